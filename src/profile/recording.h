@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A recording, NAME.hl/: what the collector keeps and every view reads. docs/format.md describes
+ * the files.
+ *
+ * Writing is per file, into a temporary name that replaces the old file at once, so that a
+ * recording can be read at any time. Reading trusts nothing: every length, index and checksum is
+ * checked before use, and damage is an error sentence.
+ */
+#pragma once
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct hl_recording_module {
+	char *path; /* as the target saw it; "" when unknown */
+	uint64_t start, end;
+	uint64_t load_bias;
+	uint8_t build_id[32];
+	uint32_t build_id_bytes;
+};
+
+/* Node ids are 1 .. node_count; nodes[id - 1] describes id. A parent is 0 (root) or any smaller or
+ * larger valid id, without cycles. */
+struct hl_recording_node {
+	uint64_t frame; /* frame key: (module id << 48) | lookup pc; module id m is modules[m - 1],
+			   0 = no module */
+	uint32_t parent;
+};
+
+/* The counters of one (node, thread slot). */
+struct hl_recording_value {
+	uint32_t node;	 /* 1 .. node_count */
+	uint32_t thread; /* index into threads */
+	uint64_t alloc_bytes, alloc_objects;
+	uint64_t free_bytes, free_objects;
+	uint64_t temporary_objects;
+	int64_t slack_bytes;
+	int64_t peak_bytes, peak_objects; /* in use when the process' total in use was highest */
+};
+
+struct hl_recording_thread {
+	uint32_t tid; /* of the last owner of the slot */
+	char name[16];
+};
+
+/* What a process lost or could not see; all zero when nothing was. */
+struct hl_recording_lost {
+	uint64_t events, bytes;
+	uint64_t truncated_stacks, incomplete_stacks;
+	uint64_t unmatched_frees; /* frees of blocks whose allocation was not seen; not a loss by
+				     itself */
+	uint64_t modules;
+	uint64_t unscanned_bytes;
+};
+
+enum hl_process_end {
+	HL_END_RUNNING,	 /* the recording ended, or was interrupted, before the process */
+	HL_END_EXITED,	 /* end_status: exit status */
+	HL_END_SIGNALED, /* end_status: signal number */
+	HL_END_EXEC,	/* replaced by another program; its recorder, if it has one, has an entry of
+			   its own */
+	HL_END_UNKNOWN, /* ended; how is not known, because it is not heapline's own child */
+};
+
+/* One program image of one process: exec and fork begin new ones. */
+struct hl_recording_process {
+	uint32_t pid, parent_pid;
+	uint32_t sequence; /* 0, 1, 2 ... in order of appearance; names the file */
+	char *executable;  /* path; "" when unknown */
+	char **command;	   /* NULL-terminated argv */
+	uint64_t start_realtime_ns;
+	uint64_t duration_ns; /* from start to end, or to the last save */
+	bool complete;	 /* saved after the process' last event (else the collector was interrupted:
+			    figures of the last save) */
+	bool own_malloc; /* the program brings a malloc of its own that was not seen */
+	enum hl_process_end end;
+	int32_t end_status;
+	uint64_t peak_mark_ns; /* after start_realtime_ns */
+	struct hl_recording_lost lost;
+
+	uint32_t module_count, node_count, value_count, thread_count;
+	struct hl_recording_module *modules;
+	struct hl_recording_node *nodes;
+	struct hl_recording_value *values;
+	struct hl_recording_thread *threads;
+};
+
+struct hl_recording {
+	char *name; /* path as opened */
+	uint32_t format_version;
+	char *tool_version;
+	char **command;		    /* NULL-terminated: what record was asked to run */
+	char *host, *kernel, *mode; /* mode: "closed", "mem-record", "mem-fast" */
+	uint64_t sample_bytes;
+	uint64_t start_realtime_ns;
+	uint64_t duration_ns;
+	bool complete;	 /* the collector finished it */
+	char **warnings; /* NULL-terminated sentences: what went wrong while recording (full disk,
+			    refused child ...) */
+	uint32_t process_count;
+	struct hl_recording_process *processes; /* by sequence */
+};
+
+/* Reads the recording in directory ${path}. 0 or a negative errno with a sentence in ${err}. */
+int hl_recording_open(const char *path, struct hl_recording **ret_recording, struct hl_error *err);
+
+void hl_recording_free(struct hl_recording *recording); /* NULL is fine */
+
+/*
+ * Writes the recording's own meta data (all fields but processes) to ${directory_fd}; replaces the
+ * file at once. -ENOSPC and the like leave the old file as it was.
+ */
+int hl_recording_write_meta(int directory_fd, const struct hl_recording *recording,
+			    struct hl_error *err);
+
+/* Writes one process' file; as above. */
+int hl_recording_write_process(int directory_fd, const struct hl_recording_process *process,
+			       struct hl_error *err);
+
+/* Frees what a process refers to, not the struct itself. */
+void hl_recording_process_release(struct hl_recording_process *process);

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * How a recorder gets its region: it connects to the collector's SEQPACKET socket (abstract
+ * namespace, name in HEAPLINE_SOCKET, without the leading NUL), sends one hello, and receives one
+ * welcome that carries the memfd as SCM_RIGHTS. The collector takes pid and uid from SO_PEERCRED
+ * and refuses other users than its own and root. A forked child asks anew, at its first event; an
+ * exec'ed program likewise, from its environment.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#define HL_ENV_SOCKET "HEAPLINE_SOCKET" /* name of the collector's socket */
+#define HL_ENV_TOKEN  "HEAPLINE_TOKEN"	/* 32 hexadecimal digits that the hello must repeat */
+
+#define HL_HELLO_MAGIC	 UINT64_C(0x31304f4c4c45484c) /* "LHELLO01" */
+#define HL_WELCOME_MAGIC UINT64_C(0x3130454d4f434c57)
+#define HL_HELLO_WAIT_MS                                                                         \
+	2000 /* a collector that does not answer in this time is taken for dead: the target runs \
+		unrecorded */
+
+enum hl_hello_kind {
+	HL_HELLO_START, /* a program started with the recorder preloaded, by record or by exec */
+	HL_HELLO_FORK,	/* a forked child */
+};
+
+struct hl_hello {
+	uint64_t magic;
+	uint32_t region_version;
+	uint32_t kind;
+	uint32_t pid; /* as the target sees it; the collector believes SO_PEERCRED */
+	uint32_t parent_pid;
+	uint64_t address_space_limit; /* RLIMIT_AS, UINT64_MAX when there is none: the region is
+					 laid out within an eighth */
+	char token[32];
+};
+
+struct hl_welcome {
+	uint64_t magic;
+	int32_t error; /* 0, or the errno for which there is no region */
+	uint32_t reserved;
+	uint64_t region_bytes;
+};

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The region: memory shared by the recorder (inside the target) and the collector (outside), valid
+ * at every instant.
+ *
+ * A memfd, made and laid out by the collector, sparse; the recorder backs parts of an area with
+ * memory before it uses them (MADV_POPULATE_WRITE, so that want of memory is an error code and not
+ * a SIGBUS). Everything in it is an offset or an index, never a pointer. The target may die between
+ * any two instructions: each counter has one writer, counts only grow or are replaced whole, and a
+ * record is complete before the count that publishes it is raised. So a reader needs no lock and
+ * sees at worst the one event in flight of each thread half done.
+ *
+ *   header | modules | strings | threads | nodes | node index | cells
+ *
+ *   node    one call-tree node: (parent node, frame key). Id 0 is the root, which stands for no
+ * frame. cell    the counters of one (node, thread slot). Only that thread writes it. A node's
+ * value is the sum of its cells. chunk   4 KiB of cells that belong to one thread slot. epoch
+ * number of peak marks so far; see hl_cell.
+ *
+ * A reader never trusts what it finds here: the target's own bugs can write to it.
+ */
+#pragma once
+
+#include "base/compiler.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#define HL_REGION_MAGIC	  "HLREGION"
+#define HL_REGION_VERSION 1u
+
+#define HL_NODE_BITS	 24
+#define HL_NODE_MAX	 ((UINT32_C(1) << HL_NODE_BITS) - 1) /* ids 1 .. HL_NODE_MAX */
+#define HL_THREADS_MAX	 8192u
+#define HL_MODULES_MAX	 16384u
+#define HL_STRINGS_BYTES (UINT64_C(16) << 20)
+#define HL_BUILD_ID_MAX	 32u
+
+enum hl_mode {
+	HL_MODE_CLOSED,	    /* hooks pass through */
+	HL_MODE_MEM_RECORD, /* counters; block table: hash */
+	HL_MODE_MEM_FAST,   /* counters; block table: array */
+	HL_MODE_COUNT,
+};
+
+enum hl_region_state {
+	HL_REGION_EMPTY, /* handed over, not yet taken */
+	HL_REGION_RUNNING,
+	HL_REGION_STOPPED, /* the collector asked the recorder to stop, or the recorder gave up; see
+			      header.lost */
+};
+
+enum hl_region_flag {
+	HL_REGION_MAPPINGS = 1 << 0,   /* record mmap, munmap, mremap, brk of the program too */
+	HL_REGION_OWN_MALLOC = 1 << 1, /* set by the recorder: the program's malloc is not ours, so
+					  nothing will be seen */
+};
+
+/* A part of the region. */
+struct hl_area {
+	uint64_t offset;	    /* from the region's start; a multiple of 64 KiB */
+	uint64_t capacity;	    /* bytes */
+	_Atomic uint64_t committed; /* bytes backed by memory so far; grows only */
+};
+
+enum hl_area_id {
+	HL_AREA_MODULES,
+	HL_AREA_STRINGS,
+	HL_AREA_THREADS,
+	HL_AREA_NODES,
+	HL_AREA_INDEX,
+	HL_AREA_CELLS,
+	HL_AREA_COUNT,
+};
+
+/* A module on whose code a stack stood. */
+struct hl_region_module {
+	uint64_t start, end;  /* mapped range */
+	uint64_t load_bias;   /* address in memory minus address in the ELF file */
+	uint32_t path_offset; /* into the strings area; the main program's path is empty until the
+				 collector fills its own */
+	uint32_t path_bytes;
+	uint32_t build_id_bytes;
+	uint32_t reserved;
+	uint8_t build_id[HL_BUILD_ID_MAX];
+};
+
+struct hl_region_node {
+	_Atomic uint64_t frame; /* frame key, see unwind.h */
+	uint32_t parent;
+	uint32_t reserved;
+};
+
+/*
+ * What one thread did at one node, ever. In use = alloc - free; it can be negative in one cell (a
+ * block freed by another thread than its allocator's) and is right in the sum. Peak: whenever the
+ * total in use has risen by a step above the last mark, header.peak_epoch grows by one. Before the
+ * first change of a cell under a newer epoch its owner copies the values in use into at_peak_*. So
+ * a cell's values at the last mark are at_peak_* if cell.epoch equals header.peak_epoch, else the
+ * values in use now.
+ */
+struct hl_cell {
+	uint32_t node;
+	uint32_t epoch;
+	uint64_t alloc_bytes, alloc_objects;
+	uint64_t free_bytes, free_objects;
+	uint64_t temporary_objects;
+	int64_t slack_bytes; /* of the blocks in use */
+	int64_t at_peak_bytes, at_peak_objects;
+};
+
+#define HL_CHUNK_BYTES 4096u
+#define HL_CHUNK_CELLS 56u
+
+struct hl_cell_chunk {
+	uint32_t thread;       /* slot */
+	_Atomic uint32_t used; /* cells that have a node */
+	uint64_t reserved[7];
+	struct hl_cell cells[HL_CHUNK_CELLS];
+};
+
+static_assert(sizeof(struct hl_cell) == 72, "format");
+static_assert(sizeof(struct hl_cell_chunk) == HL_CHUNK_BYTES, "a chunk is a page");
+
+/* A thread slot. Slots of ended threads are given to new ones: their cells then count both. */
+struct hl_region_thread {
+	_Atomic uint32_t live;	  /* 1 while a thread owns the slot */
+	uint32_t tid;		  /* of the last owner */
+	char name[16];		  /* of the last owner */
+	uint64_t unmatched_frees; /* blocks whose allocation was not seen */
+	uint64_t truncated_stacks;
+	uint64_t incomplete_stacks; /* walk ended early for want of a rule or of readable memory */
+	uint64_t lost_events; /* allocations that could not be recorded (no memory for tables, ...)
+			       */
+	uint64_t lost_bytes;
+	uint64_t reserved[8];
+};
+
+static_assert(sizeof(struct hl_region_thread) == 128, "format");
+
+struct hl_region_header {
+	char magic[8];
+	uint32_t version;
+	uint32_t header_bytes;
+	uint64_t region_bytes;
+	/* Written by the collector before it hands the region over. */
+	_Atomic uint32_t mode;	/* enum hl_mode; the collector may change it between closed and the
+				   mode of the start */
+	_Atomic uint32_t flags; /* enum hl_region_flag */
+	uint64_t sample_bytes;	/* mean distance of samples in bytes; 0 = every allocation */
+	struct hl_area areas[HL_AREA_COUNT];
+
+	/* Written by the recorder. */
+	_Alignas(64) _Atomic uint32_t state; /* enum hl_region_state */
+	uint32_t pid;			     /* as the target sees it */
+	uint64_t start_realtime_ns;
+	_Atomic uint32_t module_count;
+	_Atomic uint32_t string_bytes;
+	_Atomic uint32_t thread_count; /* slots ever used */
+	_Atomic uint32_t index_bits; /* the newest table of the node index has 2^index_bits slots */
+	_Alignas(64) _Atomic uint32_t
+		node_count; /* node ids given out, without the root: ids 1 .. node_count exist or
+			       are about to (frame 0 = not yet) */
+	_Alignas(64) _Atomic uint32_t chunk_count; /* cell chunks given out */
+	_Alignas(64) _Atomic int64_t
+		inuse_bytes; /* threads add their share now and then; the sum of cells is exact */
+	_Alignas(64) _Atomic uint32_t peak_epoch;
+	_Atomic uint64_t peak_mark; /* bytes in use at the last mark, as far as threads had added */
+	_Atomic uint64_t peak_mark_ns; /* CLOCK_MONOTONIC of the last mark */
+	/* What could not be counted to a thread slot. */
+	_Alignas(64) _Atomic uint64_t lost_events;
+	_Atomic uint64_t lost_bytes;
+	_Atomic uint64_t lost_modules;
+};
+
+/* Lays a region of about ${bytes} out (0 = the default, some 2.7 GiB of address space; memory is
+ * used only as needed). */
+void hl_region_layout(struct hl_region_header *header, uint64_t bytes);

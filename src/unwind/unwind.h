@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Walks the calling thread's stack by compiled call frame information, remembering the last walk.
+ *
+ * In-process code: no allocation, no lock, no libc call on the hot path, errno untouched,
+ * async-signal-safe as long as one hl_walk is used by one activation at a time.
+ *
+ * Words:
+ *   lookup pc   an address inside the instruction that is running in a frame: the return address
+ * minus one, or, in a frame that a signal interrupted, the program counter itself. It is what rules
+ * and symbols are looked up by. frame key   (module id << 48) | lookup pc. The id separates modules
+ * that lived at one address after each other. Id 0: code of no known module (JIT). Id
+ * HL_MODULE_SCRIPT: reserved for frames of scripts. generation  a count of module changes; rules
+ * and walks of an older generation are not used again.
+ */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define HL_MAX_FRAMES	 1024u /* deeper stacks keep the leaf side and are marked truncated */
+#define HL_MODULE_SHIFT	 48
+#define HL_MODULE_NONE	 0u
+#define HL_MODULE_SCRIPT 0xffffu
+#define HL_FRAME_PC_MASK ((UINT64_C(1) << HL_MODULE_SHIFT) - 1)
+
+/* What the unwinder needs to know of the module that holds a program counter. All addresses are of
+ * this process. */
+struct hl_unwind_module {
+	uint32_t id; /* 1 .. HL_MODULE_SCRIPT - 1; HL_MODULE_NONE when it could not be registered */
+	uint64_t start, end;	     /* mapped range */
+	const uint8_t *eh_frame_hdr; /* .eh_frame_hdr (PT_GNU_EH_FRAME) in memory; NULL when the
+					module has none */
+	/* .debug_frame for modules without .eh_frame, mapped by the finder; NULL when there is none
+	 */
+	const uint8_t *debug_frame;
+	size_t debug_frame_bytes;
+	uint64_t load_bias; /* address in memory minus address in the ELF file */
+};
+
+struct hl_unwind;
+
+/*
+ * Finds the module that holds ${pc}. Called on a miss of the rule cache only. Must be
+ * async-signal-safe and must not call the allocator. Returns false when no module holds the
+ * address.
+ */
+typedef bool hl_find_module_fn(struct hl_unwind *unwind, uint64_t pc,
+			       struct hl_unwind_module *ret_module);
+
+/* One slot of the rule cache: written without a lock, so each half proves the other (check = key ^
+ * rule). */
+struct hl_rule_slot {
+	_Atomic uint64_t check;
+	_Atomic uint64_t rule;
+};
+
+#define HL_RULE_SLOTS (UINT32_C(1) << 14)
+
+/* Shared by all threads of a process. Zero-initialize, then set find_module. */
+struct hl_unwind {
+	hl_find_module_fn *find_module;
+	_Atomic uint32_t generation;
+	struct hl_rule_slot slots[HL_RULE_SLOTS];
+};
+
+/* One frame of a walk. Index 0 of hl_walk.frames is the outermost frame, so that a kept outer part
+ * stays in place. */
+struct hl_walk_frame {
+	uint64_t sp, bp; /* state on entry of the step: with the lookup pc it decides everything
+			    outward */
+	uint64_t key;	 /* frame key; its low 48 bits are the lookup pc */
+	/* The words that stepping out of this frame read, and their values. Both pairs are always
+	 * safe to check. */
+	const uint64_t *word[2];
+	uint64_t value[2];
+	uint32_t node;	/* set by the caller once interned */
+	uint32_t flags; /* private to walk.c */
+};
+
+/* A thread's last walk and the workplace of its next. Zero-initialize; about 128 KiB, touched as
+ * far as stacks are deep. */
+struct hl_walk {
+	uint32_t depth; /* frames of the last walk */
+	uint32_t generation;
+	bool truncated;	 /* the stack was deeper than HL_MAX_FRAMES */
+	bool incomplete; /* the walk ended before the outermost frame, for want of a rule or of
+			    readable memory */
+	uint64_t stack_low,
+		stack_high; /* addresses known to be readable; grows as they are proved */
+	struct hl_walk_frame frames[HL_MAX_FRAMES];
+	struct hl_walk_frame fresh[HL_MAX_FRAMES];
+};
+
+/* Registers at the point of capture: of the caller of a hook, right after its call instruction. */
+struct hl_registers {
+	uint64_t pc; /* return address into the caller */
+	uint64_t sp; /* stack pointer once the call has returned */
+	uint64_t bp; /* the caller's rbp */
+};
+
+/*
+ * Walks outward from ${at}. On return walk->frames[0 .. depth) is the stack, outermost first.
+ *
+ * Returns k: frames [0, k) are those of the last walk, with state, words and node unchanged; frames
+ * [k, depth) are new and their nodes must be set by the caller before the next call. k = depth when
+ * nothing changed. Never fails: what cannot be walked ends the stack and sets truncated or
+ * incomplete.
+ */
+uint32_t hl_walk_capture(struct hl_unwind *unwind, struct hl_walk *walk,
+			 const struct hl_registers *at);
+
+/* Says that modules may have changed: cached rules and remembered walks are not used again.
+ * Callable from any thread. */
+void hl_unwind_invalidate(struct hl_unwind *unwind);

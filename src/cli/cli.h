@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The command line: verbs and their options as constant tables, from which parsing, help, usage
+ * errors and completion come.
+ *
+ * To add a verb: define `const struct hl_verb hl_verb_NAME` in cmd_NAME.c, declare it below, list
+ * it in verbs.c and the file in meson.build. Option targets are file-static variables of cmd_NAME.c
+ * whose initial values are the defaults; a process runs one verb once.
+ */
+#pragma once
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum hl_exit {
+	HL_EXIT_DONE = 0,
+	HL_EXIT_FAILED = 1,
+	HL_EXIT_USAGE = 2,
+	HL_EXIT_LIMIT = 3, /* a limit that the user set was crossed */
+};
+
+enum hl_option_kind {
+	HL_OPTION_FLAG,	  /* no argument; target: bool, set to true */
+	HL_OPTION_TEXT,	  /* target: const char * */
+	HL_OPTION_COUNT,  /* target: uint64_t, a decimal number */
+	HL_OPTION_BYTES,  /* target: uint64_t, a number with an optional suffix K, M, G (powers of
+			     1024) */
+	HL_OPTION_CHOICE, /* target: int, index into choices */
+};
+
+struct hl_option {
+	const char *name;     /* without dashes; NULL ends a table */
+	char short_name;      /* 0: none */
+	const char *argument; /* name of the argument in help; NULL: a flag */
+	const char *help;     /* lowercase phrase, no full stop */
+	enum hl_option_kind kind;
+	void *target;
+	const char *const *choices; /* HL_OPTION_CHOICE: NULL-terminated words */
+};
+
+struct hl_verb {
+	const char *name;
+	const char *arguments;		 /* operands as help shows them: "REC", "[--] COMMAND..." */
+	const char *summary;		 /* one line, lowercase, no full stop */
+	const struct hl_option *options; /* NULL: none */
+	const struct hl_option *shared_options; /* a table used by several verbs; NULL: none */
+	bool stops_at_operand; /* what follows the first operand is not parsed (COMMAND...) */
+	bool hidden;	       /* not in the list of verbs */
+
+	/*
+	 * Runs the verb. ${argc}, ${argv}: the operands that are left after the options;
+	 * argv[argc] is NULL. Returns the exit status.
+	 */
+	int (*run)(int argc, char **argv);
+};
+
+/* NULL-terminated, in the order of help. */
+extern const struct hl_verb *const hl_verbs[];
+
+extern const struct hl_verb hl_verb_record;
+extern const struct hl_verb hl_verb_top;
+extern const struct hl_verb hl_verb_folded;
+extern const struct hl_verb hl_verb_info;
+extern const struct hl_verb hl_verb_version;
+extern const struct hl_verb hl_verb_help;
+
+/* The verb of that name, or NULL. */
+const struct hl_verb *hl_verb_find(const char *name);
+
+/* Writes one sentence `heapline: ...` to stderr. Returns HL_EXIT_FAILED. */
+int hl_cli_error(const char *format, ...) HL_PRINTF(1, 2);
+
+/* As hl_cli_error(), and points at the help of ${verb} (NULL: of heapline). Returns
+ * HL_EXIT_USAGE. */
+int hl_cli_usage_error(const struct hl_verb *verb, const char *format, ...) HL_PRINTF(2, 3);
+
+/* Writes one sentence `heapline: ...` to stderr that is no failure. */
+void hl_cli_note(const char *format, ...) HL_PRINTF(1, 2);

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The heapline program: finds the verb, parses its options, runs it, and checks standard output. */
+#include "cli/cli.h"
+#include "cli/help.h"
+#include "cli/options.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static void say(const char *format, va_list args)
+{
+	fflush(stdout); /* so that data and chatter keep their order in one file */
+	fputs("heapline: ", stderr);
+	vfprintf(stderr, format, args);
+}
+
+int hl_cli_error(const char *format, ...)
+{
+	va_list args;
+	va_start(args, format);
+	say(format, args);
+	va_end(args);
+	fputc('\n', stderr);
+	return HL_EXIT_FAILED;
+}
+
+int hl_cli_usage_error(const struct hl_verb *verb, const char *format, ...)
+{
+	va_list args;
+	va_start(args, format);
+	say(format, args);
+	va_end(args);
+	fprintf(stderr, "; see 'heapline help%s%s'\n", verb ? " " : "", verb ? verb->name : "");
+	return HL_EXIT_USAGE;
+}
+
+void hl_cli_note(const char *format, ...)
+{
+	va_list args;
+	va_start(args, format);
+	say(format, args);
+	va_end(args);
+	fputc('\n', stderr);
+}
+
+/* A reader that went away (EPIPE) wanted no more: not an error worth a sentence. */
+static int close_stdout(int status)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return status;
+	if (errno == EPIPE)
+		return status ? status : HL_EXIT_FAILED;
+	hl_cli_error("cannot write standard output: %s; what was written is incomplete",
+		     strerror(errno));
+	return status ? status : HL_EXIT_FAILED;
+}
+
+static int list_verbs(void)
+{
+	for (const struct hl_verb *const *verb = hl_verbs; *verb; verb++)
+		if (!(*verb)->hidden)
+			puts((*verb)->name);
+	return HL_EXIT_DONE;
+}
+
+static int run_verb(const struct hl_verb *verb, int argc, char **argv)
+{
+	int first_operand;
+
+	if (argc == 2 && !strcmp(argv[1], "--list-options")) {
+		hl_options_list(verb, stdout);
+		return HL_EXIT_DONE;
+	}
+	int status = hl_options_parse(verb, argc, argv, &first_operand);
+	if (status >= 0)
+		return status;
+	return verb->run(argc - first_operand, argv + first_operand);
+}
+
+static int dispatch(int argc, char **argv)
+{
+	if (argc < 2) {
+		hl_help_program(stderr);
+		return HL_EXIT_USAGE;
+	}
+	if (!strcmp(argv[1], "--list-verbs"))
+		return list_verbs();
+	if (!strcmp(argv[1], "-h") || !strcmp(argv[1], "--help"))
+		return run_verb(&hl_verb_help, 1, argv + 1);
+	if (!strcmp(argv[1], "-V") || !strcmp(argv[1], "--version"))
+		return run_verb(&hl_verb_version, 1, argv + 1);
+	const struct hl_verb *verb = hl_verb_find(argv[1]);
+	if (!verb)
+		return hl_cli_usage_error(NULL, "no verb '%s'", argv[1]);
+	return run_verb(verb, argc - 1, argv + 1);
+}
+
+int main(int argc, char **argv)
+{
+	return close_stdout(dispatch(argc, argv));
+}

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Runs getopt_long over the option tables; see options.h. */
+#include "cli/options.h"
+
+#include "cli/help.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OPTIONS_MAX  64	 /* more than any verb has; parsing asserts it */
+#define LONG_BASE    256 /* what getopt_long returns for options[i] is LONG_BASE + i */
+#define HELP_COLUMN  32
+#define EXIT_NOT_YET (-1)
+
+static const struct hl_option help_option[] = {
+	{.name = "help", .short_name = 'h', .help = "show this help"},
+	{0},
+};
+
+/* All options of ${verb}, help last, into ${ret_options}; returns how many. */
+static size_t collect(const struct hl_verb *verb, const struct hl_option *ret_options[OPTIONS_MAX])
+{
+	const struct hl_option *const tables[] = {verb->options, verb->shared_options, help_option};
+	size_t count = 0;
+
+	for (size_t t = 0; t < HL_COUNT_OF(tables); t++)
+		for (const struct hl_option *o = tables[t]; o && o->name; o++) {
+			if (count == OPTIONS_MAX)
+				abort();
+			ret_options[count++] = o;
+		}
+	return count;
+}
+
+static int parse_number(const char *text, bool suffix_allowed, uint64_t *ret_number)
+{
+	char *end;
+	unsigned shift = 0;
+
+	errno = 0;
+	unsigned long long number = strtoull(text, &end, 10);
+	if (errno || end == text || !isdigit((unsigned char)text[0]))
+		return -EINVAL;
+	if (suffix_allowed && *end) {
+		const char *const suffixes = "KMGT";
+		const char *suffix = strchr(suffixes, toupper((unsigned char)*end));
+		if (!suffix)
+			return -EINVAL;
+		shift = 10 * (unsigned)(suffix - suffixes + 1);
+		end++;
+	}
+	if (*end || number > UINT64_MAX >> shift)
+		return -EINVAL;
+	*ret_number = (uint64_t)number << shift;
+	return 0;
+}
+
+static int parse_choice(const struct hl_option *option, const char *text)
+{
+	for (int i = 0; option->choices[i]; i++)
+		if (!strcmp(option->choices[i], text)) {
+			*(int *)option->target = i;
+			return 0;
+		}
+	return -EINVAL;
+}
+
+static int store(const struct hl_option *option, char *text)
+{
+	switch (option->kind) {
+	case HL_OPTION_FLAG:
+		*(bool *)option->target = true;
+		return 0;
+	case HL_OPTION_TEXT:
+		*(const char **)option->target = text;
+		return 0;
+	case HL_OPTION_COUNT:
+		return parse_number(text, false, option->target);
+	case HL_OPTION_BYTES:
+		return parse_number(text, true, option->target);
+	case HL_OPTION_CHOICE:
+		return parse_choice(option, text);
+	}
+	return -EINVAL;
+}
+
+static const char *expectation(const struct hl_option *option, char *buffer, size_t size)
+{
+	if (option->kind == HL_OPTION_COUNT)
+		return "a whole number";
+	if (option->kind == HL_OPTION_BYTES)
+		return "a number of bytes such as 4096 or 512K";
+	buffer[0] = '\0';
+	for (size_t i = 0; option->choices[i]; i++) {
+		const char *separator = i == 0 ? "" : option->choices[i + 1] ? ", " : " or ";
+		size_t used = strlen(buffer);
+		snprintf(buffer + used, size - used, "%s%s", separator, option->choices[i]);
+	}
+	return buffer;
+}
+
+static int bad_value(const struct hl_verb *verb, const struct hl_option *option, const char *text)
+{
+	char words[256];
+	return hl_cli_usage_error(verb, "bad value '%s' of option '--%s': not %s", text,
+				  option->name, expectation(option, words, sizeof(words)));
+}
+
+static void fill_getopt(const struct hl_verb *verb, const struct hl_option *const *options,
+			size_t count, char *shorts, struct option *longs)
+{
+	if (verb->stops_at_operand)
+		*shorts++ = '+';
+	*shorts++ = ':';
+	for (size_t i = 0; i < count; i++) {
+		longs[i] = (struct option){options[i]->name,
+					   options[i]->argument ? required_argument : no_argument,
+					   NULL, LONG_BASE + (int)i};
+		if (!options[i]->short_name)
+			continue;
+		*shorts++ = options[i]->short_name;
+		if (options[i]->argument)
+			*shorts++ = ':';
+	}
+	longs[count] = (struct option){0};
+	*shorts = '\0';
+}
+
+static size_t option_of(const struct hl_option *const *options, size_t count, int code)
+{
+	if (code >= LONG_BASE)
+		return (size_t)(code - LONG_BASE);
+	for (size_t i = 0; i < count; i++)
+		if (options[i]->short_name == code)
+			return i;
+	abort(); /* getopt returns only what fill_getopt() listed */
+}
+
+/* The option as the user wrote it, from getopt's state after an error. */
+static const char *as_written(char **argv, char buffer[3])
+{
+	if (optopt == 0 || optopt >= LONG_BASE)
+		return argv[optind - 1];
+	buffer[0] = '-';
+	buffer[1] = (char)optopt;
+	buffer[2] = '\0';
+	return buffer;
+}
+
+int hl_options_parse(const struct hl_verb *verb, int argc, char **argv, int *ret_first_operand)
+{
+	const struct hl_option *options[OPTIONS_MAX];
+	struct option longs[OPTIONS_MAX + 1];
+	char shorts[2 * OPTIONS_MAX + 3], written[3];
+	size_t count = collect(verb, options);
+	int code;
+
+	fill_getopt(verb, options, count, shorts, longs);
+	opterr = 0;
+	optind = 1;
+	while ((code = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
+		if (code == ':')
+			return hl_cli_usage_error(verb, "option '%s' needs an argument",
+						  as_written(argv, written));
+		if (code == '?')
+			return hl_cli_usage_error(verb, "'%s' has no option '%s'", verb->name,
+						  as_written(argv, written));
+		const struct hl_option *option = options[option_of(options, count, code)];
+		if (option == help_option) {
+			hl_help_verb(verb, stdout);
+			return HL_EXIT_DONE;
+		}
+		if (store(option, optarg) < 0)
+			return bad_value(verb, option, optarg);
+	}
+	*ret_first_operand = optind;
+	return EXIT_NOT_YET;
+}
+
+void hl_options_list(const struct hl_verb *verb, FILE *out)
+{
+	const struct hl_option *options[OPTIONS_MAX];
+	size_t count = collect(verb, options);
+
+	for (size_t i = 0; i < count; i++) {
+		fprintf(out, "--%s", options[i]->name);
+		for (const char *const *word = options[i]->choices; word && *word; word++)
+			fprintf(out, " %s", *word);
+		fputc('\n', out);
+	}
+}
+
+void hl_options_help(const struct hl_verb *verb, FILE *out)
+{
+	const struct hl_option *options[OPTIONS_MAX];
+	size_t count = collect(verb, options);
+
+	for (size_t i = 0; i < count; i++) {
+		const struct hl_option *o = options[i];
+		char abbreviation[8] = "    ";
+		if (o->short_name)
+			snprintf(abbreviation, sizeof(abbreviation), "-%c, ", o->short_name);
+		int width = fprintf(out, "  %s--%s%s%s", abbreviation, o->name,
+				    o->argument ? " " : "", o->argument ? o->argument : "");
+		if (width >= HELP_COLUMN - 1)
+			width = fprintf(out, "\n") - 1;
+		fprintf(out, "%*s%s\n", HELP_COLUMN - width, "", o->help);
+	}
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The table of verbs. */
+#include "cli/cli.h"
+
+#include <string.h>
+
+const struct hl_verb *const hl_verbs[] = {
+	&hl_verb_version,
+	&hl_verb_help,
+	NULL,
+};
+
+const struct hl_verb *hl_verb_find(const char *name)
+{
+	for (const struct hl_verb *const *verb = hl_verbs; *verb; verb++)
+		if (!strcmp((*verb)->name, name))
+			return *verb;
+	return NULL;
+}

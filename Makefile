@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: BSD-2-Clause
+# A short front for meson. `make help` lists what there is.
+PREFIX ?= /usr/local
+DESTDIR ?=
+BUILD = build
+MESON_FLAGS = -Dtests=false
+
+all: $(BUILD)/build.ninja
+	ninja -C $(BUILD)
+
+$(BUILD)/build.ninja:
+	@scripts/deps.sh --missing build || { \
+		echo "heapline: cannot build yet; install the missing packages with: make deps" >&2; \
+		exit 1; }
+	meson setup --prefix=$(PREFIX) $(MESON_FLAGS) $(BUILD)
+
+help:
+	@echo 'make          build into $(BUILD)/; $(BUILD)/heapline runs from there'
+	@echo 'make deps     install what building needs (Debian; sudo if not root)'
+	@echo 'make demo     deps, build, record a real program, show where its memory went'
+	@echo 'make check    install what the tests need, build, run every test'
+	@echo 'make bench    measure against other profilers; ONLY=ring,python REPEAT=5 to choose'
+	@echo 'make install  DESTDIR= PREFIX= (now $(PREFIX))'
+	@echo 'make format   put the sources into the layout that `make check` asks for'
+	@echo 'make clean    remove all that the other commands built'
+
+deps:
+	@scripts/deps.sh build
+
+demo: deps
+	@$(MAKE) --no-print-directory all
+	@scripts/demo.sh $(BUILD)
+
+check:
+	@scripts/deps.sh build check
+	@python3 scripts/check.py $(ONLY)
+
+bench: all
+	@python3 bench/run.py --build $(BUILD) $(if $(ONLY),--only $(ONLY)) \
+		$(if $(REPEAT),--repeat $(REPEAT)) $(BENCH_FLAGS)
+
+install: all
+	meson configure $(BUILD) --prefix=$(PREFIX)
+	DESTDIR="$(DESTDIR)" meson install -C $(BUILD)
+
+format:
+	@python3 scripts/check.py --fix-format
+
+clean:
+	rm -rf $(BUILD) build-check demo.hl
+
+.PHONY: all help deps demo check bench install format clean

@@ -1,0 +1,269 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Builds the tree in every way that must work and runs every test: what `make check` does.
+
+Each part below is a build in build-check/ with the test suites that make sense there. The last
+line says how many test cases passed, failed and were skipped in all parts together; the exit
+status is 1 when any failed.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+TREE = Path(__file__).resolve().parent.parent
+BUILDS = TREE / "build-check"
+JOBS = str(min(os.cpu_count() or 2, 8))
+SOURCES = ("src", "include", "tests", "bench")
+# The layout of other versions differs.
+CLANG_FORMAT_MAJOR = "14"
+NO_RECOVERY = "-Dc_args=-fno-sanitize-recover=all"
+
+
+@dataclass
+class Part:
+    """One build and the suites that run in it."""
+
+    name: str
+    says: str
+    compiler: str
+    suites: list
+    options: list = field(default_factory=list)
+    environment: dict = field(default_factory=dict)
+    wrapper: list = field(default_factory=list)
+    only_needed: bool = False  # build what the suites need, not all
+
+
+PARTS = [
+    Part("gcc", "gcc, release, every test", "gcc", []),
+    Part("clang", "clang, release, unit and cli tests", "clang", ["unit", "cli"]),
+    Part(
+        "asan",
+        "address and undefined behaviour sanitizers, unit tests",
+        "gcc",
+        ["unit"],
+        ["-Db_sanitize=address,undefined", "-Dbuildtype=debugoptimized", NO_RECOVERY],
+        {"ASAN_OPTIONS": "detect_stack_use_after_return=1", "UBSAN_OPTIONS": "print_stacktrace=1"},
+        only_needed=True,
+    ),
+    Part(
+        "tsan",
+        "thread sanitizer, tests of the suite 'threads'",
+        "gcc",
+        ["threads"],
+        ["-Db_sanitize=thread", "-Dbuildtype=debugoptimized"],
+        {"TSAN_OPTIONS": "halt_on_error=1"},
+        # The sanitizer does not cope with every layout that randomization can give.
+        wrapper=["setarch", "--addr-no-randomize"],
+        only_needed=True,
+    ),
+    Part(
+        "fuzz",
+        "fuzz targets, a short run over the kept inputs and beyond",
+        "clang",
+        ["fuzz"],
+        ["-Dfuzz=true", "-Dbuildtype=debugoptimized", "-Db_lundef=false"],
+        only_needed=True,
+    ),
+]
+
+
+class Tally:
+    """Counts test cases; remembers why some failed or were skipped."""
+
+    def __init__(self):
+        self.passed = 0
+        self.failed = []
+        self.skipped = []
+
+    def add_meson_test(self, part, record):
+        """Counts one line of meson's testlog.json, case by case where its output names cases."""
+        name = f"{part}: {record['name']}"
+        output = record.get("stdout", "") + "\n" + record.get("stderr", "")
+        cases = cases_in(output)
+        verdict = record["result"]
+        self.passed += len(cases["ok"])
+        self.failed += [f"{name}: {case}" for case in cases["failed"]]
+        self.skipped += [f"{name}: {case}" for case in cases["skipped"]]
+        if verdict == "SKIP" and not cases["skipped"]:
+            self.skipped.append(f"{name}: {last_line(output)}")
+        elif verdict in ("OK", "EXPECTEDFAIL") and not any(cases.values()):
+            self.passed += 1
+        elif verdict not in ("OK", "EXPECTEDFAIL", "SKIP") and not cases["failed"]:
+            self.failed.append(f"{name}: {verdict.lower()}: {last_line(output)}")
+
+
+def cases_in(output):
+    """The test cases that a cmocka or TAP program's output names, by outcome."""
+    cases = {"ok": [], "failed": [], "skipped": []}
+    for line in output.splitlines():
+        cmocka = re.match(r"\[\s+(OK|FAILED|SKIPPED)\s+\] (?!\d+ test)(\S.*)", line)
+        tap = re.match(r"(not ok|ok) \d+\s*-?\s*(.*)", line)
+        if cmocka:
+            outcome, case = cmocka[1].lower(), cmocka[2]
+        elif tap and re.search(r"#\s*skip", tap[2], re.I):
+            outcome, case = "skipped", tap[2]
+        elif tap:
+            outcome, case = {"ok": "ok", "not ok": "failed"}[tap[1]], tap[2]
+        else:
+            continue
+        if outcome == "ok" or case not in cases[outcome]:  # cmocka names these twice
+            cases[outcome].append(case)
+    return cases
+
+
+def last_line(output):
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return lines[-1] if lines else "no reason given"
+
+
+def run(command, environment=None, **options):
+    merged = {**os.environ, **(environment or {})}
+    return subprocess.run(command, cwd=TREE, env=merged, check=False, **options)
+
+
+def source_files():
+    found = (path for top in SOURCES for path in (TREE / top).rglob("*"))
+    return sorted(str(path.relative_to(TREE)) for path in found
+                  if path.suffix in (".c", ".h", ".cc"))
+
+
+def clang_format():
+    """The pinned clang-format, or None."""
+    for program in (f"clang-format-{CLANG_FORMAT_MAJOR}", "clang-format"):
+        if shutil.which(program):
+            said = run([program, "--version"], capture_output=True, text=True).stdout
+            if f"version {CLANG_FORMAT_MAJOR}." in said:
+                return program
+    return None
+
+
+def check_format(tally):
+    program = clang_format()
+    if not program:
+        tally.skipped.append(f"format: there is no clang-format {CLANG_FORMAT_MAJOR}")
+        return
+    if run([program, "--dry-run", "-Werror", "--ferror-limit=3", *source_files()]).returncode:
+        tally.failed.append("format: run `make format`")
+    else:
+        tally.passed += 1
+
+
+def fix_format():
+    program = clang_format()
+    if not program:
+        sys.exit(f"check.py: cannot format: there is no clang-format {CLANG_FORMAT_MAJOR}; "
+                 "install it with: make check")
+    sys.exit(run([program, "-i", *source_files()]).returncode)
+
+
+def redis_beside_tools():
+    """Debian's redis-tools has the server under another name only; gives it the usual one."""
+    server = shutil.which("redis-check-rdb")
+    if shutil.which("redis-server") or not server:
+        return
+    programs = BUILDS / "bin"
+    programs.mkdir(parents=True, exist_ok=True)
+    link = programs / "redis-server"
+    link.unlink(missing_ok=True)
+    link.symlink_to(server)
+    os.environ["PATH"] += os.pathsep + str(programs)
+
+
+def configure(part, directory):
+    """Sets the build up, silently unless that fails."""
+    again = ["--reconfigure"] if (directory / "build.ninja").exists() else []
+    compilers = {"CC": part.compiler, "CXX": {"gcc": "g++", "clang": "clang++"}[part.compiler]}
+    setup = run(["meson", "setup", *again, "-Dtests=true", "-Dbench=true", *part.options,
+                 str(directory)], compilers, capture_output=True, text=True)
+    if setup.returncode:
+        print(setup.stdout, setup.stderr, flush=True)
+    return setup.returncode == 0
+
+
+def introspect(directory, what):
+    said = run(["meson", "introspect", f"--{what}", str(directory)], capture_output=True)
+    return json.loads(said.stdout or "[]")
+
+
+def tests_of(part, directory):
+    """The tests of the part's suites; a suite is written 'heapline:unit' or 'unit'."""
+    return [test for test in introspect(directory, "tests") if not part.suites
+            or {suite.split(":")[-1] for suite in test["suite"]} & set(part.suites)]
+
+
+def needed_targets(tests, directory):
+    """What ninja has to build for these tests."""
+    files = {target["id"]: target["filename"] for target in introspect(directory, "targets")}
+    wanted = {name for test in tests for id in test["depends"] for name in files.get(id, [])}
+    return sorted(os.path.relpath(name, directory) for name in wanted)
+
+
+def run_part(part, tally):
+    directory = BUILDS / part.name
+    if not configure(part, directory):
+        tally.failed.append(f"{part.name}: meson setup failed")
+        return
+    tests = tests_of(part, directory)
+    if not tests:
+        tally.skipped.append(f"{part.name}: no test of the suites {' '.join(part.suites)}")
+        return
+    targets = needed_targets(tests, directory) if part.only_needed else []
+    if run(["ninja", "-C", str(directory), "-j", JOBS, *targets]).returncode:
+        tally.failed.append(f"{part.name}: the build failed")
+        return
+    tally.passed += 1  # it builds without a warning
+    log = directory / "meson-logs" / "testlog.json"
+    log.unlink(missing_ok=True)
+    suites = [argument for suite in part.suites for argument in ("--suite", suite)]
+    run([*part.wrapper, "meson", "test", "-C", str(directory), "--no-rebuild",
+         "--num-processes", "2", "--print-errorlogs", *suites], part.environment)
+    records = log.read_text().splitlines() if log.exists() else []
+    for record in records:
+        tally.add_meson_test(part.name, json.loads(record))
+    if len(records) < len(tests):
+        tally.failed.append(f"{part.name}: {len(tests) - len(records)} tests did not run")
+
+
+def report(tally):
+    for title, reasons in (("Skipped", tally.skipped), ("Failed", tally.failed)):
+        if reasons:
+            print(f"\n{title}:")
+            print("\n".join(f"  {reason}" for reason in reasons))
+    print(f"\n{tally.passed} passed, {len(tally.failed)} failed, {len(tally.skipped)} skipped")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    names = ["format", *(part.name for part in PARTS)]
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of: {' '.join(names)}")
+    parser.add_argument("--fix-format", action="store_true", help="format the sources, no test")
+    options = parser.parse_args()
+    if unknown := set(options.parts) - set(names):
+        parser.error(f"no part '{unknown.pop()}'; there are: {' '.join(names)}")
+    if options.fix_format:
+        fix_format()
+    redis_beside_tools()
+    tally = Tally()
+    wanted = options.parts or names
+    if "format" in wanted:
+        check_format(tally)
+    for part in PARTS:
+        if part.name in wanted:
+            started = time.monotonic()
+            print(f"\n== {part.name}: {part.says}", flush=True)
+            run_part(part, tally)
+            print(f"== {part.name}: {time.monotonic() - started:.0f} s", flush=True)
+    report(tally)
+    return 1 if tally.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Proves memory readable without touching it; see memory.h. */
+#include "unwind/memory.h"
+
+#include <errno.h>
+#include <sys/syscall.h>
+
+#define PAGE_BYTES	 UINT64_C(4096)
+#define KERNEL_SET_BYTES 8L /* the size of the kernel's sigset_t */
+#define INVALID_HOW	 -1L
+/* A walk moves from frame to frame of one stack: what is farther away is another stack. */
+#define NEAR_PAGES 64u
+#define USER_END   (UINT64_C(1) << 47)
+
+/*
+ * rt_sigprocmask copies the set in before it looks at ${how}: EFAULT says unreadable, EINVAL says
+ * readable, and nothing changes either way. The instruction itself instead of syscall(3), because
+ * that would set errno.
+ */
+static bool page_is_readable(uint64_t page)
+{
+	long result;
+	register long set_bytes __asm__("r10") = KERNEL_SET_BYTES;
+	__asm__ volatile("syscall"
+			 : "=a"(result)
+			 : "a"((long)SYS_rt_sigprocmask), "D"(INVALID_HOW), "S"(page), "d"(0L),
+			   "r"(set_bytes)
+			 : "rcx", "r11", "memory");
+	return result == -EINVAL;
+}
+
+/* Extends the known range to ${page}; false when a page on the way cannot be read. */
+static bool extend_to(struct hl_walk *walk, uint64_t page)
+{
+	for (; walk->stack_low > page; walk->stack_low -= PAGE_BYTES)
+		if (!page_is_readable(walk->stack_low - PAGE_BYTES))
+			return false;
+	for (; walk->stack_high <= page; walk->stack_high += PAGE_BYTES)
+		if (!page_is_readable(walk->stack_high))
+			return false;
+	return true;
+}
+
+bool hl_walk_prove_readable(struct hl_walk *walk, uint64_t address)
+{
+	uint64_t page = address & ~(PAGE_BYTES - 1);
+	const uint64_t near_bytes = NEAR_PAGES * PAGE_BYTES;
+	if (address >= USER_END)
+		return false;
+	bool near = walk->stack_low < walk->stack_high && page + near_bytes >= walk->stack_low &&
+		    page < walk->stack_high + near_bytes;
+	if (near && extend_to(walk, page))
+		return true;
+	if (!page_is_readable(page))
+		return false;
+	walk->stack_low = page;
+	walk->stack_high = page + PAGE_BYTES;
+	return true;
+}

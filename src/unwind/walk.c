@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The memoized walk; see unwind.h for what it promises. */
+#include "unwind/memory.h"
+#include "unwind/rule_cache.h"
+
+#include <assert.h>
+
+/*
+ * What a frame's step depends on beside (pc, sp, bp) are at most two words, kept in the frame. A
+ * frame that read none or one names a word twice, or one that never changes; a frame that must not
+ * be remembered names one that never matches. So the check of a frame is two compares, no cases.
+ */
+static const uint64_t constant_word = 0;
+#define VALUE_ALWAYS UINT64_C(0)
+#define VALUE_NEVER  UINT64_C(1)
+
+static_assert(sizeof(struct hl_walk_frame) == 64, "one cache line a frame");
+
+/* Where a walk stands. */
+struct position {
+	struct hl_arch_frame at;
+	uint64_t interrupted_context; /* of the signal frame just left, else 0 */
+	uint32_t fresh;		      /* frames in walk->fresh, leaf first */
+	uint32_t cursor; /* remembered frames not yet passed; frames[cursor - 1] is the next */
+};
+
+static inline uint64_t lookup_pc_of(const struct hl_walk_frame *frame)
+{
+	return frame->key & HL_FRAME_PC_MASK;
+}
+
+/* Passes remembered frames that lie inward of ${at}; true when the next one is in the same state.
+ */
+static inline bool meets_memory(const struct hl_walk *walk, struct position *position)
+{
+	const struct hl_walk_frame *frame = &walk->frames[position->cursor];
+	const struct hl_arch_frame *at = &position->at;
+	while (frame > walk->frames && frame[-1].sp < at->sp)
+		frame--;
+	position->cursor = (uint32_t)(frame - walk->frames);
+	return frame > walk->frames && frame[-1].sp == at->sp && frame[-1].bp == at->bp &&
+	       lookup_pc_of(&frame[-1]) == at->pc;
+}
+
+/* The number of outer frames up to the first, seen from frames[count - 1] outward, whose words have
+ * changed; 0 when none has. Each check makes the next frame's words safe to read. */
+static inline uint32_t first_changed(const struct hl_walk *walk, uint32_t count)
+{
+	const struct hl_walk_frame *frame = &walk->frames[count];
+	for (; frame > walk->frames; frame--) {
+		if (HL_UNLIKELY(*frame[-1].word[0] != frame[-1].value[0]))
+			break;
+		if (HL_UNLIKELY(*frame[-1].word[1] != frame[-1].value[1]))
+			break;
+	}
+	return (uint32_t)(frame - walk->frames);
+}
+
+/* Takes remembered frames inward of frames[changed - 1] as fresh, and goes on from that one. */
+static void take_matched(struct hl_walk *walk, struct position *position, uint32_t changed)
+{
+	for (uint32_t i = position->cursor; i > changed && position->fresh < HL_MAX_FRAMES; i--)
+		walk->fresh[position->fresh++] = walk->frames[i - 1];
+	const struct hl_walk_frame *frame = &walk->frames[changed - 1];
+	if (changed != position->cursor)
+		position->interrupted_context = 0;
+	position->at = (struct hl_arch_frame){lookup_pc_of(frame), frame->sp, frame->bp};
+	position->cursor = changed - 1;
+}
+
+static void remember_reads(struct hl_walk_frame *frame, const struct hl_arch_reads *reads)
+{
+	for (unsigned i = 0; i < HL_COUNT_OF(frame->word); i++) {
+		bool is_read = i < reads->count;
+		frame->word[i] = is_read ? reads->word[i] : &constant_word;
+		frame->value[i] = is_read ? reads->value[i] : VALUE_ALWAYS;
+	}
+	if (reads->unrepeatable) {
+		frame->word[0] = &constant_word;
+		frame->value[0] = VALUE_NEVER;
+	}
+}
+
+/* Any kind of step, with all its checks. Returns false at the stack's end. */
+static __attribute__((noinline)) bool step_any(struct hl_walk *walk, struct position *position,
+					       struct hl_walk_frame *frame, uint64_t rule)
+{
+	struct hl_arch_reads reads = {0};
+	enum hl_arch_outcome outcome = hl_arch_step(walk, rule & HL_RULE_MASK, &position->at,
+						    &position->interrupted_context, &reads);
+	if (outcome == HL_STEP_OUT && position->at.pc > HL_FRAME_PC_MASK)
+		outcome = HL_STEP_LOST;
+	remember_reads(frame, &reads);
+	walk->incomplete = outcome == HL_STEP_LOST;
+	return outcome == HL_STEP_OUT;
+}
+
+/* The common step, when everything about it is in order; else nothing has happened. */
+static inline bool step_plain(const struct hl_walk *walk, struct hl_arch_frame *at,
+			      struct hl_walk_frame *frame, uint64_t rule)
+{
+	struct hl_arch_plain step = hl_arch_plain_step(rule, at->sp, at->bp);
+	uint64_t low = walk->stack_low, size = walk->stack_high - low;
+	if (HL_UNLIKELY((step.ra_at - low >= size) | (step.bp_at - low >= size) |
+			((step.ra_at & 7) != 0) | (step.cfa <= at->sp)))
+		return false;
+	const uint64_t *ra_word = (const uint64_t *)step.ra_at;
+	const uint64_t *bp_word = (const uint64_t *)step.bp_at;
+	uint64_t ra = *ra_word, bp = *bp_word;
+	if (HL_UNLIKELY(ra - 1 >= HL_FRAME_PC_MASK))
+		return false;
+	frame->word[0] = ra_word;
+	frame->word[1] = bp_word;
+	frame->value[0] = ra;
+	frame->value[1] = bp;
+	at->pc = ra - 1;
+	at->sp = step.cfa;
+	at->bp = step.bp_saved ? bp : at->bp;
+	return true;
+}
+
+/* Puts the fresh frames behind the ${kept} outer ones. Returns how many are unchanged there. */
+static uint32_t settle(struct hl_walk *walk, uint32_t kept, uint32_t fresh)
+{
+	uint32_t unchanged = kept;
+	if (HL_UNLIKELY(kept + fresh > HL_MAX_FRAMES)) {
+		uint32_t surplus = kept + fresh - HL_MAX_FRAMES;
+		for (uint32_t i = surplus; i < kept; i++)
+			walk->frames[i - surplus] = walk->frames[i];
+		kept -= surplus;
+		unchanged = 0; /* their outer frames are cut off */
+		walk->truncated = true;
+	}
+	for (uint32_t i = 0; i < fresh; i++)
+		walk->frames[kept + i] = walk->fresh[fresh - 1 - i];
+	walk->depth = kept + fresh;
+	return unchanged;
+}
+
+/* A walk of another generation, or one that lacks its outer part, proves nothing. */
+static inline uint32_t usable_depth(struct hl_walk *walk, uint32_t generation)
+{
+	if (HL_UNLIKELY(walk->generation != generation || walk->truncated))
+		return 0;
+	return walk->depth;
+}
+
+uint32_t hl_walk_capture(struct hl_unwind *unwind, struct hl_walk *walk,
+			 const struct hl_registers *at)
+{
+	uint32_t generation = atomic_load_explicit(&unwind->generation, memory_order_acquire);
+	struct position position = {
+		.at = {at->pc - 1, at->sp, at->bp},
+		.cursor = usable_depth(walk, generation),
+	};
+	bool was_incomplete = walk->incomplete;
+	walk->generation = generation;
+	walk->truncated = false;
+	for (;;) {
+		if (meets_memory(walk, &position)) {
+			uint32_t changed = first_changed(walk, position.cursor);
+			if (HL_LIKELY(!changed)) {
+				walk->incomplete = was_incomplete;
+				return settle(walk, position.cursor, position.fresh);
+			}
+			take_matched(walk, &position, changed);
+		}
+		if (HL_UNLIKELY(position.fresh == HL_MAX_FRAMES))
+			break;
+		uint64_t rule = hl_rule_cache_find(unwind, generation, position.at.pc);
+		struct hl_walk_frame *frame = &walk->fresh[position.fresh++];
+		frame->sp = position.at.sp;
+		frame->bp = position.at.bp;
+		frame->key = position.at.pc | (rule & ~HL_RULE_MASK);
+		frame->node = 0;
+		if (HL_LIKELY(hl_arch_is_plain(rule)) &&
+		    HL_LIKELY(step_plain(walk, &position.at, frame, rule))) {
+			position.interrupted_context = 0;
+			continue;
+		}
+		if (!step_any(walk, &position, frame, rule))
+			return settle(walk, 0, position.fresh);
+	}
+	walk->truncated = true;
+	walk->incomplete = false;
+	return settle(walk, 0, position.fresh);
+}

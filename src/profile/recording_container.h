@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The container that every file of a recording is: a header, a table of sections, the sections.
+ * docs/format.md is its specification.
+ */
+#pragma once
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define HL_FOURCC(a, b, c, d) \
+	((uint32_t)(a) | (uint32_t)(b) << 8 | (uint32_t)(c) << 16 | (uint32_t)(d) << 24)
+
+#define HL_FORMAT_VERSION	  1u
+#define HL_CONTAINER_SECTIONS_MAX 64u
+
+struct hl_container_header {
+	uint8_t magic[8];
+	uint32_t version;
+	uint32_t kind;
+	uint32_t section_count;
+	uint32_t zero;
+	uint64_t file_bytes;
+	uint64_t table_hash;
+	uint64_t header_hash; /* of all that is before it */
+};
+
+enum hl_section_flag {
+	HL_SECTION_ZSTD = 1 << 0,
+};
+
+struct hl_section_entry {
+	uint32_t type;
+	uint32_t flags;
+	uint64_t stored_bytes;
+	uint64_t raw_bytes;
+	uint64_t hash;
+};
+
+/* A file being written. Begin, add exactly the announced number of sections, finish; release in
+ * any case. */
+struct hl_container_writer {
+	int directory_fd, fd;
+	const char *name; /* final name, the caller's */
+	char temporary[80];
+	struct hl_container_header header;
+	struct hl_section_entry table[HL_CONTAINER_SECTIONS_MAX];
+	uint32_t added;
+	uint64_t position;
+};
+
+int hl_container_writer_init(struct hl_container_writer *writer, int directory_fd, const char *name,
+			     uint32_t kind, uint32_t section_count, struct hl_error *err);
+
+/* Writes one section; ${compress} asks for zstd. */
+int hl_container_writer_add(struct hl_container_writer *writer, uint32_t type, const void *bytes,
+			    size_t size, bool compress, struct hl_error *err);
+
+/* Writes the header and puts the file in the place of the old one; ${sync} waits for the disk. */
+int hl_container_writer_finish(struct hl_container_writer *writer, bool sync, struct hl_error *err);
+
+/* Removes the temporary file if the container was not finished. */
+void hl_container_writer_release(struct hl_container_writer *writer);
+
+/* A file being read. */
+struct hl_container {
+	int fd;		  /* the caller's */
+	const char *path; /* for messages; the caller's */
+	struct hl_container_header header;
+	struct hl_section_entry table[HL_CONTAINER_SECTIONS_MAX];
+};
+
+/* Reads header and table from ${fd} and checks every hash of the file. */
+int hl_container_open(struct hl_container *container, int fd, const char *path, uint32_t kind,
+		      struct hl_error *err);
+
+/*
+ * Loads the first section of ${type} into memory that the caller frees; a NUL byte follows the
+ * content. More than ${max_bytes} is refused before anything is allocated.
+ */
+int hl_container_load(const struct hl_container *container, uint32_t type, size_t max_bytes,
+		      void **ret_bytes, size_t *ret_size, struct hl_error *err);

@@ -18,6 +18,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from redis_path import add_redis_server
+
 TREE = Path(__file__).resolve().parent.parent
 BUILDS = TREE / "build-check"
 JOBS = str(min(os.cpu_count() or 2, 8))
@@ -164,19 +166,6 @@ def fix_format():
     sys.exit(run([program, "-i", *source_files()]).returncode)
 
 
-def redis_beside_tools():
-    """Debian's redis-tools has the server under another name only; gives it the usual one."""
-    server = shutil.which("redis-check-rdb")
-    if shutil.which("redis-server") or not server:
-        return
-    programs = BUILDS / "bin"
-    programs.mkdir(parents=True, exist_ok=True)
-    link = programs / "redis-server"
-    link.unlink(missing_ok=True)
-    link.symlink_to(server)
-    os.environ["PATH"] += os.pathsep + str(programs)
-
-
 def configure(part, directory):
     """Sets the build up, silently unless that fails."""
     again = ["--reconfigure"] if (directory / "build.ninja").exists() else []
@@ -250,7 +239,7 @@ def main():
         parser.error(f"no part '{unknown.pop()}'; there are: {' '.join(names)}")
     if options.fix_format:
         fix_format()
-    redis_beside_tools()
+    add_redis_server(BUILDS / "bin")
     tally = Tally()
     wanted = options.parts or names
     if "format" in wanted:

@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Measures programs plain, under heapline and under other heap profilers: `make bench`.
+
+All runs of a case are interleaved (one of each tool, then again), after one run of each that does
+not count. A complete run writes docs/benchmarks.md.
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+TREE = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(TREE / "scripts"))
+
+from memory import all_footprints  # noqa: E402
+from redis_path import add_redis_server  # noqa: E402
+from report import Results, document, terminal_table  # noqa: E402
+from tools import all_tools  # noqa: E402
+from workloads import Machine, RunFailed, TooSlow, all_cases  # noqa: E402
+
+PARTS = ("ring", "python", "cc1plus", "redis", "sqlite", "memory", "symbols")
+
+
+@dataclass
+class Series:
+    """What one tool measured in one case."""
+
+    values: list = field(default_factory=list)
+    failure: str = ""  # why there are no values
+
+    @property
+    def median(self):
+        return statistics.median(self.values)
+
+
+def attempt(case, tool, machine, series):
+    """One run; its number goes to the series, or the reason why there is none."""
+    try:
+        return case.measure(tool, machine)
+    except (TooSlow, RunFailed) as problem:
+        series.failure = str(problem)
+        return None
+
+
+def measure_case(case, tools, machine, repeat):
+    """Every tool's series, by name: a warm-up of each, then ``repeat`` interleaved rounds."""
+    table = {tool.name: Series(failure=tool.absent) for tool in tools}
+    for turn in range(repeat + 1):
+        for tool in tools:
+            series = table[tool.name]
+            if series.failure:
+                continue
+            note(f"{case.title}: {'warm-up' if turn == 0 else f'round {turn}'}: {tool.name}")
+            value = attempt(case, tool, machine, series)
+            if turn > 0 and value is not None:
+                series.values.append(value)
+    for series in table.values():
+        if series.failure:
+            series.values.clear()
+    return table
+
+
+def note(text):
+    """Progress, on a terminal only."""
+    if sys.stderr.isatty():
+        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def measure_symbols(machine):
+    """What bench/micro/symbols_bench says, or nothing where it is not built."""
+    program = machine.build / "bench" / "micro" / "symbols_bench"
+    if not program.exists():
+        return ""
+    return subprocess.run([str(program)], capture_output=True, text=True, check=False).stdout
+
+
+def offer_rivals():
+    """Installs the other tools if the user says so; without them their rows say why."""
+    deps = str(TREE / "scripts" / "deps.sh")
+    missing = subprocess.run([deps, "--missing", "bench"], capture_output=True, text=True,
+                             check=False)
+    if missing.returncode == 0:
+        return
+    print(missing.stderr.strip().replace("missing:", "not installed:"), file=sys.stderr)
+    answer = os.environ.get("BENCH_INSTALL", "")
+    if not answer and sys.stdin.isatty():
+        answer = input("Install them, to compare with? [y/N] ")
+    if answer.lower() in ("y", "yes"):
+        subprocess.run([deps, "bench"], check=False)
+    else:
+        print("Going on without them; BENCH_INSTALL=yes installs them.", file=sys.stderr)
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=Path, default=TREE / "build", help="where heapline is")
+    parser.add_argument("--only", default="", help=f"parts, by comma, of: {' '.join(PARTS)}")
+    parser.add_argument("--repeat", type=int, default=5, help="rounds that count (5)")
+    parser.add_argument("--small", action="store_true", help="tiny inputs: tries the runner only")
+    parser.add_argument("--output", type=Path, help="write the document there")
+    options = parser.parse_args()
+    options.only = options.only.split(",") if options.only else list(PARTS)
+    if unknown := set(options.only) - set(PARTS):
+        parser.error(f"no part '{unknown.pop()}'; there are: {' '.join(PARTS)}")
+    if options.repeat < 1:
+        parser.error("--repeat begins at 1")
+    return options
+
+
+def measure_all(options, machine):
+    heapline = options.build / "heapline"
+    results = Results(repeat=options.repeat)
+    for case in all_cases():
+        if case.part not in options.only:
+            continue
+        if case.missing():
+            results.skipped[case.title] = case.missing()
+            continue
+        case.prepare(machine)
+        table = measure_case(case, all_tools(heapline), machine, options.repeat)
+        results.add(case, table)
+        note("")
+        print(terminal_table(case, table, all_tools(heapline)), flush=True)
+    if "memory" in options.only:
+        try:
+            results.footprints = all_footprints(machine, heapline)
+        except (RunFailed, subprocess.CalledProcessError, OSError) as problem:
+            results.skipped["recorder's memory"] = str(problem)
+    if "symbols" in options.only:
+        results.symbols = measure_symbols(machine)
+    return results
+
+
+def main():
+    options = parse_arguments()
+    options.build = options.build.resolve()
+    offer_rivals()
+    with tempfile.TemporaryDirectory(prefix="heapline-bench-") as scratch:
+        add_redis_server(Path(scratch) / "bin")
+        results = measure_all(options, Machine(options.build, Path(scratch), options.small))
+    text = document(results, all_tools(options.build / "heapline"))
+    complete = set(options.only) == set(PARTS) and not options.small
+    output = options.output or (TREE / "docs" / "benchmarks.md" if complete else None)
+    if output:
+        output.write_text(text)
+        print(f"written: {output}")
+    else:
+        print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -30,12 +30,14 @@
 #define HL_REGION_MAGIC	  "HLREGION"
 #define HL_REGION_VERSION 1u
 
-#define HL_NODE_BITS	 24
-#define HL_NODE_MAX	 ((UINT32_C(1) << HL_NODE_BITS) - 1) /* ids 1 .. HL_NODE_MAX */
-#define HL_THREADS_MAX	 8192u
-#define HL_MODULES_MAX	 16384u
-#define HL_STRINGS_BYTES (UINT64_C(16) << 20)
-#define HL_BUILD_ID_MAX	 32u
+#define HL_NODE_BITS	  24
+#define HL_NODE_MAX	  ((UINT32_C(1) << HL_NODE_BITS) - 1) /* ids 1 .. HL_NODE_MAX */
+#define HL_INDEX_BITS_MIN 12 /* the first table of the node index has 2^12 slots */
+#define HL_INDEX_BITS_MAX 25
+#define HL_THREADS_MAX	  8192u
+#define HL_MODULES_MAX	  16384u
+#define HL_STRINGS_BYTES  (UINT64_C(16) << 20)
+#define HL_BUILD_ID_MAX	  32u
 
 enum hl_mode {
 	HL_MODE_CLOSED,	    /* hooks pass through */
@@ -109,6 +111,12 @@ struct hl_cell {
 	int64_t slack_bytes; /* of the blocks in use */
 	int64_t at_peak_bytes, at_peak_objects;
 };
+
+/*
+ * The node index is a row of open-addressing tables, 2^HL_INDEX_BITS_MIN slots, then twice as many,
+ * and so on, one behind the other in its area. A slot is 0 or (8 bits of the key's hash <<
+ * HL_NODE_BITS | node id). Only the recorder uses it.
+ */
 
 #define HL_CHUNK_BYTES 4096u
 #define HL_CHUNK_CELLS 56u

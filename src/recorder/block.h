@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Block tables: live block -> (stack node, requested size). Two forms, chosen by the mode:
+ *
+ *   array  4 bytes for each 16 bytes of heap: 24 bits of node id, 8 bits of slack. One load or
+ * store an event; costs a quarter of the pages that hold blocks. hash   16 bytes a live block in
+ * sharded open-addressing tables; also takes what the array cannot express: blocks not aligned to
+ * 16, slack of 255 bytes and more.
+ *
+ * All functions: thread-safe; async-signal-safe where said; errno is kept.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct hl_block {
+	uint32_t node;	    /* never 0 for a block that is in a table */
+	uint64_t requested; /* bytes asked for */
+};
+
+struct hl_block_array; /* block_array.c */
+struct hl_block_hash;  /* block_hash.c */
+
+struct hl_block_table {
+	struct hl_block_array *array; /* NULL: hash only */
+	struct hl_block_hash *hash;
+};
+
+/* Makes an empty table. False without memory. */
+bool hl_block_table_init(struct hl_block_table *table, bool with_array);
+
+/* Remembers a block that has just been allocated; replaces a stale entry. False when there was no
+ * memory for it. */
+bool hl_block_set(struct hl_block_table *table, const void *address, struct hl_block block,
+		  uint64_t usable);
+
+/*
+ * Forgets the block at ${address}, which must still belong to the caller. False when it is not in
+ * the table.
+ * ${usable} is the allocator's usable size of the block.
+ */
+bool hl_block_take(struct hl_block_table *table, const void *address, uint64_t usable,
+		   struct hl_block *ret_block);
+
+/* As hl_block_take, for a signal handler that may have interrupted a table operation of its own
+ * thread: gives up on a busy shard. */
+bool hl_block_try_take(struct hl_block_table *table, const void *address, uint64_t usable,
+		       struct hl_block *ret_block);
+
+/* True when the array certainly, or the hash possibly, holds the block. One or two loads. */
+bool hl_block_may_hold(const struct hl_block_table *table, const void *address);
+
+/* The two forms, for hl_block_* and for tests. */
+struct hl_block_array *hl_block_array_new(void);
+bool hl_block_array_set(struct hl_block_array *array, uintptr_t address, uint32_t entry);
+uint32_t hl_block_array_take(struct hl_block_array *array, uintptr_t address); /* 0 = none */
+uint32_t hl_block_array_get(const struct hl_block_array *array, uintptr_t address);
+
+struct hl_block_hash *hl_block_hash_new(void);
+bool hl_block_hash_set(struct hl_block_hash *hash, uintptr_t address, struct hl_block block);
+/* ${may_wait}: false = give up when the shard is locked. */
+bool hl_block_hash_take(struct hl_block_hash *hash, uintptr_t address, bool may_wait,
+			struct hl_block *ret_block);
+bool hl_block_hash_may_hold(const struct hl_block_hash *hash, uintptr_t address);

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The hash form of the block table: shards of open addressing with linear probing and
+ * backward-shift deletion, each behind a spin lock that is held for tens of nanoseconds, or while
+ * its shard doubles.
+ */
+#include "recorder/block.h"
+
+#include "base/compiler.h"
+#include "recorder/private.h"
+#include "recorder/spin.h"
+
+#define SHARD_BITS     6
+#define SHARDS	       (1u << SHARD_BITS)
+#define FIRST_BITS     8 /* 256 slots, 4 KiB */
+#define FILTER_BITS    15
+#define REQUESTED_HIGH 40 /* requested bits above these 40 lie above the 47 bits of the address */
+
+/* address | requested >> 40 << 47;  node << 40 | requested & (2^40 - 1). An empty slot has address
+ * 0. */
+struct slot {
+	uint64_t address;
+	uint64_t value;
+};
+
+struct shard {
+	_Alignas(64) struct hl_spin lock;
+	uint32_t bits;
+	uint64_t used;
+	struct slot *slots;
+};
+
+struct hl_block_hash {
+	struct shard shards[SHARDS];
+	/* How many blocks of a hash class are in the table, stuck at 255: the cheap answer for
+	 * blocks that are not. */
+	_Atomic uint8_t filter[1u << FILTER_BITS];
+};
+
+#define ADDRESS_MASK ((UINT64_C(1) << 47) - 1)
+#define LOW_MASK     ((UINT64_C(1) << REQUESTED_HIGH) - 1)
+
+static uint64_t hash_address(uintptr_t address)
+{
+	uint64_t hash = (address >> 3) * UINT64_C(0x9e3779b97f4a7c15);
+	return hash ^ (hash >> 32);
+}
+
+static struct shard *shard_of(struct hl_block_hash *hash, uint64_t h)
+{
+	return &hash->shards[h >> (64 - SHARD_BITS)];
+}
+
+static _Atomic uint8_t *filter_of(const struct hl_block_hash *hash, uint64_t h)
+{
+	return (_Atomic uint8_t *)&hash->filter[(h >> 24) & ((1u << FILTER_BITS) - 1)];
+}
+
+static void filter_add(struct hl_block_hash *hash, uint64_t h)
+{
+	_Atomic uint8_t *count = filter_of(hash, h);
+	uint8_t seen = atomic_load_explicit(count, memory_order_relaxed);
+	while (seen != UINT8_MAX &&
+	       !atomic_compare_exchange_weak(count, &seen, (uint8_t)(seen + 1)))
+		;
+}
+
+static void filter_remove(struct hl_block_hash *hash, uint64_t h)
+{
+	_Atomic uint8_t *count = filter_of(hash, h);
+	uint8_t seen = atomic_load_explicit(count, memory_order_relaxed);
+	while (seen != UINT8_MAX &&
+	       !atomic_compare_exchange_weak(count, &seen, (uint8_t)(seen - 1)))
+		;
+}
+
+struct hl_block_hash *hl_block_hash_new(void)
+{
+	return hl_private_map(sizeof(struct hl_block_hash));
+}
+
+static uint64_t mask_of(const struct shard *shard)
+{
+	return (UINT64_C(1) << shard->bits) - 1;
+}
+
+/* The slot that holds the address, or the empty one where it would go. */
+static uint64_t find(const struct shard *shard, uintptr_t address)
+{
+	uint64_t mask = mask_of(shard);
+	uint64_t at = hash_address(address) & mask;
+	while (shard->slots[at].address && (shard->slots[at].address & ADDRESS_MASK) != address)
+		at = (at + 1) & mask;
+	return at;
+}
+
+static bool resize(struct shard *shard, uint32_t bits)
+{
+	struct shard old = *shard;
+	struct slot *slots = hl_private_map(sizeof(struct slot) << bits);
+	if (!slots)
+		return false;
+	shard->slots = slots;
+	shard->bits = bits;
+	if (!old.slots)
+		return true;
+	for (uint64_t i = 0; i <= mask_of(&old); i++)
+		if (old.slots[i].address)
+			slots[find(shard, old.slots[i].address & ADDRESS_MASK)] = old.slots[i];
+	hl_private_unmap(old.slots, sizeof(struct slot) << old.bits);
+	return true;
+}
+
+/* Room for one more below three quarters; without memory, for as long as one slot stays empty. */
+static bool make_room(struct shard *shard)
+{
+	if (!shard->slots)
+		return resize(shard, FIRST_BITS);
+	if (shard->used + 1 <= (mask_of(shard) + 1) / 4 * 3)
+		return true;
+	return resize(shard, shard->bits + 1) || shard->used + 1 <= mask_of(shard);
+}
+
+bool hl_block_hash_set(struct hl_block_hash *hash, uintptr_t address, struct hl_block block)
+{
+	uint64_t h = hash_address(address);
+	struct shard *shard = shard_of(hash, h);
+	hl_spin_lock(&shard->lock);
+	bool ok = make_room(shard);
+	if (ok) {
+		struct slot *slot = &shard->slots[find(shard, address)];
+		if (!slot->address) {
+			shard->used++;
+			filter_add(hash, h);
+		}
+		slot->address = address | (block.requested >> REQUESTED_HIGH) << 47;
+		slot->value = (uint64_t)block.node << REQUESTED_HIGH | (block.requested & LOW_MASK);
+	}
+	hl_spin_unlock(&shard->lock);
+	return ok;
+}
+
+/* Empties the slot and moves later members of its run back, so that no probe stops early
+ * (Knuth 6.4, algorithm R). */
+static void erase(struct shard *shard, uint64_t hole)
+{
+	uint64_t mask = mask_of(shard);
+	for (uint64_t at = (hole + 1) & mask; shard->slots[at].address; at = (at + 1) & mask) {
+		uint64_t home = hash_address(shard->slots[at].address & ADDRESS_MASK) & mask;
+		if (((at - home) & mask) < ((at - hole) & mask))
+			continue;
+		shard->slots[hole] = shard->slots[at];
+		hole = at;
+	}
+	shard->slots[hole] = (struct slot){0};
+	shard->used--;
+}
+
+bool hl_block_hash_take(struct hl_block_hash *hash, uintptr_t address, bool may_wait,
+			struct hl_block *ret_block)
+{
+	uint64_t h = hash_address(address);
+	struct shard *shard = shard_of(hash, h);
+	if (!may_wait && !hl_spin_try(&shard->lock))
+		return false;
+	if (may_wait)
+		hl_spin_lock(&shard->lock);
+	bool found = false;
+	if (shard->slots) {
+		uint64_t at = find(shard, address);
+		struct slot slot = shard->slots[at];
+		found = slot.address != 0;
+		if (found) {
+			ret_block->node = (uint32_t)(slot.value >> REQUESTED_HIGH);
+			ret_block->requested =
+				(slot.address >> 47 << REQUESTED_HIGH) | (slot.value & LOW_MASK);
+			erase(shard, at);
+			filter_remove(hash, h);
+		}
+	}
+	hl_spin_unlock(&shard->lock);
+	return found;
+}
+
+bool hl_block_hash_may_hold(const struct hl_block_hash *hash, uintptr_t address)
+{
+	return atomic_load_explicit(filter_of(hash, hash_address(address)), memory_order_relaxed) !=
+	       0;
+}

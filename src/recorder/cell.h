@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A thread's way from a stack node to its own cell in the region. One struct for each thread slot,
+ * used by its owner only. */
+#pragma once
+
+#include "recorder/shared.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct hl_cell_slot {
+	uint32_t node; /* 0 = empty */
+	uint32_t cell; /* chunk << 6 | place in the chunk */
+};
+
+struct hl_cells {
+	struct hl_cell_slot *slots; /* private memory, open addressing */
+	uint32_t bits;
+	uint32_t used;
+	uint32_t chunk; /* being filled; meaningful when has_chunk */
+	bool has_chunk;
+	uint32_t thread; /* slot in the region */
+};
+
+/* The cell for a node that this thread has not counted to before; NULL when there is no memory. */
+struct hl_cell *hl_cells_add(struct hl_cells *cells, struct hl_shared *shared, uint32_t node);
+
+static inline uint32_t hl_cells_place(const struct hl_cells *cells, uint32_t node)
+{
+	return (node * UINT32_C(0x9e3779b1)) >> (32 - cells->bits);
+}
+
+/* The calling thread's cell for ${node}, made if it is new; NULL when there is no memory. */
+static inline struct hl_cell *hl_cells_get(struct hl_cells *cells, struct hl_shared *shared,
+					   uint32_t node)
+{
+	if (HL_LIKELY(cells->slots)) {
+		uint32_t mask = (UINT32_C(1) << cells->bits) - 1;
+		for (uint32_t at = hl_cells_place(cells, node); cells->slots[at].node;
+		     at = (at + 1) & mask)
+			if (HL_LIKELY(cells->slots[at].node == node))
+				return &shared->chunks[cells->slots[at].cell >> 6]
+						.cells[cells->slots[at].cell & 63];
+	}
+	return hl_cells_add(cells, shared, node);
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The recorder's end of the handshake, by raw system calls; see connect.h. */
+#include "recorder/connect.h"
+
+#include "recorder/region.h"
+#include "recorder/sys.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+#include <sys/un.h>
+
+static struct sockaddr_un collector;
+static socklen_t collector_bytes; /* 0 = none */
+static char token[32];
+
+static const char *variable(char *const *environment, const char *name)
+{
+	size_t length = strlen(name);
+	for (; environment && *environment; environment++)
+		if (!strncmp(*environment, name, length) && (*environment)[length] == '=')
+			return *environment + length + 1;
+	return NULL;
+}
+
+bool hl_connect_read_environment(char *const *environment)
+{
+	const char *name = variable(environment, HL_ENV_SOCKET);
+	const char *digits = variable(environment, HL_ENV_TOKEN);
+	if (!name || !digits || strlen(digits) != sizeof(token) ||
+	    strlen(name) + 1 > sizeof(collector.sun_path))
+		return false;
+	collector.sun_family = AF_UNIX;
+	memcpy(collector.sun_path + 1, name,
+	       strlen(name)); /* abstract: a leading NUL, none behind */
+	memcpy(token, digits, sizeof(token));
+	collector_bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
+	return true;
+}
+
+static uint64_t address_space_limit(void)
+{
+	struct rlimit limit;
+	long result = hl_sys6(SYS_prlimit64, 0, RLIMIT_AS, 0, (long)&limit, 0, 0);
+	return result < 0 || limit.rlim_cur == RLIM_INFINITY ? UINT64_MAX : limit.rlim_cur;
+}
+
+static int open_connection(void)
+{
+	int fd = (int)HL_SYS(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return fd;
+	struct timeval wait = {HL_HELLO_WAIT_MS / 1000, HL_HELLO_WAIT_MS % 1000 * 1000};
+	hl_sys6(SYS_setsockopt, fd, SOL_SOCKET, SO_RCVTIMEO, (long)&wait, sizeof(wait), 0);
+	hl_sys6(SYS_setsockopt, fd, SOL_SOCKET, SO_SNDTIMEO, (long)&wait, sizeof(wait), 0);
+	long result = HL_SYS(SYS_connect, fd, &collector, collector_bytes);
+	if (result < 0) {
+		hl_sys_close(fd);
+		return (int)result;
+	}
+	return fd;
+}
+
+static bool send_hello(int fd, enum hl_hello_kind kind)
+{
+	struct hl_hello hello = {
+		.magic = HL_HELLO_MAGIC,
+		.region_version = HL_REGION_VERSION,
+		.kind = kind,
+		.pid = hl_sys_getpid(),
+		.parent_pid = (uint32_t)HL_SYS(SYS_getppid, 0, 0, 0),
+		.address_space_limit = address_space_limit(),
+	};
+	memcpy(hello.token, token, sizeof(token));
+	return hl_sys6(SYS_sendto, fd, (long)&hello, sizeof(hello), MSG_NOSIGNAL, 0, 0) ==
+	       sizeof(hello);
+}
+
+/* Receives the welcome; returns the memfd, or -1. */
+static int receive_region(int fd, struct hl_welcome *ret_welcome)
+{
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control;
+	struct iovec part = {ret_welcome, sizeof(*ret_welcome)};
+	struct msghdr message = {
+		.msg_iov = &part,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control),
+	};
+	long received;
+	do {
+		received = HL_SYS(SYS_recvmsg, fd, &message, MSG_CMSG_CLOEXEC);
+	} while (received == -EINTR);
+	if (received != sizeof(*ret_welcome) || ret_welcome->magic != HL_WELCOME_MAGIC ||
+	    ret_welcome->error)
+		return -1;
+	if (message.msg_controllen < sizeof(struct cmsghdr) ||
+	    control.header.cmsg_type != SCM_RIGHTS)
+		return -1;
+	int region_fd;
+	memcpy(&region_fd, CMSG_DATA(&control.header), sizeof(region_fd));
+	return region_fd;
+}
+
+static void *map_region(int fd, size_t bytes)
+{
+	struct hl_region_header *header =
+		hl_sys_mmap(bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd);
+	if (!header)
+		return NULL;
+	if (memcmp(header->magic, HL_REGION_MAGIC, sizeof(header->magic)) != 0 ||
+	    header->region_bytes != bytes) {
+		hl_sys_munmap(header, bytes);
+		return NULL;
+	}
+	hl_sys_madvise(header, bytes, MADV_DONTDUMP);
+	return header;
+}
+
+void *hl_connect_get_region(enum hl_hello_kind kind, size_t *ret_bytes)
+{
+	if (!collector_bytes)
+		return NULL;
+	int fd = open_connection();
+	if (fd < 0)
+		return NULL;
+	struct hl_welcome welcome;
+	int region_fd = send_hello(fd, kind) ? receive_region(fd, &welcome) : -1;
+	hl_sys_close(fd);
+	if (region_fd < 0)
+		return NULL;
+	void *region = map_region(region_fd, welcome.region_bytes);
+	hl_sys_close(region_fd);
+	if (region)
+		*ret_bytes = welcome.region_bytes;
+	return region;
+}

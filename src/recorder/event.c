@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Counts events; see event.h.
+ *
+ * Peak within 1 %: a thread adds its change to the total once that exceeds mark/256 shared among
+ * the threads, and the total is marked as a new peak once it exceeds the last mark by mark/256. So
+ * the true maximum is at most mark/128 above a mark.
+ */
+#include "recorder/event.h"
+
+#include "recorder/node.h"
+#include "recorder/real.h"
+#include "recorder/sample.h"
+
+#include <time.h>
+
+#define PEAK_STEP_SHIFT 8
+
+static uint32_t mode_of(const struct hl_recorder *recorder)
+{
+	return atomic_load_explicit(&recorder->shared.header->mode, memory_order_relaxed);
+}
+
+static uint64_t monotonic_ns(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+static void set_flush_bytes(struct hl_recorder *recorder, struct hl_thread *thread, uint64_t mark)
+{
+	uint32_t threads = atomic_load_explicit(&recorder->live_threads, memory_order_relaxed);
+	thread->flush_bytes = (int64_t)((mark >> PEAK_STEP_SHIFT) / (threads ? threads : 1));
+}
+
+void hl_event_flush(struct hl_recorder *recorder, struct hl_thread *thread)
+{
+	struct hl_region_header *header = recorder->shared.header;
+	int64_t change = thread->unflushed_bytes;
+	thread->unflushed_bytes = 0;
+	int64_t total =
+		atomic_fetch_add_explicit(&header->inuse_bytes, change, memory_order_relaxed) +
+		change;
+	uint64_t mark = atomic_load_explicit(&header->peak_mark, memory_order_relaxed);
+	while (total > 0 && (uint64_t)total > mark + (mark >> PEAK_STEP_SHIFT)) {
+		if (!atomic_compare_exchange_weak(&header->peak_mark, &mark, (uint64_t)total))
+			continue;
+		atomic_fetch_add(&header->peak_epoch, 1);
+		atomic_store_explicit(&header->peak_mark_ns, monotonic_ns(), memory_order_relaxed);
+		mark = (uint64_t)total;
+		break;
+	}
+	set_flush_bytes(recorder, thread, mark);
+}
+
+static void add_inuse(struct hl_recorder *recorder, struct hl_thread *thread, int64_t change)
+{
+	thread->unflushed_bytes += change;
+	if (HL_UNLIKELY(thread->unflushed_bytes > thread->flush_bytes ||
+			thread->unflushed_bytes < -thread->flush_bytes))
+		hl_event_flush(recorder, thread);
+}
+
+/* Before a cell changes: keeps what it held at the last peak mark. The epoch is written last, see
+ * hl_cell. */
+static void keep_peak(const struct hl_recorder *recorder, struct hl_cell *cell)
+{
+	uint32_t epoch =
+		atomic_load_explicit(&recorder->shared.header->peak_epoch, memory_order_relaxed);
+	if (cell->epoch == epoch)
+		return;
+	cell->at_peak_bytes = (int64_t)(cell->alloc_bytes - cell->free_bytes);
+	cell->at_peak_objects = (int64_t)(cell->alloc_objects - cell->free_objects);
+	atomic_signal_fence(memory_order_release);
+	cell->epoch = epoch;
+	atomic_signal_fence(memory_order_release);
+}
+
+static void count_lost(struct hl_thread *thread, uint64_t bytes)
+{
+	thread->shared->lost_events++;
+	thread->shared->lost_bytes += bytes;
+}
+
+/* The node of the calling thread's stack, or HL_NODE_NONE. */
+static uint32_t stack_node(struct hl_recorder *recorder, struct hl_thread *thread,
+			   const struct hl_registers *caller)
+{
+	struct hl_walk *walk = &thread->walk;
+	uint32_t at = hl_walk_capture(&recorder->unwind, walk, caller);
+	uint32_t node = at ? walk->frames[at - 1].node : 0;
+	for (; at < walk->depth; at++) {
+		node = hl_node_intern(&recorder->shared, &thread->spare_node, node,
+				      walk->frames[at].key);
+		if (HL_UNLIKELY(node == HL_NODE_NONE)) {
+			walk->depth = at; /* what has no node must not be remembered */
+			return HL_NODE_NONE;
+		}
+		walk->frames[at].node = node;
+	}
+	if (HL_UNLIKELY(walk->truncated))
+		thread->shared->truncated_stacks++;
+	else if (HL_UNLIKELY(walk->incomplete))
+		thread->shared->incomplete_stacks++;
+	return node ? node : HL_NODE_NONE;
+}
+
+static struct hl_weight weigh(const struct hl_recorder *recorder, const void *block,
+			      uint64_t requested)
+{
+	if (HL_LIKELY(!recorder->sampling))
+		return (struct hl_weight){requested, 1};
+	return hl_sample_weight(recorder->shared.header->sample_bytes, block, requested);
+}
+
+void hl_event_alloc(struct hl_thread *thread, const void *block, uint64_t requested,
+		    const struct hl_registers *caller)
+{
+	struct hl_recorder *recorder = hl_recorder;
+	thread->last_block = NULL;
+	if (HL_UNLIKELY(mode_of(recorder) == HL_MODE_CLOSED))
+		return;
+	if (HL_UNLIKELY(thread->sampling))
+		hl_sample_next(thread, recorder->shared.header->sample_bytes);
+	uint32_t node = stack_node(recorder, thread, caller);
+	struct hl_cell *cell =
+		node == HL_NODE_NONE ? NULL : hl_cells_get(&thread->cells, &recorder->shared, node);
+	uint64_t usable = hl_real.usable_size((void *)block);
+	if (HL_UNLIKELY(!cell || !hl_block_set(&recorder->blocks, block,
+					       (struct hl_block){node, requested}, usable))) {
+		count_lost(thread, requested);
+		return;
+	}
+	struct hl_weight weight = weigh(recorder, block, requested);
+	keep_peak(recorder, cell);
+	cell->alloc_bytes += weight.bytes;
+	cell->alloc_objects += weight.objects;
+	cell->slack_bytes += (int64_t)((usable - requested) * weight.objects);
+	thread->alloc_events++;
+	thread->last_block = block;
+	add_inuse(recorder, thread, (int64_t)weight.bytes);
+}
+
+static struct hl_cell *count_free(struct hl_thread *thread, const void *block, struct hl_block it,
+				  uint64_t usable)
+{
+	struct hl_recorder *recorder = hl_recorder;
+	struct hl_cell *cell = hl_cells_get(&thread->cells, &recorder->shared, it.node);
+	if (HL_UNLIKELY(!cell)) {
+		count_lost(thread, it.requested);
+		return NULL;
+	}
+	struct hl_weight weight = weigh(recorder, block, it.requested);
+	keep_peak(recorder, cell);
+	cell->free_bytes += weight.bytes;
+	cell->free_objects += weight.objects;
+	cell->slack_bytes -= (int64_t)((usable - it.requested) * weight.objects);
+	add_inuse(recorder, thread, -(int64_t)weight.bytes);
+	return cell;
+}
+
+void hl_event_count_free(struct hl_thread *thread, const void *block, struct hl_block it,
+			 uint64_t usable)
+{
+	count_free(thread, block, it, usable);
+}
+
+bool hl_event_take(struct hl_thread *thread, const void *block, struct hl_block *ret_block,
+		   uint64_t *ret_usable)
+{
+	struct hl_recorder *recorder = hl_recorder;
+	*ret_usable = hl_real.usable_size((void *)block);
+	if (HL_LIKELY(hl_block_take(&recorder->blocks, block, *ret_usable, ret_block)))
+		return true;
+	if (!thread->sampling && mode_of(recorder) != HL_MODE_CLOSED)
+		thread->shared->unmatched_frees++;
+	return false;
+}
+
+void hl_event_free(struct hl_thread *thread, const void *block)
+{
+	bool temporary = thread->last_block == block;
+	thread->last_block = NULL;
+	struct hl_block it;
+	uint64_t usable;
+	if (!hl_event_take(thread, block, &it, &usable))
+		return;
+	struct hl_cell *cell = count_free(thread, block, it, usable);
+	/* Under sampling the thread's next event is mostly not seen, so the question has no answer.
+	 */
+	if (temporary && cell && !thread->sampling)
+		cell->temporary_objects++;
+}
+
+void hl_event_put_back(struct hl_thread *thread, const void *block, struct hl_block it,
+		       uint64_t usable)
+{
+	if (!hl_block_set(&hl_recorder->blocks, block, it, usable))
+		count_lost(thread, it.requested);
+}
+
+void hl_event_nested_alloc(uint64_t requested)
+{
+	struct hl_thread *thread = hl_this_thread;
+	if (thread && atomic_load_explicit(&thread->activity, memory_order_relaxed) == HL_RECORDING)
+		count_lost(thread, requested);
+}
+
+void hl_event_nested_free(const void *block)
+{
+	struct hl_thread *thread = hl_this_thread;
+	if (!thread || atomic_load_explicit(&thread->activity, memory_order_relaxed) <= HL_IDLE)
+		return;
+	struct hl_pending_free pending = {.address = block};
+	if (!hl_block_may_hold(&hl_recorder->blocks, block))
+		return;
+	pending.usable = hl_real.usable_size((void *)block);
+	if (!hl_block_try_take(&hl_recorder->blocks, block, pending.usable, &pending.block))
+		return;
+	uint32_t count = atomic_load_explicit(&thread->pending_count, memory_order_relaxed);
+	if (count == HL_PENDING_MAX) {
+		count_lost(thread, pending.block.requested);
+		return;
+	}
+	thread->pending[count] = pending;
+	atomic_signal_fence(memory_order_release);
+	atomic_store_explicit(&thread->pending_count, count + 1, memory_order_relaxed);
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What an allocation and a free do to the counters. The caller is inside hl_thread_enter() ..
+ * hl_thread_leave(). */
+#pragma once
+
+#include "recorder/recorder.h"
+
+/* ${block} was allocated for a request of ${requested} bytes by the caller at ${caller}. */
+void hl_event_alloc(struct hl_thread *thread, const void *block, uint64_t requested,
+		    const struct hl_registers *caller);
+
+/* ${block} is about to be freed. */
+void hl_event_free(struct hl_thread *thread, const void *block);
+
+/*
+ * realloc in two steps: hl_event_take() before the real call, while the block is certainly the
+ * caller's, then hl_event_count_free() if the block was freed or moved, or hl_event_put_back() if
+ * the call failed.
+ */
+bool hl_event_take(struct hl_thread *thread, const void *block, struct hl_block *ret_block,
+		   uint64_t *ret_usable);
+void hl_event_count_free(struct hl_thread *thread, const void *block, struct hl_block it,
+			 uint64_t usable);
+void hl_event_put_back(struct hl_thread *thread, const void *block, struct hl_block it,
+		       uint64_t usable);
+
+/* A hook was entered while its thread was in the recorder or in the allocator: by a signal handler,
+ * or by the allocator itself. */
+void hl_event_nested_alloc(uint64_t requested);
+void hl_event_nested_free(const void *block);
+
+/* Adds the thread's share to the total in use, and marks the peak when that has risen by a step. */
+void hl_event_flush(struct hl_recorder *recorder, struct hl_thread *thread);

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * malloc and its family. Compiled with -fno-omit-frame-pointer, see HL_CALLER.
+ *
+ * Each hook: enter; the real call, with the activity saying so; the event; leave. A block is taken
+ * out of the block table before the real free, and entered after the real allocation, so that
+ * another thread that gets the same address in between is never confused with it.
+ */
+#include "recorder/hooks.h"
+
+#include "recorder/event.h"
+#include "recorder/real.h"
+#include "recorder/sample.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <stdlib.h>
+
+bool hl_hooks_reach_program(void)
+{
+	/* Through the global offset table: the malloc that the whole process calls. */
+	void *(*volatile exported)(size_t) = malloc;
+	return hl_real_same_module((void *)exported, (void *)hl_hooks_reach_program);
+}
+
+/* Calls that are not recorded: before the start, after the end, nested, or not sampled. */
+
+static __attribute__((noinline)) void *pass_malloc(size_t size)
+{
+	if (!hl_real_resolve())
+		return hl_real_bootstrap_alloc(size);
+	hl_event_nested_alloc(size);
+	return hl_real.malloc(size);
+}
+
+static __attribute__((noinline)) void *pass_calloc(size_t count, size_t size)
+{
+	if (!hl_real_resolve())
+		return hl_real_bootstrap_alloc(count * size);
+	hl_event_nested_alloc(count * size);
+	return hl_real.calloc(count, size);
+}
+
+static __attribute__((noinline)) void pass_free(void *block)
+{
+	if (hl_real_is_bootstrap(block) || !hl_real_resolve())
+		return;
+	if (block)
+		hl_event_nested_free(block);
+	hl_real.free(block);
+}
+
+static __attribute__((noinline)) void *pass_realloc(void *block, size_t size)
+{
+	if (!hl_real_resolve())
+		return NULL;
+	if (block)
+		hl_event_nested_free(block);
+	hl_event_nested_alloc(size);
+	return hl_real.realloc(block, size);
+}
+
+/* After a real allocation: records it if there is one, and leaves. */
+static inline void *finish(struct hl_thread *thread, void *block, size_t size,
+			   const struct hl_registers *caller)
+{
+	hl_thread_set(thread, HL_RECORDING);
+	if (HL_LIKELY(block))
+		hl_event_alloc(thread, block, size, caller);
+	hl_thread_leave(thread);
+	return block;
+}
+
+HL_EXPORT void *malloc(size_t size)
+{
+	if (hl_sample_passes(size))
+		return hl_real.malloc(size);
+	struct hl_thread *thread = hl_thread_enter();
+	if (HL_UNLIKELY(!thread))
+		return pass_malloc(size);
+	hl_thread_set(thread, HL_IN_ALLOCATOR);
+	return finish(thread, hl_real.malloc(size), size, HL_CALLER);
+}
+
+HL_EXPORT void *calloc(size_t count, size_t size)
+{
+	if (hl_sample_passes(count * size))
+		return hl_real.calloc(count, size);
+	struct hl_thread *thread = hl_thread_enter();
+	if (HL_UNLIKELY(!thread))
+		return pass_calloc(count, size);
+	hl_thread_set(thread, HL_IN_ALLOCATOR);
+	/* When the product overflows, the real calloc fails and nothing is recorded. */
+	return finish(thread, hl_real.calloc(count, size), count * size, HL_CALLER);
+}
+
+HL_EXPORT void free(void *block)
+{
+	struct hl_thread *thread = hl_this_thread;
+	if (thread && thread->sampling && !hl_block_may_hold(&hl_recorder->blocks, block)) {
+		hl_real.free(block);
+		return;
+	}
+	if (!block)
+		return;
+	thread = hl_thread_enter();
+	if (HL_UNLIKELY(!thread || hl_real_is_bootstrap(block))) {
+		if (thread)
+			hl_thread_leave(thread);
+		pass_free(block);
+		return;
+	}
+	hl_event_free(thread, block);
+	hl_thread_set(thread, HL_IN_ALLOCATOR);
+	hl_real.free(block);
+	hl_thread_leave(thread);
+}
+
+/* realloc of an existing block: counts as a free and an allocation, unless it fails. */
+static void *reallocate(struct hl_thread *thread, void *block, size_t size, bool sampled,
+			const struct hl_registers *caller)
+{
+	struct hl_block old;
+	uint64_t usable;
+	bool known = hl_event_take(thread, block, &old, &usable);
+	hl_thread_set(thread, HL_IN_ALLOCATOR);
+	void *moved = hl_real.realloc(block, size);
+	hl_thread_set(thread, HL_RECORDING);
+	bool failed = !moved && size;
+	if (known && failed)
+		hl_event_put_back(thread, block, old, usable);
+	else if (known)
+		hl_event_count_free(thread, block, old, usable);
+	if (moved && sampled)
+		hl_event_alloc(thread, moved, size, caller);
+	hl_thread_leave(thread);
+	return moved;
+}
+
+static inline void *realloc_from(void *block, size_t size, const struct hl_registers *caller)
+{
+	bool sampled = !hl_sample_passes(size);
+	if (!sampled && !(block && hl_block_may_hold(&hl_recorder->blocks, block)))
+		return hl_real.realloc(block, size);
+	struct hl_thread *thread = hl_thread_enter();
+	if (HL_UNLIKELY(!thread))
+		return pass_realloc(block, size);
+	if (block)
+		return reallocate(thread, block, size, sampled, caller);
+	hl_thread_set(thread, HL_IN_ALLOCATOR);
+	return finish(thread, hl_real.realloc(NULL, size), size, caller);
+}
+
+HL_EXPORT void *realloc(void *block, size_t size)
+{
+	return realloc_from(block, size, HL_CALLER);
+}
+
+/* By realloc, so that a real reallocarray that calls realloc is not counted twice. */
+HL_EXPORT void *reallocarray(void *block, size_t count, size_t size)
+{
+	size_t bytes;
+	if (__builtin_mul_overflow(count, size, &bytes)) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	return realloc_from(block, bytes, HL_CALLER);
+}
+
+/* The aligned family: ${CALL} is the real call, of which ${REAL} is the function. */
+#define HOOK_ALIGNED(REAL, SIZE, CALL)                                \
+	do {                                                          \
+		if (!hl_real_resolve() || !hl_real.REAL) {            \
+			errno = ENOMEM;                               \
+			return NULL;                                  \
+		}                                                     \
+		if (hl_sample_passes(SIZE))                           \
+			return hl_real.CALL;                          \
+		struct hl_thread *thread = hl_thread_enter();         \
+		if (HL_UNLIKELY(!thread))                             \
+			return hl_real.CALL;                          \
+		hl_thread_set(thread, HL_IN_ALLOCATOR);               \
+		return finish(thread, hl_real.CALL, SIZE, HL_CALLER); \
+	} while (0)
+
+HL_EXPORT void *aligned_alloc(size_t alignment, size_t size)
+{
+	HOOK_ALIGNED(aligned_alloc, size, aligned_alloc(alignment, size));
+}
+
+HL_EXPORT void *memalign(size_t alignment, size_t size)
+{
+	HOOK_ALIGNED(memalign, size, memalign(alignment, size));
+}
+
+HL_EXPORT void *valloc(size_t size)
+{
+	HOOK_ALIGNED(valloc, size, valloc(size));
+}
+
+HL_EXPORT void *pvalloc(size_t size)
+{
+	HOOK_ALIGNED(pvalloc, size, pvalloc(size));
+}
+
+HL_EXPORT int posix_memalign(void **ret_block, size_t alignment, size_t size)
+{
+	if (!hl_real_resolve() || !hl_real.posix_memalign)
+		return ENOMEM;
+	if (hl_sample_passes(size))
+		return hl_real.posix_memalign(ret_block, alignment, size);
+	struct hl_thread *thread = hl_thread_enter();
+	if (HL_UNLIKELY(!thread))
+		return hl_real.posix_memalign(ret_block, alignment, size);
+	hl_thread_set(thread, HL_IN_ALLOCATOR);
+	int error = hl_real.posix_memalign(ret_block, alignment, size);
+	finish(thread, error ? NULL : *ret_block, size, HL_CALLER);
+	return error;
+}
+
+/* C23. Where the allocator has no sized free, the plain one is defined to do the same. */
+
+HL_EXPORT void free_sized(void *block, size_t size)
+{
+	(void)size;
+	free(block);
+}
+
+HL_EXPORT void free_aligned_sized(void *block, size_t alignment, size_t size)
+{
+	(void)alignment;
+	(void)size;
+	free(block);
+}
+
+/* The code of the library goes away: rules and walks that know it must not be used again. */
+HL_EXPORT int dlclose(void *handle)
+{
+	if (!hl_real_resolve() || !hl_real.dlclose)
+		return -1;
+	int result = hl_real.dlclose(handle);
+	struct hl_recorder *recorder = hl_recorder;
+	if (recorder &&
+	    atomic_load_explicit(&recorder->phase, memory_order_acquire) == HL_PHASE_RUNNING)
+		hl_unwind_invalidate(&recorder->unwind);
+	return result;
+}

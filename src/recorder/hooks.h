@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The entry points of the allocator that the recorder takes the place of. */
+#pragma once
+
+#include <stdbool.h>
+
+/* False when the program brings a malloc of its own that calls reach before ours: nothing will be
+ * seen. */
+bool hl_hooks_reach_program(void);
+
+/*
+ * The hook's caller, as hl_walk_capture() wants it. For functions compiled with a frame pointer:
+ * [rbp] is the caller's rbp, [rbp + 8] the return address, and rbp + 16 the caller's stack pointer
+ * after the return.
+ */
+#define HL_CALLER                                                \
+	(&(struct hl_registers){                                 \
+		.pc = (uint64_t)__builtin_return_address(0),     \
+		.sp = (uint64_t)__builtin_frame_address(0) + 16, \
+		.bp = *(uint64_t *)__builtin_frame_address(0),   \
+	})

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * C++ operator new and delete, for allocators that define them themselves (jemalloc, tcmalloc,
+ * mimalloc): those do not go through malloc. All others do, libstdc++'s for one, and are only
+ * passed on here: their malloc and free are recorded.
+ *
+ * Compiled with -fno-omit-frame-pointer, see HL_CALLER. A real operator new may throw through these
+ * functions, so no activity is set around it.
+ */
+#include "recorder/hooks.h"
+
+#include "recorder/event.h"
+#include "recorder/real.h"
+#include "recorder/sample.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+struct cxx_operator {
+	const char *name;
+	_Atomic uintptr_t real;
+	_Atomic bool own; /* comes from the module that malloc comes from */
+};
+
+/* The definition that the calling module would have reached: behind us in the global scope, else in
+ * its own. */
+static void *look_up(const char *name, void *caller)
+{
+	void *symbol = dlsym(RTLD_NEXT, name);
+	struct dl_find_object module;
+	if (symbol || _dl_find_object(caller, &module) != 0)
+		return symbol;
+	void *handle = dlopen(module.dlfo_link_map->l_name, RTLD_LAZY | RTLD_NOLOAD);
+	if (!handle)
+		return NULL;
+	symbol = dlsym(handle, name);
+	dlclose(handle);
+	return symbol;
+}
+
+static uintptr_t resolve(struct cxx_operator *it, void *caller)
+{
+	uintptr_t real = atomic_load_explicit(&it->real, memory_order_acquire);
+	if (HL_LIKELY(real))
+		return real;
+	void *symbol = look_up(it->name, caller);
+	if (!symbol)
+		abort(); /* a C++ program whose operator new is nowhere: nothing could be returned
+			    or thrown */
+	atomic_store(&it->own,
+		     hl_real_resolve() && hl_real_same_module(symbol, (void *)hl_real.malloc));
+	atomic_store_explicit(&it->real, (uintptr_t)symbol, memory_order_release);
+	return (uintptr_t)symbol;
+}
+
+/* Whether the thread's malloc hook has seen what happened since ${before} was taken. */
+static uint64_t seen_so_far(void)
+{
+	struct hl_thread *thread = hl_this_thread;
+	if (!thread)
+		return 0;
+	return thread->sampling ? (uint64_t)thread->sample_countdown : thread->alloc_events;
+}
+
+static void record_new(void *block, size_t size, uint64_t seen_before,
+		       const struct hl_registers *caller)
+{
+	if (!block || seen_so_far() != seen_before || hl_sample_passes(size))
+		return;
+	struct hl_thread *thread = hl_thread_enter();
+	if (!thread)
+		return;
+	hl_event_alloc(thread, block, size, caller);
+	hl_thread_leave(thread);
+}
+
+static void delete_own(uintptr_t real, void *block, size_t size, size_t alignment)
+{
+	void (*function)(void *, size_t, size_t) = (void (*)(void *, size_t, size_t))real;
+	struct hl_thread *thread = block ? hl_thread_enter() : NULL;
+	if (!thread) {
+		function(block, size, alignment);
+		return;
+	}
+	hl_event_free(thread, block);
+	hl_thread_set(thread, HL_IN_ALLOCATOR);
+	function(block, size, alignment);
+	hl_thread_leave(thread);
+}
+
+/*
+ * ${SYMBOL} is the Itanium ABI's name. Operators new take a size first, operators delete a block
+ * first; what follows (size, alignment, nothrow) is passed on as it came, as integers and pointers
+ * in registers.
+ */
+#define OPERATOR_NEW(SYMBOL)                                                         \
+	HL_EXPORT void *SYMBOL(size_t size, size_t second, size_t third);            \
+	HL_EXPORT void *SYMBOL(size_t size, size_t second, size_t third)             \
+	{                                                                            \
+		static struct cxx_operator it = {#SYMBOL, 0, false};                 \
+		uintptr_t real = resolve(&it, __builtin_return_address(0));          \
+		void *(*function)(size_t, size_t, size_t) =                          \
+			(void *(*)(size_t, size_t, size_t))real;                     \
+		if (HL_LIKELY(!atomic_load_explicit(&it.own, memory_order_relaxed))) \
+			return function(size, second, third);                        \
+		uint64_t seen = seen_so_far();                                       \
+		void *block = function(size, second, third);                         \
+		record_new(block, size, seen, HL_CALLER);                            \
+		return block;                                                        \
+	}
+
+#define OPERATOR_DELETE(SYMBOL)                                                         \
+	HL_EXPORT void SYMBOL(void *block, size_t second, size_t third);                \
+	HL_EXPORT void SYMBOL(void *block, size_t second, size_t third)                 \
+	{                                                                               \
+		static struct cxx_operator it = {#SYMBOL, 0, false};                    \
+		uintptr_t real = resolve(&it, __builtin_return_address(0));             \
+		if (HL_LIKELY(!atomic_load_explicit(&it.own, memory_order_relaxed)))    \
+			((void (*)(void *, size_t, size_t))real)(block, second, third); \
+		else                                                                    \
+			delete_own(real, block, second, third);                         \
+	}
+
+OPERATOR_NEW(_Znwm)				     /* new(size) */
+OPERATOR_NEW(_Znam)				     /* new[](size) */
+OPERATOR_NEW(_ZnwmRKSt9nothrow_t)		     /* new(size, nothrow) */
+OPERATOR_NEW(_ZnamRKSt9nothrow_t)		     /* new[](size, nothrow) */
+OPERATOR_NEW(_ZnwmSt11align_val_t)		     /* new(size, alignment) */
+OPERATOR_NEW(_ZnamSt11align_val_t)		     /* new[](size, alignment) */
+OPERATOR_NEW(_ZnwmSt11align_val_tRKSt9nothrow_t)     /* new(size, alignment, nothrow) */
+OPERATOR_NEW(_ZnamSt11align_val_tRKSt9nothrow_t)     /* new[](size, alignment, nothrow) */
+OPERATOR_DELETE(_ZdlPv)				     /* delete(block) */
+OPERATOR_DELETE(_ZdaPv)				     /* delete[](block) */
+OPERATOR_DELETE(_ZdlPvm)			     /* delete(block, size) */
+OPERATOR_DELETE(_ZdaPvm)			     /* delete[](block, size) */
+OPERATOR_DELETE(_ZdlPvRKSt9nothrow_t)		     /* delete(block, nothrow) */
+OPERATOR_DELETE(_ZdaPvRKSt9nothrow_t)		     /* delete[](block, nothrow) */
+OPERATOR_DELETE(_ZdlPvSt11align_val_t)		     /* delete(block, alignment) */
+OPERATOR_DELETE(_ZdaPvSt11align_val_t)		     /* delete[](block, alignment) */
+OPERATOR_DELETE(_ZdlPvmSt11align_val_t)		     /* delete(block, size, alignment) */
+OPERATOR_DELETE(_ZdaPvmSt11align_val_t)		     /* delete[](block, size, alignment) */
+OPERATOR_DELETE(_ZdlPvSt11align_val_tRKSt9nothrow_t) /* delete(block, alignment, nothrow) */
+OPERATOR_DELETE(_ZdaPvSt11align_val_tRKSt9nothrow_t) /* delete[](block, alignment, nothrow) */

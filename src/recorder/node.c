@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Interns stack nodes; see node.h and the description of the node index in region.h.
+ *
+ * Growth: when the newest table is half full, one thread backs the next one with memory and raises
+ * index_bits. Nothing is moved at that moment. A key that is not in the newest table is looked up
+ * in the older ones, newest first, and entered into the newest when found, so tables fill by use.
+ */
+#include "recorder/node.h"
+
+#define TAG_SHIFT HL_NODE_BITS
+
+struct key {
+	uint64_t frame;
+	uint32_t parent;
+	uint32_t hash;
+};
+
+static uint32_t hash_key(uint32_t parent, uint64_t frame)
+{
+	uint64_t hash = (frame ^ ((uint64_t)parent << 40) ^ parent) * UINT64_C(0x9e3779b97f4a7c15);
+	hash ^= hash >> 29;
+	hash *= UINT64_C(0xbf58476d1ce4e5b9);
+	return (uint32_t)(hash >> 32);
+}
+
+static uint64_t table_start(uint32_t bits)
+{
+	return (UINT64_C(1) << bits) - (UINT64_C(1) << HL_INDEX_BITS_MIN);
+}
+
+/* The tag is taken from the hash bits that choose a place only in the largest tables. */
+static uint32_t slot_of(const struct key *key, uint32_t id)
+{
+	return (key->hash & UINT32_C(0xff000000)) | id;
+}
+
+static bool commit_table(struct hl_shared *shared, uint32_t bits)
+{
+	return hl_shared_commit(shared, HL_AREA_INDEX, table_start(bits + 1) * sizeof(uint32_t));
+}
+
+bool hl_node_init(struct hl_shared *shared)
+{
+	if (!commit_table(shared, HL_INDEX_BITS_MIN) ||
+	    !hl_shared_commit(shared, HL_AREA_NODES, sizeof(struct hl_region_node)))
+		return false;
+	atomic_store(&shared->header->index_bits, HL_INDEX_BITS_MIN);
+	return true;
+}
+
+static bool is_node(const struct hl_shared *shared, uint32_t id, const struct key *key)
+{
+	const struct hl_region_node *node = &shared->nodes[id];
+	return atomic_load_explicit(&node->frame, memory_order_relaxed) == key->frame &&
+	       node->parent == key->parent;
+}
+
+/*
+ * Walks the key's probe sequence from *${place} in the table of 2^bits slots. Returns the node's
+ * id, or 0 with *${place} at the empty slot that ended the search. Acquire pairs with the release
+ * in enter(): a slot seen is a node written.
+ */
+static uint32_t probe(const struct hl_shared *shared, uint32_t bits, const struct key *key,
+		      uint32_t *place)
+{
+	_Atomic uint32_t *table = shared->index + table_start(bits);
+	uint32_t mask = (UINT32_C(1) << bits) - 1;
+	for (uint32_t at = *place;; at = (at + 1) & mask) {
+		uint32_t slot = atomic_load_explicit(&table[at], memory_order_acquire);
+		if (!slot) {
+			*place = at;
+			return 0;
+		}
+		if (((slot ^ key->hash) >> TAG_SHIFT) == 0 &&
+		    is_node(shared, slot & HL_NODE_MAX, key))
+			return slot & HL_NODE_MAX;
+	}
+}
+
+/* Enters ${id} for the key at *${place} or behind; returns the id that stands there in the end. */
+static uint32_t enter(struct hl_shared *shared, uint32_t bits, const struct key *key,
+		      uint32_t place, uint32_t id)
+{
+	_Atomic uint32_t *table = shared->index + table_start(bits);
+	for (;;) {
+		uint32_t empty = 0;
+		if (atomic_compare_exchange_strong_explicit(&table[place], &empty, slot_of(key, id),
+							    memory_order_release,
+							    memory_order_acquire))
+			return id;
+		uint32_t other = probe(shared, bits, key, &place);
+		if (other)
+			return other;
+	}
+}
+
+static uint32_t find_in_older_tables(struct hl_shared *shared, uint32_t newest,
+				     const struct key *key)
+{
+	for (uint32_t bits = newest; bits-- > HL_INDEX_BITS_MIN;) {
+		uint32_t place = key->hash & ((UINT32_C(1) << bits) - 1);
+		uint32_t id = probe(shared, bits, key, &place);
+		if (id)
+			return id;
+	}
+	return 0;
+}
+
+/* An unused id with memory behind it, or 0. */
+static uint32_t take_id(struct hl_shared *shared, uint32_t *spare)
+{
+	uint32_t id = *spare;
+	*spare = 0;
+	if (id)
+		return id;
+	struct hl_region_header *header = shared->header;
+	uint64_t size = sizeof(struct hl_region_node);
+	uint32_t count = atomic_load_explicit(&header->node_count, memory_order_relaxed);
+	do {
+		uint64_t end = (count + UINT64_C(2)) * size;
+		if (count >= HL_NODE_MAX || (!hl_shared_has(shared, HL_AREA_NODES, end) &&
+					     !hl_shared_commit(shared, HL_AREA_NODES, end)))
+			return 0;
+	} while (!atomic_compare_exchange_weak_explicit(&header->node_count, &count, count + 1,
+							memory_order_relaxed,
+							memory_order_relaxed));
+	return count + 1;
+}
+
+/* True when the newest table may take one more entry; a table is never filled above seven eighths.
+ */
+static bool make_room(struct hl_shared *shared, uint32_t bits)
+{
+	struct hl_region_header *header = shared->header;
+	uint32_t count = atomic_load_explicit(&header->node_count, memory_order_relaxed);
+	uint32_t slots = UINT32_C(1) << bits;
+	if (HL_LIKELY(count < slots / 2))
+		return true;
+	if (bits < HL_INDEX_BITS_MAX && commit_table(shared, bits + 1))
+		atomic_compare_exchange_strong(&header->index_bits, &bits, bits + 1);
+	return count < slots / 8 * 7;
+}
+
+static uint32_t make_node(struct hl_shared *shared, uint32_t *spare, uint32_t bits,
+			  const struct key *key, uint32_t place)
+{
+	if (!make_room(shared, bits))
+		return HL_NODE_NONE;
+	uint32_t id = take_id(shared, spare);
+	if (!id)
+		return HL_NODE_NONE;
+	shared->nodes[id].parent = key->parent;
+	atomic_store_explicit(&shared->nodes[id].frame, key->frame, memory_order_release);
+	uint32_t entered = enter(shared, bits, key, place, id);
+	if (entered != id) {
+		atomic_store_explicit(&shared->nodes[id].frame, 0, memory_order_release);
+		*spare = id;
+	}
+	return entered;
+}
+
+uint32_t hl_node_intern(struct hl_shared *shared, uint32_t *spare, uint32_t parent, uint64_t frame)
+{
+	struct key key = {frame, parent, hash_key(parent, frame)};
+	uint32_t bits = atomic_load_explicit(&shared->header->index_bits, memory_order_acquire);
+	uint32_t place = key.hash & ((UINT32_C(1) << bits) - 1);
+	uint32_t id = probe(shared, bits, &key, &place);
+	if (HL_LIKELY(id))
+		return id;
+	id = find_in_older_tables(shared, bits, &key);
+	return id ? enter(shared, bits, &key, place, id)
+		  : make_node(shared, spare, bits, &key, place);
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Looks the real allocator up; see real.h. */
+#include "recorder/real.h"
+
+#include "base/compiler.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+struct hl_real hl_real;
+
+static _Atomic uint32_t resolved;
+static __thread bool resolving __attribute__((tls_model("initial-exec")));
+
+static _Alignas(16) char bootstrap[4096];
+static _Atomic size_t bootstrap_used;
+
+static const struct {
+	const char *name;
+	void *place;
+} symbols[] = {
+	{"malloc", &hl_real.malloc},
+	{"free", &hl_real.free},
+	{"calloc", &hl_real.calloc},
+	{"realloc", &hl_real.realloc},
+	{"malloc_usable_size", &hl_real.usable_size},
+	{"posix_memalign", &hl_real.posix_memalign},
+	{"aligned_alloc", &hl_real.aligned_alloc},
+	{"memalign", &hl_real.memalign},
+	{"valloc", &hl_real.valloc},
+	{"pvalloc", &hl_real.pvalloc},
+	{"dlclose", &hl_real.dlclose},
+};
+
+bool hl_real_resolve(void)
+{
+	if (HL_LIKELY(atomic_load_explicit(&resolved, memory_order_acquire)))
+		return true;
+	if (resolving)
+		return false;
+	resolving = true;
+	int saved_errno = errno;
+	for (size_t i = 0; i < HL_COUNT_OF(symbols); i++)
+		*(void **)symbols[i].place = dlsym(RTLD_NEXT, symbols[i].name);
+	errno = saved_errno;
+	atomic_store_explicit(&resolved, 1, memory_order_release);
+	resolving = false;
+	return true;
+}
+
+bool hl_real_same_module(void *a, void *b)
+{
+	struct dl_find_object of_a, of_b;
+	return _dl_find_object(a, &of_a) == 0 && _dl_find_object(b, &of_b) == 0 &&
+	       of_a.dlfo_map_start == of_b.dlfo_map_start;
+}
+
+void *hl_real_bootstrap_alloc(size_t bytes)
+{
+	size_t rounded = (bytes + 15) & ~(size_t)15;
+	size_t start = atomic_fetch_add(&bootstrap_used, rounded);
+	return rounded >= bytes && start + rounded <= sizeof(bootstrap) ? bootstrap + start : NULL;
+}
+
+bool hl_real_is_bootstrap(const void *address)
+{
+	uintptr_t at = (uintptr_t)address;
+	return at >= (uintptr_t)bootstrap && at < (uintptr_t)bootstrap + sizeof(bootstrap);
+}

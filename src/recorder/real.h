@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The allocator behind the recorder: the entry points that the program would reach without it. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Entry points that an allocator may lack are NULL then; the first five are always there once
+ * resolved. */
+struct hl_real {
+	void *(*malloc)(size_t);
+	void (*free)(void *);
+	void *(*calloc)(size_t, size_t);
+	void *(*realloc)(void *, size_t);
+	size_t (*usable_size)(void *);
+	int (*posix_memalign)(void **, size_t, size_t);
+	void *(*aligned_alloc)(size_t, size_t);
+	void *(*memalign)(size_t, size_t);
+	void *(*valloc)(size_t);
+	void *(*pvalloc)(size_t);
+	int (*dlclose)(void *);
+};
+
+extern struct hl_real hl_real;
+
+/* Fills hl_real. Called before the first use of any hook; cheap afterwards. False while the looking
+ * up itself allocates. */
+bool hl_real_resolve(void);
+
+/* True when both addresses lie in one loaded module. */
+bool hl_real_same_module(void *a, void *b);
+
+/* Memory for what dlsym() allocates while the allocator is being looked up; zero-filled, never
+ * given back. */
+void *hl_real_bootstrap_alloc(size_t bytes);
+bool hl_real_is_bootstrap(const void *address);

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Starts the recorder, in a program and in its forked children; see recorder.h. */
+#include "recorder/recorder.h"
+
+#include "recorder/connect.h"
+#include "recorder/hooks.h"
+#include "recorder/node.h"
+#include "recorder/private.h"
+#include "recorder/sys.h"
+#include "recorder/thread.h"
+
+#include <time.h>
+
+struct hl_recorder *hl_recorder;
+
+static bool find_module(struct hl_unwind *unwind, uint64_t pc, struct hl_unwind_module *ret_module)
+{
+	bool replaced;
+	bool found = hl_modules_find(&hl_recorder->modules, pc, ret_module, &replaced);
+	if (replaced)
+		hl_unwind_invalidate(unwind);
+	return found;
+}
+
+static uint64_t realtime_ns(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+static bool set_up(struct hl_recorder *recorder, void *region)
+{
+	hl_shared_init(&recorder->shared, region);
+	struct hl_region_header *header = recorder->shared.header;
+	uint32_t mode = atomic_load(&header->mode);
+	recorder->start_mode = mode;
+	recorder->sampling = header->sample_bytes != 0;
+	recorder->modules.shared = &recorder->shared;
+	recorder->unwind.find_module = find_module;
+	/* Samples are few: the hash with its filter answers for all other blocks without touching a
+	 * page for them. */
+	bool with_array = mode != HL_MODE_MEM_RECORD && !recorder->sampling;
+	if (!hl_node_init(&recorder->shared) || !hl_block_table_init(&recorder->blocks, with_array))
+		return false;
+	if (!hl_hooks_reach_program())
+		atomic_fetch_or(&header->flags, HL_REGION_OWN_MALLOC);
+	header->pid = hl_sys_getpid();
+	header->start_realtime_ns = realtime_ns();
+	atomic_store(&header->state, HL_REGION_RUNNING);
+	return true;
+}
+
+/* Gets a region and sets everything up around it. The caller has claimed phase STARTING. */
+static enum hl_phase start(struct hl_recorder *recorder, enum hl_hello_kind kind)
+{
+	size_t bytes;
+	void *region = hl_connect_get_region(kind, &bytes);
+	if (!region)
+		return HL_PHASE_OFF;
+	hl_private_adopt(region, bytes);
+	if (set_up(recorder, region))
+		return HL_PHASE_RUNNING;
+	struct hl_region_header *header = region;
+	atomic_store(&header->state, HL_REGION_STOPPED);
+	return HL_PHASE_OFF;
+}
+
+void hl_recorder_start(char *const *environment)
+{
+	if (!hl_connect_read_environment(environment) || !hl_threads_init())
+		return;
+	/* Mapped apart from other private memory: a forked child goes on using it, wiped. */
+	struct hl_recorder *recorder = hl_sys_mmap(sizeof(*recorder), PROT_READ | PROT_WRITE,
+						   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
+	if (!recorder)
+		return;
+	if (hl_sys_madvise(recorder, sizeof(*recorder), MADV_WIPEONFORK) < 0) {
+		hl_sys_munmap(recorder, sizeof(*recorder));
+		return;
+	}
+	atomic_store(&recorder->phase, HL_PHASE_STARTING);
+	hl_recorder = recorder;
+	atomic_store(&recorder->phase, start(recorder, HL_HELLO_START));
+}
+
+bool hl_recorder_start_in_child(struct hl_recorder *recorder)
+{
+	uint32_t forked = HL_PHASE_FORKED;
+	if (!atomic_compare_exchange_strong(&recorder->phase, &forked, HL_PHASE_STARTING))
+		return forked == HL_PHASE_RUNNING;
+	hl_private_forget();
+	enum hl_phase phase = start(recorder, HL_HELLO_FORK);
+	atomic_store(&recorder->phase, phase);
+	return phase == HL_PHASE_RUNNING;
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The recorder of this process: its state, its threads, and the way into and out of recording.
+ *
+ * Life: hooks pass through until hl_recorder_start() has got a region (phase RUNNING). In a forked
+ * child the state reads as zero (MADV_WIPEONFORK), which is phase FORKED: the child's first event
+ * gives back what was inherited and starts anew. A vfork()ed child runs in its parent's memory and
+ * counts as its parent.
+ */
+#pragma once
+
+#include "recorder/block.h"
+#include "recorder/cell.h"
+#include "recorder/module.h"
+#include "recorder/protocol.h"
+#include "recorder/shared.h"
+#include "recorder/spin.h"
+#include "unwind/unwind.h"
+
+enum hl_phase {
+	HL_PHASE_FORKED, /* only ever seen in a child, by wiping */
+	HL_PHASE_STARTING,
+	HL_PHASE_RUNNING,
+	HL_PHASE_OFF, /* no collector, or no memory: pass through for good */
+};
+
+/* What a thread is doing. A signal handler that runs in between sees it. */
+enum hl_activity {
+	HL_NOT_A_THREAD, /* wiped by fork */
+	HL_IDLE,	 /* in the program's own code: an event may be recorded */
+	HL_RECORDING,	 /* in the recorder: an allocation here is a signal handler's */
+	HL_IN_ALLOCATOR, /* in the real allocator: an allocation here is most likely the allocator's
+			    own */
+};
+
+#define HL_PENDING_MAX                                                                            \
+	64u /* frees by signal handlers that interrupted the recorder; more are lost, and counted \
+	       so */
+
+struct hl_pending_free {
+	const void *address;
+	uint64_t usable;
+	struct hl_block block;
+};
+
+struct hl_thread {
+	_Atomic uint32_t activity; /* enum hl_activity; written by its thread only */
+	uint32_t slot;		   /* in the region */
+	struct hl_region_thread *shared;
+	bool sampling;
+	int64_t sample_countdown; /* bytes until the next sample */
+	uint64_t random;
+	const void *last_block;	 /* allocated by this thread's last event, else NULL */
+	uint32_t alloc_events;	 /* counts recorded allocations; wraps */
+	int64_t unflushed_bytes; /* change of bytes in use not yet added to header.inuse_bytes */
+	int64_t flush_bytes;	 /* add it beyond +- this */
+	uint32_t spare_node;
+	_Atomic uint32_t pending_count;
+	struct hl_pending_free pending[HL_PENDING_MAX];
+	struct hl_thread *next_free;
+	struct hl_cells cells;
+	struct hl_walk walk;
+};
+
+struct hl_recorder {
+	_Atomic uint32_t phase;
+	uint32_t start_mode; /* enum hl_mode */
+	bool sampling;
+	struct hl_shared shared;
+	struct hl_block_table blocks;
+	struct hl_spin threads_lock;
+	struct hl_thread *free_threads;
+	_Atomic uint32_t live_threads;
+	struct hl_modules modules;
+	struct hl_unwind unwind;
+};
+
+/* NULL until the first start; then the same address for good. Valid when phase is RUNNING. */
+extern struct hl_recorder *hl_recorder;
+
+extern __thread struct hl_thread *hl_this_thread __attribute__((tls_model("initial-exec")));
+
+/* Starts recording in a fresh program image; called by the library's constructor. errno is kept. */
+void hl_recorder_start(char *const *environment);
+
+/* The slow way into recording: starts a forked child's recorder, gives the thread a slot. NULL =
+ * pass through. */
+struct hl_thread *hl_thread_enter_slowly(void);
+
+/* Handles what signal handlers left in thread->pending. */
+void hl_thread_drain(struct hl_thread *thread);
+
+/* Frees the slot of the calling thread, which is about to end. */
+void hl_thread_end(struct hl_thread *thread);
+
+static inline void hl_thread_set(struct hl_thread *thread, enum hl_activity activity)
+{
+	/* Only this thread's own signal handlers must see it in order. */
+	atomic_signal_fence(memory_order_seq_cst);
+	atomic_store_explicit(&thread->activity, activity, memory_order_relaxed);
+	atomic_signal_fence(memory_order_seq_cst);
+}
+
+/* Begins an event: the calling thread's state, in activity RECORDING; NULL = pass through. */
+static inline struct hl_thread *hl_thread_enter(void)
+{
+	struct hl_thread *thread = hl_this_thread;
+	if (HL_LIKELY(thread &&
+		      atomic_load_explicit(&thread->activity, memory_order_relaxed) == HL_IDLE)) {
+		hl_thread_set(thread, HL_RECORDING);
+		return thread;
+	}
+	return hl_thread_enter_slowly();
+}
+
+static inline void hl_thread_leave(struct hl_thread *thread)
+{
+	hl_thread_set(thread, HL_IDLE);
+	if (HL_UNLIKELY(atomic_load_explicit(&thread->pending_count, memory_order_relaxed)))
+		hl_thread_drain(thread);
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Poisson sampling: each byte asked for is hit with probability 1/mean, independently; a block that
+ * is hit is recorded.
+ *
+ * A block of s bytes is hit with probability p = 1 - exp(-s/mean), so counting it as 1/p blocks and
+ * s/p bytes makes every sum unbiased, whatever the mix of sizes. Counters are whole numbers: a
+ * count w is rounded up with probability equal to its fraction, by a hash of the block's address,
+ * so that the free of the block removes exactly what its allocation added.
+ */
+#pragma once
+
+#include "recorder/recorder.h"
+
+struct hl_weight {
+	uint64_t bytes, objects;
+};
+
+/* Draws the thread's first distance. ${mean} 0: no sampling. */
+void hl_sample_start(struct hl_thread *thread, uint64_t mean);
+
+/* Draws the distance to the next sample, from the point that was hit. */
+void hl_sample_next(struct hl_thread *thread, uint64_t mean);
+
+/* What the sampled block ${address} of ${requested} bytes counts for. */
+struct hl_weight hl_sample_weight(uint64_t mean, const void *address, uint64_t requested);
+
+/* True when an allocation of ${requested} bytes by this thread is not sampled and may pass through.
+ */
+static inline bool hl_sample_passes(uint64_t requested)
+{
+	struct hl_thread *thread = hl_this_thread;
+	if (HL_LIKELY(!thread || !thread->sampling))
+		return false;
+	thread->sample_countdown -= (int64_t)(requested ? requested : 1);
+	return HL_LIKELY(thread->sample_countdown > 0);
+}

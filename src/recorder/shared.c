@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Backs parts of the region with memory; see shared.h. */
+#include "recorder/shared.h"
+
+#include "recorder/sys.h"
+
+#include <errno.h>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+/* Small areas grow a page at a time, so that a short-lived process stays small; large ones by an
+ * eighth, up to a bound. */
+#define COMMIT_MIN UINT64_C(4096)
+#define COMMIT_MAX (UINT64_C(1) << 20)
+
+static void *area_start(struct hl_region_header *header, enum hl_area_id id)
+{
+	return (char *)header + header->areas[id].offset;
+}
+
+void hl_shared_init(struct hl_shared *shared, void *base)
+{
+	struct hl_region_header *header = base;
+	shared->header = header;
+	shared->modules = area_start(header, HL_AREA_MODULES);
+	shared->strings = area_start(header, HL_AREA_STRINGS);
+	shared->threads = area_start(header, HL_AREA_THREADS);
+	shared->nodes = area_start(header, HL_AREA_NODES);
+	shared->index = area_start(header, HL_AREA_INDEX);
+	shared->chunks = area_start(header, HL_AREA_CELLS);
+}
+
+static uint64_t next_commit(const struct hl_area *area, uint64_t committed, uint64_t end)
+{
+	uint64_t step = committed / 8;
+	if (step < COMMIT_MIN)
+		step = COMMIT_MIN;
+	if (step > COMMIT_MAX)
+		step = COMMIT_MAX;
+	uint64_t target = end > committed + step ? end : committed + step;
+	target = (target + COMMIT_MIN - 1) & ~(COMMIT_MIN - 1);
+	return target < area->capacity ? target : area->capacity;
+}
+
+bool hl_shared_commit(struct hl_shared *shared, enum hl_area_id id, uint64_t end)
+{
+	struct hl_area *area = &shared->header->areas[id];
+	if (end > area->capacity)
+		return false;
+	uint64_t committed = atomic_load_explicit(&area->committed, memory_order_acquire);
+	if (end <= committed)
+		return true;
+	uint64_t target = next_commit(area, committed, end);
+	char *start = area_start(shared->header, id);
+	long result;
+	do {
+		result = hl_sys_madvise(start + committed, target - committed, MADV_POPULATE_WRITE);
+	} while (result == -EAGAIN || result == -EINTR);
+	/* EINVAL: a kernel before 5.14. Pages then come on touch, and only a memory cgroup can
+	 * refuse them. */
+	if (result < 0 && result != -EINVAL)
+		return false;
+	while (committed < target &&
+	       !atomic_compare_exchange_weak(&area->committed, &committed, target))
+		;
+	return true;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The recorder's view of its region: areas as pointers, and memory for them on demand. */
+#pragma once
+
+#include "recorder/region.h"
+
+#include <stdbool.h>
+
+struct hl_shared {
+	struct hl_region_header *header;
+	struct hl_region_module *modules;
+	char *strings;
+	struct hl_region_thread *threads;
+	struct hl_region_node *nodes; /* by id; nodes[0] is the root and stays zero */
+	_Atomic uint32_t *index;
+	struct hl_cell_chunk *chunks;
+};
+
+/* Points ${shared} into the mapped region at ${base}. */
+void hl_shared_init(struct hl_shared *shared, void *base);
+
+/*
+ * Makes sure that bytes [0, end) of an area are backed by memory, so that touching them cannot
+ * fail. False when the area is full or the system has no memory. Thread-safe, async-signal-safe;
+ * errno is kept.
+ */
+bool hl_shared_commit(struct hl_shared *shared, enum hl_area_id area, uint64_t end);
+
+static inline bool hl_shared_has(const struct hl_shared *shared, enum hl_area_id area, uint64_t end)
+{
+	const struct hl_area *it = &shared->header->areas[area];
+	return HL_LIKELY(end <= atomic_load_explicit(&it->committed, memory_order_acquire));
+}

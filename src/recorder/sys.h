@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * System calls without libc: errno is never touched, no symbol can be interposed, usable in a
+ * signal handler. Each returns the kernel's result: negative errno on failure.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+static inline long hl_sys6(long number, long a, long b, long c, long d, long e, long f)
+{
+	register long r10 __asm__("r10") = d;
+	register long r8 __asm__("r8") = e;
+	register long r9 __asm__("r9") = f;
+	long result;
+	__asm__ volatile("syscall"
+			 : "=a"(result)
+			 : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+			 : "rcx", "r11", "memory");
+	return result;
+}
+
+#define HL_SYS(number, a, b, c) hl_sys6(number, (long)(a), (long)(b), (long)(c), 0, 0, 0)
+
+static inline void *hl_sys_mmap(size_t bytes, int protection, int flags, int fd)
+{
+	long address = hl_sys6(SYS_mmap, 0, (long)bytes, protection, flags, fd, 0);
+	return address < 0 && address > -4096 ? NULL : (void *)address;
+}
+
+static inline long hl_sys_munmap(void *address, size_t bytes)
+{
+	return HL_SYS(SYS_munmap, address, bytes, 0);
+}
+
+static inline long hl_sys_madvise(void *address, size_t bytes, int advice)
+{
+	return HL_SYS(SYS_madvise, address, bytes, advice);
+}
+
+static inline long hl_sys_close(int fd)
+{
+	return HL_SYS(SYS_close, fd, 0, 0);
+}
+
+static inline uint32_t hl_sys_getpid(void)
+{
+	return (uint32_t)HL_SYS(SYS_getpid, 0, 0, 0);
+}
+
+static inline uint32_t hl_sys_gettid(void)
+{
+	return (uint32_t)HL_SYS(SYS_gettid, 0, 0, 0);
+}
+
+static inline void hl_sys_yield(void)
+{
+	HL_SYS(SYS_sched_yield, 0, 0, 0);
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Gives threads their slots and takes them back; see recorder.h. */
+#include "recorder/thread.h"
+
+#include "recorder/event.h"
+#include "recorder/private.h"
+#include "recorder/sample.h"
+#include "recorder/sys.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+__thread struct hl_thread *hl_this_thread __attribute__((tls_model("initial-exec")));
+
+static pthread_key_t end_key;
+
+/* Set while the thread gets its slot: what a signal handler or libc allocates meanwhile passes
+ * through. */
+static __thread bool starting __attribute__((tls_model("initial-exec")));
+
+static void on_thread_end(void *value)
+{
+	struct hl_thread *thread = value;
+	/* A value inherited by a forked child is wiped: not this process' thread. */
+	if (thread == hl_this_thread && atomic_load(&thread->activity) == HL_IDLE)
+		hl_thread_end(thread);
+}
+
+bool hl_threads_init(void)
+{
+	/* Early in the program's life, so among the first 32 keys: setting those never allocates.
+	 */
+	return pthread_key_create(&end_key, on_thread_end) == 0;
+}
+
+static void read_name(struct hl_region_thread *shared)
+{
+	hl_sys6(SYS_prctl, PR_GET_NAME, (long)shared->name, 0, 0, 0, 0);
+}
+
+/* A new slot in the region. False when all are in use or there is no memory. */
+static bool take_slot(struct hl_recorder *recorder, struct hl_thread *thread)
+{
+	_Atomic uint32_t *count = &recorder->shared.header->thread_count;
+	uint32_t slot = atomic_load(count);
+	do {
+		uint64_t end = (slot + UINT64_C(1)) * sizeof(struct hl_region_thread);
+		if (slot >= HL_THREADS_MAX ||
+		    !hl_shared_commit(&recorder->shared, HL_AREA_THREADS, end))
+			return false;
+	} while (!atomic_compare_exchange_weak(count, &slot, slot + 1));
+	thread->slot = slot;
+	thread->cells.thread = slot;
+	thread->shared = &recorder->shared.threads[slot];
+	return true;
+}
+
+static struct hl_thread *make_thread(struct hl_recorder *recorder)
+{
+	/* Kept mapped in forked children, wiped: the forking thread's pointer to it must stay
+	 * readable there. */
+	struct hl_thread *thread = hl_sys_mmap(sizeof(*thread), PROT_READ | PROT_WRITE,
+					       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
+	if (!thread)
+		return NULL;
+	if (hl_sys_madvise(thread, sizeof(*thread), MADV_WIPEONFORK) < 0 ||
+	    !take_slot(recorder, thread)) {
+		hl_sys_munmap(thread, sizeof(*thread));
+		return NULL;
+	}
+	return thread;
+}
+
+static struct hl_thread *reuse_thread(struct hl_recorder *recorder)
+{
+	hl_spin_lock(&recorder->threads_lock);
+	struct hl_thread *thread = recorder->free_threads;
+	if (thread)
+		recorder->free_threads = thread->next_free;
+	hl_spin_unlock(&recorder->threads_lock);
+	return thread;
+}
+
+static struct hl_thread *start_thread(struct hl_recorder *recorder)
+{
+	struct hl_thread *thread = reuse_thread(recorder);
+	if (!thread)
+		thread = make_thread(recorder);
+	if (!thread)
+		return NULL;
+	thread->shared->tid = hl_sys_gettid();
+	read_name(thread->shared);
+	thread->walk.depth = 0;
+	thread->walk.stack_low = thread->walk.stack_high = 0;
+	thread->last_block = NULL;
+	hl_sample_start(thread, recorder->shared.header->sample_bytes);
+	atomic_fetch_add(&recorder->live_threads, 1);
+	atomic_store(&thread->shared->live, 1);
+	hl_thread_set(thread, HL_RECORDING);
+	hl_this_thread = thread;
+	pthread_setspecific(end_key, thread);
+	return thread;
+}
+
+void hl_thread_end(struct hl_thread *thread)
+{
+	struct hl_recorder *recorder = hl_recorder;
+	hl_thread_set(thread, HL_RECORDING);
+	read_name(thread->shared);
+	hl_event_flush(recorder, thread);
+	hl_this_thread = NULL;
+	atomic_store(&thread->shared->live, 0);
+	atomic_fetch_sub(&recorder->live_threads, 1);
+	hl_spin_lock(&recorder->threads_lock);
+	thread->next_free = recorder->free_threads;
+	recorder->free_threads = thread;
+	hl_spin_unlock(&recorder->threads_lock);
+}
+
+static bool is_running(struct hl_recorder *recorder)
+{
+	uint32_t phase = atomic_load_explicit(&recorder->phase, memory_order_acquire);
+	if (phase == HL_PHASE_FORKED)
+		return hl_recorder_start_in_child(recorder);
+	return phase == HL_PHASE_RUNNING;
+}
+
+struct hl_thread *hl_thread_enter_slowly(void)
+{
+	struct hl_recorder *recorder = hl_recorder;
+	if (!recorder)
+		return NULL;
+	struct hl_thread *thread = hl_this_thread;
+	if (thread &&
+	    atomic_load_explicit(&thread->activity, memory_order_relaxed) != HL_NOT_A_THREAD)
+		return NULL; /* in the recorder or the allocator already */
+	if (starting)
+		return NULL;
+	starting = true;
+	thread = is_running(recorder) ? start_thread(recorder) : NULL;
+	starting = false;
+	return thread;
+}
+
+void hl_thread_drain(struct hl_thread *thread)
+{
+	hl_thread_set(thread, HL_RECORDING);
+	uint32_t count;
+	/* Newest first; a handler that adds meanwhile is seen by the next round. */
+	while ((count = atomic_load_explicit(&thread->pending_count, memory_order_relaxed))) {
+		struct hl_pending_free pending = thread->pending[count - 1];
+		uint32_t expected = count;
+		if (atomic_compare_exchange_strong(&thread->pending_count, &expected, count - 1))
+			hl_event_count_free(thread, pending.address, pending.block, pending.usable);
+	}
+	hl_thread_set(thread, HL_IDLE);
+}

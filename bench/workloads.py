@@ -159,7 +159,7 @@ class CompilerCase(TimedCase):
 
     def prepare(self, machine):
         source = machine.scratch / "unit.cc"
-        source.write_text(translation_unit(2 if machine.small else 60))
+        source.write_text(translation_unit(1 if machine.small else 12))
         subprocess.run(["g++", "-std=c++17", "-E", "-o", self.preprocessed(machine), source],
                        check=True)
 
@@ -206,7 +206,7 @@ class SqliteCase(TimedCase):
     program = "sqlite3"
 
     def prepare(self, machine):
-        rows = 2000 if machine.small else 700_000
+        rows = 2000 if machine.small else 1_100_000
         (machine.scratch / "work.sql").write_text(f"""
 create table t(id integer primary key, name text, value real, tag text);
 insert into t with recursive c(x) as (select 1 union all select x + 1 from c where x < {rows})

@@ -316,6 +316,9 @@ static enum hl_arch_outcome step_signal(struct hl_walk *walk, struct hl_arch_fra
 	return frame->pc ? HL_STEP_OUT : HL_STEP_END;
 }
 
+/* A frame pointer farther away is a register put to other use, or one of another stack. */
+#define FRAME_POINTER_REACH (UINT64_C(512) << 10)
+
 /* Code without information, JIT mostly: believe rbp if it can be a frame pointer. */
 static enum hl_arch_outcome step_frame_pointer(struct hl_walk *walk, struct hl_arch_frame *frame,
 					       struct hl_arch_reads *reads)
@@ -323,7 +326,7 @@ static enum hl_arch_outcome step_frame_pointer(struct hl_walk *walk, struct hl_a
 	uint64_t bp, ra;
 	if (!frame->bp)
 		return HL_STEP_END; /* what the ABI sets at a thread's start */
-	if (frame->bp < frame->sp || !read_word(walk, frame->bp, reads, &bp) ||
+	if (frame->bp - frame->sp > FRAME_POINTER_REACH || !read_word(walk, frame->bp, reads, &bp) ||
 	    !read_word(walk, frame->bp + 8, reads, &ra))
 		return HL_STEP_LOST;
 	*frame = (struct hl_arch_frame){.pc = ra - 1, .sp = frame->bp + 16, .bp = bp};

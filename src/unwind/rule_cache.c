@@ -7,7 +7,7 @@
 static_assert(HL_RULE_SLOTS == UINT32_C(1) << (64 - 50), "hl_rule_slot_of shifts by 50");
 
 /* Malformed information is as good as none: the frame pointer may still be right. */
-static hl_rule rule_in_module(const struct hl_unwind_module *module, uint64_t pc)
+static hl_rule rule_at(const struct hl_unwind_module *module, uint64_t pc)
 {
 	hl_rule rule;
 	if (module->eh_frame_hdr &&
@@ -22,6 +22,18 @@ static hl_rule rule_in_module(const struct hl_unwind_module *module, uint64_t pc
 	if (module->debug_frame && !hl_cfi_find(&debug_frame, pc, &rule))
 		return rule;
 	return HL_RULE_NONE;
+}
+
+/*
+ * No call pushes a return address that is a function's first byte with nothing of a function before
+ * it: somebody put it there to start a stack, as makecontext(3) does. Nothing lies outward.
+ */
+static hl_rule rule_in_module(const struct hl_unwind_module *module, uint64_t pc)
+{
+	hl_rule rule = rule_at(module, pc);
+	if (rule == HL_RULE_NONE && rule_at(module, pc + 1) != HL_RULE_NONE)
+		return HL_RULE_END;
+	return rule;
 }
 
 uint64_t hl_rule_cache_miss(struct hl_unwind *unwind, uint32_t generation, uint64_t pc)

@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Preloaded by test_unwind_compare.py: captures the stack of every allocation with hl_walk_capture
+ * and compares a random part of them, frame by frame, with libunwind's.
+ *
+ * Equal means: the same frames, leaf first, each with the same instruction pointer and the same
+ * stack pointer, and the same number of them. The outermost frame is the one whose return address
+ * the call frame information calls undefined (_start, clone, clone3, __start_context) or is zero;
+ * neither unwinder reports anything beyond it. Of a stack deeper than HL_MAX_FRAMES the leaf side
+ * is compared.
+ *
+ * libunwind is opened at run time and locally, because it exports _Unwind_* functions that would
+ * take the place of the program's own.
+ *
+ * HL_COMPARE_OUT    prefix; each process writes PREFIX.PID at exit: counts, then differences
+ * HL_COMPARE_EVERY  compare one of so many captures, on average
+ */
+#define UNW_LOCAL_ONLY
+#include "base/compiler.h"
+#include "unwind/unwind.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <libunwind.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define TEXT_(x) #x
+#define TEXT(x)	 TEXT_(x)
+
+#define DIFFERENCES_SHOWN 8
+#define DEFAULT_EVERY	  64u
+/* libunwind may not find its way: a bound on what is taken from it. */
+#define REFERENCE_MAX (HL_MAX_FRAMES + 64)
+
+struct reference_frame {
+	uint64_t ip, sp;
+	bool is_signal_frame;
+};
+
+/* libunwind's functions, by the names that its macros give them. */
+static struct {
+	int (*init_local)(unw_cursor_t *, unw_context_t *);
+	int (*step)(unw_cursor_t *);
+	int (*get_reg)(unw_cursor_t *, unw_regnum_t, unw_word_t *);
+	int (*getcontext)(unw_tdep_context_t *);
+} reference;
+
+static struct {
+	void *(*malloc)(size_t);
+	void *(*calloc)(size_t, size_t);
+	void *(*realloc)(void *, size_t);
+	int (*dlclose)(void *);
+} real;
+
+struct thread {
+	struct hl_walk walk;
+	struct reference_frame expected[REFERENCE_MAX];
+	uint64_t random;
+};
+
+static struct {
+	_Atomic uint64_t captures, comparisons, differences, unreached, incomplete, truncated,
+		frames;
+} counts;
+
+static struct hl_unwind unwinder;
+static bool is_ready;
+static uint32_t every = DEFAULT_EVERY;
+static int out_fd = -1;
+
+/* Set while this library works for the thread: what it allocates is not captured. */
+static __thread bool is_busy __attribute__((tls_model("initial-exec")));
+static __thread struct thread *this_thread __attribute__((tls_model("initial-exec")));
+
+static bool find_module(struct hl_unwind *unwind, uint64_t pc, struct hl_unwind_module *ret_module)
+{
+	struct dl_find_object found;
+	(void)unwind;
+	if (_dl_find_object((void *)pc, &found))
+		return false;
+	*ret_module = (struct hl_unwind_module){
+		.id = 1,
+		.start = (uint64_t)found.dlfo_map_start,
+		.end = (uint64_t)found.dlfo_map_end,
+		.eh_frame_hdr = found.dlfo_eh_frame,
+	};
+	return true;
+}
+
+static struct thread *get_thread(void)
+{
+	if (!this_thread) {
+		void *memory = mmap(NULL, sizeof(struct thread), PROT_READ | PROT_WRITE,
+				    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (memory == MAP_FAILED)
+			abort();
+		this_thread = memory;
+		this_thread->random = (uint64_t)memory ^ (uint64_t)getpid() << 32 ^ 1;
+	}
+	return this_thread;
+}
+
+/* xorshift64 */
+static uint64_t next_random(struct thread *thread)
+{
+	uint64_t x = thread->random;
+	x ^= x << 13;
+	x ^= x >> 7;
+	x ^= x << 17;
+	return thread->random = x;
+}
+
+/* Where a signal handler returns to: mov $SYS_rt_sigreturn,%rax; syscall. (unw_is_signal_frame of
+ * libunwind 1.6.2 knows only signal frames that it unwound without call frame information.) */
+static bool is_restorer(uint64_t ip)
+{
+	static const uint8_t code[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
+	struct dl_find_object found;
+	return !_dl_find_object((void *)ip, &found) && !memcmp((void *)ip, code, sizeof(code));
+}
+
+/* Fills thread->expected from the frame ${at} outward; false when libunwind never came by it. */
+static bool walk_reference(struct thread *thread, unw_context_t *context,
+			   const struct hl_registers *at, size_t *ret_count)
+{
+	unw_cursor_t cursor;
+	size_t count = 0;
+	bool is_inside = false;
+	if (reference.init_local(&cursor, context))
+		return false;
+	do {
+		struct reference_frame *frame = &thread->expected[count];
+		reference.get_reg(&cursor, UNW_REG_IP, &frame->ip);
+		reference.get_reg(&cursor, UNW_REG_SP, &frame->sp);
+		frame->is_signal_frame = is_restorer(frame->ip);
+		is_inside |= frame->ip == at->pc && frame->sp == at->sp;
+		/* ip 0: the caller of the outermost frame of a thread whose creator pushed 0 */
+		if (is_inside && frame->ip)
+			count++;
+	} while (count < REFERENCE_MAX && reference.step(&cursor) > 0);
+	*ret_count = count;
+	return is_inside;
+}
+
+static void describe(const char *label, uint64_t ip, uint64_t sp)
+{
+	Dl_info info = {0};
+	dladdr((void *)(ip - 1), &info);
+	dprintf(out_fd, "  %s %#lx sp %#lx %s+%#lx %s\n", label, ip, sp,
+		info.dli_fname ? info.dli_fname : "?", ip - (uint64_t)info.dli_fbase,
+		info.dli_sname ? info.dli_sname : "?");
+}
+
+static void report_difference(const struct thread *thread, size_t expected_count)
+{
+	const struct hl_walk *walk = &thread->walk;
+	if (atomic_fetch_add(&counts.differences, 1) >= DIFFERENCES_SHOWN)
+		return;
+	dprintf(out_fd, "difference: %u frames%s, libunwind %zu\n", walk->depth,
+		walk->incomplete ? " (incomplete)" : "", expected_count);
+	for (uint32_t i = walk->depth; i-- > 0;)
+		describe("ours     ", (walk->frames[i].key & HL_FRAME_PC_MASK) + 1,
+			 walk->frames[i].sp);
+	for (size_t i = 0; i < expected_count; i++)
+		describe("libunwind", thread->expected[i].ip, thread->expected[i].sp);
+}
+
+static bool stacks_are_equal(const struct thread *thread, size_t expected_count)
+{
+	const struct hl_walk *walk = &thread->walk;
+	if (walk->truncated && expected_count > walk->depth)
+		expected_count = walk->depth;
+	if (walk->depth != expected_count)
+		return false;
+	for (size_t i = 0; i < expected_count; i++) {
+		const struct hl_walk_frame *frame = &walk->frames[walk->depth - 1 - i];
+		/* An interrupted frame is looked up by its ip, a calling one by the byte before. */
+		bool is_interrupted = i > 0 && thread->expected[i - 1].is_signal_frame;
+		uint64_t lookup_pc = thread->expected[i].ip - (is_interrupted ? 0 : 1);
+		if ((frame->key & HL_FRAME_PC_MASK) != lookup_pc ||
+		    frame->sp != thread->expected[i].sp)
+			return false;
+	}
+	return true;
+}
+
+static void capture(const struct hl_registers *at)
+{
+	struct thread *thread = get_thread();
+	hl_walk_capture(&unwinder, &thread->walk, at);
+	atomic_fetch_add(&counts.captures, 1);
+	atomic_fetch_add(&counts.incomplete, thread->walk.incomplete);
+	atomic_fetch_add(&counts.truncated, thread->walk.truncated);
+	if (next_random(thread) % every)
+		return;
+	unw_context_t context;
+	size_t expected_count;
+	reference.getcontext(&context);
+	if (!walk_reference(thread, &context, at, &expected_count)) {
+		atomic_fetch_add(&counts.unreached, 1);
+		return;
+	}
+	atomic_fetch_add(&counts.comparisons, 1);
+	atomic_fetch_add(&counts.frames, thread->walk.depth);
+	if (!stacks_are_equal(thread, expected_count))
+		report_difference(thread, expected_count);
+}
+
+/* In an entry point, which must have a frame pointer: the state of its caller. */
+#define CAPTURE_CALLER()                                                                  \
+	do {                                                                              \
+		const uint64_t *frame_ = __builtin_frame_address(0);                      \
+		struct hl_registers at_ = {frame_[1], (uint64_t)(frame_ + 2), frame_[0]}; \
+		if (is_ready && !is_busy) {                                               \
+			is_busy = true;                                                   \
+			capture(&at_);                                                    \
+			is_busy = false;                                                  \
+		}                                                                         \
+	} while (0)
+
+static void find_real(void)
+{
+	is_busy = true;
+	real.dlclose = (int (*)(void *))dlsym(RTLD_NEXT, "dlclose");
+	real.calloc = (void *(*)(size_t, size_t))dlsym(RTLD_NEXT, "calloc");
+	real.realloc = (void *(*)(void *, size_t))dlsym(RTLD_NEXT, "realloc");
+	real.malloc = (void *(*)(size_t))dlsym(RTLD_NEXT, "malloc");
+	is_busy = false;
+}
+
+HL_EXPORT void *malloc(size_t size)
+{
+	if (!real.malloc)
+		find_real();
+	void *block = real.malloc(size);
+	CAPTURE_CALLER();
+	return block;
+}
+
+HL_EXPORT void *calloc(size_t count, size_t size)
+{
+	if (!real.malloc)
+		find_real();
+	void *block = real.calloc(count, size);
+	CAPTURE_CALLER();
+	return block;
+}
+
+HL_EXPORT void *realloc(void *old, size_t size)
+{
+	if (!real.malloc)
+		find_real();
+	void *block = real.realloc(old, size);
+	CAPTURE_CALLER();
+	return block;
+}
+
+HL_EXPORT int dlclose(void *handle)
+{
+	int result = real.dlclose(handle);
+	hl_unwind_invalidate(&unwinder);
+	return result;
+}
+
+static bool open_reference(void)
+{
+	void *library = dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL);
+	if (!library)
+		return false;
+	reference.init_local =
+		(int (*)(unw_cursor_t *, unw_context_t *))dlsym(library, TEXT(UNW_OBJ(init_local)));
+	reference.step = (int (*)(unw_cursor_t *))dlsym(library, TEXT(UNW_OBJ(step)));
+	reference.get_reg = (int (*)(unw_cursor_t *, unw_regnum_t, unw_word_t *))dlsym(
+		library, TEXT(UNW_OBJ(get_reg)));
+	reference.getcontext =
+		(int (*)(unw_tdep_context_t *))dlsym(library, TEXT(UNW_ARCH_OBJ(getcontext)));
+	return reference.init_local && reference.step && reference.get_reg && reference.getcontext;
+}
+
+static __attribute__((constructor)) void begin(void)
+{
+	const char *prefix = getenv("HL_COMPARE_OUT");
+	const char *every_text = getenv("HL_COMPARE_EVERY");
+	char path[4096];
+	if (!prefix)
+		return;
+	is_busy = true;
+	if (every_text && atoi(every_text) > 0)
+		every = (uint32_t)atoi(every_text);
+	snprintf(path, sizeof(path), "%s.%d", prefix, getpid());
+	out_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+	unwinder.find_module = find_module;
+	is_ready = out_fd >= 0 && open_reference();
+	is_busy = false;
+}
+
+static __attribute__((destructor)) void end(void)
+{
+	if (!is_ready)
+		return;
+	is_ready = false;
+	dprintf(out_fd,
+		"summary: captures %lu comparisons %lu differences %lu unreached %lu incomplete "
+		"%lu "
+		"truncated %lu frames %lu program %s\n",
+		counts.captures, counts.comparisons, counts.differences, counts.unreached,
+		counts.incomplete, counts.truncated, counts.frames, program_invocation_short_name);
+}

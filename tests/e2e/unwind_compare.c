@@ -6,8 +6,11 @@
  * Equal means: the same frames, leaf first, each with the same instruction pointer and the same
  * stack pointer, and the same number of them. The outermost frame is the one whose return address
  * the call frame information calls undefined (_start, clone, clone3, __start_context) or is zero;
- * neither unwinder reports anything beyond it. Of a stack deeper than HL_MAX_FRAMES the leaf side
- * is compared.
+ * neither unwinder reports anything beyond it. The stack of a makecontext(3) coroutine ends with
+ * the return address that glibc puts there by hand, the first byte of __start_context: the byte
+ * before has no call frame information, and libunwind goes on by whatever rbp holds, to an address
+ * that is not code. So libunwind's stack ends at an address of no module; none of the programs
+ * compared generates code. Of a stack deeper than HL_MAX_FRAMES the leaf side is compared.
  *
  * libunwind is opened at run time and locally, because it exports _Unwind_* functions that would
  * take the place of the program's own.
@@ -115,13 +118,18 @@ static uint64_t next_random(struct thread *thread)
 	return thread->random = x;
 }
 
+static bool is_in_module(uint64_t ip)
+{
+	struct dl_find_object found;
+	return !_dl_find_object((void *)ip, &found);
+}
+
 /* Where a signal handler returns to: mov $SYS_rt_sigreturn,%rax; syscall. (unw_is_signal_frame of
  * libunwind 1.6.2 knows only signal frames that it unwound without call frame information.) */
 static bool is_restorer(uint64_t ip)
 {
 	static const uint8_t code[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
-	struct dl_find_object found;
-	return !_dl_find_object((void *)ip, &found) && !memcmp((void *)ip, code, sizeof(code));
+	return !memcmp((void *)ip, code, sizeof(code));
 }
 
 /* Fills thread->expected from the frame ${at} outward; false when libunwind never came by it. */
@@ -137,11 +145,11 @@ static bool walk_reference(struct thread *thread, unw_context_t *context,
 		struct reference_frame *frame = &thread->expected[count];
 		reference.get_reg(&cursor, UNW_REG_IP, &frame->ip);
 		reference.get_reg(&cursor, UNW_REG_SP, &frame->sp);
-		frame->is_signal_frame = is_restorer(frame->ip);
 		is_inside |= frame->ip == at->pc && frame->sp == at->sp;
-		/* ip 0: the caller of the outermost frame of a thread whose creator pushed 0 */
-		if (is_inside && frame->ip)
-			count++;
+		if (!is_in_module(frame->ip))
+			break;
+		frame->is_signal_frame = is_restorer(frame->ip);
+		count += is_inside;
 	} while (count < REFERENCE_MAX && reference.step(&cursor) > 0);
 	*ret_count = count;
 	return is_inside;

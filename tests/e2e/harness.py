@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Runs programs plain and under `heapline record`, and reads recordings through heapline's own reports.
+
+Every test script ends with `harness.main()`. Meson sets HL_BUILD (the build directory) and
+HL_PROGRAMS (where the recorded test programs were built).
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from typing import NamedTuple
+
+BUILD = os.environ.get("HL_BUILD", os.path.join(os.path.dirname(__file__), "../../build"))
+PROGRAMS = os.environ.get("HL_PROGRAMS", os.path.join(BUILD, "tests/e2e"))
+SOURCES = os.path.dirname(os.path.abspath(__file__))
+HEAPLINE = os.path.abspath(os.path.join(BUILD, "heapline"))
+RECORDING_MODES = ("mem-record", "mem-fast")
+TIMEOUT_S = 120  # a hang is a failure; nothing here takes a tenth of it
+SKIPPED_STATUS = 77  # meson's
+
+
+class Run(NamedTuple):
+    """How one program ended and what it wrote."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+
+def program(name):
+    """Path of a built test program; skips the test when it was not built."""
+    path = os.path.abspath(os.path.join(PROGRAMS, name))
+    if not os.path.exists(path):
+        raise unittest.SkipTest(f"program '{name}' was not built on this machine")
+    return path
+
+
+def need(command):
+    """Path of a program of the system; skips the test when there is none."""
+    path = shutil.which(command)
+    if not path:
+        raise unittest.SkipTest(f"'{command}' is not installed")
+    return path
+
+
+def need_root():
+    if os.geteuid() != 0:
+        raise unittest.SkipTest("needs root")
+
+
+def need_other_user(uid):
+    """Skips unless we may become this user, and it may run heapline."""
+    need_root()
+    if run([HEAPLINE, "version"], user=uid, group=uid, extra_groups=[]).status != 0:
+        raise unittest.SkipTest(f"user {uid} may not run '{HEAPLINE}'")
+
+
+def run(command, env=None, timeout=TIMEOUT_S, **options):
+    """Runs a command to its end, alone in a process group that does not outlive a timeout."""
+    environment = dict(os.environ, **(env or {}))
+    options.setdefault("stdin", subprocess.DEVNULL)
+    options.setdefault("stdout", subprocess.PIPE)
+    options.setdefault("stderr", subprocess.PIPE)
+    with subprocess.Popen(command, env=environment, text=True, start_new_session=True,
+                          **options) as process:
+        try:
+            stdout, stderr = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            stdout, stderr = process.communicate()
+            raise AssertionError(f"hangs: {command}\n{stdout}\n{stderr}") from None
+    return Run(process.returncode, stdout or "", stderr or "")
+
+
+def record_command(recording, command, mode="mem-fast", options=()):
+    return [HEAPLINE, "record", "--mode", mode, *options, "-o", recording, "--", *command]
+
+
+def wait_until(condition, what, timeout=30.0):
+    """Waits for a condition that another process brings about; its value once it is true."""
+    deadline = time.monotonic() + timeout
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {timeout:.0f} s in vain for {what}")
+        time.sleep(0.002)
+    return value
+
+
+def report(verb, recording, *options):
+    """One report as the object that --json prints."""
+    result = run([HEAPLINE, verb, "--json", *options, recording])
+    if result.status != 0:
+        raise AssertionError(f"'{verb} {' '.join(options)}' fails: {result.stderr}")
+    return json.loads(result.stdout)
+
+
+def info(recording):
+    return report("info", recording)
+
+
+def top_rows(recording, value, *options):
+    """{function name: row} of `top`; rows of one name (several lines, clones) are added up."""
+    rows = {}
+    for row in report("top", recording, "--value", value, "--limit", "0", *options)["rows"]:
+        seen = rows.setdefault(row["name"], dict.fromkeys(
+            ("flat_bytes", "flat_objects", "cum_bytes", "cum_objects"), 0))
+        for key in seen:
+            seen[key] += row[key]
+    return rows
+
+
+def process_rows(recording, sequence, value):
+    """As top_rows, of the process that came as number ${sequence}."""
+    return top_rows(recording, value, "--process", str(sequence))
+
+
+def children_of(pid):
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        return [int(child) for child in file.read().split()]
+
+
+def folded(recording, value, unit, *options):
+    """{tuple of function names, outermost first: number} of `folded`."""
+    result = run([HEAPLINE, "folded", "--value", value, "--unit", unit, *options, recording])
+    if result.status != 0:
+        raise AssertionError(f"'folded' fails: {result.stderr}")
+    stacks = {}
+    for line in result.stdout.splitlines():
+        frames, _, number = line.rpartition(" ")
+        key = tuple(frames.split(";"))
+        stacks[key] = stacks.get(key, 0) + int(number)
+    return stacks
+
+
+def under(stacks, function):
+    """The sum over the stacks on which a function stands."""
+    return sum(number for frames, number in stacks.items() if function in frames)
+
+
+class TestCase(unittest.TestCase):
+    """A directory of its own for each test, and the question that most tests ask."""
+
+    maxDiff = None
+    longMessage = True
+
+    def setUp(self):
+        self.directory = tempfile.mkdtemp(prefix="heapline-e2e-")
+        self.addCleanup(shutil.rmtree, self.directory, ignore_errors=True)
+
+    def path(self, name):
+        return os.path.join(self.directory, name)
+
+    def record(self, command, mode="mem-fast", options=(), name="test.hl", **run_options):
+        """Records a command; its Run and the path of the recording."""
+        recording = self.path(name)
+        result = run(record_command(recording, command, mode, options), **run_options)
+        return result, recording
+
+    def record_well(self, command, mode="mem-fast", options=(), name="test.hl", **run_options):
+        """Records a command that must end with status 0."""
+        result, recording = self.record(command, mode, options, name, **run_options)
+        self.assertEqual(result.status, 0, result.stderr + result.stdout)
+        return result, recording
+
+    def assert_nothing_lost(self, recording):
+        lost = dict(info(recording)["lost"])
+        lost.pop("unmatched_frees", None)
+        self.assertFalse(any(lost.values()), f"lost: {lost}")
+
+
+class _SentenceResult(unittest.TextTestResult):
+    def getDescription(self, test):
+        return str(test).split()[0].removeprefix("test_").replace("_", " ")
+
+
+def main():
+    """Runs the tests of the calling script; exits with 77 when all of them were skipped."""
+    if not os.path.exists(HEAPLINE):
+        print(f"skipped: '{HEAPLINE}' was not built")
+        sys.exit(SKIPPED_STATUS)
+    runner = unittest.TextTestRunner(verbosity=2, resultclass=_SentenceResult)
+    program_ = unittest.main(module="__main__", exit=False, testRunner=runner)
+    result = program_.result
+    if not result.wasSuccessful():
+        sys.exit(1)
+    if result.testsRun and len(result.skipped) == result.testsRun:
+        print("skipped: " + "; ".join(sorted({reason for _, reason in result.skipped})))
+        sys.exit(SKIPPED_STATUS)
+    sys.exit(0)

@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Want of memory, of disk space, of the recording, of the collector: the program must not notice."""
+
+import ctypes
+import os
+import shutil
+import stat
+import subprocess
+import threading
+
+import harness
+
+PR_SET_CHILD_SUBREAPER = 36
+NOBODY = 65534
+STEPS_STATUS = 5
+EXHAUST_STATUS = 3
+STEP = ("step_site", 1009, 127)
+
+
+class Steps:
+    """`steps` under record, driven byte by byte; its stderr is collected as it comes."""
+
+    def __init__(self, test, command, **options):
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, start_new_session=True, **options)
+        self.messages = b""
+        self.reader = threading.Thread(target=self._read_messages)
+        self.reader.start()
+        test.addCleanup(self._end)
+
+    def _read_messages(self):
+        self.messages = self.process.stderr.read()
+
+    def _end(self):
+        self.process.kill()
+        self.process.wait()
+        self.reader.join()
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            try:
+                stream.close()
+            except BrokenPipeError:
+                pass
+
+    def step(self):
+        self.process.stdin.write(b".")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        assert line == b"step\n", f"the program says {line}"
+
+    def finish(self):
+        """Ends the input; what the program says last, and heapline's status."""
+        self.process.stdin.close()
+        rest = self.process.stdout.read()
+        status = self.process.wait(harness.TIMEOUT_S)
+        self.reader.join()
+        return rest, status
+
+
+class Faults(harness.TestCase):
+    def steps_command(self, recording, options=()):
+        return harness.record_command(recording, [harness.program("steps")], options=options)
+
+    def assert_steps(self, recording, steps):
+        function, objects, size = STEP
+        row = harness.top_rows(recording, "inuse")[function]
+        self.assertEqual((row["cum_objects"], row["cum_bytes"]),
+                         (objects * steps, objects * steps * size))
+
+    def assert_one_sentence(self, text):
+        sentences = [line for line in text.splitlines() if line.startswith("heapline: ")]
+        self.assertEqual(len(sentences), 1, text)
+        return sentences[0]
+
+
+class Memory(Faults):
+    def compare_exhaustion(self, command, mode="mem-fast"):
+        plain = harness.run(command)
+        self.assertEqual((plain.status, plain.stdout), (EXHAUST_STATUS, "no more memory\n"))
+        result, recording = self.record(command, mode, ["-f"])
+        self.assertEqual((result.status, result.stdout), (plain.status, plain.stdout),
+                         result.stderr)
+        return result, recording
+
+    def test_a_program_that_exhausts_its_address_space_ends_as_alone(self):
+        for mode in harness.RECORDING_MODES:
+            for limit in ("100000000", "400000000", "1000000000"):
+                with self.subTest(mode=mode, limit=limit):
+                    _, recording = self.compare_exhaustion(
+                        [harness.program("exhaust"), limit], mode)
+                    row = harness.top_rows(recording, "alloc")["exhaust_site"]
+                    self.assertEqual(row["cum_bytes"], row["cum_objects"] * 30011)
+                    self.assertGreater(row["cum_objects"], 100)
+                    left = harness.top_rows(recording, "inuse").get("exhaust_site",
+                                                                    {"cum_objects": 0})
+                    self.assertEqual(left["cum_objects"], 0)
+
+    def test_a_program_that_starts_with_little_address_space_ends_as_alone(self):
+        for kilobytes in (1000000, 300000, 100000, 50000):
+            with self.subTest(kilobytes=kilobytes):
+                self.compare_exhaustion(
+                    ["/bin/sh", "-c", f"ulimit -v {kilobytes}; exec \"$0\"",
+                     harness.program("exhaust")])
+
+    def test_a_program_whose_region_cannot_be_mapped_runs_and_that_is_said(self):
+        result, recording = self.compare_exhaustion(
+            ["/bin/sh", "-c", "ulimit -v 8000; exec \"$0\"", harness.program("exhaust")])
+        said = result.stderr + str(harness.info(recording).get("warnings"))
+        self.assertRegex(said, "memory|address space|unrecorded|not recorded")
+
+
+class Output(Faults):
+    def test_a_full_standard_output_is_the_programs_own_matter(self):
+        command = [harness.program("steps")]
+        with open("/dev/full", "wb") as full:
+            for argv in (command, self.steps_command(self.path("test.hl"))):
+                with open(harness.SOURCES + "/program.h", "rb") as some_input:
+                    result = harness.run(argv, stdin=some_input, stdout=full)
+                self.assertEqual(result.status, 4, result.stderr)
+        self.assert_steps(self.path("test.hl"), 1)
+
+    def test_a_full_standard_error_does_not_change_the_status(self):
+        with open("/dev/full", "wb") as full:
+            result = harness.run(self.steps_command(self.path("test.hl")), stderr=full)
+        self.assertEqual((result.status, result.stdout), (STEPS_STATUS, "done\n"))
+        harness.info(self.path("test.hl"))
+
+    def test_closed_standard_streams_do_not_change_the_status(self):
+        command = self.steps_command(self.path("test.hl"))
+        result = harness.run(["/bin/sh", "-c", "exec \"$@\" <&- >&- 2>&-", "sh", *command])
+        plain = harness.run(["/bin/sh", "-c", "exec \"$@\" <&- >&- 2>&-", "sh", command[-1]])
+        self.assertEqual(result.status, plain.status)
+
+    def test_a_recording_onto_dev_full_is_refused_in_one_sentence(self):
+        for options in ((), ("-f",)):
+            result = harness.run(self.steps_command("/dev/full", options))
+            self.assertTrue(stat.S_ISCHR(os.stat("/dev/full").st_mode))
+            self.assertIn("/dev/full", self.assert_one_sentence(result.stderr))
+            self.assertNotEqual(result.status, 0)
+            self.assertEqual(result.stdout, "")
+
+
+class RecordingGone(Faults):
+    def test_a_recording_removed_while_the_program_runs_is_reported_at_the_end(self):
+        recording = self.path("test.hl")
+        steps = Steps(self, self.steps_command(recording))
+        steps.step()
+        shutil.rmtree(recording)
+        steps.step()
+        rest, status = steps.finish()
+        self.assertEqual((rest, status), (b"done\n", STEPS_STATUS), steps.messages)
+        if not os.path.exists(recording):
+            self.assertRegex(steps.messages.decode(), r"heapline: .*'.*test\.hl'")
+
+    def test_a_recording_that_becomes_unwritable_is_reported_at_the_end(self):
+        harness.need_other_user(NOBODY)
+        os.chmod(self.directory, 0o777)
+        recording = self.path("test.hl")
+        steps = Steps(self, self.steps_command(recording), user=NOBODY, group=NOBODY,
+                      extra_groups=[])
+        steps.step()
+        os.chmod(recording, 0o500)
+        os.chmod(self.directory, 0o555)
+        steps.step()
+        rest, status = steps.finish()
+        self.assertEqual((rest, status), (b"done\n", STEPS_STATUS), steps.messages)
+        self.assertRegex(steps.messages.decode(), r"heapline: .*test\.hl")
+
+
+class FullFileSystem(Faults):
+    def fill_and_finish(self, unshare, size, **options):
+        """Records on a small tmpfs in a mount namespace of its own that fills up meanwhile."""
+        mounted = self.path("small")
+        os.mkdir(mounted)
+        os.chmod(self.directory, 0o755)
+        os.chmod(mounted, 0o777)
+        command = self.steps_command(f"{mounted}/test.hl")
+        steps = Steps(self, [
+            *unshare, "/bin/sh", "-c",
+            "mount -t tmpfs -o size=$0,mode=777 heapline-test \"$1\" && shift && exec \"$@\"",
+            size, mounted, *command], **options)
+        steps.step()
+        inside = f"/proc/{steps.process.pid}/root{mounted}"
+        try:
+            with open(f"{inside}/filler", "wb", buffering=0) as filler:
+                while True:
+                    filler.write(b"x" * 4096)
+        except OSError:
+            pass
+        steps.step()
+        rest, status = steps.finish()
+        self.assertEqual((rest, status), (b"done\n", STEPS_STATUS), steps.messages)
+        self.assertRegex(steps.messages.decode(), "(?i)no space left")
+
+    def test_a_full_file_system_is_reported_at_the_end(self):
+        harness.need_root()
+        self.fill_and_finish(["unshare", "-m"], "64k")
+
+    def test_a_file_system_too_small_from_the_start_is_reported(self):
+        harness.need_root()
+        self.fill_and_finish(["unshare", "-m"], "8k")
+
+    def test_a_full_file_system_is_reported_to_an_ordinary_user_too(self):
+        options = {}
+        if os.geteuid() == 0:
+            harness.need_other_user(NOBODY)
+            options = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+        if harness.run(["unshare", "-rm", "true"], **options).status != 0:
+            self.skipTest("ordinary users may not make mount namespaces here")
+        self.fill_and_finish(["unshare", "-rm"], "64k", **options)
+
+
+class CollectorGone(Faults):
+    def setUp(self):
+        super().setUp()
+        # The program's status must be had although its parent is gone.
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+    def kill_collector(self, program):
+        """Starts a program that reads its input, kills the collector; Steps and the program's pid."""
+        recording = self.path("test.hl")
+        steps = Steps(self, harness.record_command(recording, program))
+        child = harness.wait_until(lambda: harness.children_of(steps.process.pid), "a program")[0]
+        return steps, child, recording
+
+    def test_the_program_goes_on_when_the_collector_is_killed(self):
+        steps, child, recording = self.kill_collector([harness.program("steps")])
+        steps.step()
+        harness.wait_until(
+            lambda: harness.run([harness.HEAPLINE, "info", recording]).status == 0,
+            "the first save")
+        steps.process.kill()
+        steps.process.wait()
+        steps.step()
+        steps.step()
+        steps.process.stdin.close()
+        self.assertEqual(steps.process.stdout.read(), b"done\n")
+        _, status = os.waitpid(child, 0)
+        self.assertEqual(os.waitstatus_to_exitcode(status), STEPS_STATUS)
+        report = harness.info(recording)
+        self.assertFalse(report["recording"]["complete"])
+
+    def test_children_born_after_the_collector_was_killed_run_unrecorded(self):
+        script = "read go; \"$0\" fork && \"$0\" posix-spawn && \"$0\" exec && echo well"
+        steps, child, _ = self.kill_collector(["/bin/sh", "-c", script,
+                                               harness.program("lifecycle")])
+        steps.process.kill()
+        steps.process.wait()
+        steps.process.stdin.write(b"go\n")
+        steps.process.stdin.flush()
+        self.assertEqual(steps.process.stdout.read(), b"well\n")
+        _, status = os.waitpid(child, 0)
+        self.assertEqual(os.waitstatus_to_exitcode(status), 0)
+
+
+if __name__ == "__main__":
+    harness.main()

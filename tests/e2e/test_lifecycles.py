@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Processes that fork, exec, are spawned, become daemons, or cut themselves off."""
+
+import os
+
+import harness
+
+PARENT = ("parent_site", 1009, 17)
+CHILD = ("child_site", 103, 19)
+LEAF = ("leaf_site", 107, 23)
+
+
+class Lifecycle(harness.TestCase):
+    def run_scenario(self, scenario, *arguments, mode="mem-fast", options=()):
+        command = [harness.program("lifecycle"), scenario, *arguments]
+        plain = harness.run(command)
+        self.assertEqual(plain.status, 0, plain.stderr)
+        result, recording = self.record_well(command, mode, options)
+        self.assertEqual(result.stdout, plain.stdout)
+        return recording
+
+    def assert_entry(self, recording, entry, site, times=1):
+        """Process number ${entry} of the recording has the counts of ${times} passes over a site."""
+        function, objects, size = site
+        rows = harness.process_rows(recording, entry, "alloc")
+        row = rows.get(function, {"cum_objects": 0, "cum_bytes": 0})
+        self.assertEqual((row["cum_objects"], row["cum_bytes"]),
+                         (objects * times, objects * times * size), f"{function} of entry {entry}")
+
+    def assert_sum(self, recording, *sites_and_times):
+        """All processes together have exactly these counts."""
+        rows = harness.top_rows(recording, "alloc")
+        for function, objects, size in (PARENT, CHILD, LEAF):
+            times = dict((site[0], n) for site, n in sites_and_times).get(function, 0)
+            row = rows.get(function, {"cum_objects": 0, "cum_bytes": 0})
+            self.assertEqual((row["cum_objects"], row["cum_bytes"]),
+                             (objects * times, objects * times * size), function)
+
+    def assert_parent_and_child(self, recording):
+        self.assert_entry(recording, 0, PARENT)
+        self.assert_entry(recording, 1, CHILD)
+        self.assert_sum(recording, (PARENT, 1), (CHILD, 1))
+
+    def test_a_forked_child_has_an_entry_of_its_own(self):
+        for mode in harness.RECORDING_MODES:
+            with self.subTest(mode=mode):
+                recording = self.run_scenario("fork", mode=mode, options=["-f"])
+                self.assert_parent_and_child(recording)
+                self.assert_nothing_lost(recording)
+
+    def test_a_child_that_leaves_by__exit_is_recorded(self):
+        self.assert_parent_and_child(self.run_scenario("fork-_exit"))
+
+    def test_grandchildren_have_entries_of_their_own(self):
+        recording = self.run_scenario("fork-twice")
+        self.assert_entry(recording, 0, PARENT)
+        self.assert_entry(recording, 1, CHILD)
+        self.assert_entry(recording, 2, CHILD)
+        self.assert_sum(recording, (PARENT, 1), (CHILD, 2))
+
+    def test_forks_while_other_threads_allocate_neither_hang_nor_miscount(self):
+        for mode in harness.RECORDING_MODES:
+            with self.subTest(mode=mode):
+                recording = self.run_scenario("fork-storm", mode=mode, options=["-f"])
+                self.assert_entry(recording, 0, PARENT)
+                self.assert_sum(recording, (PARENT, 1), (CHILD, 53))
+                self.assertEqual(len(harness.info(recording)["processes"]), 54)
+
+    def test_a_child_that_frees_inherited_blocks_leaves_the_parents_figures_alone(self):
+        recording = self.run_scenario("free-in-child")
+        self.assert_parent_and_child(recording)
+        child = harness.info(recording)["processes"][1]
+        self.assertEqual(child["lost"]["unmatched_frees"], 211)
+
+    def test_a_program_execed_after_vfork_is_recorded(self):
+        recording = self.run_scenario("vfork-exec")
+        self.assert_sum(recording, (PARENT, 1), (LEAF, 1))
+
+    def test_a_spawned_program_is_recorded(self):
+        recording = self.run_scenario("posix-spawn")
+        self.assert_sum(recording, (PARENT, 1), (LEAF, 1))
+
+    def test_a_program_run_by_system_is_recorded(self):
+        recording = self.run_scenario("system")
+        self.assert_sum(recording, (PARENT, 1), (LEAF, 1))
+
+    def test_a_program_that_replaces_itself_has_two_entries(self):
+        recording = self.run_scenario("exec")
+        self.assert_entry(recording, 0, PARENT)
+        self.assert_entry(recording, 1, LEAF)
+        self.assert_sum(recording, (PARENT, 1), (LEAF, 1))
+
+    def test_exec_without_environment_ends_the_recording_with_right_counts(self):
+        recording = self.run_scenario("exec-without-environment")
+        self.assert_sum(recording, (PARENT, 1))
+
+    def test_no_follow_records_the_first_program_alone(self):
+        recording = self.run_scenario("fork", options=["--no-follow"])
+        self.assert_sum(recording, (PARENT, 1))
+        recording = self.run_scenario("posix-spawn", options=["--no-follow", "-f"])
+        self.assert_sum(recording, (PARENT, 1))
+
+    def test_record_waits_for_a_daemon_when_asked_to(self):
+        recording = self.run_scenario("daemon", options=["--wait"])
+        self.assert_sum(recording, (PARENT, 1), (CHILD, 1))
+
+    def test_a_program_that_closes_all_files_is_recorded(self):
+        self.assert_parent_and_child(self.run_scenario("close-all-files"))
+
+    def test_a_program_that_clears_its_environment_is_recorded_with_its_children(self):
+        self.assert_parent_and_child(self.run_scenario("clear-environment"))
+
+    def test_a_program_that_changes_its_root_is_recorded_with_its_children(self):
+        harness.need_root()
+        empty = self.path("root")
+        os.mkdir(empty)
+        self.assert_parent_and_child(self.run_scenario("chroot", empty))
+
+    def test_a_program_that_may_not_open_files_is_recorded(self):
+        recording = self.run_scenario("few-files")
+        self.assert_entry(recording, 0, PARENT)
+
+    def test_strict_seccomp_does_not_end_the_program(self):
+        recording = self.run_scenario("seccomp-strict")
+        self.assert_entry(recording, 0, PARENT)
+
+    def test_a_filter_that_allows_what_an_allocator_needs_does_not_end_the_program(self):
+        for mode in harness.RECORDING_MODES:
+            recording = self.run_scenario("seccomp-filter", mode=mode, options=["-f"])
+            self.assert_entry(recording, 0, PARENT)
+
+
+if __name__ == "__main__":
+    harness.main()

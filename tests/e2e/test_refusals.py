@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Programs that the recorder cannot enter: one clear sentence, and no misleading empty report."""
+
+import os
+import shutil
+
+import harness
+
+NOBODY = 65534
+OUTPUT = ("hello\n", 6)
+
+
+class Refusals(harness.TestCase):
+    def sentence(self, result):
+        sentences = [line for line in result.stderr.splitlines() if line.strip()]
+        self.assertEqual(len(sentences), 1, result.stderr)
+        self.assertTrue(sentences[0].startswith("heapline: "), sentences[0])
+        return sentences[0]
+
+    def assert_not_recorded(self, command, words, **options):
+        """The program is refused or runs as alone; one sentence says why; no report pretends."""
+        result, recording = self.record(command, options=["-f"], **options)
+        self.assertRegex(self.sentence(result), words)
+        self.assertNotIn("warning: warning", result.stderr)
+        if result.stdout:
+            self.assertEqual((result.stdout, result.status), OUTPUT)
+        else:
+            self.assertIn(result.status, (1, 125, 126))
+        if os.path.exists(recording):
+            shown = harness.run([harness.HEAPLINE, "top", recording], **options)
+            self.assertRegex(shown.stdout + shown.stderr, words)
+
+    def test_a_static_program_is_not_recorded(self):
+        self.assert_not_recorded([harness.program("hello_static")], "static")
+
+    def test_a_static_position_independent_program_is_not_recorded(self):
+        self.assert_not_recorded([harness.program("hello_static_pie")], "static")
+
+    def test_a_program_of_another_libc_is_not_recorded(self):
+        self.assert_not_recorded([harness.program("hello_musl")], "musl|glibc|C library|libc")
+
+    def test_a_program_of_32_bits_is_not_recorded(self):
+        self.assert_not_recorded([harness.program("hello_32")], "32|x86-64|machine")
+
+    def test_a_program_with_a_malloc_of_its_own_is_said_to_be_unseen(self):
+        self.assert_not_recorded([harness.program("own_malloc")], "malloc")
+
+    def test_a_script_is_judged_by_its_interpreter(self):
+        script = self.path("script")
+        with open(script, "w", encoding="ascii") as file:
+            file.write(f"#!{harness.program('hello_static')}\n")
+        os.chmod(script, 0o755)
+        self.assert_not_recorded([script], "static")
+
+    def setuid_copy(self, owner):
+        copy = self.path("hello_setuid")
+        os.chmod(self.directory, 0o777)
+        shutil.copy(harness.program("hello"), copy)
+        os.chown(copy, owner, owner)
+        os.chmod(copy, 0o4755)
+        return copy
+
+    def test_a_setuid_program_is_not_recorded(self):
+        harness.need_root()
+        self.assert_not_recorded([self.setuid_copy(NOBODY)], "set-?u(ser-)?id")
+
+    def test_an_ordinary_users_setuid_program_is_not_recorded(self):
+        harness.need_root()
+        harness.need_other_user(NOBODY)
+        self.assert_not_recorded([self.setuid_copy(0)], "set-?u(ser-)?id", user=NOBODY,
+                                 group=NOBODY, extra_groups=[])
+
+
+class Children(Refusals):
+    def compare(self, child):
+        script = "\"$0\"; echo status $?; exec \"$1\" leaf"
+        command = ["/bin/sh", "-c", script, child, harness.program("lifecycle")]
+        result, recording = self.record_well(command)
+        self.assertEqual(result.stdout, "hello\nstatus 6\n")
+        row = harness.top_rows(recording, "alloc")["leaf_site"]
+        self.assertEqual((row["cum_objects"], row["cum_bytes"]), (107, 107 * 23))
+
+    def test_a_static_child_runs_unrecorded_beside_its_recorded_parent(self):
+        self.compare(harness.program("hello_static"))
+
+    def test_a_child_of_another_libc_runs_unrecorded_beside_its_recorded_parent(self):
+        self.compare(harness.program("hello_musl"))
+
+    def test_a_child_of_32_bits_runs_unrecorded_beside_its_recorded_parent(self):
+        self.compare(harness.program("hello_32"))
+
+    def test_a_setuid_child_runs_unrecorded_beside_its_recorded_parent(self):
+        harness.need_root()
+        self.compare(self.setuid_copy(NOBODY))
+
+    def test_a_child_with_a_malloc_of_its_own_runs_beside_its_recorded_parent(self):
+        self.compare(harness.program("own_malloc"))
+
+
+class NotPrograms(Refusals):
+    def assert_refused(self, command, status):
+        result, recording = self.record(command)
+        self.assertEqual(result.status, status, result.stderr)
+        self.assertIn(command[0], self.sentence(result))
+        self.assertFalse(os.path.exists(recording), "leaves a recording of nothing")
+
+    def test_a_missing_program_ends_with_127(self):
+        self.assert_refused([self.path("missing")], 127)
+        self.assert_refused(["heapline-no-such-program"], 127)
+
+    def test_a_file_that_may_not_be_executed_ends_with_126(self):
+        plain_file = self.path("plain")
+        with open(plain_file, "w", encoding="ascii") as file:
+            file.write("no program\n")
+        self.assert_refused([plain_file], 126)
+
+    def test_a_directory_ends_with_126(self):
+        self.assert_refused([self.directory], 126)
+
+
+if __name__ == "__main__":
+    harness.main()

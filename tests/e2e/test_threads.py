@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Threads that end in every way, and signal handlers that allocate."""
+
+import json
+
+import harness
+
+
+class Threads(harness.TestCase):
+    def answers_and_rows(self, scenario, mode):
+        result, recording = self.record_well([harness.program("threads"), scenario], mode, ["-f"])
+        answers = [json.loads(line) for line in result.stdout.splitlines()]
+        rows = {value: harness.top_rows(recording, value) for value in ("alloc", "inuse")}
+        return answers, rows, recording
+
+    def compare(self, scenario):
+        for mode in harness.RECORDING_MODES:
+            answers, rows, recording = self.answers_and_rows(scenario, mode)
+            self.assertTrue(answers)
+            for answer in answers:
+                function = answer.pop("function")
+                for key, expected in answer.items():
+                    value, unit = key.split("_")
+                    row = rows[value].get(function, {})
+                    with self.subTest(function=function, key=key, mode=mode):
+                        self.assertEqual(row.get("cum_" + unit, 0), expected)
+            self.assert_nothing_lost(recording)
+
+    def test_blocks_of_a_thousand_ended_threads_stay_counted(self):
+        self.compare("short-threads")
+
+    def test_destructors_of_thread_specific_values_are_counted(self):
+        self.compare("late-allocations")
+
+    def test_threads_cancelled_between_allocations_are_counted(self):
+        self.compare("cancel-deferred")
+
+    def test_threads_cancelled_at_any_instruction_are_counted(self):
+        self.compare("cancel-asynchronous")
+
+    def test_handlers_on_a_stack_of_their_own_have_what_they_interrupted_below_them(self):
+        self.compare("signals-on-other-stack")
+
+    def test_handlers_that_allocate_while_the_program_does_are_counted_or_reported_lost(self):
+        for mode in harness.RECORDING_MODES:
+            answers, rows, recording = self.answers_and_rows("signals", mode)
+            lost = harness.info(recording)["lost"]["events"]
+            missing = 0
+            for answer in answers:
+                with self.subTest(function=answer["function"], mode=mode):
+                    row = rows["alloc"][answer["function"]]
+                    self.assertLessEqual(row["cum_objects"], answer["alloc_objects"])
+                    missing += answer["alloc_objects"] - row["cum_objects"]
+                    self.assertEqual(rows["inuse"].get(answer["function"], {})
+                                     .get("cum_objects", 0), 0)
+            self.assertLessEqual(missing, lost)
+
+
+if __name__ == "__main__":
+    harness.main()

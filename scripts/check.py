@@ -102,20 +102,26 @@ class Tally:
             self.failed.append(f"{name}: {verdict.lower()}: {last_line(output)}")
 
 
+# How the lines of cmocka, of TAP and of Python's unittest name a case and its outcome.
+CASE_LINES = (
+    re.compile(r"\[\s+(?P<outcome>OK|FAILED|SKIPPED)\s+\] (?!\d+ test)(?P<case>\S.*)"),
+    re.compile(r"(?P<outcome>not ok|ok) \d+\s*-?\s*(?P<case>.*)"),
+    re.compile(r"(?P<case>\S.*) \.\.\. (?P<outcome>ok|FAIL|ERROR|skipped)(?P<reason> .*)?$"),
+)
+OUTCOMES = {"ok": "ok", "skipped": "skipped"}  # every other one is a failure
+
+
 def cases_in(output):
-    """The test cases that a cmocka or TAP program's output names, by outcome."""
+    """The test cases that a program's output names, by outcome."""
     cases = {"ok": [], "failed": [], "skipped": []}
     for line in output.splitlines():
-        cmocka = re.match(r"\[\s+(OK|FAILED|SKIPPED)\s+\] (?!\d+ test)(\S.*)", line)
-        tap = re.match(r"(not ok|ok) \d+\s*-?\s*(.*)", line)
-        if cmocka:
-            outcome, case = cmocka[1].lower(), cmocka[2]
-        elif tap and re.search(r"#\s*skip", tap[2], re.I):
-            outcome, case = "skipped", tap[2]
-        elif tap:
-            outcome, case = {"ok": "ok", "not ok": "failed"}[tap[1]], tap[2]
-        else:
+        found = next(filter(None, (pattern.match(line) for pattern in CASE_LINES)), None)
+        if not found:
             continue
+        case = found["case"] + (found.groupdict().get("reason") or "")
+        outcome = OUTCOMES.get(found["outcome"].lower(), "failed")
+        if re.search(r"#\s*skip", case, re.I):
+            outcome = "skipped"
         if outcome == "ok" or case not in cases[outcome]:  # cmocka names these twice
             cases[outcome].append(case)
     return cases

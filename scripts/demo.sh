@@ -19,16 +19,16 @@ step() {
 export PYTHONMALLOC=malloc
 step "$heapline" record -f -o "$recording" -- "$python" demo/json_workload.py
 step "$heapline" info "$recording"
-step "$heapline" top --peak "$recording" | head -n 24
+step "$heapline" top --value peak --limit 15 "$recording"
 
 cat <<END
 
 The recording is the directory $recording. Ask it more:
 
-  $heapline top --cum $recording            functions with all that they called
-  $heapline top --alloc $recording          who allocated most, freed or not
+  $heapline top --sort cum $recording        functions with all that they called
+  $heapline top --value alloc $recording     who allocated most, freed or not
   $heapline top --json $recording           the same for programs
-  $heapline folded --alloc $recording       stacks, for flame graph tools
+  $heapline folded --value alloc $recording  stacks, for flame graph tools
   $heapline help top                     every option
 
 Then record a program of yours:

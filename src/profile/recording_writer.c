@@ -64,7 +64,7 @@ int hl_recording_write_process(int directory_fd, const struct hl_recording_proce
 		r = add_columns(&writer, HL_SECTION_VALUES, &hl_value_columns, process->values,
 				process->value_count, err);
 	if (r == 0)
-		r = hl_container_writer_finish(&writer, process->complete, err);
+		r = hl_container_writer_finish(&writer, false, err);
 	hl_container_writer_release(&writer);
 	return r;
 }

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Keeps the recording's directory up to date; see archive.h. */
+#include "collector/archive.h"
+
+#include "collector/clock.h"
+
+#include <stdio.h>
+
+static const char *const mode_names[] = {
+	[HL_MODE_CLOSED] = "closed",
+	[HL_MODE_MEM_RECORD] = "mem-record",
+	[HL_MODE_MEM_FAST] = "mem-fast",
+};
+
+static void describe(struct hl_archive *archive, char **command,
+		     const struct hl_region_settings *settings)
+{
+	uname(&archive->system);
+	archive->start_ns = hl_clock_ns(CLOCK_MONOTONIC);
+	archive->meta = (struct hl_recording){
+		.tool_version = (char *)HL_VERSION,
+		.command = command,
+		.host = archive->system.nodename,
+		.kernel = archive->system.release,
+		.mode = (char *)mode_names[settings->mode],
+		.sample_bytes = settings->sample_bytes,
+		.start_realtime_ns = hl_clock_ns(CLOCK_REALTIME),
+		.warnings = archive->warnings.texts,
+	};
+}
+
+int hl_archive_init(struct hl_archive *archive, const char *path, bool replace, char **command,
+		    const struct hl_region_settings *settings, struct hl_error *err)
+{
+	*archive = (struct hl_archive){0};
+	int r = hl_directory_init(&archive->directory, path, replace, err);
+	if (r < 0)
+		return r;
+	describe(archive, command, settings);
+	hl_archive_save_meta(archive, false);
+	return 0;
+}
+
+void hl_archive_release(struct hl_archive *archive)
+{
+	hl_directory_release(&archive->directory);
+	hl_warnings_release(&archive->warnings);
+}
+
+void hl_archive_remove(struct hl_archive *archive)
+{
+	hl_directory_remove(&archive->directory);
+}
+
+void hl_archive_warn(struct hl_archive *archive, const char *sentence)
+{
+	if (hl_warnings_add(&archive->warnings, "%s", sentence))
+		archive->meta_is_stale = true;
+}
+
+/* Whether it is worth another try. */
+static bool revive(struct hl_archive *archive)
+{
+	if (hl_directory_revive(&archive->directory) <= 0)
+		return false;
+	char sentence[128];
+	snprintf(sentence, sizeof(sentence),
+		 "the recording's directory vanished while recording; %u processes that had ended "
+		 "by then are lost",
+		 archive->ended_files);
+	archive->ended_files = 0;
+	hl_archive_warn(archive, sentence);
+	return true;
+}
+
+/* Keeps the reason of a failed write for the end, and tells it in the recording. */
+static int note(struct hl_archive *archive, int r, const struct hl_error *err)
+{
+	if (r < 0) {
+		archive->failure = *err;
+		hl_archive_warn(archive, err->text);
+	}
+	return r;
+}
+
+int hl_archive_save(struct hl_archive *archive, struct hl_tracked *tracked, bool last,
+		    struct hl_tracked_totals *ret_totals)
+{
+	struct hl_error err = {0};
+	int r = hl_tracked_save(tracked, archive->directory.fd, last, ret_totals, &err);
+	if (r < 0 && revive(archive)) {
+		err = (struct hl_error){0};
+		r = hl_tracked_save(tracked, archive->directory.fd, last, ret_totals, &err);
+	}
+	if (r == 0 && last)
+		archive->ended_files++;
+	return note(archive, r, &err);
+}
+
+int hl_archive_save_meta(struct hl_archive *archive, bool complete)
+{
+	struct hl_error err = {0};
+	archive->meta.duration_ns = hl_clock_ns(CLOCK_MONOTONIC) - archive->start_ns;
+	archive->meta.complete = complete;
+	if (complete)
+		hl_directory_sync(&archive->directory);
+	int r = hl_recording_write_meta(archive->directory.fd, &archive->meta, &err);
+	if (r < 0 && revive(archive)) {
+		err = (struct hl_error){0};
+		r = hl_recording_write_meta(archive->directory.fd, &archive->meta, &err);
+	}
+	archive->meta_is_stale = r < 0;
+	return note(archive, r, &err);
+}

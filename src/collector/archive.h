@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The recording as it grows on disk: saves, and what to do when the disk does not take them. */
+#pragma once
+
+#include "base/error.h"
+#include "collector/directory.h"
+#include "collector/tracked.h"
+#include "collector/warnings.h"
+#include "profile/recording.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/utsname.h>
+
+struct hl_archive {
+	struct hl_directory directory;
+	struct hl_recording meta; /* refers to the members below; owns nothing */
+	struct utsname system;
+	struct hl_warnings warnings;
+	uint64_t start_ns;
+	uint32_t ended_files;	 /* processes whose last save is in the directory */
+	bool meta_is_stale;	 /* has a warning that is not on disk */
+	struct hl_error failure; /* the last that happened; empty when none did */
+};
+
+/* ${command} must stay. A full disk is no failure: the recording then begins when there is room. */
+int hl_archive_init(struct hl_archive *archive, const char *path, bool replace, char **command,
+		    const struct hl_region_settings *settings, struct hl_error *err);
+void hl_archive_release(struct hl_archive *archive);
+
+/* Removes all that was written. */
+void hl_archive_remove(struct hl_archive *archive);
+
+/* Saves a process, makes the directory again if it vanished, and warns if neither helps. ${last}:
+ * no event will follow. */
+int hl_archive_save(struct hl_archive *archive, struct hl_tracked *tracked, bool last,
+		    struct hl_tracked_totals *ret_totals);
+
+/* Saves the meta data. ${complete}: the recording ends here; waits until all is on disk. */
+int hl_archive_save_meta(struct hl_archive *archive, bool complete);
+
+/* Adds a sentence to the recording. */
+void hl_archive_warn(struct hl_archive *archive, const char *sentence);

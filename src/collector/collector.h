@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The collector: hands regions to recorders and keeps the recording up to date while they count.
+ *
+ * Never blocks on a target, never ends for want of disk, memory or descriptors: what could not be
+ * kept is told in the recording's warnings and in hl_collector_summary. One thread; give it
+ * hl_collector_dispatch whenever its descriptor is readable.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "collector/region_maker.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct hl_collector;
+
+struct hl_collector_settings {
+	struct hl_region_settings region;
+	bool follow;	/* record children, too */
+	char **command; /* NULL-terminated; must stay until hl_collector_free */
+};
+
+struct hl_collector_summary {
+	uint32_t processes; /* recorded, whatever became of them */
+	uint32_t running;   /* of these, outlived the recording */
+	uint64_t allocations;
+	int64_t peak_bytes; /* the largest of any process */
+	uint64_t lost_events;
+	bool own_malloc;     /* of some process nothing was seen, because its malloc is its own */
+	bool incomplete;     /* something could not be written in the end */
+	const char *failure; /* then the last reason, a sentence; the collector's */
+	uint32_t warnings;   /* number of sentences in the recording */
+};
+
+/* Listens. Nothing is written yet. */
+int hl_collector_new(const struct hl_collector_settings *settings,
+		     struct hl_collector **ret_collector, struct hl_error *err);
+
+void hl_collector_free(struct hl_collector *collector); /* NULL is fine */
+
+/* For the environment of the target; see recorder/protocol.h. */
+const char *hl_collector_socket(const struct hl_collector *collector);
+const char *hl_collector_token(const struct hl_collector *collector);
+
+/*
+ * Makes the recording's directory at ${path} (see hl_directory_init for ${replace}) and begins it.
+ * ${program} is the process that record starts: without `follow` the only one that is answered.
+ */
+int hl_collector_begin(struct hl_collector *collector, const char *path, bool replace,
+		       pid_t program, struct hl_error *err);
+
+/* Removes the directory again: the program could not be started. */
+void hl_collector_abandon(struct hl_collector *collector);
+
+/* Readable (poll) when there is something to do. */
+int hl_collector_fd(const struct hl_collector *collector);
+
+/* Does all that there is to do now: answers hellos, saves what is due, finishes ended processes. */
+void hl_collector_dispatch(struct hl_collector *collector);
+
+/* Recorded processes that have not ended. */
+uint32_t hl_collector_running(const struct hl_collector *collector);
+
+/*
+ * Ends the recording: whatever runs on is told to record no more and saved as it stands, and all is
+ * on disk when this returns.
+ */
+void hl_collector_finish(struct hl_collector *collector, struct hl_collector_summary *ret_summary);

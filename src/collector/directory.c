@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Makes and replaces recording directories; see directory.h. */
+#include "collector/directory.h"
+
+#include "profile/recording_files.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Every name that a recording's directory can hold, with what an interrupted write leaves. */
+static bool is_recording_file(const char *name)
+{
+	static const char *const patterns[] = {HL_META_FILE, "." HL_META_FILE ".tmp",
+					       "process-[0-9]*-[0-9]*.hlp",
+					       ".process-[0-9]*-[0-9]*.hlp.tmp"};
+	for (size_t i = 0; i < HL_COUNT_OF(patterns); i++)
+		if (fnmatch(patterns[i], name, 0) == 0)
+			return true;
+	return false;
+}
+
+static bool is_dots(const char *name)
+{
+	return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
+
+/* A stream over the open directory that leaves ${fd} open; NULL with errno. */
+static DIR *list(int fd)
+{
+	int own = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *stream = own < 0 ? NULL : fdopendir(own);
+	if (!stream && own >= 0)
+		close(own);
+	return stream;
+}
+
+/* Whether the directory holds nothing that is not a recording's. */
+static bool may_be_replaced(int fd)
+{
+	DIR *stream = list(fd);
+	if (!stream)
+		return false;
+	bool good = true;
+	for (const struct dirent *entry; good && (entry = readdir(stream));)
+		good = is_dots(entry->d_name) || is_recording_file(entry->d_name);
+	closedir(stream);
+	return good;
+}
+
+static int empty(int fd)
+{
+	DIR *stream = list(fd);
+	if (!stream)
+		return -errno;
+	int r = 0;
+	for (const struct dirent *entry; r == 0 && (entry = readdir(stream));)
+		if (is_recording_file(entry->d_name) && unlinkat(fd, entry->d_name, 0) < 0)
+			r = -errno;
+	closedir(stream);
+	return r;
+}
+
+static int open_existing(const char *path)
+{
+	return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+static int replace_existing(struct hl_directory *directory, struct hl_error *err)
+{
+	const char *path = directory->path;
+	directory->fd = open_existing(path);
+	if (directory->fd < 0 && errno != ENOTDIR && errno != ELOOP)
+		return hl_error_set(err, -errno, "cannot replace '%s': %s", path, strerror(errno));
+	if (directory->fd < 0 || !may_be_replaced(directory->fd))
+		return hl_error_set(err, -EEXIST,
+				    "cannot replace '%s': it is not a recording; choose another "
+				    "name with -o",
+				    path);
+	int r = empty(directory->fd);
+	if (r < 0)
+		return hl_error_set(err, r, "cannot replace '%s': %s", path, strerror(-r));
+	return 0;
+}
+
+static int make(struct hl_directory *directory, bool replace, struct hl_error *err)
+{
+	const char *path = directory->path;
+	if (mkdir(path, 0777) == 0) {
+		directory->fd = open_existing(path);
+		if (directory->fd >= 0)
+			return 0;
+	}
+	if (errno == EEXIST && replace)
+		return replace_existing(directory, err);
+	if (errno == EEXIST)
+		return hl_error_set(err, -EEXIST,
+				    "cannot create '%s': it exists; use -f to replace a recording",
+				    path);
+	return hl_error_set(err, -errno, "cannot create '%s': %s", path, strerror(errno));
+}
+
+int hl_directory_init(struct hl_directory *directory, const char *path, bool replace,
+		      struct hl_error *err)
+{
+	*directory = (struct hl_directory){.path = strdup(path), .fd = -1};
+	int r = directory->path ? make(directory, replace, err)
+				: hl_error_set(err, -ENOMEM, "out of memory");
+	if (r < 0)
+		hl_directory_release(directory);
+	return r;
+}
+
+int hl_directory_revive(struct hl_directory *directory)
+{
+	struct stat status;
+	if (fstat(directory->fd, &status) == 0 && status.st_nlink > 0)
+		return 0;
+	if (mkdir(directory->path, 0777) < 0 && errno != EEXIST)
+		return -errno;
+	int fd = open_existing(directory->path);
+	if (fd < 0)
+		return -errno;
+	/* Somebody else's directory may stand there now. */
+	if (!may_be_replaced(fd)) {
+		close(fd);
+		return -EEXIST;
+	}
+	close(directory->fd);
+	directory->fd = fd;
+	return 1;
+}
+
+void hl_directory_sync(const struct hl_directory *directory)
+{
+	DIR *stream = list(directory->fd);
+	if (!stream)
+		return;
+	for (const struct dirent *entry; (entry = readdir(stream));) {
+		int fd = is_recording_file(entry->d_name)
+				 ? openat(directory->fd, entry->d_name, O_RDONLY | O_CLOEXEC)
+				 : -1;
+		if (fd < 0)
+			continue;
+		fsync(fd);
+		close(fd);
+	}
+	closedir(stream);
+}
+
+void hl_directory_remove(struct hl_directory *directory)
+{
+	if (directory->fd < 0)
+		return;
+	empty(directory->fd);
+	rmdir(directory->path);
+}
+
+void hl_directory_release(struct hl_directory *directory)
+{
+	if (directory->fd >= 0)
+		close(directory->fd);
+	free(directory->path);
+	*directory = (struct hl_directory){.fd = -1};
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The directory NAME.hl/ that is being written: made, replaced, made again when it vanished. */
+#pragma once
+
+#include "base/error.h"
+
+#include <stdbool.h>
+
+struct hl_directory {
+	char *path;
+	int fd;
+};
+
+/*
+ * Makes the directory. An existing one is refused, but for ${replace}: then one that is empty or
+ * holds nothing but a recording is emptied. Anything else is never touched.
+ */
+int hl_directory_init(struct hl_directory *directory, const char *path, bool replace,
+		      struct hl_error *err);
+
+/* Makes the directory again if it has been removed. 1 when it was, 0 when it is there, or a
+ * negative errno. */
+int hl_directory_revive(struct hl_directory *directory);
+
+/* Waits until the recording's files are on disk. A file that cannot be synced is left to the
+ * system. */
+void hl_directory_sync(const struct hl_directory *directory);
+
+/* Removes the recording's files and the directory; for a recording that never began. */
+void hl_directory_remove(struct hl_directory *directory);
+
+void hl_directory_release(struct hl_directory *directory);

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Reads /proc/PID/{exe,cmdline,stat}; see identity.h. */
+#include "collector/identity.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Longer command lines are cut; a recording need not hold megabytes of arguments. */
+#define COMMAND_BYTES_MAX 65536
+
+static char *read_executable(pid_t pid)
+{
+	char name[32], path[PATH_MAX];
+	snprintf(name, sizeof(name), "/proc/%d/exe", pid);
+	ssize_t size = readlink(name, path, sizeof(path));
+	return strndup(path, size > 0 ? (size_t)size : 0);
+}
+
+/* Reads a file of /proc up to ${capacity} bytes; 0 bytes when it cannot be read. */
+static size_t read_file(pid_t pid, const char *file, char *bytes, size_t capacity)
+{
+	char name[48];
+	snprintf(name, sizeof(name), "/proc/%d/%s", pid, file);
+	int fd = open(name, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	size_t size = 0;
+	for (ssize_t got; size < capacity && (got = read(fd, bytes + size, capacity - size)) > 0;)
+		size += (size_t)got;
+	close(fd);
+	return size;
+}
+
+/* The fourth field, behind the name in parentheses that may itself contain anything. */
+static uint32_t read_parent(pid_t pid)
+{
+	char text[512];
+	size_t size = read_file(pid, "stat", text, sizeof(text) - 1);
+	text[size] = '\0';
+	const char *name_end = strrchr(text, ')');
+	unsigned parent;
+	return name_end && sscanf(name_end, ") %*c %u", &parent) == 1 ? parent : 0;
+}
+
+static size_t count_arguments(const char *bytes, size_t size)
+{
+	size_t count = 0;
+	for (size_t i = 0; i < size; i++)
+		count += bytes[i] == '\0' || i + 1 == size;
+	return count;
+}
+
+/* Splits at NULs; NULL for want of memory. */
+static char **split_arguments(const char *bytes, size_t size)
+{
+	char **arguments = calloc(count_arguments(bytes, size) + 1, sizeof(*arguments));
+	for (size_t i = 0, count = 0; arguments && i < size; count++) {
+		size_t length = strnlen(bytes + i, size - i);
+		arguments[count] = strndup(bytes + i, length);
+		if (!arguments[count])
+			break;
+		i += length + 1;
+	}
+	return arguments;
+}
+
+static char **read_command(pid_t pid)
+{
+	char *bytes = malloc(COMMAND_BYTES_MAX);
+	if (!bytes)
+		return NULL;
+	size_t size = read_file(pid, "cmdline", bytes, COMMAND_BYTES_MAX);
+	char **command = split_arguments(bytes, size);
+	free(bytes);
+	return command;
+}
+
+int hl_identity_read(pid_t pid, struct hl_identity *ret_identity)
+{
+	struct hl_identity identity = {
+		.parent_pid = read_parent(pid),
+		.executable = read_executable(pid),
+		.command = read_command(pid),
+	};
+	if (!identity.executable || !identity.command) {
+		hl_identity_release(&identity);
+		return -ENOMEM;
+	}
+	*ret_identity = identity;
+	return 0;
+}
+
+void hl_identity_release(struct hl_identity *identity)
+{
+	for (char **argument = identity->command; argument && *argument; argument++)
+		free(*argument);
+	free(identity->command);
+	free(identity->executable);
+	*identity = (struct hl_identity){0};
+}

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Reads regions; see region_reader.h.
+ *
+ * Order: cells, then nodes, then threads, modules and their strings. The recorder publishes a node
+ * before it counts at it, and a module before it makes nodes in it, so whatever was read refers
+ * only to what can still be read.
+ */
+#include "collector/region_reader.h"
+
+#include "collector/region_tree.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MODULE_SHIFT 48
+#define FRAME_PC     ((UINT64_C(1) << MODULE_SHIFT) - 1)
+
+/* A peak mark set while the cells are read makes their at-peak values those of two marks; read
+ * again, but a busy target must not keep us. */
+#define PEAK_ATTEMPTS 3
+
+static const struct hl_region_header *header_of(const struct hl_region_view *view)
+{
+	return view->base;
+}
+
+static const void *area_of(const struct hl_region_view *view, enum hl_area_id id)
+{
+	return (const char *)view->base + view->layout->areas[id].offset;
+}
+
+/* How many records of ${size} bytes may be read: not more than said, than backed by memory, than
+ * there is room for. */
+static uint32_t bounded_count(const struct hl_region_view *view, enum hl_area_id id,
+			      uint64_t claimed, size_t size)
+{
+	uint64_t bytes =
+		atomic_load_explicit(&header_of(view)->areas[id].committed, memory_order_acquire);
+	if (bytes > view->layout->areas[id].capacity)
+		bytes = view->layout->areas[id].capacity;
+	uint64_t count = bytes / size;
+	return (uint32_t)(claimed < count ? claimed : count);
+}
+
+static bool layout_fits(const struct hl_region_view *view)
+{
+	if (view->bytes < sizeof(struct hl_region_header))
+		return false;
+	for (int id = 0; id < HL_AREA_COUNT; id++) {
+		const struct hl_area *area = &view->layout->areas[id];
+		if (area->offset % 8 || area->offset > view->bytes ||
+		    area->capacity > view->bytes - area->offset)
+			return false;
+	}
+	return true;
+}
+
+/* ---- cells ---- */
+
+static uint32_t chunk_count(const struct hl_region_view *view)
+{
+	uint32_t claimed =
+		atomic_load_explicit(&header_of(view)->chunk_count, memory_order_acquire);
+	return bounded_count(view, HL_AREA_CELLS, claimed, sizeof(struct hl_cell_chunk));
+}
+
+static uint32_t used_cells(const struct hl_cell_chunk *chunk)
+{
+	uint32_t used = atomic_load_explicit(&chunk->used, memory_order_acquire);
+	return used < HL_CHUNK_CELLS ? used : HL_CHUNK_CELLS;
+}
+
+static int64_t difference(uint64_t a, uint64_t b)
+{
+	return (int64_t)(a - b);
+}
+
+/* Fills ${value} from a cell, with the values at the last mark as its peak. */
+static void read_cell(const struct hl_cell *shared, uint32_t epoch, uint32_t thread,
+		      struct hl_recording_value *value)
+{
+	struct hl_cell cell = *shared;
+	*value = (struct hl_recording_value){
+		.node = cell.node,
+		.thread = thread,
+		.alloc_bytes = cell.alloc_bytes,
+		.alloc_objects = cell.alloc_objects,
+		.free_bytes = cell.free_bytes,
+		.free_objects = cell.free_objects,
+		.temporary_objects = cell.temporary_objects,
+		.slack_bytes = cell.slack_bytes,
+	};
+	bool marked = cell.epoch == epoch;
+	value->peak_bytes =
+		marked ? cell.at_peak_bytes : difference(cell.alloc_bytes, cell.free_bytes);
+	value->peak_objects =
+		marked ? cell.at_peak_objects : difference(cell.alloc_objects, cell.free_objects);
+}
+
+static uint32_t read_chunks(const struct hl_region_view *view, uint32_t chunks, uint32_t epoch,
+			    struct hl_recording_value *values)
+{
+	const struct hl_cell_chunk *chunk = area_of(view, HL_AREA_CELLS);
+	uint32_t count = 0;
+	for (const struct hl_cell_chunk *end = chunk + chunks; chunk < end; chunk++) {
+		uint32_t used = used_cells(chunk);
+		uint32_t thread = chunk->thread;
+		for (uint32_t i = 0; i < used; i++)
+			read_cell(&chunk->cells[i], epoch, thread, &values[count++]);
+	}
+	return count;
+}
+
+static int read_values(const struct hl_region_view *view, struct hl_recording_process *process)
+{
+	const struct hl_region_header *header = header_of(view);
+	uint32_t chunks = chunk_count(view);
+	process->values = malloc(((size_t)chunks * HL_CHUNK_CELLS + 1) * sizeof(*process->values));
+	if (!process->values)
+		return -ENOMEM;
+	for (int attempt = 0; attempt < PEAK_ATTEMPTS; attempt++) {
+		uint32_t epoch = atomic_load(&header->peak_epoch);
+		process->value_count = read_chunks(view, chunks, epoch, process->values);
+		if (atomic_load(&header->peak_epoch) == epoch)
+			break;
+	}
+	return 0;
+}
+
+/*
+ * Marks are set at steps of up to 1 %. When more is in use now than at the last mark, now is the
+ * peak. Returns whether it is.
+ */
+static bool settle_peak(struct hl_recording_process *process)
+{
+	uint64_t now = 0, mark = 0;
+	for (uint32_t i = 0; i < process->value_count; i++) {
+		const struct hl_recording_value *value = &process->values[i];
+		now += value->alloc_bytes - value->free_bytes;
+		mark += (uint64_t)value->peak_bytes;
+	}
+	if ((int64_t)now <= (int64_t)mark)
+		return false;
+	for (uint32_t i = 0; i < process->value_count; i++) {
+		struct hl_recording_value *value = &process->values[i];
+		value->peak_bytes = difference(value->alloc_bytes, value->free_bytes);
+		value->peak_objects = difference(value->alloc_objects, value->free_objects);
+	}
+	return true;
+}
+
+static bool is_empty(const struct hl_recording_value *value)
+{
+	return !value->alloc_objects && !value->free_objects && !value->alloc_bytes &&
+	       !value->free_bytes && !value->peak_bytes && !value->peak_objects;
+}
+
+/* Drops values of no or unknown nodes and those that say nothing, and renumbers the rest. */
+static void adopt_values(struct hl_recording_process *process, const uint32_t *map,
+			 uint32_t old_node_count)
+{
+	uint32_t kept = 0;
+	for (uint32_t i = 0; i < process->value_count; i++) {
+		struct hl_recording_value value = process->values[i];
+		if (value.node > old_node_count || !map[value.node] || is_empty(&value))
+			continue;
+		value.node = map[value.node];
+		if (value.thread >= process->thread_count)
+			value.thread = 0;
+		process->values[kept++] = value;
+	}
+	process->value_count = kept;
+	struct hl_recording_value *fitted =
+		realloc(process->values, (kept + (size_t)1) * sizeof(*fitted));
+	if (fitted)
+		process->values = fitted;
+}
+
+/* ---- threads and what was lost ---- */
+
+static void add_lost(struct hl_recording_lost *lost, const struct hl_region_thread *thread)
+{
+	lost->events += thread->lost_events;
+	lost->bytes += thread->lost_bytes;
+	lost->truncated_stacks += thread->truncated_stacks;
+	lost->incomplete_stacks += thread->incomplete_stacks;
+	lost->unmatched_frees += thread->unmatched_frees;
+}
+
+/* There is always a thread 0, for cells that name none. */
+static int read_threads(const struct hl_region_view *view, struct hl_recording_process *process)
+{
+	const struct hl_region_thread *shared = area_of(view, HL_AREA_THREADS);
+	uint32_t claimed =
+		atomic_load_explicit(&header_of(view)->thread_count, memory_order_acquire);
+	if (claimed > HL_THREADS_MAX)
+		claimed = HL_THREADS_MAX;
+	uint32_t count = bounded_count(view, HL_AREA_THREADS, claimed, sizeof(*shared));
+	process->threads = calloc(count ? count : 1, sizeof(*process->threads));
+	if (!process->threads)
+		return -ENOMEM;
+	process->thread_count = count ? count : 1;
+	for (uint32_t i = 0; i < count; i++) {
+		process->threads[i].tid = shared[i].tid;
+		memcpy(process->threads[i].name, shared[i].name, sizeof(shared[i].name));
+		add_lost(&process->lost, &shared[i]);
+	}
+	return 0;
+}
+
+static void read_lost(const struct hl_region_view *view, struct hl_recording_lost *lost)
+{
+	const struct hl_region_header *header = header_of(view);
+	lost->events += atomic_load(&header->lost_events);
+	lost->bytes += atomic_load(&header->lost_bytes);
+	lost->modules += atomic_load(&header->lost_modules);
+}
+
+/* ---- modules ---- */
+
+static char *read_path(const struct hl_region_view *view, const struct hl_region_module *module)
+{
+	uint32_t size = bounded_count(view, HL_AREA_STRINGS, UINT32_MAX, 1);
+	bool good = module->path_offset <= size && module->path_bytes <= size - module->path_offset;
+	const char *strings = area_of(view, HL_AREA_STRINGS);
+	return good ? strndup(strings + module->path_offset, module->path_bytes) : strdup("");
+}
+
+static int read_module(const struct hl_region_view *view, const struct hl_region_module *shared,
+		       struct hl_recording_module *module)
+{
+	struct hl_region_module copy = *shared;
+	*module = (struct hl_recording_module){
+		.path = read_path(view, &copy),
+		.start = copy.start,
+		.end = copy.end,
+		.load_bias = copy.load_bias,
+	};
+	if (copy.build_id_bytes <= sizeof(module->build_id)) {
+		module->build_id_bytes = copy.build_id_bytes;
+		memcpy(module->build_id, copy.build_id, copy.build_id_bytes);
+	}
+	return module->path ? 0 : -ENOMEM;
+}
+
+static int read_modules(const struct hl_region_view *view, struct hl_recording_process *process)
+{
+	const struct hl_region_module *shared = area_of(view, HL_AREA_MODULES);
+	uint32_t claimed =
+		atomic_load_explicit(&header_of(view)->module_count, memory_order_acquire);
+	if (claimed > HL_MODULES_MAX)
+		claimed = HL_MODULES_MAX;
+	uint32_t count = bounded_count(view, HL_AREA_MODULES, claimed, sizeof(*shared));
+	process->modules = calloc(count + (size_t)1, sizeof(*process->modules));
+	if (!process->modules)
+		return -ENOMEM;
+	int r = 0;
+	for (; process->module_count < count && r == 0; process->module_count++)
+		r = read_module(view, &shared[process->module_count],
+				&process->modules[process->module_count]);
+	return r;
+}
+
+/* ---- nodes ---- */
+
+/* Copies nodes 1 .. count to indexes 0 .. count - 1; those not yet published keep frame 0. */
+static void copy_nodes(const struct hl_region_view *view, struct hl_recording_node *nodes,
+		       uint32_t count)
+{
+	const struct hl_region_node *shared = area_of(view, HL_AREA_NODES);
+	for (uint32_t i = 0; i < count; i++) {
+		nodes[i].frame = atomic_load_explicit(&shared[i + 1].frame, memory_order_acquire);
+		nodes[i].parent = shared[i + 1].parent;
+	}
+}
+
+/* A frame in a module that is not known keeps its address and becomes one of no module. */
+static void bound_modules(struct hl_recording_process *process)
+{
+	for (uint32_t i = 0; i < process->node_count; i++)
+		if (process->nodes[i].frame >> MODULE_SHIFT > process->module_count)
+			process->nodes[i].frame &= FRAME_PC;
+}
+
+/* Reads the nodes into ${process}; ${ret_map} as of hl_region_tree_build. */
+static int read_nodes(const struct hl_region_view *view, struct hl_recording_process *process,
+		      uint32_t **ret_map, uint32_t *ret_old_count)
+{
+	uint64_t claimed = atomic_load_explicit(&header_of(view)->node_count, memory_order_acquire);
+	if (claimed > HL_NODE_MAX)
+		claimed = HL_NODE_MAX;
+	/* The root takes a place in the area, too. */
+	uint32_t places =
+		bounded_count(view, HL_AREA_NODES, claimed + 1, sizeof(struct hl_region_node));
+	uint32_t count = places ? places - 1 : 0;
+	struct hl_recording_node *copy = malloc((count + (size_t)1) * sizeof(*copy));
+	if (!copy)
+		return -ENOMEM;
+	copy_nodes(view, copy, count);
+	int r = hl_region_tree_build(copy, count, &process->nodes, &process->node_count, ret_map);
+	free(copy);
+	*ret_old_count = count;
+	return r;
+}
+
+/* ---- the whole ---- */
+
+static uint64_t peak_time(const struct hl_region_view *view, const struct hl_region_times *times,
+			  bool peak_is_now)
+{
+	uint64_t at = peak_is_now ? times->now_ns : atomic_load(&header_of(view)->peak_mark_ns);
+	if (at < times->start_ns)
+		return 0;
+	return (at < times->now_ns ? at : times->now_ns) - times->start_ns;
+}
+
+static int read_tables(const struct hl_region_view *view, const struct hl_region_times *times,
+		       struct hl_recording_process *process)
+{
+	uint32_t *map, old_count;
+	int r = read_values(view, process);
+	if (r == 0)
+		r = read_nodes(view, process, &map, &old_count);
+	if (r < 0)
+		return r;
+	r = read_threads(view, process);
+	if (r == 0)
+		r = read_modules(view, process);
+	if (r == 0) {
+		adopt_values(process, map, old_count);
+		process->peak_mark_ns = peak_time(view, times, settle_peak(process));
+		bound_modules(process);
+	}
+	free(map);
+	return r;
+}
+
+/* Gives back what a failed read has made. */
+static void drop_tables(struct hl_recording_process *process)
+{
+	struct hl_recording_process made = {
+		.module_count = process->module_count,
+		.modules = process->modules,
+		.nodes = process->nodes,
+		.values = process->values,
+		.threads = process->threads,
+	};
+	hl_recording_process_release(&made);
+	process->modules = NULL;
+	process->nodes = NULL;
+	process->values = NULL;
+	process->threads = NULL;
+	process->module_count = process->node_count = 0;
+	process->value_count = process->thread_count = 0;
+}
+
+int hl_region_read(const struct hl_region_view *view, const struct hl_region_times *times,
+		   struct hl_recording_process *process, struct hl_error *err)
+{
+	if (!layout_fits(view))
+		return hl_error_set(err, -EINVAL, "cannot read a region: its areas do not fit it");
+	process->lost = (struct hl_recording_lost){0};
+	int r = read_tables(view, times, process);
+	if (r < 0) {
+		drop_tables(process);
+		return hl_error_set(err, r, "cannot read a region: %s", strerror(-r));
+	}
+	read_lost(view, &process->lost);
+	uint32_t flags = atomic_load(&header_of(view)->flags);
+	process->own_malloc = flags & HL_REGION_OWN_MALLOC;
+	return 0;
+}
+
+uint64_t hl_region_activity(const struct hl_region_view *view)
+{
+	const struct hl_region_header *header = header_of(view);
+	const struct hl_cell_chunk *chunk = area_of(view, HL_AREA_CELLS);
+	uint64_t sum = atomic_load(&header->thread_count) + atomic_load(&header->lost_events);
+	for (const struct hl_cell_chunk *end = chunk + chunk_count(view); chunk < end; chunk++) {
+		uint32_t used = used_cells(chunk);
+		for (uint32_t i = 0; i < used; i++)
+			sum += chunk->cells[i].alloc_objects + chunk->cells[i].free_objects;
+	}
+	return sum;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Turns a region into the tables of a recording. Works while the target writes and after its death;
+ * trusts nothing in the region, because the target's own bugs can write there.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "profile/recording.h"
+#include "recorder/region.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A mapped region. */
+struct hl_region_view {
+	const void *base;
+	size_t bytes;
+	const struct hl_region_header *layout; /* as laid out at first; only areas[].offset and
+						  .capacity are used. The copy in the region is
+						  not believed */
+};
+
+/* CLOCK_MONOTONIC, to place the peak in time. */
+struct hl_region_times {
+	uint64_t start_ns; /* when the region was handed over */
+	uint64_t now_ns;
+};
+
+/*
+ * Fills modules, nodes, values, threads, lost, own_malloc and peak_mark_ns of ${process}, which
+ * must not own any yet. Nodes that occur twice become one; a parent's id is smaller than its
+ * children's.
+ * Returns 0, -ENOMEM, or -EINVAL when the layout does not fit the region; ${process} then owns
+ * nothing new.
+ */
+int hl_region_read(const struct hl_region_view *view, const struct hl_region_times *times,
+		   struct hl_recording_process *process, struct hl_error *err);
+
+/* A number that differs when the counters have changed since (but for a wrap of 64 bits). Costs one
+ * pass over the cells. */
+uint64_t hl_region_activity(const struct hl_region_view *view);

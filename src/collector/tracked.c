@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Saves recorded processes; see tracked.h. */
+#include "collector/tracked.h"
+
+#include "collector/clock.h"
+#include "collector/region_reader.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+int hl_tracked_new(pid_t pid, int pidfd, const struct hl_region_settings *settings,
+		   uint64_t address_space_limit, struct hl_tracked **ret_tracked,
+		   int *ret_region_fd)
+{
+	struct hl_tracked *tracked = calloc(1, sizeof(*tracked));
+	if (!tracked) {
+		close(pidfd);
+		return -ENOMEM;
+	}
+	tracked->pid = pid;
+	tracked->pidfd = pidfd;
+	tracked->start_realtime_ns = hl_clock_ns(CLOCK_REALTIME);
+	tracked->start_ns = hl_clock_ns(CLOCK_MONOTONIC);
+	int r = hl_identity_read(pid, &tracked->identity);
+	if (r == 0)
+		r = hl_region_make(settings, address_space_limit, &tracked->region, ret_region_fd);
+	if (r < 0) {
+		hl_tracked_free(tracked);
+		return r;
+	}
+	*ret_tracked = tracked;
+	return 0;
+}
+
+void hl_tracked_free(struct hl_tracked *tracked)
+{
+	if (!tracked)
+		return;
+	close(tracked->pidfd);
+	hl_region_release(&tracked->region);
+	hl_identity_release(&tracked->identity);
+	free(tracked);
+}
+
+static void note_child_status(struct hl_tracked *tracked)
+{
+	siginfo_t info = {0};
+	tracked->end = HL_END_UNKNOWN;
+	/* WNOWAIT: whoever started the program reaps it. Fails when it is not our child. */
+	if (waitid(P_PIDFD, (id_t)tracked->pidfd, &info, WEXITED | WNOHANG | WNOWAIT) < 0 ||
+	    info.si_pid == 0)
+		return;
+	tracked->end = info.si_code == CLD_EXITED ? HL_END_EXITED : HL_END_SIGNALED;
+	tracked->end_status = info.si_status;
+}
+
+bool hl_tracked_check_end(struct hl_tracked *tracked)
+{
+	struct pollfd poller = {.fd = tracked->pidfd, .events = POLLIN};
+	if (tracked->end_ns)
+		return true;
+	if (poll(&poller, 1, 0) != 1 || !(poller.revents & (POLLIN | POLLHUP)))
+		return false;
+	tracked->end_ns = hl_clock_ns(CLOCK_MONOTONIC);
+	note_child_status(tracked);
+	return true;
+}
+
+void hl_tracked_set_end(struct hl_tracked *tracked, enum hl_process_end end)
+{
+	tracked->end_ns = hl_clock_ns(CLOCK_MONOTONIC);
+	tracked->end = end;
+}
+
+static struct hl_region_view view_of(const struct hl_tracked *tracked)
+{
+	return (struct hl_region_view){
+		.base = tracked->region.header,
+		.bytes = tracked->region.bytes,
+		.layout = &tracked->region.layout,
+	};
+}
+
+bool hl_tracked_has_changed(const struct hl_tracked *tracked)
+{
+	struct hl_region_view view = view_of(tracked);
+	return !tracked->saved || hl_region_activity(&view) != tracked->saved_activity;
+}
+
+static struct hl_tracked_totals add_up(const struct hl_recording_process *process)
+{
+	struct hl_tracked_totals totals = {
+		.lost_events = process->lost.events,
+		.own_malloc = process->own_malloc,
+	};
+	for (uint32_t i = 0; i < process->value_count; i++) {
+		totals.allocations += process->values[i].alloc_objects;
+		totals.peak_bytes = (int64_t)((uint64_t)totals.peak_bytes +
+					      (uint64_t)process->values[i].peak_bytes);
+	}
+	return totals;
+}
+
+/* The dynamic loader gives the program itself no name. */
+static void name_main_module(struct hl_recording_process *process)
+{
+	for (uint32_t i = 0; i < process->module_count; i++) {
+		struct hl_recording_module *module = &process->modules[i];
+		char *path =
+			module->path[0] == '\0' && module->end ? strdup(process->executable) : NULL;
+		if (!path)
+			continue;
+		free(module->path);
+		module->path = path;
+	}
+}
+
+/* The process with what the collector itself knows of it; identity stays owned by ${tracked}. */
+static struct hl_recording_process describe(const struct hl_tracked *tracked, bool complete,
+					    uint64_t now_ns)
+{
+	return (struct hl_recording_process){
+		.pid = (uint32_t)tracked->pid,
+		.parent_pid = tracked->identity.parent_pid,
+		.sequence = tracked->sequence,
+		.executable = tracked->identity.executable,
+		.command = tracked->identity.command,
+		.start_realtime_ns = tracked->start_realtime_ns,
+		.duration_ns = now_ns - tracked->start_ns,
+		.complete = complete,
+		.end = tracked->end,
+		.end_status = tracked->end_status,
+	};
+}
+
+int hl_tracked_save(struct hl_tracked *tracked, int directory_fd, bool complete,
+		    struct hl_tracked_totals *ret_totals, struct hl_error *err)
+{
+	struct hl_region_view view = view_of(tracked);
+	uint64_t activity = hl_region_activity(&view);
+	uint64_t now_ns = tracked->end_ns ? tracked->end_ns : hl_clock_ns(CLOCK_MONOTONIC);
+	struct hl_region_times times = {tracked->start_ns, now_ns};
+	struct hl_recording_process process = describe(tracked, complete, now_ns);
+	int r = hl_region_read(&view, &times, &process, err);
+	if (r == 0) {
+		name_main_module(&process);
+		r = hl_recording_write_process(directory_fd, &process, err);
+	}
+	if (r == 0) {
+		tracked->saved = true;
+		tracked->saved_activity = activity;
+		*ret_totals = add_up(&process);
+	}
+	process.executable = NULL;
+	process.command = NULL;
+	hl_recording_process_release(&process);
+	return r;
+}

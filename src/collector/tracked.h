@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* One program image that is being recorded, from its hello to its last save. */
+#pragma once
+
+#include "base/error.h"
+#include "collector/identity.h"
+#include "collector/region_maker.h"
+#include "profile/recording.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct hl_tracked {
+	struct hl_tracked *next;
+	pid_t pid;
+	uint32_t sequence;
+	int pidfd;
+	struct hl_region region;
+	struct hl_identity identity;
+	uint64_t start_realtime_ns;
+	uint64_t start_ns, end_ns; /* CLOCK_MONOTONIC; end_ns 0 while it runs */
+	enum hl_process_end end;
+	int end_status;
+	uint64_t saved_activity; /* hl_region_activity() at the last save */
+	bool saved;		 /* at least once */
+};
+
+/* What a recording's end note tells. */
+struct hl_tracked_totals {
+	uint64_t allocations;
+	int64_t peak_bytes;
+	uint64_t lost_events;
+	bool own_malloc;
+};
+
+/*
+ * Takes over ${pidfd} also on failure. ${ret_region_fd} is the region's memfd, for the target; the
+ * caller closes it.
+ */
+int hl_tracked_new(pid_t pid, int pidfd, const struct hl_region_settings *settings,
+		   uint64_t address_space_limit, struct hl_tracked **ret_tracked,
+		   int *ret_region_fd);
+
+void hl_tracked_free(struct hl_tracked *tracked); /* NULL is fine */
+
+/* Whether the process has ended; then notes when and, if it is our child, how. */
+bool hl_tracked_check_end(struct hl_tracked *tracked);
+
+/* Notes an end that the pidfd does not tell: HL_END_EXEC, HL_END_RUNNING. */
+void hl_tracked_set_end(struct hl_tracked *tracked, enum hl_process_end end);
+
+/* Whether anything has been counted since the last save. */
+bool hl_tracked_has_changed(const struct hl_tracked *tracked);
+
+/* Writes the process' file. ${complete}: no event will follow. */
+int hl_tracked_save(struct hl_tracked *tracked, int directory_fd, bool complete,
+		    struct hl_tracked_totals *ret_totals, struct hl_error *err);

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Builds a profile: loaders of recordings and of other files add modules, places and tree nodes in
+ * any order, and equal ones become one. Values are added when the tree is finished, because only
+ * then do nodes have their final ids.
+ */
+#pragma once
+
+#include "profile/profile.h"
+
+/* What one address stands for: frames first .. first + count - 1, outermost first. */
+struct hl_builder_place {
+	uint64_t address;
+	uint32_t module;
+	uint32_t first_frame, frame_count;
+};
+
+struct hl_builder_node {
+	uint32_t parent, frame;
+};
+
+struct hl_builder {
+	struct hl_profile *profile;
+	struct hl_symbols **symbols; /* of each module; NULL until needed */
+	struct hl_builder_place *places;
+	struct hl_builder_node *nodes; /* [0] is the root */
+	size_t place_count, node_count;
+	size_t symbols_capacity, place_capacity, node_capacity;
+	size_t module_capacity, function_capacity, frame_capacity;
+	struct hl_index module_index, function_index, place_index, node_index;
+};
+
+/* Starts an empty profile. 0 or -ENOMEM. Release in any case. */
+int hl_builder_init(struct hl_builder *builder);
+
+/* Frees what is left, the profile too unless it was finished. */
+void hl_builder_release(struct hl_builder *builder);
+
+/* The module of ${path} and ${build_id}. 0 or -ENOMEM. */
+int hl_builder_module(struct hl_builder *builder, const char *path, const uint8_t *build_id,
+		      uint32_t build_id_bytes, uint32_t *ret_module);
+
+/*
+ * The node below ${parent} for ${address} in ${module} (0: none); if functions are inlined there,
+ * the innermost of several nodes. 0 or -ENOMEM.
+ */
+int hl_builder_node(struct hl_builder *builder, uint32_t parent, uint32_t module, uint64_t address,
+		    uint32_t *ret_node);
+
+/* Makes room for ${count} more nodes, so that adding them is fast. 0 or -ENOMEM. */
+int hl_builder_reserve(struct hl_builder *builder, size_t count);
+
+/*
+ * Brings the tree into preorder and gives every node its (zero) counters. ${ret_final_ids}, to be
+ * freed by the caller, has the final id of each node that hl_builder_node() returned; the profile
+ * passes to the caller. 0 or -ENOMEM.
+ */
+int hl_builder_finish(struct hl_builder *builder, uint32_t **ret_final_ids,
+		      struct hl_profile **ret_profile);

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What every view asks of a profile; see profile.h. */
+#include "profile/profile.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *const hl_value_names[] = {"inuse", "alloc", "peak", "temporary", "slack", NULL};
+const char *const hl_unit_names[] = {"bytes", "objects", NULL};
+
+void hl_profile_free(struct hl_profile *profile)
+{
+	if (!profile)
+		return;
+	hl_strings_release(&profile->strings);
+	free(profile->warnings);
+	free(profile->processes);
+	free(profile->modules);
+	free(profile->functions);
+	free(profile->frames);
+	free(profile->nodes);
+	free(profile->counters);
+	free(profile);
+}
+
+bool hl_profile_has_unit(enum hl_value value, enum hl_unit unit)
+{
+	if (value == HL_VALUE_TEMPORARY)
+		return unit == HL_UNIT_OBJECTS;
+	if (value == HL_VALUE_SLACK)
+		return unit == HL_UNIT_BYTES;
+	return true;
+}
+
+int64_t hl_profile_figure(const struct hl_profile_counters *counters, enum hl_value value,
+			  enum hl_unit unit)
+{
+	bool bytes = unit == HL_UNIT_BYTES;
+
+	switch (value) {
+	case HL_VALUE_INUSE:
+		return bytes ? counters->alloc_bytes - counters->free_bytes
+			     : counters->alloc_objects - counters->free_objects;
+	case HL_VALUE_ALLOC:
+		return bytes ? counters->alloc_bytes : counters->alloc_objects;
+	case HL_VALUE_PEAK:
+		return bytes ? counters->peak_bytes : counters->peak_objects;
+	case HL_VALUE_TEMPORARY:
+		return bytes ? 0 : counters->temporary_objects;
+	case HL_VALUE_SLACK:
+		return bytes ? counters->slack_bytes : 0;
+	}
+	return 0;
+}
+
+static bool tree_is_valid(const struct hl_profile *profile)
+{
+	const struct hl_profile_node *nodes = profile->nodes;
+
+	if (!profile->node_count || nodes[0].end != profile->node_count || nodes[0].frame)
+		return false;
+	for (uint32_t i = 1; i < profile->node_count; i++) {
+		const struct hl_profile_node *parent = &nodes[nodes[i].parent];
+		if (nodes[i].parent >= i || nodes[i].end <= i || nodes[i].end > parent->end)
+			return false;
+		if (!nodes[i].frame || nodes[i].frame >= profile->frame_count)
+			return false;
+	}
+	return true;
+}
+
+static bool frames_are_valid(const struct hl_profile *profile)
+{
+	for (size_t i = 1; i < profile->frame_count; i++)
+		if (!profile->frames[i].function ||
+		    profile->frames[i].function >= profile->function_count)
+			return false;
+	for (size_t i = 1; i < profile->function_count; i++)
+		if (!profile->functions[i].name ||
+		    profile->functions[i].module >= profile->module_count)
+			return false;
+	return true;
+}
+
+static bool totals_are_valid(const struct hl_profile *profile)
+{
+	struct hl_profile_counters sum = {0};
+
+	for (size_t i = 0; i < profile->node_count; i++) {
+		sum.alloc_bytes += profile->counters[i].alloc_bytes;
+		sum.free_objects += profile->counters[i].free_objects;
+		sum.peak_bytes += profile->counters[i].peak_bytes;
+	}
+	return sum.alloc_bytes == profile->total.alloc_bytes &&
+	       sum.free_objects == profile->total.free_objects &&
+	       sum.peak_bytes == profile->total.peak_bytes;
+}
+
+bool hl_profile_is_valid(const struct hl_profile *profile)
+{
+	return tree_is_valid(profile) && frames_are_valid(profile) && totals_are_valid(profile);
+}

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The profile: the only model that views know. Whatever a recording or an imported file holds is
+ * loaded into it, named, and then only read.
+ *
+ *	module    an ELF file, by path and build id; one, however many processes mapped it
+ *	function  a name in a module
+ *	frame     a place in a function: an address; inlined functions at one address have a frame
+ *		  each
+ *	node      a frame below a frame: the call tree. Node 0 is the root and has no frame
+ *	counters  what was allocated with that node as the leaf; its descendants not included
+ *
+ * Nodes are in preorder: a node's subtree is the run of nodes from its own id to `end`, so every
+ * walk over the tree is a loop over an array.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "profile/strings.h"
+#include "profile/symbols.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum hl_value {
+	HL_VALUE_INUSE,	    /* allocated and not freed */
+	HL_VALUE_ALLOC,	    /* ever allocated */
+	HL_VALUE_PEAK,	    /* in use when the process' total was highest */
+	HL_VALUE_TEMPORARY, /* freed as the thread's next event; objects only */
+	HL_VALUE_SLACK,	    /* usable - requested of what is in use; bytes only */
+};
+
+enum hl_unit {
+	HL_UNIT_BYTES,
+	HL_UNIT_OBJECTS,
+};
+
+struct hl_profile_counters {
+	int64_t alloc_bytes, alloc_objects;
+	int64_t free_bytes, free_objects;
+	int64_t peak_bytes, peak_objects;
+	int64_t temporary_objects;
+	int64_t slack_bytes;
+};
+
+/* Texts are ids of profile->strings. */
+struct hl_profile_module {
+	uint32_t path; /* 0: addresses outside every module */
+	uint8_t build_id[32];
+	uint32_t build_id_bytes;
+	bool used; /* some frame lies in it; only then are its symbols looked for */
+	enum hl_symbols_source symbols;
+	uint32_t symbols_reason; /* why there are no better ones, and what would help */
+};
+
+struct hl_profile_function {
+	uint32_t name;
+	uint32_t file, line; /* where it begins; 0 when unknown */
+	uint32_t module;
+};
+
+struct hl_profile_frame {
+	uint64_t address; /* in the module's file; without a module, in the process */
+	uint32_t function;
+	uint32_t file, line; /* 0 when unknown */
+	bool inlined;
+};
+
+struct hl_profile_node {
+	uint32_t parent; /* smaller than the node's own id */
+	uint32_t end;	 /* one past the last node of its subtree */
+	uint32_t frame;	 /* of node 0: 0, which means nothing */
+};
+
+/* Counts of what is missing; all zero when nothing is. The words are those of recording.h. */
+struct hl_profile_lost {
+	uint64_t events, bytes;
+	uint64_t truncated_stacks, incomplete_stacks;
+	uint64_t unmatched_frees;
+	uint64_t modules;
+	uint64_t unscanned_bytes;
+};
+
+/* One process that the profile sums up. */
+struct hl_profile_process {
+	uint32_t pid, parent_pid, sequence;
+	uint32_t thread_count; /* selected ones */
+	uint32_t command;      /* words joined by spaces */
+	uint32_t executable;
+	uint32_t end; /* sentence: "exited with status 0" */
+	uint64_t duration_ns;
+	bool complete;	 /* false: figures are those of the last save */
+	bool own_malloc; /* has a malloc of its own, which was not seen */
+	struct hl_profile_counters total;
+	struct hl_profile_lost lost;
+};
+
+struct hl_profile {
+	struct hl_strings strings;
+
+	/* Where it comes from; ids of strings. */
+	uint32_t name, command, host, kernel, mode, tool_version;
+	uint64_t sample_bytes;
+	uint64_t start_realtime_ns, duration_ns;
+	bool complete; /* the recording was finished, and every process in it */
+	uint32_t *warnings;
+	size_t warning_count;
+
+	struct hl_profile_process *processes;
+	struct hl_profile_module *modules;
+	struct hl_profile_function *functions;
+	struct hl_profile_frame *frames;
+	struct hl_profile_node *nodes;
+	struct hl_profile_counters *counters; /* of nodes[i] */
+	size_t process_count, module_count, function_count, frame_count, node_count;
+
+	size_t recorded_process_count;	  /* in the recording, selected or not */
+	struct hl_profile_counters total; /* of the selected processes and threads */
+	struct hl_profile_lost lost;	  /* of the selected processes */
+};
+
+/* What to load; zero is all. */
+struct hl_profile_selection {
+	uint32_t pid;	  /* 0: every process; else those of that pid */
+	bool by_sequence; /* of these, the one with this sequence number */
+	uint32_t sequence;
+	uint32_t tid; /* 0: every thread */
+};
+
+struct hl_recording;
+
+/*
+ * Builds a profile of ${recording}, which is not needed any more afterwards. 0; -ENOMEM; -ESRCH
+ * when nothing matches ${selection} (NULL: all); -EBADMSG when the recording contradicts itself.
+ */
+int hl_profile_load(const struct hl_recording *recording,
+		    const struct hl_profile_selection *selection, struct hl_profile **ret_profile,
+		    struct hl_error *err);
+
+void hl_profile_free(struct hl_profile *profile); /* NULL is fine */
+
+static inline const char *hl_profile_text(const struct hl_profile *profile, uint32_t id)
+{
+	return hl_strings_text(&profile->strings, id);
+}
+
+/* One figure out of ${counters}; 0 where the value has no such unit. */
+int64_t hl_profile_figure(const struct hl_profile_counters *counters, enum hl_value value,
+			  enum hl_unit unit);
+
+/* Whether ${value} is counted in ${unit}: temporary has objects only, slack bytes only. */
+bool hl_profile_has_unit(enum hl_value value, enum hl_unit unit);
+
+/* "inuse", "alloc", "peak", "temporary", "slack", NULL; by enum hl_value. */
+extern const char *const hl_value_names[];
+
+/* "bytes", "objects", NULL; by enum hl_unit. */
+extern const char *const hl_unit_names[];
+
+/* Checks what the comments above promise of the structure; for tests and debug builds. */
+bool hl_profile_is_valid(const struct hl_profile *profile);

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Symbols of one ELF file: from an address to functions, inlined ones too, with source lines.
+ *
+ * Looks, best first, at DWARF (in the file, in its separate debug file, or from debuginfod when
+ * DEBUGINFOD_URLS is set), the symbol table, the dynamic symbol table; and where nothing names an
+ * address, it is `file+0xADDRESS`, the address being where the function begins if unwind tables
+ * tell, so that the calls of one nameless function stay together.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum hl_symbols_source {
+	HL_SYMBOLS_NONE,
+	HL_SYMBOLS_DYNSYM, /* exported functions alone have names */
+	HL_SYMBOLS_SYMTAB, /* all functions have names; no lines, no inlined functions */
+	HL_SYMBOLS_DWARF,
+};
+
+/* Texts belong to the symbols, are never NULL, and are "" when unknown; lines are then 0. */
+struct hl_symbols_frame {
+	const char *function;	   /* demangled */
+	const char *function_file; /* where the function begins */
+	uint32_t function_line;
+	const char *file; /* where the address is; of an outer frame, where it calls the inner */
+	uint32_t line;
+	bool inlined; /* has no frame of its own on the stack: its caller is the next frame */
+};
+
+struct hl_symbols;
+
+/*
+ * Opens ${path} to name addresses. A file that is missing, or that has not the ${build_id_bytes}
+ * bytes of ${build_id} (0 bytes: any), gives symbols all the same, that say why they know no names.
+ * ${path} may be a name without a file, such as "[vdso]". 0 or -ENOMEM. Takes milliseconds; what
+ * costs more is done when first needed.
+ */
+int hl_symbols_open(const char *path, const uint8_t *build_id, size_t build_id_bytes,
+		    struct hl_symbols **ret_symbols);
+
+/*
+ * The frames at ${address} (in the file's own addresses), innermost first, at least one, the last
+ * one not inlined. The array is valid until the next call, the texts until hl_symbols_free(). 0 or
+ * -ENOMEM.
+ */
+int hl_symbols_find(struct hl_symbols *symbols, uint64_t address,
+		    const struct hl_symbols_frame **ret_frames, size_t *ret_count);
+
+enum hl_symbols_source hl_symbols_source(const struct hl_symbols *symbols);
+
+/* A clause that says why there is nothing better and what would help; "" with DWARF. */
+const char *hl_symbols_reason(const struct hl_symbols *symbols);
+
+/* "dwarf", "symtab", "dynsym" or "none". */
+const char *hl_symbols_source_name(enum hl_symbols_source source);
+
+void hl_symbols_free(struct hl_symbols *symbols); /* NULL is fine */
+
+/* A demangled copy of ${name} (C++ or Rust), or NULL when it is not mangled, or -- the caller goes
+ * on with the mangled name -- memory is short. */
+char *hl_symbols_demangle(const char *name);

@@ -326,8 +326,8 @@ static enum hl_arch_outcome step_frame_pointer(struct hl_walk *walk, struct hl_a
 	uint64_t bp, ra;
 	if (!frame->bp)
 		return HL_STEP_END; /* what the ABI sets at a thread's start */
-	if (frame->bp - frame->sp > FRAME_POINTER_REACH || !read_word(walk, frame->bp, reads, &bp) ||
-	    !read_word(walk, frame->bp + 8, reads, &ra))
+	if (frame->bp - frame->sp > FRAME_POINTER_REACH ||
+	    !read_word(walk, frame->bp, reads, &bp) || !read_word(walk, frame->bp + 8, reads, &ra))
 		return HL_STEP_LOST;
 	*frame = (struct hl_arch_frame){.pc = ra - 1, .sp = frame->bp + 16, .bp = bp};
 	return ra ? HL_STEP_OUT : HL_STEP_END;

@@ -90,7 +90,7 @@ struct hl_walk {
 			    readable memory */
 	uint64_t stack_low,
 		stack_high; /* addresses known to be readable; grows as they are proved */
-	struct hl_walk_frame frames[HL_MAX_FRAMES];
+	_Alignas(64) struct hl_walk_frame frames[HL_MAX_FRAMES];
 	struct hl_walk_frame fresh[HL_MAX_FRAMES];
 };
 

@@ -16,30 +16,30 @@ static const uint64_t constant_word = 0;
 
 static_assert(sizeof(struct hl_walk_frame) == 64, "one cache line a frame");
 
-/* Where a walk stands. */
-struct position {
-	struct hl_arch_frame at;
-	uint64_t interrupted_context; /* of the signal frame just left, else 0 */
-	uint32_t fresh;		      /* frames in walk->fresh, leaf first */
-	uint32_t cursor; /* remembered frames not yet passed; frames[cursor - 1] is the next */
-};
-
+/* A frame's lookup pc is the low 48 bits of its key. */
 static inline uint64_t lookup_pc_of(const struct hl_walk_frame *frame)
 {
 	return frame->key & HL_FRAME_PC_MASK;
 }
 
-/* Passes remembered frames that lie inward of ${at}; true when the next one is in the same state.
+/*
+ * Passes remembered frames that lie inward of ${sp}; ${count} of them are not passed yet. How many
+ * lie inward of the next caller cannot be predicted, but mostly it is one.
  */
-static inline bool meets_memory(const struct hl_walk *walk, struct position *position)
+static inline uint32_t pass_inner(const struct hl_walk *walk, uint32_t count, uint64_t sp)
 {
-	const struct hl_walk_frame *frame = &walk->frames[position->cursor];
-	const struct hl_arch_frame *at = &position->at;
-	while (frame > walk->frames && frame[-1].sp < at->sp)
-		frame--;
-	position->cursor = (uint32_t)(frame - walk->frames);
-	return frame > walk->frames && frame[-1].sp == at->sp && frame[-1].bp == at->bp &&
-	       lookup_pc_of(&frame[-1]) == at->pc;
+	if (HL_LIKELY(count))
+		count -= walk->frames[count - 1].sp < sp;
+	while (HL_UNLIKELY(count && walk->frames[count - 1].sp < sp))
+		count--;
+	return count;
+}
+
+static inline bool is_in_state(const struct hl_walk_frame *frame, const struct hl_arch_frame *at)
+{
+	uint64_t differences =
+		(frame->sp ^ at->sp) | (frame->bp ^ at->bp) | (lookup_pc_of(frame) ^ at->pc);
+	return !differences;
 }
 
 /* The number of outer frames up to the first, seen from frames[count - 1] outward, whose words have
@@ -56,18 +56,6 @@ static inline uint32_t first_changed(const struct hl_walk *walk, uint32_t count)
 	return (uint32_t)(frame - walk->frames);
 }
 
-/* Takes remembered frames inward of frames[changed - 1] as fresh, and goes on from that one. */
-static void take_matched(struct hl_walk *walk, struct position *position, uint32_t changed)
-{
-	for (uint32_t i = position->cursor; i > changed && position->fresh < HL_MAX_FRAMES; i--)
-		walk->fresh[position->fresh++] = walk->frames[i - 1];
-	const struct hl_walk_frame *frame = &walk->frames[changed - 1];
-	if (changed != position->cursor)
-		position->interrupted_context = 0;
-	position->at = (struct hl_arch_frame){lookup_pc_of(frame), frame->sp, frame->bp};
-	position->cursor = changed - 1;
-}
-
 static void remember_reads(struct hl_walk_frame *frame, const struct hl_arch_reads *reads)
 {
 	for (unsigned i = 0; i < HL_COUNT_OF(frame->word); i++) {
@@ -82,13 +70,14 @@ static void remember_reads(struct hl_walk_frame *frame, const struct hl_arch_rea
 }
 
 /* Any kind of step, with all its checks. Returns false at the stack's end. */
-static __attribute__((noinline)) bool step_any(struct hl_walk *walk, struct position *position,
+static __attribute__((noinline)) bool step_any(struct hl_walk *walk, struct hl_arch_frame *at,
+					       uint64_t *interrupted_context,
 					       struct hl_walk_frame *frame, uint64_t rule)
 {
 	struct hl_arch_reads reads = {0};
-	enum hl_arch_outcome outcome = hl_arch_step(walk, rule & HL_RULE_MASK, &position->at,
-						    &position->interrupted_context, &reads);
-	if (outcome == HL_STEP_OUT && position->at.pc > HL_FRAME_PC_MASK)
+	enum hl_arch_outcome outcome =
+		hl_arch_step(walk, rule & HL_RULE_MASK, at, interrupted_context, &reads);
+	if (outcome == HL_STEP_OUT && at->pc > HL_FRAME_PC_MASK)
 		outcome = HL_STEP_LOST;
 	remember_reads(frame, &reads);
 	walk->incomplete = outcome == HL_STEP_LOST;
@@ -146,42 +135,52 @@ static inline uint32_t usable_depth(struct hl_walk *walk, uint32_t generation)
 }
 
 uint32_t hl_walk_capture(struct hl_unwind *unwind, struct hl_walk *walk,
-			 const struct hl_registers *at)
+			 const struct hl_registers *start)
 {
 	uint32_t generation = atomic_load_explicit(&unwind->generation, memory_order_acquire);
-	struct position position = {
-		.at = {at->pc - 1, at->sp, at->bp},
-		.cursor = usable_depth(walk, generation),
-	};
+	uint32_t remembered = usable_depth(walk, generation), fresh = 0;
 	bool was_incomplete = walk->incomplete;
+	struct hl_arch_frame at = {start->pc - 1, start->sp, start->bp};
+	uint64_t context = 0;
 	walk->generation = generation;
 	walk->truncated = false;
 	for (;;) {
-		if (meets_memory(walk, &position)) {
-			uint32_t changed = first_changed(walk, position.cursor);
+		remembered = pass_inner(walk, remembered, at.sp);
+		if (remembered && is_in_state(&walk->frames[remembered - 1], &at)) {
+			uint32_t changed = first_changed(walk, remembered);
 			if (HL_LIKELY(!changed)) {
 				walk->incomplete = was_incomplete;
-				return settle(walk, position.cursor, position.fresh);
+				return settle(walk, remembered, fresh);
 			}
-			take_matched(walk, &position, changed);
+			/* The matched ones are frames of this walk; it goes on from the changed. */
+			for (; remembered > changed && fresh < HL_MAX_FRAMES; remembered--) {
+				walk->fresh[fresh++] = walk->frames[remembered - 1];
+				context = 0;
+			}
+			const struct hl_walk_frame *frame = &walk->frames[--remembered];
+			at = (struct hl_arch_frame){lookup_pc_of(frame), frame->sp, frame->bp};
 		}
-		if (HL_UNLIKELY(position.fresh == HL_MAX_FRAMES))
+		if (HL_UNLIKELY(fresh == HL_MAX_FRAMES))
 			break;
-		uint64_t rule = hl_rule_cache_find(unwind, generation, position.at.pc);
-		struct hl_walk_frame *frame = &walk->fresh[position.fresh++];
-		frame->sp = position.at.sp;
-		frame->bp = position.at.bp;
-		frame->key = position.at.pc | (rule & ~HL_RULE_MASK);
-		frame->node = 0;
+		uint64_t rule = hl_rule_cache_find(unwind, generation, at.pc);
+		struct hl_walk_frame *frame = &walk->fresh[fresh++];
+		frame->sp = at.sp;
+		frame->bp = at.bp;
+		frame->key = at.pc | (rule & ~HL_RULE_MASK);
 		if (HL_LIKELY(hl_arch_is_plain(rule)) &&
-		    HL_LIKELY(step_plain(walk, &position.at, frame, rule))) {
-			position.interrupted_context = 0;
+		    HL_LIKELY(step_plain(walk, &at, frame, rule))) {
+			context = 0;
 			continue;
 		}
-		if (!step_any(walk, &position, frame, rule))
-			return settle(walk, 0, position.fresh);
+		/* Copies, so that the loop's own variables stay in registers. */
+		struct hl_arch_frame stepping = at;
+		uint64_t stepping_context = context;
+		if (!step_any(walk, &stepping, &stepping_context, frame, rule))
+			return settle(walk, 0, fresh);
+		at = stepping;
+		context = stepping_context;
 	}
 	walk->truncated = true;
 	walk->incomplete = false;
-	return settle(walk, 0, position.fresh);
+	return settle(walk, 0, fresh);
 }

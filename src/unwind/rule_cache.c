@@ -6,12 +6,20 @@
 
 static_assert(HL_RULE_SLOTS == UINT32_C(1) << (64 - 50), "hl_rule_slot_of shifts by 50");
 
+#define USER_SPACE_END (UINT64_C(1) << 47)
+
 /* Malformed information is as good as none: the frame pointer may still be right. */
 static hl_rule rule_at(const struct hl_unwind_module *module, uint64_t pc)
 {
 	hl_rule rule;
-	if (module->eh_frame_hdr &&
-	    !hl_cfi_find_in_memory(module->eh_frame_hdr, module->start, module->end, pc, &rule))
+	uint64_t start = module->start, end = module->end, hdr = (uint64_t)module->eh_frame_hdr;
+	/* Of a program whose segments leave gaps, _dl_find_object names the segment with the code:
+	 * its call frame information is in another, whose bounds are not known. */
+	if (hdr < start || hdr >= end) {
+		start = hdr < start ? hdr : start;
+		end = USER_SPACE_END;
+	}
+	if (hdr && !hl_cfi_find_in_memory(module->eh_frame_hdr, start, end, pc, &rule))
 		return rule;
 	struct hl_cfi_section debug_frame = {
 		.bytes = module->debug_frame,

@@ -16,19 +16,15 @@
 #include <malloc.h>
 #include <stdlib.h>
 
-bool hl_hooks_reach_program(void)
-{
-	/* Through the global offset table: the malloc that the whole process calls. */
-	void *(*volatile exported)(size_t) = malloc;
-	return hl_real_same_module((void *)exported, (void *)hl_hooks_reach_program);
-}
-
 /* Calls that are not recorded: before the start, after the end, nested, or not sampled. */
+
+static bool passed_malloc; /* for hl_hooks_reach_program */
 
 static __attribute__((noinline)) void *pass_malloc(size_t size)
 {
 	if (!hl_real_resolve())
 		return hl_real_bootstrap_alloc(size);
+	passed_malloc = true;
 	hl_event_nested_alloc(size);
 	return hl_real.malloc(size);
 }
@@ -58,6 +54,15 @@ static __attribute__((noinline)) void *pass_realloc(void *block, size_t size)
 		hl_event_nested_free(block);
 	hl_event_nested_alloc(size);
 	return hl_real.realloc(block, size);
+}
+
+bool hl_hooks_reach_program(void)
+{
+	/* By a call, as the program does it: the address of malloc may be that of a stub in the
+	 * program. */
+	passed_malloc = false;
+	free(malloc(1));
+	return passed_malloc;
 }
 
 /* After a real allocation: records it if there is one, and leaves. */

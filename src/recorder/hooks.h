@@ -4,8 +4,10 @@
 
 #include <stdbool.h>
 
-/* False when the program brings a malloc of its own that calls reach before ours: nothing will be
- * seen. */
+/*
+ * False when the program brings a malloc of its own that calls reach before ours: nothing will be
+ * seen. To be called while nothing is recorded yet.
+ */
 bool hl_hooks_reach_program(void);
 
 /*

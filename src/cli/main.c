@@ -5,6 +5,7 @@
 #include "cli/options.h"
 
 #include <errno.h>
+#include <locale.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -99,5 +100,6 @@ static int dispatch(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+	setlocale(LC_CTYPE, ""); /* for the width of letters in tables */
 	return close_stdout(dispatch(argc, argv));
 }

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* heapline info: what was recorded, how, and what is missing. */
+#include "cli/view_options.h"
+
+static bool stacks;
+
+static const struct hl_option options[] = {
+	{"stacks", 0, NULL, "list the counters of each stack", HL_OPTION_FLAG, &stacks, NULL},
+	{0},
+};
+
+static int run_info(int argc, char **argv)
+{
+	return hl_view_run(&hl_verb_info, argc, argv, hl_view_info,
+			   (struct hl_view_options){.stacks = stacks});
+}
+
+const struct hl_verb hl_verb_info = {
+	.name = "info",
+	.arguments = "REC",
+	.summary = "show what was recorded, how, and what is missing",
+	.options = options,
+	.shared_options = hl_view_shared_options,
+	.run = run_info,
+};

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* heapline top: functions, heaviest first. */
+#include "cli/view_options.h"
+
+#define DEFAULT_ROWS 30
+
+static int sort = HL_VIEW_SORT_FLAT;
+static uint64_t row_limit = DEFAULT_ROWS;
+
+static const char *const sort_words[] = {"flat", "cum", NULL};
+
+static const struct hl_option options[] = {
+	{"sort", 's', "KEY", "flat (own) or cum (with callees) first (default: flat)",
+	 HL_OPTION_CHOICE, &sort, sort_words},
+	{"rows", 'n', "N", "show N functions; 0: all (default: 30)", HL_OPTION_COUNT, &row_limit,
+	 NULL},
+	{0},
+};
+
+static int run_top(int argc, char **argv)
+{
+	return hl_view_run(
+		&hl_verb_top, argc, argv, hl_view_top,
+		(struct hl_view_options){.sort = (enum hl_view_sort)sort, .row_limit = row_limit});
+}
+
+const struct hl_verb hl_verb_top = {
+	.name = "top",
+	.arguments = "REC",
+	.summary = "show functions, heaviest first",
+	.options = options,
+	.shared_options = hl_view_shared_options,
+	.run = run_top,
+};

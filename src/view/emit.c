@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Tables by libsmartcols, lines and JSON as a stream; see emit.h. */
+#include "view/emit.h"
+
+#include "view/format.h"
+#include "view/json.h"
+
+#include <errno.h>
+#include <libsmartcols/libsmartcols.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COLUMNS_MAX	16 /* more than any view has */
+#define HIGHLIGHT_COLOR "bold"
+#define WARNING_COLOR	"\033[1;31m"
+#define PLAIN_COLOR	"\033[0m"
+
+struct hl_emit {
+	FILE *out;
+	enum hl_emit_form form;
+	bool color;
+	int error; /* the first one; then nothing more is written */
+	struct hl_json json;
+	struct libscols_table *table;
+	struct libscols_line *row;
+	struct hl_emit_column columns[COLUMNS_MAX];
+	size_t column_count, column; /* column: of the next cell */
+	size_t table_column;	     /* of the next cell, in the table */
+	bool line_has_cells;
+};
+
+int hl_emit_new(FILE *out, enum hl_emit_form form, bool color, struct hl_emit **ret_emit)
+{
+	struct hl_emit *emit = calloc(1, sizeof(*emit));
+
+	if (!emit)
+		return -ENOMEM;
+	emit->out = out;
+	emit->form = form;
+	emit->color = color;
+	emit->json.out = out;
+	*ret_emit = emit;
+	return 0;
+}
+
+static void fail(struct hl_emit *emit, int error)
+{
+	if (!emit->error)
+		emit->error = error;
+}
+
+static bool is_json(const struct hl_emit *emit)
+{
+	return emit->form == HL_EMIT_JSON;
+}
+
+void hl_emit_begin(struct hl_emit *emit, const char *verb)
+{
+	char schema[64];
+
+	if (!is_json(emit))
+		return;
+	snprintf(schema, sizeof(schema), "heapline/%s/1", verb);
+	hl_json_open(&emit->json, NULL, '{');
+	hl_json_text(&emit->json, "schema", schema);
+}
+
+void hl_emit_line(struct hl_emit *emit, const char *format, ...)
+{
+	va_list args;
+
+	if (emit->form != HL_EMIT_TABLE)
+		return;
+	va_start(args, format);
+	vfprintf(emit->out, format, args);
+	va_end(args);
+	putc('\n', emit->out);
+}
+
+void hl_emit_warning(struct hl_emit *emit, const char *format, ...)
+{
+	va_list args;
+
+	if (emit->form != HL_EMIT_TABLE)
+		return;
+	fputs(emit->color ? WARNING_COLOR : "", emit->out);
+	va_start(args, format);
+	vfprintf(emit->out, format, args);
+	va_end(args);
+	fputs(emit->color ? PLAIN_COLOR : "", emit->out);
+	putc('\n', emit->out);
+}
+
+void hl_emit_object(struct hl_emit *emit, const char *key)
+{
+	if (is_json(emit))
+		hl_json_open(&emit->json, key, '{');
+}
+
+void hl_emit_object_end(struct hl_emit *emit)
+{
+	if (is_json(emit))
+		hl_json_close(&emit->json, '}');
+}
+
+void hl_emit_array(struct hl_emit *emit, const char *key)
+{
+	if (is_json(emit))
+		hl_json_open(&emit->json, key, '[');
+}
+
+void hl_emit_array_end(struct hl_emit *emit)
+{
+	if (is_json(emit))
+		hl_json_close(&emit->json, ']');
+}
+
+void hl_emit_text(struct hl_emit *emit, const char *key, const char *text)
+{
+	if (is_json(emit))
+		hl_json_text(&emit->json, key, text);
+}
+
+void hl_emit_integer(struct hl_emit *emit, const char *key, int64_t number)
+{
+	if (is_json(emit))
+		hl_json_integer(&emit->json, key, number);
+}
+
+void hl_emit_boolean(struct hl_emit *emit, const char *key, bool truth)
+{
+	if (is_json(emit))
+		hl_json_boolean(&emit->json, key, truth);
+}
+
+/* ---- rows ---- */
+
+static bool is_shown(const struct hl_emit *emit, const struct hl_emit_column *column)
+{
+	return !(column->flags & (is_json(emit) ? HL_EMIT_TEXT_ONLY : HL_EMIT_JSON_ONLY));
+}
+
+static bool is_number(enum hl_emit_type type)
+{
+	return type == HL_EMIT_BYTES || type == HL_EMIT_COUNT || type == HL_EMIT_PERCENT;
+}
+
+static int new_table(struct hl_emit *emit)
+{
+	emit->table = scols_new_table();
+	if (!emit->table)
+		return -ENOMEM;
+	scols_table_set_stream(emit->table, emit->out);
+	scols_table_enable_colors(emit->table, emit->color);
+	scols_table_set_column_separator(emit->table, "  ");
+	for (size_t i = 0; i < emit->column_count; i++) {
+		const struct hl_emit_column *column = &emit->columns[i];
+		int flags = is_number(column->type) ? SCOLS_FL_RIGHT : SCOLS_FL_TRUNC;
+		if (!is_shown(emit, column))
+			continue;
+		if (!scols_table_new_column(emit->table, column->title, 0, flags))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+void hl_emit_rows(struct hl_emit *emit, const char *key, const struct hl_emit_column *columns,
+		  size_t column_count)
+{
+	if (column_count > COLUMNS_MAX)
+		abort();
+	memcpy(emit->columns, columns, column_count * sizeof(*columns));
+	emit->column_count = column_count;
+	emit->row = NULL;
+	emit->line_has_cells = false;
+	if (is_json(emit))
+		hl_json_open(&emit->json, key, '[');
+	else if (emit->form == HL_EMIT_TABLE && new_table(emit) < 0)
+		fail(emit, -ENOMEM);
+}
+
+/* Ends the row before, if there is one. */
+static void end_row(struct hl_emit *emit)
+{
+	if (is_json(emit) && emit->column)
+		hl_json_close(&emit->json, '}');
+	else if (emit->form == HL_EMIT_LINES && emit->column)
+		putc('\n', emit->out);
+	emit->column = 0;
+	emit->table_column = 0;
+	emit->line_has_cells = false;
+}
+
+void hl_emit_row(struct hl_emit *emit, bool highlighted)
+{
+	end_row(emit);
+	if (is_json(emit))
+		hl_json_open(&emit->json, NULL, '{');
+	if (emit->form != HL_EMIT_TABLE || emit->error)
+		return;
+	emit->row = scols_table_new_line(emit->table, NULL);
+	if (!emit->row)
+		fail(emit, -ENOMEM);
+	else if (highlighted && emit->color && scols_line_set_color(emit->row, HIGHLIGHT_COLOR) < 0)
+		fail(emit, -ENOMEM);
+}
+
+/* The column of the cell that is now given; NULL when this form does not show it. */
+static const struct hl_emit_column *next_column(struct hl_emit *emit)
+{
+	const struct hl_emit_column *column = &emit->columns[emit->column++];
+
+	if (emit->column > emit->column_count)
+		abort();
+	return is_shown(emit, column) ? column : NULL;
+}
+
+static void put_text(struct hl_emit *emit, const char *text)
+{
+	if (emit->form == HL_EMIT_TABLE) {
+		if (!emit->error && scols_line_set_data(emit->row, emit->table_column++, text) < 0)
+			fail(emit, -ENOMEM);
+		return;
+	}
+	if (emit->line_has_cells)
+		putc(' ', emit->out);
+	fputs(text, emit->out);
+	emit->line_has_cells = true;
+}
+
+void hl_emit_cell_text(struct hl_emit *emit, const char *text)
+{
+	const struct hl_emit_column *column = next_column(emit);
+
+	if (!column)
+		return;
+	if (is_json(emit))
+		hl_json_text(&emit->json, column->key, text);
+	else
+		put_text(emit, text);
+}
+
+void hl_emit_cell_integer(struct hl_emit *emit, int64_t number)
+{
+	const struct hl_emit_column *column = next_column(emit);
+	char text[HL_FORMAT_MAX];
+
+	if (!column)
+		return;
+	if (is_json(emit)) {
+		hl_json_integer(&emit->json, column->key, number);
+		return;
+	}
+	if (emit->form == HL_EMIT_LINES)
+		snprintf(text, sizeof(text), "%lld", (long long)number);
+	else if (column->type == HL_EMIT_BYTES)
+		hl_format_bytes(number, text);
+	else
+		hl_format_count(number, text);
+	put_text(emit, text);
+}
+
+void hl_emit_cell_percent(struct hl_emit *emit, int64_t part, int64_t whole)
+{
+	char text[HL_FORMAT_MAX];
+
+	if (next_column(emit))
+		put_text(emit, hl_format_percent(part, whole, text));
+}
+
+/* ';' separates frames and a newline stacks, so within a name they are replaced. */
+static void put_frame(FILE *out, const char *name)
+{
+	for (; *name; name++)
+		putc(*name == ';' ? ':' : (unsigned char)*name < ' ' ? ' ' : *name, out);
+}
+
+static void put_stack(struct hl_emit *emit, const char *const *frames, size_t count)
+{
+	char *joined = NULL;
+	size_t size;
+	FILE *out = emit->form == HL_EMIT_TABLE ? open_memstream(&joined, &size) : emit->out;
+
+	if (!out) {
+		fail(emit, -ENOMEM);
+		return;
+	}
+	if (emit->form == HL_EMIT_LINES && emit->line_has_cells)
+		putc(' ', out);
+	for (size_t i = 0; i < count; i++) {
+		if (i)
+			putc(';', out);
+		put_frame(out, frames[i]);
+	}
+	if (emit->form == HL_EMIT_LINES) {
+		emit->line_has_cells = true;
+		return;
+	}
+	if (fclose(out) != 0)
+		fail(emit, -ENOMEM);
+	else
+		put_text(emit, joined);
+	free(joined);
+}
+
+void hl_emit_cell_stack(struct hl_emit *emit, const char *const *frames, size_t count)
+{
+	const struct hl_emit_column *column = next_column(emit);
+
+	if (!column)
+		return;
+	if (!is_json(emit)) {
+		put_stack(emit, frames, count);
+		return;
+	}
+	hl_json_open(&emit->json, column->key, '[');
+	for (size_t i = 0; i < count; i++)
+		hl_json_text(&emit->json, NULL, frames[i]);
+	hl_json_close(&emit->json, ']');
+}
+
+void hl_emit_rows_end(struct hl_emit *emit)
+{
+	end_row(emit);
+	if (is_json(emit))
+		hl_json_close(&emit->json, ']');
+	if (emit->form != HL_EMIT_TABLE || !emit->table)
+		return;
+	if (!emit->error && scols_print_table(emit->table) < 0)
+		fail(emit, -ENOMEM);
+	scols_unref_table(emit->table);
+	emit->table = NULL;
+	emit->row = NULL;
+}
+
+int hl_emit_finish(struct hl_emit *emit)
+{
+	if (is_json(emit))
+		hl_json_close(&emit->json, '}');
+	int error = emit->error;
+	if (!error && ferror(emit->out))
+		error = -EIO;
+	scols_unref_table(emit->table);
+	free(emit);
+	return error;
+}

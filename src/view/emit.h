@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Writes a report: the same calls make a table for people, plain lines for other programs, or JSON,
+ * so that these cannot drift apart. Errors (memory, output) are kept and returned by
+ * hl_emit_finish(); until then nobody need check.
+ *
+ *	hl_emit_new() hl_emit_begin()
+ *	{ hl_emit_line() | hl_emit_object() hl_emit_text() ... hl_emit_object_end() }
+ *	{ hl_emit_rows() { hl_emit_row() hl_emit_cell_X() for each column } hl_emit_rows_end() }
+ *	hl_emit_finish()
+ */
+#pragma once
+
+#include "base/compiler.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum hl_emit_form {
+	HL_EMIT_TABLE, /* aligned columns under titles */
+	HL_EMIT_LINES, /* cells separated by one space, no titles */
+	HL_EMIT_JSON,
+};
+
+enum hl_emit_type {
+	HL_EMIT_TEXT,
+	HL_EMIT_BYTES, /* table: 1.5 MiB; else an integer */
+	HL_EMIT_COUNT, /* table: 1,234; else an integer */
+	HL_EMIT_PERCENT,
+	HL_EMIT_STACK, /* text: frames joined by ';'; JSON: an array */
+};
+
+enum hl_emit_flag {
+	HL_EMIT_TEXT_ONLY = 1, /* not in JSON */
+	HL_EMIT_JSON_ONLY = 2,
+};
+
+struct hl_emit_column {
+	const char *key;   /* in JSON */
+	const char *title; /* in tables */
+	enum hl_emit_type type;
+	unsigned flags; /* enum hl_emit_flag */
+};
+
+struct hl_emit;
+
+/* A report on ${out}. 0 or -ENOMEM. */
+int hl_emit_new(FILE *out, enum hl_emit_form form, bool color, struct hl_emit **ret_emit);
+
+/* Begins the report of ${verb}: in JSON, the outermost object with its schema. */
+void hl_emit_begin(struct hl_emit *emit, const char *verb);
+
+/* One line of text; nothing in JSON and in lines. */
+void hl_emit_line(struct hl_emit *emit, const char *format, ...) HL_PRINTF(2, 3);
+
+/* As hl_emit_line(), as a warning that is hard to overlook. */
+void hl_emit_warning(struct hl_emit *emit, const char *format, ...) HL_PRINTF(2, 3);
+
+/* Members of the report, or of an object in it; nothing in text. */
+void hl_emit_object(struct hl_emit *emit, const char *key);
+void hl_emit_object_end(struct hl_emit *emit);
+void hl_emit_array(struct hl_emit *emit, const char *key);
+void hl_emit_array_end(struct hl_emit *emit);
+void hl_emit_text(struct hl_emit *emit, const char *key, const char *text);
+void hl_emit_integer(struct hl_emit *emit, const char *key, int64_t number);
+void hl_emit_boolean(struct hl_emit *emit, const char *key, bool truth);
+
+/*
+ * A list of rows under ${key}. Each row gives one cell for each of the ${column_count}
+ * ${columns}, in their order, those of other forms included; columns are copied.
+ */
+void hl_emit_rows(struct hl_emit *emit, const char *key, const struct hl_emit_column *columns,
+		  size_t column_count);
+void hl_emit_row(struct hl_emit *emit, bool highlighted);
+void hl_emit_cell_text(struct hl_emit *emit, const char *text);
+void hl_emit_cell_integer(struct hl_emit *emit, int64_t number);
+void hl_emit_cell_percent(struct hl_emit *emit, int64_t part, int64_t whole);
+void hl_emit_cell_stack(struct hl_emit *emit, const char *const *frames, size_t count);
+void hl_emit_rows_end(struct hl_emit *emit);
+
+/* Ends the report and frees ${emit}. 0, -ENOMEM, or the output's -errno. */
+int hl_emit_finish(struct hl_emit *emit);

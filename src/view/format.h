@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Numbers as people read them. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define HL_FORMAT_MAX 32 /* room for any of the texts below */
+
+/* "0 B", "1023 B", "1.5 MiB", "-3.0 GiB". Returns ${buffer}, as do the others. */
+const char *hl_format_bytes(int64_t bytes, char buffer[HL_FORMAT_MAX]);
+
+/* "1,234,567". */
+const char *hl_format_count(int64_t count, char buffer[HL_FORMAT_MAX]);
+
+/* "12.3%"; "-" when ${whole} is 0. */
+const char *hl_format_percent(int64_t part, int64_t whole, char buffer[HL_FORMAT_MAX]);
+
+/* "15 ms", "3.21 s", "12 min 5 s", "26 h 3 min". */
+const char *hl_format_duration(uint64_t ns, char buffer[HL_FORMAT_MAX]);
+
+/* "2026-01-31T12:34:56Z". */
+const char *hl_format_time(uint64_t realtime_ns, char buffer[HL_FORMAT_MAX]);

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What stands at the head of every report: whose profile it is, its totals, and what is missing. */
+#pragma once
+
+#include "profile/profile.h"
+#include "view/emit.h"
+#include "view/view.h"
+
+/* JSON members recording, value, unit, total, lost. */
+void hl_summary_members(struct hl_emit *emit, const struct hl_profile *profile,
+			const struct hl_view_options *options);
+
+/* Lines for people: target, totals, and what is missing. */
+void hl_summary_lines(struct hl_emit *emit, const struct hl_profile *profile);
+
+/* One line for each thing that is missing or doubtful; none when all is well. */
+void hl_summary_warnings(struct hl_emit *emit, const struct hl_profile *profile);
+
+/* The line that says which value is shown, and how to see another. */
+void hl_summary_value_line(struct hl_emit *emit, const struct hl_view_options *options);
+
+/* Whether anything was allocated or freed while recording. */
+bool hl_summary_is_empty(const struct hl_profile *profile);
+
+/* The code and sentence for a report that could not be written. */
+int hl_summary_fail(const struct hl_profile *profile, int code, struct hl_error *err);

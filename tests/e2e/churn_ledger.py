@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The shared file in which `churn` says how far its threads came, and the counts that follow from it."""
+"""The shared file in which `churn` says how far its threads came, and what counts follow."""
 
 import mmap
 import struct

@@ -104,14 +104,16 @@ static __attribute__((destructor)) void write_count(void)
 {
 	const char *path = getenv("HEAPLINE_TEST_COUNT");
 	unsigned long objects = atomic_load(&alloc_objects), bytes = atomic_load(&alloc_bytes);
-	char name[4096];
+	char name[4096], text[64];
 
 	if (!path)
 		return;
 	snprintf(name, sizeof(name), "%s.%d", path, (int)getpid());
+	int length = snprintf(text, sizeof(text), "%lu %lu\n", objects, bytes);
 	int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return;
-	dprintf(fd, "%lu %lu\n", objects, bytes);
+	if (write(fd, text, (size_t)length) != length)
+		abort();
 	close(fd);
 }

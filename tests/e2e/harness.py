@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Runs programs plain and under `heapline record`, and reads recordings through heapline's own reports.
+"""Runs programs plain and recorded, and reads recordings through heapline's own reports.
 
 Every test script ends with `harness.main()`. Meson sets HL_BUILD (the build directory) and
 HL_PROGRAMS (where the recorded test programs were built).
@@ -100,24 +100,29 @@ def report(verb, recording, *options):
     return json.loads(result.stdout)
 
 
-def info(recording):
-    return report("info", recording)
+def info(recording, sequence=None):
+    """Meta data and totals, of one process if asked for, which has its number in order of birth."""
+    selection = [] if sequence is None else ["--process", f"/{sequence}"]
+    return report("info", recording, *selection)
 
 
-def top_rows(recording, value, *options):
-    """{function name: row} of `top`; rows of one name (several lines, clones) are added up."""
+def processes(recording):
+    """What `info` says of each process, in order of their birth."""
+    return sorted(info(recording)["rows"], key=lambda row: row["sequence"])
+
+
+FIGURES = ("flat_bytes", "flat_objects", "cum_bytes", "cum_objects")
+
+
+def top_rows(recording, value, sequence=None):
+    """{function name: row} of `top`; functions of one name are added up, absent figures are 0."""
+    selection = [] if sequence is None else ["--process", f"/{sequence}"]
     rows = {}
-    for row in report("top", recording, "--value", value, "--limit", "0", *options)["rows"]:
-        seen = rows.setdefault(row["name"], dict.fromkeys(
-            ("flat_bytes", "flat_objects", "cum_bytes", "cum_objects"), 0))
-        for key in seen:
-            seen[key] += row[key]
+    for row in report("top", recording, "--value", value, "--rows", "0", *selection)["rows"]:
+        sums = rows.setdefault(row["name"], dict.fromkeys(FIGURES, 0))
+        for key in FIGURES:
+            sums[key] += row.get(key, 0)
     return rows
-
-
-def process_rows(recording, sequence, value):
-    """As top_rows, of the process that came as number ${sequence}."""
-    return top_rows(recording, value, "--process", str(sequence))
 
 
 def children_of(pid):
@@ -176,7 +181,9 @@ class TestCase(unittest.TestCase):
 
 class _SentenceResult(unittest.TextTestResult):
     def getDescription(self, test):
-        return str(test).split()[0].removeprefix("test_").replace("_", " ")
+        sentence, _, rest = str(test).partition(" ")
+        _, _, parameters = rest.partition(") ")
+        return f"{sentence.removeprefix('test_').replace('_', ' ')} {parameters}".rstrip()
 
 
 def main():

@@ -93,6 +93,7 @@ SITE void cxx_direct_operators()
 	BARRIER();
 }
 
+// The nothrow form may throw and catch inside, and allocate the exception for it.
 SITE void cxx_refused()
 {
 	volatile std::size_t too_much = ~std::size_t(0) / 4;
@@ -159,7 +160,6 @@ int main()
 	     "{\"function\": \"cxx_direct_operators()\", \"alloc_objects\": 278,"
 	     " \"alloc_bytes\": 23491, \"inuse_objects\": 0, \"inuse_bytes\": 0,"
 	     " \"temporary_objects\": 0},\n"
-	     "{\"function\": \"cxx_refused()\", \"alloc_objects\": 0, \"alloc_bytes\": 0,"
-	     " \"inuse_objects\": 0, \"inuse_bytes\": 0, \"temporary_objects\": 0}]");
+	     "{\"function\": \"cxx_refused()\", \"inuse_objects\": 0, \"inuse_bytes\": 0}]");
 	return 0;
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Want of memory, of disk space, of the recording, of the collector: the program must not notice."""
+"""Want of memory, disk space, recording or collector: the program must not notice."""
 
 import ctypes
 import os
@@ -215,15 +215,15 @@ class CollectorGone(Faults):
         # The program's status must be had although its parent is gone.
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
-    def kill_collector(self, program):
-        """Starts a program that reads its input, kills the collector; Steps and the program's pid."""
+    def start_program(self, program):
+        """Starts a program that reads its input; Steps, the program's pid and the recording."""
         recording = self.path("test.hl")
         steps = Steps(self, harness.record_command(recording, program))
         child = harness.wait_until(lambda: harness.children_of(steps.process.pid), "a program")[0]
         return steps, child, recording
 
     def test_the_program_goes_on_when_the_collector_is_killed(self):
-        steps, child, recording = self.kill_collector([harness.program("steps")])
+        steps, child, recording = self.start_program([harness.program("steps")])
         steps.step()
         harness.wait_until(
             lambda: harness.run([harness.HEAPLINE, "info", recording]).status == 0,
@@ -241,7 +241,7 @@ class CollectorGone(Faults):
 
     def test_children_born_after_the_collector_was_killed_run_unrecorded(self):
         script = "read go; \"$0\" fork && \"$0\" posix-spawn && \"$0\" exec && echo well"
-        steps, child, _ = self.kill_collector(["/bin/sh", "-c", script,
+        steps, child, _ = self.start_program(["/bin/sh", "-c", script,
                                                harness.program("lifecycle")])
         steps.process.kill()
         steps.process.wait()

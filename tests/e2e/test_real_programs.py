@@ -58,13 +58,12 @@ class Counted(harness.TestCase):
 
     def assert_counts(self, recording, by_pid):
         """The last program of each process has just what count.so counted in it."""
-        last = {process["pid"]: process for process in harness.info(recording)["processes"]}
+        last = {process["pid"]: process for process in harness.processes(recording)}
         self.assertTrue(by_pid)
         for pid, (objects, size) in by_pid.items():
-            total = last[pid]["total"]
+            total = harness.info(recording, last[pid]["sequence"])["total"]
             with self.subTest(command=last[pid]["command"]):
                 self.assertEqual((total["alloc_objects"], total["alloc_bytes"]), (objects, size))
-        return last
 
     def compare(self, command, env=None, **options):
         plain = harness.run(command, env=env, **options)
@@ -92,8 +91,8 @@ class RealPrograms(Counted):
             file.write(CXX_SOURCE)
         recording = self.compare([harness.need("g++"), "-O1", "-o", binary, source])
         self.assertEqual(harness.run([binary]).stdout, "10\n")
-        names = {os.path.basename(process["command"][0])
-                 for process in harness.info(recording)["processes"]}
+        names = {os.path.basename(process["command"].split()[0])
+                 for process in harness.processes(recording)}
         self.assertLessEqual({"cc1plus", "as", "g++"}, names)
 
     def test_redis_with_jemalloc_serves_its_clients_and_has_in_use_what_it_says(self):

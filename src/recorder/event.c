@@ -91,7 +91,7 @@ static uint32_t stack_node(struct hl_recorder *recorder, struct hl_thread *threa
 	uint32_t at = hl_walk_capture(&recorder->unwind, walk, caller);
 	uint32_t node = at ? walk->frames[at - 1].node : 0;
 	for (; at < walk->depth; at++) {
-		node = hl_node_intern(&recorder->shared, &thread->spare_node, node,
+		node = hl_node_intern(&recorder->shared, &thread->nodes, node,
 				      walk->frames[at].key);
 		if (HL_UNLIKELY(node == HL_NODE_NONE)) {
 			walk->depth = at; /* what has no node must not be remembered */

@@ -108,10 +108,10 @@ static uint32_t find_in_older_tables(struct hl_shared *shared, uint32_t newest,
 }
 
 /* An unused id with memory behind it, or 0. */
-static uint32_t take_id(struct hl_shared *shared, uint32_t *spare)
+static uint32_t take_id(struct hl_shared *shared, struct hl_node_cache *cache)
 {
-	uint32_t id = *spare;
-	*spare = 0;
+	uint32_t id = cache->spare;
+	cache->spare = 0;
 	if (id)
 		return id;
 	struct hl_region_header *header = shared->header;
@@ -142,12 +142,12 @@ static bool make_room(struct hl_shared *shared, uint32_t bits)
 	return count < slots / 8 * 7;
 }
 
-static uint32_t make_node(struct hl_shared *shared, uint32_t *spare, uint32_t bits,
+static uint32_t make_node(struct hl_shared *shared, struct hl_node_cache *cache, uint32_t bits,
 			  const struct key *key, uint32_t place)
 {
 	if (!make_room(shared, bits))
 		return HL_NODE_NONE;
-	uint32_t id = take_id(shared, spare);
+	uint32_t id = take_id(shared, cache);
 	if (!id)
 		return HL_NODE_NONE;
 	shared->nodes[id].parent = key->parent;
@@ -155,12 +155,13 @@ static uint32_t make_node(struct hl_shared *shared, uint32_t *spare, uint32_t bi
 	uint32_t entered = enter(shared, bits, key, place, id);
 	if (entered != id) {
 		atomic_store_explicit(&shared->nodes[id].frame, 0, memory_order_release);
-		*spare = id;
+		cache->spare = id;
 	}
 	return entered;
 }
 
-uint32_t hl_node_intern(struct hl_shared *shared, uint32_t *spare, uint32_t parent, uint64_t frame)
+uint32_t hl_node_intern_slowly(struct hl_shared *shared, struct hl_node_cache *cache,
+			       uint32_t parent, uint64_t frame)
 {
 	struct key key = {frame, parent, hash_key(parent, frame)};
 	uint32_t bits = atomic_load_explicit(&shared->header->index_bits, memory_order_acquire);
@@ -170,5 +171,5 @@ uint32_t hl_node_intern(struct hl_shared *shared, uint32_t *spare, uint32_t pare
 		return id;
 	id = find_in_older_tables(shared, bits, &key);
 	return id ? enter(shared, bits, &key, place, id)
-		  : make_node(shared, spare, bits, &key, place);
+		  : make_node(shared, cache, bits, &key, place);
 }

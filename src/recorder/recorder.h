@@ -12,6 +12,7 @@
 #include "recorder/block.h"
 #include "recorder/cell.h"
 #include "recorder/module.h"
+#include "recorder/node.h"
 #include "recorder/protocol.h"
 #include "recorder/shared.h"
 #include "recorder/spin.h"
@@ -54,11 +55,11 @@ struct hl_thread {
 	uint32_t alloc_events;	 /* counts recorded allocations; wraps */
 	int64_t unflushed_bytes; /* change of bytes in use not yet added to header.inuse_bytes */
 	int64_t flush_bytes;	 /* add it beyond +- this */
-	uint32_t spare_node;
 	_Atomic uint32_t pending_count;
 	struct hl_pending_free pending[HL_PENDING_MAX];
 	struct hl_thread *next_free;
 	struct hl_cells cells;
+	struct hl_node_cache nodes;
 	struct hl_walk walk;
 };
 

@@ -203,7 +203,7 @@ void hl_event_put_back(struct hl_thread *thread, const void *block, struct hl_bl
 void hl_event_nested_alloc(uint64_t requested)
 {
 	struct hl_thread *thread = hl_this_thread;
-	if (thread && atomic_load_explicit(&thread->activity, memory_order_relaxed) == HL_RECORDING)
+	if (thread && atomic_load_explicit(&thread->activity, memory_order_relaxed) > HL_IDLE)
 		count_lost(thread, requested);
 }
 

@@ -25,7 +25,7 @@ void hl_event_put_back(struct hl_thread *thread, const void *block, struct hl_bl
 		       uint64_t usable);
 
 /* A hook was entered while its thread was in the recorder or in the allocator: by a signal handler,
- * or by the allocator itself. */
+ * or by the allocator itself. These cannot be told apart, so the allocation counts as lost. */
 void hl_event_nested_alloc(uint64_t requested);
 void hl_event_nested_free(const void *block);
 

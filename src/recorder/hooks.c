@@ -182,8 +182,10 @@ HL_EXPORT void *reallocarray(void *block, size_t count, size_t size)
 		if (hl_sample_passes(SIZE))                           \
 			return hl_real.CALL;                          \
 		struct hl_thread *thread = hl_thread_enter();         \
-		if (HL_UNLIKELY(!thread))                             \
+		if (HL_UNLIKELY(!thread)) {                           \
+			hl_event_nested_alloc(SIZE);                  \
 			return hl_real.CALL;                          \
+		}                                                     \
 		hl_thread_set(thread, HL_IN_ALLOCATOR);               \
 		return finish(thread, hl_real.CALL, SIZE, HL_CALLER); \
 	} while (0)
@@ -215,8 +217,10 @@ HL_EXPORT int posix_memalign(void **ret_block, size_t alignment, size_t size)
 	if (hl_sample_passes(size))
 		return hl_real.posix_memalign(ret_block, alignment, size);
 	struct hl_thread *thread = hl_thread_enter();
-	if (HL_UNLIKELY(!thread))
+	if (HL_UNLIKELY(!thread)) {
+		hl_event_nested_alloc(size);
 		return hl_real.posix_memalign(ret_block, alignment, size);
+	}
 	hl_thread_set(thread, HL_IN_ALLOCATOR);
 	int error = hl_real.posix_memalign(ret_block, alignment, size);
 	finish(thread, error ? NULL : *ret_block, size, HL_CALLER);

@@ -30,8 +30,8 @@ enum hl_activity {
 	HL_NOT_A_THREAD, /* wiped by fork */
 	HL_IDLE,	 /* in the program's own code: an event may be recorded */
 	HL_RECORDING,	 /* in the recorder: an allocation here is a signal handler's */
-	HL_IN_ALLOCATOR, /* in the real allocator: an allocation here is most likely the allocator's
-			    own */
+	HL_IN_ALLOCATOR, /* in the real allocator: an allocation here is a signal handler's or the
+			    allocator's own */
 };
 
 #define HL_PENDING_MAX                                                                            \

@@ -197,10 +197,35 @@ static void count_in(struct hl_collector_summary *summary, const struct hl_track
 		summary->peak_bytes = totals->peak_bytes;
 }
 
+static void warn_refused(struct hl_collector *collector, pid_t pid, int error)
+{
+	char sentence[128];
+	if (error == ENOMEM)
+		snprintf(sentence, sizeof(sentence),
+			 "process %d was not recorded: it had no memory or address space for it",
+			 pid);
+	else
+		snprintf(sentence, sizeof(sentence), "process %d was not recorded: %s", pid,
+			 strerror(error));
+	hl_archive_warn(&collector->archive, sentence);
+}
+
+/* An entry of zeros would tell of a program without allocations. */
+static void forget_unrecorded(struct hl_collector *collector, struct hl_tracked *tracked)
+{
+	warn_refused(collector, tracked->pid, ENOMEM);
+	collector->summary.processes--;
+	forget(collector, tracked);
+}
+
 /* The last save of a process; on success nothing of it stays in memory. */
 static int save_last(struct hl_collector *collector, struct hl_tracked *tracked)
 {
 	struct hl_tracked_totals totals;
+	if (!hl_tracked_has_begun(tracked)) {
+		forget_unrecorded(collector, tracked);
+		return 0;
+	}
 	int r = hl_archive_save(&collector->archive, tracked, true, &totals);
 	if (r < 0)
 		return r;
@@ -255,6 +280,15 @@ static void on_process(struct hl_collector *collector, uint64_t sequence)
 		finish_process(collector, tracked);
 }
 
+void hl_collector_check_ends(struct hl_collector *collector)
+{
+	for (struct hl_tracked *it = collector->tracked, *next; it; it = next) {
+		next = it->next;
+		if (!it->end_ns && hl_tracked_check_end(it))
+			finish_process(collector, it);
+	}
+}
+
 /* ---- hellos ---- */
 
 /* A region for the caller, sent to it. 0 or a negative errno for the caller to be told. */
@@ -283,14 +317,6 @@ static int admit(struct hl_collector *collector, const struct hl_caller *caller,
 	collector->summary.processes++;
 	append(collector, tracked);
 	return 0;
-}
-
-static void warn_refused(struct hl_collector *collector, pid_t pid, int error)
-{
-	char sentence[128];
-	snprintf(sentence, sizeof(sentence), "process %d was not recorded: %s", pid,
-		 strerror(error));
-	hl_archive_warn(&collector->archive, sentence);
 }
 
 /* A pid that says hello again has begun another program. */
@@ -392,7 +418,7 @@ static bool save_changed(struct hl_collector *collector)
 		next = it->next; /* save_last frees it */
 		if (it->end_ns)
 			any |= save_last(collector, it) == 0;
-		else if (hl_tracked_has_changed(it))
+		else if (hl_tracked_has_begun(it) && hl_tracked_has_changed(it))
 			any |= hl_archive_save(&collector->archive, it, false, &totals) == 0;
 	}
 	return any;

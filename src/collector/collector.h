@@ -61,6 +61,10 @@ int hl_collector_fd(const struct hl_collector *collector);
 /* Does all that there is to do now: answers hellos, saves what is due, finishes ended processes. */
 void hl_collector_dispatch(struct hl_collector *collector);
 
+/* Finishes every process that has ended. For the owner of the program, before it reaps it: only
+ * until then can be seen how it ended. */
+void hl_collector_check_ends(struct hl_collector *collector);
+
 /* Recorded processes that have not ended. */
 uint32_t hl_collector_running(const struct hl_collector *collector);
 

@@ -85,6 +85,11 @@ static struct hl_region_view view_of(const struct hl_tracked *tracked)
 	};
 }
 
+bool hl_tracked_has_begun(const struct hl_tracked *tracked)
+{
+	return atomic_load(&tracked->region.header->state) != HL_REGION_EMPTY;
+}
+
 bool hl_tracked_has_changed(const struct hl_tracked *tracked)
 {
 	struct hl_region_view view = view_of(tracked);

@@ -50,6 +50,9 @@ bool hl_tracked_check_end(struct hl_tracked *tracked);
 /* Notes an end that the pidfd does not tell: HL_END_EXEC, HL_END_RUNNING. */
 void hl_tracked_set_end(struct hl_tracked *tracked, enum hl_process_end end);
 
+/* Whether the recorder has taken its region; if it had no memory for it, it never will. */
+bool hl_tracked_has_begun(const struct hl_tracked *tracked);
+
 /* Whether anything has been counted since the last save. */
 bool hl_tracked_has_changed(const struct hl_tracked *tracked);
 

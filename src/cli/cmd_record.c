@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* heapline record: runs a program and keeps what it allocates. */
+#include "cli/cli.h"
+
+#include "collector/collector.h"
+#include "collector/examine.h"
+#include "collector/launch.h"
+#include "collector/preload.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* As env(1): a program's own status is anything else. */
+enum {
+	STATUS_FAILED = 125,
+	STATUS_NOT_RUNNABLE = 126,
+	STATUS_NOT_FOUND = 127,
+};
+
+/* In the order of enum hl_mode. */
+static const char *const mode_names[] = {"closed", "mem-record", "mem-fast", NULL};
+
+static int mode = HL_MODE_MEM_FAST;
+static uint64_t sample_bytes;
+static bool mappings;
+static bool no_follow;
+static bool wait_for_all;
+static const char *output;
+static bool force;
+static bool quiet;
+
+static const struct hl_option options[] = {
+	{"output", 'o', "NAME.hl",
+	 "where the recording goes; %p stands for the program's pid, %h for the host",
+	 HL_OPTION_TEXT, &output, NULL},
+	{"force", 'f', NULL, "replace an existing recording", HL_OPTION_FLAG, &force, NULL},
+	{"mode", 0, "MODE", "how blocks are remembered; mem-fast unless said otherwise",
+	 HL_OPTION_CHOICE, &mode, mode_names},
+	{"sample", 0, "BYTES", "record one allocation in about so many bytes, at random",
+	 HL_OPTION_BYTES, &sample_bytes, NULL},
+	{"mappings", 0, NULL, "record mmap, munmap, mremap and brk, too", HL_OPTION_FLAG, &mappings,
+	 NULL},
+	{"no-follow", 0, NULL, "record the program alone, not its children", HL_OPTION_FLAG,
+	 &no_follow, NULL},
+	{"wait", 0, NULL, "go on until the last recorded child has ended", HL_OPTION_FLAG,
+	 &wait_for_all, NULL},
+	{"quiet", 'q', NULL, "say nothing at the end unless something went wrong", HL_OPTION_FLAG,
+	 &quiet, NULL},
+	{0},
+};
+
+/* ---- the recording's name ---- */
+
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	return slash && slash[1] ? slash + 1 : path;
+}
+
+/* Writes what %${letter} stands for; an unknown one stands for itself. */
+static void expand_letter(FILE *out, char letter, pid_t pid)
+{
+	char host[HOST_NAME_MAX + 1] = "";
+	if (letter == 'p') {
+		fprintf(out, "%d", pid);
+	} else if (letter == 'h') {
+		gethostname(host, sizeof(host) - 1);
+		fputs(host, out);
+	} else if (letter == '%') {
+		fputc('%', out);
+	} else {
+		fprintf(out, "%%%c", letter);
+	}
+}
+
+static void expand(FILE *out, const char *pattern, pid_t pid)
+{
+	for (; *pattern; pattern++) {
+		if (*pattern == '%' && pattern[1])
+			expand_letter(out, *++pattern, pid);
+		else
+			fputc(*pattern, out);
+	}
+}
+
+/* To be freed; NULL for want of memory. */
+static char *choose_name(const char *command, pid_t pid)
+{
+	char *name = NULL;
+	size_t size;
+	FILE *out = open_memstream(&name, &size);
+	if (!out)
+		return NULL;
+	if (output)
+		expand(out, output, pid);
+	else
+		fprintf(out, "heapline.%s.%d.hl", base_name(command), pid);
+	if (fclose(out) != 0) {
+		free(name);
+		return NULL;
+	}
+	while (size > 1 && name[size - 1] == '/')
+		name[--size] = '\0';
+	return name;
+}
+
+/* ---- what is said at the end ---- */
+
+static const char *format_bytes(int64_t bytes, char text[32])
+{
+	static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+	double value = (double)bytes;
+	size_t unit = 0;
+	for (; value >= 1024 && unit + 1 < HL_COUNT_OF(units); unit++)
+		value /= 1024;
+	snprintf(text, 32, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
+	return text;
+}
+
+static void say_problems(const struct hl_collector_summary *summary, const char *name,
+			 const char *command)
+{
+	if (summary->incomplete)
+		hl_cli_note("the recording '%s' is incomplete: %s", name, summary->failure);
+	if (summary->own_malloc)
+		hl_cli_note("of some processes nothing was seen: they bring a malloc of their own; "
+			    "see 'heapline info %s'",
+			    name);
+	if (summary->lost_events)
+		hl_cli_note("%" PRIu64
+			    " events were lost for want of memory; see 'heapline info %s'",
+			    summary->lost_events, name);
+	if (!summary->processes && !summary->incomplete)
+		hl_cli_note("nothing was recorded: '%s' ended before the recorder could start in "
+			    "it, or runs without preloaded libraries%s",
+			    command, summary->warnings ? ", or had no memory for it" : "");
+}
+
+static void say_result(const struct hl_collector_summary *summary, const char *name)
+{
+	char peak[32];
+	if (!summary->processes || quiet)
+		return;
+	hl_cli_note("recorded %" PRIu64 " allocations of %u process%s, at most %s in use, to '%s'; "
+		    "see 'heapline top %s'",
+		    summary->allocations, summary->processes, summary->processes == 1 ? "" : "es",
+		    format_bytes(summary->peak_bytes, peak), name, name);
+}
+
+/* ---- the run ---- */
+
+static int say_error(const struct hl_error *err, int status)
+{
+	hl_cli_error("%s", err->text);
+	return status;
+}
+
+static int status_of_exec(int r)
+{
+	return r == -ENOENT ? STATUS_NOT_FOUND : STATUS_NOT_RUNNABLE;
+}
+
+/* The program waits to begin; from here to its end. */
+static int run_program(struct hl_launch *launch, struct hl_collector *collector,
+		       const char *command, const char *name)
+{
+	struct hl_error err = {0};
+	if (hl_collector_begin(collector, name, force, launch->pid, &err) < 0)
+		return say_error(&err, STATUS_FAILED);
+	int r = hl_launch_go(launch);
+	if (r < 0) {
+		hl_collector_abandon(collector);
+		hl_cli_error("cannot run '%s': %s", command, strerror(-r));
+		return status_of_exec(r);
+	}
+	int status = hl_launch_supervise(launch, collector, wait_for_all);
+	struct hl_collector_summary summary;
+	hl_collector_finish(collector, &summary);
+	say_problems(&summary, name, command);
+	say_result(&summary, name);
+	return status;
+}
+
+static int launch_program(struct hl_collector *collector, const char *recorder, char **argv)
+{
+	struct hl_error err = {0};
+	struct hl_launch launch;
+	char **environment = hl_preload_environment(recorder, hl_collector_socket(collector),
+						    hl_collector_token(collector));
+	if (!environment) {
+		hl_cli_error("out of memory");
+		return STATUS_FAILED;
+	}
+	int r = hl_launch_init(&launch, argv, environment, &err);
+	hl_preload_environment_free(environment);
+	if (r < 0)
+		return say_error(&err, STATUS_FAILED);
+	char *name = choose_name(argv[0], launch.pid);
+	int status = STATUS_FAILED;
+	if (name)
+		status = run_program(&launch, collector, argv[0], name);
+	else
+		hl_cli_error("out of memory");
+	free(name);
+	hl_launch_release(&launch);
+	return status;
+}
+
+static int record_program(const char *recorder, char **argv)
+{
+	struct hl_collector_settings settings = {
+		.region = {.mode = (enum hl_mode)mode,
+			   .mappings = mappings,
+			   .sample_bytes = sample_bytes},
+		.follow = !no_follow,
+		.command = argv,
+	};
+	struct hl_collector *collector;
+	struct hl_error err = {0};
+	if (hl_collector_new(&settings, &collector, &err) < 0)
+		return say_error(&err, STATUS_FAILED);
+	int status = launch_program(collector, recorder, argv);
+	hl_collector_free(collector);
+	return status;
+}
+
+static int run_record(int argc, char **argv)
+{
+	char program[PATH_MAX], recorder[PATH_MAX];
+	struct hl_error err = {0};
+	if (argc == 0)
+		return hl_cli_usage_error(&hl_verb_record, "no command to record");
+	hl_launch_guard_standard_streams();
+	int r = hl_examine_find(argv[0], program, sizeof(program), &err);
+	if (r < 0)
+		return say_error(&err, status_of_exec(r));
+	if (hl_examine_program(program, &err) < 0 ||
+	    hl_preload_find(recorder, sizeof(recorder), &err) < 0)
+		return say_error(&err, STATUS_FAILED);
+	return record_program(recorder, argv);
+}
+
+const struct hl_verb hl_verb_record = {
+	.name = "record",
+	.arguments = "[--] COMMAND...",
+	.summary = "run a program and record its allocations",
+	.options = options,
+	.stops_at_operand = true,
+	.run = run_record,
+};

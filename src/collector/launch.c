@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Starts and supervises the recorded program; see launch.h. */
+#include "collector/launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Exit status of the child when it cannot become the program; nobody sees it. */
+#define CHILD_FAILED 125
+
+/* Stopped programs wake us only for other reasons; a signal is never lost, so no time limit is
+ * needed. */
+#define NO_TIMEOUT (-1)
+
+/* What is passed on when it was sent to heapline itself. */
+static const int forwarded[] = {SIGHUP,	 SIGINT,  SIGQUIT,  SIGTERM, SIGUSR1, SIGUSR2,
+				SIGALRM, SIGCONT, SIGWINCH, SIGTSTP, SIGTTIN, SIGTTOU};
+
+static sigset_t caught_signals(void)
+{
+	sigset_t set;
+	sigemptyset(&set);
+	sigaddset(&set, SIGCHLD);
+	for (size_t i = 0; i < HL_COUNT_OF(forwarded); i++)
+		sigaddset(&set, forwarded[i]);
+	return set;
+}
+
+void hl_launch_guard_standard_streams(void)
+{
+	int fd;
+	do {
+		fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	} while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd >= 0)
+		close(fd);
+}
+
+/* ---- the child ---- */
+
+static _Noreturn void become_program(const struct hl_launch *launch, int go_fd, int result_fd,
+				     char **argv, char **environment)
+{
+	char byte;
+	/* Our copy of the other end would keep the pipe open after heapline's death. */
+	close(launch->go_fd);
+	if (read(go_fd, &byte, 1) != 1)
+		_exit(CHILD_FAILED);
+	sigprocmask(SIG_SETMASK, &launch->mask, NULL);
+	execvpe(argv[0], argv, environment);
+	int error = errno;
+	if (write(result_fd, &error, sizeof(error)) < 0)
+		_exit(CHILD_FAILED);
+	_exit(CHILD_FAILED);
+}
+
+/* ---- starting ---- */
+
+static int launch_error(struct hl_launch *launch, int error, struct hl_error *err)
+{
+	hl_launch_release(launch);
+	return hl_error_set(err, -error, "cannot start a process: %s", strerror(error));
+}
+
+/* A write to a closed pipe or past a file size limit shall be an error, not our end; and a SIGCHLD
+ * that the parent ignores would hide the program's status. After the fork: the program inherits
+ * neither. */
+static void set_own_dispositions(void)
+{
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
+	signal(SIGCHLD, SIG_DFL);
+}
+
+static int fork_child(struct hl_launch *launch, const int go[2], const int result[2], char **argv,
+		      char **environment)
+{
+	launch->go_fd = go[1];
+	launch->result_fd = result[0];
+	pid_t pid = fork();
+	if (pid == 0)
+		become_program(launch, go[0], result[1], argv, environment);
+	int error = errno;
+	close(go[0]);
+	close(result[1]);
+	launch->pid = pid;
+	return pid < 0 ? -error : 0;
+}
+
+int hl_launch_init(struct hl_launch *launch, char **argv, char **environment, struct hl_error *err)
+{
+	int go[2], result[2];
+	sigset_t caught = caught_signals();
+	*launch = (struct hl_launch){.go_fd = -1, .result_fd = -1, .signal_fd = -1};
+	sigprocmask(SIG_BLOCK, &caught, &launch->mask);
+	launch->signal_fd = signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (launch->signal_fd < 0 || pipe2(go, O_CLOEXEC) < 0)
+		return launch_error(launch, errno, err);
+	if (pipe2(result, O_CLOEXEC) < 0) {
+		int error = errno;
+		close(go[0]);
+		close(go[1]);
+		return launch_error(launch, error, err);
+	}
+	int r = fork_child(launch, go, result, argv, environment);
+	if (r < 0)
+		return launch_error(launch, -r, err);
+	set_own_dispositions();
+	return 0;
+}
+
+int hl_launch_go(struct hl_launch *launch)
+{
+	int error = 0;
+	ssize_t size;
+	if (write(launch->go_fd, "", 1) != 1)
+		return -EPIPE;
+	close(launch->go_fd);
+	launch->go_fd = -1;
+	/* The end of the pipe, closed by a successful exec, reads as nothing. */
+	do {
+		size = read(launch->result_fd, &error, sizeof(error));
+	} while (size < 0 && errno == EINTR);
+	if (size != sizeof(error))
+		return 0;
+	waitpid(launch->pid, NULL, 0);
+	launch->pid = 0;
+	return -error;
+}
+
+void hl_launch_release(struct hl_launch *launch)
+{
+	if (launch->go_fd >= 0) {
+		close(launch->go_fd);
+		if (launch->pid > 0)
+			waitpid(launch->pid, NULL, 0);
+	}
+	if (launch->result_fd >= 0)
+		close(launch->result_fd);
+	if (launch->signal_fd >= 0)
+		close(launch->signal_fd);
+	*launch = (struct hl_launch){.go_fd = -1, .result_fd = -1, .signal_fd = -1};
+}
+
+/* ---- signals ---- */
+
+/*
+ * What the kernel sent (a key on the terminal, a hangup) and what the program sent to its group
+ * reached the program without us.
+ */
+static void forward(const struct hl_launch *launch, const struct signalfd_siginfo *info)
+{
+	if (info->ssi_code > 0 || info->ssi_pid == (uint32_t)launch->pid)
+		return;
+	kill(launch->pid, (int)info->ssi_signo);
+}
+
+static bool is_job_control_stop(int signal_number)
+{
+	return signal_number == SIGTSTP || signal_number == SIGTTIN || signal_number == SIGTTOU;
+}
+
+static bool has_terminal(void)
+{
+	int fd = open("/dev/tty", O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
+/*
+ * A shell takes the terminal back when its own child, heapline, stops, so heapline stops as the
+ * program did. Returns when it is continued.
+ */
+static void stop_likewise(int signal_number)
+{
+	sigset_t stop, before;
+	sigemptyset(&stop);
+	sigaddset(&stop, signal_number);
+	raise(signal_number);
+	sigprocmask(SIG_UNBLOCK, &stop, &before);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+}
+
+static void follow_stop(const struct hl_launch *launch)
+{
+	siginfo_t info = {0};
+	if (waitid(P_PID, (id_t)launch->pid, &info, WSTOPPED | WNOHANG) == 0 &&
+	    info.si_pid == launch->pid && is_job_control_stop(info.si_status) && has_terminal())
+		stop_likewise(info.si_status);
+}
+
+/* Whether the program has ended; then what it leaves: a status as shells give it. */
+static bool has_ended(struct hl_launch *launch, struct hl_collector *collector, int *ret_status)
+{
+	siginfo_t info = {0};
+	if (waitid(P_PID, (id_t)launch->pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0 ||
+	    info.si_pid != launch->pid)
+		return false;
+	/* While it is not reaped yet, the collector can see how it ended. */
+	hl_collector_check_ends(collector);
+	waitpid(launch->pid, NULL, 0);
+	*ret_status = info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
+	launch->pid = 0;
+	return true;
+}
+
+static bool asks_to_end(uint32_t signal_number)
+{
+	return signal_number == SIGINT || signal_number == SIGTERM || signal_number == SIGHUP ||
+	       signal_number == SIGQUIT;
+}
+
+/* Returns false when heapline, left alone by the program, has been asked to end. */
+static bool handle_signals(struct hl_launch *launch)
+{
+	bool go_on = true;
+	struct signalfd_siginfo info;
+	while (read(launch->signal_fd, &info, sizeof(info)) == sizeof(info)) {
+		if (launch->pid <= 0)
+			go_on &= !asks_to_end(info.ssi_signo);
+		else if (info.ssi_signo == SIGCHLD)
+			follow_stop(launch);
+		else
+			forward(launch, &info);
+	}
+	return go_on;
+}
+
+/* ---- supervision ---- */
+
+int hl_launch_supervise(struct hl_launch *launch, struct hl_collector *collector, bool wait)
+{
+	struct pollfd pollers[] = {
+		{.fd = launch->signal_fd, .events = POLLIN},
+		{.fd = hl_collector_fd(collector), .events = POLLIN},
+	};
+	int status = 0;
+	while (launch->pid > 0 || (wait && hl_collector_running(collector) > 0)) {
+		poll(pollers, HL_COUNT_OF(pollers), NO_TIMEOUT);
+		hl_collector_dispatch(collector);
+		wait &= handle_signals(launch);
+		if (launch->pid > 0)
+			has_ended(launch, collector, &status);
+	}
+	return status;
+}

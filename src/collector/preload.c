@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Finds the recorder and prepares the environment; see preload.h. */
+#include "collector/preload.h"
+
+#include "recorder/protocol.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define RECORDER "libheapline.so"
+
+static bool try_path(char *ret_path, size_t capacity, const char *directory, const char *file)
+{
+	char path[2 * PATH_MAX];
+	if (snprintf(path, sizeof(path), "%s%s", directory, file) >= (int)sizeof(path))
+		return false;
+	char *resolved = realpath(path, NULL);
+	bool good = resolved && strlen(resolved) < capacity && access(resolved, R_OK) == 0;
+	if (good)
+		strcpy(ret_path, resolved);
+	free(resolved);
+	return good;
+}
+
+/* Directory of this executable, with a slash behind. */
+static bool own_directory(char *directory, size_t capacity)
+{
+	ssize_t size = readlink("/proc/self/exe", directory, capacity - 1);
+	if (size <= 0)
+		return false;
+	directory[size] = '\0';
+	strrchr(directory, '/')[1] = '\0';
+	return true;
+}
+
+static bool find(char *ret_path, size_t capacity)
+{
+	char directory[PATH_MAX];
+	const char *named = getenv("HEAPLINE_RECORDER");
+	if (named && named[0])
+		return try_path(ret_path, capacity, named, "");
+	if (own_directory(directory, sizeof(directory)) &&
+	    (try_path(ret_path, capacity, directory, "src/recorder/" RECORDER) ||
+	     try_path(ret_path, capacity, directory, HL_LIBDIR_FROM_BIN "/" RECORDER)))
+		return true;
+	return try_path(ret_path, capacity, HL_LIBDIR "/", RECORDER);
+}
+
+int hl_preload_find(char *ret_path, size_t capacity, struct hl_error *err)
+{
+	if (!find(ret_path, capacity))
+		return hl_error_set(err, -ENOENT,
+				    "cannot find the recorder '" RECORDER "'; install heapline, or "
+				    "name the file in HEAPLINE_RECORDER");
+	/* What the loader separates the names in LD_PRELOAD by. */
+	if (strpbrk(ret_path, ": "))
+		return hl_error_set(err, -EINVAL,
+				    "cannot preload '%s': the loader takes no path with a colon or "
+				    "a space in it; put heapline elsewhere",
+				    ret_path);
+	return 0;
+}
+
+/* ---- the environment ---- */
+
+static bool is_variable(const char *entry, const char *name)
+{
+	size_t length = strlen(name);
+	return strncmp(entry, name, length) == 0 && entry[length] == '=';
+}
+
+static bool is_ours(const char *entry)
+{
+	return is_variable(entry, "LD_PRELOAD") || is_variable(entry, HL_ENV_SOCKET) ||
+	       is_variable(entry, HL_ENV_TOKEN);
+}
+
+/* "NAME=value", with ":more" behind when there is more; NULL for want of memory. */
+static char *make_variable(const char *name, const char *value, const char *more)
+{
+	char *entry;
+	bool with_more = more && more[0];
+	int size = asprintf(&entry, "%s=%s%s%s", name, value, with_more ? ":" : "",
+			    with_more ? more : "");
+	return size < 0 ? NULL : entry;
+}
+
+static size_t count_environment(void)
+{
+	size_t count = 0;
+	while (environ[count])
+		count++;
+	return count;
+}
+
+static bool copy_others(char **environment, size_t *count)
+{
+	for (char **entry = environ; *entry; entry++) {
+		if (is_ours(*entry))
+			continue;
+		environment[*count] = strdup(*entry);
+		if (!environment[(*count)++])
+			return false;
+	}
+	return true;
+}
+
+char **hl_preload_environment(const char *recorder, const char *socket, const char *token)
+{
+	size_t count = 3;
+	char **environment = calloc(count_environment() + count + 1, sizeof(*environment));
+	if (!environment)
+		return NULL;
+	environment[0] = make_variable("LD_PRELOAD", recorder, getenv("LD_PRELOAD"));
+	environment[1] = make_variable(HL_ENV_SOCKET, socket, NULL);
+	environment[2] = make_variable(HL_ENV_TOKEN, token, NULL);
+	if (environment[0] && environment[1] && environment[2] && copy_others(environment, &count))
+		return environment;
+	hl_preload_environment_free(environment);
+	return NULL;
+}
+
+void hl_preload_environment_free(char **environment)
+{
+	for (char **entry = environment; entry && *entry; entry++)
+		free(*entry);
+	free(environment);
+}

@@ -110,10 +110,14 @@ def compiler_footprint(machine, recorder):
 
 
 def node_count(machine, heapline):
-    """Stack nodes of the recording that was just made."""
-    said = subprocess.run([str(heapline), "info", "--json", RECORDING], cwd=machine.scratch,
-                          capture_output=True, text=True, check=True).stdout
-    return sum(row["nodes"] for row in json.loads(said)["rows"])
+    """Stack nodes of the recording that was just made: its stacks and all their beginnings."""
+    said = subprocess.run([str(heapline), "info", "--stacks", "--json", RECORDING],
+                          cwd=machine.scratch, capture_output=True, text=True, check=True).stdout
+    nodes = set()
+    for row in json.loads(said)["stacks"]:
+        frames = tuple(frame for frame in row["stack"] if not frame.endswith(" inlined)"))
+        nodes.update(hash(frames[:depth]) for depth in range(1, len(frames) + 1))
+    return len(nodes)
 
 
 def footprint(title, measure, machine, heapline):

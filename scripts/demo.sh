@@ -19,7 +19,7 @@ step() {
 export PYTHONMALLOC=malloc
 step "$heapline" record -f -o "$recording" -- "$python" demo/json_workload.py
 step "$heapline" info "$recording"
-step "$heapline" top --value peak --limit 15 "$recording"
+step "$heapline" top --rows 15 "$recording"
 
 cat <<END
 
@@ -29,7 +29,7 @@ The recording is the directory $recording. Ask it more:
   $heapline top --value alloc $recording     who allocated most, freed or not
   $heapline top --json $recording           the same for programs
   $heapline folded --value alloc $recording  stacks, for flame graph tools
-  $heapline help top                     every option
+  $heapline help top                       every option
 
 Then record a program of yours:
 

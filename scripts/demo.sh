@@ -18,20 +18,17 @@ step() {
 # PYTHONMALLOC=malloc: each object becomes a call of malloc, so that each can be seen.
 export PYTHONMALLOC=malloc
 step "$heapline" record -f -o "$recording" -- "$python" demo/json_workload.py
-step "$heapline" info "$recording"
 step "$heapline" top --rows 15 "$recording"
 
-cat <<END
+# suggest WHAT HEAPLINE-ARGUMENTS...
+suggest() {
+	printf '  %-50s %s\n' "$heapline ${*:2}" "$1"
+}
 
-The recording is the directory $recording. Ask it more:
-
-  $heapline top --sort cum $recording        functions with all that they called
-  $heapline top --value alloc $recording     who allocated most, freed or not
-  $heapline top --json $recording           the same for programs
-  $heapline folded --value alloc $recording  stacks, for flame graph tools
-  $heapline help top                       every option
-
-Then record a program of yours:
-
-  $heapline record -o app.hl -- COMMAND
-END
+printf '\nThe recording is the directory %s. Ask it more:\n\n' "$recording"
+suggest "functions with all that they called" top --sort cum "$recording"
+suggest "who allocated most, freed or not" top --value alloc "$recording"
+suggest "what was recorded, and what is missing" info "$recording"
+suggest "stacks, for flame graph tools" folded "$recording"
+suggest "every option" help top
+printf '\nThen record a program of yours:\n\n  %s record -o app.hl -- COMMAND\n' "$heapline"

@@ -398,6 +398,32 @@ static const char *text_attribute(Dwarf_Die *entry, unsigned name)
 	return dwarf_formstring(&attribute);
 }
 
+/* Path number ${number} of the line table of ${root}; "" when there is none. */
+static const char *source_file(Dwarf_Die *root, Dwarf_Word number)
+{
+	Dwarf_Files *files;
+	size_t count;
+
+	if (dwarf_getsrcfiles(root, &files, &count) != 0 || number >= count)
+		return "";
+	const char *path = dwarf_filesrc(files, number, NULL, NULL);
+	return path ? path : "";
+}
+
+/* Where ${entry} is declared. dwarf_decl_file() would abort on units that have no line table. */
+static const char *declaration_file(Dwarf_Die *entry)
+{
+	Dwarf_Attribute attribute;
+	Dwarf_Word number;
+	Dwarf_Die root;
+
+	if (!dwarf_attr_integrate(entry, DW_AT_decl_file, &attribute) ||
+	    dwarf_formudata(&attribute, &number) != 0 ||
+	    !dwarf_cu_die(attribute.cu, &root, NULL, NULL, NULL, NULL, NULL, NULL))
+		return "";
+	return source_file(&root, number);
+}
+
 static int name_function(struct hl_dwarf *dwarf, Dwarf_Die *entry, struct function *ret_function)
 {
 	const char *name = text_attribute(entry, DW_AT_linkage_name);
@@ -412,7 +438,7 @@ static int name_function(struct hl_dwarf *dwarf, Dwarf_Die *entry, struct functi
 	int r = hl_strings_intern(dwarf->strings, demangled ? demangled : name, &function.name);
 	free(demangled);
 	if (r == 0)
-		r = hl_strings_intern(dwarf->strings, dwarf_decl_file(entry), &function.file);
+		r = hl_strings_intern(dwarf->strings, declaration_file(entry), &function.file);
 	if (r < 0)
 		return r;
 	dwarf_decl_line(entry, &line);
@@ -458,17 +484,6 @@ static int resolve_function(struct hl_dwarf *dwarf, struct unit *unit, struct sc
 }
 
 /* ---- lookup ---- */
-
-static const char *call_file(struct unit *unit, uint32_t number)
-{
-	Dwarf_Files *files;
-	size_t count;
-
-	if (dwarf_getsrcfiles(&unit->root, &files, &count) != 0 || number >= count)
-		return "";
-	const char *path = dwarf_filesrc(files, number, NULL, NULL);
-	return path ? path : "";
-}
 
 static int put_frame(struct hl_dwarf *dwarf, struct unit *unit, struct scope *scope, size_t i)
 {
@@ -537,7 +552,7 @@ int hl_dwarf_find(struct hl_dwarf *dwarf, uint64_t address,
 			return r;
 		dwarf->frames[count].frame.file = file;
 		dwarf->frames[count++].frame.line = line;
-		file = scope->parent == NO_SCOPE ? "" : call_file(unit, scope->call_file);
+		file = scope->parent == NO_SCOPE ? "" : source_file(&unit->root, scope->call_file);
 		line = scope->call_line;
 		at = scope->parent;
 	}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Writes small recordings with known figures for the tests of the command line, and a large one to
+ * time them by hand: make_recording CASE NAME.hl
+ *
+ * Their modules do not exist, so every function is called after its address.
+ */
+#include "profile/recording.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FRAME(module, pc) ((uint64_t)(module) << 48 | (pc))
+
+#define APP_BASE 0x555500000000u
+#define LIB_BASE 0x7f0000000000u
+
+static struct hl_recording_module shop_modules[] = {
+	{"/opt/shop/bin/shop", APP_BASE, APP_BASE + 0x10000, APP_BASE, {0xab, 0xcd}, 2},
+	{"/opt/shop/lib/libcart.so.1", LIB_BASE, LIB_BASE + 0x10000, LIB_BASE, {0x12, 0x34}, 2},
+};
+
+/* main -> cart -> item;  main -> parse -> parse -> parse;  an address outside of modules */
+static struct hl_recording_node shop_nodes[] = {
+	{FRAME(1, APP_BASE + 0x1100), 0}, /* 1: main */
+	{FRAME(2, LIB_BASE + 0x2200), 1}, /* 2: cart */
+	{FRAME(2, LIB_BASE + 0x2300), 2}, /* 3: item */
+	{FRAME(1, APP_BASE + 0x1400), 1}, /* 4: parse */
+	{FRAME(1, APP_BASE + 0x1400), 4}, /* 5: parse */
+	{FRAME(1, APP_BASE + 0x1400), 5}, /* 6: parse */
+	{FRAME(0, 0xdead0000), 1},	  /* 7: code without a file */
+};
+
+/* Primes, so that a figure says where it comes from. */
+static struct hl_recording_value shop_values[] = {
+	{.node = 3,
+	 .alloc_bytes = 1000003,
+	 .alloc_objects = 1009,
+	 .free_bytes = 900001,
+	 .free_objects = 907,
+	 .slack_bytes = 101,
+	 .peak_bytes = 700001,
+	 .peak_objects = 701},
+	{.node = 6,
+	 .thread = 1,
+	 .alloc_bytes = 500009,
+	 .alloc_objects = 503,
+	 .free_bytes = 500009,
+	 .free_objects = 503,
+	 .temporary_objects = 499,
+	 .peak_bytes = 30011,
+	 .peak_objects = 31},
+	{.node = 4,
+	 .alloc_bytes = 70001,
+	 .alloc_objects = 71,
+	 .slack_bytes = 7,
+	 .peak_bytes = 70001,
+	 .peak_objects = 71},
+	{.node = 7, .alloc_bytes = 13, .alloc_objects = 1, .peak_bytes = 13, .peak_objects = 1},
+};
+
+static struct hl_recording_thread shop_threads[] = {{4711, "shop"}, {4712, "parser"}};
+
+static char *shop_command[] = {"shop", "--sell", "two words", NULL};
+static char *helper_command[] = {"shop-helper", NULL};
+
+static struct hl_recording_process shop_process(void)
+{
+	return (struct hl_recording_process){
+		.pid = 4711,
+		.parent_pid = 4700,
+		.executable = "/opt/shop/bin/shop",
+		.command = shop_command,
+		.start_realtime_ns = 1767225600000000000u,
+		.duration_ns = 2500000000u,
+		.complete = true,
+		.end = HL_END_EXITED,
+		.end_status = 0,
+		.module_count = 2,
+		.node_count = 7,
+		.value_count = 4,
+		.thread_count = 2,
+		.modules = shop_modules,
+		.nodes = shop_nodes,
+		.values = shop_values,
+		.threads = shop_threads,
+	};
+}
+
+static struct hl_recording_process second_process(void)
+{
+	struct hl_recording_process process = shop_process();
+
+	process.pid = 4720;
+	process.parent_pid = 4711;
+	process.sequence = 1;
+	process.command = helper_command;
+	process.end = HL_END_SIGNALED;
+	process.end_status = 9;
+	return process;
+}
+
+static struct hl_recording_process empty_process(void)
+{
+	struct hl_recording_process process = shop_process();
+
+	process.module_count = process.node_count = process.value_count = 0;
+	return process;
+}
+
+/* A thousand functions, a million nodes at depths of up to 64, every third a leaf. */
+static struct hl_recording_process large_process(uint32_t node_count)
+{
+	struct hl_recording_process process = shop_process();
+	uint32_t seed = 1;
+
+	process.node_count = node_count;
+	process.nodes = calloc(node_count, sizeof(*process.nodes));
+	process.values = calloc(node_count, sizeof(*process.values));
+	process.value_count = 0;
+	if (!process.nodes || !process.values)
+		abort();
+	for (uint32_t i = 0; i < node_count; i++) {
+		seed = seed * 1664525u + 1013904223u;
+		uint32_t back = 1 + (seed >> 8) % 64;
+		uint64_t pc = APP_BASE + 16 * ((seed >> 4) % 20000);
+		process.nodes[i] =
+			(struct hl_recording_node){FRAME(1, pc), i < back ? 0 : i - back};
+		if (i % 3 == 0)
+			process.values[process.value_count++] =
+				(struct hl_recording_value){.node = i + 1,
+							    .alloc_bytes = seed % 4096,
+							    .alloc_objects = 1,
+							    .peak_bytes = seed % 4096,
+							    .peak_objects = 1};
+	}
+	return process;
+}
+
+static struct hl_recording base_recording(const char *directory)
+{
+	return (struct hl_recording){
+		.name = (char *)directory,
+		.format_version = 1,
+		.tool_version = "0.1.0",
+		.command = shop_command,
+		.host = "till",
+		.kernel = "Linux 6.1.0",
+		.mode = "mem-fast",
+		.start_realtime_ns = 1767225600000000000u,
+		.duration_ns = 2600000000u,
+		.complete = true,
+	};
+}
+
+static int write_recording(const char *directory, struct hl_recording *recording)
+{
+	struct hl_error err = {0};
+
+	if (mkdir(directory, 0777) < 0)
+		return -1;
+	int fd = open(directory, O_RDONLY | O_DIRECTORY);
+	int r = hl_recording_write_meta(fd, recording, &err);
+	for (uint32_t i = 0; r == 0 && i < recording->process_count; i++)
+		r = hl_recording_write_process(fd, &recording->processes[i], &err);
+	close(fd);
+	if (r < 0)
+		fprintf(stderr, "make_recording: %s\n", err.text);
+	return r;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc != 3)
+		return 2;
+	const char *wanted = argv[1];
+	static char *warnings[] = {"the disk was full for 3 s", NULL};
+	struct hl_recording recording = base_recording(argv[2]);
+	struct hl_recording_process processes[2] = {shop_process(), second_process()};
+
+	recording.processes = processes;
+	recording.process_count = 1;
+	if (!strcmp(wanted, "two")) {
+		recording.process_count = 2;
+	} else if (!strcmp(wanted, "none")) {
+		recording.process_count = 0;
+	} else if (!strcmp(wanted, "empty")) {
+		processes[0] = empty_process();
+	} else if (!strcmp(wanted, "own-malloc")) {
+		processes[0] = empty_process();
+		processes[0].own_malloc = true;
+	} else if (!strcmp(wanted, "lossy")) {
+		recording.complete = processes[0].complete = false;
+		recording.warnings = warnings;
+		recording.sample_bytes = 524288;
+		processes[0].end = HL_END_RUNNING;
+		processes[0].lost = (struct hl_recording_lost){3, 4096, 5, 1, 17, 2, 0};
+	} else if (!strcmp(wanted, "large")) {
+		processes[0] = large_process(1000000);
+	} else if (strcmp(wanted, "shop") != 0) {
+		fprintf(stderr, "make_recording: no case '%s'\n", wanted);
+		return 2;
+	}
+	return write_recording(argv[2], &recording) < 0;
+}

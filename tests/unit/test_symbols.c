@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Symbols: libraries are compiled here, and asked about addresses that their own code reports. */
+#include "profile/symbols.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* HERE is the address of an instruction of its own line, as a lookup pc is. */
+#define HERE                                                                                      \
+	"#define HERE ({ void *pc; __asm__ volatile(\"1: lea 1b(%%rip), %0\" : \"=r\"(pc)); pc; " \
+	"})\n"
+
+static const char c_source[] = HERE					 /* line 1 */
+	"#define INLINE static inline __attribute__((always_inline))\n"	 /* line 2 */
+	"INLINE void *leaf(void) { return HERE; }\n"			 /* line 3 */
+	"INLINE void *middle(void)\n"					 /* line 4 */
+	"{\n"								 /* line 5 */
+	"	return leaf();\n"					 /* line 6 */
+	"}\n"								 /* line 7 */
+	"void *outer(void)\n"						 /* line 8 */
+	"{\n"								 /* line 9 */
+	"	return middle();\n"					 /* line 10 */
+	"}\n"								 /* line 11 */
+	"static __attribute__((noinline)) void *hidden(void **second)\n" /* line 12 */
+	"{\n"								 /* line 13 */
+	"	*second = HERE;\n"					 /* line 14 */
+	"	return HERE;\n"						 /* line 15 */
+	"}\n"								 /* line 16 */
+	"void *call_hidden(void **second) { return hidden(second); }\n"; /* line 17 */
+
+static const char cxx_source[] =
+	HERE "namespace {\n"
+	     "template <class T> struct box {\n"
+	     "	__attribute__((noinline)) void *where(T) const { return HERE; }\n"
+	     "};\n"
+	     "}\n"
+	     "extern \"C\" void *in_template() { return box<int>().where(3); }\n"
+	     "extern \"C\" void *in_lambda()\n"
+	     "{\n"
+	     "	auto lambda = [](int) __attribute__((noinline)) { return HERE; };\n"
+	     "	return lambda(1);\n"
+	     "}\n";
+
+struct lab {
+	char path[64];
+	bool has_tools;
+};
+
+static int lab_setup(void **state)
+{
+	struct lab *lab = calloc(1, sizeof(*lab));
+
+	strcpy(lab->path, "/tmp/heapline-test-XXXXXX");
+	if (!mkdtemp(lab->path))
+		return -1;
+	lab->has_tools = system("cc --version >/dev/null 2>&1 && c++ --version >/dev/null 2>&1 && "
+				"objcopy --version >/dev/null 2>&1") == 0;
+	*state = lab;
+	return 0;
+}
+
+static int lab_teardown(void **state)
+{
+	struct lab *lab = *state;
+	char command[128];
+
+	snprintf(command, sizeof(command), "rm -rf '%s'", lab->path);
+	int r = system(command);
+	free(lab);
+	return r;
+}
+
+static void require_tools(const struct lab *lab)
+{
+	if (lab->has_tools)
+		return;
+	print_message("skipped: cc, c++ and objcopy are needed\n");
+	skip();
+}
+
+static void write_source(const struct lab *lab, const char *name, const char *text)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/%s", lab->path, name);
+	FILE *out = fopen(path, "w");
+	assert_non_null(out);
+	fputs(text, out);
+	fclose(out);
+}
+
+/* Runs a shell command in the lab. */
+static void run(const struct lab *lab, const char *command)
+{
+	char line[512];
+
+	snprintf(line, sizeof(line), "cd '%s' && %s", lab->path, command);
+	assert_int_equal(system(line), 0);
+}
+
+static void build_c(const struct lab *lab)
+{
+	require_tools(lab);
+	write_source(lab, "a.c", c_source);
+	run(lab, "cc -O2 -g -shared -fPIC -Wl,--build-id -o a.so a.c");
+}
+
+/* ---- a loaded library and its symbols ---- */
+
+struct library {
+	void *handle;
+	uint64_t bias;
+	struct hl_symbols *symbols;
+};
+
+static struct library library_open(const struct lab *lab, const char *name)
+{
+	struct library library;
+	struct link_map *map;
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/%s", lab->path, name);
+	library.handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	assert_non_null(library.handle);
+	assert_int_equal(dlinfo(library.handle, RTLD_DI_LINKMAP, &map), 0);
+	library.bias = map->l_addr;
+	assert_int_equal(hl_symbols_open(path, NULL, 0, &library.symbols), 0);
+	return library;
+}
+
+static void library_close(struct library *library)
+{
+	hl_symbols_free(library->symbols);
+	dlclose(library->handle);
+}
+
+/* Frames at the address that the library's ${function} reports. */
+static size_t ask(struct library *library, const char *function,
+		  const struct hl_symbols_frame **ret_frames)
+{
+	void *(*report)(void **) = (void *(*)(void **))dlsym(library->handle, function);
+	void *second;
+	size_t count;
+
+	assert_non_null(report);
+	uint64_t address = (uintptr_t)report(&second) - library->bias;
+	assert_int_equal(hl_symbols_find(library->symbols, address, ret_frames, &count), 0);
+	return count;
+}
+
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	return slash ? slash + 1 : path;
+}
+
+static void assert_frame(const struct hl_symbols_frame *frame, const char *function, unsigned line,
+			 unsigned function_line, bool inlined)
+{
+	assert_string_equal(frame->function, function);
+	assert_string_equal(base_name(frame->file), "a.c");
+	assert_string_equal(base_name(frame->function_file), "a.c");
+	assert_int_equal(frame->line, line);
+	assert_int_equal(frame->function_line, function_line);
+	assert_int_equal(frame->inlined, inlined);
+}
+
+static void inlined_functions_have_frames_with_the_lines_of_their_calls(void **state)
+{
+	const struct hl_symbols_frame *frames;
+
+	build_c(*state);
+	struct library library = library_open(*state, "a.so");
+	assert_int_equal(hl_symbols_source(library.symbols), HL_SYMBOLS_DWARF);
+	assert_int_equal(ask(&library, "outer", &frames), 3);
+	assert_frame(&frames[0], "leaf", 3, 3, true);
+	assert_frame(&frames[1], "middle", 6, 4, true);
+	assert_frame(&frames[2], "outer", 10, 8, false);
+	assert_int_equal(ask(&library, "call_hidden", &frames), 1);
+	assert_frame(&frames[0], "hidden", 15, 12, false);
+	library_close(&library);
+}
+
+static void clang_and_split_units_are_read_as_well(void **state)
+{
+	const struct hl_symbols_frame *frames;
+
+	require_tools(*state);
+	write_source(*state, "a.c", c_source);
+	run(*state, "cc -O2 -g -gsplit-dwarf -shared -fPIC -o split.so a.c");
+	struct library library = library_open(*state, "split.so");
+	assert_int_equal(ask(&library, "outer", &frames), 3);
+	assert_frame(&frames[0], "leaf", 3, 3, true);
+	assert_frame(&frames[2], "outer", 10, 8, false);
+	library_close(&library);
+	if (system("clang --version >/dev/null 2>&1") != 0)
+		return;
+	run(*state, "clang -O2 -g -shared -fPIC -o clang.so a.c"); /* writes no .debug_aranges */
+	library = library_open(*state, "clang.so");
+	assert_int_equal(ask(&library, "outer", &frames), 3);
+	assert_frame(&frames[1], "middle", 6, 4, true);
+	library_close(&library);
+}
+
+static void cxx_templates_and_lambdas_have_their_full_names(void **state)
+{
+	const struct hl_symbols_frame *frames;
+
+	require_tools(*state);
+	write_source(*state, "b.cc", cxx_source);
+	run(*state, "c++ -std=c++17 -O2 -g -shared -fPIC -o b.so b.cc");
+	struct library library = library_open(*state, "b.so");
+	assert_true(ask(&library, "in_template", &frames) >= 1);
+	assert_string_equal(frames[0].function,
+			    "(anonymous namespace)::box<int>::where(int) const");
+	assert_true(ask(&library, "in_lambda", &frames) >= 1);
+	assert_non_null(strstr(frames[0].function, "lambda"));
+	library_close(&library);
+}
+
+static void without_debug_information_the_symbol_table_names_functions(void **state)
+{
+	const struct hl_symbols_frame *frames;
+
+	build_c(*state);
+	run(*state, "strip --strip-debug -o table.so a.so");
+	struct library library = library_open(*state, "table.so");
+	assert_int_equal(hl_symbols_source(library.symbols), HL_SYMBOLS_SYMTAB);
+	assert_non_null(strstr(hl_symbols_reason(library.symbols), "DEBUGINFOD_URLS"));
+	assert_int_equal(ask(&library, "call_hidden", &frames), 1);
+	assert_string_equal(frames[0].function, "hidden");
+	assert_string_equal(frames[0].file, "");
+	library_close(&library);
+}
+
+static void in_a_stripped_file_a_nameless_function_keeps_its_calls_together(void **state)
+{
+	const struct hl_symbols_frame *frames;
+	void *second;
+	size_t count;
+	char first_name[64];
+
+	build_c(*state);
+	run(*state, "strip -o bare.so a.so");
+	struct library library = library_open(*state, "bare.so");
+	assert_int_equal(hl_symbols_source(library.symbols), HL_SYMBOLS_DYNSYM);
+	assert_int_equal(ask(&library, "outer", &frames), 1);
+	assert_string_equal(frames[0].function, "outer");
+
+	void *(*report)(void **) = (void *(*)(void **))dlsym(library.handle, "call_hidden");
+	uint64_t address = (uintptr_t)report(&second) - library.bias;
+	assert_int_equal(hl_symbols_find(library.symbols, address, &frames, &count), 0);
+	assert_memory_equal(frames[0].function, "bare.so+0x", 10);
+	snprintf(first_name, sizeof(first_name), "%s", frames[0].function);
+	assert_int_equal(
+		hl_symbols_find(library.symbols, (uintptr_t)second - library.bias, &frames, &count),
+		0);
+	assert_ptr_not_equal(report, second);
+	assert_string_equal(frames[0].function, first_name);
+	library_close(&library);
+}
+
+static void a_separate_debug_file_is_found_by_its_link(void **state)
+{
+	const struct hl_symbols_frame *frames;
+
+	build_c(*state);
+	run(*state, "objcopy --only-keep-debug a.so apart.debug && strip -o apart.so a.so && "
+		    "objcopy --add-gnu-debuglink=apart.debug apart.so");
+	struct library library = library_open(*state, "apart.so");
+	assert_int_equal(hl_symbols_source(library.symbols), HL_SYMBOLS_DWARF);
+	assert_string_equal(hl_symbols_reason(library.symbols), "");
+	assert_int_equal(ask(&library, "outer", &frames), 3);
+	assert_frame(&frames[0], "leaf", 3, 3, true);
+	library_close(&library);
+}
+
+static void libc_is_named_by_the_debug_file_of_its_build_id(void **state)
+{
+	const struct hl_symbols_frame *frames;
+	struct hl_symbols *symbols;
+	size_t count;
+	Dl_info libc;
+
+	(void)state;
+	assert_int_not_equal(dladdr(dlsym(RTLD_DEFAULT, "malloc"), &libc), 0);
+	if (!libc.dli_fname || !strstr(libc.dli_fname, "libc.so"))
+		skip(); /* under a sanitizer malloc is not libc's */
+	assert_int_equal(hl_symbols_open(libc.dli_fname, NULL, 0, &symbols), 0);
+	uint64_t address = (uintptr_t)libc.dli_saddr - (uintptr_t)libc.dli_fbase;
+	assert_int_equal(hl_symbols_find(symbols, address, &frames, &count), 0);
+	assert_non_null(strstr(frames[count - 1].function, "malloc"));
+	hl_symbols_free(symbols);
+}
+
+static void a_file_with_another_build_id_is_not_used(void **state)
+{
+	static const uint8_t wrong[20] = {1, 2, 3};
+	const struct hl_symbols_frame *frames;
+	const struct lab *lab = *state;
+	struct hl_symbols *symbols;
+	char path[128];
+	size_t count;
+
+	build_c(lab);
+	snprintf(path, sizeof(path), "%s/a.so", lab->path);
+	assert_int_equal(hl_symbols_open(path, wrong, sizeof(wrong), &symbols), 0);
+	assert_int_equal(hl_symbols_source(symbols), HL_SYMBOLS_NONE);
+	assert_non_null(strstr(hl_symbols_reason(symbols), "build id"));
+	assert_int_equal(hl_symbols_find(symbols, 0x1234, &frames, &count), 0);
+	assert_int_equal(count, 1);
+	assert_string_equal(frames[0].function, "a.so+0x1234");
+	hl_symbols_free(symbols);
+}
+
+static void what_is_no_elf_file_still_gives_places(void **state)
+{
+	static const struct {
+		const char *path, *name, *reason;
+	} cases[] = {
+		{"/nowhere/libx.so", "libx.so+0x10", "No such file"},
+		{"[vdso]", "[vdso]+0x10", "no file"},
+		{"/etc/passwd", "passwd+0x10", "ELF"},
+		{"/", "/+0x10", ""},
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct hl_symbols_frame *frames;
+		struct hl_symbols *symbols;
+		size_t count;
+		assert_int_equal(hl_symbols_open(cases[i].path, NULL, 0, &symbols), 0);
+		assert_int_equal(hl_symbols_source(symbols), HL_SYMBOLS_NONE);
+		assert_non_null(strstr(hl_symbols_reason(symbols), cases[i].reason));
+		assert_string_not_equal(hl_symbols_reason(symbols), "");
+		assert_int_equal(hl_symbols_find(symbols, 0x10, &frames, &count), 0);
+		assert_string_equal(frames[0].function, cases[i].name);
+		hl_symbols_free(symbols);
+	}
+}
+
+static void cxx_and_rust_names_are_demangled_and_c_names_left_alone(void **state)
+{
+	static const struct {
+		const char *mangled, *expected;
+	} cases[] = {
+		{"_Z3fooIiEvT_", "void foo<int>(int)"},
+		{"_ZNSt6vectorIiSaIiEE9push_backERKi",
+		 "std::vector<int, std::allocator<int> >::push_back(int const&)"},
+		{"_ZN4core3fmt9Formatter3pad17h0123456789abcdefE", "core::fmt::Formatter::pad"},
+		{"_RINvNtC3std3mem8align_ofjdE", "std::mem::align_of::<usize, f64>"},
+		{"_RNvCs1234_7mycrate3foo", "mycrate::foo"},
+		{"_ZL3barv.part.0.cold", "bar()"},
+		{"parse.constprop.0", "parse"},
+		{"malloc", NULL},
+		{".cold", NULL},
+		{"_Zgarbage", NULL},
+		{"_R", NULL},
+		{"", NULL},
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char *demangled = hl_symbols_demangle(cases[i].mangled);
+		if (cases[i].expected)
+			assert_string_equal(demangled, cases[i].expected);
+		else
+			assert_null(demangled);
+		free(demangled);
+	}
+}
+
+/* ---- every allocation of ours made to fail in turn ---- */
+
+static long allocations_left = -1; /* -1: no limit */
+
+static bool may_allocate(void)
+{
+	if (allocations_left == 0)
+		return false;
+	if (allocations_left > 0)
+		allocations_left--;
+	return true;
+}
+
+void *__real_calloc(size_t count, size_t size);
+void *__real_malloc(size_t size);
+void *__real_reallocarray(void *old, size_t count, size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_reallocarray(void *old, size_t count, size_t size);
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+	return may_allocate() ? __real_calloc(count, size) : NULL;
+}
+
+void *__wrap_malloc(size_t size)
+{
+	return may_allocate() ? __real_malloc(size) : NULL;
+}
+
+void *__wrap_reallocarray(void *old, size_t count, size_t size)
+{
+	return may_allocate() ? __real_reallocarray(old, count, size) : NULL;
+}
+
+static int open_and_find(const char *path, uint64_t address)
+{
+	const struct hl_symbols_frame *frames;
+	struct hl_symbols *symbols;
+	size_t count;
+
+	int r = hl_symbols_open(path, NULL, 0, &symbols);
+	if (r < 0)
+		return r;
+	r = hl_symbols_find(symbols, address, &frames, &count);
+	hl_symbols_free(symbols);
+	return r;
+}
+
+static void want_of_memory_is_an_error_wherever_it_strikes(void **state)
+{
+	const struct lab *lab = *state;
+	char path[128];
+	long limit;
+	int r = -1;
+
+	build_c(lab);
+	struct library library = library_open(lab, "a.so");
+	void *(*report)(void) = (void *(*)(void))dlsym(library.handle, "outer");
+	uint64_t address = (uintptr_t)report() - library.bias;
+	snprintf(path, sizeof(path), "%s/a.so", lab->path);
+	for (limit = 0; r < 0; limit++) {
+		allocations_left = limit;
+		r = open_and_find(path, address);
+		allocations_left = -1;
+		if (r < 0)
+			assert_int_equal(r, -ENOMEM);
+	}
+	assert_true(limit > 10);
+	library_close(&library);
+}
+
+#define LAB_TEST(f) cmocka_unit_test_setup_teardown(f, lab_setup, lab_teardown)
+
+int main(void)
+{
+	unsetenv("DEBUGINFOD_URLS"); /* no test asks the network */
+	const struct CMUnitTest tests[] = {
+		LAB_TEST(inlined_functions_have_frames_with_the_lines_of_their_calls),
+		LAB_TEST(clang_and_split_units_are_read_as_well),
+		LAB_TEST(cxx_templates_and_lambdas_have_their_full_names),
+		LAB_TEST(without_debug_information_the_symbol_table_names_functions),
+		LAB_TEST(in_a_stripped_file_a_nameless_function_keeps_its_calls_together),
+		LAB_TEST(a_separate_debug_file_is_found_by_its_link),
+		cmocka_unit_test(libc_is_named_by_the_debug_file_of_its_build_id),
+		LAB_TEST(a_file_with_another_build_id_is_not_used),
+		cmocka_unit_test(what_is_no_elf_file_still_gives_places),
+		cmocka_unit_test(cxx_and_rust_names_are_demangled_and_c_names_left_alone),
+		LAB_TEST(want_of_memory_is_an_error_wherever_it_strikes),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -46,7 +46,7 @@ static const char cxx_source[] =
 	     "extern \"C\" void *in_template() { return box<int>().where(3); }\n"
 	     "extern \"C\" void *in_lambda()\n"
 	     "{\n"
-	     "	auto lambda = [](int) __attribute__((noinline)) { return HERE; };\n"
+	     "	auto lambda = [](int x) __attribute__((noinline)) { return x ? HERE : nullptr; };\n"
 	     "	return lambda(1);\n"
 	     "}\n";
 

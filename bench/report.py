@@ -22,7 +22,7 @@ class Results:
     cases: dict = field(default_factory=dict)  # title -> (case, {tool name: series})
     skipped: dict = field(default_factory=dict)  # title -> why
     footprints: list = field(default_factory=list)
-    symbols: str = ""
+    symbols: list = field(default_factory=list)  # lines of symbols_bench
     load_before: tuple = field(default_factory=os.getloadavg)
 
     def add(self, case, table):
@@ -176,13 +176,17 @@ def memory_figures(results):
                    item.recorder <= item.allowed()) for item in results.footprints]
 
 
-def symbols_figure(results):
-    figure = Figure("distinct addresses symbolized", "1 million in 10 s")
-    found = re.search(r"addresses_per_second=([0-9.]+)", results.symbols)
-    if found:
-        figure.measured = f"1 million in {1e6 / float(found[1]):.1f} s"
-        figure.met = float(found[1]) >= 1e5
-    return figure
+SYMBOLS_LINE = re.compile(r"(?P<path>.+): \d+ addresses, \d+ frames, (?P<source>.+), [0-9.]+ s, "
+                          r"(?P<rate>\d+) addresses/s")
+
+
+def symbols_figures(results):
+    """One for each file that symbols_bench looked addresses up in."""
+    what, bar = "distinct addresses symbolized", "1 million in 10 s"
+    found = [match for match in map(SYMBOLS_LINE.fullmatch, results.symbols) if match]
+    return [Figure(f"{what}, {Path(line['path']).name} ({line['source']})", bar,
+                   f"1 million in {1e6 / int(line['rate']):.1f} s", int(line["rate"]) >= 1e5)
+            for line in found] or [Figure(what, bar)]
 
 
 def figures(results):
@@ -197,7 +201,7 @@ def figures(results):
         scaling_figure(results),
         *sample_figures(results, titles.get("redis")),
         *memory_figures(results),
-        symbols_figure(results),
+        *symbols_figures(results),
     ]
 
 

@@ -24,6 +24,7 @@ from report import Results, document, terminal_table  # noqa: E402
 from tools import all_tools  # noqa: E402
 from workloads import Machine, RunFailed, TooSlow, all_cases  # noqa: E402
 
+LIBC = "/lib/x86_64-linux-gnu/libc.so.6"
 PARTS = ("ring", "python", "cc1plus", "redis", "sqlite", "memory", "symbols")
 
 
@@ -73,11 +74,13 @@ def note(text):
 
 
 def measure_symbols(machine):
-    """What bench/micro/symbols_bench says, or nothing where it is not built."""
+    """Lines of bench/micro/symbols_bench: a library with debug information, and a program without."""
+    compiler = subprocess.run(["gcc", "-print-prog-name=cc1"], capture_output=True, text=True,
+                              check=False).stdout.strip()
     program = machine.build / "bench" / "micro" / "symbols_bench"
-    if not program.exists():
-        return ""
-    return subprocess.run([str(program)], capture_output=True, text=True, check=False).stdout
+    count = ["10000"] if machine.small else []
+    return [subprocess.run([str(program), path, *count], capture_output=True, text=True,
+                           check=True).stdout.strip() for path in (LIBC, compiler)]
 
 
 def offer_rivals():
@@ -133,7 +136,10 @@ def measure_all(options, machine):
         except (RunFailed, subprocess.CalledProcessError, OSError) as problem:
             results.skipped["recorder's memory"] = str(problem)
     if "symbols" in options.only:
-        results.symbols = measure_symbols(machine)
+        try:
+            results.symbols = measure_symbols(machine)
+        except (subprocess.CalledProcessError, OSError) as problem:
+            results.skipped["symbolization"] = str(problem)
     return results
 
 

@@ -47,8 +47,8 @@ static const struct hl_option options[] = {
 	 NULL},
 	{"no-follow", 0, NULL, "record the program alone, not its children", HL_OPTION_FLAG,
 	 &no_follow, NULL},
-	{"wait", 0, NULL, "go on until the last recorded child has ended", HL_OPTION_FLAG,
-	 &wait_for_all, NULL},
+	{"wait", 0, NULL, "go on until the last descendant of the program has ended",
+	 HL_OPTION_FLAG, &wait_for_all, NULL},
 	{"quiet", 'q', NULL, "say nothing at the end unless something went wrong", HL_OPTION_FLAG,
 	 &quiet, NULL},
 	{0},
@@ -122,11 +122,23 @@ static const char *format_bytes(int64_t bytes, char text[32])
 	return text;
 }
 
+static void say_warnings(char *const *warnings, const char *name)
+{
+	if (!warnings[0])
+		return;
+	if (warnings[1])
+		hl_cli_note("%s; there is more: see 'heapline info %s'", warnings[0], name);
+	else
+		hl_cli_note("%s", warnings[0]);
+}
+
 static void say_problems(const struct hl_collector_summary *summary, const char *name,
 			 const char *command)
 {
 	if (summary->incomplete)
 		hl_cli_note("the recording '%s' is incomplete: %s", name, summary->failure);
+	else
+		say_warnings(summary->warnings, name);
 	if (summary->own_malloc)
 		hl_cli_note("of some processes nothing was seen: they bring a malloc of their own; "
 			    "see 'heapline info %s'",
@@ -137,8 +149,8 @@ static void say_problems(const struct hl_collector_summary *summary, const char 
 			    summary->lost_events, name);
 	if (!summary->processes && !summary->incomplete)
 		hl_cli_note("nothing was recorded: '%s' ended before the recorder could start in "
-			    "it, or runs without preloaded libraries%s",
-			    command, summary->warnings ? ", or had no memory for it" : "");
+			    "it, or runs without preloaded libraries",
+			    command);
 }
 
 static void say_result(const struct hl_collector_summary *summary, const char *name)
@@ -146,6 +158,10 @@ static void say_result(const struct hl_collector_summary *summary, const char *n
 	char peak[32];
 	if (!summary->processes || quiet)
 		return;
+	if (summary->running)
+		hl_cli_note(
+			"%u of the processes run on, unrecorded from here; --wait waits for them",
+			summary->running);
 	hl_cli_note("recorded %" PRIu64 " allocations of %u process%s, at most %s in use, to '%s'; "
 		    "see 'heapline top %s'",
 		    summary->allocations, summary->processes, summary->processes == 1 ? "" : "es",
@@ -178,7 +194,7 @@ static int run_program(struct hl_launch *launch, struct hl_collector *collector,
 		hl_cli_error("cannot run '%s': %s", command, strerror(-r));
 		return status_of_exec(r);
 	}
-	int status = hl_launch_supervise(launch, collector, wait_for_all);
+	int status = hl_launch_supervise(launch, collector);
 	struct hl_collector_summary summary;
 	hl_collector_finish(collector, &summary);
 	say_problems(&summary, name, command);
@@ -196,7 +212,7 @@ static int launch_program(struct hl_collector *collector, const char *recorder, 
 		hl_cli_error("out of memory");
 		return STATUS_FAILED;
 	}
-	int r = hl_launch_init(&launch, argv, environment, &err);
+	int r = hl_launch_init(&launch, argv, environment, wait_for_all, &err);
 	hl_preload_environment_free(environment);
 	if (r < 0)
 		return say_error(&err, STATUS_FAILED);

@@ -162,14 +162,6 @@ void hl_collector_abandon(struct hl_collector *collector)
 
 /* ---- recorded processes ---- */
 
-uint32_t hl_collector_running(const struct hl_collector *collector)
-{
-	uint32_t count = 0;
-	for (const struct hl_tracked *it = collector->tracked; it; it = it->next)
-		count += it->end_ns == 0;
-	return count;
-}
-
 static void append(struct hl_collector *collector, struct hl_tracked *tracked)
 {
 	struct hl_tracked **end = &collector->tracked;
@@ -510,6 +502,6 @@ void hl_collector_finish(struct hl_collector *collector, struct hl_collector_sum
 		summary->incomplete = true;
 	if (summary->incomplete)
 		summary->failure = collector->archive.failure.text;
-	summary->warnings = collector->archive.warnings.count;
+	summary->warnings = collector->archive.warnings.texts;
 	*ret_summary = *summary;
 }

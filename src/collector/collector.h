@@ -32,7 +32,8 @@ struct hl_collector_summary {
 	bool own_malloc;     /* of some process nothing was seen, because its malloc is its own */
 	bool incomplete;     /* something could not be written in the end */
 	const char *failure; /* then the last reason, a sentence; the collector's */
-	uint32_t warnings;   /* number of sentences in the recording */
+	/* Sentences in the recording about what went wrong, NULL-terminated; the collector's. */
+	char *const *warnings;
 };
 
 /* Listens. Nothing is written yet. */
@@ -64,9 +65,6 @@ void hl_collector_dispatch(struct hl_collector *collector);
 /* Finishes every process that has ended. For the owner of the program, before it reaps it: only
  * until then can be seen how it ended. */
 void hl_collector_check_ends(struct hl_collector *collector);
-
-/* Recorded processes that have not ended. */
-uint32_t hl_collector_running(const struct hl_collector *collector);
 
 /*
  * Ends the recording: whatever runs on is told to record no more and saved as it stands, and all is

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -92,11 +93,12 @@ static int fork_child(struct hl_launch *launch, const int go[2], const int resul
 	return pid < 0 ? -error : 0;
 }
 
-int hl_launch_init(struct hl_launch *launch, char **argv, char **environment, struct hl_error *err)
+int hl_launch_init(struct hl_launch *launch, char **argv, char **environment, bool wait,
+		   struct hl_error *err)
 {
 	int go[2], result[2];
 	sigset_t caught = caught_signals();
-	*launch = (struct hl_launch){.go_fd = -1, .result_fd = -1, .signal_fd = -1};
+	*launch = (struct hl_launch){.go_fd = -1, .result_fd = -1, .signal_fd = -1, .wait = wait};
 	sigprocmask(SIG_BLOCK, &caught, &launch->mask);
 	launch->signal_fd = signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (launch->signal_fd < 0 || pipe2(go, O_CLOEXEC) < 0)
@@ -111,6 +113,8 @@ int hl_launch_init(struct hl_launch *launch, char **argv, char **environment, st
 	if (r < 0)
 		return launch_error(launch, -r, err);
 	set_own_dispositions();
+	if (wait)
+		prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 	return 0;
 }
 
@@ -195,19 +199,28 @@ static void follow_stop(const struct hl_launch *launch)
 		stop_likewise(info.si_status);
 }
 
-/* Whether the program has ended; then what it leaves: a status as shells give it. */
-static bool has_ended(struct hl_launch *launch, struct hl_collector *collector, int *ret_status)
+static int shell_status(const siginfo_t *info)
+{
+	return info->si_code == CLD_EXITED ? info->si_status : 128 + info->si_status;
+}
+
+/* Reaps children that have ended: the program, and with PR_SET_CHILD_SUBREAPER its orphans. Before
+ * that the collector can see how they ended. Returns whether there are any left. */
+static bool reap(struct hl_launch *launch, struct hl_collector *collector, int *status)
 {
 	siginfo_t info = {0};
-	if (waitid(P_PID, (id_t)launch->pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0 ||
-	    info.si_pid != launch->pid)
-		return false;
-	/* While it is not reaped yet, the collector can see how it ended. */
-	hl_collector_check_ends(collector);
-	waitpid(launch->pid, NULL, 0);
-	*ret_status = info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
-	launch->pid = 0;
-	return true;
+	while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0) {
+		if (info.si_pid == 0)
+			return true;
+		hl_collector_check_ends(collector);
+		waitpid(info.si_pid, NULL, 0);
+		if (info.si_pid == launch->pid) {
+			*status = shell_status(&info);
+			launch->pid = 0;
+		}
+		info.si_pid = 0;
+	}
+	return false;
 }
 
 static bool asks_to_end(uint32_t signal_number)
@@ -234,19 +247,19 @@ static bool handle_signals(struct hl_launch *launch)
 
 /* ---- supervision ---- */
 
-int hl_launch_supervise(struct hl_launch *launch, struct hl_collector *collector, bool wait)
+int hl_launch_supervise(struct hl_launch *launch, struct hl_collector *collector)
 {
 	struct pollfd pollers[] = {
 		{.fd = launch->signal_fd, .events = POLLIN},
 		{.fd = hl_collector_fd(collector), .events = POLLIN},
 	};
 	int status = 0;
-	while (launch->pid > 0 || (wait && hl_collector_running(collector) > 0)) {
+	bool children = true;
+	while (launch->pid > 0 || (launch->wait && children)) {
 		poll(pollers, HL_COUNT_OF(pollers), NO_TIMEOUT);
 		hl_collector_dispatch(collector);
-		wait &= handle_signals(launch);
-		if (launch->pid > 0)
-			has_ended(launch, collector, &status);
+		launch->wait &= handle_signals(launch);
+		children = reap(launch, collector, &status);
 	}
 	return status;
 }

@@ -4,9 +4,11 @@
 
 #include "recorder/protocol.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,6 +68,29 @@ int hl_preload_find(char *ret_path, size_t capacity, struct hl_error *err)
 	return 0;
 }
 
+/*
+ * The recorder's path as glibc alone understands it: with $LIB in it, which leads back to the root
+ * by
+ * "..". Other loaders (musl) look for a directory of that name, find none, and start their program
+ * without the recorder, where loading it would end the program. NULL where this does not lead to
+ * our own libc, or for want of memory.
+ */
+static char *path_for_glibc(const char *path)
+{
+	static const char way_to_root[] = "/usr/$LIB/../../../../..";
+	Dl_info libc;
+	char *probe = NULL, *disguised = NULL;
+	if (!dladdr((void *)(uintptr_t)getenv, &libc) || libc.dli_fname[0] != '/' ||
+	    asprintf(&probe, "%s%s", way_to_root, libc.dli_fname) < 0)
+		return NULL;
+	void *handle = dlopen(probe, RTLD_LAZY | RTLD_NOLOAD);
+	free(probe);
+	if (!handle)
+		return NULL;
+	dlclose(handle);
+	return asprintf(&disguised, "%s%s", way_to_root, path) < 0 ? NULL : disguised;
+}
+
 /* ---- the environment ---- */
 
 static bool is_variable(const char *entry, const char *name)
@@ -116,7 +141,9 @@ char **hl_preload_environment(const char *recorder, const char *socket, const ch
 	char **environment = calloc(count_environment() + count + 1, sizeof(*environment));
 	if (!environment)
 		return NULL;
-	environment[0] = make_variable("LD_PRELOAD", recorder, getenv("LD_PRELOAD"));
+	char *path = path_for_glibc(recorder);
+	environment[0] = make_variable("LD_PRELOAD", path ? path : recorder, getenv("LD_PRELOAD"));
+	free(path);
 	environment[1] = make_variable(HL_ENV_SOCKET, socket, NULL);
 	environment[2] = make_variable(HL_ENV_TOKEN, token, NULL);
 	if (environment[0] && environment[1] && environment[2] && copy_others(environment, &count))

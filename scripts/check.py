@@ -106,6 +106,7 @@ class Tally:
 CASE_LINES = (
     re.compile(r"\[\s+(?P<outcome>OK|FAILED|SKIPPED)\s+\] (?!\d+ test)(?P<case>\S.*)"),
     re.compile(r"(?P<outcome>not ok|ok) \d+\s*-?\s*(?P<case>.*)"),
+    re.compile(r"(?P<outcome>FAIL|ERROR): (?P<case>\S.*)"),
     re.compile(r"(?P<case>\S.*) \.\.\. (?P<outcome>ok|FAIL|ERROR|skipped)(?P<reason> .*)?$"),
 )
 OUTCOMES = {"ok": "ok", "skipped": "skipped"}  # every other one is a failure
@@ -122,7 +123,7 @@ def cases_in(output):
         outcome = OUTCOMES.get(found["outcome"].lower(), "failed")
         if re.search(r"#\s*skip", case, re.I):
             outcome = "skipped"
-        if outcome == "ok" or case not in cases[outcome]:  # cmocka names these twice
+        if outcome == "ok" or case not in cases[outcome]:  # these are named twice
             cases[outcome].append(case)
     return cases
 

@@ -23,4 +23,6 @@ offers "" version
 offers ver version
 offers help ver version
 offers version --js --json
+offers record --mode mem-f mem-fast
+offers top --sort c cum
 offers version "$program" "$program" # files where there is no option

@@ -316,16 +316,16 @@ static void greet(struct hl_collector *collector, const struct hl_caller *caller
 		  const struct hl_hello *hello)
 {
 	struct hl_tracked *before = find_running(collector, caller->pid);
+	/* Asked before the answer, after which the new program may end, too. */
+	if (before && !hl_tracked_check_end(before))
+		hl_tracked_set_end(before, HL_END_EXEC);
 	int r = admit(collector, caller, hello);
 	if (r < 0) {
 		hl_reception_answer(caller, -r, -1, 0);
 		warn_refused(collector, caller->pid, -r);
 	}
-	if (!before)
-		return;
-	if (!hl_tracked_check_end(before))
-		hl_tracked_set_end(before, HL_END_EXEC);
-	finish_process(collector, before);
+	if (before)
+		finish_process(collector, before);
 }
 
 static bool is_wanted(const struct hl_collector *collector, const struct hl_caller *caller)

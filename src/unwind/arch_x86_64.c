@@ -220,8 +220,8 @@ hl_rule hl_arch_rule(const struct hl_cfi_state *state, bool is_signal_frame)
 }
 
 /* Reads a word of the stack, if it may be read, and keeps it as one that the step depended on. */
-static bool read_word(struct hl_walk *walk, uint64_t address, struct hl_arch_reads *reads,
-		      uint64_t *ret_value)
+HL_READS_STACK static bool read_word(struct hl_walk *walk, uint64_t address,
+				     struct hl_arch_reads *reads, uint64_t *ret_value)
 {
 	if (!hl_walk_is_readable(walk, address)) {
 		reads->unrepeatable = true; /* it may become readable */

@@ -44,7 +44,7 @@ static inline bool is_in_state(const struct hl_walk_frame *frame, const struct h
 
 /* The number of outer frames up to the first, seen from frames[count - 1] outward, whose words have
  * changed; 0 when none has. Each check makes the next frame's words safe to read. */
-static inline uint32_t first_changed(const struct hl_walk *walk, uint32_t count)
+HL_READS_STACK static inline uint32_t first_changed(const struct hl_walk *walk, uint32_t count)
 {
 	const struct hl_walk_frame *frame = &walk->frames[count];
 	for (; frame > walk->frames; frame--) {
@@ -85,8 +85,8 @@ static __attribute__((noinline)) bool step_any(struct hl_walk *walk, struct hl_a
 }
 
 /* The common step, when everything about it is in order; else nothing has happened. */
-static inline bool step_plain(const struct hl_walk *walk, struct hl_arch_frame *at,
-			      struct hl_walk_frame *frame, uint64_t rule)
+HL_READS_STACK static inline bool step_plain(const struct hl_walk *walk, struct hl_arch_frame *at,
+					     struct hl_walk_frame *frame, uint64_t rule)
 {
 	struct hl_arch_plain step = hl_arch_plain_step(rule, at->sp, at->bp);
 	uint64_t low = walk->stack_low, size = walk->stack_high - low;

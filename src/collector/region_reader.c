@@ -8,14 +8,12 @@
  */
 #include "collector/region_reader.h"
 
+#include "base/frame_key.h"
 #include "collector/region_tree.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define MODULE_SHIFT 48
-#define FRAME_PC     ((UINT64_C(1) << MODULE_SHIFT) - 1)
 
 /* A peak mark set while the cells are read makes their at-peak values those of two marks; read
  * again, but a busy target must not keep us. */
@@ -280,8 +278,8 @@ static void copy_nodes(const struct hl_region_view *view, struct hl_recording_no
 static void bound_modules(struct hl_recording_process *process)
 {
 	for (uint32_t i = 0; i < process->node_count; i++)
-		if (process->nodes[i].frame >> MODULE_SHIFT > process->module_count)
-			process->nodes[i].frame &= FRAME_PC;
+		if (!hl_frame_key_is_valid(process->nodes[i].frame, process->module_count))
+			process->nodes[i].frame &= HL_FRAME_PC_MASK;
 }
 
 /* Reads the nodes into ${process}; ${ret_map} as of hl_region_tree_build. */

@@ -2,6 +2,7 @@
 /* Interns modules, functions, places and nodes; see builder.h. */
 #include "profile/builder.h"
 
+#include "base/frame_key.h"
 #include "profile/array.h"
 
 #include <stdio.h>
@@ -195,13 +196,26 @@ static int add_frame(struct hl_builder *builder, const struct hl_symbols_frame *
 	return 0;
 }
 
+static int add_named_frame(struct hl_builder *builder, const char *name, uint64_t address)
+{
+	const struct hl_symbols_frame symbol = {.function = name, .function_file = "", .file = ""};
+	return add_frame(builder, &symbol, 0, address);
+}
+
 static int add_nameless_frame(struct hl_builder *builder, uint64_t address)
 {
 	char name[32];
 
 	snprintf(name, sizeof(name), "0x%llx", (unsigned long long)address);
-	const struct hl_symbols_frame symbol = {.function = name, .function_file = "", .file = ""};
-	return add_frame(builder, &symbol, 0, address);
+	return add_named_frame(builder, name, address);
+}
+
+static int add_pseudo_frame(struct hl_builder *builder, uint64_t which)
+{
+	static const char *const names[] = {[HL_PSEUDO_MMAP] = "[mmap]", [HL_PSEUDO_BRK] = "[brk]"};
+	const char *name = which < HL_COUNT_OF(names) ? names[which] : NULL;
+
+	return add_named_frame(builder, name ? name : "[unknown]", which);
 }
 
 static int add_symbol_frames(struct hl_builder *builder, uint32_t module, uint64_t address)
@@ -226,8 +240,9 @@ static int add_place(struct hl_builder *builder, uint32_t module, uint64_t addre
 					 .module = module,
 					 .first_frame = (uint32_t)profile->frame_count};
 
-	int r = module ? add_symbol_frames(builder, module, address)
-		       : add_nameless_frame(builder, address);
+	int r = module == HL_BUILDER_PSEUDO ? add_pseudo_frame(builder, address)
+		: module		    ? add_symbol_frames(builder, module, address)
+					    : add_nameless_frame(builder, address);
 	if (r == 0)
 		r = hl_array_reserve(&builder->places, &builder->place_capacity,
 				     builder->place_count + 1, sizeof(*builder->places));

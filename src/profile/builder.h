@@ -40,6 +40,9 @@ void hl_builder_release(struct hl_builder *builder);
 int hl_builder_module(struct hl_builder *builder, const char *path, const uint8_t *build_id,
 		      uint32_t build_id_bytes, uint32_t *ret_module);
 
+/* In place of a module: the address is an enum hl_pseudo_frame. */
+#define HL_BUILDER_PSEUDO UINT32_MAX
+
 /*
  * The node below ${parent} for ${address} in ${module} (0: none); if functions are inlined there,
  * the innermost of several nodes. 0 or -ENOMEM.

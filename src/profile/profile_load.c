@@ -2,13 +2,13 @@
 /* Loads a recording into a profile. */
 #include "profile/builder.h"
 
+#include "base/frame_key.h"
 #include "profile/array.h"
 #include "profile/recording.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define PC_BITS	   48
 #define UNRESOLVED UINT32_MAX
 
 /* One selected process while the tree is being built. */
@@ -97,13 +97,15 @@ static int map_node(struct hl_builder *builder, struct source *source, uint32_t 
 {
 	const struct hl_recording_process *process = source->process;
 	const struct hl_recording_node *node = &process->nodes[id - 1];
-	uint64_t address = node->frame & (((uint64_t)1 << PC_BITS) - 1);
-	uint64_t number = node->frame >> PC_BITS;
+	uint64_t address = node->frame & HL_FRAME_PC_MASK;
+	uint64_t number = node->frame >> HL_MODULE_SHIFT;
 	uint32_t module = 0;
 
-	if (number > process->module_count)
+	if (!hl_frame_key_is_valid(node->frame, process->module_count))
 		return -EBADMSG;
-	if (number) {
+	if (number == HL_MODULE_SCRIPT) {
+		module = HL_BUILDER_PSEUDO;
+	} else if (number) {
 		module = source->modules[number - 1];
 		address -= process->modules[number - 1].load_bias;
 	}

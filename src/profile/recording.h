@@ -26,8 +26,7 @@ struct hl_recording_module {
 /* Node ids are 1 .. node_count; nodes[id - 1] describes id. A parent is 0 (root) or any smaller or
  * larger valid id, without cycles. */
 struct hl_recording_node {
-	uint64_t frame; /* frame key: (module id << 48) | lookup pc; module id m is modules[m - 1],
-			   0 = no module */
+	uint64_t frame; /* frame key, see base/frame_key.h; module id m is modules[m - 1] */
 	uint32_t parent;
 };
 

@@ -2,6 +2,7 @@
 /* Reads recordings and trusts nothing in them; see recording.h. */
 #include "profile/recording.h"
 
+#include "base/frame_key.h"
 #include "profile/recording_columns.h"
 #include "profile/recording_files.h"
 #include "profile/recording_json.h"
@@ -16,8 +17,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#define MODULE_SHIFT 48
 
 static int out_of_memory(const char *path, struct hl_error *err)
 {
@@ -82,7 +81,7 @@ static int check_nodes(struct hl_recording_process *process, const char *path, s
 	if (changed)
 		return damage(path, "its stack nodes are not a tree", err);
 	for (uint32_t i = 0; i < count; i++)
-		if (process->nodes[i].frame >> MODULE_SHIFT > process->module_count)
+		if (!hl_frame_key_is_valid(process->nodes[i].frame, process->module_count))
 			return damage(path, "a stack node names a module that is not there", err);
 	return 0;
 }

@@ -227,3 +227,57 @@ void hl_event_nested_free(const void *block)
 	atomic_signal_fence(memory_order_release);
 	atomic_store_explicit(&thread->pending_count, count + 1, memory_order_relaxed);
 }
+
+/* ---- mappings; see mapping.h. Few and large: all are counted, whatever --sample says. ---- */
+
+/* The cell of what the calling thread maps: below its stack, the way it maps by. */
+static struct hl_cell *mapping_cell(struct hl_recorder *recorder, struct hl_thread *thread,
+				    enum hl_pseudo_frame way, const struct hl_registers *caller)
+{
+	uint32_t stack = stack_node(recorder, thread, caller);
+	if (stack == HL_NODE_NONE)
+		return NULL;
+	uint32_t node = hl_node_intern(&recorder->shared, &thread->nodes, stack,
+				       hl_pseudo_frame_key(way));
+	return node == HL_NODE_NONE ? NULL : hl_cells_get(&thread->cells, &recorder->shared, node);
+}
+
+static void count_unmapped(void *context, uint32_t node, uint64_t bytes, bool last)
+{
+	struct hl_thread *thread = context;
+	struct hl_recorder *recorder = hl_recorder;
+	struct hl_cell *cell = hl_cells_get(&thread->cells, &recorder->shared, node);
+	if (HL_UNLIKELY(!cell)) {
+		count_lost(thread, bytes);
+		return;
+	}
+	keep_peak(recorder, cell);
+	cell->free_bytes += bytes;
+	cell->free_objects += last;
+	add_inuse(recorder, thread, -(int64_t)bytes);
+}
+
+void hl_event_unmap(struct hl_thread *thread, uint64_t start, uint64_t end, uint64_t bound)
+{
+	thread->last_block = NULL;
+	if (!hl_mappings_remove(&hl_recorder->mappings, start, end, bound, count_unmapped, thread))
+		count_lost(thread, end - start);
+}
+
+void hl_event_map(struct hl_thread *thread, uint64_t start, uint64_t end, enum hl_pseudo_frame way,
+		  const struct hl_registers *caller)
+{
+	struct hl_recorder *recorder = hl_recorder;
+	hl_event_unmap(thread, start, end, HL_MAPPING_ANY);
+	if (mode_of(recorder) == HL_MODE_CLOSED)
+		return;
+	struct hl_cell *cell = mapping_cell(recorder, thread, way, caller);
+	if (!cell || !hl_mappings_add(&recorder->mappings, start, end, cell->node)) {
+		count_lost(thread, end - start);
+		return;
+	}
+	keep_peak(recorder, cell);
+	cell->alloc_bytes += end - start;
+	cell->alloc_objects++;
+	add_inuse(recorder, thread, (int64_t)(end - start));
+}

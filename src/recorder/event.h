@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What an allocation and a free do to the counters. The caller is inside hl_thread_enter() ..
- * hl_thread_leave(). */
+/* What allocations, frees and mappings do to the counters. The caller is inside hl_thread_enter()
+ * .. hl_thread_leave(). */
 #pragma once
 
 #include "recorder/recorder.h"
@@ -28,6 +28,17 @@ void hl_event_put_back(struct hl_thread *thread, const void *block, struct hl_bl
  * or by the allocator itself. These cannot be told apart, so the allocation counts as lost. */
 void hl_event_nested_alloc(uint64_t requested);
 void hl_event_nested_free(const void *block);
+
+/*
+ * The caller at ${caller} has mapped [${start}, ${end}), whole pages, by ${way}. What the recorder
+ * knew to be there is gone with it.
+ */
+void hl_event_map(struct hl_thread *thread, uint64_t start, uint64_t end, enum hl_pseudo_frame way,
+		  const struct hl_registers *caller);
+
+/* [${start}, ${end}), whole pages, has been unmapped. ${bound}: what hl_mappings_next() said before
+ * the system was asked to; later mappings at these addresses stay. */
+void hl_event_unmap(struct hl_thread *thread, uint64_t start, uint64_t end, uint64_t bound);
 
 /* Adds the thread's share to the total in use, and marks the peak when that has risen by a step. */
 void hl_event_flush(struct hl_recorder *recorder, struct hl_thread *thread);

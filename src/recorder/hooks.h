@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The entry points of the allocator that the recorder takes the place of. */
+/* The entry points that the recorder takes the place of. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,6 +9,9 @@
  * seen. To be called while nothing is recorded yet.
  */
 bool hl_hooks_reach_program(void);
+
+/* Says whether the program's own mappings are to be recorded. Until then, they are not. */
+void hl_hooks_record_mappings(bool wanted);
 
 /*
  * The hook's caller, as hl_walk_capture() wants it. For functions compiled with a frame pointer:

@@ -32,6 +32,11 @@ static const struct {
 	{"valloc", &hl_real.valloc},
 	{"pvalloc", &hl_real.pvalloc},
 	{"dlclose", &hl_real.dlclose},
+	{"mmap", &hl_real.mmap},
+	{"munmap", &hl_real.munmap},
+	{"mremap", &hl_real.mremap},
+	{"brk", &hl_real.brk},
+	{"sbrk", &hl_real.sbrk},
 };
 
 bool hl_real_resolve(void)

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The allocator behind the recorder: the entry points that the program would reach without it. */
+/* What is behind the recorder's hooks: the entry points that the program would reach without it. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
 
 /* Entry points that an allocator may lack are NULL then; the first five are always there once
  * resolved. */
@@ -19,6 +21,11 @@ struct hl_real {
 	void *(*valloc)(size_t);
 	void *(*pvalloc)(size_t);
 	int (*dlclose)(void *);
+	void *(*mmap)(void *, size_t, int, int, int, off_t);
+	int (*munmap)(void *, size_t);
+	void *(*mremap)(void *, size_t, size_t, int, ...);
+	int (*brk)(void *);
+	void *(*sbrk)(intptr_t);
 };
 
 extern struct hl_real hl_real;

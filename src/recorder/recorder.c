@@ -45,6 +45,7 @@ static bool set_up(struct hl_recorder *recorder, void *region)
 		return false;
 	if (!hl_hooks_reach_program())
 		atomic_fetch_or(&header->flags, HL_REGION_OWN_MALLOC);
+	hl_hooks_record_mappings(atomic_load(&header->flags) & HL_REGION_MAPPINGS);
 	header->pid = hl_sys_getpid();
 	header->start_realtime_ns = realtime_ns();
 	atomic_store(&header->state, HL_REGION_RUNNING);

@@ -11,6 +11,7 @@
 
 #include "recorder/block.h"
 #include "recorder/cell.h"
+#include "recorder/mapping.h"
 #include "recorder/module.h"
 #include "recorder/node.h"
 #include "recorder/protocol.h"
@@ -69,6 +70,7 @@ struct hl_recorder {
 	bool sampling;
 	struct hl_shared shared;
 	struct hl_block_table blocks;
+	struct hl_mappings mappings;
 	struct hl_spin threads_lock;
 	struct hl_thread *free_threads;
 	_Atomic uint32_t live_threads;

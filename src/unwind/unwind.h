@@ -15,16 +15,14 @@
  */
 #pragma once
 
+#include "base/frame_key.h"
+
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define HL_MAX_FRAMES	 1024u /* deeper stacks keep the leaf side and are marked truncated */
-#define HL_MODULE_SHIFT	 48
-#define HL_MODULE_NONE	 0u
-#define HL_MODULE_SCRIPT 0xffffu
-#define HL_FRAME_PC_MASK ((UINT64_C(1) << HL_MODULE_SHIFT) - 1)
+#define HL_MAX_FRAMES 1024u /* deeper stacks keep the leaf side and are marked truncated */
 
 /* What the unwinder needs to know of the module that holds a program counter. All addresses are of
  * this process. */

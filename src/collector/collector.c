@@ -364,7 +364,6 @@ static void let_wait(struct hl_collector *collector, struct hl_caller caller)
 	struct waiting *place = free_place(collector);
 	uint64_t index = place ? (uint64_t)(place - collector->waiting) : 0;
 	if (!place || watch(collector, caller.fd, EVENT_WAITING + index) < 0) {
-		hl_reception_answer(&caller, EAGAIN, -1, 0);
 		close(caller.fd);
 		warn_refused(collector, caller.pid, EAGAIN);
 		return;

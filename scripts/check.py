@@ -57,9 +57,9 @@ PARTS = [
     ),
     Part(
         "tsan",
-        "thread sanitizer, tests of the suite 'threads'",
+        "thread sanitizer, unit tests",
         "gcc",
-        ["threads"],
+        ["unit"],
         ["-Db_sanitize=thread", "-Dbuildtype=debugoptimized"],
         {"TSAN_OPTIONS": "halt_on_error=1"},
         # The sanitizer does not cope with every layout that randomization can give.

@@ -83,12 +83,10 @@ static void count_lost(struct hl_thread *thread, uint64_t bytes)
 	thread->shared->lost_bytes += bytes;
 }
 
-/* The node of the calling thread's stack, or HL_NODE_NONE. */
-static uint32_t stack_node(struct hl_recorder *recorder, struct hl_thread *thread,
-			   const struct hl_registers *caller)
+/* Interns the frames of the walk from ${at} on. The innermost node, or HL_NODE_NONE. */
+static uint32_t intern_frames(struct hl_recorder *recorder, struct hl_thread *thread, uint32_t at)
 {
 	struct hl_walk *walk = &thread->walk;
-	uint32_t at = hl_walk_capture(&recorder->unwind, walk, caller);
 	uint32_t node = at ? walk->frames[at - 1].node : 0;
 	for (; at < walk->depth; at++) {
 		node = hl_node_intern(&recorder->shared, &thread->nodes, node,
@@ -99,11 +97,42 @@ static uint32_t stack_node(struct hl_recorder *recorder, struct hl_thread *threa
 		}
 		walk->frames[at].node = node;
 	}
-	if (HL_UNLIKELY(walk->truncated))
-		thread->shared->truncated_stacks++;
-	else if (HL_UNLIKELY(walk->incomplete))
-		thread->shared->incomplete_stacks++;
 	return node ? node : HL_NODE_NONE;
+}
+
+/* What hl_recall carries: the address of the stack's cell, and in the lowest bit whether the walk
+ * was incomplete. */
+#define TAG_INCOMPLETE UINT64_C(1)
+
+static struct hl_cell *walk_to_cell(struct hl_recorder *recorder, struct hl_thread *thread,
+				    const struct hl_registers *caller, bool keep)
+{
+	struct hl_walk *walk = &thread->walk;
+	uint32_t kept = hl_walk_capture(&recorder->unwind, walk, caller);
+	uint32_t node = intern_frames(recorder, thread, kept);
+	if (HL_UNLIKELY(node == HL_NODE_NONE))
+		return NULL;
+	thread->shared->truncated_stacks += walk->truncated;
+	thread->shared->incomplete_stacks += walk->incomplete;
+	struct hl_cell *cell = hl_cells_get(&thread->cells, &recorder->shared, node);
+	if (keep && HL_LIKELY(cell))
+		hl_recall_keep(&thread->recall, walk, caller, kept,
+			       (uint64_t)cell | walk->incomplete);
+	return cell;
+}
+
+/* The cell of the calling thread's stack; NULL when there is no memory for it. */
+static struct hl_cell *stack_cell(struct hl_recorder *recorder, struct hl_thread *thread,
+				  const struct hl_registers *caller)
+{
+	bool wanted = hl_recall_wants(&thread->recall);
+	uint64_t tag =
+		wanted ? hl_recall_find(&thread->recall, &recorder->unwind, &thread->walk, caller)
+		       : 0;
+	if (!tag)
+		return walk_to_cell(recorder, thread, caller, wanted);
+	thread->shared->incomplete_stacks += tag & TAG_INCOMPLETE;
+	return (struct hl_cell *)(tag & ~TAG_INCOMPLETE);
 }
 
 static struct hl_weight weigh(const struct hl_recorder *recorder, const void *block,
@@ -123,12 +152,10 @@ void hl_event_alloc(struct hl_thread *thread, const void *block, uint64_t reques
 		return;
 	if (HL_UNLIKELY(thread->sampling))
 		hl_sample_next(thread, recorder->shared.header->sample_bytes);
-	uint32_t node = stack_node(recorder, thread, caller);
-	struct hl_cell *cell =
-		node == HL_NODE_NONE ? NULL : hl_cells_get(&thread->cells, &recorder->shared, node);
+	struct hl_cell *cell = stack_cell(recorder, thread, caller);
 	uint64_t usable = hl_real.usable_size((void *)block);
 	if (HL_UNLIKELY(!cell || !hl_block_set(&recorder->blocks, block,
-					       (struct hl_block){node, requested}, usable))) {
+					       (struct hl_block){cell->node, requested}, usable))) {
 		count_lost(thread, requested);
 		return;
 	}
@@ -234,10 +261,10 @@ void hl_event_nested_free(const void *block)
 static struct hl_cell *mapping_cell(struct hl_recorder *recorder, struct hl_thread *thread,
 				    enum hl_pseudo_frame way, const struct hl_registers *caller)
 {
-	uint32_t stack = stack_node(recorder, thread, caller);
-	if (stack == HL_NODE_NONE)
+	const struct hl_cell *stack = stack_cell(recorder, thread, caller);
+	if (!stack)
 		return NULL;
-	uint32_t node = hl_node_intern(&recorder->shared, &thread->nodes, stack,
+	uint32_t node = hl_node_intern(&recorder->shared, &thread->nodes, stack->node,
 				       hl_pseudo_frame_key(way));
 	return node == HL_NODE_NONE ? NULL : hl_cells_get(&thread->cells, &recorder->shared, node);
 }

@@ -17,6 +17,7 @@
 #include "recorder/protocol.h"
 #include "recorder/shared.h"
 #include "recorder/spin.h"
+#include "unwind/recall.h"
 #include "unwind/unwind.h"
 
 enum hl_phase {
@@ -61,6 +62,7 @@ struct hl_thread {
 	struct hl_thread *next_free;
 	struct hl_cells cells;
 	struct hl_node_cache nodes;
+	struct hl_recall recall;
 	struct hl_walk walk;
 };
 

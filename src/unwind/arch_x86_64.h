@@ -100,6 +100,14 @@ static inline struct hl_arch_plain hl_arch_plain_step(hl_rule rule, uint64_t sp,
 	return step;
 }
 
+/* Whether stepping out of a frame depends on its rbp otherwise than by handing it on. */
+static inline bool hl_arch_uses_bp(hl_rule rule)
+{
+	enum hl_rule_kind kind = hl_rule_kind_of(rule);
+	return kind == HL_RULE_BP || kind == HL_RULE_DEREF_BP || kind == HL_RULE_NONE ||
+	       hl_rule_bp_of(rule) == HL_BP_AT_BP;
+}
+
 /* From here: src/unwind/arch_x86_64.c. */
 
 /* Index into hl_cfi_state.saved of a DWARF register number; -1 when it is not tracked. */

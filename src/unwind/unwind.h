@@ -17,6 +17,8 @@
 
 #include "base/frame_key.h"
 
+#include "base/compiler.h"
+
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -75,7 +77,13 @@ struct hl_walk_frame {
 	const uint64_t *word[2];
 	uint64_t value[2];
 	uint32_t node;	/* set by the caller once interned */
-	uint32_t flags; /* private to walk.c */
+	uint32_t flags; /* enum hl_walk_frame_flag */
+};
+
+enum hl_walk_frame_flag {
+	HL_FRAME_NEEDS_BP =
+		1 << 0, /* the step out of this frame, or of one outward, depends on bp */
+	HL_FRAME_SAVES_BP = 1 << 1, /* word[1] is where the frame saved its caller's bp */
 };
 
 /* A thread's last walk and the workplace of its next. Zero-initialize; about 128 KiB, touched as
@@ -109,6 +117,22 @@ struct hl_registers {
  */
 uint32_t hl_walk_capture(struct hl_unwind *unwind, struct hl_walk *walk,
 			 const struct hl_registers *at);
+
+/*
+ * The number of frames up to and with the first, seen from frames[count - 1] outward, whose words
+ * have changed; 0 when none has. Each check makes the next frame's words safe to read.
+ */
+static inline uint32_t hl_walk_first_changed(const struct hl_walk *walk, uint32_t count)
+{
+	const struct hl_walk_frame *frame = &walk->frames[count];
+	for (; frame > walk->frames; frame--) {
+		if (HL_UNLIKELY(*frame[-1].word[0] != frame[-1].value[0]))
+			break;
+		if (HL_UNLIKELY(*frame[-1].word[1] != frame[-1].value[1]))
+			break;
+	}
+	return (uint32_t)(frame - walk->frames);
+}
 
 /* Says that modules may have changed: cached rules and remembered walks are not used again.
  * Callable from any thread. */

@@ -35,11 +35,11 @@ static inline uint32_t pass_inner(const struct hl_walk *walk, uint32_t count, ui
 	return count;
 }
 
+/* A bp that nothing outward depends on need not be equal: most code uses rbp for data. */
 static inline bool is_in_state(const struct hl_walk_frame *frame, const struct hl_arch_frame *at)
 {
-	uint64_t differences =
-		(frame->sp ^ at->sp) | (frame->bp ^ at->bp) | (lookup_pc_of(frame) ^ at->pc);
-	return !differences;
+	uint64_t bp_differs = frame->flags & HL_FRAME_NEEDS_BP ? frame->bp ^ at->bp : 0;
+	return !((frame->sp ^ at->sp) | bp_differs | (lookup_pc_of(frame) ^ at->pc));
 }
 
 /* The number of outer frames up to the first, seen from frames[count - 1] outward, whose words have
@@ -77,6 +77,7 @@ static __attribute__((noinline)) bool step_any(struct hl_walk *walk, struct hl_a
 	struct hl_arch_reads reads = {0};
 	enum hl_arch_outcome outcome =
 		hl_arch_step(walk, rule & HL_RULE_MASK, at, interrupted_context, &reads);
+	frame->flags = hl_arch_uses_bp(rule) ? HL_FRAME_NEEDS_BP : 0;
 	if (outcome == HL_STEP_OUT && at->pc > HL_FRAME_PC_MASK)
 		outcome = HL_STEP_LOST;
 	remember_reads(frame, &reads);
@@ -102,10 +103,27 @@ HL_READS_STACK static inline bool step_plain(const struct hl_walk *walk, struct 
 	frame->word[1] = bp_word;
 	frame->value[0] = ra;
 	frame->value[1] = bp;
+	frame->flags = (rule & 1 ? HL_FRAME_NEEDS_BP : 0) | (step.bp_saved ? HL_FRAME_SAVES_BP : 0);
 	at->pc = ra - 1;
 	at->sp = step.cfa;
 	at->bp = step.bp_saved ? bp : at->bp;
 	return true;
+}
+
+/*
+ * Whether bp matters on entry of a frame's step, given whether it does outward of it; and if not,
+ * the word in which the frame saved it need not be checked.
+ */
+static inline bool settle_bp(struct hl_walk_frame *frame, bool outer_needs_bp)
+{
+	bool saved = frame->flags & HL_FRAME_SAVES_BP;
+	if (!saved && outer_needs_bp)
+		frame->flags |= HL_FRAME_NEEDS_BP;
+	if (saved && !outer_needs_bp) {
+		frame->word[1] = frame->word[0];
+		frame->value[1] = frame->value[0];
+	}
+	return frame->flags & HL_FRAME_NEEDS_BP;
 }
 
 /* Puts the fresh frames behind the ${kept} outer ones. Returns how many are unchanged there. */
@@ -120,8 +138,11 @@ static uint32_t settle(struct hl_walk *walk, uint32_t kept, uint32_t fresh)
 		unchanged = 0; /* their outer frames are cut off */
 		walk->truncated = true;
 	}
-	for (uint32_t i = 0; i < fresh; i++)
+	bool needs_bp = kept && walk->frames[kept - 1].flags & HL_FRAME_NEEDS_BP;
+	for (uint32_t i = 0; i < fresh; i++) {
 		walk->frames[kept + i] = walk->fresh[fresh - 1 - i];
+		needs_bp = settle_bp(&walk->frames[kept + i], needs_bp);
+	}
 	walk->depth = kept + fresh;
 	return unchanged;
 }
@@ -147,18 +168,13 @@ uint32_t hl_walk_capture(struct hl_unwind *unwind, struct hl_walk *walk,
 	for (;;) {
 		remembered = pass_inner(walk, remembered, at.sp);
 		if (remembered && is_in_state(&walk->frames[remembered - 1], &at)) {
-			uint32_t changed = first_changed(walk, remembered);
+			uint32_t changed = hl_walk_first_changed(walk, remembered);
 			if (HL_LIKELY(!changed)) {
 				walk->incomplete = was_incomplete;
 				return settle(walk, remembered, fresh);
 			}
-			/* The matched ones are frames of this walk; it goes on from the changed. */
-			for (; remembered > changed && fresh < HL_MAX_FRAMES; remembered--) {
-				walk->fresh[fresh++] = walk->frames[remembered - 1];
-				context = 0;
-			}
-			const struct hl_walk_frame *frame = &walk->frames[--remembered];
-			at = (struct hl_arch_frame){lookup_pc_of(frame), frame->sp, frame->bp};
+			remembered = changed -
+				     1; /* only what lies outward of the change can still match */
 		}
 		if (HL_UNLIKELY(fresh == HL_MAX_FRAMES))
 			break;

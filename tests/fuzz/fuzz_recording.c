@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Fuzzes what reads recordings and regions. The first byte of an input says which:
+ *
+ *   P, M  a process' file, the recording's file, as they are
+ *   J     sections of a process' file, given valid checksums, so that what is behind the checks is
+ *         reached: u16 bytes of JSON, u16 bytes of nodes, JSON, nodes, values
+ *   R     words written into a region: {u8 area, u16 index of the word, u64 value} ...
+ */
+#include "base/frame_key.h"
+#include "fake_region.h"
+#include "profile/recording_container.h"
+#include "profile/recording_files.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+
+/* So that a report names the line. */
+#define require(holds)                    \
+	do {                              \
+		if (!(holds))             \
+			__builtin_trap(); \
+	} while (0)
+
+/* ---- files ---- */
+
+static int scratch_file(void)
+{
+	static int fd = -1;
+	if (fd < 0)
+		fd = memfd_create("fuzz", MFD_CLOEXEC);
+	return fd;
+}
+
+static void read_process_file(int fd)
+{
+	struct hl_recording_process process = {0};
+	struct hl_error err = {0};
+	int r = hl_recording_read_process(fd, "FILE", &process, &err);
+	require((r < 0) == (err.text[0] != '\0'));
+	hl_recording_process_release(&process);
+}
+
+static void read_meta_file(int fd)
+{
+	struct hl_recording *recording = calloc(1, sizeof(*recording));
+	struct hl_error err = {0};
+	int r = hl_recording_read_meta(fd, "FILE", recording, &err);
+	require((r < 0) == (err.text[0] != '\0'));
+	hl_recording_free(recording);
+}
+
+static void fuzz_file(const uint8_t *bytes, size_t size, void read_file(int fd))
+{
+	int fd = scratch_file();
+	require(ftruncate(fd, 0) == 0 && pwrite(fd, bytes, size, 0) == (ssize_t)size);
+	read_file(fd);
+}
+
+static char scratch_path[] = "/tmp/heapline-fuzz-XXXXXX";
+
+static void remove_scratch_directory(void)
+{
+	char path[64];
+	snprintf(path, sizeof(path), "%s/file", scratch_path);
+	unlink(path);
+	rmdir(scratch_path);
+}
+
+static int scratch_directory(void)
+{
+	static int fd = -1;
+	if (fd < 0 && mkdtemp(scratch_path)) {
+		fd = open(scratch_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		atexit(remove_scratch_directory);
+	}
+	return fd;
+}
+
+static void fuzz_sections(const uint8_t *bytes, size_t size)
+{
+	uint16_t sizes[2];
+	if (size < sizeof(sizes))
+		return;
+	memcpy(sizes, bytes, sizeof(sizes));
+	bytes += sizeof(sizes);
+	size -= sizeof(sizes);
+	size_t json = sizes[0] < size ? sizes[0] : size;
+	size_t nodes = sizes[1] < size - json ? sizes[1] : size - json;
+	struct hl_container_writer writer;
+	int directory_fd = scratch_directory();
+	require(hl_container_writer_init(&writer, directory_fd, "file", HL_KIND_PROCESS, 3, NULL) ==
+		0);
+	hl_container_writer_add(&writer, HL_SECTION_META, bytes, json, false, NULL);
+	hl_container_writer_add(&writer, HL_SECTION_NODES, bytes + json, nodes, false, NULL);
+	hl_container_writer_add(&writer, HL_SECTION_VALUES, bytes + json + nodes,
+				size - json - nodes, false, NULL);
+	require(hl_container_writer_finish(&writer, false, NULL) == 0);
+	int fd = openat(directory_fd, "file", O_RDONLY | O_CLOEXEC);
+	read_process_file(fd);
+	close(fd);
+}
+
+/* ---- regions ---- */
+
+/* So much of an area is written to and committed. */
+#define FUZZED_BYTES 65536
+
+static void check_tables(const struct hl_recording_process *process)
+{
+	for (uint32_t i = 0; i < process->node_count; i++) {
+		require(process->nodes[i].parent <= i);
+		require(hl_frame_key_is_valid(process->nodes[i].frame, process->module_count));
+	}
+	for (uint32_t i = 0; i < process->value_count; i++) {
+		require(process->values[i].node - 1 < process->node_count);
+		require(process->values[i].thread < process->thread_count);
+	}
+}
+
+static void write_words(struct fake_region *fake, const uint8_t *bytes, size_t size)
+{
+	for (; size >= 11; bytes += 11, size -= 11) {
+		int area = bytes[0] % (HL_AREA_COUNT + 1);
+		uint16_t index;
+		memcpy(&index, bytes + 1, sizeof(index));
+		uint64_t offset = area < HL_AREA_COUNT ? fake->layout.areas[area].offset : 0;
+		uint64_t room = area < HL_AREA_COUNT ? FUZZED_BYTES : sizeof(*fake->header);
+		memcpy((char *)fake->header + offset + index * 8 % room, bytes + 3, 8);
+	}
+}
+
+static void fuzz_region(const uint8_t *bytes, size_t size)
+{
+	struct fake_region fake = fake_region_new();
+	for (int id = 0; id < HL_AREA_COUNT; id++)
+		fake.header->areas[id].committed = FUZZED_BYTES;
+	write_words(&fake, bytes, size);
+	for (int id = 0; id < HL_AREA_COUNT; id++)
+		if (fake.header->areas[id].committed > FUZZED_BYTES)
+			fake.header->areas[id].committed = FUZZED_BYTES;
+	struct hl_region_view view = fake_view(&fake);
+	struct hl_region_times times = {.start_ns = 1, .now_ns = 2};
+	struct hl_recording_process process = {0};
+	require(hl_region_read(&view, &times, &process, NULL) == 0);
+	check_tables(&process);
+	hl_recording_process_release(&process);
+	fake_region_free(&fake);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+{
+	if (size == 0)
+		return 0;
+	switch (bytes[0]) {
+	case 'P':
+		fuzz_file(bytes + 1, size - 1, read_process_file);
+		break;
+	case 'M':
+		fuzz_file(bytes + 1, size - 1, read_meta_file);
+		break;
+	case 'J':
+		fuzz_sections(bytes + 1, size - 1);
+		break;
+	case 'R':
+		fuzz_region(bytes + 1, size - 1);
+		break;
+	}
+	return 0;
+}

@@ -41,12 +41,14 @@ struct hl_option {
 	const char *const *choices; /* HL_OPTION_CHOICE: NULL-terminated words */
 };
 
+#define HL_SHARED_TABLES 3
+
 struct hl_verb {
 	const char *name;
-	const char *arguments;		 /* operands as help shows them: "REC", "[--] COMMAND..." */
-	const char *summary;		 /* one line, lowercase, no full stop */
-	const struct hl_option *options; /* NULL: none */
-	const struct hl_option *shared_options; /* a table used by several verbs; NULL: none */
+	const char *arguments; /* operands as help shows them: "NAME.hl", "[--] COMMAND..." */
+	const char *summary;   /* one line, lowercase, no full stop */
+	const struct hl_option *options;			  /* NULL: none */
+	const struct hl_option *shared_options[HL_SHARED_TABLES]; /* used by several verbs */
 	bool stops_at_operand; /* what follows the first operand is not parsed (COMMAND...) */
 	bool hidden;	       /* not in the list of verbs */
 

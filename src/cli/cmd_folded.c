@@ -10,8 +10,8 @@ static int run_folded(int argc, char **argv)
 
 const struct hl_verb hl_verb_folded = {
 	.name = "folded",
-	.arguments = "REC",
+	.arguments = "NAME.hl",
 	.summary = "write stacks as folded lines, for flame graph programs",
-	.shared_options = hl_view_shared_options,
+	.shared_options = {hl_view_value_options, hl_view_selection_options},
 	.run = run_folded,
 };

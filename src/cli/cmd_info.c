@@ -17,9 +17,9 @@ static int run_info(int argc, char **argv)
 
 const struct hl_verb hl_verb_info = {
 	.name = "info",
-	.arguments = "REC",
+	.arguments = "NAME.hl",
 	.summary = "show what was recorded, how, and what is missing",
 	.options = options,
-	.shared_options = hl_view_shared_options,
+	.shared_options = {hl_view_selection_options, hl_view_color_options},
 	.run = run_info,
 };

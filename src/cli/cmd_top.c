@@ -2,18 +2,16 @@
 /* heapline top: functions, heaviest first. */
 #include "cli/view_options.h"
 
-#define DEFAULT_ROWS 30
-
 static int sort = HL_VIEW_SORT_FLAT;
-static uint64_t row_limit = DEFAULT_ROWS;
+static uint64_t row_limit = HL_VIEW_ROWS_DEFAULT;
 
 static const char *const sort_words[] = {"flat", "cum", NULL};
 
 static const struct hl_option options[] = {
 	{"sort", 's', "KEY", "flat (own) or cum (with callees) first (default: flat)",
 	 HL_OPTION_CHOICE, &sort, sort_words},
-	{"rows", 'n', "N", "show N functions; 0: all (default: 30)", HL_OPTION_COUNT, &row_limit,
-	 NULL},
+	{"rows", 'n', "N", "show N functions; 0: all (default: 30, with --json all)",
+	 HL_OPTION_COUNT, &row_limit, NULL},
 	{0},
 };
 
@@ -26,9 +24,9 @@ static int run_top(int argc, char **argv)
 
 const struct hl_verb hl_verb_top = {
 	.name = "top",
-	.arguments = "REC",
+	.arguments = "NAME.hl",
 	.summary = "show functions, heaviest first",
 	.options = options,
-	.shared_options = hl_view_shared_options,
+	.shared_options = {hl_view_value_options, hl_view_selection_options, hl_view_color_options},
 	.run = run_top,
 };

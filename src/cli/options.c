@@ -20,19 +20,26 @@ static const struct hl_option help_option[] = {
 	{0},
 };
 
+/* Adds the options of ${table} (NULL: none); returns how many there are now. */
+static size_t collect_table(const struct hl_option *table, size_t count,
+			    const struct hl_option *ret_options[OPTIONS_MAX])
+{
+	for (; table && table->name; table++) {
+		if (count == OPTIONS_MAX)
+			abort();
+		ret_options[count++] = table;
+	}
+	return count;
+}
+
 /* All options of ${verb}, help last, into ${ret_options}; returns how many. */
 static size_t collect(const struct hl_verb *verb, const struct hl_option *ret_options[OPTIONS_MAX])
 {
-	const struct hl_option *const tables[] = {verb->options, verb->shared_options, help_option};
-	size_t count = 0;
+	size_t count = collect_table(verb->options, 0, ret_options);
 
-	for (size_t t = 0; t < HL_COUNT_OF(tables); t++)
-		for (const struct hl_option *o = tables[t]; o && o->name; o++) {
-			if (count == OPTIONS_MAX)
-				abort();
-			ret_options[count++] = o;
-		}
-	return count;
+	for (size_t i = 0; i < HL_SHARED_TABLES; i++)
+		count = collect_table(verb->shared_options[i], count, ret_options);
+	return collect_table(help_option, count, ret_options);
 }
 
 static int parse_number(const char *text, bool suffix_allowed, uint64_t *ret_number)
@@ -150,6 +157,19 @@ static const char *as_written(char **argv, char buffer[3])
 	return buffer;
 }
 
+/* getopt's '?': an option that there is not, that is ambiguous, or a flag with an argument. */
+static int bad_option(const struct hl_verb *verb, const struct hl_option *const *options,
+		      char **argv)
+{
+	char written[3];
+
+	if (optopt >= LONG_BASE)
+		return hl_cli_usage_error(verb, "option '--%s' takes no argument",
+					  options[optopt - LONG_BASE]->name);
+	return hl_cli_usage_error(verb, "'%s' has no option '%s'", verb->name,
+				  as_written(argv, written));
+}
+
 int hl_options_parse(const struct hl_verb *verb, int argc, char **argv, int *ret_first_operand)
 {
 	const struct hl_option *options[OPTIONS_MAX];
@@ -166,8 +186,7 @@ int hl_options_parse(const struct hl_verb *verb, int argc, char **argv, int *ret
 			return hl_cli_usage_error(verb, "option '%s' needs an argument",
 						  as_written(argv, written));
 		if (code == '?')
-			return hl_cli_usage_error(verb, "'%s' has no option '%s'", verb->name,
-						  as_written(argv, written));
+			return bad_option(verb, options, argv);
 		const struct hl_option *option = options[option_of(options, count, code)];
 		if (option == help_option) {
 			hl_help_verb(verb, stdout);

@@ -24,16 +24,24 @@ static bool json;
 
 static const char *const color_words[] = {"auto", "always", "never", NULL};
 
-const struct hl_option hl_view_shared_options[] = {
+const struct hl_option hl_view_value_options[] = {
 	{"value", 'v', "VALUE",
 	 "what to show: inuse, alloc, peak, temporary or slack (default: peak)", HL_OPTION_CHOICE,
 	 &value, hl_value_names},
 	{"unit", 'u', "UNIT", "bytes or objects (default: bytes)", HL_OPTION_CHOICE, &unit,
 	 hl_unit_names},
+	{0},
+};
+
+const struct hl_option hl_view_selection_options[] = {
 	{"process", 'p', "PID[/SEQ]", "one process (default: the sum of all)", HL_OPTION_TEXT,
 	 &process, NULL},
 	{"thread", 't', "TID", "what one thread allocated", HL_OPTION_TEXT, &thread, NULL},
 	{"json", 0, NULL, "write JSON", HL_OPTION_FLAG, &json, NULL},
+	{0},
+};
+
+const struct hl_option hl_view_color_options[] = {
 	{"color", 0, "WHEN", "auto, always or never (default: auto)", HL_OPTION_CHOICE, &color,
 	 color_words},
 	{0},
@@ -137,6 +145,7 @@ int hl_view_run(const struct hl_verb *verb, int argc, char **argv, hl_view *view
 	if (status != HL_EXIT_DONE)
 		return status;
 	options.out = stdout;
+	options.notes = stderr;
 	options.json = json;
 	options.color = use_color();
 	int r = load(argv[0], &selection, &profile, &err);

@@ -5,8 +5,10 @@
 #include "cli/cli.h"
 #include "view/view.h"
 
-/* --value --unit --process --thread --json --color: the shared_options of a view's verb. */
-extern const struct hl_option hl_view_shared_options[];
+/* For the shared_options of a view's verb. */
+extern const struct hl_option hl_view_value_options[];	   /* --value --unit */
+extern const struct hl_option hl_view_selection_options[]; /* --process --thread --json */
+extern const struct hl_option hl_view_color_options[];	   /* --color */
 
 /* A view: writes a report of ${profile}. */
 typedef int hl_view(const struct hl_profile *profile, const struct hl_view_options *options,

@@ -61,12 +61,15 @@ static Dwfl_Module *try_file(struct hl_symbols *symbols, const char *path, const
 	Dwfl_Module *module = dwfl_report_elf(symbols->dwfl, symbols->basename, path, -1, 0, true);
 	dwfl_report_end(symbols->dwfl, NULL, NULL);
 	const char *wrong = NULL;
-	if (!module || !dwfl_module_getelf(module, &bias))
+	if (access(path, R_OK) != 0)
+		wrong = strerror(errno); /* libdwfl does not always say why */
+	else if (!module || !dwfl_module_getelf(module, &bias))
 		wrong = dwfl_errmsg(-1);
 	else if (build_id_bytes && !has_build_id(module, build_id, build_id_bytes))
-		wrong = "the file is not the one that was recorded (its build id differs)";
+		wrong = "it is not the one that was recorded (its build id differs)";
 	if (wrong && !symbols->reason[0])
-		snprintf(symbols->reason, sizeof(symbols->reason), "%s", wrong);
+		snprintf(symbols->reason, sizeof(symbols->reason), "cannot use the file: %s",
+			 wrong);
 	return wrong ? NULL : module;
 }
 

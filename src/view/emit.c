@@ -156,7 +156,8 @@ static int new_table(struct hl_emit *emit)
 	scols_table_set_column_separator(emit->table, "  ");
 	for (size_t i = 0; i < emit->column_count; i++) {
 		const struct hl_emit_column *column = &emit->columns[i];
-		int flags = is_number(column->type) ? SCOLS_FL_RIGHT : SCOLS_FL_TRUNC;
+		int flags = (is_number(column->type) ? SCOLS_FL_RIGHT : 0) |
+			    (column->flags & HL_EMIT_SHORTENED ? SCOLS_FL_TRUNC : 0);
 		if (!is_shown(emit, column))
 			continue;
 		if (!scols_table_new_column(emit->table, column->title, 0, flags))

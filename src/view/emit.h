@@ -35,6 +35,7 @@ enum hl_emit_type {
 enum hl_emit_flag {
 	HL_EMIT_TEXT_ONLY = 1, /* not in JSON */
 	HL_EMIT_JSON_ONLY = 2,
+	HL_EMIT_SHORTENED = 4, /* cut off where a terminal is too narrow */
 };
 
 struct hl_emit_column {

@@ -56,5 +56,7 @@ int hl_view_folded(const struct hl_profile *profile, const struct hl_view_option
 	if (r == 0)
 		r = emit_tree(profile, options, &tree);
 	hl_calltree_release(&tree);
+	if (r == 0 && !options->json)
+		r = hl_summary_note(profile, options);
 	return r < 0 ? hl_summary_fail(profile, r, err) : 0;
 }

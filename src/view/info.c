@@ -74,8 +74,10 @@ static void process_rows(struct hl_emit *emit, const struct hl_profile *profile)
 		{"lost_events", "lost", HL_EMIT_COUNT, 0},
 		{"end", "end", HL_EMIT_TEXT, 0},
 		{"executable", "executable", HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},
-		{"command", "command", HL_EMIT_TEXT, 0},
+		{"command", "command", HL_EMIT_TEXT, HL_EMIT_SHORTENED},
 	};
+	if (profile->process_count)
+		hl_emit_line(emit, "%s", "");
 	hl_emit_rows(emit, "rows", columns, HL_COUNT_OF(columns));
 	for (size_t i = 0; i < profile->process_count; i++) {
 		const struct hl_profile_process *process = &profile->processes[i];
@@ -119,6 +121,8 @@ static void module_rows(struct hl_emit *emit, const struct hl_profile *profile)
 		{"symbols", "symbols", HL_EMIT_TEXT, 0},
 		{"reason", "remark", HL_EMIT_TEXT, 0},
 	};
+	if (profile->module_count > 1)
+		hl_emit_line(emit, "%s", "");
 	hl_emit_rows(emit, "modules", columns, HL_COUNT_OF(columns));
 	for (size_t i = 1; i < profile->module_count; i++) {
 		const struct hl_profile_module *module = &profile->modules[i];
@@ -180,6 +184,7 @@ static void stack_rows(struct hl_emit *emit, const struct hl_profile *profile,
 		{"free_objects", "frees", HL_EMIT_COUNT, 0},
 		{"stack", "stack", HL_EMIT_STACK, 0},
 	};
+	hl_emit_line(emit, "%s", "");
 	hl_emit_rows(emit, "stacks", columns, HL_COUNT_OF(columns));
 	for (uint32_t i = 0; i < profile->node_count; i++) {
 		const struct hl_profile_counters *counters = &profile->counters[i];
@@ -227,16 +232,13 @@ int hl_view_info(const struct hl_profile *profile, const struct hl_view_options 
 	if (r < 0)
 		return hl_summary_fail(profile, r, err);
 	hl_emit_begin(emit, "info");
-	hl_summary_members(emit, profile, options);
+	hl_summary_members(emit, profile, NULL);
 	recording_members(emit, profile);
 	recording_lines(emit, profile);
 	total_lines(emit, profile);
 	hl_summary_warnings(emit, profile);
-	hl_emit_line(emit, "%s", "");
 	process_rows(emit, profile);
-	hl_emit_line(emit, "%s", "");
 	module_rows(emit, profile);
-	hl_emit_line(emit, "%s", "");
 	if (options->stacks)
 		r = emit_stacks(emit, profile);
 	int finished = hl_emit_finish(emit);

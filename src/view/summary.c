@@ -61,8 +61,10 @@ void hl_summary_members(struct hl_emit *emit, const struct hl_profile *profile,
 			const struct hl_view_options *options)
 {
 	recording_member(emit, profile);
-	hl_emit_text(emit, "value", hl_value_names[options->value]);
-	hl_emit_text(emit, "unit", hl_unit_names[options->unit]);
+	if (options) {
+		hl_emit_text(emit, "value", hl_value_names[options->value]);
+		hl_emit_text(emit, "unit", hl_unit_names[options->unit]);
+	}
 	total_member(emit, &profile->total);
 	lost_member(emit, &profile->lost);
 }
@@ -78,19 +80,17 @@ static void target_line(struct hl_emit *emit, const struct hl_profile *profile)
 {
 	char duration[HL_FORMAT_MAX];
 	const char *name = hl_profile_text(profile, profile->name);
-	const char *command = hl_profile_text(profile, profile->command);
+	const char *mode = hl_profile_text(profile, profile->mode);
 
-	hl_format_duration(profile->duration_ns, duration);
 	if (profile->process_count != 1) {
-		hl_emit_line(emit, "%s: %s (%s, %zu processes summed, %s)", name, command,
-			     hl_profile_text(profile, profile->mode), profile->process_count,
-			     duration);
+		hl_emit_line(emit, "%s: %s (%s, %s)", name,
+			     hl_profile_text(profile, profile->command), mode,
+			     hl_format_duration(profile->duration_ns, duration));
 		return;
 	}
 	const struct hl_profile_process *process = &profile->processes[0];
 	hl_emit_line(emit, "%s: %s (%s, pid %u, %s, %s)", name,
-		     hl_profile_text(profile, process->command),
-		     hl_profile_text(profile, profile->mode), process->pid,
+		     hl_profile_text(profile, process->command), mode, process->pid,
 		     hl_profile_text(profile, process->end),
 		     hl_format_duration(process->duration_ns, duration));
 }
@@ -119,6 +119,11 @@ void hl_summary_lines(struct hl_emit *emit, const struct hl_profile *profile)
 
 	target_line(emit, profile);
 	totals_line(emit, &profile->total);
+	if (profile->process_count > 1)
+		hl_emit_line(emit,
+			     "sums over %zu processes, each at its own peak; --process shows "
+			     "one, 'heapline info' lists them",
+			     profile->process_count);
 	if (profile->sample_bytes)
 		hl_emit_line(emit, "sampled about every %s: figures are estimates",
 			     hl_format_bytes((int64_t)profile->sample_bytes, sample));
@@ -168,6 +173,28 @@ static void lost_warnings(struct hl_emit *emit, const struct hl_profile_lost *lo
 			     plural(lost->unmatched_frees));
 }
 
+void hl_summary_names_line(struct hl_emit *emit, const struct hl_profile *profile)
+{
+	char names[128] = "";
+	size_t used = 0, omitted = 0;
+
+	for (size_t i = 1; i < profile->module_count; i++) {
+		const char *path = hl_profile_text(profile, profile->modules[i].path);
+		const char *slash = strrchr(path, '/');
+		if (!profile->modules[i].used || !slash ||
+		    profile->modules[i].symbols == HL_SYMBOLS_DWARF)
+			continue;
+		if (used + strlen(slash) + 2 > sizeof(names)) {
+			omitted++;
+			continue;
+		}
+		used += (size_t)sprintf(names + used, "%s%s", used ? ", " : "", slash + 1);
+	}
+	if (used)
+		hl_emit_line(emit, "no debug information for %s%s; 'heapline info' says what helps",
+			     names, omitted ? " and others" : "");
+}
+
 bool hl_summary_is_empty(const struct hl_profile *profile)
 {
 	return !profile->total.alloc_objects && !profile->total.free_objects;
@@ -200,6 +227,17 @@ void hl_summary_warnings(struct hl_emit *emit, const struct hl_profile *profile)
 	if (hl_summary_is_empty(profile))
 		emptiness_warning(emit, profile);
 	lost_warnings(emit, &profile->lost);
+}
+
+int hl_summary_note(const struct hl_profile *profile, const struct hl_view_options *options)
+{
+	struct hl_emit *emit;
+
+	int r = hl_emit_new(options->notes, HL_EMIT_TABLE, false, &emit);
+	if (r < 0)
+		return r;
+	hl_summary_warnings(emit, profile);
+	return hl_emit_finish(emit);
 }
 
 int hl_summary_fail(const struct hl_profile *profile, int code, struct hl_error *err)

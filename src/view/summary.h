@@ -6,9 +6,13 @@
 #include "view/emit.h"
 #include "view/view.h"
 
-/* JSON members recording, value, unit, total, lost. */
+/* JSON members recording, total, lost; and value and unit, unless ${options} is NULL. */
 void hl_summary_members(struct hl_emit *emit, const struct hl_profile *profile,
 			const struct hl_view_options *options);
+
+/* Writes hl_summary_warnings() to options->notes, for views whose own text has no place for them.
+ */
+int hl_summary_note(const struct hl_profile *profile, const struct hl_view_options *options);
 
 /* Lines for people: target, totals, and what is missing. */
 void hl_summary_lines(struct hl_emit *emit, const struct hl_profile *profile);
@@ -18,6 +22,9 @@ void hl_summary_warnings(struct hl_emit *emit, const struct hl_profile *profile)
 
 /* The line that says which value is shown, and how to see another. */
 void hl_summary_value_line(struct hl_emit *emit, const struct hl_view_options *options);
+
+/* The line that says which modules have no line numbers or no names; none when all have. */
+void hl_summary_names_line(struct hl_emit *emit, const struct hl_profile *profile);
 
 /* Whether anything was allocated or freed while recording. */
 bool hl_summary_is_empty(const struct hl_profile *profile);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define DEFAULT_ROWS	   30
 #define HIGHLIGHT_PERMILLE 100 /* a row from a tenth of the total on stands out */
 
 struct row {
@@ -130,8 +131,9 @@ static void begin_rows(struct hl_emit *emit, const struct hl_view_options *optio
 				  HL_EMIT_TEXT_ONLY | (hl_profile_has_unit(options->value, other)
 							       ? 0
 							       : HL_EMIT_JSON_ONLY)},
-		[COLUMN_NAME] = {"name", "function", HL_EMIT_TEXT, 0},
-		[COLUMN_PLACE] = {NULL, "where", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY},
+		[COLUMN_NAME] = {"name", "function", HL_EMIT_TEXT, HL_EMIT_SHORTENED},
+		[COLUMN_PLACE] = {NULL, "where", HL_EMIT_TEXT,
+				  HL_EMIT_TEXT_ONLY | HL_EMIT_SHORTENED},
 		[COLUMN_FILE] = {"file", NULL, HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},
 		[COLUMN_LINE] = {"line", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
 		[COLUMN_MODULE] = {"module", NULL, HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},
@@ -171,12 +173,20 @@ static void emit_row(struct hl_emit *emit, const struct hl_profile *profile,
 	hl_emit_cell_integer(emit, row->cum.objects);
 }
 
+static size_t rows_shown(const struct hl_view_options *options, size_t count)
+{
+	uint64_t limit = options->row_limit;
+
+	if (limit == HL_VIEW_ROWS_DEFAULT)
+		limit = options->json ? 0 : DEFAULT_ROWS;
+	return limit && limit < count ? limit : count;
+}
+
 static int emit_rows(const struct hl_profile *profile, const struct hl_view_options *options,
 		     const struct row *rows, size_t count, struct hl_aggregate_figures total)
 {
 	struct hl_emit *emit;
-	size_t shown =
-		options->row_limit && options->row_limit < count ? options->row_limit : count;
+	size_t shown = rows_shown(options, count);
 
 	int r = hl_emit_new(options->out, options->json ? HL_EMIT_JSON : HL_EMIT_TABLE,
 			    options->color, &emit);
@@ -185,14 +195,17 @@ static int emit_rows(const struct hl_profile *profile, const struct hl_view_opti
 	hl_emit_begin(emit, "top");
 	hl_summary_members(emit, profile, options);
 	hl_summary_lines(emit, profile);
-	hl_summary_value_line(emit, options);
-	hl_emit_line(emit, "%s", "");
+	if (count) {
+		hl_summary_value_line(emit, options);
+		hl_emit_line(emit, "%s", "");
+	}
 	begin_rows(emit, options);
 	for (size_t i = 0; i < shown; i++)
 		emit_row(emit, profile, options, &rows[i], total);
 	hl_emit_rows_end(emit);
 	if (shown < count)
 		hl_emit_line(emit, "... and %zu more; -n 0 shows all", count - shown);
+	hl_summary_names_line(emit, profile);
 	return hl_emit_finish(emit);
 }
 

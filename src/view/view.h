@@ -13,13 +13,17 @@ enum hl_view_sort {
 	HL_VIEW_SORT_CUM,
 };
 
+/* As many rows as one reads; all in JSON. */
+#define HL_VIEW_ROWS_DEFAULT UINT64_MAX
+
 struct hl_view_options {
 	FILE *out;
+	FILE *notes; /* for what must be said beside plain lines */
 	enum hl_value value;
 	enum hl_unit unit;
 	bool json, color;
 	enum hl_view_sort sort;
-	uint64_t row_limit; /* 0: all */
+	uint64_t row_limit; /* 0: all; or HL_VIEW_ROWS_DEFAULT */
 	bool stacks;	    /* info: list them */
 };
 

@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Golden tests of the command line, as TAP.
+
+usage: run.py [--record] HEAPLINE MAKE_RECORDING [CASE...]
+
+A case is a folder of cases/: `cmd` is run by sh in a folder with the recordings of
+make_recording.c; `out`, `err` (absent when empty) and `status` (absent when 0) are what must come.
+--record writes them as they come now: read the diff before you commit it.
+"""
+
+import argparse
+import difflib
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+CASES = Path(__file__).resolve().parent / "cases"
+RECORDINGS = ("shop", "two", "none", "empty", "own-malloc", "lossy")
+TIMEOUT_S = 60
+
+
+def prepare(folder, heapline, make_recording):
+    """Fills `folder` with recordings, and gives the environment of the commands."""
+    for name in RECORDINGS:
+        subprocess.run([make_recording, name, f"{name}.hl"], cwd=folder, check=True)
+    programs = folder / "bin"
+    programs.mkdir()
+    (programs / "heapline").symlink_to(heapline)
+    return {"PATH": f"{programs}:/usr/bin:/bin", "LC_ALL": "C.UTF-8", "HOME": str(folder)}
+
+
+def run_case(case, folder, environment):
+    """What the case writes and how it ends: {file name: text}."""
+    ended = subprocess.run(["sh", "-c", (case / "cmd").read_text()], cwd=folder, env=environment,
+                           stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT_S)
+    return {"out": ended.stdout.decode(errors="backslashreplace"),
+            "err": ended.stderr.decode(errors="backslashreplace"),
+            "status": f"{ended.returncode}\n" if ended.returncode else ""}
+
+
+def expected_text(case, name):
+    path = case / name
+    return path.read_text() if path.exists() else ""
+
+
+def record(case, found):
+    for name, text in found.items():
+        path = case / name
+        if text:
+            path.write_text(text)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def differences(case, found):
+    for name, text in found.items():
+        yield from difflib.unified_diff(expected_text(case, name).splitlines(), text.splitlines(),
+                                        f"expected {name}", f"found {name}", lineterm="")
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("--record", action="store_true")
+    parser.add_argument("heapline", type=Path)
+    parser.add_argument("make_recording", type=Path)
+    parser.add_argument("cases", nargs="*")
+    args = parser.parse_args()
+    cases = sorted(path.parent for path in CASES.glob("*/cmd")
+                   if not args.cases or path.parent.name in args.cases)
+    failed = 0
+    print(f"1..{len(cases)}")
+    for number, case in enumerate(cases, 1):
+        # A folder for each, so that what one case changes no other one sees.
+        with tempfile.TemporaryDirectory(prefix="heapline-test-") as folder:
+            environment = prepare(Path(folder), args.heapline.resolve(),
+                                  args.make_recording.resolve())
+            found = run_case(case, folder, environment)
+        if args.record:
+            record(case, found)
+        lines = list(differences(case, found))
+        failed += bool(lines)
+        print(f"{'not ok' if lines else 'ok'} {number} - {case.name.replace('-', ' ')}")
+        print("".join(f"# {line}\n" for line in lines), end="", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

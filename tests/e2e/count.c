@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * An independent count of the malloc family, to be preloaded in front of the recorder: passes every
- * call on to the next definition and adds it up. When the program ends, writes `alloc_objects
+ * An independent count of the malloc family, to be preloaded behind the recorder: passes every call
+ * on to the next definition and adds it up. When the program ends, writes `alloc_objects
  * alloc_bytes` to the file that HEAPLINE_TEST_COUNT names, with the process' id at its end.
  */
 #include <dlfcn.h>

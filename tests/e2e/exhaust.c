@@ -6,10 +6,9 @@
  */
 #include "program.h"
 
-#include <string.h>
 #include <sys/resource.h>
 
-#define BLOCK_BYTES 30011
+#define BLOCK_BYTES 100003
 
 struct block {
 	struct block *next;
@@ -32,7 +31,6 @@ int main(int argc, char **argv)
 		REQUIRE(!setrlimit(RLIMIT_AS, &limit));
 	}
 	while ((block = exhaust_site())) {
-		memset(block, 1, BLOCK_BYTES);
 		block->next = all;
 		all = block;
 	}

@@ -79,7 +79,8 @@ def run(command, env=None, timeout=TIMEOUT_S, **options):
 
 
 def record_command(recording, command, mode="mem-fast", options=()):
-    return [HEAPLINE, "record", "--mode", mode, *options, "-o", recording, "--", *command]
+    """What records a command, in place of an older recording."""
+    return [HEAPLINE, "record", "-f", "--mode", mode, *options, "-o", recording, "--", *command]
 
 
 def wait_until(condition, what, timeout=30.0):

@@ -10,10 +10,12 @@
 static _Alignas(16) char arena[ARENA_BYTES];
 static size_t arena_used;
 
-void *malloc(size_t bytes);
-void free(void *block);
-void *calloc(size_t count, size_t bytes);
-void *realloc(void *old, size_t bytes);
+#define EXPORT __attribute__((visibility("default")))
+
+EXPORT void *malloc(size_t bytes);
+EXPORT void free(void *block);
+EXPORT void *calloc(size_t count, size_t bytes);
+EXPORT void *realloc(void *old, size_t bytes);
 
 void *malloc(size_t bytes)
 {

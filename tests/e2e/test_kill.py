@@ -29,10 +29,12 @@ class Kill(harness.TestCase):
         self.addCleanup(ledger.close)
         recording = self.path("killed.hl")
         command = harness.record_command(
-            recording, [harness.program("churn"), self.ledger_path], mode, ["-f"])
+            recording, [harness.program("churn"), self.ledger_path], mode)
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               stdin=subprocess.DEVNULL) as process:
-            pid = harness.wait_until(ledger.pid, "the program's start")
+            pid = harness.wait_until(lambda: ledger.pid() or process.poll() is not None,
+                                     "the program's start")
+            self.assertIsNone(process.returncode, "ended before it was killed")
             time.sleep(moment)
             os.kill(pid, signal.SIGKILL)
             try:

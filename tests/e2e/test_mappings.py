@@ -10,7 +10,7 @@ class Mappings(harness.TestCase):
     def test_mmap_munmap_mremap_and_sbrk_are_counted_exactly(self):
         for mode in harness.RECORDING_MODES:
             result, recording = self.record_well(
-                [harness.program("mappings")], mode, ["--mappings", "-f"])
+                [harness.program("mappings")], mode, ["--mappings"])
             rows = {value: harness.top_rows(recording, value) for value in ("alloc", "inuse")}
             for answer in json.loads(result.stdout):
                 for value in rows:

@@ -11,6 +11,8 @@ OUTPUT = ("hello\n", 6)
 
 
 class Refusals(harness.TestCase):
+    """What the tests below have in common."""
+
     def sentence(self, result):
         sentences = [line for line in result.stderr.splitlines() if line.strip()]
         self.assertEqual(len(sentences), 1, result.stderr)
@@ -19,7 +21,7 @@ class Refusals(harness.TestCase):
 
     def assert_not_recorded(self, command, words, **options):
         """The program is refused or runs as alone; one sentence says why; no report pretends."""
-        result, recording = self.record(command, options=["-f"], **options)
+        result, recording = self.record(command, **options)
         self.assertRegex(self.sentence(result), words)
         self.assertNotIn("warning: warning", result.stderr)
         if result.stdout:
@@ -30,6 +32,16 @@ class Refusals(harness.TestCase):
             shown = harness.run([harness.HEAPLINE, "top", recording], **options)
             self.assertRegex(shown.stdout + shown.stderr, words)
 
+    def setuid_copy(self, owner):
+        copy = self.path("hello_setuid")
+        os.chmod(self.directory, 0o777)
+        shutil.copy(harness.program("hello"), copy)
+        os.chown(copy, owner, owner)
+        os.chmod(copy, 0o4755)
+        return copy
+
+
+class Programs(Refusals):
     def test_a_static_program_is_not_recorded(self):
         self.assert_not_recorded([harness.program("hello_static")], "static")
 
@@ -51,14 +63,6 @@ class Refusals(harness.TestCase):
             file.write(f"#!{harness.program('hello_static')}\n")
         os.chmod(script, 0o755)
         self.assert_not_recorded([script], "static")
-
-    def setuid_copy(self, owner):
-        copy = self.path("hello_setuid")
-        os.chmod(self.directory, 0o777)
-        shutil.copy(harness.program("hello"), copy)
-        os.chown(copy, owner, owner)
-        os.chmod(copy, 0o4755)
-        return copy
 
     def test_a_setuid_program_is_not_recorded(self):
         harness.need_root()

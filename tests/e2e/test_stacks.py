@@ -21,7 +21,7 @@ def counts_by(stacks, function, of):
 
 class Stacks(harness.TestCase):
     def record_stacks(self, scenario, mode="mem-fast"):
-        _, recording = self.record_well([harness.program("stacks"), scenario], mode, ["-f"])
+        _, recording = self.record_well([harness.program("stacks"), scenario], mode)
         return recording
 
     def test_coroutines_on_their_own_stacks_are_never_mixed(self):
@@ -76,7 +76,7 @@ class Stacks(harness.TestCase):
 class Exceptions(harness.TestCase):
     def test_exceptions_across_a_hundred_frames_leave_right_stacks(self):
         for mode in harness.RECORDING_MODES:
-            _, recording = self.record_well([harness.program("exceptions")], mode, ["-f"])
+            _, recording = self.record_well([harness.program("exceptions")], mode)
             stacks = {frames: number
                       for frames, number in folded(recording, "alloc", "objects").items()
                       if any(f.startswith("climb_site(") for f in frames)}
@@ -98,7 +98,7 @@ class Libraries(harness.TestCase):
         command = [harness.program("dlopen_same_address"), harness.program("plugin_a.so"),
                    harness.program("plugin_b.so")]
         for mode in harness.RECORDING_MODES:
-            result, recording = self.record_well(command, mode, ["-f"])
+            result, recording = self.record_well(command, mode)
             self.assertGreater(json.loads(result.stdout)["coincidences"], 0)
             rows = harness.top_rows(recording, "alloc")
             for function, size in (("plugin_a_site", 109), ("plugin_b_site", 113)):

@@ -8,7 +8,7 @@ import harness
 
 class Threads(harness.TestCase):
     def answers_and_rows(self, scenario, mode):
-        result, recording = self.record_well([harness.program("threads"), scenario], mode, ["-f"])
+        result, recording = self.record_well([harness.program("threads"), scenario], mode)
         answers = [json.loads(line) for line in result.stdout.splitlines()]
         rows = {value: harness.top_rows(recording, value) for value in ("alloc", "inuse")}
         return answers, rows, recording

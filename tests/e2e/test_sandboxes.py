@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Programs that give up system calls after they have started."""
+
+import harness
+
+PARENT_BLOCKS = 1009
+
+
+class Sandboxes(harness.TestCase):
+    def run_scenario(self, scenario, mode):
+        """The program survives; what of its counts is missing, the recording says was lost."""
+        _, recording = self.record_well([harness.program("lifecycle"), scenario], mode)
+        recorded = harness.top_rows(recording, "alloc")["parent_site"]["cum_objects"]
+        lost = harness.info(recording)["lost"]["events"]
+        self.assertGreater(recorded, 0)
+        self.assertLessEqual(recorded, PARENT_BLOCKS)
+        self.assertGreaterEqual(recorded + lost, PARENT_BLOCKS)
+
+    def test_strict_seccomp_does_not_end_the_program(self):
+        for mode in harness.RECORDING_MODES:
+            with self.subTest(mode=mode):
+                self.run_scenario("seccomp-strict", mode)
+
+    def test_a_filter_that_allows_what_an_allocator_needs_does_not_end_the_program(self):
+        for mode in harness.RECORDING_MODES:
+            with self.subTest(mode=mode):
+                self.run_scenario("seccomp-filter", mode)
+
+
+if __name__ == "__main__":
+    harness.main()

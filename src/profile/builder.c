@@ -222,7 +222,7 @@ static int add_symbol_frames(struct hl_builder *builder, uint32_t module, uint64
 {
 	const struct hl_symbols_frame *found;
 	struct hl_symbols *symbols;
-	size_t count;
+	size_t count = 0;
 
 	int r = module_symbols(builder, module, &symbols);
 	if (r == 0)

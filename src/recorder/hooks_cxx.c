@@ -30,7 +30,7 @@ static void *look_up(const char *name, void *caller)
 {
 	void *symbol = dlsym(RTLD_NEXT, name);
 	struct dl_find_object module;
-	if (symbol || _dl_find_object(caller, &module) != 0)
+	if (symbol || !hl_real_libc_is_known() || _dl_find_object(caller, &module) != 0)
 		return symbol;
 	void *handle = dlopen(module.dlfo_link_map->l_name, RTLD_LAZY | RTLD_NOLOAD);
 	if (!handle)

@@ -9,6 +9,6 @@ static __attribute__((constructor)) void start(int argc, char **argv, char **env
 {
 	(void)argc;
 	(void)argv;
-	if (hl_real_resolve())
+	if (hl_real_resolve() && hl_real_libc_is_known())
 		hl_recorder_start(environment);
 }

@@ -3,6 +3,7 @@
 #include "recorder/module.h"
 
 #include "recorder/debug_frame.h"
+#include "recorder/real.h"
 
 #include <dlfcn.h>
 #include <elf.h>

@@ -55,11 +55,16 @@ bool hl_real_resolve(void)
 	return true;
 }
 
+bool hl_real_libc_is_known(void)
+{
+	return _dl_find_object != NULL;
+}
+
 bool hl_real_same_module(void *a, void *b)
 {
 	struct dl_find_object of_a, of_b;
-	return _dl_find_object(a, &of_a) == 0 && _dl_find_object(b, &of_b) == 0 &&
-	       of_a.dlfo_map_start == of_b.dlfo_map_start;
+	return hl_real_libc_is_known() && _dl_find_object(a, &of_a) == 0 &&
+	       _dl_find_object(b, &of_b) == 0 && of_a.dlfo_map_start == of_b.dlfo_map_start;
 }
 
 void *hl_real_bootstrap_alloc(size_t bytes)
@@ -73,4 +78,9 @@ bool hl_real_is_bootstrap(const void *address)
 {
 	uintptr_t at = (uintptr_t)address;
 	return at >= (uintptr_t)bootstrap && at < (uintptr_t)bootstrap + sizeof(bootstrap);
+}
+
+size_t hl_real_bootstrap_behind(const void *address)
+{
+	return (size_t)(bootstrap + sizeof(bootstrap) - (const char *)address);
 }

@@ -2,6 +2,7 @@
 /* What is behind the recorder's hooks: the entry points that the program would reach without it. */
 #pragma once
 
+#include <dlfcn.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -34,6 +35,13 @@ extern struct hl_real hl_real;
  * up itself allocates. */
 bool hl_real_resolve(void);
 
+/*
+ * A program of another libc inherits LD_PRELOAD from a recorded parent. It must load the recorder
+ * and run: so what only glibc has is weak, and where it is missing the hooks pass through for good.
+ */
+#pragma weak _dl_find_object
+bool hl_real_libc_is_known(void);
+
 /* True when both addresses lie in one loaded module. */
 bool hl_real_same_module(void *a, void *b);
 
@@ -41,3 +49,6 @@ bool hl_real_same_module(void *a, void *b);
  * given back. */
 void *hl_real_bootstrap_alloc(size_t bytes);
 bool hl_real_is_bootstrap(const void *address);
+
+/* Bytes from ${address}, a bootstrap block, to the end of all such memory. */
+size_t hl_real_bootstrap_behind(const void *address);

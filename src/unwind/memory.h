@@ -5,10 +5,6 @@
 #include "base/compiler.h"
 #include "unwind/unwind.h"
 
-/* For functions that read words of the stack: the frames are other functions', so AddressSanitizer
- * would take some of the words for the gaps between its variables. */
-#define HL_READS_STACK __attribute__((no_sanitize("address")))
-
 /* Asks the kernel about the page, and the pages between it and those already known; keeps what it
  * learned in walk->stack_low and stack_high. */
 bool hl_walk_prove_readable(struct hl_walk *walk, uint64_t address);

@@ -81,8 +81,9 @@ static inline bool hl_recall_wants(struct hl_recall *recall)
 	return ++recall->skipped % HL_RECALL_PROBE == 0;
 }
 
-static inline bool hl_recall_matches(const struct hl_recall_slot *slot, const struct hl_walk *walk,
-				     const struct hl_registers *at)
+HL_READS_STACK static inline bool hl_recall_matches(const struct hl_recall_slot *slot,
+						    const struct hl_walk *walk,
+						    const struct hl_registers *at)
 {
 	if (slot->pc != at->pc || slot->sp != at->sp || slot->generation != walk->generation ||
 	    (slot->bp_matters && slot->bp != at->bp))

@@ -118,11 +118,16 @@ struct hl_registers {
 uint32_t hl_walk_capture(struct hl_unwind *unwind, struct hl_walk *walk,
 			 const struct hl_registers *at);
 
+/* For functions that read words of the stack: the frames are other functions', so AddressSanitizer
+ * would take some of the words for the gaps between its variables. */
+#define HL_READS_STACK __attribute__((no_sanitize("address")))
+
 /*
  * The number of frames up to and with the first, seen from frames[count - 1] outward, whose words
  * have changed; 0 when none has. Each check makes the next frame's words safe to read.
  */
-static inline uint32_t hl_walk_first_changed(const struct hl_walk *walk, uint32_t count)
+HL_READS_STACK static inline uint32_t hl_walk_first_changed(const struct hl_walk *walk,
+							    uint32_t count)
 {
 	const struct hl_walk_frame *frame = &walk->frames[count];
 	for (; frame > walk->frames; frame--) {

@@ -42,20 +42,6 @@ static inline bool is_in_state(const struct hl_walk_frame *frame, const struct h
 	return !((frame->sp ^ at->sp) | bp_differs | (lookup_pc_of(frame) ^ at->pc));
 }
 
-/* The number of outer frames up to the first, seen from frames[count - 1] outward, whose words have
- * changed; 0 when none has. Each check makes the next frame's words safe to read. */
-HL_READS_STACK static inline uint32_t first_changed(const struct hl_walk *walk, uint32_t count)
-{
-	const struct hl_walk_frame *frame = &walk->frames[count];
-	for (; frame > walk->frames; frame--) {
-		if (HL_UNLIKELY(*frame[-1].word[0] != frame[-1].value[0]))
-			break;
-		if (HL_UNLIKELY(*frame[-1].word[1] != frame[-1].value[1]))
-			break;
-	}
-	return (uint32_t)(frame - walk->frames);
-}
-
 static void remember_reads(struct hl_walk_frame *frame, const struct hl_arch_reads *reads)
 {
 	for (unsigned i = 0; i < HL_COUNT_OF(frame->word); i++) {
@@ -173,8 +159,8 @@ uint32_t hl_walk_capture(struct hl_unwind *unwind, struct hl_walk *walk,
 				walk->incomplete = was_incomplete;
 				return settle(walk, remembered, fresh);
 			}
-			remembered = changed -
-				     1; /* only what lies outward of the change can still match */
+			/* Only what lies outward of the change can still match. */
+			remembered = changed - 1;
 		}
 		if (HL_UNLIKELY(fresh == HL_MAX_FRAMES))
 			break;

@@ -99,8 +99,8 @@ enum {
 	COLUMN_CUM,
 	COLUMN_CUM_PERCENT,
 	COLUMN_OTHER, /* flat in the other unit */
-	COLUMN_NAME,
 	COLUMN_PLACE,
+	COLUMN_NAME, /* last in tables: names can be very long */
 	COLUMN_FILE,
 	COLUMN_LINE,
 	COLUMN_MODULE,
@@ -131,9 +131,9 @@ static void begin_rows(struct hl_emit *emit, const struct hl_view_options *optio
 				  HL_EMIT_TEXT_ONLY | (hl_profile_has_unit(options->value, other)
 							       ? 0
 							       : HL_EMIT_JSON_ONLY)},
-		[COLUMN_NAME] = {"name", "function", HL_EMIT_TEXT, HL_EMIT_SHORTENED},
 		[COLUMN_PLACE] = {NULL, "where", HL_EMIT_TEXT,
 				  HL_EMIT_TEXT_ONLY | HL_EMIT_SHORTENED},
+		[COLUMN_NAME] = {"name", "function", HL_EMIT_TEXT, HL_EMIT_SHORTENED},
 		[COLUMN_FILE] = {"file", NULL, HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},
 		[COLUMN_LINE] = {"line", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
 		[COLUMN_MODULE] = {"module", NULL, HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},
@@ -162,8 +162,8 @@ static void emit_row(struct hl_emit *emit, const struct hl_profile *profile,
 	hl_emit_cell_integer(emit, figure(row->cum, unit));
 	hl_emit_cell_percent(emit, figure(row->cum, unit), whole);
 	hl_emit_cell_integer(emit, unit == HL_UNIT_BYTES ? row->flat.objects : row->flat.bytes);
-	hl_emit_cell_text(emit, row->name);
 	hl_emit_cell_text(emit, place_of(profile, function, place, sizeof(place)));
+	hl_emit_cell_text(emit, row->name);
 	hl_emit_cell_text(emit, hl_profile_text(profile, function->file));
 	hl_emit_cell_integer(emit, function->line);
 	hl_emit_cell_text(emit, hl_profile_text(profile, profile->modules[function->module].path));

@@ -60,8 +60,8 @@ const char *hl_symbols_source_name(enum hl_symbols_source source);
 void hl_symbols_free(struct hl_symbols *symbols); /* NULL is fine */
 
 /*
- * A copy of ${name} as the programmer wrote it: C++ and Rust names demangled, suffixes of compilers'
- * clones (".cold", ".isra.0") cut off. NULL when it is so already, or -- the caller goes on with the
- * name as it is -- memory is short.
+ * A copy of ${name} as the programmer wrote it: C++ and Rust names demangled, suffixes of
+ * compilers' clones (".cold", ".isra.0") cut off. NULL when it is so already, or -- the caller goes
+ * on with the name as it is -- memory is short.
  */
 char *hl_symbols_demangle(const char *name);

@@ -458,7 +458,7 @@ static void a_crowd_of_silent_callers_is_kept_small(void **state)
 	struct fixture *fixture = *state;
 	start(fixture, crowd_and_greet);
 	assert_int_equal(WEXITSTATUS(await_end(fixture)), 255); /* hung up on */
-	start(fixture, allocate_and_exit); /* the crowd has gone */
+	start(fixture, allocate_and_exit);			/* the crowd has gone */
 	assert_int_equal(WEXITSTATUS(await_end(fixture)), 3);
 	assert_int_equal(finish(fixture)->process_count, 1);
 }

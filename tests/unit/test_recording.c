@@ -530,8 +530,8 @@ static void a_failed_write_leaves_the_old_file(void **state)
 	hl_recording_free(recording);
 }
 
-/* The allocation that fails, counted down. Jansson takes part in writing only: its parser aborts for
- * want of memory. */
+/* The allocation that fails, counted down. Jansson takes part in writing only: its parser aborts
+ * for want of memory. */
 static long allocations_left = -1;
 
 static bool allocation_fails(void)

@@ -9,6 +9,7 @@
 #include <elf.h>
 #include <link.h>
 #include <string.h>
+#include <sys/auxv.h>
 
 static bool same_path(const struct hl_shared *shared, uint32_t index, const char *path)
 {
@@ -37,17 +38,29 @@ static int64_t find_entry(struct hl_modules *modules, const struct dl_find_objec
 	return -1;
 }
 
-/* The program headers, read from the ELF header at the start of the mapping. NULL when that is not
- * one. */
-static const Elf64_Phdr *program_headers(uint64_t start, uint64_t end, uint16_t *ret_count)
+struct program_headers {
+	const Elf64_Phdr *first;
+	size_t count;
+	bool anywhere; /* what they describe is mapped, even outside of [start, end) */
+};
+
+/*
+ * The program's own come from the kernel: its segments may leave gaps, and then [start, end) is one
+ * of them, without an ELF header. A library's are read from the ELF header at its start.
+ */
+static struct program_headers program_headers(const struct hl_region_module *module)
 {
-	const Elf64_Ehdr *header = (const Elf64_Ehdr *)start;
-	if (end - start < sizeof(*header) || memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
+	if (!module->path_bytes)
+		return (struct program_headers){(const Elf64_Phdr *)getauxval(AT_PHDR),
+						getauxval(AT_PHNUM), true};
+	const Elf64_Ehdr *header = (const Elf64_Ehdr *)module->start;
+	if (module->end - module->start < sizeof(*header) ||
+	    memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
 	    header->e_phentsize != sizeof(Elf64_Phdr) ||
 	    header->e_phoff + (uint64_t)header->e_phnum * sizeof(Elf64_Phdr) > 4096)
-		return NULL;
-	*ret_count = header->e_phnum;
-	return (const Elf64_Phdr *)(start + header->e_phoff);
+		return (struct program_headers){0};
+	return (struct program_headers){(const Elf64_Phdr *)(module->start + header->e_phoff),
+					header->e_phnum, false};
 }
 
 /* Copies the build id out of a note segment. */
@@ -74,13 +87,14 @@ static void read_build_id(struct hl_region_module *module, const uint8_t *note, 
 
 static void find_build_id(struct hl_region_module *module)
 {
-	uint16_t count;
-	const Elf64_Phdr *headers = program_headers(module->start, module->end, &count);
-	for (uint16_t i = 0; headers && i < count && !module->build_id_bytes; i++) {
-		uint64_t address = module->load_bias + headers[i].p_vaddr;
-		if (headers[i].p_type == PT_NOTE && address >= module->start &&
-		    address + headers[i].p_memsz <= module->end)
-			read_build_id(module, (const uint8_t *)address, headers[i].p_memsz);
+	struct program_headers headers = program_headers(module);
+	for (size_t i = 0; headers.first && i < headers.count && !module->build_id_bytes; i++) {
+		const Elf64_Phdr *header = &headers.first[i];
+		uint64_t address = module->load_bias + header->p_vaddr;
+		bool mapped = headers.anywhere || (address >= module->start &&
+						   address + header->p_memsz <= module->end);
+		if (header->p_type == PT_NOTE && mapped)
+			read_build_id(module, (const uint8_t *)address, header->p_memsz);
 	}
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Preloaded by test_unwind_compare.py: captures the stack of every allocation with hl_walk_capture
- * and compares a random part of them, frame by frame, with libunwind's.
+ * Preloaded by test_unwind_compare.py: captures the stack of every allocation as the recorder does,
+ * by hl_recall_find and else by hl_walk_capture, and compares a random part of them with
+ * libunwind's: frame by frame, or, when it was recalled, by a hash over all frames.
  *
  * Equal means: the same frames, leaf first, each with the same instruction pointer and the same
  * stack pointer, and the same number of them. The outermost frame is the one whose return address
@@ -20,6 +21,7 @@
  */
 #define UNW_LOCAL_ONLY
 #include "base/compiler.h"
+#include "unwind/recall.h"
 #include "unwind/unwind.h"
 
 #include <dlfcn.h>
@@ -62,13 +64,14 @@ static struct {
 
 struct thread {
 	struct hl_walk walk;
+	struct hl_recall recall;
 	struct reference_frame expected[REFERENCE_MAX];
 	uint64_t random;
 };
 
 static struct {
-	_Atomic uint64_t captures, comparisons, differences, unreached, incomplete, truncated,
-		frames;
+	_Atomic uint64_t captures, recalled, comparisons, differences, unreached, incomplete,
+		truncated, frames;
 } counts;
 
 static struct hl_unwind unwinder;
@@ -197,13 +200,57 @@ static bool stacks_are_equal(const struct thread *thread, size_t expected_count)
 	return true;
 }
 
+/* Hash of a stack up to and with a frame, from that of the frames outward of it. */
+static uint64_t add_frame(uint64_t outer, uint64_t lookup_pc, uint64_t sp)
+{
+	uint64_t hash = (outer ^ lookup_pc ^ sp << 17) * UINT64_C(0x9e3779b97f4a7c15);
+	return (hash ^ hash >> 29) | 1; /* tags are not 0 */
+}
+
+static uint64_t hash_of_expected(const struct thread *thread, size_t count)
+{
+	uint64_t hash = 0;
+	while (count-- > 0) {
+		bool is_interrupted = count > 0 && thread->expected[count - 1].is_signal_frame;
+		uint64_t lookup_pc = thread->expected[count].ip - (is_interrupted ? 0 : 1);
+		hash = add_frame(hash, lookup_pc, thread->expected[count].sp);
+	}
+	return hash;
+}
+
+/* Gives the frames their nodes, which here are hashes, and keeps the stack for recall. */
+static void keep(struct thread *thread, const struct hl_registers *at, uint32_t kept)
+{
+	struct hl_walk *walk = &thread->walk;
+	uint64_t hash = 0;
+	for (uint32_t i = 0; i < walk->depth; i++) {
+		struct hl_walk_frame *frame = &walk->frames[i];
+		hash = add_frame(hash, frame->key & HL_FRAME_PC_MASK, frame->sp);
+		if (i >= kept)
+			frame->node = (uint32_t)hash;
+	}
+	if (walk->depth)
+		hl_recall_keep(&thread->recall, walk, at, kept, hash);
+}
+
+/* The hash of the stack when it was recalled; else 0, and it is in thread->walk. */
+static uint64_t capture_stack(struct thread *thread, const struct hl_registers *at)
+{
+	uint64_t recalled = hl_recall_find(&thread->recall, &unwinder, &thread->walk, at);
+	atomic_fetch_add(&counts.captures, 1);
+	atomic_fetch_add(&counts.recalled, recalled != 0);
+	if (recalled)
+		return recalled;
+	keep(thread, at, hl_walk_capture(&unwinder, &thread->walk, at));
+	atomic_fetch_add(&counts.incomplete, thread->walk.incomplete);
+	atomic_fetch_add(&counts.truncated, thread->walk.truncated);
+	return 0;
+}
+
 static void capture(const struct hl_registers *at)
 {
 	struct thread *thread = get_thread();
-	hl_walk_capture(&unwinder, &thread->walk, at);
-	atomic_fetch_add(&counts.captures, 1);
-	atomic_fetch_add(&counts.incomplete, thread->walk.incomplete);
-	atomic_fetch_add(&counts.truncated, thread->walk.truncated);
+	uint64_t recalled = capture_stack(thread, at);
 	if (next_random(thread) % every)
 		return;
 	unw_context_t context;
@@ -214,8 +261,10 @@ static void capture(const struct hl_registers *at)
 		return;
 	}
 	atomic_fetch_add(&counts.comparisons, 1);
-	atomic_fetch_add(&counts.frames, thread->walk.depth);
-	if (!stacks_are_equal(thread, expected_count))
+	atomic_fetch_add(&counts.frames, expected_count);
+	bool equal = recalled ? recalled == hash_of_expected(thread, expected_count)
+			      : stacks_are_equal(thread, expected_count);
+	if (!equal)
 		report_difference(thread, expected_count);
 }
 
@@ -315,7 +364,8 @@ static __attribute__((destructor)) void end(void)
 	dprintf(out_fd,
 		"summary: captures %lu comparisons %lu differences %lu unreached %lu incomplete "
 		"%lu "
-		"truncated %lu frames %lu program %s\n",
+		"truncated %lu frames %lu recalled %lu program %s\n",
 		counts.captures, counts.comparisons, counts.differences, counts.unreached,
-		counts.incomplete, counts.truncated, counts.frames, program_invocation_short_name);
+		counts.incomplete, counts.truncated, counts.frames, counts.recalled,
+		program_invocation_short_name);
 }

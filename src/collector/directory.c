@@ -13,6 +13,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* A wait for the disk for each of many files (a build's children) takes longer than one for all. */
+#define SYNCED_FILES_MAX 16
+
 /* Every name that a recording's directory can hold, with what an interrupted write leaves. */
 static bool is_recording_file(const char *name)
 {
@@ -136,20 +139,31 @@ int hl_directory_revive(struct hl_directory *directory)
 	return 1;
 }
 
-void hl_directory_sync(const struct hl_directory *directory)
+/* Syncs the recording's files one by one; gives up, with false, after so many. */
+static bool sync_few(const struct hl_directory *directory, DIR *stream)
 {
-	DIR *stream = list(directory->fd);
-	if (!stream)
-		return;
+	int left = SYNCED_FILES_MAX;
 	for (const struct dirent *entry; (entry = readdir(stream));) {
-		int fd = is_recording_file(entry->d_name)
-				 ? openat(directory->fd, entry->d_name, O_RDONLY | O_CLOEXEC)
-				 : -1;
+		if (!is_recording_file(entry->d_name))
+			continue;
+		if (left-- == 0)
+			return false;
+		int fd = openat(directory->fd, entry->d_name, O_RDONLY | O_CLOEXEC);
 		if (fd < 0)
 			continue;
 		fsync(fd);
 		close(fd);
 	}
+	return true;
+}
+
+void hl_directory_sync(const struct hl_directory *directory)
+{
+	DIR *stream = list(directory->fd);
+	if (!stream)
+		return;
+	if (!sync_few(directory, stream))
+		syncfs(directory->fd);
 	closedir(stream);
 }
 

@@ -47,6 +47,7 @@ static bool take(struct hl_block_table *table, uintptr_t at, uint64_t usable, bo
 	if (HL_UNLIKELY(slack == SLACK_IN_HASH))
 		return hl_block_hash_take(table->hash, at, may_wait, ret_block);
 	ret_block->node = entry >> SLACK_BITS;
+	ret_block->draw = 0;
 	ret_block->requested = usable - slack;
 	return true;
 }

@@ -14,8 +14,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define HL_DRAW_BITS 10
+
 struct hl_block {
 	uint32_t node;	    /* never 0 for a block that is in a table */
+	uint32_t draw;	    /* HL_DRAW_BITS random bits of a sampled block, see sample.h; else 0 */
 	uint64_t requested; /* bytes asked for */
 };
 

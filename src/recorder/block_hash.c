@@ -15,9 +15,10 @@
 #define FIRST_BITS     8 /* 256 slots, 4 KiB */
 #define FILTER_BITS    15
 #define REQUESTED_HIGH 40 /* requested bits above these 40 lie above the 47 bits of the address */
+#define DRAW_SHIFT     (64 - HL_DRAW_BITS)
 
-/* address | requested >> 40 << 47;  node << 40 | requested & (2^40 - 1). An empty slot has address
- * 0. */
+/* address | requested >> 40 << 47 | draw << 54;  node << 40 | requested & (2^40 - 1). No block is
+ * larger than the 2^47 bytes of the address space. An empty slot has address 0. */
 struct slot {
 	uint64_t address;
 	uint64_t value;
@@ -133,7 +134,8 @@ bool hl_block_hash_set(struct hl_block_hash *hash, uintptr_t address, struct hl_
 			shard->used++;
 			filter_add(hash, h);
 		}
-		slot->address = address | (block.requested >> REQUESTED_HIGH) << 47;
+		slot->address = address | (block.requested >> REQUESTED_HIGH) << 47 |
+				(uint64_t)block.draw << DRAW_SHIFT;
 		slot->value = (uint64_t)block.node << REQUESTED_HIGH | (block.requested & LOW_MASK);
 	}
 	hl_spin_unlock(&shard->lock);
@@ -172,8 +174,10 @@ bool hl_block_hash_take(struct hl_block_hash *hash, uintptr_t address, bool may_
 		found = slot.address != 0;
 		if (found) {
 			ret_block->node = (uint32_t)(slot.value >> REQUESTED_HIGH);
-			ret_block->requested =
-				(slot.address >> 47 << REQUESTED_HIGH) | (slot.value & LOW_MASK);
+			ret_block->draw = (uint32_t)(slot.address >> DRAW_SHIFT);
+			ret_block->requested = (slot.address << HL_DRAW_BITS >>
+						(47 + HL_DRAW_BITS) << REQUESTED_HIGH) |
+					       (slot.value & LOW_MASK);
 			erase(shard, at);
 			filter_remove(hash, h);
 		}

@@ -135,12 +135,12 @@ static struct hl_cell *stack_cell(struct hl_recorder *recorder, struct hl_thread
 	return (struct hl_cell *)(tag & ~TAG_INCOMPLETE);
 }
 
-static struct hl_weight weigh(const struct hl_recorder *recorder, const void *block,
-			      uint64_t requested)
+static struct hl_weight weigh(const struct hl_recorder *recorder, const void *address,
+			      struct hl_block block)
 {
 	if (HL_LIKELY(!recorder->sampling))
-		return (struct hl_weight){requested, 1};
-	return hl_sample_weight(recorder->shared.header->sample_bytes, block, requested);
+		return (struct hl_weight){block.requested, 1};
+	return hl_sample_weight(recorder->shared.header->sample_bytes, address, block);
 }
 
 void hl_event_alloc(struct hl_thread *thread, const void *block, uint64_t requested,
@@ -150,16 +150,19 @@ void hl_event_alloc(struct hl_thread *thread, const void *block, uint64_t reques
 	thread->last_block = NULL;
 	if (HL_UNLIKELY(mode_of(recorder) == HL_MODE_CLOSED))
 		return;
-	if (HL_UNLIKELY(thread->sampling))
+	struct hl_block it = {.requested = requested};
+	if (HL_UNLIKELY(thread->sampling)) {
 		hl_sample_next(thread, recorder->shared.header->sample_bytes);
+		it.draw = hl_sample_draw(thread);
+	}
 	struct hl_cell *cell = stack_cell(recorder, thread, caller);
 	uint64_t usable = hl_real.usable_size((void *)block);
-	if (HL_UNLIKELY(!cell || !hl_block_set(&recorder->blocks, block,
-					       (struct hl_block){cell->node, requested}, usable))) {
+	it.node = cell ? cell->node : HL_NODE_NONE;
+	if (HL_UNLIKELY(!cell || !hl_block_set(&recorder->blocks, block, it, usable))) {
 		count_lost(thread, requested);
 		return;
 	}
-	struct hl_weight weight = weigh(recorder, block, requested);
+	struct hl_weight weight = weigh(recorder, block, it);
 	keep_peak(recorder, cell);
 	cell->alloc_bytes += weight.bytes;
 	cell->alloc_objects += weight.objects;
@@ -178,7 +181,7 @@ static struct hl_cell *count_free(struct hl_thread *thread, const void *block, s
 		count_lost(thread, it.requested);
 		return NULL;
 	}
-	struct hl_weight weight = weigh(recorder, block, it.requested);
+	struct hl_weight weight = weigh(recorder, block, it);
 	keep_peak(recorder, cell);
 	cell->free_bytes += weight.bytes;
 	cell->free_objects += weight.objects;

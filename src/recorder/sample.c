@@ -75,12 +75,26 @@ static uint64_t round_by_chance(double value, double chance)
 	return whole + (value - (double)whole > chance);
 }
 
-struct hl_weight hl_sample_weight(uint64_t mean, const void *address, uint64_t requested)
+uint32_t hl_sample_draw(struct hl_thread *thread)
 {
+	return (uint32_t)(next_random(thread) >> (64 - HL_DRAW_BITS));
+}
+
+/* The address only fills in the bits below those drawn: any address leaves the result uniform to
+ * within 2^-HL_DRAW_BITS. */
+static double chance_of(const void *address, uint32_t draw)
+{
+	uint64_t hash = (uint64_t)(uintptr_t)address * UINT64_C(0x9e3779b97f4a7c15);
+	uint64_t bits = (uint64_t)draw << (64 - HL_DRAW_BITS) | hash >> HL_DRAW_BITS;
+	return (double)(bits >> 11) * 0x1p-53;
+}
+
+struct hl_weight hl_sample_weight(uint64_t mean, const void *address, struct hl_block block)
+{
+	uint64_t requested = block.requested;
 	if (!mean)
 		return (struct hl_weight){requested, 1};
-	uint64_t hash = (uint64_t)(uintptr_t)address * UINT64_C(0x9e3779b97f4a7c15);
-	double chance = (double)(hash >> 11) * 0x1p-53;
+	double chance = chance_of(address, block.draw);
 	double objects = 1 / one_minus_exp((double)(requested ? requested : 1) / (double)mean);
 	return (struct hl_weight){
 		.bytes = round_by_chance((double)requested * objects, chance),

@@ -5,8 +5,9 @@
  *
  * A block of s bytes is hit with probability p = 1 - exp(-s/mean), so counting it as 1/p blocks and
  * s/p bytes makes every sum unbiased, whatever the mix of sizes. Counters are whole numbers: a
- * count w is rounded up with probability equal to its fraction, by a hash of the block's address,
- * so that the free of the block removes exactly what its allocation added.
+ * count w is rounded up with probability equal to its fraction, by a random number that the block
+ * table keeps with the block, so that the free of the block removes exactly what its allocation
+ * added. The address alone would not do: programs get the same few addresses again and again.
  */
 #pragma once
 
@@ -22,8 +23,11 @@ void hl_sample_start(struct hl_thread *thread, uint64_t mean);
 /* Draws the distance to the next sample, from the point that was hit. */
 void hl_sample_next(struct hl_thread *thread, uint64_t mean);
 
-/* What the sampled block ${address} of ${requested} bytes counts for. */
-struct hl_weight hl_sample_weight(uint64_t mean, const void *address, uint64_t requested);
+/* The random number of a block that was hit, for hl_block.draw. */
+uint32_t hl_sample_draw(struct hl_thread *thread);
+
+/* What the sampled block at ${address} counts for. */
+struct hl_weight hl_sample_weight(uint64_t mean, const void *address, struct hl_block block);
 
 /* True when an allocation of ${requested} bytes by this thread is not sampled and may pass through.
  */

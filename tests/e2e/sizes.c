@@ -32,6 +32,17 @@ static void allocate_many(void *(*site)(void), long count)
 	}
 }
 
+#define REUSED_BLOCKS 20000
+
+/* Gets one address again and again. */
+static SITE void reused_50000(void)
+{
+	void *block = malloc(50000);
+	KEEP(block);
+	free(block);
+	BARRIER();
+}
+
 #define RUN_SITE(name, bytes, count)                                          \
 	allocate_many(name, count);                                           \
 	printf("{\"function\": \"%s\", \"size\": %d, \"alloc_objects\": %d, " \
@@ -41,5 +52,10 @@ static void allocate_many(void *(*site)(void), long count)
 int main(void)
 {
 	SITES(RUN_SITE)
+	for (int i = 0; i < REUSED_BLOCKS; i++)
+		reused_50000();
+	printf("{\"function\": \"reused_50000\", \"size\": 50000, \"alloc_objects\": %d, "
+	       "\"inuse_objects\": 0}\n",
+	       REUSED_BLOCKS);
 	return 0;
 }

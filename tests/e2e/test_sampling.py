@@ -31,7 +31,7 @@ class Sampling(harness.TestCase):
         for answer in map(json.loads, result.stdout.splitlines()):
             for value in ("alloc", "inuse"):
                 count, size = answer[value + "_objects"], answer["size"]
-                row = rows[value][answer["function"]]
+                row = rows[value].get(answer["function"], {"cum_objects": 0, "cum_bytes": 0})
                 error = error_of_objects(count, size)
                 with self.subTest(function=answer["function"], value=value, mode=mode):
                     self.assertAlmostEqual(row["cum_objects"], count, delta=error)
@@ -40,7 +40,7 @@ class Sampling(harness.TestCase):
                 sums[value] = (expected + count * size, variance + (error * size) ** 2)
         for value, (expected, variance) in sums.items():
             found = sum(row["cum_bytes"] for name, row in rows[value].items()
-                        if name.startswith("size_"))
+                        if name.startswith(("size_", "reused_")))
             self.assertAlmostEqual(found, expected, delta=math.sqrt(variance))
 
     def test_estimates_from_samples_are_within_their_error_in_mem_record(self):

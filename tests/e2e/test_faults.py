@@ -240,9 +240,10 @@ class CollectorGone(Faults):
         self.assertFalse(report["recording"]["complete"])
 
     def test_children_born_after_the_collector_was_killed_run_unrecorded(self):
-        script = "read go; \"$0\" fork && \"$0\" posix-spawn && \"$0\" exec && echo well"
+        script = "echo ready; read go; \"$0\" fork && \"$0\" posix-spawn && \"$0\" exec && echo well"
         steps, child, _ = self.start_program(["/bin/sh", "-c", script,
                                                harness.program("lifecycle")])
+        self.assertEqual(steps.process.stdout.readline(), b"ready\n")  # past its exec
         steps.process.kill()
         steps.process.wait()
         steps.process.stdin.write(b"go\n")

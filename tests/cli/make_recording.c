@@ -112,7 +112,7 @@ static struct hl_recording_process empty_process(void)
 	return process;
 }
 
-/* A thousand functions, a million nodes at depths of up to 64, every third a leaf. */
+/* Twenty thousand places, nodes at depths of up to 64, every third with figures of its own. */
 static struct hl_recording_process large_process(uint32_t node_count)
 {
 	struct hl_recording_process process = shop_process();
@@ -122,14 +122,16 @@ static struct hl_recording_process large_process(uint32_t node_count)
 	process.nodes = calloc(node_count, sizeof(*process.nodes));
 	process.values = calloc(node_count, sizeof(*process.values));
 	process.value_count = 0;
-	if (!process.nodes || !process.values)
+	uint8_t *depths = calloc(node_count, sizeof(*depths));
+	if (!process.nodes || !process.values || !depths)
 		abort();
 	for (uint32_t i = 0; i < node_count; i++) {
 		seed = seed * 1664525u + 1013904223u;
 		uint32_t back = 1 + (seed >> 8) % 64;
 		uint64_t pc = APP_BASE + 16 * ((seed >> 4) % 20000);
-		process.nodes[i] =
-			(struct hl_recording_node){FRAME(1, pc), i < back ? 0 : i - back};
+		uint32_t parent = i < back || depths[i - back] == 64 ? 0 : i + 1 - back;
+		depths[i] = (uint8_t)(parent ? depths[parent - 1] + 1 : 1);
+		process.nodes[i] = (struct hl_recording_node){FRAME(1, pc), parent};
 		if (i % 3 == 0)
 			process.values[process.value_count++] =
 				(struct hl_recording_value){.node = i + 1,

@@ -83,6 +83,26 @@ static void count_lost(struct hl_thread *thread, uint64_t bytes)
 	thread->shared->lost_bytes += bytes;
 }
 
+/* For threads that have no slot, because there was no memory or no number left for one. */
+static void count_lost_in_header(struct hl_recorder *recorder, uint64_t bytes)
+{
+	struct hl_region_header *header = recorder->shared.header;
+	atomic_fetch_add_explicit(&header->lost_events, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&header->lost_bytes, bytes, memory_order_relaxed);
+}
+
+static bool is_running(struct hl_recorder *recorder)
+{
+	return recorder &&
+	       atomic_load_explicit(&recorder->phase, memory_order_acquire) == HL_PHASE_RUNNING;
+}
+
+/* Whether the calling thread is inside the recorder or the allocator. */
+static bool is_nested(const struct hl_thread *thread)
+{
+	return thread && atomic_load_explicit(&thread->activity, memory_order_relaxed) > HL_IDLE;
+}
+
 /* Interns the frames of the walk from ${at} on. The innermost node, or HL_NODE_NONE. */
 static uint32_t intern_frames(struct hl_recorder *recorder, struct hl_thread *thread, uint32_t at)
 {
@@ -232,22 +252,39 @@ void hl_event_put_back(struct hl_thread *thread, const void *block, struct hl_bl
 
 void hl_event_nested_alloc(uint64_t requested)
 {
-	struct hl_thread *thread = hl_this_thread;
-	if (thread && atomic_load_explicit(&thread->activity, memory_order_relaxed) > HL_IDLE)
-		count_lost(thread, requested);
+	struct hl_recorder *recorder = hl_recorder;
+	if (!is_running(recorder) || mode_of(recorder) == HL_MODE_CLOSED)
+		return;
+	if (is_nested(hl_this_thread))
+		count_lost(hl_this_thread, requested);
+	else
+		count_lost_in_header(recorder, requested);
+}
+
+/* A free by a thread without a slot. */
+static void lose_free(struct hl_recorder *recorder, const void *block)
+{
+	struct hl_block it;
+	if (hl_block_try_take(&recorder->blocks, block, hl_real.usable_size((void *)block), &it))
+		count_lost_in_header(recorder, it.requested);
 }
 
 void hl_event_nested_free(const void *block)
 {
+	struct hl_recorder *recorder = hl_recorder;
 	struct hl_thread *thread = hl_this_thread;
-	if (!thread || atomic_load_explicit(&thread->activity, memory_order_relaxed) <= HL_IDLE)
+	if (!is_running(recorder) || !hl_block_may_hold(&recorder->blocks, block))
 		return;
+	if (!is_nested(thread)) {
+		lose_free(recorder, block);
+		return;
+	}
 	struct hl_pending_free pending = {.address = block};
-	if (!hl_block_may_hold(&hl_recorder->blocks, block))
-		return;
 	pending.usable = hl_real.usable_size((void *)block);
-	if (!hl_block_try_take(&hl_recorder->blocks, block, pending.usable, &pending.block))
+	if (!hl_block_try_take(&recorder->blocks, block, pending.usable, &pending.block)) {
+		count_lost(thread, 0); /* its shard is being changed */
 		return;
+	}
 	uint32_t count = atomic_load_explicit(&thread->pending_count, memory_order_relaxed);
 	if (count == HL_PENDING_MAX) {
 		count_lost(thread, pending.block.requested);

@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <malloc.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Calls that are not recorded: before the start, after the end, nested, or not sampled. */
 
@@ -54,6 +55,16 @@ static __attribute__((noinline)) void *pass_realloc(void *block, size_t size)
 		hl_event_nested_free(block);
 	hl_event_nested_alloc(size);
 	return hl_real.realloc(block, size);
+}
+
+/* How large a bootstrap block is nobody knows; what is behind it is readable, too. */
+static __attribute__((noinline)) void *move_out_of_bootstrap(const void *block, size_t size)
+{
+	void *moved = pass_malloc(size);
+	size_t readable = hl_real_bootstrap_behind(block);
+	if (moved)
+		memcpy(moved, block, size < readable ? size : readable);
+	return moved;
 }
 
 bool hl_hooks_reach_program(void)
@@ -102,7 +113,8 @@ HL_EXPORT void *calloc(size_t count, size_t size)
 HL_EXPORT void free(void *block)
 {
 	struct hl_thread *thread = hl_this_thread;
-	if (thread && thread->sampling && !hl_block_may_hold(&hl_recorder->blocks, block)) {
+	if (thread && thread->sampling && !hl_block_may_hold(&hl_recorder->blocks, block) &&
+	    !hl_real_is_bootstrap(block)) {
 		hl_real.free(block);
 		return;
 	}
@@ -144,6 +156,8 @@ static void *reallocate(struct hl_thread *thread, void *block, size_t size, bool
 
 static inline void *realloc_from(void *block, size_t size, const struct hl_registers *caller)
 {
+	if (HL_UNLIKELY(hl_real_is_bootstrap(block)))
+		return move_out_of_bootstrap(block, size);
 	bool sampled = !hl_sample_passes(size);
 	if (!sampled && !(block && hl_block_may_hold(&hl_recorder->blocks, block)))
 		return hl_real.realloc(block, size);

@@ -15,9 +15,9 @@ __thread struct hl_thread *hl_this_thread __attribute__((tls_model("initial-exec
 
 static pthread_key_t end_key;
 
-/* Set while the thread gets its slot: what a signal handler or libc allocates meanwhile passes
- * through. */
-static __thread bool starting __attribute__((tls_model("initial-exec")));
+/* Set while the thread gets its slot or gives it back: what a signal handler or libc allocates
+ * meanwhile passes through. Above all, it must not wait for the lock that its own thread holds. */
+static __thread bool changing_slot __attribute__((tls_model("initial-exec")));
 
 static void on_thread_end(void *value)
 {
@@ -109,6 +109,8 @@ void hl_thread_end(struct hl_thread *thread)
 	hl_thread_set(thread, HL_RECORDING);
 	read_name(thread->shared);
 	hl_event_flush(recorder, thread);
+	changing_slot = true;
+	atomic_signal_fence(memory_order_seq_cst);
 	hl_this_thread = NULL;
 	atomic_store(&thread->shared->live, 0);
 	atomic_fetch_sub(&recorder->live_threads, 1);
@@ -116,6 +118,8 @@ void hl_thread_end(struct hl_thread *thread)
 	thread->next_free = recorder->free_threads;
 	recorder->free_threads = thread;
 	hl_spin_unlock(&recorder->threads_lock);
+	atomic_signal_fence(memory_order_seq_cst);
+	changing_slot = false;
 }
 
 static bool is_running(struct hl_recorder *recorder)
@@ -135,11 +139,13 @@ struct hl_thread *hl_thread_enter_slowly(void)
 	if (thread &&
 	    atomic_load_explicit(&thread->activity, memory_order_relaxed) != HL_NOT_A_THREAD)
 		return NULL; /* in the recorder or the allocator already */
-	if (starting)
+	if (changing_slot)
 		return NULL;
-	starting = true;
+	changing_slot = true;
+	atomic_signal_fence(memory_order_seq_cst);
 	thread = is_running(recorder) ? start_thread(recorder) : NULL;
-	starting = false;
+	atomic_signal_fence(memory_order_seq_cst);
+	changing_slot = false;
 	return thread;
 }
 

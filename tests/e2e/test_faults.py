@@ -183,7 +183,8 @@ class FullFileSystem(Faults):
             "mount -t tmpfs -o size=$0,mode=777 heapline-test \"$1\" && shift && exec \"$@\"",
             size, mounted, *command], **options)
         steps.step()
-        filled = harness.run(["nsenter", *(n for n in namespaces if n != "-r"), "-t", str(steps.process.pid), "/bin/sh", "-c",
+        entered = [namespace for namespace in namespaces if namespace != "-r"]
+        filled = harness.run(["nsenter", *entered, "-t", str(steps.process.pid), "/bin/sh", "-c",
                               f"cat /dev/zero > {mounted}/filler"])
         self.assertIn("No space left", filled.stderr)
         steps.step()
@@ -243,7 +244,8 @@ class CollectorGone(Faults):
         self.assertFalse(report["recording"]["complete"])
 
     def test_children_born_after_the_collector_was_killed_run_unrecorded(self):
-        script = "echo ready; read go; \"$0\" fork && \"$0\" posix-spawn && \"$0\" exec && echo well"
+        script = ("echo ready; read go; \"$0\" fork && \"$0\" posix-spawn && \"$0\" exec && "
+                  "echo well")
         steps, child, _ = self.start_program(["/bin/sh", "-c", script,
                                                harness.program("lifecycle")])
         self.assertEqual(steps.process.stdout.readline(), b"ready\n")  # past its exec

@@ -22,7 +22,7 @@
 #include <ucontext.h>
 #include <vector>
 
-#define NOINLINE __attribute__((noinline, noclone))
+#define NOINLINE __attribute__((noinline))
 
 namespace
 {

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Block tables, in both forms, against a simple model. */
+#include "recorder/block.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* Stands in for the system: refuses private memory on demand. */
+static bool refuse;
+void *__real_hl_private_map(size_t bytes);
+void *__wrap_hl_private_map(size_t bytes);
+void *__wrap_hl_private_map(size_t bytes)
+{
+	return refuse ? NULL : __real_hl_private_map(bytes);
+}
+
+#define PLACES 4096u
+#define ROUNDS 400000u
+
+struct model_block {
+	struct hl_block block; /* node 0: not allocated */
+	uint64_t usable;
+};
+
+static const uint64_t sizes[] = {0, 1, 24, 1000, UINT64_C(1) << 33, UINT64_C(1) << 41};
+
+/* Addresses far apart and close together; a third of them not aligned to 16. */
+static const void *address_of(uintptr_t base, uint32_t place)
+{
+	return (const void *)(base + place * UINT64_C(48) + (place % 3 == 0 ? 8 : 0) +
+			      (uint64_t)(place % 5) * (UINT64_C(1) << 30));
+}
+
+static void step(struct hl_block_table *table, struct model_block *model, uintptr_t base,
+		 unsigned *seed)
+{
+	uint32_t place = (uint32_t)rand_r(seed) % PLACES;
+	struct model_block *it = &model[place];
+	const void *address = address_of(base, place);
+	if (!it->block.node) {
+		it->block.node = 1 + (uint32_t)rand_r(seed) % 0xffffff;
+		it->block.draw = table->array ? 0 : (uint32_t)rand_r(seed) >> (31 - HL_DRAW_BITS);
+		it->block.requested = sizes[(uint32_t)rand_r(seed) % 6];
+		it->usable = it->block.requested + (uint64_t)rand_r(seed) % 401;
+		if (!hl_block_set(table, address, it->block, it->usable))
+			abort();
+		return;
+	}
+	struct hl_block found;
+	if (!hl_block_may_hold(table, address) ||
+	    !hl_block_take(table, address, it->usable, &found) || found.node != it->block.node ||
+	    found.requested != it->block.requested ||
+	    hl_block_take(table, address, it->usable, &found))
+		abort();
+	it->block.node = 0;
+}
+
+static void agree_with_model(bool with_array)
+{
+	struct hl_block_table table;
+	struct model_block *model = calloc(PLACES, sizeof(*model));
+	unsigned seed = 11;
+	assert_true(hl_block_table_init(&table, with_array));
+	for (uint32_t i = 0; i < ROUNDS; i++)
+		step(&table, model, 0x10000, &seed);
+	free(model);
+}
+
+static void the_array_agrees_with_the_model(void **state)
+{
+	(void)state;
+	agree_with_model(true);
+}
+
+static void the_hash_agrees_with_the_model(void **state)
+{
+	(void)state;
+	agree_with_model(false);
+}
+
+struct worker {
+	struct hl_block_table *table;
+	uintptr_t base;
+};
+
+static void *work(void *argument)
+{
+	const struct worker *worker = argument;
+	struct model_block *model = calloc(PLACES, sizeof(*model));
+	unsigned seed = (unsigned)worker->base;
+	for (uint32_t i = 0; i < ROUNDS / 4; i++)
+		step(worker->table, model, worker->base, &seed);
+	free(model);
+	return NULL;
+}
+
+static void threads_with_blocks_of_their_own_do_not_disturb_each_other(void **state)
+{
+	(void)state;
+	for (int with_array = 0; with_array < 2; with_array++) {
+		struct hl_block_table table;
+		struct worker workers[4];
+		pthread_t threads[4];
+		assert_true(hl_block_table_init(&table, with_array));
+		for (uintptr_t i = 0; i < 4; i++) {
+			workers[i] = (struct worker){&table, 0x10000 + i * PLACES * 48};
+			assert_int_equal(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
+		}
+		for (int i = 0; i < 4; i++)
+			pthread_join(threads[i], NULL);
+	}
+}
+
+static void without_memory_a_full_hash_refuses_and_keeps_what_it_has(void **state)
+{
+	(void)state;
+	struct hl_block_hash *hash = hl_block_hash_new();
+	bool kept[100000] = {false};
+	bool refused = false;
+	for (uint32_t i = 1; i < 100000; i++) {
+		refuse = i > 20000;
+		kept[i] = hl_block_hash_set(hash, i * UINT64_C(16),
+					    (struct hl_block){.node = i, .requested = i});
+		assert_true(kept[i] || refuse);
+		refused |= !kept[i];
+	}
+	refuse = false;
+	assert_true(refused);
+	for (uint32_t i = 1; i < 100000; i++) {
+		struct hl_block found = {.node = 0};
+		assert_int_equal(hl_block_hash_take(hash, i * UINT64_C(16), true, &found), kept[i]);
+		assert_int_equal(found.node, kept[i] ? i : 0);
+	}
+}
+
+static void without_memory_for_a_leaf_the_array_refuses(void **state)
+{
+	(void)state;
+	struct hl_block_array *array = hl_block_array_new();
+	refuse = true;
+	assert_false(hl_block_array_set(array, 0x12340, 5));
+	assert_int_equal(hl_block_array_take(array, 0x12340), 0);
+	refuse = false;
+	assert_true(hl_block_array_set(array, 0x12340, 5));
+	assert_int_equal(hl_block_array_take(array, 0x12340), 5);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_array_agrees_with_the_model),
+		cmocka_unit_test(the_hash_agrees_with_the_model),
+		cmocka_unit_test(threads_with_blocks_of_their_own_do_not_disturb_each_other),
+		cmocka_unit_test(without_memory_a_full_hash_refuses_and_keeps_what_it_has),
+		cmocka_unit_test(without_memory_for_a_leaf_the_array_refuses),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

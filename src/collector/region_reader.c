@@ -75,14 +75,14 @@ static int64_t difference(uint64_t a, uint64_t b)
 	return (int64_t)(a - b);
 }
 
-/* Fills ${value} from a cell, with the values at the last mark as its peak. */
-static void read_cell(const struct hl_cell *shared, uint32_t epoch, uint32_t thread,
+/* Fills ${value} from the cell in ${place}, with the values at the last mark as its peak. */
+static void read_cell(const struct hl_cell_chunk *chunk, uint32_t place, uint32_t epoch,
 		      struct hl_recording_value *value)
 {
-	struct hl_cell cell = *shared;
+	struct hl_cell cell = chunk->cells[place];
 	*value = (struct hl_recording_value){
 		.node = cell.node,
-		.thread = thread,
+		.thread = chunk->thread,
 		.alloc_bytes = cell.alloc_bytes,
 		.alloc_objects = cell.alloc_objects,
 		.free_bytes = cell.free_bytes,
@@ -93,8 +93,8 @@ static void read_cell(const struct hl_cell *shared, uint32_t epoch, uint32_t thr
 	bool marked = cell.epoch == epoch;
 	value->peak_bytes =
 		marked ? cell.at_peak_bytes : difference(cell.alloc_bytes, cell.free_bytes);
-	value->peak_objects =
-		marked ? cell.at_peak_objects : difference(cell.alloc_objects, cell.free_objects);
+	value->peak_objects = marked ? chunk->at_peak_objects[place]
+				     : difference(cell.alloc_objects, cell.free_objects);
 }
 
 static uint32_t read_chunks(const struct hl_region_view *view, uint32_t chunks, uint32_t epoch,
@@ -104,9 +104,8 @@ static uint32_t read_chunks(const struct hl_region_view *view, uint32_t chunks, 
 	uint32_t count = 0;
 	for (const struct hl_cell_chunk *end = chunk + chunks; chunk < end; chunk++) {
 		uint32_t used = used_cells(chunk);
-		uint32_t thread = chunk->thread;
 		for (uint32_t i = 0; i < used; i++)
-			read_cell(&chunk->cells[i], epoch, thread, &values[count++]);
+			read_cell(chunk, i, epoch, &values[count++]);
 	}
 	return count;
 }

@@ -62,6 +62,14 @@ static void add_inuse(struct hl_recorder *recorder, struct hl_thread *thread, in
 		hl_event_flush(recorder, thread);
 }
 
+/* Chunks lie on pages of their own, so a cell's address leads to its chunk. */
+static int64_t *at_peak_objects(struct hl_cell *cell)
+{
+	struct hl_cell_chunk *chunk =
+		(struct hl_cell_chunk *)((uintptr_t)cell & ~(uintptr_t)(HL_CHUNK_BYTES - 1));
+	return &chunk->at_peak_objects[cell - chunk->cells];
+}
+
 /* Before a cell changes: keeps what it held at the last peak mark. The epoch is written last, see
  * hl_cell. */
 static void keep_peak(const struct hl_recorder *recorder, struct hl_cell *cell)
@@ -71,7 +79,7 @@ static void keep_peak(const struct hl_recorder *recorder, struct hl_cell *cell)
 	if (cell->epoch == epoch)
 		return;
 	cell->at_peak_bytes = (int64_t)(cell->alloc_bytes - cell->free_bytes);
-	cell->at_peak_objects = (int64_t)(cell->alloc_objects - cell->free_objects);
+	*at_peak_objects(cell) = (int64_t)(cell->alloc_objects - cell->free_objects);
 	atomic_signal_fence(memory_order_release);
 	cell->epoch = epoch;
 	atomic_signal_fence(memory_order_release);

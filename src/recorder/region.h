@@ -100,7 +100,7 @@ struct hl_region_node {
  * total in use has risen by a step above the last mark, header.peak_epoch grows by one. Before the
  * first change of a cell under a newer epoch its owner copies the values in use into at_peak_*. So
  * a cell's values at the last mark are at_peak_* if cell.epoch equals header.peak_epoch, else the
- * values in use now.
+ * values in use now. One cache line; at_peak_objects stands in the chunk, for it is seldom touched.
  */
 struct hl_cell {
 	uint32_t node;
@@ -109,7 +109,7 @@ struct hl_cell {
 	uint64_t free_bytes, free_objects;
 	uint64_t temporary_objects;
 	int64_t slack_bytes; /* of the blocks in use */
-	int64_t at_peak_bytes, at_peak_objects;
+	int64_t at_peak_bytes;
 };
 
 /*
@@ -126,9 +126,10 @@ struct hl_cell_chunk {
 	_Atomic uint32_t used; /* cells that have a node */
 	uint64_t reserved[7];
 	struct hl_cell cells[HL_CHUNK_CELLS];
+	int64_t at_peak_objects[HL_CHUNK_CELLS]; /* of the cell in the same place */
 };
 
-static_assert(sizeof(struct hl_cell) == 72, "format");
+static_assert(sizeof(struct hl_cell) == 64, "one cache line a cell");
 static_assert(sizeof(struct hl_cell_chunk) == HL_CHUNK_BYTES, "a chunk is a page");
 
 /* A thread slot. Slots of ended threads are given to new ones: their cells then count both. */

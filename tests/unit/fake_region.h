@@ -5,6 +5,7 @@
 #include "collector/region_reader.h"
 #include "recorder/region.h"
 
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -73,6 +74,13 @@ static inline struct hl_cell *fake_add_cell(struct fake_region *fake, uint32_t n
 	chunk->used = 1;
 	chunk->cells[0].node = node;
 	return &chunk->cells[0];
+}
+
+/* Of a cell from fake_add_cell(), which is the first of its chunk. */
+static inline int64_t *fake_at_peak_objects(struct hl_cell *cell)
+{
+	char *chunk = (char *)cell - offsetof(struct hl_cell_chunk, cells);
+	return ((struct hl_cell_chunk *)chunk)->at_peak_objects;
 }
 
 static inline void fake_allocate(struct hl_cell *cell, uint64_t bytes)

@@ -132,16 +132,16 @@ static void add_marked_cells(struct fake_region *fake, uint64_t now_bytes)
 				  .epoch = 1,
 				  .alloc_bytes = 50,
 				  .alloc_objects = 5,
-				  .at_peak_bytes = 999,
-				  .at_peak_objects = 999};
+				  .at_peak_bytes = 999};
+	*fake_at_peak_objects(still) = 999;
 	*moved = (struct hl_cell){.node = node,
 				  .epoch = 2,
 				  .alloc_bytes = 100 + now_bytes,
 				  .alloc_objects = 2,
 				  .free_bytes = 100,
 				  .free_objects = 1,
-				  .at_peak_bytes = 200,
-				  .at_peak_objects = 4};
+				  .at_peak_bytes = 200};
+	*fake_at_peak_objects(moved) = 4;
 	fake->header->peak_epoch = 2;
 	fake->header->peak_mark_ns = 3000;
 }

@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Counters and the peak, against a ledger: events of made-up stacks and of blocks of a made-up
+ * allocator, by several threads, in every mode, and with every want of memory in turn.
+ */
+#include "recorder/event.h"
+
+#include "recorder/hooks.h"
+#include "recorder/node.h"
+#include "recorder/real.h"
+#include "recorder/sys.h"
+#include "recorder/thread.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "test_region.h"
+
+/* ---- what stands in for the rest of the process ---- */
+
+#define STACKS 300u
+
+/* A stack is the number in caller->pc: an outer frame of one of seven, an inner one of its own. */
+uint32_t __wrap_hl_walk_capture(struct hl_unwind *unwind, struct hl_walk *walk,
+				const struct hl_registers *at);
+uint32_t __wrap_hl_walk_capture(struct hl_unwind *unwind, struct hl_walk *walk,
+				const struct hl_registers *at)
+{
+	(void)unwind;
+	walk->depth = 2;
+	walk->frames[0].key = 0x1000 + at->pc % 7;
+	walk->frames[1].key = at->pc;
+	return 0;
+}
+
+void __wrap_hl_recall_keep(void);
+void __wrap_hl_recall_keep(void)
+{
+}
+
+bool hl_hooks_reach_program(void)
+{
+	return true;
+}
+
+void hl_hooks_record_mappings(bool wanted)
+{
+	(void)wanted;
+}
+
+/* The made-up allocator rounds up to 16, and each size has addresses of its own. */
+static size_t usable_size(void *block)
+{
+	return ((uintptr_t)block >> 4 & 0xff) * 16 + 16;
+}
+
+static uint64_t requested_of(const void *block)
+{
+	return usable_size((void *)block) - ((uintptr_t)block >> 12) % 16;
+}
+
+/* The memory that is refused: the request with this number and all that follow; 0 = none. */
+static _Atomic uint64_t refuse_from, requests;
+
+static bool is_refused(void)
+{
+	uint64_t number = atomic_fetch_add(&requests, 1) + 1;
+	uint64_t from = atomic_load(&refuse_from);
+	return from && number >= from;
+}
+
+void *__real_hl_sys_mmap(size_t bytes, int protection, int flags, int fd);
+void *__wrap_hl_sys_mmap(size_t bytes, int protection, int flags, int fd);
+void *__wrap_hl_sys_mmap(size_t bytes, int protection, int flags, int fd)
+{
+	return is_refused() ? NULL : __real_hl_sys_mmap(bytes, protection, flags, fd);
+}
+
+long __real_hl_sys_madvise(void *address, size_t bytes, int advice);
+long __wrap_hl_sys_madvise(void *address, size_t bytes, int advice);
+long __wrap_hl_sys_madvise(void *address, size_t bytes, int advice)
+{
+	return is_refused() ? -ENOMEM : __real_hl_sys_madvise(address, bytes, advice);
+}
+
+static struct hl_recorder *recorder;
+
+static void start(enum hl_mode mode)
+{
+	atomic_store(&refuse_from, 0);
+	recorder = calloc(1, sizeof(*recorder));
+	recorder->shared = test_region_new(0);
+	atomic_store(&recorder->shared.header->mode, mode);
+	recorder->start_mode = mode;
+	recorder->modules.shared = &recorder->shared;
+	hl_real.usable_size = usable_size;
+	assert_true(hl_node_init(&recorder->shared));
+	assert_true(hl_block_table_init(&recorder->blocks, mode == HL_MODE_MEM_FAST));
+	atomic_store(&recorder->phase, HL_PHASE_RUNNING);
+	hl_recorder = recorder;
+}
+
+static void stop(void)
+{
+	atomic_store(&refuse_from, 0);
+	if (hl_this_thread)
+		hl_thread_end(hl_this_thread);
+	hl_recorder = NULL;
+	test_region_free(&recorder->shared);
+	free(recorder);
+}
+
+/* ---- events ---- */
+
+static const void *block_at(uint32_t thread, uint32_t place)
+{
+	return (const void *)(UINT64_C(0x100000000) * (thread + 1) + place * UINT64_C(4096) +
+			      place % 256 * 16);
+}
+
+static void alloc_event(const void *block, uint64_t stack)
+{
+	struct hl_thread *thread = hl_thread_enter();
+	if (!thread) {
+		hl_event_nested_alloc(requested_of(block));
+		return;
+	}
+	hl_event_alloc(thread, block, requested_of(block), &(struct hl_registers){.pc = stack});
+	hl_thread_leave(thread);
+}
+
+static void free_event(const void *block)
+{
+	struct hl_thread *thread = hl_thread_enter();
+	if (!thread) {
+		hl_event_nested_free(block);
+		return;
+	}
+	hl_event_free(thread, block);
+	hl_thread_leave(thread);
+}
+
+/* ---- what the region says ---- */
+
+struct sums {
+	uint64_t alloc_bytes[STACKS], alloc_objects[STACKS];
+	uint64_t free_bytes[STACKS], free_objects[STACKS];
+	int64_t slack_bytes, inuse_bytes, peak_bytes;
+};
+
+static struct sums sums;
+
+static void add_cell(const struct hl_cell *cell, uint32_t peak_epoch)
+{
+	uint64_t stack = atomic_load(&recorder->shared.nodes[cell->node].frame);
+	assert_true(stack < STACKS);
+	sums.alloc_bytes[stack] += cell->alloc_bytes;
+	sums.alloc_objects[stack] += cell->alloc_objects;
+	sums.free_bytes[stack] += cell->free_bytes;
+	sums.free_objects[stack] += cell->free_objects;
+	sums.slack_bytes += cell->slack_bytes;
+	int64_t inuse = (int64_t)(cell->alloc_bytes - cell->free_bytes);
+	sums.inuse_bytes += inuse;
+	sums.peak_bytes += cell->epoch == peak_epoch ? cell->at_peak_bytes : inuse;
+}
+
+static void add_up(void)
+{
+	assert_null(test_region_check(&recorder->shared));
+	memset(&sums, 0, sizeof(sums));
+	uint32_t epoch = atomic_load(&recorder->shared.header->peak_epoch);
+	for (uint32_t i = 0; i < atomic_load(&recorder->shared.header->chunk_count); i++)
+		for (uint32_t j = 0; j < atomic_load(&recorder->shared.chunks[i].used); j++)
+			add_cell(&recorder->shared.chunks[i].cells[j], epoch);
+}
+
+static uint64_t lost_events(void)
+{
+	uint64_t lost = atomic_load(&recorder->shared.header->lost_events);
+	for (uint32_t i = 0; i < atomic_load(&recorder->shared.header->thread_count); i++)
+		lost += recorder->shared.threads[i].lost_events;
+	return lost;
+}
+
+/* ---- one thread ---- */
+
+#define PLACES 5000u
+
+static void the_peak_is_the_maximum_and_its_nodes_are_those_of_that_moment(void **state)
+{
+	(void)state;
+	start(HL_MODE_MEM_FAST);
+	bool live[PLACES] = {false};
+	int64_t inuse = 0, maximum = 0;
+	srand(3);
+	for (uint32_t i = 0; i < 400000; i++) {
+		/* Grows, falls to a third, grows again: the maximum is long past in the end. */
+		uint32_t reach = i < 150000 ? i / 30 + 1 : PLACES / 3;
+		uint32_t place = (uint32_t)rand() % reach;
+		const void *block = block_at(0, place);
+		if (live[place])
+			free_event(block);
+		else
+			alloc_event(block, place % STACKS);
+		live[place] = !live[place];
+		inuse += live[place] ? (int64_t)requested_of(block) : -(int64_t)requested_of(block);
+		maximum = inuse > maximum ? inuse : maximum;
+	}
+	add_up();
+	assert_true(sums.inuse_bytes == inuse);
+	int64_t mark = (int64_t)atomic_load(&recorder->shared.header->peak_mark);
+	assert_true(sums.peak_bytes == mark);
+	assert_true(mark <= maximum && mark >= maximum - maximum / 100);
+	assert_int_equal(lost_events(), 0);
+	stop();
+}
+
+static void in_closed_mode_only_frees_count(void **state)
+{
+	(void)state;
+	start(HL_MODE_MEM_RECORD);
+	alloc_event(block_at(0, 1), 1);
+	atomic_store(&recorder->shared.header->mode, HL_MODE_CLOSED);
+	alloc_event(block_at(0, 2), 1);
+	free_event(block_at(0, 1));
+	free_event(block_at(0, 2));
+	add_up();
+	assert_int_equal(sums.alloc_objects[1], 1);
+	assert_int_equal(sums.free_objects[1], 1);
+	assert_int_equal(recorder->shared.threads[0].unmatched_frees, 0);
+	assert_int_equal(lost_events(), 0);
+	stop();
+}
+
+static void frees_by_handlers_inside_the_recorder_are_counted_when_it_is_left(void **state)
+{
+	(void)state;
+	start(HL_MODE_MEM_FAST);
+	for (uint32_t i = 0; i < HL_PENDING_MAX + 2; i++)
+		alloc_event(block_at(0, i), 1);
+	struct hl_thread *thread = hl_thread_enter();
+	assert_null(hl_thread_enter());
+	for (uint32_t i = 0; i < HL_PENDING_MAX + 2; i++)
+		hl_event_nested_free(block_at(0, i));
+	hl_event_nested_alloc(100);
+	hl_thread_leave(thread);
+	add_up();
+	assert_int_equal(sums.free_objects[1], HL_PENDING_MAX);
+	assert_int_equal(lost_events(), 3);
+	stop();
+}
+
+static void whatever_memory_is_refused_figures_stay_consistent(void **state)
+{
+	(void)state;
+	uint64_t needed = UINT64_MAX;
+	for (uint64_t from = 0; from < needed; from++) {
+		start(HL_MODE_MEM_FAST);
+		atomic_store(&requests, 0);
+		atomic_store(&refuse_from, from);
+		for (uint32_t i = 0; i < 900; i++)
+			alloc_event(block_at(i % 3, i), i % STACKS);
+		for (uint32_t i = 0; i < 900; i += 2)
+			free_event(block_at(i % 3, i));
+		if (from == 0)
+			needed = atomic_load(&requests) + 1;
+		add_up();
+		uint64_t allocated = 0, freed = 0;
+		for (uint32_t i = 0; i < STACKS; i++) {
+			assert_true(sums.free_bytes[i] <= sums.alloc_bytes[i]);
+			allocated += sums.alloc_objects[i];
+			freed += sums.free_objects[i];
+		}
+		assert_true(allocated + lost_events() >= 900 && allocated <= 900 && freed <= 450);
+		assert_true(from ? lost_events() > 0 || from == needed : lost_events() == 0);
+		stop();
+	}
+	assert_true(needed > 5);
+}
+
+/* ---- threads ---- */
+
+#define THREADS 4u
+
+#if defined(__SANITIZE_THREAD__)
+#define EVENTS 40000u
+#else
+#define EVENTS 200000u
+#endif
+
+struct ledger {
+	uint32_t thread;
+	struct sums sums;
+};
+
+static pthread_mutex_t hand_over_lock = PTHREAD_MUTEX_INITIALIZER;
+static const void *handed_over[64]; /* blocks that any thread may free */
+static uint64_t handed_over_stack[64];
+
+static void note_free(struct sums *ledger, const void *block, uint64_t stack)
+{
+	ledger->free_bytes[stack] += requested_of(block);
+	ledger->free_objects[stack]++;
+}
+
+/* Puts the block where another thread may find it, and frees what lay there. */
+static void exchange(struct sums *ledger, const void *block, uint64_t stack)
+{
+	uint64_t slot = stack % 64;
+	pthread_mutex_lock(&hand_over_lock);
+	const void *other = handed_over[slot];
+	uint64_t other_stack = handed_over_stack[slot];
+	handed_over[slot] = block;
+	handed_over_stack[slot] = stack;
+	pthread_mutex_unlock(&hand_over_lock);
+	if (!other)
+		return;
+	note_free(ledger, other, other_stack);
+	free_event(other);
+}
+
+static void *make_events(void *argument)
+{
+	struct ledger *ledger = argument;
+	unsigned seed = ledger->thread + 1;
+	for (uint32_t i = 0; i < EVENTS; i++) {
+		const void *block = block_at(ledger->thread, i);
+		uint64_t stack = (uint64_t)rand_r(&seed) % STACKS;
+		alloc_event(block, stack);
+		ledger->sums.alloc_bytes[stack] += requested_of(block);
+		ledger->sums.alloc_objects[stack]++;
+		if (i % 3 == 0) {
+			exchange(&ledger->sums, block, stack);
+		} else if (i % 3 == 1) {
+			note_free(&ledger->sums, block, stack);
+			free_event(block);
+		}
+	}
+	hl_thread_end(hl_this_thread);
+	return NULL;
+}
+
+static void run_threads(enum hl_mode mode)
+{
+	static struct ledger ledgers[THREADS];
+	pthread_t threads[THREADS];
+	memset(ledgers, 0, sizeof(ledgers));
+	memset(handed_over, 0, sizeof(handed_over));
+	start(mode);
+	for (uint32_t i = 0; i < THREADS; i++) {
+		ledgers[i].thread = i;
+		assert_int_equal(pthread_create(&threads[i], NULL, make_events, &ledgers[i]), 0);
+	}
+	for (uint32_t i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	add_up();
+	for (uint32_t stack = 0; stack < STACKS; stack++) {
+		struct sums expected = {0};
+		for (uint32_t i = 0; i < THREADS; i++) {
+			expected.alloc_bytes[stack] += ledgers[i].sums.alloc_bytes[stack];
+			expected.alloc_objects[stack] += ledgers[i].sums.alloc_objects[stack];
+			expected.free_bytes[stack] += ledgers[i].sums.free_bytes[stack];
+			expected.free_objects[stack] += ledgers[i].sums.free_objects[stack];
+		}
+		assert_true(sums.alloc_bytes[stack] == expected.alloc_bytes[stack]);
+		assert_true(sums.alloc_objects[stack] == expected.alloc_objects[stack]);
+		assert_true(sums.free_bytes[stack] == expected.free_bytes[stack]);
+		assert_true(sums.free_objects[stack] == expected.free_objects[stack]);
+	}
+	/* All threads have ended, so the total is settled; in use only grew, so it is the peak. */
+	assert_true(atomic_load(&recorder->shared.header->inuse_bytes) == sums.inuse_bytes);
+	assert_true(sums.peak_bytes >= sums.inuse_bytes - sums.inuse_bytes / 100);
+	assert_int_equal(lost_events(), 0);
+	stop();
+}
+
+static void the_sum_of_all_threads_is_what_they_did_with_the_array(void **state)
+{
+	(void)state;
+	run_threads(HL_MODE_MEM_FAST);
+}
+
+static void the_sum_of_all_threads_is_what_they_did_with_the_hash(void **state)
+{
+	(void)state;
+	run_threads(HL_MODE_MEM_RECORD);
+}
+
+static int make_key(void **state)
+{
+	(void)state;
+	return hl_threads_init() ? 0 : -1;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_peak_is_the_maximum_and_its_nodes_are_those_of_that_moment),
+		cmocka_unit_test(in_closed_mode_only_frees_count),
+		cmocka_unit_test(frees_by_handlers_inside_the_recorder_are_counted_when_it_is_left),
+		cmocka_unit_test(whatever_memory_is_refused_figures_stay_consistent),
+		cmocka_unit_test(the_sum_of_all_threads_is_what_they_did_with_the_array),
+		cmocka_unit_test(the_sum_of_all_threads_is_what_they_did_with_the_hash),
+	};
+	return cmocka_run_group_tests(tests, make_key, NULL);
+}

@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/un.h>
+#include <time.h>
 
 static struct sockaddr_un collector;
 static socklen_t collector_bytes; /* 0 = none */
@@ -46,7 +47,33 @@ static uint64_t address_space_limit(void)
 	return result < 0 || limit.rlim_cur == RLIM_INFINITY ? UINT64_MAX : limit.rlim_cur;
 }
 
-static int open_connection(void)
+static uint64_t now_ms(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* A signal cuts a wait short and the next begins anew: with a timer in the target, for ever. */
+static bool try_again(long result, uint64_t deadline_ms)
+{
+	return result == -EINTR && now_ms() < deadline_ms;
+}
+
+/*
+ * Whether our own user or root listens. The name of a collector that has gone is free to anybody,
+ * and whoever makes the region can have us write anywhere.
+ */
+static bool is_trusted(int fd)
+{
+	struct ucred peer;
+	socklen_t bytes = sizeof(peer);
+	long result =
+		hl_sys6(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, (long)&peer, (long)&bytes, 0);
+	return result == 0 && (peer.uid == 0 || peer.uid == (uint32_t)HL_SYS(SYS_geteuid, 0, 0, 0));
+}
+
+static int open_connection(uint64_t deadline_ms)
 {
 	int fd = (int)HL_SYS(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (fd < 0)
@@ -54,7 +81,12 @@ static int open_connection(void)
 	struct timeval wait = {HL_HELLO_WAIT_MS / 1000, HL_HELLO_WAIT_MS % 1000 * 1000};
 	hl_sys6(SYS_setsockopt, fd, SOL_SOCKET, SO_RCVTIMEO, (long)&wait, sizeof(wait), 0);
 	hl_sys6(SYS_setsockopt, fd, SOL_SOCKET, SO_SNDTIMEO, (long)&wait, sizeof(wait), 0);
-	long result = HL_SYS(SYS_connect, fd, &collector, collector_bytes);
+	long result;
+	do {
+		result = HL_SYS(SYS_connect, fd, &collector, collector_bytes);
+	} while (try_again(result, deadline_ms));
+	if (result == 0 && !is_trusted(fd))
+		result = -EPERM;
 	if (result < 0) {
 		hl_sys_close(fd);
 		return (int)result;
@@ -78,7 +110,7 @@ static bool send_hello(int fd, enum hl_hello_kind kind)
 }
 
 /* Receives the welcome; returns the memfd, or -1. */
-static int receive_region(int fd, struct hl_welcome *ret_welcome)
+static int receive_region(int fd, uint64_t deadline_ms, struct hl_welcome *ret_welcome)
 {
 	union {
 		struct cmsghdr header;
@@ -94,7 +126,7 @@ static int receive_region(int fd, struct hl_welcome *ret_welcome)
 	long received;
 	do {
 		received = HL_SYS(SYS_recvmsg, fd, &message, MSG_CMSG_CLOEXEC);
-	} while (received == -EINTR);
+	} while (try_again(received, deadline_ms));
 	if (received != sizeof(*ret_welcome) || ret_welcome->magic != HL_WELCOME_MAGIC ||
 	    ret_welcome->error)
 		return -1;
@@ -108,10 +140,11 @@ static int receive_region(int fd, struct hl_welcome *ret_welcome)
 
 static void *map_region(int fd, size_t bytes)
 {
-	struct hl_region_header *header =
-		hl_sys_mmap(bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd);
+	/* Inaccessible but for the header until it is needed: mlockall() passes over such pages. */
+	struct hl_region_header *header = hl_sys_mmap(bytes, PROT_NONE, MAP_SHARED, fd);
 	if (!header)
 		return NULL;
+	HL_SYS(SYS_mprotect, header, sizeof(*header), PROT_READ | PROT_WRITE);
 	if (memcmp(header->magic, HL_REGION_MAGIC, sizeof(header->magic)) != 0 ||
 	    header->region_bytes != bytes) {
 		hl_sys_munmap(header, bytes);
@@ -125,11 +158,12 @@ void *hl_connect_get_region(enum hl_hello_kind kind, size_t *ret_bytes)
 {
 	if (!collector_bytes)
 		return NULL;
-	int fd = open_connection();
+	uint64_t deadline_ms = now_ms() + HL_HELLO_WAIT_MS;
+	int fd = open_connection(deadline_ms);
 	if (fd < 0)
 		return NULL;
 	struct hl_welcome welcome;
-	int region_fd = send_hello(fd, kind) ? receive_region(fd, &welcome) : -1;
+	int region_fd = send_hello(fd, kind) ? receive_region(fd, deadline_ms, &welcome) : -1;
 	hl_sys_close(fd);
 	if (region_fd < 0)
 		return NULL;

@@ -44,6 +44,20 @@ static uint64_t next_commit(const struct hl_area *area, uint64_t committed, uint
 	return target < area->capacity ? target : area->capacity;
 }
 
+/* Makes pages of the region accessible and gives them memory. */
+static bool back(char *start, uint64_t bytes)
+{
+	if (HL_SYS(SYS_mprotect, start, bytes, PROT_READ | PROT_WRITE) < 0)
+		return false;
+	long result;
+	do {
+		result = hl_sys_madvise(start, bytes, MADV_POPULATE_WRITE);
+	} while (result == -EAGAIN || result == -EINTR);
+	/* EINVAL: a kernel before 5.14. Pages then come on touch, and only a memory cgroup can
+	 * refuse them. */
+	return result >= 0 || result == -EINVAL;
+}
+
 bool hl_shared_commit(struct hl_shared *shared, enum hl_area_id id, uint64_t end)
 {
 	struct hl_area *area = &shared->header->areas[id];
@@ -54,13 +68,7 @@ bool hl_shared_commit(struct hl_shared *shared, enum hl_area_id id, uint64_t end
 		return true;
 	uint64_t target = next_commit(area, committed, end);
 	char *start = area_start(shared->header, id);
-	long result;
-	do {
-		result = hl_sys_madvise(start + committed, target - committed, MADV_POPULATE_WRITE);
-	} while (result == -EAGAIN || result == -EINTR);
-	/* EINVAL: a kernel before 5.14. Pages then come on touch, and only a memory cgroup can
-	 * refuse them. */
-	if (result < 0 && result != -EINVAL)
+	if (!back(start + committed, target - committed))
 		return false;
 	while (committed < target &&
 	       !atomic_compare_exchange_weak(&area->committed, &committed, target))

@@ -178,7 +178,8 @@ void faults()
 	struct sigaction action = {};
 	action.sa_handler = on_fault;
 	sigaction(SIGSEGV, &action, nullptr);
-	unsigned *volatile nowhere = nullptr; /* volatile: compilers must not see what comes of it */
+	unsigned *volatile nowhere =
+		nullptr; /* volatile: compilers must not see what comes of it */
 	for (unsigned i = 0; i < 50; i++)
 		if (!sigsetjmp(fault_exit, 1))
 			sink = sink + read_through(nowhere);

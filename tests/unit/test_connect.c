@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The recorder's end of the handshake, with collectors that do not behave. */
+#include "recorder/connect.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define TICK_US	   50000
+#define GIVE_UP_MS (4 * HL_HELLO_WAIT_MS) /* a wait without an end would end the test here */
+
+/* Any two users but root. */
+enum { LISTENER = 65533, CALLER = 65532 };
+
+static volatile sig_atomic_t ticks;
+
+static void on_tick(int signal_number)
+{
+	(void)signal_number;
+	if (++ticks > GIVE_UP_MS * 1000 / TICK_US)
+		abort();
+}
+
+/* Listens at an abstract name of this process' own and tells the recorder's part of it. */
+static int listen_in_silence(void)
+{
+	static char socket_variable[160];
+	static char token_variable[] = HL_ENV_TOKEN "=0123456789abcdef0123456789abcdef";
+	static char *environment[] = {socket_variable, token_variable, NULL};
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int length = snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1,
+			      "heapline-test-connect-%d", getpid());
+	snprintf(socket_variable, sizeof(socket_variable), HL_ENV_SOCKET "=%s",
+		 address.sun_path + 1);
+	socklen_t size =
+		(socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1) + (socklen_t)length;
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(fd, (struct sockaddr *)&address, size), 0);
+	assert_int_equal(listen(fd, 1), 0);
+	assert_true(hl_connect_read_environment(environment));
+	return fd;
+}
+
+static void tick_every(suseconds_t period_us)
+{
+	const struct itimerval timer = {{0, period_us}, {0, period_us}};
+	setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+static void a_silent_collector_is_given_up_however_many_signals_come(void **state)
+{
+	(void)state;
+	const struct sigaction action = {.sa_handler = on_tick};
+	sigaction(SIGALRM, &action, NULL);
+	int fd = listen_in_silence();
+	tick_every(TICK_US);
+	size_t bytes;
+	void *region = hl_connect_get_region(HL_HELLO_START, &bytes);
+	tick_every(0);
+	assert_null(region);
+	assert_true(ticks > 1); /* it did wait */
+	close(fd);
+}
+
+static void the_region_of_another_user_is_not_taken(void **state)
+{
+	(void)state;
+	if (geteuid() != 0) {
+		print_message("skipped: needs root\n");
+		skip();
+	}
+	assert_int_equal(seteuid(LISTENER), 0);
+	int fd = listen_in_silence();
+	assert_int_equal(seteuid(0), 0);
+	assert_int_equal(seteuid(CALLER), 0);
+	size_t bytes;
+	assert_null(hl_connect_get_region(HL_HELLO_START, &bytes));
+	assert_int_equal(seteuid(0), 0);
+	/* It hung up without a word: not even the token was told. */
+	int caller = accept(fd, NULL, NULL);
+	char byte;
+	assert_true(caller >= 0);
+	assert_int_equal(recv(caller, &byte, 1, 0), 0);
+	close(caller);
+	close(fd);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_silent_collector_is_given_up_however_many_signals_come),
+		cmocka_unit_test(the_region_of_another_user_is_not_taken),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -69,9 +69,11 @@ bool hl_real_same_module(void *a, void *b)
 
 void *hl_real_bootstrap_alloc(size_t bytes)
 {
+	if (bytes > sizeof(bootstrap))
+		return NULL;
 	size_t rounded = (bytes + 15) & ~(size_t)15;
 	size_t start = atomic_fetch_add(&bootstrap_used, rounded);
-	return rounded >= bytes && start + rounded <= sizeof(bootstrap) ? bootstrap + start : NULL;
+	return start + rounded <= sizeof(bootstrap) ? bootstrap + start : NULL;
 }
 
 bool hl_real_is_bootstrap(const void *address)

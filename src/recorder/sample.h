@@ -13,6 +13,8 @@
 
 #include "recorder/recorder.h"
 
+#define HL_ADDRESS_BITS 47 /* of the addresses that a program can have */
+
 struct hl_weight {
 	uint64_t bytes, objects;
 };
@@ -35,6 +37,9 @@ static inline bool hl_sample_passes(uint64_t requested)
 {
 	struct hl_thread *thread = hl_this_thread;
 	if (HL_LIKELY(!thread || !thread->sampling))
+		return false;
+	/* Larger than the address space: it will fail, so no distance has been gone. */
+	if (HL_UNLIKELY(requested >> HL_ADDRESS_BITS))
 		return false;
 	thread->sample_countdown -= (int64_t)(requested ? requested : 1);
 	return HL_LIKELY(thread->sample_countdown > 0);

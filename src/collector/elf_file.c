@@ -62,14 +62,15 @@ static bool is_definition(const Elf64_Sym *symbol)
 	       ELF64_ST_BIND(symbol->st_info) != STB_LOCAL;
 }
 
-static bool table_defines(int fd, const Elf64_Shdr *table, const Elf64_Shdr *names,
-			  const char *name)
+static bool table_has(int fd, const Elf64_Shdr *table, const Elf64_Shdr *names, const char *name,
+		      bool defined)
 {
 	Elf64_Sym *symbols = read_table(fd, table->sh_offset, table->sh_size);
 	char *texts = read_table(fd, names->sh_offset, names->sh_size);
 	bool found = false;
 	for (uint64_t i = 0; symbols && texts && i < table->sh_size / sizeof(*symbols); i++)
-		if (symbols[i].st_name < names->sh_size && is_definition(&symbols[i]) &&
+		if (symbols[i].st_name < names->sh_size &&
+		    (!defined || is_definition(&symbols[i])) &&
 		    strcmp(texts + symbols[i].st_name, name) == 0)
 			found = true;
 	free(symbols);
@@ -83,7 +84,8 @@ static bool read_section(int fd, const Elf64_Ehdr *header, uint32_t index, Elf64
 	       read_at(fd, section, sizeof(*section), header->e_shoff + index * sizeof(*section));
 }
 
-static bool defines_dynamically(int fd, const Elf64_Ehdr *header, const char *name)
+/* Whether a symbol is in the dynamic table, if ${defined} as one of the file's own. */
+static bool has_dynamic_symbol(int fd, const Elf64_Ehdr *header, const char *name, bool defined)
 {
 	for (uint16_t i = 0; i < header->e_shnum; i++) {
 		Elf64_Shdr section, names;
@@ -91,7 +93,7 @@ static bool defines_dynamically(int fd, const Elf64_Ehdr *header, const char *na
 			return false;
 		if (section.sh_type == SHT_DYNSYM &&
 		    read_section(fd, header, section.sh_link, &names))
-			return table_defines(fd, &section, &names, name);
+			return table_has(fd, &section, &names, name, defined);
 	}
 	return false;
 }
@@ -110,7 +112,8 @@ static int read_elf(int fd, struct hl_elf_file *elf)
 	if (!elf->is_native)
 		return 0;
 	read_interpreter(fd, &header, elf);
-	elf->defines_malloc = defines_dynamically(fd, &header, "malloc");
+	elf->defines_malloc = has_dynamic_symbol(fd, &header, "malloc", true);
+	elf->needs_asan = has_dynamic_symbol(fd, &header, "__asan_init", false);
 	return 0;
 }
 

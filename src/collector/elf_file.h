@@ -10,6 +10,7 @@ struct hl_elf_file {
 	bool is_native;		    /* for the machine that heapline was built for */
 	char interpreter[PATH_MAX]; /* PT_INTERP; "" when there is none: static */
 	bool defines_malloc;	    /* in its dynamic symbol table */
+	bool needs_asan;	    /* built with -fsanitize=address */
 };
 
 /*

@@ -141,6 +141,11 @@ static int judge_elf(const char *path, const struct hl_elf_file *elf, struct hl_
 		return refuse(path,
 			      "it brings a malloc of its own, which the recorder cannot see into",
 			      "build it with the malloc of libc, or with a shared one", err);
+	if (elf->needs_asan)
+		return refuse(path,
+			      "it is built with AddressSanitizer, which lets no library come "
+			      "before its own",
+			      "build it without -fsanitize=address", err);
 	return 0;
 }
 

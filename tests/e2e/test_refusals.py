@@ -57,6 +57,9 @@ class Programs(Refusals):
     def test_a_program_with_a_malloc_of_its_own_is_said_to_be_unseen(self):
         self.assert_not_recorded([harness.program("own_malloc")], "malloc")
 
+    def test_a_program_with_addresssanitizer_is_not_recorded(self):
+        self.assert_not_recorded([harness.program("hello_asan")], "AddressSanitizer|malloc")
+
     def test_a_script_is_judged_by_its_interpreter(self):
         script = self.path("script")
         with open(script, "w", encoding="ascii") as file:

@@ -204,10 +204,40 @@ static int add_values(struct hl_profile *profile, const struct source *source,
 
 /* ---- meta data ---- */
 
+static bool is_control(char byte)
+{
+	return (unsigned char)byte < ' ' || byte == 0x7f;
+}
+
+static bool has_control(const char *word)
+{
+	while (*word && !is_control(*word))
+		word++;
+	return *word;
+}
+
+/* As bash and ksh read it: on one line, and nothing in it that a terminal would obey. */
+static void put_escaped(FILE *out, const char *word)
+{
+	fputs("$'", out);
+	for (; *word; word++)
+		if (*word == '\n')
+			fputs("\\n", out);
+		else if (is_control(*word))
+			fprintf(out, "\\%03o", (unsigned char)*word);
+		else
+			fprintf(out, strchr("'\\", *word) ? "\\%c" : "%c", *word);
+	fputc('\'', out);
+}
+
 /* A word as a shell would need it. */
 static void put_word(FILE *out, const char *word)
 {
-	if (word[0] && !word[strcspn(word, " \t\n'\"\\$`*?[]{}()<>|&;#~!")]) {
+	if (has_control(word)) {
+		put_escaped(out, word);
+		return;
+	}
+	if (word[0] && !word[strcspn(word, " '\"\\$`*?[]{}()<>|&;#~!")]) {
 		fputs(word, out);
 		return;
 	}

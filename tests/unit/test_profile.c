@@ -65,7 +65,7 @@ static struct hl_recording_value values[] = {
 };
 
 static struct hl_recording_thread threads[] = {{100, "main"}, {101, "worker"}};
-static char *command[] = {"app", "it's here", NULL};
+static char *command[] = {"app", "it's here", "\033[31m\nit's\\", NULL};
 
 static struct hl_recording_process sample_process(void)
 {
@@ -333,7 +333,8 @@ static void an_empty_recording_is_an_empty_profile(void **state)
 	(void)state;
 	assert_int_equal(profile->node_count, 1);
 	assert_int_equal(profile->total.alloc_bytes, 0);
-	assert_string_equal(hl_profile_text(profile, profile->command), "app 'it'\\''s here'");
+	assert_string_equal(hl_profile_text(profile, profile->command),
+			    "app 'it'\\''s here' $'\\033[31m\\nit\\'s\\\\'");
 	hl_profile_free(profile);
 }
 

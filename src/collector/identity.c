@@ -69,13 +69,23 @@ static char **split_arguments(const char *bytes, size_t size)
 	return arguments;
 }
 
+/* A program that writes a title over its arguments fills the rest with NULs. So many in a row are
+ * no empty arguments. */
+static size_t without_padding(const char *bytes, size_t size)
+{
+	size_t used = size;
+	while (used > 0 && !bytes[used - 1])
+		used--;
+	return size - used > 2 ? used + 1 : size;
+}
+
 static char **read_command(pid_t pid)
 {
 	char *bytes = malloc(COMMAND_BYTES_MAX);
 	if (!bytes)
 		return NULL;
 	size_t size = read_file(pid, "cmdline", bytes, COMMAND_BYTES_MAX);
-	char **command = split_arguments(bytes, size);
+	char **command = split_arguments(bytes, without_padding(bytes, size));
 	free(bytes);
 	return command;
 }

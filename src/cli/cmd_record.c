@@ -144,8 +144,7 @@ static void say_problems(const struct hl_collector_summary *summary, const char 
 			    "see 'heapline info %s'",
 			    name);
 	if (summary->lost_events)
-		hl_cli_note("%" PRIu64
-			    " events were lost for want of memory; see 'heapline info %s'",
+		hl_cli_note("%" PRIu64 " events could not be counted; see 'heapline info %s'",
 			    summary->lost_events, name);
 	if (!summary->processes && !summary->incomplete)
 		hl_cli_note("nothing was recorded: '%s' ended before the recorder could start in "

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEFAULT_ROWS	   30
-#define HIGHLIGHT_PERMILLE 100 /* a row from a tenth of the total on stands out */
+#define DEFAULT_ROWS	30
+#define HIGHLIGHT_SHARE 10 /* a row from a tenth of the total on stands out */
 
 struct row {
 	uint32_t function;
@@ -156,7 +156,7 @@ static void emit_row(struct hl_emit *emit, const struct hl_profile *profile,
 	int64_t sorted = figure(options->sort == HL_VIEW_SORT_FLAT ? row->flat : row->cum, unit);
 	char place[256];
 
-	hl_emit_row(emit, whole > 0 && sorted >= whole / 1000 * HIGHLIGHT_PERMILLE);
+	hl_emit_row(emit, whole > 0 && sorted > (whole - 1) / HIGHLIGHT_SHARE);
 	hl_emit_cell_integer(emit, figure(row->flat, unit));
 	hl_emit_cell_percent(emit, figure(row->flat, unit), whole);
 	hl_emit_cell_integer(emit, figure(row->cum, unit));

@@ -34,18 +34,18 @@ bool hl_block_set(struct hl_block_table *table, const void *address, struct hl_b
 	       hl_block_array_set(table->array, at, block.node << SLACK_BITS | SLACK_IN_HASH);
 }
 
-static bool take(struct hl_block_table *table, uintptr_t at, uint64_t usable, bool may_wait,
-		 struct hl_block *ret_block)
+static bool take(struct hl_block_table *table, uintptr_t at, uint64_t usable,
+		 struct hl_block *ret_block, bool *ret_busy)
 {
 	if (HL_UNLIKELY(!fits_array(table, at)))
 		return hl_block_hash_may_hold(table->hash, at) &&
-		       hl_block_hash_take(table->hash, at, may_wait, ret_block);
+		       hl_block_hash_take(table->hash, at, ret_block, ret_busy);
 	uint32_t entry = hl_block_array_take(table->array, at);
 	if (!entry)
 		return false;
 	uint32_t slack = entry & SLACK_IN_HASH;
 	if (HL_UNLIKELY(slack == SLACK_IN_HASH))
-		return hl_block_hash_take(table->hash, at, may_wait, ret_block);
+		return hl_block_hash_take(table->hash, at, ret_block, ret_busy);
 	ret_block->node = entry >> SLACK_BITS;
 	ret_block->draw = 0;
 	ret_block->requested = usable - slack;
@@ -55,13 +55,14 @@ static bool take(struct hl_block_table *table, uintptr_t at, uint64_t usable, bo
 bool hl_block_take(struct hl_block_table *table, const void *address, uint64_t usable,
 		   struct hl_block *ret_block)
 {
-	return take(table, (uintptr_t)address, usable, true, ret_block);
+	return take(table, (uintptr_t)address, usable, ret_block, NULL);
 }
 
 bool hl_block_try_take(struct hl_block_table *table, const void *address, uint64_t usable,
-		       struct hl_block *ret_block)
+		       struct hl_block *ret_block, bool *ret_busy)
 {
-	return take(table, (uintptr_t)address, usable, false, ret_block);
+	*ret_busy = false;
+	return take(table, (uintptr_t)address, usable, ret_block, ret_busy);
 }
 
 bool hl_block_may_hold(const struct hl_block_table *table, const void *address)

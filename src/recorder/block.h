@@ -47,9 +47,9 @@ bool hl_block_take(struct hl_block_table *table, const void *address, uint64_t u
 		   struct hl_block *ret_block);
 
 /* As hl_block_take, for a signal handler that may have interrupted a table operation of its own
- * thread: gives up on a busy shard. */
+ * thread: gives up on a busy shard, and says so in ${ret_busy}, which is false otherwise. */
 bool hl_block_try_take(struct hl_block_table *table, const void *address, uint64_t usable,
-		       struct hl_block *ret_block);
+		       struct hl_block *ret_block, bool *ret_busy);
 
 /* True when the array certainly, or the hash possibly, holds the block. One or two loads. */
 bool hl_block_may_hold(const struct hl_block_table *table, const void *address);
@@ -62,7 +62,7 @@ uint32_t hl_block_array_get(const struct hl_block_array *array, uintptr_t addres
 
 struct hl_block_hash *hl_block_hash_new(void);
 bool hl_block_hash_set(struct hl_block_hash *hash, uintptr_t address, struct hl_block block);
-/* ${may_wait}: false = give up when the shard is locked. */
-bool hl_block_hash_take(struct hl_block_hash *hash, uintptr_t address, bool may_wait,
-			struct hl_block *ret_block);
+/* ${ret_busy}: NULL = wait for a locked shard; else give up on it and set this. */
+bool hl_block_hash_take(struct hl_block_hash *hash, uintptr_t address, struct hl_block *ret_block,
+			bool *ret_busy);
 bool hl_block_hash_may_hold(const struct hl_block_hash *hash, uintptr_t address);

@@ -158,15 +158,17 @@ static void erase(struct shard *shard, uint64_t hole)
 	shard->used--;
 }
 
-bool hl_block_hash_take(struct hl_block_hash *hash, uintptr_t address, bool may_wait,
-			struct hl_block *ret_block)
+bool hl_block_hash_take(struct hl_block_hash *hash, uintptr_t address, struct hl_block *ret_block,
+			bool *ret_busy)
 {
 	uint64_t h = hash_address(address);
 	struct shard *shard = shard_of(hash, h);
-	if (!may_wait && !hl_spin_try(&shard->lock))
-		return false;
-	if (may_wait)
+	if (!ret_busy) {
 		hl_spin_lock(&shard->lock);
+	} else if (!hl_spin_try(&shard->lock)) {
+		*ret_busy = true;
+		return false;
+	}
 	bool found = false;
 	if (shard->slots) {
 		uint64_t at = find(shard, address);

@@ -272,8 +272,11 @@ void hl_event_nested_alloc(uint64_t requested)
 /* A free by a thread without a slot. */
 static void lose_free(struct hl_recorder *recorder, const void *block)
 {
-	struct hl_block it;
-	if (hl_block_try_take(&recorder->blocks, block, hl_real.usable_size((void *)block), &it))
+	struct hl_block it = {0};
+	bool busy;
+	if (hl_block_try_take(&recorder->blocks, block, hl_real.usable_size((void *)block), &it,
+			      &busy) ||
+	    busy)
 		count_lost_in_header(recorder, it.requested);
 }
 
@@ -289,8 +292,10 @@ void hl_event_nested_free(const void *block)
 	}
 	struct hl_pending_free pending = {.address = block};
 	pending.usable = hl_real.usable_size((void *)block);
-	if (!hl_block_try_take(&recorder->blocks, block, pending.usable, &pending.block)) {
-		count_lost(thread, 0); /* its shard is being changed */
+	bool busy;
+	if (!hl_block_try_take(&recorder->blocks, block, pending.usable, &pending.block, &busy)) {
+		if (busy)
+			count_lost(thread, 0);
 		return;
 	}
 	uint32_t count = atomic_load_explicit(&thread->pending_count, memory_order_relaxed);

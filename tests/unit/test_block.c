@@ -117,6 +117,21 @@ static void threads_with_blocks_of_their_own_do_not_disturb_each_other(void **st
 	}
 }
 
+static void a_block_that_is_not_there_is_not_called_busy(void **state)
+{
+	(void)state;
+	struct hl_block_table table;
+	struct hl_block block = {.node = 7, .requested = 100}, found;
+	bool busy = true;
+	assert_true(hl_block_table_init(&table, false));
+	assert_true(hl_block_set(&table, (void *)0x1000, block, 104));
+	assert_false(hl_block_try_take(&table, (void *)0x2000, 104, &found, &busy));
+	assert_false(busy);
+	assert_true(hl_block_try_take(&table, (void *)0x1000, 104, &found, &busy));
+	assert_false(busy);
+	assert_int_equal(found.requested, 100);
+}
+
 static void without_memory_a_full_hash_refuses_and_keeps_what_it_has(void **state)
 {
 	(void)state;
@@ -134,7 +149,7 @@ static void without_memory_a_full_hash_refuses_and_keeps_what_it_has(void **stat
 	assert_true(refused);
 	for (uint32_t i = 1; i < 100000; i++) {
 		struct hl_block found = {.node = 0};
-		assert_int_equal(hl_block_hash_take(hash, i * UINT64_C(16), true, &found), kept[i]);
+		assert_int_equal(hl_block_hash_take(hash, i * UINT64_C(16), &found, NULL), kept[i]);
 		assert_int_equal(found.node, kept[i] ? i : 0);
 	}
 }
@@ -157,6 +172,7 @@ int main(void)
 		cmocka_unit_test(the_array_agrees_with_the_model),
 		cmocka_unit_test(the_hash_agrees_with_the_model),
 		cmocka_unit_test(threads_with_blocks_of_their_own_do_not_disturb_each_other),
+		cmocka_unit_test(a_block_that_is_not_there_is_not_called_busy),
 		cmocka_unit_test(without_memory_a_full_hash_refuses_and_keeps_what_it_has),
 		cmocka_unit_test(without_memory_for_a_leaf_the_array_refuses),
 	};

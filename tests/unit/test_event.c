@@ -8,6 +8,7 @@
 #include "recorder/hooks.h"
 #include "recorder/node.h"
 #include "recorder/real.h"
+#include "recorder/sample.h"
 #include "recorder/sys.h"
 #include "recorder/thread.h"
 
@@ -399,6 +400,25 @@ static int make_key(void **state)
 	return hl_threads_init() ? 0 : -1;
 }
 
+static void a_request_that_must_fail_moves_no_sample(void **state)
+{
+	(void)state;
+	static const uint64_t too_much[] = {UINT64_MAX, UINT64_C(1) << 63, UINT64_C(3) << 62};
+	struct hl_thread *before = hl_this_thread;
+	struct hl_thread *thread = calloc(1, sizeof(*thread));
+	thread->sampling = true;
+	thread->sample_countdown = 1000;
+	hl_this_thread = thread;
+	for (size_t i = 0; i < HL_COUNT_OF(too_much); i++) {
+		assert_false(hl_sample_passes(too_much[i]));
+		assert_int_equal(thread->sample_countdown, 1000);
+	}
+	assert_true(hl_sample_passes(999));
+	assert_false(hl_sample_passes(1));
+	hl_this_thread = before;
+	free(thread);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -406,6 +426,7 @@ int main(void)
 		cmocka_unit_test(in_closed_mode_only_frees_count),
 		cmocka_unit_test(frees_by_handlers_inside_the_recorder_are_counted_when_it_is_left),
 		cmocka_unit_test(whatever_memory_is_refused_figures_stay_consistent),
+		cmocka_unit_test(a_request_that_must_fail_moves_no_sample),
 		cmocka_unit_test(the_sum_of_all_threads_is_what_they_did_with_the_array),
 		cmocka_unit_test(the_sum_of_all_threads_is_what_they_did_with_the_hash),
 	};

@@ -184,7 +184,7 @@ void hl_event_alloc(struct hl_thread *thread, const void *block, uint64_t reques
 		it.draw = hl_sample_draw(thread);
 	}
 	struct hl_cell *cell = stack_cell(recorder, thread, caller);
-	uint64_t usable = hl_real.usable_size((void *)block);
+	uint64_t usable = hl_real_usable_size(block);
 	it.node = cell ? cell->node : HL_NODE_NONE;
 	if (HL_UNLIKELY(!cell || !hl_block_set(&recorder->blocks, block, it, usable))) {
 		count_lost(thread, requested);
@@ -228,7 +228,7 @@ bool hl_event_take(struct hl_thread *thread, const void *block, struct hl_block 
 		   uint64_t *ret_usable)
 {
 	struct hl_recorder *recorder = hl_recorder;
-	*ret_usable = hl_real.usable_size((void *)block);
+	*ret_usable = hl_real_usable_size(block);
 	if (HL_LIKELY(hl_block_take(&recorder->blocks, block, *ret_usable, ret_block)))
 		return true;
 	if (!thread->sampling && mode_of(recorder) != HL_MODE_CLOSED)
@@ -274,8 +274,7 @@ static void lose_free(struct hl_recorder *recorder, const void *block)
 {
 	struct hl_block it = {0};
 	bool busy;
-	if (hl_block_try_take(&recorder->blocks, block, hl_real.usable_size((void *)block), &it,
-			      &busy) ||
+	if (hl_block_try_take(&recorder->blocks, block, hl_real_usable_size(block), &it, &busy) ||
 	    busy)
 		count_lost_in_header(recorder, it.requested);
 }
@@ -291,7 +290,7 @@ void hl_event_nested_free(const void *block)
 		return;
 	}
 	struct hl_pending_free pending = {.address = block};
-	pending.usable = hl_real.usable_size((void *)block);
+	pending.usable = hl_real_usable_size(block);
 	bool busy;
 	if (!hl_block_try_take(&recorder->blocks, block, pending.usable, &pending.block, &busy)) {
 		if (busy)

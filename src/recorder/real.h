@@ -3,6 +3,7 @@
 #pragma once
 
 #include <dlfcn.h>
+#include <gnu/libc-version.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -15,7 +16,7 @@ struct hl_real {
 	void (*free)(void *);
 	void *(*calloc)(size_t, size_t);
 	void *(*realloc)(void *, size_t);
-	size_t (*usable_size)(void *);
+	size_t (*usable_size)(void *); /* call hl_real_usable_size() */
 	int (*posix_memalign)(void **, size_t, size_t);
 	void *(*aligned_alloc)(size_t, size_t);
 	void *(*memalign)(size_t, size_t);
@@ -31,6 +32,29 @@ struct hl_real {
 
 extern struct hl_real hl_real;
 
+/* The real malloc is glibc's, and its chunk headers are where and what hl_real_usable_size() takes
+ * them for. */
+extern bool hl_real_has_glibc_chunks;
+
+/* Finds out about hl_real_has_glibc_chunks, by some allocations. Once, after hl_real_resolve(). */
+void hl_real_examine_chunks(void);
+
+/*
+ * Bytes that may be used of a block of the real malloc. glibc's own function looks at the header of
+ * the next chunk too, which costs a cache miss; a block in use needs only the size in its own.
+ * Source: malloc/malloc.c of glibc, "struct malloc_chunk"; the same since 2.3.
+ */
+static inline size_t hl_real_usable_size(const void *block)
+{
+	enum { MMAPPED = 2, FLAGS = 7 };
+	if (__builtin_expect(hl_real_has_glibc_chunks, 1)) {
+		size_t size = ((const size_t *)block)[-1];
+		if (__builtin_expect(!(size & MMAPPED), 1))
+			return (size & ~(size_t)FLAGS) - sizeof(size_t);
+	}
+	return hl_real.usable_size((void *)block);
+}
+
 /* Fills hl_real. Called before the first use of any hook; cheap afterwards. False while the looking
  * up itself allocates. */
 bool hl_real_resolve(void);
@@ -40,6 +64,7 @@ bool hl_real_resolve(void);
  * and run: so what only glibc has is weak, and where it is missing the hooks pass through for good.
  */
 #pragma weak _dl_find_object
+#pragma weak gnu_get_libc_version
 bool hl_real_libc_is_known(void);
 
 /* True when both addresses lie in one loaded module. */

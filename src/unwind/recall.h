@@ -26,7 +26,7 @@
 #define HL_RECALL_FRAMES   8u /* inner frames kept for a stack; with more it is not recalled */
 #define HL_RECALL_WAYS	   4u /* stacks kept for a point of capture */
 #define HL_RECALL_SET_BITS 7  /* points of capture, by hash */
-#define HL_RECALL_PROBE	   32u
+#define HL_RECALL_PROBE	   128u
 #define HL_RECALL_CREDIT   64 /* a hit gives HL_RECALL_GAIN of it, a miss takes one */
 #define HL_RECALL_GAIN	   2
 #define HL_RECALL_NO_JOIN  UINT16_MAX

@@ -32,8 +32,10 @@ static __attribute__((noinline)) void *pass_malloc(size_t size)
 
 static __attribute__((noinline)) void *pass_calloc(size_t count, size_t size)
 {
+	size_t bytes;
 	if (!hl_real_resolve())
-		return hl_real_bootstrap_alloc(count * size);
+		return __builtin_mul_overflow(count, size, &bytes) ? NULL
+								   : hl_real_bootstrap_alloc(bytes);
 	hl_event_nested_alloc(count * size);
 	return hl_real.calloc(count, size);
 }
@@ -72,7 +74,10 @@ bool hl_hooks_reach_program(void)
 	/* By a call, as the program does it: the address of malloc may be that of a stub in the
 	 * program. */
 	passed_malloc = false;
-	free(malloc(1));
+	void *block = malloc(1);
+	if (passed_malloc && block)
+		hl_real_examine_chunks(block);
+	free(block);
 	return passed_malloc;
 }
 

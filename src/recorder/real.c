@@ -56,27 +56,14 @@ bool hl_real_resolve(void)
 	return true;
 }
 
-/* Sizes around the smallest chunk, of the thread cache's and of larger chunks; none is mmapped, for
- * freeing such a one would change the program's mmap threshold. */
-static bool sizes_agree(void)
+void hl_real_examine_chunks(const void *block)
 {
-	static const size_t sizes[] = {0, 1, 24, 25, 40, 41, 1000, 1033, 5000};
-	bool agree = true;
-	for (size_t i = 0; agree && i < HL_COUNT_OF(sizes); i++) {
-		void *block = hl_real.malloc(sizes[i]);
-		hl_real_has_glibc_chunks = true;
-		agree = block && hl_real_usable_size(block) == hl_real.usable_size(block);
+	hl_real_has_glibc_chunks = false;
+	if (!hl_real_same_module((void *)hl_real.malloc, (void *)gnu_get_libc_version))
+		return;
+	hl_real_has_glibc_chunks = true;
+	if (hl_real_usable_size(block) != hl_real.usable_size((void *)block))
 		hl_real_has_glibc_chunks = false;
-		hl_real.free(block);
-	}
-	return agree;
-}
-
-void hl_real_examine_chunks(void)
-{
-	hl_real_has_glibc_chunks =
-		hl_real_same_module((void *)hl_real.malloc, (void *)gnu_get_libc_version) &&
-		sizes_agree();
 }
 
 bool hl_real_libc_is_known(void)

@@ -36,8 +36,9 @@ extern struct hl_real hl_real;
  * them for. */
 extern bool hl_real_has_glibc_chunks;
 
-/* Finds out about hl_real_has_glibc_chunks, by some allocations. Once, after hl_real_resolve(). */
-void hl_real_examine_chunks(void);
+/* Finds out about hl_real_has_glibc_chunks, by a small block of the real malloc. Once, before
+ * anything is recorded. */
+void hl_real_examine_chunks(const void *block);
 
 /*
  * Bytes that may be used of a block of the real malloc. glibc's own function looks at the header of

@@ -6,7 +6,6 @@
 #include "recorder/hooks.h"
 #include "recorder/node.h"
 #include "recorder/private.h"
-#include "recorder/real.h"
 #include "recorder/sys.h"
 #include "recorder/thread.h"
 
@@ -72,7 +71,6 @@ void hl_recorder_start(char *const *environment)
 {
 	if (!hl_connect_read_environment(environment) || !hl_threads_init())
 		return;
-	hl_real_examine_chunks();
 	/* Mapped apart from other private memory: a forked child goes on using it, wiped. */
 	struct hl_recorder *recorder = hl_sys_mmap(sizeof(*recorder), PROT_READ | PROT_WRITE,
 						   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);

@@ -480,12 +480,14 @@ static void save_all(struct hl_collector *collector)
 
 static void warn_of_strangers(struct hl_collector *collector)
 {
-	char sentence[128];
+	char sentence[160];
 	if (!collector->strangers)
 		return;
 	snprintf(sentence, sizeof(sentence),
-		 "%u callers that are no recorder of this recording were turned away",
-		 collector->strangers);
+		 "turned away %u time%s a process of another user, or one that is no recorder of "
+		 "this "
+		 "recording",
+		 collector->strangers, collector->strangers == 1 ? "" : "s");
 	hl_archive_warn(&collector->archive, sentence);
 }
 

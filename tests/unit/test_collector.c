@@ -423,7 +423,7 @@ static void callers_without_a_proper_hello_are_turned_away(void **state)
 	}
 	const struct hl_recording *recording = finish(fixture);
 	assert_int_equal(recording->process_count, 1);
-	assert_true(warns(recording, "9 callers that are no recorder"));
+	assert_true(warns(recording, "turned away 9 times"));
 }
 
 static int expect_refusal(struct recorder *recorder)

@@ -8,6 +8,8 @@
  */
 #pragma once
 
+#include "base/size_class.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -16,15 +18,32 @@
 #define HL_MODULE_SCRIPT 0xffffu
 #define HL_FRAME_PC_MASK ((UINT64_C(1) << HL_MODULE_SHIFT) - 1)
 
-/* Innermost frames that say by which way memory came that no allocator handed out. */
+/*
+ * Innermost frames that say by which way memory came that no allocator handed out; or, where a
+ * recording tells sizes apart, of which size class the blocks are that came from the frame above.
+ */
 enum hl_pseudo_frame {
-	HL_PSEUDO_MMAP = 1, /* shown as [mmap] */
-	HL_PSEUDO_BRK = 2,  /* shown as [brk] */
+	HL_PSEUDO_MMAP = 1,   /* shown as [mmap] */
+	HL_PSEUDO_BRK = 2,    /* shown as [brk] */
+	HL_PSEUDO_SIZE = 256, /* + size class; not shown as a frame */
+	HL_PSEUDO_SIZE_END = HL_PSEUDO_SIZE + HL_SIZE_CLASS_COUNT,
 };
 
 static inline uint64_t hl_pseudo_frame_key(enum hl_pseudo_frame frame)
 {
 	return (uint64_t)HL_MODULE_SCRIPT << HL_MODULE_SHIFT | frame;
+}
+
+/* Whether ${key} tells the size class of its blocks; then *${ret_size_class} is it. */
+static inline bool hl_frame_key_is_size(uint64_t key, uint32_t *ret_size_class)
+{
+	uint64_t low = key & HL_FRAME_PC_MASK;
+
+	if (key >> HL_MODULE_SHIFT != HL_MODULE_SCRIPT || low < HL_PSEUDO_SIZE ||
+	    low >= HL_PSEUDO_SIZE_END)
+		return false;
+	*ret_size_class = (uint32_t)(low - HL_PSEUDO_SIZE);
+	return true;
 }
 
 /* Whether a process with ${module_count} modules can have a frame of this key. */

@@ -49,6 +49,7 @@ void hl_builder_release(struct hl_builder *builder)
 	free(builder->nodes);
 	hl_index_release(&builder->module_index);
 	hl_index_release(&builder->function_index);
+	hl_index_release(&builder->frame_index);
 	hl_index_release(&builder->place_index);
 	hl_index_release(&builder->node_index);
 	hl_profile_free(builder->profile);
@@ -177,23 +178,70 @@ static int intern_function(struct hl_builder *builder, const struct hl_symbols_f
 	return r;
 }
 
-static int add_frame(struct hl_builder *builder, const struct hl_symbols_frame *symbol,
-		     uint32_t module, uint64_t address)
+static int make_frame(struct hl_builder *builder, const struct hl_symbols_frame *symbol,
+		      uint32_t module, uint64_t address, struct hl_profile_frame *ret_frame)
 {
-	struct hl_profile *profile = builder->profile;
 	struct hl_profile_frame frame = {
 		.address = address, .line = symbol->line, .inlined = symbol->inlined};
 
 	int r = intern_function(builder, symbol, module, &frame.function);
 	if (r == 0)
-		r = hl_strings_intern(&profile->strings, symbol->file, &frame.file);
+		r = hl_strings_intern(&builder->profile->strings, symbol->file, &frame.file);
 	if (r == 0)
-		r = hl_array_reserve(&profile->frames, &builder->frame_capacity,
-				     profile->frame_count + 1, sizeof(*profile->frames));
+		*ret_frame = frame;
+	return r;
+}
+
+static int append_frame(struct hl_builder *builder, const struct hl_profile_frame *frame)
+{
+	struct hl_profile *profile = builder->profile;
+
+	int r = hl_array_reserve(&profile->frames, &builder->frame_capacity,
+				 profile->frame_count + 1, sizeof(*profile->frames));
+	if (r == 0)
+		profile->frames[profile->frame_count++] = *frame;
+	return r;
+}
+
+static int add_frame(struct hl_builder *builder, const struct hl_symbols_frame *symbol,
+		     uint32_t module, uint64_t address)
+{
+	struct hl_profile_frame frame;
+
+	int r = make_frame(builder, symbol, module, address, &frame);
+	return r < 0 ? r : append_frame(builder, &frame);
+}
+
+static bool frames_are_equal(const struct hl_profile_frame *a, const struct hl_profile_frame *b)
+{
+	return a->address == b->address && a->function == b->function && a->file == b->file &&
+	       a->line == b->line && a->inlined == b->inlined;
+}
+
+int hl_builder_frame(struct hl_builder *builder, const struct hl_symbols_frame *symbol,
+		     uint32_t module, uint64_t address, uint32_t *ret_frame)
+{
+	struct hl_profile *profile = builder->profile;
+	struct hl_profile_frame frame;
+	uint32_t id;
+
+	int r = make_frame(builder, symbol, module, address, &frame);
 	if (r < 0)
 		return r;
-	profile->frames[profile->frame_count++] = frame;
-	return 0;
+	uint32_t hash = hl_hash_pair(hl_hash_pair(frame.function, frame.line),
+				     hl_hash_pair(frame.address, frame.file)),
+		 at = hash;
+	while ((id = hl_index_next(&builder->frame_index, hash, &at)))
+		if (frames_are_equal(&profile->frames[id], &frame)) {
+			*ret_frame = id;
+			return 0;
+		}
+	r = append_frame(builder, &frame);
+	if (r == 0)
+		r = hl_index_add(&builder->frame_index, hash, (uint32_t)profile->frame_count - 1);
+	if (r == 0)
+		*ret_frame = (uint32_t)profile->frame_count - 1;
+	return r;
 }
 
 static int add_named_frame(struct hl_builder *builder, const char *name, uint64_t address)
@@ -273,8 +321,8 @@ static int intern_place(struct hl_builder *builder, uint32_t module, uint64_t ad
 
 /* ---- nodes ---- */
 
-static int intern_node(struct hl_builder *builder, uint32_t parent, uint32_t frame,
-		       uint32_t *ret_node)
+int hl_builder_child(struct hl_builder *builder, uint32_t parent, uint32_t frame,
+		     uint32_t *ret_node)
 {
 	uint32_t hash = hl_hash_pair(frame, parent), at = hash, id;
 
@@ -303,7 +351,7 @@ int hl_builder_node(struct hl_builder *builder, uint32_t parent, uint32_t module
 	if (r < 0)
 		return r;
 	for (uint32_t i = 0; r == 0 && i < place->frame_count; i++)
-		r = intern_node(builder, parent, place->first_frame + i, &parent);
+		r = hl_builder_child(builder, parent, place->first_frame + i, &parent);
 	if (r == 0)
 		*ret_node = parent;
 	return r;

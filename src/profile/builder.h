@@ -27,7 +27,7 @@ struct hl_builder {
 	size_t place_count, node_count;
 	size_t symbols_capacity, place_capacity, node_capacity;
 	size_t module_capacity, function_capacity, frame_capacity;
-	struct hl_index module_index, function_index, place_index, node_index;
+	struct hl_index module_index, function_index, frame_index, place_index, node_index;
 };
 
 /* Starts an empty profile. 0 or -ENOMEM. Release in any case. */
@@ -49,6 +49,17 @@ int hl_builder_module(struct hl_builder *builder, const char *path, const uint8_
  */
 int hl_builder_node(struct hl_builder *builder, uint32_t parent, uint32_t module, uint64_t address,
 		    uint32_t *ret_node);
+
+/*
+ * For files that bring their names along: the frame of ${symbol} at ${address} of ${module} (0:
+ * none); texts are copied. Equal ones become one. 0 or -ENOMEM.
+ */
+int hl_builder_frame(struct hl_builder *builder, const struct hl_symbols_frame *symbol,
+		     uint32_t module, uint64_t address, uint32_t *ret_frame);
+
+/* The node below ${parent} for ${frame}. 0 or -ENOMEM. */
+int hl_builder_child(struct hl_builder *builder, uint32_t parent, uint32_t frame,
+		     uint32_t *ret_node);
 
 /* Makes room for ${count} more nodes, so that adding them is fast. 0 or -ENOMEM. */
 int hl_builder_reserve(struct hl_builder *builder, size_t count);

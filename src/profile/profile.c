@@ -20,6 +20,10 @@ void hl_profile_free(struct hl_profile *profile)
 	free(profile->frames);
 	free(profile->nodes);
 	free(profile->counters);
+	free(profile->threads);
+	free(profile->rows);
+	free(profile->sizes);
+	free(profile->base);
 	free(profile);
 }
 
@@ -30,6 +34,27 @@ bool hl_profile_has_unit(enum hl_value value, enum hl_unit unit)
 	if (value == HL_VALUE_SLACK)
 		return unit == HL_UNIT_BYTES;
 	return true;
+}
+
+void hl_profile_know_all(struct hl_profile *profile)
+{
+	for (int value = 0; value < HL_VALUE_COUNT; value++)
+		for (int unit = 0; unit < HL_UNIT_COUNT; unit++)
+			profile->known[value][unit] =
+				hl_profile_has_unit((enum hl_value)value, (enum hl_unit)unit);
+}
+
+void hl_profile_counters_add(struct hl_profile_counters *sum,
+			     const struct hl_profile_counters *more)
+{
+	sum->alloc_bytes += more->alloc_bytes;
+	sum->alloc_objects += more->alloc_objects;
+	sum->free_bytes += more->free_bytes;
+	sum->free_objects += more->free_objects;
+	sum->peak_bytes += more->peak_bytes;
+	sum->peak_objects += more->peak_objects;
+	sum->temporary_objects += more->temporary_objects;
+	sum->slack_bytes += more->slack_bytes;
 }
 
 int64_t hl_profile_figure(const struct hl_profile_counters *counters, enum hl_value value,

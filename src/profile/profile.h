@@ -16,6 +16,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/progress.h"
 #include "profile/strings.h"
 #include "profile/symbols.h"
 
@@ -30,10 +31,14 @@ enum hl_value {
 	HL_VALUE_SLACK,	    /* usable - requested of what is in use; bytes only */
 };
 
+#define HL_VALUE_COUNT 5
+
 enum hl_unit {
 	HL_UNIT_BYTES,
 	HL_UNIT_OBJECTS,
 };
+
+#define HL_UNIT_COUNT 2
 
 struct hl_profile_counters {
 	int64_t alloc_bytes, alloc_objects;
@@ -95,11 +100,34 @@ struct hl_profile_process {
 	struct hl_profile_lost lost;
 };
 
+/* One thread slot of one selected process: what its threads did, one after another. */
+struct hl_profile_thread {
+	uint32_t process; /* index of processes */
+	uint32_t tid;
+	uint32_t name; /* "" when unknown */
+	struct hl_profile_counters total;
+};
+
+/* What one thread did at one node. A pair may occur more than once; the rows add up. */
+struct hl_profile_row {
+	uint32_t node, thread;
+	struct hl_profile_counters counters;
+};
+
+/* What was allocated at one node in one size class, see hl_size_class(). */
+struct hl_profile_size {
+	uint32_t node, size_class;
+	struct hl_profile_counters counters;
+};
+
 struct hl_profile {
 	struct hl_strings strings;
 
 	/* Where it comes from; ids of strings. */
 	uint32_t name, command, host, kernel, mode, tool_version;
+	uint32_t source; /* kind of file: "recording", "packed recording", "pprof", ... */
+	bool imported;	 /* from another tool's file: no processes, and only some values known */
+	bool known[HL_VALUE_COUNT][HL_UNIT_COUNT]; /* else all zero, and not to be shown */
 	uint64_t sample_bytes;
 	uint64_t start_realtime_ns, duration_ns;
 	bool complete; /* the recording was finished, and every process in it */
@@ -114,9 +142,29 @@ struct hl_profile {
 	struct hl_profile_counters *counters; /* of nodes[i] */
 	size_t process_count, module_count, function_count, frame_count, node_count;
 
+	struct hl_profile_thread *threads;
+	size_t thread_count;
+	struct hl_profile_row *rows; /* counters[] by thread; only when selection->keep_rows */
+	size_t row_count;
+	struct hl_profile_size *sizes; /* counters[] by size class; none unless recorded so */
+	size_t size_count;
+
+	/* Of two profiles that were compared (join.h), or of folded text with two columns: the
+	 * earlier one, by node; `counters` and `total` are then the later one. NULL: not compared.
+	 */
+	struct hl_profile_counters *base;
+	struct hl_profile_counters base_total;
+	uint32_t base_name; /* the earlier one's name */
+	uint64_t base_duration_ns;
+
 	size_t recorded_process_count;	  /* in the recording, selected or not */
 	struct hl_profile_counters total; /* of the selected processes and threads */
 	struct hl_profile_lost lost;	  /* of the selected processes */
+
+	/* Where frames were chosen (filter.h): by what, as a clause, and the total of all stacks.
+	 */
+	uint32_t filter; /* 0: all stacks are here */
+	struct hl_profile_counters unfiltered_total;
 };
 
 /* What to load; zero is all. */
@@ -124,7 +172,9 @@ struct hl_profile_selection {
 	uint32_t pid;	  /* 0: every process; else those of that pid */
 	bool by_sequence; /* of these, the one with this sequence number */
 	uint32_t sequence;
-	uint32_t tid; /* 0: every thread */
+	uint32_t tid;		      /* 0: every thread */
+	bool keep_rows;		      /* profile->rows are wanted */
+	struct hl_progress *progress; /* NULL: nobody watches */
 };
 
 struct hl_recording;
@@ -148,8 +198,21 @@ static inline const char *hl_profile_text(const struct hl_profile *profile, uint
 int64_t hl_profile_figure(const struct hl_profile_counters *counters, enum hl_value value,
 			  enum hl_unit unit);
 
-/* Whether ${value} is counted in ${unit}: temporary has objects only, slack bytes only. */
+/* Whether ${value} is counted in ${unit} at all: temporary has objects only, slack bytes only. */
 bool hl_profile_has_unit(enum hl_value value, enum hl_unit unit);
+
+/* Whether ${profile} knows it: always so for recordings; other tools' files hold less. */
+static inline bool hl_profile_knows(const struct hl_profile *profile, enum hl_value value,
+				    enum hl_unit unit)
+{
+	return profile->known[value][unit];
+}
+
+/* Marks every figure that heapline itself records as known. */
+void hl_profile_know_all(struct hl_profile *profile);
+
+void hl_profile_counters_add(struct hl_profile_counters *sum,
+			     const struct hl_profile_counters *more);
 
 /* "inuse", "alloc", "peak", "temporary", "slack", NULL; by enum hl_value. */
 extern const char *const hl_value_names[];

@@ -4,18 +4,20 @@
 
 #include "base/frame_key.h"
 #include "profile/array.h"
+#include "profile/profile_describe.h"
 #include "profile/recording.h"
 
-#include <stdio.h>
 #include <string.h>
 
-#define UNRESOLVED UINT32_MAX
+#define UNRESOLVED    UINT32_MAX
+#define PROGRESS_STEP 1024u
 
 /* One selected process while the tree is being built. */
 struct source {
 	const struct hl_recording_process *process;
 	uint32_t *modules; /* profile module of modules[i] */
 	uint32_t *nodes;   /* builder node of node id i; [0] is the root */
+	uint32_t *threads; /* profile thread of threads[i]; UNRESOLVED: not selected */
 };
 
 struct loading {
@@ -24,6 +26,14 @@ struct loading {
 	struct hl_builder builder;
 	struct source *sources;
 	size_t source_count;
+};
+
+/* The finished tree while it gets its values. */
+struct filling {
+	const struct loading *loading;
+	struct hl_profile *profile;
+	const uint32_t *final_ids; /* by builder node */
+	size_t thread_capacity, row_capacity, size_capacity;
 };
 
 /* ---- selection ---- */
@@ -99,10 +109,14 @@ static int map_node(struct hl_builder *builder, struct source *source, uint32_t 
 	const struct hl_recording_node *node = &process->nodes[id - 1];
 	uint64_t address = node->frame & HL_FRAME_PC_MASK;
 	uint64_t number = node->frame >> HL_MODULE_SHIFT;
-	uint32_t module = 0;
+	uint32_t module = 0, size_class;
 
 	if (!hl_frame_key_is_valid(node->frame, process->module_count))
 		return -EBADMSG;
+	if (hl_frame_key_is_size(node->frame, &size_class)) {
+		source->nodes[id] = source->nodes[node->parent];
+		return 0;
+	}
 	if (number == HL_MODULE_SCRIPT) {
 		module = HL_BUILDER_PSEUDO;
 	} else if (number) {
@@ -138,7 +152,8 @@ static int map_path(struct hl_builder *builder, struct source *source, uint32_t 
 	return 0;
 }
 
-static int map_nodes(struct hl_builder *builder, struct source *source)
+static int map_nodes(struct hl_builder *builder, struct source *source,
+		     struct hl_progress *progress)
 {
 	uint32_t count = source->process->node_count;
 	uint32_t *path = calloc((size_t)count + 1, sizeof(*path));
@@ -149,25 +164,16 @@ static int map_nodes(struct hl_builder *builder, struct source *source)
 		r = -ENOMEM;
 	for (uint32_t id = 1; r == 0 && id <= count; id++)
 		source->nodes[id] = UNRESOLVED;
-	for (uint32_t id = 1; r == 0 && id <= count; id++)
+	for (uint32_t id = 1; r == 0 && id <= count; id++) {
+		if (id % PROGRESS_STEP == 0)
+			hl_progress_report(progress, "naming functions", id, count);
 		r = map_path(builder, source, id, path);
+	}
 	free(path);
 	return r;
 }
 
 /* ---- values ---- */
-
-static void add_counters(struct hl_profile_counters *sum, const struct hl_profile_counters *more)
-{
-	sum->alloc_bytes += more->alloc_bytes;
-	sum->alloc_objects += more->alloc_objects;
-	sum->free_bytes += more->free_bytes;
-	sum->free_objects += more->free_objects;
-	sum->peak_bytes += more->peak_bytes;
-	sum->peak_objects += more->peak_objects;
-	sum->temporary_objects += more->temporary_objects;
-	sum->slack_bytes += more->slack_bytes;
-}
 
 static struct hl_profile_counters counters_of(const struct hl_recording_value *value)
 {
@@ -183,128 +189,87 @@ static struct hl_profile_counters counters_of(const struct hl_recording_value *v
 	};
 }
 
-static int add_values(struct hl_profile *profile, const struct source *source,
-		      const struct hl_profile_selection *selection, const uint32_t *final_ids,
-		      struct hl_profile_counters *total)
+static int add_threads(struct filling *filling, struct source *source, uint32_t *ret_count)
 {
+	const struct hl_profile_selection *selection = &filling->loading->selection;
 	const struct hl_recording_process *process = source->process;
+	struct hl_profile *profile = filling->profile;
+	uint32_t count = 0;
 
-	for (uint32_t i = 0; i < process->value_count; i++) {
-		const struct hl_recording_value *value = &process->values[i];
-		if (value->node > process->node_count || value->thread >= process->thread_count)
-			return -EBADMSG;
-		if (!thread_is_selected(selection, &process->threads[value->thread]))
+	source->threads = calloc((size_t)process->thread_count + 1, sizeof(*source->threads));
+	if (!source->threads || hl_array_reserve(&profile->threads, &filling->thread_capacity,
+						 profile->thread_count + process->thread_count,
+						 sizeof(*profile->threads)) < 0)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < process->thread_count; i++) {
+		struct hl_profile_thread thread = {.process = (uint32_t)profile->process_count,
+						   .tid = process->threads[i].tid};
+		char name[sizeof(process->threads[i].name) + 1] = "";
+		source->threads[i] = UNRESOLVED;
+		if (!thread_is_selected(selection, &process->threads[i]))
 			continue;
-		struct hl_profile_counters counters = counters_of(value);
-		add_counters(&profile->counters[final_ids[source->nodes[value->node]]], &counters);
-		add_counters(total, &counters);
+		memcpy(name, process->threads[i].name, sizeof(process->threads[i].name));
+		if (hl_strings_intern(&profile->strings, name, &thread.name) < 0)
+			return -ENOMEM;
+		source->threads[i] = (uint32_t)profile->thread_count;
+		profile->threads[profile->thread_count++] = thread;
+		count++;
 	}
+	*ret_count = count;
 	return 0;
 }
 
-/* ---- meta data ---- */
-
-static bool is_control(char byte)
+static int keep_row(struct filling *filling, uint32_t node, uint32_t thread,
+		    const struct hl_profile_counters *counters)
 {
-	return (unsigned char)byte < ' ' || byte == 0x7f;
-}
+	struct hl_profile *profile = filling->profile;
 
-static bool has_control(const char *word)
-{
-	while (*word && !is_control(*word))
-		word++;
-	return *word;
-}
-
-/* As bash and ksh read it: on one line, and nothing in it that a terminal would obey. */
-static void put_escaped(FILE *out, const char *word)
-{
-	fputs("$'", out);
-	for (; *word; word++)
-		if (*word == '\n')
-			fputs("\\n", out);
-		else if (is_control(*word))
-			fprintf(out, "\\%03o", (unsigned char)*word);
-		else
-			fprintf(out, strchr("'\\", *word) ? "\\%c" : "%c", *word);
-	fputc('\'', out);
-}
-
-/* A word as a shell would need it. */
-static void put_word(FILE *out, const char *word)
-{
-	if (has_control(word)) {
-		put_escaped(out, word);
-		return;
-	}
-	if (word[0] && !word[strcspn(word, " '\"\\$`*?[]{}()<>|&;#~!")]) {
-		fputs(word, out);
-		return;
-	}
-	fputc('\'', out);
-	for (; *word; word++)
-		if (*word == '\'')
-			fputs("'\\''", out);
-		else
-			fputc(*word, out);
-	fputc('\'', out);
-}
-
-static int intern_words(struct hl_strings *strings, char *const *words, uint32_t *ret_id)
-{
-	char *joined = NULL;
-	size_t size;
-	FILE *out = open_memstream(&joined, &size);
-
-	if (!out)
+	if (!filling->loading->selection.keep_rows)
+		return 0;
+	if (hl_array_reserve(&profile->rows, &filling->row_capacity, profile->row_count + 1,
+			     sizeof(*profile->rows)) < 0)
 		return -ENOMEM;
-	for (char *const *word = words; word && *word; word++) {
-		if (word != words)
-			fputc(' ', out);
-		put_word(out, *word);
-	}
-	int r = fclose(out) == 0 ? hl_strings_intern(strings, joined, ret_id) : -ENOMEM;
-	free(joined);
+	profile->rows[profile->row_count++] = (struct hl_profile_row){node, thread, *counters};
+	return 0;
+}
+
+static int keep_size(struct filling *filling, uint64_t frame, uint32_t node,
+		     const struct hl_profile_counters *counters)
+{
+	struct hl_profile *profile = filling->profile;
+	uint32_t size_class;
+
+	if (!hl_frame_key_is_size(frame, &size_class))
+		return 0;
+	if (hl_array_reserve(&profile->sizes, &filling->size_capacity, profile->size_count + 1,
+			     sizeof(*profile->sizes)) < 0)
+		return -ENOMEM;
+	profile->sizes[profile->size_count++] =
+		(struct hl_profile_size){node, size_class, *counters};
+	return 0;
+}
+
+/* Adds what one thread did at one node to all sums that it is part of. */
+static int add_value(struct filling *filling, const struct source *source,
+		     const struct hl_recording_value *value, struct hl_profile_counters *total)
+{
+	const struct hl_recording_process *process = source->process;
+	struct hl_profile *profile = filling->profile;
+
+	if (value->node > process->node_count || value->thread >= process->thread_count)
+		return -EBADMSG;
+	uint32_t thread = source->threads[value->thread];
+	if (thread == UNRESOLVED)
+		return 0;
+	uint32_t node = filling->final_ids[source->nodes[value->node]];
+	struct hl_profile_counters counters = counters_of(value);
+	hl_profile_counters_add(&profile->counters[node], &counters);
+	hl_profile_counters_add(&profile->threads[thread].total, &counters);
+	hl_profile_counters_add(total, &counters);
+	int r = keep_row(filling, node, thread, &counters);
+	if (r == 0 && value->node)
+		r = keep_size(filling, process->nodes[value->node - 1].frame, node, &counters);
 	return r;
-}
-
-static int intern_end(struct hl_strings *strings, const struct hl_recording_process *process,
-		      uint32_t *ret_id)
-{
-	char sentence[128];
-	const char *signal_name;
-
-	switch (process->end) {
-	case HL_END_RUNNING:
-		return hl_strings_intern(strings, "was still running", ret_id);
-	case HL_END_EXITED:
-		snprintf(sentence, sizeof(sentence), "exited with status %d", process->end_status);
-		return hl_strings_intern(strings, sentence, ret_id);
-	case HL_END_SIGNALED:
-		signal_name = sigabbrev_np(process->end_status);
-		snprintf(sentence, sizeof(sentence), "killed by signal %d (SIG%s)",
-			 process->end_status, signal_name ? signal_name : "?");
-		return hl_strings_intern(strings, sentence, ret_id);
-	case HL_END_EXEC:
-		return hl_strings_intern(strings, "replaced itself by another program (exec)",
-					 ret_id);
-	case HL_END_UNKNOWN:
-		break;
-	}
-	return hl_strings_intern(strings, "ended", ret_id);
-}
-
-static struct hl_profile_lost lost_of(const struct hl_recording_lost *lost)
-{
-	return (struct hl_profile_lost){
-		.events = lost->events,
-		.bytes = lost->bytes,
-		.truncated_stacks = lost->truncated_stacks,
-		.incomplete_stacks = lost->incomplete_stacks,
-		.unmatched_frees = lost->unmatched_frees,
-		.modules = lost->modules,
-		.unscanned_bytes = lost->unscanned_bytes,
-	};
 }
 
 static void add_lost(struct hl_profile_lost *sum, const struct hl_profile_lost *more)
@@ -318,74 +283,6 @@ static void add_lost(struct hl_profile_lost *sum, const struct hl_profile_lost *
 	sum->unscanned_bytes += more->unscanned_bytes;
 }
 
-static int describe_process(struct hl_profile *profile, const struct hl_recording_process *process,
-			    const struct hl_profile_selection *selection,
-			    struct hl_profile_process *ret_described)
-{
-	struct hl_profile_process described = {
-		.pid = process->pid,
-		.parent_pid = process->parent_pid,
-		.sequence = process->sequence,
-		.thread_count = count_threads(selection, process),
-		.duration_ns = process->duration_ns,
-		.complete = process->complete,
-		.own_malloc = process->own_malloc,
-		.lost = lost_of(&process->lost),
-	};
-	int r = intern_words(&profile->strings, process->command, &described.command);
-	if (r == 0)
-		r = hl_strings_intern(&profile->strings, process->executable,
-				      &described.executable);
-	if (r == 0)
-		r = intern_end(&profile->strings, process, &described.end);
-	if (r == 0)
-		*ret_described = described;
-	return r;
-}
-
-static int describe_warnings(struct hl_profile *profile, const struct hl_recording *recording)
-{
-	size_t count = 0;
-	int r = 0;
-
-	while (recording->warnings && recording->warnings[count])
-		count++;
-	profile->warnings = calloc(count + 1, sizeof(*profile->warnings));
-	if (!profile->warnings)
-		return -ENOMEM;
-	for (; r == 0 && profile->warning_count < count; profile->warning_count++)
-		r = hl_strings_intern(&profile->strings,
-				      recording->warnings[profile->warning_count],
-				      &profile->warnings[profile->warning_count]);
-	return r;
-}
-
-static int describe_recording(struct hl_profile *profile, const struct hl_recording *recording)
-{
-	const struct {
-		const char *text;
-		uint32_t *id;
-	} texts[] = {
-		{recording->name, &profile->name},
-		{recording->host, &profile->host},
-		{recording->kernel, &profile->kernel},
-		{recording->mode, &profile->mode},
-		{recording->tool_version, &profile->tool_version},
-	};
-	int r = intern_words(&profile->strings, recording->command, &profile->command);
-
-	for (size_t i = 0; r == 0 && i < HL_COUNT_OF(texts); i++)
-		r = hl_strings_intern(&profile->strings, texts[i].text, texts[i].id);
-	if (r == 0)
-		r = describe_warnings(profile, recording);
-	profile->sample_bytes = recording->sample_bytes;
-	profile->start_realtime_ns = recording->start_realtime_ns;
-	profile->duration_ns = recording->duration_ns;
-	profile->recorded_process_count = recording->process_count;
-	profile->complete = recording->complete;
-	return r;
-}
-
 /* ---- all of it ---- */
 
 static int build_tree(struct loading *loading)
@@ -395,22 +292,25 @@ static int build_tree(struct loading *loading)
 	for (size_t i = 0; r == 0 && i < loading->source_count; i++) {
 		r = map_modules(&loading->builder, &loading->sources[i]);
 		if (r == 0)
-			r = map_nodes(&loading->builder, &loading->sources[i]);
+			r = map_nodes(&loading->builder, &loading->sources[i],
+				      loading->selection.progress);
 	}
 	return r;
 }
 
-static int fill_process(struct hl_profile *profile, const struct loading *loading,
-			const struct source *source, const uint32_t *final_ids)
+static int fill_process(struct filling *filling, struct source *source)
 {
+	struct hl_profile *profile = filling->profile;
 	struct hl_profile_process *process = &profile->processes[profile->process_count];
 
-	int r = describe_process(profile, source->process, &loading->selection, process);
+	int r = hl_profile_describe_process(profile, source->process, process);
 	if (r == 0)
-		r = add_values(profile, source, &loading->selection, final_ids, &process->total);
+		r = add_threads(filling, source, &process->thread_count);
+	for (uint32_t i = 0; r == 0 && i < source->process->value_count; i++)
+		r = add_value(filling, source, &source->process->values[i], &process->total);
 	if (r < 0)
 		return r;
-	add_counters(&profile->total, &process->total);
+	hl_profile_counters_add(&profile->total, &process->total);
 	add_lost(&profile->lost, &process->lost);
 	profile->complete = profile->complete && process->complete;
 	profile->process_count++;
@@ -420,13 +320,16 @@ static int fill_process(struct hl_profile *profile, const struct loading *loadin
 static int fill_profile(struct hl_profile *profile, const struct loading *loading,
 			const uint32_t *final_ids)
 {
-	int r = describe_recording(profile, loading->recording);
+	struct filling filling = {.loading = loading, .profile = profile, .final_ids = final_ids};
+	int r = hl_profile_describe_recording(profile, loading->recording);
 
+	hl_profile_know_all(profile);
 	profile->processes = calloc(loading->source_count + 1, sizeof(*profile->processes));
 	if (!profile->processes)
 		return -ENOMEM;
 	for (size_t i = 0; r == 0 && i < loading->source_count; i++)
-		r = fill_process(profile, loading, &loading->sources[i], final_ids);
+		r = fill_process(&filling, &loading->sources[i]);
+	profile->unfiltered_total = profile->total;
 	return r;
 }
 
@@ -435,6 +338,7 @@ static void release_loading(struct loading *loading)
 	for (size_t i = 0; i < loading->source_count; i++) {
 		free(loading->sources[i].modules);
 		free(loading->sources[i].nodes);
+		free(loading->sources[i].threads);
 	}
 	free(loading->sources);
 	hl_builder_release(&loading->builder);

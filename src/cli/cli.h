@@ -23,12 +23,13 @@ enum hl_exit {
 };
 
 enum hl_option_kind {
-	HL_OPTION_FLAG,	  /* no argument; target: bool, set to true */
-	HL_OPTION_TEXT,	  /* target: const char * */
-	HL_OPTION_COUNT,  /* target: uint64_t, a decimal number */
-	HL_OPTION_BYTES,  /* target: uint64_t, a number with an optional suffix K, M, G (powers of
-			     1024) */
-	HL_OPTION_CHOICE, /* target: int, index into choices */
+	HL_OPTION_FLAG,	   /* no argument; target: bool, set to true */
+	HL_OPTION_TEXT,	   /* target: const char * */
+	HL_OPTION_COUNT,   /* target: uint64_t, a decimal number */
+	HL_OPTION_BYTES,   /* target: uint64_t, a number with an optional suffix K, M, G (powers of
+			      1024) */
+	HL_OPTION_PERCENT, /* target: double, 0 to 100, with or without a percent sign */
+	HL_OPTION_CHOICE,  /* target: int, index into choices */
 };
 
 struct hl_option {
@@ -41,7 +42,7 @@ struct hl_option {
 	const char *const *choices; /* HL_OPTION_CHOICE: NULL-terminated words */
 };
 
-#define HL_SHARED_TABLES 3
+#define HL_SHARED_TABLES 6
 
 struct hl_verb {
 	const char *name;
@@ -64,7 +65,18 @@ extern const struct hl_verb *const hl_verbs[];
 
 extern const struct hl_verb hl_verb_record;
 extern const struct hl_verb hl_verb_top;
+extern const struct hl_verb hl_verb_lines;
+extern const struct hl_verb hl_verb_tree;
+extern const struct hl_verb hl_verb_flame;
+extern const struct hl_verb hl_verb_graph;
+extern const struct hl_verb hl_verb_diff;
+extern const struct hl_verb hl_verb_annotate;
+extern const struct hl_verb hl_verb_sizes;
+extern const struct hl_verb hl_verb_report;
 extern const struct hl_verb hl_verb_folded;
+extern const struct hl_verb hl_verb_export;
+extern const struct hl_verb hl_verb_import;
+extern const struct hl_verb hl_verb_pack;
 extern const struct hl_verb hl_verb_info;
 extern const struct hl_verb hl_verb_version;
 extern const struct hl_verb hl_verb_help;

@@ -65,6 +65,21 @@ static int parse_number(const char *text, bool suffix_allowed, uint64_t *ret_num
 	return 0;
 }
 
+static int parse_percent(const char *text, double *ret_percent)
+{
+	char *end;
+
+	errno = 0;
+	double percent = strtod(text, &end);
+	if (*end == '%')
+		end++;
+	/* Numbers alone: strtod() takes "nan", "inf" and hexadecimal as well. */
+	if (errno || *end || text[strspn(text, "0123456789.%")] || end == text || percent > 100)
+		return -EINVAL;
+	*ret_percent = percent;
+	return 0;
+}
+
 static int parse_choice(const struct hl_option *option, const char *text)
 {
 	for (int i = 0; option->choices[i]; i++)
@@ -88,6 +103,8 @@ static int store(const struct hl_option *option, char *text)
 		return parse_number(text, false, option->target);
 	case HL_OPTION_BYTES:
 		return parse_number(text, true, option->target);
+	case HL_OPTION_PERCENT:
+		return parse_percent(text, option->target);
 	case HL_OPTION_CHOICE:
 		return parse_choice(option, text);
 	}
@@ -100,6 +117,8 @@ static const char *expectation(const struct hl_option *option, char *buffer, siz
 		return "a whole number";
 	if (option->kind == HL_OPTION_BYTES)
 		return "a number of bytes such as 4096 or 512K";
+	if (option->kind == HL_OPTION_PERCENT)
+		return "a percentage from 0 to 100";
 	buffer[0] = '\0';
 	for (size_t i = 0; option->choices[i]; i++) {
 		const char *separator = i == 0 ? "" : option->choices[i + 1] ? ", " : " or ";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The options and operands that all views of a recording share. */
+/* The options, operands and output that all views share. */
 #pragma once
 
 #include "cli/cli.h"
@@ -7,16 +7,27 @@
 
 /* For the shared_options of a view's verb. */
 extern const struct hl_option hl_view_value_options[];	   /* --value --unit */
-extern const struct hl_option hl_view_selection_options[]; /* --process --thread --json */
-extern const struct hl_option hl_view_color_options[];	   /* --color */
+extern const struct hl_option hl_view_selection_options[]; /* --process --thread */
+extern const struct hl_option hl_view_filter_options[];	   /* --focus --ignore --hide */
+extern const struct hl_option hl_view_json_options[];	   /* --json */
+extern const struct hl_option hl_view_color_options[];	   /* --color --no-pager */
+extern const struct hl_option hl_view_output_options[];	   /* --output --force */
 
-/* A view: writes a report of ${profile}. */
-typedef int hl_view(const struct hl_profile *profile, const struct hl_view_options *options,
-		    struct hl_error *err);
+/* How a verb runs its view; zero is the common case. */
+struct hl_view_command {
+	hl_view *view;
+	int profiles_min, profiles_max; /* how many operands; 0: 1. A second one is compared with
+					   the first: the view gets the joined profile */
+	bool reads_stdin; /* without an operand standard input is read, unless it is a terminal */
+	bool binary;	  /* not to be written to a terminal */
+	bool pages;	  /* text for people: through a pager on a terminal */
+	bool keep_rows;	  /* the view needs profile->rows */
+	bool normalize;	  /* scale the first profile by the ratio of durations */
+};
 
 /*
- * Loads the one recording that ${argv} names and writes ${view} of it to standard output, with the
- * shared options filled into ${options}. Returns the exit status; what went wrong was reported.
+ * Loads what ${argv} names, with the shared options filled into ${options}, and writes the view to
+ * --output or standard output. Returns the exit status; what went wrong was reported.
  */
-int hl_view_run(const struct hl_verb *verb, int argc, char **argv, hl_view *view,
-		struct hl_view_options options);
+int hl_view_run(const struct hl_verb *verb, int argc, char **argv,
+		const struct hl_view_command *command, struct hl_view_options options);

@@ -27,11 +27,12 @@ static uint32_t key_of(const struct hl_profile *profile, const uint32_t *keys, u
 }
 
 /* Parents come before their children, so going backwards every subtree is ready in time. */
-static void sum_subtrees(const struct hl_profile *profile, enum hl_value value,
+static void sum_subtrees(const struct hl_profile *profile,
+			 const struct hl_profile_counters *counters, enum hl_value value,
 			 struct hl_aggregate_figures *sums)
 {
 	for (size_t i = 0; i < profile->node_count; i++)
-		sums[i] = figures_of(&profile->counters[i], value);
+		sums[i] = figures_of(&counters[i], value);
 	for (size_t i = profile->node_count; i-- > 1;)
 		add(&sums[profile->nodes[i].parent], sums[i]);
 }
@@ -41,12 +42,13 @@ static void sum_subtrees(const struct hl_profile *profile, enum hl_value value,
  * to covered_until[key] lie below a node of the same key.
  */
 static void give_to_keys(struct hl_aggregate *aggregate, const struct hl_profile *profile,
-			 enum hl_value value, const uint32_t *keys,
-			 const struct hl_aggregate_figures *sums, uint32_t *covered_until)
+			 const struct hl_profile_counters *counters, enum hl_value value,
+			 const uint32_t *keys, const struct hl_aggregate_figures *sums,
+			 uint32_t *covered_until)
 {
 	for (uint32_t i = 1; i < profile->node_count; i++) {
 		uint32_t key = key_of(profile, keys, i);
-		add(&aggregate->flat[key], figures_of(&profile->counters[i], value));
+		add(&aggregate->flat[key], figures_of(&counters[i], value));
 		if (i < covered_until[key])
 			continue;
 		covered_until[key] = profile->nodes[i].end;
@@ -54,8 +56,9 @@ static void give_to_keys(struct hl_aggregate *aggregate, const struct hl_profile
 	}
 }
 
-int hl_aggregate_init(struct hl_aggregate *aggregate, const struct hl_profile *profile,
-		      enum hl_value value, const uint32_t *keys, size_t key_count)
+static int sum_up(struct hl_aggregate *aggregate, const struct hl_profile *profile,
+		  const struct hl_profile_counters *counters, enum hl_value value,
+		  const uint32_t *keys, size_t key_count)
 {
 	if (!keys)
 		key_count = profile->function_count;
@@ -68,8 +71,8 @@ int hl_aggregate_init(struct hl_aggregate *aggregate, const struct hl_profile *p
 	};
 	int r = -ENOMEM;
 	if (sums && covered_until && aggregate->flat && aggregate->cum) {
-		sum_subtrees(profile, value, sums);
-		give_to_keys(aggregate, profile, value, keys, sums, covered_until);
+		sum_subtrees(profile, counters, value, sums);
+		give_to_keys(aggregate, profile, counters, value, keys, sums, covered_until);
 		aggregate->total = sums[0];
 		r = 0;
 	}
@@ -78,6 +81,18 @@ int hl_aggregate_init(struct hl_aggregate *aggregate, const struct hl_profile *p
 	if (r < 0)
 		hl_aggregate_release(aggregate);
 	return r;
+}
+
+int hl_aggregate_init(struct hl_aggregate *aggregate, const struct hl_profile *profile,
+		      enum hl_value value, const uint32_t *keys, size_t key_count)
+{
+	return sum_up(aggregate, profile, profile->counters, value, keys, key_count);
+}
+
+int hl_aggregate_init_base(struct hl_aggregate *aggregate, const struct hl_profile *profile,
+			   enum hl_value value, const uint32_t *keys, size_t key_count)
+{
+	return sum_up(aggregate, profile, profile->base, value, keys, key_count);
 }
 
 void hl_aggregate_release(struct hl_aggregate *aggregate)

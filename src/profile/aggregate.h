@@ -23,4 +23,8 @@ struct hl_aggregate {
 int hl_aggregate_init(struct hl_aggregate *aggregate, const struct hl_profile *profile,
 		      enum hl_value value, const uint32_t *keys, size_t key_count);
 
+/* The same of profile->base, which must be there. */
+int hl_aggregate_init_base(struct hl_aggregate *aggregate, const struct hl_profile *profile,
+			   enum hl_value value, const uint32_t *keys, size_t key_count);
+
 void hl_aggregate_release(struct hl_aggregate *aggregate);

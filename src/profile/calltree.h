@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The call tree as people read it: one child for each function name, whatever addresses its calls
- * came from, and children in order of name.
+ * came from, and children in order of name. Reversed it begins with the functions that allocated,
+ * and their callers are the children.
  */
 #pragma once
 
@@ -11,11 +12,14 @@ struct hl_calltree_node {
 	uint32_t parent, end; /* preorder, as in hl_profile_node */
 	uint32_t depth;	      /* of the root: 0 */
 	uint32_t name;	      /* string id; of the root: 0 */
+	uint32_t frame;	      /* one of its frames in the profile, for module, file and line */
 	int64_t self, sum;    /* of the chosen value; without and with its descendants */
+	int64_t base;	      /* as `sum`, of profile->base; 0 when there is none */
 };
 
 struct hl_calltree {
 	struct hl_calltree_node *nodes;
+	uint32_t *node_of; /* by node of the profile; NULL in a reversed tree */
 	size_t count;
 	uint32_t depth_max;
 };
@@ -23,5 +27,9 @@ struct hl_calltree {
 /* Merges the nodes of ${profile}; equal names of different modules become one. 0 or -ENOMEM. */
 int hl_calltree_init(struct hl_calltree *tree, const struct hl_profile *profile,
 		     enum hl_value value, enum hl_unit unit);
+
+/* The same, reversed; stacks without any of the value are left out. */
+int hl_calltree_init_reversed(struct hl_calltree *tree, const struct hl_profile *profile,
+			      enum hl_value value, enum hl_unit unit);
 
 void hl_calltree_release(struct hl_calltree *tree);

@@ -13,6 +13,28 @@ enum hl_view_sort {
 	HL_VIEW_SORT_CUM,
 };
 
+/* What a row stands for. */
+enum hl_view_key {
+	HL_VIEW_BY_FUNCTION,
+	HL_VIEW_BY_LINE,
+	HL_VIEW_BY_ADDRESS,
+	HL_VIEW_BY_MODULE,
+	HL_VIEW_BY_THREAD, /* needs profile->threads; in diff: HL_VIEW_BY_STACK in its place */
+	HL_VIEW_BY_STACK,
+};
+
+enum hl_view_palette {
+	HL_VIEW_PALETTE_MEM,
+	HL_VIEW_PALETTE_DIFF, /* red grew, blue shrank; needs profile->base */
+	HL_VIEW_PALETTE_MODULE,
+};
+
+enum hl_view_picture {
+	HL_VIEW_DOT,
+	HL_VIEW_SVG,
+	HL_VIEW_PNG,
+};
+
 /* As many rows as one reads; all in JSON. */
 #define HL_VIEW_ROWS_DEFAULT UINT64_MAX
 
@@ -23,18 +45,39 @@ struct hl_view_options {
 	enum hl_unit unit;
 	bool json, color;
 	enum hl_view_sort sort;
-	uint64_t row_limit; /* 0: all; or HL_VIEW_ROWS_DEFAULT */
-	bool stacks;	    /* info: list them */
+	enum hl_view_key by;
+	uint64_t row_limit;   /* 0: all; or HL_VIEW_ROWS_DEFAULT */
+	double threshold;     /* percent of the total; what is smaller is left out or folded */
+	bool stacks;	      /* info: list them */
+	bool reversed;	      /* tree, flame: from the functions that allocated to their callers */
+	const char *function; /* annotate: name, or part of it */
+
+	/* flame */
+	const char *title, *countname; /* NULL: a fitting one */
+	enum hl_view_palette palette;
+	bool icicle; /* the root on top */
+
+	/* graph */
+	enum hl_view_picture picture;
+	uint64_t node_limit;
+	double edge_threshold; /* percent of the total */
 };
 
-/* Functions, heaviest first. */
-int hl_view_top(const struct hl_profile *profile, const struct hl_view_options *options,
-		struct hl_error *err);
+/* A view: writes a report of ${profile} to options->out. */
+typedef int hl_view(const struct hl_profile *profile, const struct hl_view_options *options,
+		    struct hl_error *err);
 
-/* One line for each stack: frames from the root, joined by ';', a space, the value. */
-int hl_view_folded(const struct hl_profile *profile, const struct hl_view_options *options,
-		   struct hl_error *err);
+hl_view hl_view_top;	/* functions, or what else options->by says, heaviest first */
+hl_view hl_view_lines;	/* source lines, heaviest first */
+hl_view hl_view_folded; /* a line for each stack: frames from the root, joined by ';', the value */
+hl_view hl_view_info;	/* what was recorded, how, and what is missing; all there is of it */
+hl_view hl_view_tree;	/* the call tree */
+hl_view hl_view_flame;	/* an interactive flame graph as SVG; differential with profile->base */
+hl_view hl_view_graph;	/* the call graph as a picture */
+hl_view hl_view_diff;	/* growth from profile->base; by options->by */
+hl_view hl_view_annotate; /* the source of a function with figures beside its lines */
+hl_view hl_view_sizes;	  /* histogram of sizes, and the heaviest stacks of each class */
+hl_view hl_view_report;	  /* one HTML page with all of it */
 
-/* What was recorded, how, and what is missing; with options->stacks the counters of each stack. */
-int hl_view_info(const struct hl_profile *profile, const struct hl_view_options *options,
-		 struct hl_error *err);
+/* Files for other tools; these hold every value at once where their format can. */
+hl_view hl_view_pprof, hl_view_speedscope, hl_view_heaptrack, hl_view_csv, hl_view_json;

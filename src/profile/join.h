@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Two profiles as one, to be compared stack by stack. */
+#pragma once
+
+#include "profile/profile.h"
+
+/*
+ * A profile with the stacks of both: `counters` are those of ${after}, `base` those of ${before}.
+ * Frames are equal when function, file, line and the module's file name are, whatever their
+ * addresses, so that two builds of a program can be compared. The rest (name, processes, lost,
+ * warnings of both) is said of ${after}. ${normalize}: the base is scaled by the ratio of the
+ * durations. 0 or a negative errno with a sentence.
+ */
+int hl_profile_join(const struct hl_profile *before, const struct hl_profile *after, bool normalize,
+		    struct hl_profile **ret_profile, struct hl_error *err);

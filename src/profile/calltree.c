@@ -2,70 +2,142 @@
 /* Merges nodes by name, sorts siblings, lays them out in preorder; see calltree.h. */
 #include "profile/calltree.h"
 
+#include "profile/array.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* A merged node before it has its place in preorder; parents come before their children. */
 struct group {
-	uint32_t parent, name;
-	int64_t self;
+	uint32_t parent, name, frame;
+	int64_t self, base; /* both without descendants */
 };
 
 struct merging {
 	const struct hl_profile *profile;
 	struct group *groups;
-	size_t count;
-	uint32_t *group_of; /* by node of the profile */
-	uint32_t *ranks;    /* by string id: the place of the text in order */
+	size_t count, capacity;
+	uint32_t *group_of; /* by node of the profile; NULL when reversed */
 	struct hl_index index;
 };
 
-/* ---- groups ---- */
-
-static uint32_t name_of(const struct hl_profile *profile, uint32_t node)
+static void release_merging(struct merging *merging)
 {
-	return profile->functions[profile->frames[profile->nodes[node].frame].function].name;
+	free(merging->groups);
+	free(merging->group_of);
+	hl_index_release(&merging->index);
 }
 
-static int intern_group(struct merging *merging, uint32_t parent, uint32_t name, uint32_t *ret_id)
+/* ---- groups ---- */
+
+static uint32_t name_of(const struct hl_profile *profile, uint32_t frame)
 {
-	uint32_t hash = hl_hash_pair(name, parent), at = hash, id;
+	return profile->functions[profile->frames[frame].function].name;
+}
+
+static int add_group(struct merging *merging, struct group group, uint32_t *ret_id)
+{
+	if (merging->count >= UINT32_MAX ||
+	    hl_array_reserve(&merging->groups, &merging->capacity, merging->count + 1,
+			     sizeof(*merging->groups)) < 0)
+		return -ENOMEM;
+	merging->groups[merging->count] = group;
+	*ret_id = (uint32_t)merging->count++;
+	return 0;
+}
+
+/* The group below ${parent} whose name is that of ${frame}. */
+static int intern_group(struct merging *merging, uint32_t parent, uint32_t frame, uint32_t *ret_id)
+{
+	struct group group = {
+		.parent = parent, .name = name_of(merging->profile, frame), .frame = frame};
+	uint32_t hash = hl_hash_pair(group.name, parent), at = hash, id;
 
 	while ((id = hl_index_next(&merging->index, hash, &at)))
-		if (merging->groups[id].parent == parent && merging->groups[id].name == name) {
+		if (merging->groups[id].parent == parent &&
+		    merging->groups[id].name == group.name) {
 			*ret_id = id;
 			return 0;
 		}
-	int r = hl_index_add(&merging->index, hash, (uint32_t)merging->count);
-	if (r < 0)
-		return r;
-	merging->groups[merging->count] = (struct group){.parent = parent, .name = name};
-	*ret_id = (uint32_t)merging->count++;
-	return 0;
+	int r = add_group(merging, group, &id);
+	if (r == 0)
+		r = hl_index_add(&merging->index, hash, id);
+	if (r == 0)
+		*ret_id = id;
+	return r;
+}
+
+/* Makes the root, and room. */
+static int begin_merging(struct merging *merging, size_t expected_count)
+{
+	uint32_t root;
+
+	if (hl_array_reserve(&merging->groups, &merging->capacity, expected_count,
+			     sizeof(*merging->groups)) < 0 ||
+	    hl_index_reserve(&merging->index, expected_count) < 0)
+		return -ENOMEM;
+	return add_group(merging, (struct group){0}, &root);
+}
+
+static void add_figures(struct merging *merging, uint32_t node, enum hl_value value,
+			enum hl_unit unit)
+{
+	const struct hl_profile *profile = merging->profile;
+	struct group *group = &merging->groups[merging->group_of[node]];
+
+	group->self += hl_profile_figure(&profile->counters[node], value, unit);
+	if (profile->base)
+		group->base += hl_profile_figure(&profile->base[node], value, unit);
 }
 
 static int merge(struct merging *merging, enum hl_value value, enum hl_unit unit)
 {
 	const struct hl_profile *profile = merging->profile;
+	uint32_t *group_of = calloc(profile->node_count, sizeof(*group_of));
+	int r = group_of ? begin_merging(merging, profile->node_count) : -ENOMEM;
 
-	merging->groups = calloc(profile->node_count, sizeof(*merging->groups));
-	merging->group_of = calloc(profile->node_count, sizeof(*merging->group_of));
-	if (!merging->groups || !merging->group_of)
-		return -ENOMEM;
-	merging->count = 1;
-	for (uint32_t i = 0; i < profile->node_count; i++) {
-		if (i) {
-			uint32_t parent = merging->group_of[profile->nodes[i].parent];
-			int r = intern_group(merging, parent, name_of(profile, i),
-					     &merging->group_of[i]);
-			if (r < 0)
-				return r;
-		}
-		merging->groups[merging->group_of[i]].self +=
-			hl_profile_figure(&profile->counters[i], value, unit);
+	merging->group_of = group_of;
+	if (r == 0)
+		add_figures(merging, 0, value, unit);
+	for (uint32_t i = 1; r == 0 && i < profile->node_count; i++) {
+		const struct hl_profile_node *node = &profile->nodes[i];
+		r = intern_group(merging, group_of[node->parent], node->frame, &group_of[i]);
+		if (r == 0)
+			add_figures(merging, i, value, unit);
 	}
+	return r;
+}
+
+/* Follows the stack of ${leaf}, a group of ${upright}, from its leaf to the root. */
+static int merge_reversed_stack(struct merging *merging, const struct merging *upright,
+				uint32_t leaf)
+{
+	uint32_t group = 0;
+
+	for (uint32_t at = leaf; at; at = upright->groups[at].parent) {
+		int r = intern_group(merging, group, upright->groups[at].frame, &group);
+		if (r < 0)
+			return r;
+	}
+	merging->groups[group].self += upright->groups[leaf].self;
+	merging->groups[group].base += upright->groups[leaf].base;
 	return 0;
+}
+
+/* Merged from the root first, far fewer stacks are left to follow than the profile has nodes. */
+static int merge_reversed(struct merging *merging, enum hl_value value, enum hl_unit unit)
+{
+	struct merging upright = {.profile = merging->profile};
+
+	int r = merge(&upright, value, unit);
+	if (r == 0)
+		r = begin_merging(merging, upright.count);
+	for (uint32_t i = 0; r == 0 && i < upright.count; i++)
+		if (upright.groups[i].self || upright.groups[i].base)
+			r = merge_reversed_stack(merging, &upright, i);
+	release_merging(&upright);
+	return r;
 }
 
 /* ---- order ---- */
@@ -80,15 +152,15 @@ static int by_text(const void *left, const void *right)
 	return strcmp(((const struct ranked *)left)->text, ((const struct ranked *)right)->text);
 }
 
-/* Comparing ranks instead of texts makes sorting a million siblings cheap. */
-static int rank_names(struct merging *merging)
+/* The place of each function's name in order, by string id. Sorting groups by number is cheap. */
+static int rank_names(const struct hl_profile *profile, uint32_t **ret_ranks)
 {
-	const struct hl_profile *profile = merging->profile;
 	struct ranked *names = calloc(profile->function_count, sizeof(*names));
+	uint32_t *ranks = calloc(profile->strings.count + 1, sizeof(*ranks));
 
-	merging->ranks = calloc(profile->strings.count + 1, sizeof(*merging->ranks));
-	if (!names || !merging->ranks) {
+	if (!names || !ranks) {
 		free(names);
+		free(ranks);
 		return -ENOMEM;
 	}
 	for (size_t i = 0; i < profile->function_count; i++) {
@@ -97,124 +169,191 @@ static int rank_names(struct merging *merging)
 	}
 	qsort(names, profile->function_count, sizeof(*names), by_text);
 	for (size_t i = 0; i < profile->function_count; i++)
-		merging->ranks[names[i].id] = (uint32_t)i;
+		ranks[names[i].id] = (uint32_t)i;
 	free(names);
+	*ret_ranks = ranks;
 	return 0;
 }
 
-/* A group in the order in which preorder takes it. */
-struct place {
-	uint64_t key; /* parent, then rank of the name */
-	uint32_t group;
-};
-
-static int by_key(const void *left, const void *right)
+/* What groups are sorted by: their parent, or the rank of their name. */
+static uint32_t sort_key(const struct group *group, const uint32_t *ranks)
 {
-	const struct place *a = left, *b = right;
-	return (a->key > b->key) - (a->key < b->key);
+	return ranks ? ranks[group->name] : group->parent;
 }
 
-static struct place *sort_groups(const struct merging *merging)
+/*
+ * One pass of a radix sort: counts keys below ${key_count}, then moves the groups ${from} to
+ * ${to}, keeping the order of equal ones. ${starts} has room for key_count + 1.
+ */
+static void sort_pass(const struct merging *merging, const uint32_t *ranks, size_t key_count,
+		      const uint32_t *from, uint32_t *to, uint32_t *starts)
 {
-	struct place *places = calloc(merging->count, sizeof(*places));
+	memset(starts, 0, (key_count + 1) * sizeof(*starts));
+	for (size_t i = 1; i < merging->count; i++)
+		starts[sort_key(&merging->groups[i], ranks) + 1]++;
+	for (size_t i = 0; i < key_count; i++)
+		starts[i + 1] += starts[i];
+	for (size_t i = 0; i + 1 < merging->count; i++)
+		to[starts[sort_key(&merging->groups[from[i]], ranks)]++] = from[i];
+}
 
-	if (!places)
-		return NULL;
-	for (uint32_t i = 1; i < merging->count; i++) {
-		const struct group *group = &merging->groups[i];
-		places[i] = (struct place){
-			(uint64_t)group->parent << 32 | merging->ranks[group->name], i};
+/* All groups but the root, by parent and then by name, in ${ret_order}. */
+static int sort_groups(const struct merging *merging, uint32_t **ret_order)
+{
+	size_t functions = merging->profile->function_count, count = merging->count;
+	uint32_t *order = calloc(count, sizeof(*order)), *by_name = calloc(count, sizeof(*by_name));
+	uint32_t *starts = calloc((functions > count ? functions : count) + 1, sizeof(*starts));
+	uint32_t *ranks = NULL;
+	int r = order && by_name && starts ? rank_names(merging->profile, &ranks) : -ENOMEM;
+
+	if (r == 0) {
+		for (uint32_t i = 1; i < count; i++)
+			order[i - 1] = i;
+		sort_pass(merging, ranks, functions, order, by_name, starts);
+		sort_pass(merging, NULL, count, by_name, order, starts);
+		*ret_order = order;
+		order = NULL;
 	}
-	if (merging->count > 2)
-		qsort(places + 1, merging->count - 1, sizeof(*places), by_key);
-	return places;
+	free(order);
+	free(by_name);
+	free(starts);
+	free(ranks);
+	return r;
+}
+
+/* ---- layout ---- */
+
+struct layout {
+	uint32_t *order;
+	uint32_t *sizes;     /* by group: of its subtree */
+	uint32_t *next_free; /* by group: the place of its next child */
+	uint32_t *final_ids; /* by group */
+};
+
+static void measure_subtrees(const struct merging *merging, uint32_t *sizes)
+{
+	for (size_t i = merging->count; i-- > 0;) {
+		sizes[i] += 1;
+		if (i)
+			sizes[merging->groups[i].parent] += sizes[i];
+	}
+}
+
+static void place_group(struct hl_calltree *tree, const struct merging *merging,
+			const struct layout *layout, uint32_t id)
+{
+	const struct group *group = &merging->groups[id];
+	uint32_t place = layout->final_ids[id], parent = layout->final_ids[group->parent];
+
+	layout->next_free[id] = place + 1;
+	tree->nodes[place] = (struct hl_calltree_node){
+		.parent = parent,
+		.end = place + layout->sizes[id],
+		.depth = id ? tree->nodes[parent].depth + 1 : 0,
+		.name = group->name,
+		.frame = group->frame,
+		.self = group->self,
+		.sum = group->self,
+		.base = group->base,
+	};
 }
 
 /* As place_nodes() of builder.c: sorted by parent, a parent's place is known before its children's,
  * because groups were numbered from the root outward. */
 static void lay_out(struct hl_calltree *tree, const struct merging *merging,
-		    const struct place *places, const uint32_t *sizes, uint32_t *next_free,
-		    uint32_t *final_ids)
+		    const struct layout *layout)
 {
-	tree->nodes[0] = (struct hl_calltree_node){
-		.end = sizes[0], .self = merging->groups[0].self, .sum = merging->groups[0].self};
-	next_free[0] = 1;
-	for (size_t i = 1; i < merging->count; i++) {
-		uint32_t group = places[i].group, parent = merging->groups[group].parent;
-		uint32_t id = next_free[parent];
-		next_free[parent] += sizes[group];
-		next_free[group] = id + 1;
-		final_ids[group] = id;
-		tree->nodes[id] = (struct hl_calltree_node){
-			.parent = final_ids[parent],
-			.end = id + sizes[group],
-			.depth = tree->nodes[final_ids[parent]].depth + 1,
-			.name = merging->groups[group].name,
-			.self = merging->groups[group].self,
-			.sum = merging->groups[group].self,
-		};
+	place_group(tree, merging, layout, 0);
+	for (size_t i = 0; i + 1 < merging->count; i++) {
+		uint32_t id = layout->order[i], parent = merging->groups[id].parent;
+		layout->final_ids[id] = layout->next_free[parent];
+		layout->next_free[parent] += layout->sizes[id];
+		place_group(tree, merging, layout, id);
 	}
 }
 
 static void sum_up(struct hl_calltree *tree)
 {
 	for (size_t i = tree->count; i-- > 1;) {
-		tree->nodes[tree->nodes[i].parent].sum += tree->nodes[i].sum;
-		if (tree->nodes[i].depth > tree->depth_max)
-			tree->depth_max = tree->nodes[i].depth;
+		struct hl_calltree_node *node = &tree->nodes[i],
+					*parent = &tree->nodes[node->parent];
+		parent->sum += node->sum;
+		parent->base += node->base;
+		if (node->depth > tree->depth_max)
+			tree->depth_max = node->depth;
 	}
 }
 
-static int arrange(struct hl_calltree *tree, const struct merging *merging)
+/* Turns merging->group_of into the tree's node_of. */
+static void hand_over_nodes(struct hl_calltree *tree, struct merging *merging,
+			    const uint32_t *final_ids)
+{
+	if (!merging->group_of)
+		return;
+	for (size_t i = 0; i < merging->profile->node_count; i++)
+		merging->group_of[i] = final_ids[merging->group_of[i]];
+	tree->node_of = merging->group_of;
+	merging->group_of = NULL;
+}
+
+static int arrange(struct hl_calltree *tree, struct merging *merging)
 {
 	size_t count = merging->count;
-	struct place *places = sort_groups(merging);
-	uint32_t *sizes = calloc(count, sizeof(*sizes));
-	uint32_t *next_free = calloc(count, sizeof(*next_free));
-	uint32_t *final_ids = calloc(count, sizeof(*final_ids));
+	struct layout layout = {
+		.sizes = calloc(count, sizeof(*layout.sizes)),
+		.next_free = calloc(count, sizeof(*layout.next_free)),
+		.final_ids = calloc(count, sizeof(*layout.final_ids)),
+	};
 	int r = -ENOMEM;
 
 	tree->nodes = calloc(count, sizeof(*tree->nodes));
-	if (places && sizes && next_free && final_ids && tree->nodes) {
-		for (size_t i = count; i-- > 0;) {
-			sizes[i] += 1;
-			if (i)
-				sizes[merging->groups[i].parent] += sizes[i];
-		}
-		lay_out(tree, merging, places, sizes, next_free, final_ids);
+	if (layout.sizes && layout.next_free && layout.final_ids && tree->nodes)
+		r = sort_groups(merging, &layout.order);
+	if (r == 0) {
 		tree->count = count;
+		measure_subtrees(merging, layout.sizes);
+		lay_out(tree, merging, &layout);
 		sum_up(tree);
-		r = 0;
+		hand_over_nodes(tree, merging, layout.final_ids);
 	}
-	free(places);
-	free(sizes);
-	free(next_free);
-	free(final_ids);
+	free(layout.order);
+	free(layout.sizes);
+	free(layout.next_free);
+	free(layout.final_ids);
+	return r;
+}
+
+static int build(struct hl_calltree *tree, const struct hl_profile *profile, enum hl_value value,
+		 enum hl_unit unit,
+		 int (*merge_nodes)(struct merging *, enum hl_value, enum hl_unit))
+{
+	struct merging merging = {.profile = profile};
+
+	*tree = (struct hl_calltree){0};
+	int r = merge_nodes(&merging, value, unit);
+	if (r == 0)
+		r = arrange(tree, &merging);
+	release_merging(&merging);
+	if (r < 0)
+		hl_calltree_release(tree);
 	return r;
 }
 
 int hl_calltree_init(struct hl_calltree *tree, const struct hl_profile *profile,
 		     enum hl_value value, enum hl_unit unit)
 {
-	struct merging merging = {.profile = profile};
+	return build(tree, profile, value, unit, merge);
+}
 
-	*tree = (struct hl_calltree){0};
-	int r = merge(&merging, value, unit);
-	if (r == 0)
-		r = rank_names(&merging);
-	if (r == 0)
-		r = arrange(tree, &merging);
-	free(merging.groups);
-	free(merging.group_of);
-	free(merging.ranks);
-	hl_index_release(&merging.index);
-	if (r < 0)
-		hl_calltree_release(tree);
-	return r;
+int hl_calltree_init_reversed(struct hl_calltree *tree, const struct hl_profile *profile,
+			      enum hl_value value, enum hl_unit unit)
+{
+	return build(tree, profile, value, unit, merge_reversed);
 }
 
 void hl_calltree_release(struct hl_calltree *tree)
 {
 	free(tree->nodes);
+	free(tree->node_of);
 	*tree = (struct hl_calltree){0};
 }

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What rows stand for: gives every frame of a profile the key of its row, and every key the words
+ * that describe it. For hl_aggregate_init(), and so for top, lines and diff alike.
+ */
+#pragma once
+
+#include "profile/profile.h"
+#include "view/view.h"
+
+struct hl_keys {
+	uint32_t *of_frame; /* by frame of the profile */
+	uint32_t *frames;   /* by key: one of its frames; [0] is no key */
+	size_t count;	    /* one more than there are keys */
+	enum hl_view_key by;
+};
+
+/*
+ * Keys by one of
+ *
+ *	function  a function of a module
+ *	line	  a line of a source file, whatever was inlined there; where lines are not known,
+ *the function address	  an instruction; where addresses are not known, a line of a function module
+ *a file of machine code
+ *
+ * Threads and stacks are no property of frames: -EINVAL. Else 0 or -ENOMEM. ${keys} is all zero
+ * after a failure.
+ */
+int hl_keys_init(struct hl_keys *keys, const struct hl_profile *profile, enum hl_view_key by);
+
+void hl_keys_release(struct hl_keys *keys); /* all zero is fine */
+
+/* What there is to say of a key. Texts belong to the profile, are never NULL, "" when unknown. */
+struct hl_keys_label {
+	const char *name;   /* the function's; by module, the module's file name */
+	const char *file;   /* by function, where it begins; by line and address, where that is */
+	uint32_t line;	    /* 0 when unknown */
+	const char *module; /* path */
+	uint64_t address;   /* by address, in the module's file */
+};
+
+struct hl_keys_label hl_keys_label(const struct hl_keys *keys, const struct hl_profile *profile,
+				   uint32_t key);
+
+/* "file.c:12" for people, or the module's file name, or "". */
+const char *hl_keys_place(const struct hl_keys_label *label, char *buffer, size_t size);
+
+/* The last part of ${path}. */
+const char *hl_keys_basename(const char *path);

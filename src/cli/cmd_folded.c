@@ -4,14 +4,15 @@
 
 static int run_folded(int argc, char **argv)
 {
-	return hl_view_run(&hl_verb_folded, argc, argv, hl_view_folded,
-			   (struct hl_view_options){0});
+	const struct hl_view_command command = {.view = hl_view_folded};
+	return hl_view_run(&hl_verb_folded, argc, argv, &command, (struct hl_view_options){0});
 }
 
 const struct hl_verb hl_verb_folded = {
 	.name = "folded",
 	.arguments = "NAME.hl",
 	.summary = "write stacks as folded lines, for flame graph programs",
-	.shared_options = {hl_view_value_options, hl_view_selection_options},
+	.shared_options = {hl_view_value_options, hl_view_selection_options, hl_view_filter_options,
+			   hl_view_json_options, hl_view_output_options},
 	.run = run_folded,
 };

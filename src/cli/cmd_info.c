@@ -11,7 +11,8 @@ static const struct hl_option options[] = {
 
 static int run_info(int argc, char **argv)
 {
-	return hl_view_run(&hl_verb_info, argc, argv, hl_view_info,
+	const struct hl_view_command command = {.view = hl_view_info, .pages = true};
+	return hl_view_run(&hl_verb_info, argc, argv, &command,
 			   (struct hl_view_options){.stacks = stacks});
 }
 
@@ -20,6 +21,7 @@ const struct hl_verb hl_verb_info = {
 	.arguments = "NAME.hl",
 	.summary = "show what was recorded, how, and what is missing",
 	.options = options,
-	.shared_options = {hl_view_selection_options, hl_view_color_options},
+	.shared_options = {hl_view_selection_options, hl_view_filter_options, hl_view_json_options,
+			   hl_view_color_options, hl_view_output_options},
 	.run = run_info,
 };

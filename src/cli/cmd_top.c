@@ -17,8 +17,9 @@ static const struct hl_option options[] = {
 
 static int run_top(int argc, char **argv)
 {
+	const struct hl_view_command command = {.view = hl_view_top, .pages = true};
 	return hl_view_run(
-		&hl_verb_top, argc, argv, hl_view_top,
+		&hl_verb_top, argc, argv, &command,
 		(struct hl_view_options){.sort = (enum hl_view_sort)sort, .row_limit = row_limit});
 }
 
@@ -27,6 +28,7 @@ const struct hl_verb hl_verb_top = {
 	.arguments = "NAME.hl",
 	.summary = "show functions, heaviest first",
 	.options = options,
-	.shared_options = {hl_view_value_options, hl_view_selection_options, hl_view_color_options},
+	.shared_options = {hl_view_value_options, hl_view_selection_options, hl_view_filter_options,
+			   hl_view_json_options, hl_view_color_options, hl_view_output_options},
 	.run = run_top,
 };

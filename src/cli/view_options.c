@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* From words on the command line to a loaded profile and a view of it; see view_options.h. */
+/* The options that all views share, and what they mean; see view_options.h. */
 #include "cli/view_options.h"
 
-#include "profile/recording.h"
+#include "cli/view_parse.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -16,11 +16,13 @@ enum color {
 	COLOR_NEVER,
 };
 
-static int value = HL_VALUE_PEAK;
-static int unit = -1; /* -1: bytes, or objects where the value has no bytes */
+static int value = -1; /* -1: the first of default_values that the profile knows */
+static int unit = -1;  /* -1: bytes, or objects where the value has no bytes */
 static int color = COLOR_AUTO;
 static const char *process, *thread;
-static bool json;
+static const char *focus, *ignore, *hide;
+static const char *output;
+static bool json, no_pager, force;
 
 static const char *const color_words[] = {"auto", "always", "never", NULL};
 
@@ -37,6 +39,17 @@ const struct hl_option hl_view_selection_options[] = {
 	{"process", 'p', "PID[/SEQ]", "one process (default: the sum of all)", HL_OPTION_TEXT,
 	 &process, NULL},
 	{"thread", 't', "TID", "what one thread allocated", HL_OPTION_TEXT, &thread, NULL},
+	{0},
+};
+
+const struct hl_option hl_view_filter_options[] = {
+	{"focus", 0, "RE", "only stacks with a frame that matches", HL_OPTION_TEXT, &focus, NULL},
+	{"ignore", 0, "RE", "no stacks with a frame that matches", HL_OPTION_TEXT, &ignore, NULL},
+	{"hide", 0, "RE", "leave matching frames out of stacks", HL_OPTION_TEXT, &hide, NULL},
+	{0},
+};
+
+const struct hl_option hl_view_json_options[] = {
 	{"json", 0, NULL, "write JSON", HL_OPTION_FLAG, &json, NULL},
 	{0},
 };
@@ -44,6 +57,14 @@ const struct hl_option hl_view_selection_options[] = {
 const struct hl_option hl_view_color_options[] = {
 	{"color", 0, "WHEN", "auto, always or never (default: auto)", HL_OPTION_CHOICE, &color,
 	 color_words},
+	{"no-pager", 0, NULL, "write straight to the terminal", HL_OPTION_FLAG, &no_pager, NULL},
+	{0},
+};
+
+const struct hl_option hl_view_output_options[] = {
+	{"output", 'o', "FILE", "write to FILE (default: standard output)", HL_OPTION_TEXT, &output,
+	 NULL},
+	{"force", 'f', NULL, "overwrite FILE", HL_OPTION_FLAG, &force, NULL},
 	{0},
 };
 
@@ -75,7 +96,7 @@ static int parse_process(const char *text, struct hl_profile_selection *selectio
 	return parse_id(end + 1, '\0', &selection->sequence, &end);
 }
 
-static int parse_selection(const struct hl_verb *verb, struct hl_profile_selection *selection)
+int hl_view_parse_selection(const struct hl_verb *verb, struct hl_profile_selection *selection)
 {
 	const char *end;
 
@@ -87,71 +108,98 @@ static int parse_selection(const struct hl_verb *verb, struct hl_profile_selecti
 	if (thread && (parse_id(thread, '\0', &selection->tid, &end) < 0 || !selection->tid))
 		return hl_cli_usage_error(verb, "bad value '%s' of option '--thread': not a TID",
 					  thread);
+	if (value >= 0 && unit >= 0 &&
+	    !hl_profile_has_unit((enum hl_value)value, (enum hl_unit)unit))
+		return hl_cli_usage_error(verb, "'%s' is not counted in %s", hl_value_names[value],
+					  hl_unit_names[unit]);
 	return HL_EXIT_DONE;
 }
 
-static int choose_unit(const struct hl_verb *verb, struct hl_view_options *options)
+struct hl_filter hl_view_parse_filter(void)
 {
-	options->value = (enum hl_value)value;
-	if (unit < 0) {
-		options->unit = value == HL_VALUE_TEMPORARY ? HL_UNIT_OBJECTS : HL_UNIT_BYTES;
-		return HL_EXIT_DONE;
-	}
-	options->unit = (enum hl_unit)unit;
-	if (hl_profile_has_unit(options->value, options->unit))
-		return HL_EXIT_DONE;
-	return hl_cli_usage_error(verb, "'%s' is not counted in %s", hl_value_names[value],
-				  hl_unit_names[unit]);
+	return (struct hl_filter){.focus = focus, .ignore = ignore, .hide = hide};
 }
 
-static bool use_color(void)
+/* ---- value and unit, which depend on what the profile knows ---- */
+
+static const enum hl_value default_values[] = {HL_VALUE_PEAK, HL_VALUE_INUSE, HL_VALUE_ALLOC,
+					       HL_VALUE_TEMPORARY, HL_VALUE_SLACK};
+
+static bool knows_some(const struct hl_profile *profile, enum hl_value it)
+{
+	if (unit >= 0)
+		return hl_profile_knows(profile, it, (enum hl_unit)unit);
+	return hl_profile_knows(profile, it, HL_UNIT_BYTES) ||
+	       hl_profile_knows(profile, it, HL_UNIT_OBJECTS);
+}
+
+static enum hl_value default_value(const struct hl_profile *profile)
+{
+	for (size_t i = 0; i < HL_COUNT_OF(default_values); i++)
+		if (knows_some(profile, default_values[i]))
+			return default_values[i];
+	return HL_VALUE_PEAK;
+}
+
+/* "inuse (bytes, objects), alloc (bytes)" */
+static const char *known_values(const struct hl_profile *profile, char *buffer, size_t size)
+{
+	size_t used = 0;
+
+	buffer[0] = '\0';
+	for (int it = 0; it < HL_VALUE_COUNT; it++) {
+		bool bytes = hl_profile_knows(profile, (enum hl_value)it, HL_UNIT_BYTES);
+		bool objects = hl_profile_knows(profile, (enum hl_value)it, HL_UNIT_OBJECTS);
+		if ((bytes || objects) && used < size)
+			used += (size_t)snprintf(buffer + used, size - used, "%s%s (%s%s%s)",
+						 used ? ", " : "", hl_value_names[it],
+						 bytes ? "bytes" : "", bytes && objects ? ", " : "",
+						 objects ? "objects" : "");
+	}
+	return buffer;
+}
+
+int hl_view_choose_value(const struct hl_profile *profile, struct hl_view_options *options,
+			 struct hl_error *err)
+{
+	char known[160];
+
+	options->value = value >= 0 ? (enum hl_value)value : default_value(profile);
+	if (unit >= 0)
+		options->unit = (enum hl_unit)unit;
+	else
+		options->unit = hl_profile_knows(profile, options->value, HL_UNIT_BYTES)
+					? HL_UNIT_BYTES
+					: HL_UNIT_OBJECTS;
+	if (hl_profile_knows(profile, options->value, options->unit))
+		return 0;
+	return hl_error_set(err, -ENODATA, "'%s' holds no %s in %s; it holds %s",
+			    hl_profile_text(profile, profile->name), hl_value_names[options->value],
+			    hl_unit_names[options->unit],
+			    known_values(profile, known, sizeof(known)));
+}
+
+/* ---- output ---- */
+
+static bool terminal_has_color(void)
 {
 	const char *no_color = getenv("NO_COLOR"); /* https://no-color.org */
 	const char *terminal = getenv("TERM");
 
-	if (color != COLOR_AUTO)
-		return color == COLOR_ALWAYS;
 	return isatty(STDOUT_FILENO) && !(no_color && no_color[0]) && terminal &&
 	       strcmp(terminal, "dumb") != 0;
 }
 
-static int load(const char *path, const struct hl_profile_selection *selection,
-		struct hl_profile **ret_profile, struct hl_error *err)
+struct hl_view_output hl_view_parse_output(void)
 {
-	struct hl_recording *recording;
+	bool to_file = output && strcmp(output, "-") != 0;
 
-	int r = hl_recording_open(path, &recording, err);
-	if (r < 0)
-		return r;
-	r = hl_profile_load(recording, selection, ret_profile, err);
-	hl_recording_free(recording);
-	return r;
-}
-
-int hl_view_run(const struct hl_verb *verb, int argc, char **argv, hl_view *view,
-		struct hl_view_options options)
-{
-	struct hl_profile_selection selection = {0};
-	struct hl_profile *profile = NULL;
-	struct hl_error err = {0};
-
-	if (argc == 0)
-		return hl_cli_usage_error(verb, "'%s' needs a recording", verb->name);
-	if (argc > 1)
-		return hl_cli_usage_error(verb, "unexpected argument '%s'", argv[1]);
-	int status = parse_selection(verb, &selection);
-	if (status == HL_EXIT_DONE)
-		status = choose_unit(verb, &options);
-	if (status != HL_EXIT_DONE)
-		return status;
-	options.out = stdout;
-	options.notes = stderr;
-	options.json = json;
-	options.color = use_color();
-	int r = load(argv[0], &selection, &profile, &err);
-	if (r == 0)
-		r = view(profile, &options, &err);
-	hl_profile_free(profile);
-	/* Standard output is checked, and its error reported, when the program ends. */
-	return r == 0 || ferror(stdout) ? HL_EXIT_DONE : hl_cli_error("%s", err.text);
+	return (struct hl_view_output){
+		.path = to_file ? output : NULL,
+		.force = force,
+		.json = json,
+		.no_pager = no_pager,
+		.color = color == COLOR_AUTO ? !to_file && terminal_has_color()
+					     : color == COLOR_ALWAYS,
+	};
 }

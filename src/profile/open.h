@@ -39,3 +39,10 @@ extern const struct hl_importer hl_importer_folded; /* folded text, one value or
  */
 int hl_profile_open(const char *path, const struct hl_profile_selection *selection,
 		    struct hl_profile **ret_profile, struct hl_error *err);
+
+/*
+ * Reads all of ${fd} as a file of another tool, of the kind of ${importer} (NULL: of the kind that
+ * it looks like). ${name} is for messages. 0 or a negative errno with a sentence.
+ */
+int hl_profile_import(int fd, const char *name, const struct hl_importer *importer,
+		      struct hl_profile **ret_profile, struct hl_error *err);

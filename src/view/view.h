@@ -63,6 +63,9 @@ struct hl_view_options {
 	double edge_threshold; /* percent of the total */
 };
 
+/* What a view returns when all is well but a limit that the user set was crossed. */
+#define HL_VIEW_LIMIT_CROSSED 1
+
 /* A view: writes a report of ${profile} to options->out. */
 typedef int hl_view(const struct hl_profile *profile, const struct hl_view_options *options,
 		    struct hl_error *err);

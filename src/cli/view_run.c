@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* From operands to a loaded profile and a view of it; see view_options.h. */
+#include "cli/pager.h"
+#include "cli/terminal_progress.h"
+#include "cli/view_parse.h"
+#include "profile/join.h"
+#include "profile/open.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PROFILES_MAX 2
+
+/* ---- operands ---- */
+
+static int check_operands(const struct hl_verb *verb, const struct hl_view_command *command,
+			  int argc, char **argv)
+{
+	int least = command->profiles_min ? command->profiles_min : 1;
+	int most = command->profiles_max ? command->profiles_max : 1;
+
+	if (argc == 0 && command->reads_stdin && !isatty(STDIN_FILENO))
+		return HL_EXIT_DONE;
+	if (argc < least)
+		return hl_cli_usage_error(verb, "'%s' needs %s", verb->name,
+					  least == 2 ? "two recordings" : "a recording");
+	if (argc > most)
+		return hl_cli_usage_error(verb, "unexpected argument '%s'", argv[most]);
+	return HL_EXIT_DONE;
+}
+
+/* ---- profiles ---- */
+
+static int open_filtered(const char *path, const struct hl_profile_selection *selection,
+			 struct hl_profile **ret_profile, struct hl_error *err)
+{
+	struct hl_filter filter = hl_view_parse_filter();
+	struct hl_profile *profile;
+
+	int r = hl_profile_open(path, selection, &profile, err);
+	if (r < 0)
+		return r;
+	r = hl_filter_apply(&filter, profile, err);
+	if (r < 0)
+		hl_profile_free(profile);
+	else
+		*ret_profile = profile;
+	return r;
+}
+
+static int open_joined(char **paths, const struct hl_profile_selection *selection, bool normalize,
+		       struct hl_profile **ret_profile, struct hl_error *err)
+{
+	struct hl_profile *before = NULL, *after = NULL;
+
+	int r = open_filtered(paths[0], selection, &before, err);
+	if (r == 0)
+		r = open_filtered(paths[1], selection, &after, err);
+	if (r == 0)
+		r = hl_profile_join(before, after, normalize, ret_profile, err);
+	hl_profile_free(before);
+	hl_profile_free(after);
+	return r;
+}
+
+static int open_operands(const struct hl_view_command *command, int argc, char **argv,
+			 struct hl_profile_selection *selection, struct hl_profile **ret_profile,
+			 struct hl_error *err)
+{
+	struct hl_terminal_progress progress;
+	int r;
+
+	hl_terminal_progress_init(&progress);
+	selection->progress = &progress.progress;
+	selection->keep_rows = command->keep_rows;
+	if (argc == PROFILES_MAX)
+		r = open_joined(argv, selection, command->normalize, ret_profile, err);
+	else
+		r = open_filtered(argc ? argv[0] : "-", selection, ret_profile, err);
+	hl_terminal_progress_clear(&progress);
+	return r;
+}
+
+/* ---- output ---- */
+
+/* A report goes to a temporary name first, so that what fails leaves nothing half written. */
+struct sink {
+	struct hl_view_output output;
+	struct hl_pager pager;
+	char *temporary; /* NULL: not to a file */
+	FILE *out;
+};
+
+static int open_file(struct sink *sink, struct hl_error *err)
+{
+	const char *path = sink->output.path;
+	struct stat status;
+
+	bool exists = stat(path, &status) == 0;
+	if (exists && !sink->output.force)
+		return hl_error_set(err, -EEXIST, "cannot write '%s': it exists; -f overwrites it",
+				    path);
+	if (exists && !S_ISREG(status.st_mode)) {
+		sink->out = fopen(path, "we"); /* a device or a pipe: nothing to replace */
+	} else {
+		if (asprintf(&sink->temporary, "%s.%d.part", path, (int)getpid()) < 0)
+			return hl_error_set(err, -ENOMEM, "cannot write '%s': out of memory", path);
+		sink->out = fopen(sink->temporary, "wxe");
+	}
+	if (sink->out)
+		return 0;
+	return hl_error_set(err, -errno, "cannot write '%s': %s", path, strerror(errno));
+}
+
+static int open_sink(struct sink *sink, const struct hl_view_command *command, struct hl_error *err)
+{
+	sink->output = hl_view_parse_output();
+	sink->out = stdout;
+	if (sink->output.path)
+		return open_file(sink, err);
+	if (command->binary && !sink->output.json && isatty(STDOUT_FILENO))
+		return hl_error_set(err, -ENOTTY,
+				    "cannot write to a terminal what is not text; name a file "
+				    "with -o");
+	if (command->pages && !sink->output.no_pager) {
+		hl_pager_init(&sink->pager);
+		sink->out = sink->pager.out;
+	}
+	return 0;
+}
+
+/* Puts the finished file in its place, or takes an unfinished one away. */
+static int close_file(struct sink *sink, bool keep, struct hl_error *err)
+{
+	const char *path = sink->output.path;
+	int error = ferror(sink->out) ? EIO : 0;
+
+	errno = error;
+	if (fclose(sink->out) != 0)
+		error = errno;
+	if (keep && !error && sink->temporary && rename(sink->temporary, path) < 0)
+		error = errno;
+	if (sink->temporary && (!keep || error))
+		unlink(sink->temporary);
+	if (!keep || !error)
+		return 0;
+	return hl_error_set(err, -error, "cannot write '%s': %s", path, strerror(error));
+}
+
+static int close_sink(struct sink *sink, bool keep, struct hl_error *err)
+{
+	int r = 0;
+
+	if (sink->output.path && sink->out)
+		r = close_file(sink, keep, err);
+	else
+		hl_pager_release(&sink->pager);
+	free(sink->temporary);
+	return r;
+}
+
+/* ---- all of it ---- */
+
+static int write_view(const struct hl_profile *profile, const struct hl_view_command *command,
+		      struct hl_view_options *options, struct hl_error *err)
+{
+	struct sink sink = {0};
+
+	int r = hl_view_choose_value(profile, options, err);
+	if (r == 0)
+		r = open_sink(&sink, command, err);
+	if (r == 0) {
+		options->out = sink.out;
+		options->notes = stderr;
+		options->json = sink.output.json;
+		options->color = sink.output.color;
+		r = command->view(profile, options, err);
+	}
+	/* The error of standard output is checked and reported when the program ends, a pager that
+	 * was left early is none. */
+	if (r < 0 && !sink.output.path && sink.out && ferror(sink.out))
+		r = 0;
+	int closed = close_sink(&sink, r >= 0, err);
+	return closed < 0 ? closed : r;
+}
+
+int hl_view_run(const struct hl_verb *verb, int argc, char **argv,
+		const struct hl_view_command *command, struct hl_view_options options)
+{
+	struct hl_profile_selection selection = {0};
+	struct hl_profile *profile = NULL;
+	struct hl_error err = {0};
+
+	int status = check_operands(verb, command, argc, argv);
+	if (status == HL_EXIT_DONE)
+		status = hl_view_parse_selection(verb, &selection);
+	if (status != HL_EXIT_DONE)
+		return status;
+	int r = open_operands(command, argc, argv, &selection, &profile, &err);
+	if (r == 0)
+		r = write_view(profile, command, &options, &err);
+	hl_profile_free(profile);
+	if (r < 0)
+		return hl_cli_error("%s", err.text);
+	return r == HL_VIEW_LIMIT_CROSSED ? HL_EXIT_LIMIT : HL_EXIT_DONE;
+}

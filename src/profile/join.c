@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Interns modules, frames and stacks of two profiles side by side; see join.h. */
+#include "profile/join.h"
+
+#include "profile/builder.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One of the two profiles, and what its ids are in the joined one. */
+struct side {
+	const struct hl_profile *profile;
+	uint32_t *modules, *frames, *nodes; /* nodes: at first the builder's, then final ids */
+};
+
+static int init_side(struct side *side, const struct hl_profile *profile)
+{
+	*side = (struct side){
+		.profile = profile,
+		.modules = calloc(profile->module_count + 1, sizeof(*side->modules)),
+		.frames = calloc(profile->frame_count + 1, sizeof(*side->frames)),
+		.nodes = calloc(profile->node_count + 1, sizeof(*side->nodes)),
+	};
+	return side->modules && side->frames && side->nodes ? 0 : -ENOMEM;
+}
+
+static void release_side(struct side *side)
+{
+	free(side->modules);
+	free(side->frames);
+	free(side->nodes);
+}
+
+static const char *basename_of(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	return slash && slash[1] ? slash + 1 : path;
+}
+
+/* ---- what becomes one ---- */
+
+/* Modules go by their file names at first; describe_modules() gives them the rest. */
+static int intern_modules(struct hl_builder *builder, struct side *side)
+{
+	const struct hl_profile *profile = side->profile;
+	static const uint8_t no_build_id[1];
+	int r = 0;
+
+	for (size_t i = 1; r == 0 && i < profile->module_count; i++) {
+		const char *path = hl_profile_text(profile, profile->modules[i].path);
+		r = hl_builder_module(builder, basename_of(path), no_build_id, 0,
+				      &side->modules[i]);
+	}
+	return r;
+}
+
+/* Without address: describe_frames() gives it. */
+static int intern_frames(struct hl_builder *builder, struct side *side)
+{
+	const struct hl_profile *profile = side->profile;
+	int r = 0;
+
+	for (size_t i = 1; r == 0 && i < profile->frame_count; i++) {
+		const struct hl_profile_frame *frame = &profile->frames[i];
+		const struct hl_profile_function *function = &profile->functions[frame->function];
+		const struct hl_symbols_frame symbol = {
+			.function = hl_profile_text(profile, function->name),
+			.function_file = hl_profile_text(profile, function->file),
+			.function_line = function->line,
+			.file = hl_profile_text(profile, frame->file),
+			.line = frame->line,
+		};
+		r = hl_builder_frame(builder, &symbol, side->modules[function->module], 0,
+				     &side->frames[i]);
+	}
+	return r;
+}
+
+static int intern_nodes(struct hl_builder *builder, struct side *side)
+{
+	const struct hl_profile *profile = side->profile;
+	int r = 0;
+
+	for (size_t i = 1; r == 0 && i < profile->node_count; i++) {
+		const struct hl_profile_node *node = &profile->nodes[i];
+		r = hl_builder_child(builder, side->nodes[node->parent], side->frames[node->frame],
+				     &side->nodes[i]);
+	}
+	return r;
+}
+
+static int intern_side(struct hl_builder *builder, struct side *side)
+{
+	int r = intern_modules(builder, side);
+	if (r == 0)
+		r = intern_frames(builder, side);
+	if (r == 0)
+		r = intern_nodes(builder, side);
+	return r;
+}
+
+/* ---- what is said of one side ---- */
+
+/* The text of ${id} in ${from}, as an id of ${joined}. */
+static int copy_text(struct hl_profile *joined, const struct hl_profile *from, uint32_t id,
+		     uint32_t *ret_id)
+{
+	return hl_strings_intern(&joined->strings, hl_profile_text(from, id), ret_id);
+}
+
+/* Whichever side comes last has the say, but for modules that only the other one used. */
+static int describe_modules(struct hl_profile *joined, const struct side *side)
+{
+	const struct hl_profile *from = side->profile;
+	int r = 0;
+
+	for (size_t i = 1; r == 0 && i < from->module_count; i++) {
+		struct hl_profile_module module = from->modules[i];
+		if (!module.used && joined->modules[side->modules[i]].used)
+			continue;
+		r = copy_text(joined, from, from->modules[i].path, &module.path);
+		if (r == 0)
+			r = copy_text(joined, from, from->modules[i].symbols_reason,
+				      &module.symbols_reason);
+		if (r == 0)
+			joined->modules[side->modules[i]] = module;
+	}
+	return r;
+}
+
+static void describe_frames(struct hl_profile *joined, const struct side *side)
+{
+	for (size_t i = 1; i < side->profile->frame_count; i++) {
+		struct hl_profile_frame *frame = &joined->frames[side->frames[i]];
+		frame->address = side->profile->frames[i].address;
+		frame->inlined = side->profile->frames[i].inlined;
+	}
+}
+
+static int describe_recording(struct hl_profile *joined, const struct hl_profile *from)
+{
+	struct {
+		uint32_t id, *ret_id;
+	} texts[] = {
+		{from->name, &joined->name},	 {from->command, &joined->command},
+		{from->host, &joined->host},	 {from->kernel, &joined->kernel},
+		{from->mode, &joined->mode},	 {from->tool_version, &joined->tool_version},
+		{from->source, &joined->source}, {from->filter, &joined->filter},
+	};
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < HL_COUNT_OF(texts); i++)
+		r = copy_text(joined, from, texts[i].id, texts[i].ret_id);
+	joined->imported = from->imported;
+	joined->sample_bytes = from->sample_bytes;
+	joined->start_realtime_ns = from->start_realtime_ns;
+	joined->duration_ns = from->duration_ns;
+	joined->complete = from->complete;
+	joined->recorded_process_count = from->recorded_process_count;
+	joined->total = from->total;
+	joined->unfiltered_total = from->unfiltered_total;
+	joined->lost = from->lost;
+	return r;
+}
+
+static int copy_processes(struct hl_profile *joined, const struct hl_profile *from)
+{
+	int r = 0;
+
+	joined->processes = calloc(from->process_count + 1, sizeof(*joined->processes));
+	if (!joined->processes)
+		return -ENOMEM;
+	for (size_t i = 0; r == 0 && i < from->process_count; i++) {
+		struct hl_profile_process *process = &joined->processes[i];
+		*process = from->processes[i];
+		r = copy_text(joined, from, process->command, &process->command);
+		if (r == 0)
+			r = copy_text(joined, from, process->executable, &process->executable);
+		if (r == 0)
+			r = copy_text(joined, from, process->end, &process->end);
+	}
+	joined->process_count = from->process_count;
+	return r;
+}
+
+static int copy_threads(struct hl_profile *joined, const struct hl_profile *from)
+{
+	int r = 0;
+
+	joined->threads = calloc(from->thread_count + 1, sizeof(*joined->threads));
+	if (!joined->threads)
+		return -ENOMEM;
+	for (size_t i = 0; r == 0 && i < from->thread_count; i++) {
+		joined->threads[i] = from->threads[i];
+		r = copy_text(joined, from, from->threads[i].name, &joined->threads[i].name);
+	}
+	joined->thread_count = from->thread_count;
+	return r;
+}
+
+static int copy_rows(struct hl_profile *joined, const struct side *side)
+{
+	const struct hl_profile *from = side->profile;
+
+	joined->rows = calloc(from->row_count + 1, sizeof(*joined->rows));
+	joined->sizes = calloc(from->size_count + 1, sizeof(*joined->sizes));
+	if (!joined->rows || !joined->sizes)
+		return -ENOMEM;
+	for (size_t i = 0; i < from->row_count; i++) {
+		joined->rows[i] = from->rows[i];
+		joined->rows[i].node = side->nodes[from->rows[i].node];
+	}
+	for (size_t i = 0; i < from->size_count; i++) {
+		joined->sizes[i] = from->sizes[i];
+		joined->sizes[i].node = side->nodes[from->sizes[i].node];
+	}
+	joined->row_count = from->row_count;
+	joined->size_count = from->size_count;
+	return 0;
+}
+
+/* ---- warnings ---- */
+
+#define DOUBTS_MAX 4 /* as many warnings as warn_of_doubts() adds */
+
+/* Room was made for it. */
+static int warn(struct hl_profile *joined, const char *format, ...) HL_PRINTF(2, 3);
+
+static int warn(struct hl_profile *joined, const char *format, ...)
+{
+	char *sentence;
+	va_list args;
+
+	va_start(args, format);
+	int length = vasprintf(&sentence, format, args);
+	va_end(args);
+	if (length < 0)
+		return -ENOMEM;
+	int r = hl_strings_intern(&joined->strings, sentence,
+				  &joined->warnings[joined->warning_count]);
+	free(sentence);
+	if (r == 0)
+		joined->warning_count++;
+	return r;
+}
+
+/* What is missing of the earlier profile, whose own head no view shows. */
+static int warn_of_doubts(struct hl_profile *joined, const struct hl_profile *before)
+{
+	const char *name = hl_profile_text(before, before->name);
+	const struct hl_profile_lost *lost = &before->lost;
+	uint64_t stacks = lost->truncated_stacks + lost->incomplete_stacks;
+	int r = 0;
+
+	if (!before->complete)
+		r = warn(joined, "'%s' was interrupted; its figures are those of its last save",
+			 name);
+	if (r == 0 && (lost->events || lost->bytes))
+		r = warn(joined, "'%s' lost %llu events, %llu bytes: not in its figures", name,
+			 (unsigned long long)lost->events, (unsigned long long)lost->bytes);
+	if (r == 0 && stacks)
+		r = warn(joined, "'%s' lost the outer frames of %llu stacks", name,
+			 (unsigned long long)stacks);
+	if (r == 0 && before->sample_bytes != joined->sample_bytes)
+		r = warn(joined, "'%s' was sampled in another way: small differences mean nothing",
+			 name);
+	return r;
+}
+
+static int copy_warnings(struct hl_profile *joined, const struct hl_profile *before,
+			 const struct hl_profile *after)
+{
+	size_t most = before->warning_count + after->warning_count + DOUBTS_MAX;
+	int r = 0;
+
+	joined->warnings = calloc(most, sizeof(*joined->warnings));
+	if (!joined->warnings)
+		return -ENOMEM;
+	for (size_t i = 0; r == 0 && i < after->warning_count; i++)
+		r = warn(joined, "%s", hl_profile_text(after, after->warnings[i]));
+	for (size_t i = 0; r == 0 && i < before->warning_count; i++)
+		r = warn(joined, "'%s': %s", hl_profile_text(before, before->name),
+			 hl_profile_text(before, before->warnings[i]));
+	return r < 0 ? r : warn_of_doubts(joined, before);
+}
+
+/* ---- figures ---- */
+
+union figures {
+	struct hl_profile_counters counters;
+	int64_t each[sizeof(struct hl_profile_counters) / sizeof(int64_t)];
+};
+
+/*
+ * Scales figures one after another so that their sum is the scaled sum: each is rounded together
+ * with all before it.
+ */
+struct scaler {
+	uint64_t numerator, denominator;
+	union figures plain, scaled; /* sums so far */
+};
+
+__extension__ typedef __int128 wide; /* holds a figure times a duration */
+
+static struct hl_profile_counters scale(struct scaler *scaler,
+					const struct hl_profile_counters *counters)
+{
+	union figures figures = {.counters = *counters};
+
+	for (size_t i = 0; i < HL_COUNT_OF(figures.each); i++) {
+		scaler->plain.each[i] += figures.each[i];
+		int64_t sum = (int64_t)((wide)scaler->plain.each[i] * scaler->numerator /
+					scaler->denominator);
+		figures.each[i] = sum - scaler->scaled.each[i];
+		scaler->scaled.each[i] = sum;
+	}
+	return figures.counters;
+}
+
+static int add_base(struct hl_profile *joined, const struct side *before, struct scaler *scaler)
+{
+	const struct hl_profile *from = before->profile;
+	struct scaler of_total = *scaler;
+
+	joined->base = calloc(joined->node_count, sizeof(*joined->base));
+	if (!joined->base)
+		return -ENOMEM;
+	for (size_t i = 0; i < from->node_count; i++) {
+		struct hl_profile_counters scaled = scale(scaler, &from->counters[i]);
+		hl_profile_counters_add(&joined->base[before->nodes[i]], &scaled);
+	}
+	joined->base_total = scale(&of_total, &from->total);
+	joined->base_duration_ns = from->duration_ns;
+	return copy_text(joined, from, from->name, &joined->base_name);
+}
+
+static void add_counters(struct hl_profile *joined, const struct side *after)
+{
+	for (size_t i = 0; i < after->profile->node_count; i++)
+		hl_profile_counters_add(&joined->counters[after->nodes[i]],
+					&after->profile->counters[i]);
+}
+
+static void know_what_both_know(struct hl_profile *joined, const struct hl_profile *before,
+				const struct hl_profile *after)
+{
+	for (int value = 0; value < HL_VALUE_COUNT; value++)
+		for (int unit = 0; unit < HL_UNIT_COUNT; unit++)
+			joined->known[value][unit] =
+				before->known[value][unit] && after->known[value][unit];
+}
+
+/* ---- all of it ---- */
+
+static int describe(struct hl_profile *joined, const struct side *before, const struct side *after)
+{
+	describe_frames(joined, before);
+	describe_frames(joined, after);
+	know_what_both_know(joined, before->profile, after->profile);
+	int r = describe_modules(joined, before);
+	if (r == 0)
+		r = describe_modules(joined, after);
+	if (r == 0)
+		r = describe_recording(joined, after->profile);
+	if (r == 0)
+		r = copy_processes(joined, after->profile);
+	if (r == 0)
+		r = copy_threads(joined, after->profile);
+	if (r == 0)
+		r = copy_rows(joined, after);
+	return r < 0 ? r : copy_warnings(joined, before->profile, after->profile);
+}
+
+static void renumber(struct side *side, const uint32_t *final_ids)
+{
+	for (size_t i = 0; i < side->profile->node_count; i++)
+		side->nodes[i] = final_ids[side->nodes[i]];
+}
+
+/* The stacks of both in one profile without figures. */
+static int join_stacks(struct side *before, struct side *after, struct hl_profile **ret_joined)
+{
+	struct hl_builder builder;
+	uint32_t *final_ids;
+
+	int r = hl_builder_init(&builder);
+	if (r == 0)
+		r = hl_builder_reserve(&builder, after->profile->node_count);
+	if (r == 0)
+		r = intern_side(&builder, after);
+	if (r == 0)
+		r = intern_side(&builder, before);
+	if (r == 0)
+		r = hl_builder_finish(&builder, &final_ids, ret_joined);
+	hl_builder_release(&builder);
+	if (r < 0)
+		return r;
+	renumber(before, final_ids);
+	renumber(after, final_ids);
+	free(final_ids);
+	return 0;
+}
+
+static int join(struct side *before, struct side *after, struct scaler *scaler,
+		struct hl_profile **ret_profile)
+{
+	struct hl_profile *joined;
+
+	int r = join_stacks(before, after, &joined);
+	if (r < 0)
+		return r;
+	add_counters(joined, after);
+	r = add_base(joined, before, scaler);
+	if (r == 0)
+		r = describe(joined, before, after);
+	if (r < 0)
+		hl_profile_free(joined);
+	else
+		*ret_profile = joined;
+	return r;
+}
+
+static int fail(const struct hl_profile *before, const struct hl_profile *after, int code,
+		struct hl_error *err)
+{
+	return hl_error_set(err, code, "cannot compare '%s' with '%s': %s",
+			    hl_profile_text(before, before->name),
+			    hl_profile_text(after, after->name), strerror(-code));
+}
+
+static int check_duration(const struct hl_profile *profile, struct hl_error *err)
+{
+	if (profile->duration_ns)
+		return 0;
+	return hl_error_set(err, -ENODATA,
+			    "cannot normalize by time: '%s' does not say how long it took; compare "
+			    "without --normalize",
+			    hl_profile_text(profile, profile->name));
+}
+
+int hl_profile_join(const struct hl_profile *before, const struct hl_profile *after, bool normalize,
+		    struct hl_profile **ret_profile, struct hl_error *err)
+{
+	struct scaler scaler = {.numerator = 1, .denominator = 1};
+	struct side sides[2] = {0};
+
+	if (normalize) {
+		int r = check_duration(before, err);
+		if (r == 0)
+			r = check_duration(after, err);
+		if (r < 0)
+			return r;
+		scaler.numerator = after->duration_ns;
+		scaler.denominator = before->duration_ns;
+	}
+	int r = init_side(&sides[0], before);
+	if (r == 0)
+		r = init_side(&sides[1], after);
+	if (r == 0)
+		r = join(&sides[0], &sides[1], &scaler, ret_profile);
+	release_side(&sides[0]);
+	release_side(&sides[1]);
+	return r < 0 ? fail(before, after, r, err) : 0;
+}

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Filters: which stacks and frames are left, and that every figure follows them. */
+#include "profile/filter.h"
+
+#include "profile/builder.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fail_allocations.h"
+
+/*
+ * main (1)
+ *   parse (2)
+ *     xmalloc (4)
+ *   send (8)
+ *     xmalloc (16)
+ *   xmalloc (32)
+ *     grow (64)
+ * in parentheses the bytes allocated there; powers of two, so that a sum says of what it is
+ */
+struct sample {
+	struct hl_builder builder;
+	uint32_t nodes[8];
+	size_t count;
+};
+
+static uint32_t add_node(struct sample *sample, uint32_t parent, const char *name, const char *file)
+{
+	const struct hl_symbols_frame symbol = {
+		.function = name, .function_file = file, .file = file, .line = 7};
+	uint32_t frame, node, module;
+
+	assert_int_equal(hl_builder_module(&sample->builder, "/opt/app", NULL, 0, &module), 0);
+	assert_int_equal(hl_builder_frame(&sample->builder, &symbol, module, 0, &frame), 0);
+	assert_int_equal(hl_builder_child(&sample->builder, parent, frame, &node), 0);
+	sample->nodes[sample->count++] = node;
+	return node;
+}
+
+static void add_rows(struct hl_profile *profile)
+{
+	profile->threads = calloc(2, sizeof(*profile->threads));
+	profile->rows = calloc(profile->node_count, sizeof(*profile->rows));
+	profile->sizes = calloc(profile->node_count, sizeof(*profile->sizes));
+	profile->base = calloc(profile->node_count, sizeof(*profile->base));
+	profile->thread_count = 2;
+	profile->row_count = profile->size_count = profile->node_count;
+	for (uint32_t i = 0; i < profile->node_count; i++) {
+		profile->rows[i] = (struct hl_profile_row){i, i % 2, profile->counters[i]};
+		profile->sizes[i] = (struct hl_profile_size){i, 3, profile->counters[i]};
+		profile->threads[i % 2].total.alloc_bytes += profile->counters[i].alloc_bytes;
+		profile->base[i].alloc_bytes = 1000 * profile->counters[i].alloc_bytes;
+	}
+	profile->base_total.alloc_bytes = 1000 * profile->total.alloc_bytes;
+}
+
+static struct hl_profile *make_profile(void)
+{
+	struct sample sample = {0};
+	struct hl_profile *profile;
+	uint32_t *final_ids;
+
+	assert_int_equal(hl_builder_init(&sample.builder), 0);
+	uint32_t top = add_node(&sample, 0, "main", "src/main.c");
+	uint32_t parse = add_node(&sample, top, "parse", "src/parse.c");
+	add_node(&sample, parse, "xmalloc", "src/memory.c");
+	uint32_t send = add_node(&sample, top, "send", "src/net.c");
+	add_node(&sample, send, "xmalloc", "src/memory.c");
+	uint32_t own = add_node(&sample, top, "xmalloc", "src/memory.c");
+	add_node(&sample, own, "grow", "src/main.c");
+	assert_int_equal(hl_builder_finish(&sample.builder, &final_ids, &profile), 0);
+	for (size_t i = 0; i < sample.count; i++) {
+		profile->counters[final_ids[sample.nodes[i]]].alloc_bytes = 1 << i;
+		profile->total.alloc_bytes += 1 << i;
+	}
+	profile->unfiltered_total = profile->total;
+	add_rows(profile);
+	free(final_ids);
+	hl_builder_release(&sample.builder);
+	assert_true(hl_profile_is_valid(profile));
+	return profile;
+}
+
+/* The names from the root to ${node}, joined by ';'. */
+static void path_of(const struct hl_profile *profile, uint32_t node, char *buffer, size_t size)
+{
+	if (!node) {
+		buffer[0] = '\0';
+		return;
+	}
+	path_of(profile, profile->nodes[node].parent, buffer, size);
+	uint32_t function = profile->frames[profile->nodes[node].frame].function;
+	size_t used = strlen(buffer);
+	snprintf(buffer + used, size - used, "%s%s", used ? ";" : "",
+		 hl_profile_text(profile, profile->functions[function].name));
+}
+
+static int64_t bytes_at(const struct hl_profile *profile, const char *path)
+{
+	char found[128];
+
+	for (uint32_t i = 1; i < profile->node_count; i++) {
+		path_of(profile, i, found, sizeof(found));
+		if (!strcmp(found, path))
+			return profile->counters[i].alloc_bytes;
+	}
+	return -1;
+}
+
+static int64_t sum_of_rows(const struct hl_profile *profile)
+{
+	int64_t sum = 0, threads = 0, sizes = 0;
+
+	for (size_t i = 0; i < profile->row_count; i++)
+		sum += profile->rows[i].counters.alloc_bytes;
+	for (size_t i = 0; i < profile->thread_count; i++)
+		threads += profile->threads[i].total.alloc_bytes;
+	for (size_t i = 0; i < profile->size_count; i++)
+		sizes += profile->sizes[i].counters.alloc_bytes;
+	assert_int_equal(sum, threads);
+	assert_int_equal(sum, sizes);
+	return sum;
+}
+
+static struct hl_profile *filtered(struct hl_filter filter, int64_t expected_total)
+{
+	struct hl_profile *profile = make_profile();
+	struct hl_error err = {0};
+
+	assert_int_equal(hl_filter_apply(&filter, profile, &err), 0);
+	assert_true(hl_profile_is_valid(profile));
+	assert_int_equal(profile->total.alloc_bytes, expected_total);
+	assert_int_equal(profile->base_total.alloc_bytes, 1000 * expected_total);
+	assert_int_equal(sum_of_rows(profile), expected_total);
+	assert_int_equal(profile->unfiltered_total.alloc_bytes, 127);
+	return profile;
+}
+
+static void focus_keeps_the_stacks_that_pass_a_match(void **state)
+{
+	struct hl_profile *profile = filtered((struct hl_filter){.focus = "^parse$"}, 2 + 4);
+
+	(void)state;
+	assert_int_equal(bytes_at(profile, "main;parse"), 2);
+	assert_int_equal(bytes_at(profile, "main;parse;xmalloc"), 4);
+	assert_int_equal(bytes_at(profile, "main"), 0);
+	assert_int_equal(bytes_at(profile, "main;send"), -1);
+	assert_string_equal(hl_profile_text(profile, profile->filter), "focus '^parse$'");
+	hl_profile_free(profile);
+}
+
+static void ignore_drops_the_stacks_that_pass_a_match(void **state)
+{
+	struct hl_profile *profile = filtered((struct hl_filter){.ignore = "xmalloc"}, 1 + 2 + 8);
+
+	(void)state;
+	assert_int_equal(bytes_at(profile, "main;parse"), 2);
+	assert_int_equal(bytes_at(profile, "main;parse;xmalloc"), -1);
+	assert_int_equal(bytes_at(profile, "main;xmalloc;grow"), -1);
+	hl_profile_free(profile);
+}
+
+static void hidden_frames_leave_what_they_hold_to_their_callers(void **state)
+{
+	struct hl_profile *profile = filtered((struct hl_filter){.hide = "xmalloc|parse"}, 127);
+
+	(void)state;
+	assert_int_equal(bytes_at(profile, "main"), 1 + 2 + 4 + 32);
+	assert_int_equal(bytes_at(profile, "main;send"), 8 + 16);
+	assert_int_equal(bytes_at(profile, "main;grow"), 64);
+	assert_int_equal(profile->node_count, 4);
+	hl_profile_free(profile);
+}
+
+static void all_frames_can_be_hidden(void **state)
+{
+	struct hl_profile *profile = filtered((struct hl_filter){.hide = "."}, 127);
+
+	(void)state;
+	assert_int_equal(profile->node_count, 1);
+	assert_int_equal(profile->counters[0].alloc_bytes, 127);
+	hl_profile_free(profile);
+}
+
+static void files_and_modules_match_too(void **state)
+{
+	(void)state;
+	hl_profile_free(filtered((struct hl_filter){.focus = "memory\\.c$"}, 4 + 16 + 32 + 64));
+	hl_profile_free(filtered((struct hl_filter){.focus = "/opt/app"}, 127));
+}
+
+static void filters_combine(void **state)
+{
+	struct hl_profile *profile =
+		filtered((struct hl_filter){.focus = "xmalloc", .ignore = "send", .hide = "grow"},
+			 4 + 32 + 64);
+
+	(void)state;
+	assert_int_equal(bytes_at(profile, "main;xmalloc"), 32 + 64);
+	assert_string_equal(hl_profile_text(profile, profile->filter),
+			    "focus 'xmalloc', ignore 'send', hide 'grow'");
+	hl_profile_free(profile);
+}
+
+static void what_matches_nothing_leaves_nothing(void **state)
+{
+	struct hl_profile *profile = filtered((struct hl_filter){.focus = "nowhere"}, 0);
+
+	(void)state;
+	assert_int_equal(profile->node_count, 1);
+	assert_int_equal(profile->row_count, 0);
+	hl_profile_free(profile);
+}
+
+static void no_filter_changes_nothing(void **state)
+{
+	struct hl_profile *profile = filtered((struct hl_filter){0}, 127);
+
+	(void)state;
+	assert_int_equal(profile->filter, 0);
+	assert_int_equal(profile->node_count, 8);
+	hl_profile_free(profile);
+}
+
+static void without_rows_no_thread_has_a_figure(void **state)
+{
+	struct hl_profile *profile = make_profile();
+	const struct hl_filter filter = {.focus = "parse"};
+
+	(void)state;
+	profile->row_count = 0;
+	assert_int_equal(hl_filter_apply(&filter, profile, NULL), 0);
+	assert_int_equal(profile->thread_count, 0);
+	hl_profile_free(profile);
+}
+
+static void a_bad_expression_is_named(void **state)
+{
+	struct hl_profile *profile = make_profile();
+	const struct hl_filter filter = {.focus = "x", .hide = "a("};
+	struct hl_error err = {0};
+
+	(void)state;
+	assert_int_equal(hl_filter_apply(&filter, profile, &err), -EINVAL);
+	assert_non_null(strstr(err.text, "'a(' of --hide"));
+	assert_true(hl_profile_is_valid(profile));
+	hl_profile_free(profile);
+}
+
+static int apply_to(struct hl_profile *profile)
+{
+	const struct hl_filter filter = {.focus = "xmalloc", .ignore = "send", .hide = "grow"};
+
+	return hl_filter_apply(&filter, profile, NULL);
+}
+
+static void want_of_memory_is_an_error_wherever_it_strikes(void **state)
+{
+	struct hl_profile *profile = make_profile();
+	long failures = 0;
+
+	(void)state;
+	FOR_EACH_FAILING_ALLOCATION(r, apply_to(profile))
+	{
+		assert_int_equal(r, -ENOMEM);
+		hl_profile_free(profile);
+		profile = make_profile();
+		failures++;
+	}
+	assert_true(failures > 10);
+	hl_profile_free(profile);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(focus_keeps_the_stacks_that_pass_a_match),
+		cmocka_unit_test(ignore_drops_the_stacks_that_pass_a_match),
+		cmocka_unit_test(hidden_frames_leave_what_they_hold_to_their_callers),
+		cmocka_unit_test(all_frames_can_be_hidden),
+		cmocka_unit_test(files_and_modules_match_too),
+		cmocka_unit_test(filters_combine),
+		cmocka_unit_test(what_matches_nothing_leaves_nothing),
+		cmocka_unit_test(no_filter_changes_nothing),
+		cmocka_unit_test(without_rows_no_thread_has_a_figure),
+		cmocka_unit_test(a_bad_expression_is_named),
+		cmocka_unit_test(want_of_memory_is_an_error_wherever_it_strikes),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

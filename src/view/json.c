@@ -2,47 +2,24 @@
 /* A streaming JSON writer (RFC 8259); see json.h. */
 #include "view/json.h"
 
+#include "view/utf8.h"
+
 #include <inttypes.h>
 
 #define LINES_DEPTH 2 /* members of the report and of its lists get a line each */
 
-/* Length of the UTF-8 sequence that ${first} announces, or 0 when none begins so. */
-static int announced_length(unsigned char first)
-{
-	if (first < 0x80)
-		return 1;
-	if (first < 0xc2 || first >= 0xf5)
-		return 0;
-	return first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-}
-
-/* Length of the UTF-8 sequence at ${text} (RFC 3629), or 0 when it is none. */
-static int utf8_length(const unsigned char *text)
-{
-	int length = announced_length(text[0]);
-
-	for (int i = 1; i < length; i++)
-		if ((text[i] & 0xc0) != 0x80)
-			return 0;
-	bool overlong = (text[0] == 0xe0 && text[1] < 0xa0) || (text[0] == 0xf0 && text[1] < 0x90);
-	bool surrogate = text[0] == 0xed && text[1] >= 0xa0;
-	bool beyond = text[0] == 0xf4 && text[1] >= 0x90;
-	return overlong || surrogate || beyond ? 0 : length;
-}
-
 static void put_string(FILE *out, const char *text)
 {
-	const unsigned char *at = (const unsigned char *)text;
-
 	putc('"', out);
-	while (*at) {
-		int length = utf8_length(at);
+	for (const char *at = text; *at;) {
+		unsigned char first = (unsigned char)*at;
+		int length = hl_utf8_length(at);
 		if (length == 0)
 			fputs("\\ufffd", out);
-		else if (*at == '"' || *at == '\\')
-			fprintf(out, "\\%c", *at);
-		else if (*at < 0x20 || *at == 0x7f)
-			fprintf(out, "\\u%04x", *at);
+		else if (first == '"' || first == '\\')
+			fprintf(out, "\\%c", first);
+		else if (first < 0x20 || first == 0x7f)
+			fprintf(out, "\\u%04x", first);
 		else
 			fwrite(at, 1, (size_t)length, out);
 		at += length ? length : 1;

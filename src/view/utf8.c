@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Decodes UTF-8; see utf8.h. */
+#include "view/utf8.h"
+
+#include <stdbool.h>
+
+/* Length of the sequence that ${first} announces, or 0 when none begins so. */
+static int announced_length(unsigned char first)
+{
+	if (first < 0x80)
+		return 1;
+	if (first < 0xc2 || first >= 0xf5)
+		return 0;
+	return first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+}
+
+int hl_utf8_length(const char *text)
+{
+	const unsigned char *at = (const unsigned char *)text;
+	int length = announced_length(at[0]);
+
+	for (int i = 1; i < length; i++)
+		if ((at[i] & 0xc0) != 0x80)
+			return 0;
+	bool overlong = (at[0] == 0xe0 && at[1] < 0xa0) || (at[0] == 0xf0 && at[1] < 0x90);
+	bool surrogate = at[0] == 0xed && at[1] >= 0xa0;
+	bool beyond = at[0] == 0xf4 && at[1] >= 0x90;
+	return overlong || surrogate || beyond ? 0 : length;
+}
+
+int hl_utf8_decode(const char *text, uint32_t *ret_code_point)
+{
+	static const unsigned char first_bits[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
+	const unsigned char *at = (const unsigned char *)text;
+	int length = hl_utf8_length(text);
+
+	if (length == 0)
+		return 0;
+	uint32_t code_point = at[0] & first_bits[length];
+	for (int i = 1; i < length; i++)
+		code_point = code_point << 6 | (at[i] & 0x3f);
+	*ret_code_point = code_point;
+	return length;
+}

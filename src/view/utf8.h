@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* UTF-8 (RFC 3629) out of texts that may be anything. */
+#pragma once
+
+#include <stdint.h>
+
+/* Length of the UTF-8 sequence at ${text}, or 0 when it is none. */
+int hl_utf8_length(const char *text);
+
+/* The same, and the code point in ${ret_code_point}. */
+int hl_utf8_decode(const char *text, uint32_t *ret_code_point);

@@ -11,7 +11,7 @@
 /* A merged node before it has its place in preorder; parents come before their children. */
 struct group {
 	uint32_t parent, name, frame;
-	int64_t self, base; /* both without descendants */
+	int64_t self, base, other; /* without descendants */
 };
 
 struct merging {
@@ -80,6 +80,11 @@ static int begin_merging(struct merging *merging, size_t expected_count)
 	return add_group(merging, (struct group){0}, &root);
 }
 
+static enum hl_unit other_unit(enum hl_unit unit)
+{
+	return unit == HL_UNIT_BYTES ? HL_UNIT_OBJECTS : HL_UNIT_BYTES;
+}
+
 static void add_figures(struct merging *merging, uint32_t node, enum hl_value value,
 			enum hl_unit unit)
 {
@@ -87,6 +92,7 @@ static void add_figures(struct merging *merging, uint32_t node, enum hl_value va
 	struct group *group = &merging->groups[merging->group_of[node]];
 
 	group->self += hl_profile_figure(&profile->counters[node], value, unit);
+	group->other += hl_profile_figure(&profile->counters[node], value, other_unit(unit));
 	if (profile->base)
 		group->base += hl_profile_figure(&profile->base[node], value, unit);
 }
@@ -122,6 +128,7 @@ static int merge_reversed_stack(struct merging *merging, const struct merging *u
 	}
 	merging->groups[group].self += upright->groups[leaf].self;
 	merging->groups[group].base += upright->groups[leaf].base;
+	merging->groups[group].other += upright->groups[leaf].other;
 	return 0;
 }
 
@@ -255,6 +262,7 @@ static void place_group(struct hl_calltree *tree, const struct merging *merging,
 		.self = group->self,
 		.sum = group->self,
 		.base = group->base,
+		.other = group->other,
 	};
 }
 
@@ -279,6 +287,7 @@ static void sum_up(struct hl_calltree *tree)
 					*parent = &tree->nodes[node->parent];
 		parent->sum += node->sum;
 		parent->base += node->base;
+		parent->other += node->other;
 		if (node->depth > tree->depth_max)
 			tree->depth_max = node->depth;
 	}

@@ -15,6 +15,7 @@ struct hl_calltree_node {
 	uint32_t frame;	      /* one of its frames in the profile, for module, file and line */
 	int64_t self, sum;    /* of the chosen value; without and with its descendants */
 	int64_t base;	      /* as `sum`, of profile->base; 0 when there is none */
+	int64_t other;	      /* as `sum`, in the other unit; 0 when the value has none */
 };
 
 struct hl_calltree {

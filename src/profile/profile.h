@@ -114,9 +114,9 @@ struct hl_profile_row {
 	struct hl_profile_counters counters;
 };
 
-/* What was allocated at one node in one size class, see hl_size_class(). */
+/* What one thread allocated at one node in one size class, see hl_size_class(). */
 struct hl_profile_size {
-	uint32_t node, size_class;
+	uint32_t node, thread, size_class;
 	struct hl_profile_counters counters;
 };
 

@@ -233,7 +233,7 @@ static int keep_row(struct filling *filling, uint32_t node, uint32_t thread,
 	return 0;
 }
 
-static int keep_size(struct filling *filling, uint64_t frame, uint32_t node,
+static int keep_size(struct filling *filling, uint64_t frame, uint32_t node, uint32_t thread,
 		     const struct hl_profile_counters *counters)
 {
 	struct hl_profile *profile = filling->profile;
@@ -245,7 +245,7 @@ static int keep_size(struct filling *filling, uint64_t frame, uint32_t node,
 			     sizeof(*profile->sizes)) < 0)
 		return -ENOMEM;
 	profile->sizes[profile->size_count++] =
-		(struct hl_profile_size){node, size_class, *counters};
+		(struct hl_profile_size){node, thread, size_class, *counters};
 	return 0;
 }
 
@@ -268,7 +268,8 @@ static int add_value(struct filling *filling, const struct source *source,
 	hl_profile_counters_add(total, &counters);
 	int r = keep_row(filling, node, thread, &counters);
 	if (r == 0 && value->node)
-		r = keep_size(filling, process->nodes[value->node - 1].frame, node, &counters);
+		r = keep_size(filling, process->nodes[value->node - 1].frame, node, thread,
+			      &counters);
 	return r;
 }
 

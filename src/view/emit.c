@@ -10,11 +10,14 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-#define COLUMNS_MAX	16 /* more than any view has */
-#define HIGHLIGHT_COLOR "bold"
-#define WARNING_COLOR	"\033[1;31m"
-#define PLAIN_COLOR	"\033[0m"
+#define COLUMNS_MAX   24 /* more than any view has */
+#define WIDTH_DEFAULT 80 /* of a terminal that does not say */
+#define WARNING_COLOR "\033[1;31m"
+#define PLAIN_COLOR   "\033[0m"
 
 struct hl_emit {
 	FILE *out;
@@ -66,6 +69,39 @@ void hl_emit_begin(struct hl_emit *emit, const char *verb)
 	hl_json_text(&emit->json, "schema", schema);
 }
 
+/* Standard output is a terminal, and what is written gets there, through a pager perhaps. */
+static bool is_for_terminal(FILE *out)
+{
+	struct stat status;
+	int fd = fileno(out); /* -1 where the file is in memory */
+
+	return isatty(STDOUT_FILENO) && fd >= 0 && fstat(fd, &status) == 0 &&
+	       !S_ISREG(status.st_mode);
+}
+
+size_t hl_emit_width(const struct hl_emit *emit)
+{
+	struct winsize size;
+
+	if (!is_for_terminal(emit->out))
+		return 0;
+	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) < 0 || !size.ws_col)
+		return WIDTH_DEFAULT;
+	return size.ws_col;
+}
+
+static void put_line(struct hl_emit *emit, const char *format, va_list args)
+{
+	char *line;
+
+	if (vasprintf(&line, format, args) < 0) {
+		fail(emit, -ENOMEM);
+		return;
+	}
+	hl_format_put(emit->out, line);
+	free(line);
+}
+
 void hl_emit_line(struct hl_emit *emit, const char *format, ...)
 {
 	va_list args;
@@ -73,7 +109,7 @@ void hl_emit_line(struct hl_emit *emit, const char *format, ...)
 	if (emit->form != HL_EMIT_TABLE)
 		return;
 	va_start(args, format);
-	vfprintf(emit->out, format, args);
+	put_line(emit, format, args);
 	va_end(args);
 	putc('\n', emit->out);
 }
@@ -86,7 +122,7 @@ void hl_emit_warning(struct hl_emit *emit, const char *format, ...)
 		return;
 	fputs(emit->color ? WARNING_COLOR : "", emit->out);
 	va_start(args, format);
-	vfprintf(emit->out, format, args);
+	put_line(emit, format, args);
 	va_end(args);
 	fputs(emit->color ? PLAIN_COLOR : "", emit->out);
 	putc('\n', emit->out);
@@ -143,7 +179,8 @@ static bool is_shown(const struct hl_emit *emit, const struct hl_emit_column *co
 
 static bool is_number(enum hl_emit_type type)
 {
-	return type == HL_EMIT_BYTES || type == HL_EMIT_COUNT || type == HL_EMIT_PERCENT;
+	return type == HL_EMIT_BYTES || type == HL_EMIT_COUNT || type == HL_EMIT_NUMBER ||
+	       type == HL_EMIT_PERCENT;
 }
 
 static int new_table(struct hl_emit *emit)
@@ -153,6 +190,8 @@ static int new_table(struct hl_emit *emit)
 		return -ENOMEM;
 	scols_table_set_stream(emit->table, emit->out);
 	scols_table_enable_colors(emit->table, emit->color);
+	if (!is_for_terminal(emit->out))
+		scols_table_set_termforce(emit->table, SCOLS_TERMFORCE_NEVER);
 	scols_table_set_column_separator(emit->table, "  ");
 	for (size_t i = 0; i < emit->column_count; i++) {
 		const struct hl_emit_column *column = &emit->columns[i];
@@ -193,7 +232,17 @@ static void end_row(struct hl_emit *emit)
 	emit->line_has_cells = false;
 }
 
-void hl_emit_row(struct hl_emit *emit, bool highlighted)
+static const char *color_of(unsigned emphasis)
+{
+	static const char *const colors[] = {
+		[HL_EMIT_HEAVY] = "\033[1m",
+		[HL_EMIT_HEAVIEST] = "\033[31m",
+		[HL_EMIT_HEAVY | HL_EMIT_HEAVIEST] = "\033[1;31m",
+	};
+	return colors[emphasis];
+}
+
+void hl_emit_row(struct hl_emit *emit, unsigned emphasis)
 {
 	end_row(emit);
 	if (is_json(emit))
@@ -203,7 +252,7 @@ void hl_emit_row(struct hl_emit *emit, bool highlighted)
 	emit->row = scols_table_new_line(emit->table, NULL);
 	if (!emit->row)
 		fail(emit, -ENOMEM);
-	else if (highlighted && emit->color && scols_line_set_color(emit->row, HIGHLIGHT_COLOR) < 0)
+	else if (emphasis && emit->color && scols_line_set_color(emit->row, color_of(emphasis)) < 0)
 		fail(emit, -ENOMEM);
 }
 
@@ -226,7 +275,7 @@ static void put_text(struct hl_emit *emit, const char *text)
 	}
 	if (emit->line_has_cells)
 		putc(' ', emit->out);
-	fputs(text, emit->out);
+	hl_format_put(emit->out, text);
 	emit->line_has_cells = true;
 }
 
@@ -253,7 +302,9 @@ void hl_emit_cell_integer(struct hl_emit *emit, int64_t number)
 		hl_json_integer(&emit->json, column->key, number);
 		return;
 	}
-	if (emit->form == HL_EMIT_LINES)
+	if (emit->form == HL_EMIT_TABLE && !number && column->flags & HL_EMIT_BLANK_ZERO)
+		text[0] = '\0';
+	else if (emit->form == HL_EMIT_LINES || column->type == HL_EMIT_NUMBER)
 		snprintf(text, sizeof(text), "%lld", (long long)number);
 	else if (column->type == HL_EMIT_BYTES)
 		hl_format_bytes(number, text);
@@ -273,8 +324,11 @@ void hl_emit_cell_percent(struct hl_emit *emit, int64_t part, int64_t whole)
 /* ';' separates frames and a newline stacks, so within a name they are replaced. */
 static void put_frame(FILE *out, const char *name)
 {
-	for (; *name; name++)
-		putc(*name == ';' ? ':' : (unsigned char)*name < ' ' ? ' ' : *name, out);
+	while (*name) {
+		size_t control = hl_format_control(name);
+		putc(control ? ' ' : *name == ';' ? ':' : *name, out);
+		name += control ? control : 1;
+	}
 }
 
 static void put_stack(struct hl_emit *emit, const char *const *frames, size_t count)

@@ -26,8 +26,9 @@ enum hl_emit_form {
 
 enum hl_emit_type {
 	HL_EMIT_TEXT,
-	HL_EMIT_BYTES, /* table: 1.5 MiB; else an integer */
-	HL_EMIT_COUNT, /* table: 1,234; else an integer */
+	HL_EMIT_BYTES,	/* table: 1.5 MiB; else an integer */
+	HL_EMIT_COUNT,	/* table: 1,234; else an integer */
+	HL_EMIT_NUMBER, /* an integer without commas, such as a PID */
 	HL_EMIT_PERCENT,
 	HL_EMIT_STACK, /* text: frames joined by ';'; JSON: an array */
 };
@@ -35,7 +36,14 @@ enum hl_emit_type {
 enum hl_emit_flag {
 	HL_EMIT_TEXT_ONLY = 1, /* not in JSON */
 	HL_EMIT_JSON_ONLY = 2,
-	HL_EMIT_SHORTENED = 4, /* cut off where a terminal is too narrow */
+	HL_EMIT_SHORTENED = 4,	/* cut off where a terminal is too narrow */
+	HL_EMIT_BLANK_ZERO = 8, /* in tables, 0 is left blank */
+};
+
+/* How a row of a table stands out, where there is colour. */
+enum hl_emit_emphasis {
+	HL_EMIT_HEAVY = 1,    /* bold */
+	HL_EMIT_HEAVIEST = 2, /* red */
 };
 
 struct hl_emit_column {
@@ -53,7 +61,13 @@ int hl_emit_new(FILE *out, enum hl_emit_form form, bool color, struct hl_emit **
 /* Begins the report of ${verb}: in JSON, the outermost object with its schema. */
 void hl_emit_begin(struct hl_emit *emit, const char *verb);
 
-/* One line of text; nothing in JSON and in lines. */
+/* How many columns the terminal has; 0 when there is none and nothing need be cut off. */
+size_t hl_emit_width(const struct hl_emit *emit);
+
+/*
+ * One line of text; nothing in JSON and in lines. What a terminal would obey is written as it is
+ * in hl_format_put(), here as in every other text.
+ */
 void hl_emit_line(struct hl_emit *emit, const char *format, ...) HL_PRINTF(2, 3);
 
 /* As hl_emit_line(), as a warning that is hard to overlook. */
@@ -74,7 +88,7 @@ void hl_emit_boolean(struct hl_emit *emit, const char *key, bool truth);
  */
 void hl_emit_rows(struct hl_emit *emit, const char *key, const struct hl_emit_column *columns,
 		  size_t column_count);
-void hl_emit_row(struct hl_emit *emit, bool highlighted);
+void hl_emit_row(struct hl_emit *emit, unsigned emphasis); /* enum hl_emit_emphasis */
 void hl_emit_cell_text(struct hl_emit *emit, const char *text);
 void hl_emit_cell_integer(struct hl_emit *emit, int64_t number);
 void hl_emit_cell_percent(struct hl_emit *emit, int64_t part, int64_t whole);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Formats numbers for people; see format.h. */
+/* Formats numbers and texts for people; see format.h. */
 #include "view/format.h"
 
-#include <stdio.h>
+#include <stdbool.h>
 #include <string.h>
 #include <time.h>
+#include <wchar.h>
 
 #define NS_PER_MS 1000000u
 #define NS_PER_S  1000000000u
@@ -84,5 +85,71 @@ const char *hl_format_time(uint64_t realtime_ns, char buffer[HL_FORMAT_MAX])
 	buffer[0] = '\0';
 	if (gmtime_r(&seconds, &parts))
 		strftime(buffer, HL_FORMAT_MAX, "%Y-%m-%dT%H:%M:%SZ", &parts);
+	return buffer;
+}
+
+size_t hl_format_control(const char *text)
+{
+	const unsigned char *at = (const unsigned char *)text;
+
+	if ((at[0] && at[0] < 0x20) || at[0] == 0x7f)
+		return 1;
+	return at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0 ? 2 : 0;
+}
+
+void hl_format_put(FILE *out, const char *text)
+{
+	while (*text) {
+		size_t control = hl_format_control(text);
+		for (size_t i = 0; i < control; i++)
+			fprintf(out, "\\x%02x", (unsigned char)*text++);
+		if (!control)
+			putc(*text++, out);
+	}
+}
+
+/* The letter at ${text}: its bytes, and in ${ret_columns} its width. What is none counts as one. */
+static size_t measure(const char *text, size_t *ret_columns)
+{
+	mbstate_t shift = {0};
+	wchar_t letter;
+	size_t length = mbrtowc(&letter, text, strlen(text), &shift);
+
+	*ret_columns = 1;
+	if (length == 0 || length > strlen(text)) /* the end, or not a letter of this locale */
+		return *text != '\0';
+	int width = wcwidth(letter);
+	if (width >= 0)
+		*ret_columns = (size_t)width;
+	return length;
+}
+
+/* How many bytes of ${text} fit into ${columns} and ${size} bytes. */
+static size_t fitting(const char *text, size_t columns, size_t size)
+{
+	size_t used = 0, width = 0, columns_used = 0, length;
+
+	while ((length = measure(text + used, &width)) && used + length <= size &&
+	       columns_used + width <= columns) {
+		used += length;
+		columns_used += width;
+	}
+	return used;
+}
+
+const char *hl_format_shortened(const char *text, size_t columns, char *buffer, size_t size)
+{
+	static const char dots[] = "...";
+	size_t limit = columns ? columns : SIZE_MAX;
+	size_t length = fitting(text, limit, size - 1);
+
+	if (!text[length] || limit < sizeof(dots)) {
+		memcpy(buffer, text, length);
+		buffer[length] = '\0';
+		return buffer;
+	}
+	length = fitting(text, limit - strlen(dots), size - sizeof(dots));
+	memcpy(buffer, text, length);
+	memcpy(buffer + length, dots, sizeof(dots));
 	return buffer;
 }

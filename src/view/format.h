@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Numbers as people read them. */
+/* Numbers and texts as people read them. */
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #define HL_FORMAT_MAX 32 /* room for any of the texts below */
 
@@ -21,3 +22,21 @@ const char *hl_format_duration(uint64_t ns, char buffer[HL_FORMAT_MAX]);
 
 /* "2026-01-31T12:34:56Z". */
 const char *hl_format_time(uint64_t realtime_ns, char buffer[HL_FORMAT_MAX]);
+
+/*
+ * How many bytes the control character at ${text} has, which a terminal may obey: one of ASCII, or
+ * U+0080 to U+009F in UTF-8. 0: it is none.
+ */
+size_t hl_format_control(const char *text);
+
+/*
+ * Writes ${text}, which may come from anywhere, to ${out}; the bytes of control characters are
+ * written as `\x1b`.
+ */
+void hl_format_put(FILE *out, const char *text);
+
+/*
+ * Copies ${text} to the ${size} bytes of ${buffer}, cut off where a terminal's ${columns} (0: no
+ * limit) or the buffer end; "..." then stands at the end. Returns ${buffer}.
+ */
+const char *hl_format_shortened(const char *text, size_t columns, char *buffer, size_t size);

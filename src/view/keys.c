@@ -129,8 +129,12 @@ struct hl_keys_label hl_keys_label(const struct hl_keys *keys, const struct hl_p
 		.module = hl_profile_text(profile, profile->modules[function->module].path),
 	};
 
+	if (!key) {
+		label.name = "[no stack]";
+		return label;
+	}
 	if (keys->by == HL_VIEW_BY_MODULE) {
-		label.name = function->module ? hl_keys_basename(label.module) : "[no module]";
+		label.name = function->module ? label.module : "[no module]";
 		return label;
 	}
 	bool whole = keys->by == HL_VIEW_BY_FUNCTION;

@@ -32,13 +32,14 @@ void hl_keys_release(struct hl_keys *keys); /* all zero is fine */
 
 /* What there is to say of a key. Texts belong to the profile, are never NULL, "" when unknown. */
 struct hl_keys_label {
-	const char *name;   /* the function's; by module, the module's file name */
+	const char *name;   /* the function's; by module, the module's path */
 	const char *file;   /* by function, where it begins; by line and address, where that is */
 	uint32_t line;	    /* 0 when unknown */
 	const char *module; /* path */
 	uint64_t address;   /* by address, in the module's file */
 };
 
+/* Of key 0: "[no stack]", for what has no frame. */
 struct hl_keys_label hl_keys_label(const struct hl_keys *keys, const struct hl_profile *profile,
 				   uint32_t key);
 

@@ -57,6 +57,12 @@ void hl_profile_counters_add(struct hl_profile_counters *sum,
 	sum->slack_bytes += more->slack_bytes;
 }
 
+bool hl_profile_counters_any(const struct hl_profile_counters *counters)
+{
+	static const struct hl_profile_counters none;
+	return memcmp(counters, &none, sizeof(none)) != 0;
+}
+
 int64_t hl_profile_figure(const struct hl_profile_counters *counters, enum hl_value value,
 			  enum hl_unit unit)
 {

@@ -214,6 +214,9 @@ void hl_profile_know_all(struct hl_profile *profile);
 void hl_profile_counters_add(struct hl_profile_counters *sum,
 			     const struct hl_profile_counters *more);
 
+/* Whether any of them is not 0. */
+bool hl_profile_counters_any(const struct hl_profile_counters *counters);
+
 /* "inuse", "alloc", "peak", "temporary", "slack", NULL; by enum hl_value. */
 extern const char *const hl_value_names[];
 

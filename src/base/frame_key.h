@@ -34,6 +34,11 @@ static inline uint64_t hl_pseudo_frame_key(enum hl_pseudo_frame frame)
 	return (uint64_t)HL_MODULE_SCRIPT << HL_MODULE_SHIFT | frame;
 }
 
+static inline uint64_t hl_size_frame_key(uint32_t size_class)
+{
+	return (uint64_t)HL_MODULE_SCRIPT << HL_MODULE_SHIFT | (HL_PSEUDO_SIZE + size_class);
+}
+
 /* Whether ${key} tells the size class of its blocks; then *${ret_size_class} is it. */
 static inline bool hl_frame_key_is_size(uint64_t key, uint32_t *ret_size_class)
 {

@@ -28,6 +28,7 @@ static const char *const mode_names[] = {"closed", "mem-record", "mem-fast", NUL
 static int mode = HL_MODE_MEM_FAST;
 static uint64_t sample_bytes;
 static bool mappings;
+static bool sizes;
 static bool no_follow;
 static bool wait_for_all;
 static const char *output;
@@ -45,6 +46,9 @@ static const struct hl_option options[] = {
 	 HL_OPTION_BYTES, &sample_bytes, NULL},
 	{"mappings", 0, NULL, "record mmap, munmap, mremap and brk, too", HL_OPTION_FLAG, &mappings,
 	 NULL},
+	{"sizes", 0, NULL,
+	 "tell apart how large the blocks of each stack are, for 'heapline sizes'", HL_OPTION_FLAG,
+	 &sizes, NULL},
 	{"no-follow", 0, NULL, "record the program alone, not its children", HL_OPTION_FLAG,
 	 &no_follow, NULL},
 	{"wait", 0, NULL, "go on until the last descendant of the program has ended",
@@ -231,6 +235,7 @@ static int record_program(const char *recorder, char **argv)
 	struct hl_collector_settings settings = {
 		.region = {.mode = (enum hl_mode)mode,
 			   .mappings = mappings,
+			   .sizes = sizes,
 			   .sample_bytes = sample_bytes},
 		.follow = !no_follow,
 		.command = argv,

@@ -12,6 +12,7 @@
 struct hl_region_settings {
 	enum hl_mode mode;
 	bool mappings;
+	bool sizes;
 	uint64_t sample_bytes;
 };
 

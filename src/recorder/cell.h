@@ -22,6 +22,23 @@ struct hl_cells {
 	uint32_t thread; /* slot in the region */
 };
 
+/*
+ * Where the size classes of a stack count, of those that this thread met lately; see event.c. The
+ * key is (address of the stack's cell) << 1 | size class: cells are aligned to 64 bytes, so seven
+ * bits are free. Zero-initialize.
+ */
+#define HL_SIZE_CELL_BITS 10
+
+struct hl_size_cell {
+	uint64_t key;
+	struct hl_cell *cell;
+};
+
+static inline uint32_t hl_size_cell_place(uint64_t key)
+{
+	return (uint32_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> (64 - HL_SIZE_CELL_BITS));
+}
+
 /* The cell for a node that this thread has not counted to before; NULL when there is no memory. */
 struct hl_cell *hl_cells_add(struct hl_cells *cells, struct hl_shared *shared, uint32_t node);
 

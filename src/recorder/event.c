@@ -163,6 +163,34 @@ static struct hl_cell *stack_cell(struct hl_recorder *recorder, struct hl_thread
 	return (struct hl_cell *)(tag & ~TAG_INCOMPLETE);
 }
 
+/* The cell of the pseudo frame ${key} below that of a stack; NULL when there is no memory for it.
+ */
+static struct hl_cell *pseudo_cell(struct hl_recorder *recorder, struct hl_thread *thread,
+				   const struct hl_cell *stack, uint64_t key)
+{
+	if (HL_UNLIKELY(!stack))
+		return NULL;
+	uint32_t node = hl_node_intern(&recorder->shared, &thread->nodes, stack->node, key);
+	return HL_UNLIKELY(node == HL_NODE_NONE)
+		       ? NULL
+		       : hl_cells_get(&thread->cells, &recorder->shared, node);
+}
+
+/* The cell of blocks of ${requested} bytes of a stack, where sizes are told apart. */
+static struct hl_cell *size_cell(struct hl_recorder *recorder, struct hl_thread *thread,
+				 const struct hl_cell *stack, uint64_t requested)
+{
+	uint32_t size_class = hl_size_class(requested);
+	uint64_t key = (uint64_t)stack << 1 | size_class;
+	struct hl_size_cell *known = &thread->size_cells[hl_size_cell_place(key)];
+	if (HL_LIKELY(known->key == key && known->cell))
+		return known->cell;
+	struct hl_cell *cell = pseudo_cell(recorder, thread, stack, hl_size_frame_key(size_class));
+	if (HL_LIKELY(cell))
+		*known = (struct hl_size_cell){key, cell};
+	return cell;
+}
+
 static struct hl_weight weigh(const struct hl_recorder *recorder, const void *address,
 			      struct hl_block block)
 {
@@ -184,6 +212,8 @@ void hl_event_alloc(struct hl_thread *thread, const void *block, uint64_t reques
 		it.draw = hl_sample_draw(thread);
 	}
 	struct hl_cell *cell = stack_cell(recorder, thread, caller);
+	if (HL_UNLIKELY(recorder->sizes))
+		cell = size_cell(recorder, thread, cell, requested);
 	uint64_t usable = hl_real_usable_size(block);
 	it.node = cell ? cell->node : HL_NODE_NONE;
 	if (HL_UNLIKELY(!cell || !hl_block_set(&recorder->blocks, block, it, usable))) {
@@ -309,18 +339,6 @@ void hl_event_nested_free(const void *block)
 
 /* ---- mappings; see mapping.h. Few and large: all are counted, whatever --sample says. ---- */
 
-/* The cell of what the calling thread maps: below its stack, the way it maps by. */
-static struct hl_cell *mapping_cell(struct hl_recorder *recorder, struct hl_thread *thread,
-				    enum hl_pseudo_frame way, const struct hl_registers *caller)
-{
-	const struct hl_cell *stack = stack_cell(recorder, thread, caller);
-	if (!stack)
-		return NULL;
-	uint32_t node = hl_node_intern(&recorder->shared, &thread->nodes, stack->node,
-				       hl_pseudo_frame_key(way));
-	return node == HL_NODE_NONE ? NULL : hl_cells_get(&thread->cells, &recorder->shared, node);
-}
-
 static void count_unmapped(void *context, uint32_t node, uint64_t bytes, bool last)
 {
 	struct hl_thread *thread = context;
@@ -350,7 +368,8 @@ void hl_event_map(struct hl_thread *thread, uint64_t start, uint64_t end, enum h
 	hl_event_unmap(thread, start, end, HL_MAPPING_ANY);
 	if (mode_of(recorder) == HL_MODE_CLOSED)
 		return;
-	struct hl_cell *cell = mapping_cell(recorder, thread, way, caller);
+	struct hl_cell *cell = pseudo_cell(recorder, thread, stack_cell(recorder, thread, caller),
+					   hl_pseudo_frame_key(way));
 	if (!cell || !hl_mappings_add(&recorder->mappings, start, end, cell->node)) {
 		count_lost(thread, end - start);
 		return;

@@ -36,6 +36,7 @@ static bool set_up(struct hl_recorder *recorder, void *region)
 	uint32_t mode = atomic_load(&header->mode);
 	recorder->start_mode = mode;
 	recorder->sampling = header->sample_bytes != 0;
+	recorder->sizes = atomic_load(&header->flags) & HL_REGION_SIZES;
 	recorder->modules.shared = &recorder->shared;
 	recorder->unwind.find_module = find_module;
 	/* Samples are few: the hash with its filter answers for all other blocks without touching a

@@ -62,6 +62,7 @@ struct hl_thread {
 	struct hl_thread *next_free;
 	struct hl_cells cells;
 	struct hl_node_cache nodes;
+	struct hl_size_cell size_cells[1 << HL_SIZE_CELL_BITS];
 	struct hl_recall recall;
 	struct hl_walk walk;
 };
@@ -70,6 +71,7 @@ struct hl_recorder {
 	_Atomic uint32_t phase;
 	uint32_t start_mode; /* enum hl_mode */
 	bool sampling;
+	bool sizes; /* size classes are told apart */
 	struct hl_shared shared;
 	struct hl_block_table blocks;
 	struct hl_mappings mappings;

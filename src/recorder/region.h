@@ -28,7 +28,7 @@
 #include <stdint.h>
 
 #define HL_REGION_MAGIC	  "HLREGION"
-#define HL_REGION_VERSION 1u
+#define HL_REGION_VERSION 2u
 
 #define HL_NODE_BITS	  24
 #define HL_NODE_MAX	  ((UINT32_C(1) << HL_NODE_BITS) - 1) /* ids 1 .. HL_NODE_MAX */
@@ -57,6 +57,8 @@ enum hl_region_flag {
 	HL_REGION_MAPPINGS = 1 << 0,   /* record mmap, munmap, mremap, brk of the program too */
 	HL_REGION_OWN_MALLOC = 1 << 1, /* set by the recorder: the program's malloc is not ours, so
 					  nothing will be seen */
+	HL_REGION_SIZES = 1 << 2, /* blocks count at a node of their size class below their stack's
+				   */
 };
 
 /* A part of the region. */

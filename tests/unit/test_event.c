@@ -5,6 +5,7 @@
  */
 #include "recorder/event.h"
 
+#include "base/frame_key.h"
 #include "recorder/hooks.h"
 #include "recorder/node.h"
 #include "recorder/real.h"
@@ -28,7 +29,13 @@
 
 #define STACKS 300u
 
-/* A stack is the number in caller->pc: an outer frame of one of seven, an inner one of its own. */
+/* A stack is the number in caller->pc: an outer frame of one of seven, an inner one of its own. No
+ * frame has the key 0, which is that of a node not yet published. */
+static uint64_t frame_of_stack(uint64_t stack)
+{
+	return stack + 1;
+}
+
 uint32_t __wrap_hl_walk_capture(struct hl_unwind *unwind, struct hl_walk *walk,
 				const struct hl_registers *at);
 uint32_t __wrap_hl_walk_capture(struct hl_unwind *unwind, struct hl_walk *walk,
@@ -37,7 +44,7 @@ uint32_t __wrap_hl_walk_capture(struct hl_unwind *unwind, struct hl_walk *walk,
 	(void)unwind;
 	walk->depth = 2;
 	walk->frames[0].key = 0x1000 + at->pc % 7;
-	walk->frames[1].key = at->pc;
+	walk->frames[1].key = frame_of_stack(at->pc);
 	return 0;
 }
 
@@ -157,11 +164,30 @@ struct sums {
 };
 
 static struct sums sums;
+static struct hl_cell class_sums[STACKS][HL_SIZE_CLASS_COUNT]; /* where sizes are told apart */
+
+static void add_to_class(const struct hl_cell *cell, struct hl_cell *sum)
+{
+	sum->alloc_bytes += cell->alloc_bytes;
+	sum->alloc_objects += cell->alloc_objects;
+	sum->free_bytes += cell->free_bytes;
+	sum->free_objects += cell->free_objects;
+	sum->temporary_objects += cell->temporary_objects;
+	sum->slack_bytes += cell->slack_bytes;
+}
 
 static void add_cell(const struct hl_cell *cell, uint32_t peak_epoch)
 {
-	uint64_t stack = atomic_load(&recorder->shared.nodes[cell->node].frame);
+	const struct hl_region_node *node = &recorder->shared.nodes[cell->node];
+	uint64_t frame = atomic_load(&node->frame);
+	uint32_t size_class;
+	bool classed = hl_frame_key_is_size(frame, &size_class);
+	if (classed)
+		frame = atomic_load(&recorder->shared.nodes[node->parent].frame);
+	uint64_t stack = frame - frame_of_stack(0);
 	assert_true(stack < STACKS);
+	if (classed)
+		add_to_class(cell, &class_sums[stack][size_class]);
 	sums.alloc_bytes[stack] += cell->alloc_bytes;
 	sums.alloc_objects[stack] += cell->alloc_objects;
 	sums.free_bytes[stack] += cell->free_bytes;
@@ -176,6 +202,7 @@ static void add_up(void)
 {
 	assert_null(test_region_check(&recorder->shared));
 	memset(&sums, 0, sizeof(sums));
+	memset(class_sums, 0, sizeof(class_sums));
 	uint32_t epoch = atomic_load(&recorder->shared.header->peak_epoch);
 	for (uint32_t i = 0; i < atomic_load(&recorder->shared.header->chunk_count); i++)
 		for (uint32_t j = 0; j < atomic_load(&recorder->shared.chunks[i].used); j++)
@@ -258,12 +285,12 @@ static void frees_by_handlers_inside_the_recorder_are_counted_when_it_is_left(vo
 	stop();
 }
 
-static void whatever_memory_is_refused_figures_stay_consistent(void **state)
+static void refuse_memory_in_turn(bool sizes)
 {
-	(void)state;
 	uint64_t needed = UINT64_MAX;
 	for (uint64_t from = 0; from < needed; from++) {
 		start(HL_MODE_MEM_FAST);
+		recorder->sizes = sizes;
 		atomic_store(&requests, 0);
 		atomic_store(&refuse_from, from);
 		for (uint32_t i = 0; i < 900; i++)
@@ -284,6 +311,113 @@ static void whatever_memory_is_refused_figures_stay_consistent(void **state)
 		stop();
 	}
 	assert_true(needed > 5);
+}
+
+static void whatever_memory_is_refused_figures_stay_consistent(void **state)
+{
+	(void)state;
+	refuse_memory_in_turn(false);
+}
+
+static void whatever_memory_is_refused_figures_by_size_stay_consistent(void **state)
+{
+	(void)state;
+	refuse_memory_in_turn(true);
+}
+
+/* ---- size classes ---- */
+
+static struct hl_cell class_ledger[STACKS][HL_SIZE_CLASS_COUNT];
+
+static struct hl_cell *account_of(const void *block, uint64_t stack)
+{
+	return &class_ledger[stack][hl_size_class(requested_of(block))];
+}
+
+static void note_class(const void *block, uint64_t stack, bool freed, bool temporary)
+{
+	struct hl_cell *account = account_of(block, stack);
+	int64_t slack = (int64_t)(usable_size((void *)block) - requested_of(block));
+	*(freed ? &account->free_bytes : &account->alloc_bytes) += requested_of(block);
+	*(freed ? &account->free_objects : &account->alloc_objects) += 1;
+	account->slack_bytes += freed ? -slack : slack;
+	account->temporary_objects += temporary;
+}
+
+static void assert_classes_are_those_of_the_ledger(void)
+{
+	for (uint32_t stack = 0; stack < STACKS; stack++)
+		for (uint32_t i = 0; i < HL_SIZE_CLASS_COUNT; i++)
+			assert_memory_equal(&class_sums[stack][i], &class_ledger[stack][i],
+					    sizeof(struct hl_cell));
+}
+
+static void compare_classes_with_a_ledger(enum hl_mode mode)
+{
+	bool live[PLACES] = {false};
+	uint32_t last = PLACES; /* where the last event allocated; PLACES: it did not */
+	start(mode);
+	recorder->sizes = true;
+	memset(class_ledger, 0, sizeof(class_ledger));
+	srand(5);
+	for (uint32_t i = 0; i < 300000; i++) {
+		bool again = last < PLACES && rand() % 4 == 0;
+		uint32_t place = again ? last : (uint32_t)rand() % PLACES;
+		const void *block = block_at(0, place);
+		note_class(block, place % STACKS, live[place], last == place);
+		if (live[place])
+			free_event(block);
+		else
+			alloc_event(block, place % STACKS);
+		live[place] = !live[place];
+		last = live[place] ? place : PLACES;
+	}
+	add_up();
+	assert_classes_are_those_of_the_ledger();
+	assert_int_equal(lost_events(), 0);
+	stop();
+}
+
+static void with_sizes_each_class_of_a_stack_has_exact_counters_of_its_own(void **state)
+{
+	(void)state;
+	compare_classes_with_a_ledger(HL_MODE_MEM_FAST);
+	compare_classes_with_a_ledger(HL_MODE_MEM_RECORD);
+}
+
+/* The frame of the only cell that has counted anything. */
+static uint64_t frame_that_counted(void)
+{
+	const struct hl_cell_chunk *chunk = &recorder->shared.chunks[0];
+	uint64_t frame = 0;
+	for (uint32_t i = 0; i < atomic_load(&chunk->used); i++) {
+		if (!chunk->cells[i].alloc_objects)
+			continue;
+		assert_int_equal(frame, 0);
+		frame = atomic_load(&recorder->shared.nodes[chunk->cells[i].node].frame);
+	}
+	return frame;
+}
+
+static void with_sizes_mappings_get_no_class(void **state)
+{
+	(void)state;
+	start(HL_MODE_MEM_FAST);
+	recorder->sizes = true;
+	struct hl_thread *thread = hl_thread_enter();
+	hl_event_map(thread, 0x10000, 0x14000, HL_PSEUDO_MMAP, &(struct hl_registers){.pc = 9});
+	hl_thread_leave(thread);
+	assert_true(frame_that_counted() == hl_pseudo_frame_key(HL_PSEUDO_MMAP));
+	stop();
+}
+
+static void without_sizes_no_node_tells_any(void **state)
+{
+	(void)state;
+	start(HL_MODE_MEM_FAST);
+	alloc_event(block_at(0, 1), 1);
+	assert_true(frame_that_counted() == frame_of_stack(1));
+	stop();
 }
 
 /* ---- threads ---- */
@@ -348,13 +482,14 @@ static void *make_events(void *argument)
 	return NULL;
 }
 
-static void run_threads(enum hl_mode mode)
+static void run_threads(enum hl_mode mode, bool sizes)
 {
 	static struct ledger ledgers[THREADS];
 	pthread_t threads[THREADS];
 	memset(ledgers, 0, sizeof(ledgers));
 	memset(handed_over, 0, sizeof(handed_over));
 	start(mode);
+	recorder->sizes = sizes;
 	for (uint32_t i = 0; i < THREADS; i++) {
 		ledgers[i].thread = i;
 		assert_int_equal(pthread_create(&threads[i], NULL, make_events, &ledgers[i]), 0);
@@ -385,13 +520,19 @@ static void run_threads(enum hl_mode mode)
 static void the_sum_of_all_threads_is_what_they_did_with_the_array(void **state)
 {
 	(void)state;
-	run_threads(HL_MODE_MEM_FAST);
+	run_threads(HL_MODE_MEM_FAST, false);
 }
 
 static void the_sum_of_all_threads_is_what_they_did_with_the_hash(void **state)
 {
 	(void)state;
-	run_threads(HL_MODE_MEM_RECORD);
+	run_threads(HL_MODE_MEM_RECORD, false);
+}
+
+static void the_sum_of_all_threads_is_what_they_did_with_sizes(void **state)
+{
+	(void)state;
+	run_threads(HL_MODE_MEM_FAST, true);
 }
 
 static int make_key(void **state)
@@ -426,9 +567,14 @@ int main(void)
 		cmocka_unit_test(in_closed_mode_only_frees_count),
 		cmocka_unit_test(frees_by_handlers_inside_the_recorder_are_counted_when_it_is_left),
 		cmocka_unit_test(whatever_memory_is_refused_figures_stay_consistent),
+		cmocka_unit_test(whatever_memory_is_refused_figures_by_size_stay_consistent),
+		cmocka_unit_test(with_sizes_each_class_of_a_stack_has_exact_counters_of_its_own),
+		cmocka_unit_test(with_sizes_mappings_get_no_class),
+		cmocka_unit_test(without_sizes_no_node_tells_any),
 		cmocka_unit_test(a_request_that_must_fail_moves_no_sample),
 		cmocka_unit_test(the_sum_of_all_threads_is_what_they_did_with_the_array),
 		cmocka_unit_test(the_sum_of_all_threads_is_what_they_did_with_the_hash),
+		cmocka_unit_test(the_sum_of_all_threads_is_what_they_did_with_sizes),
 	};
 	return cmocka_run_group_tests(tests, make_key, NULL);
 }

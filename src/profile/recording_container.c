@@ -265,6 +265,17 @@ static int check_sections(const struct hl_container *container, struct hl_error 
 	return r;
 }
 
+bool hl_container_detect(const uint8_t *bytes, size_t size, uint32_t kind)
+{
+	uint32_t found;
+	size_t at = offsetof(struct hl_container_header, kind);
+	if (size < at + sizeof(found) ||
+	    memcmp(bytes, container_magic, sizeof(container_magic)) != 0)
+		return false;
+	memcpy(&found, bytes + at, sizeof(found));
+	return found == kind;
+}
+
 int hl_container_open(struct hl_container *container, int fd, const char *path, uint32_t kind,
 		      struct hl_error *err)
 {

@@ -73,6 +73,9 @@ struct hl_container {
 	struct hl_section_entry table[HL_CONTAINER_SECTIONS_MAX];
 };
 
+/* Whether the ${size} bytes at the beginning of a file are those of a container of ${kind}. */
+bool hl_container_detect(const uint8_t *bytes, size_t size, uint32_t kind);
+
 /* Reads header and table from ${fd} and checks every hash of the file. */
 int hl_container_open(struct hl_container *container, int fd, const char *path, uint32_t kind,
 		      struct hl_error *err);

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* heapline graph: the call graph as a picture. */
+#include "cli/view_parse.h"
+#include "view/graph.h"
+
+#include <string.h>
+
+static int format = -1; /* -1: what the name of the output says */
+static uint64_t node_limit = HL_GRAPH_NODES_DEFAULT;
+static double edge_threshold = 0.5;
+
+/* By enum hl_view_picture. */
+static const char *const format_words[] = {"dot", "svg", "png", NULL};
+
+static const struct hl_option options[] = {
+	{"format", 0, "FORMAT", "dot, svg or png (default: as FILE is named, else dot)",
+	 HL_OPTION_CHOICE, &format, format_words},
+	{"nodes", 'n', "N", "the N functions of the largest cum; 0: all (default: 40)",
+	 HL_OPTION_COUNT, &node_limit, NULL},
+	{"edge-threshold", 0, "PERCENT", "no edges of less (default: 0.5)", HL_OPTION_PERCENT,
+	 &edge_threshold, NULL},
+	{0},
+};
+
+/* The picture that ${path} is named after, or -1. */
+static int format_of(const char *path)
+{
+	const char *dot = strrchr(path, '.');
+
+	for (int i = 0; dot && format_words[i]; i++)
+		if (!strcmp(dot + 1, format_words[i]))
+			return i;
+	return -1;
+}
+
+static int run_graph(int argc, char **argv)
+{
+	struct hl_view_output output = hl_view_parse_output();
+
+	if (format < 0)
+		format = output.path && !output.json ? format_of(output.path) : HL_VIEW_DOT;
+	if (format < 0)
+		return hl_cli_usage_error(&hl_verb_graph,
+					  "cannot tell what to draw from the name '%s': end it in "
+					  ".dot, .svg or .png, or use --format",
+					  output.path);
+	const struct hl_view_command command = {.view = hl_view_graph,
+						.binary = format == HL_VIEW_PNG};
+	return hl_view_run(&hl_verb_graph, argc, argv, &command,
+			   (struct hl_view_options){.picture = (enum hl_view_picture)format,
+						    .node_limit = node_limit,
+						    .edge_threshold = edge_threshold});
+}
+
+const struct hl_verb hl_verb_graph = {
+	.name = "graph",
+	.arguments = "NAME.hl",
+	.summary = "draw who calls whom: a box for each function",
+	.options = options,
+	.shared_options = {hl_view_value_options, hl_view_selection_options, hl_view_filter_options,
+			   hl_view_json_options, hl_view_output_options},
+	.run = run_graph,
+};

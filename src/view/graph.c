@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* heapline graph: the call graph as a picture, or as JSON. */
+#include "view/graph.h"
+
+#include "view/summary.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* ---- JSON ---- */
+
+static void emit_node(struct hl_emit *emit, const struct hl_profile *profile,
+		      const struct hl_graph_node *node, size_t id)
+{
+	const struct hl_profile_function *function = &profile->functions[node->function];
+	uint32_t module = profile->modules[function->module].path;
+
+	hl_emit_row(emit, 0);
+	hl_emit_cell_integer(emit, (int64_t)id);
+	hl_emit_cell_text(emit, hl_profile_text(profile, function->name));
+	hl_emit_cell_text(emit, hl_profile_text(profile, function->file));
+	hl_emit_cell_integer(emit, function->line);
+	hl_emit_cell_text(emit, hl_profile_text(profile, module));
+	hl_emit_cell_integer(emit, node->flat.bytes);
+	hl_emit_cell_integer(emit, node->flat.objects);
+	hl_emit_cell_integer(emit, node->cum.bytes);
+	hl_emit_cell_integer(emit, node->cum.objects);
+}
+
+static void emit_nodes(struct hl_emit *emit, const struct hl_profile *profile,
+		       const struct hl_graph *graph)
+{
+	const struct hl_emit_column columns[] = {
+		{"id", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
+		{"name", NULL, HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},
+		{"file", NULL, HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},
+		{"line", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
+		{"module", NULL, HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},
+		{"flat_bytes", NULL, HL_EMIT_BYTES, HL_EMIT_JSON_ONLY},
+		{"flat_objects", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
+		{"cum_bytes", NULL, HL_EMIT_BYTES, HL_EMIT_JSON_ONLY},
+		{"cum_objects", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
+	};
+	hl_emit_rows(emit, "rows", columns, HL_COUNT_OF(columns));
+	for (size_t i = 0; i < graph->node_count; i++)
+		emit_node(emit, profile, &graph->nodes[i], i + 1);
+	hl_emit_rows_end(emit);
+}
+
+static void emit_edges(struct hl_emit *emit, const struct hl_graph *graph)
+{
+	hl_emit_array(emit, "edges");
+	for (size_t i = 0; i < graph->edge_count; i++) {
+		const struct hl_graph_edge *edge = &graph->edges[i];
+		hl_emit_object(emit, NULL);
+		hl_emit_integer(emit, "from", edge->from + 1);
+		hl_emit_integer(emit, "to", edge->to + 1);
+		hl_emit_integer(emit, "bytes", edge->figures.bytes);
+		hl_emit_integer(emit, "objects", edge->figures.objects);
+		hl_emit_boolean(emit, "residual", edge->residual);
+		hl_emit_object_end(emit);
+	}
+	hl_emit_array_end(emit);
+}
+
+static void emit_left_out(struct hl_emit *emit, const struct hl_graph *graph)
+{
+	hl_emit_object(emit, "left_out");
+	hl_emit_integer(emit, "functions", (int64_t)graph->left_out_count);
+	hl_emit_integer(emit, "edges", (int64_t)graph->left_out_edges);
+	hl_emit_integer(emit, "flat_bytes", graph->left_out_flat.bytes);
+	hl_emit_integer(emit, "flat_objects", graph->left_out_flat.objects);
+	hl_emit_integer(emit, "stackless_bytes", graph->stackless.bytes);
+	hl_emit_integer(emit, "stackless_objects", graph->stackless.objects);
+	hl_emit_object_end(emit);
+}
+
+static int write_json(const struct hl_graph *graph, const struct hl_profile *profile,
+		      const struct hl_view_options *options)
+{
+	struct hl_emit *emit;
+
+	int r = hl_emit_new(options->out, HL_EMIT_JSON, false, &emit);
+	if (r < 0)
+		return r;
+	hl_emit_begin(emit, "graph");
+	hl_summary_members(emit, profile, options);
+	emit_left_out(emit, graph);
+	emit_nodes(emit, profile, graph);
+	emit_edges(emit, graph);
+	return hl_emit_finish(emit);
+}
+
+/* ---- pictures ---- */
+
+static int draw(const struct hl_graph *graph, const struct hl_profile *profile,
+		const struct hl_view_options *options, struct hl_error *err)
+{
+	char *source = NULL;
+	size_t size;
+	FILE *out = open_memstream(&source, &size);
+
+	if (!out)
+		return -ENOMEM;
+	hl_graph_write_dot(graph, profile, options, out);
+	int r = fclose(out) == 0 ? 0 : -ENOMEM;
+	if (r == 0)
+		r = hl_graphviz_draw(source, size, options->picture == HL_VIEW_PNG ? "png" : "svg",
+				     options->out, err);
+	free(source);
+	return r;
+}
+
+static int write_picture(const struct hl_graph *graph, const struct hl_profile *profile,
+			 const struct hl_view_options *options, struct hl_error *err)
+{
+	int r = 0;
+
+	if (options->picture == HL_VIEW_DOT)
+		hl_graph_write_dot(graph, profile, options, options->out);
+	else
+		r = draw(graph, profile, options, err);
+	if (r == 0)
+		r = ferror(options->out) ? -EIO : hl_summary_note(profile, options);
+	return r;
+}
+
+int hl_view_graph(const struct hl_profile *profile, const struct hl_view_options *options,
+		  struct hl_error *err)
+{
+	struct hl_graph graph;
+
+	int r = hl_graph_init(&graph, profile, options);
+	if (r == 0)
+		r = options->json ? write_json(&graph, profile, options)
+				  : write_picture(&graph, profile, options, err);
+	hl_graph_release(&graph);
+	return r < 0 ? hl_summary_fail(profile, r, err) : 0;
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The call graph: a node for each function, an edge where one calls another. A stack that passes a
+ * node or an edge more than once counts once there. What is too light is left out, and stacks lead
+ * past it: an edge that stands for calls through functions left out is residual.
+ */
+#pragma once
+
+#include "profile/aggregate.h"
+#include "view/view.h"
+
+#define HL_GRAPH_NODES_DEFAULT 40
+
+struct hl_graph_node {
+	uint32_t function; /* of the profile */
+	struct hl_aggregate_figures flat, cum;
+	bool heaviest; /* one of the five that allocated most themselves */
+};
+
+struct hl_graph_edge {
+	uint32_t from, to; /* indexes of nodes; equal where a function calls itself */
+	struct hl_aggregate_figures figures;
+	bool residual; /* some of it goes through functions that are left out */
+};
+
+struct hl_graph {
+	struct hl_graph_node *nodes; /* heaviest first, by cum, then by flat */
+	struct hl_graph_edge *edges; /* heaviest first */
+	size_t node_count, edge_count;
+	struct hl_aggregate_figures total;
+
+	/* total = flat of all nodes + left_out_flat + stackless */
+	size_t left_out_count; /* functions */
+	struct hl_aggregate_figures left_out_flat, stackless;
+	size_t left_out_edges;
+};
+
+/*
+ * The graph of options->value: the options->node_limit (0: all) functions of the largest cum, and
+ * edges of at least options->edge_threshold percent, both by options->unit. 0 or -ENOMEM.
+ */
+int hl_graph_init(struct hl_graph *graph, const struct hl_profile *profile,
+		  const struct hl_view_options *options);
+
+void hl_graph_release(struct hl_graph *graph);
+
+static inline int64_t hl_graph_figure(struct hl_aggregate_figures figures, enum hl_unit unit)
+{
+	return unit == HL_UNIT_BYTES ? figures.bytes : figures.objects;
+}
+
+/* Writes ${graph} in the language of graphviz, names escaped. Errors stay in ${out}. */
+void hl_graph_write_dot(const struct hl_graph *graph, const struct hl_profile *profile,
+			const struct hl_view_options *options, FILE *out);
+
+/*
+ * Has graphviz' program `dot` draw ${size} bytes of ${source} as "svg" or "png", and writes the
+ * picture to ${out} once it is complete. 0 or a negative errno with a sentence.
+ */
+int hl_graphviz_draw(const char *source, size_t size, const char *format, FILE *out,
+		     struct hl_error *err);

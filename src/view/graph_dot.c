@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A call graph in graphviz' language. Labels are its HTML-like ones, in which letters have sizes
+ * and nothing but markup has a meaning; names come from outside and are escaped for each place.
+ */
+#include "view/graph.h"
+
+#include "view/format.h"
+#include "view/keys.h"
+#include "view/utf8.h"
+
+#include <math.h>
+#include <string.h>
+
+#define FONT_SMALLEST 9.0 /* points, of a function that allocates nothing itself */
+#define FONT_GROWTH   17.0
+#define FONT_DETAIL   9.0 /* of figures and places */
+#define EDGE_GROWTH   6.0 /* points, of an edge that carries all */
+#define NAME_COLUMNS  30  /* a longer name takes several lines, */
+#define NAME_LINES    3	  /* and what is left then is for the tooltip */
+
+/* What names are written into. */
+enum place {
+	IN_HTML,   /* an HTML-like label */
+	IN_QUOTES, /* a string in quotes, where backslashes and entities have a meaning, too */
+};
+
+static const char *escape_of(char letter, enum place place)
+{
+	switch (letter) {
+	case '&':
+		return "&amp;";
+	case '<':
+		return "&lt;";
+	case '>':
+		return "&gt;";
+	case '"':
+		return place == IN_QUOTES ? "\\\"" : "&quot;";
+	case '\\':
+		return place == IN_QUOTES ? "\\\\" : NULL;
+	default:
+		return NULL;
+	}
+}
+
+/* Writes one letter of ${text}; returns how many bytes it has. */
+static size_t put_letter(FILE *out, const char *text, enum place place)
+{
+	const char *escape = escape_of(*text, place);
+	int length = hl_utf8_length(text);
+
+	if (length == 0)
+		fputs("\xef\xbf\xbd", out); /* U+FFFD */
+	else if (escape)
+		fputs(escape, out);
+	else if ((unsigned char)*text < 0x20 || *text == 0x7f)
+		putc(' ', out);
+	else
+		fwrite(text, 1, (size_t)length, out);
+	return length ? (size_t)length : 1;
+}
+
+static void put_escaped(FILE *out, const char *text, enum place place)
+{
+	while (*text)
+		text += put_letter(out, text, place);
+}
+
+/* How many bytes of ${name} make the next line: up to where a name may be broken, if it must be. */
+static size_t line_length(const char *name)
+{
+	size_t at = 0, good = 0;
+
+	for (size_t columns = 0; name[at]; columns++) {
+		if (columns == NAME_COLUMNS)
+			return good ? good : at;
+		int length = hl_utf8_length(name + at);
+		at += length ? (size_t)length : 1;
+		if (strchr(" ,<(:_", name[at - 1]) && name[at] != name[at - 1])
+			good = at;
+	}
+	return at;
+}
+
+static void put_name(FILE *out, const char *name)
+{
+	for (int line = 1; *name; line++) {
+		size_t length = line_length(name);
+		for (size_t at = 0; at < length;)
+			at += put_letter(out, name + at, IN_HTML);
+		name += length;
+		if (*name && line == NAME_LINES) {
+			fputs("...", out);
+			return;
+		}
+		if (*name)
+			fputs("<BR/>", out);
+	}
+}
+
+/* ---- figures ---- */
+
+static double share_of(int64_t figure, int64_t total)
+{
+	double share = total > 0 ? (double)figure / (double)total : 0;
+	return share < 0 ? 0 : share > 1 ? 1 : share;
+}
+
+static const char *format_figure(int64_t figure, enum hl_unit unit, char buffer[HL_FORMAT_MAX])
+{
+	return unit == HL_UNIT_BYTES ? hl_format_bytes(figure, buffer)
+				     : hl_format_count(figure, buffer);
+}
+
+/* "1.5 MiB (12.3%)" */
+static void put_figure(FILE *out, int64_t figure, int64_t total, enum hl_unit unit)
+{
+	char value[HL_FORMAT_MAX], percent[HL_FORMAT_MAX];
+
+	fprintf(out, "%s (%s)", format_figure(figure, unit, value),
+		hl_format_percent(figure, total, percent));
+}
+
+/* ---- nodes ---- */
+
+/* Darker the more a function holds with all that it called; red if it is one of the heaviest. */
+static const char *fill_of(const struct hl_graph_node *node, double cum_share)
+{
+	if (node->heaviest)
+		return "#f9c6bf";
+	return cum_share > 0.5 ? "#dde3ea" : cum_share > 0.1 ? "#e9edf2" : "#f6f8fa";
+}
+
+/* "file.c:12", or the module */
+static void put_place(FILE *out, const struct hl_profile *profile,
+		      const struct hl_profile_function *function)
+{
+	const char *module = hl_profile_text(profile, profile->modules[function->module].path);
+	struct hl_keys_label label = {
+		.file = hl_profile_text(profile, function->file),
+		.line = function->line,
+		.module = module,
+	};
+	char place[128];
+	const char *text = hl_keys_place(&label, place, sizeof(place));
+
+	if (!*text)
+		return;
+	fprintf(out, "<BR/><FONT POINT-SIZE=\"%.0f\" COLOR=\"#57606a\">", FONT_DETAIL);
+	put_escaped(out, text, IN_HTML);
+	fputs("</FONT>", out);
+}
+
+static void put_tooltip(FILE *out, const struct hl_profile *profile,
+			const struct hl_profile_function *function)
+{
+	fputs(" tooltip=\"", out);
+	put_escaped(out, hl_profile_text(profile, function->name), IN_QUOTES);
+	fputs("\\n", out);
+	put_escaped(out, hl_profile_text(profile, function->file), IN_QUOTES);
+	if (function->file)
+		fprintf(out, ":%u\\n", function->line);
+	put_escaped(out, hl_profile_text(profile, profile->modules[function->module].path),
+		    IN_QUOTES);
+	fputs("\"", out);
+}
+
+static void put_figures(FILE *out, const struct hl_graph_node *node, int64_t total,
+			enum hl_unit unit)
+{
+	int64_t flat = hl_graph_figure(node->flat, unit), cum = hl_graph_figure(node->cum, unit);
+
+	fprintf(out, "<BR/><FONT POINT-SIZE=\"%.0f\">", FONT_DETAIL);
+	if (flat) {
+		fputs("<B>", out);
+		put_figure(out, flat, total, unit);
+		fputs("</B>", out);
+	}
+	if (flat && flat != cum)
+		fputs("<BR/>of ", out);
+	if (flat != cum)
+		put_figure(out, cum, total, unit);
+	fputs("</FONT>", out);
+}
+
+static void put_node(FILE *out, const struct hl_graph *graph, const struct hl_profile *profile,
+		     enum hl_unit unit, size_t id)
+{
+	const struct hl_graph_node *node = &graph->nodes[id];
+	const struct hl_profile_function *function = &profile->functions[node->function];
+	int64_t total = hl_graph_figure(graph->total, unit);
+	double flat_share = share_of(hl_graph_figure(node->flat, unit), total);
+	double cum_share = share_of(hl_graph_figure(node->cum, unit), total);
+
+	fprintf(out,
+		"n%zu [fillcolor=\"%s\" color=\"%s\" penwidth=%s label=<<FONT POINT-SIZE="
+		"\"%.1f\">",
+		id + 1, fill_of(node, cum_share), node->heaviest ? "#cf222e" : "#8c959f",
+		node->heaviest ? "2" : "1", FONT_SMALLEST + FONT_GROWTH * sqrt(flat_share));
+	put_name(out, hl_profile_text(profile, function->name));
+	fputs("</FONT>", out);
+	put_place(out, profile, function);
+	put_figures(out, node, total, unit);
+	fputs(">", out);
+	put_tooltip(out, profile, function);
+	fputs("]\n", out);
+}
+
+/* ---- edges ---- */
+
+static void put_edge_tooltip(FILE *out, const struct hl_graph *graph,
+			     const struct hl_profile *profile, const struct hl_graph_edge *edge,
+			     enum hl_unit unit)
+{
+	uint32_t from = graph->nodes[edge->from].function, to = graph->nodes[edge->to].function;
+
+	fputs("\"", out);
+	put_escaped(out, hl_profile_text(profile, profile->functions[from].name), IN_QUOTES);
+	fputs(" &rarr; ", out);
+	put_escaped(out, hl_profile_text(profile, profile->functions[to].name), IN_QUOTES);
+	fputs(": ", out);
+	put_figure(out, hl_graph_figure(edge->figures, unit), hl_graph_figure(graph->total, unit),
+		   unit);
+	fprintf(out, "%s\"", edge->residual ? ", some of it through functions left out" : "");
+}
+
+/* Heavy edges are wide and dark, and the layout keeps them short and straight. */
+static void put_edge(FILE *out, const struct hl_graph *graph, const struct hl_profile *profile,
+		     enum hl_unit unit, size_t id)
+{
+	const struct hl_graph_edge *edge = &graph->edges[id];
+	int64_t figure = hl_graph_figure(edge->figures, unit);
+	double share = share_of(figure, hl_graph_figure(graph->total, unit));
+	char value[HL_FORMAT_MAX];
+
+	fprintf(out, "n%u -> n%u [label=\" %s\" penwidth=%.1f weight=%d color=\"%s\"%s",
+		edge->from + 1, edge->to + 1, format_figure(figure, unit, value),
+		1 + EDGE_GROWTH * share, 1 + (int)(100 * share),
+		share > 0.1 ? "#6e7781" : "#afb8c1", edge->residual ? " style=dashed" : "");
+	fputs(" tooltip=", out);
+	put_edge_tooltip(out, graph, profile, edge, unit);
+	fputs(" labeltooltip=", out);
+	put_edge_tooltip(out, graph, profile, edge, unit);
+	fputs("]\n", out);
+}
+
+/* ---- all of it ---- */
+
+static bool has_residual_edge(const struct hl_graph *graph)
+{
+	for (size_t i = 0; i < graph->edge_count; i++)
+		if (graph->edges[i].residual)
+			return true;
+	return false;
+}
+
+static void put_legend(FILE *out, const struct hl_graph *graph, const struct hl_profile *profile,
+		       const struct hl_view_options *options)
+{
+	int64_t total = hl_graph_figure(graph->total, options->unit);
+	char count[HL_FORMAT_MAX], all[HL_FORMAT_MAX], value[HL_FORMAT_MAX];
+	bool bytes = options->unit == HL_UNIT_BYTES;
+
+	fprintf(out,
+		"legend [shape=note fillcolor=\"#ffffff\" color=\"#8c959f\" label=<"
+		"<FONT POINT-SIZE=\"%.0f\">",
+		FONT_DETAIL + 5);
+	put_escaped(out, hl_profile_text(profile, profile->name), IN_HTML);
+	fprintf(out,
+		"</FONT><BR ALIGN=\"LEFT\"/>%s: %s%s in all<BR ALIGN=\"LEFT\"/>"
+		"%s of %s functions",
+		hl_value_names[options->value], format_figure(total, options->unit, value),
+		bytes ? "" : " blocks", hl_format_count((int64_t)graph->node_count, count),
+		hl_format_count((int64_t)(graph->node_count + graph->left_out_count), all));
+	if (graph->left_out_count) {
+		fputs("; the others allocated ", out);
+		put_figure(out, hl_graph_figure(graph->left_out_flat, options->unit), total,
+			   options->unit);
+	}
+	fputs("<BR ALIGN=\"LEFT\"/>", out);
+	if (has_residual_edge(graph))
+		fputs("dashed: through functions left out<BR ALIGN=\"LEFT\"/>", out);
+	fputs("> tooltip=\"what is shown\"]\n", out);
+}
+
+void hl_graph_write_dot(const struct hl_graph *graph, const struct hl_profile *profile,
+			const struct hl_view_options *options, FILE *out)
+{
+	fputs("digraph \"", out);
+	put_escaped(out, hl_profile_text(profile, profile->name), IN_QUOTES);
+	fputs("\" {\n"
+	      "graph [charset=\"UTF-8\" ranksep=0.5 nodesep=0.3 bgcolor=\"#ffffff\"]\n"
+	      "node [shape=box style=filled margin=\"0.12,0.06\" fontname=\"Helvetica\" "
+	      "fontsize=9]\n"
+	      "edge [fontname=\"Helvetica\" fontsize=9 fontcolor=\"#57606a\" arrowsize=0.7]\n",
+	      out);
+	put_legend(out, graph, profile, options);
+	for (size_t i = 0; i < graph->node_count; i++)
+		put_node(out, graph, profile, options->unit, i);
+	for (size_t i = 0; i < graph->edge_count; i++)
+		put_edge(out, graph, profile, options->unit, i);
+	fputs("}\n", out);
+}

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Chooses the functions of a call graph, and sums up the edges between them; see graph.h. */
+#include "view/graph.h"
+
+#include "profile/array.h"
+#include "profile/index.h"
+
+#include <stdlib.h>
+
+#define HEAVIEST_COUNT 5
+
+/* ---- nodes ---- */
+
+static bool is_nothing(struct hl_aggregate_figures figures)
+{
+	return !figures.bytes && !figures.objects;
+}
+
+static void add(struct hl_aggregate_figures *sum, struct hl_aggregate_figures figures)
+{
+	sum->bytes += figures.bytes;
+	sum->objects += figures.objects;
+}
+
+static int heavier_first(struct hl_aggregate_figures a, struct hl_aggregate_figures b,
+			 enum hl_unit unit)
+{
+	int64_t left = hl_graph_figure(a, unit), right = hl_graph_figure(b, unit);
+	return (left < right) - (left > right);
+}
+
+static int by_cum_then_flat(const void *left, const void *right, void *unit)
+{
+	const struct hl_graph_node *a = left, *b = right;
+	int by_cum = heavier_first(a->cum, b->cum, *(enum hl_unit *)unit);
+	int by_flat = heavier_first(a->flat, b->flat, *(enum hl_unit *)unit);
+
+	if (by_cum || by_flat)
+		return by_cum ? by_cum : by_flat;
+	return (a->function > b->function) - (a->function < b->function);
+}
+
+/* All functions with any figure, in order; then the lightest are cut off. */
+static int choose_nodes(struct hl_graph *graph, const struct hl_aggregate *sums,
+			const struct hl_view_options *options)
+{
+	enum hl_unit unit = options->unit;
+	size_t count = 0, limit = options->node_limit ? options->node_limit : SIZE_MAX;
+
+	graph->nodes = calloc(sums->key_count + 1, sizeof(*graph->nodes));
+	if (!graph->nodes)
+		return -ENOMEM;
+	for (uint32_t i = 1; i < sums->key_count; i++)
+		if (!is_nothing(sums->cum[i]) || !is_nothing(sums->flat[i]))
+			graph->nodes[count++] =
+				(struct hl_graph_node){i, sums->flat[i], sums->cum[i], false};
+	qsort_r(graph->nodes, count, sizeof(*graph->nodes), by_cum_then_flat, &unit);
+	graph->node_count = count < limit ? count : limit;
+	graph->left_out_count = count - graph->node_count;
+	for (size_t i = graph->node_count; i < count; i++)
+		add(&graph->left_out_flat, graph->nodes[i].flat);
+	graph->total = sums->total;
+	return 0;
+}
+
+static struct hl_graph_node *heaviest_unmarked(struct hl_graph *graph, enum hl_unit unit)
+{
+	struct hl_graph_node *best = NULL;
+
+	for (size_t i = 0; i < graph->node_count; i++) {
+		struct hl_graph_node *node = &graph->nodes[i];
+		if (!node->heaviest && hl_graph_figure(node->flat, unit) > 0 &&
+		    (!best || heavier_first(node->flat, best->flat, unit) < 0))
+			best = node;
+	}
+	return best;
+}
+
+static void mark_heaviest(struct hl_graph *graph, enum hl_unit unit)
+{
+	for (int i = 0; i < HEAVIEST_COUNT; i++) {
+		struct hl_graph_node *node = heaviest_unmarked(graph, unit);
+		if (node)
+			node->heaviest = true;
+	}
+}
+
+/* ---- edges ---- */
+
+/* How far the walk over the tree has come; arrays by node of the profile unless said otherwise. */
+struct walk {
+	const struct hl_profile *profile;
+	uint32_t *shown;		  /* by function: index of its node + 1, or 0 */
+	struct hl_aggregate_figures *sum; /* of the subtree */
+	uint32_t *nearest;	 /* the innermost shown function down to here, as shown[] */
+	bool *gap;		 /* functions between that and here are left out */
+	uint32_t *covered_until; /* by edge: nodes below this id already count in it */
+	size_t edge_capacity, covered_capacity;
+	struct hl_index edges;
+};
+
+static int init_walk(struct walk *walk, const struct hl_profile *profile,
+		     const struct hl_graph *graph, enum hl_value value)
+{
+	size_t count = profile->node_count;
+
+	*walk = (struct walk){
+		.profile = profile,
+		.shown = calloc(profile->function_count + 1, sizeof(*walk->shown)),
+		.sum = calloc(count, sizeof(*walk->sum)),
+		.nearest = calloc(count, sizeof(*walk->nearest)),
+		.gap = calloc(count, sizeof(*walk->gap)),
+	};
+	if (!walk->shown || !walk->sum || !walk->nearest || !walk->gap)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < graph->node_count; i++)
+		walk->shown[graph->nodes[i].function] = i + 1;
+	for (size_t i = count; i-- > 0;) {
+		const struct hl_profile_counters *counters = &profile->counters[i];
+		add(&walk->sum[i], (struct hl_aggregate_figures){
+					   hl_profile_figure(counters, value, HL_UNIT_BYTES),
+					   hl_profile_figure(counters, value, HL_UNIT_OBJECTS)});
+		if (i)
+			add(&walk->sum[profile->nodes[i].parent], walk->sum[i]);
+	}
+	return 0;
+}
+
+static void release_walk(struct walk *walk)
+{
+	free(walk->shown);
+	free(walk->sum);
+	free(walk->nearest);
+	free(walk->gap);
+	free(walk->covered_until);
+	hl_index_release(&walk->edges);
+}
+
+static int intern_edge(struct walk *walk, struct hl_graph *graph, uint32_t from, uint32_t to,
+		       uint32_t *ret_edge)
+{
+	uint32_t hash = hl_hash_pair(from, to), at = hash, id;
+
+	while ((id = hl_index_next(&walk->edges, hash, &at)))
+		if (graph->edges[id - 1].from == from && graph->edges[id - 1].to == to) {
+			*ret_edge = id - 1;
+			return 0;
+		}
+	size_t count = graph->edge_count;
+	if (hl_array_reserve(&graph->edges, &walk->edge_capacity, count + 1,
+			     sizeof(*graph->edges)) < 0 ||
+	    hl_array_reserve(&walk->covered_until, &walk->covered_capacity, count + 1,
+			     sizeof(*walk->covered_until)) < 0 ||
+	    hl_index_add(&walk->edges, hash, (uint32_t)count + 1) < 0)
+		return -ENOMEM;
+	graph->edges[count] = (struct hl_graph_edge){.from = from, .to = to};
+	walk->covered_until[count] = 0;
+	*ret_edge = (uint32_t)graph->edge_count++;
+	return 0;
+}
+
+/* An edge holds the subtrees that it leads into, but not those within such a subtree. */
+static int add_to_edge(struct walk *walk, struct hl_graph *graph, uint32_t node, uint32_t from,
+		       uint32_t to, bool residual)
+{
+	uint32_t edge;
+
+	int r = intern_edge(walk, graph, from, to, &edge);
+	if (r < 0)
+		return r;
+	graph->edges[edge].residual |= residual;
+	if (node < walk->covered_until[edge])
+		return 0;
+	walk->covered_until[edge] = walk->profile->nodes[node].end;
+	add(&graph->edges[edge].figures, walk->sum[node]);
+	return 0;
+}
+
+static int follow(struct walk *walk, struct hl_graph *graph, uint32_t node)
+{
+	const struct hl_profile *profile = walk->profile;
+	uint32_t parent = profile->nodes[node].parent;
+	uint32_t shown = walk->shown[profile->frames[profile->nodes[node].frame].function];
+
+	if (!shown) {
+		walk->nearest[node] = walk->nearest[parent];
+		walk->gap[node] = true;
+		return 0;
+	}
+	walk->nearest[node] = shown;
+	if (!walk->nearest[parent])
+		return 0;
+	return add_to_edge(walk, graph, node, walk->nearest[parent] - 1, shown - 1,
+			   walk->gap[parent]);
+}
+
+static int by_weight(const void *left, const void *right, void *unit)
+{
+	const struct hl_graph_edge *a = left, *b = right;
+	int by_figure = heavier_first(a->figures, b->figures, *(enum hl_unit *)unit);
+	int by_from = (a->from > b->from) - (a->from < b->from);
+
+	if (by_figure || by_from)
+		return by_figure ? by_figure : by_from;
+	return (a->to > b->to) - (a->to < b->to);
+}
+
+/* What is below the threshold, or nothing at all, is left out. */
+static void trim_edges(struct hl_graph *graph, const struct hl_view_options *options)
+{
+	enum hl_unit unit = options->unit;
+	double least = (double)hl_graph_figure(graph->total, unit) * options->edge_threshold / 100;
+	size_t count = 0;
+
+	if (graph->edge_count)
+		qsort_r(graph->edges, graph->edge_count, sizeof(*graph->edges), by_weight, &unit);
+	while (count < graph->edge_count) {
+		int64_t figure = hl_graph_figure(graph->edges[count].figures, unit);
+		if (figure <= 0 || (double)figure < least)
+			break;
+		count++;
+	}
+	graph->left_out_edges = graph->edge_count - count;
+	graph->edge_count = count;
+}
+
+static int connect_nodes(struct hl_graph *graph, const struct hl_profile *profile,
+			 const struct hl_view_options *options)
+{
+	struct walk walk;
+
+	int r = init_walk(&walk, profile, graph, options->value);
+	for (uint32_t i = 1; r == 0 && i < profile->node_count; i++)
+		r = follow(&walk, graph, i);
+	release_walk(&walk);
+	if (r == 0)
+		trim_edges(graph, options);
+	return r;
+}
+
+int hl_graph_init(struct hl_graph *graph, const struct hl_profile *profile,
+		  const struct hl_view_options *options)
+{
+	const struct hl_profile_counters *root = &profile->counters[0];
+	struct hl_aggregate sums;
+
+	*graph = (struct hl_graph){
+		.stackless = {hl_profile_figure(root, options->value, HL_UNIT_BYTES),
+			      hl_profile_figure(root, options->value, HL_UNIT_OBJECTS)}};
+	int r = hl_aggregate_init(&sums, profile, options->value, NULL, 0);
+	if (r < 0)
+		return r;
+	r = choose_nodes(graph, &sums, options);
+	hl_aggregate_release(&sums);
+	if (r == 0) {
+		mark_heaviest(graph, options->unit);
+		r = connect_nodes(graph, profile, options);
+	}
+	if (r < 0)
+		hl_graph_release(graph);
+	return r;
+}
+
+void hl_graph_release(struct hl_graph *graph)
+{
+	free(graph->nodes);
+	free(graph->edges);
+	*graph = (struct hl_graph){0};
+}

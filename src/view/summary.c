@@ -7,6 +7,10 @@
 #include <errno.h>
 #include <string.h>
 
+#define COMMAND_MAX 1024 /* bytes of a command that is cut off */
+#define COMMAND_MIN 20	 /* columns for it, however narrow the terminal is */
+#define NS_PER_MS   1000000u
+
 /* ---- JSON ---- */
 
 static void recording_member(struct hl_emit *emit, const struct hl_profile *profile)
@@ -15,12 +19,15 @@ static void recording_member(struct hl_emit *emit, const struct hl_profile *prof
 
 	hl_emit_object(emit, "recording");
 	hl_emit_text(emit, "name", hl_profile_text(profile, profile->name));
+	hl_emit_text(emit, "source", hl_profile_text(profile, profile->source));
 	hl_emit_text(emit, "command", hl_profile_text(profile, profile->command));
 	hl_emit_integer(emit, "pid", profile->process_count ? profile->processes[0].pid : 0);
-	hl_emit_text(emit, "start", hl_format_time(profile->start_realtime_ns, start));
+	hl_emit_text(emit, "start",
+		     profile->start_realtime_ns ? hl_format_time(profile->start_realtime_ns, start)
+						: "");
 	hl_emit_text(emit, "mode", hl_profile_text(profile, profile->mode));
 	hl_emit_integer(emit, "sample_bytes", (int64_t)profile->sample_bytes);
-	hl_emit_integer(emit, "duration_ms", (int64_t)(profile->duration_ns / 1000000));
+	hl_emit_integer(emit, "duration_ms", (int64_t)(profile->duration_ns / NS_PER_MS));
 	hl_emit_integer(emit, "processes", (int64_t)profile->process_count);
 	hl_emit_boolean(emit, "complete", profile->complete);
 	hl_emit_array(emit, "warnings");
@@ -30,17 +37,31 @@ static void recording_member(struct hl_emit *emit, const struct hl_profile *prof
 	hl_emit_object_end(emit);
 }
 
-static void total_member(struct hl_emit *emit, const struct hl_profile_counters *total)
+/* Of ${total}, what ${profile} knows. */
+static void total_member(struct hl_emit *emit, const char *key, const struct hl_profile *profile,
+			 const struct hl_profile_counters *total)
 {
-	hl_emit_object(emit, "total");
-	hl_emit_integer(emit, "inuse_bytes", total->alloc_bytes - total->free_bytes);
-	hl_emit_integer(emit, "inuse_objects", total->alloc_objects - total->free_objects);
-	hl_emit_integer(emit, "alloc_bytes", total->alloc_bytes);
-	hl_emit_integer(emit, "alloc_objects", total->alloc_objects);
-	hl_emit_integer(emit, "peak_bytes", total->peak_bytes);
-	hl_emit_integer(emit, "peak_objects", total->peak_objects);
-	hl_emit_integer(emit, "temporary_objects", total->temporary_objects);
-	hl_emit_integer(emit, "slack_bytes", total->slack_bytes);
+	hl_emit_object(emit, key);
+	for (int value = 0; value < HL_VALUE_COUNT; value++)
+		for (int unit = 0; unit < HL_UNIT_COUNT; unit++) {
+			char name[HL_FORMAT_MAX];
+			if (!profile->known[value][unit])
+				continue;
+			snprintf(name, sizeof(name), "%s_%s", hl_value_names[value],
+				 hl_unit_names[unit]);
+			hl_emit_integer(
+				emit, name,
+				hl_profile_figure(total, (enum hl_value)value, (enum hl_unit)unit));
+		}
+	hl_emit_object_end(emit);
+}
+
+static void base_member(struct hl_emit *emit, const struct hl_profile *profile)
+{
+	hl_emit_object(emit, "base");
+	hl_emit_text(emit, "name", hl_profile_text(profile, profile->base_name));
+	hl_emit_integer(emit, "duration_ms", (int64_t)(profile->base_duration_ns / NS_PER_MS));
+	total_member(emit, "total", profile, &profile->base_total);
 	hl_emit_object_end(emit);
 }
 
@@ -61,11 +82,17 @@ void hl_summary_members(struct hl_emit *emit, const struct hl_profile *profile,
 			const struct hl_view_options *options)
 {
 	recording_member(emit, profile);
+	if (profile->base)
+		base_member(emit, profile);
 	if (options) {
 		hl_emit_text(emit, "value", hl_value_names[options->value]);
 		hl_emit_text(emit, "unit", hl_unit_names[options->unit]);
 	}
-	total_member(emit, &profile->total);
+	if (profile->filter) {
+		hl_emit_text(emit, "filter", hl_profile_text(profile, profile->filter));
+		total_member(emit, "unfiltered_total", profile, &profile->unfiltered_total);
+	}
+	total_member(emit, "total", profile, &profile->total);
 	lost_member(emit, &profile->lost);
 }
 
@@ -76,41 +103,158 @@ static const char *plural(uint64_t count)
 	return count == 1 ? "" : "s";
 }
 
+static bool has_any(const struct hl_profile_counters *counters)
+{
+	static const struct hl_profile_counters none;
+	return memcmp(counters, &none, sizeof(none)) != 0;
+}
+
+size_t hl_summary_stack_count(const struct hl_profile *profile)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < profile->node_count; i++)
+		count += has_any(&profile->counters[i]);
+	return count;
+}
+
+static void imported_line(struct hl_emit *emit, const struct hl_profile *profile)
+{
+	size_t stacks = hl_summary_stack_count(profile);
+	char count[HL_FORMAT_MAX];
+
+	hl_emit_line(emit, "%s: %s, %s stack%s", hl_profile_text(profile, profile->name),
+		     hl_profile_text(profile, profile->source),
+		     hl_format_count((int64_t)stacks, count), plural(stacks));
+}
+
+/* "NAME: COMMAND (REST)", the command cut off where the terminal is too narrow for all of it. */
+static void command_line(struct hl_emit *emit, const char *name, const char *command,
+			 const char *rest)
+{
+	size_t width = hl_emit_width(emit), others = strlen(name) + strlen(rest) + strlen(":  ()");
+	char shortened[COMMAND_MAX];
+
+	if (width)
+		width = width > others + COMMAND_MIN ? width - others : COMMAND_MIN;
+	hl_emit_line(emit, "%s: %s (%s)", name,
+		     width ? hl_format_shortened(command, width, shortened, sizeof(shortened))
+			   : command,
+		     rest);
+}
+
 static void target_line(struct hl_emit *emit, const struct hl_profile *profile)
 {
-	char duration[HL_FORMAT_MAX];
+	char duration[HL_FORMAT_MAX], rest[256];
 	const char *name = hl_profile_text(profile, profile->name);
 	const char *mode = hl_profile_text(profile, profile->mode);
 
-	if (profile->process_count != 1) {
-		hl_emit_line(emit, "%s: %s (%s, %s)", name,
-			     hl_profile_text(profile, profile->command), mode,
-			     hl_format_duration(profile->duration_ns, duration));
-		return;
+	if (profile->imported) {
+		imported_line(emit, profile);
+	} else if (profile->process_count != 1) {
+		snprintf(rest, sizeof(rest), "%s, %s", mode,
+			 hl_format_duration(profile->duration_ns, duration));
+		command_line(emit, name, hl_profile_text(profile, profile->command), rest);
+	} else {
+		const struct hl_profile_process *process = &profile->processes[0];
+		snprintf(rest, sizeof(rest), "%s, pid %u, %s, %s", mode, process->pid,
+			 hl_profile_text(profile, process->end),
+			 hl_format_duration(process->duration_ns, duration));
+		command_line(emit, name, hl_profile_text(profile, process->command), rest);
 	}
-	const struct hl_profile_process *process = &profile->processes[0];
-	hl_emit_line(emit, "%s: %s (%s, pid %u, %s, %s)", name,
-		     hl_profile_text(profile, process->command), mode, process->pid,
-		     hl_profile_text(profile, process->end),
-		     hl_format_duration(process->duration_ns, duration));
 }
 
-static void totals_line(struct hl_emit *emit, const struct hl_profile_counters *total)
+/* ${blocks}: the word behind a number of them. */
+static const char *figures_text(const struct hl_profile *profile,
+				const struct hl_profile_counters *total, enum hl_value value,
+				const char *blocks, char buffer[HL_SUMMARY_FIGURES_MAX])
 {
-	char peak[HL_FORMAT_MAX], peak_count[HL_FORMAT_MAX], inuse[HL_FORMAT_MAX];
-	char inuse_count[HL_FORMAT_MAX], alloc[HL_FORMAT_MAX], alloc_count[HL_FORMAT_MAX];
-	char temporary[HL_FORMAT_MAX];
+	bool bytes = hl_profile_knows(profile, value, HL_UNIT_BYTES);
+	bool objects = hl_profile_knows(profile, value, HL_UNIT_OBJECTS);
+	char size[HL_FORMAT_MAX] = "", count[HL_FORMAT_MAX] = "";
 
-	hl_emit_line(emit,
-		     "peak %s in %s blocks; in use at the end %s in %s; allocated %s in %s, "
-		     "%s of them temporary",
-		     hl_format_bytes(total->peak_bytes, peak),
-		     hl_format_count(total->peak_objects, peak_count),
-		     hl_format_bytes(total->alloc_bytes - total->free_bytes, inuse),
-		     hl_format_count(total->alloc_objects - total->free_objects, inuse_count),
-		     hl_format_bytes(total->alloc_bytes, alloc),
-		     hl_format_count(total->alloc_objects, alloc_count),
-		     hl_format_count(total->temporary_objects, temporary));
+	if (bytes)
+		hl_format_bytes(hl_profile_figure(total, value, HL_UNIT_BYTES), size);
+	if (objects)
+		hl_format_count(hl_profile_figure(total, value, HL_UNIT_OBJECTS), count);
+	snprintf(buffer, HL_SUMMARY_FIGURES_MAX, "%s%s%s%s", size, bytes && objects ? " in " : "",
+		 count, objects ? blocks : "");
+	return buffer;
+}
+
+const char *hl_summary_figures(const struct hl_profile *profile,
+			       const struct hl_profile_counters *total, enum hl_value value,
+			       char buffer[HL_SUMMARY_FIGURES_MAX])
+{
+	return figures_text(profile, total, value, " blocks", buffer);
+}
+
+static bool is_known(const struct hl_profile *profile, enum hl_value value)
+{
+	return hl_profile_knows(profile, value, HL_UNIT_BYTES) ||
+	       hl_profile_knows(profile, value, HL_UNIT_OBJECTS);
+}
+
+static void totals_line(struct hl_emit *emit, const struct hl_profile *profile, const char *begin,
+			const struct hl_profile_counters *total)
+{
+	static const struct {
+		enum hl_value value;
+		const char *words;
+	} parts[] = {
+		{HL_VALUE_PEAK, "peak"},
+		{HL_VALUE_INUSE, "in use at the end"},
+		{HL_VALUE_ALLOC, "allocated"},
+	};
+	char line[4 * HL_SUMMARY_FIGURES_MAX], figures[HL_SUMMARY_FIGURES_MAX];
+	size_t used = 0;
+
+	for (size_t i = 0; i < HL_COUNT_OF(parts); i++) {
+		if (!is_known(profile, parts[i].value))
+			continue;
+		figures_text(profile, total, parts[i].value, used ? "" : " blocks", figures);
+		used += (size_t)sprintf(line + used, "%s%s %s", used ? "; " : "", parts[i].words,
+					figures);
+	}
+	if (is_known(profile, HL_VALUE_TEMPORARY))
+		used += (size_t)sprintf(line + used,
+					used ? ", %s of them temporary" : "%s temporary blocks",
+					hl_format_count(total->temporary_objects, figures));
+	if (used)
+		hl_emit_line(emit, "%s%s", begin, line);
+}
+
+/* The value that says most about what is left of a filtered profile. */
+static enum hl_value main_value(const struct hl_profile *profile)
+{
+	static const enum hl_value values[] = {HL_VALUE_PEAK, HL_VALUE_INUSE, HL_VALUE_ALLOC};
+
+	for (size_t i = 0; i < HL_COUNT_OF(values); i++)
+		if (is_known(profile, values[i]))
+			return values[i];
+	return HL_VALUE_TEMPORARY;
+}
+
+static void filter_line(struct hl_emit *emit, const struct hl_profile *profile)
+{
+	enum hl_value value = main_value(profile);
+	char left[HL_SUMMARY_FIGURES_MAX], all[HL_SUMMARY_FIGURES_MAX];
+
+	if (profile->filter)
+		hl_emit_line(emit, "%s: %s %s, of %s", hl_profile_text(profile, profile->filter),
+			     hl_value_names[value],
+			     hl_summary_figures(profile, &profile->total, value, left),
+			     hl_summary_figures(profile, &profile->unfiltered_total, value, all));
+}
+
+static void base_lines(struct hl_emit *emit, const struct hl_profile *profile)
+{
+	const char *name = hl_profile_text(profile, profile->base_name);
+
+	if (!profile->base)
+		return;
+	hl_emit_line(emit, "compared with %s", name[0] ? name : "its first column");
+	totals_line(emit, profile, "before: ", &profile->base_total);
 }
 
 void hl_summary_lines(struct hl_emit *emit, const struct hl_profile *profile)
@@ -118,7 +262,9 @@ void hl_summary_lines(struct hl_emit *emit, const struct hl_profile *profile)
 	char sample[HL_FORMAT_MAX];
 
 	target_line(emit, profile);
-	totals_line(emit, &profile->total);
+	base_lines(emit, profile);
+	totals_line(emit, profile, profile->base ? "now: " : "", &profile->total);
+	filter_line(emit, profile);
 	if (profile->process_count > 1)
 		hl_emit_line(emit,
 			     "sums over %zu processes, each at its own peak; --process shows "
@@ -181,7 +327,7 @@ void hl_summary_names_line(struct hl_emit *emit, const struct hl_profile *profil
 	for (size_t i = 1; i < profile->module_count; i++) {
 		const char *path = hl_profile_text(profile, profile->modules[i].path);
 		const char *slash = strrchr(path, '/');
-		if (!profile->modules[i].used || !slash ||
+		if (profile->imported || !profile->modules[i].used || !slash ||
 		    profile->modules[i].symbols == HL_SYMBOLS_DWARF)
 			continue;
 		if (used + strlen(slash) + 2 > sizeof(names)) {
@@ -197,12 +343,17 @@ void hl_summary_names_line(struct hl_emit *emit, const struct hl_profile *profil
 
 bool hl_summary_is_empty(const struct hl_profile *profile)
 {
-	return !profile->total.alloc_objects && !profile->total.free_objects;
+	return !has_any(&profile->total) && !(profile->base && has_any(&profile->base_total));
 }
 
 static void emptiness_warning(struct hl_emit *emit, const struct hl_profile *profile)
 {
-	if (!profile->recorded_process_count)
+	if (profile->filter && has_any(&profile->unfiltered_total))
+		hl_emit_warning(emit, "EMPTY: no stack is left by %s",
+				hl_profile_text(profile, profile->filter));
+	else if (profile->imported)
+		hl_emit_warning(emit, "EMPTY: there is no stack in the file");
+	else if (!profile->recorded_process_count)
 		hl_emit_warning(emit, "EMPTY: no process was recorded");
 	else if (!strcmp(hl_profile_text(profile, profile->mode), "closed"))
 		hl_emit_warning(emit, "EMPTY: recorded in mode 'closed', which counts nothing");
@@ -212,7 +363,7 @@ static void emptiness_warning(struct hl_emit *emit, const struct hl_profile *pro
 
 void hl_summary_warnings(struct hl_emit *emit, const struct hl_profile *profile)
 {
-	if (!profile->complete)
+	if (!profile->complete && !profile->imported)
 		hl_emit_warning(emit, "INCOMPLETE: the recording was interrupted; figures are "
 				      "those of its last save");
 	for (size_t i = 0; i < profile->warning_count; i++)

@@ -6,7 +6,11 @@
 #include "view/emit.h"
 #include "view/view.h"
 
-/* JSON members recording, total, lost; and value and unit, unless ${options} is NULL. */
+/*
+ * JSON members recording, total, lost; base, when two profiles are compared; filter and
+ * unfiltered_total, when there was one; and value and unit, unless ${options} is NULL. Totals have
+ * the figures that the profile knows.
+ */
 void hl_summary_members(struct hl_emit *emit, const struct hl_profile *profile,
 			const struct hl_view_options *options);
 
@@ -26,7 +30,17 @@ void hl_summary_value_line(struct hl_emit *emit, const struct hl_view_options *o
 /* The line that says which modules have no line numbers or no names; none when all have. */
 void hl_summary_names_line(struct hl_emit *emit, const struct hl_profile *profile);
 
-/* Whether anything was allocated or freed while recording. */
+#define HL_SUMMARY_FIGURES_MAX 80 /* room for the text below */
+
+/* "1.5 MiB in 3 blocks", or as much of it as ${profile} knows of ${value} of ${total}. */
+const char *hl_summary_figures(const struct hl_profile *profile,
+			       const struct hl_profile_counters *total, enum hl_value value,
+			       char buffer[HL_SUMMARY_FIGURES_MAX]);
+
+/* How many stacks have any figures. */
+size_t hl_summary_stack_count(const struct hl_profile *profile);
+
+/* Whether there is nothing to show: no figure but zero, of either profile if two are compared. */
 bool hl_summary_is_empty(const struct hl_profile *profile);
 
 /* The code and sentence for a report that could not be written. */

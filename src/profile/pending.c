@@ -10,6 +10,3 @@ static bool never(const struct hl_import_input *input)
 }
 
 const struct hl_importer hl_importer_pprof = {"pprof", never, NULL};
-const struct hl_importer hl_importer_mprof = {"mprof", never, NULL};
-const struct hl_importer hl_importer_legacy = {"legacy", never, NULL};
-const struct hl_importer hl_importer_folded = {"folded", never, NULL};

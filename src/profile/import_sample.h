@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* From what a sampling allocator kept back to what there was. */
+#pragma once
+
+#include <stdint.h>
+
+enum hl_import_sampling_kind {
+	HL_SAMPLING_NONE,    /* every allocation is counted */
+	HL_SAMPLING_UNIFORM, /* early gperftools, "heap" */
+	HL_SAMPLING_POISSON, /* gperftools and jemalloc, "heap_v2" */
+};
+
+struct hl_import_sampling {
+	enum hl_import_sampling_kind kind;
+	double mean_bytes; /* one sample in so many bytes */
+};
+
+struct hl_import_amount {
+	int64_t objects, bytes;
+};
+
+/* An estimate, as good as the file allows, of the blocks that ${sampled} are samples of. */
+struct hl_import_amount hl_import_unsample(const struct hl_import_sampling *sampling,
+					   struct hl_import_amount sampled);

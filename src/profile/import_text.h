@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Lines and numbers of other tools' text files, which are read where they lie in memory. */
+#pragma once
+
+#include "profile/open.h"
+
+/* A line without what ends it: newline, carriage return, blanks. */
+struct hl_import_line {
+	const char *text, *end;
+	uint64_t number; /* from 1 */
+};
+
+/* What is still to be read. */
+struct hl_import_lines {
+	const char *next, *end;
+	uint64_t number; /* of the line that was read last */
+};
+
+/* Begins at the first line of ${input}, behind a byte order mark. */
+struct hl_import_lines hl_import_lines_of(const struct hl_import_input *input);
+
+/* The next line in ${ret_line}; false when there is none. */
+bool hl_import_lines_next(struct hl_import_lines *lines, struct hl_import_line *ret_line);
+
+bool hl_import_is_blank(char letter); /* space or tab */
+
+/* The first letter in ${text} .. ${end} that is no blank. */
+const char *hl_import_skip_blanks(const char *text, const char *end);
+
+/* The end of ${text} .. ${end} without trailing blanks. */
+const char *hl_import_trim(const char *text, const char *end);
+
+/*
+ * Reads the decimal number, which may be negative, that ${text} .. ${end} begins with. 0, with what
+ * follows it in ${ret_end}; -EINVAL when there is none; -ERANGE when it has no place in 64 bits.
+ */
+int hl_import_number(const char *text, const char *end, int64_t *ret_number, const char **ret_end);
+
+/* The same for a hexadecimal one without sign, with or without "0x". */
+int hl_import_hex(const char *text, const char *end, uint64_t *ret_number, const char **ret_end);
+
+/* Says that ${input} cannot be read for want of memory when ${code} is -ENOMEM. Returns it. */
+int hl_import_fail(const struct hl_import_input *input, int code, struct hl_error *err);

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * heapline export --format csv: a row for each stack with all its figures (RFC 4180). Stacks are
+ * those of the folded view, and written as there.
+ */
+#include "profile/calltree.h"
+#include "view/summary.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+static void put_header(FILE *out)
+{
+	for (int value = 0; value < HL_VALUE_COUNT; value++)
+		for (int unit = 0; unit < HL_UNIT_COUNT; unit++)
+			if (hl_profile_has_unit((enum hl_value)value, (enum hl_unit)unit))
+				fprintf(out, "%s_%s,", hl_value_names[value], hl_unit_names[unit]);
+	fputs("stack\r\n", out);
+}
+
+/* What the profile does not know is an empty field. */
+static void put_figures(FILE *out, const struct hl_profile *profile,
+			const struct hl_profile_counters *counters)
+{
+	for (int i = 0; i < HL_VALUE_COUNT * HL_UNIT_COUNT; i++) {
+		enum hl_value value = (enum hl_value)(i / HL_UNIT_COUNT);
+		enum hl_unit unit = (enum hl_unit)(i % HL_UNIT_COUNT);
+		if (!hl_profile_has_unit(value, unit))
+			continue;
+		if (hl_profile_knows(profile, value, unit))
+			fprintf(out, "%" PRId64, hl_profile_figure(counters, value, unit));
+		putc(',', out);
+	}
+}
+
+/* Within a name ';' would be another frame, and lines are no place for line breaks. */
+static void put_name(FILE *out, const char *name)
+{
+	for (; *name; name++) {
+		if (*name == '"')
+			putc('"', out);
+		putc(*name == ';' ? ':' : (unsigned char)*name < ' ' ? ' ' : *name, out);
+	}
+}
+
+static void put_stack(FILE *out, const char *const *path, uint32_t depth)
+{
+	putc('"', out);
+	for (uint32_t i = 0; i < depth; i++) {
+		if (i)
+			putc(';', out);
+		put_name(out, path[i]);
+	}
+	fputs("\"\r\n", out);
+}
+
+static void put_rows(FILE *out, const struct hl_profile *profile, const struct hl_calltree *tree,
+		     const struct hl_profile_counters *sums, const char **path)
+{
+	for (size_t i = 0; i < tree->count; i++) {
+		const struct hl_calltree_node *node = &tree->nodes[i];
+		if (i)
+			path[node->depth - 1] = hl_profile_text(profile, node->name);
+		if (!hl_profile_counters_any(&sums[i]))
+			continue;
+		put_figures(out, profile, &sums[i]);
+		put_stack(out, path, node->depth);
+	}
+}
+
+static int put_file(FILE *out, const struct hl_profile *profile, const struct hl_calltree *tree)
+{
+	struct hl_profile_counters *sums = calloc(tree->count, sizeof(*sums));
+	const char **path = calloc(tree->depth_max + 1, sizeof(*path));
+	int r = -ENOMEM;
+
+	if (sums && path) {
+		for (size_t i = 0; i < profile->node_count; i++)
+			hl_profile_counters_add(&sums[tree->node_of[i]], &profile->counters[i]);
+		put_header(out);
+		put_rows(out, profile, tree, sums, path);
+		r = ferror(out) ? -EIO : 0;
+	}
+	free(sums);
+	free(path);
+	return r;
+}
+
+int hl_view_csv(const struct hl_profile *profile, const struct hl_view_options *options,
+		struct hl_error *err)
+{
+	struct hl_calltree tree;
+
+	int r = hl_calltree_init(&tree, profile, options->value, options->unit);
+	if (r == 0) {
+		r = put_file(options->out, profile, &tree);
+		hl_calltree_release(&tree);
+	}
+	if (r == 0)
+		r = hl_summary_note(profile, options);
+	return r < 0 ? hl_summary_fail(profile, r, err) : 0;
+}

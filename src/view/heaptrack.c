@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * heapline export --format heaptrack-folded: the lines that `heaptrack_print --print-flamegraph`
+ * writes. There a frame is "function (file)", where the file is known, and each ends with ';'.
+ */
+#include "profile/calltree.h"
+#include "view/keys.h"
+#include "view/summary.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* What a frame is called; NULL when memory is short. To be freed. */
+static char *frame_text(const struct hl_profile *profile, const struct hl_calltree_node *node)
+{
+	const char *name = hl_profile_text(profile, node->name);
+	const char *file = hl_profile_text(profile, profile->frames[node->frame].file);
+	char *text;
+
+	if (asprintf(&text, *file ? "%s (%s)" : "%s", name, hl_keys_basename(file)) < 0)
+		return NULL;
+	return text;
+}
+
+/* path[] holds the frames from the root; the empty one behind them ends the last with a ';'. */
+static int emit_stacks(struct hl_emit *emit, const struct hl_profile *profile,
+		       const struct hl_calltree *tree, char **path)
+{
+	for (size_t i = 1; i < tree->count; i++) {
+		const struct hl_calltree_node *node = &tree->nodes[i];
+		char *empty = path[node->depth], **frame = &path[node->depth - 1];
+		free(*frame);
+		*frame = frame_text(profile, node);
+		if (!*frame)
+			return -ENOMEM;
+		if (!node->self)
+			continue;
+		path[node->depth] = "";
+		hl_emit_row(emit, false);
+		hl_emit_cell_stack(emit, (const char *const *)path, node->depth + 1);
+		hl_emit_cell_integer(emit, node->self);
+		path[node->depth] = empty;
+	}
+	return 0;
+}
+
+static int emit_tree(const struct hl_profile *profile, const struct hl_view_options *options,
+		     const struct hl_calltree *tree)
+{
+	static const struct hl_emit_column columns[] = {
+		{"stack", "stack", HL_EMIT_STACK, 0},
+		{"value", "value", HL_EMIT_COUNT, 0},
+	};
+	char **path = calloc(tree->depth_max + 1, sizeof(*path));
+	struct hl_emit *emit;
+
+	int r = path ? hl_emit_new(options->out, HL_EMIT_LINES, false, &emit) : -ENOMEM;
+	if (r == 0) {
+		hl_emit_rows(emit, "rows", columns, HL_COUNT_OF(columns));
+		r = emit_stacks(emit, profile, tree, path);
+		hl_emit_rows_end(emit);
+		int finished = hl_emit_finish(emit);
+		r = r < 0 ? r : finished;
+	}
+	for (size_t i = 0; path && i < tree->depth_max; i++)
+		free(path[i]);
+	free(path);
+	return r;
+}
+
+int hl_view_heaptrack(const struct hl_profile *profile, const struct hl_view_options *options,
+		      struct hl_error *err)
+{
+	struct hl_calltree tree;
+
+	int r = hl_calltree_init(&tree, profile, options->value, options->unit);
+	if (r == 0) {
+		r = emit_tree(profile, options, &tree);
+		hl_calltree_release(&tree);
+	}
+	if (r == 0)
+		r = hl_summary_note(profile, options);
+	return r < 0 ? hl_summary_fail(profile, r, err) : 0;
+}

@@ -1,0 +1,470 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * heapline export --format pprof: profile.proto, deflated. Fields of a message may come in any
+ * order and a repeated one element by element, so the file is written as many messages of one
+ * element each, and never lies in memory as a whole.
+ */
+#include "profile/array.h"
+#include "profile/gzip.h"
+#include "profile/pprof_types.h"
+#include "view/pprof_locations.h"
+#include "view/summary.h"
+#include "view/utf8.h"
+
+#include "pprof.pb-c.h"
+
+#define PAGE_MASK UINT64_C(0xfff)
+
+/* Where a module's addresses are said to lie: modules must not overlap, their files' addresses do.
+ */
+struct span {
+	uint64_t low, last; /* in the module's file */
+	uint64_t start;	    /* of low, in the exported file */
+	bool used;
+};
+
+struct exporter {
+	ProtobufCBuffer base; /* first, so that append() finds the rest */
+	struct hl_gzip_writer *gzip;
+	const struct hl_profile *profile;
+	const struct hl_pprof_type *types[HL_PPROF_TYPE_COUNT];
+	size_t type_count;
+	struct hl_strings texts; /* ids are indices of the string table */
+	struct hl_pprof_locations locations;
+	struct span *spans;	/* by module */
+	bool *function_is_done; /* by function */
+	uint64_t *stack;	/* room for the deepest */
+	int error;		/* the first one */
+};
+
+static void append(ProtobufCBuffer *buffer, size_t size, const uint8_t *bytes)
+{
+	struct exporter *exporter = (struct exporter *)buffer;
+	hl_gzip_writer_append(exporter->gzip, bytes, size);
+}
+
+static void put(struct exporter *exporter, const Pprof__Profile *part)
+{
+	pprof__profile__pack_to_buffer(part, &exporter->base);
+}
+
+static void fail(struct exporter *exporter, int error)
+{
+	if (!exporter->error)
+		exporter->error = error;
+}
+
+/* ---- texts ---- */
+
+/* A copy of ${text} in which U+FFFD stands for what is not UTF-8. */
+static char *as_utf8(const char *text)
+{
+	char *copy = malloc(strlen(text) * strlen("\uFFFD") + 1), *end = copy;
+
+	while (copy && *text) {
+		int length = hl_utf8_length(text);
+		end = mempcpy(end, length ? text : "\uFFFD", length ? (size_t)length : 3);
+		text += length ? length : 1;
+	}
+	if (copy)
+		*end = '\0';
+	return copy;
+}
+
+static void put_text(struct exporter *exporter, const char *text)
+{
+	Pprof__Profile part = PPROF__PROFILE__INIT;
+	char *clean = as_utf8(text);
+
+	if (!clean) {
+		fail(exporter, -ENOMEM);
+		return;
+	}
+	part.n_string_table = 1;
+	part.string_table = &clean;
+	put(exporter, &part);
+	free(clean);
+}
+
+/* The index of ${text} in the string table, where it is put when it is new. */
+static int64_t text_index(struct exporter *exporter, const char *text)
+{
+	size_t count = exporter->texts.count;
+	uint32_t id = 0;
+
+	int r = hl_strings_intern(&exporter->texts, text, &id);
+	if (r < 0)
+		fail(exporter, r);
+	else if (exporter->texts.count > count)
+		put_text(exporter, text);
+	return id;
+}
+
+static int64_t profile_text_index(struct exporter *exporter, uint32_t id)
+{
+	return text_index(exporter, hl_profile_text(exporter->profile, id));
+}
+
+/* ---- head ---- */
+
+static void put_type(struct exporter *exporter, const struct hl_pprof_type *type)
+{
+	Pprof__Profile part = PPROF__PROFILE__INIT;
+	Pprof__ValueType value_type = PPROF__VALUE_TYPE__INIT;
+	Pprof__ValueType *value_types[] = {&value_type};
+
+	value_type.type = text_index(exporter, type->name);
+	value_type.unit = text_index(exporter, hl_pprof_unit_names[type->unit]);
+	part.n_sample_type = 1;
+	part.sample_type = value_types;
+	put(exporter, &part);
+}
+
+static void put_types(struct exporter *exporter, const struct hl_view_options *options)
+{
+	Pprof__Profile part = PPROF__PROFILE__INIT;
+
+	for (size_t i = 0; i < HL_PPROF_TYPE_COUNT; i++) {
+		const struct hl_pprof_type *type = &hl_pprof_types[i];
+		if (!hl_profile_knows(exporter->profile, type->value, type->unit))
+			continue;
+		exporter->types[exporter->type_count++] = type;
+		put_type(exporter, type);
+		if (type->value == options->value && type->unit == options->unit)
+			part.default_sample_type = text_index(exporter, type->name);
+	}
+	put(exporter, &part);
+}
+
+static void put_times(struct exporter *exporter)
+{
+	const struct hl_profile *profile = exporter->profile;
+	Pprof__Profile part = PPROF__PROFILE__INIT;
+	Pprof__ValueType period_type = PPROF__VALUE_TYPE__INIT;
+
+	period_type.type = text_index(exporter, "space");
+	period_type.unit = text_index(exporter, hl_pprof_unit_names[HL_UNIT_BYTES]);
+	part.period_type = &period_type;
+	part.period = profile->sample_bytes ? (int64_t)profile->sample_bytes : 1;
+	part.time_nanos = (int64_t)profile->start_realtime_ns;
+	part.duration_nanos = (int64_t)profile->duration_ns;
+	put(exporter, &part);
+}
+
+static void put_comment(struct exporter *exporter, const char *text)
+{
+	Pprof__Profile part = PPROF__PROFILE__INIT;
+	int64_t index = text_index(exporter, text);
+
+	part.n_comment = 1;
+	part.comment = &index;
+	put(exporter, &part);
+}
+
+static void put_described(struct exporter *exporter, const char *what, uint32_t text)
+{
+	char *comment;
+
+	if (!text)
+		return;
+	if (asprintf(&comment, "%s%s", what, hl_profile_text(exporter->profile, text)) < 0) {
+		fail(exporter, -ENOMEM);
+		return;
+	}
+	put_comment(exporter, comment);
+	free(comment);
+}
+
+static int write_warnings(const struct hl_profile *profile, FILE *out)
+{
+	struct hl_emit *emit;
+
+	int r = hl_emit_new(out, HL_EMIT_TABLE, false, &emit);
+	if (r < 0)
+		return r;
+	hl_summary_warnings(emit, profile);
+	return hl_emit_finish(emit);
+}
+
+/* What is missing or doubtful must be known wherever the figures go: a comment for each line. */
+static void put_warnings(struct exporter *exporter)
+{
+	char *text = NULL, *rest = NULL;
+	size_t size;
+	FILE *out = open_memstream(&text, &size);
+	int r = out ? write_warnings(exporter->profile, out) : -ENOMEM;
+
+	if (out && fclose(out) != 0)
+		r = -ENOMEM;
+	if (r < 0)
+		fail(exporter, r);
+	for (char *line = r == 0 ? strtok_r(text, "\n", &rest) : NULL; line;
+	     line = strtok_r(NULL, "\n", &rest))
+		put_comment(exporter, line);
+	free(text);
+}
+
+static void put_head(struct exporter *exporter, const struct hl_view_options *options)
+{
+	put_text(exporter, "");
+	put_types(exporter, options);
+	put_times(exporter);
+	put_described(exporter, HL_PPROF_COMMAND, exporter->profile->command);
+	put_described(exporter, HL_PPROF_MODE, exporter->profile->mode);
+	put_warnings(exporter);
+}
+
+/* ---- mappings ---- */
+
+static uint32_t module_of(const struct hl_profile *profile, uint32_t frame)
+{
+	return profile->functions[profile->frames[frame].function].module;
+}
+
+static void widen(struct span *span, uint64_t address)
+{
+	uint64_t low = address & ~PAGE_MASK, last = address | PAGE_MASK;
+
+	if (!span->used || low < span->low)
+		span->low = low;
+	if (!span->used || last > span->last)
+		span->last = last;
+	span->used = true;
+}
+
+/* Gives each module pages of its own, a page apart; a file can claim any address, so they wrap. */
+static void lay_out_spans(struct exporter *exporter)
+{
+	const struct hl_profile *profile = exporter->profile;
+	uint64_t start = PAGE_MASK + 1;
+
+	for (size_t i = 1; i < exporter->locations.count; i++) {
+		const struct hl_pprof_location *location = &exporter->locations.all[i];
+		if (location->used)
+			widen(&exporter->spans[module_of(profile, location->frame)],
+			      profile->frames[location->frame].address);
+	}
+	for (size_t i = 1; i < profile->module_count; i++) {
+		struct span *span = &exporter->spans[i];
+		span->start = start;
+		if (span->used)
+			start += span->last - span->low + PAGE_MASK + 2;
+	}
+}
+
+static int64_t build_id_index(struct exporter *exporter, const struct hl_profile_module *module)
+{
+	char text[2 * sizeof(module->build_id) + 1] = "";
+
+	for (uint32_t i = 0; i < module->build_id_bytes; i++)
+		snprintf(text + 2 * (size_t)i, 3, "%02x", module->build_id[i]);
+	return text_index(exporter, text);
+}
+
+/*
+ * The offset holds if segments lie in the file where they lie in memory, as linkers like to have
+ * it; readers need it for addresses that have no names, and here all have. For the same reason
+ * has_functions is always said: else pprof looks for other names.
+ */
+static void put_mapping(struct exporter *exporter, uint32_t id)
+{
+	const struct hl_profile_module *module = &exporter->profile->modules[id];
+	const struct span *span = &exporter->spans[id];
+	Pprof__Profile part = PPROF__PROFILE__INIT;
+	Pprof__Mapping mapping = PPROF__MAPPING__INIT;
+	Pprof__Mapping *mappings[] = {&mapping};
+	bool has_lines = module->symbols == HL_SYMBOLS_DWARF;
+
+	mapping.id = id;
+	mapping.memory_start = span->start;
+	mapping.memory_limit = span->start + (span->last - span->low) + 1;
+	mapping.file_offset = span->low;
+	mapping.filename = profile_text_index(exporter, module->path);
+	mapping.build_id = build_id_index(exporter, module);
+	mapping.has_functions = true;
+	mapping.has_filenames = mapping.has_line_numbers = mapping.has_inline_frames = has_lines;
+	part.n_mapping = 1;
+	part.mapping = mappings;
+	put(exporter, &part);
+}
+
+static void put_mappings(struct exporter *exporter)
+{
+	lay_out_spans(exporter);
+	for (uint32_t i = 1; i < exporter->profile->module_count; i++)
+		if (exporter->spans[i].used)
+			put_mapping(exporter, i);
+}
+
+/* ---- functions and locations ---- */
+
+/*
+ * No system_name: the linker's is not kept, and one that equals the name would make pprof take it
+ * for mangled, cut the parameters off, and add up functions that are not the same.
+ */
+static void put_function(struct exporter *exporter, uint32_t id)
+{
+	const struct hl_profile_function *from = &exporter->profile->functions[id];
+	Pprof__Profile part = PPROF__PROFILE__INIT;
+	Pprof__Function function = PPROF__FUNCTION__INIT;
+	Pprof__Function *functions[] = {&function};
+
+	if (exporter->function_is_done[id])
+		return;
+	exporter->function_is_done[id] = true;
+	function.id = id;
+	function.name = profile_text_index(exporter, from->name);
+	function.filename = profile_text_index(exporter, from->file);
+	function.start_line = from->line;
+	part.n_function = 1;
+	part.function = functions;
+	put(exporter, &part);
+}
+
+static uint64_t exported_address(const struct exporter *exporter, uint32_t frame)
+{
+	uint64_t address = exporter->profile->frames[frame].address;
+	uint32_t module = module_of(exporter->profile, frame);
+	const struct span *span = &exporter->spans[module];
+
+	return module ? span->start + (address - span->low) : address;
+}
+
+static void put_lines(struct exporter *exporter, Pprof__Location *location, uint32_t id)
+{
+	const struct hl_pprof_location *all = exporter->locations.all;
+	Pprof__Profile part = PPROF__PROFILE__INIT;
+	size_t count = 0;
+
+	for (uint32_t at = id; at; at = all[at].outer)
+		count++;
+	Pprof__Line *lines = calloc(count, sizeof(*lines));
+	Pprof__Line **pointers = calloc(count, sizeof(*pointers));
+	for (size_t i = 0; lines && pointers && i < count; i++, id = all[id].outer) {
+		const struct hl_profile_frame *frame = &exporter->profile->frames[all[id].frame];
+		lines[i] = (Pprof__Line)PPROF__LINE__INIT;
+		lines[i].function_id = frame->function;
+		lines[i].line = frame->line;
+		pointers[i] = &lines[i];
+		put_function(exporter, frame->function);
+	}
+	location->n_line = count;
+	location->line = pointers;
+	part.n_location = 1;
+	part.location = &location;
+	if (lines && pointers)
+		put(exporter, &part);
+	else
+		fail(exporter, -ENOMEM);
+	free(lines);
+	free(pointers);
+}
+
+static void put_locations(struct exporter *exporter)
+{
+	for (uint32_t i = 1; i < exporter->locations.count; i++) {
+		const struct hl_pprof_location *from = &exporter->locations.all[i];
+		Pprof__Location location = PPROF__LOCATION__INIT;
+		if (!from->used)
+			continue;
+		location.id = i;
+		location.mapping_id = module_of(exporter->profile, from->frame);
+		location.address = exported_address(exporter, from->frame);
+		put_lines(exporter, &location, i);
+	}
+}
+
+/* ---- samples ---- */
+
+static size_t stack_of(const struct exporter *exporter, uint32_t node)
+{
+	size_t depth = 0;
+
+	for (; node;
+	     node = hl_pprof_locations_caller(&exporter->locations, exporter->profile, node))
+		exporter->stack[depth++] = exporter->locations.of_node[node];
+	return depth;
+}
+
+static void put_sample(struct exporter *exporter, uint32_t node)
+{
+	const struct hl_profile_counters *counters = &exporter->profile->counters[node];
+	Pprof__Profile part = PPROF__PROFILE__INIT;
+	Pprof__Sample sample = PPROF__SAMPLE__INIT;
+	Pprof__Sample *samples[] = {&sample};
+	int64_t values[HL_PPROF_TYPE_COUNT];
+
+	for (size_t i = 0; i < exporter->type_count; i++)
+		values[i] = hl_profile_figure(counters, exporter->types[i]->value,
+					      exporter->types[i]->unit);
+	sample.n_location_id = stack_of(exporter, node);
+	sample.location_id = exporter->stack;
+	sample.n_value = exporter->type_count;
+	sample.value = values;
+	part.n_sample = 1;
+	part.sample = samples;
+	put(exporter, &part);
+}
+
+static void put_samples(struct exporter *exporter)
+{
+	const struct hl_profile *profile = exporter->profile;
+
+	for (uint32_t i = 0; i < profile->node_count; i++)
+		if (hl_profile_counters_any(&profile->counters[i]))
+			put_sample(exporter, i);
+}
+
+/* ---- all of it ---- */
+
+static int prepare(struct exporter *exporter)
+{
+	const struct hl_profile *profile = exporter->profile;
+
+	exporter->spans = calloc(profile->module_count, sizeof(*exporter->spans));
+	exporter->function_is_done =
+		calloc(profile->function_count, sizeof(*exporter->function_is_done));
+	exporter->stack = calloc(profile->node_count, sizeof(*exporter->stack));
+	if (!exporter->spans || !exporter->function_is_done || !exporter->stack)
+		return -ENOMEM;
+	return hl_pprof_locations_init(&exporter->locations, profile);
+}
+
+static void release(struct exporter *exporter)
+{
+	hl_strings_release(&exporter->texts);
+	hl_pprof_locations_release(&exporter->locations);
+	free(exporter->spans);
+	free(exporter->function_is_done);
+	free(exporter->stack);
+}
+
+static int write_file(struct exporter *exporter, const struct hl_view_options *options)
+{
+	put_head(exporter, options);
+	put_mappings(exporter);
+	put_locations(exporter);
+	put_samples(exporter);
+	int r = hl_gzip_writer_finish(exporter->gzip);
+	return exporter->error ? exporter->error : r;
+}
+
+int hl_view_pprof(const struct hl_profile *profile, const struct hl_view_options *options,
+		  struct hl_error *err)
+{
+	struct exporter exporter = {.base = {append}, .profile = profile};
+
+	exporter.gzip = malloc(sizeof(*exporter.gzip));
+	int r = exporter.gzip ? hl_gzip_writer_init(exporter.gzip, options->out) : -ENOMEM;
+	if (r == 0) {
+		r = prepare(&exporter);
+		if (r == 0)
+			r = write_file(&exporter, options);
+		hl_gzip_writer_release(exporter.gzip);
+	}
+	free(exporter.gzip);
+	release(&exporter);
+	if (r == 0)
+		r = hl_summary_note(profile, options);
+	return r < 0 ? hl_summary_fail(profile, r, err) : 0;
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * heapline export --format speedscope: its own file format, with a profile for each value. Stacks
+ * are those of the folded view.
+ */
+#include "profile/calltree.h"
+#include "view/json.h"
+#include "view/summary.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define SCHEMA "https://www.speedscope.app/file-format-schema.json"
+
+/* Frames in the order in which the tree first has them; equal names are one frame. */
+struct frame_table {
+	uint32_t *index_of; /* by string id of the name: one more than the frame's index */
+	uint32_t count;
+};
+
+struct figure {
+	enum hl_value value;
+	enum hl_unit unit;
+};
+
+static void put_frame(struct hl_json *json, const struct hl_profile *profile,
+		      const struct hl_calltree_node *node)
+{
+	const struct hl_profile_frame *frame = &profile->frames[node->frame];
+	const struct hl_profile_function *function = &profile->functions[frame->function];
+
+	hl_json_open(json, NULL, '{');
+	hl_json_text(json, "name", hl_profile_text(profile, node->name));
+	if (function->file)
+		hl_json_text(json, "file", hl_profile_text(profile, function->file));
+	if (function->file && function->line)
+		hl_json_integer(json, "line", function->line);
+	hl_json_close(json, '}');
+}
+
+static void put_frames(struct hl_json *json, const struct hl_profile *profile,
+		       const struct hl_calltree *tree, struct frame_table *frames)
+{
+	hl_json_open(json, "shared", '{');
+	hl_json_open(json, "frames", '[');
+	for (size_t i = 1; i < tree->count; i++) {
+		uint32_t *index = &frames->index_of[tree->nodes[i].name];
+		if (*index)
+			continue;
+		*index = ++frames->count;
+		put_frame(json, profile, &tree->nodes[i]);
+	}
+	hl_json_close(json, ']');
+	hl_json_close(json, '}');
+}
+
+static void put_stack(struct hl_json *json, const struct frame_table *frames,
+		      const struct hl_calltree *tree, uint32_t node, uint32_t *path)
+{
+	uint32_t depth = tree->nodes[node].depth;
+
+	for (uint32_t i = depth; i > 0; i--, node = tree->nodes[node].parent)
+		path[i - 1] = frames->index_of[tree->nodes[node].name] - 1;
+	hl_json_open(json, NULL, '[');
+	for (uint32_t i = 0; i < depth; i++)
+		hl_json_integer(json, NULL, path[i]);
+	hl_json_close(json, ']');
+}
+
+/* speedscope knows no stacks of less than nothing; recordings have none, damaged files may. */
+static void put_samples(struct hl_json *json, const struct frame_table *frames,
+			const struct hl_calltree *tree, uint32_t *path)
+{
+	int64_t end = 0;
+
+	hl_json_open(json, "samples", '[');
+	for (uint32_t i = 0; i < tree->count; i++)
+		if (tree->nodes[i].self > 0)
+			put_stack(json, frames, tree, i, path);
+	hl_json_close(json, ']');
+	hl_json_open(json, "weights", '[');
+	for (size_t i = 0; i < tree->count; i++)
+		if (tree->nodes[i].self > 0) {
+			hl_json_integer(json, NULL, tree->nodes[i].self);
+			end += tree->nodes[i].self;
+		}
+	hl_json_close(json, ']');
+	hl_json_integer(json, "startValue", 0);
+	hl_json_integer(json, "endValue", end);
+}
+
+static int put_profile(struct hl_json *json, const struct hl_profile *profile,
+		       const struct frame_table *frames, struct figure figure)
+{
+	struct hl_calltree tree;
+	uint32_t *path = NULL;
+	char name[32];
+
+	int r = hl_calltree_init(&tree, profile, figure.value, figure.unit);
+	if (r < 0)
+		return r;
+	path = calloc(tree.depth_max + 1, sizeof(*path));
+	if (path) {
+		snprintf(name, sizeof(name), "%s %s", hl_value_names[figure.value],
+			 hl_unit_names[figure.unit]);
+		hl_json_open(json, NULL, '{');
+		hl_json_text(json, "type", "sampled");
+		hl_json_text(json, "name", name);
+		hl_json_text(json, "unit", figure.unit == HL_UNIT_BYTES ? "bytes" : "none");
+		put_samples(json, frames, &tree, path);
+		hl_json_close(json, '}');
+	}
+	free(path);
+	hl_calltree_release(&tree);
+	return path ? 0 : -ENOMEM;
+}
+
+/* The chosen value's profile is the one that speedscope opens with. */
+static int put_profiles(struct hl_json *json, const struct hl_profile *profile,
+			const struct hl_view_options *options, const struct frame_table *frames)
+{
+	int64_t count = 0, active = 0;
+	int r = 0;
+
+	hl_json_open(json, "profiles", '[');
+	for (int i = 0; r == 0 && i < HL_VALUE_COUNT * HL_UNIT_COUNT; i++) {
+		struct figure figure = {(enum hl_value)(i / HL_UNIT_COUNT),
+					(enum hl_unit)(i % HL_UNIT_COUNT)};
+		if (!hl_profile_knows(profile, figure.value, figure.unit))
+			continue;
+		if (figure.value == options->value && figure.unit == options->unit)
+			active = count;
+		r = put_profile(json, profile, frames, figure);
+		count++;
+	}
+	hl_json_close(json, ']');
+	hl_json_integer(json, "activeProfileIndex", active);
+	return r;
+}
+
+static int put_file(const struct hl_profile *profile, const struct hl_view_options *options,
+		    const struct hl_calltree *tree)
+{
+	struct hl_json json = {.out = options->out};
+	struct frame_table frames = {
+		.index_of = calloc(profile->strings.count + 1, sizeof(*frames.index_of))};
+
+	if (!frames.index_of)
+		return -ENOMEM;
+	hl_json_open(&json, NULL, '{');
+	hl_json_text(&json, "$schema", SCHEMA);
+	hl_json_text(&json, "exporter", "heapline@" HL_VERSION);
+	hl_json_text(&json, "name", hl_profile_text(profile, profile->name));
+	put_frames(&json, profile, tree, &frames);
+	int r = put_profiles(&json, profile, options, &frames);
+	hl_json_close(&json, '}');
+	free(frames.index_of);
+	return r == 0 && ferror(options->out) ? -EIO : r;
+}
+
+int hl_view_speedscope(const struct hl_profile *profile, const struct hl_view_options *options,
+		       struct hl_error *err)
+{
+	struct hl_calltree tree;
+
+	int r = hl_calltree_init(&tree, profile, options->value, options->unit);
+	if (r == 0) {
+		r = put_file(profile, options, &tree);
+		hl_calltree_release(&tree);
+	}
+	if (r == 0)
+		r = hl_summary_note(profile, options);
+	return r < 0 ? hl_summary_fail(profile, r, err) : 0;
+}

@@ -15,6 +15,7 @@ const struct hl_verb *const hl_verbs[] = {
 	&hl_verb_info,
 	&hl_verb_report,
 	&hl_verb_pack,
+	&hl_verb_import,
 	&hl_verb_version,
 	&hl_verb_help,
 	NULL,

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* heapline import: another tool's file as a packed recording. */
+#include "cli/cli.h"
+
+#include "profile/import_folded.h"
+#include "profile/pack.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define STDIN_NAME "standard input"
+
+static const char *const format_words[] = {"auto", "folded", "legacy", "mprof", "pprof", NULL};
+
+/* In the order of format_words; NULL: of the kind that the file looks like. */
+static const struct hl_importer *const importers[] = {
+	NULL, &hl_importer_folded, &hl_importer_legacy, &hl_importer_mprof, &hl_importer_pprof,
+};
+
+/* The first three of hl_value_names; the others are never in folded text. */
+static const char *const value_words[] = {"inuse", "alloc", "peak", NULL};
+
+static int format;
+static int value = -1, unit = -1; /* -1: not said */
+static const char *output;
+static bool force;
+
+static const struct hl_option options[] = {
+	{"output", 'o', "FILE", "where the packed recording goes", HL_OPTION_TEXT, &output, NULL},
+	{"force", 'f', NULL, "replace an existing file", HL_OPTION_FLAG, &force, NULL},
+	{"format", 0, "FORMAT", "auto, folded, legacy, mprof or pprof (default: auto)",
+	 HL_OPTION_CHOICE, &format, format_words},
+	{"value", 'v', "VALUE",
+	 "what the numbers of folded text are: inuse, alloc or peak (default: inuse)",
+	 HL_OPTION_CHOICE, &value, value_words},
+	{"unit", 'u', "UNIT", "and in what: bytes or objects (default: bytes)", HL_OPTION_CHOICE,
+	 &unit, hl_unit_names},
+	{0},
+};
+
+static int check_output(struct hl_error *err)
+{
+	struct stat status;
+
+	if (stat(output, &status) < 0)
+		return 0;
+	if (!S_ISREG(status.st_mode))
+		return hl_error_set(err, -EEXIST,
+				    "cannot write '%s': it is not a regular file; name another one "
+				    "with -o",
+				    output);
+	if (force)
+		return 0;
+	return hl_error_set(err, -EEXIST, "cannot write '%s': it exists; -f overwrites it", output);
+}
+
+/* Recordings are opened as they are, packed or not. */
+static bool is_recording(int fd)
+{
+	struct stat status;
+	uint8_t head[64];
+
+	if (fstat(fd, &status) == 0 && S_ISDIR(status.st_mode))
+		return true;
+	ssize_t size = pread(fd, head, sizeof(head), 0); /* of a pipe: fails */
+	return size > 0 && hl_pack_detect(head, (size_t)size);
+}
+
+static int load(const char *path, struct hl_profile **ret_profile, struct hl_error *err)
+{
+	if (!strcmp(path, "-"))
+		return hl_profile_import(STDIN_FILENO, STDIN_NAME, importers[format], ret_profile,
+					 err);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return hl_error_set(err, -errno, "cannot read '%s': %s", path, strerror(errno));
+	int r = is_recording(fd)
+			? hl_error_set(err, -EINVAL,
+				       "cannot import '%s': it is a recording, not another tool's "
+				       "file; 'heapline pack' packs it",
+				       path)
+			: hl_profile_import(fd, path, importers[format], ret_profile, err);
+	close(fd);
+	return r;
+}
+
+/* Applies --value and --unit, which other files than folded text say themselves. */
+static int interpret(struct hl_profile *profile, struct hl_error *err)
+{
+	if (value < 0 && unit < 0)
+		return 0;
+	const char *kind = hl_profile_text(profile, profile->source);
+	if (strcmp(kind, hl_importer_folded.name) != 0)
+		return hl_error_set(err, -EINVAL,
+				    "cannot use --value and --unit for '%s': it is a file of the "
+				    "kind '%s', which tells them itself",
+				    hl_profile_text(profile, profile->name), kind);
+	hl_import_folded_as(profile, value < 0 ? HL_VALUE_INUSE : (enum hl_value)value,
+			    unit < 0 ? HL_UNIT_BYTES : (enum hl_unit)unit);
+	return 0;
+}
+
+static int import(const char *path, struct hl_error *err)
+{
+	struct hl_profile *profile = NULL;
+
+	int r = check_output(err);
+	if (r == 0)
+		r = load(path, &profile, err);
+	if (r == 0)
+		r = interpret(profile, err);
+	if (r == 0)
+		r = hl_pack_write(profile, output, err);
+	hl_profile_free(profile);
+	return r;
+}
+
+static int run_import(int argc, char **argv)
+{
+	struct hl_error err = {0};
+
+	if (argc == 0)
+		return hl_cli_usage_error(&hl_verb_import, "'import' needs a file");
+	if (argc > 1)
+		return hl_cli_usage_error(&hl_verb_import, "unexpected argument '%s'", argv[1]);
+	if (!output || !strcmp(output, "-"))
+		return hl_cli_usage_error(&hl_verb_import,
+					  "'import' writes a file; name it with -o");
+	if (import(argv[0], &err) < 0)
+		return hl_cli_error("%s", err.text);
+	hl_cli_note("imported '%s' into '%s'", argv[0], output);
+	return HL_EXIT_DONE;
+}
+
+const struct hl_verb hl_verb_import = {
+	.name = "import",
+	.arguments = "FILE",
+	.summary = "turn another tool's file into a packed recording",
+	.options = options,
+	.run = run_import,
+};

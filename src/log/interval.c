@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Keeps what each node changed in the current interval and since its maximum; see interval.h. */
+#include "log/interval.h"
+
+#include "base/compiler.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NODES_MIN 1024u
+
+/* ---- room ---- */
+
+static int grow(void *array, size_t *capacity, size_t needed, size_t element_bytes)
+{
+	size_t wanted = *capacity * 2 < needed ? needed : *capacity * 2;
+	void *storage;
+
+	if (wanted < NODES_MIN)
+		wanted = NODES_MIN;
+	memcpy(&storage, array, sizeof(storage)); /* the pointer's own type is not known here */
+	storage = reallocarray(storage, wanted, element_bytes);
+	if (!storage)
+		return -ENOMEM;
+	memset((char *)storage + *capacity * element_bytes, 0,
+	       (wanted - *capacity) * element_bytes);
+	memcpy(array, &storage, sizeof(storage));
+	*capacity = wanted;
+	return 0;
+}
+
+/* Makes the node part of the current interval. */
+static int touch(struct hl_intervals *intervals, uint32_t node)
+{
+	if (node >= intervals->node_capacity &&
+	    grow(&intervals->nodes, &intervals->node_capacity, (size_t)node + 1,
+		 sizeof(*intervals->nodes)) < 0)
+		return -ENOMEM;
+	if (intervals->touched_count == intervals->touched_capacity &&
+	    grow(&intervals->touched, &intervals->touched_capacity, intervals->touched_count + 1,
+		 sizeof(*intervals->touched)) < 0)
+		return -ENOMEM;
+	intervals->touched[intervals->touched_count++] = node;
+	intervals->nodes[node] = (struct hl_interval_node){
+		.interval = (uint32_t)intervals->number + 1,
+		.since_max = intervals->max_number,
+	};
+	return 0;
+}
+
+/* ---- events ---- */
+
+/* The number of an interval, one up, so that zeroed nodes belong to none. */
+static bool is_touched(const struct hl_intervals *intervals, uint32_t node)
+{
+	return node < intervals->node_capacity &&
+	       intervals->nodes[node].interval == (uint32_t)intervals->number + 1;
+}
+
+static void begin_maximum(struct hl_intervals *intervals)
+{
+	intervals->max_number++;
+	intervals->max_bytes = intervals->total_bytes;
+	intervals->max_objects = intervals->total_objects;
+	intervals->max_tick = intervals->tick;
+}
+
+int hl_intervals_event(struct hl_intervals *intervals, uint32_t node, int64_t bytes,
+		       int64_t objects)
+{
+	if (HL_UNLIKELY(!is_touched(intervals, node)) && touch(intervals, node) < 0)
+		return -ENOMEM;
+	struct hl_interval_node *it = &intervals->nodes[node];
+	it->bytes += bytes;
+	it->objects += objects;
+	intervals->total_bytes += bytes;
+	intervals->total_objects += objects;
+	intervals->events++;
+	if (intervals->total_bytes > intervals->max_bytes) {
+		begin_maximum(intervals);
+		return 0;
+	}
+	if (it->since_max != intervals->max_number) {
+		it->since_max = intervals->max_number;
+		it->since_bytes = it->since_objects = 0;
+	}
+	it->since_bytes += bytes;
+	it->since_objects += objects;
+	return 0;
+}
+
+void hl_intervals_tick(struct hl_intervals *intervals, uint64_t tick)
+{
+	if (tick > intervals->tick)
+		intervals->tick = tick;
+}
+
+/* ---- ends ---- */
+
+static struct hl_log_change change_of(const struct hl_intervals *intervals, uint32_t node)
+{
+	const struct hl_interval_node *it = &intervals->nodes[node];
+	bool changed = it->since_max == intervals->max_number;
+	struct hl_log_change change = {
+		.node = node,
+		.rest_bytes = changed ? it->since_bytes : 0,
+		.rest_objects = changed ? it->since_objects : 0,
+	};
+
+	change.max_bytes = it->bytes - change.rest_bytes;
+	change.max_objects = it->objects - change.rest_objects;
+	return change;
+}
+
+static bool is_change(const struct hl_log_change *change)
+{
+	return change->max_bytes || change->max_objects || change->rest_bytes ||
+	       change->rest_objects;
+}
+
+static int by_id(const void *left, const void *right)
+{
+	uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+	return (a > b) - (a < b);
+}
+
+static size_t collect_changes(struct hl_intervals *intervals)
+{
+	size_t count = 0;
+
+	if (intervals->touched_count > 1)
+		qsort(intervals->touched, intervals->touched_count, sizeof(*intervals->touched),
+		      by_id);
+	for (size_t i = 0; i < intervals->touched_count; i++) {
+		struct hl_log_change change = change_of(intervals, intervals->touched[i]);
+		if (is_change(&change))
+			intervals->changes[count++] = change;
+	}
+	return count;
+}
+
+static void begin_interval(struct hl_intervals *intervals, uint64_t number)
+{
+	intervals->number = number;
+	intervals->touched_count = 0;
+	intervals->events = 0;
+	intervals->tick = number * HL_INTERVAL_TICKS;
+	begin_maximum(intervals);
+}
+
+int hl_intervals_end(struct hl_intervals *intervals, uint64_t next,
+		     struct hl_log_interval *ret_interval)
+{
+	if (intervals->touched_count > intervals->change_capacity &&
+	    grow(&intervals->changes, &intervals->change_capacity, intervals->touched_count,
+		 sizeof(*intervals->changes)) < 0)
+		return -ENOMEM;
+	*ret_interval = (struct hl_log_interval){
+		.number = intervals->number,
+		.max_tick = intervals->max_tick,
+		.max_bytes = intervals->max_bytes,
+		.max_objects = intervals->max_objects,
+		.end_bytes = intervals->total_bytes,
+		.end_objects = intervals->total_objects,
+		.events = intervals->events,
+		.changes = intervals->changes,
+		.change_count = collect_changes(intervals),
+	};
+	ret_interval->changes = intervals->changes;
+	begin_interval(intervals, next);
+	return 0;
+}
+
+void hl_intervals_release(struct hl_intervals *intervals)
+{
+	free(intervals->nodes);
+	free(intervals->touched);
+	free(intervals->changes);
+	*intervals = (struct hl_intervals){0};
+}

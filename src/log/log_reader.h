@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Reads the log of one process: the newest unbroken run of its segments. Trusts nothing; a segment
+ * that was cut off is read up to its last whole piece. Thread-safe for reading once opened.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "base/progress.h"
+#include "log/interval.h"
+#include "log/log_module.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* One interval of the timeline. Those that were not written, because nothing happened in them, are
+ * filled in: their maximum is what was in use. */
+struct hl_log_point {
+	uint64_t number;
+	int64_t max_bytes, end_bytes;
+	uint64_t rss_bytes; /* 0: unknown */
+};
+
+struct hl_log_mark {
+	uint64_t tick;
+	char *text;
+};
+
+struct hl_log {
+	uint32_t process;
+	uint64_t start_realtime_ns;  /* of tick 0 */
+	struct hl_log_point *points; /* without gaps, ascending */
+	size_t point_count;
+	struct hl_log_mark *marks;
+	size_t mark_count;
+	uint32_t segment_count; /* that are read */
+	uint32_t ignored_count; /* older ones, before a gap in their numbers */
+	uint64_t lost_events;	/* of the log; the counters may have them */
+	uint64_t merged_count;	/* intervals whose changes stand in a later one */
+	bool cut_off;		/* the newest segment has no index: its writer was killed */
+	struct hl_log_segment *segments; /* opaque */
+};
+
+/* A stack node as a log defines it. */
+struct hl_log_node {
+	uint64_t frame;
+	uint32_t parent; /* id; 0: the root */
+	bool defined;
+};
+
+/* What was in use at a moment. Nodes by id: nodes[0] is the root and not defined. */
+struct hl_log_state {
+	struct hl_log_node *nodes;
+	int64_t *bytes, *objects;
+	size_t node_count;	       /* largest id + 1 */
+	struct hl_log_module *modules; /* number 1 is modules[0] */
+	size_t module_count;
+	int64_t total_bytes, total_objects;
+	uint64_t tick; /* of the moment */
+};
+
+enum hl_log_moment {
+	HL_LOG_AT_MAX, /* the interval's local maximum */
+	HL_LOG_AT_END,
+};
+
+/* How many threads to decode with; 0: one for each segment, up to the cores. */
+struct hl_log_options {
+	unsigned jobs;
+	struct hl_progress *progress; /* NULL: nobody watches */
+};
+
+/*
+ * Opens the log of process ${process} in the recording's directory ${directory}; indexes alone are
+ * read where there are any. -ENOENT when there is no log; another negative errno with a sentence.
+ */
+int hl_log_open(const char *directory, uint32_t process, const struct hl_log_options *options,
+		struct hl_log **ret_log, struct hl_error *err);
+
+/* What was in use in interval ${number}, one of log->points. 0 or a negative errno with a sentence.
+ */
+int hl_log_state_at(const struct hl_log *log, uint64_t number, enum hl_log_moment moment,
+		    struct hl_log_state **ret_state, struct hl_error *err);
+
+/*
+ * Visits the intervals from ${first} to ${last} in order, each with its changes, after the state at
+ * the beginning of ${first} (as an interval with number first - 1 whose changes are all that is in
+ * use). Names are those of ${ret_names}: a state without figures that knows every node visited.
+ * A non-zero return of ${visit} ends it and is returned.
+ */
+typedef int hl_log_visit(void *context, const struct hl_log_interval *interval);
+int hl_log_replay(const struct hl_log *log, uint64_t first, uint64_t last,
+		  const struct hl_log_options *options, hl_log_visit *visit, void *context,
+		  struct hl_log_state **ret_names, struct hl_error *err);
+
+void hl_log_state_free(struct hl_log_state *state); /* NULL is fine */
+void hl_log_free(struct hl_log *log);		    /* NULL is fine */

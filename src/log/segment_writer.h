@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Writes the log of one process as segments: files that are read alone, of which the oldest are
+ * deleted. docs/format.md describes them. Nothing is lost by a failed write but resolution: what an
+ * interval changed is kept until it can be written, together with what follows.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "log/interval.h"
+#include "log/log_module.h"
+
+#include <stdbool.h>
+
+/* Where the writer learns of nodes and modules; implemented over the region by the collector. */
+struct hl_log_names {
+	/* The node's frame key and parent (0: the root); false when there is no such node. */
+	bool (*node)(const struct hl_log_names *names, uint32_t node, uint64_t *ret_frame,
+		     uint32_t *ret_parent);
+	uint32_t (*module_count)(const struct hl_log_names *names);
+	/* Module number 1 .. module_count(); texts are valid until the next call. */
+	bool (*module)(const struct hl_log_names *names, uint32_t module,
+		       struct hl_log_module *ret_module);
+};
+
+struct hl_log_settings {
+	int directory_fd;	    /* the recording's; stays the caller's */
+	uint32_t process;	    /* sequence number */
+	uint64_t start_realtime_ns; /* of tick 0 */
+	uint64_t segment_bytes;	    /* a segment ends when it is larger */
+	uint32_t segments_kept;	    /* at least 1 */
+	const struct hl_log_names *names;
+};
+
+struct hl_log_writer;
+
+/* Nothing is written yet: the first segment begins with the first interval. 0 or -ENOMEM. */
+int hl_log_writer_new(const struct hl_log_settings *settings, struct hl_log_writer **ret_writer);
+
+/*
+ * Writes ${interval}, with ${rss_bytes} beside it and ${lost_events} so far. A negative errno says
+ * that it could not be written now (disk full, ...); its changes are kept, and will be part of the
+ * next interval that can.
+ */
+int hl_log_writer_interval(struct hl_log_writer *writer, const struct hl_log_interval *interval,
+			   uint64_t rss_bytes, uint64_t lost_events);
+
+/* Notes ${text} at ${tick}. As above, but what could not be written is lost. */
+int hl_log_writer_mark(struct hl_log_writer *writer, uint64_t tick, const char *text);
+
+/* From now on ${kept} segments are kept; older ones are deleted at once. */
+void hl_log_writer_keep(struct hl_log_writer *writer, uint32_t kept);
+
+/* Intervals whose changes had to be merged into later ones, so far. */
+uint64_t hl_log_writer_merged(const struct hl_log_writer *writer);
+
+/* Ends the last segment with its index and frees the writer. A negative errno when that could not
+ * be written: the segment is readable all the same. NULL is fine. */
+int hl_log_writer_finish(struct hl_log_writer *writer);

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The event ring of a thread slot, in the region: written by the slot's thread, read by the
+ * collector. It holds what changed bytes in use, and when, in the order in which it happened.
+ *
+ * Positions count bytes for ever; position p lies at p & (capacity - 1) of the ring's data. What is
+ * between tail and head is unread. The capacity changes only while the ring is empty, before the
+ * next head is published, so a reader that reads it after head reads with the right one.
+ *
+ * The content is a stream of little-endian u16 words; an event is one to nine of them. The first
+ * holds the opcode in its upper 3 bits and an argument in the lower 13:
+ *
+ *	ALLOC, FREE		argument = slot: what that slot holds happens again
+ *	ALLOC_NEW, FREE_NEW	argument = bits 24..36 of the size; then the node's bits 0..15; the
+ *				node's bits 16..23 and the size's bits 0..7 above them; the size's
+ *				bits 8..23. The pair goes into its slot
+ *	TICK			argument = ticks since the last tick record of the ring
+ *	TICK_LONG		then four words: the tick
+ *	EXTENDED		argument = 1 for a free; then the node (two words), bytes (four),
+ *				objects (two): samples, mappings, sizes of 2^37 and more
+ *
+ * Both sides keep the slots, which begin zeroed and belong to the ring for good.
+ */
+#pragma once
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#define HL_RING_BYTES_MIN (UINT32_C(64) << 10)
+#define HL_RING_BYTES_MAX (UINT32_C(1) << 20)
+#define HL_RING_DATA	  4096u /* where the data begins, from the ring's start */
+#define HL_RING_STRIDE	  (HL_RING_DATA + HL_RING_BYTES_MAX)
+#define HL_RING_SLOT_BITS 10
+#define HL_RING_SLOTS	  (1u << HL_RING_SLOT_BITS)
+#define HL_RING_EVENT_MAX 18u		   /* bytes of the longest event */
+#define HL_RING_SIZE_BITS 37		   /* larger sizes are EXTENDED */
+#define HL_RING_TICK_MAX  ((1u << 13) - 1) /* more ticks at once are TICK_LONG */
+#define HL_RING_TICK_NS	  UINT64_C(1000000)
+
+enum hl_ring_opcode {
+	HL_RING_ALLOC,
+	HL_RING_FREE,
+	HL_RING_ALLOC_NEW,
+	HL_RING_FREE_NEW,
+	HL_RING_TICK,
+	HL_RING_TICK_LONG,
+	HL_RING_EXTENDED,
+};
+
+struct hl_ring {
+	/* The owner's. */
+	_Atomic uint64_t head;
+	_Atomic uint32_t capacity; /* 0: the ring has not been used; else a power of two */
+	uint32_t reserved;
+	_Atomic uint64_t lost_events; /* dropped because the ring was full */
+	/* The collector's. */
+	_Alignas(64) _Atomic uint64_t tail;
+};
+
+static_assert(sizeof(struct hl_ring) <= HL_RING_DATA, "the data begins behind it");
+
+/* What a slot holds. A node of 0 is no node: the slot is empty. */
+struct hl_ring_slot {
+	uint64_t size;
+	uint32_t node;
+};
+
+static inline uint32_t hl_ring_slot_of(uint32_t node, uint64_t size)
+{
+	uint64_t key = (size << 24 ^ node) * UINT64_C(0x9e3779b97f4a7c15);
+	return (uint32_t)(key >> (64 - HL_RING_SLOT_BITS));
+}

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Writes a profile as a page reads it; see report_data.h. */
+#include "view/report_data.h"
+
+#include "profile/array.h"
+#include "view/summary.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One of the figures that the profile knows. */
+struct figure {
+	enum hl_value value;
+	enum hl_unit unit;
+};
+
+struct report_data {
+	const struct hl_profile *profile;
+	struct figure figures[HL_VALUE_COUNT * HL_UNIT_COUNT];
+	size_t figure_count;
+	uint32_t *texts; /* string ids in the order of their texts; [0] is "" */
+	size_t text_count;
+	uint32_t *text_of; /* by string id: its place in texts */
+	uint32_t *leaves;  /* nodes with figures */
+	size_t leaf_count;
+};
+
+static void release(struct report_data *data)
+{
+	free(data->texts);
+	free(data->text_of);
+	free(data->leaves);
+}
+
+/* ---- what there is to write ---- */
+
+static void collect_figures(struct report_data *data)
+{
+	for (int value = 0; value < HL_VALUE_COUNT; value++)
+		for (int unit = 0; unit < HL_UNIT_COUNT; unit++)
+			if (hl_profile_knows(data->profile, (enum hl_value)value,
+					     (enum hl_unit)unit))
+				data->figures[data->figure_count++] =
+					(struct figure){(enum hl_value)value, (enum hl_unit)unit};
+}
+
+static void collect_text(struct report_data *data, uint32_t id)
+{
+	if (!id || data->text_of[id])
+		return;
+	data->text_of[id] = (uint32_t)data->text_count;
+	data->texts[data->text_count++] = id;
+}
+
+static int by_text(const void *left, const void *right, void *profile)
+{
+	return strcmp(hl_profile_text(profile, *(const uint32_t *)left),
+		      hl_profile_text(profile, *(const uint32_t *)right));
+}
+
+/* In order, so that the page can sort names by comparing numbers. */
+static int collect_texts(struct report_data *data)
+{
+	const struct hl_profile *profile = data->profile;
+	size_t room = profile->strings.count + 1;
+
+	data->texts = calloc(room, sizeof(*data->texts));
+	data->text_of = calloc(room, sizeof(*data->text_of));
+	if (!data->texts || !data->text_of)
+		return -ENOMEM;
+	data->text_count = 1;
+	for (size_t i = 1; i < profile->function_count; i++) {
+		collect_text(data, profile->functions[i].name);
+		collect_text(data, profile->functions[i].file);
+	}
+	for (size_t i = 1; i < profile->frame_count; i++)
+		collect_text(data, profile->frames[i].file);
+	qsort_r(data->texts + 1, data->text_count - 1, sizeof(*data->texts), by_text,
+		(void *)profile);
+	for (size_t i = 1; i < data->text_count; i++)
+		data->text_of[data->texts[i]] = (uint32_t)i;
+	return 0;
+}
+
+static bool has_figures(const struct hl_profile_counters *counters)
+{
+	static const struct hl_profile_counters none;
+	return memcmp(counters, &none, sizeof(none)) != 0;
+}
+
+static int collect_leaves(struct report_data *data)
+{
+	const struct hl_profile *profile = data->profile;
+
+	data->leaves = calloc(profile->node_count, sizeof(*data->leaves));
+	if (!data->leaves)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < profile->node_count; i++)
+		if (has_figures(&profile->counters[i]) ||
+		    (profile->base && has_figures(&profile->base[i])))
+			data->leaves[data->leaf_count++] = i;
+	return 0;
+}
+
+static int collect(struct report_data *data)
+{
+	collect_figures(data);
+	int r = collect_texts(data);
+	return r < 0 ? r : collect_leaves(data);
+}
+
+/* ---- the object ---- */
+
+/* The sentences that other views put at their head, one text for each. */
+static int write_notes(struct hl_emit *emit, const struct hl_profile *profile)
+{
+	struct hl_emit *lines;
+	char *text = NULL, *rest;
+	size_t size;
+	FILE *out = open_memstream(&text, &size);
+
+	if (!out)
+		return -ENOMEM;
+	int r = hl_emit_new(out, HL_EMIT_TABLE, false, &lines);
+	if (r == 0) {
+		hl_summary_warnings(lines, profile);
+		r = hl_emit_finish(lines);
+	}
+	if (fclose(out) != 0)
+		r = -ENOMEM;
+	hl_emit_array(emit, "notes");
+	rest = text;
+	for (char *line; r == 0 && (line = strsep(&rest, "\n")) && *line;)
+		hl_emit_text(emit, NULL, line);
+	hl_emit_array_end(emit);
+	free(text);
+	return r;
+}
+
+static void write_modules(struct hl_emit *emit, const struct hl_profile *profile)
+{
+	hl_emit_array(emit, "modules");
+	for (size_t i = 0; i < profile->module_count; i++) {
+		const struct hl_profile_module *module = &profile->modules[i];
+		hl_emit_object(emit, NULL);
+		hl_emit_text(emit, "path", hl_profile_text(profile, module->path));
+		hl_emit_text(emit, "symbols",
+			     !i || !module->used ? "unused"
+						 : hl_symbols_source_name(module->symbols));
+		hl_emit_text(emit, "reason", hl_profile_text(profile, module->symbols_reason));
+		hl_emit_object_end(emit);
+	}
+	hl_emit_array_end(emit);
+}
+
+static void write_before(struct hl_emit *emit, const struct hl_profile *profile)
+{
+	if (!profile->base)
+		return;
+	hl_emit_object(emit, "before");
+	hl_emit_text(emit, "name", hl_profile_text(profile, profile->base_name));
+	hl_emit_integer(emit, "duration_ms", (int64_t)(profile->base_duration_ns / 1000000));
+	hl_emit_object_end(emit);
+}
+
+/* Begins the object: what it says on its own, without columns. */
+static int write_summary(struct hl_emit *emit, const struct hl_profile *profile,
+			 const struct hl_view_options *options)
+{
+	hl_emit_begin(emit, "report");
+	hl_summary_members(emit, profile, options);
+	hl_emit_text(emit, "host", hl_profile_text(profile, profile->host));
+	hl_emit_text(emit, "kernel", hl_profile_text(profile, profile->kernel));
+	hl_emit_text(emit, "tool_version", hl_profile_text(profile, profile->tool_version));
+	hl_emit_text(emit, "filter", hl_profile_text(profile, profile->filter));
+	write_before(emit, profile);
+	write_modules(emit, profile);
+	return write_notes(emit, profile);
+}
+
+static void write_figure_names(struct hl_emit *emit, const struct report_data *data)
+{
+	char name[32];
+
+	hl_emit_array(emit, "figures");
+	for (size_t i = 0; i < data->figure_count; i++) {
+		snprintf(name, sizeof(name), "%s_%s", hl_value_names[data->figures[i].value],
+			 hl_unit_names[data->figures[i].unit]);
+		hl_emit_text(emit, NULL, name);
+	}
+	hl_emit_array_end(emit);
+}
+
+static void write_texts(struct hl_emit *emit, const struct report_data *data)
+{
+	hl_emit_array(emit, "texts");
+	for (size_t i = 0; i < data->text_count; i++)
+		hl_emit_text(emit, NULL, hl_profile_text(data->profile, data->texts[i]));
+	hl_emit_array_end(emit);
+}
+
+static int write_object(const struct report_data *data, const struct hl_view_options *options,
+			FILE *out)
+{
+	struct hl_emit *emit;
+
+	int r = hl_emit_new(out, HL_EMIT_JSON, false, &emit);
+	if (r < 0)
+		return r;
+	r = write_summary(emit, data->profile, options);
+	write_figure_names(emit, data);
+	write_texts(emit, data);
+	hl_emit_integer(emit, "functions", (int64_t)data->profile->function_count);
+	hl_emit_integer(emit, "frames", (int64_t)data->profile->frame_count);
+	hl_emit_integer(emit, "nodes", (int64_t)data->profile->node_count);
+	hl_emit_integer(emit, "leaves", (int64_t)data->leaf_count);
+	int finished = hl_emit_finish(emit);
+	return r < 0 ? r : finished == -ENOMEM ? finished : 0;
+}
+
+/* ---- the columns ---- */
+
+static void put_unsigned(FILE *out, uint64_t number)
+{
+	for (; number >= 0x80; number >>= 7)
+		putc_unlocked((int)(number & 0x7f) | 0x80, out);
+	putc_unlocked((int)number, out);
+}
+
+static void put_signed(FILE *out, int64_t number)
+{
+	put_unsigned(out, (uint64_t)number << 1 ^ (uint64_t)(number >> 63));
+}
+
+static void put_functions(const struct report_data *data, FILE *out)
+{
+	const struct hl_profile *profile = data->profile;
+	const struct hl_profile_function *functions = profile->functions;
+
+	for (size_t i = 1; i < profile->function_count; i++)
+		put_unsigned(out, data->text_of[functions[i].name]);
+	for (size_t i = 1; i < profile->function_count; i++)
+		put_unsigned(out, data->text_of[functions[i].file]);
+	for (size_t i = 1; i < profile->function_count; i++)
+		put_unsigned(out, functions[i].line);
+	for (size_t i = 1; i < profile->function_count; i++)
+		put_unsigned(out, functions[i].module);
+}
+
+static void put_frames(const struct report_data *data, FILE *out)
+{
+	const struct hl_profile *profile = data->profile;
+
+	for (size_t i = 1; i < profile->frame_count; i++)
+		put_unsigned(out, profile->frames[i].function);
+	for (size_t i = 1; i < profile->frame_count; i++)
+		put_unsigned(out, data->text_of[profile->frames[i].file]);
+	for (size_t i = 1; i < profile->frame_count; i++)
+		put_unsigned(out, profile->frames[i].line);
+}
+
+/* Levels from a child of ${node} - 1 out to ${node}: 0 where one calls the other. */
+static uint64_t levels_out(const struct hl_profile *profile, uint32_t node)
+{
+	uint64_t levels = 0;
+
+	for (uint32_t at = node - 1; at != profile->nodes[node].parent;
+	     at = profile->nodes[at].parent)
+		levels++;
+	return levels;
+}
+
+static void put_nodes(const struct hl_profile *profile, FILE *out)
+{
+	for (uint32_t i = 1; i < profile->node_count; i++)
+		put_unsigned(out, levels_out(profile, i));
+	for (uint32_t i = 1; i < profile->node_count; i++)
+		put_unsigned(out, profile->nodes[i].frame);
+}
+
+static void put_figures(const struct report_data *data, const struct hl_profile_counters *counters,
+			FILE *out)
+{
+	for (size_t i = 0; i < data->figure_count; i++)
+		for (size_t j = 0; j < data->leaf_count; j++)
+			put_signed(out, hl_profile_figure(&counters[data->leaves[j]],
+							  data->figures[i].value,
+							  data->figures[i].unit));
+}
+
+static void put_columns(const struct report_data *data, FILE *out)
+{
+	const struct hl_profile *profile = data->profile;
+
+	put_functions(data, out);
+	put_frames(data, out);
+	put_nodes(profile, out);
+	for (size_t i = 0; i < data->leaf_count; i++)
+		put_unsigned(out, data->leaves[i] - (i ? data->leaves[i - 1] : 0));
+	put_figures(data, profile->counters, out);
+	if (profile->base)
+		put_figures(data, profile->base, out);
+}
+
+/* ---- all of it ---- */
+
+int hl_report_data_write(const struct hl_profile *profile, const struct hl_view_options *options,
+			 FILE *out)
+{
+	struct report_data data = {.profile = profile};
+
+	int r = collect(&data);
+	if (r == 0)
+		r = write_object(&data, options, out);
+	if (r == 0) {
+		putc('\0', out);
+		put_columns(&data, out);
+	}
+	release(&data);
+	return r;
+}
+
+int hl_report_data_summary(const struct hl_profile *profile, const struct hl_view_options *options,
+			   FILE *out)
+{
+	struct hl_emit *emit;
+
+	int r = hl_emit_new(out, HL_EMIT_JSON, false, &emit);
+	if (r < 0)
+		return r;
+	r = write_summary(emit, profile, options);
+	int finished = hl_emit_finish(emit);
+	return r < 0 ? r : finished;
+}

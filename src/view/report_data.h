@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the page of `heapline report` is given: one JSON object, a NUL byte, and columns of numbers.
+ * web/src/data.ts reads it; both sides belong to one version, so that it has no version of its own.
+ *
+ * The object has the members of every report, and
+ *
+ *	notes	   sentences on what is missing or doubtful
+ *	figures	   those that are known, in the order of their columns: "inuse_bytes", ...
+ *	modules	   path, symbols, reason; [0] stands for addresses outside every module
+ *	texts	   names of functions and paths of source files, in byte order; [0] is ""
+ *	functions, frames, nodes, leaves
+ *		   how many of each there are, and numbers in each of their columns
+ *	before	   name and duration_ms of the earlier profile, only where two are compared
+ *
+ * The columns, one after another, of unsigned LEB128 numbers; ids count from 0, which has no entry
+ * in a column unless said so:
+ *
+ *	functions  name and file (texts), line, module
+ *	frames	   function, file, line
+ *	nodes	   in preorder: by how many levels the node is further out than a child of the one
+ *		   before, frame
+ *	leaves	   nodes with any figure (the root may be one): how far from the leaf before
+ *	figures	   of each leaf, a column for each figure; signed numbers as n >= 0 ? 2n : -2n - 1.
+ *		   Where two profiles are compared, those of the earlier one follow
+ */
+#pragma once
+
+#include "profile/profile.h"
+#include "view/view.h"
+
+/* Writes it to ${out}. 0 or -ENOMEM; errors of the output stay in the stream. */
+int hl_report_data_write(const struct hl_profile *profile, const struct hl_view_options *options,
+			 FILE *out);
+
+/* Writes the members that say something on their own, as `heapline report --json`. The same. */
+int hl_report_data_summary(const struct hl_profile *profile, const struct hl_view_options *options,
+			   FILE *out);

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: BSD-2-Clause
+// What the reader of the page has chosen to see; every view follows it.
+
+import { Figures, Report } from "./data";
+
+export const VALUES = ["peak", "inuse", "alloc", "temporary", "slack"] as const;
+export const UNITS = ["bytes", "objects"] as const;
+/** What a frame's width stands for where two profiles are compared. */
+export const WIDTHS = ["after", "before", "growth"] as const;
+
+export type Value = typeof VALUES[number];
+export type Unit = typeof UNITS[number];
+export type Width = typeof WIDTHS[number];
+
+export interface ValueWords {
+  title: string;
+  meaning: string;
+}
+
+export const VALUE_WORDS: Record<Value, ValueWords> = {
+  peak: { title: "Peak", meaning: "in use when the total was highest" },
+  inuse: { title: "In use", meaning: "not freed when the recording ended" },
+  alloc: { title: "Allocated", meaning: "ever allocated, freed or not" },
+  temporary: { title: "Temporary", meaning: "freed at once, before the thread allocated again" },
+  slack: { title: "Slack", meaning: "set aside by the allocator beyond what was requested" },
+};
+
+export const UNIT_WORDS: Record<Unit, string> = { bytes: "Bytes", objects: "Blocks" };
+
+type Listener = () => void;
+
+export class Choice {
+  value: Value = "peak";
+  unit: Unit = "bytes";
+  width: Width = "after";
+  private readonly listeners: Listener[] = [];
+
+  constructor(private readonly report: Report) {
+    const wanted = report.summary.value as Value;
+    this.setValue(this.has(wanted) ? wanted : VALUES.find((value) => this.has(value)) ?? "alloc");
+    this.setUnit(report.summary.unit as Unit);
+  }
+
+  /** Calls `listener` after every change. */
+  listen(listener: Listener): void {
+    this.listeners.push(listener);
+  }
+
+  private changed(): void {
+    for (const listener of this.listeners) listener();
+  }
+
+  knows(value: Value, unit: Unit): boolean {
+    return this.report.after.has(`${value}_${unit}`);
+  }
+
+  has(value: Value): boolean {
+    return UNITS.some((unit) => this.knows(value, unit));
+  }
+
+  setValue(value: Value): void {
+    if (!this.has(value)) return;
+    this.value = value;
+    if (!this.knows(value, this.unit)) this.unit = this.unit === "bytes" ? "objects" : "bytes";
+    this.changed();
+  }
+
+  setUnit(unit: Unit): void {
+    if (!this.knows(this.value, unit)) return;
+    this.unit = unit;
+    this.changed();
+  }
+
+  setWidth(width: Width): void {
+    this.width = width;
+    this.changed();
+  }
+
+  /** The chosen figures of the leaves. */
+  column(figures: Figures, unit: Unit = this.unit): Float64Array {
+    return figures.get(`${this.value}_${unit}`) ?? new Float64Array(this.report.leaves.length);
+  }
+}
+
+export function total(figures: Figures, name: string): number {
+  return (figures.get(name) ?? new Float64Array(0)).reduce((sum, figure) => sum + figure, 0);
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: BSD-2-Clause
+// The profile as the page holds it: typed arrays, by id. The words are those of profile.h.
+
+import { ColumnReader } from "./columns";
+
+export interface Module {
+  path: string;
+  symbols: string;
+  reason: string;
+}
+
+/** The JSON that `heapline report --json` writes, too. */
+export interface Summary {
+  recording: {
+    name: string;
+    command: string;
+    pid: number;
+    start: string;
+    mode: string;
+    sample_bytes: number;
+    duration_ms: number;
+    processes: number;
+  };
+  value: string;
+  unit: string;
+  host: string;
+  kernel: string;
+  tool_version: string;
+  filter: string;
+  before?: { name: string; duration_ms: number };
+  notes: string[];
+  modules: Module[];
+}
+
+interface Content extends Summary {
+  figures: string[];
+  texts: string[];
+  functions: number;
+  frames: number;
+  nodes: number;
+  leaves: number;
+}
+
+/** Figures of the leaves, a column for each that is known: "peak_bytes", ... */
+export type Figures = Map<string, Float64Array>;
+
+export interface Report {
+  summary: Summary;
+  figureNames: string[];
+  texts: string[];
+  functions: { count: number; name: Uint32Array; file: Uint32Array; line: Uint32Array; module: Uint32Array };
+  frames: { count: number; functionId: Uint32Array; file: Uint32Array; line: Uint32Array };
+  /** In preorder: the subtree of a node is the run of nodes from its own id to `end`. */
+  nodes: { count: number; parent: Uint32Array; end: Uint32Array; frame: Uint32Array };
+  /** Nodes with figures. */
+  leaves: Uint32Array;
+  after: Figures;
+  before: Figures | null;
+}
+
+// Not in TypeScript 4.8's own declarations.
+declare const DecompressionStream: {
+  new (format: "deflate"): ReadableWritablePair<Uint8Array, Uint8Array>;
+};
+
+async function inflate(base64: string): Promise<Uint8Array> {
+  const text = atob(base64);
+  const packed = new Uint8Array(text.length);
+  for (let i = 0; i < packed.length; i++) packed[i] = text.charCodeAt(i);
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+/** Parents and ends out of the number of levels that each node is further out. */
+function readNodes(reader: ColumnReader, count: number): Report["nodes"] {
+  const levelsOut = reader.ids(count, 1);
+  const parent = new Uint32Array(count);
+  const end = new Uint32Array(count).fill(count);
+  for (let i = 1; i < count; i++) {
+    let around = i - 1;
+    for (let levels = levelsOut[i]; levels > 0; levels--) {
+      end[around] = i;
+      around = parent[around];
+    }
+    parent[i] = around;
+  }
+  return { count, parent, end, frame: reader.ids(count, 1) };
+}
+
+function readFigures(reader: ColumnReader, content: Content): Figures {
+  return new Map(content.figures.map((name) => [name, reader.signed(content.leaves)]));
+}
+
+function readFunctions(reader: ColumnReader, count: number): Report["functions"] {
+  const [name, file, line, module] = [1, 2, 3, 4].map(() => reader.ids(count, 1));
+  return { count, name, file, line, module };
+}
+
+function readFrames(reader: ColumnReader, count: number): Report["frames"] {
+  const [functionId, file, line] = [1, 2, 3].map(() => reader.ids(count, 1));
+  return { count, functionId, file, line };
+}
+
+export async function readReport(base64: string): Promise<Report> {
+  const bytes = await inflate(base64);
+  const jsonEnd = bytes.indexOf(0);
+  const content = JSON.parse(new TextDecoder().decode(bytes.subarray(0, jsonEnd))) as Content;
+  const reader = new ColumnReader(bytes, jsonEnd + 1);
+  return {
+    summary: content,
+    figureNames: content.figures,
+    texts: content.texts,
+    functions: readFunctions(reader, content.functions),
+    frames: readFrames(reader, content.frames),
+    nodes: readNodes(reader, content.nodes),
+    leaves: reader.ascending(content.leaves),
+    after: readFigures(reader, content),
+    before: content.before ? readFigures(reader, content) : null,
+  };
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: BSD-2-Clause
+// The search box of the flame graph.
+
+import { CalleeTree } from "./callees";
+import { Choice } from "./choice";
+import { Report } from "./data";
+import { announce, byId } from "./dom";
+import { formatCount, formatExact, formatFigure, formatPercent, printable } from "./format";
+import { FlameGraph } from "./flame";
+import { ROOT } from "./tree";
+
+export class Search {
+  private readonly box = byId<HTMLInputElement>("search");
+  private readonly result = byId("search-result");
+  /** A whole name, where the search came from a table; null: what the box says is part of names. */
+  private exactName: string | null = null;
+
+  constructor(
+    private readonly report: Report, private readonly choice: Choice,
+    private readonly tree: CalleeTree, private readonly flame: FlameGraph,
+  ) {
+    this.box.addEventListener("input", () => {
+      this.exactName = null;
+      this.apply();
+    });
+    this.box.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") this.clear();
+    });
+  }
+
+  focus(): void {
+    this.box.focus();
+    this.box.select();
+  }
+
+  /** Searches for that name alone. */
+  find(name: string): void {
+    this.box.value = printable(name);
+    this.exactName = name;
+    this.apply();
+  }
+
+  private clear(): void {
+    this.box.value = "";
+    this.exactName = null;
+    this.apply();
+  }
+
+  private matches(): Uint8Array {
+    const wanted = this.box.value.toLowerCase();
+    const { texts, functions } = this.report;
+    const isMatch = new Uint8Array(texts.length);
+    for (let i = 1; i < functions.count; i++) {
+      const name = texts[functions.name[i]];
+      const found = this.exactName === null ? name.toLowerCase().includes(wanted) : name === this.exactName;
+      if (found) isMatch[functions.name[i]] = 1;
+    }
+    return isMatch;
+  }
+
+  /** Searches again, in other figures or for other words. */
+  apply(): void {
+    if (!this.box.value) {
+      this.flame.setMatches(null);
+      this.result.textContent = "";
+      return;
+    }
+    const isMatch = this.matches();
+    this.flame.setMatches(isMatch);
+    this.say(isMatch.reduce((count, one) => count + one, 0), this.tree.sumOfMatches(isMatch));
+  }
+
+  private say(names: number, sum: number): void {
+    const { unit } = this.choice;
+    const share = formatPercent(sum, this.tree.sum(ROOT));
+    const what = names === 1 ? "1 function" : `${formatCount(names)} functions`;
+    const text = names ? `${what} in stacks of ${formatFigure(sum, unit)}, ${share}` : "No function has that in its name";
+    this.result.textContent = text;
+    this.result.title = formatExact(sum, unit);
+    this.result.dataset.figure = String(sum);
+    announce(text);
+  }
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-2-Clause
+// The head of the page: what was recorded, its totals, and what is missing.
+
+import { Choice, total, Unit, UNITS, UNIT_WORDS, Value, VALUES, VALUE_WORDS } from "./choice";
+import { Module, Report, Summary } from "./data";
+import { byId, make } from "./dom";
+import { basename, formatBytes, formatDuration, formatExact, formatFigure, formatGrowth, formatPercent } from "./format";
+import { makeRadios, RadioOption } from "./radios";
+
+function facts(summary: Summary): string[] {
+  const { recording } = summary;
+  const facts = [
+    recording.name,
+    recording.processes === 1 ? `pid ${recording.pid}` : "",
+    recording.processes > 1 ? `${recording.processes} processes, each at its own peak` : "",
+    recording.duration_ms ? `ran ${formatDuration(recording.duration_ms)}` : "",
+    recording.start.startsWith("1970") ? "" : recording.start.replace("T", " ").replace("Z", " UTC"),
+    [summary.host, summary.kernel].filter(Boolean).join(", Linux "),
+    recording.mode ? `mode ${recording.mode}` : "",
+    recording.sample_bytes ? `sampled about every ${formatBytes(recording.sample_bytes)}: figures are estimates` : "",
+    summary.filter,
+  ];
+  return facts.filter(Boolean);
+}
+
+function showTarget(summary: Summary): void {
+  const command = summary.recording.command || summary.recording.name;
+  const [program, ...words] = command.split(" ");
+  document.title = `${basename(program)} – heapline`;
+  byId("program").textContent = "";
+  byId("program").append(make("span", {}, basename(program)));
+  byId("command").append(make("code", {}, [program, ...words].join(" ")));
+  byId("facts").append(...facts(summary).map((fact) => make("li", {}, fact)));
+  if (summary.before)
+    byId("facts").prepend(make("li", { class: "compared" }, `compared with ${summary.before.name}`));
+}
+
+/* ---- totals ---- */
+
+function figureText(report: Report, value: Value, unit: Unit): string {
+  return formatFigure(total(report.after, `${value}_${unit}`), unit);
+}
+
+function growthLine(report: Report, value: Value, unit: Unit): HTMLElement | null {
+  if (!report.before) return null;
+  const name = `${value}_${unit}`;
+  const before = total(report.before, name);
+  const growth = total(report.after, name) - before;
+  const style = growth > 0 ? "grew" : growth < 0 ? "shrank" : "muted";
+  const share = before ? ` (${growth > 0 ? "+" : ""}${formatPercent(growth, before)})` : "";
+  return make("span", { class: `tile-growth ${style}`, "data-figure": growth }, formatGrowth(growth, unit) + share);
+}
+
+function tile(report: Report, choice: Choice, value: Value): RadioOption<Value> {
+  const units = UNITS.filter((unit) => choice.knows(value, unit));
+  const exact = units.map((unit) => formatExact(total(report.after, `${value}_${unit}`), unit));
+  const { title, meaning } = VALUE_WORDS[value];
+  const label: (HTMLElement | null)[] = [
+    make("span", { class: "tile-title", title: meaning }, title),
+    make("span", { class: "tile-figure", title: exact.join(", ") }, figureText(report, value, units[0])),
+    make("span", { class: "tile-other" },
+      units.length > 1 ? `in ${figureText(report, value, units[1])} blocks` : units[0] === "objects" ? "blocks" : meaning),
+    growthLine(report, value, units[0]),
+  ];
+  return { key: value, label: label.filter((part): part is HTMLElement => part !== null) };
+}
+
+function showTotals(report: Report, choice: Choice): void {
+  const values = VALUES.filter((value) => choice.has(value));
+  const tiles = makeRadios("value", "What to show", "tiles",
+    values.map((value) => tile(report, choice, value)), (value) => choice.setValue(value));
+  const units = makeRadios("unit", "Unit", "segments",
+    UNITS.map((unit) => ({ key: unit, label: [UNIT_WORDS[unit]] })), (unit) => choice.setUnit(unit));
+  byId("values").append(tiles.element);
+  byId("units").append(units.element);
+  const show = () => {
+    tiles.show(choice.value);
+    units.show(choice.unit, (unit) => choice.knows(choice.value, unit));
+  };
+  choice.listen(show);
+  show();
+}
+
+/* ---- what is missing ---- */
+
+function moduleRow(module: Module): HTMLElement {
+  return make("tr", {},
+    make("th", { scope: "row", class: "text", title: module.path }, basename(module.path)),
+    make("td", { class: "text" }, module.symbols === "none" ? "no names" : `names from ${module.symbols}`),
+    make("td", { class: "text" }, module.reason));
+}
+
+function showMissing(summary: Summary): void {
+  byId("notes").append(...summary.notes.map((note) => make("li", {}, note)));
+  const poor = summary.modules.filter((module) => module.reason && module.symbols !== "unused");
+  if (!poor.length) return;
+  const names = poor.slice(0, 3).map((module) => basename(module.path)).join(", ");
+  byId("modules-summary").textContent =
+    `No debug information for ${names}${poor.length > 3 ? ` and ${poor.length - 3} more` : ""}`;
+  byId("modules-body").append(...poor.map(moduleRow));
+  byId("modules").hidden = false;
+}
+
+export function showSummary(report: Report, choice: Choice): void {
+  showTarget(report.summary);
+  showTotals(report, choice);
+  showMissing(report.summary);
+}

@@ -11,6 +11,8 @@
 enum hl_view_sort {
 	HL_VIEW_SORT_FLAT,
 	HL_VIEW_SORT_CUM,
+	HL_VIEW_SORT_GROWTH, /* diff: what grew most first, what shrank most last */
+	HL_VIEW_SORT_SIZE,   /* diff: the larger of before and after */
 };
 
 /* What a row stands for. */
@@ -24,6 +26,7 @@ enum hl_view_key {
 };
 
 enum hl_view_palette {
+	HL_VIEW_PALETTE_AUTO, /* diff where two profiles are compared, else mem */
 	HL_VIEW_PALETTE_MEM,
 	HL_VIEW_PALETTE_DIFF, /* red grew, blue shrank; needs profile->base */
 	HL_VIEW_PALETTE_MODULE,
@@ -50,7 +53,13 @@ struct hl_view_options {
 	double threshold;     /* percent of the total; what is smaller is left out or folded */
 	bool stacks;	      /* info: list them */
 	bool reversed;	      /* tree, flame: from the functions that allocated to their callers */
-	const char *function; /* annotate: name, or part of it */
+	uint64_t depth_limit; /* tree: of nodes; 0: none */
+	const char *function; /* annotate: a name, or an extended regular expression */
+	const char *source_path; /* annotate: where the sources are now; NULL: where they were */
+
+	/* sizes */
+	uint64_t stack_limit; /* of each class; 0: all */
+	bool full;	      /* stacks with all their frames */
 
 	/* flame */
 	const char *title, *countname; /* NULL: a fitting one */

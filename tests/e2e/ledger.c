@@ -5,9 +5,13 @@
  * others. For every stack the ledger has what was allocated and what is still in use; it lives in
  * memory that the allocator does not know, and is printed at the end as lines of
  *
- *   hop_a;hop_b;...;by_ENTRY alloc_bytes alloc_objects inuse_bytes inuse_objects
+ *   hop_a;hop_b;...;by_ENTRY alloc_bytes alloc_objects inuse_bytes inuse_objects slack_bytes
  *
- * Usage: ledger SEED THREADS EVENTS [BYTES_MAX]
+ * or, by size, as one line for each stack and number of binary digits of the size:
+ *
+ *   hop_a;hop_b;...;by_ENTRY;DIGITS alloc_bytes ...
+ *
+ * Usage: ledger SEED THREADS EVENTS [BYTES_MAX [by-size]]
  */
 #include "program.h"
 
@@ -24,6 +28,7 @@
 #define PATH_MAX_HOPS 14
 #define SLOTS	      4096
 #define THREADS_MAX   8
+#define DIGITS_MAX    32 /* binary digits of a size are fewer */
 
 enum entry {
 	BY_MALLOC,
@@ -47,11 +52,12 @@ static const char *const entry_names[ENTRIES] = {
 struct block {
 	void *address;
 	size_t bytes;
+	size_t slack;
 	uint32_t stack; /* path * ENTRIES + entry, of the allocation */
 };
 
 struct account {
-	_Atomic uint64_t alloc_bytes, alloc_objects, free_bytes, free_objects;
+	_Atomic uint64_t alloc_bytes, alloc_objects, free_bytes, free_objects, slack_bytes;
 };
 
 struct slot {
@@ -61,7 +67,7 @@ struct slot {
 
 /* Everything that changes while threads run, outside the allocator's memory. */
 struct shared {
-	struct account accounts[PATHS * ENTRIES];
+	struct account accounts[PATHS * ENTRIES][DIGITS_MAX]; /* by stack and size */
 	struct slot slots[SLOTS];
 };
 
@@ -214,16 +220,28 @@ static inline __attribute__((always_inline)) void *follow(const char *path, cons
 	return entries[call->entry](call->old, call->bytes);
 }
 
-static void account_alloc(uint32_t stack, size_t bytes)
+static struct account *account_of(const struct block *block)
 {
-	shared->accounts[stack].alloc_bytes += bytes;
-	shared->accounts[stack].alloc_objects++;
+	int digits = 64 - __builtin_clzl(block->bytes);
+	return &shared->accounts[block->stack][digits];
+}
+
+static void account_alloc(const struct block *block)
+{
+	struct account *account = account_of(block);
+
+	account->alloc_bytes += block->bytes;
+	account->alloc_objects++;
+	account->slack_bytes += block->slack;
 }
 
 static void account_free(const struct block *block)
 {
-	shared->accounts[block->stack].free_bytes += block->bytes;
-	shared->accounts[block->stack].free_objects++;
+	struct account *account = account_of(block);
+
+	account->free_bytes += block->bytes;
+	account->free_objects++;
+	account->slack_bytes -= block->slack;
 }
 
 /* Small sizes mostly, some odd ones, now and then one that glibc maps by itself. */
@@ -255,7 +273,8 @@ static struct block replace(uint64_t *state, struct block old)
 	fresh.address = follow(paths[path], &call);
 	REQUIRE(fresh.address);
 	memset(fresh.address, 0x5a, fresh.bytes < 64 ? fresh.bytes : 64);
-	account_alloc(fresh.stack, fresh.bytes);
+	fresh.slack = malloc_usable_size(fresh.address) - fresh.bytes;
+	account_alloc(&fresh);
 	return fresh;
 }
 
@@ -293,17 +312,40 @@ static void choose_paths(void)
 	memset(long_text, 'x', sizeof(long_text) - 1);
 }
 
-static void print_account(int stack)
+static void print_account(int stack, int digits, const struct account *account)
 {
-	const struct account *account = &shared->accounts[stack];
-
 	if (!account->alloc_objects)
 		return;
 	for (const char *hop = paths[stack / ENTRIES]; *hop; hop++)
 		printf("hop_%c;", *hop);
-	printf("%s %lu %lu %lu %lu\n", entry_names[stack % ENTRIES], account->alloc_bytes,
-	       account->alloc_objects, account->alloc_bytes - account->free_bytes,
-	       account->alloc_objects - account->free_objects);
+	printf("%s", entry_names[stack % ENTRIES]);
+	if (digits)
+		printf(";%d", digits);
+	printf(" %lu %lu %lu %lu %lu\n", account->alloc_bytes, account->alloc_objects,
+	       account->alloc_bytes - account->free_bytes,
+	       account->alloc_objects - account->free_objects, account->slack_bytes);
+}
+
+static void add(struct account *sum, const struct account *more)
+{
+	sum->alloc_bytes += more->alloc_bytes;
+	sum->alloc_objects += more->alloc_objects;
+	sum->free_bytes += more->free_bytes;
+	sum->free_objects += more->free_objects;
+	sum->slack_bytes += more->slack_bytes;
+}
+
+static void print_stack(int stack, bool by_size)
+{
+	struct account sum = {0};
+
+	for (int digits = 1; digits < DIGITS_MAX; digits++) {
+		add(&sum, &shared->accounts[stack][digits]);
+		if (by_size)
+			print_account(stack, digits, &shared->accounts[stack][digits]);
+	}
+	if (!by_size)
+		print_account(stack, 0, &sum);
 }
 
 int main(int argc, char **argv)
@@ -316,6 +358,7 @@ int main(int argc, char **argv)
 	event_count = atol(argv[3]);
 	if (argc > 4)
 		bytes_max = strtoull(argv[4], NULL, 10);
+	bool by_size = argc > 5 && !strcmp(argv[5], "by-size");
 	REQUIRE(threads >= 1 && threads <= THREADS_MAX && bytes_max);
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 		      -1, 0);
@@ -327,6 +370,6 @@ int main(int argc, char **argv)
 	for (int i = 0; i < threads; i++)
 		pthread_join(ids[i], NULL);
 	for (int stack = 0; stack < PATHS * ENTRIES; stack++)
-		print_account(stack);
+		print_stack(stack, by_size);
 	return 0;
 }

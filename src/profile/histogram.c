@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* One entry for each stack and size class, sorted by these, equal ones merged; see histogram.h. */
+#include "profile/histogram.h"
+
+#include "profile/array.h"
+
+struct filling {
+	struct hl_histogram *histogram;
+	const struct hl_profile *profile;
+	const struct hl_calltree *tree;
+	enum hl_value value;
+	size_t capacity;
+};
+
+static void add(struct hl_histogram_figures *sum, const struct hl_histogram_figures *more)
+{
+	sum->bytes += more->bytes;
+	sum->objects += more->objects;
+	sum->inuse_bytes += more->inuse_bytes;
+	sum->slack_bytes += more->slack_bytes;
+}
+
+static bool is_nothing(const struct hl_histogram_figures *figures)
+{
+	return !figures->bytes && !figures->objects && !figures->inuse_bytes &&
+	       !figures->slack_bytes;
+}
+
+/* ---- the class of a mean size ---- */
+
+enum hl_value hl_histogram_size_value(enum hl_value value)
+{
+	if (value == HL_VALUE_TEMPORARY)
+		return HL_VALUE_ALLOC;
+	return value == HL_VALUE_SLACK ? HL_VALUE_INUSE : value;
+}
+
+static uint64_t magnitude(int64_t number)
+{
+	return number < 0 ? -(uint64_t)number : (uint64_t)number;
+}
+
+/* Whether ${counters} have a mean size of ${value}; blocks that other threads freed can make both
+ * figures negative. */
+static bool mean_class(const struct hl_profile_counters *counters, enum hl_value value,
+		       uint32_t *ret_class)
+{
+	int64_t bytes = hl_profile_figure(counters, value, HL_UNIT_BYTES);
+	int64_t objects = hl_profile_figure(counters, value, HL_UNIT_OBJECTS);
+
+	if (!objects || (bytes && (bytes < 0) != (objects < 0)))
+		return false;
+	*ret_class = hl_size_class(magnitude(bytes) / magnitude(objects));
+	return true;
+}
+
+/* A stack with nothing of the value itself can have slack, so there must be some class for it. */
+static uint32_t class_of_mean(const struct hl_profile_counters *counters, enum hl_value value)
+{
+	const enum hl_value candidates[] = {hl_histogram_size_value(value), HL_VALUE_INUSE,
+					    HL_VALUE_ALLOC, HL_VALUE_PEAK};
+	uint32_t size_class;
+
+	for (size_t i = 0; i < HL_COUNT_OF(candidates); i++)
+		if (mean_class(counters, candidates[i], &size_class))
+			return size_class;
+	return 0;
+}
+
+/* ---- entries ---- */
+
+static struct hl_histogram_figures figures_of(const struct hl_profile_counters *counters,
+					      enum hl_value value)
+{
+	return (struct hl_histogram_figures){
+		.bytes = hl_profile_figure(counters, value, HL_UNIT_BYTES),
+		.objects = hl_profile_figure(counters, value, HL_UNIT_OBJECTS),
+		.inuse_bytes = hl_profile_figure(counters, HL_VALUE_INUSE, HL_UNIT_BYTES),
+		.slack_bytes = counters->slack_bytes,
+	};
+}
+
+static int append(struct filling *filling, uint32_t leaf, uint32_t size_class,
+		  struct hl_histogram_figures figures)
+{
+	struct hl_histogram *histogram = filling->histogram;
+
+	if (hl_array_reserve(&histogram->stacks, &filling->capacity, histogram->stack_count + 1,
+			     sizeof(*histogram->stacks)) < 0)
+		return -ENOMEM;
+	histogram->stacks[histogram->stack_count++] =
+		(struct hl_histogram_stack){size_class, leaf, figures};
+	return 0;
+}
+
+static void subtract(struct hl_profile_counters *counters, const struct hl_profile_counters *less)
+{
+	counters->alloc_bytes -= less->alloc_bytes;
+	counters->alloc_objects -= less->alloc_objects;
+	counters->free_bytes -= less->free_bytes;
+	counters->free_objects -= less->free_objects;
+	counters->peak_bytes -= less->peak_bytes;
+	counters->peak_objects -= less->peak_objects;
+	counters->temporary_objects -= less->temporary_objects;
+	counters->slack_bytes -= less->slack_bytes;
+}
+
+/* Enters the blocks whose size is told, and takes them off ${rest}, the counters by leaf. */
+static int append_told(struct filling *filling, struct hl_profile_counters *rest)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < filling->profile->size_count; i++) {
+		const struct hl_profile_size *size = &filling->profile->sizes[i];
+		struct hl_histogram_figures figures = figures_of(&size->counters, filling->value);
+		uint32_t leaf = filling->tree->node_of[size->node];
+		subtract(&rest[leaf], &size->counters);
+		if (!is_nothing(&figures))
+			r = append(filling, leaf, size->size_class, figures);
+	}
+	return r;
+}
+
+static int append_means(struct filling *filling, const struct hl_profile_counters *rest)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; r == 0 && i < filling->tree->count; i++) {
+		struct hl_histogram_figures figures = figures_of(&rest[i], filling->value);
+		if (is_nothing(&figures))
+			continue;
+		filling->histogram->exact = false;
+		r = append(filling, i, class_of_mean(&rest[i], filling->value), figures);
+	}
+	return r;
+}
+
+static int append_all(struct filling *filling)
+{
+	const struct hl_profile *profile = filling->profile;
+	struct hl_profile_counters *rest = calloc(filling->tree->count, sizeof(*rest));
+
+	if (!rest)
+		return -ENOMEM;
+	for (size_t i = 0; i < profile->node_count; i++)
+		hl_profile_counters_add(&rest[filling->tree->node_of[i]], &profile->counters[i]);
+	int r = append_told(filling, rest);
+	if (r == 0)
+		r = append_means(filling, rest);
+	free(rest);
+	return r;
+}
+
+/* ---- from entries to classes ---- */
+
+static int by_class_and_leaf(const void *left, const void *right)
+{
+	const struct hl_histogram_stack *a = left, *b = right;
+
+	if (a->size_class != b->size_class)
+		return a->size_class < b->size_class ? -1 : 1;
+	return (a->leaf > b->leaf) - (a->leaf < b->leaf);
+}
+
+static int heavier_first(int64_t a, int64_t b)
+{
+	return (a < b) - (a > b);
+}
+
+/* Nodes of the call tree are in order of name, so equally heavy stacks are, too. */
+static int by_weight(const void *left, const void *right, void *context)
+{
+	const struct hl_histogram_stack *a = left, *b = right;
+	enum hl_unit unit = *(const enum hl_unit *)context;
+	int bytes = heavier_first(a->figures.bytes, b->figures.bytes);
+	int objects = heavier_first(a->figures.objects, b->figures.objects);
+	int first = unit == HL_UNIT_BYTES ? bytes : objects;
+
+	if (first)
+		return first;
+	if (bytes || objects)
+		return bytes ? bytes : objects;
+	return (a->leaf > b->leaf) - (a->leaf < b->leaf);
+}
+
+/* Makes one entry of those with the same class and stack. */
+static void merge_equal(struct hl_histogram *histogram)
+{
+	struct hl_histogram_stack *stacks = histogram->stacks;
+	size_t kept = 0;
+
+	for (size_t i = 0; i < histogram->stack_count; i++) {
+		if (kept && by_class_and_leaf(&stacks[kept - 1], &stacks[i]) == 0)
+			add(&stacks[kept - 1].figures, &stacks[i].figures);
+		else
+			stacks[kept++] = stacks[i];
+	}
+	histogram->stack_count = kept;
+}
+
+static void add_to_class(struct hl_histogram *histogram, const struct hl_histogram_stack *stack)
+{
+	size_t last = histogram->class_count - 1;
+
+	if (!histogram->class_count || histogram->classes[last].size_class != stack->size_class) {
+		last = histogram->class_count++;
+		histogram->classes[last] = (struct hl_histogram_class){
+			.size_class = stack->size_class, .stacks = stack};
+	}
+	struct hl_histogram_class *class = &histogram->classes[last];
+	class->stack_count++;
+	add(&class->figures, &stack->figures);
+	add(&histogram->total, &stack->figures);
+}
+
+static void make_classes(struct hl_histogram *histogram, enum hl_unit unit)
+{
+	if (!histogram->stack_count)
+		return;
+	qsort(histogram->stacks, histogram->stack_count, sizeof(*histogram->stacks),
+	      by_class_and_leaf);
+	merge_equal(histogram);
+	for (size_t i = 0; i < histogram->stack_count; i++)
+		add_to_class(histogram, &histogram->stacks[i]);
+	for (size_t i = 0; i < histogram->class_count; i++) {
+		const struct hl_histogram_class *class = &histogram->classes[i];
+		qsort_r(histogram->stacks + (class->stacks - histogram->stacks), class->stack_count,
+			sizeof(*histogram->stacks), by_weight, &unit);
+	}
+}
+
+int hl_histogram_init(struct hl_histogram *histogram, const struct hl_profile *profile,
+		      const struct hl_calltree *tree, enum hl_value value, enum hl_unit unit)
+{
+	struct filling filling = {histogram, profile, tree, value, 0};
+
+	*histogram = (struct hl_histogram){.exact = true};
+	int r = append_all(&filling);
+	if (r < 0) {
+		hl_histogram_release(histogram);
+		return r;
+	}
+	make_classes(histogram, unit);
+	return 0;
+}
+
+void hl_histogram_release(struct hl_histogram *histogram)
+{
+	free(histogram->stacks);
+	histogram->stacks = NULL;
+	histogram->stack_count = histogram->class_count = 0;
+}

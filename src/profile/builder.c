@@ -123,11 +123,6 @@ static int module_symbols(struct hl_builder *builder, uint32_t id, struct hl_sym
 		if (r < 0)
 			return r;
 		module->used = true;
-		module->symbols = hl_symbols_source(builder->symbols[id]);
-		r = hl_strings_intern(&profile->strings, hl_symbols_reason(builder->symbols[id]),
-				      &module->symbols_reason);
-		if (r < 0)
-			return r;
 	}
 	*ret_symbols = builder->symbols[id];
 	return 0;
@@ -399,6 +394,23 @@ static void place_nodes(const struct hl_builder *builder, const uint32_t *sizes,
 	}
 }
 
+/* Only after the last address is it known from where names came. */
+static int describe_symbols(struct hl_builder *builder)
+{
+	struct hl_profile *profile = builder->profile;
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < profile->module_count; i++) {
+		const struct hl_symbols *symbols = builder->symbols[i];
+		if (!symbols)
+			continue;
+		profile->modules[i].symbols = hl_symbols_source(symbols);
+		r = hl_strings_intern(&profile->strings, hl_symbols_reason(symbols),
+				      &profile->modules[i].symbols_reason);
+	}
+	return r;
+}
+
 int hl_builder_finish(struct hl_builder *builder, uint32_t **ret_final_ids,
 		      struct hl_profile **ret_profile)
 {
@@ -411,7 +423,9 @@ int hl_builder_finish(struct hl_builder *builder, uint32_t **ret_final_ids,
 
 	profile->nodes = calloc(count, sizeof(*profile->nodes));
 	profile->counters = calloc(count, sizeof(*profile->counters));
-	if (sizes && next_free && final_ids && profile->nodes && profile->counters) {
+	if (sizes && next_free && final_ids && profile->nodes && profile->counters)
+		r = describe_symbols(builder);
+	if (r == 0) {
 		measure_subtrees(builder, sizes);
 		place_nodes(builder, sizes, next_free, final_ids, profile->nodes);
 		profile->node_count = count;
@@ -420,7 +434,6 @@ int hl_builder_finish(struct hl_builder *builder, uint32_t **ret_final_ids,
 		builder->profile = NULL;
 		*ret_final_ids = final_ids;
 		*ret_profile = profile;
-		r = 0;
 	}
 	free(sizes);
 	free(next_free);

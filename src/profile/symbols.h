@@ -6,6 +6,9 @@
  * DEBUGINFOD_URLS is set), the symbol table, the dynamic symbol table; and where nothing names an
  * address, it is `file+0xADDRESS`, the address being where the function begins if unwind tables
  * tell, so that the calls of one nameless function stay together.
+ *
+ * What an address of a file with a build id was named is kept for the next run, see
+ * symbols_cache.h.
  */
 #pragma once
 

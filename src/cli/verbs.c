@@ -8,6 +8,7 @@ const struct hl_verb *const hl_verbs[] = {
 	&hl_verb_record,
 	&hl_verb_top,
 	&hl_verb_lines,
+	&hl_verb_flame,
 	&hl_verb_graph,
 	&hl_verb_sizes,
 	&hl_verb_folded,

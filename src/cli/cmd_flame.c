@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* heapline flame: an interactive flame graph. */
+#include "cli/view_options.h"
+
+static const char *title, *countname;
+static int palette = HL_VIEW_PALETTE_AUTO;
+static bool inverted, reversed, normalize;
+
+static const char *const palette_words[] = {"auto", "mem", "diff", "module", NULL};
+
+static const struct hl_option options[] = {
+	{"title", 0, "TEXT", "head of the picture (default: name, value and unit)", HL_OPTION_TEXT,
+	 &title, NULL},
+	{"countname", 0, "TEXT", "what the value counts (default: its unit)", HL_OPTION_TEXT,
+	 &countname, NULL},
+	{"color", 0, "PALETTE",
+	 "mem, module, or diff (default: diff when two are compared, else mem)", HL_OPTION_CHOICE,
+	 &palette, palette_words},
+	{"inverted", 0, NULL, "the outermost function on top", HL_OPTION_FLAG, &inverted, NULL},
+	{"reversed", 0, NULL, "begin with the functions that allocated; callers above them",
+	 HL_OPTION_FLAG, &reversed, NULL},
+	{"normalize", 0, NULL, "scale BEFORE by the ratio of the durations", HL_OPTION_FLAG,
+	 &normalize, NULL},
+	{0},
+};
+
+static int run_flame(int argc, char **argv)
+{
+	const struct hl_view_command command = {
+		.view = hl_view_flame,
+		.profiles_max = 2,
+		.reads_stdin = true,
+		.binary = true,
+		.normalize = normalize,
+	};
+	return hl_view_run(&hl_verb_flame, argc, argv, &command,
+			   (struct hl_view_options){
+				   .title = title,
+				   .countname = countname,
+				   .palette = (enum hl_view_palette)palette,
+				   .icicle = inverted,
+				   .reversed = reversed,
+			   });
+}
+
+const struct hl_verb hl_verb_flame = {
+	.name = "flame",
+	.arguments = "[[BEFORE] NAME.hl]",
+	.summary = "write an interactive flame graph as SVG",
+	.options = options,
+	.shared_options = {hl_view_value_options, hl_view_selection_options, hl_view_filter_options,
+			   hl_view_json_options, hl_view_output_options},
+	.run = run_flame,
+};

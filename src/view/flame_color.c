@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Palettes, made with equal steps in the OKLCH colour space; see flame_color.h. */
+#include "view/flame_color.h"
+
+#include "profile/index.h"
+#include "view/keys.h"
+
+#include <string.h>
+
+#define GROWTH_STEPS   6     /* on each side of "the same" */
+#define GROWTH_IGNORED 0.005 /* a smaller share of growth looks like none */
+
+/* mem: yellow-green to teal; module: once around; diff: blue, grey, red, which the colour-blind can
+ * tell apart. */
+static const struct hl_flame_palette palettes[] = {
+	[HL_VIEW_PALETTE_MEM] = {"mem", 24, {0xc5c180, 0xcdcc86, 0xd3d88c, 0xdae392, 0xbecd78,
+					     0xc5d696, 0xcbe29d, 0xafcb84, 0xb3d78c, 0xb7e395,
+					     0xc3eab0, 0xa6d498, 0xaae0a2, 0xacebac, 0x8dd596,
+					     0xa0dbad, 0xa2e7b7, 0xa4f3c3, 0x84dcae, 0x84e8ba,
+					     0x9fedcc, 0x7fd6b7, 0x7fe2c4, 0x80edd1}},
+	[HL_VIEW_PALETTE_DIFF] = {"diff",
+				  2 * GROWTH_STEPS + 1,
+				  {0x4ea6fb, 0x67b1fa, 0x7ebaf9, 0x93c4f8, 0xa7cef6, 0xbcd7f4,
+				   0xe1e1e1, 0xf3c8c2, 0xf4b9b0, 0xf4a99f, 0xf39a8e, 0xf2897d,
+				   0xf0796b}},
+	[HL_VIEW_PALETTE_MODULE] = {"module", 24, {0xfaaab8, 0xffbcb7, 0xfaaf97, 0xffc39a, 0xedb980,
+						   0xf3cf8b, 0xd4c57c, 0xd4db92, 0xb2d08d, 0xb0e5ac,
+						   0x8ed7ad, 0x8fe9ce, 0x75d8cf, 0x83e7f0, 0x77d3ed,
+						   0x93dfff, 0x92caff, 0xb3d5ff, 0xb5bfff, 0xd6c9ff,
+						   0xd5b4f4, 0xf3c0f9, 0xedadda, 0xffbbda}},
+};
+
+enum hl_view_palette hl_flame_palette_choice(const struct hl_profile *profile,
+					     const struct hl_view_options *options)
+{
+	if (options->palette != HL_VIEW_PALETTE_AUTO)
+		return options->palette;
+	return profile->base ? HL_VIEW_PALETTE_DIFF : HL_VIEW_PALETTE_MEM;
+}
+
+const struct hl_flame_palette *hl_flame_palette(enum hl_view_palette choice)
+{
+	return &palettes[choice];
+}
+
+static unsigned color_of_text(const char *text, enum hl_view_palette choice)
+{
+	return hl_hash_bytes(text, strlen(text)) % (unsigned)palettes[choice].count;
+}
+
+unsigned hl_flame_color_of_module(const struct hl_profile *profile, uint32_t module)
+{
+	const char *path = hl_profile_text(profile, profile->modules[module].path);
+
+	return color_of_text(hl_keys_basename(path), HL_VIEW_PALETTE_MODULE);
+}
+
+unsigned hl_flame_color_of_function(const struct hl_profile *profile, uint32_t function,
+				    enum hl_view_palette choice)
+{
+	const struct hl_profile_function *of = &profile->functions[function];
+
+	if (choice == HL_VIEW_PALETTE_MODULE)
+		return hl_flame_color_of_module(profile, of->module);
+	return color_of_text(hl_profile_text(profile, of->name), choice);
+}
+
+unsigned hl_flame_color_of_growth(int64_t before, int64_t after)
+{
+	double larger = (double)(before > after ? before : after);
+	double growth = larger > 0 ? ((double)after - (double)before) / larger : 0;
+	double size = growth < 0 ? -growth : growth;
+
+	if (size <= GROWTH_IGNORED)
+		return GROWTH_STEPS;
+	int step = size < 1 ? 1 + (int)(size * GROWTH_STEPS) : GROWTH_STEPS;
+	return (unsigned)(GROWTH_STEPS + (growth < 0 ? -step : step));
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Turns a call tree into frames side by side; see flame_layout.h. */
+#include "view/flame_layout.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The call tree with a width for each node, all by node of the tree. */
+struct widths {
+	struct hl_calltree tree;
+	int64_t *values;    /* sums of what is positive */
+	uint32_t *frame_of; /* frame of the layout; 0 also for nodes that have none */
+	int64_t light_max;  /* nodes up to this are left out */
+};
+
+static void release_widths(struct widths *widths)
+{
+	hl_calltree_release(&widths->tree);
+	free(widths->values);
+	free(widths->frame_of);
+}
+
+/* Figures of damaged files may be anything, and sums of them must stay in order. */
+static int64_t saturating_sum(int64_t a, int64_t b)
+{
+	int64_t sum;
+
+	return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
+}
+
+/* Negative values would make callers narrower than what they called. */
+static void sum_widths(struct widths *widths, struct hl_flame_layout *layout)
+{
+	const struct hl_calltree *tree = &widths->tree;
+
+	for (size_t i = tree->count; i-- > 0;) {
+		int64_t self = tree->nodes[i].self;
+		if (self < 0) {
+			layout->negative_count++;
+			layout->negative_sum += self;
+			self = 0;
+		}
+		widths->values[i] = saturating_sum(widths->values[i], self);
+		if (i) {
+			int64_t *caller = &widths->values[tree->nodes[i].parent];
+			*caller = saturating_sum(*caller, widths->values[i]);
+		}
+	}
+}
+
+static int init_widths(struct widths *widths, const struct hl_profile *profile,
+		       const struct hl_view_options *options)
+{
+	int r = options->reversed
+			? hl_calltree_init_reversed(&widths->tree, profile, options->value,
+						    options->unit)
+			: hl_calltree_init(&widths->tree, profile, options->value, options->unit);
+	if (r < 0)
+		return r;
+	widths->values = calloc(widths->tree.count, sizeof(*widths->values));
+	widths->frame_of = calloc(widths->tree.count, sizeof(*widths->frame_of));
+	return widths->values && widths->frame_of ? 0 : -ENOMEM;
+}
+
+/* ---- what is kept ---- */
+
+static int heavier_first(const void *left, const void *right)
+{
+	int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
+	return (a < b) - (a > b);
+}
+
+/* A caller is never lighter than what it calls, so whatever is kept keeps its callers. */
+static int choose_light_max(struct widths *widths, size_t count_max)
+{
+	size_t count = widths->tree.count;
+
+	if (count <= count_max)
+		return 0;
+	int64_t *sorted = calloc(count, sizeof(*sorted));
+	if (!sorted)
+		return -ENOMEM;
+	memcpy(sorted, widths->values, count * sizeof(*sorted));
+	qsort(sorted, count, sizeof(*sorted), heavier_first);
+	widths->light_max = sorted[count_max];
+	free(sorted);
+	return 0;
+}
+
+static bool is_kept(const struct widths *widths, size_t node)
+{
+	return node == 0 || widths->values[node] > widths->light_max;
+}
+
+static void count_left_out(const struct widths *widths, struct hl_flame_layout *layout, size_t node)
+{
+	const struct hl_calltree_node *nodes = widths->tree.nodes;
+
+	if (widths->values[node] > 0) {
+		layout->light_count++;
+		layout->light_max = widths->light_max;
+	} else if (nodes[node].base > 0 && nodes[node].sum <= 0) {
+		layout->vanished_count++;
+		if (widths->values[nodes[node].parent] > 0 || !nodes[node].parent)
+			layout->vanished_sum += nodes[node].base;
+	}
+}
+
+/* ---- frames ---- */
+
+static void place_frame(struct hl_flame_layout *layout, const struct widths *widths,
+			const struct hl_profile *profile, size_t node, int64_t *next_start)
+{
+	const struct hl_calltree_node *from = &widths->tree.nodes[node];
+	uint32_t id = (uint32_t)layout->count++, parent = widths->frame_of[from->parent];
+	int64_t start = node ? next_start[parent] : 0;
+
+	widths->frame_of[node] = id;
+	layout->frames[id] = (struct hl_flame_frame){
+		.parent = parent,
+		.end = id + 1,
+		.depth = from->depth,
+		.function = node ? profile->frames[from->frame].function : 0,
+		.start = start,
+		.value = widths->values[node],
+		.self = from->self > 0 ? from->self : 0,
+		.other = from->other,
+		.base = from->base,
+	};
+	next_start[id] = start;
+	if (node)
+		next_start[parent] += widths->values[node];
+}
+
+static int place_frames(struct hl_flame_layout *layout, const struct widths *widths,
+			const struct hl_profile *profile)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < widths->tree.count; i++)
+		if (is_kept(widths, i))
+			kept++;
+		else
+			count_left_out(widths, layout, i);
+	int64_t *next_start = calloc(kept, sizeof(*next_start));
+	layout->frames = calloc(kept, sizeof(*layout->frames));
+	if (!next_start || !layout->frames) {
+		free(next_start);
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < widths->tree.count; i++)
+		if (is_kept(widths, i))
+			place_frame(layout, widths, profile, i, next_start);
+	for (size_t i = layout->count; i-- > 1;) {
+		struct hl_flame_frame *parent = &layout->frames[layout->frames[i].parent];
+		if (parent->end < layout->frames[i].end)
+			parent->end = layout->frames[i].end;
+	}
+	free(next_start);
+	return 0;
+}
+
+int hl_flame_layout_init(struct hl_flame_layout *layout, const struct hl_profile *profile,
+			 const struct hl_view_options *options, size_t count_max)
+{
+	struct widths widths = {0};
+
+	*layout = (struct hl_flame_layout){0};
+	int r = init_widths(&widths, profile, options);
+	if (r == 0) {
+		sum_widths(&widths, layout);
+		r = choose_light_max(&widths, count_max);
+	}
+	if (r == 0)
+		r = place_frames(layout, &widths, profile);
+	release_widths(&widths);
+	if (r < 0)
+		hl_flame_layout_release(layout);
+	return r;
+}
+
+void hl_flame_layout_release(struct hl_flame_layout *layout)
+{
+	free(layout->frames);
+	*layout = (struct hl_flame_layout){0};
+}

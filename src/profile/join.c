@@ -255,7 +255,7 @@ static int warn_of_doubts(struct hl_profile *joined, const struct hl_profile *be
 	uint64_t stacks = lost->truncated_stacks + lost->incomplete_stacks;
 	int r = 0;
 
-	if (!before->complete)
+	if (!before->complete && !before->imported)
 		r = warn(joined, "'%s' was interrupted; its figures are those of its last save",
 			 name);
 	if (r == 0 && (lost->events || lost->bytes))

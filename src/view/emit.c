@@ -27,6 +27,7 @@ struct hl_emit {
 	struct hl_json json;
 	struct libscols_table *table;
 	struct libscols_line *row;
+	size_t row_depth; /* of a tree; 0 in tables without branches */
 	struct hl_emit_column columns[COLUMNS_MAX];
 	size_t column_count, column; /* column: of the next cell */
 	size_t table_column;	     /* of the next cell, in the table */
@@ -196,7 +197,8 @@ static int new_table(struct hl_emit *emit)
 	for (size_t i = 0; i < emit->column_count; i++) {
 		const struct hl_emit_column *column = &emit->columns[i];
 		int flags = (is_number(column->type) ? SCOLS_FL_RIGHT : 0) |
-			    (column->flags & HL_EMIT_SHORTENED ? SCOLS_FL_TRUNC : 0);
+			    (column->flags & HL_EMIT_SHORTENED ? SCOLS_FL_TRUNC : 0) |
+			    (column->flags & HL_EMIT_TREE ? SCOLS_FL_TREE : 0);
 		if (!is_shown(emit, column))
 			continue;
 		if (!scols_table_new_column(emit->table, column->title, 0, flags))
@@ -213,6 +215,7 @@ void hl_emit_rows(struct hl_emit *emit, const char *key, const struct hl_emit_co
 	memcpy(emit->columns, columns, column_count * sizeof(*columns));
 	emit->column_count = column_count;
 	emit->row = NULL;
+	emit->row_depth = 0;
 	emit->line_has_cells = false;
 	if (is_json(emit))
 		hl_json_open(&emit->json, key, '[');
@@ -242,18 +245,41 @@ static const char *color_of(unsigned emphasis)
 	return colors[emphasis];
 }
 
-void hl_emit_row(struct hl_emit *emit, unsigned emphasis)
+/* The last row of ${depth} - 1: the row before, or one above it. */
+static struct libscols_line *row_above(const struct hl_emit *emit, size_t depth)
+{
+	struct libscols_line *row = emit->row;
+
+	if (depth > emit->row_depth + 1)
+		abort();
+	for (size_t i = emit->row_depth; row && i >= depth; i--)
+		row = scols_line_get_parent(row);
+	return row;
+}
+
+static void begin_row(struct hl_emit *emit, size_t depth, unsigned emphasis)
 {
 	end_row(emit);
 	if (is_json(emit))
 		hl_json_open(&emit->json, NULL, '{');
 	if (emit->form != HL_EMIT_TABLE || emit->error)
 		return;
-	emit->row = scols_table_new_line(emit->table, NULL);
+	emit->row = scols_table_new_line(emit->table, depth ? row_above(emit, depth) : NULL);
+	emit->row_depth = depth;
 	if (!emit->row)
 		fail(emit, -ENOMEM);
 	else if (emphasis && emit->color && scols_line_set_color(emit->row, color_of(emphasis)) < 0)
 		fail(emit, -ENOMEM);
+}
+
+void hl_emit_row(struct hl_emit *emit, unsigned emphasis)
+{
+	begin_row(emit, 0, emphasis);
+}
+
+void hl_emit_row_below(struct hl_emit *emit, size_t depth, unsigned emphasis)
+{
+	begin_row(emit, depth, emphasis);
 }
 
 /* The column of the cell that is now given; NULL when this form does not show it. */

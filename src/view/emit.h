@@ -38,6 +38,7 @@ enum hl_emit_flag {
 	HL_EMIT_JSON_ONLY = 2,
 	HL_EMIT_SHORTENED = 4,	/* cut off where a terminal is too narrow */
 	HL_EMIT_BLANK_ZERO = 8, /* in tables, 0 is left blank */
+	HL_EMIT_TREE = 16,	/* in tables, where hl_emit_row_below() draws branches */
 };
 
 /* How a row of a table stands out, where there is colour. */
@@ -89,6 +90,9 @@ void hl_emit_boolean(struct hl_emit *emit, const char *key, bool truth);
 void hl_emit_rows(struct hl_emit *emit, const char *key, const struct hl_emit_column *columns,
 		  size_t column_count);
 void hl_emit_row(struct hl_emit *emit, unsigned emphasis); /* enum hl_emit_emphasis */
+
+/* A row of a tree: below the last one of ${depth} - 1; of depth 1 it is below none. */
+void hl_emit_row_below(struct hl_emit *emit, size_t depth, unsigned emphasis);
 void hl_emit_cell_text(struct hl_emit *emit, const char *text);
 void hl_emit_cell_integer(struct hl_emit *emit, int64_t number);
 void hl_emit_cell_percent(struct hl_emit *emit, int64_t part, int64_t whole);

@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Functions with their source as text: a table for each function and file. */
+#include "view/annotate.h"
+
+#include "view/format.h"
+#include "view/keys.h"
+#include "view/rows.h"
+#include "view/summary.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define FUNCTIONS_DEFAULT 10
+#define CONTEXT_LINES	  5  /* shown before and after lines with figures */
+#define GAP_LINES	  20 /* as many lines without figures are shown, more are left out */
+#define TAB_COLUMNS	  8
+#define NS_PER_S	  1000000000u
+
+static const char *text_of(const struct hl_annotate *report, uint32_t id)
+{
+	return hl_profile_text(report->profile, id);
+}
+
+static const struct hl_profile_function *function_of(const struct hl_annotate *report,
+						     const struct hl_annotation_function *function)
+{
+	return &report->profile->functions[function->function];
+}
+
+static const char *module_path(const struct hl_annotate *report,
+			       const struct hl_annotation_function *function)
+{
+	uint32_t module = function_of(report, function)->module;
+	return text_of(report, report->profile->modules[module].path);
+}
+
+/* ---- where the source is ---- */
+
+static bool is_later_than_program(const struct hl_annotate *report,
+				  const struct hl_annotate_section *section)
+{
+	struct stat module;
+
+	if (stat(module_path(report, section->function), &module) == 0)
+		return section->source.changed > module.st_mtime;
+	uint64_t start = report->profile->start_realtime_ns / NS_PER_S;
+	return start && section->source.changed > (time_t)start;
+}
+
+/* Why there are no line numbers, and what would help. */
+static void nameless_line(const struct hl_annotate *report,
+			  const struct hl_annotate_section *section)
+{
+	const struct hl_profile_function *function = function_of(report, section->function);
+	uint32_t reason = report->profile->modules[function->module].symbols_reason;
+	const char *module = hl_keys_basename(module_path(report, section->function));
+
+	if (report->profile->imported || !function->module)
+		hl_emit_line(report->emit, "no line numbers: '%s' does not have them",
+			     text_of(report, report->profile->name));
+	else
+		hl_emit_line(report->emit, "no line numbers for '%s'%s%s", module,
+			     reason ? ": " : "", text_of(report, reason));
+}
+
+static void missing_line(const struct hl_annotate *report,
+			 const struct hl_annotate_section *section)
+{
+	const char *recorded = text_of(report, section->lines->file);
+	const char *folder = report->options->source_path;
+
+	if (folder)
+		hl_emit_line(report->emit,
+			     "no source: neither '%s' nor an end of that path below '%s' can be "
+			     "read: %s",
+			     recorded, folder, strerror(-section->missing));
+	else
+		hl_emit_line(report->emit,
+			     "no source: '%s' cannot be read: %s; --source-path names the folder "
+			     "where the sources are",
+			     recorded, strerror(-section->missing));
+}
+
+static void section_lines(const struct hl_annotate *report,
+			  const struct hl_annotate_section *section)
+{
+	if (!section->lines->file) {
+		nameless_line(report, section);
+		return;
+	}
+	if (section->missing) {
+		missing_line(report, section);
+		return;
+	}
+	hl_emit_line(report->emit, "source: %s", section->source.path);
+	if (is_later_than_program(report, section))
+		hl_emit_warning(report->emit,
+				"CHANGED: the source is newer than the program; figures may stand "
+				"beside the wrong lines");
+}
+
+/* ---- rows of text ---- */
+
+enum {
+	COLUMN_FLAT_BYTES,
+	COLUMN_FLAT_OBJECTS,
+	COLUMN_CUM_BYTES,
+	COLUMN_CUM_OBJECTS,
+	COLUMN_LINE,
+	COLUMN_SOURCE,
+	COLUMN_COUNT,
+};
+
+static unsigned flag_unless(bool known)
+{
+	return known ? HL_EMIT_BLANK_ZERO : HL_EMIT_TEXT_ONLY | HL_EMIT_JSON_ONLY;
+}
+
+static void begin_table(const struct hl_annotate *report)
+{
+	enum hl_value value = report->options->value;
+	unsigned bytes = flag_unless(hl_profile_knows(report->profile, value, HL_UNIT_BYTES));
+	unsigned objects = flag_unless(hl_profile_knows(report->profile, value, HL_UNIT_OBJECTS));
+	const struct hl_emit_column columns[COLUMN_COUNT] = {
+		[COLUMN_FLAT_BYTES] = {NULL, "flat", HL_EMIT_BYTES, bytes},
+		[COLUMN_FLAT_OBJECTS] = {NULL, "objects", HL_EMIT_COUNT, objects},
+		[COLUMN_CUM_BYTES] = {NULL, "cum", HL_EMIT_BYTES, bytes},
+		[COLUMN_CUM_OBJECTS] = {NULL, "objects", HL_EMIT_COUNT, objects},
+		[COLUMN_LINE] = {NULL, "line", HL_EMIT_NUMBER, HL_EMIT_BLANK_ZERO},
+		[COLUMN_SOURCE] = {NULL, "source", HL_EMIT_TEXT, HL_EMIT_SHORTENED},
+	};
+	hl_emit_rows(report->emit, NULL, columns, COLUMN_COUNT);
+}
+
+/* Tabs as spaces. NULL: no memory. */
+static char *expand_tabs(const char *line)
+{
+	char *expanded = malloc(TAB_COLUMNS * strlen(line) + 1);
+	size_t used = 0;
+
+	if (!expanded)
+		return NULL;
+	for (; *line; line++)
+		if (*line == '\t')
+			do
+				expanded[used++] = ' ';
+			while (used % TAB_COLUMNS);
+		else
+			expanded[used++] = *line;
+	expanded[used] = '\0';
+	return expanded;
+}
+
+/* How many lines of the section have more; among equals, all stand out or none. */
+static size_t rank_of(const struct hl_annotate_section *section,
+		      const struct hl_annotation_line *line, enum hl_unit unit)
+{
+	size_t rank = 0;
+
+	for (size_t i = 0; i < section->count; i++)
+		rank += hl_rows_figure(section->lines[i].cum, unit) >
+			hl_rows_figure(line->cum, unit);
+	return rank;
+}
+
+/* ${line}: NULL for one without figures. */
+static int emit_source_row(const struct hl_annotate *report,
+			   const struct hl_annotate_section *section,
+			   const struct hl_annotation_line *line, uint32_t number)
+{
+	static const struct hl_annotation_line nothing;
+	enum hl_unit unit = report->options->unit;
+	const char *text = hl_source_line(&section->source, number);
+	char *expanded = expand_tabs(text ? text : "");
+	const struct hl_annotation_line *shown = line ? line : &nothing;
+
+	if (!expanded)
+		return -ENOMEM;
+	hl_emit_row(report->emit,
+		    line ? hl_rows_emphasis(rank_of(section, line, unit),
+					    hl_rows_figure(line->cum, unit),
+					    hl_rows_figure(section->function->cum, unit))
+			 : 0);
+	hl_emit_cell_integer(report->emit, shown->flat.bytes);
+	hl_emit_cell_integer(report->emit, shown->flat.objects);
+	hl_emit_cell_integer(report->emit, shown->cum.bytes);
+	hl_emit_cell_integer(report->emit, shown->cum.objects);
+	hl_emit_cell_integer(report->emit, number);
+	hl_emit_cell_text(report->emit, expanded);
+	free(expanded);
+	return 0;
+}
+
+static void emit_gap_row(const struct hl_annotate *report)
+{
+	hl_emit_row(report->emit, 0);
+	for (int column = 0; column < COLUMN_SOURCE; column++)
+		hl_emit_cell_integer(report->emit, 0);
+	hl_emit_cell_text(report->emit, "...");
+}
+
+/* Lines without figures from ${first} up to before ${end}; many of them are cut short. */
+static int emit_plain_rows(const struct hl_annotate *report,
+			   const struct hl_annotate_section *section, uint32_t first, uint32_t end)
+{
+	bool cut = end > first && end - first > GAP_LINES;
+	int r = 0;
+
+	for (uint32_t number = first; r == 0 && number < end; number++) {
+		if (cut && number == first + CONTEXT_LINES) {
+			emit_gap_row(report);
+			number = end - CONTEXT_LINES;
+		}
+		r = emit_source_row(report, section, NULL, number);
+	}
+	return r;
+}
+
+/* Where to begin: the function's own first line, or a little before the first with figures. */
+static uint32_t first_number(const struct hl_annotate *report,
+			     const struct hl_annotate_section *section)
+{
+	const struct hl_profile_function *function = function_of(report, section->function);
+	uint32_t line = section->lines[0].line;
+
+	if (function->file == section->lines->file && function->line && function->line <= line)
+		return function->line;
+	return line > CONTEXT_LINES ? line - CONTEXT_LINES : 1;
+}
+
+/* A few lines after the last one with figures, but nothing behind the end of the function. */
+static int emit_tail_rows(const struct hl_annotate *report,
+			  const struct hl_annotate_section *section, uint32_t next)
+{
+	const char *text = hl_source_line(&section->source, next - 1);
+	int r = 0;
+
+	for (uint32_t i = 0; r == 0 && i < CONTEXT_LINES && text && *text != '}'; i++, next++) {
+		text = hl_source_line(&section->source, next);
+		if (text)
+			r = emit_source_row(report, section, NULL, next);
+	}
+	return r;
+}
+
+static int emit_rows_of(const struct hl_annotate *report, const struct hl_annotate_section *section)
+{
+	bool has_source = section->source.count;
+	uint32_t next = has_source ? first_number(report, section) : 0;
+	int r = 0;
+
+	begin_table(report);
+	for (size_t i = 0; r == 0 && i < section->count; i++) {
+		const struct hl_annotation_line *line = &section->lines[i];
+		if (has_source)
+			r = emit_plain_rows(report, section, next, line->line);
+		if (r == 0)
+			r = emit_source_row(report, section, line, line->line);
+		next = line->line + 1;
+	}
+	if (r == 0)
+		r = emit_tail_rows(report, section, next);
+	hl_emit_rows_end(report->emit);
+	return r;
+}
+
+/* ---- one function ---- */
+
+static void function_line(const struct hl_annotate *report,
+			  const struct hl_annotation_function *function)
+{
+	const struct hl_profile_function *described = function_of(report, function);
+	const char *module = module_path(report, function);
+	enum hl_unit unit = report->options->unit;
+	int64_t flat = hl_rows_figure(function->flat, unit);
+	int64_t cum = hl_rows_figure(function->cum, unit);
+	int64_t whole = hl_rows_figure(report->annotation->total, unit);
+	char number[HL_FORMAT_MAX], share[HL_FORMAT_MAX];
+	char other[HL_FORMAT_MAX], other_share[HL_FORMAT_MAX];
+	const char *(*format)(int64_t, char *) =
+		unit == HL_UNIT_BYTES ? hl_format_bytes : hl_format_count;
+
+	hl_emit_line(report->emit, "%s", "");
+	hl_emit_line(report->emit, "%s%s%s", text_of(report, described->name),
+		     module[0] ? " in " : "", module);
+	hl_emit_line(report->emit, "flat %s (%s), cum %s (%s)", format(flat, number),
+		     hl_format_percent(flat, whole, share), format(cum, other),
+		     hl_format_percent(cum, whole, other_share));
+}
+
+static int emit_function(const struct hl_annotate *report,
+			 const struct hl_annotation_function *function)
+{
+	int r = 0;
+
+	function_line(report, function);
+	for (size_t first = 0; r == 0 && first < function->line_count;) {
+		struct hl_annotate_section section;
+		r = hl_annotate_section_init(&section, report, function, first);
+		if (r < 0)
+			return r;
+		section_lines(report, &section);
+		r = emit_rows_of(report, &section);
+		hl_annotate_section_release(&section);
+		first += section.count;
+	}
+	return r;
+}
+
+static bool has_figures(const struct hl_annotation_function *function)
+{
+	return function->cum.bytes || function->cum.objects || function->flat.bytes ||
+	       function->flat.objects;
+}
+
+int hl_annotate_text(const struct hl_annotate *report)
+{
+	const struct hl_annotation *annotation = report->annotation;
+	uint64_t limit = report->options->row_limit, shown = 0, more = 0;
+	int r = 0;
+
+	if (limit == HL_VIEW_ROWS_DEFAULT)
+		limit = FUNCTIONS_DEFAULT;
+	hl_summary_lines(report->emit, report->profile);
+	hl_summary_value_line(report->emit, report->options);
+	for (size_t i = 0; r == 0 && i < annotation->function_count; i++) {
+		if (!has_figures(&annotation->functions[i]))
+			continue;
+		if (limit && shown == limit) {
+			more++;
+			continue;
+		}
+		r = emit_function(report, &annotation->functions[i]);
+		shown++;
+	}
+	hl_emit_line(report->emit, "%s", "");
+	if (more)
+		hl_emit_line(report->emit, "... and %" PRIu64 " more functions; -n 0 shows all",
+			     more);
+	if (!shown)
+		hl_emit_line(report->emit, "nothing of it comes from '%s'",
+			     report->options->function);
+	hl_summary_names_line(report->emit, report->profile);
+	return r;
+}

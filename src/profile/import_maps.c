@@ -101,10 +101,19 @@ static bool find_shift(Elf *elf, const struct hl_import_mapping *mapping, uint64
 	return found;
 }
 
-/* Without the file, offsets are taken for addresses, which for most libraries is not far off. */
-static uint64_t shift_of(const char *path, const struct hl_import_mapping *mapping)
+bool hl_import_maps_may_hold_code(const char *path)
+{
+	struct stat status;
+
+	return path[0] && (stat(path, &status) < 0 || S_ISREG(status.st_mode));
+}
+
+uint64_t hl_import_maps_shift(const char *path, const struct hl_import_mapping *mapping)
 {
 	uint64_t shift = 0;
+
+	if (path[0] != '/' || !hl_import_maps_may_hold_code(path))
+		return 0;
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
 	if (fd < 0)
@@ -118,14 +127,6 @@ static uint64_t shift_of(const char *path, const struct hl_import_mapping *mappi
 	return shift;
 }
 
-/* What is there but no plain file, a pipe or a device, is better not opened. */
-static bool may_hold_code(const char *path)
-{
-	struct stat status;
-
-	return path[0] && (stat(path, &status) < 0 || S_ISREG(status.st_mode));
-}
-
 static int resolve(struct hl_import_mapping *mapping, struct hl_builder *builder)
 {
 	char *path = strndup(mapping->path, (size_t)(mapping->path_end - mapping->path));
@@ -133,10 +134,9 @@ static int resolve(struct hl_import_mapping *mapping, struct hl_builder *builder
 
 	if (!path)
 		return -ENOMEM;
-	if (may_hold_code(path)) {
+	if (hl_import_maps_may_hold_code(path)) {
 		r = hl_builder_module(builder, path, (const uint8_t *)"", 0, &mapping->module);
-		if (path[0] == '/')
-			mapping->shift = shift_of(path, mapping);
+		mapping->shift = hl_import_maps_shift(path, mapping);
 	}
 	mapping->resolved = r == 0;
 	free(path);

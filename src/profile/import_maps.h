@@ -38,4 +38,13 @@ void hl_import_maps_finish(struct hl_import_maps *maps);
 int hl_import_maps_find(struct hl_import_maps *maps, struct hl_builder *builder, uint64_t address,
 			uint32_t *ret_module, uint64_t *ret_address);
 
+/* Whether ${path} is a plain file or not there: a pipe or a device is better not opened. */
+bool hl_import_maps_may_hold_code(const char *path);
+
+/*
+ * What to add to an offset within ${mapping}, of which offset and executable are needed, to have
+ * the address in the file ${path}. 0 when the file is not there: that is right for most libraries.
+ */
+uint64_t hl_import_maps_shift(const char *path, const struct hl_import_mapping *mapping);
+
 void hl_import_maps_release(struct hl_import_maps *maps);

@@ -160,10 +160,20 @@ static bool is_one_of(const char *name, const char *const *names)
 	return false;
 }
 
-/* Whether the function allocates for its callers; allocators put prefixes before C's names. */
+/* A C function's name without what allocators and glibc put before it. */
+static const char *without_prefixes(const char *name)
+{
+	static const char *const prefixes[] = {"__GI_", "__libc_", "je_", "tc_"};
+
+	for (size_t i = 0; i < HL_COUNT_OF(prefixes); i++)
+		if (!strncmp(name, prefixes[i], strlen(prefixes[i])))
+			name += strlen(prefixes[i]);
+	return name;
+}
+
+/* Whether the function allocates for its callers. */
 static bool is_allocator_name(const char *name)
 {
-	static const char *const prefixes[] = {"je_", "tc_", "__libc_"};
 	static const char *const names[] = {"aligned_alloc", "calloc",	       "malloc",  "mallocx",
 					    "memalign",	     "posix_memalign", "pvalloc", "rallocx",
 					    "realloc",	     "reallocarray",   "valloc",  NULL};
@@ -171,12 +181,7 @@ static bool is_allocator_name(const char *name)
 		"operator new",	  "operator new[]",	 "tc_new", "tc_newarray",
 		"tc_new_nothrow", "tc_newarray_nothrow", NULL};
 
-	if (is_one_of(name, operators))
-		return true;
-	for (size_t i = 0; i < HL_COUNT_OF(prefixes); i++)
-		if (!strncmp(name, prefixes[i], strlen(prefixes[i])))
-			return is_one_of(name + strlen(prefixes[i]), names);
-	return is_one_of(name, names);
+	return is_one_of(name, operators) || is_one_of(without_prefixes(name), names);
 }
 
 static bool is_allocator_module(const char *path)

@@ -66,18 +66,25 @@ static void put_escaped(FILE *out, const char *text, enum place place)
 		text += put_letter(out, text, place);
 }
 
-/* How many bytes of ${name} make the next line: up to where a name may be broken, if it must be. */
+/*
+ * How many bytes of ${name} make the next line. It ends where a reader expects it, if not too much
+ * of it stays empty, else within a word.
+ */
 static size_t line_length(const char *name)
 {
-	size_t at = 0, good = 0;
+	size_t at = 0, between_words = 0, within_word = 0;
 
 	for (size_t columns = 0; name[at]; columns++) {
 		if (columns == NAME_COLUMNS)
-			return good ? good : at;
+			return between_words > NAME_COLUMNS / 3 ? between_words
+			       : within_word			? within_word
+								: at;
 		int length = hl_utf8_length(name + at);
 		at += length ? (size_t)length : 1;
-		if (strchr(" ,<(:_", name[at - 1]) && name[at] != name[at - 1])
-			good = at;
+		if (strchr(" ,<(:", name[at - 1]) && name[at] != name[at - 1])
+			between_words = at;
+		else if (strchr("_-.+", name[at - 1]))
+			within_word = at;
 	}
 	return at;
 }
@@ -135,16 +142,16 @@ static const char *fill_of(const struct hl_graph_node *node, double cum_share)
 static void put_place(FILE *out, const struct hl_profile *profile,
 		      const struct hl_profile_function *function)
 {
-	const char *module = hl_profile_text(profile, profile->modules[function->module].path);
 	struct hl_keys_label label = {
+		.name = hl_profile_text(profile, function->name),
 		.file = hl_profile_text(profile, function->file),
 		.line = function->line,
-		.module = module,
+		.module = hl_profile_text(profile, profile->modules[function->module].path),
 	};
 	char place[128];
 	const char *text = hl_keys_place(&label, place, sizeof(place));
 
-	if (!*text)
+	if (!*text || (!function->file && hl_keys_names_module(&label)))
 		return;
 	fprintf(out, "<BR/><FONT POINT-SIZE=\"%.0f\" COLOR=\"#57606a\">", FONT_DETAIL);
 	put_escaped(out, text, IN_HTML);
@@ -278,6 +285,10 @@ static void put_legend(FILE *out, const struct hl_graph *graph, const struct hl_
 			   options->unit);
 	}
 	fputs("<BR ALIGN=\"LEFT\"/>", out);
+	if (profile->filter) {
+		put_escaped(out, hl_profile_text(profile, profile->filter), IN_HTML);
+		fputs("<BR ALIGN=\"LEFT\"/>", out);
+	}
 	if (has_residual_edge(graph))
 		fputs("dashed: through functions left out<BR ALIGN=\"LEFT\"/>", out);
 	fputs("> tooltip=\"what is shown\"]\n", out);

@@ -151,3 +151,11 @@ const char *hl_keys_place(const struct hl_keys_label *label, char *buffer, size_
 	snprintf(buffer, size, "%s:%u", hl_keys_basename(label->file), label->line);
 	return buffer;
 }
+
+bool hl_keys_names_module(const struct hl_keys_label *label)
+{
+	const char *module = hl_keys_basename(label->module);
+	size_t length = strlen(module);
+
+	return !strncmp(label->name, module, length) && label->name[length] == '+';
+}

@@ -46,5 +46,8 @@ struct hl_keys_label hl_keys_label(const struct hl_keys *keys, const struct hl_p
 /* "file.c:12" for people, or the module's file name, or "". */
 const char *hl_keys_place(const struct hl_keys_label *label, char *buffer, size_t size);
 
+/* Whether the name has the module in it already: "file+0x1234", of a function without a name. */
+bool hl_keys_names_module(const struct hl_keys_label *label);
+
 /* The last part of ${path}. */
 const char *hl_keys_basename(const char *path);

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define DRAWN_DEPTH_MAX 500 /* deeper branches are folded where they would be drawn */
 #define HIDDEN		(HL_EMIT_TEXT_ONLY | HL_EMIT_JSON_ONLY)
@@ -165,13 +164,6 @@ struct words {
 	char *branch; /* "name (file.c:12)" or "... 12 more"; to be freed */
 };
 
-/* A nameless function has its module in its name already. */
-static bool names_module(const char *name, const char *module)
-{
-	size_t length = strlen(module);
-	return strncmp(name, module, length) == 0 && name[length] == '+';
-}
-
 static int describe_node(const struct hl_profile *profile, const struct hl_calltree_node *node,
 			 struct words *ret_words)
 {
@@ -186,7 +178,7 @@ static int describe_node(const struct hl_profile *profile, const struct hl_callt
 		}};
 	char buffer[256];
 	const char *place = hl_keys_place(&words.label, buffer, sizeof(buffer));
-	bool plain = !*place || names_module(words.label.name, place);
+	bool plain = !*place || (!function->file && hl_keys_names_module(&words.label));
 
 	if (asprintf(&words.branch, plain ? "%s" : "%s (%s)", words.label.name, place) < 0)
 		return -ENOMEM;

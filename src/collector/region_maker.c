@@ -47,7 +47,7 @@ int hl_region_make(const struct hl_region_settings *settings, uint64_t address_s
 		   struct hl_region *ret_region, int *ret_fd)
 {
 	struct hl_region region;
-	hl_region_layout(&region.layout, size_bound(address_space_limit));
+	hl_region_layout(&region.layout, size_bound(address_space_limit), settings->mode);
 	region.bytes = region.layout.region_bytes;
 	int fd = make_memfd();
 	if (fd < 0)

@@ -98,23 +98,19 @@ static void take_tick(struct hl_ring_reader *reader, const struct span *span,
 	reader->position += record->bytes;
 }
 
-/* Tells the reader of a *_NEW event's pair, and its slot. */
-static struct hl_ring_slot take_new(struct hl_ring_reader *reader, const struct span *span,
-				    const struct record *record)
+/* The pair of a *_NEW event, which goes into its slot. */
+static uint64_t take_new(struct hl_ring_reader *reader, const struct span *span,
+			 const struct record *record)
 {
-	uint64_t words = words_at(span, reader->position + 2, 3);
-	struct hl_ring_slot it = {
-		.node = (uint32_t)(words & 0xffffff),
-		.size = (words >> 24 & 0xffffff) | (uint64_t)record->argument << 24,
-	};
-	reader->slots[hl_ring_slot_of(it.node, it.size)] = it;
-	return it;
+	uint64_t pair = words_at(span, reader->position + 2, 3) | (uint64_t)record->argument << 48;
+	reader->slots[hl_ring_slot(pair)] = pair;
+	return pair;
 }
 
-static int give_pair(struct hl_ring_sink *sink, const struct hl_ring_slot *it, bool is_free)
+static int give_pair(struct hl_ring_sink *sink, uint64_t pair, bool is_free)
 {
-	int64_t size = (int64_t)it->size;
-	return sink->event(sink, it->node, is_free ? -size : size, is_free ? -1 : 1);
+	int64_t size = (int64_t)(pair >> 24);
+	return sink->event(sink, pair & 0xffffff, is_free ? -size : size, is_free ? -1 : 1);
 }
 
 static int give_extended(const struct hl_ring_reader *reader, const struct span *span,
@@ -131,17 +127,15 @@ static int give_extended(const struct hl_ring_reader *reader, const struct span 
 static int give_event(struct hl_ring_reader *reader, const struct span *span,
 		      const struct record *record, struct hl_ring_sink *sink)
 {
-	struct hl_ring_slot it;
-
 	switch (record->opcode) {
 	case HL_RING_ALLOC:
 	case HL_RING_FREE:
-		it = reader->slots[record->argument & (HL_RING_SLOTS - 1)];
-		return give_pair(sink, &it, record->opcode == HL_RING_FREE);
+		return give_pair(sink, reader->slots[record->argument & (HL_RING_SLOTS - 1)],
+				 record->opcode == HL_RING_FREE);
 	case HL_RING_ALLOC_NEW:
 	case HL_RING_FREE_NEW:
-		it = take_new(reader, span, record);
-		return give_pair(sink, &it, record->opcode == HL_RING_FREE_NEW);
+		return give_pair(sink, take_new(reader, span, record),
+				 record->opcode == HL_RING_FREE_NEW);
 	default:
 		return give_extended(reader, span, record, sink);
 	}
@@ -189,7 +183,11 @@ uint64_t hl_ring_next_tick(struct hl_ring_reader *reader)
 
 	if (!find_unread(reader, &span))
 		return UINT64_MAX;
-	while (reader->position != span.end && parse_record(reader, &span, &record)) {
+	while (reader->position != span.end) {
+		if (!parse_record(reader, &span, &record)) {
+			reader->given_up = true;
+			break;
+		}
 		if (!is_tick(&record))
 			return reader->tick;
 		take_tick(reader, &span, &record);

@@ -17,7 +17,7 @@ struct hl_ring_reader {
 			      believed */
 	uint64_t tick;	   /* of the next event */
 	bool given_up;
-	struct hl_ring_slot slots[HL_RING_SLOTS];
+	uint64_t slots[HL_RING_SLOTS]; /* pairs */
 };
 
 /* Where events go. */

@@ -199,6 +199,17 @@ static struct hl_weight weigh(const struct hl_recorder *recorder, const void *ad
 	return hl_sample_weight(recorder->shared.header->sample_bytes, address, block);
 }
 
+/* Writes into the log what the counters were told, if there is a log. */
+static void log_event(struct hl_recorder *recorder, struct hl_thread *thread, uint32_t node,
+		      struct hl_weight weight, bool is_free)
+{
+	if (HL_LIKELY(!recorder->logging))
+		return;
+	if (HL_UNLIKELY(!thread->log.ring || !hl_log_event(&thread->log, &recorder->shared, node,
+							   weight.bytes, weight.objects, is_free)))
+		thread->shared->lost_log_events++;
+}
+
 void hl_event_alloc(struct hl_thread *thread, const void *block, uint64_t requested,
 		    const struct hl_registers *caller)
 {
@@ -228,6 +239,7 @@ void hl_event_alloc(struct hl_thread *thread, const void *block, uint64_t reques
 	thread->alloc_events++;
 	thread->last_block = block;
 	add_inuse(recorder, thread, (int64_t)weight.bytes);
+	log_event(recorder, thread, it.node, weight, false);
 }
 
 static struct hl_cell *count_free(struct hl_thread *thread, const void *block, struct hl_block it,
@@ -245,6 +257,7 @@ static struct hl_cell *count_free(struct hl_thread *thread, const void *block, s
 	cell->free_objects += weight.objects;
 	cell->slack_bytes -= (int64_t)((usable - it.requested) * weight.objects);
 	add_inuse(recorder, thread, -(int64_t)weight.bytes);
+	log_event(recorder, thread, it.node, weight, true);
 	return cell;
 }
 
@@ -352,6 +365,7 @@ static void count_unmapped(void *context, uint32_t node, uint64_t bytes, bool la
 	cell->free_bytes += bytes;
 	cell->free_objects += last;
 	add_inuse(recorder, thread, -(int64_t)bytes);
+	log_event(recorder, thread, node, (struct hl_weight){bytes, last}, true);
 }
 
 void hl_event_unmap(struct hl_thread *thread, uint64_t start, uint64_t end, uint64_t bound)
@@ -378,4 +392,5 @@ void hl_event_map(struct hl_thread *thread, uint64_t start, uint64_t end, enum h
 	cell->alloc_bytes += end - start;
 	cell->alloc_objects++;
 	add_inuse(recorder, thread, (int64_t)(end - start));
+	log_event(recorder, thread, cell->node, (struct hl_weight){end - start, 1}, false);
 }

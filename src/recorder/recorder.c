@@ -36,12 +36,14 @@ static bool set_up(struct hl_recorder *recorder, void *region)
 	uint32_t mode = atomic_load(&header->mode);
 	recorder->start_mode = mode;
 	recorder->sampling = header->sample_bytes != 0;
+	recorder->logging = hl_mode_logs(mode);
 	recorder->sizes = atomic_load(&header->flags) & HL_REGION_SIZES;
 	recorder->modules.shared = &recorder->shared;
 	recorder->unwind.find_module = find_module;
 	/* Samples are few: the hash with its filter answers for all other blocks without touching a
 	 * page for them. */
-	bool with_array = mode != HL_MODE_MEM_RECORD && !recorder->sampling;
+	bool with_array =
+		mode != HL_MODE_MEM_RECORD && mode != HL_MODE_LOG_RECORD && !recorder->sampling;
 	if (!hl_node_init(&recorder->shared) || !hl_block_table_init(&recorder->blocks, with_array))
 		return false;
 	if (!hl_hooks_reach_program())

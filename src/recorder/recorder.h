@@ -11,6 +11,7 @@
 
 #include "recorder/block.h"
 #include "recorder/cell.h"
+#include "recorder/log.h"
 #include "recorder/mapping.h"
 #include "recorder/module.h"
 #include "recorder/node.h"
@@ -63,6 +64,7 @@ struct hl_thread {
 	struct hl_cells cells;
 	struct hl_node_cache nodes;
 	struct hl_size_cell size_cells[1 << HL_SIZE_CELL_BITS];
+	struct hl_log log;
 	struct hl_recall recall;
 	struct hl_walk walk;
 };
@@ -71,7 +73,8 @@ struct hl_recorder {
 	_Atomic uint32_t phase;
 	uint32_t start_mode; /* enum hl_mode */
 	bool sampling;
-	bool sizes; /* size classes are told apart */
+	bool sizes;   /* size classes are told apart */
+	bool logging; /* the mode of the start has a log */
 	struct hl_shared shared;
 	struct hl_block_table blocks;
 	struct hl_mappings mappings;

@@ -2,6 +2,8 @@
 /* Lays a region out; used by the collector, which makes it, and by tests. */
 #include "recorder/region.h"
 
+#include "recorder/ring.h"
+
 #include <stdbool.h>
 #include <string.h>
 
@@ -17,6 +19,7 @@ static const uint64_t default_capacity[HL_AREA_COUNT] = {
 	[HL_AREA_INDEX] = UINT64_C(256)
 			  << 20, /* all tables from 2^HL_INDEX_BITS_MIN to 2^25 slots */
 	[HL_AREA_CELLS] = UINT64_C(2) << 30,
+	[HL_AREA_RINGS] = (uint64_t)HL_THREADS_MAX * HL_RING_STRIDE,
 };
 
 static uint64_t align_up(uint64_t bytes)
@@ -24,24 +27,26 @@ static uint64_t align_up(uint64_t bytes)
 	return (bytes + AREA_ALIGNMENT - 1) & ~(AREA_ALIGNMENT - 1);
 }
 
-static uint64_t capacity_of(enum hl_area_id id, unsigned shift)
+static uint64_t capacity_of(enum hl_area_id id, unsigned shift, enum hl_mode mode)
 {
+	if (id == HL_AREA_RINGS && !hl_mode_logs(mode))
+		return 0;
 	bool fixed = id == HL_AREA_MODULES || id == HL_AREA_STRINGS || id == HL_AREA_THREADS;
 	return align_up(fixed ? default_capacity[id] : default_capacity[id] >> shift);
 }
 
-static uint64_t total_of(unsigned shift)
+static uint64_t total_of(unsigned shift, enum hl_mode mode)
 {
 	uint64_t total = align_up(sizeof(struct hl_region_header));
 	for (enum hl_area_id id = 0; id < HL_AREA_COUNT; id++)
-		total += capacity_of(id, shift);
+		total += capacity_of(id, shift, mode);
 	return total;
 }
 
-void hl_region_layout(struct hl_region_header *header, uint64_t bytes)
+void hl_region_layout(struct hl_region_header *header, uint64_t bytes, enum hl_mode mode)
 {
 	unsigned shift = 0;
-	while (bytes && total_of(shift) > bytes && shift < 16)
+	while (bytes && total_of(shift, mode) > bytes && shift < 16)
 		shift++;
 
 	memset(header, 0, sizeof(*header));
@@ -51,7 +56,7 @@ void hl_region_layout(struct hl_region_header *header, uint64_t bytes)
 	uint64_t offset = align_up(sizeof(*header));
 	for (enum hl_area_id id = 0; id < HL_AREA_COUNT; id++) {
 		header->areas[id].offset = offset;
-		header->areas[id].capacity = capacity_of(id, shift);
+		header->areas[id].capacity = capacity_of(id, shift, mode);
 		offset += header->areas[id].capacity;
 	}
 	header->region_bytes = offset;

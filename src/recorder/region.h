@@ -25,10 +25,11 @@
 
 #include <assert.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #define HL_REGION_MAGIC	  "HLREGION"
-#define HL_REGION_VERSION 2u
+#define HL_REGION_VERSION 3u
 
 #define HL_NODE_BITS	  24
 #define HL_NODE_MAX	  ((UINT32_C(1) << HL_NODE_BITS) - 1) /* ids 1 .. HL_NODE_MAX */
@@ -43,8 +44,20 @@ enum hl_mode {
 	HL_MODE_CLOSED,	    /* hooks pass through */
 	HL_MODE_MEM_RECORD, /* counters; block table: hash */
 	HL_MODE_MEM_FAST,   /* counters; block table: array */
+	HL_MODE_LOG_RECORD, /* as MEM_RECORD, and events into rings */
+	HL_MODE_LOG_FAST,   /* as MEM_FAST, and events into rings */
 	HL_MODE_COUNT,
 };
+
+static inline bool hl_mode_has_array(enum hl_mode mode)
+{
+	return mode == HL_MODE_MEM_FAST || mode == HL_MODE_LOG_FAST;
+}
+
+static inline bool hl_mode_logs(enum hl_mode mode)
+{
+	return mode == HL_MODE_LOG_RECORD || mode == HL_MODE_LOG_FAST;
+}
 
 enum hl_region_state {
 	HL_REGION_EMPTY, /* handed over, not yet taken */
@@ -59,6 +72,7 @@ enum hl_region_flag {
 					  nothing will be seen */
 	HL_REGION_SIZES = 1 << 2, /* blocks count at a node of their size class below their stack's
 				   */
+	HL_REGION_LOSSY = 1 << 3, /* a full ring drops events instead of waiting */
 };
 
 /* A part of the region. */
@@ -75,6 +89,7 @@ enum hl_area_id {
 	HL_AREA_NODES,
 	HL_AREA_INDEX,
 	HL_AREA_CELLS,
+	HL_AREA_RINGS, /* one for each thread slot, see ring.h; capacity 0 in modes without log */
 	HL_AREA_COUNT,
 };
 
@@ -145,7 +160,11 @@ struct hl_region_thread {
 	uint64_t lost_events; /* allocations that could not be recorded (no memory for tables, ...)
 			       */
 	uint64_t lost_bytes;
-	uint64_t reserved[8];
+	uint64_t lost_log_events;  /* counted, but not in the log: the ring was full, or there is
+				      none */
+	_Atomic uint32_t has_ring; /* its ring's header and first bytes are backed by memory */
+	uint32_t reserved_too;
+	uint64_t reserved[6];
 };
 
 static_assert(sizeof(struct hl_region_thread) == 128, "format");
@@ -161,6 +180,8 @@ struct hl_region_header {
 	_Atomic uint32_t flags; /* enum hl_region_flag */
 	uint64_t sample_bytes;	/* mean distance of samples in bytes; 0 = every allocation */
 	struct hl_area areas[HL_AREA_COUNT];
+	/* Written by the collector while it drains rings: milliseconds since it made the region. */
+	_Alignas(64) _Atomic uint64_t tick;
 
 	/* Written by the recorder. */
 	_Alignas(64) _Atomic uint32_t state; /* enum hl_region_state */
@@ -185,6 +206,6 @@ struct hl_region_header {
 	_Atomic uint64_t lost_modules;
 };
 
-/* Lays a region of about ${bytes} out (0 = the default, some 2.7 GiB of address space; memory is
- * used only as needed). */
-void hl_region_layout(struct hl_region_header *header, uint64_t bytes);
+/* Lays a region of about ${bytes} out (0 = the default, some 2.7 GiB of address space, and 8 GiB
+ * for rings if ${mode} logs; memory is used only as needed). */
+void hl_region_layout(struct hl_region_header *header, uint64_t bytes, enum hl_mode mode);

@@ -11,15 +11,15 @@
  * holds the opcode in its upper 3 bits and an argument in the lower 13:
  *
  *	ALLOC, FREE		argument = slot: what that slot holds happens again
- *	ALLOC_NEW, FREE_NEW	argument = bits 24..36 of the size; then the node's bits 0..15; the
- *				node's bits 16..23 and the size's bits 0..7 above them; the size's
- *				bits 8..23. The pair goes into its slot
+ *	ALLOC_NEW, FREE_NEW	argument = bits 48..60 of a pair, then its three lower words; the
+ *				pair goes into its slot
  *	TICK			argument = ticks since the last tick record of the ring
  *	TICK_LONG		then four words: the tick
  *	EXTENDED		argument = 1 for a free; then the node (two words), bytes (four),
  *				objects (two): samples, mappings, sizes of 2^37 and more
  *
- * Both sides keep the slots, which begin zeroed and belong to the ring for good.
+ * A pair is a node and a size, see hl_ring_pair(). Both sides keep the slots, which begin zeroed
+ *and belong to the ring for good.
  */
 #pragma once
 
@@ -53,21 +53,19 @@ struct hl_ring {
 	_Atomic uint64_t head;
 	_Atomic uint32_t capacity; /* 0: the ring has not been used; else a power of two */
 	uint32_t reserved;
-	_Atomic uint64_t lost_events; /* dropped because the ring was full */
 	/* The collector's. */
 	_Alignas(64) _Atomic uint64_t tail;
 };
 
 static_assert(sizeof(struct hl_ring) <= HL_RING_DATA, "the data begins behind it");
 
-/* What a slot holds. A node of 0 is no node: the slot is empty. */
-struct hl_ring_slot {
-	uint64_t size;
-	uint32_t node;
-};
-
-static inline uint32_t hl_ring_slot_of(uint32_t node, uint64_t size)
+/* Size above node; below 2^61, and never 0, as no event is at the root. */
+static inline uint64_t hl_ring_pair(uint32_t node, uint64_t size)
 {
-	uint64_t key = (size << 24 ^ node) * UINT64_C(0x9e3779b97f4a7c15);
-	return (uint32_t)(key >> (64 - HL_RING_SLOT_BITS));
+	return size << 24 | node;
+}
+
+static inline uint32_t hl_ring_slot(uint64_t pair)
+{
+	return (uint32_t)(pair * UINT64_C(0x9e3779b97f4a7c15) >> (64 - HL_RING_SLOT_BITS));
 }

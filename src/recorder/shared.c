@@ -30,6 +30,7 @@ void hl_shared_init(struct hl_shared *shared, void *base)
 	shared->nodes = area_start(header, HL_AREA_NODES);
 	shared->index = area_start(header, HL_AREA_INDEX);
 	shared->chunks = area_start(header, HL_AREA_CELLS);
+	shared->rings = area_start(header, HL_AREA_RINGS);
 }
 
 static uint64_t next_commit(const struct hl_area *area, uint64_t committed, uint64_t end)
@@ -44,8 +45,7 @@ static uint64_t next_commit(const struct hl_area *area, uint64_t committed, uint
 	return target < area->capacity ? target : area->capacity;
 }
 
-/* Makes pages of the region accessible and gives them memory. */
-static bool back(char *start, uint64_t bytes)
+bool hl_shared_back(void *start, uint64_t bytes)
 {
 	if (HL_SYS(SYS_mprotect, start, bytes, PROT_READ | PROT_WRITE) < 0)
 		return false;
@@ -68,7 +68,7 @@ bool hl_shared_commit(struct hl_shared *shared, enum hl_area_id id, uint64_t end
 		return true;
 	uint64_t target = next_commit(area, committed, end);
 	char *start = area_start(shared->header, id);
-	if (!back(start + committed, target - committed))
+	if (!hl_shared_back(start + committed, target - committed))
 		return false;
 	while (committed < target &&
 	       !atomic_compare_exchange_weak(&area->committed, &committed, target))

@@ -14,6 +14,7 @@ struct hl_shared {
 	struct hl_region_node *nodes; /* by id; nodes[0] is the root and stays zero */
 	_Atomic uint32_t *index;
 	struct hl_cell_chunk *chunks;
+	char *rings;
 };
 
 /* Points ${shared} into the mapped region at ${base}. */
@@ -25,6 +26,9 @@ void hl_shared_init(struct hl_shared *shared, void *base);
  * errno is kept.
  */
 bool hl_shared_commit(struct hl_shared *shared, enum hl_area_id area, uint64_t end);
+
+/* The same for ${bytes} from ${start} on, whole pages of an area that is not filled in order. */
+bool hl_shared_back(void *start, uint64_t bytes);
 
 static inline bool hl_shared_has(const struct hl_shared *shared, enum hl_area_id area, uint64_t end)
 {

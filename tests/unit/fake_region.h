@@ -27,7 +27,7 @@ static inline void *fake_area(const struct fake_region *fake, enum hl_area_id id
 static inline struct fake_region fake_region_new(void)
 {
 	struct fake_region fake;
-	hl_region_layout(&fake.layout, FAKE_REGION_BYTES);
+	hl_region_layout(&fake.layout, FAKE_REGION_BYTES, HL_MODE_MEM_FAST);
 	fake.header = mmap(NULL, fake.layout.region_bytes, PROT_READ | PROT_WRITE,
 			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	*fake.header = fake.layout;

@@ -54,7 +54,8 @@ static void add_rows(struct hl_profile *profile)
 	profile->row_count = profile->size_count = profile->node_count;
 	for (uint32_t i = 0; i < profile->node_count; i++) {
 		profile->rows[i] = (struct hl_profile_row){i, i % 2, profile->counters[i]};
-		profile->sizes[i] = (struct hl_profile_size){i, 3, profile->counters[i]};
+		profile->sizes[i] = (struct hl_profile_size){
+			.node = i, .size_class = 3, .counters = profile->counters[i]};
 		profile->threads[i % 2].total.alloc_bytes += profile->counters[i].alloc_bytes;
 		profile->base[i].alloc_bytes = 1000 * profile->counters[i].alloc_bytes;
 	}

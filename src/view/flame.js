@@ -90,7 +90,9 @@ function growthColor(before, after) {
 function colorOf(frame) {
 	if (data.growthColors)
 		return growthColor(frames.base[frame], frames.value[frame]);
-	return frames.fn[frame] < 0 ? data.rootColor : data.functions[frames.fn[frame]][4];
+	if (frame === 0)
+		return data.rootColor;
+	return data.functions[frames.fn[frame]][4];
 }
 
 // ---- numbers as people read them: as hl_format_bytes() and its like ----
@@ -137,8 +139,7 @@ function addStyle() {
 		#frames text { pointer-events: none }
 		#frames .above { opacity: .55 }
 		#frames .found { fill: #e56bd8 }
-		#frames.searched :not(.found) { fill-opacity: .55 }
-		#frames text, #frames.searched text { fill: #16191d; fill-opacity: 1 }
+		#frames.searched rect:not(.found) { fill-opacity: .5 }
 		#frames :focus { outline: none }
 		#frames :hover > rect, #frames > rect:hover { stroke: #16191d; stroke-width: 1 }
 		#frames :focus > rect, #frames > rect:focus { stroke: #16191d; stroke-width: 2 }
@@ -214,9 +215,15 @@ function chooseFrames() {
 	return chosen;
 }
 
+function formatGrowth(frame) {
+	const growth = frames.value[frame] - frames.base[frame];
+	return `${growth > 0 ? '+' : ''}${formatShort(growth)}`;
+}
+
 function labelOf(frame, width) {
 	const room = Math.floor((width - 2 * TEXT_INSET) / cell);
-	const name = nameOf(frame), value = formatShort(frames.value[frame]);
+	const name = nameOf(frame), value = formatShort(frames.value[frame]) +
+		(data.diff ? ` (${formatGrowth(frame)})` : '');
 	if (room < data.labelCells)
 		return null;
 	if (name.length > room)
@@ -310,7 +317,7 @@ function growthLine(frame) {
 	const before = frames.base[frame], grown = frames.value[frame] - before;
 	const share = before > 0 ? `, ${grown > 0 ? '+' : ''}${formatPercent(grown, before)}` : '';
 	return {
-		text: `before ${formatLong(before)}: ${grown > 0 ? '+' : ''}${formatShort(grown)}${share}`,
+		text: `before ${formatLong(before)}: ${formatGrowth(frame)}${share}`,
 		class: grown > 0 ? 'grew' : grown < 0 ? 'shrank' : '',
 	};
 }
@@ -364,13 +371,16 @@ function hideTip() {
 
 const buttons = {};
 const controls = element('g', {id: 'controls'});
-const matched = element('text', {class: 'plain', 'text-anchor': 'end', role: 'status',
+const panel = element('rect', {x: -432, y: -6, width: 440, height: 56, rx: 6, fill: '#fff',
+	'fill-opacity': .92, visibility: 'hidden'}, controls);
+const matched = element('text', {x: 0, y: 40, class: 'plain', 'text-anchor': 'end', role: 'status',
 	'aria-live': 'polite'}, controls);
-const box = element('foreignObject', {width: 240, height: 24, visibility: 'hidden'}, controls);
+const box = element('foreignObject', {x: -420, y: 0, width: 240, height: 24, visibility: 'hidden'}, controls);
 const input = document.createElementNS(XHTML, 'input');
 
-function addButton(name, label, width, act) {
-	const button = element('g', {class: 'button', tabindex: 0, role: 'button', id: name}, controls);
+function addButton(name, label, left, width, act) {
+	const button = element('g', {class: 'button', tabindex: 0, role: 'button', id: name,
+		transform: `translate(${left} 0)`}, controls);
 	element('rect', {width, height: 24, rx: 4}, button);
 	element('text', {x: width / 2, y: 16}, button, label);
 	button.addEventListener('click', act);
@@ -384,19 +394,16 @@ function addButton(name, label, width, act) {
 	buttons[name] = button;
 }
 
+// At the right of the picture's top, or of the window's when that is farther down.
 function placeControls() {
 	const right = state.width - data.margin;
-	buttons.find.setAttribute('transform', `translate(${right - 70} 12)`);
-	buttons.reset.setAttribute('transform', `translate(${right - 168} 12)`);
-	box.setAttribute('x', right - 420);
-	box.setAttribute('y', 12);
-	matched.setAttribute('x', right);
-	matched.setAttribute('y', 52);
+	const scrolled = Math.max(0, -svg.getBoundingClientRect().top);
+	controls.setAttribute('transform', `translate(${right} ${scrolled + 12})`);
 }
 
 function addControls() {
-	addButton('reset', 'Reset zoom', 90, () => zoom(0, true));
-	addButton('find', 'Search', 70, openSearch);
+	addButton('reset', 'Reset zoom', -168, 90, () => zoom(0, true));
+	addButton('find', 'Search', -70, 70, openSearch);
 	buttons.reset.setAttribute('visibility', 'hidden');
 	input.id = 'search';
 	input.type = 'text';
@@ -418,12 +425,14 @@ function addControls() {
 
 function openSearch() {
 	box.setAttribute('visibility', 'visible');
+	panel.setAttribute('visibility', 'visible');
 	input.focus();
 	input.select();
 }
 
 function closeSearch() {
 	box.setAttribute('visibility', 'hidden');
+	panel.setAttribute('visibility', 'hidden');
 	input.value = '';
 	search('');
 	input.blur();
@@ -562,6 +571,7 @@ function addListeners() {
 	});
 	window.addEventListener('keydown', onKey);
 	window.addEventListener('resize', fit);
+	window.addEventListener('scroll', placeControls);
 }
 
 // Takes the window's width.

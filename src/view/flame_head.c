@@ -25,7 +25,8 @@ typedef void write_lines(struct hl_emit *emit, const struct head_source *source)
 
 static void write_plain(struct hl_emit *emit, const struct head_source *source)
 {
-	hl_summary_value_line(emit, source->options);
+	if (!source->options->countname)
+		hl_summary_value_line(emit, source->options);
 	hl_summary_lines(emit, source->profile);
 }
 
@@ -54,14 +55,13 @@ static void write_growth(struct hl_emit *emit, const struct head_source *source)
 	char before[HL_FORMAT_MAX], after[HL_FORMAT_MAX], growth[HL_FORMAT_MAX];
 	char gone[HL_FORMAT_MAX], gone_count[HL_FORMAT_MAX];
 
-	hl_emit_line(emit, "compared with %s: %s before, %s now: %s%s",
-		     hl_profile_text(source->profile, source->profile->base_name),
+	hl_emit_line(emit, "%s before, %s now: %s%s",
 		     format_figure(root->base, source->options, before),
 		     format_figure(root->value, source->options, after),
 		     root->value > root->base ? "+" : "",
 		     format_figure(root->value - root->base, source->options, growth));
 	if (layout->vanished_count)
-		hl_emit_line(emit, "%s frame%s that held %s before have nothing now, and no width",
+		hl_emit_line(emit, "nothing is left of %s frame%s that held %s before",
 			     hl_format_count((int64_t)layout->vanished_count, gone_count),
 			     plural(layout->vanished_count),
 			     format_figure(layout->vanished_sum, source->options, gone));
@@ -166,12 +166,14 @@ static int default_title(const struct head_source *source, char **ret_title)
 {
 	const struct hl_profile *profile = source->profile;
 	const struct hl_view_options *options = source->options;
+	const char *name = hl_profile_text(profile, profile->name);
+	const char *before = hl_profile_text(profile, profile->base_name);
+	const char *value = options->countname ? "" : hl_value_names[options->value];
+	const char *unit = options->countname ? options->countname : hl_unit_names[options->unit];
 	char *title;
 
-	if (asprintf(&title, "%s%s%s: %s %s%s", hl_profile_text(profile, profile->name),
-		     profile->base ? " compared with " : "",
-		     profile->base ? hl_profile_text(profile, profile->base_name) : "",
-		     hl_value_names[options->value], hl_unit_names[options->unit],
+	if (asprintf(&title, "%s%s%s: %s%s%s%s", name, profile->base ? " compared with " : "",
+		     profile->base ? before : "", value, *value ? " " : "", unit,
 		     options->reversed ? ", by callers" : "") < 0)
 		return -ENOMEM;
 	*ret_title = title;

@@ -24,7 +24,7 @@ struct hl_flame_head {
 	char *texts[HL_FLAME_LINE_KINDS]; /* where the lines lie */
 };
 
-#define HL_FLAME_LINE_CELLS 130
+#define HL_FLAME_LINE_CELLS 140
 
 /* ${narrow_count}: frames that are too narrow to be drawn before one zooms in. 0 or -ENOMEM, after
  * which ${head} is all zero. */

@@ -13,7 +13,7 @@
 #define TITLE_BASELINE 30
 #define TITLE_CELLS    76
 #define LINE_HEIGHT    16
-#define LEGEND_HEIGHT  24
+#define LEGEND_HEIGHT  16
 #define LEGEND_MODULES 8
 #define LEGEND_CELLS   16
 #define FRAMES_GAP     14 /* between the head and the frames, and below the frames */
@@ -35,7 +35,7 @@ static bool has_legend(const struct hl_flame_picture *picture)
 static struct geometry geometry_of(const struct hl_flame_picture *picture)
 {
 	const struct hl_flame_frame *root = &picture->layout->frames[0];
-	int legend = TITLE_BASELINE + 8 + LINE_HEIGHT * (int)picture->head->line_count;
+	int legend = TITLE_BASELINE + 14 + LINE_HEIGHT * (int)picture->head->line_count;
 	int frames = legend + (has_legend(picture) ? LEGEND_HEIGHT : 0) + FRAMES_GAP;
 
 	return (struct geometry){
@@ -52,6 +52,8 @@ unsigned hl_flame_picture_color(const struct hl_flame_picture *picture,
 {
 	if (picture->palette == HL_VIEW_PALETTE_DIFF)
 		return hl_flame_color_of_growth(frame->base, frame->value);
+	if (frame == picture->layout->frames)
+		return (unsigned)hl_flame_palette(picture->palette)->count;
 	return hl_flame_color_of_function(picture->profile, frame->function, picture->palette);
 }
 
@@ -69,7 +71,7 @@ static void write_style(FILE *out, const struct hl_flame_palette *palette)
 	      out);
 	for (size_t i = 0; i < palette->count; i++)
 		fprintf(out, ".c%zu{fill:#%06x}", i, palette->rgb[i]);
-	fputs("\n</style>\n", out);
+	fprintf(out, ".c%zu{fill:#dde2e8}\n</style>\n", palette->count);
 }
 
 static void write_head(const struct hl_flame_picture *picture)
@@ -134,6 +136,7 @@ static int heavier_first(const void *left, const void *right)
 	return (a->module > b->module) - (a->module < b->module);
 }
 
+/* By the area that a module's frames cover, since the legend explains a picture. */
 static void weigh_modules(const struct hl_flame_picture *picture, struct module_weight *weights)
 {
 	const struct hl_flame_layout *layout = picture->layout;
@@ -142,12 +145,7 @@ static void weigh_modules(const struct hl_flame_picture *picture, struct module_
 		weights[i].module = (uint32_t)i;
 	for (size_t i = 1; i < layout->count; i++) {
 		const struct hl_flame_frame *frame = &layout->frames[i];
-		uint32_t module = picture->profile->functions[frame->function].module;
-		/* The functions that allocated: leaves, or next to the root. */
-		if (!picture->options->reversed)
-			weights[module].weight += frame->self;
-		else if (frame->depth == 1)
-			weights[module].weight += frame->value;
+		weights[picture->profile->functions[frame->function].module].weight += frame->value;
 	}
 }
 
@@ -219,19 +217,34 @@ static int top_of(const struct hl_flame_picture *picture, const struct geometry 
 	return geometry->frames + HL_FLAME_ROW * (int)row;
 }
 
+/* "1.5 MiB", or compared "1.5 MiB (+0.5 MiB)". */
+static void format_figures(const struct hl_flame_picture *picture,
+			   const struct hl_flame_frame *frame, char text[3 * HL_FORMAT_MAX])
+{
+	char value[HL_FORMAT_MAX], growth[HL_FORMAT_MAX];
+
+	format_value(picture, frame->value, value);
+	format_value(picture, frame->value - frame->base, growth);
+	if (picture->profile->base)
+		snprintf(text, 3 * HL_FORMAT_MAX, "%s (%s%s)", value,
+			 frame->value > frame->base ? "+" : "", growth);
+	else
+		strcpy(text, value);
+}
+
 /* The name, and behind it the value where both fit. */
 static void write_label(const struct hl_flame_picture *picture, const struct hl_flame_frame *frame,
 			double width)
 {
 	FILE *out = picture->options->out;
 	const char *name = name_of(picture, frame);
-	char value[HL_FORMAT_MAX];
+	char figures[3 * HL_FORMAT_MAX];
 	size_t cells = (size_t)((width - 2 * TEXT_INSET) / HL_FLAME_CELL);
 
 	hl_xml_text_cut(out, name, cells);
-	format_value(picture, frame->value, value);
-	if (hl_xml_cells(name) + 2 + strlen(value) <= cells)
-		fprintf(out, "<tspan dx=\"8\">%s</tspan>", value);
+	format_figures(picture, frame, figures);
+	if (hl_xml_cells(name) + 2 + strlen(figures) <= cells)
+		fprintf(out, "<tspan dx=\"8\">%s</tspan>", figures);
 }
 
 static void write_labelled(const struct hl_flame_picture *picture, const struct geometry *geometry,
@@ -240,11 +253,12 @@ static void write_labelled(const struct hl_flame_picture *picture, const struct 
 	FILE *out = picture->options->out;
 	double left = left_of(geometry, frame), width = width_of(geometry, frame);
 	int top = top_of(picture, geometry, frame);
-	char value[HL_FORMAT_MAX], percent[HL_FORMAT_MAX];
+	char figures[3 * HL_FORMAT_MAX], percent[HL_FORMAT_MAX];
 
+	format_figures(picture, frame, figures);
 	fputs("<g><title>", out);
 	hl_xml_text_cut(out, name_of(picture, frame), HL_FLAME_NAME_CELLS);
-	fprintf(out, " (%s, %s)</title>", format_value(picture, frame->value, value),
+	fprintf(out, ": %s, %s</title>", figures,
 		hl_format_percent(frame->value, picture->layout->frames[0].value, percent));
 	fprintf(out,
 		"<rect class=\"c%u\" x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"%d\" rx=\"2\"/>",

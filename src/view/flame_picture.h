@@ -7,11 +7,11 @@
 
 /* Pixels. The script has them from the picture, so that both draw alike. */
 #define HL_FLAME_WIDTH	     1200 /* without script; with it the window's */
-#define HL_FLAME_WIDTH_MIN   900  /* the lines of the head need it */
+#define HL_FLAME_WIDTH_MIN   960  /* the lines of the head need it */
 #define HL_FLAME_MARGIN	     12
 #define HL_FLAME_ROW	     18	 /* of frames, with the gap between two */
 #define HL_FLAME_CELL	     6.7 /* width of a character */
-#define HL_FLAME_NARROW	     0.3 /* frames narrower than this are not drawn */
+#define HL_FLAME_NARROW	     0.5 /* frames narrower than this are not drawn */
 #define HL_FLAME_LABEL_CELLS 3	 /* names that would be cut to less are not written */
 #define HL_FLAME_NAME_CELLS  400 /* names are cut to this even where there is room */
 
@@ -24,7 +24,7 @@ struct hl_flame_picture {
 	uint32_t depth_max; /* of the frames that are drawn without script */
 };
 
-/* Number of the frame's colour in the palette. */
+/* Number of the frame's colour in the palette; behind the last one for the root. */
 unsigned hl_flame_picture_color(const struct hl_flame_picture *picture,
 				const struct hl_flame_frame *frame);
 

@@ -70,9 +70,12 @@ function sortBy(keys: Uint32Array, keyCount: number, ids: Uint32Array): Uint32Ar
 }
 
 export class CalleeTree implements Tree {
+  readonly selfTitle = "Own";
   readonly count: number;
   readonly parents: Uint32Array;
   readonly names: Uint32Array;
+  /** Stacks that weigh less than nothing, and so are not drawn. */
+  readonly undrawn = { count: 0, sum: 0 };
   readonly selfs: Float64Array;
   readonly bases: Float64Array;
   readonly weights: Float64Array;
@@ -126,11 +129,21 @@ export class CalleeTree implements Tree {
   show(choice: Choice): void {
     this.scatter(choice.column(this.report.after), this.selfs);
     if (this.report.before) this.scatter(choice.column(this.report.before), this.bases);
-    for (let i = 0; i < this.count; i++)
-      this.weights[i] = Math.max(0, weigh(choice.width, this.selfs[i], this.bases[i]));
+    this.weighAll(choice.width);
     this.sumUp(this.selfs, this.sums);
     this.sumUp(this.bases, this.baseSums);
     this.sumUp(this.weights, this.weightSums);
+  }
+
+  private weighAll(width: Width): void {
+    this.undrawn.count = this.undrawn.sum = 0;
+    for (let i = 0; i < this.count; i++) {
+      const weight = weigh(width, this.selfs[i], this.bases[i]);
+      this.weights[i] = Math.max(0, weight);
+      if (weight >= 0) continue;
+      this.undrawn.count++;
+      this.undrawn.sum += weight;
+    }
   }
 
   private scatter(column: Float64Array, figures: Float64Array): void {
@@ -189,7 +202,7 @@ export class CalleeTree implements Tree {
   }
 }
 
-/** What a stack's own figures weigh: stacks that shrank have no growth. */
+/** What a stack's own figures weigh; stacks that shrank weigh less than nothing. */
 function weigh(width: Width, after: number, before: number): number {
   if (width === "growth") return after - before;
   return width === "before" ? before : after;

@@ -22,6 +22,7 @@ interface CallerNode {
 const ID_SPACE = 2 ** 32;
 
 export class CallerTree implements Tree {
+  readonly selfTitle = "Outermost";
   private readonly nodes: CallerNode[] = [];
   /** Stacks by the callee tree's node that ends them; every node's are a run of this. */
   private readonly order: Uint32Array;

@@ -11,7 +11,7 @@ import { nameOf } from "./names";
 import { Palette } from "./palette";
 import { isDark, themeColor } from "./theme";
 import { hideTooltip, showTooltip } from "./tooltip";
-import { ROOT, Tree } from "./tree";
+import { depthOf, ROOT, Tree } from "./tree";
 
 const NONE = -1;
 
@@ -127,7 +127,7 @@ export class FlameGraph {
     return {
       text: themeColor("--frame-text"),
       faintText: themeColor("--muted"),
-      omitted: themeColor("--border"),
+      omitted: themeColor("--omitted"),
       outline: themeColor("--text"),
       match: themeColor("--match"),
       matchText: themeColor("--match-text"),
@@ -236,9 +236,7 @@ export class FlameGraph {
   }
 
   private rowOf(node: number): number {
-    let row = 0;
-    for (let at = node; at !== ROOT; at = this.tree.parent(at)) row++;
-    return row;
+    return depthOf(this.tree, node);
   }
 
   private select(node: number): void {

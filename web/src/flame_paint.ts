@@ -84,7 +84,7 @@ export class Painter {
     const width = Math.max(box.width - GAP, 0.5);
     if (box.node === OMITTED) {
       context.fillStyle = style.omitted;
-      context.fillRect(box.x, y + ROW_HEIGHT / 2 - 1, width, 2);
+      context.fillRect(box.x, y, width, ROW_HEIGHT - GAP);
       return;
     }
     const isMatch = searching && picture.isMatch(box.node);
@@ -112,10 +112,10 @@ export class Painter {
     const width = this.widthOf(text);
     let shown = text;
     if (width > room) {
-      const fitting = Math.floor((text.length * room) / width) - 1;
-      if (fitting < 1) return;
+      const fitting = Math.floor((text.length * room) / width) - 2;
+      if (fitting < 2) return;
       shown = `${text.slice(0, fitting)}…`;
     }
-    this.context.fillText(shown, x, y, room);
+    this.context.fillText(shown, x, y);
   }
 }

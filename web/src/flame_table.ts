@@ -35,6 +35,7 @@ export class FlameTable {
     const { tree, node } = this;
     const children = Array.from(tree.children(node)).filter((child) => tree.weight(child) > 0)
       .sort((a, b) => tree.weight(b) - tree.weight(a));
+    byId("frames-self").textContent = tree.selfTitle;
     const hadFocus = this.body.contains(document.activeElement);
     this.caption.textContent =
       `${nameOf(this.report, tree, node)}, and the ${children.length} frames next to it`;

@@ -7,7 +7,7 @@ import { readReport, Report } from "./data";
 import { byId, make, nextPaint } from "./dom";
 import { FlameGraph } from "./flame";
 import { FlameTable } from "./flame_table";
-import { basename } from "./format";
+import { basename, formatCount, formatFigure } from "./format";
 import { placeOfFunction } from "./names";
 import { Palette } from "./palette";
 import { makeRadios } from "./radios";
@@ -56,6 +56,14 @@ function setUpWidths(report: Report, choice: Choice): void {
   widths.show(choice.width);
 }
 
+/** Says what has no place in the picture. */
+function showUndrawn(choice: Choice, trees: Trees): void {
+  const { count, sum } = trees.callees.undrawn;
+  const what = choice.width === "growth" ? "that shrank" : "of less than nothing";
+  byId("undrawn").textContent = count === 0 ? ""
+    : `Not drawn: ${formatCount(count)} stacks ${what}, ${formatFigure(sum, choice.unit)} in all`;
+}
+
 interface FlameViews {
   flame: FlameGraph;
   search: Search;
@@ -74,9 +82,11 @@ function makeFlameViews(report: Report, choice: Choice, trees: Trees): FlameView
     table.show(trees.get(isReversed), node);
   };
   const show = () => {
-    if (isStale) flame.setTree(trees.get(isReversed));
-    if (isStale) search.apply();
+    if (!isStale) return;
     isStale = false;
+    flame.setTree(trees.get(isReversed));
+    search.apply();
+    showUndrawn(choice, trees);
   };
   choice.listen(() => (isStale = true));
   byId("zoom-out").addEventListener("click", () => flame.zoomTo(ROOT));

@@ -27,9 +27,9 @@ function modulesByWeight(report: Report): number[] {
   return used.sort((a, b) => flat[b] - flat[a] || cum[b] - cum[a]);
 }
 
-/** Small and steady differences, so that neighbours can be told apart. */
-function shadeOf(name: number): number {
-  return (Math.imul(name, 0x9e3779b1) >>> 29) - 3.5;
+/** A number from -1 to 1, always the same for a name, so that neighbours can be told apart. */
+function variation(name: number): number {
+  return (Math.imul(name, 0x9e3779b1) >>> 24) / 127.5 - 1;
 }
 
 export class Palette {
@@ -42,16 +42,16 @@ export class Palette {
     this.modules.slice(0, HUES.length).forEach((module, i) => this.hues.set(module, HUES[i]));
   }
 
-  private ofModule(module: number, shade: number, dark: boolean): string {
+  private ofModule(module: number, variant: number, dark: boolean): string {
     const hue = this.hues.get(module);
-    const lightness = (dark ? 34 : 80) + shade;
+    const lightness = (dark ? 34 : 81) + 4 * variant;
     if (hue === undefined) return `hsl(220 6% ${lightness}%)`;
-    return `hsl(${hue} ${dark ? 32 : 68}% ${lightness}%)`;
+    return `hsl(${hue + 12 * variant} ${dark ? 32 : 70}% ${lightness}%)`;
   }
 
   byModule(frame: number, name: number, dark: boolean): string {
     const { frames, functions } = this.report;
-    return this.ofModule(functions.module[frames.functionId[frame]], shadeOf(name), dark);
+    return this.ofModule(functions.module[frames.functionId[frame]], variation(name), dark);
   }
 
   /** `growth` from -1 to 1, of the largest there is; small ones are brought out by the root. */
@@ -59,7 +59,7 @@ export class Palette {
     const strength = Math.sqrt(Math.min(1, Math.abs(growth)));
     const hue = growth > 0 ? GREW_HUE : SHRANK_HUE;
     const lightness = dark ? 26 + 18 * strength : 91 - 24 * strength;
-    return `hsl(${hue} ${Math.round((dark ? 55 : 80) * strength)}% ${lightness}%)`;
+    return `hsl(${hue} ${Math.round((dark ? 45 : 80) * strength)}% ${lightness}%)`;
   }
 
   legend(dark: boolean): LegendEntry[] {

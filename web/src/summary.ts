@@ -37,6 +37,9 @@ function showTarget(summary: Summary): void {
 
 /* ---- totals ---- */
 
+/** Beneath the figure of a value that is counted in that unit alone. */
+const ONE_UNIT_WORDS: Record<Unit, string> = { bytes: "beyond what was requested", objects: "blocks, freed at once" };
+
 function figureText(report: Report, value: Value, unit: Unit): string {
   return formatFigure(total(report.after, `${value}_${unit}`), unit);
 }
@@ -59,7 +62,7 @@ function tile(report: Report, choice: Choice, value: Value): RadioOption<Value> 
     make("span", { class: "tile-title", title: meaning }, title),
     make("span", { class: "tile-figure", title: exact.join(", ") }, figureText(report, value, units[0])),
     make("span", { class: "tile-other" },
-      units.length > 1 ? `in ${figureText(report, value, units[1])} blocks` : units[0] === "objects" ? "blocks" : meaning),
+      units.length > 1 ? `in ${figureText(report, value, units[1])} blocks` : ONE_UNIT_WORDS[units[0]]),
     growthLine(report, value, units[0]),
   ];
   return { key: value, label: label.filter((part): part is HTMLElement => part !== null) };

@@ -57,7 +57,7 @@ export class Table {
   }
 
   private sort(): void {
-    const { key, isNumber } = this.columns[this.sortColumn];
+    const { key } = this.columns[this.sortColumn];
     const keys = new Map(this.rows.map((row) => [row, key(row)]));
     const upward = (a: number, b: number) => {
       const left = keys.get(a) as number | string;
@@ -66,18 +66,16 @@ export class Table {
     };
     const sign = this.isDescending ? -1 : 1;
     this.rows.sort((a, b) => sign * upward(a, b) || a - b);
-    this.makeHead(isNumber);
+    this.makeHead();
     this.applyFilter(false);
   }
 
-  private makeHead(isNumber: boolean): void {
-    const order = this.isDescending === isNumber ? "" : " reversed";
+  private makeHead(): void {
     const heads = this.columns.map((column, i) => {
       const isSorted = i === this.sortColumn;
       const button = make("button", { type: "button", title: column.hint, click: () => this.sortBy(i) },
-        column.title,
-        make("span", { class: `arrow${order}`, "aria-hidden": "true" },
-          isSorted ? (this.isDescending ? "▾" : "▴") : ""));
+        make("span", { class: "arrow", "aria-hidden": "true" }, isSorted ? (this.isDescending ? "▾" : "▴") : ""),
+        column.title);
       return make("th", {
         scope: "col", class: column.isNumber ? "number" : "text",
         "aria-sort": isSorted ? (this.isDescending ? "descending" : "ascending") : "none",

@@ -25,7 +25,7 @@ function figureLines(report: Report, choice: Choice, tree: Tree, node: number): 
     lines.push(line("before", formatFigure(tree.base(node), unit)));
     lines.push(line("growth", formatGrowth(sum - tree.base(node), unit)));
   }
-  lines.push(line("own", formatFigure(tree.self(node), unit)));
+  lines.push(line(tree.selfTitle.toLowerCase(), formatFigure(tree.self(node), unit)));
   lines.push(line("exactly", formatExact(sum, unit)));
   return lines;
 }

@@ -15,8 +15,10 @@ export interface Tree {
   sum(node: number): number;
   /** The same in the earlier profile; 0 when there is none. */
   base(node: number): number;
-  /** What was allocated there itself; in a reversed tree, by stacks that begin there. */
+  /** What was allocated there itself; in a reversed tree, by stacks whose outermost frame it is. */
   self(node: number): number;
+  /** What self() is called. */
+  readonly selfTitle: string;
   /** How wide the node is drawn; never negative, and never less than its children's sum. */
   weight(node: number): number;
 }

@@ -26,26 +26,31 @@ export class TreeView {
   readonly element: HTMLElement;
   private rows = new Map<HTMLElement, Row>();
   private tree: Tree | null = null;
+  private readonly head = make("tr");
   private readonly body = make("tbody");
 
   constructor(private readonly report: Report, private readonly choice: Choice) {
-    const titles = report.before
-      ? ["Function", "Before", "After", "Growth"] : ["Function", "Total", "Share", "Own"];
-    const heads = titles.map((title, i) =>
-      make("th", { scope: "col", class: i ? "number" : "text" }, title));
     this.element = make("table", { role: "treegrid", "aria-label": "Call tree", class: "tree" },
-      make("thead", {}, make("tr", {}, ...heads)), this.body);
+      make("thead", {}, this.head), this.body);
     this.body.addEventListener("keydown", (event) => this.press(event));
     this.body.addEventListener("click", (event) => this.click(event));
   }
 
   show(tree: Tree): void {
     this.tree = tree;
+    this.showHead(tree);
     this.rows = new Map();
     const root = this.makeRow(ROOT, 1);
     this.body.replaceChildren(root.element);
     root.element.tabIndex = 0;
     this.openHeaviest(root);
+  }
+
+  private showHead(tree: Tree): void {
+    const titles = this.report.before
+      ? ["Function", "Before", "After", "Growth"] : ["Function", "Total", "Share", tree.selfTitle];
+    this.head.replaceChildren(...titles.map((title, i) =>
+      make("th", { scope: "col", class: i ? "number" : "text" }, title)));
   }
 
   private openHeaviest(root: Row): void {

@@ -178,11 +178,12 @@ static int64_t heaviest_weight(const struct report *report)
 	return most;
 }
 
-static void emphasize_row(const struct report *report, const struct hl_histogram_class *class)
+/* Classes are few, so the heaviest five would be nearly all: a tenth of the total is asked, too. */
+static void begin_row(const struct report *report, const struct hl_histogram_class *class)
 {
-	hl_emit_row(report->emit,
-		    hl_rows_emphasis(rank_of(report, class), weight_of(report, &class->figures),
-				     whole_of(report)));
+	unsigned emphasis = hl_rows_emphasis(rank_of(report, class),
+					     weight_of(report, &class->figures), whole_of(report));
+	hl_emit_row(report->emit, emphasis & HL_EMIT_HEAVY ? emphasis : 0);
 }
 
 static size_t stacks_shown(const struct report *report, const struct hl_histogram_class *class)
@@ -214,7 +215,7 @@ static void emit_class(const struct report *report, const struct hl_histogram_cl
 
 	format_class(class->size_class, label, sizeof(label));
 	draw_bar(weight_of(report, &class->figures), heaviest_weight(report), bar);
-	emphasize_row(report, class);
+	begin_row(report, class);
 	hl_emit_cell_text(report->emit, label);
 	hl_emit_cell_integer(report->emit, size_number(hl_size_class_first(class->size_class)));
 	hl_emit_cell_integer(report->emit, size_number(hl_size_class_last(class->size_class)));
@@ -278,7 +279,7 @@ static int emit_stacks_of(const struct report *report, const struct hl_histogram
 	for (size_t i = 0; r == 0 && i < stacks_shown(report, class); i++) {
 		if (!has_value(&class->stacks[i]))
 			continue;
-		emphasize_row(report, class);
+		begin_row(report, class);
 		r = emit_stack_row(report, &class->stacks[i], i ? "" : label);
 	}
 	return r;

@@ -5,6 +5,7 @@
  *
  * Their modules do not exist, so every function is called after its address.
  */
+#include "base/frame_key.h"
 #include "profile/recording.h"
 
 #include <fcntl.h>
@@ -112,6 +113,33 @@ static struct hl_recording_process empty_process(void)
 	return process;
 }
 
+/* The nodes of shop, and below those that allocate one for each class of sizes. */
+static struct hl_recording_process sized_process(void)
+{
+	static struct hl_recording_node nodes[13];
+	static struct hl_recording_value values[] = {
+		{8, 0, 900001, 950, 830001, 870, 0, 96, 640001, 660},
+		{9, 0, 100002, 59, 70000, 37, 0, 5, 60000, 41},
+		{10, 1, 500009, 503, 500009, 503, 499, 0, 30011, 31},
+		{11, 0, 0, 10, 0, 0, 0, 0, 0, 10},
+		{12, 0, 70001, 61, 0, 0, 0, 7, 70001, 61},
+		{13, 0, 13, 1, 0, 0, 0, 0, 13, 1},
+	};
+	static const struct {
+		uint32_t parent, size;
+	} children[] = {{3, 1000}, {3, 2000}, {6, 1000}, {4, 0}, {4, 1024}, {7, 13}};
+	struct hl_recording_process process = shop_process();
+
+	memcpy(nodes, shop_nodes, sizeof(shop_nodes));
+	for (size_t i = 0; i < HL_COUNT_OF(children); i++)
+		nodes[process.node_count++] = (struct hl_recording_node){
+			hl_size_frame_key(hl_size_class(children[i].size)), children[i].parent};
+	process.nodes = nodes;
+	process.values = values;
+	process.value_count = HL_COUNT_OF(values);
+	return process;
+}
+
 /* Twenty thousand places, nodes at depths of up to 64, every third with figures of its own. */
 static struct hl_recording_process large_process(uint32_t node_count)
 {
@@ -201,6 +229,8 @@ int main(int argc, char **argv)
 		recording.sample_bytes = 524288;
 		processes[0].end = HL_END_RUNNING;
 		processes[0].lost = (struct hl_recording_lost){3, 4096, 5, 1, 17, 2, 0};
+	} else if (!strcmp(wanted, "sized")) {
+		processes[0] = sized_process();
 	} else if (!strcmp(wanted, "large")) {
 		processes[0] = large_process(1000000);
 	} else if (strcmp(wanted, "shop") != 0) {

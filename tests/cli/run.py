@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 CASES = Path(__file__).resolve().parent / "cases"
-RECORDINGS = ("shop", "two", "none", "empty", "own-malloc", "lossy")
+RECORDINGS = ("shop", "sized", "two", "none", "empty", "own-malloc", "lossy")
 TIMEOUT_S = 60
 
 

@@ -5,13 +5,15 @@
 static bool stacks;
 
 static const struct hl_option options[] = {
-	{"stacks", 0, NULL, "list the counters of each stack", HL_OPTION_FLAG, &stacks, NULL},
+	{"stacks", 's', NULL, "list functions with addresses, and the counters of each stack",
+	 HL_OPTION_FLAG, &stacks, NULL},
 	{0},
 };
 
 static int run_info(int argc, char **argv)
 {
-	const struct hl_view_command command = {.view = hl_view_info, .pages = true};
+	const struct hl_view_command command = {
+		.view = hl_view_info, .pages = true, .advises = true};
 	return hl_view_run(&hl_verb_info, argc, argv, &command,
 			   (struct hl_view_options){.stacks = stacks});
 }

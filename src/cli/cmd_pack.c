@@ -5,6 +5,7 @@
 #include "cli/terminal_progress.h"
 #include "profile/open.h"
 #include "profile/pack.h"
+#include "profile/symbols_advice.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -78,6 +79,8 @@ static int pack(const char *path, const char *name, struct hl_error *err)
 	int r = check_output(name, err);
 	if (r == 0)
 		r = load(path, &profile, err);
+	if (r == 0)
+		hl_symbols_advise(profile, HL_DPKG_DIRECTORY); /* or goes without advice */
 	if (r == 0)
 		r = hl_pack_write(profile, name, err);
 	hl_profile_free(profile);

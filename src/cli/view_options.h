@@ -23,6 +23,7 @@ struct hl_view_command {
 	bool pages;	  /* text for people: through a pager on a terminal */
 	bool keep_rows;	  /* the view needs profile->rows */
 	bool normalize;	  /* scale the first profile by the ratio of durations */
+	bool advises;	  /* the view says what would give better symbols */
 };
 
 /*

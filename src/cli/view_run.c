@@ -5,6 +5,7 @@
 #include "cli/view_parse.h"
 #include "profile/join.h"
 #include "profile/open.h"
+#include "profile/symbols_advice.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -82,6 +83,8 @@ static int open_operands(const struct hl_view_command *command, int argc, char *
 	else
 		r = open_filtered(argc ? argv[0] : "-", selection, ret_profile, err);
 	hl_terminal_progress_clear(&progress);
+	if (r == 0 && command->advises)
+		hl_symbols_advise(*ret_profile, HL_DPKG_DIRECTORY); /* or goes without advice */
 	return r;
 }
 

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* One member of the struct: where it lies, and its 4 or 8 bytes. */
+/* One member of the struct: where it lies, and its bytes. */
 struct hl_column {
 	size_t offset;
 	size_t size;

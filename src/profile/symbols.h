@@ -54,6 +54,9 @@ int hl_symbols_find(struct hl_symbols *symbols, uint64_t address,
 
 enum hl_symbols_source hl_symbols_source(const struct hl_symbols *symbols);
 
+/* What would help, in general; symbols_advice.h finds out what it is called. */
+#define HL_SYMBOLS_REMEDY "install its debug package or set DEBUGINFOD_URLS"
+
 /* A clause that says why there is nothing better and what would help; "" with DWARF. */
 const char *hl_symbols_reason(const struct hl_symbols *symbols);
 

@@ -17,7 +17,6 @@
 
 #define DEBUG_DIRECTORY "/usr/lib/debug/.build-id"
 #define BUILD_ID_MAX	64
-#define REMEDY		"install its debug package or set DEBUGINFOD_URLS"
 
 struct hl_symbols_file {
 	const char *basename; /* within strings */
@@ -145,9 +144,10 @@ static enum hl_symbols_source table_source(Dwfl_Module *module, size_t symbol_co
 static void give_reason(struct hl_symbols_file *symbols)
 {
 	static const char *const reasons[] = {
-		[HL_SYMBOLS_NONE] = "no symbols; " REMEDY,
-		[HL_SYMBOLS_DYNSYM] = "stripped, exported functions alone have names; " REMEDY,
-		[HL_SYMBOLS_SYMTAB] = "no source lines; " REMEDY,
+		[HL_SYMBOLS_NONE] = "no symbols; " HL_SYMBOLS_REMEDY,
+		[HL_SYMBOLS_DYNSYM] =
+			"stripped, exported functions alone have names; " HL_SYMBOLS_REMEDY,
+		[HL_SYMBOLS_SYMTAB] = "no source lines; " HL_SYMBOLS_REMEDY,
 		[HL_SYMBOLS_DWARF] = "",
 	};
 	if (symbols->source == HL_SYMBOLS_DWARF)

@@ -288,6 +288,95 @@ static void the_call_tree_by_name_is_sorted_and_complete(void **state)
 	hl_profile_free(profile);
 }
 
+static void every_node_of_the_profile_is_in_the_call_tree(void **state)
+{
+	struct hl_profile *profile = load_sample(NULL);
+	struct hl_calltree tree;
+
+	(void)state;
+	assert_int_equal(hl_calltree_init(&tree, profile, HL_VALUE_ALLOC, HL_UNIT_BYTES), 0);
+	assert_int_equal(tree.node_of[0], 0);
+	for (uint32_t i = 1; i < profile->node_count; i++) {
+		const struct hl_calltree_node *node = &tree.nodes[tree.node_of[i]];
+		uint32_t function = profile->frames[profile->nodes[i].frame].function;
+		assert_int_equal(node->parent, tree.node_of[profile->nodes[i].parent]);
+		assert_int_equal(node->name, profile->functions[function].name);
+	}
+	hl_calltree_release(&tree);
+	hl_profile_free(profile);
+}
+
+static void nodes_of_the_call_tree_have_a_frame_and_both_units(void **state)
+{
+	struct hl_profile *profile = load_sample(NULL);
+	struct hl_calltree bytes, objects;
+
+	(void)state;
+	assert_int_equal(hl_calltree_init(&bytes, profile, HL_VALUE_ALLOC, HL_UNIT_BYTES), 0);
+	assert_int_equal(hl_calltree_init(&objects, profile, HL_VALUE_ALLOC, HL_UNIT_OBJECTS), 0);
+	assert_int_equal(bytes.count, objects.count);
+	for (uint32_t i = 0; i < bytes.count; i++) {
+		uint32_t function = profile->frames[bytes.nodes[i].frame].function;
+		assert_int_equal(bytes.nodes[i].name, profile->functions[function].name);
+		assert_int_equal(bytes.nodes[i].other, objects.nodes[i].sum);
+		assert_int_equal(bytes.nodes[i].sum, objects.nodes[i].other);
+		assert_int_equal(bytes.nodes[i].base, 0);
+	}
+	hl_calltree_release(&bytes);
+	hl_calltree_release(&objects);
+	hl_profile_free(profile);
+}
+
+static void the_call_tree_sums_the_earlier_profile_too(void **state)
+{
+	struct hl_profile *profile = load_sample(NULL);
+	struct hl_calltree tree;
+
+	(void)state;
+	profile->base = calloc(profile->node_count, sizeof(*profile->base));
+	assert_non_null(profile->base);
+	for (uint32_t i = 0; i < profile->node_count; i++)
+		profile->base[i].alloc_bytes = 3 * profile->counters[i].alloc_bytes;
+	assert_int_equal(hl_calltree_init(&tree, profile, HL_VALUE_ALLOC, HL_UNIT_BYTES), 0);
+	for (uint32_t i = 0; i < tree.count; i++)
+		assert_int_equal(tree.nodes[i].base, 3 * tree.nodes[i].sum);
+	hl_calltree_release(&tree);
+	hl_profile_free(profile);
+}
+
+static int64_t flat_of(const struct hl_calltree *tree, uint32_t name)
+{
+	int64_t flat = 0;
+
+	for (uint32_t i = 1; i < tree->count; i++)
+		if (tree->nodes[i].name == name)
+			flat += tree->nodes[i].self;
+	return flat;
+}
+
+static void the_reversed_call_tree_begins_with_what_allocated(void **state)
+{
+	struct hl_profile *profile = load_sample(NULL);
+	struct hl_calltree upright, reversed;
+
+	(void)state;
+	assert_int_equal(hl_calltree_init(&upright, profile, HL_VALUE_PEAK, HL_UNIT_BYTES), 0);
+	assert_int_equal(
+		hl_calltree_init_reversed(&reversed, profile, HL_VALUE_PEAK, HL_UNIT_BYTES), 0);
+	assert_null(reversed.node_of);
+	assert_true(reversed.count > 1);
+	assert_int_equal(reversed.nodes[0].sum, upright.nodes[0].sum);
+	for (uint32_t i = 1; i < reversed.count; i++) {
+		const struct hl_calltree_node *node = &reversed.nodes[i];
+		assert_int_not_equal(node->sum, 0); /* what has nothing is left out */
+		if (node->depth == 1)
+			assert_int_equal(node->sum, flat_of(&upright, node->name));
+	}
+	hl_calltree_release(&upright);
+	hl_calltree_release(&reversed);
+	hl_profile_free(profile);
+}
+
 /* ---- selection ---- */
 
 static void one_thread_can_be_selected(void **state)
@@ -420,6 +509,9 @@ static int load_and_sum(void)
 	r = hl_aggregate_init(&sums, profile, HL_VALUE_PEAK, NULL, 0);
 	if (r == 0)
 		r = hl_calltree_init(&tree, profile, HL_VALUE_PEAK, HL_UNIT_BYTES);
+	hl_calltree_release(&tree);
+	if (r == 0)
+		r = hl_calltree_init_reversed(&tree, profile, HL_VALUE_PEAK, HL_UNIT_BYTES);
 	hl_aggregate_release(&sums);
 	hl_calltree_release(&tree);
 	hl_profile_free(profile);
@@ -452,6 +544,10 @@ int main(void)
 		cmocka_unit_test(a_library_mapped_twice_is_one_module),
 		cmocka_unit_test(equal_paths_with_different_build_ids_stay_apart),
 		cmocka_unit_test(the_call_tree_by_name_is_sorted_and_complete),
+		cmocka_unit_test(every_node_of_the_profile_is_in_the_call_tree),
+		cmocka_unit_test(nodes_of_the_call_tree_have_a_frame_and_both_units),
+		cmocka_unit_test(the_call_tree_sums_the_earlier_profile_too),
+		cmocka_unit_test(the_reversed_call_tree_begins_with_what_allocated),
 		cmocka_unit_test(one_thread_can_be_selected),
 		cmocka_unit_test(one_process_can_be_selected_by_pid_and_sequence),
 		cmocka_unit_test(an_empty_recording_is_an_empty_profile),

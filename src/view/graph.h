@@ -26,7 +26,7 @@ struct hl_graph_edge {
 struct hl_graph {
 	struct hl_graph_node *nodes; /* heaviest first, by cum, then by flat */
 	struct hl_graph_edge *edges; /* heaviest first */
-	size_t node_count, edge_count;
+	size_t node_count, edge_count, edge_capacity;
 	struct hl_aggregate_figures total;
 
 	/* total = flat of all nodes + left_out_flat + stackless */
@@ -36,8 +36,9 @@ struct hl_graph {
 };
 
 /*
- * The graph of options->value: the options->node_limit (0: all) functions of the largest cum, and
- * edges of at least options->edge_threshold percent, both by options->unit. 0 or -ENOMEM.
+ * The graph of options->value: the options->node_limit (0: all) functions that tell most, by cum,
+ * flat and how calls branch there, and edges of at least options->edge_threshold percent; all by
+ * options->unit. 0 or -ENOMEM.
  */
 int hl_graph_init(struct hl_graph *graph, const struct hl_profile *profile,
 		  const struct hl_view_options *options);

@@ -5,6 +5,7 @@
 #include "profile/array.h"
 #include "profile/index.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #define HEAVIEST_COUNT 5
@@ -40,12 +41,28 @@ static int by_cum_then_flat(const void *left, const void *right, void *unit)
 	return (a->function > b->function) - (a->function < b->function);
 }
 
-/* All functions with any figure, in order; then the lightest are cut off. */
-static int choose_nodes(struct hl_graph *graph, const struct hl_aggregate *sums,
-			const struct hl_view_options *options)
+/* Leaves out all nodes but the first ${count}. */
+static void cut_nodes(struct hl_graph *graph, size_t count)
+{
+	for (size_t i = count; i < graph->node_count; i++)
+		add(&graph->left_out_flat, graph->nodes[i].flat);
+	graph->left_out_count += graph->node_count - count;
+	graph->node_count = count;
+}
+
+/* The least figure of an edge; a node of less would stand alone. */
+static double least_figure(const struct hl_graph *graph, const struct hl_view_options *options)
+{
+	int64_t total = hl_graph_figure(graph->total, options->unit);
+	return (double)total * options->edge_threshold / 100;
+}
+
+/* All functions that could have an edge, in order. */
+static int collect_nodes(struct hl_graph *graph, const struct hl_aggregate *sums,
+			 const struct hl_view_options *options)
 {
 	enum hl_unit unit = options->unit;
-	size_t count = 0, limit = options->node_limit ? options->node_limit : SIZE_MAX;
+	size_t count = 0;
 
 	graph->nodes = calloc(sums->key_count + 1, sizeof(*graph->nodes));
 	if (!graph->nodes)
@@ -55,11 +72,12 @@ static int choose_nodes(struct hl_graph *graph, const struct hl_aggregate *sums,
 			graph->nodes[count++] =
 				(struct hl_graph_node){i, sums->flat[i], sums->cum[i], false};
 	qsort_r(graph->nodes, count, sizeof(*graph->nodes), by_cum_then_flat, &unit);
-	graph->node_count = count < limit ? count : limit;
-	graph->left_out_count = count - graph->node_count;
-	for (size_t i = graph->node_count; i < count; i++)
-		add(&graph->left_out_flat, graph->nodes[i].flat);
+	graph->node_count = count;
 	graph->total = sums->total;
+	double least = least_figure(graph, options);
+	while (count && (double)hl_graph_figure(graph->nodes[count - 1].cum, unit) < least)
+		count--;
+	cut_nodes(graph, count);
 	return 0;
 }
 
@@ -95,7 +113,7 @@ struct walk {
 	uint32_t *nearest;	 /* the innermost shown function down to here, as shown[] */
 	bool *gap;		 /* functions between that and here are left out */
 	uint32_t *covered_until; /* by edge: nodes below this id already count in it */
-	size_t edge_capacity, covered_capacity;
+	size_t covered_capacity;
 	struct hl_index edges;
 };
 
@@ -147,7 +165,7 @@ static int intern_edge(struct walk *walk, struct hl_graph *graph, uint32_t from,
 			return 0;
 		}
 	size_t count = graph->edge_count;
-	if (hl_array_reserve(&graph->edges, &walk->edge_capacity, count + 1,
+	if (hl_array_reserve(&graph->edges, &graph->edge_capacity, count + 1,
 			     sizeof(*graph->edges)) < 0 ||
 	    hl_array_reserve(&walk->covered_until, &walk->covered_capacity, count + 1,
 			     sizeof(*walk->covered_until)) < 0 ||
@@ -209,7 +227,7 @@ static int by_weight(const void *left, const void *right, void *unit)
 static void trim_edges(struct hl_graph *graph, const struct hl_view_options *options)
 {
 	enum hl_unit unit = options->unit;
-	double least = (double)hl_graph_figure(graph->total, unit) * options->edge_threshold / 100;
+	double least = least_figure(graph, options);
 	size_t count = 0;
 
 	if (graph->edge_count)
@@ -225,17 +243,122 @@ static void trim_edges(struct hl_graph *graph, const struct hl_view_options *opt
 }
 
 static int connect_nodes(struct hl_graph *graph, const struct hl_profile *profile,
-			 const struct hl_view_options *options)
+			 enum hl_value value)
 {
 	struct walk walk;
 
-	int r = init_walk(&walk, profile, graph, options->value);
+	int r = init_walk(&walk, profile, graph, value);
 	for (uint32_t i = 1; r == 0 && i < profile->node_count; i++)
 		r = follow(&walk, graph, i);
 	release_walk(&walk);
-	if (r == 0)
-		trim_edges(graph, options);
 	return r;
+}
+
+/* ---- which nodes to show ---- */
+
+/* What a node passes on, or takes in, and how it is spread: sums over its edges. */
+struct spread {
+	double sum, weighted; /* of w, and of w * log2(w) */
+};
+
+static void add_to_spread(struct spread *spread, int64_t figure)
+{
+	double weight = (double)figure;
+
+	if (weight <= 0)
+		return;
+	spread->sum += weight;
+	spread->weighted += weight * log2(weight);
+}
+
+/* Shannon's entropy: 0 of a single edge, 1 of two equal ones. */
+static double entropy_of(const struct spread *spread)
+{
+	return spread->sum > 0 ? log2(spread->sum) - spread->weighted / spread->sum : 0;
+}
+
+struct candidate {
+	struct hl_graph_node node;
+	struct spread in, out;
+	double score;
+};
+
+/*
+ * By cum alone, the chain of functions through which a program starts would leave no room for
+ * those where it branches. So cum counts as often as a node has something to tell, in bits: where
+ * the calls come from and where the memory goes. Where stacks begin or end counts as one bit.
+ */
+static void score(struct candidate *candidate, enum hl_unit unit)
+{
+	double flat = (double)hl_graph_figure(candidate->node.flat, unit);
+	double cum = (double)hl_graph_figure(candidate->node.cum, unit);
+	double bits = candidate->in.sum > 0 ? entropy_of(&candidate->in) : 1;
+
+	if (candidate->out.sum > 0) {
+		add_to_spread(&candidate->out, (int64_t)flat);
+		bits += entropy_of(&candidate->out);
+	} else {
+		bits += 1;
+	}
+	candidate->score = flat + cum * bits;
+}
+
+static int by_score(const void *left, const void *right)
+{
+	const struct candidate *a = left, *b = right;
+	return (a->score < b->score) - (a->score > b->score);
+}
+
+static void score_all(const struct hl_graph *graph, struct candidate *candidates, enum hl_unit unit)
+{
+	for (size_t i = 0; i < graph->node_count; i++)
+		candidates[i].node = graph->nodes[i];
+	for (size_t i = 0; i < graph->edge_count; i++) {
+		const struct hl_graph_edge *edge = &graph->edges[i];
+		int64_t figure = hl_graph_figure(edge->figures, unit);
+		if (edge->from == edge->to)
+			continue;
+		add_to_spread(&candidates[edge->from].out, figure);
+		add_to_spread(&candidates[edge->to].in, figure);
+	}
+	for (size_t i = 0; i < graph->node_count; i++)
+		score(&candidates[i], unit);
+}
+
+/* Cuts the nodes of the whole graph down to ${limit}; its edges are then void. */
+static int choose_nodes(struct hl_graph *graph, size_t limit, enum hl_unit unit)
+{
+	struct candidate *candidates = calloc(graph->node_count, sizeof(*candidates));
+
+	if (!candidates)
+		return -ENOMEM;
+	score_all(graph, candidates, unit);
+	qsort(candidates, graph->node_count, sizeof(*candidates), by_score);
+	for (size_t i = 0; i < graph->node_count; i++)
+		graph->nodes[i] = candidates[i].node;
+	free(candidates);
+	cut_nodes(graph, limit);
+	qsort_r(graph->nodes, limit, sizeof(*graph->nodes), by_cum_then_flat, &unit);
+	graph->edge_count = 0;
+	return 0;
+}
+
+/* ---- all of it ---- */
+
+static int build(struct hl_graph *graph, const struct hl_profile *profile,
+		 const struct hl_view_options *options)
+{
+	int r = connect_nodes(graph, profile, options->value);
+	if (r == 0 && options->node_limit && graph->node_count > options->node_limit) {
+		r = choose_nodes(graph, options->node_limit, options->unit);
+		if (r == 0)
+			r = connect_nodes(graph, profile, options->value);
+	}
+	if (r < 0)
+		return r;
+	trim_edges(graph, options);
+	mark_heaviest(graph, options->unit);
+	return 0;
 }
 
 int hl_graph_init(struct hl_graph *graph, const struct hl_profile *profile,
@@ -250,12 +373,10 @@ int hl_graph_init(struct hl_graph *graph, const struct hl_profile *profile,
 	int r = hl_aggregate_init(&sums, profile, options->value, NULL, 0);
 	if (r < 0)
 		return r;
-	r = choose_nodes(graph, &sums, options);
+	r = collect_nodes(graph, &sums, options);
 	hl_aggregate_release(&sums);
-	if (r == 0) {
-		mark_heaviest(graph, options->unit);
-		r = connect_nodes(graph, profile, options);
-	}
+	if (r == 0)
+		r = build(graph, profile, options);
 	if (r < 0)
 		hl_graph_release(graph);
 	return r;

@@ -14,10 +14,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define COLUMNS_MAX   24 /* more than any view has */
-#define WIDTH_DEFAULT 80 /* of a terminal that does not say */
-#define WARNING_COLOR "\033[1;31m"
-#define PLAIN_COLOR   "\033[0m"
+#define COLUMNS_MAX    24 /* more than any view has */
+#define STREAMED_WIDTH 10 /* of numbers in tables that are streamed */
+#define WIDTH_DEFAULT  80 /* of a terminal that does not say */
+#define WARNING_COLOR  "\033[1;31m"
+#define PLAIN_COLOR    "\033[0m"
 
 struct hl_emit {
 	FILE *out;
@@ -32,6 +33,7 @@ struct hl_emit {
 	size_t column_count, column; /* column: of the next cell */
 	size_t table_column;	     /* of the next cell, in the table */
 	bool line_has_cells;
+	bool streamed; /* a table that is written as it comes; then .table is NULL */
 };
 
 int hl_emit_new(FILE *out, enum hl_emit_form form, bool color, struct hl_emit **ret_emit)
@@ -207,20 +209,55 @@ static int new_table(struct hl_emit *emit)
 	return 0;
 }
 
-void hl_emit_rows(struct hl_emit *emit, const char *key, const struct hl_emit_column *columns,
-		  size_t column_count)
+static void begin_rows(struct hl_emit *emit, const char *key, const struct hl_emit_column *columns,
+		       size_t column_count)
 {
 	if (column_count > COLUMNS_MAX)
 		abort();
 	memcpy(emit->columns, columns, column_count * sizeof(*columns));
 	emit->column_count = column_count;
 	emit->row = NULL;
-	emit->row_depth = 0;
 	emit->line_has_cells = false;
 	if (is_json(emit))
 		hl_json_open(&emit->json, key, '[');
-	else if (emit->form == HL_EMIT_TABLE && new_table(emit) < 0)
+}
+
+void hl_emit_rows(struct hl_emit *emit, const char *key, const struct hl_emit_column *columns,
+		  size_t column_count)
+{
+	begin_rows(emit, key, columns, column_count);
+	if (emit->form == HL_EMIT_TABLE && new_table(emit) < 0)
 		fail(emit, -ENOMEM);
+}
+
+/* What stands before a cell of lines and of streamed tables. */
+static void begin_cell(struct hl_emit *emit)
+{
+	if (emit->line_has_cells)
+		fputs(emit->streamed ? "  " : " ", emit->out);
+	emit->line_has_cells = true;
+}
+
+void hl_emit_rows_streamed(struct hl_emit *emit, const char *key,
+			   const struct hl_emit_column *columns, size_t column_count)
+{
+	begin_rows(emit, key, columns, column_count);
+	if (emit->form != HL_EMIT_TABLE)
+		return;
+	emit->streamed = true;
+	for (size_t i = 0; i < column_count; i++)
+		if (is_shown(emit, &columns[i])) {
+			begin_cell(emit);
+			fprintf(emit->out, "%*s", is_number(columns[i].type) ? STREAMED_WIDTH : 0,
+				columns[i].title);
+		}
+	putc('\n', emit->out);
+}
+
+/* Whether cells are written at once, and not kept for a table. */
+static bool writes_cells(const struct hl_emit *emit)
+{
+	return emit->form == HL_EMIT_LINES || emit->streamed;
 }
 
 /* Ends the row before, if there is one. */
@@ -228,7 +265,7 @@ static void end_row(struct hl_emit *emit)
 {
 	if (is_json(emit) && emit->column)
 		hl_json_close(&emit->json, '}');
-	else if (emit->form == HL_EMIT_LINES && emit->column)
+	else if (writes_cells(emit) && emit->column)
 		putc('\n', emit->out);
 	emit->column = 0;
 	emit->table_column = 0;
@@ -262,7 +299,7 @@ static void begin_row(struct hl_emit *emit, size_t depth, unsigned emphasis)
 	end_row(emit);
 	if (is_json(emit))
 		hl_json_open(&emit->json, NULL, '{');
-	if (emit->form != HL_EMIT_TABLE || emit->error)
+	if (emit->form != HL_EMIT_TABLE || emit->streamed || emit->error)
 		return;
 	emit->row = scols_table_new_line(emit->table, depth ? row_above(emit, depth) : NULL);
 	emit->row_depth = depth;
@@ -294,15 +331,16 @@ static const struct hl_emit_column *next_column(struct hl_emit *emit)
 
 static void put_text(struct hl_emit *emit, const char *text)
 {
-	if (emit->form == HL_EMIT_TABLE) {
+	if (!writes_cells(emit)) {
 		if (!emit->error && scols_line_set_data(emit->row, emit->table_column++, text) < 0)
 			fail(emit, -ENOMEM);
 		return;
 	}
-	if (emit->line_has_cells)
-		putc(' ', emit->out);
-	hl_format_put(emit->out, text);
-	emit->line_has_cells = true;
+	begin_cell(emit);
+	if (emit->streamed && is_number(emit->columns[emit->column - 1].type))
+		fprintf(emit->out, "%*s", STREAMED_WIDTH, text);
+	else
+		hl_format_put(emit->out, text);
 }
 
 void hl_emit_cell_text(struct hl_emit *emit, const char *text)
@@ -357,27 +395,31 @@ static void put_frame(FILE *out, const char *name)
 	}
 }
 
-static void put_stack(struct hl_emit *emit, const char *const *frames, size_t count)
+static void put_frames(FILE *out, const char *const *frames, size_t count)
 {
-	char *joined = NULL;
-	size_t size;
-	FILE *out = emit->form == HL_EMIT_TABLE ? open_memstream(&joined, &size) : emit->out;
-
-	if (!out) {
-		fail(emit, -ENOMEM);
-		return;
-	}
-	if (emit->form == HL_EMIT_LINES && emit->line_has_cells)
-		putc(' ', out);
 	for (size_t i = 0; i < count; i++) {
 		if (i)
 			putc(';', out);
 		put_frame(out, frames[i]);
 	}
-	if (emit->form == HL_EMIT_LINES) {
-		emit->line_has_cells = true;
+}
+
+static void put_stack(struct hl_emit *emit, const char *const *frames, size_t count)
+{
+	char *joined = NULL;
+	size_t size;
+
+	if (writes_cells(emit)) {
+		begin_cell(emit);
+		put_frames(emit->out, frames, count);
 		return;
 	}
+	FILE *out = open_memstream(&joined, &size);
+	if (!out) {
+		fail(emit, -ENOMEM);
+		return;
+	}
+	put_frames(out, frames, count);
 	if (fclose(out) != 0)
 		fail(emit, -ENOMEM);
 	else
@@ -406,6 +448,7 @@ void hl_emit_rows_end(struct hl_emit *emit)
 	end_row(emit);
 	if (is_json(emit))
 		hl_json_close(&emit->json, ']');
+	emit->streamed = false;
 	if (emit->form != HL_EMIT_TABLE || !emit->table)
 		return;
 	if (!emit->error && scols_print_table(emit->table) < 0)

@@ -89,6 +89,13 @@ void hl_emit_boolean(struct hl_emit *emit, const char *key, bool truth);
  */
 void hl_emit_rows(struct hl_emit *emit, const char *key, const struct hl_emit_column *columns,
 		  size_t column_count);
+/*
+ * The same for any number of rows: a table is written as it comes, in columns of a width that is
+ * fixed, without emphasis. Its last column alone may hold text.
+ */
+void hl_emit_rows_streamed(struct hl_emit *emit, const char *key,
+			   const struct hl_emit_column *columns, size_t column_count);
+
 void hl_emit_row(struct hl_emit *emit, unsigned emphasis); /* enum hl_emit_emphasis */
 
 /* A row of a tree: below the last one of ${depth} - 1; of depth 1 it is below none. */

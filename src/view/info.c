@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline info: what was recorded, how, what is missing, and how well it can be named. */
 #include "view/format.h"
+#include "view/keys.h"
 #include "view/summary.h"
 
 #include <errno.h>
@@ -10,23 +11,46 @@
 
 /* ---- the recording ---- */
 
+/* "NAME       TEXT", unless the text is empty. */
+static void fact(struct hl_emit *emit, const char *name, const char *text)
+{
+	if (text[0])
+		hl_emit_line(emit, "%-10s %s", name, text);
+}
+
+static void time_line(struct hl_emit *emit, const struct hl_profile *profile)
+{
+	char start[HL_FORMAT_MAX], duration[HL_FORMAT_MAX];
+
+	hl_format_duration(profile->duration_ns, duration);
+	if (profile->start_realtime_ns)
+		hl_emit_line(emit, "started    %s, took %s",
+			     hl_format_time(profile->start_realtime_ns, start), duration);
+	else if (profile->duration_ns)
+		fact(emit, "took", duration);
+}
+
 static void recording_lines(struct hl_emit *emit, const struct hl_profile *profile)
 {
+	const char *host = hl_profile_text(profile, profile->host);
+	const char *version = hl_profile_text(profile, profile->tool_version);
 	char text[HL_FORMAT_MAX];
 
-	hl_emit_line(emit, "recording  %s", hl_profile_text(profile, profile->name));
-	hl_emit_line(emit, "command    %s", hl_profile_text(profile, profile->command));
-	hl_emit_line(emit, "started    %s, took %s",
-		     hl_format_time(profile->start_realtime_ns, text),
-		     hl_format_duration(profile->duration_ns, (char[HL_FORMAT_MAX]){0}));
-	hl_emit_line(emit, "host       %s, %s", hl_profile_text(profile, profile->host),
-		     hl_profile_text(profile, profile->kernel));
-	hl_emit_line(emit, "mode       %s", hl_profile_text(profile, profile->mode));
+	fact(emit, profile->imported ? "file" : "recording",
+	     hl_profile_text(profile, profile->name));
+	fact(emit, "kind", hl_profile_text(profile, profile->source));
+	fact(emit, "command", hl_profile_text(profile, profile->command));
+	time_line(emit, profile);
+	if (host[0])
+		hl_emit_line(emit, "host       %s, %s", host,
+			     hl_profile_text(profile, profile->kernel));
+	fact(emit, "mode", hl_profile_text(profile, profile->mode));
 	if (profile->sample_bytes)
 		hl_emit_line(emit, "sampled    about every %s",
 			     hl_format_bytes((int64_t)profile->sample_bytes, text));
-	hl_emit_line(emit, "written by heapline %s",
-		     hl_profile_text(profile, profile->tool_version));
+	if (version[0])
+		hl_emit_line(emit, "written by heapline %s", version);
+	fact(emit, "filter", hl_profile_text(profile, profile->filter));
 }
 
 static void recording_members(struct hl_emit *emit, const struct hl_profile *profile)
@@ -34,27 +58,35 @@ static void recording_members(struct hl_emit *emit, const struct hl_profile *pro
 	hl_emit_text(emit, "host", hl_profile_text(profile, profile->host));
 	hl_emit_text(emit, "kernel", hl_profile_text(profile, profile->kernel));
 	hl_emit_text(emit, "tool_version", hl_profile_text(profile, profile->tool_version));
-}
-
-static void total_line(struct hl_emit *emit, const char *name,
-		       const struct hl_profile_counters *total, enum hl_value value)
-{
-	char bytes[HL_FORMAT_MAX] = "", count[HL_FORMAT_MAX] = "";
-	bool has_bytes = hl_profile_has_unit(value, HL_UNIT_BYTES);
-	bool has_objects = hl_profile_has_unit(value, HL_UNIT_OBJECTS);
-
-	if (has_bytes)
-		hl_format_bytes(hl_profile_figure(total, value, HL_UNIT_BYTES), bytes);
-	if (has_objects)
-		hl_format_count(hl_profile_figure(total, value, HL_UNIT_OBJECTS), count);
-	hl_emit_line(emit, "%-10s %s%s%s%s", name, bytes, has_bytes && has_objects ? " in " : "",
-		     count, has_objects ? " blocks" : "");
+	hl_emit_object(emit, "counts");
+	hl_emit_integer(emit, "functions", (int64_t)profile->function_count - 1);
+	hl_emit_integer(emit, "frames", (int64_t)profile->frame_count - 1);
+	hl_emit_integer(emit, "nodes", (int64_t)profile->node_count - 1);
+	hl_emit_integer(emit, "stacks", (int64_t)hl_summary_stack_count(profile));
+	hl_emit_object_end(emit);
 }
 
 static void total_lines(struct hl_emit *emit, const struct hl_profile *profile)
 {
+	char figures[HL_SUMMARY_FIGURES_MAX];
+
 	for (int value = 0; hl_value_names[value]; value++)
-		total_line(emit, hl_value_names[value], &profile->total, (enum hl_value)value);
+		fact(emit, hl_value_names[value],
+		     hl_summary_figures(profile, &profile->total, (enum hl_value)value, figures));
+}
+
+static void count_line(struct hl_emit *emit, const struct hl_profile *profile)
+{
+	char stacks[HL_FORMAT_MAX], nodes[HL_FORMAT_MAX];
+	char frames[HL_FORMAT_MAX], functions[HL_FORMAT_MAX];
+
+	if (profile->node_count == 1)
+		return;
+	hl_emit_line(emit, "stacks     %s, of %s nodes at %s places in %s functions",
+		     hl_format_count((int64_t)hl_summary_stack_count(profile), stacks),
+		     hl_format_count((int64_t)profile->node_count - 1, nodes),
+		     hl_format_count((int64_t)profile->frame_count - 1, frames),
+		     hl_format_count((int64_t)profile->function_count - 1, functions));
 }
 
 /* ---- processes ---- */
@@ -84,7 +116,7 @@ static void process_rows(struct hl_emit *emit, const struct hl_profile *profile)
 		const struct hl_profile_counters *total = &process->total;
 		char name[HL_FORMAT_MAX];
 		snprintf(name, sizeof(name), "%u/%u", process->pid, process->sequence);
-		hl_emit_row(emit, false);
+		hl_emit_row(emit, 0);
 		hl_emit_cell_integer(emit, process->pid);
 		hl_emit_cell_integer(emit, process->sequence);
 		hl_emit_cell_text(emit, name);
@@ -127,7 +159,7 @@ static void module_rows(struct hl_emit *emit, const struct hl_profile *profile)
 	for (size_t i = 1; i < profile->module_count; i++) {
 		const struct hl_profile_module *module = &profile->modules[i];
 		char build_id[2 * sizeof(module->build_id) + 1];
-		hl_emit_row(emit, false);
+		hl_emit_row(emit, 0);
 		hl_emit_cell_text(emit, hl_profile_text(profile, module->path));
 		hl_emit_cell_text(emit, build_id_text(module, build_id));
 		hl_emit_cell_text(emit, module->used ? hl_symbols_source_name(module->symbols)
@@ -138,12 +170,6 @@ static void module_rows(struct hl_emit *emit, const struct hl_profile *profile)
 }
 
 /* ---- stacks ---- */
-
-static bool has_counters(const struct hl_profile_counters *counters)
-{
-	static const struct hl_profile_counters none;
-	return memcmp(counters, &none, sizeof(none)) != 0;
-}
 
 /* "function (module+0xaddress)": enough to find the instruction again. */
 static char *frame_text(const struct hl_profile *profile, uint32_t id)
@@ -174,27 +200,105 @@ static size_t path_to(const struct hl_profile *profile, uint32_t node, const cha
 	return count;
 }
 
+/* Instructions and the functions that they lie in, the innermost inlined one last. */
+static void function_rows(struct hl_emit *emit, const struct hl_profile *profile)
+{
+	static const struct hl_emit_column columns[] = {
+		{"module", "module", HL_EMIT_TEXT, 0},
+		{"address", "address", HL_EMIT_TEXT, 0},
+		{NULL, "where", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY},
+		{"file", NULL, HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},
+		{"line", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
+		{"inlined", "inlined", HL_EMIT_COUNT, HL_EMIT_BLANK_ZERO},
+		{"name", "function", HL_EMIT_TEXT, 0},
+	};
+	hl_emit_line(emit, "%s", "");
+	hl_emit_rows(emit, "functions", columns, HL_COUNT_OF(columns));
+	for (uint32_t i = 1; i < profile->frame_count; i++) {
+		const struct hl_profile_frame *frame = &profile->frames[i];
+		const struct hl_profile_function *function = &profile->functions[frame->function];
+		const char *file = hl_profile_text(profile, frame->file);
+		uint32_t module = profile->modules[function->module].path;
+		char address[2 + 16 + 1], place[256] = "";
+		snprintf(address, sizeof(address), "0x%" PRIx64, frame->address);
+		if (file[0])
+			snprintf(place, sizeof(place), "%s:%u", hl_keys_basename(file),
+				 frame->line);
+		hl_emit_row(emit, 0);
+		hl_emit_cell_text(emit, hl_profile_text(profile, module));
+		hl_emit_cell_text(emit, address);
+		hl_emit_cell_text(emit, place);
+		hl_emit_cell_text(emit, file);
+		hl_emit_cell_integer(emit, frame->line);
+		hl_emit_cell_integer(emit, frame->inlined);
+		hl_emit_cell_text(emit, hl_profile_text(profile, function->name));
+	}
+	hl_emit_rows_end(emit);
+}
+
+/* The figures of a stack: their columns, and what must be known for them to be shown. */
+static const struct {
+	struct hl_emit_column column;
+	enum hl_value needed, needed_too;
+} stack_figures[] = {
+	{{"alloc_bytes", "alloc", HL_EMIT_BYTES, 0}, HL_VALUE_ALLOC, HL_VALUE_ALLOC},
+	{{"free_bytes", "free", HL_EMIT_BYTES, 0}, HL_VALUE_ALLOC, HL_VALUE_INUSE},
+	{{"alloc_objects", "allocs", HL_EMIT_COUNT, 0}, HL_VALUE_ALLOC, HL_VALUE_ALLOC},
+	{{"free_objects", "frees", HL_EMIT_COUNT, 0}, HL_VALUE_ALLOC, HL_VALUE_INUSE},
+	{{"inuse_bytes", "inuse", HL_EMIT_BYTES, 0}, HL_VALUE_INUSE, HL_VALUE_INUSE},
+	{{"inuse_objects", "objects", HL_EMIT_COUNT, 0}, HL_VALUE_INUSE, HL_VALUE_INUSE},
+	{{"peak_bytes", "peak", HL_EMIT_BYTES, 0}, HL_VALUE_PEAK, HL_VALUE_PEAK},
+	{{"peak_objects", "objects", HL_EMIT_COUNT, 0}, HL_VALUE_PEAK, HL_VALUE_PEAK},
+	{{"temporary_objects", "temporary", HL_EMIT_COUNT, 0},
+	 HL_VALUE_TEMPORARY,
+	 HL_VALUE_TEMPORARY},
+	{{"slack_bytes", "slack", HL_EMIT_BYTES, 0}, HL_VALUE_SLACK, HL_VALUE_SLACK},
+};
+
+#define STACK_FIGURES HL_COUNT_OF(stack_figures)
+
+/* Text has what was allocated and freed; where that is not known, whatever is. */
+static void begin_stacks(struct hl_emit *emit, const struct hl_profile *profile)
+{
+	struct hl_emit_column columns[STACK_FIGURES + 1];
+	bool has_alloc = hl_profile_knows(profile, HL_VALUE_ALLOC, HL_UNIT_BYTES) ||
+			 hl_profile_knows(profile, HL_VALUE_ALLOC, HL_UNIT_OBJECTS);
+
+	for (size_t i = 0; i < STACK_FIGURES; i++) {
+		enum hl_value needed = stack_figures[i].needed;
+		columns[i] = stack_figures[i].column;
+		enum hl_unit unit =
+			columns[i].type == HL_EMIT_BYTES ? HL_UNIT_BYTES : HL_UNIT_OBJECTS;
+		if (has_alloc && needed != HL_VALUE_ALLOC)
+			columns[i].flags |= HL_EMIT_JSON_ONLY;
+		if (!hl_profile_knows(profile, needed, unit) ||
+		    !hl_profile_knows(profile, stack_figures[i].needed_too, unit))
+			columns[i].flags |= HL_EMIT_TEXT_ONLY | HL_EMIT_JSON_ONLY;
+	}
+	columns[STACK_FIGURES] = (struct hl_emit_column){"stack", "stack", HL_EMIT_STACK, 0};
+	hl_emit_line(emit, "%s", "");
+	hl_emit_rows_streamed(emit, "stacks", columns, STACK_FIGURES + 1);
+}
+
 static void stack_rows(struct hl_emit *emit, const struct hl_profile *profile,
 		       const char *const *texts, const char **path)
 {
-	static const struct hl_emit_column columns[] = {
-		{"alloc_bytes", "alloc", HL_EMIT_BYTES, 0},
-		{"free_bytes", "free", HL_EMIT_BYTES, 0},
-		{"alloc_objects", "allocs", HL_EMIT_COUNT, 0},
-		{"free_objects", "frees", HL_EMIT_COUNT, 0},
-		{"stack", "stack", HL_EMIT_STACK, 0},
-	};
-	hl_emit_line(emit, "%s", "");
-	hl_emit_rows(emit, "stacks", columns, HL_COUNT_OF(columns));
+	begin_stacks(emit, profile);
 	for (uint32_t i = 0; i < profile->node_count; i++) {
 		const struct hl_profile_counters *counters = &profile->counters[i];
-		if (!has_counters(counters))
+		if (!hl_profile_counters_any(counters))
 			continue;
-		hl_emit_row(emit, false);
+		hl_emit_row(emit, 0);
 		hl_emit_cell_integer(emit, counters->alloc_bytes);
 		hl_emit_cell_integer(emit, counters->free_bytes);
 		hl_emit_cell_integer(emit, counters->alloc_objects);
 		hl_emit_cell_integer(emit, counters->free_objects);
+		hl_emit_cell_integer(emit, counters->alloc_bytes - counters->free_bytes);
+		hl_emit_cell_integer(emit, counters->alloc_objects - counters->free_objects);
+		hl_emit_cell_integer(emit, counters->peak_bytes);
+		hl_emit_cell_integer(emit, counters->peak_objects);
+		hl_emit_cell_integer(emit, counters->temporary_objects);
+		hl_emit_cell_integer(emit, counters->slack_bytes);
 		hl_emit_cell_stack(emit, path, path_to(profile, i, texts, path));
 	}
 	hl_emit_rows_end(emit);
@@ -236,11 +340,14 @@ int hl_view_info(const struct hl_profile *profile, const struct hl_view_options 
 	recording_members(emit, profile);
 	recording_lines(emit, profile);
 	total_lines(emit, profile);
+	count_line(emit, profile);
 	hl_summary_warnings(emit, profile);
 	process_rows(emit, profile);
 	module_rows(emit, profile);
-	if (options->stacks)
+	if (options->stacks) {
+		function_rows(emit, profile);
 		r = emit_stacks(emit, profile);
+	}
 	int finished = hl_emit_finish(emit);
 	if (r == 0)
 		r = finished;

@@ -51,12 +51,6 @@ static bool is_nothing(struct hl_aggregate_figures figures)
 	return !figures.bytes && !figures.objects;
 }
 
-static bool has_counters(const struct hl_profile_counters *counters)
-{
-	static const struct hl_profile_counters none;
-	return memcmp(counters, &none, sizeof(none)) != 0;
-}
-
 static void append(struct hl_rows *rows, struct hl_row row)
 {
 	if (!is_nothing(row.flat) || !is_nothing(row.cum))
@@ -81,7 +75,8 @@ static void append_root(struct hl_rows *rows, const struct hl_profile *profile, 
 static void mark_leaves(const struct hl_rows *rows, const struct hl_profile *profile, bool *leaves)
 {
 	for (uint32_t i = 1; i < profile->node_count; i++)
-		if (profile->nodes[i].end == i + 1 || has_counters(&profile->counters[i]))
+		if (profile->nodes[i].end == i + 1 ||
+		    hl_profile_counters_any(&profile->counters[i]))
 			leaves[rows->keys.of_frame[profile->nodes[i].frame]] = true;
 }
 

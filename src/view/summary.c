@@ -103,18 +103,12 @@ static const char *plural(uint64_t count)
 	return count == 1 ? "" : "s";
 }
 
-static bool has_any(const struct hl_profile_counters *counters)
-{
-	static const struct hl_profile_counters none;
-	return memcmp(counters, &none, sizeof(none)) != 0;
-}
-
 size_t hl_summary_stack_count(const struct hl_profile *profile)
 {
 	size_t count = 0;
 
 	for (size_t i = 0; i < profile->node_count; i++)
-		count += has_any(&profile->counters[i]);
+		count += hl_profile_counters_any(&profile->counters[i]);
 	return count;
 }
 
@@ -343,12 +337,13 @@ void hl_summary_names_line(struct hl_emit *emit, const struct hl_profile *profil
 
 bool hl_summary_is_empty(const struct hl_profile *profile)
 {
-	return !has_any(&profile->total) && !(profile->base && has_any(&profile->base_total));
+	return !hl_profile_counters_any(&profile->total) &&
+	       !(profile->base && hl_profile_counters_any(&profile->base_total));
 }
 
 static void emptiness_warning(struct hl_emit *emit, const struct hl_profile *profile)
 {
-	if (profile->filter && has_any(&profile->unfiltered_total))
+	if (profile->filter && hl_profile_counters_any(&profile->unfiltered_total))
 		hl_emit_warning(emit, "EMPTY: no stack is left by %s",
 				hl_profile_text(profile, profile->filter));
 	else if (profile->imported)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The views: their JSON is JSON, their tables and their JSON agree, their texts are safe. */
+#include "fail_allocations.h"
 #include "profile/builder.h"
 #include "view/format.h"
 #include "view/json.h"
@@ -7,6 +8,7 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <locale.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -47,19 +49,23 @@ static struct hl_profile *make_profile(void)
 		.alloc_bytes = 2048, .alloc_objects = 10, .peak_bytes = 1536, .peak_objects = 9};
 	profile->complete = true;
 	profile->recorded_process_count = 1;
+	hl_profile_know_all(profile);
 	free(final_ids);
 	hl_builder_release(&builder);
 	assert_true(hl_profile_is_valid(profile));
 	return profile;
 }
 
-typedef int view_function(const struct hl_profile *profile, const struct hl_view_options *options,
-			  struct hl_error *err);
+typedef hl_view view_function;
 
-/* What ${view} writes; to be freed. */
-static char *text_of(view_function *view, struct hl_view_options options)
+/*
+ * What ${view} writes of ${profile}; to be freed. Inlined, it makes gcc 12 believe that the text is
+ * the variable that open_memstream() fills.
+ */
+static __attribute__((noinline)) char *text_of_profile(view_function *view,
+						       struct hl_view_options options,
+						       const struct hl_profile *profile)
 {
-	struct hl_profile *profile = make_profile();
 	struct hl_error err = {0};
 	char *text;
 	size_t size;
@@ -68,21 +74,50 @@ static char *text_of(view_function *view, struct hl_view_options options)
 	options.notes = options.out;
 	assert_int_equal(view(profile, &options, &err), 0);
 	fclose(options.out);
+	return text;
+}
+
+static char *text_of(view_function *view, struct hl_view_options options)
+{
+	struct hl_profile *profile = make_profile();
+	char *text = text_of_profile(view, options, profile);
+
 	hl_profile_free(profile);
 	return text;
 }
 
-static json_t *json_of(view_function *view, struct hl_view_options options)
+static json_t *json_of_profile(view_function *view, struct hl_view_options options,
+			       const struct hl_profile *profile)
 {
 	json_error_t error;
 
 	options.json = true;
-	char *text = text_of(view, options);
+	char *text = text_of_profile(view, options, profile);
 	json_t *parsed = json_loads(text, JSON_REJECT_DUPLICATES, &error);
 	if (!parsed)
 		fail_msg("%s in %s", error.text, text);
 	free(text);
 	return parsed;
+}
+
+static json_t *json_of(view_function *view, struct hl_view_options options)
+{
+	struct hl_profile *profile = make_profile();
+	json_t *parsed = json_of_profile(view, options, profile);
+
+	hl_profile_free(profile);
+	return parsed;
+}
+
+static json_int_t integer_of(const json_t *object, const char *key)
+{
+	return json_integer_value(json_object_get(object, key));
+}
+
+static const char *name_of_row(const json_t *report, size_t row)
+{
+	return json_string_value(
+		json_object_get(json_array_get(json_object_get(report, "rows"), row), "name"));
 }
 
 static void every_view_writes_json_with_the_common_members(void **state)
@@ -92,6 +127,7 @@ static void every_view_writes_json_with_the_common_members(void **state)
 		const char *schema;
 	} cases[] = {
 		{hl_view_top, "heapline/top/1"},
+		{hl_view_lines, "heapline/lines/1"},
 		{hl_view_folded, "heapline/folded/1"},
 		{hl_view_info, "heapline/info/1"},
 	};
@@ -181,6 +217,303 @@ static void a_full_device_is_an_error_of_the_view(void **state)
 	hl_profile_free(profile);
 }
 
+/* ---- order ---- */
+
+static void what_is_never_a_leaf_comes_after_all_leaves_by_flat(void **state)
+{
+	struct hl_profile *profile = make_profile();
+	struct hl_view_options options = {.value = HL_VALUE_INUSE};
+
+	(void)state;
+	/* More was freed than was seen to be allocated, at a node of "z"; nothing is left at one.
+	 */
+	for (size_t i = 0; i < profile->node_count; i++) {
+		profile->counters[i].free_bytes = i == 3 ? 1000 : profile->counters[i].alloc_bytes;
+		profile->counters[i].free_objects = i == 3 ? 1 : profile->counters[i].alloc_objects;
+	}
+	json_t *report = json_of_profile(hl_view_top, options, profile);
+	assert_string_equal(name_of_row(report, 0), "z"); /* -488 bytes */
+	assert_string_equal(name_of_row(report, 1), "main");
+	json_decref(report);
+	options.sort = HL_VIEW_SORT_CUM;
+	report = json_of_profile(hl_view_top, options, profile);
+	assert_string_equal(name_of_row(report, 0), "main");
+	json_decref(report);
+	hl_profile_free(profile);
+}
+
+static size_t occurrences(const char *text, const char *part)
+{
+	size_t count = 0;
+
+	for (; (text = strstr(text, part)); text++)
+		count++;
+	return count;
+}
+
+/* A profile of ${count} functions; the first allocated 1 byte, the next 2, and so on. */
+static struct hl_profile *make_ladder(uint32_t count)
+{
+	struct hl_builder builder;
+	struct hl_profile *profile;
+	uint32_t *final_ids, node;
+
+	assert_int_equal(hl_builder_init(&builder), 0);
+	for (uint32_t i = 0; i < count; i++)
+		assert_int_equal(hl_builder_node(&builder, 0, 0, 0x10 + i, &node), 0);
+	assert_int_equal(hl_builder_finish(&builder, &final_ids, &profile), 0);
+	free(final_ids);
+	for (uint32_t i = 1; i <= count; i++) {
+		profile->counters[i] = (struct hl_profile_counters){.alloc_bytes = i};
+		hl_profile_counters_add(&profile->total, &profile->counters[i]);
+	}
+	hl_profile_know_all(profile);
+	hl_builder_release(&builder);
+	return profile;
+}
+
+static void the_five_heaviest_are_red_and_a_tenth_of_the_total_is_bold(void **state)
+{
+	struct hl_profile *profile = make_ladder(16); /* 136 bytes; 14, 15 and 16 are heavy */
+	struct hl_view_options options = {.value = HL_VALUE_ALLOC, .color = true};
+	char *text = text_of_profile(hl_view_top, options, profile);
+
+	(void)state;
+	assert_int_equal(occurrences(text, "\033[1;31m"), 3 + 1); /* one is the INCOMPLETE line */
+	assert_int_equal(occurrences(text, "\033[31m"), 2);
+	assert_int_equal(occurrences(text, "\033[1m"), 0);
+	free(text);
+	hl_profile_free(profile);
+}
+
+static void rows_can_stand_for_modules_and_addresses(void **state)
+{
+	struct hl_view_options options = {.value = HL_VALUE_PEAK, .by = HL_VIEW_BY_MODULE};
+	json_t *report = json_of(hl_view_top, options);
+	json_t *row = json_array_get(json_object_get(report, "rows"), 0);
+
+	(void)state;
+	assert_string_equal(json_string_value(json_object_get(row, "name")), "[no module]");
+	assert_int_equal(integer_of(row, "flat_bytes"), 1536);
+	assert_int_equal(integer_of(row, "cum_bytes"), 1536);
+	json_decref(report);
+	options.by = HL_VIEW_BY_ADDRESS;
+	report = json_of(hl_view_top, options);
+	row = json_array_get(json_object_get(report, "rows"), 1);
+	assert_string_equal(json_string_value(json_object_get(row, "address")), "0x30");
+	json_decref(report);
+}
+
+static void what_has_no_frame_is_a_row_so_that_flat_adds_up(void **state)
+{
+	struct hl_profile *profile = make_profile();
+	struct hl_view_options options = {.value = HL_VALUE_ALLOC};
+
+	(void)state;
+	profile->counters[0] =
+		(struct hl_profile_counters){.alloc_bytes = 4096, .alloc_objects = 1};
+	profile->total.alloc_bytes += 4096;
+	json_t *report = json_of_profile(hl_view_top, options, profile);
+	assert_string_equal(name_of_row(report, 0), "[no stack]");
+	json_decref(report);
+	char *text = text_of_profile(hl_view_lines, options, profile);
+	assert_non_null(strstr(text, "[no stack] line:0 size:4096\n"));
+	assert_non_null(strstr(text, "\ntotal size:6144\n"));
+	free(text);
+	hl_profile_free(profile);
+}
+
+static void a_foreign_file_without_threads_cannot_be_shown_by_thread(void **state)
+{
+	struct hl_profile *profile = make_profile();
+	struct hl_view_options options = {.out = stderr, .by = HL_VIEW_BY_THREAD};
+	struct hl_error err = {0};
+
+	(void)state;
+	profile->imported = true;
+	assert_int_equal(hl_view_top(profile, &options, &err), -ENODATA);
+	assert_non_null(strstr(err.text, "'t.hl'"));
+	hl_profile_free(profile);
+}
+
+/* ---- what a profile knows, and what it is compared with ---- */
+
+static struct hl_profile *make_imported(void)
+{
+	struct hl_profile *profile = make_profile();
+
+	memset(profile->known, 0, sizeof(profile->known));
+	profile->known[HL_VALUE_ALLOC][HL_UNIT_BYTES] = true;
+	profile->imported = true;
+	assert_int_equal(hl_strings_intern(&profile->strings, "pprof", &profile->source), 0);
+	return profile;
+}
+
+static void the_head_of_a_foreign_file_tells_its_kind_and_known_totals_alone(void **state)
+{
+	struct hl_profile *profile = make_imported();
+	struct hl_view_options options = {.value = HL_VALUE_ALLOC};
+	char *text = text_of_profile(hl_view_top, options, profile);
+
+	(void)state;
+	assert_true(!strncmp(text, "t.hl: pprof, 2 stacks\nallocated 2.0 KiB\nshowing alloc", 52));
+	free(text);
+	hl_profile_free(profile);
+}
+
+static void figures_that_are_not_known_are_not_in_json(void **state)
+{
+	struct hl_profile *profile = make_imported();
+	struct hl_view_options options = {.value = HL_VALUE_ALLOC, .stacks = true};
+	json_t *report = json_of_profile(hl_view_top, options, profile);
+	json_t *row = json_array_get(json_object_get(report, "rows"), 0);
+
+	(void)state;
+	assert_int_equal(json_object_size(json_object_get(report, "total")), 1);
+	assert_int_equal(integer_of(row, "flat_bytes"), 1536);
+	assert_null(json_object_get(row, "flat_objects"));
+	json_decref(report);
+	report = json_of_profile(hl_view_info, options, profile);
+	row = json_array_get(json_object_get(report, "stacks"), 0);
+	assert_int_equal(integer_of(row, "alloc_bytes"), 1536);
+	assert_int_equal(json_object_size(row), 2);
+	json_decref(report);
+	hl_profile_free(profile);
+}
+
+static void a_comparison_names_both_profiles(void **state)
+{
+	struct hl_profile *profile = make_profile();
+	struct hl_view_options options = {.value = HL_VALUE_ALLOC};
+
+	(void)state;
+	profile->base = calloc(profile->node_count, sizeof(*profile->base));
+	profile->base_total.alloc_bytes = 1024;
+	assert_int_equal(hl_strings_intern(&profile->strings, "old.hl", &profile->base_name), 0);
+	json_t *report = json_of_profile(hl_view_top, options, profile);
+	json_t *base = json_object_get(report, "base");
+	assert_string_equal(json_string_value(json_object_get(base, "name")), "old.hl");
+	assert_int_equal(integer_of(json_object_get(base, "total"), "alloc_bytes"), 1024);
+	json_decref(report);
+	char *text = text_of_profile(hl_view_top, options, profile);
+	assert_non_null(strstr(text, "compared with old.hl\nbefore: peak 0 B"));
+	free(text);
+	hl_profile_free(profile);
+}
+
+static void a_filter_stands_in_the_head_with_what_it_left(void **state)
+{
+	struct hl_profile *profile = make_profile();
+	struct hl_view_options options = {.value = HL_VALUE_ALLOC};
+
+	(void)state;
+	profile->unfiltered_total =
+		(struct hl_profile_counters){.peak_bytes = 3072, .peak_objects = 9};
+	assert_int_equal(hl_strings_intern(&profile->strings, "focus 'z'", &profile->filter), 0);
+	char *text = text_of_profile(hl_view_top, options, profile);
+	assert_non_null(
+		strstr(text, "\nfocus 'z': peak 1.5 KiB in 9 blocks, of 3.0 KiB in 9 blocks\n"));
+	free(text);
+	json_t *report = json_of_profile(hl_view_top, options, profile);
+	assert_string_equal(json_string_value(json_object_get(report, "filter")), "focus 'z'");
+	assert_int_equal(integer_of(json_object_get(report, "unfiltered_total"), "peak_bytes"),
+			 3072);
+	json_decref(report);
+	hl_profile_free(profile);
+}
+
+/* ---- texts from anywhere ---- */
+
+static bool is_safe(const char *text)
+{
+	for (; *text; text++)
+		if (hl_format_control(text) && *text != '\n')
+			return false;
+	return true;
+}
+
+static void control_characters_reach_no_terminal(void **state)
+{
+	static view_function *const views[] = {hl_view_top, hl_view_lines, hl_view_folded,
+					       hl_view_info};
+	static const char hostile[] = "/\033[2J\r\t\x7f\xc2\x9b";
+	struct hl_profile *profile = make_profile();
+	struct hl_view_options options = {.value = HL_VALUE_ALLOC, .stacks = true};
+	uint32_t id;
+
+	(void)state;
+	rename_function(profile, 2, hostile);
+	assert_int_equal(hl_strings_intern(&profile->strings, hostile, &id), 0);
+	profile->name = profile->host = profile->mode = profile->command = id;
+	profile->modules[0].path = id;
+	profile->warnings = calloc(1, sizeof(id));
+	profile->warnings[profile->warning_count++] = id;
+	for (size_t i = 0; i < HL_COUNT_OF(views); i++) {
+		char *text = text_of_profile(views[i], options, profile);
+		assert_true(is_safe(text));
+		free(text);
+		json_decref(json_of_profile(views[i], options, profile));
+	}
+	hl_profile_free(profile);
+}
+
+static void wide_letters_take_two_columns(void **state)
+{
+	static const struct {
+		const char *text;
+		size_t columns;
+		const char *expected;
+	} cases[] = {
+		{"plain", 0, "plain"},
+		{"plain", 5, "plain"},
+		{"plain", 4, "p..."},
+		{"\xe5\x86\x85\xe5\xad\x98\xe9\x87\x8f", 6, "\xe5\x86\x85\xe5\xad\x98\xe9\x87\x8f"},
+		{"\xe5\x86\x85\xe5\xad\x98\xe9\x87\x8f", 5, "\xe5\x86\x85..."},
+		{"\xe5\x86\x85\xe5\xad\x98\xe9\x87\x8f", 4, "..."}, /* no half letters */
+		{"\xff\xff\xff", 2, "\xff\xff"},		    /* too narrow for dots */
+	};
+	char buffer[32];
+
+	(void)state;
+	setlocale(LC_CTYPE, "C.UTF-8");
+	for (size_t i = 0; i < HL_COUNT_OF(cases); i++)
+		assert_string_equal(hl_format_shortened(cases[i].text, cases[i].columns, buffer,
+							sizeof(buffer)),
+				    cases[i].expected);
+	assert_string_equal(hl_format_shortened("a long text", 0, buffer, 8), "a lo...");
+}
+
+static size_t offset_in_line(const char *text, const char *part)
+{
+	const char *found = strstr(text, part);
+	size_t offset = 0;
+
+	assert_non_null(found);
+	while (found - offset > text && found[-(ptrdiff_t)offset - 1] != '\n')
+		offset++;
+	return offset;
+}
+
+static void columns_align_behind_wide_letters(void **state)
+{
+	struct hl_profile *profile = make_profile();
+	struct hl_view_options options = {.value = HL_VALUE_ALLOC, .by = HL_VIEW_BY_LINE};
+
+	(void)state;
+	setlocale(LC_CTYPE, "C.UTF-8");
+	/* The file's name is in the middle of the table: 8 columns, 12 bytes. */
+	assert_int_equal(hl_strings_intern(&profile->strings,
+					   "\xe5\x86\x85\xe5\xad\x98\xe9\x87\x8f\xe5\x86\x85",
+					   &profile->frames[3].file),
+			 0);
+	profile->frames[3].line = 5;
+	char *text = text_of_profile(hl_view_top, options, profile);
+	/* 12 bytes instead of 8 columns */
+	assert_int_equal(offset_in_line(text, "z\n"), offset_in_line(text, "function") + 4);
+	free(text);
+	hl_profile_free(profile);
+}
+
 /* ---- the JSON writer and the formats ---- */
 
 static void only_utf_8_passes_into_json(void **state)
@@ -257,58 +590,29 @@ static void counts_percentages_and_durations_read_well(void **state)
 
 /* ---- every allocation of ours made to fail in turn ---- */
 
-static long allocations_left = -1; /* -1: no limit */
-
-static bool may_allocate(void)
-{
-	if (allocations_left == 0)
-		return false;
-	if (allocations_left > 0)
-		allocations_left--;
-	return true;
-}
-
-void *__real_calloc(size_t count, size_t size);
-void *__real_malloc(size_t size);
-void *__real_reallocarray(void *old, size_t count, size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_reallocarray(void *old, size_t count, size_t size);
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-	return may_allocate() ? __real_calloc(count, size) : NULL;
-}
-
-void *__wrap_malloc(size_t size)
-{
-	return may_allocate() ? __real_malloc(size) : NULL;
-}
-
-void *__wrap_reallocarray(void *old, size_t count, size_t size)
-{
-	return may_allocate() ? __real_reallocarray(old, count, size) : NULL;
-}
-
 static void want_of_memory_is_an_error_wherever_it_strikes(void **state)
 {
-	static view_function *const views[] = {hl_view_top, hl_view_folded, hl_view_info};
+	static const struct {
+		view_function *view;
+		enum hl_view_key by;
+	} cases[] = {
+		{hl_view_top, HL_VIEW_BY_FUNCTION},    {hl_view_top, HL_VIEW_BY_LINE},
+		{hl_view_top, HL_VIEW_BY_THREAD},      {hl_view_lines, HL_VIEW_BY_FUNCTION},
+		{hl_view_folded, HL_VIEW_BY_FUNCTION}, {hl_view_info, HL_VIEW_BY_FUNCTION},
+	};
 	struct hl_profile *profile = make_profile();
 	struct hl_view_options options = {.out = fopen("/dev/null", "w"), .stacks = true};
 
 	(void)state;
 	options.notes = options.out;
-	for (size_t i = 0; i < HL_COUNT_OF(views); i++) {
-		int r = -1;
-		for (long limit = 0; r < 0; limit++) {
-			struct hl_error err = {0};
-			allocations_left = limit;
-			r = views[i](profile, &options, &err);
-			allocations_left = -1;
-			if (r < 0) {
-				assert_int_equal(r, -ENOMEM);
-				assert_non_null(strstr(err.text, "t.hl"));
-			}
+	for (size_t i = 0; i < HL_COUNT_OF(cases); i++) {
+		struct hl_error err = {0};
+		options.by = cases[i].by;
+		FOR_EACH_FAILING_ALLOCATION(r, cases[i].view(profile, &options, &err))
+		{
+			assert_int_equal(r, -ENOMEM);
+			assert_non_null(strstr(err.text, "t.hl"));
+			err = (struct hl_error){0};
 		}
 	}
 	fclose(options.out);
@@ -324,6 +628,18 @@ int main(void)
 		cmocka_unit_test(separators_within_names_do_not_break_folded_lines),
 		cmocka_unit_test(rows_follow_the_chosen_unit),
 		cmocka_unit_test(a_full_device_is_an_error_of_the_view),
+		cmocka_unit_test(what_is_never_a_leaf_comes_after_all_leaves_by_flat),
+		cmocka_unit_test(the_five_heaviest_are_red_and_a_tenth_of_the_total_is_bold),
+		cmocka_unit_test(rows_can_stand_for_modules_and_addresses),
+		cmocka_unit_test(what_has_no_frame_is_a_row_so_that_flat_adds_up),
+		cmocka_unit_test(a_foreign_file_without_threads_cannot_be_shown_by_thread),
+		cmocka_unit_test(the_head_of_a_foreign_file_tells_its_kind_and_known_totals_alone),
+		cmocka_unit_test(figures_that_are_not_known_are_not_in_json),
+		cmocka_unit_test(a_comparison_names_both_profiles),
+		cmocka_unit_test(a_filter_stands_in_the_head_with_what_it_left),
+		cmocka_unit_test(control_characters_reach_no_terminal),
+		cmocka_unit_test(wide_letters_take_two_columns),
+		cmocka_unit_test(columns_align_behind_wide_letters),
 		cmocka_unit_test(only_utf_8_passes_into_json),
 		cmocka_unit_test(bytes_have_the_unit_that_reads_best),
 		cmocka_unit_test(counts_percentages_and_durations_read_well),

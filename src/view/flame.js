@@ -559,8 +559,9 @@ function addListeners() {
 	};
 	layer.addEventListener('mousemove', show);
 	layer.addEventListener('mouseleave', hideTip);
-	layer.addEventListener('focusin', onFocus);
-	layer.addEventListener('focusout', () => {
+	// Not on the layer, which browsers would make a stop of the Tab key for it.
+	window.addEventListener('focusin', onFocus);
+	window.addEventListener('focusout', () => {
 		state.current = -1;
 		hideTip();
 	});
@@ -591,4 +592,5 @@ layer.setAttribute('role', 'tree');
 layer.setAttribute('aria-label', 'Frames');
 addListeners();
 fit();
+performance.mark('interactive');
 })();

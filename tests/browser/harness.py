@@ -1,63 +1,125 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A headless Chromium that tests click through, and what they ask of it."""
+"""Makes pages of real recordings, and opens them in a headless Chromium that tests click through.
+
+Every test script ends with `harness.main()`. Meson sets HL_BUILD, the build directory.
+"""
 
 import contextlib
+import json
+import os
 import shutil
+import subprocess
+import sys
 import tempfile
+import unittest
 from pathlib import Path
 
+TREE = Path(__file__).resolve().parents[2]
+HEAPLINE = Path(os.environ.get("HL_BUILD", TREE / "build")).resolve() / "heapline"
 FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-         "--disable-background-networking", "--disable-component-update", "--disable-sync",
-         "--hide-scrollbars")
-WAIT_S = 60
+         "--disable-background-networking", "--disable-component-update", "--disable-sync")
+TIMEOUT_S = 120  # a hang is a failure; nothing here takes a tenth of it
+SKIPPED_STATUS = 77  # meson's
 
 
-def missing():
-    """Why no browser can be started here; "" when one can."""
+def missing_for_browser():
+    """What is not installed that these tests need; "" when all is."""
+    absent = [program for program in ("chromium", "chromedriver") if not shutil.which(program)]
     try:
         import selenium  # noqa: F401
     except ImportError:
-        return "python3-selenium is not installed"
-    absent = [program for program in ("chromium", "chromedriver") if not shutil.which(program)]
-    return f"{', '.join(absent)} is not installed" if absent else ""
+        absent.append("python3-selenium")
+    return ", ".join(absent)
 
+
+# ---- heapline ----
+
+def heapline(*words):
+    """What heapline writes."""
+    ended = subprocess.run([HEAPLINE, *words], capture_output=True, text=True, timeout=TIMEOUT_S)
+    if ended.returncode:
+        raise AssertionError(f"heapline {words} ended with {ended.returncode}: {ended.stderr}")
+    return ended.stdout
+
+
+def ask(verb, recording, *words):
+    """The JSON of a report."""
+    return json.loads(heapline(verb, "--json", *words, str(recording)))
+
+
+def record_python(recording, rounds):
+    """Records the program of the demo, every object of which is an allocation."""
+    command = ["/usr/bin/python3", str(TREE / "demo/json_workload.py"), str(rounds)]
+    subprocess.run([HEAPLINE, "record", "-o", recording, "--", *command], check=True,
+                   capture_output=True, timeout=TIMEOUT_S,
+                   env={**os.environ, "PYTHONMALLOC": "malloc"})
+
+
+# ---- the browser ----
 
 @contextlib.contextmanager
-def browser(width=1280, height=900, dark=False):
-    """A browser with a profile of its own, which sees a light or a dark system."""
+def open_browser(width=1280, height=900, dark=False):
+    """A browser with a fresh profile, in front of a light or a dark system."""
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
-    with tempfile.TemporaryDirectory(prefix="heapline-browser-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix="heapline-browser-",
+                                     ignore_cleanup_errors=True) as folder:
         options = webdriver.ChromeOptions()
         options.binary_location = shutil.which("chromium")
-        for flag in (*FLAGS, f"--user-data-dir={folder}", f"--window-size={width},{height}"):
+        for flag in (*FLAGS, f"--user-data-dir={folder}"):
             options.add_argument(flag)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
         driver = webdriver.Chrome(service=Service(shutil.which("chromedriver")), options=options)
         try:
-            driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
-                "width": width, "height": height, "deviceScaleFactor": 1, "mobile": False})
-            driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [
-                {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]})
+            set_window(driver, width, height)
+            set_system_dark(driver, dark)
             yield driver
         finally:
             driver.quit()
 
 
-def open_page(driver, path):
-    """Opens the file, and waits until it can be used."""
-    from selenium.webdriver.support.ui import WebDriverWait
+def set_window(driver, width, height):
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
+        "width": width, "height": height, "deviceScaleFactor": 1, "mobile": False})
 
-    driver.get(Path(path).resolve().as_uri())
-    WebDriverWait(driver, WAIT_S).until(lambda page: marks(page).get("interactive"))
+
+def set_system_dark(driver, dark):
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [
+        {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]})
 
 
 def marks(driver):
-    """Milliseconds from the start of loading to each of the page's marks."""
-    return driver.execute_script(
-        "return Object.fromEntries(performance.getEntriesByType('mark').map(m => [m.name, m.startTime]))")
+    """Milliseconds from the start of loading to each mark that the page has reached."""
+    return driver.execute_script("return Object.fromEntries(performance.getEntriesByType('mark')"
+                                 ".map(mark => [mark.name, mark.startTime]))")
 
 
-def console_errors(driver):
-    return [entry["message"] for entry in driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
+def wait_until(driver, condition):
+    """Waits for what the browser does in its own time."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    WebDriverWait(driver, TIMEOUT_S).until(lambda _: condition())
+
+
+def open_page(driver, page):
+    """Opens the file, and waits until it can be used."""
+    driver.get(Path(page).resolve().as_uri())
+    wait_until(driver, lambda: "interactive" in marks(driver))
+
+
+# ---- tests ----
+
+class Result(unittest.TextTestResult):
+    """Says as what a test is known: its sentence."""
+
+    def getDescription(self, test):
+        return test.id().rpartition(".")[2].removeprefix("test_").replace("_", " ")
+
+
+def main(missing=""):
+    """Runs the tests of the script, unless something that they need is missing."""
+    if missing:
+        print(f"skipped: not installed: {missing}")
+        sys.exit(SKIPPED_STATUS)
+    unittest.main(verbosity=2, testRunner=unittest.TextTestRunner(resultclass=Result, verbosity=2))

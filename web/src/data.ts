@@ -13,6 +13,8 @@ export interface Module {
 export interface Summary {
   recording: {
     name: string;
+    /** Kind of file: "recording", "pprof", ... */
+    source: string;
     command: string;
     pid: number;
     start: string;

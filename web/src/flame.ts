@@ -22,7 +22,6 @@ export class FlameGraph {
   private hovered = NONE;
   private matches: Uint8Array | null = null;
   private layout: Layout = { rows: [], zoomRow: 0 };
-  private largestGrowth = 0;
   private isScheduled = false;
   private readonly labels = new Map<number, string>();
   private readonly scroller = byId("flame-scroll");
@@ -83,16 +82,7 @@ export class FlameGraph {
     this.layout = layOut(this.tree, this.zoom, width);
     this.spacer.style.height = `${heightOf(this.layout)}px`;
     this.painter.resize(width, this.scroller.clientHeight);
-    this.largestGrowth = this.report.before ? this.findLargestGrowth() : 0;
     this.paint();
-  }
-
-  private findLargestGrowth(): number {
-    let largest = 0;
-    for (const row of this.layout.rows.slice(this.layout.zoomRow))
-      for (const box of row)
-        if (box.node !== OMITTED) largest = Math.max(largest, Math.abs(this.growth(box.node)));
-    return largest;
   }
 
   private growth(node: number): number {
@@ -117,8 +107,7 @@ export class FlameGraph {
   }
 
   private colorOf(node: number, dark: boolean): string {
-    if (this.report.before)
-      return this.palette.byGrowth(this.growth(node) / (this.largestGrowth || 1), dark);
+    if (this.report.before) return this.palette.byGrowth(this.tree.base(node), this.tree.sum(node), dark);
     if (node === ROOT) return themeColor("--root");
     return this.palette.byModule(this.tree.frame(node), this.tree.name(node), dark);
   }

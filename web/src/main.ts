@@ -25,9 +25,11 @@ const WIDTH_WORDS: Record<Width, string> = { after: "After", before: "Before", g
 function showLegend(report: Report, palette: Palette): void {
   const entries = report.before
     ? [
-      { color: palette.byGrowth(1, isDark()), text: "grew" },
-      { color: palette.byGrowth(0, isDark()), text: "as before" },
-      { color: palette.byGrowth(-1, isDark()), text: "shrank" },
+      { color: palette.byGrowth(0, 1, isDark()), text: "all of it is new" },
+      { color: palette.byGrowth(1, 2, isDark()), text: "doubled" },
+      { color: palette.byGrowth(1, 1, isDark()), text: "as before" },
+      { color: palette.byGrowth(2, 1, isDark()), text: "halved" },
+      { color: palette.byGrowth(1, 0, isDark()), text: "gone" },
     ]
     : palette.legend(isDark());
   byId("legend").replaceChildren(...entries.map(({ color, text }) => {

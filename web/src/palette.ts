@@ -54,9 +54,10 @@ export class Palette {
     return this.ofModule(functions.module[frames.functionId[frame]], variation(name), dark);
   }
 
-  /** `growth` from -1 to 1, of the largest there is; small ones are brought out by the root. */
-  byGrowth(growth: number, dark: boolean): string {
-    const strength = Math.sqrt(Math.min(1, Math.abs(growth)));
+  /** The stronger, the larger the share that is new, or gone; as in the pictures of `heapline flame`. */
+  byGrowth(before: number, after: number, dark: boolean): string {
+    const growth = (after - before) / (Math.max(before, after) || 1);
+    const strength = Math.min(1, Math.abs(growth));
     const hue = growth > 0 ? GREW_HUE : SHRANK_HUE;
     const lightness = dark ? 26 + 18 * strength : 91 - 24 * strength;
     return `hsl(${hue} ${Math.round((dark ? 45 : 80) * strength)}% ${lightness}%)`;

@@ -14,9 +14,9 @@ function facts(summary: Summary): string[] {
     recording.processes === 1 ? `pid ${recording.pid}` : "",
     recording.processes > 1 ? `${recording.processes} processes, each at its own peak` : "",
     recording.duration_ms ? `ran ${formatDuration(recording.duration_ms)}` : "",
-    recording.start.startsWith("1970") ? "" : recording.start.replace("T", " ").replace("Z", " UTC"),
+    recording.start.replace("T", " ").replace("Z", " UTC"),
     [summary.host, summary.kernel].filter(Boolean).join(", Linux "),
-    recording.mode ? `mode ${recording.mode}` : "",
+    recording.processes ? `mode ${recording.mode}` : recording.source,
     recording.sample_bytes ? `sampled about every ${formatBytes(recording.sample_bytes)}: figures are estimates` : "",
     summary.filter,
   ];

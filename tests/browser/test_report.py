@@ -1,0 +1,511 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Clicks through the page of `heapline report`, and compares its figures with other reports."""
+
+import contextlib
+import shutil
+import tempfile
+import unittest
+from collections import Counter
+from pathlib import Path
+
+import harness
+from harness import ask, heapline
+
+with contextlib.suppress(ImportError):
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+
+VALUES = {"peak": ("bytes", "objects"), "inuse": ("bytes", "objects"),
+          "alloc": ("bytes", "objects"), "temporary": ("objects",), "slack": ("bytes",)}
+ROW_HEIGHT = 20  # of the flame graph, in pixels
+EVIL_STACKS = ("main;</script><img src=x onerror=alert(1)> 100\n"
+               "main;\"quoted'&amp<b> 20\n"
+               "main;\u202eevil\x07\x01ctl 30\n"
+               "main;${alert(1)}</style> 40\n")
+
+# Every row of the table in a panel: its name, then its exact figures.
+READ_TABLE = """
+    const panel = document.getElementById(arguments[0]);
+    for (let more = panel.querySelector('.table-view > button'); !more.hidden;) more.click();
+    return [...panel.querySelectorAll('tbody tr')].map(row => [
+        row.querySelector('.name').textContent, row.querySelector('.place').textContent,
+        ...[...row.querySelectorAll('[data-figure]')].map(cell => Number(cell.dataset.figure))]);
+"""
+
+
+class Files:
+    """Recordings and pages, made once for all tests."""
+
+    @classmethod
+    def make(cls):
+        cls.folder = Path(tempfile.mkdtemp(prefix="heapline-browser-"))
+        cls.before, cls.after = cls.folder / "before.hl", cls.folder / "after.hl"
+        harness.record_python(cls.before, 1)
+        harness.record_python(cls.after, 2)
+        cls.evil = cls.folder / "evil.folded"
+        cls.evil.write_text(EVIL_STACKS)
+        cls.page = cls.write_page("one", cls.after)
+        cls.diff_page = cls.write_page("diff", cls.before, cls.after)
+        cls.evil_page = cls.write_page("evil", cls.evil)
+
+    @classmethod
+    def write_page(cls, name, *recordings):
+        page = cls.folder / f"{name}.html"
+        heapline("report", "-o", str(page), *map(str, recordings))
+        return page
+
+    @classmethod
+    def remove(cls):
+        shutil.rmtree(cls.folder, ignore_errors=True)
+
+
+def setUpModule():
+    Files.make()
+
+
+def tearDownModule():
+    Files.remove()
+
+
+class PageCase(unittest.TestCase):
+    """One browser for the tests of a class; each test begins with the page anew."""
+
+    maxDiff = None
+    dark = False
+
+    @classmethod
+    def setUpClass(cls):
+        cls.stack = contextlib.ExitStack()
+        cls.addClassCleanup(cls.stack.close)
+        cls.driver = cls.stack.enter_context(harness.open_browser(dark=cls.dark))
+
+    def open(self, page):
+        self.driver.get_log("browser")  # forgets what came before
+        harness.open_page(self.driver, page)
+
+    def find(self, selector):
+        return self.driver.find_element(By.CSS_SELECTOR, selector)
+
+    def find_all(self, selector):
+        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+
+    def run_script(self, script, *arguments):
+        return self.driver.execute_script(script, *arguments)
+
+    def text(self, selector):
+        return self.run_script("return document.querySelector(arguments[0]).textContent", selector)
+
+    def choose(self, *keys):
+        """Clicks on radio buttons: values, units or widths."""
+        for key in keys:
+            self.find(f"input[value='{key}'] + .face").click()
+
+    def show_tab(self, panel):
+        self.find(f"#{panel}-tab").click()
+
+    def table(self, panel):
+        self.show_tab(panel)
+        return self.run_script(READ_TABLE, panel)
+
+    def press(self, *keys):
+        """Presses keys, whatever has the focus."""
+        ActionChains(self.driver).send_keys(*keys).perform()
+
+    def point_at_row(self, event, row):
+        """Moves to the middle of a row of the flame graph, or clicks there."""
+        self.run_script("""
+            const [event, y] = arguments;
+            const canvas = document.getElementById('flame-canvas');
+            document.getElementById('flame-scroll').scrollTop = 0;
+            const box = canvas.getBoundingClientRect();
+            canvas.dispatchEvent(new MouseEvent(event, {bubbles: true,
+                clientX: box.left + box.width / 2, clientY: box.top + y}));
+        """, event, (row + 0.5) * ROW_HEIGHT)
+
+    def wait_for_paint(self):
+        self.run_script("return new Promise(resolve => requestAnimationFrame(() => setTimeout(resolve)))")
+
+    def frames(self):
+        """The flame graph's table: {name: (total, own)} by the sentence of its rows."""
+        self.run_script("document.getElementById('frames').open = true")
+        self.run_script("return new Promise(resolve => setTimeout(resolve))")
+        rows = self.run_script("""
+            return [...document.querySelectorAll('#frames-body tr')].map(row => [
+                row.querySelector('th').textContent,
+                ...[...row.querySelectorAll('[data-figure]')].map(cell => Number(cell.dataset.figure))]);
+        """)
+        return {name: tuple(figures) for name, *figures in rows}
+
+    def zoomed_frame(self):
+        self.frames()
+        return self.text("#frames-body strong")
+
+    def assert_quiet(self):
+        """Nothing was complained of, and nothing was loaded."""
+        self.assertEqual(self.driver.get_log("browser"), [])
+        self.assertEqual(self.run_script("return performance.getEntriesByType('resource').length"), 0)
+
+
+def by_function(rows, kind, unit):
+    """{(name, flat, cum): how often} of top's rows."""
+    return Counter((row["name"], row[f"flat_{unit}"], row[f"cum_{unit}"]) for row in rows)
+
+
+class Figures(PageCase):
+    def setUp(self):
+        self.open(Files.page)
+
+    def tearDown(self):
+        self.assert_quiet()
+
+    def test_functions_have_the_figures_of_top_in_every_value_and_unit(self):
+        for value, units in VALUES.items():
+            for unit in units:
+                self.choose(value, unit)
+                rows = ask("top", Files.after, "--value", value, "--unit", unit, "-n", "0")["rows"]
+                expected = Counter((row["name"], row[f"flat_{unit}"], row[f"cum_{unit}"])
+                                   for row in rows)
+                found = Counter((name, flat, cum)
+                                for name, _, flat, cum, *_ in self.table("functions"))
+                with self.subTest(value=value, unit=unit):
+                    self.assertEqual(found, expected)
+
+    def test_lines_have_the_figures_of_lines(self):
+        rows = ask("lines", Files.after, "--value", "alloc")["rows"]
+        expected = Counter((f"{row['file']}:{row['line']}" if row["file"] else row["name"],
+                            row["bytes"]) for row in rows)
+        self.choose("alloc")
+        found = Counter((name, flat) for name, _, flat, *_ in self.table("lines") if flat)
+        self.assertEqual(found, expected)
+
+    def test_totals_are_those_of_every_report(self):
+        total = ask("top", Files.after)["total"]
+        exact = self.run_script("return Object.fromEntries([...document.querySelectorAll("
+                                "'.tiles label')].map(tile => [tile.querySelector('input').value,"
+                                "tile.querySelector('.tile-figure').title]))")
+        for value, units in VALUES.items():
+            words = {"bytes": "bytes", "objects": "blocks"}
+            self.assertEqual(exact[value], ", ".join(
+                f"{total[f'{value}_{unit}']:,} {words[unit]}" for unit in units))
+
+    def test_the_call_tree_has_the_sums_of_folded_stacks(self):
+        sums = Counter()
+        for row in ask("folded", Files.after, "--value", "peak")["rows"]:
+            for depth in range(1, len(row["stack"]) + 1):
+                sums[tuple(row["stack"][:depth])] += row["bytes"]
+        self.show_tab("tree")
+        path, compared = [], 0
+        for level, name, figure in self.tree_rows():
+            path[level - 1:] = [name]
+            if level > 1:
+                self.assertEqual(figure, sums[tuple(path[1:])], path)
+                compared += 1
+        self.assertGreater(compared, 10)
+
+    def tree_rows(self):
+        return self.run_script("""
+            return [...document.querySelectorAll('.tree tbody tr')].filter(row => row.tabIndex > -2 &&
+                row.querySelector('[data-figure]')).map(row => [
+                Number(row.getAttribute('aria-level')), row.querySelector('.name').textContent,
+                Number(row.querySelector('[data-figure]').dataset.figure)]);
+        """)
+
+    def test_the_reversed_flame_graph_begins_with_the_flat_figures_of_top(self):
+        expected = Counter()
+        for row in ask("top", Files.after, "-n", "0")["rows"]:
+            expected[row["name"]] += row["flat_bytes"]
+        self.find("#reversed").click()
+        frames = self.frames()
+        del frames["all"]
+        self.assertGreater(len(frames), 20)
+        for name, (figure, *_) in frames.items():
+            self.assertEqual(figure, expected[name], name)
+
+    def test_the_value_that_was_asked_for_is_shown_first(self):
+        page = Files.folder / "blocks.html"
+        heapline("report", "-o", str(page), "--value", "alloc", "--unit", "objects", str(Files.after))
+        self.open(page)
+        total = ask("top", Files.after)["total"]["alloc_objects"]
+        self.assertEqual(self.frames()["all"][0], total)
+
+    def test_a_value_without_the_unit_switches_the_unit(self):
+        self.choose("temporary")
+        self.assertEqual(self.frames()["all"][0],
+                         ask("top", Files.after)["total"]["temporary_objects"])
+        self.assertFalse(self.find("input[value='bytes']").is_enabled())
+
+
+class FlameGraph(PageCase):
+    def setUp(self):
+        self.open(Files.page)
+
+    def tearDown(self):
+        self.assert_quiet()
+
+    def test_a_click_zooms_and_a_button_zooms_out(self):
+        self.assertFalse(self.find("#zoom-out").is_enabled())
+        self.point_at_row("click", 2)
+        name = self.zoomed_frame()
+        self.assertNotEqual(name, "all")
+        top = {row["name"]: row["cum_bytes"] for row in ask("top", Files.after, "-n", "0")["rows"]}
+        self.assertEqual(self.frames()[name][0], top[name])
+        self.find("#zoom-out").click()
+        self.assertEqual(self.zoomed_frame(), "all")
+
+    def test_the_inverted_graph_has_its_root_at_the_bottom(self):
+        self.point_at_row("click", 1)
+        first = self.zoomed_frame()
+        self.find("#zoom-out").click()
+        self.find("#inverted").click()
+        self.press(Keys.TAB)  # onto the canvas
+        self.press(Keys.ARROW_UP, Keys.ENTER)
+        self.assertEqual(self.zoomed_frame(), first)
+
+    def test_the_keyboard_moves_zooms_and_is_announced(self):
+        self.run_script("document.getElementById('flame-canvas').focus()")
+        self.press(Keys.ARROW_DOWN)
+        said = self.text("#live")
+        self.assertIn("100.0%", said)
+        self.press(Keys.ENTER)
+        self.assertEqual(self.zoomed_frame(), said.partition(":")[0])
+        self.press(Keys.BACKSPACE)
+        self.assertEqual(self.zoomed_frame(), "all")
+        self.press(Keys.ARROW_DOWN, Keys.ARROW_DOWN, Keys.ENTER, Keys.ESCAPE)
+        self.assertEqual(self.zoomed_frame(), "all")
+
+    def test_a_pointer_over_a_frame_tells_about_it(self):
+        self.point_at_row("mousemove", 0)
+        total = ask("top", Files.after)["total"]["peak_bytes"]
+        self.assertIn(f"{total:,} bytes", self.text("#tip"))
+        self.assertIn("100.0%", self.text("#tip"))
+
+    def test_a_search_sums_the_stacks_that_it_finds(self):
+        self.press("/")
+        self.press("main")
+        found = int(self.find("#search-result").get_attribute("data-figure"))
+        stacks = ask("folded", Files.after, "--value", "peak")["rows"]
+        self.assertEqual(found, sum(row["bytes"] for row in stacks
+                                    if any("main" in name.lower() for name in row["stack"])))
+        self.assertEqual(self.text("#live"), self.text("#search-result"))
+        self.press(Keys.ESCAPE)
+        self.assertEqual(self.text("#search-result"), "")
+
+    def test_a_search_that_finds_nothing_says_so(self):
+        self.find("#search").send_keys("no such function")
+        self.assertEqual(self.text("#search-result"), "No function has that in its name")
+
+    def test_matches_are_drawn_in_another_colour(self):
+        match = "return getComputedStyle(document.documentElement).getPropertyValue('--match').trim()"
+        color = self.run_script(match).lstrip("#")
+        self.find("#search").send_keys("main")
+        self.wait_for_paint()
+        count = self.run_script("""
+            const canvas = document.getElementById('flame-canvas');
+            const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+            let count = 0;
+            for (let i = 0; i < pixels.length; i += 4)
+                count += pixels[i] === arguments[0] && pixels[i + 1] === arguments[1] && pixels[i + 2] === arguments[2];
+            return count;
+        """, *bytes.fromhex(color))
+        self.assertGreater(count, 1000)
+
+    def test_the_table_of_frames_zooms_too(self):
+        self.frames()
+        button = self.find("#frames-body button")
+        name = button.text
+        self.run_script("arguments[0].click()", button)
+        self.assertEqual(self.zoomed_frame(), name)
+        self.assertTrue(self.find("#frames-body button").text.startswith("Out to all"))
+
+
+class Tables(PageCase):
+    def setUp(self):
+        self.open(Files.page)
+        self.show_tab("functions")
+
+    def tearDown(self):
+        self.assert_quiet()
+
+    def heads(self):
+        return {head.text.strip("▾▴ "): head for head in self.find_all("#functions thead th")}
+
+    def column(self, place):
+        return [row[place] for row in self.run_script(READ_TABLE, "functions")]
+
+    def test_a_click_on_a_title_sorts_and_a_second_one_turns_the_order(self):
+        self.assertEqual(self.heads()["Flat"].get_attribute("aria-sort"), "descending")
+        self.assertEqual(self.column(2), sorted(self.column(2), reverse=True))
+        self.heads()["Cum"].find_element(By.TAG_NAME, "button").click()
+        self.assertEqual(self.heads()["Cum"].get_attribute("aria-sort"), "descending")
+        self.assertEqual(self.heads()["Flat"].get_attribute("aria-sort"), "none")
+        self.assertEqual(self.column(3), sorted(self.column(3), reverse=True))
+        self.press(Keys.ENTER)  # the focus is still there
+        self.assertEqual(self.heads()["Cum"].get_attribute("aria-sort"), "ascending")
+        self.assertEqual(self.column(3), sorted(self.column(3)))
+        self.assertEqual(self.text("#live"), "Sorted by Cum, ascending")
+
+    def test_the_filter_keeps_matching_rows(self):
+        everything = self.column(0)
+        self.find("#functions input[type='search']").send_keys("Dict")
+        found = self.run_script(READ_TABLE, "functions")
+        self.assertTrue(0 < len(found) < len(everything))
+        for name, place, *_ in found:
+            self.assertIn("dict", f"{name} {place}".lower())
+        self.assertIn(f"{len(found)} of", self.text("#live"))
+
+    def test_a_name_leads_to_its_frames_in_the_flame_graph(self):
+        rows = self.run_script(READ_TABLE, "functions")
+        names = Counter(row[0] for row in rows)
+        place = next(i for i, row in enumerate(rows) if names[row[0]] == 1 and row[3] > row[2])
+        self.run_script("document.querySelectorAll('#functions button.name')[arguments[0]].click()", place)
+        self.assertTrue(self.find("#flame").is_displayed())
+        found = int(self.find("#search-result").get_attribute("data-figure"))
+        self.assertEqual(found, rows[place][3])
+
+    def test_the_call_tree_opens_and_closes_by_keyboard(self):
+        self.show_tab("tree")
+        first = self.find(".tree tbody tr")
+        self.run_script("arguments[0].focus()", first)
+        rows = len(self.find_all(".tree tbody tr"))
+        self.press(Keys.ARROW_LEFT)
+        self.assertEqual(first.get_attribute("aria-expanded"), "false")
+        self.assertEqual(len(self.find_all(".tree tbody tr")), 1)
+        self.press(Keys.ARROW_RIGHT, Keys.ARROW_DOWN, Keys.ARROW_RIGHT)
+        self.assertEqual(first.get_attribute("aria-expanded"), "true")
+        focused = self.driver.switch_to.active_element
+        self.assertEqual(focused.get_attribute("aria-level"), "2")
+        self.assertEqual(focused.get_attribute("aria-expanded"), "true")
+        self.press(Keys.ARROW_LEFT, Keys.ARROW_LEFT)
+        self.assertEqual(self.driver.switch_to.active_element, first)
+        self.assertGreater(rows, 10)
+
+    def test_the_reversed_call_tree_begins_with_what_allocated(self):
+        self.show_tab("tree")
+        self.find("#tree-reversed").click()
+        heaviest = ask("top", Files.after)["rows"][0]
+        row = self.find_all(".tree tbody tr")[1]
+        self.assertEqual(row.find_element(By.CSS_SELECTOR, ".name").text, heaviest["name"])
+        self.assertEqual(int(row.find_element(By.CSS_SELECTOR, "[data-figure]").get_attribute(
+            "data-figure")), heaviest["flat_bytes"])
+
+    def test_tabs_follow_the_arrow_keys(self):
+        self.press(Keys.ARROW_RIGHT)
+        self.assertTrue(self.find("#tree").is_displayed())
+        self.assertFalse(self.find("#functions").is_displayed())
+        self.assertEqual(self.find("#tree-tab").get_attribute("aria-selected"), "true")
+        self.press(Keys.HOME)
+        self.assertTrue(self.find("#flame").is_displayed())
+
+
+class Comparison(PageCase):
+    def setUp(self):
+        self.open(Files.diff_page)
+        self.choose("alloc")
+
+    def tearDown(self):
+        self.assert_quiet()
+
+    def sums(self, recording):
+        rows = ask("top", recording, "--value", "alloc", "-n", "0")["rows"]
+        return {(row["name"], row["module"]): (row["flat_bytes"], row["cum_bytes"]) for row in rows}
+
+    def test_functions_have_the_figures_of_both_and_their_growth(self):
+        before, after = self.sums(Files.before), self.sums(Files.after)
+        none = (0, 0)
+        expected = Counter()
+        for name, module in before.keys() | after.keys():
+            old, new = before.get((name, module), none), after.get((name, module), none)
+            expected[(name, old[0], new[0], new[0] - old[0], old[1], new[1], new[1] - old[1])] += 1
+        found = Counter((row[0], *row[2:]) for row in self.table("functions"))
+        self.assertEqual(found, expected)
+
+    def test_the_widths_can_be_those_of_before_of_after_and_of_growth(self):
+        totals = {recording: ask("top", recording)["total"]["alloc_bytes"]
+                  for recording in (Files.before, Files.after)}
+        self.assertEqual(self.frames()["all"][0], totals[Files.after])
+        for width in ("before", "growth", "after"):
+            self.choose(width)
+            self.point_at_row("click", 1)
+            self.assertNotEqual(self.zoomed_frame(), "all", width)
+            self.find("#zoom-out").click()
+
+    def test_the_tip_tells_the_growth(self):
+        self.point_at_row("mousemove", 0)
+        self.assertIn("before", self.text("#tip"))
+        self.assertIn("growth+", self.text("#tip"))
+
+    def test_the_earlier_recording_is_named(self):
+        self.assertIn("compared with", self.text("#facts"))
+        self.assertIn("before.hl", self.text("#facts"))
+
+
+class Looks(PageCase):
+    dark = True
+
+    def background(self):
+        color = self.run_script("return getComputedStyle(document.documentElement).backgroundColor")
+        return sum(map(int, color.strip("rgb()").split(",")))
+
+    def test_the_page_is_as_dark_as_the_system_until_the_switch_says_otherwise(self):
+        self.open(Files.page)
+        self.assertLess(self.background(), 150)
+        self.find("#theme").click()
+        self.assertEqual(self.text("#theme"), "Theme: light")
+        self.assertGreater(self.background(), 600)
+        self.find("#theme").click()
+        self.assertLess(self.background(), 150)
+        self.find("#theme").click()
+        harness.set_system_dark(self.driver, False)
+        harness.wait_until(self.driver, lambda: self.background() > 600)
+        harness.set_system_dark(self.driver, True)
+        self.assert_quiet()
+
+    def test_a_small_window_is_never_scrolled_sideways(self):
+        harness.set_window(self.driver, 800, 600)
+        self.open(Files.diff_page)
+        for panel in ("flame", "functions", "tree", "lines"):
+            self.show_tab(panel)
+            self.assertLessEqual(self.run_script("return document.documentElement.scrollWidth"), 800)
+        harness.set_window(self.driver, 1280, 900)
+
+    def test_every_control_has_a_name(self):
+        self.open(Files.diff_page)
+        for panel in ("flame", "functions", "tree", "lines"):
+            self.show_tab(panel)
+        nameless = self.run_script("""
+            return [...document.querySelectorAll('button, input, canvas, [role=tablist], ul[aria-label]')]
+                .filter(e => !(e.textContent.trim() || e.getAttribute('aria-label') ||
+                    (e.labels && e.labels[0] && e.labels[0].textContent.trim())))
+                .map(e => e.outerHTML.slice(0, 100));
+        """)
+        self.assertEqual(nameless, [])
+
+
+class Untrusted(PageCase):
+    def setUp(self):
+        self.open(Files.evil_page)
+
+    def test_names_are_text_whatever_they_say(self):
+        names = {row[0] for row in self.table("functions")}
+        self.assertIn("</script><img src=x onerror=alert(1)>", names)
+        self.assertIn("\"quoted'&amp<b>", names)
+        self.assertIn("\ufffdevil\ufffd\ufffdctl", names)
+        self.assertEqual(self.find_all("img, b"), [])
+        self.assert_quiet()
+
+    def test_hidden_characters_are_nowhere_in_the_page(self):
+        for panel in ("tree", "lines", "functions", "flame"):
+            self.show_tab(panel)
+        self.frames()
+        markup = self.run_script("return document.body.outerHTML")
+        self.assertNotIn("\u202e", markup)
+        self.assertNotIn("\x07", markup)
+
+    def test_only_the_known_value_is_offered(self):
+        self.assertEqual(len(self.find_all(".tiles input")), 1)
+        self.assertEqual(self.frames()["all"][0], 190)
+
+
+if __name__ == "__main__":
+    harness.main(harness.missing_for_browser())

@@ -20,6 +20,7 @@ struct hl_log_point {
 	uint64_t number;
 	int64_t max_bytes, end_bytes;
 	uint64_t rss_bytes; /* 0: unknown */
+	bool missing;	    /* could not be written; figures are those before it */
 };
 
 struct hl_log_mark {
@@ -37,7 +38,7 @@ struct hl_log {
 	uint32_t segment_count; /* that are read */
 	uint32_t ignored_count; /* older ones, before a gap in their numbers */
 	uint64_t lost_events;	/* of the log; the counters may have them */
-	uint64_t merged_count;	/* intervals whose changes stand in a later one */
+	uint64_t missing_count; /* intervals that could not be written */
 	bool cut_off;		/* the newest segment has no index: its writer was killed */
 	struct hl_log_segment *segments; /* opaque */
 };

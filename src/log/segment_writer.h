@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Writes the log of one process as segments: files that are read alone, of which the oldest are
- * deleted. docs/format.md describes them. Nothing is lost by a failed write but resolution: what an
- * interval changed is kept until it can be written, together with what follows.
+ * deleted. docs/format.md describes them. Intervals that cannot be written are missing; what they
+ * changed is not: the next that can be written begins with the whole state.
  */
 #pragma once
 
@@ -38,21 +38,21 @@ struct hl_log_writer;
 int hl_log_writer_new(const struct hl_log_settings *settings, struct hl_log_writer **ret_writer);
 
 /*
- * Writes ${interval}, with ${rss_bytes} beside it and ${lost_events} so far. A negative errno says
- * that it could not be written now (disk full, ...); its changes are kept, and will be part of the
- * next interval that can.
+ * Writes ${interval}, with ${rss_bytes} beside it and ${lost_events} so far; one in which nothing
+ * happened is not written. A negative errno says that it could not be written (disk full, ...) and
+ * is missing.
  */
 int hl_log_writer_interval(struct hl_log_writer *writer, const struct hl_log_interval *interval,
 			   uint64_t rss_bytes, uint64_t lost_events);
 
-/* Notes ${text} at ${tick}. As above, but what could not be written is lost. */
+/* Notes ${text} at ${tick}. 0 or a negative errno. */
 int hl_log_writer_mark(struct hl_log_writer *writer, uint64_t tick, const char *text);
 
 /* From now on ${kept} segments are kept; older ones are deleted at once. */
 void hl_log_writer_keep(struct hl_log_writer *writer, uint32_t kept);
 
-/* Intervals whose changes had to be merged into later ones, so far. */
-uint64_t hl_log_writer_merged(const struct hl_log_writer *writer);
+/* Intervals that are missing so far. */
+uint64_t hl_log_writer_missing(const struct hl_log_writer *writer);
 
 /* Ends the last segment with its index and frees the writer. A negative errno when that could not
  * be written: the segment is readable all the same. NULL is fine. */

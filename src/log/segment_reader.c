@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Files of pieces: hashes, windows, frames, indexes; see segment_reader.h. */
+#include "log/segment_reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#define WINDOW_BYTES (1u << 20)
+
+/* ---- bytes of the file ---- */
+
+static int read_at(const struct hl_segment *segment, uint64_t offset, void *bytes, size_t size)
+{
+	size_t done = 0;
+
+	while (done < size) {
+		ssize_t count = pread(segment->fd, (char *)bytes + done, size - done,
+				      (off_t)(offset + done));
+		if (count < 0 && errno == EINTR)
+			continue;
+		if (count <= 0)
+			return count < 0 ? -errno : -ENODATA;
+		done += (size_t)count;
+	}
+	return 0;
+}
+
+/* ${size} bytes at ${offset} in memory until the next call. 0, -ENOMEM, -ENODATA at the end. */
+static int look_at(struct hl_segment_cursor *cursor, uint64_t offset, size_t size,
+		   const uint8_t **ret_bytes)
+{
+	if (offset > cursor->segment->size || size > cursor->segment->size - offset)
+		return -ENODATA;
+	if (offset < cursor->window_offset ||
+	    offset + size > cursor->window_offset + cursor->window_size) {
+		uint64_t left = cursor->segment->size - offset;
+		size_t wanted = size > WINDOW_BYTES ? size : WINDOW_BYTES;
+		if (wanted > left)
+			wanted = (size_t)left;
+		if (wanted > cursor->window_capacity) {
+			uint8_t *window = realloc(cursor->window, wanted);
+			if (!window)
+				return -ENOMEM;
+			cursor->window = window;
+			cursor->window_capacity = wanted;
+		}
+		cursor->window_size = 0;
+		int r = read_at(cursor->segment, offset, cursor->window, wanted);
+		if (r < 0)
+			return r;
+		cursor->window_offset = offset;
+		cursor->window_size = wanted;
+	}
+	*ret_bytes = cursor->window + (offset - cursor->window_offset);
+	return 0;
+}
+
+/* ---- pieces ---- */
+
+void hl_segment_cursor_init(struct hl_segment_cursor *cursor, const struct hl_segment *segment,
+			    uint64_t offset)
+{
+	*cursor = (struct hl_segment_cursor){.segment = segment, .offset = offset};
+}
+
+void hl_segment_cursor_release(struct hl_segment_cursor *cursor)
+{
+	ZSTD_freeDCtx(cursor->stream);
+	free(cursor->window);
+	hl_byte_buffer_release(&cursor->raw);
+	*cursor = (struct hl_segment_cursor){0};
+}
+
+static int begin_frame(struct hl_segment_cursor *cursor)
+{
+	if (!cursor->stream)
+		cursor->stream = ZSTD_createDCtx();
+	if (!cursor->stream)
+		return -ENOMEM;
+	ZSTD_DCtx_reset(cursor->stream, ZSTD_reset_session_only);
+	cursor->in_frame = true;
+	return 0;
+}
+
+/* 0, -ENOMEM, or -EBADMSG when the payload is not what its header says. */
+static int unpack(struct hl_segment_cursor *cursor, const struct hl_piece_header *header,
+		  const uint8_t *payload)
+{
+	ZSTD_inBuffer in = {payload, header->stored_bytes, 0};
+
+	if (header->flags & HL_PIECE_FRAME && begin_frame(cursor) < 0)
+		return -ENOMEM;
+	if (!cursor->in_frame)
+		return -EBADMSG;
+	hl_byte_buffer_clear(&cursor->raw);
+	uint8_t *bytes = hl_byte_buffer_reserve(&cursor->raw, (size_t)header->raw_bytes + 1);
+	if (!bytes)
+		return -ENOMEM;
+	ZSTD_outBuffer out = {bytes, header->raw_bytes, 0};
+	size_t before;
+	do {
+		before = out.pos + in.pos;
+		size_t left = ZSTD_decompressStream(cursor->stream, &out, &in);
+		if (ZSTD_isError(left))
+			return -EBADMSG;
+	} while (in.pos < in.size && out.pos + in.pos > before);
+	if (in.pos < in.size || out.pos != header->raw_bytes)
+		return -EBADMSG;
+	cursor->raw.size = out.pos;
+	return 0;
+}
+
+static bool header_is_valid(const struct hl_piece_header *header)
+{
+	return !(header->flags & ~(uint32_t)HL_PIECE_FRAME) &&
+	       header->stored_bytes <= HL_PIECE_BYTES_MAX &&
+	       header->raw_bytes <= HL_PIECE_BYTES_MAX;
+}
+
+static bool hash_is_right(const struct hl_piece_header *header, const uint8_t *payload)
+{
+	XXH64_hash_t seed = XXH3_64bits(header, offsetof(struct hl_piece_header, hash));
+	return header->hash == XXH3_64bits_withSeed(payload, header->stored_bytes, seed);
+}
+
+int hl_segment_next(struct hl_segment_cursor *cursor, uint32_t *ret_kind,
+		    struct hl_byte_reader *ret_content)
+{
+	struct hl_piece_header header;
+	const uint8_t *bytes;
+
+	int r = look_at(cursor, cursor->offset, sizeof(header), &bytes);
+	if (r < 0)
+		return r == -ENODATA ? 0 : r;
+	memcpy(&header, bytes, sizeof(header));
+	if (!header_is_valid(&header))
+		return 0;
+	r = look_at(cursor, cursor->offset + sizeof(header), header.stored_bytes, &bytes);
+	if (r < 0)
+		return r == -ENODATA ? 0 : r;
+	if (!hash_is_right(&header, bytes))
+		return 0;
+	r = unpack(cursor, &header, bytes);
+	if (r < 0)
+		return r == -EBADMSG ? 0 : r;
+	cursor->offset += sizeof(header) + header.stored_bytes;
+	*ret_kind = header.kind;
+	*ret_content = (struct hl_byte_reader){.at = cursor->raw.bytes,
+					       .end = cursor->raw.bytes + cursor->raw.size};
+	return 1;
+}
+
+/* ---- the index ---- */
+
+/* Offset of the index piece; false without a trailer. */
+static bool find_index(const struct hl_segment *segment, uint64_t *ret_offset)
+{
+	struct hl_segment_trailer trailer;
+
+	if (segment->size < sizeof(segment->header) + sizeof(trailer) ||
+	    read_at(segment, segment->size - sizeof(trailer), &trailer, sizeof(trailer)) < 0)
+		return false;
+	*ret_offset = trailer.index_offset;
+	return !memcmp(trailer.magic, HL_SEGMENT_MAGIC, sizeof(trailer.magic)) &&
+	       trailer.hash == XXH3_64bits(&trailer, offsetof(struct hl_segment_trailer, hash));
+}
+
+/* 1, 0 when there is no (whole) index, or -ENOMEM. */
+static int load_index(struct hl_segment *segment)
+{
+	struct hl_segment_cursor cursor;
+	struct hl_byte_reader content;
+	uint64_t offset;
+	uint32_t kind;
+
+	if (!find_index(segment, &offset))
+		return 0;
+	hl_segment_cursor_init(&cursor, segment, offset);
+	int r = hl_segment_next(&cursor, &kind, &content);
+	if (r > 0)
+		r = kind == HL_PIECE_INDEX ? hl_segment_index_read(&segment->index, &content)
+					   : -EBADMSG;
+	hl_segment_cursor_release(&cursor);
+	if (r == 0)
+		return 1;
+	hl_segment_index_clear(&segment->index);
+	return r == -ENOMEM ? r : 0;
+}
+
+struct walk {
+	struct hl_segment *segment;
+	struct hl_segment_cursor cursor;
+	struct hl_segment_interval interval;
+	struct hl_log_state *state; /* for the names alone */
+	uint64_t missing_before;    /* the last interval */
+	bool any;		    /* a checkpoint was there */
+};
+
+static int walk_checkpoint(struct walk *walk, struct hl_byte_reader *content, uint64_t offset)
+{
+	struct hl_segment_checkpoint_head head;
+
+	int r = hl_segment_read_checkpoint(content, walk->state, &head);
+	if (r < 0)
+		return r;
+	if (!walk->any)
+		walk->missing_before = head.missing_count;
+	walk->any = true;
+	walk->segment->index.missing_count = head.missing_count;
+	return hl_segment_index_add_checkpoint(&walk->segment->index, head.next_interval, offset);
+}
+
+static int walk_interval(struct walk *walk, struct hl_byte_reader *content)
+{
+	struct hl_segment_index *index = &walk->segment->index;
+
+	int r = hl_segment_read_interval(content, walk->state, &walk->interval);
+	if (r < 0)
+		return r;
+	struct hl_log_point point = {
+		.number = walk->interval.interval.number,
+		.max_bytes = walk->interval.interval.max_bytes,
+		.end_bytes = walk->interval.interval.end_bytes,
+		.rss_bytes = walk->interval.rss_bytes,
+		.missing = index->missing_count != walk->missing_before,
+	};
+	if (!walk->any ||
+	    (index->point_count && point.number <= index->points[index->point_count - 1].number))
+		return -EBADMSG;
+	walk->missing_before = index->missing_count;
+	index->lost_events = walk->interval.lost_events;
+	return hl_segment_index_add_point(index, &point);
+}
+
+static int walk_mark(struct walk *walk, struct hl_byte_reader *content)
+{
+	uint64_t tick = hl_byte_reader_number(content);
+	uint64_t length = hl_byte_reader_number(content);
+	const uint8_t *text = hl_byte_reader_bytes(content, length);
+
+	return text ? hl_segment_index_add_mark(&walk->segment->index, tick, (const char *)text,
+						(size_t)length)
+		    : -EBADMSG;
+}
+
+static int walk_piece(struct walk *walk, uint32_t kind, struct hl_byte_reader *content,
+		      uint64_t offset)
+{
+	switch (kind) {
+	case HL_PIECE_CHECKPOINT:
+		return walk_checkpoint(walk, content, offset);
+	case HL_PIECE_INTERVAL:
+		return walk_interval(walk, content);
+	case HL_PIECE_MARK:
+		return walk_mark(walk, content);
+	default:
+		return 0; /* of a later version */
+	}
+}
+
+/* Makes the index of a segment that was cut off, up to what makes no sense. 0 or -ENOMEM. */
+static int walk_pieces(struct hl_segment *segment)
+{
+	struct walk walk = {.segment = segment};
+	struct hl_byte_reader content;
+	uint32_t kind;
+
+	int r = hl_log_state_new(&walk.state);
+	if (r < 0)
+		return r;
+	hl_segment_cursor_init(&walk.cursor, segment, sizeof(segment->header));
+	do {
+		uint64_t offset = walk.cursor.offset;
+		r = hl_segment_next(&walk.cursor, &kind, &content);
+		if (r > 0) {
+			int walked = walk_piece(&walk, kind, &content, offset);
+			r = walked < 0 ? walked : r;
+		}
+	} while (r > 0);
+	hl_segment_cursor_release(&walk.cursor);
+	hl_log_state_free(walk.state);
+	free(walk.interval.changes);
+	return r == -ENOMEM ? r : 0;
+}
+
+/* ---- the file ---- */
+
+static int damaged(const struct hl_segment *segment, const char *what, struct hl_error *err)
+{
+	return hl_error_set(err, -EBADMSG, "cannot use '%s': %s", segment->path, what);
+}
+
+static int check_header(const struct hl_segment *segment, uint32_t process, struct hl_error *err)
+{
+	const struct hl_segment_header *header = &segment->header;
+
+	if (memcmp(header->magic, HL_SEGMENT_MAGIC, sizeof(header->magic)) != 0)
+		return damaged(segment, "it is no log segment", err);
+	if (header->version != HL_SEGMENT_VERSION)
+		return damaged(segment, "another version of heapline wrote it", err);
+	if (header->hash != XXH3_64bits(header, offsetof(struct hl_segment_header, hash)) ||
+	    header->header_bytes != sizeof(*header) || header->tick_ns != 1000000 ||
+	    header->interval_ticks != HL_INTERVAL_TICKS)
+		return damaged(segment, "its header is damaged", err);
+	if (header->process != process)
+		return damaged(segment, "it is of another process than its name says", err);
+	return 0;
+}
+
+static int open_file(struct hl_segment *segment, int directory_fd, const char *name,
+		     struct hl_error *err)
+{
+	struct stat status;
+
+	segment->fd = openat(directory_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (segment->fd < 0 || fstat(segment->fd, &status) < 0)
+		return hl_error_set(err, -errno, "cannot open '%s': %s", name, strerror(errno));
+	segment->size = (uint64_t)status.st_size;
+	int r = read_at(segment, 0, &segment->header, sizeof(segment->header));
+	if (r == -ENODATA)
+		return hl_error_set(err, r, "cannot use '%s': it was cut off in its header", name);
+	if (r < 0)
+		return hl_error_set(err, r, "cannot read '%s': %s", name, strerror(-r));
+	return 0;
+}
+
+int hl_segment_open(struct hl_segment *segment, int directory_fd, const char *name,
+		    uint32_t process, struct hl_error *err)
+{
+	*segment = (struct hl_segment){.path = strdup(name), .fd = -1};
+	if (!segment->path)
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	int r = open_file(segment, directory_fd, name, err);
+	if (r == 0)
+		r = check_header(segment, process, err);
+	if (r < 0)
+		return r;
+	r = load_index(segment);
+	segment->cut_off = r == 0;
+	if (r == 0)
+		r = walk_pieces(segment);
+	if (r < 0)
+		return hl_error_set(err, -ENOMEM, "cannot read '%s': out of memory", name);
+	if (!segment->index.checkpoint_count)
+		return hl_error_set(err, -ENODATA,
+				    "cannot use '%s': it was cut off before its first checkpoint",
+				    name);
+	return 0;
+}
+
+void hl_segment_release(struct hl_segment *segment)
+{
+	if (segment->fd >= 0)
+		close(segment->fd);
+	free(segment->path);
+	hl_segment_index_release(&segment->index);
+	*segment = (struct hl_segment){.fd = -1};
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Reads one segment: its index, and its pieces from any checkpoint on. Trusts nothing. */
+#pragma once
+
+#include "base/error.h"
+#include "log/byte_buffer.h"
+#include "log/log_reader.h"
+#include "log/segment.h"
+#include "log/segment_index.h"
+
+#include <zstd.h>
+
+struct hl_segment {
+	char *path; /* for messages */
+	int fd;
+	uint64_t size;
+	struct hl_segment_header header;
+	struct hl_segment_index index; /* as written, or as found by walking the pieces */
+	bool cut_off;		       /* had no index */
+};
+
+/*
+ * Opens the segment ${name} of process ${process} in ${directory_fd}. 0 or a negative errno with a
+ * sentence; -EBADMSG where it is damaged, -ENODATA where it was cut off before its first
+ * checkpoint. Release in any case.
+ */
+int hl_segment_open(struct hl_segment *segment, int directory_fd, const char *name,
+		    uint32_t process, struct hl_error *err);
+void hl_segment_release(struct hl_segment *segment);
+
+/* A place in a segment. Release in any case. */
+struct hl_segment_cursor {
+	const struct hl_segment *segment;
+	uint64_t offset; /* of the next piece */
+	ZSTD_DCtx *stream;
+	bool in_frame;
+	uint8_t *window; /* bytes of the file from window_offset on */
+	uint64_t window_offset;
+	size_t window_size, window_capacity;
+	struct hl_byte_buffer raw; /* of the last piece */
+};
+
+/* Begins at ${offset}, where a piece with HL_PIECE_FRAME lies. */
+void hl_segment_cursor_init(struct hl_segment_cursor *cursor, const struct hl_segment *segment,
+			    uint64_t offset);
+void hl_segment_cursor_release(struct hl_segment_cursor *cursor);
+
+/*
+ * The next piece: its kind, and its content, valid until the next call. 1; 0 at the end of what is
+ * whole; or a negative errno: -ENOMEM, or the file's.
+ */
+int hl_segment_next(struct hl_segment_cursor *cursor, uint32_t *ret_kind,
+		    struct hl_byte_reader *ret_content);
+
+/* What a checkpoint says beside the state. */
+struct hl_segment_checkpoint_head {
+	uint64_t next_interval, missing_count;
+};
+
+/* Puts the state of a checkpoint in the place of ${state}'s. 0, -ENOMEM or -EBADMSG. */
+int hl_segment_read_checkpoint(struct hl_byte_reader *content, struct hl_log_state *state,
+			       struct hl_segment_checkpoint_head *ret_head);
+
+/* An interval as it was written; the changes are the struct's own. Zero-initialize. */
+struct hl_segment_interval {
+	struct hl_log_interval interval;
+	uint64_t rss_bytes, lost_events;
+	struct hl_log_change *changes;
+	size_t change_capacity;
+};
+
+/* Reads an interval, and adds what it names to ${state}. 0, -ENOMEM or -EBADMSG. */
+int hl_segment_read_interval(struct hl_byte_reader *content, struct hl_log_state *state,
+			     struct hl_segment_interval *interval);
+
+/* Adds the changes to the maximum, or those from there to the end, to ${state}. 0 or -ENOMEM. */
+int hl_segment_apply(struct hl_log_state *state, const struct hl_log_interval *interval,
+		     enum hl_log_moment part);
+
+/* An empty state. */
+int hl_log_state_new(struct hl_log_state **ret_state);

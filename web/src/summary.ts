@@ -15,7 +15,7 @@ function facts(summary: Summary): string[] {
     recording.processes > 1 ? `${recording.processes} processes, each at its own peak` : "",
     recording.duration_ms ? `ran ${formatDuration(recording.duration_ms)}` : "",
     recording.start.replace("T", " ").replace("Z", " UTC"),
-    [summary.host, summary.kernel].filter(Boolean).join(", Linux "),
+    [summary.host, summary.kernel].filter(Boolean).join(", "),
     recording.processes ? `mode ${recording.mode}` : recording.source,
     recording.sample_bytes ? `sampled about every ${formatBytes(recording.sample_bytes)}: figures are estimates` : "",
     summary.filter,

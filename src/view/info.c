@@ -144,7 +144,15 @@ static const char *build_id_text(const struct hl_profile_module *module, char *b
 	return buffer;
 }
 
-/* Modules that no stack passes through were not looked at: their symbols are "unused". */
+/* Modules that no stack passes through were not looked at; foreign files bring names along. */
+static const char *symbols_text(const struct hl_profile *profile,
+				const struct hl_profile_module *module)
+{
+	if (profile->imported)
+		return "imported";
+	return module->used ? hl_symbols_source_name(module->symbols) : "unused";
+}
+
 static void module_rows(struct hl_emit *emit, const struct hl_profile *profile)
 {
 	static const struct hl_emit_column columns[] = {
@@ -162,8 +170,7 @@ static void module_rows(struct hl_emit *emit, const struct hl_profile *profile)
 		hl_emit_row(emit, 0);
 		hl_emit_cell_text(emit, hl_profile_text(profile, module->path));
 		hl_emit_cell_text(emit, build_id_text(module, build_id));
-		hl_emit_cell_text(emit, module->used ? hl_symbols_source_name(module->symbols)
-						     : "unused");
+		hl_emit_cell_text(emit, symbols_text(profile, module));
 		hl_emit_cell_text(emit, hl_profile_text(profile, module->symbols_reason));
 	}
 	hl_emit_rows_end(emit);

@@ -231,14 +231,18 @@ static enum hl_value main_value(const struct hl_profile *profile)
 
 static void filter_line(struct hl_emit *emit, const struct hl_profile *profile)
 {
+	const char *filter = hl_profile_text(profile, profile->filter);
 	enum hl_value value = main_value(profile);
 	char left[HL_SUMMARY_FIGURES_MAX], all[HL_SUMMARY_FIGURES_MAX];
 
-	if (profile->filter)
-		hl_emit_line(emit, "%s: %s %s, of %s", hl_profile_text(profile, profile->filter),
-			     hl_value_names[value],
-			     hl_summary_figures(profile, &profile->total, value, left),
-			     hl_summary_figures(profile, &profile->unfiltered_total, value, all));
+	if (!profile->filter)
+		return;
+	hl_summary_figures(profile, &profile->total, value, left);
+	hl_summary_figures(profile, &profile->unfiltered_total, value, all);
+	if (strcmp(left, all) != 0)
+		hl_emit_line(emit, "%s: %s %s, of %s", filter, hl_value_names[value], left, all);
+	else
+		hl_emit_line(emit, "%s", filter); /* which hid frames, but left all stacks */
 }
 
 static void base_lines(struct hl_emit *emit, const struct hl_profile *profile)

@@ -11,7 +11,7 @@
 #include <inttypes.h>
 
 /* Ten times what the largest programs give, and few enough for any machine. */
-#define NODES_MAX (UINT32_C(1) << 24)
+#define NODES_MAX (UINT32_C(1) << 23)
 
 /* Texts are ids of the profile's strings. */
 struct mapping {

@@ -131,7 +131,7 @@ static int run_import(int argc, char **argv)
 					  "'import' writes a file; name it with -o");
 	if (import(argv[0], &err) < 0)
 		return hl_cli_error("%s", err.text);
-	hl_cli_note("imported '%s' into '%s'", argv[0], output);
+	hl_cli_note("imported '%s' into '%s'", strcmp(argv[0], "-") ? argv[0] : STDIN_NAME, output);
 	return HL_EXIT_DONE;
 }
 

@@ -450,7 +450,8 @@ static int finish(struct legacy *legacy, struct hl_profile **ret_profile)
 		profile->known[HL_VALUE_INUSE][unit] = true;
 		profile->known[HL_VALUE_ALLOC][unit] = legacy->knows_alloc;
 	}
-	profile->sample_bytes = (uint64_t)legacy->sampling.mean_bytes;
+	if (legacy->sampling.mean_bytes > 1) /* else every allocation is a sample */
+		profile->sample_bytes = (uint64_t)legacy->sampling.mean_bytes;
 	if (!legacy->maps.count)
 		r = hl_import_warn(profile, "there is no list of mapped files at the end, so "
 					    "nothing has a name; the file may be cut off");

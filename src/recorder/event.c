@@ -205,8 +205,9 @@ static void log_event(struct hl_recorder *recorder, struct hl_thread *thread, ui
 {
 	if (HL_LIKELY(!recorder->logging))
 		return;
-	if (HL_UNLIKELY(!thread->log.ring || !hl_log_event(&thread->log, &recorder->shared, node,
-							   weight.bytes, weight.objects, is_free)))
+	if (HL_UNLIKELY(!thread->ring.ring ||
+			!hl_ring_write(&thread->ring, &recorder->shared, node, weight.bytes,
+				       weight.objects, is_free)))
 		thread->shared->lost_log_events++;
 }
 

@@ -11,11 +11,11 @@
 
 #include "recorder/block.h"
 #include "recorder/cell.h"
-#include "recorder/log.h"
 #include "recorder/mapping.h"
 #include "recorder/module.h"
 #include "recorder/node.h"
 #include "recorder/protocol.h"
+#include "recorder/ring_writer.h"
 #include "recorder/shared.h"
 #include "recorder/spin.h"
 #include "unwind/recall.h"
@@ -64,7 +64,7 @@ struct hl_thread {
 	struct hl_cells cells;
 	struct hl_node_cache nodes;
 	struct hl_size_cell size_cells[1 << HL_SIZE_CELL_BITS];
-	struct hl_log log;
+	struct hl_ring_writer ring;
 	struct hl_recall recall;
 	struct hl_walk walk;
 };

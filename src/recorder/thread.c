@@ -95,7 +95,7 @@ static struct hl_thread *start_thread(struct hl_recorder *recorder)
 	thread->walk.stack_low = thread->walk.stack_high = 0;
 	thread->last_block = NULL;
 	if (recorder->logging)
-		hl_log_init(&thread->log, &recorder->shared, thread->slot);
+		hl_ring_writer_init(&thread->ring, &recorder->shared, thread->slot);
 	hl_sample_start(thread, recorder->shared.header->sample_bytes);
 	atomic_fetch_add(&recorder->live_threads, 1);
 	atomic_store(&thread->shared->live, 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What a recorder writes into its ring is what the collector reads out of it. */
 #include "log/ring_reader.h"
-#include "recorder/log.h"
+#include "recorder/ring_writer.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -47,7 +47,7 @@ static int expect_event(struct hl_ring_sink *sink, uint32_t node, int64_t bytes,
 
 struct lab {
 	struct hl_shared shared;
-	struct hl_log log;
+	struct hl_ring_writer writer;
 	struct hl_ring_reader reader;
 	struct event events[EVENTS];
 	struct expecting expecting;
@@ -58,9 +58,9 @@ static struct lab *lab_new(size_t count)
 	struct lab *lab = calloc(1, sizeof(*lab));
 
 	lab->shared = test_region_new(0);
-	hl_log_init(&lab->log, &lab->shared, 3);
-	assert_non_null(lab->log.ring);
-	hl_ring_reader_init(&lab->reader, lab->log.ring);
+	hl_ring_writer_init(&lab->writer, &lab->shared, 3);
+	assert_non_null(lab->writer.ring);
+	hl_ring_reader_init(&lab->reader, lab->writer.ring);
 	lab->expecting = (struct expecting){{expect_event}, lab->events, 0, count, &lab->reader, 0};
 	return lab;
 }
@@ -79,8 +79,8 @@ static void set_tick(struct lab *lab, uint64_t tick)
 static bool write_event(struct lab *lab, const struct event *event)
 {
 	set_tick(lab, event->tick);
-	return hl_log_event(&lab->log, &lab->shared, event->node, (uint64_t)llabs(event->bytes),
-			    (uint64_t)llabs(event->objects), event->objects < 0);
+	return hl_ring_write(&lab->writer, &lab->shared, event->node, (uint64_t)llabs(event->bytes),
+			     (uint64_t)llabs(event->objects), event->objects < 0);
 }
 
 static struct event random_event(uint64_t tick)
@@ -193,12 +193,12 @@ static void a_full_ring_makes_its_thread_wait_and_grows(void **state)
 		lab->events[i] = (struct event){0, (uint32_t)(1 + i), (int64_t)(i % 4096), 1};
 	assert_int_equal(pthread_create(&reader, NULL, read_for_ever, lab), 0);
 	for (size_t i = 0; i < EVENTS; i++)
-		assert_true(hl_log_event(&lab->log, &lab->shared, (uint32_t)(1 + i), i % 4096, 1,
-					 false));
+		assert_true(hl_ring_write(&lab->writer, &lab->shared, (uint32_t)(1 + i), i % 4096,
+					  1, false));
 	pthread_join(reader, NULL);
 	assert_false(lab->reader.given_up);
 	assert_int_equal(lab->expecting.next, EVENTS);
-	assert_true(atomic_load(&lab->log.ring->capacity) > HL_RING_BYTES_MIN);
+	assert_true(atomic_load(&lab->writer.ring->capacity) > HL_RING_BYTES_MIN);
 	lab_free(lab);
 }
 
@@ -209,9 +209,9 @@ static void a_lossy_ring_drops_what_it_has_no_room_for(void **state)
 
 	(void)state;
 	atomic_fetch_or(&lab->shared.header->flags, HL_REGION_LOSSY);
-	memset(&lab->log, 0, sizeof(lab->log));
-	hl_log_init(&lab->log, &lab->shared, 4);
-	hl_ring_reader_init(&lab->reader, lab->log.ring);
+	memset(&lab->writer, 0, sizeof(lab->writer));
+	hl_ring_writer_init(&lab->writer, &lab->shared, 4);
+	hl_ring_reader_init(&lab->reader, lab->writer.ring);
 	for (size_t i = 0; i < EVENTS; i++) {
 		struct event event = {1, (uint32_t)(1 + i), 17, 1};
 		if (write_event(lab, &event))
@@ -234,7 +234,7 @@ static void without_a_living_collector_nobody_waits_twice(void **state)
 	/* The tick stands still. The first event without room waits until that is certain; all
 	 * others, many thousands of them, do not. */
 	for (size_t i = 0; i < EVENTS; i++)
-		kept += hl_log_event(&lab->log, &lab->shared, (uint32_t)(1 + i), 17, 1, false);
+		kept += hl_ring_write(&lab->writer, &lab->shared, (uint32_t)(1 + i), 17, 1, false);
 	assert_true(kept < HL_RING_BYTES_MIN / 8);
 	lab_free(lab);
 }
@@ -242,11 +242,11 @@ static void without_a_living_collector_nobody_waits_twice(void **state)
 static void a_slot_keeps_its_ring(void **state)
 {
 	struct lab *lab = lab_new(0);
-	struct hl_ring *ring = lab->log.ring;
+	struct hl_ring *ring = lab->writer.ring;
 
 	(void)state;
-	hl_log_init(&lab->log, &lab->shared, 3);
-	assert_ptr_equal(lab->log.ring, ring);
+	hl_ring_writer_init(&lab->writer, &lab->shared, 3);
+	assert_ptr_equal(lab->writer.ring, ring);
 	assert_int_equal(atomic_load(&lab->shared.threads[3].has_ring), 1);
 	assert_int_equal(atomic_load(&lab->shared.threads[2].has_ring), 0);
 	lab_free(lab);
@@ -255,14 +255,14 @@ static void a_slot_keeps_its_ring(void **state)
 static void a_slot_beyond_the_area_has_no_ring(void **state)
 {
 	struct lab *lab = lab_new(0);
-	struct hl_log log = {0};
+	struct hl_ring_writer writer = {0};
 
 	(void)state;
 	lab->shared.header->areas[HL_AREA_RINGS].capacity = 5 * HL_RING_STRIDE;
-	hl_log_init(&log, &lab->shared, 5);
-	assert_null(log.ring);
-	hl_log_init(&log, &lab->shared, 4);
-	assert_non_null(log.ring);
+	hl_ring_writer_init(&writer, &lab->shared, 5);
+	assert_null(writer.ring);
+	hl_ring_writer_init(&writer, &lab->shared, 4);
+	assert_non_null(writer.ring);
 	lab_free(lab);
 }
 
@@ -293,9 +293,9 @@ static void a_ring_that_makes_no_sense_is_given_up(void **state)
 	(void)state;
 	for (size_t i = 0; i < HL_COUNT_OF(cases); i++) {
 		struct lab *lab = lab_new(0);
-		*(uint16_t *)(void *)lab->log.bytes = cases[i].word;
-		atomic_store(&lab->log.ring->capacity, cases[i].capacity);
-		atomic_store(&lab->log.ring->head, cases[i].head);
+		*(uint16_t *)(void *)lab->writer.bytes = cases[i].word;
+		atomic_store(&lab->writer.ring->capacity, cases[i].capacity);
+		atomic_store(&lab->writer.ring->head, cases[i].head);
 		assert_int_equal(hl_ring_read(&lab->reader, 5, &sink), 0);
 		assert_true(lab->reader.given_up);
 		assert_int_equal(hl_ring_next_tick(&lab->reader), UINT64_MAX);
@@ -312,8 +312,8 @@ static void any_content_is_read_without_harm(void **state)
 	for (int round = 0; round < 200; round++) {
 		struct lab *lab = lab_new(0);
 		for (uint32_t i = 0; i < HL_RING_BYTES_MIN; i++)
-			lab->log.bytes[i] = (uint8_t)rand();
-		atomic_store(&lab->log.ring->head, HL_RING_BYTES_MIN);
+			lab->writer.bytes[i] = (uint8_t)rand();
+		atomic_store(&lab->writer.ring->head, HL_RING_BYTES_MIN);
 		hl_ring_read(&lab->reader, (uint64_t)rand(), &sink);
 		hl_ring_next_tick(&lab->reader);
 		hl_ring_read(&lab->reader, UINT64_MAX, &sink);

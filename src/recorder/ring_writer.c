@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Room in rings: memory, waiting, and what to do when nobody reads; see ring_writer.h. */
+#include "recorder/ring_writer.h"
+
+#include "recorder/sys.h"
+
+#include <errno.h>
+#include <time.h>
+
+#define WAIT_NS		  50000
+#define DEAD_COLLECTOR_NS UINT64_C(1000000000) /* without a tick: nobody reads any more */
+
+/* Who does not wait for the collector needs all the room there is from the beginning. */
+static uint32_t first_capacity(struct hl_ring_writer *writer)
+{
+	return writer->lossy && hl_shared_back(writer->bytes, HL_RING_BYTES_MAX)
+		       ? HL_RING_BYTES_MAX
+		       : HL_RING_BYTES_MIN;
+}
+
+void hl_ring_writer_init(struct hl_ring_writer *writer, struct hl_shared *shared, uint32_t slot)
+{
+	uint64_t start = (uint64_t)slot * HL_RING_STRIDE;
+
+	if (writer->ring ||
+	    start + HL_RING_STRIDE > shared->header->areas[HL_AREA_RINGS].capacity ||
+	    !hl_shared_back(shared->rings + start, HL_RING_DATA + HL_RING_BYTES_MIN))
+		return;
+	writer->ring = (struct hl_ring *)(void *)(shared->rings + start);
+	writer->bytes = (uint8_t *)writer->ring + HL_RING_DATA;
+	writer->lossy = atomic_load(&shared->header->flags) & HL_REGION_LOSSY;
+	uint32_t capacity = first_capacity(writer);
+	writer->mask = capacity - 1;
+	writer->limit = capacity;
+	atomic_store(&writer->ring->capacity, capacity);
+	atomic_store(&shared->threads[slot].has_ring, 1);
+}
+
+/* ---- what is written seldom ---- */
+
+void hl_ring_write_tick(struct hl_ring_writer *writer, uint64_t tick)
+{
+	/* The first record of a ring counts from 0, like its reader. */
+	uint64_t passed = tick - writer->tick;
+
+	writer->tick = tick;
+	if (passed <= HL_RING_TICK_MAX) {
+		hl_ring_write_word(writer, HL_RING_TICK << 13 | passed);
+		return;
+	}
+	hl_ring_write_word(writer, HL_RING_TICK_LONG << 13);
+	for (unsigned shift = 0; shift < 64; shift += 16)
+		hl_ring_write_word(writer, tick >> shift);
+}
+
+void hl_ring_write_extended(struct hl_ring_writer *writer, uint32_t node, uint64_t bytes,
+			    uint64_t objects, bool is_free)
+{
+	hl_ring_write_word(writer, HL_RING_EXTENDED << 13 | is_free);
+	for (unsigned shift = 0; shift < 32; shift += 16)
+		hl_ring_write_word(writer, node >> shift);
+	for (unsigned shift = 0; shift < 64; shift += 16)
+		hl_ring_write_word(writer, bytes >> shift);
+	for (unsigned shift = 0; shift < 32; shift += 16)
+		hl_ring_write_word(writer, objects >> shift);
+}
+
+/* ---- room ---- */
+
+static bool has_room(struct hl_ring_writer *writer)
+{
+	uint64_t tail = atomic_load_explicit(&writer->ring->tail, memory_order_acquire);
+
+	writer->limit = tail + writer->mask + 1;
+	return writer->head + 2 * HL_RING_EVENT_MAX <= writer->limit;
+}
+
+static bool is_empty(const struct hl_ring_writer *writer)
+{
+	return atomic_load_explicit(&writer->ring->tail, memory_order_acquire) == writer->head;
+}
+
+/* Doubles the capacity of the ring, which must be empty: what is written next lies elsewhere. */
+static void grow(struct hl_ring_writer *writer)
+{
+	uint64_t capacity = writer->mask + 1;
+
+	if (capacity == HL_RING_BYTES_MAX || !hl_shared_back(writer->bytes + capacity, capacity))
+		return;
+	writer->mask = 2 * capacity - 1;
+	atomic_store_explicit(&writer->ring->capacity, (uint32_t)(2 * capacity),
+			      memory_order_relaxed);
+}
+
+static uint64_t monotonic_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+static void sleep_a_little(void)
+{
+	const struct timespec pause = {.tv_nsec = WAIT_NS};
+
+	HL_SYS(SYS_nanosleep, &pause, NULL, 0);
+}
+
+static uint64_t tick_of(const struct hl_shared *shared)
+{
+	return atomic_load_explicit(&shared->header->tick, memory_order_relaxed);
+}
+
+/*
+ * Waits until the collector has emptied the ring, which takes it a tick or two. False when it is
+ * dead: ticks have stopped. Once it was found so, nobody waits again before they go on.
+ */
+static bool wait_until_empty(struct hl_ring_writer *writer, const struct hl_shared *shared)
+{
+	uint64_t tick = tick_of(shared), since_ns = monotonic_ns();
+
+	if (writer->dead_tick == tick + 1)
+		return false;
+	while (!is_empty(writer)) {
+		uint64_t now_ns = monotonic_ns();
+		if (tick_of(shared) != tick) {
+			tick = tick_of(shared);
+			since_ns = now_ns;
+		}
+		if (now_ns - since_ns > DEAD_COLLECTOR_NS) {
+			writer->dead_tick = tick + 1;
+			return false;
+		}
+		sleep_a_little();
+	}
+	return true;
+}
+
+bool hl_ring_make_room(struct hl_ring_writer *writer, struct hl_shared *shared)
+{
+	if (has_room(writer))
+		return true;
+	if (writer->lossy)
+		return false;
+	if (!wait_until_empty(writer, shared))
+		return false;
+	grow(writer);
+	return has_room(writer);
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A thread's end of its event ring: what changes bytes in use is written down, too, in the modes
+ * with a log. ring.h describes what is written. */
+#pragma once
+
+#include "base/compiler.h"
+#include "recorder/ring.h"
+#include "recorder/shared.h"
+
+#include <stdbool.h>
+
+/* Zero-initialize; used by the slot's owner only, and kept when the slot gets another owner. */
+struct hl_ring_writer {
+	struct hl_ring *ring; /* NULL: no log */
+	uint8_t *bytes;	      /* its data */
+	uint64_t mask;	      /* capacity - 1 */
+	uint64_t head;
+	uint64_t limit; /* head may not pass it: the collector's tail, as last seen, + capacity */
+	uint64_t tick;
+	uint64_t dead_tick; /* the tick at which the collector was found to be dead, + 1 */
+	bool lossy;
+	uint64_t slots[HL_RING_SLOTS]; /* pairs */
+};
+
+/* Gives thread slot ${slot} its ring, if the region has one for it and there is memory. */
+void hl_ring_writer_init(struct hl_ring_writer *writer, struct hl_shared *shared, uint32_t slot);
+
+/* Makes room for one event of any kind, waiting if need be. False: the event is lost. */
+bool hl_ring_make_room(struct hl_ring_writer *writer, struct hl_shared *shared);
+
+/* Writes what is no plain event: samples, mappings, enormous blocks. */
+void hl_ring_write_extended(struct hl_ring_writer *writer, uint32_t node, uint64_t bytes,
+			    uint64_t objects, bool is_free);
+
+/* Notes that the tick is another than at the last event. */
+void hl_ring_write_tick(struct hl_ring_writer *writer, uint64_t tick);
+
+static inline void hl_ring_write_word(struct hl_ring_writer *writer, uint64_t word)
+{
+	*(uint16_t *)(void *)(writer->bytes + (writer->head & writer->mask)) = (uint16_t)word;
+	writer->head += sizeof(uint16_t);
+}
+
+static inline void hl_ring_write_pair(struct hl_ring_writer *writer, uint64_t pair, bool is_free)
+{
+	uint32_t slot = hl_ring_slot(pair);
+
+	if (HL_LIKELY(writer->slots[slot] == pair)) {
+		hl_ring_write_word(writer, (is_free ? HL_RING_FREE : HL_RING_ALLOC) << 13 | slot);
+		return;
+	}
+	writer->slots[slot] = pair;
+	hl_ring_write_word(writer,
+			   (is_free ? HL_RING_FREE_NEW : HL_RING_ALLOC_NEW) << 13 | pair >> 48);
+	hl_ring_write_word(writer, pair);
+	hl_ring_write_word(writer, pair >> 16);
+	hl_ring_write_word(writer, pair >> 32);
+}
+
+/*
+ * Writes that ${bytes} in ${objects} blocks were allocated, or freed, at ${node}. False: they are
+ * not in the log, because the ring was full and stayed so. Waits otherwise, for as long as the
+ * collector lives.
+ */
+static inline bool hl_ring_write(struct hl_ring_writer *writer, struct hl_shared *shared,
+				 uint32_t node, uint64_t bytes, uint64_t objects, bool is_free)
+{
+	if (HL_UNLIKELY(writer->head + HL_RING_EVENT_MAX + HL_RING_EVENT_MAX > writer->limit) &&
+	    !hl_ring_make_room(writer, shared))
+		return false;
+	uint64_t tick = atomic_load_explicit(&shared->header->tick, memory_order_relaxed);
+	if (HL_UNLIKELY(tick != writer->tick))
+		hl_ring_write_tick(writer, tick);
+	if (HL_LIKELY(objects == 1 && bytes >> HL_RING_SIZE_BITS == 0))
+		hl_ring_write_pair(writer, hl_ring_pair(node, bytes), is_free);
+	else
+		hl_ring_write_extended(writer, node, bytes, objects, is_free);
+	/* The words before the head that publishes them. */
+	atomic_store_explicit(&writer->ring->head, writer->head, memory_order_release);
+	return true;
+}

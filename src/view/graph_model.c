@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #define HEAVIEST_COUNT 5
+#define FLAT_BITS      4 /* what flat weighs in the choice of functions, against bits of cum */
 
 /* ---- nodes ---- */
 
@@ -286,7 +287,8 @@ struct candidate {
 /*
  * By cum alone, the chain of functions through which a program starts would leave no room for
  * those where it branches. So cum counts as often as a node has something to tell, in bits: where
- * the calls come from and where the memory goes. Where stacks begin or end counts as one bit.
+ * the calls come from and where the memory goes. Where stacks begin or end counts as one bit, and
+ * what is allocated right there more than all that, because it is what one looks for.
  */
 static void score(struct candidate *candidate, enum hl_unit unit)
 {
@@ -300,7 +302,9 @@ static void score(struct candidate *candidate, enum hl_unit unit)
 	} else {
 		bits += 1;
 	}
-	candidate->score = flat + cum * bits;
+	candidate->score = FLAT_BITS * flat + cum * bits;
+	if (candidate->node.heaviest)
+		candidate->score = INFINITY;
 }
 
 static int by_score(const void *left, const void *right)
@@ -348,6 +352,7 @@ static int choose_nodes(struct hl_graph *graph, size_t limit, enum hl_unit unit)
 static int build(struct hl_graph *graph, const struct hl_profile *profile,
 		 const struct hl_view_options *options)
 {
+	mark_heaviest(graph, options->unit);
 	int r = connect_nodes(graph, profile, options->value);
 	if (r == 0 && options->node_limit && graph->node_count > options->node_limit) {
 		r = choose_nodes(graph, options->node_limit, options->unit);
@@ -357,7 +362,6 @@ static int build(struct hl_graph *graph, const struct hl_profile *profile,
 	if (r < 0)
 		return r;
 	trim_edges(graph, options);
-	mark_heaviest(graph, options->unit);
 	return 0;
 }
 

@@ -189,6 +189,24 @@ static void the_five_heaviest_by_flat_are_marked(void **state)
 	hl_profile_free(profile);
 }
 
+static void the_five_heaviest_are_shown_before_all_others(void **state)
+{
+	static const struct stack stacks[] = {
+		{"m;x;y;a", 100, 1}, {"m;x;b", 102, 1},	     {"m;y;x;c", 103, 1}, {"m;x;d", 104, 1},
+		{"m;y;e", 105, 1},   {"m;y;x;y;x;f", 99, 1}, {NULL, 0, 0}};
+	struct hl_profile *profile = profile_of("x.hl", stacks, 0x1000);
+	struct hl_graph graph = graph_of(profile, options_of(5, 0));
+
+	(void)state;
+	for (size_t i = 0; i < graph.node_count; i++) {
+		assert_true(graph.nodes[i].heaviest);
+		assert_true(graph.nodes[i].flat.bytes >= 100);
+	}
+	assert_int_equal(graph.left_out_flat.bytes, 99);
+	hl_graph_release(&graph);
+	hl_profile_free(profile);
+}
+
 /* ---- what is written ---- */
 
 /* What the view writes; to be freed. */
@@ -415,6 +433,7 @@ int main(void)
 		cmocka_unit_test(a_chain_that_branches_nowhere_makes_room_for_what_it_leads_to),
 		cmocka_unit_test(light_edges_and_lonely_nodes_are_left_out),
 		cmocka_unit_test(the_five_heaviest_by_flat_are_marked),
+		cmocka_unit_test(the_five_heaviest_are_shown_before_all_others),
 		cmocka_unit_test(json_has_the_nodes_and_edges_of_the_picture),
 		cmocka_unit_test(names_are_no_markup),
 		cmocka_unit_test(large_sources_and_pictures_pass_at_once),

@@ -115,21 +115,67 @@ static int merge(struct merging *merging, enum hl_value value, enum hl_unit unit
 	return r;
 }
 
-/* Follows the stack of ${leaf}, a group of ${upright}, from its leaf to the root. */
-static int merge_reversed_stack(struct merging *merging, const struct merging *upright,
-				uint32_t leaf)
-{
-	uint32_t group = 0;
+/* ---- groups, reversed ---- */
 
-	for (uint32_t at = leaf; at; at = upright->groups[at].parent) {
-		int r = intern_group(merging, group, upright->groups[at].frame, &group);
+/* A stack on its way from its leaf to the root; both are groups of the upright tree. */
+struct climber {
+	uint32_t leaf, at;
+	uint32_t group; /* reversed: what lies below `at` */
+};
+
+static void arrive(struct merging *merging, const struct merging *upright,
+		   const struct climber *climber)
+{
+	const struct group *leaf = &upright->groups[climber->leaf];
+	struct group *group = &merging->groups[climber->group];
+
+	group->self += leaf->self;
+	group->base += leaf->base;
+	group->other += leaf->other;
+}
+
+/*
+ * Takes every climber up by one frame, and out of the list when it has arrived. All groups that
+ * are made are of one depth, so that the index need hold no others and stays small.
+ */
+static int climb(struct merging *merging, const struct merging *upright, struct climber *climbers,
+		 size_t *count)
+{
+	size_t left = 0;
+
+	hl_index_release(&merging->index);
+	int r = hl_index_reserve(&merging->index, *count);
+	for (size_t i = 0; r == 0 && i < *count; i++) {
+		struct climber climber = climbers[i];
+		const struct group *from = &upright->groups[climber.at];
+		r = intern_group(merging, climber.group, from->frame, &climber.group);
 		if (r < 0)
-			return r;
+			break;
+		climber.at = from->parent;
+		if (climber.at)
+			climbers[left++] = climber;
+		else
+			arrive(merging, upright, &climber);
 	}
-	merging->groups[group].self += upright->groups[leaf].self;
-	merging->groups[group].base += upright->groups[leaf].base;
-	merging->groups[group].other += upright->groups[leaf].other;
-	return 0;
+	*count = left;
+	return r;
+}
+
+static int climb_all(struct merging *merging, const struct merging *upright)
+{
+	struct climber *climbers = calloc(upright->count, sizeof(*climbers));
+	size_t count = 0;
+	int r = climbers ? 0 : -ENOMEM;
+
+	for (uint32_t i = 1; r == 0 && i < upright->count; i++) {
+		const struct group *group = &upright->groups[i];
+		if (group->self || group->base)
+			climbers[count++] = (struct climber){.leaf = i, .at = i};
+	}
+	while (r == 0 && count)
+		r = climb(merging, upright, climbers, &count);
+	free(climbers);
+	return r;
 }
 
 /* Merged from the root first, far fewer stacks are left to follow than the profile has nodes. */
@@ -139,10 +185,11 @@ static int merge_reversed(struct merging *merging, enum hl_value value, enum hl_
 
 	int r = merge(&upright, value, unit);
 	if (r == 0)
-		r = begin_merging(merging, upright.count);
-	for (uint32_t i = 0; r == 0 && i < upright.count; i++)
-		if (upright.groups[i].self || upright.groups[i].base)
-			r = merge_reversed_stack(merging, &upright, i);
+		r = begin_merging(merging, 1);
+	if (r == 0) {
+		arrive(merging, &upright, &(struct climber){0}); /* what has no stack */
+		r = climb_all(merging, &upright);
+	}
 	release_merging(&upright);
 	return r;
 }

@@ -16,6 +16,7 @@
  *
  * and both, after MAPPED_LIBRARIES:, what /proc/self/maps held. Addresses are return addresses.
  */
+#include "profile/import_allocator.h"
 #include "profile/import_maps.h"
 #include "profile/import_sample.h"
 #include "profile/import_text.h"
@@ -150,49 +151,6 @@ static int take_stack(struct legacy *legacy, const char *at, const char *end)
 
 /* ---- stacks ---- */
 
-static bool is_one_of(const char *name, const char *const *names)
-{
-	size_t length = strcspn(name, "("); /* C++ names come with their parameters */
-
-	for (; *names; names++)
-		if (strlen(*names) == length && !strncmp(name, *names, length))
-			return true;
-	return false;
-}
-
-/* A C function's name without what allocators and glibc put before it. */
-static const char *without_prefixes(const char *name)
-{
-	static const char *const prefixes[] = {"__GI_", "__libc_", "je_", "tc_"};
-
-	for (size_t i = 0; i < HL_COUNT_OF(prefixes); i++)
-		if (!strncmp(name, prefixes[i], strlen(prefixes[i])))
-			name += strlen(prefixes[i]);
-	return name;
-}
-
-/* Whether the function allocates for its callers. */
-static bool is_allocator_name(const char *name)
-{
-	static const char *const names[] = {"aligned_alloc", "calloc",	       "malloc",  "mallocx",
-					    "memalign",	     "posix_memalign", "pvalloc", "rallocx",
-					    "realloc",	     "reallocarray",   "valloc",  NULL};
-	static const char *const operators[] = {
-		"operator new",	  "operator new[]",	 "tc_new", "tc_newarray",
-		"tc_new_nothrow", "tc_newarray_nothrow", NULL};
-
-	return is_one_of(name, operators) || is_one_of(without_prefixes(name), names);
-}
-
-static bool is_allocator_module(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-	const char *name = slash ? slash + 1 : path;
-
-	return !strncmp(name, "libjemalloc", strlen("libjemalloc")) ||
-	       !strncmp(name, "libtcmalloc", strlen("libtcmalloc"));
-}
-
 static int judge_functions(struct legacy *legacy)
 {
 	const struct hl_profile *profile = legacy->builder.profile;
@@ -205,8 +163,8 @@ static int judge_functions(struct legacy *legacy)
 			&profile->functions[legacy->judged_count];
 		const struct hl_profile_module *module = &profile->modules[function->module];
 		legacy->is_allocator[legacy->judged_count] =
-			is_allocator_name(hl_profile_text(profile, function->name)) ||
-			is_allocator_module(hl_profile_text(profile, module->path));
+			hl_import_is_allocator(hl_profile_text(profile, function->name),
+					       hl_profile_text(profile, module->path));
 	}
 	return 0;
 }

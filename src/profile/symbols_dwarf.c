@@ -5,6 +5,7 @@
 #include "profile/array.h"
 
 #include <dwarf.h>
+#include <stdio.h>
 #include <string.h>
 
 #define NO_SCOPE       UINT32_MAX
@@ -398,20 +399,39 @@ static const char *text_attribute(Dwarf_Die *entry, unsigned name)
 	return dwarf_formstring(&attribute);
 }
 
+/*
+ * ${path} (NULL: none) of a file of the unit ${root}: line tables may give it relative to where the
+ * unit was compiled. Without memory it stays so.
+ */
+static const char *whole_path(struct hl_dwarf *dwarf, Dwarf_Die *root, const char *path)
+{
+	const char *folder = path && path[0] != '/' ? text_attribute(root, DW_AT_comp_dir) : NULL;
+	char *joined;
+	uint32_t id;
+
+	if (!folder || !path[0])
+		return path ? path : "";
+	if (asprintf(&joined, "%s/%s", folder, path) < 0)
+		return path;
+	if (hl_strings_intern(dwarf->strings, joined, &id) == 0)
+		path = hl_strings_text(dwarf->strings, id);
+	free(joined);
+	return path;
+}
+
 /* Path number ${number} of the line table of ${root}; "" when there is none. */
-static const char *source_file(Dwarf_Die *root, Dwarf_Word number)
+static const char *source_file(struct hl_dwarf *dwarf, Dwarf_Die *root, Dwarf_Word number)
 {
 	Dwarf_Files *files;
 	size_t count;
 
 	if (dwarf_getsrcfiles(root, &files, &count) != 0 || number >= count)
 		return "";
-	const char *path = dwarf_filesrc(files, number, NULL, NULL);
-	return path ? path : "";
+	return whole_path(dwarf, root, dwarf_filesrc(files, number, NULL, NULL));
 }
 
 /* Where ${entry} is declared. dwarf_decl_file() would abort on units that have no line table. */
-static const char *declaration_file(Dwarf_Die *entry)
+static const char *declaration_file(struct hl_dwarf *dwarf, Dwarf_Die *entry)
 {
 	Dwarf_Attribute attribute;
 	Dwarf_Word number;
@@ -421,7 +441,7 @@ static const char *declaration_file(Dwarf_Die *entry)
 	    dwarf_formudata(&attribute, &number) != 0 ||
 	    !dwarf_cu_die(attribute.cu, &root, NULL, NULL, NULL, NULL, NULL, NULL))
 		return "";
-	return source_file(&root, number);
+	return source_file(dwarf, &root, number);
 }
 
 static int name_function(struct hl_dwarf *dwarf, Dwarf_Die *entry, struct function *ret_function)
@@ -438,7 +458,8 @@ static int name_function(struct hl_dwarf *dwarf, Dwarf_Die *entry, struct functi
 	int r = hl_strings_intern(dwarf->strings, demangled ? demangled : name, &function.name);
 	free(demangled);
 	if (r == 0)
-		r = hl_strings_intern(dwarf->strings, declaration_file(entry), &function.file);
+		r = hl_strings_intern(dwarf->strings, declaration_file(dwarf, entry),
+				      &function.file);
 	if (r < 0)
 		return r;
 	dwarf_decl_line(entry, &line);
@@ -510,14 +531,13 @@ static int put_frame(struct hl_dwarf *dwarf, struct unit *unit, struct scope *sc
 	return 0;
 }
 
-static void unit_line(struct unit *unit, uint64_t address, const char **ret_file,
-		      uint32_t *ret_line)
+static void unit_line(struct hl_dwarf *dwarf, struct unit *unit, uint64_t address,
+		      const char **ret_file, uint32_t *ret_line)
 {
 	Dwarf_Line *line = dwarf_getsrc_die(&unit->root, address);
-	const char *file = line ? dwarf_linesrc(line, NULL, NULL) : NULL;
 	int number = 0;
 
-	*ret_file = file ? file : "";
+	*ret_file = whole_path(dwarf, &unit->root, line ? dwarf_linesrc(line, NULL, NULL) : NULL);
 	*ret_line = line && dwarf_lineno(line, &number) == 0 ? (uint32_t)number : 0;
 }
 
@@ -529,7 +549,7 @@ void hl_dwarf_find_line(struct hl_dwarf *dwarf, uint64_t address, const char **r
 	*ret_file = "";
 	*ret_line = 0;
 	if (unit)
-		unit_line(unit, address, ret_file, ret_line);
+		unit_line(dwarf, unit, address, ret_file, ret_line);
 }
 
 int hl_dwarf_find(struct hl_dwarf *dwarf, uint64_t address,
@@ -544,7 +564,7 @@ int hl_dwarf_find(struct hl_dwarf *dwarf, uint64_t address,
 	if (unit && !unit->indexed && (r = index_unit(unit)) < 0)
 		return r;
 	if (unit)
-		unit_line(unit, address, &file, &line);
+		unit_line(dwarf, unit, address, &file, &line);
 	for (uint32_t at = unit ? scope_at(unit, address) : NO_SCOPE; at != NO_SCOPE;) {
 		struct scope *scope = &unit->scopes[at];
 		r = put_frame(dwarf, unit, scope, count);
@@ -552,7 +572,9 @@ int hl_dwarf_find(struct hl_dwarf *dwarf, uint64_t address,
 			return r;
 		dwarf->frames[count].frame.file = file;
 		dwarf->frames[count++].frame.line = line;
-		file = scope->parent == NO_SCOPE ? "" : source_file(&unit->root, scope->call_file);
+		file = scope->parent == NO_SCOPE
+			       ? ""
+			       : source_file(dwarf, &unit->root, scope->call_file);
 		line = scope->call_line;
 		at = scope->parent;
 	}

@@ -22,7 +22,8 @@ ROW_HEIGHT = 20  # of the flame graph, in pixels
 EVIL_STACKS = ("main;</script><img src=x onerror=alert(1)> 100\n"
                "main;\"quoted'&amp<b> 20\n"
                "main;\u202eevil\x07\x01ctl 30\n"
-               "main;${alert(1)}</style> 40\n")
+               "main;${alert(1)}</style> 40\n"
+               "main;round 1280\n")
 
 # Every row of the table in a panel: its name, then its exact figures.
 READ_TABLE = """
@@ -504,7 +505,13 @@ class Untrusted(PageCase):
 
     def test_only_the_known_value_is_offered(self):
         self.assertEqual(len(self.find_all(".tiles input")), 1)
-        self.assertEqual(self.frames()["all"][0], 190)
+        self.assertEqual(self.frames()["all"][0], 190 + 1280)
+
+    def test_figures_are_rounded_as_in_text(self):
+        self.assertIn("1.2 KiB", heapline("top", str(Files.evil)))
+        self.show_tab("functions")
+        cell = self.find("#functions tbody td[data-figure='1280']")
+        self.assertEqual(cell.text, "1.2 KiB")
 
 
 if __name__ == "__main__":

@@ -81,6 +81,8 @@ export class FlameGraph {
     if (!width) return; // not shown
     this.layout = layOut(this.tree, this.zoom, width);
     this.spacer.style.height = `${heightOf(this.layout)}px`;
+    // Of the whole graph, so that the page keeps its shape when one zooms.
+    if (this.zoom === ROOT) this.scroller.style.height = `${heightOf(this.layout) + 2}px`;
     this.painter.resize(width, this.scroller.clientHeight);
     this.paint();
   }

@@ -9,6 +9,11 @@ export function formatCount(count: number): string {
   return count.toLocaleString("en-US");
 }
 
+/** As printf("%.1f"), which takes the even one of two that are equally near: 1.25 is 1.2. */
+function withTenths(number: number): string {
+  return (Math.abs(number) % 1 === 0.25 ? number - Math.sign(number) * 0.05 : number).toFixed(1);
+}
+
 export function formatBytes(bytes: number): string {
   let scaled = Math.abs(bytes);
   if (scaled < 1024) return `${bytes} B`;
@@ -18,7 +23,7 @@ export function formatBytes(bytes: number): string {
     scaled /= 1024;
     prefix++;
   }
-  return `${bytes < 0 ? "-" : ""}${scaled.toFixed(1)} ${PREFIXES[prefix]}`;
+  return `${bytes < 0 ? "-" : ""}${withTenths(scaled)} ${PREFIXES[prefix]}`;
 }
 
 export function formatFigure(figure: number, unit: Unit): string {
@@ -35,7 +40,7 @@ export function formatGrowth(growth: number, unit: Unit): string {
 }
 
 export function formatPercent(part: number, whole: number): string {
-  return whole === 0 ? "-" : `${((100 * part) / whole).toFixed(1)}%`;
+  return whole === 0 ? "-" : `${withTenths((100 * part) / whole)}%`;
 }
 
 export function formatDuration(ms: number): string {

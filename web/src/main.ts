@@ -181,6 +181,7 @@ async function start(): Promise<void> {
   tabs.open(0);
   choice.listen(() => tabs.refresh());
   setUpShortcuts(search, tabs);
+  await nextPaint();
   performance.mark("interactive");
 }
 

@@ -57,7 +57,7 @@ export class Palette {
   /** The stronger, the larger the share that is new, or gone; as in the pictures of `heapline flame`. */
   byGrowth(before: number, after: number, dark: boolean): string {
     const growth = (after - before) / (Math.max(before, after) || 1);
-    const strength = Math.min(1, Math.abs(growth));
+    const strength = Math.sqrt(Math.min(1, Math.abs(growth)));
     const hue = growth > 0 ? GREW_HUE : SHRANK_HUE;
     const lightness = dark ? 26 + 18 * strength : 91 - 24 * strength;
     return `hsl(${hue} ${Math.round((dark ? 45 : 80) * strength)}% ${lightness}%)`;

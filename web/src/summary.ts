@@ -37,8 +37,12 @@ function showTarget(summary: Summary): void {
 
 /* ---- totals ---- */
 
-/** Beneath the figure of a value that is counted in that unit alone. */
-const ONE_UNIT_WORDS: Record<Unit, string> = { bytes: "beyond what was requested", objects: "blocks, freed at once" };
+/** Beneath the figure of a value that is counted in one unit alone. */
+function wordsOfOneUnit(value: Value, unit: Unit): string {
+  if (value === "slack") return "beyond what was requested";
+  if (value === "temporary") return "blocks, freed at once";
+  return unit === "objects" ? "blocks" : "";
+}
 
 function figureText(report: Report, value: Value, unit: Unit): string {
   return formatFigure(total(report.after, `${value}_${unit}`), unit);
@@ -62,7 +66,7 @@ function tile(report: Report, choice: Choice, value: Value): RadioOption<Value> 
     make("span", { class: "tile-title", title: meaning }, title),
     make("span", { class: "tile-figure", title: exact.join(", ") }, figureText(report, value, units[0])),
     make("span", { class: "tile-other" },
-      units.length > 1 ? `in ${figureText(report, value, units[1])} blocks` : ONE_UNIT_WORDS[units[0]]),
+      units.length > 1 ? `in ${figureText(report, value, units[1])} blocks` : wordsOfOneUnit(value, units[0])),
     growthLine(report, value, units[0]),
   ];
   return { key: value, label: label.filter((part): part is HTMLElement => part !== null) };

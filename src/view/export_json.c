@@ -37,8 +37,6 @@ static void put_counters(struct hl_emit *emit, const struct hl_profile_counters 
 static void put_head(struct hl_emit *emit, const struct hl_profile *profile)
 {
 	hl_summary_members(emit, profile, NULL);
-	hl_emit_text(emit, "source", hl_profile_text(profile, profile->source));
-	hl_emit_text(emit, "filter", hl_profile_text(profile, profile->filter));
 	hl_emit_text(emit, "host", hl_profile_text(profile, profile->host));
 	hl_emit_text(emit, "kernel", hl_profile_text(profile, profile->kernel));
 	hl_emit_text(emit, "tool_version", hl_profile_text(profile, profile->tool_version));
@@ -153,18 +151,29 @@ static void put_frames(struct hl_emit *emit, const struct hl_profile *profile)
 	hl_emit_array_end(emit);
 }
 
+static void put_node(struct hl_emit *emit, const struct hl_profile *profile, size_t id)
+{
+	const struct hl_profile_node *node = &profile->nodes[id];
+
+	hl_emit_object(emit, NULL);
+	if (id) {
+		hl_emit_integer(emit, "parent", node->parent);
+		hl_emit_integer(emit, "frame", node->frame);
+	}
+	put_counters(emit, &profile->counters[id]);
+	if (profile->base && hl_profile_counters_any(&profile->base[id])) {
+		hl_emit_object(emit, "base");
+		put_counters(emit, &profile->base[id]);
+		hl_emit_object_end(emit);
+	}
+	hl_emit_object_end(emit);
+}
+
 static void put_nodes(struct hl_emit *emit, const struct hl_profile *profile)
 {
 	hl_emit_array(emit, "nodes");
-	for (size_t i = 0; i < profile->node_count; i++) {
-		hl_emit_object(emit, NULL);
-		if (i) {
-			hl_emit_integer(emit, "parent", profile->nodes[i].parent);
-			hl_emit_integer(emit, "frame", profile->nodes[i].frame);
-		}
-		put_counters(emit, &profile->counters[i]);
-		hl_emit_object_end(emit);
-	}
+	for (size_t i = 0; i < profile->node_count; i++)
+		put_node(emit, profile, i);
 	hl_emit_array_end(emit);
 }
 

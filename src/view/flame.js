@@ -149,7 +149,7 @@ function addStyle() {
 		.button:focus { outline: none }
 		.button text { font: 12px system-ui, 'DejaVu Sans', sans-serif; text-anchor: middle }
 		#tip { pointer-events: none }
-		#tip rect { fill: #16191d; fill-opacity: .94 }
+		#tip rect { fill: #16191d; fill-opacity: .97 }
 		#tip text { fill: #e8ecf1 }
 		#tip .name { font-weight: 600; fill: #fff }
 		#tip .grew { fill: #ff9d92 }
@@ -371,9 +371,9 @@ function hideTip() {
 
 const buttons = {};
 const controls = element('g', {id: 'controls'});
-const panel = element('rect', {x: -432, y: -6, width: 440, height: 56, rx: 6, fill: '#fff',
-	'fill-opacity': .92, visibility: 'hidden'}, controls);
-const matched = element('text', {x: 0, y: 40, class: 'plain', 'text-anchor': 'end', role: 'status',
+const panel = element('rect', {y: -4, height: 32, rx: 4, fill: '#fff', 'fill-opacity': .92,
+	visibility: 'hidden'}, controls);
+const matched = element('text', {x: -432, y: 16, class: 'plain', 'text-anchor': 'end', role: 'status',
 	'aria-live': 'polite'}, controls);
 const box = element('foreignObject', {x: -420, y: 0, width: 240, height: 24, visibility: 'hidden'}, controls);
 const input = document.createElementNS(XHTML, 'input');
@@ -426,6 +426,7 @@ function addControls() {
 function openSearch() {
 	box.setAttribute('visibility', 'visible');
 	panel.setAttribute('visibility', 'visible');
+	search(input.value);
 	input.focus();
 	input.select();
 }
@@ -469,6 +470,11 @@ function search(text) {
 	for (const [frame, made] of state.elements)
 		(made.tagName === 'g' ? made.firstChild : made).setAttribute('class', classOf(frame) +
 			(made.tagName !== 'g' && isAbove(frame) ? ' above' : ''));
+	tellMatches(expression);
+}
+
+// Left of the box, on paper that keeps it legible above the title and the frames.
+function tellMatches(expression) {
 	if (state.found) {
 		const {count, value} = sumMatches();
 		matched.textContent = `${formatPercent(value, frames.value[0])} matched: ` +
@@ -476,6 +482,9 @@ function search(text) {
 	} else {
 		matched.textContent = expression ? '' : 'not a regular expression';
 	}
+	const width = 432 + matched.textContent.length * cell + 12;
+	panel.setAttribute('x', -width);
+	panel.setAttribute('width', width + 4);
 }
 
 // ---- mouse and keyboard ----

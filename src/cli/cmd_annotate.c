@@ -15,7 +15,8 @@ static const struct hl_option options[] = {
 
 static int run_annotate(int argc, char **argv)
 {
-	const struct hl_view_command command = {.view = hl_view_annotate, .pages = true};
+	const struct hl_view_command command = {
+		.view = hl_view_annotate, .pages = true, .advises = true};
 
 	if (argc == 0)
 		return hl_cli_usage_error(&hl_verb_annotate,

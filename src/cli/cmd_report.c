@@ -12,8 +12,11 @@ static const struct hl_option options[] = {
 
 static int run_report(int argc, char **argv)
 {
-	const struct hl_view_command command = {
-		.view = hl_view_report, .profiles_max = 2, .binary = true, .normalize = normalize};
+	const struct hl_view_command command = {.view = hl_view_report,
+						.profiles_max = 2,
+						.binary = true,
+						.normalize = normalize,
+						.advises = true};
 	return hl_view_run(&hl_verb_report, argc, argv, &command, (struct hl_view_options){0});
 }
 

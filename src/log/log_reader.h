@@ -40,7 +40,7 @@ struct hl_log {
 	uint64_t lost_events;	/* of the log; the counters may have them */
 	uint64_t missing_count; /* intervals that could not be written */
 	bool cut_off;		/* the newest segment has no index: its writer was killed */
-	struct hl_log_segment *segments; /* opaque */
+	struct hl_segment *segments; /* opaque */
 };
 
 /* A stack node as a log defines it. */
@@ -85,15 +85,27 @@ int hl_log_state_at(const struct hl_log *log, uint64_t number, enum hl_log_momen
 		    struct hl_log_state **ret_state, struct hl_error *err);
 
 /*
- * Visits the intervals from ${first} to ${last} in order, each with its changes, after the state at
- * the beginning of ${first} (as an interval with number first - 1 whose changes are all that is in
- * use). Names are those of ${ret_names}: a state without figures that knows every node visited.
- * A non-zero return of ${visit} ends it and is returned.
+ * What is done with the intervals of a range. They are read in parts, one for each segment, on
+ * several threads at once: each call is given the number of its part, and calls for one part come
+ * one after another. A non-zero return ends the reading, and is returned.
  */
-typedef int hl_log_visit(void *context, const struct hl_log_interval *interval);
-int hl_log_replay(const struct hl_log *log, uint64_t first, uint64_t last,
-		  const struct hl_log_options *options, hl_log_visit *visit, void *context,
-		  struct hl_log_state **ret_names, struct hl_error *err);
+struct hl_log_fold {
+	void *context;
+	/* Before the first interval of the part: what was in use then, in ${state}. */
+	int (*begin)(void *context, size_t part, const struct hl_log_state *state);
+	int (*visit)(void *context, size_t part, const struct hl_log_interval *interval);
+	/* After the last: what is in use then. It names all nodes that the part visited. */
+	int (*end)(void *context, size_t part, const struct hl_log_state *state);
+};
+
+/*
+ * Folds the intervals from ${first} to ${last} that were written. There are at most
+ * log->segment_count parts, numbered in order of time; those without an interval in the range get
+ * no call. 0, what a fold returned, or a negative errno with a sentence.
+ */
+int hl_log_read(const struct hl_log *log, uint64_t first, uint64_t last,
+		const struct hl_log_options *options, const struct hl_log_fold *fold,
+		struct hl_error *err);
 
 void hl_log_state_free(struct hl_log_state *state); /* NULL is fine */
 void hl_log_free(struct hl_log *log);		    /* NULL is fine */

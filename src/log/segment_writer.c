@@ -52,6 +52,10 @@ struct hl_log_writer {
 	bool needs_checkpoint;
 	uint64_t checkpoint_bytes, bytes_since_checkpoint;
 	uint64_t next_interval; /* after the last that was written, or is missing */
+	struct hl_log_interval
+		idle; /* the last one, if nothing happened in it and it is not written */
+	uint64_t idle_rss_bytes, idle_lost_events;
+	bool is_idle;
 	uint64_t missing;
 	uint64_t missing_before;   /* the last interval that was written */
 	struct kept_segment *kept; /* oldest first */
@@ -477,8 +481,14 @@ static int follow(struct hl_log_writer *writer, const struct hl_log_interval *in
 int hl_log_writer_interval(struct hl_log_writer *writer, const struct hl_log_interval *interval,
 			   uint64_t rss_bytes, uint64_t lost_events)
 {
-	if (is_idle(writer, interval))
+	writer->is_idle = is_idle(writer, interval);
+	if (writer->is_idle) {
+		writer->idle = *interval;
+		writer->idle.change_count = 0;
+		writer->idle_rss_bytes = rss_bytes;
+		writer->idle_lost_events = lost_events;
 		return 0;
+	}
 	int r = try_interval(writer, interval, rss_bytes, lost_events);
 	int followed = follow(writer, interval);
 	if (r < 0) {
@@ -520,7 +530,13 @@ int hl_log_writer_finish(struct hl_log_writer *writer)
 {
 	if (!writer)
 		return 0;
-	int r = finish_segment(writer);
+	/* The log lasts until its last interval, even if nothing happened in it. */
+	int r = writer->is_idle ? write_interval(writer, &writer->idle, writer->idle_rss_bytes,
+						 writer->idle_lost_events)
+				: 0;
+	int finished = finish_segment(writer);
+	if (r == 0)
+		r = finished;
 	hl_piece_writer_release(&writer->pieces);
 	hl_segment_index_release(&writer->index);
 	hl_byte_buffer_release(&writer->raw);

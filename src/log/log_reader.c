@@ -1,0 +1,509 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Segments as one log: which are used, the timeline without gaps, the state at a moment. */
+#include "log/log_reader.h"
+
+#include "log/parallel.h"
+#include "log/segment_reader.h"
+#include "profile/array.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- which segments there are ---- */
+
+struct found_segment {
+	uint32_t number;
+	char name[HL_SEGMENT_NAME_MAX];
+};
+
+struct found_segments {
+	struct found_segment *items;
+	size_t count, capacity;
+};
+
+/* Whether ${name} is that of a segment of ${process}; then *${ret_number} is its number. */
+static bool is_segment(const char *name, uint32_t process, uint32_t *ret_number)
+{
+	char date[16], again[HL_SEGMENT_NAME_MAX];
+	unsigned found_process, number;
+
+	if (strlen(name) >= sizeof(again) ||
+	    sscanf(name, HL_SEGMENT_PATTERN, &found_process, date, &number) != 3 ||
+	    found_process != process || !number)
+		return false;
+	snprintf(again, sizeof(again), "memlog-%u-%s-%06u.hll", found_process, date, number);
+	*ret_number = number;
+	return !strcmp(name, again);
+}
+
+static int by_number(const void *left, const void *right)
+{
+	const struct found_segment *a = left, *b = right;
+	return (a->number > b->number) - (a->number < b->number);
+}
+
+static int list_segments(int directory_fd, uint32_t process, struct found_segments *found)
+{
+	int fd = openat(directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *directory = fd < 0 ? NULL : fdopendir(fd);
+	int r = 0;
+
+	if (!directory) {
+		r = -errno;
+		if (fd >= 0)
+			close(fd);
+		return r;
+	}
+	for (struct dirent *entry; r == 0 && (entry = readdir(directory));) {
+		struct found_segment segment;
+		if (!is_segment(entry->d_name, process, &segment.number))
+			continue;
+		strcpy(segment.name, entry->d_name);
+		r = hl_array_reserve(&found->items, &found->capacity, found->count + 1,
+				     sizeof(*found->items));
+		if (r == 0)
+			found->items[found->count++] = segment;
+	}
+	closedir(directory);
+	if (found->count > 1)
+		qsort(found->items, found->count, sizeof(*found->items), by_number);
+	return r;
+}
+
+/* Where the newest run of numbers without a gap begins. */
+static size_t newest_run(const struct found_segments *found)
+{
+	size_t first = found->count ? found->count - 1 : 0;
+
+	while (first > 0 && found->items[first - 1].number + 1 == found->items[first].number)
+		first--;
+	return first;
+}
+
+/* ---- opening them ---- */
+
+struct opening {
+	int directory_fd;
+	uint32_t process;
+	const struct found_segment *found;
+	struct hl_segment *segments;
+	struct hl_error *errors; /* of each */
+	int *results;
+};
+
+static int open_one(void *context, size_t index)
+{
+	struct opening *opening = context;
+
+	opening->results[index] = hl_segment_open(&opening->segments[index], opening->directory_fd,
+						  opening->found[index].name, opening->process,
+						  &opening->errors[index]);
+	return opening->results[index] == -ENOMEM ? -ENOMEM : 0;
+}
+
+/*
+ * Which of the opened segments are used: the newest run without one that is damaged. The very
+ * newest may have nothing whole in it yet.
+ */
+static int use_segments(struct hl_log *log, const struct opening *opening, size_t count,
+			struct hl_error *err)
+{
+	size_t last = count, first;
+
+	if (last > 1 && opening->results[last - 1] == -ENODATA)
+		last--;
+	for (first = last; first > 0 && opening->results[first - 1] == 0; first--)
+		continue;
+	log->ignored_count += (uint32_t)first;
+	if (first == last)
+		return hl_error_set(err, opening->results[last - 1], "%s",
+				    opening->errors[last - 1].text);
+	for (size_t i = first; i < last; i++) {
+		log->segments[log->segment_count++] = opening->segments[i];
+		opening->segments[i] = (struct hl_segment){.fd = -1};
+	}
+	return 0;
+}
+
+static int open_segments(struct hl_log *log, struct opening *opening, size_t count,
+			 const struct hl_log_options *options, struct hl_error *err)
+{
+	opening->segments = calloc(count, sizeof(*opening->segments));
+	opening->errors = calloc(count, sizeof(*opening->errors));
+	opening->results = calloc(count, sizeof(*opening->results));
+	log->segments = calloc(count, sizeof(*log->segments));
+	if (!opening->segments || !opening->errors || !opening->results || !log->segments)
+		return -ENOMEM;
+	for (size_t i = 0; i < count; i++)
+		opening->segments[i].fd = -1;
+	int r = hl_parallel(count, options, "reading the log", open_one, opening);
+	return r < 0 ? r : use_segments(log, opening, count, err);
+}
+
+/* ---- the timeline ---- */
+
+static int add_point(struct hl_log *log, size_t *capacity, const struct hl_log_point *point)
+{
+	struct hl_log_point filled = *point;
+
+	if (log->point_count) {
+		const struct hl_log_point *before = &log->points[log->point_count - 1];
+		if (point->number <= before->number)
+			return 0; /* only damage can bring it */
+		size_t needed = log->point_count + (point->number - before->number);
+		if (point->number - before->number > UINT32_MAX ||
+		    hl_array_reserve(&log->points, capacity, needed, sizeof(*log->points)) < 0)
+			return -ENOMEM;
+		before = &log->points[log->point_count - 1];
+		struct hl_log_point gap = {.max_bytes = before->end_bytes,
+					   .end_bytes = before->end_bytes,
+					   .rss_bytes = before->rss_bytes,
+					   .missing = point->missing};
+		for (uint64_t number = before->number + 1; number < point->number; number++) {
+			gap.number = number;
+			log->points[log->point_count++] = gap;
+		}
+	} else if (hl_array_reserve(&log->points, capacity, 1, sizeof(*log->points)) < 0) {
+		return -ENOMEM;
+	}
+	filled.missing = false;
+	log->points[log->point_count++] = filled;
+	return 0;
+}
+
+static int collect_points(struct hl_log *log)
+{
+	size_t capacity = 0;
+	int r = 0;
+
+	for (uint32_t i = 0; i < log->segment_count; i++) {
+		const struct hl_segment_index *index = &log->segments[i].index;
+		for (size_t at = 0; r == 0 && at < index->point_count; at++)
+			r = add_point(log, &capacity, &index->points[at]);
+	}
+	return r;
+}
+
+static int collect_marks(struct hl_log *log)
+{
+	size_t count = 0;
+
+	for (uint32_t i = 0; i < log->segment_count; i++)
+		count += log->segments[i].index.mark_count;
+	log->marks = calloc(count + 1, sizeof(*log->marks));
+	if (!log->marks)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < log->segment_count; i++) {
+		const struct hl_segment_index *index = &log->segments[i].index;
+		for (size_t at = 0; at < index->mark_count; at++) {
+			struct hl_log_mark *mark = &log->marks[log->mark_count];
+			*mark = (struct hl_log_mark){index->marks[at].tick,
+						     strdup(index->marks[at].text)};
+			if (!mark->text)
+				return -ENOMEM;
+			log->mark_count++;
+		}
+	}
+	return 0;
+}
+
+static int sum_up(struct hl_log *log)
+{
+	const struct hl_segment *newest = &log->segments[log->segment_count - 1];
+
+	log->start_realtime_ns = newest->header.start_realtime_ns;
+	log->lost_events = newest->index.lost_events;
+	log->missing_count = newest->index.missing_count;
+	log->cut_off = newest->cut_off;
+	int r = collect_points(log);
+	return r < 0 ? r : collect_marks(log);
+}
+
+/* ---- the log ---- */
+
+static int open_log(struct hl_log *log, int directory_fd, const char *directory,
+		    const struct hl_log_options *options, struct hl_error *err)
+{
+	struct found_segments found = {0};
+	struct opening opening = {.directory_fd = directory_fd, .process = log->process};
+	size_t count = 0;
+
+	int r = list_segments(directory_fd, log->process, &found);
+	if (r == 0 && !found.count)
+		r = hl_error_set(err, -ENOENT,
+				 "'%s' holds no log of this process; 'heapline record --mode "
+				 "log-fast' keeps one",
+				 directory);
+	if (r == 0) {
+		size_t first = newest_run(&found);
+		log->ignored_count = (uint32_t)first;
+		count = found.count - first;
+		opening.found = found.items + first;
+		r = open_segments(log, &opening, count, options, err);
+	}
+	if (r == 0)
+		r = sum_up(log);
+	for (size_t i = 0; opening.segments && i < count; i++)
+		hl_segment_release(&opening.segments[i]);
+	free(opening.segments);
+	free(opening.errors);
+	free(opening.results);
+	free(found.items);
+	return r;
+}
+
+int hl_log_open(const char *directory, uint32_t process, const struct hl_log_options *options,
+		struct hl_log **ret_log, struct hl_error *err)
+{
+	struct hl_log *log = calloc(1, sizeof(*log));
+	int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int r = -ENOMEM;
+
+	if (log) {
+		log->process = process;
+		r = fd < 0 ? hl_error_set(err, -errno, "cannot open '%s': %s", directory,
+					  strerror(errno))
+			   : open_log(log, fd, directory, options, err);
+	}
+	if (fd >= 0)
+		close(fd);
+	if (r < 0) {
+		hl_log_free(log);
+		return r == -ENOMEM
+			       ? hl_error_set(err, r, "cannot read the log in '%s': out of memory",
+					      directory)
+			       : r;
+	}
+	*ret_log = log;
+	return 0;
+}
+
+void hl_log_free(struct hl_log *log)
+{
+	if (!log)
+		return;
+	for (uint32_t i = 0; i < log->segment_count; i++)
+		hl_segment_release(&log->segments[i]);
+	for (size_t i = 0; i < log->mark_count; i++)
+		free(log->marks[i].text);
+	free(log->segments);
+	free(log->points);
+	free(log->marks);
+	free(log);
+}
+
+/* ---- reading on from a checkpoint ---- */
+
+/* A segment that is being read: the state, and the interval that comes next. */
+struct reading {
+	const struct hl_segment *segment;
+	struct hl_segment_cursor cursor;
+	struct hl_log_state *state;
+	struct hl_segment_interval next;
+};
+
+static const struct hl_segment_checkpoint *checkpoint_before(const struct hl_segment *segment,
+							     uint64_t number)
+{
+	const struct hl_segment_index *index = &segment->index;
+	size_t i = index->checkpoint_count;
+
+	while (i > 1 && index->checkpoints[i - 1].next_interval > number)
+		i--;
+	return &index->checkpoints[i - 1];
+}
+
+/* 1 with the next interval read, 0 at the segment's end, or a negative errno. */
+static int read_on(struct reading *reading)
+{
+	struct hl_byte_reader content;
+	struct hl_segment_checkpoint_head head;
+	uint32_t kind;
+	int r;
+
+	while ((r = hl_segment_next(&reading->cursor, &kind, &content)) > 0) {
+		if (kind == HL_PIECE_INTERVAL) {
+			r = hl_segment_read_interval(&content, reading->state, &reading->next);
+			return r < 0 ? r : 1;
+		}
+		if (kind == HL_PIECE_CHECKPOINT)
+			r = hl_segment_read_checkpoint(&content, reading->state, &head);
+		if (r < 0)
+			return r;
+	}
+	return r;
+}
+
+/* Begins with the state before interval ${number}, or the first one after it. As read_on(). */
+static int begin_reading(struct reading *reading, const struct hl_segment *segment, uint64_t number)
+{
+	*reading = (struct reading){.segment = segment};
+	int r = hl_log_state_new(&reading->state);
+	if (r < 0)
+		return r;
+	hl_segment_cursor_init(&reading->cursor, segment,
+			       checkpoint_before(segment, number)->offset);
+	while ((r = read_on(reading)) > 0 && reading->next.interval.number < number) {
+		r = hl_segment_apply(reading->state, &reading->next.interval, HL_LOG_AT_MAX);
+		if (r == 0)
+			r = hl_segment_apply(reading->state, &reading->next.interval,
+					     HL_LOG_AT_END);
+		if (r < 0)
+			return r;
+	}
+	return r;
+}
+
+static void end_reading(struct reading *reading)
+{
+	hl_segment_cursor_release(&reading->cursor);
+	hl_log_state_free(reading->state);
+	free(reading->next.changes);
+}
+
+static int fail(const struct hl_segment *segment, int code, struct hl_error *err)
+{
+	if (code == -ENOMEM)
+		return hl_error_set(err, code, "cannot read '%s': out of memory", segment->path);
+	return hl_error_set(err, code, "cannot read '%s': %s", segment->path,
+			    code == -EBADMSG ? "it contradicts itself; the log is damaged"
+					     : strerror(-code));
+}
+
+/* ---- the state at a moment ---- */
+
+/* The last written point that is not after ${number}: its segment and itself. */
+static const struct hl_segment *find_point(const struct hl_log *log, uint64_t number,
+					   const struct hl_log_point **ret_point)
+{
+	for (uint32_t i = log->segment_count; i-- > 0;) {
+		const struct hl_segment_index *index = &log->segments[i].index;
+		size_t low = 0, high = index->point_count;
+		while (low < high) {
+			size_t middle = low + (high - low) / 2;
+			if (index->points[middle].number <= number)
+				low = middle + 1;
+			else
+				high = middle;
+		}
+		if (low) {
+			*ret_point = &index->points[low - 1];
+			return &log->segments[i];
+		}
+	}
+	return NULL;
+}
+
+static int read_state(const struct hl_segment *segment, uint64_t number, enum hl_log_moment moment,
+		      struct hl_log_state **ret_state)
+{
+	struct reading reading;
+
+	int r = begin_reading(&reading, segment, number);
+	if (r == 0 || (r > 0 && reading.next.interval.number != number))
+		r = -EBADMSG; /* the index promised it */
+	if (r > 0)
+		r = hl_segment_apply(reading.state, &reading.next.interval, HL_LOG_AT_MAX);
+	if (r == 0 && moment == HL_LOG_AT_END)
+		r = hl_segment_apply(reading.state, &reading.next.interval, HL_LOG_AT_END);
+	if (r == 0) {
+		reading.state->tick = moment == HL_LOG_AT_MAX
+					      ? reading.next.interval.max_tick
+					      : (number + 1) * HL_INTERVAL_TICKS - 1;
+		*ret_state = reading.state;
+		reading.state = NULL;
+	}
+	end_reading(&reading);
+	return r;
+}
+
+int hl_log_state_at(const struct hl_log *log, uint64_t number, enum hl_log_moment moment,
+		    struct hl_log_state **ret_state, struct hl_error *err)
+{
+	const struct hl_log_point *point;
+	const struct hl_segment *segment = find_point(log, number, &point);
+
+	if (!segment)
+		return hl_error_set(err, -ERANGE, "the log begins later: at %llu ms",
+				    log->point_count ? (unsigned long long)log->points[0].number *
+							       HL_INTERVAL_TICKS
+						     : 0ull);
+	/* Nothing happened in an interval that was not written: it is as the one before ended. */
+	if (point->number != number)
+		moment = HL_LOG_AT_END;
+	int r = read_state(segment, point->number, moment, ret_state);
+	return r < 0 ? fail(segment, r, err) : 0;
+}
+
+/* ---- all intervals of a range ---- */
+
+struct range_reading {
+	const struct hl_log *log;
+	uint64_t first, last;
+	const struct hl_log_fold *fold;
+	int *results; /* of each segment: 0, or why it ended */
+};
+
+static int fold_interval(const struct range_reading *range, size_t part, struct reading *reading)
+{
+	const struct hl_log_interval *interval = &reading->next.interval;
+
+	int r = range->fold->visit(range->fold->context, part, interval);
+	if (r == 0)
+		r = hl_segment_apply(reading->state, interval, HL_LOG_AT_MAX);
+	if (r == 0)
+		r = hl_segment_apply(reading->state, interval, HL_LOG_AT_END);
+	return r;
+}
+
+static int fold_segment(const struct range_reading *range, size_t part, struct reading *reading)
+{
+	const struct hl_log_fold *fold = range->fold;
+	int r = begin_reading(reading, &range->log->segments[part], range->first);
+
+	if (r <= 0 || reading->next.interval.number > range->last)
+		return r < 0 ? r : 0;
+	int folded = fold->begin(fold->context, part, reading->state);
+	while (folded == 0 && r > 0 && reading->next.interval.number <= range->last) {
+		folded = fold_interval(range, part, reading);
+		if (folded == 0)
+			r = read_on(reading);
+	}
+	if (folded == 0 && r >= 0)
+		folded = fold->end(fold->context, part, reading->state);
+	return folded ? folded : r < 0 ? r : 0;
+}
+
+static int fold_part(void *context, size_t part)
+{
+	struct range_reading *range = context;
+	struct reading reading;
+
+	range->results[part] = fold_segment(range, part, &reading);
+	end_reading(&reading);
+	return range->results[part];
+}
+
+int hl_log_read(const struct hl_log *log, uint64_t first, uint64_t last,
+		const struct hl_log_options *options, const struct hl_log_fold *fold,
+		struct hl_error *err)
+{
+	struct range_reading range = {log, first, last, fold,
+				      calloc(log->segment_count, sizeof(*range.results))};
+
+	if (!range.results)
+		return hl_error_set(err, -ENOMEM, "cannot read the log: out of memory");
+	hl_parallel(log->segment_count, options, "reading the log", fold_part, &range);
+	int r = 0;
+	for (uint32_t i = 0; r == 0 && i < log->segment_count; i++)
+		if (range.results[i])
+			r = range.results[i] < 0 ? fail(&log->segments[i], range.results[i], err)
+						 : range.results[i];
+	free(range.results);
+	return r;
+}

@@ -125,6 +125,7 @@ static __attribute__((noinline)) char *text_of(hl_view *view, struct hl_view_opt
 
 static void assert_contains(const char *text, const char *part)
 {
+	assert_non_null(text);
 	if (!strstr(text, part))
 		fail_msg("no '%s' in:\n%s", part, text);
 }

@@ -103,9 +103,13 @@ static int write_svg(const struct hl_profile *profile, const struct hl_view_opti
 	int r = hl_flame_head_init(&head, profile, options, layout, narrow_count);
 	if (r < 0)
 		return r;
-	r = hl_flame_picture_write(&picture);
+	if (picture.palette == HL_VIEW_PALETTE_MODULE)
+		r = hl_flame_modules_init(&picture.modules, profile, layout);
+	if (r == 0)
+		r = hl_flame_picture_write(&picture);
 	if (r == 0 && ferror(options->out))
 		r = -EIO;
+	hl_flame_modules_release(&picture.modules);
 	hl_flame_head_release(&head);
 	return r;
 }

@@ -3,7 +3,6 @@
 #include "view/flame_color.h"
 
 #include "profile/index.h"
-#include "view/keys.h"
 
 #include <string.h>
 
@@ -43,26 +42,9 @@ const struct hl_flame_palette *hl_flame_palette(enum hl_view_palette choice)
 	return &palettes[choice];
 }
 
-static unsigned color_of_text(const char *text, enum hl_view_palette choice)
+unsigned hl_flame_color_of_name(const char *name)
 {
-	return hl_hash_bytes(text, strlen(text)) % (unsigned)palettes[choice].count;
-}
-
-unsigned hl_flame_color_of_module(const struct hl_profile *profile, uint32_t module)
-{
-	const char *path = hl_profile_text(profile, profile->modules[module].path);
-
-	return color_of_text(hl_keys_basename(path), HL_VIEW_PALETTE_MODULE);
-}
-
-unsigned hl_flame_color_of_function(const struct hl_profile *profile, uint32_t function,
-				    enum hl_view_palette choice)
-{
-	const struct hl_profile_function *of = &profile->functions[function];
-
-	if (choice == HL_VIEW_PALETTE_MODULE)
-		return hl_flame_color_of_module(profile, of->module);
-	return color_of_text(hl_profile_text(profile, of->name), choice);
+	return hl_hash_bytes(name, strlen(name)) % (unsigned)palettes[HL_VIEW_PALETTE_MEM].count;
 }
 
 unsigned hl_flame_color_of_growth(int64_t before, int64_t after)

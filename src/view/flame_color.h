@@ -18,11 +18,8 @@ enum hl_view_palette hl_flame_palette_choice(const struct hl_profile *profile,
 
 const struct hl_flame_palette *hl_flame_palette(enum hl_view_palette choice);
 
-/* By name of the function or the module: the same in every picture. */
-unsigned hl_flame_color_of_function(const struct hl_profile *profile, uint32_t function,
-				    enum hl_view_palette choice);
-
-unsigned hl_flame_color_of_module(const struct hl_profile *profile, uint32_t module);
+/* Of HL_VIEW_PALETTE_MEM, by a function's name: the same in every picture. */
+unsigned hl_flame_color_of_name(const char *name);
 
 /* By growth: the middle colour for none, the last for what is new, the first for what shrank to
  * nothing, in steps of a sixth of the larger of both. */

@@ -6,7 +6,6 @@
 #include "view/keys.h"
 #include "view/xml.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,6 +46,15 @@ static struct geometry geometry_of(const struct hl_flame_picture *picture)
 	};
 }
 
+unsigned hl_flame_picture_function_color(const struct hl_flame_picture *picture, uint32_t function)
+{
+	const struct hl_profile_function *of = &picture->profile->functions[function];
+
+	if (picture->palette == HL_VIEW_PALETTE_MODULE)
+		return picture->modules.colors[of->module];
+	return hl_flame_color_of_name(hl_profile_text(picture->profile, of->name));
+}
+
 unsigned hl_flame_picture_color(const struct hl_flame_picture *picture,
 				const struct hl_flame_frame *frame)
 {
@@ -54,7 +62,7 @@ unsigned hl_flame_picture_color(const struct hl_flame_picture *picture,
 		return hl_flame_color_of_growth(frame->base, frame->value);
 	if (frame == picture->layout->frames)
 		return (unsigned)hl_flame_palette(picture->palette)->count;
-	return hl_flame_color_of_function(picture->profile, frame->function, picture->palette);
+	return hl_flame_picture_function_color(picture, frame->function);
 }
 
 /* ---- head ---- */
@@ -122,62 +130,26 @@ static void write_growth_legend(const struct hl_flame_picture *picture, int y)
 		x = write_swatch(picture->options->out, x, y, i, texts[i]);
 }
 
-struct module_weight {
-	uint32_t module;
-	int64_t weight;
-};
-
-static int heavier_first(const void *left, const void *right)
-{
-	const struct module_weight *a = left, *b = right;
-
-	if (a->weight != b->weight)
-		return (a->weight < b->weight) - (a->weight > b->weight);
-	return (a->module > b->module) - (a->module < b->module);
-}
-
-/* By the area that a module's frames cover, since the legend explains a picture. */
-static void weigh_modules(const struct hl_flame_picture *picture, struct module_weight *weights)
-{
-	const struct hl_flame_layout *layout = picture->layout;
-
-	for (size_t i = 0; i < picture->profile->module_count; i++)
-		weights[i].module = (uint32_t)i;
-	for (size_t i = 1; i < layout->count; i++) {
-		const struct hl_flame_frame *frame = &layout->frames[i];
-		weights[picture->profile->functions[frame->function].module].weight += frame->value;
-	}
-}
-
-static int write_module_legend(const struct hl_flame_picture *picture, int y)
+static void write_module_legend(const struct hl_flame_picture *picture, int y)
 {
 	const struct hl_profile *profile = picture->profile;
-	struct module_weight *weights = calloc(profile->module_count, sizeof(*weights));
+	const struct hl_flame_modules *modules = &picture->modules;
 	double x = HL_FLAME_MARGIN;
 
-	if (!weights)
-		return -ENOMEM;
-	weigh_modules(picture, weights);
-	qsort(weights, profile->module_count, sizeof(*weights), heavier_first);
-	for (size_t i = 0; i < profile->module_count && i < LEGEND_MODULES; i++) {
-		const struct hl_profile_module *module = &profile->modules[weights[i].module];
-		const char *path = hl_profile_text(profile, module->path);
-		if (weights[i].weight > 0)
-			x = write_swatch(picture->options->out, x, y,
-					 hl_flame_color_of_module(profile, weights[i].module),
-					 *path ? hl_keys_basename(path) : "no module");
+	for (size_t i = 0; i < modules->count && i < LEGEND_MODULES; i++) {
+		uint32_t module = modules->by_area[i];
+		const char *path = hl_profile_text(profile, profile->modules[module].path);
+		x = write_swatch(picture->options->out, x, y, modules->colors[module],
+				 *path ? hl_keys_basename(path) : "no module");
 	}
-	free(weights);
-	return 0;
 }
 
-static int write_legend(const struct hl_flame_picture *picture, int y)
+static void write_legend(const struct hl_flame_picture *picture, int y)
 {
 	if (picture->palette == HL_VIEW_PALETTE_DIFF)
 		write_growth_legend(picture, y);
 	else if (picture->palette == HL_VIEW_PALETTE_MODULE)
-		return write_module_legend(picture, y);
-	return 0;
+		write_module_legend(picture, y);
 }
 
 /* ---- frames ---- */
@@ -321,11 +293,10 @@ int hl_flame_picture_write(const struct hl_flame_picture *picture)
 	write_style(out, hl_flame_palette(picture->palette));
 	fputs("<rect id=\"paper\" width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n", out);
 	write_head(picture);
-	int r = write_legend(picture, geometry.legend);
+	write_legend(picture, geometry.legend);
 	fputs("</g>\n", out);
 	write_frames(picture, &geometry);
-	if (r == 0)
-		r = hl_flame_script_write(picture, geometry.frames);
+	int r = hl_flame_script_write(picture, geometry.frames);
 	fputs("</svg>\n", out);
 	return r;
 }

@@ -4,6 +4,7 @@
 
 #include "view/flame_color.h"
 #include "view/flame_head.h"
+#include "view/flame_modules.h"
 
 /* Pixels. The script has them from the picture, so that both draw alike. */
 #define HL_FLAME_WIDTH	     1200 /* without script; with it the window's */
@@ -21,8 +22,12 @@ struct hl_flame_picture {
 	const struct hl_flame_layout *layout;
 	const struct hl_flame_head *head;
 	enum hl_view_palette palette;
-	uint32_t depth_max; /* of the frames that are drawn without script */
+	struct hl_flame_modules modules; /* with HL_VIEW_PALETTE_MODULE */
+	uint32_t depth_max;		 /* of the frames that are drawn without script */
 };
+
+/* Number of the function's colour in the palette, unless it goes by growth. */
+unsigned hl_flame_picture_function_color(const struct hl_flame_picture *picture, uint32_t function);
 
 /* Number of the frame's colour in the palette; behind the last one for the root. */
 unsigned hl_flame_picture_color(const struct hl_flame_picture *picture,

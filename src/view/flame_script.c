@@ -121,7 +121,7 @@ static void write_function(const struct script *script, uint32_t id)
 	hl_xml_json_string(script->out, hl_profile_text(profile, function->file),
 			   HL_FLAME_NAME_CELLS);
 	fprintf(script->out, ",%u,%u]", function->line,
-		diff ? 0 : hl_flame_color_of_function(profile, id, script->picture->palette));
+		diff ? 0 : hl_flame_picture_function_color(script->picture, id));
 }
 
 static void write_names(const struct script *script)

@@ -3,6 +3,7 @@
 #include "profile/join.h"
 #include "view/flame_color.h"
 #include "view/flame_layout.h"
+#include "view/flame_modules.h"
 #include "view/xml.h"
 
 #include "fail_allocations.h"
@@ -238,6 +239,29 @@ static void growth_cannot_be_coloured_without_an_earlier_profile(void **state)
 	hl_profile_free(profile);
 }
 
+static void modules_have_colours_of_their_own(void **state)
+{
+	static const struct stack of_modules[] = {
+		{"f!/lib/liba.so;g!/lib/libb.so;h!/lib/libc.so;i!/lib/libd.so", 103, 1},
+		{"j!/lib/libe.so;k!/lib/libf.so;l!/lib/libg.so;m!/lib/libh.so", 11, 1},
+		{"unused!/lib/libi.so", 0, 1},
+		{NULL, 0, 0}};
+	struct hl_profile *profile = profile_of("t.hl", of_modules, 0x1000);
+	struct hl_flame_layout layout = lay_out(profile, alloc_bytes, SIZE_MAX);
+	struct hl_flame_modules modules;
+
+	(void)state;
+	assert_int_equal(hl_flame_modules_init(&modules, profile, &layout), 0);
+	assert_int_equal(modules.count, 8);
+	for (size_t i = 0; i < modules.count; i++)
+		for (size_t j = 0; j < i; j++)
+			assert_int_not_equal(modules.colors[modules.by_area[i]],
+					     modules.colors[modules.by_area[j]]);
+	hl_flame_modules_release(&modules);
+	hl_flame_layout_release(&layout);
+	hl_profile_free(profile);
+}
+
 /* ---- texts ---- */
 
 static char *xml_of(const char *text, size_t cell_max, bool json)
@@ -421,6 +445,7 @@ int main(void)
 		cmocka_unit_test(widths_are_the_later_values_and_what_vanished_is_counted),
 		cmocka_unit_test(growth_has_a_colour_of_thirteen),
 		cmocka_unit_test(growth_cannot_be_coloured_without_an_earlier_profile),
+		cmocka_unit_test(modules_have_colours_of_their_own),
 		cmocka_unit_test(texts_are_escaped_for_xml_and_json),
 		cmocka_unit_test(texts_are_cut_to_columns),
 		cmocka_unit_test(names_stay_text_in_pictures),

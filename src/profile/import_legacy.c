@@ -25,6 +25,7 @@
 #include "profile/array.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #define GPERFTOOLS_MARK "heap profile:"
@@ -36,6 +37,11 @@
 
 /* Of what begins the copy of /proc/self/maps; the second one is of old gperftools. */
 static const char *const maps_marks[] = {"MAPPED_LIBRARIES:", "--- Memory map:"};
+
+/* Both of what a line has: in use and, in brackets, ever allocated. */
+struct amounts {
+	struct hl_import_amount in_use, allocated;
+};
 
 struct legacy;
 
@@ -55,6 +61,7 @@ struct legacy {
 	bool has_stack;	    /* jemalloc: read, and the sum that belongs to it not yet */
 	bool *is_allocator; /* by function of the profile */
 	size_t judged_count, judged_capacity;
+	struct amounts announced, found; /* gperftools: by the header; in the stacks, unscaled */
 	bool keeps_alloc; /* this kind of file is said to hold what was ever allocated, */
 	bool knows_alloc; /* and does */
 };
@@ -99,11 +106,6 @@ static int read_maps(struct legacy *legacy)
 }
 
 /* ---- pieces of lines ---- */
-
-/* Both of what a line has: in use and, in brackets, ever allocated. */
-struct amounts {
-	struct hl_import_amount in_use, allocated;
-};
 
 static bool take_letter(const char **at, const char *end, char letter)
 {
@@ -241,6 +243,8 @@ static int add_value(struct legacy *legacy, const struct amounts *amounts)
 		.free_objects = allocated.objects - in_use.objects,
 	};
 
+	legacy->found.in_use.bytes += amounts->in_use.bytes;
+	legacy->found.allocated.bytes += amounts->allocated.bytes;
 	legacy->knows_alloc = legacy->knows_alloc || tells_alloc(legacy, amounts);
 	int r = add_stack(legacy, &value.node);
 	return r < 0 ? r : hl_import_values_add(&legacy->values, &value);
@@ -275,9 +279,8 @@ static int read_gperftools_header(struct legacy *legacy, const struct hl_import_
 				  struct hl_error *err)
 {
 	const char *at = line->text + strlen(GPERFTOOLS_MARK);
-	struct amounts total;
 
-	if (!take_amounts(&at, line->end, &total))
+	if (!take_amounts(&at, line->end, &legacy->announced))
 		return bad_line(legacy, line, "is no header of a heap file", err);
 	if (take_letter(&at, line->end, '@'))
 		read_kind(legacy, hl_import_skip_blanks(at, line->end), line->end);
@@ -394,6 +397,36 @@ static void forget_alloc(struct hl_import_values *values)
 	}
 }
 
+/* Percent of what was ${announced} that was ${found}. */
+static int share(struct hl_import_amount found, struct hl_import_amount announced)
+{
+	if (announced.bytes <= 0 || found.bytes >= announced.bytes)
+		return 100;
+	if (found.bytes <= 0)
+		return 0;
+	return (int)(100.0 * (double)found.bytes / (double)announced.bytes);
+}
+
+/* gperftools has a buffer of 1 MiB for the text, and leaves out the stacks that do not fit. */
+static int warn_of_gaps(const struct legacy *legacy, struct hl_profile *profile)
+{
+	int in_use = share(legacy->found.in_use, legacy->announced.in_use);
+	int allocated = share(legacy->found.allocated, legacy->announced.allocated);
+	char sentence[200];
+	int r = 0;
+
+	if (!legacy->maps.count)
+		r = hl_import_warn(profile, "there is no list of mapped files at the end, so "
+					    "nothing has a name; the file may be cut off");
+	if (r < 0 || (in_use == 100 && allocated == 100))
+		return r;
+	snprintf(sentence, sizeof(sentence),
+		 "stacks are missing: the file has %d %% of what was in use and %d %% of what was "
+		 "allocated (gperftools writes no more than 1 MiB)",
+		 in_use, allocated);
+	return hl_import_warn(profile, sentence);
+}
+
 static int finish(struct legacy *legacy, struct hl_profile **ret_profile)
 {
 	struct hl_profile *profile;
@@ -410,9 +443,7 @@ static int finish(struct legacy *legacy, struct hl_profile **ret_profile)
 	}
 	if (legacy->sampling.mean_bytes > 1) /* else every allocation is a sample */
 		profile->sample_bytes = (uint64_t)legacy->sampling.mean_bytes;
-	if (!legacy->maps.count)
-		r = hl_import_warn(profile, "there is no list of mapped files at the end, so "
-					    "nothing has a name; the file may be cut off");
+	r = warn_of_gaps(legacy, profile);
 	if (r < 0)
 		hl_profile_free(profile);
 	else

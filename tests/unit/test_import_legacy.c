@@ -238,6 +238,20 @@ static void a_heap_file_without_mappings_is_shown_by_addresses_with_a_warning(vo
 	hl_profile_free(profile);
 }
 
+static void stacks_that_gperftools_left_out_are_missed(void **state)
+{
+	struct hl_profile *profile =
+		read_legacy("heap profile: 4: 1000 [8: 4000] @ heapprofile\n"
+			    "4: 1000 [4: 1000] @ 0x1001\n"
+			    "MAPPED_LIBRARIES:\n1000-2000 r-xp 0 0:0 1 /nowhere/app\n");
+
+	(void)state;
+	assert_string_equal(only_warning(profile),
+			    "stacks are missing: the file has 100 % of what was in use and 25 % of "
+			    "what was allocated (gperftools writes no more than 1 MiB)");
+	hl_profile_free(profile);
+}
+
 static void frames_of_the_allocator_are_left_out(void **state)
 {
 	struct hl_profile *profile =
@@ -412,6 +426,7 @@ int main(void)
 		cmocka_unit_test(sampled_stacks_are_scaled_one_by_one),
 		cmocka_unit_test(what_was_ever_allocated_is_known_only_where_the_file_has_it),
 		cmocka_unit_test(a_heap_file_without_mappings_is_shown_by_addresses_with_a_warning),
+		cmocka_unit_test(stacks_that_gperftools_left_out_are_missed),
 		cmocka_unit_test(frames_of_the_allocator_are_left_out),
 		cmocka_unit_test(allocators_are_known_by_function_or_library),
 		cmocka_unit_test(names_are_found_through_the_segments_of_mapped_files),

@@ -186,6 +186,15 @@ static bool is_number(enum hl_emit_type type)
 	       type == HL_EMIT_PERCENT;
 }
 
+/* Where branches go deep, libsmartcols would cut the names off to have the table fit. */
+static bool has_tree(const struct hl_emit *emit)
+{
+	for (size_t i = 0; i < emit->column_count; i++)
+		if (emit->columns[i].flags & HL_EMIT_TREE)
+			return true;
+	return false;
+}
+
 static int new_table(struct hl_emit *emit)
 {
 	emit->table = scols_new_table();
@@ -193,7 +202,7 @@ static int new_table(struct hl_emit *emit)
 		return -ENOMEM;
 	scols_table_set_stream(emit->table, emit->out);
 	scols_table_enable_colors(emit->table, emit->color);
-	if (!is_for_terminal(emit->out))
+	if (!is_for_terminal(emit->out) || has_tree(emit))
 		scols_table_set_termforce(emit->table, SCOLS_TERMFORCE_NEVER);
 	scols_table_set_column_separator(emit->table, "  ");
 	for (size_t i = 0; i < emit->column_count; i++) {

@@ -2,6 +2,7 @@
 /* heapline tree: the call tree, heaviest branches first, light ones folded into one line. */
 #include "profile/array.h"
 #include "profile/calltree.h"
+#include "view/format.h"
 #include "view/keys.h"
 #include "view/rows.h"
 #include "view/summary.h"
@@ -9,8 +10,12 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define DRAWN_DEPTH_MAX 500 /* deeper branches are folded where they would be drawn */
+#define FIGURES_WIDTH	45  /* columns of a terminal that the figures take at most */
+#define BRANCH_WIDTH	2   /* of each level of the tree */
+#define WORDS_MIN	24  /* that names get in any case, though the line is then too long */
 #define HIDDEN		(HL_EMIT_TEXT_ONLY | HL_EMIT_JSON_ONLY)
 
 /* A row to come: one node, or several siblings that are folded into one line. */
@@ -140,8 +145,7 @@ static void begin_rows(struct hl_emit *emit, const struct drawing *drawing)
 		[COLUMN_FLAT] = {NULL, "self", type,
 				 HL_EMIT_TEXT_ONLY | HL_EMIT_BLANK_ZERO | of_flat},
 		[COLUMN_OTHER] = {NULL, hl_unit_names[other], types[other], of_other},
-		[COLUMN_WORDS] = {NULL, "function", HL_EMIT_TEXT,
-				  HL_EMIT_TEXT_ONLY | HL_EMIT_SHORTENED | HL_EMIT_TREE},
+		[COLUMN_WORDS] = {NULL, "function", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY | HL_EMIT_TREE},
 		[COLUMN_ID] = {"id", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
 		[COLUMN_PARENT] = {"parent", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
 		[COLUMN_DEPTH] = {"depth", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
@@ -194,6 +198,24 @@ static int describe_folded(uint32_t count, struct words *ret_words)
 		return -ENOMEM;
 	*ret_words =
 		(struct words){.label = {.name = "", .file = "", .module = ""}, .branch = branch};
+	return 0;
+}
+
+/* Shortens the words of a branch to what a narrow terminal has left for them at ${depth}. */
+static int fit(struct words *words, size_t width, size_t depth)
+{
+	size_t taken = FIGURES_WIDTH + BRANCH_WIDTH * depth;
+	size_t room = width > taken + WORDS_MIN ? width - taken : WORDS_MIN;
+	size_t bytes = strlen(words->branch) + 1;
+
+	if (!width)
+		return 0;
+	char *shortened = malloc(bytes);
+	if (!shortened)
+		return -ENOMEM;
+	hl_format_shortened(words->branch, room, shortened, bytes);
+	free(words->branch);
+	words->branch = shortened;
 	return 0;
 }
 
@@ -252,11 +274,14 @@ static int emit_item(struct hl_emit *emit, struct drawing *drawing, const struct
 	}
 	if (r < 0)
 		return r;
-	drawing->row_count++;
-	hl_emit_row_below(emit, item->depth, emphasis);
-	emit_cells(emit, drawing, item, &words, flat);
+	r = fit(&words, hl_emit_width(emit), item->depth - 1);
+	if (r == 0) {
+		drawing->row_count++;
+		hl_emit_row_below(emit, item->depth, emphasis);
+		emit_cells(emit, drawing, item, &words, flat);
+	}
 	free(words.branch);
-	return 0;
+	return r;
 }
 
 /* Without recursion: profiles of other programs may have stacks of any depth. */

@@ -178,6 +178,9 @@ static void a_limit_keeps_what_grew_most_and_what_shrank_most(void **state)
 	struct hl_view_options options = options_by(HL_VIEW_BY_FUNCTION);
 
 	(void)state;
+	options.row_limit = 3;
+	expect_rows(options, "grow:30 140>197 57 6, fresh:0 0>17 17 1, "
+			     "less:60 25>24 -1 0, gone:0 30>0 -30 -3, ");
 	options.row_limit = 1;
 	expect_rows(options, "grow:30 140>197 57 6, gone:0 30>0 -30 -3, ");
 	char *text = text_of(before_stacks, after_stacks, options);

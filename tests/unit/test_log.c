@@ -454,7 +454,7 @@ static void a_full_disk_leaves_a_hole_and_right_figures_after_it(void **state)
 		struct hl_log *log = read_log(lab, 0);
 		assert_int_equal(log->missing_count, 20);
 		assert_int_equal(log->point_count, 119 + finished); /* the last one is idle */
-		assert_false(log->points[49].missing);
+		assert_false(log->points[48].missing);
 		assert_true(log->points[50].missing && log->points[69].missing);
 		assert_false(log->points[72].missing);
 		check_points(lab, log);

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Makes pages of real recordings, and opens them in a headless Chromium that tests click through.
 
-Every test script ends with `harness.main()`. Meson sets HL_BUILD, the build directory.
+Every test script ends with `harness.main()`. Meson sets HL_BUILD, the build directory, and
+HL_MAKE_RECORDING, a program that makes recordings by hand.
 """
 
 import contextlib
@@ -16,6 +17,7 @@ from pathlib import Path
 
 TREE = Path(__file__).resolve().parents[2]
 HEAPLINE = Path(os.environ.get("HL_BUILD", TREE / "build")).resolve() / "heapline"
+MAKE_RECORDING = os.environ.get("HL_MAKE_RECORDING", HEAPLINE.parent / "tests/cli/make_recording")
 FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
          "--disable-background-networking", "--disable-component-update", "--disable-sync")
 TIMEOUT_S = 120  # a hang is a failure; nothing here takes a tenth of it
@@ -53,6 +55,11 @@ def record_python(recording, rounds):
     subprocess.run([HEAPLINE, "record", "-o", recording, "--", *command], check=True,
                    capture_output=True, timeout=TIMEOUT_S,
                    env={**os.environ, "PYTHONMALLOC": "malloc"})
+
+
+def make_recording(recording, name):
+    """One of the recordings of tests/cli/make_recording.c."""
+    subprocess.run([MAKE_RECORDING, name, recording], check=True, timeout=TIMEOUT_S)
 
 
 # ---- the browser ----

@@ -441,6 +441,44 @@ class Comparison(PageCase):
         self.assertIn("before.hl", self.text("#facts"))
 
 
+class Head(PageCase):
+    def tearDown(self):
+        self.assert_quiet()
+
+    def open_made(self, name):
+        recording = Files.folder / f"{name}.hl"
+        harness.make_recording(recording, name)
+        self.open(Files.write_page(name, recording))
+
+    def test_what_was_lost_is_said_in_the_words_of_other_reports(self):
+        self.open_made("lossy")
+        notes = [note.text for note in self.find_all("#notes li")]
+        self.assertGreater(len(notes), 3)
+        text = heapline("top", str(Files.folder / "lossy.hl"))
+        for note in notes:
+            self.assertIn(note, text)
+
+    def test_modules_without_names_say_what_helps(self):
+        self.open(Files.page)
+        expected = {(row["path"].rpartition("/")[2], row["reason"])
+                    for row in ask("info", Files.after)["modules"]
+                    if row["reason"] and row["symbols"] != "unused"}
+        self.run_script("document.getElementById('modules').open = true")
+        found = {(row.find_element(By.TAG_NAME, "th").text,
+                  row.find_elements(By.TAG_NAME, "td")[1].text)
+                 for row in self.find_all("#modules-body tr")}
+        self.assertEqual(found, expected)
+
+    def test_pages_without_anything_in_them_open_all_the_same(self):
+        for name in ("empty", "none"):
+            self.open_made(name)
+            for panel in ("functions", "tree", "lines", "flame"):
+                self.show_tab(panel)
+            self.assertEqual(self.frames(), {"all": (0, 0)})
+            self.assertIn("EMPTY", self.text("#notes"))
+            self.assert_quiet()
+
+
 class Looks(PageCase):
     dark = True
 

@@ -4,13 +4,13 @@
 import { Choice, total, Unit, UNITS, UNIT_WORDS, Value, VALUES, VALUE_WORDS } from "./choice";
 import { Module, Report, Summary } from "./data";
 import { byId, make } from "./dom";
-import { basename, formatBytes, formatDuration, formatExact, formatFigure, formatGrowth, formatPercent } from "./format";
+import { basename, formatBytes, formatDuration, formatExact, formatFigure, formatGrowth, formatPercent, printable } from "./format";
 import { makeRadios, RadioOption } from "./radios";
 
 function facts(summary: Summary): string[] {
   const { recording } = summary;
   const facts = [
-    recording.name,
+    recording.name + (summary.before ? `, compared with ${summary.before.name}` : ""),
     recording.processes === 1 ? `pid ${recording.pid}` : "",
     recording.processes > 1 ? `${recording.processes} processes, each at its own peak` : "",
     recording.duration_ms ? `ran ${formatDuration(recording.duration_ms)}` : "",
@@ -25,14 +25,11 @@ function facts(summary: Summary): string[] {
 
 function showTarget(summary: Summary): void {
   const command = summary.recording.command || summary.recording.name;
-  const [program, ...words] = command.split(" ");
-  document.title = `${basename(program)} – heapline`;
-  byId("program").textContent = "";
-  byId("program").append(make("span", {}, basename(program)));
-  byId("command").append(make("code", {}, [program, ...words].join(" ")));
+  const [program] = command.split(" ");
+  document.title = printable(`${basename(program)} – heapline`);
+  byId("program").textContent = printable(basename(program));
+  if (summary.recording.command) byId("command").append(make("code", {}, command));
   byId("facts").append(...facts(summary).map((fact) => make("li", {}, fact)));
-  if (summary.before)
-    byId("facts").prepend(make("li", { class: "compared" }, `compared with ${summary.before.name}`));
 }
 
 /* ---- totals ---- */

@@ -338,8 +338,7 @@ int hl_annotate_text(const struct hl_annotate *report)
 	}
 	hl_emit_line(report->emit, "%s", "");
 	if (more)
-		hl_emit_line(report->emit, "... and %" PRIu64 " more functions; -n 0 shows all",
-			     more);
+		hl_emit_line(report->emit, "... and %" PRIu64 " more; -n 0 shows all", more);
 	if (!shown)
 		hl_emit_line(report->emit, "nothing of it comes from '%s'",
 			     report->options->function);

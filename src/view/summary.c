@@ -108,7 +108,8 @@ size_t hl_summary_stack_count(const struct hl_profile *profile)
 	size_t count = 0;
 
 	for (size_t i = 0; i < profile->node_count; i++)
-		count += hl_profile_counters_any(&profile->counters[i]);
+		count += hl_profile_counters_any(&profile->counters[i]) ||
+			 (profile->base && hl_profile_counters_any(&profile->base[i]));
 	return count;
 }
 
@@ -192,12 +193,12 @@ static bool is_known(const struct hl_profile *profile, enum hl_value value)
 static void totals_line(struct hl_emit *emit, const struct hl_profile *profile, const char *begin,
 			const struct hl_profile_counters *total)
 {
-	static const struct {
+	const struct {
 		enum hl_value value;
 		const char *words;
 	} parts[] = {
 		{HL_VALUE_PEAK, "peak"},
-		{HL_VALUE_INUSE, "in use at the end"},
+		{HL_VALUE_INUSE, profile->imported ? "in use" : "in use at the end"},
 		{HL_VALUE_ALLOC, "allocated"},
 	};
 	char line[4 * HL_SUMMARY_FIGURES_MAX], figures[HL_SUMMARY_FIGURES_MAX];
@@ -247,11 +248,9 @@ static void filter_line(struct hl_emit *emit, const struct hl_profile *profile)
 
 static void base_lines(struct hl_emit *emit, const struct hl_profile *profile)
 {
-	const char *name = hl_profile_text(profile, profile->base_name);
-
 	if (!profile->base)
 		return;
-	hl_emit_line(emit, "compared with %s", name[0] ? name : "its first column");
+	hl_emit_line(emit, "compared with %s", hl_profile_text(profile, profile->base_name));
 	totals_line(emit, profile, "before: ", &profile->base_total);
 }
 

@@ -37,7 +37,7 @@ const char *hl_summary_figures(const struct hl_profile *profile,
 			       const struct hl_profile_counters *total, enum hl_value value,
 			       char buffer[HL_SUMMARY_FIGURES_MAX]);
 
-/* How many stacks have any figures. */
+/* How many stacks have any figures, in either profile if two are compared. */
 size_t hl_summary_stack_count(const struct hl_profile *profile);
 
 /* Whether there is nothing to show: no figure but zero, of either profile if two are compared. */

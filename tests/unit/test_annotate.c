@@ -223,7 +223,7 @@ static void a_name_is_preferred_to_an_expression(void **state)
 	assert_true(strstr(text, "\nouter(int) in") < strstr(text, "\ninner in")); /* by cum */
 	free(text);
 	text = text_of(hl_view_annotate, (struct hl_view_options){.function = "i", .row_limit = 1});
-	assert_contains(text, "... and 2 more functions");
+	assert_contains(text, "... and 2 more; -n 0 shows all");
 	free(text);
 }
 

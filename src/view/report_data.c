@@ -138,6 +138,15 @@ static int write_notes(struct hl_emit *emit, const struct hl_profile *profile)
 	return r;
 }
 
+/* As in info: modules that no stack passes through were not looked at. */
+static const char *symbols_text(const struct hl_profile *profile,
+				const struct hl_profile_module *module)
+{
+	if (profile->imported)
+		return "imported";
+	return module->used ? hl_symbols_source_name(module->symbols) : "unused";
+}
+
 static void write_modules(struct hl_emit *emit, const struct hl_profile *profile)
 {
 	hl_emit_array(emit, "modules");
@@ -145,9 +154,7 @@ static void write_modules(struct hl_emit *emit, const struct hl_profile *profile
 		const struct hl_profile_module *module = &profile->modules[i];
 		hl_emit_object(emit, NULL);
 		hl_emit_text(emit, "path", hl_profile_text(profile, module->path));
-		hl_emit_text(emit, "symbols",
-			     !i || !module->used ? "unused"
-						 : hl_symbols_source_name(module->symbols));
+		hl_emit_text(emit, "symbols", symbols_text(profile, module));
 		hl_emit_text(emit, "reason", hl_profile_text(profile, module->symbols_reason));
 		hl_emit_object_end(emit);
 	}

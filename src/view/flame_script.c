@@ -24,7 +24,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-extern const char hl_flame_js[];
+/* Embedded files, each of which needs the ones before it. */
+extern const char hl_flame_frames_js[], hl_flame_draw_js[], hl_flame_controls_js[];
 
 struct script {
 	const struct hl_flame_picture *picture;
@@ -179,6 +180,17 @@ static void write_settings(const struct script *script, int top)
 		root->value, root->self, root->other, root->base);
 }
 
+/* Within a function, so that a page around the picture keeps its names for itself. */
+static void write_parts(FILE *out)
+{
+	const char *const parts[] = {hl_flame_frames_js, hl_flame_draw_js, hl_flame_controls_js};
+
+	fputs("<script>\n'use strict';\n(() =&gt; {\n", out);
+	for (size_t i = 0; i < HL_COUNT_OF(parts); i++)
+		hl_xml_source(out, parts[i]);
+	fputs("})();\n</script>\n", out);
+}
+
 static void release_script(struct script *script)
 {
 	free(script->function_of);
@@ -211,9 +223,8 @@ int hl_flame_script_write(const struct hl_flame_picture *picture, int top)
 		write_names(&script);
 		fputs(",\n\"frames\":\"", script.out);
 		write_frames(&script);
-		fputs("\"}\n</script>\n<script>\n", script.out);
-		hl_xml_source(script.out, hl_flame_js);
-		fputs("</script>\n", script.out);
+		fputs("\"}\n</script>\n", script.out);
+		write_parts(script.out);
 	}
 	release_script(&script);
 	return r;

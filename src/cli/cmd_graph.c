@@ -15,8 +15,8 @@ static const char *const format_words[] = {"dot", "svg", "png", NULL};
 static const struct hl_option options[] = {
 	{"format", 0, "FORMAT", "dot, svg or png (default: as FILE is named, else dot)",
 	 HL_OPTION_CHOICE, &format, format_words},
-	{"nodes", 'n', "N", "the N functions that tell most; 0: all (default: 40)",
-	 HL_OPTION_COUNT, &node_limit, NULL},
+	{"nodes", 'n', "N", "the N functions that tell most; 0: all (default: 40)", HL_OPTION_COUNT,
+	 &node_limit, NULL},
 	{"edge-threshold", 0, "PERCENT", "no edges of less (default: 0.5)", HL_OPTION_PERCENT,
 	 &edge_threshold, NULL},
 	{0},

@@ -12,7 +12,7 @@ static SITE int in_the_way(int number)
 	return number - 2;
 }
 #else
-#define in_the_way(number) ((number) - 2)
+#define in_the_way(number) ((number)-2)
 #endif
 
 /* name, blocks in run 1, blocks in run 2, bytes of a block */

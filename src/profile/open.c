@@ -3,6 +3,7 @@
 #include "profile/open.h"
 
 #include "profile/array.h"
+#include "profile/moment.h"
 #include "profile/pack.h"
 #include "profile/recording.h"
 
@@ -40,7 +41,9 @@ static int open_recording(const char *path, const struct hl_profile_selection *s
 	int r = hl_recording_open(path, &recording, err);
 	if (r < 0)
 		return r;
-	r = hl_profile_load(recording, selection, ret_profile, err);
+	r = selection && selection->at.kind != HL_MOMENT_NONE
+		    ? hl_moment_load(path, recording, selection, ret_profile, err)
+		    : hl_profile_load(recording, selection, ret_profile, err);
 	hl_recording_free(recording);
 	return r;
 }
@@ -225,14 +228,23 @@ static int open_stream(int fd, const char *name, const struct hl_profile_selecti
 	return r;
 }
 
+static bool is_directory(const char *path)
+{
+	struct stat status;
+	return stat(path, &status) < 0 || S_ISDIR(status.st_mode);
+}
+
 int hl_profile_open(const char *path, const struct hl_profile_selection *selection,
 		    struct hl_profile **ret_profile, struct hl_error *err)
 {
-	struct stat status;
-
+	if (selection && selection->at.kind != HL_MOMENT_NONE && !is_directory(path))
+		return hl_error_set(err, -EINVAL,
+				    "cannot look at a moment of '%s': only a recording, NAME.hl, "
+				    "has a log",
+				    path);
 	if (!strcmp(path, "-"))
 		return open_stream(STDIN_FILENO, STDIN_NAME, selection, ret_profile, err);
-	if (stat(path, &status) < 0 || S_ISDIR(status.st_mode))
+	if (is_directory(path)) /* or nothing, which is a missing recording */
 		return open_recording(path, selection, ret_profile, err);
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)

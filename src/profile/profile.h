@@ -165,6 +165,22 @@ struct hl_profile {
 	 */
 	uint32_t filter; /* 0: all stacks are here */
 	struct hl_profile_counters unfiltered_total;
+
+	/* Where it is of a moment (moment.h): which, as a clause, and in milliseconds. */
+	uint32_t moment; /* 0: of the whole recording */
+	uint64_t moment_ms;
+};
+
+/* A moment within a recording that has a log. */
+enum hl_moment_kind {
+	HL_MOMENT_NONE, /* the whole recording */
+	HL_MOMENT_MS,	/* the local maximum of the interval that holds `ms` */
+	HL_MOMENT_PEAK, /* the highest of them all */
+};
+
+struct hl_moment {
+	enum hl_moment_kind kind;
+	uint64_t ms; /* since the process' recording began */
 };
 
 /* What to load; zero is all. */
@@ -172,8 +188,12 @@ struct hl_profile_selection {
 	uint32_t pid;	  /* 0: every process; else those of that pid */
 	bool by_sequence; /* of these, the one with this sequence number */
 	uint32_t sequence;
-	uint32_t tid;		      /* 0: every thread */
-	bool keep_rows;		      /* profile->rows are wanted */
+	uint32_t tid;	/* 0: every thread */
+	bool keep_rows; /* profile->rows are wanted */
+	struct hl_moment at;
+	unsigned jobs;	      /* threads that read a log; 0: as many as there are cores */
+	uint32_t **ret_nodes; /* of one process: the profile's node of each of its node ids, to be
+				 freed by the caller; NULL: not wanted */
 	struct hl_progress *progress; /* NULL: nobody watches */
 };
 

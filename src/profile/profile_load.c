@@ -334,6 +334,21 @@ static int fill_profile(struct hl_profile *profile, const struct loading *loadin
 	return r;
 }
 
+/* The final node of each node id of the only process, in the order of ids. */
+static int list_nodes(const struct loading *loading, const uint32_t *final_ids)
+{
+	const struct source *source = &loading->sources[0];
+	size_t count = loading->source_count == 1 ? source->process->node_count : 0;
+	uint32_t *nodes = calloc(count + 1, sizeof(*nodes));
+
+	if (!nodes)
+		return -ENOMEM;
+	for (size_t i = 1; i <= count; i++)
+		nodes[i] = final_ids[source->nodes[i]];
+	*loading->selection.ret_nodes = nodes;
+	return 0;
+}
+
 static void release_loading(struct loading *loading)
 {
 	for (size_t i = 0; i < loading->source_count; i++) {
@@ -357,6 +372,8 @@ static int load(struct loading *loading, struct hl_profile **ret_profile, struct
 		r = hl_builder_finish(&loading->builder, &final_ids, &profile);
 	if (r == 0)
 		r = fill_profile(profile, loading, final_ids);
+	if (r == 0 && loading->selection.ret_nodes)
+		r = list_nodes(loading, final_ids);
 	free(final_ids);
 	if (r < 0) {
 		hl_profile_free(profile);

@@ -74,14 +74,25 @@ static void keep_threads(struct selecting *selecting)
 
 /* ---- the tree ---- */
 
-/* Marks the nodes of selected processes, whatever thread: those with rows, and their ancestors. */
+/* Marks ${node} if ${thread}, whatever thread was selected, is of a selected process. */
+static void mark_node(struct selecting *selecting, const uint32_t *process_of_thread, uint32_t node,
+		      uint32_t thread)
+{
+	if (selecting->processes[process_of_thread[thread]] != GONE)
+		selecting->nodes[node] = 1;
+}
+
+/* Marks the nodes of selected processes: those with figures, and their ancestors. */
 static void mark_nodes(struct selecting *selecting, const uint32_t *process_of_thread)
 {
 	const struct hl_profile *profile = selecting->profile;
 
 	for (size_t i = 0; i < profile->row_count; i++)
-		if (selecting->processes[process_of_thread[profile->rows[i].thread]] != GONE)
-			selecting->nodes[profile->rows[i].node] = 1;
+		mark_node(selecting, process_of_thread, profile->rows[i].node,
+			  profile->rows[i].thread);
+	for (size_t i = 0; i < profile->size_count; i++)
+		mark_node(selecting, process_of_thread, profile->sizes[i].node,
+			  profile->sizes[i].thread);
 	for (size_t i = profile->node_count; i-- > 1;)
 		if (selecting->nodes[i])
 			selecting->nodes[profile->nodes[i].parent] = 1;

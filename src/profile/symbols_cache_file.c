@@ -240,8 +240,9 @@ static int read_texts(const struct hl_container *container, struct hl_cached_nam
 	names->texts = bytes;
 	if (size && names->texts[size - 1])
 		return -EBADMSG;
-	for (size_t at = 0; at < size; at += strlen(names->texts + at) + 1)
-		count++;
+	for (size_t at = 0; at < size; at += strlen(names->texts + at) + 1, count++)
+		if (!names->texts[at])
+			return -EBADMSG;
 	const char **texts = calloc(count, sizeof(*texts));
 	if (!texts)
 		return -ENOMEM;

@@ -11,31 +11,13 @@
 #include "fake_region.h"
 #include "profile/recording_container.h"
 #include "profile/recording_files.h"
+#include "scratch.h"
 
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
-/* So that a report names the line. */
-#define require(holds)                    \
-	do {                              \
-		if (!(holds))             \
-			__builtin_trap(); \
-	} while (0)
-
 /* ---- files ---- */
-
-static int scratch_file(void)
-{
-	static int fd = -1;
-	if (fd < 0)
-		fd = memfd_create("fuzz", MFD_CLOEXEC);
-	return fd;
-}
 
 static void read_process_file(int fd)
 {
@@ -57,29 +39,7 @@ static void read_meta_file(int fd)
 
 static void fuzz_file(const uint8_t *bytes, size_t size, void read_file(int fd))
 {
-	int fd = scratch_file();
-	require(ftruncate(fd, 0) == 0 && pwrite(fd, bytes, size, 0) == (ssize_t)size);
-	read_file(fd);
-}
-
-static char scratch_path[] = "/tmp/heapline-fuzz-XXXXXX";
-
-static void remove_scratch_directory(void)
-{
-	char path[64];
-	snprintf(path, sizeof(path), "%s/file", scratch_path);
-	unlink(path);
-	rmdir(scratch_path);
-}
-
-static int scratch_directory(void)
-{
-	static int fd = -1;
-	if (fd < 0 && mkdtemp(scratch_path)) {
-		fd = open(scratch_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		atexit(remove_scratch_directory);
-	}
-	return fd;
+	read_file(scratch_file(bytes, size));
 }
 
 static void fuzz_sections(const uint8_t *bytes, size_t size)

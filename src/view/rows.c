@@ -71,12 +71,13 @@ static void append_root(struct hl_rows *rows, const struct hl_profile *profile, 
 				     .leaf = true});
 }
 
-/* ${leaves}: by key, whether stacks end there. */
-static void mark_leaves(const struct hl_rows *rows, const struct hl_profile *profile, bool *leaves)
+/* ${leaves}: by key, whether stacks with any of the value end there. */
+static void mark_leaves(const struct hl_rows *rows, const struct hl_profile *profile,
+			enum hl_value value, bool *leaves)
 {
 	for (uint32_t i = 1; i < profile->node_count; i++)
-		if (profile->nodes[i].end == i + 1 ||
-		    hl_profile_counters_any(&profile->counters[i]))
+		if (hl_profile_figure(&profile->counters[i], value, HL_UNIT_BYTES) ||
+		    hl_profile_figure(&profile->counters[i], value, HL_UNIT_OBJECTS))
 			leaves[rows->keys.of_frame[profile->nodes[i].frame]] = true;
 }
 
@@ -90,7 +91,7 @@ static int collect_keys(struct hl_rows *rows, const struct hl_profile *profile,
 		free(leaves);
 		return -ENOMEM;
 	}
-	mark_leaves(rows, profile, leaves);
+	mark_leaves(rows, profile, options->value, leaves);
 	append_root(rows, profile, options->value);
 	for (uint32_t key = 1; key < rows->keys.count; key++)
 		append(rows, (struct hl_row){.label = hl_keys_label(&rows->keys, profile, key),

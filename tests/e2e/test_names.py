@@ -33,6 +33,11 @@ TWICE_STACKS = "main;call;library_allocate 1100\n"
 
 
 class Names(harness.TestCase):
+    def setUp(self):
+        super().setUp()
+        # Copies with and without names have one build id, and the cache would name them all.
+        os.environ["XDG_CACHE_HOME"] = self.path("cache")
+
     def compile(self, compiler, source, output, *options):
         path = self.path(output)
         built = harness.run([harness.need(compiler), *options, "-g", "-o", path,

@@ -22,13 +22,17 @@ enum {
 	STATUS_NOT_FOUND = 127,
 };
 
-/* In the order of enum hl_mode. */
-static const char *const mode_names[] = {"closed", "mem-record", "mem-fast", NULL};
+#define LOG_SEGMENT_BYTES (UINT64_C(100) << 20)
+#define LOG_SEGMENTS	  10
+#define LOG_SEGMENTS_MAX  1000000
 
 static int mode = HL_MODE_MEM_FAST;
 static uint64_t sample_bytes;
 static bool mappings;
 static bool sizes;
+static uint64_t log_segment_bytes = LOG_SEGMENT_BYTES;
+static uint64_t log_segments = LOG_SEGMENTS;
+static bool lossy;
 static bool no_follow;
 static bool wait_for_all;
 static const char *output;
@@ -41,7 +45,7 @@ static const struct hl_option options[] = {
 	 HL_OPTION_TEXT, &output, NULL},
 	{"force", 'f', NULL, "replace an existing recording", HL_OPTION_FLAG, &force, NULL},
 	{"mode", 0, "MODE", "how blocks are remembered; mem-fast unless said otherwise",
-	 HL_OPTION_CHOICE, &mode, mode_names},
+	 HL_OPTION_CHOICE, &mode, hl_mode_names},
 	{"sample", 0, "BYTES", "record one allocation in about so many bytes, at random",
 	 HL_OPTION_BYTES, &sample_bytes, NULL},
 	{"mappings", 0, NULL, "record mmap, munmap, mremap and brk, too", HL_OPTION_FLAG, &mappings,
@@ -49,6 +53,16 @@ static const struct hl_option options[] = {
 	{"sizes", 0, NULL,
 	 "tell apart how large the blocks of each stack are, for 'heapline sizes'", HL_OPTION_FLAG,
 	 &sizes, NULL},
+	{"log-segment-size", 0, "BYTES",
+	 "modes with a log: begin another file of the log when one has so many; 100M unless said "
+	 "otherwise",
+	 HL_OPTION_BYTES, &log_segment_bytes, NULL},
+	{"log-segments", 0, "N",
+	 "modes with a log: keep the newest N files of each process; 10 unless said otherwise",
+	 HL_OPTION_COUNT, &log_segments, NULL},
+	{"lossy", 0, NULL,
+	 "modes with a log: let events go when a thread has no room for them, instead of waiting",
+	 HL_OPTION_FLAG, &lossy, NULL},
 	{"no-follow", 0, NULL, "record the program alone, not its children", HL_OPTION_FLAG,
 	 &no_follow, NULL},
 	{"wait", 0, NULL, "go on until the last descendant of the program has ended",
@@ -236,7 +250,10 @@ static int record_program(const char *recorder, char **argv)
 		.region = {.mode = (enum hl_mode)mode,
 			   .mappings = mappings,
 			   .sizes = sizes,
+			   .lossy = lossy,
 			   .sample_bytes = sample_bytes},
+		.log = {.segment_bytes = log_segment_bytes,
+			.segments_kept = (uint32_t)log_segments},
 		.follow = !no_follow,
 		.command = argv,
 	};
@@ -249,12 +266,31 @@ static int record_program(const char *recorder, char **argv)
 	return status;
 }
 
+/* -1, or the exit status to leave with. */
+static int check_usage(int argc)
+{
+	bool about_log =
+		lossy || log_segment_bytes != LOG_SEGMENT_BYTES || log_segments != LOG_SEGMENTS;
+	if (argc == 0)
+		return hl_cli_usage_error(&hl_verb_record, "no command to record");
+	if (about_log && !hl_mode_logs((enum hl_mode)mode))
+		return hl_cli_usage_error(&hl_verb_record, "mode '%s' keeps no log; use log-fast",
+					  hl_mode_names[mode]);
+	if (log_segments < 1 || log_segments > LOG_SEGMENTS_MAX)
+		return hl_cli_usage_error(&hl_verb_record, "--log-segments must be from 1 to %d",
+					  LOG_SEGMENTS_MAX);
+	if (!log_segment_bytes)
+		return hl_cli_usage_error(&hl_verb_record, "--log-segment-size must not be 0");
+	return -1;
+}
+
 static int run_record(int argc, char **argv)
 {
 	char program[PATH_MAX], recorder[PATH_MAX];
 	struct hl_error err = {0};
-	if (argc == 0)
-		return hl_cli_usage_error(&hl_verb_record, "no command to record");
+	int status = check_usage(argc);
+	if (status >= 0)
+		return status;
 	hl_launch_guard_standard_streams();
 	int r = hl_examine_find(argv[0], program, sizeof(program), &err);
 	if (r < 0)

@@ -6,12 +6,6 @@
 
 #include <stdio.h>
 
-static const char *const mode_names[] = {
-	[HL_MODE_CLOSED] = "closed",
-	[HL_MODE_MEM_RECORD] = "mem-record",
-	[HL_MODE_MEM_FAST] = "mem-fast",
-};
-
 static void describe(struct hl_archive *archive, char **command,
 		     const struct hl_region_settings *settings)
 {
@@ -22,7 +16,7 @@ static void describe(struct hl_archive *archive, char **command,
 		.command = command,
 		.host = archive->system.nodename,
 		.kernel = archive->system.release,
-		.mode = (char *)mode_names[settings->mode],
+		.mode = (char *)hl_mode_names[settings->mode],
 		.sample_bytes = settings->sample_bytes,
 		.start_realtime_ns = hl_clock_ns(CLOCK_REALTIME),
 		.warnings = archive->warnings.texts,
@@ -50,6 +44,13 @@ void hl_archive_release(struct hl_archive *archive)
 void hl_archive_remove(struct hl_archive *archive)
 {
 	hl_directory_remove(&archive->directory);
+}
+
+void hl_archive_warn_of_log(struct hl_archive *archive, pid_t pid,
+			    const struct hl_log_losses *losses)
+{
+	if (hl_log_losses_tell(losses, pid, &archive->warnings))
+		archive->meta_is_stale = true;
 }
 
 void hl_archive_warn(struct hl_archive *archive, const char *sentence)

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "collector/directory.h"
+#include "collector/log_losses.h"
 #include "collector/tracked.h"
 #include "collector/warnings.h"
 #include "profile/recording.h"
@@ -38,6 +39,10 @@ int hl_archive_save(struct hl_archive *archive, struct hl_tracked *tracked, bool
 
 /* Saves the meta data. ${complete}: the recording ends here; waits until all is on disk. */
 int hl_archive_save_meta(struct hl_archive *archive, bool complete);
+
+/* Adds what the log of process ${pid} lacks to the recording. */
+void hl_archive_warn_of_log(struct hl_archive *archive, pid_t pid,
+			    const struct hl_log_losses *losses);
 
 /* Adds a sentence to the recording. */
 void hl_archive_warn(struct hl_archive *archive, const char *sentence);

@@ -210,10 +210,18 @@ static void forget_unrecorded(struct hl_collector *collector, struct hl_tracked 
 	forget(collector, tracked);
 }
 
+static void end_log(struct hl_collector *collector, struct hl_tracked *tracked)
+{
+	struct hl_log_losses losses;
+	hl_tracked_end_log(tracked, &losses);
+	hl_archive_warn_of_log(&collector->archive, tracked->pid, &losses);
+}
+
 /* The last save of a process; on success nothing of it stays in memory. */
 static int save_last(struct hl_collector *collector, struct hl_tracked *tracked)
 {
 	struct hl_tracked_totals totals;
+	end_log(collector, tracked);
 	if (!hl_tracked_has_begun(tracked)) {
 		forget_unrecorded(collector, tracked);
 		return 0;
@@ -298,6 +306,9 @@ static int admit(struct hl_collector *collector, const struct hl_caller *caller,
 		return r;
 	tracked->sequence = collector->next_sequence;
 	r = watch(collector, pidfd, EVENT_TRACKED + (uint64_t)tracked->sequence);
+	if (r == 0 && hl_mode_logs(collector->settings.region.mode))
+		r = hl_tracked_begin_log(tracked, collector->archive.directory.fd,
+					 &collector->settings.log);
 	if (r == 0)
 		r = hl_reception_answer(caller, 0, region_fd, tracked->region.bytes);
 	close(region_fd);
@@ -463,6 +474,8 @@ static void close_running(struct hl_collector *collector)
 	for (struct hl_tracked *it = collector->tracked; it; it = it->next) {
 		if (hl_tracked_check_end(it))
 			continue;
+		/* From here on nobody reads rings: they must not be waited for. */
+		atomic_fetch_or(&it->region.header->flags, HL_REGION_LOSSY);
 		atomic_store(&it->region.header->mode, HL_MODE_CLOSED);
 		hl_tracked_set_end(it, HL_END_RUNNING);
 		collector->summary.running++;

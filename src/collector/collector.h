@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "collector/region_maker.h"
+#include "collector/tracked.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,8 +20,9 @@ struct hl_collector;
 
 struct hl_collector_settings {
 	struct hl_region_settings region;
-	bool follow;	/* record children, too */
-	char **command; /* NULL-terminated; must stay until hl_collector_free */
+	struct hl_log_limits log; /* in modes with a log */
+	bool follow;		  /* record children, too */
+	char **command;		  /* NULL-terminated; must stay until hl_collector_free */
 };
 
 struct hl_collector_summary {

@@ -38,7 +38,8 @@ static void fill_header(struct hl_region *region, const struct hl_region_setting
 	struct hl_region_header *layout = &region->layout;
 	atomic_init(&layout->mode, settings->mode);
 	atomic_init(&layout->flags, (settings->mappings ? HL_REGION_MAPPINGS : 0u) |
-					    (settings->sizes ? HL_REGION_SIZES : 0u));
+					    (settings->sizes ? HL_REGION_SIZES : 0u) |
+					    (settings->lossy ? HL_REGION_LOSSY : 0u));
 	layout->sample_bytes = settings->sample_bytes;
 	*region->header = *layout;
 }

@@ -13,6 +13,7 @@ struct hl_region_settings {
 	enum hl_mode mode;
 	bool mappings;
 	bool sizes;
+	bool lossy; /* full rings drop events */
 	uint64_t sample_bytes;
 };
 

@@ -225,52 +225,77 @@ static char *read_path(const struct hl_region_view *view, const struct hl_region
 	return good ? strndup(strings + module->path_offset, module->path_bytes) : strdup("");
 }
 
-static int read_module(const struct hl_region_view *view, const struct hl_region_module *shared,
-		       struct hl_recording_module *module)
+uint32_t hl_region_module_count(const struct hl_region_view *view)
 {
-	struct hl_region_module copy = *shared;
-	*module = (struct hl_recording_module){
-		.path = read_path(view, &copy),
-		.start = copy.start,
-		.end = copy.end,
-		.load_bias = copy.load_bias,
-	};
-	if (copy.build_id_bytes <= sizeof(module->build_id)) {
-		module->build_id_bytes = copy.build_id_bytes;
-		memcpy(module->build_id, copy.build_id, copy.build_id_bytes);
-	}
-	return module->path ? 0 : -ENOMEM;
-}
-
-static int read_modules(const struct hl_region_view *view, struct hl_recording_process *process)
-{
-	const struct hl_region_module *shared = area_of(view, HL_AREA_MODULES);
 	uint32_t claimed =
 		atomic_load_explicit(&header_of(view)->module_count, memory_order_acquire);
 	if (claimed > HL_MODULES_MAX)
 		claimed = HL_MODULES_MAX;
-	uint32_t count = bounded_count(view, HL_AREA_MODULES, claimed, sizeof(*shared));
+	return bounded_count(view, HL_AREA_MODULES, claimed, sizeof(struct hl_region_module));
+}
+
+int hl_region_read_module(const struct hl_region_view *view, uint32_t index,
+			  struct hl_recording_module *ret_module)
+{
+	const struct hl_region_module *shared = area_of(view, HL_AREA_MODULES);
+	struct hl_region_module copy = shared[index];
+	char *path = read_path(view, &copy);
+	if (!path)
+		return -ENOMEM;
+	*ret_module = (struct hl_recording_module){
+		.path = path,
+		.start = copy.start,
+		.end = copy.end,
+		.load_bias = copy.load_bias,
+	};
+	if (copy.build_id_bytes <= sizeof(ret_module->build_id)) {
+		ret_module->build_id_bytes = copy.build_id_bytes;
+		memcpy(ret_module->build_id, copy.build_id, copy.build_id_bytes);
+	}
+	return 0;
+}
+
+static int read_modules(const struct hl_region_view *view, struct hl_recording_process *process)
+{
+	uint32_t count = hl_region_module_count(view);
 	process->modules = calloc(count + (size_t)1, sizeof(*process->modules));
 	if (!process->modules)
 		return -ENOMEM;
-	int r = 0;
-	for (; process->module_count < count && r == 0; process->module_count++)
-		r = read_module(view, &shared[process->module_count],
-				&process->modules[process->module_count]);
-	return r;
+	for (; process->module_count < count; process->module_count++) {
+		int r = hl_region_read_module(view, process->module_count,
+					      &process->modules[process->module_count]);
+		if (r < 0)
+			return r;
+	}
+	return 0;
 }
 
 /* ---- nodes ---- */
+
+uint32_t hl_region_node_count(const struct hl_region_view *view)
+{
+	uint64_t claimed = atomic_load_explicit(&header_of(view)->node_count, memory_order_acquire);
+	if (claimed > HL_NODE_MAX)
+		claimed = HL_NODE_MAX;
+	/* The root takes a place in the area, too. */
+	uint32_t places =
+		bounded_count(view, HL_AREA_NODES, claimed + 1, sizeof(struct hl_region_node));
+	return places ? places - 1 : 0;
+}
+
+struct hl_recording_node hl_region_read_node(const struct hl_region_view *view, uint32_t id)
+{
+	const struct hl_region_node *shared = area_of(view, HL_AREA_NODES);
+	uint64_t frame = atomic_load_explicit(&shared[id].frame, memory_order_acquire);
+	return (struct hl_recording_node){.frame = frame, .parent = shared[id].parent};
+}
 
 /* Copies nodes 1 .. count to indexes 0 .. count - 1; those not yet published keep frame 0. */
 static void copy_nodes(const struct hl_region_view *view, struct hl_recording_node *nodes,
 		       uint32_t count)
 {
-	const struct hl_region_node *shared = area_of(view, HL_AREA_NODES);
-	for (uint32_t i = 0; i < count; i++) {
-		nodes[i].frame = atomic_load_explicit(&shared[i + 1].frame, memory_order_acquire);
-		nodes[i].parent = shared[i + 1].parent;
-	}
+	for (uint32_t i = 0; i < count; i++)
+		nodes[i] = hl_region_read_node(view, i + 1);
 }
 
 /* A frame in a module that is not known keeps its address and becomes one of no module. */
@@ -285,13 +310,7 @@ static void bound_modules(struct hl_recording_process *process)
 static int read_nodes(const struct hl_region_view *view, struct hl_recording_process *process,
 		      uint32_t **ret_map, uint32_t *ret_old_count)
 {
-	uint64_t claimed = atomic_load_explicit(&header_of(view)->node_count, memory_order_acquire);
-	if (claimed > HL_NODE_MAX)
-		claimed = HL_NODE_MAX;
-	/* The root takes a place in the area, too. */
-	uint32_t places =
-		bounded_count(view, HL_AREA_NODES, claimed + 1, sizeof(struct hl_region_node));
-	uint32_t count = places ? places - 1 : 0;
+	uint32_t count = hl_region_node_count(view);
 	struct hl_recording_node *copy = malloc((count + (size_t)1) * sizeof(*copy));
 	if (!copy)
 		return -ENOMEM;

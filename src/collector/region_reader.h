@@ -9,6 +9,7 @@
 #include "profile/recording.h"
 #include "recorder/region.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -40,3 +41,21 @@ int hl_region_read(const struct hl_region_view *view, const struct hl_region_tim
 /* A number that differs when the counters have changed since (but for a wrap of 64 bits). Costs one
  * pass over the cells. */
 uint64_t hl_region_activity(const struct hl_region_view *view);
+
+/* Single modules and nodes, for who reads while the target goes on. The counts are of what is
+ * published and backed by memory; an index must be below the one, an id from 1 up to the other. */
+uint32_t hl_region_module_count(const struct hl_region_view *view);
+uint32_t hl_region_node_count(const struct hl_region_view *view);
+
+/* 0, or -ENOMEM. The path is the caller's to free; the main program's is empty. */
+int hl_region_read_module(const struct hl_region_view *view, uint32_t index,
+			  struct hl_recording_module *ret_module);
+
+/* As it stands: frame 0 when it is not there yet, any parent. */
+struct hl_recording_node hl_region_read_node(const struct hl_region_view *view, uint32_t id);
+
+/* The dynamic loader gives the program itself no name. */
+static inline bool hl_region_module_is_main(const struct hl_recording_module *module)
+{
+	return module->path[0] == '\0' && module->end;
+}

@@ -38,8 +38,10 @@ int hl_tracked_new(pid_t pid, int pidfd, const struct hl_region_settings *settin
 
 void hl_tracked_free(struct hl_tracked *tracked)
 {
+	struct hl_log_losses untold;
 	if (!tracked)
 		return;
+	hl_tracked_end_log(tracked, &untold);
 	close(tracked->pidfd);
 	hl_region_release(&tracked->region);
 	hl_identity_release(&tracked->identity);
@@ -85,6 +87,30 @@ static struct hl_region_view view_of(const struct hl_tracked *tracked)
 	};
 }
 
+int hl_tracked_begin_log(struct hl_tracked *tracked, int directory_fd,
+			 const struct hl_log_limits *limits)
+{
+	struct hl_drain_settings settings = {
+		.view = view_of(tracked),
+		.executable = tracked->identity.executable,
+		.pid = tracked->pid,
+		.sequence = tracked->sequence,
+		.start_realtime_ns = tracked->start_realtime_ns,
+		.directory_fd = directory_fd,
+		.segment_bytes = limits->segment_bytes,
+		.segments_kept = limits->segments_kept,
+	};
+	return hl_drain_thread_start(&settings, tracked->start_ns, &tracked->log);
+}
+
+void hl_tracked_end_log(struct hl_tracked *tracked, struct hl_log_losses *ret_losses)
+{
+	*ret_losses = (struct hl_log_losses){0};
+	if (tracked->log)
+		hl_drain_thread_stop(tracked->log, ret_losses);
+	tracked->log = NULL;
+}
+
 bool hl_tracked_has_begun(const struct hl_tracked *tracked)
 {
 	return atomic_load(&tracked->region.header->state) != HL_REGION_EMPTY;
@@ -110,13 +136,11 @@ static struct hl_tracked_totals add_up(const struct hl_recording_process *proces
 	return totals;
 }
 
-/* The dynamic loader gives the program itself no name. */
 static void name_main_module(struct hl_recording_process *process)
 {
 	for (uint32_t i = 0; i < process->module_count; i++) {
 		struct hl_recording_module *module = &process->modules[i];
-		char *path =
-			module->path[0] == '\0' && module->end ? strdup(process->executable) : NULL;
+		char *path = hl_region_module_is_main(module) ? strdup(process->executable) : NULL;
 		if (!path)
 			continue;
 		free(module->path);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "collector/drain_thread.h"
 #include "collector/identity.h"
 #include "collector/region_maker.h"
 #include "profile/recording.h"
@@ -17,6 +18,7 @@ struct hl_tracked {
 	uint32_t sequence;
 	int pidfd;
 	struct hl_region region;
+	struct hl_drain_thread *log; /* NULL: there is none, or it has ended */
 	struct hl_identity identity;
 	uint64_t start_realtime_ns;
 	uint64_t start_ns, end_ns; /* CLOCK_MONOTONIC; end_ns 0 while it runs */
@@ -43,6 +45,19 @@ int hl_tracked_new(pid_t pid, int pidfd, const struct hl_region_settings *settin
 		   int *ret_region_fd);
 
 void hl_tracked_free(struct hl_tracked *tracked); /* NULL is fine */
+
+/* How large a log may become; see segment_writer.h. */
+struct hl_log_limits {
+	uint64_t segment_bytes;
+	uint32_t segments_kept;
+};
+
+/* Begins the log of a process that has a sequence number. 0 or a negative errno. */
+int hl_tracked_begin_log(struct hl_tracked *tracked, int directory_fd,
+			 const struct hl_log_limits *limits);
+
+/* Ends the log, if there is one, with all events so far. */
+void hl_tracked_end_log(struct hl_tracked *tracked, struct hl_log_losses *ret_losses);
 
 /* Whether the process has ended; then notes when and, if it is our child, how. */
 bool hl_tracked_check_end(struct hl_tracked *tracked);

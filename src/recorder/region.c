@@ -7,6 +7,12 @@
 #include <stdbool.h>
 #include <string.h>
 
+const char *const hl_mode_names[HL_MODE_COUNT + 1] = {
+	[HL_MODE_CLOSED] = "closed",	 [HL_MODE_MEM_RECORD] = "mem-record",
+	[HL_MODE_MEM_FAST] = "mem-fast", [HL_MODE_LOG_RECORD] = "log-record",
+	[HL_MODE_LOG_FAST] = "log-fast",
+};
+
 #define AREA_ALIGNMENT (UINT64_C(64) << 10)
 
 /* Sizes at the default of some 2.7 GiB, in bytes; a smaller region scales all but the first three.

@@ -49,6 +49,9 @@ enum hl_mode {
 	HL_MODE_COUNT,
 };
 
+/* By mode; NULL-terminated. */
+extern const char *const hl_mode_names[HL_MODE_COUNT + 1];
+
 static inline bool hl_mode_has_array(enum hl_mode mode)
 {
 	return mode == HL_MODE_MEM_FAST || mode == HL_MODE_LOG_FAST;

@@ -10,10 +10,16 @@
 #define WAIT_NS		  50000
 #define DEAD_COLLECTOR_NS UINT64_C(1000000000) /* without a tick: nobody reads any more */
 
-/* Who does not wait for the collector needs all the room there is from the beginning. */
-static uint32_t first_capacity(struct hl_ring_writer *writer)
+/* Asked each time: a collector that leaves says so with this flag. */
+static bool is_lossy(const struct hl_shared *shared)
 {
-	return writer->lossy && hl_shared_back(writer->bytes, HL_RING_BYTES_MAX)
+	return atomic_load_explicit(&shared->header->flags, memory_order_relaxed) & HL_REGION_LOSSY;
+}
+
+/* Who does not wait for the collector needs all the room there is from the beginning. */
+static uint32_t first_capacity(struct hl_ring_writer *writer, const struct hl_shared *shared)
+{
+	return is_lossy(shared) && hl_shared_back(writer->bytes, HL_RING_BYTES_MAX)
 		       ? HL_RING_BYTES_MAX
 		       : HL_RING_BYTES_MIN;
 }
@@ -28,8 +34,7 @@ void hl_ring_writer_init(struct hl_ring_writer *writer, struct hl_shared *shared
 		return;
 	writer->ring = (struct hl_ring *)(void *)(shared->rings + start);
 	writer->bytes = (uint8_t *)writer->ring + HL_RING_DATA;
-	writer->lossy = atomic_load(&shared->header->flags) & HL_REGION_LOSSY;
-	uint32_t capacity = first_capacity(writer);
+	uint32_t capacity = first_capacity(writer, shared);
 	writer->mask = capacity - 1;
 	writer->limit = capacity;
 	atomic_store(&writer->ring->capacity, capacity);
@@ -112,24 +117,30 @@ static uint64_t tick_of(const struct hl_shared *shared)
 	return atomic_load_explicit(&shared->header->tick, memory_order_relaxed);
 }
 
+/* Nobody waits again before ticks go on. */
+static bool collector_is_dead(struct hl_shared *shared, uint64_t tick)
+{
+	return atomic_load_explicit(&shared->dead_tick, memory_order_relaxed) == tick + 1;
+}
+
 /*
  * Waits until the collector has emptied the ring, which takes it a tick or two. False when it is
- * dead: ticks have stopped. Once it was found so, nobody waits again before they go on.
+ * dead, that is, when ticks have stopped, or when nobody shall wait.
  */
-static bool wait_until_empty(struct hl_ring_writer *writer, const struct hl_shared *shared)
+static bool wait_until_empty(struct hl_ring_writer *writer, struct hl_shared *shared)
 {
 	uint64_t tick = tick_of(shared), since_ns = monotonic_ns();
 
-	if (writer->dead_tick == tick + 1)
-		return false;
 	while (!is_empty(writer)) {
+		if (is_lossy(shared) || collector_is_dead(shared, tick))
+			return false;
 		uint64_t now_ns = monotonic_ns();
 		if (tick_of(shared) != tick) {
 			tick = tick_of(shared);
 			since_ns = now_ns;
 		}
 		if (now_ns - since_ns > DEAD_COLLECTOR_NS) {
-			writer->dead_tick = tick + 1;
+			atomic_store_explicit(&shared->dead_tick, tick + 1, memory_order_relaxed);
 			return false;
 		}
 		sleep_a_little();
@@ -141,8 +152,6 @@ bool hl_ring_make_room(struct hl_ring_writer *writer, struct hl_shared *shared)
 {
 	if (has_room(writer))
 		return true;
-	if (writer->lossy)
-		return false;
 	if (!wait_until_empty(writer, shared))
 		return false;
 	grow(writer);

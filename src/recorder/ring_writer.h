@@ -17,8 +17,6 @@ struct hl_ring_writer {
 	uint64_t head;
 	uint64_t limit; /* head may not pass it: the collector's tail, as last seen, + capacity */
 	uint64_t tick;
-	uint64_t dead_tick; /* the tick at which the collector was found to be dead, + 1 */
-	bool lossy;
 	uint64_t slots[HL_RING_SLOTS]; /* pairs */
 };
 

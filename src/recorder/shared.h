@@ -15,6 +15,7 @@ struct hl_shared {
 	_Atomic uint32_t *index;
 	struct hl_cell_chunk *chunks;
 	char *rings;
+	_Atomic uint64_t dead_tick; /* at which the collector was found to be dead, + 1; 0: never */
 };
 
 /* Points ${shared} into the mapped region at ${base}. */

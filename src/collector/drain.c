@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Rings into intervals into segments; see drain.h. */
+#include "collector/drain.h"
+
+#include "base/compiler.h"
+#include "collector/region_names.h"
+#include "log/interval.h"
+#include "log/ring_reader.h"
+#include "log/segment_writer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+struct hl_drain {
+	struct hl_ring_sink sink; /* first: what it is given leads back here */
+	struct hl_region_view view;
+	struct hl_region_names names;
+	struct hl_log_writer *writer;
+	struct hl_intervals intervals;
+	/* By thread slot; for all that there can be, memory is used as they come. */
+	struct hl_ring_reader *readers;
+	uint64_t *next_ticks; /* of each ring's next event; UINT64_MAX: none */
+	uint32_t ring_max;    /* that the region has room for */
+	uint32_t ring_count;  /* slots that have been looked at */
+	uint32_t node_count;  /* known to exist */
+	int directory_fd, statm_fd;
+	uint64_t page_bytes, rss_bytes;
+	struct hl_log_losses losses;
+};
+
+static struct hl_region_header *header_of(const struct hl_drain *drain)
+{
+	return (struct hl_region_header *)(uintptr_t)drain->view.base;
+}
+
+static void *area_of(const struct hl_drain *drain, enum hl_area_id id)
+{
+	return (char *)header_of(drain) + drain->view.layout->areas[id].offset;
+}
+
+/* ---- events ---- */
+
+/* The node's event was written after the node. */
+static bool node_exists(struct hl_drain *drain, uint32_t node)
+{
+	if (HL_UNLIKELY(node > drain->node_count))
+		drain->node_count = hl_region_node_count(&drain->view);
+	return node && node <= drain->node_count;
+}
+
+/* Never fails: an event that cannot be counted is lost, or its thread would wait for ever. */
+static int take_event(struct hl_ring_sink *sink, uint32_t node, int64_t bytes, int64_t objects)
+{
+	struct hl_drain *drain = (struct hl_drain *)sink;
+	if (HL_UNLIKELY(!node_exists(drain, node)) ||
+	    HL_UNLIKELY(hl_intervals_event(&drain->intervals, node, bytes, objects) < 0))
+		drain->losses.refused_events++;
+	return 0;
+}
+
+/* ---- rings ---- */
+
+/* Slots that were never used have no pages behind their rings, which reading would make. */
+static void find_rings(struct hl_drain *drain)
+{
+	const struct hl_region_thread *threads = area_of(drain, HL_AREA_THREADS);
+	uint32_t count =
+		atomic_load_explicit(&header_of(drain)->thread_count, memory_order_acquire);
+	drain->ring_count = count < drain->ring_max ? count : drain->ring_max;
+	for (uint32_t i = 0; i < drain->ring_count; i++) {
+		if (HL_LIKELY(drain->readers[i].ring) ||
+		    !atomic_load_explicit(&threads[i].has_ring, memory_order_acquire))
+			continue;
+		char *rings = area_of(drain, HL_AREA_RINGS);
+		hl_ring_reader_init(&drain->readers[i],
+				    (struct hl_ring *)(void *)(rings + i * HL_RING_STRIDE));
+	}
+}
+
+/* The tick of the ring's next event. Nothing can be of a tick that is still to come. */
+static uint64_t look_at_ring(struct hl_ring_reader *reader, uint64_t tick)
+{
+	if (!reader->ring)
+		return UINT64_MAX;
+	uint64_t next = hl_ring_next_tick(reader);
+	reader->given_up |= next > tick && next != UINT64_MAX;
+	if (HL_LIKELY(!reader->given_up))
+		return next;
+	atomic_store_explicit(&reader->ring->tail, atomic_load(&reader->ring->head),
+			      memory_order_relaxed);
+	return UINT64_MAX;
+}
+
+static uint64_t look_at_rings(struct hl_drain *drain, uint64_t tick)
+{
+	uint64_t earliest = UINT64_MAX;
+	for (uint32_t i = 0; i < drain->ring_count; i++) {
+		drain->next_ticks[i] = look_at_ring(&drain->readers[i], tick);
+		if (drain->next_ticks[i] < earliest)
+			earliest = drain->next_ticks[i];
+	}
+	return earliest;
+}
+
+/* Reads the events of ${tick}, ring by ring. The earliest tick of those left. */
+static uint64_t read_rings(struct hl_drain *drain, uint64_t tick)
+{
+	uint64_t earliest = UINT64_MAX;
+	for (uint32_t i = 0; i < drain->ring_count; i++) {
+		struct hl_ring_reader *reader = &drain->readers[i];
+		uint64_t *next = &drain->next_ticks[i];
+		if (*next <= tick)
+			*next = hl_ring_read(reader, tick, &drain->sink) > 0 ? reader->tick
+									     : UINT64_MAX;
+		if (*next < earliest)
+			earliest = *next;
+	}
+	return earliest;
+}
+
+/* ---- intervals ---- */
+
+/* What the process has in memory; what it had at last when it has gone. */
+static void read_rss(struct hl_drain *drain)
+{
+	char text[64] = "";
+	unsigned long size, resident;
+	if (drain->statm_fd >= 0 && pread(drain->statm_fd, text, sizeof(text) - 1, 0) > 0 &&
+	    sscanf(text, "%lu %lu", &size, &resident) == 2 && resident)
+		drain->rss_bytes = resident * drain->page_bytes;
+}
+
+static uint64_t lost_events(const struct hl_drain *drain)
+{
+	const struct hl_region_thread *threads = area_of(drain, HL_AREA_THREADS);
+	uint32_t count =
+		atomic_load_explicit(&header_of(drain)->thread_count, memory_order_acquire);
+	uint64_t lost = 0;
+	for (uint32_t i = 0; i < count && i < HL_THREADS_MAX; i++)
+		lost += threads[i].lost_log_events;
+	return lost;
+}
+
+/* Ends the current interval; ${next} will be the current one. When there is no memory for that it
+ * goes on, and is told apart from the next no more. */
+static void end_interval(struct hl_drain *drain, uint64_t next)
+{
+	struct hl_log_interval interval;
+	int r = hl_intervals_end(&drain->intervals, next, &interval);
+	if (r == 0) {
+		read_rss(drain);
+		drain->losses.lost_events = lost_events(drain);
+		r = hl_log_writer_interval(drain->writer, &interval, drain->rss_bytes,
+					   drain->losses.lost_events +
+						   drain->losses.refused_events);
+	}
+	if (r < 0)
+		drain->losses.error = r;
+}
+
+/* All events before ${tick} have been counted. */
+static void move_to(struct hl_drain *drain, uint64_t tick)
+{
+	uint64_t number = tick / HL_INTERVAL_TICKS;
+	if (number > drain->intervals.number)
+		end_interval(drain, number);
+	if (number == drain->intervals.number)
+		hl_intervals_tick(&drain->intervals, tick);
+}
+
+/* ---- the whole ---- */
+
+/* Counts the events of ticks up to ${last}. */
+static void count_events(struct hl_drain *drain, uint64_t last, uint64_t now)
+{
+	find_rings(drain);
+	for (uint64_t tick = look_at_rings(drain, now); tick <= last;
+	     tick = read_rings(drain, tick))
+		move_to(drain, tick);
+}
+
+static bool has_begun(const struct hl_drain *drain)
+{
+	return atomic_load_explicit(&header_of(drain)->state, memory_order_acquire) !=
+	       HL_REGION_EMPTY;
+}
+
+void hl_drain_run(struct hl_drain *drain, uint64_t tick)
+{
+	atomic_store_explicit(&header_of(drain)->tick, tick, memory_order_relaxed);
+	if (tick < HL_DRAIN_LAG_TICKS || !has_begun(drain))
+		return;
+	uint64_t last = tick - HL_DRAIN_LAG_TICKS;
+	count_events(drain, last, tick);
+	move_to(drain, last + 1);
+}
+
+static void drain_free(struct hl_drain *drain)
+{
+	hl_log_writer_finish(drain->writer);
+	hl_region_names_release(&drain->names);
+	hl_intervals_release(&drain->intervals);
+	free(drain->readers);
+	free(drain->next_ticks);
+	if (drain->statm_fd >= 0)
+		close(drain->statm_fd);
+	if (drain->directory_fd >= 0)
+		close(drain->directory_fd);
+	free(drain);
+}
+
+void hl_drain_finish(struct hl_drain *drain, uint64_t tick, struct hl_log_losses *ret_losses)
+{
+	if (has_begun(drain)) {
+		count_events(drain, tick, tick);
+		move_to(drain, tick);
+		end_interval(drain, drain->intervals.number + 1);
+	}
+	for (uint32_t i = 0; i < drain->ring_count; i++)
+		drain->losses.bad_rings += drain->readers[i].given_up;
+	drain->losses.missing_intervals = hl_log_writer_missing(drain->writer);
+	*ret_losses = drain->losses;
+	drain_free(drain);
+}
+
+static int open_files(struct hl_drain *drain, const struct hl_drain_settings *settings)
+{
+	char path[32];
+	snprintf(path, sizeof(path), "/proc/%d/statm", settings->pid);
+	drain->statm_fd = open(path, O_RDONLY | O_CLOEXEC); /* without: RSS is unknown */
+	drain->directory_fd = fcntl(settings->directory_fd, F_DUPFD_CLOEXEC, 0);
+	return drain->directory_fd < 0 ? -errno : 0;
+}
+
+static int make_writer(struct hl_drain *drain, const struct hl_drain_settings *settings)
+{
+	struct hl_log_settings log = {
+		.directory_fd = drain->directory_fd,
+		.process = settings->sequence,
+		.start_realtime_ns = settings->start_realtime_ns,
+		.segment_bytes = settings->segment_bytes,
+		.segments_kept = settings->segments_kept,
+		.names = &drain->names.names,
+	};
+	return hl_log_writer_new(&log, &drain->writer);
+}
+
+static int make_readers(struct hl_drain *drain)
+{
+	uint64_t capacity = drain->view.layout->areas[HL_AREA_RINGS].capacity / HL_RING_STRIDE;
+	drain->ring_max = capacity < HL_THREADS_MAX ? (uint32_t)capacity : HL_THREADS_MAX;
+	drain->readers = calloc(drain->ring_max + (size_t)1, sizeof(*drain->readers));
+	drain->next_ticks = calloc(drain->ring_max + (size_t)1, sizeof(*drain->next_ticks));
+	return drain->readers && drain->next_ticks ? 0 : -ENOMEM;
+}
+
+int hl_drain_new(const struct hl_drain_settings *settings, struct hl_drain **ret_drain)
+{
+	struct hl_drain *drain = calloc(1, sizeof(*drain));
+	if (!drain)
+		return -ENOMEM;
+	drain->sink.event = take_event;
+	drain->view = settings->view;
+	drain->page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
+	hl_region_names_init(&drain->names, &settings->view, settings->executable);
+	int r = open_files(drain, settings);
+	if (r == 0)
+		r = make_readers(drain);
+	if (r == 0)
+		r = make_writer(drain, settings);
+	if (r < 0) {
+		drain_free(drain);
+		return r;
+	}
+	*ret_drain = drain;
+	return 0;
+}

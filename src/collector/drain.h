@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Drains the event rings of one process into its log: reads them merged by tick, finds the maximum
+ * of each interval, writes segments. Everything here belongs to one thread; see drain_thread.h.
+ *
+ * The target waits when a ring of its own is full, for as long as header.tick moves. So whatever
+ * is found in a ring, its room is given back.
+ */
+#pragma once
+
+#include "collector/log_losses.h"
+#include "collector/region_reader.h"
+
+#include <stdint.h>
+#include <sys/types.h>
+
+/* Events are read when their tick is so many behind: until then threads may still write some. */
+#define HL_DRAIN_LAG_TICKS 2
+
+struct hl_drain;
+
+struct hl_drain_settings {
+	struct hl_region_view view;
+	const char *executable; /* path of the main module; must stay */
+	pid_t pid;
+	uint32_t sequence;
+	uint64_t start_realtime_ns; /* of tick 0 */
+	int directory_fd;	    /* the recording's; stays the caller's */
+	uint64_t segment_bytes;
+	uint32_t segments_kept;
+};
+
+/* 0 or a negative errno. Nothing is written before the recorder has taken its region. */
+int hl_drain_new(const struct hl_drain_settings *settings, struct hl_drain **ret_drain);
+
+/* It is ${tick} now: tells the recorder, reads events that are old enough, and ends intervals. */
+void hl_drain_run(struct hl_drain *drain, uint64_t tick);
+
+/* Reads all that is left, ends the log at ${tick}, and frees the drain. */
+void hl_drain_finish(struct hl_drain *drain, uint64_t tick, struct hl_log_losses *ret_losses);

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Runs a drain by the clock; see drain_thread.h. */
+#include "collector/drain_thread.h"
+
+#include "collector/clock.h"
+#include "recorder/ring.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#define STACK_BYTES (256u << 10)
+
+struct hl_drain_thread {
+	struct hl_drain *drain; /* the thread's, until it has ended */
+	uint64_t start_ns;
+	sem_t stop;
+	pthread_t id;
+};
+
+static uint64_t tick_of(const struct hl_drain_thread *thread)
+{
+	return (hl_clock_ns(CLOCK_MONOTONIC) - thread->start_ns) / HL_RING_TICK_NS;
+}
+
+/* Waits for the tick to begin. Whether to stop instead. */
+static bool wait_for(struct hl_drain_thread *thread, uint64_t tick)
+{
+	uint64_t begin_ns = thread->start_ns + tick * HL_RING_TICK_NS;
+	struct timespec begin = {
+		.tv_sec = (time_t)(begin_ns / HL_NS_PER_SECOND),
+		.tv_nsec = (long)(begin_ns % HL_NS_PER_SECOND),
+	};
+	return sem_clockwait(&thread->stop, CLOCK_MONOTONIC, &begin) == 0;
+}
+
+static void *run(void *argument)
+{
+	struct hl_drain_thread *thread = argument;
+	uint64_t tick;
+	do {
+		tick = tick_of(thread);
+		hl_drain_run(thread->drain, tick);
+	} while (!wait_for(thread, tick + 1));
+	return NULL;
+}
+
+/* Signals are for the thread that supervises the program. */
+static int create(struct hl_drain_thread *thread)
+{
+	pthread_attr_t attributes;
+	sigset_t all, before;
+	int error = pthread_attr_init(&attributes);
+	if (error)
+		return -error;
+	pthread_attr_setstacksize(&attributes, STACK_BYTES);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	error = pthread_create(&thread->id, &attributes, run, thread);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attributes);
+	return -error;
+}
+
+int hl_drain_thread_start(const struct hl_drain_settings *settings, uint64_t start_ns,
+			  struct hl_drain_thread **ret_thread)
+{
+	struct hl_drain_thread *thread = calloc(1, sizeof(*thread));
+	if (!thread)
+		return -ENOMEM;
+	thread->start_ns = start_ns;
+	sem_init(&thread->stop, 0, 0);
+	int r = hl_drain_new(settings, &thread->drain);
+	if (r == 0)
+		r = create(thread);
+	if (r == 0) {
+		*ret_thread = thread;
+		return 0;
+	}
+	struct hl_log_losses none;
+	if (thread->drain)
+		hl_drain_finish(thread->drain, 0, &none);
+	free(thread);
+	return r;
+}
+
+void hl_drain_thread_stop(struct hl_drain_thread *thread, struct hl_log_losses *ret_losses)
+{
+	sem_post(&thread->stop);
+	pthread_join(thread->id, NULL);
+	hl_drain_finish(thread->drain, tick_of(thread), ret_losses);
+	sem_destroy(&thread->stop);
+	free(thread);
+}

@@ -161,16 +161,6 @@ static void write_modules(struct hl_emit *emit, const struct hl_profile *profile
 	hl_emit_array_end(emit);
 }
 
-static void write_before(struct hl_emit *emit, const struct hl_profile *profile)
-{
-	if (!profile->base)
-		return;
-	hl_emit_object(emit, "before");
-	hl_emit_text(emit, "name", hl_profile_text(profile, profile->base_name));
-	hl_emit_integer(emit, "duration_ms", (int64_t)(profile->base_duration_ns / 1000000));
-	hl_emit_object_end(emit);
-}
-
 /* Begins the object: what it says on its own, without columns. */
 static int write_summary(struct hl_emit *emit, const struct hl_profile *profile,
 			 const struct hl_view_options *options)
@@ -181,7 +171,6 @@ static int write_summary(struct hl_emit *emit, const struct hl_profile *profile,
 	hl_emit_text(emit, "kernel", hl_profile_text(profile, profile->kernel));
 	hl_emit_text(emit, "tool_version", hl_profile_text(profile, profile->tool_version));
 	hl_emit_text(emit, "filter", hl_profile_text(profile, profile->filter));
-	write_before(emit, profile);
 	write_modules(emit, profile);
 	return write_notes(emit, profile);
 }

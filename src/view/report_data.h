@@ -11,7 +11,6 @@
  *	texts	   names of functions and paths of source files, in byte order; [0] is ""
  *	functions, frames, nodes, leaves
  *		   how many of each there are, and numbers in each of their columns
- *	before	   name and duration_ms of the earlier profile, only where two are compared
  *
  * The columns, one after another, of unsigned LEB128 numbers; ids count from 0, which has no entry
  * in a column unless said so:

@@ -215,7 +215,7 @@ static void figures_of_an_earlier_profile_follow(void **state)
 	skip_to_figures(object, &at);
 	assert_sums(object, json_object_get(object, "total"), &at);
 	assert_sums(object, base, &at);
-	assert_true(json_is_object(json_object_get(object, "before")));
+	assert_true(json_is_object(json_object_get(object, "base")));
 	json_decref(base);
 	json_decref(object);
 	free(bytes);

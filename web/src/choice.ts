@@ -31,8 +31,8 @@ type Listener = () => void;
 
 export class Choice {
   value: Value = "peak";
-  unit: Unit = "bytes";
   width: Width = "after";
+  private wantedUnit: Unit = "bytes";
   private readonly listeners: Listener[] = [];
 
   constructor(private readonly report: Report) {
@@ -58,16 +58,20 @@ export class Choice {
     return UNITS.some((unit) => this.knows(value, unit));
   }
 
+  /** The unit that was asked for, or the only one that the value is counted in. */
+  get unit(): Unit {
+    if (this.knows(this.value, this.wantedUnit)) return this.wantedUnit;
+    return this.wantedUnit === "bytes" ? "objects" : "bytes";
+  }
+
   setValue(value: Value): void {
     if (!this.has(value)) return;
     this.value = value;
-    if (!this.knows(value, this.unit)) this.unit = this.unit === "bytes" ? "objects" : "bytes";
     this.changed();
   }
 
   setUnit(unit: Unit): void {
-    if (!this.knows(this.value, unit)) return;
-    this.unit = unit;
+    this.wantedUnit = unit;
     this.changed();
   }
 

@@ -29,7 +29,8 @@ export interface Summary {
   kernel: string;
   tool_version: string;
   filter: string;
-  before?: { name: string; duration_ms: number };
+  /** The earlier profile, where two are compared. */
+  base?: { name: string; duration_ms: number };
   notes: string[];
   modules: Module[];
 }
@@ -117,6 +118,6 @@ export async function readReport(base64: string): Promise<Report> {
     nodes: readNodes(reader, content.nodes),
     leaves: reader.ascending(content.leaves),
     after: readFigures(reader, content),
-    before: content.before ? readFigures(reader, content) : null,
+    before: content.base ? readFigures(reader, content) : null,
   };
 }

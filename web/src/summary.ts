@@ -10,7 +10,7 @@ import { makeRadios, RadioOption } from "./radios";
 function facts(summary: Summary): string[] {
   const { recording } = summary;
   const facts = [
-    recording.name + (summary.before ? `, compared with ${summary.before.name}` : ""),
+    recording.name + (summary.base ? `, compared with ${summary.base.name}` : ""),
     recording.processes === 1 ? `pid ${recording.pid}` : "",
     recording.processes > 1 ? `${recording.processes} processes, each at its own peak` : "",
     recording.duration_ms ? `ran ${formatDuration(recording.duration_ms)}` : "",

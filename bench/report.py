@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tools import HEAPTRACK, MEM_FAST, PLAIN, SAMPLE
+from views import Views
 
 MIB = 1 << 20
 
@@ -23,6 +24,7 @@ class Results:
     skipped: dict = field(default_factory=dict)  # title -> why
     footprints: list = field(default_factory=list)
     symbols: list = field(default_factory=list)  # lines of symbols_bench
+    views: Views = None
     load_before: tuple = field(default_factory=os.getloadavg)
 
     def add(self, case, table):
@@ -189,6 +191,41 @@ def symbols_figures(results):
             for line in found] or [Figure(what, bar)]
 
 
+def view_figure(what, bar, run, seconds_max=None, resident_max=None, written_max=None):
+    """Each limit is a bar, where there is one; ``run`` may be None."""
+    figure = Figure(what, bar)
+    if run:
+        measured = ((f"{run.seconds:.2f} s", run.seconds, seconds_max),
+                    (f"{run.resident / MIB:.0f} MiB resident", run.resident, resident_max),
+                    (f"{run.written / MIB:.2f} MiB written", run.written, written_max))
+        figure.measured = ", ".join(text for text, _, limit in measured if limit)
+        figure.met = all(value <= limit for _, value, limit in measured if limit)
+    return figure
+
+
+def names_figure(views):
+    figure = Figure("second `top` on a program with debug information", "10 times faster")
+    if views.top_without_names and views.top_with_names:
+        first, second = views.top_without_names.seconds, views.top_with_names.seconds
+        figure.measured = f"{first / second:.1f} times: {first:.3f} s, then {second:.3f} s"
+        figure.met = first >= 10 * second
+    return figure
+
+
+def view_figures(results):
+    views = results.views or Views()
+    return [
+        view_figure("`top` on 1 million stack nodes, symbols cached", "1 s, 500 MB",
+                    views.top_of_million, seconds_max=1, resident_max=500e6),
+        view_figure("`top` of cc1plus, symbols cached", "1 s, 500 MB", views.top_of_compiler,
+                    seconds_max=1, resident_max=500e6),
+        view_figure("`flame` of cc1plus", "1 s, 3 MB", views.flame_of_compiler, seconds_max=1,
+                    written_max=3e6),
+        view_figure("`report` of cc1plus", "15 MB", views.report_of_compiler, written_max=15e6),
+        names_figure(views),
+    ]
+
+
 def figures(results):
     titles = {case.part: title for title, (case, _) in results.cases.items()}
     return [
@@ -202,6 +239,7 @@ def figures(results):
         *sample_figures(results, titles.get("redis")),
         *memory_figures(results),
         *symbols_figures(results),
+        *view_figures(results),
     ]
 
 
@@ -270,4 +308,6 @@ from 256 stacks whose innermost 3 to 6 frames change from pair to pair.
 latter with `--sample 512K`. A tool that needs more than 12 times the plain time is not waited for.
 - *redis-server* of Debian allocates with jemalloc; plain is that.
 - The recorder's memory is the largest resident size of the target with the recorder, shared pages \
-included, less that without it. The heap is the resident part of the heap segment without it."""
+included, less that without it. The heap is the resident part of the heap segment without it.
+- Views (`bench/views.py`): the fastest of 5 runs. The million stack nodes are made up; a program \
+of many templates stands for those with debug information, and its first `top` finds no kept names."""

@@ -22,10 +22,11 @@ from memory import all_footprints  # noqa: E402
 from redis_path import add_redis_server  # noqa: E402
 from report import Results, document, terminal_table  # noqa: E402
 from tools import all_tools  # noqa: E402
+from views import measure_views  # noqa: E402
 from workloads import Machine, RunFailed, TooSlow, all_cases  # noqa: E402
 
 LIBC = "/lib/x86_64-linux-gnu/libc.so.6"
-PARTS = ("ring", "python", "cc1plus", "redis", "sqlite", "memory", "symbols")
+PARTS = ("ring", "python", "cc1plus", "redis", "sqlite", "memory", "symbols", "views")
 
 
 @dataclass
@@ -140,6 +141,11 @@ def measure_all(options, machine):
             results.symbols = measure_symbols(machine)
         except (subprocess.CalledProcessError, OSError) as problem:
             results.skipped["symbolization"] = str(problem)
+    if "views" in options.only:
+        try:
+            results.views = measure_views(machine, heapline)
+        except (RunFailed, subprocess.CalledProcessError, OSError) as problem:
+            results.skipped["views"] = str(problem)
     return results
 
 

@@ -168,6 +168,7 @@ static int write_file(const struct hl_profile *profile, int directory_fd, const 
 
 	int r = hl_container_writer_init(&packing.writer, directory_fd, name, HL_KIND_PACK,
 					 HL_PACK_SECTION_COUNT, err);
+	packing.writer.compression_level = HL_COMPRESSION_SMALL;
 	if (r == 0)
 		r = add_sections(&packing);
 	if (r == 0)

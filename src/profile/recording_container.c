@@ -22,9 +22,6 @@ static_assert(sizeof(struct hl_section_entry) == 32, "format");
 
 static const uint8_t container_magic[8] = {'H', 'E', 'A', 'P', 'L', 'I', 'N', 'E'};
 
-/* Fast, and still a fifth of the size: a recording is written every second. */
-#define COMPRESSION_LEVEL 1
-
 /*
  * No zstd frame grows by more than this: a block is at least 4 bytes and holds at most 128 KiB. So
  * a small file cannot make the reader allocate gigabytes.
@@ -69,7 +66,9 @@ int hl_container_writer_init(struct hl_container_writer *writer, int directory_f
 			     uint32_t kind, uint32_t section_count, struct hl_error *err)
 {
 	assert(section_count <= HL_CONTAINER_SECTIONS_MAX);
-	*writer = (struct hl_container_writer){.directory_fd = directory_fd, .name = name};
+	*writer = (struct hl_container_writer){.directory_fd = directory_fd,
+					       .name = name,
+					       .compression_level = HL_COMPRESSION_FAST};
 	memcpy(writer->header.magic, container_magic, sizeof(container_magic));
 	writer->header.version = HL_FORMAT_VERSION;
 	writer->header.kind = kind;
@@ -104,7 +103,8 @@ static int add_compressed(struct hl_container_writer *writer, struct hl_section_
 	if (!stored)
 		return write_error(writer, ENOMEM, err);
 	int r;
-	size_t size = ZSTD_compress(stored, bound, bytes, entry.raw_bytes, COMPRESSION_LEVEL);
+	size_t size =
+		ZSTD_compress(stored, bound, bytes, entry.raw_bytes, writer->compression_level);
 	if (ZSTD_isError(size)) {
 		r = write_error(writer, ENOMEM, err);
 	} else {

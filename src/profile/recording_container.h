@@ -40,12 +40,19 @@ struct hl_section_entry {
 	uint64_t hash;
 };
 
+/* Fast, and still a fifth of the size: a recording is written every second. */
+#define HL_COMPRESSION_FAST 1
+
+/* For what is written once: a fifth less again, in some tenths of a second. */
+#define HL_COMPRESSION_SMALL 9
+
 /* A file being written. Begin, add exactly the announced number of sections, finish; release in
  * any case. */
 struct hl_container_writer {
 	int directory_fd, fd;
 	const char *name; /* final name, the caller's */
 	char temporary[80];
+	int compression_level; /* zstd's; may be changed after _init() */
 	struct hl_container_header header;
 	struct hl_section_entry table[HL_CONTAINER_SECTIONS_MAX];
 	uint32_t added;

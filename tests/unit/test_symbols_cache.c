@@ -4,6 +4,7 @@
 
 #include "base/compiler.h"
 #include "fail_allocations.h"
+#include "profile/symbols_circumstances.h"
 #include "profile/symbols_store.h"
 
 #include <dirent.h>
@@ -20,6 +21,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -227,6 +229,20 @@ static void another_debuginfod_may_know_more(void **state)
 	assert_false(is_known(lab, lab->first));
 	unsetenv("DEBUGINFOD_URLS");
 	assert_true(is_known(lab, lab->first));
+}
+
+static void a_debuginfod_may_know_more_the_next_day(void **state)
+{
+	struct lab *lab = *state;
+
+	build_stripped(lab);
+	setenv("DEBUGINFOD_URLS", "http://127.0.0.1:9/", 1);
+	json_t *circumstances =
+		hl_circumstances_new(lab->library, build_id, sizeof(build_id), "a.debug");
+	assert_true(hl_circumstances_are_those_of(circumstances, lab->library));
+	json_object_set_new(circumstances, "described_s", json_integer(time(NULL) - 86400));
+	assert_false(hl_circumstances_are_those_of(circumstances, lab->library));
+	json_decref(circumstances);
 }
 
 static void names_are_of_the_file_that_they_were_asked_for(void **state)
@@ -468,6 +484,7 @@ int main(void)
 		IN_LAB(names_without_lines_are_used_while_nothing_changes),
 		IN_LAB(names_without_lines_are_dropped_when_there_may_be_better_ones),
 		IN_LAB(another_debuginfod_may_know_more),
+		IN_LAB(a_debuginfod_may_know_more_the_next_day),
 		IN_LAB(names_are_of_the_file_that_they_were_asked_for),
 		IN_LAB(files_without_build_id_are_not_kept),
 		IN_LAB(the_cache_can_be_turned_off),

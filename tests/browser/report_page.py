@@ -42,6 +42,9 @@ class Files:
         harness.record_python(cls.after, 2)
         cls.evil = cls.folder / "evil.folded"
         cls.evil.write_text(EVIL_STACKS)
+        cls.small_before, cls.small_after = cls.folder / "b.folded", cls.folder / "a.folded"
+        cls.small_before.write_text("main;same 100\nmain;grew 50\nmain;shrank 9\n")
+        cls.small_after.write_text("main;same 100\nmain;grew 80\nmain;shrank 4\nmain;new 7\n")
         cls.page = cls.write_page("one", cls.after)
         cls.diff_page = cls.write_page("diff", cls.before, cls.after)
         cls.evil_page = cls.write_page("evil", cls.evil)

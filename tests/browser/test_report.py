@@ -94,6 +94,15 @@ class Figures(PageCase):
         for name, (figure, *_) in frames.items():
             self.assertEqual(figure, expected[name], name)
 
+    def test_reversed_stacks_end_at_their_outermost_frame(self):
+        self.open(Files.evil_page)
+        self.find("#reversed").click()
+        self.point_at_row("click", 1)
+        name = self.zoomed_frame()
+        self.assertEqual(name, "round")  # the widest lies in the middle
+        self.assertEqual(self.frames()["round"], (1280, 0))
+        self.assertEqual(self.frames()["main"], (1280, 1280))
+
     def test_the_value_that_was_asked_for_is_shown_first(self):
         page = Files.folder / "blocks.html"
         heapline("report", "-o", str(page), "--value", "alloc", "--unit", "objects", str(Files.after))
@@ -133,7 +142,7 @@ class FlameGraph(PageCase):
         self.find("#zoom-out").click()
         self.find("#inverted").click()
         self.press(Keys.TAB)  # onto the canvas
-        self.press(Keys.ARROW_UP, Keys.ENTER)
+        self.press(Keys.ARROW_UP, Keys.ARROW_UP, Keys.ARROW_DOWN, Keys.ENTER)
         self.assertEqual(self.zoomed_frame(), first)
 
     def test_the_keyboard_moves_zooms_and_is_announced(self):
@@ -303,6 +312,18 @@ class Comparison(PageCase):
             self.point_at_row("click", 1)
             self.assertNotEqual(self.zoomed_frame(), "all", width)
             self.find("#zoom-out").click()
+
+    def test_growth_draws_what_grew_and_says_how_much_shrank(self):
+        self.open(Files.write_page("small", Files.small_before, Files.small_after))
+        self.choose("growth")
+        self.point_at_row("click", 1)
+        frames = self.frames()
+        self.assertEqual(frames.pop("Out to all"), frames["main"])
+        self.assertEqual(frames, {"main": (191, 0), "grew": (80, 80), "new": (7, 7)})
+        self.assertEqual(self.text("#undrawn"), "Not drawn: stacks that shrank: 1, -5 B in all")
+        self.choose("before")
+        self.assertEqual(set(self.frames()), {"Out to all", "main", "same", "grew", "shrank"})
+        self.assertEqual(self.text("#undrawn"), "")
 
     def test_the_tip_tells_the_growth(self):
         self.point_at_row("mousemove", 0)

@@ -61,9 +61,9 @@ function setUpWidths(report: Report, choice: Choice): void {
 /** Says what has no place in the picture. */
 function showUndrawn(choice: Choice, trees: Trees): void {
   const { count, sum } = trees.callees.undrawn;
-  const what = choice.width === "growth" ? "that shrank" : "of less than nothing";
-  byId("undrawn").textContent = count === 0 ? ""
-    : `Not drawn: ${formatCount(count)} stacks ${what}, ${formatFigure(sum, choice.unit)} in all`;
+  const what = choice.width === "growth" ? "stacks that shrank" : "stacks of less than nothing";
+  byId("undrawn").textContent =
+    count ? `Not drawn: ${what}: ${formatCount(count)}, ${formatFigure(sum, choice.unit)} in all` : "";
 }
 
 interface FlameViews {

@@ -10,8 +10,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 struct hl_drain {
@@ -26,6 +29,8 @@ struct hl_drain {
 	uint32_t ring_max;    /* that the region has room for */
 	uint32_t ring_count;  /* slots that have been looked at */
 	uint32_t node_count;  /* known to exist */
+	atomic_bool awake;    /* dozes no more */
+	bool dozed;	      /* since the last run; until then all rings were empty */
 	int directory_fd, statm_fd;
 	uint64_t page_bytes, rss_bytes;
 	struct hl_log_losses losses;
@@ -173,13 +178,15 @@ static void move_to(struct hl_drain *drain, uint64_t tick)
 
 /* ---- the whole ---- */
 
-/* Counts the events of ticks up to ${last}. */
-static void count_events(struct hl_drain *drain, uint64_t last, uint64_t now)
+/* Counts the events of ticks up to ${last}. Whether there were any, of these ticks or later. */
+static bool count_events(struct hl_drain *drain, uint64_t last, uint64_t now)
 {
 	find_rings(drain);
-	for (uint64_t tick = look_at_rings(drain, now); tick <= last;
-	     tick = read_rings(drain, tick))
+	uint64_t tick = look_at_rings(drain, now);
+	bool any = tick != UINT64_MAX;
+	for (; tick <= last; tick = read_rings(drain, tick))
 		move_to(drain, tick);
+	return any;
 }
 
 static bool has_begun(const struct hl_drain *drain)
@@ -188,14 +195,47 @@ static bool has_begun(const struct hl_drain *drain)
 	       HL_REGION_EMPTY;
 }
 
-void hl_drain_run(struct hl_drain *drain, uint64_t tick)
+/* Events of the tick at which a doze began are those that ended it, just now. */
+static void pass_doze(struct hl_drain *drain, uint64_t tick)
+{
+	if (drain->dozed)
+		move_to(drain, tick);
+	drain->dozed = false;
+}
+
+bool hl_drain_run(struct hl_drain *drain, uint64_t tick)
 {
 	atomic_store_explicit(&header_of(drain)->tick, tick, memory_order_relaxed);
 	if (tick < HL_DRAIN_LAG_TICKS || !has_begun(drain))
-		return;
+		return false;
 	uint64_t last = tick - HL_DRAIN_LAG_TICKS;
-	count_events(drain, last, tick);
+	pass_doze(drain, tick);
+	bool any = count_events(drain, last, tick);
 	move_to(drain, last + 1);
+	return any;
+}
+
+void hl_drain_doze(struct hl_drain *drain, uint64_t tick, const struct timespec *deadline)
+{
+	_Atomic uint64_t *place = &header_of(drain)->tick;
+	uint64_t dozing = tick | HL_TICK_DOZING;
+	atomic_store(place, dozing);
+	/* Threads that did not see the flag in time have written their events by now, nearly
+	 * always; those of the others wait for the deadline. */
+	find_rings(drain);
+	if (atomic_load(&drain->awake) || look_at_rings(drain, tick) != UINT64_MAX)
+		return;
+	drain->dozed = true;
+	syscall(SYS_futex, hl_tick_futex(place), FUTEX_WAIT_BITSET, (uint32_t)(dozing >> 32),
+		deadline, NULL, FUTEX_BITSET_MATCH_ANY);
+}
+
+void hl_drain_wake(struct hl_drain *drain)
+{
+	_Atomic uint64_t *place = &header_of(drain)->tick;
+	atomic_store(&drain->awake, true);
+	atomic_fetch_and(place, ~HL_TICK_DOZING);
+	syscall(SYS_futex, hl_tick_futex(place), FUTEX_WAKE, INT_MAX);
 }
 
 static void drain_free(struct hl_drain *drain)
@@ -215,6 +255,7 @@ static void drain_free(struct hl_drain *drain)
 void hl_drain_finish(struct hl_drain *drain, uint64_t tick, struct hl_log_losses *ret_losses)
 {
 	if (has_begun(drain)) {
+		pass_doze(drain, tick);
 		count_events(drain, tick, tick);
 		move_to(drain, tick);
 		end_interval(drain, drain->intervals.number + 1);

@@ -13,6 +13,7 @@
 
 #include <stdint.h>
 #include <sys/types.h>
+#include <time.h>
 
 /* Events are read when their tick is so many behind: until then threads may still write some. */
 #define HL_DRAIN_LAG_TICKS 2
@@ -33,8 +34,19 @@ struct hl_drain_settings {
 /* 0 or a negative errno. Nothing is written before the recorder has taken its region. */
 int hl_drain_new(const struct hl_drain_settings *settings, struct hl_drain **ret_drain);
 
-/* It is ${tick} now: tells the recorder, reads events that are old enough, and ends intervals. */
-void hl_drain_run(struct hl_drain *drain, uint64_t tick);
+/* It is ${tick} now: tells the recorder, reads events that are old enough, and ends intervals.
+ * Whether there were any events, old enough or not. */
+bool hl_drain_run(struct hl_drain *drain, uint64_t tick);
+
+/*
+ * After a run at ${tick}: tells the recorder that the next may be later than at the next tick. Then
+ * waits until an event was written, hl_drain_wake() was called, or it is ${deadline}, of
+ * CLOCK_MONOTONIC.
+ */
+void hl_drain_doze(struct hl_drain *drain, uint64_t tick, const struct timespec *deadline);
+
+/* Ends a doze, and no other will begin; from any thread. */
+void hl_drain_wake(struct hl_drain *drain);
 
 /* Reads all that is left, ends the log at ${tick}, and frees the drain. */
 void hl_drain_finish(struct hl_drain *drain, uint64_t tick, struct hl_log_losses *ret_losses);

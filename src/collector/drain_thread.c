@@ -7,16 +7,21 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <semaphore.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #define STACK_BYTES (256u << 10)
 
+/* After so many ticks without an event the thread dozes, so long at most. Each wake costs some 15
+ * microseconds, nearly all of it the kernel's. */
+#define QUIET_TICKS 20
+#define DOZE_TICKS  100
+
 struct hl_drain_thread {
 	struct hl_drain *drain; /* the thread's, until it has ended */
 	uint64_t start_ns;
-	sem_t stop;
+	atomic_bool stop;
 	pthread_t id;
 };
 
@@ -25,25 +30,29 @@ static uint64_t tick_of(const struct hl_drain_thread *thread)
 	return (hl_clock_ns(CLOCK_MONOTONIC) - thread->start_ns) / HL_RING_TICK_NS;
 }
 
-/* Waits for the tick to begin. Whether to stop instead. */
-static bool wait_for(struct hl_drain_thread *thread, uint64_t tick)
+static struct timespec begin_of(const struct hl_drain_thread *thread, uint64_t tick)
 {
 	uint64_t begin_ns = thread->start_ns + tick * HL_RING_TICK_NS;
-	struct timespec begin = {
+	return (struct timespec){
 		.tv_sec = (time_t)(begin_ns / HL_NS_PER_SECOND),
 		.tv_nsec = (long)(begin_ns % HL_NS_PER_SECOND),
 	};
-	return sem_clockwait(&thread->stop, CLOCK_MONOTONIC, &begin) == 0;
 }
 
 static void *run(void *argument)
 {
 	struct hl_drain_thread *thread = argument;
-	uint64_t tick;
-	do {
-		tick = tick_of(thread);
-		hl_drain_run(thread->drain, tick);
-	} while (!wait_for(thread, tick + 1));
+	unsigned quiet_ticks = 0;
+	while (!atomic_load(&thread->stop)) {
+		uint64_t tick = tick_of(thread);
+		quiet_ticks = hl_drain_run(thread->drain, tick) ? 0 : quiet_ticks + 1;
+		bool doze = quiet_ticks > QUIET_TICKS;
+		struct timespec next = begin_of(thread, tick + (doze ? DOZE_TICKS : 1));
+		if (doze)
+			hl_drain_doze(thread->drain, tick, &next);
+		else
+			clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &next, NULL);
+	}
 	return NULL;
 }
 
@@ -71,7 +80,6 @@ int hl_drain_thread_start(const struct hl_drain_settings *settings, uint64_t sta
 	if (!thread)
 		return -ENOMEM;
 	thread->start_ns = start_ns;
-	sem_init(&thread->stop, 0, 0);
 	int r = hl_drain_new(settings, &thread->drain);
 	if (r == 0)
 		r = create(thread);
@@ -88,9 +96,9 @@ int hl_drain_thread_start(const struct hl_drain_settings *settings, uint64_t sta
 
 void hl_drain_thread_stop(struct hl_drain_thread *thread, struct hl_log_losses *ret_losses)
 {
-	sem_post(&thread->stop);
+	atomic_store(&thread->stop, true);
+	hl_drain_wake(thread->drain);
 	pthread_join(thread->id, NULL);
 	hl_drain_finish(thread->drain, tick_of(thread), ret_losses);
-	sem_destroy(&thread->stop);
 	free(thread);
 }

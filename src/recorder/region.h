@@ -78,6 +78,19 @@ enum hl_region_flag {
 	HL_REGION_LOSSY = 1 << 3, /* a full ring drops events instead of waiting */
 };
 
+/*
+ * In header.tick: nothing has happened for a while, and the collector sleeps longer than to the
+ * next tick, on the futex that the upper half of header.tick is. To wake somebody each millisecond
+ * costs some 2 % of a core.
+ */
+#define HL_TICK_DOZING (UINT64_C(1) << 63)
+
+/* The futex. */
+static inline uint32_t *hl_tick_futex(_Atomic uint64_t *tick)
+{
+	return (uint32_t *)tick + 1;
+}
+
 /* A part of the region. */
 struct hl_area {
 	uint64_t offset;	    /* from the region's start; a multiple of 64 KiB */
@@ -183,7 +196,8 @@ struct hl_region_header {
 	_Atomic uint32_t flags; /* enum hl_region_flag */
 	uint64_t sample_bytes;	/* mean distance of samples in bytes; 0 = every allocation */
 	struct hl_area areas[HL_AREA_COUNT];
-	/* Written by the collector while it drains rings: milliseconds since it made the region. */
+	/* Written by the collector while it drains rings: milliseconds since it made the region.
+	 * With HL_TICK_DOZING: who writes an event wakes it, and takes the flag away. */
 	_Alignas(64) _Atomic uint64_t tick;
 
 	/* Written by the recorder. */

@@ -5,6 +5,8 @@
 #include "recorder/sys.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <time.h>
 
 #define WAIT_NS		  50000
@@ -43,11 +45,24 @@ void hl_ring_writer_init(struct hl_ring_writer *writer, struct hl_shared *shared
 
 /* ---- what is written seldom ---- */
 
-void hl_ring_write_tick(struct hl_ring_writer *writer, uint64_t tick)
+/* Returns the tick that it is now, or was when the collector began to doze. */
+static uint64_t wake_collector(struct hl_shared *shared, uint64_t tick)
 {
+	_Atomic uint64_t *place = &shared->header->tick;
+
+	if (atomic_compare_exchange_strong(place, &tick, tick & ~HL_TICK_DOZING))
+		HL_SYS(SYS_futex, hl_tick_futex(place), FUTEX_WAKE, INT_MAX);
+	return tick & ~HL_TICK_DOZING;
+}
+
+void hl_ring_write_tick(struct hl_ring_writer *writer, struct hl_shared *shared, uint64_t tick)
+{
+	if (HL_UNLIKELY(tick & HL_TICK_DOZING))
+		tick = wake_collector(shared, tick);
+	if (tick == writer->tick)
+		return;
 	/* The first record of a ring counts from 0, like its reader. */
 	uint64_t passed = tick - writer->tick;
-
 	writer->tick = tick;
 	if (passed <= HL_RING_TICK_MAX) {
 		hl_ring_write_word(writer, HL_RING_TICK << 13 | passed);
@@ -114,7 +129,7 @@ static void sleep_a_little(void)
 
 static uint64_t tick_of(const struct hl_shared *shared)
 {
-	return atomic_load_explicit(&shared->header->tick, memory_order_relaxed);
+	return atomic_load_explicit(&shared->header->tick, memory_order_relaxed) & ~HL_TICK_DOZING;
 }
 
 /* Nobody waits again before ticks go on. */

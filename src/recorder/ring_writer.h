@@ -30,8 +30,8 @@ bool hl_ring_make_room(struct hl_ring_writer *writer, struct hl_shared *shared);
 void hl_ring_write_extended(struct hl_ring_writer *writer, uint32_t node, uint64_t bytes,
 			    uint64_t objects, bool is_free);
 
-/* Notes that the tick is another than at the last event. */
-void hl_ring_write_tick(struct hl_ring_writer *writer, uint64_t tick);
+/* Notes that header.tick is another than at the last event: it is ${tick}. */
+void hl_ring_write_tick(struct hl_ring_writer *writer, struct hl_shared *shared, uint64_t tick);
 
 static inline void hl_ring_write_word(struct hl_ring_writer *writer, uint64_t word)
 {
@@ -68,7 +68,7 @@ static inline bool hl_ring_write(struct hl_ring_writer *writer, struct hl_shared
 		return false;
 	uint64_t tick = atomic_load_explicit(&shared->header->tick, memory_order_relaxed);
 	if (HL_UNLIKELY(tick != writer->tick))
-		hl_ring_write_tick(writer, tick);
+		hl_ring_write_tick(writer, shared, tick);
 	if (HL_LIKELY(objects == 1 && bytes >> HL_RING_SIZE_BITS == 0))
 		hl_ring_write_pair(writer, hl_ring_pair(node, bytes), is_free);
 	else

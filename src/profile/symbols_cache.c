@@ -19,9 +19,8 @@ struct hl_symbols_cache {
 	char name[HL_SYMBOLS_STORE_NAME_MAX];
 	struct hl_cached_names known;
 	bool is_current; /* nothing has changed that could make the known names better */
-	bool is_frozen;	 /* what could be added is worse than what is known: nothing is kept */
 
-	json_t *circumstances; /* of what is added */
+	json_t *circumstances; /* of what is added; NULL: it would be worse than what is known */
 	enum hl_symbols_source source;
 	char *reason;
 	struct hl_cached_address *added; /* `first` counts in added_frames */
@@ -139,9 +138,10 @@ int hl_symbols_cache_meet(struct hl_symbols_cache *cache, const struct hl_symbol
 	if (!hl_symbols_file_is_there(file) || source == HL_SYMBOLS_NONE ||
 	    (hl_symbols_cache_has_names(cache) && source < cache->known.source)) {
 		cache->is_current = true;
-		cache->is_frozen = true;
 		return 0;
 	}
+	if (source > cache->known.source)
+		cache->is_current = false;
 	cache->source = source;
 	cache->reason = strdup(hl_symbols_file_reason(file));
 	cache->circumstances =
@@ -153,7 +153,7 @@ int hl_symbols_cache_meet(struct hl_symbols_cache *cache, const struct hl_symbol
 int hl_symbols_cache_add(struct hl_symbols_cache *cache, uint64_t address,
 			 const struct hl_symbols_frame *frames, size_t count, bool by_dwarf)
 {
-	if (cache->is_frozen)
+	if (!cache->circumstances)
 		return 0;
 	if (hl_array_reserve(&cache->added, &cache->added_capacity, cache->added_count + 1,
 			     sizeof(*cache->added)) < 0 ||

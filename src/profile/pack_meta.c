@@ -41,6 +41,8 @@ static const struct field fields[] = {
 	F(FIELD_NUMBER, duration_ns),
 	F(FIELD_BOOL, complete),
 	F(FIELD_COUNT, recorded_process_count),
+	F(FIELD_TEXT, moment),
+	F(FIELD_NUMBER, moment_ms),
 	F(FIELD_TEXT, base_name),
 	F(FIELD_NUMBER, base_duration_ns),
 };

@@ -94,12 +94,6 @@ static int add_nodes(struct packing *packing)
 	return r;
 }
 
-static bool has_counters(const struct hl_profile_counters *counters)
-{
-	static const struct hl_profile_counters none;
-	return memcmp(counters, &none, sizeof(none)) != 0;
-}
-
 /* Counters by node as rows of no thread. */
 static int add_counters(struct packing *packing, uint32_t type,
 			const struct hl_profile_counters *counters)
@@ -110,7 +104,7 @@ static int add_counters(struct packing *packing, uint32_t type,
 	if (!rows)
 		return out_of_memory(packing);
 	for (uint32_t i = 0; i < node_count; i++)
-		if (has_counters(&counters[i]))
+		if (hl_profile_counters_any(&counters[i]))
 			rows[count++] = (struct hl_profile_row){i, HL_PACK_NO_THREAD, counters[i]};
 	int r = add_structs(packing, type, &hl_pack_row_columns, rows, count);
 	free(rows);

@@ -226,6 +226,8 @@ static void assert_same_head(const struct hl_profile *a, const struct hl_profile
 	ASSERT_TEXT(a, b, mode);
 	ASSERT_TEXT(a, b, tool_version);
 	ASSERT_TEXT(a, b, base_name);
+	ASSERT_TEXT(a, b, moment);
+	assert_int_equal(a->moment_ms, b->moment_ms);
 	assert_memory_equal(a->known, b->known, sizeof(a->known));
 	assert_int_equal(a->imported, b->imported);
 	assert_int_equal(a->complete, b->complete);
@@ -369,6 +371,8 @@ static struct hl_profile *imported_profile(void)
 	profile->base = calloc(profile->node_count, sizeof(*profile->base));
 	profile->base[node].alloc_bytes = 17;
 	profile->base_total = profile->base[node];
+	profile->moment_ms = 1700;
+	assert_int_equal(hl_strings_intern(&profile->strings, "at 1.70 s", &profile->moment), 0);
 	assert_int_equal(hl_strings_intern(&profile->strings, "folded", &profile->source), 0);
 	assert_int_equal(hl_strings_intern(&profile->strings, "before", &profile->base_name), 0);
 	hl_builder_release(&builder);

@@ -1,0 +1,562 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What threads write into their rings is what the log of the process says, whatever the process
+ * does to its region. */
+#include "collector/drain.h"
+
+#include "base/frame_key.h"
+#include "collector/clock.h"
+#include "collector/drain_thread.h"
+#include "log/log_reader.h"
+#include "recorder/ring_writer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "fail_allocations.h"
+#include "test_region.h"
+
+#define PROCESS	   5
+#define EXECUTABLE "/usr/bin/target"
+#define NODES	   100
+#define SLOTS	   3
+
+/* ---- a target and its log ---- */
+
+struct lab {
+	struct hl_shared shared;
+	struct hl_region_header layout;
+	struct hl_ring_writer *writers; /* by slot */
+	char directory[32];
+	struct hl_drain_settings settings;
+	struct hl_drain *drain;
+	struct hl_log_losses losses;
+	struct hl_log *log;
+};
+
+static void make_tables(struct lab *lab)
+{
+	struct hl_region_header *header = lab->shared.header;
+
+	header->areas[HL_AREA_NODES].committed = (NODES + 1) * sizeof(struct hl_region_node);
+	header->areas[HL_AREA_MODULES].committed = 2 * sizeof(struct hl_region_module);
+	header->areas[HL_AREA_STRINGS].committed = 64;
+	header->module_count = 2;
+	lab->shared.modules[0] = (struct hl_region_module){.start = 0x1000, .end = 0x2000};
+	lab->shared.modules[1] = (struct hl_region_module){.start = 0x3000,
+							   .end = 0x4000,
+							   .path_bytes = 8,
+							   .build_id_bytes = 1,
+							   .build_id = {7}};
+	memcpy(lab->shared.strings, "/lib.so!", 8);
+	header->node_count = NODES;
+	for (uint32_t i = 1; i <= NODES; i++)
+		lab->shared.nodes[i] = (struct hl_region_node){
+			.frame = UINT64_C(1) << HL_MODULE_SHIFT | (0x100 + i), .parent = i / 2};
+}
+
+static void begin_thread(struct lab *lab, uint32_t slot)
+{
+	if (lab->shared.header->thread_count <= slot)
+		lab->shared.header->thread_count = slot + 1;
+	hl_ring_writer_init(&lab->writers[slot], &lab->shared, slot);
+	assert_non_null(lab->writers[slot].ring);
+}
+
+static int setup(void **state)
+{
+	struct lab *lab = calloc(1, sizeof(*lab));
+
+	lab->shared = test_region_new(0);
+	lab->layout = *lab->shared.header;
+	lab->writers = calloc(SLOTS, sizeof(*lab->writers));
+	atomic_store(&lab->shared.header->state, HL_REGION_RUNNING);
+	make_tables(lab);
+	for (uint32_t i = 0; i < SLOTS; i++)
+		begin_thread(lab, i);
+	strcpy(lab->directory, "/tmp/heapline-test-XXXXXX");
+	assert_non_null(mkdtemp(lab->directory));
+	lab->settings = (struct hl_drain_settings){
+		.view = {lab->shared.header, lab->layout.region_bytes, &lab->layout},
+		.executable = EXECUTABLE,
+		.pid = getpid(),
+		.sequence = PROCESS,
+		.start_realtime_ns = hl_clock_ns(CLOCK_REALTIME),
+		.directory_fd = open(lab->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
+		.segment_bytes = 1 << 20,
+		.segments_kept = 2,
+	};
+	assert_int_equal(hl_drain_new(&lab->settings, &lab->drain), 0);
+	*state = lab;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct lab *lab = *state;
+	char command[64];
+
+	if (lab->drain)
+		hl_drain_finish(lab->drain, 0, &lab->losses);
+	hl_log_free(lab->log);
+	close(lab->settings.directory_fd);
+	test_region_free(&lab->shared);
+	snprintf(command, sizeof(command), "rm -rf '%s'", lab->directory);
+	int r = system(command);
+	free(lab->writers);
+	free(lab);
+	return r;
+}
+
+/* An event of thread ${slot}; ${bytes} negative: a free. */
+static void write_event(struct lab *lab, uint32_t slot, uint32_t node, int64_t bytes)
+{
+	assert_true(hl_ring_write(&lab->writers[slot], &lab->shared, node, (uint64_t)llabs(bytes),
+				  1, bytes < 0));
+}
+
+static void finish(struct lab *lab, uint64_t tick)
+{
+	struct hl_error err = {0};
+
+	hl_drain_finish(lab->drain, tick, &lab->losses);
+	lab->drain = NULL;
+	if (hl_log_open(lab->directory, PROCESS, &(struct hl_log_options){0}, &lab->log, &err) < 0)
+		fail_msg("%s", err.text);
+}
+
+static struct hl_log_state *state_at(struct lab *lab, uint64_t number, enum hl_log_moment moment)
+{
+	struct hl_log_state *state;
+	struct hl_error err = {0};
+
+	if (hl_log_state_at(lab->log, number, moment, &state, &err) < 0)
+		fail_msg("%s", err.text);
+	return state;
+}
+
+static struct hl_log_state *state_at_end(struct lab *lab)
+{
+	return state_at(lab, lab->log->points[lab->log->point_count - 1].number, HL_LOG_AT_END);
+}
+
+static bool is_empty(const struct lab *lab, uint32_t slot)
+{
+	return lab->writers[slot].ring->tail == lab->writers[slot].ring->head;
+}
+
+static void assert_whole(const struct lab *lab)
+{
+	assert_int_equal(lab->losses.lost_events + lab->losses.refused_events +
+				 lab->losses.missing_intervals + lab->losses.bad_rings,
+			 0);
+}
+
+/* ---- events ---- */
+
+static void the_log_ends_with_what_all_threads_have_in_use(void **state)
+{
+	struct lab *lab = *state;
+	int64_t bytes[NODES + 1] = {0}, objects[NODES + 1] = {0};
+	uint64_t tick = 0;
+
+	srand(3);
+	for (int i = 0; i < 100000; i++) {
+		uint32_t node = 1 + (uint32_t)rand() % NODES;
+		int64_t size = rand() % 5000;
+		bool is_free = objects[node] && rand() % 2;
+		bytes[node] += is_free ? -size : size;
+		objects[node] += is_free ? -1 : 1;
+		assert_true(hl_ring_write(&lab->writers[rand() % SLOTS], &lab->shared, node,
+					  (uint64_t)size, 1, is_free));
+		if (i % 100 == 0)
+			hl_drain_run(lab->drain, ++tick);
+	}
+	finish(lab, tick);
+	assert_whole(lab);
+	struct hl_log_state *end = state_at_end(lab);
+	for (uint32_t i = 1; i <= NODES; i++) {
+		assert_int_equal(end->bytes[i], bytes[i]);
+		assert_int_equal(end->objects[i], objects[i]);
+	}
+	hl_log_state_free(end);
+}
+
+static void events_are_read_when_their_tick_is_two_behind(void **state)
+{
+	struct lab *lab = *state;
+
+	hl_drain_run(lab->drain, 7);
+	write_event(lab, 0, 1, 10);
+	assert_true(hl_drain_run(lab->drain, 8));
+	assert_false(is_empty(lab, 0));
+	assert_true(hl_drain_run(lab->drain, 9));
+	assert_true(is_empty(lab, 0));
+	assert_false(hl_drain_run(lab->drain, 10));
+}
+
+static void rings_are_merged_by_tick(void **state)
+{
+	struct lab *lab = *state;
+
+	/* Thread by thread the maximum would be 300. */
+	for (uint64_t tick = 3; tick < 9; tick += 2) {
+		atomic_store(&lab->shared.header->tick, tick);
+		write_event(lab, 0, 1, 100);
+		atomic_store(&lab->shared.header->tick, tick + 1);
+		write_event(lab, 1, 1, -100);
+	}
+	finish(lab, 20);
+	assert_int_equal(lab->log->point_count, 1);
+	assert_int_equal(lab->log->points[0].max_bytes, 100);
+	assert_int_equal(lab->log->points[0].end_bytes, 0);
+}
+
+static void a_spike_within_one_tick_is_the_maximum_of_its_interval(void **state)
+{
+	struct lab *lab = *state;
+
+	write_event(lab, 0, 1, 10);
+	hl_drain_run(lab->drain, 250);
+	write_event(lab, 0, 2, 1 << 26);
+	write_event(lab, 0, 2, -(1 << 26));
+	hl_drain_run(lab->drain, 300);
+	hl_drain_run(lab->drain, 302);
+	finish(lab, 302);
+	const struct hl_log_point *point = &lab->log->points[2];
+	assert_int_equal(point->number, 2);
+	assert_int_equal(point->max_bytes, (1 << 26) + 10);
+	assert_int_equal(point->end_bytes, 10);
+	assert_true(point->rss_bytes > 0);
+	struct hl_log_state *peak = state_at(lab, 2, HL_LOG_AT_MAX);
+	assert_int_equal(peak->bytes[2], 1 << 26);
+	assert_int_equal(peak->tick, 250);
+	hl_log_state_free(peak);
+}
+
+static void threads_are_found_as_they_come(void **state)
+{
+	struct lab *lab = *state;
+	const char *unused = lab->shared.rings + 9 * HL_RING_STRIDE;
+	unsigned char resident;
+
+	lab->shared.header->thread_count = 20;
+	write_event(lab, 0, 1, 10);
+	hl_drain_run(lab->drain, 5);
+	/* To look into the ring of a thread that has none would make memory for it. */
+	assert_int_equal(mincore((void *)(uintptr_t)unused, 1, &resident), 0);
+	assert_false(resident & 1);
+	lab->writers = reallocarray(lab->writers, 10, sizeof(*lab->writers));
+	memset(&lab->writers[9], 0, sizeof(*lab->writers));
+	begin_thread(lab, 9);
+	write_event(lab, 9, 1, 30);
+	finish(lab, 9);
+	assert_int_equal(lab->log->points[0].end_bytes, 40);
+}
+
+static void nothing_is_written_before_the_recorder_has_begun(void **state)
+{
+	struct lab *lab = *state;
+	struct hl_error err = {0};
+
+	atomic_store(&lab->shared.header->state, HL_REGION_EMPTY);
+	hl_drain_run(lab->drain, 1000);
+	hl_drain_finish(lab->drain, 1001, &lab->losses);
+	lab->drain = NULL;
+	assert_whole(lab);
+	assert_int_equal(
+		hl_log_open(lab->directory, PROCESS, &(struct hl_log_options){0}, &lab->log, &err),
+		-ENOENT);
+}
+
+/* ---- names ---- */
+
+static void nodes_and_modules_have_the_names_of_the_region(void **state)
+{
+	struct lab *lab = *state;
+
+	write_event(lab, 0, 3, 10);
+	finish(lab, 5);
+	struct hl_log_state *end = state_at_end(lab);
+	assert_int_equal(end->nodes[3].frame, UINT64_C(1) << HL_MODULE_SHIFT | 0x103);
+	assert_int_equal(end->nodes[3].parent, 1);
+	assert_true(end->nodes[1].defined);
+	assert_false(end->nodes[2].defined);
+	assert_int_equal(end->module_count, 2);
+	assert_string_equal(end->modules[0].path, EXECUTABLE);
+	assert_string_equal(end->modules[1].path, "/lib.so!");
+	assert_int_equal(end->modules[1].build_id[0], 7);
+	hl_log_state_free(end);
+}
+
+static void damaged_nodes_have_what_can_be_saved(void **state)
+{
+	struct lab *lab = *state;
+
+	lab->shared.nodes[10].frame = UINT64_C(77) << HL_MODULE_SHIFT | 0x999;
+	lab->shared.nodes[11].parent = NODES + 1;
+	lab->shared.nodes[12].parent = 12;
+	lab->shared.nodes[13].frame = 0;
+	for (uint32_t i = 10; i <= 13; i++)
+		write_event(lab, 0, i, 10);
+	finish(lab, 5);
+	struct hl_log_state *end = state_at_end(lab);
+	assert_int_equal(end->nodes[10].frame, 0x999);
+	assert_int_equal(end->nodes[11].parent, 0);
+	assert_true(end->nodes[12].defined);
+	assert_false(end->nodes[13].defined);
+	assert_int_equal(end->bytes[13], 10);
+	hl_log_state_free(end);
+}
+
+/* ---- losses ---- */
+
+static void events_at_no_node_are_refused_and_counted(void **state)
+{
+	struct lab *lab = *state;
+
+	write_event(lab, 0, 0, 10);
+	write_event(lab, 0, NODES + 1, 10);
+	write_event(lab, 0, HL_NODE_MAX, 10);
+	hl_ring_write(&lab->writers[0], &lab->shared, UINT32_MAX, 10, 2, false);
+	write_event(lab, 0, NODES, 10);
+	finish(lab, 5);
+	assert_int_equal(lab->losses.refused_events, 4);
+	assert_int_equal(lab->log->points[0].end_bytes, 10);
+	assert_int_equal(lab->log->lost_events, 4);
+}
+
+/* More than the ring holds could otherwise never be written: its thread would wait for ever. */
+static void a_damaged_ring_is_given_up_and_stays_empty(void **state)
+{
+	struct lab *lab = *state;
+
+	write_event(lab, 0, 1, 10);
+	write_event(lab, 1, 1, 30);
+	memset(lab->writers[0].bytes, 0xff, 16);
+	for (uint64_t tick = 1; tick < 5; tick++) {
+		hl_drain_run(lab->drain, tick);
+		write_event(lab, 0, 1, 10);
+	}
+	hl_drain_run(lab->drain, 6);
+	assert_true(is_empty(lab, 0));
+	finish(lab, 10);
+	assert_int_equal(lab->losses.bad_rings, 1);
+	assert_int_equal(lab->log->points[0].end_bytes, 30);
+}
+
+static void a_ring_of_times_to_come_is_given_up(void **state)
+{
+	struct lab *lab = *state;
+
+	atomic_store(&lab->shared.header->tick, UINT64_MAX >> 2);
+	write_event(lab, 0, 1, 10);
+	hl_drain_run(lab->drain, 5);
+	assert_true(is_empty(lab, 0));
+	write_event(lab, 1, 1, 30);
+	finish(lab, 9);
+	assert_int_equal(lab->losses.bad_rings, 1);
+	assert_int_equal(lab->log->point_count, 1);
+	assert_int_equal(lab->log->points[0].end_bytes, 30);
+}
+
+static void what_the_recorder_lost_is_in_the_log(void **state)
+{
+	struct lab *lab = *state;
+
+	lab->shared.threads[0].lost_log_events = 3;
+	lab->shared.threads[2].lost_log_events = 4;
+	write_event(lab, 0, 1, 10);
+	finish(lab, 9);
+	assert_int_equal(lab->losses.lost_events, 7);
+	assert_int_equal(lab->log->lost_events, 7);
+}
+
+static void a_number_of_threads_that_cannot_be_does_no_harm(void **state)
+{
+	struct lab *lab = *state;
+
+	lab->shared.header->thread_count = UINT32_MAX;
+	write_event(lab, 0, 1, 10);
+	hl_drain_run(lab->drain, 5);
+	finish(lab, 9);
+	assert_int_equal(lab->log->points[0].end_bytes, 10);
+}
+
+/* Where no file can be made, as on a full disk. */
+static void intervals_that_cannot_be_written_are_counted(void **state)
+{
+	struct lab *lab = *state;
+
+	write_event(lab, 0, 1, 10);
+	assert_int_equal(rmdir(lab->directory), 0);
+	hl_drain_run(lab->drain, 150);
+	hl_drain_run(lab->drain, 250);
+	assert_int_equal(mkdir(lab->directory, 0700), 0);
+	hl_drain_finish(lab->drain, 250, &lab->losses);
+	lab->drain = NULL;
+	assert_true(lab->losses.missing_intervals >= 2);
+	assert_int_equal(lab->losses.error, -ENOENT);
+}
+
+static void each_loss_has_its_sentence(void **state)
+{
+	struct hl_warnings warnings = {0};
+	struct hl_log_losses none = {0};
+	struct hl_log_losses all = {.lost_events = 1,
+				    .refused_events = 2,
+				    .missing_intervals = 3,
+				    .bad_rings = 4,
+				    .error = -ENOSPC};
+
+	(void)state;
+	assert_false(hl_log_losses_tell(&none, 9, &warnings));
+	assert_true(hl_log_losses_tell(&all, 9, &warnings));
+	assert_int_equal(warnings.count, 4);
+	assert_string_equal(warnings.texts[0], "the log of process 9 lacks 1 event: there was no "
+					       "room for them in its rings");
+	assert_string_equal(warnings.texts[3], "3 intervals of the log of process 9 could not be "
+					       "written: No space left on device");
+	hl_warnings_release(&warnings);
+}
+
+static int new_and_finish(struct lab *lab)
+{
+	int r = hl_drain_new(&lab->settings, &lab->drain);
+
+	if (r == 0)
+		hl_drain_finish(lab->drain, 0, &lab->losses);
+	lab->drain = NULL;
+	return r;
+}
+
+static void each_failing_allocation_is_an_error_or_a_loss(void **state)
+{
+	struct lab *lab = *state;
+
+	write_event(lab, 0, 1, 10);
+	write_event(lab, 0, 2, 10);
+	WITH_ALLOCATIONS(0, (hl_drain_run(lab->drain, 9), 0));
+	assert_true(is_empty(lab, 0));
+	hl_drain_finish(lab->drain, 9, &lab->losses);
+	lab->drain = NULL;
+	assert_int_equal(lab->losses.refused_events, 2);
+	FOR_EACH_FAILING_ALLOCATION(r, new_and_finish(lab))
+	assert_int_equal(r, -ENOMEM);
+}
+
+/* ---- dozing ---- */
+
+static struct timespec after_ms(uint64_t ms)
+{
+	uint64_t ns = hl_clock_ns(CLOCK_MONOTONIC) + ms * 1000000;
+	return (struct timespec){(time_t)(ns / HL_NS_PER_SECOND), (long)(ns % HL_NS_PER_SECOND)};
+}
+
+static void *write_one(void *argument)
+{
+	struct lab *lab = argument;
+
+	while (!(atomic_load(&lab->shared.header->tick) & HL_TICK_DOZING))
+		usleep(100);
+	usleep(1000);
+	write_event(lab, 0, 1, 10);
+	return NULL;
+}
+
+static void an_event_ends_a_doze_and_has_the_tick_of_its_end(void **state)
+{
+	struct lab *lab = *state;
+	struct timespec deadline = after_ms(60000);
+	pthread_t thread;
+
+	hl_drain_run(lab->drain, 100);
+	assert_int_equal(pthread_create(&thread, NULL, write_one, lab), 0);
+	hl_drain_doze(lab->drain, 100, &deadline);
+	assert_true(hl_clock_ns(CLOCK_MONOTONIC) / HL_NS_PER_SECOND < (uint64_t)deadline.tv_sec);
+	pthread_join(thread, NULL);
+	assert_int_equal(lab->shared.header->tick, 100);
+	hl_drain_run(lab->drain, 350);
+	finish(lab, 360);
+	struct hl_log_state *end = state_at(lab, 3, HL_LOG_AT_MAX);
+	assert_int_equal(lab->log->points[1].end_bytes, 0);
+	assert_int_equal(end->total_bytes, 10);
+	assert_int_equal(end->tick, 350);
+	hl_log_state_free(end);
+}
+
+static void who_has_unread_events_or_was_woken_does_not_doze(void **state)
+{
+	struct lab *lab = *state;
+	struct timespec deadline = after_ms(60000);
+
+	hl_drain_run(lab->drain, 100);
+	write_event(lab, 0, 1, 10);
+	hl_drain_doze(lab->drain, 100, &deadline);
+	hl_drain_run(lab->drain, 103);
+	hl_drain_wake(lab->drain);
+	hl_drain_doze(lab->drain, 103, &deadline);
+	assert_true(hl_clock_ns(CLOCK_MONOTONIC) / HL_NS_PER_SECOND < (uint64_t)deadline.tv_sec);
+}
+
+/* ---- the thread ---- */
+
+/* Waits in between, as a full ring has to be emptied many times. */
+static void a_thread_drains_rings_until_it_is_stopped(void **state)
+{
+	struct lab *lab = *state;
+	struct hl_drain_thread *thread;
+	struct hl_error err = {0};
+
+	assert_int_equal(
+		hl_drain_thread_start(&lab->settings, hl_clock_ns(CLOCK_MONOTONIC), &thread), 0);
+	for (uint32_t i = 0; i < 2000000; i++)
+		write_event(lab, 0, 1 + i % NODES, i % 4096);
+	usleep(50000);
+	write_event(lab, 0, 1, 1);
+	hl_drain_thread_stop(thread, &lab->losses);
+	assert_whole(lab);
+	assert_int_equal(
+		hl_log_open(lab->directory, PROCESS, &(struct hl_log_options){0}, &lab->log, &err),
+		0);
+	struct hl_log_state *end = state_at_end(lab);
+	assert_int_equal(end->total_objects, 2000001);
+	hl_log_state_free(end);
+}
+
+#define TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(the_log_ends_with_what_all_threads_have_in_use),
+		TEST(events_are_read_when_their_tick_is_two_behind),
+		TEST(rings_are_merged_by_tick),
+		TEST(a_spike_within_one_tick_is_the_maximum_of_its_interval),
+		TEST(threads_are_found_as_they_come),
+		TEST(nothing_is_written_before_the_recorder_has_begun),
+		TEST(nodes_and_modules_have_the_names_of_the_region),
+		TEST(damaged_nodes_have_what_can_be_saved),
+		TEST(events_at_no_node_are_refused_and_counted),
+		TEST(a_damaged_ring_is_given_up_and_stays_empty),
+		TEST(a_ring_of_times_to_come_is_given_up),
+		TEST(what_the_recorder_lost_is_in_the_log),
+		TEST(a_number_of_threads_that_cannot_be_does_no_harm),
+		TEST(intervals_that_cannot_be_written_are_counted),
+		cmocka_unit_test(each_loss_has_its_sentence),
+		TEST(each_failing_allocation_is_an_error_or_a_loss),
+		TEST(an_event_ends_a_doze_and_has_the_tick_of_its_end),
+		TEST(who_has_unread_events_or_was_woken_does_not_doze),
+		TEST(a_thread_drains_rings_until_it_is_stopped),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -22,6 +22,7 @@ struct hl_drain {
 	struct hl_region_view view;
 	struct hl_region_names names;
 	struct hl_log_writer *writer;
+	struct hl_drain_orders *orders; /* NULL: there are none */
 	struct hl_intervals intervals;
 	/* By thread slot; for all that there can be, memory is used as they come. */
 	struct hl_ring_reader *readers;
@@ -203,6 +204,12 @@ static void pass_doze(struct hl_drain *drain, uint64_t tick)
 	drain->dozed = false;
 }
 
+static void obey(struct hl_drain *drain, bool last)
+{
+	if (drain->orders)
+		hl_drain_orders_obey(drain->orders, drain->writer, last);
+}
+
 bool hl_drain_run(struct hl_drain *drain, uint64_t tick)
 {
 	atomic_store_explicit(&header_of(drain)->tick, tick, memory_order_relaxed);
@@ -212,6 +219,7 @@ bool hl_drain_run(struct hl_drain *drain, uint64_t tick)
 	pass_doze(drain, tick);
 	bool any = count_events(drain, last, tick);
 	move_to(drain, last + 1);
+	obey(drain, false);
 	return any;
 }
 
@@ -260,6 +268,7 @@ void hl_drain_finish(struct hl_drain *drain, uint64_t tick, struct hl_log_losses
 		move_to(drain, tick);
 		end_interval(drain, drain->intervals.number + 1);
 	}
+	obey(drain, true);
 	for (uint32_t i = 0; i < drain->ring_count; i++)
 		drain->losses.bad_rings += drain->readers[i].given_up;
 	drain->losses.missing_intervals = hl_log_writer_missing(drain->writer);
@@ -305,6 +314,7 @@ int hl_drain_new(const struct hl_drain_settings *settings, struct hl_drain **ret
 		return -ENOMEM;
 	drain->sink.event = take_event;
 	drain->view = settings->view;
+	drain->orders = settings->orders;
 	drain->page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
 	hl_region_names_init(&drain->names, &settings->view, settings->executable);
 	int r = open_files(drain, settings);

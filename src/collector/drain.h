@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include "collector/drain_orders.h"
 #include "collector/log_losses.h"
 #include "collector/region_reader.h"
 
@@ -29,6 +30,7 @@ struct hl_drain_settings {
 	int directory_fd;	    /* the recording's; stays the caller's */
 	uint64_t segment_bytes;
 	uint32_t segments_kept;
+	struct hl_drain_orders *orders; /* NULL: there will be none */
 };
 
 /* 0 or a negative errno. Nothing is written before the recorder has taken its region. */

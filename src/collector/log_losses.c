@@ -28,6 +28,11 @@ bool hl_log_losses_tell(const struct hl_log_losses *losses, pid_t pid, struct hl
 				       "the log of process %d lacks the events of %" PRIu32
 				       " thread%s: the process has damaged their rings",
 				       pid, losses->bad_rings, plural(losses->bad_rings));
+	if (losses->lost_marks)
+		any |= hl_warnings_add(warnings,
+				       "the log of process %d lacks %" PRIu64
+				       " mark%s that could not be written",
+				       pid, losses->lost_marks, plural(losses->lost_marks));
 	if (losses->missing_intervals)
 		any |= hl_warnings_add(warnings,
 				       "%" PRIu64 " interval%s of the log of process %d could not "

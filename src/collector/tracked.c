@@ -21,6 +21,7 @@ int hl_tracked_new(pid_t pid, int pidfd, const struct hl_region_settings *settin
 		close(pidfd);
 		return -ENOMEM;
 	}
+	hl_drain_orders_init(&tracked->orders);
 	tracked->pid = pid;
 	tracked->pidfd = pidfd;
 	tracked->start_realtime_ns = hl_clock_ns(CLOCK_REALTIME);
@@ -32,6 +33,7 @@ int hl_tracked_new(pid_t pid, int pidfd, const struct hl_region_settings *settin
 		hl_tracked_free(tracked);
 		return r;
 	}
+	hl_mailbox_reader_init(&tracked->mailbox, &tracked->region.header->mailbox, 0);
 	*ret_tracked = tracked;
 	return 0;
 }
@@ -42,6 +44,7 @@ void hl_tracked_free(struct hl_tracked *tracked)
 	if (!tracked)
 		return;
 	hl_tracked_end_log(tracked, &untold);
+	hl_drain_orders_release(&tracked->orders);
 	close(tracked->pidfd);
 	hl_region_release(&tracked->region);
 	hl_identity_release(&tracked->identity);
@@ -78,7 +81,7 @@ void hl_tracked_set_end(struct hl_tracked *tracked, enum hl_process_end end)
 	tracked->end = end;
 }
 
-static struct hl_region_view view_of(const struct hl_tracked *tracked)
+struct hl_region_view hl_tracked_view(const struct hl_tracked *tracked)
 {
 	return (struct hl_region_view){
 		.base = tracked->region.header,
@@ -91,7 +94,7 @@ int hl_tracked_begin_log(struct hl_tracked *tracked, int directory_fd,
 			 const struct hl_log_limits *limits)
 {
 	struct hl_drain_settings settings = {
-		.view = view_of(tracked),
+		.view = hl_tracked_view(tracked),
 		.executable = tracked->identity.executable,
 		.pid = tracked->pid,
 		.sequence = tracked->sequence,
@@ -99,7 +102,9 @@ int hl_tracked_begin_log(struct hl_tracked *tracked, int directory_fd,
 		.directory_fd = directory_fd,
 		.segment_bytes = limits->segment_bytes,
 		.segments_kept = limits->segments_kept,
+		.orders = &tracked->orders,
 	};
+	hl_mailbox_tell_segments(&tracked->mailbox, limits->segments_kept);
 	return hl_drain_thread_start(&settings, tracked->start_ns, &tracked->log);
 }
 
@@ -108,6 +113,7 @@ void hl_tracked_end_log(struct hl_tracked *tracked, struct hl_log_losses *ret_lo
 	*ret_losses = (struct hl_log_losses){0};
 	if (tracked->log)
 		hl_drain_thread_stop(tracked->log, ret_losses);
+	ret_losses->lost_marks = tracked->orders.lost_marks;
 	tracked->log = NULL;
 }
 
@@ -118,7 +124,7 @@ bool hl_tracked_has_begun(const struct hl_tracked *tracked)
 
 bool hl_tracked_has_changed(const struct hl_tracked *tracked)
 {
-	struct hl_region_view view = view_of(tracked);
+	struct hl_region_view view = hl_tracked_view(tracked);
 	return !tracked->saved || hl_region_activity(&view) != tracked->saved_activity;
 }
 
@@ -166,11 +172,11 @@ static struct hl_recording_process describe(const struct hl_tracked *tracked, bo
 	};
 }
 
-int hl_tracked_save(struct hl_tracked *tracked, int directory_fd, bool complete,
-		    struct hl_tracked_totals *ret_totals, struct hl_error *err)
+/* Writes the process' file as it stands. */
+static int write_file(const struct hl_tracked *tracked, int directory_fd, bool complete,
+		      struct hl_tracked_totals *ret_totals, struct hl_error *err)
 {
-	struct hl_region_view view = view_of(tracked);
-	uint64_t activity = hl_region_activity(&view);
+	struct hl_region_view view = hl_tracked_view(tracked);
 	uint64_t now_ns = tracked->end_ns ? tracked->end_ns : hl_clock_ns(CLOCK_MONOTONIC);
 	struct hl_region_times times = {tracked->start_ns, now_ns};
 	struct hl_recording_process process = describe(tracked, complete, now_ns);
@@ -179,13 +185,29 @@ int hl_tracked_save(struct hl_tracked *tracked, int directory_fd, bool complete,
 		name_main_module(&process);
 		r = hl_recording_write_process(directory_fd, &process, err);
 	}
-	if (r == 0) {
-		tracked->saved = true;
-		tracked->saved_activity = activity;
+	if (r == 0)
 		*ret_totals = add_up(&process);
-	}
 	process.executable = NULL;
 	process.command = NULL;
 	hl_recording_process_release(&process);
 	return r;
+}
+
+int hl_tracked_save(struct hl_tracked *tracked, int directory_fd, bool complete,
+		    struct hl_tracked_totals *ret_totals, struct hl_error *err)
+{
+	struct hl_region_view view = hl_tracked_view(tracked);
+	uint64_t activity = hl_region_activity(&view);
+	int r = write_file(tracked, directory_fd, complete, ret_totals, err);
+	if (r < 0)
+		return r;
+	tracked->saved = true;
+	tracked->saved_activity = activity;
+	return 0;
+}
+
+int hl_tracked_copy(const struct hl_tracked *tracked, int directory_fd, struct hl_error *err)
+{
+	struct hl_tracked_totals totals;
+	return write_file(tracked, directory_fd, tracked->end_ns != 0, &totals, err);
 }

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "collector/drain_thread.h"
 #include "collector/identity.h"
+#include "collector/mailbox_reader.h"
 #include "collector/region_maker.h"
 #include "profile/recording.h"
 
@@ -18,7 +19,9 @@ struct hl_tracked {
 	uint32_t sequence;
 	int pidfd;
 	struct hl_region region;
-	struct hl_drain_thread *log; /* NULL: there is none, or it has ended */
+	struct hl_drain_thread *log;   /* NULL: there is none, or it has ended */
+	struct hl_drain_orders orders; /* for it */
+	struct hl_mailbox_reader mailbox;
 	struct hl_identity identity;
 	uint64_t start_realtime_ns;
 	uint64_t start_ns, end_ns; /* CLOCK_MONOTONIC; end_ns 0 while it runs */
@@ -71,6 +74,12 @@ bool hl_tracked_has_begun(const struct hl_tracked *tracked);
 /* Whether anything has been counted since the last save. */
 bool hl_tracked_has_changed(const struct hl_tracked *tracked);
 
+/* The region as the collector sees it. */
+struct hl_region_view hl_tracked_view(const struct hl_tracked *tracked);
+
 /* Writes the process' file. ${complete}: no event will follow. */
 int hl_tracked_save(struct hl_tracked *tracked, int directory_fd, bool complete,
 		    struct hl_tracked_totals *ret_totals, struct hl_error *err);
+
+/* Writes the process' file as it stands to another recording than its own. */
+int hl_tracked_copy(const struct hl_tracked *tracked, int directory_fd, struct hl_error *err);

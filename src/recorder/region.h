@@ -22,6 +22,7 @@
 #pragma once
 
 #include "base/compiler.h"
+#include "recorder/mailbox.h"
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -29,7 +30,7 @@
 #include <stdint.h>
 
 #define HL_REGION_MAGIC	  "HLREGION"
-#define HL_REGION_VERSION 3u
+#define HL_REGION_VERSION 4u
 
 #define HL_NODE_BITS	  24
 #define HL_NODE_MAX	  ((UINT32_C(1) << HL_NODE_BITS) - 1) /* ids 1 .. HL_NODE_MAX */
@@ -221,6 +222,8 @@ struct hl_region_header {
 	_Alignas(64) _Atomic uint64_t lost_events;
 	_Atomic uint64_t lost_bytes;
 	_Atomic uint64_t lost_modules;
+
+	struct hl_mailbox mailbox; /* what the program says through heapline.h */
 };
 
 /* Lays a region of about ${bytes} out (0 = the default, some 2.7 GiB of address space, and 8 GiB

@@ -30,6 +30,20 @@ enum hl_option_kind {
 			      1024) */
 	HL_OPTION_PERCENT, /* target: double, 0 to 100, with or without a percent sign */
 	HL_OPTION_CHOICE,  /* target: int, index into choices */
+	HL_OPTION_TEXTS,   /* may be given more than once; target: struct hl_option_texts */
+	HL_OPTION_RANGE,   /* two numbers after it, FROM and TO; target: struct hl_option_range */
+};
+
+#define HL_OPTION_TEXTS_MAX 2
+
+struct hl_option_texts {
+	const char *texts[HL_OPTION_TEXTS_MAX];
+	size_t count; /* how often it was given: more than there is room for, perhaps */
+};
+
+struct hl_option_range {
+	bool given;
+	uint64_t first, last; /* not in order, perhaps */
 };
 
 struct hl_option {

@@ -90,6 +90,13 @@ static int parse_choice(const struct hl_option *option, const char *text)
 	return -EINVAL;
 }
 
+static void append_text(struct hl_option_texts *texts, const char *text)
+{
+	if (texts->count < HL_OPTION_TEXTS_MAX)
+		texts->texts[texts->count] = text;
+	texts->count++;
+}
+
 static int store(const struct hl_option *option, char *text)
 {
 	switch (option->kind) {
@@ -107,14 +114,32 @@ static int store(const struct hl_option *option, char *text)
 		return parse_percent(text, option->target);
 	case HL_OPTION_CHOICE:
 		return parse_choice(option, text);
+	case HL_OPTION_TEXTS:
+		append_text(option->target, text);
+		return 0;
+	case HL_OPTION_RANGE:
+		((struct hl_option_range *)option->target)->given = true;
+		return parse_number(text, false, &((struct hl_option_range *)option->target)->first);
 	}
 	return -EINVAL;
+}
+
+/* The second number of a range, which getopt does not know of: the word after the first one. */
+static int store_last(const struct hl_option *option, int argc, char **argv)
+{
+	struct hl_option_range *range = option->target;
+
+	if (optind >= argc)
+		return -EINVAL;
+	return parse_number(argv[optind++], false, &range->last);
 }
 
 static const char *expectation(const struct hl_option *option, char *buffer, size_t size)
 {
 	if (option->kind == HL_OPTION_COUNT)
 		return "a whole number";
+	if (option->kind == HL_OPTION_RANGE)
+		return "two whole numbers";
 	if (option->kind == HL_OPTION_BYTES)
 		return "a number of bytes such as 4096 or 512K";
 	if (option->kind == HL_OPTION_PERCENT)
@@ -211,7 +236,8 @@ int hl_options_parse(const struct hl_verb *verb, int argc, char **argv, int *ret
 			hl_help_verb(verb, stdout);
 			return HL_EXIT_DONE;
 		}
-		if (store(option, optarg) < 0)
+		if (store(option, optarg) < 0 ||
+		    (option->kind == HL_OPTION_RANGE && store_last(option, argc, argv) < 0))
 			return bad_value(verb, option, optarg);
 	}
 	*ret_first_operand = optind;

@@ -23,6 +23,9 @@ static const char *process, *thread;
 static const char *focus, *ignore, *hide;
 static const char *output;
 static bool json, no_pager, force;
+static struct hl_option_texts at;
+static struct hl_option_range between;
+static uint64_t jobs;
 
 static const char *const color_words[] = {"auto", "always", "never", NULL};
 
@@ -39,6 +42,20 @@ const struct hl_option hl_view_selection_options[] = {
 	{"process", 'p', "PID[/SEQ]", "one process (default: the sum of all)", HL_OPTION_TEXT,
 	 &process, NULL},
 	{"thread", 't', "TID", "what one thread allocated", HL_OPTION_TEXT, &thread, NULL},
+	{"at", 0, "MS|peak", "what was in use at that moment, of a recording with a log",
+	 HL_OPTION_TEXTS, &at, NULL},
+	{"jobs", 'j', "N", "read the log with N threads (default: as many as there are cores)",
+	 HL_OPTION_COUNT, &jobs, NULL},
+	{0},
+};
+
+const struct hl_option hl_view_history_options[] = {
+	{"process", 'p', "PID[/SEQ]", "which process (default: the one with the highest peak)",
+	 HL_OPTION_TEXT, &process, NULL},
+	{"between", 0, "MS MS", "from the one moment to the other (default: all)", HL_OPTION_RANGE,
+	 &between, NULL},
+	{"jobs", 'j', "N", "read the log with N threads (default: as many as there are cores)",
+	 HL_OPTION_COUNT, &jobs, NULL},
 	{0},
 };
 
@@ -96,10 +113,17 @@ static int parse_process(const char *text, struct hl_profile_selection *selectio
 	return parse_id(end + 1, '\0', &selection->sequence, &end);
 }
 
+/* More threads than any machine has are as good as all that it has. */
+static unsigned parse_jobs(void)
+{
+	return jobs > UINT16_MAX ? UINT16_MAX : (unsigned)jobs;
+}
+
 int hl_view_parse_selection(const struct hl_verb *verb, struct hl_profile_selection *selection)
 {
 	const char *end;
 
+	selection->jobs = parse_jobs();
 	if (process && parse_process(process, selection) < 0)
 		return hl_cli_usage_error(verb,
 					  "bad value '%s' of option '--process': not a PID "
@@ -112,6 +136,53 @@ int hl_view_parse_selection(const struct hl_verb *verb, struct hl_profile_select
 	    !hl_profile_has_unit((enum hl_value)value, (enum hl_unit)unit))
 		return hl_cli_usage_error(verb, "'%s' is not counted in %s", hl_value_names[value],
 					  hl_unit_names[unit]);
+	return HL_EXIT_DONE;
+}
+
+/* "305" or "peak". */
+static int parse_moment(const char *text, struct hl_moment *ret_moment)
+{
+	char *end;
+
+	if (!strcmp(text, "peak")) {
+		*ret_moment = (struct hl_moment){.kind = HL_MOMENT_PEAK};
+		return 0;
+	}
+	errno = 0;
+	unsigned long long ms = strtoull(text, &end, 10);
+	if (errno || *end || !isdigit((unsigned char)text[0]))
+		return -EINVAL;
+	*ret_moment = (struct hl_moment){.kind = HL_MOMENT_MS, .ms = ms};
+	return 0;
+}
+
+int hl_view_parse_moments(const struct hl_verb *verb, size_t most, struct hl_moment *moments,
+			  size_t *ret_count)
+{
+	if (at.count > most)
+		return hl_cli_usage_error(verb, most > 1 ? "'%s' takes --at twice at most"
+							 : "'%s' takes --at once",
+					  verb->name);
+	for (size_t i = 0; i < at.count; i++)
+		if (parse_moment(at.texts[i], &moments[i]) < 0)
+			return hl_cli_usage_error(
+				verb,
+				"bad value '%s' of option '--at': not a number of milliseconds, "
+				"nor 'peak'",
+				at.texts[i]);
+	*ret_count = at.count;
+	return HL_EXIT_DONE;
+}
+
+int hl_view_parse_between(const struct hl_verb *verb, struct hl_history_range *range)
+{
+	if (between.given && between.first > between.last)
+		return hl_cli_usage_error(verb, "bad value '%llu' of option '--between': the range "
+						"ends before, at %llu",
+					  (unsigned long long)between.first,
+					  (unsigned long long)between.last);
+	if (between.given)
+		*range = (struct hl_history_range){between.first, between.last};
 	return HL_EXIT_DONE;
 }
 

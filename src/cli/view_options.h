@@ -7,7 +7,8 @@
 
 /* For the shared_options of a view's verb. */
 extern const struct hl_option hl_view_value_options[];	   /* --value --unit */
-extern const struct hl_option hl_view_selection_options[]; /* --process --thread */
+extern const struct hl_option hl_view_selection_options[]; /* --process --thread --at --jobs */
+extern const struct hl_option hl_view_history_options[];   /* --process --between --jobs */
 extern const struct hl_option hl_view_filter_options[];	   /* --focus --ignore --hide */
 extern const struct hl_option hl_view_json_options[];	   /* --json */
 extern const struct hl_option hl_view_color_options[];	   /* --color --no-pager */
@@ -16,8 +17,10 @@ extern const struct hl_option hl_view_output_options[];	   /* --output --force *
 /* How a verb runs its view; zero is the common case. */
 struct hl_view_command {
 	hl_view *view;
+	hl_history_view *history_view; /* in place of view: of a recording's log */
 	int profiles_min, profiles_max; /* how many operands; 0: 1. A second one is compared with
-					   the first: the view gets the joined profile */
+					   the first: the view gets the joined profile. Two moments
+					   of one recording are compared likewise */
 	bool reads_stdin; /* without an operand standard input is read, unless it is a terminal */
 	bool binary;	  /* not to be written to a terminal */
 	bool pages;	  /* text for people: through a pager on a terminal */

@@ -4,9 +4,20 @@
 
 #include "cli/view_options.h"
 #include "profile/filter.h"
+#include "profile/history.h"
 
 /* HL_EXIT_DONE, or HL_EXIT_USAGE after a report. */
 int hl_view_parse_selection(const struct hl_verb *verb, struct hl_profile_selection *selection);
+
+/*
+ * The moments of --at, ${most} of them at most, and how many there are. HL_EXIT_DONE, or
+ * HL_EXIT_USAGE after a report.
+ */
+int hl_view_parse_moments(const struct hl_verb *verb, size_t most, struct hl_moment *moments,
+			  size_t *ret_count);
+
+/* The range of --between; unchanged when there is none. As hl_view_parse_selection(). */
+int hl_view_parse_between(const struct hl_verb *verb, struct hl_history_range *range);
 
 struct hl_filter hl_view_parse_filter(void);
 

@@ -18,17 +18,24 @@
 
 /* ---- operands ---- */
 
-static int check_operands(const struct hl_verb *verb, const struct hl_view_command *command,
-			  int argc, char **argv)
+static int profiles_max(const struct hl_view_command *command)
 {
-	int least = command->profiles_min ? command->profiles_min : 1;
-	int most = command->profiles_max ? command->profiles_max : 1;
+	return command->profiles_max ? command->profiles_max : 1;
+}
+
+/* Two moments of one recording are as good as two recordings. */
+static int check_operands(const struct hl_verb *verb, const struct hl_view_command *command,
+			  size_t moment_count, int argc, char **argv)
+{
+	int least = command->profiles_min && moment_count < 2 ? command->profiles_min : 1;
+	int most = profiles_max(command);
 
 	if (argc == 0 && command->reads_stdin && !isatty(STDIN_FILENO))
 		return HL_EXIT_DONE;
 	if (argc < least)
 		return hl_cli_usage_error(verb, "'%s' needs %s", verb->name,
-					  least == 2 ? "two recordings" : "a recording");
+					  least == 2 ? "two recordings, or one and --at twice"
+						     : "a recording");
 	if (argc > most)
 		return hl_cli_usage_error(verb, "unexpected argument '%s'", argv[most]);
 	return HL_EXIT_DONE;
@@ -53,14 +60,26 @@ static int open_filtered(const char *path, const struct hl_profile_selection *se
 	return r;
 }
 
-static int open_joined(char **paths, const struct hl_profile_selection *selection, bool normalize,
+/* What is opened: paths, and moments of them. */
+struct operands {
+	char **paths; /* one at least */
+	size_t path_count;
+	struct hl_moment moments[PROFILES_MAX];
+	size_t moment_count;
+};
+
+static int open_joined(const struct operands *operands,
+		       const struct hl_profile_selection *selection, bool normalize,
 		       struct hl_profile **ret_profile, struct hl_error *err)
 {
+	struct hl_profile_selection at_first = *selection, at_last = *selection;
 	struct hl_profile *before = NULL, *after = NULL;
 
-	int r = open_filtered(paths[0], selection, &before, err);
+	at_first.at = operands->moments[0];
+	at_last.at = operands->moments[operands->moment_count > 1];
+	int r = open_filtered(operands->paths[0], &at_first, &before, err);
 	if (r == 0)
-		r = open_filtered(paths[1], selection, &after, err);
+		r = open_filtered(operands->paths[operands->path_count - 1], &at_last, &after, err);
 	if (r == 0)
 		r = hl_profile_join(before, after, normalize, ret_profile, err);
 	hl_profile_free(before);
@@ -68,7 +87,7 @@ static int open_joined(char **paths, const struct hl_profile_selection *selectio
 	return r;
 }
 
-static int open_operands(const struct hl_view_command *command, int argc, char **argv,
+static int open_operands(const struct hl_view_command *command, const struct operands *operands,
 			 struct hl_profile_selection *selection, struct hl_profile **ret_profile,
 			 struct hl_error *err)
 {
@@ -78,10 +97,11 @@ static int open_operands(const struct hl_view_command *command, int argc, char *
 	hl_terminal_progress_init(&progress);
 	selection->progress = &progress.progress;
 	selection->keep_rows = command->keep_rows;
-	if (argc == PROFILES_MAX)
-		r = open_joined(argv, selection, command->normalize, ret_profile, err);
+	selection->at = operands->moments[0];
+	if (operands->path_count == PROFILES_MAX || operands->moment_count == PROFILES_MAX)
+		r = open_joined(operands, selection, command->normalize, ret_profile, err);
 	else
-		r = open_filtered(argc ? argv[0] : "-", selection, ret_profile, err);
+		r = open_filtered(operands->paths[0], selection, ret_profile, err);
 	hl_terminal_progress_clear(&progress);
 	if (r == 0 && command->advises)
 		hl_symbols_advise(*ret_profile, HL_DPKG_DIRECTORY); /* or goes without advice */
@@ -168,12 +188,14 @@ static int close_sink(struct sink *sink, bool keep, struct hl_error *err)
 
 /* ---- all of it ---- */
 
-static int write_view(const struct hl_profile *profile, const struct hl_view_command *command,
-		      struct hl_view_options *options, struct hl_error *err)
+/* Of ${profile} or of ${history}, as the command's view is. */
+static int write_view(const struct hl_profile *profile, struct hl_history *history,
+		      const struct hl_view_command *command, struct hl_view_options *options,
+		      struct hl_error *err)
 {
 	struct sink sink = {0};
 
-	int r = hl_view_choose_value(profile, options, err);
+	int r = history ? 0 : hl_view_choose_value(profile, options, err);
 	if (r == 0)
 		r = open_sink(&sink, command, err);
 	if (r == 0) {
@@ -181,7 +203,8 @@ static int write_view(const struct hl_profile *profile, const struct hl_view_com
 		options->notes = stderr;
 		options->json = sink.output.json;
 		options->color = sink.output.color;
-		r = command->view(profile, options, err);
+		r = history ? command->history_view(history, options, err)
+			    : command->view(profile, options, err);
 	}
 	/* The error of standard output is checked and reported when the program ends, a pager that
 	 * was left early is none. */
@@ -191,23 +214,65 @@ static int write_view(const struct hl_profile *profile, const struct hl_view_com
 	return closed < 0 ? closed : r;
 }
 
+static int status_of(int r, const struct hl_error *err)
+{
+	if (r < 0)
+		return hl_cli_error("%s", err->text);
+	return r == HL_VIEW_LIMIT_CROSSED ? HL_EXIT_LIMIT : HL_EXIT_DONE;
+}
+
+static int run_history_view(const struct hl_view_command *command, const char *path,
+			    struct hl_profile_selection *selection,
+			    const struct hl_history_range *range, struct hl_view_options *options)
+{
+	struct hl_terminal_progress progress;
+	struct hl_history *history;
+	struct hl_error err = {0};
+
+	hl_terminal_progress_init(&progress);
+	selection->progress = &progress.progress;
+	int r = hl_history_open(path, selection, range, &history, &err);
+	if (r == 0) {
+		r = write_view(NULL, history, command, options, &err);
+		hl_history_free(history);
+	}
+	hl_terminal_progress_clear(&progress);
+	return status_of(r, &err);
+}
+
+static int run_profile_view(const struct hl_view_command *command, const struct operands *operands,
+			    struct hl_profile_selection *selection, struct hl_view_options *options)
+{
+	struct hl_profile *profile = NULL;
+	struct hl_error err = {0};
+
+	int r = open_operands(command, operands, selection, &profile, &err);
+	if (r == 0)
+		r = write_view(profile, NULL, command, options, &err);
+	hl_profile_free(profile);
+	return status_of(r, &err);
+}
+
 int hl_view_run(const struct hl_verb *verb, int argc, char **argv,
 		const struct hl_view_command *command, struct hl_view_options options)
 {
 	struct hl_profile_selection selection = {0};
-	struct hl_profile *profile = NULL;
-	struct hl_error err = {0};
+	struct hl_history_range range = HL_HISTORY_ALL;
+	char *standard_input[] = {(char[]){"-"}};
+	struct operands operands = {.paths = argc ? argv : standard_input,
+				    .path_count = argc ? (size_t)argc : 1};
 
-	int status = check_operands(verb, command, argc, argv);
+	int status = hl_view_parse_moments(verb, (size_t)profiles_max(command), operands.moments,
+					   &operands.moment_count);
+	if (status == HL_EXIT_DONE)
+		status = check_operands(verb, command, operands.moment_count, argc, argv);
 	if (status == HL_EXIT_DONE)
 		status = hl_view_parse_selection(verb, &selection);
+	if (status == HL_EXIT_DONE)
+		status = hl_view_parse_between(verb, &range);
 	if (status != HL_EXIT_DONE)
 		return status;
-	int r = open_operands(command, argc, argv, &selection, &profile, &err);
-	if (r == 0)
-		r = write_view(profile, command, &options, &err);
-	hl_profile_free(profile);
-	if (r < 0)
-		return hl_cli_error("%s", err.text);
-	return r == HL_VIEW_LIMIT_CROSSED ? HL_EXIT_LIMIT : HL_EXIT_DONE;
+	if (command->history_view)
+		return run_history_view(command, operands.paths[0], &selection, &range, &options);
+	return run_profile_view(command, &operands, &selection, &options);
 }

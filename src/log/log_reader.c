@@ -305,6 +305,8 @@ struct reading {
 	struct hl_segment_cursor cursor;
 	struct hl_log_state *state;
 	struct hl_segment_interval next;
+	uint64_t missing_count; /* intervals, up to the last checkpoint */
+	bool after_hole;	/* some are missing before `next` */
 };
 
 static const struct hl_segment_checkpoint *checkpoint_before(const struct hl_segment *segment,
@@ -331,10 +333,13 @@ static int read_on(struct reading *reading)
 			r = hl_segment_read_interval(&content, reading->state, &reading->next);
 			return r < 0 ? r : 1;
 		}
-		if (kind == HL_PIECE_CHECKPOINT)
-			r = hl_segment_read_checkpoint(&content, reading->state, &head);
+		if (kind != HL_PIECE_CHECKPOINT)
+			continue;
+		r = hl_segment_read_checkpoint(&content, reading->state, &head);
 		if (r < 0)
 			return r;
+		reading->after_hole |= head.missing_count != reading->missing_count;
+		reading->missing_count = head.missing_count;
 	}
 	return r;
 }
@@ -469,8 +474,13 @@ static int fold_segment(const struct range_reading *range, size_t part, struct r
 	if (r <= 0 || reading->next.interval.number > range->last)
 		return r < 0 ? r : 0;
 	int folded = fold->begin(fold->context, part, reading->state);
+	reading->after_hole = false;
 	while (folded == 0 && r > 0 && reading->next.interval.number <= range->last) {
-		folded = fold_interval(range, part, reading);
+		if (reading->after_hole)
+			folded = fold->begin(fold->context, part, reading->state);
+		reading->after_hole = false;
+		if (folded == 0)
+			folded = fold_interval(range, part, reading);
 		if (folded == 0)
 			r = read_on(reading);
 	}

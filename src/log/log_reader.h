@@ -91,7 +91,8 @@ int hl_log_state_at(const struct hl_log *log, uint64_t number, enum hl_log_momen
  */
 struct hl_log_fold {
 	void *context;
-	/* Before the first interval of the part: what was in use then, in ${state}. */
+	/* Before the first interval of the part: what was in use then, in ${state}. And again
+	 * after each hole, of which only the outcome is known. */
 	int (*begin)(void *context, size_t part, const struct hl_log_state *state);
 	int (*visit)(void *context, size_t part, const struct hl_log_interval *interval);
 	/* After the last: what is in use then. It names all nodes that the part visited. */

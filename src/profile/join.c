@@ -149,6 +149,7 @@ static int describe_recording(struct hl_profile *joined, const struct hl_profile
 		{from->host, &joined->host},	 {from->kernel, &joined->kernel},
 		{from->mode, &joined->mode},	 {from->tool_version, &joined->tool_version},
 		{from->source, &joined->source}, {from->filter, &joined->filter},
+		{from->moment, &joined->moment},
 	};
 	int r = 0;
 
@@ -158,6 +159,7 @@ static int describe_recording(struct hl_profile *joined, const struct hl_profile
 	joined->sample_bytes = from->sample_bytes;
 	joined->start_realtime_ns = from->start_realtime_ns;
 	joined->duration_ns = from->duration_ns;
+	joined->moment_ms = from->moment_ms;
 	joined->complete = from->complete;
 	joined->recorded_process_count = from->recorded_process_count;
 	joined->total = from->total;
@@ -334,6 +336,9 @@ static int add_base(struct hl_profile *joined, const struct side *before, struct
 	}
 	joined->base_total = scale(&of_total, &from->total);
 	joined->base_duration_ns = from->duration_ns;
+	joined->base_moment_ms = from->moment_ms;
+	if (copy_text(joined, from, from->moment, &joined->base_moment) < 0)
+		return -ENOMEM;
 	return copy_text(joined, from, from->name, &joined->base_name);
 }
 

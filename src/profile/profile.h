@@ -156,6 +156,8 @@ struct hl_profile {
 	struct hl_profile_counters base_total;
 	uint32_t base_name; /* the earlier one's name */
 	uint64_t base_duration_ns;
+	uint32_t base_moment; /* as `moment` below */
+	uint64_t base_moment_ms;
 
 	size_t recorded_process_count;	  /* in the recording, selected or not */
 	struct hl_profile_counters total; /* of the selected processes and threads */

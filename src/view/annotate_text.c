@@ -325,7 +325,7 @@ int hl_annotate_text(const struct hl_annotate *report)
 	if (limit == HL_VIEW_ROWS_DEFAULT)
 		limit = FUNCTIONS_DEFAULT;
 	hl_summary_lines(report->emit, report->profile);
-	hl_summary_value_line(report->emit, report->options);
+	hl_summary_value_line(report->emit, report->profile, report->options);
 	for (size_t i = 0; r == 0 && i < annotation->function_count; i++) {
 		if (!has_figures(&annotation->functions[i]))
 			continue;

@@ -229,7 +229,7 @@ static int emit_diff(struct diff *diff)
 	hl_summary_members(emit, diff->profile, options);
 	hl_emit_text(emit, "by", by_names[options->by]);
 	hl_summary_lines(emit, diff->profile);
-	hl_summary_value_line(emit, options);
+	hl_summary_value_line(emit, diff->profile, options);
 	if (diff->rows.count) {
 		emit_growth(emit, diff);
 		hl_emit_line(emit, "%s", "");

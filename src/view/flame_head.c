@@ -26,7 +26,7 @@ typedef void write_lines(struct hl_emit *emit, const struct head_source *source)
 static void write_plain(struct hl_emit *emit, const struct head_source *source)
 {
 	if (!source->options->countname)
-		hl_summary_value_line(emit, source->options);
+		hl_summary_value_line(emit, source->profile, source->options);
 	hl_summary_lines(emit, source->profile);
 }
 

@@ -352,7 +352,7 @@ static int emit_report(const struct hl_profile *profile, const struct hl_view_op
 	hl_summary_members(report.emit, profile, options);
 	hl_summary_lines(report.emit, profile);
 	if (histogram->class_count)
-		hl_summary_value_line(report.emit, options);
+		hl_summary_value_line(report.emit, profile, options);
 	emit_method(&report);
 	emit_classes(&report);
 	r = emit_stacks(&report);

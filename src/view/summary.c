@@ -60,6 +60,8 @@ static void base_member(struct hl_emit *emit, const struct hl_profile *profile)
 {
 	hl_emit_object(emit, "base");
 	hl_emit_text(emit, "name", hl_profile_text(profile, profile->base_name));
+	if (profile->base_moment)
+		hl_emit_integer(emit, "at_ms", (int64_t)profile->base_moment_ms);
 	hl_emit_integer(emit, "duration_ms", (int64_t)(profile->base_duration_ns / NS_PER_MS));
 	total_member(emit, "total", profile, &profile->base_total);
 	hl_emit_object_end(emit);
@@ -82,6 +84,8 @@ void hl_summary_members(struct hl_emit *emit, const struct hl_profile *profile,
 			const struct hl_view_options *options)
 {
 	recording_member(emit, profile);
+	if (profile->moment)
+		hl_emit_integer(emit, "at_ms", (int64_t)profile->moment_ms);
 	if (profile->base)
 		base_member(emit, profile);
 	if (options) {
@@ -198,7 +202,8 @@ static void totals_line(struct hl_emit *emit, const struct hl_profile *profile, 
 		const char *words;
 	} parts[] = {
 		{HL_VALUE_PEAK, "peak"},
-		{HL_VALUE_INUSE, profile->imported ? "in use" : "in use at the end"},
+		{HL_VALUE_INUSE,
+		 profile->imported || profile->moment ? "in use" : "in use at the end"},
 		{HL_VALUE_ALLOC, "allocated"},
 	};
 	char line[4 * HL_SUMMARY_FIGURES_MAX], figures[HL_SUMMARY_FIGURES_MAX];
@@ -250,7 +255,9 @@ static void base_lines(struct hl_emit *emit, const struct hl_profile *profile)
 {
 	if (!profile->base)
 		return;
-	hl_emit_line(emit, "compared with %s", hl_profile_text(profile, profile->base_name));
+	hl_emit_line(emit, "compared with %s%s%s", hl_profile_text(profile, profile->base_name),
+		     profile->base_moment ? " " : "",
+		     hl_profile_text(profile, profile->base_moment));
 	totals_line(emit, profile, "before: ", &profile->base_total);
 }
 
@@ -259,6 +266,8 @@ void hl_summary_lines(struct hl_emit *emit, const struct hl_profile *profile)
 	char sample[HL_FORMAT_MAX];
 
 	target_line(emit, profile);
+	if (profile->moment)
+		hl_emit_line(emit, "%s", hl_profile_text(profile, profile->moment));
 	base_lines(emit, profile);
 	totals_line(emit, profile, profile->base ? "now: " : "", &profile->total);
 	filter_line(emit, profile);
@@ -273,7 +282,8 @@ void hl_summary_lines(struct hl_emit *emit, const struct hl_profile *profile)
 	hl_summary_warnings(emit, profile);
 }
 
-void hl_summary_value_line(struct hl_emit *emit, const struct hl_view_options *options)
+void hl_summary_value_line(struct hl_emit *emit, const struct hl_profile *profile,
+			   const struct hl_view_options *options)
 {
 	static const char *const meanings[] = {
 		[HL_VALUE_INUSE] = "not freed when the recording ended",
@@ -282,9 +292,15 @@ void hl_summary_value_line(struct hl_emit *emit, const struct hl_view_options *o
 		[HL_VALUE_TEMPORARY] = "freed at once, before the thread allocated again",
 		[HL_VALUE_SLACK] = "set aside by the allocator beyond what was requested",
 	};
-	hl_emit_line(emit, "showing %s (%s) in %s; --value and --unit choose others",
-		     hl_value_names[options->value], meanings[options->value],
-		     hl_unit_names[options->unit]);
+	if (profile->moment)
+		hl_emit_line(emit, "showing what was in use at that moment in %s; --unit %s",
+			     hl_unit_names[options->unit],
+			     options->unit == HL_UNIT_BYTES ? "objects counts blocks"
+							    : "bytes adds up their sizes");
+	else
+		hl_emit_line(emit, "showing %s (%s) in %s; --value and --unit choose others",
+			     hl_value_names[options->value], meanings[options->value],
+			     hl_unit_names[options->unit]);
 }
 
 static void lost_warnings(struct hl_emit *emit, const struct hl_profile_lost *lost)

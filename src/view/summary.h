@@ -25,7 +25,8 @@ void hl_summary_lines(struct hl_emit *emit, const struct hl_profile *profile);
 void hl_summary_warnings(struct hl_emit *emit, const struct hl_profile *profile);
 
 /* The line that says which value is shown, and how to see another. */
-void hl_summary_value_line(struct hl_emit *emit, const struct hl_view_options *options);
+void hl_summary_value_line(struct hl_emit *emit, const struct hl_profile *profile,
+			   const struct hl_view_options *options);
 
 /* The line that says which modules have no line numbers or no names; none when all have. */
 void hl_summary_names_line(struct hl_emit *emit, const struct hl_profile *profile);

@@ -148,7 +148,7 @@ static int emit_rows(const struct hl_profile *profile, const struct hl_view_opti
 	hl_emit_text(emit, "by", by_names[options->by]);
 	hl_summary_lines(emit, profile);
 	if (rows->count) {
-		hl_summary_value_line(emit, options);
+		hl_summary_value_line(emit, profile, options);
 		hl_emit_line(emit, "%s", "");
 	}
 	begin_rows(emit, profile, options);

@@ -30,7 +30,7 @@ struct drawing {
 	const struct hl_profile *profile;
 	const struct hl_view_options *options;
 	struct hl_calltree tree;
-	int64_t least;	    /* of a node that is drawn on its own */
+	double least;	    /* of a node that is drawn on its own */
 	struct item *items; /* the next one last */
 	size_t item_count, item_capacity;
 	uint32_t row_count;
@@ -67,8 +67,7 @@ static bool is_depth_drawn(const struct drawing *drawing, uint32_t depth)
 
 static bool is_drawn(const struct drawing *drawing, const struct hl_calltree_node *node)
 {
-	int64_t weight = node->sum < 0 ? -node->sum : node->sum;
-	return weight >= drawing->least && is_depth_drawn(drawing, node->depth);
+	return fabs((double)node->sum) >= drawing->least && is_depth_drawn(drawing, node->depth);
 }
 
 /* The children of ${node}, so that the heaviest comes next and what is folded comes last. */
@@ -336,7 +335,7 @@ static int emit_tree(struct drawing *drawing)
 	hl_emit_boolean(emit, "reversed", options->reversed);
 	hl_summary_lines(emit, drawing->profile);
 	if (!hl_summary_is_empty(drawing->profile)) {
-		hl_summary_value_line(emit, options);
+		hl_summary_value_line(emit, drawing->profile, options);
 		emit_stackless(emit, drawing);
 		hl_emit_line(emit, "%s", "");
 	}
@@ -357,8 +356,7 @@ int hl_view_tree(const struct hl_profile *profile, const struct hl_view_options 
 
 	int r = init(&drawing.tree, profile, options->value, options->unit);
 	if (r == 0) {
-		double total = (double)drawing.tree.nodes[0].sum;
-		drawing.least = (int64_t)ceil(total * options->threshold / 100);
+		drawing.least = fabs((double)drawing.tree.nodes[0].sum) * options->threshold / 100;
 		r = emit_tree(&drawing);
 	}
 	free(drawing.items);

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "profile/history.h"
 #include "profile/profile.h"
 #include "view/emit.h"
 
@@ -23,6 +24,7 @@ enum hl_view_key {
 	HL_VIEW_BY_MODULE,
 	HL_VIEW_BY_THREAD, /* needs profile->threads; in diff: HL_VIEW_BY_STACK in its place */
 	HL_VIEW_BY_STACK,
+	HL_VIEW_BY_TOTAL, /* timeline: all in one */
 };
 
 enum hl_view_palette {
@@ -30,6 +32,12 @@ enum hl_view_palette {
 	HL_VIEW_PALETTE_MEM,
 	HL_VIEW_PALETTE_DIFF, /* red grew, blue shrank; needs profile->base */
 	HL_VIEW_PALETTE_MODULE,
+};
+
+enum hl_view_timeline {
+	HL_VIEW_TIMELINE_TEXT,
+	HL_VIEW_TIMELINE_SVG,
+	HL_VIEW_TIMELINE_CSV,
 };
 
 enum hl_view_picture {
@@ -70,6 +78,12 @@ struct hl_view_options {
 	enum hl_view_picture picture;
 	uint64_t node_limit;
 	double edge_threshold; /* percent of the total */
+
+	/* timeline, peaks */
+	enum hl_view_timeline timeline;
+	uint64_t key_limit; /* timeline by module or function: so many, and the rest in one; 0: all,
+			       as far as there is room */
+	double valley;	    /* peaks: percent of its height that in use falls by on both sides */
 };
 
 /* What a view returns when all is well but a limit that the user set was crossed. */
@@ -90,6 +104,14 @@ hl_view hl_view_diff;	/* growth from profile->base; by options->by */
 hl_view hl_view_annotate; /* the source of a function with figures beside its lines */
 hl_view hl_view_sizes;	  /* histogram of sizes, and the heaviest stacks of each class */
 hl_view hl_view_report;	  /* one HTML page with all of it */
+
+/* A view of a recording's log. */
+typedef int hl_history_view(struct hl_history *history, const struct hl_view_options *options,
+			    struct hl_error *err);
+
+hl_history_view hl_view_timeline; /* the maximum in use of each interval */
+hl_history_view hl_view_peaks;	  /* the highest maxima, and the stacks that made them */
+hl_history_view hl_view_growth;	  /* what rises steadily; by options->by */
 
 /* Files for other tools; these hold every value at once where their format can. */
 hl_view hl_view_pprof, hl_view_speedscope, hl_view_heaptrack, hl_view_csv, hl_view_json;

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Opens a log as the history of its process, and names what is in it; see history.h. */
+#include "profile/history.h"
+
+#include "profile/moment.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- the range ---- */
+
+static int choose_range(struct hl_history *history, const struct hl_history_range *range,
+			struct hl_error *err)
+{
+	const struct hl_log *log = history->log;
+
+	if (!log->point_count)
+		return hl_error_set(err, -ENODATA, "the log in '%s' holds no interval yet",
+				    history->path);
+	uint64_t log_first = log->points[0].number;
+	uint64_t log_last = log->points[log->point_count - 1].number;
+	uint64_t first = range->first_ms / HL_INTERVAL_TICKS;
+	uint64_t last = range->last_ms / HL_INTERVAL_TICKS;
+	if (first > log_last || last < log_first)
+		return hl_error_set(err, -ERANGE,
+				    "%llu to %llu ms are not in the log of '%s', which holds %llu "
+				    "to %llu ms",
+				    (unsigned long long)range->first_ms,
+				    (unsigned long long)range->last_ms, history->path,
+				    (unsigned long long)log_first * HL_INTERVAL_TICKS,
+				    (unsigned long long)(log_last + 1) * HL_INTERVAL_TICKS);
+	if (first < log_first)
+		first = log_first;
+	if (last > log_last)
+		last = log_last;
+	history->points = &log->points[first - log_first];
+	history->point_count = (size_t)(last - first + 1);
+	return 0;
+}
+
+/* ---- the profile ---- */
+
+/* Of what was in use, the timeline says bytes alone. */
+static void set_figures(struct hl_history *history)
+{
+	struct hl_profile *profile = history->profile;
+	struct hl_profile_counters total = {0};
+
+	for (size_t i = 0; i < history->point_count; i++)
+		if (history->points[i].max_bytes > total.peak_bytes)
+			total.peak_bytes = history->points[i].max_bytes;
+	total.alloc_bytes = history->points[history->point_count - 1].end_bytes;
+	profile->total = profile->unfiltered_total = total;
+	memset(profile->known, 0, sizeof(profile->known));
+	profile->known[HL_VALUE_INUSE][HL_UNIT_BYTES] = true;
+	profile->known[HL_VALUE_PEAK][HL_UNIT_BYTES] = true;
+	profile->lost.events += history->log->lost_events;
+}
+
+int hl_history_name(struct hl_history *history, const struct hl_log_state *state,
+		    struct hl_error *err)
+{
+	struct hl_profile_selection selection = {.progress = history->reading.progress};
+	struct hl_profile *profile;
+	uint32_t *nodes;
+
+	int r = hl_moment_profile(history->recording, history->process, state, &selection, &profile,
+				  &nodes, err);
+	if (r < 0)
+		return r;
+	hl_profile_free(history->profile);
+	free(history->profile_nodes);
+	history->profile = profile;
+	history->profile_nodes = nodes;
+	history->log_node_count = state->node_count;
+	set_figures(history);
+	return 0;
+}
+
+/* ---- opening ---- */
+
+static bool is_file(const char *path)
+{
+	struct stat status;
+	return stat(path, &status) == 0 && !S_ISDIR(status.st_mode);
+}
+
+static int open_recording(struct hl_history *history, const struct hl_profile_selection *selection,
+			  struct hl_error *err)
+{
+	if (!strcmp(history->path, "-") || is_file(history->path))
+		return hl_error_set(err, -EINVAL,
+				    "cannot look at '%s' over time: only a recording, NAME.hl, has "
+				    "a log",
+				    history->path);
+	int r = hl_recording_open(history->path, &history->recording, err);
+	if (r < 0)
+		return r;
+	return hl_moment_open_log(history->path, history->recording, selection, &history->process,
+				  &history->log, err);
+}
+
+static int open_history(struct hl_history *history, const struct hl_profile_selection *selection,
+			const struct hl_history_range *range, struct hl_error *err)
+{
+	const struct hl_log_state nothing = {0};
+
+	int r = open_recording(history, selection, err);
+	if (r == 0)
+		r = choose_range(history, range, err);
+	if (r == 0)
+		r = hl_history_name(history, &nothing, err);
+	return r;
+}
+
+int hl_history_open(const char *path, const struct hl_profile_selection *selection,
+		    const struct hl_history_range *range, struct hl_history **ret_history,
+		    struct hl_error *err)
+{
+	struct hl_history *history = calloc(1, sizeof(*history));
+	char *copy = strdup(path);
+
+	if (!history || !copy) {
+		free(history);
+		free(copy);
+		return hl_error_set(err, -ENOMEM, "cannot read '%s': out of memory", path);
+	}
+	history->path = copy;
+	history->reading =
+		(struct hl_log_options){.jobs = selection->jobs, .progress = selection->progress};
+	int r = open_history(history, selection, range, err);
+	if (r < 0)
+		hl_history_free(history);
+	else
+		*ret_history = history;
+	return r;
+}
+
+void hl_history_free(struct hl_history *history)
+{
+	if (!history)
+		return;
+	hl_profile_free(history->profile);
+	free(history->profile_nodes);
+	hl_log_free(history->log);
+	hl_recording_free(history->recording);
+	free(history->path);
+	free(history);
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A process over time, as its log tells it. The timeline is known from the log's indexes alone;
+ * names, and what each stack held, are read from the log itself when a view asks for them.
+ *
+ *	point	one interval of 100 ms, see log/log_reader.h
+ *	range	the points that the views show; times count from its beginning
+ */
+#pragma once
+
+#include "log/log_reader.h"
+#include "profile/profile.h"
+#include "profile/recording.h"
+
+/* In milliseconds since the process' recording began; the intervals that hold them are in it. */
+struct hl_history_range {
+	uint64_t first_ms, last_ms;
+};
+
+#define HL_HISTORY_ALL ((struct hl_history_range){0, UINT64_MAX})
+
+struct hl_history {
+	char *path;
+	struct hl_recording *recording;
+	const struct hl_recording_process *process; /* whose log it is */
+	struct hl_log *log;
+	const struct hl_log_point *points; /* the range, a part of log->points */
+	size_t point_count;		   /* at least 1 */
+	struct hl_log_options reading;
+	struct hl_profile *profile; /* has the figures of the range, and no nodes until
+				       hl_history_survey() */
+	uint32_t *profile_nodes;    /* by node of the log: its node of the profile */
+	size_t log_node_count;	    /* 0 until hl_history_survey() */
+};
+
+/*
+ * Opens the log in the recording ${path} of the process that ${selection} names, else of the one
+ * with the highest peak. 0 or a negative errno with a sentence.
+ */
+int hl_history_open(const char *path, const struct hl_profile_selection *selection,
+		    const struct hl_history_range *range, struct hl_history **ret_history,
+		    struct hl_error *err);
+
+void hl_history_free(struct hl_history *history); /* NULL is fine */
+
+/* Where the range begins and how long it is. */
+static inline uint64_t hl_history_start_ms(const struct hl_history *history)
+{
+	return history->points[0].number * HL_INTERVAL_TICKS;
+}
+
+static inline uint64_t hl_history_length_ms(const struct hl_history *history)
+{
+	return history->point_count * HL_INTERVAL_TICKS;
+}
+
+/*
+ * Names the nodes of ${state} in place of whatever the profile named before. What was in use in
+ * ${state} is then what the profile's nodes have in use. 0 or a negative errno with a sentence.
+ */
+int hl_history_name(struct hl_history *history, const struct hl_log_state *state,
+		    struct hl_error *err);
+
+/* ---- what each stack held over the range ---- */
+
+/* One node of the profile. Sums are over the range, with in-use bytes as they were at each ms. */
+struct hl_history_sum {
+	int64_t from_bytes, to_bytes; /* in use at the range's beginning and end */
+	double area;		      /* sum of bytes, in byte ms */
+	double moment;		      /* sum of bytes * time, in byte ms ms */
+	double *buckets; /* area of each of survey->bucket_count equal parts of the range; NULL
+			    where the bytes never changed */
+};
+
+struct hl_history_survey {
+	struct hl_history_sum *sums; /* by node of the profile */
+	size_t sum_count;
+	size_t bucket_count;
+};
+
+/*
+ * Reads the whole range: names the nodes, as hl_history_name() does of the range's end, and sums up
+ * what they held. Within an interval it is known what was in use at its maximum and at its end, and
+ * so changes are taken to happen there. Release in any case. 0 or a negative errno with a sentence.
+ */
+int hl_history_survey_init(struct hl_history_survey *survey, struct hl_history *history,
+			   size_t bucket_count, struct hl_error *err);
+void hl_history_survey_release(struct hl_history_survey *survey);
+
+/* Where bucket ${index} begins, in ms from the beginning of the range. */
+static inline uint64_t hl_history_bucket_ms(const struct hl_history *history, size_t bucket_count,
+					    size_t index)
+{
+	return hl_history_length_ms(history) * index / bucket_count;
+}
+
+/* Adds ${more} to ${sum}; buckets of ${sum} are made if need be. 0 or -ENOMEM. */
+int hl_history_sum_add(struct hl_history_sum *sum, const struct hl_history_sum *more,
+		       const struct hl_history *history, size_t bucket_count);
+
+/* Bytes per second, by least squares over every ms of the range. */
+double hl_history_slope(const struct hl_history_sum *sum, const struct hl_history *history);
+
+/* ---- what was in use at maxima, by key ---- */
+
+/*
+ * What each key held at the maximum of some points: ${ret_bytes}, to be freed, has ${key_count}
+ * figures for each of the ${count} ${points}, which are indexes of history->points in ascending
+ * order. ${key_of} gives each node of the profile, which hl_history_survey_init() has named, a key.
+ * The figures of a point add up to its max_bytes. 0 or a negative errno with a sentence.
+ */
+int hl_history_series(const struct hl_history *history, const size_t *points, size_t count,
+		      const uint32_t *key_of, size_t key_count, int64_t **ret_bytes,
+		      struct hl_error *err);

@@ -45,6 +45,8 @@ static const struct field fields[] = {
 	F(FIELD_NUMBER, moment_ms),
 	F(FIELD_TEXT, base_name),
 	F(FIELD_NUMBER, base_duration_ns),
+	F(FIELD_TEXT, base_moment),
+	F(FIELD_NUMBER, base_moment_ms),
 };
 
 /* ---- writing ---- */

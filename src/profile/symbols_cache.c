@@ -50,7 +50,7 @@ static struct hl_symbols_cache *new_cache(const char *path, const uint8_t *build
 
 static int read_known(struct hl_symbols_cache *cache, int directory_fd)
 {
-	int fd = openat(directory_fd, cache->name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	int fd = openat(directory_fd, cache->name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 
 	if (fd < 0)
 		return 0;

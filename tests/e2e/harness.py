@@ -20,7 +20,7 @@ BUILD = os.environ.get("HL_BUILD", os.path.join(os.path.dirname(__file__), "../.
 PROGRAMS = os.environ.get("HL_PROGRAMS", os.path.join(BUILD, "tests/e2e"))
 SOURCES = os.path.dirname(os.path.abspath(__file__))
 HEAPLINE = os.path.abspath(os.path.join(BUILD, "heapline"))
-RECORDING_MODES = ("mem-record", "mem-fast")
+RECORDING_MODES = ("mem-record", "mem-fast", "log-record", "log-fast")
 TIMEOUT_S = 120  # a hang is a failure; nothing here takes a tenth of it
 SKIPPED_STATUS = 77  # meson's
 

@@ -1,0 +1,332 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Logs: what they say equals what the program did and what the counters say, whatever happens."""
+
+import ctypes
+import os
+import random
+import signal
+import subprocess
+import tempfile
+import time
+
+import harness
+from churn_ledger import Ledger, counts_after
+from log_reading import LOG_MODES, LogTestCase, at_end, counters, dump, stacks
+from test_faults import Steps
+
+MODES = harness.RECORDING_MODES
+SPIKE_BYTES = 64 << 20
+KILLS = 200
+LATEST_KILL_S = 0.06
+SEED = 30071
+PR_SET_CHILD_SUBREAPER = 36
+THREADS = 2  # of churn
+
+
+def run_figures(report):
+    """A report without what differs from run to run: names, times, process ids, the mode."""
+    report = dict(report)
+    report.pop("recording")
+    return report
+
+
+class SameFigures(LogTestCase):
+    def compare_modes(self, command, reports):
+        figures = {}
+        for mode in MODES:
+            _, recording = self.record_well(command, mode, name=f"{mode}.hl")
+            figures[mode] = [run_figures(harness.report("top", recording, "--rows", "0", *options))
+                             for options in reports]
+            self.assertEqual(harness.info(recording)["recording"]["mode"], mode)
+            figures[mode].append(harness.info(recording)["total"])
+            self.assert_nothing_lost(recording)
+        for mode in MODES[1:]:
+            self.assertEqual(figures[mode], figures[MODES[0]], mode)
+
+    def test_the_four_modes_give_the_same_figures_of_a_program_with_known_counts(self):
+        self.compare_modes([harness.program("known_answer")],
+                           [("--value", value) for value in
+                            ("inuse", "alloc", "peak", "temporary", "slack")])
+
+    def test_the_four_modes_give_the_same_figures_of_a_random_program(self):
+        self.compare_modes([harness.program("ledger"), "21", "1", "60000"],
+                           [("--value", value, "--unit", unit) for value in ("inuse", "alloc")
+                            for unit in ("bytes", "objects")])
+
+
+class Ends(LogTestCase):
+    """At the end of a log stands what the counters have."""
+
+    def compare(self, command, options=(), status=0):
+        for mode in LOG_MODES:
+            with self.subTest(mode=mode, command=command[1:]):
+                result, recording = self.record(command, mode, options)
+                self.assertEqual(result.status, status, result.stderr)
+                self.assert_log_equals_counters(recording)
+                self.assertFalse(harness.info(recording)["recording"].get("warnings"))
+
+    def test_logs_of_programs_with_known_counts_end_with_their_counters(self):
+        self.compare([harness.program("known_answer")])
+
+    def test_logs_of_random_threads_end_with_their_counters(self):
+        self.compare([harness.program("ledger"), "22", "2", "60000"])
+        self.compare([harness.program("ledger"), "23", "8", "60000"])
+
+    def test_logs_with_size_classes_samples_or_mappings_end_with_their_counters(self):
+        ledger = [harness.program("ledger"), "24", "2", "60000"]
+        self.compare(ledger, ["--sizes"])
+        self.compare(ledger, ["--sample", "1K"])
+        self.compare(ledger, ["--mappings"])
+
+    def test_logs_of_a_thousand_short_threads_end_with_their_counters(self):
+        for scenario in ("short-threads", "late-allocations", "cancel-deferred", "signals"):
+            self.compare([harness.program("threads"), scenario])
+
+    def test_each_program_image_has_a_log_of_its_own(self):
+        for scenario in ("fork", "fork-twice", "fork-storm", "vfork-exec", "posix-spawn", "exec"):
+            self.compare([harness.program("lifecycle"), scenario])
+
+    def test_logs_in_many_segments_end_with_their_counters(self):
+        command = [harness.program("ledger"), "25", "2", "600000"]
+        _, recording = self.record_well(command, "log-fast", ["--log-segment-size", "1",
+                                                              "--log-segments", "2"])
+        files = sorted(name for name in os.listdir(recording) if name.startswith("memlog-"))
+        self.assertLessEqual(len(files), 2)
+        for name in files:
+            self.assertRegex(name, r"^memlog-0-\d{8}T\d{6}-\d{6}\.hll$")
+        self.assert_log_equals_counters(recording)
+
+    def test_a_log_is_replaced_with_its_recording(self):
+        command = [harness.program("known_answer")]
+        _, recording = self.record_well(command, "log-fast")
+        self.record_well(command, "mem-fast")
+        self.assertFalse([name for name in os.listdir(recording) if "memlog" in name])
+
+
+class Times(LogTestCase):
+    def spike_of(self, recording):
+        points = dump(recording)["points"]
+        self.assertEqual([p["number"] for p in points], list(range(len(points))))
+        spikes = [p for p in points if p["max_bytes"] >= SPIKE_BYTES]
+        self.assertEqual(len(spikes), 1, points)
+        return points, spikes[0]
+
+    def record_spike(self, prefix=(), mode="log-fast", **options):
+        begin = time.monotonic()
+        _, recording = self.record_well([*prefix, harness.program("spike")], mode, **options)
+        return recording, time.monotonic() - begin
+
+    def assert_times(self, recording, elapsed_s):
+        """The spike is a quarter of a second away from both ends."""
+        points, spike = self.spike_of(recording)
+        self.assertGreaterEqual(spike["number"], 2)
+        self.assertGreaterEqual(len(points), spike["number"] + 2)
+        self.assertLessEqual(len(points), elapsed_s * 10 + 1)
+
+    def test_a_spike_of_five_milliseconds_is_in_the_log_to_the_byte(self):
+        for mode in LOG_MODES:
+            recording, elapsed_s = self.record_spike(mode=mode)
+            self.assert_times(recording, elapsed_s)
+            points, spike = self.spike_of(recording)
+            base = points[spike["number"] - 1]["end_bytes"]
+            self.assertEqual(spike["max_bytes"], base + SPIKE_BYTES)
+            self.assertGreater(spike["rss_bytes"], 0)
+            top = stacks(recording, str(spike["number"]), "max")
+            self.assertEqual(sorted(top.values())[-2:], [(1009 * 127, 1009), (SPIKE_BYTES, 1)])
+            self.assertNotIn((SPIKE_BYTES, 1), at_end(recording).values())
+
+    def test_jumps_of_the_wall_clock_do_not_disturb_the_log(self):
+        recording, elapsed_s = self.record_spike(
+            env={"LD_PRELOAD": harness.program("wall_clock.so")})
+        self.assert_times(recording, elapsed_s)
+
+    def test_a_program_with_another_monotonic_clock_has_right_times(self):
+        harness.need_root()
+        clock = ["unshare", "--time", "--monotonic", "100000", "--"]
+        if harness.run([*clock, "true"]).status != 0:
+            self.skipTest("no time namespaces here")
+        recording, elapsed_s = self.record_spike(clock)
+        last = harness.processes(recording)[-1]["sequence"]
+        points = dump(recording, sequence=last)["points"]
+        self.assertTrue([p for p in points if p["max_bytes"] >= SPIKE_BYTES])
+        self.assertLessEqual(len(points), elapsed_s * 10 + 1)
+
+
+class Churning(LogTestCase):
+    """`churn` while it is recorded, with the ledger that it keeps."""
+
+    def setUp(self):
+        super().setUp()
+        memory = tempfile.NamedTemporaryFile(dir="/dev/shm", prefix="heapline-e2e-ledger-")
+        self.addCleanup(memory.close)
+        self.ledger_path = memory.name
+        self.recording = self.path("churn.hl")
+
+    def start(self, mode, options=(), events=()):
+        """(ledger, heapline, pid of the program)."""
+        ledger = Ledger(self.ledger_path)
+        self.addCleanup(ledger.close)
+        command = harness.record_command(
+            self.recording, [harness.program("churn"), self.ledger_path, *events], mode, options)
+        heapline = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                    stdin=subprocess.DEVNULL)
+        self.addCleanup(heapline.stdout.close)
+        self.addCleanup(heapline.wait)
+        self.addCleanup(heapline.kill)
+        pid = harness.wait_until(lambda: ledger.pid() or heapline.poll() is not None, "churn")
+        self.assertIsNone(heapline.returncode, "ended too early")
+        return ledger, heapline, pid
+
+    def done(self, ledger):
+        return [ledger.progress(thread)[1] for thread in range(THREADS)]
+
+    def await_done(self, ledger, events):
+        harness.wait_until(lambda: self.done(ledger) == [events] * THREADS, "the last event")
+
+    def assert_end_is_within_one_event_of_each_thread(self):
+        log, counted = at_end(self.recording), counters(self.recording)
+        different = {stack: (log.get(stack), counted.get(stack))
+                     for stack in set(log) | set(counted) if log.get(stack) != counted.get(stack)}
+        self.assertLessEqual(len(different), THREADS, different)
+        for in_log, in_counters in different.values():
+            objects = (in_log or (0, 0))[1] - (in_counters or (0, 0))[1]
+            self.assertLessEqual(abs(objects), THREADS, different)
+
+
+class Kills(Churning):
+    def test_logs_of_programs_killed_at_random_moments_have_all_events(self):
+        generator = random.Random(SEED)
+        for number in range(KILLS):
+            moment = generator.uniform(0, LATEST_KILL_S)
+            mode = LOG_MODES[number % 2]
+            with self.subTest(kill=number, moment_ms=round(moment * 1000, 3), mode=mode):
+                _, heapline, pid = self.start(mode)
+                time.sleep(moment)
+                os.kill(pid, signal.SIGKILL)
+                output, _ = heapline.communicate(timeout=harness.TIMEOUT_S)
+                self.assertEqual(heapline.returncode, 128 + signal.SIGKILL, output)
+                log = dump(self.recording)
+                self.assertEqual((log["lost_events"], log["missing"], log["cut_off"]),
+                                 (0, 0, False))
+                self.assert_end_is_within_one_event_of_each_thread()
+
+    def kill_collector(self, with_program):
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        events = 20000000
+        ledger, heapline, pid = self.start("log-fast", events=[str(events)])
+        harness.wait_until(lambda: os.path.exists(self.recording) and
+                           any("memlog" in name for name in os.listdir(self.recording)),
+                           "the first interval")
+        time.sleep(0.25)
+        if with_program:
+            os.kill(pid, signal.SIGSTOP)  # so that neither sees the other's death
+            heapline.kill()
+            os.kill(pid, signal.SIGKILL)
+        else:
+            heapline.kill()
+            self.await_done(ledger, events)
+        heapline.wait()
+        _, status = os.waitpid(pid, 0)
+        self.assertEqual(os.waitstatus_to_exitcode(status),
+                         -signal.SIGKILL if with_program else 0)
+        log = dump(self.recording)
+        self.assertTrue(log["cut_off"])
+        self.assertGreaterEqual(len(log["points"]), 1)
+        for number_of_bytes, objects in at_end(self.recording).values():
+            self.assertGreaterEqual(number_of_bytes, 0)
+            self.assertLessEqual(objects, 200)
+
+    def test_a_log_whose_collector_is_killed_is_read_up_to_its_last_interval(self):
+        self.kill_collector(with_program=False)
+
+    def test_a_log_is_read_when_collector_and_program_are_killed(self):
+        self.kill_collector(with_program=True)
+
+
+class FullRings(Churning):
+    def test_a_program_waits_for_a_collector_that_is_stopped_for_a_while(self):
+        for mode in LOG_MODES:
+            ledger, heapline, _ = self.start(mode, events=["3000000"])
+            os.kill(heapline.pid, signal.SIGSTOP)
+            time.sleep(0.3)
+            stopped_at = self.done(ledger)
+            time.sleep(0.01)
+            self.assertEqual(self.done(ledger), stopped_at, "did not wait")
+            os.kill(heapline.pid, signal.SIGCONT)
+            output, _ = heapline.communicate(timeout=harness.TIMEOUT_S)
+            self.assertEqual(heapline.returncode, 0, output)
+            self.assertEqual(self.done(ledger), [3000000] * THREADS)
+            self.assert_log_equals_counters(self.recording)
+
+    def test_a_lossy_program_goes_on_while_the_collector_is_stopped_and_counts_what_it_drops(self):
+        events = 3000000
+        ledger, heapline, _ = self.start("log-fast", ["--lossy"], [str(events)])
+        os.kill(heapline.pid, signal.SIGSTOP)
+        self.await_done(ledger, events)
+        os.kill(heapline.pid, signal.SIGCONT)
+        output, _ = heapline.communicate(timeout=harness.TIMEOUT_S)
+        self.assertEqual(heapline.returncode, 0, output)
+        lost = dump(self.recording)["lost_events"]
+        self.assertGreater(lost, 0)
+        self.assertRegex(output.decode(), rf"log of process \d+ lacks {lost} events")
+        expected = counts_after(events)
+        rows = harness.top_rows(self.recording, "alloc")
+        for thread in range(THREADS):
+            self.assertEqual(rows[f"churn_{thread}"]["cum_objects"], expected["alloc_objects"])
+        self.assert_nothing_lost(self.recording)  # of the counters
+
+    def test_a_program_goes_on_when_its_collector_has_died(self):
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        ledger, heapline, pid = self.start("log-fast", events=["10000000"])
+        heapline.kill()
+        self.await_done(ledger, 10000000)
+        _, status = os.waitpid(pid, 0)
+        self.assertEqual(os.waitstatus_to_exitcode(status), 0)
+
+    def test_a_daemon_does_not_wait_for_a_collector_that_has_left(self):
+        status_file = self.path("status")
+        script = f"('{harness.program('churn')}' '{self.ledger_path}' 5000000; echo $? > " \
+                 f"'{status_file}.new'; mv '{status_file}.new' '{status_file}') & sleep 0.2"
+        Ledger(self.ledger_path).close()
+        _, recording = self.record_well(["/bin/sh", "-c", script], "log-fast")
+        harness.wait_until(lambda: os.path.exists(status_file), "the daemon's end")
+        with open(status_file, encoding="ascii") as file:
+            self.assertEqual(file.read(), "0\n")
+        for process in harness.processes(recording):
+            dump(recording, sequence=process["sequence"])
+
+
+class FullDisk(LogTestCase):
+    def test_a_full_disk_leaves_intervals_out_and_the_figures_after_them_right(self):
+        harness.need_root()
+        small, saved = self.path("small"), self.path("saved.hl")
+        os.mkdir(small)
+        # A segment for each interval: else the rest of the last page takes many intervals.
+        command = harness.record_command(f"{small}/test.hl", [harness.program("steps")], "log-fast",
+                                         ["--log-segment-size", "1"])
+        script = ("mount -t tmpfs -o size=256k,mode=777 heapline-test \"$0\" && saved=$1 && "
+                  "shift && \"$@\"; status=$?; cp -r \"$0/test.hl\" \"$saved\"; exit $status")
+        steps = Steps(self, ["unshare", "-m", "/bin/sh", "-c", script, small, saved, *command])
+        steps.step()
+        time.sleep(0.3)
+        inside = ["nsenter", "-m", "-t", str(steps.process.pid), "/bin/sh", "-c"]
+        filled = harness.run([*inside, f"cat /dev/zero > {small}/filler"])
+        self.assertIn("No space left", filled.stderr)
+        for _ in range(5):
+            steps.step()
+            time.sleep(0.12)
+        self.assertEqual(harness.run([*inside, f"rm {small}/filler"]).status, 0)
+        steps.step()
+        time.sleep(0.3)
+        rest, status = steps.finish()
+        self.assertEqual((rest, status), (b"done\n", 5), steps.messages)
+        log = dump(saved)
+        self.assertGreaterEqual(log["missing"], 1)
+        self.assertEqual(at_end(saved), counters(saved))
+        self.assertRegex(" ".join(harness.info(saved)["recording"]["warnings"]),
+                         r"\d+ intervals? of the log of process \d+ could not be written: "
+                         r"No space left")
+
+
+if __name__ == "__main__":
+    harness.main()

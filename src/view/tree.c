@@ -334,11 +334,11 @@ static int emit_tree(struct drawing *drawing)
 	hl_summary_members(emit, drawing->profile, options);
 	hl_emit_boolean(emit, "reversed", options->reversed);
 	hl_summary_lines(emit, drawing->profile);
-	if (!hl_summary_is_empty(drawing->profile)) {
+	if (!hl_summary_is_empty(drawing->profile))
 		hl_summary_value_line(emit, drawing->profile, options);
-		emit_stackless(emit, drawing);
+	emit_stackless(emit, drawing);
+	if (!hl_summary_is_empty(drawing->profile))
 		hl_emit_line(emit, "%s", "");
-	}
 	begin_rows(emit, drawing);
 	r = emit_items(emit, drawing);
 	hl_emit_rows_end(emit);

@@ -68,8 +68,14 @@ static void fuzz_sections(const uint8_t *bytes, size_t size)
 
 /* ---- regions ---- */
 
-/* So much of an area is written to and committed. */
+/* So much of an area is written to and committed, of those that there are. */
 #define FUZZED_BYTES 65536
+
+static uint64_t fuzzed_bytes(const struct fake_region *fake, int area)
+{
+	return fake->layout.areas[area].capacity < FUZZED_BYTES ? fake->layout.areas[area].capacity
+								: FUZZED_BYTES;
+}
 
 static void check_tables(const struct hl_recording_process *process)
 {
@@ -90,8 +96,10 @@ static void write_words(struct fake_region *fake, const uint8_t *bytes, size_t s
 		uint16_t index;
 		memcpy(&index, bytes + 1, sizeof(index));
 		uint64_t offset = area < HL_AREA_COUNT ? fake->layout.areas[area].offset : 0;
-		uint64_t room = area < HL_AREA_COUNT ? FUZZED_BYTES : sizeof(*fake->header);
-		memcpy((char *)fake->header + offset + index * 8 % room, bytes + 3, 8);
+		uint64_t room =
+			area < HL_AREA_COUNT ? fuzzed_bytes(fake, area) : sizeof(*fake->header);
+		if (room)
+			memcpy((char *)fake->header + offset + index * 8 % room, bytes + 3, 8);
 	}
 }
 
@@ -99,11 +107,11 @@ static void fuzz_region(const uint8_t *bytes, size_t size)
 {
 	struct fake_region fake = fake_region_new();
 	for (int id = 0; id < HL_AREA_COUNT; id++)
-		fake.header->areas[id].committed = FUZZED_BYTES;
+		fake.header->areas[id].committed = fuzzed_bytes(&fake, id);
 	write_words(&fake, bytes, size);
 	for (int id = 0; id < HL_AREA_COUNT; id++)
-		if (fake.header->areas[id].committed > FUZZED_BYTES)
-			fake.header->areas[id].committed = FUZZED_BYTES;
+		if (fake.header->areas[id].committed > fuzzed_bytes(&fake, id))
+			fake.header->areas[id].committed = fuzzed_bytes(&fake, id);
 	struct hl_region_view view = fake_view(&fake);
 	struct hl_region_times times = {.start_ns = 1, .now_ns = 2};
 	struct hl_recording_process process = {0};

@@ -2,11 +2,11 @@
 /* Segments as one log: which are used, the timeline without gaps, the state at a moment. */
 #include "log/log_reader.h"
 
+#include "log/log_files.h"
 #include "log/parallel.h"
 #include "log/segment_reader.h"
 #include "profile/array.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,83 +14,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- which segments there are ---- */
-
-struct found_segment {
-	uint32_t number;
-	char name[HL_SEGMENT_NAME_MAX];
-};
-
-struct found_segments {
-	struct found_segment *items;
-	size_t count, capacity;
-};
-
-/* Whether ${name} is that of a segment of ${process}; then *${ret_number} is its number. */
-static bool is_segment(const char *name, uint32_t process, uint32_t *ret_number)
-{
-	char date[16], again[HL_SEGMENT_NAME_MAX];
-	unsigned found_process, number;
-
-	if (strlen(name) >= sizeof(again) ||
-	    sscanf(name, HL_SEGMENT_PATTERN, &found_process, date, &number) != 3 ||
-	    found_process != process || !number)
-		return false;
-	snprintf(again, sizeof(again), "memlog-%u-%s-%06u.hll", found_process, date, number);
-	*ret_number = number;
-	return !strcmp(name, again);
-}
-
-static int by_number(const void *left, const void *right)
-{
-	const struct found_segment *a = left, *b = right;
-	return (a->number > b->number) - (a->number < b->number);
-}
-
-static int list_segments(int directory_fd, uint32_t process, struct found_segments *found)
-{
-	int fd = openat(directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *directory = fd < 0 ? NULL : fdopendir(fd);
-	int r = 0;
-
-	if (!directory) {
-		r = -errno;
-		if (fd >= 0)
-			close(fd);
-		return r;
-	}
-	for (struct dirent *entry; r == 0 && (entry = readdir(directory));) {
-		struct found_segment segment;
-		if (!is_segment(entry->d_name, process, &segment.number))
-			continue;
-		strcpy(segment.name, entry->d_name);
-		r = hl_array_reserve(&found->items, &found->capacity, found->count + 1,
-				     sizeof(*found->items));
-		if (r == 0)
-			found->items[found->count++] = segment;
-	}
-	closedir(directory);
-	if (found->count > 1)
-		qsort(found->items, found->count, sizeof(*found->items), by_number);
-	return r;
-}
-
-/* Where the newest run of numbers without a gap begins. */
-static size_t newest_run(const struct found_segments *found)
-{
-	size_t first = found->count ? found->count - 1 : 0;
-
-	while (first > 0 && found->items[first - 1].number + 1 == found->items[first].number)
-		first--;
-	return first;
-}
-
 /* ---- opening them ---- */
 
 struct opening {
 	int directory_fd;
 	uint32_t process;
-	const struct found_segment *found;
+	const struct hl_log_file *found;
 	struct hl_segment *segments;
 	struct hl_error *errors; /* of each */
 	int *results;
@@ -229,18 +158,18 @@ static int sum_up(struct hl_log *log)
 static int open_log(struct hl_log *log, int directory_fd, const char *directory,
 		    const struct hl_log_options *options, struct hl_error *err)
 {
-	struct found_segments found = {0};
+	struct hl_log_file_list found = {0};
 	struct opening opening = {.directory_fd = directory_fd, .process = log->process};
 	size_t count = 0;
 
-	int r = list_segments(directory_fd, log->process, &found);
+	int r = hl_log_files_list(directory_fd, &hl_log_segments, log->process, &found);
 	if (r == 0 && !found.count)
 		r = hl_error_set(err, -ENOENT,
 				 "'%s' holds no log of this process; 'heapline record --mode "
 				 "log-fast' keeps one",
 				 directory);
 	if (r == 0) {
-		size_t first = newest_run(&found);
+		size_t first = hl_log_files_newest_run(&found);
 		log->ignored_count = (uint32_t)first;
 		count = found.count - first;
 		opening.found = found.items + first;

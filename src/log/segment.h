@@ -11,8 +11,11 @@
 
 #define HL_SEGMENT_MAGIC    "HEAPLLOG"
 #define HL_SEGMENT_VERSION  1u
-#define HL_SEGMENT_PATTERN  "memlog-%u-%15[0-9T]-%u.hll"
 #define HL_SEGMENT_NAME_MAX 64
+
+/* Files of events have the same header and pieces; see event_format.h. */
+#define HL_EVENTS_MAGIC	  "HEAPLEVT"
+#define HL_EVENTS_VERSION 1u
 
 #define HL_SEGMENT_FOURCC(a, b, c, d) \
 	((uint32_t)(a) | (uint32_t)(b) << 8 | (uint32_t)(c) << 16 | (uint32_t)(d) << 24)

@@ -2,6 +2,8 @@
 /* Files of pieces: hashes, windows, frames, indexes; see segment_reader.h. */
 #include "log/segment_reader.h"
 
+#include "log/log_files.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -291,26 +293,11 @@ static int walk_pieces(struct hl_segment *segment)
 
 /* ---- the file ---- */
 
-static int damaged(const struct hl_segment *segment, const char *what, struct hl_error *err)
-{
-	return hl_error_set(err, -EBADMSG, "cannot use '%s': %s", segment->path, what);
-}
-
 static int check_header(const struct hl_segment *segment, uint32_t process, struct hl_error *err)
 {
-	const struct hl_segment_header *header = &segment->header;
+	const char *wrong = hl_log_files_check_header(&hl_log_segments, process, &segment->header);
 
-	if (memcmp(header->magic, HL_SEGMENT_MAGIC, sizeof(header->magic)) != 0)
-		return damaged(segment, "it is no log segment", err);
-	if (header->version != HL_SEGMENT_VERSION)
-		return damaged(segment, "another version of heapline wrote it", err);
-	if (header->hash != XXH3_64bits(header, offsetof(struct hl_segment_header, hash)) ||
-	    header->header_bytes != sizeof(*header) || header->tick_ns != 1000000 ||
-	    header->interval_ticks != HL_INTERVAL_TICKS)
-		return damaged(segment, "its header is damaged", err);
-	if (header->process != process)
-		return damaged(segment, "it is of another process than its name says", err);
-	return 0;
+	return wrong ? hl_error_set(err, -EBADMSG, "cannot use '%s': %s", segment->path, wrong) : 0;
 }
 
 static int open_file(struct hl_segment *segment, int directory_fd, const char *name,

@@ -8,20 +8,9 @@
 
 #include "base/error.h"
 #include "log/interval.h"
-#include "log/log_module.h"
+#include "log/state_writer.h"
 
 #include <stdbool.h>
-
-/* Where the writer learns of nodes and modules; implemented over the region by the collector. */
-struct hl_log_names {
-	/* The node's frame key and parent (0: the root); false when there is no such node. */
-	bool (*node)(const struct hl_log_names *names, uint32_t node, uint64_t *ret_frame,
-		     uint32_t *ret_parent);
-	uint32_t (*module_count)(const struct hl_log_names *names);
-	/* Module number 1 .. module_count(); texts are valid until the next call. */
-	bool (*module)(const struct hl_log_names *names, uint32_t module,
-		       struct hl_log_module *ret_module);
-};
 
 struct hl_log_settings {
 	int directory_fd;	    /* the recording's; stays the caller's */

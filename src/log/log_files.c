@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Names, headers, and which files are kept; see log_files.h. */
+#include "log/log_files.h"
+
+#include "log/interval.h"
+#include "profile/array.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#define TICK_NS	      UINT64_C(1000000)
+#define NS_PER_SECOND UINT64_C(1000000000)
+
+const struct hl_log_file_kind hl_log_segments = {"memlog", "hll", HL_SEGMENT_MAGIC,
+						 HL_SEGMENT_VERSION};
+const struct hl_log_file_kind hl_log_event_files = {"events", "hle", HL_EVENTS_MAGIC,
+						    HL_EVENTS_VERSION};
+
+/* ---- names ---- */
+
+static void name_file(const struct hl_log_rotation *rotation, uint64_t first_interval,
+		      struct hl_log_file *file)
+{
+	uint64_t start_ns =
+		rotation->start_realtime_ns + first_interval * HL_INTERVAL_TICKS * TICK_NS;
+	time_t seconds = (time_t)(start_ns / NS_PER_SECOND);
+	struct tm utc;
+	char date[16];
+
+	gmtime_r(&seconds, &utc);
+	strftime(date, sizeof(date), "%Y%m%dT%H%M%S", &utc);
+	snprintf(file->name, sizeof(file->name), "%s-%u-%s-%06u.%s", rotation->kind->prefix,
+		 rotation->process, date, file->number, rotation->kind->suffix);
+}
+
+/* Whether ${name} is that of such a file; then *${ret_number} is its number. */
+static bool is_file(const char *name, const struct hl_log_file_kind *kind, uint32_t process,
+		    uint32_t *ret_number)
+{
+	char date[16], again[HL_SEGMENT_NAME_MAX];
+	size_t prefix = strlen(kind->prefix);
+	unsigned found_process, number;
+
+	if (strlen(name) >= sizeof(again) || strncmp(name, kind->prefix, prefix) != 0 ||
+	    sscanf(name + prefix, "-%u-%15[0-9T]-%u.", &found_process, date, &number) != 3 ||
+	    found_process != process || !number)
+		return false;
+	snprintf(again, sizeof(again), "%s-%u-%s-%06u.%s", kind->prefix, found_process, date,
+		 number, kind->suffix);
+	*ret_number = number;
+	return !strcmp(name, again);
+}
+
+/* ---- writing ---- */
+
+int hl_log_rotation_create(struct hl_log_rotation *rotation, uint64_t first_interval)
+{
+	struct hl_log_file_list *kept = &rotation->kept;
+
+	if (hl_array_reserve(&kept->items, &kept->capacity, kept->count + 1, sizeof(*kept->items)) <
+	    0)
+		return -ENOMEM;
+	struct hl_log_file *newest = &kept->items[kept->count];
+	newest->number = rotation->number + 1;
+	name_file(rotation, first_interval, newest);
+	int fd = openat(rotation->directory_fd, newest->name,
+			O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+	if (fd < 0)
+		return -errno;
+	rotation->number++;
+	kept->count++;
+	return fd;
+}
+
+void hl_log_rotation_abandon(struct hl_log_rotation *rotation)
+{
+	struct hl_log_file *newest = &rotation->kept.items[--rotation->kept.count];
+
+	unlinkat(rotation->directory_fd, newest->name, 0);
+	rotation->number--;
+}
+
+void hl_log_rotation_delete_oldest(struct hl_log_rotation *rotation)
+{
+	struct hl_log_file_list *kept = &rotation->kept;
+	size_t surplus = kept->count > rotation->most ? kept->count - rotation->most : 0;
+
+	for (size_t i = 0; i < surplus; i++)
+		unlinkat(rotation->directory_fd, kept->items[i].name, 0);
+	if (surplus)
+		memmove(kept->items, kept->items + surplus,
+			(kept->count - surplus) * sizeof(*kept->items));
+	kept->count -= surplus;
+}
+
+void hl_log_rotation_release(struct hl_log_rotation *rotation)
+{
+	free(rotation->kept.items);
+	rotation->kept = (struct hl_log_file_list){0};
+}
+
+/* ---- headers ---- */
+
+static uint64_t hash_of(const struct hl_segment_header *header)
+{
+	return XXH3_64bits(header, offsetof(struct hl_segment_header, hash));
+}
+
+struct hl_segment_header hl_log_rotation_header(const struct hl_log_rotation *rotation,
+						uint64_t first_interval)
+{
+	struct hl_segment_header header = {
+		.version = rotation->kind->version,
+		.header_bytes = sizeof(header),
+		.process = rotation->process,
+		.number = rotation->number,
+		.first_interval = first_interval,
+		.start_realtime_ns = rotation->start_realtime_ns,
+		.tick_ns = TICK_NS,
+		.interval_ticks = HL_INTERVAL_TICKS,
+	};
+
+	memcpy(header.magic, rotation->kind->magic, sizeof(header.magic));
+	header.hash = hash_of(&header);
+	return header;
+}
+
+const char *hl_log_files_check_header(const struct hl_log_file_kind *kind, uint32_t process,
+				      const struct hl_segment_header *header)
+{
+	if (memcmp(header->magic, kind->magic, sizeof(header->magic)) != 0)
+		return kind == &hl_log_segments ? "it is no log segment"
+						: "it is no file of events";
+	if (header->version != kind->version)
+		return "another version of heapline wrote it";
+	if (header->hash != hash_of(header) || header->header_bytes != sizeof(*header) ||
+	    header->tick_ns != TICK_NS || header->interval_ticks != HL_INTERVAL_TICKS)
+		return "its header is damaged";
+	if (header->process != process)
+		return "it is of another process than its name says";
+	return NULL;
+}
+
+/* ---- listing ---- */
+
+static int by_number(const void *left, const void *right)
+{
+	const struct hl_log_file *a = left, *b = right;
+	return (a->number > b->number) - (a->number < b->number);
+}
+
+static int add_entries(DIR *directory, const struct hl_log_file_kind *kind, uint32_t process,
+		       struct hl_log_file_list *list)
+{
+	int r = 0;
+
+	for (struct dirent *entry; r == 0 && (entry = readdir(directory));) {
+		struct hl_log_file file;
+		if (!is_file(entry->d_name, kind, process, &file.number))
+			continue;
+		strcpy(file.name, entry->d_name);
+		r = hl_array_reserve(&list->items, &list->capacity, list->count + 1,
+				     sizeof(*list->items));
+		if (r == 0)
+			list->items[list->count++] = file;
+	}
+	return r;
+}
+
+int hl_log_files_list(int directory_fd, const struct hl_log_file_kind *kind, uint32_t process,
+		      struct hl_log_file_list *list)
+{
+	int fd = openat(directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *directory = fd < 0 ? NULL : fdopendir(fd);
+
+	if (!directory) {
+		int r = -errno;
+		if (fd >= 0)
+			close(fd);
+		return r;
+	}
+	int r = add_entries(directory, kind, process, list);
+	closedir(directory);
+	if (list->count > 1)
+		qsort(list->items, list->count, sizeof(*list->items), by_number);
+	return r;
+}
+
+size_t hl_log_files_newest_run(const struct hl_log_file_list *list)
+{
+	size_t first = list->count ? list->count - 1 : 0;
+
+	while (first > 0 && list->items[first - 1].number + 1 == list->items[first].number)
+		first--;
+	return first;
+}

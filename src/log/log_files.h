@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The files of a log in a recording's directory: segments, and files of events beside them.
+ *
+ *	KIND-P-YYYYMMDDTHHMMSS-NNNNNN.SUFFIX
+ *
+ * P is the process' sequence number, then comes when the file begins (UTC), then its number,
+ * counted from 1. The oldest are deleted, so a log is what is left: the newest unbroken run.
+ */
+#pragma once
+
+#include "log/segment.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct hl_log_file_kind {
+	const char *prefix, *suffix;
+	char magic[9]; /* in the header */
+	uint32_t version;
+};
+
+extern const struct hl_log_file_kind hl_log_segments, hl_log_event_files;
+
+struct hl_log_file {
+	uint32_t number;
+	char name[HL_SEGMENT_NAME_MAX];
+};
+
+/* By number, ascending. Zero-initialize; free items. */
+struct hl_log_file_list {
+	struct hl_log_file *items;
+	size_t count, capacity;
+};
+
+/* ---- for writers ---- */
+
+/* Set the first five and zero the rest; release in any case. */
+struct hl_log_rotation {
+	const struct hl_log_file_kind *kind;
+	int directory_fd;
+	uint32_t process;
+	uint64_t start_realtime_ns; /* of tick 0 */
+	uint32_t most;		    /* files to keep, at least 1 */
+	uint32_t number;	    /* of the newest */
+	struct hl_log_file_list kept;
+};
+
+/* Creates the next file, which begins with interval ${first_interval}. Returns its descriptor or a
+ * negative errno. */
+int hl_log_rotation_create(struct hl_log_rotation *rotation, uint64_t first_interval);
+
+/* Takes the newest file away again; the next one gets its number. */
+void hl_log_rotation_abandon(struct hl_log_rotation *rotation);
+
+/* Deletes the oldest files, as far as there are more than shall be kept. */
+void hl_log_rotation_delete_oldest(struct hl_log_rotation *rotation);
+
+void hl_log_rotation_release(struct hl_log_rotation *rotation);
+
+/* The header of the newest file. */
+struct hl_segment_header hl_log_rotation_header(const struct hl_log_rotation *rotation,
+						uint64_t first_interval);
+
+/* ---- for readers ---- */
+
+/* Lists all files of ${kind} and ${process} that are in the directory. 0 or a negative errno. */
+int hl_log_files_list(int directory_fd, const struct hl_log_file_kind *kind, uint32_t process,
+		      struct hl_log_file_list *list);
+
+/* Where the newest run of numbers without a gap begins. */
+size_t hl_log_files_newest_run(const struct hl_log_file_list *list);
+
+/* What is wrong with a file's header, or NULL. */
+const char *hl_log_files_check_header(const struct hl_log_file_kind *kind, uint32_t process,
+				      const struct hl_segment_header *header);

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Names, defined before they are used, and checkpoints; see state_writer.h. */
+#include "log/state_writer.h"
+
+#include "profile/array.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- modules ---- */
+
+static void put_module(struct hl_byte_buffer *buffer, const struct hl_log_module *module)
+{
+	size_t length = strlen(module->path);
+
+	hl_byte_buffer_number(buffer, length);
+	hl_byte_buffer_put(buffer, module->path, length);
+	hl_byte_buffer_number(buffer, module->start);
+	hl_byte_buffer_number(buffer, module->end);
+	hl_byte_buffer_number(buffer, module->load_bias);
+	hl_byte_buffer_number(buffer, module->build_id_bytes);
+	hl_byte_buffer_put(buffer, module->build_id, module->build_id_bytes);
+}
+
+/* The modules that are new since the last piece. Those that cannot be read are nameless. */
+static void put_modules(struct hl_state_writer *writer, struct hl_byte_buffer *buffer)
+{
+	const struct hl_log_names *names = writer->names;
+	uint32_t count = names->module_count(names);
+
+	if (count < writer->module_count)
+		count = writer->module_count;
+	hl_byte_buffer_number(buffer, writer->module_count);
+	hl_byte_buffer_number(buffer, count - writer->module_count);
+	while (writer->module_count < count) {
+		struct hl_log_module module;
+		writer->module_count++;
+		if (!names->module(names, writer->module_count, &module))
+			module = (struct hl_log_module){.path = ""};
+		put_module(buffer, &module);
+	}
+}
+
+/* ---- nodes ---- */
+
+int hl_state_writer_reserve(struct hl_state_writer *writer, uint32_t node)
+{
+	size_t before = writer->node_capacity;
+
+	if (hl_array_reserve(&writer->nodes, &writer->node_capacity, (size_t)node + 1,
+			     sizeof(*writer->nodes)) < 0)
+		return -ENOMEM;
+	memset(writer->nodes + before, 0,
+	       (writer->node_capacity - before) * sizeof(*writer->nodes));
+	if (node >= writer->node_count)
+		writer->node_count = node + 1;
+	return 0;
+}
+
+/* A cycle, which only damage can make, ends where it comes back. */
+int hl_state_writer_define(struct hl_state_writer *writer, uint32_t node)
+{
+	const struct hl_log_names *names = writer->names;
+	uint64_t frame;
+	uint32_t parent;
+
+	for (; node; node = parent) {
+		if (hl_state_writer_reserve(writer, node) < 0)
+			return -ENOMEM;
+		if (writer->nodes[node].defined_in == writer->round)
+			break;
+		writer->nodes[node].defined_in = writer->round;
+		if (!names->node(names, node, &frame, &parent))
+			break;
+		hl_byte_buffer_number(&writer->definitions, node);
+		hl_byte_buffer_number(&writer->definitions, frame >> 48);
+		hl_byte_buffer_number(&writer->definitions, frame & ((UINT64_C(1) << 48) - 1));
+		hl_byte_buffer_number(&writer->definitions, parent);
+		writer->definition_count++;
+	}
+	return 0;
+}
+
+static void forget_definitions(struct hl_state_writer *writer)
+{
+	hl_byte_buffer_clear(&writer->definitions);
+	writer->definition_count = 0;
+}
+
+void hl_state_writer_put_names(struct hl_state_writer *writer, struct hl_byte_buffer *buffer)
+{
+	put_modules(writer, buffer);
+	hl_byte_buffer_number(buffer, writer->definition_count);
+	hl_byte_buffer_put(buffer, writer->definitions.bytes, writer->definitions.size);
+	buffer->failed |= writer->definitions.failed;
+	forget_definitions(writer);
+}
+
+/* ---- checkpoints ---- */
+
+static bool holds_something(const struct hl_state_node *node)
+{
+	return node->bytes || node->objects;
+}
+
+static int define_held_nodes(struct hl_state_writer *writer)
+{
+	int r = 0;
+
+	for (uint32_t i = 1; r == 0 && i < writer->node_count; i++)
+		if (holds_something(&writer->nodes[i]))
+			r = hl_state_writer_define(writer, i);
+	return r;
+}
+
+static void put_figures(const struct hl_state_writer *writer, struct hl_byte_buffer *buffer)
+{
+	uint32_t before = 0;
+	uint64_t count = 0;
+
+	for (uint32_t i = 1; i < writer->node_count; i++)
+		count += holds_something(&writer->nodes[i]);
+	hl_byte_buffer_number(buffer, count);
+	for (uint32_t i = 1; i < writer->node_count; i++) {
+		if (!holds_something(&writer->nodes[i]))
+			continue;
+		hl_byte_buffer_number(buffer, i - before);
+		hl_byte_buffer_signed(buffer, writer->nodes[i].bytes);
+		hl_byte_buffer_signed(buffer, writer->nodes[i].objects);
+		before = i;
+	}
+}
+
+int hl_state_writer_put_checkpoint(struct hl_state_writer *writer, struct hl_byte_buffer *buffer,
+				   uint64_t next, uint64_t missing)
+{
+	writer->round++;
+	writer->module_count = 0;
+	forget_definitions(writer);
+	hl_byte_buffer_number(buffer, next);
+	hl_byte_buffer_number(buffer, missing);
+	int r = define_held_nodes(writer);
+	if (r < 0)
+		return r;
+	hl_state_writer_put_names(writer, buffer);
+	put_figures(writer, buffer);
+	return 0;
+}
+
+void hl_state_writer_release(struct hl_state_writer *writer)
+{
+	hl_byte_buffer_release(&writer->definitions);
+	free(writer->nodes);
+	*writer = (struct hl_state_writer){0};
+}

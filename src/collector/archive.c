@@ -3,8 +3,13 @@
 #include "collector/archive.h"
 
 #include "collector/clock.h"
+#include "profile/array.h"
+#include "profile/recording_json.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 static void describe(struct hl_archive *archive, char **command,
 		     const struct hl_region_settings *settings)
@@ -39,6 +44,11 @@ void hl_archive_release(struct hl_archive *archive)
 {
 	hl_directory_release(&archive->directory);
 	hl_warnings_release(&archive->warnings);
+	for (uint32_t i = 0; i < archive->meta.mark_count; i++)
+		free(archive->meta.marks[i].name);
+	free(archive->meta.marks);
+	archive->meta.marks = NULL;
+	archive->meta.mark_count = 0;
 }
 
 void hl_archive_remove(struct hl_archive *archive)
@@ -57,6 +67,25 @@ void hl_archive_warn(struct hl_archive *archive, const char *sentence)
 {
 	if (hl_warnings_add(&archive->warnings, "%s", sentence))
 		archive->meta_is_stale = true;
+}
+
+int hl_archive_mark(struct hl_archive *archive, pid_t pid, uint64_t ms, const char *name)
+{
+	struct hl_recording *meta = &archive->meta;
+	if (meta->mark_count == HL_RECORDING_MARKS_MAX)
+		return -EAGAIN;
+	char *copy = strdup(name);
+	if (!copy)
+		return -ENOMEM;
+	if (hl_array_reserve(&meta->marks, &archive->mark_capacity, meta->mark_count + (size_t)1,
+			     sizeof(*meta->marks)) < 0) {
+		free(copy);
+		return -ENOMEM;
+	}
+	meta->marks[meta->mark_count++] =
+		(struct hl_recording_mark){.pid = (uint32_t)pid, .ms = ms, .name = copy};
+	archive->meta_is_stale = true;
+	return 0;
 }
 
 /* Whether it is worth another try. */

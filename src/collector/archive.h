@@ -15,9 +15,10 @@
 
 struct hl_archive {
 	struct hl_directory directory;
-	struct hl_recording meta; /* refers to the members below; owns nothing */
+	struct hl_recording meta; /* refers to the members below; owns its marks alone */
 	struct utsname system;
 	struct hl_warnings warnings;
+	size_t mark_capacity;
 	uint64_t start_ns;
 	uint32_t ended_files;	 /* processes whose last save is in the directory */
 	bool meta_is_stale;	 /* has a warning that is not on disk */
@@ -43,6 +44,10 @@ int hl_archive_save_meta(struct hl_archive *archive, bool complete);
 /* Adds what the log of process ${pid} lacks to the recording. */
 void hl_archive_warn_of_log(struct hl_archive *archive, pid_t pid,
 			    const struct hl_log_losses *losses);
+
+/* Adds the mark ${name}, set ${ms} after the start of process ${pid}. 0, -ENOMEM, or -EAGAIN when
+ * there are too many. */
+int hl_archive_mark(struct hl_archive *archive, pid_t pid, uint64_t ms, const char *name);
 
 /* Adds a sentence to the recording. */
 void hl_archive_warn(struct hl_archive *archive, const char *sentence);

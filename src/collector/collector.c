@@ -4,6 +4,7 @@
 
 #include "collector/archive.h"
 #include "collector/clock.h"
+#include "collector/control.h"
 #include "collector/reception.h"
 #include "collector/tracked.h"
 
@@ -31,6 +32,7 @@
 enum event {
 	EVENT_SOCKET,
 	EVENT_TIMER,
+	EVENT_CONTROL,
 	EVENT_WAITING,
 	EVENT_TRACKED = EVENT_WAITING + WAITING_MAX,
 };
@@ -44,6 +46,7 @@ struct hl_collector {
 	struct hl_collector_settings settings;
 	struct hl_reception reception;
 	struct hl_archive archive;
+	struct hl_control *control; /* NULL: not begun, or no means for one */
 	bool begun;
 	pid_t program;
 	int epoll_fd, timer_fd;
@@ -110,6 +113,7 @@ void hl_collector_free(struct hl_collector *collector)
 {
 	if (!collector)
 		return;
+	hl_control_free(collector->control);
 	for (int i = 0; i < WAITING_MAX; i++)
 		stop_waiting(&collector->waiting[i]);
 	for (struct hl_tracked *tracked; (tracked = collector->tracked);) {
@@ -140,6 +144,30 @@ int hl_collector_fd(const struct hl_collector *collector)
 	return collector->epoll_fd;
 }
 
+/* A recording that cannot be controlled is a recording all the same. */
+static void begin_control(struct hl_collector *collector)
+{
+	const struct hl_control_subject subject = {
+		.archive = &collector->archive,
+		.tracked = &collector->tracked,
+		.limits = &collector->settings.log,
+		.mode = collector->settings.region.mode,
+	};
+	int r = hl_control_new(&subject, &collector->control);
+	if (r == 0)
+		r = watch(collector, hl_control_fd(collector->control), EVENT_CONTROL);
+	if (r == 0)
+		r = hl_control_open(collector->control);
+	if (r < 0) {
+		char sentence[160];
+		snprintf(sentence, sizeof(sentence),
+			 "'heapline ctl' cannot reach this recording: no place for its socket in "
+			 "XDG_RUNTIME_DIR, /run/user or /tmp: %s",
+			 strerror(-r));
+		hl_archive_warn(&collector->archive, sentence);
+	}
+}
+
 int hl_collector_begin(struct hl_collector *collector, const char *path, bool replace,
 		       pid_t program, struct hl_error *err)
 {
@@ -151,6 +179,7 @@ int hl_collector_begin(struct hl_collector *collector, const char *path, bool re
 	timerfd_settime(collector->timer_fd, 0, &second, NULL);
 	collector->begun = true;
 	collector->program = program;
+	begin_control(collector);
 	return 0;
 }
 
@@ -213,6 +242,8 @@ static void forget_unrecorded(struct hl_collector *collector, struct hl_tracked 
 static void end_log(struct hl_collector *collector, struct hl_tracked *tracked)
 {
 	struct hl_log_losses losses;
+	if (collector->control)
+		hl_control_read_mailbox(collector->control, tracked, true);
 	hl_tracked_end_log(tracked, &losses);
 	hl_archive_warn_of_log(&collector->archive, tracked->pid, &losses);
 }
@@ -450,6 +481,8 @@ static void on_event(struct hl_collector *collector, uint64_t cookie)
 		on_process(collector, cookie - EVENT_TRACKED);
 	else if (cookie >= EVENT_WAITING)
 		on_waiting(collector, &collector->waiting[cookie - EVENT_WAITING]);
+	else if (cookie == EVENT_CONTROL)
+		hl_control_dispatch(collector->control);
 	else if (cookie == EVENT_TIMER)
 		on_second(collector);
 	else
@@ -477,6 +510,7 @@ static void close_running(struct hl_collector *collector)
 		/* From here on nobody reads rings: they must not be waited for. */
 		atomic_fetch_or(&it->region.header->flags, HL_REGION_LOSSY);
 		atomic_store(&it->region.header->mode, HL_MODE_CLOSED);
+		hl_mailbox_close(&it->mailbox);
 		hl_tracked_set_end(it, HL_END_RUNNING);
 		collector->summary.running++;
 	}
@@ -509,6 +543,8 @@ void hl_collector_finish(struct hl_collector *collector, struct hl_collector_sum
 	struct hl_collector_summary *summary = &collector->summary;
 	hl_collector_dispatch(collector);
 	hl_reception_release(&collector->reception);
+	if (collector->control)
+		hl_control_close(collector->control);
 	close_running(collector);
 	save_all(collector);
 	warn_of_strangers(collector);

@@ -38,5 +38,8 @@ void hl_recording_free(struct hl_recording *recording)
 	free(recording->kernel);
 	free(recording->mode);
 	free_texts(recording->warnings);
+	for (uint32_t i = 0; i < recording->mark_count; i++)
+		free(recording->marks[i].name);
+	free(recording->marks);
 	free(recording);
 }

@@ -88,6 +88,13 @@ struct hl_recording_process {
 	struct hl_recording_thread *threads;
 };
 
+/* A moment that somebody named while recording, of a process that has no log to keep it. */
+struct hl_recording_mark {
+	uint32_t pid;
+	uint64_t ms; /* after the process' start */
+	char *name;
+};
+
 struct hl_recording {
 	char *name; /* path as opened */
 	uint32_t format_version;
@@ -100,6 +107,8 @@ struct hl_recording {
 	bool complete;	 /* the collector finished it */
 	char **warnings; /* NULL-terminated sentences: what went wrong while recording (full disk,
 			    refused child ...) */
+	uint32_t mark_count;
+	struct hl_recording_mark *marks;
 	uint32_t process_count;
 	struct hl_recording_process *processes; /* by sequence */
 };

@@ -47,6 +47,13 @@ static const struct field recording_fields[] = {
 	{0},
 };
 
+static const struct field mark_fields[] = {
+	F(hl_recording_mark, FIELD_U32, pid),
+	F(hl_recording_mark, FIELD_U64, ms),
+	F(hl_recording_mark, FIELD_TEXT, name),
+	{0},
+};
+
 static const struct field process_fields[] = {
 	F(hl_recording_process, FIELD_U32, pid),
 	F(hl_recording_process, FIELD_U32, parent_pid),
@@ -202,7 +209,15 @@ static char *dump(json_t *object)
 char *hl_recording_to_json(const struct hl_recording *recording)
 {
 	json_t *object = object_to_json(recording_fields, recording);
-	return object ? dump(object) : NULL;
+	if (!object)
+		return NULL;
+	if (json_object_set_new(object, "marks",
+				objects_to_json(mark_fields, recording->marks,
+						recording->mark_count,
+						sizeof(*recording->marks))) == 0)
+		return dump(object);
+	json_decref(object);
+	return NULL;
 }
 
 char *hl_recording_process_to_json(const struct hl_recording_process *process)
@@ -416,6 +431,19 @@ static int parse(const struct source *source, const char *text, size_t size, jso
 			    source->path, root ? "not an object" : error.text);
 }
 
+static int recording_from_json(const struct source *source, const json_t *root,
+			       struct hl_recording *recording)
+{
+	const json_t *marks = json_object_get(root, "marks");
+	int r = object_from_json(source, recording_fields, root, recording);
+	/* Recordings from before there were marks have no such key. */
+	if (r == 0 && marks)
+		r = objects_from_json(source, "marks", mark_fields, marks, HL_RECORDING_MARKS_MAX,
+				      sizeof(*recording->marks), (void **)&recording->marks,
+				      &recording->mark_count);
+	return r;
+}
+
 int hl_recording_from_json(const char *text, size_t size, const char *path,
 			   struct hl_recording *recording, struct hl_error *err)
 {
@@ -424,7 +452,7 @@ int hl_recording_from_json(const char *text, size_t size, const char *path,
 	int r = parse(&source, text, size, &root);
 	if (r < 0)
 		return r;
-	r = object_from_json(&source, recording_fields, root, recording);
+	r = recording_from_json(&source, root, recording);
 	json_decref(root);
 	return r;
 }

@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Serves those who ask; see control.h. */
+#include "collector/control.h"
+
+#include "base/mark.h"
+#include "collector/clock.h"
+#include "collector/control_client.h"
+#include "collector/control_directory.h"
+#include "collector/program_report.h"
+#include "collector/snapshot.h"
+#include "recorder/ring.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#define CLIENTS_MAX 16
+
+/* So that a flood of clients does not keep the collector from its recorders. */
+#define EVENTS_PER_DISPATCH 32
+
+/* epoll's cookie: one of these, plus the index of a client. */
+enum event {
+	EVENT_SOCKET,
+	EVENT_TIMER,
+	EVENT_SNAPSHOT,
+	EVENT_CLIENT,
+};
+
+/* No process; those that are recorded are fewer. */
+#define NOBODY UINT32_MAX
+
+struct hl_control {
+	struct hl_control_subject subject;
+	int epoll_fd, timer_fd;
+	int directory_fd, socket_fd; /* -1: nobody is listened to */
+	bool deaf;		     /* for want of descriptors; until the next poll */
+	struct hl_client clients[CLIENTS_MAX];
+	struct hl_snapshot *snapshot;	   /* NULL: none is being made */
+	struct hl_client *snapshot_client; /* who waits for it; NULL: a program */
+	uint32_t snapshot_sequence;	   /* of that program */
+};
+
+/* ---- making ---- */
+
+static int watch(struct hl_control *control, int fd, uint32_t events, uint64_t cookie)
+{
+	struct epoll_event event = {.events = events, .data.u64 = cookie};
+	return epoll_ctl(control->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
+}
+
+static void unwatch(struct hl_control *control, int fd)
+{
+	epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+}
+
+static int start_polling(struct hl_control *control)
+{
+	const struct timespec interval = {.tv_nsec = HL_MAILBOX_POLL_MS * 1000000L};
+	const struct itimerspec often = {.it_interval = interval, .it_value = interval};
+	control->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	control->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (control->epoll_fd < 0 || control->timer_fd < 0 ||
+	    timerfd_settime(control->timer_fd, 0, &often, NULL) < 0)
+		return -errno;
+	return watch(control, control->timer_fd, EPOLLIN, EVENT_TIMER);
+}
+
+int hl_control_new(const struct hl_control_subject *subject, struct hl_control **ret_control)
+{
+	struct hl_control *control = calloc(1, sizeof(*control));
+	if (!control)
+		return -ENOMEM;
+	control->subject = *subject;
+	control->directory_fd = control->socket_fd = -1;
+	int r = start_polling(control);
+	if (r < 0) {
+		hl_control_free(control);
+		return r;
+	}
+	*ret_control = control;
+	return 0;
+}
+
+int hl_control_open(struct hl_control *control)
+{
+	int directory_fd = hl_control_directory_make();
+	if (directory_fd < 0)
+		return directory_fd;
+	hl_control_directory_clean(directory_fd);
+	int fd = hl_control_directory_listen(directory_fd);
+	if (fd < 0) {
+		close(directory_fd);
+		return fd;
+	}
+	control->directory_fd = directory_fd;
+	control->socket_fd = fd;
+	return watch(control, fd, EPOLLIN, EVENT_SOCKET);
+}
+
+int hl_control_fd(const struct hl_control *control)
+{
+	return control->epoll_fd;
+}
+
+/* ---- answers ---- */
+
+/* The rest of an answer that is not taken at once waits for its reader. */
+static void answer(struct hl_control *control, struct hl_client *client, char *text)
+{
+	uint64_t index = (uint64_t)(client - control->clients);
+	unwatch(control, client->fd);
+	hl_client_answer(client, text);
+	if (hl_client_send(client) ||
+	    watch(control, client->fd, EPOLLOUT, EVENT_CLIENT + index) < 0)
+		hl_client_end(client);
+}
+
+/* ---- snapshots ---- */
+
+static int begin_snapshot(struct hl_control *control, const char *path, bool replace,
+			  struct hl_error *err)
+{
+	const struct hl_control_subject *subject = &control->subject;
+	if (control->snapshot)
+		return hl_error_set(err, -EBUSY,
+				    "another snapshot is being made; try again when it is done");
+	int r = hl_snapshot_begin(subject->archive, *subject->tracked, path, replace,
+				  &control->snapshot, err);
+	if (r < 0)
+		return r;
+	control->snapshot_client = NULL;
+	control->snapshot_sequence = NOBODY;
+	/* Without it the poll finds the snapshot's end. */
+	watch(control, hl_snapshot_fd(control->snapshot), EPOLLIN, EVENT_SNAPSHOT);
+	return 0;
+}
+
+/* Tells the program that asked for a report how it went, if it is still there. */
+static void end_report(struct hl_control *control, struct hl_tracked *tracked, int result,
+		       const struct hl_error *err)
+{
+	hl_mailbox_end_report(&tracked->mailbox, result);
+	if (result < 0)
+		hl_archive_warn(control->subject.archive, err->text);
+}
+
+static struct hl_tracked *find_sequence(const struct hl_control *control, uint32_t sequence)
+{
+	struct hl_tracked *it = *control->subject.tracked;
+	while (it && it->sequence != sequence)
+		it = it->next;
+	return it;
+}
+
+static void end_snapshot(struct hl_control *control)
+{
+	struct hl_error err = {0};
+	struct hl_client *client = control->snapshot_client;
+	struct hl_tracked *asker = find_sequence(control, control->snapshot_sequence);
+	int r = hl_snapshot_end(control->snapshot, &err);
+	control->snapshot = NULL;
+	control->snapshot_client = NULL;
+	if (asker)
+		end_report(control, asker, r, &err);
+	if (client)
+		answer(control, client, r < 0 ? hl_control_error(err.text) : hl_control_done());
+}
+
+/* ---- programs ---- */
+
+static uint64_t tick_of_mark(const struct hl_tracked *tracked, uint64_t time_ns)
+{
+	uint64_t now = hl_control_tick(tracked);
+	uint64_t tick =
+		time_ns < tracked->start_ns ? 0 : (time_ns - tracked->start_ns) / HL_RING_TICK_NS;
+	return tick < now ? tick : now;
+}
+
+static void take_marks(struct hl_control *control, struct hl_tracked *tracked, bool last)
+{
+	char name[HL_MARK_MAX + 1], sentence[96];
+	uint64_t time_ns;
+	/* As many as there can be at once: a program that goes on posting comes to the next poll.
+	 */
+	for (unsigned i = 0; i < HL_MAILBOX_MARKS; i++) {
+		if (!hl_mailbox_take_mark(&tracked->mailbox, last, &time_ns, name))
+			return;
+		if (hl_control_mark(&control->subject, tracked, tick_of_mark(tracked, time_ns),
+				    name) == 0)
+			continue;
+		snprintf(sentence, sizeof(sentence),
+			 "process %d set more marks than there is room for", tracked->pid);
+		hl_archive_warn(control->subject.archive, sentence);
+	}
+}
+
+static void take_report(struct hl_control *control, struct hl_tracked *tracked)
+{
+	char wanted[HL_REPORT_PATH_BYTES], path[PATH_MAX];
+	struct hl_error err = {0};
+	if (control->snapshot || !hl_mailbox_take_report(&tracked->mailbox, wanted))
+		return;
+	int r = hl_program_report_path(tracked->pid, wanted, path, &err);
+	if (r == 0)
+		r = begin_snapshot(control, path, false, &err);
+	if (r < 0)
+		end_report(control, tracked, r, &err);
+	else
+		control->snapshot_sequence = tracked->sequence;
+}
+
+void hl_control_read_mailbox(struct hl_control *control, struct hl_tracked *tracked, bool last)
+{
+	uint32_t segments;
+	if (!hl_tracked_has_begun(tracked))
+		return;
+	take_marks(control, tracked, last);
+	if (hl_mailbox_take_segments(&tracked->mailbox, &segments))
+		hl_control_keep(tracked, segments);
+	if (!last)
+		take_report(control, tracked);
+}
+
+static void read_mailboxes(struct hl_control *control)
+{
+	for (struct hl_tracked *it = *control->subject.tracked; it; it = it->next)
+		if (!it->end_ns)
+			hl_control_read_mailbox(control, it, false);
+}
+
+/* ---- clients ---- */
+
+static void on_request(struct hl_control *control, struct hl_client *client,
+		       const struct hl_control_request *request)
+{
+	struct hl_error err = {0};
+	if (request->verb != HL_CONTROL_SNAPSHOT && request->verb != HL_CONTROL_REPLACE) {
+		answer(control, client, hl_control_act(&control->subject, request));
+		return;
+	}
+	bool replace = request->verb == HL_CONTROL_REPLACE;
+	if (begin_snapshot(control, request->argument, replace, &err) < 0) {
+		answer(control, client, hl_control_error(err.text));
+		return;
+	}
+	control->snapshot_client = client;
+	client->state = HL_CLIENT_WAITING;
+	unwatch(control, client->fd); /* or its going away would wake us over and over */
+}
+
+static void on_client(struct hl_control *control, struct hl_client *client)
+{
+	struct hl_control_request request;
+	struct hl_error err = {0};
+	if (client->state == HL_CLIENT_ANSWERED) {
+		if (hl_client_send(client))
+			hl_client_end(client);
+		return;
+	}
+	int r = hl_client_read(client, &request, &err);
+	if (r == 0)
+		on_request(control, client, &request);
+	else if (r == -EPIPE)
+		hl_client_end(client);
+	else if (r != -EAGAIN)
+		answer(control, client, hl_control_error(err.text));
+}
+
+/* Only the recording's own user and root; others should not have got as far as here. */
+static bool is_trusted(int fd)
+{
+	struct ucred peer;
+	socklen_t size = sizeof(peer);
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
+	       (peer.uid == geteuid() || peer.uid == 0);
+}
+
+static void refuse(int fd, const char *text)
+{
+	ssize_t taken = send(fd, text, strlen(text), MSG_NOSIGNAL | MSG_DONTWAIT);
+	(void)taken; /* what is not taken at once is not worth waiting for */
+	close(fd);
+}
+
+static void receive(struct hl_control *control, int fd)
+{
+	unsigned i = 0;
+	while (i < CLIENTS_MAX && control->clients[i].state != HL_CLIENT_NONE)
+		i++;
+	if (!is_trusted(fd)) {
+		refuse(fd, "{\"error\":\"only the user who records and root may ask\"}\n");
+	} else if (i == CLIENTS_MAX) {
+		refuse(fd, "{\"error\":\"too many ask at once; try again\"}\n");
+	} else if (watch(control, fd, EPOLLIN, EVENT_CLIENT + i) < 0) {
+		close(fd);
+	} else {
+		hl_client_begin(&control->clients[i], fd);
+		on_client(control, &control->clients[i]);
+	}
+}
+
+static void on_socket(struct hl_control *control)
+{
+	int fd = accept4(control->socket_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (fd >= 0) {
+		receive(control, fd);
+	} else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+		/* The socket stays readable; it is looked at again when there may be means. */
+		unwatch(control, control->socket_fd);
+		control->deaf = true;
+	}
+}
+
+static void drop_late_clients(struct hl_control *control)
+{
+	uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC);
+	for (unsigned i = 0; i < CLIENTS_MAX; i++) {
+		struct hl_client *client = &control->clients[i];
+		if (client->state != HL_CLIENT_WAITING && client->deadline_ns < now_ns)
+			hl_client_end(client);
+	}
+}
+
+/* ---- events ---- */
+
+static void on_timer(struct hl_control *control)
+{
+	uint64_t expirations;
+	if (read(control->timer_fd, &expirations, sizeof(expirations)) < 0)
+		return;
+	drop_late_clients(control);
+	if (control->deaf)
+		control->deaf = watch(control, control->socket_fd, EPOLLIN, EVENT_SOCKET) < 0;
+	read_mailboxes(control);
+}
+
+void hl_control_dispatch(struct hl_control *control)
+{
+	struct epoll_event event;
+	/* One at a time: what one event ends, another of the same batch might name. */
+	for (int i = 0; i < EVENTS_PER_DISPATCH; i++) {
+		if (epoll_wait(control->epoll_fd, &event, 1, 0) != 1)
+			return;
+		if (event.data.u64 >= EVENT_CLIENT)
+			on_client(control, &control->clients[event.data.u64 - EVENT_CLIENT]);
+		else if (event.data.u64 == EVENT_SNAPSHOT)
+			end_snapshot(control);
+		else if (event.data.u64 == EVENT_TIMER)
+			on_timer(control);
+		else
+			on_socket(control);
+	}
+}
+
+void hl_control_close(struct hl_control *control)
+{
+	if (control->snapshot)
+		end_snapshot(control);
+	for (unsigned i = 0; i < CLIENTS_MAX; i++)
+		hl_client_end(&control->clients[i]);
+	if (control->socket_fd >= 0) {
+		hl_control_directory_remove(control->directory_fd);
+		close(control->socket_fd);
+		close(control->directory_fd);
+		control->socket_fd = control->directory_fd = -1;
+	}
+}
+
+void hl_control_free(struct hl_control *control)
+{
+	if (!control)
+		return;
+	hl_control_close(control);
+	if (control->timer_fd >= 0)
+		close(control->timer_fd);
+	if (control->epoll_fd >= 0)
+		close(control->epoll_fd);
+	free(control);
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Verbs and their answers; see control_actions.h. */
+#include "collector/control_actions.h"
+
+#include "collector/clock.h"
+#include "collector/control_status.h"
+#include "recorder/ring.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- processes ---- */
+
+static bool is_running(const struct hl_tracked *tracked)
+{
+	return !tracked->end_ns && hl_tracked_has_begun(tracked);
+}
+
+struct hl_tracked *hl_control_find(const struct hl_control_subject *subject, pid_t pid)
+{
+	struct hl_tracked *it = *subject->tracked;
+	while (it && (it->pid != pid || !is_running(it)))
+		it = it->next;
+	return it;
+}
+
+uint64_t hl_control_tick(const struct hl_tracked *tracked)
+{
+	return (hl_clock_ns(CLOCK_MONOTONIC) - tracked->start_ns) / HL_RING_TICK_NS;
+}
+
+int hl_control_mark(const struct hl_control_subject *subject, struct hl_tracked *tracked,
+		    uint64_t tick, const char *name)
+{
+	if (tracked->log)
+		return hl_drain_orders_mark(&tracked->orders, tick, name);
+	return hl_archive_mark(subject->archive, tracked->pid, tick, name);
+}
+
+bool hl_control_keep(struct hl_tracked *tracked, uint32_t segments)
+{
+	if (!tracked->log)
+		return false;
+	hl_drain_orders_keep(&tracked->orders, segments);
+	hl_mailbox_tell_segments(&tracked->mailbox, segments);
+	return true;
+}
+
+/* ---- answers ---- */
+
+char *hl_control_error(const char *sentence)
+{
+	return hl_control_write(json_pack("{s:o}", "error", hl_control_text(sentence)));
+}
+
+char *hl_control_done(void)
+{
+	return hl_control_write(json_pack("{s:b}", "done", 1));
+}
+
+static char *error_of(const struct hl_error *err)
+{
+	return hl_control_error(err->text);
+}
+
+/* ---- verbs ---- */
+
+/* What is done to one process; fails with a sentence. */
+typedef int action(const struct hl_control_subject *subject, struct hl_tracked *tracked,
+		   const struct hl_control_request *request, struct hl_error *err);
+
+static int set_mode(const struct hl_control_subject *subject, struct hl_tracked *tracked,
+		    const struct hl_control_request *request, struct hl_error *err)
+{
+	if (request->mode != HL_MODE_CLOSED && request->mode != subject->mode)
+		return hl_error_set(err, -EINVAL,
+				    "cannot switch process %d to mode '%s': the recording was "
+				    "started in mode '%s'; choose that or 'closed'",
+				    tracked->pid, hl_mode_names[request->mode],
+				    hl_mode_names[subject->mode]);
+	atomic_store(&tracked->region.header->mode, request->mode);
+	return 0;
+}
+
+static int mark(const struct hl_control_subject *subject, struct hl_tracked *tracked,
+		const struct hl_control_request *request, struct hl_error *err)
+{
+	int r = hl_control_mark(subject, tracked, hl_control_tick(tracked), request->argument);
+	if (r == -EAGAIN)
+		return hl_error_set(err, r, "cannot mark process %d: it has too many marks already",
+				    tracked->pid);
+	if (r < 0)
+		return hl_error_set(err, r, "cannot mark process %d: %s", tracked->pid,
+				    strerror(-r));
+	return 0;
+}
+
+static int keep(const struct hl_control_subject *subject, struct hl_tracked *tracked,
+		const struct hl_control_request *request, struct hl_error *err)
+{
+	if (hl_control_keep(tracked, request->segments))
+		return 0;
+	return hl_error_set(err, -EOPNOTSUPP,
+			    "process %d has no log: it is recorded in mode '%s'; record with "
+			    "'--mode log-fast' to have one",
+			    tracked->pid, hl_mode_names[subject->mode]);
+}
+
+static char *act_on_all(const struct hl_control_subject *subject,
+			const struct hl_control_request *request, action *act)
+{
+	struct hl_error err = {0};
+	unsigned count = 0;
+	for (struct hl_tracked *it = *subject->tracked; it; it = it->next) {
+		if (!is_running(it))
+			continue;
+		if (act(subject, it, request, &err) < 0)
+			return error_of(&err);
+		count++;
+	}
+	return count ? hl_control_done()
+		     : hl_control_error("no process of the recording runs at the moment");
+}
+
+static char *act_on(const struct hl_control_subject *subject,
+		    const struct hl_control_request *request, action *act)
+{
+	struct hl_error err = {0};
+	if (request->pid == 0)
+		return act_on_all(subject, request, act);
+	struct hl_tracked *tracked = hl_control_find(subject, request->pid);
+	if (!tracked)
+		hl_error_set(&err, -ESRCH, "process %d is not recorded here, or has ended",
+			     request->pid);
+	else if (act(subject, tracked, request, &err) == 0)
+		return hl_control_done();
+	return error_of(&err);
+}
+
+static char *act_on_log(const struct hl_control_subject *subject,
+			const struct hl_control_request *request)
+{
+	if (request->pid == 0 && hl_mode_logs(subject->mode))
+		subject->limits->segments_kept = request->segments;
+	return act_on(subject, request, keep);
+}
+
+char *hl_control_act(const struct hl_control_subject *subject,
+		     const struct hl_control_request *request)
+{
+	switch (request->verb) {
+	case HL_CONTROL_FIND:
+		return hl_control_whose(subject, request->pid);
+	case HL_CONTROL_STATUS:
+		return hl_control_status(subject);
+	case HL_CONTROL_MODE:
+		return act_on(subject, request, set_mode);
+	case HL_CONTROL_MARK:
+		return act_on(subject, request, mark);
+	case HL_CONTROL_SEGMENTS:
+		return act_on_log(subject, request);
+	default:
+		return hl_control_error("this cannot be asked for");
+	}
+}

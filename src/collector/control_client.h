@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* One who asks the collector something: the request comes in, the answer goes out, neither waited
+ * for. */
+#pragma once
+
+#include "collector/control_protocol.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum hl_client_state {
+	HL_CLIENT_NONE,	    /* a free place */
+	HL_CLIENT_ASKING,   /* the request is coming */
+	HL_CLIENT_WAITING,  /* for its answer */
+	HL_CLIENT_ANSWERED, /* the answer is going out */
+};
+
+struct hl_client {
+	enum hl_client_state state;
+	int fd;
+	uint64_t deadline_ns; /* of asking and of taking the answer */
+	size_t size;	      /* bytes of the line so far */
+	char *answer;	      /* the client's */
+	size_t sent;
+	char line[HL_CONTROL_LINE_MAX];
+};
+
+/* Takes ${fd} over, which does not block. */
+void hl_client_begin(struct hl_client *client, int fd);
+
+/* Closes the connection. */
+void hl_client_end(struct hl_client *client);
+
+/*
+ * Reads what has come of the request. 0 with the request complete and good, -EAGAIN when more is to
+ * come, -EPIPE when the client has gone, -EINVAL with a sentence for a bad request.
+ */
+int hl_client_read(struct hl_client *client, struct hl_control_request *ret_request,
+		   struct hl_error *err);
+
+/* Sets the answer, which it takes over; NULL says that there was no memory for one. */
+void hl_client_answer(struct hl_client *client, char *answer);
+
+/* Sends as much of the answer as is taken. Whether all is sent, or nobody takes it any more. */
+bool hl_client_send(struct hl_client *client);

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Describes recordings that go on; see control_status.h. */
+#include "collector/control_status.h"
+
+#include "collector/region_figures.h"
+#include "profile/recording_text.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+json_t *hl_control_text(const char *bytes)
+{
+	char *text = hl_text_escape(bytes, strlen(bytes));
+	json_t *json = text ? json_string(text) : NULL;
+	free(text);
+	return json;
+}
+
+char *hl_control_write(json_t *object)
+{
+	char *text = object ? json_dumps(object, JSON_COMPACT | JSON_PRESERVE_ORDER) : NULL;
+	char *line = NULL;
+	json_decref(object);
+	if (text && asprintf(&line, "%s\n", text) < 0)
+		line = NULL;
+	free(text);
+	return line;
+}
+
+/* ---- logs ---- */
+
+struct log_files {
+	uint32_t count;
+	uint64_t bytes;
+};
+
+/* The segments of the log of process ${sequence} that are on disk. */
+static struct log_files count_segments(int directory_fd, uint32_t sequence)
+{
+	struct log_files files = {0};
+	char prefix[32];
+	int length = snprintf(prefix, sizeof(prefix), "memlog-%u-", sequence);
+	int fd = openat(directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+	if (!stream) {
+		if (fd >= 0)
+			close(fd);
+		return files;
+	}
+	for (const struct dirent *entry; (entry = readdir(stream));) {
+		struct stat status;
+		if (strncmp(entry->d_name, prefix, (size_t)length) != 0 ||
+		    fstatat(directory_fd, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) < 0)
+			continue;
+		files.count++;
+		files.bytes += (uint64_t)status.st_size;
+	}
+	closedir(stream);
+	return files;
+}
+
+static int add_log(json_t *object, const struct hl_control_subject *subject,
+		   const struct hl_tracked *tracked)
+{
+	if (!tracked->log)
+		return 0;
+	struct log_files files = count_segments(subject->archive->directory.fd, tracked->sequence);
+	json_t *log = json_pack("{s:I, s:I, s:I}", "log_segments", (json_int_t)files.count,
+				"log_segments_kept", (json_int_t)tracked->mailbox.log_segments,
+				"log_bytes", (json_int_t)files.bytes);
+	int r = log ? json_object_update(object, log) : -1;
+	json_decref(log);
+	return r;
+}
+
+/* ---- processes ---- */
+
+static const char *mode_name(const struct hl_tracked *tracked)
+{
+	uint32_t mode = atomic_load(&tracked->region.header->mode);
+	return mode < HL_MODE_COUNT ? hl_mode_names[mode] : "unknown";
+}
+
+/* Its command line in one text. */
+static json_t *command_of(char *const *command)
+{
+	json_t *array = json_array();
+	for (; array && command && *command; command++)
+		if (json_array_append_new(array, hl_control_text(*command)) < 0) {
+			json_decref(array);
+			return NULL;
+		}
+	return array;
+}
+
+static json_t *describe_process(const struct hl_control_subject *subject,
+				const struct hl_tracked *tracked)
+{
+	struct hl_region_view view = hl_tracked_view(tracked);
+	struct hl_region_figures figures;
+	hl_region_read_figures(&view, &figures);
+	json_t *object = json_pack(
+		"{s:i, s:i, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "pid", tracked->pid,
+		"sequence", tracked->sequence, "command", command_of(tracked->identity.command),
+		"mode", mode_name(tracked), "inuse_bytes", (json_int_t)figures.inuse_bytes,
+		"inuse_objects", (json_int_t)figures.inuse_objects, "peak_bytes",
+		(json_int_t)figures.peak_bytes, "stack_nodes", (json_int_t)figures.stack_nodes,
+		"events", (json_int_t)(figures.alloc_objects + figures.free_objects), "lost_events",
+		(json_int_t)figures.lost_events, "lost_log_events",
+		(json_int_t)figures.lost_log_events, "ms", (json_int_t)hl_control_tick(tracked));
+	if (object && add_log(object, subject, tracked) < 0) {
+		json_decref(object);
+		return NULL;
+	}
+	return object;
+}
+
+static json_t *describe_processes(const struct hl_control_subject *subject)
+{
+	json_t *array = json_array();
+	for (struct hl_tracked *it = *subject->tracked; array && it; it = it->next) {
+		if (it->end_ns || !hl_tracked_has_begun(it))
+			continue;
+		if (json_array_append_new(array, describe_process(subject, it)) < 0) {
+			json_decref(array);
+			return NULL;
+		}
+	}
+	return array;
+}
+
+/* ---- recordings ---- */
+
+/* Whatever it was called when it began: whoever asks may be elsewhere. */
+static json_t *path_of(const struct hl_archive *archive)
+{
+	char link[64], path[PATH_MAX];
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", archive->directory.fd);
+	ssize_t length = readlink(link, path, sizeof(path) - 1);
+	if (length < 0)
+		return hl_control_text(archive->directory.path);
+	path[length] = '\0';
+	return hl_control_text(path);
+}
+
+static json_t *describe_recording(const struct hl_control_subject *subject)
+{
+	return json_pack("{s:i, s:o, s:o}", "collector", getpid(), "recording",
+			 path_of(subject->archive), "command",
+			 command_of(subject->archive->meta.command));
+}
+
+char *hl_control_whose(const struct hl_control_subject *subject, pid_t pid)
+{
+	json_t *object = describe_recording(subject);
+	if (json_object_set_new(object, "recorded",
+				json_boolean(hl_control_find(subject, pid) != NULL)) == 0)
+		return hl_control_write(object);
+	json_decref(object);
+	return NULL;
+}
+
+char *hl_control_status(const struct hl_control_subject *subject)
+{
+	json_t *object = describe_recording(subject);
+	json_t *rest = json_pack("{s:s, s:I, s:I, s:o}", "mode", hl_mode_names[subject->mode],
+				 "ended", (json_int_t)subject->archive->ended_files, "marks",
+				 (json_int_t)subject->archive->meta.mark_count, "processes",
+				 describe_processes(subject));
+	int r = object && rest ? json_object_update(object, rest) : -1;
+	json_decref(rest);
+	if (r == 0)
+		return hl_control_write(object);
+	json_decref(object);
+	return NULL;
+}

@@ -6,6 +6,7 @@
 #include "recorder/event.h"
 
 #include "base/frame_key.h"
+#include "log/ring_reader.h"
 #include "recorder/hooks.h"
 #include "recorder/node.h"
 #include "recorder/real.h"
@@ -74,14 +75,16 @@ static uint64_t requested_of(const void *block)
 	return usable_size((void *)block) - ((uintptr_t)block >> 12) % 16;
 }
 
-/* The memory that is refused: the request with this number and all that follow; 0 = none. */
+/* The memory that is refused: the request with this number and all that follow, or that alone; 0 =
+ * none. */
 static _Atomic uint64_t refuse_from, requests;
+static bool refuse_one;
 
 static bool is_refused(void)
 {
 	uint64_t number = atomic_fetch_add(&requests, 1) + 1;
 	uint64_t from = atomic_load(&refuse_from);
-	return from && number >= from;
+	return from && (refuse_one ? number == from : number >= from);
 }
 
 void *__real_hl_sys_mmap(size_t bytes, int protection, int flags, int fd);
@@ -103,14 +106,16 @@ static struct hl_recorder *recorder;
 static void start(enum hl_mode mode)
 {
 	atomic_store(&refuse_from, 0);
+	refuse_one = false;
 	recorder = calloc(1, sizeof(*recorder));
 	recorder->shared = test_region_new(0);
 	atomic_store(&recorder->shared.header->mode, mode);
 	recorder->start_mode = mode;
+	recorder->logging = hl_mode_logs(mode);
 	recorder->modules.shared = &recorder->shared;
 	hl_real.usable_size = usable_size;
 	assert_true(hl_node_init(&recorder->shared));
-	assert_true(hl_block_table_init(&recorder->blocks, mode == HL_MODE_MEM_FAST));
+	assert_true(hl_block_table_init(&recorder->blocks, hl_mode_has_array(mode)));
 	atomic_store(&recorder->phase, HL_PHASE_RUNNING);
 	hl_recorder = recorder;
 }
@@ -535,6 +540,173 @@ static void the_sum_of_all_threads_is_what_they_did_with_sizes(void **state)
 	run_threads(HL_MODE_MEM_FAST, true);
 }
 
+/* ---- logs: what rings hold is what the counters were told ---- */
+
+#define LOGGED_NODES 8192u
+
+/* First the sink, so that it leads back here. */
+struct log_reading {
+	struct hl_ring_sink sink;
+	struct hl_ring_reader readers[THREADS + 1]; /* by slot */
+	int64_t bytes[LOGGED_NODES], objects[LOGGED_NODES];
+	uint64_t events;
+	atomic_bool stop;
+};
+
+static int note_logged(struct hl_ring_sink *sink, uint32_t node, int64_t bytes, int64_t objects)
+{
+	struct log_reading *reading = (struct log_reading *)sink;
+	assert_true(node && node < LOGGED_NODES);
+	reading->bytes[node] += bytes;
+	reading->objects[node] += objects;
+	reading->events++;
+	return 0;
+}
+
+static struct log_reading *log_reading_new(void)
+{
+	struct log_reading *reading = calloc(1, sizeof(*reading));
+	reading->sink.event = note_logged;
+	return reading;
+}
+
+static void read_log(struct log_reading *reading)
+{
+	uint32_t count = atomic_load(&recorder->shared.header->thread_count);
+	for (uint32_t i = 0; i < count && i <= THREADS; i++) {
+		if (!atomic_load(&recorder->shared.threads[i].has_ring))
+			continue;
+		if (!reading->readers[i].ring)
+			hl_ring_reader_init(&reading->readers[i],
+					    (void *)(recorder->shared.rings + i * HL_RING_STRIDE));
+		assert_int_equal(hl_ring_read(&reading->readers[i], UINT64_MAX, &reading->sink), 0);
+		assert_false(reading->readers[i].given_up);
+	}
+}
+
+static void *keep_reading(void *argument)
+{
+	struct log_reading *reading = argument;
+	while (!atomic_load(&reading->stop)) {
+		atomic_fetch_add(&recorder->shared.header->tick, 1);
+		read_log(reading);
+	}
+	read_log(reading);
+	return NULL;
+}
+
+static void subtract_cells(struct log_reading *reading)
+{
+	for (uint32_t i = 0; i < atomic_load(&recorder->shared.header->chunk_count); i++) {
+		const struct hl_cell_chunk *chunk = &recorder->shared.chunks[i];
+		for (uint32_t j = 0; j < atomic_load(&chunk->used); j++) {
+			const struct hl_cell *cell = &chunk->cells[j];
+			reading->bytes[cell->node] -=
+				(int64_t)(cell->alloc_bytes - cell->free_bytes);
+			reading->objects[cell->node] -=
+				(int64_t)(cell->alloc_objects - cell->free_objects);
+		}
+	}
+}
+
+static void assert_log_is_what_cells_have(struct log_reading *reading)
+{
+	subtract_cells(reading);
+	for (uint32_t i = 0; i < LOGGED_NODES; i++)
+		assert_true(!reading->bytes[i] && !reading->objects[i]);
+}
+
+static uint64_t lost_log_events(void)
+{
+	uint64_t lost = 0;
+	for (uint32_t i = 0; i < atomic_load(&recorder->shared.header->thread_count); i++)
+		lost += recorder->shared.threads[i].lost_log_events;
+	return lost;
+}
+
+static void compare_log_with_counters(enum hl_mode mode)
+{
+	static struct ledger ledgers[THREADS];
+	pthread_t threads[THREADS], reader;
+	struct log_reading *reading = log_reading_new();
+	memset(handed_over, 0, sizeof(handed_over));
+	start(mode);
+	assert_int_equal(pthread_create(&reader, NULL, keep_reading, reading), 0);
+	for (uint32_t i = 0; i < THREADS; i++) {
+		ledgers[i].thread = i;
+		assert_int_equal(pthread_create(&threads[i], NULL, make_events, &ledgers[i]), 0);
+	}
+	for (uint32_t i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	atomic_store(&reading->stop, true);
+	pthread_join(reader, NULL);
+	assert_int_equal(lost_log_events(), 0);
+	assert_log_is_what_cells_have(reading);
+	stop();
+	free(reading);
+}
+
+static void the_log_of_all_threads_is_what_the_counters_say_with_the_array(void **state)
+{
+	(void)state;
+	compare_log_with_counters(HL_MODE_LOG_FAST);
+}
+
+static void the_log_of_all_threads_is_what_the_counters_say_with_the_hash(void **state)
+{
+	(void)state;
+	compare_log_with_counters(HL_MODE_LOG_RECORD);
+}
+
+static void frees_while_closed_are_in_the_log(void **state)
+{
+	(void)state;
+	struct log_reading *reading = log_reading_new();
+	start(HL_MODE_LOG_FAST);
+	alloc_event(block_at(0, 1), 1);
+	alloc_event(block_at(0, 2), 2);
+	atomic_store(&recorder->shared.header->mode, HL_MODE_CLOSED);
+	alloc_event(block_at(0, 3), 1);
+	free_event(block_at(0, 1));
+	free_event(block_at(0, 3));
+	read_log(reading);
+	assert_int_equal(reading->events, 3);
+	assert_log_is_what_cells_have(reading);
+	stop();
+	free(reading);
+}
+
+/* Each event that is counted is in the log or is counted as lost for it. */
+static void whatever_memory_is_refused_what_the_log_lacks_is_counted(void **state)
+{
+	(void)state;
+	bool lost_some = false;
+	uint64_t needed = UINT64_MAX;
+	for (uint64_t from = 0; from < needed; from++) {
+		struct log_reading *reading = log_reading_new();
+		start(HL_MODE_LOG_FAST);
+		refuse_one = true;
+		atomic_store(&requests, 0);
+		atomic_store(&refuse_from, from);
+		for (uint32_t i = 0; i < 900; i++)
+			alloc_event(block_at(i % 3, i), i % STACKS);
+		for (uint32_t i = 0; i < 900; i += 2)
+			free_event(block_at(i % 3, i));
+		if (from == 0)
+			needed = atomic_load(&requests) + 1;
+		read_log(reading);
+		add_up();
+		uint64_t counted = 0;
+		for (uint32_t i = 0; i < STACKS; i++)
+			counted += sums.alloc_objects[i] + sums.free_objects[i];
+		assert_int_equal(reading->events + lost_log_events(), counted);
+		lost_some |= lost_log_events() > 0;
+		stop();
+		free(reading);
+	}
+	assert_true(lost_some);
+}
+
 static int make_key(void **state)
 {
 	(void)state;
@@ -575,6 +747,10 @@ int main(void)
 		cmocka_unit_test(the_sum_of_all_threads_is_what_they_did_with_the_array),
 		cmocka_unit_test(the_sum_of_all_threads_is_what_they_did_with_the_hash),
 		cmocka_unit_test(the_sum_of_all_threads_is_what_they_did_with_sizes),
+		cmocka_unit_test(the_log_of_all_threads_is_what_the_counters_say_with_the_array),
+		cmocka_unit_test(the_log_of_all_threads_is_what_the_counters_say_with_the_hash),
+		cmocka_unit_test(frees_while_closed_are_in_the_log),
+		cmocka_unit_test(whatever_memory_is_refused_what_the_log_lacks_is_counted),
 	};
 	return cmocka_run_group_tests(tests, make_key, NULL);
 }

@@ -4,6 +4,7 @@
  * those of the folded view, and written as there.
  */
 #include "profile/calltree.h"
+#include "view/format.h"
 #include "view/summary.h"
 
 #include <errno.h>
@@ -34,13 +35,13 @@ static void put_figures(FILE *out, const struct hl_profile *profile,
 	}
 }
 
-/* Within a name ';' would be another frame, and lines are no place for line breaks. */
+/* Within a name ';' would be another frame. */
 static void put_name(FILE *out, const char *name)
 {
-	for (; *name; name++) {
+	while (*name) {
 		if (*name == '"')
 			putc('"', out);
-		putc(*name == ';' ? ':' : (unsigned char)*name < ' ' ? ' ' : *name, out);
+		name += hl_format_put_letter(out, *name == ';' ? ":" : name);
 	}
 }
 

@@ -19,6 +19,7 @@
 #define WIDTH_DEFAULT  80 /* of a terminal that does not say */
 #define WARNING_COLOR  "\033[1;31m"
 #define PLAIN_COLOR    "\033[0m"
+#define REPLACEMENT    "\xef\xbf\xbd" /* U+FFFD, as long as what it stands for */
 
 struct hl_emit {
 	FILE *out;
@@ -338,11 +339,35 @@ static const struct hl_emit_column *next_column(struct hl_emit *emit)
 	return is_shown(emit, column) ? column : NULL;
 }
 
+/* Libsmartcols writes controls as hl_format_put() does, but lets pass what turns text around. */
+static void replace_overrides(char *text)
+{
+	for (size_t length; *text; text += length ? length : 1) {
+		length = hl_format_control(text);
+		if (length == strlen(REPLACEMENT))
+			memcpy(text, REPLACEMENT, length);
+	}
+}
+
+static void put_table_cell(struct hl_emit *emit, const char *text)
+{
+	size_t column = emit->table_column++;
+
+	if (emit->error)
+		return;
+	char *copy = strdup(text);
+	if (copy)
+		replace_overrides(copy);
+	if (!copy || scols_line_refer_data(emit->row, column, copy) < 0) {
+		free(copy);
+		fail(emit, -ENOMEM);
+	}
+}
+
 static void put_text(struct hl_emit *emit, const char *text)
 {
 	if (!writes_cells(emit)) {
-		if (!emit->error && scols_line_set_data(emit->row, emit->table_column++, text) < 0)
-			fail(emit, -ENOMEM);
+		put_table_cell(emit, text);
 		return;
 	}
 	begin_cell(emit);
@@ -394,14 +419,11 @@ void hl_emit_cell_percent(struct hl_emit *emit, int64_t part, int64_t whole)
 		put_text(emit, hl_format_percent(part, whole, text));
 }
 
-/* ';' separates frames and a newline stacks, so within a name they are replaced. */
+/* ';' separates frames, so within a name it is replaced. */
 static void put_frame(FILE *out, const char *name)
 {
-	while (*name) {
-		size_t control = hl_format_control(name);
-		putc(control ? ' ' : *name == ';' ? ':' : *name, out);
-		name += control ? control : 1;
-	}
+	while (*name)
+		name += hl_format_put_letter(out, *name == ';' ? ":" : name);
 }
 
 static void put_frames(FILE *out, const char *const *frames, size_t count)

@@ -16,7 +16,7 @@ static void emit_row(struct hl_emit *emit, const struct hl_profile *profile,
 {
 	const struct hl_profile_function *function = &profile->functions[frame->function];
 
-	hl_emit_row(emit, false);
+	hl_emit_row(emit, 0);
 	hl_emit_cell_text(emit, frame->depth ? hl_profile_text(profile, function->name) : "all");
 	hl_emit_cell_text(emit, hl_profile_text(profile, function->file));
 	hl_emit_cell_integer(emit, function->line);

@@ -106,7 +106,13 @@ function formatBytes(bytes) {
 
 const formatIn = (unit, number) => unit === 'bytes' ? formatBytes(number) : formatCount(number);
 const formatShort = value => formatIn(data.countname ? '' : data.unit, value);
-const formatPercent = (part, whole) => whole ? `${(100 * part / whole).toFixed(1)}%` : '-';
+
+function formatPercent(part, whole) {
+	if (!whole)
+		return '-';
+	const percent = 100 * part / whole;
+	return `${(percent > -0.05 && percent <= 0 ? 0 : percent).toFixed(1)}%`;
+}
 
 function formatLong(value) {
 	if (data.countname || data.unit !== 'bytes')

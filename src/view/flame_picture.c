@@ -108,7 +108,7 @@ static void write_head(const struct hl_flame_picture *picture)
 
 static double write_swatch(FILE *out, double x, int y, unsigned color, const char *text)
 {
-	size_t cells = hl_xml_cells(text);
+	size_t cells = hl_xml_cells(text, LEGEND_CELLS);
 
 	fprintf(out, "<rect class=\"c%u\" x=\"%.1f\" y=\"%d\" width=\"14\" height=\"12\"/>", color,
 		x, y);
@@ -215,7 +215,7 @@ static void write_label(const struct hl_flame_picture *picture, const struct hl_
 
 	hl_xml_text_cut(out, name, cells);
 	format_figures(picture, frame, figures);
-	if (hl_xml_cells(name) + 2 + strlen(figures) <= cells)
+	if (hl_xml_cells(name, cells) + 2 + strlen(figures) <= cells)
 		fprintf(out, "<tspan dx=\"8\">%s</tspan>", figures);
 }
 

@@ -14,7 +14,7 @@ static void emit_stacks(struct hl_emit *emit, const struct hl_profile *profile,
 		path[node->depth - 1] = hl_profile_text(profile, node->name);
 		if (!node->self)
 			continue;
-		hl_emit_row(emit, false);
+		hl_emit_row(emit, 0);
 		hl_emit_cell_stack(emit, path, node->depth);
 		hl_emit_cell_integer(emit, node->self);
 	}

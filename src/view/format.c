@@ -2,6 +2,9 @@
 /* Formats numbers and texts for people; see format.h. */
 #include "view/format.h"
 
+#include "view/utf8.h"
+
+#include <limits.h>
 #include <stdbool.h>
 #include <string.h>
 #include <time.h>
@@ -57,7 +60,10 @@ const char *hl_format_percent(int64_t part, int64_t whole, char buffer[HL_FORMAT
 {
 	if (whole == 0)
 		return strcpy(buffer, "-");
-	snprintf(buffer, HL_FORMAT_MAX, "%.1f%%", 100.0 * (double)part / (double)whole);
+	double percent = 100.0 * (double)part / (double)whole;
+	if (percent > -0.05 && percent <= 0) /* would be "-0.0%" */
+		percent = 0;
+	snprintf(buffer, HL_FORMAT_MAX, "%.1f%%", percent);
 	return buffer;
 }
 
@@ -90,22 +96,30 @@ const char *hl_format_time(uint64_t realtime_ns, char buffer[HL_FORMAT_MAX])
 
 size_t hl_format_control(const char *text)
 {
-	const unsigned char *at = (const unsigned char *)text;
+	uint32_t code_point;
 
-	if ((at[0] && at[0] < 0x20) || at[0] == 0x7f)
-		return 1;
-	return at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0 ? 2 : 0;
+	if (!*text || (*text >= ' ' && *text <= '~')) /* most are plain ASCII */
+		return 0;
+	int length = hl_utf8_decode(text, &code_point);
+	return length && hl_utf8_is_control(code_point) ? (size_t)length : 0;
+}
+
+size_t hl_format_put_letter(FILE *out, const char *text)
+{
+	size_t control = hl_format_control(text);
+
+	for (size_t i = 0; i < control; i++)
+		fprintf(out, "\\x%02x", (unsigned char)text[i]);
+	if (control)
+		return control;
+	putc(*text, out);
+	return 1;
 }
 
 void hl_format_put(FILE *out, const char *text)
 {
-	while (*text) {
-		size_t control = hl_format_control(text);
-		for (size_t i = 0; i < control; i++)
-			fprintf(out, "\\x%02x", (unsigned char)*text++);
-		if (!control)
-			putc(*text++, out);
-	}
+	while (*text)
+		text += hl_format_put_letter(out, text);
 }
 
 /* The letter at ${text}: its bytes, and in ${ret_columns} its width. What is none counts as one. */
@@ -113,10 +127,11 @@ static size_t measure(const char *text, size_t *ret_columns)
 {
 	mbstate_t shift = {0};
 	wchar_t letter;
-	size_t length = mbrtowc(&letter, text, strlen(text), &shift);
+	size_t bytes = strnlen(text, MB_LEN_MAX); /* more would make long texts cost their square */
+	size_t length = mbrtowc(&letter, text, bytes, &shift);
 
 	*ret_columns = 1;
-	if (length == 0 || length > strlen(text)) /* the end, or not a letter of this locale */
+	if (length == 0 || length > bytes) /* the end, or not a letter of this locale */
 		return *text != '\0';
 	int width = wcwidth(letter);
 	if (width >= 0)

@@ -23,17 +23,17 @@ const char *hl_format_duration(uint64_t ns, char buffer[HL_FORMAT_MAX]);
 /* "2026-01-31T12:34:56Z". */
 const char *hl_format_time(uint64_t realtime_ns, char buffer[HL_FORMAT_MAX]);
 
-/*
- * How many bytes the control character at ${text} has, which a terminal may obey: one of ASCII, or
- * U+0080 to U+009F in UTF-8. 0: it is none.
- */
+/* How many bytes the control character at ${text} has, see hl_utf8_is_control(). 0: it is none. */
 size_t hl_format_control(const char *text);
 
 /*
  * Writes ${text}, which may come from anywhere, to ${out}; the bytes of control characters are
- * written as `\x1b`.
+ * written as `\x1b`. So do all views that write names as plain text.
  */
 void hl_format_put(FILE *out, const char *text);
+
+/* The same of the first letter, or byte, of ${text}. Returns how many bytes that took. */
+size_t hl_format_put_letter(FILE *out, const char *text);
 
 /*
  * Copies ${text} to the ${size} bytes of ${buffer}, cut off where a terminal's ${columns} (0: no

@@ -43,6 +43,13 @@ static const char *escape_of(char letter, enum place place)
 	}
 }
 
+/* As hl_format_put() does. */
+static void put_control(FILE *out, const char *text, int length, enum place place)
+{
+	for (int i = 0; i < length; i++)
+		fprintf(out, "%s\\x%02x", place == IN_QUOTES ? "\\" : "", (unsigned char)text[i]);
+}
+
 /* Writes one letter of ${text}; returns how many bytes it has. */
 static size_t put_letter(FILE *out, const char *text, enum place place)
 {
@@ -53,8 +60,8 @@ static size_t put_letter(FILE *out, const char *text, enum place place)
 		fputs("\xef\xbf\xbd", out); /* U+FFFD */
 	else if (escape)
 		fputs(escape, out);
-	else if ((unsigned char)*text < 0x20 || *text == 0x7f)
-		putc(' ', out);
+	else if (hl_format_control(text))
+		put_control(out, text, length, place);
 	else
 		fwrite(text, 1, (size_t)length, out);
 	return length ? (size_t)length : 1;

@@ -12,14 +12,14 @@ static void put_string(FILE *out, const char *text)
 {
 	putc('"', out);
 	for (const char *at = text; *at;) {
-		unsigned char first = (unsigned char)*at;
-		int length = hl_utf8_length(at);
+		uint32_t code_point;
+		int length = hl_utf8_decode(at, &code_point);
 		if (length == 0)
 			fputs("\\ufffd", out);
-		else if (first == '"' || first == '\\')
-			fprintf(out, "\\%c", first);
-		else if (first < 0x20 || first == 0x7f)
-			fprintf(out, "\\u%04x", first);
+		else if (code_point == '"' || code_point == '\\')
+			fprintf(out, "\\%c", *at);
+		else if (hl_utf8_is_control(code_point)) /* JSON may go to a terminal, too */
+			fprintf(out, "\\u%04x", code_point);
 		else
 			fwrite(at, 1, (size_t)length, out);
 		at += length ? length : 1;

@@ -2,8 +2,6 @@
 /* Decodes UTF-8; see utf8.h. */
 #include "view/utf8.h"
 
-#include <stdbool.h>
-
 /* Length of the sequence that ${first} announces, or 0 when none begins so. */
 static int announced_length(unsigned char first)
 {
@@ -41,4 +39,16 @@ int hl_utf8_decode(const char *text, uint32_t *ret_code_point)
 		code_point = code_point << 6 | (at[i] & 0x3f);
 	*ret_code_point = code_point;
 	return length;
+}
+
+static bool changes_direction(uint32_t code_point)
+{
+	return (code_point >= 0x202a && code_point <= 0x202e) ||
+	       (code_point >= 0x2066 && code_point <= 0x2069);
+}
+
+bool hl_utf8_is_control(uint32_t code_point)
+{
+	return code_point < 0x20 || (code_point >= 0x7f && code_point < 0xa0) ||
+	       changes_direction(code_point);
 }

@@ -2,6 +2,7 @@
 /* UTF-8 (RFC 3629) out of texts that may be anything. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Length of the UTF-8 sequence at ${text}, or 0 when it is none. */
@@ -9,3 +10,9 @@ int hl_utf8_length(const char *text);
 
 /* The same, and the code point in ${ret_code_point}. */
 int hl_utf8_decode(const char *text, uint32_t *ret_code_point);
+
+/*
+ * Whether a terminal or a browser may obey ${code_point} instead of showing it: controls (C0, DEL,
+ * C1), and the overrides and isolates of direction, with which a name could pose as another one.
+ */
+bool hl_utf8_is_control(uint32_t code_point);

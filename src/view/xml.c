@@ -17,21 +17,13 @@ struct character {
 	bool is_replaced;
 };
 
-/* Overrides and isolates, with which a name could pose as another one. */
-static bool changes_direction(uint32_t code_point)
-{
-	return (code_point >= 0x202a && code_point <= 0x202e) ||
-	       (code_point >= 0x2066 && code_point <= 0x2069);
-}
-
 static uint32_t shown_as(uint32_t code_point)
 {
 	if (code_point < 0x20)
 		return CONTROL_PICTURE + code_point;
 	if (code_point == 0x7f)
 		return DELETE_PICTURE;
-	if ((code_point >= 0x80 && code_point < 0xa0) || changes_direction(code_point) ||
-	    (code_point & 0xfffe) == 0xfffe)
+	if (hl_utf8_is_control(code_point) || (code_point & 0xfffe) == 0xfffe)
 		return REPLACEMENT;
 	return code_point;
 }
@@ -80,11 +72,11 @@ static void put_character(FILE *out, const char *text, struct character characte
 		fwrite(text, 1, character.length, out);
 }
 
-size_t hl_xml_cells(const char *text)
+size_t hl_xml_cells(const char *text, size_t cell_max)
 {
 	size_t cells = 0;
 
-	while (*text) {
+	while (*text && cells <= cell_max) {
 		struct character character = next_character(text);
 		cells += cells_of(character);
 		text += character.length;
@@ -95,7 +87,7 @@ size_t hl_xml_cells(const char *text)
 /* ${json}: quotes and backslashes are escaped for JSON too. */
 static void put_cut(FILE *out, const char *text, size_t cell_max, bool json)
 {
-	bool whole = hl_xml_cells(text) <= cell_max;
+	bool whole = hl_xml_cells(text, cell_max) <= cell_max;
 	size_t cells = whole ? 0 : 1; /* the ellipsis */
 
 	while (*text) {

@@ -20,5 +20,5 @@ void hl_xml_json_string(FILE *out, const char *text, size_t cell_max);
 /* ${text} with its line breaks: a script. Its author is trusted not to use control characters. */
 void hl_xml_source(FILE *out, const char *text);
 
-/* Columns that ${text} takes in a fixed-width font. */
-size_t hl_xml_cells(const char *text);
+/* Columns that ${text} takes in a fixed-width font; counted up to the first beyond ${cell_max}. */
+size_t hl_xml_cells(const char *text, size_t cell_max);

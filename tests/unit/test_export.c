@@ -91,7 +91,7 @@ static void csv_has_a_row_for_each_stack_with_all_its_figures(void **state)
 	assert_string_equal(
 		text, "inuse_bytes,inuse_objects,alloc_bytes,alloc_objects,peak_bytes,peak_objects,"
 		      "temporary_objects,slack_bytes,stack\r\n"
-		      "13,1,13,1,13,1,0,0,\"main;do<[u8: 4]> \"\"x\"\"\"\r\n"
+		      "13,1,13,1,13,1,0,0,\"main;do<[u8: 4]>\\x0a\"\"x\"\"\"\r\n"
 		      "70504,78,70504,78,70504,78,0,0,\"main;parse\"\r\n"
 		      "1009,11,1009,11,1009,11,0,0,\"main;parse;read\"\r\n");
 	free(text);
@@ -118,7 +118,7 @@ static void heaptracks_frames_name_their_file_and_end_with_a_semicolon(void **st
 	char *text = text_of(hl_view_heaptrack);
 
 	(void)state;
-	assert_string_equal(text, "main (app.c);do<[u8: 4]> \"x\" (app.c); 13\n"
+	assert_string_equal(text, "main (app.c);do<[u8: 4]>\\x0a\"x\" (app.c); 13\n"
 				  "main (app.c);parse (app.c); 70504\n"
 				  "main (app.c);parse (app.c);read; 1009\n");
 	free(text);

@@ -300,8 +300,8 @@ static void texts_are_escaped_for_xml_and_json(void **state)
 static void texts_are_cut_to_columns(void **state)
 {
 	(void)state;
-	assert_int_equal(hl_xml_cells("caf\u00e9"), 4);
-	assert_int_equal(hl_xml_cells("\u6f22\u5b57"), 4);
+	assert_int_equal(hl_xml_cells("caf\u00e9", SIZE_MAX), 4);
+	assert_int_equal(hl_xml_cells("\u6f22\u5b57", SIZE_MAX), 4);
 	assert_xml("abcdef", 6, false, "abcdef");
 	assert_xml("abcdef", 5, false, "abcd\u2026");
 	assert_xml("\u6f22\u5b57", 3, false, "\u6f22\u2026");

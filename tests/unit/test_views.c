@@ -184,7 +184,7 @@ static void separators_within_names_do_not_break_folded_lines(void **state)
 	char *text = text_of(hl_view_folded, (struct hl_view_options){.value = HL_VALUE_PEAK});
 
 	(void)state;
-	assert_string_equal(text, "main;do<[u8: 4]> \"x\" \xff 1024\nmain;z 512\n");
+	assert_string_equal(text, "main;do<[u8: 4]>\\x0a\"x\" \xff 1024\nmain;z 512\n");
 	free(text);
 }
 
@@ -580,6 +580,9 @@ static void counts_percentages_and_durations_read_well(void **state)
 	assert_string_equal(hl_format_count(INT64_MIN, buffer), "-9,223,372,036,854,775,808");
 	assert_string_equal(hl_format_percent(1, 3, buffer), "33.3%");
 	assert_string_equal(hl_format_percent(1, 0, buffer), "-");
+	assert_string_equal(hl_format_percent(-1, 10000, buffer), "0.0%");
+	assert_string_equal(hl_format_percent(0, -1, buffer), "0.0%");
+	assert_string_equal(hl_format_percent(-6, 10000, buffer), "-0.1%");
 	assert_string_equal(hl_format_duration(999999999, buffer), "999 ms");
 	assert_string_equal(hl_format_duration(UINT64_C(1500000000), buffer), "1.50 s");
 	assert_string_equal(hl_format_duration(UINT64_C(125000000000), buffer), "2 min 5 s");

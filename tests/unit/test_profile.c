@@ -5,6 +5,8 @@
 #include "profile/profile.h"
 #include "profile/recording.h"
 
+#include "fail_allocations.h"
+
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -462,39 +464,6 @@ static void a_tree_that_contradicts_itself_is_refused(void **state)
 
 /* ---- every allocation of ours made to fail in turn ---- */
 
-static long allocations_left = -1; /* -1: no limit */
-
-static bool may_allocate(void)
-{
-	if (allocations_left == 0)
-		return false;
-	if (allocations_left > 0)
-		allocations_left--;
-	return true;
-}
-
-void *__real_calloc(size_t count, size_t size);
-void *__real_malloc(size_t size);
-void *__real_reallocarray(void *old, size_t count, size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_reallocarray(void *old, size_t count, size_t size);
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-	return may_allocate() ? __real_calloc(count, size) : NULL;
-}
-
-void *__wrap_malloc(size_t size)
-{
-	return may_allocate() ? __real_malloc(size) : NULL;
-}
-
-void *__wrap_reallocarray(void *old, size_t count, size_t size)
-{
-	return may_allocate() ? __real_reallocarray(old, count, size) : NULL;
-}
-
 static int load_and_sum(void)
 {
 	struct hl_recording_process process = sample_process();
@@ -520,18 +489,15 @@ static int load_and_sum(void)
 
 static void want_of_memory_is_an_error_wherever_it_strikes(void **state)
 {
-	long limit;
-	int r = -1;
+	int failures = 0;
 
 	(void)state;
-	for (limit = 0; r < 0; limit++) {
-		allocations_left = limit;
-		r = load_and_sum();
-		allocations_left = -1;
-		if (r < 0)
-			assert_int_equal(r, -ENOMEM);
+	FOR_EACH_FAILING_ALLOCATION(r, load_and_sum())
+	{
+		assert_int_equal(r, -ENOMEM);
+		failures++;
 	}
-	assert_true(limit > 40);
+	assert_true(failures > 40);
 }
 
 int main(void)

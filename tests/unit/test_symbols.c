@@ -2,6 +2,8 @@
 /* Symbols: libraries are compiled here, and asked about addresses that their own code reports. */
 #include "profile/symbols.h"
 
+#include "fail_allocations.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
@@ -379,39 +381,6 @@ static void cxx_and_rust_names_are_demangled_and_c_names_left_alone(void **state
 
 /* ---- every allocation of ours made to fail in turn ---- */
 
-static long allocations_left = -1; /* -1: no limit */
-
-static bool may_allocate(void)
-{
-	if (allocations_left == 0)
-		return false;
-	if (allocations_left > 0)
-		allocations_left--;
-	return true;
-}
-
-void *__real_calloc(size_t count, size_t size);
-void *__real_malloc(size_t size);
-void *__real_reallocarray(void *old, size_t count, size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_reallocarray(void *old, size_t count, size_t size);
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-	return may_allocate() ? __real_calloc(count, size) : NULL;
-}
-
-void *__wrap_malloc(size_t size)
-{
-	return may_allocate() ? __real_malloc(size) : NULL;
-}
-
-void *__wrap_reallocarray(void *old, size_t count, size_t size)
-{
-	return may_allocate() ? __real_reallocarray(old, count, size) : NULL;
-}
-
 static int open_and_find(const char *path, uint64_t address)
 {
 	const struct hl_symbols_frame *frames;
@@ -430,22 +399,19 @@ static void want_of_memory_is_an_error_wherever_it_strikes(void **state)
 {
 	const struct lab *lab = *state;
 	char path[128];
-	long limit;
-	int r = -1;
+	int failures = 0;
 
 	build_c(lab);
 	struct library library = library_open(lab, "a.so");
 	void *(*report)(void) = (void *(*)(void))dlsym(library.handle, "outer");
 	uint64_t address = (uintptr_t)report() - library.bias;
 	snprintf(path, sizeof(path), "%s/a.so", lab->path);
-	for (limit = 0; r < 0; limit++) {
-		allocations_left = limit;
-		r = open_and_find(path, address);
-		allocations_left = -1;
-		if (r < 0)
-			assert_int_equal(r, -ENOMEM);
+	FOR_EACH_FAILING_ALLOCATION(r, open_and_find(path, address))
+	{
+		assert_int_equal(r, -ENOMEM);
+		failures++;
 	}
-	assert_true(limit > 10);
+	assert_true(failures > 10);
 	library_close(&library);
 }
 

@@ -169,7 +169,7 @@ static int climb_all(struct merging *merging, const struct merging *upright)
 
 	for (uint32_t i = 1; r == 0 && i < upright->count; i++) {
 		const struct group *group = &upright->groups[i];
-		if (group->self || group->base)
+		if (group->self || group->base || group->other)
 			climbers[count++] = (struct climber){.leaf = i, .at = i};
 	}
 	while (r == 0 && count)

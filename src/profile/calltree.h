@@ -29,7 +29,7 @@ struct hl_calltree {
 int hl_calltree_init(struct hl_calltree *tree, const struct hl_profile *profile,
 		     enum hl_value value, enum hl_unit unit);
 
-/* The same, reversed; stacks without any of the value are left out. */
+/* The same, reversed; stacks without any of the value, in either unit, are left out. */
 int hl_calltree_init_reversed(struct hl_calltree *tree, const struct hl_profile *profile,
 			      enum hl_value value, enum hl_unit unit);
 

@@ -151,6 +151,35 @@ static void no_figure_gets_lost_by_folding(void **state)
 	hl_profile_free(profile);
 }
 
+static void reversed_it_counts_blocks_without_bytes_too(void **state)
+{
+	static const struct stack stacks[] = {{"main;empty", 0, 3}, {"main", 10, 1}, {NULL, 0, 0}};
+	struct hl_profile *profile = profile_of("x.hl", stacks, 0x1000);
+	json_t *report = json_of(profile, options_of(0, 1, true)), *row;
+	json_int_t objects = 0;
+	size_t i;
+
+	(void)state;
+	json_array_foreach(json_object_get(report, "rows"), i, row) if (number(row, "depth") == 1)
+		objects += number(row, "cum_objects");
+	assert_int_equal(objects, 4);
+	json_decref(report);
+	hl_profile_free(profile);
+}
+
+static void a_tree_of_nothing_has_all_members(void **state)
+{
+	static const struct stack none[] = {{NULL, 0, 0}};
+	struct hl_profile *profile = profile_of("x.hl", none, 0x1000);
+	json_t *report = json_of(profile, options_of(1, 0, false));
+
+	(void)state;
+	assert_int_equal(number(json_object_get(report, "stackless"), "bytes"), 0);
+	assert_int_equal(json_array_size(json_object_get(report, "rows")), 0);
+	json_decref(report);
+	hl_profile_free(profile);
+}
+
 static void what_has_no_stack_is_said(void **state)
 {
 	static const struct stack stacks[] = {{"", 5, 2}, {"main", 10, 1}, {NULL, 0, 0}};
@@ -237,6 +266,8 @@ int main(void)
 		cmocka_unit_test(branches_that_are_too_deep_are_folded),
 		cmocka_unit_test(reversed_it_begins_with_the_functions_that_allocated),
 		cmocka_unit_test(no_figure_gets_lost_by_folding),
+		cmocka_unit_test(reversed_it_counts_blocks_without_bytes_too),
+		cmocka_unit_test(a_tree_of_nothing_has_all_members),
 		cmocka_unit_test(what_has_no_stack_is_said),
 		cmocka_unit_test(the_other_unit_is_chosen_like_the_first),
 		cmocka_unit_test(stacks_of_any_depth_can_be_shown),

@@ -2,9 +2,11 @@
 /* The collector, with recorders played by forked children that speak its protocol. */
 #include "collector/collector.h"
 
+#include "log/log_reader.h"
 #include "profile/recording.h"
 #include "recorder/protocol.h"
 #include "recorder/region.h"
+#include "recorder/ring_writer.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -140,15 +142,26 @@ struct fixture {
 	struct hl_recording *recording;
 };
 
-static void begin(struct fixture *fixture, bool follow)
+static void begin(struct fixture *fixture, enum hl_mode mode, bool follow)
 {
 	static char *command[] = {"program", "argument", NULL};
 	struct hl_collector_settings settings = {
-		.region.mode = HL_MODE_MEM_FAST, .follow = follow, .command = command};
+		.region.mode = mode,
+		.log = {.segment_bytes = 1 << 20, .segments_kept = 10},
+		.follow = follow,
+		.command = command,
+	};
 	struct hl_error err = {0};
 	assert_int_equal(hl_collector_new(&settings, &fixture->collector, &err), 0);
 	assert_int_equal(
 		hl_collector_begin(fixture->collector, fixture->path, false, getpid(), &err), 0);
+}
+
+static void begin_again(struct fixture *fixture, enum hl_mode mode, bool follow)
+{
+	hl_collector_abandon(fixture->collector);
+	hl_collector_free(fixture->collector);
+	begin(fixture, mode, follow);
 }
 
 static int setup(void **state)
@@ -159,7 +172,7 @@ static int setup(void **state)
 		return -1;
 	snprintf(fixture->path, sizeof(fixture->path), "%s/test.hl", fixture->directory);
 	*state = fixture;
-	begin(fixture, true);
+	begin(fixture, HL_MODE_MEM_FAST, true);
 	return 0;
 }
 
@@ -435,9 +448,7 @@ static int expect_refusal(struct recorder *recorder)
 static void without_follow_children_are_refused(void **state)
 {
 	struct fixture *fixture = *state;
-	hl_collector_abandon(fixture->collector);
-	hl_collector_free(fixture->collector);
-	begin(fixture, false);
+	begin_again(fixture, HL_MODE_MEM_FAST, false);
 	start(fixture, expect_refusal);
 	assert_int_equal(WEXITSTATUS(await_end(fixture)), EPERM);
 	assert_int_equal(finish(fixture)->process_count, 0);
@@ -490,6 +501,129 @@ static void a_collector_without_descriptors_refuses_and_goes_on(void **state)
 	const struct hl_recording *recording = finish(fixture);
 	assert_int_equal(recording->process_count, 1);
 	assert_true(warns(recording, "file descriptors"));
+}
+
+/* ---- logs ---- */
+
+/* Counts an allocation of ${bytes} and writes it into the ring of the one thread that there is. */
+static void allocate_with_log(struct recorder *recorder, uint64_t bytes)
+{
+	static struct hl_shared shared;
+	static struct hl_ring_writer writer;
+	if (shared.header != recorder->header) {
+		memset(&writer, 0, sizeof(writer));
+		hl_shared_init(&shared, recorder->header);
+		hl_ring_writer_init(&writer, &shared, 0);
+		atomic_store(&recorder->header->thread_count, 1);
+	}
+	allocate(recorder, bytes);
+	hl_ring_write(&writer, &shared, 1, bytes, 1, false);
+}
+
+static int log_and_exit(struct recorder *recorder)
+{
+	greet(recorder);
+	for (int i = 0; i < 1000; i++)
+		allocate_with_log(recorder, 100);
+	return 3;
+}
+
+/* What the log of a process has in use in the end; -1 when there is none. */
+static int64_t logged_bytes(const struct fixture *fixture, uint32_t sequence)
+{
+	struct hl_log *log;
+	struct hl_error err = {0};
+	if (hl_log_open(fixture->path, sequence, &(struct hl_log_options){0}, &log, &err) < 0)
+		return -1;
+	assert_false(log->cut_off);
+	int64_t bytes = log->points[log->point_count - 1].end_bytes;
+	hl_log_free(log);
+	return bytes;
+}
+
+static void a_process_has_a_log_in_modes_with_one(void **state)
+{
+	struct fixture *fixture = *state;
+	begin_again(fixture, HL_MODE_LOG_FAST, true);
+	start(fixture, log_and_exit);
+	await_end(fixture);
+	const struct hl_recording *recording = finish(fixture);
+	assert_string_equal(recording->mode, "log-fast");
+	assert_null(recording->warnings[0]);
+	assert_int_equal(recording->processes[0].values[0].alloc_bytes, 100000);
+	assert_int_equal(logged_bytes(fixture, 0), 100000);
+}
+
+static int log_twice(struct recorder *recorder)
+{
+	log_and_exit(recorder);
+	greet(recorder);
+	allocate_with_log(recorder, 7);
+	return 0;
+}
+
+static void each_program_of_a_process_has_a_log_of_its_own(void **state)
+{
+	struct fixture *fixture = *state;
+	begin_again(fixture, HL_MODE_LOG_RECORD, true);
+	start(fixture, log_twice);
+	await_end(fixture);
+	assert_int_equal(finish(fixture)->process_count, 2);
+	assert_int_equal(logged_bytes(fixture, 0), 100000);
+	assert_int_equal(logged_bytes(fixture, 1), 7);
+}
+
+static int log_and_outlive(struct recorder *recorder)
+{
+	log_and_exit(recorder);
+	pause_child(recorder);
+	uint32_t flags = atomic_load(&recorder->header->flags);
+	return flags & HL_REGION_LOSSY ? 6 : 7;
+}
+
+static void who_outlives_the_recording_is_told_not_to_wait(void **state)
+{
+	struct fixture *fixture = *state;
+	begin_again(fixture, HL_MODE_LOG_FAST, true);
+	start(fixture, log_and_outlive);
+	await_pause(fixture);
+	assert_int_equal(finish(fixture)->processes[0].end, HL_END_RUNNING);
+	assert_int_equal(logged_bytes(fixture, 0), 100000);
+	let_go(fixture);
+	int status;
+	assert_int_equal(waitpid(fixture->child, &status, 0), fixture->child);
+	assert_int_equal(WEXITSTATUS(status), 6);
+}
+
+static void a_region_that_was_never_taken_has_no_log(void **state)
+{
+	struct fixture *fixture = *state;
+	begin_again(fixture, HL_MODE_LOG_FAST, true);
+	start(fixture, take_no_region);
+	await_end(fixture);
+	assert_int_equal(finish(fixture)->process_count, 0);
+	assert_int_equal(logged_bytes(fixture, 0), -1);
+}
+
+static int damage_a_ring(struct recorder *recorder)
+{
+	log_and_exit(recorder);
+	struct hl_region_header *header = recorder->header;
+	struct hl_ring *ring = (void *)((char *)header + header->areas[HL_AREA_RINGS].offset);
+	atomic_store(&ring->capacity, 12345);
+	allocate_with_log(recorder, 100);
+	return 0;
+}
+
+static void what_a_log_lacks_is_said(void **state)
+{
+	struct fixture *fixture = *state;
+	begin_again(fixture, HL_MODE_LOG_FAST, true);
+	start(fixture, damage_a_ring);
+	await_end(fixture);
+	const struct hl_recording *recording = finish(fixture);
+	assert_true(warns(recording, "lacks the events of 1 thread: the process has damaged"));
+	assert_int_equal(recording->processes[0].values[0].alloc_bytes, 100100);
 }
 
 /* ---- disks ---- */
@@ -665,6 +799,11 @@ int main(void)
 		TEST(without_follow_children_are_refused),
 		TEST(a_crowd_of_silent_callers_is_kept_small),
 		TEST(a_collector_without_descriptors_refuses_and_goes_on),
+		TEST(a_process_has_a_log_in_modes_with_one),
+		TEST(each_program_of_a_process_has_a_log_of_its_own),
+		TEST(who_outlives_the_recording_is_told_not_to_wait),
+		TEST(a_region_that_was_never_taken_has_no_log),
+		TEST(what_a_log_lacks_is_said),
 		TEST(a_vanished_directory_is_made_again),
 		TEST(another_directory_in_its_place_is_left_alone),
 		TEST(an_ended_process_is_saved_as_soon_as_the_disk_takes_it),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Turns measurements into tables, and says which of the project's bars they meet."""
+"""Turns measurements into tables."""
 
 import datetime
 import os
@@ -9,10 +9,10 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tools import HEAPTRACK, MEM_FAST, PLAIN, SAMPLE
+from bars import figures
+from figure import MIB
+from logs import Logs
 from views import Views
-
-MIB = 1 << 20
 
 
 @dataclass
@@ -25,6 +25,7 @@ class Results:
     footprints: list = field(default_factory=list)
     symbols: list = field(default_factory=list)  # lines of symbols_bench
     views: Views = None
+    logs: Logs = None
     load_before: tuple = field(default_factory=os.getloadavg)
 
     def add(self, case, table):
@@ -86,161 +87,6 @@ def markdown_table(headings, rows):
     lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
     lines += ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join(lines)
-
-
-@dataclass
-class Figure:
-    """One of the bars that the project set itself."""
-
-    what: str
-    bar: str
-    measured: str = "not measured"
-    met: bool = None
-
-    def row(self):
-        verdict = {None: "-", True: "yes", False: "**no**"}[self.met]
-        return (self.what, self.bar, self.measured, verdict)
-
-
-def ring_title(depth, threads):
-    return f"alloc ring, {depth} frames, {threads} thread{'s' if threads > 1 else ''}"
-
-
-def added_figure(results, depth, divisor, limit_ns=None):
-    title = ring_title(depth, 1)
-    bar = f"at most 1/{divisor} of what heaptrack adds"
-    if limit_ns:
-        bar += f", and at most {limit_ns} ns"
-    figure = Figure(f"time added per malloc+free pair at {depth} frames, mem-fast, 1 thread", bar)
-    plain, ours, theirs = (results.median(title, tool) for tool in (PLAIN, MEM_FAST, HEAPTRACK))
-    if plain and ours:
-        added = ours - plain
-        figure.measured = f"{added:.1f} ns"
-        within = limit_ns is None or added <= limit_ns
-        if theirs:
-            figure.measured += f"; heaptrack {theirs - plain:.1f} ns: 1/{(theirs - plain) / added:.1f}"
-            figure.met = within and added * divisor <= theirs - plain
-        elif not within:
-            figure.met = False
-    return figure
-
-
-def ratio_figure(results, what, title, limit, more_is_better=False):
-    bar = f"at {'least' if more_is_better else 'most'} {limit}"
-    figure = Figure(what, bar)
-    plain, ours = results.median(title, PLAIN), results.median(title, MEM_FAST)
-    if plain and ours:
-        ratio = ours / plain
-        figure.measured = f"{ratio:.2f}"
-        theirs = results.median(title, HEAPTRACK)
-        if theirs:
-            figure.measured += f" (heaptrack {theirs / plain:.2f})"
-        figure.met = ratio >= limit if more_is_better else ratio <= limit
-    return figure
-
-
-def scaling_figure(results):
-    figure = Figure("2 threads over 1 thread, alloc ring at 24 frames, mem-fast",
-                    "at least 1.8 in events per second")
-    one, two = (results.median(ring_title(24, threads), MEM_FAST) for threads in (1, 2))
-    if one and two:
-        ratio = 2 * one / two
-        figure.measured = f"{ratio:.2f}"
-        plain_one, plain_two = (results.median(ring_title(24, n), PLAIN) for n in (1, 2))
-        figure.measured += f" (plain {2 * plain_one / plain_two:.2f})"
-        figure.met = ratio >= 1.8
-    return figure
-
-
-def sample_figures(results, redis_title):
-    pair = Figure("`--sample 512K`, alloc ring at 24 frames", "at most 5 ns a pair")
-    plain, ours = (results.median(ring_title(24, 1), tool) for tool in (PLAIN, SAMPLE))
-    if plain and ours:
-        pair.measured = f"{ours - plain:.1f} ns"
-        pair.met = ours - plain <= 5
-    redis = Figure("`--sample 512K`, redis-server", "not distinguishable from plain")
-    base, sampled = (results.series(redis_title, tool) for tool in (PLAIN, SAMPLE))
-    if base and sampled:
-        redis.measured = (f"{sampled.median / base.median:.3f} of plain; plain varies from "
-                          f"{min(base.values) / base.median:.3f} to "
-                          f"{max(base.values) / base.median:.3f}")
-        redis.met = sampled.median >= min(base.values)
-    return [pair, redis]
-
-
-def memory_figures(results):
-    bar = "at most 30 % of the heap's resident pages + 100 bytes a stack node"
-    if not results.footprints:
-        return [Figure("recorder's memory, mem-fast", bar)]
-    return [Figure(f"recorder's memory, mem-fast, {item.title}", bar,
-                   f"{item.recorder / MIB:.1f} MiB of {item.allowed() / MIB:.1f} MiB "
-                   f"(heap {item.heap / MIB:.1f} MiB, {item.nodes:,} nodes)",
-                   item.recorder <= item.allowed()) for item in results.footprints]
-
-
-SYMBOLS_LINE = re.compile(r"(?P<path>.+): \d+ addresses, \d+ frames, (?P<source>.+), [0-9.]+ s, "
-                          r"(?P<rate>\d+) addresses/s")
-
-
-def symbols_figures(results):
-    """One for each file that symbols_bench looked addresses up in."""
-    what, bar = "distinct addresses symbolized", "1 million in 10 s"
-    found = [match for match in map(SYMBOLS_LINE.fullmatch, results.symbols) if match]
-    return [Figure(f"{what}, {Path(line['path']).name} ({line['source']})", bar,
-                   f"1 million in {1e6 / int(line['rate']):.1f} s", int(line["rate"]) >= 1e5)
-            for line in found] or [Figure(what, bar)]
-
-
-def view_figure(what, bar, run, seconds_max=None, resident_max=None, written_max=None):
-    """Each limit is a bar, where there is one; ``run`` may be None."""
-    figure = Figure(what, bar)
-    if run:
-        measured = ((f"{run.seconds:.2f} s", run.seconds, seconds_max),
-                    (f"{run.resident / MIB:.0f} MiB resident", run.resident, resident_max),
-                    (f"{run.written / MIB:.2f} MiB written", run.written, written_max))
-        figure.measured = ", ".join(text for text, _, limit in measured if limit)
-        figure.met = all(value <= limit for _, value, limit in measured if limit)
-    return figure
-
-
-def names_figure(views):
-    figure = Figure("second `top` on a program with debug information", "10 times faster")
-    if views.top_without_names and views.top_with_names:
-        first, second = views.top_without_names.seconds, views.top_with_names.seconds
-        figure.measured = f"{first / second:.1f} times: {first:.3f} s, then {second:.3f} s"
-        figure.met = first >= 10 * second
-    return figure
-
-
-def view_figures(results):
-    views = results.views or Views()
-    return [
-        view_figure("`top` on 1 million stack nodes, symbols cached", "1 s, 500 MB",
-                    views.top_of_million, seconds_max=1, resident_max=500e6),
-        view_figure("`top` of cc1plus, symbols cached", "1 s, 500 MB", views.top_of_compiler,
-                    seconds_max=1, resident_max=500e6),
-        view_figure("`flame` of cc1plus", "1 s, 3 MB", views.flame_of_compiler, seconds_max=1,
-                    written_max=3e6),
-        view_figure("`report` of cc1plus", "15 MB", views.report_of_compiler, written_max=15e6),
-        names_figure(views),
-    ]
-
-
-def figures(results):
-    titles = {case.part: title for title, (case, _) in results.cases.items()}
-    return [
-        added_figure(results, 24, 4, 90),
-        added_figure(results, 64, 5),
-        ratio_figure(results, "python3 JSON, mem-fast / plain", titles.get("python"), 1.35),
-        ratio_figure(results, "cc1plus, mem-fast / plain", titles.get("cc1plus"), 1.5),
-        ratio_figure(results, "redis-server throughput, mem-fast / plain", titles.get("redis"),
-                     0.92, more_is_better=True),
-        scaling_figure(results),
-        *sample_figures(results, titles.get("redis")),
-        *memory_figures(results),
-        *symbols_figures(results),
-        *view_figures(results),
-    ]
 
 
 def first_line(command):
@@ -310,4 +156,9 @@ latter with `--sample 512K`. A tool that needs more than 12 times the plain time
 - The recorder's memory is the largest resident size of the target with the recorder, shared pages \
 included, less that without it. The heap is the resident part of the heap segment without it.
 - Views (`bench/views.py`): the fastest of 5 runs. The million stack nodes are made up; a program \
-of many templates stands for those with debug information, and its first `top` finds no kept names."""
+of many templates stands for those with debug information, and its first `top` finds no kept names.
+- Logs (`bench/logs.py`): medians of 3 runs. Events drained of a program are its mallocs and frees over \
+the processor time of the thread that drains its rings, which wakes 1,000 times a second and writes \
+the log as well; those without a program (`bench/micro/drain_bench.c`) fill a ring over and over. The \
+collector's memory counts pages that it shares with the program. The day \
+(`bench/micro/day_of_log.c`) is made up: some 50 of 4,000 nodes change in each interval."""

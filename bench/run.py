@@ -18,6 +18,7 @@ from pathlib import Path
 TREE = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TREE / "scripts"))
 
+from logs import measure_logs  # noqa: E402
 from memory import all_footprints  # noqa: E402
 from redis_path import add_redis_server  # noqa: E402
 from report import Results, document, terminal_table  # noqa: E402
@@ -26,7 +27,8 @@ from views import measure_views  # noqa: E402
 from workloads import Machine, RunFailed, TooSlow, all_cases  # noqa: E402
 
 LIBC = "/lib/x86_64-linux-gnu/libc.so.6"
-PARTS = ("ring", "python", "cc1plus", "redis", "sqlite", "memory", "symbols", "views")
+PARTS = ("ring", "python", "cc1plus", "redis", "sqlite", "memory", "symbols", "views",
+         "logs")
 
 
 @dataclass
@@ -117,6 +119,25 @@ def parse_arguments():
     return options
 
 
+def measure_others(options, machine, heapline, results):
+    """What is no table of tools: by part, what it is called, and where its figures go."""
+    others = {
+        "memory": ("recorder's memory", "footprints", lambda: all_footprints(machine, heapline)),
+        "symbols": ("symbolization", "symbols", lambda: measure_symbols(machine)),
+        "views": ("views", "views", lambda: measure_views(machine, heapline)),
+        "logs": ("logs", "logs", lambda: measure_logs(machine, heapline)),
+    }
+    for part, (title, place, measure) in others.items():
+        if part not in options.only:
+            continue
+        note(title)
+        try:
+            setattr(results, place, measure())
+        except (TooSlow, RunFailed, subprocess.CalledProcessError, OSError) as problem:
+            results.skipped[title] = str(problem)
+        note("")
+
+
 def measure_all(options, machine):
     heapline = options.build / "heapline"
     results = Results(repeat=options.repeat)
@@ -131,21 +152,7 @@ def measure_all(options, machine):
         results.add(case, table)
         note("")
         print(terminal_table(case, table, all_tools(heapline)), flush=True)
-    if "memory" in options.only:
-        try:
-            results.footprints = all_footprints(machine, heapline)
-        except (RunFailed, subprocess.CalledProcessError, OSError) as problem:
-            results.skipped["recorder's memory"] = str(problem)
-    if "symbols" in options.only:
-        try:
-            results.symbols = measure_symbols(machine)
-        except (subprocess.CalledProcessError, OSError) as problem:
-            results.skipped["symbolization"] = str(problem)
-    if "views" in options.only:
-        try:
-            results.views = measure_views(machine, heapline)
-        except (RunFailed, subprocess.CalledProcessError, OSError) as problem:
-            results.skipped["views"] = str(problem)
+    measure_others(options, machine, heapline, results)
     return results
 
 

@@ -11,6 +11,8 @@ JEMALLOC = LIBRARIES / "libjemalloc.so.2"
 
 PLAIN = "plain"
 MEM_FAST = "heapline mem-fast"
+LOG_RECORD = "heapline log-record"
+LOG_FAST = "heapline log-fast"
 SAMPLE = "heapline mem-fast --sample 512K"
 HEAPTRACK = "heaptrack --raw"
 
@@ -41,16 +43,22 @@ class Tool:
                 path.unlink()
 
 
+def record_tool(program, name, *options):
+    """The program heapline, recording with these options."""
+    return Tool(name, prefix=(str(program), "record", *options, "-f", "-o", "{out}.hl", "--"),
+                absent="" if Path(program).exists() else "not built")
+
+
 def heapline_tools(program):
-    absent = "" if Path(program).exists() else "not built"
     modes = {
         "heapline closed": ("--mode", "closed"),
         "heapline mem-record": ("--mode", "mem-record"),
         MEM_FAST: ("--mode", "mem-fast"),
+        LOG_RECORD: ("--mode", "log-record"),
+        LOG_FAST: ("--mode", "log-fast"),
         SAMPLE: ("--mode", "mem-fast", "--sample", "512K"),
     }
-    return [Tool(name, prefix=(str(program), "record", *options, "-f", "-o", "{out}.hl", "--"),
-                 absent=absent) for name, options in modes.items()]
+    return [record_tool(program, name, *options) for name, options in modes.items()]
 
 
 def rival_tools():

@@ -83,6 +83,10 @@ class Case:
         return self.unit == PER_SECOND
 
 
+def ring_title(depth, threads):
+    return f"alloc ring, {depth} frames, {threads} thread{'s' if threads > 1 else ''}"
+
+
 class RingCase(Case):
     """bench/alloc_ring at one depth and number of threads."""
 
@@ -93,7 +97,7 @@ class RingCase(Case):
 
     def __init__(self, depth, threads):
         self.depth, self.threads = depth, threads
-        self.title = f"alloc ring, {depth} frames, {threads} thread{'s' if threads > 1 else ''}"
+        self.title = ring_title(depth, threads)
         self.pairs = {}  # by tool: as many as take about a second
 
     def measure(self, tool, machine):

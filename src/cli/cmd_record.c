@@ -24,7 +24,6 @@ enum {
 
 #define LOG_SEGMENT_BYTES (UINT64_C(100) << 20)
 #define LOG_SEGMENTS	  10
-#define LOG_SEGMENTS_MAX  1000000
 
 static int mode = HL_MODE_MEM_FAST;
 static uint64_t sample_bytes;
@@ -44,7 +43,8 @@ static const struct hl_option options[] = {
 	 "where the recording goes; %p stands for the program's pid, %h for the host",
 	 HL_OPTION_TEXT, &output, NULL},
 	{"force", 'f', NULL, "replace an existing recording", HL_OPTION_FLAG, &force, NULL},
-	{"mode", 0, "MODE", "how blocks are remembered; mem-fast unless said otherwise",
+	{"mode", 0, "MODE",
+	 "how blocks are remembered, and whether a log is kept; mem-fast unless said otherwise",
 	 HL_OPTION_CHOICE, &mode, hl_mode_names},
 	{"sample", 0, "BYTES", "record one allocation in about so many bytes, at random",
 	 HL_OPTION_BYTES, &sample_bytes, NULL},
@@ -274,13 +274,18 @@ static int check_usage(int argc)
 	if (argc == 0)
 		return hl_cli_usage_error(&hl_verb_record, "no command to record");
 	if (about_log && !hl_mode_logs((enum hl_mode)mode))
-		return hl_cli_usage_error(&hl_verb_record, "mode '%s' keeps no log; use log-fast",
+		return hl_cli_usage_error(&hl_verb_record,
+					  "mode '%s' keeps no log; options about logs need "
+					  "'--mode log-fast' or '--mode log-record'",
 					  hl_mode_names[mode]);
-	if (log_segments < 1 || log_segments > LOG_SEGMENTS_MAX)
-		return hl_cli_usage_error(&hl_verb_record, "--log-segments must be from 1 to %d",
-					  LOG_SEGMENTS_MAX);
+	if (log_segments < 1 || log_segments > HL_LOG_SEGMENTS_MAX)
+		return hl_cli_usage_error(&hl_verb_record,
+					  "bad value '%" PRIu64
+					  "' of option '--log-segments': not from 1 to %u",
+					  log_segments, HL_LOG_SEGMENTS_MAX);
 	if (!log_segment_bytes)
-		return hl_cli_usage_error(&hl_verb_record, "--log-segment-size must not be 0");
+		return hl_cli_usage_error(&hl_verb_record, "bad value '0' of option "
+							   "'--log-segment-size': not more than 0");
 	return -1;
 }
 

@@ -66,8 +66,8 @@ static int view_and_check(const struct hl_profile *profile, const struct hl_view
 static int run_diff(int argc, char **argv)
 {
 	const struct hl_view_command command = {.view = view_and_check,
-						.profiles_min = 2,
 						.profiles_max = 2,
+						.compares = true,
 						.pages = true,
 						.normalize = normalize};
 	return hl_view_run(&hl_verb_diff, argc, argv, &command,
@@ -77,7 +77,7 @@ static int run_diff(int argc, char **argv)
 
 const struct hl_verb hl_verb_diff = {
 	.name = "diff",
-	.arguments = "BEFORE AFTER",
+	.arguments = "[BEFORE] AFTER",
 	.summary = "show what grew from one recording to another",
 	.options = options,
 	.shared_options = {hl_view_value_options, hl_view_selection_options, hl_view_filter_options,

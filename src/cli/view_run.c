@@ -23,19 +23,18 @@ static int profiles_max(const struct hl_view_command *command)
 	return command->profiles_max ? command->profiles_max : 1;
 }
 
-/* Two moments of one recording are as good as two recordings. */
 static int check_operands(const struct hl_verb *verb, const struct hl_view_command *command,
-			  size_t moment_count, int argc, char **argv)
+			  int argc, char **argv)
 {
-	int least = command->profiles_min && moment_count < 2 ? command->profiles_min : 1;
 	int most = profiles_max(command);
 
 	if (argc == 0 && command->reads_stdin && !isatty(STDIN_FILENO))
 		return HL_EXIT_DONE;
-	if (argc < least)
+	if (argc == 0)
 		return hl_cli_usage_error(verb, "'%s' needs %s", verb->name,
-					  least == 2 ? "two recordings, or one and --at twice"
-						     : "a recording");
+					  command->compares
+						  ? "two recordings, or one and --at twice"
+						  : "a recording");
 	if (argc > most)
 		return hl_cli_usage_error(verb, "unexpected argument '%s'", argv[most]);
 	return HL_EXIT_DONE;
@@ -188,6 +187,32 @@ static int close_sink(struct sink *sink, bool keep, struct hl_error *err)
 
 /* ---- all of it ---- */
 
+/* Two moments are as good as two recordings, and some files hold a comparison already. */
+static int check_comparison(const struct hl_profile *profile, const struct hl_view_command *command,
+			    struct hl_error *err)
+{
+	const char *name = hl_profile_text(profile, profile->name);
+
+	if (command->compares && !profile->base)
+		return hl_error_set(err, -EINVAL,
+				    "cannot compare '%s': there is nothing to compare it with; "
+				    "name the earlier recording before it, or use --at twice",
+				    name);
+	if (command->normalize && !profile->base_duration_ns)
+		return hl_error_set(err, -EINVAL,
+				    "cannot normalize '%s' by time: it is not compared with "
+				    "another recording; leave out --normalize",
+				    name);
+	return 0;
+}
+
+static int check_profile(const struct hl_profile *profile, const struct hl_view_command *command,
+			 struct hl_view_options *options, struct hl_error *err)
+{
+	int r = check_comparison(profile, command, err);
+	return r < 0 ? r : hl_view_choose_value(profile, options, err);
+}
+
 /* Of ${profile} or of ${history}, as the command's view is. */
 static int write_view(const struct hl_profile *profile, struct hl_history *history,
 		      const struct hl_view_command *command, struct hl_view_options *options,
@@ -195,7 +220,7 @@ static int write_view(const struct hl_profile *profile, struct hl_history *histo
 {
 	struct sink sink = {0};
 
-	int r = history ? 0 : hl_view_choose_value(profile, options, err);
+	int r = history ? 0 : check_profile(profile, command, options, err);
 	if (r == 0)
 		r = open_sink(&sink, command, err);
 	if (r == 0) {
@@ -265,7 +290,7 @@ int hl_view_run(const struct hl_verb *verb, int argc, char **argv,
 	int status = hl_view_parse_moments(verb, (size_t)profiles_max(command), operands.moments,
 					   &operands.moment_count);
 	if (status == HL_EXIT_DONE)
-		status = check_operands(verb, command, operands.moment_count, argc, argv);
+		status = check_operands(verb, command, argc, argv);
 	if (status == HL_EXIT_DONE)
 		status = hl_view_parse_selection(verb, &selection);
 	if (status == HL_EXIT_DONE)

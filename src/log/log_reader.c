@@ -14,6 +14,9 @@
 #include <string.h>
 #include <unistd.h>
 
+/* A month of intervals; a damaged log must not take all memory. */
+#define POINTS_MAX (UINT64_C(32) << 20)
+
 /* ---- opening them ---- */
 
 struct opening {
@@ -76,32 +79,39 @@ static int open_segments(struct hl_log *log, struct opening *opening, size_t cou
 
 /* ---- the timeline ---- */
 
+/* Intervals that were not written, up to ${next}. */
+static void fill_gap(struct hl_log *log, const struct hl_log_point *next)
+{
+	const struct hl_log_point *before = &log->points[log->point_count - 1];
+	struct hl_log_point gap = {
+		.number = before->number,
+		.max_bytes = before->end_bytes,
+		.end_bytes = before->end_bytes,
+		.rss_bytes = before->rss_bytes,
+		.missing = next->missing,
+	};
+
+	while (++gap.number < next->number)
+		log->points[log->point_count++] = gap;
+}
+
+/* A point that does not come after the one before, or comes after more than any log holds, can only
+ * be damage, and is left out. */
 static int add_point(struct hl_log *log, size_t *capacity, const struct hl_log_point *point)
 {
-	struct hl_log_point filled = *point;
+	const struct hl_log_point *before =
+		log->point_count ? &log->points[log->point_count - 1] : NULL;
+	uint64_t step = before ? point->number - before->number : 1;
 
-	if (log->point_count) {
-		const struct hl_log_point *before = &log->points[log->point_count - 1];
-		if (point->number <= before->number)
-			return 0; /* only damage can bring it */
-		size_t needed = log->point_count + (point->number - before->number);
-		if (point->number - before->number > UINT32_MAX ||
-		    hl_array_reserve(&log->points, capacity, needed, sizeof(*log->points)) < 0)
-			return -ENOMEM;
-		before = &log->points[log->point_count - 1];
-		struct hl_log_point gap = {.max_bytes = before->end_bytes,
-					   .end_bytes = before->end_bytes,
-					   .rss_bytes = before->rss_bytes,
-					   .missing = point->missing};
-		for (uint64_t number = before->number + 1; number < point->number; number++) {
-			gap.number = number;
-			log->points[log->point_count++] = gap;
-		}
-	} else if (hl_array_reserve(&log->points, capacity, 1, sizeof(*log->points)) < 0) {
+	if ((before && point->number <= before->number) || step > POINTS_MAX - log->point_count)
+		return 0;
+	if (hl_array_reserve(&log->points, capacity, log->point_count + step,
+			     sizeof(*log->points)) < 0)
 		return -ENOMEM;
-	}
-	filled.missing = false;
-	log->points[log->point_count++] = filled;
+	if (before)
+		fill_gap(log, point);
+	log->points[log->point_count] = *point;
+	log->points[log->point_count++].missing = false;
 	return 0;
 }
 

@@ -2,6 +2,7 @@
 /* heapline record: runs a program and keeps what it allocates. */
 #include "cli/cli.h"
 
+#include "base/path.h"
 #include "collector/collector.h"
 #include "collector/examine.h"
 #include "collector/launch.h"
@@ -74,12 +75,6 @@ static const struct hl_option options[] = {
 
 /* ---- the recording's name ---- */
 
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-	return slash && slash[1] ? slash + 1 : path;
-}
-
 /* Writes what %${letter} stands for; an unknown one stands for itself. */
 static void expand_letter(FILE *out, char letter, pid_t pid)
 {
@@ -117,7 +112,7 @@ static char *choose_name(const char *command, pid_t pid)
 	if (output)
 		expand(out, output, pid);
 	else
-		fprintf(out, "heapline.%s.%d.hl", base_name(command), pid);
+		fprintf(out, "heapline.%s.%d.hl", hl_path_basename(command), pid);
 	if (fclose(out) != 0) {
 		free(name);
 		return NULL;

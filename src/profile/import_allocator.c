@@ -3,6 +3,7 @@
 #include "profile/import_allocator.h"
 
 #include "base/compiler.h"
+#include "base/path.h"
 
 #include <string.h>
 
@@ -42,8 +43,7 @@ static bool is_allocator_name(const char *name)
 
 static bool is_allocator_module(const char *path)
 {
-	const char *slash = strrchr(path, '/');
-	const char *name = slash ? slash + 1 : path;
+	const char *name = hl_path_basename(path);
 
 	return !strncmp(name, "libjemalloc", strlen("libjemalloc")) ||
 	       !strncmp(name, "libtcmalloc", strlen("libtcmalloc"));

@@ -2,6 +2,7 @@
 /* Interns modules, frames and stacks of two profiles side by side; see join.h. */
 #include "profile/join.h"
 
+#include "base/path.h"
 #include "profile/builder.h"
 
 #include <errno.h>
@@ -34,12 +35,6 @@ static void release_side(struct side *side)
 	free(side->nodes);
 }
 
-static const char *basename_of(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-	return slash && slash[1] ? slash + 1 : path;
-}
-
 /* ---- what becomes one ---- */
 
 /* Modules go by their file names at first; describe_modules() gives them the rest. */
@@ -51,7 +46,7 @@ static int intern_modules(struct hl_builder *builder, struct side *side)
 
 	for (size_t i = 1; r == 0 && i < profile->module_count; i++) {
 		const char *path = hl_profile_text(profile, profile->modules[i].path);
-		r = hl_builder_module(builder, basename_of(path), no_build_id, 0,
+		r = hl_builder_module(builder, hl_path_basename(path), no_build_id, 0,
 				      &side->modules[i]);
 	}
 	return r;

@@ -3,6 +3,7 @@
  * symbols_file.h. */
 #include "profile/symbols_file.h"
 
+#include "base/path.h"
 #include "profile/array.h"
 #include "profile/strings.h"
 #include "profile/symbols_dwarf.h"
@@ -186,10 +187,9 @@ static int read_module(struct hl_symbols_file *symbols, Dwfl_Module *module)
 
 static int set_basename(struct hl_symbols_file *symbols, const char *path)
 {
-	const char *slash = strrchr(path, '/');
 	uint32_t id;
 
-	int r = hl_strings_intern(&symbols->strings, slash && slash[1] ? slash + 1 : path, &id);
+	int r = hl_strings_intern(&symbols->strings, hl_path_basename(path), &id);
 	if (r < 0)
 		return r;
 	symbols->basename = hl_strings_text(&symbols->strings, id);

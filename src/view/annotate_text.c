@@ -2,8 +2,8 @@
 /* Functions with their source as text: a table for each function and file. */
 #include "view/annotate.h"
 
+#include "base/path.h"
 #include "view/format.h"
-#include "view/keys.h"
 #include "view/rows.h"
 #include "view/summary.h"
 
@@ -56,7 +56,7 @@ static void nameless_line(const struct hl_annotate *report,
 {
 	const struct hl_profile_function *function = function_of(report, section->function);
 	uint32_t reason = report->profile->modules[function->module].symbols_reason;
-	const char *module = hl_keys_basename(module_path(report, section->function));
+	const char *module = hl_path_basename(module_path(report, section->function));
 
 	if (report->profile->imported || !function->module)
 		hl_emit_line(report->emit, "no line numbers: '%s' does not have them",

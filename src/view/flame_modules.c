@@ -2,9 +2,9 @@
 /* Sorts modules by area and gives them colours; see flame_modules.h. */
 #include "view/flame_modules.h"
 
+#include "base/path.h"
 #include "profile/index.h"
 #include "view/flame_color.h"
-#include "view/keys.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -43,7 +43,7 @@ static void measure_areas(struct module_area *areas, const struct hl_profile *pr
 static unsigned preferred_color(const struct hl_profile *profile, uint32_t module)
 {
 	const char *name =
-		hl_keys_basename(hl_profile_text(profile, profile->modules[module].path));
+		hl_path_basename(hl_profile_text(profile, profile->modules[module].path));
 
 	return hl_hash_bytes(name, strlen(name)) %
 	       (unsigned)hl_flame_palette(HL_VIEW_PALETTE_MODULE)->count;

@@ -2,8 +2,8 @@
 /* Draws a flame graph as it is without script; see flame_picture.h. */
 #include "view/flame_picture.h"
 
+#include "base/path.h"
 #include "view/format.h"
-#include "view/keys.h"
 #include "view/xml.h"
 
 #include <stdlib.h>
@@ -140,7 +140,7 @@ static void write_module_legend(const struct hl_flame_picture *picture, int y)
 		uint32_t module = modules->by_area[i];
 		const char *path = hl_profile_text(profile, profile->modules[module].path);
 		x = write_swatch(picture->options->out, x, y, modules->colors[module],
-				 *path ? hl_keys_basename(path) : "no module");
+				 *path ? hl_path_basename(path) : "no module");
 	}
 }
 

@@ -3,8 +3,8 @@
  * heapline export --format heaptrack-folded: the lines that `heaptrack_print --print-flamegraph`
  * writes. There a frame is "function (file)", where the file is known, and each ends with ';'.
  */
+#include "base/path.h"
 #include "profile/calltree.h"
-#include "view/keys.h"
 #include "view/summary.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ static char *frame_text(const struct hl_profile *profile, const struct hl_calltr
 	const char *file = hl_profile_text(profile, profile->frames[node->frame].file);
 	char *text;
 
-	if (asprintf(&text, *file ? "%s (%s)" : "%s", name, hl_keys_basename(file)) < 0)
+	if (asprintf(&text, *file ? "%s (%s)" : "%s", name, hl_path_basename(file)) < 0)
 		return NULL;
 	return text;
 }

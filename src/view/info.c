@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline info: what was recorded, how, what is missing, and how well it can be named. */
+#include "base/path.h"
 #include "view/format.h"
 #include "view/keys.h"
 #include "view/summary.h"
@@ -184,11 +185,10 @@ static char *frame_text(const struct hl_profile *profile, uint32_t id)
 	const struct hl_profile_frame *frame = &profile->frames[id];
 	const struct hl_profile_function *function = &profile->functions[frame->function];
 	const char *path = hl_profile_text(profile, profile->modules[function->module].path);
-	const char *slash = strrchr(path, '/');
 	char *text;
 
 	if (asprintf(&text, "%s (%s+0x%" PRIx64 "%s)", hl_profile_text(profile, function->name),
-		     slash ? slash + 1 : path, frame->address,
+		     hl_path_basename(path), frame->address,
 		     frame->inlined ? " inlined" : "") < 0)
 		return NULL;
 	return text;
@@ -229,7 +229,7 @@ static void function_rows(struct hl_emit *emit, const struct hl_profile *profile
 		char address[2 + 16 + 1], place[256] = "";
 		snprintf(address, sizeof(address), "0x%" PRIx64, frame->address);
 		if (file[0])
-			snprintf(place, sizeof(place), "%s:%u", hl_keys_basename(file),
+			snprintf(place, sizeof(place), "%s:%u", hl_path_basename(file),
 				 frame->line);
 		hl_emit_row(emit, 0);
 		hl_emit_cell_text(emit, hl_profile_text(profile, module));

@@ -2,6 +2,8 @@
 /* Interns what frames have in common; see keys.h. */
 #include "view/keys.h"
 
+#include "base/path.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,12 +114,6 @@ void hl_keys_release(struct hl_keys *keys)
 
 /* ---- words ---- */
 
-const char *hl_keys_basename(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-	return slash && slash[1] ? slash + 1 : path;
-}
-
 struct hl_keys_label hl_keys_label(const struct hl_keys *keys, const struct hl_profile *profile,
 				   uint32_t key)
 {
@@ -147,14 +143,14 @@ struct hl_keys_label hl_keys_label(const struct hl_keys *keys, const struct hl_p
 const char *hl_keys_place(const struct hl_keys_label *label, char *buffer, size_t size)
 {
 	if (!label->file[0])
-		return hl_keys_basename(label->module);
-	snprintf(buffer, size, "%s:%u", hl_keys_basename(label->file), label->line);
+		return hl_path_basename(label->module);
+	snprintf(buffer, size, "%s:%u", hl_path_basename(label->file), label->line);
 	return buffer;
 }
 
 bool hl_keys_names_module(const struct hl_keys_label *label)
 {
-	const char *module = hl_keys_basename(label->module);
+	const char *module = hl_path_basename(label->module);
 	size_t length = strlen(module);
 
 	return !strncmp(label->name, module, length) && label->name[length] == '+';

@@ -48,6 +48,3 @@ const char *hl_keys_place(const struct hl_keys_label *label, char *buffer, size_
 
 /* Whether the name has the module in it already: "file+0x1234", of a function without a name. */
 bool hl_keys_names_module(const struct hl_keys_label *label);
-
-/* The last part of ${path}. */
-const char *hl_keys_basename(const char *path);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline lines: source lines, heaviest first, as plain lines that scripts can read. */
+#include "base/path.h"
 #include "view/rows.h"
 #include "view/summary.h"
 
@@ -47,7 +48,7 @@ static void begin_rows(struct hl_emit *emit, const struct hl_profile *profile,
  */
 static char *path_text(const struct hl_keys_label *label)
 {
-	const char *module = hl_keys_basename(label->module);
+	const char *module = hl_path_basename(label->module);
 	size_t length = strlen(module);
 	char *text;
 	int r;

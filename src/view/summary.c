@@ -2,6 +2,7 @@
 /* The head of every report; see summary.h. */
 #include "view/summary.h"
 
+#include "base/path.h"
 #include "view/format.h"
 
 #include <errno.h>
@@ -339,15 +340,15 @@ void hl_summary_names_line(struct hl_emit *emit, const struct hl_profile *profil
 
 	for (size_t i = 1; i < profile->module_count; i++) {
 		const char *path = hl_profile_text(profile, profile->modules[i].path);
-		const char *slash = strrchr(path, '/');
-		if (profile->imported || !profile->modules[i].used || !slash ||
+		const char *name = hl_path_basename(path);
+		if (profile->imported || !profile->modules[i].used || name == path ||
 		    profile->modules[i].symbols == HL_SYMBOLS_DWARF)
 			continue;
-		if (used + strlen(slash) + 2 > sizeof(names)) {
+		if (used + strlen(name) + sizeof(", ") > sizeof(names)) {
 			omitted++;
 			continue;
 		}
-		used += (size_t)sprintf(names + used, "%s%s", used ? ", " : "", slash + 1);
+		used += (size_t)sprintf(names + used, "%s%s", used ? ", " : "", name);
 	}
 	if (used)
 		hl_emit_line(emit, "no debug information for %s%s; 'heapline info' says what helps",

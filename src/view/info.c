@@ -188,8 +188,7 @@ static char *frame_text(const struct hl_profile *profile, uint32_t id)
 	char *text;
 
 	if (asprintf(&text, "%s (%s+0x%" PRIx64 "%s)", hl_profile_text(profile, function->name),
-		     hl_path_basename(path), frame->address,
-		     frame->inlined ? " inlined" : "") < 0)
+		     hl_path_basename(path), frame->address, frame->inlined ? " inlined" : "") < 0)
 		return NULL;
 	return text;
 }

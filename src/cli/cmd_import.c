@@ -2,6 +2,7 @@
 /* heapline import: another tool's file as a packed recording. */
 #include "cli/cli.h"
 
+#include "cli/check_output.h"
 #include "profile/import_folded.h"
 #include "profile/pack.h"
 
@@ -40,22 +41,6 @@ static const struct hl_option options[] = {
 	 &unit, hl_unit_names},
 	{0},
 };
-
-static int check_output(struct hl_error *err)
-{
-	struct stat status;
-
-	if (stat(output, &status) < 0)
-		return 0;
-	if (!S_ISREG(status.st_mode))
-		return hl_error_set(err, -EEXIST,
-				    "cannot write '%s': it is not a regular file; name another one "
-				    "with -o",
-				    output);
-	if (force)
-		return 0;
-	return hl_error_set(err, -EEXIST, "cannot write '%s': it exists; -f overwrites it", output);
-}
 
 /* Recordings are opened as they are, packed or not. */
 static bool is_recording(int fd)
@@ -107,7 +92,7 @@ static int import(const char *path, struct hl_error *err)
 {
 	struct hl_profile *profile = NULL;
 
-	int r = check_output(err);
+	int r = hl_check_output(output, force, err);
 	if (r == 0)
 		r = load(path, &profile, err);
 	if (r == 0)

@@ -2,16 +2,15 @@
 /* heapline pack: one file that opens where none of the programs are. */
 #include "cli/cli.h"
 
+#include "cli/check_output.h"
 #include "cli/terminal_progress.h"
 #include "profile/open.h"
 #include "profile/pack.h"
 #include "profile/symbols_advice.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 static const char *output;
 static bool force;
@@ -44,23 +43,6 @@ static char *default_output(const char *path)
 	return name;
 }
 
-/* Whether ${path} may be written; a device is neither replaced nor written to. */
-static int check_output(const char *path, struct hl_error *err)
-{
-	struct stat status;
-
-	if (stat(path, &status) < 0)
-		return 0;
-	if (!S_ISREG(status.st_mode))
-		return hl_error_set(err, -EEXIST,
-				    "cannot write '%s': it is not a regular file; name another one "
-				    "with -o",
-				    path);
-	if (force)
-		return 0;
-	return hl_error_set(err, -EEXIST, "cannot write '%s': it exists; -f overwrites it", path);
-}
-
 static int load(const char *path, struct hl_profile **ret_profile, struct hl_error *err)
 {
 	struct hl_terminal_progress progress;
@@ -76,7 +58,7 @@ static int pack(const char *path, const char *name, struct hl_error *err)
 {
 	struct hl_profile *profile = NULL;
 
-	int r = check_output(name, err);
+	int r = hl_check_output(name, force, err);
 	if (r == 0)
 		r = load(path, &profile, err);
 	if (r == 0)

@@ -32,6 +32,7 @@ static bool mappings;
 static bool sizes;
 static uint64_t log_segment_bytes = LOG_SEGMENT_BYTES;
 static uint64_t log_segments = LOG_SEGMENTS;
+static bool events;
 static bool lossy;
 static bool no_follow;
 static bool wait_for_all;
@@ -61,6 +62,10 @@ static const struct hl_option options[] = {
 	{"log-segments", 0, "N",
 	 "modes with a log: keep the newest N files of each process; 10 unless said otherwise",
 	 HL_OPTION_COUNT, &log_segments, NULL},
+	{"events", 0, NULL,
+	 "modes with a log: keep every event, too, for 'heapline events'; in files as large and as "
+	 "many",
+	 HL_OPTION_FLAG, &events, NULL},
 	{"lossy", 0, NULL,
 	 "modes with a log: let events go when a thread has no room for them, instead of waiting",
 	 HL_OPTION_FLAG, &lossy, NULL},
@@ -248,7 +253,8 @@ static int record_program(const char *recorder, char **argv)
 			   .lossy = lossy,
 			   .sample_bytes = sample_bytes},
 		.log = {.segment_bytes = log_segment_bytes,
-			.segments_kept = (uint32_t)log_segments},
+			.segments_kept = (uint32_t)log_segments,
+			.events = events},
 		.follow = !no_follow,
 		.command = argv,
 	};
@@ -264,8 +270,8 @@ static int record_program(const char *recorder, char **argv)
 /* -1, or the exit status to leave with. */
 static int check_usage(int argc)
 {
-	bool about_log =
-		lossy || log_segment_bytes != LOG_SEGMENT_BYTES || log_segments != LOG_SEGMENTS;
+	bool about_log = events || lossy || log_segment_bytes != LOG_SEGMENT_BYTES ||
+			 log_segments != LOG_SEGMENTS;
 	if (argc == 0)
 		return hl_cli_usage_error(&hl_verb_record, "no command to record");
 	if (about_log && !hl_mode_logs((enum hl_mode)mode))

@@ -21,7 +21,8 @@ static bool is_recording_file(const char *name)
 {
 	static const char *const patterns[] = {
 		HL_META_FILE, "." HL_META_FILE ".tmp", "process-[0-9]*-[0-9]*.hlp",
-		".process-[0-9]*-[0-9]*.hlp.tmp", "memlog-[0-9]*-[0-9]*.hll"};
+		".process-[0-9]*-[0-9]*.hlp.tmp", "memlog-[0-9]*-[0-9]*.hll",
+		"events-[0-9]*-[0-9]*.hle"};
 	for (size_t i = 0; i < HL_COUNT_OF(patterns); i++)
 		if (fnmatch(patterns[i], name, 0) == 0)
 			return true;

@@ -4,6 +4,7 @@
 
 #include "base/compiler.h"
 #include "collector/region_names.h"
+#include "log/event_writer.h"
 #include "log/interval.h"
 #include "log/ring_reader.h"
 #include "log/segment_writer.h"
@@ -22,7 +23,9 @@ struct hl_drain {
 	struct hl_region_view view;
 	struct hl_region_names names;
 	struct hl_log_writer *writer;
-	struct hl_drain_orders *orders; /* NULL: there are none */
+	struct hl_event_writer *events;	    /* NULL: events are not kept */
+	struct hl_region_names event_names; /* for its thread */
+	struct hl_drain_orders *orders;	    /* NULL: there are none */
 	struct hl_intervals intervals;
 	/* By thread slot; for all that there can be, memory is used as they come. */
 	struct hl_ring_reader *readers;
@@ -64,6 +67,8 @@ static int take_event(struct hl_ring_sink *sink, uint32_t node, int64_t bytes, i
 	if (HL_UNLIKELY(!node_exists(drain, node)) ||
 	    HL_UNLIKELY(hl_intervals_event(&drain->intervals, node, bytes, objects) < 0))
 		drain->losses.refused_events++;
+	else if (drain->events)
+		hl_event_writer_event(drain->events, node, bytes, objects);
 	return 0;
 }
 
@@ -111,6 +116,13 @@ static uint64_t look_at_rings(struct hl_drain *drain, uint64_t tick)
 	return earliest;
 }
 
+/* Events that come late are of the tick at which they come, as in the intervals. */
+static void name_run(struct hl_drain *drain, uint32_t slot)
+{
+	if (drain->events)
+		hl_event_writer_run(drain->events, slot, drain->intervals.tick);
+}
+
 /* Reads the events of ${tick}, ring by ring. The earliest tick of those left. */
 static uint64_t read_rings(struct hl_drain *drain, uint64_t tick)
 {
@@ -118,9 +130,11 @@ static uint64_t read_rings(struct hl_drain *drain, uint64_t tick)
 	for (uint32_t i = 0; i < drain->ring_count; i++) {
 		struct hl_ring_reader *reader = &drain->readers[i];
 		uint64_t *next = &drain->next_ticks[i];
-		if (*next <= tick)
+		if (*next <= tick) {
+			name_run(drain, i);
 			*next = hl_ring_read(reader, tick, &drain->sink) > 0 ? reader->tick
 									     : UINT64_MAX;
+		}
 		if (*next < earliest)
 			earliest = *next;
 	}
@@ -150,6 +164,14 @@ static uint64_t lost_events(const struct hl_drain *drain)
 	return lost;
 }
 
+static void tell_event_writer(struct hl_drain *drain, uint64_t next)
+{
+	if (!drain->events)
+		return;
+	hl_event_writer_interval(drain->events, next);
+	hl_event_writer_keep(drain->events, hl_log_writer_kept(drain->writer));
+}
+
 /* Ends the current interval; ${next} will be the current one. When there is no memory for that it
  * goes on, and is told apart from the next no more. */
 static void end_interval(struct hl_drain *drain, uint64_t next)
@@ -157,6 +179,7 @@ static void end_interval(struct hl_drain *drain, uint64_t next)
 	struct hl_log_interval interval;
 	int r = hl_intervals_end(&drain->intervals, next, &interval);
 	if (r == 0) {
+		tell_event_writer(drain, next);
 		read_rss(drain);
 		drain->losses.lost_events = lost_events(drain);
 		r = hl_log_writer_interval(drain->writer, &interval, drain->rss_bytes,
@@ -246,8 +269,17 @@ void hl_drain_wake(struct hl_drain *drain)
 	syscall(SYS_futex, hl_tick_futex(place), FUTEX_WAKE, INT_MAX);
 }
 
+static void finish_events(struct hl_drain *drain)
+{
+	drain->losses.event_error =
+		hl_event_writer_finish(drain->events, &drain->losses.missing_events);
+	drain->events = NULL;
+}
+
 static void drain_free(struct hl_drain *drain)
 {
+	finish_events(drain);
+	hl_region_names_release(&drain->event_names);
 	hl_log_writer_finish(drain->writer);
 	hl_region_names_release(&drain->names);
 	hl_intervals_release(&drain->intervals);
@@ -272,6 +304,7 @@ void hl_drain_finish(struct hl_drain *drain, uint64_t tick, struct hl_log_losses
 	for (uint32_t i = 0; i < drain->ring_count; i++)
 		drain->losses.bad_rings += drain->readers[i].given_up;
 	drain->losses.missing_intervals = hl_log_writer_missing(drain->writer);
+	finish_events(drain);
 	*ret_losses = drain->losses;
 	drain_free(drain);
 }
@@ -285,7 +318,7 @@ static int open_files(struct hl_drain *drain, const struct hl_drain_settings *se
 	return drain->directory_fd < 0 ? -errno : 0;
 }
 
-static int make_writer(struct hl_drain *drain, const struct hl_drain_settings *settings)
+static int make_writers(struct hl_drain *drain, const struct hl_drain_settings *settings)
 {
 	struct hl_log_settings log = {
 		.directory_fd = drain->directory_fd,
@@ -295,7 +328,11 @@ static int make_writer(struct hl_drain *drain, const struct hl_drain_settings *s
 		.segments_kept = settings->segments_kept,
 		.names = &drain->names.names,
 	};
-	return hl_log_writer_new(&log, &drain->writer);
+	int r = hl_log_writer_new(&log, &drain->writer);
+	log.names = &drain->event_names.names;
+	if (r == 0 && settings->events)
+		r = hl_event_writer_new(&log, &drain->events);
+	return r;
 }
 
 static int make_readers(struct hl_drain *drain)
@@ -317,11 +354,12 @@ int hl_drain_new(const struct hl_drain_settings *settings, struct hl_drain **ret
 	drain->orders = settings->orders;
 	drain->page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
 	hl_region_names_init(&drain->names, &settings->view, settings->executable);
+	hl_region_names_init(&drain->event_names, &settings->view, settings->executable);
 	int r = open_files(drain, settings);
 	if (r == 0)
 		r = make_readers(drain);
 	if (r == 0)
-		r = make_writer(drain, settings);
+		r = make_writers(drain, settings);
 	if (r < 0) {
 		drain_free(drain);
 		return r;

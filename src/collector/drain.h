@@ -30,6 +30,7 @@ struct hl_drain_settings {
 	int directory_fd;	    /* the recording's; stays the caller's */
 	uint64_t segment_bytes;
 	uint32_t segments_kept;
+	bool events; /* keep every event, too */
 	struct hl_drain_orders *orders; /* NULL: there will be none */
 };
 

@@ -39,5 +39,10 @@ bool hl_log_losses_tell(const struct hl_log_losses *losses, pid_t pid, struct hl
 				       "be written: %s",
 				       losses->missing_intervals, plural(losses->missing_intervals),
 				       pid, strerror(-losses->error));
+	if (losses->missing_events)
+		any |= hl_warnings_add(warnings,
+				       "%" PRIu64 " event%s of process %d could not be kept: %s",
+				       losses->missing_events, plural(losses->missing_events), pid,
+				       strerror(-losses->event_error));
 	return any;
 }

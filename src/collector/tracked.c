@@ -102,6 +102,7 @@ int hl_tracked_begin_log(struct hl_tracked *tracked, int directory_fd,
 		.directory_fd = directory_fd,
 		.segment_bytes = limits->segment_bytes,
 		.segments_kept = limits->segments_kept,
+		.events = limits->events,
 		.orders = &tracked->orders,
 	};
 	hl_mailbox_tell_segments(&tracked->mailbox, limits->segments_kept);

@@ -53,6 +53,7 @@ void hl_tracked_free(struct hl_tracked *tracked); /* NULL is fine */
 struct hl_log_limits {
 	uint64_t segment_bytes;
 	uint32_t segments_kept;
+	bool events; /* keep every event, too, in files as large and as many */
 };
 
 /* Begins the log of a process that has a sequence number. 0 or a negative errno. */

@@ -18,7 +18,8 @@ static int begin_frame(struct hl_piece_writer *writer)
 	if (!writer->stream)
 		return -ENOMEM;
 	ZSTD_CCtx_reset(writer->stream, ZSTD_reset_session_only);
-	ZSTD_CCtx_setParameter(writer->stream, ZSTD_c_compressionLevel, LEVEL);
+	ZSTD_CCtx_setParameter(writer->stream, ZSTD_c_compressionLevel,
+			       writer->level ? writer->level : LEVEL);
 	return 0;
 }
 

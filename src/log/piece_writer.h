@@ -11,6 +11,7 @@
 struct hl_piece_writer {
 	int fd;
 	uint64_t position; /* where the next piece goes */
+	int level;	   /* of compression; 0: that of segments */
 	ZSTD_CCtx *stream;
 	struct hl_byte_buffer packed; /* piece header and payload */
 };

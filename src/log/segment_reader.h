@@ -52,6 +52,10 @@ void hl_segment_cursor_release(struct hl_segment_cursor *cursor);
 int hl_segment_next(struct hl_segment_cursor *cursor, uint32_t *ret_kind,
 		    struct hl_byte_reader *ret_content);
 
+/* Adds the modules and definitions at the beginning of what follows to ${state}. 0, -ENOMEM or
+ * -EBADMSG. */
+int hl_segment_read_names(struct hl_byte_reader *content, struct hl_log_state *state);
+
 /* What a checkpoint says beside the state. */
 struct hl_segment_checkpoint_head {
 	uint64_t next_interval, missing_count;

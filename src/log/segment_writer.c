@@ -315,6 +315,11 @@ void hl_log_writer_keep(struct hl_log_writer *writer, uint32_t kept)
 	hl_log_rotation_delete_oldest(&writer->files);
 }
 
+uint32_t hl_log_writer_kept(const struct hl_log_writer *writer)
+{
+	return writer->files.most;
+}
+
 uint64_t hl_log_writer_missing(const struct hl_log_writer *writer)
 {
 	return writer->missing;

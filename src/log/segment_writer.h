@@ -40,6 +40,9 @@ int hl_log_writer_mark(struct hl_log_writer *writer, uint64_t tick, const char *
 /* From now on ${kept} segments are kept; older ones are deleted at once. */
 void hl_log_writer_keep(struct hl_log_writer *writer, uint32_t kept);
 
+/* How many segments are kept. */
+uint32_t hl_log_writer_kept(const struct hl_log_writer *writer);
+
 /* Intervals that are missing so far. */
 uint64_t hl_log_writer_missing(const struct hl_log_writer *writer);
 

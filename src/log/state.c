@@ -164,6 +164,12 @@ static int read_modules(struct hl_byte_reader *content, struct hl_log_state *sta
 	return 0;
 }
 
+int hl_segment_read_names(struct hl_byte_reader *content, struct hl_log_state *state)
+{
+	int r = read_modules(content, state);
+	return r < 0 ? r : read_definitions(content, state);
+}
+
 /* ---- checkpoints ---- */
 
 static void clear_figures(struct hl_log_state *state)
@@ -212,9 +218,7 @@ int hl_segment_read_checkpoint(struct hl_byte_reader *content, struct hl_log_sta
 						  hl_byte_reader_number(content)};
 
 	clear_figures(state);
-	int r = read_modules(content, state);
-	if (r == 0)
-		r = read_definitions(content, state);
+	int r = hl_segment_read_names(content, state);
 	if (r == 0)
 		r = read_figures(content, state);
 	if (r == 0)
@@ -266,9 +270,7 @@ int hl_segment_read_interval(struct hl_byte_reader *content, struct hl_log_state
 	interval->rss_bytes = hl_byte_reader_number(content);
 	interval->interval.events = hl_byte_reader_number(content);
 	interval->lost_events = hl_byte_reader_number(content);
-	int r = read_modules(content, state);
-	if (r == 0)
-		r = read_definitions(content, state);
+	int r = hl_segment_read_names(content, state);
 	return r < 0 ? r : read_changes(content, interval);
 }
 

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Columns back into events; see event_decoder.h. */
+#include "log/event_decoder.h"
+
+#include "base/compiler.h"
+#include "profile/array.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Allocations, or frees: what is still to be read of them. */
+struct column {
+	const uint8_t *low, *high;
+	struct hl_byte_reader sizes;
+};
+
+struct columns {
+	uint32_t count;		    /* events in all */
+	struct hl_byte_reader runs; /* checked */
+	uint64_t run_count;
+	const uint8_t *is_free, *has_size;
+	struct column of[2]; /* [1]: frees */
+};
+
+/* ---- what there is ---- */
+
+/* Counts the events of all runs. */
+static int measure_runs(struct hl_byte_reader *content, struct columns *columns)
+{
+	uint64_t count = 0;
+
+	columns->run_count = hl_byte_reader_number(content);
+	columns->runs = *content;
+	for (uint64_t i = 0; i < columns->run_count; i++) {
+		uint64_t thread = hl_byte_reader_number(content);
+		hl_byte_reader_number(content); /* ticks */
+		uint64_t events = hl_byte_reader_number(content);
+		if (content->failed || thread > UINT32_MAX || events > HL_EVENTS_MAX - count)
+			return -EBADMSG;
+		count += events;
+	}
+	columns->count = (uint32_t)count;
+	return content->failed ? -EBADMSG : 0;
+}
+
+/* How many of the first ${count} bits are set. */
+static uint32_t count_bits(const uint8_t *bits, uint32_t count)
+{
+	uint32_t set = 0;
+
+	for (uint32_t i = 0; i < count / 8; i++)
+		set += (uint32_t)__builtin_popcount(bits[i]);
+	if (count % 8)
+		set += (uint32_t)__builtin_popcount(bits[count / 8] & ((1u << count % 8) - 1));
+	return set;
+}
+
+static void find_sizes(struct hl_byte_reader *content, struct column *column)
+{
+	uint64_t bytes = hl_byte_reader_number(content);
+	const uint8_t *sizes = hl_byte_reader_bytes(content, bytes);
+
+	if (sizes)
+		column->sizes = (struct hl_byte_reader){.at = sizes, .end = sizes + bytes};
+}
+
+static int find_columns(struct hl_byte_reader *content, struct columns *columns)
+{
+	int r = measure_runs(content, columns);
+	if (r < 0)
+		return r;
+	uint32_t bits = (columns->count + 7) / 8;
+	columns->is_free = hl_byte_reader_bytes(content, bits);
+	columns->has_size = hl_byte_reader_bytes(content, bits);
+	if (content->failed)
+		return -EBADMSG;
+	uint32_t frees = count_bits(columns->is_free, columns->count);
+	uint32_t allocs = columns->count - frees;
+	columns->of[0].low = hl_byte_reader_bytes(content, 2 * (uint64_t)allocs);
+	columns->of[1].low = hl_byte_reader_bytes(content, 2 * (uint64_t)frees);
+	columns->of[0].high = hl_byte_reader_bytes(content, allocs);
+	columns->of[1].high = hl_byte_reader_bytes(content, frees);
+	find_sizes(content, &columns->of[0]);
+	find_sizes(content, &columns->of[1]);
+	return content->failed ? -EBADMSG : 0;
+}
+
+/* ---- events ---- */
+
+static int reserve_last_size(struct hl_event_decoder *decoder, uint32_t node)
+{
+	size_t before = decoder->last_size_capacity;
+
+	if (hl_array_reserve(&decoder->last_sizes, &decoder->last_size_capacity, (size_t)node + 1,
+			     sizeof(*decoder->last_sizes)) < 0)
+		return -ENOMEM;
+	memset(decoder->last_sizes + before, 0,
+	       (decoder->last_size_capacity - before) * sizeof(*decoder->last_sizes));
+	return 0;
+}
+
+static uint32_t take_node(struct column *column)
+{
+	uint16_t low;
+
+	memcpy(&low, column->low, sizeof(low));
+	column->low += sizeof(low);
+	return (uint32_t)*column->high++ << 16 | low;
+}
+
+/* The size that stands among the sizes; it is the next of its node, too. */
+static int take_size(struct column *column, uint64_t *last_size, struct hl_event *event)
+{
+	uint64_t size = hl_byte_reader_number(&column->sizes);
+
+	if (size) {
+		*last_size = size - 1;
+		event->bytes = (int64_t)(size - 1);
+	} else {
+		event->bytes = (int64_t)hl_byte_reader_number(&column->sizes);
+		event->objects = (int64_t)hl_byte_reader_number(&column->sizes);
+	}
+	return column->sizes.failed || event->bytes < 0 || event->objects < 0 ? -EBADMSG : 0;
+}
+
+static bool bit_at(const uint8_t *bits, uint32_t index)
+{
+	return bits[index / 8] >> index % 8 & 1;
+}
+
+static inline int take_event(struct hl_event_decoder *decoder, struct columns *columns,
+			     uint32_t index, struct hl_event *event)
+{
+	bool is_free = bit_at(columns->is_free, index);
+	struct column *column = &columns->of[is_free];
+	uint32_t node = take_node(column);
+
+	if (HL_UNLIKELY(node >= decoder->last_size_capacity) &&
+	    reserve_last_size(decoder, node) < 0)
+		return -ENOMEM;
+	uint64_t *last_size = &decoder->last_sizes[node];
+	*event = (struct hl_event){(int64_t)*last_size, 1, node, is_free};
+	if (bit_at(columns->has_size, index) && take_size(column, last_size, event) < 0)
+		return -EBADMSG;
+	if (is_free) {
+		event->bytes = -event->bytes;
+		event->objects = -event->objects;
+	}
+	return HL_LIKELY(node) ? 0 : -EBADMSG;
+}
+
+/* ${count} events from ${first} on, which are one run. */
+static int read_run(struct hl_event_decoder *decoder, struct columns *columns, uint32_t first,
+		    uint32_t count, struct hl_event_run *run, hl_event_visit *visit, void *context)
+{
+	int r = 0;
+
+	run->events = decoder->events;
+	for (uint32_t done = 0; r == 0 && done < count; done += (uint32_t)run->count) {
+		run->count = count - done < HL_EVENT_RUN_MAX ? count - done : HL_EVENT_RUN_MAX;
+		for (uint32_t i = 0; r == 0 && i < run->count; i++)
+			r = take_event(decoder, columns, first + done + i, &decoder->events[i]);
+		if (r == 0)
+			r = visit(context, run);
+	}
+	return r;
+}
+
+int hl_event_decoder_read(struct hl_event_decoder *decoder, struct hl_byte_reader *content,
+			  hl_event_visit *visit, void *context)
+{
+	struct columns columns = {0};
+	struct hl_event_run run = {0};
+	uint32_t first = 0;
+	int r = find_columns(content, &columns);
+
+	for (uint64_t i = 0; r == 0 && i < columns.run_count; i++) {
+		run.thread = (uint32_t)hl_byte_reader_number(&columns.runs);
+		run.tick += hl_byte_reader_number(&columns.runs);
+		uint32_t count = (uint32_t)hl_byte_reader_number(&columns.runs);
+		r = read_run(decoder, &columns, first, count, &run, visit, context);
+		first += count;
+	}
+	return r;
+}
+
+void hl_event_decoder_begin(struct hl_event_decoder *decoder)
+{
+	if (decoder->last_size_capacity)
+		memset(decoder->last_sizes, 0,
+		       decoder->last_size_capacity * sizeof(*decoder->last_sizes));
+}
+
+void hl_event_decoder_release(struct hl_event_decoder *decoder)
+{
+	free(decoder->last_sizes);
+	decoder->last_sizes = NULL;
+	decoder->last_size_capacity = 0;
+}

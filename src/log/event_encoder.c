@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Events, sorted by kind; see event_encoder.h. */
+#include "log/event_encoder.h"
+
+#include "profile/array.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SIZE_MASK ((UINT64_C(1) << HL_RING_SIZE_BITS) - 1)
+
+int hl_event_encoder_checkpoint(struct hl_event_encoder *encoder, struct hl_byte_buffer *buffer,
+				uint64_t next, uint64_t missing)
+{
+	if (encoder->last_size_capacity)
+		memset(encoder->last_sizes, 0,
+		       encoder->last_size_capacity * sizeof(*encoder->last_sizes));
+	return hl_state_writer_put_checkpoint(&encoder->state, buffer, next, missing);
+}
+
+/* ---- nodes ---- */
+
+static int reserve_last_size(struct hl_event_encoder *encoder, uint32_t node)
+{
+	size_t before = encoder->last_size_capacity;
+
+	if (hl_array_reserve(&encoder->last_sizes, &encoder->last_size_capacity, (size_t)node + 1,
+			     sizeof(*encoder->last_sizes)) < 0)
+		return -ENOMEM;
+	memset(encoder->last_sizes + before, 0,
+	       (encoder->last_size_capacity - before) * sizeof(*encoder->last_sizes));
+	return 0;
+}
+
+static bool is_known(const struct hl_event_encoder *encoder, uint32_t node)
+{
+	return node < encoder->state.node_count && node < encoder->last_size_capacity &&
+	       encoder->state.nodes[node].defined_in == encoder->state.round;
+}
+
+/* Makes the node one that events of this part may have. */
+static int introduce(struct hl_event_encoder *encoder, uint32_t node)
+{
+	int r = reserve_last_size(encoder, node);
+
+	return r < 0 ? r : hl_state_writer_define(&encoder->state, node);
+}
+
+/* ---- events ---- */
+
+static void put_extended(struct hl_event_column *column, const struct hl_event_extended *extended)
+{
+	hl_byte_buffer_number(&column->sizes, 0);
+	hl_byte_buffer_number(&column->sizes, extended->bytes);
+	hl_byte_buffer_number(&column->sizes, extended->objects);
+}
+
+/* Whether the event's size stands among the sizes. */
+static bool put_size(struct hl_event_encoder *encoder, struct hl_event_column *column,
+		     uint32_t node, uint64_t size)
+{
+	if (HL_LIKELY(encoder->last_sizes[node] == size + 1))
+		return false;
+	encoder->last_sizes[node] = size + 1;
+	hl_byte_buffer_number(&column->sizes, size + 1);
+	return true;
+}
+
+static void follow(struct hl_state_node *node, bool is_free, uint64_t bytes, uint64_t objects)
+{
+	node->bytes += (int64_t)(is_free ? 0 - bytes : bytes);
+	node->objects += (int64_t)(is_free ? 0 - objects : objects);
+}
+
+/* Whether the event's size stands among the sizes. */
+static bool put_event(struct hl_event_encoder *encoder, const struct hl_event_batch *batch,
+		      uint64_t event)
+{
+	bool is_free = event & HL_EVENT_FREE;
+	struct hl_event_column *column = is_free ? &encoder->frees : &encoder->allocs;
+	uint32_t node = event & HL_EVENT_NODE_MAX;
+	uint64_t size = event >> 24 & SIZE_MASK;
+
+	column->low[column->count] = (uint16_t)node;
+	column->high[column->count++] = (uint8_t)(node >> 16);
+	if (HL_UNLIKELY(event & HL_EVENT_EXTENDED)) {
+		const struct hl_event_extended *extended = &batch->extended[size];
+		follow(&encoder->state.nodes[node], is_free, extended->bytes, extended->objects);
+		put_extended(column, extended);
+		return true;
+	}
+	follow(&encoder->state.nodes[node], is_free, size, 1);
+	return put_size(encoder, column, node, size);
+}
+
+static void begin(struct hl_event_encoder *encoder)
+{
+	memset(encoder->is_free, 0, sizeof(encoder->is_free));
+	memset(encoder->has_size, 0, sizeof(encoder->has_size));
+	encoder->allocs.count = encoder->frees.count = 0;
+	hl_byte_buffer_clear(&encoder->allocs.sizes);
+	hl_byte_buffer_clear(&encoder->frees.sizes);
+}
+
+static int sort_events(struct hl_event_encoder *encoder, const struct hl_event_batch *batch)
+{
+	begin(encoder);
+	for (uint32_t i = 0; i < batch->count; i++) {
+		uint64_t event = batch->events[i];
+		uint32_t node = event & HL_EVENT_NODE_MAX;
+		if (HL_UNLIKELY(!is_known(encoder, node)) && introduce(encoder, node) < 0)
+			return -ENOMEM;
+		bool has_size = put_event(encoder, batch, event);
+		encoder->has_size[i / 8] |= (uint8_t)(has_size << i % 8);
+		encoder->is_free[i / 8] |= (uint8_t)((event >> 63) << i % 8);
+	}
+	return 0;
+}
+
+/* ---- the content of a piece ---- */
+
+static void put_runs(const struct hl_event_batch *batch, struct hl_byte_buffer *buffer)
+{
+	uint64_t tick = 0;
+
+	hl_byte_buffer_number(buffer, batch->run_count);
+	for (uint32_t i = 0; i < batch->run_count; i++) {
+		const struct hl_event_batch_run *run = &batch->runs[i];
+		hl_byte_buffer_number(buffer, run->thread);
+		hl_byte_buffer_number(buffer, run->tick - tick);
+		hl_byte_buffer_number(buffer, hl_event_batch_run_end(batch, i) - run->first);
+		tick = run->tick;
+	}
+}
+
+static void put_nodes(const struct hl_event_column *column, struct hl_byte_buffer *buffer)
+{
+	hl_byte_buffer_put(buffer, column->low, column->count * sizeof(*column->low));
+}
+
+static void put_sizes(const struct hl_event_column *column, struct hl_byte_buffer *buffer)
+{
+	hl_byte_buffer_number(buffer, column->sizes.size);
+	hl_byte_buffer_put(buffer, column->sizes.bytes, column->sizes.size);
+	buffer->failed |= column->sizes.failed;
+}
+
+int hl_event_encoder_encode(struct hl_event_encoder *encoder, const struct hl_event_batch *batch,
+			    struct hl_byte_buffer *buffer)
+{
+	size_t bits = (batch->count + 7) / 8;
+
+	if (sort_events(encoder, batch) < 0)
+		return -ENOMEM;
+	hl_state_writer_put_names(&encoder->state, buffer);
+	put_runs(batch, buffer);
+	hl_byte_buffer_put(buffer, encoder->is_free, bits);
+	hl_byte_buffer_put(buffer, encoder->has_size, bits);
+	put_nodes(&encoder->allocs, buffer);
+	put_nodes(&encoder->frees, buffer);
+	hl_byte_buffer_put(buffer, encoder->allocs.high, encoder->allocs.count);
+	hl_byte_buffer_put(buffer, encoder->frees.high, encoder->frees.count);
+	put_sizes(&encoder->allocs, buffer);
+	put_sizes(&encoder->frees, buffer);
+	return 0;
+}
+
+void hl_event_encoder_release(struct hl_event_encoder *encoder)
+{
+	hl_state_writer_release(&encoder->state);
+	hl_byte_buffer_release(&encoder->allocs.sizes);
+	hl_byte_buffer_release(&encoder->frees.sizes);
+	free(encoder->last_sizes);
+	encoder->last_sizes = NULL;
+	encoder->last_size_capacity = 0;
+}

@@ -1,0 +1,457 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Files of events as one log, and their parts; see event_reader.h. */
+#include "log/event_reader.h"
+
+#include "log/log_files.h"
+#include "log/parallel.h"
+#include "log/segment_reader.h"
+#include "profile/array.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- opening a file ---- */
+
+/* What is found in a file; its parts go to the log when all are known. */
+struct found_file {
+	struct hl_segment segment; /* path, fd, size and header of it are used */
+	struct hl_event_part *parts;
+	size_t part_count, part_capacity;
+	uint64_t missing_events; /* at its end */
+	bool ended;
+	int result; /* 0, or why it cannot be used */
+	struct hl_error err;
+};
+
+/* False where no whole piece lies at ${offset}. */
+static bool read_piece_header(const struct hl_segment *segment, uint64_t offset,
+			      struct hl_piece_header *ret_header)
+{
+	if (pread(segment->fd, ret_header, sizeof(*ret_header), (off_t)offset) !=
+		    sizeof(*ret_header) ||
+	    ret_header->stored_bytes > HL_PIECE_BYTES_MAX)
+		return false;
+	return ret_header->stored_bytes <= segment->size - offset - sizeof(*ret_header);
+}
+
+/* The numbers that a checkpoint, or the end, begins with. False when it is not whole. */
+static bool read_numbers(const struct hl_segment *segment, uint64_t offset, unsigned count,
+			 uint64_t *ret_numbers)
+{
+	struct hl_segment_cursor cursor;
+	struct hl_byte_reader content;
+	uint32_t kind;
+
+	hl_segment_cursor_init(&cursor, segment, offset);
+	bool whole = hl_segment_next(&cursor, &kind, &content) > 0;
+	for (unsigned i = 0; whole && i < count; i++)
+		ret_numbers[i] = hl_byte_reader_number(&content);
+	whole = whole && !content.failed;
+	hl_segment_cursor_release(&cursor);
+	return whole;
+}
+
+/* 1, 0 when the checkpoint is not whole, or -ENOMEM. */
+static int begin_part(struct found_file *file, uint64_t offset)
+{
+	uint64_t numbers[2];
+
+	if (!read_numbers(&file->segment, offset, 2, numbers))
+		return 0;
+	if (hl_array_reserve(&file->parts, &file->part_capacity, file->part_count + 1,
+			     sizeof(*file->parts)) < 0)
+		return -ENOMEM;
+	file->parts[file->part_count++] = (struct hl_event_part){
+		.offset = offset,
+		.end = offset,
+		.first_interval = numbers[0],
+		.missing_events = numbers[1],
+	};
+	file->missing_events = numbers[1];
+	return 1;
+}
+
+/* Finds the parts by the headers of their pieces; what these hold is checked when it is read. */
+static int find_parts(struct found_file *file)
+{
+	uint64_t offset = sizeof(file->segment.header);
+	struct hl_piece_header header;
+	int r = 1;
+
+	while (r > 0 && read_piece_header(&file->segment, offset, &header)) {
+		if (header.kind == HL_PIECE_CHECKPOINT)
+			r = begin_part(file, offset);
+		else if (!file->part_count)
+			break;
+		else if (header.kind == HL_PIECE_END)
+			file->ended =
+				read_numbers(&file->segment, offset, 1, &file->missing_events);
+		if (r <= 0 || header.kind == HL_PIECE_END)
+			break;
+		offset += sizeof(header) + header.stored_bytes;
+		file->parts[file->part_count - 1].end = offset;
+	}
+	return r < 0 ? r : 0;
+}
+
+static int read_header(struct found_file *file, int directory_fd, uint32_t process)
+{
+	struct hl_segment *segment = &file->segment;
+	struct stat status;
+
+	segment->fd = openat(directory_fd, segment->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (segment->fd < 0 || fstat(segment->fd, &status) < 0)
+		return hl_error_set(&file->err, -errno, "cannot open '%s': %s", segment->path,
+				    strerror(errno));
+	segment->size = (uint64_t)status.st_size;
+	if (pread(segment->fd, &segment->header, sizeof(segment->header), 0) !=
+	    sizeof(segment->header))
+		return hl_error_set(&file->err, -ENODATA,
+				    "cannot use '%s': it was cut off in its header", segment->path);
+	const char *wrong =
+		hl_log_files_check_header(&hl_log_event_files, process, &segment->header);
+	return wrong ? hl_error_set(&file->err, -EBADMSG, "cannot use '%s': %s", segment->path,
+				    wrong)
+		     : 0;
+}
+
+static int open_file(struct found_file *file, int directory_fd, const char *name, uint32_t process)
+{
+	file->segment.path = strdup(name);
+	if (!file->segment.path)
+		return -ENOMEM;
+	int r = read_header(file, directory_fd, process);
+	if (r == 0)
+		r = find_parts(file);
+	if (r == 0 && !file->part_count)
+		r = hl_error_set(&file->err, -ENODATA,
+				 "cannot use '%s': it was cut off before its first checkpoint",
+				 name);
+	return r;
+}
+
+/* ---- opening them all ---- */
+
+struct opening {
+	int directory_fd;
+	uint32_t process;
+	const struct hl_log_file *names;
+	struct found_file *files;
+};
+
+static int open_one(void *context, size_t index)
+{
+	struct opening *opening = context;
+	struct found_file *file = &opening->files[index];
+
+	file->result = open_file(file, opening->directory_fd, opening->names[index].name,
+				 opening->process);
+	return file->result == -ENOMEM ? -ENOMEM : 0;
+}
+
+static int take_parts(struct hl_event_log *log, const struct found_file *file, size_t *capacity)
+{
+	size_t count = log->part_count + file->part_count;
+
+	if (hl_array_reserve(&log->parts, capacity, count, sizeof(*log->parts)) < 0)
+		return -ENOMEM;
+	for (size_t i = 0; i < file->part_count; i++) {
+		struct hl_event_part part = file->parts[i];
+		part.file = log->file_count;
+		/* Only damage makes time run back. */
+		if (log->part_count &&
+		    part.first_interval <= log->parts[log->part_count - 1].first_interval)
+			return -EBADMSG;
+		log->parts[log->part_count++] = part;
+	}
+	return 0;
+}
+
+static int take_file(struct hl_event_log *log, struct found_file *file, size_t *part_capacity,
+		     struct hl_error *err)
+{
+	int r = take_parts(log, file, part_capacity);
+	if (r < 0)
+		return r == -EBADMSG ? hl_error_set(err, r,
+						    "cannot use '%s': it contradicts itself; it is "
+						    "damaged",
+						    file->segment.path)
+				     : r;
+	log->start_realtime_ns = file->segment.header.start_realtime_ns;
+	log->file_bytes += file->segment.size;
+	log->missing_events = file->missing_events;
+	log->cut_off = !file->ended;
+	log->files[log->file_count++] = file->segment;
+	file->segment = (struct hl_segment){.fd = -1};
+	return 0;
+}
+
+/* The newest run without a file that is damaged; the very newest may hold nothing whole yet. */
+static int use_files(struct hl_event_log *log, struct found_file *files, size_t count,
+		     struct hl_error *err)
+{
+	size_t last = count, first, part_capacity = 0;
+	int r = 0;
+
+	if (last > 1 && files[last - 1].result == -ENODATA)
+		last--;
+	for (first = last; first > 0 && files[first - 1].result == 0; first--)
+		continue;
+	if (first == last)
+		return hl_error_set(err, files[last - 1].result, "%s", files[last - 1].err.text);
+	log->ignored_count += (uint32_t)first;
+	for (size_t i = first; r == 0 && i < last; i++)
+		r = take_file(log, &files[i], &part_capacity, err);
+	log->cut_off |= last < count;
+	return r;
+}
+
+static void release_files(struct found_file *files, size_t count)
+{
+	for (size_t i = 0; files && i < count; i++) {
+		hl_segment_release(&files[i].segment);
+		free(files[i].parts);
+	}
+	free(files);
+}
+
+static int open_files(struct hl_event_log *log, int directory_fd, const struct hl_log_file *names,
+		      size_t count, const struct hl_log_options *options, struct hl_error *err)
+{
+	struct found_file *files = calloc(count, sizeof(*files));
+	struct opening opening = {directory_fd, log->process, names, files};
+
+	log->files = calloc(count, sizeof(*log->files));
+	for (size_t i = 0; files && i < count; i++)
+		files[i].segment.fd = -1;
+	int r = files && log->files
+			? hl_parallel(count, options, "looking for events", open_one, &opening)
+			: -ENOMEM;
+	if (r == 0)
+		r = use_files(log, files, count, err);
+	release_files(files, count);
+	return r;
+}
+
+static int open_log(struct hl_event_log *log, int directory_fd, const char *directory,
+		    const struct hl_log_options *options, struct hl_error *err)
+{
+	struct hl_log_file_list list = {0};
+
+	int r = hl_log_files_list(directory_fd, &hl_log_event_files, log->process, &list);
+	if (r == 0 && !list.count)
+		r = hl_error_set(err, -ENOENT,
+				 "'%s' holds no events of this process; 'heapline record --mode "
+				 "log-fast --events' keeps them",
+				 directory);
+	if (r == 0) {
+		size_t first = hl_log_files_newest_run(&list);
+		log->ignored_count = (uint32_t)first;
+		r = open_files(log, directory_fd, list.items + first, list.count - first, options,
+			       err);
+	}
+	free(list.items);
+	return r;
+}
+
+int hl_event_log_open(const char *directory, uint32_t process, const struct hl_log_options *options,
+		      struct hl_event_log **ret_log, struct hl_error *err)
+{
+	struct hl_event_log *log = calloc(1, sizeof(*log));
+	int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int r = -ENOMEM;
+
+	if (log) {
+		log->process = process;
+		r = fd < 0 ? hl_error_set(err, -errno, "cannot open '%s': %s", directory,
+					  strerror(errno))
+			   : open_log(log, fd, directory, options, err);
+	}
+	if (fd >= 0)
+		close(fd);
+	if (r < 0) {
+		hl_event_log_free(log);
+		return r == -ENOMEM ? hl_error_set(err, r,
+						   "cannot read the events in '%s': out of memory",
+						   directory)
+				    : r;
+	}
+	*ret_log = log;
+	return 0;
+}
+
+void hl_event_log_free(struct hl_event_log *log)
+{
+	if (!log)
+		return;
+	for (uint32_t i = 0; i < log->file_count; i++)
+		hl_segment_release(&log->files[i]);
+	free(log->files);
+	free(log->parts);
+	free(log);
+}
+
+size_t hl_event_log_find(const struct hl_event_log *log, uint64_t number)
+{
+	size_t part = log->part_count - 1;
+
+	while (part > 0 && log->parts[part].first_interval > number)
+		part--;
+	return part;
+}
+
+/* ---- reading parts ---- */
+
+struct reading {
+	const struct hl_event_log *log;
+	const struct hl_event_fold *fold;
+	size_t first;		 /* part */
+	struct hl_error *errors; /* of each part from there on */
+};
+
+/* One part. */
+struct part_reading {
+	const struct reading *reading;
+	size_t part;
+	struct hl_segment_cursor cursor;
+	struct hl_log_state *state;
+	struct hl_event_decoder *decoder;
+	uint64_t last_tick;
+	bool stopped; /* the fold has ended the reading */
+};
+
+/* Each run is checked against the part, so that time never runs back for who folds. */
+static int visit_run(void *context, const struct hl_event_run *run)
+{
+	struct part_reading *it = context;
+	const struct hl_event_fold *fold = it->reading->fold;
+
+	if (run->tick < it->last_tick)
+		return -EBADMSG;
+	it->last_tick = run->tick;
+	int r = fold->visit(fold->context, it->part, run);
+	it->stopped = r != 0;
+	return r;
+}
+
+static int read_checkpoint(struct part_reading *it, struct hl_byte_reader *content)
+{
+	const struct hl_event_fold *fold = it->reading->fold;
+	struct hl_segment_checkpoint_head head;
+
+	int r = hl_segment_read_checkpoint(content, it->state, &head);
+	if (r < 0)
+		return r;
+	it->last_tick = head.next_interval * HL_INTERVAL_TICKS;
+	hl_event_decoder_begin(it->decoder);
+	r = fold->begin ? fold->begin(fold->context, it->part, it->state) : 0;
+	it->stopped = r != 0;
+	return r;
+}
+
+static int read_piece(struct part_reading *it, uint32_t kind, struct hl_byte_reader *content)
+{
+	if (kind == HL_PIECE_CHECKPOINT)
+		return read_checkpoint(it, content);
+	if (kind != HL_PIECE_EVENTS)
+		return 0; /* of a later version */
+	int r = hl_segment_read_names(content, it->state);
+	return r < 0 ? r : hl_event_decoder_read(it->decoder, content, visit_run, it);
+}
+
+/* What ends before its end is damaged, unless it is the last of a file that was cut off. */
+static int read_pieces(struct part_reading *it)
+{
+	const struct hl_event_log *log = it->reading->log;
+	const struct hl_event_part *part = &log->parts[it->part];
+	struct hl_byte_reader content;
+	uint32_t kind;
+	int r = 0;
+
+	while (r == 0 && it->cursor.offset < part->end) {
+		r = hl_segment_next(&it->cursor, &kind, &content);
+		if (r == 0)
+			return log->cut_off && it->part + 1 == log->part_count ? 0 : -EBADMSG;
+		if (r > 0)
+			r = read_piece(it, kind, &content);
+	}
+	return r;
+}
+
+static int read_whole_part(struct part_reading *it)
+{
+	const struct hl_event_fold *fold = it->reading->fold;
+	int r = read_pieces(it);
+
+	if (r == 0 && fold->end) {
+		r = fold->end(fold->context, it->part, it->state);
+		it->stopped = r != 0;
+	}
+	return r;
+}
+
+static int fail(const struct hl_segment *file, int code, struct hl_error *err)
+{
+	if (code == -ENOMEM)
+		return hl_error_set(err, code, "cannot read '%s': out of memory", file->path);
+	return hl_error_set(err, code, "cannot read '%s': %s", file->path,
+			    code == -EBADMSG ? "it is damaged" : strerror(-code));
+}
+
+static int read_part(void *context, size_t index)
+{
+	const struct reading *reading = context;
+	struct part_reading it = {.reading = reading, .part = reading->first + index};
+	const struct hl_event_part *part = &reading->log->parts[it.part];
+	const struct hl_segment *file = &reading->log->files[part->file];
+
+	hl_segment_cursor_init(&it.cursor, file, part->offset);
+	it.decoder = calloc(1, sizeof(*it.decoder));
+	int r = it.decoder ? hl_log_state_new(&it.state) : -ENOMEM;
+	if (r == 0)
+		r = read_whole_part(&it);
+	if (r < 0 && !it.stopped)
+		r = fail(file, r, &reading->errors[index]);
+	if (it.decoder)
+		hl_event_decoder_release(it.decoder);
+	free(it.decoder);
+	hl_log_state_free(it.state);
+	hl_segment_cursor_release(&it.cursor);
+	return r;
+}
+
+/* The sentence of the first part that has one. */
+static void take_error(const struct hl_error *errors, size_t count, struct hl_error *err)
+{
+	for (size_t i = 0; i < count; i++)
+		if (errors[i].text[0]) {
+			*err = errors[i];
+			return;
+		}
+}
+
+int hl_event_log_read(const struct hl_event_log *log, size_t first, size_t last,
+		      const struct hl_log_options *options, const struct hl_event_fold *fold,
+		      struct hl_error *err)
+{
+	size_t count = last - first + 1;
+	struct reading reading = {
+		.log = log,
+		.fold = fold,
+		.first = first,
+		.errors = calloc(count, sizeof(*reading.errors)),
+	};
+
+	if (!reading.errors)
+		return hl_error_set(err, -ENOMEM, "cannot read events: out of memory");
+	int r = hl_parallel(count, options, "reading events", read_part, &reading);
+	if (r < 0 && err)
+		take_error(reading.errors, count, err);
+	free(reading.errors);
+	return r;
+}

@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Batches that come and go, and files of them; see event_writer.h. */
+#include "log/event_writer.h"
+
+#include "log/event_encoder.h"
+#include "log/log_files.h"
+#include "log/piece_writer.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* Each some 600 KB: what rings hold for a few milliseconds at full speed, as often as the disk
+ * makes the thread wait. */
+#define BATCHES 8
+
+/* Columns compress well as they are: higher levels cost twice as much for a tenth of the size. */
+#define LEVEL 1
+
+/* Between checkpoints lie this many bytes of events before compression, or this many times the last
+ * one's: parts are small enough to be read in parallel, and checkpoints are few beside them. */
+#define PART_BYTES (UINT64_C(8) << 20)
+#define PART_RATIO 8
+
+/* Batches on their way: those that are free, and those that are full, oldest first. */
+struct queue {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	struct hl_event_batch *free[BATCHES], *full[BATCHES];
+	size_t free_count, full_count;
+	bool ended;
+};
+
+/* The thread's, but for queue and kept. */
+struct hl_event_files {
+	struct queue queue;
+	pthread_t thread;
+	uint64_t file_bytes; /* a file ends when it is larger */
+	atomic_uint kept;
+	struct hl_log_rotation files;
+	struct hl_piece_writer pieces;
+	struct hl_event_encoder encoder;
+	struct hl_byte_buffer raw;
+	uint64_t checkpoint_bytes, bytes_since_checkpoint; /* before compression */
+	bool needs_checkpoint;
+	bool broken; /* the state is wrong for want of memory; nothing more is written */
+	uint64_t missing;
+	int error; /* for which the last are missing */
+};
+
+/* ---- pieces ---- */
+
+static int write_piece(struct hl_event_files *files, uint32_t kind, uint32_t flags)
+{
+	int r = hl_piece_write(&files->pieces, kind, flags, &files->raw);
+	if (r == 0)
+		files->bytes_since_checkpoint += files->raw.size;
+	return r;
+}
+
+static int write_checkpoint(struct hl_event_files *files, uint64_t next)
+{
+	hl_byte_buffer_clear(&files->raw);
+	int r = hl_event_encoder_checkpoint(&files->encoder, &files->raw, next, files->missing);
+	if (r == 0)
+		r = write_piece(files, HL_PIECE_CHECKPOINT, HL_PIECE_FRAME);
+	if (r < 0)
+		return r;
+	files->checkpoint_bytes = files->raw.size;
+	files->bytes_since_checkpoint = 0;
+	files->needs_checkpoint = false;
+	return 0;
+}
+
+static bool wants_checkpoint(const struct hl_event_files *files)
+{
+	uint64_t distance = PART_RATIO * files->checkpoint_bytes;
+
+	if (distance < PART_BYTES)
+		distance = PART_BYTES;
+	return files->needs_checkpoint || files->bytes_since_checkpoint > distance;
+}
+
+/* ---- files ---- */
+
+static void close_file(struct hl_event_files *files)
+{
+	if (files->pieces.fd >= 0)
+		close(files->pieces.fd);
+	files->pieces.fd = -1;
+}
+
+/* A file without its end was cut off; all its pieces are read all the same. */
+static int finish_file(struct hl_event_files *files)
+{
+	if (files->pieces.fd < 0)
+		return 0;
+	hl_byte_buffer_clear(&files->raw);
+	hl_byte_buffer_number(&files->raw, files->missing);
+	int r = write_piece(files, HL_PIECE_END, HL_PIECE_FRAME);
+	close_file(files);
+	return r;
+}
+
+static int write_header(struct hl_event_files *files, uint64_t first_interval)
+{
+	struct hl_segment_header header = hl_log_rotation_header(&files->files, first_interval);
+
+	return hl_piece_write_bytes(&files->pieces, &header, sizeof(header));
+}
+
+static int open_file(struct hl_event_files *files, uint64_t first_interval)
+{
+	int fd = hl_log_rotation_create(&files->files, first_interval);
+	if (fd < 0)
+		return fd;
+	files->pieces.fd = fd;
+	files->pieces.position = 0;
+	int r = write_header(files, first_interval);
+	if (r == 0)
+		r = write_checkpoint(files, first_interval);
+	if (r < 0) {
+		hl_log_rotation_abandon(&files->files);
+		close_file(files);
+	} else {
+		files->files.most = atomic_load(&files->kept);
+		hl_log_rotation_delete_oldest(&files->files);
+	}
+	return r;
+}
+
+/* ---- batches ---- */
+
+/* Reading can begin before an interval; so what is missing ends there. */
+static int begin_interval(struct hl_event_files *files, uint64_t number)
+{
+	if (files->pieces.fd >= 0 && files->pieces.position >= files->file_bytes)
+		finish_file(files);
+	if (files->pieces.fd < 0)
+		return open_file(files, number);
+	return wants_checkpoint(files) ? write_checkpoint(files, number) : 0;
+}
+
+/* What is not written is encoded all the same, as the state follows from it. */
+static int write_events(struct hl_event_files *files, const struct hl_event_batch *batch)
+{
+	hl_byte_buffer_clear(&files->raw);
+	int r = hl_event_encoder_encode(&files->encoder, batch, &files->raw);
+	if (r < 0) {
+		files->broken = true;
+		return r;
+	}
+	if (files->needs_checkpoint)
+		return files->error;
+	return write_piece(files, HL_PIECE_EVENTS, 0);
+}
+
+static void fail(struct hl_event_files *files, int error)
+{
+	files->needs_checkpoint = true;
+	files->error = error;
+}
+
+static void take_batch(struct hl_event_files *files, const struct hl_event_batch *batch)
+{
+	int r = files->broken ? files->error : 0;
+
+	if (r == 0 && batch->interval != HL_EVENT_NO_INTERVAL) {
+		int begun = begin_interval(files, batch->interval);
+		if (begun < 0)
+			fail(files, begun);
+	}
+	if (r == 0)
+		r = write_events(files, batch);
+	if (r < 0) {
+		fail(files, r);
+		files->missing += batch->count;
+	}
+}
+
+/* ---- the queue ---- */
+
+/* The oldest full batch; NULL when there will be none any more. */
+static struct hl_event_batch *take_full(struct queue *queue)
+{
+	struct hl_event_batch *batch = NULL;
+
+	pthread_mutex_lock(&queue->lock);
+	while (!queue->full_count && !queue->ended)
+		pthread_cond_wait(&queue->changed, &queue->lock);
+	if (queue->full_count) {
+		batch = queue->full[0];
+		queue->full_count--;
+		for (size_t i = 0; i < queue->full_count; i++)
+			queue->full[i] = queue->full[i + 1];
+	}
+	pthread_mutex_unlock(&queue->lock);
+	return batch;
+}
+
+static void give_free(struct queue *queue, struct hl_event_batch *batch)
+{
+	batch->interval = HL_EVENT_NO_INTERVAL;
+	batch->count = batch->run_count = batch->extended_count = 0;
+	pthread_mutex_lock(&queue->lock);
+	queue->free[queue->free_count++] = batch;
+	pthread_cond_broadcast(&queue->changed);
+	pthread_mutex_unlock(&queue->lock);
+}
+
+static void give_full(struct queue *queue, struct hl_event_batch *batch)
+{
+	pthread_mutex_lock(&queue->lock);
+	queue->full[queue->full_count++] = batch;
+	pthread_cond_broadcast(&queue->changed);
+	pthread_mutex_unlock(&queue->lock);
+}
+
+static struct hl_event_batch *take_free(struct queue *queue)
+{
+	pthread_mutex_lock(&queue->lock);
+	while (!queue->free_count)
+		pthread_cond_wait(&queue->changed, &queue->lock);
+	struct hl_event_batch *batch = queue->free[--queue->free_count];
+	pthread_mutex_unlock(&queue->lock);
+	return batch;
+}
+
+static void end_queue(struct queue *queue)
+{
+	pthread_mutex_lock(&queue->lock);
+	queue->ended = true;
+	pthread_cond_broadcast(&queue->changed);
+	pthread_mutex_unlock(&queue->lock);
+}
+
+static void *run(void *argument)
+{
+	struct hl_event_files *files = argument;
+
+	for (struct hl_event_batch *batch; (batch = take_full(&files->queue));) {
+		take_batch(files, batch);
+		give_free(&files->queue, batch);
+	}
+	int r = finish_file(files);
+	if (r < 0 && !files->error)
+		files->error = r;
+	return NULL;
+}
+
+/* ---- the drain's side ---- */
+
+void hl_event_writer_flush(struct hl_event_writer *writer)
+{
+	struct hl_event_batch *batch = writer->batch;
+
+	if (!batch->count)
+		return;
+	struct hl_event_batch_run run = batch->runs[batch->run_count - 1];
+	give_full(&writer->files->queue, batch);
+	writer->batch = take_free(&writer->files->queue);
+	hl_event_writer_run(writer, run.thread, run.tick);
+}
+
+void hl_event_writer_run(struct hl_event_writer *writer, uint32_t thread, uint64_t tick)
+{
+	struct hl_event_batch *batch = writer->batch;
+	struct hl_event_batch_run *last =
+		batch->run_count ? &batch->runs[batch->run_count - 1] : NULL;
+
+	if (last && last->thread == thread && last->tick == tick)
+		return;
+	if (last && last->first == batch->count) /* no event came */
+		batch->run_count--;
+	if (batch->run_count == HL_EVENT_RUNS_MAX) {
+		hl_event_writer_flush(writer);
+		batch = writer->batch;
+		batch->run_count = 0;
+	}
+	batch->runs[batch->run_count++] = (struct hl_event_batch_run){tick, thread, batch->count};
+}
+
+void hl_event_writer_interval(struct hl_event_writer *writer, uint64_t number)
+{
+	hl_event_writer_flush(writer);
+	writer->batch->interval = number;
+}
+
+void hl_event_writer_keep(struct hl_event_writer *writer, uint32_t kept)
+{
+	atomic_store(&writer->files->kept, kept);
+}
+
+/* ---- begin and end ---- */
+
+static void free_files(struct hl_event_files *files)
+{
+	if (!files)
+		return;
+	for (size_t i = 0; i < files->queue.free_count; i++)
+		free(files->queue.free[i]);
+	pthread_cond_destroy(&files->queue.changed);
+	pthread_mutex_destroy(&files->queue.lock);
+	hl_piece_writer_release(&files->pieces);
+	hl_log_rotation_release(&files->files);
+	hl_event_encoder_release(&files->encoder);
+	hl_byte_buffer_release(&files->raw);
+	free(files);
+}
+
+static struct hl_event_files *new_files(const struct hl_log_settings *settings)
+{
+	struct hl_event_files *files = calloc(1, sizeof(*files));
+
+	if (!files)
+		return NULL;
+	pthread_mutex_init(&files->queue.lock, NULL);
+	pthread_cond_init(&files->queue.changed, NULL);
+	files->file_bytes = settings->segment_bytes;
+	atomic_init(&files->kept, settings->segments_kept);
+	files->files = (struct hl_log_rotation){
+		.kind = &hl_log_event_files,
+		.directory_fd = settings->directory_fd,
+		.process = settings->process,
+		.start_realtime_ns = settings->start_realtime_ns,
+	};
+	files->pieces.fd = -1;
+	files->pieces.level = LEVEL;
+	files->encoder.state.names = settings->names;
+	files->needs_checkpoint = true;
+	return files;
+}
+
+static int add_batches(struct queue *queue)
+{
+	for (size_t i = 0; i < BATCHES; i++) {
+		struct hl_event_batch *batch = malloc(sizeof(*batch));
+		if (!batch)
+			return -ENOMEM;
+		give_free(queue, batch);
+	}
+	return 0;
+}
+
+/* Signals are for the thread that supervises the program. */
+static int start_thread(struct hl_event_files *files)
+{
+	sigset_t all, before;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	int error = pthread_create(&files->thread, NULL, run, files);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return -error;
+}
+
+int hl_event_writer_new(const struct hl_log_settings *settings, struct hl_event_writer **ret_writer)
+{
+	struct hl_event_writer *writer = calloc(1, sizeof(*writer));
+	struct hl_event_files *files = new_files(settings);
+	int r = writer && files ? add_batches(&files->queue) : -ENOMEM;
+
+	if (r == 0)
+		r = start_thread(files);
+	if (r < 0) {
+		free_files(files);
+		free(writer);
+		return r;
+	}
+	writer->files = files;
+	writer->batch = take_free(&files->queue);
+	writer->batch->interval = 0;
+	*ret_writer = writer;
+	return 0;
+}
+
+int hl_event_writer_finish(struct hl_event_writer *writer, uint64_t *ret_missing)
+{
+	*ret_missing = 0;
+	if (!writer)
+		return 0;
+	struct hl_event_files *files = writer->files;
+	hl_event_writer_flush(writer);
+	end_queue(&files->queue);
+	pthread_join(files->thread, NULL);
+	int r = files->error;
+	*ret_missing = files->missing;
+	free(writer->batch);
+	free(writer);
+	free_files(files);
+	return r;
+}

@@ -119,7 +119,8 @@ static int store(const struct hl_option *option, char *text)
 		return 0;
 	case HL_OPTION_RANGE:
 		((struct hl_option_range *)option->target)->given = true;
-		return parse_number(text, false, &((struct hl_option_range *)option->target)->first);
+		return parse_number(text, false,
+				    &((struct hl_option_range *)option->target)->first);
 	}
 	return -EINVAL;
 }

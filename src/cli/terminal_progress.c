@@ -20,20 +20,28 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
+static void write_line(struct hl_terminal_progress *progress, const char *what, unsigned percent,
+		       uint64_t now)
+{
+	fprintf(stderr, "\r%s: %u %%\033[K", what, percent);
+	fflush(stderr);
+	progress->shown = true;
+	progress->shown_ns = now;
+}
+
 static void show(struct hl_progress *base, const char *what, uint64_t done, uint64_t all)
 {
 	struct hl_terminal_progress *progress =
 		(void *)((char *)base - offsetof(struct hl_terminal_progress, progress));
 	uint64_t now = now_ns();
 
-	if (!progress->on_terminal || now - progress->started_ns < FIRST_NS ||
-	    now - progress->shown_ns < STEP_NS)
+	if (done >= all) { /* what comes next may be the report */
+		hl_terminal_progress_clear(progress);
 		return;
-	fprintf(stderr, "\r%s: %u %%\033[K", what,
-		all ? (unsigned)((double)done / (double)all * 100) : 0);
-	fflush(stderr);
-	progress->shown = true;
-	progress->shown_ns = now;
+	}
+	if (progress->on_terminal && now - progress->started_ns >= FIRST_NS &&
+	    now - progress->shown_ns >= STEP_NS)
+		write_line(progress, what, (unsigned)((double)done / (double)all * 100), now);
 }
 
 void hl_terminal_progress_init(struct hl_terminal_progress *progress)

@@ -160,9 +160,9 @@ int hl_view_parse_moments(const struct hl_verb *verb, size_t most, struct hl_mom
 			  size_t *ret_count)
 {
 	if (at.count > most)
-		return hl_cli_usage_error(verb, most > 1 ? "'%s' takes --at twice at most"
-							 : "'%s' takes --at once",
-					  verb->name);
+		return hl_cli_usage_error(
+			verb, most > 1 ? "'%s' takes --at twice at most" : "'%s' takes --at once",
+			verb->name);
 	for (size_t i = 0; i < at.count; i++)
 		if (parse_moment(at.texts[i], &moments[i]) < 0)
 			return hl_cli_usage_error(
@@ -177,8 +177,9 @@ int hl_view_parse_moments(const struct hl_verb *verb, size_t most, struct hl_mom
 int hl_view_parse_between(const struct hl_verb *verb, struct hl_history_range *range)
 {
 	if (between.given && between.first > between.last)
-		return hl_cli_usage_error(verb, "bad value '%llu' of option '--between': the range "
-						"ends before, at %llu",
+		return hl_cli_usage_error(verb,
+					  "bad value '%llu' of option '--between': the range "
+					  "ends before, at %llu",
 					  (unsigned long long)between.first,
 					  (unsigned long long)between.last);
 	if (between.given)
@@ -239,9 +240,11 @@ int hl_view_choose_value(const struct hl_profile *profile, struct hl_view_option
 	if (unit >= 0)
 		options->unit = (enum hl_unit)unit;
 	else
-		options->unit = hl_profile_knows(profile, options->value, HL_UNIT_BYTES)
-					? HL_UNIT_BYTES
-					: HL_UNIT_OBJECTS;
+		options->unit =
+			!hl_profile_knows(profile, options->value, HL_UNIT_BYTES) &&
+					hl_profile_knows(profile, options->value, HL_UNIT_OBJECTS)
+				? HL_UNIT_OBJECTS
+				: HL_UNIT_BYTES;
 	if (hl_profile_knows(profile, options->value, options->unit))
 		return 0;
 	return hl_error_set(err, -ENODATA, "'%s' holds no %s in %s; it holds %s",

@@ -30,7 +30,7 @@ static int choose_range(struct hl_history *history, const struct hl_history_rang
 				    (unsigned long long)range->first_ms,
 				    (unsigned long long)range->last_ms, history->path,
 				    (unsigned long long)log_first * HL_INTERVAL_TICKS,
-				    (unsigned long long)(log_last + 1) * HL_INTERVAL_TICKS);
+				    (unsigned long long)(log_last + 1) * HL_INTERVAL_TICKS - 1);
 	if (first < log_first)
 		first = log_first;
 	if (last > log_last)
@@ -75,6 +75,7 @@ int hl_history_name(struct hl_history *history, const struct hl_log_state *state
 	history->profile = profile;
 	history->profile_nodes = nodes;
 	history->log_node_count = state->node_count;
+	hl_progress_report(history->reading.progress, "naming functions", 1, 1);
 	set_figures(history);
 	return 0;
 }

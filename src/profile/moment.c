@@ -221,7 +221,7 @@ static int find_interval(const struct hl_log *log, const struct hl_moment *at, c
 			"%llu ms is not in the log of '%s', which holds %llu to %llu ms",
 			(unsigned long long)at->ms, path,
 			(unsigned long long)first->number * HL_INTERVAL_TICKS,
-			(unsigned long long)(last->number + 1) * HL_INTERVAL_TICKS);
+			(unsigned long long)(last->number + 1) * HL_INTERVAL_TICKS - 1);
 	*ret_number = number;
 	return 0;
 }

@@ -3,6 +3,7 @@
 #include "view/diff_rows.h"
 #include "view/format.h"
 #include "view/rows.h"
+#include "view/stack_path.h"
 #include "view/summary.h"
 
 #include <errno.h>
@@ -95,42 +96,15 @@ struct diff {
 	const struct hl_profile *profile;
 	const struct hl_view_options *options;
 	struct hl_diff_rows rows;
-	const char **path; /* room for the names of the deepest stack */
+	struct hl_stack_path path;
 };
-
-/* "leaf < caller < caller", to be freed, or NULL. */
-static char *join_from_leaf(const char *const *path, size_t depth)
-{
-	char *joined = NULL;
-	size_t size;
-	FILE *out = open_memstream(&joined, &size);
-
-	if (!out)
-		return NULL;
-	for (size_t i = depth; i-- > 0;)
-		fprintf(out, "%s%s", path[i], i ? " < " : "");
-	if (fclose(out) == 0)
-		return joined;
-	free(joined);
-	return NULL;
-}
-
-/* The stack's names in diff->path, from the root. Returns how many. */
-static size_t fill_path(struct diff *diff, uint32_t id)
-{
-	const struct hl_calltree_node *nodes = diff->rows.tree.nodes;
-	size_t depth = nodes[id].depth;
-
-	for (; id; id = nodes[id].parent)
-		diff->path[nodes[id].depth - 1] = hl_profile_text(diff->profile, nodes[id].name);
-	return depth;
-}
 
 static void emit_words(struct hl_emit *emit, struct diff *diff, const struct hl_diff_row *row)
 {
 	bool by_stack = diff->options->by == HL_VIEW_BY_STACK;
-	size_t depth = by_stack ? fill_path(diff, row->id) : 0;
-	char *joined = depth && !diff->options->json ? join_from_leaf(diff->path, depth) : NULL;
+	size_t depth = by_stack ? hl_stack_path_fill(&diff->path, row->id) : 0;
+	char *joined =
+		depth && !diff->options->json ? hl_stack_path_join(&diff->path, depth) : NULL;
 	char place[256];
 
 	hl_emit_cell_text(emit, hl_keys_place(&row->label, place, sizeof(place)));
@@ -139,7 +113,7 @@ static void emit_words(struct hl_emit *emit, struct diff *diff, const struct hl_
 	hl_emit_cell_text(emit, row->label.file);
 	hl_emit_cell_integer(emit, row->label.line);
 	hl_emit_cell_text(emit, row->label.module);
-	hl_emit_cell_stack(emit, diff->path, depth);
+	hl_emit_cell_stack(emit, diff->path.names, depth);
 	free(joined);
 }
 
@@ -247,11 +221,11 @@ int hl_view_diff(const struct hl_profile *profile, const struct hl_view_options 
 	struct diff diff = {.profile = profile, .options = options};
 
 	int r = hl_diff_rows_init(&diff.rows, profile, options);
-	if (r == 0) {
-		diff.path = calloc(diff.rows.tree.depth_max + 1, sizeof(*diff.path));
-		r = diff.path ? emit_diff(&diff) : -ENOMEM;
-	}
-	free(diff.path);
+	if (r == 0)
+		r = hl_stack_path_init(&diff.path, profile, &diff.rows.tree);
+	if (r == 0)
+		r = emit_diff(&diff);
+	hl_stack_path_release(&diff.path);
 	hl_diff_rows_release(&diff.rows);
 	return r < 0 ? hl_summary_fail(profile, r, err) : 0;
 }

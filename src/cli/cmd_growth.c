@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* heapline growth: what rises steadily, as leaks do. */
+#include "cli/view_options.h"
+
+static int by;
+static uint64_t row_limit = HL_VIEW_ROWS_DEFAULT;
+
+static const char *const by_words[] = {"stack", "function", "line", NULL};
+static const enum hl_view_key by_keys[] = {HL_VIEW_BY_STACK, HL_VIEW_BY_FUNCTION, HL_VIEW_BY_LINE};
+
+static const struct hl_option options[] = {
+	{"by", 'b', "KEY", "stack, function or line (default: stack)", HL_OPTION_CHOICE, &by,
+	 by_words},
+	{"rows", 'n', "N", "show N rows; 0: all (default: 20, with --json all)", HL_OPTION_COUNT,
+	 &row_limit, NULL},
+	{0},
+};
+
+static int run_growth(int argc, char **argv)
+{
+	const struct hl_view_command command = {.history_view = hl_view_growth, .pages = true};
+	return hl_view_run(&hl_verb_growth, argc, argv, &command,
+			   (struct hl_view_options){.by = by_keys[by], .row_limit = row_limit});
+}
+
+const struct hl_verb hl_verb_growth = {
+	.name = "growth",
+	.arguments = "NAME.hl",
+	.summary = "show what rises steadily, as leaks do",
+	.options = options,
+	.shared_options = {hl_view_history_options, hl_view_json_options, hl_view_color_options,
+			   hl_view_output_options},
+	.run = run_growth,
+};

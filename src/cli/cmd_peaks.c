@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* heapline peaks: when most was in use, and what made it so. */
+#include "cli/view_options.h"
+
+static uint64_t row_limit = 5;
+static uint64_t stack_limit = 3;
+static double valley = 5;
+
+static const struct hl_option options[] = {
+	{"rows", 'n', "N", "show the N highest hills; 0: all (default: 5)", HL_OPTION_COUNT,
+	 &row_limit, NULL},
+	{"stacks", 0, "N", "show N stacks of each; 0: all (default: 3)", HL_OPTION_COUNT,
+	 &stack_limit, NULL},
+	{"valley", 0, "PERCENT", "hills fall by so much of their height on both sides (default: 5)",
+	 HL_OPTION_PERCENT, &valley, NULL},
+	{0},
+};
+
+static int run_peaks(int argc, char **argv)
+{
+	const struct hl_view_command command = {.history_view = hl_view_peaks, .pages = true};
+	return hl_view_run(&hl_verb_peaks, argc, argv, &command,
+			   (struct hl_view_options){.row_limit = row_limit,
+						    .stack_limit = stack_limit,
+						    .valley = valley});
+}
+
+const struct hl_verb hl_verb_peaks = {
+	.name = "peaks",
+	.arguments = "NAME.hl",
+	.summary = "show when most was in use, and which stacks made it so",
+	.options = options,
+	.shared_options = {hl_view_history_options, hl_view_json_options, hl_view_color_options,
+			   hl_view_output_options},
+	.run = run_peaks,
+};

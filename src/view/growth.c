@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* heapline growth: what rises steadily over a log. */
+#include "view/format.h"
+#include "view/growth_rows.h"
+#include "view/history_head.h"
+#include "view/rows.h"
+#include "view/stack_path.h"
+#include "view/summary.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ROWS_DEFAULT	 20
+#define SECONDS_PER_HOUR 3600
+#define STEPS		 (HL_GROWTH_BUCKETS - 1) /* from a bucket to the next */
+#define PERCENT		 100
+
+static const char *const by_names[] = {
+	[HL_VIEW_BY_STACK] = "stack",
+	[HL_VIEW_BY_FUNCTION] = "function",
+	[HL_VIEW_BY_LINE] = "line",
+};
+
+struct growth {
+	struct hl_history *history;
+	const struct hl_view_options *options;
+	struct hl_growth_rows rows;
+	struct hl_stack_path path; /* by stack */
+};
+
+/* "1.5 KiB/s"; by the hour where that would round to nothing. */
+static const char *format_slope(double slope, char buffer[HL_FORMAT_MAX])
+{
+	bool by_hour = slope < 1;
+
+	hl_format_bytes(llround(by_hour ? slope * SECONDS_PER_HOUR : slope), buffer);
+	return strcat(buffer, by_hour ? "/h" : "/s");
+}
+
+static void begin_rows(struct hl_emit *emit, const struct hl_view_options *options)
+{
+	bool by_stack = options->by == HL_VIEW_BY_STACK;
+	const struct hl_emit_column columns[] = {
+		{NULL, "growth", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY},
+		{"bytes_per_second", NULL, HL_EMIT_BYTES, HL_EMIT_JSON_ONLY},
+		{"bytes_per_hour", NULL, HL_EMIT_BYTES, HL_EMIT_JSON_ONLY},
+		{NULL, "rose", HL_EMIT_PERCENT, HL_EMIT_TEXT_ONLY},
+		{"rose_percent", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
+		{NULL, "steady", HL_EMIT_PERCENT, HL_EMIT_TEXT_ONLY},
+		{"steady_percent", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
+		{"from_bytes", "from", HL_EMIT_BYTES, 0},
+		{"to_bytes", "to", HL_EMIT_BYTES, 0},
+		{NULL, "where", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY | HL_EMIT_SHORTENED},
+		{NULL, by_stack ? "stack, from its leaf" : "function", HL_EMIT_TEXT,
+		 HL_EMIT_TEXT_ONLY | HL_EMIT_SHORTENED},
+		{"name", NULL, HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},
+		{"file", NULL, HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},
+		{"line", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
+		{"module", NULL, HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},
+		{"stack", NULL, HL_EMIT_STACK,
+		 HL_EMIT_JSON_ONLY | (by_stack ? 0 : HL_EMIT_TEXT_ONLY)},
+	};
+	hl_emit_rows(emit, "rows", columns, HL_COUNT_OF(columns));
+}
+
+static void emit_figures(struct hl_emit *emit, const struct hl_growth_row *row)
+{
+	char slope[HL_FORMAT_MAX];
+
+	hl_emit_cell_text(emit, format_slope(row->slope, slope));
+	hl_emit_cell_integer(emit, llround(row->slope));
+	hl_emit_cell_integer(emit, llround(row->slope * SECONDS_PER_HOUR));
+	hl_emit_cell_percent(emit, row->rose, STEPS);
+	hl_emit_cell_integer(emit, lround((double)row->rose * PERCENT / STEPS));
+	hl_emit_cell_percent(emit, lround(row->score * PERCENT * 10), PERCENT * 10);
+	hl_emit_cell_integer(emit, lround(row->score * PERCENT));
+	hl_emit_cell_integer(emit, row->from_bytes);
+	hl_emit_cell_integer(emit, row->to_bytes);
+}
+
+static void emit_words(struct hl_emit *emit, struct growth *growth, const struct hl_growth_row *row)
+{
+	bool by_stack = growth->options->by == HL_VIEW_BY_STACK;
+	size_t depth = by_stack ? hl_stack_path_fill(&growth->path, row->id) : 0;
+	char *joined = by_stack && !growth->options->json ? hl_stack_path_join(&growth->path, depth)
+							  : NULL;
+	char place[256];
+
+	hl_emit_cell_text(emit, hl_keys_place(&row->label, place, sizeof(place)));
+	hl_emit_cell_text(emit, joined ? joined : row->label.name);
+	hl_emit_cell_text(emit, row->label.name);
+	hl_emit_cell_text(emit, row->label.file);
+	hl_emit_cell_integer(emit, row->label.line);
+	hl_emit_cell_text(emit, row->label.module);
+	hl_emit_cell_stack(emit, growth->path.names, depth);
+	free(joined);
+}
+
+static void emit_rows(struct hl_emit *emit, struct growth *growth)
+{
+	const struct hl_growth_rows *rows = &growth->rows;
+	uint64_t limit = growth->options->row_limit;
+
+	if (limit == HL_VIEW_ROWS_DEFAULT)
+		limit = growth->options->json ? 0 : ROWS_DEFAULT;
+	size_t shown = limit && limit < rows->count ? (size_t)limit : rows->count;
+	begin_rows(emit, growth->options);
+	for (size_t i = 0; i < shown; i++) {
+		bool steady = rows->rows[i].score >= HL_GROWTH_STEADY;
+		hl_emit_row(emit, steady ? HL_EMIT_HEAVIEST : 0);
+		emit_figures(emit, &rows->rows[i]);
+		emit_words(emit, growth, &rows->rows[i]);
+	}
+	hl_emit_rows_end(emit);
+	if (shown < rows->count)
+		hl_emit_line(emit, "... and %zu more; -n 0 shows all", rows->count - shown);
+}
+
+static void emit_explanation(struct hl_emit *emit, const struct growth *growth)
+{
+	size_t steady = 0;
+
+	while (steady < growth->rows.count && growth->rows.rows[steady].score >= HL_GROWTH_STEADY)
+		steady++;
+	if (!growth->rows.count)
+		hl_emit_line(emit, "nothing grew");
+	else
+		hl_emit_line(emit,
+			     "%zu of %zu that grew did so steadily to the end, as leaks do; "
+			     "they come first",
+			     steady, growth->rows.count);
+	hl_emit_line(emit, "%s", "");
+}
+
+static int write_growth(struct growth *growth)
+{
+	const struct hl_view_options *options = growth->options;
+	struct hl_emit *emit;
+
+	int r = hl_emit_new(options->out, options->json ? HL_EMIT_JSON : HL_EMIT_TABLE,
+			    options->color, &emit);
+	if (r < 0)
+		return r;
+	hl_emit_begin(emit, "growth");
+	hl_history_head_members(emit, growth->history);
+	hl_emit_text(emit, "by", by_names[options->by]);
+	hl_history_head_lines(emit, growth->history);
+	emit_explanation(emit, growth);
+	emit_rows(emit, growth);
+	hl_summary_names_line(emit, growth->history->profile);
+	return hl_emit_finish(emit);
+}
+
+int hl_view_growth(struct hl_history *history, const struct hl_view_options *options,
+		   struct hl_error *err)
+{
+	struct growth growth = {.history = history, .options = options};
+
+	int r = hl_growth_rows_init(&growth.rows, history, options, err);
+	if (r < 0)
+		return r;
+	r = hl_stack_path_init(&growth.path, history->profile, &growth.rows.tree);
+	if (r == 0)
+		r = write_growth(&growth);
+	hl_stack_path_release(&growth.path);
+	hl_growth_rows_release(&growth.rows);
+	if (r < 0)
+		return hl_error_set(err, r, "cannot show '%s': %s", history->path, strerror(-r));
+	hl_history_head_complete(history, options);
+	return 0;
+}

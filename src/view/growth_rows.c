@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Adds up sums of nodes by key, and judges how they rise; see growth_rows.h. */
+#include "view/growth_rows.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define QUARTER (HL_GROWTH_BUCKETS / 4)
+
+/* ---- judging ---- */
+
+double hl_growth_score(const double means[HL_GROWTH_BUCKETS])
+{
+	const double *first = &means[2 * QUARTER - 1], *middle = &means[3 * QUARTER - 1];
+	const double *last = &means[HL_GROWTH_BUCKETS - 1];
+	double third = *middle - *first, fourth = *last - *middle, movement = 0;
+
+	if (third <= 0 || fourth <= 0)
+		return 0;
+	for (const double *mean = first; mean < last; mean++)
+		movement += fabs(mean[1] - mean[0]);
+	double steadiness = (third + fourth) / movement;
+	double evenness = 2 * fmin(third, fourth) / (third + fourth);
+	return steadiness * evenness;
+}
+
+static void fill_means(const struct hl_history_sum *sum, const struct hl_history *history,
+		       double means[HL_GROWTH_BUCKETS])
+{
+	for (size_t i = 0; i < HL_GROWTH_BUCKETS; i++)
+		means[i] = sum->buckets[i] /
+			   (double)(hl_history_bucket_ms(history, HL_GROWTH_BUCKETS, i + 1) -
+				    hl_history_bucket_ms(history, HL_GROWTH_BUCKETS, i));
+}
+
+static unsigned count_rises(const double means[HL_GROWTH_BUCKETS])
+{
+	unsigned count = 0;
+
+	for (size_t i = 1; i < HL_GROWTH_BUCKETS; i++)
+		count += means[i] > means[i - 1];
+	return count;
+}
+
+static struct hl_growth_row judge(const struct hl_history_sum *sum,
+				  const struct hl_history *history)
+{
+	double means[HL_GROWTH_BUCKETS];
+
+	fill_means(sum, history, means);
+	return (struct hl_growth_row){
+		.slope = hl_history_slope(sum, history),
+		.score = hl_growth_score(means),
+		.rose = count_rises(means),
+		.from_bytes = sum->from_bytes,
+		.to_bytes = sum->to_bytes,
+	};
+}
+
+static int steady_and_fast_first(const void *left, const void *right)
+{
+	const struct hl_growth_row *a = left, *b = right;
+	bool a_steady = a->score >= HL_GROWTH_STEADY, b_steady = b->score >= HL_GROWTH_STEADY;
+	int by_name = strcmp(a->label.name, b->label.name);
+
+	if (a_steady != b_steady)
+		return a_steady ? -1 : 1;
+	if (a->slope != b->slope)
+		return a->slope < b->slope ? 1 : -1;
+	return by_name ? by_name : (a->id > b->id) - (a->id < b->id);
+}
+
+/* ---- keys ---- */
+
+static size_t key_count(const struct hl_growth_rows *rows)
+{
+	return rows->tree.nodes ? rows->tree.count : rows->keys.count;
+}
+
+static uint32_t key_of_node(const struct hl_growth_rows *rows, const struct hl_profile *profile,
+			    uint32_t node)
+{
+	if (rows->tree.nodes)
+		return rows->tree.node_of[node];
+	return node ? rows->keys.of_frame[profile->nodes[node].frame] : 0;
+}
+
+static struct hl_keys_label label_of(const struct hl_growth_rows *rows,
+				     const struct hl_profile *profile, uint32_t key)
+{
+	if (!rows->tree.nodes)
+		return hl_keys_label(&rows->keys, profile, key);
+	const struct hl_calltree_node *node = &rows->tree.nodes[key];
+	const struct hl_profile_frame *frame = &profile->frames[node->frame];
+	uint32_t module = profile->functions[frame->function].module;
+	return (struct hl_keys_label){
+		.name = node->name ? hl_profile_text(profile, node->name) : "[no stack]",
+		.file = hl_profile_text(profile, frame->file),
+		.line = frame->line,
+		.module = hl_profile_text(profile, profile->modules[module].path),
+	};
+}
+
+/* ---- rows ---- */
+
+static int sum_by_key(const struct hl_growth_rows *rows, const struct hl_history *history,
+		      const struct hl_history_survey *survey, struct hl_history_sum *sums)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; r == 0 && i < survey->sum_count; i++)
+		r = hl_history_sum_add(&sums[key_of_node(rows, history->profile, i)],
+				       &survey->sums[i], history, HL_GROWTH_BUCKETS);
+	return r;
+}
+
+static int collect(struct hl_growth_rows *rows, const struct hl_history *history,
+		   const struct hl_history_sum *sums, size_t count)
+{
+	rows->rows = calloc(count, sizeof(*rows->rows));
+	if (!rows->rows)
+		return -ENOMEM;
+	for (uint32_t key = 0; key < count; key++) {
+		if (!sums[key].buckets)
+			continue;
+		struct hl_growth_row row = judge(&sums[key], history);
+		if (row.slope <= 0)
+			continue;
+		row.id = key;
+		row.label = label_of(rows, history->profile, key);
+		rows->rows[rows->count++] = row;
+	}
+	qsort(rows->rows, rows->count, sizeof(*rows->rows), steady_and_fast_first);
+	return 0;
+}
+
+static int fill(struct hl_growth_rows *rows, const struct hl_history *history,
+		const struct hl_history_survey *survey, const struct hl_view_options *options)
+{
+	const struct hl_profile *profile = history->profile;
+	int r = options->by == HL_VIEW_BY_STACK
+			? hl_calltree_init(&rows->tree, profile, HL_VALUE_INUSE, HL_UNIT_BYTES)
+			: hl_keys_init(&rows->keys, profile, options->by);
+	if (r < 0)
+		return r;
+	size_t count = key_count(rows);
+	struct hl_history_sum *sums = calloc(count, sizeof(*sums));
+	r = sums ? sum_by_key(rows, history, survey, sums) : -ENOMEM;
+	if (r == 0)
+		r = collect(rows, history, sums, count);
+	for (size_t i = 0; sums && i < count; i++)
+		free(sums[i].buckets);
+	free(sums);
+	return r;
+}
+
+int hl_growth_rows_init(struct hl_growth_rows *rows, struct hl_history *history,
+			const struct hl_view_options *options, struct hl_error *err)
+{
+	struct hl_history_survey survey;
+
+	*rows = (struct hl_growth_rows){0};
+	int r = hl_history_survey_init(&survey, history, HL_GROWTH_BUCKETS, err);
+	if (r < 0)
+		return r;
+	r = fill(rows, history, &survey, options);
+	hl_history_survey_release(&survey);
+	if (r == 0)
+		return 0;
+	hl_growth_rows_release(rows);
+	return hl_error_set(err, r, "cannot show '%s': %s", history->path, strerror(-r));
+}
+
+void hl_growth_rows_release(struct hl_growth_rows *rows)
+{
+	hl_keys_release(&rows->keys);
+	hl_calltree_release(&rows->tree);
+	free(rows->rows);
+	*rows = (struct hl_growth_rows){0};
+}

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Head and notes of timeline, peaks and growth; see history_head.h. */
+#include "view/history_head.h"
+
+#include "view/format.h"
+#include "view/sparkline.h"
+#include "view/summary.h"
+
+#include <time.h>
+
+#define HOLES_SHOWN 3
+#define NS_PER_MS   UINT64_C(1000000)
+#define NS_PER_S    UINT64_C(1000000000)
+
+/* A run of points that could not be written. */
+struct hole {
+	size_t first, end;
+};
+
+/* The first hole from point ${from} on; false when there is none. */
+static bool next_hole(const struct hl_history *history, size_t from, struct hole *ret_hole)
+{
+	size_t first = from, end;
+
+	while (first < history->point_count && !history->points[first].missing)
+		first++;
+	for (end = first; end < history->point_count && history->points[end].missing; end++)
+		continue;
+	*ret_hole = (struct hole){first, end};
+	return first < end;
+}
+
+static unsigned long long hole_first_ms(const struct hl_history *history, struct hole hole)
+{
+	return hl_history_head_ms(&history->points[hole.first]);
+}
+
+static unsigned long long hole_last_ms(const struct hl_history *history, struct hole hole)
+{
+	return hl_history_head_ms(&history->points[hole.end - 1]) + HL_INTERVAL_TICKS - 1;
+}
+
+const struct hl_log_point *hl_history_head_peak(const struct hl_history *history)
+{
+	const struct hl_log_point *peak = history->points;
+
+	for (size_t i = 1; i < history->point_count; i++)
+		if (history->points[i].max_bytes > peak->max_bytes)
+			peak = &history->points[i];
+	return peak;
+}
+
+/* ---- JSON ---- */
+
+static void emit_holes(struct hl_emit *emit, const struct hl_history *history)
+{
+	struct hole hole = {0};
+
+	hl_emit_array(emit, "holes");
+	while (next_hole(history, hole.end, &hole)) {
+		hl_emit_object(emit, NULL);
+		hl_emit_integer(emit, "first_ms", (int64_t)hole_first_ms(history, hole));
+		hl_emit_integer(emit, "last_ms", (int64_t)hole_last_ms(history, hole));
+		hl_emit_object_end(emit);
+	}
+	hl_emit_array_end(emit);
+}
+
+static void emit_log(struct hl_emit *emit, const struct hl_history *history)
+{
+	const struct hl_log *log = history->log;
+	uint64_t start = hl_history_start_ms(history);
+	char time[HL_FORMAT_MAX];
+
+	hl_emit_object(emit, "log");
+	hl_emit_text(emit, "start",
+		     hl_format_time(log->start_realtime_ns + start * NS_PER_MS, time));
+	hl_emit_integer(emit, "first_ms", (int64_t)start);
+	hl_emit_integer(emit, "last_ms", (int64_t)(start + hl_history_length_ms(history) - 1));
+	hl_emit_integer(emit, "interval_ms", HL_INTERVAL_TICKS);
+	hl_emit_integer(emit, "segments", log->segment_count);
+	hl_emit_integer(emit, "ignored_segments", log->ignored_count);
+	hl_emit_integer(emit, "lost_events", (int64_t)log->lost_events);
+	hl_emit_integer(emit, "missing_intervals", (int64_t)log->missing_count);
+	emit_holes(emit, history);
+	hl_emit_boolean(emit, "complete", !log->cut_off);
+	hl_emit_object_end(emit);
+}
+
+void hl_history_head_members(struct hl_emit *emit, const struct hl_history *history)
+{
+	hl_summary_members(emit, history->profile, NULL);
+	emit_log(emit, history);
+	hl_emit_array(emit, "marks");
+	for (size_t i = 0; i < history->log->mark_count; i++) {
+		hl_emit_object(emit, NULL);
+		hl_emit_integer(emit, "ms", (int64_t)history->log->marks[i].tick);
+		hl_emit_text(emit, "text", history->log->marks[i].text);
+		hl_emit_object_end(emit);
+	}
+	hl_emit_array_end(emit);
+}
+
+/* ---- text ---- */
+
+static void warn_of_holes(struct hl_emit *emit, const struct hl_history *history)
+{
+	struct hole hole = {0};
+	size_t count = 0;
+
+	while (next_hole(history, hole.end, &hole))
+		if (count++ < HOLES_SHOWN)
+			hl_emit_warning(emit,
+					"HOLE: from %llu to %llu ms nothing could be written; what "
+					"happened then is known by its outcome alone",
+					hole_first_ms(history, hole), hole_last_ms(history, hole));
+	if (count > HOLES_SHOWN)
+		hl_emit_warning(emit, "HOLE: and %zu more; --json lists them", count - HOLES_SHOWN);
+}
+
+static void warn(struct hl_emit *emit, const struct hl_history *history)
+{
+	const struct hl_log *log = history->log;
+
+	warn_of_holes(emit, history);
+	if (log->ignored_count)
+		hl_emit_warning(emit,
+				"GAP: %u older segment%s of the log left out, because those after "
+				"them are missing or damaged",
+				log->ignored_count, log->ignored_count == 1 ? " is" : "s are");
+	if (log->cut_off)
+		hl_emit_line(emit, "note: the log has no end: it is still being written, or its "
+				   "writer was killed");
+}
+
+static void put_range_line(struct hl_emit *emit, const struct hl_history *history)
+{
+	const struct hl_log_point *peak = hl_history_head_peak(history);
+	uint64_t start = hl_history_start_ms(history);
+	char duration[HL_FORMAT_MAX];
+
+	hl_emit_line(emit, "log from %llu to %llu ms (%s), highest at %llu ms",
+		     (unsigned long long)start,
+		     (unsigned long long)(start + hl_history_length_ms(history) - 1),
+		     hl_format_duration(hl_history_length_ms(history) * NS_PER_MS, duration),
+		     (unsigned long long)hl_history_head_ms(peak));
+}
+
+void hl_history_head_lines(struct hl_emit *emit, const struct hl_history *history)
+{
+	char sparkline[HL_SPARKLINE_MAX];
+
+	hl_summary_lines(emit, history->profile);
+	warn(emit, history);
+	put_range_line(emit, history);
+	hl_emit_line(emit, "%s", hl_sparkline(history, hl_emit_width(emit), sparkline));
+}
+
+/* ---- notes ---- */
+
+int hl_history_head_note(const struct hl_history *history, const struct hl_view_options *options)
+{
+	struct hl_emit *emit;
+
+	int r = hl_emit_new(options->notes, HL_EMIT_TABLE, false, &emit);
+	if (r < 0)
+		return r;
+	hl_summary_warnings(emit, history->profile);
+	warn(emit, history);
+	return hl_emit_finish(emit);
+}
+
+/* Where the range ends: with its last interval, of which the process may have left early. */
+static uint64_t end_ms(const struct hl_history *history)
+{
+	uint64_t end = hl_history_start_ms(history) + hl_history_length_ms(history);
+	uint64_t duration = history->process->duration_ns / NS_PER_MS;
+
+	return duration < end && duration + HL_INTERVAL_TICKS > end ? duration : end;
+}
+
+void hl_history_head_complete(const struct hl_history *history,
+			      const struct hl_view_options *options)
+{
+	uint64_t start = hl_history_start_ms(history);
+	time_t seconds = (time_t)((history->log->start_realtime_ns + start * NS_PER_MS) / NS_PER_S);
+	struct tm parts;
+	char text[HL_FORMAT_MAX] = "";
+
+	if (localtime_r(&seconds, &parts))
+		strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &parts);
+	fprintf(options->notes,
+		"Process complete, profile contains record for %llu ms, start from %s\n",
+		(unsigned long long)(end_ms(history) - start), text);
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What views of a log have in common: their head, what is missing, and the note at the end. */
+#pragma once
+
+#include "profile/history.h"
+#include "view/emit.h"
+#include "view/view.h"
+
+/* JSON members recording, total, lost, log and marks. */
+void hl_history_head_members(struct hl_emit *emit, const struct hl_history *history);
+
+/* Lines for people: target, totals, what the log covers, its shape, and what is missing. */
+void hl_history_head_lines(struct hl_emit *emit, const struct hl_history *history);
+
+/* The lines of what is missing alone, on options->notes, for output that has no place for them. */
+int hl_history_head_note(const struct hl_history *history, const struct hl_view_options *options);
+
+/* Says on options->notes that all was read, and what the record covers. */
+void hl_history_head_complete(const struct hl_history *history,
+			      const struct hl_view_options *options);
+
+/* "1.5 MiB at 300 ms": the highest maximum of the range, or its first one. */
+const struct hl_log_point *hl_history_head_peak(const struct hl_history *history);
+
+static inline uint64_t hl_history_head_ms(const struct hl_log_point *point)
+{
+	return point->number * HL_INTERVAL_TICKS;
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Chooses points for rows and keys for columns; see timeline_rows.h. */
+#include "view/timeline_rows.h"
+
+#include "base/path.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- rows ---- */
+
+static size_t highest_of(const struct hl_history *history, size_t first, size_t end)
+{
+	size_t highest = first;
+
+	for (size_t i = first + 1; i < end; i++)
+		if (history->points[i].max_bytes > history->points[highest].max_bytes)
+			highest = i;
+	return highest;
+}
+
+static int choose_rows(struct hl_timeline *timeline, size_t row_max)
+{
+	const struct hl_history *history = timeline->history;
+
+	timeline->row_count =
+		row_max && row_max < history->point_count ? row_max : history->point_count;
+	timeline->points = calloc(timeline->row_count, sizeof(*timeline->points));
+	if (!timeline->points)
+		return -ENOMEM;
+	for (size_t i = 0; i < timeline->row_count; i++)
+		timeline->points[i] = highest_of(history, hl_timeline_first_point(timeline, i),
+						 hl_timeline_first_point(timeline, i + 1));
+	return 0;
+}
+
+/* ---- keys ---- */
+
+struct area {
+	double area;
+	uint32_t key;
+};
+
+static int largest_first(const void *left, const void *right)
+{
+	const struct area *a = left, *b = right;
+
+	if (a->area != b->area)
+		return a->area < b->area ? 1 : -1;
+	return (a->key > b->key) - (a->key < b->key);
+}
+
+static uint32_t key_of_node(const struct hl_timeline *timeline, uint32_t node)
+{
+	const struct hl_profile *profile = timeline->history->profile;
+	return node ? timeline->frame_keys.of_frame[profile->nodes[node].frame] : 0;
+}
+
+/* Areas of all keys, largest first; to be freed. */
+static struct area *sort_areas(const struct hl_timeline *timeline,
+			       const struct hl_history_survey *survey)
+{
+	size_t count = timeline->frame_keys.count;
+	struct area *areas = calloc(count, sizeof(*areas));
+
+	if (!areas)
+		return NULL;
+	for (uint32_t i = 0; i < count; i++)
+		areas[i].key = i;
+	for (uint32_t i = 0; i < survey->sum_count; i++)
+		areas[key_of_node(timeline, i)].area += survey->sums[i].area;
+	qsort(areas, count, sizeof(*areas), largest_first);
+	return areas;
+}
+
+/* Gives the largest keys a column each, in ${column_of}, and all others the last one. */
+static int choose_keys(struct hl_timeline *timeline, const struct hl_history_survey *survey,
+		       size_t limit, uint32_t *column_of)
+{
+	const struct hl_profile *profile = timeline->history->profile;
+	struct area *areas = sort_areas(timeline, survey);
+	size_t chosen = 0;
+
+	if (!areas)
+		return -ENOMEM;
+	while (chosen < limit && chosen < timeline->frame_keys.count && areas[chosen].area > 0)
+		chosen++;
+	for (uint32_t i = 0; i < timeline->frame_keys.count; i++)
+		column_of[areas[i].key] = i < chosen ? i : (uint32_t)chosen;
+	for (size_t i = 0; i < chosen; i++)
+		timeline->keys[i].label =
+			hl_keys_label(&timeline->frame_keys, profile, areas[i].key);
+	timeline->keys[chosen] = (struct hl_timeline_key){
+		.label = {.name = "", .file = "", .module = ""}, .is_rest = true};
+	timeline->key_count = chosen + 1;
+	free(areas);
+	return 0;
+}
+
+/* The column of each node of the profile; to be freed. */
+static uint32_t *columns_of_nodes(const struct hl_timeline *timeline, const uint32_t *column_of)
+{
+	size_t count = timeline->history->profile->node_count;
+	uint32_t *columns = calloc(count, sizeof(*columns));
+
+	for (uint32_t i = 0; columns && i < count; i++)
+		columns[i] = column_of[key_of_node(timeline, i)];
+	return columns;
+}
+
+static int fill_columns(struct hl_timeline *timeline, const struct hl_history_survey *survey,
+			size_t limit, struct hl_error *err)
+{
+	uint32_t *column_of = calloc(timeline->frame_keys.count, sizeof(*column_of));
+	uint32_t *columns = NULL;
+	int r = -ENOMEM;
+
+	if (column_of)
+		r = choose_keys(timeline, survey, limit, column_of);
+	if (r == 0)
+		columns = columns_of_nodes(timeline, column_of);
+	free(column_of);
+	if (!columns)
+		return -ENOMEM;
+	r = hl_history_series(timeline->history, timeline->points, timeline->row_count, columns,
+			      timeline->key_count, &timeline->bytes, err);
+	free(columns);
+	return r;
+}
+
+static int split_by_keys(struct hl_timeline *timeline, struct hl_history *history,
+			 const struct hl_view_options *options, struct hl_error *err)
+{
+	size_t limit = options->key_limit < HL_TIMELINE_KEYS_MAX ? (size_t)options->key_limit
+								 : HL_TIMELINE_KEYS_MAX;
+	struct hl_history_survey survey;
+
+	int r = hl_history_survey_init(&survey, history, 1, err);
+	if (r == 0)
+		r = hl_keys_init(&timeline->frame_keys, history->profile, options->by);
+	if (r == 0)
+		r = fill_columns(timeline, &survey, limit, err);
+	hl_history_survey_release(&survey);
+	return r;
+}
+
+/* ---- all of it ---- */
+
+int hl_timeline_init(struct hl_timeline *timeline, struct hl_history *history,
+		     const struct hl_view_options *options, size_t row_max, struct hl_error *err)
+{
+	*timeline = (struct hl_timeline){.history = history};
+	int r = choose_rows(timeline, row_max);
+	if (r == 0 && options->by != HL_VIEW_BY_TOTAL)
+		r = split_by_keys(timeline, history, options, err);
+	return r == -ENOMEM ? hl_error_set(err, r, "cannot show '%s': out of memory", history->path)
+			    : r;
+}
+
+void hl_timeline_release(struct hl_timeline *timeline)
+{
+	hl_keys_release(&timeline->frame_keys);
+	free(timeline->points);
+	free(timeline->bytes);
+	*timeline = (struct hl_timeline){0};
+}
+
+const char *hl_timeline_key_text(const struct hl_timeline_key *key, char *buffer, size_t size)
+{
+	char place[256];
+
+	if (key->is_rest)
+		snprintf(buffer, size, "the rest");
+	else if (hl_keys_names_module(&key->label) || !strcmp(key->label.name, key->label.module))
+		snprintf(buffer, size, "%s", hl_path_basename(key->label.name));
+	else
+		snprintf(buffer, size, "%s (%s)", key->label.name,
+			 hl_keys_place(&key->label, place, sizeof(place)));
+	return buffer;
+}

@@ -17,12 +17,21 @@
 extern "C" {
 #endif
 
+/*
+ * How a program is recorded. The GS driver's mem_profiler has the same choice between a hash and an
+ * array index; its 100 ms local maxima, in files named after memlog, are what the modes with a log
+ * keep.
+ */
 enum hl_recording_mode {
 	HL_CLOSED =
 		0, /* allocations pass through unrecorded; frees of recorded blocks still count */
 	HL_MEM_RECORD = 1, /* counters by stack; block table: hash */
 	HL_MEM_FAST = 2,   /* counters by stack; block table: array */
+	HL_LOG_RECORD = 3, /* as HL_MEM_RECORD, and a log of what was in use when */
+	HL_LOG_FAST = 4,   /* as HL_MEM_FAST, and a log */
 };
+
+#define HL_MARK_NAME_MAX 239 /* bytes of a mark's name, without the NUL */
 
 /* The recorder's state. Set size to sizeof(struct hl_status) before the call: it says which fields
  * the caller knows. */
@@ -34,6 +43,11 @@ struct hl_status {
 	int64_t inuse_bytes;   /* within 1 % of the peak */
 	uint64_t peak_bytes;   /* within 1 % */
 	uint64_t stack_nodes;
+	/* Fields from here on came later: a smaller size, up to here, is known, too. */
+	uint64_t reports_asked; /* hl_report() calls that returned 0 */
+	uint64_t reports_done;	/* of these, written or given up: equal when none is due */
+	int32_t report_result;	/* of the last one done: 0 or a negative errno */
+	int32_t reserved;
 };
 
 /* The version of the library, "MAJOR.MINOR.PATCH". */
@@ -44,10 +58,37 @@ int hl_status_get(struct hl_status *status);
 
 /*
  * Switches between HL_CLOSED and the mode that the recording was started with. 0, -ENOTCONN when
- * nothing is being recorded, or -EINVAL for another mode: the form of the block table is fixed when
- * recording starts.
+ * nothing is being recorded, or -EINVAL for another mode: the form of the block table, and whether
+ * there is a log, is fixed when recording starts.
  */
 int hl_mode_set(enum hl_recording_mode mode);
+
+/*
+ * Notes the moment under ${name}: in the log where there is one, else in the recording. A name is
+ * one line of 1 to HL_MARK_NAME_MAX bytes without control characters. 0, -ENOTCONN when nothing is
+ * being recorded, -EINVAL or -ENAMETOOLONG for the name, -EAGAIN when the collector, which looks
+ * ten times a second, has 64 marks of this process to fetch.
+ */
+int hl_mark(const char *name);
+
+/*
+ * Asks the collector for a copy of the recording as it stands, a new directory at ${path}, which is
+ * absolute or relative to the working directory of this process. 0 when asked, -ENOTCONN when
+ * nothing is being recorded, -EBUSY while another report is due, -EINVAL for an empty path,
+ * -ENAMETOOLONG. Whether and how it was done is seen in hl_status_get(). A collector that was
+ * killed never answers; one whose user is not that of the process refuses (-EPERM).
+ */
+int hl_report(const char *path);
+
+/*
+ * How many segments of this process' log are kept: a positive number, -ENOTCONN when nothing is
+ * being recorded, or -EOPNOTSUPP in modes without a log.
+ */
+int hl_log_segments_get(void);
+
+/* Keeps the newest ${count} segments, 1 to 1,000,000, and deletes older ones. 0, -EINVAL, or as
+ * above. */
+int hl_log_segments_set(unsigned count);
 
 #ifdef __cplusplus
 }

@@ -78,6 +78,7 @@ struct hl_verb {
 extern const struct hl_verb *const hl_verbs[];
 
 extern const struct hl_verb hl_verb_record;
+extern const struct hl_verb hl_verb_ctl;
 extern const struct hl_verb hl_verb_top;
 extern const struct hl_verb hl_verb_lines;
 extern const struct hl_verb hl_verb_tree;

@@ -5,13 +5,17 @@
 #include <string.h>
 
 const struct hl_verb *const hl_verbs[] = {
-	&hl_verb_record,   &hl_verb_top,    &hl_verb_lines,
-	&hl_verb_annotate, &hl_verb_flame,  &hl_verb_tree,
-	&hl_verb_graph,	   &hl_verb_diff,   &hl_verb_timeline,
-	&hl_verb_peaks,	   &hl_verb_growth, &hl_verb_sizes,
-	&hl_verb_folded,   &hl_verb_export, &hl_verb_info,
-	&hl_verb_report,   &hl_verb_pack,   &hl_verb_import,
-	&hl_verb_version,  &hl_verb_help,   NULL,
+	&hl_verb_record,   &hl_verb_ctl,
+	&hl_verb_top,	   &hl_verb_lines,
+	&hl_verb_annotate, &hl_verb_flame,
+	&hl_verb_tree,	   &hl_verb_graph,
+	&hl_verb_diff,	   &hl_verb_timeline,
+	&hl_verb_peaks,	   &hl_verb_growth,
+	&hl_verb_sizes,	   &hl_verb_folded,
+	&hl_verb_export,   &hl_verb_info,
+	&hl_verb_report,   &hl_verb_pack,
+	&hl_verb_import,   &hl_verb_version,
+	&hl_verb_help,	   NULL,
 };
 
 const struct hl_verb *hl_verb_find(const char *name)

@@ -5,11 +5,19 @@
 #include "recorder/recorder.h"
 
 #include <errno.h>
+#include <string.h>
+#include <time.h>
 
 static_assert((int)HL_CLOSED == (int)HL_MODE_CLOSED &&
 		      (int)HL_MEM_RECORD == (int)HL_MODE_MEM_RECORD &&
-		      (int)HL_MEM_FAST == (int)HL_MODE_MEM_FAST,
+		      (int)HL_MEM_FAST == (int)HL_MODE_MEM_FAST &&
+		      (int)HL_LOG_RECORD == (int)HL_MODE_LOG_RECORD &&
+		      (int)HL_LOG_FAST == (int)HL_MODE_LOG_FAST,
 	      "the public modes are the region's");
+static_assert(HL_MARK_NAME_MAX == HL_MARK_MAX, "and so is the longest name");
+
+/* What hl_status was before there were reports. */
+#define STATUS_BYTES_AT_FIRST offsetof(struct hl_status, reports_asked)
 
 static struct hl_region_header *running_region(void)
 {
@@ -25,20 +33,30 @@ HL_EXPORT const char *hl_version(void)
 	return HL_VERSION;
 }
 
-HL_EXPORT int hl_status_get(struct hl_status *status)
+static void read_status(struct hl_region_header *header, struct hl_status *status)
 {
-	if (status->size != sizeof(*status))
-		return -EINVAL;
-	*status = (struct hl_status){.size = sizeof(*status)};
-	struct hl_region_header *header = running_region();
-	if (!header)
-		return 0;
 	status->recording = 1;
 	status->mode = (int32_t)atomic_load(&header->mode);
 	status->sample_bytes = header->sample_bytes;
 	status->inuse_bytes = atomic_load(&header->inuse_bytes);
 	status->peak_bytes = atomic_load(&header->peak_mark);
 	status->stack_nodes = atomic_load(&header->node_count);
+	/* Done before asked, so that none seems done before it was asked for. */
+	status->reports_done = atomic_load(&header->mailbox.reports_done);
+	status->report_result = atomic_load(&header->mailbox.report_error);
+	status->reports_asked = atomic_load(&header->mailbox.reports_asked);
+}
+
+HL_EXPORT int hl_status_get(struct hl_status *status)
+{
+	size_t size = status->size;
+	if (size != sizeof(*status) && size != STATUS_BYTES_AT_FIRST)
+		return -EINVAL;
+	struct hl_status found = {.size = size};
+	struct hl_region_header *header = running_region();
+	if (header)
+		read_status(header, &found);
+	memcpy(status, &found, size);
 	return 0;
 }
 
@@ -52,4 +70,35 @@ HL_EXPORT int hl_mode_set(enum hl_recording_mode mode)
 		return -EINVAL;
 	atomic_store(&header->mode, (uint32_t)mode);
 	return 0;
+}
+
+static uint64_t monotonic_ns(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+HL_EXPORT int hl_mark(const char *name)
+{
+	struct hl_region_header *header = running_region();
+	return header ? hl_mailbox_mark(&header->mailbox, monotonic_ns(), name) : -ENOTCONN;
+}
+
+HL_EXPORT int hl_report(const char *path)
+{
+	struct hl_region_header *header = running_region();
+	return header ? hl_mailbox_report(&header->mailbox, path) : -ENOTCONN;
+}
+
+HL_EXPORT int hl_log_segments_get(void)
+{
+	struct hl_region_header *header = running_region();
+	return header ? hl_mailbox_segments(&header->mailbox) : -ENOTCONN;
+}
+
+HL_EXPORT int hl_log_segments_set(unsigned count)
+{
+	struct hl_region_header *header = running_region();
+	return header ? hl_mailbox_set_segments(&header->mailbox, count) : -ENOTCONN;
 }

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* heapline ctl: asks and changes a recording that goes on. */
+#include "cli/cli.h"
+
+#include "collector/control_ask.h"
+#include "view/emit.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static uint64_t pid;
+static bool all;
+static bool force;
+static bool json;
+
+static const struct hl_option options[] = {
+	{"pid", 'p', "PID", "a process that is being recorded, or heapline record itself",
+	 HL_OPTION_COUNT, &pid, NULL},
+	{"all", 0, NULL, "mode, mark, log-segments: all processes of the recording", HL_OPTION_FLAG,
+	 &all, NULL},
+	{"force", 'f', NULL, "snapshot: replace an existing recording", HL_OPTION_FLAG, &force,
+	 NULL},
+	{"json", 0, NULL, "status: as JSON", HL_OPTION_FLAG, &json, NULL},
+	{0},
+};
+
+/* ---- what is asked ---- */
+
+static const struct {
+	const char *name;
+	enum hl_control_verb verb;
+	const char *argument; /* NULL: none */
+} actions[] = {
+	{"status", HL_CONTROL_STATUS, NULL},
+	{"mode", HL_CONTROL_MODE, "a mode"},
+	{"mark", HL_CONTROL_MARK, "a name"},
+	{"snapshot", HL_CONTROL_SNAPSHOT, "a path for it"},
+	{"log-segments", HL_CONTROL_SEGMENTS, "a number"},
+};
+
+/* A usage error, or -1. */
+static int check_operands(size_t action, int argc, char **argv)
+{
+	const char *argument = actions[action].argument;
+
+	if (!argument && argc > 1)
+		return hl_cli_usage_error(&hl_verb_ctl, "unexpected argument '%s'", argv[1]);
+	if (argument && argc < 2)
+		return hl_cli_usage_error(&hl_verb_ctl, "'%s' needs %s", argv[0], argument);
+	if (argc > 2)
+		return hl_cli_usage_error(&hl_verb_ctl, "unexpected argument '%s'", argv[2]);
+	if (json && actions[action].verb != HL_CONTROL_STATUS)
+		return hl_cli_usage_error(&hl_verb_ctl, "'%s' writes no JSON; 'status' does",
+					  argv[0]);
+	if (force && actions[action].verb != HL_CONTROL_SNAPSHOT)
+		return hl_cli_usage_error(&hl_verb_ctl, "'%s' replaces nothing; 'snapshot' does",
+					  argv[0]);
+	if (pid == 0 || pid > INT_MAX)
+		return hl_cli_usage_error(&hl_verb_ctl, "'ctl' needs a process; name it with -p");
+	return -1;
+}
+
+/* ${path} as an absolute one: the collector may be elsewhere. False: that is too long. */
+static bool make_absolute(const char *path, char ret_path[PATH_MAX])
+{
+	char here[PATH_MAX] = "";
+
+	if (path[0] != '/' && !getcwd(here, sizeof(here)))
+		return false;
+	return snprintf(ret_path, PATH_MAX, "%s%s%s", here, path[0] != '/' ? "/" : "", path) <
+	       PATH_MAX;
+}
+
+static int put_path(struct hl_control_request *request, const char *path, struct hl_error *err)
+{
+	if (path[0] && !strchr(path, '\n') && make_absolute(path, request->argument))
+		return 0;
+	return hl_error_set(err, -EINVAL,
+			    "cannot write a snapshot to '%s': its path is empty, too long or has a "
+			    "line break; choose another name",
+			    path);
+}
+
+static int make_request(size_t action, const char *argument, struct hl_control_request *request,
+			struct hl_error *err)
+{
+	request->verb = actions[action].verb;
+	request->pid = all ? 0 : (pid_t)pid;
+	if (request->verb == HL_CONTROL_SNAPSHOT && force)
+		request->verb = HL_CONTROL_REPLACE;
+	if (actions[action].verb == HL_CONTROL_SNAPSHOT) {
+		int r = put_path(request, argument, err);
+		if (r < 0)
+			return r;
+	} else if (argument) {
+		if (strlen(argument) >= sizeof(request->argument))
+			return hl_error_set(err, -EINVAL, "the argument of '%s' is too long",
+					    actions[action].name);
+		strcpy(request->argument, argument);
+	}
+	return hl_control_check(request, err);
+}
+
+/* ---- whom ---- */
+
+static int not_found(struct hl_error *err)
+{
+	char path[32];
+	struct stat status;
+
+	snprintf(path, sizeof(path), "/proc/%" PRIu64, pid);
+	if (stat(path, &status) < 0)
+		return hl_error_set(err, -ESRCH,
+				    "cannot control process %" PRIu64 ": there is no such process",
+				    pid);
+	if (geteuid() != 0 && status.st_uid != geteuid())
+		return hl_error_set(err, -EPERM,
+				    "cannot control process %" PRIu64
+				    ": it is another user's; run as that user or as root",
+				    pid);
+	return hl_error_set(err, -ENOENT,
+			    "cannot control process %" PRIu64
+			    ": it is not being recorded; start it with 'heapline record'",
+			    pid);
+}
+
+static int several(const struct hl_control_peers *peers, struct hl_error *err)
+{
+	char list[512] = "";
+	size_t used = 0;
+
+	for (size_t i = 0; i < peers->count && used < sizeof(list); i++)
+		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%d ('%s')",
+					 i ? ", " : "", peers->peers[i].pid,
+					 peers->peers[i].recording);
+	return hl_error_set(err, -EEXIST,
+			    "process %" PRIu64
+			    " belongs to several recordings, of the collectors %s; name a process "
+			    "that belongs to one of them alone",
+			    pid, list);
+}
+
+/* ---- the report ---- */
+
+static int64_t number(const json_t *object, const char *key)
+{
+	return json_integer_value(json_object_get(object, key));
+}
+
+static void emit_member(struct hl_emit *emit, const char *key, const json_t *text)
+{
+	char *bytes = hl_control_bytes(text);
+	hl_emit_text(emit, key, bytes ? bytes : "");
+	free(bytes);
+}
+
+/* A command line as one text, to be freed; NULL for want of memory. */
+static char *join(const json_t *words)
+{
+	char *line = NULL;
+	size_t size, i;
+	const json_t *word;
+	FILE *out = open_memstream(&line, &size);
+
+	if (!out)
+		return NULL;
+	json_array_foreach(words, i, word)
+	{
+		char *bytes = hl_control_bytes(word);
+		fprintf(out, "%s%s", i ? " " : "", bytes ? bytes : "");
+		free(bytes);
+	}
+	if (fclose(out) == 0)
+		return line;
+	free(line);
+	return NULL;
+}
+
+static void emit_recording(struct hl_emit *emit, const json_t *status)
+{
+	char *path = hl_control_bytes(json_object_get(status, "recording"));
+	char *command = join(json_object_get(status, "command"));
+	int64_t ended = number(status, "ended");
+
+	hl_emit_object(emit, "recording");
+	hl_emit_text(emit, "name", path ? path : "");
+	hl_emit_text(emit, "command", command ? command : "");
+	hl_emit_integer(emit, "collector", number(status, "collector"));
+	emit_member(emit, "mode", json_object_get(status, "mode"));
+	hl_emit_integer(emit, "ended_processes", ended);
+	hl_emit_integer(emit, "marks", number(status, "marks"));
+	hl_emit_object_end(emit);
+	hl_emit_line(emit, "%s of '%s', started in mode %s by collector %" PRId64, path ? path : "",
+		     command ? command : "", json_string_value(json_object_get(status, "mode")),
+		     number(status, "collector"));
+	if (ended)
+		hl_emit_line(emit, "%" PRId64 " process%s ended", ended,
+			     ended == 1 ? " has" : "es have");
+	free(path);
+	free(command);
+}
+
+/* Columns of numbers, by the keys of the collector's answer. */
+static const struct hl_emit_column figures[] = {
+	{"ms", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
+	{"inuse_bytes", "inuse", HL_EMIT_BYTES, 0},
+	{"inuse_objects", "objects", HL_EMIT_COUNT, 0},
+	{"peak_bytes", "peak", HL_EMIT_BYTES, 0},
+	{"stack_nodes", "stack nodes", HL_EMIT_COUNT, 0},
+	{"events", "events", HL_EMIT_COUNT, 0},
+	{"lost_events", "lost", HL_EMIT_COUNT, HL_EMIT_BLANK_ZERO},
+	{"lost_log_events", "not in log", HL_EMIT_COUNT, HL_EMIT_BLANK_ZERO},
+	{"log_segments", "segments", HL_EMIT_COUNT, 0},
+	{"log_segments_kept", "kept", HL_EMIT_COUNT, 0},
+	{"log_bytes", "log", HL_EMIT_BYTES, 0},
+};
+
+#define FIGURES	       HL_COUNT_OF(figures)
+#define FIGURES_NO_LOG (FIGURES - 4) /* of processes without a log */
+#define HIDDEN	       (HL_EMIT_TEXT_ONLY | HL_EMIT_JSON_ONLY)
+
+static void emit_process(struct hl_emit *emit, const json_t *process)
+{
+	char *mode = hl_control_bytes(json_object_get(process, "mode"));
+	char *command = join(json_object_get(process, "command"));
+
+	hl_emit_row(emit, 0);
+	hl_emit_cell_integer(emit, number(process, "pid"));
+	hl_emit_cell_integer(emit, number(process, "sequence"));
+	hl_emit_cell_text(emit, mode ? mode : "");
+	for (size_t i = 0; i < FIGURES; i++)
+		hl_emit_cell_integer(emit, number(process, figures[i].key));
+	hl_emit_cell_text(emit, command ? command : "");
+	free(mode);
+	free(command);
+}
+
+static void emit_processes(struct hl_emit *emit, const json_t *processes)
+{
+	struct hl_emit_column columns[FIGURES + 4] = {
+		{"pid", "pid", HL_EMIT_NUMBER, 0},
+		{"sequence", NULL, HL_EMIT_NUMBER, HL_EMIT_JSON_ONLY},
+		{"mode", "mode", HL_EMIT_TEXT, 0},
+	};
+	bool has_log = json_object_get(json_array_get(processes, 0), "log_segments") != NULL;
+	size_t i;
+	const json_t *process;
+
+	for (i = 0; i < FIGURES; i++) {
+		columns[3 + i] = figures[i];
+		if (i >= FIGURES_NO_LOG && !has_log)
+			columns[3 + i].flags |= HIDDEN;
+	}
+	columns[3 + FIGURES] =
+		(struct hl_emit_column){"command", "command", HL_EMIT_TEXT, HL_EMIT_SHORTENED};
+	hl_emit_line(emit, "%s", "");
+	hl_emit_rows(emit, "rows", columns, HL_COUNT_OF(columns));
+	json_array_foreach(processes, i, process) emit_process(emit, process);
+	hl_emit_rows_end(emit);
+}
+
+static int show(const json_t *status, struct hl_error *err)
+{
+	struct hl_emit *emit;
+	int r = hl_emit_new(stdout, json ? HL_EMIT_JSON : HL_EMIT_TABLE, false, &emit);
+
+	if (r == 0) {
+		hl_emit_begin(emit, "ctl-status");
+		emit_recording(emit, status);
+		emit_processes(emit, json_object_get(status, "processes"));
+		r = hl_emit_finish(emit);
+	}
+	if (r < 0)
+		return hl_error_set(err, r, "cannot write the status: %s", strerror(-r));
+	return 0;
+}
+
+/* ---- the whole ---- */
+
+static void say_done(const struct hl_control_request *request, const char *argument)
+{
+	char whom[32] = "all processes";
+
+	if (request->pid)
+		snprintf(whom, sizeof(whom), "process %d", request->pid);
+	if (request->verb == HL_CONTROL_MODE)
+		hl_cli_note("switched %s to mode '%s'", whom, argument);
+	else if (request->verb == HL_CONTROL_MARK)
+		hl_cli_note("marked %s", whom);
+	else if (request->verb == HL_CONTROL_SEGMENTS)
+		hl_cli_note("from here on %u segment%s of the log of %s %s kept", request->segments,
+			    request->segments == 1 ? "" : "s", whom,
+			    request->segments == 1 ? "is" : "are");
+	else
+		hl_cli_note("wrote '%s'; see 'heapline top %s'", argument, argument);
+}
+
+static int ask(const struct hl_control_peer *peer, struct hl_control_request *request,
+	       const char *argument, struct hl_error *err)
+{
+	json_t *answer;
+
+	if (request->pid == peer->pid)
+		request->pid = 0;
+	int r = hl_control_ask(peer, request, &answer, err);
+	if (r < 0)
+		return r;
+	if (request->verb == HL_CONTROL_STATUS)
+		r = show(answer, err);
+	else
+		say_done(request, argument);
+	json_decref(answer);
+	return r;
+}
+
+static int control(struct hl_control_request *request, const char *argument, struct hl_error *err)
+{
+	struct hl_control_peers peers;
+	int r = hl_control_search((pid_t)pid, &peers);
+
+	if (r < 0)
+		hl_error_set(err, r, "out of memory");
+	else if (peers.count == 0)
+		r = not_found(err);
+	else if (peers.count > 1)
+		r = several(&peers, err);
+	else
+		r = ask(&peers.peers[0], request, argument, err);
+	hl_control_peers_release(&peers);
+	return r;
+}
+
+static int run_ctl(int argc, char **argv)
+{
+	static struct hl_control_request request;
+	struct hl_error err = {0};
+	size_t action = 0;
+
+	if (argc == 0)
+		return hl_cli_usage_error(&hl_verb_ctl, "'ctl' needs to know what to do");
+	while (action < HL_COUNT_OF(actions) && strcmp(argv[0], actions[action].name) != 0)
+		action++;
+	if (action == HL_COUNT_OF(actions))
+		return hl_cli_usage_error(&hl_verb_ctl, "'ctl' cannot '%s'", argv[0]);
+	int status = check_operands(action, argc, argv);
+	if (status >= 0)
+		return status;
+	if (make_request(action, argv[1], &request, &err) < 0 ||
+	    control(&request, argv[1], &err) < 0)
+		return hl_cli_error("%s", err.text);
+	return HL_EXIT_DONE;
+}
+
+const struct hl_verb hl_verb_ctl = {
+	.name = "ctl",
+	.arguments = "status | mode MODE | mark NAME | snapshot OUT.hl | log-segments N",
+	.summary = "ask or change a recording that goes on",
+	.options = options,
+	.run = run_ctl,
+};

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Finds and asks collectors; see control_ask.h. */
+#include "collector/control_ask.h"
+
+#include "base/mark.h"
+#include "collector/clock.h"
+#include "collector/control_directory.h"
+#include "profile/array.h"
+#include "profile/recording_text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* A collector that is asked in passing may be stopped, or no collector at all. */
+#define FIND_WAIT_NS  (2 * HL_NS_PER_SECOND)
+#define ASK_WAIT_NS   (20 * HL_NS_PER_SECOND)
+#define WAIT_FOR_EVER UINT64_MAX
+
+#define ANSWER_BYTES_MAX ((size_t)64 << 20)
+#define PART_BYTES	 ((size_t)64 << 10)
+
+/* ---- one question ---- */
+
+/* Until ${fd} is ready for ${events}. 0, -ETIMEDOUT or another negative errno. */
+static int wait_for(int fd, short events, uint64_t deadline_ns)
+{
+	struct pollfd poller = {.fd = fd, .events = events};
+	for (;;) {
+		uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC);
+		int left_ms = -1;
+		if (deadline_ns != WAIT_FOR_EVER)
+			left_ms = now_ns < deadline_ns ? (int)((deadline_ns - now_ns) / 1000000 + 1)
+						       : 0;
+		int r = poll(&poller, 1, left_ms);
+		if (r > 0)
+			return 0;
+		if (r == 0)
+			return -ETIMEDOUT;
+		if (errno != EINTR)
+			return -errno;
+	}
+}
+
+static int send_line(int fd, const char *line, size_t size, uint64_t deadline_ns)
+{
+	while (size) {
+		int r = wait_for(fd, POLLOUT, deadline_ns);
+		if (r < 0)
+			return r;
+		ssize_t sent = send(fd, line, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+		if (sent < 0 && errno != EAGAIN && errno != EINTR)
+			return -errno;
+		if (sent > 0) {
+			line += sent;
+			size -= (size_t)sent;
+		}
+	}
+	return 0;
+}
+
+/* All that comes until the connection ends. */
+static int receive_all(int fd, uint64_t deadline_ns, char **ret_bytes, size_t *ret_size)
+{
+	char *bytes = NULL;
+	size_t size = 0, capacity = 0;
+	int r;
+	while ((r = wait_for(fd, POLLIN, deadline_ns)) == 0) {
+		r = hl_array_reserve(&bytes, &capacity, size + PART_BYTES, 1);
+		if (r < 0)
+			break;
+		ssize_t got = recv(fd, bytes + size, capacity - size, MSG_DONTWAIT);
+		/* Reset: who refused us did not read what we asked, but it did answer. */
+		if (got == 0 || (got < 0 && errno == ECONNRESET && size)) {
+			*ret_bytes = bytes;
+			*ret_size = size;
+			return 0;
+		}
+		if (got < 0 && errno != EAGAIN && errno != EINTR)
+			r = -errno;
+		size += got > 0 ? (size_t)got : 0;
+		if (size > ANSWER_BYTES_MAX)
+			r = -EFBIG;
+		if (r < 0)
+			break;
+	}
+	free(bytes);
+	return r;
+}
+
+/* Whether it is our user or root who listens: anybody else could tell us anything. */
+static bool is_trusted(int fd)
+{
+	struct ucred peer;
+	socklen_t size = sizeof(peer);
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
+	       (geteuid() == 0 || peer.uid == geteuid() || peer.uid == 0);
+}
+
+static int converse(int fd, const struct hl_control_request *request, uint64_t deadline_ns,
+		    json_t **ret_answer)
+{
+	char line[HL_CONTROL_LINE_MAX], *bytes = NULL;
+	size_t size = 0;
+	if (!is_trusted(fd))
+		return -EPERM;
+	int r = send_line(fd, line, hl_control_format(request, line), deadline_ns);
+	if (r == 0 || r == -EPIPE)
+		r = receive_all(fd, deadline_ns, &bytes, &size);
+	if (r < 0)
+		return r;
+	json_t *answer = json_loadb(bytes, size, 0, NULL);
+	free(bytes);
+	if (!json_is_object(answer)) {
+		json_decref(answer);
+		return size ? -EBADMSG : -ECONNRESET;
+	}
+	*ret_answer = answer;
+	return 0;
+}
+
+static int ask(int directory_fd, pid_t collector, const struct hl_control_request *request,
+	       uint64_t wait_ns, json_t **ret_answer)
+{
+	uint64_t deadline_ns =
+		wait_ns == WAIT_FOR_EVER ? WAIT_FOR_EVER : hl_clock_ns(CLOCK_MONOTONIC) + wait_ns;
+	int fd = hl_control_directory_connect(directory_fd, collector);
+	if (fd < 0)
+		return fd;
+	int r = converse(fd, request, deadline_ns, ret_answer);
+	close(fd);
+	return r;
+}
+
+static const char *reason_of(int r)
+{
+	if (r == -ETIMEDOUT)
+		return "it does not answer; is it stopped?";
+	if (r == -ECONNRESET || r == -ECONNREFUSED || r == -EPIPE || r == -ENOENT)
+		return "it has ended";
+	if (r == -EBADMSG)
+		return "its answer makes no sense";
+	return strerror(-r);
+}
+
+int hl_control_ask(const struct hl_control_peer *peer, const struct hl_control_request *request,
+		   json_t **ret_answer, struct hl_error *err)
+{
+	/* A copy takes as long as the disk does. */
+	bool is_copy = request->verb == HL_CONTROL_SNAPSHOT || request->verb == HL_CONTROL_REPLACE;
+	json_t *answer;
+	int r = ask(peer->directory_fd, peer->pid, request, is_copy ? WAIT_FOR_EVER : ASK_WAIT_NS,
+		    &answer);
+	if (r < 0)
+		return hl_error_set(err, r, "cannot ask the collector %d of '%s': %s", peer->pid,
+				    peer->recording, reason_of(r));
+	const json_t *error = json_object_get(answer, "error");
+	if (error) {
+		char *sentence = hl_control_bytes(error);
+		hl_error_set(err, -EREMOTEIO, "%s", sentence ? sentence : "out of memory");
+		free(sentence);
+		json_decref(answer);
+		return -EREMOTEIO;
+	}
+	*ret_answer = answer;
+	return 0;
+}
+
+char *hl_control_bytes(const json_t *text)
+{
+	char *bytes;
+	const char *value = json_string_value(text);
+	if (value && hl_text_unescape(value, json_string_length(text), &bytes) == 0)
+		return bytes;
+	return strdup("");
+}
+
+/* ---- the search ---- */
+
+static int add_peer(struct hl_control_peers *peers, int directory_fd, pid_t pid,
+		    const json_t *answer)
+{
+	if (hl_array_reserve(&peers->peers, &peers->capacity, peers->count + 1,
+			     sizeof(*peers->peers)) < 0)
+		return -ENOMEM;
+	struct hl_control_peer peer = {
+		.pid = pid,
+		.directory_fd = fcntl(directory_fd, F_DUPFD_CLOEXEC, 0),
+		.recording = hl_control_bytes(json_object_get(answer, "recording")),
+	};
+	peers->peers[peers->count++] = peer;
+	return peer.recording ? 0 : -ENOMEM;
+}
+
+/* Asks one collector whether it records ${pid}; those that do not answer do not. */
+static int consider(struct hl_control_peers *peers, int directory_fd, pid_t collector, pid_t pid)
+{
+	const struct hl_control_request request = {.verb = HL_CONTROL_FIND, .pid = pid};
+	json_t *answer;
+	int r = 0;
+	if (ask(directory_fd, collector, &request, FIND_WAIT_NS, &answer) < 0)
+		return 0;
+	if (collector == pid || json_is_true(json_object_get(answer, "recorded")))
+		r = add_peer(peers, directory_fd, collector, answer);
+	json_decref(answer);
+	return r;
+}
+
+static int search_directory(struct hl_control_peers *peers, int directory_fd, pid_t pid)
+{
+	pid_t *collectors;
+	size_t count;
+	int r = hl_control_directory_list(directory_fd, &collectors, &count);
+	if (r < 0)
+		return r == -ENOMEM ? r : 0;
+	for (size_t i = 0; r == 0 && i < count; i++)
+		r = consider(peers, directory_fd, collectors[i], pid);
+	free(collectors);
+	return r;
+}
+
+/* Directories that were looked at: XDG_RUNTIME_DIR is mostly /run/user/UID. */
+struct seen {
+	struct stat directories[2 * HL_CONTROL_PLACES];
+	unsigned count;
+};
+
+static bool is_seen(struct seen *seen, int fd)
+{
+	struct stat status;
+	if (fstat(fd, &status) < 0)
+		return true;
+	for (unsigned i = 0; i < seen->count; i++)
+		if (seen->directories[i].st_dev == status.st_dev &&
+		    seen->directories[i].st_ino == status.st_ino)
+			return true;
+	seen->directories[seen->count++] = status;
+	return false;
+}
+
+static int search_user(struct hl_control_peers *peers, struct seen *seen, uid_t uid, pid_t pid)
+{
+	int r = 0;
+	for (unsigned place = 0; r == 0 && place < HL_CONTROL_PLACES; place++) {
+		int fd = hl_control_directory_open(place, uid);
+		if (fd < 0)
+			continue;
+		if (!is_seen(seen, fd))
+			r = search_directory(peers, fd, pid);
+		close(fd);
+	}
+	return r;
+}
+
+int hl_control_search(pid_t pid, struct hl_control_peers *peers)
+{
+	struct seen seen = {0};
+	struct stat status;
+	char path[32];
+	*peers = (struct hl_control_peers){0};
+	int r = search_user(peers, &seen, geteuid(), pid);
+	snprintf(path, sizeof(path), "/proc/%d", pid);
+	if (r == 0 && geteuid() == 0 && stat(path, &status) == 0 && status.st_uid != 0)
+		r = search_user(peers, &seen, status.st_uid, pid);
+	return r;
+}
+
+void hl_control_peers_release(struct hl_control_peers *peers)
+{
+	for (size_t i = 0; i < peers->count; i++) {
+		if (peers->peers[i].directory_fd >= 0)
+			close(peers->peers[i].directory_fd);
+		free(peers->peers[i].recording);
+	}
+	free(peers->peers);
+	*peers = (struct hl_control_peers){0};
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The asking side of control: finds the collector that records a process, and asks it. */
+#pragma once
+
+#include "base/error.h"
+#include "collector/control_protocol.h"
+
+#include <jansson.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+struct hl_control_peer {
+	pid_t pid;	  /* of the collector */
+	int directory_fd; /* where its socket is */
+	char *recording;  /* the path of what it writes */
+};
+
+/* Collectors that know a process. */
+struct hl_control_peers {
+	struct hl_control_peer *peers;
+	size_t count, capacity;
+};
+
+/*
+ * Finds who records process ${pid}, or is it. Looks where this user's collectors listen and, for
+ * root, those of the process' user. 0, with whatever was found, or -ENOMEM. To be released in any
+ * case.
+ */
+int hl_control_search(pid_t pid, struct hl_control_peers *peers);
+
+void hl_control_peers_release(struct hl_control_peers *peers);
+
+/*
+ * Asks one collector. 0 with the answer, an object that the caller decrefs, or a negative errno
+ * with a sentence, be it the collector's own (-EREMOTEIO).
+ */
+int hl_control_ask(const struct hl_control_peer *peer, const struct hl_control_request *request,
+		   json_t **ret_answer, struct hl_error *err);
+
+/* A text of an answer as bytes, which the caller frees; NULL for want of memory, "" when there is
+ * no text. */
+char *hl_control_bytes(const json_t *text);

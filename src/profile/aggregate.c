@@ -5,19 +5,13 @@
 #include <errno.h>
 #include <stdlib.h>
 
-static struct hl_aggregate_figures figures_of(const struct hl_profile_counters *counters,
-					      enum hl_value value)
+struct hl_aggregate_figures hl_aggregate_figures_of(const struct hl_profile_counters *counters,
+						    enum hl_value value)
 {
 	return (struct hl_aggregate_figures){
 		.bytes = hl_profile_figure(counters, value, HL_UNIT_BYTES),
 		.objects = hl_profile_figure(counters, value, HL_UNIT_OBJECTS),
 	};
-}
-
-static void add(struct hl_aggregate_figures *sum, struct hl_aggregate_figures figures)
-{
-	sum->bytes += figures.bytes;
-	sum->objects += figures.objects;
 }
 
 static uint32_t key_of(const struct hl_profile *profile, const uint32_t *keys, uint32_t node)
@@ -32,9 +26,9 @@ static void sum_subtrees(const struct hl_profile *profile,
 			 struct hl_aggregate_figures *sums)
 {
 	for (size_t i = 0; i < profile->node_count; i++)
-		sums[i] = figures_of(&counters[i], value);
+		sums[i] = hl_aggregate_figures_of(&counters[i], value);
 	for (size_t i = profile->node_count; i-- > 1;)
-		add(&sums[profile->nodes[i].parent], sums[i]);
+		hl_aggregate_add(&sums[profile->nodes[i].parent], sums[i]);
 }
 
 /*
@@ -48,11 +42,12 @@ static void give_to_keys(struct hl_aggregate *aggregate, const struct hl_profile
 {
 	for (uint32_t i = 1; i < profile->node_count; i++) {
 		uint32_t key = key_of(profile, keys, i);
-		add(&aggregate->flat[key], figures_of(&counters[i], value));
+		hl_aggregate_add(&aggregate->flat[key],
+				 hl_aggregate_figures_of(&counters[i], value));
 		if (i < covered_until[key])
 			continue;
 		covered_until[key] = profile->nodes[i].end;
-		add(&aggregate->cum[key], sums[i]);
+		hl_aggregate_add(&aggregate->cum[key], sums[i]);
 	}
 }
 

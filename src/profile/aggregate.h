@@ -8,6 +8,22 @@ struct hl_aggregate_figures {
 	int64_t bytes, objects;
 };
 
+static inline int64_t hl_aggregate_figure(struct hl_aggregate_figures figures, enum hl_unit unit)
+{
+	return unit == HL_UNIT_BYTES ? figures.bytes : figures.objects;
+}
+
+static inline void hl_aggregate_add(struct hl_aggregate_figures *sum,
+				    struct hl_aggregate_figures more)
+{
+	sum->bytes += more.bytes;
+	sum->objects += more.objects;
+}
+
+/* ${value} out of ${counters}. */
+struct hl_aggregate_figures hl_aggregate_figures_of(const struct hl_profile_counters *counters,
+						    enum hl_value value);
+
 struct hl_aggregate {
 	struct hl_aggregate_figures *flat; /* by key: what was allocated there */
 	struct hl_aggregate_figures *cum;  /* by key: and in all that it called; a key that recurs

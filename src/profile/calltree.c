@@ -80,11 +80,6 @@ static int begin_merging(struct merging *merging, size_t expected_count)
 	return add_group(merging, (struct group){0}, &root);
 }
 
-static enum hl_unit other_unit(enum hl_unit unit)
-{
-	return unit == HL_UNIT_BYTES ? HL_UNIT_OBJECTS : HL_UNIT_BYTES;
-}
-
 static void add_figures(struct merging *merging, uint32_t node, enum hl_value value,
 			enum hl_unit unit)
 {
@@ -92,7 +87,7 @@ static void add_figures(struct merging *merging, uint32_t node, enum hl_value va
 	struct group *group = &merging->groups[merging->group_of[node]];
 
 	group->self += hl_profile_figure(&profile->counters[node], value, unit);
-	group->other += hl_profile_figure(&profile->counters[node], value, other_unit(unit));
+	group->other += hl_profile_figure(&profile->counters[node], value, hl_unit_other(unit));
 	if (profile->base)
 		group->base += hl_profile_figure(&profile->base[node], value, unit);
 }

@@ -223,6 +223,11 @@ int64_t hl_profile_figure(const struct hl_profile_counters *counters, enum hl_va
 /* Whether ${value} is counted in ${unit} at all: temporary has objects only, slack bytes only. */
 bool hl_profile_has_unit(enum hl_value value, enum hl_unit unit);
 
+static inline enum hl_unit hl_unit_other(enum hl_unit unit)
+{
+	return unit == HL_UNIT_BYTES ? HL_UNIT_OBJECTS : HL_UNIT_BYTES;
+}
+
 /* Whether ${profile} knows it: always so for recordings; other tools' files hold less. */
 static inline bool hl_profile_knows(const struct hl_profile *profile, enum hl_value value,
 				    enum hl_unit unit)

@@ -161,8 +161,8 @@ static size_t rank_of(const struct hl_annotate_section *section,
 	size_t rank = 0;
 
 	for (size_t i = 0; i < section->count; i++)
-		rank += hl_rows_figure(section->lines[i].cum, unit) >
-			hl_rows_figure(line->cum, unit);
+		rank += hl_aggregate_figure(section->lines[i].cum, unit) >
+			hl_aggregate_figure(line->cum, unit);
 	return rank;
 }
 
@@ -181,8 +181,8 @@ static int emit_source_row(const struct hl_annotate *report,
 		return -ENOMEM;
 	hl_emit_row(report->emit,
 		    line ? hl_rows_emphasis(rank_of(section, line, unit),
-					    hl_rows_figure(line->cum, unit),
-					    hl_rows_figure(section->function->cum, unit))
+					    hl_aggregate_figure(line->cum, unit),
+					    hl_aggregate_figure(section->function->cum, unit))
 			 : 0);
 	hl_emit_cell_integer(report->emit, shown->flat.bytes);
 	hl_emit_cell_integer(report->emit, shown->flat.objects);
@@ -275,9 +275,9 @@ static void function_line(const struct hl_annotate *report,
 	const struct hl_profile_function *described = function_of(report, function);
 	const char *module = module_path(report, function);
 	enum hl_unit unit = report->options->unit;
-	int64_t flat = hl_rows_figure(function->flat, unit);
-	int64_t cum = hl_rows_figure(function->cum, unit);
-	int64_t whole = hl_rows_figure(report->annotation->total, unit);
+	int64_t flat = hl_aggregate_figure(function->flat, unit);
+	int64_t cum = hl_aggregate_figure(function->cum, unit);
+	int64_t whole = hl_aggregate_figure(report->annotation->total, unit);
 	char number[HL_FORMAT_MAX], share[HL_FORMAT_MAX];
 	char other[HL_FORMAT_MAX], other_share[HL_FORMAT_MAX];
 	const char *(*format)(int64_t, char *) =

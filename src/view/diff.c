@@ -47,16 +47,11 @@ static const char *title_of_words(enum hl_view_key by)
 					: "function";
 }
 
-static enum hl_unit other_unit(enum hl_unit unit)
-{
-	return unit == HL_UNIT_BYTES ? HL_UNIT_OBJECTS : HL_UNIT_BYTES;
-}
-
 static void begin_rows(struct hl_emit *emit, const struct hl_profile *profile,
 		       const struct hl_view_options *options)
 {
 	static const enum hl_emit_type types[] = {HL_EMIT_BYTES, HL_EMIT_COUNT};
-	enum hl_unit other = other_unit(options->unit);
+	enum hl_unit other = hl_unit_other(options->unit);
 	enum hl_emit_type type = types[options->unit];
 	bool knows_bytes = hl_profile_knows(profile, options->value, HL_UNIT_BYTES);
 	bool knows_objects = hl_profile_knows(profile, options->value, HL_UNIT_OBJECTS);
@@ -123,14 +118,14 @@ static void emit_row(struct hl_emit *emit, struct diff *diff, size_t rank)
 	const struct hl_diff_row *row = &diff->rows.rows[rank];
 	struct hl_aggregate_figures delta = hl_diff_delta(row->before, row->after);
 	enum hl_unit unit = diff->options->unit;
-	int64_t whole = hl_rows_figure(diff->rows.before, unit);
+	int64_t whole = hl_aggregate_figure(diff->rows.before, unit);
 
-	hl_emit_row(emit, hl_rows_emphasis(rank, hl_rows_figure(delta, unit), whole));
-	hl_emit_cell_integer(emit, hl_rows_figure(row->before, unit));
-	hl_emit_cell_integer(emit, hl_rows_figure(row->after, unit));
-	hl_emit_cell_integer(emit, hl_rows_figure(delta, unit));
-	hl_emit_cell_percent(emit, hl_rows_figure(delta, unit), whole);
-	hl_emit_cell_integer(emit, hl_rows_figure(delta, other_unit(unit)));
+	hl_emit_row(emit, hl_rows_emphasis(rank, hl_aggregate_figure(delta, unit), whole));
+	hl_emit_cell_integer(emit, hl_aggregate_figure(row->before, unit));
+	hl_emit_cell_integer(emit, hl_aggregate_figure(row->after, unit));
+	hl_emit_cell_integer(emit, hl_aggregate_figure(delta, unit));
+	hl_emit_cell_percent(emit, hl_aggregate_figure(delta, unit), whole);
+	hl_emit_cell_integer(emit, hl_aggregate_figure(delta, hl_unit_other(unit)));
 	emit_words(emit, diff, row);
 	hl_emit_cell_integer(emit, row->before.bytes);
 	hl_emit_cell_integer(emit, row->after.bytes);
@@ -147,14 +142,14 @@ static void emit_growth(struct hl_emit *emit, const struct diff *diff)
 {
 	enum hl_value value = diff->options->value;
 	struct hl_aggregate_figures delta = hl_diff_delta(diff->rows.before, diff->rows.after);
-	enum hl_unit unit = diff->options->unit, other = other_unit(unit);
-	int64_t growth = hl_rows_figure(delta, unit);
+	enum hl_unit unit = diff->options->unit, other = hl_unit_other(unit);
+	int64_t growth = hl_aggregate_figure(delta, unit);
 	char figures[HL_UNIT_COUNT][HL_FORMAT_MAX], percent[HL_FORMAT_MAX];
 	bool knows_other = hl_profile_knows(diff->profile, value, other);
 
 	hl_format_bytes(delta.bytes, figures[HL_UNIT_BYTES]);
 	hl_format_count(delta.objects, figures[HL_UNIT_OBJECTS]);
-	hl_format_percent(growth, hl_rows_figure(diff->rows.before, unit), percent);
+	hl_format_percent(growth, hl_aggregate_figure(diff->rows.before, unit), percent);
 	hl_emit_line(emit, "difference in all: %s%s (%s)%s%s%s", figures[unit],
 		     unit == HL_UNIT_OBJECTS ? " blocks" : "", percent, knows_other ? ", " : "",
 		     knows_other ? figures[other] : "",

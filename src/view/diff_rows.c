@@ -17,13 +17,13 @@ static int heavier_first(int64_t a, int64_t b)
 
 static int64_t growth_of(const struct hl_diff_row *row, enum hl_unit unit)
 {
-	return hl_rows_figure(hl_diff_delta(row->before, row->after), unit);
+	return hl_aggregate_figure(hl_diff_delta(row->before, row->after), unit);
 }
 
 static int64_t size_of(const struct hl_diff_row *row, enum hl_unit unit)
 {
-	int64_t before = hl_rows_figure(row->before, unit),
-		after = hl_rows_figure(row->after, unit);
+	int64_t before = hl_aggregate_figure(row->before, unit),
+		after = hl_aggregate_figure(row->after, unit);
 	return before > after ? before : after;
 }
 
@@ -39,7 +39,7 @@ static int by_weight(const void *left, const void *right, void *context)
 {
 	const struct hl_diff_row *a = left, *b = right;
 	const struct hl_view_options *options = context;
-	enum hl_unit other = options->unit == HL_UNIT_BYTES ? HL_UNIT_OBJECTS : HL_UNIT_BYTES;
+	enum hl_unit other = hl_unit_other(options->unit);
 	int chosen = compare(a, b, options, options->unit), second = compare(a, b, options, other);
 	int by_name = strcmp(a->label.name, b->label.name);
 
@@ -55,15 +55,6 @@ static bool differ(struct hl_aggregate_figures a, struct hl_aggregate_figures b)
 	return a.bytes != b.bytes || a.objects != b.objects;
 }
 
-static struct hl_aggregate_figures figures_of(const struct hl_profile_counters *counters,
-					      enum hl_value value)
-{
-	return (struct hl_aggregate_figures){
-		.bytes = hl_profile_figure(counters, value, HL_UNIT_BYTES),
-		.objects = hl_profile_figure(counters, value, HL_UNIT_OBJECTS),
-	};
-}
-
 /* By key of frames; key 0 is what was allocated with no frame at all. */
 static int collect_keys(struct hl_diff_rows *rows, const struct hl_profile *profile,
 			const struct hl_aggregate *before, const struct hl_aggregate *after,
@@ -77,8 +68,10 @@ static int collect_keys(struct hl_diff_rows *rows, const struct hl_profile *prof
 	for (uint32_t i = 0; i < rows->keys.count; i++) {
 		struct hl_diff_row row = {
 			.id = i,
-			.before = i ? before->flat[i] : figures_of(&profile->base[0], value),
-			.after = i ? after->flat[i] : figures_of(&profile->counters[0], value),
+			.before = i ? before->flat[i]
+				    : hl_aggregate_figures_of(&profile->base[0], value),
+			.after = i ? after->flat[i]
+				   : hl_aggregate_figures_of(&profile->counters[0], value),
 		};
 		if (!differ(row.before, row.after))
 			continue;
@@ -109,12 +102,6 @@ static int collect_by_key(struct hl_diff_rows *rows, const struct hl_profile *pr
 
 /* ---- stacks ---- */
 
-static void add(struct hl_aggregate_figures *sum, struct hl_aggregate_figures figures)
-{
-	sum->bytes += figures.bytes;
-	sum->objects += figures.objects;
-}
-
 static struct hl_keys_label leaf_label(const struct hl_profile *profile,
 				       const struct hl_calltree_node *node)
 {
@@ -141,13 +128,15 @@ static int collect_by_stack(struct hl_diff_rows *rows, const struct hl_profile *
 		return -ENOMEM;
 	for (size_t i = 0; i < profile->node_count; i++) {
 		struct hl_diff_row *row = &rows->rows[rows->tree.node_of[i]];
-		add(&row->before, figures_of(&profile->base[i], options->value));
-		add(&row->after, figures_of(&profile->counters[i], options->value));
+		hl_aggregate_add(&row->before,
+				 hl_aggregate_figures_of(&profile->base[i], options->value));
+		hl_aggregate_add(&row->after,
+				 hl_aggregate_figures_of(&profile->counters[i], options->value));
 	}
 	for (uint32_t i = 0; i < rows->tree.count; i++) {
 		struct hl_diff_row row = rows->rows[i];
-		add(&rows->before, row.before);
-		add(&rows->after, row.after);
+		hl_aggregate_add(&rows->before, row.before);
+		hl_aggregate_add(&rows->after, row.after);
 		if (!differ(row.before, row.after))
 			continue;
 		row.id = i;

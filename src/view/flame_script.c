@@ -156,7 +156,7 @@ static void write_settings(const struct script *script, int top)
 	const struct hl_flame_picture *picture = script->picture;
 	const struct hl_view_options *options = picture->options;
 	const struct hl_flame_frame *root = &picture->layout->frames[0];
-	enum hl_unit other = options->unit == HL_UNIT_BYTES ? HL_UNIT_OBJECTS : HL_UNIT_BYTES;
+	enum hl_unit other = hl_unit_other(options->unit);
 
 	fprintf(script->out,
 		"{\"top\":%d,\"margin\":%d,\"row\":%d,\"minimumWidth\":%d,\"cell\":%.1f,"
@@ -202,7 +202,7 @@ static void release_script(struct script *script)
 static bool has_other_unit(const struct hl_flame_picture *picture)
 {
 	const struct hl_view_options *options = picture->options;
-	enum hl_unit other = options->unit == HL_UNIT_BYTES ? HL_UNIT_OBJECTS : HL_UNIT_BYTES;
+	enum hl_unit other = hl_unit_other(options->unit);
 
 	return hl_profile_has_unit(options->value, other) &&
 	       hl_profile_knows(picture->profile, options->value, other);

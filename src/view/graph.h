@@ -45,11 +45,6 @@ int hl_graph_init(struct hl_graph *graph, const struct hl_profile *profile,
 
 void hl_graph_release(struct hl_graph *graph);
 
-static inline int64_t hl_graph_figure(struct hl_aggregate_figures figures, enum hl_unit unit)
-{
-	return unit == HL_UNIT_BYTES ? figures.bytes : figures.objects;
-}
-
 /* Writes ${graph} in the language of graphviz, names escaped. Errors stay in ${out}. */
 void hl_graph_write_dot(const struct hl_graph *graph, const struct hl_profile *profile,
 			const struct hl_view_options *options, FILE *out);

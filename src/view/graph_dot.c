@@ -182,7 +182,8 @@ static void put_tooltip(FILE *out, const struct hl_profile *profile,
 static void put_figures(FILE *out, const struct hl_graph_node *node, int64_t total,
 			enum hl_unit unit)
 {
-	int64_t flat = hl_graph_figure(node->flat, unit), cum = hl_graph_figure(node->cum, unit);
+	int64_t flat = hl_aggregate_figure(node->flat, unit),
+		cum = hl_aggregate_figure(node->cum, unit);
 
 	fprintf(out, "<BR/><FONT POINT-SIZE=\"%.0f\">", FONT_DETAIL);
 	if (flat) {
@@ -202,9 +203,9 @@ static void put_node(FILE *out, const struct hl_graph *graph, const struct hl_pr
 {
 	const struct hl_graph_node *node = &graph->nodes[id];
 	const struct hl_profile_function *function = &profile->functions[node->function];
-	int64_t total = hl_graph_figure(graph->total, unit);
-	double flat_share = share_of(hl_graph_figure(node->flat, unit), total);
-	double cum_share = share_of(hl_graph_figure(node->cum, unit), total);
+	int64_t total = hl_aggregate_figure(graph->total, unit);
+	double flat_share = share_of(hl_aggregate_figure(node->flat, unit), total);
+	double cum_share = share_of(hl_aggregate_figure(node->cum, unit), total);
 
 	fprintf(out,
 		"n%zu [fillcolor=\"%s\" color=\"%s\" penwidth=%s label=<<FONT POINT-SIZE="
@@ -233,8 +234,8 @@ static void put_edge_tooltip(FILE *out, const struct hl_graph *graph,
 	fputs(" &rarr; ", out);
 	put_escaped(out, hl_profile_text(profile, profile->functions[to].name), IN_QUOTES);
 	fputs(": ", out);
-	put_figure(out, hl_graph_figure(edge->figures, unit), hl_graph_figure(graph->total, unit),
-		   unit);
+	put_figure(out, hl_aggregate_figure(edge->figures, unit),
+		   hl_aggregate_figure(graph->total, unit), unit);
 	fprintf(out, "%s\"", edge->residual ? ", some of it through functions left out" : "");
 }
 
@@ -243,8 +244,8 @@ static void put_edge(FILE *out, const struct hl_graph *graph, const struct hl_pr
 		     enum hl_unit unit, size_t id)
 {
 	const struct hl_graph_edge *edge = &graph->edges[id];
-	int64_t figure = hl_graph_figure(edge->figures, unit);
-	double share = share_of(figure, hl_graph_figure(graph->total, unit));
+	int64_t figure = hl_aggregate_figure(edge->figures, unit);
+	double share = share_of(figure, hl_aggregate_figure(graph->total, unit));
 	char value[HL_FORMAT_MAX];
 
 	fprintf(out, "n%u -> n%u [label=\" %s\" penwidth=%.1f weight=%d color=\"%s\"%s",
@@ -271,7 +272,7 @@ static bool has_residual_edge(const struct hl_graph *graph)
 static void put_legend(FILE *out, const struct hl_graph *graph, const struct hl_profile *profile,
 		       const struct hl_view_options *options)
 {
-	int64_t total = hl_graph_figure(graph->total, options->unit);
+	int64_t total = hl_aggregate_figure(graph->total, options->unit);
 	char count[HL_FORMAT_MAX], all[HL_FORMAT_MAX], value[HL_FORMAT_MAX];
 	bool bytes = options->unit == HL_UNIT_BYTES;
 
@@ -288,7 +289,7 @@ static void put_legend(FILE *out, const struct hl_graph *graph, const struct hl_
 		hl_format_count((int64_t)(graph->node_count + graph->left_out_count), all));
 	if (graph->left_out_count) {
 		fputs("; the others allocated ", out);
-		put_figure(out, hl_graph_figure(graph->left_out_flat, options->unit), total,
+		put_figure(out, hl_aggregate_figure(graph->left_out_flat, options->unit), total,
 			   options->unit);
 	}
 	fputs("<BR ALIGN=\"LEFT\"/>", out);

@@ -18,16 +18,10 @@ static bool is_nothing(struct hl_aggregate_figures figures)
 	return !figures.bytes && !figures.objects;
 }
 
-static void add(struct hl_aggregate_figures *sum, struct hl_aggregate_figures figures)
-{
-	sum->bytes += figures.bytes;
-	sum->objects += figures.objects;
-}
-
 static int heavier_first(struct hl_aggregate_figures a, struct hl_aggregate_figures b,
 			 enum hl_unit unit)
 {
-	int64_t left = hl_graph_figure(a, unit), right = hl_graph_figure(b, unit);
+	int64_t left = hl_aggregate_figure(a, unit), right = hl_aggregate_figure(b, unit);
 	return (left < right) - (left > right);
 }
 
@@ -46,7 +40,7 @@ static int by_cum_then_flat(const void *left, const void *right, void *unit)
 static void cut_nodes(struct hl_graph *graph, size_t count)
 {
 	for (size_t i = count; i < graph->node_count; i++)
-		add(&graph->left_out_flat, graph->nodes[i].flat);
+		hl_aggregate_add(&graph->left_out_flat, graph->nodes[i].flat);
 	graph->left_out_count += graph->node_count - count;
 	graph->node_count = count;
 }
@@ -54,7 +48,7 @@ static void cut_nodes(struct hl_graph *graph, size_t count)
 /* The least figure of an edge; a node of less would stand alone. */
 static double least_figure(const struct hl_graph *graph, const struct hl_view_options *options)
 {
-	int64_t total = hl_graph_figure(graph->total, options->unit);
+	int64_t total = hl_aggregate_figure(graph->total, options->unit);
 	return (double)total * options->edge_threshold / 100;
 }
 
@@ -76,7 +70,7 @@ static int collect_nodes(struct hl_graph *graph, const struct hl_aggregate *sums
 	graph->node_count = count;
 	graph->total = sums->total;
 	double least = least_figure(graph, options);
-	while (count && (double)hl_graph_figure(graph->nodes[count - 1].cum, unit) < least)
+	while (count && (double)hl_aggregate_figure(graph->nodes[count - 1].cum, unit) < least)
 		count--;
 	cut_nodes(graph, count);
 	return 0;
@@ -88,7 +82,7 @@ static struct hl_graph_node *heaviest_unmarked(struct hl_graph *graph, enum hl_u
 
 	for (size_t i = 0; i < graph->node_count; i++) {
 		struct hl_graph_node *node = &graph->nodes[i];
-		if (!node->heaviest && hl_graph_figure(node->flat, unit) > 0 &&
+		if (!node->heaviest && hl_aggregate_figure(node->flat, unit) > 0 &&
 		    (!best || heavier_first(node->flat, best->flat, unit) < 0))
 			best = node;
 	}
@@ -135,12 +129,10 @@ static int init_walk(struct walk *walk, const struct hl_profile *profile,
 	for (uint32_t i = 0; i < graph->node_count; i++)
 		walk->shown[graph->nodes[i].function] = i + 1;
 	for (size_t i = count; i-- > 0;) {
-		const struct hl_profile_counters *counters = &profile->counters[i];
-		add(&walk->sum[i], (struct hl_aggregate_figures){
-					   hl_profile_figure(counters, value, HL_UNIT_BYTES),
-					   hl_profile_figure(counters, value, HL_UNIT_OBJECTS)});
+		hl_aggregate_add(&walk->sum[i],
+				 hl_aggregate_figures_of(&profile->counters[i], value));
 		if (i)
-			add(&walk->sum[profile->nodes[i].parent], walk->sum[i]);
+			hl_aggregate_add(&walk->sum[profile->nodes[i].parent], walk->sum[i]);
 	}
 	return 0;
 }
@@ -191,7 +183,7 @@ static int add_to_edge(struct walk *walk, struct hl_graph *graph, uint32_t node,
 	if (node < walk->covered_until[edge])
 		return 0;
 	walk->covered_until[edge] = walk->profile->nodes[node].end;
-	add(&graph->edges[edge].figures, walk->sum[node]);
+	hl_aggregate_add(&graph->edges[edge].figures, walk->sum[node]);
 	return 0;
 }
 
@@ -234,7 +226,7 @@ static void trim_edges(struct hl_graph *graph, const struct hl_view_options *opt
 	if (graph->edge_count)
 		qsort_r(graph->edges, graph->edge_count, sizeof(*graph->edges), by_weight, &unit);
 	while (count < graph->edge_count) {
-		int64_t figure = hl_graph_figure(graph->edges[count].figures, unit);
+		int64_t figure = hl_aggregate_figure(graph->edges[count].figures, unit);
 		if (figure <= 0 || (double)figure < least)
 			break;
 		count++;
@@ -292,8 +284,8 @@ struct candidate {
  */
 static void score(struct candidate *candidate, enum hl_unit unit)
 {
-	double flat = (double)hl_graph_figure(candidate->node.flat, unit);
-	double cum = (double)hl_graph_figure(candidate->node.cum, unit);
+	double flat = (double)hl_aggregate_figure(candidate->node.flat, unit);
+	double cum = (double)hl_aggregate_figure(candidate->node.cum, unit);
 	double bits = candidate->in.sum > 0 ? entropy_of(&candidate->in) : 1;
 
 	if (candidate->out.sum > 0) {
@@ -319,7 +311,7 @@ static void score_all(const struct hl_graph *graph, struct candidate *candidates
 		candidates[i].node = graph->nodes[i];
 	for (size_t i = 0; i < graph->edge_count; i++) {
 		const struct hl_graph_edge *edge = &graph->edges[i];
-		int64_t figure = hl_graph_figure(edge->figures, unit);
+		int64_t figure = hl_aggregate_figure(edge->figures, unit);
 		if (edge->from == edge->to)
 			continue;
 		add_to_spread(&candidates[edge->from].out, figure);
@@ -368,12 +360,10 @@ static int build(struct hl_graph *graph, const struct hl_profile *profile,
 int hl_graph_init(struct hl_graph *graph, const struct hl_profile *profile,
 		  const struct hl_view_options *options)
 {
-	const struct hl_profile_counters *root = &profile->counters[0];
 	struct hl_aggregate sums;
 
 	*graph = (struct hl_graph){
-		.stackless = {hl_profile_figure(root, options->value, HL_UNIT_BYTES),
-			      hl_profile_figure(root, options->value, HL_UNIT_OBJECTS)}};
+		.stackless = hl_aggregate_figures_of(&profile->counters[0], options->value)};
 	int r = hl_aggregate_init(&sums, profile, options->value, NULL, 0);
 	if (r < 0)
 		return r;

@@ -85,7 +85,7 @@ static int emit_line(struct hl_emit *emit, const struct hl_row *row, enum hl_uni
 		return -ENOMEM;
 	}
 	hl_emit_row(emit, 0);
-	emit_text_cells(emit, place, unit, hl_rows_figure(row->flat, unit));
+	emit_text_cells(emit, place, unit, hl_aggregate_figure(row->flat, unit));
 	hl_emit_cell_text(emit, row->label.file);
 	hl_emit_cell_integer(emit, row->label.line);
 	hl_emit_cell_text(emit, row->label.name);
@@ -118,14 +118,14 @@ static int emit_rows(struct hl_emit *emit, const struct hl_rows *rows,
 		     const struct hl_view_options *options)
 {
 	size_t shown = hl_rows_shown(rows, options, 0), i;
-	int64_t rest = hl_rows_figure(rows->total, options->unit);
+	int64_t rest = hl_aggregate_figure(rows->total, options->unit);
 	char more[64];
 
 	for (i = 0; i < shown; i++) {
 		int r = emit_line(emit, &rows->rows[i], options->unit);
 		if (r < 0)
 			return r;
-		rest -= hl_rows_figure(rows->rows[i].flat, options->unit);
+		rest -= hl_aggregate_figure(rows->rows[i].flat, options->unit);
 	}
 	if (options->json)
 		return 0;
@@ -133,7 +133,7 @@ static int emit_rows(struct hl_emit *emit, const struct hl_rows *rows,
 		snprintf(more, sizeof(more), "and %zu more", rows->count - shown);
 		emit_sum(emit, more, options->unit, rest);
 	}
-	emit_sum(emit, "total", options->unit, hl_rows_figure(rows->total, options->unit));
+	emit_sum(emit, "total", options->unit, hl_aggregate_figure(rows->total, options->unit));
 	return 0;
 }
 

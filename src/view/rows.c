@@ -60,11 +60,8 @@ static void append(struct hl_rows *rows, struct hl_row row)
 /* What was allocated with no frame at all: the root's own. */
 static void append_root(struct hl_rows *rows, const struct hl_profile *profile, enum hl_value value)
 {
-	const struct hl_profile_counters *counters = &profile->counters[0];
-	struct hl_aggregate_figures own = {
-		.bytes = hl_profile_figure(counters, value, HL_UNIT_BYTES),
-		.objects = hl_profile_figure(counters, value, HL_UNIT_OBJECTS),
-	};
+	struct hl_aggregate_figures own = hl_aggregate_figures_of(&profile->counters[0], value);
+
 	append(rows, (struct hl_row){.label = hl_keys_label(&rows->keys, profile, 0),
 				     .flat = own,
 				     .cum = own,
@@ -129,10 +126,7 @@ static int collect_threads(struct hl_rows *rows, const struct hl_profile *profil
 		return -ENOMEM;
 	for (uint32_t i = 0; i < profile->thread_count; i++) {
 		const struct hl_profile_thread *thread = &profile->threads[i];
-		struct hl_aggregate_figures own = {
-			.bytes = hl_profile_figure(&thread->total, value, HL_UNIT_BYTES),
-			.objects = hl_profile_figure(&thread->total, value, HL_UNIT_OBJECTS),
-		};
+		struct hl_aggregate_figures own = hl_aggregate_figures_of(&thread->total, value);
 		append(rows, (struct hl_row){.label = {hl_profile_text(profile, thread->name), "",
 						       0, "", 0},
 					     .id = i,
@@ -140,10 +134,7 @@ static int collect_threads(struct hl_rows *rows, const struct hl_profile *profil
 					     .cum = own,
 					     .leaf = true});
 	}
-	rows->total = (struct hl_aggregate_figures){
-		.bytes = hl_profile_figure(&profile->total, value, HL_UNIT_BYTES),
-		.objects = hl_profile_figure(&profile->total, value, HL_UNIT_OBJECTS),
-	};
+	rows->total = hl_aggregate_figures_of(&profile->total, value);
 	return 0;
 }
 

@@ -32,11 +32,6 @@ void hl_rows_release(struct hl_rows *rows);
 size_t hl_rows_shown(const struct hl_rows *rows, const struct hl_view_options *options,
 		     uint64_t row_default);
 
-static inline int64_t hl_rows_figure(struct hl_aggregate_figures figures, enum hl_unit unit)
-{
-	return unit == HL_UNIT_BYTES ? figures.bytes : figures.objects;
-}
-
 /*
  * How the row at ${rank}, of ${figure} out of ${whole}, stands out: for hl_emit_row(). The five
  * heaviest do, and whatever makes up a tenth.

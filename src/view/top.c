@@ -42,16 +42,11 @@ static const char *title_of_names(enum hl_view_key by)
 	return by == HL_VIEW_BY_MODULE || by == HL_VIEW_BY_THREAD ? by_names[by] : "function";
 }
 
-static enum hl_unit other_unit(enum hl_unit unit)
-{
-	return unit == HL_UNIT_BYTES ? HL_UNIT_OBJECTS : HL_UNIT_BYTES;
-}
-
 static void begin_rows(struct hl_emit *emit, const struct hl_profile *profile,
 		       const struct hl_view_options *options)
 {
 	static const enum hl_emit_type types[] = {HL_EMIT_BYTES, HL_EMIT_COUNT};
-	enum hl_unit other = other_unit(options->unit);
+	enum hl_unit other = hl_unit_other(options->unit);
 	bool knows_bytes = hl_profile_knows(profile, options->value, HL_UNIT_BYTES);
 	bool knows_objects = hl_profile_knows(profile, options->value, HL_UNIT_OBJECTS);
 	bool knows_other = hl_profile_knows(profile, options->value, other);
@@ -115,8 +110,9 @@ static void emit_row(struct hl_emit *emit, const struct hl_profile *profile,
 {
 	const struct hl_row *row = &rows->rows[rank];
 	enum hl_unit unit = options->unit;
-	int64_t flat = hl_rows_figure(row->flat, unit), cum = hl_rows_figure(row->cum, unit);
-	int64_t whole = hl_rows_figure(rows->total, unit);
+	int64_t flat = hl_aggregate_figure(row->flat, unit),
+		cum = hl_aggregate_figure(row->cum, unit);
+	int64_t whole = hl_aggregate_figure(rows->total, unit);
 
 	hl_emit_row(emit,
 		    hl_rows_emphasis(rank, options->sort == HL_VIEW_SORT_FLAT ? flat : cum, whole));
@@ -124,7 +120,7 @@ static void emit_row(struct hl_emit *emit, const struct hl_profile *profile,
 	hl_emit_cell_percent(emit, flat, whole);
 	hl_emit_cell_integer(emit, cum);
 	hl_emit_cell_percent(emit, cum, whole);
-	hl_emit_cell_integer(emit, hl_rows_figure(row->flat, other_unit(unit)));
+	hl_emit_cell_integer(emit, hl_aggregate_figure(row->flat, hl_unit_other(unit)));
 	emit_thread(emit, profile, row->id, options);
 	emit_label(emit, &row->label);
 	hl_emit_cell_integer(emit, row->flat.bytes);

@@ -120,17 +120,12 @@ enum {
 	COLUMN_COUNT,
 };
 
-static enum hl_unit other_unit(enum hl_unit unit)
-{
-	return unit == HL_UNIT_BYTES ? HL_UNIT_OBJECTS : HL_UNIT_BYTES;
-}
-
 /* Reversed, a node's own figure would be that of the outermost callers: nothing that one asks. */
 static void begin_rows(struct hl_emit *emit, const struct drawing *drawing)
 {
 	static const enum hl_emit_type types[] = {HL_EMIT_BYTES, HL_EMIT_COUNT};
 	const struct hl_view_options *options = drawing->options;
-	enum hl_unit other = other_unit(options->unit);
+	enum hl_unit other = hl_unit_other(options->unit);
 	enum hl_emit_type type = types[options->unit];
 	bool knows_bytes = hl_profile_knows(drawing->profile, options->value, HL_UNIT_BYTES);
 	bool knows_objects = hl_profile_knows(drawing->profile, options->value, HL_UNIT_OBJECTS);
@@ -226,7 +221,7 @@ static void emit_cells(struct hl_emit *emit, const struct drawing *drawing, cons
 
 	hl_emit_cell_integer(emit, item->sum);
 	hl_emit_cell_percent(emit, item->sum, drawing->tree.nodes[0].sum);
-	hl_emit_cell_integer(emit, hl_rows_figure(flat, unit));
+	hl_emit_cell_integer(emit, hl_aggregate_figure(flat, unit));
 	hl_emit_cell_integer(emit, item->other);
 	hl_emit_cell_text(emit, words->branch);
 	hl_emit_cell_integer(emit, drawing->row_count);
@@ -268,7 +263,8 @@ static int emit_item(struct hl_emit *emit, struct drawing *drawing, const struct
 	} else {
 		r = describe_node(drawing->profile, &drawing->tree.nodes[item->node], &words);
 		flat = own_figures(drawing, item->node);
-		emphasis = hl_rows_emphasis(SIZE_MAX, hl_rows_figure(flat, drawing->options->unit),
+		emphasis = hl_rows_emphasis(SIZE_MAX,
+					    hl_aggregate_figure(flat, drawing->options->unit),
 					    drawing->tree.nodes[0].sum);
 	}
 	if (r < 0)

@@ -234,23 +234,24 @@ static const char *known_values(const struct hl_profile *profile, char *buffer, 
 int hl_view_choose_value(const struct hl_profile *profile, struct hl_view_options *options,
 			 struct hl_error *err)
 {
+	bool is_value_chosen = value >= 0, is_unit_chosen = unit >= 0;
 	char known[160];
 
-	options->value = value >= 0 ? (enum hl_value)value : default_value(profile);
-	if (unit >= 0)
+	options->value = is_value_chosen ? (enum hl_value)value : default_value(profile);
+	if (is_unit_chosen)
 		options->unit = (enum hl_unit)unit;
 	else
-		options->unit =
-			!hl_profile_knows(profile, options->value, HL_UNIT_BYTES) &&
-					hl_profile_knows(profile, options->value, HL_UNIT_OBJECTS)
-				? HL_UNIT_OBJECTS
-				: HL_UNIT_BYTES;
+		options->unit = hl_profile_knows(profile, options->value, HL_UNIT_BYTES)
+					? HL_UNIT_BYTES
+					: HL_UNIT_OBJECTS;
 	if (hl_profile_knows(profile, options->value, options->unit))
 		return 0;
-	return hl_error_set(err, -ENODATA, "'%s' holds no %s in %s; it holds %s",
-			    hl_profile_text(profile, profile->name), hl_value_names[options->value],
-			    hl_unit_names[options->unit],
-			    known_values(profile, known, sizeof(known)));
+	return hl_error_set(
+		err, -ENODATA, "'%s' holds %s%s%s%s; it holds %s",
+		hl_profile_text(profile, profile->name), is_value_chosen ? "no " : "nothing",
+		is_value_chosen ? hl_value_names[options->value] : "", is_unit_chosen ? " in " : "",
+		is_unit_chosen ? hl_unit_names[options->unit] : "",
+		known_values(profile, known, sizeof(known)));
 }
 
 /* ---- output ---- */

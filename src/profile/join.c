@@ -441,22 +441,38 @@ static int check_duration(const struct hl_profile *profile, struct hl_error *err
 			    hl_profile_text(profile, profile->name));
 }
 
+static int check_values(const struct hl_profile *before, const struct hl_profile *after,
+			struct hl_error *err)
+{
+	for (int value = 0; value < HL_VALUE_COUNT; value++)
+		for (int unit = 0; unit < HL_UNIT_COUNT; unit++)
+			if (before->known[value][unit] && after->known[value][unit])
+				return 0;
+	return hl_error_set(err, -ENODATA,
+			    "cannot compare '%s' with '%s': they hold no value in common; "
+			    "'heapline info' shows what each of them holds",
+			    hl_profile_text(before, before->name),
+			    hl_profile_text(after, after->name));
+}
+
 int hl_profile_join(const struct hl_profile *before, const struct hl_profile *after, bool normalize,
 		    struct hl_profile **ret_profile, struct hl_error *err)
 {
 	struct scaler scaler = {.numerator = 1, .denominator = 1};
 	struct side sides[2] = {0};
 
+	int r = check_values(before, after, err);
+	if (r == 0 && normalize)
+		r = check_duration(before, err);
+	if (r == 0 && normalize)
+		r = check_duration(after, err);
+	if (r < 0)
+		return r;
 	if (normalize) {
-		int r = check_duration(before, err);
-		if (r == 0)
-			r = check_duration(after, err);
-		if (r < 0)
-			return r;
 		scaler.numerator = after->duration_ns;
 		scaler.denominator = before->duration_ns;
 	}
-	int r = init_side(&sides[0], before);
+	r = init_side(&sides[0], before);
 	if (r == 0)
 		r = init_side(&sides[1], after);
 	if (r == 0)

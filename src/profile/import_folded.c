@@ -59,7 +59,8 @@ static int take_number(const char *text, const char **end, int64_t *ret_number)
 		bool up = rest + 1 < *end && rest[1] >= '5';
 		for (rest++; rest < *end && *rest >= '0' && *rest <= '9';)
 			rest++;
-		number += *begin == '-' ? -up : up;
+		if (__builtin_add_overflow(number, *begin == '-' ? -up : up, &number))
+			return -ERANGE;
 	}
 	if (rest < *end)
 		return -EINVAL;

@@ -2,7 +2,6 @@
 /* Turns states of logs into recordings of one process, and these into profiles; see moment.h. */
 #include "profile/moment.h"
 
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -199,22 +198,25 @@ int hl_moment_profile(const struct hl_recording *recording,
 
 /* ---- a moment ---- */
 
+static const struct hl_log_point *highest_point(const struct hl_log *log)
+{
+	const struct hl_log_point *highest = log->points;
+
+	for (size_t i = 1; i < log->point_count; i++)
+		if (log->points[i].max_bytes > highest->max_bytes)
+			highest = &log->points[i];
+	return highest;
+}
+
 static int find_interval(const struct hl_log *log, const struct hl_moment *at, const char *path,
 			 uint64_t *ret_number, struct hl_error *err)
 {
-	const struct hl_log_point *first = log->points;
-	const struct hl_log_point *last = &log->points[log->point_count - 1];
-	const struct hl_log_point *highest = first;
-	uint64_t number = at->ms / HL_INTERVAL_TICKS;
-
 	if (!log->point_count)
 		return hl_error_set(err, -ERANGE, "the log in '%s' holds no interval yet", path);
-	if (at->kind == HL_MOMENT_PEAK) {
-		for (size_t i = 1; i < log->point_count; i++)
-			if (log->points[i].max_bytes > highest->max_bytes)
-				highest = &log->points[i];
-		number = highest->number;
-	}
+	const struct hl_log_point *first = log->points;
+	const struct hl_log_point *last = &log->points[log->point_count - 1];
+	uint64_t number = at->kind == HL_MOMENT_PEAK ? highest_point(log)->number
+						     : at->ms / HL_INTERVAL_TICKS;
 	if (number < first->number || number > last->number)
 		return hl_error_set(
 			err, -ERANGE,

@@ -237,12 +237,14 @@ static bool is_directory(const char *path)
 int hl_profile_open(const char *path, const struct hl_profile_selection *selection,
 		    struct hl_profile **ret_profile, struct hl_error *err)
 {
-	if (selection && selection->at.kind != HL_MOMENT_NONE && !is_directory(path))
+	bool is_stdin = !strcmp(path, "-");
+
+	if (selection && selection->at.kind != HL_MOMENT_NONE && (is_stdin || !is_directory(path)))
 		return hl_error_set(err, -EINVAL,
 				    "cannot look at a moment of '%s': only a recording, NAME.hl, "
 				    "has a log",
-				    path);
-	if (!strcmp(path, "-"))
+				    is_stdin ? STDIN_NAME : path);
+	if (is_stdin)
 		return open_stream(STDIN_FILENO, STDIN_NAME, selection, ret_profile, err);
 	if (is_directory(path)) /* or nothing, which is a missing recording */
 		return open_recording(path, selection, ret_profile, err);

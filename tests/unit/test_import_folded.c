@@ -169,6 +169,7 @@ static void lines_that_are_no_stacks_are_refused_with_their_number(void **state)
 	static const char *const lines[] = {"a;b",	 "12",	  "a;b +5",   "a;b 1e3", "a;b 0x10",
 					    "a;b 1.2.3", "a;b -", "a;b 1.2x", "a;b .5"};
 	static const char large[] = "a 1\nb 9223372036854775808\n", binary[] = "a 1\nb\0c 2\n";
+	static const char larger[] = "a 1\nb 9223372036854775807.5\n";
 
 	(void)state;
 	for (size_t i = 0; i < HL_COUNT_OF(lines); i++) {
@@ -180,6 +181,8 @@ static void lines_that_are_no_stacks_are_refused_with_their_number(void **state)
 		assert_false(detects(&hl_importer_folded, lines[i], strlen(lines[i])));
 	}
 	must_refuse(&hl_importer_folded, large, sizeof(large) - 1,
+		    "cannot read 'x': the number in line 2 is too large");
+	must_refuse(&hl_importer_folded, larger, sizeof(larger) - 1,
 		    "cannot read 'x': the number in line 2 is too large");
 	must_refuse(&hl_importer_folded, binary, sizeof(binary) - 1,
 		    "cannot read 'x': line 2 holds a NUL byte, so it is not text");

@@ -20,7 +20,8 @@ struct hl_annotate_section {
 	const struct hl_annotation_line *lines;
 	size_t count;
 	struct hl_source source;
-	int missing; /* 0, or why there is no source */
+	int missing;	       /* 0, or why there is no source */
+	int64_t heaviest_from; /* text: what a line must have to be one of the heaviest */
 };
 
 /*

@@ -116,7 +116,7 @@ enum {
 
 static unsigned flag_unless(bool known)
 {
-	return known ? HL_EMIT_BLANK_ZERO : HL_EMIT_TEXT_ONLY | HL_EMIT_JSON_ONLY;
+	return known ? HL_EMIT_BLANK_ZERO : HL_EMIT_HIDDEN;
 }
 
 static void begin_table(const struct hl_annotate *report)
@@ -154,16 +154,32 @@ static char *expand_tabs(const char *line)
 	return expanded;
 }
 
-/* How many lines of the section have more; among equals, all stand out or none. */
-static size_t rank_of(const struct hl_annotate_section *section,
-		      const struct hl_annotation_line *line, enum hl_unit unit)
+/* What a line must have to be one of the heaviest; among equals, all stand out or none. */
+static int64_t heaviest_from(const struct hl_annotate_section *section, enum hl_unit unit)
 {
-	size_t rank = 0;
+	int64_t heaviest[HL_ROWS_HEAVIEST] = {0}; /* the last is the least */
 
-	for (size_t i = 0; i < section->count; i++)
-		rank += hl_aggregate_figure(section->lines[i].cum, unit) >
-			hl_aggregate_figure(line->cum, unit);
-	return rank;
+	for (size_t i = 0; i < section->count; i++) {
+		int64_t figure = hl_aggregate_figure(section->lines[i].cum, unit);
+		size_t at = HL_ROWS_HEAVIEST - 1;
+		if (figure <= heaviest[at])
+			continue;
+		for (; at && heaviest[at - 1] < figure; at--)
+			heaviest[at] = heaviest[at - 1];
+		heaviest[at] = figure;
+	}
+	return heaviest[HL_ROWS_HEAVIEST - 1];
+}
+
+static unsigned emphasis_of(const struct hl_annotate *report,
+			    const struct hl_annotate_section *section,
+			    const struct hl_annotation_line *line)
+{
+	enum hl_unit unit = report->options->unit;
+	int64_t figure = hl_aggregate_figure(line->cum, unit);
+
+	return hl_rows_emphasis(figure >= section->heaviest_from ? 0 : HL_ROWS_HEAVIEST, figure,
+				hl_aggregate_figure(section->function->cum, unit));
 }
 
 /* ${line}: NULL for one without figures. */
@@ -172,18 +188,13 @@ static int emit_source_row(const struct hl_annotate *report,
 			   const struct hl_annotation_line *line, uint32_t number)
 {
 	static const struct hl_annotation_line nothing;
-	enum hl_unit unit = report->options->unit;
 	const char *text = hl_source_line(&section->source, number);
 	char *expanded = expand_tabs(text ? text : "");
 	const struct hl_annotation_line *shown = line ? line : &nothing;
 
 	if (!expanded)
 		return -ENOMEM;
-	hl_emit_row(report->emit,
-		    line ? hl_rows_emphasis(rank_of(section, line, unit),
-					    hl_aggregate_figure(line->cum, unit),
-					    hl_aggregate_figure(section->function->cum, unit))
-			 : 0);
+	hl_emit_row(report->emit, line ? emphasis_of(report, section, line) : 0);
 	hl_emit_cell_integer(report->emit, shown->flat.bytes);
 	hl_emit_cell_integer(report->emit, shown->flat.objects);
 	hl_emit_cell_integer(report->emit, shown->cum.bytes);
@@ -302,6 +313,7 @@ static int emit_function(const struct hl_annotate *report,
 		r = hl_annotate_section_init(&section, report, function, first);
 		if (r < 0)
 			return r;
+		section.heaviest_from = heaviest_from(&section, report->options->unit);
 		section_lines(report, &section);
 		r = emit_rows_of(report, &section);
 		hl_annotate_section_release(&section);

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 
 #define ROWS_DEFAULT 20 /* of those that grew, and of those that shrank */
-#define HIDDEN	     (HL_EMIT_TEXT_ONLY | HL_EMIT_JSON_ONLY)
 
 enum {
 	COLUMN_BEFORE,
@@ -55,11 +54,11 @@ static void begin_rows(struct hl_emit *emit, const struct hl_profile *profile,
 	enum hl_emit_type type = types[options->unit];
 	bool knows_bytes = hl_profile_knows(profile, options->value, HL_UNIT_BYTES);
 	bool knows_objects = hl_profile_knows(profile, options->value, HL_UNIT_OBJECTS);
-	unsigned bytes = knows_bytes ? HL_EMIT_JSON_ONLY : HIDDEN;
-	unsigned objects = knows_objects ? HL_EMIT_JSON_ONLY : HIDDEN;
-	unsigned of_other = knows_bytes && knows_objects ? HL_EMIT_TEXT_ONLY : HIDDEN;
-	unsigned of_stack = options->by == HL_VIEW_BY_STACK ? HL_EMIT_JSON_ONLY : HIDDEN;
-	unsigned of_place = options->by == HL_VIEW_BY_MODULE ? HIDDEN : HL_EMIT_TEXT_ONLY;
+	unsigned bytes = knows_bytes ? HL_EMIT_JSON_ONLY : HL_EMIT_HIDDEN;
+	unsigned objects = knows_objects ? HL_EMIT_JSON_ONLY : HL_EMIT_HIDDEN;
+	unsigned of_other = knows_bytes && knows_objects ? HL_EMIT_TEXT_ONLY : HL_EMIT_HIDDEN;
+	unsigned of_stack = options->by == HL_VIEW_BY_STACK ? HL_EMIT_JSON_ONLY : HL_EMIT_HIDDEN;
+	unsigned of_place = options->by == HL_VIEW_BY_MODULE ? HL_EMIT_HIDDEN : HL_EMIT_TEXT_ONLY;
 	const struct hl_emit_column columns[COLUMN_COUNT] = {
 		[COLUMN_BEFORE] = {NULL, "before", type, HL_EMIT_TEXT_ONLY},
 		[COLUMN_AFTER] = {NULL, "after", type, HL_EMIT_TEXT_ONLY},

@@ -36,6 +36,7 @@ enum hl_emit_type {
 enum hl_emit_flag {
 	HL_EMIT_TEXT_ONLY = 1, /* not in JSON */
 	HL_EMIT_JSON_ONLY = 2,
+	HL_EMIT_HIDDEN = HL_EMIT_TEXT_ONLY | HL_EMIT_JSON_ONLY, /* nowhere: not known, say */
 	HL_EMIT_SHORTENED = 4,	/* cut off where a terminal is too narrow */
 	HL_EMIT_BLANK_ZERO = 8, /* in tables, 0 is left blank */
 	HL_EMIT_TREE = 16,	/* in tables, where hl_emit_row_below() draws branches */

@@ -35,11 +35,6 @@ static void write_warnings(struct hl_emit *emit, const struct head_source *sourc
 	hl_summary_warnings(emit, source->profile);
 }
 
-static const char *plural(size_t count)
-{
-	return count == 1 ? "" : "s";
-}
-
 static const char *format_figure(int64_t figure, const struct hl_view_options *options,
 				 char buffer[HL_FORMAT_MAX])
 {
@@ -63,7 +58,7 @@ static void write_growth(struct hl_emit *emit, const struct head_source *source)
 	if (layout->vanished_count)
 		hl_emit_line(emit, "nothing is left of %s frame%s that held %s before",
 			     hl_format_count((int64_t)layout->vanished_count, gone_count),
-			     plural(layout->vanished_count),
+			     hl_format_plural(layout->vanished_count),
 			     format_figure(layout->vanished_sum, source->options, gone));
 }
 
@@ -77,17 +72,17 @@ static void write_notes(struct hl_emit *emit, const struct head_source *source)
 	if (layout->negative_count)
 		hl_emit_line(emit, "%s stack%s with less than nothing left out: %s in all",
 			     hl_format_count((int64_t)layout->negative_count, count),
-			     plural(layout->negative_count),
+			     hl_format_plural(layout->negative_count),
 			     format_figure(layout->negative_sum, source->options, sum));
 	if (layout->light_count)
 		hl_emit_line(emit, "%s frame%s of %s or less left out of this file",
 			     hl_format_count((int64_t)layout->light_count, count),
-			     plural(layout->light_count),
+			     hl_format_plural(layout->light_count),
 			     format_figure(layout->light_max, source->options, sum));
 	if (source->narrow_count)
 		hl_emit_line(emit, "%s frame%s too narrow to be seen before one zooms in",
 			     hl_format_count((int64_t)source->narrow_count, count),
-			     plural(source->narrow_count));
+			     hl_format_plural(source->narrow_count));
 	hl_summary_names_line(emit, source->profile);
 }
 

@@ -14,6 +14,12 @@ const char *hl_format_bytes(int64_t bytes, char buffer[HL_FORMAT_MAX]);
 /* "1,234,567". */
 const char *hl_format_count(int64_t count, char buffer[HL_FORMAT_MAX]);
 
+/* What makes a word out of "block" that fits ${count} of them. */
+static inline const char *hl_format_plural(uint64_t count)
+{
+	return count == 1 ? "" : "s";
+}
+
 /* "12.3%"; "-" when ${whole} is 0. */
 const char *hl_format_percent(int64_t part, int64_t whole, char buffer[HL_FORMAT_MAX]);
 

@@ -279,7 +279,7 @@ static void begin_stacks(struct hl_emit *emit, const struct hl_profile *profile)
 			columns[i].flags |= HL_EMIT_JSON_ONLY;
 		if (!hl_profile_knows(profile, needed, unit) ||
 		    !hl_profile_knows(profile, stack_figures[i].needed_too, unit))
-			columns[i].flags |= HL_EMIT_TEXT_ONLY | HL_EMIT_JSON_ONLY;
+			columns[i].flags |= HL_EMIT_HIDDEN;
 	}
 	columns[STACK_FIGURES] = (struct hl_emit_column){"stack", "stack", HL_EMIT_STACK, 0};
 	hl_emit_line(emit, "%s", "");

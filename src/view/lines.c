@@ -24,7 +24,6 @@ enum {
 static void begin_rows(struct hl_emit *emit, const struct hl_profile *profile,
 		       const struct hl_view_options *options)
 {
-	unsigned unknown = HL_EMIT_JSON_ONLY | HL_EMIT_TEXT_ONLY;
 	bool bytes = hl_profile_knows(profile, options->value, HL_UNIT_BYTES);
 	bool objects = hl_profile_knows(profile, options->value, HL_UNIT_OBJECTS);
 	const struct hl_emit_column columns[COLUMN_COUNT] = {
@@ -35,9 +34,9 @@ static void begin_rows(struct hl_emit *emit, const struct hl_profile *profile,
 		[COLUMN_NAME] = {"name", NULL, HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},
 		[COLUMN_MODULE] = {"module", NULL, HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},
 		[COLUMN_BYTES] = {"bytes", NULL, HL_EMIT_BYTES,
-				  bytes ? HL_EMIT_JSON_ONLY : unknown},
+				  bytes ? HL_EMIT_JSON_ONLY : HL_EMIT_HIDDEN},
 		[COLUMN_OBJECTS] = {"objects", NULL, HL_EMIT_COUNT,
-				    objects ? HL_EMIT_JSON_ONLY : unknown},
+				    objects ? HL_EMIT_JSON_ONLY : HL_EMIT_HIDDEN},
 	};
 	hl_emit_rows(emit, "rows", columns, COLUMN_COUNT);
 }

@@ -8,8 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HEAVIEST_ROWS 5
-#define HEAVY_SHARE   10 /* a row from a tenth of the total on stands out */
+#define HEAVY_SHARE 10 /* a row from a tenth of the total on stands out */
 
 /* ---- order ---- */
 
@@ -176,7 +175,7 @@ unsigned hl_rows_emphasis(size_t rank, int64_t figure, int64_t whole)
 {
 	unsigned emphasis = 0;
 
-	if (rank < HEAVIEST_ROWS && figure > 0)
+	if (rank < HL_ROWS_HEAVIEST && figure > 0)
 		emphasis |= HL_EMIT_HEAVIEST;
 	if (whole > 0 && figure > (whole - 1) / HEAVY_SHARE)
 		emphasis |= HL_EMIT_HEAVY;

@@ -32,6 +32,8 @@ void hl_rows_release(struct hl_rows *rows);
 size_t hl_rows_shown(const struct hl_rows *rows, const struct hl_view_options *options,
 		     uint64_t row_default);
 
+#define HL_ROWS_HEAVIEST 5
+
 /*
  * How the row at ${rank}, of ${figure} out of ${whole}, stands out: for hl_emit_row(). The five
  * heaviest do, and whatever makes up a tenth.

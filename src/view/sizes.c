@@ -11,7 +11,6 @@
 
 #define BAR_COLUMNS  16
 #define FRAMES_SHOWN 4 /* of a stack, from its leaf; --full shows all */
-#define HIDDEN	     (HL_EMIT_JSON_ONLY | HL_EMIT_TEXT_ONLY)
 
 /* What all parts of the report need. */
 struct report {
@@ -121,9 +120,9 @@ static int64_t size_number(uint64_t size)
 
 static void begin_classes(const struct report *report)
 {
-	unsigned bytes = report->knows_bytes ? 0 : HIDDEN;
-	unsigned objects = report->knows_objects ? 0 : HIDDEN;
-	unsigned slack = report->knows_slack ? 0 : HIDDEN;
+	unsigned bytes = report->knows_bytes ? 0 : HL_EMIT_HIDDEN;
+	unsigned objects = report->knows_objects ? 0 : HL_EMIT_HIDDEN;
+	unsigned slack = report->knows_slack ? 0 : HL_EMIT_HIDDEN;
 	bool is_slack = report->options->value == HL_VALUE_SLACK;
 	const struct hl_emit_column columns[] = {
 		{NULL, "size", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY},
@@ -290,8 +289,8 @@ static int emit_stacks(const struct report *report)
 	const struct hl_view_options *options = report->options;
 	const struct hl_emit_column columns[] = {
 		{NULL, "size", HL_EMIT_TEXT, 0},
-		{NULL, "objects", HL_EMIT_COUNT, report->knows_objects ? 0 : HIDDEN},
-		{NULL, "bytes", HL_EMIT_BYTES, report->knows_bytes ? 0 : HIDDEN},
+		{NULL, "objects", HL_EMIT_COUNT, report->knows_objects ? 0 : HL_EMIT_HIDDEN},
+		{NULL, "bytes", HL_EMIT_BYTES, report->knows_bytes ? 0 : HL_EMIT_HIDDEN},
 		{NULL, "share", HL_EMIT_PERCENT, 0},
 		{NULL, "allocated by", HL_EMIT_TEXT, options->full ? 0 : HL_EMIT_SHORTENED},
 	};

@@ -103,11 +103,6 @@ void hl_summary_members(struct hl_emit *emit, const struct hl_profile *profile,
 
 /* ---- text ---- */
 
-static const char *plural(uint64_t count)
-{
-	return count == 1 ? "" : "s";
-}
-
 size_t hl_summary_stack_count(const struct hl_profile *profile)
 {
 	size_t count = 0;
@@ -125,7 +120,7 @@ static void imported_line(struct hl_emit *emit, const struct hl_profile *profile
 
 	hl_emit_line(emit, "%s: %s, %s stack%s", hl_profile_text(profile, profile->name),
 		     hl_profile_text(profile, profile->source),
-		     hl_format_count((int64_t)stacks, count), plural(stacks));
+		     hl_format_count((int64_t)stacks, count), hl_format_plural(stacks));
 }
 
 /* "NAME: COMMAND (REST)", the command cut off where the terminal is too narrow for all of it. */
@@ -310,27 +305,28 @@ static void lost_warnings(struct hl_emit *emit, const struct hl_profile_lost *lo
 
 	if (lost->events || lost->bytes)
 		hl_emit_warning(emit, "LOST: %s event%s, %s: not in the figures below",
-				hl_format_count((int64_t)lost->events, count), plural(lost->events),
+				hl_format_count((int64_t)lost->events, count),
+				hl_format_plural(lost->events),
 				hl_format_bytes((int64_t)lost->bytes, bytes));
 	if (lost->truncated_stacks)
 		hl_emit_warning(emit, "LOST: the outer frames of %s stack%s, too deep to keep",
 				hl_format_count((int64_t)lost->truncated_stacks, count),
-				plural(lost->truncated_stacks));
+				hl_format_plural(lost->truncated_stacks));
 	if (lost->incomplete_stacks)
 		hl_emit_warning(emit, "LOST: the outer frames of %s stack%s, not to be unwound",
 				hl_format_count((int64_t)lost->incomplete_stacks, count),
-				plural(lost->incomplete_stacks));
+				hl_format_plural(lost->incomplete_stacks));
 	if (lost->modules)
 		hl_emit_warning(emit, "LOST: the names of %s module%s",
 				hl_format_count((int64_t)lost->modules, count),
-				plural(lost->modules));
+				hl_format_plural(lost->modules));
 	if (lost->unscanned_bytes)
 		hl_emit_warning(emit, "LOST: %s could not be read",
 				hl_format_bytes((int64_t)lost->unscanned_bytes, bytes));
 	if (lost->unmatched_frees)
 		hl_emit_line(emit, "note: %s free%s of blocks whose allocation was not seen",
 			     hl_format_count((int64_t)lost->unmatched_frees, count),
-			     plural(lost->unmatched_frees));
+			     hl_format_plural(lost->unmatched_frees));
 }
 
 void hl_summary_names_line(struct hl_emit *emit, const struct hl_profile *profile)

@@ -29,8 +29,6 @@ enum {
 	COLUMN_COUNT,
 };
 
-#define HIDDEN (HL_EMIT_TEXT_ONLY | HL_EMIT_JSON_ONLY)
-
 static const char *const by_names[] = {
 	[HL_VIEW_BY_FUNCTION] = "function", [HL_VIEW_BY_LINE] = "line",
 	[HL_VIEW_BY_ADDRESS] = "address",   [HL_VIEW_BY_MODULE] = "module",
@@ -50,19 +48,20 @@ static void begin_rows(struct hl_emit *emit, const struct hl_profile *profile,
 	bool knows_bytes = hl_profile_knows(profile, options->value, HL_UNIT_BYTES);
 	bool knows_objects = hl_profile_knows(profile, options->value, HL_UNIT_OBJECTS);
 	bool knows_other = hl_profile_knows(profile, options->value, other);
-	unsigned bytes = knows_bytes ? HL_EMIT_JSON_ONLY : HIDDEN;
-	unsigned objects = knows_objects ? HL_EMIT_JSON_ONLY : HIDDEN;
+	unsigned bytes = knows_bytes ? HL_EMIT_JSON_ONLY : HL_EMIT_HIDDEN;
+	unsigned objects = knows_objects ? HL_EMIT_JSON_ONLY : HL_EMIT_HIDDEN;
 	bool threads = options->by == HL_VIEW_BY_THREAD;
-	unsigned of_threads = threads ? 0 : HIDDEN, of_frames = threads ? HIDDEN : 0;
-	unsigned of_places = threads || options->by == HL_VIEW_BY_MODULE ? HIDDEN : 0;
-	unsigned of_address = options->by == HL_VIEW_BY_ADDRESS ? 0 : HIDDEN;
+	unsigned of_threads = threads ? 0 : HL_EMIT_HIDDEN,
+		 of_frames = threads ? HL_EMIT_HIDDEN : 0;
+	unsigned of_places = threads || options->by == HL_VIEW_BY_MODULE ? HL_EMIT_HIDDEN : 0;
+	unsigned of_address = options->by == HL_VIEW_BY_ADDRESS ? 0 : HL_EMIT_HIDDEN;
 	const struct hl_emit_column columns[COLUMN_COUNT] = {
 		[COLUMN_FLAT] = {NULL, "flat", types[options->unit], HL_EMIT_TEXT_ONLY},
 		[COLUMN_FLAT_PERCENT] = {NULL, "flat%", HL_EMIT_PERCENT, HL_EMIT_TEXT_ONLY},
 		[COLUMN_CUM] = {NULL, "cum", types[options->unit], HL_EMIT_TEXT_ONLY},
 		[COLUMN_CUM_PERCENT] = {NULL, "cum%", HL_EMIT_PERCENT, HL_EMIT_TEXT_ONLY},
 		[COLUMN_OTHER] = {NULL, hl_unit_names[other], types[other],
-				  knows_other ? HL_EMIT_TEXT_ONLY : HIDDEN},
+				  knows_other ? HL_EMIT_TEXT_ONLY : HL_EMIT_HIDDEN},
 		[COLUMN_PID] = {"pid", "pid", HL_EMIT_NUMBER, of_threads},
 		[COLUMN_TID] = {"tid", "tid", HL_EMIT_NUMBER, of_threads},
 		[COLUMN_PLACE] = {NULL, "where", HL_EMIT_TEXT,

@@ -16,7 +16,6 @@
 #define FIGURES_WIDTH	45  /* columns of a terminal that the figures take at most */
 #define BRANCH_WIDTH	2   /* of each level of the tree */
 #define WORDS_MIN	24  /* that names get in any case, though the line is then too long */
-#define HIDDEN		(HL_EMIT_TEXT_ONLY | HL_EMIT_JSON_ONLY)
 
 /* A row to come: one node, or several siblings that are folded into one line. */
 struct item {
@@ -129,10 +128,10 @@ static void begin_rows(struct hl_emit *emit, const struct drawing *drawing)
 	enum hl_emit_type type = types[options->unit];
 	bool knows_bytes = hl_profile_knows(drawing->profile, options->value, HL_UNIT_BYTES);
 	bool knows_objects = hl_profile_knows(drawing->profile, options->value, HL_UNIT_OBJECTS);
-	unsigned bytes = knows_bytes ? HL_EMIT_JSON_ONLY : HIDDEN;
-	unsigned objects = knows_objects ? HL_EMIT_JSON_ONLY : HIDDEN;
-	unsigned of_other = knows_bytes && knows_objects ? HL_EMIT_TEXT_ONLY : HIDDEN;
-	unsigned of_flat = options->reversed ? HIDDEN : 0;
+	unsigned bytes = knows_bytes ? HL_EMIT_JSON_ONLY : HL_EMIT_HIDDEN;
+	unsigned objects = knows_objects ? HL_EMIT_JSON_ONLY : HL_EMIT_HIDDEN;
+	unsigned of_other = knows_bytes && knows_objects ? HL_EMIT_TEXT_ONLY : HL_EMIT_HIDDEN;
+	unsigned of_flat = options->reversed ? HL_EMIT_HIDDEN : 0;
 	const struct hl_emit_column columns[COLUMN_COUNT] = {
 		[COLUMN_CUM] = {NULL, "cum", type, HL_EMIT_TEXT_ONLY},
 		[COLUMN_CUM_PERCENT] = {NULL, "cum%", HL_EMIT_PERCENT, HL_EMIT_TEXT_ONLY},

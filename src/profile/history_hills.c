@@ -80,22 +80,32 @@ static bool is_hill(const struct hl_log_point *point, int64_t valley, double per
 	return fall > 0 && (double)fall >= percent / 100 * (double)point->max_bytes;
 }
 
+/* What was in use before the range: nothing when the process began, else the log may tell. */
+static bool know_beginning(const struct hl_history *history, int64_t *ret_bytes)
+{
+	if (history->points > history->log->points)
+		*ret_bytes = history->points[-1].end_bytes;
+	else if (history->points[0].number > 0)
+		return false;
+	return true;
+}
+
 /* Where it was lowest from the end of point ${first} to the end of the one before ${hill}. */
 static void find_valley(const struct hl_history *history, size_t first,
 			struct hl_history_hill *hill)
 {
 	hill->valley = SIZE_MAX;
-	if (first == SIZE_MAX) { /* before the range, as far as the log knows */
-		bool known = history->points > history->log->points;
-		hill->valley_bytes = known ? history->points[-1].end_bytes : 0;
+	hill->valley_is_known = false;
+	hill->valley_bytes = 0;
+	if (first == SIZE_MAX) {
 		first = 0;
-	} else {
-		hill->valley_bytes = INT64_MAX;
+		hill->valley_is_known = know_beginning(history, &hill->valley_bytes);
 	}
 	for (size_t i = first; i < hill->point; i++)
-		if (history->points[i].end_bytes < hill->valley_bytes) {
+		if (!hill->valley_is_known || history->points[i].end_bytes < hill->valley_bytes) {
 			hill->valley = i;
 			hill->valley_bytes = history->points[i].end_bytes;
+			hill->valley_is_known = true;
 		}
 }
 

@@ -16,7 +16,9 @@ struct hl_history_hill {
 	/* Since the hill before, or the range's beginning, what was in use was lowest at the end of
 	 * this point's interval; SIZE_MAX: before the first one. */
 	size_t valley;
-	int64_t valley_bytes; /* 0 where the range begins with the hill */
+	int64_t valley_bytes;
+	bool valley_is_known; /* not so where the log begins with the hill, and long after the
+				 process; valley_bytes is then 0 */
 };
 
 /*

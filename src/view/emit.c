@@ -370,6 +370,8 @@ static void put_text(struct hl_emit *emit, const char *text)
 		put_table_cell(emit, text);
 		return;
 	}
+	if (emit->streamed && !*text) /* the last cell, see hl_emit_rows_streamed() */
+		return;
 	begin_cell(emit);
 	if (emit->streamed && is_number(emit->columns[emit->column - 1].type))
 		fprintf(emit->out, "%*s", STREAMED_WIDTH, text);

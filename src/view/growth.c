@@ -13,7 +13,6 @@
 
 #define ROWS_DEFAULT	 20
 #define SECONDS_PER_HOUR 3600
-#define STEPS		 (HL_GROWTH_BUCKETS - 1) /* from a bucket to the next */
 #define PERCENT		 100
 
 static const char *const by_names[] = {
@@ -64,15 +63,17 @@ static void begin_rows(struct hl_emit *emit, const struct hl_view_options *optio
 	hl_emit_rows(emit, "rows", columns, HL_COUNT_OF(columns));
 }
 
-static void emit_figures(struct hl_emit *emit, const struct hl_growth_row *row)
+/* ${step_count}: from a bucket to the next. */
+static void emit_figures(struct hl_emit *emit, const struct hl_growth_row *row, size_t step_count)
 {
+	int64_t steps = step_count ? (int64_t)step_count : 1;
 	char slope[HL_FORMAT_MAX];
 
 	hl_emit_cell_text(emit, format_slope(row->slope, slope));
 	hl_emit_cell_integer(emit, llround(row->slope));
 	hl_emit_cell_integer(emit, llround(row->slope * SECONDS_PER_HOUR));
-	hl_emit_cell_percent(emit, row->rose, STEPS);
-	hl_emit_cell_integer(emit, lround((double)row->rose * PERCENT / STEPS));
+	hl_emit_cell_percent(emit, row->rose, steps);
+	hl_emit_cell_integer(emit, row->rose * PERCENT / steps);
 	hl_emit_cell_percent(emit, lround(row->score * PERCENT * 10), PERCENT * 10);
 	hl_emit_cell_integer(emit, lround(row->score * PERCENT));
 	hl_emit_cell_integer(emit, row->from_bytes);
@@ -109,7 +110,7 @@ static void emit_rows(struct hl_emit *emit, struct growth *growth)
 	for (size_t i = 0; i < shown; i++) {
 		bool steady = rows->rows[i].score >= HL_GROWTH_STEADY;
 		hl_emit_row(emit, steady ? HL_EMIT_HEAVIEST : 0);
-		emit_figures(emit, &rows->rows[i]);
+		emit_figures(emit, &rows->rows[i], rows->bucket_count - 1);
 		emit_words(emit, growth, &rows->rows[i]);
 	}
 	hl_emit_rows_end(emit);
@@ -125,6 +126,12 @@ static void emit_explanation(struct hl_emit *emit, const struct growth *growth)
 		steady++;
 	if (!growth->rows.count)
 		hl_emit_line(emit, "nothing grew");
+	else if (growth->rows.bucket_count < HL_GROWTH_BUCKETS_MIN)
+		hl_emit_line(emit, "%zu grew; how steadily, less than a second does not tell",
+			     growth->rows.count);
+	else if (!steady)
+		hl_emit_line(emit, "none of %zu that grew did so steadily to the end, as leaks do",
+			     growth->rows.count);
 	else
 		hl_emit_line(emit,
 			     "%zu of %zu that grew did so steadily to the end, as leaks do; "

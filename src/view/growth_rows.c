@@ -7,53 +7,56 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define QUARTER (HL_GROWTH_BUCKETS / 4)
-
 /* ---- judging ---- */
 
-double hl_growth_score(const double means[HL_GROWTH_BUCKETS])
+double hl_growth_score(const double *means, size_t count)
 {
-	const double *first = &means[2 * QUARTER - 1], *middle = &means[3 * QUARTER - 1];
-	const double *last = &means[HL_GROWTH_BUCKETS - 1];
-	double third = *middle - *first, fourth = *last - *middle, movement = 0;
+	double movement = 0, largest = 0;
 
-	if (third <= 0 || fourth <= 0)
+	if (count < HL_GROWTH_BUCKETS_MIN)
 		return 0;
-	for (const double *mean = first; mean < last; mean++)
-		movement += fabs(mean[1] - mean[0]);
-	double steadiness = (third + fourth) / movement;
-	double evenness = 2 * fmin(third, fourth) / (third + fourth);
-	return steadiness * evenness;
+	size_t middle = count / 2 - 1, last = count - 1;
+	double rise = means[last] - means[middle];
+	double late_rise = means[last] - means[count - count / 4 - 1];
+	if (rise <= 0 || late_rise <= 0)
+		return 0;
+	for (size_t i = middle; i < last; i++) {
+		movement += fabs(means[i + 1] - means[i]);
+		largest = fmax(largest, means[i + 1] - means[i]);
+	}
+	double steadiness = rise / movement;
+	double lateness = fmin(1, 2 * late_rise / rise);
+	double spread = fmax(0, 1 - 2 * largest / rise);
+	return steadiness * lateness * spread;
 }
 
 static void fill_means(const struct hl_history_sum *sum, const struct hl_history *history,
-		       double means[HL_GROWTH_BUCKETS])
+		       size_t count, double *means)
 {
-	for (size_t i = 0; i < HL_GROWTH_BUCKETS; i++)
-		means[i] = sum->buckets[i] /
-			   (double)(hl_history_bucket_ms(history, HL_GROWTH_BUCKETS, i + 1) -
-				    hl_history_bucket_ms(history, HL_GROWTH_BUCKETS, i));
+	for (size_t i = 0; i < count; i++)
+		means[i] = sum->buckets[i] / (double)(hl_history_bucket_ms(history, count, i + 1) -
+						      hl_history_bucket_ms(history, count, i));
 }
 
-static unsigned count_rises(const double means[HL_GROWTH_BUCKETS])
+static unsigned count_rises(const double *means, size_t count)
 {
-	unsigned count = 0;
+	unsigned rises = 0;
 
-	for (size_t i = 1; i < HL_GROWTH_BUCKETS; i++)
-		count += means[i] > means[i - 1];
-	return count;
+	for (size_t i = 1; i < count; i++)
+		rises += means[i] > means[i - 1];
+	return rises;
 }
 
 static struct hl_growth_row judge(const struct hl_history_sum *sum,
-				  const struct hl_history *history)
+				  const struct hl_history *history, size_t bucket_count)
 {
-	double means[HL_GROWTH_BUCKETS];
+	double means[HL_GROWTH_BUCKETS_MAX];
 
-	fill_means(sum, history, means);
+	fill_means(sum, history, bucket_count, means);
 	return (struct hl_growth_row){
 		.slope = hl_history_slope(sum, history),
-		.score = hl_growth_score(means),
-		.rose = count_rises(means),
+		.score = hl_growth_score(means, bucket_count),
+		.rose = count_rises(means, bucket_count),
 		.from_bytes = sum->from_bytes,
 		.to_bytes = sum->to_bytes,
 	};
@@ -112,7 +115,7 @@ static int sum_by_key(const struct hl_growth_rows *rows, const struct hl_history
 
 	for (uint32_t i = 0; r == 0 && i < survey->sum_count; i++)
 		r = hl_history_sum_add(&sums[key_of_node(rows, history->profile, i)],
-				       &survey->sums[i], history, HL_GROWTH_BUCKETS);
+				       &survey->sums[i], history, rows->bucket_count);
 	return r;
 }
 
@@ -125,7 +128,7 @@ static int collect(struct hl_growth_rows *rows, const struct hl_history *history
 	for (uint32_t key = 0; key < count; key++) {
 		if (!sums[key].buckets)
 			continue;
-		struct hl_growth_row row = judge(&sums[key], history);
+		struct hl_growth_row row = judge(&sums[key], history, rows->bucket_count);
 		if (row.slope <= 0)
 			continue;
 		row.id = key;
@@ -161,8 +164,10 @@ int hl_growth_rows_init(struct hl_growth_rows *rows, struct hl_history *history,
 {
 	struct hl_history_survey survey;
 
-	*rows = (struct hl_growth_rows){0};
-	int r = hl_history_survey_init(&survey, history, HL_GROWTH_BUCKETS, err);
+	*rows = (struct hl_growth_rows){.bucket_count = history->point_count};
+	if (rows->bucket_count > HL_GROWTH_BUCKETS_MAX)
+		rows->bucket_count = HL_GROWTH_BUCKETS_MAX;
+	int r = hl_history_survey_init(&survey, history, rows->bucket_count, err);
 	if (r < 0)
 		return r;
 	r = fill(rows, history, &survey, options);

@@ -2,16 +2,13 @@
 /*
  * What rises over a log, as rows: stacks, functions or lines, each with how steadily it rises.
  *
- * The range is cut into HL_GROWTH_BUCKETS equal parts, and a row has a mean of the bytes in use for
- * each of them. What tells a leak from warm-up is the later half:
+ * The range is cut into equal parts, and a row has a mean of the bytes in use for each of them.
+ *What tells a leak from warm-up is the later half, in which the means rise by a net of R:
  *
- *	steadiness  net rise from its first mean to its last, of all ups and downs in between
- *	evenness    rise of the third and the fourth quarter of the range: the smaller one of twice
- *		    their mean
- *	score	    steadiness * evenness, from 0 to 1
- *
- * A leak rises in both quarters and does not fall: 1. A cache that has filled up does not rise any
- * more, one jump rises in one quarter alone, and what comes and goes falls as much as it rises: 0.
+ *	steadiness  R of all ups and downs; what comes and goes has next to none
+ *	lateness    the last quarter's rise of R / 2, 1 at most; a cache that has filled up has none
+ *	spread	    1 - 2 * (the largest single rise) / R, 0 at least; one jump has none
+ *	score	    the product of the three, from 0 to 1
  */
 #pragma once
 
@@ -20,8 +17,9 @@
 #include "view/keys.h"
 #include "view/view.h"
 
-#define HL_GROWTH_BUCKETS 64
-#define HL_GROWTH_STEADY  0.5 /* rows of at least this score come first */
+#define HL_GROWTH_BUCKETS_MAX 64
+#define HL_GROWTH_BUCKETS_MIN 8	  /* of fewer nothing can be said, and all scores are 0 */
+#define HL_GROWTH_STEADY      0.5 /* rows of at least this score come first */
 
 struct hl_growth_row {
 	struct hl_keys_label label; /* by stack, of its leaf */
@@ -35,6 +33,7 @@ struct hl_growth_row {
 struct hl_growth_rows {
 	struct hl_growth_row *rows; /* those that rise; steady ones first, then by slope */
 	size_t count;
+	size_t bucket_count;	 /* one for each interval, HL_GROWTH_BUCKETS_MAX at most */
 	struct hl_keys keys;	 /* none by stack */
 	struct hl_calltree tree; /* by stack */
 };
@@ -48,5 +47,5 @@ int hl_growth_rows_init(struct hl_growth_rows *rows, struct hl_history *history,
 
 void hl_growth_rows_release(struct hl_growth_rows *rows);
 
-/* The score of a row with these means. */
-double hl_growth_score(const double means[HL_GROWTH_BUCKETS]);
+/* The score of a row with these ${count} means. */
+double hl_growth_score(const double *means, size_t count);

@@ -111,8 +111,8 @@ static void warn_of_holes(struct hl_emit *emit, const struct hl_history *history
 	while (next_hole(history, hole.end, &hole))
 		if (count++ < HOLES_SHOWN)
 			hl_emit_warning(emit,
-					"HOLE: from %llu to %llu ms nothing could be written; what "
-					"happened then is known by its outcome alone",
+					"HOLE: intervals from %llu to %llu ms could not be "
+					"written; of what happened then, only the outcome is known",
 					hole_first_ms(history, hole), hole_last_ms(history, hole));
 	if (count > HOLES_SHOWN)
 		hl_emit_warning(emit, "HOLE: and %zu more; --json lists them", count - HOLES_SHOWN);
@@ -125,9 +125,10 @@ static void warn(struct hl_emit *emit, const struct hl_history *history)
 	warn_of_holes(emit, history);
 	if (log->ignored_count)
 		hl_emit_warning(emit,
-				"GAP: %u older segment%s of the log left out, because those after "
-				"them are missing or damaged",
-				log->ignored_count, log->ignored_count == 1 ? " is" : "s are");
+				"GAP: %u older segment%s of the log left out, because what comes "
+				"after %s missing or damaged",
+				log->ignored_count, log->ignored_count == 1 ? "" : "s",
+				log->ignored_count == 1 ? "it is" : "them is");
 	if (log->cut_off)
 		hl_emit_line(emit, "note: the log has no end: it is still being written, or its "
 				   "writer was killed");

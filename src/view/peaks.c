@@ -82,7 +82,7 @@ static int read_valley(const struct peaks *peaks, const struct peak *peak,
 
 	*ret_state = NULL;
 	if (valley == SIZE_MAX && points == history->log->points)
-		return 0;
+		return 0; /* the process began then, or it is not known */
 	return hl_log_state_at(history->log,
 			       valley == SIZE_MAX ? points[-1].number : points[valley].number,
 			       HL_LOG_AT_END, ret_state, err);
@@ -266,11 +266,14 @@ static void emit_head_of(struct hl_emit *emit, const struct peaks *peaks, const 
 	hl_emit_integer(emit, "rss_bytes", (int64_t)point->rss_bytes);
 	hl_emit_integer(emit, "valley_ms", since);
 	hl_emit_integer(emit, "valley_bytes", valley);
+	hl_emit_boolean(emit, "valley_is_known", peak->hill.valley_is_known);
 	hl_emit_line(emit, "%s", "");
-	hl_emit_line(emit, "%s at %llu ms (RSS %s), from %s at %lld ms",
+	hl_emit_line(emit, "%s at %llu ms (RSS %s), %s%s at %lld ms",
 		     hl_format_bytes(point->max_bytes, bytes), (unsigned long long)peak->tick,
 		     point->rss_bytes ? hl_format_bytes((int64_t)point->rss_bytes, rss) : "unknown",
-		     hl_format_bytes(valley, low), (long long)since);
+		     peak->hill.valley_is_known ? "from " : "from what is not known",
+		     peak->hill.valley_is_known ? hl_format_bytes(valley, low) : "",
+		     (long long)since);
 }
 
 static int emit_peaks(struct hl_emit *emit, struct peaks *peaks)

@@ -175,6 +175,8 @@ const char *hl_timeline_key_text(const struct hl_timeline_key *key, char *buffer
 		snprintf(buffer, size, "the rest");
 	else if (hl_keys_names_module(&key->label) || !strcmp(key->label.name, key->label.module))
 		snprintf(buffer, size, "%s", hl_path_basename(key->label.name));
+	else if (!key->label.file[0] && !key->label.module[0])
+		snprintf(buffer, size, "%s", key->label.name);
 	else
 		snprintf(buffer, size, "%s (%s)", key->label.name,
 			 hl_keys_place(&key->label, place, sizeof(place)));

@@ -75,7 +75,7 @@ static double y_of(const struct picture *picture, int64_t bytes)
 
 static size_t legend_rows(const struct hl_timeline *timeline)
 {
-	return timeline->key_count + 1;
+	return (timeline->key_count ? timeline->key_count : 1) + 1;
 }
 
 static void put_head(const struct picture *picture)
@@ -121,6 +121,10 @@ static void put_legend(const struct picture *picture)
 	char words[256];
 	size_t row = 0;
 
+	if (!timeline->key_count) {
+		put_swatch(picture, row++, INUSE_COLOR, false);
+		fputs("in use</text>\n", picture->out);
+	}
 	for (; row < timeline->key_count; row++) {
 		put_swatch(picture, row, color_of_key(timeline, row), false);
 		hl_xml_text_cut(picture->out,

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Writes small recordings with known figures for the tests of the command line, and a large one to
+ * Writes small recordings with known figures for the tests of the command line, and large ones to
  * time them by hand: make_recording CASE NAME.hl
  *
  * Their modules do not exist, so every function is called after its address.
  */
+#include "make_log.h"
+
 #include "base/frame_key.h"
 #include "profile/recording.h"
 
@@ -171,6 +173,15 @@ static struct hl_recording_process large_process(uint32_t node_count)
 	return process;
 }
 
+/* A day, and two thousand nodes. */
+static struct hl_recording_process day_process(void)
+{
+	struct hl_recording_process process = large_process(2000);
+
+	process.duration_ns = 86400000000000u;
+	return process;
+}
+
 static struct hl_recording base_recording(const char *directory)
 {
 	return (struct hl_recording){
@@ -187,7 +198,10 @@ static struct hl_recording base_recording(const char *directory)
 	};
 }
 
-static int write_recording(const char *directory, struct hl_recording *recording)
+typedef int write_log(int directory_fd, const struct hl_recording_process *process);
+
+/* ${log}: of the first process; NULL: there is none. */
+static int write_recording(const char *directory, struct hl_recording *recording, write_log *log)
 {
 	struct hl_error err = {0};
 
@@ -197,9 +211,11 @@ static int write_recording(const char *directory, struct hl_recording *recording
 	int r = hl_recording_write_meta(fd, recording, &err);
 	for (uint32_t i = 0; r == 0 && i < recording->process_count; i++)
 		r = hl_recording_write_process(fd, &recording->processes[i], &err);
-	close(fd);
 	if (r < 0)
 		fprintf(stderr, "make_recording: %s\n", err.text);
+	if (r == 0 && log)
+		r = log(fd, &recording->processes[0]);
+	close(fd);
 	return r;
 }
 
@@ -211,6 +227,7 @@ int main(int argc, char **argv)
 	static char *warnings[] = {"the disk was full for 3 s", NULL};
 	struct hl_recording recording = base_recording(argv[2]);
 	struct hl_recording_process processes[2] = {shop_process(), second_process()};
+	write_log *log = NULL;
 
 	recording.processes = processes;
 	recording.process_count = 1;
@@ -231,11 +248,21 @@ int main(int argc, char **argv)
 		processes[0].lost = (struct hl_recording_lost){3, 4096, 5, 1, 17, 2, 0};
 	} else if (!strcmp(wanted, "sized")) {
 		processes[0] = sized_process();
+	} else if (!strcmp(wanted, "logged")) {
+		recording.mode = "log-fast";
+		log = write_shop_log;
+	} else if (!strcmp(wanted, "broken-log")) {
+		recording.mode = "log-fast";
+		log = write_broken_log;
+	} else if (!strcmp(wanted, "day")) {
+		recording.mode = "log-fast";
+		processes[0] = day_process();
+		log = write_day_log;
 	} else if (!strcmp(wanted, "large")) {
 		processes[0] = large_process(1000000);
 	} else if (strcmp(wanted, "shop") != 0) {
 		fprintf(stderr, "make_recording: no case '%s'\n", wanted);
 		return 2;
 	}
-	return write_recording(argv[2], &recording) < 0;
+	return write_recording(argv[2], &recording, log) < 0;
 }

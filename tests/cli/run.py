@@ -18,7 +18,8 @@ import tempfile
 from pathlib import Path
 
 CASES = Path(__file__).resolve().parent / "cases"
-RECORDINGS = ("shop", "sized", "two", "none", "empty", "own-malloc", "lossy")
+RECORDINGS = ("shop", "sized", "two", "none", "empty", "own-malloc", "lossy", "logged",
+              "broken-log")
 TIMEOUT_S = 60
 
 

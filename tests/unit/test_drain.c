@@ -13,11 +13,13 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -241,6 +243,42 @@ static void a_spike_within_one_tick_is_the_maximum_of_its_interval(void **state)
 	assert_int_equal(peak->bytes[2], 1 << 26);
 	assert_int_equal(peak->tick, 250);
 	hl_log_state_free(peak);
+}
+
+static void an_interval_is_written_as_soon_as_it_has_ended(void **state)
+{
+	struct lab *lab = *state;
+	struct hl_error err = {0};
+	struct hl_log_options options = {0};
+
+	write_event(lab, 0, 1, 10);
+	hl_drain_run(lab->drain, 99 + HL_DRAIN_LAG_TICKS - 1);
+	assert_int_equal(hl_log_open(lab->directory, PROCESS, &options, &lab->log, &err), -ENOENT);
+	hl_drain_run(lab->drain, 99 + HL_DRAIN_LAG_TICKS);
+	assert_int_equal(hl_log_open(lab->directory, PROCESS, &options, &lab->log, &err), 0);
+	assert_true(lab->log->cut_off);
+	assert_int_equal(lab->log->points[0].end_bytes, 10);
+}
+
+static void what_a_dead_process_had_in_memory_is_what_it_had_at_last(void **state)
+{
+	struct lab *lab = *state;
+	int status;
+
+	hl_drain_finish(lab->drain, 0, &lab->losses);
+	lab->settings.pid = fork();
+	if (lab->settings.pid == 0)
+		pause();
+	assert_int_equal(hl_drain_new(&lab->settings, &lab->drain), 0);
+	hl_drain_run(lab->drain, 150);
+	kill(lab->settings.pid, SIGKILL);
+	assert_int_equal(waitpid(lab->settings.pid, &status, 0), lab->settings.pid);
+	write_event(lab, 0, 1, 10);
+	hl_drain_run(lab->drain, 250);
+	finish(lab, 260);
+	assert_true(lab->log->points[0].rss_bytes > 0);
+	for (size_t i = 1; i < lab->log->point_count; i++)
+		assert_int_equal(lab->log->points[i].rss_bytes, lab->log->points[0].rss_bytes);
 }
 
 static void threads_are_found_as_they_come(void **state)
@@ -542,6 +580,8 @@ int main(void)
 		TEST(events_are_read_when_their_tick_is_two_behind),
 		TEST(rings_are_merged_by_tick),
 		TEST(a_spike_within_one_tick_is_the_maximum_of_its_interval),
+		TEST(an_interval_is_written_as_soon_as_it_has_ended),
+		TEST(what_a_dead_process_had_in_memory_is_what_it_had_at_last),
 		TEST(threads_are_found_as_they_come),
 		TEST(nothing_is_written_before_the_recorder_has_begun),
 		TEST(nodes_and_modules_have_the_names_of_the_region),

@@ -84,16 +84,19 @@ static int reserve_node(struct hl_log_state *state, uint64_t id)
 	return 0;
 }
 
+/* By id, ascending: the difference to the one before, that to its parent, the frame. */
 static int read_definitions(struct hl_byte_reader *content, struct hl_log_state *state)
 {
-	uint64_t count = hl_byte_reader_number(content);
+	uint64_t count = hl_byte_reader_number(content), id = 0;
 
 	for (uint64_t i = 0; i < count; i++) {
-		uint64_t id = hl_byte_reader_number(content);
+		uint64_t gap = hl_byte_reader_number(content);
+		id += gap;
+		uint64_t parent = id - (uint64_t)hl_byte_reader_signed(content);
 		uint64_t module = hl_byte_reader_number(content);
 		uint64_t low = hl_byte_reader_number(content);
-		uint64_t parent = hl_byte_reader_number(content);
-		if (content->failed || !id || parent > NODE_MAX || module > 0xffff || low >> 48)
+		if (content->failed || !gap || gap > NODE_MAX || parent > NODE_MAX ||
+		    module > 0xffff || low >> 48)
 			return -EBADMSG;
 		int r = reserve_node(state, id > parent ? id : parent);
 		if (r < 0)

@@ -30,16 +30,22 @@ struct hl_state_node {
 	uint32_t defined_in; /* round of definitions */
 };
 
+/* What a node stands for. */
+struct hl_state_definition {
+	uint64_t frame;
+	uint32_t node, parent;
+};
+
 /* Set names and zero the rest; release in any case. */
 struct hl_state_writer {
 	const struct hl_log_names *names;
 	struct hl_state_node *nodes; /* the owner keeps bytes and objects */
 	size_t node_capacity;
-	uint32_t node_count;		   /* largest id + 1 */
-	uint32_t module_count;		   /* that were written since the last checkpoint */
-	uint32_t round;			   /* of definitions */
-	struct hl_byte_buffer definitions; /* to be written */
-	uint64_t definition_count;
+	uint32_t node_count;			 /* largest id + 1 */
+	uint32_t module_count;			 /* that were written since the last checkpoint */
+	uint32_t round;				 /* of definitions */
+	struct hl_state_definition *definitions; /* to be written */
+	size_t definition_count, definition_capacity;
 };
 
 /* Makes nodes[${node}]. 0 or -ENOMEM. */

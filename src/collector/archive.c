@@ -99,6 +99,7 @@ static bool revive(struct hl_archive *archive)
 		 "by then are lost",
 		 archive->ended_files);
 	archive->ended_files = 0;
+	archive->revivals++;
 	hl_archive_warn(archive, sentence);
 	return true;
 }

@@ -21,6 +21,7 @@ struct hl_archive {
 	size_t mark_capacity;
 	uint64_t start_ns;
 	uint32_t ended_files;	 /* processes whose last save is in the directory */
+	uint32_t revivals;	 /* how often the directory had to be made again */
 	bool meta_is_stale;	 /* has a warning that is not on disk */
 	struct hl_error failure; /* the last that happened; empty when none did */
 };

@@ -55,6 +55,7 @@ struct hl_collector {
 	uint32_t next_sequence;
 	uint32_t strangers; /* callers whose hello was none */
 	uint64_t next_save_ns;
+	uint32_t revivals_seen; /* of the archive's directory */
 	struct hl_collector_summary summary;
 };
 
@@ -457,6 +458,17 @@ static bool save_changed(struct hl_collector *collector)
 	return any;
 }
 
+/* Logs must not go on in a directory that has been deleted. */
+static void move_logs(struct hl_collector *collector)
+{
+	if (collector->revivals_seen == collector->archive.revivals)
+		return;
+	collector->revivals_seen = collector->archive.revivals;
+	for (struct hl_tracked *it = collector->tracked; it; it = it->next)
+		if (it->log)
+			hl_drain_thread_move(it->log, collector->archive.directory.fd);
+}
+
 static void on_second(struct hl_collector *collector)
 {
 	uint64_t expirations;
@@ -469,6 +481,7 @@ static void on_second(struct hl_collector *collector)
 	uint64_t cpu_ns = hl_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 	if (save_changed(collector) || collector->archive.meta_is_stale)
 		hl_archive_save_meta(&collector->archive, false);
+	move_logs(collector);
 	cpu_ns = hl_clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu_ns;
 	collector->next_save_ns = now_ns + SAVE_SHARE * cpu_ns;
 }

@@ -276,6 +276,12 @@ static void finish_events(struct hl_drain *drain)
 	drain->events = NULL;
 }
 
+void hl_drain_move(struct hl_drain *drain, int directory_fd)
+{
+	/* Whoever opens a file there meanwhile does so in the one or in the other. */
+	dup3(directory_fd, drain->directory_fd, O_CLOEXEC);
+}
+
 static void drain_free(struct hl_drain *drain)
 {
 	finish_events(drain);

@@ -30,7 +30,7 @@ struct hl_drain_settings {
 	int directory_fd;	    /* the recording's; stays the caller's */
 	uint64_t segment_bytes;
 	uint32_t segments_kept;
-	bool events; /* keep every event, too */
+	bool events;			/* keep every event, too */
 	struct hl_drain_orders *orders; /* NULL: there will be none */
 };
 
@@ -50,6 +50,10 @@ void hl_drain_doze(struct hl_drain *drain, uint64_t tick, const struct timespec 
 
 /* Ends a doze, and no other will begin; from any thread. */
 void hl_drain_wake(struct hl_drain *drain);
+
+/* From the next interval on the log goes to ${directory_fd}, which stays the caller's; from any
+ * thread. */
+void hl_drain_move(struct hl_drain *drain, int directory_fd);
 
 /* Reads all that is left, ends the log at ${tick}, and frees the drain. */
 void hl_drain_finish(struct hl_drain *drain, uint64_t tick, struct hl_log_losses *ret_losses);

@@ -94,6 +94,11 @@ int hl_drain_thread_start(const struct hl_drain_settings *settings, uint64_t sta
 	return r;
 }
 
+void hl_drain_thread_move(struct hl_drain_thread *thread, int directory_fd)
+{
+	hl_drain_move(thread->drain, directory_fd);
+}
+
 void hl_drain_thread_stop(struct hl_drain_thread *thread, struct hl_log_losses *ret_losses)
 {
 	atomic_store(&thread->stop, true);

@@ -17,5 +17,8 @@ struct hl_drain_thread;
 int hl_drain_thread_start(const struct hl_drain_settings *settings, uint64_t start_ns,
 			  struct hl_drain_thread **ret_thread);
 
+/* See hl_drain_move(). */
+void hl_drain_thread_move(struct hl_drain_thread *thread, int directory_fd);
+
 /* Drains what is left, ends the log and the thread. */
 void hl_drain_thread_stop(struct hl_drain_thread *thread, struct hl_log_losses *ret_losses);

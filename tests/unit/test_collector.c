@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -670,6 +671,47 @@ static void another_directory_in_its_place_is_left_alone(void **state)
 	assert_int_equal(access(file, F_OK), 0);
 }
 
+static int log_before_and_after(struct recorder *recorder)
+{
+	log_and_exit(recorder);
+	pause_child(recorder);
+	allocate_with_log(recorder, 7);
+	pause_child(recorder);
+	return 0;
+}
+
+/* Serves until a file of that pattern is there. */
+static void serve_until_there(struct fixture *fixture, const char *pattern)
+{
+	char path[160];
+	glob_t found;
+	snprintf(path, sizeof(path), "%s/%s", fixture->path, pattern);
+	for (int i = 0; glob(path, 0, NULL, &found) != 0; i++) {
+		struct pollfd poller = {hl_collector_fd(fixture->collector), POLLIN, 0};
+		assert_true(poll(&poller, 1, 2000) >= 0 && i < 100);
+		hl_collector_dispatch(fixture->collector);
+	}
+	globfree(&found);
+}
+
+static void a_log_goes_on_in_the_directory_that_is_made_again(void **state)
+{
+	struct fixture *fixture = *state;
+	begin_again(fixture, HL_MODE_LOG_FAST, true);
+	start(fixture, log_before_and_after);
+	await_pause(fixture);
+	serve_until_there(fixture, "memlog-0-*");
+	remove_recording(fixture);
+	let_go(fixture);
+	await_pause(fixture);
+	serve_until_there(fixture, "memlog-0-*");
+	let_go(fixture);
+	await_end(fixture);
+	const struct hl_recording *recording = finish(fixture);
+	assert_true(warns(recording, "vanished while recording"));
+	assert_int_equal(logged_bytes(fixture, 0), 100007);
+}
+
 /* A directory where the temporary file should be: root cannot write there either. */
 static void block_writes(const struct fixture *fixture, char blocker[160])
 {
@@ -805,6 +847,7 @@ int main(void)
 		TEST(a_region_that_was_never_taken_has_no_log),
 		TEST(what_a_log_lacks_is_said),
 		TEST(a_vanished_directory_is_made_again),
+		TEST(a_log_goes_on_in_the_directory_that_is_made_again),
 		TEST(another_directory_in_its_place_is_left_alone),
 		TEST(an_ended_process_is_saved_as_soon_as_the_disk_takes_it),
 		TEST(a_disk_that_never_takes_it_is_told_in_the_end),

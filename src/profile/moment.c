@@ -228,10 +228,13 @@ static int find_interval(const struct hl_log *log, const struct hl_moment *at, c
 	return 0;
 }
 
+/* Where nothing happened in an interval, all of it is its maximum. */
 static int describe(struct hl_profile *profile, uint64_t number, uint64_t tick)
 {
 	char clause[128];
 
+	if (tick / HL_INTERVAL_TICKS != number)
+		tick = number * HL_INTERVAL_TICKS;
 	snprintf(clause, sizeof(clause), "at %llu ms, the maximum of %llu to %llu ms",
 		 (unsigned long long)tick, (unsigned long long)number * HL_INTERVAL_TICKS,
 		 (unsigned long long)(number + 1) * HL_INTERVAL_TICKS);

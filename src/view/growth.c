@@ -73,7 +73,7 @@ static void emit_figures(struct hl_emit *emit, const struct hl_growth_row *row, 
 	hl_emit_cell_integer(emit, llround(row->slope));
 	hl_emit_cell_integer(emit, llround(row->slope * SECONDS_PER_HOUR));
 	hl_emit_cell_percent(emit, row->rose, steps);
-	hl_emit_cell_integer(emit, row->rose * PERCENT / steps);
+	hl_emit_cell_integer(emit, (row->rose * PERCENT + steps / 2) / steps);
 	hl_emit_cell_percent(emit, lround(row->score * PERCENT * 10), PERCENT * 10);
 	hl_emit_cell_integer(emit, lround(row->score * PERCENT));
 	hl_emit_cell_integer(emit, row->from_bytes);

@@ -94,16 +94,18 @@ static void count_line(struct hl_emit *emit, const struct hl_profile *profile)
 
 static void process_rows(struct hl_emit *emit, const struct hl_profile *profile)
 {
-	static const struct hl_emit_column columns[] = {
+	bool knows_peak = hl_profile_knows(profile, HL_VALUE_PEAK, HL_UNIT_BYTES);
+	bool knows_alloc = hl_profile_knows(profile, HL_VALUE_ALLOC, HL_UNIT_BYTES);
+	const struct hl_emit_column columns[] = {
 		{"pid", "pid", HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
 		{"sequence", "sequence", HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
 		{NULL, "process", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY},
 		{"parent_pid", "parent", HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
 		{"threads", "threads", HL_EMIT_COUNT, 0},
 		{"duration_ms", "ms", HL_EMIT_COUNT, 0},
-		{"peak_bytes", "peak", HL_EMIT_BYTES, 0},
+		{"peak_bytes", "peak", HL_EMIT_BYTES, knows_peak ? 0 : HL_EMIT_HIDDEN},
 		{"inuse_bytes", "inuse", HL_EMIT_BYTES, 0},
-		{"alloc_bytes", "alloc", HL_EMIT_BYTES, 0},
+		{"alloc_bytes", "alloc", HL_EMIT_BYTES, knows_alloc ? 0 : HL_EMIT_HIDDEN},
 		{"lost_events", "lost", HL_EMIT_COUNT, 0},
 		{"end", "end", HL_EMIT_TEXT, 0},
 		{"executable", "executable", HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},

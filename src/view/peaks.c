@@ -107,10 +107,11 @@ static int subtract(struct peak *peak, const struct hl_log_state *top,
 static int read_peak(struct peaks *peaks, struct peak *peak, struct hl_log_state *names,
 		     struct hl_error *err)
 {
+	const struct hl_log_point *point = point_of(peaks, peak);
+	uint64_t first = hl_history_head_ms(point); /* before it: nothing happened since then */
 	struct hl_log_state *top = NULL, *valley = NULL;
 
-	int r = hl_log_state_at(peaks->history->log, point_of(peaks, peak)->number, HL_LOG_AT_MAX,
-				&top, err);
+	int r = hl_log_state_at(peaks->history->log, point->number, HL_LOG_AT_MAX, &top, err);
 	if (r == 0)
 		r = read_valley(peaks, peak, &valley, err);
 	if (r == 0)
@@ -118,7 +119,7 @@ static int read_peak(struct peaks *peaks, struct peak *peak, struct hl_log_state
 	if (r == 0)
 		r = hl_history_names_add(names, top);
 	if (r == 0)
-		peak->tick = top->tick;
+		peak->tick = top->tick > first ? top->tick : first;
 	hl_log_state_free(top);
 	hl_log_state_free(valley);
 	return r;
@@ -289,8 +290,7 @@ static int emit_peaks(struct hl_emit *emit, struct peaks *peaks)
 	}
 	hl_emit_array_end(emit);
 	if (peaks->peak_count < peaks->hill_count)
-		hl_emit_line(emit, "... and %zu lower hills%s",
-			     peaks->hill_count - peaks->peak_count,
+		hl_emit_line(emit, "... and %zu more%s", peaks->hill_count - peaks->peak_count,
 			     peaks->peak_count < PEAKS_MAX ? "; -n 0 shows all" : "");
 	return r;
 }

@@ -75,28 +75,26 @@ static struct area *sort_areas(const struct hl_timeline *timeline,
 	return areas;
 }
 
-/* Gives the largest keys a column each, in ${column_of}, and all others the last one. */
-static int choose_keys(struct hl_timeline *timeline, const struct hl_history_survey *survey,
-		       size_t limit, uint32_t *column_of)
+/* Gives the largest keys a column each, in ${column_of}, and all others one together. */
+static void choose_columns(struct hl_timeline *timeline, const struct area *areas, size_t limit,
+			   uint32_t *column_of)
 {
 	const struct hl_profile *profile = timeline->history->profile;
-	struct area *areas = sort_areas(timeline, survey);
-	size_t chosen = 0;
+	size_t count = timeline->frame_keys.count, chosen = 0;
 
-	if (!areas)
-		return -ENOMEM;
-	while (chosen < limit && chosen < timeline->frame_keys.count && areas[chosen].area > 0)
+	while (chosen < limit && chosen < count && areas[chosen].area > 0)
 		chosen++;
-	for (uint32_t i = 0; i < timeline->frame_keys.count; i++)
-		column_of[areas[i].key] = i < chosen ? i : (uint32_t)chosen;
 	for (size_t i = 0; i < chosen; i++)
 		timeline->keys[i].label =
 			hl_keys_label(&timeline->frame_keys, profile, areas[i].key);
-	timeline->keys[chosen] = (struct hl_timeline_key){
-		.label = {.name = "", .file = "", .module = ""}, .is_rest = true};
-	timeline->key_count = chosen + 1;
-	free(areas);
-	return 0;
+	timeline->key_count = chosen;
+	if (!chosen || (chosen < count && areas[chosen].area > 0))
+		timeline->keys[timeline->key_count++] = (struct hl_timeline_key){
+			.label = {.name = "", .file = "", .module = ""}, .is_rest = true};
+	/* What comes after the last column holds nothing ever. */
+	for (size_t i = 0; i < count; i++)
+		column_of[areas[i].key] =
+			(uint32_t)(i < timeline->key_count ? i : timeline->key_count - 1);
 }
 
 /* The column of each node of the profile; to be freed. */
@@ -114,18 +112,19 @@ static int fill_columns(struct hl_timeline *timeline, const struct hl_history_su
 			size_t limit, struct hl_error *err)
 {
 	uint32_t *column_of = calloc(timeline->frame_keys.count, sizeof(*column_of));
+	struct area *areas = sort_areas(timeline, survey);
 	uint32_t *columns = NULL;
-	int r = -ENOMEM;
 
-	if (column_of)
-		r = choose_keys(timeline, survey, limit, column_of);
-	if (r == 0)
+	if (column_of && areas) {
+		choose_columns(timeline, areas, limit, column_of);
 		columns = columns_of_nodes(timeline, column_of);
+	}
 	free(column_of);
+	free(areas);
 	if (!columns)
 		return -ENOMEM;
-	r = hl_history_series(timeline->history, timeline->points, timeline->row_count, columns,
-			      timeline->key_count, &timeline->bytes, err);
+	int r = hl_history_series(timeline->history, timeline->points, timeline->row_count, columns,
+				  timeline->key_count, &timeline->bytes, err);
 	free(columns);
 	return r;
 }

@@ -7,7 +7,7 @@
 
 #define HL_TIMELINE_KEYS_MAX 12 /* as many colours as one can tell apart */
 
-/* What a module or a function held; the last one is all others together. */
+/* What a module or a function held; the last one is all others together, if there are any. */
 struct hl_timeline_key {
 	struct hl_keys_label label; /* of the rest: all "" */
 	bool is_rest;

@@ -30,7 +30,8 @@ def prepare(folder, heapline, make_recording):
     programs = folder / "bin"
     programs.mkdir()
     (programs / "heapline").symlink_to(heapline)
-    return {"PATH": f"{programs}:/usr/bin:/bin", "LC_ALL": "C.UTF-8", "HOME": str(folder)}
+    return {"PATH": f"{programs}:/usr/bin:/bin", "LC_ALL": "C.UTF-8", "TZ": "UTC",
+            "HOME": str(folder)}
 
 
 def run_case(case, folder, environment):

@@ -90,6 +90,7 @@ extern const struct hl_verb hl_verb_sizes;
 extern const struct hl_verb hl_verb_timeline;
 extern const struct hl_verb hl_verb_peaks;
 extern const struct hl_verb hl_verb_growth;
+extern const struct hl_verb hl_verb_events;
 extern const struct hl_verb hl_verb_report;
 extern const struct hl_verb hl_verb_folded;
 extern const struct hl_verb hl_verb_export;

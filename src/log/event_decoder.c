@@ -4,6 +4,7 @@
 
 #include "base/compiler.h"
 #include "profile/array.h"
+#include "recorder/region.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -36,7 +37,7 @@ static int measure_runs(struct hl_byte_reader *content, struct columns *columns)
 		uint64_t thread = hl_byte_reader_number(content);
 		hl_byte_reader_number(content); /* ticks */
 		uint64_t events = hl_byte_reader_number(content);
-		if (content->failed || thread > UINT32_MAX || events > HL_EVENTS_MAX - count)
+		if (content->failed || thread >= HL_THREADS_MAX || events > HL_EVENTS_MAX - count)
 			return -EBADMSG;
 		count += events;
 	}

@@ -18,7 +18,7 @@ struct hl_event {
 /* Some events of one thread and tick, one after another. */
 struct hl_event_run {
 	uint64_t tick;
-	uint32_t thread; /* slot */
+	uint32_t thread; /* slot, below HL_THREADS_MAX */
 	const struct hl_event *events;
 	size_t count; /* at least 1 */
 };

@@ -150,6 +150,14 @@ static void begin_interval(struct hl_intervals *intervals, uint64_t number)
 	begin_maximum(intervals);
 }
 
+void hl_intervals_go_on(struct hl_intervals *intervals, uint64_t number, int64_t bytes,
+			int64_t objects)
+{
+	intervals->total_bytes = bytes;
+	intervals->total_objects = objects;
+	begin_interval(intervals, number);
+}
+
 int hl_intervals_end(struct hl_intervals *intervals, uint64_t next,
 		     struct hl_log_interval *ret_interval)
 {

@@ -60,6 +60,10 @@ struct hl_intervals {
 	uint64_t events;
 };
 
+/* Makes zeroed ${intervals} go on from elsewhere: interval ${number} begins, with so much in use. */
+void hl_intervals_go_on(struct hl_intervals *intervals, uint64_t number, int64_t bytes,
+			int64_t objects);
+
 /* Counts one event at the current tick: ${bytes} and ${objects} are negative for a free. 0, or
  * -ENOMEM with nothing counted. */
 int hl_intervals_event(struct hl_intervals *intervals, uint32_t node, int64_t bytes,

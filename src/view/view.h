@@ -40,6 +40,13 @@ enum hl_view_timeline {
 	HL_VIEW_TIMELINE_CSV,
 };
 
+enum hl_view_events {
+	HL_VIEW_EVENTS_SUMMARY,
+	HL_VIEW_EVENTS_DUMP,
+	HL_VIEW_EVENTS_LIFETIMES,
+	HL_VIEW_EVENTS_REPLAY,
+};
+
 enum hl_view_picture {
 	HL_VIEW_DOT,
 	HL_VIEW_SVG,
@@ -59,7 +66,7 @@ struct hl_view_options {
 	enum hl_view_key by;
 	uint64_t row_limit;   /* 0: all; or HL_VIEW_ROWS_DEFAULT */
 	double threshold;     /* percent of the total; what is smaller is left out or folded */
-	bool stacks;	      /* info: list them */
+	bool stacks;	      /* info: list them; events: name the functions that allocated */
 	bool reversed;	      /* tree, flame: from the functions that allocated to their callers */
 	uint64_t depth_limit; /* tree: of nodes; 0: none */
 	const char *function; /* annotate: a name, or an extended regular expression */
@@ -84,6 +91,8 @@ struct hl_view_options {
 	uint64_t key_limit; /* timeline by module or function: so many, and the rest in one; 0: all,
 			       as far as there is room */
 	double valley;	    /* peaks: percent of its height that in use falls by on both sides */
+
+	enum hl_view_events events;
 };
 
 /* What a view returns when all is well but a limit that the user set was crossed. */
@@ -112,6 +121,7 @@ typedef int hl_history_view(struct hl_history *history, const struct hl_view_opt
 hl_history_view hl_view_timeline; /* the maximum in use of each interval */
 hl_history_view hl_view_peaks;	  /* the highest maxima, and the stacks that made them */
 hl_history_view hl_view_growth;	  /* what rises steadily; by options->by */
+hl_history_view hl_view_events;	  /* kept events, one by one or in sum; by options->events */
 
 /* Files for other tools; these hold every value at once where their format can. */
 hl_view hl_view_pprof, hl_view_speedscope, hl_view_heaptrack, hl_view_csv, hl_view_json;

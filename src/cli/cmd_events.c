@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* heapline events: the events that were kept beside a log. */
+#include "cli/view_options.h"
+
+static bool dump, lifetimes, replay, stacks;
+static uint64_t row_limit = HL_VIEW_ROWS_DEFAULT;
+
+static const struct hl_option options[] = {
+	{"dump", 0, NULL, "list them, one on each line", HL_OPTION_FLAG, &dump, NULL},
+	{"lifetimes", 0, NULL, "show how long blocks live, by stack", HL_OPTION_FLAG, &lifetimes,
+	 NULL},
+	{"replay", 0, NULL, "check that they tell the same as the log", HL_OPTION_FLAG, &replay,
+	 NULL},
+	{"stacks", 0, NULL, "with --dump: the function that allocated, too", HL_OPTION_FLAG,
+	 &stacks, NULL},
+	{"rows", 'n', "N", "at most N rows; 0: all (default: 10, with --dump and in JSON all)",
+	 HL_OPTION_COUNT, &row_limit, NULL},
+	{0},
+};
+
+static enum hl_view_events chosen_report(void)
+{
+	return dump	   ? HL_VIEW_EVENTS_DUMP
+	       : lifetimes ? HL_VIEW_EVENTS_LIFETIMES
+	       : replay	   ? HL_VIEW_EVENTS_REPLAY
+			   : HL_VIEW_EVENTS_SUMMARY;
+}
+
+static int run_events(int argc, char **argv)
+{
+	const struct hl_view_command command = {.history_view = hl_view_events, .pages = true};
+
+	if (dump + lifetimes + replay > 1)
+		return hl_cli_usage_error(&hl_verb_events,
+					  "--dump, --lifetimes and --replay exclude each other");
+	if (stacks && !dump)
+		return hl_cli_usage_error(&hl_verb_events, "--stacks is for --dump");
+	return hl_view_run(&hl_verb_events, argc, argv, &command,
+			   (struct hl_view_options){.events = chosen_report(),
+						    .stacks = stacks,
+						    .row_limit = row_limit});
+}
+
+const struct hl_verb hl_verb_events = {
+	.name = "events",
+	.arguments = "NAME.hl",
+	.summary = "show the events that were kept beside a log",
+	.options = options,
+	.shared_options = {hl_view_history_options, hl_view_json_options, hl_view_color_options,
+			   hl_view_output_options},
+	.run = run_events,
+};

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Areas under blocks in use; see event_lifetimes.h for the mathematics. */
+#include "profile/event_lifetimes.h"
+
+#include "base/compiler.h"
+#include "profile/array.h"
+#include "profile/history_names.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What one part adds. */
+struct part {
+	struct hl_event_lifetime *nodes;
+	size_t node_count, node_capacity;
+	uint64_t first, end; /* ticks of the range that are the part's */
+};
+
+struct measuring {
+	const struct hl_event_log *log;
+	const struct hl_event_range *range;
+	struct part *parts;
+	pthread_mutex_t lock; /* of what follows */
+	struct hl_event_lifetimes *sum;
+};
+
+/* ---- nodes ---- */
+
+static int reserve(struct part *part, uint32_t node)
+{
+	size_t before = part->node_capacity;
+
+	if (hl_array_reserve(&part->nodes, &part->node_capacity, (size_t)node + 1,
+			     sizeof(*part->nodes)) < 0)
+		return -ENOMEM;
+	memset(part->nodes + before, 0, (part->node_capacity - before) * sizeof(*part->nodes));
+	if (node >= part->node_count)
+		part->node_count = (size_t)node + 1;
+	return 0;
+}
+
+void hl_event_lifetime_add(struct hl_event_lifetime *sum, const struct hl_event_lifetime *more)
+{
+	sum->held_objects += more->held_objects;
+	sum->held_bytes += more->held_bytes;
+	sum->alloc_objects += more->alloc_objects;
+	sum->alloc_bytes += more->alloc_bytes;
+	sum->free_objects += more->free_objects;
+	sum->free_bytes += more->free_bytes;
+	sum->area += more->area;
+}
+
+/* ---- a part ---- */
+
+static void find_ticks(const struct measuring *measuring, size_t index, struct part *part)
+{
+	const struct hl_event_log *log = measuring->log;
+	uint64_t first = log->parts[index].first_interval * HL_INTERVAL_TICKS;
+	uint64_t end = index + 1 < log->part_count
+			       ? log->parts[index + 1].first_interval * HL_INTERVAL_TICKS
+			       : measuring->range->end;
+
+	part->first = first > measuring->range->first ? first : measuring->range->first;
+	part->end = end < measuring->range->end ? end : measuring->range->end;
+}
+
+/* Whether the range begins in the part: what is held then is held at its beginning. */
+static bool is_first(const struct measuring *measuring, const struct part *part)
+{
+	return part->first == measuring->range->first;
+}
+
+static int begin_part(void *context, size_t index, const struct hl_log_state *state)
+{
+	const struct measuring *measuring = context;
+	struct part *part = &measuring->parts[index];
+
+	find_ticks(measuring, index, part);
+	for (uint32_t i = 1; i < state->node_count; i++) {
+		if (!state->bytes[i] && !state->objects[i])
+			continue;
+		if (reserve(part, i) < 0)
+			return -ENOMEM;
+		struct hl_event_lifetime *node = &part->nodes[i];
+		node->area = state->objects[i] * (int64_t)(part->end - part->first);
+		if (is_first(measuring, part)) {
+			node->held_objects = state->objects[i];
+			node->held_bytes = state->bytes[i];
+		}
+	}
+	return 0;
+}
+
+static void count_event(struct hl_event_lifetime *node, const struct hl_event *event)
+{
+	if (event->is_free) {
+		node->free_objects -= event->objects;
+		node->free_bytes -= event->bytes;
+	} else {
+		node->alloc_objects += event->objects;
+		node->alloc_bytes += event->bytes;
+	}
+}
+
+/* An event before the range changes what is held at its beginning. */
+static int add_run(void *context, size_t index, const struct hl_event_run *run)
+{
+	const struct measuring *measuring = context;
+	struct part *part = &measuring->parts[index];
+	bool before = run->tick < part->first;
+	int64_t left = (int64_t)(part->end - (before ? part->first : run->tick));
+
+	if (run->tick >= part->end)
+		return 0;
+	for (size_t i = 0; i < run->count; i++) {
+		const struct hl_event *event = &run->events[i];
+		if (HL_UNLIKELY(event->node >= part->node_count) && reserve(part, event->node) < 0)
+			return -ENOMEM;
+		struct hl_event_lifetime *node = &part->nodes[event->node];
+		node->area += event->objects * left;
+		if (HL_LIKELY(!before)) {
+			count_event(node, event);
+		} else {
+			node->held_objects += event->objects;
+			node->held_bytes += event->bytes;
+		}
+	}
+	return 0;
+}
+
+static int add_nodes(struct hl_event_lifetimes *sum, const struct part *part)
+{
+	if (part->node_count > sum->node_count) {
+		struct hl_event_lifetime *nodes =
+			reallocarray(sum->nodes, part->node_count, sizeof(*nodes));
+		if (!nodes)
+			return -ENOMEM;
+		memset(nodes + sum->node_count, 0,
+		       (part->node_count - sum->node_count) * sizeof(*nodes));
+		sum->nodes = nodes;
+		sum->node_count = part->node_count;
+	}
+	for (size_t i = 1; i < part->node_count; i++)
+		hl_event_lifetime_add(&sum->nodes[i], &part->nodes[i]);
+	return 0;
+}
+
+static void release_part(struct part *part)
+{
+	free(part->nodes);
+	*part = (struct part){0};
+}
+
+static int end_part(void *context, size_t index, const struct hl_log_state *state)
+{
+	struct measuring *measuring = context;
+	struct part *part = &measuring->parts[index];
+
+	pthread_mutex_lock(&measuring->lock);
+	int r = add_nodes(measuring->sum, part);
+	if (r == 0)
+		r = hl_history_names_add(measuring->sum->names, state);
+	pthread_mutex_unlock(&measuring->lock);
+	release_part(part);
+	return r;
+}
+
+/* ---- all of them ---- */
+
+int hl_event_lifetimes_read(struct hl_event_lifetimes *lifetimes, const struct hl_event_log *log,
+			    const struct hl_event_range *range,
+			    const struct hl_log_options *options, struct hl_error *err)
+{
+	struct measuring measuring = {
+		.log = log,
+		.range = range,
+		.parts = calloc(log->part_count, sizeof(*measuring.parts)),
+		.lock = PTHREAD_MUTEX_INITIALIZER,
+		.sum = lifetimes,
+	};
+	const struct hl_event_fold fold = {&measuring, begin_part, add_run, end_part};
+
+	lifetimes->names = calloc(1, sizeof(*lifetimes->names));
+	int r = measuring.parts && lifetimes->names
+			? hl_event_range_read(log, range, options, &fold, err)
+			: -ENOMEM;
+	for (size_t i = 0; measuring.parts && i < log->part_count; i++)
+		release_part(&measuring.parts[i]);
+	free(measuring.parts);
+	return r < 0 ? hl_error_set(err, r, "cannot measure lifetimes: out of memory") : 0;
+}
+
+void hl_event_lifetimes_release(struct hl_event_lifetimes *lifetimes)
+{
+	free(lifetimes->nodes);
+	hl_log_state_free(lifetimes->names);
+	*lifetimes = (struct hl_event_lifetimes){0};
+}
+
+/* ---- names alone ---- */
+
+struct naming {
+	pthread_mutex_t lock;
+	struct hl_log_state *names;
+};
+
+static int skip_run(void *context, size_t index, const struct hl_event_run *run)
+{
+	(void)context;
+	(void)index;
+	(void)run;
+	return 0;
+}
+
+static int add_names(void *context, size_t index, const struct hl_log_state *state)
+{
+	struct naming *naming = context;
+
+	(void)index;
+	pthread_mutex_lock(&naming->lock);
+	int r = hl_history_names_add(naming->names, state);
+	pthread_mutex_unlock(&naming->lock);
+	return r;
+}
+
+int hl_event_names_read(const struct hl_event_log *log, const struct hl_event_range *range,
+			const struct hl_log_options *options, struct hl_log_state **ret_names,
+			struct hl_error *err)
+{
+	struct naming naming = {PTHREAD_MUTEX_INITIALIZER, calloc(1, sizeof(*naming.names))};
+	const struct hl_event_fold fold = {&naming, NULL, skip_run, add_names};
+
+	int r = naming.names ? hl_event_range_read(log, range, options, &fold, err) : -ENOMEM;
+	if (r < 0) {
+		hl_log_state_free(naming.names);
+		return hl_error_set(err, r, "cannot name stacks: out of memory");
+	}
+	*ret_names = naming.names;
+	return 0;
+}

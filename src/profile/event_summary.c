@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Adds events up, each part alone, then the parts in order of time; see event_summary.h. */
+#include "profile/event_summary.h"
+
+#include "base/compiler.h"
+#include "profile/array.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int hl_event_range_read(const struct hl_event_log *log, const struct hl_event_range *range,
+			const struct hl_log_options *options, const struct hl_event_fold *fold,
+			struct hl_error *err)
+{
+	size_t first = hl_event_log_find(log, range->first / HL_INTERVAL_TICKS);
+	size_t last = hl_event_log_find(log, (range->end - 1) / HL_INTERVAL_TICKS);
+
+	return hl_event_log_read(log, first, last, options, fold, err);
+}
+
+/* ---- figures ---- */
+
+static void add_figures(struct hl_event_figures *sum, const struct hl_event_figures *more)
+{
+	sum->events += more->events;
+	sum->allocations += more->allocations;
+	sum->frees += more->frees;
+	sum->alloc_bytes += more->alloc_bytes;
+	sum->free_bytes += more->free_bytes;
+}
+
+static struct hl_event_figures figures_of(const struct hl_event_run *run)
+{
+	int64_t bytes[2] = {0}, objects[2] = {0};
+
+	for (size_t i = 0; i < run->count; i++) {
+		const struct hl_event *event = &run->events[i];
+		bytes[event->is_free] += event->bytes;
+		objects[event->is_free] += event->objects;
+	}
+	return (struct hl_event_figures){
+		.events = run->count,
+		.allocations = objects[0],
+		.frees = -objects[1],
+		.alloc_bytes = bytes[0],
+		.free_bytes = -bytes[1],
+	};
+}
+
+static int add_to_thread(struct hl_event_summary *summary, uint32_t thread,
+			 const struct hl_event_figures *figures)
+{
+	if (HL_UNLIKELY(thread >= summary->thread_count)) {
+		struct hl_event_figures *threads = reallocarray(
+			summary->threads, (size_t)thread + 1, sizeof(*summary->threads));
+		if (!threads)
+			return -ENOMEM;
+		memset(threads + summary->thread_count, 0,
+		       (thread + 1 - summary->thread_count) * sizeof(*threads));
+		summary->threads = threads;
+		summary->thread_count = (size_t)thread + 1;
+	}
+	add_figures(&summary->threads[thread], figures);
+	return 0;
+}
+
+/* ---- the busiest ticks ---- */
+
+static bool is_busier(const struct hl_event_tick *a, const struct hl_event_tick *b)
+{
+	if (a->figures.events != b->figures.events)
+		return a->figures.events > b->figures.events;
+	return a->tick < b->tick;
+}
+
+static void rank_tick(struct hl_event_summary *summary, const struct hl_event_tick *tick)
+{
+	size_t at = summary->tick_count;
+
+	while (at > 0 && is_busier(tick, &summary->ticks[at - 1]))
+		at--;
+	if (at == HL_EVENT_TICKS_MAX)
+		return;
+	if (summary->tick_count < HL_EVENT_TICKS_MAX)
+		summary->tick_count++;
+	memmove(&summary->ticks[at + 1], &summary->ticks[at],
+		(summary->tick_count - at - 1) * sizeof(*summary->ticks));
+	summary->ticks[at] = *tick;
+}
+
+/* ---- parts ---- */
+
+/* No tick is in two parts, as a part ends with an interval. */
+struct part {
+	struct hl_event_summary summary;
+	struct hl_event_tick tick; /* the last one */
+};
+
+struct summing {
+	const struct hl_event_range *range;
+	struct part *parts;
+};
+
+static void begin_tick(struct part *part, uint64_t tick)
+{
+	if (part->tick.figures.events)
+		rank_tick(&part->summary, &part->tick);
+	else
+		part->summary.first_tick = tick;
+	part->tick = (struct hl_event_tick){.tick = tick};
+	part->summary.last_tick = tick;
+}
+
+static int add_run(void *context, size_t index, const struct hl_event_run *run)
+{
+	const struct summing *summing = context;
+	struct part *part = &summing->parts[index];
+
+	if (run->tick < summing->range->first || run->tick >= summing->range->end)
+		return 0;
+	if (run->tick != part->tick.tick || !part->tick.figures.events)
+		begin_tick(part, run->tick);
+	struct hl_event_figures figures = figures_of(run);
+	add_figures(&part->tick.figures, &figures);
+	add_figures(&part->summary.total, &figures);
+	return add_to_thread(&part->summary, run->thread, &figures);
+}
+
+static int end_part(void *context, size_t index, const struct hl_log_state *state)
+{
+	struct part *part = &((const struct summing *)context)->parts[index];
+
+	(void)state;
+	if (part->tick.figures.events)
+		rank_tick(&part->summary, &part->tick);
+	return 0;
+}
+
+static int add_part(struct hl_event_summary *summary, const struct hl_event_summary *part)
+{
+	int r = 0;
+
+	if (!part->total.events)
+		return 0;
+	if (!summary->total.events)
+		summary->first_tick = part->first_tick;
+	summary->last_tick = part->last_tick;
+	add_figures(&summary->total, &part->total);
+	for (uint32_t i = 0; r == 0 && i < part->thread_count; i++)
+		r = add_to_thread(summary, i, &part->threads[i]);
+	for (size_t i = 0; i < part->tick_count; i++)
+		rank_tick(summary, &part->ticks[i]);
+	return r;
+}
+
+int hl_event_summary_read(struct hl_event_summary *summary, const struct hl_event_log *log,
+			  const struct hl_event_range *range, const struct hl_log_options *options,
+			  struct hl_error *err)
+{
+	struct summing summing = {range, calloc(log->part_count, sizeof(*summing.parts))};
+	const struct hl_event_fold fold = {&summing, NULL, add_run, end_part};
+
+	int r = summing.parts ? hl_event_range_read(log, range, options, &fold, err) : -ENOMEM;
+	for (size_t i = 0; r == 0 && i < log->part_count; i++)
+		r = add_part(summary, &summing.parts[i].summary);
+	for (size_t i = 0; summing.parts && i < log->part_count; i++)
+		hl_event_summary_release(&summing.parts[i].summary);
+	free(summing.parts);
+	return r < 0 ? hl_error_set(err, r, "cannot add events up: out of memory") : 0;
+}
+
+void hl_event_summary_release(struct hl_event_summary *summary)
+{
+	free(summary->threads);
+	summary->threads = NULL;
+	summary->thread_count = 0;
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* heapline events --replay: whether the events tell the same as the log. */
+#include "profile/event_replay.h"
+#include "view/events.h"
+#include "view/format.h"
+
+#include <errno.h>
+
+static bool is_equal(const struct hl_event_replay *replay)
+{
+	return !replay->different && !replay->different_stacks;
+}
+
+static void emit_members(struct hl_emit *emit, const struct hl_event_replay *replay)
+{
+	hl_emit_boolean(emit, "equal", is_equal(replay));
+	hl_emit_integer(emit, "events", (int64_t)replay->events);
+	hl_emit_integer(emit, "intervals", (int64_t)replay->compared);
+	hl_emit_integer(emit, "uncertain_intervals", (int64_t)replay->uncertain);
+	hl_emit_integer(emit, "different_intervals", (int64_t)replay->different);
+	hl_emit_integer(emit, "states", (int64_t)replay->states);
+	hl_emit_integer(emit, "stacks", (int64_t)replay->stacks);
+	hl_emit_integer(emit, "different_stacks", (int64_t)replay->different_stacks);
+}
+
+static void emit_differences(struct hl_emit *emit, const struct hl_event_replay *replay)
+{
+	static const struct hl_emit_column columns[] = {
+		{"ms", "from ms", HL_EMIT_NUMBER, 0},
+		{"log_max_bytes", "log's maximum", HL_EMIT_NUMBER, 0},
+		{"replayed_max_bytes", "replayed", HL_EMIT_NUMBER, 0},
+		{"log_end_bytes", "log's end", HL_EMIT_NUMBER, 0},
+		{"replayed_end_bytes", "replayed", HL_EMIT_NUMBER, 0},
+	};
+
+	hl_emit_rows(emit, "rows", columns, HL_COUNT_OF(columns));
+	for (size_t i = 0; i < replay->different && i < HL_EVENT_DIFFERENCES_MAX; i++) {
+		const struct hl_event_difference *difference = &replay->first[i];
+		hl_emit_row(emit, 0);
+		hl_emit_cell_integer(emit, (int64_t)difference->number * HL_INTERVAL_TICKS);
+		hl_emit_cell_integer(emit, difference->log.max_bytes);
+		hl_emit_cell_integer(emit, difference->replayed.max_bytes);
+		hl_emit_cell_integer(emit, difference->log.end_bytes);
+		hl_emit_cell_integer(emit, difference->replayed.end_bytes);
+	}
+	hl_emit_rows_end(emit);
+}
+
+static void say(struct hl_emit *emit, const struct hl_event_replay *replay)
+{
+	char events[HL_FORMAT_MAX], stacks[HL_FORMAT_MAX], intervals[HL_FORMAT_MAX];
+
+	hl_emit_line(emit,
+		     "%s events replayed: %s intervals, and %s stacks at %llu moments, compared",
+		     hl_format_count((int64_t)replay->events, events),
+		     hl_format_count((int64_t)replay->compared, intervals),
+		     hl_format_count((int64_t)replay->stacks, stacks),
+		     (unsigned long long)replay->states);
+	if (replay->uncertain)
+		hl_emit_line(emit,
+			     "%llu intervals could not be compared: some of their events "
+			     "are missing",
+			     (unsigned long long)replay->uncertain);
+	if (is_equal(replay))
+		hl_emit_line(emit, "equal: the events and the log tell the same");
+}
+
+static int fail(const struct hl_events_report *report, const struct hl_event_replay *replay,
+		struct hl_error *err)
+{
+	if (replay->different)
+		return hl_error_set(err, -EBADMSG,
+				    "the events and the log of '%s' differ in %llu of %llu "
+				    "intervals, first in the one from %llu ms on",
+				    report->history->path, (unsigned long long)replay->different,
+				    (unsigned long long)replay->compared,
+				    (unsigned long long)replay->first[0].number *
+					    HL_INTERVAL_TICKS);
+	return hl_error_set(err, -EBADMSG,
+			    "the events and the log of '%s' differ in what %llu stacks held, first "
+			    "that of node %u at %llu ms",
+			    report->history->path, (unsigned long long)replay->different_stacks,
+			    replay->different_node,
+			    (unsigned long long)(replay->different_interval + 1) *
+				    HL_INTERVAL_TICKS);
+}
+
+int hl_events_replay(const struct hl_events_report *report, struct hl_error *err)
+{
+	const struct hl_history *history = report->history;
+	struct hl_event_replay replay;
+
+	int r = hl_event_replay(report->log, history->log, &report->range, &history->reading,
+				&replay, err);
+	if (r < 0)
+		return r;
+	hl_events_head(report, "replay");
+	emit_members(report->emit, &replay);
+	say(report->emit, &replay);
+	if (replay.different || report->options->json)
+		emit_differences(report->emit, &replay);
+	return is_equal(&replay) ? 0 : fail(report, &replay, err);
+}

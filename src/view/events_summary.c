@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* heapline events: what they add up to. */
+#include "view/events.h"
+#include "view/format.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define ROWS_USUAL 10
+
+static void emit_figures(struct hl_emit *emit, const struct hl_event_figures *figures)
+{
+	hl_emit_integer(emit, "events", (int64_t)figures->events);
+	hl_emit_integer(emit, "alloc_objects", figures->allocations);
+	hl_emit_integer(emit, "alloc_bytes", figures->alloc_bytes);
+	hl_emit_integer(emit, "free_objects", figures->frees);
+	hl_emit_integer(emit, "free_bytes", figures->free_bytes);
+}
+
+static void say_figures(struct hl_emit *emit, const struct hl_event_figures *figures)
+{
+	char events[HL_FORMAT_MAX], allocations[HL_FORMAT_MAX], frees[HL_FORMAT_MAX];
+	char allocated[HL_FORMAT_MAX], freed[HL_FORMAT_MAX];
+
+	hl_emit_line(emit, "%s events: %s blocks of %s allocated, %s of %s freed",
+		     hl_format_count((int64_t)figures->events, events),
+		     hl_format_count(figures->allocations, allocations),
+		     hl_format_bytes(figures->alloc_bytes, allocated),
+		     hl_format_count(figures->frees, frees),
+		     hl_format_bytes(figures->free_bytes, freed));
+}
+
+/* The files hold all events; a range of them cannot be weighed alone. */
+static void say_cost(const struct hl_events_report *report, uint64_t events)
+{
+	const struct hl_history *history = report->history;
+	bool whole = history->point_count == history->log->point_count;
+
+	if (whole && events)
+		hl_emit_line(report->emit, "%.2f bytes of file for a malloc and a free",
+			     (double)report->log->file_bytes * 2 / (double)events);
+}
+
+static void emit_row(struct hl_emit *emit, uint64_t id, const struct hl_event_figures *figures,
+		     uint64_t whole)
+{
+	hl_emit_row(emit, 0);
+	hl_emit_cell_integer(emit, (int64_t)id);
+	hl_emit_cell_integer(emit, (int64_t)figures->events);
+	hl_emit_cell_percent(emit, (int64_t)figures->events, (int64_t)whole);
+	hl_emit_cell_integer(emit, figures->allocations);
+	hl_emit_cell_integer(emit, figures->alloc_bytes);
+	hl_emit_cell_integer(emit, figures->frees);
+	hl_emit_cell_integer(emit, figures->free_bytes);
+}
+
+static void begin_rows(struct hl_emit *emit, const char *rows, const char *key, const char *title)
+{
+	const struct hl_emit_column columns[] = {
+		{key, title, HL_EMIT_NUMBER, 0},
+		{"events", "events", HL_EMIT_COUNT, 0},
+		{NULL, "share", HL_EMIT_PERCENT, HL_EMIT_TEXT_ONLY},
+		{"alloc_objects", "allocated", HL_EMIT_COUNT, 0},
+		{"alloc_bytes", "bytes", HL_EMIT_BYTES, 0},
+		{"free_objects", "freed", HL_EMIT_COUNT, 0},
+		{"free_bytes", "bytes", HL_EMIT_BYTES, 0},
+	};
+
+	hl_emit_line(emit, "%s", "");
+	hl_emit_rows(emit, rows, columns, HL_COUNT_OF(columns));
+}
+
+/* ---- threads ---- */
+
+static int busiest_first(const void *left, const void *right, void *context)
+{
+	uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+	const struct hl_event_figures *threads = context;
+
+	if (threads[a].events != threads[b].events)
+		return threads[a].events < threads[b].events ? 1 : -1;
+	return (a > b) - (a < b);
+}
+
+static int emit_threads(const struct hl_events_report *report,
+			const struct hl_event_summary *summary)
+{
+	uint32_t *order = calloc(summary->thread_count + 1, sizeof(*order));
+	size_t count = 0;
+
+	if (!order)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < summary->thread_count; i++)
+		if (summary->threads[i].events)
+			order[count++] = i;
+	qsort_r(order, count, sizeof(*order), busiest_first, summary->threads);
+	size_t shown = hl_events_rows(report, ROWS_USUAL, count);
+	begin_rows(report->emit, "threads", "thread", "thread");
+	for (size_t i = 0; i < shown; i++)
+		emit_row(report->emit, order[i], &summary->threads[order[i]],
+			 summary->total.events);
+	hl_emit_rows_end(report->emit);
+	if (shown < count)
+		hl_emit_line(report->emit, "... and %zu more threads; -n 0 shows all",
+			     count - shown);
+	free(order);
+	return 0;
+}
+
+/* ---- ticks ---- */
+
+static void emit_ticks(const struct hl_events_report *report,
+		       const struct hl_event_summary *summary)
+{
+	size_t shown = hl_events_rows(report, ROWS_USUAL, summary->tick_count);
+
+	begin_rows(report->emit, "ticks", "ms", "ms");
+	for (size_t i = 0; i < shown; i++)
+		emit_row(report->emit, summary->ticks[i].tick, &summary->ticks[i].figures,
+			 summary->total.events);
+	hl_emit_rows_end(report->emit);
+}
+
+/* ---- all of it ---- */
+
+static int emit_summary(const struct hl_events_report *report,
+			const struct hl_event_summary *summary)
+{
+	hl_events_head(report, "summary");
+	emit_figures(report->emit, &summary->total);
+	say_figures(report->emit, &summary->total);
+	say_cost(report, summary->total.events);
+	if (summary->total.events)
+		hl_emit_line(report->emit, "the first at %llu ms, the last at %llu ms",
+			     (unsigned long long)summary->first_tick,
+			     (unsigned long long)summary->last_tick);
+	int r = emit_threads(report, summary);
+	emit_ticks(report, summary);
+	return r;
+}
+
+int hl_events_summary(const struct hl_events_report *report, struct hl_error *err)
+{
+	struct hl_event_summary *summary = calloc(1, sizeof(*summary));
+
+	if (!summary)
+		return -ENOMEM;
+	int r = hl_event_summary_read(summary, report->log, &report->range,
+				      &report->history->reading, err);
+	if (r == 0)
+		r = emit_summary(report, summary);
+	hl_event_summary_release(summary);
+	free(summary);
+	return r;
+}

@@ -4,18 +4,31 @@
 
 #include "recorder/debug_frame.h"
 #include "recorder/real.h"
+#include "recorder/sys.h"
 
 #include <dlfcn.h>
 #include <elf.h>
+#include <limits.h>
 #include <link.h>
 #include <string.h>
 #include <sys/auxv.h>
 
-static bool same_path(const struct hl_shared *shared, uint32_t index, const char *path)
+/* "./a.so" is stored as "DIRECTORY/a.so". */
+static const char *without_dot(const char *name)
+{
+	return name[0] == '.' && name[1] == '/' ? name + 2 : name;
+}
+
+/* Whether module ${index} is the one that the loader calls ${name}: the end of its path. */
+static bool same_path(const struct hl_shared *shared, uint32_t index, const char *name)
 {
 	const struct hl_region_module *module = &shared->modules[index];
-	return strlen(path) == module->path_bytes &&
-	       !memcmp(shared->strings + module->path_offset, path, module->path_bytes);
+	uint64_t bytes = strlen(without_dot(name));
+	bool relative = name[0] != '/' && strchr(name, '/');
+	if (relative ? bytes > module->path_bytes : bytes != module->path_bytes)
+		return false;
+	return !memcmp(shared->strings + module->path_offset + module->path_bytes - bytes,
+		       without_dot(name), bytes);
 }
 
 /* Ids of live modules that overlap [start, end) but are not this one are retired. Returns the index
@@ -98,16 +111,37 @@ static void find_build_id(struct hl_region_module *module)
 	}
 }
 
-static bool store_path(struct hl_shared *shared, const char *path, struct hl_region_module *module)
+/*
+ * Writes the working directory and a slash to ${buffer}, of PATH_MAX + 1 bytes; returns how many
+ * bytes, 0 when it has no path. A name without a directory is not a file's ("linux-vdso.so.1").
+ */
+static uint64_t put_directory(char *buffer, const char *name)
+{
+	if (name[0] == '/' || !strchr(name, '/'))
+		return 0;
+	long bytes = HL_SYS(SYS_getcwd, buffer, PATH_MAX, 0); /* with its NUL */
+	if (bytes < 2 || buffer[0] != '/')
+		return 0;
+	buffer[bytes - 1] = '/';
+	return bytes > 2 ? (uint64_t)bytes : 1;
+}
+
+/* The loader knows libraries by the paths that it was given, which may be relative to a directory
+ * that the program leaves later. */
+static bool store_path(struct hl_shared *shared, const char *name, struct hl_region_module *module)
 {
 	uint64_t used = atomic_load_explicit(&shared->header->string_bytes, memory_order_relaxed);
-	uint64_t bytes = strlen(path);
-	if (!hl_shared_commit(shared, HL_AREA_STRINGS, used + bytes + 1))
+	uint64_t bytes = strlen(name);
+	if (!hl_shared_commit(shared, HL_AREA_STRINGS, used + PATH_MAX + 1 + bytes + 1))
 		return false;
-	memcpy(shared->strings + used, path, bytes);
+	uint64_t directory = put_directory(shared->strings + used, name);
+	if (directory)
+		name = without_dot(name);
+	bytes = strlen(name);
+	memcpy(shared->strings + used + directory, name, bytes);
 	module->path_offset = (uint32_t)used;
-	module->path_bytes = (uint32_t)bytes;
-	atomic_store_explicit(&shared->header->string_bytes, (uint32_t)(used + bytes),
+	module->path_bytes = (uint32_t)(directory + bytes);
+	atomic_store_explicit(&shared->header->string_bytes, (uint32_t)(used + directory + bytes),
 			      memory_order_release);
 	return true;
 }

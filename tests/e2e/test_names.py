@@ -49,9 +49,9 @@ class Names(harness.TestCase):
         changed = harness.run([harness.need(command[0]), *command[1:]])
         self.assertEqual(changed.status, 0, changed.stderr)
 
-    def stacks(self, command, *options):
+    def stacks(self, command, *options, **run_options):
         """What `folded` writes of all that the command allocated."""
-        _, recording = self.record_well(command)
+        _, recording = self.record_well(command, **run_options)
         written = harness.run([harness.HEAPLINE, "folded", "--value", "alloc", *options,
                                recording])
         self.assertEqual(written.status, 0, written.stderr)
@@ -86,6 +86,13 @@ class Names(harness.TestCase):
         twice = self.compile("gcc", "twice.c", "twice", "-O2", "-fno-optimize-sibling-calls")
         options = ["--focus", "library_allocate", "--hide", RUNTIME]
         self.assertEqual(self.stacks([twice, library], *options), TWICE_STACKS)
+
+    def test_a_library_opened_by_a_relative_path_has_its_names(self):
+        self.compile("gcc", "library.c", "library.so", "-O2", "-shared", "-fPIC")
+        twice = self.compile("gcc", "twice.c", "twice", "-O2", "-fno-optimize-sibling-calls")
+        options = ["--focus", "library_allocate", "--hide", RUNTIME]
+        self.assertEqual(self.stacks([twice, "./library.so"], *options, cwd=self.directory),
+                         TWICE_STACKS)
 
     def test_a_separate_debug_file_names_as_much_as_the_program_did(self):
         path = self.compile("gcc", "names.c", "names", "-O2", "-fno-optimize-sibling-calls")

@@ -4,6 +4,8 @@
 
 #include "profile/array.h"
 
+#include <string.h>
+
 struct filling {
 	struct hl_histogram *histogram;
 	const struct hl_profile *profile;
@@ -105,7 +107,7 @@ static void subtract(struct hl_profile_counters *counters, const struct hl_profi
 	counters->slack_bytes -= less->slack_bytes;
 }
 
-/* Enters the blocks whose size is told, and takes them off ${rest}, the counters by leaf. */
+/* Enters the blocks whose size is told, and takes them off ${rest}, the counters by node. */
 static int append_told(struct filling *filling, struct hl_profile_counters *rest)
 {
 	int r = 0;
@@ -113,24 +115,29 @@ static int append_told(struct filling *filling, struct hl_profile_counters *rest
 	for (size_t i = 0; r == 0 && i < filling->profile->size_count; i++) {
 		const struct hl_profile_size *size = &filling->profile->sizes[i];
 		struct hl_histogram_figures figures = figures_of(&size->counters, filling->value);
-		uint32_t leaf = filling->tree->node_of[size->node];
-		subtract(&rest[leaf], &size->counters);
+		subtract(&rest[size->node], &size->counters);
 		if (!is_nothing(&figures))
-			r = append(filling, leaf, size->size_class, figures);
+			r = append(filling, filling->tree->node_of[size->node], size->size_class,
+				   figures);
 	}
 	return r;
 }
 
+/*
+ * By the mean of each node of the profile: calls of one function from different lines are one leaf
+ * of the call tree, but seldom ask for one size.
+ */
 static int append_means(struct filling *filling, const struct hl_profile_counters *rest)
 {
 	int r = 0;
 
-	for (uint32_t i = 0; r == 0 && i < filling->tree->count; i++) {
+	for (size_t i = 0; r == 0 && i < filling->profile->node_count; i++) {
 		struct hl_histogram_figures figures = figures_of(&rest[i], filling->value);
 		if (is_nothing(&figures))
 			continue;
 		filling->histogram->exact = false;
-		r = append(filling, i, class_of_mean(&rest[i], filling->value), figures);
+		r = append(filling, filling->tree->node_of[i],
+			   class_of_mean(&rest[i], filling->value), figures);
 	}
 	return r;
 }
@@ -138,12 +145,11 @@ static int append_means(struct filling *filling, const struct hl_profile_counter
 static int append_all(struct filling *filling)
 {
 	const struct hl_profile *profile = filling->profile;
-	struct hl_profile_counters *rest = calloc(filling->tree->count, sizeof(*rest));
+	struct hl_profile_counters *rest = calloc(profile->node_count, sizeof(*rest));
 
 	if (!rest)
 		return -ENOMEM;
-	for (size_t i = 0; i < profile->node_count; i++)
-		hl_profile_counters_add(&rest[filling->tree->node_of[i]], &profile->counters[i]);
+	memcpy(rest, profile->counters, profile->node_count * sizeof(*rest));
 	int r = append_told(filling, rest);
 	if (r == 0)
 		r = append_means(filling, rest);

@@ -5,7 +5,8 @@
  *
  * Where a recording tells sizes apart (record --sizes) each block counts in the class of its own
  * size. All else, that is other recordings, other tools' files, and mappings, counts in the class
- * of the mean size of its stack. So the classes add up to the profile's totals in any case.
+ * of the mean size of its stack, taken for each call site before stacks of equal names are merged.
+ * So the classes add up to the profile's totals in any case.
  */
 #pragma once
 

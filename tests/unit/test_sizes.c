@@ -156,6 +156,22 @@ static void what_is_not_told_goes_by_the_mean_of_its_stack(void **state)
 	hl_profile_free(profile);
 }
 
+static void each_call_site_has_a_mean_of_its_own(void **state)
+{
+	static const struct stack sites[] = {
+		{"main:11", 1600, 100}, {"main:12", 100 << 20, 100}, {NULL, 0, 0}};
+	struct hl_profile *profile = profile_of("t.hl", sites, 0x1000);
+	struct sorted sorted = sort(profile, HL_VALUE_ALLOC, HL_UNIT_BYTES);
+
+	(void)state;
+	assert_int_equal(sorted.tree.count, 2); /* the root and main */
+	assert_int_equal(sorted.histogram.class_count, 2);
+	expect_class(&sorted, 5, 1600, 100);
+	expect_class(&sorted, 21, 100 << 20, 100);
+	release(&sorted);
+	hl_profile_free(profile);
+}
+
 /* Figures that come to nothing in some value, are negative, or stand in a damaged file. */
 static void make_odd(struct hl_profile *profile)
 {
@@ -484,6 +500,7 @@ int main(void)
 		cmocka_unit_test(told_sizes_count_in_their_own_class),
 		cmocka_unit_test(rows_of_one_stack_and_class_are_one_entry),
 		cmocka_unit_test(what_is_not_told_goes_by_the_mean_of_its_stack),
+		cmocka_unit_test(each_call_site_has_a_mean_of_its_own),
 		cmocka_unit_test(classes_add_up_to_the_total_of_every_value),
 		cmocka_unit_test(negative_blocks_of_one_thread_have_a_mean_too),
 		cmocka_unit_test(stacks_are_in_order_of_the_chosen_unit),

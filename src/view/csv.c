@@ -5,6 +5,7 @@
  */
 #include "profile/calltree.h"
 #include "view/format.h"
+#include "view/keys.h"
 #include "view/summary.h"
 
 #include <errno.h>
@@ -45,10 +46,10 @@ static void put_name(FILE *out, const char *name)
 	}
 }
 
-static void put_stack(FILE *out, const char *const *path, uint32_t depth)
+static void put_stack(FILE *out, const char *const *path, uint32_t length)
 {
 	putc('"', out);
-	for (uint32_t i = 0; i < depth; i++) {
+	for (uint32_t i = 0; i < length; i++) {
 		if (i)
 			putc(';', out);
 		put_name(out, path[i]);
@@ -61,12 +62,12 @@ static void put_rows(FILE *out, const struct hl_profile *profile, const struct h
 {
 	for (size_t i = 0; i < tree->count; i++) {
 		const struct hl_calltree_node *node = &tree->nodes[i];
-		if (i)
-			path[node->depth - 1] = hl_profile_text(profile, node->name);
+		uint32_t length = node->depth ? node->depth : 1;
+		path[length - 1] = i ? hl_profile_text(profile, node->name) : HL_KEYS_NO_STACK;
 		if (!hl_profile_counters_any(&sums[i]))
 			continue;
 		put_figures(out, profile, &sums[i]);
-		put_stack(out, path, node->depth);
+		put_stack(out, path, length);
 	}
 }
 

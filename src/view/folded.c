@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline folded: one line for each stack, as flame graph programs read them. */
 #include "profile/calltree.h"
+#include "view/keys.h"
 #include "view/summary.h"
 
 #include <errno.h>
@@ -9,13 +10,14 @@
 static void emit_stacks(struct hl_emit *emit, const struct hl_profile *profile,
 			const struct hl_calltree *tree, const char **path)
 {
-	for (size_t i = 1; i < tree->count; i++) {
+	for (size_t i = 0; i < tree->count; i++) {
 		const struct hl_calltree_node *node = &tree->nodes[i];
-		path[node->depth - 1] = hl_profile_text(profile, node->name);
+		uint32_t length = node->depth ? node->depth : 1;
+		path[length - 1] = i ? hl_profile_text(profile, node->name) : HL_KEYS_NO_STACK;
 		if (!node->self)
 			continue;
 		hl_emit_row(emit, 0);
-		hl_emit_cell_stack(emit, path, node->depth);
+		hl_emit_cell_stack(emit, path, length);
 		hl_emit_cell_integer(emit, node->self);
 	}
 }

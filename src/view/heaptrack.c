@@ -5,14 +5,18 @@
  */
 #include "base/path.h"
 #include "profile/calltree.h"
+#include "view/keys.h"
 #include "view/summary.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* What a frame is called; NULL when memory is short. To be freed. */
 static char *frame_text(const struct hl_profile *profile, const struct hl_calltree_node *node)
 {
+	if (!node->depth)
+		return strdup(HL_KEYS_NO_STACK);
 	const char *name = hl_profile_text(profile, node->name);
 	const char *file = hl_profile_text(profile, profile->frames[node->frame].file);
 	char *text;
@@ -26,20 +30,21 @@ static char *frame_text(const struct hl_profile *profile, const struct hl_calltr
 static int emit_stacks(struct hl_emit *emit, const struct hl_profile *profile,
 		       const struct hl_calltree *tree, char **path)
 {
-	for (size_t i = 1; i < tree->count; i++) {
+	for (size_t i = 0; i < tree->count; i++) {
 		const struct hl_calltree_node *node = &tree->nodes[i];
-		char *empty = path[node->depth], **frame = &path[node->depth - 1];
+		uint32_t length = node->depth ? node->depth : 1;
+		char *empty = path[length], **frame = &path[length - 1];
 		free(*frame);
 		*frame = frame_text(profile, node);
 		if (!*frame)
 			return -ENOMEM;
 		if (!node->self)
 			continue;
-		path[node->depth] = "";
+		path[length] = "";
 		hl_emit_row(emit, false);
-		hl_emit_cell_stack(emit, (const char *const *)path, node->depth + 1);
+		hl_emit_cell_stack(emit, (const char *const *)path, length + 1);
 		hl_emit_cell_integer(emit, node->self);
-		path[node->depth] = empty;
+		path[length] = empty;
 	}
 	return 0;
 }
@@ -51,7 +56,7 @@ static int emit_tree(const struct hl_profile *profile, const struct hl_view_opti
 		{"stack", "stack", HL_EMIT_STACK, 0},
 		{"value", "value", HL_EMIT_COUNT, 0},
 	};
-	char **path = calloc(tree->depth_max + 1, sizeof(*path));
+	char **path = calloc(tree->depth_max + 2, sizeof(*path));
 	struct hl_emit *emit;
 
 	int r = path ? hl_emit_new(options->out, HL_EMIT_LINES, false, &emit) : -ENOMEM;
@@ -62,7 +67,7 @@ static int emit_tree(const struct hl_profile *profile, const struct hl_view_opti
 		int finished = hl_emit_finish(emit);
 		r = r < 0 ? r : finished;
 	}
-	for (size_t i = 0; path && i < tree->depth_max; i++)
+	for (size_t i = 0; path && i < tree->depth_max + 1; i++)
 		free(path[i]);
 	free(path);
 	return r;

@@ -126,7 +126,7 @@ struct hl_keys_label hl_keys_label(const struct hl_keys *keys, const struct hl_p
 	};
 
 	if (!key) {
-		label.name = "[no stack]";
+		label.name = HL_KEYS_NO_STACK;
 		return label;
 	}
 	if (keys->by == HL_VIEW_BY_MODULE) {

@@ -30,6 +30,9 @@ int hl_keys_init(struct hl_keys *keys, const struct hl_profile *profile, enum hl
 
 void hl_keys_release(struct hl_keys *keys); /* all zero is fine */
 
+/* What every view calls the stack of what was allocated with no frame at all. */
+#define HL_KEYS_NO_STACK "[no stack]"
+
 /* What there is to say of a key. Texts belong to the profile, are never NULL, "" when unknown. */
 struct hl_keys_label {
 	const char *name;   /* the function's; by module, the module's path */
@@ -39,7 +42,7 @@ struct hl_keys_label {
 	uint64_t address;   /* by address, in the module's file */
 };
 
-/* Of key 0: "[no stack]", for what has no frame. */
+/* Of key 0: HL_KEYS_NO_STACK. */
 struct hl_keys_label hl_keys_label(const struct hl_keys *keys, const struct hl_profile *profile,
 				   uint32_t key);
 

@@ -2,6 +2,7 @@
 /* heapline sizes: how large the blocks are, and which stacks allocated those of each size. */
 #include "profile/histogram.h"
 #include "view/format.h"
+#include "view/keys.h"
 #include "view/rows.h"
 #include "view/summary.h"
 
@@ -96,7 +97,7 @@ static char *describe_stack(const struct report *report, uint32_t leaf)
 	if (leaf)
 		fputs(" <- ...", out);
 	if (!shown)
-		fputs("[no stack]", out);
+		fputs(HL_KEYS_NO_STACK, out);
 	if (fclose(out) != 0) {
 		free(text);
 		return NULL;

@@ -5,6 +5,7 @@
  */
 #include "profile/calltree.h"
 #include "view/json.h"
+#include "view/keys.h"
 #include "view/summary.h"
 
 #include <errno.h>
@@ -38,11 +39,22 @@ static void put_frame(struct hl_json *json, const struct hl_profile *profile,
 	hl_json_close(json, '}');
 }
 
+/* Of what has no stack: the frame of the root, whose name is no string. */
+static void put_stackless_frame(struct hl_json *json, struct frame_table *frames)
+{
+	frames->index_of[0] = ++frames->count;
+	hl_json_open(json, NULL, '{');
+	hl_json_text(json, "name", HL_KEYS_NO_STACK);
+	hl_json_close(json, '}');
+}
+
 static void put_frames(struct hl_json *json, const struct hl_profile *profile,
 		       const struct hl_calltree *tree, struct frame_table *frames)
 {
 	hl_json_open(json, "shared", '{');
 	hl_json_open(json, "frames", '[');
+	if (hl_profile_counters_any(&profile->counters[0]))
+		put_stackless_frame(json, frames);
 	for (size_t i = 1; i < tree->count; i++) {
 		uint32_t *index = &frames->index_of[tree->nodes[i].name];
 		if (*index)
@@ -57,12 +69,12 @@ static void put_frames(struct hl_json *json, const struct hl_profile *profile,
 static void put_stack(struct hl_json *json, const struct frame_table *frames,
 		      const struct hl_calltree *tree, uint32_t node, uint32_t *path)
 {
-	uint32_t depth = tree->nodes[node].depth;
+	uint32_t length = node ? tree->nodes[node].depth : 1;
 
-	for (uint32_t i = depth; i > 0; i--, node = tree->nodes[node].parent)
+	for (uint32_t i = length; i > 0; i--, node = tree->nodes[node].parent)
 		path[i - 1] = frames->index_of[tree->nodes[node].name] - 1;
 	hl_json_open(json, NULL, '[');
-	for (uint32_t i = 0; i < depth; i++)
+	for (uint32_t i = 0; i < length; i++)
 		hl_json_integer(json, NULL, path[i]);
 	hl_json_close(json, ']');
 }

@@ -115,6 +115,7 @@ class Totals(harness.TestCase):
         for option in ("--focus", "--ignore", "--hide"):
             self.assert_views_agree(two, option, re.escape(name))
             self.assert_threads_agree(two, option, re.escape(name))
+        self.assert_views_agree(two, "--hide", ".")
 
     def test_views_of_a_real_program_agree(self):
         recording = self.python3()

@@ -266,6 +266,34 @@ static void json_names_the_figures_that_are_known(void **state)
 
 static hl_view *const views[] = {hl_view_csv, hl_view_heaptrack, hl_view_speedscope, hl_view_json};
 
+static void what_has_no_stack_is_exported_too(void **state)
+{
+	static const struct stack stacks[] = {{"", 4096, 2}, {"main:1", 10, 1}, {NULL, 0, 0}};
+	struct hl_profile *profile = profile_of("t.hl", stacks, 0x1000);
+	char *csv, *lines, *speedscope;
+
+	(void)state;
+	assert_int_equal(write_result(hl_view_csv, profile, &csv), 0);
+	assert_non_null(strstr(csv, ",\"[no stack]\"\r\n"));
+	assert_int_equal(write_result(hl_view_heaptrack, profile, &lines), 0);
+	assert_string_equal(lines, "[no stack]; 4096\nmain (app.c); 10\n");
+	assert_int_equal(write_result(hl_view_speedscope, profile, &speedscope), 0);
+	json_t *parsed = json_loads(speedscope, JSON_REJECT_DUPLICATES, NULL);
+	const json_t *frames = json_object_get(json_object_get(parsed, "shared"), "frames");
+	assert_string_equal(string(json_array_get(frames, 0), "name"), "[no stack]");
+	json_t *peak = json_array_get(json_object_get(parsed, "profiles"), 4);
+	assert_int_equal(json_integer_value(json_array_get(json_object_get(peak, "weights"), 0)),
+			 4096);
+	json_t *first = json_array_get(json_object_get(peak, "samples"), 0);
+	assert_int_equal(json_array_size(first), 1);
+	assert_int_equal(json_integer_value(json_array_get(first, 0)), 0);
+	json_decref(parsed);
+	free(csv);
+	free(lines);
+	free(speedscope);
+	hl_profile_free(profile);
+}
+
 static void an_empty_profile_is_a_file_too(void **state)
 {
 	static const struct stack none[] = {{NULL, 0, 0}};
@@ -326,6 +354,7 @@ int main(void)
 		cmocka_unit_test(speedscopes_stacks_begin_at_the_root),
 		cmocka_unit_test(json_holds_all_that_is_needed_to_name_stacks),
 		cmocka_unit_test(json_names_the_figures_that_are_known),
+		cmocka_unit_test(what_has_no_stack_is_exported_too),
 		cmocka_unit_test(an_empty_profile_is_a_file_too),
 		cmocka_unit_test(a_full_device_is_an_error),
 		cmocka_unit_test(want_of_memory_is_an_error_wherever_it_strikes),

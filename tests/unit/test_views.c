@@ -320,6 +320,9 @@ static void what_has_no_frame_is_a_row_so_that_flat_adds_up(void **state)
 	assert_non_null(strstr(text, "[no stack] line:0 size:4096\n"));
 	assert_non_null(strstr(text, "\ntotal size:6144\n"));
 	free(text);
+	text = text_of_profile(hl_view_folded, options, profile);
+	assert_int_equal(strncmp(text, "[no stack] 4096\n", 16), 0);
+	free(text);
 	hl_profile_free(profile);
 }
 

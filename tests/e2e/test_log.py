@@ -82,6 +82,11 @@ class Ends(LogTestCase):
         for scenario in ("short-threads", "late-allocations", "cancel-deferred", "signals"):
             self.compare([harness.program("threads"), scenario])
 
+    def test_rings_of_ended_threads_are_used_again(self):
+        _, recording = self.record_well([harness.program("threads"), "short-threads"], "log-fast")
+        self.assertLessEqual(harness.processes(recording)[0]["threads"], 16)  # of a thousand
+        self.assert_log_equals_counters(recording)
+
     def test_each_program_image_has_a_log_of_its_own(self):
         for scenario in ("fork", "fork-twice", "fork-storm", "vfork-exec", "posix-spawn", "exec"):
             self.compare([harness.program("lifecycle"), scenario])

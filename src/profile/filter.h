@@ -10,8 +10,7 @@
 struct hl_filter {
 	const char *focus;  /* keep only stacks with a matching frame */
 	const char *ignore; /* leave out stacks with a matching frame */
-	const char
-		*hide; /* leave matching frames out of stacks; what they hold is their caller's */
+	const char *hide;   /* leave matching frames out; what they hold is their caller's */
 };
 
 /*

@@ -5,9 +5,8 @@
 
 #include <errno.h>
 
-#define FRAMES_MAX                                                                    \
-	200000 /* in a picture: some 8 bytes each, of 3 MB that browsers open at once \
-		*/
+/* In a picture: some 8 bytes each, of 3 MB that browsers open at once. */
+#define FRAMES_MAX 200000
 
 /* ---- JSON ---- */
 

@@ -10,9 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COLOR_STEP                                                                    \
-	7 /* to a colour that differs well; prime to their number, so all are reached \
-	   */
+/* To a colour that differs well; prime to their number, so that all are reached. */
+#define COLOR_STEP 7
 
 struct module_area {
 	uint32_t module;

@@ -18,10 +18,11 @@ struct hl_keys {
 /*
  * Keys by one of
  *
- *	function  a function of a module
- *	line	  a line of a source file, whatever was inlined there; where lines are not known,
- *the function address	  an instruction; where addresses are not known, a line of a function module
- *a file of machine code
+ * - function: a function of a module;
+ * - line: a line of a source file, whatever was inlined there; where lines are not known, the
+ *   function;
+ * - address: an instruction; where addresses are not known, a line of a function;
+ * - module: a file of machine code.
  *
  * Threads and stacks are no property of frames: -EINVAL. Else 0 or -ENOMEM. ${keys} is all zero
  * after a failure.

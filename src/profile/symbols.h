@@ -52,12 +52,13 @@ int hl_symbols_open(const char *path, const uint8_t *build_id, size_t build_id_b
 int hl_symbols_find(struct hl_symbols *symbols, uint64_t address,
 		    const struct hl_symbols_frame **ret_frames, size_t *ret_count);
 
+/* The best one of the names found so far, which may be kept from a run when the file had more. */
 enum hl_symbols_source hl_symbols_source(const struct hl_symbols *symbols);
 
 /* What would help, in general; symbols_advice.h finds out what it is called. */
 #define HL_SYMBOLS_REMEDY "install its debug package or set DEBUGINFOD_URLS"
 
-/* A clause that says why there is nothing better and what would help; "" with DWARF. */
+/* A clause that says why there is nothing better and what would help; "" where all is by DWARF. */
 const char *hl_symbols_reason(const struct hl_symbols *symbols);
 
 /* "dwarf", "symtab", "dynsym" or "none". */

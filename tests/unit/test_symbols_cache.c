@@ -190,6 +190,31 @@ static void names_from_dwarf_outlive_the_debug_information(void **state)
 	assert_false(is_known(lab, lab->second));
 }
 
+static void the_source_is_that_of_the_names_shown(void **state)
+{
+	struct lab *lab = *state;
+	const struct hl_symbols_frame *frames;
+	struct hl_symbols *symbols;
+	size_t count;
+
+	build(lab);
+	assert_named(lab, lab->first, "first", 1);
+	run(lab, "strip -g a.so");
+	assert_int_equal(hl_symbols_open(lab->library, build_id, sizeof(build_id), &symbols), 0);
+	assert_int_equal(hl_symbols_find(symbols, lab->first, &frames, &count), 0);
+	assert_int_equal(hl_symbols_source(symbols), HL_SYMBOLS_DWARF);
+	assert_string_equal(hl_symbols_reason(symbols), "");
+	assert_int_equal(hl_symbols_find(symbols, lab->second, &frames, &count), 0);
+	assert_int_equal(hl_symbols_source(symbols), HL_SYMBOLS_DWARF);
+	assert_non_null(strstr(hl_symbols_reason(symbols), "kept from an earlier run"));
+	hl_symbols_free(symbols);
+	/* None of the names shown is kept. */
+	assert_int_equal(hl_symbols_open(lab->library, build_id, sizeof(build_id), &symbols), 0);
+	assert_int_equal(hl_symbols_find(symbols, lab->second, &frames, &count), 0);
+	assert_int_equal(hl_symbols_source(symbols), HL_SYMBOLS_SYMTAB);
+	hl_symbols_free(symbols);
+}
+
 /* ---- other names ---- */
 
 static void names_without_lines_are_used_while_nothing_changes(void **state)
@@ -481,6 +506,7 @@ int main(void)
 		IN_LAB(names_stay_when_the_file_is_gone),
 		IN_LAB(what_was_not_asked_before_is_added),
 		IN_LAB(names_from_dwarf_outlive_the_debug_information),
+		IN_LAB(the_source_is_that_of_the_names_shown),
 		IN_LAB(names_without_lines_are_used_while_nothing_changes),
 		IN_LAB(names_without_lines_are_dropped_when_there_may_be_better_ones),
 		IN_LAB(another_debuginfod_may_know_more),

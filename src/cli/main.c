@@ -3,18 +3,28 @@
 #include "cli/cli.h"
 #include "cli/help.h"
 #include "cli/options.h"
+#include "view/format.h"
 
 #include <errno.h>
 #include <locale.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+/* Names in sentences come from anywhere: what a terminal would obey is written as in reports. */
 static void say(const char *format, va_list args)
 {
+	char *sentence;
+
 	fflush(stdout); /* so that data and chatter keep their order in one file */
 	fputs("heapline: ", stderr);
-	vfprintf(stderr, format, args);
+	if (vasprintf(&sentence, format, args) < 0) {
+		fputs("out of memory", stderr);
+		return;
+	}
+	hl_format_put(stderr, sentence);
+	free(sentence);
 }
 
 int hl_cli_error(const char *format, ...)

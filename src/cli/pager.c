@@ -14,22 +14,30 @@
 
 extern char **environ;
 
-/* The user's choice; NULL: none is wanted. */
+/* Without the shell's complaint where there is no less. */
+#define DEFAULT_PAGER  "command -v less >/dev/null || exit 127; less"
+#define COPY_BYTES     65536
+#define SHELL_SIGNALED 128 /* above it is the number of the signal that ended the command */
+
+/* The user's choice; NULL: none is wanted, or the terminal is too simple for any. */
 static const char *chosen_pager(void)
 {
+	const char *terminal = getenv("TERM");
 	const char *pager = getenv("HEAPLINE_PAGER");
 
+	if (!terminal || !strcmp(terminal, "dumb"))
+		return NULL;
 	if (!pager)
 		pager = getenv("PAGER");
 	if (!pager)
-		pager = "less";
-	return pager[0] && strcmp(pager, "cat") != 0 ? pager : NULL;
+		pager = DEFAULT_PAGER;
+	return pager[strspn(pager, " \t")] && strcmp(pager, "cat") != 0 ? pager : NULL;
 }
 
-/* Quits when all fits on the screen, keeps colours, leaves the text there; as git sets them. */
+/* Quits when all fits on the screen, keeps colours, scrolls sideways, leaves the text there. */
 static void set_defaults(void)
 {
-	setenv("LESS", "FRX", 0);
+	setenv("LESS", "FRSX", 0);
 	setenv("LV", "-c", 0);
 }
 
@@ -49,6 +57,52 @@ static int start(const char *command, int input, pid_t *ret_pid)
 	return r;
 }
 
+static void copy_rest(int from)
+{
+	char bytes[COPY_BYTES];
+	ssize_t size;
+
+	while ((size = read(from, bytes, sizeof(bytes))) > 0 || (size < 0 && errno == EINTR)) {
+		ssize_t written;
+		for (char *at = bytes; size > 0; at += written, size -= written) {
+			written = write(STDOUT_FILENO, at, (size_t)size);
+			if (written < 0 && errno != EINTR)
+				return;
+			if (written < 0)
+				written = 0;
+		}
+	}
+}
+
+/* Waits for the pager to end. What one that failed did not read is written to the terminal. */
+static void *mind(void *argument)
+{
+	struct hl_pager *pager = argument;
+	int status = 0;
+
+	while (waitpid(pager->pid, &status, 0) < 0 && errno == EINTR)
+		continue;
+	if (WIFEXITED(status) && WEXITSTATUS(status) && WEXITSTATUS(status) < SHELL_SIGNALED)
+		copy_rest(pager->input);
+	close(pager->input); /* now whoever writes to it gets EPIPE */
+	return NULL;
+}
+
+static int begin(struct hl_pager *pager, const char *command, FILE *out)
+{
+	int r = start(command, pager->input, &pager->pid);
+
+	if (r != 0)
+		return r;
+	pager->out = out;
+	signal(SIGPIPE, SIG_IGN); /* who leaves the pager early has seen enough */
+	signal(SIGINT, SIG_IGN);  /* is the pager's, which shares the terminal */
+	pager->minded = pthread_create(&pager->minder, NULL, mind, pager) == 0;
+	if (!pager->minded)
+		close(pager->input);
+	return 0;
+}
+
 void hl_pager_init(struct hl_pager *pager)
 {
 	const char *command = chosen_pager();
@@ -58,21 +112,16 @@ void hl_pager_init(struct hl_pager *pager)
 	if (!command || !isatty(STDOUT_FILENO) || pipe2(ends, O_CLOEXEC) < 0)
 		return;
 	set_defaults();
+	pager->input = ends[0];
 	FILE *out = fdopen(ends[1], "w");
-	if (!out) {
-		close(ends[0]);
-		close(ends[1]);
+	if (out && begin(pager, command, out) == 0)
 		return;
-	}
-	if (start(command, ends[0], &pager->pid) == 0) {
-		pager->out = out;
-		signal(SIGPIPE, SIG_IGN); /* who leaves the pager early has seen enough */
-		signal(SIGINT, SIG_IGN);  /* is the pager's, which shares the terminal */
-	} else {
-		pager->pid = 0;
-		fclose(out);
-	}
+	pager->pid = 0;
 	close(ends[0]);
+	if (out)
+		fclose(out);
+	else
+		close(ends[1]);
 }
 
 void hl_pager_release(struct hl_pager *pager)
@@ -82,7 +131,10 @@ void hl_pager_release(struct hl_pager *pager)
 	if (!pager->pid)
 		return;
 	fclose(pager->out);
-	while (waitpid(pager->pid, &status, 0) < 0 && errno == EINTR)
-		continue;
+	if (pager->minded)
+		pthread_join(pager->minder, NULL);
+	else
+		while (waitpid(pager->pid, &status, 0) < 0 && errno == EINTR)
+			continue;
 	pager->pid = 0;
 }

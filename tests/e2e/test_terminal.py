@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What people see on a terminal: reports come through a pager, and never get lost on the way."""
+
+import os
+import pty
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+import harness
+
+
+def on_terminal(command, **variables):
+    """All that a command writes to a terminal of its own, and its exit status."""
+    ours, theirs = pty.openpty()
+    environment = {name: text for name, text in os.environ.items()
+                   if name not in ("PAGER", "HEAPLINE_PAGER", "LESS", "TERM")}
+    environment.update({"TERM": "xterm"} | variables)
+    environment = {name: text for name, text in environment.items() if text is not None}
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment,
+                          start_new_session=True) as process:
+        os.close(theirs)
+        written = b""
+        try:
+            while piece := os.read(ours, 65536):
+                written += piece
+        except OSError:  # EIO: nobody has the terminal open any more
+            pass
+        os.close(ours)
+        status = process.wait(timeout=harness.TIMEOUT_S)
+    return written.decode(errors="replace").replace("\r\n", "\n"), status
+
+
+class Pagers(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="heapline-test-")
+        cls.addClassCleanup(cls.folder.cleanup)
+        cls.file = os.path.join(cls.folder.name, "many.folded")
+        # More than a pipe holds, so that a writer would wait for a reader.
+        with open(cls.file, "w", encoding="ascii") as file:
+            for number in range(20_000):
+                file.write(f"main;function_{number} {number + 1}\n")
+        cls.command = [harness.HEAPLINE, "top", "-n", "0", cls.file]
+
+    def pager_script(self, text):
+        path = Path(self.folder.name) / f"{self._testMethodName}.sh"
+        path.write_text(f"#!/bin/sh\n{text}\n", encoding="ascii")
+        path.chmod(0o755)
+        return str(path)
+
+    def test_a_pager_that_cannot_run_does_not_lose_the_report(self):
+        for pager in ("nonexistent", "/etc/passwd", "false", " ", ""):
+            with self.subTest(pager=pager):
+                written, status = on_terminal(self.command, HEAPLINE_PAGER=pager)
+                self.assertEqual(status, 0)
+                self.assertIn("function_19999", written)
+                self.assertIn("function_0\n", written)
+
+    def test_without_less_the_report_comes_directly_and_in_silence(self):
+        written, status = on_terminal(self.command, PATH="/nonexistent")
+        self.assertEqual(status, 0)
+        self.assertIn("function_0\n", written)
+        self.assertNotIn("not found", written)
+
+    def test_a_small_report_survives_a_bad_pager_too(self):
+        written, _ = on_terminal([harness.HEAPLINE, "top", "-n", "3", self.file], PAGER="false")
+        self.assertIn("function_19999", written)
+
+    def test_a_pager_that_is_left_early_ends_the_report(self):
+        pager = self.pager_script("read line; echo \"seen: $line\"")
+        written, status = on_terminal(self.command, HEAPLINE_PAGER=pager)
+        self.assertEqual(status, 0)
+        self.assertIn("seen: ", written)
+        self.assertNotIn("function_0\n", written)
+
+    def test_less_is_told_to_scroll_sideways_rather_than_to_wrap(self):
+        pager = self.pager_script("cat >/dev/null; echo \"LESS=$LESS\"")
+        self.assertIn("LESS=FRSX", on_terminal(self.command, PAGER=pager)[0])
+        self.assertIn("LESS=R", on_terminal(self.command, PAGER=pager, LESS="R")[0])
+
+    def test_a_terminal_that_can_do_nothing_has_no_pager(self):
+        pager = self.pager_script("cat >/dev/null; echo PAGED")
+        self.assertIn("PAGED", on_terminal(self.command, PAGER=pager)[0])
+        for terminal in ("dumb", None):
+            with self.subTest(terminal=terminal):
+                written, _ = on_terminal(self.command, PAGER=pager, TERM=terminal)
+                self.assertNotIn("PAGED", written)
+                self.assertIn("function_0\n", written)
+
+
+if __name__ == "__main__":
+    harness.main()

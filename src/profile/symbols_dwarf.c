@@ -444,6 +444,44 @@ static const char *declaration_file(struct hl_dwarf *dwarf, Dwarf_Die *entry)
 	return source_file(dwarf, &root, number);
 }
 
+/* The entry that ${entry} lies in. Entries come in order of their offsets, parents first. */
+static bool parent_of(Dwarf_Die *entry, Dwarf_Die *ret_parent)
+{
+	Dwarf_Off wanted = dwarf_dieoffset(entry);
+	Dwarf_Die parent, child;
+
+	if (!dwarf_cu_die(entry->cu, &parent, NULL, NULL, NULL, NULL, NULL, NULL))
+		return false;
+	for (int depth = 0; depth < NESTING_MAX && dwarf_child(&parent, &child) == 0; depth++) {
+		Dwarf_Die next = child;
+		do
+			child = next;
+		while (dwarf_siblingof(&child, &next) == 0 && dwarf_dieoffset(&next) <= wanted);
+		if (dwarf_dieoffset(&child) == wanted) {
+			*ret_parent = parent;
+			return true;
+		}
+		parent = child;
+	}
+	return false;
+}
+
+/* The entry that says where ${entry} begins: of what nobody wrote, as the operator() that gcc makes
+ * of a lambda, its class. */
+static Dwarf_Die declaration_of(Dwarf_Die *entry)
+{
+	Dwarf_Attribute attribute;
+	Dwarf_Die declared = *entry, parent;
+
+	if (dwarf_attr_integrate(entry, DW_AT_decl_file, &attribute))
+		return *entry;
+	if (dwarf_attr(entry, DW_AT_specification, &attribute) &&
+	    !dwarf_formref_die(&attribute, &declared))
+		return *entry;
+	return parent_of(&declared, &parent) && dwarf_tag(&parent) != DW_TAG_compile_unit ? parent
+											  : *entry;
+}
+
 static int name_function(struct hl_dwarf *dwarf, Dwarf_Die *entry, struct function *ret_function)
 {
 	const char *name = text_attribute(entry, DW_AT_linkage_name);
@@ -457,12 +495,13 @@ static int name_function(struct hl_dwarf *dwarf, Dwarf_Die *entry, struct functi
 	char *demangled = name ? hl_symbols_demangle(name) : NULL;
 	int r = hl_strings_intern(dwarf->strings, demangled ? demangled : name, &function.name);
 	free(demangled);
+	Dwarf_Die declaration = declaration_of(entry);
 	if (r == 0)
-		r = hl_strings_intern(dwarf->strings, declaration_file(dwarf, entry),
+		r = hl_strings_intern(dwarf->strings, declaration_file(dwarf, &declaration),
 				      &function.file);
 	if (r < 0)
 		return r;
-	dwarf_decl_line(entry, &line);
+	dwarf_decl_line(&declaration, &line);
 	function.line = line > 0 ? (uint32_t)line : 0;
 	*ret_function = function;
 	return 0;

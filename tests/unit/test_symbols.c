@@ -229,6 +229,27 @@ static void cxx_templates_and_lambdas_have_their_full_names(void **state)
 	library_close(&library);
 }
 
+static void assert_lambda_has_a_place(const struct lab *lab, const char *name)
+{
+	const struct hl_symbols_frame *frames;
+	struct library library = library_open(lab, name);
+
+	assert_true(ask(&library, "in_lambda", &frames) >= 1);
+	assert_string_equal(base_name(frames[0].function_file), "b.cc");
+	assert_int_equal(frames[0].function_line, frames[0].line);
+	library_close(&library);
+}
+
+static void what_nobody_declared_begins_where_its_class_does(void **state)
+{
+	require_tools(*state);
+	write_source(*state, "b.cc", cxx_source);
+	run(*state, "c++ -std=c++17 -O0 -g -shared -fPIC -o plain.so b.cc");
+	assert_lambda_has_a_place(*state, "plain.so");
+	run(*state, "c++ -std=c++17 -O2 -g -shared -fPIC -o fast.so b.cc");
+	assert_lambda_has_a_place(*state, "fast.so");
+}
+
 static void without_debug_information_the_symbol_table_names_functions(void **state)
 {
 	const struct hl_symbols_frame *frames;
@@ -424,6 +445,7 @@ int main(void)
 		LAB_TEST(inlined_functions_have_frames_with_the_lines_of_their_calls),
 		LAB_TEST(clang_and_split_units_are_read_as_well),
 		LAB_TEST(cxx_templates_and_lambdas_have_their_full_names),
+		LAB_TEST(what_nobody_declared_begins_where_its_class_does),
 		LAB_TEST(without_debug_information_the_symbol_table_names_functions),
 		LAB_TEST(in_a_stripped_file_a_nameless_function_keeps_its_calls_together),
 		LAB_TEST(a_separate_debug_file_is_found_by_its_link),

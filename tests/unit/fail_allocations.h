@@ -6,18 +6,20 @@
  *	FOR_EACH_FAILING_ALLOCATION(r, work())
  *		assert_int_equal(r, -ENOMEM);
  *
- * runs work() with the first allocation failing, then the second and so on, the statement after
- * each failure, and ends with the first success.
+ * runs work() with all allocations failing, then all but the first and so on, the statement after
+ * each time, and ends when none had to fail. So what says nothing of a failure is found out, too.
  */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 
-static long allocations_left = -1; /* -1: no limit */
+static long allocations_left = -1;  /* -1: no limit */
+static bool allocation_was_refused; /* since the limit was set */
 
 static bool may_allocate(void)
 {
+	allocation_was_refused |= allocations_left == 0;
 	if (allocations_left == 0)
 		return false;
 	if (allocations_left > 0)
@@ -51,11 +53,13 @@ void *__wrap_reallocarray(void *old, size_t count, size_t size)
 #define WITH_ALLOCATIONS(limit, work)                 \
 	({                                            \
 		allocations_left = (limit);           \
+		allocation_was_refused = false;       \
 		int result_with_allocations = (work); \
 		allocations_left = -1;                \
 		result_with_allocations;              \
 	})
 
-#define FOR_EACH_FAILING_ALLOCATION(result, work)                                           \
-	for (long limit_of_allocations = 0, result = WITH_ALLOCATIONS(0, work); result < 0; \
+#define FOR_EACH_FAILING_ALLOCATION(result, work)                               \
+	for (long limit_of_allocations = 0, result = WITH_ALLOCATIONS(0, work); \
+	     result < 0 || allocation_was_refused;                              \
 	     result = WITH_ALLOCATIONS(++limit_of_allocations, work))

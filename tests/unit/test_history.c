@@ -1,0 +1,651 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What a log says over time equals a millisecond-by-millisecond replay of the changes that were
+ * written: sums of every node, figures at every maximum, hills, and what the views make of them.
+ */
+#include "fail_allocations.h"
+#include "log/segment_writer.h"
+#include "profile/history.h"
+#include "profile/history_hills.h"
+#include "view/growth_rows.h"
+#include "view/timeline_axis.h"
+#include "view/view.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define NODES	  40
+#define INTERVALS 120
+#define LENGTH_MS (INTERVALS * HL_INTERVAL_TICKS)
+#define START_NS  UINT64_C(1767225600000000000)
+#define CODE	  UINT64_C(0x400000)
+
+/* ---- a recording of made-up nodes: node i lies below node i / 2, 16 bytes of code apart ---- */
+
+static bool name_node(const struct hl_log_names *base, uint32_t node, uint64_t *ret_frame,
+		      uint32_t *ret_parent)
+{
+	(void)base;
+	*ret_frame = UINT64_C(1) << 48 | (CODE + 16 * node);
+	*ret_parent = node / 2;
+	return node < NODES;
+}
+
+static uint32_t count_modules(const struct hl_log_names *base)
+{
+	(void)base;
+	return 1;
+}
+
+static bool name_module(const struct hl_log_names *base, uint32_t module,
+			struct hl_log_module *ret_module)
+{
+	(void)base;
+	(void)module;
+	*ret_module =
+		(struct hl_log_module){.path = "/none/app", .start = CODE, .end = CODE + 0x10000};
+	return true;
+}
+
+/* What was written, told once more by the millisecond. */
+struct lab {
+	char directory[64];
+	int fd;
+	struct hl_log_names names;
+	struct hl_intervals intervals;
+	struct hl_log_writer *writer;
+	int64_t held[NODES];
+	int64_t at_ms[LENGTH_MS][NODES]; /* as changes are taken to happen: see history.h */
+	int64_t at_max[INTERVALS][NODES], at_end[INTERVALS][NODES];
+	bool missing[INTERVALS];
+};
+
+static void write_recording(struct lab *lab)
+{
+	static char *command[] = {"app", NULL};
+	struct hl_recording_process process = {
+		.pid = 77,
+		.executable = "/none/app",
+		.command = command,
+		.start_realtime_ns = START_NS,
+		.duration_ns = LENGTH_MS * UINT64_C(1000000),
+		.complete = true,
+		.end = HL_END_EXITED,
+	};
+	struct hl_recording recording = {
+		.name = lab->directory,
+		.format_version = 1,
+		.tool_version = "0",
+		.command = command,
+		.host = "here",
+		.kernel = "Linux",
+		.mode = "log-fast",
+		.start_realtime_ns = START_NS,
+		.duration_ns = process.duration_ns,
+		.complete = true,
+		.processes = &process,
+		.process_count = 1,
+	};
+	struct hl_error err;
+
+	assert_int_equal(hl_recording_write_meta(lab->fd, &recording, &err), 0);
+	assert_int_equal(hl_recording_write_process(lab->fd, &process, &err), 0);
+}
+
+static struct lab *lab_new(uint64_t segment_bytes)
+{
+	struct lab *lab = calloc(1, sizeof(*lab));
+
+	strcpy(lab->directory, "/tmp/heapline-history-XXXXXX");
+	assert_non_null(mkdtemp(lab->directory));
+	lab->fd = open(lab->directory, O_RDONLY | O_DIRECTORY);
+	lab->names = (struct hl_log_names){name_node, count_modules, name_module};
+	write_recording(lab);
+	struct hl_log_settings settings = {lab->fd, 0, START_NS, segment_bytes, 1000, &lab->names};
+	assert_int_equal(hl_log_writer_new(&settings, &lab->writer), 0);
+	return lab;
+}
+
+static void lab_free(struct lab *lab)
+{
+	char command[128];
+
+	hl_log_writer_finish(lab->writer);
+	hl_intervals_release(&lab->intervals);
+	close(lab->fd);
+	snprintf(command, sizeof(command), "rm -rf '%s'", lab->directory);
+	assert_int_equal(system(command), 0);
+	free(lab);
+}
+
+static void finish_log(struct lab *lab)
+{
+	assert_int_equal(hl_log_writer_finish(lab->writer), 0);
+	lab->writer = NULL;
+}
+
+static void change(struct lab *lab, uint64_t tick, uint32_t node, int64_t bytes)
+{
+	lab->held[node] += bytes;
+	hl_intervals_tick(&lab->intervals, tick);
+	assert_int_equal(hl_intervals_event(&lab->intervals, node, bytes, bytes < 0 ? -1 : 1), 0);
+}
+
+static void allow_writing(bool allowed)
+{
+	struct rlimit limit;
+
+	getrlimit(RLIMIT_FSIZE, &limit);
+	limit.rlim_cur = allowed ? limit.rlim_max : 1;
+	setrlimit(RLIMIT_FSIZE, &limit);
+}
+
+/*
+ * Ends interval ${number}, ${before} being what was held when it began. One that cannot be written
+ * changes nothing until the next one that can.
+ */
+static void end_interval(struct lab *lab, uint64_t number, const int64_t *before)
+{
+	struct hl_log_interval interval;
+	int64_t at_max[NODES];
+	uint64_t first = number * HL_INTERVAL_TICKS;
+
+	assert_int_equal(hl_intervals_end(&lab->intervals, number + 1, &interval), 0);
+	memcpy(at_max, before, sizeof(at_max));
+	for (size_t i = 0; i < interval.change_count; i++)
+		at_max[interval.changes[i].node] += interval.changes[i].max_bytes;
+	allow_writing(!lab->missing[number]);
+	int r = hl_log_writer_interval(lab->writer, &interval, 4096 * (number + 1), 0);
+	allow_writing(true);
+	assert_int_equal(r, lab->missing[number] ? -EFBIG : 0);
+	for (uint64_t ms = first; ms < first + HL_INTERVAL_TICKS; ms++)
+		memcpy(lab->at_ms[ms], ms < interval.max_tick ? before : at_max, sizeof(at_max));
+	memcpy(lab->at_max[number], at_max, sizeof(at_max));
+	memcpy(lab->at_end[number], lab->held, sizeof(lab->held));
+	if (!lab->missing[number] || !first)
+		return;
+	for (uint64_t ms = first; ms < first + HL_INTERVAL_TICKS; ms++)
+		memcpy(lab->at_ms[ms], lab->at_ms[first - 1], sizeof(at_max));
+}
+
+static void write_random_log(struct lab *lab)
+{
+	for (uint64_t number = 0; number < INTERVALS; number++) {
+		int64_t before[NODES];
+		int events = number % 9 < 3 ? 0 : rand() % 12;
+		memcpy(before, lab->held, sizeof(before));
+		for (int i = 0; i < events; i++) {
+			uint32_t node = 1 + (uint32_t)rand() % (NODES - 1);
+			int64_t bytes = rand() % 3 || !lab->held[node] ? 1 + rand() % 5000
+								       : -lab->held[node];
+			change(lab, number * HL_INTERVAL_TICKS + (uint64_t)i * 7, node, bytes);
+		}
+		end_interval(lab, number, before);
+	}
+	finish_log(lab);
+}
+
+static struct hl_history *open_history(const struct lab *lab, struct hl_history_range range,
+				       unsigned jobs)
+{
+	struct hl_profile_selection selection = {.jobs = jobs};
+	struct hl_history *history;
+	struct hl_error err = {0};
+
+	if (hl_history_open(lab->directory, &selection, &range, &history, &err) != 0)
+		fail_msg("%s", err.text);
+	return history;
+}
+
+/* ---- sums ---- */
+
+static void assert_near(double found, double expected, double scale)
+{
+	if (fabs(found - expected) > 1e-9 * (1 + fabs(scale)))
+		fail_msg("%.17g instead of %.17g", found, expected);
+}
+
+/* By brute force, one millisecond after the other. */
+static struct hl_history_sum expected_sum(const struct lab *lab, const struct hl_history *history,
+					  uint32_t node, double *buckets, size_t bucket_count)
+{
+	uint64_t start = hl_history_start_ms(history), length = hl_history_length_ms(history);
+	struct hl_history_sum sum = {.buckets = buckets};
+	size_t bucket = 0;
+
+	memset(buckets, 0, bucket_count * sizeof(*buckets));
+	for (uint64_t ms = 0; ms < length; ms++) {
+		double bytes = (double)lab->at_ms[start + ms][node];
+		while (hl_history_bucket_ms(history, bucket_count, bucket + 1) <= ms)
+			bucket++;
+		buckets[bucket] += bytes;
+		sum.area += bytes;
+		sum.moment += bytes * ((double)ms + 0.5);
+	}
+	return sum;
+}
+
+/* Whether the log names the node: its frame has the address that it was given. */
+static bool is_named(const struct hl_history *history, uint32_t node)
+{
+	const struct hl_profile *profile = history->profile;
+	const struct hl_profile_node *in_profile = &profile->nodes[history->profile_nodes[node]];
+
+	return profile->frames[in_profile->frame].address == CODE + 16 * node;
+}
+
+static void check_survey(const struct lab *lab, struct hl_history_range range, unsigned jobs,
+			 size_t bucket_count)
+{
+	struct hl_history *history = open_history(lab, range, jobs);
+	struct hl_history_survey survey;
+	struct hl_error err = {0};
+	double buckets[64];
+
+	assert_int_equal(hl_history_survey_init(&survey, history, bucket_count, &err), 0);
+	for (uint32_t node = 1; node < history->log_node_count; node++) {
+		struct hl_history_sum expected =
+			expected_sum(lab, history, node, buckets, bucket_count);
+		const struct hl_history_sum *sum = &survey.sums[history->profile_nodes[node]];
+		uint64_t last = history->points[history->point_count - 1].number;
+		if (!is_named(history, node)) {
+			assert_true(expected.area == 0);
+			continue;
+		}
+		assert_near(sum->area, expected.area, expected.area);
+		assert_near(sum->moment, expected.moment, expected.moment);
+		for (size_t i = 0; sum->buckets && i < bucket_count; i++)
+			assert_near(sum->buckets[i], buckets[i], expected.area);
+		if (!lab->missing[last])
+			assert_int_equal(sum->to_bytes, lab->at_end[last][node]);
+	}
+	hl_history_survey_release(&survey);
+	hl_history_free(history);
+}
+
+static void sums_over_time_equal_a_replay_by_the_millisecond(void **state)
+{
+	struct lab *lab = lab_new(1 << 30);
+
+	(void)state;
+	srand(1);
+	write_random_log(lab);
+	check_survey(lab, HL_HISTORY_ALL, 1, 64);
+	check_survey(lab, HL_HISTORY_ALL, 1, 1);
+	check_survey(lab, (struct hl_history_range){3000, 4500}, 1, 7);
+	check_survey(lab, (struct hl_history_range){11900, 11999}, 1, 3);
+	lab_free(lab);
+}
+
+static void sums_of_many_segments_are_the_same_with_any_number_of_threads(void **state)
+{
+	struct lab *lab = lab_new(1000);
+
+	(void)state;
+	srand(2);
+	write_random_log(lab);
+	for (unsigned jobs = 1; jobs < 8; jobs += 2) {
+		check_survey(lab, HL_HISTORY_ALL, jobs, 64);
+		check_survey(lab, (struct hl_history_range){5050, 9999}, jobs, 10);
+	}
+	lab_free(lab);
+}
+
+static void sums_go_on_after_a_hole(void **state)
+{
+	(void)state;
+	signal(SIGXFSZ, SIG_IGN);
+	for (int segment_bytes = 1000; segment_bytes < 2000000; segment_bytes *= 1000) {
+		struct lab *lab = lab_new((uint64_t)segment_bytes);
+		srand(3);
+		for (int i = 0; i < 7; i++) /* busy ones: idle ones do not fail */
+			lab->missing[39 + i] = true;
+		write_random_log(lab);
+		check_survey(lab, HL_HISTORY_ALL, 2, 64);
+		check_survey(lab, (struct hl_history_range){0, 4100}, 2, 4);
+		lab_free(lab);
+	}
+}
+
+static void where_nothing_was_written_it_is_as_before(void **state)
+{
+	struct lab *lab = lab_new(1 << 30);
+	int64_t before[NODES] = {0};
+
+	(void)state;
+	change(lab, 1, 5, 1000);
+	end_interval(lab, 0, before);
+	memcpy(before, lab->held, sizeof(before));
+	for (uint64_t number = 1; number < 90; number++)
+		end_interval(lab, number, before);
+	finish_log(lab);
+	check_survey(lab, (struct hl_history_range){2000, 3000}, 1, 4);
+	struct hl_history *history = open_history(lab, (struct hl_history_range){2000, 2999}, 1);
+	assert_int_equal(history->point_count, 10);
+	assert_int_equal(history->profile->total.alloc_bytes, 1000);
+	assert_int_equal(history->profile->total.peak_bytes, 1000);
+	hl_history_free(history);
+	lab_free(lab);
+}
+
+/* Bytes per second, from a point for each millisecond. */
+static double regression(const struct lab *lab, uint32_t node)
+{
+	double mean = (LENGTH_MS - 1) / 2.0, products = 0, squares = 0;
+
+	for (uint32_t ms = 0; ms < LENGTH_MS; ms++) {
+		products += (ms - mean) * (double)lab->at_ms[ms][node];
+		squares += (ms - mean) * (ms - mean);
+	}
+	return products / squares * 1000;
+}
+
+static void a_line_through_what_rises_evenly_has_its_slope(void **state)
+{
+	struct lab *lab = lab_new(1 << 30);
+	struct hl_history_survey survey;
+	struct hl_error err = {0};
+
+	(void)state;
+	for (uint64_t number = 0; number < INTERVALS; number++) {
+		int64_t before[NODES];
+		memcpy(before, lab->held, sizeof(before));
+		change(lab, number * HL_INTERVAL_TICKS + 50, 3, 500);
+		end_interval(lab, number, before);
+	}
+	finish_log(lab);
+	struct hl_history *history = open_history(lab, HL_HISTORY_ALL, 1);
+	assert_int_equal(hl_history_survey_init(&survey, history, 4, &err), 0);
+	const struct hl_history_sum *sum = &survey.sums[history->profile_nodes[3]];
+	double expected = regression(lab, 3);
+	assert_true(expected > 4900 && expected < 5100); /* 500 bytes every 100 ms */
+	assert_true(fabs(hl_history_slope(sum, history) - expected) < 0.001);
+	assert_int_equal(sum->from_bytes, 0);
+	assert_int_equal(sum->to_bytes, 500 * INTERVALS);
+	hl_history_survey_release(&survey);
+	hl_history_free(history);
+	lab_free(lab);
+}
+
+/* ---- series ---- */
+
+static void check_series(const struct lab *lab, struct hl_history_range range, unsigned jobs,
+			 size_t step)
+{
+	struct hl_history *history = open_history(lab, range, jobs);
+	struct hl_history_survey survey;
+	struct hl_error err = {0};
+	size_t points[INTERVALS], count = 0;
+	int64_t *bytes;
+
+	assert_int_equal(hl_history_survey_init(&survey, history, 1, &err), 0);
+	uint32_t *key_of = calloc(history->profile->node_count, sizeof(*key_of));
+	for (uint32_t node = 1; node < history->log_node_count; node++)
+		key_of[history->profile_nodes[node]] = is_named(history, node) ? node % 3 : 0;
+	for (size_t i = 0; i < history->point_count; i += step)
+		points[count++] = i;
+	assert_int_equal(hl_history_series(history, points, count, key_of, 3, &bytes, &err), 0);
+	for (size_t i = 0; i < count; i++) {
+		const struct hl_log_point *point = &history->points[points[i]];
+		int64_t expected[3] = {0}, total = 0;
+		for (uint32_t node = 1; node < NODES; node++)
+			expected[node % 3] += lab->at_max[point->number][node];
+		for (size_t key = 0; key < 3; key++) {
+			total += bytes[i * 3 + key];
+			if (!point->missing)
+				assert_int_equal(bytes[i * 3 + key], expected[key]);
+		}
+		assert_int_equal(total, point->max_bytes);
+	}
+	free(bytes);
+	free(key_of);
+	hl_history_survey_release(&survey);
+	hl_history_free(history);
+}
+
+static void figures_by_key_add_up_to_the_timeline(void **state)
+{
+	(void)state;
+	signal(SIGXFSZ, SIG_IGN);
+	for (int seed = 4; seed < 8; seed++) {
+		struct lab *lab = lab_new(seed % 2 ? 700 : 1 << 30);
+		srand((unsigned)seed);
+		for (int i = 0; seed > 5 && i < 7; i++)
+			lab->missing[39 + i] = true;
+		write_random_log(lab);
+		check_series(lab, HL_HISTORY_ALL, 1, 1);
+		check_series(lab, HL_HISTORY_ALL, 3, 7);
+		check_series(lab, (struct hl_history_range){1850, 4210}, 3, 1);
+		check_series(lab, (struct hl_history_range){900, 1100}, 1, 1);
+		lab_free(lab);
+	}
+}
+
+/* ---- hills ---- */
+
+/* The definition, by brute force: higher ground, or as high an earlier point, on either side. */
+static bool is_hill(const struct hl_history *history, size_t at, double percent)
+{
+	const struct hl_log_point *points = history->points;
+	double fall = percent / 100 * (double)points[at].max_bytes;
+
+	for (int side = -1; side <= 1; side += 2) {
+		int64_t lowest = INT64_MAX;
+		for (size_t i = at; side < 0 ? i > 0 : i + 1 < history->point_count;
+		     i += (size_t)side) {
+			size_t next = i + (size_t)side;
+			int64_t between = points[side < 0 ? next : i].end_bytes;
+			lowest = between < lowest ? between : lowest;
+			bool hidden = points[next].max_bytes > points[at].max_bytes ||
+				      (side < 0 && points[next].max_bytes == points[at].max_bytes);
+			if (!hidden)
+				continue;
+			if (points[at].max_bytes - lowest <= 0 ||
+			    (double)(points[at].max_bytes - lowest) < fall)
+				return false;
+			break;
+		}
+	}
+	return true;
+}
+
+static void hills_are_what_their_definition_says(void **state)
+{
+	static const double percents[] = {0, 1, 5, 20, 60, 100};
+	struct lab *lab = lab_new(1 << 30);
+
+	(void)state;
+	srand(9);
+	write_random_log(lab);
+	struct hl_history *history = open_history(lab, HL_HISTORY_ALL, 1);
+	for (size_t i = 0; i < HL_COUNT_OF(percents); i++) {
+		struct hl_history_hill *hills;
+		size_t count, next = 0;
+		assert_int_equal(hl_history_hills(history, percents[i], &hills, &count), 0);
+		for (size_t at = 0; at < history->point_count; at++) {
+			bool found = next < count && hills[next].point == at;
+			assert_int_equal(found, is_hill(history, at, percents[i]));
+			next += found;
+		}
+		assert_int_equal(next, count);
+		assert_true(count > 0);
+		free(hills);
+	}
+	hl_history_free(history);
+	lab_free(lab);
+}
+
+/* ---- scores ---- */
+
+static double score_of(double (*shape)(double time))
+{
+	double means[HL_GROWTH_BUCKETS_MAX];
+
+	for (size_t i = 0; i < HL_GROWTH_BUCKETS_MAX; i++)
+		means[i] = shape(((double)i + 0.5) / HL_GROWTH_BUCKETS_MAX);
+	return hl_growth_score(means, HL_GROWTH_BUCKETS_MAX);
+}
+
+static double leak(double time)
+{
+	return 1000 * time;
+}
+
+static double leak_after_warm_up(double time)
+{
+	return (time < 0.2 ? time * 50000 : 10000) + leak(time);
+}
+
+static double leak_that_began_midway(double time)
+{
+	return time < 0.6 ? 0 : time - 0.6;
+}
+
+static double staircase(double time)
+{
+	return floor(time * 24);
+}
+
+static double full_cache(double time)
+{
+	return time < 0.7 ? time : 0.7;
+}
+
+static double full_cache_that_wobbles(double time)
+{
+	return full_cache(time) + 0.01 * sin(time * 1000);
+}
+
+static double jump(double time)
+{
+	return time < 0.9 ? 0 : 1000;
+}
+
+static double waves(double time)
+{
+	return 1 + sin(time * 60) + 0.2 * time;
+}
+
+static double shrinking(double time)
+{
+	return -time;
+}
+
+static double nothing(double time)
+{
+	return 0 * time;
+}
+
+static void leaks_score_high_and_what_is_none_does_not(void **state)
+{
+	(void)state;
+	assert_true(score_of(leak) > 0.9);
+	assert_true(score_of(leak_after_warm_up) > 0.9);
+	assert_true(score_of(leak_that_began_midway) > 0.7);
+	assert_true(score_of(staircase) > 0.7);
+	assert_true(score_of(full_cache) == 0);
+	assert_true(score_of(full_cache_that_wobbles) < 0.2);
+	assert_true(score_of(jump) == 0);
+	assert_true(score_of(waves) < 0.2);
+	assert_true(score_of(shrinking) == 0);
+	assert_true(score_of(nothing) == 0);
+	assert_true(hl_growth_score((double[]){1, 2, 3, 4, 5, 6, 7}, 7) == 0);
+}
+
+/* ---- axes ---- */
+
+static void axes_have_round_steps(void **state)
+{
+	char label[HL_FORMAT_MAX];
+
+	(void)state;
+	assert_int_equal(hl_timeline_byte_step(1, 6), 1);
+	assert_int_equal(hl_timeline_byte_step(6000, 6), 1024);
+	assert_int_equal(hl_timeline_byte_step(70 << 20, 6), 20 << 20);
+	assert_true(hl_timeline_byte_step(INT64_MAX, 6) > 0);
+	assert_int_equal(hl_timeline_ms_step(100, 9), 100);
+	assert_int_equal(hl_timeline_ms_step(86400000, 9), 3 * 3600000);
+	assert_true(hl_timeline_ms_step(UINT64_C(1) << 45, 9) > 86400000);
+	assert_string_equal(hl_timeline_byte_label(40 << 20, 20 << 20, label), "40 MiB");
+	assert_string_equal(hl_timeline_byte_label(1500, 500, label), "1500 B");
+	assert_string_equal(hl_timeline_ms_label(300, 100, label), "0.3 s");
+	assert_string_equal(hl_timeline_ms_label(90000, 30000, label), "90 s");
+	assert_string_equal(hl_timeline_ms_label(7200000, 3600000, label), "2 h");
+	assert_string_equal(hl_timeline_ms_label(UINT64_C(172800000), 86400000, label), "2 d");
+}
+
+/* ---- want of memory ---- */
+
+static int show(const struct lab *lab, hl_history_view *view, enum hl_view_key by)
+{
+	struct hl_profile_selection selection = {.jobs = 1};
+	struct hl_history_range range = HL_HISTORY_ALL;
+	FILE *null = fopen("/dev/null", "w");
+	struct hl_view_options options = {.out = null,
+					  .notes = null,
+					  .by = by,
+					  .key_limit = 3,
+					  .row_limit = 10,
+					  .stack_limit = 3,
+					  .timeline = HL_VIEW_TIMELINE_SVG,
+					  .json = view != hl_view_timeline};
+	struct hl_history *history = NULL;
+	struct hl_error err = {0};
+
+	int r = hl_history_open(lab->directory, &selection, &range, &history, &err);
+	if (r == 0)
+		r = view(history, &options, &err);
+	hl_history_free(history);
+	if (null)
+		fclose(null);
+	assert_true(r == 0 || err.text[0]);
+	return r;
+}
+
+static void want_of_memory_is_an_error_everywhere(void **state)
+{
+	struct lab *lab = lab_new(3000);
+
+	(void)state;
+	srand(11);
+	write_random_log(lab);
+	FOR_EACH_FAILING_ALLOCATION(r, show(lab, hl_view_timeline, HL_VIEW_BY_TOTAL))
+	assert_int_equal(r, -ENOMEM);
+	FOR_EACH_FAILING_ALLOCATION(r, show(lab, hl_view_timeline, HL_VIEW_BY_FUNCTION))
+	assert_int_equal(r, -ENOMEM);
+	FOR_EACH_FAILING_ALLOCATION(r, show(lab, hl_view_peaks, HL_VIEW_BY_TOTAL))
+	assert_int_equal(r, -ENOMEM);
+	FOR_EACH_FAILING_ALLOCATION(r, show(lab, hl_view_growth, HL_VIEW_BY_STACK))
+	assert_int_equal(r, -ENOMEM);
+	FOR_EACH_FAILING_ALLOCATION(r, show(lab, hl_view_growth, HL_VIEW_BY_LINE))
+	assert_int_equal(r, -ENOMEM);
+	lab_free(lab);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(sums_over_time_equal_a_replay_by_the_millisecond),
+		cmocka_unit_test(sums_of_many_segments_are_the_same_with_any_number_of_threads),
+		cmocka_unit_test(sums_go_on_after_a_hole),
+		cmocka_unit_test(where_nothing_was_written_it_is_as_before),
+		cmocka_unit_test(a_line_through_what_rises_evenly_has_its_slope),
+		cmocka_unit_test(figures_by_key_add_up_to_the_timeline),
+		cmocka_unit_test(hills_are_what_their_definition_says),
+		cmocka_unit_test(leaks_score_high_and_what_is_none_does_not),
+		cmocka_unit_test(axes_have_round_steps),
+		cmocka_unit_test(want_of_memory_is_an_error_everywhere),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -6,6 +6,8 @@
 #include "profile/recording_files.h"
 #include "profile/recording_text.h"
 
+#include "fail_allocations.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -530,79 +532,50 @@ static void a_failed_write_leaves_the_old_file(void **state)
 	hl_recording_free(recording);
 }
 
-/* The allocation that fails, counted down. Jansson takes part in writing only: its parser aborts
- * for want of memory. */
-static long allocations_left = -1;
+/* ---- every allocation of ours made to fail in turn ---- */
 
-static bool allocation_fails(void)
-{
-	return allocations_left >= 0 && allocations_left-- == 0;
-}
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_reallocarray(void *old, size_t count, size_t size);
 char *__real_strdup(const char *text);
-
-void *__wrap_malloc(size_t size);
-void *__wrap_malloc(size_t size)
-{
-	return allocation_fails() ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_calloc(size_t count, size_t size)
-{
-	return allocation_fails() ? NULL : __real_calloc(count, size);
-}
-
-void *__wrap_reallocarray(void *old, size_t count, size_t size);
-void *__wrap_reallocarray(void *old, size_t count, size_t size)
-{
-	return allocation_fails() ? NULL : __real_reallocarray(old, count, size);
-}
-
 char *__wrap_strdup(const char *text);
+
 char *__wrap_strdup(const char *text)
 {
-	return allocation_fails() ? NULL : __real_strdup(text);
+	return may_allocate() ? __real_strdup(text) : NULL;
+}
+
+static int open_and_free(const struct place *place, struct hl_error *err)
+{
+	struct hl_recording *recording = NULL;
+
+	*err = (struct hl_error){0};
+	int r = hl_recording_open(place->path, &recording, err);
+	hl_recording_free(recording);
+	return r;
 }
 
 static void each_failing_allocation_of_the_reader_is_an_error(void **state)
 {
 	struct place *place = *state;
+	struct hl_error err;
+
 	write_sample(place);
-	int r = -1;
-	for (long n = 0; r < 0; n++) {
-		struct hl_recording *recording = NULL;
-		struct hl_error err = {0};
-		allocations_left = n;
-		r = hl_recording_open(place->path, &recording, &err);
-		bool reached = allocations_left == -1;
-		allocations_left = -1;
-		assert_true(reached == (r < 0));
-		if (r < 0)
-			assert_non_null(strstr(err.text, "cannot "));
-		hl_recording_free(recording);
-		assert_true(n < 10000);
+	FOR_EACH_FAILING_ALLOCATION(r, open_and_free(place, &err))
+	{
+		assert_true(r < 0);
+		assert_non_null(strstr(err.text, "cannot "));
 	}
 }
 
+/* Jansson takes part in writing only: its parser aborts for want of memory. */
 static void each_failing_allocation_of_the_writer_is_an_error(void **state)
 {
 	struct place *place = *state;
-	json_set_alloc_funcs(__wrap_malloc, free);
 	struct hl_recording_process process = sample_process();
-	int r = -1;
-	for (long n = 0; r < 0; n++) {
-		struct hl_error err = {0};
-		allocations_left = n;
-		r = hl_recording_write_process(place->fd, &process, &err);
-		bool reached = allocations_left == -1;
-		allocations_left = -1;
-		assert_true(reached == (r < 0));
+
+	json_set_alloc_funcs(__wrap_malloc, free);
+	FOR_EACH_FAILING_ALLOCATION(r, hl_recording_write_process(place->fd, &process, NULL))
+	{
+		assert_true(r < 0);
 		assert_int_equal(faccessat(place->fd, ".process-7-4711.hlp.tmp", F_OK, 0), -1);
-		assert_true(n < 10000);
 	}
 	json_set_alloc_funcs(__real_malloc, free);
 }

@@ -2,6 +2,7 @@
 /* Regions become recordings, whatever a target may have written into them. */
 #include "collector/region_reader.h"
 
+#include "fail_allocations.h"
 #include "fake_region.h"
 #include "profile/recording_files.h"
 
@@ -372,56 +373,36 @@ static void whatever_a_target_scribbles_the_recording_can_be_read(void **state)
 
 /* ---- want of memory ---- */
 
-static long allocations_left = -1;
-
-static bool allocation_fails(void)
-{
-	return allocations_left >= 0 && allocations_left-- == 0;
-}
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
 char *__real_strndup(const char *text, size_t size);
-
-void *__wrap_malloc(size_t size);
-void *__wrap_malloc(size_t size)
-{
-	return allocation_fails() ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_calloc(size_t count, size_t size)
-{
-	return allocation_fails() ? NULL : __real_calloc(count, size);
-}
-
 char *__wrap_strndup(const char *text, size_t size);
+
 char *__wrap_strndup(const char *text, size_t size)
 {
-	return allocation_fails() ? NULL : __real_strndup(text, size);
+	return may_allocate() ? __real_strndup(text, size) : NULL;
+}
+
+static int read_again(const struct hl_region_view *view, struct hl_recording_process *process)
+{
+	hl_recording_process_release(process);
+	*process = (struct hl_recording_process){0};
+	return hl_region_read(view, &times, process, NULL);
 }
 
 static void each_failing_allocation_is_an_error_and_leaves_nothing(void **state)
 {
 	struct fake_region *fake = *state;
+	struct hl_recording_process process = {0};
+
 	fake_add_module(fake, "/bin/program");
 	fake_allocate(fake_add_cell(fake, fake_add_node(fake, 0, 1), 0), 1);
 	struct hl_region_view view = fake_view(fake);
-	int r = -1;
-	for (long n = 0; r < 0; n++) {
-		struct hl_recording_process process = {0};
-		struct hl_error err = {0};
-		allocations_left = n;
-		r = hl_region_read(&view, &times, &process, &err);
-		allocations_left = -1;
-		if (r < 0) {
-			assert_int_equal(r, -ENOMEM);
-			assert_null(process.values);
-			assert_int_equal(process.node_count, 0);
-		}
-		hl_recording_process_release(&process);
-		assert_true(n < 100);
+	FOR_EACH_FAILING_ALLOCATION(r, read_again(&view, &process))
+	{
+		assert_int_equal(r, -ENOMEM);
+		assert_null(process.values);
+		assert_int_equal(process.node_count, 0);
 	}
+	hl_recording_process_release(&process);
 }
 
 #define IN_REGION(test) cmocka_unit_test_setup_teardown(test, setup, teardown)

@@ -4,6 +4,7 @@
 import re
 from pathlib import Path
 
+from event_bars import event_figures
 from figure import MIB, Figure, view_figure
 from log_bars import log_figures
 from tools import HEAPTRACK, MEM_FAST, PLAIN, SAMPLE
@@ -134,4 +135,5 @@ def figures(results):
         *symbols_figures(results),
         *view_figures(results),
         *log_figures(results),
+        *event_figures(results),
     ]

@@ -4,7 +4,7 @@
 import re
 
 from figure import MIB, Figure, view_figure
-from logs import SECONDS_OF_DAY, DayOfLog, Logs
+from logs import SECONDS_OF_DAY, VIEWS_AT, Logs
 from tools import LOG_FAST, MEM_FAST, PLAIN
 from workloads import RedisCase, RingCase, ring_title
 
@@ -69,14 +69,11 @@ def size_figures(logs):
 
 
 def day_figures(logs):
-    day = logs.day or DayOfLog()
-    limits = {"seconds_max": 1, "resident_max": 300e6}
-    return [
-        view_figure("`timeline` of a day, 864,000 intervals", "1 s, 300 MB", day.timeline,
-                    **limits),
-        view_figure("`top --at` of a day, at the slowest of some moments", "1 s, 300 MB",
-                    day.top_at, **limits),
-    ]
+    bar, limits = "1 s, 300 MB", {"seconds_max": 1, "resident_max": 300e6}
+    timeline, at = (logs.day.timeline, logs.day.at) if logs.day else (None, dict.fromkeys(VIEWS_AT))
+    return [view_figure("`timeline` of a day, 864,000 intervals", bar, timeline, **limits),
+            *(view_figure(f"`{view} --at` of a day, the slowest of some moments", bar, run, **limits)
+              for view, run in at.items())]
 
 
 def log_figures(results):

@@ -19,6 +19,7 @@ RUNS = 3
 POLL_S = 0.005
 SECONDS_OF_DAY = 86400
 DAY_MS = 1000 * SECONDS_OF_DAY
+VIEWS_AT = ("top", "lines", "flame")
 
 
 @dataclass
@@ -59,11 +60,11 @@ class LoggedProgram:
 
 @dataclass
 class DayOfLog:
-    """Views of 864,000 intervals; None where heapline has none."""
+    """Views of 864,000 intervals."""
 
-    written: int = 0  # bytes of segments
-    top_at: ViewRun = None  # the slowest of some moments
-    timeline: ViewRun = None
+    written: int  # bytes of segments
+    timeline: ViewRun
+    at: dict  # by view: the slowest of some moments
 
 
 @dataclass
@@ -164,11 +165,6 @@ def measure_drain(machine):
                           check=True).stdout.splitlines()
 
 
-def has_verb(heapline, verb):
-    return subprocess.run([heapline, verb, "--help"], capture_output=True,
-                          check=False).returncode == 0
-
-
 def write_day(machine, heapline):
     """A recording of a program that did nothing, with the log of a busy day."""
     recording = machine.scratch / "day.hl"
@@ -181,16 +177,19 @@ def write_day(machine, heapline):
     return recording
 
 
+def slowest_at(view, moments, recording, machine, heapline):
+    return max((fastest([heapline, view, "--at", moment, recording], machine)
+                for moment in moments), key=lambda run: run.seconds)
+
+
 def measure_day(machine, heapline):
     recording = write_day(machine, heapline)
     end_ms = 100_000 if machine.small else DAY_MS
     moments = ("peak", *(str(int(end_ms * part)) for part in (0.001, 0.3, 0.5, 0.8, 0.999)))
-    runs = [fastest([heapline, "top", "--at", moment, recording], machine) for moment in moments]
-    day = DayOfLog(written=sum(path.stat().st_size for path in recording.glob("*.hll")),
-                   top_at=max(runs, key=lambda run: run.seconds))
-    if has_verb(heapline, "timeline"):
-        day.timeline = fastest([heapline, "timeline", recording], machine)
-    return day
+    return DayOfLog(written=sum(path.stat().st_size for path in recording.glob("*.hll")),
+                    timeline=fastest([heapline, "timeline", recording], machine),
+                    at={view: slowest_at(view, moments, recording, machine, heapline)
+                        for view in VIEWS_AT})
 
 
 def measure_logs(machine, heapline):

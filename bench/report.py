@@ -26,6 +26,7 @@ class Results:
     symbols: list = field(default_factory=list)  # lines of symbols_bench
     views: Views = None
     logs: Logs = None
+    events: list = field(default_factory=list)  # of EventRun
     load_before: tuple = field(default_factory=os.getloadavg)
 
     def add(self, case, table):

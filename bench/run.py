@@ -18,6 +18,7 @@ from pathlib import Path
 TREE = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TREE / "scripts"))
 
+from events import measure_events  # noqa: E402
 from logs import measure_logs  # noqa: E402
 from memory import all_footprints  # noqa: E402
 from redis_path import add_redis_server  # noqa: E402
@@ -28,7 +29,7 @@ from workloads import Machine, RunFailed, TooSlow, all_cases  # noqa: E402
 
 LIBC = "/lib/x86_64-linux-gnu/libc.so.6"
 PARTS = ("ring", "python", "cc1plus", "redis", "sqlite", "memory", "symbols", "views",
-         "logs")
+         "logs", "events")
 
 
 @dataclass
@@ -126,6 +127,7 @@ def measure_others(options, machine, heapline, results):
         "symbols": ("symbolization", "symbols", lambda: measure_symbols(machine)),
         "views": ("views", "views", lambda: measure_views(machine, heapline)),
         "logs": ("logs", "logs", lambda: measure_logs(machine, heapline)),
+        "events": ("events", "events", lambda: measure_events(machine, heapline)),
     }
     for part, (title, place, measure) in others.items():
         if part not in options.only:

@@ -24,6 +24,7 @@ struct found_file {
 	size_t part_count, part_capacity;
 	uint64_t missing_events; /* at its end */
 	bool ended;
+	bool torn;  /* what is behind the last whole piece is none */
 	int result; /* 0, or why it cannot be used */
 	struct hl_error err;
 };
@@ -39,30 +40,33 @@ static bool read_piece_header(const struct hl_segment *segment, uint64_t offset,
 	return ret_header->stored_bytes <= segment->size - offset - sizeof(*ret_header);
 }
 
-/* The numbers that a checkpoint, or the end, begins with. False when it is not whole. */
-static bool read_numbers(const struct hl_segment *segment, uint64_t offset, unsigned count,
-			 uint64_t *ret_numbers)
+/* The numbers that a checkpoint, or the end, begins with. 1; 0 when it is not whole; or a negative
+ * errno. */
+static int read_numbers(const struct hl_segment *segment, uint64_t offset, unsigned count,
+			uint64_t *ret_numbers)
 {
 	struct hl_segment_cursor cursor;
 	struct hl_byte_reader content;
 	uint32_t kind;
 
 	hl_segment_cursor_init(&cursor, segment, offset);
-	bool whole = hl_segment_next(&cursor, &kind, &content) > 0;
-	for (unsigned i = 0; whole && i < count; i++)
+	int r = hl_segment_next(&cursor, &kind, &content);
+	for (unsigned i = 0; r > 0 && i < count; i++)
 		ret_numbers[i] = hl_byte_reader_number(&content);
-	whole = whole && !content.failed;
+	if (r > 0 && content.failed)
+		r = 0;
 	hl_segment_cursor_release(&cursor);
-	return whole;
+	return r;
 }
 
-/* 1, 0 when the checkpoint is not whole, or -ENOMEM. */
+/* As read_numbers(). */
 static int begin_part(struct found_file *file, uint64_t offset)
 {
 	uint64_t numbers[2];
 
-	if (!read_numbers(&file->segment, offset, 2, numbers))
-		return 0;
+	int r = read_numbers(&file->segment, offset, 2, numbers);
+	if (r <= 0)
+		return r;
 	if (hl_array_reserve(&file->parts, &file->part_capacity, file->part_count + 1,
 			     sizeof(*file->parts)) < 0)
 		return -ENOMEM;
@@ -76,6 +80,18 @@ static int begin_part(struct found_file *file, uint64_t offset)
 	return 1;
 }
 
+static int read_end(struct found_file *file, uint64_t offset)
+{
+	uint64_t missing;
+
+	int r = read_numbers(&file->segment, offset, 1, &missing);
+	if (r <= 0)
+		return r;
+	file->missing_events = missing;
+	file->ended = true;
+	return 1;
+}
+
 /* Finds the parts by the headers of their pieces; what these hold is checked when it is read. */
 static int find_parts(struct found_file *file)
 {
@@ -83,19 +99,19 @@ static int find_parts(struct found_file *file)
 	struct hl_piece_header header;
 	int r = 1;
 
-	while (r > 0 && read_piece_header(&file->segment, offset, &header)) {
+	while (r > 0 && !file->ended && read_piece_header(&file->segment, offset, &header)) {
 		if (header.kind == HL_PIECE_CHECKPOINT)
 			r = begin_part(file, offset);
 		else if (!file->part_count)
-			break;
+			r = 0;
 		else if (header.kind == HL_PIECE_END)
-			file->ended =
-				read_numbers(&file->segment, offset, 1, &file->missing_events);
-		if (r <= 0 || header.kind == HL_PIECE_END)
-			break;
+			r = read_end(file, offset);
 		offset += sizeof(header) + header.stored_bytes;
-		file->parts[file->part_count - 1].end = offset;
+		if (r > 0)
+			file->parts[file->part_count - 1].end = offset;
 	}
+	if (file->part_count)
+		file->torn = file->parts[file->part_count - 1].end != file->segment.size;
 	return r < 0 ? r : 0;
 }
 
@@ -191,6 +207,12 @@ static int take_file(struct hl_event_log *log, struct found_file *file, size_t *
 	return 0;
 }
 
+/* Only the newest file can have been cut off. */
+static bool is_whole(const struct found_file *file)
+{
+	return file->result == 0 && !file->torn;
+}
+
 /* The newest run without a file that is damaged; the very newest may hold nothing whole yet. */
 static int use_files(struct hl_event_log *log, struct found_file *files, size_t count,
 		     struct hl_error *err)
@@ -200,10 +222,10 @@ static int use_files(struct hl_event_log *log, struct found_file *files, size_t 
 
 	if (last > 1 && files[last - 1].result == -ENODATA)
 		last--;
-	for (first = last; first > 0 && files[first - 1].result == 0; first--)
-		continue;
-	if (first == last)
+	if (files[last - 1].result < 0)
 		return hl_error_set(err, files[last - 1].result, "%s", files[last - 1].err.text);
+	for (first = last - 1; first > 0 && is_whole(&files[first - 1]); first--)
+		continue;
 	log->ignored_count += (uint32_t)first;
 	for (size_t i = first; r == 0 && i < last; i++)
 		r = take_file(log, &files[i], &part_capacity, err);

@@ -35,11 +35,11 @@ struct hl_log {
 	size_t point_count;
 	struct hl_log_mark *marks;
 	size_t mark_count;
-	uint32_t segment_count; /* that are read */
-	uint32_t ignored_count; /* older ones, before a gap in their numbers */
-	uint64_t lost_events;	/* of the log; the counters may have them */
-	uint64_t missing_count; /* intervals that could not be written */
-	bool cut_off;		/* the newest segment has no index: its writer was killed */
+	uint32_t segment_count;	     /* that are read */
+	uint32_t ignored_count;	     /* older ones, before a gap in their numbers */
+	uint64_t lost_events;	     /* of the log; the counters may have them */
+	uint64_t missing_count;	     /* intervals that could not be written */
+	bool cut_off;		     /* the newest segment has no index: its writer was killed */
 	struct hl_segment *segments; /* opaque */
 };
 

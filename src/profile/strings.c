@@ -6,11 +6,17 @@
 
 #include <string.h>
 
-#define BLOCK_BYTES (64 * 1024)
+/* Each block is twice the one before: there is a list for every module, and most stay short. */
+#define BLOCK_BYTES_LEAST 1024
+#define BLOCK_BYTES_MOST  (64 * 1024)
 
 static int add_block(struct hl_strings *strings, size_t needed)
 {
-	size_t bytes = sizeof(char *) + (needed > BLOCK_BYTES ? needed : BLOCK_BYTES);
+	size_t twice = 2 * strings->block_bytes;
+	size_t usual = twice < BLOCK_BYTES_LEAST  ? BLOCK_BYTES_LEAST
+		       : twice > BLOCK_BYTES_MOST ? BLOCK_BYTES_MOST
+						  : twice;
+	size_t bytes = sizeof(char *) + (needed > usual ? needed : usual);
 	char *block = malloc(bytes);
 
 	if (!block)

@@ -2,7 +2,8 @@
 /* heapline import: another tool's file as a packed recording. */
 #include "cli/cli.h"
 
-#include "cli/check_output.h"
+#include "cli/output_file.h"
+#include "cli/write_packed.h"
 #include "profile/import_folded.h"
 #include "profile/pack.h"
 
@@ -88,17 +89,17 @@ static int interpret(struct hl_profile *profile, struct hl_error *err)
 	return 0;
 }
 
-static int import(const char *path, struct hl_error *err)
+static int import(char *path, struct hl_error *err)
 {
 	struct hl_profile *profile = NULL;
 
-	int r = hl_check_output(output, force, err);
+	int r = hl_output_file_check_regular(output, force, &path, 1, err);
 	if (r == 0)
 		r = load(path, &profile, err);
 	if (r == 0)
 		r = interpret(profile, err);
 	if (r == 0)
-		r = hl_pack_write(profile, output, err);
+		r = hl_write_packed(profile, output, err);
 	hl_profile_free(profile);
 	return r;
 }

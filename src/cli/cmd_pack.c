@@ -2,10 +2,10 @@
 /* heapline pack: one file that opens where none of the programs are. */
 #include "cli/cli.h"
 
-#include "cli/check_output.h"
+#include "cli/output_file.h"
 #include "cli/terminal_progress.h"
+#include "cli/write_packed.h"
 #include "profile/open.h"
-#include "profile/pack.h"
 #include "profile/symbols_advice.h"
 
 #include <stdio.h>
@@ -54,17 +54,17 @@ static int load(const char *path, struct hl_profile **ret_profile, struct hl_err
 	return r;
 }
 
-static int pack(const char *path, const char *name, struct hl_error *err)
+static int pack(char *path, const char *name, struct hl_error *err)
 {
 	struct hl_profile *profile = NULL;
 
-	int r = hl_check_output(name, force, err);
+	int r = hl_output_file_check_regular(name, force, &path, 1, err);
 	if (r == 0)
 		r = load(path, &profile, err);
 	if (r == 0)
 		hl_symbols_advise(profile, HL_DPKG_DIRECTORY); /* or goes without advice */
 	if (r == 0)
-		r = hl_pack_write(profile, name, err);
+		r = hl_write_packed(profile, name, err);
 	hl_profile_free(profile);
 	return r;
 }

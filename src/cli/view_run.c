@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* From operands to a loaded profile and a view of it; see view_options.h. */
+#include "cli/output_file.h"
 #include "cli/pager.h"
 #include "cli/terminal_progress.h"
 #include "cli/view_parse.h"
@@ -8,10 +9,8 @@
 #include "profile/symbols_advice.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define PROFILES_MAX 2
@@ -109,33 +108,30 @@ static int open_operands(const struct hl_view_command *command, const struct ope
 
 /* ---- output ---- */
 
-/* A report goes to a temporary name first, so that what fails leaves nothing half written. */
+/* Where a report goes; it must not move while it is open. */
 struct sink {
 	struct hl_view_output output;
 	struct hl_pager pager;
-	char *temporary; /* NULL: not to a file */
-	FILE *out;
+	struct hl_output_file file;
+	FILE *out; /* NULL: not open */
 };
 
 static int open_file(struct sink *sink, struct hl_error *err)
 {
-	const char *path = sink->output.path;
-	struct stat status;
+	int r = hl_output_file_open(&sink->file, sink->output.path, err);
 
-	bool exists = stat(path, &status) == 0;
-	if (exists && !sink->output.force)
-		return hl_error_set(err, -EEXIST, "cannot write '%s': it exists; -f overwrites it",
-				    path);
-	if (exists && !S_ISREG(status.st_mode)) {
-		sink->out = fopen(path, "we"); /* a device or a pipe: nothing to replace */
-	} else {
-		if (asprintf(&sink->temporary, "%s.%d.part", path, (int)getpid()) < 0)
-			return hl_error_set(err, -ENOMEM, "cannot write '%s': out of memory", path);
-		sink->out = fopen(sink->temporary, "wxe");
-	}
-	if (sink->out)
-		return 0;
-	return hl_error_set(err, -errno, "cannot write '%s': %s", path, strerror(errno));
+	sink->out = r == 0 ? sink->file.out : NULL;
+	return r;
+}
+
+/* Before hours of work are in vain. */
+static int check_output(const struct operands *operands, struct hl_error *err)
+{
+	struct hl_view_output output = hl_view_parse_output();
+
+	return output.path ? hl_output_file_check(output.path, output.force, operands->paths,
+						  operands->path_count, err)
+			   : 0;
 }
 
 static int open_sink(struct sink *sink, const struct hl_view_command *command, struct hl_error *err)
@@ -155,33 +151,14 @@ static int open_sink(struct sink *sink, const struct hl_view_command *command, s
 	return 0;
 }
 
-/* Puts the finished file in its place, or takes an unfinished one away. */
-static int close_file(struct sink *sink, bool keep, struct hl_error *err)
-{
-	const char *path = sink->output.path;
-	int error = ferror(sink->out) ? EIO : 0;
-
-	errno = error;
-	if (fclose(sink->out) != 0)
-		error = errno;
-	if (keep && !error && sink->temporary && rename(sink->temporary, path) < 0)
-		error = errno;
-	if (sink->temporary && (!keep || error))
-		unlink(sink->temporary);
-	if (!keep || !error)
-		return 0;
-	return hl_error_set(err, -error, "cannot write '%s': %s", path, strerror(error));
-}
-
 static int close_sink(struct sink *sink, bool keep, struct hl_error *err)
 {
 	int r = 0;
 
 	if (sink->output.path && sink->out)
-		r = close_file(sink, keep, err);
+		r = hl_output_file_close(&sink->file, keep, err);
 	else
 		hl_pager_release(&sink->pager);
-	free(sink->temporary);
 	return r;
 }
 
@@ -246,7 +223,7 @@ static int status_of(int r, const struct hl_error *err)
 	return r == HL_VIEW_LIMIT_CROSSED ? HL_EXIT_LIMIT : HL_EXIT_DONE;
 }
 
-static int run_history_view(const struct hl_view_command *command, const char *path,
+static int run_history_view(const struct hl_view_command *command, const struct operands *operands,
 			    struct hl_profile_selection *selection,
 			    const struct hl_history_range *range, struct hl_view_options *options)
 {
@@ -256,7 +233,9 @@ static int run_history_view(const struct hl_view_command *command, const char *p
 
 	hl_terminal_progress_init(&progress);
 	selection->progress = &progress.progress;
-	int r = hl_history_open(path, selection, range, &history, &err);
+	int r = check_output(operands, &err);
+	if (r == 0)
+		r = hl_history_open(operands->paths[0], selection, range, &history, &err);
 	if (r == 0) {
 		r = write_view(NULL, history, command, options, &err);
 		hl_history_free(history);
@@ -271,7 +250,9 @@ static int run_profile_view(const struct hl_view_command *command, const struct 
 	struct hl_profile *profile = NULL;
 	struct hl_error err = {0};
 
-	int r = open_operands(command, operands, selection, &profile, &err);
+	int r = check_output(operands, &err);
+	if (r == 0)
+		r = open_operands(command, operands, selection, &profile, &err);
 	if (r == 0)
 		r = write_view(profile, NULL, command, options, &err);
 	hl_profile_free(profile);
@@ -298,6 +279,6 @@ int hl_view_run(const struct hl_verb *verb, int argc, char **argv,
 	if (status != HL_EXIT_DONE)
 		return status;
 	if (command->history_view)
-		return run_history_view(command, operands.paths[0], &selection, &range, &options);
+		return run_history_view(command, &operands, &selection, &range, &options);
 	return run_profile_view(command, &operands, &selection, &options);
 }

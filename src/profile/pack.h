@@ -7,9 +7,9 @@
 
 #include "profile/profile.h"
 
-/* Writes ${profile}, loaded with keep_rows, to ${path}, replacing it at once. 0 or a negative errno
- * with a sentence. */
-int hl_pack_write(const struct hl_profile *profile, const char *path, struct hl_error *err);
+/* Writes ${profile}, loaded with keep_rows, to the empty file at ${fd}; ${name} is for messages. 0
+ * or a negative errno with a sentence. */
+int hl_pack_write(const struct hl_profile *profile, int fd, const char *name, struct hl_error *err);
 
 /* Whether the ${size} bytes at the beginning of a file are those of a packed recording. */
 bool hl_pack_detect(const uint8_t *bytes, size_t size);

@@ -3,10 +3,8 @@
 #include "profile/pack_sections.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* What one packed recording is written with. */
 struct packing {
@@ -155,34 +153,15 @@ static int add_sections(struct packing *packing)
 	return r;
 }
 
-static int write_file(const struct hl_profile *profile, int directory_fd, const char *name,
-		      struct hl_error *err)
+int hl_pack_write(const struct hl_profile *profile, int fd, const char *name, struct hl_error *err)
 {
 	struct packing packing = {.profile = profile, .err = err};
 
-	int r = hl_container_writer_init(&packing.writer, directory_fd, name, HL_KIND_PACK,
-					 HL_PACK_SECTION_COUNT, err);
+	hl_container_writer_init_fd(&packing.writer, fd, name, HL_KIND_PACK, HL_PACK_SECTION_COUNT);
 	packing.writer.compression_level = HL_COMPRESSION_SMALL;
-	if (r == 0)
-		r = add_sections(&packing);
+	int r = add_sections(&packing);
 	if (r == 0)
 		r = hl_container_writer_finish(&packing.writer, true, err);
 	hl_container_writer_release(&packing.writer);
-	return r;
-}
-
-int hl_pack_write(const struct hl_profile *profile, const char *path, struct hl_error *err)
-{
-	const char *slash = strrchr(path, '/');
-	char *directory = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
-
-	if (!directory)
-		return hl_error_set(err, -ENOMEM, "cannot write '%s': out of memory", path);
-	int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int r = fd < 0 ? hl_error_set(err, -errno, "cannot write '%s': %s", path, strerror(errno))
-		       : write_file(profile, fd, slash ? slash + 1 : path, err);
-	if (fd >= 0)
-		close(fd);
-	free(directory);
 	return r;
 }

@@ -62,11 +62,12 @@ static int write_all(struct hl_container_writer *writer, const void *bytes, size
 	return 0;
 }
 
-int hl_container_writer_init(struct hl_container_writer *writer, int directory_fd, const char *name,
-			     uint32_t kind, uint32_t section_count, struct hl_error *err)
+void hl_container_writer_init_fd(struct hl_container_writer *writer, int fd, const char *name,
+				 uint32_t kind, uint32_t section_count)
 {
 	assert(section_count <= HL_CONTAINER_SECTIONS_MAX);
-	*writer = (struct hl_container_writer){.directory_fd = directory_fd,
+	*writer = (struct hl_container_writer){.directory_fd = -1,
+					       .fd = fd,
 					       .name = name,
 					       .compression_level = HL_COMPRESSION_FAST};
 	memcpy(writer->header.magic, container_magic, sizeof(container_magic));
@@ -74,6 +75,13 @@ int hl_container_writer_init(struct hl_container_writer *writer, int directory_f
 	writer->header.kind = kind;
 	writer->header.section_count = section_count;
 	writer->position = sizeof(writer->header) + table_bytes(&writer->header);
+}
+
+int hl_container_writer_init(struct hl_container_writer *writer, int directory_fd, const char *name,
+			     uint32_t kind, uint32_t section_count, struct hl_error *err)
+{
+	hl_container_writer_init_fd(writer, -1, name, kind, section_count);
+	writer->directory_fd = directory_fd;
 	snprintf(writer->temporary, sizeof(writer->temporary), ".%s.tmp", name);
 	writer->fd = openat(directory_fd, writer->temporary,
 			    O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
@@ -138,6 +146,8 @@ int hl_container_writer_finish(struct hl_container_writer *writer, bool sync, st
 		return r;
 	if (sync && fsync(writer->fd) < 0)
 		return write_error(writer, errno, err);
+	if (writer->directory_fd < 0)
+		return 0;
 	int closed = close(writer->fd);
 	writer->fd = -1;
 	if (closed < 0 || renameat(writer->directory_fd, writer->temporary, writer->directory_fd,
@@ -150,7 +160,7 @@ int hl_container_writer_finish(struct hl_container_writer *writer, bool sync, st
 
 void hl_container_writer_release(struct hl_container_writer *writer)
 {
-	if (writer->fd < 0)
+	if (writer->fd < 0 || writer->directory_fd < 0)
 		return;
 	close(writer->fd);
 	unlinkat(writer->directory_fd, writer->temporary, 0);

@@ -49,7 +49,8 @@ struct hl_section_entry {
 /* A file being written. Begin, add exactly the announced number of sections, finish; release in
  * any case. */
 struct hl_container_writer {
-	int directory_fd, fd;
+	int directory_fd; /* -1: ${fd} is the caller's */
+	int fd;
 	const char *name; /* final name, the caller's */
 	char temporary[80];
 	int compression_level; /* zstd's; may be changed after _init() */
@@ -61,6 +62,11 @@ struct hl_container_writer {
 
 int hl_container_writer_init(struct hl_container_writer *writer, int directory_fd, const char *name,
 			     uint32_t kind, uint32_t section_count, struct hl_error *err);
+
+/* The same for a file that is open and empty at ${fd}, which stays the caller's; ${name} is for
+ * messages. */
+void hl_container_writer_init_fd(struct hl_container_writer *writer, int fd, const char *name,
+				 uint32_t kind, uint32_t section_count);
 
 /* Writes one section; ${compress} asks for zstd. */
 int hl_container_writer_add(struct hl_container_writer *writer, uint32_t type, const void *bytes,

@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Writes packed recordings where -o says. */
+#pragma once
+
+#include "profile/profile.h"
+
+/* Writes ${profile}, loaded with keep_rows, to ${path}. 0 or a negative errno with a sentence. */
+int hl_write_packed(const struct hl_profile *profile, const char *path, struct hl_error *err);

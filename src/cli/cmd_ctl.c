@@ -81,10 +81,11 @@ static int put_path(struct hl_control_request *request, const char *path, struct
 {
 	if (path[0] && !strchr(path, '\n') && make_absolute(path, request->argument))
 		return 0;
-	return hl_error_set(err, -EINVAL,
-			    "cannot write a snapshot to '%s': its path is empty, too long or has a "
-			    "line break; choose another name",
-			    path);
+	return hl_error_set(
+		err, -EINVAL,
+		"cannot write a snapshot to '%.200s': its path is empty, too long or has "
+		"a line break; choose another name",
+		path);
 }
 
 static int make_request(size_t action, const char *argument, struct hl_control_request *request,

@@ -16,13 +16,14 @@
 /* A wait for the disk for each of many files (a build's children) takes longer than one for all. */
 #define SYNCED_FILES_MAX 16
 
-/* Every name that a recording's directory can hold, with what an interrupted write leaves. */
-static bool is_recording_file(const char *name)
+bool hl_directory_is_file(const char *name)
 {
-	static const char *const patterns[] = {
-		HL_META_FILE, "." HL_META_FILE ".tmp", "process-[0-9]*-[0-9]*.hlp",
-		".process-[0-9]*-[0-9]*.hlp.tmp", "memlog-[0-9]*-[0-9]*.hll",
-		"events-[0-9]*-[0-9]*.hle"};
+	static const char *const patterns[] = {HL_META_FILE,
+					       "." HL_META_FILE ".tmp",
+					       "process-[0-9]*-[0-9]*.hlp",
+					       ".process-[0-9]*-[0-9]*.hlp.tmp",
+					       "memlog-[0-9]*-[0-9]*.hll",
+					       "events-[0-9]*-[0-9]*.hle"};
 	for (size_t i = 0; i < HL_COUNT_OF(patterns); i++)
 		if (fnmatch(patterns[i], name, 0) == 0)
 			return true;
@@ -52,7 +53,7 @@ static bool may_be_replaced(int fd)
 		return false;
 	bool good = true;
 	for (const struct dirent *entry; good && (entry = readdir(stream));)
-		good = is_dots(entry->d_name) || is_recording_file(entry->d_name);
+		good = is_dots(entry->d_name) || hl_directory_is_file(entry->d_name);
 	closedir(stream);
 	return good;
 }
@@ -64,7 +65,7 @@ static int empty(int fd)
 		return -errno;
 	int r = 0;
 	for (const struct dirent *entry; r == 0 && (entry = readdir(stream));)
-		if (is_recording_file(entry->d_name) && unlinkat(fd, entry->d_name, 0) < 0)
+		if (hl_directory_is_file(entry->d_name) && unlinkat(fd, entry->d_name, 0) < 0)
 			r = -errno;
 	closedir(stream);
 	return r;
@@ -145,7 +146,7 @@ static bool sync_few(const struct hl_directory *directory, DIR *stream)
 {
 	int left = SYNCED_FILES_MAX;
 	for (const struct dirent *entry; (entry = readdir(stream));) {
-		if (!is_recording_file(entry->d_name))
+		if (!hl_directory_is_file(entry->d_name))
 			continue;
 		if (left-- == 0)
 			return false;

@@ -18,6 +18,10 @@ struct hl_directory {
 int hl_directory_init(struct hl_directory *directory, const char *path, bool replace,
 		      struct hl_error *err);
 
+/* Whether ${name} is one that a recording's directory can hold, or what an interrupted write leaves
+ * there. */
+bool hl_directory_is_file(const char *name);
+
 /* Makes the directory again if it has been removed. 1 when it was, 0 when it is there, or a
  * negative errno. */
 int hl_directory_revive(struct hl_directory *directory);

@@ -3,11 +3,11 @@
 #include "collector/snapshot.h"
 
 #include "collector/clock.h"
+#include "profile/recording_files.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <fnmatch.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -27,10 +27,10 @@ struct hl_snapshot {
 
 /* ---- what lies there already ---- */
 
+/* All but the meta data, which is another, and what is being written. */
 static bool is_copied(const char *name)
 {
-	return fnmatch("process-[0-9]*-[0-9]*.hlp", name, 0) == 0 ||
-	       fnmatch("memlog-[0-9]*-[0-9]*.hll", name, 0) == 0;
+	return hl_directory_is_file(name) && name[0] != '.' && strcmp(name, HL_META_FILE) != 0;
 }
 
 /* Copies as much as there is now: the log that is being written grows, and any part of it that

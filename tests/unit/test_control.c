@@ -446,6 +446,7 @@ static void a_snapshot_copies_what_lies_there(void **state)
 		bool is_copied;
 	} files[] = {{"process-7-4711.hlp", true},
 		     {"memlog-7-20260101T000000-000001.hll", true},
+		     {"events-7-20260101T000000-000001.hle", true},
 		     {".process-7-4711.hlp.tmp", false},
 		     {"other", false}};
 	for (size_t i = 0; i < HL_COUNT_OF(files); i++) {

@@ -59,15 +59,19 @@ static void begin_rows(struct hl_emit *emit, const struct hl_profile *profile,
 	unsigned of_other = knows_bytes && knows_objects ? HL_EMIT_TEXT_ONLY : HL_EMIT_HIDDEN;
 	unsigned of_stack = options->by == HL_VIEW_BY_STACK ? HL_EMIT_JSON_ONLY : HL_EMIT_HIDDEN;
 	unsigned of_place = options->by == HL_VIEW_BY_MODULE ? HL_EMIT_HIDDEN : HL_EMIT_TEXT_ONLY;
+	bool by_line = options->by == HL_VIEW_BY_LINE;
+	unsigned key_of_place = by_line ? HL_EMIT_KEY : 0, key_of_words = by_line ? 0 : HL_EMIT_KEY;
+	key_of_words |= options->by == HL_VIEW_BY_MODULE ? HL_EMIT_PATH : 0;
 	const struct hl_emit_column columns[COLUMN_COUNT] = {
 		[COLUMN_BEFORE] = {NULL, "before", type, HL_EMIT_TEXT_ONLY},
 		[COLUMN_AFTER] = {NULL, "after", type, HL_EMIT_TEXT_ONLY},
 		[COLUMN_DELTA] = {NULL, "delta", type, HL_EMIT_TEXT_ONLY},
 		[COLUMN_PERCENT] = {NULL, "delta%", HL_EMIT_PERCENT, HL_EMIT_TEXT_ONLY},
 		[COLUMN_OTHER] = {NULL, hl_unit_names[other], types[other], of_other},
-		[COLUMN_PLACE] = {NULL, "where", HL_EMIT_TEXT, HL_EMIT_SHORTENED | of_place},
+		[COLUMN_PLACE] = {NULL, "where", HL_EMIT_TEXT,
+				  HL_EMIT_SHORTENED | HL_EMIT_PATH | key_of_place | of_place},
 		[COLUMN_WORDS] = {NULL, title_of_words(options->by), HL_EMIT_TEXT,
-				  HL_EMIT_SHORTENED | HL_EMIT_TEXT_ONLY},
+				  HL_EMIT_SHORTENED | HL_EMIT_TEXT_ONLY | key_of_words},
 		[COLUMN_NAME] = {"name", NULL, HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},
 		[COLUMN_FILE] = {"file", NULL, HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},
 		[COLUMN_LINE] = {"line", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},

@@ -2,6 +2,7 @@
 /* Tables by libsmartcols, lines and JSON as a stream; see emit.h. */
 #include "view/emit.h"
 
+#include "view/emit_fit.h"
 #include "view/format.h"
 #include "view/json.h"
 
@@ -17,6 +18,7 @@
 #define COLUMNS_MAX    24 /* more than any view has */
 #define STREAMED_WIDTH 10 /* of numbers in tables that are streamed */
 #define WIDTH_DEFAULT  80 /* of a terminal that does not say */
+#define INDENT	       2  /* of a line that goes on */
 #define WARNING_COLOR  "\033[1;31m"
 #define PLAIN_COLOR    "\033[0m"
 #define REPLACEMENT    "\xef\xbf\xbd" /* U+FFFD, as long as what it stands for */
@@ -83,7 +85,8 @@ static bool is_for_terminal(FILE *out)
 	       !S_ISREG(status.st_mode);
 }
 
-size_t hl_emit_width(const struct hl_emit *emit)
+/* Of the terminal; 0 when there is none. */
+static size_t terminal_width(const struct hl_emit *emit)
 {
 	struct winsize size;
 
@@ -94,6 +97,29 @@ size_t hl_emit_width(const struct hl_emit *emit)
 	return size.ws_col;
 }
 
+size_t hl_emit_width(const struct hl_emit *emit)
+{
+	return isatty(fileno(emit->out)) ? terminal_width(emit) : 0;
+}
+
+/* Breaks ${line} between words where it is too long for the terminal. */
+static void put_wrapped(struct hl_emit *emit, char *line)
+{
+	size_t width = terminal_width(emit), length;
+
+	while (width > INDENT && (length = hl_format_fitting(line, width), line[length])) {
+		char *space = memrchr(line, ' ', length + 1);
+		if (!space || space < line + INDENT)
+			break;
+		*space = '\0';
+		hl_format_put(emit->out, line);
+		fprintf(emit->out, "\n%*s", INDENT, "");
+		line = space + 1;
+		width = terminal_width(emit) - INDENT;
+	}
+	hl_format_put(emit->out, line);
+}
+
 static void put_line(struct hl_emit *emit, const char *format, va_list args)
 {
 	char *line;
@@ -102,7 +128,7 @@ static void put_line(struct hl_emit *emit, const char *format, va_list args)
 		fail(emit, -ENOMEM);
 		return;
 	}
-	hl_format_put(emit->out, line);
+	put_wrapped(emit, line);
 	free(line);
 }
 
@@ -187,7 +213,7 @@ static bool is_number(enum hl_emit_type type)
 	       type == HL_EMIT_PERCENT;
 }
 
-/* Where branches go deep, libsmartcols would cut the names off to have the table fit. */
+/* Whose view shortens names by itself, for branches take room of their own. */
 static bool has_tree(const struct hl_emit *emit)
 {
 	for (size_t i = 0; i < emit->column_count; i++)
@@ -203,13 +229,11 @@ static int new_table(struct hl_emit *emit)
 		return -ENOMEM;
 	scols_table_set_stream(emit->table, emit->out);
 	scols_table_enable_colors(emit->table, emit->color);
-	if (!is_for_terminal(emit->out) || has_tree(emit))
-		scols_table_set_termforce(emit->table, SCOLS_TERMFORCE_NEVER);
+	scols_table_set_termforce(emit->table, SCOLS_TERMFORCE_NEVER); /* hl_emit_fit() cuts */
 	scols_table_set_column_separator(emit->table, "  ");
 	for (size_t i = 0; i < emit->column_count; i++) {
 		const struct hl_emit_column *column = &emit->columns[i];
 		int flags = (is_number(column->type) ? SCOLS_FL_RIGHT : 0) |
-			    (column->flags & HL_EMIT_SHORTENED ? SCOLS_FL_TRUNC : 0) |
 			    (column->flags & HL_EMIT_TREE ? SCOLS_FL_TREE : 0);
 		if (!is_shown(emit, column))
 			continue;
@@ -476,6 +500,17 @@ void hl_emit_cell_stack(struct hl_emit *emit, const char *const *frames, size_t 
 	hl_json_close(&emit->json, ']');
 }
 
+static int fit_table(struct hl_emit *emit)
+{
+	struct hl_emit_column shown[COLUMNS_MAX];
+	size_t width = hl_emit_width(emit), count = 0;
+
+	for (size_t i = 0; i < emit->column_count; i++)
+		if (is_shown(emit, &emit->columns[i]))
+			shown[count++] = emit->columns[i];
+	return width && !has_tree(emit) ? hl_emit_fit(emit->table, shown, count, width) : 0;
+}
+
 void hl_emit_rows_end(struct hl_emit *emit)
 {
 	end_row(emit);
@@ -484,7 +519,7 @@ void hl_emit_rows_end(struct hl_emit *emit)
 	emit->streamed = false;
 	if (emit->form != HL_EMIT_TABLE || !emit->table)
 		return;
-	if (!emit->error && scols_print_table(emit->table) < 0)
+	if (!emit->error && (fit_table(emit) < 0 || scols_print_table(emit->table) < 0))
 		fail(emit, -ENOMEM);
 	scols_unref_table(emit->table);
 	emit->table = NULL;

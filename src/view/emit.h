@@ -37,9 +37,12 @@ enum hl_emit_flag {
 	HL_EMIT_TEXT_ONLY = 1, /* not in JSON */
 	HL_EMIT_JSON_ONLY = 2,
 	HL_EMIT_HIDDEN = HL_EMIT_TEXT_ONLY | HL_EMIT_JSON_ONLY, /* nowhere: not known, say */
-	HL_EMIT_SHORTENED = 4,	/* cut off where a terminal is too narrow */
+	HL_EMIT_SHORTENED = 4,	/* cut off, with "...", where a terminal is too narrow */
 	HL_EMIT_BLANK_ZERO = 8, /* in tables, 0 is left blank */
 	HL_EMIT_TREE = 16,	/* in tables, where hl_emit_row_below() draws branches */
+	HL_EMIT_PATH = 32,	/* shortened in front, for its end says most */
+	HL_EMIT_KEY = 64,	/* what rows stand for: shortened after all others */
+	HL_EMIT_OMITTED = 128,	/* left out where a terminal is too narrow */
 };
 
 /* How a row of a table stands out, where there is colour. */
@@ -63,11 +66,15 @@ int hl_emit_new(FILE *out, enum hl_emit_form form, bool color, struct hl_emit **
 /* Begins the report of ${verb}: in JSON, the outermost object with its schema. */
 void hl_emit_begin(struct hl_emit *emit, const char *verb);
 
-/* How many columns the terminal has; 0 when there is none and nothing need be cut off. */
+/*
+ * How many columns the terminal has; 0 when nothing need be cut off: there is none, or a pager
+ * scrolls sideways.
+ */
 size_t hl_emit_width(const struct hl_emit *emit);
 
 /*
- * One line of text; nothing in JSON and in lines. What a terminal would obey is written as it is
+ * One line of text, which goes on in a next one where a terminal is too narrow; nothing in JSON and
+ * in lines. What a terminal would obey is written as it is
  * in hl_format_put(), here as in every other text.
  */
 void hl_emit_line(struct hl_emit *emit, const char *format, ...) HL_PRINTF(2, 3);

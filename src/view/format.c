@@ -168,3 +168,34 @@ const char *hl_format_shortened(const char *text, size_t columns, char *buffer, 
 	memcpy(buffer + length, dots, sizeof(dots));
 	return buffer;
 }
+
+size_t hl_format_fitting(const char *text, size_t columns)
+{
+	return fitting(text, columns, SIZE_MAX);
+}
+
+size_t hl_format_width(const char *text)
+{
+	size_t sum = 0, width, length;
+
+	for (; (length = measure(text, &width)); text += length)
+		sum += width;
+	return sum;
+}
+
+const char *hl_format_tail(const char *text, size_t columns, char *buffer, size_t size)
+{
+	static const char dots[] = "...";
+	size_t width = hl_format_width(text), dropped = 0, letter;
+
+	if (width <= columns || columns < sizeof(dots)) {
+		snprintf(buffer, size, "%s", text);
+		return buffer;
+	}
+	while (width - dropped + strlen(dots) > columns) {
+		text += measure(text, &letter);
+		dropped += letter;
+	}
+	snprintf(buffer, size, "%s%s", dots, text);
+	return buffer;
+}

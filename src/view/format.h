@@ -41,8 +41,17 @@ void hl_format_put(FILE *out, const char *text);
 /* The same of the first letter, or byte, of ${text}. Returns how many bytes that took. */
 size_t hl_format_put_letter(FILE *out, const char *text);
 
+/* How many columns of a terminal ${text} takes. */
+size_t hl_format_width(const char *text);
+
+/* How many bytes of ${text} fit into ${columns}. */
+size_t hl_format_fitting(const char *text, size_t columns);
+
 /*
  * Copies ${text} to the ${size} bytes of ${buffer}, cut off where a terminal's ${columns} (0: no
  * limit) or the buffer end; "..." then stands at the end. Returns ${buffer}.
  */
 const char *hl_format_shortened(const char *text, size_t columns, char *buffer, size_t size);
+
+/* The same, cut off in front, for paths and places: "...source.c:12". */
+const char *hl_format_tail(const char *text, size_t columns, char *buffer, size_t size);

@@ -101,15 +101,15 @@ static void process_rows(struct hl_emit *emit, const struct hl_profile *profile)
 		{"sequence", "sequence", HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
 		{NULL, "process", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY},
 		{"parent_pid", "parent", HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
-		{"threads", "threads", HL_EMIT_COUNT, 0},
-		{"duration_ms", "ms", HL_EMIT_COUNT, 0},
+		{"threads", "threads", HL_EMIT_COUNT, HL_EMIT_OMITTED},
+		{"duration_ms", "ms", HL_EMIT_COUNT, HL_EMIT_OMITTED},
 		{"peak_bytes", "peak", HL_EMIT_BYTES, knows_peak ? 0 : HL_EMIT_HIDDEN},
 		{"inuse_bytes", "inuse", HL_EMIT_BYTES, 0},
 		{"alloc_bytes", "alloc", HL_EMIT_BYTES, knows_alloc ? 0 : HL_EMIT_HIDDEN},
-		{"lost_events", "lost", HL_EMIT_COUNT, 0},
-		{"end", "end", HL_EMIT_TEXT, 0},
+		{"lost_events", "lost", HL_EMIT_COUNT, HL_EMIT_OMITTED},
+		{"end", "end", HL_EMIT_TEXT, HL_EMIT_SHORTENED},
 		{"executable", "executable", HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},
-		{"command", "command", HL_EMIT_TEXT, HL_EMIT_SHORTENED},
+		{"command", "command", HL_EMIT_TEXT, HL_EMIT_SHORTENED | HL_EMIT_KEY},
 	};
 	if (profile->process_count)
 		hl_emit_line(emit, "%s", "");
@@ -160,7 +160,7 @@ static void module_rows(struct hl_emit *emit, const struct hl_profile *profile)
 {
 	static const struct hl_emit_column columns[] = {
 		{"path", "module", HL_EMIT_TEXT, 0},
-		{"build_id", "build id", HL_EMIT_TEXT, 0},
+		{"build_id", "build id", HL_EMIT_TEXT, HL_EMIT_OMITTED},
 		{"symbols", "symbols", HL_EMIT_TEXT, 0},
 		{"reason", "remark", HL_EMIT_TEXT, 0},
 	};

@@ -132,7 +132,7 @@ static void begin_classes(const struct report *report)
 		{"objects", "objects", HL_EMIT_COUNT, objects},
 		{"bytes", "bytes", HL_EMIT_BYTES, bytes},
 		{NULL, "share", HL_EMIT_PERCENT, HL_EMIT_TEXT_ONLY},
-		{NULL, "", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY},
+		{NULL, "", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY | HL_EMIT_OMITTED},
 		{"slack_bytes", "slack", HL_EMIT_BYTES, slack | (is_slack ? HL_EMIT_JSON_ONLY : 0)},
 		{NULL, "slack%", HL_EMIT_PERCENT, slack | HL_EMIT_TEXT_ONLY},
 		{"inuse_bytes", NULL, HL_EMIT_BYTES, slack | HL_EMIT_JSON_ONLY},
@@ -293,7 +293,8 @@ static int emit_stacks(const struct report *report)
 		{NULL, "objects", HL_EMIT_COUNT, report->knows_objects ? 0 : HL_EMIT_HIDDEN},
 		{NULL, "bytes", HL_EMIT_BYTES, report->knows_bytes ? 0 : HL_EMIT_HIDDEN},
 		{NULL, "share", HL_EMIT_PERCENT, 0},
-		{NULL, "allocated by", HL_EMIT_TEXT, options->full ? 0 : HL_EMIT_SHORTENED},
+		{NULL, "allocated by", HL_EMIT_TEXT,
+		 options->full ? 0 : HL_EMIT_SHORTENED | HL_EMIT_KEY},
 	};
 	int r = 0;
 

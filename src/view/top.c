@@ -54,6 +54,10 @@ static void begin_rows(struct hl_emit *emit, const struct hl_profile *profile,
 	unsigned of_threads = threads ? 0 : HL_EMIT_HIDDEN,
 		 of_frames = threads ? HL_EMIT_HIDDEN : 0;
 	unsigned of_places = threads || options->by == HL_VIEW_BY_MODULE ? HL_EMIT_HIDDEN : 0;
+	bool by_line = options->by == HL_VIEW_BY_LINE;
+	unsigned key_of_places = by_line ? HL_EMIT_KEY : 0,
+		 key_of_names = by_line ? 0 : HL_EMIT_KEY;
+	key_of_names |= options->by == HL_VIEW_BY_MODULE ? HL_EMIT_PATH : 0;
 	unsigned of_address = options->by == HL_VIEW_BY_ADDRESS ? 0 : HL_EMIT_HIDDEN;
 	const struct hl_emit_column columns[COLUMN_COUNT] = {
 		[COLUMN_FLAT] = {NULL, "flat", types[options->unit], HL_EMIT_TEXT_ONLY},
@@ -65,10 +69,11 @@ static void begin_rows(struct hl_emit *emit, const struct hl_profile *profile,
 		[COLUMN_PID] = {"pid", "pid", HL_EMIT_NUMBER, of_threads},
 		[COLUMN_TID] = {"tid", "tid", HL_EMIT_NUMBER, of_threads},
 		[COLUMN_PLACE] = {NULL, "where", HL_EMIT_TEXT,
-				  HL_EMIT_TEXT_ONLY | HL_EMIT_SHORTENED | of_places},
+				  HL_EMIT_TEXT_ONLY | HL_EMIT_SHORTENED | HL_EMIT_PATH |
+					  key_of_places | of_places},
 		[COLUMN_ADDRESS] = {"address", "address", HL_EMIT_TEXT, of_address},
 		[COLUMN_NAME] = {"name", title_of_names(options->by), HL_EMIT_TEXT,
-				 HL_EMIT_SHORTENED},
+				 HL_EMIT_SHORTENED | key_of_names},
 		[COLUMN_FILE] = {"file", NULL, HL_EMIT_TEXT, HL_EMIT_JSON_ONLY | of_frames},
 		[COLUMN_LINE] = {"line", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY | of_frames},
 		[COLUMN_MODULE] = {"module", NULL, HL_EMIT_TEXT, HL_EMIT_JSON_ONLY | of_frames},

@@ -56,6 +56,19 @@ class SourceLinesCase(harness.TestCase):
         rows = harness.report("top", self.recording, "--by", "line", "--value", "alloc")["rows"]
         self.assert_figures(by_line(rows))
 
+    def test_a_narrow_terminal_cuts_no_line_number_off(self):
+        """Every place of the table ends as one of the JSON rows does."""
+        script = harness.need("script")
+        rows = harness.report("top", self.recording, "--by", "line", "--value", "alloc")["rows"]
+        numbers = {row["line"] for row in rows}
+        for width in (60, 80, 100):
+            command = (f"stty cols {width}; '{harness.HEAPLINE}' top -b line --value alloc "
+                       f"--no-pager --color=never '{self.recording}'")
+            shown = harness.run([script, "-qec", command, "/dev/null"]).stdout
+            found = [int(number) for number in re.findall(r"  \S*\.\w+:(\d+) ", shown)]
+            self.assertTrue(found, shown)
+            self.assertLessEqual(set(found), numbers)
+
     def test_every_line_has_its_flat_and_cum_in_annotate(self):
         report = json.loads(self.text("annotate", "--json", OWN_FUNCTIONS))
         self.assert_figures(by_line(report["rows"]))

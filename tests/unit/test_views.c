@@ -486,6 +486,22 @@ static void wide_letters_take_two_columns(void **state)
 	assert_string_equal(hl_format_shortened("a long text", 0, buffer, 8), "a lo...");
 }
 
+static void places_are_cut_off_in_front_so_that_lines_keep_their_numbers(void **state)
+{
+	char buffer[64];
+
+	(void)state;
+	setlocale(LC_CTYPE, "C.UTF-8");
+	assert_string_equal(hl_format_tail("alloc.rs:135", 12, buffer, sizeof(buffer)),
+			    "alloc.rs:135");
+	assert_string_equal(hl_format_tail("alloc.rs:135", 11, buffer, sizeof(buffer)),
+			    "...c.rs:135");
+	assert_string_equal(
+		hl_format_tail("\xe5\x86\x85\xe5\xad\x98.c:12", 8, buffer, sizeof(buffer)),
+		"....c:12");
+	assert_int_equal(hl_format_width("\xe5\x86\x85\xe5\xad\x98.c:12"), 9);
+}
+
 static size_t offset_in_line(const char *text, const char *part)
 {
 	const char *found = strstr(text, part);
@@ -645,6 +661,7 @@ int main(void)
 		cmocka_unit_test(a_filter_stands_in_the_head_with_what_it_left),
 		cmocka_unit_test(control_characters_reach_no_terminal),
 		cmocka_unit_test(wide_letters_take_two_columns),
+		cmocka_unit_test(places_are_cut_off_in_front_so_that_lines_keep_their_numbers),
 		cmocka_unit_test(columns_align_behind_wide_letters),
 		cmocka_unit_test(only_utf_8_passes_into_json),
 		cmocka_unit_test(bytes_have_the_unit_that_reads_best),

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Measures columns, gives each a width, shortens what is longer; see emit_fit.h. */
+#include "view/emit_fit.h"
+
+#include "view/format.h"
+
+#include <errno.h>
+#include <libsmartcols/libsmartcols.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SEPARATOR_WIDTH 2
+#define COLUMNS_MAX	24
+#define TEXT_MIN	12 /* what texts beside the key keep at least */
+#define KEY_MIN		20 /* what the key keeps, if the line is then too long */
+
+struct fitting {
+	struct libscols_table *table;
+	const struct hl_emit_column *columns;
+	size_t count;
+	size_t widths[COLUMNS_MAX];
+	bool hidden[COLUMNS_MAX];
+};
+
+static const char *text_at(struct libscols_line *line, size_t column)
+{
+	struct libscols_cell *cell = scols_line_get_cell(line, column);
+	const char *text = cell ? scols_cell_get_data(cell) : NULL;
+
+	return text ? text : "";
+}
+
+static void widen(struct fitting *fitting, struct libscols_line *line)
+{
+	for (size_t i = 0; i < fitting->count; i++) {
+		size_t width = hl_format_width(text_at(line, i));
+		if (width > fitting->widths[i])
+			fitting->widths[i] = width;
+	}
+}
+
+static size_t total_width(const struct fitting *fitting)
+{
+	size_t total = 0;
+
+	for (size_t i = 0; i < fitting->count; i++)
+		if (!fitting->hidden[i])
+			total += fitting->widths[i] + (total ? SEPARATOR_WIDTH : 0);
+	return total;
+}
+
+static size_t least_width(const struct hl_emit_column *column, size_t width)
+{
+	size_t title = strlen(column->title);
+	size_t least = column->flags & HL_EMIT_KEY ? KEY_MIN : TEXT_MIN;
+
+	if (!(column->flags & HL_EMIT_SHORTENED) || width < least)
+		return width;
+	return title > least ? title : least;
+}
+
+/* How much could be saved by shortening. */
+static size_t slack_of(const struct fitting *fitting)
+{
+	size_t slack = 0;
+
+	for (size_t i = 0; i < fitting->count; i++)
+		if (!fitting->hidden[i])
+			slack += fitting->widths[i] -
+				 least_width(&fitting->columns[i], fitting->widths[i]);
+	return slack;
+}
+
+static void omit_columns(struct fitting *fitting, size_t width)
+{
+	for (size_t i = fitting->count;
+	     i-- > 0 && total_width(fitting) > width + slack_of(fitting);)
+		fitting->hidden[i] = fitting->columns[i].flags & HL_EMIT_OMITTED;
+}
+
+/* Takes from the columns with just these ${flags}, the widest first, what is too much. */
+static void narrow(struct fitting *fitting, size_t width, unsigned flags)
+{
+	const unsigned mask = HL_EMIT_SHORTENED | HL_EMIT_KEY;
+
+	while (total_width(fitting) > width) {
+		size_t widest = fitting->count;
+		for (size_t i = 0; i < fitting->count; i++) {
+			const struct hl_emit_column *column = &fitting->columns[i];
+			if (!fitting->hidden[i] && (column->flags & mask) == flags &&
+			    fitting->widths[i] > least_width(column, fitting->widths[i]) &&
+			    (widest == fitting->count ||
+			     fitting->widths[i] > fitting->widths[widest]))
+				widest = i;
+		}
+		if (widest == fitting->count)
+			return;
+		fitting->widths[widest]--;
+	}
+}
+
+static int shorten_cell(struct libscols_line *line, size_t column, size_t width, unsigned flags)
+{
+	const char *text = text_at(line, column);
+
+	if (hl_format_width(text) <= width)
+		return 0;
+	char *buffer = malloc(strlen(text) + 1);
+	if (!buffer)
+		return -ENOMEM;
+	if (flags & HL_EMIT_PATH)
+		hl_format_tail(text, width, buffer, strlen(text) + 1);
+	else
+		hl_format_shortened(text, width, buffer, strlen(text) + 1);
+	int r = scols_line_refer_data(line, column, buffer);
+	if (r < 0)
+		free(buffer);
+	return r < 0 ? -ENOMEM : 0;
+}
+
+static int apply(struct fitting *fitting, struct libscols_iter *lines)
+{
+	struct libscols_line *line;
+	int r = 0;
+
+	for (size_t i = 0; i < fitting->count; i++) {
+		struct libscols_column *column = scols_table_get_column(fitting->table, i);
+		if (fitting->hidden[i])
+			scols_column_set_flags(column,
+					       scols_column_get_flags(column) | SCOLS_FL_HIDDEN);
+	}
+	while (r == 0 && scols_table_next_line(fitting->table, lines, &line) == 0)
+		for (size_t i = 0; r == 0 && i < fitting->count; i++)
+			r = shorten_cell(line, i, fitting->widths[i], fitting->columns[i].flags);
+	return r;
+}
+
+int hl_emit_fit(struct libscols_table *table, const struct hl_emit_column *columns,
+		size_t column_count, size_t width)
+{
+	struct fitting fitting = {.table = table, .columns = columns, .count = column_count};
+	struct libscols_iter *lines = scols_new_iter(SCOLS_ITER_FORWARD);
+	struct libscols_line *line;
+
+	if (!lines)
+		return -ENOMEM;
+	for (size_t i = 0; i < column_count; i++)
+		fitting.widths[i] = strlen(columns[i].title);
+	while (scols_table_next_line(table, lines, &line) == 0)
+		widen(&fitting, line);
+	omit_columns(&fitting, width);
+	narrow(&fitting, width, HL_EMIT_SHORTENED);
+	narrow(&fitting, width, HL_EMIT_SHORTENED | HL_EMIT_KEY);
+	scols_reset_iter(lines, SCOLS_ITER_FORWARD);
+	int r = apply(&fitting, lines);
+	scols_free_iter(lines);
+	return r;
+}

@@ -133,6 +133,7 @@ int hl_archive_save_meta(struct hl_archive *archive, bool complete)
 	struct hl_error err = {0};
 	archive->meta.duration_ns = hl_clock_ns(CLOCK_MONOTONIC) - archive->start_ns;
 	archive->meta.complete = complete;
+	archive->meta.ended_processes = archive->ended_files;
 	if (complete)
 		hl_directory_sync(&archive->directory);
 	int r = hl_recording_write_meta(archive->directory.fd, &archive->meta, &err);

@@ -201,6 +201,7 @@ static int read_threads(const struct hl_region_view *view, struct hl_recording_p
 	process->thread_count = count ? count : 1;
 	for (uint32_t i = 0; i < count; i++) {
 		process->threads[i].tid = shared[i].tid;
+		process->threads[i].earlier_threads = shared[i].earlier_owners;
 		memcpy(process->threads[i].name, shared[i].name, sizeof(shared[i].name));
 		add_lost(&process->lost, &shared[i]);
 	}

@@ -7,6 +7,7 @@
 #include "profile/profile_describe.h"
 #include "profile/recording.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define UNRESOLVED    UINT32_MAX
@@ -189,6 +190,57 @@ static struct hl_profile_counters counters_of(const struct hl_recording_value *v
 	};
 }
 
+/* "worker", or "worker and 3 earlier ones" where threads that had ended count in its figures. */
+static int name_thread(struct hl_profile *profile, const struct hl_recording_thread *thread,
+		       uint32_t *ret_name)
+{
+	char name[sizeof(thread->name) + 48];
+	int length = (int)strnlen(thread->name, sizeof(thread->name));
+
+	if (thread->earlier_threads)
+		snprintf(name, sizeof(name), "%.*s and %u earlier %s", length, thread->name,
+			 thread->earlier_threads, thread->earlier_threads == 1 ? "one" : "ones");
+	else
+		snprintf(name, sizeof(name), "%.*s", length, thread->name);
+	return hl_strings_intern(&profile->strings, name, ret_name);
+}
+
+/* For who asked for one thread and gets several. */
+static int warn_of_earlier_threads(struct hl_profile *profile,
+				   const struct hl_recording_thread *thread)
+{
+	char sentence[128];
+
+	if (!thread->earlier_threads)
+		return 0;
+	snprintf(sentence, sizeof(sentence),
+		 "the figures of thread %u include those of %u that ended before it began",
+		 thread->tid, thread->earlier_threads);
+	uint32_t *warnings =
+		reallocarray(profile->warnings, profile->warning_count + 1, sizeof(*warnings));
+	if (!warnings)
+		return -ENOMEM;
+	profile->warnings = warnings;
+	int r = hl_strings_intern(&profile->strings, sentence, &warnings[profile->warning_count]);
+	if (r == 0)
+		profile->warning_count++;
+	return r;
+}
+
+static int add_thread(struct filling *filling, const struct hl_recording_thread *recorded)
+{
+	struct hl_profile *profile = filling->profile;
+	struct hl_profile_thread thread = {.process = (uint32_t)profile->process_count,
+					   .tid = recorded->tid};
+
+	int r = name_thread(profile, recorded, &thread.name);
+	if (r == 0 && filling->loading->selection.tid)
+		r = warn_of_earlier_threads(profile, recorded);
+	if (r == 0)
+		profile->threads[profile->thread_count++] = thread;
+	return r;
+}
+
 static int add_threads(struct filling *filling, struct source *source, uint32_t *ret_count)
 {
 	const struct hl_profile_selection *selection = &filling->loading->selection;
@@ -202,17 +254,12 @@ static int add_threads(struct filling *filling, struct source *source, uint32_t 
 						 sizeof(*profile->threads)) < 0)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < process->thread_count; i++) {
-		struct hl_profile_thread thread = {.process = (uint32_t)profile->process_count,
-						   .tid = process->threads[i].tid};
-		char name[sizeof(process->threads[i].name) + 1] = "";
 		source->threads[i] = UNRESOLVED;
 		if (!thread_is_selected(selection, &process->threads[i]))
 			continue;
-		memcpy(name, process->threads[i].name, sizeof(process->threads[i].name));
-		if (hl_strings_intern(&profile->strings, name, &thread.name) < 0)
-			return -ENOMEM;
 		source->threads[i] = (uint32_t)profile->thread_count;
-		profile->threads[profile->thread_count++] = thread;
+		if (add_thread(filling, &process->threads[i]) < 0)
+			return -ENOMEM;
 		count++;
 	}
 	*ret_count = count;

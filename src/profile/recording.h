@@ -44,6 +44,7 @@ struct hl_recording_value {
 struct hl_recording_thread {
 	uint32_t tid; /* of the last owner of the slot */
 	char name[16];
+	uint32_t earlier_threads; /* that owned the slot, and whose figures are among these */
 };
 
 /* What a process lost or could not see; all zero when nothing was. */
@@ -109,6 +110,7 @@ struct hl_recording {
 			    refused child ...) */
 	uint32_t mark_count;
 	struct hl_recording_mark *marks;
+	uint32_t ended_processes; /* whose files were there when it was finished */
 	uint32_t process_count;
 	struct hl_recording_process *processes; /* by sequence */
 };

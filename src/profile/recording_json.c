@@ -25,12 +25,17 @@ struct field {
 	const char *key;
 	enum field_type type;
 	size_t offset;
-	uint64_t max; /* of a FIELD_U32; 0 = UINT32_MAX */
+	uint64_t max;  /* of a FIELD_U32; 0 = UINT32_MAX */
+	bool optional; /* older recordings have it not; it is then 0 */
 };
 
-#define F(owner, type, member)                                   \
-	{                                                        \
-#member, type, offsetof(struct owner, member), 0 \
+#define F(owner, type, member)                                          \
+	{                                                               \
+#member, type, offsetof(struct owner, member), 0, false \
+	}
+#define OPTIONAL(owner, type, member)                                  \
+	{                                                              \
+#member, type, offsetof(struct owner, member), 0, true \
 	}
 
 static const struct field recording_fields[] = {
@@ -44,6 +49,7 @@ static const struct field recording_fields[] = {
 	F(hl_recording, FIELD_U64, duration_ns),
 	F(hl_recording, FIELD_BOOL, complete),
 	F(hl_recording, FIELD_TEXTS, warnings),
+	OPTIONAL(hl_recording, FIELD_U32, ended_processes),
 	{0},
 };
 
@@ -68,9 +74,9 @@ static const struct field process_fields[] = {
 	F(hl_recording_process, FIELD_I32, end_status),
 	F(hl_recording_process, FIELD_U64, peak_mark_ns),
 	{"node_count", FIELD_U32, offsetof(struct hl_recording_process, node_count),
-	 HL_RECORDING_NODES_MAX},
+	 HL_RECORDING_NODES_MAX, false},
 	{"value_count", FIELD_U32, offsetof(struct hl_recording_process, value_count),
-	 HL_RECORDING_VALUES_MAX},
+	 HL_RECORDING_VALUES_MAX, false},
 	{0},
 };
 
@@ -86,14 +92,15 @@ static const struct field lost_fields[] = {
 };
 
 static const struct field module_fields[] = {
-	F(hl_recording_module, FIELD_TEXT, path), F(hl_recording_module, FIELD_U64, start),
-	F(hl_recording_module, FIELD_U64, end),	  F(hl_recording_module, FIELD_U64, load_bias),
-	{"build_id", FIELD_BUILD_ID, 0, 0},	  {0},
+	F(hl_recording_module, FIELD_TEXT, path),  F(hl_recording_module, FIELD_U64, start),
+	F(hl_recording_module, FIELD_U64, end),	   F(hl_recording_module, FIELD_U64, load_bias),
+	{"build_id", FIELD_BUILD_ID, 0, 0, false}, {0},
 };
 
 static const struct field thread_fields[] = {
 	F(hl_recording_thread, FIELD_U32, tid),
 	F(hl_recording_thread, FIELD_NAME, name),
+	OPTIONAL(hl_recording_thread, FIELD_U32, earlier_threads),
 	{0},
 };
 
@@ -385,7 +392,10 @@ static int object_from_json(const struct source *source, const struct field *fie
 			    const json_t *object, void *owner)
 {
 	for (const struct field *field = fields; field->key; field++) {
-		int r = field_from_json(field, json_object_get(object, field->key), owner);
+		const json_t *value = json_object_get(object, field->key);
+		if (!value && field->optional)
+			continue;
+		int r = field_from_json(field, value, owner);
 		if (r == -ENOMEM)
 			return out_of_memory(source);
 		if (r < 0)

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -212,17 +213,67 @@ static int read_process_file(const struct hl_recording *recording, int directory
 	return r;
 }
 
+/* Adds a sentence to those of the recording. */
+static int add_warning(struct hl_recording *recording, const char *format, ...)
+{
+	size_t count = 0;
+	char *sentence;
+	va_list args;
+
+	while (recording->warnings && recording->warnings[count])
+		count++;
+	char **warnings = reallocarray(recording->warnings, count + 2, sizeof(*warnings));
+	if (!warnings)
+		return -ENOMEM;
+	recording->warnings = warnings;
+	warnings[count] = warnings[count + 1] = NULL;
+	va_start(args, format);
+	int length = vasprintf(&sentence, format, args);
+	va_end(args);
+	if (length < 0)
+		return -ENOMEM;
+	warnings[count] = sentence;
+	return 0;
+}
+
+/* Leaves out the process that was read last. 0 or -ENOMEM. */
+static int leave_out(struct hl_recording *recording, const struct hl_error *why)
+{
+	struct hl_recording_process *process = &recording->processes[--recording->process_count];
+
+	hl_recording_process_release(process);
+	*process = (struct hl_recording_process){0};
+	return add_warning(recording, "a process is left out: %s", why->text);
+}
+
+static int warn_of_missing(struct hl_recording *recording, uint32_t file_count)
+{
+	if (!recording->complete || file_count >= recording->ended_processes)
+		return 0;
+	return add_warning(recording, "the files of %u of %u processes are missing",
+			   recording->ended_processes - file_count, recording->ended_processes);
+}
+
+/* What is damaged is left out, and said so, unless it is all there is. */
 static int read_processes(struct hl_recording *recording, int directory_fd,
 			  const struct file_list *list, struct hl_error *err)
 {
 	recording->processes = calloc(list->count + 1, sizeof(*recording->processes));
 	if (!recording->processes)
 		return out_of_memory(recording->name, err);
-	int r = 0;
-	for (uint32_t i = 0; i < list->count && r == 0; i++)
-		r = read_process_file(recording, directory_fd, list->names[i],
-				      &recording->processes[recording->process_count++], err);
-	return r;
+	if (warn_of_missing(recording, list->count) < 0)
+		return out_of_memory(recording->name, err);
+	for (uint32_t i = 0; i < list->count; i++) {
+		struct hl_error why = {0};
+		int r = read_process_file(recording, directory_fd, list->names[i],
+					  &recording->processes[recording->process_count++], &why);
+		if (r == -ENOMEM ||
+		    (r < 0 && i + 1 == list->count && recording->process_count == 1))
+			return hl_error_set(err, r, "%s", why.text);
+		if (r < 0 && leave_out(recording, &why) < 0)
+			return out_of_memory(recording->name, err);
+	}
+	return 0;
 }
 
 static int read_meta_file(struct hl_recording *recording, int directory_fd, struct hl_error *err)

@@ -79,3 +79,10 @@ struct hl_cell *hl_cells_add(struct hl_cells *cells, struct hl_shared *shared, u
 	atomic_store_explicit(&chunk->used, place + 1, memory_order_release);
 	return cell;
 }
+
+void hl_cells_release(struct hl_cells *cells)
+{
+	if (cells->slots)
+		hl_private_unmap(cells->slots, sizeof(*cells->slots) << cells->bits);
+	cells->slots = NULL;
+}

@@ -42,6 +42,9 @@ static inline uint32_t hl_size_cell_place(uint64_t key)
 /* The cell for a node that this thread has not counted to before; NULL when there is no memory. */
 struct hl_cell *hl_cells_add(struct hl_cells *cells, struct hl_shared *shared, uint32_t node);
 
+/* Frees what is private; the cells stay. */
+void hl_cells_release(struct hl_cells *cells);
+
 static inline uint32_t hl_cells_place(const struct hl_cells *cells, uint32_t node)
 {
 	return (node * UINT32_C(0x9e3779b1)) >> (32 - cells->bits);

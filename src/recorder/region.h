@@ -37,6 +37,7 @@
 #define HL_INDEX_BITS_MIN 12 /* the first table of the node index has 2^12 slots */
 #define HL_INDEX_BITS_MAX 25
 #define HL_THREADS_MAX	  8192u
+#define HL_THREADS_APART  128u
 #define HL_MODULES_MAX	  16384u
 #define HL_STRINGS_BYTES  (UINT64_C(16) << 20)
 #define HL_BUILD_ID_MAX	  32u
@@ -166,7 +167,8 @@ struct hl_cell_chunk {
 static_assert(sizeof(struct hl_cell) == 64, "one cache line a cell");
 static_assert(sizeof(struct hl_cell_chunk) == HL_CHUNK_BYTES, "a chunk is a page");
 
-/* A thread slot. Slots of ended threads are given to new ones: their cells then count both. */
+/* A thread slot. The first HL_THREADS_APART threads have one each; later ones take slots of threads
+ * that have ended, whose cells then count both. */
 struct hl_region_thread {
 	_Atomic uint32_t live;	  /* 1 while a thread owns the slot */
 	uint32_t tid;		  /* of the last owner */
@@ -180,7 +182,7 @@ struct hl_region_thread {
 	uint64_t lost_log_events;  /* counted, but not in the log: the ring was full, or there is
 				      none */
 	_Atomic uint32_t has_ring; /* its ring's header and first bytes are backed by memory */
-	uint32_t reserved_too;
+	uint32_t earlier_owners;   /* threads that owned the slot before the last one */
 	uint64_t reserved[6];
 };
 

@@ -27,7 +27,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define HL_RING_BYTES_MIN (UINT32_C(64) << 10)
+#define HL_RING_BYTES_MIN (UINT32_C(16) << 10)
 #define HL_RING_BYTES_MAX (UINT32_C(1) << 20)
 #define HL_RING_DATA	  4096u /* where the data begins, from the ring's start */
 #define HL_RING_STRIDE	  (HL_RING_DATA + HL_RING_BYTES_MAX)

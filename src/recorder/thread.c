@@ -72,6 +72,13 @@ static struct hl_thread *make_thread(struct hl_recorder *recorder)
 	return thread;
 }
 
+/* The slot and its figures stay; nobody will own it again. */
+static void unmake_thread(struct hl_thread *thread)
+{
+	hl_cells_release(&thread->cells);
+	hl_sys_munmap(thread, sizeof(*thread));
+}
+
 static struct hl_thread *reuse_thread(struct hl_recorder *recorder)
 {
 	hl_spin_lock(&recorder->threads_lock);
@@ -79,6 +86,8 @@ static struct hl_thread *reuse_thread(struct hl_recorder *recorder)
 	if (thread)
 		recorder->free_threads = thread->next_free;
 	hl_spin_unlock(&recorder->threads_lock);
+	if (thread)
+		thread->shared->earlier_owners++;
 	return thread;
 }
 
@@ -105,6 +114,19 @@ static struct hl_thread *start_thread(struct hl_recorder *recorder)
 	return thread;
 }
 
+/* Few threads are told apart for good; of many, later ones go on where earlier ones ended. */
+static void give_back(struct hl_recorder *recorder, struct hl_thread *thread)
+{
+	if (thread->slot < HL_THREADS_APART) {
+		unmake_thread(thread);
+		return;
+	}
+	hl_spin_lock(&recorder->threads_lock);
+	thread->next_free = recorder->free_threads;
+	recorder->free_threads = thread;
+	hl_spin_unlock(&recorder->threads_lock);
+}
+
 void hl_thread_end(struct hl_thread *thread)
 {
 	struct hl_recorder *recorder = hl_recorder;
@@ -116,10 +138,7 @@ void hl_thread_end(struct hl_thread *thread)
 	hl_this_thread = NULL;
 	atomic_store(&thread->shared->live, 0);
 	atomic_fetch_sub(&recorder->live_threads, 1);
-	hl_spin_lock(&recorder->threads_lock);
-	thread->next_free = recorder->free_threads;
-	recorder->free_threads = thread;
-	hl_spin_unlock(&recorder->threads_lock);
+	give_back(recorder, thread);
 	atomic_signal_fence(memory_order_seq_cst);
 	changing_slot = false;
 }

@@ -66,7 +66,8 @@ static struct hl_recording_value shop_values[] = {
 	{.node = 7, .alloc_bytes = 13, .alloc_objects = 1, .peak_bytes = 13, .peak_objects = 1},
 };
 
-static struct hl_recording_thread shop_threads[] = {{4711, "shop"}, {4712, "parser"}};
+static struct hl_recording_thread shop_threads[] = {{.tid = 4711, .name = "shop"},
+						    {.tid = 4712, .name = "parser"}};
 
 static char *shop_command[] = {"shop", "--sell", "two words", NULL};
 static char *helper_command[] = {"shop-helper", NULL};
@@ -205,6 +206,7 @@ static int write_recording(const char *directory, struct hl_recording *recording
 {
 	struct hl_error err = {0};
 
+	recording->ended_processes = recording->process_count;
 	if (mkdir(directory, 0777) < 0)
 		return -1;
 	int fd = open(directory, O_RDONLY | O_DIRECTORY);

@@ -58,5 +58,30 @@ class Threads(harness.TestCase):
                 self.assertLessEqual(missing, lost)
 
 
+class OneAfterAnother(harness.TestCase):
+    def rows(self, count, mode):
+        _, recording = self.record_well([harness.program("sequence"), str(count)], mode)
+        report = harness.report("top", recording, "--by", "thread", "--value", "alloc")
+        workers = [row for row in report["rows"] if row["name"].startswith("worker")]
+        return workers, recording
+
+    def test_threads_that_follow_each_other_are_told_apart(self):
+        for mode in harness.RECORDING_MODES:
+            workers, _ = self.rows(5, mode)
+            with self.subTest(mode=mode):
+                found = {row["name"]: row["flat_bytes"] for row in workers}
+                self.assertEqual(found, {f"worker-{i}": i * 1000 for i in range(1, 6)})
+                self.assertEqual(len({row["tid"] for row in workers}), 5)
+
+    def test_of_very_many_threads_later_ones_say_whose_figures_they_include(self):
+        workers, recording = self.rows(300, "mem-fast")
+        self.assertEqual(sum(row["flat_bytes"] for row in workers), 1000 * 300 * 301 // 2)
+        shared = [row for row in workers if "earlier" in row["name"]]
+        self.assertEqual(len(shared), 1)
+        self.assertRegex(shared[0]["name"], r"^worker-300 and \d+ earlier ones$")
+        written = harness.run([harness.HEAPLINE, "top", "--thread", str(shared[0]["tid"]), recording])
+        self.assertRegex(written.stdout, r"WARNING: the figures of thread \d+ include those of \d+ that")
+
+
 if __name__ == "__main__":
     harness.main()

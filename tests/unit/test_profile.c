@@ -66,7 +66,8 @@ static struct hl_recording_value values[] = {
 	{.node = 2, .thread = 1, .alloc_bytes = 7, .alloc_objects = 1},
 };
 
-static struct hl_recording_thread threads[] = {{100, "main"}, {101, "worker"}};
+static struct hl_recording_thread threads[] = {{.tid = 100, .name = "main"},
+					       {.tid = 101, .name = "worker"}};
 static char *command[] = {"app", "it's here", "\033[31m\nit's\\", NULL};
 
 static struct hl_recording_process sample_process(void)

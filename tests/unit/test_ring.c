@@ -113,7 +113,7 @@ static void every_kind_of_event_comes_out_as_it_went_in(void **state)
 		tick += rand() % 20000 == 0 ? (uint64_t)rand() << 4 : 0;
 		lab->events[i] = random_event(tick);
 		assert_true(write_event(lab, &lab->events[i]));
-		if (rand() % 1000 == 0)
+		if (rand() % 200 == 0)
 			assert_int_equal(hl_ring_read(&lab->reader, tick, &lab->expecting.sink), 0);
 	}
 	assert_int_equal(hl_ring_read(&lab->reader, tick, &lab->expecting.sink), 0);

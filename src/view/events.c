@@ -43,9 +43,10 @@ static void warn(struct hl_emit *emit, const struct hl_event_log *log)
 				(unsigned long long)log->missing_events);
 	if (log->ignored_count)
 		hl_emit_warning(emit,
-				"GAP: %u older file%s of events left out, because those after them "
-				"are missing or damaged",
-				log->ignored_count, log->ignored_count == 1 ? " is" : "s are");
+				"GAP: %u older file%s left out, because events after %s are "
+				"missing or damaged",
+				log->ignored_count, log->ignored_count == 1 ? " is" : "s are",
+				log->ignored_count == 1 ? "it" : "them");
 	if (log->cut_off)
 		hl_emit_line(emit, "note: the events have no end: they are still being written, "
 				   "or their writer was killed");

@@ -2,6 +2,7 @@
 /* Runs events through the interval engine into segments, with fixed times; see make_log.h. */
 #include "make_log.h"
 
+#include "log/event_writer.h"
 #include "log/segment_writer.h"
 
 #include <errno.h>
@@ -61,6 +62,7 @@ struct logging {
 	struct names names;
 	struct hl_intervals intervals;
 	struct hl_log_writer *writer;
+	struct hl_event_writer *events; /* NULL: they are not kept */
 };
 
 static int begin(struct logging *logging, int directory_fd,
@@ -80,10 +82,28 @@ static int begin(struct logging *logging, int directory_fd,
 	return hl_log_writer_new(&settings, &logging->writer);
 }
 
+/* From now on events are kept beside the log, in files of 128 bytes: one for each interval. */
+static int keep_events(struct logging *logging, int directory_fd)
+{
+	const struct hl_recording_process *process = logging->names.process;
+	struct hl_log_settings settings = {
+		.directory_fd = directory_fd,
+		.process = process->sequence,
+		.start_realtime_ns = process->start_realtime_ns,
+		.segment_bytes = 128,
+		.segments_kept = 1000,
+		.names = &logging->names.base,
+	};
+	return hl_event_writer_new(&settings, &logging->events);
+}
+
 static int end(struct logging *logging, int r)
 {
 	int finished = hl_log_writer_finish(logging->writer);
+	uint64_t missing;
 
+	if (finished == 0)
+		finished = hl_event_writer_finish(logging->events, &missing);
 	hl_intervals_release(&logging->intervals);
 	return r < 0 ? r : finished;
 }
@@ -91,6 +111,10 @@ static int end(struct logging *logging, int r)
 static int event(struct logging *logging, uint64_t tick, uint32_t node, int64_t bytes)
 {
 	hl_intervals_tick(&logging->intervals, tick);
+	if (logging->events) {
+		hl_event_writer_run(logging->events, node % 2, tick);
+		hl_event_writer_event(logging->events, node, bytes, bytes < 0 ? -1 : 1);
+	}
 	return hl_intervals_event(&logging->intervals, node, bytes, bytes < 0 ? -1 : 1);
 }
 
@@ -100,6 +124,8 @@ static int end_interval(struct logging *logging, uint64_t number, uint64_t rss_b
 	struct hl_log_interval interval;
 
 	int r = hl_intervals_end(&logging->intervals, number + 1, &interval);
+	if (logging->events)
+		hl_event_writer_interval(logging->events, number + 1);
 	return r < 0 ? r
 		     : hl_log_writer_interval(logging->writer, &interval, rss_bytes, lost_events);
 }
@@ -147,6 +173,7 @@ int write_shop_log(int directory_fd, const struct hl_recording_process *process)
 
 	if (r < 0)
 		return r;
+	r = keep_events(&logging, directory_fd);
 	for (uint64_t i = 0; r == 0 && i < INTERVALS; i++) {
 		r = fill_shop_interval(&logging, i);
 		if (r == 0)

@@ -8,7 +8,7 @@
  * Write the log of ${process}, with its modules and nodes, to the recording's ${directory_fd}. 0 or
  * a negative errno.
  *
- *	shop	25 intervals: a leak, a cache that fills up, two spikes and a quiet time, with marks
+ *	shop	25 intervals: a leak, a cache that fills up, two spikes, a quiet time; marks, events
  *	broken	the same, in small segments of which one is gone, with a hole and lost events
  *	day	864,000 intervals, in each of which 50 of the nodes change
  */

@@ -115,6 +115,25 @@ static json_t *warnings_to_json(const struct hl_profile *profile)
 	return NULL;
 }
 
+/* Each as an array of PID, milliseconds and name. */
+static json_t *marks_to_json(const struct hl_profile *profile)
+{
+	json_t *array = json_array();
+	int r = array ? 0 : -1;
+
+	for (size_t i = 0; r == 0 && i < profile->mark_count; i++) {
+		const struct hl_profile_mark *mark = &profile->marks[i];
+		json_t *fields_of_mark =
+			json_pack("[I, I, o]", (json_int_t)mark->pid, (json_int_t)mark->ms,
+				  text_to_json(profile, mark->name));
+		r = json_array_append_new(array, fields_of_mark);
+	}
+	if (r == 0)
+		return array;
+	json_decref(array);
+	return NULL;
+}
+
 char *hl_pack_meta_write(const struct hl_profile *profile)
 {
 	json_t *object = json_object();
@@ -129,6 +148,8 @@ char *hl_pack_meta_write(const struct hl_profile *profile)
 		r = json_object_set_new(object, "known", known_to_json(profile));
 	if (r == 0)
 		r = json_object_set_new(object, "warnings", warnings_to_json(profile));
+	if (r == 0)
+		r = json_object_set_new(object, "marks", marks_to_json(profile));
 	if (r == 0)
 		text = json_dumps(object, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
 	json_decref(object);
@@ -201,6 +222,33 @@ static int warnings_from_json(struct hl_profile *profile, const json_t *array)
 	return r;
 }
 
+static int mark_from_json(struct hl_profile *profile, const json_t *json,
+			  struct hl_profile_mark *mark)
+{
+	json_int_t pid = json_integer_value(json_array_get(json, 0));
+	json_int_t ms = json_integer_value(json_array_get(json, 1));
+
+	if (pid < 0 || pid > UINT32_MAX || ms < 0)
+		return -EINVAL;
+	mark->pid = (uint32_t)pid;
+	mark->ms = (uint64_t)ms;
+	return text_from_json(profile, json_array_get(json, 2), &mark->name);
+}
+
+/* Files from before there were marks have none. */
+static int marks_from_json(struct hl_profile *profile, const json_t *array)
+{
+	size_t count = json_array_size(array);
+	int r = !array || json_is_array(array) ? 0 : -EINVAL;
+
+	profile->marks = calloc(count + 1, sizeof(*profile->marks));
+	if (!profile->marks)
+		return -ENOMEM;
+	for (size_t i = 0; r == 0 && i < count; i++, profile->mark_count++)
+		r = mark_from_json(profile, json_array_get(array, i), &profile->marks[i]);
+	return r;
+}
+
 /* On failure ${ret_key} is the key that is to blame. */
 static int read_object(const json_t *object, struct hl_profile *profile, bool *ret_compared,
 		       const char **ret_key)
@@ -219,6 +267,10 @@ static int read_object(const json_t *object, struct hl_profile *profile, bool *r
 		return r;
 	*ret_key = "warnings";
 	r = warnings_from_json(profile, json_object_get(object, *ret_key));
+	if (r < 0)
+		return r;
+	*ret_key = "marks";
+	r = marks_from_json(profile, json_object_get(object, *ret_key));
 	if (r < 0)
 		return r;
 	*ret_key = "compared";

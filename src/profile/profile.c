@@ -14,6 +14,7 @@ void hl_profile_free(struct hl_profile *profile)
 		return;
 	hl_strings_release(&profile->strings);
 	free(profile->warnings);
+	free(profile->marks);
 	free(profile->processes);
 	free(profile->modules);
 	free(profile->functions);

@@ -120,6 +120,13 @@ struct hl_profile_size {
 	struct hl_profile_counters counters;
 };
 
+/* A moment that somebody named while a process without a log was recorded. */
+struct hl_profile_mark {
+	uint32_t pid;
+	uint32_t name;
+	uint64_t ms; /* after the process' start */
+};
+
 struct hl_profile {
 	struct hl_strings strings;
 
@@ -133,6 +140,8 @@ struct hl_profile {
 	bool complete; /* the recording was finished, and every process in it */
 	uint32_t *warnings;
 	size_t warning_count;
+	struct hl_profile_mark *marks;
+	size_t mark_count;
 
 	struct hl_profile_process *processes;
 	struct hl_profile_module *modules;

@@ -153,6 +153,23 @@ static int describe_warnings(struct hl_profile *profile, const struct hl_recordi
 	return r;
 }
 
+static int describe_marks(struct hl_profile *profile, const struct hl_recording *recording)
+{
+	int r = 0;
+
+	profile->marks = calloc(recording->mark_count + (size_t)1, sizeof(*profile->marks));
+	if (!profile->marks)
+		return -ENOMEM;
+	for (; r == 0 && profile->mark_count < recording->mark_count; profile->mark_count++) {
+		const struct hl_recording_mark *mark = &recording->marks[profile->mark_count];
+		struct hl_profile_mark *described = &profile->marks[profile->mark_count];
+		described->pid = mark->pid;
+		described->ms = mark->ms;
+		r = hl_strings_intern(&profile->strings, mark->name, &described->name);
+	}
+	return r;
+}
+
 int hl_profile_describe_recording(struct hl_profile *profile, const struct hl_recording *recording)
 {
 	const struct {
@@ -172,6 +189,8 @@ int hl_profile_describe_recording(struct hl_profile *profile, const struct hl_re
 		r = hl_strings_intern(&profile->strings, texts[i].text, texts[i].id);
 	if (r == 0)
 		r = describe_warnings(profile, recording);
+	if (r == 0)
+		r = describe_marks(profile, recording);
 	profile->sample_bytes = recording->sample_bytes;
 	profile->start_realtime_ns = recording->start_realtime_ns;
 	profile->duration_ns = recording->duration_ns;

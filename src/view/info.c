@@ -90,6 +90,28 @@ static void count_line(struct hl_emit *emit, const struct hl_profile *profile)
 		     hl_format_count((int64_t)profile->function_count - 1, functions));
 }
 
+/* ---- marks ---- */
+
+static void mark_rows(struct hl_emit *emit, const struct hl_profile *profile)
+{
+	static const struct hl_emit_column columns[] = {
+		{"pid", "marked", HL_EMIT_NUMBER, 0},
+		{"ms", "at ms", HL_EMIT_COUNT, 0},
+		{"text", "mark", HL_EMIT_TEXT, 0},
+	};
+	if (profile->mark_count)
+		hl_emit_line(emit, "%s", "");
+	hl_emit_rows(emit, "marks", columns, HL_COUNT_OF(columns));
+	for (size_t i = 0; i < profile->mark_count; i++) {
+		const struct hl_profile_mark *mark = &profile->marks[i];
+		hl_emit_row(emit, 0);
+		hl_emit_cell_integer(emit, mark->pid);
+		hl_emit_cell_integer(emit, (int64_t)mark->ms);
+		hl_emit_cell_text(emit, hl_profile_text(profile, mark->name));
+	}
+	hl_emit_rows_end(emit);
+}
+
 /* ---- processes ---- */
 
 static void process_rows(struct hl_emit *emit, const struct hl_profile *profile)
@@ -351,6 +373,7 @@ int hl_view_info(const struct hl_profile *profile, const struct hl_view_options 
 	count_line(emit, profile);
 	hl_summary_warnings(emit, profile);
 	process_rows(emit, profile);
+	mark_rows(emit, profile);
 	module_rows(emit, profile);
 	if (options->stacks) {
 		function_rows(emit, profile);

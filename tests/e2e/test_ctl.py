@@ -126,12 +126,7 @@ class CtlCase(harness.TestCase):
 
     def marks_in_meta(self, recording):
         """The names that stand in the recording itself."""
-        with open(os.path.join(recording, "recording.hlm"), "rb") as file:
-            content = file.read()
-        begin, end = content.index(b'{\n "tool_version"'), content.rindex(b"\n}")
-        meta = json.loads(content[begin:end + 2])
-        return [mark["name"] for mark in meta["marks"]]
-
+        return [mark["text"] for mark in report("info", recording)["marks"]]
 
 
 class Status(CtlCase):
@@ -244,6 +239,10 @@ class Mark(CtlCase):
         self.assertEqual(recorded.end()[0], 0)
         self.assertEqual(sorted(self.marks_in_meta(recorded.recording)),
                          ["from inside", "größer"])
+        packed = self.path("packed")
+        harness.run([HEAPLINE, "pack", "-o", packed, recorded.recording])
+        self.assertEqual(report("info", packed)["marks"],
+                         report("info", recorded.recording)["marks"])
 
     def test_a_mark_has_the_time_at_which_it_was_set(self):
         recorded = self.start("log-fast")

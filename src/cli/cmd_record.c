@@ -179,10 +179,12 @@ static void say_result(const struct hl_collector_summary *summary, const char *n
 		hl_cli_note(
 			"%u of the processes run on, unrecorded from here; --wait waits for them",
 			summary->running);
-	hl_cli_note("recorded %" PRIu64 " allocations of %u process%s, at most %s in use, to '%s'; "
+	hl_cli_note("recorded %" PRIu64
+		    " allocation%s of %u process%s, at most %s in use, to '%s'; "
 		    "see 'heapline top %s'",
-		    summary->allocations, summary->processes, summary->processes == 1 ? "" : "es",
-		    format_bytes(summary->peak_bytes, peak), name, name);
+		    summary->allocations, summary->allocations == 1 ? "" : "s", summary->processes,
+		    summary->processes == 1 ? "" : "es", format_bytes(summary->peak_bytes, peak),
+		    name, name);
 }
 
 /* ---- the run ---- */

@@ -234,8 +234,8 @@ static bool is_directory(const char *path)
 	return stat(path, &status) < 0 || S_ISDIR(status.st_mode);
 }
 
-int hl_profile_open(const char *path, const struct hl_profile_selection *selection,
-		    struct hl_profile **ret_profile, struct hl_error *err)
+static int open_path(const char *path, const struct hl_profile_selection *selection,
+		     struct hl_profile **ret_profile, struct hl_error *err)
 {
 	bool is_stdin = !strcmp(path, "-");
 
@@ -254,4 +254,19 @@ int hl_profile_open(const char *path, const struct hl_profile_selection *selecti
 	int r = open_stream(fd, path, selection, ret_profile, err);
 	close(fd);
 	return r;
+}
+
+int hl_profile_open(const char *path, const struct hl_profile_selection *selection,
+		    struct hl_profile **ret_profile, struct hl_error *err)
+{
+	struct hl_profile *profile;
+
+	int r = open_path(path, selection, &profile, err);
+	if (r < 0)
+		return r;
+	/* Recording takes a moment longer than what it records; views show one duration. */
+	if (profile->process_count == 1)
+		profile->duration_ns = profile->processes[0].duration_ns;
+	*ret_profile = profile;
+	return 0;
 }

@@ -225,6 +225,13 @@ static inline const char *hl_profile_text(const struct hl_profile *profile, uint
 	return hl_strings_text(&profile->strings, id);
 }
 
+/*
+ * Whether ${process} ended by exec, which took its memory away: what it had in use then is not in
+ * use when the recording ends.
+ */
+bool hl_profile_was_replaced(const struct hl_profile *profile,
+			     const struct hl_profile_process *process);
+
 /* One figure out of ${counters}; 0 where the value has no such unit. */
 int64_t hl_profile_figure(const struct hl_profile_counters *counters, enum hl_value value,
 			  enum hl_unit unit);

@@ -73,6 +73,14 @@ static int intern_words(struct hl_strings *strings, char *const *words, uint32_t
 	return r;
 }
 
+#define REPLACED "replaced itself by another program (exec)"
+
+bool hl_profile_was_replaced(const struct hl_profile *profile,
+			     const struct hl_profile_process *process)
+{
+	return !strcmp(hl_profile_text(profile, process->end), REPLACED);
+}
+
 static int intern_end(struct hl_strings *strings, const struct hl_recording_process *process,
 		      uint32_t *ret_id)
 {
@@ -91,8 +99,7 @@ static int intern_end(struct hl_strings *strings, const struct hl_recording_proc
 			 process->end_status, signal_name ? signal_name : "?");
 		return hl_strings_intern(strings, sentence, ret_id);
 	case HL_END_EXEC:
-		return hl_strings_intern(strings, "replaced itself by another program (exec)",
-					 ret_id);
+		return hl_strings_intern(strings, REPLACED, ret_id);
 	case HL_END_UNKNOWN:
 		break;
 	}

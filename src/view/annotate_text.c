@@ -332,6 +332,7 @@ int hl_annotate_text(const struct hl_annotate *report)
 {
 	const struct hl_annotation *annotation = report->annotation;
 	uint64_t limit = report->options->row_limit, shown = 0, more = 0;
+	char count[HL_FORMAT_MAX];
 	int r = 0;
 
 	if (limit == HL_VIEW_ROWS_DEFAULT)
@@ -350,7 +351,8 @@ int hl_annotate_text(const struct hl_annotate *report)
 	}
 	hl_emit_line(report->emit, "%s", "");
 	if (more)
-		hl_emit_line(report->emit, "... and %" PRIu64 " more; -n 0 shows all", more);
+		hl_emit_line(report->emit, "... and %s more; -n 0 shows all",
+			     hl_format_count((int64_t)more, count));
 	if (!shown)
 		hl_emit_line(report->emit, "nothing of it comes from '%s'",
 			     report->options->function);

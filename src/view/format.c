@@ -74,7 +74,7 @@ const char *hl_format_duration(uint64_t ns, char buffer[HL_FORMAT_MAX])
 	if (seconds < 1)
 		snprintf(buffer, HL_FORMAT_MAX, "%llu ms", (unsigned long long)ns / NS_PER_MS);
 	else if (seconds < 60)
-		snprintf(buffer, HL_FORMAT_MAX, "%.2f s", (double)ns / NS_PER_S);
+		snprintf(buffer, HL_FORMAT_MAX, "%.2f s", (double)(ns / NS_PER_MS) / 1000);
 	else if (seconds < 3600)
 		snprintf(buffer, HL_FORMAT_MAX, "%llu min %llu s", seconds / 60, seconds % 60);
 	else

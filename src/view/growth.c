@@ -101,6 +101,7 @@ static void emit_words(struct hl_emit *emit, struct growth *growth, const struct
 static void emit_rows(struct hl_emit *emit, struct growth *growth)
 {
 	const struct hl_growth_rows *rows = &growth->rows;
+	char more[HL_FORMAT_MAX];
 	uint64_t limit = growth->options->row_limit;
 
 	if (limit == HL_VIEW_ROWS_DEFAULT)
@@ -115,7 +116,8 @@ static void emit_rows(struct hl_emit *emit, struct growth *growth)
 	}
 	hl_emit_rows_end(emit);
 	if (shown < rows->count)
-		hl_emit_line(emit, "... and %zu more; -n 0 shows all", rows->count - shown);
+		hl_emit_line(emit, "... and %s more; -n 0 shows all",
+			     hl_format_count((int64_t)(rows->count - shown), more));
 }
 
 static void emit_explanation(struct hl_emit *emit, const struct growth *growth)

@@ -106,6 +106,7 @@ void hl_history_head_members(struct hl_emit *emit, const struct hl_history *hist
 static void warn_of_holes(struct hl_emit *emit, const struct hl_history *history)
 {
 	struct hole hole = {0};
+	char more[HL_FORMAT_MAX];
 	size_t count = 0;
 
 	while (next_hole(history, hole.end, &hole))
@@ -115,7 +116,8 @@ static void warn_of_holes(struct hl_emit *emit, const struct hl_history *history
 					"written; of what happened then, only the outcome is known",
 					hole_first_ms(history, hole), hole_last_ms(history, hole));
 	if (count > HOLES_SHOWN)
-		hl_emit_warning(emit, "HOLE: and %zu more; --json lists them", count - HOLES_SHOWN);
+		hl_emit_warning(emit, "HOLE: and %s more; --json lists them",
+				hl_format_count((int64_t)(count - HOLES_SHOWN), more));
 }
 
 static void warn(struct hl_emit *emit, const struct hl_history *history)

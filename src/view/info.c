@@ -83,11 +83,14 @@ static void count_line(struct hl_emit *emit, const struct hl_profile *profile)
 
 	if (profile->node_count == 1)
 		return;
-	hl_emit_line(emit, "stacks     %s, of %s nodes at %s places in %s functions",
+	hl_emit_line(emit, "stacks     %s, of %s node%s at %s place%s in %s function%s",
 		     hl_format_count((int64_t)hl_summary_stack_count(profile), stacks),
 		     hl_format_count((int64_t)profile->node_count - 1, nodes),
+		     hl_format_plural(profile->node_count - 1),
 		     hl_format_count((int64_t)profile->frame_count - 1, frames),
-		     hl_format_count((int64_t)profile->function_count - 1, functions));
+		     hl_format_plural(profile->frame_count - 1),
+		     hl_format_count((int64_t)profile->function_count - 1, functions),
+		     hl_format_plural(profile->function_count - 1));
 }
 
 /* ---- marks ---- */

@@ -230,6 +230,7 @@ static int emit_stacks(struct hl_emit *emit, struct peaks *peaks, const struct p
 		{"stack", NULL, HL_EMIT_STACK, HL_EMIT_JSON_ONLY},
 	};
 	uint64_t limit = peaks->options->stack_limit;
+	char more[HL_FORMAT_MAX];
 	size_t count;
 	struct stack *stacks = sort_stacks(peaks, peak, &count);
 
@@ -241,7 +242,8 @@ static int emit_stacks(struct hl_emit *emit, struct peaks *peaks, const struct p
 		emit_stack(emit, peaks, peak, &stacks[i]);
 	hl_emit_rows_end(emit);
 	if (shown < count)
-		hl_emit_line(emit, "... and %zu more; --stacks 0 shows all", count - shown);
+		hl_emit_line(emit, "... and %s more; --stacks 0 shows all",
+			     hl_format_count((int64_t)(count - shown), more));
 	free(stacks);
 	return 0;
 }

@@ -24,6 +24,9 @@ void hl_summary_lines(struct hl_emit *emit, const struct hl_profile *profile);
 /* One line for each thing that is missing or doubtful; none when all is well. */
 void hl_summary_warnings(struct hl_emit *emit, const struct hl_profile *profile);
 
+/* The line that says why figures of threads can be less than nothing. */
+void hl_summary_negative_line(struct hl_emit *emit);
+
 /* The line that says which value is shown, and how to see another. */
 void hl_summary_value_line(struct hl_emit *emit, const struct hl_profile *profile,
 			   const struct hl_view_options *options);

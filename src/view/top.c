@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline top: functions, or what else rows stand for, heaviest first. */
+#include "view/format.h"
 #include "view/rows.h"
 #include "view/summary.h"
 
@@ -133,11 +134,20 @@ static void emit_row(struct hl_emit *emit, const struct hl_profile *profile,
 	hl_emit_cell_integer(emit, row->cum.objects);
 }
 
+static bool has_negative_rows(const struct hl_rows *rows)
+{
+	for (size_t i = 0; i < rows->count; i++)
+		if (rows->rows[i].flat.bytes < 0 || rows->rows[i].flat.objects < 0)
+			return true;
+	return false;
+}
+
 static int emit_rows(const struct hl_profile *profile, const struct hl_view_options *options,
 		     const struct hl_rows *rows)
 {
 	struct hl_emit *emit;
 	size_t shown = hl_rows_shown(rows, options, ROWS_DEFAULT);
+	char more[HL_FORMAT_MAX];
 
 	int r = hl_emit_new(options->out, options->json ? HL_EMIT_JSON : HL_EMIT_TABLE,
 			    options->color, &emit);
@@ -149,6 +159,8 @@ static int emit_rows(const struct hl_profile *profile, const struct hl_view_opti
 	hl_summary_lines(emit, profile);
 	if (rows->count) {
 		hl_summary_value_line(emit, profile, options);
+		if (options->by == HL_VIEW_BY_THREAD && has_negative_rows(rows))
+			hl_summary_negative_line(emit);
 		hl_emit_line(emit, "%s", "");
 	}
 	begin_rows(emit, profile, options);
@@ -156,7 +168,8 @@ static int emit_rows(const struct hl_profile *profile, const struct hl_view_opti
 		emit_row(emit, profile, options, rows, i);
 	hl_emit_rows_end(emit);
 	if (shown < rows->count)
-		hl_emit_line(emit, "... and %zu more; -n 0 shows all", rows->count - shown);
+		hl_emit_line(emit, "... and %s more; -n 0 shows all",
+			     hl_format_count((int64_t)(rows->count - shown), more));
 	hl_summary_names_line(emit, profile);
 	return hl_emit_finish(emit);
 }

@@ -185,9 +185,9 @@ static int describe_node(const struct hl_profile *profile, const struct hl_callt
 
 static int describe_folded(uint32_t count, struct words *ret_words)
 {
-	char *branch;
+	char *branch, more[HL_FORMAT_MAX];
 
-	if (asprintf(&branch, "... %u more", count) < 0)
+	if (asprintf(&branch, "... %s more", hl_format_count(count, more)) < 0)
 		return -ENOMEM;
 	*ret_words =
 		(struct words){.label = {.name = "", .file = "", .module = ""}, .branch = branch};

@@ -339,6 +339,77 @@ static void a_foreign_file_without_threads_cannot_be_shown_by_thread(void **stat
 	hl_profile_free(profile);
 }
 
+static void figures_below_nothing_are_explained(void **state)
+{
+	static const char reason[] = "negative figures: a thread freed blocks that others";
+	struct hl_profile *profile = make_profile();
+	struct hl_view_options options = {.value = HL_VALUE_INUSE};
+
+	(void)state;
+	char *text = text_of_profile(hl_view_top, options, profile);
+	assert_null(strstr(text, reason));
+	free(text);
+	profile->counters[1].free_bytes = 4096;
+	text = text_of_profile(hl_view_top, options, profile);
+	assert_non_null(strstr(text, reason));
+	free(text);
+	hl_profile_free(profile);
+}
+
+/* A shell that ran a helper, and then replaced itself. */
+static struct hl_profile *make_family(void)
+{
+	struct hl_profile *profile = make_profile();
+
+	profile->processes = calloc(3, sizeof(*profile->processes));
+	profile->process_count = 3;
+	for (uint32_t i = 0; i < 3; i++) {
+		profile->processes[i].pid = i == 1 ? 20 : 10;
+		profile->processes[i].total = (struct hl_profile_counters){
+			.alloc_bytes = 1024, .alloc_objects = 1, .peak_bytes = 512 + 100 * i % 150};
+	}
+	assert_int_equal(hl_strings_intern(&profile->strings,
+					   "replaced itself by another program (exec)",
+					   &profile->processes[0].end),
+			 0);
+	return profile;
+}
+
+static void the_peak_of_several_processes_is_called_a_sum(void **state)
+{
+	struct hl_profile *profile = make_family();
+	struct hl_view_options options = {.value = HL_VALUE_PEAK};
+
+	(void)state;
+	char *text = text_of_profile(hl_view_top, options, profile);
+	assert_non_null(strstr(text, "\nsum of the peaks of 3 processes 1.5 KiB in 9 blocks, the "
+				     "highest 612 B (pid 20); in use at the end 2.0 KiB in 10, of "
+				     "which 1.0 KiB went when a program was replaced by exec; "));
+	free(text);
+	json_t *report = json_of_profile(hl_view_top, options, profile);
+	const json_t *recording = json_object_get(report, "recording");
+	assert_int_equal(integer_of(recording, "highest_peak_bytes"), 612);
+	assert_int_equal(integer_of(recording, "highest_peak_pid"), 20);
+	assert_int_equal(integer_of(recording, "replaced_inuse_bytes"), 1024);
+	assert_int_equal(integer_of(recording, "replaced_inuse_objects"), 1);
+	json_decref(report);
+	hl_profile_free(profile);
+}
+
+static void one_of_anything_is_not_called_many(void **state)
+{
+	struct hl_profile *profile = make_profile();
+	struct hl_view_options options = {.value = HL_VALUE_PEAK};
+
+	(void)state;
+	profile->total = (struct hl_profile_counters){
+		.alloc_bytes = 9, .alloc_objects = 1, .peak_bytes = 9, .peak_objects = 1};
+	char *text = text_of_profile(hl_view_top, options, profile);
+	assert_non_null(strstr(text, "peak 9 B in 1 block; in use"));
+	free(text);
+	hl_profile_free(profile);
+}
+
 /* ---- what a profile knows, and what it is compared with ---- */
 
 static struct hl_profile *make_imported(void)
@@ -655,6 +726,9 @@ int main(void)
 		cmocka_unit_test(rows_can_stand_for_modules_and_addresses),
 		cmocka_unit_test(what_has_no_frame_is_a_row_so_that_flat_adds_up),
 		cmocka_unit_test(a_foreign_file_without_threads_cannot_be_shown_by_thread),
+		cmocka_unit_test(figures_below_nothing_are_explained),
+		cmocka_unit_test(the_peak_of_several_processes_is_called_a_sum),
+		cmocka_unit_test(one_of_anything_is_not_called_many),
 		cmocka_unit_test(the_head_of_a_foreign_file_tells_its_kind_and_known_totals_alone),
 		cmocka_unit_test(figures_that_are_not_known_are_not_in_json),
 		cmocka_unit_test(a_comparison_names_both_profiles),

@@ -110,7 +110,7 @@ static int make_request(size_t action, const char *argument, struct hl_control_r
 
 /* ---- whom ---- */
 
-static int not_found(struct hl_error *err)
+static int not_found(const struct hl_control_peers *peers, struct hl_error *err)
 {
 	char path[32];
 	struct stat status;
@@ -125,6 +125,12 @@ static int not_found(struct hl_error *err)
 				    "cannot control process %" PRIu64
 				    ": it is another user's; run as that user or as root",
 				    pid);
+	if (peers->silent)
+		return hl_error_set(err, -ETIMEDOUT,
+				    "cannot control process %" PRIu64
+				    ": it may be recorded by collector %d, which does not answer; "
+				    "is that stopped?",
+				    pid, peers->silent);
 	return hl_error_set(err, -ENOENT,
 			    "cannot control process %" PRIu64
 			    ": it is not being recorded; start it with 'heapline record'",
@@ -328,7 +334,7 @@ static int control(struct hl_control_request *request, const char *argument, str
 	if (r < 0)
 		hl_error_set(err, r, "out of memory");
 	else if (peers.count == 0)
-		r = not_found(err);
+		r = not_found(&peers, err);
 	else if (peers.count > 1)
 		r = several(&peers, err);
 	else

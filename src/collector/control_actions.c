@@ -12,15 +12,10 @@
 
 /* ---- processes ---- */
 
-static bool is_running(const struct hl_tracked *tracked)
-{
-	return !tracked->end_ns && hl_tracked_has_begun(tracked);
-}
-
 struct hl_tracked *hl_control_find(const struct hl_control_subject *subject, pid_t pid)
 {
 	struct hl_tracked *it = *subject->tracked;
-	while (it && (it->pid != pid || !is_running(it)))
+	while (it && (it->pid != pid || !hl_tracked_is_running(it)))
 		it = it->next;
 	return it;
 }
@@ -113,7 +108,7 @@ static char *act_on_all(const struct hl_control_subject *subject,
 	struct hl_error err = {0};
 	unsigned count = 0;
 	for (struct hl_tracked *it = *subject->tracked; it; it = it->next) {
-		if (!is_running(it))
+		if (!hl_tracked_is_running(it))
 			continue;
 		if (act(subject, it, request, &err) < 0)
 			return error_of(&err);

@@ -203,8 +203,10 @@ static int consider(struct hl_control_peers *peers, int directory_fd, pid_t coll
 {
 	const struct hl_control_request request = {.verb = HL_CONTROL_FIND, .pid = pid};
 	json_t *answer;
-	int r = 0;
-	if (ask(directory_fd, collector, &request, FIND_WAIT_NS, &answer) < 0)
+	int r = ask(directory_fd, collector, &request, FIND_WAIT_NS, &answer);
+	if (r == -ETIMEDOUT)
+		peers->silent = collector;
+	if (r < 0)
 		return 0;
 	if (collector == pid || json_is_true(json_object_get(answer, "recorded")))
 		r = add_peer(peers, directory_fd, collector, answer);

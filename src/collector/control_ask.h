@@ -19,6 +19,7 @@ struct hl_control_peer {
 struct hl_control_peers {
 	struct hl_control_peer *peers;
 	size_t count, capacity;
+	pid_t silent; /* a collector that does not answer; 0: there is none */
 };
 
 /*

@@ -34,45 +34,56 @@ char *hl_control_write(json_t *object)
 
 /* ---- logs ---- */
 
+/* The segments of a process' log that are on disk. */
 struct log_files {
 	uint32_t count;
 	uint64_t bytes;
 };
 
-/* The segments of the log of process ${sequence} that are on disk. */
-static struct log_files count_segments(int directory_fd, uint32_t sequence)
+/* The place of a running process with a log in the list; -1: there is none of that sequence. */
+static ssize_t place_of(const struct hl_tracked *tracked, uint32_t sequence)
 {
-	struct log_files files = {0};
-	char prefix[32];
-	int length = snprintf(prefix, sizeof(prefix), "memlog-%u-", sequence);
+	ssize_t place = 0;
+	while (tracked && tracked->sequence != sequence) {
+		tracked = tracked->next;
+		place++;
+	}
+	return tracked && tracked->log ? place : -1;
+}
+
+/* Adds up the segments in the directory, by their processes' places in the list. */
+static void count_segments(const struct hl_control_subject *subject, struct log_files *files)
+{
+	int directory_fd = subject->archive->directory.fd;
 	int fd = openat(directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
 	if (!stream) {
 		if (fd >= 0)
 			close(fd);
-		return files;
+		return;
 	}
 	for (const struct dirent *entry; (entry = readdir(stream));) {
 		struct stat status;
-		if (strncmp(entry->d_name, prefix, (size_t)length) != 0 ||
+		uint32_t sequence;
+		if (sscanf(entry->d_name, "memlog-%u-", &sequence) != 1)
+			continue;
+		ssize_t place = place_of(*subject->tracked, sequence);
+		if (place < 0 ||
 		    fstatat(directory_fd, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) < 0)
 			continue;
-		files.count++;
-		files.bytes += (uint64_t)status.st_size;
+		files[place].count++;
+		files[place].bytes += (uint64_t)status.st_size;
 	}
 	closedir(stream);
-	return files;
 }
 
-static int add_log(json_t *object, const struct hl_control_subject *subject,
-		   const struct hl_tracked *tracked)
+static int add_log(json_t *object, const struct hl_tracked *tracked, const struct log_files *files)
 {
 	if (!tracked->log)
 		return 0;
-	struct log_files files = count_segments(subject->archive->directory.fd, tracked->sequence);
-	json_t *log = json_pack("{s:I, s:I, s:I}", "log_segments", (json_int_t)files.count,
+	json_t *log = json_pack("{s:I, s:I, s:I}", "log_segments", (json_int_t)files->count,
 				"log_segments_kept", (json_int_t)tracked->mailbox.log_segments,
-				"log_bytes", (json_int_t)files.bytes);
+				"log_bytes", (json_int_t)files->bytes);
 	int r = log ? json_object_update(object, log) : -1;
 	json_decref(log);
 	return r;
@@ -98,8 +109,7 @@ static json_t *command_of(char *const *command)
 	return array;
 }
 
-static json_t *describe_process(const struct hl_control_subject *subject,
-				const struct hl_tracked *tracked)
+static json_t *describe_process(const struct hl_tracked *tracked, const struct log_files *files)
 {
 	struct hl_region_view view = hl_tracked_view(tracked);
 	struct hl_region_figures figures;
@@ -113,25 +123,41 @@ static json_t *describe_process(const struct hl_control_subject *subject,
 		"events", (json_int_t)(figures.alloc_objects + figures.free_objects), "lost_events",
 		(json_int_t)figures.lost_events, "lost_log_events",
 		(json_int_t)figures.lost_log_events, "ms", (json_int_t)hl_control_tick(tracked));
-	if (object && add_log(object, subject, tracked) < 0) {
+	if (object && add_log(object, tracked, files) < 0) {
 		json_decref(object);
 		return NULL;
 	}
 	return object;
 }
 
+/* Appends those that run; ${files} by place in the list. */
+static int append_processes(json_t *array, const struct hl_tracked *tracked,
+			    const struct log_files *files)
+{
+	int r = 0;
+	for (; r == 0 && tracked; tracked = tracked->next, files++)
+		if (hl_tracked_is_running(tracked))
+			r = json_array_append_new(array, describe_process(tracked, files));
+	return r;
+}
+
 static json_t *describe_processes(const struct hl_control_subject *subject)
 {
+	size_t count = 1;
+	for (const struct hl_tracked *it = *subject->tracked; it; it = it->next)
+		count++;
+	struct log_files *files = calloc(count, sizeof(*files));
 	json_t *array = json_array();
-	for (struct hl_tracked *it = *subject->tracked; array && it; it = it->next) {
-		if (it->end_ns || !hl_tracked_has_begun(it))
-			continue;
-		if (json_array_append_new(array, describe_process(subject, it)) < 0) {
-			json_decref(array);
-			return NULL;
-		}
+	int r = files && array ? 0 : -1;
+	if (r == 0) {
+		count_segments(subject, files);
+		r = append_processes(array, *subject->tracked, files);
 	}
-	return array;
+	free(files);
+	if (r == 0)
+		return array;
+	json_decref(array);
+	return NULL;
 }
 
 /* ---- recordings ---- */

@@ -123,6 +123,11 @@ bool hl_tracked_has_begun(const struct hl_tracked *tracked)
 	return atomic_load(&tracked->region.header->state) != HL_REGION_EMPTY;
 }
 
+bool hl_tracked_is_running(const struct hl_tracked *tracked)
+{
+	return !tracked->end_ns && hl_tracked_has_begun(tracked);
+}
+
 bool hl_tracked_has_changed(const struct hl_tracked *tracked)
 {
 	struct hl_region_view view = hl_tracked_view(tracked);

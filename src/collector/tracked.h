@@ -72,6 +72,9 @@ void hl_tracked_set_end(struct hl_tracked *tracked, enum hl_process_end end);
 /* Whether the recorder has taken its region; if it had no memory for it, it never will. */
 bool hl_tracked_has_begun(const struct hl_tracked *tracked);
 
+/* Whether it has, and has not ended as far as is known. */
+bool hl_tracked_is_running(const struct hl_tracked *tracked);
+
 /* Whether anything has been counted since the last save. */
 bool hl_tracked_has_changed(const struct hl_tracked *tracked);
 

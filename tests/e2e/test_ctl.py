@@ -634,7 +634,7 @@ class Clients(CtlCase):
             result = self.ctl(recorded.pid, "status")
         finally:
             os.kill(recorded.collector.pid, signal.SIGCONT)
-        self.assert_refused(result, "not being recorded")
+        self.assert_refused(result, str(recorded.collector.pid), "does not answer")
 
 
 if __name__ == "__main__":

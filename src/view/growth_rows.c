@@ -168,14 +168,15 @@ int hl_growth_rows_init(struct hl_growth_rows *rows, struct hl_history *history,
 	if (rows->bucket_count > HL_GROWTH_BUCKETS_MAX)
 		rows->bucket_count = HL_GROWTH_BUCKETS_MAX;
 	int r = hl_history_survey_init(&survey, history, rows->bucket_count, err);
-	if (r < 0)
-		return r;
-	r = fill(rows, history, &survey, options);
+	if (r == 0) {
+		r = fill(rows, history, &survey, options);
+		if (r < 0)
+			hl_error_set(err, r, "cannot show '%s': %s", history->path, strerror(-r));
+	}
 	hl_history_survey_release(&survey);
-	if (r == 0)
-		return 0;
-	hl_growth_rows_release(rows);
-	return hl_error_set(err, r, "cannot show '%s': %s", history->path, strerror(-r));
+	if (r < 0)
+		hl_growth_rows_release(rows);
+	return r;
 }
 
 void hl_growth_rows_release(struct hl_growth_rows *rows)

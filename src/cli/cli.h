@@ -34,7 +34,7 @@ enum hl_option_kind {
 	HL_OPTION_RANGE,   /* two numbers after it, FROM and TO; target: struct hl_option_range */
 };
 
-#define HL_OPTION_TEXTS_MAX 2
+#define HL_OPTION_TEXTS_MAX 8
 
 struct hl_option_texts {
 	const char *texts[HL_OPTION_TEXTS_MAX];

@@ -20,10 +20,9 @@ static int value = -1; /* -1: the first of default_values that the profile knows
 static int unit = -1;  /* -1: bytes, or objects where the value has no bytes */
 static int color = COLOR_AUTO;
 static const char *process, *thread;
-static const char *focus, *ignore, *hide;
 static const char *output;
 static bool json, no_pager, force;
-static struct hl_option_texts at;
+static struct hl_option_texts at, focus, ignore, hide;
 static struct hl_option_range between;
 static uint64_t jobs;
 
@@ -60,9 +59,9 @@ const struct hl_option hl_view_history_options[] = {
 };
 
 const struct hl_option hl_view_filter_options[] = {
-	{"focus", 0, "RE", "only stacks with a frame that matches", HL_OPTION_TEXT, &focus, NULL},
-	{"ignore", 0, "RE", "no stacks with a frame that matches", HL_OPTION_TEXT, &ignore, NULL},
-	{"hide", 0, "RE", "leave matching frames out of stacks", HL_OPTION_TEXT, &hide, NULL},
+	{"focus", 0, "RE", "only stacks with a frame that matches", HL_OPTION_TEXTS, &focus, NULL},
+	{"ignore", 0, "RE", "no stacks with a frame that matches", HL_OPTION_TEXTS, &ignore, NULL},
+	{"hide", 0, "RE", "leave matching frames out of stacks", HL_OPTION_TEXTS, &hide, NULL},
 	{0},
 };
 
@@ -187,9 +186,29 @@ int hl_view_parse_between(const struct hl_verb *verb, struct hl_history_range *r
 	return HL_EXIT_DONE;
 }
 
-struct hl_filter hl_view_parse_filter(void)
+static bool take_expressions(const struct hl_option_texts *texts,
+			     const char *expressions[HL_FILTER_EXPRESSIONS_MAX])
 {
-	return (struct hl_filter){.focus = focus, .ignore = ignore, .hide = hide};
+	if (texts->count > HL_FILTER_EXPRESSIONS_MAX)
+		return false;
+	memcpy(expressions, texts->texts, texts->count * sizeof(*texts->texts));
+	return true;
+}
+
+int hl_view_parse_filter(const struct hl_verb *verb, struct hl_filter *filter)
+{
+	struct hl_error err = {0};
+
+	if (!take_expressions(&focus, filter->focus) ||
+	    !take_expressions(&ignore, filter->ignore) || !take_expressions(&hide, filter->hide))
+		return hl_cli_usage_error(verb,
+					  "--focus, --ignore and --hide can be given %d times each "
+					  "at most",
+					  HL_FILTER_EXPRESSIONS_MAX);
+	int r = hl_filter_check(filter, &err);
+	if (r == -ENOMEM)
+		return hl_cli_error("out of memory");
+	return r < 0 ? hl_cli_usage_error(verb, "%s", err.text) : HL_EXIT_DONE;
 }
 
 /* ---- value and unit, which depend on what the profile knows ---- */

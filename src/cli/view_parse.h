@@ -19,7 +19,8 @@ int hl_view_parse_moments(const struct hl_verb *verb, size_t most, struct hl_mom
 /* The range of --between; unchanged when there is none. As hl_view_parse_selection(). */
 int hl_view_parse_between(const struct hl_verb *verb, struct hl_history_range *range);
 
-struct hl_filter hl_view_parse_filter(void);
+/* --focus, --ignore and --hide, in a zeroed ${filter}. As hl_view_parse_selection(). */
+int hl_view_parse_filter(const struct hl_verb *verb, struct hl_filter *filter);
 
 /* Fills value and unit of ${options}. 0, or -ENODATA when ${profile} does not know them. */
 int hl_view_choose_value(const struct hl_profile *profile, struct hl_view_options *options,

@@ -42,15 +42,15 @@ static int check_operands(const struct hl_verb *verb, const struct hl_view_comma
 /* ---- profiles ---- */
 
 static int open_filtered(const char *path, const struct hl_profile_selection *selection,
-			 struct hl_profile **ret_profile, struct hl_error *err)
+			 const struct hl_filter *filter, struct hl_profile **ret_profile,
+			 struct hl_error *err)
 {
-	struct hl_filter filter = hl_view_parse_filter();
 	struct hl_profile *profile;
 
 	int r = hl_profile_open(path, selection, &profile, err);
 	if (r < 0)
 		return r;
-	r = hl_filter_apply(&filter, profile, err);
+	r = hl_filter_apply(filter, profile, err);
 	if (r < 0)
 		hl_profile_free(profile);
 	else
@@ -58,12 +58,13 @@ static int open_filtered(const char *path, const struct hl_profile_selection *se
 	return r;
 }
 
-/* What is opened: paths, and moments of them. */
+/* What is opened: paths, moments of them, and what of it is looked at. */
 struct operands {
 	char **paths; /* one at least */
 	size_t path_count;
 	struct hl_moment moments[PROFILES_MAX];
 	size_t moment_count;
+	struct hl_filter filter;
 };
 
 static int open_joined(const struct operands *operands,
@@ -75,9 +76,10 @@ static int open_joined(const struct operands *operands,
 
 	at_first.at = operands->moments[0];
 	at_last.at = operands->moments[operands->moment_count > 1];
-	int r = open_filtered(operands->paths[0], &at_first, &before, err);
+	int r = open_filtered(operands->paths[0], &at_first, &operands->filter, &before, err);
 	if (r == 0)
-		r = open_filtered(operands->paths[operands->path_count - 1], &at_last, &after, err);
+		r = open_filtered(operands->paths[operands->path_count - 1], &at_last,
+				  &operands->filter, &after, err);
 	if (r == 0)
 		r = hl_profile_join(before, after, normalize, ret_profile, err);
 	hl_profile_free(before);
@@ -99,7 +101,8 @@ static int open_operands(const struct hl_view_command *command, const struct ope
 	if (operands->path_count == PROFILES_MAX || operands->moment_count == PROFILES_MAX)
 		r = open_joined(operands, selection, command->normalize, ret_profile, err);
 	else
-		r = open_filtered(operands->paths[0], selection, ret_profile, err);
+		r = open_filtered(operands->paths[0], selection, &operands->filter, ret_profile,
+				  err);
 	hl_terminal_progress_clear(&progress);
 	if (r == 0 && command->advises)
 		hl_symbols_advise(*ret_profile, HL_DPKG_DIRECTORY); /* or goes without advice */
@@ -274,6 +277,8 @@ int hl_view_run(const struct hl_verb *verb, int argc, char **argv,
 		status = check_operands(verb, command, argc, argv);
 	if (status == HL_EXIT_DONE)
 		status = hl_view_parse_selection(verb, &selection);
+	if (status == HL_EXIT_DONE)
+		status = hl_view_parse_filter(verb, &operands.filter);
 	if (status == HL_EXIT_DONE)
 		status = hl_view_parse_between(verb, &range);
 	if (status != HL_EXIT_DONE)

@@ -3,9 +3,10 @@
 #include "profile/filter.h"
 
 #include "profile/builder.h"
+#include "profile/expression.h"
 
+#include <assert.h>
 #include <errno.h>
-#include <regex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,12 +20,26 @@ enum role {
 
 static const char *const role_names[ROLE_COUNT] = {"focus", "ignore", "hide"};
 
+#define EXPRESSIONS_MAX (ROLE_COUNT * HL_FILTER_EXPRESSIONS_MAX)
+
+static_assert(EXPRESSIONS_MAX <= 32, "each has a bit of a mark");
+
+struct expression {
+	enum role role;
+	const char *text;
+	regex_t compiled;
+};
+
+struct expressions {
+	struct expression each[EXPRESSIONS_MAX];
+	size_t count;
+	uint32_t bits[ROLE_COUNT]; /* of the expressions of each role: 1 << index */
+};
+
 struct filtering {
 	struct hl_profile *profile;
-	const char *texts[ROLE_COUNT]; /* NULL: not asked for */
-	regex_t expressions[ROLE_COUNT];
-	bool compiled[ROLE_COUNT];
-	uint8_t *marks;	    /* by frame: bit 1 << role where it matches */
+	struct expressions expressions;
+	uint32_t *marks;    /* by frame: the bits of what matches it */
 	bool *chosen;	    /* by node: its stack is chosen */
 	uint32_t *new_node; /* by node: what it has become; after finish() in the final order */
 	struct hl_builder builder;
@@ -32,25 +47,50 @@ struct filtering {
 
 /* ---- expressions ---- */
 
-static int compile(struct filtering *filtering, struct hl_error *err)
+static int compile(struct expressions *expressions, enum role role, const char *text,
+		   struct hl_error *err)
 {
-	for (int role = 0; role < ROLE_COUNT; role++) {
-		const char *text = filtering->texts[role];
-		char reason[128];
-		if (!text)
-			continue;
-		int r = regcomp(&filtering->expressions[role], text, REG_EXTENDED | REG_NOSUB);
-		if (r == REG_ESPACE)
-			return -ENOMEM;
-		if (r != 0) {
-			regerror(r, &filtering->expressions[role], reason, sizeof(reason));
-			return hl_error_set(err, -EINVAL, "bad expression '%s' of --%s: %s", text,
-					    role_names[role], reason);
-		}
-		filtering->compiled[role] = true;
-	}
+	struct expression *expression = &expressions->each[expressions->count];
+	char origin[32];
+
+	snprintf(origin, sizeof(origin), " of --%s", role_names[role]);
+	int r = hl_expression_compile(text, origin, &expression->compiled, err);
+	if (r < 0)
+		return r;
+	expression->role = role;
+	expression->text = text;
+	expressions->bits[role] |= 1u << expressions->count++;
 	return 0;
 }
+
+static int compile_all(struct expressions *expressions, const struct hl_filter *filter,
+		       struct hl_error *err)
+{
+	const char *const *const texts[ROLE_COUNT] = {filter->focus, filter->ignore, filter->hide};
+	int r = 0;
+
+	for (unsigned role = 0; role < ROLE_COUNT; role++)
+		for (size_t i = 0; r == 0 && i < HL_FILTER_EXPRESSIONS_MAX && texts[role][i]; i++)
+			r = compile(expressions, (enum role)role, texts[role][i], err);
+	return r;
+}
+
+static void release_expressions(struct expressions *expressions)
+{
+	for (size_t i = 0; i < expressions->count; i++)
+		regfree(&expressions->each[i].compiled);
+}
+
+int hl_filter_check(const struct hl_filter *filter, struct hl_error *err)
+{
+	struct expressions expressions = {0};
+
+	int r = compile_all(&expressions, filter, err);
+	release_expressions(&expressions);
+	return r;
+}
+
+/* ---- frames ---- */
 
 static bool matches(const regex_t *expression, const struct hl_profile *profile, uint32_t text)
 {
@@ -65,68 +105,65 @@ static bool function_matches(const regex_t *expression, const struct hl_profile 
 	       matches(expression, profile, profile->modules[function->module].path);
 }
 
+static void mark_by(const struct filtering *filtering, size_t index, uint32_t *function_marks)
+{
+	const struct hl_profile *profile = filtering->profile;
+	const regex_t *expression = &filtering->expressions.each[index].compiled;
+	uint32_t bit = 1u << index;
+
+	for (size_t i = 1; i < profile->function_count; i++)
+		if (function_matches(expression, profile, &profile->functions[i]))
+			function_marks[i] |= bit;
+	for (size_t i = 1; i < profile->frame_count; i++)
+		if (function_marks[profile->frames[i].function] & bit ||
+		    matches(expression, profile, profile->frames[i].file))
+			filtering->marks[i] |= bit;
+}
+
 /* Functions first: they are fewer than frames. */
 static int mark_frames(struct filtering *filtering)
 {
 	const struct hl_profile *profile = filtering->profile;
-	uint8_t *functions = calloc(profile->function_count, 1);
+	uint32_t *function_marks = calloc(profile->function_count, sizeof(*function_marks));
 
-	filtering->marks = calloc(profile->frame_count, 1);
-	if (!functions || !filtering->marks) {
-		free(functions);
+	filtering->marks = calloc(profile->frame_count, sizeof(*filtering->marks));
+	if (!function_marks || !filtering->marks) {
+		free(function_marks);
 		return -ENOMEM;
 	}
-	for (int role = 0; role < ROLE_COUNT; role++) {
-		const regex_t *expression = &filtering->expressions[role];
-		uint8_t bit = (uint8_t)(1u << role);
-		if (!filtering->compiled[role])
-			continue;
-		for (size_t i = 1; i < profile->function_count; i++)
-			if (function_matches(expression, profile, &profile->functions[i]))
-				functions[i] |= bit;
-		for (size_t i = 1; i < profile->frame_count; i++)
-			if (functions[profile->frames[i].function] & bit ||
-			    matches(expression, profile, profile->frames[i].file))
-				filtering->marks[i] |= bit;
-	}
-	free(functions);
+	for (size_t i = 0; i < filtering->expressions.count; i++)
+		mark_by(filtering, i, function_marks);
+	free(function_marks);
 	return 0;
 }
 
 /* ---- stacks ---- */
 
-static bool has_mark(const struct filtering *filtering, uint32_t node, enum role role)
+static uint32_t marks_of(const struct filtering *filtering, uint32_t node)
 {
-	return filtering->marks[filtering->profile->nodes[node].frame] & 1u << role;
+	return filtering->marks[filtering->profile->nodes[node].frame];
 }
 
-/* Whether a frame of each node's stack, its own included, bears the mark of ${role}. */
-static bool *mark_stacks(const struct filtering *filtering, enum role role)
-{
-	const struct hl_profile *profile = filtering->profile;
-	bool *marked = calloc(profile->node_count, sizeof(*marked));
-
-	for (uint32_t i = 1; marked && i < profile->node_count; i++)
-		marked[i] = marked[profile->nodes[i].parent] || has_mark(filtering, i, role);
-	return marked;
-}
-
+/* A stack bears the marks of all its frames. */
 static int choose_stacks(struct filtering *filtering)
 {
-	size_t count = filtering->profile->node_count;
-	bool *focused = mark_stacks(filtering, FOCUS), *ignored = mark_stacks(filtering, IGNORE);
-	int r = -ENOMEM;
+	const struct hl_profile *profile = filtering->profile;
+	const uint32_t *bits = filtering->expressions.bits;
+	uint32_t *marks = calloc(profile->node_count, sizeof(*marks));
 
-	filtering->chosen = calloc(count, sizeof(*filtering->chosen));
-	if (focused && ignored && filtering->chosen) {
-		for (size_t i = 0; i < count; i++)
-			filtering->chosen[i] =
-				(!filtering->texts[FOCUS] || focused[i]) && !ignored[i];
-		r = 0;
+	filtering->chosen = calloc(profile->node_count, sizeof(*filtering->chosen));
+	if (!marks || !filtering->chosen) {
+		free(marks);
+		return -ENOMEM;
 	}
-	free(focused);
-	free(ignored);
-	return r;
+	for (uint32_t i = 0; i < profile->node_count; i++) {
+		if (i)
+			marks[i] = marks[profile->nodes[i].parent] | marks_of(filtering, i);
+		filtering->chosen[i] =
+			(marks[i] & bits[FOCUS]) == bits[FOCUS] && !(marks[i] & bits[IGNORE]);
+	}
+	free(marks);
+	return 0;
 }
 
 /* ---- the tree of what is left ---- */
@@ -157,7 +194,7 @@ static int rebuild(struct filtering *filtering)
 	for (uint32_t i = 1; r == 0 && i < profile->node_count; i++) {
 		uint32_t parent = filtering->new_node[profile->nodes[i].parent];
 		filtering->new_node[i] = parent;
-		if (kept[i] && !has_mark(filtering, i, HIDE))
+		if (kept[i] && !(marks_of(filtering, i) & filtering->expressions.bits[HIDE]))
 			r = hl_builder_child(&filtering->builder, parent, profile->nodes[i].frame,
 					     &filtering->new_node[i]);
 	}
@@ -274,12 +311,12 @@ static int describe(struct filtering *filtering)
 
 	if (!out)
 		return -ENOMEM;
-	for (int role = 0; role < ROLE_COUNT; role++)
-		if (filtering->texts[role]) {
-			fprintf(out, "%s%s '%s'", separator, role_names[role],
-				filtering->texts[role]);
-			separator = ", ";
-		}
+	for (size_t i = 0; i < filtering->expressions.count; i++) {
+		const struct expression *expression = &filtering->expressions.each[i];
+		fprintf(out, "%s%s '%s'", separator, role_names[expression->role],
+			expression->text);
+		separator = ", ";
+	}
 	int r = fclose(out) == 0 ? hl_strings_intern(&filtering->profile->strings, clause,
 						     &filtering->profile->filter)
 				 : -ENOMEM;
@@ -289,9 +326,7 @@ static int describe(struct filtering *filtering)
 
 static void release(struct filtering *filtering)
 {
-	for (int role = 0; role < ROLE_COUNT; role++)
-		if (filtering->compiled[role])
-			regfree(&filtering->expressions[role]);
+	release_expressions(&filtering->expressions);
 	free(filtering->marks);
 	free(filtering->chosen);
 	free(filtering->new_node);
@@ -301,15 +336,11 @@ static void release(struct filtering *filtering)
 int hl_filter_apply(const struct hl_filter *filter, struct hl_profile *profile,
 		    struct hl_error *err)
 {
-	struct filtering filtering = {
-		.profile = profile,
-		.texts =
-			{[FOCUS] = filter->focus, [IGNORE] = filter->ignore, [HIDE] = filter->hide},
-	};
+	struct filtering filtering = {.profile = profile};
 
-	if (!filter->focus && !filter->ignore && !filter->hide)
+	if (!filter->focus[0] && !filter->ignore[0] && !filter->hide[0])
 		return 0;
-	int r = compile(&filtering, err);
+	int r = compile_all(&filtering.expressions, filter, err);
 	if (r == 0)
 		r = mark_frames(&filtering);
 	if (r == 0)

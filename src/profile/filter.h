@@ -7,16 +7,28 @@
 
 #include "profile/profile.h"
 
+#define HL_FILTER_EXPRESSIONS_MAX 8 /* in each role */
+
+/* Expressions; of each role, those that are not used are NULL and come last. */
 struct hl_filter {
-	const char *focus;  /* keep only stacks with a matching frame */
-	const char *ignore; /* leave out stacks with a matching frame */
-	const char *hide;   /* leave matching frames out; what they hold is their caller's */
+	/* Keep only stacks in which each of these matches some frame. */
+	const char *focus[HL_FILTER_EXPRESSIONS_MAX];
+	/* Leave out stacks with a frame that one of these matches. */
+	const char *ignore[HL_FILTER_EXPRESSIONS_MAX];
+	/* Leave frames out that one of these matches; what they hold is their caller's. */
+	const char *hide[HL_FILTER_EXPRESSIONS_MAX];
 };
 
 /*
- * Applies ${filter}, whose members may be NULL, to ${profile}: its nodes, counters, rows, sizes and
- * totals are then those of what is left. 0; -EINVAL for a bad expression, with a sentence; -ENOMEM,
- * after which the profile is good for hl_profile_free() alone.
+ * Whether all expressions of ${filter} are good. 0; -EINVAL with a sentence that names the one that
+ * is not; -ENOMEM.
+ */
+int hl_filter_check(const struct hl_filter *filter, struct hl_error *err);
+
+/*
+ * Applies ${filter} to ${profile}: its nodes, counters, rows, sizes and totals are then those of
+ * what is left. 0; as hl_filter_check(); -ENOMEM, after which the profile is good for
+ * hl_profile_free() alone.
  */
 int hl_filter_apply(const struct hl_filter *filter, struct hl_profile *profile,
 		    struct hl_error *err);

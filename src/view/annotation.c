@@ -2,8 +2,9 @@
 /* Chooses functions, sorts their frames by line, and sums by that; see annotation.h. */
 #include "view/annotation.h"
 
+#include "profile/expression.h"
+
 #include <errno.h>
-#include <regex.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,16 +31,11 @@ static int choose_by_expression(const struct hl_profile *profile, const char *wa
 				size_t *ret_count, struct hl_error *err)
 {
 	regex_t expression;
-	char reason[128];
 	size_t count = 0;
 
-	int r = regcomp(&expression, wanted, REG_EXTENDED | REG_NOSUB);
-	if (r == REG_ESPACE)
-		return -ENOMEM;
-	if (r) {
-		regerror(r, &expression, reason, sizeof(reason));
-		return hl_error_set(err, -EINVAL, "bad expression '%s': %s", wanted, reason);
-	}
+	int r = hl_expression_compile(wanted, "", &expression, err);
+	if (r < 0)
+		return r;
 	for (uint32_t i = 1; i < profile->function_count; i++) {
 		const char *name = hl_profile_text(profile, profile->functions[i].name);
 		chosen[i] = regexec(&expression, name, 0, NULL, 0) == 0;

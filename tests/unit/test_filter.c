@@ -146,7 +146,7 @@ static struct hl_profile *filtered(struct hl_filter filter, int64_t expected_tot
 
 static void focus_keeps_the_stacks_that_pass_a_match(void **state)
 {
-	struct hl_profile *profile = filtered((struct hl_filter){.focus = "^parse$"}, 2 + 4);
+	struct hl_profile *profile = filtered((struct hl_filter){.focus = {"^parse$"}}, 2 + 4);
 
 	(void)state;
 	assert_int_equal(bytes_at(profile, "main;parse"), 2);
@@ -159,7 +159,7 @@ static void focus_keeps_the_stacks_that_pass_a_match(void **state)
 
 static void ignore_drops_the_stacks_that_pass_a_match(void **state)
 {
-	struct hl_profile *profile = filtered((struct hl_filter){.ignore = "xmalloc"}, 1 + 2 + 8);
+	struct hl_profile *profile = filtered((struct hl_filter){.ignore = {"xmalloc"}}, 1 + 2 + 8);
 
 	(void)state;
 	assert_int_equal(bytes_at(profile, "main;parse"), 2);
@@ -170,7 +170,7 @@ static void ignore_drops_the_stacks_that_pass_a_match(void **state)
 
 static void hidden_frames_leave_what_they_hold_to_their_callers(void **state)
 {
-	struct hl_profile *profile = filtered((struct hl_filter){.hide = "xmalloc|parse"}, 127);
+	struct hl_profile *profile = filtered((struct hl_filter){.hide = {"xmalloc|parse"}}, 127);
 
 	(void)state;
 	assert_int_equal(bytes_at(profile, "main"), 1 + 2 + 4 + 32);
@@ -182,7 +182,7 @@ static void hidden_frames_leave_what_they_hold_to_their_callers(void **state)
 
 static void all_frames_can_be_hidden(void **state)
 {
-	struct hl_profile *profile = filtered((struct hl_filter){.hide = "."}, 127);
+	struct hl_profile *profile = filtered((struct hl_filter){.hide = {"."}}, 127);
 
 	(void)state;
 	assert_int_equal(profile->node_count, 1);
@@ -193,15 +193,15 @@ static void all_frames_can_be_hidden(void **state)
 static void files_and_modules_match_too(void **state)
 {
 	(void)state;
-	hl_profile_free(filtered((struct hl_filter){.focus = "memory\\.c$"}, 4 + 16 + 32 + 64));
-	hl_profile_free(filtered((struct hl_filter){.focus = "/opt/app"}, 127));
+	hl_profile_free(filtered((struct hl_filter){.focus = {"memory\\.c$"}}, 4 + 16 + 32 + 64));
+	hl_profile_free(filtered((struct hl_filter){.focus = {"/opt/app"}}, 127));
 }
 
 static void filters_combine(void **state)
 {
-	struct hl_profile *profile =
-		filtered((struct hl_filter){.focus = "xmalloc", .ignore = "send", .hide = "grow"},
-			 4 + 32 + 64);
+	struct hl_profile *profile = filtered(
+		(struct hl_filter){.focus = {"xmalloc"}, .ignore = {"send"}, .hide = {"grow"}},
+		4 + 32 + 64);
 
 	(void)state;
 	assert_int_equal(bytes_at(profile, "main;xmalloc"), 32 + 64);
@@ -210,9 +210,103 @@ static void filters_combine(void **state)
 	hl_profile_free(profile);
 }
 
+static void a_stack_passes_a_match_of_each_focus(void **state)
+{
+	struct hl_profile *profile = filtered((struct hl_filter){.focus = {"send", "xmalloc"}}, 16);
+
+	(void)state;
+	assert_int_equal(bytes_at(profile, "main;send;xmalloc"), 16);
+	assert_string_equal(hl_profile_text(profile, profile->filter),
+			    "focus 'send', focus 'xmalloc'");
+	hl_profile_free(profile);
+	hl_profile_free(filtered((struct hl_filter){.focus = {"send", "parse"}}, 0));
+}
+
+static void any_of_several_expressions_ignores_and_hides(void **state)
+{
+	struct hl_profile *profile = filtered(
+		(struct hl_filter){.ignore = {"send", "grow"}, .hide = {"parse", "xmalloc"}},
+		1 + 2 + 4 + 32);
+
+	(void)state;
+	assert_int_equal(bytes_at(profile, "main"), 1 + 2 + 4 + 32);
+	assert_int_equal(profile->node_count, 2);
+	hl_profile_free(profile);
+}
+
+static int check_focus(const char *text, struct hl_error *err)
+{
+	*err = (struct hl_error){0};
+	return hl_filter_check(&(struct hl_filter){.focus = {text}}, err);
+}
+
+/* ${unit} ${count} times, then ${tail}; to be freed. */
+static char *repeated(const char *unit, size_t count, const char *tail)
+{
+	char *text = calloc(count * strlen(unit) + strlen(tail) + 1, 1), *end = text;
+
+	assert_non_null(text);
+	while (count--)
+		end = stpcpy(end, unit);
+	strcpy(end, tail);
+	return text;
+}
+
+static void expressions_that_libc_cannot_bear_are_refused(void **state)
+{
+	static const char *const repeating[] = {"a{1,32767}", "a{256}",
+						"a{0,99999999999999999999}"};
+	static const char *const growing[] = {"(a{1,255}){1,255}", "a{255}{255}",
+					      "((((((((((((a+)+)+)+)+)+)+)+)+)+)+)+)+",
+					      "([[:alpha:]]{64}[]x]{64}){64}"};
+	struct hl_error err;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(repeating) / sizeof(*repeating); i++) {
+		assert_int_equal(check_focus(repeating[i], &err), -EINVAL);
+		assert_non_null(strstr(err.text, "more than 255 times"));
+	}
+	for (size_t i = 0; i < sizeof(growing) / sizeof(*growing); i++) {
+		assert_int_equal(check_focus(growing[i], &err), -EINVAL);
+		assert_non_null(strstr(err.text, "it becomes too large"));
+	}
+	char *nested = repeated("(", 65, ""), *long_text = repeated("(", 20000, "");
+	assert_int_equal(check_focus(nested, &err), -EINVAL);
+	assert_non_null(strstr(err.text, "of --focus: its parentheses are nested more than 64"));
+	assert_int_equal(check_focus(long_text, &err), -EINVAL);
+	assert_string_equal(err.text,
+			    "bad expression '((((((((((((((((((((((((((((((((((((((((...' of "
+			    "--focus: it is longer than 1,024 bytes");
+	free(nested);
+	free(long_text);
+}
+
+static void expressions_within_bounds_are_taken(void **state)
+{
+	static const char *const good[] = {
+		"",
+		"a|b",
+		"^std::vector<.*>::(push|emplace)_back\\(",
+		"[0-9a-f]{40}",
+		"(a+b+){1,9}",
+		"[]a]+[^]b]*[[:alpha:]]?",
+		"\\{x\\}",
+		"a{2,}",
+		"operator\\+\\+",
+	};
+	struct hl_error err;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++)
+		assert_int_equal(check_focus(good[i], &err), 0);
+	char *many = repeated("a+", 500, "b");
+	assert_int_equal(check_focus(many, &err), 0);
+	free(many);
+}
+
 static void what_matches_nothing_leaves_nothing(void **state)
 {
-	struct hl_profile *profile = filtered((struct hl_filter){.focus = "nowhere"}, 0);
+	struct hl_profile *profile = filtered((struct hl_filter){.focus = {"nowhere"}}, 0);
 
 	(void)state;
 	assert_int_equal(profile->node_count, 1);
@@ -233,7 +327,7 @@ static void no_filter_changes_nothing(void **state)
 static void without_rows_no_thread_has_a_figure(void **state)
 {
 	struct hl_profile *profile = make_profile();
-	const struct hl_filter filter = {.focus = "parse"};
+	const struct hl_filter filter = {.focus = {"parse"}};
 
 	(void)state;
 	profile->row_count = 0;
@@ -245,7 +339,7 @@ static void without_rows_no_thread_has_a_figure(void **state)
 static void a_bad_expression_is_named(void **state)
 {
 	struct hl_profile *profile = make_profile();
-	const struct hl_filter filter = {.focus = "x", .hide = "a("};
+	const struct hl_filter filter = {.focus = {"x"}, .hide = {"a("}};
 	struct hl_error err = {0};
 
 	(void)state;
@@ -257,7 +351,8 @@ static void a_bad_expression_is_named(void **state)
 
 static int apply_to(struct hl_profile *profile)
 {
-	const struct hl_filter filter = {.focus = "xmalloc", .ignore = "send", .hide = "grow"};
+	const struct hl_filter filter = {
+		.focus = {"xmalloc"}, .ignore = {"send"}, .hide = {"grow"}};
 
 	return hl_filter_apply(&filter, profile, NULL);
 }
@@ -288,6 +383,10 @@ int main(void)
 		cmocka_unit_test(all_frames_can_be_hidden),
 		cmocka_unit_test(files_and_modules_match_too),
 		cmocka_unit_test(filters_combine),
+		cmocka_unit_test(a_stack_passes_a_match_of_each_focus),
+		cmocka_unit_test(any_of_several_expressions_ignores_and_hides),
+		cmocka_unit_test(expressions_that_libc_cannot_bear_are_refused),
+		cmocka_unit_test(expressions_within_bounds_are_taken),
 		cmocka_unit_test(what_matches_nothing_leaves_nothing),
 		cmocka_unit_test(no_filter_changes_nothing),
 		cmocka_unit_test(without_rows_no_thread_has_a_figure),

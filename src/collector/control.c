@@ -200,6 +200,19 @@ static void take_marks(struct hl_control *control, struct hl_tracked *tracked, b
 	}
 }
 
+/* The program was told, but whoever reads the recording was not. */
+static void warn_of_refused_marks(struct hl_control *control, const struct hl_tracked *tracked)
+{
+	char sentence[128];
+	uint32_t refused = atomic_load(&tracked->mailbox.mailbox->refused_marks);
+	if (!refused)
+		return;
+	snprintf(sentence, sizeof(sentence),
+		 "process %d set %u mark%s faster than they were fetched; they are lost",
+		 tracked->pid, refused, refused == 1 ? "" : "s");
+	hl_archive_warn(control->subject.archive, sentence);
+}
+
 static void take_report(struct hl_control *control, struct hl_tracked *tracked)
 {
 	char wanted[HL_REPORT_PATH_BYTES], path[PATH_MAX];
@@ -223,7 +236,9 @@ void hl_control_read_mailbox(struct hl_control *control, struct hl_tracked *trac
 	take_marks(control, tracked, last);
 	if (hl_mailbox_take_segments(&tracked->mailbox, &segments))
 		hl_control_keep(tracked, segments);
-	if (!last)
+	if (last)
+		warn_of_refused_marks(control, tracked);
+	else
 		take_report(control, tracked);
 }
 

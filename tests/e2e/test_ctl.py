@@ -263,6 +263,8 @@ class Mark(CtlCase):
         self.assertEqual({name: marks.count(name) for name in set(marks)},
                          {"in a handler": 1, "one": 100, "two": 100, "three": 100, "four": 100,
                           "flood": taken})
+        warnings = harness.info(recorded.recording)["recording"]["warnings"]
+        self.assertTrue(any("faster than" in warning for warning in warnings), warnings)
 
     def test_names_that_are_none_are_refused(self):
         recorded = self.start()

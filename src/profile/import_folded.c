@@ -96,7 +96,7 @@ static bool has_two_columns(const struct hl_import_input *input)
 	return any;
 }
 
-/* Whether the first line that says something is a stack and a number. */
+/* Whether the first line that says something is a stack and a number, however large. */
 static bool detects(const struct hl_import_input *input)
 {
 	struct hl_import_lines lines = hl_import_lines_of(input);
@@ -107,8 +107,10 @@ static bool detects(const struct hl_import_input *input)
 		const char *end = line.end;
 		if (memchr(line.text, '\0', (size_t)(end - line.text)))
 			return false;
-		if (!is_skipped(&line))
-			return take_number(line.text, &end, &number) == 0;
+		if (is_skipped(&line))
+			continue;
+		int r = take_number(line.text, &end, &number);
+		return r == 0 || r == -ERANGE; /* reading says what is wrong with it */
 	}
 	return false;
 }

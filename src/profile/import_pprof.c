@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reads profile.proto, the format of pprof, gzipped or not. */
-#include "profile/gzip.h"
+/* Reads profile.proto, the format of pprof. */
 #include "profile/import_text.h"
 #include "profile/import_values.h"
 #include "profile/pprof_reader.h"
@@ -11,9 +10,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Ten times what the largest programs give, and what any machine has memory for. */
-#define INFLATED_MAX (UINT32_C(256) << 20)
 
 #define WARNING "WARNING: " /* as hl_summary_warnings() begins them */
 
@@ -190,8 +186,8 @@ static int read_file(struct importer *importer, const struct hl_import_input *in
 	return r;
 }
 
-static int read_inflated(const struct hl_import_input *input, struct hl_profile **ret_profile,
-			 struct hl_error *err)
+static int read_pprof(const struct hl_import_input *input, struct hl_profile **ret_profile,
+		      struct hl_error *err)
 {
 	struct importer importer = {0};
 
@@ -200,24 +196,6 @@ static int read_inflated(const struct hl_import_input *input, struct hl_profile 
 	hl_builder_release(&importer.builder);
 	hl_pprof_values_release(&importer.values);
 	return hl_import_fail(input, r, err);
-}
-
-static int read_pprof(const struct hl_import_input *input, struct hl_profile **ret_profile,
-		      struct hl_error *err)
-{
-	struct hl_import_input inflated = {.name = input->name};
-	uint8_t *bytes;
-
-	if (!hl_gzip_detect(input->bytes, input->size))
-		return read_inflated(input, ret_profile, err);
-	int r = hl_gzip_inflate(input->bytes, input->size, input->name, INFLATED_MAX, &bytes,
-				&inflated.size, err);
-	if (r < 0)
-		return hl_import_fail(input, r, err);
-	inflated.bytes = bytes;
-	r = read_inflated(&inflated, ret_profile, err);
-	free(bytes);
-	return r;
 }
 
 /* ---- detection ---- */
@@ -236,7 +214,7 @@ static bool is_field_of_profile(const struct hl_pprof_field *field)
 #define FIELDS_LOOKED_AT 16
 
 /* The format has no mark, but no text and no other format begins with so many of its fields. */
-static bool begins_with_fields(const struct hl_import_input *input)
+static bool detects(const struct hl_import_input *input)
 {
 	struct hl_pprof_field field;
 	const char *problem;
@@ -250,11 +228,6 @@ static bool begins_with_fields(const struct hl_import_input *input)
 		has_messages |= field.number < HL_PPROF_DROP_FRAMES;
 	}
 	return has_messages;
-}
-
-static bool detects(const struct hl_import_input *input)
-{
-	return hl_gzip_detect(input->bytes, input->size) || begins_with_fields(input);
 }
 
 const struct hl_importer hl_importer_pprof = {"pprof", detects, read_pprof};

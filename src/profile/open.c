@@ -3,6 +3,7 @@
 #include "profile/open.h"
 
 #include "profile/array.h"
+#include "profile/gzip.h"
 #include "profile/moment.h"
 #include "profile/pack.h"
 #include "profile/recording.h"
@@ -16,7 +17,9 @@
 #define STDIN_NAME "standard input"
 #define HEAD_BYTES 64
 #define COPY_BYTES 65536
-#define MAGIC	   "HEAPLINE" /* of every file of heapline's own */
+/* Ten times what the largest programs give, and what any machine has memory for. */
+#define INFLATED_MAX (UINT32_C(256) << 20)
+#define MAGIC	     "HEAPLINE" /* of every file of heapline's own */
 
 /* In the order of how sure their marks are: folded text has none and comes last. */
 static const struct hl_importer *const importers[] = {
@@ -123,8 +126,8 @@ static int nothing_known(const struct hl_import_input *input, struct hl_error *e
 			    input->name);
 }
 
-static int import(const struct hl_importer *importer, const struct hl_import_input *input,
-		  struct hl_profile **ret_profile, struct hl_error *err)
+static int import_inflated(const struct hl_importer *importer, const struct hl_import_input *input,
+			   struct hl_profile **ret_profile, struct hl_error *err)
 {
 	struct hl_profile *profile;
 
@@ -144,6 +147,24 @@ static int import(const struct hl_importer *importer, const struct hl_import_inp
 	return 0;
 }
 
+int hl_profile_import_bytes(const struct hl_importer *importer, const struct hl_import_input *input,
+			    struct hl_profile **ret_profile, struct hl_error *err)
+{
+	struct hl_import_input inflated = {.name = input->name};
+	uint8_t *bytes;
+
+	if (!hl_gzip_detect(input->bytes, input->size))
+		return import_inflated(importer, input, ret_profile, err);
+	int r = hl_gzip_inflate(input->bytes, input->size, input->name, INFLATED_MAX, &bytes,
+				&inflated.size, err);
+	if (r < 0)
+		return hl_error_set(err, r, "cannot read '%s': %s", input->name, strerror(-r));
+	inflated.bytes = bytes;
+	r = import_inflated(importer, &inflated, ret_profile, err);
+	free(bytes);
+	return r;
+}
+
 int hl_profile_import(int fd, const char *name, const struct hl_importer *importer,
 		      struct hl_profile **ret_profile, struct hl_error *err)
 {
@@ -154,7 +175,7 @@ int hl_profile_import(int fd, const char *name, const struct hl_importer *import
 	if (r < 0)
 		return fail(err, r, name);
 	input.bytes = bytes;
-	r = import(importer, &input, ret_profile, err);
+	r = hl_profile_import_bytes(importer, &input, ret_profile, err);
 	free(bytes);
 	return r;
 }

@@ -28,7 +28,7 @@ struct hl_importer {
 		    struct hl_error *err);
 };
 
-extern const struct hl_importer hl_importer_pprof;  /* profile.proto, gzipped or not */
+extern const struct hl_importer hl_importer_pprof;  /* profile.proto */
 extern const struct hl_importer hl_importer_mprof;  /* skynet-mprof .pro */
 extern const struct hl_importer hl_importer_legacy; /* heap files of gperftools and jemalloc */
 extern const struct hl_importer hl_importer_folded; /* folded text, one value or two */
@@ -41,8 +41,13 @@ int hl_profile_open(const char *path, const struct hl_profile_selection *selecti
 		    struct hl_profile **ret_profile, struct hl_error *err);
 
 /*
- * Reads all of ${fd} as a file of another tool, of the kind of ${importer} (NULL: of the kind that
- * it looks like). ${name} is for messages. 0 or a negative errno with a sentence.
+ * Reads ${input}, a file of another tool, of the kind of ${importer} (NULL: of the kind that it
+ * looks like). What is gzipped, whatever it is, is inflated first. 0 or a negative errno with a
+ * sentence.
  */
+int hl_profile_import_bytes(const struct hl_importer *importer, const struct hl_import_input *input,
+			    struct hl_profile **ret_profile, struct hl_error *err);
+
+/* The same of all of ${fd}; ${name} is for messages. */
 int hl_profile_import(int fd, const char *name, const struct hl_importer *importer,
 		      struct hl_profile **ret_profile, struct hl_error *err);

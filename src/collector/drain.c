@@ -324,6 +324,13 @@ static int open_files(struct hl_drain *drain, const struct hl_drain_settings *se
 	return drain->directory_fd < 0 ? -errno : 0;
 }
 
+/* So that the target waits with the drain, and does not take it for dead. A wait takes a tick or
+ * more, so header.tick never gets ahead of time. */
+static void keep_ticking(void *context)
+{
+	atomic_fetch_add_explicit(&header_of(context)->tick, 1, memory_order_relaxed);
+}
+
 static int make_writers(struct hl_drain *drain, const struct hl_drain_settings *settings)
 {
 	struct hl_log_settings log = {
@@ -338,6 +345,10 @@ static int make_writers(struct hl_drain *drain, const struct hl_drain_settings *
 	log.names = &drain->event_names.names;
 	if (r == 0 && settings->events)
 		r = hl_event_writer_new(&log, &drain->events);
+	if (r == 0 && settings->events) {
+		drain->events->while_waiting = keep_ticking;
+		drain->events->context = drain;
+	}
 	return r;
 }
 

@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Each some 600 KB: what rings hold for a few milliseconds at full speed, as often as the disk
@@ -24,6 +25,9 @@
  * one's: parts are small enough to be read in parallel, and checkpoints are few beside them. */
 #define PART_BYTES (UINT64_C(8) << 20)
 #define PART_RATIO 8
+
+#define WAIT_NS	      1000000
+#define NS_PER_SECOND 1000000000
 
 /* Batches on their way: those that are free, and those that are full, oldest first. */
 struct queue {
@@ -219,11 +223,29 @@ static void give_full(struct queue *queue, struct hl_event_batch *batch)
 	pthread_mutex_unlock(&queue->lock);
 }
 
-static struct hl_event_batch *take_free(struct queue *queue)
+static void wait_a_little(struct queue *queue)
 {
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += WAIT_NS;
+	if (until.tv_nsec >= NS_PER_SECOND) {
+		until.tv_nsec -= NS_PER_SECOND;
+		until.tv_sec++;
+	}
+	pthread_cond_clockwait(&queue->changed, &queue->lock, CLOCK_MONOTONIC, &until);
+}
+
+static struct hl_event_batch *take_free(struct hl_event_writer *writer)
+{
+	struct queue *queue = &writer->files->queue;
+
 	pthread_mutex_lock(&queue->lock);
-	while (!queue->free_count)
-		pthread_cond_wait(&queue->changed, &queue->lock);
+	while (!queue->free_count) {
+		wait_a_little(queue);
+		if (writer->while_waiting)
+			writer->while_waiting(writer->context);
+	}
 	struct hl_event_batch *batch = queue->free[--queue->free_count];
 	pthread_mutex_unlock(&queue->lock);
 	return batch;
@@ -261,7 +283,7 @@ void hl_event_writer_flush(struct hl_event_writer *writer)
 		return;
 	struct hl_event_batch_run run = batch->runs[batch->run_count - 1];
 	give_full(&writer->files->queue, batch);
-	writer->batch = take_free(&writer->files->queue);
+	writer->batch = take_free(writer);
 	hl_event_writer_run(writer, run.thread, run.tick);
 }
 
@@ -371,7 +393,7 @@ int hl_event_writer_new(const struct hl_log_settings *settings, struct hl_event_
 		return r;
 	}
 	writer->files = files;
-	writer->batch = take_free(&files->queue);
+	writer->batch = take_free(writer);
 	writer->batch->interval = 0;
 	*ret_writer = writer;
 	return 0;

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -565,6 +566,56 @@ static void a_full_disk_loses_events_and_says_how_many(void **test)
 	lab_free(lab);
 }
 
+/* A thread that is busy with the first node until somebody has waited for it. */
+struct busy {
+	struct hl_log_names base;
+	sem_t go_on;
+	unsigned waits;
+};
+
+static bool name_node_slowly(const struct hl_log_names *base, uint32_t node, uint64_t *ret_frame,
+			     uint32_t *ret_parent)
+{
+	struct busy *busy = (struct busy *)(uintptr_t)base;
+
+	sem_wait(&busy->go_on);
+	sem_post(&busy->go_on);
+	return name_node(base, node, ret_frame, ret_parent);
+}
+
+static void let_go_on(void *context)
+{
+	struct busy *busy = context;
+
+	if (++busy->waits == 3)
+		sem_post(&busy->go_on);
+}
+
+static void who_adds_events_waits_for_a_thread_that_does_not_keep_up(void **test)
+{
+	struct busy busy = {.base = {name_node_slowly, count_modules, name_module}};
+	struct lab *lab = lab_new(UINT64_C(1) << 30, 10);
+	uint64_t missing;
+
+	(void)test;
+	sem_init(&busy.go_on, 0, 0);
+	hl_event_writer_finish(lab->writer, &missing);
+	struct hl_log_settings settings = settings_of(lab, UINT64_C(1) << 30, 10);
+	settings.names = &busy.base;
+	assert_int_equal(hl_event_writer_new(&settings, &lab->writer), 0);
+	lab->writer->while_waiting = let_go_on;
+	lab->writer->context = &busy;
+	write_batches(lab, 0, 40);
+	assert_true(busy.waits >= 3);
+	finish(lab);
+	assert_int_equal(lab->missing, 0);
+	struct hl_event_log *log = open_log(lab);
+	assert_int_equal(compare(lab, log, 1), 40);
+	hl_event_log_free(log);
+	sem_destroy(&busy.go_on);
+	lab_free(lab);
+}
+
 static int start_and_stop(const struct lab *lab)
 {
 	struct hl_log_settings settings = settings_of(lab, 4096, 10);
@@ -786,6 +837,7 @@ int main(void)
 		cmocka_unit_test(damage_is_found_out),
 		cmocka_unit_test(no_events_and_other_files_are_told_apart),
 		cmocka_unit_test(a_full_disk_loses_events_and_says_how_many),
+		cmocka_unit_test(who_adds_events_waits_for_a_thread_that_does_not_keep_up),
 		cmocka_unit_test(want_of_memory_is_an_error_wherever_it_strikes),
 		cmocka_unit_test(the_summary_adds_up_what_the_ledger_has),
 		cmocka_unit_test(lifetimes_are_the_sums_over_blocks_that_nobody_told_apart),

@@ -250,14 +250,35 @@ static const char *known_values(const struct hl_profile *profile, char *buffer, 
 	return buffer;
 }
 
+/* "no peak in objects", as far as it was asked for. */
+static const char *missing_value(const struct hl_view_options *options, char *buffer, size_t size)
+{
+	snprintf(buffer, size, "%s%s%s%s", value >= 0 ? "no " : "nothing",
+		 value >= 0 ? hl_value_names[options->value] : "", unit >= 0 ? " in " : "",
+		 unit >= 0 ? hl_unit_names[options->unit] : "");
+	return buffer;
+}
+
+static int value_not_known(const struct hl_profile *profile, const struct hl_view_options *options,
+			   struct hl_error *err)
+{
+	const char *name = hl_profile_text(profile, profile->name);
+	char missing[64], known[160];
+
+	missing_value(options, missing, sizeof(missing));
+	known_values(profile, known, sizeof(known));
+	if (profile->base)
+		return hl_error_set(err, -ENODATA, "'%s' and '%s' hold %s in common; both hold %s",
+				    hl_profile_text(profile, profile->base_name), name, missing,
+				    known);
+	return hl_error_set(err, -ENODATA, "'%s' holds %s; it holds %s", name, missing, known);
+}
+
 int hl_view_choose_value(const struct hl_profile *profile, struct hl_view_options *options,
 			 struct hl_error *err)
 {
-	bool is_value_chosen = value >= 0, is_unit_chosen = unit >= 0;
-	char known[160];
-
-	options->value = is_value_chosen ? (enum hl_value)value : default_value(profile);
-	if (is_unit_chosen)
+	options->value = value >= 0 ? (enum hl_value)value : default_value(profile);
+	if (unit >= 0)
 		options->unit = (enum hl_unit)unit;
 	else
 		options->unit = hl_profile_knows(profile, options->value, HL_UNIT_BYTES)
@@ -265,12 +286,7 @@ int hl_view_choose_value(const struct hl_profile *profile, struct hl_view_option
 					: HL_UNIT_OBJECTS;
 	if (hl_profile_knows(profile, options->value, options->unit))
 		return 0;
-	return hl_error_set(
-		err, -ENODATA, "'%s' holds %s%s%s%s; it holds %s",
-		hl_profile_text(profile, profile->name), is_value_chosen ? "no " : "nothing",
-		is_value_chosen ? hl_value_names[options->value] : "", is_unit_chosen ? " in " : "",
-		is_unit_chosen ? hl_unit_names[options->unit] : "",
-		known_values(profile, known, sizeof(known)));
+	return value_not_known(profile, options, err);
 }
 
 /* ---- output ---- */

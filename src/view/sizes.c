@@ -362,15 +362,34 @@ static int emit_report(const struct hl_profile *profile, const struct hl_view_op
 	return r < 0 ? r : finished;
 }
 
+static bool knows_in_both_units(const struct hl_profile *profile, enum hl_value value)
+{
+	return hl_profile_knows(profile, value, HL_UNIT_BYTES) &&
+	       hl_profile_knows(profile, value, HL_UNIT_OBJECTS);
+}
+
+static bool knows_any_sizes(const struct hl_profile *profile)
+{
+	bool any = false;
+
+	for (unsigned value = 0; value < HL_VALUE_COUNT; value++)
+		any |= knows_in_both_units(profile, hl_histogram_size_value((enum hl_value)value));
+	return any;
+}
+
 /* Other tools' files may hold bytes alone; then nobody knows of how many blocks. */
 static int check_sizes_are_known(const struct hl_profile *profile, enum hl_value value,
 				 struct hl_error *err)
 {
 	enum hl_value of_sizes = hl_histogram_size_value(value);
 
-	if (profile->size_count || (hl_profile_knows(profile, of_sizes, HL_UNIT_BYTES) &&
-				    hl_profile_knows(profile, of_sizes, HL_UNIT_OBJECTS)))
+	if (profile->size_count || knows_in_both_units(profile, of_sizes))
 		return 0;
+	if (!knows_any_sizes(profile))
+		return hl_error_set(err, -ENODATA,
+				    "cannot tell sizes in '%s': it holds no value in both bytes "
+				    "and objects",
+				    hl_profile_text(profile, profile->name));
 	return hl_error_set(err, -ENODATA,
 			    "cannot tell sizes in '%s': it does not hold %s in both bytes and "
 			    "objects; choose what it does with --value",

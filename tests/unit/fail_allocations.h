@@ -19,9 +19,10 @@ static bool allocation_was_refused; /* since the limit was set */
 
 static bool may_allocate(void)
 {
-	allocation_was_refused |= allocations_left == 0;
-	if (allocations_left == 0)
+	if (allocations_left == 0) {
+		allocation_was_refused = true;
 		return false;
+	}
 	if (allocations_left > 0)
 		allocations_left--;
 	return true;

@@ -162,4 +162,7 @@ of many templates stands for those with debug information, and its first `top` f
 the processor time of the thread that drains its rings, which wakes 1,000 times a second and writes \
 the log as well; those without a program (`bench/micro/drain_bench.c`) fill a ring over and over. The \
 collector's memory counts pages that it shares with the program. The day \
-(`bench/micro/day_of_log.c`) is made up: some 50 of 4,000 nodes change in each interval."""
+(`bench/micro/day_of_log.c`) is made up: some 50 of 4,000 nodes change in each interval.
+- Events (`bench/events.py`): `events` decodes and counts them all, `--replay` also compares them \
+with the log. heaptrack_print, which does more than to count, reads files that \
+`heaptrack_interpret` made, unpacked; where it gives up there is no figure."""

@@ -76,15 +76,16 @@ int hl_moment_open_log(const char *path, const struct hl_recording *recording,
 		       struct hl_error *err)
 {
 	struct hl_log_options options = {.jobs = selection->jobs, .progress = selection->progress};
+	struct hl_profile_selection process = *selection;
 	struct candidate *candidates =
 		calloc((size_t)recording->process_count + 1, sizeof(*candidates));
 
 	if (!candidates)
 		return hl_error_set(err, -ENOMEM, "cannot read '%s': out of memory", path);
+	process.tid = 0; /* logs do not tell threads apart */
 	size_t count = list_candidates(recording, selection, candidates);
 	int r = count ? open_first_log(path, candidates, count, &options, ret_process, ret_log, err)
-		      : hl_error_set(err, -ESRCH,
-				     "no such process in '%s'; 'heapline info' lists them", path);
+		      : hl_profile_selection_fail(&process, path, err);
 	free(candidates);
 	return r;
 }

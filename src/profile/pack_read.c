@@ -354,9 +354,7 @@ static int apply_selection(struct reading *reading, const struct hl_profile_sele
 	int r = selection ? hl_pack_select(profile, selection) : 0;
 
 	if (r == -ESRCH)
-		return hl_error_set(reading->err, r,
-				    "no such process or thread in '%s'; 'heapline info' lists them",
-				    reading->container.path);
+		return hl_profile_selection_fail(selection, reading->container.path, reading->err);
 	if (r < 0)
 		return out_of_memory(reading);
 	hl_pack_sum(profile);

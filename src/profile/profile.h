@@ -208,6 +208,10 @@ struct hl_profile_selection {
 	struct hl_progress *progress; /* NULL: nobody watches */
 };
 
+/* Says that ${name} holds nothing of what ${selection} names. Returns -ESRCH. */
+int hl_profile_selection_fail(const struct hl_profile_selection *selection, const char *name,
+			      struct hl_error *err);
+
 struct hl_recording;
 
 /*

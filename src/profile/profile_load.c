@@ -80,9 +80,7 @@ static int select_sources(struct loading *loading, struct hl_error *err)
 	if (loading->source_count ||
 	    (!selection->pid && !selection->by_sequence && !selection->tid))
 		return 0;
-	return hl_error_set(err, -ESRCH,
-			    "no such process or thread in '%s'; 'heapline info' lists them",
-			    recording->name);
+	return hl_profile_selection_fail(selection, recording->name, err);
 }
 
 /* ---- the tree ---- */

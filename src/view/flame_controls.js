@@ -298,6 +298,12 @@ function fit() {
 	draw();
 }
 
+// Where flames grow upward, all of a deep graph's first window could be empty.
+function scrollToBase() {
+	if (!data.icicle && document.documentElement === svg)
+		window.scrollTo(0, svg.getBoundingClientRect().height);
+}
+
 addStyle();
 cell = measureCell();
 addControls();
@@ -305,4 +311,5 @@ layer.setAttribute('role', 'tree');
 layer.setAttribute('aria-label', 'Frames');
 addListeners();
 fit();
+scrollToBase();
 performance.mark('interactive');

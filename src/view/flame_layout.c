@@ -11,7 +11,8 @@ struct widths {
 	struct hl_calltree tree;
 	int64_t *values;    /* sums of what is positive */
 	uint32_t *frame_of; /* frame of the layout; 0 also for nodes that have none */
-	int64_t light_max;  /* nodes up to this are left out */
+	int64_t light_max;  /* nodes up to this are left out, */
+	size_t ties_end;    /* but those before this that have just as much */
 };
 
 static void release_widths(struct widths *widths)
@@ -71,7 +72,19 @@ static int heavier_first(const void *left, const void *right)
 	return (a < b) - (a > b);
 }
 
-/* A caller is never lighter than what it calls, so whatever is kept keeps its callers. */
+/* Of nodes with just light_max, as many of the first ones as there is ${room} for. */
+static void choose_ties(struct widths *widths, size_t room)
+{
+	size_t node = 0;
+
+	for (; node < widths->tree.count; node++)
+		if (widths->values[node] == widths->light_max && room-- == 0)
+			break;
+	widths->ties_end = node;
+}
+
+/* A caller is never lighter than what it calls, nor behind it, so what is kept keeps its callers.
+ */
 static int choose_light_max(struct widths *widths, size_t count_max)
 {
 	size_t count = widths->tree.count;
@@ -84,13 +97,20 @@ static int choose_light_max(struct widths *widths, size_t count_max)
 	memcpy(sorted, widths->values, count * sizeof(*sorted));
 	qsort(sorted, count, sizeof(*sorted), heavier_first);
 	widths->light_max = sorted[count_max];
+	size_t heavier = count_max;
+	while (heavier && sorted[heavier - 1] == widths->light_max)
+		heavier--;
 	free(sorted);
+	choose_ties(widths, count_max - heavier);
 	return 0;
 }
 
 static bool is_kept(const struct widths *widths, size_t node)
 {
-	return node == 0 || widths->values[node] > widths->light_max;
+	int64_t value = widths->values[node];
+
+	return node == 0 || value > widths->light_max ||
+	       (value > 0 && value == widths->light_max && node < widths->ties_end);
 }
 
 static void count_left_out(const struct widths *widths, struct hl_flame_layout *layout, size_t node)

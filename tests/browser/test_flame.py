@@ -194,6 +194,16 @@ class Drawing(Pictures):
             above = self.element("all").rect["y"] < self.element("main").rect["y"]
             self.assertEqual(above, root_is_above)
 
+    def test_a_deep_picture_opens_at_its_base(self):
+        deep = ";".join(f"f{i}" for i in range(300)) + " 1000\n"
+        for options, scrolled in (((), True), (("--inverted",), False)):
+            self.open(deep, *options)
+            top, bottom = self.script("""const box = document.querySelector("[aria-label^='all,']")
+                .getBoundingClientRect(); return [box.top, box.bottom]""")
+            self.assertGreaterEqual(top, 0)
+            self.assertLessEqual(bottom, 700)
+            self.assertEqual(self.script("return window.scrollY > 0"), scrolled)
+
     def test_reversed_frames_have_their_callers_above_them(self):
         self.open(SHOP, "--reversed")
         self.assertIn("read_file, 39.1 KiB (40,000 bytes), 40.0%", self.frames())

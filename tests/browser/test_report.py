@@ -2,6 +2,7 @@
 """Clicks through the page of `heapline report`, and compares its figures with other reports."""
 
 import contextlib
+import re
 from collections import Counter
 
 import harness
@@ -136,11 +137,11 @@ class FlameGraph(PageCase):
         self.find("#zoom-out").click()
         self.assertEqual(self.zoomed_frame(), "all")
 
-    def test_the_inverted_graph_has_its_root_at_the_bottom(self):
+    def test_flames_that_go_up_have_their_root_at_the_bottom(self):
         self.point_at_row("click", 1)
         first = self.zoomed_frame()
         self.find("#zoom-out").click()
-        self.find("#inverted").click()
+        self.find("#flames-up").click()
         self.press(Keys.TAB)  # onto the canvas
         self.press(Keys.ARROW_UP, Keys.ARROW_UP, Keys.ARROW_DOWN, Keys.ENTER)
         self.assertEqual(self.zoomed_frame(), first)
@@ -173,6 +174,16 @@ class FlameGraph(PageCase):
         self.assertEqual(self.text("#live"), self.text("#search-result"))
         self.press(Keys.ESCAPE)
         self.assertEqual(self.text("#search-result"), "")
+
+    def test_a_search_is_an_expression_or_else_text(self):
+        self.find("#search").send_keys("^PyDict|_main$")
+        found = int(self.find("#search-result").get_attribute("data-figure"))
+        stacks = ask("folded", Files.after, "--value", "peak")["rows"]
+        self.assertEqual(found, sum(row["bytes"] for row in stacks if any(
+            re.search("^PyDict|_main$", name, re.IGNORECASE) for name in row["stack"])))
+        self.find("#search").clear()
+        self.find("#search").send_keys("ma(")  # no expression
+        self.assertEqual(self.text("#search-result"), "No function has that in its name")
 
     def test_a_search_that_finds_nothing_says_so(self):
         self.find("#search").send_keys("no such function")
@@ -320,7 +331,7 @@ class Comparison(PageCase):
         frames = self.frames()
         self.assertEqual(frames.pop("Out to all"), frames["main"])
         self.assertEqual(frames, {"main": (191, 0), "grew": (80, 80), "new": (7, 7)})
-        self.assertEqual(self.text("#undrawn"), "Not drawn: stacks that shrank: 1, -5 B in all")
+        self.assertEqual(self.text("#undrawn"), "Not drawn: 1 stack that shrank, -5 B in all")
         self.choose("before")
         self.assertEqual(set(self.frames()), {"Out to all", "main", "same", "grew", "shrank"})
         self.assertEqual(self.text("#undrawn"), "")
@@ -401,6 +412,14 @@ class Looks(PageCase):
             self.show_tab(panel)
             self.assertLessEqual(self.run_script("return document.documentElement.scrollWidth"), 800)
         harness.set_window(self.driver, 1280, 900)
+
+    def test_all_tabs_are_seen_in_a_narrow_window(self):
+        harness.set_window(self.driver, 500, 800)
+        self.open(Files.page)
+        rights = self.run_script("""return [...document.querySelectorAll('[role=tab]')]
+            .map(tab => tab.getBoundingClientRect().right)""")
+        harness.set_window(self.driver, 1280, 900)
+        self.assertLessEqual(max(rights), 500)
 
     def test_every_control_has_a_name(self):
         self.open(Files.diff_page)

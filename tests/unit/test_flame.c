@@ -128,6 +128,23 @@ static void of_too_many_frames_the_lightest_are_left_out_and_counted(void **stat
 	hl_profile_free(profile);
 }
 
+static void of_equal_frames_as_many_are_kept_as_there_is_room_for(void **state)
+{
+	static const struct stack equals[] = {
+		{"a;x", 10, 1}, {"b", 10, 1}, {"c", 10, 1}, {"d", 10, 1}, {NULL, 0, 0}};
+	struct hl_profile *profile = profile_of("t.hl", equals, 0x1000);
+
+	(void)state;
+	for (size_t room = 1; room <= 6; room++) {
+		struct hl_flame_layout layout = lay_out(profile, alloc_bytes, room);
+		assert_in_order(&layout);
+		assert_int_equal(layout.count, room);
+		assert_int_equal(layout.light_count, 6 - room);
+		hl_flame_layout_release(&layout);
+	}
+	hl_profile_free(profile);
+}
+
 static void stacks_with_less_than_nothing_have_no_width_and_are_counted(void **state)
 {
 	static const struct stack negative[] = {{"main;kept", 103, 1},
@@ -439,6 +456,7 @@ int main(void)
 		cmocka_unit_test(frames_lie_side_by_side_above_their_caller),
 		cmocka_unit_test(reversed_frames_begin_with_what_allocated),
 		cmocka_unit_test(of_too_many_frames_the_lightest_are_left_out_and_counted),
+		cmocka_unit_test(of_equal_frames_as_many_are_kept_as_there_is_room_for),
 		cmocka_unit_test(stacks_with_less_than_nothing_have_no_width_and_are_counted),
 		cmocka_unit_test(sums_beyond_the_largest_number_stay_in_order),
 		cmocka_unit_test(nothing_at_all_is_one_frame),

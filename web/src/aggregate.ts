@@ -44,7 +44,7 @@ export function keysByLine(report: Report): Keys {
 }
 
 /** By node: the figure of the node and of all below it. */
-function sumSubtrees(report: Report, column: Float64Array): Float64Array {
+export function sumSubtrees(report: Report, column: Float64Array): Float64Array {
   const { nodes, leaves } = report;
   const sums = new Float64Array(nodes.count);
   for (let i = 0; i < leaves.length; i++) sums[leaves[i]] = column[i];

@@ -22,6 +22,11 @@ export interface Summary {
     sample_bytes: number;
     duration_ms: number;
     processes: number;
+    /** Of several processes, whose peaks are summed up. */
+    highest_peak_bytes?: number;
+    highest_peak_pid?: number;
+    /** What was in use when programs were replaced by exec. */
+    replaced_inuse_bytes?: number;
   };
   value: string;
   unit: string;

@@ -16,7 +16,7 @@ import { depthOf, ROOT, Tree } from "./tree";
 const NONE = -1;
 
 export class FlameGraph {
-  inverted = false;
+  flamesUp = false;
   private zoom = ROOT;
   private selected = ROOT;
   private hovered = NONE;
@@ -55,8 +55,8 @@ export class FlameGraph {
     this.zoomTo(this.zoom);
   }
 
-  setInverted(inverted: boolean): void {
-    this.inverted = inverted;
+  setFlamesUp(flamesUp: boolean): void {
+    this.flamesUp = flamesUp;
     this.arrange();
     this.scrollToRow(this.layout.zoomRow);
   }
@@ -111,7 +111,7 @@ export class FlameGraph {
   private colorOf(node: number, dark: boolean): string {
     if (this.report.before) return this.palette.byGrowth(this.tree.base(node), this.tree.sum(node), dark);
     if (node === ROOT) return themeColor("--root");
-    return this.palette.byModule(this.tree.frame(node), this.tree.name(node), dark);
+    return this.palette.byModule(this.tree.frame(node), dark);
   }
 
   private style(): Style {
@@ -130,7 +130,7 @@ export class FlameGraph {
     const dark = isDark();
     const picture: Picture = {
       layout: this.layout,
-      inverted: this.inverted,
+      flamesUp: this.flamesUp,
       scrollTop: this.scroller.scrollTop,
       selected: document.activeElement === this.canvas ? this.selected : NONE,
       hovered: this.hovered,
@@ -144,7 +144,7 @@ export class FlameGraph {
   }
 
   private scrollToRow(row: number): void {
-    const top = topOfRow(this.layout, row, this.inverted);
+    const top = topOfRow(this.layout, row, this.flamesUp);
     const height = this.scroller.clientHeight;
     const isAbove = top < this.scroller.scrollTop;
     if (isAbove || top + ROW_HEIGHT > this.scroller.scrollTop + height)
@@ -156,7 +156,7 @@ export class FlameGraph {
 
   private boxAt(event: MouseEvent): Box | null {
     const y = event.offsetY + this.scroller.scrollTop;
-    const row = this.layout.rows[rowAt(this.layout, y, this.inverted)];
+    const row = this.layout.rows[rowAt(this.layout, y, this.flamesUp)];
     const place = row ? findBox(row, event.offsetX) : NONE;
     return place === NONE ? null : row[place];
   }
@@ -187,8 +187,8 @@ export class FlameGraph {
 
   private press(event: KeyboardEvent): void {
     const actions: Record<string, () => void> = {
-      ArrowUp: () => this.step(this.inverted ? 1 : -1),
-      ArrowDown: () => this.step(this.inverted ? -1 : 1),
+      ArrowUp: () => this.step(this.flamesUp ? 1 : -1),
+      ArrowDown: () => this.step(this.flamesUp ? -1 : 1),
       ArrowLeft: () => this.stepAside(-1),
       ArrowRight: () => this.stepAside(1),
       Home: () => this.select(ROOT),

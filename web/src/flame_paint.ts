@@ -22,7 +22,7 @@ export interface Style {
 /** What to draw; boxes are asked for one by one, so only visible ones cost anything. */
 export interface Picture {
   layout: Layout;
-  inverted: boolean;
+  flamesUp: boolean;
   scrollTop: number;
   selected: number;
   hovered: number;
@@ -38,14 +38,14 @@ export function heightOf(layout: Layout): number {
 }
 
 /** The distance of a row from the top of the graph. */
-export function topOfRow(layout: Layout, row: number, inverted: boolean): number {
-  return (inverted ? layout.rows.length - 1 - row : row) * ROW_HEIGHT;
+export function topOfRow(layout: Layout, row: number, flamesUp: boolean): number {
+  return (flamesUp ? layout.rows.length - 1 - row : row) * ROW_HEIGHT;
 }
 
 /** The row at a distance from the top of the graph. */
-export function rowAt(layout: Layout, y: number, inverted: boolean): number {
+export function rowAt(layout: Layout, y: number, flamesUp: boolean): number {
   const fromTop = Math.floor(y / ROW_HEIGHT);
-  return inverted ? layout.rows.length - 1 - fromTop : fromTop;
+  return flamesUp ? layout.rows.length - 1 - fromTop : fromTop;
 }
 
 export class Painter {
@@ -68,12 +68,12 @@ export class Painter {
   }
 
   paint(picture: Picture): void {
-    const { layout, inverted, scrollTop, style } = picture;
+    const { layout, flamesUp, scrollTop, style } = picture;
     const height = this.canvas.clientHeight;
     this.context.fillStyle = style.background;
     this.context.fillRect(0, 0, this.canvas.clientWidth, height);
     layout.rows.forEach((row, index) => {
-      const y = topOfRow(layout, index, inverted) - scrollTop;
+      const y = topOfRow(layout, index, flamesUp) - scrollTop;
       if (y > -ROW_HEIGHT && y < height) for (const box of row) this.paintBox(picture, box, index, y);
     });
   }

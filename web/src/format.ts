@@ -9,6 +9,11 @@ export function formatCount(count: number): string {
   return count.toLocaleString("en-US");
 }
 
+/** "1 stack", "1,234 stacks". */
+export function counted(count: number, noun: string): string {
+  return `${formatCount(count)} ${noun}${count === 1 ? "" : "s"}`;
+}
+
 /** As printf("%.1f"), which takes the even one of two that are equally near: 1.25 is 1.2. */
 function withTenths(number: number): string {
   return (Math.abs(number) % 1 === 0.25 ? number - Math.sign(number) * 0.05 : number).toFixed(1);
@@ -32,7 +37,7 @@ export function formatFigure(figure: number, unit: Unit): string {
 
 /** "1,234,567 bytes": to the last byte. */
 export function formatExact(figure: number, unit: Unit): string {
-  return `${formatCount(figure)} ${unit === "bytes" ? "bytes" : "blocks"}`;
+  return counted(figure, unit === "bytes" ? "byte" : "block");
 }
 
 export function formatGrowth(growth: number, unit: Unit): string {
@@ -40,7 +45,7 @@ export function formatGrowth(growth: number, unit: Unit): string {
 }
 
 export function formatPercent(part: number, whole: number): string {
-  return whole === 0 ? "-" : `${withTenths((100 * part) / whole)}%`;
+  return whole === 0 ? "-" : `${withTenths((100 * part) / whole).replace(/^-0\.0$/, "0.0")}%`;
 }
 
 export function formatDuration(ms: number): string {

@@ -7,7 +7,7 @@ import { readReport, Report } from "./data";
 import { byId, make, nextPaint } from "./dom";
 import { FlameGraph } from "./flame";
 import { FlameTable } from "./flame_table";
-import { basename, formatCount, formatFigure } from "./format";
+import { basename, counted, formatFigure } from "./format";
 import { placeOfFunction } from "./names";
 import { Palette } from "./palette";
 import { makeRadios } from "./radios";
@@ -61,9 +61,9 @@ function setUpWidths(report: Report, choice: Choice): void {
 /** Says what has no place in the picture. */
 function showUndrawn(choice: Choice, trees: Trees): void {
   const { count, sum } = trees.callees.undrawn;
-  const what = choice.width === "growth" ? "stacks that shrank" : "stacks of less than nothing";
-  byId("undrawn").textContent =
-    count ? `Not drawn: ${what}: ${formatCount(count)}, ${formatFigure(sum, choice.unit)} in all` : "";
+  const stacks = counted(count, "stack");
+  const what = choice.width === "growth" ? `${stacks} that shrank` : `${stacks} of less than nothing`;
+  byId("undrawn").textContent = count ? `Not drawn: ${what}, ${formatFigure(sum, choice.unit)} in all` : "";
 }
 
 interface FlameViews {
@@ -92,7 +92,7 @@ function makeFlameViews(report: Report, choice: Choice, trees: Trees): FlameView
   };
   choice.listen(() => (isStale = true));
   byId("zoom-out").addEventListener("click", () => flame.zoomTo(ROOT));
-  setUpToggle("inverted", (isOn) => flame.setInverted(isOn));
+  setUpToggle("flames-up", (isOn) => flame.setFlamesUp(isOn));
   setUpToggle("reversed", (isOn) => {
     isReversed = isOn;
     flame.setTree(trees.get(isOn));

@@ -5,14 +5,14 @@ import { CalleeTree } from "./callees";
 import { Choice } from "./choice";
 import { Report } from "./data";
 import { announce, byId } from "./dom";
-import { formatCount, formatExact, formatFigure, formatPercent, printable } from "./format";
+import { counted, formatExact, formatFigure, formatPercent, printable } from "./format";
 import { FlameGraph } from "./flame";
 import { ROOT } from "./tree";
 
 export class Search {
   private readonly box = byId<HTMLInputElement>("search");
   private readonly result = byId("search-result");
-  /** A whole name, where the search came from a table; null: what the box says is part of names. */
+  /** A whole name, where the search came from a table; null: what the box says. */
   private exactName: string | null = null;
 
   constructor(
@@ -46,14 +46,24 @@ export class Search {
     this.apply();
   }
 
+  /** What the box says is a regular expression, as in the pictures of `heapline flame`; else plain text. */
+  private matcher(): (name: string) => boolean {
+    if (this.exactName !== null) return (name) => name === this.exactName;
+    try {
+      const expression = new RegExp(this.box.value, "i");
+      return (name) => expression.test(name);
+    } catch {
+      const wanted = this.box.value.toLowerCase();
+      return (name) => name.toLowerCase().includes(wanted);
+    }
+  }
+
   private matches(): Uint8Array {
-    const wanted = this.box.value.toLowerCase();
+    const isFound = this.matcher();
     const { texts, functions } = this.report;
     const isMatch = new Uint8Array(texts.length);
     for (let i = 1; i < functions.count; i++) {
-      const name = texts[functions.name[i]];
-      const found = this.exactName === null ? name.toLowerCase().includes(wanted) : name === this.exactName;
-      if (found) isMatch[functions.name[i]] = 1;
+      if (isFound(texts[functions.name[i]])) isMatch[functions.name[i]] = 1;
     }
     return isMatch;
   }
@@ -73,7 +83,7 @@ export class Search {
   private say(names: number, sum: number): void {
     const { unit } = this.choice;
     const share = formatPercent(sum, this.tree.sum(ROOT));
-    const what = names === 1 ? "1 function" : `${formatCount(names)} functions`;
+    const what = counted(names, "function");
     const text = names ? `${what} in stacks of ${formatFigure(sum, unit)}, ${share}` : "No function has that in its name";
     this.result.textContent = text;
     this.result.title = formatExact(sum, unit);

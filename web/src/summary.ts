@@ -4,7 +4,7 @@
 import { Choice, total, Unit, UNITS, UNIT_WORDS, Value, VALUES, VALUE_WORDS } from "./choice";
 import { Module, Report, Summary } from "./data";
 import { byId, make } from "./dom";
-import { basename, formatBytes, formatDuration, formatExact, formatFigure, formatGrowth, formatPercent, printable } from "./format";
+import { basename, counted, formatBytes, formatDuration, formatExact, formatFigure, formatGrowth, formatPercent, printable } from "./format";
 import { makeRadios, RadioOption } from "./radios";
 
 function facts(summary: Summary): string[] {
@@ -12,7 +12,7 @@ function facts(summary: Summary): string[] {
   const facts = [
     recording.name + (summary.base ? `, compared with ${summary.base.name}` : ""),
     recording.processes === 1 ? `pid ${recording.pid}` : "",
-    recording.processes > 1 ? `${recording.processes} processes, each at its own peak` : "",
+    recording.processes > 1 ? `${recording.processes} processes` : "",
     recording.duration_ms ? `ran ${formatDuration(recording.duration_ms)}` : "",
     recording.start.replace("T", " ").replace("Z", " UTC"),
     [summary.host, summary.kernel].filter(Boolean).join(", "),
@@ -55,6 +55,19 @@ function growthLine(report: Report, value: Value, unit: Unit): HTMLElement | nul
   return make("span", { class: `tile-growth ${style}`, "data-figure": growth }, formatGrowth(growth, unit) + share);
 }
 
+/** What a sum over processes would else hide. */
+function caveat(report: Report, value: Value): HTMLElement | null {
+  const { recording, filter } = report.summary;
+  if (filter) return null; // what it left out, processes still have
+  const text =
+    value === "peak" && recording.highest_peak_bytes !== undefined
+      ? `sum of ${recording.processes} processes' peaks, the highest ${formatBytes(recording.highest_peak_bytes)} (pid ${recording.highest_peak_pid})`
+    : value === "inuse" && recording.replaced_inuse_bytes
+      ? `of which ${formatBytes(recording.replaced_inuse_bytes)} went when a program was replaced by exec`
+    : "";
+  return text ? make("span", { class: "tile-other" }, text) : null;
+}
+
 function tile(report: Report, choice: Choice, value: Value): RadioOption<Value> {
   const units = UNITS.filter((unit) => choice.knows(value, unit));
   const exact = units.map((unit) => formatExact(total(report.after, `${value}_${unit}`), unit));
@@ -63,7 +76,8 @@ function tile(report: Report, choice: Choice, value: Value): RadioOption<Value> 
     make("span", { class: "tile-title", title: meaning }, title),
     make("span", { class: "tile-figure", title: exact.join(", ") }, figureText(report, value, units[0])),
     make("span", { class: "tile-other" },
-      units.length > 1 ? `in ${figureText(report, value, units[1])} blocks` : wordsOfOneUnit(value, units[0])),
+      units.length > 1 ? `in ${counted(total(report.after, `${value}_${units[1]}`), "block")}` : wordsOfOneUnit(value, units[0])),
+    caveat(report, value),
     growthLine(report, value, units[0]),
   ];
   return { key: value, label: label.filter((part): part is HTMLElement => part !== null) };

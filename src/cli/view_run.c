@@ -7,6 +7,7 @@
 #include "profile/join.h"
 #include "profile/open.h"
 #include "profile/symbols_advice.h"
+#include "view/format.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -67,6 +68,17 @@ struct operands {
 	struct hl_filter filter;
 };
 
+static void say_scale(const struct hl_profile *before, const struct hl_profile *after)
+{
+	char from[HL_FORMAT_MAX], to[HL_FORMAT_MAX];
+
+	hl_cli_note("the figures of '%s' are multiplied by %.4g, as if it had taken %s, not %s",
+		    hl_profile_text(before, before->name),
+		    (double)after->duration_ns / (double)before->duration_ns,
+		    hl_format_duration(after->duration_ns, to),
+		    hl_format_duration(before->duration_ns, from));
+}
+
 static int open_joined(const struct operands *operands,
 		       const struct hl_profile_selection *selection, bool normalize,
 		       struct hl_profile **ret_profile, struct hl_error *err)
@@ -82,6 +94,8 @@ static int open_joined(const struct operands *operands,
 				  &operands->filter, &after, err);
 	if (r == 0)
 		r = hl_profile_join(before, after, normalize, ret_profile, err);
+	if (r == 0 && normalize)
+		say_scale(before, after);
 	hl_profile_free(before);
 	hl_profile_free(after);
 	return r;

@@ -31,6 +31,8 @@ int hl_profile_selection_fail(const struct hl_profile_selection *selection, cons
 				    "no thread %u%s%s in '%s'; 'heapline top --by thread' lists "
 				    "them",
 				    selection->tid, process[0] ? " of " : "", process, name);
+	if (!process[0])
+		return hl_error_set(err, -ESRCH, "no process in '%s'", name);
 	return hl_error_set(err, -ESRCH, "no %s in '%s'; 'heapline info' lists them%s", process,
 			    name,
 			    selection->by_sequence ? "" : ", and '-p /SEQ' picks one by its order");

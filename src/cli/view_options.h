@@ -18,16 +18,17 @@ extern const struct hl_option hl_view_output_options[];	   /* --output --force *
 struct hl_view_command {
 	hl_view *view;
 	hl_history_view *history_view; /* in place of view: of a recording's log */
-	int profiles_max; /* how many operands; 0: 1. A second one is compared with the first: the
-			     view gets the joined profile. Two moments of one recording are
-			     compared likewise */
-	bool compares;	  /* the view is nothing without two profiles */
-	bool reads_stdin; /* without an operand standard input is read, unless it is a terminal */
-	bool binary;	  /* not to be written to a terminal */
-	bool pages;	  /* text for people: through a pager on a terminal */
-	bool keep_rows;	  /* the view needs profile->rows */
-	bool normalize;	  /* scale the first profile by the ratio of durations */
-	bool advises;	  /* the view says what would give better symbols */
+	int profiles_max;   /* how many operands; 0: 1. A second one is compared with the first: the
+			       view gets the joined profile. Two moments of one recording are
+			       compared likewise */
+	bool compares;	    /* the view is nothing without two profiles */
+	bool reads_stdin;   /* without an operand standard input is read, unless it is a terminal */
+	bool binary;	    /* not to be written to a terminal */
+	bool pages;	    /* text for people: through a pager on a terminal */
+	bool keep_rows;	    /* the view needs profile->rows */
+	bool normalize;	    /* scale the first profile by the ratio of durations */
+	bool advises;	    /* the view says what would give better symbols */
+	bool tells_history; /* the view takes options->history, where there is one */
 };
 
 /*

@@ -12,11 +12,18 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define PROFILES_MAX 2
 
 /* ---- operands ---- */
+
+static bool is_directory(const char *path)
+{
+	struct stat status;
+	return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
 
 static int profiles_max(const struct hl_view_command *command)
 {
@@ -105,11 +112,8 @@ static int open_operands(const struct hl_view_command *command, const struct ope
 			 struct hl_profile_selection *selection, struct hl_profile **ret_profile,
 			 struct hl_error *err)
 {
-	struct hl_terminal_progress progress;
 	int r;
 
-	hl_terminal_progress_init(&progress);
-	selection->progress = &progress.progress;
 	selection->keep_rows = command->keep_rows;
 	selection->at = operands->moments[0];
 	if (operands->path_count == PROFILES_MAX || operands->moment_count == PROFILES_MAX)
@@ -117,7 +121,6 @@ static int open_operands(const struct hl_view_command *command, const struct ope
 	else
 		r = open_filtered(operands->paths[0], selection, &operands->filter, ret_profile,
 				  err);
-	hl_terminal_progress_clear(&progress);
 	if (r == 0 && command->advises)
 		hl_symbols_advise(*ret_profile, HL_DPKG_DIRECTORY); /* or goes without advice */
 	return r;
@@ -261,17 +264,49 @@ static int run_history_view(const struct hl_view_command *command, const struct 
 	return status_of(r, &err);
 }
 
+/* Whether ${profile} is of a whole recording, of which a log could tell more. */
+static bool may_have_history(const struct hl_profile *profile, const struct operands *operands,
+			     const struct hl_profile_selection *selection)
+{
+	const struct hl_filter *filter = &operands->filter;
+
+	return !profile->imported && !profile->base && !profile->moment && !selection->tid &&
+	       !filter->focus[0] && !filter->ignore[0] && !filter->hide[0] &&
+	       is_directory(operands->paths[0]);
+}
+
+/* Without a log, or with one that cannot be read, the view goes without. */
+static struct hl_history *open_own_history(const struct operands *operands,
+					   const struct hl_profile_selection *selection)
+{
+	struct hl_history *history;
+	struct hl_error err = {0};
+
+	int r = hl_history_open(operands->paths[0], selection, &HL_HISTORY_ALL, &history, &err);
+	if (r < 0 && r != -ENOENT)
+		hl_cli_note("nothing is shown over time: %s", err.text);
+	return r < 0 ? NULL : history;
+}
+
 static int run_profile_view(const struct hl_view_command *command, const struct operands *operands,
 			    struct hl_profile_selection *selection, struct hl_view_options *options)
 {
+	struct hl_terminal_progress progress;
 	struct hl_profile *profile = NULL;
 	struct hl_error err = {0};
 
+	hl_terminal_progress_init(&progress);
+	selection->progress = &progress.progress;
 	int r = check_output(operands, &err);
 	if (r == 0)
 		r = open_operands(command, operands, selection, &profile, &err);
+	if (r == 0 && command->tells_history && may_have_history(profile, operands, selection))
+		options->history = open_own_history(operands, selection);
+	hl_terminal_progress_clear(&progress);
 	if (r == 0)
 		r = write_view(profile, NULL, command, options, &err);
+	hl_terminal_progress_clear(&progress);
+	hl_history_free(options->history);
 	hl_profile_free(profile);
 	return status_of(r, &err);
 }

@@ -267,17 +267,24 @@ static int warn_of_doubts(struct hl_profile *joined, const struct hl_profile *be
 	return r;
 }
 
+/* And makes room for ${more} of other profiles. */
+static int copy_own_warnings(struct hl_profile *joined, const struct hl_profile *from, size_t more)
+{
+	int r = 0;
+
+	joined->warnings = calloc(from->warning_count + more + 1, sizeof(*joined->warnings));
+	if (!joined->warnings)
+		return -ENOMEM;
+	for (size_t i = 0; r == 0 && i < from->warning_count; i++)
+		r = warn(joined, "%s", hl_profile_text(from, from->warnings[i]));
+	return r;
+}
+
 static int copy_warnings(struct hl_profile *joined, const struct hl_profile *before,
 			 const struct hl_profile *after)
 {
-	size_t most = before->warning_count + after->warning_count + DOUBTS_MAX;
-	int r = 0;
+	int r = copy_own_warnings(joined, after, before->warning_count + DOUBTS_MAX);
 
-	joined->warnings = calloc(most, sizeof(*joined->warnings));
-	if (!joined->warnings)
-		return -ENOMEM;
-	for (size_t i = 0; r == 0 && i < after->warning_count; i++)
-		r = warn(joined, "%s", hl_profile_text(after, after->warnings[i]));
 	for (size_t i = 0; r == 0 && i < before->warning_count; i++)
 		r = warn(joined, "'%s': %s", hl_profile_text(before, before->name),
 			 hl_profile_text(before, before->warnings[i]));
@@ -355,11 +362,11 @@ static void know_what_both_know(struct hl_profile *joined, const struct hl_profi
 
 /* ---- all of it ---- */
 
+/* All but the warnings. */
 static int describe(struct hl_profile *joined, const struct side *before, const struct side *after)
 {
 	describe_frames(joined, before);
 	describe_frames(joined, after);
-	know_what_both_know(joined, before->profile, after->profile);
 	int r = describe_modules(joined, before);
 	if (r == 0)
 		r = describe_modules(joined, after);
@@ -371,7 +378,7 @@ static int describe(struct hl_profile *joined, const struct side *before, const 
 		r = copy_threads(joined, after->profile);
 	if (r == 0)
 		r = copy_rows(joined, after);
-	return r < 0 ? r : copy_warnings(joined, before->profile, after->profile);
+	return r;
 }
 
 static void renumber(struct side *side, const uint32_t *final_ids)
@@ -416,6 +423,9 @@ static int join(struct side *before, struct side *after, struct scaler *scaler,
 	r = add_base(joined, before, scaler);
 	if (r == 0)
 		r = describe(joined, before, after);
+	if (r == 0)
+		r = copy_warnings(joined, before->profile, after->profile);
+	know_what_both_know(joined, before->profile, after->profile);
 	if (r < 0)
 		hl_profile_free(joined);
 	else
@@ -480,4 +490,46 @@ int hl_profile_join(const struct hl_profile *before, const struct hl_profile *af
 	release_side(&sides[0]);
 	release_side(&sides[1]);
 	return r < 0 ? fail(before, after, r, err) : 0;
+}
+
+/* ---- stacks alone ---- */
+
+static int extend(struct side *more, struct side *whole, struct hl_profile **ret_profile)
+{
+	const struct hl_profile *profile = whole->profile;
+	struct hl_profile *joined;
+
+	int r = join_stacks(more, whole, &joined);
+	if (r < 0)
+		return r;
+	add_counters(joined, whole);
+	memcpy(joined->known, profile->known, sizeof(joined->known));
+	r = describe(joined, more, whole);
+	if (r == 0)
+		r = copy_own_warnings(joined, profile, 0);
+	if (r < 0)
+		hl_profile_free(joined);
+	else
+		*ret_profile = joined;
+	return r;
+}
+
+int hl_profile_join_stacks(const struct hl_profile *profile, const struct hl_profile *more,
+			   struct hl_profile **ret_profile, uint32_t **ret_nodes,
+			   struct hl_error *err)
+{
+	struct side sides[2] = {0};
+
+	int r = init_side(&sides[0], more);
+	if (r == 0)
+		r = init_side(&sides[1], profile);
+	if (r == 0)
+		r = extend(&sides[0], &sides[1], ret_profile);
+	if (r == 0) {
+		*ret_nodes = sides[0].nodes;
+		sides[0].nodes = NULL;
+	}
+	release_side(&sides[0]);
+	release_side(&sides[1]);
+	return r < 0 ? fail(more, profile, r, err) : 0;
 }

@@ -2,7 +2,8 @@
 /* Writes a profile as a page reads it; see report_data.h. */
 #include "view/report_data.h"
 
-#include "profile/array.h"
+#include "view/report_columns.h"
+#include "view/report_timeline.h"
 #include "view/summary.h"
 
 #include <errno.h>
@@ -17,12 +18,14 @@ struct figure {
 
 struct report_data {
 	const struct hl_profile *profile;
+	const struct hl_report_history *history; /* NULL: none */
 	struct figure figures[HL_VALUE_COUNT * HL_UNIT_COUNT];
 	size_t figure_count;
 	uint32_t *texts; /* string ids in the order of their texts; [0] is "" */
 	size_t text_count;
 	uint32_t *text_of; /* by string id: its place in texts */
 	uint32_t *leaves;  /* nodes with figures */
+	uint32_t *leaf_of; /* by node: its place in leaves, where it is one */
 	size_t leaf_count;
 };
 
@@ -31,6 +34,7 @@ static void release(struct report_data *data)
 	free(data->texts);
 	free(data->text_of);
 	free(data->leaves);
+	free(data->leaf_of);
 }
 
 /* ---- what there is to write ---- */
@@ -89,17 +93,29 @@ static bool has_figures(const struct hl_profile_counters *counters)
 	return memcmp(counters, &none, sizeof(none)) != 0;
 }
 
+/* Sets ${is_leaf} of the nodes that have no figure of the whole, but of some moment. */
+static void find_leaves_over_time(const struct hl_report_history *history, uint32_t *is_leaf)
+{
+	for (size_t i = 0; history && i < history->change_count; i++)
+		is_leaf[history->changes[i].node] = 1;
+}
+
 static int collect_leaves(struct report_data *data)
 {
 	const struct hl_profile *profile = data->profile;
 
 	data->leaves = calloc(profile->node_count, sizeof(*data->leaves));
-	if (!data->leaves)
+	data->leaf_of = calloc(profile->node_count, sizeof(*data->leaf_of));
+	if (!data->leaves || !data->leaf_of)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < profile->node_count; i++)
-		if (has_figures(&profile->counters[i]) ||
-		    (profile->base && has_figures(&profile->base[i])))
-			data->leaves[data->leaf_count++] = i;
+	find_leaves_over_time(data->history, data->leaf_of);
+	for (uint32_t i = 0; i < profile->node_count; i++) {
+		if (!data->leaf_of[i] && !has_figures(&profile->counters[i]) &&
+		    !(profile->base && has_figures(&profile->base[i])))
+			continue;
+		data->leaf_of[i] = (uint32_t)data->leaf_count;
+		data->leaves[data->leaf_count++] = i;
+	}
 	return 0;
 }
 
@@ -211,23 +227,13 @@ static int write_object(const struct report_data *data, const struct hl_view_opt
 	hl_emit_integer(emit, "frames", (int64_t)data->profile->frame_count);
 	hl_emit_integer(emit, "nodes", (int64_t)data->profile->node_count);
 	hl_emit_integer(emit, "leaves", (int64_t)data->leaf_count);
+	if (data->history)
+		hl_report_timeline_members(emit, data->history);
 	int finished = hl_emit_finish(emit);
 	return r < 0 ? r : finished == -ENOMEM ? finished : 0;
 }
 
 /* ---- the columns ---- */
-
-static void put_unsigned(FILE *out, uint64_t number)
-{
-	for (; number >= 0x80; number >>= 7)
-		putc_unlocked((int)(number & 0x7f) | 0x80, out);
-	putc_unlocked((int)number, out);
-}
-
-static void put_signed(FILE *out, int64_t number)
-{
-	put_unsigned(out, (uint64_t)number << 1 ^ (uint64_t)(number >> 63));
-}
 
 static void put_functions(const struct report_data *data, FILE *out)
 {
@@ -235,13 +241,13 @@ static void put_functions(const struct report_data *data, FILE *out)
 	const struct hl_profile_function *functions = profile->functions;
 
 	for (size_t i = 1; i < profile->function_count; i++)
-		put_unsigned(out, data->text_of[functions[i].name]);
+		hl_report_put_unsigned(out, data->text_of[functions[i].name]);
 	for (size_t i = 1; i < profile->function_count; i++)
-		put_unsigned(out, data->text_of[functions[i].file]);
+		hl_report_put_unsigned(out, data->text_of[functions[i].file]);
 	for (size_t i = 1; i < profile->function_count; i++)
-		put_unsigned(out, functions[i].line);
+		hl_report_put_unsigned(out, functions[i].line);
 	for (size_t i = 1; i < profile->function_count; i++)
-		put_unsigned(out, functions[i].module);
+		hl_report_put_unsigned(out, functions[i].module);
 }
 
 static void put_frames(const struct report_data *data, FILE *out)
@@ -249,11 +255,11 @@ static void put_frames(const struct report_data *data, FILE *out)
 	const struct hl_profile *profile = data->profile;
 
 	for (size_t i = 1; i < profile->frame_count; i++)
-		put_unsigned(out, profile->frames[i].function);
+		hl_report_put_unsigned(out, profile->frames[i].function);
 	for (size_t i = 1; i < profile->frame_count; i++)
-		put_unsigned(out, data->text_of[profile->frames[i].file]);
+		hl_report_put_unsigned(out, data->text_of[profile->frames[i].file]);
 	for (size_t i = 1; i < profile->frame_count; i++)
-		put_unsigned(out, profile->frames[i].line);
+		hl_report_put_unsigned(out, profile->frames[i].line);
 }
 
 /* Levels from a child of ${node} - 1 out to ${node}: 0 where one calls the other. */
@@ -270,9 +276,9 @@ static uint64_t levels_out(const struct hl_profile *profile, uint32_t node)
 static void put_nodes(const struct hl_profile *profile, FILE *out)
 {
 	for (uint32_t i = 1; i < profile->node_count; i++)
-		put_unsigned(out, levels_out(profile, i));
+		hl_report_put_unsigned(out, levels_out(profile, i));
 	for (uint32_t i = 1; i < profile->node_count; i++)
-		put_unsigned(out, profile->nodes[i].frame);
+		hl_report_put_unsigned(out, profile->nodes[i].frame);
 }
 
 static void put_figures(const struct report_data *data, const struct hl_profile_counters *counters,
@@ -280,9 +286,9 @@ static void put_figures(const struct report_data *data, const struct hl_profile_
 {
 	for (size_t i = 0; i < data->figure_count; i++)
 		for (size_t j = 0; j < data->leaf_count; j++)
-			put_signed(out, hl_profile_figure(&counters[data->leaves[j]],
-							  data->figures[i].value,
-							  data->figures[i].unit));
+			hl_report_put_signed(out, hl_profile_figure(&counters[data->leaves[j]],
+								    data->figures[i].value,
+								    data->figures[i].unit));
 }
 
 static void put_columns(const struct report_data *data, FILE *out)
@@ -293,18 +299,20 @@ static void put_columns(const struct report_data *data, FILE *out)
 	put_frames(data, out);
 	put_nodes(profile, out);
 	for (size_t i = 0; i < data->leaf_count; i++)
-		put_unsigned(out, data->leaves[i] - (i ? data->leaves[i - 1] : 0));
+		hl_report_put_unsigned(out, data->leaves[i] - (i ? data->leaves[i - 1] : 0));
 	put_figures(data, profile->counters, out);
 	if (profile->base)
 		put_figures(data, profile->base, out);
+	if (data->history)
+		hl_report_timeline_columns(data->history, data->leaf_of, out);
 }
 
 /* ---- all of it ---- */
 
-int hl_report_data_write(const struct hl_profile *profile, const struct hl_view_options *options,
-			 FILE *out)
+int hl_report_data_write(const struct hl_profile *profile, const struct hl_report_history *history,
+			 const struct hl_view_options *options, FILE *out)
 {
-	struct report_data data = {.profile = profile};
+	struct report_data data = {.profile = profile, .history = history};
 
 	int r = collect(&data);
 	if (r == 0)

@@ -19,18 +19,25 @@
  *	frames	   function, file, line
  *	nodes	   in preorder: by how many levels the node is further out than a child of the one
  *		   before, frame
- *	leaves	   nodes with any figure (the root may be one): how far from the leaf before
+ *	leaves	   nodes with any figure, of the whole or of a moment (the root may be one): how far
+ *		   from the leaf before
  *	figures	   of each leaf, a column for each figure; signed numbers as n >= 0 ? 2n : -2n - 1.
  *		   Where two profiles are compared, those of the earlier one follow
+ *
+ * A timeline adds a member and columns of its own: see report_timeline.h.
  */
 #pragma once
 
 #include "profile/profile.h"
+#include "view/report_history.h"
 #include "view/view.h"
 
-/* Writes it to ${out}. 0 or -ENOMEM; errors of the output stay in the stream. */
-int hl_report_data_write(const struct hl_profile *profile, const struct hl_view_options *options,
-			 FILE *out);
+/*
+ * Writes it to ${out}. ${history}, of that profile, is NULL where nothing is known over time. 0 or
+ * -ENOMEM; errors of the output stay in the stream.
+ */
+int hl_report_data_write(const struct hl_profile *profile, const struct hl_report_history *history,
+			 const struct hl_view_options *options, FILE *out);
 
 /* Writes the members that say something on their own, as `heapline report --json`. The same. */
 int hl_report_data_summary(const struct hl_profile *profile, const struct hl_view_options *options,

@@ -93,6 +93,8 @@ struct hl_view_options {
 	double valley;	    /* peaks: percent of its height that in use falls by on both sides */
 
 	enum hl_view_events events;
+
+	struct hl_history *history; /* report: of the profile's process; NULL: nothing is known */
 };
 
 /* What a view returns when all is well but a limit that the user set was crossed. */

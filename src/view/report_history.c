@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Condenses a timeline to points and moments, and reads what was in use at these; see
+ * report_history.h. The log is read from its beginning to its end on one thread, so that what
+ * changed between two moments is all that has to be kept.
+ */
+#include "view/report_history.h"
+
+#include "profile/array.h"
+#include "profile/history_names.h"
+#include "profile/join.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* More than that makes a page slow to open; then there are fewer moments. */
+#define CHANGES_MAX 2000000
+
+static size_t divide_up(size_t count, size_t divisor)
+{
+	return (count + divisor - 1) / divisor;
+}
+
+/* ---- points ---- */
+
+static struct hl_report_point make_point(const struct hl_log_point *intervals, size_t count)
+{
+	const struct hl_log_point *highest = intervals;
+	struct hl_report_point point = {0};
+
+	for (size_t i = 0; i < count; i++) {
+		if (intervals[i].max_bytes > highest->max_bytes)
+			highest = &intervals[i];
+		if (intervals[i].rss_bytes > point.rss_bytes)
+			point.rss_bytes = intervals[i].rss_bytes;
+		point.missing = point.missing || intervals[i].missing;
+	}
+	point.number = highest->number;
+	point.ms = highest->number * HL_INTERVAL_TICKS;
+	point.bytes = highest->max_bytes;
+	return point;
+}
+
+static int make_points(struct hl_report_history *report)
+{
+	const struct hl_history *history = report->history;
+	size_t each = divide_up(history->point_count, HL_REPORT_POINTS_MAX);
+
+	report->point_intervals = each;
+	report->point_count = divide_up(history->point_count, each);
+	report->points = calloc(report->point_count, sizeof(*report->points));
+	if (!report->points)
+		return -ENOMEM;
+	for (size_t i = 0; i < report->point_count; i++) {
+		size_t rest = history->point_count - i * each;
+		report->points[i] =
+			make_point(&history->points[i * each], rest < each ? rest : each);
+	}
+	return 0;
+}
+
+/* ---- moments ---- */
+
+static size_t highest_point(const struct hl_report_history *report, size_t first)
+{
+	size_t highest = first;
+
+	for (size_t i = first; i < report->point_count && i < first + report->moment_points; i++)
+		if (report->points[i].bytes > report->points[highest].bytes)
+			highest = i;
+	return highest;
+}
+
+/* Of runs of points, at most ${most} of them. */
+static int choose_moments(struct hl_report_history *report, size_t most)
+{
+	report->moment_points = divide_up(report->point_count, most);
+	report->moment_count = divide_up(report->point_count, report->moment_points);
+	free(report->moments);
+	report->moments = calloc(report->moment_count, sizeof(*report->moments));
+	if (!report->moments)
+		return -ENOMEM;
+	for (size_t i = 0; i < report->moment_count; i++)
+		report->moments[i].point = highest_point(report, i * report->moment_points);
+	return 0;
+}
+
+/* ---- what was in use at them ---- */
+
+/* What one node of the log has in use, and had at the moment before. */
+struct held {
+	int64_t bytes, objects;
+	int64_t kept_bytes, kept_objects;
+	bool touched;
+};
+
+struct reading {
+	struct hl_report_history *report;
+	struct held *nodes; /* of the log */
+	size_t node_count;
+	uint32_t *touched; /* since the moment before */
+	size_t touched_count, touched_capacity;
+	size_t change_capacity;
+	size_t next_point, next_moment;
+	const struct hl_log_state *state; /* what the next interval begins with; NULL: as it is */
+	bool begun;
+	struct hl_log_state *names;
+};
+
+static int reserve_nodes(struct reading *reading, size_t count)
+{
+	size_t old = reading->node_count, capacity = old;
+
+	if (hl_array_reserve(&reading->nodes, &capacity, count, sizeof(*reading->nodes)) < 0)
+		return -ENOMEM;
+	if (capacity > old)
+		memset(reading->nodes + old, 0, (capacity - old) * sizeof(*reading->nodes));
+	reading->node_count = capacity;
+	return 0;
+}
+
+static int change(struct reading *reading, uint32_t id, int64_t bytes, int64_t objects)
+{
+	if (reserve_nodes(reading, (size_t)id + 1) < 0 ||
+	    hl_array_reserve(&reading->touched, &reading->touched_capacity,
+			     reading->touched_count + 1, sizeof(*reading->touched)) < 0)
+		return -ENOMEM;
+	struct held *node = &reading->nodes[id];
+	node->bytes += bytes;
+	node->objects += objects;
+	if (!node->touched)
+		reading->touched[reading->touched_count++] = id;
+	node->touched = true;
+	return 0;
+}
+
+/* Of nodes of the log; they become those of the profile when it has named them. */
+static int keep_change(struct reading *reading, uint32_t id)
+{
+	struct hl_report_history *report = reading->report;
+	struct held *node = &reading->nodes[id];
+	const struct hl_report_change change = {id, node->bytes - node->kept_bytes,
+						node->objects - node->kept_objects};
+
+	node->touched = false;
+	if (!change.bytes && !change.objects)
+		return 0;
+	if (hl_array_reserve(&report->changes, &reading->change_capacity, report->change_count + 1,
+			     sizeof(*report->changes)) < 0)
+		return -ENOMEM;
+	report->changes[report->change_count++] = change;
+	node->kept_bytes = node->bytes;
+	node->kept_objects = node->objects;
+	return 0;
+}
+
+static int keep_moment(struct reading *reading)
+{
+	struct hl_report_history *report = reading->report;
+	struct hl_report_moment *moment = &report->moments[reading->next_moment++];
+	int r = 0;
+
+	moment->first_change = report->change_count;
+	for (size_t i = 0; r == 0 && i < reading->touched_count; i++)
+		r = keep_change(reading, reading->touched[i]);
+	reading->touched_count = 0;
+	moment->change_count = report->change_count - moment->first_change;
+	return r;
+}
+
+static uint64_t next_moment_number(const struct reading *reading)
+{
+	const struct hl_report_history *report = reading->report;
+
+	return reading->next_moment < report->moment_count
+		       ? report->points[report->moments[reading->next_moment].point].number
+		       : UINT64_MAX;
+}
+
+/* Those in intervals that were not written are as the interval before left them. */
+static int keep_moments_before(struct reading *reading, uint64_t number)
+{
+	int r = 0;
+
+	while (r == 0 && next_moment_number(reading) < number)
+		r = keep_moment(reading);
+	return r;
+}
+
+static int take_state(struct reading *reading)
+{
+	const struct hl_log_state *state = reading->state;
+	int r = reserve_nodes(reading, state->node_count);
+
+	for (uint32_t i = 1; r == 0 && i < reading->node_count; i++) {
+		const struct held *node = &reading->nodes[i];
+		bool known = i < state->node_count;
+		int64_t bytes = (known ? state->bytes[i] : 0) - node->bytes;
+		int64_t objects = (known ? state->objects[i] : 0) - node->objects;
+		if (bytes || objects)
+			r = change(reading, i, bytes, objects);
+	}
+	reading->state = NULL;
+	return r;
+}
+
+/* A part of the log begins, or goes on after a hole. */
+static int begin(void *context, size_t part, const struct hl_log_state *state)
+{
+	struct reading *reading = context;
+
+	(void)part;
+	reading->state = state;
+	if (reading->begun)
+		return 0;
+	reading->begun = true;
+	return take_state(reading);
+}
+
+/* Where damage has put the maximum elsewhere, it is at the interval's beginning. */
+static void set_ms(struct reading *reading, const struct hl_log_interval *interval)
+{
+	struct hl_report_history *report = reading->report;
+	size_t count = report->point_count;
+	size_t *next = &reading->next_point;
+
+	while (*next < count && report->points[*next].number < interval->number)
+		++*next;
+	if (*next < count && report->points[*next].number == interval->number &&
+	    interval->max_tick / HL_INTERVAL_TICKS == interval->number)
+		report->points[*next].ms = interval->max_tick;
+}
+
+static int visit(void *context, size_t part, const struct hl_log_interval *interval)
+{
+	struct reading *reading = context;
+	const struct hl_log_change *changes = interval->changes;
+	size_t count = interval->change_count;
+
+	(void)part;
+	set_ms(reading, interval);
+	int r = keep_moments_before(reading, interval->number);
+	if (r == 0 && reading->state)
+		r = take_state(reading);
+	for (size_t i = 0; r == 0 && i < count; i++)
+		r = change(reading, changes[i].node, changes[i].max_bytes, changes[i].max_objects);
+	if (r == 0 && next_moment_number(reading) == interval->number)
+		r = keep_moment(reading);
+	for (size_t i = 0; r == 0 && i < count; i++)
+		r = change(reading, changes[i].node, changes[i].rest_bytes,
+			   changes[i].rest_objects);
+	return r;
+}
+
+static int end(void *context, size_t part, const struct hl_log_state *state)
+{
+	struct reading *reading = context;
+
+	(void)part;
+	return hl_history_names_add(reading->names, state);
+}
+
+/* Where nothing was written in the range, it is as the interval before left it. */
+static int read_nothing(struct reading *reading, struct hl_error *err)
+{
+	const struct hl_history *history = reading->report->history;
+	struct hl_log_state *state;
+
+	int r = hl_log_state_at(history->log, history->points[0].number, HL_LOG_AT_END, &state,
+				err);
+	if (r < 0)
+		return r;
+	r = begin(reading, 0, state);
+	if (r == 0)
+		r = end(reading, 0, state);
+	hl_log_state_free(state);
+	return r;
+}
+
+static int read_log(struct reading *reading, struct hl_error *err)
+{
+	const struct hl_history *history = reading->report->history;
+	const struct hl_log_fold fold = {reading, begin, visit, end};
+	/* On one thread the parts come one after another. */
+	const struct hl_log_options options = {.jobs = 1, .progress = history->reading.progress};
+
+	int r = hl_log_read(history->log, history->points[0].number,
+			    history->points[history->point_count - 1].number, &options, &fold, err);
+	if (r == 0 && !reading->begun)
+		r = read_nothing(reading, err);
+	return r < 0 ? r : keep_moments_before(reading, UINT64_MAX);
+}
+
+/* Fills the moments; ${ret_names} is what the log defines. */
+static int read_moments(struct hl_report_history *report, struct hl_log_state **ret_names,
+			struct hl_error *err)
+{
+	struct reading reading = {.report = report, .names = calloc(1, sizeof(*reading.names))};
+
+	free(report->changes);
+	report->changes = NULL;
+	report->change_count = 0;
+	int r = reading.names ? read_log(&reading, err) : -ENOMEM;
+	free(reading.nodes);
+	free(reading.touched);
+	if (r < 0)
+		hl_log_state_free(reading.names);
+	else
+		*ret_names = reading.names;
+	return r;
+}
+
+/* As many moments as there is room for their changes. */
+static int read_enough(struct hl_report_history *report, struct hl_log_state **ret_names,
+		       struct hl_error *err)
+{
+	struct hl_log_state *names = NULL;
+	size_t most = HL_REPORT_MOMENTS_MAX;
+	int r;
+
+	do {
+		hl_log_state_free(names);
+		names = NULL;
+		r = choose_moments(report, most);
+		if (r == 0)
+			r = read_moments(report, &names, err);
+		most /= 2;
+	} while (r == 0 && report->change_count > CHANGES_MAX && most > 0);
+	if (r == 0)
+		*ret_names = names;
+	return r;
+}
+
+/* ---- nodes of the profile ---- */
+
+static int by_node(const void *left, const void *right)
+{
+	const struct hl_report_change *a = left, *b = right;
+	return (a->node > b->node) - (a->node < b->node);
+}
+
+/* Several nodes of the log can be one of the profile. */
+static size_t merge_changes(struct hl_report_change *changes, size_t count)
+{
+	size_t merged = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		if (merged && changes[merged - 1].node == changes[i].node) {
+			changes[merged - 1].bytes += changes[i].bytes;
+			changes[merged - 1].objects += changes[i].objects;
+		} else {
+			changes[merged++] = changes[i];
+		}
+	}
+	return merged;
+}
+
+static void rename_changes(struct hl_report_history *report, const uint32_t *node_of)
+{
+	const struct hl_history *history = report->history;
+
+	for (size_t i = 0; i < report->change_count; i++) {
+		uint32_t *node = &report->changes[i].node;
+		*node = node_of[*node < history->log_node_count ? history->profile_nodes[*node]
+								: 0];
+	}
+	for (size_t i = 0; i < report->moment_count; i++) {
+		struct hl_report_moment *moment = &report->moments[i];
+		struct hl_report_change *changes = report->changes + moment->first_change;
+		if (!moment->change_count)
+			continue;
+		qsort(changes, moment->change_count, sizeof(*changes), by_node);
+		moment->change_count = merge_changes(changes, moment->change_count);
+	}
+}
+
+/* ---- all of it ---- */
+
+static int name_changes(struct hl_report_history *report, struct hl_history *history,
+			const struct hl_profile *profile, const struct hl_log_state *names,
+			struct hl_error *err)
+{
+	uint32_t *node_of;
+
+	int r = hl_history_name(history, names, err);
+	if (r == 0)
+		r = hl_profile_join_stacks(profile, history->profile, &report->profile, &node_of,
+					   err);
+	if (r < 0)
+		return r;
+	rename_changes(report, node_of);
+	free(node_of);
+	return 0;
+}
+
+int hl_report_history_init(struct hl_report_history *report, struct hl_history *history,
+			   const struct hl_profile *profile, struct hl_error *err)
+{
+	struct hl_log_state *names;
+
+	*report = (struct hl_report_history){.history = history};
+	int r = make_points(report);
+	if (r == 0)
+		r = read_enough(report, &names, err);
+	if (r == 0) {
+		r = name_changes(report, history, profile, names, err);
+		hl_log_state_free(names);
+	}
+	return r == -ENOMEM ? hl_error_set(err, r, "cannot read '%s': out of memory", history->path)
+			    : r;
+}
+
+void hl_report_history_release(struct hl_report_history *report)
+{
+	hl_profile_free(report->profile);
+	free(report->points);
+	free(report->moments);
+	free(report->changes);
+	*report = (struct hl_report_history){0};
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Writes a timeline as a page reads it; see report_timeline.h. */
+#include "view/report_timeline.h"
+
+#include "view/report_columns.h"
+
+/* ---- the object ---- */
+
+static uint64_t point_start_ms(const struct hl_report_history *report, size_t point)
+{
+	return hl_history_start_ms(report->history) +
+	       point * report->point_intervals * HL_INTERVAL_TICKS;
+}
+
+static uint64_t point_end_ms(const struct hl_report_history *report, size_t point)
+{
+	uint64_t end = point_start_ms(report, point + 1);
+	uint64_t log_end =
+		hl_history_start_ms(report->history) + hl_history_length_ms(report->history);
+
+	return end < log_end ? end : log_end;
+}
+
+static void emit_marks(struct hl_emit *emit, const struct hl_log *log)
+{
+	hl_emit_array(emit, "marks");
+	for (size_t i = 0; i < log->mark_count; i++) {
+		hl_emit_object(emit, NULL);
+		hl_emit_integer(emit, "ms", (int64_t)log->marks[i].tick);
+		hl_emit_text(emit, "text", log->marks[i].text);
+		hl_emit_object_end(emit);
+	}
+	hl_emit_array_end(emit);
+}
+
+static void emit_hole(struct hl_emit *emit, const struct hl_report_history *report, size_t first,
+		      size_t last)
+{
+	hl_emit_object(emit, NULL);
+	hl_emit_integer(emit, "first_ms", (int64_t)point_start_ms(report, first));
+	hl_emit_integer(emit, "last_ms", (int64_t)point_end_ms(report, last) - 1);
+	hl_emit_object_end(emit);
+}
+
+static void emit_holes(struct hl_emit *emit, const struct hl_report_history *report)
+{
+	const struct hl_report_point *points = report->points;
+	size_t count = report->point_count, first = 0;
+
+	hl_emit_array(emit, "holes");
+	for (size_t i = 0; i < count; i++) {
+		if (!points[i].missing)
+			first = i + 1;
+		else if (i + 1 == count || !points[i + 1].missing)
+			emit_hole(emit, report, first, i);
+	}
+	hl_emit_array_end(emit);
+}
+
+static void emit_process(struct hl_emit *emit, const struct hl_profile *profile)
+{
+	const struct hl_profile_process *process = profile->processes;
+
+	hl_emit_integer(emit, "pid", process->pid);
+	hl_emit_text(emit, "command", hl_profile_text(profile, process->command));
+}
+
+void hl_report_timeline_members(struct hl_emit *emit, const struct hl_report_history *report)
+{
+	const struct hl_history *history = report->history;
+
+	hl_emit_object(emit, "timeline");
+	emit_process(emit, history->profile);
+	hl_emit_integer(emit, "first_ms", (int64_t)hl_history_start_ms(history));
+	hl_emit_integer(emit, "interval_ms", HL_INTERVAL_TICKS);
+	hl_emit_integer(emit, "intervals", (int64_t)history->point_count);
+	hl_emit_integer(emit, "point_intervals", (int64_t)report->point_intervals);
+	hl_emit_integer(emit, "moment_points", (int64_t)report->moment_points);
+	hl_emit_integer(emit, "points", (int64_t)report->point_count);
+	hl_emit_integer(emit, "moments", (int64_t)report->moment_count);
+	size_t changes = 0;
+	for (size_t i = 0; i < report->moment_count; i++)
+		changes += report->moments[i].change_count;
+	hl_emit_integer(emit, "changes", (int64_t)changes);
+	emit_marks(emit, history->log);
+	emit_holes(emit, report);
+	hl_emit_object_end(emit);
+}
+
+/* ---- the columns ---- */
+
+static void put_points(const struct hl_report_history *report, FILE *out)
+{
+	const struct hl_report_point *points = report->points;
+
+	for (size_t i = 0; i < report->point_count; i++)
+		hl_report_put_unsigned(out, points[i].ms - point_start_ms(report, i));
+	for (size_t i = 0; i < report->point_count; i++)
+		hl_report_put_signed(out, points[i].bytes);
+	for (size_t i = 0; i < report->point_count; i++)
+		hl_report_put_unsigned(out, points[i].rss_bytes);
+}
+
+static void put_moments(const struct hl_report_history *report, FILE *out)
+{
+	const struct hl_report_moment *moments = report->moments;
+
+	for (size_t i = 0; i < report->moment_count; i++)
+		hl_report_put_unsigned(out, moments[i].point - i * report->moment_points);
+	for (size_t i = 0; i < report->moment_count; i++)
+		hl_report_put_unsigned(out, moments[i].change_count);
+}
+
+/* Writes a number of ${change}, the one after ${before} (NULL: the first of its moment). */
+typedef void put_number(const struct hl_report_change *change,
+			const struct hl_report_change *before, const uint32_t *leaf_of, FILE *out);
+
+static void put_leaf(const struct hl_report_change *change, const struct hl_report_change *before,
+		     const uint32_t *leaf_of, FILE *out)
+{
+	hl_report_put_unsigned(out, leaf_of[change->node] - (before ? leaf_of[before->node] : 0));
+}
+
+static void put_bytes(const struct hl_report_change *change, const struct hl_report_change *before,
+		      const uint32_t *leaf_of, FILE *out)
+{
+	(void)before;
+	(void)leaf_of;
+	hl_report_put_signed(out, change->bytes);
+}
+
+static void put_objects(const struct hl_report_change *change,
+			const struct hl_report_change *before, const uint32_t *leaf_of, FILE *out)
+{
+	(void)before;
+	(void)leaf_of;
+	hl_report_put_signed(out, change->objects);
+}
+
+static void put_changes(const struct hl_report_history *report, put_number *put,
+			const uint32_t *leaf_of, FILE *out)
+{
+	for (size_t i = 0; i < report->moment_count; i++) {
+		const struct hl_report_moment *moment = &report->moments[i];
+		const struct hl_report_change *changes = report->changes + moment->first_change;
+		for (size_t j = 0; j < moment->change_count; j++)
+			put(&changes[j], j ? &changes[j - 1] : NULL, leaf_of, out);
+	}
+}
+
+void hl_report_timeline_columns(const struct hl_report_history *report, const uint32_t *leaf_of,
+				FILE *out)
+{
+	put_points(report, out);
+	put_moments(report, out);
+	put_changes(report, put_leaf, leaf_of, out);
+	put_changes(report, put_bytes, leaf_of, out);
+	put_changes(report, put_objects, leaf_of, out);
+}

@@ -69,11 +69,15 @@ static void recording_members(struct hl_emit *emit, const struct hl_profile *pro
 
 static void total_lines(struct hl_emit *emit, const struct hl_profile *profile)
 {
-	char figures[HL_SUMMARY_FIGURES_MAX];
+	char figures[HL_SUMMARY_FIGURES_MAX], caveat[HL_SUMMARY_CAVEAT_MAX];
 
-	for (int value = 0; hl_value_names[value]; value++)
-		fact(emit, hl_value_names[value],
-		     hl_summary_figures(profile, &profile->total, (enum hl_value)value, figures));
+	for (int i = 0; hl_value_names[i]; i++) {
+		enum hl_value value = (enum hl_value)i;
+		hl_summary_figures(profile, &profile->total, value, figures);
+		if (figures[0])
+			hl_emit_line(emit, "%-10s %s%s", hl_value_names[value], figures,
+				     hl_summary_caveat(profile, value, caveat));
+	}
 }
 
 static void count_line(struct hl_emit *emit, const struct hl_profile *profile)

@@ -14,8 +14,6 @@
 #define COMMAND_MIN 20	 /* columns for it, however narrow the terminal is */
 #define NS_PER_MS   1000000u
 
-#define CAVEAT_MAX 96 /* room for what is said beside figures */
-
 /* ---- several processes ---- */
 
 /* Whether the peak is a sum of figures that were not reached at one moment. */
@@ -244,9 +242,8 @@ static bool is_known(const struct hl_profile *profile, enum hl_value value)
 	       hl_profile_knows(profile, value, HL_UNIT_OBJECTS);
 }
 
-/* What must be said beside the ${value} of several processes, or "". */
-static const char *caveat_text(const struct hl_profile *profile, enum hl_value value,
-			       char buffer[CAVEAT_MAX])
+const char *hl_summary_caveat(const struct hl_profile *profile, enum hl_value value,
+			      char buffer[HL_SUMMARY_CAVEAT_MAX])
 {
 	struct hl_profile_counters replaced = replaced_total(profile);
 	int64_t inuse = hl_profile_figure(&replaced, HL_VALUE_INUSE, HL_UNIT_BYTES);
@@ -257,10 +254,10 @@ static const char *caveat_text(const struct hl_profile *profile, enum hl_value v
 		return buffer;
 	if (value == HL_VALUE_PEAK && sums_peaks(profile)) {
 		const struct hl_profile_process *highest = highest_process(profile);
-		snprintf(buffer, CAVEAT_MAX, ", the highest %s (pid %u)",
+		snprintf(buffer, HL_SUMMARY_CAVEAT_MAX, ", the highest %s (pid %u)",
 			 hl_format_bytes(highest->total.peak_bytes, bytes), highest->pid);
 	} else if (value == HL_VALUE_INUSE && inuse) {
-		snprintf(buffer, CAVEAT_MAX,
+		snprintf(buffer, HL_SUMMARY_CAVEAT_MAX,
 			 ", of which %s went when a program was replaced by exec",
 			 hl_format_bytes(inuse, bytes));
 	}
@@ -289,7 +286,7 @@ static void put_part(struct line *line, const struct hl_profile *profile,
 		     const struct hl_profile_counters *total, enum hl_value value, bool is_first)
 {
 	bool is_own = total == &profile->total; /* and not what it is compared with */
-	char figures[HL_SUMMARY_FIGURES_MAX], caveat[CAVEAT_MAX] = "";
+	char figures[HL_SUMMARY_FIGURES_MAX], caveat[HL_SUMMARY_CAVEAT_MAX] = "";
 
 	put(line, "%s", is_first ? "" : "; ");
 	if (value == HL_VALUE_PEAK && is_own && sums_peaks(profile))
@@ -301,7 +298,7 @@ static void put_part(struct line *line, const struct hl_profile *profile,
 	else
 		put(line, "allocated");
 	put(line, " %s%s", figures_text(profile, total, value, is_first, figures),
-	    is_own ? caveat_text(profile, value, caveat) : "");
+	    is_own ? hl_summary_caveat(profile, value, caveat) : "");
 }
 
 static void put_totals(struct line *line, const struct hl_profile *profile,

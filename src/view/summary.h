@@ -41,6 +41,12 @@ const char *hl_summary_figures(const struct hl_profile *profile,
 			       const struct hl_profile_counters *total, enum hl_value value,
 			       char buffer[HL_SUMMARY_FIGURES_MAX]);
 
+#define HL_SUMMARY_CAVEAT_MAX 96 /* room for the text below */
+
+/* What must be said beside the total of ${value} where it sums up several processes, or "". */
+const char *hl_summary_caveat(const struct hl_profile *profile, enum hl_value value,
+			      char buffer[HL_SUMMARY_CAVEAT_MAX]);
+
 /* How many stacks have any figures, in either profile if two are compared. */
 size_t hl_summary_stack_count(const struct hl_profile *profile);
 

@@ -120,10 +120,14 @@ static int read_header(struct found_file *file, int directory_fd, uint32_t proce
 	struct hl_segment *segment = &file->segment;
 	struct stat status;
 
-	segment->fd = openat(directory_fd, segment->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	segment->fd =
+		openat(directory_fd, segment->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (segment->fd < 0 || fstat(segment->fd, &status) < 0)
 		return hl_error_set(&file->err, -errno, "cannot open '%s': %s", segment->path,
 				    strerror(errno));
+	if (!S_ISREG(status.st_mode))
+		return hl_error_set(&file->err, -EBADMSG,
+				    "cannot use '%s': it is not a regular file", segment->path);
 	segment->size = (uint64_t)status.st_size;
 	if (pread(segment->fd, &segment->header, sizeof(segment->header), 0) !=
 	    sizeof(segment->header))

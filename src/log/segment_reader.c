@@ -305,9 +305,12 @@ static int open_file(struct hl_segment *segment, int directory_fd, const char *n
 {
 	struct stat status;
 
-	segment->fd = openat(directory_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	segment->fd = openat(directory_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (segment->fd < 0 || fstat(segment->fd, &status) < 0)
 		return hl_error_set(err, -errno, "cannot open '%s': %s", name, strerror(errno));
+	if (!S_ISREG(status.st_mode))
+		return hl_error_set(err, -EBADMSG, "cannot use '%s': it is not a regular file",
+				    name);
 	segment->size = (uint64_t)status.st_size;
 	int r = read_at(segment, 0, &segment->header, sizeof(segment->header));
 	if (r == -ENODATA)

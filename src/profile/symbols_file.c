@@ -14,6 +14,7 @@
 #include <gelf.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define DEBUG_DIRECTORY "/usr/lib/debug/.build-id"
@@ -54,18 +55,29 @@ static bool has_build_id(Dwfl_Module *module, const uint8_t *build_id, size_t by
 	return found == (int)bytes && memcmp(bits, build_id, bytes) == 0;
 }
 
+/* Libdwfl would wait for somebody to write to a pipe. */
+static bool is_no_file(const char *path)
+{
+	struct stat status;
+	return stat(path, &status) == 0 && !S_ISREG(status.st_mode);
+}
+
 /* Reports ${path} to a fresh Dwfl, at its own addresses. NULL when it is not the wanted file; then
  * the reason is set if there was none. */
 static Dwfl_Module *try_file(struct hl_symbols_file *symbols, const char *path,
 			     const uint8_t *build_id, size_t build_id_bytes)
 {
+	Dwfl_Module *module = NULL;
+	const char *wrong = NULL;
 	GElf_Addr bias;
 
 	dwfl_report_begin(symbols->dwfl);
-	Dwfl_Module *module = dwfl_report_elf(symbols->dwfl, symbols->basename, path, -1, 0, true);
+	if (!is_no_file(path))
+		module = dwfl_report_elf(symbols->dwfl, symbols->basename, path, -1, 0, true);
 	dwfl_report_end(symbols->dwfl, NULL, NULL);
-	const char *wrong = NULL;
-	if (access(path, R_OK) != 0)
+	if (is_no_file(path))
+		wrong = "it is not a regular file";
+	else if (access(path, R_OK) != 0)
 		wrong = strerror(errno); /* libdwfl does not always say why */
 	else if (!module || !dwfl_module_getelf(module, &bias))
 		wrong = dwfl_errmsg(-1);

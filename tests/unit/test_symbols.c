@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -370,6 +371,22 @@ static void what_is_no_elf_file_still_gives_places(void **state)
 	}
 }
 
+static void a_pipe_is_not_waited_for(void **state)
+{
+	const struct lab *lab = *state;
+	struct hl_symbols *symbols;
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/pipe.so", lab->path);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	alarm(20); /* which ends the program */
+	assert_int_equal(hl_symbols_open(path, NULL, 0, &symbols), 0);
+	alarm(0);
+	assert_non_null(strstr(hl_symbols_reason(symbols), "it is not a regular file"));
+	hl_symbols_free(symbols);
+	unlink(path);
+}
+
 static void cxx_and_rust_names_are_demangled_and_c_names_left_alone(void **state)
 {
 	static const struct {
@@ -452,6 +469,7 @@ int main(void)
 		cmocka_unit_test(libc_is_named_by_the_debug_file_of_its_build_id),
 		LAB_TEST(a_file_with_another_build_id_is_not_used),
 		cmocka_unit_test(what_is_no_elf_file_still_gives_places),
+		LAB_TEST(a_pipe_is_not_waited_for),
 		cmocka_unit_test(cxx_and_rust_names_are_demangled_and_c_names_left_alone),
 		LAB_TEST(want_of_memory_is_an_error_wherever_it_strikes),
 	};

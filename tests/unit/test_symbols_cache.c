@@ -440,6 +440,20 @@ static int name_and_forget(const struct lab *lab)
 	return 0;
 }
 
+static void a_pipe_in_its_place_is_not_waited_for(void **state)
+{
+	struct lab *lab = *state;
+
+	build(lab);
+	assert_named(lab, lab->first, "first", 1);
+	assert_int_equal(unlink(lab->cache_file), 0);
+	assert_int_equal(mkfifo(lab->cache_file, 0600), 0);
+	alarm(20); /* which ends the program */
+	assert_false(is_known(lab, lab->first));
+	alarm(0);
+	assert_named(lab, lab->first, "first", 1);
+}
+
 static void several_at_once_do_no_harm(void **state)
 {
 	struct lab *lab = *state;
@@ -520,6 +534,7 @@ int main(void)
 		IN_LAB(another_users_cache_is_neither_written_nor_read),
 		IN_LAB(the_oldest_files_go_when_it_is_full),
 		IN_LAB(a_damaged_file_is_no_file),
+		IN_LAB(a_pipe_in_its_place_is_not_waited_for),
 		IN_LAB(several_at_once_do_no_harm),
 		IN_LAB(a_full_disk_leaves_nothing_behind),
 		IN_LAB(want_of_memory_is_an_error_where_it_is_in_the_way),

@@ -269,6 +269,15 @@ static bool has_residual_edge(const struct hl_graph *graph)
 	return false;
 }
 
+/* A line of the legend; none for "". */
+static void put_legend_clause(FILE *out, const char *clause)
+{
+	if (!*clause)
+		return;
+	put_escaped(out, clause, IN_HTML);
+	fputs("<BR ALIGN=\"LEFT\"/>", out);
+}
+
 static void put_legend(FILE *out, const struct hl_graph *graph, const struct hl_profile *profile,
 		       const struct hl_view_options *options)
 {
@@ -293,10 +302,8 @@ static void put_legend(FILE *out, const struct hl_graph *graph, const struct hl_
 			   options->unit);
 	}
 	fputs("<BR ALIGN=\"LEFT\"/>", out);
-	if (profile->filter) {
-		put_escaped(out, hl_profile_text(profile, profile->filter), IN_HTML);
-		fputs("<BR ALIGN=\"LEFT\"/>", out);
-	}
+	put_legend_clause(out, hl_profile_text(profile, profile->moment));
+	put_legend_clause(out, hl_profile_text(profile, profile->filter));
 	if (has_residual_edge(graph))
 		fputs("dashed: through functions left out<BR ALIGN=\"LEFT\"/>", out);
 	fputs("> tooltip=\"what is shown\"]\n", out);

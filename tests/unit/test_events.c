@@ -7,6 +7,8 @@
 #include "profile/event_lifetimes.h"
 #include "profile/event_replay.h"
 #include "profile/event_summary.h"
+#include "profile/recording.h"
+#include "view/view.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -649,6 +651,77 @@ static int read_all(const struct lab *lab)
 	return r;
 }
 
+static void write_recording(struct lab *lab)
+{
+	static char *command[] = {"app", NULL};
+	struct hl_recording_process process = {
+		.pid = 77,
+		.sequence = PROCESS,
+		.executable = "/none/app",
+		.command = command,
+		.start_realtime_ns = START_NS,
+		.complete = true,
+		.end = HL_END_EXITED,
+	};
+	struct hl_recording recording = {
+		.name = lab->directory,
+		.format_version = 1,
+		.tool_version = "0",
+		.command = command,
+		.host = "here",
+		.kernel = "Linux",
+		.mode = "log-fast",
+		.start_realtime_ns = START_NS,
+		.complete = true,
+		.processes = &process,
+		.process_count = 1,
+	};
+	struct hl_error err;
+
+	assert_int_equal(hl_recording_write_meta(lab->fd, &recording, &err), 0);
+	assert_int_equal(hl_recording_write_process(lab->fd, &process, &err), 0);
+}
+
+static int show(const struct lab *lab, enum hl_view_events report, bool json)
+{
+	struct hl_profile_selection selection = {.jobs = 1};
+	struct hl_history_range range = HL_HISTORY_ALL;
+	FILE *null = fopen("/dev/null", "w");
+	struct hl_view_options options = {.out = null,
+					  .notes = null,
+					  .events = report,
+					  .stacks = true,
+					  .row_limit = 20,
+					  .json = json};
+	struct hl_history *history = NULL;
+	struct hl_error err = {0};
+
+	int r = hl_history_open(lab->directory, &selection, &range, &history, &err);
+	if (r == 0)
+		r = hl_view_events(history, &options, &err);
+	hl_history_free(history);
+	if (null)
+		fclose(null);
+	assert_true(r == 0 || err.text[0]);
+	return r;
+}
+
+static void every_report_fails_for_want_of_memory_with_a_sentence(void **test)
+{
+	struct lab *lab = lab_new(UINT64_C(1) << 20, 10);
+
+	(void)test;
+	write_recording(lab);
+	for (uint64_t i = 0; i < 5; i++)
+		fill_interval(lab, i);
+	finish(lab);
+	for (int report = HL_VIEW_EVENTS_SUMMARY; report <= HL_VIEW_EVENTS_REPLAY; report++)
+		for (int json = 0; json < 2; json++)
+			FOR_EACH_FAILING_ALLOCATION(r, show(lab, (enum hl_view_events)report, json))
+	assert_int_equal(r, -ENOMEM);
+	lab_free(lab);
+}
+
 static void want_of_memory_is_an_error_wherever_it_strikes(void **test)
 {
 	struct lab *lab = lab_new(UINT64_C(1) << 20, 10);
@@ -840,6 +913,7 @@ int main(void)
 		cmocka_unit_test(a_full_disk_loses_events_and_says_how_many),
 		cmocka_unit_test(who_adds_events_waits_for_a_thread_that_does_not_keep_up),
 		cmocka_unit_test(want_of_memory_is_an_error_wherever_it_strikes),
+		cmocka_unit_test(every_report_fails_for_want_of_memory_with_a_sentence),
 		cmocka_unit_test(the_summary_adds_up_what_the_ledger_has),
 		cmocka_unit_test(lifetimes_are_the_sums_over_blocks_that_nobody_told_apart),
 		cmocka_unit_test(replayed_events_tell_the_same_as_the_log),

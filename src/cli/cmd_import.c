@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 
 #include "cli/output_file.h"
+#include "cli/terminal_progress.h"
 #include "cli/write_packed.h"
 #include "profile/import_folded.h"
 #include "profile/pack.h"
@@ -91,15 +92,19 @@ static int interpret(struct hl_profile *profile, struct hl_error *err)
 
 static int import(char *path, struct hl_error *err)
 {
+	struct hl_terminal_progress progress;
 	struct hl_profile *profile = NULL;
 
+	hl_terminal_progress_init(&progress, "reading");
 	int r = hl_output_file_check_regular(output, force, &path, 1, err);
 	if (r == 0)
 		r = load(path, &profile, err);
 	if (r == 0)
 		r = interpret(profile, err);
+	hl_terminal_progress_phase(&progress, "writing");
 	if (r == 0)
 		r = hl_write_packed(profile, output, err);
+	hl_terminal_progress_clear(&progress);
 	hl_profile_free(profile);
 	return r;
 }

@@ -43,28 +43,22 @@ static char *default_output(const char *path)
 	return name;
 }
 
-static int load(const char *path, struct hl_profile **ret_profile, struct hl_error *err)
+static int pack(char *path, const char *name, struct hl_error *err)
 {
 	struct hl_terminal_progress progress;
 	struct hl_profile_selection selection = {.keep_rows = true, .progress = &progress.progress};
-
-	hl_terminal_progress_init(&progress);
-	int r = hl_profile_open(path, &selection, ret_profile, err);
-	hl_terminal_progress_clear(&progress);
-	return r;
-}
-
-static int pack(char *path, const char *name, struct hl_error *err)
-{
 	struct hl_profile *profile = NULL;
 
+	hl_terminal_progress_init(&progress, "reading");
 	int r = hl_output_file_check_regular(name, force, &path, 1, err);
 	if (r == 0)
-		r = load(path, &profile, err);
+		r = hl_profile_open(path, &selection, &profile, err);
 	if (r == 0)
 		hl_symbols_advise(profile, HL_DPKG_DIRECTORY); /* or goes without advice */
+	hl_terminal_progress_phase(&progress, "writing");
 	if (r == 0)
 		r = hl_write_packed(profile, name, err);
+	hl_terminal_progress_clear(&progress);
 	hl_profile_free(profile);
 	return r;
 }

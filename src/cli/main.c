@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 #include "cli/help.h"
 #include "cli/options.h"
+#include "cli/terminal_progress.h"
 #include "view/format.h"
 
 #include <errno.h>
@@ -17,6 +18,7 @@ static void say(const char *format, va_list args)
 {
 	char *sentence;
 
+	hl_terminal_progress_wipe();
 	fflush(stdout); /* so that data and chatter keep their order in one file */
 	fputs("heapline: ", stderr);
 	if (vasprintf(&sentence, format, args) < 0) {

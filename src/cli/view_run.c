@@ -210,10 +210,33 @@ static int check_profile(const struct hl_profile *profile, const struct hl_view_
 	return r < 0 ? r : hl_view_choose_value(profile, options, err);
 }
 
+static int run_view(const struct hl_profile *profile, struct hl_history *history,
+		    const struct hl_view_command *command, struct hl_view_options *options,
+		    const struct sink *sink, struct hl_error *err)
+{
+	char *notes = NULL;
+	size_t size;
+
+	options->out = sink->out;
+	options->json = sink->output.json;
+	options->color = sink->output.color;
+	options->notes = open_memstream(&notes, &size); /* for after what the terminal shows now */
+	if (!options->notes)
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	int r = history ? command->history_view(history, options, err)
+			: command->view(profile, options, err);
+	if (fclose(options->notes) == 0 && size) {
+		hl_terminal_progress_wipe();
+		fputs(notes, stderr);
+	}
+	free(notes);
+	return r;
+}
+
 /* Of ${profile} or of ${history}, as the command's view is. */
 static int write_view(const struct hl_profile *profile, struct hl_history *history,
 		      const struct hl_view_command *command, struct hl_view_options *options,
-		      struct hl_error *err)
+		      struct hl_terminal_progress *progress, struct hl_error *err)
 {
 	struct sink sink = {0};
 
@@ -221,12 +244,9 @@ static int write_view(const struct hl_profile *profile, struct hl_history *histo
 	if (r == 0)
 		r = open_sink(&sink, command, err);
 	if (r == 0) {
-		options->out = sink.out;
-		options->notes = stderr;
-		options->json = sink.output.json;
-		options->color = sink.output.color;
-		r = history ? command->history_view(history, options, err)
-			    : command->view(profile, options, err);
+		bool on_terminal = !sink.output.path && isatty(STDOUT_FILENO);
+		hl_terminal_progress_phase(progress, on_terminal ? NULL : "writing");
+		r = run_view(profile, history, command, options, &sink, err);
 	}
 	/* The error of standard output is checked and reported when the program ends, a pager that
 	 * was left early is none. */
@@ -251,13 +271,13 @@ static int run_history_view(const struct hl_view_command *command, const struct 
 	struct hl_history *history;
 	struct hl_error err = {0};
 
-	hl_terminal_progress_init(&progress);
+	hl_terminal_progress_init(&progress, "reading");
 	selection->progress = &progress.progress;
 	int r = check_output(operands, &err);
 	if (r == 0)
 		r = hl_history_open(operands->paths[0], selection, range, &history, &err);
 	if (r == 0) {
-		r = write_view(NULL, history, command, options, &err);
+		r = write_view(NULL, history, command, options, &progress, &err);
 		hl_history_free(history);
 	}
 	hl_terminal_progress_clear(&progress);
@@ -295,16 +315,15 @@ static int run_profile_view(const struct hl_view_command *command, const struct 
 	struct hl_profile *profile = NULL;
 	struct hl_error err = {0};
 
-	hl_terminal_progress_init(&progress);
+	hl_terminal_progress_init(&progress, "reading");
 	selection->progress = &progress.progress;
 	int r = check_output(operands, &err);
 	if (r == 0)
 		r = open_operands(command, operands, selection, &profile, &err);
 	if (r == 0 && command->tells_history && may_have_history(profile, operands, selection))
 		options->history = open_own_history(operands, selection);
-	hl_terminal_progress_clear(&progress);
 	if (r == 0)
-		r = write_view(profile, NULL, command, options, &err);
+		r = write_view(profile, NULL, command, options, &progress, &err);
 	hl_terminal_progress_clear(&progress);
 	hl_history_free(options->history);
 	hl_profile_free(profile);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What people see on a terminal: reports come through a pager, and never get lost on the way."""
+"""What people see on a terminal: how far work is, and reports, which never get lost on the way."""
 
 import os
 import pty
@@ -88,6 +88,69 @@ class Pagers(unittest.TestCase):
                 written, _ = on_terminal(self.command, PAGER=pager, TERM=terminal)
                 self.assertNotIn("PAGED", written)
                 self.assertIn("function_0\n", written)
+
+
+class Progress(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="heapline-test-")
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def start(self, *arguments, **variables):
+        """heapline with standard error on a terminal, whose other end it returns too."""
+        ours, theirs = pty.openpty()
+        self.addCleanup(os.close, ours)
+        process = subprocess.Popen([harness.HEAPLINE, *arguments], cwd=self.folder,
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=theirs,
+                                   env=dict(os.environ, **variables), start_new_session=True)
+        os.close(theirs)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process, ours
+
+    @staticmethod
+    def read_until(terminal, words):
+        """Reads what the terminal shows until these words are there; waits as long as it takes."""
+        written = b""
+        while words not in written:
+            written += os.read(terminal, 4096)
+
+    @staticmethod
+    def read_rest(terminal):
+        written = b""
+        try:
+            while piece := os.read(terminal, 4096):
+                written += piece
+        except OSError:  # EIO: the other end is closed
+            pass
+        return written
+
+    def test_reading_another_tools_file_is_shown_while_it_takes_long(self):
+        os.mkfifo(self.folder / "stacks")
+        for verb in (["top"], ["import", "-o", "x.hlpack"]):
+            with self.subTest(verb=verb):
+                process, terminal = self.start(*verb, "stacks")
+                with open(self.folder / "stacks", "w", encoding="ascii") as stacks:
+                    stacks.write("main;parse 10\n")
+                    self.read_until(terminal, b"\rreading\x1b[K")
+                rest = self.read_rest(terminal)
+                self.assertEqual(process.wait(timeout=harness.TIMEOUT_S), 0)
+                self.assertIn(b"\r\x1b[K", rest)  # wiped
+
+    def test_writing_is_shown_while_it_takes_long(self):
+        (self.folder / "stacks").write_text("main;parse 10\n", encoding="ascii")
+        programs = self.folder / "bin"
+        programs.mkdir()
+        os.mkfifo(self.folder / "go")
+        (programs / "dot").write_text("#!/bin/sh\ncat >/dev/null\ncat go\n", encoding="ascii")
+        (programs / "dot").chmod(0o755)
+        process, terminal = self.start("graph", "-o", "x.svg", "stacks",
+                                       PATH=f"{programs}:{os.environ['PATH']}")
+        self.read_until(terminal, b"\rwriting\x1b[K")
+        (self.folder / "go").write_text("<svg/>\n", encoding="ascii")
+        self.assertIn(b"\r\x1b[K", self.read_rest(terminal))
+        self.assertEqual(process.wait(timeout=harness.TIMEOUT_S), 0)
 
 
 if __name__ == "__main__":

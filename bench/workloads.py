@@ -238,6 +238,7 @@ class RedisCase(Case):
     title = "redis-server, set/get/lpush, 16 in a pipeline"
     unit = PER_SECOND
     START_LIMIT_S = 20
+    requests = 1_000_000  # of each kind
 
     def missing(self):
         absent = [name for name in ("redis-server", "redis-benchmark", "redis-cli")
@@ -253,7 +254,7 @@ class RedisCase(Case):
                               start_new_session=True) as server:
             try:
                 self.wait_ready(socket, server)
-                return self.throughput(socket, 1000 if machine.small else 1_000_000)
+                return self.throughput(socket, 1000 if machine.small else self.requests)
             finally:
                 self.stop(socket, server)
                 tool.clean(machine.scratch)

@@ -60,7 +60,8 @@ struct hl_intervals {
 	uint64_t events;
 };
 
-/* Makes zeroed ${intervals} go on from elsewhere: interval ${number} begins, with so much in use. */
+/* Makes zeroed ${intervals} go on from elsewhere: interval ${number} begins
+ * with so much in use. */
 void hl_intervals_go_on(struct hl_intervals *intervals, uint64_t number, int64_t bytes,
 			int64_t objects);
 

@@ -324,7 +324,8 @@ static void scribble(struct fake_region *fake, unsigned *seed, int count)
 {
 	for (int i = 0; i < count; i++) {
 		int id = rand_r(seed) % (HL_AREA_COUNT + 1);
-		uint64_t offset = id == HL_AREA_COUNT ? 0 : fake->layout.areas[id].offset;
+		bool in_area = id < HL_AREA_COUNT && fake->layout.areas[id].capacity;
+		uint64_t offset = in_area ? fake->layout.areas[id].offset : 0;
 		uint64_t *words = (uint64_t *)((char *)fake->header + offset);
 		uint64_t value = (uint64_t)rand_r(seed) << 32 ^ (uint64_t)rand_r(seed);
 		words[rand_r(seed) % 64] = value >> rand_r(seed) % 64;

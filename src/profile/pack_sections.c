@@ -38,6 +38,7 @@ static const struct hl_column thread_columns[] = {
 	COLUMN(hl_profile_thread, process),
 	COLUMN(hl_profile_thread, tid),
 	COLUMN(hl_profile_thread, name),
+	COLUMN(hl_profile_thread, earlier_threads),
 };
 
 static const struct hl_column module_columns[] = {
@@ -81,7 +82,7 @@ const struct hl_columns hl_pack_process_columns = {process_columns, HL_COUNT_OF(
 						   sizeof(struct hl_profile_process),
 						   6 * 4 + 8 + 2 + 7 * 8};
 const struct hl_columns hl_pack_thread_columns = {thread_columns, HL_COUNT_OF(thread_columns),
-						  sizeof(struct hl_profile_thread), 3 * 4};
+						  sizeof(struct hl_profile_thread), 4 * 4};
 const struct hl_columns hl_pack_module_columns = {module_columns, HL_COUNT_OF(module_columns),
 						  sizeof(struct hl_profile_module),
 						  4 + 32 + 4 + 1 + 4 + 4};

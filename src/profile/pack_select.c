@@ -212,7 +212,8 @@ int hl_pack_select(struct hl_profile *profile, const struct hl_profile_selection
 
 	if (!selection->pid && !selection->by_sequence && !selection->tid)
 		return 0;
-	return select_all(&selecting);
+	int r = select_all(&selecting);
+	return r == 0 && selection->tid ? hl_profile_warn_of_earlier_threads(profile) : r;
 }
 
 /* ---- sums ---- */

@@ -2,6 +2,8 @@
 /* What every view asks of a profile; see profile.h. */
 #include "profile/profile.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,6 +28,36 @@ void hl_profile_free(struct hl_profile *profile)
 	free(profile->sizes);
 	free(profile->base);
 	free(profile);
+}
+
+static int add_warning(struct hl_profile *profile, const char *sentence)
+{
+	uint32_t *warnings =
+		reallocarray(profile->warnings, profile->warning_count + 1, sizeof(*warnings));
+	if (!warnings)
+		return -ENOMEM;
+	profile->warnings = warnings;
+	int r = hl_strings_intern(&profile->strings, sentence, &warnings[profile->warning_count]);
+	if (r == 0)
+		profile->warning_count++;
+	return r;
+}
+
+int hl_profile_warn_of_earlier_threads(struct hl_profile *profile)
+{
+	char sentence[128];
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < profile->thread_count; i++) {
+		const struct hl_profile_thread *thread = &profile->threads[i];
+		if (!thread->earlier_threads)
+			continue;
+		snprintf(sentence, sizeof(sentence),
+			 "the figures of thread %u include those of %u that ended before it began",
+			 thread->tid, thread->earlier_threads);
+		r = add_warning(profile, sentence);
+	}
+	return r;
 }
 
 bool hl_profile_has_unit(enum hl_value value, enum hl_unit unit)

@@ -104,7 +104,8 @@ struct hl_profile_process {
 struct hl_profile_thread {
 	uint32_t process; /* index of processes */
 	uint32_t tid;
-	uint32_t name; /* "" when unknown */
+	uint32_t name;		  /* "" when unknown */
+	uint32_t earlier_threads; /* that had ended, and whose figures are among these */
 	struct hl_profile_counters total;
 };
 
@@ -221,6 +222,9 @@ struct hl_recording;
 int hl_profile_load(const struct hl_recording *recording,
 		    const struct hl_profile_selection *selection, struct hl_profile **ret_profile,
 		    struct hl_error *err);
+
+/* For who asked for one thread and gets several: adds a warning for each. 0 or -ENOMEM. */
+int hl_profile_warn_of_earlier_threads(struct hl_profile *profile);
 
 void hl_profile_free(struct hl_profile *profile); /* NULL is fine */
 

@@ -203,37 +203,14 @@ static int name_thread(struct hl_profile *profile, const struct hl_recording_thr
 	return hl_strings_intern(&profile->strings, name, ret_name);
 }
 
-/* For who asked for one thread and gets several. */
-static int warn_of_earlier_threads(struct hl_profile *profile,
-				   const struct hl_recording_thread *thread)
-{
-	char sentence[128];
-
-	if (!thread->earlier_threads)
-		return 0;
-	snprintf(sentence, sizeof(sentence),
-		 "the figures of thread %u include those of %u that ended before it began",
-		 thread->tid, thread->earlier_threads);
-	uint32_t *warnings =
-		reallocarray(profile->warnings, profile->warning_count + 1, sizeof(*warnings));
-	if (!warnings)
-		return -ENOMEM;
-	profile->warnings = warnings;
-	int r = hl_strings_intern(&profile->strings, sentence, &warnings[profile->warning_count]);
-	if (r == 0)
-		profile->warning_count++;
-	return r;
-}
-
 static int add_thread(struct filling *filling, const struct hl_recording_thread *recorded)
 {
 	struct hl_profile *profile = filling->profile;
 	struct hl_profile_thread thread = {.process = (uint32_t)profile->process_count,
-					   .tid = recorded->tid};
+					   .tid = recorded->tid,
+					   .earlier_threads = recorded->earlier_threads};
 
 	int r = name_thread(profile, recorded, &thread.name);
-	if (r == 0 && filling->loading->selection.tid)
-		r = warn_of_earlier_threads(profile, recorded);
 	if (r == 0)
 		profile->threads[profile->thread_count++] = thread;
 	return r;
@@ -376,6 +353,8 @@ static int fill_profile(struct hl_profile *profile, const struct loading *loadin
 	for (size_t i = 0; r == 0 && i < loading->source_count; i++)
 		r = fill_process(&filling, &loading->sources[i]);
 	profile->unfiltered_total = profile->total;
+	if (r == 0 && loading->selection.tid)
+		r = hl_profile_warn_of_earlier_threads(profile);
 	return r;
 }
 

@@ -712,9 +712,27 @@ static void want_of_memory_is_an_error_wherever_it_strikes(void **state)
 
 #define IN_PLACE(test) cmocka_unit_test_setup_teardown(test, place_setup, place_teardown)
 
+static void the_bytes_of_a_row_are_those_of_its_columns(void **state)
+{
+	static const struct hl_columns *const all[] = {
+		&hl_pack_process_columns,  &hl_pack_thread_columns, &hl_pack_module_columns,
+		&hl_pack_function_columns, &hl_pack_frame_columns,  &hl_pack_node_columns,
+		&hl_pack_row_columns,	   &hl_pack_size_columns,   &hl_node_columns,
+		&hl_value_columns};
+
+	(void)state;
+	for (size_t i = 0; i < HL_COUNT_OF(all); i++) {
+		size_t sum = 0;
+		for (size_t column = 0; column < all[i]->count; column++)
+			sum += all[i]->columns[column].size;
+		assert_int_equal(sum, all[i]->row_bytes);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_bytes_of_a_row_are_those_of_its_columns),
 		IN_PLACE(a_packed_recording_holds_the_whole_profile),
 		IN_PLACE(an_imported_profile_keeps_its_kind_and_its_earlier_figures),
 		IN_PLACE(an_empty_recording_can_be_packed),

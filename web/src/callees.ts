@@ -129,6 +129,7 @@ export class CalleeTree implements Tree {
   show(choice: Choice): void {
     this.scatter(choice.column(this.report.after), this.selfs);
     if (this.report.before) this.scatter(choice.column(this.report.before), this.bases);
+    else this.bases.fill(0);
     this.weighAll(choice.width);
     this.sumUp(this.selfs, this.sums);
     this.sumUp(this.bases, this.baseSums);

@@ -30,14 +30,13 @@ export const UNIT_WORDS: Record<Unit, string> = { bytes: "Bytes", objects: "Bloc
 type Listener = () => void;
 
 export class Choice {
-  value: Value = "peak";
-  width: Width = "after";
+  private wantedValue: Value = "peak";
   private wantedUnit: Unit = "bytes";
+  private wantedWidth: Width = "after";
   private readonly listeners: Listener[] = [];
 
   constructor(private readonly report: Report) {
-    const wanted = report.summary.value as Value;
-    this.setValue(this.has(wanted) ? wanted : VALUES.find((value) => this.has(value)) ?? "alloc");
+    this.setValue(report.summary.value as Value);
     this.setUnit(report.summary.unit as Unit);
   }
 
@@ -58,6 +57,16 @@ export class Choice {
     return UNITS.some((unit) => this.knows(value, unit));
   }
 
+  /** The value that was asked for, or one that is known. */
+  get value(): Value {
+    if (this.has(this.wantedValue)) return this.wantedValue;
+    return VALUES.find((value) => this.has(value)) ?? "alloc";
+  }
+
+  get width(): Width {
+    return this.report.before ? this.wantedWidth : "after";
+  }
+
   /** The unit that was asked for, or the only one that the value is counted in. */
   get unit(): Unit {
     if (this.knows(this.value, this.wantedUnit)) return this.wantedUnit;
@@ -65,8 +74,7 @@ export class Choice {
   }
 
   setValue(value: Value): void {
-    if (!this.has(value)) return;
-    this.value = value;
+    this.wantedValue = value;
     this.changed();
   }
 
@@ -76,7 +84,14 @@ export class Choice {
   }
 
   setWidth(width: Width): void {
-    this.width = width;
+    this.wantedWidth = width;
+    this.changed();
+  }
+
+  /** Shows other figures of the leaves: of a moment, or of the whole again. */
+  setFigures(after: Figures, before: Figures | null): void {
+    this.report.after = after;
+    this.report.before = before;
     this.changed();
   }
 

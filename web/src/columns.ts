@@ -32,6 +32,13 @@ export class ColumnReader {
     return column;
   }
 
+  /** Numbers that may not fit 32 bits. */
+  numbers(count: number): Float64Array {
+    const column = new Float64Array(count);
+    for (let i = 0; i < count; i++) column[i] = this.next();
+    return column;
+  }
+
   /** Ascending numbers, stored as differences. */
   ascending(count: number): Uint32Array {
     const column = this.ids(count, 0);

@@ -2,6 +2,7 @@
 // The profile as the page holds it: typed arrays, by id. The words are those of profile.h.
 
 import { ColumnReader } from "./columns";
+import { Timeline, TimelineHead } from "./timeline_data";
 
 export interface Module {
   path: string;
@@ -47,6 +48,7 @@ interface Content extends Summary {
   frames: number;
   nodes: number;
   leaves: number;
+  timeline?: TimelineHead;
 }
 
 /** Figures of the leaves, a column for each that is known: "peak_bytes", ... */
@@ -62,8 +64,11 @@ export interface Report {
   nodes: { count: number; parent: Uint32Array; end: Uint32Array; frame: Uint32Array };
   /** Nodes with figures. */
   leaves: Uint32Array;
+  /** Those that are shown: of the whole, or of a moment that was chosen. */
   after: Figures;
   before: Figures | null;
+  /** Where the recording has a log. */
+  timeline: Timeline | null;
 }
 
 // Not in TypeScript 4.8's own declarations.
@@ -124,5 +129,6 @@ export async function readReport(base64: string): Promise<Report> {
     leaves: reader.ascending(content.leaves),
     after: readFigures(reader, content),
     before: content.base ? readFigures(reader, content) : null,
+    timeline: content.timeline ? new Timeline(content.timeline, reader, content.leaves) : null,
   };
 }

@@ -16,6 +16,7 @@ import { SumsView } from "./sums_view";
 import { showSummary } from "./summary";
 import { Tabs } from "./tabs";
 import { isDark, setUpTheme } from "./theme";
+import { TimelineView } from "./timeline";
 import { TreeView } from "./tree_view";
 import { Trees } from "./trees";
 import { ROOT } from "./tree";
@@ -50,12 +51,15 @@ function setUpToggle(id: string, onChange: (isOn: boolean) => void): void {
 }
 
 function setUpWidths(report: Report, choice: Choice): void {
-  if (!report.before) return;
   const widths = makeRadios("width", "Width of frames", "segments",
     WIDTHS.map((width) => ({ key: width, label: [WIDTH_WORDS[width]] })), (width) => choice.setWidth(width));
   byId("widths").append(widths.element);
-  choice.listen(() => widths.show(choice.width));
-  widths.show(choice.width);
+  const show = () => {
+    byId("widths").hidden = !report.before;
+    widths.show(choice.width);
+  };
+  choice.listen(show);
+  show();
 }
 
 /** Says what has no place in the picture. */
@@ -70,6 +74,8 @@ interface FlameViews {
   flame: FlameGraph;
   search: Search;
   show(): void;
+  /** In other colours. */
+  repaint(): void;
 }
 
 function makeFlameViews(report: Report, choice: Choice, trees: Trees): FlameViews {
@@ -98,12 +104,13 @@ function makeFlameViews(report: Report, choice: Choice, trees: Trees): FlameView
     flame.setTree(trees.get(isOn));
   });
   setUpWidths(report, choice);
-  setUpTheme(byId("theme"), () => {
+  choice.listen(() => showLegend(report, palette));
+  showLegend(report, palette);
+  const repaint = () => {
     showLegend(report, palette);
     flame.paint();
-  });
-  showLegend(report, palette);
-  return { flame, search, show };
+  };
+  return { flame, search, show, repaint };
 }
 
 function makeTreeView(report: Report, choice: Choice, trees: Trees): () => void {
@@ -166,7 +173,12 @@ async function start(): Promise<void> {
   await nextPaint();
 
   const trees = new Trees(report, choice);
-  const { search, show } = makeFlameViews(report, choice, trees);
+  const { search, show, repaint } = makeFlameViews(report, choice, trees);
+  const timeline = report.timeline && new TimelineView(report, report.timeline, choice);
+  setUpTheme(byId("theme"), () => {
+    repaint();
+    timeline?.paint();
+  });
   const [functions, lines] = makeTables(report, choice, (name) => {
     tabs.openId("flame");
     search.find(name);

@@ -46,7 +46,7 @@ function figureText(report: Report, value: Value, unit: Unit): string {
 }
 
 function growthLine(report: Report, value: Value, unit: Unit): HTMLElement | null {
-  if (!report.before) return null;
+  if (!report.before || !report.summary.base) return null; // of a range the timeline says it
   const name = `${value}_${unit}`;
   const before = total(report.before, name);
   const growth = total(report.after, name) - before;
@@ -68,6 +68,21 @@ function caveat(report: Report, value: Value): HTMLElement | null {
   return text ? make("span", { class: "tile-other" }, text) : null;
 }
 
+/** Of a moment all but one value are unknown. */
+function tileOfMoment(report: Report, choice: Choice, value: Value): RadioOption<Value> {
+  const isKnown = choice.has(value);
+  const figure = make("span", { class: "tile-figure" }, isKnown ? figureText(report, value, "bytes") : "–");
+  if (isKnown) figure.title = formatExact(total(report.after, `${value}_bytes`), "bytes");
+  return {
+    key: value,
+    label: [
+      make("span", { class: "tile-title" }, VALUE_WORDS[value].title), figure,
+      make("span", { class: "tile-other" },
+        isKnown ? `in ${counted(total(report.after, `${value}_objects`), "block")}` : "not known over time"),
+    ],
+  };
+}
+
 function tile(report: Report, choice: Choice, value: Value): RadioOption<Value> {
   const units = UNITS.filter((unit) => choice.knows(value, unit));
   const exact = units.map((unit) => formatExact(total(report.after, `${value}_${unit}`), unit));
@@ -85,14 +100,25 @@ function tile(report: Report, choice: Choice, value: Value): RadioOption<Value> 
 
 function showTotals(report: Report, choice: Choice): void {
   const values = VALUES.filter((value) => choice.has(value));
-  const tiles = makeRadios("value", "What to show", "tiles",
-    values.map((value) => tile(report, choice, value)), (value) => choice.setValue(value));
+  const whole = report.after;
+  let shown = whole;
+  const makeTiles = () => makeRadios("value", "What to show", "tiles",
+    values.map((value) => (shown === whole ? tile : tileOfMoment)(report, choice, value)), (value) => choice.setValue(value));
+  let tiles = makeTiles();
   const units = makeRadios("unit", "Unit", "segments",
     UNITS.map((unit) => ({ key: unit, label: [UNIT_WORDS[unit]] })), (unit) => choice.setUnit(unit));
-  byId("values").append(tiles.element);
+  const place = byId("values");
+  place.append(tiles.element);
   byId("units").append(units.element);
+  const replaceTiles = () => {
+    place.style.minHeight = `${place.offsetHeight}px`; // so that nothing below moves
+    shown = report.after;
+    tiles = makeTiles();
+    place.replaceChildren(tiles.element);
+  };
   const show = () => {
-    tiles.show(choice.value);
+    if (shown !== report.after) replaceTiles();
+    tiles.show(choice.value, (value) => choice.has(value));
     units.show(choice.unit, (unit) => choice.knows(choice.value, unit));
   };
   choice.listen(show);

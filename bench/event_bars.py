@@ -8,7 +8,8 @@ READ_MIN = 50e6  # events a second
 
 
 def size_figure(run):
-    figure = Figure(f"`--events`, {run.title}", f"at most {PAIR_BYTES_MAX} bytes a malloc+free pair")
+    figure = Figure(f"`--events`, {run.title}",
+                    f"at most {PAIR_BYTES_MAX} bytes a malloc+free pair")
     figure.measured = f"{run.written / run.pairs:.2f} bytes"
     if run.heaptrack_written:
         figure.measured += f" (heaptrack --raw {run.heaptrack_written / run.pairs:.2f})"

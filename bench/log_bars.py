@@ -75,8 +75,8 @@ def day_figures(logs):
     bar, limits = "1 s, 300 MB", {"seconds_max": 1, "resident_max": 300e6}
     timeline, at = (logs.day.timeline, logs.day.at) if logs.day else (None, dict.fromkeys(VIEWS_AT))
     return [view_figure("`timeline` of a day, 864,000 intervals", bar, timeline, **limits),
-            *(view_figure(f"`{view} --at` of a day, the slowest of some moments", bar, run, **limits)
-              for view, run in at.items())]
+            *(view_figure(f"`{view} --at` of a day, the slowest of some moments", bar, run,
+                          **limits) for view, run in at.items())]
 
 
 def log_figures(results):

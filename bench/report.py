@@ -158,10 +158,10 @@ latter with `--sample 512K`. A tool that needs more than 12 times the plain time
 included, less that without it. The heap is the resident part of the heap segment without it.
 - Views (`bench/views.py`): the fastest of 5 runs. The million stack nodes are made up; a program \
 of many templates stands for those with debug information, and its first `top` finds no kept names.
-- Logs (`bench/logs.py`): medians of 3 runs. Events drained of a program are its mallocs and frees over \
-the processor time of the thread that drains its rings, which wakes 1,000 times a second and writes \
-the log as well; those without a program (`bench/micro/drain_bench.c`) fill a ring over and over. The \
-collector's memory counts pages that it shares with the program. The day \
+- Logs (`bench/logs.py`): medians of 3 runs. Events drained of a program are its mallocs and frees \
+over the processor time of the thread that drains its rings, which wakes 1,000 times a second and \
+writes the log as well; those without a program (`bench/micro/drain_bench.c`) fill a ring over and \
+over. The collector's memory counts pages that it shares with the program. The day \
 (`bench/micro/day_of_log.c`) is made up: some 50 of 4,000 nodes change in each interval.
 - Events (`bench/events.py`): `events` decodes and counts them all, `--replay` also compares them \
 with the log. heaptrack_print, which does more than to count, reads files that \

@@ -16,10 +16,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from memory import find_program
+
 TREE = Path(__file__).resolve().parent.parent
-
-from memory import find_program  # noqa: E402
-
 SEGMENT_BYTES = 64 << 10
 SEGMENTS = 3
 # A segment ends behind the piece with which it is full, and one more is there for a moment.

@@ -132,7 +132,7 @@ static uint32_t draw(struct worker *worker, uint32_t count)
 	return (uint32_t)(worker->random >> 20) % count;
 }
 
-/* How many blocks there should be: rises and falls, once in some ten million events. */
+/* How many blocks there should be: rises and falls, once in some 17 million events. */
 static uint32_t wanted(const struct worker *worker)
 {
 	uint32_t phase = (uint32_t)(worker->events >> 10) % (2 * BLOCKS_MAX);

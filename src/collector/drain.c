@@ -324,8 +324,8 @@ static int open_files(struct hl_drain *drain, const struct hl_drain_settings *se
 	return drain->directory_fd < 0 ? -errno : 0;
 }
 
-/* So that the target waits with the drain, and does not take it for dead. A wait takes a tick or
- * more, so header.tick never gets ahead of time. */
+/* So that the target waits with the drain, and does not take it for dead. A whole tick has passed
+ * each time: a header.tick ahead of time would make rings look damaged. */
 static void keep_ticking(void *context)
 {
 	atomic_fetch_add_explicit(&header_of(context)->tick, 1, memory_order_relaxed);

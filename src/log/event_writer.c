@@ -223,7 +223,8 @@ static void give_full(struct queue *queue, struct hl_event_batch *batch)
 	pthread_mutex_unlock(&queue->lock);
 }
 
-static void wait_a_little(struct queue *queue)
+/* Whether the whole of a millisecond has passed. */
+static bool wait_a_little(struct queue *queue)
 {
 	struct timespec until;
 
@@ -233,7 +234,8 @@ static void wait_a_little(struct queue *queue)
 		until.tv_nsec -= NS_PER_SECOND;
 		until.tv_sec++;
 	}
-	pthread_cond_clockwait(&queue->changed, &queue->lock, CLOCK_MONOTONIC, &until);
+	return pthread_cond_clockwait(&queue->changed, &queue->lock, CLOCK_MONOTONIC, &until) ==
+	       ETIMEDOUT;
 }
 
 static struct hl_event_batch *take_free(struct hl_event_writer *writer)
@@ -241,11 +243,9 @@ static struct hl_event_batch *take_free(struct hl_event_writer *writer)
 	struct queue *queue = &writer->files->queue;
 
 	pthread_mutex_lock(&queue->lock);
-	while (!queue->free_count) {
-		wait_a_little(queue);
-		if (writer->while_waiting)
+	while (!queue->free_count)
+		if (wait_a_little(queue) && writer->while_waiting)
 			writer->while_waiting(writer->context);
-	}
 	struct hl_event_batch *batch = queue->free[--queue->free_count];
 	pthread_mutex_unlock(&queue->lock);
 	return batch;

@@ -17,7 +17,7 @@
 struct hl_event_writer {
 	struct hl_event_batch *batch; /* being filled; never full */
 	struct hl_event_files *files; /* the thread's side */
-	/* Called about each millisecond while adding an event waits; NULL at first. */
+	/* Called after each whole millisecond for which adding an event waits; NULL at first. */
 	void (*while_waiting)(void *context);
 	void *context;
 };

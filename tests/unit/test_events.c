@@ -21,6 +21,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -619,6 +620,36 @@ static void who_adds_events_waits_for_a_thread_that_does_not_keep_up(void **test
 	lab_free(lab);
 }
 
+static void count_wait(void *context)
+{
+	++*(unsigned *)context;
+}
+
+static uint64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* Else the drain, which counts ticks while it waits, would get ahead of time. */
+static void no_more_waits_are_told_than_milliseconds_have_passed(void **test)
+{
+	struct lab *lab = lab_new(UINT64_C(1) << 30, 10);
+	unsigned waits = 0;
+
+	(void)test;
+	lab->writer->while_waiting = count_wait;
+	lab->writer->context = &waits;
+	uint64_t begin_ms = now_ms();
+	write_batches(lab, 0, 2000);
+	assert_true(waits <= now_ms() - begin_ms + 1);
+	finish(lab);
+	assert_int_equal(lab->missing, 0);
+	lab_free(lab);
+}
+
 static int start_and_stop(const struct lab *lab)
 {
 	struct hl_log_settings settings = settings_of(lab, 4096, 10);
@@ -912,6 +943,7 @@ int main(void)
 		cmocka_unit_test(no_events_and_other_files_are_told_apart),
 		cmocka_unit_test(a_full_disk_loses_events_and_says_how_many),
 		cmocka_unit_test(who_adds_events_waits_for_a_thread_that_does_not_keep_up),
+		cmocka_unit_test(no_more_waits_are_told_than_milliseconds_have_passed),
 		cmocka_unit_test(want_of_memory_is_an_error_wherever_it_strikes),
 		cmocka_unit_test(every_report_fails_for_want_of_memory_with_a_sentence),
 		cmocka_unit_test(the_summary_adds_up_what_the_ledger_has),

@@ -99,6 +99,7 @@ struct reading {
 	struct hl_report_history *report;
 	struct held *nodes; /* of the log */
 	size_t node_count;
+	int64_t bytes;	   /* of all nodes, now */
 	uint32_t *touched; /* since the moment before */
 	size_t touched_count, touched_capacity;
 	size_t change_capacity;
@@ -129,6 +130,7 @@ static int change(struct reading *reading, uint32_t id, int64_t bytes, int64_t o
 	struct held *node = &reading->nodes[id];
 	node->bytes += bytes;
 	node->objects += objects;
+	reading->bytes += bytes;
 	if (!node->touched)
 		reading->touched[reading->touched_count++] = id;
 	node->touched = true;
@@ -155,11 +157,12 @@ static int keep_change(struct reading *reading, uint32_t id)
 	return 0;
 }
 
+/* -EBADMSG where damage kept intervals from being read, which the timeline knows of. */
 static int keep_moment(struct reading *reading)
 {
 	struct hl_report_history *report = reading->report;
 	struct hl_report_moment *moment = &report->moments[reading->next_moment++];
-	int r = 0;
+	int r = reading->bytes == report->points[moment->point].bytes ? 0 : -EBADMSG;
 
 	moment->first_change = report->change_count;
 	for (size_t i = 0; r == 0 && i < reading->touched_count; i++)
@@ -289,7 +292,12 @@ static int read_log(struct reading *reading, struct hl_error *err)
 			    history->points[history->point_count - 1].number, &options, &fold, err);
 	if (r == 0 && !reading->begun)
 		r = read_nothing(reading, err);
-	return r < 0 ? r : keep_moments_before(reading, UINT64_MAX);
+	if (r == 0)
+		r = keep_moments_before(reading, UINT64_MAX);
+	return r == -EBADMSG
+		       ? hl_error_set(err, r, "the log of '%s' is damaged: stacks do not add up",
+				      history->path)
+		       : r;
 }
 
 /* Fills the moments; ${ret_names} is what the log defines. */

@@ -49,12 +49,16 @@ def ask(verb, recording, *words):
     return json.loads(heapline(verb, "--json", *words, str(recording)))
 
 
-def record_python(recording, rounds):
-    """Records the program of the demo, every object of which is an allocation."""
-    command = ["/usr/bin/python3", str(TREE / "demo/json_workload.py"), str(rounds)]
-    subprocess.run([HEAPLINE, "record", "-o", recording, "--", *command], check=True,
-                   capture_output=True, timeout=TIMEOUT_S,
+def record_python(recording, *words, options=()):
+    """Records a Python program, every object of which is an allocation."""
+    subprocess.run([HEAPLINE, "record", "-o", recording, *options, "--", "/usr/bin/python3", *words],
+                   check=True, capture_output=True, timeout=TIMEOUT_S,
                    env={**os.environ, "PYTHONMALLOC": "malloc"})
+
+
+def record_demo(recording, rounds, options=()):
+    """Records the program of the demo."""
+    record_python(recording, str(TREE / "demo/json_workload.py"), str(rounds), options=options)
 
 
 def make_recording(recording, name):

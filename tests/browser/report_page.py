@@ -35,11 +35,15 @@ class Files:
     """Recordings and pages, made once for all tests."""
 
     @classmethod
-    def make(cls):
+    def make_folder(cls):
         cls.folder = Path(tempfile.mkdtemp(prefix="heapline-browser-"))
+
+    @classmethod
+    def make(cls):
+        cls.make_folder()
         cls.before, cls.after = cls.folder / "before.hl", cls.folder / "after.hl"
-        harness.record_python(cls.before, 1)
-        harness.record_python(cls.after, 2)
+        harness.record_demo(cls.before, 1)
+        harness.record_demo(cls.after, 2)
         cls.evil = cls.folder / "evil.folded"
         cls.evil.write_text(EVIL_STACKS)
         cls.small_before, cls.small_after = cls.folder / "b.folded", cls.folder / "a.folded"

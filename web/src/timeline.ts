@@ -122,8 +122,10 @@ export class TimelineView {
 
   private say(): void {
     const alone = this.report.summary.recording.processes > 1 ? ", of this process alone" : "";
-    byId("timeline-state").textContent =
-      this.range ? this.describe() + alone : "Drag over the chart to see what was in use then";
+    const state = byId("timeline-state");
+    state.textContent = this.range ? this.describe() + alone : "Drag over the chart to see what was in use then";
+    state.dataset.fromMs = this.range ? String(this.timeline.moments[this.first].fromMs) : "";
+    state.dataset.toMs = this.range ? String(this.timeline.moments[this.last].toMs) : "";
     this.clearButton.disabled = !this.range;
     this.aspects.show(this.aspect, () => this.range !== null);
   }

@@ -2,7 +2,7 @@
 /* heapline events: the events that were kept beside a log. */
 #include "cli/view_options.h"
 
-static bool dump, lifetimes, replay, stacks;
+static bool dump, lifetimes, replay, stacks, full;
 static uint64_t row_limit = HL_VIEW_ROWS_DEFAULT;
 
 static const struct hl_option options[] = {
@@ -13,6 +13,8 @@ static const struct hl_option options[] = {
 	 NULL},
 	{"stacks", 0, NULL, "with --dump: the function that allocated, too", HL_OPTION_FLAG,
 	 &stacks, NULL},
+	{"full", 0, NULL, "with --lifetimes: stacks with all their frames", HL_OPTION_FLAG, &full,
+	 NULL},
 	{"rows", 'n', "N", "at most N rows; 0: all (default: 10, with --dump and in JSON all)",
 	 HL_OPTION_COUNT, &row_limit, NULL},
 	{0},
@@ -35,9 +37,12 @@ static int run_events(int argc, char **argv)
 					  "--dump, --lifetimes and --replay exclude each other");
 	if (stacks && !dump)
 		return hl_cli_usage_error(&hl_verb_events, "--stacks is for --dump");
+	if (full && !lifetimes)
+		return hl_cli_usage_error(&hl_verb_events, "--full is for --lifetimes");
 	return hl_view_run(&hl_verb_events, argc, argv, &command,
 			   (struct hl_view_options){.events = chosen_report(),
 						    .stacks = stacks,
+						    .full = full,
 						    .row_limit = row_limit});
 }
 

@@ -2,6 +2,7 @@
 /* heapline growth: what rises steadily, as leaks do. */
 #include "cli/view_options.h"
 
+static bool full;
 static int by;
 static uint64_t row_limit = HL_VIEW_ROWS_DEFAULT;
 
@@ -13,14 +14,16 @@ static const struct hl_option options[] = {
 	 by_words},
 	{"rows", 'n', "N", "show N rows; 0: all (default: 20, with --json all)", HL_OPTION_COUNT,
 	 &row_limit, NULL},
+	{"full", 0, NULL, "show stacks with all their frames", HL_OPTION_FLAG, &full, NULL},
 	{0},
 };
 
 static int run_growth(int argc, char **argv)
 {
 	const struct hl_view_command command = {.history_view = hl_view_growth, .pages = true};
-	return hl_view_run(&hl_verb_growth, argc, argv, &command,
-			   (struct hl_view_options){.by = by_keys[by], .row_limit = row_limit});
+	return hl_view_run(
+		&hl_verb_growth, argc, argv, &command,
+		(struct hl_view_options){.by = by_keys[by], .row_limit = row_limit, .full = full});
 }
 
 const struct hl_verb hl_verb_growth = {

@@ -2,6 +2,7 @@
 /* heapline peaks: when most was in use, and what made it so. */
 #include "cli/view_options.h"
 
+static bool full;
 static uint64_t row_limit = 5;
 static uint64_t stack_limit = 3;
 static double valley = 5;
@@ -11,6 +12,7 @@ static const struct hl_option options[] = {
 	 &row_limit, NULL},
 	{"stacks", 0, "N", "show N stacks of each; 0: all (default: 3)", HL_OPTION_COUNT,
 	 &stack_limit, NULL},
+	{"full", 0, NULL, "show stacks with all their frames", HL_OPTION_FLAG, &full, NULL},
 	{"valley", 0, "PERCENT", "hills fall by so much of their height on both sides (default: 5)",
 	 HL_OPTION_PERCENT, &valley, NULL},
 	{0},
@@ -22,6 +24,7 @@ static int run_peaks(int argc, char **argv)
 	return hl_view_run(&hl_verb_peaks, argc, argv, &command,
 			   (struct hl_view_options){.row_limit = row_limit,
 						    .stack_limit = stack_limit,
+						    .full = full,
 						    .valley = valley});
 }
 

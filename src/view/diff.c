@@ -101,8 +101,9 @@ static void emit_words(struct hl_emit *emit, struct diff *diff, const struct hl_
 {
 	bool by_stack = diff->options->by == HL_VIEW_BY_STACK;
 	size_t depth = by_stack ? hl_stack_path_fill(&diff->path, row->id) : 0;
-	char *joined =
-		depth && !diff->options->json ? hl_stack_path_join(&diff->path, depth) : NULL;
+	char *joined = depth && !diff->options->json
+			       ? hl_stack_path_line(&diff->path, row->id, true)
+			       : NULL;
 	char place[256];
 
 	hl_emit_cell_text(emit, hl_keys_place(&row->label, place, sizeof(place)));

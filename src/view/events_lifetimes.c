@@ -118,10 +118,12 @@ static int emit_row(struct lifetimes *lifetimes, const struct row *row)
 	struct hl_emit *emit = lifetimes->report->emit;
 	bool json = lifetimes->report->options->json;
 	size_t depth = hl_stack_path_fill(&lifetimes->path, row->node);
-	char *joined = json ? NULL : hl_stack_path_join(&lifetimes->path, depth);
+	char *line = json ? NULL
+			  : hl_stack_path_line(&lifetimes->path, row->node,
+					       lifetimes->report->options->full);
 	char lifetime[HL_FORMAT_MAX];
 
-	if (!json && !joined)
+	if (!json && !line)
 		return -ENOMEM;
 	hl_emit_row(emit, 0);
 	hl_emit_cell_text(emit, format_lifetime(row->mean_ms, lifetime));
@@ -134,15 +136,26 @@ static int emit_row(struct lifetimes *lifetimes, const struct row *row)
 					   figures->free_objects);
 	hl_emit_cell_integer(emit,
 			     figures->held_bytes + figures->alloc_bytes - figures->free_bytes);
-	hl_emit_cell_text(emit, joined ? joined : "");
+	hl_emit_cell_text(emit, line ? line : "");
 	hl_emit_cell_stack(emit, lifetimes->path.names, depth);
-	free(joined);
+	free(line);
 	return 0;
+}
+
+static int tell_apart(struct lifetimes *lifetimes, size_t count)
+{
+	int r = 0;
+
+	hl_stack_path_begin_table(&lifetimes->path);
+	for (size_t i = 0; r == 0 && i < count; i++)
+		r = hl_stack_path_add(&lifetimes->path, lifetimes->rows[i].node);
+	return r;
 }
 
 static int emit_rows(struct lifetimes *lifetimes, size_t count)
 {
-	static const struct hl_emit_column columns[] = {
+	unsigned shortened = lifetimes->report->options->full ? 0 : HL_EMIT_SHORTENED;
+	const struct hl_emit_column columns[] = {
 		{NULL, "mean life", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY},
 		{"lifetime_us", NULL, HL_EMIT_NUMBER, HL_EMIT_JSON_ONLY},
 		{"object_ms", NULL, HL_EMIT_NUMBER, HL_EMIT_JSON_ONLY},
@@ -151,10 +164,13 @@ static int emit_rows(struct lifetimes *lifetimes, size_t count)
 		{"alloc_bytes", "bytes", HL_EMIT_BYTES, 0},
 		{"left_objects", "left", HL_EMIT_COUNT, HL_EMIT_BLANK_ZERO},
 		{"left_bytes", "bytes", HL_EMIT_BYTES, HL_EMIT_BLANK_ZERO},
-		{NULL, "stack, from its leaf", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY | HL_EMIT_SHORTENED},
+		{NULL, "stack, from its leaf", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY | shortened},
 		{"stack", NULL, HL_EMIT_STACK, HL_EMIT_JSON_ONLY},
 	};
-	int r = 0;
+	int r = tell_apart(lifetimes, count);
+
+	if (r < 0)
+		return r;
 
 	hl_emit_rows(lifetimes->report->emit, "rows", columns, HL_COUNT_OF(columns));
 	for (size_t i = 0; r == 0 && i < count; i++)

@@ -7,6 +7,7 @@
 #include "view/stack_path.h"
 #include "view/summary.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +53,7 @@ static void begin_rows(struct hl_emit *emit, const struct hl_view_options *optio
 		{"to_bytes", "to", HL_EMIT_BYTES, 0},
 		{NULL, "where", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY | HL_EMIT_SHORTENED | HL_EMIT_PATH},
 		{NULL, by_stack ? "stack, from its leaf" : "function", HL_EMIT_TEXT,
-		 HL_EMIT_TEXT_ONLY | HL_EMIT_SHORTENED | HL_EMIT_KEY},
+		 HL_EMIT_TEXT_ONLY | (options->full ? 0 : HL_EMIT_SHORTENED | HL_EMIT_KEY)},
 		{"name", NULL, HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},
 		{"file", NULL, HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},
 		{"line", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
@@ -84,29 +85,50 @@ static void emit_words(struct hl_emit *emit, struct growth *growth, const struct
 {
 	bool by_stack = growth->options->by == HL_VIEW_BY_STACK;
 	size_t depth = by_stack ? hl_stack_path_fill(&growth->path, row->id) : 0;
-	char *joined = by_stack && !growth->options->json ? hl_stack_path_join(&growth->path, depth)
-							  : NULL;
+	char *line = by_stack && !growth->options->json
+			     ? hl_stack_path_line(&growth->path, row->id, growth->options->full)
+			     : NULL;
 	char place[256];
 
 	hl_emit_cell_text(emit, hl_keys_place(&row->label, place, sizeof(place)));
-	hl_emit_cell_text(emit, joined ? joined : row->label.name);
+	hl_emit_cell_text(emit, line ? line : row->label.name);
 	hl_emit_cell_text(emit, row->label.name);
 	hl_emit_cell_text(emit, row->label.file);
 	hl_emit_cell_integer(emit, row->label.line);
 	hl_emit_cell_text(emit, row->label.module);
 	hl_emit_cell_stack(emit, growth->path.names, depth);
-	free(joined);
+	free(line);
 }
 
-static void emit_rows(struct hl_emit *emit, struct growth *growth)
+static size_t count_shown(const struct growth *growth)
 {
-	const struct hl_growth_rows *rows = &growth->rows;
-	char more[HL_FORMAT_MAX];
 	uint64_t limit = growth->options->row_limit;
 
 	if (limit == HL_VIEW_ROWS_DEFAULT)
 		limit = growth->options->json ? 0 : ROWS_DEFAULT;
-	size_t shown = limit && limit < rows->count ? (size_t)limit : rows->count;
+	return limit && limit < growth->rows.count ? (size_t)limit : growth->rows.count;
+}
+
+static int tell_apart(struct growth *growth, size_t shown)
+{
+	int r = 0;
+
+	hl_stack_path_begin_table(&growth->path);
+	if (growth->options->by != HL_VIEW_BY_STACK)
+		return 0;
+	for (size_t i = 0; r == 0 && i < shown; i++)
+		r = hl_stack_path_add(&growth->path, growth->rows.rows[i].id);
+	return r;
+}
+
+static int emit_rows(struct hl_emit *emit, struct growth *growth)
+{
+	const struct hl_growth_rows *rows = &growth->rows;
+	char more[HL_FORMAT_MAX];
+	size_t shown = count_shown(growth);
+
+	if (tell_apart(growth, shown) < 0)
+		return -ENOMEM;
 	begin_rows(emit, growth->options);
 	for (size_t i = 0; i < shown; i++) {
 		bool steady = rows->rows[i].score >= HL_GROWTH_STEADY;
@@ -118,6 +140,7 @@ static void emit_rows(struct hl_emit *emit, struct growth *growth)
 	if (shown < rows->count)
 		hl_emit_line(emit, "... and %s more; -n 0 shows all",
 			     hl_format_count((int64_t)(rows->count - shown), more));
+	return 0;
 }
 
 static void emit_explanation(struct hl_emit *emit, const struct growth *growth)
@@ -156,9 +179,10 @@ static int write_growth(struct growth *growth)
 	hl_emit_text(emit, "by", by_names[options->by]);
 	hl_history_head_lines(emit, growth->history);
 	emit_explanation(emit, growth);
-	emit_rows(emit, growth);
+	r = emit_rows(emit, growth);
 	hl_summary_names_line(emit, growth->history->profile);
-	return hl_emit_finish(emit);
+	int finished = hl_emit_finish(emit);
+	return r < 0 ? r : finished;
 }
 
 int hl_view_growth(struct hl_history *history, const struct hl_view_options *options,

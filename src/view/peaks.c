@@ -209,26 +209,45 @@ static void emit_stack(struct hl_emit *emit, struct peaks *peaks, const struct p
 {
 	int64_t whole = point_of(peaks, peak)->max_bytes - peak->hill.valley_bytes;
 	size_t depth = hl_stack_path_fill(&peaks->path, stack->node);
-	char *joined = peaks->options->json ? NULL : hl_stack_path_join(&peaks->path, depth);
+	char *line = peaks->options->json
+			     ? NULL
+			     : hl_stack_path_line(&peaks->path, stack->node, peaks->options->full);
 
 	hl_emit_row(emit, 0);
 	hl_emit_cell_integer(emit, stack->growth);
 	hl_emit_cell_percent(emit, stack->growth, whole);
 	hl_emit_cell_integer(emit, peak->bytes[stack->node]);
-	hl_emit_cell_text(emit, joined ? joined : "");
+	hl_emit_cell_text(emit, line ? line : "");
 	hl_emit_cell_stack(emit, peaks->path.names, depth);
-	free(joined);
+	free(line);
+}
+
+static int tell_apart(struct peaks *peaks, const struct stack *stacks, size_t count)
+{
+	int r = 0;
+
+	hl_stack_path_begin_table(&peaks->path);
+	for (size_t i = 0; r == 0 && i < count; i++)
+		r = hl_stack_path_add(&peaks->path, stacks[i].node);
+	return r;
+}
+
+static void begin_stacks(struct hl_emit *emit, const struct hl_view_options *options)
+{
+	const struct hl_emit_column columns[] = {
+		{"growth_bytes", "grew by", HL_EMIT_BYTES, 0},
+		{NULL, "share", HL_EMIT_PERCENT, HL_EMIT_TEXT_ONLY},
+		{"bytes", "to", HL_EMIT_BYTES, 0},
+		{NULL, "stack, from its leaf", HL_EMIT_TEXT,
+		 HL_EMIT_TEXT_ONLY | (options->full ? 0 : HL_EMIT_SHORTENED)},
+		{"stack", NULL, HL_EMIT_STACK, HL_EMIT_JSON_ONLY},
+	};
+
+	hl_emit_rows(emit, "stacks", columns, HL_COUNT_OF(columns));
 }
 
 static int emit_stacks(struct hl_emit *emit, struct peaks *peaks, const struct peak *peak)
 {
-	static const struct hl_emit_column columns[] = {
-		{"growth_bytes", "grew by", HL_EMIT_BYTES, 0},
-		{NULL, "share", HL_EMIT_PERCENT, HL_EMIT_TEXT_ONLY},
-		{"bytes", "to", HL_EMIT_BYTES, 0},
-		{NULL, "stack, from its leaf", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY | HL_EMIT_SHORTENED},
-		{"stack", NULL, HL_EMIT_STACK, HL_EMIT_JSON_ONLY},
-	};
 	uint64_t limit = peaks->options->stack_limit;
 	char more[HL_FORMAT_MAX];
 	size_t count;
@@ -237,7 +256,11 @@ static int emit_stacks(struct hl_emit *emit, struct peaks *peaks, const struct p
 	if (!stacks)
 		return -ENOMEM;
 	size_t shown = limit && limit < count ? (size_t)limit : count;
-	hl_emit_rows(emit, "stacks", columns, HL_COUNT_OF(columns));
+	if (tell_apart(peaks, stacks, shown) < 0) {
+		free(stacks);
+		return -ENOMEM;
+	}
+	begin_stacks(emit, peaks->options);
 	for (size_t i = 0; i < shown; i++)
 		emit_stack(emit, peaks, peak, &stacks[i]);
 	hl_emit_rows_end(emit);

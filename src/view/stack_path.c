@@ -2,22 +2,32 @@
 /* Climbs from a node to the root; see stack_path.h. */
 #include "view/stack_path.h"
 
+#include "profile/array.h"
+#include "view/keys.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#define FRAMES_SHOWN 4	 /* of a shortened stack, from its leaf */
+#define TABLE_MAX    256 /* each stack is compared with each */
+
 int hl_stack_path_init(struct hl_stack_path *path, const struct hl_profile *profile,
 		       const struct hl_calltree *tree)
 {
-	*path = (struct hl_stack_path){profile, tree,
-				       calloc((size_t)tree->depth_max + 1, sizeof(*path->names))};
+	*path = (struct hl_stack_path){
+		.profile = profile,
+		.tree = tree,
+		.names = calloc((size_t)tree->depth_max + 1, sizeof(*path->names)),
+	};
 	return path->names ? 0 : -ENOMEM;
 }
 
 void hl_stack_path_release(struct hl_stack_path *path)
 {
 	free(path->names);
-	path->names = NULL;
+	free(path->table);
+	*path = (struct hl_stack_path){0};
 }
 
 size_t hl_stack_path_fill(struct hl_stack_path *path, uint32_t node)
@@ -31,20 +41,80 @@ size_t hl_stack_path_fill(struct hl_stack_path *path, uint32_t node)
 	return depth;
 }
 
-char *hl_stack_path_join(const struct hl_stack_path *path, size_t depth)
+/* ---- in one line ---- */
+
+void hl_stack_path_begin_table(struct hl_stack_path *path)
 {
-	char *joined = NULL;
+	path->table_count = 0;
+}
+
+int hl_stack_path_add(struct hl_stack_path *path, uint32_t node)
+{
+	if (path->table_count == TABLE_MAX)
+		return 0;
+	if (hl_array_reserve(&path->table, &path->table_capacity, path->table_count + 1,
+			     sizeof(*path->table)) < 0)
+		return -ENOMEM;
+	path->table[path->table_count++] = node;
+	return 0;
+}
+
+/* How many frames, from their leaves on, two stacks have in common. */
+static uint32_t count_shared(const struct hl_calltree_node *nodes, uint32_t a, uint32_t b)
+{
+	uint32_t shared = 0;
+
+	for (; a && b && nodes[a].name == nodes[b].name; a = nodes[a].parent, b = nodes[b].parent)
+		shared++;
+	return shared;
+}
+
+/* The frame that tells the stack from the others of the table; counted from the leaf, which is 0.
+ */
+static uint32_t telling_frame(const struct hl_stack_path *path, uint32_t node)
+{
+	uint32_t most = 0;
+
+	for (size_t i = 0; i < path->table_count; i++) {
+		if (path->table[i] == node)
+			continue;
+		uint32_t shared = count_shared(path->tree->nodes, node, path->table[i]);
+		if (shared > most)
+			most = shared;
+	}
+	return most;
+}
+
+/* "..." stands for frames that are left out. */
+static void write_line(const struct hl_stack_path *path, uint32_t node, bool full, FILE *out)
+{
+	const struct hl_calltree_node *nodes = path->tree->nodes;
+	uint32_t telling = full ? 0 : telling_frame(path, node), at = 0, next = 0;
+
+	for (; node; node = nodes[node].parent, at++) {
+		if (!full && at >= FRAMES_SHOWN && at != telling)
+			continue;
+		fprintf(out, "%s%s%s", next < at ? " < ..." : "", at ? " < " : "",
+			hl_profile_text(path->profile, nodes[node].name));
+		next = at + 1;
+	}
+	if (next < at)
+		fputs(" < ...", out);
+	if (!at)
+		fputs(HL_KEYS_NO_STACK, out);
+}
+
+char *hl_stack_path_line(const struct hl_stack_path *path, uint32_t node, bool full)
+{
+	char *text = NULL;
 	size_t size;
-	FILE *out = open_memstream(&joined, &size);
+	FILE *out = open_memstream(&text, &size);
 
 	if (!out)
 		return NULL;
-	for (size_t i = depth; i-- > 0;)
-		fprintf(out, "%s%s", path->names[i], i ? " < " : "");
-	if (!depth)
-		fputs("[no stack]", out);
+	write_line(path, node, full, out);
 	if (fclose(out) == 0)
-		return joined;
-	free(joined);
+		return text;
+	free(text);
 	return NULL;
 }

@@ -9,6 +9,8 @@ struct hl_stack_path {
 	const struct hl_profile *profile;
 	const struct hl_calltree *tree;
 	const char **names; /* of the stack that was filled in last, from the root */
+	uint32_t *table;    /* nodes: the stacks that stand in one table */
+	size_t table_count, table_capacity;
 };
 
 /* 0 or -ENOMEM. */
@@ -19,5 +21,14 @@ void hl_stack_path_release(struct hl_stack_path *path);
 /* Fills in the stack of ${node}; returns how many names it has. */
 size_t hl_stack_path_fill(struct hl_stack_path *path, uint32_t node);
 
-/* The first ${depth} names filled in, as "leaf < caller < caller"; to be freed, or NULL. */
-char *hl_stack_path_join(const struct hl_stack_path *path, size_t depth);
+/* Begins a table of stacks that shall be told apart; adds the stack of ${node} to it. Of very many
+ * the first ones are compared. 0 or -ENOMEM. */
+void hl_stack_path_begin_table(struct hl_stack_path *path);
+int hl_stack_path_add(struct hl_stack_path *path, uint32_t node);
+
+/*
+ * The stack of ${node} in one line, "leaf < caller < ... < caller < ..."; to be freed, or NULL.
+ * Unless ${full} only the leaf and the next few callers and, where others of the table begin with
+ * the same, the first caller that is not theirs.
+ */
+char *hl_stack_path_line(const struct hl_stack_path *path, uint32_t node, bool full);

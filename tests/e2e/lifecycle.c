@@ -235,6 +235,7 @@ static void install_filter(void)
 		ALLOW(futex),
 		ALLOW(rt_sigprocmask),
 		ALLOW(sched_yield),
+		ALLOW(nanosleep),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
 	};
 	struct sock_fprog filter = {.len = sizeof(rules) / sizeof(*rules), .filter = rules};
@@ -252,7 +253,8 @@ static SITE void descend(int depth)
 	BARRIER();
 }
 
-/* Many stacks that are new after the filter came, and blocks enough to need more memory. */
+/* Many stacks that are new after the filter came, blocks enough to need more memory, and events
+ * enough to wait for whoever reads them. */
 static int enter_filter(void)
 {
 	free(malloc(1)); /* glibc draws a random number at the first */
@@ -261,6 +263,11 @@ static int enter_filter(void)
 		descend(depth % 601);
 	for (int i = 0; i < 1000; i++)
 		KEEP(malloc(20000));
+	for (int i = 0; i < 200000; i++) {
+		void *block = malloc(20);
+		KEEP(block);
+		free(block);
+	}
 	return 0;
 }
 

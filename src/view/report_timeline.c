@@ -21,13 +21,19 @@ static uint64_t point_end_ms(const struct hl_report_history *report, size_t poin
 	return end < log_end ? end : log_end;
 }
 
-static void emit_marks(struct hl_emit *emit, const struct hl_log *log)
+static void emit_marks(struct hl_emit *emit, const struct hl_history *history)
 {
+	const struct hl_log *log = history->log;
+	uint64_t start = hl_history_start_ms(history);
+
 	hl_emit_array(emit, "marks");
 	for (size_t i = 0; i < log->mark_count; i++) {
+		const struct hl_log_mark *mark = &log->marks[i];
+		if (mark->tick < start || mark->tick - start >= hl_history_length_ms(history))
+			continue;
 		hl_emit_object(emit, NULL);
-		hl_emit_integer(emit, "ms", (int64_t)log->marks[i].tick);
-		hl_emit_text(emit, "text", log->marks[i].text);
+		hl_emit_integer(emit, "ms", (int64_t)mark->tick);
+		hl_emit_text(emit, "text", mark->text);
 		hl_emit_object_end(emit);
 	}
 	hl_emit_array_end(emit);
@@ -82,7 +88,7 @@ void hl_report_timeline_members(struct hl_emit *emit, const struct hl_report_his
 	for (size_t i = 0; i < report->moment_count; i++)
 		changes += report->moments[i].change_count;
 	hl_emit_integer(emit, "changes", (int64_t)changes);
-	emit_marks(emit, history->log);
+	emit_marks(emit, history);
 	emit_holes(emit, report);
 	hl_emit_object_end(emit);
 }

@@ -19,11 +19,18 @@ static pthread_key_t end_key;
  * meanwhile passes through. Above all, it must not wait for the lock that its own thread holds. */
 static __thread bool changing_slot __attribute__((tls_model("initial-exec")));
 
+/* Other keys' destructors come after ours, and free: the slot stays for a round of them. */
+static __thread bool waited_for_others __attribute__((tls_model("initial-exec")));
+
 static void on_thread_end(void *value)
 {
 	struct hl_thread *thread = value;
 	/* A value inherited by a forked child is wiped: not this process' thread. */
-	if (thread == hl_this_thread && atomic_load(&thread->activity) == HL_IDLE)
+	if (thread != hl_this_thread || atomic_load(&thread->activity) != HL_IDLE)
+		return;
+	if (!waited_for_others && pthread_setspecific(end_key, thread) == 0)
+		waited_for_others = true;
+	else
 		hl_thread_end(thread);
 }
 
@@ -132,10 +139,13 @@ void hl_thread_end(struct hl_thread *thread)
 	struct hl_recorder *recorder = hl_recorder;
 	hl_thread_set(thread, HL_RECORDING);
 	read_name(thread->shared);
-	hl_event_flush(recorder, thread);
 	changing_slot = true;
 	atomic_signal_fence(memory_order_seq_cst);
 	hl_this_thread = NULL;
+	atomic_signal_fence(memory_order_seq_cst);
+	/* No handler reaches it any more; some may have left frees. */
+	hl_thread_drain(thread);
+	hl_event_flush(recorder, thread);
 	atomic_store(&thread->shared->live, 0);
 	atomic_fetch_sub(&recorder->live_threads, 1);
 	give_back(recorder, thread);

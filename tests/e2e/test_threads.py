@@ -32,6 +32,12 @@ class Threads(harness.TestCase):
     def test_destructors_of_thread_specific_values_are_counted(self):
         self.compare("late-allocations")
 
+    def test_destructors_of_thread_specific_values_belong_to_their_thread(self):
+        _, recording = self.record_well([harness.program("threads"), "late-allocations"], "mem-fast")
+        rows = harness.report("top", recording, "--by", "thread", "--value", "alloc")["rows"]
+        self.assertEqual(len(rows), 102)
+        self.assertEqual(len({row["tid"] for row in rows}), 102)
+
     def test_threads_cancelled_between_allocations_are_counted(self):
         self.compare("cancel-deferred")
 

@@ -290,6 +290,21 @@ static void frees_by_handlers_inside_the_recorder_are_counted_when_it_is_left(vo
 	stop();
 }
 
+static void frees_by_handlers_while_the_thread_ends_are_counted(void **state)
+{
+	(void)state;
+	start(HL_MODE_MEM_FAST);
+	alloc_event(block_at(0, 1), 1);
+	struct hl_thread *thread = hl_thread_enter();
+	hl_event_nested_free(block_at(0, 1));
+	hl_thread_end(thread);
+	add_up();
+	assert_int_equal(sums.free_objects[1], 1);
+	assert_int_equal(lost_events(), 0);
+	assert_int_equal(atomic_load(&recorder->shared.header->inuse_bytes), 0);
+	stop();
+}
+
 static void refuse_memory_in_turn(bool sizes)
 {
 	uint64_t needed = UINT64_MAX;
@@ -738,6 +753,7 @@ int main(void)
 		cmocka_unit_test(the_peak_is_the_maximum_and_its_nodes_are_those_of_that_moment),
 		cmocka_unit_test(in_closed_mode_only_frees_count),
 		cmocka_unit_test(frees_by_handlers_inside_the_recorder_are_counted_when_it_is_left),
+		cmocka_unit_test(frees_by_handlers_while_the_thread_ends_are_counted),
 		cmocka_unit_test(whatever_memory_is_refused_figures_stay_consistent),
 		cmocka_unit_test(whatever_memory_is_refused_figures_by_size_stay_consistent),
 		cmocka_unit_test(with_sizes_each_class_of_a_stack_has_exact_counters_of_its_own),

@@ -14,6 +14,7 @@
 /* One of the two profiles, and what its ids are in the joined one. */
 struct side {
 	const struct hl_profile *profile;
+	bool same_modules;		    /* as in the other one, and not only of the same name */
 	uint32_t *modules, *frames, *nodes; /* nodes: at first the builder's, then final ids */
 };
 
@@ -37,7 +38,8 @@ static void release_side(struct side *side)
 
 /* ---- what becomes one ---- */
 
-/* Modules go by their file names at first; describe_modules() gives them the rest. */
+/* Modules go by their file names at first, but in one recording; describe_modules() gives them the
+ * rest. */
 static int intern_modules(struct hl_builder *builder, struct side *side)
 {
 	const struct hl_profile *profile = side->profile;
@@ -45,9 +47,13 @@ static int intern_modules(struct hl_builder *builder, struct side *side)
 	int r = 0;
 
 	for (size_t i = 1; r == 0 && i < profile->module_count; i++) {
-		const char *path = hl_profile_text(profile, profile->modules[i].path);
-		r = hl_builder_module(builder, hl_path_basename(path), no_build_id, 0,
-				      &side->modules[i]);
+		const struct hl_profile_module *module = &profile->modules[i];
+		const char *path = hl_profile_text(profile, module->path);
+		r = side->same_modules
+			    ? hl_builder_module(builder, path, module->build_id,
+						module->build_id_bytes, &side->modules[i])
+			    : hl_builder_module(builder, hl_path_basename(path), no_build_id, 0,
+						&side->modules[i]);
 	}
 	return r;
 }
@@ -523,6 +529,7 @@ int hl_profile_join_stacks(const struct hl_profile *profile, const struct hl_pro
 	int r = init_side(&sides[0], more);
 	if (r == 0)
 		r = init_side(&sides[1], profile);
+	sides[0].same_modules = sides[1].same_modules = true;
 	if (r == 0)
 		r = extend(&sides[0], &sides[1], ret_profile);
 	if (r == 0) {

@@ -16,8 +16,9 @@ int hl_profile_join(const struct hl_profile *before, const struct hl_profile *af
 
 /*
  * ${profile} with the stacks of ${more} too, whose figures are left out: *${ret_nodes}, to be freed
- * by the caller, says which node each node of ${more} is. Frames are equal as above, and nothing
- * else of what ${profile} says has changed. 0 or a negative errno with a sentence.
+ * by the caller, says which node each node of ${more} is. Both are of one recording, so that
+ * modules are equal when path and build id are; else frames are equal as above. Nothing else of
+ * what ${profile} says has changed. 0 or a negative errno with a sentence.
  */
 int hl_profile_join_stacks(const struct hl_profile *profile, const struct hl_profile *more,
 			   struct hl_profile **ret_profile, uint32_t **ret_nodes,

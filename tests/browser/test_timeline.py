@@ -205,14 +205,24 @@ class Control(TimelineCase):
         self.assertEqual(figure, f"{point['bytes'] / 2**20:.1f} MiB")
         self.assertIn("RSS", self.text("#timeline-hover"))
 
-    def test_a_finger_drags_too(self):
-        box = self.run_script("const box = document.getElementById('timeline-canvas')"
-                              ".getBoundingClientRect(); return [box.left, box.top, box.width]")
-        for kind, share in (("touchStart", 0.3), ("touchMove", 0.4), ("touchMove", 0.7),
-                            ("touchEnd", None)):
-            points = [] if share is None else [{"x": box[0] + share * box[2], "y": box[1] + 60}]
+    def touch(self, *places):
+        """A finger goes along places of the chart: shares of its width, pixels from its top."""
+        left, top, width = self.run_script(
+            "const box = document.getElementById('timeline-canvas').getBoundingClientRect();"
+            "return [box.left, box.top, box.width]")
+        steps = [("touchMove", [{"x": left + x * width, "y": top + y}]) for x, y in places]
+        for kind, points in [("touchStart", steps[0][1]), *steps[1:], ("touchEnd", [])]:
             self.driver.execute_cdp_cmd("Input.dispatchTouchEvent",
                                         {"type": kind, "touchPoints": points})
+
+    def test_a_finger_that_scrolls_changes_no_range(self):
+        self.press_on_chart(Keys.HOME)
+        state = self.state()
+        self.touch((0.5, 100), (0.5, 80), (0.5, 40), (0.5, 10))
+        harness.wait_until(self.driver, lambda: self.state() == state)
+
+    def test_a_finger_drags_too(self):
+        self.touch((0.3, 60), (0.4, 60), (0.7, 60))
         [ms] = moment_of(self.state())
         self.assertEqual(self.frames()["all"][0],
                          ask("top", Logs.python, "--at", str(ms))["total"]["inuse_bytes"])

@@ -34,6 +34,7 @@ export class TimelineView {
   private range: Range | null = null;
   private aspect: Aspect = "maximum";
   private isDragging = false;
+  private rangeBefore: Range | null = null;
   private hoverMs: number | null = null;
   private timer = 0;
   private readonly whole: { after: Figures; before: Figures | null };
@@ -167,6 +168,7 @@ export class TimelineView {
     if (event.button !== 0) return;
     const moment = this.momentAt(event);
     this.isDragging = true;
+    this.rangeBefore = this.range;
     this.canvas.setPointerCapture(event.pointerId);
     this.preview({ anchor: event.shiftKey && this.range ? this.range.anchor : moment, head: moment });
   }
@@ -185,7 +187,7 @@ export class TimelineView {
 
   /** The browser took the touch, to scroll. */
   private abandon(): void {
-    if (this.isDragging) this.choose(null);
+    if (this.isDragging) this.preview(this.rangeBefore);
     this.isDragging = false;
   }
 

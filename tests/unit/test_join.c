@@ -284,6 +284,81 @@ static void want_of_memory_is_an_error_wherever_it_strikes(void **state)
 	hl_profile_free(after);
 }
 
+/* ---- stacks alone ---- */
+
+static int join_stacks_and_free(struct hl_profile *profile, struct hl_profile *more)
+{
+	struct hl_profile *joined;
+	uint32_t *nodes;
+	struct hl_error err = {0};
+
+	int r = hl_profile_join_stacks(profile, more, &joined, &nodes, &err);
+	if (r == 0) {
+		hl_profile_free(joined);
+		free(nodes);
+	}
+	return r;
+}
+
+static void stacks_are_added_without_their_figures(void **state)
+{
+	struct hl_profile *profile = profile_of("new.hl", new_stacks, 0x2000);
+	struct hl_profile *more = profile_of("old.hl", old_stacks, 0x1000);
+	struct hl_profile *joined;
+	uint32_t *nodes;
+	struct hl_error err = {0};
+
+	(void)state;
+	assert_int_equal(hl_profile_join_stacks(profile, more, &joined, &nodes, &err), 0);
+	assert_true(hl_profile_is_valid(joined));
+	assert_null(joined->base);
+	assert_memory_equal(&joined->total, &profile->total, sizeof(joined->total));
+	assert_memory_equal(joined->known, profile->known, sizeof(joined->known));
+	assert_int_equal(joined->warning_count, profile->warning_count);
+	assert_int_equal(nodes[find(more, "main:12;parse:28;grow:31")],
+			 find(joined, "main:12;parse:28;grow:31"));
+	uint32_t shared = find(joined, "main:12;parse:27;grow:31");
+	assert_int_equal(nodes[find(more, "main:12;parse:27;grow:31")], shared);
+	assert_int_equal(joined->counters[shared].alloc_bytes, 2003);
+	free(nodes);
+	hl_profile_free(joined);
+	hl_profile_free(profile);
+	hl_profile_free(more);
+}
+
+/* Unlike those of two builds, which are compared. */
+static void modules_of_one_file_name_stay_apart_in_one_recording(void **state)
+{
+	static const struct stack here[] = {{"read!/lib/libio.so", 5, 1}, {NULL, 0, 0}};
+	static const struct stack there[] = {{"read!/opt/lib/libio.so", 7, 1}, {NULL, 0, 0}};
+	struct hl_profile *profile = profile_of("t.hl", here, 0x1000);
+	struct hl_profile *more = profile_of("t.hl", there, 0x1000);
+	struct hl_profile *joined;
+	uint32_t *nodes;
+	struct hl_error err = {0};
+
+	(void)state;
+	assert_int_equal(hl_profile_join_stacks(profile, more, &joined, &nodes, &err), 0);
+	assert_int_equal(joined->node_count, 3);
+	assert_int_equal(joined->counters[nodes[1]].alloc_bytes, 0);
+	free(nodes);
+	hl_profile_free(joined);
+	hl_profile_free(profile);
+	hl_profile_free(more);
+}
+
+static void want_of_memory_for_stacks_alone_is_an_error_too(void **state)
+{
+	struct hl_profile *profile = profile_of("new.hl", new_stacks, 0x2000);
+	struct hl_profile *more = profile_of("old.hl", old_stacks, 0x1000);
+
+	(void)state;
+	FOR_EACH_FAILING_ALLOCATION(r, join_stacks_and_free(profile, more))
+	assert_int_equal(r, -ENOMEM);
+	hl_profile_free(profile);
+	hl_profile_free(more);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -297,6 +372,9 @@ int main(void)
 		cmocka_unit_test(a_normalized_base_is_scaled_as_a_whole_and_node_by_node),
 		cmocka_unit_test(nothing_is_normalized_by_an_unknown_time),
 		cmocka_unit_test(want_of_memory_is_an_error_wherever_it_strikes),
+		cmocka_unit_test(stacks_are_added_without_their_figures),
+		cmocka_unit_test(modules_of_one_file_name_stay_apart_in_one_recording),
+		cmocka_unit_test(want_of_memory_for_stacks_alone_is_an_error_too),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,7 +33,9 @@ struct found_file {
 static bool read_piece_header(const struct hl_segment *segment, uint64_t offset,
 			      struct hl_piece_header *ret_header)
 {
-	if (pread(segment->fd, ret_header, sizeof(*ret_header), (off_t)offset) !=
+	/* The file may have grown since its size was looked up. */
+	if (offset > segment->size || sizeof(*ret_header) > segment->size - offset ||
+	    pread(segment->fd, ret_header, sizeof(*ret_header), (off_t)offset) !=
 		    sizeof(*ret_header) ||
 	    ret_header->stored_bytes > HL_PIECE_BYTES_MAX)
 		return false;

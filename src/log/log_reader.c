@@ -151,6 +151,38 @@ static int collect_marks(struct hl_log *log)
 	return 0;
 }
 
+static int earlier_first(const void *left, const void *right)
+{
+	const struct hl_log_mark *a = *(const struct hl_log_mark *const *)left;
+	const struct hl_log_mark *b = *(const struct hl_log_mark *const *)right;
+
+	if (a->tick != b->tick)
+		return a->tick < b->tick ? -1 : 1;
+	return (a > b) - (a < b);
+}
+
+/* A program's marks come to the collector later than those of heapline ctl. */
+static int sort_marks(struct hl_log *log)
+{
+	struct hl_log_mark *sorted = calloc(log->mark_count + 1, sizeof(*sorted));
+	const struct hl_log_mark **order = calloc(log->mark_count + 1, sizeof(*order));
+
+	if (!sorted || !order) {
+		free(sorted);
+		free(order);
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < log->mark_count; i++)
+		order[i] = &log->marks[i];
+	qsort(order, log->mark_count, sizeof(*order), earlier_first);
+	for (size_t i = 0; i < log->mark_count; i++)
+		sorted[i] = *order[i];
+	free(order);
+	free(log->marks);
+	log->marks = sorted;
+	return 0;
+}
+
 static int sum_up(struct hl_log *log)
 {
 	const struct hl_segment *newest = &log->segments[log->segment_count - 1];
@@ -160,7 +192,9 @@ static int sum_up(struct hl_log *log)
 	log->missing_count = newest->index.missing_count;
 	log->cut_off = newest->cut_off;
 	int r = collect_points(log);
-	return r < 0 ? r : collect_marks(log);
+	if (r == 0)
+		r = collect_marks(log);
+	return r < 0 ? r : sort_marks(log);
 }
 
 /* ---- the log ---- */

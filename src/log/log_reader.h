@@ -33,7 +33,7 @@ struct hl_log {
 	uint64_t start_realtime_ns;  /* of tick 0 */
 	struct hl_log_point *points; /* without gaps, ascending */
 	size_t point_count;
-	struct hl_log_mark *marks;
+	struct hl_log_mark *marks; /* by tick; those of one tick as they were written */
 	size_t mark_count;
 	uint32_t segment_count;	     /* that are read */
 	uint32_t ignored_count;	     /* older ones, before a gap in their numbers */

@@ -20,28 +20,38 @@ static const char *const by_names[] = {
 
 /* ---- marks ---- */
 
-/* The texts of the marks in a row, joined by "; "; to be freed, NULL for want of memory. */
+/* The first mark from the beginning of point ${index} on. */
+static size_t find_mark(const struct hl_history *history, size_t index)
+{
+	const struct hl_log *log = history->log;
+	uint64_t number = history->points[0].number + index;
+	size_t low = 0, high = log->mark_count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		if (log->marks[middle].tick / HL_INTERVAL_TICKS < number)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* The texts of the marks in a row, joined by "; "; to be freed, NULL where there are none, or for
+ * want of memory. */
 static char *marks_of_row(const struct hl_timeline *timeline, size_t row)
 {
 	const struct hl_history *history = timeline->history;
-	const struct hl_log *log = history->log;
-	uint64_t start = history->points[0].number;
-	uint64_t first = start + hl_timeline_first_point(timeline, row);
-	uint64_t end = start + hl_timeline_first_point(timeline, row + 1);
+	size_t first = find_mark(history, hl_timeline_first_point(timeline, row));
+	size_t end = find_mark(history, hl_timeline_first_point(timeline, row + 1));
 	char *text = NULL;
 	size_t size;
-	FILE *out = open_memstream(&text, &size);
+	FILE *out = first < end ? open_memstream(&text, &size) : NULL;
 
 	if (!out)
 		return NULL;
-	const char *separator = "";
-	for (size_t i = 0; i < log->mark_count; i++) {
-		uint64_t number = log->marks[i].tick / HL_INTERVAL_TICKS;
-		if (number < first || number >= end)
-			continue;
-		fprintf(out, "%s%s", separator, log->marks[i].text);
-		separator = "; ";
-	}
+	for (size_t i = first; i < end; i++)
+		fprintf(out, "%s%s", i > first ? "; " : "", history->log->marks[i].text);
 	if (fclose(out) == 0)
 		return text;
 	free(text);

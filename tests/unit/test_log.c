@@ -488,6 +488,25 @@ static void marks_are_kept_with_their_ticks(void **state)
 	lab_free(lab);
 }
 
+static void marks_that_come_late_stand_where_they_belong(void **state)
+{
+	struct lab *lab = lab_new(1 << 20, 100);
+
+	(void)state;
+	srand(11);
+	write_intervals(lab, 0, 3);
+	assert_int_equal(hl_log_writer_mark(lab->writer, 150, "by ctl"), 0);
+	assert_int_equal(hl_log_writer_mark(lab->writer, 120, "by the program"), 0);
+	assert_int_equal(hl_log_writer_mark(lab->writer, 150, "again"), 0);
+	struct hl_log *log = read_log(lab, 0);
+	assert_int_equal(log->mark_count, 3);
+	assert_string_equal(log->marks[0].text, "by the program");
+	assert_string_equal(log->marks[1].text, "by ctl");
+	assert_string_equal(log->marks[2].text, "again");
+	hl_log_free(log);
+	lab_free(lab);
+}
+
 /* ---- folding ---- */
 
 struct folding {
@@ -591,6 +610,7 @@ int main(void)
 		cmocka_unit_test(flipped_bits_do_no_harm),
 		cmocka_unit_test(a_full_disk_leaves_a_hole_and_right_figures_after_it),
 		cmocka_unit_test(marks_are_kept_with_their_ticks),
+		cmocka_unit_test(marks_that_come_late_stand_where_they_belong),
 		cmocka_unit_test(a_range_is_folded_part_by_part),
 		cmocka_unit_test(other_processes_and_no_log_at_all_are_told_apart),
 	};

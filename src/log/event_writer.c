@@ -143,6 +143,8 @@ static int begin_interval(struct hl_event_files *files, uint64_t number)
 {
 	if (files->pieces.fd >= 0 && files->pieces.position >= files->file_bytes)
 		finish_file(files);
+	if (hl_piece_writer_lost_file(&files->pieces))
+		close_file(files);
 	if (files->pieces.fd < 0)
 		return open_file(files, number);
 	return wants_checkpoint(files) ? write_checkpoint(files, number) : 0;

@@ -176,7 +176,6 @@ int hl_intervals_end(struct hl_intervals *intervals, uint64_t next,
 		.changes = intervals->changes,
 		.change_count = collect_changes(intervals),
 	};
-	ret_interval->changes = intervals->changes;
 	begin_interval(intervals, next);
 	return 0;
 }

@@ -3,6 +3,7 @@
 #include "log/piece_writer.h"
 
 #include <errno.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -101,6 +102,13 @@ int hl_piece_write(struct hl_piece_writer *writer, enum hl_piece_kind kind, uint
 		return -EFBIG;
 	int r = pack(writer, kind, flags, raw);
 	return r < 0 ? r : hl_piece_write_bytes(writer, writer->packed.bytes, writer->packed.size);
+}
+
+bool hl_piece_writer_lost_file(const struct hl_piece_writer *writer)
+{
+	struct stat status;
+
+	return writer->fd >= 0 && fstat(writer->fd, &status) == 0 && status.st_nlink == 0;
 }
 
 void hl_piece_writer_release(struct hl_piece_writer *writer)

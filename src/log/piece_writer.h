@@ -5,6 +5,7 @@
 #include "log/byte_buffer.h"
 #include "log/segment.h"
 
+#include <stdbool.h>
 #include <zstd.h>
 
 /* fd -1: no segment is open. Zero the rest; release in any case. */
@@ -27,4 +28,7 @@ int hl_piece_write(struct hl_piece_writer *writer, enum hl_piece_kind kind, uint
 int hl_piece_write_bytes(struct hl_piece_writer *writer, const void *bytes, size_t size);
 
 /* Closes the file and frees all. */
+/* Whether somebody has deleted the open file, with its directory, perhaps. */
+bool hl_piece_writer_lost_file(const struct hl_piece_writer *writer);
+
 void hl_piece_writer_release(struct hl_piece_writer *writer);

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -161,15 +160,6 @@ static bool is_full(const struct hl_log_writer *writer)
 		writer->index.point_count >= SEGMENT_INTERVALS_MAX);
 }
 
-/* Whether somebody has deleted the open segment, with its directory, perhaps. */
-static bool was_deleted(const struct hl_log_writer *writer)
-{
-	struct stat status;
-
-	return writer->pieces.fd >= 0 && fstat(writer->pieces.fd, &status) == 0 &&
-	       status.st_nlink == 0;
-}
-
 /* ---- intervals ---- */
 
 static int define_changed_nodes(struct hl_log_writer *writer,
@@ -247,7 +237,7 @@ static bool is_idle(const struct hl_log_writer *writer, const struct hl_log_inte
 {
 	return writer->pieces.fd >= 0 && !writer->needs_checkpoint && !interval->events &&
 	       interval->number < writer->next_interval + IDLE_INTERVALS_MAX &&
-	       !was_deleted(writer);
+	       !hl_piece_writer_lost_file(&writer->pieces);
 }
 
 static int try_interval(struct hl_log_writer *writer, const struct hl_log_interval *interval,
@@ -257,7 +247,7 @@ static int try_interval(struct hl_log_writer *writer, const struct hl_log_interv
 
 	if (is_full(writer))
 		finish_segment(writer);
-	if (was_deleted(writer))
+	if (hl_piece_writer_lost_file(&writer->pieces))
 		close_segment(writer);
 	if (writer->pieces.fd < 0)
 		r = open_segment(writer, interval->number);

@@ -570,6 +570,30 @@ static void a_full_disk_loses_events_and_says_how_many(void **test)
 	lab_free(lab);
 }
 
+static void events_go_on_in_another_file_when_theirs_is_deleted(void **test)
+{
+	struct lab *lab = lab_new(UINT64_C(1) << 30, 10);
+	char command[128];
+
+	(void)test;
+	for (uint64_t i = 0; i < 10; i++)
+		fill_interval(lab, i);
+	write_batches(lab, 10, 20); /* more than there can be on their way: the file is there */
+	snprintf(command, sizeof(command), "rm %s/events-*", lab->directory);
+	assert_int_equal(system(command), 0);
+	fill_interval(lab, 10);
+	size_t before = lab->entry_count;
+	for (uint64_t i = 11; i < 20; i++)
+		fill_interval(lab, i);
+	finish(lab);
+	assert_int_equal(lab->missing, 0);
+	struct hl_event_log *log = open_log(lab);
+	assert_int_equal(log->file_count, 1);
+	assert_int_equal(compare(lab, log, 1), lab->entry_count - before);
+	hl_event_log_free(log);
+	lab_free(lab);
+}
+
 /* A thread that is busy with the first node until somebody has waited for it. */
 struct busy {
 	struct hl_log_names base;
@@ -942,6 +966,7 @@ int main(void)
 		cmocka_unit_test(damage_is_found_out),
 		cmocka_unit_test(no_events_and_other_files_are_told_apart),
 		cmocka_unit_test(a_full_disk_loses_events_and_says_how_many),
+		cmocka_unit_test(events_go_on_in_another_file_when_theirs_is_deleted),
 		cmocka_unit_test(who_adds_events_waits_for_a_thread_that_does_not_keep_up),
 		cmocka_unit_test(no_more_waits_are_told_than_milliseconds_have_passed),
 		cmocka_unit_test(want_of_memory_is_an_error_wherever_it_strikes),

@@ -95,6 +95,7 @@ static void take_tick(struct hl_ring_reader *reader, const struct span *span,
 						       : words_at(span, reader->position + 2, 4);
 	if (tick > reader->tick)
 		reader->tick = tick;
+	reader->given_up |= reader->tick == UINT64_MAX; /* which would read as "no event" */
 	reader->position += record->bytes;
 }
 

@@ -407,6 +407,20 @@ static void a_ring_of_times_to_come_is_given_up(void **state)
 	assert_int_equal(lab->log->points[0].end_bytes, 30);
 }
 
+/* It is the tick of rings that hold nothing. */
+static void a_ring_of_the_last_time_there_is_is_given_up(void **state)
+{
+	struct lab *lab = *state;
+
+	atomic_store(&lab->shared.header->tick, UINT64_MAX >> 2);
+	write_event(lab, 0, 1, 10);
+	memset(lab->writers[0].bytes + sizeof(uint16_t), 0xff, sizeof(uint64_t));
+	hl_drain_run(lab->drain, 5);
+	assert_true(is_empty(lab, 0));
+	finish(lab, 9);
+	assert_int_equal(lab->losses.bad_rings, 1);
+}
+
 static void what_the_recorder_lost_is_in_the_log(void **state)
 {
 	struct lab *lab = *state;
@@ -589,6 +603,7 @@ int main(void)
 		TEST(events_at_no_node_are_refused_and_counted),
 		TEST(a_damaged_ring_is_given_up_and_stays_empty),
 		TEST(a_ring_of_times_to_come_is_given_up),
+		TEST(a_ring_of_the_last_time_there_is_is_given_up),
 		TEST(what_the_recorder_lost_is_in_the_log),
 		TEST(a_number_of_threads_that_cannot_be_does_no_harm),
 		TEST(intervals_that_cannot_be_written_are_counted),

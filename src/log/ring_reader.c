@@ -60,9 +60,9 @@ static uint64_t words_at(const struct span *span, uint64_t position, unsigned co
 static unsigned words_of(unsigned opcode)
 {
 	static const uint8_t words[8] = {
-		[HL_RING_ALLOC] = 1,	[HL_RING_FREE] = 1,	    [HL_RING_ALLOC_NEW] = 4,
-		[HL_RING_FREE_NEW] = 4, [HL_RING_TICK] = 1,	    [HL_RING_TICK_LONG] = 5,
-		[HL_RING_EXTENDED] = 9, [HL_RING_EXTENDED + 1] = 0,
+		[HL_RING_ALLOC] = 1,	 [HL_RING_FREE] = 1,	     [HL_RING_ALLOC_NEW] = 4,
+		[HL_RING_FREE_NEW] = 4,	 [HL_RING_TICK] = 1,	     [HL_RING_TICK_LONG] = 5,
+		[HL_RING_EXTENDED] = 11, [HL_RING_EXTENDED + 1] = 0,
 	};
 	return words[opcode];
 }
@@ -119,7 +119,7 @@ static int give_extended(const struct hl_ring_reader *reader, const struct span 
 {
 	uint32_t node = (uint32_t)words_at(span, reader->position + 2, 2);
 	int64_t bytes = (int64_t)words_at(span, reader->position + 6, 4);
-	int64_t objects = (int64_t)words_at(span, reader->position + 14, 2);
+	int64_t objects = (int64_t)words_at(span, reader->position + 14, 4);
 	bool is_free = record->argument & 1;
 
 	return sink->event(sink, node, is_free ? -bytes : bytes, is_free ? -objects : objects);

@@ -10,12 +10,14 @@
  * record is complete before the count that publishes it is raised. So a reader needs no lock and
  * sees at worst the one event in flight of each thread half done.
  *
- *   header | modules | strings | threads | nodes | node index | cells
+ *	header | modules | strings | threads | nodes | node index | cells | rings
  *
- *   node    one call-tree node: (parent node, frame key). Id 0 is the root, which stands for no
- * frame. cell    the counters of one (node, thread slot). Only that thread writes it. A node's
- * value is the sum of its cells. chunk   4 KiB of cells that belong to one thread slot. epoch
- * number of peak marks so far; see hl_cell.
+ *	node	one call-tree node: (parent node, frame key). Id 0 is the root, which stands for no
+ *		frame.
+ *	cell	the counters of one (node, thread slot). Only that thread writes it. A node's value
+ *		is the sum of its cells.
+ *	chunk	4 KiB of cells that belong to one thread slot.
+ *	epoch	number of peak marks so far; see hl_cell.
  *
  * A reader never trusts what it finds here: the target's own bugs can write to it.
  */
@@ -30,7 +32,7 @@
 #include <stdint.h>
 
 #define HL_REGION_MAGIC	  "HLREGION"
-#define HL_REGION_VERSION 4u
+#define HL_REGION_VERSION 5u
 
 #define HL_NODE_BITS	  24
 #define HL_NODE_MAX	  ((UINT32_C(1) << HL_NODE_BITS) - 1) /* ids 1 .. HL_NODE_MAX */

@@ -7,7 +7,7 @@
  * between tail and head is unread. The capacity changes only while the ring is empty, before the
  * next head is published, so a reader that reads it after head reads with the right one.
  *
- * The content is a stream of little-endian u16 words; an event is one to nine of them. The first
+ * The content is a stream of little-endian u16 words; an event is one to eleven of them. The first
  * holds the opcode in its upper 3 bits and an argument in the lower 13:
  *
  *	ALLOC, FREE		argument = slot: what that slot holds happens again
@@ -16,10 +16,10 @@
  *	TICK			argument = ticks since the last tick record of the ring
  *	TICK_LONG		then four words: the tick
  *	EXTENDED		argument = 1 for a free; then the node (two words), bytes (four),
- *				objects (two): samples, mappings, sizes of 2^37 and more
+ *				objects (four): samples, mappings, sizes of 2^37 and more
  *
  * A pair is a node and a size, see hl_ring_pair(). Both sides keep the slots, which begin zeroed
- *and belong to the ring for good.
+ * and belong to the ring for good.
  */
 #pragma once
 
@@ -33,7 +33,7 @@
 #define HL_RING_STRIDE	  (HL_RING_DATA + HL_RING_BYTES_MAX)
 #define HL_RING_SLOT_BITS 10
 #define HL_RING_SLOTS	  (1u << HL_RING_SLOT_BITS)
-#define HL_RING_EVENT_MAX 18u		   /* bytes of the longest event */
+#define HL_RING_EVENT_MAX 22u		   /* bytes of the longest event */
 #define HL_RING_SIZE_BITS 37		   /* larger sizes are EXTENDED */
 #define HL_RING_TICK_MAX  ((1u << 13) - 1) /* more ticks at once are TICK_LONG */
 #define HL_RING_TICK_NS	  UINT64_C(1000000)

@@ -81,7 +81,7 @@ void hl_ring_write_extended(struct hl_ring_writer *writer, uint32_t node, uint64
 		hl_ring_write_word(writer, node >> shift);
 	for (unsigned shift = 0; shift < 64; shift += 16)
 		hl_ring_write_word(writer, bytes >> shift);
-	for (unsigned shift = 0; shift < 32; shift += 16)
+	for (unsigned shift = 0; shift < 64; shift += 16)
 		hl_ring_write_word(writer, objects >> shift);
 }
 

@@ -93,7 +93,7 @@ static struct event random_event(uint64_t tick)
 	if (rand() % 100 == 0)
 		event.bytes = (int64_t)rand() << 20;
 	if (rand() % 1000 == 0)
-		event.objects = 1 + rand() % 100000;
+		event.objects = (int64_t)(1 + rand() % 100000) << rand() % 40;
 	if (rand() % 2) {
 		event.bytes = -event.bytes;
 		event.objects = -event.objects;

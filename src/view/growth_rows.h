@@ -3,7 +3,7 @@
  * What rises over a log, as rows: stacks, functions or lines, each with how steadily it rises.
  *
  * The range is cut into equal parts, and a row has a mean of the bytes in use for each of them.
- *What tells a leak from warm-up is the later half, in which the means rise by a net of R:
+ * What tells a leak from warm-up is the later half, in which the means rise by a net of R:
  *
  *	steadiness  R of all ups and downs; what comes and goes has next to none
  *	lateness    the last quarter's rise of R / 2, 1 at most; a cache that has filled up has none

@@ -4,8 +4,8 @@
  *
  *	F	a segment file
  *	P	pieces: kind, two bytes of length, content; they are compressed and hashed before
- *they are read, so that the reader sees through to the content R	what the target wrote into
- *a ring
+ *		they are read, so that the reader sees through to the content
+ *	R	what the target wrote into a ring
  */
 #include "log/log_reader.h"
 #include "log/piece_writer.h"

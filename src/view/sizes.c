@@ -4,14 +4,14 @@
 #include "view/format.h"
 #include "view/keys.h"
 #include "view/rows.h"
+#include "view/stack_path.h"
 #include "view/summary.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define BAR_COLUMNS  16
-#define FRAMES_SHOWN 4 /* of a stack, from its leaf; --full shows all */
+#define BAR_COLUMNS 16
 
 /* What all parts of the report need. */
 struct report {
@@ -20,6 +20,7 @@ struct report {
 	const struct hl_view_options *options;
 	const struct hl_calltree *tree;
 	const struct hl_histogram *histogram;
+	struct hl_stack_path *path;
 	bool knows_bytes, knows_objects, knows_slack;
 };
 
@@ -81,28 +82,6 @@ static void draw_bar(int64_t part, int64_t most, char bar[BAR_COLUMNS + 1])
 static const char *frame_name(const struct report *report, uint32_t node)
 {
 	return hl_profile_text(report->profile, report->tree->nodes[node].name);
-}
-
-/* "leaf <- caller <- its caller <- ..."; to be freed, NULL for want of memory. */
-static char *describe_stack(const struct report *report, uint32_t leaf)
-{
-	size_t size, limit = report->options->full ? SIZE_MAX : FRAMES_SHOWN, shown = 0;
-	char *text = NULL;
-	FILE *out = open_memstream(&text, &size);
-
-	if (!out)
-		return NULL;
-	for (; leaf && shown < limit; leaf = report->tree->nodes[leaf].parent)
-		fprintf(out, "%s%s", shown++ ? " <- " : "", frame_name(report, leaf));
-	if (leaf)
-		fputs(" <- ...", out);
-	if (!shown)
-		fputs(HL_KEYS_NO_STACK, out);
-	if (fclose(out) != 0) {
-		free(text);
-		return NULL;
-	}
-	return text;
 }
 
 /* Not so when it has slack alone. Blocks of size 0 have no bytes, but count. */
@@ -257,7 +236,7 @@ static void emit_classes(const struct report *report)
 static int emit_stack_row(const struct report *report, const struct hl_histogram_stack *stack,
 			  const char *label)
 {
-	char *text = describe_stack(report, stack->leaf);
+	char *text = hl_stack_path_line(report->path, stack->leaf, report->options->full);
 
 	if (!text)
 		return -ENOMEM;
@@ -270,10 +249,20 @@ static int emit_stack_row(const struct report *report, const struct hl_histogram
 	return 0;
 }
 
+static int tell_apart(const struct report *report, const struct hl_histogram_class *class)
+{
+	int r = 0;
+
+	hl_stack_path_begin_table(report->path);
+	for (size_t i = 0; r == 0 && i < stacks_shown(report, class); i++)
+		r = hl_stack_path_add(report->path, class->stacks[i].leaf);
+	return r;
+}
+
 static int emit_stacks_of(const struct report *report, const struct hl_histogram_class *class)
 {
 	char label[2 * HL_FORMAT_MAX + 8];
-	int r = 0;
+	int r = tell_apart(report, class);
 
 	format_class(class->size_class, label, sizeof(label));
 	for (size_t i = 0; r == 0 && i < stacks_shown(report, class); i++) {
@@ -333,13 +322,15 @@ static void emit_method(const struct report *report)
 }
 
 static int emit_report(const struct hl_profile *profile, const struct hl_view_options *options,
-		       const struct hl_calltree *tree, const struct hl_histogram *histogram)
+		       const struct hl_calltree *tree, const struct hl_histogram *histogram,
+		       struct hl_stack_path *path)
 {
 	struct report report = {
 		.profile = profile,
 		.options = options,
 		.tree = tree,
 		.histogram = histogram,
+		.path = path,
 		.knows_bytes = hl_profile_knows(profile, options->value, HL_UNIT_BYTES),
 		.knows_objects = hl_profile_knows(profile, options->value, HL_UNIT_OBJECTS),
 		.knows_slack = hl_profile_knows(profile, HL_VALUE_SLACK, HL_UNIT_BYTES),
@@ -401,6 +392,7 @@ int hl_view_sizes(const struct hl_profile *profile, const struct hl_view_options
 {
 	struct hl_calltree tree = {0};
 	struct hl_histogram histogram = {0};
+	struct hl_stack_path path = {0};
 
 	int r = check_sizes_are_known(profile, options->value, err);
 	if (r < 0)
@@ -409,7 +401,10 @@ int hl_view_sizes(const struct hl_profile *profile, const struct hl_view_options
 	if (r == 0)
 		r = hl_histogram_init(&histogram, profile, &tree, options->value, options->unit);
 	if (r == 0)
-		r = emit_report(profile, options, &tree, &histogram);
+		r = hl_stack_path_init(&path, profile, &tree);
+	if (r == 0)
+		r = emit_report(profile, options, &tree, &histogram, &path);
+	hl_stack_path_release(&path);
 	hl_histogram_release(&histogram);
 	hl_calltree_release(&tree);
 	return r < 0 ? hl_summary_fail(profile, r, err) : 0;

@@ -353,9 +353,9 @@ static void stacks_are_limited_and_shortened_unless_said_otherwise(void **state)
 		bool full, has_second;
 		const char *deep;
 	} cases[] = {
-		{0, false, true, "deep <- e <- d <- c <- ...\n"},
-		{1, false, false, "deep <- e <- d <- c <- ...\n"},
-		{2, true, true, "deep <- e <- d <- c <- b <- a <- main\n"},
+		{0, false, true, "deep < e < d < c < ...\n"},
+		{1, false, false, "deep < e < d < c < ...\n"},
+		{2, true, true, "deep < e < d < c < b < a < main\n"},
 	};
 	struct hl_profile *profile = told_profile();
 

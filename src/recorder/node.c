@@ -160,16 +160,35 @@ static uint32_t make_node(struct hl_shared *shared, struct hl_node_cache *cache,
 	return entered;
 }
 
+static uint32_t newest_bits(const struct hl_shared *shared)
+{
+	return atomic_load_explicit(&shared->header->index_bits, memory_order_acquire);
+}
+
+static uint32_t intern_in(struct hl_shared *shared, struct hl_node_cache *cache, uint32_t bits,
+			  const struct key *key)
+{
+	uint32_t place = key->hash & ((UINT32_C(1) << bits) - 1);
+	uint32_t id = probe(shared, bits, key, &place);
+	if (HL_LIKELY(id))
+		return id;
+	id = find_in_older_tables(shared, bits, key);
+	return id ? enter(shared, bits, key, place, id)
+		  : make_node(shared, cache, bits, key, place);
+}
+
 uint32_t hl_node_intern_slowly(struct hl_shared *shared, struct hl_node_cache *cache,
 			       uint32_t parent, uint64_t frame)
 {
 	struct key key = {frame, parent, hash_key(parent, frame)};
-	uint32_t bits = atomic_load_explicit(&shared->header->index_bits, memory_order_acquire);
-	uint32_t place = key.hash & ((UINT32_C(1) << bits) - 1);
-	uint32_t id = probe(shared, bits, &key, &place);
-	if (HL_LIKELY(id))
-		return id;
-	id = find_in_older_tables(shared, bits, &key);
-	return id ? enter(shared, bits, &key, place, id)
-		  : make_node(shared, cache, bits, &key, place);
+	uint32_t bits = newest_bits(shared), tried;
+	uint32_t id;
+	/* What was the newest table when this thread was interrupted may be full by now, and
+	 * another the newest. */
+	do {
+		tried = bits;
+		id = intern_in(shared, cache, bits, &key);
+		bits = newest_bits(shared);
+	} while (HL_UNLIKELY(id == HL_NODE_NONE) && bits != tried);
+	return id;
 }

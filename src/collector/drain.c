@@ -117,21 +117,32 @@ static uint64_t look_at_rings(struct hl_drain *drain, uint64_t tick)
 }
 
 /* Events that come late are of the tick at which they come, as in the intervals. */
-static void name_run(struct hl_drain *drain, uint32_t slot)
+static void begin_run(struct hl_drain *drain, uint32_t slot, bool unordered)
 {
+	hl_intervals_run(&drain->intervals, unordered);
 	if (drain->events)
-		hl_event_writer_run(drain->events, slot, drain->intervals.tick);
+		hl_event_writer_run(drain->events, slot, drain->intervals.tick, unordered);
+}
+
+/* Whether several threads did something up to ${tick}, of which the order is not known. */
+static bool is_unordered(const struct hl_drain *drain, uint64_t tick)
+{
+	uint32_t rings = 0;
+	for (uint32_t i = 0; i < drain->ring_count && rings < 2; i++)
+		rings += drain->next_ticks[i] <= tick;
+	return rings > 1;
 }
 
 /* Reads the events of ${tick}, ring by ring. The earliest tick of those left. */
 static uint64_t read_rings(struct hl_drain *drain, uint64_t tick)
 {
 	uint64_t earliest = UINT64_MAX;
+	bool unordered = is_unordered(drain, tick);
 	for (uint32_t i = 0; i < drain->ring_count; i++) {
 		struct hl_ring_reader *reader = &drain->readers[i];
 		uint64_t *next = &drain->next_ticks[i];
 		if (*next <= tick) {
-			name_run(drain, i);
+			begin_run(drain, i, unordered);
 			*next = hl_ring_read(reader, tick, &drain->sink) > 0 ? reader->tick
 									     : UINT64_MAX;
 		}

@@ -22,6 +22,7 @@ struct hl_event_batch_run {
 	uint64_t tick;
 	uint32_t thread; /* slot */
 	uint32_t first;	 /* event */
+	bool unordered;	 /* see hl_intervals_run() */
 };
 
 struct hl_event_extended {

@@ -37,7 +37,8 @@ static int measure_runs(struct hl_byte_reader *content, struct columns *columns)
 		uint64_t thread = hl_byte_reader_number(content);
 		hl_byte_reader_number(content); /* ticks */
 		uint64_t events = hl_byte_reader_number(content);
-		if (content->failed || thread >= HL_THREADS_MAX || events > HL_EVENTS_MAX - count)
+		if (content->failed || thread >> 1 >= HL_THREADS_MAX ||
+		    events > HL_EVENTS_MAX - count)
 			return -EBADMSG;
 		count += events;
 	}
@@ -177,7 +178,9 @@ int hl_event_decoder_read(struct hl_event_decoder *decoder, struct hl_byte_reade
 	int r = find_columns(content, &columns);
 
 	for (uint64_t i = 0; r == 0 && i < columns.run_count; i++) {
-		run.thread = (uint32_t)hl_byte_reader_number(&columns.runs);
+		uint64_t thread = hl_byte_reader_number(&columns.runs);
+		run.thread = (uint32_t)(thread >> 1);
+		run.unordered = thread & 1;
 		run.tick += hl_byte_reader_number(&columns.runs);
 		uint32_t count = (uint32_t)hl_byte_reader_number(&columns.runs);
 		r = read_run(decoder, &columns, first, count, &run, visit, context);

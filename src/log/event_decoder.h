@@ -19,6 +19,7 @@ struct hl_event {
 struct hl_event_run {
 	uint64_t tick;
 	uint32_t thread; /* slot, below HL_THREADS_MAX */
+	bool unordered;	 /* see hl_intervals_run() */
 	const struct hl_event *events;
 	size_t count; /* at least 1 */
 };

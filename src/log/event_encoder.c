@@ -127,7 +127,7 @@ static void put_runs(const struct hl_event_batch *batch, struct hl_byte_buffer *
 	hl_byte_buffer_number(buffer, batch->run_count);
 	for (uint32_t i = 0; i < batch->run_count; i++) {
 		const struct hl_event_batch_run *run = &batch->runs[i];
-		hl_byte_buffer_number(buffer, run->thread);
+		hl_byte_buffer_number(buffer, (uint64_t)run->thread << 1 | run->unordered);
 		hl_byte_buffer_number(buffer, run->tick - tick);
 		hl_byte_buffer_number(buffer, hl_event_batch_run_end(batch, i) - run->first);
 		tick = run->tick;

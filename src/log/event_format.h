@@ -7,8 +7,9 @@
  * HL_EVENTS_MAX, by kind, so that like stands beside like:
  *
  *	names	      new modules and nodes, as in an interval of the log
- *	runs	      their number; then thread slot, ticks since the run before (the first: since
- *		      tick 0), and number of events of each
+ *	runs	      their number; then of each: thread slot, twice, plus 1 where its order among
+ *		      other threads' is not known; ticks since the run before (the first: since
+ *		      tick 0); number of events
  *	is free	      one bit for each event, from the lowest of each byte on
  *	has size      one bit for each: its size stands among the sizes, else it is the one before
  *		      at its node, in this part

@@ -286,16 +286,17 @@ void hl_event_writer_flush(struct hl_event_writer *writer)
 	struct hl_event_batch_run run = batch->runs[batch->run_count - 1];
 	give_full(&writer->files->queue, batch);
 	writer->batch = take_free(writer);
-	hl_event_writer_run(writer, run.thread, run.tick);
+	hl_event_writer_run(writer, run.thread, run.tick, run.unordered);
 }
 
-void hl_event_writer_run(struct hl_event_writer *writer, uint32_t thread, uint64_t tick)
+void hl_event_writer_run(struct hl_event_writer *writer, uint32_t thread, uint64_t tick,
+			 bool unordered)
 {
 	struct hl_event_batch *batch = writer->batch;
 	struct hl_event_batch_run *last =
 		batch->run_count ? &batch->runs[batch->run_count - 1] : NULL;
 
-	if (last && last->thread == thread && last->tick == tick)
+	if (last && last->thread == thread && last->tick == tick && last->unordered == unordered)
 		return;
 	if (last && last->first == batch->count) /* no event came */
 		batch->run_count--;
@@ -304,7 +305,8 @@ void hl_event_writer_run(struct hl_event_writer *writer, uint32_t thread, uint64
 		batch = writer->batch;
 		batch->run_count = 0;
 	}
-	batch->runs[batch->run_count++] = (struct hl_event_batch_run){tick, thread, batch->count};
+	batch->runs[batch->run_count++] =
+		(struct hl_event_batch_run){tick, thread, batch->count, unordered};
 }
 
 void hl_event_writer_interval(struct hl_event_writer *writer, uint64_t number)

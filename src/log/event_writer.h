@@ -33,7 +33,8 @@ int hl_event_writer_new(const struct hl_log_settings *settings,
 void hl_event_writer_flush(struct hl_event_writer *writer);
 
 /* The events that follow are of thread slot ${thread} and ${tick}, which never falls. */
-void hl_event_writer_run(struct hl_event_writer *writer, uint32_t thread, uint64_t tick);
+void hl_event_writer_run(struct hl_event_writer *writer, uint32_t thread, uint64_t tick,
+			 bool unordered);
 
 /* Adds an event to the run: ${bytes} and ${objects} are negative for a free. */
 static inline void hl_event_writer_event(struct hl_event_writer *writer, uint32_t node,

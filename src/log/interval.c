@@ -78,7 +78,7 @@ int hl_intervals_event(struct hl_intervals *intervals, uint32_t node, int64_t by
 	intervals->total_bytes += bytes;
 	intervals->total_objects += objects;
 	intervals->events++;
-	if (intervals->total_bytes > intervals->max_bytes) {
+	if (intervals->total_bytes > intervals->max_bytes && HL_LIKELY(!intervals->unordered)) {
 		begin_maximum(intervals);
 		return 0;
 	}
@@ -91,10 +91,27 @@ int hl_intervals_event(struct hl_intervals *intervals, uint32_t node, int64_t by
 	return 0;
 }
 
+/* All that happened in an unordered tick has been counted. */
+static void settle(struct hl_intervals *intervals)
+{
+	if (intervals->unordered && intervals->total_bytes > intervals->max_bytes)
+		begin_maximum(intervals);
+	intervals->unordered = false;
+}
+
+void hl_intervals_run(struct hl_intervals *intervals, bool unordered)
+{
+	if (!unordered)
+		settle(intervals);
+	intervals->unordered = unordered;
+}
+
 void hl_intervals_tick(struct hl_intervals *intervals, uint64_t tick)
 {
-	if (tick > intervals->tick)
-		intervals->tick = tick;
+	if (tick <= intervals->tick)
+		return;
+	settle(intervals);
+	intervals->tick = tick;
 }
 
 /* ---- ends ---- */
@@ -165,6 +182,7 @@ int hl_intervals_end(struct hl_intervals *intervals, uint64_t next,
 	    grow(&intervals->changes, &intervals->change_capacity, intervals->touched_count,
 		 sizeof(*intervals->changes)) < 0)
 		return -ENOMEM;
+	settle(intervals);
 	*ret_interval = (struct hl_log_interval){
 		.number = intervals->number,
 		.max_tick = intervals->max_tick,

@@ -6,13 +6,15 @@
  *	tick      1 ms since the process' recording began
  *	interval  HL_INTERVAL_TICKS ticks; interval i holds the ticks from i * HL_INTERVAL_TICKS on
  *	maximum   the first event after which the interval's total was highest; the state at the
- *		  interval's beginning counts as well
+ *		  interval's beginning counts as well. Where several threads did something in one
+ *		  tick, the order of which is not known, the state at the tick's end
  *
  * An event touches one node. Nothing is cleared when a new maximum is reached: changes since the
  * maximum carry the number of the maximum that they are since.
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -58,6 +60,7 @@ struct hl_intervals {
 	int64_t total_bytes, total_objects;
 	int64_t max_bytes, max_objects;
 	uint64_t events;
+	bool unordered; /* of what comes within the tick the order is not known */
 };
 
 /* Makes zeroed ${intervals} go on from elsewhere: interval ${number} begins
@@ -69,6 +72,14 @@ void hl_intervals_go_on(struct hl_intervals *intervals, uint64_t number, int64_t
  * -ENOMEM with nothing counted. */
 int hl_intervals_event(struct hl_intervals *intervals, uint32_t node, int64_t bytes,
 		       int64_t objects);
+
+/*
+ * What follows within the tick is of one thread, in its order; or, ${unordered}, part of what
+ * several threads did, in whatever order. Then only what is in use after all of it can be a
+ * maximum: a block that one thread allocates and another frees must not count before its
+ * allocation, nor all allocations before all frees.
+ */
+void hl_intervals_run(struct hl_intervals *intervals, bool unordered);
 
 /* Moves on to ${tick}, which must lie in the current interval; smaller ones are ignored. */
 void hl_intervals_tick(struct hl_intervals *intervals, uint64_t tick);

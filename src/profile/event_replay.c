@@ -151,6 +151,7 @@ static int replay_run(void *context, size_t index, const struct hl_event_run *ru
 	if (number > part->intervals.number)
 		r = end_interval(replaying, part, number);
 	hl_intervals_tick(&part->intervals, run->tick);
+	hl_intervals_run(&part->intervals, run->unordered);
 	for (size_t i = 0; r == 0 && i < run->count; i++)
 		r = hl_intervals_event(&part->intervals, run->events[i].node, run->events[i].bytes,
 				       run->events[i].objects);

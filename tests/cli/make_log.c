@@ -112,7 +112,7 @@ static int event(struct logging *logging, uint64_t tick, uint32_t node, int64_t 
 {
 	hl_intervals_tick(&logging->intervals, tick);
 	if (logging->events) {
-		hl_event_writer_run(logging->events, node % 2, tick);
+		hl_event_writer_run(logging->events, node % 2, tick, false);
 		hl_event_writer_event(logging->events, node, bytes, bytes < 0 ? -1 : 1);
 	}
 	return hl_intervals_event(&logging->intervals, node, bytes, bytes < 0 ? -1 : 1);

@@ -147,7 +147,7 @@ static void lab_free(struct lab *lab)
 static void give(struct lab *lab, uint64_t tick, uint32_t thread, const struct hl_event *event)
 {
 	lab->entries[lab->entry_count++] = (struct entry){tick, thread, *event};
-	hl_event_writer_run(lab->writer, thread, tick);
+	hl_event_writer_run(lab->writer, thread, tick, false);
 	hl_event_writer_event(lab->writer, event->node, event->bytes, event->objects);
 	hl_intervals_tick(&lab->intervals, tick);
 	assert_int_equal(

@@ -201,6 +201,54 @@ static void ticks_never_go_back(void **state)
 	hl_intervals_release(&intervals);
 }
 
+static void blocks_that_threads_hand_over_within_a_tick_count_once(void **state)
+{
+	struct hl_intervals intervals = {0};
+	struct hl_log_interval interval;
+
+	(void)state;
+	/* One thread allocates, another frees, one block at a time; all of the one come first. */
+	hl_intervals_tick(&intervals, 5);
+	for (int thread = 0; thread < 2; thread++) {
+		hl_intervals_run(&intervals, true);
+		for (int i = 0; i < 300; i++)
+			hl_intervals_event(&intervals, 1, thread ? -1000 : 1000, thread ? -1 : 1);
+	}
+	hl_intervals_tick(&intervals, 6);
+	hl_intervals_run(&intervals, false);
+	hl_intervals_event(&intervals, 2, 10, 1);
+	hl_intervals_event(&intervals, 2, -10, -1);
+	assert_int_equal(hl_intervals_end(&intervals, 1, &interval), 0);
+	assert_int_equal(interval.max_bytes, 10);
+	assert_int_equal(interval.max_tick, 6);
+	assert_int_equal(interval.change_count, 1);
+	hl_intervals_release(&intervals);
+}
+
+static void what_several_threads_left_at_a_ticks_end_can_be_the_maximum(void **state)
+{
+	struct hl_intervals intervals = {0};
+	struct hl_log_interval interval;
+
+	(void)state;
+	hl_intervals_tick(&intervals, 7);
+	for (uint32_t thread = 0; thread < 2; thread++) {
+		hl_intervals_run(&intervals, true);
+		hl_intervals_event(&intervals, 1 + thread, 500, 1);
+	}
+	hl_intervals_tick(&intervals, 9);
+	hl_intervals_run(&intervals, false);
+	hl_intervals_event(&intervals, 1, -500, -1);
+	assert_int_equal(hl_intervals_end(&intervals, 1, &interval), 0);
+	assert_int_equal(interval.max_bytes, 1000);
+	assert_int_equal(interval.max_tick, 7);
+	assert_int_equal(interval.changes[0].max_bytes, 500);
+	assert_int_equal(interval.changes[0].rest_bytes, -500);
+	assert_int_equal(interval.changes[1].max_bytes, 500);
+	assert_int_equal(interval.end_bytes, 500);
+	hl_intervals_release(&intervals);
+}
+
 static int run_one(struct hl_intervals *intervals)
 {
 	struct hl_log_interval interval;
@@ -233,6 +281,8 @@ int main(void)
 		cmocka_unit_test(what_an_interval_begins_with_can_be_its_maximum),
 		cmocka_unit_test(nodes_that_end_as_they_began_are_left_out),
 		cmocka_unit_test(ticks_never_go_back),
+		cmocka_unit_test(blocks_that_threads_hand_over_within_a_tick_count_once),
+		cmocka_unit_test(what_several_threads_left_at_a_ticks_end_can_be_the_maximum),
 		cmocka_unit_test(want_of_memory_is_an_error_wherever_it_strikes),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Segments opened as one log: which are used, and the timeline without gaps; see log_reader.h. */
+#include "log/log_reader.h"
+
+#include "log/log_files.h"
+#include "log/parallel.h"
+#include "log/segment_reader.h"
+#include "profile/array.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A month of intervals; a damaged log must not take all memory. */
+#define POINTS_MAX (UINT64_C(32) << 20)
+
+/* ---- opening them ---- */
+
+struct opening {
+	int directory_fd;
+	uint32_t process;
+	const struct hl_log_file *found;
+	struct hl_segment *segments;
+	struct hl_error *errors; /* of each */
+	int *results;
+};
+
+static int open_one(void *context, size_t index)
+{
+	struct opening *opening = context;
+
+	opening->results[index] = hl_segment_open(&opening->segments[index], opening->directory_fd,
+						  opening->found[index].name, opening->process,
+						  &opening->errors[index]);
+	return opening->results[index] == -ENOMEM ? -ENOMEM : 0;
+}
+
+/*
+ * Which of the opened segments are used: the newest run without one that is damaged. The very
+ * newest may have nothing whole in it yet.
+ */
+static int use_segments(struct hl_log *log, const struct opening *opening, size_t count,
+			struct hl_error *err)
+{
+	size_t last = count, first;
+
+	if (last > 1 && opening->results[last - 1] == -ENODATA)
+		last--;
+	for (first = last; first > 0 && opening->results[first - 1] == 0; first--)
+		continue;
+	log->ignored_count += (uint32_t)first;
+	if (first == last)
+		return hl_error_set(err, opening->results[last - 1], "%s",
+				    opening->errors[last - 1].text);
+	for (size_t i = first; i < last; i++) {
+		log->segments[log->segment_count++] = opening->segments[i];
+		opening->segments[i] = (struct hl_segment){.fd = -1};
+	}
+	return 0;
+}
+
+static int open_segments(struct hl_log *log, struct opening *opening, size_t count,
+			 const struct hl_log_options *options, struct hl_error *err)
+{
+	opening->segments = calloc(count, sizeof(*opening->segments));
+	opening->errors = calloc(count, sizeof(*opening->errors));
+	opening->results = calloc(count, sizeof(*opening->results));
+	log->segments = calloc(count, sizeof(*log->segments));
+	if (!opening->segments || !opening->errors || !opening->results || !log->segments)
+		return -ENOMEM;
+	for (size_t i = 0; i < count; i++)
+		opening->segments[i].fd = -1;
+	int r = hl_parallel(count, options, "reading the log", open_one, opening);
+	return r < 0 ? r : use_segments(log, opening, count, err);
+}
+
+/* ---- the timeline ---- */
+
+/* Intervals that were not written, up to ${next}. */
+static void fill_gap(struct hl_log *log, const struct hl_log_point *next)
+{
+	const struct hl_log_point *before = &log->points[log->point_count - 1];
+	struct hl_log_point gap = {
+		.number = before->number,
+		.max_bytes = before->end_bytes,
+		.end_bytes = before->end_bytes,
+		.rss_bytes = before->rss_bytes,
+		.missing = next->missing,
+	};
+
+	while (++gap.number < next->number)
+		log->points[log->point_count++] = gap;
+}
+
+/* A point that does not come after the one before, or comes after more than any log holds, can only
+ * be damage, and is left out. */
+static int add_point(struct hl_log *log, size_t *capacity, const struct hl_log_point *point)
+{
+	const struct hl_log_point *before =
+		log->point_count ? &log->points[log->point_count - 1] : NULL;
+	uint64_t step = before ? point->number - before->number : 1;
+
+	if ((before && point->number <= before->number) || step > POINTS_MAX - log->point_count)
+		return 0;
+	if (hl_array_reserve(&log->points, capacity, log->point_count + step,
+			     sizeof(*log->points)) < 0)
+		return -ENOMEM;
+	if (before)
+		fill_gap(log, point);
+	log->points[log->point_count] = *point;
+	log->points[log->point_count++].missing = false;
+	return 0;
+}
+
+static int collect_points(struct hl_log *log)
+{
+	size_t capacity = 0;
+	int r = 0;
+
+	for (uint32_t i = 0; i < log->segment_count; i++) {
+		const struct hl_segment_index *index = &log->segments[i].index;
+		for (size_t at = 0; r == 0 && at < index->point_count; at++)
+			r = add_point(log, &capacity, &index->points[at]);
+	}
+	return r;
+}
+
+static int collect_marks(struct hl_log *log)
+{
+	size_t count = 0;
+
+	for (uint32_t i = 0; i < log->segment_count; i++)
+		count += log->segments[i].index.mark_count;
+	log->marks = calloc(count + 1, sizeof(*log->marks));
+	if (!log->marks)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < log->segment_count; i++) {
+		const struct hl_segment_index *index = &log->segments[i].index;
+		for (size_t at = 0; at < index->mark_count; at++) {
+			struct hl_log_mark *mark = &log->marks[log->mark_count];
+			*mark = (struct hl_log_mark){index->marks[at].tick,
+						     strdup(index->marks[at].text)};
+			if (!mark->text)
+				return -ENOMEM;
+			log->mark_count++;
+		}
+	}
+	return 0;
+}
+
+static int earlier_first(const void *left, const void *right)
+{
+	const struct hl_log_mark *a = *(const struct hl_log_mark *const *)left;
+	const struct hl_log_mark *b = *(const struct hl_log_mark *const *)right;
+
+	if (a->tick != b->tick)
+		return a->tick < b->tick ? -1 : 1;
+	return (a > b) - (a < b);
+}
+
+/* A program's marks come to the collector later than those of heapline ctl. */
+static int sort_marks(struct hl_log *log)
+{
+	struct hl_log_mark *sorted = calloc(log->mark_count + 1, sizeof(*sorted));
+	const struct hl_log_mark **order = calloc(log->mark_count + 1, sizeof(*order));
+
+	if (!sorted || !order) {
+		free(sorted);
+		free(order);
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < log->mark_count; i++)
+		order[i] = &log->marks[i];
+	qsort(order, log->mark_count, sizeof(*order), earlier_first);
+	for (size_t i = 0; i < log->mark_count; i++)
+		sorted[i] = *order[i];
+	free(order);
+	free(log->marks);
+	log->marks = sorted;
+	return 0;
+}
+
+static int sum_up(struct hl_log *log)
+{
+	const struct hl_segment *newest = &log->segments[log->segment_count - 1];
+
+	log->start_realtime_ns = newest->header.start_realtime_ns;
+	log->lost_events = newest->index.lost_events;
+	log->missing_count = newest->index.missing_count;
+	log->cut_off = newest->cut_off;
+	int r = collect_points(log);
+	if (r == 0)
+		r = collect_marks(log);
+	return r < 0 ? r : sort_marks(log);
+}
+
+/* ---- the log ---- */
+
+static int open_log(struct hl_log *log, int directory_fd, const char *directory,
+		    const struct hl_log_options *options, struct hl_error *err)
+{
+	struct hl_log_file_list found = {0};
+	struct opening opening = {.directory_fd = directory_fd, .process = log->process};
+	size_t count = 0;
+
+	int r = hl_log_files_list(directory_fd, &hl_log_segments, log->process, &found);
+	if (r == 0 && !found.count)
+		r = hl_error_set(err, -ENOENT,
+				 "'%s' holds no log of this process; 'heapline record --mode "
+				 "log-fast' keeps one",
+				 directory);
+	if (r == 0) {
+		size_t first = hl_log_files_newest_run(&found);
+		log->ignored_count = (uint32_t)first;
+		count = found.count - first;
+		opening.found = found.items + first;
+		r = open_segments(log, &opening, count, options, err);
+	}
+	if (r == 0)
+		r = sum_up(log);
+	for (size_t i = 0; opening.segments && i < count; i++)
+		hl_segment_release(&opening.segments[i]);
+	free(opening.segments);
+	free(opening.errors);
+	free(opening.results);
+	free(found.items);
+	return r;
+}
+
+int hl_log_open(const char *directory, uint32_t process, const struct hl_log_options *options,
+		struct hl_log **ret_log, struct hl_error *err)
+{
+	struct hl_log *log = calloc(1, sizeof(*log));
+	int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int r = -ENOMEM;
+
+	if (log) {
+		log->process = process;
+		r = fd < 0 ? hl_error_set(err, -errno, "cannot open '%s': %s", directory,
+					  strerror(errno))
+			   : open_log(log, fd, directory, options, err);
+	}
+	if (fd >= 0)
+		close(fd);
+	if (r < 0) {
+		hl_log_free(log);
+		return r == -ENOMEM
+			       ? hl_error_set(err, r, "cannot read the log in '%s': out of memory",
+					      directory)
+			       : r;
+	}
+	*ret_log = log;
+	return 0;
+}
+
+void hl_log_free(struct hl_log *log)
+{
+	if (!log)
+		return;
+	for (uint32_t i = 0; i < log->segment_count; i++)
+		hl_segment_release(&log->segments[i]);
+	for (size_t i = 0; i < log->mark_count; i++)
+		free(log->marks[i].text);
+	free(log->segments);
+	free(log->points);
+	free(log->marks);
+	free(log);
+}

@@ -10,8 +10,12 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 #define STACK_BYTES (256u << 10)
+
+/* Beside hundreds of busy threads of the target, which wait for this one. */
+#define NICENESS (-10)
 
 /* After so many ticks without an event the thread dozes, so long at most. Each wake costs some 15
  * microseconds, nearly all of it the kernel's. */
@@ -43,6 +47,7 @@ static void *run(void *argument)
 {
 	struct hl_drain_thread *thread = argument;
 	unsigned quiet_ticks = 0;
+	setpriority(PRIO_PROCESS, 0, NICENESS); /* of this thread alone, and only if it may */
 	while (!atomic_load(&thread->stop)) {
 		uint64_t tick = tick_of(thread);
 		quiet_ticks = hl_drain_run(thread->drain, tick) ? 0 : quiet_ticks + 1;

@@ -64,16 +64,19 @@ static bool try_again(long result, uint64_t deadline_ms)
  * Whether our own user or root listens. The name of a collector that has gone is free to anybody,
  * and whoever makes the region can have us write anywhere.
  */
-static bool is_trusted(int fd)
+static bool is_trusted(int fd, int32_t *ret_pid)
 {
 	struct ucred peer;
 	socklen_t bytes = sizeof(peer);
 	long result =
 		hl_sys6(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, (long)&peer, (long)&bytes, 0);
-	return result == 0 && (peer.uid == 0 || peer.uid == (uint32_t)HL_SYS(SYS_geteuid, 0, 0, 0));
+	if (result < 0 || (peer.uid != 0 && peer.uid != (uint32_t)HL_SYS(SYS_geteuid, 0, 0, 0)))
+		return false;
+	*ret_pid = peer.pid;
+	return true;
 }
 
-static int open_connection(uint64_t deadline_ms)
+static int open_connection(uint64_t deadline_ms, int32_t *ret_pid)
 {
 	int fd = (int)HL_SYS(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (fd < 0)
@@ -85,7 +88,7 @@ static int open_connection(uint64_t deadline_ms)
 	do {
 		result = HL_SYS(SYS_connect, fd, &collector, collector_bytes);
 	} while (try_again(result, deadline_ms));
-	if (result == 0 && !is_trusted(fd))
+	if (result == 0 && !is_trusted(fd, ret_pid))
 		result = -EPERM;
 	if (result < 0) {
 		hl_sys_close(fd);
@@ -154,12 +157,13 @@ static void *map_region(int fd, size_t bytes)
 	return header;
 }
 
-void *hl_connect_get_region(enum hl_hello_kind kind, size_t *ret_bytes)
+void *hl_connect_get_region(enum hl_hello_kind kind, size_t *ret_bytes, int32_t *ret_collector_pid)
 {
 	if (!collector_bytes)
 		return NULL;
 	uint64_t deadline_ms = now_ms() + HL_HELLO_WAIT_MS;
-	int fd = open_connection(deadline_ms);
+	int32_t pid = 0;
+	int fd = open_connection(deadline_ms, &pid);
 	if (fd < 0)
 		return NULL;
 	struct hl_welcome welcome;
@@ -169,7 +173,9 @@ void *hl_connect_get_region(enum hl_hello_kind kind, size_t *ret_bytes)
 		return NULL;
 	void *region = map_region(region_fd, welcome.region_bytes);
 	hl_sys_close(region_fd);
-	if (region)
+	if (region) {
 		*ret_bytes = welcome.region_bytes;
+		*ret_collector_pid = pid;
+	}
 	return region;
 }

@@ -13,6 +13,7 @@ bool hl_connect_read_environment(char *const *environment);
 
 /*
  * Gets and maps a region for this process; nothing stays open. NULL when there is no collector, it
- * refuses, or it does not answer in time. errno is kept.
+ * refuses, or it does not answer in time. ${ret_collector_pid} is 0 when the collector is not to be
+ * seen in this process' pid namespace. errno is kept.
  */
-void *hl_connect_get_region(enum hl_hello_kind kind, size_t *ret_bytes);
+void *hl_connect_get_region(enum hl_hello_kind kind, size_t *ret_bytes, int32_t *ret_collector_pid);

@@ -59,10 +59,12 @@ static bool set_up(struct hl_recorder *recorder, void *region)
 static enum hl_phase start(struct hl_recorder *recorder, enum hl_hello_kind kind)
 {
 	size_t bytes;
-	void *region = hl_connect_get_region(kind, &bytes);
+	int32_t collector_pid;
+	void *region = hl_connect_get_region(kind, &bytes, &collector_pid);
 	if (!region)
 		return HL_PHASE_OFF;
 	hl_private_adopt(region, bytes);
+	recorder->shared.collector_pid = collector_pid;
 	if (set_up(recorder, region))
 		return HL_PHASE_RUNNING;
 	struct hl_region_header *header = region;

@@ -9,8 +9,12 @@
 #include <linux/futex.h>
 #include <time.h>
 
-#define WAIT_NS		  50000
-#define DEAD_COLLECTOR_NS UINT64_C(1000000000) /* without a tick: nobody reads any more */
+#define WAIT_NS 50000
+
+/* After so long without a tick the collector is looked for: it may have died. */
+#define SILENT_COLLECTOR_NS UINT64_C(1000000000)
+/* While its process exists it is stopped, or gets no processor: it is given so long in all. */
+#define DEAD_COLLECTOR_NS UINT64_C(10000000000)
 
 /* Asked each time: a collector that leaves says so with this flag. */
 static bool is_lossy(const struct hl_shared *shared)
@@ -138,9 +142,22 @@ static bool collector_is_dead(struct hl_shared *shared, uint64_t tick)
 	return atomic_load_explicit(&shared->dead_tick, memory_order_relaxed) == tick + 1;
 }
 
+/* One that may not be signalled exists as well. */
+static bool collector_exists(const struct hl_shared *shared)
+{
+	return shared->collector_pid > 0 && HL_SYS(SYS_kill, shared->collector_pid, 0, 0) != -ESRCH;
+}
+
+/* Whether nobody reads any more, after ${silent_ns} without a tick. */
+static bool is_hopeless(const struct hl_shared *shared, uint64_t silent_ns)
+{
+	return silent_ns > DEAD_COLLECTOR_NS ||
+	       (silent_ns > SILENT_COLLECTOR_NS && !collector_exists(shared));
+}
+
 /*
  * Waits until the collector has emptied the ring, which takes it a tick or two. False when it is
- * dead, that is, when ticks have stopped, or when nobody shall wait.
+ * dead, as far as can be told, or when nobody shall wait.
  */
 static bool wait_until_empty(struct hl_ring_writer *writer, struct hl_shared *shared)
 {
@@ -154,7 +171,7 @@ static bool wait_until_empty(struct hl_ring_writer *writer, struct hl_shared *sh
 			tick = tick_of(shared);
 			since_ns = now_ns;
 		}
-		if (now_ns - since_ns > DEAD_COLLECTOR_NS) {
+		if (is_hopeless(shared, now_ns - since_ns)) {
 			atomic_store_explicit(&shared->dead_tick, tick + 1, memory_order_relaxed);
 			return false;
 		}

@@ -15,6 +15,7 @@ struct hl_shared {
 	_Atomic uint32_t *index;
 	struct hl_cell_chunk *chunks;
 	char *rings;
+	int32_t collector_pid;	    /* 0: unknown in this pid namespace */
 	_Atomic uint64_t dead_tick; /* at which the collector was found to be dead, + 1; 0: never */
 };
 

@@ -236,6 +236,7 @@ static void install_filter(void)
 		ALLOW(rt_sigprocmask),
 		ALLOW(sched_yield),
 		ALLOW(nanosleep),
+		ALLOW(kill),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
 	};
 	struct sock_fprog filter = {.len = sizeof(rules) / sizeof(*rules), .filter = rules};

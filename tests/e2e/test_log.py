@@ -229,6 +229,7 @@ class Kills(Churning):
             os.kill(pid, signal.SIGKILL)
         else:
             heapline.kill()
+            heapline.wait()
             self.await_done(ledger, events)
         heapline.wait()
         _, status = os.waitpid(pid, 0)
@@ -263,6 +264,17 @@ class FullRings(Churning):
             self.assertEqual(self.done(ledger), [3000000] * THREADS)
             self.assert_log_equals_counters(self.recording)
 
+    def test_a_collector_that_is_stopped_for_seconds_costs_no_event(self):
+        ledger, heapline, _ = self.start("log-fast", events=["3000000"])
+        os.kill(heapline.pid, signal.SIGSTOP)
+        time.sleep(3)
+        self.assertNotEqual(self.done(ledger), [3000000] * THREADS, "did not wait")
+        os.kill(heapline.pid, signal.SIGCONT)
+        output, _ = heapline.communicate(timeout=harness.TIMEOUT_S)
+        self.assertEqual(heapline.returncode, 0, output)
+        self.assertEqual(dump(self.recording)["lost_events"], 0)
+        self.assert_log_equals_counters(self.recording)
+
     def test_a_lossy_program_goes_on_while_the_collector_is_stopped_and_counts_what_it_drops(self):
         events = 3000000
         ledger, heapline, _ = self.start("log-fast", ["--lossy"], [str(events)])
@@ -284,6 +296,7 @@ class FullRings(Churning):
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         ledger, heapline, pid = self.start("log-fast", events=["10000000"])
         heapline.kill()
+        heapline.wait()
         self.await_done(ledger, 10000000)
         _, status = os.waitpid(pid, 0)
         self.assertEqual(os.waitstatus_to_exitcode(status), 0)

@@ -65,7 +65,8 @@ static void a_silent_collector_is_given_up_however_many_signals_come(void **stat
 	int fd = listen_in_silence();
 	tick_every(TICK_US);
 	size_t bytes;
-	void *region = hl_connect_get_region(HL_HELLO_START, &bytes);
+	int32_t pid;
+	void *region = hl_connect_get_region(HL_HELLO_START, &bytes, &pid);
 	tick_every(0);
 	assert_null(region);
 	/* It got as far as waiting for an answer. */
@@ -88,7 +89,8 @@ static void the_region_of_another_user_is_not_taken(void **state)
 	assert_int_equal(seteuid(0), 0);
 	assert_int_equal(seteuid(CALLER), 0);
 	size_t bytes;
-	assert_null(hl_connect_get_region(HL_HELLO_START, &bytes));
+	int32_t pid;
+	assert_null(hl_connect_get_region(HL_HELLO_START, &bytes, &pid));
 	assert_int_equal(seteuid(0), 0);
 	/* It hung up without a word: not even the token was told. */
 	int caller = accept(fd, NULL, NULL);

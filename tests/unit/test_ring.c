@@ -8,6 +8,9 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 #include <pthread.h>
@@ -239,6 +242,31 @@ static void without_a_living_collector_nobody_waits_twice(void **state)
 	lab_free(lab);
 }
 
+static pid_t pid_of_nobody(void)
+{
+	pid_t child = fork();
+
+	if (child == 0)
+		_exit(0);
+	assert_int_equal(waitpid(child, NULL, 0), child);
+	return child;
+}
+
+static void a_collector_whose_process_has_gone_is_not_waited_for_longer(void **state)
+{
+	struct lab *lab = lab_new(EVENTS);
+	struct timespec begin, end;
+
+	(void)state;
+	lab->shared.collector_pid = pid_of_nobody();
+	clock_gettime(CLOCK_MONOTONIC, &begin);
+	while (hl_ring_write(&lab->writer, &lab->shared, 1, 17, 1, false))
+		continue;
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	assert_true(end.tv_sec - begin.tv_sec < 9);
+	lab_free(lab);
+}
+
 static void a_slot_keeps_its_ring(void **state)
 {
 	struct lab *lab = lab_new(0);
@@ -331,6 +359,7 @@ int main(void)
 		cmocka_unit_test(a_full_ring_makes_its_thread_wait_and_grows),
 		cmocka_unit_test(a_lossy_ring_drops_what_it_has_no_room_for),
 		cmocka_unit_test(without_a_living_collector_nobody_waits_twice),
+		cmocka_unit_test(a_collector_whose_process_has_gone_is_not_waited_for_longer),
 		cmocka_unit_test(a_slot_keeps_its_ring),
 		cmocka_unit_test(a_slot_beyond_the_area_has_no_ring),
 		cmocka_unit_test(a_ring_that_makes_no_sense_is_given_up),

@@ -3,7 +3,7 @@
  * How many addresses a second get their names: symbols_bench FILE [COUNT]. Takes COUNT (a million)
  * distinct addresses, evenly spread over FILE's code, in an order that has no locality.
  */
-#include "profile/symbols.h"
+#include "symbols/symbols.h"
 
 #include <elf.h>
 #include <fcntl.h>

@@ -5,8 +5,8 @@
 #include "cli/output_file.h"
 #include "cli/terminal_progress.h"
 #include "cli/write_packed.h"
-#include "profile/import_folded.h"
-#include "profile/pack.h"
+#include "import/import_folded.h"
+#include "pack/pack.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -6,7 +6,7 @@
 #include "cli/terminal_progress.h"
 #include "cli/write_packed.h"
 #include "profile/open.h"
-#include "profile/symbols_advice.h"
+#include "symbols/symbols_advice.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include "cli/view_parse.h"
 #include "profile/join.h"
 #include "profile/open.h"
-#include "profile/symbols_advice.h"
+#include "symbols/symbols_advice.h"
 #include "view/format.h"
 
 #include <errno.h>

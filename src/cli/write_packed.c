@@ -3,7 +3,7 @@
 #include "cli/write_packed.h"
 
 #include "cli/output_file.h"
-#include "profile/pack.h"
+#include "pack/pack.h"
 
 int hl_write_packed(const struct hl_profile *profile, const char *path, struct hl_error *err)
 {

@@ -2,9 +2,9 @@
 /* Keeps the recording's directory up to date; see archive.h. */
 #include "collector/archive.h"
 
+#include "base/array.h"
 #include "collector/clock.h"
-#include "profile/array.h"
-#include "profile/recording_json.h"
+#include "recording/recording_json.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
 #include "collector/log_losses.h"
 #include "collector/tracked.h"
 #include "collector/warnings.h"
-#include "profile/recording.h"
+#include "recording/recording.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -2,11 +2,11 @@
 /* Finds and asks collectors; see control_ask.h. */
 #include "collector/control_ask.h"
 
+#include "base/array.h"
 #include "base/mark.h"
 #include "collector/clock.h"
 #include "collector/control_directory.h"
-#include "profile/array.h"
-#include "profile/recording_text.h"
+#include "recording/recording_text.h"
 
 #include <errno.h>
 #include <fcntl.h>

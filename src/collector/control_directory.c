@@ -2,7 +2,7 @@
 /* Makes, lists and cleans the directory of sockets; see control_directory.h. */
 #include "collector/control_directory.h"
 
-#include "profile/array.h"
+#include "base/array.h"
 
 #include <dirent.h>
 #include <errno.h>

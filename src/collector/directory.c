@@ -2,7 +2,7 @@
 /* Makes and replaces recording directories; see directory.h. */
 #include "collector/directory.h"
 
-#include "profile/recording_files.h"
+#include "recording/recording_files.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -14,7 +14,7 @@ struct hl_log_losses {
 	uint64_t lost_marks;	    /* could not be written */
 	uint64_t missing_events;    /* of those kept one by one: could not be written */
 	uint32_t bad_rings;	    /* made no sense; what they held is lost, however much it was */
-	int error; /* why an interval could not be written, the last; negative errno */
+	int error;	 /* why an interval could not be written, the last; negative errno */
 	int event_error; /* the same of events */
 };
 

@@ -6,8 +6,8 @@
 #pragma once
 
 #include "base/error.h"
-#include "profile/recording.h"
 #include "recorder/region.h"
+#include "recording/recording.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,7 +2,7 @@
 /* Builds the tree of a recording from a region's nodes; see region_tree.h. */
 #include "collector/region_tree.h"
 
-#include "profile/recording_tree.h"
+#include "recording/recording_tree.h"
 
 #include <errno.h>
 #include <stdlib.h>

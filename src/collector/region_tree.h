@@ -2,7 +2,7 @@
 /* Merges and numbers stack nodes that were copied from a region. */
 #pragma once
 
-#include "profile/recording.h"
+#include "recording/recording.h"
 
 /*
  * ${nodes}: ${count} nodes as copied, id i + 1 at index i; frame 0 = not there. Any parents. They

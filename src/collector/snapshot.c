@@ -3,7 +3,7 @@
 #include "collector/snapshot.h"
 
 #include "collector/clock.h"
-#include "profile/recording_files.h"
+#include "recording/recording_files.h"
 
 #include <dirent.h>
 #include <errno.h>

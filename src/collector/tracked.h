@@ -7,7 +7,7 @@
 #include "collector/identity.h"
 #include "collector/mailbox_reader.h"
 #include "collector/region_maker.h"
-#include "profile/recording.h"
+#include "recording/recording.h"
 
 #include <stdbool.h>
 #include <stdint.h>

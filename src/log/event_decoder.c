@@ -2,8 +2,8 @@
 /* Columns back into events; see event_decoder.h. */
 #include "log/event_decoder.h"
 
+#include "base/array.h"
 #include "base/compiler.h"
-#include "profile/array.h"
 #include "recorder/region.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 /* Events, sorted by kind; see event_encoder.h. */
 #include "log/event_encoder.h"
 
-#include "profile/array.h"
+#include "base/array.h"
 
 #include <errno.h>
 #include <stdlib.h>

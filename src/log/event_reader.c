@@ -2,10 +2,10 @@
 /* Files of events as one log, and their parts; see event_reader.h. */
 #include "log/event_reader.h"
 
+#include "base/array.h"
 #include "log/log_files.h"
 #include "log/parallel.h"
 #include "log/segment_reader.h"
-#include "profile/array.h"
 
 #include <errno.h>
 #include <fcntl.h>

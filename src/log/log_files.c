@@ -2,8 +2,8 @@
 /* Names, headers, and which files are kept; see log_files.h. */
 #include "log/log_files.h"
 
+#include "base/array.h"
 #include "log/interval.h"
-#include "profile/array.h"
 
 #include <dirent.h>
 #include <errno.h>

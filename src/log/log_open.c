@@ -2,10 +2,10 @@
 /* Segments opened as one log: which are used, and the timeline without gaps; see log_reader.h. */
 #include "log/log_reader.h"
 
+#include "base/array.h"
 #include "log/log_files.h"
 #include "log/parallel.h"
 #include "log/segment_reader.h"
-#include "profile/array.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,30 +30,53 @@ struct opening {
 static int open_one(void *context, size_t index)
 {
 	struct opening *opening = context;
+	const struct hl_log_file *found = &opening->found[index];
+	struct hl_segment *segment = &opening->segments[index];
+	struct hl_error *err = &opening->errors[index];
 
-	opening->results[index] = hl_segment_open(&opening->segments[index], opening->directory_fd,
-						  opening->found[index].name, opening->process,
-						  &opening->errors[index]);
-	return opening->results[index] == -ENOMEM ? -ENOMEM : 0;
+	int r = hl_segment_open(segment, opening->directory_fd, found->name, opening->process, err);
+	if (r == 0 && segment->header.number != found->number)
+		r = hl_error_set(err, -EBADMSG,
+				 "cannot use '%s': it is of another number than its name says",
+				 found->name);
+	opening->results[index] = r;
+	return r == -ENOMEM ? -ENOMEM : 0;
+}
+
+/* Whether segment ${index} is part of the log whose newest one is ${newest}. */
+static bool is_usable(const struct opening *opening, size_t index, size_t newest)
+{
+	return opening->results[index] == 0 &&
+	       opening->segments[index].header.start_realtime_ns ==
+		       opening->segments[newest].header.start_realtime_ns;
+}
+
+/* A segment of which only the beginning is left, before its first interval. */
+static bool is_empty(const struct hl_segment *segment)
+{
+	return segment->cut_off && !segment->index.point_count;
 }
 
 /*
- * Which of the opened segments are used: the newest run without one that is damaged. The very
- * newest may have nothing whole in it yet.
+ * Which of the opened segments are used: the newest run without one that is damaged or of another
+ * recording. The newest ones may have nothing whole in them, yet or any more.
  */
 static int use_segments(struct hl_log *log, const struct opening *opening, size_t count,
 			struct hl_error *err)
 {
 	size_t last = count, first;
 
-	if (last > 1 && opening->results[last - 1] == -ENODATA)
+	while (last > 1 && opening->results[last - 1] == -ENODATA)
 		last--;
-	for (first = last; first > 0 && opening->results[first - 1] == 0; first--)
+	for (first = last; first > 0 && is_usable(opening, first - 1, last - 1); first--)
 		continue;
-	log->ignored_count += (uint32_t)first;
 	if (first == last)
 		return hl_error_set(err, opening->results[last - 1], "%s",
 				    opening->errors[last - 1].text);
+	while (first + 1 < last && is_empty(&opening->segments[first]))
+		first++;
+	log->ignored_count += (uint32_t)first;
+	log->cut_off = last < count || opening->segments[last - 1].cut_off;
 	for (size_t i = first; i < last; i++) {
 		log->segments[log->segment_count++] = opening->segments[i];
 		opening->segments[i] = (struct hl_segment){.fd = -1};
@@ -78,7 +101,7 @@ static int open_segments(struct hl_log *log, struct opening *opening, size_t cou
 
 /* ---- the timeline ---- */
 
-/* Intervals that were not written, up to ${next}. */
+/* Intervals that were not written, up to ${next}; some of them are missing if ${next} says so. */
 static void fill_gap(struct hl_log *log, const struct hl_log_point *next)
 {
 	const struct hl_log_point *before = &log->points[log->point_count - 1];
@@ -114,6 +137,24 @@ static int add_point(struct hl_log *log, size_t *capacity, const struct hl_log_p
 	return 0;
 }
 
+/*
+ * Segment ${index} is followed by another, and has no end. What is between what is left of it and
+ * ${next} may have been in it, unless there was no room to write it, which has been counted.
+ */
+static void note_cut(struct hl_log *log, uint32_t index, struct hl_log_point *next)
+{
+	uint64_t before = log->point_count ? log->points[log->point_count - 1].number : UINT64_MAX;
+
+	if (before >= next->number || next->number - before == 1 ||
+	    next->number - before > POINTS_MAX)
+		return;
+	if (!next->missing)
+		log->missing_count += next->number - before - 1;
+	next->missing = true;
+	log->cuts[log->cut_count++] =
+		(struct hl_log_cut){log->segments[index].path, before + 1, next->number - 1};
+}
+
 static int collect_points(struct hl_log *log)
 {
 	size_t capacity = 0;
@@ -121,8 +162,12 @@ static int collect_points(struct hl_log *log)
 
 	for (uint32_t i = 0; i < log->segment_count; i++) {
 		const struct hl_segment_index *index = &log->segments[i].index;
-		for (size_t at = 0; r == 0 && at < index->point_count; at++)
-			r = add_point(log, &capacity, &index->points[at]);
+		for (size_t at = 0; r == 0 && at < index->point_count; at++) {
+			struct hl_log_point point = index->points[at];
+			if (at == 0 && i > 0 && log->segments[i - 1].cut_off)
+				note_cut(log, i - 1, &point);
+			r = add_point(log, &capacity, &point);
+		}
 	}
 	return r;
 }
@@ -189,8 +234,8 @@ static int sum_up(struct hl_log *log)
 	log->start_realtime_ns = newest->header.start_realtime_ns;
 	log->lost_events = newest->index.lost_events;
 	log->missing_count = newest->index.missing_count;
-	log->cut_off = newest->cut_off;
-	int r = collect_points(log);
+	log->cuts = calloc(log->segment_count, sizeof(*log->cuts));
+	int r = log->cuts ? collect_points(log) : -ENOMEM;
 	if (r == 0)
 		r = collect_marks(log);
 	return r < 0 ? r : sort_marks(log);
@@ -265,6 +310,7 @@ void hl_log_free(struct hl_log *log)
 		free(log->marks[i].text);
 	free(log->segments);
 	free(log->points);
+	free(log->cuts);
 	free(log->marks);
 	free(log);
 }

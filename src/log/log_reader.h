@@ -20,7 +20,14 @@ struct hl_log_point {
 	uint64_t number;
 	int64_t max_bytes, end_bytes;
 	uint64_t rss_bytes; /* 0: unknown */
-	bool missing;	    /* could not be written; figures are those before it */
+	bool missing;	    /* could not be written or read; figures are those before it */
+};
+
+/* A segment that has no end, though others follow it: what follows its last whole interval is
+ * missing. */
+struct hl_log_cut {
+	const char *name;     /* of the file */
+	uint64_t first, last; /* the intervals that are missing */
 };
 
 struct hl_log_mark {
@@ -35,10 +42,12 @@ struct hl_log {
 	size_t point_count;
 	struct hl_log_mark *marks; /* by tick; those of one tick as they were written */
 	size_t mark_count;
-	uint32_t segment_count;	     /* that are read */
-	uint32_t ignored_count;	     /* older ones, before a gap in their numbers */
-	uint64_t lost_events;	     /* of the log; the counters may have them */
-	uint64_t missing_count;	     /* intervals that could not be written */
+	uint32_t segment_count;	 /* that are read */
+	uint32_t ignored_count;	 /* older ones, before a gap, damage or another log's */
+	uint64_t lost_events;	 /* of the log; the counters may have them */
+	uint64_t missing_count;	 /* intervals that could not be written or read */
+	struct hl_log_cut *cuts; /* in order of time */
+	size_t cut_count;
 	bool cut_off;		     /* the newest segment has no index: its writer was killed */
 	struct hl_segment *segments; /* opaque */
 };

@@ -2,7 +2,7 @@
 /* Columns of small differences; see segment_index.h. */
 #include "log/segment_index.h"
 
-#include "profile/array.h"
+#include "base/array.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 /* What was in use at a moment: read from checkpoints, changed by intervals. */
 #include "log/segment_reader.h"
 
-#include "profile/array.h"
+#include "base/array.h"
 
 #include <errno.h>
 #include <stdlib.h>

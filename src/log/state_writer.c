@@ -2,7 +2,7 @@
 /* Names, defined before they are used, and checkpoints; see state_writer.h. */
 #include "log/state_writer.h"
 
-#include "profile/array.h"
+#include "base/array.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -2,8 +2,8 @@
 /* Interns modules, functions, places and nodes; see builder.h. */
 #include "profile/builder.h"
 
+#include "base/array.h"
 #include "base/frame_key.h"
-#include "profile/array.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* Merges nodes by name, sorts siblings, lays them out in preorder; see calltree.h. */
 #include "profile/calltree.h"
 
-#include "profile/array.h"
+#include "base/array.h"
 
 #include <errno.h>
 #include <stdlib.h>

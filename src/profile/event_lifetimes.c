@@ -2,8 +2,8 @@
 /* Areas under blocks in use; see event_lifetimes.h for the mathematics. */
 #include "profile/event_lifetimes.h"
 
+#include "base/array.h"
 #include "base/compiler.h"
-#include "profile/array.h"
 #include "profile/history_names.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 /* Parts replayed side by side; see event_replay.h. */
 #include "profile/event_replay.h"
 
-#include "profile/array.h"
+#include "base/array.h"
 
 #include <errno.h>
 #include <stdlib.h>

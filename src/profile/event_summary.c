@@ -2,8 +2,8 @@
 /* Adds events up, each part alone, then the parts in order of time; see event_summary.h. */
 #include "profile/event_summary.h"
 
+#include "base/array.h"
 #include "base/compiler.h"
-#include "profile/array.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 /* One entry for each stack and size class, sorted by these, equal ones merged; see histogram.h. */
 #include "profile/histogram.h"
 
-#include "profile/array.h"
+#include "base/array.h"
 
 #include <string.h>
 

@@ -56,7 +56,7 @@ static void set_figures(struct hl_history *history)
 	memset(profile->known, 0, sizeof(profile->known));
 	profile->known[HL_VALUE_INUSE][HL_UNIT_BYTES] = true;
 	profile->known[HL_VALUE_PEAK][HL_UNIT_BYTES] = true;
-	profile->lost.events += history->log->lost_events;
+	profile->lost.log_events = history->log->lost_events;
 }
 
 int hl_history_name(struct hl_history *history, const struct hl_log_state *state,

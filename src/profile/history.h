@@ -10,7 +10,7 @@
 
 #include "log/log_reader.h"
 #include "profile/profile.h"
-#include "profile/recording.h"
+#include "recording/recording.h"
 
 /* In milliseconds since the process' recording began; the intervals that hold them are in it. */
 struct hl_history_range {

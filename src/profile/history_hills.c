@@ -2,7 +2,7 @@
 /* Finds hills in time that is linear in the points; see history_hills.h. */
 #include "profile/history_hills.h"
 
-#include "profile/array.h"
+#include "base/array.h"
 
 #define NO_HIGHER_GROUND INT64_MIN
 

@@ -7,7 +7,7 @@
  * bytes * (b * b - a * a) / 2. The parts of the log are summed up on their own, each from the first
  * change of a node in it to the last one, and put together in order of time.
  */
-#include "profile/array.h"
+#include "base/array.h"
 #include "profile/history.h"
 #include "profile/history_names.h"
 

@@ -260,7 +260,7 @@ static int load_at(const char *path, const struct hl_recording *recording,
 	r = hl_moment_profile(recording, process, state, selection, &profile, NULL, err);
 	if (r == 0) {
 		r = describe(profile, number, state->tick);
-		profile->lost.events += log->lost_events;
+		profile->lost.log_events = log->lost_events;
 		if (r < 0)
 			hl_profile_free(profile);
 		else

@@ -4,7 +4,7 @@
 
 #include "log/log_reader.h"
 #include "profile/profile.h"
-#include "profile/recording.h"
+#include "recording/recording.h"
 
 /*
  * The process whose log is shown: the one that ${selection} names, else of those with a log the one

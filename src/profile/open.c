@@ -2,11 +2,11 @@
 /* Finds out what a file is, and has the right reader read it; see open.h. */
 #include "profile/open.h"
 
-#include "profile/array.h"
-#include "profile/gzip.h"
+#include "base/array.h"
+#include "import/gzip.h"
+#include "pack/pack.h"
 #include "profile/moment.h"
-#include "profile/pack.h"
-#include "profile/recording.h"
+#include "recording/recording.h"
 
 #include <errno.h>
 #include <fcntl.h>

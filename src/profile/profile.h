@@ -17,8 +17,8 @@
 
 #include "base/error.h"
 #include "base/progress.h"
-#include "profile/strings.h"
-#include "profile/symbols.h"
+#include "base/strings.h"
+#include "symbols/symbols.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -80,6 +80,7 @@ struct hl_profile_node {
 /* Counts of what is missing; all zero when nothing is. The words are those of recording.h. */
 struct hl_profile_lost {
 	uint64_t events, bytes;
+	uint64_t log_events; /* of the log alone, where a profile is of it; counters have them */
 	uint64_t truncated_stacks, incomplete_stacks;
 	uint64_t unmatched_frees;
 	uint64_t modules;

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "profile/profile.h"
-#include "profile/recording.h"
+#include "recording/recording.h"
 
 /* Fills the members of ${profile} that say where it comes from. 0 or -ENOMEM. */
 int hl_profile_describe_recording(struct hl_profile *profile, const struct hl_recording *recording);

@@ -2,10 +2,10 @@
 /* Loads a recording into a profile. */
 #include "profile/builder.h"
 
+#include "base/array.h"
 #include "base/frame_key.h"
-#include "profile/array.h"
 #include "profile/profile_describe.h"
-#include "profile/recording.h"
+#include "recording/recording.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* Palettes, made with equal steps in the OKLCH colour space; see flame_color.h. */
 #include "view/flame_color.h"
 
-#include "profile/index.h"
+#include "base/index.h"
 
 #include <string.h>
 

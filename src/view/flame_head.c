@@ -2,7 +2,7 @@
 /* Writes the lines above a flame graph into memory and breaks them; see flame_head.h. */
 #include "view/flame_head.h"
 
-#include "profile/array.h"
+#include "base/array.h"
 #include "view/format.h"
 #include "view/summary.h"
 

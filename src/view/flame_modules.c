@@ -2,8 +2,8 @@
 /* Sorts modules by area and gives them colours; see flame_modules.h. */
 #include "view/flame_modules.h"
 
+#include "base/index.h"
 #include "base/path.h"
-#include "profile/index.h"
 #include "view/flame_color.h"
 
 #include <errno.h>

@@ -2,8 +2,8 @@
 /* Chooses the functions of a call graph, and sums up the edges between them; see graph.h. */
 #include "view/graph.h"
 
-#include "profile/array.h"
-#include "profile/index.h"
+#include "base/array.h"
+#include "base/index.h"
 
 #include <math.h>
 #include <stdlib.h>

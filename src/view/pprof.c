@@ -4,9 +4,9 @@
  * order and a repeated one element by element, so the file is written as many messages of one
  * element each, and never lies in memory as a whole.
  */
-#include "profile/array.h"
-#include "profile/gzip.h"
-#include "profile/pprof_types.h"
+#include "base/array.h"
+#include "import/gzip.h"
+#include "import/pprof_types.h"
 #include "view/pprof_locations.h"
 #include "view/summary.h"
 #include "view/utf8.h"

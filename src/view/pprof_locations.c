@@ -2,7 +2,7 @@
 /* Puts nodes of one address together again; see pprof_locations.h. */
 #include "view/pprof_locations.h"
 
-#include "profile/array.h"
+#include "base/array.h"
 
 static uint32_t module_of(const struct hl_profile *profile, const struct hl_profile_frame *frame)
 {

@@ -6,7 +6,7 @@
  */
 #include "view/report_history.h"
 
-#include "profile/array.h"
+#include "base/array.h"
 #include "profile/history_names.h"
 #include "profile/join.h"
 

@@ -2,7 +2,7 @@
 /* Climbs from a node to the root; see stack_path.h. */
 #include "view/stack_path.h"
 
-#include "profile/array.h"
+#include "base/array.h"
 #include "view/keys.h"
 
 #include <errno.h>

@@ -74,7 +74,7 @@ static void base_member(struct hl_emit *emit, const struct hl_profile *profile)
 static void lost_member(struct hl_emit *emit, const struct hl_profile_lost *lost)
 {
 	hl_emit_object(emit, "lost");
-	hl_emit_integer(emit, "events", (int64_t)lost->events);
+	hl_emit_integer(emit, "events", (int64_t)(lost->events + lost->log_events));
 	hl_emit_integer(emit, "bytes", (int64_t)lost->bytes);
 	hl_emit_integer(emit, "truncated_stacks", (int64_t)lost->truncated_stacks);
 	hl_emit_integer(emit, "incomplete_stacks", (int64_t)lost->incomplete_stacks);
@@ -270,6 +270,12 @@ static void lost_warnings(struct hl_emit *emit, const struct hl_profile_lost *lo
 				hl_format_count((int64_t)lost->events, count),
 				hl_format_plural(lost->events),
 				hl_format_bytes((int64_t)lost->bytes, bytes));
+	if (lost->log_events)
+		hl_emit_warning(emit,
+				"LOST: %s event%s of the log, which the counters have: figures "
+				"over time are wrong from then on",
+				hl_format_count((int64_t)lost->log_events, count),
+				hl_format_plural(lost->log_events));
 	if (lost->truncated_stacks)
 		hl_emit_warning(emit, "LOST: the outer frames of %s stack%s, too deep to keep",
 				hl_format_count((int64_t)lost->truncated_stacks, count),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline tree: the call tree, heaviest branches first, light ones folded into one line. */
-#include "profile/array.h"
+#include "base/array.h"
 #include "profile/calltree.h"
 #include "view/format.h"
 #include "view/keys.h"

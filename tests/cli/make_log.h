@@ -2,7 +2,7 @@
 /* Logs with known figures, beside the recordings of make_recording.c. */
 #pragma once
 
-#include "profile/recording.h"
+#include "recording/recording.h"
 
 /*
  * Write the log of ${process}, with its modules and nodes, to the recording's ${directory_fd}. 0 or

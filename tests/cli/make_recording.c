@@ -8,7 +8,7 @@
 #include "make_log.h"
 
 #include "base/frame_key.h"
-#include "profile/recording.h"
+#include "recording/recording.h"
 
 #include <fcntl.h>
 #include <stdio.h>

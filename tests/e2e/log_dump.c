@@ -11,7 +11,7 @@
  * either are left out.
  */
 #include "log/log_reader.h"
-#include "profile/recording.h"
+#include "recording/recording.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -7,9 +7,9 @@
  *   P, N  sections of a packed recording, of known names, given valid checksums, so that what is
  *         behind the checks is reached: u16 bytes of each section but the last, then their contents
  */
-#include "profile/pack_sections.h"
-#include "profile/symbols_cache_file.h"
+#include "pack/pack_sections.h"
 #include "scratch.h"
+#include "symbols/symbols_cache_file.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
  * Fuzzes the reader of pprof's files, inflated: what is read holds what profile.h promises, and is
  * the same when it is written and read again; what is not read is an error with a sentence.
  */
-#include "profile/gzip.h"
+#include "import/gzip.h"
 #include "profile/open.h"
 #include "view/view.h"
 

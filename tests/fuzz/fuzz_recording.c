@@ -9,8 +9,8 @@
  */
 #include "base/frame_key.h"
 #include "fake_region.h"
-#include "profile/recording_container.h"
-#include "profile/recording_files.h"
+#include "recording/recording_container.h"
+#include "recording/recording_files.h"
 #include "scratch.h"
 
 #include <string.h>

@@ -2,7 +2,7 @@
 /* Files of pprof in memory, as the importer reads them. */
 #pragma once
 
-#include "profile/gzip.h"
+#include "import/gzip.h"
 #include "profile/open.h"
 
 #include "pprof.pb-c.h"

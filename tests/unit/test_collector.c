@@ -3,10 +3,10 @@
 #include "collector/collector.h"
 
 #include "log/log_reader.h"
-#include "profile/recording.h"
 #include "recorder/protocol.h"
 #include "recorder/region.h"
 #include "recorder/ring_writer.h"
+#include "recording/recording.h"
 
 #include <errno.h>
 #include <fcntl.h>

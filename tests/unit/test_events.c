@@ -7,7 +7,7 @@
 #include "profile/event_lifetimes.h"
 #include "profile/event_replay.h"
 #include "profile/event_summary.h"
-#include "profile/recording.h"
+#include "recording/recording.h"
 #include "view/view.h"
 
 #include <errno.h>

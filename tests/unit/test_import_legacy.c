@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Heap files of gperftools and jemalloc: samples, places, and what is refused. */
-#include "profile/import_allocator.h"
-#include "profile/import_sample.h"
+#include "import/import_allocator.h"
+#include "import/import_sample.h"
 
 #include <dlfcn.h>
 #include <math.h>

@@ -2,6 +2,7 @@
 /* A log read back is what was written, at every moment, however it was cut, and whatever is gone.
  */
 #include "log/log_reader.h"
+#include "log/segment_reader.h"
 #include "log/segment_writer.h"
 
 #include <dirent.h>
@@ -373,6 +374,167 @@ static void a_segment_that_is_cut_anywhere_is_read_up_to_its_last_whole_piece(vo
 	lab_free(lab);
 }
 
+/* Points ${first} to ${last} of the log are missing, and no other. */
+static void check_hole(const struct hl_log *log, uint64_t first, uint64_t last)
+{
+	for (size_t i = 0; i < log->point_count; i++) {
+		const struct hl_log_point *point = &log->points[i];
+		assert_int_equal(point->missing, point->number >= first && point->number <= last);
+		if (!point->missing)
+			continue;
+		assert_int_equal(point->max_bytes, log->points[i - 1].end_bytes);
+		assert_int_equal(point->end_bytes, log->points[i - 1].end_bytes);
+	}
+}
+
+/* Of small segments, without idle intervals, and finished. */
+static struct lab *lab_with_segments(unsigned seed)
+{
+	struct lab *lab = lab_new(2000, 1000);
+
+	srand(seed);
+	for (uint64_t number = 0; number < 100; number++) {
+		fill_interval(lab, number, 10);
+		assert_int_equal(write_interval(lab, number), 0);
+	}
+	assert_int_equal(hl_log_writer_finish(lab->writer), 0);
+	lab->writer = NULL;
+	return lab;
+}
+
+static void what_is_cut_off_before_another_segment_is_missing(void **state)
+{
+	struct lab *lab = lab_with_segments(13);
+	struct stat status;
+	char path[400];
+
+	(void)state;
+	struct hl_log *log = read_log(lab, 0);
+	assert_true(log->segment_count > 4);
+	uint64_t next = log->segments[3].header.first_interval;
+	check_hole(log, 1, 0);
+	hl_log_free(log);
+	segment_path(lab, 2, path, sizeof(path));
+	assert_int_equal(stat(path, &status), 0);
+	for (off_t size = status.st_size - 1; size > 0; size -= 11) {
+		assert_int_equal(truncate(path, size), 0);
+		log = read_log(lab, 0);
+		assert_false(log->cut_off);
+		if (log->cut_count) {
+			assert_int_equal(log->cut_count, 1);
+			assert_string_equal(log->cuts[0].name, strrchr(path, '/') + 1);
+			assert_int_equal(log->cuts[0].last, next - 1);
+			assert_int_equal(log->missing_count, next - log->cuts[0].first);
+			check_hole(log, log->cuts[0].first, log->cuts[0].last);
+		} else {
+			check_hole(log, 1, 0);
+			assert_int_equal(log->missing_count, 0);
+		}
+		check_points(lab, log);
+		assert_int_equal(log->points[log->point_count - 1].number, 99);
+		/* The piece before the index, or all up to the checkpoint, is gone. */
+		assert_true(log->cut_count || log->ignored_count || size > status.st_size - 200);
+		assert_true(log->points[0].number == 0 || log->ignored_count == 3);
+		hl_log_free(log);
+	}
+	lab_free(lab);
+}
+
+static void a_segment_whose_end_is_zeroed_is_cut_off(void **state)
+{
+	struct lab *lab = lab_with_segments(14);
+	char path[400], zeros[1000] = {0};
+	struct stat status;
+
+	(void)state;
+	segment_path(lab, 0, path, sizeof(path));
+	assert_int_equal(stat(path, &status), 0);
+	int fd = open(path, O_WRONLY);
+	assert_int_equal(pwrite(fd, zeros, sizeof(zeros), status.st_size - 1000), 1000);
+	close(fd);
+	struct hl_log *log = read_log(lab, 0);
+	assert_int_equal(log->cut_count, 1);
+	assert_int_equal(log->missing_count, log->cuts[0].last - log->cuts[0].first + 1);
+	check_hole(log, log->cuts[0].first, log->cuts[0].last);
+	check_points(lab, log);
+	hl_log_free(log);
+	lab_free(lab);
+}
+
+static void newest_segments_without_anything_in_them_leave_the_log_without_an_end(void **state)
+{
+	struct lab *lab = lab_with_segments(15);
+	char path[400];
+
+	(void)state;
+	struct hl_log *log = read_log(lab, 0);
+	uint32_t all = log->segment_count;
+	hl_log_free(log);
+	for (uint32_t i = all - 2; i < all; i++) {
+		segment_path(lab, (int)i, path, sizeof(path));
+		assert_int_equal(truncate(path, 0), 0);
+	}
+	log = read_log(lab, 0);
+	assert_int_equal(log->segment_count, all - 2);
+	assert_true(log->cut_off);
+	check_points(lab, log);
+	hl_log_free(log);
+	lab_free(lab);
+}
+
+/* Puts a copy of segment ${index} of ${from} in the place of ${path}. */
+static void replace_segment(const struct lab *from, int index, const char *path)
+{
+	char other[400], command[900];
+
+	segment_path(from, index, other, sizeof(other));
+	snprintf(command, sizeof(command), "cp '%s' '%s'", other, path);
+	assert_int_equal(system(command), 0);
+}
+
+static void a_segment_of_another_recording_ends_the_run(void **state)
+{
+	struct lab *lab = lab_with_segments(16), *other = lab_new(2000, 1000);
+	struct hl_log_settings settings = {other->fd, PROCESS, START_NS + 1,
+					   2000,      1000,    &other->names.base};
+	char path[400];
+
+	(void)state;
+	hl_log_writer_finish(other->writer);
+	assert_int_equal(hl_log_writer_new(&settings, &other->writer), 0);
+	write_intervals(other, 0, 100);
+	segment_path(lab, 3, path, sizeof(path));
+	replace_segment(other, 3, path);
+	struct hl_log *log = read_log(lab, 0);
+	assert_int_equal(log->ignored_count, 4);
+	assert_int_equal(log->start_realtime_ns, START_NS);
+	check_points(lab, log);
+	hl_log_free(log);
+	lab_free(other);
+	lab_free(lab);
+}
+
+static void a_segment_under_the_name_of_another_ends_the_run(void **state)
+{
+	struct lab *lab = lab_with_segments(17);
+	struct hl_error err = {0};
+	struct hl_log *log;
+	char path[400];
+
+	(void)state;
+	segment_path(lab, 3, path, sizeof(path));
+	replace_segment(lab, 1, path);
+	log = read_log(lab, 0);
+	assert_int_equal(log->ignored_count, 4);
+	check_points(lab, log);
+	segment_path(lab, (int)log->segment_count + 3, path, sizeof(path));
+	hl_log_free(log);
+	replace_segment(lab, 1, path);
+	assert_int_equal(hl_log_open(lab->directory, PROCESS, NULL, &log, &err), -EBADMSG);
+	assert_non_null(strstr(err.text, "another number than its name says"));
+	lab_free(lab);
+}
+
 /* Where the index is whole and a piece is not, moments behind it cannot be read; no other is wrong.
  */
 static void check_readable_points(const struct lab *lab, const struct hl_log *log)
@@ -607,6 +769,12 @@ int main(void)
 		cmocka_unit_test(only_the_newest_run_without_a_gap_is_used),
 		cmocka_unit_test(a_damaged_segment_ends_the_run),
 		cmocka_unit_test(a_segment_that_is_cut_anywhere_is_read_up_to_its_last_whole_piece),
+		cmocka_unit_test(what_is_cut_off_before_another_segment_is_missing),
+		cmocka_unit_test(a_segment_whose_end_is_zeroed_is_cut_off),
+		cmocka_unit_test(
+			newest_segments_without_anything_in_them_leave_the_log_without_an_end),
+		cmocka_unit_test(a_segment_of_another_recording_ends_the_run),
+		cmocka_unit_test(a_segment_under_the_name_of_another_ends_the_run),
 		cmocka_unit_test(flipped_bits_do_no_harm),
 		cmocka_unit_test(a_full_disk_leaves_a_hole_and_right_figures_after_it),
 		cmocka_unit_test(marks_are_kept_with_their_ticks),

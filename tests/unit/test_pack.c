@@ -2,9 +2,9 @@
 /* Packed recordings: what is read is what was written, or a sentence says why not. */
 #include "base/frame_key.h"
 #include "fail_allocations.h"
+#include "pack/pack_sections.h"
 #include "profile/builder.h"
-#include "profile/pack_sections.h"
-#include "profile/recording.h"
+#include "recording/recording.h"
 
 #include <errno.h>
 #include <fcntl.h>

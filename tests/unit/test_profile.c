@@ -3,7 +3,7 @@
 #include "profile/aggregate.h"
 #include "profile/calltree.h"
 #include "profile/profile.h"
-#include "profile/recording.h"
+#include "recording/recording.h"
 
 #include "fail_allocations.h"
 

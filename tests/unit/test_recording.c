@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The recording format: what is written is read, and damage is an error, never a crash. */
-#include "profile/recording.h"
+#include "recording/recording.h"
 
-#include "profile/recording_container.h"
-#include "profile/recording_files.h"
-#include "profile/recording_text.h"
+#include "recording/recording_container.h"
+#include "recording/recording_files.h"
+#include "recording/recording_text.h"
 
 #include "fail_allocations.h"
 

@@ -4,7 +4,7 @@
 
 #include "fail_allocations.h"
 #include "fake_region.h"
-#include "profile/recording_files.h"
+#include "recording/recording_files.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Symbols: libraries are compiled here, and asked about addresses that their own code reports. */
-#include "profile/symbols.h"
+#include "symbols/symbols.h"
 
 #include "fail_allocations.h"
 

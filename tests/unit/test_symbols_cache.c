@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Names that are kept between runs: used while they are the best there are, and never relied on. */
-#include "profile/symbols_cache.h"
+#include "symbols/symbols_cache.h"
 
 #include "base/compiler.h"
 #include "fail_allocations.h"
-#include "profile/symbols_circumstances.h"
-#include "profile/symbols_store.h"
+#include "symbols/symbols_circumstances.h"
+#include "symbols/symbols_store.h"
 
 #include <dirent.h>
 #include <dlfcn.h>

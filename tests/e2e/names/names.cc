@@ -5,13 +5,18 @@
 void *kept[8]; // not static, so that what goes there is not optimized away
 static int count;
 
-namespace {
+namespace
+{
 template <typename T, int N> struct Box {
-	__attribute__((noinline)) void fill() const { kept[count++] = std::malloc(sizeof(T) * N); }
+	__attribute__((noinline)) void fill() const
+	{
+		kept[count++] = std::malloc(sizeof(T) * N);
+	}
 };
 } // namespace
 
-namespace shop {
+namespace shop
+{
 struct Cart {
 	__attribute__((noinline)) Cart &operator+=(int size)
 	{
@@ -23,7 +28,10 @@ struct Cart {
 
 int main()
 {
-	auto lambda = [](size_t size) __attribute__((noinline)) { kept[count++] = std::malloc(size); };
+	auto lambda = [](size_t size) __attribute__((noinline))
+	{
+		kept[count++] = std::malloc(size);
+	};
 	shop::Cart cart;
 
 	Box<char, 100>().fill();

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Reads folded text: a line for each stack, frames from the root joined by ';', a blank, the
+ * number; or two numbers, the earlier one first. docs/formats-import.md says what is accepted.
+ */
+#include "import/import_folded.h"
+
+#include "base/array.h"
+#include "import/import_text.h"
+#include "import/import_values.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define UNKNOWN_FRAME "[unknown]"
+#define FIRST_COLUMN  "first column"
+
+/* A frame of the line before, and its node: neighbouring lines share most of their frames. */
+struct step {
+	const char *text; /* in the input */
+	size_t length;
+	uint32_t node;
+};
+
+struct folded {
+	const struct hl_import_input *input;
+	bool two_columns;
+	struct hl_builder builder;
+	struct hl_index frames; /* by their texts */
+	struct hl_import_values values;
+	struct step *path;
+	size_t depth, path_capacity;
+	char *name; /* a frame's text with a NUL behind it */
+	size_t name_capacity;
+};
+
+/* ---- lines ---- */
+
+static bool is_skipped(const struct hl_import_line *line)
+{
+	return line->text == line->end || *line->text == '#';
+}
+
+/*
+ * The number that ends ${text} .. *${end}, and what is before it; fractions are rounded. -EINVAL
+ * when there is none, with a blank or the beginning before it; -ERANGE when it is too large.
+ */
+static int take_number(const char *text, const char **end, int64_t *ret_number)
+{
+	const char *begin = *end, *rest;
+	int64_t number;
+
+	while (begin > text && !hl_import_is_blank(begin[-1]))
+		begin--;
+	int r = begin > text ? hl_import_number(begin, *end, &number, &rest) : -EINVAL;
+	if (r < 0)
+		return r;
+	if (rest < *end && *rest == '.') {
+		bool up = rest + 1 < *end && rest[1] >= '5';
+		for (rest++; rest < *end && *rest >= '0' && *rest <= '9';)
+			rest++;
+		if (__builtin_add_overflow(number, *begin == '-' ? -up : up, &number))
+			return -ERANGE;
+	}
+	if (rest < *end)
+		return -EINVAL;
+	*ret_number = number;
+	*end = hl_import_trim(text, begin);
+	return 0;
+}
+
+/* Whether the line ends in two numbers, with a stack before them. */
+static bool has_two_numbers(const struct hl_import_line *line)
+{
+	const char *end = line->end;
+	int64_t number;
+
+	return take_number(line->text, &end, &number) == 0 &&
+	       take_number(line->text, &end, &number) == 0 && end > line->text;
+}
+
+/* A frame may end in a number too, so that one line alone does not tell: all of them must. */
+static bool has_two_columns(const struct hl_import_input *input)
+{
+	struct hl_import_lines lines = hl_import_lines_of(input);
+	struct hl_import_line line;
+	bool any = false;
+
+	while (hl_import_lines_next(&lines, &line)) {
+		if (is_skipped(&line))
+			continue;
+		if (!has_two_numbers(&line))
+			return false;
+		any = true;
+	}
+	return any;
+}
+
+/* Whether the first line that says something is a stack and a number, however large. */
+static bool detects(const struct hl_import_input *input)
+{
+	struct hl_import_lines lines = hl_import_lines_of(input);
+	struct hl_import_line line;
+	int64_t number;
+
+	while (hl_import_lines_next(&lines, &line)) {
+		const char *end = line.end;
+		if (memchr(line.text, '\0', (size_t)(end - line.text)))
+			return false;
+		if (is_skipped(&line))
+			continue;
+		int r = take_number(line.text, &end, &number);
+		return r == 0 || r == -ERANGE; /* reading says what is wrong with it */
+	}
+	return false;
+}
+
+/* ---- frames ---- */
+
+static bool is_frame(const struct hl_profile *profile, uint32_t frame, const char *text,
+		     size_t length)
+{
+	uint32_t name = profile->functions[profile->frames[frame].function].name;
+	const char *known = hl_profile_text(profile, name);
+
+	return !strncmp(known, text, length) && !known[length];
+}
+
+static int add_frame(struct folded *folded, const char *text, size_t length, uint32_t hash,
+		     uint32_t *ret_frame)
+{
+	if (hl_array_reserve(&folded->name, &folded->name_capacity, length + 1, 1) < 0)
+		return -ENOMEM;
+	memcpy(folded->name, text, length);
+	folded->name[length] = '\0';
+	const struct hl_symbols_frame symbol = {
+		.function = folded->name, .function_file = "", .file = ""};
+	uint32_t frame;
+	int r = hl_builder_frame(&folded->builder, &symbol, 0, 0, &frame);
+	if (r == 0)
+		r = hl_index_add(&folded->frames, hash, frame);
+	if (r == 0)
+		*ret_frame = frame;
+	return r;
+}
+
+static int intern_frame(struct folded *folded, const char *text, size_t length, uint32_t *ret_frame)
+{
+	if (!length) {
+		text = UNKNOWN_FRAME;
+		length = strlen(UNKNOWN_FRAME);
+	}
+	uint32_t hash = hl_hash_bytes(text, length), at = hash, frame;
+	while ((frame = hl_index_next(&folded->frames, hash, &at)))
+		if (is_frame(folded->builder.profile, frame, text, length)) {
+			*ret_frame = frame;
+			return 0;
+		}
+	return add_frame(folded, text, length, hash, ret_frame);
+}
+
+/* Writes step ${depth} of the path: the frame at ${text}, below ${parent}. */
+static int add_step(struct folded *folded, size_t depth, const char *text, size_t length,
+		    uint32_t parent)
+{
+	struct step step = {.text = text, .length = length};
+	uint32_t frame;
+
+	int r = intern_frame(folded, text, length, &frame);
+	if (r == 0)
+		r = hl_builder_child(&folded->builder, parent, frame, &step.node);
+	if (r == 0)
+		r = hl_array_reserve(&folded->path, &folded->path_capacity, depth + 1,
+				     sizeof(*folded->path));
+	if (r == 0)
+		folded->path[depth] = step;
+	return r;
+}
+
+/* Makes the path that of the stack ${text} .. ${end}. */
+static int walk_stack(struct folded *folded, const char *text, const char *end)
+{
+	bool is_shared = true;
+	size_t depth = 0;
+	uint32_t node = 0;
+
+	while (end > text && end[-1] == ';') /* some tools end every frame with it */
+		end--;
+	for (bool more = true; more; depth++) {
+		const char *stop = memchr(text, ';', (size_t)(end - text));
+		more = stop != NULL;
+		size_t length = (size_t)((more ? stop : end) - text);
+		is_shared = is_shared && depth < folded->depth &&
+			    folded->path[depth].length == length &&
+			    !memcmp(folded->path[depth].text, text, length);
+		int r = is_shared ? 0 : add_step(folded, depth, text, length, node);
+		if (r < 0)
+			return r;
+		node = folded->path[depth].node;
+		text += length + more;
+	}
+	folded->depth = depth;
+	return 0;
+}
+
+/* ---- all of it ---- */
+
+static int bad_line(const struct folded *folded, const struct hl_import_line *line, int code,
+		    struct hl_error *err)
+{
+	const char *name = folded->input->name;
+
+	if (code == -ERANGE)
+		return hl_error_set(err, -EBADMSG,
+				    "cannot read '%s': the number in line %" PRIu64 " is too large",
+				    name, line->number);
+	return hl_error_set(err, -EBADMSG,
+			    "cannot read '%s': line %" PRIu64 " does not end in a number; folded "
+			    "text has 'a;b;c 123' in every line",
+			    name, line->number);
+}
+
+static int read_line(struct folded *folded, const struct hl_import_line *line, struct hl_error *err)
+{
+	struct hl_import_value value = {0};
+	const char *end = line->end;
+
+	if (memchr(line->text, '\0', (size_t)(end - line->text)))
+		return hl_error_set(err, -EBADMSG,
+				    "cannot read '%s': line %" PRIu64
+				    " holds a NUL byte, so it is not text",
+				    folded->input->name, line->number);
+	int r = take_number(line->text, &end, &value.alloc_bytes);
+	if (r == 0 && folded->two_columns)
+		r = take_number(line->text, &end, &value.base_bytes);
+	if (r < 0)
+		return bad_line(folded, line, r, err);
+	r = walk_stack(folded, line->text, end);
+	if (r < 0)
+		return r;
+	value.node = folded->path[folded->depth - 1].node;
+	return hl_import_values_add(&folded->values, &value);
+}
+
+static int read_lines(struct folded *folded, struct hl_error *err)
+{
+	struct hl_import_lines lines = hl_import_lines_of(folded->input);
+	struct hl_import_line line;
+	int r = 0;
+
+	while (r == 0 && hl_import_lines_next(&lines, &line))
+		if (!is_skipped(&line))
+			r = read_line(folded, &line, err);
+	return r;
+}
+
+static int finish(struct folded *folded, struct hl_profile **ret_profile)
+{
+	struct hl_profile *profile;
+
+	int r = hl_import_values_finish(&folded->values, folded->two_columns, &folded->builder,
+					&profile);
+	if (r < 0)
+		return r;
+	profile->known[HL_VALUE_INUSE][HL_UNIT_BYTES] = true;
+	if (folded->two_columns)
+		r = hl_strings_intern(&profile->strings, FIRST_COLUMN, &profile->base_name);
+	if (r < 0)
+		hl_profile_free(profile);
+	else
+		*ret_profile = profile;
+	return r;
+}
+
+static int read_folded(const struct hl_import_input *input, struct hl_profile **ret_profile,
+		       struct hl_error *err)
+{
+	struct folded folded = {.input = input, .two_columns = has_two_columns(input)};
+
+	int r = hl_builder_init(&folded.builder);
+	if (r == 0)
+		r = read_lines(&folded, err);
+	if (r == 0)
+		r = finish(&folded, ret_profile);
+	hl_builder_release(&folded.builder);
+	hl_index_release(&folded.frames);
+	hl_import_values_release(&folded.values);
+	free(folded.path);
+	free(folded.name);
+	return hl_import_fail(input, r, err);
+}
+
+const struct hl_importer hl_importer_folded = {
+	.name = "folded",
+	.detects = detects,
+	.read = read_folded,
+};
+
+/* ---- what the numbers mean ---- */
+
+static struct hl_profile_counters counters_of(int64_t figure, enum hl_value value,
+					      enum hl_unit unit)
+{
+	bool bytes = unit == HL_UNIT_BYTES;
+
+	if (value == HL_VALUE_PEAK)
+		return bytes ? (struct hl_profile_counters){.peak_bytes = figure}
+			     : (struct hl_profile_counters){.peak_objects = figure};
+	return bytes ? (struct hl_profile_counters){.alloc_bytes = figure}
+		     : (struct hl_profile_counters){.alloc_objects = figure};
+}
+
+static void reinterpret(struct hl_profile_counters *counters, size_t count, enum hl_value value,
+			enum hl_unit unit)
+{
+	for (size_t i = 0; i < count; i++)
+		counters[i] = counters_of(counters[i].alloc_bytes, value, unit);
+}
+
+void hl_import_folded_as(struct hl_profile *profile, enum hl_value value, enum hl_unit unit)
+{
+	reinterpret(profile->counters, profile->node_count, value, unit);
+	reinterpret(&profile->total, 1, value, unit);
+	reinterpret(&profile->unfiltered_total, 1, value, unit);
+	if (profile->base)
+		reinterpret(profile->base, profile->node_count, value, unit);
+	reinterpret(&profile->base_total, 1, value, unit);
+	profile->known[HL_VALUE_INUSE][HL_UNIT_BYTES] = false;
+	profile->known[value][unit] = true;
+}

@@ -1,0 +1,478 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Reads heap files of gperftools and jemalloc, the formats of pprof before profile.proto.
+ * gperftools writes, with objects before bytes and what was ever allocated in brackets,
+ *
+ *	heap profile:   12:   3456 [   78:   9012] @ heapprofile
+ *	     1:     1024 [     2:     2048] @ 0xLEAF 0xCALLER ...
+ *
+ * jemalloc, with a line for all threads, t*, and one for each thread below every stack,
+ *
+ *	heap_v2/524288
+ *	  t*: 12: 3456 [78: 9012]
+ *	@ 0xLEAF 0xCALLER ...
+ *	  t*: 1: 1024 [2: 2048]
+ *	  t0: 1: 1024 [2: 2048]
+ *
+ * and both, after MAPPED_LIBRARIES:, what /proc/self/maps held. Addresses are return addresses.
+ */
+#include "import/import_allocator.h"
+#include "import/import_maps.h"
+#include "import/import_sample.h"
+#include "import/import_text.h"
+#include "import/import_values.h"
+
+#include "base/array.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define GPERFTOOLS_MARK "heap profile:"
+#define JEMALLOC_MARK	"heap_v2/"
+#define JEMALLOC_SUM	"t*:"
+
+/* What gperftools samples by where the file does not say. */
+#define GPERFTOOLS_MEAN_BYTES (128 * 1024.0)
+
+/* Of what begins the copy of /proc/self/maps; the second one is of old gperftools. */
+static const char *const maps_marks[] = {"MAPPED_LIBRARIES:", "--- Memory map:"};
+
+/* Both of what a line has: in use and, in brackets, ever allocated. */
+struct amounts {
+	struct hl_import_amount in_use, allocated;
+};
+
+struct legacy;
+
+/* Reads a line below the header, as one of the two tools writes them. */
+typedef int read_line(struct legacy *legacy, const struct hl_import_line *line,
+		      struct hl_error *err);
+
+struct legacy {
+	const struct hl_import_input *input;
+	read_line *read_line;
+	struct hl_import_sampling sampling;
+	struct hl_import_maps maps;
+	struct hl_builder builder;
+	struct hl_import_values values;
+	uint64_t *stack; /* the line's addresses, the leaf first */
+	size_t depth, stack_capacity;
+	bool has_stack;	    /* jemalloc: read, and the sum that belongs to it not yet */
+	bool *is_allocator; /* by function of the profile */
+	size_t judged_count, judged_capacity;
+	struct amounts announced, found; /* gperftools: by the header; in the stacks, unscaled */
+	bool keeps_alloc; /* this kind of file is said to hold what was ever allocated, */
+	bool knows_alloc; /* and does */
+};
+
+static bool begins_with(const struct hl_import_line *line, const char *mark)
+{
+	size_t length = strlen(mark);
+	return (size_t)(line->end - line->text) >= length && !memcmp(line->text, mark, length);
+}
+
+static int bad_line(const struct legacy *legacy, const struct hl_import_line *line,
+		    const char *reason, struct hl_error *err)
+{
+	return hl_error_set(err, -EBADMSG, "cannot read '%s': line %" PRIu64 " %s",
+			    legacy->input->name, line->number, reason);
+}
+
+/* ---- the list of mapped files, which comes last and is needed first ---- */
+
+static bool begins_maps(const struct hl_import_line *line)
+{
+	for (size_t i = 0; i < HL_COUNT_OF(maps_marks); i++)
+		if (begins_with(line, maps_marks[i]))
+			return true;
+	return false;
+}
+
+static int read_maps(struct legacy *legacy)
+{
+	struct hl_import_lines lines = hl_import_lines_of(legacy->input);
+	struct hl_import_line line;
+	bool begun = false;
+	int r = 0;
+
+	while (r == 0 && hl_import_lines_next(&lines, &line)) {
+		if (begun)
+			r = hl_import_maps_add(&legacy->maps, &line);
+		begun = begun || begins_maps(&line);
+	}
+	hl_import_maps_finish(&legacy->maps);
+	return r;
+}
+
+/* ---- pieces of lines ---- */
+
+static bool take_letter(const char **at, const char *end, char letter)
+{
+	*at = hl_import_skip_blanks(*at, end);
+	if (*at == end || **at != letter)
+		return false;
+	++*at;
+	return true;
+}
+
+/* "OBJECTS: BYTES" */
+static bool take_amount(const char **at, const char *end, struct hl_import_amount *ret_amount)
+{
+	*at = hl_import_skip_blanks(*at, end);
+	if (hl_import_number(*at, end, &ret_amount->objects, at) < 0 || !take_letter(at, end, ':'))
+		return false;
+	*at = hl_import_skip_blanks(*at, end);
+	return hl_import_number(*at, end, &ret_amount->bytes, at) == 0;
+}
+
+/* "OBJECTS: BYTES [OBJECTS: BYTES]" */
+static bool take_amounts(const char **at, const char *end, struct amounts *ret_amounts)
+{
+	return take_amount(at, end, &ret_amounts->in_use) && take_letter(at, end, '[') &&
+	       take_amount(at, end, &ret_amounts->allocated) && take_letter(at, end, ']');
+}
+
+/* "@ 0xADDRESS..." to the end of the line, into legacy->stack. 0, -ENOMEM or -EINVAL. */
+static int take_stack(struct legacy *legacy, const char *at, const char *end)
+{
+	legacy->depth = 0;
+	if (!take_letter(&at, end, '@'))
+		return -EINVAL;
+	while ((at = hl_import_skip_blanks(at, end)) < end) {
+		if (hl_array_reserve(&legacy->stack, &legacy->stack_capacity, legacy->depth + 1,
+				     sizeof(*legacy->stack)) < 0)
+			return -ENOMEM;
+		if (hl_import_hex(at, end, &legacy->stack[legacy->depth], &at) < 0 ||
+		    (at < end && !hl_import_is_blank(*at)))
+			return -EINVAL;
+		legacy->depth++;
+	}
+	return 0;
+}
+
+/* ---- stacks ---- */
+
+static int judge_functions(struct legacy *legacy)
+{
+	const struct hl_profile *profile = legacy->builder.profile;
+
+	if (hl_array_reserve(&legacy->is_allocator, &legacy->judged_capacity,
+			     profile->function_count, sizeof(*legacy->is_allocator)) < 0)
+		return -ENOMEM;
+	for (; legacy->judged_count < profile->function_count; legacy->judged_count++) {
+		const struct hl_profile_function *function =
+			&profile->functions[legacy->judged_count];
+		const struct hl_profile_module *module = &profile->modules[function->module];
+		legacy->is_allocator[legacy->judged_count] =
+			hl_import_is_allocator(hl_profile_text(profile, function->name),
+					       hl_profile_text(profile, module->path));
+	}
+	return 0;
+}
+
+/*
+ * Both tools' stacks begin inside the allocator, heapline's with its caller. If one of the nodes
+ * from ${node} up to, but not with, ${above} is the allocator's, the outermost one's parent; else
+ * 0.
+ */
+static uint32_t allocator_caller(const struct legacy *legacy, uint32_t node, uint32_t above)
+{
+	const struct hl_builder *builder = &legacy->builder;
+	uint32_t caller = 0;
+
+	for (; node != above; node = builder->nodes[node].parent) {
+		uint32_t frame = builder->nodes[node].frame;
+		if (legacy->is_allocator[builder->profile->frames[frame].function])
+			caller = builder->nodes[node].parent;
+	}
+	return caller;
+}
+
+/* The node below ${parent} for a return address; the call is what is before it. */
+static int add_frame(struct legacy *legacy, uint32_t parent, uint64_t return_address,
+		     uint32_t *ret_node)
+{
+	uint64_t address = return_address ? return_address - 1 : 0;
+	uint32_t module;
+
+	int r = hl_import_maps_find(&legacy->maps, &legacy->builder, address, &module, &address);
+	if (r == 0)
+		r = hl_builder_node(&legacy->builder, parent, module, address, ret_node);
+	return r < 0 ? r : judge_functions(legacy);
+}
+
+static int add_stack(struct legacy *legacy, uint32_t *ret_node)
+{
+	uint32_t node = 0;
+
+	if (!legacy->depth)
+		return hl_builder_node(&legacy->builder, 0, HL_BUILDER_PSEUDO, 0, ret_node);
+	for (size_t i = legacy->depth; i-- > 0;) {
+		uint32_t above = node;
+		int r = add_frame(legacy, above, legacy->stack[i], &node);
+		if (r < 0)
+			return r;
+		uint32_t caller = allocator_caller(legacy, node, above);
+		if (caller) {
+			node = caller;
+			break;
+		}
+	}
+	*ret_node = node;
+	return 0;
+}
+
+/* Where nothing else is known, the brackets are empty or repeat what is in use. */
+static bool tells_alloc(const struct legacy *legacy, const struct amounts *amounts)
+{
+	return amounts->allocated.objects &&
+	       (legacy->keeps_alloc || amounts->allocated.objects != amounts->in_use.objects ||
+		amounts->allocated.bytes != amounts->in_use.bytes);
+}
+
+static int add_value(struct legacy *legacy, const struct amounts *amounts)
+{
+	struct hl_import_amount in_use = hl_import_unsample(&legacy->sampling, amounts->in_use);
+	struct hl_import_amount allocated =
+		hl_import_unsample(&legacy->sampling, amounts->allocated);
+	struct hl_import_value value = {
+		.alloc_bytes = allocated.bytes,
+		.alloc_objects = allocated.objects,
+		.free_bytes = allocated.bytes - in_use.bytes,
+		.free_objects = allocated.objects - in_use.objects,
+	};
+
+	legacy->found.in_use.bytes += amounts->in_use.bytes;
+	legacy->found.allocated.bytes += amounts->allocated.bytes;
+	legacy->knows_alloc = legacy->knows_alloc || tells_alloc(legacy, amounts);
+	int r = add_stack(legacy, &value.node);
+	return r < 0 ? r : hl_import_values_add(&legacy->values, &value);
+}
+
+/* ---- gperftools ---- */
+
+/* How the allocations were chosen: the word behind the header's '@', "heap_v2/524288". */
+static void read_kind(struct legacy *legacy, const char *at, const char *end)
+{
+	const char *slash = memchr(at, '/', (size_t)(end - at)), *rest;
+	size_t length = (size_t)((slash ? slash : end) - at);
+	int64_t interval;
+
+	legacy->keeps_alloc = length == strlen("heapprofile") && !memcmp(at, "heapprofile", length);
+	if (legacy->keeps_alloc || !memmem(at, length, "heap", strlen("heap")))
+		return;
+	if (!slash || hl_import_number(slash + 1, end, &interval, &rest) < 0 || interval <= 0)
+		interval = 0;
+	if (memmem(at, length, "_v2", strlen("_v2"))) {
+		legacy->sampling.kind = HL_SAMPLING_POISSON;
+		legacy->sampling.mean_bytes = (double)interval;
+	} else {
+		legacy->sampling.kind = HL_SAMPLING_UNIFORM;
+		legacy->sampling.mean_bytes = (double)interval / 2;
+	}
+	if (!interval)
+		legacy->sampling.mean_bytes = GPERFTOOLS_MEAN_BYTES;
+}
+
+static int read_gperftools_header(struct legacy *legacy, const struct hl_import_line *line,
+				  struct hl_error *err)
+{
+	const char *at = line->text + strlen(GPERFTOOLS_MARK);
+
+	if (!take_amounts(&at, line->end, &legacy->announced))
+		return bad_line(legacy, line, "is no header of a heap file", err);
+	if (take_letter(&at, line->end, '@'))
+		read_kind(legacy, hl_import_skip_blanks(at, line->end), line->end);
+	return 0;
+}
+
+/* "OBJECTS: BYTES [OBJECTS: BYTES] @ 0xLEAF..." */
+static int read_gperftools_line(struct legacy *legacy, const struct hl_import_line *line,
+				struct hl_error *err)
+{
+	const char *at = line->text;
+	struct amounts amounts;
+
+	int r = take_amounts(&at, line->end, &amounts) ? take_stack(legacy, at, line->end)
+						       : -EINVAL;
+	if (r == -EINVAL)
+		return bad_line(legacy, line, "is not 'N: BYTES [N: BYTES] @ ADDRESSES'", err);
+	return r < 0 ? r : add_value(legacy, &amounts);
+}
+
+/* ---- jemalloc ---- */
+
+static int read_jemalloc_header(struct legacy *legacy, const struct hl_import_line *line,
+				struct hl_error *err)
+{
+	const char *at = line->text + strlen(JEMALLOC_MARK);
+	int64_t interval;
+
+	if (hl_import_number(at, line->end, &interval, &at) < 0 || at < line->end || interval <= 0)
+		return bad_line(legacy, line, "has no sampling interval", err);
+	legacy->sampling = (struct hl_import_sampling){HL_SAMPLING_POISSON, (double)interval};
+	legacy->keeps_alloc = true;
+	return 0;
+}
+
+/* "t*: OBJECTS: BYTES [OBJECTS: BYTES]": of all threads, at the stack of the line before. */
+static int read_jemalloc_sum(struct legacy *legacy, const struct hl_import_line *line,
+			     const char *at, struct hl_error *err)
+{
+	struct amounts amounts;
+
+	at += strlen(JEMALLOC_SUM);
+	if (!take_amounts(&at, line->end, &amounts))
+		return bad_line(legacy, line, "is not 't*: N: BYTES [N: BYTES]'", err);
+	if (!legacy->has_stack) /* the sum of the whole file */
+		return 0;
+	legacy->has_stack = false;
+	return add_value(legacy, &amounts);
+}
+
+static int read_jemalloc_line(struct legacy *legacy, const struct hl_import_line *line,
+			      struct hl_error *err)
+{
+	const char *at = hl_import_skip_blanks(line->text, line->end);
+	size_t length = (size_t)(line->end - at);
+
+	if (length >= strlen(JEMALLOC_SUM) && !memcmp(at, JEMALLOC_SUM, strlen(JEMALLOC_SUM)))
+		return read_jemalloc_sum(legacy, line, at, err);
+	if (length && *at == 't') /* one thread's part of the sum */
+		return 0;
+	int r = take_stack(legacy, at, line->end);
+	if (r == -EINVAL)
+		return bad_line(legacy, line, "is not '@ ADDRESSES'", err);
+	legacy->has_stack = r == 0;
+	return r;
+}
+
+/* ---- all of it ---- */
+
+static bool detects(const struct hl_import_input *input)
+{
+	struct hl_import_lines lines = hl_import_lines_of(input);
+	struct hl_import_line line;
+
+	return hl_import_lines_next(&lines, &line) &&
+	       (begins_with(&line, GPERFTOOLS_MARK) || begins_with(&line, JEMALLOC_MARK));
+}
+
+static int read_header(struct legacy *legacy, struct hl_import_lines *lines, struct hl_error *err)
+{
+	struct hl_import_line line = {.number = 1};
+
+	hl_import_lines_next(lines, &line);
+	if (begins_with(&line, JEMALLOC_MARK)) {
+		legacy->read_line = read_jemalloc_line;
+		return read_jemalloc_header(legacy, &line, err);
+	}
+	if (!begins_with(&line, GPERFTOOLS_MARK))
+		return bad_line(legacy, &line, "is no header of a heap file", err);
+	legacy->read_line = read_gperftools_line;
+	return read_gperftools_header(legacy, &line, err);
+}
+
+static int read_stacks(struct legacy *legacy, struct hl_error *err)
+{
+	struct hl_import_lines lines = hl_import_lines_of(legacy->input);
+	struct hl_import_line line;
+
+	int r = read_header(legacy, &lines, err);
+	while (r == 0 && hl_import_lines_next(&lines, &line) && !begins_maps(&line))
+		if (line.text < line.end)
+			r = legacy->read_line(legacy, &line, err);
+	return r;
+}
+
+/* Makes what is in use all that was allocated: more is not known. */
+static void forget_alloc(struct hl_import_values *values)
+{
+	for (size_t i = 0; i < values->count; i++) {
+		struct hl_import_value *value = &values->items[i];
+		value->alloc_bytes -= value->free_bytes;
+		value->alloc_objects -= value->free_objects;
+		value->free_bytes = value->free_objects = 0;
+	}
+}
+
+/* Percent of what was ${announced} that was ${found}. */
+static int share(struct hl_import_amount found, struct hl_import_amount announced)
+{
+	if (announced.bytes <= 0 || found.bytes >= announced.bytes)
+		return 100;
+	if (found.bytes <= 0)
+		return 0;
+	return (int)(100.0 * (double)found.bytes / (double)announced.bytes);
+}
+
+/* gperftools has a buffer of 1 MiB for the text, and leaves out the stacks that do not fit. */
+static int warn_of_gaps(const struct legacy *legacy, struct hl_profile *profile)
+{
+	int in_use = share(legacy->found.in_use, legacy->announced.in_use);
+	int allocated = share(legacy->found.allocated, legacy->announced.allocated);
+	char sentence[200];
+	int r = 0;
+
+	if (!legacy->maps.count)
+		r = hl_import_warn(profile, "there is no list of mapped files at the end, so "
+					    "nothing has a name; the file may be cut off");
+	if (r < 0 || (in_use == 100 && allocated == 100))
+		return r;
+	snprintf(sentence, sizeof(sentence),
+		 "stacks are missing: the file has %d %% of what was in use and %d %% of what was "
+		 "allocated (gperftools writes no more than 1 MiB)",
+		 in_use, allocated);
+	return hl_import_warn(profile, sentence);
+}
+
+static int finish(struct legacy *legacy, struct hl_profile **ret_profile)
+{
+	struct hl_profile *profile;
+	int r;
+
+	if (!legacy->knows_alloc)
+		forget_alloc(&legacy->values);
+	r = hl_import_values_finish(&legacy->values, false, &legacy->builder, &profile);
+	if (r < 0)
+		return r;
+	for (int unit = 0; unit < HL_UNIT_COUNT; unit++) {
+		profile->known[HL_VALUE_INUSE][unit] = true;
+		profile->known[HL_VALUE_ALLOC][unit] = legacy->knows_alloc;
+	}
+	if (legacy->sampling.mean_bytes > 1) /* else every allocation is a sample */
+		profile->sample_bytes = (uint64_t)legacy->sampling.mean_bytes;
+	r = warn_of_gaps(legacy, profile);
+	if (r < 0)
+		hl_profile_free(profile);
+	else
+		*ret_profile = profile;
+	return r;
+}
+
+static int read_legacy(const struct hl_import_input *input, struct hl_profile **ret_profile,
+		       struct hl_error *err)
+{
+	struct legacy legacy = {.input = input};
+
+	int r = hl_builder_init(&legacy.builder);
+	if (r == 0)
+		r = read_maps(&legacy);
+	if (r == 0)
+		r = read_stacks(&legacy, err);
+	if (r == 0)
+		r = finish(&legacy, ret_profile);
+	hl_builder_release(&legacy.builder);
+	hl_import_maps_release(&legacy.maps);
+	hl_import_values_release(&legacy.values);
+	free(legacy.stack);
+	free(legacy.is_allocator);
+	return hl_import_fail(input, r, err);
+}
+
+const struct hl_importer hl_importer_legacy = {
+	.name = "legacy",
+	.detects = detects,
+	.read = read_legacy,
+};

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Places of addresses in files; see import_maps.h. */
+#include "import/import_maps.h"
+
+#include "base/array.h"
+
+#include <fcntl.h>
+#include <gelf.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PAGE_BYTES UINT64_C(4096) /* the loader rounds segments to whole ones */
+
+/* ---- the list ---- */
+
+/* A line of proc(5) maps: "START-END rwxp OFFSET DEVICE INODE    PATH". */
+static bool parse(const struct hl_import_line *line, struct hl_import_mapping *ret_mapping)
+{
+	struct hl_import_mapping mapping = {0};
+	const char *at = line->text, *end = line->end;
+
+	at = hl_import_skip_blanks(at, end);
+	if (hl_import_hex(at, end, &mapping.start, &at) < 0 || at == end || *at++ != '-' ||
+	    hl_import_hex(at, end, &mapping.end, &at) < 0 || mapping.end <= mapping.start)
+		return false;
+	at = hl_import_skip_blanks(at, end);
+	if (end - at < 4)
+		return false;
+	mapping.executable = at[2] == 'x';
+	at = hl_import_skip_blanks(at + 4, end);
+	if (hl_import_hex(at, end, &mapping.offset, &at) < 0)
+		return false;
+	for (int word = 0; word < 2; word++) { /* device and inode */
+		at = hl_import_skip_blanks(at, end);
+		while (at < end && !hl_import_is_blank(*at))
+			at++;
+	}
+	mapping.path = hl_import_skip_blanks(at, end);
+	mapping.path_end = end;
+	*ret_mapping = mapping;
+	return true;
+}
+
+int hl_import_maps_add(struct hl_import_maps *maps, const struct hl_import_line *line)
+{
+	struct hl_import_mapping mapping;
+
+	if (!parse(line, &mapping))
+		return 0;
+	int r = hl_array_reserve(&maps->mappings, &maps->capacity, maps->count + 1,
+				 sizeof(*maps->mappings));
+	if (r == 0)
+		maps->mappings[maps->count++] = mapping;
+	return r;
+}
+
+static int by_start(const void *left, const void *right)
+{
+	const struct hl_import_mapping *a = left, *b = right;
+	return (a->start > b->start) - (a->start < b->start);
+}
+
+void hl_import_maps_finish(struct hl_import_maps *maps)
+{
+	if (maps->count)
+		qsort(maps->mappings, maps->count, sizeof(*maps->mappings), by_start);
+}
+
+void hl_import_maps_release(struct hl_import_maps *maps)
+{
+	free(maps->mappings);
+	*maps = (struct hl_import_maps){0};
+}
+
+/* ---- files ---- */
+
+/*
+ * A segment's bytes lie at p_offset in the file and at p_vaddr among its addresses. Of several
+ * segments that share the page at ${mapping}'s beginning it is the one with the same rights.
+ */
+static bool find_shift(Elf *elf, const struct hl_import_mapping *mapping, uint64_t *ret_shift)
+{
+	size_t count;
+	bool found = false;
+
+	if (elf_getphdrnum(elf, &count) < 0)
+		return false;
+	for (size_t i = 0; i < count; i++) {
+		GElf_Phdr segment;
+		if (!gelf_getphdr(elf, (int)i, &segment) || segment.p_type != PT_LOAD)
+			continue;
+		if (mapping->offset < (segment.p_offset & ~(PAGE_BYTES - 1)) ||
+		    mapping->offset >= segment.p_offset + segment.p_filesz)
+			continue;
+		bool same_rights = mapping->executable == ((segment.p_flags & PF_X) != 0);
+		if (!found || same_rights)
+			*ret_shift = segment.p_vaddr - segment.p_offset;
+		found = true;
+	}
+	return found;
+}
+
+bool hl_import_maps_may_hold_code(const char *path)
+{
+	struct stat status;
+
+	return path[0] && (stat(path, &status) < 0 || S_ISREG(status.st_mode));
+}
+
+uint64_t hl_import_maps_shift(const char *path, const struct hl_import_mapping *mapping)
+{
+	uint64_t shift = 0;
+
+	if (path[0] != '/' || !hl_import_maps_may_hold_code(path))
+		return 0;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+	if (fd < 0)
+		return 0;
+	elf_version(EV_CURRENT);
+	Elf *elf = elf_begin(fd, ELF_C_READ, NULL);
+	if (!elf || !find_shift(elf, mapping, &shift))
+		shift = 0;
+	elf_end(elf);
+	close(fd);
+	return shift;
+}
+
+static int resolve(struct hl_import_mapping *mapping, struct hl_builder *builder)
+{
+	char *path = strndup(mapping->path, (size_t)(mapping->path_end - mapping->path));
+	int r = 0;
+
+	if (!path)
+		return -ENOMEM;
+	if (hl_import_maps_may_hold_code(path)) {
+		r = hl_builder_module(builder, path, (const uint8_t *)"", 0, &mapping->module);
+		mapping->shift = hl_import_maps_shift(path, mapping);
+	}
+	mapping->resolved = r == 0;
+	free(path);
+	return r;
+}
+
+/* ---- addresses ---- */
+
+static struct hl_import_mapping *find_mapping(struct hl_import_maps *maps, uint64_t address)
+{
+	size_t first = 0, last = maps->count;
+
+	while (first < last) { /* the first mapping that begins above it is in first .. last */
+		size_t middle = first + (last - first) / 2;
+		if (maps->mappings[middle].start <= address)
+			first = middle + 1;
+		else
+			last = middle;
+	}
+	if (!first || maps->mappings[first - 1].end <= address)
+		return NULL;
+	return &maps->mappings[first - 1];
+}
+
+int hl_import_maps_find(struct hl_import_maps *maps, struct hl_builder *builder, uint64_t address,
+			uint32_t *ret_module, uint64_t *ret_address)
+{
+	struct hl_import_mapping *mapping = find_mapping(maps, address);
+
+	if (mapping && !mapping->resolved) {
+		int r = resolve(mapping, builder);
+		if (r < 0)
+			return r;
+	}
+	bool found = mapping && mapping->module;
+	*ret_module = found ? mapping->module : 0;
+	*ret_address =
+		found ? address - mapping->start + mapping->offset + mapping->shift : address;
+	return 0;
+}

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Reads profile.proto, the format of pprof. */
+#include "import/import_text.h"
+#include "import/import_values.h"
+#include "import/pprof_reader.h"
+#include "import/pprof_stacks.h"
+
+#include "pprof.pb-c.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WARNING "WARNING: " /* as hl_summary_warnings() begins them */
+
+struct importer {
+	struct hl_pprof_reader reader;
+	struct hl_builder builder;
+	struct hl_pprof_values values;
+	int64_t default_type; /* text */
+	int64_t period;
+};
+
+/* ---- what stands beside the stacks ---- */
+
+static int read_type(void *context, const struct hl_pprof_field *field)
+{
+	struct importer *importer = context;
+	ProtobufCAllocator *allocator = &importer->reader.allocator;
+	char *name = NULL, *unit = NULL;
+
+	Pprof__ValueType *type = pprof__value_type__unpack(allocator, field->size, field->bytes);
+	if (!type)
+		return hl_pprof_reader_unpack_failed(&importer->reader, "sample type");
+	int r = hl_pprof_reader_text(&importer->reader, type->type, &name);
+	if (r == 0)
+		r = hl_pprof_reader_text(&importer->reader, type->unit, &unit);
+	if (r == 0)
+		r = hl_pprof_values_add_type(&importer->values, name, unit);
+	pprof__value_type__free_unpacked(type, allocator);
+	free(name);
+	free(unit);
+	return r;
+}
+
+/* One sample in so many bytes: then the figures are estimates. */
+static int read_period_type(void *context, const struct hl_pprof_field *field)
+{
+	struct importer *importer = context;
+	ProtobufCAllocator *allocator = &importer->reader.allocator;
+	char *unit;
+
+	Pprof__ValueType *type = pprof__value_type__unpack(allocator, field->size, field->bytes);
+	if (!type)
+		return hl_pprof_reader_unpack_failed(&importer->reader, "period type");
+	int r = hl_pprof_reader_text(&importer->reader, type->unit, &unit);
+	if (r == 0) {
+		if (!strcmp(unit, hl_pprof_unit_names[HL_UNIT_BYTES]) && importer->period > 1)
+			importer->builder.profile->sample_bytes = (uint64_t)importer->period;
+		free(unit);
+	}
+	pprof__value_type__free_unpacked(type, allocator);
+	return r;
+}
+
+/*
+ * Ours tell what the format has no field for; others are for people, who shall see them. A warning
+ * that was exported is a warning again.
+ */
+static int take_comment(struct hl_profile *profile, const char *text)
+{
+	if (!strncmp(text, HL_PPROF_COMMAND, strlen(HL_PPROF_COMMAND)))
+		return hl_strings_intern(&profile->strings, text + strlen(HL_PPROF_COMMAND),
+					 &profile->command);
+	if (!strncmp(text, HL_PPROF_MODE, strlen(HL_PPROF_MODE)))
+		return hl_strings_intern(&profile->strings, text + strlen(HL_PPROF_MODE),
+					 &profile->mode);
+	if (!strncmp(text, WARNING, strlen(WARNING)))
+		text += strlen(WARNING);
+	return hl_import_warn(profile, text);
+}
+
+static int read_comment_text(struct importer *importer, uint64_t index)
+{
+	char *text;
+
+	int r = hl_pprof_reader_text(&importer->reader, (int64_t)index, &text);
+	if (r < 0)
+		return r;
+	r = take_comment(importer->builder.profile, text);
+	free(text);
+	return r;
+}
+
+/* Several comments in one field. */
+static int read_comments(void *context, const struct hl_pprof_field *field)
+{
+	struct importer *importer = context;
+	uint64_t index;
+	int r = 0;
+
+	for (size_t at = 0; r == 0 && at < field->size;) {
+		if (!hl_pprof_varint(field->bytes, field->size, &at, &index))
+			return hl_pprof_reader_bad(&importer->reader, "a comment is damaged");
+		r = read_comment_text(importer, index);
+	}
+	return r;
+}
+
+/* One comment in a field. */
+static int read_comment(void *context, const struct hl_pprof_field *field)
+{
+	return read_comment_text(context, field->value);
+}
+
+static int read_number(void *context, const struct hl_pprof_field *field)
+{
+	struct importer *importer = context;
+	struct hl_profile *profile = importer->builder.profile;
+
+	if (field->number == HL_PPROF_TIME_NANOS)
+		profile->start_realtime_ns = field->value;
+	else if (field->number == HL_PPROF_DURATION_NANOS)
+		profile->duration_ns = field->value;
+	else if (field->number == HL_PPROF_PERIOD)
+		importer->period = (int64_t)field->value;
+	else
+		importer->default_type = (int64_t)field->value;
+	return 0;
+}
+
+static int choose_types(struct importer *importer)
+{
+	char *name;
+
+	int r = hl_pprof_reader_text(&importer->reader, importer->default_type, &name);
+	if (r < 0)
+		return r;
+	if (!importer->values.column_count)
+		r = hl_pprof_reader_bad(&importer->reader,
+					"the file ends, and has said of no value what it counts");
+	else
+		r = hl_pprof_values_choose(&importer->values, name, importer->builder.profile);
+	free(name);
+	return r;
+}
+
+static int read_head(struct importer *importer)
+{
+	static const struct {
+		enum hl_pprof_number number;
+		enum hl_pprof_wire wire;
+		hl_pprof_read *read;
+	} steps[] = {
+		{HL_PPROF_SAMPLE_TYPE, HL_PPROF_BYTES, read_type},
+		{HL_PPROF_DEFAULT_SAMPLE_TYPE, HL_PPROF_VARINT, read_number},
+		{HL_PPROF_TIME_NANOS, HL_PPROF_VARINT, read_number},
+		{HL_PPROF_DURATION_NANOS, HL_PPROF_VARINT, read_number},
+		{HL_PPROF_PERIOD, HL_PPROF_VARINT, read_number},
+		{HL_PPROF_PERIOD_TYPE, HL_PPROF_BYTES, read_period_type},
+		{HL_PPROF_COMMENT, HL_PPROF_VARINT, read_comment},
+		{HL_PPROF_COMMENT, HL_PPROF_BYTES, read_comments},
+	};
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < HL_COUNT_OF(steps); i++)
+		r = hl_pprof_reader_each(&importer->reader, steps[i].number, steps[i].wire,
+					 steps[i].read, importer);
+	return r < 0 ? r : choose_types(importer);
+}
+
+/* ---- all of it ---- */
+
+static int read_file(struct importer *importer, const struct hl_import_input *input,
+		     struct hl_profile **ret_profile, struct hl_error *err)
+{
+	int r = hl_pprof_reader_init(&importer->reader, input, err);
+	if (r == 0)
+		r = hl_builder_init(&importer->builder);
+	if (r == 0)
+		r = read_head(importer);
+	if (r == 0)
+		r = hl_pprof_stacks_read(&importer->reader, &importer->builder, &importer->values);
+	if (r == 0)
+		r = hl_pprof_values_finish(&importer->values, &importer->builder, ret_profile);
+	return r;
+}
+
+static int read_pprof(const struct hl_import_input *input, struct hl_profile **ret_profile,
+		      struct hl_error *err)
+{
+	struct importer importer = {0};
+
+	int r = read_file(&importer, input, ret_profile, err);
+	hl_pprof_reader_release(&importer.reader);
+	hl_builder_release(&importer.builder);
+	hl_pprof_values_release(&importer.values);
+	return hl_import_fail(input, r, err);
+}
+
+/* ---- detection ---- */
+
+static bool is_field_of_profile(const struct hl_pprof_field *field)
+{
+	bool is_number =
+		field->number >= HL_PPROF_DROP_FRAMES && field->number != HL_PPROF_PERIOD_TYPE;
+
+	if (field->number > HL_PPROF_DOC_URL || field->number < HL_PPROF_SAMPLE_TYPE)
+		return false;
+	return field->wire == (is_number ? HL_PPROF_VARINT : HL_PPROF_BYTES) ||
+	       (field->number == HL_PPROF_COMMENT && field->wire == HL_PPROF_BYTES);
+}
+
+#define FIELDS_LOOKED_AT 16
+
+/* The format has no mark, but no text and no other format begins with so many of its fields. */
+static bool detects(const struct hl_import_input *input)
+{
+	struct hl_pprof_field field;
+	const char *problem;
+	bool has_messages = false;
+	size_t at = 0;
+
+	for (int i = 0; i < FIELDS_LOOKED_AT && at < input->size; i++) {
+		if (hl_pprof_field_next(input->bytes, input->size, &at, &field, &problem) < 0 ||
+		    !is_field_of_profile(&field))
+			return false;
+		has_messages |= field.number < HL_PPROF_DROP_FRAMES;
+	}
+	return has_messages;
+}
+
+const struct hl_importer hl_importer_pprof = {"pprof", detects, read_pprof};

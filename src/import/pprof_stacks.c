@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Messages refer to each other by ids: those that are referred to are read first. */
+#include "import/pprof_stacks.h"
+
+#include "base/array.h"
+#include "import/import_maps.h"
+#include "import/pprof_table.h"
+
+#include "pprof.pb-c.h"
+
+#include <inttypes.h>
+
+/* Ten times what the largest programs give, and few enough for any machine. */
+#define NODES_MAX (UINT32_C(1) << 23)
+
+/* Texts are ids of the profile's strings. */
+struct mapping {
+	uint64_t id;
+	uint64_t start, offset;
+	uint64_t shift; /* from offsets to the file's addresses; only where names must be found */
+	uint32_t module;
+	bool may_hold_code, is_looked_at;
+};
+
+struct function {
+	uint64_t id;
+	uint32_t name, file, line;
+};
+
+struct location {
+	uint64_t id;
+	uint64_t address;     /* offset in the module's file, or in the process */
+	uint32_t module;      /* 0: none */
+	uint32_t first_frame; /* in stacks->frames, outermost first */
+	uint32_t frame_count; /* 0: has no names */
+};
+
+struct stacks {
+	struct hl_pprof_reader *reader;
+	struct hl_builder *builder;
+	struct hl_pprof_values *values;
+	struct hl_pprof_table mappings, functions, locations;
+	uint32_t *frames; /* of the builder */
+	size_t frame_count, frame_capacity;
+};
+
+static int intern_text(struct stacks *stacks, int64_t index, uint32_t *ret_id)
+{
+	char *text;
+
+	int r = hl_pprof_reader_text(stacks->reader, index, &text);
+	if (r < 0)
+		return r;
+	r = hl_strings_intern(&stacks->builder->profile->strings, text, ret_id);
+	free(text);
+	return r;
+}
+
+/* ---- mappings and functions ---- */
+
+/* Adds ${element}, which begins with its id. */
+static int add_element(struct stacks *stacks, struct hl_pprof_table *table, const char *what,
+		       uint64_t id, const void *element)
+{
+	if (!id)
+		return hl_pprof_reader_bad(stacks->reader, "a %s has id 0, which means none", what);
+	int r = hl_pprof_table_add(table, element);
+	return r == -EEXIST ? hl_pprof_reader_bad(stacks->reader, "there is a second %s %" PRIu64,
+						  what, id)
+			    : r;
+}
+
+static unsigned hex_digit(char letter)
+{
+	return letter >= '0' && letter <= '9'	? (unsigned)(letter - '0')
+	       : letter >= 'a' && letter <= 'f' ? (unsigned)(letter - 'a') + 10
+						: 16;
+}
+
+/* The bytes of ${text}; none when it is not what the GNU linker gives, but some other mark. */
+static uint32_t build_id_of(const char *text, uint8_t *bytes, size_t size_max)
+{
+	size_t size = strlen(text) / 2;
+
+	if (size > size_max || strlen(text) % 2)
+		return 0;
+	for (size_t i = 0; i < size; i++) {
+		unsigned high = hex_digit(text[2 * i]), low = hex_digit(text[2 * i + 1]);
+		if (high > 15 || low > 15)
+			return 0;
+		bytes[i] = (uint8_t)(high << 4 | low);
+	}
+	return (uint32_t)size;
+}
+
+/* The module of ${message}; 0 when its file has no name. */
+static int add_module(struct stacks *stacks, const Pprof__Mapping *message, struct mapping *mapping)
+{
+	char *path = NULL, *build_id = NULL;
+	uint8_t bytes[32] = {0};
+
+	int r = hl_pprof_reader_text(stacks->reader, message->filename, &path);
+	if (r == 0)
+		r = hl_pprof_reader_text(stacks->reader, message->build_id, &build_id);
+	if (r == 0 && path[0]) {
+		mapping->may_hold_code = hl_import_maps_may_hold_code(path);
+		r = hl_builder_module(stacks->builder, path, bytes,
+				      build_id_of(build_id, bytes, sizeof(bytes)),
+				      &mapping->module);
+	}
+	free(path);
+	free(build_id);
+	return r;
+}
+
+/* What the file says of the module's names, unless they must be looked for. */
+static void describe_module(struct stacks *stacks, const Pprof__Mapping *message, uint32_t module)
+{
+	struct hl_profile_module *described = &stacks->builder->profile->modules[module];
+
+	if (!module || !message->has_functions)
+		return;
+	described->used = true;
+	described->symbols = message->has_line_numbers ? HL_SYMBOLS_DWARF : HL_SYMBOLS_SYMTAB;
+}
+
+static int read_mapping(void *context, const struct hl_pprof_field *field)
+{
+	struct stacks *stacks = context;
+	ProtobufCAllocator *allocator = &stacks->reader->allocator;
+
+	Pprof__Mapping *message = pprof__mapping__unpack(allocator, field->size, field->bytes);
+	if (!message)
+		return hl_pprof_reader_unpack_failed(stacks->reader, "mapping");
+	struct mapping mapping = {
+		.id = message->id, .start = message->memory_start, .offset = message->file_offset};
+	int r = add_module(stacks, message, &mapping);
+	if (r == 0) {
+		describe_module(stacks, message, mapping.module);
+		r = add_element(stacks, &stacks->mappings, "mapping", mapping.id, &mapping);
+	}
+	pprof__mapping__free_unpacked(message, allocator);
+	return r;
+}
+
+/* Lines of source files; what is none is not known. */
+static uint32_t line_of(int64_t line)
+{
+	return line < 0 || line > UINT32_MAX ? 0 : (uint32_t)line;
+}
+
+static int read_function(void *context, const struct hl_pprof_field *field)
+{
+	struct stacks *stacks = context;
+	ProtobufCAllocator *allocator = &stacks->reader->allocator;
+
+	Pprof__Function *message = pprof__function__unpack(allocator, field->size, field->bytes);
+	if (!message)
+		return hl_pprof_reader_unpack_failed(stacks->reader, "function");
+	struct function function = {.id = message->id, .line = line_of(message->start_line)};
+	int r = intern_text(stacks, message->name ? message->name : message->system_name,
+			    &function.name);
+	if (r == 0)
+		r = intern_text(stacks, message->filename, &function.file);
+	if (r == 0)
+		r = add_element(stacks, &stacks->functions, "function", function.id, &function);
+	pprof__function__free_unpacked(message, allocator);
+	return r;
+}
+
+/* ---- locations ---- */
+
+static int add_frame(struct stacks *stacks, const struct location *location,
+		     const Pprof__Line *line, bool inlined)
+{
+	const struct function *function =
+		hl_pprof_table_find(&stacks->functions, line->function_id);
+	const struct hl_profile *profile = stacks->builder->profile;
+
+	if (!function)
+		return hl_pprof_reader_bad(stacks->reader,
+					   "function %" PRIu64 " is named, but there is none",
+					   line->function_id);
+	const char *file = hl_profile_text(profile, function->file);
+	struct hl_symbols_frame symbol = {
+		.function = function->name ? hl_profile_text(profile, function->name) : "[unknown]",
+		.function_file = file,
+		.function_line = function->line,
+		.file = file,
+		.line = line_of(line->line),
+		.inlined = inlined,
+	};
+	int r = hl_array_reserve(&stacks->frames, &stacks->frame_capacity, stacks->frame_count + 1,
+				 sizeof(*stacks->frames));
+	if (r == 0)
+		r = hl_builder_frame(stacks->builder, &symbol, location->module, location->address,
+				     &stacks->frames[stacks->frame_count]);
+	if (r == 0)
+		stacks->frame_count++;
+	return r;
+}
+
+/* The last of several lines is the function that has the others inlined. */
+static int add_frames(struct stacks *stacks, const Pprof__Location *message,
+		      struct location *location)
+{
+	int r = 0;
+
+	location->first_frame = (uint32_t)stacks->frame_count;
+	location->frame_count = (uint32_t)message->n_line;
+	for (size_t i = message->n_line; r == 0 && i-- > 0;)
+		r = add_frame(stacks, location, message->line[i], i + 1 < message->n_line);
+	return r;
+}
+
+static void look_at_file(struct stacks *stacks, struct mapping *mapping)
+{
+	const struct hl_profile *profile = stacks->builder->profile;
+	const struct hl_import_mapping executable = {.offset = mapping->offset, .executable = true};
+	const char *path = hl_profile_text(profile, profile->modules[mapping->module].path);
+
+	if (!mapping->is_looked_at)
+		mapping->shift = hl_import_maps_shift(path, &executable);
+	mapping->is_looked_at = true;
+}
+
+/*
+ * Where the location is in its file. Where a name must be found for it, that has to be an address
+ * and not an offset; else it only tells places apart.
+ */
+static int place(struct stacks *stacks, const Pprof__Location *message, struct location *location)
+{
+	struct mapping *mapping = hl_pprof_table_find(&stacks->mappings, message->mapping_id);
+
+	location->address = message->address;
+	if (!message->mapping_id)
+		return 0;
+	if (!mapping)
+		return hl_pprof_reader_bad(stacks->reader,
+					   "mapping %" PRIu64 " is named, but there is none",
+					   message->mapping_id);
+	if (!mapping->module || (!mapping->may_hold_code && !message->n_line))
+		return 0;
+	location->module = mapping->module;
+	location->address = message->address - mapping->start + mapping->offset;
+	if (!message->n_line) {
+		look_at_file(stacks, mapping);
+		location->address += mapping->shift;
+	}
+	return 0;
+}
+
+static int read_location(void *context, const struct hl_pprof_field *field)
+{
+	struct stacks *stacks = context;
+	ProtobufCAllocator *allocator = &stacks->reader->allocator;
+
+	Pprof__Location *message = pprof__location__unpack(allocator, field->size, field->bytes);
+	if (!message)
+		return hl_pprof_reader_unpack_failed(stacks->reader, "location");
+	struct location location = {.id = message->id};
+	int r = place(stacks, message, &location);
+	if (r == 0)
+		r = add_frames(stacks, message, &location);
+	if (r == 0)
+		r = add_element(stacks, &stacks->locations, "location", location.id, &location);
+	pprof__location__free_unpacked(message, allocator);
+	return r;
+}
+
+/* ---- samples ---- */
+
+static int add_location(struct stacks *stacks, uint64_t id, uint32_t *node)
+{
+	const struct location *location = hl_pprof_table_find(&stacks->locations, id);
+	struct hl_builder *builder = stacks->builder;
+	int r = 0;
+
+	if (!location)
+		return hl_pprof_reader_bad(stacks->reader,
+					   "location %" PRIu64 " is named, but there is none", id);
+	if (!location->frame_count)
+		r = hl_builder_node(builder, *node, location->module, location->address, node);
+	for (uint32_t i = 0; r == 0 && i < location->frame_count; i++) {
+		r = hl_builder_child(builder, *node, stacks->frames[location->first_frame + i],
+				     node);
+		if (r == 0 && builder->node_count > NODES_MAX)
+			r = -EFBIG;
+	}
+	return r != -EFBIG ? r
+			   : hl_error_set(stacks->reader->err, r,
+					  "cannot read '%s': at offset %zu, its call tree has more "
+					  "than %u nodes",
+					  stacks->reader->input->name, stacks->reader->offset,
+					  NODES_MAX);
+}
+
+static int add_sample(struct stacks *stacks, const Pprof__Sample *sample)
+{
+	uint32_t node = 0;
+	int r = 0;
+
+	if (sample->n_value != stacks->values->column_count)
+		return hl_pprof_reader_bad(stacks->reader,
+					   "a sample has %zu values where there should be %zu",
+					   sample->n_value, stacks->values->column_count);
+	for (size_t i = sample->n_location_id; r == 0 && i-- > 0;)
+		r = add_location(stacks, sample->location_id[i], &node);
+	return r < 0 ? r : hl_pprof_values_add(stacks->values, node, sample->value);
+}
+
+static int read_sample(void *context, const struct hl_pprof_field *field)
+{
+	struct stacks *stacks = context;
+	ProtobufCAllocator *allocator = &stacks->reader->allocator;
+
+	Pprof__Sample *sample = pprof__sample__unpack(allocator, field->size, field->bytes);
+	if (!sample)
+		return hl_pprof_reader_unpack_failed(stacks->reader, "sample");
+	int r = add_sample(stacks, sample);
+	pprof__sample__free_unpacked(sample, allocator);
+	return r;
+}
+
+/* ---- all of it ---- */
+
+static int read_each(struct stacks *stacks, enum hl_pprof_number number, hl_pprof_read *read)
+{
+	return hl_pprof_reader_each(stacks->reader, number, HL_PPROF_BYTES, read, stacks);
+}
+
+int hl_pprof_stacks_read(struct hl_pprof_reader *reader, struct hl_builder *builder,
+			 struct hl_pprof_values *values)
+{
+	struct stacks stacks = {
+		.reader = reader,
+		.builder = builder,
+		.values = values,
+		.mappings.element_bytes = sizeof(struct mapping),
+		.functions.element_bytes = sizeof(struct function),
+		.locations.element_bytes = sizeof(struct location),
+	};
+
+	int r = read_each(&stacks, HL_PPROF_MAPPING, read_mapping);
+	if (r == 0)
+		r = read_each(&stacks, HL_PPROF_FUNCTION, read_function);
+	if (r == 0)
+		r = read_each(&stacks, HL_PPROF_LOCATION, read_location);
+	if (r == 0)
+		r = read_each(&stacks, HL_PPROF_SAMPLE, read_sample);
+	hl_pprof_table_release(&stacks.mappings);
+	hl_pprof_table_release(&stacks.functions);
+	hl_pprof_table_release(&stacks.locations);
+	free(stacks.frames);
+	return r;
+}

@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Reads packed recordings and trusts nothing in them; see pack.h. */
+#include "pack/pack_sections.h"
+
+#include "base/size_class.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct reading {
+	struct hl_container container;
+	struct hl_profile *profile;
+	struct hl_error *err;
+};
+
+static int damage(const struct reading *reading, const char *reason)
+{
+	return hl_error_set(reading->err, -EBADMSG, "cannot read '%s': %s", reading->container.path,
+			    reason);
+}
+
+static int out_of_memory(const struct reading *reading)
+{
+	return hl_error_set(reading->err, -ENOMEM, "cannot read '%s': out of memory",
+			    reading->container.path);
+}
+
+/* ---- sections ---- */
+
+static int load_meta(struct reading *reading, bool *ret_compared)
+{
+	void *text;
+	size_t size;
+
+	int r = hl_container_load(&reading->container, HL_PACK_META, HL_PACK_TEXT_MAX, &text, &size,
+				  reading->err);
+	if (r < 0)
+		return r;
+	r = hl_pack_meta_read(text, size, reading->container.path, reading->profile, ret_compared,
+			      reading->err);
+	free(text);
+	return r;
+}
+
+/* Equal texts must have equal ids, so none may come twice; id 0 is the empty text. */
+static int intern_texts(struct reading *reading, const char *bytes, size_t size)
+{
+	struct hl_strings *strings = &reading->profile->strings;
+	uint32_t expected = 1, id;
+
+	if (size && bytes[size - 1])
+		return damage(reading, "its last text has no end");
+	for (size_t at = 0; at < size; at += strlen(bytes + at) + 1) {
+		if (hl_strings_intern(strings, bytes + at, &id) < 0)
+			return out_of_memory(reading);
+		if (id != expected++)
+			return damage(reading, "a text is empty or there twice");
+	}
+	return 0;
+}
+
+static int load_texts(struct reading *reading)
+{
+	void *bytes;
+	size_t size;
+
+	int r = hl_container_load(&reading->container, HL_PACK_TEXTS, HL_PACK_TEXT_MAX, &bytes,
+				  &size, reading->err);
+	if (r < 0)
+		return r;
+	r = intern_texts(reading, bytes, size);
+	free(bytes);
+	return r;
+}
+
+/* Columns of one byte are booleans; any other value than 0 and 1 must not get into a bool. */
+static bool booleans_are_valid(const struct hl_columns *columns, const uint8_t *bytes, size_t rows)
+{
+	for (size_t c = 0; c < columns->count; c++) {
+		size_t size = columns->columns[c].size;
+		for (size_t i = 0; size == 1 && i < rows; i++)
+			if (bytes[i] > 1)
+				return false;
+		bytes += size * rows;
+	}
+	return true;
+}
+
+static int join_columns(struct reading *reading, const struct hl_columns *columns,
+			const void *bytes, size_t rows, size_t first, void **ret_structs)
+{
+	if (!booleans_are_valid(columns, bytes, rows))
+		return damage(reading, "a boolean is neither 0 nor 1");
+	char *structs = calloc(first + rows + 1, columns->struct_bytes);
+	if (!structs)
+		return out_of_memory(reading);
+	hl_columns_join(columns, bytes, rows, structs + first * columns->struct_bytes);
+	*ret_structs = structs;
+	return 0;
+}
+
+/* Elements ${first} and following of an array; those before are zero. */
+static int load_structs(struct reading *reading, uint32_t type, const struct hl_columns *columns,
+			size_t first, void *ret_structs, size_t *ret_count)
+{
+	void *bytes, *structs = NULL;
+	size_t size;
+
+	int r = hl_container_load(&reading->container, type, HL_PACK_ROWS_MAX * columns->row_bytes,
+				  &bytes, &size, reading->err);
+	if (r < 0)
+		return r;
+	size_t rows = size / columns->row_bytes;
+	if (size % columns->row_bytes)
+		r = damage(reading, "a section ends within a row");
+	if (r == 0)
+		r = join_columns(reading, columns, bytes, rows, first, &structs);
+	free(bytes);
+	if (r < 0)
+		return r;
+	memcpy(ret_structs, &structs, sizeof(structs));
+	*ret_count = first + rows;
+	return 0;
+}
+
+/* ---- the tree ---- */
+
+/* Ends the subtrees that do not hold ${id}, whose parent is ${depth} - 1 deep; that parent. */
+static uint32_t close_subtrees(struct hl_profile_node *nodes, uint32_t id, uint32_t last_depth,
+			       uint32_t depth)
+{
+	uint32_t at = id - 1;
+
+	for (; last_depth >= depth; last_depth--) {
+		nodes[at].end = id;
+		at = nodes[at].parent;
+	}
+	return at;
+}
+
+static int place_nodes(struct reading *reading, const struct hl_pack_node *packed)
+{
+	struct hl_profile *profile = reading->profile;
+	struct hl_profile_node *nodes = profile->nodes;
+	uint32_t count = (uint32_t)profile->node_count, depth = 0;
+
+	for (uint32_t i = 1; i < count; i++) {
+		if (packed[i].depth == 0 || packed[i].depth > depth + 1)
+			return damage(reading, "its call tree is not in preorder");
+		if (packed[i].frame == 0 || packed[i].frame >= profile->frame_count)
+			return damage(reading, "a node names a frame that is not there");
+		nodes[i].parent = close_subtrees(nodes, i, depth, packed[i].depth);
+		nodes[i].frame = packed[i].frame;
+		depth = packed[i].depth;
+	}
+	close_subtrees(nodes, count, depth, 1);
+	nodes[0].end = count;
+	return 0;
+}
+
+static int load_nodes(struct reading *reading)
+{
+	struct hl_profile *profile = reading->profile;
+	struct hl_pack_node *packed;
+
+	int r = load_structs(reading, HL_PACK_NODES, &hl_pack_node_columns, 1, &packed,
+			     &profile->node_count);
+	if (r < 0) {
+		profile->node_count = 0;
+		return r;
+	}
+	profile->nodes = calloc(profile->node_count, sizeof(*profile->nodes));
+	profile->counters = calloc(profile->node_count, sizeof(*profile->counters));
+	r = profile->nodes && profile->counters ? place_nodes(reading, packed)
+						: out_of_memory(reading);
+	free(packed);
+	return r;
+}
+
+/* ---- what refers to what ---- */
+
+static bool is_text(const struct hl_profile *profile, uint32_t id)
+{
+	return id == 0 || id < profile->strings.count;
+}
+
+static bool modules_are_valid(const struct hl_profile *profile)
+{
+	for (size_t i = 0; i < profile->module_count; i++) {
+		const struct hl_profile_module *module = &profile->modules[i];
+		if (!is_text(profile, module->path) || !is_text(profile, module->symbols_reason) ||
+		    module->build_id_bytes > sizeof(module->build_id) ||
+		    (uint32_t)module->symbols > HL_SYMBOLS_DWARF)
+			return false;
+	}
+	return true;
+}
+
+static bool functions_are_valid(const struct hl_profile *profile)
+{
+	for (size_t i = 1; i < profile->function_count; i++) {
+		const struct hl_profile_function *function = &profile->functions[i];
+		if (!function->name || !is_text(profile, function->name) ||
+		    !is_text(profile, function->file) || function->module >= profile->module_count)
+			return false;
+	}
+	return true;
+}
+
+static bool frames_are_valid(const struct hl_profile *profile)
+{
+	for (size_t i = 1; i < profile->frame_count; i++) {
+		const struct hl_profile_frame *frame = &profile->frames[i];
+		if (!frame->function || frame->function >= profile->function_count ||
+		    !is_text(profile, frame->file))
+			return false;
+	}
+	return true;
+}
+
+static bool processes_are_valid(const struct hl_profile *profile)
+{
+	for (size_t i = 0; i < profile->process_count; i++) {
+		const struct hl_profile_process *process = &profile->processes[i];
+		if (!is_text(profile, process->command) || !is_text(profile, process->executable) ||
+		    !is_text(profile, process->end))
+			return false;
+	}
+	for (size_t i = 0; i < profile->thread_count; i++)
+		if (profile->threads[i].process >= profile->process_count ||
+		    !is_text(profile, profile->threads[i].name))
+			return false;
+	return true;
+}
+
+/* Rows have threads where the profile knows some; ${no_thread}: they have none. */
+static bool rows_are_valid(const struct hl_profile *profile, const struct hl_profile_row *rows,
+			   size_t count, bool no_thread)
+{
+	for (size_t i = 0; i < count; i++)
+		if (rows[i].node >= profile->node_count ||
+		    (no_thread ? rows[i].thread != HL_PACK_NO_THREAD
+			       : rows[i].thread >= profile->thread_count))
+			return false;
+	return true;
+}
+
+static bool sizes_are_valid(const struct hl_profile *profile)
+{
+	for (size_t i = 0; i < profile->size_count; i++)
+		if (profile->sizes[i].node >= profile->node_count ||
+		    profile->sizes[i].thread >= profile->thread_count ||
+		    profile->sizes[i].size_class >= HL_SIZE_CLASS_COUNT)
+			return false;
+	return true;
+}
+
+/* ---- all of it ---- */
+
+static int load_names(struct reading *reading)
+{
+	struct hl_profile *profile = reading->profile;
+
+	int r = load_structs(reading, HL_PACK_MODULES, &hl_pack_module_columns, 1,
+			     &profile->modules, &profile->module_count);
+	if (r == 0)
+		r = load_structs(reading, HL_PACK_FUNCTIONS, &hl_pack_function_columns, 1,
+				 &profile->functions, &profile->function_count);
+	if (r == 0)
+		r = load_structs(reading, HL_PACK_FRAMES, &hl_pack_frame_columns, 1,
+				 &profile->frames, &profile->frame_count);
+	if (r < 0)
+		return r;
+	if (!modules_are_valid(profile) || !functions_are_valid(profile) ||
+	    !frames_are_valid(profile))
+		return damage(reading, "its names refer to what is not there");
+	return 0;
+}
+
+static int load_figures(struct reading *reading)
+{
+	struct hl_profile *profile = reading->profile;
+
+	int r = load_structs(reading, HL_PACK_PROCESSES, &hl_pack_process_columns, 0,
+			     &profile->processes, &profile->process_count);
+	if (r == 0)
+		r = load_structs(reading, HL_PACK_THREADS, &hl_pack_thread_columns, 0,
+				 &profile->threads, &profile->thread_count);
+	if (r == 0)
+		r = load_structs(reading, HL_PACK_ROWS, &hl_pack_row_columns, 0, &profile->rows,
+				 &profile->row_count);
+	if (r == 0)
+		r = load_structs(reading, HL_PACK_SIZES, &hl_pack_size_columns, 0, &profile->sizes,
+				 &profile->size_count);
+	if (r < 0)
+		return r;
+	if (!processes_are_valid(profile) || !sizes_are_valid(profile) ||
+	    !rows_are_valid(profile, profile->rows, profile->row_count, !profile->thread_count))
+		return damage(reading, "its figures refer to what is not there");
+	return 0;
+}
+
+static int load_base(struct reading *reading)
+{
+	struct hl_profile *profile = reading->profile;
+	struct hl_profile_row *rows;
+	size_t count;
+
+	int r = load_structs(reading, HL_PACK_BASE, &hl_pack_row_columns, 0, &rows, &count);
+	if (r < 0)
+		return r;
+	profile->base = calloc(profile->node_count, sizeof(*profile->base));
+	if (!profile->base)
+		r = out_of_memory(reading);
+	else if (!rows_are_valid(profile, rows, count, true))
+		r = damage(reading, "its figures refer to what is not there");
+	for (size_t i = 0; r == 0 && i < count; i++)
+		hl_profile_counters_add(&profile->base[rows[i].node], &rows[i].counters);
+	free(rows);
+	return r;
+}
+
+static int load_all(struct reading *reading)
+{
+	bool compared = false;
+
+	int r = load_texts(reading);
+	if (r == 0)
+		r = load_meta(reading, &compared);
+	if (r == 0)
+		r = load_names(reading);
+	if (r == 0)
+		r = load_nodes(reading);
+	if (r == 0)
+		r = load_figures(reading);
+	return r == 0 && compared ? load_base(reading) : r;
+}
+
+/* Where it comes from now. */
+static int set_name(struct reading *reading)
+{
+	struct hl_profile *profile = reading->profile;
+
+	int r = hl_strings_intern(&profile->strings, reading->container.path, &profile->name);
+	if (r == 0 && !profile->imported)
+		r = hl_strings_intern(&profile->strings, "packed recording", &profile->source);
+	return r < 0 ? out_of_memory(reading) : 0;
+}
+
+static int apply_selection(struct reading *reading, const struct hl_profile_selection *selection)
+{
+	struct hl_profile *profile = reading->profile;
+	int r = selection ? hl_pack_select(profile, selection) : 0;
+
+	if (r == -ESRCH)
+		return hl_profile_selection_fail(selection, reading->container.path, reading->err);
+	if (r < 0)
+		return out_of_memory(reading);
+	hl_pack_sum(profile);
+	if (selection && selection->keep_rows && profile->thread_count)
+		return 0;
+	free(profile->rows);
+	profile->rows = NULL;
+	profile->row_count = 0;
+	return 0;
+}
+
+static int read_pack(struct reading *reading, const struct hl_profile_selection *selection)
+{
+	reading->profile = calloc(1, sizeof(*reading->profile));
+	if (!reading->profile)
+		return out_of_memory(reading);
+	int r = load_all(reading);
+	if (r == 0)
+		r = set_name(reading);
+	if (r == 0)
+		r = apply_selection(reading, selection);
+	return r;
+}
+
+bool hl_pack_detect(const uint8_t *bytes, size_t size)
+{
+	return hl_container_detect(bytes, size, HL_KIND_PACK);
+}
+
+int hl_pack_read(int fd, const char *name, const struct hl_profile_selection *selection,
+		 struct hl_profile **ret_profile, struct hl_error *err)
+{
+	struct reading reading = {.err = err};
+
+	int r = hl_container_open(&reading.container, fd, name, HL_KIND_PACK, err);
+	if (r == 0)
+		r = read_pack(&reading, selection);
+	if (r < 0) {
+		hl_profile_free(reading.profile);
+		return r;
+	}
+	*ret_profile = reading.profile;
+	return 0;
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The columns of a packed recording; see pack_sections.h. */
+#include "pack/pack_sections.h"
+
+#define COLUMN(owner, member)                                                       \
+	{                                                                           \
+		offsetof(struct owner, member), sizeof(((struct owner *)0)->member) \
+	}
+
+#define COUNTER_COLUMNS(owner)                                                                  \
+	COLUMN(owner, counters.alloc_bytes), COLUMN(owner, counters.alloc_objects),             \
+		COLUMN(owner, counters.free_bytes), COLUMN(owner, counters.free_objects),       \
+		COLUMN(owner, counters.temporary_objects), COLUMN(owner, counters.slack_bytes), \
+		COLUMN(owner, counters.peak_bytes), COLUMN(owner, counters.peak_objects)
+
+#define COUNTER_BYTES (8 * 8)
+
+static const struct hl_column process_columns[] = {
+	COLUMN(hl_profile_process, pid),
+	COLUMN(hl_profile_process, parent_pid),
+	COLUMN(hl_profile_process, sequence),
+	COLUMN(hl_profile_process, command),
+	COLUMN(hl_profile_process, executable),
+	COLUMN(hl_profile_process, end),
+	COLUMN(hl_profile_process, duration_ns),
+	COLUMN(hl_profile_process, complete),
+	COLUMN(hl_profile_process, own_malloc),
+	COLUMN(hl_profile_process, lost.events),
+	COLUMN(hl_profile_process, lost.bytes),
+	COLUMN(hl_profile_process, lost.truncated_stacks),
+	COLUMN(hl_profile_process, lost.incomplete_stacks),
+	COLUMN(hl_profile_process, lost.unmatched_frees),
+	COLUMN(hl_profile_process, lost.modules),
+	COLUMN(hl_profile_process, lost.unscanned_bytes),
+};
+
+static const struct hl_column thread_columns[] = {
+	COLUMN(hl_profile_thread, process),
+	COLUMN(hl_profile_thread, tid),
+	COLUMN(hl_profile_thread, name),
+	COLUMN(hl_profile_thread, earlier_threads),
+};
+
+static const struct hl_column module_columns[] = {
+	COLUMN(hl_profile_module, path),	   COLUMN(hl_profile_module, build_id),
+	COLUMN(hl_profile_module, build_id_bytes), COLUMN(hl_profile_module, used),
+	COLUMN(hl_profile_module, symbols),	   COLUMN(hl_profile_module, symbols_reason),
+};
+
+static const struct hl_column function_columns[] = {
+	COLUMN(hl_profile_function, name),
+	COLUMN(hl_profile_function, file),
+	COLUMN(hl_profile_function, line),
+	COLUMN(hl_profile_function, module),
+};
+
+static const struct hl_column frame_columns[] = {
+	COLUMN(hl_profile_frame, address), COLUMN(hl_profile_frame, function),
+	COLUMN(hl_profile_frame, file),	   COLUMN(hl_profile_frame, line),
+	COLUMN(hl_profile_frame, inlined),
+};
+
+static const struct hl_column node_columns[] = {
+	COLUMN(hl_pack_node, depth),
+	COLUMN(hl_pack_node, frame),
+};
+
+static const struct hl_column row_columns[] = {
+	COLUMN(hl_profile_row, node),
+	COLUMN(hl_profile_row, thread),
+	COUNTER_COLUMNS(hl_profile_row),
+};
+
+static const struct hl_column size_columns[] = {
+	COLUMN(hl_profile_size, node),
+	COLUMN(hl_profile_size, thread),
+	COLUMN(hl_profile_size, size_class),
+	COUNTER_COLUMNS(hl_profile_size),
+};
+
+const struct hl_columns hl_pack_process_columns = {process_columns, HL_COUNT_OF(process_columns),
+						   sizeof(struct hl_profile_process),
+						   6 * 4 + 8 + 2 + 7 * 8};
+const struct hl_columns hl_pack_thread_columns = {thread_columns, HL_COUNT_OF(thread_columns),
+						  sizeof(struct hl_profile_thread), 4 * 4};
+const struct hl_columns hl_pack_module_columns = {module_columns, HL_COUNT_OF(module_columns),
+						  sizeof(struct hl_profile_module),
+						  4 + 32 + 4 + 1 + 4 + 4};
+const struct hl_columns hl_pack_function_columns = {function_columns, HL_COUNT_OF(function_columns),
+						    sizeof(struct hl_profile_function), 4 * 4};
+const struct hl_columns hl_pack_frame_columns = {frame_columns, HL_COUNT_OF(frame_columns),
+						 sizeof(struct hl_profile_frame), 8 + 3 * 4 + 1};
+const struct hl_columns hl_pack_node_columns = {node_columns, HL_COUNT_OF(node_columns),
+						sizeof(struct hl_pack_node), 2 * 4};
+const struct hl_columns hl_pack_row_columns = {row_columns, HL_COUNT_OF(row_columns),
+					       sizeof(struct hl_profile_row),
+					       2 * 4 + COUNTER_BYTES};
+const struct hl_columns hl_pack_size_columns = {size_columns, HL_COUNT_OF(size_columns),
+						sizeof(struct hl_profile_size),
+						3 * 4 + COUNTER_BYTES};

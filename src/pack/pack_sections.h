@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Sections of a packed recording, and how the profile's arrays lie in them; see docs/format.md. */
+#pragma once
+
+#include "pack/pack.h"
+#include "recording/recording_columns.h"
+#include "recording/recording_container.h"
+
+#define HL_KIND_PACK HL_FOURCC('P', 'A', 'C', 'K')
+
+#define HL_PACK_META	  HL_FOURCC('M', 'E', 'T', 'A')
+#define HL_PACK_TEXTS	  HL_FOURCC('T', 'E', 'X', 'T')
+#define HL_PACK_PROCESSES HL_FOURCC('P', 'R', 'O', 'C')
+#define HL_PACK_THREADS	  HL_FOURCC('T', 'H', 'R', 'E')
+#define HL_PACK_MODULES	  HL_FOURCC('M', 'O', 'D', 'U')
+#define HL_PACK_FUNCTIONS HL_FOURCC('F', 'U', 'N', 'C')
+#define HL_PACK_FRAMES	  HL_FOURCC('F', 'R', 'A', 'M')
+#define HL_PACK_NODES	  HL_FOURCC('N', 'O', 'D', 'E')
+#define HL_PACK_ROWS	  HL_FOURCC('R', 'O', 'W', 'S')
+#define HL_PACK_SIZES	  HL_FOURCC('S', 'I', 'Z', 'E')
+#define HL_PACK_BASE	  HL_FOURCC('B', 'A', 'S', 'E')
+
+#define HL_PACK_SECTION_COUNT 11
+
+/* More of anything is not read. */
+#define HL_PACK_ROWS_MAX ((size_t)1 << 28)
+#define HL_PACK_TEXT_MAX ((size_t)1 << 30)
+
+/* In place of the thread of a row: the file that was imported knows no threads. */
+#define HL_PACK_NO_THREAD UINT32_MAX
+
+/* A node of the tree in preorder: its parent is the last one before it that is one less deep. */
+struct hl_pack_node {
+	uint32_t depth; /* of the root's children: 1 */
+	uint32_t frame;
+};
+
+/* Structs that an array of the profile has from index 1 on; 0 stands for "none". */
+extern const struct hl_columns hl_pack_module_columns, hl_pack_function_columns,
+	hl_pack_frame_columns, hl_pack_node_columns;
+
+extern const struct hl_columns hl_pack_process_columns, hl_pack_thread_columns, hl_pack_row_columns,
+	hl_pack_size_columns;
+
+/* Text of the META section, to be freed; NULL for want of memory. */
+char *hl_pack_meta_write(const struct hl_profile *profile);
+
+/*
+ * Fills the head of ${profile} from it: texts, known figures, warnings. ${ret_compared}: whether
+ * there is an earlier profile in it. 0 or a negative errno with a sentence; ${name} is the file's.
+ */
+int hl_pack_meta_read(const char *text, size_t size, const char *name, struct hl_profile *profile,
+		      bool *ret_compared, struct hl_error *err);
+
+/*
+ * Leaves of a whole profile what ${selection} wants, sums not included. 0, -ENOMEM, or -ESRCH when
+ * that is nothing.
+ */
+int hl_pack_select(struct hl_profile *profile, const struct hl_profile_selection *selection);
+
+/* Makes all sums of ${profile} from its rows. */
+void hl_pack_sum(struct hl_profile *profile);

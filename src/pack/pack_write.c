@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Writes packed recordings; see pack.h. */
+#include "pack/pack_sections.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What one packed recording is written with. */
+struct packing {
+	const struct hl_profile *profile;
+	struct hl_container_writer writer;
+	struct hl_error *err;
+};
+
+static int out_of_memory(struct packing *packing)
+{
+	return hl_error_set(packing->err, -ENOMEM, "cannot write '%s': out of memory",
+			    packing->writer.name);
+}
+
+static int add_meta(struct packing *packing)
+{
+	char *text = hl_pack_meta_write(packing->profile);
+
+	if (!text)
+		return out_of_memory(packing);
+	int r = hl_container_writer_add(&packing->writer, HL_PACK_META, text, strlen(text), false,
+					packing->err);
+	free(text);
+	return r;
+}
+
+/* All texts in the order of their ids, each with its NUL. */
+static int add_texts(struct packing *packing)
+{
+	const struct hl_strings *strings = &packing->profile->strings;
+	size_t size = 0, used = 0;
+
+	for (uint32_t id = 1; id < strings->count; id++)
+		size += strlen(strings->texts[id]) + 1;
+	char *bytes = malloc(size + 1);
+	if (!bytes)
+		return out_of_memory(packing);
+	for (uint32_t id = 1; id < strings->count; id++) {
+		size_t length = strlen(strings->texts[id]) + 1;
+		memcpy(bytes + used, strings->texts[id], length);
+		used += length;
+	}
+	int r = hl_container_writer_add(&packing->writer, HL_PACK_TEXTS, bytes, size, true,
+					packing->err);
+	free(bytes);
+	return r;
+}
+
+static int add_structs(struct packing *packing, uint32_t type, const struct hl_columns *columns,
+		       const void *structs, size_t count)
+{
+	size_t size = count * columns->row_bytes;
+	void *bytes = malloc(size + 1);
+
+	if (!bytes)
+		return out_of_memory(packing);
+	hl_columns_split(columns, structs, count, bytes);
+	int r = hl_container_writer_add(&packing->writer, type, bytes, size, true, packing->err);
+	free(bytes);
+	return r;
+}
+
+/* Of arrays whose element 0 stands for "none". */
+static int add_numbered(struct packing *packing, uint32_t type, const struct hl_columns *columns,
+			const void *structs, size_t count)
+{
+	return add_structs(packing, type, columns, (const char *)structs + columns->struct_bytes,
+			   count - 1);
+}
+
+static int add_nodes(struct packing *packing)
+{
+	const struct hl_profile *profile = packing->profile;
+	struct hl_pack_node *nodes = calloc(profile->node_count, sizeof(*nodes));
+
+	if (!nodes)
+		return out_of_memory(packing);
+	for (size_t i = 1; i < profile->node_count; i++) {
+		const struct hl_profile_node *node = &profile->nodes[i];
+		nodes[i] = (struct hl_pack_node){nodes[node->parent].depth + 1, node->frame};
+	}
+	int r = add_numbered(packing, HL_PACK_NODES, &hl_pack_node_columns, nodes,
+			     profile->node_count);
+	free(nodes);
+	return r;
+}
+
+/* Counters by node as rows of no thread. */
+static int add_counters(struct packing *packing, uint32_t type,
+			const struct hl_profile_counters *counters)
+{
+	size_t node_count = counters ? packing->profile->node_count : 0, count = 0;
+	struct hl_profile_row *rows = calloc(node_count + 1, sizeof(*rows));
+
+	if (!rows)
+		return out_of_memory(packing);
+	for (uint32_t i = 0; i < node_count; i++)
+		if (hl_profile_counters_any(&counters[i]))
+			rows[count++] = (struct hl_profile_row){i, HL_PACK_NO_THREAD, counters[i]};
+	int r = add_structs(packing, type, &hl_pack_row_columns, rows, count);
+	free(rows);
+	return r;
+}
+
+static int add_rows(struct packing *packing)
+{
+	const struct hl_profile *profile = packing->profile;
+
+	if (!profile->thread_count)
+		return add_counters(packing, HL_PACK_ROWS, profile->counters);
+	return add_structs(packing, HL_PACK_ROWS, &hl_pack_row_columns, profile->rows,
+			   profile->row_count);
+}
+
+static int add_sections(struct packing *packing)
+{
+	const struct hl_profile *profile = packing->profile;
+
+	int r = add_meta(packing);
+	if (r == 0)
+		r = add_texts(packing);
+	if (r == 0)
+		r = add_structs(packing, HL_PACK_PROCESSES, &hl_pack_process_columns,
+				profile->processes, profile->process_count);
+	if (r == 0)
+		r = add_structs(packing, HL_PACK_THREADS, &hl_pack_thread_columns, profile->threads,
+				profile->thread_count);
+	if (r == 0)
+		r = add_numbered(packing, HL_PACK_MODULES, &hl_pack_module_columns,
+				 profile->modules, profile->module_count);
+	if (r == 0)
+		r = add_numbered(packing, HL_PACK_FUNCTIONS, &hl_pack_function_columns,
+				 profile->functions, profile->function_count);
+	if (r == 0)
+		r = add_numbered(packing, HL_PACK_FRAMES, &hl_pack_frame_columns, profile->frames,
+				 profile->frame_count);
+	if (r == 0)
+		r = add_nodes(packing);
+	if (r == 0)
+		r = add_rows(packing);
+	if (r == 0)
+		r = add_structs(packing, HL_PACK_SIZES, &hl_pack_size_columns, profile->sizes,
+				profile->size_count);
+	if (r == 0)
+		r = add_counters(packing, HL_PACK_BASE, profile->base);
+	return r;
+}
+
+int hl_pack_write(const struct hl_profile *profile, int fd, const char *name, struct hl_error *err)
+{
+	struct packing packing = {.profile = profile, .err = err};
+
+	hl_container_writer_init_fd(&packing.writer, fd, name, HL_KIND_PACK, HL_PACK_SECTION_COUNT);
+	packing.writer.compression_level = HL_COMPRESSION_SMALL;
+	int r = add_sections(&packing);
+	if (r == 0)
+		r = hl_container_writer_finish(&packing.writer, true, err);
+	hl_container_writer_release(&packing.writer);
+	return r;
+}

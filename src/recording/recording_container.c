@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Writes and reads containers; see recording_container.h. */
+#include "recording/recording_container.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+#include <zstd.h>
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "containers are little-endian and are read and written in place"
+#endif
+
+static_assert(sizeof(struct hl_container_header) == 48, "format");
+static_assert(sizeof(struct hl_section_entry) == 32, "format");
+
+static const uint8_t container_magic[8] = {'H', 'E', 'A', 'P', 'L', 'I', 'N', 'E'};
+
+/*
+ * No zstd frame grows by more than this: a block is at least 4 bytes and holds at most 128 KiB. So
+ * a small file cannot make the reader allocate gigabytes.
+ */
+#define ZSTD_RATIO_MAX 32768u
+
+static uint64_t header_hash(const struct hl_container_header *header)
+{
+	return XXH3_64bits(header, offsetof(struct hl_container_header, header_hash));
+}
+
+static size_t table_bytes(const struct hl_container_header *header)
+{
+	return header->section_count * sizeof(struct hl_section_entry);
+}
+
+/* ---- writing ---- */
+
+static int write_error(const struct hl_container_writer *writer, int error, struct hl_error *err)
+{
+	return hl_error_set(err, -error, "cannot write '%s': %s", writer->name, strerror(error));
+}
+
+static int write_all(struct hl_container_writer *writer, const void *bytes, size_t size,
+		     uint64_t position, struct hl_error *err)
+{
+	const uint8_t *next = bytes;
+	while (size > 0) {
+		ssize_t written = pwrite(writer->fd, next, size, (off_t)position);
+		if (written < 0 && errno == EINTR)
+			continue;
+		if (written <= 0)
+			return write_error(writer, written < 0 ? errno : EIO, err);
+		next += written;
+		position += (uint64_t)written;
+		size -= (size_t)written;
+	}
+	return 0;
+}
+
+void hl_container_writer_init_fd(struct hl_container_writer *writer, int fd, const char *name,
+				 uint32_t kind, uint32_t section_count)
+{
+	assert(section_count <= HL_CONTAINER_SECTIONS_MAX);
+	*writer = (struct hl_container_writer){.directory_fd = -1,
+					       .fd = fd,
+					       .name = name,
+					       .compression_level = HL_COMPRESSION_FAST};
+	memcpy(writer->header.magic, container_magic, sizeof(container_magic));
+	writer->header.version = HL_FORMAT_VERSION;
+	writer->header.kind = kind;
+	writer->header.section_count = section_count;
+	writer->position = sizeof(writer->header) + table_bytes(&writer->header);
+}
+
+int hl_container_writer_init(struct hl_container_writer *writer, int directory_fd, const char *name,
+			     uint32_t kind, uint32_t section_count, struct hl_error *err)
+{
+	hl_container_writer_init_fd(writer, -1, name, kind, section_count);
+	writer->directory_fd = directory_fd;
+	snprintf(writer->temporary, sizeof(writer->temporary), ".%s.tmp", name);
+	writer->fd = openat(directory_fd, writer->temporary,
+			    O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+	if (writer->fd < 0)
+		return write_error(writer, errno, err);
+	return 0;
+}
+
+static int add_stored(struct hl_container_writer *writer, struct hl_section_entry entry,
+		      const void *stored, struct hl_error *err)
+{
+	assert(writer->added < writer->header.section_count);
+	int r = write_all(writer, stored, entry.stored_bytes, writer->position, err);
+	if (r < 0)
+		return r;
+	entry.hash = XXH3_64bits(stored, entry.stored_bytes);
+	writer->position += entry.stored_bytes;
+	writer->table[writer->added++] = entry;
+	return 0;
+}
+
+static int add_compressed(struct hl_container_writer *writer, struct hl_section_entry entry,
+			  const void *bytes, struct hl_error *err)
+{
+	size_t bound = ZSTD_compressBound(entry.raw_bytes);
+	void *stored = malloc(bound);
+	if (!stored)
+		return write_error(writer, ENOMEM, err);
+	int r;
+	size_t size =
+		ZSTD_compress(stored, bound, bytes, entry.raw_bytes, writer->compression_level);
+	if (ZSTD_isError(size)) {
+		r = write_error(writer, ENOMEM, err);
+	} else {
+		entry.flags |= HL_SECTION_ZSTD;
+		entry.stored_bytes = size;
+		r = add_stored(writer, entry, stored, err);
+	}
+	free(stored);
+	return r;
+}
+
+int hl_container_writer_add(struct hl_container_writer *writer, uint32_t type, const void *bytes,
+			    size_t size, bool compress, struct hl_error *err)
+{
+	struct hl_section_entry entry = {.type = type, .stored_bytes = size, .raw_bytes = size};
+	return compress ? add_compressed(writer, entry, bytes, err)
+			: add_stored(writer, entry, bytes, err);
+}
+
+int hl_container_writer_finish(struct hl_container_writer *writer, bool sync, struct hl_error *err)
+{
+	struct hl_container_header *header = &writer->header;
+	assert(writer->added == header->section_count);
+	header->file_bytes = writer->position;
+	header->table_hash = XXH3_64bits(writer->table, table_bytes(header));
+	header->header_hash = header_hash(header);
+	int r = write_all(writer, writer->table, table_bytes(header), sizeof(*header), err);
+	if (r == 0)
+		r = write_all(writer, header, sizeof(*header), 0, err);
+	if (r < 0)
+		return r;
+	if (sync && fsync(writer->fd) < 0)
+		return write_error(writer, errno, err);
+	if (writer->directory_fd < 0)
+		return 0;
+	int closed = close(writer->fd);
+	writer->fd = -1;
+	if (closed < 0 || renameat(writer->directory_fd, writer->temporary, writer->directory_fd,
+				   writer->name) < 0) {
+		r = write_error(writer, errno, err);
+		unlinkat(writer->directory_fd, writer->temporary, 0);
+	}
+	return r;
+}
+
+void hl_container_writer_release(struct hl_container_writer *writer)
+{
+	if (writer->fd < 0 || writer->directory_fd < 0)
+		return;
+	close(writer->fd);
+	unlinkat(writer->directory_fd, writer->temporary, 0);
+	writer->fd = -1;
+}
+
+/* ---- reading ---- */
+
+static int damage(const struct hl_container *container, const char *reason, struct hl_error *err)
+{
+	return hl_error_set(err, -EBADMSG, "cannot read '%s': %s", container->path, reason);
+}
+
+static int out_of_memory(const struct hl_container *container, struct hl_error *err)
+{
+	return hl_error_set(err, -ENOMEM, "cannot read '%s': out of memory", container->path);
+}
+
+static int read_all(const struct hl_container *container, void *bytes, size_t size,
+		    uint64_t position, struct hl_error *err)
+{
+	uint8_t *next = bytes;
+	while (size > 0) {
+		ssize_t got = pread(container->fd, next, size, (off_t)position);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return hl_error_set(err, -errno, "cannot read '%s': %s", container->path,
+					    strerror(errno));
+		if (got == 0)
+			return damage(container, "the file is cut off", err);
+		next += got;
+		position += (uint64_t)got;
+		size -= (size_t)got;
+	}
+	return 0;
+}
+
+static int check_header(const struct hl_container *container, uint32_t kind, struct hl_error *err)
+{
+	const struct hl_container_header *header = &container->header;
+	if (memcmp(header->magic, container_magic, sizeof(container_magic)) != 0)
+		return damage(container, "it is not a file of a heapline recording", err);
+	if (header->version > HL_FORMAT_VERSION)
+		return hl_error_set(err, -ENOTSUP,
+				    "cannot read '%s': its format version is %u and this heapline "
+				    "knows up to %u; use a newer heapline",
+				    container->path, header->version, HL_FORMAT_VERSION);
+	if (header->version == 0 || header->header_hash != header_hash(header))
+		return damage(container, "its header is damaged", err);
+	if (header->kind != kind)
+		return damage(container, "it is another kind of file than its name says", err);
+	if (header->zero != 0 || header->section_count > HL_CONTAINER_SECTIONS_MAX)
+		return damage(container, "its header is damaged", err);
+	return 0;
+}
+
+/* The sections must fill the file exactly; each sum is checked before it is made. */
+static int check_table(const struct hl_container *container, uint64_t file_bytes,
+		       struct hl_error *err)
+{
+	const struct hl_container_header *header = &container->header;
+	if (XXH3_64bits(container->table, table_bytes(header)) != header->table_hash)
+		return damage(container, "its table of sections is damaged", err);
+	uint64_t left = header->file_bytes;
+	if (left > file_bytes)
+		return damage(container, "the file is cut off", err);
+	if (left < file_bytes)
+		return damage(container, "something follows its end", err);
+	left -= sizeof(*header) + table_bytes(header);
+	for (uint32_t i = 0; i < header->section_count; i++) {
+		if (container->table[i].stored_bytes > left)
+			return damage(container, "its sections are longer than the file", err);
+		left -= container->table[i].stored_bytes;
+	}
+	if (left > 0)
+		return damage(container, "its sections are shorter than the file", err);
+	return 0;
+}
+
+static int check_section(const struct hl_container *container, const struct hl_section_entry *entry,
+			 uint64_t position, XXH3_state_t *state, struct hl_error *err)
+{
+	uint8_t piece[16384];
+	XXH3_64bits_reset(state);
+	for (uint64_t done = 0; done < entry->stored_bytes;) {
+		uint64_t rest = entry->stored_bytes - done;
+		size_t size = rest < sizeof(piece) ? (size_t)rest : sizeof(piece);
+		int r = read_all(container, piece, size, position + done, err);
+		if (r < 0)
+			return r;
+		XXH3_64bits_update(state, piece, size);
+		done += size;
+	}
+	if (XXH3_64bits_digest(state) != entry->hash)
+		return damage(container, "a checksum does not match: the file is damaged", err);
+	return 0;
+}
+
+static int check_sections(const struct hl_container *container, struct hl_error *err)
+{
+	XXH3_state_t *state = XXH3_createState();
+	if (!state)
+		return out_of_memory(container, err);
+	int r = 0;
+	uint64_t position = sizeof(container->header) + table_bytes(&container->header);
+	for (uint32_t i = 0; i < container->header.section_count && r == 0; i++) {
+		r = check_section(container, &container->table[i], position, state, err);
+		position += container->table[i].stored_bytes;
+	}
+	XXH3_freeState(state);
+	return r;
+}
+
+bool hl_container_detect(const uint8_t *bytes, size_t size, uint32_t kind)
+{
+	uint32_t found;
+	size_t at = offsetof(struct hl_container_header, kind);
+	if (size < at + sizeof(found) ||
+	    memcmp(bytes, container_magic, sizeof(container_magic)) != 0)
+		return false;
+	memcpy(&found, bytes + at, sizeof(found));
+	return found == kind;
+}
+
+int hl_container_open(struct hl_container *container, int fd, const char *path, uint32_t kind,
+		      struct hl_error *err)
+{
+	*container = (struct hl_container){.fd = fd, .path = path};
+	struct stat status;
+	if (fstat(fd, &status) < 0)
+		return hl_error_set(err, -errno, "cannot read '%s': %s", path, strerror(errno));
+	if (!S_ISREG(status.st_mode))
+		return damage(container, "it is not a regular file", err);
+	int r = read_all(container, &container->header, sizeof(container->header), 0, err);
+	if (r == 0)
+		r = check_header(container, kind, err);
+	if (r == 0)
+		r = read_all(container, container->table, table_bytes(&container->header),
+			     sizeof(container->header), err);
+	if (r == 0)
+		r = check_table(container, (uint64_t)status.st_size, err);
+	if (r == 0)
+		r = check_sections(container, err);
+	return r;
+}
+
+static const struct hl_section_entry *find_section(const struct hl_container *container,
+						   uint32_t type, uint64_t *ret_position)
+{
+	uint64_t position = sizeof(container->header) + table_bytes(&container->header);
+	for (uint32_t i = 0; i < container->header.section_count; i++) {
+		if (container->table[i].type == type) {
+			*ret_position = position;
+			return &container->table[i];
+		}
+		position += container->table[i].stored_bytes;
+	}
+	return NULL;
+}
+
+static int check_size(const struct hl_container *container, const struct hl_section_entry *entry,
+		      size_t max_bytes, struct hl_error *err)
+{
+	if (entry->flags & ~(uint32_t)HL_SECTION_ZSTD)
+		return damage(container, "a section is stored in an unknown way", err);
+	bool compressed = entry->flags & HL_SECTION_ZSTD;
+	if (!compressed && entry->raw_bytes != entry->stored_bytes)
+		return damage(container, "a section has two lengths", err);
+	if (compressed && entry->raw_bytes / ZSTD_RATIO_MAX > entry->stored_bytes)
+		return damage(container, "a section claims an impossible length", err);
+	if (entry->raw_bytes > max_bytes)
+		return damage(container, "a section is longer than its rows", err);
+	return 0;
+}
+
+/* Turns the stored bytes, which it takes over, into the raw ones with a NUL behind. */
+static int expand(const struct hl_container *container, const struct hl_section_entry *entry,
+		  void *stored, void **ret_raw, struct hl_error *err)
+{
+	if (!(entry->flags & HL_SECTION_ZSTD)) {
+		*ret_raw = stored;
+		return 0;
+	}
+	int r = 0;
+	char *raw = malloc(entry->raw_bytes + 1);
+	if (!raw)
+		r = out_of_memory(container, err);
+	else if (ZSTD_decompress(raw, entry->raw_bytes, stored, entry->stored_bytes) !=
+		 entry->raw_bytes)
+		r = damage(container, "a section cannot be decompressed", err);
+	free(stored);
+	if (r < 0) {
+		free(raw);
+		return r;
+	}
+	raw[entry->raw_bytes] = '\0';
+	*ret_raw = raw;
+	return 0;
+}
+
+int hl_container_load(const struct hl_container *container, uint32_t type, size_t max_bytes,
+		      void **ret_bytes, size_t *ret_size, struct hl_error *err)
+{
+	uint64_t position;
+	const struct hl_section_entry *entry = find_section(container, type, &position);
+	if (!entry)
+		return damage(container, "a section is missing", err);
+	int r = check_size(container, entry, max_bytes, err);
+	if (r < 0)
+		return r;
+	char *stored = malloc(entry->stored_bytes + 1);
+	if (!stored)
+		return out_of_memory(container, err);
+	r = read_all(container, stored, entry->stored_bytes, position, err);
+	if (r < 0) {
+		free(stored);
+		return r;
+	}
+	stored[entry->stored_bytes] = '\0';
+	r = expand(container, entry, stored, ret_bytes, err);
+	if (r == 0)
+		*ret_size = entry->raw_bytes;
+	return r;
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Escapes bytes for JSON strings; see recording_text.h. */
+#include "recording/recording_text.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_continuation(uint8_t byte)
+{
+	return (byte & 0xc0) == 0x80;
+}
+
+/* Bytes of the sequence that a lead byte begins; 0 when it begins none. */
+static size_t sequence_length(uint8_t lead)
+{
+	if (lead < 0x80)
+		return 1;
+	if (lead >= 0xc2 && lead <= 0xdf)
+		return 2;
+	if (lead >= 0xe0 && lead <= 0xef)
+		return 3;
+	return lead >= 0xf0 && lead <= 0xf4 ? 4 : 0;
+}
+
+/* The second byte decides about overlong forms, surrogates and code points past U+10FFFF
+ * (Unicode 15, table 3-7). */
+static bool second_byte_fits(uint8_t lead, uint8_t second)
+{
+	switch (lead) {
+	case 0xe0:
+		return second >= 0xa0;
+	case 0xed:
+		return second <= 0x9f;
+	case 0xf0:
+		return second >= 0x90;
+	case 0xf4:
+		return second <= 0x8f;
+	default:
+		return true;
+	}
+}
+
+/* Length of the valid UTF-8 sequence at ${bytes}, 0 when there is none. */
+static size_t utf8_length(const uint8_t *bytes, size_t size)
+{
+	size_t length = sequence_length(bytes[0]);
+	if (length == 0 || length > size)
+		return 0;
+	for (size_t i = 1; i < length; i++)
+		if (!is_continuation(bytes[i]))
+			return 0;
+	return length == 1 || second_byte_fits(bytes[0], bytes[1]) ? length : 0;
+}
+
+char *hl_text_escape(const char *bytes, size_t size)
+{
+	static const char digits[] = "0123456789ABCDEF";
+	char *text = malloc(3 * size + 1);
+	if (!text)
+		return NULL;
+	char *out = text;
+	const uint8_t *next = (const uint8_t *)bytes;
+	for (const uint8_t *end = next + size; next < end;) {
+		size_t length = *next == '%' ? 0 : utf8_length(next, (size_t)(end - next));
+		if (length == 0) {
+			*out++ = '%';
+			*out++ = digits[*next >> 4];
+			*out++ = digits[*next++ & 15];
+			continue;
+		}
+		memcpy(out, next, length);
+		out += length;
+		next += length;
+	}
+	*out = '\0';
+	return text;
+}
+
+static int digit_value(char digit)
+{
+	if (digit >= '0' && digit <= '9')
+		return digit - '0';
+	return digit >= 'A' && digit <= 'F' ? digit - 'A' + 10 : -1;
+}
+
+/* The byte that the escape at ${text} stands for; 0 when it is none. */
+static int unescape_one(const char *text, const char *end)
+{
+	if (end - text < 3)
+		return 0;
+	int high = digit_value(text[1]), low = digit_value(text[2]);
+	return high < 0 || low < 0 ? 0 : high << 4 | low;
+}
+
+int hl_text_unescape(const char *text, size_t size, char **ret_bytes)
+{
+	char *bytes = malloc(size + 1);
+	if (!bytes)
+		return -ENOMEM;
+	char *out = bytes;
+	for (const char *end = text + size; text < end;) {
+		int byte = *text == '%' ? unescape_one(text, end) : (uint8_t)*text;
+		if (byte == 0) {
+			free(bytes);
+			return -EINVAL;
+		}
+		text += *text == '%' ? 3 : 1;
+		*out++ = (char)byte;
+	}
+	*out = '\0';
+	*ret_bytes = bytes;
+	return 0;
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Names addresses: from what is kept of earlier runs, then from the files; see symbols.h. */
+#include "symbols/symbols.h"
+
+#include "symbols/symbols_cache.h"
+#include "symbols/symbols_file.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct hl_symbols {
+	struct hl_symbols_cache *cache; /* NULL: nothing is kept of this module */
+	struct hl_symbols_file *file;	/* NULL: what is known was enough so far */
+	bool used_known, used_file;	/* some name came from there */
+	char *mixed_reason; /* where known names are better than the file's; else NULL */
+	char *path;
+	uint8_t *build_id;
+	size_t build_id_bytes;
+};
+
+/* Names that are kept are better than the file's where it was stripped or deleted since. */
+static bool known_is_better(const struct hl_symbols *symbols)
+{
+	return symbols->cache && hl_symbols_cache_has_names(symbols->cache) &&
+	       hl_symbols_cache_source(symbols->cache) > hl_symbols_file_source(symbols->file);
+}
+
+static bool shows_known(const struct hl_symbols *symbols)
+{
+	return !symbols->file || (symbols->used_known && known_is_better(symbols));
+}
+
+static int mix_reasons(struct hl_symbols *symbols)
+{
+	char *mixed;
+
+	if (!known_is_better(symbols))
+		return 0;
+	if (asprintf(&mixed,
+		     "names are kept from an earlier run; of addresses that it did not ask for: %s",
+		     hl_symbols_file_reason(symbols->file)) < 0)
+		return -ENOMEM;
+	symbols->mixed_reason = mixed;
+	return 0;
+}
+
+static int open_file(struct hl_symbols *symbols)
+{
+	int r = hl_symbols_file_open(symbols->path, symbols->build_id, symbols->build_id_bytes,
+				     &symbols->file);
+
+	if (r == 0 && symbols->cache)
+		r = hl_symbols_cache_meet(symbols->cache, symbols->file);
+	return r < 0 ? r : mix_reasons(symbols);
+}
+
+static int open_symbols(struct hl_symbols *symbols, const char *path, const uint8_t *build_id,
+			size_t build_id_bytes)
+{
+	symbols->path = strdup(path);
+	symbols->build_id = malloc(build_id_bytes + 1);
+	if (!symbols->path || !symbols->build_id)
+		return -ENOMEM;
+	if (build_id_bytes)
+		memcpy(symbols->build_id, build_id, build_id_bytes);
+	symbols->build_id_bytes = build_id_bytes;
+	int r = hl_symbols_cache_open(path, build_id, build_id_bytes, &symbols->cache);
+	if (r == 0 && (!symbols->cache || !hl_symbols_cache_has_names(symbols->cache)))
+		r = open_file(symbols);
+	return r;
+}
+
+int hl_symbols_open(const char *path, const uint8_t *build_id, size_t build_id_bytes,
+		    struct hl_symbols **ret_symbols)
+{
+	struct hl_symbols *symbols = calloc(1, sizeof(*symbols));
+
+	if (!symbols)
+		return -ENOMEM;
+	int r = open_symbols(symbols, path, build_id, build_id_bytes);
+	if (r < 0)
+		hl_symbols_free(symbols);
+	else
+		*ret_symbols = symbols;
+	return r;
+}
+
+static bool find_known(struct hl_symbols *symbols, uint64_t address,
+		       const struct hl_symbols_frame **ret_frames, size_t *ret_count)
+{
+	if (!symbols->cache ||
+	    !hl_symbols_cache_find(symbols->cache, address, ret_frames, ret_count))
+		return false;
+	symbols->used_known = true;
+	return true;
+}
+
+int hl_symbols_find(struct hl_symbols *symbols, uint64_t address,
+		    const struct hl_symbols_frame **ret_frames, size_t *ret_count)
+{
+	bool by_dwarf;
+	int r = 0;
+
+	if (find_known(symbols, address, ret_frames, ret_count))
+		return 0;
+	if (!symbols->file) {
+		r = open_file(symbols);
+		if (r == 0 && find_known(symbols, address, ret_frames, ret_count))
+			return 0;
+	}
+	if (r == 0)
+		r = hl_symbols_file_find(symbols->file, address, ret_frames, ret_count, &by_dwarf);
+	symbols->used_file = true;
+	if (r == 0 && symbols->cache)
+		r = hl_symbols_cache_add(symbols->cache, address, *ret_frames, *ret_count,
+					 by_dwarf);
+	return r;
+}
+
+enum hl_symbols_source hl_symbols_source(const struct hl_symbols *symbols)
+{
+	return shows_known(symbols) ? hl_symbols_cache_source(symbols->cache)
+				    : hl_symbols_file_source(symbols->file);
+}
+
+const char *hl_symbols_reason(const struct hl_symbols *symbols)
+{
+	if (!shows_known(symbols))
+		return hl_symbols_file_reason(symbols->file);
+	return symbols->used_file ? symbols->mixed_reason : hl_symbols_cache_reason(symbols->cache);
+}
+
+const char *hl_symbols_source_name(enum hl_symbols_source source)
+{
+	static const char *const names[] = {"none", "dynsym", "symtab", "dwarf"};
+	return names[source];
+}
+
+void hl_symbols_free(struct hl_symbols *symbols)
+{
+	if (!symbols)
+		return;
+	hl_symbols_cache_free(symbols->cache); /* whose texts may be the file's */
+	hl_symbols_file_free(symbols->file);
+	free(symbols->mixed_reason);
+	free(symbols->path);
+	free(symbols->build_id);
+	free(symbols);
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Names of addresses while they are used: those from the file, and new ones; see symbols_cache.h.
+ */
+#include "symbols/symbols_cache.h"
+
+#include "base/array.h"
+#include "symbols/symbols_cache_file.h"
+#include "symbols/symbols_circumstances.h"
+#include "symbols/symbols_store.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+struct hl_symbols_cache {
+	char *path;
+	uint8_t *build_id;
+	size_t build_id_bytes;
+	char name[HL_SYMBOLS_STORE_NAME_MAX];
+	struct hl_cached_names known;
+	bool is_current; /* nothing has changed that could make the known names better */
+
+	json_t *circumstances; /* of what is added; NULL: it would be worse than what is known */
+	enum hl_symbols_source source;
+	char *reason;
+	struct hl_cached_address *added; /* `first` counts in added_frames */
+	struct hl_symbols_frame *added_frames;
+	size_t added_count, added_capacity, frame_count, frame_capacity;
+};
+
+/* ---- life ---- */
+
+static struct hl_symbols_cache *new_cache(const char *path, const uint8_t *build_id,
+					  size_t build_id_bytes)
+{
+	struct hl_symbols_cache *cache = calloc(1, sizeof(*cache));
+
+	if (!cache)
+		return NULL;
+	cache->path = strdup(path);
+	cache->build_id = malloc(build_id_bytes);
+	if (!cache->path || !cache->build_id) {
+		hl_symbols_cache_free(cache);
+		return NULL;
+	}
+	memcpy(cache->build_id, build_id, build_id_bytes);
+	cache->build_id_bytes = build_id_bytes;
+	return cache;
+}
+
+static int read_known(struct hl_symbols_cache *cache, int directory_fd)
+{
+	int fd = openat(directory_fd, cache->name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+
+	if (fd < 0)
+		return 0;
+	int r = hl_cached_names_read(fd, cache->name, &cache->known);
+	close(fd);
+	cache->is_current = cache->known.circumstances &&
+			    hl_circumstances_are_those_of(cache->known.circumstances, cache->path);
+	return r == -ENOMEM ? r : 0;
+}
+
+int hl_symbols_cache_open(const char *path, const uint8_t *build_id, size_t build_id_bytes,
+			  struct hl_symbols_cache **ret_cache)
+{
+	char name[HL_SYMBOLS_STORE_NAME_MAX];
+	int r = -ENOMEM;
+
+	*ret_cache = NULL;
+	if (path[0] != '/' || !hl_symbols_store_name(build_id, build_id_bytes, name))
+		return 0;
+	int directory_fd = hl_symbols_store_open(false);
+	if (directory_fd < 0 && directory_fd != -ENOENT)
+		return 0;
+	struct hl_symbols_cache *cache = new_cache(path, build_id, build_id_bytes);
+	if (cache) {
+		memcpy(cache->name, name, sizeof(name));
+		r = directory_fd < 0 ? 0 : read_known(cache, directory_fd);
+	}
+	if (directory_fd >= 0)
+		close(directory_fd);
+	if (r < 0)
+		hl_symbols_cache_free(cache);
+	else
+		*ret_cache = cache;
+	return r;
+}
+
+/* ---- what is known ---- */
+
+bool hl_symbols_cache_has_names(const struct hl_symbols_cache *cache)
+{
+	return cache->known.count > 0;
+}
+
+enum hl_symbols_source hl_symbols_cache_source(const struct hl_symbols_cache *cache)
+{
+	return cache->known.source;
+}
+
+const char *hl_symbols_cache_reason(const struct hl_symbols_cache *cache)
+{
+	return cache->known.reason;
+}
+
+static bool is_usable(const struct hl_symbols_cache *cache, const struct hl_cached_address *known)
+{
+	return cache->is_current || known->by_dwarf;
+}
+
+bool hl_symbols_cache_find(const struct hl_symbols_cache *cache, uint64_t address,
+			   const struct hl_symbols_frame **ret_frames, size_t *ret_count)
+{
+	size_t low = 0, high = cache->known.count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		if (cache->known.addresses[middle].address < address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	const struct hl_cached_address *known = &cache->known.addresses[low];
+	if (low == cache->known.count || known->address != address || !is_usable(cache, known))
+		return false;
+	*ret_frames = cache->known.frames + known->first;
+	*ret_count = known->count;
+	return true;
+}
+
+/* ---- what is new ---- */
+
+int hl_symbols_cache_meet(struct hl_symbols_cache *cache, const struct hl_symbols_file *file)
+{
+	enum hl_symbols_source source = hl_symbols_file_source(file);
+
+	if (!hl_symbols_file_is_there(file) || source == HL_SYMBOLS_NONE ||
+	    (hl_symbols_cache_has_names(cache) && source < cache->known.source)) {
+		cache->is_current = true;
+		return 0;
+	}
+	if (source > cache->known.source)
+		cache->is_current = false;
+	cache->source = source;
+	cache->reason = strdup(hl_symbols_file_reason(file));
+	cache->circumstances =
+		hl_circumstances_new(cache->path, cache->build_id, cache->build_id_bytes,
+				     hl_symbols_file_debug_link(file));
+	return cache->reason && cache->circumstances ? 0 : -ENOMEM;
+}
+
+int hl_symbols_cache_add(struct hl_symbols_cache *cache, uint64_t address,
+			 const struct hl_symbols_frame *frames, size_t count, bool by_dwarf)
+{
+	if (!cache->circumstances)
+		return 0;
+	if (hl_array_reserve(&cache->added, &cache->added_capacity, cache->added_count + 1,
+			     sizeof(*cache->added)) < 0 ||
+	    hl_array_reserve(&cache->added_frames, &cache->frame_capacity,
+			     cache->frame_count + count, sizeof(*frames)) < 0)
+		return -ENOMEM;
+	memcpy(cache->added_frames + cache->frame_count, frames, count * sizeof(*frames));
+	cache->added[cache->added_count++] = (struct hl_cached_address){
+		address, (uint32_t)cache->frame_count, (uint32_t)count, by_dwarf};
+	cache->frame_count += count;
+	return 0;
+}
+
+/* ---- all of it, kept ---- */
+
+static int by_address(const void *left, const void *right)
+{
+	const struct hl_cached_address *a = left, *b = right;
+	return (a->address > b->address) - (a->address < b->address);
+}
+
+static void append_names(struct hl_cached_names *names, const struct hl_cached_address *from,
+			 const struct hl_symbols_frame *frames)
+{
+	struct hl_cached_address *address = &names->addresses[names->count++];
+
+	*address = *from;
+	address->first = (uint32_t)names->frame_count;
+	memcpy(names->frames + names->frame_count, frames + from->first,
+	       from->count * sizeof(*frames));
+	names->frame_count += from->count;
+}
+
+/* Known ones that may still be used, and new ones, by address. What was asked twice is there
+ * twice, and one of the two goes. */
+static void merge_names(const struct hl_symbols_cache *cache, struct hl_cached_names *names)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < cache->known.count; i++)
+		if (is_usable(cache, &cache->known.addresses[i]))
+			append_names(names, &cache->known.addresses[i], cache->known.frames);
+	for (size_t i = 0; i < cache->added_count; i++)
+		append_names(names, &cache->added[i], cache->added_frames);
+	qsort(names->addresses, names->count, sizeof(*names->addresses), by_address);
+	for (size_t i = 0; i < names->count; i++)
+		if (!kept || names->addresses[kept - 1].address != names->addresses[i].address)
+			names->addresses[kept++] = names->addresses[i];
+	names->count = kept;
+}
+
+static void write_names(const struct hl_symbols_cache *cache, const struct hl_cached_names *names)
+{
+	int directory_fd = hl_symbols_store_open(true);
+
+	if (directory_fd < 0)
+		return;
+	if (hl_cached_names_write(directory_fd, cache->name, names) == 0)
+		hl_symbols_store_trim(directory_fd, HL_SYMBOLS_STORE_BYTES);
+	close(directory_fd);
+}
+
+static void save(const struct hl_symbols_cache *cache)
+{
+	struct hl_cached_names names = {
+		.circumstances = cache->circumstances,
+		.source = cache->source,
+		.reason = cache->reason,
+	};
+
+	names.addresses = calloc(cache->known.count + cache->added_count, sizeof(*names.addresses));
+	names.frames = calloc(cache->known.frame_count + cache->frame_count, sizeof(*names.frames));
+	if (names.addresses && names.frames) {
+		merge_names(cache, &names);
+		write_names(cache, &names);
+	}
+	free(names.addresses);
+	free(names.frames);
+}
+
+void hl_symbols_cache_free(struct hl_symbols_cache *cache)
+{
+	if (!cache)
+		return;
+	if (cache->added_count && cache->circumstances)
+		save(cache);
+	hl_cached_names_release(&cache->known);
+	json_decref(cache->circumstances);
+	free(cache->reason);
+	free(cache->added);
+	free(cache->added_frames);
+	free(cache->path);
+	free(cache->build_id);
+	free(cache);
+}

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Reads and writes files of known names, and trusts nothing in them; see symbols_cache_file.h. */
+#include "symbols/symbols_cache_file.h"
+
+#include "base/strings.h"
+#include "recording/recording_columns.h"
+#include "recording/recording_container.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+
+#define KIND_SYMBOLS  HL_FOURCC('S', 'Y', 'M', 'S')
+#define SECTION_META  HL_FOURCC('M', 'E', 'T', 'A')
+#define SECTION_TEXTS HL_FOURCC('T', 'E', 'X', 'T')
+#define SECTION_ADDRS HL_FOURCC('A', 'D', 'D', 'R')
+#define SECTION_FRAME HL_FOURCC('F', 'R', 'A', 'M')
+#define SECTION_COUNT 4
+
+#define SECTION_BYTES_MAX ((size_t)1 << 28)
+
+/* To be raised when the same debug information is to be named in another way. */
+#define NAMING 3
+
+/* A frame as it is stored; texts are numbers, 0 is "". */
+struct stored_frame {
+	uint32_t function, function_file, function_line;
+	uint32_t file, line;
+	uint32_t inlined;
+};
+
+#define COLUMN(owner, member)                                                       \
+	{                                                                           \
+		offsetof(struct owner, member), sizeof(((struct owner *)0)->member) \
+	}
+
+static const struct hl_column address_members[] = {
+	COLUMN(hl_cached_address, address),
+	COLUMN(hl_cached_address, count),
+	COLUMN(hl_cached_address, by_dwarf),
+};
+
+static const struct hl_column frame_members[] = {
+	COLUMN(stored_frame, function),	     COLUMN(stored_frame, function_file),
+	COLUMN(stored_frame, function_line), COLUMN(stored_frame, file),
+	COLUMN(stored_frame, line),	     COLUMN(stored_frame, inlined),
+};
+
+static const struct hl_columns address_columns = {address_members, HL_COUNT_OF(address_members),
+						  sizeof(struct hl_cached_address), 8 + 2 * 4};
+static const struct hl_columns frame_columns = {frame_members, HL_COUNT_OF(frame_members),
+						sizeof(struct stored_frame), 6 * 4};
+
+void hl_cached_names_release(struct hl_cached_names *names)
+{
+	json_decref(names->circumstances);
+	free(names->reason);
+	free(names->addresses);
+	free(names->frames);
+	free(names->texts);
+	*names = (struct hl_cached_names){0};
+}
+
+/* ---- writing ---- */
+
+static int add_structs(struct hl_container_writer *writer, uint32_t type,
+		       const struct hl_columns *columns, const void *structs, size_t count)
+{
+	size_t size = count * columns->row_bytes;
+	void *bytes = malloc(size + 1);
+
+	if (!bytes)
+		return -ENOMEM;
+	hl_columns_split(columns, structs, count, bytes);
+	int r = hl_container_writer_add(writer, type, bytes, size, true, NULL);
+	free(bytes);
+	return r;
+}
+
+static int add_meta(struct hl_container_writer *writer, const struct hl_cached_names *names)
+{
+	json_t *object =
+		json_pack("{s:i, s:i, s:s, s:O}", "naming", NAMING, "source", (int)names->source,
+			  "reason", names->reason, "circumstances", names->circumstances);
+	char *text = object ? json_dumps(object, JSON_INDENT(1)) : NULL;
+	int r = text ? hl_container_writer_add(writer, SECTION_META, text, strlen(text), false,
+					       NULL)
+		     : -ENOMEM;
+
+	json_decref(object);
+	free(text);
+	return r;
+}
+
+static int store_frame(struct hl_strings *strings, const struct hl_symbols_frame *frame,
+		       struct stored_frame *ret_stored)
+{
+	struct stored_frame stored = {
+		.function_line = frame->function_line,
+		.line = frame->line,
+		.inlined = frame->inlined,
+	};
+
+	int r = hl_strings_intern(strings, frame->function, &stored.function);
+	if (r == 0)
+		r = hl_strings_intern(strings, frame->function_file, &stored.function_file);
+	if (r == 0)
+		r = hl_strings_intern(strings, frame->file, &stored.file);
+	if (r == 0)
+		*ret_stored = stored;
+	return r;
+}
+
+/* The frames in the order of the addresses. */
+static int store_frames(const struct hl_cached_names *names, struct hl_strings *strings,
+			struct stored_frame *stored, size_t *ret_count)
+{
+	size_t count = 0;
+	int r = 0;
+
+	for (size_t i = 0; i < names->count; i++) {
+		const struct hl_symbols_frame *frames = names->frames + names->addresses[i].first;
+		for (size_t k = 0; r == 0 && k < names->addresses[i].count; k++)
+			r = store_frame(strings, &frames[k], &stored[count++]);
+	}
+	*ret_count = count;
+	return r;
+}
+
+static int add_texts(struct hl_container_writer *writer, const struct hl_strings *strings)
+{
+	size_t size = 0, used = 0;
+
+	for (uint32_t id = 1; id < strings->count; id++)
+		size += strlen(strings->texts[id]) + 1;
+	char *bytes = malloc(size + 1);
+	if (!bytes)
+		return -ENOMEM;
+	for (uint32_t id = 1; id < strings->count; id++)
+		used = (size_t)(stpcpy(bytes + used, strings->texts[id]) + 1 - bytes);
+	int r = hl_container_writer_add(writer, SECTION_TEXTS, bytes, size, true, NULL);
+	free(bytes);
+	return r;
+}
+
+static int add_sections(struct hl_container_writer *writer, const struct hl_cached_names *names)
+{
+	struct stored_frame *stored = calloc(names->frame_count + 1, sizeof(*stored));
+	struct hl_strings strings = {0};
+	size_t count = 0;
+
+	int r = stored ? store_frames(names, &strings, stored, &count) : -ENOMEM;
+	if (r == 0)
+		r = add_meta(writer, names);
+	if (r == 0)
+		r = add_texts(writer, &strings);
+	if (r == 0)
+		r = add_structs(writer, SECTION_ADDRS, &address_columns, names->addresses,
+				names->count);
+	if (r == 0)
+		r = add_structs(writer, SECTION_FRAME, &frame_columns, stored, count);
+	hl_strings_release(&strings);
+	free(stored);
+	return r;
+}
+
+int hl_cached_names_write(int directory_fd, const char *name, const struct hl_cached_names *names)
+{
+	struct hl_container_writer writer;
+
+	/* Writers of one file share its temporary name. */
+	if (flock(directory_fd, LOCK_EX | LOCK_NB) < 0)
+		return -errno;
+	int r = hl_container_writer_init(&writer, directory_fd, name, KIND_SYMBOLS, SECTION_COUNT,
+					 NULL);
+	if (r == 0)
+		r = add_sections(&writer, names);
+	if (r == 0)
+		r = hl_container_writer_finish(&writer, false, NULL);
+	hl_container_writer_release(&writer);
+	flock(directory_fd, LOCK_UN);
+	return r;
+}
+
+/* ---- reading ---- */
+
+static int read_meta(const struct hl_container *container, struct hl_cached_names *names)
+{
+	const char *reason = NULL;
+	int naming = 0, source = 0;
+	void *text;
+	size_t size;
+
+	int r = hl_container_load(container, SECTION_META, SECTION_BYTES_MAX, &text, &size, NULL);
+	if (r < 0)
+		return r;
+	json_t *object = json_loadb(text, size, 0, NULL);
+	free(text);
+	if (json_unpack(object, "{s:i, s:i, s:s, s:O}", "naming", &naming, "source", &source,
+			"reason", &reason, "circumstances", &names->circumstances) < 0 ||
+	    naming != NAMING || source <= HL_SYMBOLS_NONE || source > HL_SYMBOLS_DWARF)
+		r = -EBADMSG;
+	names->source = (enum hl_symbols_source)source;
+	names->reason = r == 0 ? strdup(reason) : NULL;
+	json_decref(object);
+	return r == 0 && !names->reason ? -ENOMEM : r;
+}
+
+static int load_structs(const struct hl_container *container, uint32_t type,
+			const struct hl_columns *columns, void *ret_structs, size_t *ret_count)
+{
+	void *bytes;
+	size_t size;
+
+	int r = hl_container_load(container, type, SECTION_BYTES_MAX, &bytes, &size, NULL);
+	if (r < 0)
+		return r;
+	size_t count = size / columns->row_bytes;
+	void *structs = size % columns->row_bytes ? NULL : calloc(count + 1, columns->struct_bytes);
+	if (structs) {
+		hl_columns_join(columns, bytes, count, structs);
+		memcpy(ret_structs, &structs, sizeof(structs));
+		*ret_count = count;
+	}
+	free(bytes);
+	return structs ? 0 : size % columns->row_bytes ? -EBADMSG : -ENOMEM;
+}
+
+/* The texts by number, in memory that the caller frees; they stay in names->texts. */
+static int read_texts(const struct hl_container *container, struct hl_cached_names *names,
+		      const char ***ret_texts, size_t *ret_count)
+{
+	size_t size, count = 1;
+	void *bytes;
+
+	int r = hl_container_load(container, SECTION_TEXTS, SECTION_BYTES_MAX, &bytes, &size, NULL);
+	if (r < 0)
+		return r;
+	names->texts = bytes;
+	if (size && names->texts[size - 1])
+		return -EBADMSG;
+	for (size_t at = 0; at < size; at += strlen(names->texts + at) + 1, count++)
+		if (!names->texts[at])
+			return -EBADMSG;
+	const char **texts = calloc(count, sizeof(*texts));
+	if (!texts)
+		return -ENOMEM;
+	texts[0] = "";
+	count = 1;
+	for (size_t at = 0; at < size; at += strlen(names->texts + at) + 1)
+		texts[count++] = names->texts + at;
+	*ret_texts = texts;
+	*ret_count = count;
+	return 0;
+}
+
+static int resolve_frames(struct hl_cached_names *names, const struct stored_frame *stored,
+			  size_t count, const char *const *texts, size_t text_count)
+{
+	names->frames = calloc(count + 1, sizeof(*names->frames));
+	if (!names->frames)
+		return -ENOMEM;
+	for (size_t i = 0; i < count; i++) {
+		const struct stored_frame *frame = &stored[i];
+		if (!frame->function || frame->function >= text_count ||
+		    frame->function_file >= text_count || frame->file >= text_count ||
+		    frame->inlined > 1)
+			return -EBADMSG;
+		names->frames[i] = (struct hl_symbols_frame){
+			.function = texts[frame->function],
+			.function_file = texts[frame->function_file],
+			.function_line = frame->function_line,
+			.file = texts[frame->file],
+			.line = frame->line,
+			.inlined = frame->inlined,
+		};
+	}
+	names->frame_count = count;
+	return 0;
+}
+
+static int read_frames(const struct hl_container *container, struct hl_cached_names *names)
+{
+	struct stored_frame *stored = NULL;
+	const char **texts = NULL;
+	size_t count, text_count;
+
+	int r = read_texts(container, names, &texts, &text_count);
+	if (r == 0)
+		r = load_structs(container, SECTION_FRAME, &frame_columns, &stored, &count);
+	if (r == 0)
+		r = resolve_frames(names, stored, count, texts, text_count);
+	free(stored);
+	free(texts);
+	return r;
+}
+
+/* Each address has the next frames, the last of which alone is not inlined. */
+static int assign_frames(struct hl_cached_names *names)
+{
+	size_t used = 0;
+
+	for (size_t i = 0; i < names->count; i++) {
+		struct hl_cached_address *address = &names->addresses[i];
+		if ((i && address->address <= address[-1].address) || address->by_dwarf > 1 ||
+		    !address->count || address->count > names->frame_count - used)
+			return -EBADMSG;
+		address->first = (uint32_t)used;
+		used += address->count;
+		for (uint32_t k = 1; k <= address->count; k++)
+			if (names->frames[used - k].inlined != (k > 1))
+				return -EBADMSG;
+	}
+	return used == names->frame_count ? 0 : -EBADMSG;
+}
+
+int hl_cached_names_read(int fd, const char *name, struct hl_cached_names *names)
+{
+	struct hl_container container;
+
+	int r = hl_container_open(&container, fd, name, KIND_SYMBOLS, NULL);
+	if (r == 0)
+		r = read_meta(&container, names);
+	if (r == 0)
+		r = read_frames(&container, names);
+	if (r == 0)
+		r = load_structs(&container, SECTION_ADDRS, &address_columns, &names->addresses,
+				 &names->count);
+	if (r == 0)
+		r = assign_frames(names);
+	if (r < 0)
+		hl_cached_names_release(names);
+	return r;
+}

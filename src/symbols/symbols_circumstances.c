@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Describes circumstances as JSON, which can be kept and compared; see symbols_circumstances.h. */
+#include "symbols/symbols_circumstances.h"
+
+#include "recording/recording_text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#define DEBUG_ROOT    "/usr/lib/debug"
+#define BUILD_ID_ROOT DEBUG_ROOT "/.build-id"
+#define BUILD_ID_MAX  64
+
+/* A server may have got what it had not; so its answer is good for this long. */
+#define SERVER_ANSWER_S (24 * 60 * 60)
+
+static json_t *text_to_json(const char *text)
+{
+	char *escaped = hl_text_escape(text, strlen(text));
+	json_t *json = escaped ? json_string(escaped) : NULL;
+
+	free(escaped);
+	return json;
+}
+
+/* ---- files ---- */
+
+/* Appends ${path}, to be freed here, NULL for want of memory, with what tells its versions apart.
+ */
+static int add_file(json_t *files, char *path)
+{
+	struct stat status;
+
+	if (!path)
+		return -1;
+	if (stat(path, &status) < 0)
+		status = (struct stat){0};
+	json_t *file =
+		json_pack("{s:o*, s:I, s:I}", "path", text_to_json(path), "bytes",
+			  (json_int_t)status.st_size, "mtime_ns",
+			  (json_int_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec);
+	free(path);
+	return json_array_append_new(files, file);
+}
+
+static char *build_id_path(const uint8_t *build_id, size_t build_id_bytes)
+{
+	char path[sizeof(BUILD_ID_ROOT) + 2 * BUILD_ID_MAX + sizeof("//.debug")];
+	size_t used = (size_t)sprintf(path, "%s", BUILD_ID_ROOT);
+
+	for (size_t i = 0; i < build_id_bytes && i < BUILD_ID_MAX; i++)
+		used += (size_t)sprintf(path + used, i < 2 ? "/%02x" : "%02x", build_id[i]);
+	strcpy(path + used, ".debug");
+	return strdup(path);
+}
+
+static char *linked_path(const char *root, const char *path, const char *below, const char *link)
+{
+	const char *slash = strrchr(path, '/');
+	int directory = slash ? (int)(slash - path) : 0;
+	char *linked;
+
+	if (asprintf(&linked, "%s%.*s%s/%s", root, directory, path, below, link) < 0)
+		return NULL;
+	return linked;
+}
+
+/* The file first; then where libdwfl looks for a separate debug file. */
+static json_t *describe_files(const char *path, const uint8_t *build_id, size_t build_id_bytes,
+			      const char *debug_link)
+{
+	json_t *files = json_array();
+	int r = files ? add_file(files, strdup(path)) : -1;
+
+	if (r == 0)
+		r = add_file(files, build_id_path(build_id, build_id_bytes));
+	if (r == 0 && debug_link)
+		r = add_file(files, linked_path("", path, "", debug_link));
+	if (r == 0 && debug_link)
+		r = add_file(files, linked_path("", path, "/.debug", debug_link));
+	if (r == 0 && debug_link)
+		r = add_file(files, linked_path(DEBUG_ROOT, path, "", debug_link));
+	if (r == 0)
+		return files;
+	json_decref(files);
+	return NULL;
+}
+
+/* The files of ${recorded} as they are now. */
+static json_t *describe_again(const json_t *recorded)
+{
+	json_t *files = json_array();
+	int r = files ? 0 : -1;
+
+	for (size_t i = 0; r == 0 && i < json_array_size(recorded); i++) {
+		const json_t *text = json_object_get(json_array_get(recorded, i), "path");
+		char *path = NULL;
+		if (json_is_string(text))
+			hl_text_unescape(json_string_value(text), json_string_length(text), &path);
+		r = add_file(files, path);
+	}
+	if (r == 0)
+		return files;
+	json_decref(files);
+	return NULL;
+}
+
+/* ---- all of it ---- */
+
+static json_t *describe(json_t *files)
+{
+	const char *servers = getenv("DEBUGINFOD_URLS");
+
+	if (!files)
+		return NULL;
+	return json_pack("{s:s, s:o*, s:o}", "heapline", HL_VERSION, "debuginfod_urls",
+			 text_to_json(servers ? servers : ""), "files", files);
+}
+
+json_t *hl_circumstances_new(const char *path, const uint8_t *build_id, size_t build_id_bytes,
+			     const char *debug_link)
+{
+	json_t *object = describe(describe_files(path, build_id, build_id_bytes, debug_link));
+
+	if (object && json_object_set_new(object, "described_s", json_integer(time(NULL))) < 0) {
+		json_decref(object);
+		return NULL;
+	}
+	return object;
+}
+
+static bool is_fresh(const json_t *recorded)
+{
+	const char *servers = json_string_value(json_object_get(recorded, "debuginfod_urls"));
+	json_int_t described_s = json_integer_value(json_object_get(recorded, "described_s"));
+	json_int_t now_s = (json_int_t)time(NULL);
+
+	return !servers || !servers[0] ||
+	       (described_s <= now_s && now_s - described_s < SERVER_ANSWER_S);
+}
+
+bool hl_circumstances_are_those_of(const json_t *recorded, const char *path)
+{
+	const json_t *files = json_object_get(recorded, "files");
+	json_t *now = describe(describe_again(files));
+	json_t *expected = text_to_json(path);
+
+	bool equal = now && expected && is_fresh(recorded) &&
+		     json_object_set(now, "described_s",
+				     json_object_get(recorded, "described_s")) == 0 &&
+		     json_equal(recorded, now) &&
+		     json_equal(json_object_get(json_array_get(files, 0), "path"), expected);
+	json_decref(now);
+	json_decref(expected);
+	return equal;
+}

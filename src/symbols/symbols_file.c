@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Finds an ELF file's symbols with libdwfl, and picks the best name for an address; see
+ * symbols_file.h. */
+#include "symbols/symbols_file.h"
+
+#include "base/array.h"
+#include "base/path.h"
+#include "base/strings.h"
+#include "symbols/symbols_dwarf.h"
+#include "symbols/symbols_table.h"
+
+#include <elfutils/libdwelf.h>
+#include <elfutils/libdwfl.h>
+#include <gelf.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define DEBUG_DIRECTORY "/usr/lib/debug/.build-id"
+#define BUILD_ID_MAX	64
+
+struct hl_symbols_file {
+	const char *basename; /* within strings */
+	Dwfl *dwfl;
+	struct hl_dwarf *dwarf; /* NULL without DWARF */
+	uint64_t dwarf_bias;	/* address in DWARF = address in the file - bias */
+	struct hl_symbols_table table;
+	struct hl_strings strings;
+	struct hl_symbols_frame *frames; /* of the last lookup */
+	size_t frame_capacity;
+	enum hl_symbols_source source;
+	bool found;
+	const char *debug_link; /* within the file, or NULL */
+	char reason[256];
+};
+
+static char *default_debug_path; /* NULL: libdwfl's own, :.debug:/usr/lib/debug */
+
+static const Dwfl_Callbacks callbacks = {
+	.find_elf = dwfl_build_id_find_elf,
+	.find_debuginfo = dwfl_standard_find_debuginfo,
+	.section_address = dwfl_offline_section_address,
+	.debuginfo_path = &default_debug_path,
+};
+
+/* ---- finding the file ---- */
+
+static bool has_build_id(Dwfl_Module *module, const uint8_t *build_id, size_t bytes)
+{
+	const unsigned char *bits;
+	GElf_Addr address;
+	int found = dwfl_module_build_id(module, &bits, &address);
+
+	return found == (int)bytes && memcmp(bits, build_id, bytes) == 0;
+}
+
+/* Libdwfl would wait for somebody to write to a pipe. */
+static bool is_no_file(const char *path)
+{
+	struct stat status;
+	return stat(path, &status) == 0 && !S_ISREG(status.st_mode);
+}
+
+/* Reports ${path} to a fresh Dwfl, at its own addresses. NULL when it is not the wanted file; then
+ * the reason is set if there was none. */
+static Dwfl_Module *try_file(struct hl_symbols_file *symbols, const char *path,
+			     const uint8_t *build_id, size_t build_id_bytes)
+{
+	Dwfl_Module *module = NULL;
+	const char *wrong = NULL;
+	GElf_Addr bias;
+
+	dwfl_report_begin(symbols->dwfl);
+	if (!is_no_file(path))
+		module = dwfl_report_elf(symbols->dwfl, symbols->basename, path, -1, 0, true);
+	dwfl_report_end(symbols->dwfl, NULL, NULL);
+	if (is_no_file(path))
+		wrong = "it is not a regular file";
+	else if (access(path, R_OK) != 0)
+		wrong = strerror(errno); /* libdwfl does not always say why */
+	else if (!module || !dwfl_module_getelf(module, &bias))
+		wrong = dwfl_errmsg(-1);
+	else if (build_id_bytes && !has_build_id(module, build_id, build_id_bytes))
+		wrong = "it is not the one that was recorded (its build id differs)";
+	if (wrong && !symbols->reason[0])
+		snprintf(symbols->reason, sizeof(symbols->reason), "cannot use the file: %s",
+			 wrong);
+	return wrong ? NULL : module;
+}
+
+/* A separate debug file can stand in for the file itself: it has the same addresses. */
+static Dwfl_Module *try_debug_file(struct hl_symbols_file *symbols, const uint8_t *build_id,
+				   size_t build_id_bytes)
+{
+	char path[sizeof(DEBUG_DIRECTORY) + 2 * BUILD_ID_MAX + sizeof("//.debug")];
+	size_t used = sizeof(DEBUG_DIRECTORY) - 1;
+
+	if (build_id_bytes < 2 || build_id_bytes > BUILD_ID_MAX)
+		return NULL;
+	memcpy(path, DEBUG_DIRECTORY, used);
+	for (size_t i = 0; i < build_id_bytes; i++)
+		used += (size_t)sprintf(path + used, i < 2 ? "/%02x" : "%02x", build_id[i]);
+	memcpy(path + used, ".debug", sizeof(".debug"));
+	if (access(path, R_OK) != 0)
+		return NULL;
+	return try_file(symbols, path, build_id, build_id_bytes);
+}
+
+/* By build id alone: /usr/lib/debug/.build-id/xx/yyy, then debuginfod. */
+static Dwfl_Module *try_build_id(struct hl_symbols_file *symbols, const uint8_t *build_id,
+				 size_t build_id_bytes)
+{
+	GElf_Addr bias;
+
+	if (!build_id_bytes || !getenv("DEBUGINFOD_URLS"))
+		return NULL;
+	dwfl_report_begin(symbols->dwfl);
+	Dwfl_Module *module = dwfl_report_module(symbols->dwfl, symbols->basename, 0, INT64_MAX);
+	if (module)
+		dwfl_module_report_build_id(module, build_id, build_id_bytes, 0);
+	dwfl_report_end(symbols->dwfl, NULL, NULL);
+	if (!module || !dwfl_module_getelf(module, &bias) || bias != 0)
+		return NULL;
+	return module;
+}
+
+static bool has_section(Elf *elf, uint32_t type, const char *name)
+{
+	size_t names;
+
+	if (!elf || elf_getshdrstrndx(elf, &names) < 0)
+		return false;
+	for (Elf_Scn *scn = NULL; (scn = elf_nextscn(elf, scn));) {
+		GElf_Shdr header;
+		if (!gelf_getshdr(scn, &header))
+			continue;
+		const char *found = name ? elf_strptr(elf, names, header.sh_name) : NULL;
+		if (name ? found && !strcmp(found, name) : header.sh_type == type)
+			return true;
+	}
+	return false;
+}
+
+static enum hl_symbols_source table_source(Dwfl_Module *module, size_t symbol_count)
+{
+	GElf_Addr bias;
+	Elf *elf = dwfl_module_getelf(module, &bias);
+
+	if (!symbol_count)
+		return HL_SYMBOLS_NONE;
+	if (has_section(elf, SHT_SYMTAB, NULL) || has_section(elf, 0, ".gnu_debugdata"))
+		return HL_SYMBOLS_SYMTAB;
+	return HL_SYMBOLS_DYNSYM;
+}
+
+static void give_reason(struct hl_symbols_file *symbols)
+{
+	static const char *const reasons[] = {
+		[HL_SYMBOLS_NONE] = "no symbols; " HL_SYMBOLS_REMEDY,
+		[HL_SYMBOLS_DYNSYM] =
+			"stripped, exported functions alone have names; " HL_SYMBOLS_REMEDY,
+		[HL_SYMBOLS_SYMTAB] = "no source lines; " HL_SYMBOLS_REMEDY,
+		[HL_SYMBOLS_DWARF] = "",
+	};
+	if (symbols->source == HL_SYMBOLS_DWARF)
+		symbols->reason[0] = '\0';
+	else if (!symbols->reason[0])
+		snprintf(symbols->reason, sizeof(symbols->reason), "%s", reasons[symbols->source]);
+}
+
+static bool has_units(Dwarf *dwarf)
+{
+	Dwarf_CU *cu;
+
+	return dwarf && dwarf_get_units(dwarf, NULL, &cu, NULL, NULL, NULL, NULL) == 0;
+}
+
+static int read_module(struct hl_symbols_file *symbols, Dwfl_Module *module)
+{
+	Dwarf_Addr bias = 0;
+	GElf_Addr elf_bias;
+	GElf_Word checksum;
+	Dwarf *dwarf = dwfl_module_getdwarf(module, &bias);
+
+	symbols->found = true;
+	symbols->debug_link =
+		dwelf_elf_gnu_debuglink(dwfl_module_getelf(module, &elf_bias), &checksum);
+	int r = hl_symbols_table_init(&symbols->table, module);
+	if (r < 0)
+		return r;
+	symbols->source = table_source(module, symbols->table.count);
+	if (!has_units(dwarf))
+		return 0;
+	symbols->dwarf_bias = bias;
+	symbols->source = HL_SYMBOLS_DWARF;
+	return hl_dwarf_new(dwarf, &symbols->strings, &symbols->dwarf);
+}
+
+static int set_basename(struct hl_symbols_file *symbols, const char *path)
+{
+	uint32_t id;
+
+	int r = hl_strings_intern(&symbols->strings, hl_path_basename(path), &id);
+	if (r < 0)
+		return r;
+	symbols->basename = hl_strings_text(&symbols->strings, id);
+	return 0;
+}
+
+static int open_symbols(struct hl_symbols_file *symbols, const char *path, const uint8_t *build_id,
+			size_t build_id_bytes)
+{
+	int r = set_basename(symbols, path);
+	if (r < 0)
+		return r;
+	if (path[0] != '/') {
+		snprintf(symbols->reason, sizeof(symbols->reason), "there is no file of that name");
+		return 0;
+	}
+	symbols->dwfl = dwfl_begin(&callbacks);
+	if (!symbols->dwfl)
+		return -ENOMEM;
+	Dwfl_Module *module = try_file(symbols, path, build_id, build_id_bytes);
+	if (!module)
+		module = try_debug_file(symbols, build_id, build_id_bytes);
+	if (!module)
+		module = try_build_id(symbols, build_id, build_id_bytes);
+	return module ? read_module(symbols, module) : 0;
+}
+
+int hl_symbols_file_open(const char *path, const uint8_t *build_id, size_t build_id_bytes,
+			 struct hl_symbols_file **ret_symbols)
+{
+	struct hl_symbols_file *symbols = calloc(1, sizeof(*symbols));
+
+	if (!symbols)
+		return -ENOMEM;
+	int r = open_symbols(symbols, path, build_id, build_id_bytes);
+	if (r < 0) {
+		hl_symbols_file_free(symbols);
+		return r;
+	}
+	give_reason(symbols);
+	*ret_symbols = symbols;
+	return 0;
+}
+
+void hl_symbols_file_free(struct hl_symbols_file *symbols)
+{
+	if (!symbols)
+		return;
+	hl_dwarf_free(symbols->dwarf);
+	hl_symbols_table_release(&symbols->table);
+	dwfl_end(symbols->dwfl);
+	hl_strings_release(&symbols->strings);
+	free(symbols->frames);
+	free(symbols);
+}
+
+enum hl_symbols_source hl_symbols_file_source(const struct hl_symbols_file *symbols)
+{
+	return symbols->source;
+}
+
+const char *hl_symbols_file_reason(const struct hl_symbols_file *symbols)
+{
+	return symbols->reason;
+}
+
+bool hl_symbols_file_is_there(const struct hl_symbols_file *symbols)
+{
+	return symbols->found;
+}
+
+const char *hl_symbols_file_debug_link(const struct hl_symbols_file *symbols)
+{
+	return symbols->debug_link;
+}
+
+/* ---- lookup ---- */
+
+static int intern(struct hl_symbols_file *symbols, const char *text, const char **ret_text)
+{
+	uint32_t id;
+	int r = hl_strings_intern(&symbols->strings, text, &id);
+
+	if (r == 0)
+		*ret_text = hl_strings_text(&symbols->strings, id);
+	return r;
+}
+
+/* The table's name for ${address}, demangled; or file+0xSTART. */
+static int name_without_dwarf(struct hl_symbols_file *symbols, uint64_t address,
+			      const char **ret_name)
+{
+	const char *name = hl_symbols_table_find(&symbols->table, address);
+	char place[512];
+
+	if (!name) {
+		uint64_t start = hl_symbols_table_function_start(&symbols->table, address);
+		snprintf(place, sizeof(place), "%s+0x%llx", symbols->basename,
+			 (unsigned long long)start);
+		return intern(symbols, place, ret_name);
+	}
+	char *demangled = hl_symbols_demangle(name);
+	int r = intern(symbols, demangled ? demangled : name, ret_name);
+	free(demangled);
+	return r;
+}
+
+/* C++ functions without linkage (lambdas, clones) have their full name in the table alone. */
+static int prefer_mangled_name(struct hl_symbols_file *symbols, uint64_t address,
+			       struct hl_symbols_frame *frame)
+{
+	const char *name = hl_symbols_table_find(&symbols->table, address);
+
+	if (frame->function[0] && (!name || (strncmp(name, "_Z", 2) && strncmp(name, "_R", 2))))
+		return 0;
+	return name_without_dwarf(symbols, address, &frame->function);
+}
+
+static int copy_dwarf_frames(struct hl_symbols_file *symbols, uint64_t address,
+			     const struct hl_dwarf_frame *frames, size_t count)
+{
+	if (hl_array_reserve(&symbols->frames, &symbols->frame_capacity, count + 1,
+			     sizeof(*symbols->frames)) < 0)
+		return -ENOMEM;
+	for (size_t i = 0; i < count; i++)
+		symbols->frames[i] = frames[i].frame;
+	if (frames[count - 1].has_linkage_name)
+		return 0;
+	return prefer_mangled_name(symbols, address, &symbols->frames[count - 1]);
+}
+
+static int find_without_function(struct hl_symbols_file *symbols, uint64_t address)
+{
+	if (hl_array_reserve(&symbols->frames, &symbols->frame_capacity, 1,
+			     sizeof(*symbols->frames)) < 0)
+		return -ENOMEM;
+	struct hl_symbols_frame *frame = &symbols->frames[0];
+	*frame = (struct hl_symbols_frame){.function = "", .function_file = "", .file = ""};
+	if (symbols->dwarf)
+		hl_dwarf_find_line(symbols->dwarf, address - symbols->dwarf_bias, &frame->file,
+				   &frame->line);
+	return name_without_dwarf(symbols, address, &frame->function);
+}
+
+int hl_symbols_file_find(struct hl_symbols_file *symbols, uint64_t address,
+			 const struct hl_symbols_frame **ret_frames, size_t *ret_count,
+			 bool *ret_by_dwarf)
+{
+	const struct hl_dwarf_frame *frames;
+	size_t count = 0;
+	int r = 0;
+
+	if (symbols->dwarf)
+		r = hl_dwarf_find(symbols->dwarf, address - symbols->dwarf_bias, &frames, &count);
+	if (r == 0)
+		r = count ? copy_dwarf_frames(symbols, address, frames, count)
+			  : find_without_function(symbols, address);
+	if (r < 0)
+		return r;
+	*ret_frames = symbols->frames;
+	*ret_count = count ? count : 1;
+	*ret_by_dwarf = count > 0;
+	return 0;
+}

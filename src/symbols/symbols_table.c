@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Sorts what libdwfl collects from .symtab, .dynsym and .gnu_debugdata; see symbols_table.h. */
+#include "symbols/symbols_table.h"
+
+#include "base/array.h"
+
+#include <gelf.h>
+#include <string.h>
+
+#define OVERLAPS_MAX 8 /* how many symbols before the nearest may enclose an address */
+
+struct hl_symbols_entry {
+	uint64_t address, size;
+	const char *name;
+	uint32_t rank; /* of names for the same address the lowest is kept */
+};
+
+/* `malloc` rather than `__libc_malloc`; a global name rather than a weak or local alias. */
+static uint32_t rank_of(const GElf_Sym *symbol, const char *name)
+{
+	uint32_t binding = GELF_ST_BIND(symbol->st_info);
+	uint32_t binding_rank = binding == STB_GLOBAL ? 0 : binding == STB_WEAK ? 1 : 2;
+
+	return (uint32_t)strspn(name, "_") * 4 + binding_rank;
+}
+
+static bool is_function(const GElf_Sym *symbol, const char *name)
+{
+	unsigned type = GELF_ST_TYPE(symbol->st_info);
+
+	return name && name[0] && symbol->st_shndx != SHN_UNDEF &&
+	       (type == STT_FUNC || type == STT_GNU_IFUNC);
+}
+
+static int by_address(const void *left, const void *right)
+{
+	const struct hl_symbols_entry *a = left, *b = right;
+
+	if (a->address != b->address)
+		return a->address < b->address ? -1 : 1;
+	if (a->rank != b->rank)
+		return a->rank < b->rank ? -1 : 1;
+	return strcmp(a->name, b->name);
+}
+
+static size_t keep_first_of_each_address(struct hl_symbols_entry *entries, size_t count)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < count; i++)
+		if (!kept || entries[kept - 1].address != entries[i].address)
+			entries[kept++] = entries[i];
+	return kept;
+}
+
+static int read_symbols(struct hl_symbols_table *table, Dwfl_Module *module)
+{
+	int total = dwfl_module_getsymtab(module);
+	size_t capacity = 0, count = 0;
+
+	for (int i = 1; i < total; i++) {
+		GElf_Sym symbol;
+		GElf_Addr address;
+		const char *name =
+			dwfl_module_getsym_info(module, i, &symbol, &address, NULL, NULL, NULL);
+		if (!is_function(&symbol, name))
+			continue;
+		if (hl_array_reserve(&table->entries, &capacity, count + 1,
+				     sizeof(*table->entries)) < 0)
+			return -ENOMEM;
+		table->entries[count++] = (struct hl_symbols_entry){address, symbol.st_size, name,
+								    rank_of(&symbol, name)};
+	}
+	if (count) {
+		qsort(table->entries, count, sizeof(*table->entries), by_address);
+		table->count = keep_first_of_each_address(table->entries, count);
+	}
+	return 0;
+}
+
+/* The table's layout: Linux Standard Base, "Exception Frame Header". Only the encodings that
+ * linkers write are taken: pc-relative pointer, 4-byte count, 4-byte header-relative pairs. */
+static void read_unwind_starts(struct hl_symbols_table *table, const GElf_Shdr *section,
+			       const Elf_Data *content)
+{
+	static const unsigned char expected[4] = {1, 0x1b, 0x03, 0x3b};
+	const unsigned char *bytes = content->d_buf;
+	uint32_t count;
+
+	if (content->d_size < 12 || memcmp(bytes, expected, sizeof(expected)) != 0)
+		return;
+	memcpy(&count, bytes + 8, sizeof(count));
+	if (count > (content->d_size - 12) / 8)
+		return;
+	table->unwind_starts = bytes + 12;
+	table->unwind_count = count;
+	table->unwind_base = section->sh_addr;
+}
+
+static void find_unwind_table(struct hl_symbols_table *table, Dwfl_Module *module)
+{
+	GElf_Addr bias;
+	Elf *elf = dwfl_module_getelf(module, &bias);
+	size_t names;
+
+	if (!elf || elf_getshdrstrndx(elf, &names) < 0)
+		return;
+	for (Elf_Scn *scn = NULL; (scn = elf_nextscn(elf, scn));) {
+		GElf_Shdr header;
+		if (!gelf_getshdr(scn, &header) || header.sh_type == SHT_NOBITS)
+			continue;
+		const char *name = elf_strptr(elf, names, header.sh_name);
+		if (!name || strcmp(name, ".eh_frame_hdr") != 0)
+			continue;
+		Elf_Data *content = elf_rawdata(scn, NULL);
+		if (content && content->d_buf)
+			read_unwind_starts(table, &header, content);
+		return;
+	}
+}
+
+int hl_symbols_table_init(struct hl_symbols_table *table, Dwfl_Module *module)
+{
+	*table = (struct hl_symbols_table){0};
+	find_unwind_table(table, module);
+	int r = read_symbols(table, module);
+	if (r < 0)
+		hl_symbols_table_release(table);
+	return r;
+}
+
+void hl_symbols_table_release(struct hl_symbols_table *table)
+{
+	free(table->entries);
+	*table = (struct hl_symbols_table){0};
+}
+
+/* How many entries begin at or before ${address}. */
+static size_t count_up_to(const struct hl_symbols_table *table, uint64_t address)
+{
+	size_t low = 0, high = table->count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		if (table->entries[middle].address <= address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+const char *hl_symbols_table_find(const struct hl_symbols_table *table, uint64_t address)
+{
+	size_t end = count_up_to(table, address);
+	size_t stop = end > OVERLAPS_MAX ? end - OVERLAPS_MAX : 0;
+
+	for (size_t i = end; i > stop; i--) {
+		const struct hl_symbols_entry *entry = &table->entries[i - 1];
+		if (address - entry->address < entry->size)
+			return entry->name;
+	}
+	/* Without a size (hand-written assembly) a function reaches to the next one. */
+	return end && !table->entries[end - 1].size ? table->entries[end - 1].name : NULL;
+}
+
+static uint64_t unwind_start(const struct hl_symbols_table *table, size_t i)
+{
+	int32_t offset;
+
+	memcpy(&offset, table->unwind_starts + 8 * i, sizeof(offset));
+	return table->unwind_base + (uint64_t)(int64_t)offset;
+}
+
+uint64_t hl_symbols_table_function_start(const struct hl_symbols_table *table, uint64_t address)
+{
+	size_t low = 0, high = table->unwind_count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		if (unwind_start(table, middle) <= address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low ? unwind_start(table, low - 1) : address;
+}

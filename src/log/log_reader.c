@@ -19,6 +19,7 @@ struct reading {
 	struct hl_segment_interval next;
 	uint64_t missing_count; /* intervals, up to the last checkpoint */
 	bool after_hole;	/* some are missing before `next` */
+	size_t visited;		/* intervals that were handed on */
 };
 
 static const struct hl_segment_checkpoint *checkpoint_before(const struct hl_segment *segment,
@@ -166,10 +167,21 @@ struct range_reading {
 	int *results; /* of each segment: 0, or why it ended */
 };
 
+/* How many intervals from ${first} to ${last} the index says there are. */
+static size_t count_promised(const struct hl_segment_index *index, uint64_t first, uint64_t last)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < index->point_count; i++)
+		count += index->points[i].number >= first && index->points[i].number <= last;
+	return count;
+}
+
 static int fold_interval(const struct range_reading *range, size_t part, struct reading *reading)
 {
 	const struct hl_log_interval *interval = &reading->next.interval;
 
+	reading->visited++;
 	int r = range->fold->visit(range->fold->context, part, interval);
 	if (r == 0)
 		r = hl_segment_apply(reading->state, interval, HL_LOG_AT_MAX);
@@ -178,7 +190,7 @@ static int fold_interval(const struct range_reading *range, size_t part, struct 
 	return r;
 }
 
-static int fold_segment(const struct range_reading *range, size_t part, struct reading *reading)
+static int fold_intervals(const struct range_reading *range, size_t part, struct reading *reading)
 {
 	const struct hl_log_fold *fold = range->fold;
 	int r = begin_reading(reading, &range->log->segments[part], range->first);
@@ -199,6 +211,17 @@ static int fold_segment(const struct range_reading *range, size_t part, struct r
 	if (folded == 0 && r >= 0)
 		folded = fold->end(fold->context, part, reading->state);
 	return folded ? folded : r < 0 ? r : 0;
+}
+
+/* Where a piece is damaged, reading ends before what the index promised: what came out is stale. */
+static int fold_segment(const struct range_reading *range, size_t part, struct reading *reading)
+{
+	const struct hl_segment_index *index = &range->log->segments[part].index;
+	int r = fold_intervals(range, part, reading);
+
+	if (r == 0 && reading->visited < count_promised(index, range->first, range->last))
+		r = -EBADMSG;
+	return r;
 }
 
 static int fold_part(void *context, size_t part)

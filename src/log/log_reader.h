@@ -111,7 +111,8 @@ struct hl_log_fold {
 /*
  * Folds the intervals from ${first} to ${last} that were written. There are at most
  * log->segment_count parts, numbered in order of time; those without an interval in the range get
- * no call. 0, what a fold returned, or a negative errno with a sentence.
+ * no call. 0, what a fold returned, or a negative errno with a sentence: -EBADMSG where not all of
+ * them could be read.
  */
 int hl_log_read(const struct hl_log *log, uint64_t first, uint64_t last,
 		const struct hl_log_options *options, const struct hl_log_fold *fold,

@@ -741,6 +741,63 @@ static void a_range_is_folded_part_by_part(void **state)
 	lab_free(lab);
 }
 
+/* Reading intervals 5 to 25 yields all of them, or an error that names the segment. */
+static bool check_fold(const struct hl_log *log, size_t expected_visits)
+{
+	struct folding *folding = calloc(1, sizeof(*folding));
+	const struct hl_log_fold fold = {folding, begin_part, visit_interval, end_part};
+	struct hl_error err = {0};
+
+	int r = hl_log_read(log, 5, 25, NULL, &fold, &err);
+	if (r == 0) {
+		assert_int_equal(folding->visits, expected_visits);
+	} else {
+		assert_int_equal(r, -EBADMSG);
+		assert_non_null(strstr(err.text, "memlog-3-"));
+		assert_non_null(strstr(err.text, "damaged"));
+	}
+	free(folding);
+	return r == 0;
+}
+
+static void intervals_that_the_index_promised_and_damage_took_are_an_error(void **state)
+{
+	struct lab *lab = lab_new(1 << 30, 10);
+	struct stat status;
+	char path[400];
+	int errors = 0, whole = 0;
+
+	(void)state;
+	srand(18);
+	for (uint64_t number = 0; number < 30; number++) {
+		fill_interval(lab, number, 10);
+		assert_int_equal(write_interval(lab, number), 0);
+	}
+	assert_int_equal(hl_log_writer_finish(lab->writer), 0);
+	lab->writer = NULL;
+	segment_path(lab, 0, path, sizeof(path));
+	assert_int_equal(stat(path, &status), 0);
+	int fd = open(path, O_RDWR);
+	for (off_t at = sizeof(struct hl_segment_header); at < status.st_size; at += 7) {
+		struct hl_log *log;
+		uint8_t byte, flipped;
+		assert_int_equal(pread(fd, &byte, 1, at), 1);
+		flipped = byte ^ 4;
+		assert_int_equal(pwrite(fd, &flipped, 1, at), 1);
+		if (hl_log_open(lab->directory, PROCESS, NULL, &log, NULL) == 0) {
+			if (check_fold(log, 21))
+				whole++;
+			else
+				errors++;
+			hl_log_free(log);
+		}
+		assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+	}
+	close(fd);
+	assert_true(errors > whole && whole > 0); /* what lies behind, and the index */
+	lab_free(lab);
+}
+
 static void other_processes_and_no_log_at_all_are_told_apart(void **state)
 {
 	struct lab *lab = lab_new(2000, 100);
@@ -780,6 +837,7 @@ int main(void)
 		cmocka_unit_test(marks_are_kept_with_their_ticks),
 		cmocka_unit_test(marks_that_come_late_stand_where_they_belong),
 		cmocka_unit_test(a_range_is_folded_part_by_part),
+		cmocka_unit_test(intervals_that_the_index_promised_and_damage_took_are_an_error),
 		cmocka_unit_test(other_processes_and_no_log_at_all_are_told_apart),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

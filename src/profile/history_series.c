@@ -134,10 +134,12 @@ static int end_part(void *context, size_t index, const struct hl_log_state *stat
 
 /* ---- the parts together ---- */
 
-/* Before the first part it is as that began, after any other as it ended. */
-static void fill_between(struct series *series)
+/*
+ * Before the first part it is as that began, unless ${held} says what it was, after any other as it
+ * ended.
+ */
+static void fill_between(struct series *series, const int64_t *held)
 {
-	const int64_t *held = NULL;
 	size_t next = 0;
 
 	for (size_t i = 0; i < series->part_count; i++) {
@@ -178,6 +180,29 @@ static bool has_begun(const struct series *series)
 	return false;
 }
 
+/*
+ * In a hole at the range's beginning it is as before the hole, and not as the first part begins:
+ * ${ret_held}, to be freed, is that by key; NULL: there is no such hole.
+ */
+static int read_hole(const struct series *series, int64_t **ret_held, struct hl_error *err)
+{
+	const struct hl_history *history = series->history;
+	struct hl_log_state *state;
+
+	*ret_held = NULL;
+	if (!history->points[0].missing)
+		return 0;
+	int r = hl_log_state_at(history->log, history->points[0].number, HL_LOG_AT_END, &state,
+				err);
+	if (r < 0)
+		return r;
+	*ret_held = calloc(series->key_count, sizeof(**ret_held));
+	if (*ret_held)
+		sum_state(series, state, *ret_held);
+	hl_log_state_free(state);
+	return *ret_held ? 0 : -ENOMEM;
+}
+
 static int read_parts(struct series *series, struct hl_error *err)
 {
 	const struct hl_history *history = series->history;
@@ -188,8 +213,12 @@ static int read_parts(struct series *series, struct hl_error *err)
 			    &fold, err);
 	if (r == 0 && !has_begun(series))
 		r = read_nothing(series, err);
+	int64_t *held = NULL;
 	if (r == 0)
-		fill_between(series);
+		r = read_hole(series, &held, err);
+	if (r == 0)
+		fill_between(series, held);
+	free(held);
 	return r;
 }
 

@@ -43,6 +43,7 @@ struct survey {
 	size_t bucket_count;
 	struct part *parts;
 	size_t part_count;
+	struct hl_log_state *hole; /* before a hole in which the range begins, else NULL */
 	struct hl_log_state *names;
 	pthread_mutex_t names_lock;
 };
@@ -284,8 +285,9 @@ static int join_node(struct tally *whole, int64_t *now, const struct survey *sur
 static int join_parts(const struct survey *survey, uint32_t node, struct hl_history_sum *ret_sum)
 {
 	struct tally whole = {.node = node};
-	int64_t now = 0, from = 0;
-	bool begun = false;
+	const struct hl_log_state *hole = survey->hole;
+	int64_t from = hole && node < hole->node_count ? hole->bytes[node] : 0, now = from;
+	bool begun = hole;
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < survey->part_count; i++) {
@@ -385,6 +387,18 @@ static bool has_begun(const struct survey *survey)
 	return false;
 }
 
+/* What was in use before a hole in which the range begins is so until the first part does. */
+static int read_hole(struct survey *survey, struct hl_error *err)
+{
+	const struct hl_history *history = survey->history;
+
+	if (!history->points[0].missing)
+		return 0;
+	int r = hl_log_state_at(history->log, history->points[0].number, HL_LOG_AT_END,
+				&survey->hole, err);
+	return r < 0 ? r : hl_history_names_add(survey->names, survey->hole);
+}
+
 static int read_parts(struct survey *survey, struct hl_error *err)
 {
 	const struct hl_history *history = survey->history;
@@ -395,7 +409,7 @@ static int read_parts(struct survey *survey, struct hl_error *err)
 			    &fold, err);
 	if (r == 0 && !has_begun(survey))
 		r = survey_nothing(survey, err);
-	return r;
+	return r == 0 ? read_hole(survey, err) : r;
 }
 
 /* What the nodes held at the range's end, for the profile. */
@@ -437,6 +451,7 @@ int hl_history_survey_init(struct hl_history_survey *result, struct hl_history *
 	for (size_t i = 0; survey.parts && i < survey.part_count; i++)
 		release_part(&survey.parts[i]);
 	free(survey.parts);
+	hl_log_state_free(survey.hole);
 	hl_log_state_free(survey.names);
 	return r == -ENOMEM ? hl_error_set(err, r, "cannot read '%s': out of memory", history->path)
 			    : r;

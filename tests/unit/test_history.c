@@ -4,6 +4,7 @@
  * written: sums of every node, figures at every maximum, hills, and what the views make of them.
  */
 #include "fail_allocations.h"
+#include "log/segment_reader.h"
 #include "log/segment_writer.h"
 #include "profile/history.h"
 #include "profile/history_hills.h"
@@ -314,8 +315,60 @@ static void sums_go_on_after_a_hole(void **state)
 		write_random_log(lab);
 		check_survey(lab, HL_HISTORY_ALL, 2, 64);
 		check_survey(lab, (struct hl_history_range){0, 4100}, 2, 4);
+		check_survey(lab, (struct hl_history_range){4100, 5500}, 2, 4);
+		check_survey(lab, (struct hl_history_range){4100, 4300}, 2, 4);
 		lab_free(lab);
 	}
+}
+
+/* Cuts the third segment in the middle; what was in its rest is missing, also to the lab. */
+static void cut_segment(struct lab *lab)
+{
+	struct hl_history *history = open_history(lab, HL_HISTORY_ALL, 1);
+	const struct hl_segment *segment = &history->log->segments[2];
+
+	assert_true(history->log->segment_count > 3);
+	int fd = openat(lab->fd, segment->path, O_WRONLY);
+	assert_int_equal(ftruncate(fd, (off_t)segment->size / 2), 0);
+	close(fd);
+	hl_history_free(history);
+
+	history = open_history(lab, HL_HISTORY_ALL, 1);
+	assert_int_equal(history->log->cut_count, 1);
+	const struct hl_log_cut *cut = &history->log->cuts[0];
+	assert_true(cut->last > cut->first + 1);
+	for (uint64_t number = cut->first; number <= cut->last; number++) {
+		lab->missing[number] = true;
+		for (uint64_t ms = number * HL_INTERVAL_TICKS;
+		     ms < (number + 1) * HL_INTERVAL_TICKS; ms++)
+			memcpy(lab->at_ms[ms], lab->at_end[cut->first - 1], sizeof(lab->at_ms[ms]));
+	}
+	hl_history_free(history);
+}
+
+static uint64_t first_missing_ms(const struct lab *lab)
+{
+	uint64_t number = 0;
+
+	while (!lab->missing[number])
+		number++;
+	return number * HL_INTERVAL_TICKS;
+}
+
+static void sums_go_on_after_what_was_cut_off(void **state)
+{
+	struct lab *lab = lab_new(1500);
+
+	(void)state;
+	srand(12);
+	write_random_log(lab);
+	cut_segment(lab);
+	uint64_t hole = first_missing_ms(lab);
+	check_survey(lab, HL_HISTORY_ALL, 2, 64);
+	check_survey(lab, (struct hl_history_range){0, hole}, 1, 4);
+	check_survey(lab, (struct hl_history_range){hole, hole}, 1, 4);
+	check_survey(lab, (struct hl_history_range){hole + HL_INTERVAL_TICKS, UINT64_MAX}, 2, 7);
+	lab_free(lab);
 }
 
 static void where_nothing_was_written_it_is_as_before(void **state)
@@ -428,8 +481,24 @@ static void figures_by_key_add_up_to_the_timeline(void **state)
 		check_series(lab, HL_HISTORY_ALL, 3, 7);
 		check_series(lab, (struct hl_history_range){1850, 4210}, 3, 1);
 		check_series(lab, (struct hl_history_range){900, 1100}, 1, 1);
+		check_series(lab, (struct hl_history_range){4100, 5500}, 2, 1);
 		lab_free(lab);
 	}
+}
+
+static void figures_by_key_add_up_where_a_segment_was_cut_off(void **state)
+{
+	struct lab *lab = lab_new(1500);
+
+	(void)state;
+	srand(13);
+	write_random_log(lab);
+	cut_segment(lab);
+	uint64_t hole = first_missing_ms(lab);
+	check_series(lab, HL_HISTORY_ALL, 2, 1);
+	check_series(lab, (struct hl_history_range){hole, UINT64_MAX}, 1, 1);
+	check_series(lab, (struct hl_history_range){hole + HL_INTERVAL_TICKS, UINT64_MAX}, 2, 3);
+	lab_free(lab);
 }
 
 /* ---- hills ---- */
@@ -639,9 +708,11 @@ int main(void)
 		cmocka_unit_test(sums_over_time_equal_a_replay_by_the_millisecond),
 		cmocka_unit_test(sums_of_many_segments_are_the_same_with_any_number_of_threads),
 		cmocka_unit_test(sums_go_on_after_a_hole),
+		cmocka_unit_test(sums_go_on_after_what_was_cut_off),
 		cmocka_unit_test(where_nothing_was_written_it_is_as_before),
 		cmocka_unit_test(a_line_through_what_rises_evenly_has_its_slope),
 		cmocka_unit_test(figures_by_key_add_up_to_the_timeline),
+		cmocka_unit_test(figures_by_key_add_up_where_a_segment_was_cut_off),
 		cmocka_unit_test(hills_are_what_their_definition_says),
 		cmocka_unit_test(leaks_score_high_and_what_is_none_does_not),
 		cmocka_unit_test(axes_have_round_steps),

@@ -114,14 +114,13 @@ static int note(struct hl_archive *archive, int r, const struct hl_error *err)
 	return r;
 }
 
-int hl_archive_save(struct hl_archive *archive, struct hl_tracked *tracked, bool last,
-		    struct hl_tracked_totals *ret_totals)
+int hl_archive_save(struct hl_archive *archive, struct hl_tracked *tracked, bool last)
 {
 	struct hl_error err = {0};
-	int r = hl_tracked_save(tracked, archive->directory.fd, last, ret_totals, &err);
+	int r = hl_tracked_save(tracked, archive->directory.fd, last, &err);
 	if (r < 0 && revive(archive)) {
 		err = (struct hl_error){0};
-		r = hl_tracked_save(tracked, archive->directory.fd, last, ret_totals, &err);
+		r = hl_tracked_save(tracked, archive->directory.fd, last, &err);
 	}
 	if (r == 0 && last)
 		archive->ended_files++;

@@ -36,8 +36,7 @@ void hl_archive_remove(struct hl_archive *archive);
 
 /* Saves a process, makes the directory again if it vanished, and warns if neither helps. ${last}:
  * no event will follow. */
-int hl_archive_save(struct hl_archive *archive, struct hl_tracked *tracked, bool last,
-		    struct hl_tracked_totals *ret_totals);
+int hl_archive_save(struct hl_archive *archive, struct hl_tracked *tracked, bool last);
 
 /* Saves the meta data. ${complete}: the recording ends here; waits until all is on disk. */
 int hl_archive_save_meta(struct hl_archive *archive, bool complete);

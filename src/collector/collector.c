@@ -252,18 +252,24 @@ static void end_log(struct hl_collector *collector, struct hl_tracked *tracked)
 /* The last save of a process; on success nothing of it stays in memory. */
 static int save_last(struct hl_collector *collector, struct hl_tracked *tracked)
 {
-	struct hl_tracked_totals totals;
 	end_log(collector, tracked);
 	if (!hl_tracked_has_begun(tracked)) {
 		forget_unrecorded(collector, tracked);
 		return 0;
 	}
-	int r = hl_archive_save(&collector->archive, tracked, true, &totals);
+	int r = hl_archive_save(&collector->archive, tracked, true);
 	if (r < 0)
 		return r;
-	count_in(&collector->summary, &totals);
+	count_in(&collector->summary, &tracked->totals);
 	forget(collector, tracked);
 	return 0;
+}
+
+/* Its file lacks what came after the last save, if there is a file; its totals are known. */
+static void give_up_saving(struct hl_collector *collector, const struct hl_tracked *tracked)
+{
+	collector->summary.incomplete = true;
+	count_in(&collector->summary, &tracked->totals);
 }
 
 static void drop_oldest_unsaved(struct hl_collector *collector)
@@ -277,7 +283,7 @@ static void drop_oldest_unsaved(struct hl_collector *collector)
 	}
 	if (unsaved <= UNSAVED_MAX)
 		return;
-	collector->summary.incomplete = true;
+	give_up_saving(collector, oldest);
 	forget(collector, oldest);
 }
 
@@ -448,12 +454,11 @@ static bool save_changed(struct hl_collector *collector)
 {
 	bool any = false;
 	for (struct hl_tracked *it = collector->tracked, *next; it; it = next) {
-		struct hl_tracked_totals totals;
 		next = it->next; /* save_last frees it */
 		if (it->end_ns)
 			any |= save_last(collector, it) == 0;
 		else if (hl_tracked_has_begun(it) && hl_tracked_has_changed(it))
-			any |= hl_archive_save(&collector->archive, it, false, &totals) == 0;
+			any |= hl_archive_save(&collector->archive, it, false) == 0;
 	}
 	return any;
 }
@@ -534,7 +539,7 @@ static void save_all(struct hl_collector *collector)
 	for (struct hl_tracked *it = collector->tracked, *next; it; it = next) {
 		next = it->next;
 		if (save_last(collector, it) < 0)
-			collector->summary.incomplete = true;
+			give_up_saving(collector, it);
 	}
 }
 

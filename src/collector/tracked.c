@@ -178,7 +178,7 @@ static struct hl_recording_process describe(const struct hl_tracked *tracked, bo
 	};
 }
 
-/* Writes the process' file as it stands. */
+/* Writes the process' file as it stands. The totals are known before it is written. */
 static int write_file(const struct hl_tracked *tracked, int directory_fd, bool complete,
 		      struct hl_tracked_totals *ret_totals, struct hl_error *err)
 {
@@ -188,11 +188,10 @@ static int write_file(const struct hl_tracked *tracked, int directory_fd, bool c
 	struct hl_recording_process process = describe(tracked, complete, now_ns);
 	int r = hl_region_read(&view, &times, &process, err);
 	if (r == 0) {
+		*ret_totals = add_up(&process);
 		name_main_module(&process);
 		r = hl_recording_write_process(directory_fd, &process, err);
 	}
-	if (r == 0)
-		*ret_totals = add_up(&process);
 	process.executable = NULL;
 	process.command = NULL;
 	hl_recording_process_release(&process);
@@ -200,11 +199,11 @@ static int write_file(const struct hl_tracked *tracked, int directory_fd, bool c
 }
 
 int hl_tracked_save(struct hl_tracked *tracked, int directory_fd, bool complete,
-		    struct hl_tracked_totals *ret_totals, struct hl_error *err)
+		    struct hl_error *err)
 {
 	struct hl_region_view view = hl_tracked_view(tracked);
 	uint64_t activity = hl_region_activity(&view);
-	int r = write_file(tracked, directory_fd, complete, ret_totals, err);
+	int r = write_file(tracked, directory_fd, complete, &tracked->totals, err);
 	if (r < 0)
 		return r;
 	tracked->saved = true;

@@ -13,6 +13,14 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/* What a recording's end note tells. */
+struct hl_tracked_totals {
+	uint64_t allocations;
+	int64_t peak_bytes;
+	uint64_t lost_events;
+	bool own_malloc;
+};
+
 struct hl_tracked {
 	struct hl_tracked *next;
 	pid_t pid;
@@ -27,16 +35,9 @@ struct hl_tracked {
 	uint64_t start_ns, end_ns; /* CLOCK_MONOTONIC; end_ns 0 while it runs */
 	enum hl_process_end end;
 	int end_status;
-	uint64_t saved_activity; /* hl_region_activity() at the last save */
-	bool saved;		 /* at least once */
-};
-
-/* What a recording's end note tells. */
-struct hl_tracked_totals {
-	uint64_t allocations;
-	int64_t peak_bytes;
-	uint64_t lost_events;
-	bool own_malloc;
+	uint64_t saved_activity;	 /* hl_region_activity() at the last save */
+	bool saved;			 /* at least once */
+	struct hl_tracked_totals totals; /* at the last save, or try */
 };
 
 /*
@@ -81,9 +82,10 @@ bool hl_tracked_has_changed(const struct hl_tracked *tracked);
 /* The region as the collector sees it. */
 struct hl_region_view hl_tracked_view(const struct hl_tracked *tracked);
 
-/* Writes the process' file. ${complete}: no event will follow. */
+/* Writes the process' file, and notes its totals, which are known even when the file cannot be
+ * written. ${complete}: no event will follow. */
 int hl_tracked_save(struct hl_tracked *tracked, int directory_fd, bool complete,
-		    struct hl_tracked_totals *ret_totals, struct hl_error *err);
+		    struct hl_error *err);
 
 /* Writes the process' file as it stands to another recording than its own. */
 int hl_tracked_copy(const struct hl_tracked *tracked, int directory_fd, struct hl_error *err);

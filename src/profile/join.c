@@ -227,7 +227,7 @@ static int copy_rows(struct hl_profile *joined, const struct side *side)
 
 /* ---- warnings ---- */
 
-#define DOUBTS_MAX 4 /* as many warnings as warn_of_doubts() adds */
+#define DOUBTS_MAX 5 /* as many warnings as warn_of_doubts() adds */
 
 /* Room was made for it. */
 static int warn(struct hl_profile *joined, const char *format, ...) HL_PRINTF(2, 3);

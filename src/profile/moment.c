@@ -229,16 +229,24 @@ static int find_interval(const struct hl_log *log, const struct hl_moment *at, c
 	return 0;
 }
 
-/* Where nothing happened in an interval, all of it is its maximum. */
-static int describe(struct hl_profile *profile, uint64_t number, uint64_t tick)
+/* Where nothing happened in an interval, all of it is its maximum. ${state_tick} is when it was as
+ * the profile says. */
+static int describe(struct hl_profile *profile, const struct hl_log_point *point,
+		    uint64_t state_tick)
 {
+	unsigned long long first = point->number * HL_INTERVAL_TICKS;
+	unsigned long long tick = state_tick;
 	char clause[128];
 
-	if (tick / HL_INTERVAL_TICKS != number)
-		tick = number * HL_INTERVAL_TICKS;
-	snprintf(clause, sizeof(clause), "at %llu ms, the maximum of %llu to %llu ms",
-		 (unsigned long long)tick, (unsigned long long)number * HL_INTERVAL_TICKS,
-		 (unsigned long long)(number + 1) * HL_INTERVAL_TICKS);
+	if (tick / HL_INTERVAL_TICKS != point->number)
+		tick = first;
+	if (point->missing)
+		snprintf(clause, sizeof(clause),
+			 "at %llu ms, in a HOLE of the log: what was in use before it, at %llu ms",
+			 tick, (unsigned long long)state_tick);
+	else
+		snprintf(clause, sizeof(clause), "at %llu ms, the maximum of %llu to %llu ms", tick,
+			 first, first + HL_INTERVAL_TICKS);
 	profile->moment_ms = tick;
 	return hl_strings_intern(&profile->strings, clause, &profile->moment);
 }
@@ -259,7 +267,7 @@ static int load_at(const char *path, const struct hl_recording *recording,
 		return r;
 	r = hl_moment_profile(recording, process, state, selection, &profile, NULL, err);
 	if (r == 0) {
-		r = describe(profile, number, state->tick);
+		r = describe(profile, &log->points[number - log->points[0].number], state->tick);
 		profile->lost.log_events = log->lost_events;
 		if (r < 0)
 			hl_profile_free(profile);

@@ -12,7 +12,10 @@
 #define NS_PER_MS   UINT64_C(1000000)
 #define NS_PER_S    UINT64_C(1000000000)
 
-/* A run of points that could not be written. */
+/* A whole log may end that much before its process does, which is told apart no more. */
+#define EARLY_END_MS 1000
+
+/* A run of points that could not be written or read. */
 struct hole {
 	size_t first, end;
 };
@@ -40,6 +43,32 @@ static unsigned long long hole_last_ms(const struct hl_history *history, struct 
 	return hl_history_head_ms(&history->points[hole.end - 1]) + HL_INTERVAL_TICKS - 1;
 }
 
+/* The segment that was cut off in ${hole}, or the first of them; NULL: none. */
+static const char *cut_segment(const struct hl_history *history, struct hole hole)
+{
+	const struct hl_log *log = history->log;
+
+	for (size_t i = 0; i < log->cut_count; i++)
+		if (log->cuts[i].first <= history->points[hole.end - 1].number &&
+		    log->cuts[i].last >= history->points[hole.first].number)
+			return log->cuts[i].name;
+	return NULL;
+}
+
+/* By how much the log of a process that was recorded to its end stops before that; else 0. Idle
+ * ends are written, too. */
+static uint64_t early_end_ms(const struct hl_history *history)
+{
+	const struct hl_log_point *last = &history->log->points[history->log->point_count - 1];
+	uint64_t end = hl_history_head_ms(last) + HL_INTERVAL_TICKS;
+	uint64_t duration = history->process->duration_ns / NS_PER_MS;
+
+	if (!history->recording->complete || !history->process->complete ||
+	    duration <= end + EARLY_END_MS)
+		return 0;
+	return duration - end;
+}
+
 const struct hl_log_point *hl_history_head_peak(const struct hl_history *history)
 {
 	const struct hl_log_point *peak = history->points;
@@ -61,6 +90,8 @@ static void emit_holes(struct hl_emit *emit, const struct hl_history *history)
 		hl_emit_object(emit, NULL);
 		hl_emit_integer(emit, "first_ms", (int64_t)hole_first_ms(history, hole));
 		hl_emit_integer(emit, "last_ms", (int64_t)hole_last_ms(history, hole));
+		if (cut_segment(history, hole))
+			hl_emit_text(emit, "cut_segment", cut_segment(history, hole));
 		hl_emit_object_end(emit);
 	}
 	hl_emit_array_end(emit);
@@ -83,7 +114,7 @@ static void emit_log(struct hl_emit *emit, const struct hl_history *history)
 	hl_emit_integer(emit, "lost_events", (int64_t)log->lost_events);
 	hl_emit_integer(emit, "missing_intervals", (int64_t)log->missing_count);
 	emit_holes(emit, history);
-	hl_emit_boolean(emit, "complete", !log->cut_off);
+	hl_emit_boolean(emit, "complete", !log->cut_off && !early_end_ms(history));
 	hl_emit_object_end(emit);
 }
 
@@ -103,6 +134,22 @@ void hl_history_head_members(struct hl_emit *emit, const struct hl_history *hist
 
 /* ---- text ---- */
 
+static void warn_of_hole(struct hl_emit *emit, const struct hl_history *history, struct hole hole)
+{
+	const char *cut = cut_segment(history, hole);
+
+	if (cut)
+		hl_emit_warning(emit,
+				"HOLE: intervals from %llu to %llu ms are missing, because '%s' "
+				"was cut off; of what happened then, only the outcome is known",
+				hole_first_ms(history, hole), hole_last_ms(history, hole), cut);
+	else
+		hl_emit_warning(emit,
+				"HOLE: intervals from %llu to %llu ms could not be written; of "
+				"what happened then, only the outcome is known",
+				hole_first_ms(history, hole), hole_last_ms(history, hole));
+}
+
 static void warn_of_holes(struct hl_emit *emit, const struct hl_history *history)
 {
 	struct hole hole = {0};
@@ -111,13 +158,21 @@ static void warn_of_holes(struct hl_emit *emit, const struct hl_history *history
 
 	while (next_hole(history, hole.end, &hole))
 		if (count++ < HOLES_SHOWN)
-			hl_emit_warning(emit,
-					"HOLE: intervals from %llu to %llu ms could not be "
-					"written; of what happened then, only the outcome is known",
-					hole_first_ms(history, hole), hole_last_ms(history, hole));
+			warn_of_hole(emit, history, hole);
 	if (count > HOLES_SHOWN)
 		hl_emit_warning(emit, "HOLE: and %s more; --json lists them",
 				hl_format_count((int64_t)(count - HOLES_SHOWN), more));
+}
+
+static void warn_of_early_end(struct hl_emit *emit, const struct hl_history *history)
+{
+	char duration[HL_FORMAT_MAX];
+
+	hl_emit_warning(emit,
+			"GAP: the log ends %s before the process did: its newest segments are "
+			"missing%s",
+			hl_format_duration(early_end_ms(history) * NS_PER_MS, duration),
+			history->log->cut_off ? " or cut off" : "");
 }
 
 static void warn(struct hl_emit *emit, const struct hl_history *history)
@@ -131,7 +186,9 @@ static void warn(struct hl_emit *emit, const struct hl_history *history)
 				"after %s missing or damaged",
 				log->ignored_count, log->ignored_count == 1 ? "" : "s",
 				log->ignored_count == 1 ? "it is" : "them is");
-	if (log->cut_off)
+	if (early_end_ms(history))
+		warn_of_early_end(emit, history);
+	else if (log->cut_off)
 		hl_emit_line(emit, "note: the log has no end: it is still being written, or its "
 				   "writer was killed");
 }

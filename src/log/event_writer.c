@@ -97,15 +97,26 @@ static void close_file(struct hl_event_files *files)
 	files->pieces.fd = -1;
 }
 
-/* A file without its end was cut off; all its pieces are read all the same. */
-static int finish_file(struct hl_event_files *files)
+/* Ends and closes a file of which ${position} bytes are written, beside the stream of the current
+ * one. A file without its end was cut off; all its pieces are read all the same. */
+static int end_file(struct hl_event_files *files, int fd, uint64_t position)
 {
-	if (files->pieces.fd < 0)
+	struct hl_piece_writer pieces = {.fd = fd, .position = position, .level = LEVEL};
+
+	if (fd < 0)
 		return 0;
 	hl_byte_buffer_clear(&files->raw);
 	hl_byte_buffer_number(&files->raw, files->missing);
-	int r = write_piece(files, HL_PIECE_END, HL_PIECE_FRAME);
-	close_file(files);
+	int r = hl_piece_write(&pieces, (uint32_t)HL_PIECE_END, HL_PIECE_FRAME, &files->raw);
+	hl_piece_writer_release(&pieces);
+	return r;
+}
+
+static int end_last_file(struct hl_event_files *files)
+{
+	int r = end_file(files, files->pieces.fd, files->pieces.position);
+
+	files->pieces.fd = -1;
 	return r;
 }
 
@@ -116,11 +127,15 @@ static int write_header(struct hl_event_files *files, uint64_t first_interval)
 	return hl_piece_write_bytes(&files->pieces, &header, sizeof(header));
 }
 
+/* The file before it, if there is one, ends only when the next has begun: when there will be none,
+ * its end says how many events are missing. */
 static int open_file(struct hl_event_files *files, uint64_t first_interval)
 {
 	int fd = hl_log_rotation_create(&files->files, first_interval);
 	if (fd < 0)
 		return fd;
+	int fd_before = files->pieces.fd;
+	uint64_t position_before = files->pieces.position;
 	files->pieces.fd = fd;
 	files->pieces.position = 0;
 	int r = write_header(files, first_interval);
@@ -129,11 +144,14 @@ static int open_file(struct hl_event_files *files, uint64_t first_interval)
 	if (r < 0) {
 		hl_log_rotation_abandon(&files->files);
 		close_file(files);
-	} else {
-		files->files.most = atomic_load(&files->kept);
-		hl_log_rotation_delete_oldest(&files->files);
+		files->pieces.fd = fd_before;
+		files->pieces.position = position_before;
+		return r;
 	}
-	return r;
+	end_file(files, fd_before, position_before);
+	files->files.most = atomic_load(&files->kept);
+	hl_log_rotation_delete_oldest(&files->files);
+	return 0;
 }
 
 /* ---- batches ---- */
@@ -141,11 +159,9 @@ static int open_file(struct hl_event_files *files, uint64_t first_interval)
 /* Reading can begin before an interval; so what is missing ends there. */
 static int begin_interval(struct hl_event_files *files, uint64_t number)
 {
-	if (files->pieces.fd >= 0 && files->pieces.position >= files->file_bytes)
-		finish_file(files);
 	if (hl_piece_writer_lost_file(&files->pieces))
 		close_file(files);
-	if (files->pieces.fd < 0)
+	if (files->pieces.fd < 0 || files->pieces.position >= files->file_bytes)
 		return open_file(files, number);
 	return wants_checkpoint(files) ? write_checkpoint(files, number) : 0;
 }
@@ -269,7 +285,7 @@ static void *run(void *argument)
 		take_batch(files, batch);
 		give_free(&files->queue, batch);
 	}
-	int r = finish_file(files);
+	int r = end_last_file(files);
 	if (r < 0 && !files->error)
 		files->error = r;
 	return NULL;

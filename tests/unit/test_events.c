@@ -570,6 +570,30 @@ static void a_full_disk_loses_events_and_says_how_many(void **test)
 	lab_free(lab);
 }
 
+static void events_for_which_no_file_can_be_made_are_counted(void **test)
+{
+	struct lab *lab = lab_new(1, 100); /* each interval begins a file */
+	int nowhere = open("/dev/null", O_RDONLY);
+
+	(void)test;
+	for (uint64_t i = 0; i < 10; i++)
+		fill_interval(lab, i);
+	write_batches(lab, 10, 20); /* more than there can be on their way: the files are there */
+	assert_int_equal(dup2(nowhere, lab->fd), lab->fd);
+	for (uint64_t i = 10; i < 20; i++)
+		fill_interval(lab, i);
+	finish(lab);
+	assert_int_equal(lab->error, -ENOTDIR);
+	assert_true(lab->missing >= 9 * EVENTS);
+	struct hl_event_log *log = open_log(lab);
+	assert_int_equal(log->missing_events, lab->missing);
+	assert_false(log->cut_off);
+	assert_int_equal(compare(lab, log, 1) + lab->missing, lab->entry_count);
+	hl_event_log_free(log);
+	close(nowhere);
+	lab_free(lab);
+}
+
 static void events_go_on_in_another_file_when_theirs_is_deleted(void **test)
 {
 	struct lab *lab = lab_new(UINT64_C(1) << 30, 10);
@@ -966,6 +990,7 @@ int main(void)
 		cmocka_unit_test(damage_is_found_out),
 		cmocka_unit_test(no_events_and_other_files_are_told_apart),
 		cmocka_unit_test(a_full_disk_loses_events_and_says_how_many),
+		cmocka_unit_test(events_for_which_no_file_can_be_made_are_counted),
 		cmocka_unit_test(events_go_on_in_another_file_when_theirs_is_deleted),
 		cmocka_unit_test(who_adds_events_waits_for_a_thread_that_does_not_keep_up),
 		cmocka_unit_test(no_more_waits_are_told_than_milliseconds_have_passed),

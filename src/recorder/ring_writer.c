@@ -9,7 +9,11 @@
 #include <linux/futex.h>
 #include <time.h>
 
-#define WAIT_NS 50000
+/* Between looks at the ring: a part of what has been waited for already. So hundreds of threads
+ * that wait do not take the processor from the collector, for which they do. */
+#define WAIT_PART   16
+#define WAIT_NS_MIN 50000
+#define WAIT_NS_MAX 4000000
 
 /* After so long without a tick the collector is looked for: it may have died. */
 #define SILENT_COLLECTOR_NS UINT64_C(1000000000)
@@ -124,10 +128,13 @@ static uint64_t monotonic_ns(void)
 	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
-static void sleep_a_little(void)
+static void sleep_a_little(uint64_t waited_ns)
 {
-	const struct timespec pause = {.tv_nsec = WAIT_NS};
+	uint64_t part_ns = waited_ns / WAIT_PART;
+	struct timespec pause = {.tv_nsec = WAIT_NS_MIN};
 
+	if (part_ns > WAIT_NS_MIN)
+		pause.tv_nsec = part_ns < WAIT_NS_MAX ? (long)part_ns : WAIT_NS_MAX;
 	HL_SYS(SYS_nanosleep, &pause, NULL, 0);
 }
 
@@ -161,7 +168,7 @@ static bool is_hopeless(const struct hl_shared *shared, uint64_t silent_ns)
  */
 static bool wait_until_empty(struct hl_ring_writer *writer, struct hl_shared *shared)
 {
-	uint64_t tick = tick_of(shared), since_ns = monotonic_ns();
+	uint64_t tick = tick_of(shared), begin_ns = monotonic_ns(), since_ns = begin_ns;
 
 	while (!is_empty(writer)) {
 		if (is_lossy(shared) || collector_is_dead(shared, tick))
@@ -175,7 +182,7 @@ static bool wait_until_empty(struct hl_ring_writer *writer, struct hl_shared *sh
 			atomic_store_explicit(&shared->dead_tick, tick + 1, memory_order_relaxed);
 			return false;
 		}
-		sleep_a_little();
+		sleep_a_little(now_ns - begin_ns);
 	}
 	return true;
 }

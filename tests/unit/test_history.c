@@ -656,10 +656,10 @@ static void axes_have_round_steps(void **state)
 
 /* ---- want of memory ---- */
 
-static int show(const struct lab *lab, hl_history_view *view, enum hl_view_key by)
+static int show_range(const struct lab *lab, struct hl_history_range range, hl_history_view *view,
+		      enum hl_view_key by)
 {
 	struct hl_profile_selection selection = {.jobs = 1};
-	struct hl_history_range range = HL_HISTORY_ALL;
 	FILE *null = fopen("/dev/null", "w");
 	struct hl_view_options options = {.out = null,
 					  .notes = null,
@@ -680,6 +680,26 @@ static int show(const struct lab *lab, hl_history_view *view, enum hl_view_key b
 		fclose(null);
 	assert_true(r == 0 || err.text[0]);
 	return r;
+}
+
+static int show(const struct lab *lab, hl_history_view *view, enum hl_view_key by)
+{
+	return show_range(lab, HL_HISTORY_ALL, view, by);
+}
+
+static void want_of_memory_is_an_error_in_a_hole(void **state)
+{
+	struct lab *lab = lab_new(1500);
+
+	(void)state;
+	srand(14);
+	write_random_log(lab);
+	cut_segment(lab);
+	struct hl_history_range range = {first_missing_ms(lab), UINT64_MAX};
+	FOR_EACH_FAILING_ALLOCATION(r,
+				    show_range(lab, range, hl_view_timeline, HL_VIEW_BY_FUNCTION))
+	assert_int_equal(r, -ENOMEM);
+	lab_free(lab);
 }
 
 static void want_of_memory_is_an_error_everywhere(void **state)
@@ -717,6 +737,7 @@ int main(void)
 		cmocka_unit_test(leaks_score_high_and_what_is_none_does_not),
 		cmocka_unit_test(axes_have_round_steps),
 		cmocka_unit_test(want_of_memory_is_an_error_everywhere),
+		cmocka_unit_test(want_of_memory_is_an_error_in_a_hole),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

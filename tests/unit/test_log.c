@@ -440,6 +440,24 @@ static void what_is_cut_off_before_another_segment_is_missing(void **state)
 	lab_free(lab);
 }
 
+static void a_first_segment_of_which_no_interval_is_left_is_ignored(void **state)
+{
+	struct lab *lab = lab_with_segments(19);
+	struct stat status;
+	char path[400];
+
+	(void)state;
+	segment_path(lab, 0, path, sizeof(path));
+	assert_int_equal(stat(path, &status), 0);
+	for (off_t size = status.st_size - 1; size > 0; size -= 11) {
+		assert_int_equal(truncate(path, size), 0);
+		struct hl_log *log = read_log(lab, 0);
+		assert_int_equal(log->ignored_count, log->points[0].number != 0);
+		hl_log_free(log);
+	}
+	lab_free(lab);
+}
+
 static void a_segment_whose_end_is_zeroed_is_cut_off(void **state)
 {
 	struct lab *lab = lab_with_segments(14);
@@ -827,6 +845,7 @@ int main(void)
 		cmocka_unit_test(a_damaged_segment_ends_the_run),
 		cmocka_unit_test(a_segment_that_is_cut_anywhere_is_read_up_to_its_last_whole_piece),
 		cmocka_unit_test(what_is_cut_off_before_another_segment_is_missing),
+		cmocka_unit_test(a_first_segment_of_which_no_interval_is_left_is_ignored),
 		cmocka_unit_test(a_segment_whose_end_is_zeroed_is_cut_off),
 		cmocka_unit_test(
 			newest_segments_without_anything_in_them_leave_the_log_without_an_end),

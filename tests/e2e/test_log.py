@@ -82,6 +82,18 @@ class Ends(LogTestCase):
         for scenario in ("short-threads", "late-allocations", "cancel-deferred", "signals"):
             self.compare([harness.program("threads"), scenario])
 
+    def test_logs_of_hundreds_of_busy_threads_lack_no_event(self):
+        recording = self.path("crowd.hl")
+        command = harness.record_command(recording, [harness.program("threads"), "crowd"],
+                                         "log-fast")
+        if os.geteuid() == 0:  # as for an ordinary user, the collector has no priority
+            command = ["setpriv", "--inh-caps", "-sys_nice", "--bounding-set", "-sys_nice",
+                       *command]
+        result = harness.run(command)
+        self.assertEqual(result.status, 0, result.stderr)
+        self.assertEqual(dump(recording)["lost_events"], 0)
+        self.assert_log_equals_counters(recording)
+
     def test_rings_of_ended_threads_are_used_again(self):
         _, recording = self.record_well([harness.program("threads"), "short-threads"], "log-fast")
         self.assertLessEqual(harness.processes(recording)[0]["threads"], 144)  # of a thousand; 128 are told apart

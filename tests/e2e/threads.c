@@ -62,6 +62,31 @@ static int short_threads(void)
 	return 0;
 }
 
+/* --- more threads than processors, all of them busy with the allocator --------------------- */
+
+#define CROWD	    300
+#define CROWD_PAIRS 60000
+
+static void *come_and_go(void *unused)
+{
+	for (int i = 0; i < CROWD_PAIRS; i++)
+		free(thread_site(47));
+	return unused;
+}
+
+static int crowd(void)
+{
+	pthread_t ids[CROWD];
+
+	for (int i = 0; i < CROWD; i++)
+		ids[i] = start(come_and_go, NULL);
+	for (int i = 0; i < CROWD; i++)
+		REQUIRE(!pthread_join(ids[i], NULL));
+	print_answer("come_and_go", (long)CROWD * CROWD_PAIRS, (long)CROWD * CROWD_PAIRS * 47, 0,
+		     0);
+	return 0;
+}
+
 /* --- destructors of thread-specific values allocate when the thread is nearly gone --------- */
 
 static pthread_key_t late_key;
@@ -222,6 +247,7 @@ static const struct {
 	int (*run)(void);
 } scenarios[] = {
 	{"short-threads", short_threads},
+	{"crowd", crowd},
 	{"late-allocations", late_allocations},
 	{"cancel-deferred", cancel_deferred},
 	{"cancel-asynchronous", cancel_asynchronous},

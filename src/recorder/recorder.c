@@ -3,6 +3,7 @@
 #include "recorder/recorder.h"
 
 #include "recorder/connect.h"
+#include "recorder/fork.h"
 #include "recorder/hooks.h"
 #include "recorder/node.h"
 #include "recorder/private.h"
@@ -87,6 +88,8 @@ void hl_recorder_start(char *const *environment)
 	}
 	atomic_store(&recorder->phase, HL_PHASE_STARTING);
 	hl_recorder = recorder;
+	if (!hl_fork_init())
+		return;
 	atomic_store(&recorder->phase, start(recorder, HL_HELLO_START));
 }
 

@@ -118,7 +118,10 @@ static inline struct hl_thread *hl_thread_enter(void)
 	if (HL_LIKELY(thread &&
 		      atomic_load_explicit(&thread->activity, memory_order_relaxed) == HL_IDLE)) {
 		hl_thread_set(thread, HL_RECORDING);
-		return thread;
+		if (HL_LIKELY(thread->shared))
+			return thread;
+		/* A handler has forked since we looked: this is the child, and all is wiped. */
+		hl_thread_set(thread, HL_NOT_A_THREAD);
 	}
 	return hl_thread_enter_slowly();
 }

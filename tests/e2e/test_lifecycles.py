@@ -122,6 +122,15 @@ class Lifecycle(harness.TestCase):
     def test_a_daemon_outlives_a_record_that_does_not_wait(self):
         self.assert_entry(self.run_scenario("daemon"), 0, PARENT)
 
+    def test_children_that_a_signal_handler_forks_live_wherever_it_interrupted(self):
+        for mode in harness.RECORDING_MODES:
+            for options in ([], ["--no-follow"]):
+                result, recording = self.record([harness.program("fork_in_handler")], mode, options)
+                with self.subTest(mode=mode, options=options):
+                    self.assertEqual((result.status, result.stdout), (0, "0\n"), result.stderr)
+                    rows = harness.top_rows(recording, "inuse", sequence=0)
+                    self.assertEqual(rows.get("step", {}).get("cum_objects", 0), 0)
+
 
 if __name__ == "__main__":
     harness.main()

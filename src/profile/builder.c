@@ -94,7 +94,8 @@ int hl_builder_module(struct hl_builder *builder, const char *path, const uint8_
 
 	if (build_id_bytes > sizeof(module.build_id))
 		module.build_id_bytes = build_id_bytes = sizeof(module.build_id);
-	memcpy(module.build_id, build_id, build_id_bytes);
+	if (build_id_bytes)
+		memcpy(module.build_id, build_id, build_id_bytes);
 	int r = hl_strings_intern(&profile->strings, path, &module.path);
 	if (r < 0)
 		return r;

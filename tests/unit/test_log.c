@@ -579,7 +579,7 @@ static void flipped_bits_do_no_harm(void **state)
 
 	(void)state;
 	srand(8);
-	write_intervals(lab, 0, 20);
+	write_intervals(lab, 0, 6);
 	assert_int_equal(hl_log_writer_finish(lab->writer), 0);
 	lab->writer = NULL;
 	segment_path(lab, 0, path, sizeof(path));

@@ -178,7 +178,7 @@ static void fill_batch(struct hl_event_batch *batch, struct expected *expected)
 		struct hl_event event = event_of(expected->bytes + 8 * i);
 		if (i % 3 == 0)
 			batch->runs[batch->run_count++] = (struct hl_event_batch_run){
-				i / 3, (uint32_t)(i / 3 % 5), batch->count};
+				i / 3, (uint32_t)(i / 3 % 5), batch->count, i % 2};
 		hl_event_batch_add(batch, event.node, event.bytes, event.objects);
 	}
 }

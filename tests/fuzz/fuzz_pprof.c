@@ -12,6 +12,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
+#define INFLATED_MAX (16u << 20)
+
 /* So that a report names the line. */
 #define require(holds)                    \
 	do {                              \
@@ -37,13 +39,17 @@ static struct hl_profile *write_and_read(const struct hl_profile *profile, FILE 
 {
 	struct hl_error err = {0};
 	char *bytes;
-	size_t size;
+	uint8_t *inflated;
+	size_t size, inflated_size;
 	struct hl_view_options options = {.out = open_memstream(&bytes, &size), .notes = null};
 
 	require(options.out);
 	require(hl_view_pprof(profile, &options, &err) == 0);
 	require(fclose(options.out) == 0);
-	struct hl_profile *again = read_input((const uint8_t *)bytes, size);
+	require(hl_gzip_inflate((const uint8_t *)bytes, size, "x", INFLATED_MAX, &inflated,
+				&inflated_size, &err) == 0);
+	struct hl_profile *again = read_input(inflated, inflated_size);
+	free(inflated);
 	free(bytes);
 	return again;
 }

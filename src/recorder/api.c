@@ -49,7 +49,7 @@ static void read_status(struct hl_region_header *header, struct hl_status *statu
 
 HL_EXPORT int hl_status_get(struct hl_status *status)
 {
-	size_t size = status->size;
+	size_t size = status ? status->size : 0;
 	if (size != sizeof(*status) && size != STATUS_BYTES_AT_FIRST)
 		return -EINVAL;
 	struct hl_status found = {.size = size};
@@ -82,12 +82,16 @@ static uint64_t monotonic_ns(void)
 HL_EXPORT int hl_mark(const char *name)
 {
 	struct hl_region_header *header = running_region();
+	if (!name)
+		return -EINVAL;
 	return header ? hl_mailbox_mark(&header->mailbox, monotonic_ns(), name) : -ENOTCONN;
 }
 
 HL_EXPORT int hl_report(const char *path)
 {
 	struct hl_region_header *header = running_region();
+	if (!path)
+		return -EINVAL;
 	return header ? hl_mailbox_report(&header->mailbox, path) : -ENOTCONN;
 }
 

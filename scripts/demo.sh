@@ -29,6 +29,7 @@ printf '\nThe recording is the directory %s. Ask it more:\n\n' "$recording"
 suggest "functions with all that they called" top --sort cum "$recording"
 suggest "who allocated most, freed or not" top --value alloc "$recording"
 suggest "what was recorded, and what is missing" info "$recording"
-suggest "stacks, for flame graph tools" folded "$recording"
+suggest "all of it in one page" report -o demo.html "$recording"
+suggest "the call tree" tree "$recording"
 suggest "every option" help top
 printf '\nThen record a program of yours:\n\n  %s record -o app.hl -- COMMAND\n' "$heapline"

@@ -3,7 +3,7 @@
 #include "collector/archive.h"
 
 #include "base/array.h"
-#include "collector/clock.h"
+#include "base/clock.h"
 #include "recording/recording_json.h"
 
 #include <errno.h>

@@ -2,8 +2,8 @@
 /* The collector's events: hellos, ends of processes, the second; see collector.h. */
 #include "collector/collector.h"
 
+#include "base/clock.h"
 #include "collector/archive.h"
-#include "collector/clock.h"
 #include "collector/control.h"
 #include "collector/reception.h"
 #include "collector/tracked.h"

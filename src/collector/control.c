@@ -2,8 +2,8 @@
 /* Serves those who ask; see control.h. */
 #include "collector/control.h"
 
+#include "base/clock.h"
 #include "base/mark.h"
-#include "collector/clock.h"
 #include "collector/control_client.h"
 #include "collector/control_directory.h"
 #include "collector/program_report.h"

@@ -2,7 +2,7 @@
 /* Verbs and their answers; see control_actions.h. */
 #include "collector/control_actions.h"
 
-#include "collector/clock.h"
+#include "base/clock.h"
 #include "collector/control_status.h"
 #include "recorder/ring.h"
 

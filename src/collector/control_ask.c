@@ -3,8 +3,8 @@
 #include "collector/control_ask.h"
 
 #include "base/array.h"
+#include "base/clock.h"
 #include "base/mark.h"
-#include "collector/clock.h"
 #include "collector/control_directory.h"
 #include "recording/recording_text.h"
 

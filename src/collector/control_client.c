@@ -2,7 +2,7 @@
 /* Reads requests and writes answers; see control_client.h. */
 #include "collector/control_client.h"
 
-#include "collector/clock.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <stdlib.h>

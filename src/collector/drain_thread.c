@@ -2,7 +2,7 @@
 /* Runs a drain by the clock; see drain_thread.h. */
 #include "collector/drain_thread.h"
 
-#include "collector/clock.h"
+#include "base/clock.h"
 #include "recorder/ring.h"
 
 #include <errno.h>

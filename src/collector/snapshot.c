@@ -2,7 +2,7 @@
 /* Copies recordings that go on; see snapshot.h. */
 #include "collector/snapshot.h"
 
-#include "collector/clock.h"
+#include "base/clock.h"
 #include "recording/recording_files.h"
 
 #include <dirent.h>

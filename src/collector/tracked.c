@@ -2,7 +2,7 @@
 /* Saves recorded processes; see tracked.h. */
 #include "collector/tracked.h"
 
-#include "collector/clock.h"
+#include "base/clock.h"
 #include "collector/region_reader.h"
 
 #include <errno.h>

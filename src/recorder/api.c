@@ -2,6 +2,7 @@
 /* The public C API; see heapline.h. */
 #include "heapline/heapline.h"
 
+#include "base/clock.h"
 #include "recorder/recorder.h"
 
 #include <errno.h>
@@ -72,19 +73,13 @@ HL_EXPORT int hl_mode_set(enum hl_recording_mode mode)
 	return 0;
 }
 
-static uint64_t monotonic_ns(void)
-{
-	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-}
-
 HL_EXPORT int hl_mark(const char *name)
 {
 	struct hl_region_header *header = running_region();
 	if (!name)
 		return -EINVAL;
-	return header ? hl_mailbox_mark(&header->mailbox, monotonic_ns(), name) : -ENOTCONN;
+	return header ? hl_mailbox_mark(&header->mailbox, hl_clock_ns(CLOCK_MONOTONIC), name)
+		      : -ENOTCONN;
 }
 
 HL_EXPORT int hl_report(const char *path)

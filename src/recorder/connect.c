@@ -2,6 +2,7 @@
 /* The recorder's end of the handshake, by raw system calls; see connect.h. */
 #include "recorder/connect.h"
 
+#include "base/clock.h"
 #include "recorder/region.h"
 #include "recorder/sys.h"
 
@@ -49,9 +50,7 @@ static uint64_t address_space_limit(void)
 
 static uint64_t now_ms(void)
 {
-	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+	return hl_clock_ns(CLOCK_MONOTONIC) / 1000000;
 }
 
 /* A signal cuts a wait short and the next begins anew: with a timer in the target, for ever. */

@@ -8,6 +8,7 @@
  */
 #include "recorder/event.h"
 
+#include "base/clock.h"
 #include "recorder/node.h"
 #include "recorder/real.h"
 #include "recorder/sample.h"
@@ -19,13 +20,6 @@
 static uint32_t mode_of(const struct hl_recorder *recorder)
 {
 	return atomic_load_explicit(&recorder->shared.header->mode, memory_order_relaxed);
-}
-
-static uint64_t monotonic_ns(void)
-{
-	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
 static void set_flush_bytes(struct hl_recorder *recorder, struct hl_thread *thread, uint64_t mark)
@@ -47,7 +41,8 @@ void hl_event_flush(struct hl_recorder *recorder, struct hl_thread *thread)
 		if (!atomic_compare_exchange_weak(&header->peak_mark, &mark, (uint64_t)total))
 			continue;
 		atomic_fetch_add(&header->peak_epoch, 1);
-		atomic_store_explicit(&header->peak_mark_ns, monotonic_ns(), memory_order_relaxed);
+		atomic_store_explicit(&header->peak_mark_ns, hl_clock_ns(CLOCK_MONOTONIC),
+				      memory_order_relaxed);
 		mark = (uint64_t)total;
 		break;
 	}

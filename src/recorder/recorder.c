@@ -2,6 +2,7 @@
 /* Starts the recorder, in a program and in its forked children; see recorder.h. */
 #include "recorder/recorder.h"
 
+#include "base/clock.h"
 #include "recorder/connect.h"
 #include "recorder/fork.h"
 #include "recorder/hooks.h"
@@ -21,13 +22,6 @@ static bool find_module(struct hl_unwind *unwind, uint64_t pc, struct hl_unwind_
 	if (replaced)
 		hl_unwind_invalidate(unwind);
 	return found;
-}
-
-static uint64_t realtime_ns(void)
-{
-	struct timespec now;
-	clock_gettime(CLOCK_REALTIME, &now);
-	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
 static bool set_up(struct hl_recorder *recorder, void *region)
@@ -51,7 +45,7 @@ static bool set_up(struct hl_recorder *recorder, void *region)
 		atomic_fetch_or(&header->flags, HL_REGION_OWN_MALLOC);
 	hl_hooks_record_mappings(atomic_load(&header->flags) & HL_REGION_MAPPINGS);
 	header->pid = hl_sys_getpid();
-	header->start_realtime_ns = realtime_ns();
+	header->start_realtime_ns = hl_clock_ns(CLOCK_REALTIME);
 	atomic_store(&header->state, HL_REGION_RUNNING);
 	return true;
 }

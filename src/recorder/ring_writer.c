@@ -2,6 +2,7 @@
 /* Room in rings: memory, waiting, and what to do when nobody reads; see ring_writer.h. */
 #include "recorder/ring_writer.h"
 
+#include "base/clock.h"
 #include "recorder/sys.h"
 
 #include <errno.h>
@@ -120,14 +121,6 @@ static void grow(struct hl_ring_writer *writer)
 			      memory_order_relaxed);
 }
 
-static uint64_t monotonic_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-}
-
 static void sleep_a_little(uint64_t waited_ns)
 {
 	uint64_t part_ns = waited_ns / WAIT_PART;
@@ -168,12 +161,13 @@ static bool is_hopeless(const struct hl_shared *shared, uint64_t silent_ns)
  */
 static bool wait_until_empty(struct hl_ring_writer *writer, struct hl_shared *shared)
 {
-	uint64_t tick = tick_of(shared), begin_ns = monotonic_ns(), since_ns = begin_ns;
+	uint64_t tick = tick_of(shared), begin_ns = hl_clock_ns(CLOCK_MONOTONIC),
+		 since_ns = begin_ns;
 
 	while (!is_empty(writer)) {
 		if (is_lossy(shared) || collector_is_dead(shared, tick))
 			return false;
-		uint64_t now_ns = monotonic_ns();
+		uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC);
 		if (tick_of(shared) != tick) {
 			tick = tick_of(shared);
 			since_ns = now_ns;

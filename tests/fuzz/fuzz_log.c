@@ -7,6 +7,7 @@
  *		they are read, so that the reader sees through to the content
  *	R	what the target wrote into a ring
  */
+#include "log/log_files.h"
 #include "log/log_reader.h"
 #include "log/piece_writer.h"
 #include "log/ring_reader.h"
@@ -16,8 +17,6 @@
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 #include "scratch.h"
 
@@ -95,16 +94,9 @@ static void fuzz_file(const uint8_t *bytes, size_t size)
 
 static void write_header(struct hl_piece_writer *writer)
 {
-	struct hl_segment_header header = {
-		.version = HL_SEGMENT_VERSION,
-		.header_bytes = sizeof(header),
-		.number = 1,
-		.tick_ns = 1000000,
-		.interval_ticks = HL_INTERVAL_TICKS,
-	};
+	const struct hl_log_rotation rotation = {.kind = &hl_log_segments, .number = 1};
+	struct hl_segment_header header = hl_log_rotation_header(&rotation, 0);
 
-	memcpy(header.magic, HL_SEGMENT_MAGIC, sizeof(header.magic));
-	header.hash = XXH3_64bits(&header, offsetof(struct hl_segment_header, hash));
 	require(hl_piece_write_bytes(writer, &header, sizeof(header)) == 0);
 }
 

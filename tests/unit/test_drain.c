@@ -3,8 +3,8 @@
  * does to its region. */
 #include "collector/drain.h"
 
+#include "base/clock.h"
 #include "base/frame_key.h"
-#include "collector/clock.h"
 #include "collector/drain_thread.h"
 #include "log/log_reader.h"
 #include "recorder/ring_writer.h"

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What a process has mapped: /proc/PID/maps. */
+#pragma once
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum hl_map_flag {
+	HL_MAP_READ = 1 << 0,
+	HL_MAP_WRITE = 1 << 1,
+	HL_MAP_EXEC = 1 << 2,
+	HL_MAP_SHARED = 1 << 3,
+};
+
+struct hl_map {
+	uint64_t start, end;
+	uint64_t offset; /* in the file */
+	uint64_t inode;	 /* 0: no file */
+	uint32_t dev_major, dev_minor;
+	uint32_t flags; /* enum hl_map_flag */
+	bool deleted;	/* the file has no name any more; ${path} is the one it had */
+	char *path;	/* as the target sees it; "[heap]", "[stack]", "[vdso]" ...; "" for none */
+};
+
+/* In rising order of address, without overlaps. All zero is empty. */
+struct hl_maps {
+	struct hl_map *maps;
+	size_t count, capacity;
+};
+
+/*
+ * Reads the mappings of ${pid}. 0; -ESRCH when there is no such process, or it is a zombie; -EACCES
+ * when they may not be read; -ENOMEM. A sentence in ${err}. ${ret_maps} is to be released.
+ */
+int hl_maps_read(pid_t pid, struct hl_maps *ret_maps, struct hl_error *err);
+
+/* The same from the text of such a file, ${length} bytes: lines that make no sense are an error
+ * (-EBADMSG). */
+int hl_maps_parse(const char *text, size_t length, struct hl_maps *ret_maps, struct hl_error *err);
+
+/* The mapping that holds ${address}, or NULL. */
+const struct hl_map *hl_maps_find(const struct hl_maps *maps, uint64_t address);
+
+/* Whether both are of the same file: device and inode, which is not 0. */
+bool hl_map_same_file(const struct hl_map *a, const struct hl_map *b);
+
+/*
+ * Opens the file behind ${map} of ${pid} for reading, whatever has become of its name: by
+ * /proc/PID/map_files, else by its path below /proc/PID/root when that still is the same file.
+ * A descriptor (close-on-exec) or a negative errno: -ENOENT when the file cannot be reached by
+ * either way. A target in another mount namespace is no obstacle.
+ */
+int hl_map_open_file(pid_t pid, const struct hl_map *map);
+
+/* A path by which the kernel finds the same file, for those that take no descriptor: uprobes. The
+ * text is valid as long as the mapping lives. -ENOENT as above, -ENAMETOOLONG. */
+int hl_map_file_path(pid_t pid, const struct hl_map *map, char *ret_path, size_t capacity);
+
+void hl_maps_release(struct hl_maps *maps);

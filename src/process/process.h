@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Facts about a running process, from /proc. */
+#pragma once
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct hl_process_facts {
+	pid_t pid, parent_pid;
+	uint64_t start_ticks; /* since boot, in clock ticks: with the pid, an identity */
+	uint64_t start_realtime_ns;
+	uint64_t cpu_ns; /* used so far, by all its threads */
+	uint32_t uid;
+	uint32_t threads;
+	char comm[16];
+	char *executable; /* path as the target sees it; "" when it may not be read */
+	char **command;	  /* NULL-terminated argv; {comm} when it is empty */
+};
+
+/* 0; -ESRCH when there is no process ${pid}, when it is a zombie, or when ${pid} is a thread's (the
+ * sentence then names the process); -EACCES; -ENOMEM. */
+int hl_process_facts_read(pid_t pid, struct hl_process_facts *ret_facts, struct hl_error *err);
+
+void hl_process_facts_release(struct hl_process_facts *facts);
+
+/* CPU time that all threads of ${pid} have used, in ns; negative errno when it has ended. */
+int64_t hl_process_cpu_ns(pid_t pid);
+
+/* What smaps_rollup says of memory in RAM. Pages are of the system's page size. */
+struct hl_process_rss {
+	uint64_t rss_pages;
+	uint64_t anon_pages;  /* Anonymous */
+	uint64_t shmem_pages; /* Pss_Shmem is shared out; this is RssShmem of status */
+	uint64_t swap_pages;
+};
+
+int hl_process_rss_read(pid_t pid, struct hl_process_rss *ret_rss, struct hl_error *err);
+
+/* A thread of a process. */
+struct hl_process_thread {
+	pid_t tid;
+	char comm[16];
+};
+
+/* The threads that ${pid} has now; ${ret_threads} to be freed. 0 or a negative errno. */
+int hl_process_threads(pid_t pid, struct hl_process_thread **ret_threads, size_t *ret_count);

@@ -10,6 +10,7 @@
 #include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -76,12 +77,40 @@ static int open_existing(const char *path)
 	return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
+/*
+ * Makes the directory ours until ${fd}, or the process, is gone. False: it is another collector's.
+ * A file system that knows no locks is no reason not to record.
+ */
+static bool own(int fd)
+{
+	return flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+}
+
+static bool is_owned(const char *path)
+{
+	int fd = open_existing(path);
+	bool owned = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+	if (fd >= 0)
+		close(fd);
+	return owned;
+}
+
+static int refuse_owned(const char *path, struct hl_error *err)
+{
+	return hl_error_set(err, -EBUSY,
+			    "cannot replace '%s': it is still being recorded; choose another name "
+			    "with -o, or wait for its end",
+			    path);
+}
+
 static int replace_existing(struct hl_directory *directory, struct hl_error *err)
 {
 	const char *path = directory->path;
 	directory->fd = open_existing(path);
 	if (directory->fd < 0 && errno != ENOTDIR && errno != ELOOP)
 		return hl_error_set(err, -errno, "cannot replace '%s': %s", path, strerror(errno));
+	if (directory->fd >= 0 && !own(directory->fd))
+		return refuse_owned(path, err);
 	if (directory->fd < 0 || !may_be_replaced(directory->fd))
 		return hl_error_set(err, -EEXIST,
 				    "cannot replace '%s': it is not a recording; choose another "
@@ -98,11 +127,15 @@ static int make(struct hl_directory *directory, bool replace, struct hl_error *e
 	const char *path = directory->path;
 	if (mkdir(path, 0777) == 0) {
 		directory->fd = open_existing(path);
+		if (directory->fd >= 0 && !own(directory->fd)) /* replaced before we came to it */
+			return refuse_owned(path, err);
 		if (directory->fd >= 0)
 			return 0;
 	}
 	if (errno == EEXIST && replace)
 		return replace_existing(directory, err);
+	if (errno == EEXIST && is_owned(path))
+		return refuse_owned(path, err);
 	if (errno == EEXIST)
 		return hl_error_set(err, -EEXIST,
 				    "cannot create '%s': it exists; use -f to replace a recording",
@@ -132,7 +165,7 @@ int hl_directory_revive(struct hl_directory *directory)
 	if (fd < 0)
 		return -errno;
 	/* Somebody else's directory may stand there now. */
-	if (!may_be_replaced(fd)) {
+	if (!own(fd) || !may_be_replaced(fd)) {
 		close(fd);
 		return -EEXIST;
 	}

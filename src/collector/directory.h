@@ -13,7 +13,8 @@ struct hl_directory {
 
 /*
  * Makes the directory. An existing one is refused, but for ${replace}: then one that is empty or
- * holds nothing but a recording is emptied. Anything else is never touched.
+ * holds nothing but a recording is emptied. Anything else is never touched. Nobody else can make or
+ * replace the directory before it is released, or the process has ended.
  */
 int hl_directory_init(struct hl_directory *directory, const char *path, bool replace,
 		      struct hl_error *err);

@@ -795,6 +795,13 @@ static int begin_at(const char *path, bool replace, struct hl_error *err)
 	return r;
 }
 
+/* From here on the directory is nobody's. */
+static void end(struct fixture *fixture)
+{
+	hl_collector_free(fixture->collector);
+	fixture->collector = NULL;
+}
+
 static void an_existing_recording_is_replaced_only_when_asked_to(void **state)
 {
 	struct fixture *fixture = *state;
@@ -802,6 +809,7 @@ static void an_existing_recording_is_replaced_only_when_asked_to(void **state)
 	start(fixture, allocate_and_exit);
 	await_end(fixture);
 	finish(fixture);
+	end(fixture);
 	assert_int_equal(begin_at(fixture->path, false, &err), -EEXIST);
 	assert_non_null(strstr(err.text, "use -f"));
 	err.text[0] = '\0';
@@ -811,9 +819,31 @@ static void an_existing_recording_is_replaced_only_when_asked_to(void **state)
 	assert_int_equal(fixture->recording->process_count, 0);
 }
 
+/* Its files as they were before. */
+static void assert_untouched(struct fixture *fixture)
+{
+	const struct hl_recording *recording = finish(fixture);
+	assert_int_equal(recording->process_count, 1);
+	assert_false(fixture->summary.incomplete);
+}
+
+static void a_recording_that_goes_on_is_not_replaced(void **state)
+{
+	struct fixture *fixture = *state;
+	start(fixture, allocate_and_exit);
+	await_end(fixture);
+	for (int replace = 0; replace < 2; replace++) {
+		struct hl_error err = {0};
+		assert_int_equal(begin_at(fixture->path, replace, &err), -EBUSY);
+		assert_non_null(strstr(err.text, "is still being recorded"));
+	}
+	assert_untouched(fixture);
+}
+
 static void nothing_that_is_no_recording_is_ever_replaced(void **state)
 {
 	struct fixture *fixture = *state;
+	end(fixture);
 	struct hl_error err = {0};
 	char file[160];
 	snprintf(file, sizeof(file), "%s/letter", fixture->path);
@@ -853,6 +883,7 @@ int main(void)
 		TEST(a_disk_that_never_takes_it_is_told_in_the_end),
 		TEST(a_running_process_is_saved_every_second),
 		TEST(an_existing_recording_is_replaced_only_when_asked_to),
+		TEST(a_recording_that_goes_on_is_not_replaced),
 		TEST(nothing_that_is_no_recording_is_ever_replaced),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

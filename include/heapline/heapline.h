@@ -59,7 +59,7 @@ int hl_status_get(struct hl_status *status);
 /*
  * Switches between HL_CLOSED and the mode that the recording was started with. 0, -ENOTCONN when
  * nothing is being recorded, or -EINVAL for another mode: the form of the block table, and whether
- * there is a log, is fixed when recording starts.
+ * there is a log, is fixed when recording starts. A switch leaves a mark, "mode closed" or the like.
  */
 int hl_mode_set(enum hl_recording_mode mode);
 

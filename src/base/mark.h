@@ -8,6 +8,9 @@
 
 #define HL_MARK_MAX 239 /* bytes */
 
+/* Begins the name of a mark that is set where the mode was switched; the mode follows. */
+#define HL_MODE_MARK "mode "
+
 /* A control character of ASCII, or U+0080 to U+009F in UTF-8. ${text} ends with a NUL. */
 static inline int hl_mark_is_control(const char *text)
 {

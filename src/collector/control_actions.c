@@ -3,11 +3,13 @@
 #include "collector/control_actions.h"
 
 #include "base/clock.h"
+#include "base/mark.h"
 #include "collector/control_status.h"
 #include "recorder/ring.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ---- processes ---- */
@@ -65,6 +67,20 @@ static char *error_of(const struct hl_error *err)
 typedef int action(const struct hl_control_subject *subject, struct hl_tracked *tracked,
 		   const struct hl_control_request *request, struct hl_error *err);
 
+/* A hole in the figures over time has a reason that can be seen. */
+static void mark_mode(const struct hl_control_subject *subject, struct hl_tracked *tracked,
+		      uint32_t mode)
+{
+	char text[HL_MARK_MAX + 1], sentence[96];
+	snprintf(text, sizeof(text), HL_MODE_MARK "%s", hl_mode_names[mode]);
+	if (hl_control_mark(subject, tracked, hl_control_tick(tracked), text) == 0)
+		return;
+	snprintf(sentence, sizeof(sentence),
+		 "process %d was switched to mode '%s' without a mark: it has too many already",
+		 tracked->pid, hl_mode_names[mode]);
+	hl_archive_warn(subject->archive, sentence);
+}
+
 static int set_mode(const struct hl_control_subject *subject, struct hl_tracked *tracked,
 		    const struct hl_control_request *request, struct hl_error *err)
 {
@@ -74,7 +90,8 @@ static int set_mode(const struct hl_control_subject *subject, struct hl_tracked 
 				    "started in mode '%s'; choose that or 'closed'",
 				    tracked->pid, hl_mode_names[request->mode],
 				    hl_mode_names[subject->mode]);
-	atomic_store(&tracked->region.header->mode, request->mode);
+	if (atomic_exchange(&tracked->region.header->mode, request->mode) != request->mode)
+		mark_mode(subject, tracked, request->mode);
 	return 0;
 }
 

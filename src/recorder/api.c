@@ -61,6 +61,14 @@ HL_EXPORT int hl_status_get(struct hl_status *status)
 	return 0;
 }
 
+/* A hole in the figures over time has a reason that can be seen. */
+static void mark_mode(struct hl_region_header *header, uint32_t mode)
+{
+	char text[HL_MARK_MAX + 1] = HL_MODE_MARK;
+	strcat(text, hl_mode_names[mode]);
+	hl_mailbox_mark(&header->mailbox, hl_clock_ns(CLOCK_MONOTONIC), text);
+}
+
 HL_EXPORT int hl_mode_set(enum hl_recording_mode mode)
 {
 	struct hl_region_header *header = running_region();
@@ -69,7 +77,8 @@ HL_EXPORT int hl_mode_set(enum hl_recording_mode mode)
 	uint32_t started = hl_recorder->start_mode;
 	if (mode != HL_CLOSED && (uint32_t)mode != started)
 		return -EINVAL;
-	atomic_store(&header->mode, (uint32_t)mode);
+	if (atomic_exchange(&header->mode, (uint32_t)mode) != (uint32_t)mode)
+		mark_mode(header, (uint32_t)mode);
 	return 0;
 }
 

@@ -3,10 +3,12 @@
 #include "recorder/connect.h"
 
 #include "base/clock.h"
+#include "recorder/apart.h"
 #include "recorder/region.h"
 #include "recorder/sys.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/time.h>
@@ -156,25 +158,64 @@ static void *map_region(int fd, size_t bytes)
 	return header;
 }
 
-void *hl_connect_get_region(enum hl_hello_kind kind, size_t *ret_bytes, int32_t *ret_collector_pid)
+/* A hello and its welcome. */
+struct request {
+	enum hl_hello_kind kind;
+	void *region; /* NULL: there is none */
+	size_t bytes;
+	int32_t collector_pid;
+};
+
+static void ask(struct request *request)
 {
-	if (!collector_bytes)
-		return NULL;
 	uint64_t deadline_ms = now_ms() + HL_HELLO_WAIT_MS;
-	int32_t pid = 0;
-	int fd = open_connection(deadline_ms, &pid);
+	int fd = open_connection(deadline_ms, &request->collector_pid);
 	if (fd < 0)
-		return NULL;
+		return;
 	struct hl_welcome welcome;
-	int region_fd = send_hello(fd, kind) ? receive_region(fd, deadline_ms, &welcome) : -1;
+	int region_fd =
+		send_hello(fd, request->kind) ? receive_region(fd, deadline_ms, &welcome) : -1;
 	hl_sys_close(fd);
 	if (region_fd < 0)
-		return NULL;
-	void *region = map_region(region_fd, welcome.region_bytes);
+		return;
+	request->region = map_region(region_fd, welcome.region_bytes);
+	request->bytes = welcome.region_bytes;
 	hl_sys_close(region_fd);
-	if (region) {
-		*ret_bytes = welcome.region_bytes;
-		*ret_collector_pid = pid;
+}
+
+/* A connection takes one, the region another. Asked before the hello, which cannot be taken back.
+ */
+static bool has_two_descriptors(void)
+{
+	int one = (int)HL_SYS(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	int other = one < 0 ? -1 : (int)HL_SYS(SYS_fcntl, one, F_DUPFD_CLOEXEC, 0);
+	if (other >= 0)
+		hl_sys_close(other);
+	if (one >= 0)
+		hl_sys_close(one);
+	return other >= 0 || (one < 0 && one != -EMFILE);
+}
+
+/* Among descriptors of our own: the lowest are below any limit. */
+static void ask_apart(void *request)
+{
+	hl_sys_close(0);
+	hl_sys_close(1);
+	ask(request);
+}
+
+void *hl_connect_get_region(enum hl_hello_kind kind, size_t *ret_bytes, int32_t *ret_collector_pid)
+{
+	struct request request = {.kind = kind};
+	if (!collector_bytes)
+		return NULL;
+	if (has_two_descriptors())
+		ask(&request);
+	else
+		hl_apart_run(ask_apart, &request);
+	if (request.region) {
+		*ret_bytes = request.bytes;
+		*ret_collector_pid = request.collector_pid;
 	}
-	return region;
+	return request.region;
 }

@@ -207,12 +207,30 @@ static int change_root(void)
 	return fork_and_exit();
 }
 
-static int allow_few_files(void)
+static void limit_descriptors(rlim_t count)
 {
-	struct rlimit few = {.rlim_cur = 3, .rlim_max = 3};
+	struct rlimit few = {.rlim_cur = count, .rlim_max = count};
 
+	closefrom(3);
 	REQUIRE(!setrlimit(RLIMIT_NOFILE, &few));
+}
+
+static int allow_no_more_files(void)
+{
+	limit_descriptors(3);
 	return fork_and_exit();
+}
+
+static int allow_one_more_file(void)
+{
+	limit_descriptors(4);
+	return fork_and_exit();
+}
+
+static int allow_one_more_file_and_exec(void)
+{
+	limit_descriptors(4);
+	return exec();
 }
 
 #define ALLOW(call)                                            \
@@ -346,7 +364,9 @@ static const struct {
 	{"close-all-files", close_all_files},
 	{"clear-environment", clear_environment},
 	{"chroot", change_root},
-	{"few-files", allow_few_files},
+	{"few-files", allow_no_more_files},
+	{"one-more-file", allow_one_more_file},
+	{"exec-with-one-more-file", allow_one_more_file_and_exec},
 	{"seccomp-filter", enter_filter},
 };
 

@@ -189,6 +189,17 @@ class Mode(CtlCase):
                 self.assertEqual(self.row(recorded)["events"], before["events"] + 503)
                 self.assertEqual(recorded.end()[0], 0)
 
+    def test_switches_of_the_mode_leave_marks(self):
+        for mode, marks in (("log-fast", self.marks), ("mem-record", self.marks_in_meta)):
+            with self.subTest(mode=mode):
+                recorded = self.start(mode, name=f"{mode}.hl")
+                for wanted in ("closed", "closed", mode):
+                    self.ctl_well(recorded.pid, "mode", wanted)
+                for wanted in ("closed", mode, mode):
+                    self.assertEqual(recorded.ask(f"mode {MODES[wanted]}"), 0)
+                self.assertEqual(recorded.end()[0], 0)
+                self.assertEqual(marks(recorded.recording), ["mode closed", f"mode {mode}"] * 2)
+
     def test_other_modes_than_that_of_the_start_are_refused(self):
         recorded = self.start()
         self.assert_refused(self.ctl(recorded.pid, "mode", "log-fast"), "'mem-fast'")

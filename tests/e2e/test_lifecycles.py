@@ -115,9 +115,15 @@ class Lifecycle(harness.TestCase):
         os.mkdir(empty)
         self.assert_parent_and_child(self.run_scenario("chroot", empty))
 
-    def test_a_program_that_may_not_open_files_is_recorded(self):
-        recording = self.run_scenario("few-files")
-        self.assert_entry(recording, 0, PARENT)
+    def test_children_of_a_program_that_may_not_open_files_are_recorded(self):
+        self.assert_parent_and_child(self.run_scenario("few-files"))
+
+    def test_children_of_a_program_that_may_open_one_file_more_are_recorded(self):
+        self.assert_parent_and_child(self.run_scenario("one-more-file"))
+
+    def test_programs_that_are_execed_with_one_free_descriptor_are_recorded(self):
+        recording = self.run_scenario("exec-with-one-more-file")
+        self.assert_sum(recording, (PARENT, 1), (LEAF, 1))
 
     def test_a_daemon_outlives_a_record_that_does_not_wait(self):
         self.assert_entry(self.run_scenario("daemon"), 0, PARENT)

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The state of a process' heap, read from outside: what every view of it knows.
+ *
+ * Words: live blocks are those that the program has; cached ones were freed and lie in a thread's
+ * cache (tcache) or a fastbin, in use for the allocator's arithmetic; free ones are in bins or in
+ *an arena's top. Resident is what is in RAM. Unscanned is what could not be read consistently.
+ *
+ *	RSS = live + cached + free resident + allocator's own + not heap + unscanned	(resident
+ *parts)
+ */
+#pragma once
+
+#include "base/error.h"
+#include "heap/carrier.h"
+#include "process/process.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* One arena of glibc. */
+struct hl_heap_arena {
+	uint64_t address; /* of its malloc_state */
+	uint32_t threads; /* attached */
+	uint32_t carriers;
+	uint64_t system_bytes; /* got from the system, by its own count */
+	uint64_t max_system_bytes;
+	uint64_t inuse_bytes, inuse_blocks; /* live */
+	uint64_t tcache_bytes, tcache_blocks;
+	uint64_t fastbin_bytes, fastbin_blocks;
+	uint64_t free_bytes, free_blocks; /* in bins; the top not included */
+	uint64_t free_resident_bytes;	  /* the top included */
+	uint64_t largest_free_bytes;
+	uint64_t top_bytes;
+	uint64_t trimmable_bytes; /* what malloc_trim would return to the system now, in RAM */
+	uint64_t unscanned_bytes;
+};
+
+/* Where resident memory is. The sum of all is rss_bytes. */
+struct hl_heap_rss {
+	uint64_t rss_bytes;
+	uint64_t live_bytes, cached_bytes, free_bytes;
+	uint64_t overhead_bytes; /* headers, arenas' own */
+	uint64_t unscanned_bytes;
+	uint64_t other_allocator_bytes; /* jemalloc, mimalloc, tcmalloc, where one is there */
+	uint64_t stack_bytes, file_bytes, shared_bytes, anonymous_bytes; /* not heap */
+};
+
+/* A page in RAM that is kept by few live bytes, or a run of such pages in a row. */
+struct hl_heap_pin {
+	uint64_t start, end; /* page-aligned addresses */
+	uint64_t live_bytes, live_blocks;
+	uint64_t returned_bytes; /* what freeing these blocks would allow to be returned */
+	uint64_t block;		 /* address of its largest live block */
+	uint64_t block_bytes;
+};
+
+/* A sentence about what did not fit, or could not be seen. */
+struct hl_heap_note {
+	char text[256];
+};
+
+struct hl_heap {
+	struct hl_process_facts process; /* of a core: as far as it tells */
+	bool from_core;
+	bool was_stopped; /* nothing moved while it was read */
+	uint64_t taken_realtime_ns, walk_ns;
+	uint64_t page_bytes;
+	char allocator[64]; /* "glibc 2.36"; others that were seen are in notes */
+	uint64_t trim_threshold, mmap_threshold; /* live values, which glibc adapts */
+	uint32_t arena_max;			 /* 0: the default */
+	struct hl_heap_arena *arenas;		 /* [0] is the main arena */
+	size_t arena_count, arena_capacity;
+	struct hl_carriers carriers;
+	uint64_t mmapped_bytes, mmapped_blocks;	      /* as walked */
+	uint64_t mp_mmapped_bytes, mp_mmapped_blocks; /* as glibc counts them: a check */
+	struct hl_heap_rss rss;
+	struct hl_heap_pin *pins; /* by returned_bytes, falling */
+	size_t pin_count, pin_capacity;
+	uint64_t chunks, rereads, abandoned; /* places read again; given up */
+	struct hl_heap_note *notes;
+	size_t note_count, note_capacity;
+};
+
+/* What to read and how. Zero is the default. */
+struct hl_heap_settings {
+	bool stop; /* exact: the threads stand still while an arena is walked */
+	bool want_pins;
+	uint32_t strip_count;		 /* parts of each carrier's picture; 0: none */
+	struct hl_log2_shape free_shape; /* width 0: 512, 14 */
+	/* Gets each live block; NULL: nobody does. ${last_word} is the word at the end of its
+	 * usable bytes, where tags lie. Non-zero stops the walk. */
+	int (*block)(void *context, uint64_t address, uint64_t usable_bytes, uint64_t last_word);
+	void *context;
+};
+
+/*
+ * Reads the heap of ${pid}. 0; -ESRCH; -EACCES; -ENOTSUP when no allocator is there that can be
+ * walked, with a sentence that says which one there is and what helps. Takes some 250 ms for a GiB
+ * of small blocks. The target is neither stopped (but see ${settings}) nor changed; pages that are
+ * not in memory are not touched.
+ */
+int hl_heap_read(pid_t pid, const struct hl_heap_settings *settings, struct hl_heap **ret_heap,
+		 struct hl_error *err);
+
+/* The same from a core file, by the kernel or by gcore. -EBADMSG when it is none. */
+int hl_heap_read_core(const char *path, const struct hl_heap_settings *settings,
+		      struct hl_heap **ret_heap, struct hl_error *err);
+
+/* Sums over all arenas. */
+void hl_heap_total(const struct hl_heap *heap, struct hl_heap_arena *ret_total);
+
+void hl_heap_free(struct hl_heap *heap); /* NULL is fine */

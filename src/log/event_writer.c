@@ -26,6 +26,8 @@
 #define PART_BYTES (UINT64_C(8) << 20)
 #define PART_RATIO 8
 
+#define END_BYTES 64 /* more than the last piece of a file takes */
+
 #define WAIT_NS	      1000000
 #define NS_PER_SECOND 1000000000
 
@@ -42,12 +44,15 @@ struct queue {
 struct hl_event_files {
 	struct queue queue;
 	pthread_t thread;
-	uint64_t file_bytes; /* a file ends when it is larger */
+	uint64_t file_bytes; /* a file ends before it is larger, if the next interval is no
+				exception */
 	atomic_uint kept;
 	struct hl_log_rotation files;
 	struct hl_piece_writer pieces;
 	struct hl_event_encoder encoder;
 	struct hl_byte_buffer raw;
+	uint64_t begin, interval_begin; /* positions: of the file's first event, the interval's */
+	uint64_t interval_bytes;	/* of the last interval with events */
 	uint64_t checkpoint_bytes, bytes_since_checkpoint; /* before compression */
 	bool needs_checkpoint;
 	bool broken; /* the state is wrong for want of memory; nothing more is written */
@@ -148,6 +153,7 @@ static int open_file(struct hl_event_files *files, uint64_t first_interval)
 		files->pieces.position = position_before;
 		return r;
 	}
+	files->begin = files->interval_begin = files->pieces.position;
 	end_file(files, fd_before, position_before);
 	files->files.most = atomic_load(&files->kept);
 	hl_log_rotation_delete_oldest(&files->files);
@@ -156,14 +162,31 @@ static int open_file(struct hl_event_files *files, uint64_t first_interval)
 
 /* ---- batches ---- */
 
+/* Whether another interval like the last one would make the file too large. */
+static bool is_full(struct hl_event_files *files)
+{
+	uint64_t position = files->pieces.position;
+
+	if (position > files->interval_begin)
+		files->interval_bytes = position - files->interval_begin;
+	return position >= files->file_bytes ||
+	       (position > files->begin &&
+		position + files->interval_bytes + END_BYTES > files->file_bytes);
+}
+
 /* Reading can begin before an interval; so what is missing ends there. */
 static int begin_interval(struct hl_event_files *files, uint64_t number)
 {
+	int r = 0;
+
 	if (hl_piece_writer_lost_file(&files->pieces))
 		close_file(files);
-	if (files->pieces.fd < 0 || files->pieces.position >= files->file_bytes)
+	if (files->pieces.fd < 0 || is_full(files))
 		return open_file(files, number);
-	return wants_checkpoint(files) ? write_checkpoint(files, number) : 0;
+	if (wants_checkpoint(files))
+		r = write_checkpoint(files, number);
+	files->interval_begin = files->pieces.position;
+	return r;
 }
 
 /* What is not written is encoded all the same, as the state follows from it. */

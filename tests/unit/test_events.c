@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <semaphore.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -321,6 +322,40 @@ static void events_read_back_are_those_written_in_their_order(void **test)
 	assert_int_equal(compare(lab, log, 1), lab->entry_count);
 	assert_int_equal(compare(lab, log, 4), lab->entry_count);
 	hl_event_log_free(log);
+	lab_free(lab);
+}
+
+static off_t size_of_file(const char *path)
+{
+	struct stat status;
+
+	assert_int_equal(stat(path, &status), 0);
+	return status.st_size;
+}
+
+/* Intervals alike, so that what comes next is known. */
+static void files_end_before_they_are_too_large(void **test)
+{
+	const off_t limit = 8192;
+	struct lab *lab = lab_new((uint64_t)limit, 1000);
+	char pattern[96];
+	glob_t found;
+
+	(void)test;
+	for (uint64_t i = 0; i < INTERVALS; i++) {
+		for (uint64_t event = 0; i % 5 && event < 2 * EVENTS; event++)
+			allocate(lab, i * HL_INTERVAL_TICKS, 0);
+		end_interval(lab, i);
+	}
+	finish(lab);
+	snprintf(pattern, sizeof(pattern), "%s/events-*", lab->directory);
+	assert_int_equal(glob(pattern, 0, NULL, &found), 0);
+	assert_true(found.gl_pathc > 5);
+	for (size_t i = 0; i < found.gl_pathc; i++) {
+		assert_true(size_of_file(found.gl_pathv[i]) <= limit);
+		assert_true(i + 1 == found.gl_pathc || size_of_file(found.gl_pathv[i]) > limit / 2);
+	}
+	globfree(&found);
 	lab_free(lab);
 }
 
@@ -981,6 +1016,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(events_read_back_are_those_written_in_their_order),
+		cmocka_unit_test(files_end_before_they_are_too_large),
 		cmocka_unit_test(large_files_have_parts_that_are_read_alone),
 		cmocka_unit_test(events_of_any_size_and_weight_come_back),
 		cmocka_unit_test(many_short_runs_come_back),

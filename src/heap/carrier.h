@@ -8,6 +8,7 @@
 
 #include "heap/histogram.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

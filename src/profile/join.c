@@ -163,6 +163,7 @@ static int describe_recording(struct hl_profile *joined, const struct hl_profile
 	joined->moment_ms = from->moment_ms;
 	joined->complete = from->complete;
 	joined->recorded_process_count = from->recorded_process_count;
+	joined->recorded_process_number = from->recorded_process_number;
 	joined->total = from->total;
 	joined->unfiltered_total = from->unfiltered_total;
 	joined->lost = from->lost;

@@ -192,6 +192,7 @@ int hl_moment_profile(const struct hl_recording *recording,
 	if (r < 0)
 		return r;
 	profile->recorded_process_count = recording->process_count;
+	profile->recorded_process_number = (size_t)(process - recording->processes) + 1;
 	know_inuse_alone(profile);
 	*ret_profile = profile;
 	return 0;

@@ -171,6 +171,7 @@ struct hl_profile {
 	uint64_t base_moment_ms;
 
 	size_t recorded_process_count;	  /* in the recording, selected or not */
+	size_t recorded_process_number;	  /* from 1: of a log's process among them; else 0 */
 	struct hl_profile_counters total; /* of the selected processes and threads */
 	struct hl_profile_lost lost;	  /* of the selected processes */
 

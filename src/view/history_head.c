@@ -225,6 +225,7 @@ int hl_history_head_note(const struct hl_history *history, const struct hl_view_
 	int r = hl_emit_new(options->notes, HL_EMIT_TABLE, false, &emit);
 	if (r < 0)
 		return r;
+	hl_summary_process_line(emit, history->profile);
 	hl_summary_warnings(emit, history->profile);
 	warn(emit, history);
 	return hl_emit_finish(emit);

@@ -217,11 +217,23 @@ void hl_summary_negative_line(struct hl_emit *emit)
 	hl_emit_line(emit, "negative figures: a thread freed blocks that others had allocated");
 }
 
+/* A log is one process'; of several, somebody may have meant another one. */
+void hl_summary_process_line(struct hl_emit *emit, const struct hl_profile *profile)
+{
+	if (profile->recorded_process_number && profile->recorded_process_count > 1)
+		hl_emit_line(emit,
+			     "process %zu of %zu, pid %u, alone; --process shows another, "
+			     "'heapline info' lists them",
+			     profile->recorded_process_number, profile->recorded_process_count,
+			     profile->processes[0].pid);
+}
+
 void hl_summary_lines(struct hl_emit *emit, const struct hl_profile *profile)
 {
 	char sample[HL_FORMAT_MAX];
 
 	target_line(emit, profile);
+	hl_summary_process_line(emit, profile);
 	if (profile->moment)
 		hl_emit_line(emit, "%s", hl_profile_text(profile, profile->moment));
 	base_lines(emit, profile);
@@ -366,6 +378,7 @@ int hl_summary_note(const struct hl_profile *profile, const struct hl_view_optio
 	int r = hl_emit_new(options->notes, HL_EMIT_TABLE, false, &emit);
 	if (r < 0)
 		return r;
+	hl_summary_process_line(emit, profile);
 	hl_summary_warnings(emit, profile);
 	return hl_emit_finish(emit);
 }

@@ -21,6 +21,9 @@ int hl_summary_note(const struct hl_profile *profile, const struct hl_view_optio
 /* Lines for people: target, totals, and what is missing. */
 void hl_summary_lines(struct hl_emit *emit, const struct hl_profile *profile);
 
+/* The line that says which of several processes this is, where only one of them can be shown. */
+void hl_summary_process_line(struct hl_emit *emit, const struct hl_profile *profile);
+
 /* One line for each thing that is missing or doubtful; none when all is well. */
 void hl_summary_warnings(struct hl_emit *emit, const struct hl_profile *profile);
 

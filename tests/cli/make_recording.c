@@ -253,6 +253,10 @@ int main(int argc, char **argv)
 	} else if (!strcmp(wanted, "logged")) {
 		recording.mode = "log-fast";
 		log = write_shop_log;
+	} else if (!strcmp(wanted, "two-logged")) {
+		recording.mode = "log-fast";
+		recording.process_count = 2;
+		log = write_shop_log;
 	} else if (!strcmp(wanted, "broken-log")) {
 		recording.mode = "log-fast";
 		log = write_broken_log;

@@ -4,6 +4,7 @@
 
 #include "view/history_head.h"
 #include "view/timeline_axis.h"
+#include "view/timeline_marks.h"
 #include "view/xml.h"
 
 #include <string.h>
@@ -18,9 +19,6 @@
 #define LEGEND_ROW   20
 #define BYTE_TICKS   6
 #define MS_TICKS     9
-#define MARKS_MAX    50
-#define MARK_LEVELS  3 /* texts of neighbouring marks stand one below the other */
-#define MARK_CELLS   24
 #define LEGEND_CELLS 120
 #define TITLE_CELLS  110
 #define REST_COLOR   "#c9ced6"
@@ -39,7 +37,10 @@ struct picture {
 	FILE *out;
 	int64_t top_bytes; /* at the upper edge of the plot */
 	int64_t byte_step;
+	size_t marks_left_out;
 };
+
+static const struct hl_timeline_plot plot = {LEFT, TOP, PLOT_WIDTH, PLOT_HEIGHT};
 
 static int64_t highest_of(const struct hl_timeline *timeline)
 {
@@ -73,9 +74,11 @@ static double y_of(const struct picture *picture, int64_t bytes)
 
 /* ---- head and legend ---- */
 
-static size_t legend_rows(const struct hl_timeline *timeline)
+static size_t legend_rows(const struct picture *picture)
 {
-	return (timeline->key_count ? timeline->key_count : 1) + 1;
+	size_t keys = picture->timeline->key_count;
+
+	return (keys ? keys : 1) + 1 + (picture->marks_left_out ? 1 : 0);
 }
 
 static void put_head(const struct picture *picture)
@@ -134,6 +137,11 @@ static void put_legend(const struct picture *picture)
 	}
 	put_swatch(picture, row, RSS_COLOR, true);
 	fputs("resident set size (RSS) of the process</text>\n", picture->out);
+	if (picture->marks_left_out)
+		fprintf(picture->out,
+			"<text x=\"%d\" y=\"%d\">there is no room for %zu more mark%s</text>\n",
+			LEFT + 22, LEGEND_TOP + LEGEND_ROW * ((int)row + 1),
+			picture->marks_left_out, picture->marks_left_out == 1 ? "" : "s");
 }
 
 /* ---- axes ---- */
@@ -249,29 +257,6 @@ static void put_holes(const struct picture *picture)
 	}
 }
 
-static void put_marks(const struct picture *picture)
-{
-	const struct hl_log *log = picture->history->log;
-	uint64_t start = hl_history_start_ms(picture->history);
-	uint64_t length = hl_history_length_ms(picture->history);
-	int shown = 0;
-
-	for (size_t i = 0; i < log->mark_count && shown < MARKS_MAX; i++) {
-		uint64_t tick = log->marks[i].tick;
-		if (tick < start || tick >= start + length)
-			continue;
-		double x = x_of(picture, (double)(tick - start) / HL_INTERVAL_TICKS);
-		bool right_half = x > LEFT + PLOT_WIDTH * 3 / 4;
-		fprintf(picture->out,
-			"<path class=\"mark\" d=\"M%.1f %dv%d\"/><text class=\"%s\" x=\"%.1f\" "
-			"y=\"%d\">",
-			x, TOP, PLOT_HEIGHT, right_half ? "right" : "left",
-			right_half ? x - 4 : x + 4, TOP + 12 + 13 * (shown++ % MARK_LEVELS));
-		hl_xml_text_cut(picture->out, log->marks[i].text, MARK_CELLS);
-		fputs("</text>\n", picture->out);
-	}
-}
-
 /* ---- all of it ---- */
 
 static void put_style(FILE *out)
@@ -291,9 +276,13 @@ static void put_style(FILE *out)
 
 int hl_timeline_svg(const struct hl_timeline *timeline, const struct hl_view_options *options)
 {
-	int height = LEGEND_TOP + LEGEND_ROW * (int)legend_rows(timeline);
 	struct picture picture = {
-		.timeline = timeline, .history = timeline->history, .out = options->out};
+		.timeline = timeline,
+		.history = timeline->history,
+		.out = options->out,
+		.marks_left_out = hl_timeline_marks_put(NULL, &plot, timeline->history),
+	};
+	int height = LEGEND_TOP + LEGEND_ROW * (int)legend_rows(&picture);
 	int64_t most = highest_of(timeline);
 
 	picture.byte_step = hl_timeline_byte_step(most, BYTE_TICKS);
@@ -310,7 +299,7 @@ int hl_timeline_svg(const struct hl_timeline *timeline, const struct hl_view_opt
 	put_byte_axis(&picture);
 	put_holes(&picture);
 	put_rss(&picture);
-	put_marks(&picture);
+	hl_timeline_marks_put(picture.out, &plot, picture.history);
 	put_ms_axis(&picture);
 	put_legend(&picture);
 	fputs("</svg>\n", picture.out);

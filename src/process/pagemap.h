@@ -42,6 +42,10 @@ int hl_pagemap_open(pid_t pid, struct hl_pagemap **ret_pagemap, struct hl_error 
 /* "PAGEMAP_SCAN" or "pagemap". */
 const char *hl_pagemap_method(const struct hl_pagemap *pagemap);
 
+/* Reads pagemap from now on, as on kernels without PAGEMAP_SCAN. Runs are never HL_PAGE_HUGE then.
+ */
+void hl_pagemap_avoid_scan(struct hl_pagemap *pagemap);
+
 /* Whether the zero page can be told from others; else it counts as present. */
 bool hl_pagemap_knows_zero_page(const struct hl_pagemap *pagemap);
 

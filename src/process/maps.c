@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Reads /proc/PID/maps and opens what is mapped; see maps.h. */
+#include "process/maps.h"
+
+#include "base/array.h"
+#include "process/proc_file.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#define DELETED " (deleted)"
+
+/* What is left of a line. */
+struct cursor {
+	const char *at, *end;
+};
+
+static bool skip(struct cursor *cursor, char c)
+{
+	if (cursor->at == cursor->end || *cursor->at != c)
+		return false;
+	cursor->at++;
+	return true;
+}
+
+static int digit_value(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : 16;
+}
+
+static bool read_number(struct cursor *cursor, int base, uint64_t max, uint64_t *ret_number)
+{
+	uint64_t number = 0;
+	const char *first = cursor->at;
+	for (; cursor->at < cursor->end; cursor->at++) {
+		int digit = digit_value(*cursor->at);
+		if (digit >= base)
+			break;
+		if (number > (max - (uint64_t)digit) / (uint64_t)base)
+			return false;
+		number = number * (uint64_t)base + (uint64_t)digit;
+	}
+	*ret_number = number;
+	return cursor->at != first;
+}
+
+/* "rwxp" with '-' for what is not allowed, and 's' for shared. */
+static bool read_flags(struct cursor *cursor, uint32_t *ret_flags)
+{
+	static const struct {
+		char set, unset;
+		uint32_t flag;
+	} letters[] = {
+		{'r', '-', HL_MAP_READ},
+		{'w', '-', HL_MAP_WRITE},
+		{'x', '-', HL_MAP_EXEC},
+		{'s', 'p', HL_MAP_SHARED},
+	};
+	uint32_t flags = 0;
+	for (size_t i = 0; i < HL_COUNT_OF(letters); i++)
+		if (skip(cursor, letters[i].set))
+			flags |= letters[i].flag;
+		else if (!skip(cursor, letters[i].unset))
+			return false;
+	*ret_flags = flags;
+	return true;
+}
+
+static bool read_device(struct cursor *cursor, struct hl_map *map)
+{
+	uint64_t major_number, minor_number;
+	if (!read_number(cursor, 16, UINT32_MAX, &major_number) || !skip(cursor, ':') ||
+	    !read_number(cursor, 16, UINT32_MAX, &minor_number))
+		return false;
+	map->dev_major = (uint32_t)major_number;
+	map->dev_minor = (uint32_t)minor_number;
+	return true;
+}
+
+/* All before the path. */
+static bool read_fields(struct cursor *cursor, struct hl_map *map)
+{
+	return read_number(cursor, 16, UINT64_MAX, &map->start) && skip(cursor, '-') &&
+	       read_number(cursor, 16, UINT64_MAX, &map->end) && skip(cursor, ' ') &&
+	       read_flags(cursor, &map->flags) && skip(cursor, ' ') &&
+	       read_number(cursor, 16, UINT64_MAX, &map->offset) && skip(cursor, ' ') &&
+	       read_device(cursor, map) && skip(cursor, ' ') &&
+	       read_number(cursor, 10, UINT64_MAX, &map->inode) &&
+	       (cursor->at == cursor->end || skip(cursor, ' ')) && map->start < map->end;
+}
+
+static void cut_deleted(struct hl_map *map)
+{
+	size_t length = strlen(map->path), suffix = strlen(DELETED);
+	map->deleted = length > suffix && !strcmp(map->path + length - suffix, DELETED);
+	if (map->deleted)
+		map->path[length - suffix] = '\0';
+}
+
+/* The kernel writes a newline in a name as \012, and nothing else in another way than it is. */
+static void undo_escapes(char *path)
+{
+	char *to = path;
+	for (const char *from = path; *from; to++) {
+		bool newline = !strncmp(from, "\\012", 4);
+		*to = newline ? '\n' : *from;
+		from += newline ? 4 : 1;
+	}
+	*to = '\0';
+}
+
+static int read_path(struct cursor *cursor, struct hl_map *map)
+{
+	while (skip(cursor, ' '))
+		continue;
+	size_t length = (size_t)(cursor->end - cursor->at);
+	map->path = malloc(length + 1);
+	if (!map->path)
+		return -ENOMEM;
+	memcpy(map->path, cursor->at, length);
+	map->path[length] = '\0';
+	cut_deleted(map);
+	undo_escapes(map->path);
+	return 0;
+}
+
+static int add_line(struct cursor line, struct hl_maps *maps)
+{
+	struct hl_map map = {0};
+	uint64_t floor = maps->count ? maps->maps[maps->count - 1].end : 0;
+	if (!read_fields(&line, &map) || map.start < floor)
+		return -EBADMSG;
+	if (hl_array_reserve(&maps->maps, &maps->capacity, maps->count + 1, sizeof(map)) ||
+	    read_path(&line, &map))
+		return -ENOMEM;
+	maps->maps[maps->count++] = map;
+	return 0;
+}
+
+static int parse_error(int code, size_t line, struct hl_error *err)
+{
+	if (code == -ENOMEM)
+		return hl_error_set(err, code, "cannot read a list of mappings: out of memory");
+	return hl_error_set(err, code, "line %zu of a list of mappings makes no sense", line);
+}
+
+int hl_maps_parse(const char *text, size_t length, struct hl_maps *ret_maps, struct hl_error *err)
+{
+	struct hl_maps maps = {0};
+	const char *end = text + length;
+	for (size_t line = 1; text < end; line++) {
+		const char *newline = memchr(text, '\n', (size_t)(end - text));
+		const char *line_end = newline ? newline : end;
+		int r = add_line((struct cursor){text, line_end}, &maps);
+		if (r) {
+			hl_maps_release(&maps);
+			return parse_error(r, line, err);
+		}
+		text = newline ? newline + 1 : end;
+	}
+	*ret_maps = maps;
+	return 0;
+}
+
+int hl_maps_read(pid_t pid, struct hl_maps *ret_maps, struct hl_error *err)
+{
+	char *text = NULL;
+	size_t length;
+	int r = hl_proc_read_all(pid, "maps", &text, &length);
+	if (r)
+		return hl_proc_error(pid, r, "the mappings", err);
+	if (length == 0)
+		r = hl_error_set(err, -ESRCH,
+				 "process '%d' has no memory; it has ended, or is a thread of the "
+				 "kernel",
+				 pid);
+	else
+		r = hl_maps_parse(text, length, ret_maps, err);
+	free(text);
+	return r;
+}
+
+const struct hl_map *hl_maps_find(const struct hl_maps *maps, uint64_t address)
+{
+	size_t low = 0, high = maps->count;
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		if (maps->maps[middle].end > address)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return low < maps->count && maps->maps[low].start <= address ? &maps->maps[low] : NULL;
+}
+
+bool hl_map_same_file(const struct hl_map *a, const struct hl_map *b)
+{
+	return a->inode && a->inode == b->inode && a->dev_major == b->dev_major &&
+	       a->dev_minor == b->dev_minor;
+}
+
+/*
+ * Whether ${fd} is the file of ${map}. Maps tell the file system's device, which stat() hides on
+ * btrfs (each subvolume has one); on overlayfs, the inode too may be that of a lower layer.
+ */
+static bool is_file_of(int fd, const struct hl_map *map)
+{
+	struct stat status;
+	struct statfs system;
+	if (fstat(fd, &status) || fstatfs(fd, &system) || !S_ISREG(status.st_mode))
+		return false;
+	if (system.f_type == OVERLAYFS_SUPER_MAGIC)
+		return true;
+	return status.st_ino == map->inode &&
+	       (system.f_type == BTRFS_SUPER_MAGIC ||
+		(major(status.st_dev) == map->dev_major && minor(status.st_dev) == map->dev_minor));
+}
+
+/* Finds ${path}, without opening it: devices may do things when opened. */
+static int find_if_same(const char *path, const struct hl_map *map)
+{
+	int fd = open(path, O_PATH | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	if (is_file_of(fd, map))
+		return fd;
+	close(fd);
+	return -ENOENT;
+}
+
+static int print_path(char *path, size_t capacity, int length)
+{
+	if (length < 0 || (size_t)length >= capacity) {
+		path[0] = '\0';
+		return -ENAMETOOLONG;
+	}
+	return 0;
+}
+
+/* Tries both ways; the path that worked is in ${path}. An O_PATH descriptor or a negative errno. */
+static int reach_file(pid_t pid, const struct hl_map *map, char *path, size_t capacity)
+{
+	if (!map->inode)
+		return -ENOENT;
+	int r = print_path(path, capacity,
+			   snprintf(path, capacity, "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, pid,
+				    map->start, map->end));
+	if (r)
+		return r;
+	int fd = find_if_same(path, map);
+	if (fd >= 0 || map->deleted || map->path[0] != '/')
+		return fd >= 0 ? fd : -ENOENT;
+	r = print_path(path, capacity, snprintf(path, capacity, "/proc/%d/root%s", pid, map->path));
+	if (r)
+		return r;
+	fd = find_if_same(path, map);
+	return fd >= 0 ? fd : -ENOENT;
+}
+
+int hl_map_open_file(pid_t pid, const struct hl_map *map)
+{
+	char path[PATH_MAX + 64];
+	int found = reach_file(pid, map, path, sizeof(path));
+	if (found < 0)
+		return found;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", found);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int r = fd < 0 ? -errno : fd;
+	close(found);
+	return r;
+}
+
+int hl_map_file_path(pid_t pid, const struct hl_map *map, char *ret_path, size_t capacity)
+{
+	char path[PATH_MAX + 64];
+	int fd = reach_file(pid, map, path, sizeof(path));
+	if (fd < 0)
+		return fd;
+	close(fd);
+	if (strlen(path) >= capacity)
+		return -ENAMETOOLONG;
+	strcpy(ret_path, path);
+	return 0;
+}
+
+void hl_maps_release(struct hl_maps *maps)
+{
+	for (size_t i = 0; i < maps->count; i++)
+		free(maps->maps[i].path);
+	free(maps->maps);
+	*maps = (struct hl_maps){0};
+}

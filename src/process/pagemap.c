@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Finds the pages in memory by PAGEMAP_SCAN or by reading /proc/PID/pagemap; see pagemap.h. */
+#include "process/pagemap.h"
+
+#include "base/array.h"
+#include "process/proc_file.h"
+
+#include <fcntl.h>
+#include <linux/types.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Behind it there are pages of the kernel alone; [vsyscall] lies there. */
+#define USER_ADDRESSES_END UINT64_C(0x7ffffffff000)
+
+#define HUGE_BYTES (UINT64_C(2) << 20)
+
+/* Runs that one ioctl may return: 96 KiB. */
+#define SCAN_REGIONS 4096u
+
+/* Entries that one read takes: 256 KiB, 128 MiB of addresses. */
+#define READ_ENTRIES 32768u
+
+/* linux/fs.h of kernel 6.7; older headers lack it. */
+struct scan_region {
+	__u64 start, end, categories;
+};
+
+struct scan_arguments {
+	__u64 size, flags, start, end, walk_end, vec, vec_len, max_pages;
+	__u64 category_inverted, category_mask, category_anyof_mask, return_mask;
+};
+
+#define SCAN_IOCTL	 _IOWR('f', 16, struct scan_arguments)
+#define CATEGORY_FILE	 (UINT64_C(1) << 2)
+#define CATEGORY_PRESENT (UINT64_C(1) << 3)
+#define CATEGORY_ZERO	 (UINT64_C(1) << 5)
+#define CATEGORY_HUGE	 (UINT64_C(1) << 6)
+
+/* An entry of pagemap: Documentation/admin-guide/mm/pagemap.rst of the kernel. */
+#define ENTRY_FRAME   ((UINT64_C(1) << 55) - 1)
+#define ENTRY_FILE    (UINT64_C(1) << 61)
+#define ENTRY_PRESENT (UINT64_C(1) << 63)
+
+struct hl_pagemap {
+	int fd;
+	uint64_t page_bytes;
+	bool scans; /* by PAGEMAP_SCAN */
+	bool knows_zero_page;
+	uint64_t zero_frame;	  /* 0: frame numbers are hidden */
+	uint64_t huge_zero_frame; /* its first; 0: none */
+	void *zero_pages;	  /* of our own; they hold the huge zero page where it is */
+	union {
+		struct scan_region *regions;
+		uint64_t *entries;
+		void *buffer;
+	};
+};
+
+static int append(struct hl_pages *pages, const struct hl_pagemap *pagemap, struct hl_page_run run)
+{
+	pages->page_count += (run.end - run.start) / pagemap->page_bytes;
+	struct hl_page_run *last = pages->count ? &pages->runs[pages->count - 1] : NULL;
+	if (last && last->end == run.start && last->kind == run.kind) {
+		last->end = run.end;
+		return 0;
+	}
+	if (hl_array_reserve(&pages->runs, &pages->capacity, pages->count + 1, sizeof(run)))
+		return -ENOMEM;
+	pages->runs[pages->count++] = run;
+	return 0;
+}
+
+/* PAGEMAP_SCAN */
+
+static uint32_t kind_of_categories(uint64_t categories)
+{
+	return (categories & CATEGORY_FILE ? HL_PAGE_FILE : HL_PAGE_ANON) |
+	       (categories & CATEGORY_HUGE ? HL_PAGE_HUGE : 0u);
+}
+
+/* Asks for the next present pages that are not the zero page: their number of regions, and in
+ * ${arguments->walk_end} how far it came. */
+static int scan_some(int fd, struct scan_region *regions, uint64_t start, uint64_t end,
+		     uint64_t *ret_walk_end)
+{
+	struct scan_arguments arguments = {
+		.size = sizeof(arguments),
+		.start = start,
+		.end = end,
+		.vec = (uintptr_t)regions,
+		.vec_len = SCAN_REGIONS,
+		.category_inverted = CATEGORY_ZERO,
+		.category_mask = CATEGORY_PRESENT | CATEGORY_ZERO,
+		.return_mask = CATEGORY_FILE | CATEGORY_HUGE,
+	};
+	int count = ioctl(fd, SCAN_IOCTL, &arguments);
+	if (count < 0)
+		return -errno;
+	*ret_walk_end = arguments.walk_end;
+	return count;
+}
+
+static int scan_by_ioctl(const struct hl_pagemap *pagemap, uint64_t start, uint64_t end,
+			 struct hl_pages *pages)
+{
+	while (start < end) {
+		uint64_t walk_end = end;
+		int count = scan_some(pagemap->fd, pagemap->regions, start, end, &walk_end);
+		if (count < 0)
+			return count;
+		for (int i = 0; i < count; i++) {
+			const struct scan_region *region = &pagemap->regions[i];
+			if (append(pages, pagemap,
+				   (struct hl_page_run){region->start, region->end,
+							kind_of_categories(region->categories)}))
+				return -ENOMEM;
+		}
+		start = walk_end;
+	}
+	return 0;
+}
+
+/* pagemap */
+
+static bool is_zero_page(const struct hl_pagemap *pagemap, uint64_t entry)
+{
+	uint64_t frame = entry & ENTRY_FRAME;
+	if (!pagemap->zero_frame)
+		return false;
+	return frame == pagemap->zero_frame ||
+	       (pagemap->huge_zero_frame &&
+		frame - pagemap->huge_zero_frame < HUGE_BYTES / pagemap->page_bytes);
+}
+
+/* What an entry is to a run: its kind, or 0 when the page is not in memory. */
+static uint32_t kind_of_entry(const struct hl_pagemap *pagemap, uint64_t entry)
+{
+	if (!(entry & ENTRY_PRESENT) || is_zero_page(pagemap, entry))
+		return 0;
+	return entry & ENTRY_FILE ? HL_PAGE_FILE : HL_PAGE_ANON;
+}
+
+/* Appends what ${count} entries from ${start} on say. */
+static int append_entries(const struct hl_pagemap *pagemap, uint64_t start, size_t count,
+			  struct hl_pages *pages)
+{
+	const uint64_t *entries = pagemap->entries;
+	for (size_t i = 0, first; i<count; i = i> first ? i : i + 1) {
+		first = i;
+		uint32_t kind = kind_of_entry(pagemap, entries[i]);
+		if (!kind)
+			continue;
+		while (i < count && kind_of_entry(pagemap, entries[i]) == kind)
+			i++;
+		if (append(pages, pagemap,
+			   (struct hl_page_run){start + first * pagemap->page_bytes,
+						start + i * pagemap->page_bytes, kind}))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* Reads entries for [${start}, ${end}): how many, 0 when the process has no memory any more. */
+static ssize_t read_entries(const struct hl_pagemap *pagemap, uint64_t start, uint64_t end)
+{
+	uint64_t wanted = (end - start) / pagemap->page_bytes;
+	size_t entries = wanted < READ_ENTRIES ? (size_t)wanted : READ_ENTRIES;
+	ssize_t got = pread(pagemap->fd, pagemap->entries, entries * sizeof(*pagemap->entries),
+			    (off_t)(start / pagemap->page_bytes * sizeof(*pagemap->entries)));
+	return got < 0 ? -errno : got / (ssize_t)sizeof(*pagemap->entries);
+}
+
+static int scan_by_reading(const struct hl_pagemap *pagemap, uint64_t start, uint64_t end,
+			   struct hl_pages *pages)
+{
+	while (start < end) {
+		ssize_t count = read_entries(pagemap, start, end);
+		if (count <= 0)
+			return count ? (int)count : -ESRCH;
+		int r = append_entries(pagemap, start, (size_t)count, pages);
+		if (r)
+			return r;
+		start += (uint64_t)count * pagemap->page_bytes;
+	}
+	return 0;
+}
+
+/* The zero pages, small and huge */
+
+static uint64_t frame_of(int fd, const struct hl_pagemap *pagemap, uintptr_t address)
+{
+	uint64_t entry = 0;
+	off_t offset = (off_t)(address / pagemap->page_bytes * sizeof(entry));
+	if (pread(fd, &entry, sizeof(entry), offset) != sizeof(entry) || !(entry & ENTRY_PRESENT))
+		return 0;
+	return entry & ENTRY_FRAME;
+}
+
+static void read_byte(uintptr_t address)
+{
+	(void)*(const volatile char *)address;
+}
+
+/*
+ * Learns the frame numbers from pages of our own that were only read; they are hidden from those
+ * without CAP_SYS_ADMIN. While we map it, the huge zero page stays where it is. Returns whether
+ * PAGEMAP_SCAN knows that one, too: not before kernel 6.17.
+ */
+static bool learn_zero_pages(struct hl_pagemap *pagemap, int self_fd)
+{
+	pagemap->zero_pages = mmap(NULL, 3 * HUGE_BYTES, PROT_READ | PROT_WRITE,
+				   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (pagemap->zero_pages == MAP_FAILED)
+		return false;
+	uintptr_t huge =
+		((uintptr_t)pagemap->zero_pages + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES;
+	uintptr_t small = huge + HUGE_BYTES;
+	madvise((void *)huge, HUGE_BYTES, MADV_HUGEPAGE);
+	madvise((void *)small, HUGE_BYTES, MADV_NOHUGEPAGE);
+	read_byte(huge);
+	read_byte(small);
+	pagemap->zero_frame = frame_of(self_fd, pagemap, small);
+	uint64_t frame = frame_of(self_fd, pagemap, huge);
+	pagemap->huge_zero_frame = frame == pagemap->zero_frame ? 0 : frame;
+	uint64_t walk_end;
+	return scan_some(self_fd, pagemap->regions, huge, small, &walk_end) == 0;
+}
+
+/* Scans where that tells all zero pages from others, or nothing else does either. */
+static void choose_method(struct hl_pagemap *pagemap)
+{
+	int self_fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	uint64_t walk_end;
+	bool scan_works = scan_some(pagemap->fd, pagemap->regions, 0, 0, &walk_end) >= 0;
+	bool scan_knows = learn_zero_pages(pagemap, self_fd);
+	bool frames_known = pagemap->zero_frame != 0;
+	if (self_fd >= 0)
+		close(self_fd);
+	pagemap->scans = scan_works && (scan_knows || !frames_known);
+	pagemap->knows_zero_page = scan_knows || frames_known;
+}
+
+static int open_error(pid_t pid, int code, struct hl_error *err)
+{
+	if (code == -ENOENT)
+		code = -ESRCH;
+	return hl_proc_error(pid, code, "the page map", err);
+}
+
+int hl_pagemap_open(pid_t pid, struct hl_pagemap **ret_pagemap, struct hl_error *err)
+{
+	char path[32];
+	snprintf(path, sizeof(path), "/proc/%d/pagemap", pid);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return open_error(pid, -errno, err);
+	struct hl_pagemap *pagemap = calloc(1, sizeof(*pagemap));
+	void *buffer = malloc(READ_ENTRIES * sizeof(uint64_t));
+	if (!pagemap || !buffer) {
+		free(buffer);
+		free(pagemap);
+		close(fd);
+		return open_error(pid, -ENOMEM, err);
+	}
+	pagemap->fd = fd;
+	pagemap->page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
+	pagemap->zero_pages = MAP_FAILED;
+	pagemap->buffer = buffer;
+	choose_method(pagemap);
+	*ret_pagemap = pagemap;
+	return 0;
+}
+
+const char *hl_pagemap_method(const struct hl_pagemap *pagemap)
+{
+	return pagemap->scans ? "PAGEMAP_SCAN" : "pagemap";
+}
+
+void hl_pagemap_avoid_scan(struct hl_pagemap *pagemap)
+{
+	pagemap->scans = false;
+	pagemap->knows_zero_page = pagemap->zero_frame != 0;
+}
+
+bool hl_pagemap_knows_zero_page(const struct hl_pagemap *pagemap)
+{
+	return pagemap->knows_zero_page;
+}
+
+/* Memory whose process has ended has no pages, and only reading tells so. */
+static bool has_ended(const struct hl_pagemap *pagemap)
+{
+	return read_entries(pagemap, 0, pagemap->page_bytes) == 0;
+}
+
+int hl_pagemap_scan(struct hl_pagemap *pagemap, uint64_t start, uint64_t end,
+		    struct hl_pages *pages)
+{
+	if (end > USER_ADDRESSES_END)
+		end = USER_ADDRESSES_END;
+	if (start >= end)
+		return 0;
+	int r = pagemap->scans ? scan_by_ioctl(pagemap, start, end, pages)
+			       : scan_by_reading(pagemap, start, end, pages);
+	return r == 0 && has_ended(pagemap) ? -ESRCH : r;
+}
+
+void hl_pagemap_free(struct hl_pagemap *pagemap)
+{
+	if (!pagemap)
+		return;
+	if (pagemap->zero_pages != MAP_FAILED)
+		munmap(pagemap->zero_pages, 3 * HUGE_BYTES);
+	close(pagemap->fd);
+	free(pagemap->buffer);
+	free(pagemap);
+}
+
+/* Sets of pages */
+
+/* The first run that ends behind ${address}. */
+static size_t first_behind(const struct hl_pages *pages, uint64_t address)
+{
+	size_t low = 0, high = pages->count;
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		if (pages->runs[middle].end > address)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return low;
+}
+
+bool hl_pages_contain(const struct hl_pages *pages, uint64_t address)
+{
+	size_t at = first_behind(pages, address);
+	return at < pages->count && pages->runs[at].start <= address;
+}
+
+uint64_t hl_pages_count_in(const struct hl_pages *pages, uint64_t start, uint64_t end)
+{
+	uint64_t bytes = 0;
+	for (size_t i = first_behind(pages, start); i < pages->count && pages->runs[i].start < end;
+	     i++) {
+		const struct hl_page_run *run = &pages->runs[i];
+		bytes += (run->end < end ? run->end : end) -
+			 (run->start > start ? run->start : start);
+	}
+	return bytes / (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+void hl_pages_release(struct hl_pages *pages)
+{
+	free(pages->runs);
+	*pages = (struct hl_pages){0};
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Reads files of /proc/PID; see proc_file.h. */
+#include "process/proc_file.h"
+
+#include "base/array.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+/* The least that one read of a long file is asked for; the kernel itself gives a page at a time. */
+#define READ_BYTES 65536u
+
+static int open_file(pid_t pid, const char *file)
+{
+	char path[64];
+	int length = snprintf(path, sizeof(path), "/proc/%d/%s", pid, file);
+	if (length >= (int)sizeof(path))
+		return -ENAMETOOLONG;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0)
+		return fd;
+	return errno == ENOENT ? -ESRCH : -errno;
+}
+
+ssize_t hl_proc_read(pid_t pid, const char *file, char *text, size_t capacity)
+{
+	int fd = open_file(pid, file);
+	if (fd < 0)
+		return fd;
+	size_t length = 0;
+	ssize_t got = 0;
+	while (length < capacity - 1 && (got = read(fd, text + length, capacity - 1 - length)) > 0)
+		length += (size_t)got;
+	int code = -errno;
+	close(fd);
+	if (got < 0)
+		return code;
+	text[length] = '\0';
+	return (ssize_t)length;
+}
+
+/* Reads to the end of ${fd}; ${text} is the caller's to free in any case. */
+static int read_to_end(int fd, char **text, size_t *ret_length)
+{
+	size_t capacity = 0, length = 0;
+	for (;;) {
+		if (hl_array_reserve(text, &capacity, length + READ_BYTES, 1))
+			return -ENOMEM;
+		ssize_t got = read(fd, *text + length, capacity - length - 1);
+		if (got < 0)
+			return -errno;
+		length += (size_t)got;
+		if (got == 0) {
+			(*text)[length] = '\0';
+			*ret_length = length;
+			return 0;
+		}
+	}
+}
+
+int hl_proc_read_all(pid_t pid, const char *file, char **ret_text, size_t *ret_length)
+{
+	int fd = open_file(pid, file);
+	if (fd < 0)
+		return fd;
+	char *text = NULL;
+	int r = read_to_end(fd, &text, ret_length);
+	close(fd);
+	if (r) {
+		free(text);
+		return r;
+	}
+	*ret_text = text;
+	return 0;
+}
+
+int hl_proc_error(pid_t pid, int code, const char *what, struct hl_error *err)
+{
+	switch (code) {
+	case -ESRCH:
+		return hl_error_set(err, code, "there is no process '%d'; it may have ended", pid);
+	case -EACCES:
+	case -EPERM:
+		return hl_error_set(err, -EACCES,
+				    "cannot read %s of process '%d': %s; run as root, or with the "
+				    "capability CAP_SYS_PTRACE",
+				    what, pid, strerror(-code));
+	case -ENOMEM:
+		return hl_error_set(err, code, "cannot read %s of process '%d': out of memory",
+				    what, pid);
+	default:
+		return hl_error_set(err, code, "cannot read %s of process '%d': %s", what, pid,
+				    strerror(-code));
+	}
+}

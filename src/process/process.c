@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Reads facts about a process from /proc; see process.h. */
+#include "process/process.h"
+
+#include "base/array.h"
+#include "process/proc_file.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Longer command lines are cut; nobody reads megabytes of arguments. */
+#define COMMAND_BYTES_MAX 65536
+
+#define NS_PER_S UINT64_C(1000000000)
+
+static uint64_t clock_ns(clockid_t clock)
+{
+	struct timespec now;
+	clock_gettime(clock, &now);
+	return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+/* The number behind "\n${key}:" in a file like /proc/PID/status; 0 when there is none. */
+static uint64_t value_of(const char *text, const char *key)
+{
+	size_t length = strlen(key);
+	for (const char *at = text; at; at = strchr(at, '\n')) {
+		at += *at == '\n';
+		if (!strncmp(at, key, length) && at[length] == ':')
+			return strtoull(at + length + 1, NULL, 10);
+	}
+	return 0;
+}
+
+/* The letter behind "State:". */
+static char state_of(const char *status)
+{
+	const char *state = strstr(status, "\nState:");
+	return state ? state[strlen("\nState:") + 1] : '?';
+}
+
+/* Refuses what is no living process of its own. */
+static int check_status(pid_t pid, const char *status, struct hl_error *err)
+{
+	pid_t process = (pid_t)value_of(status, "Tgid");
+	char state = state_of(status);
+	if (process != pid)
+		return hl_error_set(err, -ESRCH, "'%d' is a thread of process '%d'; name that", pid,
+				    process);
+	if (state == 'Z' || state == 'X')
+		return hl_error_set(err, -ESRCH, "process '%d' has ended", pid);
+	return 0;
+}
+
+static int read_status(pid_t pid, struct hl_process_facts *facts, struct hl_error *err)
+{
+	char status[8192];
+	ssize_t length = hl_proc_read(pid, "status", status, sizeof(status));
+	if (length < 0)
+		return hl_proc_error(pid, (int)length, "the status", err);
+	int r = check_status(pid, status, err);
+	if (r)
+		return r;
+	facts->parent_pid = (pid_t)value_of(status, "PPid");
+	facts->uid = (uint32_t)value_of(status, "Uid");
+	facts->threads = (uint32_t)value_of(status, "Threads");
+	return 0;
+}
+
+/* The 22nd field, counted behind the name, the second, which may itself contain anything. */
+static int read_start(pid_t pid, struct hl_process_facts *facts, struct hl_error *err)
+{
+	char stat[1024];
+	ssize_t length = hl_proc_read(pid, "stat", stat, sizeof(stat));
+	if (length < 0)
+		return hl_proc_error(pid, (int)length, "the start time", err);
+	const char *at = strrchr(stat, ')');
+	for (int field = 2; at && field < 22; field++)
+		at = strchr(at + 1, ' ');
+	if (!at)
+		return hl_proc_error(pid, -EBADMSG, "the start time", err);
+	facts->start_ticks = strtoull(at, NULL, 10);
+	uint64_t ticks_per_s = (uint64_t)sysconf(_SC_CLK_TCK);
+	facts->start_realtime_ns = clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_BOOTTIME) +
+				   facts->start_ticks * (NS_PER_S / ticks_per_s);
+	return 0;
+}
+
+/* ${directory} is "" or "task/TID/". */
+static void read_comm(pid_t pid, const char *directory, char comm[16])
+{
+	char file[48], text[64];
+	snprintf(file, sizeof(file), "%scomm", directory);
+	ssize_t length = hl_proc_read(pid, file, text, sizeof(text));
+	text[length > 0 ? length : 0] = '\0';
+	char *newline = strrchr(text, '\n');
+	if (newline)
+		*newline = '\0';
+	snprintf(comm, 16, "%.15s", text);
+}
+
+/* NULL for want of memory; "" when it may not be read. */
+static char *read_executable(pid_t pid)
+{
+	char link[32], path[PATH_MAX];
+	snprintf(link, sizeof(link), "/proc/%d/exe", pid);
+	ssize_t length = readlink(link, path, sizeof(path));
+	return strndup(path, length > 0 ? (size_t)length : 0);
+}
+
+static void free_command(char **command)
+{
+	for (char **argument = command; argument && *argument; argument++)
+		free(*argument);
+	free(command);
+}
+
+/* A program that writes a title over its arguments fills the rest with NULs; an empty argument at
+ * the end is then none. */
+static size_t without_padding(const char *bytes, size_t length)
+{
+	size_t used = length;
+	while (used > 0 && !bytes[used - 1])
+		used--;
+	return length - used > 2 ? used + 1 : length;
+}
+
+static size_t count_arguments(const char *bytes, size_t length)
+{
+	size_t count = 0;
+	for (size_t i = 0; i < length; i++)
+		count += !bytes[i] || i + 1 == length;
+	return count;
+}
+
+/* Splits at NULs; NULL for want of memory. */
+static char **split_arguments(const char *bytes, size_t length)
+{
+	char **command = calloc(count_arguments(bytes, length) + 1, sizeof(*command));
+	for (size_t i = 0, count = 0; command && i < length; count++) {
+		size_t size = strnlen(bytes + i, length - i);
+		command[count] = strndup(bytes + i, size);
+		if (!command[count]) {
+			free_command(command);
+			return NULL;
+		}
+		i += size + 1;
+	}
+	return command;
+}
+
+static char **read_command(pid_t pid, const char *comm)
+{
+	char *bytes = malloc(COMMAND_BYTES_MAX);
+	if (!bytes)
+		return NULL;
+	ssize_t length = hl_proc_read(pid, "cmdline", bytes, COMMAND_BYTES_MAX);
+	char **command = length > 0 ? split_arguments(bytes, without_padding(bytes, (size_t)length))
+				    : split_arguments(comm, strlen(comm));
+	free(bytes);
+	return command;
+}
+
+int hl_process_facts_read(pid_t pid, struct hl_process_facts *ret_facts, struct hl_error *err)
+{
+	struct hl_process_facts facts = {.pid = pid};
+	int r = read_status(pid, &facts, err);
+	if (!r)
+		r = read_start(pid, &facts, err);
+	if (r)
+		return r;
+	int64_t cpu_ns = hl_process_cpu_ns(pid);
+	facts.cpu_ns = cpu_ns > 0 ? (uint64_t)cpu_ns : 0;
+	read_comm(pid, "", facts.comm);
+	facts.executable = read_executable(pid);
+	facts.command = read_command(pid, facts.comm);
+	if (!facts.executable || !facts.command) {
+		hl_process_facts_release(&facts);
+		return hl_proc_error(pid, -ENOMEM, "the command", err);
+	}
+	*ret_facts = facts;
+	return 0;
+}
+
+void hl_process_facts_release(struct hl_process_facts *facts)
+{
+	free_command(facts->command);
+	free(facts->executable);
+	*facts = (struct hl_process_facts){0};
+}
+
+int64_t hl_process_cpu_ns(pid_t pid)
+{
+	clockid_t clock;
+	struct timespec used;
+	int code = clock_getcpuclockid(pid, &clock);
+	if (code)
+		return -code;
+	if (clock_gettime(clock, &used))
+		return -ESRCH;
+	return (int64_t)used.tv_sec * (int64_t)NS_PER_S + used.tv_nsec;
+}
+
+int hl_process_rss_read(pid_t pid, struct hl_process_rss *ret_rss, struct hl_error *err)
+{
+	char rollup[4096], status[8192];
+	ssize_t length = hl_proc_read(pid, "smaps_rollup", rollup, sizeof(rollup));
+	if (length == 0) /* of a zombie */
+		length = -ESRCH;
+	if (length > 0)
+		length = hl_proc_read(pid, "status", status, sizeof(status));
+	if (length < 0)
+		return hl_proc_error(pid, (int)length, "the memory in use", err);
+	uint64_t page_kib = (uint64_t)sysconf(_SC_PAGESIZE) / 1024;
+	*ret_rss = (struct hl_process_rss){
+		.rss_pages = value_of(rollup, "Rss") / page_kib,
+		.anon_pages = value_of(rollup, "Anonymous") / page_kib,
+		.shmem_pages = value_of(status, "RssShmem") / page_kib,
+		.swap_pages = value_of(rollup, "Swap") / page_kib,
+	};
+	return 0;
+}
+
+static int list_threads(pid_t pid, DIR *directory, struct hl_process_thread **threads,
+			size_t *ret_count)
+{
+	size_t count = 0, capacity = 0;
+	for (struct dirent *entry; (entry = readdir(directory));) {
+		pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
+		if (tid <= 0)
+			continue;
+		if (hl_array_reserve(threads, &capacity, count + 1, sizeof(**threads)))
+			return -ENOMEM;
+		struct hl_process_thread *thread = &(*threads)[count++];
+		*thread = (struct hl_process_thread){.tid = tid};
+		char task[32];
+		snprintf(task, sizeof(task), "task/%d/", tid);
+		read_comm(pid, task, thread->comm);
+	}
+	*ret_count = count;
+	return 0;
+}
+
+int hl_process_threads(pid_t pid, struct hl_process_thread **ret_threads, size_t *ret_count)
+{
+	char path[32];
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	DIR *directory = opendir(path);
+	if (!directory)
+		return errno == ENOENT ? -ESRCH : -errno;
+	struct hl_process_thread *threads = NULL;
+	int r = list_threads(pid, directory, &threads, ret_count);
+	closedir(directory);
+	if (r) {
+		free(threads);
+		return r;
+	}
+	*ret_threads = threads;
+	return 0;
+}

@@ -155,6 +155,16 @@ static void note_cut(struct hl_log *log, uint32_t index, struct hl_log_point *ne
 		(struct hl_log_cut){log->segments[index].path, before + 1, next->number - 1};
 }
 
+/* Whether intervals are missing between segment ${index} and the one before, which the index of
+ * one that was cut off would have said. */
+static bool has_hole_before(const struct hl_log *log, uint32_t index)
+{
+	const struct hl_segment *segment = &log->segments[index];
+
+	return segment->cut_off &&
+	       segment->missing_before != log->segments[index - 1].index.missing_count;
+}
+
 static int collect_points(struct hl_log *log)
 {
 	size_t capacity = 0;
@@ -164,6 +174,8 @@ static int collect_points(struct hl_log *log)
 		const struct hl_segment_index *index = &log->segments[i].index;
 		for (size_t at = 0; r == 0 && at < index->point_count; at++) {
 			struct hl_log_point point = index->points[at];
+			if (at == 0 && i > 0)
+				point.missing |= has_hole_before(log, i);
 			if (at == 0 && i > 0 && log->segments[i - 1].cut_off)
 				note_cut(log, i - 1, &point);
 			r = add_point(log, &capacity, &point);

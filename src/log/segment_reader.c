@@ -212,7 +212,7 @@ static int walk_checkpoint(struct walk *walk, struct hl_byte_reader *content, ui
 	if (r < 0)
 		return r;
 	if (!walk->any)
-		walk->missing_before = head.missing_count;
+		walk->missing_before = walk->segment->missing_before = head.missing_count;
 	walk->any = true;
 	walk->segment->index.missing_count = head.missing_count;
 	return hl_segment_index_add_checkpoint(&walk->segment->index, head.next_interval, offset);

@@ -17,6 +17,7 @@ struct hl_segment {
 	struct hl_segment_header header;
 	struct hl_segment_index index; /* as written, or as found by walking the pieces */
 	bool cut_off;		       /* had no index */
+	uint64_t missing_before; /* intervals, before the first; known where there was no index */
 };
 
 /*

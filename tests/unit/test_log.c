@@ -645,6 +645,50 @@ static void a_full_disk_leaves_a_hole_and_right_figures_after_it(void **state)
 	lab_free(lab);
 }
 
+/* Takes the trailers away, so that all segments have to be walked. */
+static void cut_trailers(const struct lab *lab, const struct hl_log *log)
+{
+	struct stat status;
+	char path[400];
+
+	for (uint32_t i = 0; i < log->segment_count; i++) {
+		if (log->segments[i].cut_off) /* for want of room */
+			continue;
+		segment_path(lab, (int)i, path, sizeof(path));
+		assert_int_equal(stat(path, &status), 0);
+		assert_int_equal(truncate(path, status.st_size - 1), 0);
+	}
+}
+
+static void a_hole_between_segments_is_seen_without_indexes_too(void **state)
+{
+	(void)state;
+	srand(23);
+	signal(SIGXFSZ, SIG_IGN);
+	for (uint64_t first = 20; first < 80; first++) {
+		struct lab *lab = lab_new(1500, 1000);
+		for (uint64_t number = 0; number < 100; number++) {
+			bool full = number >= first && number < first + 7;
+			limit_files(full ? 1 : RLIM_INFINITY);
+			fill_interval(lab, number, 5);
+			assert_int_equal(write_interval(lab, number) < 0, full);
+		}
+		limit_files(RLIM_INFINITY);
+		hl_log_writer_finish(lab->writer);
+		lab->writer = NULL;
+		struct hl_log *log = read_log(lab, 0);
+		check_hole(log, first, first + 6);
+		cut_trailers(lab, log);
+		hl_log_free(log);
+		log = read_log(lab, 0);
+		assert_int_equal(log->missing_count, 7);
+		check_hole(log, first, first + 6);
+		check_points(lab, log);
+		hl_log_free(log);
+		lab_free(lab);
+	}
+}
+
 static void marks_are_kept_with_their_ticks(void **state)
 {
 	struct lab *lab = lab_new(2000, 100);
@@ -853,6 +897,7 @@ int main(void)
 		cmocka_unit_test(a_segment_under_the_name_of_another_ends_the_run),
 		cmocka_unit_test(flipped_bits_do_no_harm),
 		cmocka_unit_test(a_full_disk_leaves_a_hole_and_right_figures_after_it),
+		cmocka_unit_test(a_hole_between_segments_is_seen_without_indexes_too),
 		cmocka_unit_test(marks_are_kept_with_their_ticks),
 		cmocka_unit_test(marks_that_come_late_stand_where_they_belong),
 		cmocka_unit_test(a_range_is_folded_part_by_part),

@@ -90,6 +90,20 @@ int hl_log_segments_get(void);
  * above. */
 int hl_log_segments_set(unsigned count);
 
+#define HL_TAG_NAME_MAX 63 /* bytes of a tag's name, without the NUL */
+
+/*
+ * What this thread allocates from here on is of kind ${name}, until the hl_tag_pop() that belongs to
+ * it: `heapline allocations` lists it so. Only where libheapline-tags.so runs (heapline record
+ * --tags); it copies the name and keeps up to 1024 different ones. 0; -EOPNOTSUPP without that
+ * library; -EINVAL or -ENAMETOOLONG for the name, which is one line without control characters;
+ * -ENOSPC when there are too many. Pushed in any case, so that every push has its pop.
+ */
+int hl_tag_push(const char *name);
+
+/* Back to the tag before. 0, -EINVAL without a push before, -EOPNOTSUPP as above. */
+int hl_tag_pop(void);
+
 #ifdef __cplusplus
 }
 #endif

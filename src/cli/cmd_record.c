@@ -34,6 +34,7 @@ static uint64_t log_segment_bytes = LOG_SEGMENT_BYTES;
 static uint64_t log_segments = LOG_SEGMENTS;
 static bool events;
 static bool lossy;
+static bool tags;
 static bool no_follow;
 static bool wait_for_all;
 static const char *output;
@@ -69,6 +70,9 @@ static const struct hl_option options[] = {
 	{"lossy", 0, NULL,
 	 "modes with a log: let events go when a thread has no room for them, instead of waiting",
 	 HL_OPTION_FLAG, &lossy, NULL},
+	{"tags", 0, NULL,
+	 "record nothing; have each block say who allocated it, for 'heapline allocations -p PID'",
+	 HL_OPTION_FLAG, &tags, NULL},
 	{"no-follow", 0, NULL, "record the program alone, not its children", HL_OPTION_FLAG,
 	 &no_follow, NULL},
 	{"wait", 0, NULL, "go on until the last descendant of the program has ended",
@@ -269,6 +273,25 @@ static int record_program(const char *recorder, char **argv)
 	return status;
 }
 
+/* The program takes the place of this process: nobody has to watch it. */
+static int run_with_tags(char **argv)
+{
+	char library[PATH_MAX];
+	struct hl_error err = {0};
+	if (hl_preload_find(HL_PRELOAD_TAGS, library, sizeof(library), &err) < 0)
+		return say_error(&err, STATUS_FAILED);
+	char **environment = hl_preload_environment(library, NULL, NULL);
+	if (!environment) {
+		hl_cli_error("out of memory");
+		return STATUS_FAILED;
+	}
+	execvpe(argv[0], argv, environment);
+	int r = -errno;
+	hl_preload_environment_free(environment);
+	hl_cli_error("cannot run '%s': %s", argv[0], strerror(-r));
+	return status_of_exec(r);
+}
+
 /* -1, or the exit status to leave with. */
 static int check_usage(int argc)
 {
@@ -276,6 +299,10 @@ static int check_usage(int argc)
 			 log_segments != LOG_SEGMENTS;
 	if (argc == 0)
 		return hl_cli_usage_error(&hl_verb_record, "no command to record");
+	if (tags && (output || about_log || sample_bytes || mappings || sizes))
+		return hl_cli_usage_error(&hl_verb_record,
+					  "with '--tags' there is no recording: other options "
+					  "have nothing to act on");
 	if (about_log && !hl_mode_logs((enum hl_mode)mode))
 		return hl_cli_usage_error(&hl_verb_record,
 					  "mode '%s' keeps no log; options about logs need "
@@ -303,8 +330,11 @@ static int run_record(int argc, char **argv)
 	int r = hl_examine_find(argv[0], program, sizeof(program), &err);
 	if (r < 0)
 		return say_error(&err, status_of_exec(r));
-	if (hl_examine_program(program, &err) < 0 ||
-	    hl_preload_find(recorder, sizeof(recorder), &err) < 0)
+	if (hl_examine_program(program, &err) < 0)
+		return say_error(&err, STATUS_FAILED);
+	if (tags)
+		return run_with_tags(argv);
+	if (hl_preload_find(HL_PRELOAD_RECORDER, recorder, sizeof(recorder), &err) < 0)
 		return say_error(&err, STATUS_FAILED);
 	return record_program(recorder, argv);
 }

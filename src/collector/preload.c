@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Finds the recorder and prepares the environment; see preload.h. */
+/* Finds what is to be preloaded and prepares the environment; see preload.h. */
 #include "collector/preload.h"
 
 #include "recorder/protocol.h"
@@ -14,12 +14,21 @@
 #include <string.h>
 #include <unistd.h>
 
-#define RECORDER "libheapline.so"
+static const struct {
+	const char *file, *built_in, *variable, *says;
+} libraries[] = {
+	[HL_PRELOAD_RECORDER] = {"libheapline.so", "src/recorder/", "HEAPLINE_RECORDER",
+				 "the recorder"},
+	[HL_PRELOAD_TAGS] = {"libheapline-tags.so", "src/tags/", "HEAPLINE_TAGS",
+			     "the library for tags"},
+};
 
-static bool try_path(char *ret_path, size_t capacity, const char *directory, const char *file)
+/* ${below} is a directory below ${directory}, with a slash behind, or "". */
+static bool try_path(char *ret_path, size_t capacity, const char *directory, const char *below,
+		     const char *file)
 {
 	char path[2 * PATH_MAX];
-	if (snprintf(path, sizeof(path), "%s%s", directory, file) >= (int)sizeof(path))
+	if (snprintf(path, sizeof(path), "%s%s%s", directory, below, file) >= (int)sizeof(path))
 		return false;
 	char *resolved = realpath(path, NULL);
 	bool good = resolved && strlen(resolved) < capacity && access(resolved, R_OK) == 0;
@@ -40,25 +49,28 @@ static bool own_directory(char *directory, size_t capacity)
 	return true;
 }
 
-static bool find(char *ret_path, size_t capacity)
+static bool find(enum hl_preload_library library, char *ret_path, size_t capacity)
 {
 	char directory[PATH_MAX];
-	const char *named = getenv("HEAPLINE_RECORDER");
+	const char *file = libraries[library].file;
+	const char *named = getenv(libraries[library].variable);
 	if (named && named[0])
-		return try_path(ret_path, capacity, named, "");
+		return try_path(ret_path, capacity, named, "", "");
 	if (own_directory(directory, sizeof(directory)) &&
-	    (try_path(ret_path, capacity, directory, "src/recorder/" RECORDER) ||
-	     try_path(ret_path, capacity, directory, HL_LIBDIR_FROM_BIN "/" RECORDER)))
+	    (try_path(ret_path, capacity, directory, libraries[library].built_in, file) ||
+	     try_path(ret_path, capacity, directory, HL_LIBDIR_FROM_BIN "/", file)))
 		return true;
-	return try_path(ret_path, capacity, HL_LIBDIR "/", RECORDER);
+	return try_path(ret_path, capacity, HL_LIBDIR "/", "", file);
 }
 
-int hl_preload_find(char *ret_path, size_t capacity, struct hl_error *err)
+int hl_preload_find(enum hl_preload_library library, char *ret_path, size_t capacity,
+		    struct hl_error *err)
 {
-	if (!find(ret_path, capacity))
+	if (!find(library, ret_path, capacity))
 		return hl_error_set(err, -ENOENT,
-				    "cannot find the recorder '" RECORDER "'; install heapline, or "
-				    "name the file in HEAPLINE_RECORDER");
+				    "cannot find %s '%s'; install heapline, or name the file in %s",
+				    libraries[library].says, libraries[library].file,
+				    libraries[library].variable);
 	/* What the loader separates the names in LD_PRELOAD by. */
 	if (strpbrk(ret_path, ": "))
 		return hl_error_set(err, -EINVAL,
@@ -69,10 +81,10 @@ int hl_preload_find(char *ret_path, size_t capacity, struct hl_error *err)
 }
 
 /*
- * The recorder's path as glibc alone understands it: with $LIB in it, which leads back to the root
+ * The library's path as glibc alone understands it: with $LIB in it, which leads back to the root
  * by
  * "..". Other loaders (musl) look for a directory of that name, find none, and start their program
- * without the recorder, where loading it would end the program. NULL where this does not lead to
+ * without the library, where loading it would end the program. NULL where this does not lead to
  * our own libc, or for want of memory.
  */
 static char *path_for_glibc(const char *path)
@@ -135,18 +147,30 @@ static bool copy_others(char **environment, size_t *count)
 	return true;
 }
 
-char **hl_preload_environment(const char *recorder, const char *socket, const char *token)
+/* Adds what heapline itself sets. */
+static bool add_ours(char **environment, size_t *count, const char *library, const char *socket,
+		     const char *token)
 {
-	size_t count = 3;
-	char **environment = calloc(count_environment() + count + 1, sizeof(*environment));
-	if (!environment)
-		return NULL;
-	char *path = path_for_glibc(recorder);
-	environment[0] = make_variable("LD_PRELOAD", path ? path : recorder, getenv("LD_PRELOAD"));
+	char *path = path_for_glibc(library);
+	environment[0] = make_variable("LD_PRELOAD", path ? path : library, getenv("LD_PRELOAD"));
 	free(path);
+	*count = 1;
+	if (!socket)
+		return environment[0];
 	environment[1] = make_variable(HL_ENV_SOCKET, socket, NULL);
 	environment[2] = make_variable(HL_ENV_TOKEN, token, NULL);
-	if (environment[0] && environment[1] && environment[2] && copy_others(environment, &count))
+	*count = 3;
+	return environment[0] && environment[1] && environment[2];
+}
+
+char **hl_preload_environment(const char *library, const char *socket, const char *token)
+{
+	size_t count;
+	char **environment = calloc(count_environment() + 4, sizeof(*environment));
+	if (!environment)
+		return NULL;
+	if (add_ours(environment, &count, library, socket, token) &&
+	    copy_others(environment, &count))
 		return environment;
 	hl_preload_environment_free(environment);
 	return NULL;

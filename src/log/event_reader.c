@@ -272,7 +272,14 @@ static int open_log(struct hl_event_log *log, int directory_fd, const char *dire
 	struct hl_log_file_list list = {0};
 
 	int r = hl_log_files_list(directory_fd, &hl_log_event_files, log->process, &list);
-	if (r == 0 && !list.count)
+	if (r == 0 && options && options->start_realtime_ns)
+		log->foreign_count = (uint32_t)hl_log_files_drop_foreign(
+			directory_fd, &hl_log_event_files, options->start_realtime_ns, &list);
+	if (r == 0 && !list.count && log->foreign_count)
+		r = hl_error_set(err, -EBADMSG,
+				 "cannot use the events in '%s': they are of another recording",
+				 directory);
+	else if (r == 0 && !list.count)
 		r = hl_error_set(err, -ENOENT,
 				 "'%s' holds no events of this process; 'heapline record --mode "
 				 "log-fast --events' keeps them",

@@ -22,6 +22,7 @@ struct hl_event_log {
 	uint64_t start_realtime_ns; /* of tick 0 */
 	uint32_t file_count;
 	uint32_t ignored_count;	     /* older ones, before a gap in their numbers */
+	uint32_t foreign_count;	     /* of another recording */
 	uint64_t file_bytes;	     /* of all that are read */
 	struct hl_event_part *parts; /* in order of time */
 	size_t part_count;

@@ -194,6 +194,33 @@ int hl_log_files_list(int directory_fd, const struct hl_log_file_kind *kind, uin
 	return r;
 }
 
+/* What is damaged, or none at all, is not foreign: whoever opens it says what is wrong with it. */
+static bool is_foreign(int directory_fd, const char *name, const struct hl_log_file_kind *kind,
+		       uint64_t start_realtime_ns)
+{
+	int fd = openat(directory_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	struct hl_segment_header header;
+
+	if (fd < 0)
+		return false;
+	bool is_whole = pread(fd, &header, sizeof(header), 0) == sizeof(header) &&
+			!hl_log_files_check_header(kind, header.process, &header);
+	close(fd);
+	return is_whole && header.start_realtime_ns != start_realtime_ns;
+}
+
+size_t hl_log_files_drop_foreign(int directory_fd, const struct hl_log_file_kind *kind,
+				 uint64_t start_realtime_ns, struct hl_log_file_list *list)
+{
+	size_t left = 0, count = list->count;
+
+	for (size_t i = 0; i < count; i++)
+		if (!is_foreign(directory_fd, list->items[i].name, kind, start_realtime_ns))
+			list->items[left++] = list->items[i];
+	list->count = left;
+	return count - left;
+}
+
 size_t hl_log_files_newest_run(const struct hl_log_file_list *list)
 {
 	size_t first = list->count ? list->count - 1 : 0;

@@ -69,6 +69,11 @@ struct hl_segment_header hl_log_rotation_header(const struct hl_log_rotation *ro
 int hl_log_files_list(int directory_fd, const struct hl_log_file_kind *kind, uint32_t process,
 		      struct hl_log_file_list *list);
 
+/* Takes files out of the list that say of themselves that tick 0 was at another time than
+ * ${start_realtime_ns}: they are of another recording. Returns how many. */
+size_t hl_log_files_drop_foreign(int directory_fd, const struct hl_log_file_kind *kind,
+				 uint64_t start_realtime_ns, struct hl_log_file_list *list);
+
 /* Where the newest run of numbers without a gap begins. */
 size_t hl_log_files_newest_run(const struct hl_log_file_list *list);
 

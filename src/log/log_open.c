@@ -263,7 +263,14 @@ static int open_log(struct hl_log *log, int directory_fd, const char *directory,
 	size_t count = 0;
 
 	int r = hl_log_files_list(directory_fd, &hl_log_segments, log->process, &found);
-	if (r == 0 && !found.count)
+	if (r == 0 && options && options->start_realtime_ns)
+		log->foreign_count = (uint32_t)hl_log_files_drop_foreign(
+			directory_fd, &hl_log_segments, options->start_realtime_ns, &found);
+	if (r == 0 && !found.count && log->foreign_count)
+		r = hl_error_set(err, -EBADMSG,
+				 "cannot use the log in '%s': it is of another recording",
+				 directory);
+	else if (r == 0 && !found.count)
 		r = hl_error_set(err, -ENOENT,
 				 "'%s' holds no log of this process; 'heapline record --mode "
 				 "log-fast' keeps one",

@@ -44,6 +44,7 @@ struct hl_log {
 	size_t mark_count;
 	uint32_t segment_count;	 /* that are read */
 	uint32_t ignored_count;	 /* older ones, before a gap, damage or another log's */
+	uint32_t foreign_count;	 /* of another log, where it was known which one is wanted */
 	uint64_t lost_events;	 /* of the log; the counters may have them */
 	uint64_t missing_count;	 /* intervals that could not be written or read */
 	struct hl_log_cut *cuts; /* in order of time */
@@ -78,6 +79,7 @@ enum hl_log_moment {
 /* How many threads to decode with; 0: one for each segment, up to the cores. */
 struct hl_log_options {
 	unsigned jobs;
+	uint64_t start_realtime_ns;   /* of the log, whose files alone are used; 0: not known */
 	struct hl_progress *progress; /* NULL: nobody watches */
 };
 

@@ -99,8 +99,11 @@ static int open_recording(struct hl_history *history, const struct hl_profile_se
 	int r = hl_recording_open(history->path, &history->recording, err);
 	if (r < 0)
 		return r;
-	return hl_moment_open_log(history->path, history->recording, selection, &history->process,
-				  &history->log, err);
+	r = hl_moment_open_log(history->path, history->recording, selection, &history->process,
+			       &history->log, err);
+	if (r == 0)
+		history->reading.start_realtime_ns = history->process->start_realtime_ns;
+	return r;
 }
 
 static int open_history(struct hl_history *history, const struct hl_profile_selection *selection,

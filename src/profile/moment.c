@@ -63,7 +63,9 @@ static int open_first_log(const char *path, const struct candidate *candidates, 
 	int r = -ENOENT;
 
 	for (size_t i = 0; r == -ENOENT && i < count; i++) {
-		r = hl_log_open(path, candidates[i].process->sequence, options, ret_log, err);
+		struct hl_log_options of_process = *options;
+		of_process.start_realtime_ns = candidates[i].process->start_realtime_ns;
+		r = hl_log_open(path, candidates[i].process->sequence, &of_process, ret_log, err);
 		if (r == 0)
 			*ret_process = candidates[i].process;
 	}

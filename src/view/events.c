@@ -29,6 +29,7 @@ static void emit_files(const struct hl_events_report *report)
 	hl_emit_integer(emit, "count", log->file_count);
 	hl_emit_integer(emit, "bytes", (int64_t)log->file_bytes);
 	hl_emit_integer(emit, "ignored", log->ignored_count);
+	hl_emit_integer(emit, "foreign", log->foreign_count);
 	hl_emit_integer(emit, "missing_events", (int64_t)log->missing_events);
 	hl_emit_boolean(emit, "complete", !log->cut_off);
 	hl_emit_object_end(emit);
@@ -41,6 +42,7 @@ static void warn(struct hl_emit *emit, const struct hl_event_log *log)
 	if (log->missing_events)
 		hl_emit_warning(emit, "MISSING: %llu events could not be written to files",
 				(unsigned long long)log->missing_events);
+	hl_history_head_foreign(emit, log->foreign_count);
 	if (log->ignored_count)
 		hl_emit_warning(emit,
 				"GAP: %u older file%s left out, because events after %s are "

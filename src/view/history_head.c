@@ -111,6 +111,7 @@ static void emit_log(struct hl_emit *emit, const struct hl_history *history)
 	hl_emit_integer(emit, "interval_ms", HL_INTERVAL_TICKS);
 	hl_emit_integer(emit, "segments", log->segment_count);
 	hl_emit_integer(emit, "ignored_segments", log->ignored_count);
+	hl_emit_integer(emit, "foreign_segments", log->foreign_count);
 	hl_emit_integer(emit, "lost_events", (int64_t)log->lost_events);
 	hl_emit_integer(emit, "missing_intervals", (int64_t)log->missing_count);
 	emit_holes(emit, history);
@@ -175,11 +176,22 @@ static void warn_of_early_end(struct hl_emit *emit, const struct hl_history *his
 			history->log->cut_off ? " or cut off" : "");
 }
 
+void hl_history_head_foreign(struct hl_emit *emit, uint32_t count)
+{
+	if (count)
+		hl_emit_warning(emit,
+				"FOREIGN: %u file%s of another recording lie%s among those of this "
+				"one, and %s not used",
+				count, count == 1 ? "" : "s", count == 1 ? "s" : "",
+				count == 1 ? "is" : "are");
+}
+
 static void warn(struct hl_emit *emit, const struct hl_history *history)
 {
 	const struct hl_log *log = history->log;
 
 	warn_of_holes(emit, history);
+	hl_history_head_foreign(emit, log->foreign_count);
 	if (log->ignored_count)
 		hl_emit_warning(emit,
 				"GAP: %u older segment%s of the log left out, because what comes "

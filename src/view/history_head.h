@@ -15,6 +15,9 @@ void hl_history_head_lines(struct hl_emit *emit, const struct hl_history *histor
 /* The lines of what is missing alone, on options->notes, for output that has no place for them. */
 int hl_history_head_note(const struct hl_history *history, const struct hl_view_options *options);
 
+/* The line that says how many files of another recording were found; none where there are none. */
+void hl_history_head_foreign(struct hl_emit *emit, uint32_t count);
+
 /* Says on options->notes that all was read, and what the record covers. */
 void hl_history_head_complete(const struct hl_history *history,
 			      const struct hl_view_options *options);

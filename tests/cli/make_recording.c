@@ -253,6 +253,10 @@ int main(int argc, char **argv)
 	} else if (!strcmp(wanted, "logged")) {
 		recording.mode = "log-fast";
 		log = write_shop_log;
+	} else if (!strcmp(wanted, "logged-later")) {
+		recording.mode = "log-fast";
+		processes[0].start_realtime_ns += UINT64_C(3600000000000);
+		log = write_shop_log;
 	} else if (!strcmp(wanted, "two-logged")) {
 		recording.mode = "log-fast";
 		recording.process_count = 2;

@@ -19,7 +19,7 @@ from pathlib import Path
 
 CASES = Path(__file__).resolve().parent / "cases"
 RECORDINGS = ("shop", "sized", "two", "none", "empty", "own-malloc", "lossy", "logged",
-              "two-logged", "broken-log")
+              "logged-later", "two-logged", "broken-log")
 TIMEOUT_S = 60
 
 

@@ -532,6 +532,39 @@ static void a_segment_of_another_recording_ends_the_run(void **state)
 	lab_free(lab);
 }
 
+static void
+segments_of_another_recording_are_left_out_where_it_is_known_which_is_meant(void **state)
+{
+	struct lab *lab = lab_with_segments(18), *other = lab_new(2000, 1000);
+	struct hl_log_settings settings = {other->fd, PROCESS, START_NS + 1,
+					   2000,      1000,    &other->names.base};
+	struct hl_log_options options = {.start_realtime_ns = START_NS};
+	struct hl_error err = {0};
+	struct hl_log *log;
+	char path[400];
+
+	(void)state;
+	hl_log_writer_finish(other->writer);
+	assert_int_equal(hl_log_writer_new(&settings, &other->writer), 0);
+	write_intervals(other, 0, 100);
+	log = read_log(lab, 0);
+	int newest = (int)log->segment_count - 1;
+	hl_log_free(log);
+	segment_path(lab, newest, path, sizeof(path));
+	replace_segment(other, 3, path);
+	assert_int_equal(hl_log_open(lab->directory, PROCESS, &options, &log, &err), 0);
+	assert_int_equal(log->foreign_count, 1);
+	assert_int_equal(log->ignored_count, 0);
+	assert_int_equal(log->segment_count, newest);
+	assert_int_equal(log->start_realtime_ns, START_NS);
+	check_points(lab, log);
+	hl_log_free(log);
+	assert_int_equal(hl_log_open(other->directory, PROCESS, &options, &log, &err), -EBADMSG);
+	assert_non_null(strstr(err.text, "of another recording"));
+	lab_free(other);
+	lab_free(lab);
+}
+
 static void a_segment_under_the_name_of_another_ends_the_run(void **state)
 {
 	struct lab *lab = lab_with_segments(17);
@@ -894,6 +927,8 @@ int main(void)
 		cmocka_unit_test(
 			newest_segments_without_anything_in_them_leave_the_log_without_an_end),
 		cmocka_unit_test(a_segment_of_another_recording_ends_the_run),
+		cmocka_unit_test(
+			segments_of_another_recording_are_left_out_where_it_is_known_which_is_meant),
 		cmocka_unit_test(a_segment_under_the_name_of_another_ends_the_run),
 		cmocka_unit_test(flipped_bits_do_no_harm),
 		cmocka_unit_test(a_full_disk_leaves_a_hole_and_right_figures_after_it),

@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Finds the malloc family in ELF files by their symbol tables; see allocators.h. */
+#include "bpf/allocators.h"
+
+#include "base/array.h"
+#include "bpf/allocator_names.h"
+
+#include <gelf.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CODE_BYTES_MAX 4096 /* of a function; what is behind is not searched for jumps */
+/* Of functions without a size, which are written in assembly. */
+#define CODE_BYTES_DEFAULT 64
+
+/* A function while its file is read. */
+struct candidate {
+	char name[sizeof(((struct hl_allocator_function *)0)->name)];
+	enum hl_heap_call call;
+	bool throws;
+	uint32_t rank;	  /* of its name */
+	uint64_t address; /* as the file has it */
+	uint64_t offset;  /* in the file */
+	size_t bytes;
+};
+
+struct reading {
+	int fd;
+	Elf *elf;
+	struct candidate *candidates;
+	size_t count, capacity;
+};
+
+/* Where in the file the code at ${address} is; false when it is not in the file. */
+static bool find_offset(Elf *elf, uint64_t address, uint64_t *ret_offset)
+{
+	size_t count = 0;
+
+	if (elf_getphdrnum(elf, &count) < 0)
+		return false;
+	for (size_t i = 0; i < count; i++) {
+		GElf_Phdr segment;
+		if (!gelf_getphdr(elf, (int)i, &segment) || segment.p_type != PT_LOAD ||
+		    !(segment.p_flags & PF_X) || address < segment.p_vaddr ||
+		    address - segment.p_vaddr >= segment.p_filesz)
+			continue;
+		*ret_offset = address - segment.p_vaddr + segment.p_offset;
+		return true;
+	}
+	return false;
+}
+
+/* An alias of what is there already: the plainer name stays, and what holds for either. */
+static bool merge_alias(struct reading *reading, const struct candidate *added)
+{
+	for (size_t i = 0; i < reading->count; i++) {
+		struct candidate *known = &reading->candidates[i];
+		if (known->address != added->address)
+			continue;
+		known->throws |= added->throws;
+		if (added->rank < known->rank) {
+			memcpy(known->name, added->name, sizeof(known->name));
+			known->rank = added->rank;
+			known->call = added->call;
+		}
+		return true;
+	}
+	return false;
+}
+
+/* What an indirect function (STT_GNU_IFUNC) is at run time only its own code knows. */
+static int add_symbol(struct reading *reading, const GElf_Sym *symbol, const char *name)
+{
+	uint32_t rank;
+	const struct hl_allocator_name *known = name ? hl_allocator_name_find(name, &rank) : NULL;
+
+	if (!known || GELF_ST_TYPE(symbol->st_info) != STT_FUNC || symbol->st_shndx == SHN_UNDEF)
+		return 0;
+	struct candidate added = {.call = known->call,
+				  .throws = known->throws,
+				  .rank = rank,
+				  .address = symbol->st_value,
+				  .bytes = symbol->st_size ? symbol->st_size : CODE_BYTES_DEFAULT};
+	strncpy(added.name, name, sizeof(added.name) - 1);
+	if (!find_offset(reading->elf, added.address, &added.offset) ||
+	    merge_alias(reading, &added))
+		return 0;
+	int r = hl_array_reserve(&reading->candidates, &reading->capacity, reading->count + 1,
+				 sizeof(*reading->candidates));
+	if (r == 0)
+		reading->candidates[reading->count++] = added;
+	return r;
+}
+
+static int read_table(struct reading *reading, Elf_Scn *section, const GElf_Shdr *header)
+{
+	Elf_Data *table = elf_getdata(section, NULL);
+	size_t count = table && header->sh_entsize ? header->sh_size / header->sh_entsize : 0;
+
+	for (size_t i = 1; i < count; i++) {
+		GElf_Sym symbol;
+		if (!gelf_getsym(table, (int)i, &symbol))
+			break;
+		const char *name = elf_strptr(reading->elf, header->sh_link, symbol.st_name);
+		int r = add_symbol(reading, &symbol, name);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int read_tables(struct reading *reading)
+{
+	for (Elf_Scn *section = NULL; (section = elf_nextscn(reading->elf, section));) {
+		GElf_Shdr header;
+		if (!gelf_getshdr(section, &header) ||
+		    (header.sh_type != SHT_DYNSYM && header.sh_type != SHT_SYMTAB))
+			continue;
+		int r = read_table(reading, section, &header);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static size_t read_code(int fd, uint64_t offset, size_t bytes, uint8_t *code)
+{
+	ssize_t got = offset > INT64_MAX ? -1 : pread(fd, code, bytes, (off_t)offset);
+
+	return got < 0 ? 0 : (size_t)got;
+}
+
+/* The symbol whose address the loader puts at ${slot}, or NULL. */
+static const char *symbol_of_slot(Elf *elf, uint64_t slot)
+{
+	for (Elf_Scn *section = NULL; (section = elf_nextscn(elf, section));) {
+		GElf_Shdr header, table;
+		if (!gelf_getshdr(section, &header) || header.sh_type != SHT_RELA ||
+		    !header.sh_entsize)
+			continue;
+		Elf_Scn *symbols = elf_getscn(elf, header.sh_link);
+		Elf_Data *content = elf_getdata(section, NULL);
+		GElf_Rela entry;
+		GElf_Sym symbol;
+		for (size_t i = 0; content && i < header.sh_size / header.sh_entsize; i++)
+			if (gelf_getrela(content, (int)i, &entry) && entry.r_offset == slot &&
+			    symbols && gelf_getshdr(symbols, &table) &&
+			    gelf_getsym(elf_getdata(symbols, NULL), (int)GELF_R_SYM(entry.r_info),
+					&symbol))
+				return elf_strptr(elf, table.sh_link, symbol.st_name);
+	}
+	return NULL;
+}
+
+/* The symbol that a stub of the procedure linkage table at ${address} jumps to; NULL when there is
+ * no stub: endbr64 or nothing, then bnd or nothing, then `jmp *slot(%rip)`. */
+static const char *symbol_of_stub(const struct reading *reading, uint64_t address)
+{
+	static const uint8_t endbr64[] = {0xf3, 0x0f, 0x1e, 0xfa};
+	uint8_t code[sizeof(endbr64) + 7] = {0};
+	uint64_t offset;
+	size_t at = 0;
+	int32_t displacement;
+
+	if (!find_offset(reading->elf, address, &offset) ||
+	    !read_code(reading->fd, offset, sizeof(code), code))
+		return NULL;
+	if (memcmp(code, endbr64, sizeof(endbr64)) == 0)
+		at = sizeof(endbr64);
+	if (code[at] == 0xf2)
+		at++;
+	if (code[at] != 0xff || code[at + 1] != 0x25)
+		return NULL;
+	memcpy(&displacement, code + at + 2, sizeof(displacement));
+	return symbol_of_slot(reading->elf, address + at + 6 + (uint64_t)(int64_t)displacement);
+}
+
+struct call_search {
+	const struct reading *reading;
+	const struct candidate *caller;
+};
+
+/* Whether a branch of a candidate leads to another candidate, directly or by a stub. */
+static bool leads_to_candidate(int64_t target, void *context)
+{
+	const struct call_search *search = context;
+	const struct reading *reading = search->reading;
+	uint64_t address = search->caller->address + (uint64_t)target;
+
+	if (target >= 0 && target < (int64_t)search->caller->bytes)
+		return false;
+	const char *stub = symbol_of_stub(reading, address);
+	for (size_t i = 0; i < reading->count; i++)
+		if (&reading->candidates[i] != search->caller &&
+		    (reading->candidates[i].address == address ||
+		     (stub && strcmp(reading->candidates[i].name, stub) == 0)))
+			return true;
+	return false;
+}
+
+static bool is_operator(const struct candidate *candidate)
+{
+	return strncmp(candidate->name, "_Z", 2) == 0;
+}
+
+/* Operators of a file without a malloc of its own use the malloc of another one. */
+static bool has_c_function(const struct reading *reading)
+{
+	for (size_t i = 0; i < reading->count; i++)
+		if (!is_operator(&reading->candidates[i]))
+			return true;
+	return false;
+}
+
+/* How much of the code runs in any case: up to a jump that is always taken, if it comes first;
+ * all, when every branch is to be looked at. */
+static size_t bytes_to_search(const struct candidate *candidate, const uint8_t *code, size_t bytes,
+			      const struct hl_probe_place *place)
+{
+	bool is_new = is_operator(candidate) && candidate->call == HL_HEAP_MALLOC;
+
+	if (candidate->throws || is_new || candidate->call == HL_HEAP_REALLOCARRAY)
+		return bytes;
+	if (code[place->offset] == 0xe9 && place->offset + 5 <= bytes)
+		return place->offset + 5;
+	if (code[place->offset] == 0xeb && place->offset + 2 <= bytes)
+		return place->offset + 2;
+	return 0;
+}
+
+static bool is_left_out(const struct reading *reading, const struct candidate *candidate,
+			const uint8_t *code, size_t bytes, const struct hl_probe_place *place)
+{
+	struct call_search search = {reading, candidate};
+
+	if (is_operator(candidate) && !has_c_function(reading))
+		return true;
+	return hl_code_visit_branches(code, bytes_to_search(candidate, code, bytes, place),
+				      leads_to_candidate, &search);
+}
+
+/* How many of a call's integer arguments are needed. */
+static unsigned argument_count(enum hl_heap_call call)
+{
+	switch (call) {
+	case HL_HEAP_FREE:
+	case HL_HEAP_MALLOC:
+		return 1;
+	case HL_HEAP_CALLOC:
+	case HL_HEAP_MEMALIGN:
+	case HL_HEAP_REALLOC:
+		return 2;
+	default:
+		return 3;
+	}
+}
+
+static void place_candidate(const struct reading *reading, const struct candidate *candidate,
+			    struct hl_allocator_functions *found)
+{
+	uint8_t code[CODE_BYTES_MAX];
+	size_t wanted = candidate->bytes < sizeof(code) ? candidate->bytes : sizeof(code);
+	size_t bytes = read_code(reading->fd, candidate->offset, wanted, code);
+
+	if (!bytes)
+		return;
+	struct hl_probe_place place = hl_probe_place(code, bytes, argument_count(candidate->call));
+	if (is_left_out(reading, candidate, code, bytes, &place))
+		return;
+	struct hl_allocator_function *function = &found->functions[found->count++];
+	*function = (struct hl_allocator_function){
+		.call = candidate->call,
+		.throws = candidate->throws,
+		.offset = candidate->offset,
+		.place = place,
+	};
+	memcpy(function->name, candidate->name, sizeof(function->name));
+}
+
+static int by_offset(const void *left, const void *right)
+{
+	const struct hl_allocator_function *a = left, *b = right;
+
+	return a->offset < b->offset ? -1 : a->offset > b->offset;
+}
+
+static int place_candidates(const struct reading *reading, struct hl_allocator_functions *found)
+{
+	int r = hl_array_reserve(&found->functions, &found->capacity, reading->count,
+				 sizeof(*found->functions));
+	if (r < 0 || !reading->count)
+		return r;
+	for (size_t i = 0; i < reading->count; i++)
+		place_candidate(reading, &reading->candidates[i], found);
+	qsort(found->functions, found->count, sizeof(*found->functions), by_offset);
+	return 0;
+}
+
+int hl_allocator_functions_read(int fd, struct hl_allocator_functions *ret_found)
+{
+	struct hl_allocator_functions found = {0};
+	struct reading reading = {.fd = fd};
+	GElf_Ehdr header;
+	int r = 0;
+
+	elf_version(EV_CURRENT);
+	reading.elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
+	if (reading.elf && elf_kind(reading.elf) == ELF_K_ELF &&
+	    gelf_getehdr(reading.elf, &header) && header.e_machine == EM_X86_64) {
+		r = read_tables(&reading);
+		if (r == 0)
+			r = place_candidates(&reading, &found);
+	}
+	free(reading.candidates);
+	elf_end(reading.elf);
+	if (r == 0)
+		*ret_found = found;
+	return r;
+}
+
+void hl_allocator_functions_release(struct hl_allocator_functions *functions)
+{
+	free(functions->functions);
+	*functions = (struct hl_allocator_functions){0};
+}
+
+/* The loader of glibc has a malloc for the time before libc is there; musl's loader is its libc. */
+static bool is_glibc_loader(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	const char *name = slash ? slash + 1 : path;
+
+	return strncmp(name, "ld-linux", 8) == 0 || strncmp(name, "ld-2.", 5) == 0;
+}
+
+static bool is_looked_through(const struct hl_maps *maps, size_t at, const char *object)
+{
+	const struct hl_map *map = &maps->maps[at];
+
+	if (!(map->flags & HL_MAP_EXEC) || !map->inode || is_glibc_loader(map->path) ||
+	    (object && !strstr(map->path, object)))
+		return false;
+	for (size_t i = 0; i < at; i++)
+		if (maps->maps[i].flags & HL_MAP_EXEC && hl_map_same_file(&maps->maps[i], map))
+			return false;
+	return true;
+}
+
+static int look_through(pid_t pid, const struct hl_map *map, struct hl_allocators *allocators)
+{
+	struct hl_allocator allocator = {.map = map};
+	int fd = hl_map_open_file(pid, map);
+
+	if (fd < 0)
+		return fd == -ENOMEM ? fd : 0;
+	int r = hl_allocator_functions_read(fd, &allocator.found);
+	close(fd);
+	if (r < 0 || !allocator.found.count) {
+		hl_allocator_functions_release(&allocator.found);
+		return r;
+	}
+	r = hl_array_reserve(&allocators->allocators, &allocators->capacity, allocators->count + 1,
+			     sizeof(*allocators->allocators));
+	if (r < 0)
+		hl_allocator_functions_release(&allocator.found);
+	else
+		allocators->allocators[allocators->count++] = allocator;
+	return r;
+}
+
+int hl_allocators_find(pid_t pid, const struct hl_maps *maps, const char *object,
+		       struct hl_allocators *ret_allocators, struct hl_error *err)
+{
+	struct hl_allocators allocators = {0};
+
+	for (size_t i = 0; i < maps->count; i++) {
+		int r = is_looked_through(maps, i, object)
+				? look_through(pid, &maps->maps[i], &allocators)
+				: 0;
+		if (r < 0) {
+			hl_allocators_release(&allocators);
+			return hl_error_set(err, r, "cannot look for allocators: out of memory");
+		}
+	}
+	if (!allocators.count && object)
+		return hl_error_set(err, -ENOENT,
+				    "no function of an allocator in what '%d' has mapped of '%s'; "
+				    "leave out -O to look everywhere",
+				    (int)pid, object);
+	if (!allocators.count)
+		return hl_error_set(err, -ENOENT,
+				    "no function of an allocator in what '%d' has mapped; was its "
+				    "program linked statically and stripped of symbols?",
+				    (int)pid);
+	*ret_allocators = allocators;
+	return 0;
+}
+
+void hl_allocators_release(struct hl_allocators *allocators)
+{
+	for (size_t i = 0; i < allocators->count; i++)
+		hl_allocator_functions_release(&allocators->allocators[i].found);
+	free(allocators->allocators);
+	*allocators = (struct hl_allocators){0};
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Which functions of which mapped files hand out and take back memory: the malloc family of
+ * whatever allocators a process has.
+ *
+ * All of them count, not only those that calls reach now: with an allocator preloaded, libc's own
+ * is mapped as well, and some library may have kept hold of it.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "bpf/heap_shared.h"
+#include "bpf/probe_place.h"
+#include "process/maps.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* One function; aliases are one function. */
+struct hl_allocator_function {
+	char name[40]; /* of the aliases the plainest */
+	enum hl_heap_call call;
+	bool throws;	 /* an exception may leave it */
+	uint64_t offset; /* of its first byte in the file */
+	struct hl_probe_place place;
+};
+
+/* By offset. All zero is none. */
+struct hl_allocator_functions {
+	struct hl_allocator_function *functions;
+	size_t count, capacity;
+};
+
+/* A mapped file that has such functions. */
+struct hl_allocator {
+	const struct hl_map *map; /* of its code; belongs to the maps that were looked through */
+	struct hl_allocator_functions found;
+};
+
+/* All zero is none. */
+struct hl_allocators {
+	struct hl_allocator *allocators;
+	size_t count, capacity;
+};
+
+/*
+ * The functions that the ELF file open as ${fd} defines, in its dynamic or its static symbol table.
+ * That there are none is no error, nor that the file is another kind of file, or damaged. 0 or
+ * -ENOMEM.
+ *
+ * Left out are functions that only pass the call on to another one that is found in the same file
+ * (operator new of libstdc++ linked statically, glibc's reallocarray, jemalloc's operator delete):
+ * that spares the program a second probe, and one through which exceptions would have to pass. Left
+ * out are operators as well where the file has no malloc: they use that of another file.
+ */
+int hl_allocator_functions_read(int fd, struct hl_allocator_functions *ret_found);
+
+void hl_allocator_functions_release(struct hl_allocator_functions *functions);
+
+/*
+ * Looks through all files of which ${maps} of ${pid} has code; with ${object} not NULL, only those
+ * whose path contains it. -ENOENT with a sentence when there is no allocator in them; -ENOMEM.
+ */
+int hl_allocators_find(pid_t pid, const struct hl_maps *maps, const char *object,
+		       struct hl_allocators *ret_allocators, struct hl_error *err);
+
+void hl_allocators_release(struct hl_allocators *allocators);

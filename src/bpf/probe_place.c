@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Decodes the beginning of functions with Zydis; see probe_place.h. */
+#include "bpf/probe_place.h"
+
+#include <Zydis/Zydis.h>
+
+/* How much code may come before the probe: jemalloc's free has 48 bytes. */
+#define SKIPPED_BYTES_MAX 64
+
+#define REGISTER_RSP 4
+#define REGISTER_RBP 5
+#define NO_REGISTER  (-1)
+
+/* The System V ABI's first integer arguments: rdi, rsi, rdx. */
+static const uint8_t abi_arguments[HL_PROBE_ARGUMENTS_MAX] = {7, 6, 2};
+
+struct instruction {
+	ZydisDecodedInstruction decoded;
+	ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT];
+};
+
+static bool decode(const uint8_t *code, size_t bytes, struct instruction *ret_instruction)
+{
+	ZydisDecoder decoder;
+
+	return ZYAN_SUCCESS(ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64,
+					     ZYDIS_STACK_WIDTH_64)) &&
+	       ZYAN_SUCCESS(ZydisDecoderDecodeFull(&decoder, code, bytes, &ret_instruction->decoded,
+						   ret_instruction->operands));
+}
+
+/* As arch/x86/kernel/uprobes.c does it since Linux 4.16. Longer nops are emulated since 6.18 only,
+ * and in the middle of a function they are replaced by a call, which older code may not survive. */
+static bool is_emulated(const uint8_t *code, const ZydisDecodedInstruction *decoded)
+{
+	uint8_t opcode = decoded->opcode;
+
+	if (decoded->attributes & ZYDIS_ATTRIB_HAS_OPERANDSIZE)
+		return false;
+	if (decoded->opcode_map == ZYDIS_OPCODE_MAP_0F)
+		return (opcode & 0xf0) == 0x80;
+	if (decoded->opcode_map != ZYDIS_OPCODE_MAP_DEFAULT)
+		return false;
+	if ((opcode & 0xf8) == 0x50)
+		return decoded->length == 1 || (decoded->length == 2 && code[0] == 0x41);
+	if (opcode == 0x90)
+		return decoded->length == 1;
+	return opcode == 0xe8 || opcode == 0xe9 || opcode == 0xeb || (opcode & 0xf0) == 0x70;
+}
+
+static int register_number(ZydisRegister name)
+{
+	ZydisRegister whole = ZydisRegisterGetLargestEnclosing(ZYDIS_MACHINE_MODE_LONG_64, name);
+
+	return ZydisRegisterGetClass(whole) == ZYDIS_REGCLASS_GPR64 ? ZydisRegisterGetId(whole)
+								    : NO_REGISTER;
+}
+
+/* Which registers hold each argument, as masks of register numbers. */
+struct argument_holders {
+	uint32_t masks[HL_PROBE_ARGUMENTS_MAX];
+	unsigned count;
+};
+
+static struct argument_holders holders_at_entry(unsigned count)
+{
+	struct argument_holders holders = {.count = count};
+
+	for (unsigned i = 0; i < count; i++)
+		holders.masks[i] = UINT32_C(1) << abi_arguments[i];
+	return holders;
+}
+
+static void overwrite(struct argument_holders *holders, int number)
+{
+	for (unsigned i = 0; i < holders->count; i++)
+		holders->masks[i] &= ~(UINT32_C(1) << number);
+}
+
+static bool all_are_held(const struct argument_holders *holders)
+{
+	for (unsigned i = 0; i < holders->count; i++)
+		if (!holders->masks[i])
+			return false;
+	return true;
+}
+
+static bool is_register_copy(const struct instruction *it)
+{
+	return it->decoded.mnemonic == ZYDIS_MNEMONIC_MOV && it->decoded.operand_width == 64 &&
+	       it->operands[0].type == ZYDIS_OPERAND_TYPE_REGISTER &&
+	       it->operands[1].type == ZYDIS_OPERAND_TYPE_REGISTER &&
+	       register_number(it->operands[0].reg.value) != NO_REGISTER &&
+	       register_number(it->operands[1].reg.value) != NO_REGISTER;
+}
+
+/* The copy of a register holds what that one holds. */
+static void copy_register(const struct instruction *it, struct argument_holders *holders)
+{
+	int to = register_number(it->operands[0].reg.value);
+	int from = register_number(it->operands[1].reg.value);
+
+	for (unsigned i = 0; i < holders->count; i++)
+		if (holders->masks[i] & UINT32_C(1) << from)
+			holders->masks[i] |= UINT32_C(1) << to;
+		else
+			holders->masks[i] &= ~(UINT32_C(1) << to);
+}
+
+/* Whether the instruction goes on to the next one, writes no memory, and leaves both stack
+ * registers alone. */
+static bool is_harmless(const struct instruction *it)
+{
+	switch (it->decoded.meta.category) {
+	case ZYDIS_CATEGORY_CALL:
+	case ZYDIS_CATEGORY_COND_BR:
+	case ZYDIS_CATEGORY_INTERRUPT:
+	case ZYDIS_CATEGORY_RET:
+	case ZYDIS_CATEGORY_SYSCALL:
+	case ZYDIS_CATEGORY_SYSTEM:
+	case ZYDIS_CATEGORY_UNCOND_BR:
+		return false;
+	default:
+		break;
+	}
+	for (unsigned i = 0; i < it->decoded.operand_count; i++) {
+		const ZydisDecodedOperand *operand = &it->operands[i];
+		if (!(operand->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE))
+			continue;
+		if (operand->type == ZYDIS_OPERAND_TYPE_MEMORY)
+			return false;
+		if (operand->type != ZYDIS_OPERAND_TYPE_REGISTER)
+			continue;
+		int number = register_number(operand->reg.value);
+		if (number == REGISTER_RSP || number == REGISTER_RBP)
+			return false;
+	}
+	return true;
+}
+
+/* Whether the instruction may come before the probe; follows where the arguments are then. */
+static bool skip(const struct instruction *it, struct argument_holders *holders)
+{
+	if (!is_harmless(it))
+		return false;
+	if (is_register_copy(it)) {
+		copy_register(it, holders);
+		return all_are_held(holders);
+	}
+	for (unsigned i = 0; i < it->decoded.operand_count; i++) {
+		const ZydisDecodedOperand *operand = &it->operands[i];
+		if (operand->type == ZYDIS_OPERAND_TYPE_REGISTER &&
+		    operand->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE &&
+		    register_number(operand->reg.value) != NO_REGISTER)
+			overwrite(holders, register_number(operand->reg.value));
+	}
+	return all_are_held(holders);
+}
+
+bool hl_code_visit_branches(const uint8_t *code, size_t bytes,
+			    bool (*visit)(int64_t target, void *context), void *context)
+{
+	for (size_t at = 0; at < bytes;) {
+		struct instruction it;
+		if (!decode(code + at, bytes - at, &it)) {
+			at++; /* data in between, or the end is cut off */
+			continue;
+		}
+		at += it.decoded.length;
+		for (unsigned i = 0; i < it.decoded.operand_count_visible; i++)
+			if (it.operands[i].type == ZYDIS_OPERAND_TYPE_IMMEDIATE &&
+			    it.operands[i].imm.is_relative &&
+			    visit((int64_t)at + it.operands[i].imm.value.s, context))
+				return true;
+	}
+	return false;
+}
+
+/* Whether a jump leads to a byte behind the first, up to *${context}. */
+static bool is_within_skipped(int64_t target, void *context)
+{
+	return target > 0 && target <= (int64_t) * (const uint32_t *)context;
+}
+
+/* Of the registers that hold an argument the one of the ABI, if it still is among them. */
+static void say_holders(const struct argument_holders *holders, struct hl_probe_place *place)
+{
+	for (unsigned i = 0; i < holders->count; i++)
+		place->arguments[i] = holders->masks[i] & UINT32_C(1) << abi_arguments[i]
+					      ? abi_arguments[i]
+					      : (uint8_t)__builtin_ctz(holders->masks[i]);
+}
+
+struct hl_probe_place hl_probe_place(const uint8_t *code, size_t bytes, unsigned argument_count)
+{
+	struct hl_probe_place entry = {0};
+	struct argument_holders holders = holders_at_entry(argument_count);
+	struct instruction it;
+
+	say_holders(&holders, &entry);
+	for (uint32_t at = 0; at <= SKIPPED_BYTES_MAX && at < bytes; at += it.decoded.length) {
+		if (!decode(code + at, bytes - at, &it))
+			break;
+		if (is_emulated(code + at, &it.decoded)) {
+			struct hl_probe_place place = {.offset = at, .emulated = true};
+			say_holders(&holders, &place);
+			return at && hl_code_visit_branches(code, bytes, is_within_skipped, &at)
+				       ? entry
+				       : place;
+		}
+		if (!skip(&it, &holders))
+			break;
+	}
+	return entry;
+}

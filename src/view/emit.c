@@ -200,6 +200,12 @@ void hl_emit_boolean(struct hl_emit *emit, const char *key, bool truth)
 		hl_json_boolean(&emit->json, key, truth);
 }
 
+void hl_emit_unknown(struct hl_emit *emit, const char *key)
+{
+	if (is_json(emit))
+		hl_json_null(&emit->json, key);
+}
+
 /* ---- rows ---- */
 
 static bool is_shown(const struct hl_emit *emit, const struct hl_emit_column *column)
@@ -435,6 +441,16 @@ void hl_emit_cell_integer(struct hl_emit *emit, int64_t number)
 	else
 		hl_format_count(number, text);
 	put_text(emit, text);
+}
+
+void hl_emit_cell_unknown(struct hl_emit *emit)
+{
+	const struct hl_emit_column *column = next_column(emit);
+
+	if (column && is_json(emit))
+		hl_json_null(&emit->json, column->key);
+	else if (column)
+		put_text(emit, "-");
 }
 
 void hl_emit_cell_percent(struct hl_emit *emit, int64_t part, int64_t whole)

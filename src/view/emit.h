@@ -90,6 +90,7 @@ void hl_emit_array_end(struct hl_emit *emit);
 void hl_emit_text(struct hl_emit *emit, const char *key, const char *text);
 void hl_emit_integer(struct hl_emit *emit, const char *key, int64_t number);
 void hl_emit_boolean(struct hl_emit *emit, const char *key, bool truth);
+void hl_emit_unknown(struct hl_emit *emit, const char *key); /* null */
 
 /*
  * A list of rows under ${key}. Each row gives one cell for each of the ${column_count}
@@ -110,6 +111,7 @@ void hl_emit_row(struct hl_emit *emit, unsigned emphasis); /* enum hl_emit_empha
 void hl_emit_row_below(struct hl_emit *emit, size_t depth, unsigned emphasis);
 void hl_emit_cell_text(struct hl_emit *emit, const char *text);
 void hl_emit_cell_integer(struct hl_emit *emit, int64_t number);
+void hl_emit_cell_unknown(struct hl_emit *emit); /* "-", or null */
 void hl_emit_cell_percent(struct hl_emit *emit, int64_t part, int64_t whole);
 void hl_emit_cell_stack(struct hl_emit *emit, const char *const *frames, size_t count);
 void hl_emit_rows_end(struct hl_emit *emit);

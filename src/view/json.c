@@ -67,6 +67,12 @@ void hl_json_integer(struct hl_json *json, const char *key, int64_t number)
 	fprintf(json->out, "%" PRId64, number);
 }
 
+void hl_json_null(struct hl_json *json, const char *key)
+{
+	begin_member(json, key);
+	fputs("null", json->out);
+}
+
 void hl_json_boolean(struct hl_json *json, const char *key, bool truth)
 {
 	begin_member(json, key);

@@ -18,6 +18,7 @@ struct hl_json {
 void hl_json_open(struct hl_json *json, const char *key, char bracket); /* '{' or '[' */
 void hl_json_close(struct hl_json *json, char bracket);			/* '}' or ']' */
 void hl_json_integer(struct hl_json *json, const char *key, int64_t number);
+void hl_json_null(struct hl_json *json, const char *key);
 void hl_json_boolean(struct hl_json *json, const char *key, bool truth);
 
 /* What is not UTF-8 in ${text} becomes U+FFFD. */

@@ -289,7 +289,10 @@ static void emit_head_of(struct hl_emit *emit, const struct peaks *peaks, const 
 
 	hl_emit_integer(emit, "ms", (int64_t)peak->tick);
 	hl_emit_integer(emit, "bytes", point->max_bytes);
-	hl_emit_integer(emit, "rss_bytes", (int64_t)point->rss_bytes);
+	if (point->rss_bytes)
+		hl_emit_integer(emit, "rss_bytes", (int64_t)point->rss_bytes);
+	else
+		hl_emit_unknown(emit, "rss_bytes");
 	hl_emit_integer(emit, "valley_ms", since);
 	hl_emit_integer(emit, "valley_bytes", valley);
 	hl_emit_boolean(emit, "valley_is_known", peak->hill.valley_is_known);

@@ -123,7 +123,10 @@ static void emit_row(struct hl_emit *emit, const struct hl_timeline *timeline, s
 	hl_emit_row(emit, 0);
 	hl_emit_cell_integer(emit, (int64_t)hl_history_head_ms(point));
 	hl_emit_cell_integer(emit, point->max_bytes);
-	hl_emit_cell_integer(emit, (int64_t)point->rss_bytes);
+	if (point->rss_bytes)
+		hl_emit_cell_integer(emit, (int64_t)point->rss_bytes);
+	else
+		hl_emit_cell_unknown(emit);
 	emit_row_keys(emit, timeline, row);
 	if (!timeline->history->log->mark_count)
 		return;
@@ -185,8 +188,10 @@ static int write_csv(const struct hl_timeline *timeline, const struct hl_view_op
 	fputs("\r\n", out);
 	for (size_t row = 0; row < timeline->row_count; row++) {
 		const struct hl_log_point *point = hl_timeline_point(timeline, row);
-		fprintf(out, "%" PRIu64 ",%" PRId64 ",%" PRIu64, hl_history_head_ms(point),
-			point->max_bytes, point->rss_bytes);
+		fprintf(out, "%" PRIu64 ",%" PRId64 ",", hl_history_head_ms(point),
+			point->max_bytes);
+		if (point->rss_bytes)
+			fprintf(out, "%" PRIu64, point->rss_bytes);
 		for (size_t i = 0; i < timeline->key_count; i++)
 			fprintf(out, ",%" PRId64, hl_timeline_bytes(timeline, row, i));
 		fputs("\r\n", out);

@@ -209,7 +209,7 @@ int write_broken_log(int directory_fd, const struct hl_recording_process *proces
 		r = fill_shop_interval(&logging, i);
 		allow_writing(!hole);
 		if (r == 0)
-			r = end_interval(&logging, i, RSS_BYTES, i < 10 ? 0 : 3);
+			r = end_interval(&logging, i, i == 24 ? 0 : RSS_BYTES, i < 10 ? 0 : 3);
 		allow_writing(true);
 		if (hole && r == -EFBIG)
 			r = 0;

@@ -18,7 +18,7 @@
 #define HUGE_BYTES (UINT64_C(2) << 20)
 
 /* Runs that one ioctl may return: 96 KiB. */
-#define SCAN_REGIONS 4096u
+#define SCAN_REGIONS 4096
 
 /* Entries that one read takes: 256 KiB, 128 MiB of addresses. */
 #define READ_ENTRIES 32768u
@@ -81,10 +81,8 @@ static uint32_t kind_of_categories(uint64_t categories)
 	       (categories & CATEGORY_HUGE ? HL_PAGE_HUGE : 0u);
 }
 
-/* Asks for the next present pages that are not the zero page: their number of regions, and in
- * ${arguments->walk_end} how far it came. */
-static int scan_some(int fd, struct scan_region *regions, uint64_t start, uint64_t end,
-		     uint64_t *ret_walk_end)
+/* Asks for the first present pages that are not the zero page: the number of their regions. */
+static int scan_some(int fd, struct scan_region *regions, uint64_t start, uint64_t end)
 {
 	struct scan_arguments arguments = {
 		.size = sizeof(arguments),
@@ -97,28 +95,37 @@ static int scan_some(int fd, struct scan_region *regions, uint64_t start, uint64
 		.return_mask = CATEGORY_FILE | CATEGORY_HUGE,
 	};
 	int count = ioctl(fd, SCAN_IOCTL, &arguments);
-	if (count < 0)
-		return -errno;
-	*ret_walk_end = arguments.walk_end;
-	return count;
+	return count < 0 ? -errno : count;
 }
 
+static int append_regions(const struct hl_pagemap *pagemap, size_t count, struct hl_pages *pages)
+{
+	for (size_t i = 0; i < count; i++) {
+		const struct scan_region *region = &pagemap->regions[i];
+		if (append(pages, pagemap,
+			   (struct hl_page_run){region->start, region->end,
+						kind_of_categories(region->categories)}))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/*
+ * A call that does not fill its room has come to the end. Where it came, walk_end, is not to be
+ * relied on: kernels up to 6.18 at least leave it at the last of their own buffers, and who begins
+ * there again gets regions twice.
+ */
 static int scan_by_ioctl(const struct hl_pagemap *pagemap, uint64_t start, uint64_t end,
 			 struct hl_pages *pages)
 {
-	while (start < end) {
-		uint64_t walk_end = end;
-		int count = scan_some(pagemap->fd, pagemap->regions, start, end, &walk_end);
+	for (int count = SCAN_REGIONS; count == SCAN_REGIONS && start < end;) {
+		count = scan_some(pagemap->fd, pagemap->regions, start, end);
 		if (count < 0)
 			return count;
-		for (int i = 0; i < count; i++) {
-			const struct scan_region *region = &pagemap->regions[i];
-			if (append(pages, pagemap,
-				   (struct hl_page_run){region->start, region->end,
-							kind_of_categories(region->categories)}))
-				return -ENOMEM;
-		}
-		start = walk_end;
+		if (append_regions(pagemap, (size_t)count, pages))
+			return -ENOMEM;
+		if (count > 0)
+			start = pagemap->regions[count - 1].end;
 	}
 	return 0;
 }
@@ -225,16 +232,14 @@ static bool learn_zero_pages(struct hl_pagemap *pagemap, int self_fd)
 	pagemap->zero_frame = frame_of(self_fd, pagemap, small);
 	uint64_t frame = frame_of(self_fd, pagemap, huge);
 	pagemap->huge_zero_frame = frame == pagemap->zero_frame ? 0 : frame;
-	uint64_t walk_end;
-	return scan_some(self_fd, pagemap->regions, huge, small, &walk_end) == 0;
+	return scan_some(self_fd, pagemap->regions, huge, small) == 0;
 }
 
 /* Scans where that tells all zero pages from others, or nothing else does either. */
 static void choose_method(struct hl_pagemap *pagemap)
 {
 	int self_fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-	uint64_t walk_end;
-	bool scan_works = scan_some(pagemap->fd, pagemap->regions, 0, 0, &walk_end) >= 0;
+	bool scan_works = scan_some(pagemap->fd, pagemap->regions, 0, 0) >= 0;
 	bool scan_knows = learn_zero_pages(pagemap, self_fd);
 	bool frames_known = pagemap->zero_frame != 0;
 	if (self_fd >= 0)

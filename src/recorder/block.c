@@ -3,10 +3,7 @@
 #include "recorder/block.h"
 
 #include "base/compiler.h"
-
-#define SLACK_BITS    8
-#define SLACK_IN_HASH 255u /* the entry says only: look in the hash */
-#define ADDRESS_BITS  47
+#include "recorder/block_format.h"
 
 bool hl_block_table_init(struct hl_block_table *table, bool with_array)
 {
@@ -17,7 +14,7 @@ bool hl_block_table_init(struct hl_block_table *table, bool with_array)
 
 static bool fits_array(const struct hl_block_table *table, uintptr_t address)
 {
-	return table->array && !(address & 15) && !(address >> ADDRESS_BITS);
+	return table->array && !(address & 15) && !(address >> HL_BLOCK_ADDRESS_BITS);
 }
 
 bool hl_block_set(struct hl_block_table *table, const void *address, struct hl_block block,
@@ -27,11 +24,12 @@ bool hl_block_set(struct hl_block_table *table, const void *address, struct hl_b
 	if (HL_UNLIKELY(!fits_array(table, at)))
 		return hl_block_hash_set(table->hash, at, block);
 	uint64_t slack = usable - block.requested;
-	if (HL_LIKELY(slack < SLACK_IN_HASH))
+	if (HL_LIKELY(slack < HL_BLOCK_SLACK_IN_HASH))
 		return hl_block_array_set(table->array, at,
-					  block.node << SLACK_BITS | (uint32_t)slack);
+					  block.node << HL_BLOCK_SLACK_BITS | (uint32_t)slack);
 	return hl_block_hash_set(table->hash, at, block) &&
-	       hl_block_array_set(table->array, at, block.node << SLACK_BITS | SLACK_IN_HASH);
+	       hl_block_array_set(table->array, at,
+				  block.node << HL_BLOCK_SLACK_BITS | HL_BLOCK_SLACK_IN_HASH);
 }
 
 static bool take(struct hl_block_table *table, uintptr_t at, uint64_t usable,
@@ -43,10 +41,10 @@ static bool take(struct hl_block_table *table, uintptr_t at, uint64_t usable,
 	uint32_t entry = hl_block_array_take(table->array, at);
 	if (!entry)
 		return false;
-	uint32_t slack = entry & SLACK_IN_HASH;
-	if (HL_UNLIKELY(slack == SLACK_IN_HASH))
+	uint32_t slack = entry & HL_BLOCK_SLACK_IN_HASH;
+	if (HL_UNLIKELY(slack == HL_BLOCK_SLACK_IN_HASH))
 		return hl_block_hash_take(table->hash, at, ret_block, ret_busy);
-	ret_block->node = entry >> SLACK_BITS;
+	ret_block->node = entry >> HL_BLOCK_SLACK_BITS;
 	ret_block->draw = 0;
 	ret_block->requested = usable - slack;
 	return true;

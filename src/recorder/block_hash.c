@@ -7,39 +7,15 @@
 #include "recorder/block.h"
 
 #include "base/compiler.h"
+#include "recorder/block_format.h"
 #include "recorder/private.h"
-#include "recorder/spin.h"
 
-#define SHARD_BITS     6
-#define SHARDS	       (1u << SHARD_BITS)
-#define FIRST_BITS     8 /* 256 slots, 4 KiB */
-#define FILTER_BITS    15
-#define REQUESTED_HIGH 40 /* requested bits above these 40 lie above the 47 bits of the address */
-#define DRAW_SHIFT     (64 - HL_DRAW_BITS)
+#include <assert.h>
 
-/* address | requested >> 40 << 47 | draw << 54;  node << 40 | requested & (2^40 - 1). No block is
- * larger than the 2^47 bytes of the address space. An empty slot has address 0. */
-struct slot {
-	uint64_t address;
-	uint64_t value;
-};
+#define SHARD_BITS 6
+#define FIRST_BITS 8 /* 256 slots, 4 KiB */
 
-struct shard {
-	_Alignas(64) struct hl_spin lock;
-	uint32_t bits;
-	uint64_t used;
-	struct slot *slots;
-};
-
-struct hl_block_hash {
-	struct shard shards[SHARDS];
-	/* How many blocks of a hash class are in the table, stuck at 255: the cheap answer for
-	 * blocks that are not. */
-	_Atomic uint8_t filter[1u << FILTER_BITS];
-};
-
-#define ADDRESS_MASK ((UINT64_C(1) << 47) - 1)
-#define LOW_MASK     ((UINT64_C(1) << REQUESTED_HIGH) - 1)
+static_assert(HL_BLOCK_SHARDS == 1u << SHARD_BITS, "shards are told apart by bits of a hash");
 
 static uint64_t hash_address(uintptr_t address)
 {
@@ -47,14 +23,14 @@ static uint64_t hash_address(uintptr_t address)
 	return hash ^ (hash >> 32);
 }
 
-static struct shard *shard_of(struct hl_block_hash *hash, uint64_t h)
+static struct hl_block_shard *shard_of(struct hl_block_hash *hash, uint64_t h)
 {
 	return &hash->shards[h >> (64 - SHARD_BITS)];
 }
 
 static _Atomic uint8_t *filter_of(const struct hl_block_hash *hash, uint64_t h)
 {
-	return (_Atomic uint8_t *)&hash->filter[(h >> 24) & ((1u << FILTER_BITS) - 1)];
+	return (_Atomic uint8_t *)&hash->filter[(h >> 24) & ((1u << HL_BLOCK_FILTER_BITS) - 1)];
 }
 
 static void filter_add(struct hl_block_hash *hash, uint64_t h)
@@ -80,25 +56,26 @@ struct hl_block_hash *hl_block_hash_new(void)
 	return hl_private_map(sizeof(struct hl_block_hash));
 }
 
-static uint64_t mask_of(const struct shard *shard)
+static uint64_t mask_of(const struct hl_block_shard *shard)
 {
 	return (UINT64_C(1) << shard->bits) - 1;
 }
 
 /* The slot that holds the address, or the empty one where it would go. */
-static uint64_t find(const struct shard *shard, uintptr_t address)
+static uint64_t find(const struct hl_block_shard *shard, uintptr_t address)
 {
 	uint64_t mask = mask_of(shard);
 	uint64_t at = hash_address(address) & mask;
-	while (shard->slots[at].address && (shard->slots[at].address & ADDRESS_MASK) != address)
+	while (shard->slots[at].address &&
+	       (shard->slots[at].address & HL_BLOCK_ADDRESS_MASK) != address)
 		at = (at + 1) & mask;
 	return at;
 }
 
-static bool resize(struct shard *shard, uint32_t bits)
+static bool resize(struct hl_block_shard *shard, uint32_t bits)
 {
-	struct shard old = *shard;
-	struct slot *slots = hl_private_map(sizeof(struct slot) << bits);
+	struct hl_block_shard old = *shard;
+	struct hl_block_slot *slots = hl_private_map(sizeof(struct hl_block_slot) << bits);
 	if (!slots)
 		return false;
 	shard->slots = slots;
@@ -107,13 +84,14 @@ static bool resize(struct shard *shard, uint32_t bits)
 		return true;
 	for (uint64_t i = 0; i <= mask_of(&old); i++)
 		if (old.slots[i].address)
-			slots[find(shard, old.slots[i].address & ADDRESS_MASK)] = old.slots[i];
-	hl_private_unmap(old.slots, sizeof(struct slot) << old.bits);
+			slots[find(shard, old.slots[i].address & HL_BLOCK_ADDRESS_MASK)] =
+				old.slots[i];
+	hl_private_unmap(old.slots, sizeof(struct hl_block_slot) << old.bits);
 	return true;
 }
 
 /* Room for one more below three quarters; without memory, for as long as one slot stays empty. */
-static bool make_room(struct shard *shard)
+static bool make_room(struct hl_block_shard *shard)
 {
 	if (!shard->slots)
 		return resize(shard, FIRST_BITS);
@@ -125,18 +103,16 @@ static bool make_room(struct shard *shard)
 bool hl_block_hash_set(struct hl_block_hash *hash, uintptr_t address, struct hl_block block)
 {
 	uint64_t h = hash_address(address);
-	struct shard *shard = shard_of(hash, h);
+	struct hl_block_shard *shard = shard_of(hash, h);
 	hl_spin_lock(&shard->lock);
 	bool ok = make_room(shard);
 	if (ok) {
-		struct slot *slot = &shard->slots[find(shard, address)];
+		struct hl_block_slot *slot = &shard->slots[find(shard, address)];
 		if (!slot->address) {
 			shard->used++;
 			filter_add(hash, h);
 		}
-		slot->address = address | (block.requested >> REQUESTED_HIGH) << 47 |
-				(uint64_t)block.draw << DRAW_SHIFT;
-		slot->value = (uint64_t)block.node << REQUESTED_HIGH | (block.requested & LOW_MASK);
+		*slot = hl_block_slot_make(address, block);
 	}
 	hl_spin_unlock(&shard->lock);
 	return ok;
@@ -144,17 +120,18 @@ bool hl_block_hash_set(struct hl_block_hash *hash, uintptr_t address, struct hl_
 
 /* Empties the slot and moves later members of its run back, so that no probe stops early
  * (Knuth 6.4, algorithm R). */
-static void erase(struct shard *shard, uint64_t hole)
+static void erase(struct hl_block_shard *shard, uint64_t hole)
 {
 	uint64_t mask = mask_of(shard);
 	for (uint64_t at = (hole + 1) & mask; shard->slots[at].address; at = (at + 1) & mask) {
-		uint64_t home = hash_address(shard->slots[at].address & ADDRESS_MASK) & mask;
+		uint64_t home =
+			hash_address(shard->slots[at].address & HL_BLOCK_ADDRESS_MASK) & mask;
 		if (((at - home) & mask) < ((at - hole) & mask))
 			continue;
 		shard->slots[hole] = shard->slots[at];
 		hole = at;
 	}
-	shard->slots[hole] = (struct slot){0};
+	shard->slots[hole] = (struct hl_block_slot){0};
 	shard->used--;
 }
 
@@ -162,7 +139,7 @@ bool hl_block_hash_take(struct hl_block_hash *hash, uintptr_t address, struct hl
 			bool *ret_busy)
 {
 	uint64_t h = hash_address(address);
-	struct shard *shard = shard_of(hash, h);
+	struct hl_block_shard *shard = shard_of(hash, h);
 	if (!ret_busy) {
 		hl_spin_lock(&shard->lock);
 	} else if (!hl_spin_try(&shard->lock)) {
@@ -172,14 +149,10 @@ bool hl_block_hash_take(struct hl_block_hash *hash, uintptr_t address, struct hl
 	bool found = false;
 	if (shard->slots) {
 		uint64_t at = find(shard, address);
-		struct slot slot = shard->slots[at];
+		struct hl_block_slot slot = shard->slots[at];
 		found = slot.address != 0;
 		if (found) {
-			ret_block->node = (uint32_t)(slot.value >> REQUESTED_HIGH);
-			ret_block->draw = (uint32_t)(slot.address >> DRAW_SHIFT);
-			ret_block->requested = (slot.address << HL_DRAW_BITS >>
-						(47 + HL_DRAW_BITS) << REQUESTED_HIGH) |
-					       (slot.value & LOW_MASK);
+			*ret_block = hl_block_of_slot(slot);
 			erase(shard, at);
 			filter_remove(hash, h);
 		}

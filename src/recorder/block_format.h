@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * How block tables lie in the target's memory, for the recorder, and for who reads them from
+ * outside while the target runs.
+ */
+#pragma once
+
+#include "recorder/block.h"
+#include "recorder/spin.h"
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+/* ---- array: two levels; an entry for each 16 bytes of heap ---- */
+
+#define HL_BLOCK_ADDRESS_BITS  47
+#define HL_BLOCK_LEAF_BITS     26 /* a leaf covers 64 MiB of heap with 16 MiB */
+#define HL_BLOCK_GRANULE_BITS  4
+#define HL_BLOCK_LEAVES	       (UINT64_C(1) << (HL_BLOCK_ADDRESS_BITS - HL_BLOCK_LEAF_BITS))
+#define HL_BLOCK_LEAF_ENTRIES  (UINT64_C(1) << (HL_BLOCK_LEAF_BITS - HL_BLOCK_GRANULE_BITS))
+#define HL_BLOCK_SLACK_BITS    8
+#define HL_BLOCK_SLACK_IN_HASH 255u /* the entry says only: look in the hash */
+
+/* node << HL_BLOCK_SLACK_BITS | slack; 0: no block. */
+typedef _Atomic uint32_t hl_block_entry;
+
+struct hl_block_array {
+	_Atomic(hl_block_entry *) leaves[HL_BLOCK_LEAVES];
+};
+
+static inline uint64_t hl_block_place_in_leaf(uintptr_t address)
+{
+	return (address >> HL_BLOCK_GRANULE_BITS) & (HL_BLOCK_LEAF_ENTRIES - 1);
+}
+
+/* ---- hash: shards of open addressing ---- */
+
+#define HL_BLOCK_SHARDS	     64u
+#define HL_BLOCK_FILTER_BITS 15
+
+/* address | requested >> 40 << 47 | draw << 54;  node << 40 | requested & (2^40 - 1). No block is
+ * larger than the 2^47 bytes of the address space. An empty slot has address 0. */
+struct hl_block_slot {
+	uint64_t address;
+	uint64_t value;
+};
+
+struct hl_block_shard {
+	_Alignas(64) struct hl_spin lock;
+	uint32_t bits; /* 2^bits slots, if there are any */
+	uint64_t used;
+	struct hl_block_slot *slots;
+};
+
+struct hl_block_hash {
+	struct hl_block_shard shards[HL_BLOCK_SHARDS];
+	/* How many blocks of a hash class are in the table, stuck at 255: the cheap answer for
+	 * blocks that are not. */
+	_Atomic uint8_t filter[1u << HL_BLOCK_FILTER_BITS];
+};
+
+#define HL_BLOCK_REQUESTED_HIGH \
+	40 /* requested bits above these 40 lie above the 47 bits of the address */
+#define HL_BLOCK_ADDRESS_MASK ((UINT64_C(1) << HL_BLOCK_ADDRESS_BITS) - 1)
+#define HL_BLOCK_LOW_MASK     ((UINT64_C(1) << HL_BLOCK_REQUESTED_HIGH) - 1)
+
+static inline struct hl_block_slot hl_block_slot_make(uintptr_t address, struct hl_block block)
+{
+	return (struct hl_block_slot){
+		.address = address |
+			   (block.requested >> HL_BLOCK_REQUESTED_HIGH) << HL_BLOCK_ADDRESS_BITS |
+			   (uint64_t)block.draw << (64 - HL_DRAW_BITS),
+		.value = (uint64_t)block.node << HL_BLOCK_REQUESTED_HIGH |
+			 (block.requested & HL_BLOCK_LOW_MASK),
+	};
+}
+
+static inline struct hl_block hl_block_of_slot(struct hl_block_slot slot)
+{
+	return (struct hl_block){
+		.node = (uint32_t)(slot.value >> HL_BLOCK_REQUESTED_HIGH),
+		.draw = (uint32_t)(slot.address >> (64 - HL_DRAW_BITS)),
+		.requested = (slot.address << HL_DRAW_BITS >> (HL_BLOCK_ADDRESS_BITS + HL_DRAW_BITS)
+								      << HL_BLOCK_REQUESTED_HIGH) |
+			     (slot.value & HL_BLOCK_LOW_MASK),
+	};
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* One sweep over the runs of both snapshots; see page_balance.h. */
+#include "bpf/page_balance.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+enum hl_page_class hl_page_class_of(uint32_t kind)
+{
+	if (kind & HL_PAGE_ANON)
+		return HL_PAGE_CLASS_ANON;
+	return kind & HL_PAGE_SHMEM ? HL_PAGE_CLASS_SHMEM : HL_PAGE_CLASS_FILE;
+}
+
+uint64_t hl_page_counts_sum(const struct hl_page_counts *counts)
+{
+	uint64_t sum = 0;
+
+	for (int page_class = 0; page_class < HL_PAGE_CLASSES; page_class++)
+		sum += counts->of[page_class];
+	return sum;
+}
+
+/* ---- the sweep: pieces of the address space that are alike in both snapshots ---- */
+
+struct piece {
+	uint64_t start, end;
+	uint32_t kind_before, kind_after; /* 0: not in memory */
+};
+
+struct sweep {
+	const struct hl_page_run *before, *before_end; /* those not passed yet */
+	const struct hl_page_run *after, *after_end;
+	uint64_t at;
+};
+
+static void pass_run(const struct hl_page_run **run, const struct hl_page_run *end, uint64_t at)
+{
+	while (*run < end && (*run)->end <= at)
+		(*run)++;
+}
+
+/* Where what is so at ${at} ends, at the latest at ${limit}, and what it is. */
+static uint32_t kind_at(const struct hl_page_run *run, const struct hl_page_run *end, uint64_t at,
+			uint64_t *limit)
+{
+	if (run == end)
+		return 0;
+	uint64_t change = run->start > at ? run->start : run->end;
+	if (change < *limit)
+		*limit = change;
+	return run->start > at ? 0 : run->kind;
+}
+
+/* The next piece that is in memory before or after; false behind the last. */
+static bool next_piece(struct sweep *sweep, struct piece *ret_piece)
+{
+	struct piece piece;
+
+	do {
+		pass_run(&sweep->before, sweep->before_end, sweep->at);
+		pass_run(&sweep->after, sweep->after_end, sweep->at);
+		if (sweep->before == sweep->before_end && sweep->after == sweep->after_end)
+			return false;
+		piece = (struct piece){.start = sweep->at, .end = UINT64_MAX};
+		piece.kind_before =
+			kind_at(sweep->before, sweep->before_end, piece.start, &piece.end);
+		piece.kind_after = kind_at(sweep->after, sweep->after_end, piece.start, &piece.end);
+		sweep->at = piece.end;
+	} while (!piece.kind_before && !piece.kind_after);
+	*ret_piece = piece;
+	return true;
+}
+
+/* ---- gains ---- */
+
+/* Who owns the pages of the block looked at last, as seen from one mapping. */
+struct block_view {
+	uint64_t block, low, high;
+	bool valid;
+	uint32_t owners[HL_PAGE_BLOCK_PAGES];
+};
+
+struct comparison {
+	const struct hl_maps *maps;
+	const struct hl_page_table *table;
+	struct hl_page_balance *balance;
+	size_t map; /* index of the first mapping that ends behind the piece's start */
+	struct block_view view;
+};
+
+static void look_at_block(struct comparison *comparison, uint64_t block, uint64_t low,
+			  uint64_t high)
+{
+	struct block_view *view = &comparison->view;
+
+	if (view->valid && view->block == block && view->low == low && view->high == high)
+		return;
+	hl_page_table_owners(comparison->table, block, low, high, view->owners);
+	view->block = block;
+	view->low = low;
+	view->high = high;
+	view->valid = true;
+}
+
+/* Pages gained that are all in one block and in the mapping [${low}, ${high}). */
+static void gain_in_block(struct comparison *comparison, uint64_t start, uint64_t end,
+			  enum hl_page_class page_class, uint64_t low, uint64_t high)
+{
+	uint64_t block = start & ~(HL_PAGE_BLOCK_BYTES - 1);
+
+	look_at_block(comparison, block, low, high);
+	for (uint64_t page = start; page < end; page += HL_PAGE_BYTES) {
+		uint32_t owner = comparison->view.owners[(page - block) >> HL_PAGE_SHIFT];
+		struct hl_page_counts *counts = owner ? &comparison->balance->gains[owner - 1]
+						      : &comparison->balance->unattributed;
+		counts->of[page_class]++;
+	}
+}
+
+/* The mapping that holds ${address}, or, where none is known, the gap around it. */
+static void bounds_of_mapping(struct comparison *comparison, uint64_t address, uint64_t *ret_low,
+			      uint64_t *ret_high)
+{
+	const struct hl_maps *maps = comparison->maps;
+	size_t i = comparison->map;
+
+	while (i < maps->count && maps->maps[i].end <= address)
+		i++;
+	comparison->map = i;
+	if (i < maps->count && maps->maps[i].start <= address) {
+		*ret_low = maps->maps[i].start;
+		*ret_high = maps->maps[i].end;
+		return;
+	}
+	*ret_low = i ? maps->maps[i - 1].end : 0;
+	*ret_high = i < maps->count ? maps->maps[i].start : UINT64_MAX;
+}
+
+static void gain(struct comparison *comparison, const struct piece *piece)
+{
+	enum hl_page_class page_class = hl_page_class_of(piece->kind_after);
+	uint64_t low, high;
+
+	for (uint64_t at = piece->start, end; at < piece->end; at = end) {
+		bounds_of_mapping(comparison, at, &low, &high);
+		end = (at | (HL_PAGE_BLOCK_BYTES - 1)) + 1;
+		if (end > piece->end)
+			end = piece->end;
+		if (end > high)
+			end = high;
+		gain_in_block(comparison, at, end, page_class, low, high);
+	}
+}
+
+static void count_piece(struct comparison *comparison, const struct piece *piece)
+{
+	struct hl_page_balance *balance = comparison->balance;
+	uint64_t pages = (piece->end - piece->start) >> HL_PAGE_SHIFT;
+	enum hl_page_class class_before = hl_page_class_of(piece->kind_before);
+	enum hl_page_class class_after = hl_page_class_of(piece->kind_after);
+
+	if (piece->kind_before)
+		balance->before.of[class_before] += pages;
+	if (piece->kind_after)
+		balance->after.of[class_after] += pages;
+	if (piece->kind_before && piece->kind_after && class_before == class_after)
+		return;
+	if (piece->kind_before)
+		balance->released.of[class_before] += pages;
+	if (piece->kind_after)
+		gain(comparison, piece);
+}
+
+int hl_page_balance_compare(const struct hl_pages *before, const struct hl_pages *after,
+			    const struct hl_maps *maps, const struct hl_page_table *table,
+			    struct hl_page_balance *ret_balance)
+{
+	struct hl_page_balance balance = {.stack_count = hl_page_table_stack_count(table)};
+	struct comparison comparison = {.maps = maps, .table = table, .balance = &balance};
+	struct sweep sweep = {
+		.before = before->runs,
+		.before_end = before->runs + before->count,
+		.after = after->runs,
+		.after_end = after->runs + after->count,
+	};
+	struct piece piece;
+
+	balance.gains = calloc((size_t)balance.stack_count + 1, sizeof(*balance.gains));
+	if (!balance.gains)
+		return -ENOMEM;
+	while (next_piece(&sweep, &piece))
+		count_piece(&comparison, &piece);
+	*ret_balance = balance;
+	return 0;
+}
+
+void hl_page_balance_release(struct hl_page_balance *balance)
+{
+	free(balance->gains);
+	*balance = (struct hl_page_balance){0};
+}

@@ -124,6 +124,7 @@ static int write_meta(const struct hl_snapshot *snapshot, const struct hl_archiv
 	struct hl_recording meta = archive->meta;
 	meta.duration_ns = hl_clock_ns(CLOCK_MONOTONIC) - archive->start_ns;
 	meta.complete = false;
+	meta.snapshot = true;
 	return hl_recording_write_meta(snapshot->directory.fd, &meta, err);
 }
 

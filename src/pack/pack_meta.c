@@ -21,11 +21,12 @@ struct field {
 	const char *key;
 	enum field_type type;
 	size_t offset;
+	bool optional; /* older files have it not; it is then 0 */
 };
 
-#define F(type, member)                                            \
-	{                                                          \
-#member, type, offsetof(struct hl_profile, member) \
+#define F(type, member)                                                   \
+	{                                                                 \
+#member, type, offsetof(struct hl_profile, member), false \
 	}
 
 static const struct field fields[] = {
@@ -47,6 +48,7 @@ static const struct field fields[] = {
 	F(FIELD_NUMBER, base_duration_ns),
 	F(FIELD_TEXT, base_moment),
 	F(FIELD_NUMBER, base_moment_ms),
+	{"snapshot", FIELD_BOOL, offsetof(struct hl_profile, snapshot), true},
 };
 
 /* ---- writing ---- */
@@ -257,7 +259,9 @@ static int read_object(const json_t *object, struct hl_profile *profile, bool *r
 
 	for (size_t i = 0; r == 0 && i < HL_COUNT_OF(fields); i++) {
 		*ret_key = fields[i].key;
-		r = field_from_json(&fields[i], json_object_get(object, *ret_key), profile);
+		const json_t *value = json_object_get(object, *ret_key);
+		if (value || !fields[i].optional)
+			r = field_from_json(&fields[i], value, profile);
 	}
 	if (r < 0)
 		return r;

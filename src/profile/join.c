@@ -162,6 +162,7 @@ static int describe_recording(struct hl_profile *joined, const struct hl_profile
 	joined->duration_ns = from->duration_ns;
 	joined->moment_ms = from->moment_ms;
 	joined->complete = from->complete;
+	joined->snapshot = from->snapshot;
 	joined->recorded_process_count = from->recorded_process_count;
 	joined->recorded_process_number = from->recorded_process_number;
 	joined->total = from->total;
@@ -259,7 +260,7 @@ static int warn_of_doubts(struct hl_profile *joined, const struct hl_profile *be
 	uint64_t stacks = lost->truncated_stacks + lost->incomplete_stacks;
 	int r = 0;
 
-	if (!before->complete && !before->imported)
+	if (!before->complete && !before->imported && !before->snapshot)
 		r = warn(joined, "'%s' was interrupted; its figures are those of its last save",
 			 name);
 	if (r == 0 && (lost->events || lost->bytes))

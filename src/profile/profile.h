@@ -140,6 +140,7 @@ struct hl_profile {
 	uint64_t sample_bytes;
 	uint64_t start_realtime_ns, duration_ns;
 	bool complete; /* the recording was finished, and every process in it */
+	bool snapshot; /* a copy that was taken while it went on */
 	uint32_t *warnings;
 	size_t warning_count;
 	struct hl_profile_mark *marks;

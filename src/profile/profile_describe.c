@@ -203,5 +203,6 @@ int hl_profile_describe_recording(struct hl_profile *profile, const struct hl_re
 	profile->duration_ns = recording->duration_ns;
 	profile->recorded_process_count = recording->process_count;
 	profile->complete = recording->complete;
+	profile->snapshot = recording->snapshot;
 	return r;
 }

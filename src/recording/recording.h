@@ -106,6 +106,7 @@ struct hl_recording {
 	uint64_t start_realtime_ns;
 	uint64_t duration_ns;
 	bool complete;	 /* the collector finished it */
+	bool snapshot;	 /* a copy that was taken while it went on */
 	char **warnings; /* NULL-terminated sentences: what went wrong while recording (full disk,
 			    refused child ...) */
 	uint32_t mark_count;

@@ -50,6 +50,7 @@ static const struct field recording_fields[] = {
 	F(hl_recording, FIELD_BOOL, complete),
 	F(hl_recording, FIELD_TEXTS, warnings),
 	OPTIONAL(hl_recording, FIELD_U32, ended_processes),
+	OPTIONAL(hl_recording, FIELD_BOOL, snapshot),
 	{0},
 };
 

@@ -200,7 +200,7 @@ static void warn(struct hl_emit *emit, const struct hl_history *history)
 				log->ignored_count == 1 ? "it is" : "them is");
 	if (early_end_ms(history))
 		warn_of_early_end(emit, history);
-	else if (log->cut_off)
+	else if (log->cut_off && !history->recording->snapshot)
 		hl_emit_line(emit, "note: the log has no end: it is still being written, or its "
 				   "writer was killed");
 }

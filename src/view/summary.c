@@ -34,6 +34,8 @@ static void recording_member(struct hl_emit *emit, const struct hl_profile *prof
 	hl_emit_integer(emit, "processes", (int64_t)profile->process_count);
 	hl_summary_process_members(emit, profile);
 	hl_emit_boolean(emit, "complete", profile->complete);
+	if (profile->snapshot)
+		hl_emit_boolean(emit, "snapshot", true);
 	hl_emit_array(emit, "warnings");
 	for (size_t i = 0; i < profile->warning_count; i++)
 		hl_emit_text(emit, NULL, hl_profile_text(profile, profile->warnings[i]));
@@ -354,7 +356,10 @@ static void emptiness_warning(struct hl_emit *emit, const struct hl_profile *pro
 
 void hl_summary_warnings(struct hl_emit *emit, const struct hl_profile *profile)
 {
-	if (!profile->complete && !profile->imported)
+	if (profile->snapshot)
+		hl_emit_line(emit, "a snapshot, taken while the recording went on: what came after "
+				   "it is not in its figures");
+	else if (!profile->complete && !profile->imported)
 		hl_emit_warning(emit, "INCOMPLETE: the recording was interrupted; figures are "
 				      "those of its last save");
 	for (size_t i = 0; i < profile->warning_count; i++)

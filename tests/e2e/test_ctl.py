@@ -302,6 +302,10 @@ class Snapshot(CtlCase):
                 self.assertEqual(rows["alloc_site"]["flat_objects"], 1010)
                 found = report("info", snapshot)
                 self.assertFalse(found["recording"]["complete"])
+                self.assertTrue(found["recording"]["snapshot"])
+                text = harness.run([HEAPLINE, "top", snapshot]).stdout
+                self.assertIn("a snapshot, taken while the recording went on", text)
+                self.assertNotIn("INCOMPLETE", text)
                 self.assertEqual(found["rows"][0]["pid"], recorded.pid)
                 self.assertEqual(recorded.end()[0], 0)
                 rows = harness.top_rows(recorded.recording, "inuse")

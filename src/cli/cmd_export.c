@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline export: the profile as a file for other programs. */
-#include "cli/view_options.h"
+#include "cli/view_format.h"
+#include "cli/view_parse.h"
 
 enum format {
 	FORMAT_PPROF,
@@ -11,7 +12,7 @@ enum format {
 	FORMAT_JSON,
 };
 
-static int format = FORMAT_PPROF;
+static int format = -1; /* -1: what the name of the output says, else pprof */
 
 static const char *const format_words[] = {"pprof", "folded", "speedscope", "heaptrack-folded",
 					   "csv",   "json",   NULL};
@@ -27,17 +28,25 @@ static hl_view *const views[] = {
 
 static const struct hl_option options[] = {
 	{"format", 0, "FORMAT",
-	 "pprof, folded, speedscope, heaptrack-folded, csv or json (default: pprof)",
+	 "pprof, folded, speedscope, heaptrack-folded, csv or json (default: as FILE is named, "
+	 "else pprof)",
 	 HL_OPTION_CHOICE, &format, format_words},
 	{0},
 };
 
 static int run_export(int argc, char **argv)
 {
+	bool format_given = format >= 0;
+	if (!format_given)
+		format = hl_view_format_of(hl_view_parse_output().path, format_words);
+	if (format < 0)
+		format = FORMAT_PPROF;
 	const struct hl_view_command command = {
 		.view = views[format],
 		.binary = format == FORMAT_PPROF,
 		.keep_rows = format == FORMAT_JSON,
+		.formats = format_words,
+		.format_given = format_given,
 	};
 	return hl_view_run(&hl_verb_export, argc, argv, &command, (struct hl_view_options){0});
 }

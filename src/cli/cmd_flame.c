@@ -8,6 +8,8 @@ static bool inverted, reversed, normalize;
 
 static const char *const palette_words[] = {"auto", "mem", "diff", "module", NULL};
 
+static const char *const formats[] = {"svg", NULL};
+
 static const struct hl_option options[] = {
 	{"title", 0, "TEXT", "head of the picture (default: name, value and unit)", HL_OPTION_TEXT,
 	 &title, NULL},
@@ -32,6 +34,7 @@ static int run_flame(int argc, char **argv)
 		.reads_stdin = true,
 		.binary = true,
 		.normalize = normalize,
+		.formats = formats,
 	};
 	return hl_view_run(&hl_verb_flame, argc, argv, &command,
 			   (struct hl_view_options){

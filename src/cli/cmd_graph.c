@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline graph: the call graph as a picture. */
+#include "cli/view_format.h"
 #include "cli/view_parse.h"
 #include "view/graph.h"
-
-#include <string.h>
 
 static int format = -1; /* -1: what the name of the output says */
 static uint64_t node_limit = HL_GRAPH_NODES_DEFAULT;
@@ -22,30 +21,27 @@ static const struct hl_option options[] = {
 	{0},
 };
 
-/* The picture that ${path} is named after, or -1. */
-static int format_of(const char *path)
-{
-	const char *dot = strrchr(path, '.');
-
-	for (int i = 0; dot && format_words[i]; i++)
-		if (!strcmp(dot + 1, format_words[i]))
-			return i;
-	return -1;
-}
+static const char *const json_word[] = {"json", NULL};
 
 static int run_graph(int argc, char **argv)
 {
 	struct hl_view_output output = hl_view_parse_output();
+	bool format_given = format >= 0;
 
-	if (format < 0)
-		format = output.path && !output.json ? format_of(output.path) : HL_VIEW_DOT;
+	if (!format_given && output.path && !output.json &&
+	    hl_view_format_of(output.path, json_word) < 0)
+		format = hl_view_format_of(output.path, format_words);
+	else if (!format_given)
+		format = HL_VIEW_DOT;
 	if (format < 0)
 		return hl_cli_usage_error(&hl_verb_graph,
 					  "cannot tell what to draw from the name '%s': end it in "
 					  ".dot, .svg or .png, or use --format",
 					  output.path);
 	const struct hl_view_command command = {.view = hl_view_graph,
-						.binary = format == HL_VIEW_PNG};
+						.binary = format == HL_VIEW_PNG,
+						.formats = format_words,
+						.format_given = format_given};
 	return hl_view_run(&hl_verb_graph, argc, argv, &command,
 			   (struct hl_view_options){.picture = (enum hl_view_picture)format,
 						    .node_limit = node_limit,

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline timeline: how much was in use, over time. */
+#include "cli/view_format.h"
 #include "cli/view_parse.h"
 #include "view/timeline_rows.h"
-
-#include <string.h>
 
 static int by;
 static int format = -1; /* -1: what the name of the output says */
@@ -30,28 +29,22 @@ static const struct hl_option options[] = {
 	{0},
 };
 
-/* The format that ${path} is named after, else text. */
-static int format_of(const char *path)
-{
-	const char *dot = path ? strrchr(path, '.') : NULL;
-
-	for (int i = 0; dot && format_words[i]; i++)
-		if (!strcmp(dot + 1, format_words[i]))
-			return i;
-	return HL_VIEW_TIMELINE_TEXT;
-}
-
 static int run_timeline(int argc, char **argv)
 {
 	if (key_limit < 1 || key_limit > HL_TIMELINE_KEYS_MAX)
 		return hl_cli_usage_error(&hl_verb_timeline,
 					  "bad value '%llu' of option '--heaviest': not 1 to %d",
 					  (unsigned long long)key_limit, HL_TIMELINE_KEYS_MAX);
+	bool format_given = format >= 0;
+	if (!format_given)
+		format = hl_view_format_of(hl_view_parse_output().path, format_words);
 	if (format < 0)
-		format = format_of(hl_view_parse_output().path);
+		format = HL_VIEW_TIMELINE_TEXT;
 	const struct hl_view_command command = {.history_view = hl_view_timeline,
 						.pages = format == HL_VIEW_TIMELINE_TEXT,
-						.binary = format == HL_VIEW_TIMELINE_SVG};
+						.binary = format == HL_VIEW_TIMELINE_SVG,
+						.formats = format_words,
+						.format_given = format_given};
 	return hl_view_run(&hl_verb_timeline, argc, argv, &command,
 			   (struct hl_view_options){.by = by_keys[by],
 						    .key_limit = key_limit,

@@ -300,6 +300,11 @@ static bool terminal_has_color(void)
 	       strcmp(terminal, "dumb") != 0;
 }
 
+void hl_view_choose_json(void)
+{
+	json = true;
+}
+
 struct hl_view_output hl_view_parse_output(void)
 {
 	bool to_file = output && strcmp(output, "-") != 0;

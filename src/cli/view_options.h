@@ -29,6 +29,9 @@ struct hl_view_command {
 	bool normalize;	    /* scale the first profile by the ratio of durations */
 	bool advises;	    /* the view says what would give better symbols */
 	bool tells_history; /* the view takes options->history, where there is one */
+	const char *const *formats; /* that it writes where the output is named after one, .json
+				       aside; NULL: none */
+	bool format_given;	    /* by an option, whatever the output is named */
 };
 
 /*

@@ -33,3 +33,6 @@ struct hl_view_output {
 };
 
 struct hl_view_output hl_view_parse_output(void);
+
+/* As if --json had been given. */
+void hl_view_choose_json(void);

@@ -3,6 +3,7 @@
 #include "cli/output_file.h"
 #include "cli/pager.h"
 #include "cli/terminal_progress.h"
+#include "cli/view_format.h"
 #include "cli/view_parse.h"
 #include "profile/join.h"
 #include "profile/open.h"
@@ -343,6 +344,8 @@ int hl_view_run(const struct hl_verb *verb, int argc, char **argv,
 					   &operands.moment_count);
 	if (status == HL_EXIT_DONE)
 		status = check_operands(verb, command, argc, argv);
+	if (status == HL_EXIT_DONE)
+		status = hl_view_obey_name(verb, command);
 	if (status == HL_EXIT_DONE)
 		status = hl_view_parse_selection(verb, &selection);
 	if (status == HL_EXIT_DONE)

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Asks a live BEAM what its allocators hold; see beam.h. */
+#include "heap/beam/beam.h"
+
+#include "base/clock.h"
+#include "heap/beam/connection.h"
+#include "heap/beam/decode.h"
+#include "heap/beam/request.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OTP_WITH_PER 27 /* from when on allocations() takes flags; earlier it overlooks them */
+
+/* A node that is being asked. */
+struct conversation {
+	struct hl_beam_connection connection;
+	const struct hl_beam_settings *settings;
+	struct hl_beam_report *report;
+};
+
+static int out_of_memory(struct hl_error *err)
+{
+	return hl_error_set(err, -ENOMEM, "out of memory");
+}
+
+static int explain_reply(const struct conversation *conversation, const char *function,
+			 struct hl_error *err)
+{
+	return hl_error_set(err, -EBADMSG,
+			    "cannot read the answer of node '%s' (OTP %s) to %s: it has another "
+			    "form than OTP 21 to 27 give it; a newer heapline may know it",
+			    conversation->settings->node, conversation->report->otp_release,
+			    function);
+}
+
+/* ---- calls ---- */
+
+/* An answer: its bytes, and the term in them behind what is around a function's value. */
+struct answer {
+	ei_x_buff bytes;
+	struct hl_term term;
+	enum hl_beam_answer kind;
+};
+
+/* Calls; ${arguments} are freed. ei_x_free() the answer's bytes. */
+static int ask(struct conversation *conversation, const char *module, const char *function,
+	       ei_x_buff *arguments, struct answer *ret_answer, struct hl_error *err)
+{
+	uint64_t start = hl_clock_ns(CLOCK_MONOTONIC);
+	struct answer answer;
+
+	int r = hl_beam_call(&conversation->connection, module, function, arguments, &answer.bytes,
+			     err);
+	ei_x_free(arguments);
+	if (r < 0)
+		return r;
+	conversation->report->answer_ns += hl_clock_ns(CLOCK_MONOTONIC) - start;
+	conversation->report->answer_bytes += (uint64_t)answer.bytes.index;
+	if (hl_term_begin(&answer.term, answer.bytes.buff, (size_t)answer.bytes.index) < 0 ||
+	    hl_beam_decode_reply(&answer.term, &answer.kind) < 0) {
+		ei_x_free(&answer.bytes);
+		return explain_reply(conversation, function, err);
+	}
+	*ret_answer = answer;
+	return 0;
+}
+
+/* erlang:system_info(${item}) */
+static int ask_item(struct conversation *conversation, const char *item, struct answer *ret_answer,
+		    struct hl_error *err)
+{
+	ei_x_buff arguments;
+
+	if (hl_beam_request_item(item, &arguments) < 0)
+		return out_of_memory(err);
+	return ask(conversation, "erlang", "system_info", &arguments, ret_answer, err);
+}
+
+static int ask_release(struct conversation *conversation, struct hl_error *err)
+{
+	struct hl_beam_report *report = conversation->report;
+	struct answer answer;
+
+	int r = ask_item(conversation, "otp_release", &answer, err);
+	if (r < 0)
+		return r;
+	if (answer.kind != HL_BEAM_VALUE ||
+	    hl_term_string(&answer.term, report->otp_release, sizeof(report->otp_release)) < 0)
+		r = explain_reply(conversation, "system_info", err);
+	ei_x_free(&answer.bytes);
+	return r;
+}
+
+/* instrument:${function}(Options) */
+static int ask_instrument(struct conversation *conversation, const char *function,
+			  struct answer *ret_answer, struct hl_error *err)
+{
+	ei_x_buff arguments;
+
+	if (hl_beam_request_options(conversation->settings, &arguments) < 0)
+		return out_of_memory(err);
+	return ask(conversation, "instrument", function, &arguments, ret_answer, err);
+}
+
+/* ---- what `instrument` says ---- */
+
+/* The sentence for ${r}, which a decoder returned. */
+static int explain_decoding(const struct conversation *conversation, const char *function, int r,
+			    struct hl_error *err)
+{
+	if (r == -ENOMEM)
+		return out_of_memory(err);
+	if (r == -ENODATA)
+		return hl_error_set(
+			err, r,
+			"cannot show what node '%s' does not have: none of the "
+			"allocators that were asked for is enabled there; ask for others "
+			"with --allocator",
+			conversation->settings->node);
+	return explain_reply(conversation, function, err);
+}
+
+static int explain_kind(const struct conversation *conversation, const char *function,
+			enum hl_beam_answer kind, struct hl_error *err)
+{
+	const struct hl_beam_settings *settings = conversation->settings;
+
+	if (kind == HL_BEAM_BAD_ARGUMENT && settings->per)
+		return hl_error_set(err, -EINVAL,
+				    "node '%s' (OTP %s) takes these options not at all, or not "
+				    "together: --per mfa needs a node with a JIT and goes with no "
+				    "other --per; or it has no such allocator or scheduler",
+				    settings->node, conversation->report->otp_release);
+	if (kind == HL_BEAM_BAD_ARGUMENT)
+		return hl_error_set(err, -EINVAL,
+				    "node '%s' (OTP %s) has no such allocator or scheduler; leave "
+				    "out --allocator and --scheduler to see which it has",
+				    settings->node, conversation->report->otp_release);
+	return hl_error_set(err, -EIO,
+			    "node '%s' (OTP %s) fails to run instrument:%s(); try it in the node's "
+			    "own shell",
+			    settings->node, conversation->report->otp_release, function);
+}
+
+static int take_carriers(struct conversation *conversation, struct answer *answer,
+			 struct hl_error *err)
+{
+	uint64_t start = hl_clock_ns(CLOCK_MONOTONIC);
+
+	if (answer->kind != HL_BEAM_VALUE)
+		return explain_kind(conversation, "carriers", answer->kind, err);
+	int r = hl_beam_decode_carriers(&answer->term, &conversation->report->carriers);
+	conversation->report->decode_ns += hl_clock_ns(CLOCK_MONOTONIC) - start;
+	return r < 0 ? explain_decoding(conversation, "carriers", r, err) : 0;
+}
+
+static int take_allocations(struct conversation *conversation, struct answer *answer,
+			    struct hl_error *err)
+{
+	uint64_t start = hl_clock_ns(CLOCK_MONOTONIC);
+
+	if (answer->kind == HL_BEAM_UNDEFINED)
+		return hl_error_set(
+			err, -ENOSYS,
+			"cannot ask node '%s' (OTP %s) for allocations: it lacks the "
+			"module 'instrument'; install it there (Debian: erlang-tools up "
+			"to OTP 25, erlang-runtime-tools from 26 on)",
+			conversation->settings->node, conversation->report->otp_release);
+	if (answer->kind != HL_BEAM_VALUE)
+		return explain_kind(conversation, "allocations", answer->kind, err);
+	int r = hl_beam_decode_allocations(&answer->term, &conversation->report->allocations);
+	conversation->report->decode_ns += hl_clock_ns(CLOCK_MONOTONIC) - start;
+	return r < 0 ? explain_decoding(conversation, "allocations", r, err) : 0;
+}
+
+/* ---- what there is without it ---- */
+
+static int take_instances(struct conversation *conversation, const char *allocator,
+			  struct answer *answer, struct hl_error *err)
+{
+	if (answer->kind == HL_BEAM_BAD_ARGUMENT)
+		return explain_kind(conversation, "carriers", answer->kind, err);
+	if (answer->kind != HL_BEAM_VALUE)
+		return explain_reply(conversation, "system_info", err);
+	int r = hl_beam_decode_instances(&answer->term, allocator,
+					 &conversation->report->instances);
+	return r < 0 ? explain_decoding(conversation, "system_info", r, err) : 0;
+}
+
+/* erlang:system_info({allocator, ${allocator}}) */
+static int ask_instances(struct conversation *conversation, const char *allocator,
+			 struct hl_error *err)
+{
+	ei_x_buff arguments;
+	struct answer answer;
+
+	if (hl_beam_request_allocator(allocator, &arguments) < 0)
+		return out_of_memory(err);
+	int r = ask(conversation, "erlang", "system_info", &arguments, &answer, err);
+	if (r < 0)
+		return r;
+	r = take_instances(conversation, allocator, &answer, err);
+	ei_x_free(&answer.bytes);
+	return r;
+}
+
+static int ask_listed(struct conversation *conversation, struct hl_term term, struct hl_error *err)
+{
+	char allocator[HL_TERM_ATOM_MAX];
+	uint32_t count;
+
+	if (hl_term_list(&term, &count) < 0)
+		return explain_reply(conversation, "system_info", err);
+	for (uint32_t i = 0; i < count; i++) {
+		if (hl_term_atom(&term, allocator, sizeof(allocator)) < 0)
+			return explain_reply(conversation, "system_info", err);
+		int r = ask_instances(conversation, allocator, err);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int ask_all_instances(struct conversation *conversation, struct hl_error *err)
+{
+	struct answer answer;
+
+	int r = ask_item(conversation, "alloc_util_allocators", &answer, err);
+	if (r < 0)
+		return r;
+	r = ask_listed(conversation, answer.term, err);
+	ei_x_free(&answer.bytes);
+	return r;
+}
+
+/* Sums for want of carriers. Which allocators there are, the node says, unless the user did. */
+static int fall_back(struct conversation *conversation, struct hl_error *err)
+{
+	const struct hl_beam_settings *settings = conversation->settings;
+	int r = 0;
+
+	conversation->report->lacks_instrument = true;
+	if (!settings->allocator_count)
+		return ask_all_instances(conversation, err);
+	for (size_t i = 0; r == 0 && i < settings->allocator_count; i++)
+		r = ask_instances(conversation, settings->allocators[i], err);
+	return r;
+}
+
+/* ---- conversations ---- */
+
+static int ask_carriers(struct conversation *conversation, struct hl_error *err)
+{
+	struct answer answer;
+
+	int r = ask_instrument(conversation, "carriers", &answer, err);
+	if (r < 0)
+		return r;
+	r = answer.kind == HL_BEAM_UNDEFINED ? fall_back(conversation, err)
+					     : take_carriers(conversation, &answer, err);
+	ei_x_free(&answer.bytes);
+	return r;
+}
+
+static int check_per(const struct conversation *conversation, struct hl_error *err)
+{
+	const char *release = conversation->report->otp_release;
+
+	if (!conversation->settings->per || strtol(release, NULL, 10) >= OTP_WITH_PER)
+		return 0;
+	return hl_error_set(err, -ENOTSUP,
+			    "node '%s' (OTP %s) cannot tell allocations apart by process, port or "
+			    "function: that needs OTP %d; leave out --per",
+			    conversation->settings->node, release, OTP_WITH_PER);
+}
+
+static int ask_allocations(struct conversation *conversation, struct hl_error *err)
+{
+	struct answer answer;
+
+	int r = check_per(conversation, err);
+	if (r == 0)
+		r = ask_instrument(conversation, "allocations", &answer, err);
+	if (r < 0)
+		return r;
+	r = take_allocations(conversation, &answer, err);
+	ei_x_free(&answer.bytes);
+	return r;
+}
+
+static int connect_as(const struct hl_cookie *cookie, struct conversation *conversation,
+		      struct hl_error *err)
+{
+	struct hl_beam_report *report = conversation->report;
+	uint64_t start = hl_clock_ns(CLOCK_MONOTONIC);
+
+	if (cookie->is_exposed)
+		snprintf(report->exposed_cookie_path, sizeof(report->exposed_cookie_path), "%.511s",
+			 cookie->path);
+	int r = hl_beam_connect(conversation->settings, cookie, &conversation->connection, err);
+	report->connect_ns = hl_clock_ns(CLOCK_MONOTONIC) - start;
+	return r;
+}
+
+static int converse(const struct hl_beam_settings *settings, struct hl_beam_report *report,
+		    int (*ask_for)(struct conversation *conversation, struct hl_error *err),
+		    struct hl_error *err)
+{
+	struct conversation conversation = {.settings = settings, .report = report};
+	struct hl_cookie cookie;
+
+	int r = hl_cookie_read(settings->cookie_path, &cookie, err);
+	if (r < 0)
+		return r;
+	r = connect_as(&cookie, &conversation, err);
+	explicit_bzero(&cookie, sizeof(cookie));
+	if (r < 0)
+		return r;
+	r = ask_release(&conversation, err);
+	if (r == 0)
+		r = ask_for(&conversation, err);
+	hl_beam_disconnect(&conversation.connection);
+	return r;
+}
+
+int hl_beam_carriers(const struct hl_beam_settings *settings, struct hl_beam_report *report,
+		     struct hl_error *err)
+{
+	return converse(settings, report, ask_carriers, err);
+}
+
+int hl_beam_allocations(const struct hl_beam_settings *settings, struct hl_beam_report *report,
+			struct hl_error *err)
+{
+	return converse(settings, report, ask_allocations, err);
+}

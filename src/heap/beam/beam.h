@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Asks a live BEAM (Erlang, Elixir) over the distribution protocol what its allocators hold. The
+ * node runs `instrument` or `erlang:system_info` for it, nothing else; heapline is a hidden node of
+ * it for that time.
+ *
+ * Of builds without libei both functions are -ENOTSUP.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "heap/allocation.h"
+#include "heap/beam/instance.h"
+#include "heap/carrier.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What allocations() tells apart besides libraries and drivers, from OTP 27 on. */
+enum hl_beam_per {
+	HL_BEAM_PER_PROCESS = 1,
+	HL_BEAM_PER_PORT = 2,
+	HL_BEAM_PER_MFA = 4, /* functions; not with the others */
+};
+
+#define HL_BEAM_ALLOCATORS_MAX 32u
+#define HL_BEAM_SCHEDULERS_MAX 1025u /* as many as a BEAM may have, and 0 for other threads */
+
+struct hl_beam_settings {
+	const char *node;	 /* name@host */
+	const char *cookie_path; /* NULL: where Erlang looks for it */
+	unsigned timeout_ms;	 /* for each step: connecting, one answer */
+	/* Options of the module's functions; 0: they are left to it. */
+	uint64_t histogram_start, histogram_width;
+	const char *allocators[HL_BEAM_ALLOCATORS_MAX];
+	size_t allocator_count;
+	uint64_t schedulers[HL_BEAM_SCHEDULERS_MAX];
+	size_t scheduler_count;
+	unsigned per; /* enum hl_beam_per */
+};
+
+/* What a node said. All zero is empty. */
+struct hl_beam_report {
+	char otp_release[16];
+	bool lacks_instrument; /* of its carriers only ${instances} are known */
+	struct hl_carriers carriers;
+	struct hl_beam_instances instances;
+	struct hl_allocations allocations;
+	/* What it took. */
+	uint64_t connect_ns, answer_ns, decode_ns, answer_bytes;
+	/* The cookie file, if others than its owner may read it; else empty. */
+	char exposed_cookie_path[512];
+};
+
+/*
+ * Fills an empty ${report} with carriers, or, where the node has no `instrument`, with instances. 0
+ * or a negative errno with a sentence; release it in any case.
+ */
+int hl_beam_carriers(const struct hl_beam_settings *settings, struct hl_beam_report *report,
+		     struct hl_error *err);
+
+/* The same with allocations; -ENOSYS where the node has no `instrument`. */
+int hl_beam_allocations(const struct hl_beam_settings *settings, struct hl_beam_report *report,
+			struct hl_error *err);
+
+void hl_beam_report_release(struct hl_beam_report *report);

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What a BEAM answers to the questions of heapline beam, as heapline's own structures. Answers may
+ * be anything; of those that are not as expected the functions make -EBADMSG, and leave what they
+ * had put into their results there.
+ */
+#pragma once
+
+#include "heap/allocation.h"
+#include "heap/beam/instance.h"
+#include "heap/beam/term.h"
+#include "heap/carrier.h"
+
+enum hl_beam_answer {
+	HL_BEAM_VALUE,	      /* the term goes on with what the function returned */
+	HL_BEAM_UNDEFINED,    /* there is no such function */
+	HL_BEAM_BAD_ARGUMENT, /* it does not take what it was given */
+	HL_BEAM_FAILED,	      /* anything else went wrong */
+};
+
+/* Takes what is around a function's value, up to that. 0 or -EBADMSG. */
+int hl_beam_decode_reply(struct hl_term *term, enum hl_beam_answer *ret_answer);
+
+/*
+ * What instrument:carriers() returns, in the shape of OTP 21 or of 22 and later, into empty
+ * ${carriers}. 0, -ENODATA when no allocator that was asked for is enabled, -EBADMSG, -ENOMEM.
+ */
+int hl_beam_decode_carriers(struct hl_term *term, struct hl_carriers *carriers);
+
+/* What instrument:allocations() returns, into empty ${allocations}. As above. */
+int hl_beam_decode_allocations(struct hl_term *term, struct hl_allocations *allocations);
+
+/*
+ * Adds what erlang:system_info({allocator, ${allocator}}) returns to ${instances}, nothing when it
+ * is not enabled. 0, -EBADMSG, -ENOMEM.
+ */
+int hl_beam_decode_instances(struct hl_term *term, const char *allocator,
+			     struct hl_beam_instances *instances);
+
+/* {ok, ...} of `instrument`, up to the dots. 0, -ENODATA, -EBADMSG. For these decoders alone. */
+int hl_beam_decode_ok(struct hl_term *term);
+
+/*
+ * A tuple of counts, the histogram of ${shape}, whose width is set if it is 0 and must be the
+ * tuple's own if not. 0 or -EBADMSG. For these decoders alone.
+ */
+int hl_beam_decode_histogram(struct hl_term *term, struct hl_log2_shape *shape,
+			     struct hl_log2_histogram *ret_histogram);

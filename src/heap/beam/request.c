@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Arguments of the functions that a node is to call; see request.h. */
+#include "heap/beam/request.h"
+
+#include "base/compiler.h"
+
+#include <errno.h>
+#include <string.h>
+
+static const struct {
+	enum hl_beam_per per;
+	const char *flag;
+} flags[] = {
+	{HL_BEAM_PER_PROCESS, "per_process"},
+	{HL_BEAM_PER_PORT, "per_port"},
+	{HL_BEAM_PER_MFA, "per_mfa"},
+};
+
+/* Names are UTF-8, as atoms have been since OTP 20. */
+static int put_atom(ei_x_buff *out, const char *name)
+{
+	return ei_x_encode_atom_as(out, name, ERLANG_UTF8, ERLANG_UTF8);
+}
+
+static int put_number(ei_x_buff *out, const char *key, uint64_t number)
+{
+	return put_atom(out, key) | ei_x_encode_ulonglong(out, number);
+}
+
+static int put_atoms(ei_x_buff *out, const char *key, const char *const *names, size_t count)
+{
+	int r = put_atom(out, key) | ei_x_encode_list_header(out, (long)count);
+
+	for (size_t i = 0; i < count; i++)
+		r |= put_atom(out, names[i]);
+	return r | ei_x_encode_empty_list(out);
+}
+
+static int put_schedulers(ei_x_buff *out, const struct hl_beam_settings *settings)
+{
+	int r = put_atom(out, "scheduler_ids") |
+		ei_x_encode_list_header(out, (long)settings->scheduler_count);
+
+	for (size_t i = 0; i < settings->scheduler_count; i++)
+		r |= ei_x_encode_ulonglong(out, settings->schedulers[i]);
+	return r | ei_x_encode_empty_list(out);
+}
+
+static int put_flags(ei_x_buff *out, unsigned per)
+{
+	const char *names[HL_COUNT_OF(flags)];
+	size_t count = 0;
+
+	for (size_t i = 0; i < HL_COUNT_OF(flags); i++)
+		if (per & flags[i].per)
+			names[count++] = flags[i].flag;
+	return put_atoms(out, "flags", names, count);
+}
+
+static int put_options(ei_x_buff *out, const struct hl_beam_settings *settings)
+{
+	int pairs = (settings->histogram_start > 0) + (settings->histogram_width > 0) +
+		    (settings->allocator_count > 0) + (settings->scheduler_count > 0) +
+		    (settings->per > 0);
+	int r = ei_x_encode_map_header(out, pairs);
+
+	if (settings->histogram_start)
+		r |= put_number(out, "histogram_start", settings->histogram_start);
+	if (settings->histogram_width)
+		r |= put_number(out, "histogram_width", settings->histogram_width);
+	if (settings->allocator_count)
+		r |= put_atoms(out, "allocator_types", settings->allocators,
+			       settings->allocator_count);
+	if (settings->scheduler_count)
+		r |= put_schedulers(out, settings);
+	if (settings->per)
+		r |= put_flags(out, settings->per);
+	return r;
+}
+
+/* Hands out ${arguments} after ${r}, which is 0 when all was put into them. */
+static int finish(int r, ei_x_buff *arguments, ei_x_buff *ret_arguments)
+{
+	if (r == 0) {
+		*ret_arguments = *arguments;
+		return 0;
+	}
+	ei_x_free(arguments);
+	return -ENOMEM;
+}
+
+int hl_beam_request_options(const struct hl_beam_settings *settings, ei_x_buff *ret_arguments)
+{
+	ei_x_buff out;
+
+	if (ei_x_new(&out) < 0)
+		return -ENOMEM;
+	int r = ei_x_encode_list_header(&out, 1);
+	r |= put_options(&out, settings);
+	r |= ei_x_encode_empty_list(&out);
+	return finish(r, &out, ret_arguments);
+}
+
+int hl_beam_request_item(const char *item, ei_x_buff *ret_arguments)
+{
+	ei_x_buff out;
+
+	if (ei_x_new(&out) < 0)
+		return -ENOMEM;
+	int r = ei_x_encode_list_header(&out, 1);
+	r |= put_atom(&out, item);
+	r |= ei_x_encode_empty_list(&out);
+	return finish(r, &out, ret_arguments);
+}
+
+int hl_beam_request_allocator(const char *allocator, ei_x_buff *ret_arguments)
+{
+	ei_x_buff out;
+
+	if (ei_x_new(&out) < 0)
+		return -ENOMEM;
+	int r = ei_x_encode_list_header(&out, 1);
+	r |= ei_x_encode_tuple_header(&out, 2);
+	r |= put_atom(&out, "allocator") | put_atom(&out, allocator);
+	r |= ei_x_encode_empty_list(&out);
+	return finish(r, &out, ret_arguments);
+}

@@ -110,6 +110,23 @@ static int make_request(size_t action, const char *argument, struct hl_control_r
 
 /* ---- whom ---- */
 
+/* Whether the recorder is in it, or it is a collector. */
+static bool has_to_do_with_recording(void)
+{
+	char path[32], *line = NULL;
+	size_t capacity = 0;
+	bool found = false;
+
+	snprintf(path, sizeof(path), "/proc/%" PRIu64 "/maps", pid);
+	FILE *maps = fopen(path, "re");
+	while (maps && !found && getline(&line, &capacity, maps) > 0)
+		found = strstr(line, "/libheapline.so") || strstr(line, "/heapline\n");
+	free(line);
+	if (maps)
+		fclose(maps);
+	return found;
+}
+
 static int not_found(const struct hl_control_peers *peers, struct hl_error *err)
 {
 	char path[32];
@@ -131,6 +148,12 @@ static int not_found(const struct hl_control_peers *peers, struct hl_error *err)
 				    ": it may be recorded by collector %d, which does not answer; "
 				    "is that stopped?",
 				    pid, peers->silent);
+	if (has_to_do_with_recording())
+		return hl_error_set(err, -ENOENT,
+				    "cannot control process %" PRIu64
+				    ": no collector of it was found; if it is still being "
+				    "recorded, set XDG_RUNTIME_DIR as it was for 'heapline record'",
+				    pid);
 	return hl_error_set(err, -ENOENT,
 			    "cannot control process %" PRIu64
 			    ": it is not being recorded; start it with 'heapline record'",

@@ -484,6 +484,14 @@ class WhoIsWho(CtlCase):
         gone.wait()
         self.assert_refused(self.ctl(gone.pid, "status"), "no such process")
 
+    def test_another_runtime_directory_is_said_to_be_a_reason(self):
+        recorded = self.start()
+        os.mkdir(self.path("other"), 0o700)
+        for pid in (recorded.pid, recorded.collector.pid):
+            result = harness.run([HEAPLINE, "ctl", "-p", str(pid), "status"],
+                                 env={"XDG_RUNTIME_DIR": self.path("other")})
+            self.assert_refused(result, "set XDG_RUNTIME_DIR as it was for 'heapline record'")
+
     def test_the_right_one_of_several_collectors_is_found(self):
         first, second = self.start(name="first.hl"), self.start(name="second.hl")
         for recorded in (first, second):

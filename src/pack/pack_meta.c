@@ -2,6 +2,7 @@
 /* The META section of a packed recording: one table of fields for writing and reading. */
 #include "pack/pack_sections.h"
 
+#include "recording/figure_name.h"
 #include "recording/recording_text.h"
 
 #include <errno.h>
@@ -9,6 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* As many as a recording has at most. */
+#define FIGURES_MAX 64u
 
 enum field_type {
 	FIELD_TEXT,   /* uint32_t, id of a string */
@@ -136,6 +140,23 @@ static json_t *marks_to_json(const struct hl_profile *profile)
 	return NULL;
 }
 
+/* Each as an array of name and number. */
+static json_t *figures_to_json(const struct hl_profile *profile)
+{
+	json_t *array = json_array();
+	int r = array ? 0 : -1;
+
+	for (size_t i = 0; r == 0 && i < profile->figure_count; i++)
+		r = json_array_append_new(
+			array,
+			json_pack("[s, I]", hl_profile_text(profile, profile->figures[i].name),
+				  (json_int_t)profile->figures[i].value));
+	if (r == 0)
+		return array;
+	json_decref(array);
+	return NULL;
+}
+
 char *hl_pack_meta_write(const struct hl_profile *profile)
 {
 	json_t *object = json_object();
@@ -152,6 +173,8 @@ char *hl_pack_meta_write(const struct hl_profile *profile)
 		r = json_object_set_new(object, "warnings", warnings_to_json(profile));
 	if (r == 0)
 		r = json_object_set_new(object, "marks", marks_to_json(profile));
+	if (r == 0)
+		r = json_object_set_new(object, "figures", figures_to_json(profile));
 	if (r == 0)
 		text = json_dumps(object, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
 	json_decref(object);
@@ -251,6 +274,38 @@ static int marks_from_json(struct hl_profile *profile, const json_t *array)
 	return r;
 }
 
+static int figure_from_json(struct hl_profile *profile, const json_t *json,
+			    struct hl_profile_figure *figure)
+{
+	const char *name = json_string_value(json_array_get(json, 0));
+	const json_t *value = json_array_get(json, 1);
+
+	if (!name || !json_is_integer(value) || !hl_figure_name_is_valid(name))
+		return -EINVAL;
+	figure->value = json_integer_value(value);
+	int r = hl_strings_intern(&profile->strings, name, &figure->name);
+	for (size_t i = 0; r == 0 && i < profile->figure_count; i++)
+		if (profile->figures[i].name == figure->name)
+			r = -EINVAL;
+	return r;
+}
+
+/* Files from before there were figures have none. */
+static int figures_from_json(struct hl_profile *profile, const json_t *array)
+{
+	size_t count = json_array_size(array);
+	int r = (!array || json_is_array(array)) && count <= FIGURES_MAX ? 0 : -EINVAL;
+
+	profile->figures = r == 0 ? calloc(count + 1, sizeof(*profile->figures)) : NULL;
+	if (r == 0 && !profile->figures)
+		return -ENOMEM;
+	for (size_t i = 0; r == 0 && i < count; i++) {
+		r = figure_from_json(profile, json_array_get(array, i), &profile->figures[i]);
+		profile->figure_count += r == 0;
+	}
+	return r;
+}
+
 /* On failure ${ret_key} is the key that is to blame. */
 static int read_object(const json_t *object, struct hl_profile *profile, bool *ret_compared,
 		       const char **ret_key)
@@ -275,6 +330,10 @@ static int read_object(const json_t *object, struct hl_profile *profile, bool *r
 		return r;
 	*ret_key = "marks";
 	r = marks_from_json(profile, json_object_get(object, *ret_key));
+	if (r < 0)
+		return r;
+	*ret_key = "figures";
+	r = figures_from_json(profile, json_object_get(object, *ret_key));
 	if (r < 0)
 		return r;
 	*ret_key = "compared";

@@ -3,26 +3,17 @@
 #include "process/process.h"
 
 #include "base/array.h"
+#include "base/clock.h"
 #include "process/proc_file.h"
 
 #include <dirent.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
-#include <time.h>
 #include <unistd.h>
 
 /* Longer command lines are cut; nobody reads megabytes of arguments. */
 #define COMMAND_BYTES_MAX 65536
-
-#define NS_PER_S UINT64_C(1000000000)
-
-static uint64_t clock_ns(clockid_t clock)
-{
-	struct timespec now;
-	clock_gettime(clock, &now);
-	return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
-}
 
 /* The number behind "\n${key}:" in a file like /proc/PID/status; 0 when there is none. */
 static uint64_t value_of(const char *text, const char *key)
@@ -85,8 +76,8 @@ static int read_start(pid_t pid, struct hl_process_facts *facts, struct hl_error
 		return hl_proc_error(pid, -EBADMSG, "the start time", err);
 	facts->start_ticks = strtoull(at, NULL, 10);
 	uint64_t ticks_per_s = (uint64_t)sysconf(_SC_CLK_TCK);
-	facts->start_realtime_ns = clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_BOOTTIME) +
-				   facts->start_ticks * (NS_PER_S / ticks_per_s);
+	facts->start_realtime_ns = hl_clock_ns(CLOCK_REALTIME) - hl_clock_ns(CLOCK_BOOTTIME) +
+				   facts->start_ticks * (HL_NS_PER_SECOND / ticks_per_s);
 	return 0;
 }
 
@@ -202,7 +193,7 @@ int64_t hl_process_cpu_ns(pid_t pid)
 		return -code;
 	if (clock_gettime(clock, &used))
 		return -ESRCH;
-	return (int64_t)used.tv_sec * (int64_t)NS_PER_S + used.tv_nsec;
+	return (int64_t)used.tv_sec * (int64_t)HL_NS_PER_SECOND + used.tv_nsec;
 }
 
 int hl_process_rss_read(pid_t pid, struct hl_process_rss *ret_rss, struct hl_error *err)

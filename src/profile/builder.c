@@ -256,7 +256,13 @@ static int add_nameless_frame(struct hl_builder *builder, uint64_t address)
 
 static int add_pseudo_frame(struct hl_builder *builder, uint64_t which)
 {
-	static const char *const names[] = {[HL_PSEUDO_MMAP] = "[mmap]", [HL_PSEUDO_BRK] = "[brk]"};
+	static const char *const names[] = {
+		[HL_PSEUDO_MMAP] = "[mmap]",
+		[HL_PSEUDO_BRK] = "[brk]",
+		[HL_PSEUDO_RELEASED] = "[released before the trace]",
+		[HL_PSEUDO_NO_FAULT] = "[no fault seen]",
+		[HL_PSEUDO_STACK_LOST] = "[stack lost]",
+	};
 	const char *name = which < HL_COUNT_OF(names) ? names[which] : NULL;
 
 	return add_named_frame(builder, name ? name : "[unknown]", which);

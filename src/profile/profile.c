@@ -2,6 +2,8 @@
 /* What every view asks of a profile; see profile.h. */
 #include "profile/profile.h"
 
+#include "base/compiler.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +19,7 @@ void hl_profile_free(struct hl_profile *profile)
 	hl_strings_release(&profile->strings);
 	free(profile->warnings);
 	free(profile->marks);
+	free(profile->figures);
 	free(profile->processes);
 	free(profile->modules);
 	free(profile->functions);
@@ -69,12 +72,40 @@ bool hl_profile_has_unit(enum hl_value value, enum hl_unit unit)
 	return true;
 }
 
+/* Traces from outside: how much they know. */
+static const struct {
+	const char *mode;
+	bool frees; /* they watch what goes, too, so that they know what is in use */
+} trace_modes[] = {
+	{"stacks", true},
+	{"stacks-all", false},
+	{"pgfault", true},
+	{"page-events", false},
+};
+
+static void know(struct hl_profile *profile, enum hl_value value)
+{
+	for (int unit = 0; unit < HL_UNIT_COUNT; unit++)
+		profile->known[value][unit] = hl_profile_has_unit(value, (enum hl_unit)unit);
+}
+
 void hl_profile_know_all(struct hl_profile *profile)
 {
 	for (int value = 0; value < HL_VALUE_COUNT; value++)
-		for (int unit = 0; unit < HL_UNIT_COUNT; unit++)
-			profile->known[value][unit] =
-				hl_profile_has_unit((enum hl_value)value, (enum hl_unit)unit);
+		know(profile, (enum hl_value)value);
+}
+
+void hl_profile_know_recorded(struct hl_profile *profile, const char *mode)
+{
+	for (size_t i = 0; i < HL_COUNT_OF(trace_modes); i++) {
+		if (strcmp(mode, trace_modes[i].mode) != 0)
+			continue;
+		know(profile, HL_VALUE_ALLOC);
+		if (trace_modes[i].frees)
+			know(profile, HL_VALUE_INUSE);
+		return;
+	}
+	hl_profile_know_all(profile);
 }
 
 void hl_profile_counters_add(struct hl_profile_counters *sum,

@@ -129,6 +129,12 @@ struct hl_profile_mark {
 	uint64_t ms; /* after the process' start */
 };
 
+/* A number that is of the whole recording: see recording.h. */
+struct hl_profile_figure {
+	uint32_t name;
+	int64_t value;
+};
+
 struct hl_profile {
 	struct hl_strings strings;
 
@@ -145,6 +151,8 @@ struct hl_profile {
 	size_t warning_count;
 	struct hl_profile_mark *marks;
 	size_t mark_count;
+	struct hl_profile_figure *figures;
+	size_t figure_count;
 
 	struct hl_profile_process *processes;
 	struct hl_profile_module *modules;
@@ -262,8 +270,11 @@ static inline bool hl_profile_knows(const struct hl_profile *profile, enum hl_va
 	return profile->known[value][unit];
 }
 
-/* Marks every figure that heapline itself records as known. */
+/* Marks every figure as known. */
 void hl_profile_know_all(struct hl_profile *profile);
+
+/* Marks the figures as known that heapline itself records in ${mode}. */
+void hl_profile_know_recorded(struct hl_profile *profile, const char *mode);
 
 void hl_profile_counters_add(struct hl_profile_counters *sum,
 			     const struct hl_profile_counters *more);

@@ -177,6 +177,23 @@ static int describe_marks(struct hl_profile *profile, const struct hl_recording 
 	return r;
 }
 
+static int describe_figures(struct hl_profile *profile, const struct hl_recording *recording)
+{
+	int r = 0;
+
+	profile->figures = calloc(recording->figure_count + (size_t)1, sizeof(*profile->figures));
+	if (!profile->figures)
+		return -ENOMEM;
+	for (; r == 0 && profile->figure_count < recording->figure_count; profile->figure_count++) {
+		const struct hl_recording_figure *figure =
+			&recording->figures[profile->figure_count];
+		struct hl_profile_figure *described = &profile->figures[profile->figure_count];
+		described->value = figure->value;
+		r = hl_strings_intern(&profile->strings, figure->name, &described->name);
+	}
+	return r;
+}
+
 int hl_profile_describe_recording(struct hl_profile *profile, const struct hl_recording *recording)
 {
 	const struct {
@@ -198,6 +215,8 @@ int hl_profile_describe_recording(struct hl_profile *profile, const struct hl_re
 		r = describe_warnings(profile, recording);
 	if (r == 0)
 		r = describe_marks(profile, recording);
+	if (r == 0)
+		r = describe_figures(profile, recording);
 	profile->sample_bytes = recording->sample_bytes;
 	profile->start_realtime_ns = recording->start_realtime_ns;
 	profile->duration_ns = recording->duration_ns;

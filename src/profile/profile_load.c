@@ -346,7 +346,7 @@ static int fill_profile(struct hl_profile *profile, const struct loading *loadin
 	struct filling filling = {.loading = loading, .profile = profile, .final_ids = final_ids};
 	int r = hl_profile_describe_recording(profile, loading->recording);
 
-	hl_profile_know_all(profile);
+	hl_profile_know_recorded(profile, loading->recording->mode);
 	profile->processes = calloc(loading->source_count + 1, sizeof(*profile->processes));
 	if (!profile->processes)
 		return -ENOMEM;

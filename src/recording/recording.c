@@ -41,5 +41,8 @@ void hl_recording_free(struct hl_recording *recording)
 	for (uint32_t i = 0; i < recording->mark_count; i++)
 		free(recording->marks[i].name);
 	free(recording->marks);
+	for (uint32_t i = 0; i < recording->figure_count; i++)
+		free(recording->figures[i].name);
+	free(recording->figures);
 	free(recording);
 }

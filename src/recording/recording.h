@@ -96,12 +96,20 @@ struct hl_recording_mark {
 	char *name;
 };
 
+/* A number that is of the whole recording and of no stack. Its name is lowercase words joined by
+ * '_', the last of which is the unit: "rss_growth_pages". */
+struct hl_recording_figure {
+	char *name;
+	int64_t value;
+};
+
 struct hl_recording {
 	char *name; /* path as opened */
 	uint32_t format_version;
 	char *tool_version;
 	char **command;		    /* NULL-terminated: what record was asked to run */
-	char *host, *kernel, *mode; /* mode: "closed", "mem-record", "mem-fast" */
+	char *host, *kernel, *mode; /* mode: "closed", "mem-record", "mem-fast" ...; of
+					     traces "stacks", "pgfault" ... */
 	uint64_t sample_bytes;
 	uint64_t start_realtime_ns;
 	uint64_t duration_ns;
@@ -111,7 +119,9 @@ struct hl_recording {
 			    refused child ...) */
 	uint32_t mark_count;
 	struct hl_recording_mark *marks;
-	uint32_t ended_processes; /* whose files were there when it was finished */
+	uint32_t figure_count;
+	struct hl_recording_figure *figures; /* no name twice */
+	uint32_t ended_processes;	     /* whose files were there when it was finished */
 	uint32_t process_count;
 	struct hl_recording_process *processes; /* by sequence */
 };

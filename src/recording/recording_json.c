@@ -2,6 +2,7 @@
 /* JSON sections: tables of fields drive both reading and writing, so that the two cannot drift. */
 #include "recording/recording_json.h"
 
+#include "recording/figure_name.h"
 #include "recording/recording_text.h"
 
 #include <errno.h>
@@ -13,12 +14,14 @@ enum field_type {
 	FIELD_U32,
 	FIELD_U64,
 	FIELD_I32,
+	FIELD_I64,
 	FIELD_BOOL,
 	FIELD_END,	/* enum hl_process_end */
 	FIELD_TEXT,	/* char * */
 	FIELD_TEXTS,	/* char **, NULL-terminated */
 	FIELD_NAME,	/* char[16], a thread's name */
 	FIELD_BUILD_ID, /* a module's build_id and build_id_bytes */
+	FIELD_FIGURE,	/* char *, a figure's name */
 };
 
 struct field {
@@ -58,6 +61,12 @@ static const struct field mark_fields[] = {
 	F(hl_recording_mark, FIELD_U32, pid),
 	F(hl_recording_mark, FIELD_U64, ms),
 	F(hl_recording_mark, FIELD_TEXT, name),
+	{0},
+};
+
+static const struct field figure_fields[] = {
+	F(hl_recording_figure, FIELD_FIGURE, name),
+	F(hl_recording_figure, FIELD_I64, value),
 	{0},
 };
 
@@ -158,12 +167,15 @@ static json_t *field_to_json(const struct field *field, const void *owner)
 		return json_integer(*(const uint32_t *)value);
 	case FIELD_U64:
 		return json_integer((json_int_t) * (const uint64_t *)value);
+	case FIELD_I64:
+		return json_integer(*(const int64_t *)value);
 	case FIELD_I32:
 		return json_integer(*(const int32_t *)value);
 	case FIELD_BOOL:
 		return json_boolean(*(const bool *)value);
 	case FIELD_END:
 		return json_string(end_names[*(const enum hl_process_end *)value]);
+	case FIELD_FIGURE:
 	case FIELD_TEXT: {
 		const char *text = *(char *const *)value;
 		return text_to_json(text ? text : "", text ? strlen(text) : 0);
@@ -219,10 +231,16 @@ char *hl_recording_to_json(const struct hl_recording *recording)
 	json_t *object = object_to_json(recording_fields, recording);
 	if (!object)
 		return NULL;
-	if (json_object_set_new(object, "marks",
-				objects_to_json(mark_fields, recording->marks,
-						recording->mark_count,
-						sizeof(*recording->marks))) == 0)
+	int r = json_object_set_new(object, "marks",
+				    objects_to_json(mark_fields, recording->marks,
+						    recording->mark_count,
+						    sizeof(*recording->marks)));
+	if (r == 0 && recording->figure_count)
+		r = json_object_set_new(object, "figures",
+					objects_to_json(figure_fields, recording->figures,
+							recording->figure_count,
+							sizeof(*recording->figures)));
+	if (r == 0)
 		return dump(object);
 	json_decref(object);
 	return NULL;
@@ -364,6 +382,12 @@ static int integer_from_json(const struct field *field, const json_t *json, void
 	}
 }
 
+static int figure_name_from_json(const json_t *json, char **ret_name)
+{
+	int r = text_from_json(json, ret_name);
+	return r == 0 && !hl_figure_name_is_valid(*ret_name) ? -EINVAL : r;
+}
+
 static int field_from_json(const struct field *field, const json_t *json, void *owner)
 {
 	void *value = (char *)owner + field->offset;
@@ -371,6 +395,7 @@ static int field_from_json(const struct field *field, const json_t *json, void *
 	case FIELD_U32:
 	case FIELD_U64:
 	case FIELD_I32:
+	case FIELD_I64:
 		return integer_from_json(field, json, value);
 	case FIELD_BOOL:
 		*(bool *)value = json_is_true(json);
@@ -379,6 +404,8 @@ static int field_from_json(const struct field *field, const json_t *json, void *
 		return end_from_json(json, value);
 	case FIELD_TEXT:
 		return text_from_json(json, value);
+	case FIELD_FIGURE:
+		return figure_name_from_json(json, value);
 	case FIELD_TEXTS:
 		return texts_from_json(json, value);
 	case FIELD_NAME:
@@ -442,16 +469,39 @@ static int parse(const struct source *source, const char *text, size_t size, jso
 			    source->path, root ? "not an object" : error.text);
 }
 
+static bool has_name_twice(const struct hl_recording_figure *figures, uint32_t count)
+{
+	for (uint32_t i = 1; i < count; i++)
+		for (uint32_t earlier = 0; earlier < i; earlier++)
+			if (!strcmp(figures[i].name, figures[earlier].name))
+				return true;
+	return false;
+}
+
+static int figures_from_json(const struct source *source, const json_t *figures,
+			     struct hl_recording *recording)
+{
+	int r = objects_from_json(source, "figures", figure_fields, figures,
+				  HL_RECORDING_FIGURES_MAX, sizeof(*recording->figures),
+				  (void **)&recording->figures, &recording->figure_count);
+	if (r == 0 && has_name_twice(recording->figures, recording->figure_count))
+		return bad_key(source, "figures");
+	return r;
+}
+
 static int recording_from_json(const struct source *source, const json_t *root,
 			       struct hl_recording *recording)
 {
 	const json_t *marks = json_object_get(root, "marks");
+	const json_t *figures = json_object_get(root, "figures");
 	int r = object_from_json(source, recording_fields, root, recording);
 	/* Recordings from before there were marks have no such key. */
 	if (r == 0 && marks)
 		r = objects_from_json(source, "marks", mark_fields, marks, HL_RECORDING_MARKS_MAX,
 				      sizeof(*recording->marks), (void **)&recording->marks,
 				      &recording->mark_count);
+	if (r == 0 && figures)
+		r = figures_from_json(source, figures, recording);
 	return r;
 }
 

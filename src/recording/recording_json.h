@@ -9,6 +9,7 @@
 #define HL_RECORDING_MODULES_MAX 16384u
 #define HL_RECORDING_THREADS_MAX 8192u
 #define HL_RECORDING_MARKS_MAX	 10000u
+#define HL_RECORDING_FIGURES_MAX 64u
 
 /* Text of the META section, to be freed; NULL for want of memory. */
 char *hl_recording_to_json(const struct hl_recording *recording);

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Builds a recording out of what a trace found; see trace_result.h. */
+#include "bpf/trace_result.h"
+
+#include "base/array.h"
+#include "base/clock.h"
+#include "recording/recording_json.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/utsname.h>
+
+/* Frames that stand for no code, each with a node of its own behind those that were copied. */
+static const enum hl_pseudo_frame pseudo_frames[] = {
+	HL_PSEUDO_STACK_LOST,
+	HL_PSEUDO_RELEASED,
+	HL_PSEUDO_NO_FAULT,
+};
+
+/* Leaves ids for these. */
+#define NODES_MAX (HL_RECORDING_NODES_MAX - (uint32_t)HL_COUNT_OF(pseudo_frames))
+
+struct hl_trace_result {
+	struct hl_recording *recording; /* one process is there from the beginning */
+	struct hl_trace_value *values;	/* by node */
+	size_t value_capacity;
+	struct hl_trace_value pseudo_values[HL_COUNT_OF(pseudo_frames)];
+	uint64_t start_ns; /* of the monotonic clock */
+	size_t figure_capacity, warning_count, warning_capacity;
+};
+
+/* A list with a NULL behind its words. */
+static char **copy_words(char *const *words)
+{
+	size_t count = 0;
+	while (words[count])
+		count++;
+	char **copies = calloc(count + 1, sizeof(*copies));
+	for (size_t i = 0; copies && i < count; i++) {
+		copies[i] = strdup(words[i]);
+		if (copies[i])
+			continue;
+		while (i-- > 0)
+			free(copies[i]);
+		free(copies);
+		return NULL;
+	}
+	return copies;
+}
+
+static int describe_recording(struct hl_recording *recording, const struct hl_process_facts *facts,
+			      const char *mode)
+{
+	struct utsname system;
+	uname(&system);
+	if (asprintf(&recording->name, "process %d", facts->pid) < 0) {
+		recording->name = NULL;
+		return -ENOMEM;
+	}
+	recording->tool_version = strdup(HL_VERSION);
+	recording->command = copy_words(facts->command);
+	recording->host = strdup(system.nodename);
+	recording->kernel = strdup(system.release);
+	recording->mode = strdup(mode);
+	recording->warnings = calloc(1, sizeof(*recording->warnings));
+	recording->start_realtime_ns = hl_clock_ns(CLOCK_REALTIME);
+	return recording->tool_version && recording->command && recording->host &&
+			       recording->kernel && recording->mode && recording->warnings
+		       ? 0
+		       : -ENOMEM;
+}
+
+/* Values are not told apart by thread, so that there is one, which stands for all. */
+static int describe_process(struct hl_recording *recording, const struct hl_process_facts *facts)
+{
+	recording->processes = calloc(1, sizeof(*recording->processes));
+	if (!recording->processes)
+		return -ENOMEM;
+	recording->process_count = 1;
+	struct hl_recording_process *process = recording->processes;
+	process->pid = (uint32_t)facts->pid;
+	process->parent_pid = (uint32_t)facts->parent_pid;
+	process->start_realtime_ns = recording->start_realtime_ns;
+	process->executable = strdup(facts->executable);
+	process->command = copy_words(facts->command);
+	process->threads = calloc(1, sizeof(*process->threads));
+	if (!process->executable || !process->command || !process->threads)
+		return -ENOMEM;
+	process->thread_count = 1;
+	process->threads[0].tid = (uint32_t)facts->pid;
+	memcpy(process->threads[0].name, facts->comm, sizeof(facts->comm));
+	return 0;
+}
+
+int hl_trace_result_new(const struct hl_process_facts *facts, const char *mode,
+			struct hl_trace_result **ret_result)
+{
+	struct hl_trace_result *result = calloc(1, sizeof(*result));
+	if (!result)
+		return -ENOMEM;
+	result->start_ns = hl_clock_ns(CLOCK_MONOTONIC);
+	result->recording = calloc(1, sizeof(*result->recording));
+	int r = result->recording ? describe_recording(result->recording, facts, mode) : -ENOMEM;
+	if (r == 0)
+		r = describe_process(result->recording, facts);
+	if (r < 0) {
+		hl_trace_result_free(result);
+		return r;
+	}
+	*ret_result = result;
+	return 0;
+}
+
+static void add_value(struct hl_trace_value *sum, const struct hl_trace_value *more)
+{
+	sum->alloc_bytes += more->alloc_bytes;
+	sum->alloc_objects += more->alloc_objects;
+	sum->free_bytes += more->free_bytes;
+	sum->free_objects += more->free_objects;
+}
+
+int hl_trace_result_add(struct hl_trace_result *result, uint32_t node,
+			const struct hl_trace_value *value)
+{
+	if (node == 0 || node > NODES_MAX)
+		return hl_trace_result_add_pseudo(result, HL_PSEUDO_STACK_LOST, value);
+	size_t before = result->value_capacity;
+	if (hl_array_reserve(&result->values, &result->value_capacity, (size_t)node + 1,
+			     sizeof(*result->values)))
+		return -ENOMEM;
+	memset(result->values + before, 0,
+	       (result->value_capacity - before) * sizeof(*result->values));
+	add_value(&result->values[node], value);
+	return 0;
+}
+
+int hl_trace_result_add_pseudo(struct hl_trace_result *result, enum hl_pseudo_frame frame,
+			       const struct hl_trace_value *value)
+{
+	for (size_t i = 0; i < HL_COUNT_OF(pseudo_frames); i++)
+		if (pseudo_frames[i] == frame)
+			add_value(&result->pseudo_values[i], value);
+	return 0;
+}
+
+int hl_trace_result_figure(struct hl_trace_result *result, const char *name, int64_t value)
+{
+	struct hl_recording *recording = result->recording;
+	char *copy = strdup(name);
+	if (!copy ||
+	    hl_array_reserve(&recording->figures, &result->figure_capacity,
+			     (size_t)recording->figure_count + 1, sizeof(*recording->figures))) {
+		free(copy);
+		return -ENOMEM;
+	}
+	recording->figures[recording->figure_count++] = (struct hl_recording_figure){copy, value};
+	return 0;
+}
+
+int hl_trace_result_warn(struct hl_trace_result *result, const char *format, ...)
+{
+	struct hl_recording *recording = result->recording;
+	char *sentence;
+	va_list arguments;
+	va_start(arguments, format);
+	int length = vasprintf(&sentence, format, arguments);
+	va_end(arguments);
+	if (length < 0)
+		return -ENOMEM;
+	char **warnings =
+		reallocarray(recording->warnings, result->warning_count + 2, sizeof(*warnings));
+	if (!warnings) {
+		free(sentence);
+		return -ENOMEM;
+	}
+	warnings[result->warning_count++] = sentence;
+	warnings[result->warning_count] = NULL;
+	recording->warnings = warnings;
+	return 0;
+}
+
+struct hl_recording_lost *hl_trace_result_lost(struct hl_trace_result *result)
+{
+	return &result->recording->processes[0].lost;
+}
+
+void hl_trace_result_set_sample(struct hl_trace_result *result, uint64_t sample_bytes)
+{
+	result->recording->sample_bytes = sample_bytes;
+}
+
+static int copy_modules(struct hl_recording_process *process,
+			const struct hl_recording_module *modules, uint32_t count)
+{
+	process->modules = calloc((size_t)count + 1, sizeof(*process->modules));
+	if (!process->modules)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < count; i++) {
+		process->modules[i] = modules[i];
+		process->modules[i].path = strdup(modules[i].path);
+		process->module_count = i + 1;
+		if (!process->modules[i].path)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+int hl_trace_result_stacks(struct hl_trace_result *result, const struct hl_recording_node *nodes,
+			   uint32_t node_count, const struct hl_recording_module *modules,
+			   uint32_t module_count)
+{
+	struct hl_recording_process *process = &result->recording->processes[0];
+	uint32_t kept = node_count < NODES_MAX ? node_count : NODES_MAX;
+	/* Room for the frames that stand for no code, too. */
+	process->nodes = calloc(kept + HL_COUNT_OF(pseudo_frames), sizeof(*process->nodes));
+	if (!process->nodes)
+		return -ENOMEM;
+	if (kept)
+		memcpy(process->nodes, nodes, kept * sizeof(*nodes));
+	process->node_count = kept;
+	return copy_modules(process, modules, module_count);
+}
+
+static bool is_any(const struct hl_trace_value *value)
+{
+	return value->alloc_bytes || value->alloc_objects || value->free_bytes ||
+	       value->free_objects;
+}
+
+static void put_value(struct hl_recording_process *process, uint32_t node,
+		      const struct hl_trace_value *value)
+{
+	if (!is_any(value))
+		return;
+	process->values[process->value_count++] = (struct hl_recording_value){
+		.node = node,
+		.alloc_bytes = value->alloc_bytes,
+		.alloc_objects = value->alloc_objects,
+		.free_bytes = value->free_bytes,
+		.free_objects = value->free_objects,
+	};
+}
+
+/* Values of nodes that are not there belong to a lost stack. */
+static void cut_values(struct hl_trace_result *result, uint32_t node_count)
+{
+	for (size_t i = (size_t)node_count + 1; i < result->value_capacity; i++)
+		add_value(&result->pseudo_values[0], &result->values[i]);
+	if (result->value_capacity > (size_t)node_count + 1)
+		result->value_capacity = (size_t)node_count + 1;
+}
+
+static int fill_process(struct hl_trace_result *result)
+{
+	struct hl_recording_process *process = &result->recording->processes[0];
+	cut_values(result, process->node_count);
+	process->values = calloc(result->value_capacity + HL_COUNT_OF(pseudo_frames),
+				 sizeof(*process->values));
+	if (!process->values)
+		return -ENOMEM;
+	for (size_t node = 1; node < result->value_capacity; node++)
+		put_value(process, (uint32_t)node, &result->values[node]);
+	for (size_t i = 0; i < HL_COUNT_OF(pseudo_frames); i++) {
+		if (!is_any(&result->pseudo_values[i]))
+			continue;
+		process->nodes[process->node_count++].frame = hl_pseudo_frame_key(pseudo_frames[i]);
+		put_value(process, process->node_count, &result->pseudo_values[i]);
+	}
+	return 0;
+}
+
+int hl_trace_result_recording(struct hl_trace_result *result, enum hl_process_end end,
+			      struct hl_recording **ret_recording)
+{
+	struct hl_recording *recording = result->recording;
+	struct hl_recording_process *process = &recording->processes[0];
+	int r = process->nodes ? 0 : hl_trace_result_stacks(result, NULL, 0, NULL, 0);
+	if (r == 0)
+		r = fill_process(result);
+	if (r < 0)
+		return r;
+	recording->duration_ns = hl_clock_ns(CLOCK_MONOTONIC) - result->start_ns;
+	recording->complete = true;
+	recording->ended_processes = 1;
+	process->duration_ns = recording->duration_ns;
+	process->complete = true;
+	process->end = end;
+	result->recording = NULL;
+	*ret_recording = recording;
+	return 0;
+}
+
+void hl_trace_result_free(struct hl_trace_result *result)
+{
+	if (!result)
+		return;
+	hl_recording_free(result->recording);
+	free(result->values);
+	free(result);
+}

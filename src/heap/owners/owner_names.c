@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* From addresses to files and functions; see owner_names.h. */
+#include "heap/owners/owner_names.h"
+
+#include "base/array.h"
+#include "base/path.h"
+#include "base/strings.h"
+#include "symbols/symbols.h"
+
+#include <gelf.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+/* A file with code, by its path. */
+struct named_file {
+	uint32_t path; /* of names->strings */
+	struct hl_symbols *symbols;
+};
+
+struct hl_owner_names {
+	pid_t pid;
+	struct hl_maps maps;
+	struct hl_strings strings;
+	struct named_file *files;
+	size_t file_count, file_capacity;
+};
+
+int hl_owner_names_new(pid_t pid, struct hl_owner_names **ret_names, struct hl_error *err)
+{
+	struct hl_owner_names *names = calloc(1, sizeof(*names));
+	if (!names)
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	names->pid = pid;
+	int r = hl_maps_read(pid, &names->maps, err);
+	if (r < 0) {
+		hl_owner_names_free(names);
+		return r;
+	}
+	*ret_names = names;
+	return 0;
+}
+
+const struct hl_maps *hl_owner_names_maps(const struct hl_owner_names *names)
+{
+	return &names->maps;
+}
+
+bool hl_owner_names_is_code(const struct hl_owner_names *names, uint64_t address)
+{
+	const struct hl_map *map = hl_maps_find(&names->maps, address);
+	return map && map->flags & HL_MAP_EXEC;
+}
+
+uint64_t hl_owner_names_whole(const struct hl_owner_names *names, uint32_t low)
+{
+	uint64_t whole = 0;
+	for (size_t i = 0; i < names->maps.count; i++) {
+		const struct hl_map *map = &names->maps.maps[i];
+		uint64_t candidate = (map->start & ~(uint64_t)UINT32_MAX) | low;
+		if (candidate < map->start)
+			candidate += UINT64_C(1) << 32;
+		if (!(map->flags & HL_MAP_EXEC) || candidate >= map->end)
+			continue;
+		if (whole)
+			return 0;
+		whole = candidate;
+	}
+	return whole;
+}
+
+/* ---- files ---- */
+
+/* The address in the ELF file ${fd} of what lies at ${offset} in it; ${offset} itself when that
+ * cannot be told. */
+static uint64_t address_of_offset(int fd, uint64_t offset)
+{
+	GElf_Phdr segment;
+	size_t count = 0;
+	uint64_t address = offset;
+	elf_version(EV_CURRENT);
+	Elf *elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
+	if (!elf || elf_getphdrnum(elf, &count) != 0)
+		count = 0;
+	for (size_t i = 0; i < count; i++) {
+		if (!gelf_getphdr(elf, (int)i, &segment) || segment.p_type != PT_LOAD ||
+		    offset < segment.p_offset || offset - segment.p_offset >= segment.p_filesz)
+			continue;
+		address = offset - segment.p_offset + segment.p_vaddr;
+		break;
+	}
+	elf_end(elf);
+	return address;
+}
+
+/* Its own path where that leads to the same file, for that is what people know it by. */
+static int path_to_open(const struct hl_owner_names *names, const struct hl_map *map, char *path,
+			size_t capacity)
+{
+	struct stat status;
+	if (strlen(map->path) < capacity && stat(map->path, &status) == 0 &&
+	    status.st_ino == map->inode && major(status.st_dev) == map->dev_major &&
+	    minor(status.st_dev) == map->dev_minor) {
+		strcpy(path, map->path);
+		return 0;
+	}
+	return hl_map_file_path(names->pid, map, path, capacity);
+}
+
+static int add_file(struct hl_owner_names *names, uint32_t path, const char *open_path,
+		    const uint8_t *build_id, size_t build_id_bytes, struct named_file **ret_file)
+{
+	int r = hl_array_reserve(&names->files, &names->file_capacity, names->file_count + 1,
+				 sizeof(*names->files));
+	if (r < 0)
+		return r;
+	struct named_file *file = &names->files[names->file_count];
+	file->path = path;
+	r = hl_symbols_open(open_path, build_id, build_id_bytes, &file->symbols);
+	if (r < 0)
+		return r;
+	names->file_count++;
+	*ret_file = file;
+	return 0;
+}
+
+static struct named_file *find_file(struct hl_owner_names *names, uint32_t path)
+{
+	for (size_t i = 0; i < names->file_count; i++)
+		if (names->files[i].path == path)
+			return &names->files[i];
+	return NULL;
+}
+
+/* The innermost function at ${address} of ${file}, inlined or not. */
+static int find_function(struct hl_owner_names *names, struct named_file *file, uint64_t address,
+			 const char **ret_file, const char **ret_function)
+{
+	const struct hl_symbols_frame *frames;
+	size_t count;
+	uint32_t function;
+	int r = hl_symbols_find(file->symbols, address, &frames, &count);
+	if (r == 0)
+		r = hl_strings_intern(&names->strings, frames[0].function, &function);
+	if (r < 0)
+		return r;
+	*ret_file = hl_path_basename(hl_strings_text(&names->strings, file->path));
+	*ret_function = hl_strings_text(&names->strings, function);
+	return 0;
+}
+
+int hl_owner_names_find_in_file(struct hl_owner_names *names, const char *path,
+				const uint8_t *build_id, size_t build_id_bytes, uint64_t address,
+				const char **ret_file, const char **ret_function)
+{
+	uint32_t id;
+	int r = hl_strings_intern(&names->strings, path, &id);
+	if (r < 0)
+		return r;
+	struct named_file *file = find_file(names, id);
+	if (!file)
+		r = add_file(names, id, path, build_id, build_id_bytes, &file);
+	return r < 0 ? r : find_function(names, file, address, ret_file, ret_function);
+}
+
+static int name_nothing(const char **ret_file, const char **ret_function)
+{
+	*ret_file = "[no file]";
+	*ret_function = "[unknown]";
+	return 0;
+}
+
+static int find_in_map(struct hl_owner_names *names, const struct hl_map *map, uint64_t address,
+		       const char **ret_file, const char **ret_function)
+{
+	char path[PATH_MAX];
+	uint32_t id;
+	int r = hl_strings_intern(&names->strings, map->path, &id);
+	if (r < 0)
+		return r;
+	struct named_file *file = find_file(names, id);
+	if (!file && path_to_open(names, map, path, sizeof(path)) < 0)
+		snprintf(path, sizeof(path), "%s", map->path);
+	if (!file)
+		r = add_file(names, id, path, NULL, 0, &file);
+	if (r < 0)
+		return r;
+	uint64_t in_file = map->offset + (address - map->start);
+	int fd = hl_map_open_file(names->pid, map);
+	if (fd >= 0) {
+		in_file = address_of_offset(fd, in_file);
+		close(fd);
+	}
+	return find_function(names, file, in_file, ret_file, ret_function);
+}
+
+int hl_owner_names_find(struct hl_owner_names *names, uint64_t address, const char **ret_file,
+			const char **ret_function)
+{
+	const struct hl_map *map = hl_maps_find(&names->maps, address);
+	if (!map || !map->path[0])
+		return name_nothing(ret_file, ret_function);
+	return find_in_map(names, map, address, ret_file, ret_function);
+}
+
+void hl_owner_names_free(struct hl_owner_names *names)
+{
+	if (!names)
+		return;
+	for (size_t i = 0; i < names->file_count; i++)
+		hl_symbols_free(names->files[i].symbols);
+	free(names->files);
+	hl_strings_release(&names->strings);
+	hl_maps_release(&names->maps);
+	free(names);
+}

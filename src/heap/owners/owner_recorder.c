@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Owners by the block table of a recorder in the process. The region, which both the process and
+ * its collector have mapped, says what stack nodes stand for and where the table is; the table is
+ * read as any memory of the process, while it goes on.
+ */
+#include "heap/owners/owner_table.h"
+
+#include "base/frame_key.h"
+#include "collector/region_reader.h"
+#include "heap/heap.h"
+#include "heap/owners/block_reader.h"
+#include "recorder/region.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define REGION_FILE "memfd:heapline"
+
+/* A region as somebody else's reader sees it. */
+struct open_region {
+	void *base;
+	size_t bytes;
+	struct hl_region_header layout; /* a copy, checked */
+	struct hl_region_view view;
+};
+
+/* ---- the region ---- */
+
+static bool layout_is_sane(const struct hl_region_header *layout, size_t bytes)
+{
+	bool sane = memcmp(layout->magic, HL_REGION_MAGIC, sizeof(layout->magic)) == 0 &&
+		    layout->version == HL_REGION_VERSION && layout->region_bytes == bytes;
+	for (size_t i = 0; sane && i < HL_AREA_COUNT; i++)
+		sane = layout->areas[i].offset <= bytes &&
+		       layout->areas[i].capacity <= bytes - layout->areas[i].offset;
+	return sane;
+}
+
+static int map_region(int fd, struct open_region *region)
+{
+	struct stat status;
+	if (fstat(fd, &status) < 0)
+		return -errno;
+	region->bytes = (size_t)status.st_size;
+	if (region->bytes < sizeof(region->layout))
+		return -ENODATA;
+	region->base = mmap(NULL, region->bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
+	if (region->base == MAP_FAILED)
+		return -errno;
+	memcpy(&region->layout, region->base, sizeof(region->layout));
+	if (!layout_is_sane(&region->layout, region->bytes)) {
+		munmap(region->base, region->bytes);
+		return -ENODATA;
+	}
+	region->view = (struct hl_region_view){region->base, region->bytes, &region->layout};
+	return 0;
+}
+
+static int open_region(pid_t pid, const struct hl_owner_names *names, struct open_region *region)
+{
+	const struct hl_map *map = hl_owners_find_file(names, REGION_FILE);
+	if (!map)
+		return -ENODATA;
+	int fd = hl_map_open_file(pid, map);
+	if (fd < 0)
+		return fd;
+	int r = map_region(fd, region);
+	close(fd);
+	return r;
+}
+
+/* ---- names of nodes ---- */
+
+/* The frame that called the allocator: of a node for a size class, the one above it. */
+static uint64_t frame_of(const struct open_region *region, uint32_t node)
+{
+	uint32_t size_class;
+	struct hl_recording_node found = {0};
+	if (node && node <= hl_region_node_count(&region->view))
+		found = hl_region_read_node(&region->view, node);
+	if (hl_frame_key_is_size(found.frame, &size_class) && found.parent &&
+	    found.parent <= hl_region_node_count(&region->view))
+		found = hl_region_read_node(&region->view, found.parent);
+	return found.frame;
+}
+
+static const char *pseudo_name(uint64_t frame)
+{
+	switch (frame & HL_FRAME_PC_MASK) {
+	case HL_PSEUDO_MMAP:
+		return "[mmap]";
+	case HL_PSEUDO_BRK:
+		return "[brk]";
+	default:
+		return "[unknown]";
+	}
+}
+
+/* The program itself has no path in the region. */
+static const char *path_of(const struct hl_owner_names *names,
+			   const struct hl_recording_module *module)
+{
+	if (module->path[0])
+		return module->path;
+	const struct hl_map *map = hl_maps_find(hl_owner_names_maps(names), module->start);
+	return map ? map->path : "";
+}
+
+static int name_in_module(struct hl_owner_names *names, const struct hl_recording_module *module,
+			  uint64_t frame, const char **ret_origin, const char **ret_type)
+{
+	return hl_owner_names_find_in_file(
+		names, path_of(names, module), module->build_id, module->build_id_bytes,
+		(frame & HL_FRAME_PC_MASK) - module->load_bias, ret_origin, ret_type);
+}
+
+/* For what lies in no module. */
+static void name_pseudo(uint64_t frame, const char **ret_origin, const char **ret_type)
+{
+	*ret_origin = "[no file]";
+	*ret_type = frame >> HL_MODULE_SHIFT == HL_MODULE_SCRIPT ? pseudo_name(frame) : "[unknown]";
+}
+
+static int name_frame(const struct open_region *region, struct hl_owner_names *names,
+		      uint64_t frame, const char **ret_origin, const char **ret_type)
+{
+	struct hl_recording_module module;
+	uint64_t id = frame >> HL_MODULE_SHIFT;
+	name_pseudo(frame, ret_origin, ret_type);
+	if (id == HL_MODULE_NONE || id > hl_region_module_count(&region->view))
+		return 0;
+	int r = hl_region_read_module(&region->view, (uint32_t)id - 1, &module);
+	if (r < 0)
+		return r;
+	r = name_in_module(names, &module, frame, ret_origin, ret_type);
+	free(module.path);
+	return r;
+}
+
+static int name_all(const struct open_region *region, struct hl_owner_names *names,
+		    const struct hl_owner_counts *counts, struct hl_owners *owners)
+{
+	struct hl_owner_rows rows = {.allocations = &owners->allocations};
+	int r = 0;
+	for (size_t i = 0; r == 0 && i < counts->count; i++) {
+		const char *origin, *type;
+		uint64_t frame = frame_of(region, (uint32_t)counts->counts[i].key);
+		r = name_frame(region, names, frame, &origin, &type);
+		if (r == 0)
+			r = hl_owner_rows_add(&rows, origin, type, &counts->counts[i]);
+	}
+	hl_owner_rows_release(&rows);
+	return r;
+}
+
+/* ---- blocks ---- */
+
+struct recorder_walk {
+	struct hl_block_reader *blocks;
+	struct hl_owner_counts counts; /* by node */
+	uint64_t unknown_blocks, unknown_bytes;
+};
+
+static int take_walked(void *context, uint64_t address, uint64_t usable_bytes, uint64_t last_word)
+{
+	struct recorder_walk *walk = context;
+	struct hl_block block;
+	(void)last_word;
+	if (hl_block_reader_find(walk->blocks, address, usable_bytes, &block))
+		return hl_owner_counts_add(&walk->counts, block.node, block.requested, 1);
+	walk->unknown_blocks++;
+	walk->unknown_bytes += usable_bytes;
+	return 0;
+}
+
+static int take_hashed(void *context, struct hl_block block)
+{
+	struct recorder_walk *walk = context;
+	return hl_owner_counts_add(&walk->counts, block.node, block.requested, 1);
+}
+
+/* The array knows slack, not sizes: the allocator's own blocks are walked. */
+static int walk_array(pid_t pid, const struct hl_owners_settings *settings,
+		      struct recorder_walk *walk, struct hl_owners *owners, struct hl_error *err)
+{
+	struct hl_heap *heap;
+	struct hl_heap_arena total;
+	struct hl_heap_settings how = {
+		.stop = settings->stop, .block = take_walked, .context = walk};
+	int r = hl_heap_read(pid, &how, &heap, err);
+	if (r < 0)
+		return r;
+	hl_heap_total(heap, &total);
+	owners->allocations.unscanned_bytes = total.unscanned_bytes;
+	memcpy(owners->allocator, heap->allocator, sizeof(owners->allocator));
+	owners->unknown_blocks = walk->unknown_blocks;
+	owners->unknown_bytes = walk->unknown_bytes;
+	hl_heap_free(heap);
+	return 0;
+}
+
+/* ---- counters, where blocks cannot be walked ---- */
+
+static uint64_t frame_of_recorded(const struct hl_recording_process *process, uint32_t node)
+{
+	uint32_t size_class;
+	const struct hl_recording_node *found = &process->nodes[node - 1];
+	if (hl_frame_key_is_size(found->frame, &size_class) && found->parent)
+		found = &process->nodes[found->parent - 1];
+	return found->frame;
+}
+
+static int name_recorded(const struct hl_recording_process *process, struct hl_owner_names *names,
+			 uint64_t frame, const char **ret_origin, const char **ret_type)
+{
+	uint64_t id = frame >> HL_MODULE_SHIFT;
+	name_pseudo(frame, ret_origin, ret_type);
+	if (id == HL_MODULE_NONE || id > process->module_count)
+		return 0;
+	return name_in_module(names, &process->modules[id - 1], frame, ret_origin, ret_type);
+}
+
+static int add_means(const struct hl_recording_process *process, struct hl_owner_names *names,
+		     const struct hl_owner_count *sums, struct hl_owner_rows *rows)
+{
+	int r = 0;
+	for (uint32_t node = 1; r == 0 && node <= process->node_count; node++) {
+		struct hl_owner_count count = sums[node - 1];
+		const char *origin, *type;
+		if ((int64_t)count.blocks <= 0 || (int64_t)count.bytes < 0)
+			continue;
+		uint32_t slot = hl_log2_slot(&rows->allocations->shape, count.bytes / count.blocks);
+		count.histogram.counts[slot] = count.blocks;
+		r = name_recorded(process, names, frame_of_recorded(process, node), &origin, &type);
+		if (r == 0)
+			r = hl_owner_rows_add(rows, origin, type, &count);
+	}
+	return r;
+}
+
+/* Each node's blocks in use and their sum are known; their sizes are taken for equal. */
+static int count_nodes(const struct open_region *region, struct hl_owner_names *names,
+		       struct hl_owners *owners, struct hl_error *err)
+{
+	struct hl_recording_process process = {0};
+	struct hl_region_times times = {0};
+	struct hl_owner_rows rows = {.allocations = &owners->allocations};
+	int r = hl_region_read(&region->view, &times, &process, err);
+	if (r < 0)
+		return r;
+	struct hl_owner_count *sums = calloc(process.node_count + (size_t)1, sizeof(*sums));
+	for (uint32_t i = 0; sums && i < process.value_count; i++) {
+		const struct hl_recording_value *value = &process.values[i];
+		sums[value->node - 1].blocks += value->alloc_objects - value->free_objects;
+		sums[value->node - 1].bytes += value->alloc_bytes - value->free_bytes;
+	}
+	r = sums ? add_means(&process, names, sums, &rows) : -ENOMEM;
+	owners->sizes_are_means = true;
+	free(sums);
+	hl_owner_rows_release(&rows);
+	hl_recording_process_release(&process);
+	return r;
+}
+
+/* ---- the whole ---- */
+
+static int read_blocks(pid_t pid, const struct hl_owners_settings *settings,
+		       const struct open_region *region, struct recorder_walk *walk,
+		       struct hl_owner_names *names, struct hl_owners *owners, struct hl_error *err)
+{
+	int r;
+	if (!hl_block_reader_has_array(walk->blocks)) {
+		r = hl_block_reader_each(walk->blocks, take_hashed, walk);
+	} else {
+		struct hl_error why = {0};
+		r = walk_array(pid, settings, walk, owners, &why);
+		if (r == -ENOTSUP)
+			return count_nodes(region, names, owners, err);
+		if (r < 0)
+			return hl_error_set(err, r, "%s", why.text);
+	}
+	return r < 0 ? r : name_all(region, names, &walk->counts, owners);
+}
+
+static int read_region(pid_t pid, const struct hl_owners_settings *settings,
+		       const struct open_region *region, struct hl_owner_names *names,
+		       struct hl_owners *owners, struct hl_error *err)
+{
+	struct recorder_walk walk = {.counts.shape = owners->allocations.shape};
+	const struct hl_region_header *header = region->base;
+	if (header->sample_bytes)
+		return hl_error_set(err, -ENOTSUP,
+				    "process %d is recorded by samples, which do not tell who owns "
+				    "each block; see 'heapline top' of the recording",
+				    pid);
+	int r = hl_block_reader_new(pid, header->block_array, header->block_hash, &walk.blocks);
+	if (r == 0)
+		r = read_blocks(pid, settings, region, &walk, names, owners, err);
+	hl_block_reader_free(walk.blocks);
+	hl_owner_counts_release(&walk.counts);
+	return r;
+}
+
+int hl_owners_of_recorder(pid_t pid, const struct hl_owners_settings *settings,
+			  struct hl_owner_names *names, struct hl_owners *owners,
+			  struct hl_error *err)
+{
+	struct open_region region;
+	int r = open_region(pid, names, &region);
+	if (r < 0)
+		return r;
+	r = read_region(pid, settings, &region, names, owners, err);
+	munmap(region.base, region.bytes);
+	return r;
+}

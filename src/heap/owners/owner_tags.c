@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Owners by the words that the tag shim left at the ends of blocks (tags/tag_word.h). */
+#include "heap/owners/owner_table.h"
+
+#include "heap/heap.h"
+#include "tags/tag_table.h"
+#include "tags/tag_word.h"
+
+#include <gelf.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LIBRARY "libheapline-tags.so"
+
+struct tag_walk {
+	struct hl_owner_counts counts; /* by the identity in the word */
+	uint64_t unknown_blocks, unknown_bytes;
+	struct hl_tag_table table;
+	uint32_t tag_count;
+};
+
+/* ---- the table of names ---- */
+
+static bool find_symbol(Elf *elf, Elf_Scn *section, const GElf_Shdr *header, const char *name,
+			uint64_t *ret_value)
+{
+	Elf_Data *table = elf_getdata(section, NULL);
+	size_t count = table && header->sh_entsize ? header->sh_size / header->sh_entsize : 0;
+	GElf_Sym symbol;
+	for (size_t i = 0; i < count; i++) {
+		const char *text = gelf_getsym(table, (int)i, &symbol)
+					   ? elf_strptr(elf, header->sh_link, symbol.st_name)
+					   : NULL;
+		if (text && symbol.st_shndx != SHN_UNDEF && strcmp(text, name) == 0) {
+			*ret_value = symbol.st_value;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* The address in the file of an exported symbol. */
+static bool find_exported(int fd, const char *name, uint64_t *ret_value)
+{
+	GElf_Shdr header;
+	bool found = false;
+	elf_version(EV_CURRENT);
+	Elf *elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
+	for (Elf_Scn *section = NULL; !found && elf && (section = elf_nextscn(elf, section));)
+		found = gelf_getshdr(section, &header) && header.sh_type == SHT_DYNSYM &&
+			find_symbol(elf, section, &header, name, ret_value);
+	elf_end(elf);
+	return found;
+}
+
+/* Shared objects begin at address 0 of their file, which their first mapping holds. */
+static int read_table(pid_t pid, const struct hl_map *library, struct tag_walk *walk)
+{
+	uint64_t address;
+	int fd = hl_map_open_file(pid, library);
+	if (fd < 0)
+		return fd;
+	bool found = find_exported(fd, HL_TAG_SYMBOL, &address);
+	close(fd);
+	if (!found)
+		return -ENODATA;
+	int r = hl_owners_read_memory(pid, library->start - library->offset + address, &walk->table,
+				      sizeof(walk->table));
+	if (r < 0)
+		return r;
+	if (walk->table.magic != HL_TAG_TABLE_MAGIC || walk->table.name_bytes != HL_TAG_NAME_BYTES)
+		return -ENODATA;
+	walk->tag_count =
+		walk->table.count < HL_TAG_NAMES_MAX ? walk->table.count : HL_TAG_NAMES_MAX;
+	for (uint32_t i = 0; i < walk->tag_count; i++)
+		walk->table.names[i][HL_TAG_NAME_BYTES - 1] = '\0';
+	return 0;
+}
+
+/* ---- blocks ---- */
+
+static int take_block(void *context, uint64_t address, uint64_t usable_bytes, uint64_t last_word)
+{
+	struct tag_walk *walk = context;
+	uint64_t end = address + usable_bytes;
+	if (usable_bytes >= HL_TAG_WORD_BYTES && hl_tag_word_is_valid(last_word, end))
+		return hl_owner_counts_add(&walk->counts, last_word >> 16,
+					   usable_bytes - HL_TAG_WORD_BYTES, 1);
+	walk->unknown_blocks++;
+	walk->unknown_bytes += usable_bytes;
+	return 0;
+}
+
+/* The whole return address in an identity, 0 when it leads nowhere. */
+static uint64_t address_of(const struct hl_owner_names *names, uint64_t word)
+{
+	uint64_t address = hl_tag_address_of_word(word);
+	if (hl_tag_of_word(word))
+		return hl_owner_names_whole(names, (uint32_t)address);
+	return hl_owner_names_is_code(names, address) ? address : 0;
+}
+
+static const char *name_of_tag(const struct tag_walk *walk, uint32_t tag)
+{
+	const char *name = tag && tag <= walk->tag_count ? walk->table.names[tag - 1] : "";
+	return name[0] ? name : NULL;
+}
+
+/* A word of which nothing leads anywhere was no tag. */
+static int name_count(struct tag_walk *walk, struct hl_owner_names *names,
+		      const struct hl_owner_count *count, struct hl_owner_rows *rows)
+{
+	const char *origin = "[unknown]", *type = NULL;
+	uint64_t word = count->key << 16;
+	uint64_t address = address_of(names, word);
+	const char *tag = name_of_tag(walk, hl_tag_of_word(word));
+	/* The call itself is before the address that it returns to. */
+	int r = address ? hl_owner_names_find(names, address - 1, &origin, &type) : 0;
+	if (r < 0)
+		return r;
+	if (tag)
+		type = tag;
+	if (type)
+		return hl_owner_rows_add(rows, origin, type, count);
+	walk->unknown_blocks += count->blocks;
+	walk->unknown_bytes += count->bytes;
+	return 0;
+}
+
+static int name_all(struct tag_walk *walk, struct hl_owner_names *names, struct hl_owners *owners)
+{
+	struct hl_owner_rows rows = {.allocations = &owners->allocations};
+	int r = 0;
+	for (size_t i = 0; r == 0 && i < walk->counts.count; i++)
+		r = name_count(walk, names, &walk->counts.counts[i], &rows);
+	hl_owner_rows_release(&rows);
+	owners->unknown_blocks = walk->unknown_blocks;
+	owners->unknown_bytes = walk->unknown_bytes;
+	return r;
+}
+
+static int walk_heap(pid_t pid, const struct hl_owners_settings *settings, struct tag_walk *walk,
+		     struct hl_owners *owners, struct hl_error *err)
+{
+	struct hl_heap *heap;
+	struct hl_heap_settings how = {
+		.stop = settings->stop, .block = take_block, .context = walk};
+	struct hl_heap_arena total;
+	int r = hl_heap_read(pid, &how, &heap, err);
+	if (r < 0)
+		return r;
+	hl_heap_total(heap, &total);
+	owners->allocations.unscanned_bytes = total.unscanned_bytes;
+	memcpy(owners->allocator, heap->allocator, sizeof(owners->allocator));
+	hl_heap_free(heap);
+	return 0;
+}
+
+int hl_owners_of_tags(pid_t pid, const struct hl_owners_settings *settings,
+		      struct hl_owner_names *names, struct hl_owners *owners, struct hl_error *err)
+{
+	const struct hl_map *library = hl_owners_find_file(names, LIBRARY);
+	if (!library)
+		return -ENODATA;
+	struct tag_walk *walk = calloc(1, sizeof(*walk));
+	if (!walk)
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	walk->counts.shape = owners->allocations.shape;
+	int r = read_table(pid, library, walk);
+	if (r == 0)
+		r = walk_heap(pid, settings, walk, owners, err);
+	if (r == 0)
+		r = name_all(walk, names, owners);
+	hl_owner_counts_release(&walk->counts);
+	free(walk);
+	return r;
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Chooses the best source of owners that a process has; see owners.h. */
+#include "heap/owners/owners.h"
+
+#include "base/array.h"
+#include "base/path.h"
+#include "heap/heap.h"
+#include "heap/owners/owner_table.h"
+
+#include <stdio.h>
+#include <sys/uio.h>
+
+#define SHAPE_START 128
+#define SHAPE_WIDTH 18
+
+/* ---- what the sources share ---- */
+
+static struct hl_allocation *find_row(const struct hl_owner_rows *rows, uint32_t hash,
+				      const char *origin, const char *type)
+{
+	const struct hl_allocations *allocations = rows->allocations;
+	uint32_t id, at = hash;
+	while ((id = hl_index_next(&rows->index, hash, &at))) {
+		struct hl_allocation *row = &allocations->rows[id - 1];
+		if (strcmp(hl_strings_text(&allocations->names, row->origin), origin) == 0 &&
+		    strcmp(hl_strings_text(&allocations->names, row->type), type) == 0)
+			return row;
+	}
+	return NULL;
+}
+
+int hl_owner_rows_add(struct hl_owner_rows *rows, const char *origin, const char *type,
+		      const struct hl_owner_count *count)
+{
+	uint32_t hash = hl_hash_pair(hl_hash_bytes(origin, strlen(origin)),
+				     hl_hash_bytes(type, strlen(type)));
+	struct hl_allocation *row = find_row(rows, hash, origin, type);
+	if (!row) {
+		int r = hl_allocations_add(rows->allocations, origin, type, &row);
+		if (r == 0)
+			r = hl_index_add(&rows->index, hash, (uint32_t)rows->allocations->count);
+		if (r < 0)
+			return r;
+	}
+	row->blocks += count->blocks;
+	row->bytes += count->bytes;
+	for (uint32_t slot = 0; slot < rows->allocations->shape.width; slot++)
+		row->histogram.counts[slot] += count->histogram.counts[slot];
+	return 0;
+}
+
+void hl_owner_rows_release(struct hl_owner_rows *rows)
+{
+	hl_index_release(&rows->index);
+}
+
+int hl_owners_note(struct hl_owners *owners, const char *format, ...)
+{
+	char *text;
+	va_list arguments;
+	va_start(arguments, format);
+	int size = vasprintf(&text, format, arguments);
+	va_end(arguments);
+	if (size < 0)
+		return -ENOMEM;
+	int r = hl_array_reserve(&owners->notes, &owners->note_capacity, owners->note_count + 2,
+				 sizeof(*owners->notes));
+	if (r < 0) {
+		free(text);
+		return r;
+	}
+	owners->notes[owners->note_count++] = text;
+	owners->notes[owners->note_count] = NULL;
+	return 0;
+}
+
+const struct hl_map *hl_owners_find_file(const struct hl_owner_names *names, const char *prefix)
+{
+	const struct hl_maps *maps = hl_owner_names_maps(names);
+	for (size_t i = 0; i < maps->count; i++)
+		if (strncmp(hl_path_basename(maps->maps[i].path), prefix, strlen(prefix)) == 0)
+			return &maps->maps[i];
+	return NULL;
+}
+
+int hl_owners_read_memory(pid_t pid, uint64_t address, void *ret_bytes, size_t bytes)
+{
+	struct iovec here = {ret_bytes, bytes}, there = {(void *)(uintptr_t)address, bytes};
+	ssize_t got = process_vm_readv(pid, &here, 1, &there, 1, 0);
+	if (got < 0)
+		return -errno;
+	return (size_t)got == bytes ? 0 : -EFAULT;
+}
+
+/* ---- nobody knows ---- */
+
+static int take_block(void *context, uint64_t address, uint64_t usable_bytes, uint64_t last_word)
+{
+	(void)address;
+	(void)last_word;
+	return hl_owner_counts_add(context, 0, usable_bytes, 1);
+}
+
+static int sizes_alone(pid_t pid, const struct hl_owners_settings *settings,
+		       struct hl_owners *owners, struct hl_error *err)
+{
+	struct hl_owner_counts counts = {.shape = owners->allocations.shape};
+	struct hl_owner_rows rows = {.allocations = &owners->allocations};
+	struct hl_heap_settings how = {
+		.stop = settings->stop, .block = take_block, .context = &counts};
+	struct hl_heap *heap = NULL;
+	struct hl_heap_arena total;
+	int r = hl_heap_read(pid, &how, &heap, err);
+	if (r == 0 && counts.count)
+		r = hl_owner_rows_add(&rows, "[unknown]", "[unknown]", &counts.counts[0]);
+	if (r == 0) {
+		hl_heap_total(heap, &total);
+		owners->allocations.unscanned_bytes = total.unscanned_bytes;
+		memcpy(owners->allocator, heap->allocator, sizeof(owners->allocator));
+	}
+	hl_heap_free(heap);
+	hl_owner_rows_release(&rows);
+	hl_owner_counts_release(&counts);
+	return r;
+}
+
+/* ---- the whole ---- */
+
+static int read_best(pid_t pid, const struct hl_owners_settings *settings,
+		     struct hl_owner_names *names, struct hl_owners *owners, struct hl_error *err)
+{
+	owners->source = HL_OWNERS_RECORDER;
+	int r = hl_owners_of_recorder(pid, settings, names, owners, err);
+	if (r != -ENODATA)
+		return r;
+	owners->source = HL_OWNERS_TAGS;
+	r = hl_owners_of_tags(pid, settings, names, owners, err);
+	if (r != -ENODATA)
+		return r;
+	owners->source = HL_OWNERS_NONE;
+	r = sizes_alone(pid, settings, owners, err);
+	if (r == 0)
+		r = hl_owners_note(owners,
+				   "who allocated is not known: there is neither a recorder nor "
+				   "the library for tags in the process; start it with 'heapline "
+				   "record --tags' or 'heapline record'");
+	return r;
+}
+
+static struct hl_owners *owners_new(const struct hl_owners_settings *settings)
+{
+	struct hl_owners *owners = calloc(1, sizeof(*owners));
+	if (!owners)
+		return NULL;
+	owners->allocations.shape = settings->shape;
+	owners->allocations.knows_bytes = true;
+	if (!settings->shape.width)
+		owners->allocations.shape =
+			(struct hl_log2_shape){.start = SHAPE_START, .width = SHAPE_WIDTH};
+	owners->notes = calloc(1, sizeof(*owners->notes));
+	owners->note_capacity = 1;
+	if (!owners->notes) {
+		free(owners);
+		return NULL;
+	}
+	return owners;
+}
+
+int hl_owners_read(pid_t pid, const struct hl_owners_settings *settings,
+		   struct hl_owners **ret_owners, struct hl_error *err)
+{
+	struct hl_owner_names *names = NULL;
+	struct hl_owners *owners = owners_new(settings);
+	if (!owners)
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	int r = hl_owner_names_new(pid, &names, err);
+	if (r == 0)
+		r = read_best(pid, settings, names, owners, err);
+	hl_owner_names_free(names);
+	if (r < 0) {
+		hl_owners_free(owners);
+		return hl_error_set(err, r, "cannot tell who allocated in process %d: %s", pid,
+				    strerror(-r));
+	}
+	hl_allocations_sort(&owners->allocations);
+	*ret_owners = owners;
+	return 0;
+}
+
+void hl_owners_free(struct hl_owners *owners)
+{
+	if (!owners)
+		return;
+	hl_allocations_release(&owners->allocations);
+	for (size_t i = 0; i < owners->note_count; i++)
+		free(owners->notes[i]);
+	free(owners->notes);
+	free(owners);
+}

@@ -12,6 +12,8 @@
 #include "heap/owners/block_reader.h"
 #include "recorder/region.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>

@@ -6,7 +6,9 @@
 #include "tags/tag_table.h"
 #include "tags/tag_word.h"
 
+#include <errno.h>
 #include <gelf.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -4,8 +4,9 @@
  * intervals into segments, which are written to a directory that is empty again afterwards.
  *
  * Written are pairs of a malloc and a free, from stacks and sizes of which a few are frequent, as
- * in programs; how frequent decides how many fit a ring's slots, and so how long events are. Only
- * the drain's own processor time counts.
+ * in programs; how frequent decides how many fit a ring's slots, and so how long events are. Of
+ * several threads each event has a time stamp, and threads take turns at random, as they would on
+ * a processor each. Only the drain's own processor time counts.
  *
  * usage: drain_bench [ROUNDS]
  */
@@ -25,6 +26,7 @@
 #define SIZES	       64u
 #define PATTERN	       65536u /* events after which the pattern begins again */
 #define LIVE	       1024u  /* blocks */
+#define THREADS_MAX    8u
 #define ROUNDS_DEFAULT 500u
 #define TICKS_OF_ROUND (HL_DRAIN_LAG_TICKS + 1)
 #define DIRECTORY      "/tmp/heapline-drain-XXXXXX"
@@ -37,10 +39,11 @@ struct event {
 struct bench {
 	struct hl_shared shared;
 	struct hl_region_header layout;
-	struct hl_ring_writer writer;
+	struct hl_ring_writer writers[THREADS_MAX];
+	uint32_t threads;
 	struct hl_drain *drain;
 	struct event pattern[PATTERN];
-	uint64_t tick, events;
+	uint64_t tick, stamp, events, random;
 	double seconds;
 };
 
@@ -90,9 +93,13 @@ static void start(struct bench *bench, int directory_fd)
 {
 	make_region(bench);
 	make_nodes(bench);
-	bench->shared.header->thread_count = 1;
-	hl_ring_writer_init(&bench->writer, &bench->shared, 0);
-	must(bench->writer.ring != NULL, "drain_bench: no memory for a ring");
+	bench->shared.header->thread_count = bench->threads;
+	for (uint32_t i = 0; i < bench->threads; i++) {
+		hl_ring_writer_init(&bench->writers[i], &bench->shared, i);
+		must(bench->writers[i].ring != NULL, "drain_bench: no memory for a ring");
+	}
+	if (bench->threads > 1)
+		atomic_fetch_or(&bench->shared.header->flags, HL_REGION_STAMPS);
 	atomic_store(&bench->shared.header->state, HL_REGION_RUNNING);
 	struct hl_drain_settings settings = {
 		.view = {bench->shared.header, bench->layout.region_bytes, &bench->layout},
@@ -144,40 +151,64 @@ static void make_pattern(struct bench *bench, unsigned skew)
 						   .size = 16 * (1 + draw(&random, SIZES, skew))};
 }
 
-/* Fills the ring: each event allocates, and frees what was allocated LIVE events before. */
-static void fill_ring(struct bench *bench, uint64_t *written)
+/* By any thread. */
+static void write_event(struct bench *bench, const struct event *event, bool is_free)
+{
+	struct hl_ring_writer *writer =
+		&bench->writers[next_random(&bench->random) % bench->threads];
+
+	if (bench->threads > 1)
+		hl_ring_write_stamp(writer, ++bench->stamp);
+	must(hl_ring_write(writer, &bench->shared, event->node, event->size, 1, is_free),
+	     "drain_bench: the ring was full");
+	bench->events++;
+}
+
+static bool has_room(const struct bench *bench)
+{
+	bool all = true;
+
+	for (uint32_t i = 0; i < bench->threads; i++)
+		all &= bench->writers[i].head + 6 * HL_RING_EVENT_MAX <= bench->writers[i].limit;
+	return all;
+}
+
+/* Fills the rings until one is full: each event allocates, and frees what was allocated LIVE events
+ * before. */
+static void fill_rings(struct bench *bench, uint64_t *written)
 {
 	const struct event *pattern = bench->pattern;
 
-	for (;; ++*written) {
-		const struct event *alloc = &pattern[*written % PATTERN];
-		const struct event *freed = &pattern[(*written - LIVE) % PATTERN];
-		if (bench->writer.head + 4 * HL_RING_EVENT_MAX > bench->writer.limit)
-			return;
-		must(hl_ring_write(&bench->writer, &bench->shared, alloc->node, alloc->size, 1,
-				   false),
-		     "drain_bench: the ring was full");
-		bench->events++;
-		if (*written < LIVE)
-			continue;
-		hl_ring_write(&bench->writer, &bench->shared, freed->node, freed->size, 1, true);
-		bench->events++;
+	for (; has_room(bench); ++*written) {
+		write_event(bench, &pattern[*written % PATTERN], false);
+		if (*written >= LIVE)
+			write_event(bench, &pattern[(*written - LIVE) % PATTERN], true);
 	}
 }
 
 static void round_of(struct bench *bench, uint64_t *written)
 {
-	uint64_t tail = atomic_load(&bench->writer.ring->tail);
-
-	bench->writer.limit = tail + bench->writer.mask + 1;
-	fill_ring(bench, written);
+	for (uint32_t i = 0; i < bench->threads; i++) {
+		struct hl_ring_writer *writer = &bench->writers[i];
+		writer->limit = atomic_load(&writer->ring->tail) + writer->mask + 1;
+	}
+	fill_rings(bench, written);
 	bench->tick += TICKS_OF_ROUND;
 	double begin = cpu_seconds();
 	hl_drain_run(bench->drain, bench->tick);
 	bench->seconds += cpu_seconds() - begin;
 }
 
-static void measure(const char *title, unsigned skew, unsigned rounds)
+static uint64_t bytes_written(const struct bench *bench)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < bench->threads; i++)
+		bytes += bench->writers[i].head;
+	return bytes;
+}
+
+static void measure(const char *title, uint32_t threads, unsigned skew, unsigned rounds)
 {
 	struct bench *bench = calloc(1, sizeof(*bench));
 	char directory[] = DIRECTORY, command[64];
@@ -186,13 +217,15 @@ static void measure(const char *title, unsigned skew, unsigned rounds)
 	must(bench != NULL, "drain_bench");
 	must(mkdtemp(directory) != NULL, "drain_bench: no directory");
 	int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	bench->threads = threads;
+	bench->random = 7;
 	make_pattern(bench, skew);
 	start(bench, fd);
 	hl_drain_run(bench->drain, bench->tick = TICKS_OF_ROUND);
 	for (unsigned i = 0; i < rounds; i++)
 		round_of(bench, &written);
 	printf("%s: %.1f bytes an event, %.1f million events/s\n", title,
-	       (double)bench->writer.head / (double)bench->events,
+	       (double)bytes_written(bench) / (double)bench->events,
 	       (double)bench->events / bench->seconds / 1e6);
 	stop(bench);
 	close(fd);
@@ -205,8 +238,11 @@ int main(int argc, char **argv)
 {
 	unsigned rounds = argc > 1 ? (unsigned)atoi(argv[1]) : ROUNDS_DEFAULT;
 
-	measure("few stacks", 7, rounds);
-	measure("many stacks", 4, rounds);
-	measure("all stacks alike", 0, rounds);
+	measure("few stacks", 1, 7, rounds);
+	measure("many stacks", 1, 4, rounds);
+	measure("all stacks alike", 1, 0, rounds);
+	measure("few stacks of 2 threads", 2, 7, rounds / 2);
+	measure("few stacks of 8 threads", 8, 7, rounds / 8);
+	measure("many stacks of 8 threads", 8, 4, rounds / 8);
 	return 0;
 }

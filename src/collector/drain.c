@@ -6,7 +6,7 @@
 #include "collector/region_names.h"
 #include "log/event_writer.h"
 #include "log/interval.h"
-#include "log/ring_reader.h"
+#include "log/ring_merge.h"
 #include "log/segment_writer.h"
 
 #include <errno.h>
@@ -27,14 +27,10 @@ struct hl_drain {
 	struct hl_region_names event_names; /* for its thread */
 	struct hl_drain_orders *orders;	    /* NULL: there are none */
 	struct hl_intervals intervals;
-	/* By thread slot; for all that there can be, memory is used as they come. */
-	struct hl_ring_reader *readers;
-	uint64_t *next_ticks; /* of each ring's next event; UINT64_MAX: none */
-	uint32_t ring_max;    /* that the region has room for */
-	uint32_t ring_count;  /* slots that have been looked at */
-	uint32_t node_count;  /* known to exist */
-	atomic_bool awake;    /* dozes no more */
-	bool dozed;	      /* since the last run; until then all rings were empty */
+	struct hl_ring_set rings; /* by thread slot */
+	uint32_t node_count;	  /* known to exist */
+	atomic_bool awake;	  /* dozes no more */
+	bool dozed;		  /* since the last run; until then all rings were empty */
 	int directory_fd, statm_fd;
 	uint64_t page_bytes, rss_bytes;
 	struct hl_log_losses losses;
@@ -80,76 +76,39 @@ static void find_rings(struct hl_drain *drain)
 	const struct hl_region_thread *threads = area_of(drain, HL_AREA_THREADS);
 	uint32_t count =
 		atomic_load_explicit(&header_of(drain)->thread_count, memory_order_acquire);
-	drain->ring_count = count < drain->ring_max ? count : drain->ring_max;
-	for (uint32_t i = 0; i < drain->ring_count; i++) {
-		if (HL_LIKELY(drain->readers[i].ring) ||
+	struct hl_ring_set *set = &drain->rings;
+	set->count = count < set->max ? count : set->max;
+	for (uint32_t i = 0; i < set->count; i++) {
+		if (HL_LIKELY(set->readers[i].ring) ||
 		    !atomic_load_explicit(&threads[i].has_ring, memory_order_acquire))
 			continue;
 		char *rings = area_of(drain, HL_AREA_RINGS);
-		hl_ring_reader_init(&drain->readers[i],
+		hl_ring_reader_init(&set->readers[i],
 				    (struct hl_ring *)(void *)(rings + i * HL_RING_STRIDE));
 	}
 }
 
-/* The tick of the ring's next event. Nothing can be of a tick that is still to come. */
-static uint64_t look_at_ring(struct hl_ring_reader *reader, uint64_t tick)
-{
-	if (!reader->ring)
-		return UINT64_MAX;
-	uint64_t next = hl_ring_next_tick(reader);
-	reader->given_up |= next > tick && next != UINT64_MAX;
-	if (HL_LIKELY(!reader->given_up))
-		return next;
-	atomic_store_explicit(&reader->ring->tail, atomic_load(&reader->ring->head),
-			      memory_order_relaxed);
-	return UINT64_MAX;
-}
-
-static uint64_t look_at_rings(struct hl_drain *drain, uint64_t tick)
-{
-	uint64_t earliest = UINT64_MAX;
-	for (uint32_t i = 0; i < drain->ring_count; i++) {
-		drain->next_ticks[i] = look_at_ring(&drain->readers[i], tick);
-		if (drain->next_ticks[i] < earliest)
-			earliest = drain->next_ticks[i];
-	}
-	return earliest;
-}
-
 /* Events that come late are of the tick at which they come, as in the intervals. */
-static void begin_run(struct hl_drain *drain, uint32_t slot, bool unordered)
+static void begin_run(struct hl_ring_sink *sink, uint32_t slot)
 {
-	hl_intervals_run(&drain->intervals, unordered);
-	if (drain->events)
-		hl_event_writer_run(drain->events, slot, drain->intervals.tick, unordered);
+	struct hl_drain *drain = (struct hl_drain *)sink;
+	hl_event_writer_run(drain->events, slot, drain->intervals.tick, drain->intervals.unordered);
 }
 
-/* Whether several threads did something up to ${tick}, of which the order is not known. */
-static bool is_unordered(const struct hl_drain *drain, uint64_t tick)
+/* Without stamps rings are read one by one: of what several threads did in a tick the order is not
+ * known. */
+static bool has_stamps(const struct hl_drain *drain)
 {
-	uint32_t rings = 0;
-	for (uint32_t i = 0; i < drain->ring_count && rings < 2; i++)
-		rings += drain->next_ticks[i] <= tick;
-	return rings > 1;
+	return atomic_load_explicit(&header_of(drain)->flags, memory_order_relaxed) &
+	       HL_REGION_STAMPS;
 }
 
-/* Reads the events of ${tick}, ring by ring. The earliest tick of those left. */
+/* Reads the events of ${tick}. The earliest tick of those left. */
 static uint64_t read_rings(struct hl_drain *drain, uint64_t tick)
 {
-	uint64_t earliest = UINT64_MAX;
-	bool unordered = is_unordered(drain, tick);
-	for (uint32_t i = 0; i < drain->ring_count; i++) {
-		struct hl_ring_reader *reader = &drain->readers[i];
-		uint64_t *next = &drain->next_ticks[i];
-		if (*next <= tick) {
-			begin_run(drain, i, unordered);
-			*next = hl_ring_read(reader, tick, &drain->sink) > 0 ? reader->tick
-									     : UINT64_MAX;
-		}
-		if (*next < earliest)
-			earliest = *next;
-	}
-	return earliest;
+	hl_intervals_run(&drain->intervals,
+			 !has_stamps(drain) && hl_ring_set_several(&drain->rings, tick));
+	return hl_ring_set_read(&drain->rings, tick, &drain->sink);
 }
 
 /* ---- intervals ---- */
@@ -217,7 +176,7 @@ static void move_to(struct hl_drain *drain, uint64_t tick)
 static bool count_events(struct hl_drain *drain, uint64_t last, uint64_t now)
 {
 	find_rings(drain);
-	uint64_t tick = look_at_rings(drain, now);
+	uint64_t tick = hl_ring_set_look(&drain->rings, now);
 	bool any = tick != UINT64_MAX;
 	for (; tick <= last; tick = read_rings(drain, tick))
 		move_to(drain, tick);
@@ -246,7 +205,9 @@ static void obey(struct hl_drain *drain, bool last)
 
 bool hl_drain_run(struct hl_drain *drain, uint64_t tick)
 {
-	atomic_store_explicit(&header_of(drain)->tick, tick, memory_order_relaxed);
+	/* Before rings are read: what threads write because of events that are found from here on
+	 * is of this tick or later. */
+	atomic_store(&header_of(drain)->tick, tick);
 	if (tick < HL_DRAIN_LAG_TICKS || !has_begun(drain))
 		return false;
 	uint64_t last = tick - HL_DRAIN_LAG_TICKS;
@@ -265,7 +226,7 @@ void hl_drain_doze(struct hl_drain *drain, uint64_t tick, const struct timespec 
 	/* Threads that did not see the flag in time have written their events by now, nearly
 	 * always; those of the others wait for the deadline. */
 	find_rings(drain);
-	if (atomic_load(&drain->awake) || look_at_rings(drain, tick) != UINT64_MAX)
+	if (atomic_load(&drain->awake) || hl_ring_set_look(&drain->rings, tick) != UINT64_MAX)
 		return;
 	drain->dozed = true;
 	syscall(SYS_futex, hl_tick_futex(place), FUTEX_WAIT_BITSET, (uint32_t)(dozing >> 32),
@@ -300,8 +261,7 @@ static void drain_free(struct hl_drain *drain)
 	hl_log_writer_finish(drain->writer);
 	hl_region_names_release(&drain->names);
 	hl_intervals_release(&drain->intervals);
-	free(drain->readers);
-	free(drain->next_ticks);
+	hl_ring_set_release(&drain->rings);
 	if (drain->statm_fd >= 0)
 		close(drain->statm_fd);
 	if (drain->directory_fd >= 0)
@@ -318,8 +278,8 @@ void hl_drain_finish(struct hl_drain *drain, uint64_t tick, struct hl_log_losses
 		end_interval(drain, drain->intervals.number + 1);
 	}
 	obey(drain, true);
-	for (uint32_t i = 0; i < drain->ring_count; i++)
-		drain->losses.bad_rings += drain->readers[i].given_up;
+	for (uint32_t i = 0; i < drain->rings.count; i++)
+		drain->losses.bad_rings += drain->rings.readers[i].given_up;
 	drain->losses.missing_intervals = hl_log_writer_missing(drain->writer);
 	finish_events(drain);
 	*ret_losses = drain->losses;
@@ -357,6 +317,7 @@ static int make_writers(struct hl_drain *drain, const struct hl_drain_settings *
 	if (r == 0 && settings->events)
 		r = hl_event_writer_new(&log, &drain->events);
 	if (r == 0 && settings->events) {
+		drain->sink.run = begin_run;
 		drain->events->while_waiting = keep_ticking;
 		drain->events->context = drain;
 	}
@@ -366,10 +327,8 @@ static int make_writers(struct hl_drain *drain, const struct hl_drain_settings *
 static int make_readers(struct hl_drain *drain)
 {
 	uint64_t capacity = drain->view.layout->areas[HL_AREA_RINGS].capacity / HL_RING_STRIDE;
-	drain->ring_max = capacity < HL_THREADS_MAX ? (uint32_t)capacity : HL_THREADS_MAX;
-	drain->readers = calloc(drain->ring_max + (size_t)1, sizeof(*drain->readers));
-	drain->next_ticks = calloc(drain->ring_max + (size_t)1, sizeof(*drain->next_ticks));
-	return drain->readers && drain->next_ticks ? 0 : -ENOMEM;
+	return hl_ring_set_init(&drain->rings,
+				capacity < HL_THREADS_MAX ? (uint32_t)capacity : HL_THREADS_MAX);
 }
 
 int hl_drain_new(const struct hl_drain_settings *settings, struct hl_drain **ret_drain)

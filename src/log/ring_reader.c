@@ -6,13 +6,6 @@
 
 #include <errno.h>
 
-/* What is unread, as far as it was published when it was looked up. */
-struct span {
-	const uint8_t *data;
-	uint64_t mask; /* capacity - 1 */
-	uint64_t end;
-};
-
 void hl_ring_reader_init(struct hl_ring_reader *reader, struct hl_ring *ring)
 {
 	*reader = (struct hl_ring_reader){.ring = ring};
@@ -24,8 +17,8 @@ static bool capacity_is_valid(uint64_t capacity)
 	       !(capacity & (capacity - 1));
 }
 
-/* False when there is nothing to read. */
-static bool find_unread(struct hl_ring_reader *reader, struct span *ret_span)
+/* Looks for what was published since the last time. False when there is nothing to read. */
+static bool find_unread(struct hl_ring_reader *reader)
 {
 	if (reader->given_up)
 		return false;
@@ -37,76 +30,106 @@ static bool find_unread(struct hl_ring_reader *reader, struct span *ret_span)
 		reader->given_up = true;
 		return false;
 	}
-	*ret_span = (struct span){(const uint8_t *)reader->ring + HL_RING_DATA, capacity - 1, head};
+	reader->mask = capacity - 1;
+	reader->end = head;
 	return true;
 }
 
 /* Words lie at even positions, so none straddles the ring's end. */
-static uint16_t word_at(const struct span *span, uint64_t position)
+static uint16_t word_at(const struct hl_ring_reader *reader, uint64_t position)
 {
-	const volatile uint16_t *word = (const void *)(span->data + (position & span->mask));
+	const char *data = (const char *)reader->ring + HL_RING_DATA;
+	const volatile uint16_t *word = (const void *)(data + (position & reader->mask));
 	return *word;
 }
 
-static uint64_t words_at(const struct span *span, uint64_t position, unsigned count)
+/* ${count} words from the ${first}th of the record on. */
+static uint64_t words_at(const struct hl_ring_reader *reader, unsigned first, unsigned count)
 {
-	uint64_t number = 0;
+	uint64_t position = reader->position + 2 * first, number = 0;
 
 	for (unsigned i = 0; i < count; i++)
-		number |= (uint64_t)word_at(span, position + 2 * i) << (16 * i);
+		number |= (uint64_t)word_at(reader, position + 2 * i) << (16 * i);
 	return number;
 }
 
-static unsigned words_of(unsigned opcode)
+/* 0: there is no such record. */
+static unsigned words_of(unsigned opcode, unsigned argument)
 {
 	static const uint8_t words[8] = {
-		[HL_RING_ALLOC] = 1,	 [HL_RING_FREE] = 1,	     [HL_RING_ALLOC_NEW] = 4,
-		[HL_RING_FREE_NEW] = 4,	 [HL_RING_TICK] = 1,	     [HL_RING_TICK_LONG] = 5,
-		[HL_RING_EXTENDED] = 11, [HL_RING_EXTENDED + 1] = 0,
+		[HL_RING_ALLOC] = 1,	 [HL_RING_FREE] = 1,  [HL_RING_ALLOC_NEW] = 4,
+		[HL_RING_FREE_NEW] = 4,	 [HL_RING_TICK] = 1,  [HL_RING_TICK_LONG] = 5,
+		[HL_RING_EXTENDED] = 11, [HL_RING_STAMP] = 1,
 	};
-	return words[opcode];
+	if (opcode == HL_RING_STAMP && !argument)
+		return 5;
+	return opcode == HL_RING_EXTENDED && argument > 1 ? 0 : words[opcode];
 }
 
-/* The event or tick record at the reader's position. */
+/* The event, tick record or stamp at the reader's position. */
 struct record {
 	unsigned opcode, argument, bytes;
 };
 
 /* False when the words make no sense, or end before the record does. */
-static bool parse_record(const struct hl_ring_reader *reader, const struct span *span,
-			 struct record *ret_record)
+static bool parse_record(const struct hl_ring_reader *reader, struct record *ret_record)
 {
-	uint16_t word = word_at(span, reader->position);
-	unsigned opcode = word >> 13;
+	uint16_t word = word_at(reader, reader->position);
+	unsigned opcode = word >> 13, argument = word & 0x1fff;
 
-	*ret_record = (struct record){opcode, word & 0x1fff, 2 * words_of(opcode)};
-	return ret_record->bytes && ret_record->bytes <= span->end - reader->position;
+	*ret_record = (struct record){opcode, argument, 2 * words_of(opcode, argument)};
+	return ret_record->bytes && ret_record->bytes <= reader->end - reader->position;
 }
 
-static bool is_tick(const struct record *record)
+static void take_tick(struct hl_ring_reader *reader, uint64_t tick)
 {
-	return record->opcode == HL_RING_TICK || record->opcode == HL_RING_TICK_LONG;
-}
-
-static void take_tick(struct hl_ring_reader *reader, const struct span *span,
-		      const struct record *record)
-{
-	uint64_t tick = record->opcode == HL_RING_TICK ? reader->tick + record->argument
-						       : words_at(span, reader->position + 2, 4);
 	if (tick > reader->tick)
 		reader->tick = tick;
 	reader->given_up |= reader->tick == UINT64_MAX; /* which would read as "no event" */
+}
+
+static void take_stamp(struct hl_ring_reader *reader, const struct record *record)
+{
+	uint64_t stamp =
+		record->argument ? reader->stamp + record->argument : words_at(reader, 1, 4);
+	if (stamp > reader->stamp)
+		reader->stamp = stamp;
+}
+
+/* Whether the record is no event, but says when the next one was: then it has been read. */
+static bool take_time(struct hl_ring_reader *reader, const struct record *record)
+{
+	if (HL_LIKELY(record->opcode <= HL_RING_FREE_NEW))
+		return false;
+	switch (record->opcode) {
+	case HL_RING_TICK:
+		take_tick(reader, reader->tick + record->argument);
+		break;
+	case HL_RING_TICK_LONG:
+		take_tick(reader, words_at(reader, 1, 4));
+		break;
+	case HL_RING_STAMP:
+		take_stamp(reader, record);
+		break;
+	default:
+		return false;
+	}
 	reader->position += record->bytes;
+	return true;
 }
 
 /* The pair of a *_NEW event, which goes into its slot. */
-static uint64_t take_new(struct hl_ring_reader *reader, const struct span *span,
-			 const struct record *record)
+static uint64_t take_new(struct hl_ring_reader *reader, const struct record *record)
 {
-	uint64_t pair = words_at(span, reader->position + 2, 3) | (uint64_t)record->argument << 48;
+	uint64_t pair = words_at(reader, 1, 3) | (uint64_t)record->argument << 48;
 	reader->slots[hl_ring_slot(pair)] = pair;
 	return pair;
 }
+
+/* The lowest bit tells frees from allocations, without a branch that cannot be foreseen. */
+#define IS_FREE 1u
+static_assert((HL_RING_FREE & ~IS_FREE) == HL_RING_ALLOC, "by one bit");
+static_assert((HL_RING_FREE_NEW & ~IS_FREE) == HL_RING_ALLOC_NEW, "by one bit");
 
 static int give_pair(struct hl_ring_sink *sink, uint64_t pair, bool is_free)
 {
@@ -114,32 +137,26 @@ static int give_pair(struct hl_ring_sink *sink, uint64_t pair, bool is_free)
 	return sink->event(sink, pair & 0xffffff, is_free ? -size : size, is_free ? -1 : 1);
 }
 
-static int give_extended(const struct hl_ring_reader *reader, const struct span *span,
-			 const struct record *record, struct hl_ring_sink *sink)
+static int give_extended(const struct hl_ring_reader *reader, const struct record *record,
+			 struct hl_ring_sink *sink)
 {
-	uint32_t node = (uint32_t)words_at(span, reader->position + 2, 2);
-	int64_t bytes = (int64_t)words_at(span, reader->position + 6, 4);
-	int64_t objects = (int64_t)words_at(span, reader->position + 14, 4);
+	uint32_t node = (uint32_t)words_at(reader, 1, 2);
+	int64_t bytes = (int64_t)words_at(reader, 3, 4);
+	int64_t objects = (int64_t)words_at(reader, 7, 4);
 	bool is_free = record->argument & 1;
 
 	return sink->event(sink, node, is_free ? -bytes : bytes, is_free ? -objects : objects);
 }
 
-static int give_event(struct hl_ring_reader *reader, const struct span *span,
-		      const struct record *record, struct hl_ring_sink *sink)
+static int give_event(struct hl_ring_reader *reader, const struct record *record,
+		      struct hl_ring_sink *sink)
 {
-	switch (record->opcode) {
-	case HL_RING_ALLOC:
-	case HL_RING_FREE:
-		return give_pair(sink, reader->slots[record->argument & (HL_RING_SLOTS - 1)],
-				 record->opcode == HL_RING_FREE);
-	case HL_RING_ALLOC_NEW:
-	case HL_RING_FREE_NEW:
-		return give_pair(sink, take_new(reader, span, record),
-				 record->opcode == HL_RING_FREE_NEW);
-	default:
-		return give_extended(reader, span, record, sink);
-	}
+	if (HL_UNLIKELY(record->opcode == HL_RING_EXTENDED))
+		return give_extended(reader, record, sink);
+	uint64_t pair = HL_LIKELY(record->opcode <= HL_RING_FREE)
+				? reader->slots[record->argument & (HL_RING_SLOTS - 1)]
+				: take_new(reader, record);
+	return give_pair(sink, pair, record->opcode & IS_FREE);
 }
 
 static void give_room_back(struct hl_ring_reader *reader)
@@ -147,51 +164,66 @@ static void give_room_back(struct hl_ring_reader *reader)
 	atomic_store_explicit(&reader->ring->tail, reader->position, memory_order_release);
 }
 
-int hl_ring_read(struct hl_ring_reader *reader, uint64_t last_tick, struct hl_ring_sink *sink)
+/* Most events of several threads have one. */
+static inline bool pass_short_stamp(struct hl_ring_reader *reader)
 {
-	struct span span;
-	struct record record;
-	int r = 0;
+	unsigned passed = word_at(reader, reader->position) - (HL_RING_STAMP << 13);
 
-	if (!find_unread(reader, &span))
-		return 0;
-	while (reader->position != span.end) {
-		if (!parse_record(reader, &span, &record)) {
-			reader->given_up = true;
-			return 0;
-		}
-		if (is_tick(&record)) {
-			take_tick(reader, &span, &record);
+	if (passed - 1 >= HL_RING_STAMP_MAX)
+		return false;
+	reader->stamp += passed;
+	reader->position += sizeof(uint16_t);
+	return true;
+}
+
+/* Finds the next event among what is known to be published; takes the times before it. */
+static inline __attribute__((always_inline)) bool find_event(struct hl_ring_reader *reader, struct record *ret_record)
+{
+	while (reader->position != reader->end && !reader->given_up) {
+		if (pass_short_stamp(reader))
 			continue;
-		}
-		if (reader->tick > last_tick) {
-			r = 1;
-			break;
-		}
-		r = give_event(reader, &span, &record, sink);
+		if (HL_UNLIKELY(!parse_record(reader, ret_record)))
+			reader->given_up = true;
+		else if (!take_time(reader, ret_record))
+			return !reader->given_up;
+	}
+	return false;
+}
+
+/* As hl_ring_read(), of what is known to be published. */
+static int read_known(struct hl_ring_reader *reader, uint64_t last_tick, uint64_t last_stamp,
+		      struct hl_ring_sink *sink)
+{
+	struct record record;
+
+	while (find_event(reader, &record)) {
+		if (reader->tick > last_tick || reader->stamp > last_stamp)
+			return 1;
+		int r = give_event(reader, &record, sink);
 		if (HL_UNLIKELY(r < 0))
-			break;
+			return r;
 		reader->position += record.bytes;
 	}
-	give_room_back(reader);
+	return 0;
+}
+
+int hl_ring_read(struct hl_ring_reader *reader, uint64_t last_tick, uint64_t last_stamp,
+		 struct hl_ring_sink *sink)
+{
+	int r = read_known(reader, last_tick, last_stamp, sink);
+
+	if (r == 0 && find_unread(reader))
+		r = read_known(reader, last_tick, last_stamp, sink);
+	if (!reader->given_up)
+		give_room_back(reader);
 	return r;
 }
 
 uint64_t hl_ring_next_tick(struct hl_ring_reader *reader)
 {
-	struct span span;
 	struct record record;
 
-	if (!find_unread(reader, &span))
+	if (reader->position == reader->end && !find_unread(reader))
 		return UINT64_MAX;
-	while (reader->position != span.end) {
-		if (!parse_record(reader, &span, &record)) {
-			reader->given_up = true;
-			break;
-		}
-		if (!is_tick(&record))
-			return reader->tick;
-		take_tick(reader, &span, &record);
-	}
-	return UINT64_MAX;
+	return find_event(reader, &record) ? reader->tick : UINT64_MAX;
 }

@@ -11,6 +11,7 @@
 #include "recorder/sys.h"
 #include "recorder/thread.h"
 
+#include <sys/prctl.h>
 #include <time.h>
 
 struct hl_recorder *hl_recorder;
@@ -22,6 +23,13 @@ static bool find_module(struct hl_unwind *unwind, uint64_t pc, struct hl_unwind_
 	if (replaced)
 		hl_unwind_invalidate(unwind);
 	return found;
+}
+
+/* Programs can be forbidden to read the time stamp counter; to do so all the same kills them. */
+static bool may_read_clock(void)
+{
+	int state = 0;
+	return HL_SYS(SYS_prctl, PR_GET_TSC, &state, 0) == 0 && state == PR_TSC_ENABLE;
 }
 
 static bool set_up(struct hl_recorder *recorder, void *region)
@@ -41,6 +49,10 @@ static bool set_up(struct hl_recorder *recorder, void *region)
 		mode != HL_MODE_MEM_RECORD && mode != HL_MODE_LOG_RECORD && !recorder->sampling;
 	if (!hl_node_init(&recorder->shared) || !hl_block_table_init(&recorder->blocks, with_array))
 		return false;
+	header->block_array = (uintptr_t)recorder->blocks.array;
+	header->block_hash = (uintptr_t)recorder->blocks.hash;
+	if (!may_read_clock())
+		atomic_fetch_and(&header->flags, ~(uint32_t)HL_REGION_STAMPS);
 	if (!hl_hooks_reach_program())
 		atomic_fetch_or(&header->flags, HL_REGION_OWN_MALLOC);
 	hl_hooks_record_mappings(atomic_load(&header->flags) & HL_REGION_MAPPINGS);

@@ -32,7 +32,7 @@
 #include <stdint.h>
 
 #define HL_REGION_MAGIC	  "HLREGION"
-#define HL_REGION_VERSION 5u
+#define HL_REGION_VERSION 6u
 
 #define HL_NODE_BITS	  24
 #define HL_NODE_MAX	  ((UINT32_C(1) << HL_NODE_BITS) - 1) /* ids 1 .. HL_NODE_MAX */
@@ -77,9 +77,11 @@ enum hl_region_flag {
 	HL_REGION_MAPPINGS = 1 << 0,   /* record mmap, munmap, mremap, brk of the program too */
 	HL_REGION_OWN_MALLOC = 1 << 1, /* set by the recorder: the program's malloc is not ours, so
 					  nothing will be seen */
-	HL_REGION_SIZES = 1 << 2, /* blocks count at a node of their size class below their stack's
-				   */
-	HL_REGION_LOSSY = 1 << 3, /* a full ring drops events instead of waiting */
+	HL_REGION_SIZES = 1 << 2,  /* blocks count at a node of their size class below their stack's
+				    */
+	HL_REGION_LOSSY = 1 << 3,  /* a full ring drops events instead of waiting */
+	HL_REGION_STAMPS = 1 << 4, /* rings hold time stamps; the recorder takes the flag away where
+				      reading the clock is forbidden */
 };
 
 /*
@@ -209,6 +211,9 @@ struct hl_region_header {
 	_Alignas(64) _Atomic uint32_t state; /* enum hl_region_state */
 	uint32_t pid;			     /* as the target sees it */
 	uint64_t start_realtime_ns;
+	/* Addresses in the target of its block table (block_format.h), for who looks at blocks from
+	 * outside; block_array 0: there is only the hash. */
+	uint64_t block_array, block_hash;
 	_Atomic uint32_t module_count;
 	_Atomic uint32_t string_bytes;
 	_Atomic uint32_t thread_count; /* slots ever used */

@@ -17,9 +17,15 @@
  *	TICK_LONG		then four words: the tick
  *	EXTENDED		argument = 1 for a free; then the node (two words), bytes (four),
  *				objects (four): samples, mappings, sizes of 2^37 and more
+ *	STAMP			argument = units of time since the ring's last stamp; 0: then four
+ *				words, the stamp
  *
  * A pair is a node and a size, see hl_ring_pair(). Both sides keep the slots, which begin zeroed
  * and belong to the ring for good.
+ *
+ * An event has the stamp before it in its ring, or 0. In regions with HL_REGION_STAMPS, stamps put
+ * the events of all rings in order: what happened because of an event has a larger stamp, or the
+ * same one and stands in the same ring; see ring_order.h. Elsewhere there are no stamps.
  */
 #pragma once
 
@@ -37,6 +43,10 @@
 #define HL_RING_SIZE_BITS 37		   /* larger sizes are EXTENDED */
 #define HL_RING_TICK_MAX  ((1u << 13) - 1) /* more ticks at once are TICK_LONG */
 #define HL_RING_TICK_NS	  UINT64_C(1000000)
+/* A stamp counts 16 cycles of the time stamp counter: fewer than lie between an event and one
+ * that another thread brings about because of it. */
+#define HL_RING_STAMP_SHIFT 4
+#define HL_RING_STAMP_MAX   ((1u << 13) - 1) /* longer times are whole stamps */
 
 enum hl_ring_opcode {
 	HL_RING_ALLOC,
@@ -46,6 +56,7 @@ enum hl_ring_opcode {
 	HL_RING_TICK,
 	HL_RING_TICK_LONG,
 	HL_RING_EXTENDED,
+	HL_RING_STAMP,
 };
 
 struct hl_ring {

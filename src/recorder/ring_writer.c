@@ -48,11 +48,43 @@ void hl_ring_writer_init(struct hl_ring_writer *writer, struct hl_shared *shared
 	uint32_t capacity = first_capacity(writer, shared);
 	writer->mask = capacity - 1;
 	writer->limit = capacity;
+	writer->name = slot + 1;
+	writer->stamps = atomic_load_explicit(&shared->header->flags, memory_order_relaxed) &
+			 HL_REGION_STAMPS;
 	atomic_store(&writer->ring->capacity, capacity);
 	atomic_store(&shared->threads[slot].has_ring, 1);
 }
 
 /* ---- what is written seldom ---- */
+
+static void write_words(struct hl_ring_writer *writer, uint64_t value, unsigned bits)
+{
+	for (unsigned shift = 0; shift < bits; shift += 16)
+		hl_ring_write_word(writer, value >> shift);
+}
+
+void hl_ring_write_long_stamp(struct hl_ring_writer *writer, uint64_t stamp)
+{
+	if (stamp <= writer->stamp)
+		return;
+	hl_ring_write_word(writer, HL_RING_STAMP << 13);
+	write_words(writer, stamp, 64);
+	writer->stamp = stamp;
+}
+
+/* The first record of a ring counts from 0, like its reader. */
+static void put_tick(struct hl_ring_writer *writer, uint64_t tick)
+{
+	uint64_t passed = tick - writer->tick;
+
+	writer->tick = tick;
+	if (passed <= HL_RING_TICK_MAX) {
+		hl_ring_write_word(writer, HL_RING_TICK << 13 | passed);
+		return;
+	}
+	hl_ring_write_word(writer, HL_RING_TICK_LONG << 13);
+	write_words(writer, tick, 64);
+}
 
 /* Returns the tick that it is now, or was when the collector began to doze. */
 static uint64_t wake_collector(struct hl_shared *shared, uint64_t tick)
@@ -70,28 +102,19 @@ void hl_ring_write_tick(struct hl_ring_writer *writer, struct hl_shared *shared,
 		tick = wake_collector(shared, tick);
 	if (tick == writer->tick)
 		return;
-	/* The first record of a ring counts from 0, like its reader. */
-	uint64_t passed = tick - writer->tick;
-	writer->tick = tick;
-	if (passed <= HL_RING_TICK_MAX) {
-		hl_ring_write_word(writer, HL_RING_TICK << 13 | passed);
-		return;
-	}
-	hl_ring_write_word(writer, HL_RING_TICK_LONG << 13);
-	for (unsigned shift = 0; shift < 64; shift += 16)
-		hl_ring_write_word(writer, tick >> shift);
+	put_tick(writer, tick);
+	if (writer->stamps && hl_ring_order_see(&shared->order, writer->name, tick) &&
+	    hl_ring_order_begin_alone(&shared->order, writer->name))
+		hl_ring_write_stamp(writer, hl_ring_clock() >> HL_RING_STAMP_SHIFT);
 }
 
 void hl_ring_write_extended(struct hl_ring_writer *writer, uint32_t node, uint64_t bytes,
 			    uint64_t objects, bool is_free)
 {
 	hl_ring_write_word(writer, HL_RING_EXTENDED << 13 | is_free);
-	for (unsigned shift = 0; shift < 32; shift += 16)
-		hl_ring_write_word(writer, node >> shift);
-	for (unsigned shift = 0; shift < 64; shift += 16)
-		hl_ring_write_word(writer, bytes >> shift);
-	for (unsigned shift = 0; shift < 64; shift += 16)
-		hl_ring_write_word(writer, objects >> shift);
+	write_words(writer, node, 32);
+	write_words(writer, bytes, 64);
+	write_words(writer, objects, 64);
 }
 
 /* ---- room ---- */

@@ -5,6 +5,7 @@
 
 #include "base/compiler.h"
 #include "recorder/ring.h"
+#include "recorder/ring_order.h"
 #include "recorder/shared.h"
 
 #include <stdbool.h>
@@ -17,6 +18,9 @@ struct hl_ring_writer {
 	uint64_t head;
 	uint64_t limit; /* head may not pass it: the collector's tail, as last seen, + capacity */
 	uint64_t tick;
+	uint64_t stamp;		       /* the last one written */
+	uint32_t name;		       /* in hl_ring_order: the thread slot + 1 */
+	bool stamps;		       /* the region has them */
 	uint64_t slots[HL_RING_SLOTS]; /* pairs */
 };
 
@@ -32,6 +36,9 @@ void hl_ring_write_extended(struct hl_ring_writer *writer, uint32_t node, uint64
 
 /* Notes that header.tick is another than at the last event: it is ${tick}. */
 void hl_ring_write_tick(struct hl_ring_writer *writer, struct hl_shared *shared, uint64_t tick);
+
+/* Writes a stamp that is too far from the last one for one word, if it is later. */
+void hl_ring_write_long_stamp(struct hl_ring_writer *writer, uint64_t stamp);
 
 static inline void hl_ring_write_word(struct hl_ring_writer *writer, uint64_t word)
 {
@@ -55,6 +62,19 @@ static inline void hl_ring_write_pair(struct hl_ring_writer *writer, uint64_t pa
 	hl_ring_write_word(writer, pair >> 32);
 }
 
+/* Processors whose clocks differ, or the same unit of time: the event has the last stamp. */
+static inline void hl_ring_write_stamp(struct hl_ring_writer *writer, uint64_t stamp)
+{
+	uint64_t passed = stamp - writer->stamp;
+
+	if (HL_UNLIKELY(passed - 1 >= HL_RING_STAMP_MAX)) {
+		hl_ring_write_long_stamp(writer, stamp);
+		return;
+	}
+	hl_ring_write_word(writer, HL_RING_STAMP << 13 | passed);
+	writer->stamp = stamp;
+}
+
 /*
  * Writes that ${bytes} in ${objects} blocks were allocated, or freed, at ${node}. False: they are
  * not in the log, because the ring was full and stayed so. Waits otherwise, for as long as the
@@ -69,6 +89,8 @@ static inline bool hl_ring_write(struct hl_ring_writer *writer, struct hl_shared
 	uint64_t tick = atomic_load_explicit(&shared->header->tick, memory_order_relaxed);
 	if (HL_UNLIKELY(tick != writer->tick))
 		hl_ring_write_tick(writer, shared, tick);
+	if (writer->stamps && !hl_ring_is_alone(&shared->order, writer->name))
+		hl_ring_write_stamp(writer, hl_ring_order_stamp(&shared->order));
 	if (HL_LIKELY(objects == 1 && bytes >> HL_RING_SIZE_BITS == 0))
 		hl_ring_write_pair(writer, hl_ring_pair(node, bytes), is_free);
 	else

@@ -32,6 +32,8 @@ void hl_shared_init(struct hl_shared *shared, void *base)
 	shared->chunks = area_start(header, HL_AREA_CELLS);
 	shared->rings = area_start(header, HL_AREA_RINGS);
 	atomic_init(&shared->dead_tick, 0);
+	atomic_init(&shared->order.alone, HL_RING_NOBODY);
+	atomic_init(&shared->order.seen, 0);
 }
 
 static uint64_t next_commit(const struct hl_area *area, uint64_t committed, uint64_t end)

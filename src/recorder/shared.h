@@ -3,6 +3,7 @@
 #pragma once
 
 #include "recorder/region.h"
+#include "recorder/ring_order.h"
 
 #include <stdbool.h>
 
@@ -17,6 +18,7 @@ struct hl_shared {
 	char *rings;
 	int32_t collector_pid;	    /* 0: unknown in this pid namespace */
 	_Atomic uint64_t dead_tick; /* at which the collector was found to be dead, + 1; 0: never */
+	struct hl_ring_order order;
 };
 
 /* Points ${shared} into the mapped region at ${base}. */

@@ -143,7 +143,7 @@ static void fuzz_ring(const uint8_t *bytes, size_t size)
 	static _Alignas(4096) uint8_t memory[HL_RING_STRIDE];
 	static struct hl_ring_reader reader;
 	struct hl_ring *ring = (struct hl_ring *)memory;
-	struct hl_ring_sink sink = {take_event};
+	struct hl_ring_sink sink = {.event = take_event};
 
 	size &= ~(size_t)1;
 	if (size > HL_RING_BYTES_MIN)
@@ -153,7 +153,7 @@ static void fuzz_ring(const uint8_t *bytes, size_t size)
 	ring->capacity = HL_RING_BYTES_MIN;
 	ring->head = size;
 	hl_ring_reader_init(&reader, ring);
-	for (uint64_t tick = 0; hl_ring_read(&reader, tick, &sink) > 0;) {
+	for (uint64_t tick = 0; hl_ring_read(&reader, tick, UINT64_MAX, &sink) > 0;) {
 		require(hl_ring_next_tick(&reader) > tick);
 		tick = hl_ring_next_tick(&reader);
 	}

@@ -380,7 +380,7 @@ static void a_damaged_ring_is_given_up_and_stays_empty(void **state)
 
 	write_event(lab, 0, 1, 10);
 	write_event(lab, 1, 1, 30);
-	memset(lab->writers[0].bytes, 0xff, 16);
+	*(uint16_t *)(void *)lab->writers[0].bytes = HL_RING_EXTENDED << 13 | 2;
 	for (uint64_t tick = 1; tick < 5; tick++) {
 		hl_drain_run(lab->drain, tick);
 		write_event(lab, 0, 1, 10);

@@ -601,7 +601,9 @@ static void read_log(struct log_reading *reading)
 		if (!reading->readers[i].ring)
 			hl_ring_reader_init(&reading->readers[i],
 					    (void *)(recorder->shared.rings + i * HL_RING_STRIDE));
-		assert_int_equal(hl_ring_read(&reading->readers[i], UINT64_MAX, &reading->sink), 0);
+		assert_int_equal(
+			hl_ring_read(&reading->readers[i], UINT64_MAX, UINT64_MAX, &reading->sink),
+			0);
 		assert_false(reading->readers[i].given_up);
 	}
 }

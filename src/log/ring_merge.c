@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A heap of rings, the earliest next event on top; see ring_merge.h. */
+#include "log/ring_merge.h"
+
+#include "base/compiler.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* A ring that has events of the tick, and the stamp of the next one. */
+struct hl_ring_turn {
+	uint64_t stamp;
+	uint32_t ring;
+};
+
+/* ---- the heap ---- */
+
+static void sift_down(struct hl_ring_turn *turns, size_t count, size_t at)
+{
+	struct hl_ring_turn turn = turns[at];
+
+	for (size_t child; (child = 2 * at + 1) < count; at = child) {
+		child += child + 1 < count && turns[child + 1].stamp < turns[child].stamp;
+		if (turn.stamp <= turns[child].stamp)
+			break;
+		turns[at] = turns[child];
+	}
+	turns[at] = turn;
+}
+
+static uint64_t second_stamp(const struct hl_ring_turn *turns, size_t count)
+{
+	if (count < 2)
+		return UINT64_MAX;
+	return count > 2 && turns[2].stamp < turns[1].stamp ? turns[2].stamp : turns[1].stamp;
+}
+
+static size_t gather_turns(struct hl_ring_set *set, uint64_t tick)
+{
+	size_t count = 0;
+
+	for (uint32_t i = 0; i < set->count; i++)
+		if (set->next_ticks[i] <= tick)
+			set->turns[count++] = (struct hl_ring_turn){set->readers[i].stamp, i};
+	for (size_t i = count / 2; i-- > 0;)
+		sift_down(set->turns, count, i);
+	return count;
+}
+
+/* ---- sets ---- */
+
+int hl_ring_set_init(struct hl_ring_set *set, uint32_t max)
+{
+	set->max = max;
+	set->readers = calloc(max + (size_t)1, sizeof(*set->readers));
+	set->next_ticks = calloc(max + (size_t)1, sizeof(*set->next_ticks));
+	set->turns = calloc(max + (size_t)1, sizeof(*set->turns));
+	return set->readers && set->next_ticks && set->turns ? 0 : -ENOMEM;
+}
+
+/* The room of rings that are given up is given back, or their threads would wait for ever. */
+static uint64_t look_at_ring(struct hl_ring_reader *reader, uint64_t now)
+{
+	if (!reader->ring)
+		return UINT64_MAX;
+	uint64_t next = hl_ring_next_tick(reader);
+	reader->given_up |= next > now && next != UINT64_MAX;
+	if (HL_LIKELY(!reader->given_up))
+		return next;
+	atomic_store_explicit(&reader->ring->tail, atomic_load(&reader->ring->head),
+			      memory_order_relaxed);
+	return UINT64_MAX;
+}
+
+static uint64_t earliest_of(const struct hl_ring_set *set)
+{
+	uint64_t earliest = UINT64_MAX;
+
+	for (uint32_t i = 0; i < set->count; i++)
+		if (set->next_ticks[i] < earliest)
+			earliest = set->next_ticks[i];
+	return earliest;
+}
+
+uint64_t hl_ring_set_look(struct hl_ring_set *set, uint64_t now)
+{
+	for (uint32_t i = 0; i < set->count; i++)
+		set->next_ticks[i] = look_at_ring(&set->readers[i], now);
+	return earliest_of(set);
+}
+
+bool hl_ring_set_several(const struct hl_ring_set *set, uint64_t tick)
+{
+	uint32_t rings = 0;
+
+	for (uint32_t i = 0; i < set->count && rings < 2; i++)
+		rings += set->next_ticks[i] <= tick;
+	return rings > 1;
+}
+
+/* Reads the ring on top until it is no more. Whether it has events of the tick left. */
+static bool take_turn(struct hl_ring_set *set, size_t count, uint64_t tick,
+		      struct hl_ring_sink *sink)
+{
+	struct hl_ring_turn *top = set->turns;
+	struct hl_ring_reader *reader = &set->readers[top->ring];
+
+	if (sink->run)
+		sink->run(sink, top->ring);
+	int r = hl_ring_read(reader, tick, second_stamp(set->turns, count), sink);
+	top->stamp = reader->stamp;
+	set->next_ticks[top->ring] = r > 0 ? reader->tick : UINT64_MAX;
+	return r > 0 && reader->tick <= tick;
+}
+
+uint64_t hl_ring_set_read(struct hl_ring_set *set, uint64_t tick, struct hl_ring_sink *sink)
+{
+	size_t count = gather_turns(set, tick);
+
+	while (count) {
+		if (!take_turn(set, count, tick, sink))
+			set->turns[0] = set->turns[--count];
+		sift_down(set->turns, count, 0);
+	}
+	return earliest_of(set);
+}
+
+void hl_ring_set_release(struct hl_ring_set *set)
+{
+	free(set->readers);
+	free(set->next_ticks);
+	free(set->turns);
+}

@@ -186,7 +186,7 @@ void hl_history_head_foreign(struct hl_emit *emit, uint32_t count)
 				count == 1 ? "is" : "are");
 }
 
-static void warn(struct hl_emit *emit, const struct hl_history *history)
+void hl_history_head_warnings(struct hl_emit *emit, const struct hl_history *history)
 {
 	const struct hl_log *log = history->log;
 
@@ -223,7 +223,7 @@ void hl_history_head_lines(struct hl_emit *emit, const struct hl_history *histor
 	char sparkline[HL_SPARKLINE_MAX];
 
 	hl_summary_lines(emit, history->profile);
-	warn(emit, history);
+	hl_history_head_warnings(emit, history);
 	put_range_line(emit, history);
 	hl_emit_line(emit, "%s", hl_sparkline(history, hl_emit_width(emit), sparkline));
 }
@@ -239,7 +239,7 @@ int hl_history_head_note(const struct hl_history *history, const struct hl_view_
 		return r;
 	hl_summary_process_line(emit, history->profile);
 	hl_summary_warnings(emit, history->profile);
-	warn(emit, history);
+	hl_history_head_warnings(emit, history);
 	return hl_emit_finish(emit);
 }
 

@@ -15,6 +15,9 @@ void hl_history_head_lines(struct hl_emit *emit, const struct hl_history *histor
 /* The lines of what is missing alone, on options->notes, for output that has no place for them. */
 int hl_history_head_note(const struct hl_history *history, const struct hl_view_options *options);
 
+/* One line for each thing that is missing in the log, lost events aside; none when all is well. */
+void hl_history_head_warnings(struct hl_emit *emit, const struct hl_history *history);
+
 /* The line that says how many files of another recording were found; none where there are none. */
 void hl_history_head_foreign(struct hl_emit *emit, uint32_t count);
 

@@ -2,6 +2,7 @@
 /* Writes a profile as a page reads it; see report_data.h. */
 #include "view/report_data.h"
 
+#include "view/history_head.h"
 #include "view/report_columns.h"
 #include "view/report_timeline.h"
 #include "view/summary.h"
@@ -128,8 +129,17 @@ static int collect(struct report_data *data)
 
 /* ---- the object ---- */
 
+static void write_warnings(struct hl_emit *lines, const struct report_data *data)
+{
+	hl_summary_warnings(lines, data->profile);
+	if (!data->history)
+		return;
+	hl_summary_log_warning(lines, &data->history->history->profile->lost);
+	hl_history_head_warnings(lines, data->history->history);
+}
+
 /* The sentences that other views put at their head, one text for each. */
-static int write_notes(struct hl_emit *emit, const struct hl_profile *profile)
+static int write_notes(struct hl_emit *emit, const struct report_data *data)
 {
 	struct hl_emit *lines;
 	char *text = NULL, *rest;
@@ -140,7 +150,7 @@ static int write_notes(struct hl_emit *emit, const struct hl_profile *profile)
 		return -ENOMEM;
 	int r = hl_emit_new(out, HL_EMIT_TABLE, false, &lines);
 	if (r == 0) {
-		hl_summary_warnings(lines, profile);
+		write_warnings(lines, data);
 		r = hl_emit_finish(lines);
 	}
 	if (fclose(out) != 0)
@@ -178,9 +188,11 @@ static void write_modules(struct hl_emit *emit, const struct hl_profile *profile
 }
 
 /* Begins the object: what it says on its own, without columns. */
-static int write_summary(struct hl_emit *emit, const struct hl_profile *profile,
+static int write_summary(struct hl_emit *emit, const struct report_data *data,
 			 const struct hl_view_options *options)
 {
+	const struct hl_profile *profile = data->profile;
+
 	hl_emit_begin(emit, "report");
 	hl_summary_members(emit, profile, options);
 	hl_emit_text(emit, "host", hl_profile_text(profile, profile->host));
@@ -188,7 +200,7 @@ static int write_summary(struct hl_emit *emit, const struct hl_profile *profile,
 	hl_emit_text(emit, "tool_version", hl_profile_text(profile, profile->tool_version));
 	hl_emit_text(emit, "filter", hl_profile_text(profile, profile->filter));
 	write_modules(emit, profile);
-	return write_notes(emit, profile);
+	return write_notes(emit, data);
 }
 
 static void write_figure_names(struct hl_emit *emit, const struct report_data *data)
@@ -220,7 +232,7 @@ static int write_object(const struct report_data *data, const struct hl_view_opt
 	int r = hl_emit_new(out, HL_EMIT_JSON, false, &emit);
 	if (r < 0)
 		return r;
-	r = write_summary(emit, data->profile, options);
+	r = write_summary(emit, data, options);
 	write_figure_names(emit, data);
 	write_texts(emit, data);
 	hl_emit_integer(emit, "functions", (int64_t)data->profile->function_count);
@@ -328,12 +340,13 @@ int hl_report_data_write(const struct hl_profile *profile, const struct hl_repor
 int hl_report_data_summary(const struct hl_profile *profile, const struct hl_view_options *options,
 			   FILE *out)
 {
+	const struct report_data data = {.profile = profile};
 	struct hl_emit *emit;
 
 	int r = hl_emit_new(out, HL_EMIT_JSON, false, &emit);
 	if (r < 0)
 		return r;
-	r = write_summary(emit, profile, options);
+	r = write_summary(emit, &data, options);
 	int finished = hl_emit_finish(emit);
 	return r < 0 ? r : finished;
 }

@@ -275,6 +275,18 @@ void hl_summary_value_line(struct hl_emit *emit, const struct hl_profile *profil
 			     hl_unit_names[options->unit]);
 }
 
+void hl_summary_log_warning(struct hl_emit *emit, const struct hl_profile_lost *lost)
+{
+	char count[HL_FORMAT_MAX];
+
+	if (lost->log_events)
+		hl_emit_warning(emit,
+				"LOST: %s event%s of the log, which the counters have: figures "
+				"over time are wrong from then on",
+				hl_format_count((int64_t)lost->log_events, count),
+				hl_format_plural(lost->log_events));
+}
+
 static void lost_warnings(struct hl_emit *emit, const struct hl_profile_lost *lost)
 {
 	char count[HL_FORMAT_MAX], bytes[HL_FORMAT_MAX];
@@ -284,12 +296,7 @@ static void lost_warnings(struct hl_emit *emit, const struct hl_profile_lost *lo
 				hl_format_count((int64_t)lost->events, count),
 				hl_format_plural(lost->events),
 				hl_format_bytes((int64_t)lost->bytes, bytes));
-	if (lost->log_events)
-		hl_emit_warning(emit,
-				"LOST: %s event%s of the log, which the counters have: figures "
-				"over time are wrong from then on",
-				hl_format_count((int64_t)lost->log_events, count),
-				hl_format_plural(lost->log_events));
+	hl_summary_log_warning(emit, lost);
 	if (lost->truncated_stacks)
 		hl_emit_warning(emit, "LOST: the outer frames of %s stack%s, too deep to keep",
 				hl_format_count((int64_t)lost->truncated_stacks, count),

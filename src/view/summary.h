@@ -27,6 +27,9 @@ void hl_summary_process_line(struct hl_emit *emit, const struct hl_profile *prof
 /* One line for each thing that is missing or doubtful; none when all is well. */
 void hl_summary_warnings(struct hl_emit *emit, const struct hl_profile *profile);
 
+/* The line that says how many events a log lacks; none when it has all. */
+void hl_summary_log_warning(struct hl_emit *emit, const struct hl_profile_lost *lost);
+
 /* The line that says why figures of threads can be less than nothing. */
 void hl_summary_negative_line(struct hl_emit *emit);
 

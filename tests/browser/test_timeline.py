@@ -285,6 +285,28 @@ class Kinds(TimelineCase):
             if mark["ms"] >= timeline["log"]["first_ms"]:
                 self.assertIn(mark["text"].replace("\x1b", "\ufffd"), words)
 
+    def assert_doubts_are_said(self, recording):
+        notes = [note.text for note in self.find_all("#notes li")]
+        text = heapline("timeline", str(recording))
+        doubts = re.findall(r"^(?:GAP|HOLE|LOST|note): .*", text, re.MULTILINE)
+        self.assertTrue(doubts)
+        for doubt in doubts:
+            self.assertIn(doubt, notes)
+        return doubts
+
+    def test_what_is_missing_in_the_log_is_said_in_the_words_of_the_timeline(self):
+        self.open(Logs.pages[Logs.broken])
+        self.assert_doubts_are_said(Logs.broken)
+
+    def test_an_early_end_of_the_log_is_said(self):
+        recording = Files.folder / "short.hl"
+        harness.make_recording(recording, "broken-log")
+        for segment in sorted(recording.glob("memlog-*"))[-5:]:
+            segment.unlink()
+        self.open(Files.write_page("short", recording))
+        self.assertTrue(any("before the process did" in doubt
+                            for doubt in self.assert_doubts_are_said(recording)))
+
     def test_any_range_of_a_day_has_its_exact_maximum(self):
         self.open(Logs.pages[Logs.day])
         for from_x, to_x in ((-0.4, -0.38), (-0.1, 0.25), (0.3, 0.3)):

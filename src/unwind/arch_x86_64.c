@@ -23,15 +23,6 @@ enum dwarf_operation {
 	OP_BREG_RIP = OP_BREG0 + DWARF_RIP,
 };
 
-/* Offsets in the kernel's ucontext: uc_flags, uc_link, uc_stack, then the registers r8 r9 r10 r11
- * r12 r13 r14 r15 rdi rsi rbp rbx rdx rax rcx rsp rip (struct sigcontext_64). */
-enum ucontext_offset { UCONTEXT_RBP = 120, UCONTEXT_RSP = 160, UCONTEXT_RIP = 168 };
-
-/* By DWARF register number 0 .. 15. */
-static const uint8_t ucontext_offsets[16] = {
-	144, 136, 152, 128, 112, 104, UCONTEXT_RBP, UCONTEXT_RSP, 40, 48, 56, 64, 72, 80, 88, 96,
-};
-
 int hl_arch_tracked(uint64_t dwarf_register)
 {
 	switch (dwarf_register) {
@@ -126,7 +117,7 @@ static bool read_plt(const struct hl_cfi_value *value, int64_t *ret_threshold)
 	return true;
 }
 
-static bool is_at_sp(const struct hl_cfi_value *value, enum ucontext_offset offset)
+static bool is_at_sp(const struct hl_cfi_value *value, enum hl_ucontext_offset offset)
 {
 	struct simple_expression found;
 	return value->kind == HL_CFI_EXPRESSION && read_simple(value, &found) &&
@@ -138,9 +129,9 @@ static bool is_kernel_signal_frame(const struct hl_cfi_state *state)
 {
 	struct simple_expression cfa;
 	return state->cfa.kind == HL_CFI_EXPRESSION && read_simple(&state->cfa, &cfa) &&
-	       cfa.reg == DWARF_RSP && cfa.offset == UCONTEXT_RSP && cfa.dereferenced &&
-	       !cfa.addend && is_at_sp(&state->saved[HL_CFI_BP], UCONTEXT_RBP) &&
-	       is_at_sp(&state->saved[HL_CFI_RA], UCONTEXT_RIP);
+	       cfa.reg == DWARF_RSP && cfa.offset == HL_UCONTEXT_RSP && cfa.dereferenced &&
+	       !cfa.addend && is_at_sp(&state->saved[HL_CFI_BP], HL_UCONTEXT_RBP) &&
+	       is_at_sp(&state->saved[HL_CFI_RA], HL_UCONTEXT_RIP);
 }
 
 static bool set_cfa_register(struct rule_parts *parts, unsigned reg, int64_t offset)
@@ -264,7 +255,7 @@ static bool find_cfa(struct hl_walk *walk, hl_rule rule, const struct hl_arch_fr
 	case HL_RULE_REGISTER:
 		reads->unrepeatable = true;
 		if (!context ||
-		    !read_word(walk, context + ucontext_offsets[extra & 15], reads, &base))
+		    !read_word(walk, context + hl_arch_ucontext_offset(extra), reads, &base))
 			return false;
 		*ret_cfa = base + offset;
 		return true;
@@ -308,16 +299,13 @@ static enum hl_arch_outcome step_signal(struct hl_walk *walk, struct hl_arch_fra
 {
 	uint64_t context = frame->sp;
 	reads->unrepeatable = true;
-	if (!read_word(walk, context + UCONTEXT_RSP, reads, &frame->sp) ||
-	    !read_word(walk, context + UCONTEXT_RBP, reads, &frame->bp) ||
-	    !read_word(walk, context + UCONTEXT_RIP, reads, &frame->pc))
+	if (!read_word(walk, context + HL_UCONTEXT_RSP, reads, &frame->sp) ||
+	    !read_word(walk, context + HL_UCONTEXT_RBP, reads, &frame->bp) ||
+	    !read_word(walk, context + HL_UCONTEXT_RIP, reads, &frame->pc))
 		return HL_STEP_LOST;
 	*interrupted_context = context;
 	return frame->pc ? HL_STEP_OUT : HL_STEP_END;
 }
-
-/* A frame pointer farther away is a register put to other use, or one of another stack. */
-#define FRAME_POINTER_REACH (UINT64_C(512) << 10)
 
 /* Code without information, JIT mostly: believe rbp if it can be a frame pointer. */
 static enum hl_arch_outcome step_frame_pointer(struct hl_walk *walk, struct hl_arch_frame *frame,
@@ -326,7 +314,7 @@ static enum hl_arch_outcome step_frame_pointer(struct hl_walk *walk, struct hl_a
 	uint64_t bp, ra;
 	if (!frame->bp)
 		return HL_STEP_END; /* what the ABI sets at a thread's start */
-	if (frame->bp - frame->sp > FRAME_POINTER_REACH ||
+	if (frame->bp - frame->sp > HL_FRAME_POINTER_REACH ||
 	    !read_word(walk, frame->bp, reads, &bp) || !read_word(walk, frame->bp + 8, reads, &ra))
 		return HL_STEP_LOST;
 	*frame = (struct hl_arch_frame){.pc = ra - 1, .sp = frame->bp + 16, .bp = bp};

@@ -108,6 +108,27 @@ static inline bool hl_arch_uses_bp(hl_rule rule)
 	       hl_rule_bp_of(rule) == HL_BP_AT_BP;
 }
 
+/* Offsets in the kernel's ucontext: uc_flags, uc_link, uc_stack, then the registers r8 r9 r10 r11
+ * r12 r13 r14 r15 rdi rsi rbp rbx rdx rax rcx rsp rip (struct sigcontext_64). */
+enum hl_ucontext_offset {
+	HL_UCONTEXT_RBP = 120,
+	HL_UCONTEXT_RSP = 160,
+	HL_UCONTEXT_RIP = 168,
+};
+
+/* Of the register with DWARF number 0 .. 15. BPF has no place for a table: the bytes of the
+ * constant are the words at which rax rdx rcx rbx rsi rdi rbp rsp are; r8 .. r15 follow each other.
+ */
+static inline uint64_t hl_arch_ucontext_offset(int64_t dwarf_register)
+{
+	uint64_t number = (uint64_t)dwarf_register & 15;
+	uint64_t words = UINT64_C(0x140f0d0e10131112);
+	return (number < 8 ? words >> 8 * number & 0xff : number - 3) * 8;
+}
+
+/* A frame pointer farther away is a register put to other use, or one of another stack. */
+#define HL_FRAME_POINTER_REACH (UINT64_C(512) << 10)
+
 /* From here: src/unwind/arch_x86_64.c. */
 
 /* Index into hl_cfi_state.saved of a DWARF register number; -1 when it is not tracked. */

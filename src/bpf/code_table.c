@@ -1,0 +1,448 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Reads ELF files and compiles their call frame information; see code_table.h. */
+#include "bpf/code_table.h"
+
+#include "base/array.h"
+#include "unwind/arch_x86_64.h"
+#include "unwind/cfi_reader.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MEMORY_PAGE	 UINT64_C(4096)
+#define HEADERS_MAX	 1024u		     /* program headers; more make no sense */
+#define FRAME_BYTES_MAX	 (UINT64_C(1) << 30) /* of call frame information */
+#define NOTE_BYTES_MAX	 (UINT64_C(1) << 16)
+#define CODE_BYTES_MAX	 (UINT64_C(1) << 32) /* rows have offsets of 32 bits */
+#define HDR_POINTER_AT	 4u
+#define HDR_POINTER_ENDS 8u
+#define HDR_PCREL_SDATA4 0x1b
+
+/* An ELF image that is being read. */
+struct image {
+	int fd;
+	uint64_t start;
+	Elf64_Ehdr header;
+	Elf64_Phdr *segments; /* header.e_phnum */
+};
+
+/* Bytes of a file that may be shorter than its headers say. */
+static int read_at(const struct image *image, void *buffer, uint64_t bytes, uint64_t offset)
+{
+	char *at = buffer;
+	uint64_t place = image->start + offset;
+	if (offset > INT64_MAX - image->start || bytes > INT64_MAX - place)
+		return -ENOEXEC;
+	while (bytes) {
+		ssize_t size = pread(image->fd, at, bytes, (off_t)place);
+		if (size < 0 && errno == EINTR)
+			continue;
+		if (size <= 0)
+			return size < 0 ? -errno : -ENOEXEC;
+		at += size;
+		place += (uint64_t)size;
+		bytes -= (uint64_t)size;
+	}
+	return 0;
+}
+
+static int read_new(const struct image *image, uint64_t bytes, uint64_t offset, void **ret_bytes)
+{
+	void *buffer = malloc(bytes + 1);
+	if (!buffer)
+		return -ENOMEM;
+	int r = read_at(image, buffer, bytes, offset);
+	if (r == 0)
+		*ret_bytes = buffer;
+	else
+		free(buffer);
+	return r;
+}
+
+static int read_headers(struct image *image)
+{
+	Elf64_Ehdr *header = &image->header;
+	int r = read_at(image, header, sizeof(*header), 0);
+	if (r < 0)
+		return r;
+	if (memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
+	    header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_ident[EI_DATA] != ELFDATA2LSB ||
+	    header->e_machine != EM_X86_64 || header->e_phentsize != sizeof(Elf64_Phdr) ||
+	    !header->e_phnum || header->e_phnum > HEADERS_MAX)
+		return -ENOEXEC;
+	return read_new(image, header->e_phnum * sizeof(Elf64_Phdr), header->e_phoff,
+			(void **)&image->segments);
+}
+
+static const Elf64_Phdr *find_header(const struct image *image, uint32_t type)
+{
+	for (uint16_t i = 0; i < image->header.e_phnum; i++)
+		if (image->segments[i].p_type == type)
+			return &image->segments[i];
+	return NULL;
+}
+
+/* ---- segments ---- */
+
+static bool makes_sense(const Elf64_Phdr *segment)
+{
+	return segment->p_vaddr < HL_FRAME_PC_MASK && segment->p_memsz < HL_FRAME_PC_MASK &&
+	       segment->p_filesz <= segment->p_memsz &&
+	       (segment->p_vaddr - segment->p_offset) % MEMORY_PAGE == 0;
+}
+
+static void add_segment(struct hl_code_table *table, const Elf64_Phdr *segment)
+{
+	uint64_t low = segment->p_vaddr & ~(MEMORY_PAGE - 1);
+	uint64_t high = segment->p_vaddr + segment->p_memsz;
+	table->segments[table->segment_count++] = (struct hl_code_segment){
+		.offset = segment->p_offset,
+		.bytes = segment->p_filesz,
+		.address = segment->p_vaddr,
+		.is_executable = segment->p_flags & PF_X,
+	};
+	table->low = low < table->low ? low : table->low;
+	table->high = high > table->high ? high : table->high;
+	if (!(segment->p_flags & PF_X))
+		return;
+	table->code_low = low < table->code_low ? low : table->code_low;
+	table->code_high = high > table->code_high ? high : table->code_high;
+}
+
+static int take_segments(const struct image *image, struct hl_code_table *table)
+{
+	table->low = table->code_low = UINT64_MAX;
+	for (uint16_t i = 0; i < image->header.e_phnum; i++) {
+		const Elf64_Phdr *segment = &image->segments[i];
+		if (segment->p_type != PT_LOAD)
+			continue;
+		if (!makes_sense(segment) || table->segment_count == HL_CODE_SEGMENTS_MAX)
+			return -ENOEXEC;
+		add_segment(table, segment);
+	}
+	if (!table->segment_count)
+		return -ENOEXEC;
+	if (table->code_low > table->code_high)
+		table->code_low = table->code_high = table->low;
+	return table->code_high - table->code_low < CODE_BYTES_MAX ? 0 : -ENOEXEC;
+}
+
+static bool holds(const struct hl_code_segment *segment, uint64_t offset)
+{
+	uint64_t first = segment->offset & ~(MEMORY_PAGE - 1);
+	return offset >= first && offset < segment->offset + segment->bytes;
+}
+
+bool hl_code_table_address(const struct hl_code_table *table, uint64_t offset,
+			   uint64_t *ret_address)
+{
+	const struct hl_code_segment *found = NULL;
+	for (uint32_t i = 0; i < table->segment_count; i++) {
+		const struct hl_code_segment *segment = &table->segments[i];
+		if (holds(segment, offset) && (!found || segment->is_executable))
+			found = segment;
+	}
+	if (found)
+		*ret_address = found->address + (offset - found->offset);
+	return found != NULL;
+}
+
+/* ---- notes ---- */
+
+static void find_build_id(struct hl_code_table *table, const uint8_t *notes, uint64_t bytes)
+{
+	while (bytes >= sizeof(Elf64_Nhdr)) {
+		Elf64_Nhdr note;
+		memcpy(&note, notes, sizeof(note));
+		uint64_t name = (note.n_namesz + UINT64_C(3)) & ~UINT64_C(3);
+		uint64_t size =
+			sizeof(note) + name + ((note.n_descsz + UINT64_C(3)) & ~UINT64_C(3));
+		if (size > bytes)
+			return;
+		if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&
+		    note.n_descsz <= sizeof(table->build_id) &&
+		    !memcmp(notes + sizeof(note), "GNU", 4)) {
+			memcpy(table->build_id, notes + sizeof(note) + name, note.n_descsz);
+			table->build_id_bytes = note.n_descsz;
+			return;
+		}
+		notes += size;
+		bytes -= size;
+	}
+}
+
+/* A build id that cannot be read is none. */
+static int read_build_id(const struct image *image, struct hl_code_table *table)
+{
+	for (uint16_t i = 0; i < image->header.e_phnum && !table->build_id_bytes; i++) {
+		const Elf64_Phdr *segment = &image->segments[i];
+		void *notes = NULL;
+		if (segment->p_type != PT_NOTE || segment->p_filesz > NOTE_BYTES_MAX)
+			continue;
+		int r = read_new(image, segment->p_filesz, segment->p_offset, &notes);
+		if (r == -ENOMEM)
+			return r;
+		if (r < 0)
+			continue;
+		find_build_id(table, notes, segment->p_filesz);
+		free(notes);
+	}
+	return 0;
+}
+
+/* ---- call frame information ---- */
+
+struct frames {
+	struct hl_cfi_section section;
+	void *bytes;
+};
+
+static int load_frames(const struct image *image, uint64_t address, uint64_t offset, uint64_t bytes,
+		       struct frames *ret_frames)
+{
+	if (bytes > FRAME_BYTES_MAX)
+		return -ENOEXEC;
+	int r = read_new(image, bytes, offset, &ret_frames->bytes);
+	if (r < 0)
+		return r;
+	ret_frames->section.bytes = ret_frames->bytes;
+	ret_frames->section.size = bytes;
+	ret_frames->section.address = address;
+	return 0;
+}
+
+/* Where .eh_frame begins, from .eh_frame_hdr (LSB 5 core, 10.6.2). */
+static int find_eh_frame(const struct image *image, const Elf64_Phdr *hdr, uint64_t *ret_address)
+{
+	uint8_t head[HDR_POINTER_ENDS];
+	int r = read_at(image, head, sizeof(head), hdr->p_offset);
+	if (r < 0)
+		return r;
+	if (head[0] != 1 || head[1] != HDR_PCREL_SDATA4)
+		return -ENOEXEC;
+	struct hl_cfi_reader reader = {head + HDR_POINTER_AT, head + sizeof(head), false};
+	*ret_address = hdr->p_vaddr + HDR_POINTER_AT + (uint64_t)hl_cfi_read_signed(&reader, 4);
+	return 0;
+}
+
+/* .eh_frame goes to its terminator, at most to the end of its segment. */
+static int load_eh_frame(const struct image *image, const struct hl_code_table *table,
+			 const Elf64_Phdr *hdr, struct frames *ret_frames)
+{
+	uint64_t address;
+	int r = find_eh_frame(image, hdr, &address);
+	if (r < 0)
+		return r;
+	for (uint32_t i = 0; i < table->segment_count; i++) {
+		const struct hl_code_segment *segment = &table->segments[i];
+		uint64_t skipped = address - segment->address;
+		if (skipped < segment->bytes)
+			return load_frames(image, address, segment->offset + skipped,
+					   segment->bytes - skipped, ret_frames);
+	}
+	return -ENOEXEC;
+}
+
+static int read_section(const struct image *image, uint32_t number, Elf64_Shdr *ret_section)
+{
+	return read_at(image, ret_section, sizeof(*ret_section),
+		       image->header.e_shoff + number * sizeof(*ret_section));
+}
+
+/* Loads a section by its name: -ENOENT when there is none. */
+static int load_section(const struct image *image, const char *wanted, struct frames *ret_frames)
+{
+	const Elf64_Ehdr *header = &image->header;
+	Elf64_Shdr names, section;
+	char name[16];
+	if (header->e_shentsize != sizeof(section) || header->e_shstrndx >= header->e_shnum)
+		return -ENOENT;
+	int r = read_section(image, header->e_shstrndx, &names);
+	for (uint32_t i = 0; r == 0 && i < header->e_shnum; i++) {
+		r = read_section(image, i, &section);
+		if (r < 0 || section.sh_type == SHT_NOBITS || section.sh_flags & SHF_COMPRESSED ||
+		    read_at(image, name, strlen(wanted) + 1, names.sh_offset + section.sh_name) <
+			    0 ||
+		    memcmp(name, wanted, strlen(wanted) + 1) != 0)
+			continue;
+		return load_frames(image, section.sh_addr, section.sh_offset, section.sh_size,
+				   ret_frames);
+	}
+	return r < 0 ? r : -ENOENT;
+}
+
+/* The best there is; code built without .eh_frame may have .debug_frame. */
+static int load_any_frames(const struct image *image, const struct hl_code_table *table,
+			   struct frames *ret_frames)
+{
+	const Elf64_Phdr *hdr = find_header(image, PT_GNU_EH_FRAME);
+	int r = hdr ? load_eh_frame(image, table, hdr, ret_frames) : -ENOENT;
+	if (r < 0 && r != -ENOMEM)
+		r = load_section(image, ".eh_frame", ret_frames);
+	if (r < 0 && r != -ENOMEM) {
+		r = load_section(image, ".debug_frame", ret_frames);
+		ret_frames->section.is_debug_frame = true;
+	}
+	return r;
+}
+
+/* ---- rows ---- */
+
+struct cfi_rows {
+	struct hl_cfi_row *rows;
+	size_t count, capacity;
+};
+
+static int keep_row(void *context, const struct hl_cfi_row *row)
+{
+	struct cfi_rows *rows = context;
+	int r = hl_array_reserve(&rows->rows, &rows->capacity, rows->count + 1, sizeof(*row));
+	if (r < 0)
+		return r;
+	rows->rows[rows->count++] = *row;
+	return 0;
+}
+
+/* What damage is behind is lost, what comes before it is used. */
+static int compile(const struct frames *frames, const struct hl_code_table *table,
+		   struct cfi_rows *rows)
+{
+	int r = hl_cfi_compile(&frames->section, table->code_low, keep_row, rows);
+	if (r == -ENOMEM)
+		return r;
+	rows->count = hl_cfi_rows_finish(rows->rows, rows->count);
+	return 0;
+}
+
+/* The table's rows, as they are written page by page. */
+struct row_writer {
+	struct hl_code_table *table;
+	size_t capacity;
+	uint64_t rule; /* in force */
+};
+
+static int write_row(struct row_writer *writer, uint64_t offset, uint64_t rule)
+{
+	struct hl_code_table *table = writer->table;
+	struct hl_code_page *page = &table->pages[offset >> HL_CODE_PAGE_SHIFT];
+	uint64_t in_page = offset & (HL_CODE_PAGE_BYTES - 1);
+	int r = hl_array_reserve(&table->rows, &writer->capacity, table->row_count + (size_t)2,
+				 sizeof(*table->rows));
+	if (r < 0)
+		return r;
+	if (!page->row_count) {
+		page->first_row = table->row_count;
+		if (in_page)
+			table->rows[table->row_count++] = HL_RULE_NONE;
+	}
+	table->rows[table->row_count++] = in_page << HL_ROW_SHIFT | rule;
+	page->row_count = table->row_count - page->first_row;
+	return 0;
+}
+
+/* The rule changes at ${from}. Pages that begin before that have the rule in force there first. */
+static int set_rule(struct row_writer *writer, uint64_t *at, uint64_t from, uint64_t rule)
+{
+	uint64_t end = (uint64_t)writer->table->page_count << HL_CODE_PAGE_SHIFT;
+	if (from > end)
+		from = end;
+	for (; *at < from; *at += HL_CODE_PAGE_BYTES) {
+		int r = writer->rule == HL_RULE_NONE ? 0 : write_row(writer, *at, writer->rule);
+		if (r < 0)
+			return r;
+	}
+	writer->rule = rule;
+	if (from == end || from == *at)
+		return 0;
+	return write_row(writer, from, rule);
+}
+
+/*
+ * No call pushes a return address that is a function's first byte with nothing of a function before
+ * it: the stack ends there; see src/unwind/rule_cache.c.
+ */
+static int write_rows(struct row_writer *writer, const struct cfi_rows *rows)
+{
+	uint64_t at = 0;
+	bool was_none = true;
+	int r = 0;
+	for (size_t i = 0; i < rows->count && r == 0; i++) {
+		const struct hl_cfi_row *row = &rows->rows[i];
+		bool is_none = row->rule == HL_RULE_NONE;
+		if (was_none && !is_none && row->offset)
+			r = set_rule(writer, &at, row->offset - UINT64_C(1), HL_RULE_END);
+		if (r == 0)
+			r = set_rule(writer, &at, row->offset, row->rule);
+		was_none = is_none;
+	}
+	return r < 0 ? r : set_rule(writer, &at, UINT64_MAX, HL_RULE_NONE);
+}
+
+static int build_pages(struct hl_code_table *table, const struct cfi_rows *rows)
+{
+	uint64_t bytes = table->code_high - table->code_low;
+	struct row_writer writer = {.table = table, .rule = HL_RULE_NONE};
+	table->page_count = (uint32_t)((bytes + HL_CODE_PAGE_BYTES - 1) >> HL_CODE_PAGE_SHIFT);
+	table->pages = calloc(table->page_count + (size_t)1, sizeof(*table->pages));
+	if (!table->pages)
+		return -ENOMEM;
+	table->has_rows = rows->count > 0;
+	return write_rows(&writer, rows);
+}
+
+static int read_rows(const struct image *image, struct hl_code_table *table)
+{
+	struct frames frames = {0};
+	struct cfi_rows rows = {0};
+	int r = load_any_frames(image, table, &frames);
+	if (r == 0)
+		r = compile(&frames, table, &rows);
+	if (r != -ENOMEM)
+		r = build_pages(table, &rows);
+	free(rows.rows);
+	free(frames.bytes);
+	return r;
+}
+
+int hl_code_table_read(int fd, uint64_t start, struct hl_code_table *ret_table)
+{
+	struct image image = {.fd = fd, .start = start};
+	struct hl_code_table table = {0};
+	int r = read_headers(&image);
+	if (r == 0)
+		r = take_segments(&image, &table);
+	if (r == 0)
+		r = read_build_id(&image, &table);
+	if (r == 0)
+		r = read_rows(&image, &table);
+	free(image.segments);
+	if (r == 0)
+		*ret_table = table;
+	else
+		hl_code_table_release(&table);
+	return r;
+}
+
+uint64_t hl_code_table_rule(const struct hl_code_table *table, uint64_t address)
+{
+	uint64_t offset = address - table->code_low, rule = HL_RULE_NONE;
+	if (offset >> HL_CODE_PAGE_SHIFT >= table->page_count)
+		return rule;
+	const struct hl_code_page *page = &table->pages[offset >> HL_CODE_PAGE_SHIFT];
+	for (uint32_t i = 0; i < page->row_count; i++) {
+		uint64_t row = table->rows[page->first_row + i];
+		if (row >> HL_ROW_SHIFT <= (offset & (HL_CODE_PAGE_BYTES - 1)))
+			rule = row & HL_FRAME_PC_MASK;
+	}
+	return rule;
+}
+
+void hl_code_table_release(struct hl_code_table *table)
+{
+	free(table->pages);
+	free(table->rows);
+	*table = (struct hl_code_table){0};
+}

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Reads mappings and files of a process; see target.h. */
+#include "bpf/target.h"
+
+#include "base/array.h"
+#include "process/maps.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* What the loader, and so the recorder, calls it. */
+#define VDSO_MAPPING "[vdso]"
+#define VDSO_NAME    "linux-vdso.so.1"
+
+static bool is_vdso(const struct hl_map *map)
+{
+	return !map->inode && strcmp(map->path, VDSO_MAPPING) == 0;
+}
+
+/* ---- files ---- */
+
+static struct hl_target_file *find_file(struct hl_target *target, const struct hl_map *map)
+{
+	for (size_t i = 0; i < target->file_count; i++) {
+		struct hl_target_file *file = &target->files[i];
+		if (file->inode == map->inode && file->dev_major == map->dev_major &&
+		    file->dev_minor == map->dev_minor)
+			return file;
+	}
+	return NULL;
+}
+
+static int open_memory(pid_t pid)
+{
+	char path[32];
+	snprintf(path, sizeof(path), "/proc/%d/mem", (int)pid);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+/* -ENOMEM is the only failure: what cannot be read is a file of which nothing is known. */
+static int read_file(const struct hl_target *target, const struct hl_map *map,
+		     struct hl_target_file *file)
+{
+	int fd = is_vdso(map) ? open_memory(target->pid) : hl_map_open_file(target->pid, map);
+	if (fd < 0)
+		return fd == -ENOMEM ? fd : 0;
+	int r = hl_code_table_read(fd, is_vdso(map) ? map->start : 0, &file->table);
+	close(fd);
+	file->is_read = r == 0;
+	return r == -ENOMEM ? r : 0;
+}
+
+static int add_file(struct hl_target *target, const struct hl_map *map)
+{
+	struct hl_target_file file = {
+		.dev_major = map->dev_major,
+		.dev_minor = map->dev_minor,
+		.inode = map->inode,
+	};
+	int r = hl_array_reserve(&target->files, &target->file_capacity, target->file_count + 1,
+				 sizeof(file));
+	if (r == 0)
+		r = read_file(target, map, &file);
+	if (r < 0)
+		return r;
+	target->lost_files += !file.is_read;
+	target->files[target->file_count++] = file;
+	return 0;
+}
+
+/* ---- modules ---- */
+
+/* Where the module of ${map} lies and by how much it was moved. */
+static void place_module(const struct hl_target_file *file, const struct hl_map *map,
+			 struct hl_recording_module *module)
+{
+	const struct hl_code_table *table = &file->table;
+	uint64_t address;
+	if (file->is_read && hl_code_table_address(table, map->offset, &address)) {
+		module->load_bias = map->start - address;
+		module->start = module->load_bias + table->low;
+		module->end = module->load_bias + table->high;
+		memcpy(module->build_id, table->build_id, sizeof(module->build_id));
+		module->build_id_bytes = table->build_id_bytes;
+	} else {
+		module->load_bias = map->start - map->offset;
+		module->start = map->start;
+		module->end = map->end;
+	}
+}
+
+static uint32_t find_module(const struct hl_target *target, size_t file, uint64_t load_bias)
+{
+	for (size_t i = 0; i < target->module_count; i++)
+		if (target->module_files[i].file == file &&
+		    target->modules[i].load_bias == load_bias)
+			return (uint32_t)i + 1;
+	return HL_MODULE_NONE;
+}
+
+static int add_module(struct hl_target *target, size_t file, const char *path,
+		      struct hl_recording_module *module)
+{
+	size_t needed = target->module_count + 1;
+	if (needed >= HL_MODULE_SCRIPT) {
+		target->lost_modules++;
+		return 0;
+	}
+	int r = hl_array_reserve(&target->modules, &target->module_capacity, needed,
+				 sizeof(*target->modules));
+	if (r == 0)
+		r = hl_array_reserve(&target->module_files, &target->module_file_capacity, needed,
+				     sizeof(*target->module_files));
+	if (r < 0 || !(module->path = strdup(path)))
+		return -ENOMEM;
+	target->modules[target->module_count] = *module;
+	target->module_files[target->module_count].file = (uint32_t)file;
+	target->module_count = needed;
+	return 0;
+}
+
+/* The id of the module that ${map} is of; files and modules not seen before are added. */
+static int module_of(struct hl_target *target, const struct hl_map *map, uint32_t *ret_id)
+{
+	struct hl_recording_module module = {0};
+	struct hl_target_file *file = find_file(target, map);
+	int r = 0;
+	if (!file) {
+		r = add_file(target, map);
+		file = r < 0 ? NULL : &target->files[target->file_count - 1];
+	}
+	if (!file)
+		return r;
+	place_module(file, map, &module);
+	size_t index = (size_t)(file - target->files);
+	*ret_id = find_module(target, index, module.load_bias);
+	if (*ret_id != HL_MODULE_NONE)
+		return 0;
+	size_t before = target->module_count;
+	r = add_module(target, index, is_vdso(map) ? VDSO_NAME : map->path, &module);
+	if (target->module_count > before)
+		*ret_id = (uint32_t)target->module_count;
+	return r;
+}
+
+/* ---- mappings ---- */
+
+struct mapping_list {
+	struct hl_target_mapping *mappings;
+	size_t count, capacity;
+};
+
+/* Which of the file's code pages are behind a mapping. */
+static void place_pages(const struct hl_target *target, struct hl_target_mapping *mapping)
+{
+	const struct hl_recording_module *module = &target->modules[mapping->module - 1];
+	const struct hl_target_file *file =
+		&target->files[target->module_files[mapping->module - 1].file];
+	uint64_t address = mapping->start - module->load_bias;
+	uint64_t first = (address - file->table.code_low) >> HL_CODE_PAGE_SHIFT;
+	uint64_t count = (mapping->end - mapping->start) >> HL_CODE_PAGE_SHIFT;
+	if (address < file->table.code_low || first >= file->table.page_count)
+		return;
+	if (count > file->table.page_count - first)
+		count = file->table.page_count - first;
+	mapping->first_page = (uint32_t)first;
+	mapping->page_count = (uint32_t)count;
+}
+
+/* Code of no file between others of a module: the file's, which the program has moved into memory
+ * of its own, such as huge pages. */
+static uint32_t module_around(const struct hl_target *target, const struct mapping_list *list,
+			      const struct hl_map *map)
+{
+	if (!list->count || list->mappings[list->count - 1].module == HL_MODULE_NONE)
+		return HL_MODULE_NONE;
+	uint32_t id = list->mappings[list->count - 1].module;
+	const struct hl_recording_module *module = &target->modules[id - 1];
+	return map->start >= module->start && map->end <= module->end ? id : HL_MODULE_NONE;
+}
+
+static int add_mapping(struct hl_target *target, struct mapping_list *list,
+		       const struct hl_map *map)
+{
+	struct hl_target_mapping mapping = {.start = map->start, .end = map->end};
+	int r = hl_array_reserve(&list->mappings, &list->capacity, list->count + 1,
+				 sizeof(mapping));
+	if (r < 0)
+		return r;
+	if (map->inode || is_vdso(map))
+		r = module_of(target, map, &mapping.module);
+	else
+		mapping.module = module_around(target, list, map);
+	if (r < 0)
+		return r;
+	if (mapping.module != HL_MODULE_NONE)
+		place_pages(target, &mapping);
+	list->mappings[list->count++] = mapping;
+	return 0;
+}
+
+static int list_mappings(struct hl_target *target, const struct hl_maps *maps,
+			 struct mapping_list *list)
+{
+	int r = 0;
+	for (size_t i = 0; i < maps->count && r == 0; i++)
+		if (maps->maps[i].flags & HL_MAP_EXEC && maps->maps[i].end <= HL_FRAME_PC_MASK)
+			r = add_mapping(target, list, &maps->maps[i]);
+	return r;
+}
+
+static bool is_same_list(const struct hl_target *target, const struct mapping_list *list)
+{
+	if (list->count != target->mapping_count)
+		return false;
+	for (size_t i = 0; i < list->count; i++) {
+		const struct hl_target_mapping *a = &list->mappings[i], *b = &target->mappings[i];
+		if (a->start != b->start || a->end != b->end || a->module != b->module)
+			return false;
+	}
+	return true;
+}
+
+static void take_list(struct hl_target *target, const struct mapping_list *list)
+{
+	free(target->mappings);
+	target->mappings = list->mappings;
+	target->mapping_count = list->count;
+	target->mapping_capacity = list->capacity;
+}
+
+int hl_target_refresh(struct hl_target *target, bool *ret_changed, struct hl_error *err)
+{
+	struct hl_maps maps = {0};
+	struct mapping_list list = {0};
+	int r = hl_maps_read(target->pid, &maps, err);
+	if (r < 0)
+		return r;
+	r = list_mappings(target, &maps, &list);
+	hl_maps_release(&maps);
+	if (r < 0) {
+		free(list.mappings);
+		return hl_error_set(err, r, "cannot read the code of process '%d': out of memory",
+				    (int)target->pid);
+	}
+	*ret_changed = !is_same_list(target, &list);
+	take_list(target, &list);
+	return 0;
+}
+
+int hl_target_new(pid_t pid, struct hl_target **ret_target, struct hl_error *err)
+{
+	bool changed;
+	struct hl_target *target = calloc(1, sizeof(*target));
+	if (!target)
+		return hl_error_set(err, -ENOMEM, "cannot look at process '%d': out of memory",
+				    (int)pid);
+	target->pid = pid;
+	int r = hl_target_refresh(target, &changed, err);
+	if (r < 0) {
+		hl_target_free(target);
+		return r;
+	}
+	*ret_target = target;
+	return 0;
+}
+
+uint32_t hl_target_module_at(const struct hl_target *target, uint64_t pc)
+{
+	size_t low = 0, high = target->mapping_count;
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		if (target->mappings[middle].end > pc)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	if (low == target->mapping_count || pc < target->mappings[low].start)
+		return HL_MODULE_NONE;
+	return target->mappings[low].module;
+}
+
+const struct hl_target_file *hl_target_mapping_file(const struct hl_target *target, size_t index)
+{
+	uint32_t module = target->mappings[index].module;
+	return module == HL_MODULE_NONE ? NULL
+					: &target->files[target->module_files[module - 1].file];
+}
+
+void hl_target_free(struct hl_target *target)
+{
+	if (!target)
+		return;
+	for (size_t i = 0; i < target->file_count; i++)
+		hl_code_table_release(&target->files[i].table);
+	for (size_t i = 0; i < target->module_count; i++)
+		free(target->modules[i].path);
+	free(target->files);
+	free(target->modules);
+	free(target->module_files);
+	free(target->mappings);
+	free(target);
+}

@@ -1,0 +1,547 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Walks the user stack of the current task by compiled call frame information, in the kernel. Each
+ * BPF program that wants stacks includes this file, once; walker.c fills its maps.
+ *
+ * A stack is what the recorder's walk (src/unwind) would find at the same place, frame by frame.
+ * Frames are handled one after the other by bpf_loop(), with their state in a per-CPU workplace. A
+ * walk can be interrupted by another on the same processor, so there are several workplaces.
+ *
+ * Kernel 5.17 or newer (bpf_loop).
+ */
+#pragma once
+
+#include "bpf/bpf_types.h"
+#include "bpf/walk_shared.h"
+#include "unwind/arch_x86_64.h"
+
+/* Walks that may interrupt each other on one processor. */
+#define HL_WORKPLACES 4u
+
+/* Words of the stack come by the window: one copy is cheaper than a few reads of single words. */
+#define HL_WINDOW_WORDS 128u
+#define HL_WINDOW_BYTES (HL_WINDOW_WORDS * 8)
+
+#define HL_RULE_MASK HL_FRAME_PC_MASK
+
+struct hl_workplace {
+	uint32_t busy;	/* 1 while a walk uses it */
+	uint32_t owner; /* the walk's thread */
+	struct hl_arch_frame at;
+	uint64_t context; /* ucontext of the signal frame just left, else 0 */
+	uint64_t hash;
+	bool ended; /* the outermost frame was reached */
+	uint32_t generation;
+	struct hl_code_mapping mapping; /* the one used last */
+	uint64_t window_start, window_bytes;
+	uint64_t window[HL_WINDOW_WORDS];
+	struct hl_stack_record record;
+};
+
+/* max_entries of what follows are set by walker.c. */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, uint32_t);
+	__type(value, uint64_t);
+} hl_rows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, uint32_t);
+	__type(value, struct hl_code_page);
+} hl_pages SEC(".maps");
+
+/* Two lists of HL_BPF_MAPPINGS_MAX, see struct hl_walk_view. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 2 * HL_BPF_MAPPINGS_MAX);
+	__type(key, uint32_t);
+	__type(value, struct hl_code_mapping);
+} hl_mappings SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, uint32_t);
+	__type(value, struct hl_walk_view);
+} hl_view SEC(".maps");
+
+/* Stacks that were sent. Written without a lock: an id that is lost is sent again. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1 << 14);
+	__type(key, uint32_t);
+	__type(value, struct hl_seen_set);
+} hl_seen SEC(".maps");
+#define HL_SEEN_BITS 14
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, HL_WORKPLACES);
+	__type(key, uint32_t);
+	__type(value, struct hl_workplace);
+} hl_workplaces SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, uint32_t);
+	__type(value, struct hl_walk_losses);
+} hl_losses SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 8 << 20);
+} hl_records SEC(".maps");
+
+/* When unknown code was last told of. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, uint32_t);
+	__type(value, uint64_t);
+} hl_unknown_told SEC(".maps");
+#define HL_UNKNOWN_PAUSE_NS UINT64_C(10000000)
+
+/* Set by walker.c before loading. */
+const volatile struct hl_walk_settings hl_walk_settings SEC(".rodata.walk") = {0};
+
+/* Whether the current task is a thread of the target. */
+static __always_inline bool hl_is_target(void)
+{
+	if (!hl_walk_settings.pid_level)
+		return bpf_get_current_pid_tgid() >> 32 == hl_walk_settings.pid;
+	struct pid *pid = bpf_get_current_task_btf()->signal->pids[HL_PIDTYPE_TGID];
+	uint32_t number = 0;
+	if (pid->level >= hl_walk_settings.pid_level)
+		bpf_probe_read_kernel(&number, sizeof(number),
+				      &pid->numbers[hl_walk_settings.pid_level].nr);
+	return number == hl_walk_settings.pid;
+}
+
+static __always_inline void hl_count_loss(enum hl_walk_loss loss)
+{
+	uint32_t zero = 0;
+	struct hl_walk_losses *losses = bpf_map_lookup_elem(&hl_losses, &zero);
+	if (losses)
+		losses->count[loss]++;
+}
+
+/* Says that code ran which is in no mapping known, but not more often than the tool can follow. */
+static __noinline int hl_tell_unknown_code(void)
+{
+	struct hl_record_header record = {HL_RECORD_UNKNOWN_CODE, sizeof(record)};
+	uint32_t zero = 0;
+	uint64_t now = bpf_ktime_get_ns();
+	uint64_t *told = bpf_map_lookup_elem(&hl_unknown_told, &zero);
+	if (!told || now - *told < HL_UNKNOWN_PAUSE_NS)
+		return 0;
+	*told = now;
+	bpf_ringbuf_output(&hl_records, &record, sizeof(record), BPF_RB_FORCE_WAKEUP);
+	return 0;
+}
+
+/* ---- words of the stack ---- */
+
+/* Lets the window begin at ${address}. It may reach beyond the stack's end: then up to the end of
+ * the page. */
+static __noinline bool hl_move_window(struct hl_workplace *walk, uint64_t address)
+{
+	uint64_t bytes = HL_WINDOW_BYTES;
+	walk->window_bytes = 0;
+	if (address & 7)
+		return false;
+	if (bpf_probe_read_user(walk->window, bytes, (const void *)address)) {
+		bytes = HL_PAGE_BYTES - (address & (HL_PAGE_BYTES - 1));
+		if (bytes > HL_WINDOW_BYTES)
+			bytes = HL_WINDOW_BYTES;
+		if (bpf_probe_read_user(walk->window, bytes, (const void *)address))
+			return false;
+	}
+	walk->window_start = address;
+	walk->window_bytes = bytes;
+	return true;
+}
+
+static __always_inline bool hl_in_window(const struct hl_workplace *walk, uint64_t address)
+{
+	return address - walk->window_start < walk->window_bytes;
+}
+
+/* The word at ${address}, which is a multiple of 8 and in the window. */
+static __always_inline uint64_t hl_window_word(const struct hl_workplace *walk, uint64_t address)
+{
+	return walk->window[(address - walk->window_start) / 8 & (HL_WINDOW_WORDS - 1)];
+}
+
+static __noinline bool hl_read_word(struct hl_workplace *walk, uint64_t address,
+				    uint64_t *ret_value)
+{
+	if (address & 7)
+		return false;
+	if (!hl_in_window(walk, address) && !hl_move_window(walk, address))
+		return false;
+	*ret_value = hl_window_word(walk, address);
+	return true;
+}
+
+/* ---- rules ---- */
+
+/* The last mapping that does not begin behind ${pc} becomes the workplace's. */
+static __noinline bool hl_find_mapping(struct hl_workplace *walk, uint64_t pc)
+{
+	uint32_t zero = 0, low = (walk->generation & 1) * HL_BPF_MAPPINGS_MAX;
+	struct hl_walk_view *view = bpf_map_lookup_elem(&hl_view, &zero);
+	if (!view)
+		return false;
+	uint32_t count = view->count[walk->generation & 1];
+	struct hl_code_mapping *mapping;
+	for (int step = 0; step < 13 && count > 1; step++) {
+		uint32_t half = count / 2, middle = low + half;
+		mapping = bpf_map_lookup_elem(&hl_mappings, &middle);
+		if (!mapping)
+			return false;
+		if (mapping->start <= pc)
+			low = middle;
+		count -= half;
+	}
+	mapping = bpf_map_lookup_elem(&hl_mappings, &low);
+	if (!count || !mapping || pc < mapping->start || pc >= mapping->end)
+		return false;
+	walk->mapping = *mapping;
+	return true;
+}
+
+static __always_inline uint64_t hl_find_row(struct hl_code_page *page, uint32_t offset)
+{
+	uint32_t low = page->first_row, count = page->row_count;
+	uint64_t *row;
+	for (int step = 0; step < HL_CODE_PAGE_SHIFT + 1 && count > 1; step++) {
+		uint32_t half = count / 2, middle = low + half;
+		row = bpf_map_lookup_elem(&hl_rows, &middle);
+		if (!row)
+			return HL_RULE_NONE;
+		if (*row >> HL_ROW_SHIFT <= offset)
+			low = middle;
+		count -= half;
+	}
+	row = bpf_map_lookup_elem(&hl_rows, &low);
+	return row && count ? *row & HL_RULE_MASK : HL_RULE_NONE;
+}
+
+/* The rule for lookup pc ${pc}, with the module id in the upper 16 bits. */
+static __noinline uint64_t hl_find_rule(struct hl_workplace *walk, uint64_t pc)
+{
+	if (pc - walk->mapping.start >= walk->mapping.end - walk->mapping.start &&
+	    !hl_find_mapping(walk, pc)) {
+		hl_tell_unknown_code();
+		return HL_RULE_NONE;
+	}
+	uint32_t number = (pc - walk->mapping.start) >> HL_CODE_PAGE_SHIFT;
+	if (number >= walk->mapping.page_count)
+		return walk->mapping.module | HL_RULE_NONE;
+	number += walk->mapping.first_page;
+	struct hl_code_page *page = bpf_map_lookup_elem(&hl_pages, &number);
+	if (!page)
+		return walk->mapping.module | HL_RULE_NONE;
+	return walk->mapping.module | hl_find_row(page, pc & (HL_CODE_PAGE_BYTES - 1));
+}
+
+/* ---- steps: src/unwind/arch_x86_64.c says the same for the recorder ---- */
+
+static __always_inline bool hl_find_cfa(struct hl_workplace *walk, hl_rule rule, uint64_t context,
+					uint64_t *ret_cfa)
+{
+	const struct hl_arch_frame *at = &walk->at;
+	enum hl_rule_kind kind = hl_rule_kind_of(rule);
+	int64_t offset = hl_rule_cfa_offset(rule), extra = hl_rule_extra(rule);
+	if (kind == HL_RULE_SP || kind == HL_RULE_BP) {
+		*ret_cfa = (kind == HL_RULE_SP ? at->sp : at->bp) + offset;
+		return true;
+	}
+	if (kind == HL_RULE_PLT) {
+		*ret_cfa = at->sp + ((int64_t)(at->pc & 15) >= extra ? 16 : 8);
+		return true;
+	}
+	uint64_t place = kind == HL_RULE_DEREF_SP   ? at->sp + offset
+			 : kind == HL_RULE_DEREF_BP ? at->bp + offset
+						    : context + hl_arch_ucontext_offset(extra);
+	bool known = kind == HL_RULE_DEREF_SP || kind == HL_RULE_DEREF_BP ||
+		     (kind == HL_RULE_REGISTER && context);
+	uint64_t base;
+	if (!known || !hl_read_word(walk, place, &base))
+		return false;
+	*ret_cfa = base + (kind == HL_RULE_REGISTER ? offset : extra * 8);
+	return true;
+}
+
+static __always_inline bool hl_find_bp(struct hl_workplace *walk, hl_rule rule, uint64_t cfa,
+				       uint64_t *ret_bp)
+{
+	int64_t offset = hl_rule_bp_offset(rule);
+	switch (hl_rule_bp_of(rule)) {
+	case HL_BP_CFA:
+		return hl_read_word(walk, cfa + offset, ret_bp);
+	case HL_BP_AT_BP:
+		return hl_read_word(walk, walk->at.bp + offset, ret_bp);
+	case HL_BP_AT_SP:
+		return hl_read_word(walk, walk->at.sp + offset, ret_bp);
+	default:
+		*ret_bp = walk->at.bp;
+		return true;
+	}
+}
+
+static __noinline enum hl_arch_outcome hl_step_by_cfa(struct hl_workplace *walk, hl_rule rule,
+						      uint64_t context)
+{
+	uint64_t cfa = 0, ra = 0, bp = 0;
+	if (!hl_find_cfa(walk, rule, context, &cfa) || cfa <= walk->at.sp ||
+	    !hl_read_word(walk, cfa - 8, &ra) || !hl_find_bp(walk, rule, cfa, &bp))
+		return HL_STEP_LOST;
+	walk->at = (struct hl_arch_frame){.pc = ra - 1, .sp = cfa, .bp = bp};
+	return ra ? HL_STEP_OUT : HL_STEP_END;
+}
+
+static __noinline enum hl_arch_outcome hl_step_signal(struct hl_workplace *walk)
+{
+	uint64_t context = walk->at.sp, sp = 0, bp = 0, pc = 0;
+	if (!hl_read_word(walk, context + HL_UCONTEXT_RSP, &sp) ||
+	    !hl_read_word(walk, context + HL_UCONTEXT_RBP, &bp) ||
+	    !hl_read_word(walk, context + HL_UCONTEXT_RIP, &pc))
+		return HL_STEP_LOST;
+	walk->context = context;
+	walk->at = (struct hl_arch_frame){.pc = pc, .sp = sp, .bp = bp};
+	return pc ? HL_STEP_OUT : HL_STEP_END;
+}
+
+static __noinline enum hl_arch_outcome hl_step_frame_pointer(struct hl_workplace *walk)
+{
+	uint64_t frame = walk->at.bp, bp = 0, ra = 0;
+	if (!frame)
+		return HL_STEP_END;
+	if (frame - walk->at.sp > HL_FRAME_POINTER_REACH || !hl_read_word(walk, frame, &bp) ||
+	    !hl_read_word(walk, frame + 8, &ra))
+		return HL_STEP_LOST;
+	walk->at = (struct hl_arch_frame){.pc = ra - 1, .sp = frame + 16, .bp = bp};
+	return ra ? HL_STEP_OUT : HL_STEP_END;
+}
+
+static __noinline enum hl_arch_outcome hl_step_any(struct hl_workplace *walk, hl_rule rule)
+{
+	uint64_t context = walk->context;
+	enum hl_arch_outcome outcome;
+	walk->context = 0;
+	switch (hl_rule_kind_of(rule)) {
+	case HL_RULE_NONE:
+		outcome = hl_step_frame_pointer(walk);
+		break;
+	case HL_RULE_SIGNAL:
+		outcome = hl_step_signal(walk);
+		break;
+	case HL_RULE_END:
+		outcome = HL_STEP_END;
+		break;
+	case HL_RULE_UNSUPPORTED:
+		outcome = HL_STEP_LOST;
+		break;
+	default:
+		outcome = hl_step_by_cfa(walk, rule, context);
+	}
+	return outcome == HL_STEP_OUT && walk->at.pc > HL_FRAME_PC_MASK ? HL_STEP_LOST : outcome;
+}
+
+/* The common step, when everything about it is in order; else nothing has happened. */
+static __always_inline bool hl_step_plain(struct hl_workplace *walk, hl_rule rule)
+{
+	struct hl_arch_plain step = hl_arch_plain_step(rule, walk->at.sp, walk->at.bp);
+	uint64_t low = step.bp_at < step.ra_at ? step.bp_at : step.ra_at;
+	uint64_t high = step.bp_at < step.ra_at ? step.ra_at : step.bp_at;
+	if (step.cfa <= walk->at.sp || (low | high) & 7)
+		return false;
+	if ((!hl_in_window(walk, low) || !hl_in_window(walk, high)) &&
+	    (!hl_move_window(walk, low) || !hl_in_window(walk, high)))
+		return false;
+	uint64_t ra = hl_window_word(walk, step.ra_at), bp = hl_window_word(walk, step.bp_at);
+	if (ra - 1 >= HL_FRAME_PC_MASK)
+		return false;
+	walk->context = 0;
+	walk->at.pc = ra - 1;
+	walk->at.sp = step.cfa;
+	if (step.bp_saved)
+		walk->at.bp = bp;
+	return true;
+}
+
+/* ---- walks ---- */
+
+static __always_inline uint64_t hl_mix(uint64_t hash, uint64_t key)
+{
+	hash = (hash ^ key) * UINT64_C(0x9e3779b97f4a7c15);
+	return hash ^ hash >> 29;
+}
+
+/* One frame: bpf_loop() goes on with 0 and stops with 1. */
+static long hl_walk_frame(uint32_t number, void *context)
+{
+	struct hl_workplace *walk = *(struct hl_workplace **)context;
+	uint64_t pc = walk->at.pc;
+	uint64_t rule = hl_find_rule(walk, pc);
+	uint64_t key = pc | (rule & ~HL_RULE_MASK);
+	walk->hash = hl_mix(walk->hash, key);
+	walk->record.keys[walk->record.count++ & (HL_BPF_FRAMES_MAX - 1)] = key;
+	rule &= HL_RULE_MASK;
+	if (hl_arch_is_plain(rule) && hl_step_plain(walk, rule))
+		return 0;
+	enum hl_arch_outcome outcome = hl_step_any(walk, rule);
+	if (outcome == HL_STEP_OUT)
+		return 0;
+	walk->ended = true;
+	if (outcome == HL_STEP_LOST)
+		walk->record.flags |= HL_STACK_INCOMPLETE;
+	return 1;
+}
+
+static __always_inline bool hl_is_sent(uint64_t id)
+{
+	uint32_t number = id >> (64 - HL_SEEN_BITS);
+	struct hl_seen_set *set = bpf_map_lookup_elem(&hl_seen, &number);
+	return set &&
+	       (set->ids[0] == id || set->ids[1] == id || set->ids[2] == id || set->ids[3] == id);
+}
+
+static __always_inline void hl_keep_sent(uint64_t id)
+{
+	uint32_t number = id >> (64 - HL_SEEN_BITS);
+	struct hl_seen_set *set = bpf_map_lookup_elem(&hl_seen, &number);
+	if (set)
+		set->ids[id & (HL_SEEN_WAYS - 1)] = id;
+}
+
+static __noinline int hl_send_stack(struct hl_workplace *walk)
+{
+	uint64_t bytes = offsetof(struct hl_stack_record, keys) +
+			 walk->record.count * sizeof(walk->record.keys[0]);
+	if (bytes > sizeof(walk->record))
+		return 0;
+	walk->record.header.kind = HL_RECORD_STACK;
+	walk->record.header.bytes = bytes;
+	if (bpf_ringbuf_output(&hl_records, &walk->record, bytes, 0))
+		hl_count_loss(HL_LOSS_RING);
+	else
+		hl_keep_sent(walk->record.id);
+	return 0;
+}
+
+/* Takes a workplace that no other walk on this processor uses. */
+static __always_inline struct hl_workplace *hl_take_workplace(void)
+{
+	for (uint32_t i = 0; i < HL_WORKPLACES; i++) {
+		uint32_t number = i;
+		struct hl_workplace *walk = bpf_map_lookup_elem(&hl_workplaces, &number);
+		if (walk && !__sync_lock_test_and_set(&walk->busy, 1))
+			return walk;
+	}
+	return NULL;
+}
+
+/* Makes the walk; the stack's id, or 0. */
+static __always_inline uint64_t hl_walk_from(struct hl_workplace *walk, uint64_t pc, uint64_t sp,
+					     uint64_t bp)
+{
+	uint32_t zero = 0;
+	struct hl_walk_view *view = bpf_map_lookup_elem(&hl_view, &zero);
+	if (!view || pc > HL_FRAME_PC_MASK)
+		return 0;
+	walk->generation = *(volatile uint32_t *)&view->current;
+	walk->at = (struct hl_arch_frame){.pc = pc, .sp = sp, .bp = bp};
+	walk->context = 0;
+	walk->hash = 0;
+	walk->ended = false;
+	walk->record.count = 0;
+	walk->record.flags = 0;
+	walk->mapping.start = walk->mapping.end = 0;
+	bpf_loop(HL_BPF_FRAMES_MAX, hl_walk_frame, &walk, 0);
+	if (!walk->ended) {
+		walk->record.flags |= HL_STACK_TRUNCATED;
+		hl_count_loss(HL_LOSS_TRUNCATED);
+	}
+	if (walk->record.flags & HL_STACK_INCOMPLETE)
+		hl_count_loss(HL_LOSS_INCOMPLETE);
+	if (*(volatile uint32_t *)&view->next - walk->generation >= 2) {
+		hl_count_loss(HL_LOSS_STALE);
+		return 0;
+	}
+	walk->record.id = walk->hash | 1;
+	if (!hl_is_sent(walk->record.id))
+		hl_send_stack(walk);
+	return walk->record.id;
+}
+
+/*
+ * Whether this is an event of the walker's own making: its reads of memory that is not there fault
+ * in the kernel, and a program at page_fault_kernel would see that.
+ */
+static __always_inline bool hl_walk_caused_this(void)
+{
+	uint32_t thread = (uint32_t)bpf_get_current_pid_tgid();
+	for (uint32_t i = 0; i < HL_WORKPLACES; i++) {
+		uint32_t number = i;
+		struct hl_workplace *walk = bpf_map_lookup_elem(&hl_workplaces, &number);
+		if (walk && walk->busy && walk->owner == thread)
+			return true;
+	}
+	return false;
+}
+
+/* The stack whose innermost frame has lookup pc ${pc}; see below. */
+static __noinline uint64_t hl_stack_from(uint64_t pc, uint64_t sp, uint64_t bp, bool is_entry)
+{
+	struct hl_workplace *walk = hl_take_workplace();
+	uint64_t id = 0;
+	if (!walk) {
+		hl_count_loss(HL_LOSS_BUSY);
+		return 0;
+	}
+	walk->owner = (uint32_t)bpf_get_current_pid_tgid();
+	if (!hl_move_window(walk, sp) && is_entry) {
+		hl_count_loss(HL_LOSS_NO_STACK);
+	} else {
+		if (is_entry) {
+			pc = walk->window[0] - 1;
+			sp += 8;
+		}
+		id = hl_walk_from(walk, pc, sp, bp);
+	}
+	walk->owner = 0;
+	walk->busy = 0;
+	return id;
+}
+
+/*
+ * The stack at the entry of a function, where rsp points to the return address: its innermost frame
+ * is the caller. The id, or 0 when there is none; then hl_losses says why.
+ */
+static __always_inline uint64_t hl_stack_of_caller(const struct pt_regs *regs)
+{
+	return hl_stack_from(0, regs->sp, regs->bp, true);
+}
+
+/*
+ * The stack of the user code in which the current task is, or by whose system call it came into the
+ * kernel: its innermost frame is the instruction that faulted, or the one that called. As above.
+ */
+static __always_inline uint64_t hl_stack_of_fault(void)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	bool in_call = (long)regs->orig_ax != -1;
+	return hl_stack_from(regs->ip - in_call, regs->sp, regs->bp, false);
+}

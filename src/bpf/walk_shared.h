@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What the stack walker in the kernel (walk.bpf.h) and the tool (walker.c) have in common: the
+ * tables that the tool fills, and the records that it is sent.
+ *
+ * Words:
+ *   code page   HL_CODE_PAGE_BYTES of a file's code, as counted from the start of its executable
+ *               segments. Not a page of memory: smaller, so that a page has few rows.
+ *   row         (offset in the code page << 48) | rule: from there on in its page, step by the
+ *               rule (unwind/arch_x86_64.h). Rows of a page are sorted; the first has offset 0.
+ *   stack id    64-bit hash of a stack's frame keys, never 0.
+ */
+#pragma once
+
+#include "base/frame_key.h"
+
+#include <stdint.h>
+
+#define HL_BPF_FRAMES_MAX   512u /* deeper stacks keep the leaf side and are marked truncated */
+#define HL_BPF_MAPPINGS_MAX 4096u
+#define HL_CODE_PAGE_SHIFT  8
+#define HL_CODE_PAGE_BYTES  (1u << HL_CODE_PAGE_SHIFT)
+#define HL_ROW_SHIFT	    48
+
+/* A code page's rows; count 0: no code of it has information. */
+struct hl_code_page {
+	uint32_t first_row, row_count;
+};
+
+/* Code in the target's memory: an executable mapping. */
+struct hl_code_mapping {
+	uint64_t start, end;
+	uint64_t module;     /* id << HL_MODULE_SHIFT */
+	uint32_t first_page; /* the page at ${start} */
+	uint32_t page_count;
+};
+
+/*
+ * Which mappings are true now. There are two lists of them: walks use list (current & 1) and the
+ * tool writes the other one, so that a list never changes under a walk that is done in time. The
+ * tool sets ${next} before it touches a list, so that a walk that took too long can tell.
+ */
+struct hl_walk_view {
+	uint32_t current, next;
+	uint32_t count[2];
+};
+
+/* Constants of a walker. */
+struct hl_walk_settings {
+	uint32_t pid;	    /* of the target, as the tool knows it */
+	uint32_t pid_level; /* how deep the tool's pid namespace lies below the first one */
+};
+
+/* Of records in the ring; the including program's kinds begin at HL_RECORD_OWN. */
+enum hl_record_kind {
+	HL_RECORD_STACK = 1,	    /* struct hl_stack_record */
+	HL_RECORD_UNKNOWN_CODE = 2, /* header alone: code ran that is in no mapping known */
+	HL_RECORD_OWN = 16,
+};
+
+struct hl_record_header {
+	uint32_t kind; /* enum hl_record_kind */
+	uint32_t bytes;
+};
+
+enum hl_stack_flag {
+	HL_STACK_TRUNCATED = 1 << 0,
+	HL_STACK_INCOMPLETE = 1 << 1, /* ended for want of a rule or of readable memory */
+};
+
+/* A stack, sent when it is first seen, and maybe again. */
+struct hl_stack_record {
+	struct hl_record_header header;
+	uint64_t id;
+	uint32_t count;
+	uint32_t flags;			  /* enum hl_stack_flag */
+	uint64_t keys[HL_BPF_FRAMES_MAX]; /* frame keys, innermost first; ${count} were sent */
+};
+
+/* What did not go as it should, each counted per event. */
+enum hl_walk_loss {
+	HL_LOSS_BUSY,	    /* too many walks had interrupted each other; no stack */
+	HL_LOSS_STALE,	    /* the mappings changed twice during the walk; no stack */
+	HL_LOSS_NO_STACK,   /* the innermost frame could not be read; no stack */
+	HL_LOSS_RING,	    /* the ring was full, a record is missing */
+	HL_LOSS_TRUNCATED,  /* deeper than HL_BPF_FRAMES_MAX */
+	HL_LOSS_INCOMPLETE, /* the outermost frame was not reached */
+	HL_LOSS_COUNT,
+};
+
+struct hl_walk_losses {
+	uint64_t count[HL_LOSS_COUNT];
+};
+
+/* Ways of a set in the table of stacks that were sent. */
+#define HL_SEEN_WAYS 4u
+
+struct hl_seen_set {
+	uint64_t ids[HL_SEEN_WAYS];
+};

@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Fills the walker's maps and takes in its records; see walker.h. */
+#include "bpf/walker.h"
+
+#include "base/array.h"
+#include "base/clock.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Room for code that the target maps later: some 50 MiB of it. */
+#define SPARE_PAGES	    (UINT32_C(1) << 18)
+#define SPARE_ROWS	    (UINT32_C(1) << 19)
+#define ROWS_MAX	    (UINT32_C(1) << 28)
+#define REFRESH_INTERVAL_NS HL_NS_PER_SECOND
+
+/* A map's values, mapped into this process. */
+struct values {
+	void *start;
+	size_t bytes;
+	uint32_t capacity;
+};
+
+enum file_state { FILE_NEW, FILE_UPLOADED, FILE_NO_ROOM };
+
+/* Of a file of the target, by its index. */
+struct upload {
+	enum file_state state;
+	uint32_t first_page;
+};
+
+struct hl_walker {
+	struct hl_target *target;
+	struct bpf_object *object;
+	hl_record_fn *on_record;
+	void *context;
+	struct ring_buffer *ring;
+	struct values rows, pages, mappings, view;
+	uint32_t rows_used, pages_used;
+	struct upload *uploads;
+	size_t upload_count, upload_capacity;
+	struct hl_stack_tree tree;
+	uint64_t stacks_not_kept, mappings_full;
+	uint64_t refreshed_ns;
+	bool refresh_wanted;
+};
+
+/* ---- before loading ---- */
+
+static struct bpf_map *map_of(const struct hl_walker *walker, const char *name)
+{
+	return bpf_object__find_map_by_name(walker->object, name);
+}
+
+/* How deep this process' pid namespace is: NSpid of status has a number for each level. */
+static uint32_t pid_level(void)
+{
+	char *line = NULL;
+	size_t capacity = 0;
+	uint32_t level = 0;
+	FILE *file = fopen("/proc/self/status", "re");
+	while (file && getline(&line, &capacity, file) > 0)
+		if (strncmp(line, "NSpid:", 6) == 0)
+			for (const char *tab = strchr(line, '\t'); tab; tab = strchr(tab + 1, '\t'))
+				level++;
+	free(line);
+	if (file)
+		fclose(file);
+	return level ? level - 1 : 0;
+}
+
+static void count_needed(const struct hl_target *target, uint64_t *ret_rows, uint64_t *ret_pages)
+{
+	*ret_rows = *ret_pages = 0;
+	for (size_t i = 0; i < target->file_count; i++) {
+		*ret_rows += target->files[i].table.row_count;
+		*ret_pages += target->files[i].table.page_count;
+	}
+}
+
+static int set_capacity(const struct hl_walker *walker, const char *name, uint64_t needed,
+			uint32_t spare)
+{
+	uint64_t capacity = needed + needed / 4 + spare;
+	return bpf_map__set_max_entries(map_of(walker, name),
+					capacity < ROWS_MAX ? (uint32_t)capacity : ROWS_MAX);
+}
+
+static int prepare_maps(const struct hl_walker *walker)
+{
+	struct hl_walk_settings settings = {(uint32_t)walker->target->pid, pid_level()};
+	uint64_t rows, pages;
+	count_needed(walker->target, &rows, &pages);
+	int r = set_capacity(walker, "hl_rows", rows, SPARE_ROWS);
+	if (r == 0)
+		r = set_capacity(walker, "hl_pages", pages, SPARE_PAGES);
+	if (r == 0)
+		r = bpf_map__set_initial_value(map_of(walker, ".rodata.walk"), &settings,
+					       sizeof(settings));
+	return r;
+}
+
+int hl_walker_new(struct hl_target *target, struct bpf_object *object, hl_record_fn *on_record,
+		  void *context, struct hl_walker **ret_walker, struct hl_error *err)
+{
+	struct hl_walker *walker = calloc(1, sizeof(*walker));
+	if (!walker)
+		return hl_error_set(err, -ENOMEM, "cannot walk stacks: out of memory");
+	walker->target = target;
+	walker->object = object;
+	walker->on_record = on_record;
+	walker->context = context;
+	int r = prepare_maps(walker);
+	if (r < 0) {
+		free(walker);
+		return hl_error_set(err, r, "cannot prepare the BPF program's maps: %s",
+				    strerror(-r));
+	}
+	*ret_walker = walker;
+	return 0;
+}
+
+/* ---- filling the maps ---- */
+
+static int map_values(const struct hl_walker *walker, const char *name, struct values *ret_values)
+{
+	const struct bpf_map *map = map_of(walker, name);
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	size_t bytes = (size_t)bpf_map__max_entries(map) * bpf_map__value_size(map);
+	bytes = (bytes + page - 1) & ~(page - 1);
+	void *start = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(map), 0);
+	if (start == MAP_FAILED)
+		return -errno;
+	*ret_values = (struct values){start, bytes, bpf_map__max_entries(map)};
+	return 0;
+}
+
+static void unmap_values(struct values *values)
+{
+	if (values->start)
+		munmap(values->start, values->bytes);
+	*values = (struct values){0};
+}
+
+/* Rows first: no mapping leads to them yet. */
+static void upload_file(struct hl_walker *walker, const struct hl_code_table *table,
+			struct upload *upload)
+{
+	struct hl_code_page *pages = (struct hl_code_page *)walker->pages.start;
+	uint64_t *rows = walker->rows.start;
+	upload->state = FILE_NO_ROOM;
+	if (table->row_count > walker->rows.capacity - walker->rows_used ||
+	    table->page_count > walker->pages.capacity - walker->pages_used)
+		return;
+	if (table->row_count)
+		memcpy(&rows[walker->rows_used], table->rows, table->row_count * sizeof(*rows));
+	for (uint32_t i = 0; i < table->page_count; i++)
+		pages[walker->pages_used + i] = (struct hl_code_page){
+			.first_row = table->pages[i].first_row + walker->rows_used,
+			.row_count = table->pages[i].row_count,
+		};
+	upload->state = FILE_UPLOADED;
+	upload->first_page = walker->pages_used;
+	walker->rows_used += table->row_count;
+	walker->pages_used += table->page_count;
+}
+
+static int upload_new_files(struct hl_walker *walker)
+{
+	const struct hl_target *target = walker->target;
+	int r = hl_array_reserve(&walker->uploads, &walker->upload_capacity, target->file_count,
+				 sizeof(*walker->uploads));
+	if (r < 0)
+		return r;
+	for (size_t i = walker->upload_count; i < target->file_count; i++)
+		upload_file(walker, &target->files[i].table, &walker->uploads[i]);
+	walker->upload_count = target->file_count;
+	return 0;
+}
+
+static struct hl_code_mapping mapping_for_kernel(const struct hl_walker *walker, size_t index)
+{
+	const struct hl_target_mapping *mapping = &walker->target->mappings[index];
+	struct hl_code_mapping kernels = {
+		.start = mapping->start,
+		.end = mapping->end,
+		.module = (uint64_t)mapping->module << HL_MODULE_SHIFT,
+	};
+	const struct hl_target_file *file = hl_target_mapping_file(walker->target, index);
+	if (!file)
+		return kernels;
+	const struct upload *upload = &walker->uploads[file - walker->target->files];
+	if (upload->state == FILE_UPLOADED) {
+		kernels.first_page = upload->first_page + mapping->first_page;
+		kernels.page_count = mapping->page_count;
+	}
+	return kernels;
+}
+
+/* Writes the list that no walk uses, then lets walks use it; see struct hl_walk_view. */
+static void publish_mappings(struct hl_walker *walker)
+{
+	struct hl_walk_view *view = walker->view.start;
+	struct hl_code_mapping *list = walker->mappings.start;
+	uint32_t next = view->current + 1;
+	size_t count = walker->target->mapping_count;
+	walker->mappings_full = count > HL_BPF_MAPPINGS_MAX ? count - HL_BPF_MAPPINGS_MAX : 0;
+	count -= walker->mappings_full;
+	view->next = next;
+	atomic_thread_fence(memory_order_seq_cst);
+	list += (next & 1) * HL_BPF_MAPPINGS_MAX;
+	for (size_t i = 0; i < count; i++)
+		list[i] = mapping_for_kernel(walker, i);
+	view->count[next & 1] = (uint32_t)count;
+	atomic_thread_fence(memory_order_release);
+	*(volatile uint32_t *)&view->current = next;
+}
+
+static int upload(struct hl_walker *walker)
+{
+	int r = upload_new_files(walker);
+	if (r == 0)
+		publish_mappings(walker);
+	return r;
+}
+
+static int refresh(struct hl_walker *walker, struct hl_error *err)
+{
+	bool changed = false;
+	walker->refresh_wanted = false;
+	walker->refreshed_ns = hl_clock_ns(CLOCK_MONOTONIC);
+	int r = hl_target_refresh(walker->target, &changed, err);
+	return r < 0 || !changed ? r : upload(walker);
+}
+
+/* ---- records ---- */
+
+/* Code that was mapped after the walk, as far as it is known by now. */
+static uint64_t late_key(const struct hl_walker *walker, uint64_t key)
+{
+	if (key >> HL_MODULE_SHIFT != HL_MODULE_NONE)
+		return key;
+	return key | (uint64_t)hl_target_module_at(walker->target, key) << HL_MODULE_SHIFT;
+}
+
+static void take_stack(struct hl_walker *walker, const struct hl_stack_record *record, size_t bytes)
+{
+	uint64_t keys[HL_BPF_FRAMES_MAX];
+	if (bytes < offsetof(struct hl_stack_record, keys) || record->count > HL_BPF_FRAMES_MAX ||
+	    bytes - offsetof(struct hl_stack_record, keys) < record->count * sizeof(keys[0]))
+		return;
+	for (uint32_t i = 0; i < record->count; i++)
+		keys[i] = late_key(walker, record->keys[i]);
+	if (hl_stack_tree_add(&walker->tree, record->id, keys, record->count) < 0)
+		walker->stacks_not_kept++;
+}
+
+static int take_record(void *context, void *bytes, size_t size)
+{
+	struct hl_walker *walker = context;
+	const struct hl_record_header *header = bytes;
+	if (size < sizeof(*header))
+		return 0;
+	switch (header->kind) {
+	case HL_RECORD_STACK:
+		take_stack(walker, bytes, size);
+		return 0;
+	case HL_RECORD_UNKNOWN_CODE:
+		walker->refresh_wanted = true;
+		return 0;
+	default:
+		return walker->on_record ? walker->on_record(walker->context, header, size) : 0;
+	}
+}
+
+int hl_walker_start(struct hl_walker *walker, struct hl_error *err)
+{
+	int r = map_values(walker, "hl_rows", &walker->rows);
+	if (r == 0)
+		r = map_values(walker, "hl_pages", &walker->pages);
+	if (r == 0)
+		r = map_values(walker, "hl_mappings", &walker->mappings);
+	if (r == 0)
+		r = map_values(walker, "hl_view", &walker->view);
+	if (r == 0)
+		r = upload(walker);
+	if (r < 0)
+		return hl_error_set(err, r, "cannot fill the BPF program's maps: %s", strerror(-r));
+	walker->refreshed_ns = hl_clock_ns(CLOCK_MONOTONIC);
+	walker->ring = ring_buffer__new(bpf_map__fd(map_of(walker, "hl_records")), take_record,
+					walker, NULL);
+	if (!walker->ring)
+		return hl_error_set(err, -errno, "cannot read the BPF program's records: %s",
+				    strerror(errno));
+	return 0;
+}
+
+int hl_walker_poll(struct hl_walker *walker, int timeout_ms, struct hl_error *err)
+{
+	int r = ring_buffer__poll(walker->ring, timeout_ms);
+	if (r >= 0 || r == -EINTR)
+		r = ring_buffer__consume(walker->ring);
+	if (r < 0)
+		return r;
+	if (walker->refresh_wanted ||
+	    hl_clock_ns(CLOCK_MONOTONIC) - walker->refreshed_ns >= REFRESH_INTERVAL_NS)
+		return refresh(walker, err);
+	return 0;
+}
+
+/* ---- results ---- */
+
+uint32_t hl_walker_node(const struct hl_walker *walker, uint64_t stack)
+{
+	return hl_stack_tree_find(&walker->tree, stack);
+}
+
+const struct hl_recording_node *hl_walker_nodes(const struct hl_walker *walker, uint32_t *ret_count)
+{
+	*ret_count = (uint32_t)walker->tree.count;
+	return walker->tree.nodes;
+}
+
+static int sum_walk_losses(const struct hl_walker *walker, struct hl_walk_losses *ret_losses)
+{
+	int cpus = libbpf_num_possible_cpus();
+	uint32_t zero = 0;
+	if (cpus < 0)
+		return cpus;
+	struct hl_walk_losses *each = calloc((size_t)cpus, sizeof(*each));
+	if (!each)
+		return -ENOMEM;
+	int r = bpf_map_lookup_elem(bpf_map__fd(map_of(walker, "hl_losses")), &zero, each);
+	for (int cpu = 0; r == 0 && cpu < cpus; cpu++)
+		for (int loss = 0; loss < HL_LOSS_COUNT; loss++)
+			ret_losses->count[loss] += each[cpu].count[loss];
+	free(each);
+	return r < 0 ? -errno : 0;
+}
+
+int hl_walker_losses(const struct hl_walker *walker, struct hl_walker_losses *ret_losses)
+{
+	struct hl_walker_losses losses = {
+		.stacks_not_kept = walker->stacks_not_kept,
+		.mappings_full = walker->mappings_full,
+		.files_lost = walker->target->lost_files,
+		.modules_lost = walker->target->lost_modules,
+	};
+	int r = sum_walk_losses(walker, &losses.walk);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < walker->upload_count; i++)
+		losses.rows_full += walker->uploads[i].state == FILE_NO_ROOM;
+	*ret_losses = losses;
+	return 0;
+}
+
+void hl_walker_free(struct hl_walker *walker)
+{
+	if (!walker)
+		return;
+	ring_buffer__free(walker->ring);
+	unmap_values(&walker->rows);
+	unmap_values(&walker->pages);
+	unmap_values(&walker->mappings);
+	unmap_values(&walker->view);
+	hl_stack_tree_release(&walker->tree);
+	free(walker->uploads);
+	free(walker);
+}

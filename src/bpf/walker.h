@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The tool's half of the stack walker: fills its maps with what target.h knows, and turns the
+ * stacks that it sends into a tree. For any BPF object whose program includes walk.bpf.h. One
+ * thread.
+ *
+ *	hl_target_new(pid, &target, err);
+ *	skeleton = NAME_bpf__open();
+ *	hl_walker_new(target, skeleton->obj, on_record, context, &walker, err);
+ *	NAME_bpf__load(skeleton);
+ *	hl_walker_start(walker, err);
+ *	... attach ...
+ *	while (...)
+ *		hl_walker_poll(walker, 100, err);
+ */
+#pragma once
+
+#include "bpf/stack_tree.h"
+#include "bpf/target.h"
+#include "bpf/walk_shared.h"
+
+struct bpf_object;
+struct hl_walker;
+
+/* Receives a record of the including program: its kind is HL_RECORD_OWN or above. ${bytes} may be
+ * more than was sent, up to the next multiple of 8. Negative ends the poll and is its result. */
+typedef int hl_record_fn(void *context, const struct hl_record_header *record, size_t bytes);
+
+/*
+ * Before the object is loaded: sets sizes of maps and constants. ${target} and ${object} must live
+ * as long as the walker. 0 or a negative errno with a sentence.
+ */
+int hl_walker_new(struct hl_target *target, struct bpf_object *object, hl_record_fn *on_record,
+		  void *context, struct hl_walker **ret_walker, struct hl_error *err);
+
+/* After it is loaded, before a program is attached: fills the maps and opens the ring. */
+int hl_walker_start(struct hl_walker *walker, struct hl_error *err);
+
+/*
+ * Takes in all records that are there, after waiting up to ${timeout_ms} for some; a signal ends
+ * the wait. Reads the target's mappings anew when code ran that is in none, and once a second.
+ * 0, -ESRCH when the target has ended (the records are taken in all the same), what on_record
+ * returned, or another negative errno with a sentence.
+ */
+int hl_walker_poll(struct hl_walker *walker, int timeout_ms, struct hl_error *err);
+
+/* The node of the innermost frame of a stack id; 0 when that stack was never received. */
+uint32_t hl_walker_node(const struct hl_walker *walker, uint64_t stack);
+
+/* All nodes so far: node id is nodes[id - 1], parents come before children. */
+const struct hl_recording_node *hl_walker_nodes(const struct hl_walker *walker,
+						uint32_t *ret_count);
+
+struct hl_walker_losses {
+	struct hl_walk_losses walk; /* by enum hl_walk_loss, summed over processors */
+	uint64_t stacks_not_kept;   /* received, but there was no memory for them */
+	uint64_t rows_full;	    /* files whose rows found no room */
+	uint64_t mappings_full;	    /* mappings that found no room, of the last refresh */
+	uint64_t files_lost;	    /* see target.h */
+	uint64_t modules_lost;
+};
+
+/* What was lost so far. 0 or a negative errno. */
+int hl_walker_losses(const struct hl_walker *walker, struct hl_walker_losses *ret_losses);
+
+void hl_walker_free(struct hl_walker *walker); /* NULL is fine */

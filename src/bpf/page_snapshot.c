@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Scans mapping by mapping, each by the rules of its kind; see page_snapshot.h. */
+#include "bpf/page_snapshot.h"
+
+#include "base/array.h"
+#include "base/clock.h"
+#include "base/compiler.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#ifndef MFD_HUGE_SHIFT /* linux/memfd.h */
+#define MFD_HUGE_SHIFT 26
+#endif
+
+/* Takes at most, and how long they may last together, to find a moment without change. */
+#define TAKES_MAX	  5
+#define TAKES_DURATION_NS (HL_NS_PER_SECOND / 10)
+
+/* How the kernel counts the pages of a mapping. */
+enum rule {
+	RULE_ORDINARY,
+	RULE_SHMEM,	  /* pages of its file are shared memory */
+	RULE_DEVICE,	  /* pages of its file are no memory */
+	RULE_NOT_COUNTED, /* hugetlb has an account of its own; [vvar] is the kernel's */
+};
+
+struct device {
+	uint32_t major, minor;
+	enum rule rule;
+};
+
+struct hl_page_camera {
+	pid_t pid;
+	struct hl_pagemap *pagemap;
+	struct device *devices; /* those that are not ordinary */
+	size_t device_count, device_capacity;
+};
+
+/* ---- devices: what kind of file system a mapped file is of ---- */
+
+static int add_device(struct hl_page_camera *camera, uint32_t major, uint32_t minor, enum rule rule)
+{
+	if (hl_array_reserve(&camera->devices, &camera->device_capacity, camera->device_count + 1,
+			     sizeof(*camera->devices)) < 0)
+		return -ENOMEM;
+	camera->devices[camera->device_count++] = (struct device){major, minor, rule};
+	return 0;
+}
+
+/* Where memory without a file has its files. A kernel without such files maps none of them. */
+static int add_device_of_memfd(struct hl_page_camera *camera, unsigned flags, enum rule rule)
+{
+	int fd = memfd_create("heapline", MFD_CLOEXEC | flags), r = 0;
+	struct stat status;
+
+	if (fd < 0)
+		return 0;
+	if (fstat(fd, &status) == 0)
+		r = add_device(camera, major(status.st_dev), minor(status.st_dev), rule);
+	close(fd);
+	return r;
+}
+
+static enum rule rule_of_file_system(const char *type)
+{
+	static const struct {
+		const char *type;
+		enum rule rule;
+	} rules[] = {
+		{"tmpfs", RULE_SHMEM},
+		{"devtmpfs", RULE_DEVICE},
+		{"hugetlbfs", RULE_NOT_COUNTED},
+	};
+
+	for (size_t i = 0; i < HL_COUNT_OF(rules); i++)
+		if (!strcmp(type, rules[i].type))
+			return rules[i].rule;
+	return RULE_ORDINARY;
+}
+
+/* A line of /proc/PID/mountinfo: "36 35 0:27 ... - tmpfs ...". */
+static int add_mount(struct hl_page_camera *camera, const char *line)
+{
+	const char *behind = strstr(line, " - ");
+	uint32_t device_major, device_minor;
+	char type[32];
+
+	if (!behind || sscanf(behind, " - %31s", type) != 1 ||
+	    sscanf(line, "%*u %*u %u:%u", &device_major, &device_minor) != 2)
+		return 0;
+	enum rule rule = rule_of_file_system(type);
+	return rule == RULE_ORDINARY ? 0 : add_device(camera, device_major, device_minor, rule);
+}
+
+static int add_mounts(struct hl_page_camera *camera)
+{
+	char path[64], *line = NULL;
+	size_t capacity = 0;
+	int r = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/mountinfo", camera->pid);
+	FILE *file = fopen(path, "re");
+	if (!file)
+		return 0; /* a process that ends; the page map has the sentence */
+	while (r == 0 && getline(&line, &capacity, file) >= 0)
+		r = add_mount(camera, line);
+	free(line);
+	fclose(file);
+	return r;
+}
+
+static int add_devices(struct hl_page_camera *camera)
+{
+	static const unsigned huge_page_shifts[] = {21, 30};
+	int r = add_device_of_memfd(camera, 0, RULE_SHMEM);
+
+	for (size_t i = 0; r == 0 && i < HL_COUNT_OF(huge_page_shifts); i++)
+		r = add_device_of_memfd(camera, MFD_HUGETLB | huge_page_shifts[i] << MFD_HUGE_SHIFT,
+					RULE_NOT_COUNTED);
+	return r < 0 ? r : add_mounts(camera);
+}
+
+static enum rule rule_of(const struct hl_page_camera *camera, const struct hl_map *map)
+{
+	if (!strncmp(map->path, "[vvar", 5) || !strcmp(map->path, "[vsyscall]"))
+		return RULE_NOT_COUNTED;
+	for (size_t i = 0; map->inode && i < camera->device_count; i++)
+		if (camera->devices[i].major == map->dev_major &&
+		    camera->devices[i].minor == map->dev_minor)
+			return camera->devices[i].rule;
+	return RULE_ORDINARY;
+}
+
+/* ---- the camera ---- */
+
+int hl_page_camera_new(pid_t pid, struct hl_page_camera **ret_camera, struct hl_error *err)
+{
+	struct hl_page_camera *camera = calloc(1, sizeof(*camera));
+	int r = -ENOMEM;
+
+	if (camera) {
+		camera->pid = pid;
+		r = hl_pagemap_open(pid, &camera->pagemap, err);
+	}
+	if (r == 0)
+		r = add_devices(camera);
+	if (r < 0) {
+		hl_page_camera_free(camera);
+		return hl_error_set(err, r, "cannot look at the pages of '%d': %s", pid,
+				    strerror(-r));
+	}
+	*ret_camera = camera;
+	return 0;
+}
+
+void hl_page_camera_free(struct hl_page_camera *camera)
+{
+	if (!camera)
+		return;
+	hl_pagemap_free(camera->pagemap);
+	free(camera->devices);
+	free(camera);
+}
+
+const struct hl_pagemap *hl_page_camera_pagemap(const struct hl_page_camera *camera)
+{
+	return camera->pagemap;
+}
+
+void hl_page_camera_avoid_scan(struct hl_page_camera *camera)
+{
+	hl_pagemap_avoid_scan(camera->pagemap);
+}
+
+/* ---- snapshots ---- */
+
+static int append_run(struct hl_pages *pages, struct hl_page_run run)
+{
+	if (hl_array_reserve(&pages->runs, &pages->capacity, pages->count + 1, sizeof(run)) < 0)
+		return -ENOMEM;
+	pages->runs[pages->count++] = run;
+	pages->page_count += (run.end - run.start) >> HL_PAGE_SHIFT;
+	return 0;
+}
+
+/* Takes over what ${found} holds of mappings of one rule. */
+static int append_by_rule(struct hl_pages *pages, const struct hl_pages *found, enum rule rule)
+{
+	for (size_t i = 0; i < found->count; i++) {
+		struct hl_page_run run = found->runs[i];
+		if (run.kind & HL_PAGE_FILE && rule == RULE_DEVICE)
+			continue;
+		if (run.kind & HL_PAGE_FILE && rule == RULE_SHMEM)
+			run.kind |= HL_PAGE_SHMEM;
+		if (append_run(pages, run) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* The end of the mappings from ${index} on that lie side by side and follow one rule. */
+static size_t end_of_stretch(const struct hl_page_camera *camera, const struct hl_maps *maps,
+			     size_t index)
+{
+	enum rule rule = rule_of(camera, &maps->maps[index]);
+
+	do
+		index++;
+	while (index < maps->count && maps->maps[index].start == maps->maps[index - 1].end &&
+	       rule_of(camera, &maps->maps[index]) == rule);
+	return index;
+}
+
+static int scan_maps(struct hl_page_camera *camera, const struct hl_maps *maps,
+		     struct hl_pages *pages)
+{
+	struct hl_pages found = {0};
+	int r = 0;
+
+	for (size_t i = 0, end; r == 0 && i < maps->count; i = end) {
+		enum rule rule = rule_of(camera, &maps->maps[i]);
+		end = end_of_stretch(camera, maps, i);
+		if (rule == RULE_NOT_COUNTED)
+			continue;
+		found.count = 0;
+		found.page_count = 0;
+		r = hl_pagemap_scan(camera->pagemap, maps->maps[i].start, maps->maps[end - 1].end,
+				    &found);
+		if (r == 0)
+			r = append_by_rule(pages, &found, rule);
+	}
+	hl_pages_release(&found);
+	return r;
+}
+
+static int take_once(struct hl_page_camera *camera, struct hl_page_snapshot *snapshot,
+		     struct hl_error *err)
+{
+	int r = hl_maps_read(camera->pid, &snapshot->maps, err);
+
+	if (r == 0)
+		r = scan_maps(camera, &snapshot->maps, &snapshot->pages);
+	if (r == 0)
+		r = hl_process_rss_read(camera->pid, &snapshot->rss, err);
+	return r;
+}
+
+/* Whether nothing changed while it was taken, as far as sums show. */
+static bool is_consistent(const struct hl_page_snapshot *snapshot)
+{
+	return snapshot->pages.page_count == snapshot->rss.rss_pages;
+}
+
+int hl_page_snapshot_take(struct hl_page_camera *camera, struct hl_page_snapshot *ret_snapshot,
+			  struct hl_error *err)
+{
+	uint64_t begin_ns = hl_clock_ns(CLOCK_MONOTONIC);
+	struct hl_page_snapshot snapshot = {0};
+	int r, takes = 0;
+
+	do {
+		hl_page_snapshot_release(&snapshot);
+		uint64_t take_ns = hl_clock_ns(CLOCK_MONOTONIC);
+		r = take_once(camera, &snapshot, err);
+		snapshot.taken_ns = hl_clock_ns(CLOCK_MONOTONIC);
+		snapshot.cost_ns = snapshot.taken_ns - take_ns;
+	} while (r == 0 && !is_consistent(&snapshot) && ++takes < TAKES_MAX &&
+		 snapshot.taken_ns - begin_ns < TAKES_DURATION_NS);
+	if (r < 0) {
+		hl_page_snapshot_release(&snapshot);
+		return hl_error_set(err, r, "cannot look at the pages of '%d': %s", camera->pid,
+				    strerror(-r));
+	}
+	*ret_snapshot = snapshot;
+	return 0;
+}
+
+void hl_page_snapshot_release(struct hl_page_snapshot *snapshot)
+{
+	hl_maps_release(&snapshot->maps);
+	hl_pages_release(&snapshot->pages);
+	*snapshot = (struct hl_page_snapshot){0};
+}

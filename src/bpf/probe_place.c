@@ -11,8 +11,8 @@
 #define REGISTER_RBP 5
 #define NO_REGISTER  (-1)
 
-/* The System V ABI's first integer arguments: rdi, rsi, rdx. */
-static const uint8_t abi_arguments[HL_PROBE_ARGUMENTS_MAX] = {7, 6, 2};
+/* The System V ABI's first integer arguments: rdi, rsi, rdx, rcx. */
+static const uint8_t abi_arguments[HL_PROBE_ARGUMENTS_MAX] = {7, 6, 2, 1};
 
 struct instruction {
 	ZydisDecodedInstruction decoded;

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HL_PROBE_ARGUMENTS_MAX 3
+#define HL_PROBE_ARGUMENTS_MAX 4
 
 struct hl_probe_place {
 	uint32_t offset; /* from the function's first byte */

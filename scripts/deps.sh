@@ -13,7 +13,7 @@ packages() {
 	case $1 in
 	build) echo gcc libc6-dev meson ninja-build pkgconf libdw-dev libelf-dev libzstd-dev \
 		libxxhash-dev libsmartcols-dev libjansson-dev libiberty-dev \
-		libprotobuf-c-dev protobuf-c-compiler zlib1g-dev scdoc \
+		libprotobuf-c-dev protobuf-c-compiler zlib1g-dev libzydis-dev scdoc \
 		clang bpftool libbpf-dev linux-libc-dev ;;
 	# redis-tools holds the server's program as well; redis-server would start a service.
 	# The 32-bit libraries come one by one because gcc-multilib conflicts with cross compilers.

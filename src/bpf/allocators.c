@@ -240,8 +240,7 @@ static bool is_left_out(const struct reading *reading, const struct candidate *c
 				      leads_to_candidate, &search);
 }
 
-/* How many of a call's integer arguments are needed. */
-static unsigned argument_count(enum hl_heap_call call)
+unsigned hl_heap_call_arguments(enum hl_heap_call call)
 {
 	switch (call) {
 	case HL_HEAP_FREE:
@@ -265,15 +264,18 @@ static void place_candidate(const struct reading *reading, const struct candidat
 
 	if (!bytes)
 		return;
-	struct hl_probe_place place = hl_probe_place(code, bytes, argument_count(candidate->call));
+	struct hl_probe_place place =
+		hl_probe_place(code, bytes, hl_heap_call_arguments(candidate->call));
 	if (is_left_out(reading, candidate, code, bytes, &place))
 		return;
+	struct call_search search = {reading, candidate};
 	struct hl_allocator_function *function = &found->functions[found->count++];
 	*function = (struct hl_allocator_function){
 		.call = candidate->call,
 		.throws = candidate->throws,
 		.offset = candidate->offset,
 		.place = place,
+		.calls_others = hl_code_visit_branches(code, bytes, leads_to_candidate, &search),
 	};
 	memcpy(function->name, candidate->name, sizeof(function->name));
 }

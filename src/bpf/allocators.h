@@ -21,8 +21,9 @@
 struct hl_allocator_function {
 	char name[40]; /* of the aliases the plainest */
 	enum hl_heap_call call;
-	bool throws;	 /* an exception may leave it */
-	uint64_t offset; /* of its first byte in the file */
+	bool throws;	   /* an exception may leave it */
+	bool calls_others; /* of those that are found in the same file */
+	uint64_t offset;   /* of its first byte in the file */
 	struct hl_probe_place place;
 };
 
@@ -43,6 +44,9 @@ struct hl_allocators {
 	struct hl_allocator *allocators;
 	size_t count, capacity;
 };
+
+/* How many integer arguments of such a call are needed. */
+unsigned hl_heap_call_arguments(enum hl_heap_call call);
 
 /*
  * The functions that the ELF file open as ${fd} defines, in its dynamic or its static symbol table.

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Chooses and links the probes of `stacks`; see heap_probes.h. */
+#include "bpf/heap_probes.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- which functions ---- */
+
+int hl_heap_probes_find(struct hl_heap_probes *probes, struct hl_error *err)
+{
+	int r = hl_maps_read(probes->pid, &probes->maps, err);
+
+	if (r == 0)
+		r = hl_allocators_find(probes->pid, &probes->maps, probes->object,
+				       &probes->allocators, err);
+	return r;
+}
+
+static bool is_spared(const struct hl_heap_probes *probes,
+		      const struct hl_allocator_function *function)
+{
+	return probes->spares_throwing && function->throws;
+}
+
+static bool is_probed(const struct hl_heap_probes *probes,
+		      const struct hl_allocator_function *function)
+{
+	return !(probes->entry_alone && function->call == HL_HEAP_FREE) &&
+	       !is_spared(probes, function);
+}
+
+/* Functions of different files may call each other by ways that are not to be seen in the code. */
+bool hl_heap_probes_may_nest(const struct hl_heap_probes *probes)
+{
+	size_t files = 0;
+
+	for (size_t i = 0; i < probes->allocators.count; i++) {
+		const struct hl_allocator_functions *found =
+			&probes->allocators.allocators[i].found;
+		bool has_any = false;
+		for (size_t k = 0; k < found->count; k++) {
+			if (found->functions[k].call == HL_HEAP_FREE)
+				continue;
+			has_any = true;
+			if (found->functions[k].calls_others)
+				return true;
+		}
+		files += has_any;
+	}
+	return files > 1;
+}
+
+/* ---- links ---- */
+
+static bool arguments_are_moved(const struct hl_probe_place *place, enum hl_heap_call call)
+{
+	static const uint8_t abi[HL_PROBE_ARGUMENTS_MAX] = {7, 6, 2, 1};
+
+	for (unsigned i = 0; i < hl_heap_call_arguments(call); i++)
+		if (place->arguments[i] != abi[i])
+			return true;
+	return false;
+}
+
+static uint64_t cookie_of(const struct hl_allocator_function *function, size_t number)
+{
+	uint64_t cookie = function->call | (uint64_t)number << HL_SITE_FUNCTION;
+
+	for (unsigned i = 0; i < HL_PROBE_ARGUMENTS_MAX; i++)
+		cookie |= (uint64_t)function->place.arguments[i] << (HL_SITE_ARGUMENTS + 4 * i);
+	if (arguments_are_moved(&function->place, function->call))
+		cookie |= HL_SITE_MOVED;
+	if (function->throws)
+		cookie |= HL_SITE_THROWS;
+	return cookie;
+}
+
+enum site_choice { ALL_SITES, ALLOCATION_SITES };
+
+/* Sites of ${allocator}, into an array with room for all; how many. */
+static size_t choose_sites(const struct hl_heap_probes *probes,
+			   const struct hl_allocator *allocator, enum site_choice choice,
+			   struct hl_probe_site *sites)
+{
+	size_t first = (size_t)(allocator - probes->allocators.allocators) << 16, count = 0;
+
+	for (size_t i = 0; i < allocator->found.count; i++) {
+		const struct hl_allocator_function *function = &allocator->found.functions[i];
+		if (!is_probed(probes, function) ||
+		    (choice == ALLOCATION_SITES && function->call == HL_HEAP_FREE))
+			continue;
+		sites[count++] = (struct hl_probe_site){
+			.offset = function->offset + function->place.offset,
+			.cookie = cookie_of(function, first + i),
+		};
+	}
+	return count;
+}
+
+static int link_allocator(struct hl_heap_probes *probes, const struct hl_allocator *allocator,
+			  int program_fd, bool at_return, struct hl_error *err)
+{
+	char path[PATH_MAX];
+	int r = hl_map_file_path(probes->pid, allocator->map, path, sizeof(path));
+
+	if (r < 0)
+		return hl_error_set(err, r, "cannot open '%s' as process '%d' has it mapped: %s",
+				    allocator->map->path, (int)probes->pid, strerror(-r));
+	struct hl_probe_site *sites = calloc(allocator->found.count, sizeof(*sites));
+	if (!sites)
+		return hl_error_set(err, -ENOMEM, "cannot set probes: out of memory");
+	struct hl_probe_target target = {
+		.pid = probes->pid,
+		.path = path,
+		.sites = sites,
+		.site_count = choose_sites(probes, allocator,
+					   at_return ? ALLOCATION_SITES : ALL_SITES, sites),
+	};
+	r = hl_probe_links_add(&probes->links, probes->way, program_fd, at_return, &target, err);
+	free(sites);
+	return r;
+}
+
+/* Returns first: a call that was entered must be seen to return. */
+int hl_heap_probes_link(struct hl_heap_probes *probes, int entry_fd, int return_fd,
+			struct hl_error *err)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && return_fd >= 0 && i < probes->allocators.count; i++)
+		r = link_allocator(probes, &probes->allocators.allocators[i], return_fd, true, err);
+	for (size_t i = 0; r == 0 && i < probes->allocators.count; i++)
+		r = link_allocator(probes, &probes->allocators.allocators[i], entry_fd, false, err);
+	if (r < 0)
+		hl_heap_probes_unlink(probes);
+	return r;
+}
+
+void hl_heap_probes_unlink(struct hl_heap_probes *probes)
+{
+	hl_probe_links_release(&probes->links);
+}
+
+/* ---- for the user ---- */
+
+static const char *file_name(const struct hl_allocator *allocator)
+{
+	const char *slash = strrchr(allocator->map->path, '/');
+
+	return slash ? slash + 1 : allocator->map->path;
+}
+
+static void describe_allocator(FILE *stream, const struct hl_heap_probes *probes,
+			       const struct hl_allocator *allocator)
+{
+	const char *separator = "";
+
+	for (size_t i = 0; i < allocator->found.count; i++) {
+		const struct hl_allocator_function *function = &allocator->found.functions[i];
+		if (!is_probed(probes, function))
+			continue;
+		fprintf(stream, "%s%s", separator, function->name);
+		if (function->place.offset)
+			fprintf(stream, "+%u", function->place.offset);
+		separator = ", ";
+	}
+	fprintf(stream, " in %s", file_name(allocator));
+}
+
+char *hl_heap_probes_describe(const struct hl_heap_probes *probes)
+{
+	char *text = NULL;
+	size_t length;
+	FILE *stream = open_memstream(&text, &length);
+
+	if (!stream)
+		return NULL;
+	for (size_t i = 0; i < probes->allocators.count; i++) {
+		fputs(i ? "; " : "", stream);
+		describe_allocator(stream, probes, &probes->allocators.allocators[i]);
+	}
+	return fclose(stream) == 0 ? text : NULL;
+}
+
+/* Names of those functions of which ${belongs} is true, with commas. */
+static char *list_functions(const struct hl_heap_probes *probes,
+			    bool (*belongs)(const struct hl_heap_probes *probes,
+					    const struct hl_allocator_function *function))
+{
+	char *text = NULL;
+	size_t length;
+	const char *separator = "";
+	FILE *stream = open_memstream(&text, &length);
+
+	if (!stream)
+		return NULL;
+	for (size_t i = 0; i < probes->allocators.count; i++) {
+		const struct hl_allocator *allocator = &probes->allocators.allocators[i];
+		for (size_t k = 0; k < allocator->found.count; k++) {
+			if (!belongs(probes, &allocator->found.functions[k]))
+				continue;
+			fprintf(stream, "%s%s of %s", separator, allocator->found.functions[k].name,
+				file_name(allocator));
+			separator = ", ";
+		}
+	}
+	return fclose(stream) == 0 ? text : NULL;
+}
+
+static bool is_slow(const struct hl_heap_probes *probes,
+		    const struct hl_allocator_function *function)
+{
+	return is_probed(probes, function) && !function->place.emulated;
+}
+
+char *hl_heap_probes_slow(const struct hl_heap_probes *probes)
+{
+	return list_functions(probes, is_slow);
+}
+
+char *hl_heap_probes_spared(const struct hl_heap_probes *probes)
+{
+	return list_functions(probes, is_spared);
+}
+
+void hl_heap_probes_release(struct hl_heap_probes *probes)
+{
+	hl_heap_probes_unlink(probes);
+	hl_allocators_release(&probes->allocators);
+	hl_maps_release(&probes->maps);
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Which functions of a target are probed for `stacks`, and the probes themselves. */
+#pragma once
+
+#include "bpf/allocators.h"
+#include "bpf/probe_link.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+
+/* All zero is none. */
+struct hl_heap_probes {
+	pid_t pid;
+	enum hl_probe_way way;
+	const char *object;   /* part of the path of files to look at; NULL: any */
+	bool entry_alone;     /* neither returns nor frees are of interest */
+	bool spares_throwing; /* leaves out functions that an exception may leave */
+	struct hl_maps maps;
+	struct hl_allocators allocators;
+	struct hl_probe_links links;
+};
+
+/*
+ * Finds the allocators of ${pid}; members above maps must be set. 0, or a negative errno with a
+ * sentence.
+ */
+int hl_heap_probes_find(struct hl_heap_probes *probes, struct hl_error *err);
+
+/* Whether one function that is to be probed may call another one. */
+bool hl_heap_probes_may_nest(const struct hl_heap_probes *probes);
+
+/*
+ * Runs ${entry_fd} where functions begin, and ${return_fd} (not for sessions, nor when entries are
+ * all that is wanted: -1) where they return. 0, or a negative errno with a sentence and with no
+ * probe left.
+ */
+int hl_heap_probes_link(struct hl_heap_probes *probes, int entry_fd, int return_fd,
+			struct hl_error *err);
+
+/* Takes the probes away. */
+void hl_heap_probes_unlink(struct hl_heap_probes *probes);
+
+/* "malloc, free+3 and 6 others in libc.so.6" for each file, for the user. NULL: no memory. */
+char *hl_heap_probes_describe(const struct hl_heap_probes *probes);
+
+/* Names of functions of which each call costs some 10 us, with commas; "" when there are none, NULL
+ * when there is no memory. */
+char *hl_heap_probes_slow(const struct hl_heap_probes *probes);
+
+/* The same for functions that were left out because an exception may leave them. */
+char *hl_heap_probes_spared(const struct hl_heap_probes *probes);
+
+void hl_heap_probes_release(struct hl_heap_probes *probes);

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Which functions of files are found to be an allocator's; this program has some of its own. */
+#include "bpf/allocators.h"
+
+#include "bpf/allocator_names.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "fail_allocations.h"
+
+/* Under names that no library has, so that nothing calls them. */
+void *_rjem_malloc(size_t size);
+void *_rjem_valloc(size_t size);
+void *_rjem_reallocarray(void *block, size_t count, size_t size);
+void *_rjem_realloc(void *block, size_t size);
+void *tc_memalign(size_t alignment, size_t size);
+
+static volatile size_t calls;
+
+__attribute__((noinline)) void *_rjem_malloc(size_t size)
+{
+	calls += size;
+	return NULL;
+}
+
+void *_rjem_valloc(size_t size) __attribute__((alias("_rjem_malloc")));
+
+__attribute__((noinline)) void *_rjem_realloc(void *block, size_t size)
+{
+	calls += size;
+	return block;
+}
+
+__attribute__((noinline)) void *_rjem_reallocarray(void *block, size_t count, size_t size)
+{
+	void *moved = _rjem_realloc(block, count * size);
+	calls++;
+	return moved;
+}
+
+__attribute__((noinline)) void *tc_memalign(size_t alignment, size_t size)
+{
+	calls += alignment + size;
+	return NULL;
+}
+
+static const struct hl_allocator_function *find(const struct hl_allocator_functions *found,
+						const char *name)
+{
+	for (size_t i = 0; i < found->count; i++)
+		if (strcmp(found->functions[i].name, name) == 0)
+			return &found->functions[i];
+	return NULL;
+}
+
+static struct hl_allocator_functions read_file(const char *path)
+{
+	struct hl_allocator_functions found;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	assert_true(fd >= 0);
+	assert_int_equal(hl_allocator_functions_read(fd, &found), 0);
+	close(fd);
+	return found;
+}
+
+static void functions_are_found_in_the_static_symbol_table(void **state)
+{
+	struct hl_allocator_functions found = read_file("/proc/self/exe");
+	const struct hl_allocator_function *function = find(&found, "tc_memalign");
+
+	(void)state;
+	assert_non_null(function);
+	assert_int_equal(function->call, HL_HEAP_MEMALIGN);
+	assert_false(function->throws);
+	hl_allocator_functions_release(&found);
+}
+
+static void aliases_are_one_function_under_its_plainest_name(void **state)
+{
+	struct hl_allocator_functions found = read_file("/proc/self/exe");
+
+	(void)state;
+	assert_non_null(find(&found, "_rjem_malloc"));
+	assert_null(find(&found, "_rjem_valloc"));
+	hl_allocator_functions_release(&found);
+}
+
+static void functions_that_pass_the_call_on_are_left_out(void **state)
+{
+	struct hl_allocator_functions found = read_file("/proc/self/exe");
+
+	(void)state;
+	assert_non_null(find(&found, "_rjem_realloc"));
+	assert_null(find(&found, "_rjem_reallocarray"));
+	hl_allocator_functions_release(&found);
+}
+
+/* The wrapped malloc of this program is undefined in its file: another one defines it. */
+static void functions_of_other_files_are_not_found(void **state)
+{
+	struct hl_allocator_functions found = read_file("/proc/self/exe");
+
+	(void)state;
+	assert_null(find(&found, "malloc"));
+	assert_null(find(&found, "free"));
+	hl_allocator_functions_release(&found);
+}
+
+static void offsets_lead_to_the_code_in_the_file(void **state)
+{
+	struct hl_allocator_functions found = read_file("/proc/self/exe");
+	const struct hl_allocator_function *function = find(&found, "tc_memalign");
+	uint8_t code[16];
+	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+
+	(void)state;
+	assert_non_null(function);
+	assert_int_equal(pread(fd, code, sizeof(code), (off_t)function->offset), sizeof(code));
+	assert_memory_equal(code, (const void *)(uintptr_t)tc_memalign, sizeof(code));
+	close(fd);
+	hl_allocator_functions_release(&found);
+}
+
+static void libc_is_found_in_the_mappings_of_a_process(void **state)
+{
+	struct hl_allocators allocators;
+	struct hl_maps maps;
+	bool found_libc = false;
+
+	(void)state;
+	assert_int_equal(hl_maps_read(getpid(), &maps, NULL), 0);
+	assert_int_equal(hl_allocators_find(getpid(), &maps, NULL, &allocators, NULL), 0);
+	for (size_t i = 0; i < allocators.count; i++) {
+		const struct hl_allocator *it = &allocators.allocators[i];
+		for (size_t k = 0; k < i; k++)
+			assert_false(hl_map_same_file(it->map, allocators.allocators[k].map));
+		if (!strstr(it->map->path, "libc") && !strstr(it->map->path, "ld-musl"))
+			continue;
+		found_libc = true;
+		assert_non_null(find(&it->found, "malloc"));
+		assert_non_null(find(&it->found, "free"));
+		assert_int_equal(find(&it->found, "realloc")->call, HL_HEAP_REALLOC);
+		assert_null(find(&it->found, "reallocarray"));
+	}
+	assert_true(found_libc);
+	hl_allocators_release(&allocators);
+	hl_maps_release(&maps);
+}
+
+static void one_object_alone_is_looked_through_if_asked_for(void **state)
+{
+	struct hl_allocators allocators;
+	struct hl_error err = {0};
+	struct hl_maps maps;
+
+	(void)state;
+	assert_int_equal(hl_maps_read(getpid(), &maps, NULL), 0);
+	assert_int_equal(hl_allocators_find(getpid(), &maps, "test_allocators", &allocators, NULL),
+			 0);
+	assert_int_equal(allocators.count, 1);
+	assert_non_null(find(&allocators.allocators[0].found, "tc_memalign"));
+	hl_allocators_release(&allocators);
+	assert_int_equal(hl_allocators_find(getpid(), &maps, "libnone", &allocators, &err),
+			 -ENOENT);
+	assert_non_null(strstr(err.text, "'libnone'"));
+	hl_maps_release(&maps);
+}
+
+static void other_names_are_no_allocator(void **state)
+{
+	static const char *const others[] = {
+		"",	   "mallo",	   "malloc_usable_size", "je_",
+		"xmalloc", "mallocmalloc", "je_je_malloc",	 "_Znw"};
+	uint32_t rank;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		assert_null(hl_allocator_name_find(others[i], &rank));
+	assert_true(hl_allocator_name_find("_Znwm", &rank)->throws);
+	assert_false(hl_allocator_name_find("_ZnwmRKSt9nothrow_t", &rank)->throws);
+}
+
+static void damaged_files_are_read_as_far_as_they_make_sense(void **state)
+{
+	int from = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	int to = memfd_create("damaged", MFD_CLOEXEC);
+	off_t bytes = lseek(from, 0, SEEK_END);
+	char *content = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, from, 0);
+
+	(void)state;
+	assert_true(content != MAP_FAILED);
+	for (off_t cut = 0; cut < bytes; cut += bytes / 64) {
+		struct hl_allocator_functions found;
+		assert_int_equal(ftruncate(to, 0), 0);
+		assert_int_equal(pwrite(to, content, (size_t)cut, 0), cut);
+		assert_int_equal(hl_allocator_functions_read(to, &found), 0);
+		hl_allocator_functions_release(&found);
+	}
+	for (size_t at = 16; at < 4096; at += 5) {
+		struct hl_allocator_functions found;
+		content[at] ^= (char)0xff;
+		assert_int_equal(pwrite(to, content, (size_t)bytes, 0), bytes);
+		content[at] ^= (char)0xff;
+		assert_int_equal(hl_allocator_functions_read(to, &found), 0);
+		hl_allocator_functions_release(&found);
+	}
+	munmap(content, (size_t)bytes);
+	close(to);
+	close(from);
+}
+
+static int find_all(const struct hl_maps *maps)
+{
+	struct hl_allocators allocators;
+	int r = hl_allocators_find(getpid(), maps, NULL, &allocators, NULL);
+
+	if (r == 0)
+		hl_allocators_release(&allocators);
+	return r;
+}
+
+static void want_of_memory_is_an_error(void **state)
+{
+	struct hl_maps maps;
+
+	(void)state;
+	assert_int_equal(hl_maps_read(getpid(), &maps, NULL), 0);
+	FOR_EACH_FAILING_ALLOCATION(r, find_all(&maps))
+	assert_int_equal(r, -ENOMEM);
+	hl_maps_release(&maps);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(functions_are_found_in_the_static_symbol_table),
+		cmocka_unit_test(aliases_are_one_function_under_its_plainest_name),
+		cmocka_unit_test(functions_that_pass_the_call_on_are_left_out),
+		cmocka_unit_test(functions_of_other_files_are_not_found),
+		cmocka_unit_test(offsets_lead_to_the_code_in_the_file),
+		cmocka_unit_test(libc_is_found_in_the_mappings_of_a_process),
+		cmocka_unit_test(one_object_alone_is_looked_through_if_asked_for),
+		cmocka_unit_test(other_names_are_no_allocator),
+		cmocka_unit_test(damaged_files_are_read_as_far_as_they_make_sense),
+		cmocka_unit_test(want_of_memory_is_an_error),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

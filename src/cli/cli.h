@@ -79,6 +79,9 @@ extern const struct hl_verb *const hl_verbs[];
 
 extern const struct hl_verb hl_verb_record;
 extern const struct hl_verb hl_verb_ctl;
+extern const struct hl_verb hl_verb_stacks;
+extern const struct hl_verb hl_verb_pgfault;
+extern const struct hl_verb hl_verb_page_events;
 extern const struct hl_verb hl_verb_top;
 extern const struct hl_verb hl_verb_lines;
 extern const struct hl_verb hl_verb_tree;
@@ -93,6 +96,7 @@ extern const struct hl_verb hl_verb_growth;
 extern const struct hl_verb hl_verb_events;
 extern const struct hl_verb hl_verb_report;
 extern const struct hl_verb hl_verb_folded;
+extern const struct hl_verb hl_verb_beam;
 extern const struct hl_verb hl_verb_export;
 extern const struct hl_verb hl_verb_import;
 extern const struct hl_verb hl_verb_pack;

@@ -8,15 +8,16 @@
 #include "view/view.h"
 
 /* For the shared_options of a verb. */
-extern const struct hl_option hl_trace_target_options[]; /* --pid */
-extern const struct hl_option hl_trace_output_options[]; /* --folded --output --force --verbose */
+extern const struct hl_option hl_trace_options[]; /* --pid --output --force --folded ... */
 
 struct hl_trace_command {
 	const struct hl_trace_backend *backend;
 	const void *settings; /* for the backend */
-	const char *schema;   /* of --json: "heapline/stacks/1" */
 	const char *mode;     /* of the recording; NULL: backend->mode */
 };
+
+/* Reads a number of seconds, fractions allowed, more than 0. 0 or -EINVAL. */
+int hl_trace_parse_seconds(const char *text, double *ret_seconds);
 
 /*
  * Traces the process that --pid names for as long as the operand says, or until Ctrl-C or the

@@ -37,6 +37,14 @@ const struct hl_option hl_view_value_options[] = {
 	{0},
 };
 
+const struct hl_option hl_view_trace_value_options[] = {
+	{"value", 'v', "VALUE", "what to show: inuse or alloc (default: inuse, where it is known)",
+	 HL_OPTION_CHOICE, &value, hl_value_names},
+	{"unit", 'u', "UNIT", "bytes or objects (default: bytes)", HL_OPTION_CHOICE, &unit,
+	 hl_unit_names},
+	{0},
+};
+
 const struct hl_option hl_view_selection_options[] = {
 	{"process", 'p', "PID[/SEQ]", "one process (default: the sum of all)", HL_OPTION_TEXT,
 	 &process, NULL},

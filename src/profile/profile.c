@@ -2,7 +2,7 @@
 /* What every view asks of a profile; see profile.h. */
 #include "profile/profile.h"
 
-#include "base/compiler.h"
+#include "profile/trace_kind.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -72,17 +72,6 @@ bool hl_profile_has_unit(enum hl_value value, enum hl_unit unit)
 	return true;
 }
 
-/* Traces from outside: how much they know. */
-static const struct {
-	const char *mode;
-	bool frees; /* they watch what goes, too, so that they know what is in use */
-} trace_modes[] = {
-	{"stacks", true},
-	{"stacks-all", false},
-	{"pgfault", true},
-	{"page-events", false},
-};
-
 static void know(struct hl_profile *profile, enum hl_value value)
 {
 	for (int unit = 0; unit < HL_UNIT_COUNT; unit++)
@@ -97,15 +86,15 @@ void hl_profile_know_all(struct hl_profile *profile)
 
 void hl_profile_know_recorded(struct hl_profile *profile, const char *mode)
 {
-	for (size_t i = 0; i < HL_COUNT_OF(trace_modes); i++) {
-		if (strcmp(mode, trace_modes[i].mode) != 0)
-			continue;
-		know(profile, HL_VALUE_ALLOC);
-		if (trace_modes[i].frees)
-			know(profile, HL_VALUE_INUSE);
+	const struct hl_trace_kind *kind = hl_trace_kind_of(mode);
+
+	if (!kind) {
+		hl_profile_know_all(profile);
 		return;
 	}
-	hl_profile_know_all(profile);
+	know(profile, HL_VALUE_ALLOC);
+	if (kind->frees)
+		know(profile, HL_VALUE_INUSE);
 }
 
 void hl_profile_counters_add(struct hl_profile_counters *sum,

@@ -80,6 +80,16 @@ static void total_lines(struct hl_emit *emit, const struct hl_profile *profile)
 	}
 }
 
+static void figure_lines(struct hl_emit *emit, const struct hl_profile *profile)
+{
+	char words[HL_SUMMARY_FIGURE_MAX], value[HL_SUMMARY_FIGURE_MAX];
+
+	for (size_t i = 0; i < profile->figure_count; i++) {
+		hl_summary_figure(profile, &profile->figures[i], words, value);
+		hl_emit_line(emit, "%s: %s", words, value);
+	}
+}
+
 static void count_line(struct hl_emit *emit, const struct hl_profile *profile)
 {
 	char stacks[HL_FORMAT_MAX], nodes[HL_FORMAT_MAX];
@@ -377,6 +387,7 @@ int hl_view_info(const struct hl_profile *profile, const struct hl_view_options 
 	recording_members(emit, profile);
 	recording_lines(emit, profile);
 	total_lines(emit, profile);
+	figure_lines(emit, profile);
 	count_line(emit, profile);
 	hl_summary_warnings(emit, profile);
 	process_rows(emit, profile);

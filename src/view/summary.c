@@ -3,6 +3,8 @@
 #include "view/summary.h"
 
 #include "base/path.h"
+#include "profile/trace_kind.h"
+#include "recording/figure_name.h"
 #include "view/format.h"
 #include "view/summary_totals.h"
 
@@ -43,6 +45,17 @@ static void recording_member(struct hl_emit *emit, const struct hl_profile *prof
 	hl_emit_object_end(emit);
 }
 
+/* Where objects are pages, they are told as such. */
+static void pages_member(struct hl_emit *emit, const struct hl_profile *profile,
+			 const struct hl_profile_counters *total)
+{
+	const struct hl_trace_kind *kind = hl_profile_trace_kind(profile);
+
+	if (kind && hl_trace_kind_counts_pages(kind))
+		hl_emit_integer(emit, "pages",
+				hl_profile_figure(total, HL_VALUE_INUSE, HL_UNIT_OBJECTS));
+}
+
 /* Of ${total}, what ${profile} knows. */
 static void total_member(struct hl_emit *emit, const char *key, const struct hl_profile *profile,
 			 const struct hl_profile_counters *total)
@@ -59,6 +72,7 @@ static void total_member(struct hl_emit *emit, const char *key, const struct hl_
 				emit, name,
 				hl_profile_figure(total, (enum hl_value)value, (enum hl_unit)unit));
 		}
+	pages_member(emit, profile, total);
 	hl_emit_object_end(emit);
 }
 
@@ -86,6 +100,13 @@ static void lost_member(struct hl_emit *emit, const struct hl_profile_lost *lost
 	hl_emit_object_end(emit);
 }
 
+void hl_summary_figure_members(struct hl_emit *emit, const struct hl_profile *profile)
+{
+	for (size_t i = 0; i < profile->figure_count; i++)
+		hl_emit_integer(emit, hl_profile_text(profile, profile->figures[i].name),
+				profile->figures[i].value);
+}
+
 void hl_summary_members(struct hl_emit *emit, const struct hl_profile *profile,
 			const struct hl_view_options *options)
 {
@@ -104,9 +125,36 @@ void hl_summary_members(struct hl_emit *emit, const struct hl_profile *profile,
 	}
 	total_member(emit, "total", profile, &profile->total);
 	lost_member(emit, &profile->lost);
+	if (profile->figure_count) {
+		hl_emit_object(emit, "figures");
+		hl_summary_figure_members(emit, profile);
+		hl_emit_object_end(emit);
+	}
 }
 
 /* ---- text ---- */
+
+const char *hl_summary_figure(const struct hl_profile *profile,
+			      const struct hl_profile_figure *figure,
+			      char words[HL_SUMMARY_FIGURE_MAX], char value[HL_SUMMARY_FIGURE_MAX])
+{
+	const char *name = hl_profile_text(profile, figure->name), *unit = hl_figure_unit(name);
+	size_t length = strlen(name) - strlen(unit) - 1;
+	char count[HL_FORMAT_MAX];
+
+	snprintf(words, HL_SUMMARY_FIGURE_MAX, "%.*s", (int)length, name);
+	for (char *at = words; (at = strchr(at, '_'));)
+		*at = ' ';
+	if (!strcmp(unit, "bytes"))
+		snprintf(value, HL_SUMMARY_FIGURE_MAX, "%s", hl_format_bytes(figure->value, count));
+	else if (!strcmp(unit, "percent"))
+		snprintf(value, HL_SUMMARY_FIGURE_MAX, "%s %%",
+			 hl_format_count(figure->value, count));
+	else
+		snprintf(value, HL_SUMMARY_FIGURE_MAX, "%s %s",
+			 hl_format_count(figure->value, count), unit);
+	return value;
+}
 
 size_t hl_summary_stack_count(const struct hl_profile *profile)
 {
@@ -214,9 +262,14 @@ static bool has_negative_figures(const struct hl_profile *profile)
 	return false;
 }
 
-void hl_summary_negative_line(struct hl_emit *emit)
+void hl_summary_negative_line(struct hl_emit *emit, const struct hl_profile *profile)
 {
-	hl_emit_line(emit, "negative figures: a thread freed blocks that others had allocated");
+	const struct hl_trace_kind *kind = hl_profile_trace_kind(profile);
+
+	hl_emit_line(emit, "%s",
+		     kind && kind->negative ? kind->negative
+					    : "negative figures: a thread freed blocks that "
+					      "others had allocated");
 }
 
 /* A log is one process'; of several, somebody may have meant another one. */
@@ -250,7 +303,7 @@ void hl_summary_lines(struct hl_emit *emit, const struct hl_profile *profile)
 		hl_emit_line(emit, "sampled about every %s: figures are estimates",
 			     hl_format_bytes((int64_t)profile->sample_bytes, sample));
 	if (has_negative_figures(profile))
-		hl_summary_negative_line(emit);
+		hl_summary_negative_line(emit, profile);
 	hl_summary_warnings(emit, profile);
 }
 
@@ -264,6 +317,8 @@ void hl_summary_value_line(struct hl_emit *emit, const struct hl_profile *profil
 		[HL_VALUE_TEMPORARY] = "freed at once, before the thread allocated again",
 		[HL_VALUE_SLACK] = "set aside by the allocator beyond what was requested",
 	};
+	const struct hl_trace_kind *kind = hl_profile_trace_kind(profile);
+
 	if (profile->moment)
 		hl_emit_line(emit, "showing what was in use at that moment in %s; --unit %s",
 			     hl_unit_names[options->unit],
@@ -271,7 +326,10 @@ void hl_summary_value_line(struct hl_emit *emit, const struct hl_profile *profil
 							    : "bytes adds up their sizes");
 	else
 		hl_emit_line(emit, "showing %s (%s) in %s; --value and --unit choose others",
-			     hl_value_names[options->value], meanings[options->value],
+			     hl_value_names[options->value],
+			     !kind				? meanings[options->value]
+			     : options->value == HL_VALUE_INUSE ? kind->inuse
+								: kind->alloc,
 			     hl_unit_names[options->unit]);
 }
 
@@ -353,6 +411,8 @@ static void emptiness_warning(struct hl_emit *emit, const struct hl_profile *pro
 				hl_profile_text(profile, profile->filter));
 	else if (profile->imported)
 		hl_emit_warning(emit, "EMPTY: there is no stack in the file");
+	else if (hl_profile_trace_kind(profile))
+		hl_emit_warning(emit, "EMPTY: %s", hl_profile_trace_kind(profile)->no_object);
 	else if (!profile->recorded_process_count)
 		hl_emit_warning(emit, "EMPTY: no process was recorded");
 	else if (!strcmp(hl_profile_text(profile, profile->mode), "closed"))

@@ -14,6 +14,16 @@
 void hl_summary_members(struct hl_emit *emit, const struct hl_profile *profile,
 			const struct hl_view_options *options);
 
+/* JSON members for the figures that are of the whole recording. */
+void hl_summary_figure_members(struct hl_emit *emit, const struct hl_profile *profile);
+
+#define HL_SUMMARY_FIGURE_MAX 96 /* room for either of the texts below */
+
+/* ${words} is what ${figure} is of, "rss growth"; returned is ${value}: "1,234 pages". */
+const char *hl_summary_figure(const struct hl_profile *profile,
+			      const struct hl_profile_figure *figure,
+			      char words[HL_SUMMARY_FIGURE_MAX], char value[HL_SUMMARY_FIGURE_MAX]);
+
 /* Writes hl_summary_warnings() to options->notes, for views whose own text has no place for them.
  */
 int hl_summary_note(const struct hl_profile *profile, const struct hl_view_options *options);
@@ -30,8 +40,8 @@ void hl_summary_warnings(struct hl_emit *emit, const struct hl_profile *profile)
 /* The line that says how many events a log lacks; none when it has all. */
 void hl_summary_log_warning(struct hl_emit *emit, const struct hl_profile_lost *lost);
 
-/* The line that says why figures of threads can be less than nothing. */
-void hl_summary_negative_line(struct hl_emit *emit);
+/* The line that says why figures can be less than nothing. */
+void hl_summary_negative_line(struct hl_emit *emit, const struct hl_profile *profile);
 
 /* The line that says which value is shown, and how to see another. */
 void hl_summary_value_line(struct hl_emit *emit, const struct hl_profile *profile,

@@ -2,6 +2,7 @@
 /* Totals in words, and what several processes need beside them; see summary_totals.h. */
 #include "view/summary_totals.h"
 
+#include "profile/trace_kind.h"
 #include "view/format.h"
 #include "view/summary.h"
 
@@ -70,8 +71,10 @@ static const char *figures_text(const struct hl_profile *profile,
 		hl_format_bytes(hl_profile_figure(total, value, HL_UNIT_BYTES), size);
 	if (objects)
 		hl_format_count(blocks, count);
-	snprintf(buffer, HL_SUMMARY_FIGURES_MAX, "%s%s%s%s%s", size, bytes && objects ? " in " : "",
-		 count, objects && has_noun ? " block" : "",
+	const struct hl_trace_kind *kind = hl_profile_trace_kind(profile);
+	snprintf(buffer, HL_SUMMARY_FIGURES_MAX, "%s%s%s%s%s%s", size,
+		 bytes && objects ? " in " : "", count, objects && has_noun ? " " : "",
+		 objects && has_noun ? kind ? kind->noun : "block" : "",
 		 objects && has_noun ? hl_format_plural((uint64_t)blocks) : "");
 	return buffer;
 }
@@ -135,11 +138,15 @@ static void put_part(struct line *line, const struct hl_profile *profile,
 	bool is_own = total == &profile->total; /* and not what it is compared with */
 	char figures[HL_SUMMARY_FIGURES_MAX], caveat[HL_SUMMARY_CAVEAT_MAX] = "";
 
+	const struct hl_trace_kind *kind = hl_profile_trace_kind(profile);
+
 	put(line, "%s", is_first ? "" : "; ");
 	if (value == HL_VALUE_PEAK && is_own && sums_peaks(profile))
 		put(line, "sum of the peaks of %zu processes", profile->process_count);
 	else if (value == HL_VALUE_PEAK)
 		put(line, "peak");
+	else if (kind)
+		put(line, "%s", value == HL_VALUE_INUSE ? kind->inuse : kind->alloc);
 	else if (value == HL_VALUE_INUSE)
 		put(line, profile->imported || profile->moment ? "in use" : "in use at the end");
 	else

@@ -160,7 +160,7 @@ static int emit_rows(const struct hl_profile *profile, const struct hl_view_opti
 	if (rows->count) {
 		hl_summary_value_line(emit, profile, options);
 		if (options->by == HL_VIEW_BY_THREAD && has_negative_rows(rows))
-			hl_summary_negative_line(emit);
+			hl_summary_negative_line(emit, profile);
 		hl_emit_line(emit, "%s", "");
 	}
 	begin_rows(emit, profile, options);

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Finds out what traces may do here; see privilege.h. */
+#include "bpf/privilege.h"
+
+#include "base/compiler.h"
+#include "bpf/bpf_log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+/* bpf_loop, on which the stack walker is built. */
+#define KERNEL_MAJOR_MIN 5u
+#define KERNEL_MINOR_MIN 17u
+
+#define CAPABILITY(number) (UINT64_C(1) << (number))
+#define LIST_MAX	   160
+
+static const struct {
+	unsigned number;
+	const char *name;  /* as setcap knows it */
+	const char *title; /* as manuals do */
+} capabilities[] = {
+	{CAP_BPF, "cap_bpf", "CAP_BPF"},
+	{CAP_PERFMON, "cap_perfmon", "CAP_PERFMON"},
+	{CAP_SYS_PTRACE, "cap_sys_ptrace", "CAP_SYS_PTRACE"},
+	{CAP_DAC_READ_SEARCH, "cap_dac_read_search", "CAP_DAC_READ_SEARCH"},
+	{CAP_SYS_ADMIN, "cap_sys_admin", "CAP_SYS_ADMIN"},
+};
+
+/* ---- what we have ---- */
+
+/* The first line of a file, or ""; whether there is the file. */
+static bool read_line(const char *path, char *line, size_t capacity)
+{
+	line[0] = '\0';
+	FILE *file = fopen(path, "re");
+	if (!file)
+		return false;
+	if (!fgets(line, (int)capacity, file))
+		line[0] = '\0';
+	fclose(file);
+	return true;
+}
+
+static uint64_t read_capabilities(void)
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {0};
+	if (syscall(SYS_capget, &header, sets) < 0)
+		return 0;
+	return sets[0].effective | (uint64_t)sets[1].effective << 32;
+}
+
+/* The first namespace maps every id to itself. */
+static bool is_in_user_namespace(void)
+{
+	char line[128];
+	unsigned inside, outside, count;
+	if (!read_line("/proc/self/uid_map", line, sizeof(line)))
+		return false;
+	return sscanf(line, "%u %u %u", &inside, &outside, &count) != 3 || inside || outside ||
+	       count != UINT32_MAX;
+}
+
+static enum hl_lockdown read_lockdown(void)
+{
+	char line[128];
+	read_line("/sys/kernel/security/lockdown", line, sizeof(line));
+	if (strstr(line, "[confidentiality]"))
+		return HL_LOCKDOWN_CONFIDENTIALITY;
+	return strstr(line, "[integrity]") ? HL_LOCKDOWN_INTEGRITY : HL_LOCKDOWN_NONE;
+}
+
+static void read_program(char *program, size_t capacity)
+{
+	ssize_t length = readlink("/proc/self/exe", program, capacity - 1);
+	if (length > 0)
+		program[length] = '\0';
+	else
+		snprintf(program, capacity, "heapline");
+}
+
+void hl_privileges_read(struct hl_privileges *ret_privileges)
+{
+	struct utsname system;
+	struct hl_privileges privileges = {
+		.capabilities = read_capabilities(),
+		.uid = geteuid(),
+		.in_user_namespace = is_in_user_namespace(),
+		.has_btf = access("/sys/kernel/btf/vmlinux", R_OK) == 0,
+		.lockdown = read_lockdown(),
+	};
+	uname(&system);
+	sscanf(system.release, "%u.%u", &privileges.kernel_major, &privileges.kernel_minor);
+	read_program(privileges.program, sizeof(privileges.program));
+	*ret_privileges = privileges;
+}
+
+/* ---- whether it is enough ---- */
+
+/* CAP_SYS_ADMIN stands for the two that were once part of it. */
+static bool has(const struct hl_privileges *privileges, unsigned number)
+{
+	bool part_of_admin = number == CAP_BPF || number == CAP_PERFMON;
+	uint64_t enough = CAPABILITY(number) | (part_of_admin ? CAPABILITY(CAP_SYS_ADMIN) : 0);
+	return privileges->capabilities & enough;
+}
+
+static uint64_t missing_capabilities(const struct hl_privileges *privileges,
+				     const struct hl_process_facts *target, unsigned needs)
+{
+	bool is_own = target->uid == privileges->uid;
+	uint64_t wanted = 0, missing = 0;
+	if (needs & HL_NEED_BPF)
+		wanted |= CAPABILITY(CAP_BPF) | CAPABILITY(CAP_PERFMON);
+	if (needs & (HL_NEED_TARGET | HL_NEED_PAGEMAP) && !is_own)
+		wanted |= CAPABILITY(CAP_SYS_PTRACE);
+	if (needs & HL_NEED_PAGEMAP && !is_own)
+		wanted |= CAPABILITY(CAP_DAC_READ_SEARCH);
+	if (needs & HL_NEED_PERF_UPROBES)
+		wanted |= CAPABILITY(CAP_SYS_ADMIN);
+	for (size_t i = 0; i < HL_COUNT_OF(capabilities); i++)
+		if (wanted & CAPABILITY(capabilities[i].number) &&
+		    !has(privileges, capabilities[i].number))
+			missing |= CAPABILITY(capabilities[i].number);
+	return missing;
+}
+
+static const char *list_titles(uint64_t set, char text[LIST_MAX])
+{
+	size_t used = 0;
+	uint64_t left = set;
+	text[0] = '\0';
+	for (size_t i = 0; i < HL_COUNT_OF(capabilities); i++) {
+		if (!(set & CAPABILITY(capabilities[i].number)))
+			continue;
+		left &= ~CAPABILITY(capabilities[i].number);
+		used += (size_t)snprintf(text + used, LIST_MAX - used, "%s%s",
+					 !used	? ""
+					 : left ? ", "
+						: " and ",
+					 capabilities[i].title);
+	}
+	return text;
+}
+
+/* "cap_bpf,cap_perfmon": with those that are there already, for setcap replaces them all. */
+static const char *list_names(uint64_t set, char text[LIST_MAX])
+{
+	size_t used = 0;
+	text[0] = '\0';
+	for (size_t i = 0; i < HL_COUNT_OF(capabilities); i++)
+		if (set & CAPABILITY(capabilities[i].number))
+			used += (size_t)snprintf(text + used, LIST_MAX - used, "%s%s",
+						 used ? "," : "", capabilities[i].name);
+	return text;
+}
+
+static int refuse(const struct hl_privileges *privileges, const struct hl_process_facts *target,
+		  uint64_t missing, struct hl_error *err)
+{
+	char titles[LIST_MAX], names[LIST_MAX];
+	list_titles(missing, titles);
+	list_names(missing | privileges->capabilities, names);
+	return hl_error_set(err, -EPERM,
+			    "cannot trace process '%d': %s %s missing; run heapline as root, or "
+			    "once 'sudo setcap %s+ep %s'",
+			    target->pid, titles, missing & (missing - 1) ? "are" : "is", names,
+			    privileges->program);
+}
+
+/* What no capability helps against. */
+static int check_kernel(const struct hl_privileges *privileges, struct hl_error *err)
+{
+	if (privileges->kernel_major < KERNEL_MAJOR_MIN ||
+	    (privileges->kernel_major == KERNEL_MAJOR_MIN &&
+	     privileges->kernel_minor < KERNEL_MINOR_MIN))
+		return hl_error_set(err, -ENOTSUP,
+				    "cannot trace on kernel %u.%u: %u.%u or newer is needed; use "
+				    "'heapline record' there",
+				    privileges->kernel_major, privileges->kernel_minor,
+				    KERNEL_MAJOR_MIN, KERNEL_MINOR_MIN);
+	if (!privileges->has_btf)
+		return hl_error_set(err, -ENOTSUP,
+				    "cannot trace here: the kernel does not describe its types in "
+				    "'/sys/kernel/btf/vmlinux'; boot one that was built with "
+				    "CONFIG_DEBUG_INFO_BTF, or mount /sys");
+	if (privileges->lockdown == HL_LOCKDOWN_CONFIDENTIALITY)
+		return hl_error_set(err, -EPERM,
+				    "cannot trace here: the kernel is locked down "
+				    "(confidentiality), so that programs may not read memory; boot "
+				    "with 'lockdown=integrity' or without Secure Boot");
+	return 0;
+}
+
+int hl_privileges_suffice(const struct hl_privileges *privileges,
+			  const struct hl_process_facts *target, unsigned needs,
+			  struct hl_error *err)
+{
+	uint64_t missing = missing_capabilities(privileges, target, needs);
+	int r = check_kernel(privileges, err);
+	if (r < 0)
+		return r;
+	if (privileges->in_user_namespace)
+		return hl_error_set(err, -EPERM,
+				    "cannot trace process '%d': heapline runs in a user namespace, "
+				    "where capabilities do not count; run it on the host",
+				    target->pid);
+	return missing ? refuse(privileges, target, missing, err) : 0;
+}
+
+int hl_privilege_check(const struct hl_process_facts *target, unsigned needs, struct hl_error *err)
+{
+	struct hl_privileges privileges;
+	hl_privileges_read(&privileges);
+	return hl_privileges_suffice(&privileges, target, needs, err);
+}
+
+/* ---- what went wrong all the same ---- */
+
+static const char *remedy_of(int code)
+{
+	switch (code) {
+	case -EPERM:
+	case -EACCES:
+		return "a container or a security module may forbid it: try on the host, as root";
+	case -ENOMEM:
+	case -E2BIG:
+		return "there is not enough memory: make the tables smaller";
+	case -ENOSYS:
+	case -ENOTSUP:
+	case -EINVAL:
+		return "the kernel may lack what it takes: --verbose shows what it says";
+	case -ESRCH:
+	case -ENOENT:
+		return "the process may have ended";
+	default:
+		return "--verbose shows more";
+	}
+}
+
+int hl_privilege_explain(const char *what, int code, struct hl_error *err)
+{
+	const char *complaint = hl_bpf_log_complaint();
+	return hl_error_set(err, code, "cannot %s: %s%s%s%s; %s", what, strerror(-code),
+			    *complaint ? " (" : "", complaint, *complaint ? ")" : "",
+			    remedy_of(code));
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* heapline stacks: what a running process allocates and does not free, with nothing put into it. */
+#include "bpf/heap_trace.h"
+#include "cli/trace_run.h"
+#include "cli/view_options.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+static struct hl_heap_settings settings = {
+	.max_overhead = HL_HEAP_MAX_OVERHEAD_DEFAULT,
+	.max_blocks = HL_HEAP_MAX_BLOCKS_DEFAULT,
+};
+static const char *older;
+
+static const struct hl_option options[] = {
+	{"all", 'a', NULL, "count every allocation, freed or not; costs half as much",
+	 HL_OPTION_FLAG, &settings.all, NULL},
+	{"object", 'O', "OBJECT", "only the allocators in files whose path contains OBJECT",
+	 HL_OPTION_TEXT, &settings.object, NULL},
+	{"sample", 0, "BYTES", "watch one allocation in about so many bytes, at random",
+	 HL_OPTION_BYTES, &settings.sample_bytes, NULL},
+	{"older", 0, "SECONDS", "only blocks that are at least so old when the trace ends",
+	 HL_OPTION_TEXT, &older, NULL},
+	{"max-overhead", 0, "PERCENT",
+	 "stop when the target pays more than so much of a core (default: 30)", HL_OPTION_COUNT,
+	 &settings.max_overhead, NULL},
+	{"max-blocks", 0, "N", "remember so many blocks at a time (default: 2097152)",
+	 HL_OPTION_COUNT, &settings.max_blocks, NULL},
+	{0},
+};
+
+static int run_stacks(int argc, char **argv)
+{
+	const struct hl_trace_command command = {
+		.backend = &hl_heap_trace,
+		.settings = &settings,
+		.mode = settings.all ? "stacks-all" : "stacks",
+	};
+	if (older && hl_trace_parse_seconds(older, &settings.older_seconds) < 0)
+		return hl_cli_usage_error(&hl_verb_stacks,
+					  "bad value '%s' of option '--older': not a number of "
+					  "seconds",
+					  older);
+	if (settings.all && older)
+		return hl_cli_usage_error(&hl_verb_stacks,
+					  "'--older' is about blocks that stay; leave out '--all'");
+	if (settings.max_blocks < 1 || settings.max_blocks > HL_HEAP_MAX_BLOCKS_MAX)
+		return hl_cli_usage_error(&hl_verb_stacks,
+					  "bad value '%" PRIu64
+					  "' of option '--max-blocks': not from 1 to %" PRIu64,
+					  settings.max_blocks, HL_HEAP_MAX_BLOCKS_MAX);
+	return hl_trace_run(&hl_verb_stacks, argc, argv, &command);
+}
+
+const struct hl_verb hl_verb_stacks = {
+	.name = "stacks",
+	.arguments = "-p PID [SECONDS]",
+	.summary = "show what a running process allocates and keeps, from outside",
+	.options = options,
+	.shared_options = {hl_trace_options, hl_view_trace_value_options, hl_view_filter_options,
+			   hl_view_json_options, hl_view_color_options},
+	.run = run_stacks,
+};

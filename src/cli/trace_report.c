@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Writes the results of traces; see trace_report.h. */
+#include "cli/trace_report.h"
+
+#include "cli/pager.h"
+#include "cli/terminal_progress.h"
+#include "cli/view_parse.h"
+#include "symbols/symbols_advice.h"
+#include "view/format.h"
+#include "view/stacks.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int hl_trace_output_open(const struct hl_trace_output *output, struct hl_directory *ret_directory,
+			 struct hl_error *err)
+{
+	struct hl_directory directory = {.fd = -1};
+	int r = output->path ? hl_directory_init(&directory, output->path, output->force, err) : 0;
+	if (r == 0)
+		*ret_directory = directory;
+	return r;
+}
+
+void hl_trace_output_close(struct hl_directory *directory, bool keep)
+{
+	if (!keep)
+		hl_directory_remove(directory);
+	hl_directory_release(directory);
+}
+
+/* ---- the recording ---- */
+
+static int keep_recording(const struct hl_directory *directory,
+			  const struct hl_recording *recording, struct hl_error *err)
+{
+	int r = 0;
+	for (uint32_t i = 0; r == 0 && i < recording->process_count; i++)
+		r = hl_recording_write_process(directory->fd, &recording->processes[i], err);
+	if (r == 0)
+		r = hl_recording_write_meta(directory->fd, recording, err);
+	if (r == 0)
+		hl_directory_sync(directory);
+	return r;
+}
+
+static void say_kept(const struct hl_recording *recording, const char *path)
+{
+	char duration[HL_FORMAT_MAX], bytes[HL_FORMAT_MAX];
+	const struct hl_recording_process *process = &recording->processes[0];
+	uint64_t sum = 0;
+	for (uint32_t i = 0; i < process->value_count; i++)
+		sum += process->values[i].alloc_bytes - process->values[i].free_bytes;
+	hl_cli_note("traced process %u for %s, kept %s by %u stack%s in '%s'; see 'heapline top "
+		    "%s'",
+		    process->pid, hl_format_duration(recording->duration_ns, duration),
+		    hl_format_bytes((int64_t)sum, bytes), process->value_count,
+		    hl_format_plural(process->value_count), path, path);
+}
+
+/* ---- a view ---- */
+
+static int load(const struct hl_trace_output *output, const struct hl_recording *recording,
+		struct hl_profile **ret_profile, struct hl_error *err)
+{
+	struct hl_terminal_progress progress;
+	struct hl_profile_selection selection = {.progress = &progress.progress};
+	struct hl_profile *profile = NULL;
+
+	hl_terminal_progress_init(&progress, "naming functions");
+	int r = hl_profile_load(recording, &selection, &profile, err);
+	if (r == 0)
+		r = hl_filter_apply(&output->filter, profile, err);
+	hl_terminal_progress_clear(&progress);
+	if (r < 0)
+		hl_profile_free(profile);
+	else
+		*ret_profile = profile;
+	return r;
+}
+
+static int run_view(const struct hl_trace_output *output, const struct hl_profile *profile,
+		    struct hl_view_options *options, struct hl_error *err)
+{
+	struct hl_view_output settings = hl_view_parse_output();
+	bool pages = !output->folded && !settings.json && !settings.no_pager;
+	struct hl_pager pager;
+
+	options->json = settings.json;
+	options->color = settings.color;
+	options->notes = stderr;
+	options->out = stdout;
+	if (pages) {
+		hl_pager_init(&pager);
+		options->out = pager.out;
+	}
+	int r = output->folded ? hl_view_folded(profile, options, err)
+			       : hl_view_stacks(profile, options, err);
+	if (r < 0 && ferror(options->out)) /* checked when the program ends, or a pager was left */
+		r = 0;
+	if (pages)
+		hl_pager_release(&pager);
+	return r;
+}
+
+static int show(const struct hl_trace_output *output, const struct hl_recording *recording,
+		struct hl_error *err)
+{
+	struct hl_view_options options = {.row_limit = output->row_limit};
+	struct hl_profile *profile = NULL;
+
+	int r = load(output, recording, &profile, err);
+	if (r < 0)
+		return r;
+	hl_symbols_advise(profile, HL_DPKG_DIRECTORY); /* or goes without advice */
+	r = hl_view_choose_value(profile, &options, err);
+	if (r == 0)
+		r = run_view(output, profile, &options, err);
+	hl_profile_free(profile);
+	return r;
+}
+
+int hl_trace_output_write(const struct hl_trace_output *output,
+			  const struct hl_directory *directory, struct hl_recording *recording,
+			  struct hl_error *err)
+{
+	bool keeps = directory->fd >= 0;
+	int r = 0;
+
+	if (keeps) {
+		r = keep_recording(directory, recording, err);
+		if (r == 0)
+			say_kept(recording, output->path);
+	}
+	if (r == 0 && (!keeps || output->folded || hl_view_parse_output().json))
+		r = show(output, recording, err);
+	return r;
+}

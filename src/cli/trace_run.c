@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Runs traces of processes: the target, how long, Ctrl-C; see trace_run.h. */
+#include "cli/trace_run.h"
+
+#include "base/clock.h"
+#include "bpf/bpf_log.h"
+#include "cli/terminal_progress.h"
+#include "cli/trace_report.h"
+#include "cli/view_parse.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <unistd.h>
+
+#define POLL_MS 100 /* how late Ctrl-C may be noticed */
+
+#define SECONDS_MAX 1e9 /* thirty years; more is a slip of the finger */
+
+/* ---- options ---- */
+
+static uint64_t pid;
+static bool verbose;
+static struct hl_trace_output output = {.row_limit = HL_VIEW_ROWS_DEFAULT};
+
+const struct hl_option hl_trace_options[] = {
+	{"pid", 'p', "PID", "the process to look at", HL_OPTION_COUNT, &pid, NULL},
+	{"rows", 'n', "N", "show N stacks; 0: all (default: 20, with --json all)", HL_OPTION_COUNT,
+	 &output.row_limit, NULL},
+	{"folded", 'f', NULL, "write folded lines, for flame graph programs", HL_OPTION_FLAG,
+	 &output.folded, NULL},
+	{"output", 'o', "NAME.hl", "keep the result as a recording, which every view reads",
+	 HL_OPTION_TEXT, &output.path, NULL},
+	{"force", 0, NULL, "replace an existing recording; go on where the cost is too high",
+	 HL_OPTION_FLAG, &output.force, NULL},
+	{"verbose", 0, NULL, "say what is done, and all that the kernel says", HL_OPTION_FLAG,
+	 &verbose, NULL},
+	{0},
+};
+
+int hl_trace_parse_seconds(const char *text, double *ret_seconds)
+{
+	char *end;
+	if (!isdigit((unsigned char)text[0]) && text[0] != '.')
+		return -EINVAL;
+	double seconds = strtod(text, &end);
+	if (*end || strpbrk(text, "xXeE") || !(seconds > 0) || seconds > SECONDS_MAX)
+		return -EINVAL;
+	*ret_seconds = seconds;
+	return 0;
+}
+
+/* Leaves ${seconds} as it is when there is no duration. */
+static int check_usage(const struct hl_verb *verb, int argc, char **argv, double *seconds)
+{
+	if (!pid)
+		return hl_cli_usage_error(verb, "'%s' needs a process; name it with -p",
+					  verb->name);
+	if (pid > INT32_MAX)
+		return hl_cli_usage_error(verb, "bad value '%llu' of option '--pid': not a PID",
+					  (unsigned long long)pid);
+	if (pid == (uint64_t)getpid())
+		return hl_cli_usage_error(verb, "'%s' cannot look at itself", verb->name);
+	if (argc > 1)
+		return hl_cli_usage_error(verb, "unexpected argument '%s'", argv[1]);
+	if (argc == 1 && hl_trace_parse_seconds(argv[0], seconds) < 0)
+		return hl_cli_usage_error(verb, "bad duration '%s': not a number of seconds",
+					  argv[0]);
+	if (output.folded && hl_view_parse_output().json)
+		return hl_cli_usage_error(verb, "--folded and --json exclude each other");
+	return HL_EXIT_DONE;
+}
+
+/* ---- when it is enough ---- */
+
+static volatile sig_atomic_t interrupted;
+static int target_fd = -1; /* of the process: readable when it has ended */
+
+static const int end_signals[] = {SIGINT, SIGTERM, SIGHUP};
+
+static void set_handlers(void (*handler)(int))
+{
+	for (size_t i = 0; i < HL_COUNT_OF(end_signals); i++)
+		sigaction(end_signals[i], &(struct sigaction){.sa_handler = handler}, NULL);
+}
+
+/* A second signal ends the program at once; the kernel then takes all probes away. */
+static void on_signal(int number)
+{
+	(void)number;
+	interrupted = 1;
+	set_handlers(SIG_DFL);
+}
+
+static bool has_ended(void)
+{
+	struct pollfd target = {.fd = target_fd, .events = POLLIN};
+	return poll(&target, 1, 0) == 1;
+}
+
+static bool is_enough(void)
+{
+	return interrupted || has_ended();
+}
+
+/* ---- the run ---- */
+
+/* What is said while it goes on is for those who watch. */
+static HL_PRINTF(1, 2) void say(const char *format, ...)
+{
+	char *sentence;
+	va_list arguments;
+	va_start(arguments, format);
+	if (vasprintf(&sentence, format, arguments) < 0)
+		sentence = NULL;
+	va_end(arguments);
+	if (sentence && (verbose || isatty(STDERR_FILENO)))
+		hl_cli_note("%s", sentence);
+	free(sentence);
+}
+
+static void tell_bpf(const char *line)
+{
+	hl_cli_note("%s", line);
+}
+
+static uint64_t later_ns(uint64_t from_ns, double seconds)
+{
+	return isfinite(seconds) ? from_ns + (uint64_t)(seconds * (double)HL_NS_PER_SECOND)
+				 : UINT64_MAX;
+}
+
+static int poll_until(const struct hl_trace_backend *backend, void *trace, double seconds,
+		      struct hl_progress *progress, struct hl_error *err)
+{
+	uint64_t start_ns = hl_clock_ns(CLOCK_MONOTONIC);
+	uint64_t now_ns = start_ns, end_ns = later_ns(start_ns, seconds);
+	int r = 0;
+	while (r == 0 && now_ns < end_ns && !is_enough()) {
+		uint64_t left_ms = (end_ns - now_ns) / 1000000 + 1;
+		r = backend->poll(trace, left_ms < POLL_MS ? (int)left_ms : POLL_MS, err);
+		now_ns = hl_clock_ns(CLOCK_MONOTONIC);
+		if (isfinite(seconds))
+			hl_progress_report(progress, "tracing", now_ns - start_ns,
+					   end_ns - start_ns);
+	}
+	return r == -ESRCH || r == -EINTR ? 0 : r; /* what there is, is there all the same */
+}
+
+/* From the start of the backend to a full result. */
+static int trace(const struct hl_trace_command *command, const struct hl_trace_request *request,
+		 double seconds, struct hl_trace_result *result, struct hl_error *err)
+{
+	const struct hl_trace_backend *backend = command->backend;
+	struct hl_terminal_progress progress;
+	struct hl_error last = {0};
+	void *trace = NULL;
+	int r = backend->start(request, &trace, err);
+	if (r)
+		return r;
+	hl_terminal_progress_init(&progress, "tracing; Ctrl-C ends");
+	int polled = poll_until(backend, trace, seconds, &progress.progress, err);
+	hl_terminal_progress_phase(&progress, "detaching");
+	r = polled < 0 ? polled : backend->finish(trace, has_ended(), result, &last);
+	hl_terminal_progress_clear(&progress);
+	backend->free(trace);
+	if (r < 0 && polled >= 0)
+		*err = last;
+	return r < 0 ? r : polled;
+}
+
+/* Signals end the trace from here on; later ones what comes after it. */
+static int run_trace(const struct hl_trace_command *command, const struct hl_process_facts *facts,
+		     double seconds, struct hl_recording **ret_recording, struct hl_error *err)
+{
+	const struct hl_trace_request request = {
+		.facts = facts,
+		.force = output.force,
+		.settings = command->settings,
+		.note = say,
+		.is_enough = is_enough,
+	};
+	struct hl_trace_result *result;
+	const char *mode = command->mode ? command->mode : command->backend->mode;
+	int r = hl_trace_result_new(facts, mode, &result);
+	if (r < 0)
+		return hl_error_set(err, r, "out of memory");
+	set_handlers(on_signal);
+	int traced = trace(command, &request, seconds, result, err);
+	set_handlers(SIG_DFL);
+	if (traced >= 0)
+		r = hl_trace_result_recording(result, has_ended() ? HL_END_UNKNOWN : HL_END_RUNNING,
+					      ret_recording);
+	hl_trace_result_free(result);
+	if (r < 0)
+		return hl_error_set(err, r, "out of memory");
+	return traced;
+}
+
+/* ---- all of it ---- */
+
+static int status_of(int r, const struct hl_error *err)
+{
+	if (r == 0)
+		return HL_EXIT_DONE;
+	int status = hl_cli_error("%s", err->text);
+	return r == HL_TRACE_TOO_COSTLY ? HL_EXIT_LIMIT : status;
+}
+
+static int trace_and_report(const struct hl_trace_command *command,
+			    const struct hl_process_facts *facts, double seconds,
+			    struct hl_error *err)
+{
+	struct hl_recording *recording = NULL;
+	struct hl_directory directory;
+	int r = hl_trace_output_open(&output, &directory, err);
+	if (r < 0)
+		return r;
+	hl_bpf_log_start(verbose ? tell_bpf : NULL);
+	say("tracing process %d (%s)", facts->pid, facts->comm);
+	int traced = run_trace(command, facts, seconds, &recording, err);
+	if (recording && has_ended())
+		hl_cli_note("process %d ended before the trace did", facts->pid);
+	if (recording)
+		r = hl_trace_output_write(&output, &directory, recording, err);
+	hl_trace_output_close(&directory, recording && r >= 0);
+	hl_recording_free(recording);
+	return r < 0 ? r : traced;
+}
+
+int hl_trace_run(const struct hl_verb *verb, int argc, char **argv,
+		 const struct hl_trace_command *command)
+{
+	struct hl_process_facts facts;
+	struct hl_error err = {0};
+	double seconds = INFINITY;
+	int status = check_usage(verb, argc, argv, &seconds);
+	if (status == HL_EXIT_DONE)
+		status = hl_view_parse_filter(verb, &output.filter);
+	if (status != HL_EXIT_DONE)
+		return status;
+	int r = hl_process_facts_read((pid_t)pid, &facts, &err);
+	if (r < 0)
+		return status_of(r, &err);
+	target_fd = pidfd_open((pid_t)pid, 0);
+	if (target_fd < 0)
+		r = hl_error_set(&err, -errno, "cannot watch process '%d': %s", facts.pid,
+				 strerror(errno));
+	if (r == 0)
+		r = trace_and_report(command, &facts, seconds, &err);
+	hl_process_facts_release(&facts);
+	return status_of(r, &err);
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The kinds of traces; see trace_kind.h. */
+#include "profile/trace_kind.h"
+
+#include "base/compiler.h"
+
+#include <string.h>
+
+static const struct hl_trace_kind kinds[] = {
+	{
+		.mode = "stacks",
+		.verb = "stacks",
+		.frees = true,
+		.noun = "block",
+		.inuse = "not freed",
+		.alloc = "allocated",
+		.no_object = "nothing was allocated during the trace",
+	},
+	{
+		.mode = "stacks-all",
+		.verb = "stacks",
+		.noun = "block",
+		.alloc = "allocated",
+		.no_object = "nothing was allocated during the trace",
+	},
+	{
+		.mode = "pgfault",
+		.verb = "pgfault",
+		.frees = true,
+		.noun = "page",
+		.inuse = "gained",
+		.alloc = "came in",
+		.no_object = "no page came or went during the trace",
+		.negative = "negative figures: pages from before the trace have gone",
+	},
+	{
+		.mode = "page-events",
+		.verb = "page-events",
+		.noun = "fault",
+		.alloc = "touched",
+		.no_object = "no page fault was seen during the trace",
+	},
+};
+
+const struct hl_trace_kind *hl_trace_kind_of(const char *mode)
+{
+	for (size_t i = 0; i < HL_COUNT_OF(kinds); i++)
+		if (!strcmp(mode, kinds[i].mode))
+			return &kinds[i];
+	return NULL;
+}
+
+const struct hl_trace_kind *hl_profile_trace_kind(const struct hl_profile *profile)
+{
+	return profile->imported ? NULL : hl_trace_kind_of(hl_profile_text(profile, profile->mode));
+}
+
+bool hl_trace_kind_counts_pages(const struct hl_trace_kind *kind)
+{
+	return !strcmp(kind->noun, "page");
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Recordings that are results of traces from outside, by their mode: what they know, and in which
+ * words it is told. */
+#pragma once
+
+#include "profile/profile.h"
+
+struct hl_trace_kind {
+	const char *mode;
+	const char *verb;      /* that makes such ones */
+	bool frees;	       /* what went is known, too, and so what is in use */
+	const char *noun;      /* of one object: "block", "page" */
+	const char *inuse;     /* what was in use is: "not freed" */
+	const char *alloc;     /* what came is: "allocated" */
+	const char *no_object; /* when there is nothing: "nothing was allocated ..." */
+	const char *negative;  /* why a figure can be less than nothing; NULL: it cannot */
+};
+
+/* Of ${mode}; NULL when it is none of a trace. */
+const struct hl_trace_kind *hl_trace_kind_of(const char *mode);
+
+/* Of ${profile}, unless it was imported. */
+const struct hl_trace_kind *hl_profile_trace_kind(const struct hl_profile *profile);
+
+/* Whether its objects are pages. */
+bool hl_trace_kind_counts_pages(const struct hl_trace_kind *kind);

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* heapline stacks, pgfault, page-events: whole stacks, heaviest first; see stacks.h. */
+#include "view/stacks.h"
+
+#include "profile/calltree.h"
+#include "profile/trace_kind.h"
+#include "view/format.h"
+#include "view/keys.h"
+#include "view/stack_path.h"
+#include "view/summary.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define ROWS_DEFAULT 20 /* stacks take many lines each */
+#define FIGURES_MAX  512
+
+struct stack {
+	uint32_t node; /* of the call tree */
+	int64_t figures[HL_UNIT_COUNT];
+};
+
+struct stacks {
+	const struct hl_profile *profile;
+	const struct hl_view_options *options;
+	struct hl_calltree tree;
+	struct hl_stack_path path;
+	struct stack *stacks; /* heaviest first */
+	size_t count;
+};
+
+/* ---- what there is ---- */
+
+static int heavier_first(const void *left, const void *right, void *context)
+{
+	const struct stack *a = left, *b = right;
+	const enum hl_unit *unit = context;
+
+	if (a->figures[*unit] != b->figures[*unit])
+		return a->figures[*unit] < b->figures[*unit] ? 1 : -1;
+	return (a->node > b->node) - (a->node < b->node);
+}
+
+/* Sums up what different addresses of the same functions have. */
+static void sum_up(struct stacks *stacks)
+{
+	const struct hl_profile *profile = stacks->profile;
+
+	for (size_t i = 0; i < profile->node_count; i++) {
+		struct stack *stack = &stacks->stacks[stacks->tree.node_of[i]];
+		for (int unit = 0; unit < HL_UNIT_COUNT; unit++)
+			stack->figures[unit] += hl_profile_figure(
+				&profile->counters[i], stacks->options->value, (enum hl_unit)unit);
+	}
+}
+
+static int collect(struct stacks *stacks)
+{
+	enum hl_unit unit = stacks->options->unit;
+
+	stacks->stacks = calloc(stacks->tree.count + 1, sizeof(*stacks->stacks));
+	if (!stacks->stacks)
+		return -ENOMEM;
+	sum_up(stacks);
+	for (uint32_t node = 0; node < stacks->tree.count; node++) {
+		struct stack stack = stacks->stacks[node];
+		stack.node = node;
+		if (stack.figures[HL_UNIT_BYTES] || stack.figures[HL_UNIT_OBJECTS])
+			stacks->stacks[stacks->count++] = stack;
+	}
+	qsort_r(stacks->stacks, stacks->count, sizeof(*stacks->stacks), heavier_first, &unit);
+	return 0;
+}
+
+static size_t count_shown(const struct stacks *stacks)
+{
+	uint64_t limit = stacks->options->row_limit;
+
+	if (limit == HL_VIEW_ROWS_DEFAULT)
+		limit = stacks->options->json ? 0 : ROWS_DEFAULT;
+	return limit && limit < stacks->count ? (size_t)limit : stacks->count;
+}
+
+/* ---- JSON ---- */
+
+static void begin_rows(struct hl_emit *emit, const struct stacks *stacks)
+{
+	const struct hl_profile *profile = stacks->profile;
+	enum hl_value value = stacks->options->value;
+	bool bytes = hl_profile_knows(profile, value, HL_UNIT_BYTES);
+	bool objects = hl_profile_knows(profile, value, HL_UNIT_OBJECTS);
+	const struct hl_emit_column columns[] = {
+		{"bytes", NULL, HL_EMIT_BYTES, bytes ? HL_EMIT_JSON_ONLY : HL_EMIT_HIDDEN},
+		{"objects", NULL, HL_EMIT_COUNT, objects ? HL_EMIT_JSON_ONLY : HL_EMIT_HIDDEN},
+		{"frames", NULL, HL_EMIT_STACK, HL_EMIT_JSON_ONLY},
+	};
+
+	hl_emit_rows(emit, "rows", columns, HL_COUNT_OF(columns));
+}
+
+static void emit_rows(struct hl_emit *emit, struct stacks *stacks, size_t shown)
+{
+	begin_rows(emit, stacks);
+	for (size_t i = 0; i < shown; i++) {
+		const struct stack *stack = &stacks->stacks[i];
+		size_t depth = hl_stack_path_fill(&stacks->path, stack->node);
+		hl_emit_row(emit, 0);
+		hl_emit_cell_integer(emit, stack->figures[HL_UNIT_BYTES]);
+		hl_emit_cell_integer(emit, stack->figures[HL_UNIT_OBJECTS]);
+		hl_emit_cell_stack(emit, stacks->path.names, depth);
+	}
+	hl_emit_rows_end(emit);
+}
+
+/* ---- text ---- */
+
+/* "12.0 MiB in 3 blocks, 45.1 %", the chosen unit first. */
+static void figures_line(struct hl_emit *emit, const struct stacks *stacks,
+			 const struct stack *stack)
+{
+	const struct hl_profile *profile = stacks->profile;
+	const struct hl_trace_kind *kind = hl_profile_trace_kind(profile);
+	enum hl_value value = stacks->options->value;
+	int64_t objects = stack->figures[HL_UNIT_OBJECTS];
+	char bytes[HL_FORMAT_MAX] = "", count[HL_FORMAT_MAX] = "", share[HL_FORMAT_MAX];
+
+	bool knows_bytes = hl_profile_knows(profile, value, HL_UNIT_BYTES);
+	bool knows_objects = hl_profile_knows(profile, value, HL_UNIT_OBJECTS);
+	if (knows_bytes)
+		hl_format_bytes(stack->figures[HL_UNIT_BYTES], bytes);
+	if (knows_objects)
+		hl_format_count(objects, count);
+	hl_format_percent(stack->figures[stacks->options->unit],
+			  hl_profile_figure(&profile->total, value, stacks->options->unit), share);
+	hl_emit_line(emit, "%s%s%s%s%s%s, %s", bytes, knows_bytes && knows_objects ? " in " : "",
+		     count, knows_objects ? " " : "",
+		     knows_objects ? kind ? kind->noun : "block" : "",
+		     knows_objects ? hl_format_plural((uint64_t)objects) : "", share);
+}
+
+/* The function, and where that is known, the place in it. */
+static void frame_line(struct hl_emit *emit, const struct hl_profile *profile,
+		       const struct hl_calltree_node *node)
+{
+	const struct hl_profile_frame *frame = &profile->frames[node->frame];
+	const struct hl_profile_function *function = &profile->functions[frame->function];
+	const struct hl_keys_label label = {
+		.name = hl_profile_text(profile, node->name),
+		.file = hl_profile_text(profile, frame->file),
+		.line = frame->line,
+		.module = hl_profile_text(profile, profile->modules[function->module].path),
+	};
+	char buffer[256];
+	const char *place = hl_keys_place(&label, buffer, sizeof(buffer));
+
+	if (!*place || (!frame->file && hl_keys_names_module(&label)))
+		hl_emit_line(emit, "    %s", label.name);
+	else
+		hl_emit_line(emit, "    %s (%s)", label.name, place);
+}
+
+static void stack_lines(struct hl_emit *emit, const struct stacks *stacks,
+			const struct stack *stack)
+{
+	const struct hl_calltree_node *nodes = stacks->tree.nodes;
+
+	hl_emit_line(emit, "%s", "");
+	figures_line(emit, stacks, stack);
+	if (!stack->node)
+		hl_emit_line(emit, "    %s", HL_KEYS_NO_STACK);
+	for (uint32_t node = stack->node; node; node = nodes[node].parent)
+		frame_line(emit, stacks->profile, &nodes[node]);
+}
+
+static void rest_line(struct hl_emit *emit, const struct stacks *stacks, size_t shown)
+{
+	char count[HL_FORMAT_MAX], sum_text[HL_FORMAT_MAX];
+	enum hl_unit unit = stacks->options->unit;
+	int64_t sum = 0;
+
+	for (size_t i = shown; i < stacks->count; i++)
+		sum += stacks->stacks[i].figures[unit];
+	hl_emit_line(emit, "%s", "");
+	hl_emit_line(emit, "... and %s more stack%s with %s%s; -n 0 shows all",
+		     hl_format_count((int64_t)(stacks->count - shown), count),
+		     hl_format_plural(stacks->count - shown),
+		     unit == HL_UNIT_BYTES ? hl_format_bytes(sum, sum_text)
+					   : hl_format_count(sum, sum_text),
+		     unit == HL_UNIT_BYTES ? "" : " objects");
+}
+
+/* "rss growth 16,384 pages; released 0 pages" */
+static void whole_line(struct hl_emit *emit, const struct hl_profile *profile)
+{
+	char line[FIGURES_MAX], words[HL_SUMMARY_FIGURE_MAX], value[HL_SUMMARY_FIGURE_MAX];
+	size_t used = 0;
+
+	for (size_t i = 0; i < profile->figure_count && used < sizeof(line); i++) {
+		hl_summary_figure(profile, &profile->figures[i], words, value);
+		used += (size_t)snprintf(line + used, sizeof(line) - used, "%s%s %s", i ? "; " : "",
+					 words, value);
+	}
+	if (used)
+		hl_emit_line(emit, "%s", line);
+}
+
+/* ---- all of it ---- */
+
+static void emit_report(struct hl_emit *emit, struct stacks *stacks)
+{
+	const struct hl_trace_kind *kind = hl_profile_trace_kind(stacks->profile);
+	size_t shown = count_shown(stacks);
+
+	hl_emit_begin(emit, kind ? kind->verb : "stacks");
+	hl_summary_members(emit, stacks->profile, stacks->options);
+	hl_summary_figure_members(emit, stacks->profile);
+	hl_summary_lines(emit, stacks->profile);
+	whole_line(emit, stacks->profile);
+	hl_summary_value_line(emit, stacks->profile, stacks->options);
+	emit_rows(emit, stacks, shown);
+	for (size_t i = 0; !stacks->options->json && i < shown; i++)
+		stack_lines(emit, stacks, &stacks->stacks[i]);
+	if (shown < stacks->count)
+		rest_line(emit, stacks, shown);
+	hl_summary_names_line(emit, stacks->profile);
+}
+
+static int write_report(struct stacks *stacks)
+{
+	const struct hl_view_options *options = stacks->options;
+	struct hl_emit *emit;
+
+	int r = hl_stack_path_init(&stacks->path, stacks->profile, &stacks->tree);
+	if (r == 0)
+		r = collect(stacks);
+	if (r == 0)
+		r = hl_emit_new(options->out, options->json ? HL_EMIT_JSON : HL_EMIT_TABLE,
+				options->color, &emit);
+	if (r < 0)
+		return r;
+	emit_report(emit, stacks);
+	return hl_emit_finish(emit);
+}
+
+int hl_view_stacks(const struct hl_profile *profile, const struct hl_view_options *options,
+		   struct hl_error *err)
+{
+	struct stacks stacks = {.profile = profile, .options = options};
+
+	int r = hl_calltree_init(&stacks.tree, profile, options->value, options->unit);
+	if (r == 0)
+		r = write_report(&stacks);
+	free(stacks.stacks);
+	hl_stack_path_release(&stacks.path);
+	hl_calltree_release(&stacks.tree);
+	return r < 0 ? hl_summary_fail(profile, r, err) : 0;
+}

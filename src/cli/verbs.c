@@ -7,6 +7,7 @@
 const struct hl_verb *const hl_verbs[] = {
 	&hl_verb_record,
 	&hl_verb_ctl,
+	&hl_verb_stacks,
 	&hl_verb_top,
 	&hl_verb_lines,
 	&hl_verb_annotate,
@@ -20,6 +21,7 @@ const struct hl_verb *const hl_verbs[] = {
 	&hl_verb_events,
 	&hl_verb_sizes,
 	&hl_verb_folded,
+	&hl_verb_beam,
 	&hl_verb_export,
 	&hl_verb_info,
 	&hl_verb_report,

@@ -64,6 +64,11 @@ static bool is_json(const struct hl_emit *emit)
 	return emit->form == HL_EMIT_JSON;
 }
 
+bool hl_emit_is_json(const struct hl_emit *emit)
+{
+	return is_json(emit);
+}
+
 void hl_emit_begin(struct hl_emit *emit, const char *verb)
 {
 	char schema[64];

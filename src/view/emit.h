@@ -66,6 +66,9 @@ int hl_emit_new(FILE *out, enum hl_emit_form form, bool color, struct hl_emit **
 /* Begins the report of ${verb}: in JSON, the outermost object with its schema. */
 void hl_emit_begin(struct hl_emit *emit, const char *verb);
 
+/* Whether the report is JSON, for what its tables alone leave out. */
+bool hl_emit_is_json(const struct hl_emit *emit);
+
 /*
  * How many columns the terminal has; 0 when nothing need be cut off: there is none, or a pager
  * scrolls sideways.

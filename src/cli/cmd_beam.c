@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* heapline beam: what the allocators of a live BEAM hold. */
+#include "cli/report_output.h"
+#include "heap/beam/beam.h"
+#include "view/allocations.h"
+#include "view/beam_instances.h"
+#include "view/carriers.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TIMEOUT_MAX_S 3600
+
+static const char *node, *cookie_file;
+static uint64_t timeout_s = 10;
+static uint64_t histogram_start, histogram_width;
+static uint64_t row_limit = HL_VIEW_ROWS_DEFAULT;
+static struct hl_option_texts allocators, schedulers, per;
+static bool term;
+
+static const struct hl_option options[] = {
+	{"node", 'n', "NAME@HOST", "the node, as its node() says", HL_OPTION_TEXT, &node, NULL},
+	{"cookie-file", 0, "FILE", "the file with the node's cookie (default: ~/.erlang.cookie)",
+	 HL_OPTION_TEXT, &cookie_file, NULL},
+	{"timeout", 0, "SECONDS", "how long to wait for the node (default: 10)", HL_OPTION_COUNT,
+	 &timeout_s, NULL},
+	{"histogram-start", 0, "BYTES",
+	 "where histograms begin (default: carriers 512, allocations 128)", HL_OPTION_BYTES,
+	 &histogram_start, NULL},
+	{"histogram-width", 0, "N", "slots of histograms (default: carriers 14, allocations 18)",
+	 HL_OPTION_COUNT, &histogram_width, NULL},
+	{"allocator", 0, "NAME,...", "only these allocators, such as eheap_alloc", HL_OPTION_TEXTS,
+	 &allocators, NULL},
+	{"scheduler", 0, "N,...", "only these schedulers' instances; 0: other threads'",
+	 HL_OPTION_TEXTS, &schedulers, NULL},
+	{"per", 0, "KIND,...", "allocations: tell apart by process, port or mfa (OTP 27)",
+	 HL_OPTION_TEXTS, &per, NULL},
+	{"rows", 0, "N", "at most N rows; 0: all (default: 40, in JSON all)", HL_OPTION_COUNT,
+	 &row_limit, NULL},
+	{"term", 0, NULL, "write a term of Erlang", HL_OPTION_FLAG, &term, NULL},
+	{0},
+};
+
+/* ---- what is asked ---- */
+
+/* By number in the table below. */
+enum question {
+	QUESTION_CARRIERS,
+	QUESTION_ALLOCATIONS,
+};
+
+static const struct {
+	const char *name;
+	int (*ask)(const struct hl_beam_settings *settings, struct hl_beam_report *report,
+		   struct hl_error *err);
+} questions[] = {
+	[QUESTION_CARRIERS] = {"carriers", hl_beam_carriers},
+	[QUESTION_ALLOCATIONS] = {"allocations", hl_beam_allocations},
+};
+
+/* Adds what one word between commas says. False when it says nothing. */
+typedef bool add_word(struct hl_beam_settings *settings, const char *word);
+
+static bool add_allocator(struct hl_beam_settings *settings, const char *word)
+{
+	if (!word[0] || settings->allocator_count == HL_BEAM_ALLOCATORS_MAX)
+		return false;
+	settings->allocators[settings->allocator_count++] = word;
+	return true;
+}
+
+static bool add_scheduler(struct hl_beam_settings *settings, const char *word)
+{
+	char *end;
+
+	errno = 0;
+	unsigned long number = strtoul(word, &end, 10);
+	if (errno || end == word || *end || word[0] == '-' || word[0] == '+' ||
+	    number >= HL_BEAM_SCHEDULERS_MAX || settings->scheduler_count == HL_BEAM_SCHEDULERS_MAX)
+		return false;
+	settings->schedulers[settings->scheduler_count++] = number;
+	return true;
+}
+
+static bool add_per(struct hl_beam_settings *settings, const char *word)
+{
+	static const struct {
+		const char *word;
+		enum hl_beam_per per;
+	} words[] = {
+		{"process", HL_BEAM_PER_PROCESS},
+		{"port", HL_BEAM_PER_PORT},
+		{"mfa", HL_BEAM_PER_MFA},
+	};
+
+	for (size_t i = 0; i < HL_COUNT_OF(words); i++)
+		if (!strcmp(word, words[i].word)) {
+			settings->per |= words[i].per;
+			return true;
+		}
+	return false;
+}
+
+/* Words of all that was given, which are cut apart in place: argv may be written to. */
+static int parse_words(const char *option, const struct hl_option_texts *texts, add_word *add,
+		       const char *what, struct hl_beam_settings *settings)
+{
+	if (texts->count > HL_OPTION_TEXTS_MAX)
+		return hl_cli_usage_error(&hl_verb_beam,
+					  "'%s' is given more than %d times; separate what it "
+					  "takes by commas",
+					  option, HL_OPTION_TEXTS_MAX);
+	for (size_t i = 0; i < texts->count; i++) {
+		char *rest = (char *)texts->texts[i], *word;
+		while ((word = strsep(&rest, ",")))
+			if (!add(settings, word))
+				return hl_cli_usage_error(&hl_verb_beam,
+							  "bad value '%s' of option '%s': not %s",
+							  word, option, what);
+	}
+	return HL_EXIT_DONE;
+}
+
+static int parse_lists(struct hl_beam_settings *settings)
+{
+	int status = parse_words("--allocator", &allocators, add_allocator,
+				 "the name of an allocator", settings);
+	if (status == HL_EXIT_DONE)
+		status = parse_words("--scheduler", &schedulers, add_scheduler,
+				     "a scheduler's number", settings);
+	if (status == HL_EXIT_DONE)
+		status = parse_words("--per", &per, add_per, "process, port or mfa", settings);
+	return status;
+}
+
+static int parse_histogram(struct hl_beam_settings *settings)
+{
+	if (histogram_start > HL_LOG2_START_MAX)
+		return hl_cli_usage_error(
+			&hl_verb_beam,
+			"bad value '%llu' of option '--histogram-start': not 1 to 256M",
+			(unsigned long long)histogram_start);
+	if (histogram_width > HL_LOG2_WIDTH_MAX)
+		return hl_cli_usage_error(&hl_verb_beam,
+					  "bad value '%llu' of option '--histogram-width': not 1 "
+					  "to %u",
+					  (unsigned long long)histogram_width, HL_LOG2_WIDTH_MAX);
+	settings->histogram_start = histogram_start;
+	settings->histogram_width = histogram_width;
+	return HL_EXIT_DONE;
+}
+
+static int parse_settings(struct hl_beam_settings *settings)
+{
+	if (!node)
+		return hl_cli_usage_error(&hl_verb_beam, "'beam' needs a node; name it with -n");
+	if (timeout_s == 0 || timeout_s > TIMEOUT_MAX_S)
+		return hl_cli_usage_error(&hl_verb_beam,
+					  "bad value '%llu' of option '--timeout': not 1 to %d",
+					  (unsigned long long)timeout_s, TIMEOUT_MAX_S);
+	settings->node = node;
+	settings->cookie_path = cookie_file;
+	settings->timeout_ms = (unsigned)timeout_s * 1000;
+	int status = parse_histogram(settings);
+	return status == HL_EXIT_DONE ? parse_lists(settings) : status;
+}
+
+/* The index of the question, or -1 after a report. */
+static int parse_question(int argc, char **argv)
+{
+	if (argc == 0) {
+		hl_cli_usage_error(&hl_verb_beam, "'beam' needs to know what to ask for: carriers "
+						  "or allocations");
+		return -1;
+	}
+	if (argc > 1) {
+		hl_cli_usage_error(&hl_verb_beam, "unexpected argument '%s'", argv[1]);
+		return -1;
+	}
+	for (size_t i = 0; i < HL_COUNT_OF(questions); i++)
+		if (!strcmp(argv[0], questions[i].name))
+			return (int)i;
+	hl_cli_usage_error(&hl_verb_beam,
+			   "'beam' cannot ask for '%s', only for carriers or "
+			   "allocations",
+			   argv[0]);
+	return -1;
+}
+
+/* ---- what is written ---- */
+
+enum form {
+	FORM_REPORT,
+	FORM_TERM,
+	FORM_SVG,
+};
+
+/* HL_EXIT_DONE, or HL_EXIT_USAGE after a report. */
+static int choose_form(enum question question, enum form *ret_form)
+{
+	const struct hl_view_output output = hl_view_parse_output();
+	const char *dot = output.path ? strrchr(output.path, '.') : NULL;
+	bool is_picture = dot && !strcmp(dot, ".svg");
+
+	if (term && output.json)
+		return hl_cli_usage_error(&hl_verb_beam, "--term and --json exclude each other");
+	if (is_picture && (term || output.json))
+		return hl_cli_usage_error(&hl_verb_beam,
+					  "'%s' is named as a picture, which --term and --json are "
+					  "not",
+					  output.path);
+	if (is_picture && question != QUESTION_CARRIERS)
+		return hl_cli_usage_error(&hl_verb_beam, "there are pictures of carriers alone");
+	if (per.count && question != QUESTION_ALLOCATIONS)
+		return hl_cli_usage_error(&hl_verb_beam, "--per goes with allocations alone");
+	*ret_form = is_picture ? FORM_SVG : term ? FORM_TERM : FORM_REPORT;
+	return HL_EXIT_DONE;
+}
+
+static void emit_head(struct hl_emit *emit, const struct hl_beam_report *report)
+{
+	hl_emit_object(emit, "node");
+	hl_emit_text(emit, "name", node);
+	hl_emit_text(emit, "otp_release", report->otp_release);
+	hl_emit_boolean(emit, "instrument", !report->lacks_instrument);
+	hl_emit_object_end(emit);
+	hl_emit_object(emit, "asked");
+	hl_emit_integer(emit, "connect_ns", (int64_t)report->connect_ns);
+	hl_emit_integer(emit, "answer_ns", (int64_t)report->answer_ns);
+	hl_emit_integer(emit, "decode_ns", (int64_t)report->decode_ns);
+	hl_emit_integer(emit, "answer_bytes", (int64_t)report->answer_bytes);
+	hl_emit_object_end(emit);
+	hl_emit_line(emit, "node '%s', OTP %s", node, report->otp_release);
+}
+
+/* Why a table has fewer figures, or none, than one may expect. */
+static void emit_advice(struct hl_emit *emit, enum question question,
+			const struct hl_beam_report *report)
+{
+	if (report->lacks_instrument)
+		hl_emit_warning(emit,
+				"the node lacks the module 'instrument', so only sums are known; "
+				"for each carrier install it there (Debian: erlang-tools up to "
+				"OTP 25, erlang-runtime-tools from 26 on)");
+	if (question == QUESTION_ALLOCATIONS && !report->allocations.count)
+		hl_emit_line(emit, "no block carries a tag; start the node with '+Muatags true' to "
+				   "have all tagged");
+}
+
+static int emit_body(struct hl_emit *emit, enum question question,
+		     const struct hl_beam_report *report)
+{
+	if (report->lacks_instrument)
+		hl_beam_instances_emit(emit, &report->instances);
+	else if (question == QUESTION_CARRIERS)
+		return hl_carriers_emit(emit, &report->carriers, row_limit);
+	else if (report->allocations.count || hl_emit_is_json(emit))
+		hl_allocations_emit(emit, &report->allocations, row_limit);
+	return 0;
+}
+
+static int write_report(const struct hl_report_output *output, enum question question,
+			const struct hl_beam_report *report)
+{
+	struct hl_emit *emit;
+	int r = hl_emit_new(output->out, output->options.json ? HL_EMIT_JSON : HL_EMIT_TABLE,
+			    output->options.color, &emit);
+
+	if (r < 0)
+		return r;
+	hl_emit_begin(emit, question == QUESTION_CARRIERS ? "beam-carriers" : "beam-allocations");
+	emit_head(emit, report);
+	emit_advice(emit, question, report);
+	r = emit_body(emit, question, report);
+	int finished = hl_emit_finish(emit);
+	return r < 0 ? r : finished;
+}
+
+static int write_form(const struct hl_report_output *output, enum question question, enum form form,
+		      const struct hl_beam_report *report)
+{
+	if (form == FORM_REPORT)
+		return write_report(output, question, report);
+	if (form == FORM_SVG)
+		return hl_carriers_write_svg(output->out, &report->carriers, node);
+	if (question == QUESTION_ALLOCATIONS)
+		return hl_allocations_write_term(output->out, &report->allocations);
+	hl_carriers_write_term(output->out, &report->carriers);
+	return 0;
+}
+
+/* Sums are no carriers, of which alone there are terms and pictures. */
+static int check_form(enum form form, const struct hl_beam_report *report, struct hl_error *err)
+{
+	if (form == FORM_REPORT || !report->lacks_instrument)
+		return 0;
+	return hl_error_set(err, -ENOSYS,
+			    "cannot write the carriers of node '%s': it lacks the module "
+			    "'instrument' and knows sums alone, which the table and --json show",
+			    node);
+}
+
+static int ask_and_write(const struct hl_beam_settings *settings, enum question question,
+			 enum form form, struct hl_beam_report *report, struct hl_error *err)
+{
+	struct hl_report_output output;
+
+	int r = hl_report_output_check(err);
+	if (r == 0)
+		r = questions[question].ask(settings, report, err);
+	if (report->exposed_cookie_path[0])
+		hl_cli_note("others can read the cookie in '%s'; chmod 400 keeps it secret",
+			    report->exposed_cookie_path);
+	if (r == 0)
+		r = check_form(form, report, err);
+	if (r == 0)
+		r = hl_report_output_open(&output, form == FORM_REPORT, err);
+	if (r < 0)
+		return r;
+	r = write_form(&output, question, form, report);
+	return hl_report_output_close(&output, r, err);
+}
+
+static int run_beam(int argc, char **argv)
+{
+	static struct hl_beam_settings settings;
+	struct hl_beam_report report = {0};
+	struct hl_error err = {0};
+	enum form form = FORM_REPORT;
+
+	int question = parse_question(argc, argv);
+	int status = question < 0 ? HL_EXIT_USAGE : parse_settings(&settings);
+	if (status == HL_EXIT_DONE)
+		status = choose_form((enum question)question, &form);
+	if (status != HL_EXIT_DONE)
+		return status;
+	int r = ask_and_write(&settings, (enum question)question, form, &report, &err);
+	hl_beam_report_release(&report);
+	return r < 0 ? hl_cli_error("%s", err.text) : HL_EXIT_DONE;
+}
+
+const struct hl_verb hl_verb_beam = {
+	.name = "beam",
+	.arguments = "carriers|allocations",
+	.summary = "show what the allocators of a live Erlang or Elixir node hold",
+	.options = options,
+	.shared_options = {hl_view_json_options, hl_view_color_options, hl_view_output_options},
+	.run = run_beam,
+};

@@ -8,6 +8,8 @@
 #include "profile/open.h"
 #include "symbols/symbols_advice.h"
 
+#include <dirent.h>
+#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +43,21 @@ static char *default_output(const char *path)
 	if (asprintf(&name, "%.*s.hlpack", (int)length, path) < 0)
 		return NULL;
 	return name;
+}
+
+/* Whether ${path} is a recording with files of a log, which have no place in one file. */
+static bool has_log(const char *path)
+{
+	DIR *directory = opendir(path);
+	bool found = false;
+
+	if (!directory)
+		return false;
+	for (const struct dirent *entry; !found && (entry = readdir(directory));)
+		found = fnmatch("memlog-*.hll", entry->d_name, 0) == 0 ||
+			fnmatch("events-*.hle", entry->d_name, 0) == 0;
+	closedir(directory);
+	return found;
 }
 
 static int pack(char *path, const char *name, struct hl_error *err)
@@ -78,7 +95,10 @@ static int run_pack(int argc, char **argv)
 		return hl_cli_error("cannot pack '%s': out of memory", argv[0]);
 	int r = pack(argv[0], name, &err);
 	if (r == 0)
-		hl_cli_note("packed '%s' into '%s'", argv[0], name);
+		hl_cli_note("packed '%s' into '%s'%s", argv[0], name,
+			    has_log(argv[0]) ? " without its log: keep the recording, which alone "
+					       "can be looked at over time"
+					     : "");
 	free(name);
 	return r == 0 ? HL_EXIT_DONE : hl_cli_error("%s", err.text);
 }

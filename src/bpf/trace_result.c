@@ -189,6 +189,11 @@ void hl_trace_result_set_sample(struct hl_trace_result *result, uint64_t sample_
 	result->recording->sample_bytes = sample_bytes;
 }
 
+void hl_trace_result_set_end(struct hl_trace_result *result, enum hl_process_end end)
+{
+	result->recording->processes[0].end = end;
+}
+
 static int copy_modules(struct hl_recording_process *process,
 			const struct hl_recording_module *modules, uint32_t count)
 {
@@ -284,7 +289,8 @@ int hl_trace_result_recording(struct hl_trace_result *result, enum hl_process_en
 	recording->ended_processes = 1;
 	process->duration_ns = recording->duration_ns;
 	process->complete = true;
-	process->end = end;
+	if (process->end == HL_END_RUNNING)
+		process->end = end;
 	result->recording = NULL;
 	*ret_recording = recording;
 	return 0;

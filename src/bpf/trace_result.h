@@ -45,14 +45,18 @@ struct hl_recording_lost *hl_trace_result_lost(struct hl_trace_result *result);
 /* Bytes between samples, when not all was counted; values are to be scaled already. */
 void hl_trace_result_set_sample(struct hl_trace_result *result, uint64_t sample_bytes);
 
+/* Says how the target ended, for who knows it better than that it is gone: HL_END_EXEC. */
+void hl_trace_result_set_end(struct hl_trace_result *result, enum hl_process_end end);
+
 /* Copies the stacks that _add() refers to. Once. 0 or -ENOMEM. */
 int hl_trace_result_stacks(struct hl_trace_result *result, const struct hl_recording_node *nodes,
 			   uint32_t node_count, const struct hl_recording_module *modules,
 			   uint32_t module_count);
 
 /*
- * Makes all of it a recording that ends now; ${result} is empty after it, and to be freed all the
- * same. Values of nodes beyond those that were copied count as [stack lost]. 0 or -ENOMEM.
+ * Makes all of it a recording that ends now, the target by ${end} unless more is known; ${result}
+ * is empty after it, and to be freed all the same. Values of nodes beyond those that were copied
+ * count as [stack lost]. 0 or -ENOMEM.
  */
 int hl_trace_result_recording(struct hl_trace_result *result, enum hl_process_end end,
 			      struct hl_recording **ret_recording);

@@ -128,38 +128,47 @@ static __always_inline void count_lost(uint64_t size)
 
 /* ---- arguments ---- */
 
+/* Reads a register in a way that the compiler does not merge with reads of others: the verifier
+ * wants the place in ${regs} to be a constant. */
+#define READ_REGISTER(NAME)                  \
+	({                                   \
+		uint64_t value = regs->NAME; \
+		barrier_var(value);          \
+		value;                       \
+	})
+
 static __noinline uint64_t register_by_number(struct pt_regs *regs, uint32_t number)
 {
 	switch (number & 15) {
 	case 0:
-		return regs->ax;
+		return READ_REGISTER(ax);
 	case 1:
-		return regs->cx;
+		return READ_REGISTER(cx);
 	case 2:
-		return regs->dx;
+		return READ_REGISTER(dx);
 	case 3:
-		return regs->bx;
+		return READ_REGISTER(bx);
 	case 6:
-		return regs->si;
+		return READ_REGISTER(si);
 	case 7:
-		return regs->di;
+		return READ_REGISTER(di);
 	case 8:
-		return regs->r8;
+		return READ_REGISTER(r8);
 	case 9:
-		return regs->r9;
+		return READ_REGISTER(r9);
 	case 10:
-		return regs->r10;
+		return READ_REGISTER(r10);
 	case 11:
-		return regs->r11;
+		return READ_REGISTER(r11);
 	case 12:
-		return regs->r12;
+		return READ_REGISTER(r12);
 	case 13:
-		return regs->r13;
+		return READ_REGISTER(r13);
 	case 14:
-		return regs->r14;
+		return READ_REGISTER(r14);
 	case 15:
-		return regs->r15;
-	default:
+		return READ_REGISTER(r15);
+	default: /* the stack's */
 		return 0;
 	}
 }

@@ -20,7 +20,8 @@ struct part {
 struct replaying {
 	const struct hl_event_log *events;
 	const struct hl_log *log;
-	uint64_t first, end; /* intervals to compare */
+	const struct hl_event_range *range;
+	uint64_t first, end; /* intervals to compare, those of the range */
 	struct part *parts;
 	struct hl_error *errors;
 };
@@ -155,7 +156,9 @@ static int replay_run(void *context, size_t index, const struct hl_event_run *ru
 	for (size_t i = 0; r == 0 && i < run->count; i++)
 		r = hl_intervals_event(&part->intervals, run->events[i].node, run->events[i].bytes,
 				       run->events[i].objects);
-	part->result.events += run->count;
+	/* Parts begin before the range; of a log that was cut off, events go on behind it. */
+	if (run->tick >= replaying->range->first && run->tick < replaying->range->end)
+		part->result.events += run->count;
 	return r;
 }
 
@@ -281,6 +284,7 @@ int hl_event_replay(const struct hl_event_log *events, const struct hl_log *log,
 	struct replaying replaying = {
 		.events = events,
 		.log = log,
+		.range = range,
 		.first = range->first / HL_INTERVAL_TICKS,
 		.end = (range->end + HL_INTERVAL_TICKS - 1) / HL_INTERVAL_TICKS,
 		.parts = calloc(events->part_count, sizeof(*replaying.parts)),

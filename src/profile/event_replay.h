@@ -19,7 +19,7 @@ struct hl_event_difference {
 
 /* Plain; nothing to release. */
 struct hl_event_replay {
-	uint64_t events;
+	uint64_t events;    /* in the range */
 	uint64_t compared;  /* intervals */
 	uint64_t uncertain; /* intervals not compared: the log, or the events, lack some of them */
 	uint64_t different; /* intervals */

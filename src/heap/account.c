@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Sums over chunks; see account.h. */
+#include "heap/account.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What malloc_trim keeps at the beginning of a free chunk: its own words. */
+#define TRIM_KEPT 48u
+
+/* What it keeps of the top besides. */
+#define TOP_KEPT (HL_CHUNK_MIN + 1)
+
+static struct hl_carrier *carrier_of(struct hl_account *account)
+{
+	return &account->heap->carriers.carriers[account->carrier];
+}
+
+int hl_account_begin(struct hl_account *account, const char *type, uint64_t start, uint32_t arena)
+{
+	struct hl_carrier *carrier = hl_carriers_add(&account->heap->carriers);
+
+	if (!carrier)
+		return -ENOMEM;
+	account->carrier = account->heap->carriers.count - 1;
+	account->arena = arena;
+	account->free_start = 0;
+	snprintf(carrier->allocator, sizeof(carrier->allocator), "glibc");
+	snprintf(carrier->type, sizeof(carrier->type), "%s", type);
+	carrier->address = start;
+	carrier->arena = arena;
+	carrier->block_kinds = 1;
+	strcpy(carrier->blocks[0].type, "block");
+	if (arena != UINT32_MAX) {
+		account->heap->arenas[arena].carriers++;
+		carrier->in_pool = arena > 0 && account->heap->arenas[arena].threads == 0;
+	}
+	return 0;
+}
+
+void hl_account_pages(void *context, const struct hl_pages *pages)
+{
+	struct hl_account *account = context;
+
+	account->pages = pages;
+	account->page_run = 0;
+}
+
+/* Bytes of [${start}, ${end}) in memory; asked in rising order. */
+static uint64_t resident(struct hl_account *account, uint64_t start, uint64_t end)
+{
+	const struct hl_pages *pages = account->pages;
+	uint64_t bytes = 0;
+
+	while (account->page_run < pages->count && pages->runs[account->page_run].end <= start)
+		account->page_run++;
+	for (size_t i = account->page_run; i < pages->count && pages->runs[i].start < end; i++) {
+		uint64_t from = pages->runs[i].start > start ? pages->runs[i].start : start;
+		uint64_t to = pages->runs[i].end < end ? pages->runs[i].end : end;
+		bytes += to - from;
+	}
+	return bytes;
+}
+
+/* ---- what malloc_trim would give back ---- */
+
+/* It joins free chunks in a row first, then gives back the whole pages behind the words of each. */
+static uint64_t trimmable(const struct hl_account *account, uint64_t start, uint64_t end)
+{
+	uint64_t page = account->page_bytes;
+	uint64_t first = (start + TRIM_KEPT + page - 1) & ~(page - 1), last = end & ~(page - 1);
+
+	return first < last ? hl_pages_count_in(account->pages, first, last) * page : 0;
+}
+
+static uint64_t trimmable_top(const struct hl_account *account, uint64_t start, uint64_t end)
+{
+	if (!account->trim_unit || end - start <= TOP_KEPT)
+		return 0;
+	uint64_t extra = (end - start - TOP_KEPT) / account->trim_unit * account->trim_unit;
+	return hl_pages_count_in(account->pages, end - extra, end) * account->page_bytes;
+}
+
+/* Free chunks in a row end at ${end}, unless ${chunk} is one of them. */
+static void account_trim(struct hl_account *account, const struct hl_chunk *chunk)
+{
+	struct hl_heap_arena *arena = &account->heap->arenas[account->arena];
+	bool is_free = chunk->kind == HL_CHUNK_FREE || chunk->kind == HL_CHUNK_FASTBIN;
+
+	if (is_free && !account->free_start)
+		account->free_start = chunk->address;
+	if (is_free)
+		return;
+	if (chunk->kind == HL_CHUNK_TOP)
+		arena->trimmable_bytes += trimmable_top(
+			account, account->free_start ? account->free_start : chunk->address,
+			chunk->address + chunk->size);
+	else if (account->free_start)
+		arena->trimmable_bytes += trimmable(account, account->free_start, chunk->address);
+	account->free_start = 0;
+}
+
+/* ---- kinds ---- */
+
+static void add_live(struct hl_account *account, const struct hl_chunk *chunk, uint64_t in_memory)
+{
+	struct hl_heap_arena *arena = &account->heap->arenas[account->arena];
+	struct hl_carrier *carrier = carrier_of(account);
+	struct hl_heap_rss *rss = &account->heap->rss;
+	uint64_t header = in_memory < HL_CHUNK_HEADER ? in_memory : HL_CHUNK_HEADER;
+
+	arena->inuse_blocks++;
+	arena->inuse_bytes += chunk->size - HL_CHUNK_HEADER;
+	carrier->allocated_blocks++;
+	carrier->allocated_bytes += chunk->size - HL_CHUNK_HEADER;
+	rss->overhead_bytes += header;
+	rss->live_bytes += in_memory - header;
+}
+
+static void add_cached(struct hl_account *account, const struct hl_chunk *chunk, uint64_t in_memory)
+{
+	struct hl_heap_arena *arena = &account->heap->arenas[account->arena];
+	struct hl_carrier *carrier = carrier_of(account);
+
+	if (chunk->kind == HL_CHUNK_TCACHE) {
+		arena->tcache_blocks++;
+		arena->tcache_bytes += chunk->size;
+	} else {
+		arena->fastbin_blocks++;
+		arena->fastbin_bytes += chunk->size;
+	}
+	carrier->cached_blocks++;
+	carrier->cached_bytes += chunk->size;
+	account->heap->rss.cached_bytes += in_memory;
+}
+
+static void add_free(struct hl_account *account, const struct hl_chunk *chunk, uint64_t in_memory)
+{
+	struct hl_heap_arena *arena = &account->heap->arenas[account->arena];
+	struct hl_carrier *carrier = carrier_of(account);
+
+	if (chunk->kind == HL_CHUNK_TOP) {
+		arena->top_bytes += chunk->size;
+	} else {
+		arena->free_blocks++;
+		arena->free_bytes += chunk->size;
+		if (chunk->size > arena->largest_free_bytes)
+			arena->largest_free_bytes = chunk->size;
+	}
+	arena->free_resident_bytes += in_memory;
+	carrier->free_blocks++;
+	carrier->free_bytes += chunk->size;
+	carrier->free_resident_bytes += in_memory;
+	if (chunk->size > carrier->largest_free_bytes)
+		carrier->largest_free_bytes = chunk->size;
+	carrier->free_histogram.counts[hl_log2_slot(&account->free_shape, chunk->size)]++;
+	account->heap->rss.free_bytes += in_memory;
+}
+
+static int call_block(struct hl_account *account, const struct hl_chunk *chunk)
+{
+	const struct hl_heap_settings *settings = account->settings;
+
+	return settings->block ? settings->block(settings->context, chunk->address + HL_CHUNK_BLOCK,
+						 chunk->size - HL_CHUNK_HEADER, chunk->last_word)
+			       : 0;
+}
+
+static int account_chunk(struct hl_account *account, const struct hl_chunk *chunk)
+{
+	uint64_t in_memory = resident(account, chunk->address, chunk->address + chunk->size);
+
+	account_trim(account, chunk);
+	carrier_of(account)->resident_bytes += in_memory;
+	switch (chunk->kind) {
+	case HL_CHUNK_LIVE:
+		add_live(account, chunk, in_memory);
+		return call_block(account, chunk);
+	case HL_CHUNK_TCACHE:
+	case HL_CHUNK_FASTBIN:
+		add_cached(account, chunk, in_memory);
+		break;
+	case HL_CHUNK_FREE:
+	case HL_CHUNK_TOP:
+		add_free(account, chunk, in_memory);
+		break;
+	case HL_CHUNK_OWN:
+		account->heap->rss.overhead_bytes += in_memory;
+		break;
+	case HL_CHUNK_UNSCANNED:
+		account->heap->arenas[account->arena].unscanned_bytes += chunk->size;
+		carrier_of(account)->unscanned_bytes += chunk->size;
+		account->heap->rss.unscanned_bytes += in_memory;
+		break;
+	}
+	return 0;
+}
+
+int hl_account_chunks(void *context, const struct hl_chunk *chunks, size_t count)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < count && r == 0; i++)
+		r = account_chunk(context, &chunks[i]);
+	return r;
+}
+
+void hl_account_end(struct hl_account *account, uint64_t end)
+{
+	struct hl_carrier *carrier = carrier_of(account);
+
+	carrier->total_bytes = end - carrier->address;
+	carrier->blocks[0].count = carrier->allocated_blocks;
+	carrier->blocks[0].bytes = carrier->allocated_bytes;
+}
+
+int hl_account_mmapped(struct hl_account *account, uint64_t start, uint64_t end, uint64_t block,
+		       uint64_t last_word)
+{
+	struct hl_heap *heap = account->heap;
+	const struct hl_heap_settings *settings = account->settings;
+
+	if (hl_account_begin(account, "mmapped chunk", start, UINT32_MAX) < 0)
+		return -ENOMEM;
+	struct hl_carrier *carrier = carrier_of(account);
+	carrier->allocated_blocks = 1;
+	carrier->allocated_bytes = end - block;
+	uint64_t before = resident(account, start, block);
+	uint64_t in_memory = resident(account, block, end);
+	carrier->resident_bytes = before + in_memory;
+	heap->rss.overhead_bytes += before;
+	heap->rss.live_bytes += in_memory;
+	heap->mmapped_blocks++;
+	heap->mmapped_bytes += end - start;
+	hl_account_end(account, end);
+	return settings->block ? settings->block(settings->context, block, end - block, last_word)
+			       : 0;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Adds up what a walk tells of chunks: for their arena, for their carrier, and of their pages. */
+#pragma once
+
+#include "heap/glibc_walk.h"
+#include "heap/heap.h"
+
+/* The state of one carrier's accounting. */
+struct hl_account {
+	struct hl_heap *heap;
+	const struct hl_heap_settings *settings;
+	struct hl_log2_shape free_shape;
+	uint32_t arena; /* index; UINT32_MAX: none */
+	size_t carrier; /* index */
+	uint64_t page_bytes;
+	uint64_t trim_unit; /* the top is given back in such pieces; 0: it is not given back */
+	const struct hl_pages *pages;
+	size_t page_run;     /* cursor */
+	uint64_t free_start; /* where the free chunks in a row begin that were told last; 0: none */
+};
+
+/* Begins a carrier of ${type} at ${start}, of ${arena} (index, or UINT32_MAX). 0 or -ENOMEM. */
+int hl_account_begin(struct hl_account *account, const char *type, uint64_t start, uint32_t arena);
+
+/* Ends it; its last byte is before ${end}. */
+void hl_account_end(struct hl_account *account, uint64_t end);
+
+/* As struct hl_walk_settings wants them; ${context} is the account. */
+int hl_account_chunks(void *context, const struct hl_chunk *chunks, size_t count);
+void hl_account_pages(void *context, const struct hl_pages *pages);
+
+/* A carrier that is one block: [${start}, ${end}), with the block at ${block}. */
+int hl_account_mmapped(struct hl_account *account, uint64_t start, uint64_t end, uint64_t block,
+		       uint64_t last_word);

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Stretches of addresses; see extents.h. */
+#include "heap/extents.h"
+
+#include "base/array.h"
+
+static int compare(const void *a, const void *b)
+{
+	const struct hl_extent *x = a, *y = b;
+
+	return (x->start > y->start) - (x->start < y->start);
+}
+
+int hl_extents_of_carriers(const struct hl_carriers *carriers, uint64_t page_bytes,
+			   struct hl_extents *extents)
+{
+	uint64_t mask = page_bytes - 1;
+
+	if (hl_array_reserve(&extents->extents, &extents->capacity, carriers->count,
+			     sizeof(*extents->extents)) < 0)
+		return -ENOMEM;
+	extents->count = carriers->count;
+	for (size_t i = 0; i < carriers->count; i++) {
+		const struct hl_carrier *carrier = &carriers->carriers[i];
+		uint64_t end = carrier->address + carrier->total_bytes;
+		extents->extents[i] =
+			(struct hl_extent){carrier->address & ~mask, (end + mask) & ~mask};
+	}
+	if (extents->count)
+		qsort(extents->extents, extents->count, sizeof(*extents->extents), compare);
+	return 0;
+}
+
+/* The first extent that ends behind ${address}. */
+static size_t first_behind(const struct hl_extents *extents, uint64_t address)
+{
+	size_t low = 0, high = extents->count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		if (extents->extents[middle].end <= address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+int hl_extents_gaps(const struct hl_extents *extents, uint64_t start, uint64_t end,
+		    int (*gap)(void *context, uint64_t start, uint64_t end), void *context)
+{
+	int r = 0;
+
+	for (size_t i = first_behind(extents, start);
+	     i < extents->count && extents->extents[i].start < end && r == 0; i++) {
+		if (extents->extents[i].start > start)
+			r = gap(context, start, extents->extents[i].start);
+		if (extents->extents[i].end > start)
+			start = extents->extents[i].end;
+	}
+	return r == 0 && start < end ? gap(context, start, end) : r;
+}
+
+void hl_extents_release(struct hl_extents *extents)
+{
+	free(extents->extents);
+	*extents = (struct hl_extents){0};
+}

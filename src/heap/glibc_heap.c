@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The heaps of all arenas, one after the other; see glibc_heap.h. */
+#include "heap/glibc_heap.h"
+
+#include "base/array.h"
+#include "base/index.h"
+#include "heap/account.h"
+#include "heap/glibc_mmapped.h"
+#include "heap/glibc_tcache.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define ARENAS_MAX 65536u
+
+/* One heap of an arena that is not the main one. */
+struct arena_heap {
+	uint64_t start, bytes;
+};
+
+struct reader {
+	struct hl_memory *memory;
+	const struct hl_glibc *glibc;
+	struct hl_heap *heap;
+	struct hl_glibc_common common;
+	struct hl_glibc_arena *arenas; /* as heap->arenas */
+	size_t arena_count, arena_capacity;
+	struct hl_account account;
+	struct hl_walk_settings walk;
+	struct hl_walker *walker;
+};
+
+int hl_heap_note(struct hl_heap *heap, const char *format, ...)
+{
+	va_list arguments;
+
+	if (hl_array_reserve(&heap->notes, &heap->note_capacity, heap->note_count + 1,
+			     sizeof(*heap->notes)) < 0)
+		return -ENOMEM;
+	struct hl_heap_note *note = &heap->notes[heap->note_count++];
+	va_start(arguments, format);
+	vsnprintf(note->text, sizeof(note->text), format, arguments);
+	va_end(arguments);
+	return 0;
+}
+
+/* ---- arenas ---- */
+
+static int add_arena(struct reader *reader, const struct hl_glibc_arena *arena)
+{
+	struct hl_heap *heap = reader->heap;
+
+	if (hl_array_reserve(&reader->arenas, &reader->arena_capacity, reader->arena_count + 1,
+			     sizeof(*reader->arenas)) < 0 ||
+	    hl_array_reserve(&heap->arenas, &heap->arena_capacity, heap->arena_count + 1,
+			     sizeof(*heap->arenas)) < 0)
+		return -ENOMEM;
+	reader->arenas[reader->arena_count++] = *arena;
+	heap->arenas[heap->arena_count++] = (struct hl_heap_arena){
+		.address = arena->address,
+		.threads = (uint32_t)arena->threads,
+		.system_bytes = arena->system_bytes,
+		.max_system_bytes = arena->max_system_bytes,
+	};
+	return 0;
+}
+
+/* Whether ${address} is among the arenas; else it is added to ${seen}. 1, 0 or -ENOMEM. */
+static int is_known_arena(const struct reader *reader, struct hl_index *seen, uint64_t address)
+{
+	uint32_t hash = hl_hash_pair(address, 0), at = hash, id;
+
+	while ((id = hl_index_next(seen, hash, &at)))
+		if (reader->arenas[id - 1].address == address)
+			return 1;
+	return hl_index_add(seen, hash, (uint32_t)reader->arena_count + 1);
+}
+
+/* Follows the ring of arenas, which a damaged heap may lead astray. */
+static int read_ring(struct reader *reader, struct hl_index *seen)
+{
+	uint64_t address = reader->glibc->main_arena;
+	struct hl_glibc_arena arena;
+	int r;
+
+	do {
+		if ((r = is_known_arena(reader, seen, address)) < 0)
+			return r;
+		if (r > 0 || reader->arena_count == ARENAS_MAX)
+			return hl_heap_note(reader->heap,
+					    "the ring of arenas does not lead back to the first "
+					    "one: the heap is damaged");
+		r = hl_glibc_read_arena(reader->memory, reader->glibc, address, &arena);
+		if (r == -ENOMEM || r == -ESRCH || (r < 0 && !reader->arena_count))
+			return r;
+		if (r < 0)
+			return hl_heap_note(reader->heap,
+					    "the arena at 0x%llx cannot be read: the heap is "
+					    "damaged",
+					    (unsigned long long)address);
+		if ((r = add_arena(reader, &arena)) < 0)
+			return r;
+		address = arena.next;
+	} while (address != reader->glibc->main_arena);
+	return 0;
+}
+
+static int read_arenas(struct reader *reader)
+{
+	struct hl_index seen = {0};
+	int r = read_ring(reader, &seen);
+
+	hl_index_release(&seen);
+	return r;
+}
+
+/* ---- the main arena ---- */
+
+/* The end of the memory that the break, or a mapping, gives main_arena at ${address}. */
+static uint64_t mapping_end(const struct reader *reader, uint64_t address)
+{
+	const struct hl_map *map = hl_maps_find(&reader->memory->maps, address);
+	return map ? map->end : 0;
+}
+
+/* How far a heap at ${address} can have grown since the mappings were read. */
+static uint64_t growth_limit(const struct reader *reader, uint64_t address)
+{
+	const struct hl_maps *maps = &reader->memory->maps;
+
+	for (size_t i = 0; i < maps->count; i++)
+		if (maps->maps[i].start > address)
+			return maps->maps[i].start;
+	return UINT64_MAX;
+}
+
+static void set_trim_unit(struct reader *reader, const struct hl_glibc_arena *arena)
+{
+	uint64_t end = arena->top + arena->top_bytes;
+	const struct hl_map *map = hl_maps_find(&reader->memory->maps, arena->top);
+
+	/* the break must be where glibc last put it */
+	reader->account.trim_unit = 0;
+	if (map && strcmp(map->path, "[heap]") == 0 && map->end == end)
+		reader->account.trim_unit = reader->common.thp_page_bytes
+						    ? reader->common.thp_page_bytes
+						    : reader->memory->page_bytes;
+}
+
+static int read_main_heap(struct reader *reader)
+{
+	const struct hl_glibc_arena *arena = &reader->arenas[0];
+	uint64_t start = reader->common.sbrk_base, end = arena->top + arena->top_bytes;
+	uint64_t first = (start + 15) & ~UINT64_C(15), bound = mapping_end(reader, start);
+	bool has_top = arena->top >= start && arena->top < bound;
+	const struct hl_run run = {start & ~(reader->memory->page_bytes - 1),
+				   first,
+				   has_top ? end : bound,
+				   growth_limit(reader, start),
+				   has_top ? arena->top : 0,
+				   arena->address,
+				   true};
+
+	if (!start || !arena->top || !bound)
+		return 0;
+	set_trim_unit(reader, arena);
+	int r = hl_account_begin(&reader->account, "main heap", start, 0);
+	if (r == 0)
+		r = hl_walker_run(reader->walker, &run, &end);
+	if (r == 0)
+		hl_account_end(&reader->account, end);
+	return r;
+}
+
+/* ---- other arenas ---- */
+
+static int read_heap_info(struct reader *reader, uint64_t address, uint64_t *ret_arena,
+			  uint64_t *ret_previous, uint64_t *ret_bytes)
+{
+	uint64_t words[3];
+	int r = hl_memory_read(reader->memory, address, words, sizeof(words));
+
+	if (r < 0)
+		return r;
+	*ret_arena = words[0];
+	*ret_previous = words[1];
+	*ret_bytes = words[2];
+	return 0;
+}
+
+/* Where the first chunk of the heap at ${start} is: behind its own struct, and the arena's if that
+ * lies in it. */
+static uint64_t first_chunk(const struct reader *reader, const struct hl_glibc_arena *arena,
+			    uint64_t start)
+{
+	const struct hl_glibc_layout *layout = reader->glibc->layout;
+	uint64_t first = start + layout->heap_info_bytes;
+
+	if (arena->address == first)
+		first += layout->arena.bytes;
+	return (first + 15) & ~UINT64_C(15);
+}
+
+static int walk_heap(struct reader *reader, uint32_t index, uint64_t start, uint64_t bytes)
+{
+	const struct hl_glibc_arena *arena = &reader->arenas[index];
+	uint64_t alignment = hl_glibc_heap_alignment(&reader->common);
+	uint64_t first = first_chunk(reader, arena, start), end = start + bytes;
+	bool has_top = arena->top >= start && arena->top < end;
+	const struct hl_run run = {
+		start,		first, end, start + alignment, has_top ? arena->top : 0,
+		arena->address, false};
+
+	if (first >= end)
+		return 0;
+	reader->account.trim_unit = 0;
+	int r = hl_account_begin(&reader->account, "arena heap", start, index);
+	if (r == 0)
+		r = hl_walker_run(reader->walker, &run, &end);
+	if (r == 0)
+		hl_account_end(&reader->account, end);
+	return r;
+}
+
+/* From the newest heap, which has the top, to the one with the arena itself. */
+static int read_arena_heaps(struct reader *reader, uint32_t index)
+{
+	const struct hl_glibc_arena *arena = &reader->arenas[index];
+	uint64_t alignment = hl_glibc_heap_alignment(&reader->common);
+	uint64_t address = arena->top & ~(alignment - 1);
+	uint64_t left = arena->system_bytes / 4096 + 1, owner, previous, bytes;
+
+	while (address && left--) {
+		if (read_heap_info(reader, address, &owner, &previous, &bytes) < 0 ||
+		    owner != arena->address || bytes > alignment || bytes & 4095)
+			return hl_heap_note(reader->heap,
+					    "the heap at 0x%llx is damaged, or has just ended",
+					    (unsigned long long)address);
+		int r = walk_heap(reader, index, address, bytes);
+		if (r != 0)
+			return r;
+		address = previous;
+	}
+	return 0;
+}
+
+/* ---- all of it ---- */
+
+static void find_tcache_key(struct reader *reader)
+{
+	uint64_t alignment = hl_glibc_heap_alignment(&reader->common), key = 0;
+
+	if (reader->glibc->layout->tcache_key != HL_TCACHE_KEY_RANDOM)
+		return;
+	for (size_t i = 0; i < reader->arena_count && !key; i++) {
+		const struct hl_glibc_arena *arena = &reader->arenas[i];
+		uint64_t first = i ? first_chunk(reader, arena, arena->address & ~(alignment - 1))
+				   : (reader->common.sbrk_base + 15) & ~UINT64_C(15);
+		key = hl_glibc_tcache_key_at(reader->memory, reader->glibc, first);
+	}
+	reader->walk.tcache_key = key;
+	reader->walk.tcache_max_bytes = reader->common.tcache_max_bytes;
+}
+
+static int read_heaps(struct reader *reader)
+{
+	int r = read_main_heap(reader);
+
+	for (uint32_t i = 1; i < reader->arena_count && r == 0; i++)
+		r = read_arena_heaps(reader, i);
+	if (r == 0)
+		r = hl_glibc_mmapped_read(reader->memory, &reader->common, &reader->account);
+	return r;
+}
+
+static void describe(struct reader *reader)
+{
+	struct hl_heap *heap = reader->heap;
+	const struct hl_walk_counts *counts = hl_walker_counts(reader->walker);
+
+	heap->trim_threshold = reader->common.trim_threshold;
+	heap->mmap_threshold = reader->common.mmap_threshold;
+	heap->arena_max = (uint32_t)reader->common.arena_max;
+	heap->mp_mmapped_blocks = reader->common.mmapped_blocks;
+	heap->mp_mmapped_bytes = reader->common.mmapped_bytes;
+	heap->chunks = counts->chunks;
+	heap->rereads = counts->rereads;
+	heap->abandoned = counts->abandoned;
+	snprintf(heap->allocator, sizeof(heap->allocator), "%s", reader->glibc->name);
+}
+
+int hl_glibc_heap_read(struct hl_memory *memory, const struct hl_glibc *glibc,
+		       const struct hl_heap_settings *settings, struct hl_heap *heap,
+		       struct hl_error *err)
+{
+	struct reader reader = {.memory = memory, .glibc = glibc, .heap = heap};
+	struct hl_log2_shape shape = settings->free_shape;
+
+	if (!shape.width)
+		shape = (struct hl_log2_shape){.start = 512, .width = 14};
+	heap->carriers.shape = shape;
+	reader.account = (struct hl_account){.heap = heap,
+					     .settings = settings,
+					     .free_shape = shape,
+					     .page_bytes = memory->page_bytes};
+	reader.walk.chunks = hl_account_chunks;
+	reader.walk.pages = hl_account_pages;
+	reader.walk.context = &reader.account;
+	int r = hl_glibc_read_common(memory, glibc, &reader.common);
+	if (r == 0)
+		r = read_arenas(&reader);
+	if (r == 0) {
+		find_tcache_key(&reader);
+		r = hl_walker_new(memory, glibc, &reader.walk, &reader.walker);
+	}
+	if (r == 0)
+		r = read_heaps(&reader);
+	if (r == 0)
+		describe(&reader);
+	hl_walker_free(reader.walker);
+	free(reader.arenas);
+	return r < 0 ? hl_error_set(err, r, "cannot read the heap: %s", strerror(-r)) : r;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The table of layouts, from malloc/malloc.c and malloc/arena.c of each release of glibc. */
+#include "heap/glibc_layout.h"
+
+#include "base/compiler.h"
+
+#include <stddef.h>
+
+/* clang-format off */
+
+#define ARENA_2_26 {                                                                 \
+	.fastbins = 8, .top = 88, .bins = 104, .next = 2152,                         \
+	.attached_threads = 2168, .system_mem = 2176, .max_system_mem = 2184, .bytes = 2192}
+
+/* have_fastchunks came before the fastbins */
+#define ARENA_2_27 {                                                                 \
+	.fastbins = 16, .top = 96, .bins = 112, .next = 2160,                        \
+	.attached_threads = 2176, .system_mem = 2184, .max_system_mem = 2192, .bytes = 2200}
+
+#define MP_2_26 {                                                                    \
+	.trim_threshold = 0, .top_pad = 8, .mmap_threshold = 16, .arena_test = 24,   \
+	.arena_max = 32, .n_mmaps = 40, .n_mmaps_max = 44, .mmapped_mem = 56,        \
+	.sbrk_base = 72, .tcache_bins = 80, .tcache_max_bytes = 88,                  \
+	.tcache_count = 96, .bytes = 112}
+
+/* The sizes of huge pages came before n_mmaps. */
+#define MP_2_35 {                                                                    \
+	.trim_threshold = 0, .top_pad = 8, .mmap_threshold = 16, .arena_test = 24,   \
+	.arena_max = 32, .thp_pagesize = 40, .hp_pagesize = 48, .n_mmaps = 60,       \
+	.n_mmaps_max = 64, .mmapped_mem = 80, .sbrk_base = 96, .tcache_bins = 104,   \
+	.tcache_max_bytes = 112, .tcache_count = 120, .bytes = 136}
+
+#define TCACHE_BYTE_COUNTS  .tcache_bytes = 64 + 512, .tcache_count_bytes = 1
+#define TCACHE_SHORT_COUNTS .tcache_bytes = 128 + 512, .tcache_count_bytes = 2
+
+static const struct hl_glibc_layout layouts[] = {
+	{35, 41, ARENA_2_27, MP_2_35, 48, TCACHE_SHORT_COUNTS, HL_TCACHE_KEY_RANDOM, true},
+	{34, 34, ARENA_2_27, MP_2_26, 32, TCACHE_SHORT_COUNTS, HL_TCACHE_KEY_RANDOM, true},
+	{32, 33, ARENA_2_27, MP_2_26, 32, TCACHE_SHORT_COUNTS, HL_TCACHE_KEY_POINTER, true},
+	{30, 31, ARENA_2_27, MP_2_26, 32, TCACHE_SHORT_COUNTS, HL_TCACHE_KEY_POINTER, false},
+	{29, 29, ARENA_2_27, MP_2_26, 32, TCACHE_BYTE_COUNTS, HL_TCACHE_KEY_POINTER, false},
+	{27, 28, ARENA_2_27, MP_2_26, 32, TCACHE_BYTE_COUNTS, HL_TCACHE_KEY_NONE, false},
+	{26, 26, ARENA_2_26, MP_2_26, 32, TCACHE_BYTE_COUNTS, HL_TCACHE_KEY_NONE, false},
+};
+/* clang-format on */
+
+const struct hl_glibc_layout *hl_glibc_layout(uint32_t minor)
+{
+	for (size_t i = 0; i < HL_COUNT_OF(layouts); i++)
+		if (minor >= layouts[i].first_minor && minor <= layouts[i].last_minor)
+			return &layouts[i];
+	return NULL;
+}
+
+const struct hl_glibc_layout *hl_glibc_layout_at(uint32_t index)
+{
+	return index < HL_COUNT_OF(layouts) ? &layouts[index] : NULL;
+}

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* main_arena and mp_ without symbols; see glibc_roots.h. */
+#include "heap/glibc_roots.h"
+
+#include "base/compiler.h"
+#include "base/path.h"
+#include "heap/glibc_file.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Variables of a program may fill gigabytes; those of libc fill 64 KiB, of a static program what
+ * it likes. What lies behind is not searched. */
+#define VARIABLES_MAX (UINT64_C(16) << 20)
+
+#define ARENAS_MAX 65536u /* in a ring that closes */
+
+/* The variables of a library, or of a static program. */
+struct variables {
+	uint64_t start, length;
+	uint8_t *bytes;
+};
+
+static uint64_t word_at(const uint8_t *bytes)
+{
+	uint64_t word;
+
+	memcpy(&word, bytes, sizeof(word));
+	return word;
+}
+
+/* ---- which file is the libc ---- */
+
+static bool is_libc(const struct hl_map *map)
+{
+	const char *name = hl_path_basename(map->path);
+
+	return map->inode && (strcmp(name, "libc.so.6") == 0 || strncmp(name, "libc-2.", 7) == 0);
+}
+
+/* The first mapping of a program without libc.so: it may have glibc inside. */
+static const struct hl_map *find_static_program(const struct hl_maps *maps)
+{
+	const struct hl_map *program = NULL;
+
+	for (size_t i = 0; i < maps->count; i++) {
+		const char *name = hl_path_basename(maps->maps[i].path);
+		if (!maps->maps[i].inode)
+			continue;
+		if (strstr(name, ".so.") || strncmp(name, "ld-", 3) == 0)
+			return NULL;
+		if (!program && maps->maps[i].flags & (HL_MAP_EXEC | HL_MAP_WRITE))
+			program = &maps->maps[i];
+	}
+	return program;
+}
+
+static const struct hl_map *find_libc(const struct hl_maps *maps)
+{
+	for (size_t i = 0; i < maps->count; i++)
+		if (is_libc(&maps->maps[i]))
+			return &maps->maps[i];
+	return NULL;
+}
+
+/* ---- its variables ---- */
+
+static bool is_bss(const struct hl_map *map)
+{
+	return !map->inode && !map->path[0] && map->flags & HL_MAP_WRITE;
+}
+
+/* The writable mapping of the same file as ${module}. */
+static const struct hl_map *find_data(const struct hl_maps *maps, const struct hl_map *module)
+{
+	for (size_t i = 0; i < maps->count; i++)
+		if (maps->maps[i].flags & HL_MAP_WRITE && hl_map_same_file(&maps->maps[i], module))
+			return &maps->maps[i];
+	return NULL;
+}
+
+/* Copies those pages that are in memory; the others were never written to and stay zero. */
+static int read_present(struct hl_memory *memory, struct variables *variables)
+{
+	struct hl_pages pages = {0};
+	int r = hl_memory_scan(memory, variables->start, variables->start + variables->length,
+			       &pages);
+
+	for (size_t i = 0; r == 0 && i < pages.count; i++) {
+		const struct hl_page_run *run = &pages.runs[i];
+		r = hl_memory_read(memory, run->start,
+				   variables->bytes + (run->start - variables->start),
+				   run->end - run->start);
+	}
+	hl_pages_release(&pages);
+	return r;
+}
+
+static int read_variables(struct hl_memory *memory, const struct hl_map *data,
+			  struct variables *ret)
+{
+	const struct hl_map *end = memory->maps.maps + memory->maps.count, *next = data + 1;
+	struct variables variables = {.start = data->start, .length = data->end - data->start};
+
+	if (next < end && next->start == data->end && is_bss(next))
+		variables.length += next->end - next->start;
+	if (variables.length > VARIABLES_MAX)
+		variables.length = VARIABLES_MAX;
+	variables.bytes = calloc(1, variables.length);
+	if (!variables.bytes)
+		return -ENOMEM;
+	int r = read_present(memory, &variables);
+	if (r < 0) {
+		free(variables.bytes);
+		return r;
+	}
+	*ret = variables;
+	return 0;
+}
+
+/* ---- the live test ---- */
+
+/* All bins lead somewhere, and at least one is empty: it leads back to itself. */
+static bool has_bins(const uint8_t *bytes, uint64_t address, const struct hl_glibc_layout *layout)
+{
+	const uint8_t *bins = bytes + layout->arena.bins;
+	bool has_empty = false;
+
+	for (uint32_t i = 0; i < HL_GLIBC_BINS; i++) {
+		uint64_t word = word_at(bins + i * 8),
+			 bin = address + layout->arena.bins + (i & ~UINT32_C(1)) * 8 - 16;
+		if (!word || word & 15)
+			return false;
+		has_empty = has_empty || word == bin;
+	}
+	return has_empty;
+}
+
+/* Whether the ring of arenas leads back to the one at ${address}. */
+static bool ring_closes(struct hl_memory *memory, uint64_t address, uint64_t next,
+			const struct hl_glibc_layout *layout)
+{
+	for (uint32_t i = 0; i < ARENAS_MAX && next != address; i++)
+		if (!next || next & 7 ||
+		    hl_memory_read(memory, next + layout->arena.next, &next, sizeof(next)) < 0)
+			return false;
+	return next == address;
+}
+
+static uint64_t find_live_arena(struct hl_memory *memory, const struct variables *variables,
+				const struct hl_glibc_layout *layout)
+{
+	for (uint64_t at = 0; at + layout->arena.bytes <= variables->length; at += 8) {
+		const uint8_t *bytes = variables->bytes + at;
+		uint64_t address = variables->start + at;
+		if (has_bins(bytes, address, layout) &&
+		    ring_closes(memory, address, word_at(bytes + layout->arena.next), layout))
+			return address;
+	}
+	return 0;
+}
+
+/* How many of the constants that nothing but tunables change are where mp_ would have them. */
+static int mp_votes(const uint8_t *bytes, const struct hl_glibc_layout *layout)
+{
+	int32_t n_mmaps, n_mmaps_max;
+
+	memcpy(&n_mmaps, bytes + layout->mp.n_mmaps, sizeof(n_mmaps));
+	memcpy(&n_mmaps_max, bytes + layout->mp.n_mmaps_max, sizeof(n_mmaps_max));
+	if (n_mmaps < 0 || word_at(bytes + layout->mp.mmapped_mem) & 4095 ||
+	    word_at(bytes + layout->mp.sbrk_base) & 7)
+		return 0;
+	return (word_at(bytes + layout->mp.top_pad) == 131072) +
+	       (word_at(bytes + layout->mp.arena_test) == 8) + (n_mmaps_max == 65536) +
+	       (word_at(bytes + layout->mp.tcache_bins) == HL_GLIBC_TCACHES) +
+	       (word_at(bytes + layout->mp.tcache_max_bytes) == 1032) +
+	       (word_at(bytes + layout->mp.tcache_count) == 7);
+}
+
+#define MP_VOTES_NEEDED 3
+
+static uint64_t find_live_mp(const struct variables *variables,
+			     const struct hl_glibc_layout *layout)
+{
+	uint64_t found = 0;
+	int most = MP_VOTES_NEEDED - 1;
+
+	for (uint64_t at = 0; at + layout->mp.bytes <= variables->length; at += 8) {
+		int votes = mp_votes(variables->bytes + at, layout);
+		if (votes > most) {
+			most = votes;
+			found = variables->start + at;
+		}
+	}
+	return found;
+}
+
+/* ---- both tests ---- */
+
+/* One of two addresses found in different ways; they must not differ. */
+static uint64_t agree(uint64_t live, uint64_t in_file, bool *confirmed)
+{
+	if (live && in_file && live != in_file)
+		return 0;
+	*confirmed = *confirmed && live && in_file;
+	return live ? live : in_file;
+}
+
+/* Tries ${layout} for the module whose writable mapping is ${data}. */
+static bool try_layout(struct hl_memory *memory, const struct variables *variables,
+		       const struct hl_glibc_file *file, const struct hl_map *data,
+		       const struct hl_glibc_layout *layout, struct hl_glibc *glibc)
+{
+	uint64_t bias = data->start - hl_glibc_file_address(file, data->offset);
+	uint64_t arena = hl_glibc_file_main_arena(file, layout);
+	uint64_t mp = hl_glibc_file_mp(file, layout);
+	struct hl_glibc found = {.layout = layout, .is_confirmed = true};
+
+	found.main_arena = agree(find_live_arena(memory, variables, layout),
+				 arena ? arena + bias : 0, &found.is_confirmed);
+	found.mp = agree(find_live_mp(variables, layout), mp ? mp + bias : 0, &found.is_confirmed);
+	if (!found.main_arena || !found.mp)
+		return false;
+	*glibc = found;
+	return true;
+}
+
+static int find_in_module(struct hl_memory *memory, const struct hl_map *module,
+			  const struct hl_glibc_file *file, bool is_static, struct hl_glibc *ret,
+			  struct hl_error *err)
+{
+	uint32_t minor = hl_glibc_file_minor(file);
+	const struct hl_glibc_layout *layout = hl_glibc_layout(minor);
+	const struct hl_map *data = find_data(&memory->maps, module);
+	struct variables variables;
+
+	if (is_static) /* says no version */
+		layout = hl_glibc_layout_at(0);
+	if (!layout)
+		return hl_error_set(
+			err, -ENOTSUP,
+			"the C library is glibc 2.%u, whose heap is not known; versions "
+			"2.%u to 2.%u are",
+			minor, HL_GLIBC_MINOR_FIRST, HL_GLIBC_MINOR_LAST);
+	if (!data)
+		return hl_error_set(err, -ENOTSUP, "'%s' has no variables", module->path);
+	int r = read_variables(memory, data, &variables);
+	if (r < 0)
+		return hl_error_set(err, r, "cannot read the variables of '%s': %s", module->path,
+				    strerror(-r));
+	bool found = try_layout(memory, &variables, file, data, layout, ret);
+	free(variables.bytes);
+	if (!found)
+		return hl_error_set(err, -ENOTSUP, "found no heap of glibc in '%s'", module->path);
+	ret->minor = is_static ? 0 : minor;
+	if (is_static)
+		snprintf(ret->name, sizeof(ret->name), "glibc 2.%u-2.%u, static",
+			 layout->first_minor, layout->last_minor);
+	else
+		snprintf(ret->name, sizeof(ret->name), "glibc 2.%u", minor);
+	return 0;
+}
+
+int hl_glibc_find(struct hl_memory *memory, struct hl_glibc *ret_glibc, struct hl_error *err)
+{
+	const struct hl_map *module = find_libc(&memory->maps);
+	bool is_static = !module;
+	struct hl_glibc_file file;
+
+	if (!module)
+		module = find_static_program(&memory->maps);
+	if (!module)
+		return hl_error_set(err, -ENOTSUP, "found no glibc in the process");
+	int fd = hl_memory_open_file(memory, module);
+	int r = fd < 0 ? fd : hl_glibc_file_map(fd, &file);
+	if (fd >= 0)
+		close(fd);
+	if (r < 0)
+		return hl_error_set(err, -ENOTSUP, "cannot open the file '%s' of the process: %s",
+				    module->path, strerror(-r));
+	r = find_in_module(memory, module, &file, is_static, ret_glibc, err);
+	hl_glibc_file_release(&file);
+	return r;
+}

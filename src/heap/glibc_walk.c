@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The walk from chunk to chunk; see glibc_walk.h. */
+#include "heap/glibc_walk.h"
+
+#include "base/array.h"
+#include "base/compiler.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WINDOW_BYTES	   (UINT64_C(1) << 20)
+#define SMALL_WINDOW_BYTES (UINT64_C(64) << 10) /* when read again */
+#define BATCH		   4096u
+#define FAILURES_MAX	   3u
+#define FASTBIN_MAX	   176u /* largest chunk in a fastbin that mallopt allows */
+#define GUARD_BYTES	   16u
+
+/* What ends a stretch of walking. */
+enum step {
+	STEP_ON,  /* at the next chunk */
+	STEP_END, /* the run is over */
+	STEP_INCONSISTENT,
+	STEP_FAILED, /* walker->error says with what */
+};
+
+struct hl_walker {
+	struct hl_memory *memory;
+	const struct hl_glibc *glibc;
+	struct hl_walk_settings settings;
+	struct hl_walk_counts counts;
+	struct hl_run run;
+	struct hl_pages pages;
+	size_t page_run; /* of the window */
+	uint64_t window_start, window_end, window_bytes;
+	uint8_t *window;
+	struct hl_chunk *batch;
+	size_t batch_count;
+	uint64_t at;	  /* the header that is looked at next */
+	uint64_t anchor;  /* what was told of ends here: a chunk begins */
+	uint64_t pending; /* the chunk before ${at}, of which it is not known whether it is in use;
+			     0: none */
+	uint64_t pending_size;
+	bool pending_keyed;
+	uint32_t failures; /* since the anchor */
+	struct hl_addresses fastbins, known;
+	bool has_known;
+	size_t fastbin, tcache, stale; /* cursors */
+	int error;
+};
+
+static uint64_t word_at(const uint8_t *bytes)
+{
+	uint64_t word;
+
+	memcpy(&word, bytes, sizeof(word));
+	return word;
+}
+
+static uint64_t lower(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* ---- the window: present pages in a row ---- */
+
+static const struct hl_page_run *find_page_run(struct hl_walker *walker, uint64_t address)
+{
+	const struct hl_pages *pages = &walker->pages;
+	size_t low = 0, high = pages->count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		if (pages->runs[middle].end <= address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low == pages->count || pages->runs[low].start > address)
+		return NULL;
+	walker->page_run = low;
+	return &pages->runs[low];
+}
+
+/* The end of the pages in a row that begin with those of ${run}, which may differ in kind. */
+static uint64_t presence_end(const struct hl_walker *walker, uint64_t wanted)
+{
+	size_t i = walker->page_run;
+	const struct hl_pages *pages = &walker->pages;
+
+	while (i + 1 < pages->count && pages->runs[i].end < wanted &&
+	       pages->runs[i].end == pages->runs[i + 1].start)
+		i++;
+	return lower(pages->runs[i].end, wanted);
+}
+
+/* Has the window begin at ${address}; -EFAULT when that page is not in memory. */
+static int window_move(struct hl_walker *walker, uint64_t address)
+{
+	walker->window_end = 0;
+	if (!find_page_run(walker, address))
+		return -EFAULT;
+	uint64_t end = presence_end(walker, address + walker->window_bytes);
+	int r = hl_memory_read(walker->memory, address, walker->window, end - address);
+	if (r < 0)
+		return r;
+	walker->window_start = address;
+	walker->window_end = end;
+	return 0;
+}
+
+static int scan_pages(struct hl_walker *walker)
+{
+	uint64_t page = walker->memory->page_bytes;
+
+	walker->pages.count = 0;
+	walker->pages.page_count = 0;
+	walker->window_end = 0;
+	int r = hl_memory_scan(walker->memory, walker->run.own_start & ~(page - 1),
+			       (walker->run.end + page - 1) & ~(page - 1), &walker->pages);
+	if (r == 0 && walker->settings.pages)
+		walker->settings.pages(walker->settings.context, &walker->pages);
+	return r;
+}
+
+/* ---- telling ---- */
+
+/* Whether ${address} is in ${set}, asked in rising order. */
+static bool in_set(const struct hl_addresses *set, size_t *cursor, uint64_t address)
+{
+	while (*cursor < set->count && set->addresses[*cursor] < address)
+		++*cursor;
+	return *cursor < set->count && set->addresses[*cursor] == address;
+}
+
+/* Tells blocks in use from those in lists, which their neighbours take for used. */
+static void classify(struct hl_walker *walker)
+{
+	const struct hl_walk_settings *settings = &walker->settings;
+
+	for (size_t i = 0; i < walker->batch_count; i++) {
+		struct hl_chunk *chunk = &walker->batch[i];
+		if (chunk->kind == HL_CHUNK_TCACHE && settings->stale_chunks &&
+		    in_set(settings->stale_chunks, &walker->stale, chunk->address))
+			chunk->kind = HL_CHUNK_LIVE;
+		if (chunk->kind > HL_CHUNK_TCACHE)
+			continue;
+		if (chunk->size <= FASTBIN_MAX &&
+		    in_set(&walker->fastbins, &walker->fastbin, chunk->address))
+			chunk->kind = HL_CHUNK_FASTBIN;
+		else if (settings->tcache_chunks &&
+			 in_set(settings->tcache_chunks, &walker->tcache, chunk->address))
+			chunk->kind = HL_CHUNK_TCACHE;
+	}
+}
+
+/* Tells what is in the batch; ${anchor} is where it ends. */
+static int flush(struct hl_walker *walker, uint64_t anchor)
+{
+	int r = 0;
+
+	classify(walker);
+	if (walker->batch_count)
+		r = walker->settings.chunks(walker->settings.context, walker->batch,
+					    walker->batch_count);
+	walker->counts.chunks += walker->batch_count;
+	walker->batch_count = 0;
+	walker->anchor = anchor;
+	walker->failures = 0;
+	walker->window_bytes = WINDOW_BYTES;
+	return r;
+}
+
+static void put(struct hl_walker *walker, uint64_t address, uint64_t size, uint64_t last_word,
+		enum hl_chunk_kind kind)
+{
+	walker->batch[walker->batch_count++] = (struct hl_chunk){address, size, last_word, kind};
+}
+
+/* ---- walking ---- */
+
+static enum step fail(struct hl_walker *walker, int error)
+{
+	if (error == -EFAULT || error == -EIO)
+		return STEP_INCONSISTENT;
+	walker->error = error;
+	return STEP_FAILED;
+}
+
+/* The chunk before ${walker->at} is as the header there, of ${before} and ${head}, says. */
+static bool resolve(struct hl_walker *walker, uint64_t before, uint64_t head)
+{
+	bool in_use = head & HL_CHUNK_IN_USE_BEFORE;
+
+	if (!walker->pending)
+		return true;
+	if (HL_UNLIKELY(!in_use && before != walker->pending_size))
+		return false;
+	put(walker, walker->pending, walker->pending_size, before,
+	    !in_use		    ? HL_CHUNK_FREE
+	    : walker->pending_keyed ? HL_CHUNK_TCACHE
+				    : HL_CHUNK_LIVE);
+	walker->pending = 0;
+	return true;
+}
+
+/* Ends the run at ${walker->at}, where guards or the top begin. */
+static enum step finish(struct hl_walker *walker, uint64_t size, enum hl_chunk_kind kind)
+{
+	put(walker, walker->at, size, 0, kind);
+	walker->at += size;
+	int r = flush(walker, walker->at);
+	if (r == 0)
+		return STEP_END;
+	walker->error = r;
+	return STEP_FAILED;
+}
+
+/* Guards: main_arena's are two headers of size 16; a heap's the same with 0 for the second, or that
+ * alone. */
+static enum step finish_at_guard(struct hl_walker *walker, uint64_t head)
+{
+	const struct hl_run *run = &walker->run;
+	uint8_t second[16] = {0};
+	uint64_t size = head & ~HL_CHUNK_FLAGS;
+
+	if (size == 0)
+		return run->is_main ? STEP_INCONSISTENT : finish(walker, GUARD_BYTES, HL_CHUNK_OWN);
+	int r = hl_memory_read(walker->memory, walker->at + GUARD_BYTES, second, sizeof(second));
+	if (r < 0)
+		return fail(walker, r);
+	uint64_t expected = run->is_main ? GUARD_BYTES : 0;
+	if ((word_at(second + 8) & ~HL_CHUNK_FLAGS) != expected ||
+	    walker->at + 2 * GUARD_BYTES > run->end)
+		return STEP_INCONSISTENT;
+	return finish(walker, 2 * GUARD_BYTES, HL_CHUNK_OWN);
+}
+
+/* What has no size of a chunk: guards, or nothing that could be. */
+static enum step meet_odd(struct hl_walker *walker, uint64_t head)
+{
+	uint64_t size = head & ~HL_CHUNK_FLAGS;
+	bool is_guard = (size == 0 || size == GUARD_BYTES) && !(head & HL_CHUNK_MMAPPED);
+
+	return is_guard ? finish_at_guard(walker, head) : STEP_INCONSISTENT;
+}
+
+static bool is_keyed(const struct hl_walker *walker, const uint8_t *header, uint64_t size)
+{
+	return word_at(header + 24) == walker->settings.tcache_key && walker->settings.tcache_key &&
+	       size <= walker->settings.tcache_max_bytes + HL_CHUNK_HEADER;
+}
+
+/* Looks at the header at ${walker->at} and goes on to the next. */
+static enum step step_on(struct hl_walker *walker)
+{
+	uint64_t at = walker->at;
+	int r;
+
+	if (HL_UNLIKELY(at < walker->window_start || at + HL_CHUNK_MIN > walker->window_end) &&
+	    (r = window_move(walker, at)) < 0)
+		return fail(walker, r);
+	const uint8_t *header = walker->window + (at - walker->window_start);
+	uint64_t head = word_at(header + 8), size = head & ~HL_CHUNK_FLAGS;
+	if (HL_UNLIKELY(!resolve(walker, word_at(header), head)))
+		return STEP_INCONSISTENT;
+	if (HL_UNLIKELY(walker->batch_count >= BATCH) && (r = flush(walker, at)) != 0) {
+		walker->error = r;
+		return STEP_FAILED;
+	}
+	if (HL_UNLIKELY(size < HL_CHUNK_MIN || size & 8 || head & HL_CHUNK_MMAPPED))
+		return meet_odd(walker, head);
+	if (HL_UNLIKELY(size >= walker->run.end - at))
+		return size == walker->run.end - at && walker->run.top
+			       ? finish(walker, size, HL_CHUNK_TOP)
+			       : STEP_INCONSISTENT;
+	walker->pending = at;
+	walker->pending_size = size;
+	walker->pending_keyed =
+		at + HL_CHUNK_MIN <= walker->window_end && is_keyed(walker, header, size);
+	walker->at = at + size;
+	return STEP_ON;
+}
+
+/* ---- what to do about inconsistency ---- */
+
+/* The top may have moved since it was read. */
+static void look_for_top(struct hl_walker *walker)
+{
+	struct hl_glibc_arena arena;
+
+	if (!walker->run.top ||
+	    hl_glibc_read_arena(walker->memory, walker->glibc, walker->run.arena, &arena) < 0)
+		return;
+	uint64_t end = arena.top + arena.top_bytes;
+	if (arena.top < walker->run.start || end < arena.top || end <= walker->anchor ||
+	    end > walker->run.limit)
+		return;
+	walker->run.top = arena.top;
+	walker->run.end = end;
+}
+
+static int read_again(struct hl_walker *walker)
+{
+	walker->counts.rereads++;
+	/* the first entry may be the allocator's own */
+	walker->batch_count =
+		walker->anchor == walker->run.start && walker->run.own_start < walker->anchor;
+	walker->pending = 0;
+	walker->at = walker->anchor;
+	walker->window_bytes = SMALL_WINDOW_BYTES;
+	look_for_top(walker);
+	return scan_pages(walker);
+}
+
+/* All chunks that lists know: fastbins, bins, the top. */
+static int collect_known(struct hl_walker *walker)
+{
+	struct hl_glibc_arena arena;
+
+	walker->has_known = true;
+	if (hl_glibc_read_arena(walker->memory, walker->glibc, walker->run.arena, &arena) < 0)
+		return 0;
+	int r = hl_glibc_fastbin_chunks(walker->memory, walker->glibc, &arena, &walker->known);
+	return r < 0 ? r
+		     : hl_glibc_bin_chunks(walker->memory, walker->glibc, &arena, &walker->known);
+}
+
+static uint64_t next_known(const struct hl_walker *walker, uint64_t behind)
+{
+	size_t i = hl_addresses_at(&walker->known, behind + HL_CHUNK_MIN);
+	uint64_t next = i < walker->known.count ? walker->known.addresses[i] : UINT64_MAX;
+
+	if (walker->run.top > behind && walker->run.top < next)
+		next = walker->run.top;
+	return lower(next, walker->run.end);
+}
+
+/* Tells what fitted, and that what lies behind it up to the next known chunk is unscanned. */
+static int give_up(struct hl_walker *walker)
+{
+	uint64_t from = walker->pending ? walker->pending : walker->at;
+	int r;
+
+	if (!walker->has_known && (r = collect_known(walker)) < 0)
+		return r;
+	uint64_t next = next_known(walker, from);
+	walker->counts.abandoned++;
+	if (!walker->counts.first_abandoned)
+		walker->counts.first_abandoned = from;
+	put(walker, from, next - from, 0, HL_CHUNK_UNSCANNED);
+	walker->pending = 0;
+	walker->at = next;
+	return flush(walker, next);
+}
+
+static int begin_run(struct hl_walker *walker, const struct hl_run *run)
+{
+	struct hl_glibc_arena arena;
+
+	walker->run = *run;
+	walker->at = walker->anchor = run->start;
+	walker->pending = 0;
+	walker->batch_count = 0;
+	walker->failures = 0;
+	walker->error = 0;
+	walker->window_bytes = WINDOW_BYTES;
+	walker->has_known = false;
+	walker->known.count = 0;
+	walker->fastbins.count = 0;
+	walker->fastbin = 0;
+	walker->tcache = walker->stale = 0;
+	int r = hl_glibc_read_arena(walker->memory, walker->glibc, run->arena, &arena);
+	if (r == 0)
+		r = hl_glibc_fastbin_chunks(walker->memory, walker->glibc, &arena,
+					    &walker->fastbins);
+	if (r == 0)
+		r = scan_pages(walker);
+	if (run->own_start < run->start)
+		put(walker, run->own_start, run->start - run->own_start, 0, HL_CHUNK_OWN);
+	return r;
+}
+
+int hl_walker_run(struct hl_walker *walker, const struct hl_run *run, uint64_t *ret_end)
+{
+	int r = begin_run(walker, run);
+
+	while (r == 0 && walker->anchor < walker->run.end) {
+		enum step step;
+		while ((step = step_on(walker)) == STEP_ON)
+			;
+		if (step == STEP_FAILED)
+			return walker->error;
+		if (step == STEP_END)
+			break;
+		r = ++walker->failures < FAILURES_MAX ? read_again(walker) : give_up(walker);
+	}
+	if (r == 0)
+		*ret_end = walker->anchor;
+	return r;
+}
+
+int hl_walker_new(struct hl_memory *memory, const struct hl_glibc *glibc,
+		  const struct hl_walk_settings *settings, struct hl_walker **ret_walker)
+{
+	struct hl_walker *walker = calloc(1, sizeof(*walker));
+
+	if (!walker)
+		return -ENOMEM;
+	walker->memory = memory;
+	walker->glibc = glibc;
+	walker->settings = *settings;
+	walker->window = malloc(WINDOW_BYTES);
+	walker->batch = calloc(BATCH + 1, sizeof(*walker->batch)); /* and the top or a guard */
+	if (!walker->window || !walker->batch) {
+		hl_walker_free(walker);
+		return -ENOMEM;
+	}
+	*ret_walker = walker;
+	return 0;
+}
+
+const struct hl_walk_counts *hl_walker_counts(const struct hl_walker *walker)
+{
+	return &walker->counts;
+}
+
+void hl_walker_free(struct hl_walker *walker)
+{
+	if (!walker)
+		return;
+	hl_pages_release(&walker->pages);
+	hl_addresses_release(&walker->fastbins);
+	hl_addresses_release(&walker->known);
+	free(walker->window);
+	free(walker->batch);
+	free(walker);
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The heap of a process: joins walk, pages in memory, and facts of the process. */
+#include "heap/heap.h"
+
+#include "base/clock.h"
+#include "heap/glibc_heap.h"
+#include "heap/rss.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static int read_heap(struct hl_memory *memory, const struct hl_heap_settings *settings,
+		     struct hl_heap *heap, struct hl_error *err)
+{
+	struct hl_glibc glibc;
+	int r = hl_glibc_find(memory, &glibc, err);
+
+	if (r == 0)
+		r = hl_glibc_heap_read(memory, &glibc, settings, heap, err);
+	if (r == 0 && (r = hl_rss_add_others(memory, heap)) < 0)
+		hl_error_set(err, r, "cannot read the page map");
+	return r;
+}
+
+int hl_heap_read(pid_t pid, const struct hl_heap_settings *settings, struct hl_heap **ret_heap,
+		 struct hl_error *err)
+{
+	struct hl_memory *memory = NULL;
+	struct hl_heap *heap = calloc(1, sizeof(*heap));
+
+	if (!heap)
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	heap->page_bytes = 4096;
+	heap->taken_realtime_ns = hl_clock_ns(CLOCK_REALTIME);
+	uint64_t begin = hl_clock_ns(CLOCK_MONOTONIC);
+	int r = hl_process_facts_read(pid, &heap->process, err);
+	if (r == 0)
+		r = hl_memory_open_live(pid, &memory, err);
+	if (r == 0)
+		r = read_heap(memory, settings, heap, err);
+	hl_memory_free(memory);
+	if (r != 0) {
+		hl_heap_free(heap);
+		return r;
+	}
+	heap->walk_ns = hl_clock_ns(CLOCK_MONOTONIC) - begin;
+	*ret_heap = heap;
+	return 0;
+}
+
+void hl_heap_total(const struct hl_heap *heap, struct hl_heap_arena *ret_total)
+{
+	struct hl_heap_arena total = {0};
+
+	for (size_t i = 0; i < heap->arena_count; i++) {
+		const struct hl_heap_arena *arena = &heap->arenas[i];
+		total.threads += arena->threads;
+		total.carriers += arena->carriers;
+		total.system_bytes += arena->system_bytes;
+		total.max_system_bytes += arena->max_system_bytes;
+		total.inuse_bytes += arena->inuse_bytes;
+		total.inuse_blocks += arena->inuse_blocks;
+		total.tcache_bytes += arena->tcache_bytes;
+		total.tcache_blocks += arena->tcache_blocks;
+		total.fastbin_bytes += arena->fastbin_bytes;
+		total.fastbin_blocks += arena->fastbin_blocks;
+		total.free_bytes += arena->free_bytes;
+		total.free_blocks += arena->free_blocks;
+		total.free_resident_bytes += arena->free_resident_bytes;
+		if (arena->largest_free_bytes > total.largest_free_bytes)
+			total.largest_free_bytes = arena->largest_free_bytes;
+		total.top_bytes += arena->top_bytes;
+		total.trimmable_bytes += arena->trimmable_bytes;
+		total.unscanned_bytes += arena->unscanned_bytes;
+	}
+	*ret_total = total;
+}
+
+void hl_heap_free(struct hl_heap *heap)
+{
+	if (!heap)
+		return;
+	hl_process_facts_release(&heap->process);
+	hl_carriers_release(&heap->carriers);
+	free(heap->arenas);
+	free(heap->pins);
+	free(heap->notes);
+	free(heap);
+}

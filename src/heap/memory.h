@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The memory of a process as those see it who walk its heap: a live one, a core file, or an image
+ * that a test made. Who reads asks first which pages are there: what is not in memory is not
+ * touched, so that reading changes nothing in a live process.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "process/maps.h"
+#include "process/pagemap.h"
+
+#include <stdint.h>
+#include <sys/types.h>
+
+struct hl_memory;
+
+struct hl_memory_kind {
+	/* Copies ${length} bytes. 0, -EFAULT when some are not there, -ESRCH when the process has
+	 * ended, -EACCES. */
+	int (*read)(struct hl_memory *memory, uint64_t address, void *bytes, size_t length);
+	/* Appends the present pages in [${start}, ${end}), page-aligned. 0 or a negative errno. */
+	int (*scan)(struct hl_memory *memory, uint64_t start, uint64_t end, struct hl_pages *pages);
+	/* Opens the file behind ${map}; a descriptor or a negative errno. */
+	int (*open_file)(struct hl_memory *memory, const struct hl_map *map);
+	void (*free)(struct hl_memory *memory);
+};
+
+struct hl_memory {
+	const struct hl_memory_kind *kind;
+	struct hl_maps maps;
+	uint64_t page_bytes;
+};
+
+static inline int hl_memory_read(struct hl_memory *memory, uint64_t address, void *bytes,
+				 size_t length)
+{
+	return memory->kind->read(memory, address, bytes, length);
+}
+
+static inline int hl_memory_scan(struct hl_memory *memory, uint64_t start, uint64_t end,
+				 struct hl_pages *pages)
+{
+	return memory->kind->scan(memory, start, end, pages);
+}
+
+static inline int hl_memory_open_file(struct hl_memory *memory, const struct hl_map *map)
+{
+	return memory->kind->open_file(memory, map);
+}
+
+/* ${memory} itself is freed, too; NULL is fine. */
+static inline void hl_memory_free(struct hl_memory *memory)
+{
+	if (memory)
+		memory->kind->free(memory);
+}
+
+/* The memory of ${pid}. 0; -ESRCH; -EACCES; -ENOMEM, with a sentence. */
+int hl_memory_open_live(pid_t pid, struct hl_memory **ret_memory, struct hl_error *err);
+
+/* Reads the mappings of a live process anew. 0 or a negative errno with a sentence. */
+int hl_memory_refresh_live(struct hl_memory *memory, struct hl_error *err);

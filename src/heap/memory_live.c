@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The memory of a running process, by process_vm_readv and its page map. */
+#include "heap/memory.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+struct live_memory {
+	struct hl_memory base;
+	pid_t pid;
+	struct hl_pagemap *pagemap;
+};
+
+static int live_read(struct hl_memory *memory, uint64_t address, void *bytes, size_t length)
+{
+	struct live_memory *live = (struct live_memory *)memory;
+	struct iovec local = {bytes, length};
+	struct iovec remote = {(void *)(uintptr_t)address, length};
+	ssize_t count = process_vm_readv(live->pid, &local, 1, &remote, 1, 0);
+
+	if (count < 0)
+		return errno == EPERM ? -EACCES : -errno;
+	return (size_t)count == length ? 0 : -EFAULT;
+}
+
+static int live_scan(struct hl_memory *memory, uint64_t start, uint64_t end, struct hl_pages *pages)
+{
+	return hl_pagemap_scan(((struct live_memory *)memory)->pagemap, start, end, pages);
+}
+
+static int live_open_file(struct hl_memory *memory, const struct hl_map *map)
+{
+	return hl_map_open_file(((struct live_memory *)memory)->pid, map);
+}
+
+static void live_free(struct hl_memory *memory)
+{
+	struct live_memory *live = (struct live_memory *)memory;
+
+	hl_pagemap_free(live->pagemap);
+	hl_maps_release(&memory->maps);
+	free(live);
+}
+
+static const struct hl_memory_kind live_kind = {live_read, live_scan, live_open_file, live_free};
+
+int hl_memory_refresh_live(struct hl_memory *memory, struct hl_error *err)
+{
+	struct hl_maps maps;
+	int r = hl_maps_read(((struct live_memory *)memory)->pid, &maps, err);
+
+	if (r < 0)
+		return r;
+	hl_maps_release(&memory->maps);
+	memory->maps = maps;
+	return 0;
+}
+
+/* Whether memory may be read at all: maps and page map need less than reading does. */
+static int check_access(struct hl_memory *memory, pid_t pid, struct hl_error *err)
+{
+	char byte;
+
+	if (!memory->maps.count)
+		return hl_error_set(err, -ESRCH,
+				    "process '%d' has no memory; it is a kernel "
+				    "thread, or has ended",
+				    (int)pid);
+	int r = hl_memory_read(memory, memory->maps.maps[0].start, &byte, 1);
+	if (r == -EACCES)
+		return hl_error_set(err, r,
+				    "cannot read the memory of process '%d': the system "
+				    "does not permit it; run as root or as its user",
+				    (int)pid);
+	return r == -ESRCH ? hl_error_set(err, r, "there is no process '%d'", (int)pid) : 0;
+}
+
+int hl_memory_open_live(pid_t pid, struct hl_memory **ret_memory, struct hl_error *err)
+{
+	struct live_memory *live = calloc(1, sizeof(*live));
+
+	if (!live)
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	live->base.kind = &live_kind;
+	live->base.page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
+	live->pid = pid;
+	int r = hl_maps_read(pid, &live->base.maps, err);
+	if (r == 0)
+		r = hl_pagemap_open(pid, &live->pagemap, err);
+	if (r == 0)
+		r = check_access(&live->base, pid, err);
+	if (r < 0) {
+		live_free(&live->base);
+		return r;
+	}
+	*ret_memory = &live->base;
+	return 0;
+}

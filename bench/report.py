@@ -157,7 +157,9 @@ latter with `--sample 512K`. A tool that needs more than 12 times the plain time
 - The recorder's memory is the largest resident size of the target with the recorder, shared pages \
 included, less that without it. The heap is the resident part of the heap segment without it.
 - Views (`bench/views.py`): the fastest of 5 runs. The million stack nodes are made up; a program \
-of many templates stands for those with debug information, and its first `top` finds no kept names.
+of many templates stands for those with debug information, and its first `top` finds no kept names. \
+How long a page takes is its own mark, from the start of loading, each time in a browser with a fresh \
+profile.
 - Logs (`bench/logs.py`): medians of 3 runs. Events drained of a program are its mallocs and frees \
 over the processor time of the thread that drains its rings, which wakes 1,000 times a second and \
 writes the log as well; those without a program (`bench/micro/drain_bench.c`) fill a ring over and \

@@ -5,9 +5,12 @@ import os
 import subprocess
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from workloads import CompilerCase, RunFailed
 
+BENCH = Path(__file__).resolve().parent
+PAGE_TIMEOUT_S = 300
 RUNS = 5  # the fastest counts: the others measured what else the machine did
 
 # A program with debug information, for which names are looked up in many places.
@@ -24,6 +27,14 @@ class ViewRun:
 
 
 @dataclass
+class PageRun:
+    """A page in a browser: when it could be used, or why that is not known."""
+
+    seconds: float = None
+    missing: str = ""
+
+
+@dataclass
 class Views:
     """What was measured; None where something was missing."""
 
@@ -31,6 +42,7 @@ class Views:
     top_of_compiler: ViewRun = None
     flame_of_compiler: ViewRun = None
     report_of_compiler: ViewRun = None
+    page_of_compiler: PageRun = None
     top_without_names: ViewRun = None
     top_with_names: ViewRun = None
 
@@ -63,6 +75,21 @@ def fastest(command, machine, before=lambda: None):
         before()
         runs.append(run_once(command, machine))
     return min(runs, key=lambda run: run.seconds)
+
+
+def open_page(heapline, recording, machine):
+    """The report of a recording in Chromium."""
+    page = machine.scratch / "page.html"
+    subprocess.run([heapline, "report", "-f", "-o", page, recording], check=True,
+                   env=environment(machine))
+    try:
+        said = subprocess.run(["/usr/bin/python3", BENCH / "page_time.py", page, str(RUNS)],
+                              capture_output=True, text=True, timeout=PAGE_TIMEOUT_S)
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        return PageRun(missing=str(problem))
+    if said.returncode:
+        return PageRun(missing=(said.stdout or said.stderr).strip().splitlines()[-1])
+    return PageRun(float(said.stdout) / 1000)
 
 
 def record(heapline, name, command, machine):
@@ -119,6 +146,7 @@ def measure_views(machine, heapline):
     views.top_of_compiler = fastest([heapline, "top", recording], machine)
     views.flame_of_compiler = fastest([heapline, "flame", recording], machine)
     views.report_of_compiler = fastest([heapline, "report", recording], machine)
+    views.page_of_compiler = open_page(heapline, recording, machine)
     recording = record(heapline, "named.hl", [build_named_program(machine)], machine)
     views.top_without_names = fastest([heapline, "top", recording], machine,
                                       before=lambda: forget_names(machine))

@@ -4,6 +4,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "recording/figure_name.h"
 #include "recording/recording_json.h"
 
 #include <stdarg.h>
@@ -146,6 +147,8 @@ int hl_trace_result_add_pseudo(struct hl_trace_result *result, enum hl_pseudo_fr
 int hl_trace_result_figure(struct hl_trace_result *result, const char *name, int64_t value)
 {
 	struct hl_recording *recording = result->recording;
+	if (!hl_figure_name_is_valid(name))
+		return -EINVAL;
 	char *copy = strdup(name);
 	if (!copy ||
 	    hl_array_reserve(&recording->figures, &result->figure_capacity,

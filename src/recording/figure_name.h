@@ -2,20 +2,22 @@
 /* Names of figures, which files bring along and reports use as keys. */
 #pragma once
 
+#include "base/compiler.h"
+
 #include <stdbool.h>
 #include <string.h>
 
 #define HL_FIGURE_NAME_MAX 63
 
-/* The unit that ${name} ends with, "pages"; NULL when there is none. */
+/* The unit that ${name} ends with, or is: "pages"; NULL when there is none. */
 static inline const char *hl_figure_unit(const char *name)
 {
-	static const char *const units[] = {"bytes",  "pages",	 "objects", "stacks",
-					    "events", "percent", "ms"};
+	static const char *const units[] = {"bytes",  "pages",	"objects", "stacks",
+					    "faults", "events", "percent", "ms"};
 	const char *last = strrchr(name, '_');
 
-	for (size_t i = 0; last && i < sizeof(units) / sizeof(units[0]); i++)
-		if (!strcmp(last + 1, units[i]))
+	for (size_t i = 0; i < HL_COUNT_OF(units); i++)
+		if (!strcmp(last ? last + 1 : name, units[i]))
 			return units[i];
 	return NULL;
 }

@@ -218,7 +218,8 @@ static void emit_report(struct hl_emit *emit, struct stacks *stacks)
 	hl_summary_lines(emit, stacks->profile);
 	whole_line(emit, stacks->profile);
 	hl_summary_value_line(emit, stacks->profile, stacks->options);
-	emit_rows(emit, stacks, shown);
+	if (stacks->options->json)
+		emit_rows(emit, stacks, shown);
 	for (size_t i = 0; !stacks->options->json && i < shown; i++)
 		stack_lines(emit, stacks, &stacks->stacks[i]);
 	if (shown < stacks->count)

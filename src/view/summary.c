@@ -134,26 +134,32 @@ void hl_summary_members(struct hl_emit *emit, const struct hl_profile *profile,
 
 /* ---- text ---- */
 
-const char *hl_summary_figure(const struct hl_profile *profile,
-			      const struct hl_profile_figure *figure,
-			      char words[HL_SUMMARY_FIGURE_MAX], char value[HL_SUMMARY_FIGURE_MAX])
+/* What is measured in other units than those below is counted. */
+static void format_figure(int64_t number, const char *unit, bool is_named,
+			  char value[HL_SUMMARY_FIGURE_MAX])
+{
+	char text[HL_FORMAT_MAX];
+
+	if (!strcmp(unit, "bytes"))
+		snprintf(value, HL_SUMMARY_FIGURE_MAX, "%s", hl_format_bytes(number, text));
+	else if (is_named)
+		snprintf(value, HL_SUMMARY_FIGURE_MAX, "%s", hl_format_count(number, text));
+	else
+		snprintf(value, HL_SUMMARY_FIGURE_MAX, "%s %s", hl_format_count(number, text),
+			 strcmp(unit, "percent") != 0 ? unit : "%");
+}
+
+void hl_summary_figure(const struct hl_profile *profile, const struct hl_profile_figure *figure,
+		       char words[HL_SUMMARY_FIGURE_MAX], char value[HL_SUMMARY_FIGURE_MAX])
 {
 	const char *name = hl_profile_text(profile, figure->name), *unit = hl_figure_unit(name);
-	size_t length = strlen(name) - strlen(unit) - 1;
-	char count[HL_FORMAT_MAX];
+	bool is_unit = !strcmp(name, unit);
+	size_t length = is_unit ? strlen(name) : strlen(name) - strlen(unit) - 1;
 
 	snprintf(words, HL_SUMMARY_FIGURE_MAX, "%.*s", (int)length, name);
 	for (char *at = words; (at = strchr(at, '_'));)
 		*at = ' ';
-	if (!strcmp(unit, "bytes"))
-		snprintf(value, HL_SUMMARY_FIGURE_MAX, "%s", hl_format_bytes(figure->value, count));
-	else if (!strcmp(unit, "percent"))
-		snprintf(value, HL_SUMMARY_FIGURE_MAX, "%s %%",
-			 hl_format_count(figure->value, count));
-	else
-		snprintf(value, HL_SUMMARY_FIGURE_MAX, "%s %s",
-			 hl_format_count(figure->value, count), unit);
-	return value;
+	format_figure(figure->value, unit, is_unit, value);
 }
 
 size_t hl_summary_stack_count(const struct hl_profile *profile)

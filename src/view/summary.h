@@ -19,10 +19,9 @@ void hl_summary_figure_members(struct hl_emit *emit, const struct hl_profile *pr
 
 #define HL_SUMMARY_FIGURE_MAX 96 /* room for either of the texts below */
 
-/* ${words} is what ${figure} is of, "rss growth"; returned is ${value}: "1,234 pages". */
-const char *hl_summary_figure(const struct hl_profile *profile,
-			      const struct hl_profile_figure *figure,
-			      char words[HL_SUMMARY_FIGURE_MAX], char value[HL_SUMMARY_FIGURE_MAX]);
+/* What ${figure} is of, "rss growth", and its ${value}: "1,234 pages". */
+void hl_summary_figure(const struct hl_profile *profile, const struct hl_profile_figure *figure,
+		       char words[HL_SUMMARY_FIGURE_MAX], char value[HL_SUMMARY_FIGURE_MAX]);
 
 /* Writes hl_summary_warnings() to options->notes, for views whose own text has no place for them.
  */

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Finds the calls in the symbol tables of ELF files; see page_calls.h. */
+#include "bpf/page_calls.h"
+
+#include "base/compiler.h"
+#include "bpf/probe_place.h"
+
+#include <gelf.h>
+#include <string.h>
+#include <unistd.h>
+
+/* What only a C library defines. */
+#define C_LIBRARY_SYMBOL "__libc_start_main"
+
+#define CODE_BYTES 128 /* of a function: enough for the place of a probe */
+
+static const struct {
+	const char *name;
+	enum hl_page_call call;
+	unsigned arguments; /* that are looked at */
+} names[] = {
+	{"mmap", HL_PAGE_CALL_MMAP, 4},		{"mmap64", HL_PAGE_CALL_MMAP, 4},
+	{"mremap", HL_PAGE_CALL_MREMAP, 3},	{"madvise", HL_PAGE_CALL_MADVISE, 3},
+	{"mlock", HL_PAGE_CALL_MLOCK, 2},	{"mlock2", HL_PAGE_CALL_MLOCK2, 3},
+	{"mlockall", HL_PAGE_CALL_MLOCKALL, 1},
+};
+
+bool hl_page_call_returns_more(enum hl_page_call call)
+{
+	return call == HL_PAGE_CALL_MMAP || call == HL_PAGE_CALL_MREMAP;
+}
+
+struct reading {
+	int fd;
+	Elf *elf;
+	struct hl_page_calls calls;
+	bool is_c_library;
+};
+
+/* Where in the file the code at ${address} is; false when it is not in the file. */
+static bool find_offset(Elf *elf, uint64_t address, uint64_t *ret_offset)
+{
+	size_t count = 0;
+
+	if (elf_getphdrnum(elf, &count) < 0)
+		return false;
+	for (size_t i = 0; i < count; i++) {
+		GElf_Phdr segment;
+		if (!gelf_getphdr(elf, (int)i, &segment) || segment.p_type != PT_LOAD ||
+		    !(segment.p_flags & PF_X) || address < segment.p_vaddr ||
+		    address - segment.p_vaddr >= segment.p_filesz)
+			continue;
+		*ret_offset = address - segment.p_vaddr + segment.p_offset;
+		return true;
+	}
+	return false;
+}
+
+/* The cheapest place where all arguments are where the call puts them; else the first byte. */
+static uint64_t place_in(int fd, uint64_t offset, unsigned arguments)
+{
+	uint8_t code[CODE_BYTES];
+	ssize_t bytes = offset > INT64_MAX ? -1 : pread(fd, code, sizeof(code), (off_t)offset);
+
+	if (bytes <= 0)
+		return offset;
+	struct hl_probe_place best = hl_probe_place(code, (size_t)bytes, arguments);
+	struct hl_probe_place first = hl_probe_place(code, 0, arguments);
+	bool unmoved = !memcmp(best.arguments, first.arguments, arguments);
+	return unmoved ? offset + best.offset : offset;
+}
+
+/* Aliases are one site. */
+static void add_site(struct reading *reading, struct hl_page_call_site site)
+{
+	struct hl_page_calls *calls = &reading->calls;
+
+	for (size_t i = 0; i < calls->count; i++)
+		if (calls->sites[i].offset == site.offset)
+			return;
+	if (calls->count < HL_PAGE_CALL_SITES_MAX)
+		calls->sites[calls->count++] = site;
+}
+
+static void take_symbol(struct reading *reading, const GElf_Sym *symbol, const char *name)
+{
+	uint64_t offset;
+
+	if (!name || symbol->st_shndx == SHN_UNDEF || GELF_ST_TYPE(symbol->st_info) != STT_FUNC)
+		return;
+	reading->is_c_library |= !strcmp(name, C_LIBRARY_SYMBOL);
+	for (size_t i = 0; i < HL_COUNT_OF(names); i++) {
+		if (strcmp(name, names[i].name) != 0 ||
+		    !find_offset(reading->elf, symbol->st_value, &offset))
+			continue;
+		offset = place_in(reading->fd, offset, names[i].arguments);
+		add_site(reading, (struct hl_page_call_site){names[i].call, offset});
+	}
+}
+
+static void read_table(struct reading *reading, Elf_Scn *section, const GElf_Shdr *header)
+{
+	Elf_Data *table = elf_getdata(section, NULL);
+	size_t count = table && header->sh_entsize ? header->sh_size / header->sh_entsize : 0;
+
+	for (size_t i = 1; i < count; i++) {
+		GElf_Sym symbol;
+		if (!gelf_getsym(table, (int)i, &symbol))
+			break;
+		take_symbol(reading, &symbol,
+			    elf_strptr(reading->elf, header->sh_link, symbol.st_name));
+	}
+}
+
+static void read_tables(struct reading *reading)
+{
+	for (Elf_Scn *section = NULL; (section = elf_nextscn(reading->elf, section));) {
+		GElf_Shdr header;
+		if (gelf_getshdr(section, &header) &&
+		    (header.sh_type == SHT_DYNSYM || header.sh_type == SHT_SYMTAB))
+			read_table(reading, section, &header);
+	}
+}
+
+void hl_page_calls_read(int fd, struct hl_page_calls *ret_calls)
+{
+	struct reading reading = {.fd = fd};
+	GElf_Ehdr header;
+
+	elf_version(EV_CURRENT);
+	reading.elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
+	if (reading.elf && elf_kind(reading.elf) == ELF_K_ELF &&
+	    gelf_getehdr(reading.elf, &header) && header.e_machine == EM_X86_64)
+		read_tables(&reading);
+	elf_end(reading.elf);
+	*ret_calls = reading.is_c_library ? reading.calls : (struct hl_page_calls){0};
+}
+
+const struct hl_map *hl_page_calls_find(pid_t pid, const struct hl_maps *maps,
+					struct hl_page_calls *ret_calls)
+{
+	for (size_t i = 0; i < maps->count; i++) {
+		const struct hl_map *map = &maps->maps[i];
+		if (!(map->flags & HL_MAP_EXEC) || !map->inode)
+			continue;
+		int fd = hl_map_open_file(pid, map);
+		if (fd < 0)
+			continue;
+		hl_page_calls_read(fd, ret_calls);
+		close(fd);
+		if (ret_calls->count)
+			return map;
+	}
+	return NULL;
+}

@@ -1,0 +1,486 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Follows the pages of a process from one snapshot to the other; see page_trace.h. */
+#include "bpf/page_trace.h"
+
+#include "base/clock.h"
+#include "bpf/page_snapshot.h"
+#include "bpf/privilege.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A stack that could not be walked is one all the same: the fault was seen. */
+#define STACK_LOST UINT64_MAX
+
+/*
+ * A process may end at any time, and its pages with it; then the last of the snapshots that are
+ * taken meanwhile has to do. They cost a share of one processor of at most 1 / CHECKPOINT_SHARE.
+ */
+#define CHECKPOINT_INTERVAL_NS HL_NS_PER_SECOND
+#define CHECKPOINT_SHARE       100
+
+struct page_trace {
+	const struct hl_trace_request *request;
+	struct hl_page_settings settings;
+	struct hl_page_watch *watch;
+	struct hl_page_table *table;
+	struct hl_page_camera *camera;
+	struct hl_page_snapshot first, last;
+	uint64_t pages_not_kept; /* records for which there was no memory */
+};
+
+static pid_t pid_of(const struct page_trace *trace)
+{
+	return trace->request->facts->pid;
+}
+
+/* ---- records ---- */
+
+static int take_touch(struct page_trace *trace, const struct hl_page_touch_record *record)
+{
+	uint64_t stack = record->stack ? record->stack : STACK_LOST;
+	uint32_t touch = 0;
+
+	if (record->page & HL_PAGE_RECORD_WRITE)
+		touch |= HL_PAGE_TOUCH_WRITE;
+	if (record->page & HL_PAGE_RECORD_PRESENT)
+		touch |= HL_PAGE_TOUCH_PRESENT;
+	return hl_page_table_touch(trace->table, record->page, stack, touch);
+}
+
+static int take_mapped(struct page_trace *trace, const struct hl_page_range_record *record)
+{
+	hl_page_table_forget(trace->table, record->start, record->start + record->bytes);
+	return hl_page_table_populate(trace->table, record->start, record->start + record->bytes,
+				      record->stack);
+}
+
+static int take_moved(struct page_trace *trace, const struct hl_page_range_record *record)
+{
+	bool shrinks = record->to_bytes < record->bytes;
+	uint64_t kept = shrinks ? record->to_bytes : record->bytes;
+	int r = hl_page_table_move(trace->table, record->start, record->to, kept);
+
+	hl_page_table_forget(trace->table, record->start + kept, record->start + record->bytes);
+	hl_page_table_forget(trace->table, record->to + kept, record->to + record->to_bytes);
+	return r;
+}
+
+/* mlockall(2) brings in what is mapped. */
+static int take_locked(struct page_trace *trace, uint64_t stack)
+{
+	struct hl_maps maps;
+	int r = hl_maps_read(pid_of(trace), &maps, NULL);
+
+	if (r < 0)
+		return r == -ENOMEM ? r : 0;
+	for (size_t i = 0; r == 0 && i < maps.count; i++)
+		if (maps.maps[i].flags & HL_MAP_READ)
+			r = hl_page_table_populate(trace->table, maps.maps[i].start,
+						   maps.maps[i].end, stack);
+	hl_maps_release(&maps);
+	return r;
+}
+
+static int take_range(struct page_trace *trace, const struct hl_page_range_record *record)
+{
+	switch (record->header.kind) {
+	case HL_RECORD_PAGES_MAPPED:
+		return take_mapped(trace, record);
+	case HL_RECORD_PAGES_POPULATED:
+		return hl_page_table_populate(trace->table, record->start,
+					      record->start + record->bytes, record->stack);
+	case HL_RECORD_PAGES_GONE:
+		hl_page_table_forget(trace->table, record->start, record->start + record->bytes);
+		return 0;
+	case HL_RECORD_PAGES_MOVED:
+		return take_moved(trace, record);
+	case HL_RECORD_PAGES_LOCKED:
+		return take_locked(trace, record->stack);
+	default:
+		return 0;
+	}
+}
+
+/* What cannot be kept is counted; the trace goes on. */
+static int take_record(void *context, const struct hl_record_header *header, size_t bytes)
+{
+	struct page_trace *trace = context;
+	int r = 0;
+
+	if (header->kind == HL_RECORD_PAGE_TOUCHED && bytes >= sizeof(struct hl_page_touch_record))
+		r = take_touch(trace, (const struct hl_page_touch_record *)header);
+	else if (bytes >= sizeof(struct hl_page_range_record))
+		r = take_range(trace, (const struct hl_page_range_record *)header);
+	if (r < 0)
+		trace->pages_not_kept++;
+	return 0;
+}
+
+/* ---- the trace ---- */
+
+static void free_trace(void *context)
+{
+	struct page_trace *trace = context;
+
+	if (!trace)
+		return;
+	hl_page_watch_free(trace->watch);
+	hl_page_table_free(trace->table);
+	hl_page_camera_free(trace->camera);
+	hl_page_snapshot_release(&trace->first);
+	hl_page_snapshot_release(&trace->last);
+	free(trace);
+}
+
+static int watch_target(struct page_trace *trace, bool count_only, struct hl_error *err)
+{
+	const struct hl_page_watch_settings settings = {
+		.pid = pid_of(trace),
+		.count_only = count_only,
+		.without_calls = trace->settings.without_calls,
+		.ring_bytes = trace->settings.ring_bytes,
+		.source = trace->settings.source,
+	};
+
+	return hl_page_watch_start(&settings, take_record, trace, &trace->watch, err);
+}
+
+static int take_first_snapshot(struct page_trace *trace, struct hl_error *err)
+{
+	int r = hl_page_camera_new(pid_of(trace), &trace->camera, err);
+
+	if (r < 0)
+		return r;
+	if (trace->settings.without_scan)
+		hl_page_camera_avoid_scan(trace->camera);
+	return hl_page_snapshot_take(trace->camera, &trace->first, err);
+}
+
+static void say_what_is_watched(const struct page_trace *trace, bool count_only)
+{
+	const char *error = hl_page_watch_calls_error(trace->watch);
+
+	trace->request->note(
+		"watching page faults by %s%s%s", hl_page_watch_source_name(trace->watch),
+		count_only ? "" : ", pages by ",
+		count_only ? "" : hl_pagemap_method(hl_page_camera_pagemap(trace->camera)));
+	if (*error)
+		trace->request->note("calls that bring in pages are not watched: %s", error);
+}
+
+static int start_either(const struct hl_trace_request *request, bool count_only, void **ret_trace,
+			struct hl_error *err)
+{
+	struct page_trace *trace = calloc(1, sizeof(*trace));
+	int r = trace ? hl_page_table_new(&trace->table) : -ENOMEM;
+
+	if (r < 0) {
+		free(trace);
+		return hl_error_set(err, r, "cannot watch pages: out of memory");
+	}
+	trace->request = request;
+	if (request->settings)
+		trace->settings = *(const struct hl_page_settings *)request->settings;
+	r = hl_privilege_check(request->facts, HL_NEED_BPF | HL_NEED_TARGET | HL_NEED_PAGEMAP, err);
+	if (r == 0)
+		r = watch_target(trace, count_only, err);
+	if (r == 0 && !count_only)
+		r = take_first_snapshot(trace, err);
+	if (r < 0) {
+		free_trace(trace);
+		return r;
+	}
+	say_what_is_watched(trace, count_only);
+	*ret_trace = trace;
+	return 0;
+}
+
+static int start_pages(const struct hl_trace_request *request, void **ret_trace,
+		       struct hl_error *err)
+{
+	return start_either(request, false, ret_trace, err);
+}
+
+static int start_events(const struct hl_trace_request *request, void **ret_trace,
+			struct hl_error *err)
+{
+	return start_either(request, true, ret_trace, err);
+}
+
+static const struct hl_page_snapshot *latest_snapshot(const struct page_trace *trace)
+{
+	return trace->last.taken_ns ? &trace->last : &trace->first;
+}
+
+static bool is_checkpoint_due(const struct page_trace *trace)
+{
+	const struct hl_page_snapshot *latest = latest_snapshot(trace);
+	uint64_t pause_ns = latest->cost_ns * CHECKPOINT_SHARE;
+
+	if (pause_ns < CHECKPOINT_INTERVAL_NS)
+		pause_ns = CHECKPOINT_INTERVAL_NS;
+	return hl_clock_ns(CLOCK_MONOTONIC) - latest->taken_ns >= pause_ns;
+}
+
+/* In place of the last one, which stays when there is nothing to see any more. */
+static int take_snapshot(struct page_trace *trace, struct hl_error *err)
+{
+	struct hl_page_snapshot snapshot;
+	int r = hl_page_snapshot_take(trace->camera, &snapshot, err);
+
+	if (r < 0)
+		return r;
+	hl_page_snapshot_release(&trace->last);
+	trace->last = snapshot;
+	return 0;
+}
+
+static int poll_events(void *context, int timeout_ms, struct hl_error *err)
+{
+	struct page_trace *trace = context;
+	int r = hl_page_watch_poll(trace->watch, timeout_ms, err);
+
+	return r == 0 && hl_page_watch_target_replaced(trace->watch) ? -ESRCH : r;
+}
+
+static int poll_pages(void *context, int timeout_ms, struct hl_error *err)
+{
+	struct page_trace *trace = context;
+	int r = poll_events(context, timeout_ms, err);
+
+	return r == 0 && is_checkpoint_due(trace) ? take_snapshot(trace, err) : r;
+}
+
+/* ---- results ---- */
+
+/* Frames, losses and what was seen besides. */
+static int fill_common(struct page_trace *trace, struct hl_trace_result *result)
+{
+	const struct hl_walker *walker = hl_page_watch_walker(trace->watch);
+	const struct hl_target *target = hl_page_watch_target(trace->watch);
+	struct hl_recording_lost *lost = hl_trace_result_lost(result);
+	struct hl_page_counters counters;
+	struct hl_walker_losses losses;
+	uint32_t node_count;
+	const struct hl_recording_node *nodes = hl_walker_nodes(walker, &node_count);
+	int r = hl_page_watch_counters(trace->watch, &counters);
+
+	if (r == 0)
+		r = hl_walker_losses(walker, &losses);
+	if (r < 0)
+		return r;
+	lost->events = counters.lost + counters.lost_calls + trace->pages_not_kept;
+	lost->truncated_stacks = losses.walk.count[HL_LOSS_TRUNCATED];
+	lost->incomplete_stacks = losses.walk.count[HL_LOSS_INCOMPLETE];
+	lost->modules = losses.modules_lost;
+	r = hl_trace_result_stacks(result, nodes, node_count, target->modules,
+				   (uint32_t)target->module_count);
+	if (r == 0)
+		r = hl_trace_result_figure(result, "faults", (int64_t)counters.faults);
+	if (r == 0)
+		r = hl_trace_result_figure(result, "lost_faults", (int64_t)counters.lost);
+	if (r == 0 && counters.forks)
+		r = hl_trace_result_warn(
+			result, "it began %llu process%s, whose pages are not counted",
+			(unsigned long long)counters.forks, counters.forks == 1 ? "" : "es");
+	return r;
+}
+
+static int warn_of_end(const struct page_trace *trace, struct hl_trace_result *result,
+		       const char *figures)
+{
+	bool replaced = hl_page_watch_target_replaced(trace->watch);
+
+	return hl_trace_result_warn(result, "the process %s before the trace did: %s",
+				    replaced ? "became another program" : "ended", figures);
+}
+
+struct visit {
+	const struct hl_walker *walker;
+	struct hl_trace_result *result;
+};
+
+static int add_faults(void *context, uint64_t stack, uint64_t faults)
+{
+	const struct visit *visit = context;
+	const struct hl_trace_value value = {
+		.alloc_bytes = faults * HL_PAGE_BYTES,
+		.alloc_objects = faults,
+	};
+
+	return hl_trace_result_add(visit->result, hl_walker_node(visit->walker, stack), &value);
+}
+
+static int finish_events(void *context, bool has_ended, struct hl_trace_result *result,
+			 struct hl_error *err)
+{
+	struct page_trace *trace = context;
+	struct visit visit = {hl_page_watch_walker(trace->watch), result};
+
+	hl_page_watch_detach(trace->watch);
+	int r = hl_page_watch_poll(trace->watch, 0, err);
+	if (r < 0 && r != -ESRCH)
+		return r;
+	r = fill_common(trace, result);
+	if (r == 0)
+		r = hl_page_watch_each_stack(trace->watch, add_faults, &visit);
+	if (r == 0 && (has_ended || hl_page_watch_target_replaced(trace->watch)))
+		r = warn_of_end(trace, result, "these are the faults until then");
+	return r < 0 ? hl_error_set(err, r, "cannot sum up page faults: %s", strerror(-r)) : 0;
+}
+
+static uint64_t sum_of_shown(const struct page_trace *trace, const struct hl_page_counts *counts)
+{
+	uint64_t sum = 0;
+
+	for (int i = 0; i < HL_PAGE_CLASSES; i++)
+		if (!trace->settings.classes || trace->settings.classes & (1u << i))
+			sum += counts->of[i];
+	return sum;
+}
+
+static struct hl_trace_value gained(uint64_t pages)
+{
+	return (struct hl_trace_value){.alloc_bytes = pages * HL_PAGE_BYTES,
+				       .alloc_objects = pages};
+}
+
+static struct hl_trace_value gone(uint64_t pages)
+{
+	return (struct hl_trace_value){.free_bytes = pages * HL_PAGE_BYTES, .free_objects = pages};
+}
+
+static int add_balance(const struct page_trace *trace, const struct hl_page_balance *balance,
+		       struct hl_trace_result *result)
+{
+	const struct hl_walker *walker = hl_page_watch_walker(trace->watch);
+	struct hl_trace_value released = gone(sum_of_shown(trace, &balance->released));
+	struct hl_trace_value unattributed = gained(sum_of_shown(trace, &balance->unattributed));
+	int r = 0;
+
+	for (uint32_t i = 1; r == 0 && i <= balance->stack_count; i++) {
+		struct hl_trace_value value = gained(sum_of_shown(trace, &balance->gains[i - 1]));
+		uint64_t stack = hl_page_table_stack(trace->table, i);
+		if (value.alloc_objects)
+			r = hl_trace_result_add(result, hl_walker_node(walker, stack), &value);
+	}
+	if (r == 0)
+		r = hl_trace_result_add_pseudo(result, HL_PSEUDO_RELEASED, &released);
+	if (r == 0)
+		r = hl_trace_result_add_pseudo(result, HL_PSEUDO_NO_FAULT, &unattributed);
+	return r;
+}
+
+static int64_t growth(const struct hl_page_balance *balance, enum hl_page_class page_class)
+{
+	return (int64_t)(balance->after.of[page_class] - balance->before.of[page_class]);
+}
+
+static int add_figures(const struct page_trace *trace, const struct hl_page_balance *balance,
+		       struct hl_trace_result *result)
+{
+	int64_t grown[] = {growth(balance, HL_PAGE_CLASS_ANON), growth(balance, HL_PAGE_CLASS_FILE),
+			   growth(balance, HL_PAGE_CLASS_SHMEM)};
+	const struct {
+		const char *name;
+		int64_t value;
+	} figures[] = {
+		{"pages", (int64_t)(sum_of_shown(trace, &balance->after) -
+				    sum_of_shown(trace, &balance->before))},
+		{"rss_growth_pages",
+		 (int64_t)(latest_snapshot(trace)->rss.rss_pages - trace->first.rss.rss_pages)},
+		{"released_pages", (int64_t)sum_of_shown(trace, &balance->released)},
+		{"unattributed_pages", (int64_t)sum_of_shown(trace, &balance->unattributed)},
+		{"anon_pages", grown[HL_PAGE_CLASS_ANON]},
+		{"file_pages", grown[HL_PAGE_CLASS_FILE]},
+		{"shmem_pages", grown[HL_PAGE_CLASS_SHMEM]},
+	};
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < HL_COUNT_OF(figures); i++)
+		r = hl_trace_result_figure(result, figures[i].name, figures[i].value);
+	return r;
+}
+
+static int warn_of_limits(const struct page_trace *trace, bool is_last_old,
+			  struct hl_trace_result *result)
+{
+	const char *calls_error = hl_page_watch_calls_error(trace->watch);
+	double age_s = (double)(hl_clock_ns(CLOCK_MONOTONIC) - latest_snapshot(trace)->taken_ns) /
+		       (double)HL_NS_PER_SECOND;
+	char figures[96];
+	int r = 0;
+
+	if (is_last_old) {
+		snprintf(figures, sizeof(figures),
+			 "its pages are those that it had %.1f seconds before this report", age_s);
+		r = warn_of_end(trace, result, figures);
+	}
+	if (r == 0 && *calls_error)
+		r = hl_trace_result_warn(result,
+					 "calls that bring in pages were not watched: %s; such "
+					 "pages are in [no fault seen]",
+					 calls_error);
+	if (r == 0 && !hl_pagemap_knows_zero_page(hl_page_camera_pagemap(trace->camera)))
+		r = hl_trace_result_warn(result, "pages that were only read count as gained: this "
+						 "kernel does not tell them from others");
+	return r;
+}
+
+static int fill_result(struct page_trace *trace, bool is_last_old, struct hl_trace_result *result)
+{
+	struct hl_page_balance balance;
+	const struct hl_page_snapshot *last = latest_snapshot(trace);
+	int r = hl_page_balance_compare(&trace->first.pages, &last->pages, &last->maps,
+					trace->table, &balance);
+
+	if (r < 0)
+		return r;
+	r = add_balance(trace, &balance, result);
+	if (r == 0)
+		r = add_figures(trace, &balance, result);
+	if (r == 0)
+		r = fill_common(trace, result);
+	if (r == 0)
+		r = warn_of_limits(trace, is_last_old, result);
+	hl_page_balance_release(&balance);
+	return r;
+}
+
+static int finish_pages(void *context, bool has_ended, struct hl_trace_result *result,
+			struct hl_error *err)
+{
+	struct page_trace *trace = context;
+	struct hl_error gone_error = {0};
+	int polled = hl_page_watch_poll(trace->watch, 0, err);
+	int taken = has_ended ? -ESRCH : take_snapshot(trace, &gone_error);
+
+	hl_page_watch_detach(trace->watch);
+	if (polled == 0 || polled == -ESRCH)
+		polled = hl_page_watch_poll(trace->watch, 0, err);
+	if (polled < 0 && polled != -ESRCH)
+		return polled;
+	if (taken < 0 && taken != -ESRCH)
+		return hl_error_set(err, taken, "%s", gone_error.text);
+	int r = fill_result(trace, taken < 0, result);
+	return r < 0 ? hl_error_set(err, r, "cannot sum up pages: %s", strerror(-r)) : 0;
+}
+
+const struct hl_trace_backend hl_page_trace = {
+	.mode = "pgfault",
+	.start = start_pages,
+	.poll = poll_pages,
+	.finish = finish_pages,
+	.free = free_trace,
+};
+
+const struct hl_trace_backend hl_page_event_trace = {
+	.mode = "page-events",
+	.start = start_events,
+	.poll = poll_events,
+	.finish = finish_events,
+	.free = free_trace,
+};

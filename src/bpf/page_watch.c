@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Loads and links what watches pages; see page_watch.h. */
+#include "bpf/page_watch.h"
+
+#include "base/compiler.h"
+#include "bpf/bpf_log.h"
+#include "bpf/page_calls.h"
+#include "bpf/privilege.h"
+#include "bpf/probe_link.h"
+
+#include "page.skel.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <linux/perf_event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define RING_BYTES_PER_CPU UINT32_C(1 << 20)
+#define RING_BYTES_MIN	   UINT32_C(8 << 20)
+#define RING_BYTES_MAX	   UINT32_C(256 << 20)
+
+struct hl_page_watch {
+	struct hl_page_watch_settings settings;
+	enum hl_page_source source;
+	struct hl_target *target;
+	struct page *programs;
+	struct hl_walker *walker;
+	struct bpf_link **links;
+	size_t link_count;
+	enum hl_probe_way call_way;
+	struct hl_probe_links call_links;
+	struct hl_error calls_error;
+};
+
+static const char *const source_names[HL_PAGE_SOURCES_END] = {
+	[HL_PAGE_SOURCE_TYPED_TRACEPOINT] = "typed tracepoints",
+	[HL_PAGE_SOURCE_TRACEPOINT] = "tracepoints",
+	[HL_PAGE_SOURCE_PERF_EVENT] = "a perf event",
+};
+
+/* ---- loading ---- */
+
+static uint32_t ring_bytes(const struct hl_page_watch_settings *settings)
+{
+	uint32_t wanted = RING_BYTES_MIN;
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+
+	if (settings->ring_bytes)
+		return settings->ring_bytes;
+	while (wanted < RING_BYTES_MAX && wanted / RING_BYTES_PER_CPU < (uint64_t)cpus)
+		wanted *= 2;
+	return wanted;
+}
+
+/* Only what the source needs is loaded: the rest may be what the kernel refuses. */
+static void choose_programs(struct hl_page_watch *watch)
+{
+	struct page *programs = watch->programs;
+	bool typed = watch->source == HL_PAGE_SOURCE_TYPED_TRACEPOINT;
+	bool classic = watch->source == HL_PAGE_SOURCE_TRACEPOINT;
+	bool calls = !watch->settings.count_only && !watch->settings.without_calls;
+
+	bpf_program__set_autoload(programs->progs.user_fault, typed);
+	bpf_program__set_autoload(programs->progs.kernel_fault, typed);
+	bpf_program__set_autoload(programs->progs.program_replaced, typed);
+	bpf_program__set_autoload(programs->progs.child_born, typed);
+	bpf_program__set_autoload(programs->progs.user_fault_event, classic);
+	bpf_program__set_autoload(programs->progs.kernel_fault_event, classic);
+	bpf_program__set_autoload(programs->progs.fault_sample, !typed && !classic);
+	bpf_program__set_autoload(programs->progs.call_entered, calls);
+	bpf_program__set_autoload(programs->progs.call_returned, calls);
+	if (watch->call_way != HL_PROBE_MULTI)
+		return;
+	/* libbpf 1.1 does not know the type, and passes it on. */
+	bpf_program__set_expected_attach_type(programs->progs.call_entered,
+					      (enum bpf_attach_type)HL_ATTACH_MULTI);
+	bpf_program__set_expected_attach_type(programs->progs.call_returned,
+					      (enum bpf_attach_type)HL_ATTACH_MULTI);
+}
+
+static void unload(struct hl_page_watch *watch)
+{
+	hl_walker_free(watch->walker);
+	watch->walker = NULL;
+	page__destroy(watch->programs);
+	watch->programs = NULL;
+}
+
+static int load(struct hl_page_watch *watch, hl_record_fn *on_record, void *context,
+		struct hl_error *err)
+{
+	int r;
+
+	watch->programs = page__open();
+	if (!watch->programs)
+		return hl_error_set(err, -errno, "cannot prepare BPF programs: %s",
+				    strerror(errno));
+	choose_programs(watch);
+	watch->programs->rodata->count_only = watch->settings.count_only;
+	bpf_map__set_max_entries(watch->programs->maps.hl_records, ring_bytes(&watch->settings));
+	r = hl_walker_new(watch->target, watch->programs->obj, on_record, context, &watch->walker,
+			  err);
+	if (r < 0)
+		return r;
+	r = page__load(watch->programs);
+	if (r < 0)
+		return hl_privilege_explain("load the programs that watch page faults", r, err);
+	return hl_walker_start(watch->walker, err);
+}
+
+/* ---- faults ---- */
+
+static int add_link(struct hl_page_watch *watch, struct bpf_link *link)
+{
+	struct bpf_link **links;
+
+	if (!link)
+		return -errno;
+	links = reallocarray(watch->links, watch->link_count + 1, sizeof(struct bpf_link *));
+	if (!links) {
+		bpf_link__destroy(link);
+		return -ENOMEM;
+	}
+	watch->links = links;
+	watch->links[watch->link_count++] = link;
+	return 0;
+}
+
+/* On one processor; of all processes, since a process' own event would miss the threads that it
+ * has already. The program looks for the target's. */
+static int link_perf_event(struct hl_page_watch *watch, int cpu)
+{
+	struct perf_event_attr attributes = {
+		.type = PERF_TYPE_SOFTWARE,
+		.size = sizeof(attributes),
+		.config = PERF_COUNT_SW_PAGE_FAULTS,
+		.sample_period = 1,
+		.sample_type = PERF_SAMPLE_ADDR,
+	};
+	long fd = syscall(SYS_perf_event_open, &attributes, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);
+
+	if (fd < 0)
+		return errno == ENODEV ? 0 : -errno; /* a processor that is off */
+	struct bpf_link *link =
+		bpf_program__attach_perf_event(watch->programs->progs.fault_sample, (int)fd);
+	if (!link) {
+		close((int)fd);
+		return -errno;
+	}
+	return add_link(watch, link);
+}
+
+static int link_perf_events(struct hl_page_watch *watch)
+{
+	int cpus = libbpf_num_possible_cpus();
+	int r = cpus < 0 ? cpus : 0;
+
+	for (int cpu = 0; r == 0 && cpu < cpus; cpu++)
+		r = link_perf_event(watch, cpu);
+	return r;
+}
+
+static int link_programs(struct hl_page_watch *watch, struct bpf_program *user,
+			 struct bpf_program *kernel)
+{
+	int r = add_link(watch, bpf_program__attach(user));
+
+	return r < 0 ? r : add_link(watch, bpf_program__attach(kernel));
+}
+
+/* Forks and exec are worth a sentence, not a failure. */
+static int link_typed(struct hl_page_watch *watch)
+{
+	struct page *programs = watch->programs;
+	int r = link_programs(watch, programs->progs.user_fault, programs->progs.kernel_fault);
+
+	if (r == 0) {
+		add_link(watch, bpf_program__attach(programs->progs.program_replaced));
+		add_link(watch, bpf_program__attach(programs->progs.child_born));
+	}
+	return r;
+}
+
+static int link_source(struct hl_page_watch *watch, struct hl_error *err)
+{
+	struct page *programs = watch->programs;
+	int r;
+
+	switch (watch->source) {
+	case HL_PAGE_SOURCE_TYPED_TRACEPOINT:
+		r = link_typed(watch);
+		break;
+	case HL_PAGE_SOURCE_TRACEPOINT:
+		r = link_programs(watch, programs->progs.user_fault_event,
+				  programs->progs.kernel_fault_event);
+		break;
+	default:
+		r = link_perf_events(watch);
+	}
+	if (r < 0)
+		return hl_error_set(err, r, "cannot watch page faults by %s: %s",
+				    source_names[watch->source], strerror(-r));
+	return 0;
+}
+
+static void unlink_source(struct hl_page_watch *watch)
+{
+	for (size_t i = 0; i < watch->link_count; i++)
+		bpf_link__destroy(watch->links[i]);
+	free(watch->links);
+	watch->links = NULL;
+	watch->link_count = 0;
+}
+
+/* ---- calls ---- */
+
+static size_t sites_of(const struct hl_page_calls *calls, bool at_return,
+		       struct hl_probe_site sites[HL_PAGE_CALL_SITES_MAX])
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < calls->count; i++)
+		if (!at_return || hl_page_call_returns_more(calls->sites[i].call))
+			sites[count++] = (struct hl_probe_site){
+				.offset = calls->sites[i].offset,
+				.cookie = calls->sites[i].call,
+			};
+	return count;
+}
+
+static int link_calls_in(struct hl_page_watch *watch, const char *path,
+			 const struct hl_page_calls *calls, struct hl_error *err)
+{
+	struct hl_probe_site sites[HL_PAGE_CALL_SITES_MAX];
+	struct hl_probe_target target = {watch->settings.pid, path, sites, 0};
+	int entered = bpf_program__fd(watch->programs->progs.call_entered);
+	int returned = bpf_program__fd(watch->programs->progs.call_returned);
+
+	/* Returns first: a call that was entered is then seen to return. */
+	target.site_count = sites_of(calls, true, sites);
+	int r = hl_probe_links_add(&watch->call_links, watch->call_way, returned, true, &target,
+				   err);
+	if (r < 0)
+		return r;
+	target.site_count = sites_of(calls, false, sites);
+	return hl_probe_links_add(&watch->call_links, watch->call_way, entered, false, &target,
+				  err);
+}
+
+static int link_calls(struct hl_page_watch *watch, struct hl_error *err)
+{
+	struct hl_page_calls calls = {0};
+	struct hl_maps maps;
+	char path[4096];
+	int r = hl_maps_read(watch->settings.pid, &maps, err);
+
+	if (r < 0)
+		return r;
+	const struct hl_map *map = hl_page_calls_find(watch->settings.pid, &maps, &calls);
+	r = map ? hl_map_file_path(watch->settings.pid, map, path, sizeof(path)) : -ENOENT;
+	if (r < 0)
+		hl_error_set(err, r, map ? "its file cannot be reached" : "no C library is mapped");
+	else
+		r = link_calls_in(watch, path, &calls, err);
+	hl_maps_release(&maps);
+	return r;
+}
+
+static void try_to_link_calls(struct hl_page_watch *watch)
+{
+	if (watch->settings.count_only)
+		return;
+	if (watch->settings.without_calls)
+		snprintf(watch->calls_error.text, sizeof(watch->calls_error.text), "not asked for");
+	else if (link_calls(watch, &watch->calls_error) < 0)
+		hl_probe_links_release(&watch->call_links);
+}
+
+/* ---- all of it ---- */
+
+static int start_source(struct hl_page_watch *watch, enum hl_page_source source,
+			hl_record_fn *on_record, void *context, struct hl_error *err)
+{
+	watch->source = source;
+	hl_bpf_log_forget();
+	int r = load(watch, on_record, context, err);
+	if (r == 0)
+		r = link_source(watch, err);
+	if (r < 0) {
+		unlink_source(watch);
+		unload(watch);
+	}
+	return r;
+}
+
+/* The first that works; the sentence is of the first that did not. */
+static int start_best_source(struct hl_page_watch *watch, hl_record_fn *on_record, void *context,
+			     struct hl_error *err)
+{
+	enum hl_page_source wanted = watch->settings.source;
+	struct hl_error first = {0};
+	int r = -EINVAL;
+
+	for (enum hl_page_source source = 1; r < 0 && source < HL_PAGE_SOURCES_END; source++)
+		if (wanted == HL_PAGE_SOURCE_BEST || wanted == source)
+			r = start_source(watch, source, on_record, context, &first);
+	if (r < 0 && err)
+		*err = first;
+	return r;
+}
+
+int hl_page_watch_start(const struct hl_page_watch_settings *settings, hl_record_fn *on_record,
+			void *context, struct hl_page_watch **ret_watch, struct hl_error *err)
+{
+	struct hl_page_watch *watch = calloc(1, sizeof(*watch));
+
+	if (!watch)
+		return hl_error_set(err, -ENOMEM, "cannot watch pages: out of memory");
+	watch->settings = *settings;
+	watch->call_way = hl_probe_best_way() == HL_PROBE_PERF ? HL_PROBE_PERF : HL_PROBE_MULTI;
+	int r = hl_target_new(settings->pid, &watch->target, err);
+	if (r == 0)
+		r = start_best_source(watch, on_record, context, err);
+	if (r < 0) {
+		hl_page_watch_free(watch);
+		return r;
+	}
+	try_to_link_calls(watch);
+	*ret_watch = watch;
+	return 0;
+}
+
+int hl_page_watch_poll(struct hl_page_watch *watch, int timeout_ms, struct hl_error *err)
+{
+	return hl_walker_poll(watch->walker, timeout_ms, err);
+}
+
+void hl_page_watch_detach(struct hl_page_watch *watch)
+{
+	hl_probe_links_release(&watch->call_links);
+	unlink_source(watch);
+}
+
+void hl_page_watch_free(struct hl_page_watch *watch)
+{
+	if (!watch)
+		return;
+	hl_page_watch_detach(watch);
+	unload(watch);
+	hl_target_free(watch->target);
+	free(watch);
+}
+
+/* ---- answers ---- */
+
+const char *hl_page_watch_source_name(const struct hl_page_watch *watch)
+{
+	return source_names[watch->source];
+}
+
+const char *hl_page_watch_calls_error(const struct hl_page_watch *watch)
+{
+	return watch->calls_error.text;
+}
+
+bool hl_page_watch_target_replaced(const struct hl_page_watch *watch)
+{
+	return *(volatile bool *)&watch->programs->bss->target_replaced;
+}
+
+const struct hl_target *hl_page_watch_target(const struct hl_page_watch *watch)
+{
+	return watch->target;
+}
+
+const struct hl_walker *hl_page_watch_walker(const struct hl_page_watch *watch)
+{
+	return watch->walker;
+}
+
+int hl_page_watch_counters(const struct hl_page_watch *watch, struct hl_page_counters *ret_counters)
+{
+	int cpus = libbpf_num_possible_cpus();
+	struct hl_page_counters sum = {0};
+	uint32_t zero = 0;
+
+	if (cpus < 0)
+		return cpus;
+	struct hl_page_counters *each = calloc((size_t)cpus, sizeof(*each));
+	if (!each)
+		return -ENOMEM;
+	int r = bpf_map_lookup_elem(bpf_map__fd(watch->programs->maps.counters), &zero, each);
+	for (int cpu = 0; r == 0 && cpu < cpus; cpu++) {
+		sum.faults += each[cpu].faults;
+		sum.lost += each[cpu].lost;
+		sum.lost_calls += each[cpu].lost_calls;
+		sum.forks += each[cpu].forks;
+	}
+	free(each);
+	if (r < 0)
+		return -errno;
+	*ret_counters = sum;
+	return 0;
+}
+
+static uint64_t sum_of(const uint64_t *counts, int cpus)
+{
+	uint64_t sum = 0;
+
+	for (int cpu = 0; cpu < cpus; cpu++)
+		sum += counts[cpu];
+	return sum;
+}
+
+int hl_page_watch_each_stack(const struct hl_page_watch *watch,
+			     int (*visit)(void *context, uint64_t stack, uint64_t faults),
+			     void *context)
+{
+	int fd = bpf_map__fd(watch->programs->maps.fault_counts);
+	int cpus = libbpf_num_possible_cpus(), r = 0;
+	uint64_t stack, *last = NULL;
+
+	if (cpus < 0)
+		return cpus;
+	uint64_t *counts = calloc((size_t)cpus, sizeof(*counts));
+	if (!counts)
+		return -ENOMEM;
+	while (r == 0 && bpf_map_get_next_key(fd, last, &stack) == 0) {
+		if (bpf_map_lookup_elem(fd, &stack, counts) == 0)
+			r = visit(context, stack, sum_of(counts, cpus));
+		last = &stack;
+	}
+	free(counts);
+	return r;
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The programs of page.bpf.c at work on one process: loads them, links them to where faults are
+ * told of, and to the calls of the C library that bring pages in otherwise. One thread.
+ *
+ * Faults are told of in three ways: by tracepoints to programs that know the kernel's types (needs
+ * CAP_BPF and CAP_PERFMON alone), by the same tracepoints as tracefs has them, and by a software
+ * event of perf, which every machine and kernel has.
+ */
+#pragma once
+
+#include "bpf/page_shared.h"
+#include "bpf/walker.h"
+#include "process/maps.h"
+
+enum hl_page_source {
+	HL_PAGE_SOURCE_BEST, /* the first of the others that works */
+	HL_PAGE_SOURCE_TYPED_TRACEPOINT,
+	HL_PAGE_SOURCE_TRACEPOINT,
+	HL_PAGE_SOURCE_PERF_EVENT,
+	HL_PAGE_SOURCES_END,
+};
+
+struct hl_page_watch_settings {
+	pid_t pid;
+	bool count_only;     /* count the faults of each stack; no records of pages, no calls */
+	bool without_calls;  /* of the C library */
+	uint32_t ring_bytes; /* for records, a power of two; 0: by the number of processors */
+	enum hl_page_source source;
+};
+
+struct hl_page_watch;
+
+/*
+ * Attaches. ${on_record} receives the records of page_shared.h while polling. 0 or a negative errno
+ * with a sentence that names what is missing. That calls cannot be watched is no error, see
+ * hl_page_watch_calls_error().
+ */
+int hl_page_watch_start(const struct hl_page_watch_settings *settings, hl_record_fn *on_record,
+			void *context, struct hl_page_watch **ret_watch, struct hl_error *err);
+
+/* As hl_walker_poll(). */
+int hl_page_watch_poll(struct hl_page_watch *watch, int timeout_ms, struct hl_error *err);
+
+/* Takes all programs away; what they said before is still to be polled. */
+void hl_page_watch_detach(struct hl_page_watch *watch);
+
+void hl_page_watch_free(struct hl_page_watch *watch); /* NULL is fine; detaches */
+
+/* What was used. */
+const char *hl_page_watch_source_name(const struct hl_page_watch *watch);
+
+/* Why calls are not watched; "" when they are. */
+const char *hl_page_watch_calls_error(const struct hl_page_watch *watch);
+
+/* Whether the target has become another program, of which nothing is seen any more. */
+bool hl_page_watch_target_replaced(const struct hl_page_watch *watch);
+
+/* Summed over processors. 0 or a negative errno. */
+int hl_page_watch_counters(const struct hl_page_watch *watch,
+			   struct hl_page_counters *ret_counters);
+
+/* With count_only: calls ${visit} with the faults of each stack until it returns a negative errno,
+ * which is then the result. */
+int hl_page_watch_each_stack(const struct hl_page_watch *watch,
+			     int (*visit)(void *context, uint64_t stack, uint64_t faults),
+			     void *context);
+
+const struct hl_target *hl_page_watch_target(const struct hl_page_watch *watch);
+const struct hl_walker *hl_page_watch_walker(const struct hl_page_watch *watch);

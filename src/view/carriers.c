@@ -14,6 +14,8 @@
 
 #define ROWS_DEFAULT 40
 #define LONE_SHARE   10 /* a carrier with a tenth of all that is free stands out */
+/* There are a dozen allocators. Of a node that lies about them the last one is all others. */
+#define ALLOCATORS_MAX 64
 
 /* ---- what is known ---- */
 
@@ -89,10 +91,6 @@ static struct sum sum_of_all(const struct hl_carriers *carriers)
 		add_to_sum(&total, &carriers->carriers[i], carriers->shape.width);
 	return total;
 }
-
-/* There are a dozen allocators, so a search from the front will do; a node that lies about them is
- * given no more room than HL_ALLOCATORS_MAX, and the last one is then all others. */
-#define ALLOCATORS_MAX 64
 
 static struct sum *sum_named(struct sums *sums, const char *allocator)
 {
@@ -256,7 +254,7 @@ static int emit_allocators(struct hl_emit *emit, const struct hl_carriers *carri
 		{NULL, "use%", HL_EMIT_PERCENT, HL_EMIT_TEXT_ONLY},
 		{NULL, "", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY | HL_EMIT_OMITTED},
 		{"cached_bytes", "cached", HL_EMIT_BYTES, if_known(knows->caches)},
-		{"free_bytes", "free", HL_EMIT_BYTES, 0},
+		{"free_bytes", "free", HL_EMIT_BYTES, HL_EMIT_OMITTED},
 		{"free_blocks", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
 		{"free_resident_bytes", "free in RAM", HL_EMIT_BYTES, if_known(knows->residency)},
 		{"pool_carriers", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},

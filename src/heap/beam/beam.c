@@ -236,17 +236,43 @@ static int ask_all_instances(struct conversation *conversation, struct hl_error 
 	return r;
 }
 
-/* Sums for want of carriers. Which allocators there are, the node says, unless the user did. */
-static int fall_back(struct conversation *conversation, struct hl_error *err)
+static int ask_chosen_instances(struct conversation *conversation, struct hl_error *err)
 {
 	const struct hl_beam_settings *settings = conversation->settings;
 	int r = 0;
 
-	conversation->report->lacks_instrument = true;
-	if (!settings->allocator_count)
-		return ask_all_instances(conversation, err);
 	for (size_t i = 0; r == 0 && i < settings->allocator_count; i++)
 		r = ask_instances(conversation, settings->allocators[i], err);
+	return r;
+}
+
+static bool is_chosen(const struct hl_beam_settings *settings, uint64_t scheduler)
+{
+	for (size_t i = 0; i < settings->scheduler_count; i++)
+		if (settings->schedulers[i] == scheduler)
+			return true;
+	return !settings->scheduler_count;
+}
+
+/* system_info() itself cannot choose among schedulers. */
+static void keep_chosen(const struct hl_beam_settings *settings,
+			struct hl_beam_instances *instances)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < instances->count; i++)
+		if (is_chosen(settings, instances->instances[i].number))
+			instances->instances[kept++] = instances->instances[i];
+	instances->count = kept;
+}
+
+/* Sums for want of carriers. Which allocators there are, the node says, unless the user did. */
+static int fall_back(struct conversation *conversation, struct hl_error *err)
+{
+	conversation->report->lacks_instrument = true;
+	int r = conversation->settings->allocator_count ? ask_chosen_instances(conversation, err)
+							: ask_all_instances(conversation, err);
+	keep_chosen(conversation->settings, &conversation->report->instances);
 	return r;
 }
 

@@ -25,7 +25,7 @@ int hl_account_begin(struct hl_account *account, const char *type, uint64_t star
 /* Ends it; its last byte is before ${end}. */
 void hl_account_end(struct hl_account *account, uint64_t end);
 
-/* As struct hl_walk_settings wants them; ${context} is the account. */
+/* As struct hl_glibc_walk_settings wants them; ${context} is the account. */
 int hl_account_chunks(void *context, const struct hl_chunk *chunks, size_t count);
 void hl_account_pages(void *context, const struct hl_pages *pages);
 

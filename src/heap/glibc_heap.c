@@ -28,8 +28,8 @@ struct reader {
 	struct hl_glibc_arena *arenas; /* as heap->arenas */
 	size_t arena_count, arena_capacity;
 	struct hl_account account;
-	struct hl_walk_settings walk;
-	struct hl_walker *walker;
+	struct hl_glibc_walk_settings walk;
+	struct hl_glibc_walker *walker;
 };
 
 int hl_heap_note(struct hl_heap *heap, const char *format, ...)
@@ -168,7 +168,7 @@ static int read_main_heap(struct reader *reader)
 	set_trim_unit(reader, arena);
 	int r = hl_account_begin(&reader->account, "main heap", start, 0);
 	if (r == 0)
-		r = hl_walker_run(reader->walker, &run, &end);
+		r = hl_glibc_walker_run(reader->walker, &run, &end);
 	if (r == 0)
 		hl_account_end(&reader->account, end);
 	return r;
@@ -218,7 +218,7 @@ static int walk_heap(struct reader *reader, uint32_t index, uint64_t start, uint
 	reader->account.trim_unit = 0;
 	int r = hl_account_begin(&reader->account, "arena heap", start, index);
 	if (r == 0)
-		r = hl_walker_run(reader->walker, &run, &end);
+		r = hl_glibc_walker_run(reader->walker, &run, &end);
 	if (r == 0)
 		hl_account_end(&reader->account, end);
 	return r;
@@ -278,7 +278,7 @@ static int read_heaps(struct reader *reader)
 static void describe(struct reader *reader)
 {
 	struct hl_heap *heap = reader->heap;
-	const struct hl_walk_counts *counts = hl_walker_counts(reader->walker);
+	const struct hl_glibc_walk_counts *counts = hl_glibc_walker_counts(reader->walker);
 
 	heap->trim_threshold = reader->common.trim_threshold;
 	heap->mmap_threshold = reader->common.mmap_threshold;
@@ -313,13 +313,13 @@ int hl_glibc_heap_read(struct hl_memory *memory, const struct hl_glibc *glibc,
 		r = read_arenas(&reader);
 	if (r == 0) {
 		find_tcache_key(&reader);
-		r = hl_walker_new(memory, glibc, &reader.walk, &reader.walker);
+		r = hl_glibc_walker_new(memory, glibc, &reader.walk, &reader.walker);
 	}
 	if (r == 0)
 		r = read_heaps(&reader);
 	if (r == 0)
 		describe(&reader);
-	hl_walker_free(reader.walker);
+	hl_glibc_walker_free(reader.walker);
 	free(reader.arenas);
 	return r < 0 ? hl_error_set(err, r, "cannot read the heap: %s", strerror(-r)) : r;
 }

@@ -24,11 +24,11 @@ enum step {
 	STEP_FAILED, /* walker->error says with what */
 };
 
-struct hl_walker {
+struct hl_glibc_walker {
 	struct hl_memory *memory;
 	const struct hl_glibc *glibc;
-	struct hl_walk_settings settings;
-	struct hl_walk_counts counts;
+	struct hl_glibc_walk_settings settings;
+	struct hl_glibc_walk_counts counts;
 	struct hl_run run;
 	struct hl_pages pages;
 	size_t page_run; /* of the window */
@@ -64,7 +64,7 @@ static uint64_t lower(uint64_t a, uint64_t b)
 
 /* ---- the window: present pages in a row ---- */
 
-static const struct hl_page_run *find_page_run(struct hl_walker *walker, uint64_t address)
+static const struct hl_page_run *find_page_run(struct hl_glibc_walker *walker, uint64_t address)
 {
 	const struct hl_pages *pages = &walker->pages;
 	size_t low = 0, high = pages->count;
@@ -83,7 +83,7 @@ static const struct hl_page_run *find_page_run(struct hl_walker *walker, uint64_
 }
 
 /* The end of the pages in a row that begin with those of ${run}, which may differ in kind. */
-static uint64_t presence_end(const struct hl_walker *walker, uint64_t wanted)
+static uint64_t presence_end(const struct hl_glibc_walker *walker, uint64_t wanted)
 {
 	size_t i = walker->page_run;
 	const struct hl_pages *pages = &walker->pages;
@@ -95,7 +95,7 @@ static uint64_t presence_end(const struct hl_walker *walker, uint64_t wanted)
 }
 
 /* Has the window begin at ${address}; -EFAULT when that page is not in memory. */
-static int window_move(struct hl_walker *walker, uint64_t address)
+static int window_move(struct hl_glibc_walker *walker, uint64_t address)
 {
 	walker->window_end = 0;
 	if (!find_page_run(walker, address))
@@ -109,7 +109,7 @@ static int window_move(struct hl_walker *walker, uint64_t address)
 	return 0;
 }
 
-static int scan_pages(struct hl_walker *walker)
+static int scan_pages(struct hl_glibc_walker *walker)
 {
 	uint64_t page = walker->memory->page_bytes;
 
@@ -134,9 +134,9 @@ static bool in_set(const struct hl_addresses *set, size_t *cursor, uint64_t addr
 }
 
 /* Tells blocks in use from those in lists, which their neighbours take for used. */
-static void classify(struct hl_walker *walker)
+static void classify(struct hl_glibc_walker *walker)
 {
-	const struct hl_walk_settings *settings = &walker->settings;
+	const struct hl_glibc_walk_settings *settings = &walker->settings;
 
 	for (size_t i = 0; i < walker->batch_count; i++) {
 		struct hl_chunk *chunk = &walker->batch[i];
@@ -155,7 +155,7 @@ static void classify(struct hl_walker *walker)
 }
 
 /* Tells what is in the batch; ${anchor} is where it ends. */
-static int flush(struct hl_walker *walker, uint64_t anchor)
+static int flush(struct hl_glibc_walker *walker, uint64_t anchor)
 {
 	int r = 0;
 
@@ -171,7 +171,7 @@ static int flush(struct hl_walker *walker, uint64_t anchor)
 	return r;
 }
 
-static void put(struct hl_walker *walker, uint64_t address, uint64_t size, uint64_t last_word,
+static void put(struct hl_glibc_walker *walker, uint64_t address, uint64_t size, uint64_t last_word,
 		enum hl_chunk_kind kind)
 {
 	walker->batch[walker->batch_count++] = (struct hl_chunk){address, size, last_word, kind};
@@ -179,7 +179,7 @@ static void put(struct hl_walker *walker, uint64_t address, uint64_t size, uint6
 
 /* ---- walking ---- */
 
-static enum step fail(struct hl_walker *walker, int error)
+static enum step fail(struct hl_glibc_walker *walker, int error)
 {
 	if (error == -EFAULT || error == -EIO)
 		return STEP_INCONSISTENT;
@@ -188,7 +188,7 @@ static enum step fail(struct hl_walker *walker, int error)
 }
 
 /* The chunk before ${walker->at} is as the header there, of ${before} and ${head}, says. */
-static bool resolve(struct hl_walker *walker, uint64_t before, uint64_t head)
+static bool resolve(struct hl_glibc_walker *walker, uint64_t before, uint64_t head)
 {
 	bool in_use = head & HL_CHUNK_IN_USE_BEFORE;
 
@@ -205,7 +205,7 @@ static bool resolve(struct hl_walker *walker, uint64_t before, uint64_t head)
 }
 
 /* Ends the run at ${walker->at}, where guards or the top begin. */
-static enum step finish(struct hl_walker *walker, uint64_t size, enum hl_chunk_kind kind)
+static enum step finish(struct hl_glibc_walker *walker, uint64_t size, enum hl_chunk_kind kind)
 {
 	put(walker, walker->at, size, 0, kind);
 	walker->at += size;
@@ -218,7 +218,7 @@ static enum step finish(struct hl_walker *walker, uint64_t size, enum hl_chunk_k
 
 /* Guards: main_arena's are two headers of size 16; a heap's the same with 0 for the second, or that
  * alone. */
-static enum step finish_at_guard(struct hl_walker *walker, uint64_t head)
+static enum step finish_at_guard(struct hl_glibc_walker *walker, uint64_t head)
 {
 	const struct hl_run *run = &walker->run;
 	uint8_t second[16] = {0};
@@ -237,7 +237,7 @@ static enum step finish_at_guard(struct hl_walker *walker, uint64_t head)
 }
 
 /* What has no size of a chunk: guards, or nothing that could be. */
-static enum step meet_odd(struct hl_walker *walker, uint64_t head)
+static enum step meet_odd(struct hl_glibc_walker *walker, uint64_t head)
 {
 	uint64_t size = head & ~HL_CHUNK_FLAGS;
 	bool is_guard = (size == 0 || size == GUARD_BYTES) && !(head & HL_CHUNK_MMAPPED);
@@ -245,14 +245,14 @@ static enum step meet_odd(struct hl_walker *walker, uint64_t head)
 	return is_guard ? finish_at_guard(walker, head) : STEP_INCONSISTENT;
 }
 
-static bool is_keyed(const struct hl_walker *walker, const uint8_t *header, uint64_t size)
+static bool is_keyed(const struct hl_glibc_walker *walker, const uint8_t *header, uint64_t size)
 {
 	return word_at(header + 24) == walker->settings.tcache_key && walker->settings.tcache_key &&
 	       size <= walker->settings.tcache_max_bytes + HL_CHUNK_HEADER;
 }
 
 /* Looks at the header at ${walker->at} and goes on to the next. */
-static enum step step_on(struct hl_walker *walker)
+static enum step step_on(struct hl_glibc_walker *walker)
 {
 	uint64_t at = walker->at;
 	int r;
@@ -285,7 +285,7 @@ static enum step step_on(struct hl_walker *walker)
 /* ---- what to do about inconsistency ---- */
 
 /* The top may have moved since it was read. */
-static void look_for_top(struct hl_walker *walker)
+static void look_for_top(struct hl_glibc_walker *walker)
 {
 	struct hl_glibc_arena arena;
 
@@ -300,7 +300,7 @@ static void look_for_top(struct hl_walker *walker)
 	walker->run.end = end;
 }
 
-static int read_again(struct hl_walker *walker)
+static int read_again(struct hl_glibc_walker *walker)
 {
 	walker->counts.rereads++;
 	/* the first entry may be the allocator's own */
@@ -314,7 +314,7 @@ static int read_again(struct hl_walker *walker)
 }
 
 /* All chunks that lists know: fastbins, bins, the top. */
-static int collect_known(struct hl_walker *walker)
+static int collect_known(struct hl_glibc_walker *walker)
 {
 	struct hl_glibc_arena arena;
 
@@ -326,7 +326,7 @@ static int collect_known(struct hl_walker *walker)
 		     : hl_glibc_bin_chunks(walker->memory, walker->glibc, &arena, &walker->known);
 }
 
-static uint64_t next_known(const struct hl_walker *walker, uint64_t behind)
+static uint64_t next_known(const struct hl_glibc_walker *walker, uint64_t behind)
 {
 	size_t i = hl_addresses_at(&walker->known, behind + HL_CHUNK_MIN);
 	uint64_t next = i < walker->known.count ? walker->known.addresses[i] : UINT64_MAX;
@@ -337,7 +337,7 @@ static uint64_t next_known(const struct hl_walker *walker, uint64_t behind)
 }
 
 /* Tells what fitted, and that what lies behind it up to the next known chunk is unscanned. */
-static int give_up(struct hl_walker *walker)
+static int give_up(struct hl_glibc_walker *walker)
 {
 	uint64_t from = walker->pending ? walker->pending : walker->at;
 	int r;
@@ -354,7 +354,7 @@ static int give_up(struct hl_walker *walker)
 	return flush(walker, next);
 }
 
-static int begin_run(struct hl_walker *walker, const struct hl_run *run)
+static int begin_run(struct hl_glibc_walker *walker, const struct hl_run *run)
 {
 	struct hl_glibc_arena arena;
 
@@ -381,7 +381,7 @@ static int begin_run(struct hl_walker *walker, const struct hl_run *run)
 	return r;
 }
 
-int hl_walker_run(struct hl_walker *walker, const struct hl_run *run, uint64_t *ret_end)
+int hl_glibc_walker_run(struct hl_glibc_walker *walker, const struct hl_run *run, uint64_t *ret_end)
 {
 	int r = begin_run(walker, run);
 
@@ -400,10 +400,11 @@ int hl_walker_run(struct hl_walker *walker, const struct hl_run *run, uint64_t *
 	return r;
 }
 
-int hl_walker_new(struct hl_memory *memory, const struct hl_glibc *glibc,
-		  const struct hl_walk_settings *settings, struct hl_walker **ret_walker)
+int hl_glibc_walker_new(struct hl_memory *memory, const struct hl_glibc *glibc,
+			const struct hl_glibc_walk_settings *settings,
+			struct hl_glibc_walker **ret_walker)
 {
-	struct hl_walker *walker = calloc(1, sizeof(*walker));
+	struct hl_glibc_walker *walker = calloc(1, sizeof(*walker));
 
 	if (!walker)
 		return -ENOMEM;
@@ -413,19 +414,19 @@ int hl_walker_new(struct hl_memory *memory, const struct hl_glibc *glibc,
 	walker->window = malloc(WINDOW_BYTES);
 	walker->batch = calloc(BATCH + 1, sizeof(*walker->batch)); /* and the top or a guard */
 	if (!walker->window || !walker->batch) {
-		hl_walker_free(walker);
+		hl_glibc_walker_free(walker);
 		return -ENOMEM;
 	}
 	*ret_walker = walker;
 	return 0;
 }
 
-const struct hl_walk_counts *hl_walker_counts(const struct hl_walker *walker)
+const struct hl_glibc_walk_counts *hl_glibc_walker_counts(const struct hl_glibc_walker *walker)
 {
 	return &walker->counts;
 }
 
-void hl_walker_free(struct hl_walker *walker)
+void hl_glibc_walker_free(struct hl_glibc_walker *walker)
 {
 	if (!walker)
 		return;

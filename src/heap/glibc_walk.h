@@ -48,7 +48,7 @@ struct hl_run {
 	bool is_main;	/* of main_arena: two guards of 16 bytes end it where there is no top */
 };
 
-struct hl_walk_settings {
+struct hl_glibc_walk_settings {
 	uint64_t tcache_key;	   /* second word of chunks in a tcache; 0: not known */
 	uint64_t tcache_max_bytes; /* user bytes of the largest block in one */
 	/* Chunks that are known to be cached, sorted; and those that have the key but are none. */
@@ -60,19 +60,21 @@ struct hl_walk_settings {
 	void *context;
 };
 
-struct hl_walk_counts {
+struct hl_glibc_walk_counts {
 	uint64_t chunks, rereads, abandoned;
 	uint64_t first_abandoned; /* address of the first; 0: none */
 };
 
-struct hl_walker;
+struct hl_glibc_walker;
 
-int hl_walker_new(struct hl_memory *memory, const struct hl_glibc *glibc,
-		  const struct hl_walk_settings *settings, struct hl_walker **ret_walker);
+int hl_glibc_walker_new(struct hl_memory *memory, const struct hl_glibc *glibc,
+			const struct hl_glibc_walk_settings *settings,
+			struct hl_glibc_walker **ret_walker);
 
 /* Walks ${run}; all of [own_start, *${ret_end}) was told of, where ${ret_end} is the run's end, or
  * is behind the guards that ended it before. 0, a negative errno, or what the visitor said. */
-int hl_walker_run(struct hl_walker *walker, const struct hl_run *run, uint64_t *ret_end);
+int hl_glibc_walker_run(struct hl_glibc_walker *walker, const struct hl_run *run,
+			uint64_t *ret_end);
 
-const struct hl_walk_counts *hl_walker_counts(const struct hl_walker *walker);
-void hl_walker_free(struct hl_walker *walker); /* NULL is fine */
+const struct hl_glibc_walk_counts *hl_glibc_walker_counts(const struct hl_glibc_walker *walker);
+void hl_glibc_walker_free(struct hl_glibc_walker *walker); /* NULL is fine */

@@ -101,6 +101,10 @@ extern const struct hl_verb hl_verb_export;
 extern const struct hl_verb hl_verb_import;
 extern const struct hl_verb hl_verb_pack;
 extern const struct hl_verb hl_verb_info;
+extern const struct hl_verb hl_verb_heap;
+extern const struct hl_verb hl_verb_carriers;
+extern const struct hl_verb hl_verb_allocations;
+extern const struct hl_verb hl_verb_pins;
 extern const struct hl_verb hl_verb_version;
 extern const struct hl_verb hl_verb_help;
 

@@ -42,7 +42,7 @@ static size_t collect(const struct hl_verb *verb, const struct hl_option *ret_op
 	return collect_table(help_option, count, ret_options);
 }
 
-static int parse_number(const char *text, bool suffix_allowed, uint64_t *ret_number)
+int hl_option_parse_number(const char *text, bool suffix_allowed, uint64_t *ret_number)
 {
 	char *end;
 	unsigned shift = 0;
@@ -107,9 +107,9 @@ static int store(const struct hl_option *option, char *text)
 		*(const char **)option->target = text;
 		return 0;
 	case HL_OPTION_COUNT:
-		return parse_number(text, false, option->target);
+		return hl_option_parse_number(text, false, option->target);
 	case HL_OPTION_BYTES:
-		return parse_number(text, true, option->target);
+		return hl_option_parse_number(text, true, option->target);
 	case HL_OPTION_PERCENT:
 		return parse_percent(text, option->target);
 	case HL_OPTION_CHOICE:
@@ -119,8 +119,8 @@ static int store(const struct hl_option *option, char *text)
 		return 0;
 	case HL_OPTION_RANGE:
 		((struct hl_option_range *)option->target)->given = true;
-		return parse_number(text, false,
-				    &((struct hl_option_range *)option->target)->first);
+		return hl_option_parse_number(text, false,
+					      &((struct hl_option_range *)option->target)->first);
 	}
 	return -EINVAL;
 }
@@ -132,7 +132,7 @@ static int store_last(const struct hl_option *option, int argc, char **argv)
 
 	if (optind >= argc)
 		return -EINVAL;
-	return parse_number(argv[optind++], false, &range->last);
+	return hl_option_parse_number(argv[optind++], false, &range->last);
 }
 
 static const char *expectation(const struct hl_option *option, char *buffer, size_t size)

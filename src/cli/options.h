@@ -18,3 +18,7 @@ void hl_options_list(const struct hl_verb *verb, FILE *out);
 
 /* The table that help shows. */
 void hl_options_help(const struct hl_verb *verb, FILE *out);
+
+/* Reads a decimal number, with a suffix K, M, G or T (powers of 1024) if ${suffix_allowed}. 0 or
+ * -EINVAL. */
+int hl_option_parse_number(const char *text, bool suffix_allowed, uint64_t *ret_number);

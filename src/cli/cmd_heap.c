@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* heapline heap: the state of a process' heap on one screen; snapshots and their differences. */
+#include "cli/heap_limits.h"
+#include "cli/heap_target.h"
+#include "cli/report_output.h"
+#include "view/heap.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ROWS_DEFAULT 20
+#define WATCH_MAX_S  86400
+
+static uint64_t row_limit = ROWS_DEFAULT;
+static uint64_t watch_s;
+static const char *save;
+static bool diff;
+static struct hl_option_texts fail_above;
+
+static const struct hl_option options[] = {
+	{"rows", 'n', "N", "show at most N arenas; 0: all (default: 20)", HL_OPTION_COUNT,
+	 &row_limit, NULL},
+	{"watch", 'w', "SECONDS", "read it anew so often, until the process ends or Ctrl-C",
+	 HL_OPTION_COUNT, &watch_s, NULL},
+	{"save", 0, "FILE", "keep what was read, for --diff", HL_OPTION_TEXT, &save, NULL},
+	{"diff", 0, NULL, "compare two kept files", HL_OPTION_FLAG, &diff, NULL},
+	{"fail-above", 0, "FIGURE=N",
+	 "exit with status 3 if a figure (or with --diff, its growth) is above N", HL_OPTION_TEXTS,
+	 &fail_above, NULL},
+	{0},
+};
+
+static struct hl_heap_limit limits[HL_OPTION_TEXTS_MAX];
+
+/* ---- writing ---- */
+
+static struct hl_heap_view_options view_options(FILE *out, const struct hl_view_output *output)
+{
+	return (struct hl_heap_view_options){
+		.out = out, .json = output->json, .color = output->color, .row_limit = row_limit};
+}
+
+static int check_limits(const struct hl_heap *heap)
+{
+	struct hl_heap_figures figures;
+	hl_heap_figures_of(heap, &figures);
+	return hl_heap_limits_check(limits, fail_above.count, NULL, &figures);
+}
+
+/* A snapshot is the report as JSON. */
+static int save_heap(const struct hl_heap *heap, struct hl_error *err)
+{
+	struct hl_output_file file;
+	int r = hl_output_file_open(&file, save, err);
+	if (r < 0)
+		return r;
+	struct hl_heap_view_options how = {.out = file.out, .json = true};
+	r = hl_view_heap(heap, &how);
+	int closed = hl_output_file_close(&file, r == 0, err);
+	if (r < 0 && closed >= 0)
+		return hl_error_set(err, r, "cannot write '%s'", save);
+	if (closed == 0)
+		hl_cli_note("kept in '%s'; compare with 'heapline heap --diff %s LATER'", save,
+			    save);
+	return closed;
+}
+
+static int show_heap(const struct hl_heap *heap, struct hl_error *err)
+{
+	struct hl_report_output output;
+	int r = hl_report_output_open(&output, true, err);
+	if (r < 0)
+		return r;
+	struct hl_heap_view_options how = view_options(output.out, &output.options);
+	return hl_report_output_close(&output, hl_view_heap(heap, &how), err);
+}
+
+/* ---- once ---- */
+
+static int read_heap(struct hl_heap **ret_heap, struct hl_error *err)
+{
+	struct hl_heap_settings settings = {.want_pins = true};
+	return hl_heap_target_read(&settings, ret_heap, err);
+}
+
+static int run_once(void)
+{
+	struct hl_error err = {0};
+	struct hl_heap *heap = NULL;
+	bool force = hl_view_parse_output().force;
+	int status = HL_EXIT_DONE;
+	int r = save ? hl_output_file_check(save, force, NULL, 0, &err)
+		     : hl_report_output_check(&err);
+	if (r == 0)
+		r = read_heap(&heap, &err);
+	if (r == 0)
+		r = save ? save_heap(heap, &err) : show_heap(heap, &err);
+	if (r == 0)
+		status = check_limits(heap);
+	hl_heap_free(heap);
+	return r < 0 ? hl_cli_error("%s", err.text) : status;
+}
+
+/* ---- again and again ---- */
+
+/* All at once, so that a terminal does not flicker. */
+static int show_on(FILE *out, const struct hl_heap *heap, const struct hl_view_output *output)
+{
+	char *text = NULL;
+	size_t size;
+	FILE *buffer = open_memstream(&text, &size);
+	if (!buffer)
+		return -ENOMEM;
+	struct hl_heap_view_options how = view_options(buffer, output);
+	int r = hl_view_heap(heap, &how);
+	if (fclose(buffer) != 0 && r == 0)
+		r = -ENOMEM;
+	if (r == 0 && isatty(fileno(out)) && !output->json)
+		fputs("\033[H\033[2J", out);
+	if (r == 0)
+		fwrite(text, 1, size, out);
+	free(text);
+	if (r == 0 && fflush(out) != 0)
+		r = -errno;
+	return r;
+}
+
+static int run_watch(void)
+{
+	const struct hl_view_output output = hl_view_parse_output();
+	int status = HL_EXIT_DONE;
+	for (bool first = true;; first = false) {
+		struct hl_error err = {0};
+		struct hl_heap *heap = NULL;
+		int r = read_heap(&heap, &err);
+		if (r == -ESRCH && !first)
+			break; /* it has ended, as everything does */
+		if (r == 0)
+			r = show_on(stdout, heap, &output);
+		if (r == 0 && status == HL_EXIT_DONE)
+			status = check_limits(heap);
+		hl_heap_free(heap);
+		if (r < 0)
+			return hl_cli_error("%s",
+					    err.text[0] ? err.text : "cannot write the report");
+		struct timespec pause = {.tv_sec = (time_t)watch_s};
+		nanosleep(&pause, NULL);
+	}
+	return status;
+}
+
+/* ---- differences ---- */
+
+static int show_diff(const struct hl_heap_figures *before, const struct hl_heap_figures *after,
+		     struct hl_error *err)
+{
+	struct hl_report_output output;
+	int r = hl_report_output_open(&output, true, err);
+	if (r < 0)
+		return r;
+	struct hl_heap_view_options how = view_options(output.out, &output.options);
+	return hl_report_output_close(&output, hl_view_heap_diff(before, after, &how), err);
+}
+
+static int run_diff(char **paths)
+{
+	struct hl_heap_figures before, after;
+	struct hl_error err = {0};
+	int r = hl_report_output_check(&err);
+	if (r == 0)
+		r = hl_heap_figures_read(paths[0], &before, &err);
+	if (r == 0)
+		r = hl_heap_figures_read(paths[1], &after, &err);
+	if (r == 0)
+		r = show_diff(&before, &after, &err);
+	if (r < 0)
+		return hl_cli_error("%s", err.text);
+	return hl_heap_limits_check(limits, fail_above.count, &before, &after);
+}
+
+/* ---- usage ---- */
+
+static int check_together(void)
+{
+	const struct hl_view_output output = hl_view_parse_output();
+	if (diff && (save || watch_s))
+		return hl_cli_usage_error(
+			&hl_verb_heap, "--diff reads two files, and goes with neither --save nor "
+				       "--watch");
+	if (watch_s && (save || output.path))
+		return hl_cli_usage_error(&hl_verb_heap,
+					  "--watch writes again and again, and goes with neither "
+					  "--save nor --output");
+	if (watch_s > WATCH_MAX_S)
+		return hl_cli_usage_error(&hl_verb_heap,
+					  "bad value '%" PRIu64
+					  "' of option '--watch': more than a "
+					  "day",
+					  watch_s);
+	if (save && output.path)
+		return hl_cli_usage_error(&hl_verb_heap, "--save and --output exclude each other");
+	return HL_EXIT_DONE;
+}
+
+static int run_heap(int argc, char **argv)
+{
+	int status = check_together();
+	if (status == HL_EXIT_DONE)
+		status = hl_heap_limits_parse(&hl_verb_heap, &fail_above, limits);
+	if (status != HL_EXIT_DONE)
+		return status;
+	if (diff && argc != 2)
+		return hl_cli_usage_error(&hl_verb_heap, "--diff needs two kept files");
+	if (diff)
+		return run_diff(argv);
+	status = hl_heap_target_check(&hl_verb_heap, argc, argv);
+	if (status != HL_EXIT_DONE)
+		return status;
+	return watch_s ? run_watch() : run_once();
+}
+
+const struct hl_verb hl_verb_heap = {
+	.name = "heap",
+	.arguments = "[--diff BEFORE AFTER]",
+	.summary = "show the state of a process' heap: live, cached, free, and what could go back",
+	.options = options,
+	.shared_options = {hl_heap_target_options, hl_view_json_options, hl_view_color_options,
+			   hl_view_output_options},
+	.run = run_heap,
+};

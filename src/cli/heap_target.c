@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Options that say whose heap is read; see heap_target.h. */
+#include "cli/heap_target.h"
+
+#include <inttypes.h>
+#include <limits.h>
+
+static uint64_t pid;
+static bool stop;
+
+#define PID_OPTION                                                            \
+	{                                                                     \
+		"pid", 'p', "PID", "the process", HL_OPTION_COUNT, &pid, NULL \
+	}
+#define STOP_OPTION                                                                               \
+	{                                                                                         \
+		"stop", 0, NULL, "stop the threads while an arena is read, so that all is exact", \
+			HL_OPTION_FLAG, &stop, NULL                                               \
+	}
+
+const struct hl_option hl_heap_target_options[] = {
+	PID_OPTION,
+	STOP_OPTION,
+	{0},
+};
+
+const struct hl_option hl_heap_process_options[] = {PID_OPTION, STOP_OPTION, {0}};
+
+int hl_heap_target_check(const struct hl_verb *verb, int argc, char **argv)
+{
+	if (argc > 0)
+		return hl_cli_usage_error(verb, "unexpected argument '%s'", argv[0]);
+	if (!pid)
+		return hl_cli_usage_error(verb, "'%s' needs a process; name it with -p PID",
+					  verb->name);
+	if (pid > INT_MAX)
+		return hl_cli_usage_error(verb, "bad value '%" PRIu64 "' of option '--pid'", pid);
+	return HL_EXIT_DONE;
+}
+
+pid_t hl_heap_target_pid(void)
+{
+	return (pid_t)pid;
+}
+
+bool hl_heap_target_stops(void)
+{
+	return stop;
+}
+
+int hl_heap_target_read(struct hl_heap_settings *settings, struct hl_heap **ret_heap,
+			struct hl_error *err)
+{
+	settings->stop = stop;
+	return hl_heap_read((pid_t)pid, settings, ret_heap, err);
+}
+
+int hl_heap_target_shape(const struct hl_verb *verb, uint64_t start, uint64_t width,
+			 struct hl_log2_shape *ret_shape)
+{
+	if (start < 1 || start > HL_LOG2_START_MAX)
+		return hl_cli_usage_error(verb,
+					  "bad value '%" PRIu64
+					  "' of option '--histogram-start': not 1 to 256M",
+					  start);
+	if (width < 1 || width > HL_LOG2_WIDTH_MAX)
+		return hl_cli_usage_error(
+			verb, "bad value '%" PRIu64 "' of option '--histogram-width': not 1 to %u",
+			width, HL_LOG2_WIDTH_MAX);
+	*ret_shape = (struct hl_log2_shape){.start = start, .width = (uint32_t)width};
+	return HL_EXIT_DONE;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Which heap is read, and how: what heapline heap, carriers, allocations and pins share. */
+#pragma once
+
+#include "cli/cli.h"
+#include "heap/heap.h"
+
+/* For the shared_options of a verb. */
+extern const struct hl_option hl_heap_target_options[];	 /* --pid --core --stop */
+extern const struct hl_option hl_heap_process_options[]; /* --pid --stop */
+
+/* Whether --pid or --core says whose heap it is, and nothing else is on the line. HL_EXIT_DONE, or
+ * HL_EXIT_USAGE after a report. */
+int hl_heap_target_check(const struct hl_verb *verb, int argc, char **argv);
+
+/* The process that --pid names. */
+pid_t hl_heap_target_pid(void);
+
+/* Whether --stop was given. */
+bool hl_heap_target_stops(void);
+
+/* Reads it; ${settings}->stop is set here. 0 or a negative errno with a sentence. */
+int hl_heap_target_read(struct hl_heap_settings *settings, struct hl_heap **ret_heap,
+			struct hl_error *err);
+
+/* Parses --histogram-start and --histogram-width, 0 when not given, into ${ret_shape}.
+ * HL_EXIT_DONE, or HL_EXIT_USAGE after a report. */
+int hl_heap_target_shape(const struct hl_verb *verb, uint64_t start, uint64_t width,
+			 struct hl_log2_shape *ret_shape);

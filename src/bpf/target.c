@@ -234,7 +234,7 @@ static void take_list(struct hl_target *target, const struct mapping_list *list)
 	target->mapping_capacity = list->capacity;
 }
 
-int hl_target_refresh(struct hl_target *target, bool *ret_changed, struct hl_error *err)
+int hl_target_refresh(struct hl_target *target, struct hl_error *err)
 {
 	struct hl_maps maps = {0};
 	struct mapping_list list = {0};
@@ -248,20 +248,19 @@ int hl_target_refresh(struct hl_target *target, bool *ret_changed, struct hl_err
 		return hl_error_set(err, r, "cannot read the code of process '%d': out of memory",
 				    (int)target->pid);
 	}
-	*ret_changed = !is_same_list(target, &list);
+	target->changes += !is_same_list(target, &list);
 	take_list(target, &list);
 	return 0;
 }
 
 int hl_target_new(pid_t pid, struct hl_target **ret_target, struct hl_error *err)
 {
-	bool changed;
 	struct hl_target *target = calloc(1, sizeof(*target));
 	if (!target)
 		return hl_error_set(err, -ENOMEM, "cannot look at process '%d': out of memory",
 				    (int)pid);
 	target->pid = pid;
-	int r = hl_target_refresh(target, &changed, err);
+	int r = hl_target_refresh(target, err);
 	if (r < 0) {
 		hl_target_free(target);
 		return r;

@@ -48,6 +48,7 @@ struct hl_target {
 	size_t module_count, module_capacity, module_file_capacity;
 	struct hl_target_mapping *mappings; /* by address, as of the last refresh */
 	size_t mapping_count, mapping_capacity;
+	uint64_t changes;    /* of the mappings, so far */
 	uint32_t lost_files; /* that could not be read: stacks end in their code, or are guessed by
 				the frame pointer */
 	uint32_t lost_modules; /* for which there was no id left */
@@ -60,10 +61,10 @@ struct hl_target {
 int hl_target_new(pid_t pid, struct hl_target **ret_target, struct hl_error *err);
 
 /*
- * Reads it again. Ids, files and modules stay; new ones come behind. *${ret_changed} is whether
+ * Reads it again. Ids, files and modules stay; new ones come behind. ${changes} rises when
  * mappings are others now. On failure the last state stays. -ESRCH: the process has ended.
  */
-int hl_target_refresh(struct hl_target *target, bool *ret_changed, struct hl_error *err);
+int hl_target_refresh(struct hl_target *target, struct hl_error *err);
 
 /* The id of the module whose code is at ${pc} now; HL_MODULE_NONE when there is none. */
 uint32_t hl_target_module_at(const struct hl_target *target, uint64_t pc);

@@ -234,11 +234,11 @@ static int upload(struct hl_walker *walker)
 
 static int refresh(struct hl_walker *walker, struct hl_error *err)
 {
-	bool changed = false;
+	uint64_t before = walker->target->changes;
 	walker->refresh_wanted = false;
 	walker->refreshed_ns = hl_clock_ns(CLOCK_MONOTONIC);
-	int r = hl_target_refresh(walker->target, &changed, err);
-	return r < 0 || !changed ? r : upload(walker);
+	int r = hl_target_refresh(walker->target, err);
+	return r < 0 || walker->target->changes == before ? r : upload(walker);
 }
 
 /* ---- records ---- */

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Shows what the stack walker of BPF programs finds, for tests: every stack at a place in a
- * program's code, or at its page faults, with how often it was there.
+ * Shows what the stack walker of BPF programs finds, for tests: every stack at the entry of some
+ * functions of a file, or at page faults, with how often it was there.
  *
- *	walk_trace PID FILE OFFSET   at the function whose first byte is at OFFSET of FILE
- *	walk_trace PID faults        at page faults
+ *	walk_trace PID FILE FUNCTION...
+ *	walk_trace PID faults
  *
- * Says "ready" when it looks, and ends at the end of its standard input. Then each line is a count
- * and the stack's lookup pcs, outermost first, as FILE+ADDRESS; lines of losses begin with '#'.
+ * Says "code" and the mappings that it knows of, at first and whenever they are others, then
+ *"ready" once it looks, and ends at the end of its standard input. Then each line is a count and
+ *the lookup pcs of the stack, outermost first, as FILE+ADDRESS; lines that begin with '#' are
+ *losses.
  */
-#include "bpf/walk_test_shared.h"
 #include "bpf/walker.h"
 
 #include "walk_test.skel.h"
 
+#include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <poll.h>
@@ -21,8 +23,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define NODES_MAX (1u << 22)
 
 static const char *const loss_names[HL_LOSS_COUNT] = {
 	[HL_LOSS_BUSY] = "busy",	   [HL_LOSS_STALE] = "stale",
@@ -34,8 +34,6 @@ struct trace {
 	struct hl_target *target;
 	struct hl_walker *walker;
 	struct walk_test *skeleton;
-	uint64_t unknown; /* events without a stack */
-	uint64_t *counts; /* by node */
 };
 
 static void fail(const char *what, const char *reason)
@@ -44,29 +42,16 @@ static void fail(const char *what, const char *reason)
 	exit(1);
 }
 
-static int count_event(void *context, const struct hl_record_header *header, size_t bytes)
-{
-	struct trace *trace = context;
-	const struct hl_walk_test_record *record = (const struct hl_walk_test_record *)header;
-	uint32_t node = bytes < sizeof(*record) ? 0 : hl_walker_node(trace->walker, record->stack);
-	if (node && node < NODES_MAX)
-		trace->counts[node]++;
-	else
-		trace->unknown++;
-	return 0;
-}
-
 static void load(struct trace *trace, pid_t pid)
 {
 	struct hl_error err = {{0}};
-	trace->counts = calloc(NODES_MAX, sizeof(*trace->counts));
 	if (hl_target_new(pid, &trace->target, &err) < 0)
 		fail("target", err.text);
 	trace->skeleton = walk_test__open();
 	if (!trace->skeleton)
 		fail("open", strerror(errno));
-	if (hl_walker_new(trace->target, trace->skeleton->obj, count_event, trace, &trace->walker,
-			  &err) < 0)
+	if (hl_walker_new(trace->target, trace->skeleton->obj, NULL, NULL, &trace->walker, &err) <
+	    0)
 		fail("walker", err.text);
 	if (walk_test__load(trace->skeleton) < 0)
 		fail("load", strerror(errno));
@@ -74,21 +59,33 @@ static void load(struct trace *trace, pid_t pid)
 		fail("start", err.text);
 }
 
-static void attach(struct trace *trace, pid_t pid, int argc, char **argv)
+static void attach_function(struct trace *trace, pid_t pid, const char *file, const char *function)
 {
-	struct walk_test *skeleton = trace->skeleton;
-	if (argc == 4) {
-		skeleton->links.at_entry =
-			bpf_program__attach_uprobe(skeleton->progs.at_entry, false, pid, argv[2],
-						   strtoul(argv[3], NULL, 0));
-		if (!skeleton->links.at_entry)
-			fail("attach", strerror(errno));
-		return;
-	}
-	skeleton->links.at_fault_user = bpf_program__attach(skeleton->progs.at_fault_user);
-	skeleton->links.at_fault_kernel = bpf_program__attach(skeleton->progs.at_fault_kernel);
-	if (!skeleton->links.at_fault_user || !skeleton->links.at_fault_kernel)
+	LIBBPF_OPTS(bpf_uprobe_opts, options, .func_name = function);
+	if (!bpf_program__attach_uprobe_opts(trace->skeleton->progs.at_entry, pid, file, 0,
+					     &options))
+		fail(function, strerror(errno));
+}
+
+static void attach_faults(struct trace *trace)
+{
+	if (!bpf_program__attach(trace->skeleton->progs.at_fault_user) ||
+	    !bpf_program__attach(trace->skeleton->progs.at_fault_kernel))
 		fail("attach", strerror(errno));
+}
+
+static void say_mappings(const struct trace *trace)
+{
+	const struct hl_target *target = trace->target;
+	printf("code");
+	for (size_t i = 0; i < target->mapping_count; i++) {
+		const struct hl_target_mapping *mapping = &target->mappings[i];
+		printf(" %lx-%lx", mapping->start, mapping->end);
+		if (mapping->module)
+			printf(" %s", target->modules[mapping->module - 1].path);
+	}
+	putchar('\n');
+	fflush(stdout);
 }
 
 /* Until standard input ends; -ESRCH says that the target has, which is fine. */
@@ -97,11 +94,13 @@ static void run(struct trace *trace)
 	struct hl_error err = {{0}};
 	struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
 	while (poll(&input, 1, 0) == 0) {
+		uint64_t before = trace->target->changes;
 		int r = hl_walker_poll(trace->walker, 10, &err);
 		if (r < 0 && r != -ESRCH)
 			fail("poll", err.text[0] ? err.text : strerror(-r));
+		if (trace->target->changes != before)
+			say_mappings(trace);
 	}
-	walk_test__detach(trace->skeleton);
 	hl_walker_poll(trace->walker, 0, NULL);
 }
 
@@ -110,31 +109,39 @@ static void print_stack(const struct trace *trace, uint32_t node)
 	uint32_t node_count;
 	const struct hl_recording_node *nodes = hl_walker_nodes(trace->walker, &node_count);
 	uint64_t frame = nodes[node - 1].frame, pc = frame & HL_FRAME_PC_MASK;
-	if (nodes[node - 1].parent) {
+	if (nodes[node - 1].parent)
 		print_stack(trace, nodes[node - 1].parent);
-		putchar(' ');
-	}
 	if (frame >> HL_MODULE_SHIFT == HL_MODULE_NONE) {
-		printf("?+%#lx", pc);
+		printf(" ?+%#lx", pc);
 		return;
 	}
 	const struct hl_recording_module *module =
 		&trace->target->modules[(frame >> HL_MODULE_SHIFT) - 1];
-	printf("%s+%#lx", module->path, pc - module->load_bias);
+	printf(" %s+%#lx", module->path, pc - module->load_bias);
 }
 
-static void print_all(const struct trace *trace)
+static void print_counts(const struct trace *trace)
 {
-	struct hl_walker_losses losses;
-	uint32_t node_count;
-	hl_walker_nodes(trace->walker, &node_count);
-	for (uint32_t node = 1; node <= node_count && node < NODES_MAX; node++) {
-		if (!trace->counts[node])
+	int map = bpf_map__fd(trace->skeleton->maps.stack_counts);
+	uint64_t stack, count, *last = NULL;
+	while (bpf_map_get_next_key(map, last, &stack) == 0) {
+		last = &stack;
+		if (bpf_map_lookup_elem(map, &stack, &count) < 0)
+			fail("counts", strerror(errno));
+		uint32_t node = hl_walker_node(trace->walker, stack);
+		if (!node) {
+			printf("# unknown %lu\n", count);
 			continue;
-		printf("%lu ", trace->counts[node]);
+		}
+		printf("%lu", count);
 		print_stack(trace, node);
 		putchar('\n');
 	}
+}
+
+static void print_losses(const struct trace *trace)
+{
+	struct hl_walker_losses losses;
 	if (hl_walker_losses(trace->walker, &losses) < 0)
 		fail("losses", "cannot be read");
 	for (int loss = 0; loss < HL_LOSS_COUNT; loss++)
@@ -142,25 +149,27 @@ static void print_all(const struct trace *trace)
 			printf("# %s %lu\n", loss_names[loss], losses.walk.count[loss]);
 	if (losses.files_lost)
 		printf("# files-lost %lu\n", losses.files_lost);
-	if (trace->unknown)
-		printf("# unknown %lu\n", trace->unknown);
 }
 
 int main(int argc, char **argv)
 {
 	struct trace trace = {0};
-	if (argc != 3 && argc != 4)
-		fail("usage", "walk_trace PID FILE OFFSET | walk_trace PID faults");
+	if (argc < 3)
+		fail("usage", "walk_trace PID FILE FUNCTION... | walk_trace PID faults");
 	pid_t pid = (pid_t)atoi(argv[1]);
 	load(&trace, pid);
-	attach(&trace, pid, argc, argv);
+	if (argc == 3)
+		attach_faults(&trace);
+	for (int i = 3; i < argc; i++)
+		attach_function(&trace, pid, argv[2], argv[i]);
+	say_mappings(&trace);
 	puts("ready");
 	fflush(stdout);
 	run(&trace);
-	print_all(&trace);
+	print_counts(&trace);
+	print_losses(&trace);
 	hl_walker_free(trace.walker);
 	walk_test__destroy(trace.skeleton);
 	hl_target_free(trace.target);
-	free(trace.counts);
 	return 0;
 }

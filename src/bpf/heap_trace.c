@@ -6,6 +6,7 @@
 #include "bpf/heap_blocks.h"
 #include "bpf/heap_cost.h"
 #include "bpf/heap_probes.h"
+#include "bpf/privilege.h"
 #include "bpf/walker.h"
 #include "heap.skel.h"
 
@@ -164,10 +165,7 @@ static int load_object(struct heap_trace *trace, struct hl_error *err)
 		return r;
 	r = heap__load(trace->skeleton);
 	if (r < 0)
-		return hl_error_set(err, r,
-				    "cannot load the BPF programs: %s; run with --verbose to see "
-				    "what the kernel says",
-				    strerror(-r));
+		return hl_privilege_explain("load the programs of 'stacks'", r, err);
 	r = hl_walker_start(trace->walker, err);
 	if (r == 0 && trace->settings->sample_bytes && start_samples(trace) < 0)
 		return hl_error_set(err, -ENOMEM, "cannot start to sample: out of memory");
@@ -296,21 +294,25 @@ static int start_counting(struct heap_trace *trace, struct hl_error *err)
 	return 0;
 }
 
-static int find_probes(struct heap_trace *trace, struct hl_error *err)
+/* How probes are to be set, and whether that is permitted. */
+static int choose_way(struct heap_trace *trace, struct hl_error *err)
 {
 	const struct hl_heap_settings *settings = trace->settings;
-	pid_t pid = trace->request->facts->pid;
-	enum hl_probe_way way = settings->choose_way ? settings->way : hl_probe_best_way();
+	const struct hl_process_facts *facts = trace->request->facts;
+	int r = hl_privilege_check(facts, HL_NEED_BPF | HL_NEED_TARGET, err);
 
+	if (r < 0)
+		return r;
+	enum hl_probe_way way = settings->choose_way ? settings->way : hl_probe_best_way();
 	trace->probes = (struct hl_heap_probes){
-		.pid = pid,
+		.pid = facts->pid,
 		.way = way,
 		.object = settings->object,
 		.entry_alone = settings->all,
-		.spares_throwing =
-			!settings->all && (way != HL_PROBE_SESSION || memory_is_limited(pid)),
+		.spares_throwing = !settings->all &&
+				   (way != HL_PROBE_SESSION || memory_is_limited(facts->pid)),
 	};
-	return hl_heap_probes_find(&trace->probes, err);
+	return way == HL_PROBE_PERF ? hl_privilege_check(facts, HL_NEED_PERF_UPROBES, err) : 0;
 }
 
 static void free_trace(void *handle)
@@ -335,7 +337,9 @@ static int start(const struct hl_trace_request *request, void **ret_trace, struc
 		return hl_error_set(err, -ENOMEM, "cannot trace: out of memory");
 	trace->request = request;
 	trace->settings = request->settings;
-	int r = find_probes(trace, err);
+	int r = choose_way(trace, err);
+	if (r == 0)
+		r = hl_heap_probes_find(&trace->probes, err);
 	if (r == 0)
 		r = load_object(trace, err);
 	if (r == 0)

@@ -12,6 +12,11 @@ static struct hl_heap_settings settings = {
 	.max_blocks = HL_HEAP_MAX_BLOCKS_DEFAULT,
 };
 static const char *older;
+static int probes;
+
+static const char *const probe_words[] = {"best", "session", "multi", "perf", NULL};
+static const enum hl_probe_way probe_ways[] = {HL_PROBE_SESSION, HL_PROBE_SESSION, HL_PROBE_MULTI,
+					       HL_PROBE_PERF};
 
 static const struct hl_option options[] = {
 	{"all", 'a', NULL, "count every allocation, freed or not; costs half as much",
@@ -27,6 +32,8 @@ static const struct hl_option options[] = {
 	 &settings.max_overhead, NULL},
 	{"max-blocks", 0, "N", "remember so many blocks at a time (default: 2097152)",
 	 HL_OPTION_COUNT, &settings.max_blocks, NULL},
+	{"probes", 0, "WAY", "best, session, multi or perf: how probes are set (default: best)",
+	 HL_OPTION_CHOICE, &probes, probe_words},
 	{0},
 };
 
@@ -37,6 +44,8 @@ static int run_stacks(int argc, char **argv)
 		.settings = &settings,
 		.mode = settings.all ? "stacks-all" : "stacks",
 	};
+	settings.choose_way = probes != 0;
+	settings.way = probe_ways[probes];
 	if (older && hl_trace_parse_seconds(older, &settings.older_seconds) < 0)
 		return hl_cli_usage_error(&hl_verb_stacks,
 					  "bad value '%s' of option '--older': not a number of "

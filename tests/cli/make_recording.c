@@ -143,6 +143,40 @@ static struct hl_recording_process sized_process(void)
 	return process;
 }
 
+/* What 'heapline pgfault' keeps: pages by the stacks of shop, and such as have none. More of those
+ * that were there before went than came. */
+static struct hl_recording_process paged_process(void)
+{
+	static struct hl_recording_node nodes[9];
+	static struct hl_recording_value values[] = {
+		{.node = 3, .alloc_bytes = 4096 * 1009, .alloc_objects = 1009},
+		{.node = 6,
+		 .alloc_bytes = 4096 * 503,
+		 .alloc_objects = 503,
+		 .free_bytes = 4096 * 499,
+		 .free_objects = 499},
+		{.node = 8, .free_bytes = 4096 * 1201, .free_objects = 1201},
+		{.node = 9, .alloc_bytes = 4096 * 17, .alloc_objects = 17},
+	};
+	struct hl_recording_process process = shop_process();
+
+	memcpy(nodes, shop_nodes, sizeof(shop_nodes));
+	nodes[7].frame = hl_pseudo_frame_key(HL_PSEUDO_RELEASED);
+	nodes[8].frame = hl_pseudo_frame_key(HL_PSEUDO_NO_FAULT);
+	process.nodes = nodes;
+	process.node_count = HL_COUNT_OF(nodes);
+	process.values = values;
+	process.value_count = HL_COUNT_OF(values);
+	process.thread_count = 1;
+	process.end = HL_END_RUNNING;
+	return process;
+}
+
+static struct hl_recording_figure paged_figures[] = {
+	{"pages", -171},	   {"rss_growth_pages", -171}, {"released_pages", 1201},
+	{"probe_cost_percent", 3}, {"table_bytes", 1 << 20},
+};
+
 /* Twenty thousand places, nodes at depths of up to 64, every third with figures of its own. */
 static struct hl_recording_process large_process(uint32_t node_count)
 {
@@ -250,6 +284,11 @@ int main(int argc, char **argv)
 		processes[0].lost = (struct hl_recording_lost){3, 4096, 5, 1, 17, 2, 0};
 	} else if (!strcmp(wanted, "sized")) {
 		processes[0] = sized_process();
+	} else if (!strcmp(wanted, "paged")) {
+		recording.mode = "pgfault";
+		recording.figures = paged_figures;
+		recording.figure_count = HL_COUNT_OF(paged_figures);
+		processes[0] = paged_process();
 	} else if (!strcmp(wanted, "logged")) {
 		recording.mode = "log-fast";
 		log = write_shop_log;

@@ -57,6 +57,7 @@ static struct hl_recording_value values[] = {
 static struct hl_recording_thread threads[] = {{.tid = 100, .name = "main"},
 					       {.tid = 101, .name = "worker"}};
 static char *command[] = {"app", "it's here", NULL};
+static struct hl_recording_figure figures[] = {{"rss_growth_pages", -5}, {"faults", INT64_MAX}};
 static char *warnings[] = {"the disk was full for 3 s", NULL};
 
 /* The second process has one stack of its own and shares another one with the first. */
@@ -121,6 +122,8 @@ static struct hl_recording recording(struct hl_recording_process processes[2])
 		.duration_ns = 2600000000u,
 		.complete = true,
 		.warnings = warnings,
+		.figures = figures,
+		.figure_count = HL_COUNT_OF(figures),
 		.process_count = 2,
 		.processes = processes,
 	};
@@ -249,6 +252,11 @@ static void assert_same_head(const struct hl_profile *a, const struct hl_profile
 	assert_int_equal(a->warning_count, b->warning_count);
 	for (size_t i = 0; i < a->warning_count; i++)
 		ASSERT_TEXT(a, b, warnings[i]);
+	assert_int_equal(a->figure_count, b->figure_count);
+	for (size_t i = 0; i < a->figure_count; i++) {
+		ASSERT_TEXT(a, b, figures[i].name);
+		assert_true(a->figures[i].value == b->figures[i].value);
+	}
 	assert_counters(&a->total, &b->total);
 	assert_counters(&a->unfiltered_total, &b->unfiltered_total);
 	assert_counters(&a->base_total, &b->base_total);

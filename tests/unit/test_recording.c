@@ -56,6 +56,11 @@ static int place_teardown(void **state)
 static char *command[] = {"py thon", "\xff\xfe%41\n\x01", "", "\xe2\x82\xac\xed\xa0\x80", NULL};
 static char *warnings[] = {"the disk was full", NULL};
 
+static struct hl_recording_figure figures[] = {
+	{"rss_growth_pages", INT64_MIN},
+	{"faults", INT64_MAX},
+};
+
 static struct hl_recording sample_recording(void)
 {
 	return (struct hl_recording){
@@ -69,6 +74,8 @@ static struct hl_recording sample_recording(void)
 		.duration_ns = INT64_MAX,
 		.complete = true,
 		.warnings = warnings,
+		.figures = figures,
+		.figure_count = 2,
 	};
 }
 
@@ -151,6 +158,11 @@ static void assert_is_sample_recording(const struct hl_recording *r)
 	assert_true(r->duration_ns == s.duration_ns);
 	assert_true(r->complete);
 	assert_texts_equal(r->warnings, s.warnings);
+	assert_int_equal(r->figure_count, s.figure_count);
+	for (uint32_t i = 0; i < s.figure_count; i++) {
+		assert_string_equal(r->figures[i].name, s.figures[i].name);
+		assert_true(r->figures[i].value == s.figures[i].value);
+	}
 }
 
 static void assert_is_sample_tables(const struct hl_recording_process *p)
@@ -481,6 +493,65 @@ static void lengths_that_do_not_fit_are_refused(void **state)
 	assert_sections_refused(place, "{}", node, value, "'pid'");
 }
 
+/* Writes the meta file with valid checksums around ${json}. */
+static void write_meta_section(const struct place *place, const char *json)
+{
+	struct hl_container_writer writer;
+	struct hl_error err = {0};
+	assert_int_equal(hl_container_writer_init(&writer, place->fd, HL_META_FILE,
+						  HL_KIND_RECORDING, 1, &err),
+			 0);
+	hl_container_writer_add(&writer, HL_SECTION_META, json, strlen(json), false, &err);
+	assert_int_equal(hl_container_writer_finish(&writer, false, &err), 0);
+	hl_container_writer_release(&writer);
+}
+
+#define JSON_RECORDING(more)                                                              \
+	"{\"tool_version\":\"1\",\"command\":[],\"host\":\"\",\"kernel\":\"\",\"mode\":"  \
+	"\"pgfault\","                                                                    \
+	"\"sample_bytes\":0,\"start_realtime_ns\":0,\"duration_ns\":0,\"complete\":true," \
+	"\"warnings\":[]" more "}"
+
+static void recordings_from_before_there_were_figures_have_none(void **state)
+{
+	struct place *place = *state;
+	struct hl_recording *recording;
+	struct hl_error err = {0};
+	write_sample(place);
+	write_meta_section(place, JSON_RECORDING(""));
+	assert_int_equal(hl_recording_open(place->path, &recording, &err), 0);
+	assert_int_equal(recording->figure_count, 0);
+	hl_recording_free(recording);
+}
+
+static void figures_that_make_no_sense_are_refused(void **state)
+{
+	struct place *place = *state;
+	static const struct {
+		const char *json, *key;
+	} bad[] = {
+		{JSON_RECORDING(",\"figures\":7"), "figures"},
+		{JSON_RECORDING(",\"figures\":[7]"), "name"},
+		{JSON_RECORDING(",\"figures\":[{\"name\":\"a_pages\"}]"), "value"},
+		{JSON_RECORDING(",\"figures\":[{\"name\":\"a_pages\",\"value\":1.5}]"), "value"},
+		{JSON_RECORDING(",\"figures\":[{\"name\":\"a_parsecs\",\"value\":1}]"), "name"},
+		{JSON_RECORDING(",\"figures\":[{\"name\":\"_pages\",\"value\":1}]"), "name"},
+		{JSON_RECORDING(",\"figures\":[{\"name\":\"A_pages\",\"value\":1}]"), "name"},
+		{JSON_RECORDING(",\"figures\":[{\"name\":\"a\\\"_pages\",\"value\":1}]"), "name"},
+		{JSON_RECORDING(",\"figures\":[{\"name\":\"\",\"value\":1}]"), "name"},
+		{JSON_RECORDING(",\"figures\":[{\"name\":\"a_pages\",\"value\":1},"
+				"{\"name\":\"a_pages\",\"value\":1}]"),
+		 "figures"},
+	};
+	write_sample(place);
+	for (size_t i = 0; i < HL_COUNT_OF(bad); i++) {
+		char part[64];
+		snprintf(part, sizeof(part), "its key '%s' is missing or malformed", bad[i].key);
+		write_meta_section(place, bad[i].json);
+		assert_refused(place->path, part);
+	}
+}
+
 static void any_bytes_survive_as_text(void **state)
 {
 	(void)state;
@@ -598,6 +669,8 @@ int main(void)
 		IN_PLACE(a_newer_version_is_said),
 		IN_PLACE(indexes_out_of_range_and_cycles_are_refused),
 		IN_PLACE(lengths_that_do_not_fit_are_refused),
+		IN_PLACE(recordings_from_before_there_were_figures_have_none),
+		IN_PLACE(figures_that_make_no_sense_are_refused),
 		IN_PLACE(any_bytes_survive_as_text),
 		IN_PLACE(malformed_escapes_are_refused),
 		IN_PLACE(a_failed_write_leaves_the_old_file),

@@ -22,22 +22,25 @@ static int read_heap(struct hl_memory *memory, const struct hl_heap_settings *se
 	return r;
 }
 
-int hl_heap_read(pid_t pid, const struct hl_heap_settings *settings, struct hl_heap **ret_heap,
-		 struct hl_error *err)
+static struct hl_heap *new_heap(void)
 {
-	struct hl_memory *memory = NULL;
 	struct hl_heap *heap = calloc(1, sizeof(*heap));
 
-	if (!heap)
-		return hl_error_set(err, -ENOMEM, "out of memory");
-	heap->page_bytes = 4096;
-	heap->taken_realtime_ns = hl_clock_ns(CLOCK_REALTIME);
+	if (heap)
+		heap->taken_realtime_ns = hl_clock_ns(CLOCK_REALTIME);
+	return heap;
+}
+
+/* Reads ${memory}, which is freed, into ${heap}, which is freed on failure. ${r}: of opening it. */
+static int finish(int r, struct hl_memory *memory, const struct hl_heap_settings *settings,
+		  struct hl_heap *heap, struct hl_heap **ret_heap, struct hl_error *err)
+{
 	uint64_t begin = hl_clock_ns(CLOCK_MONOTONIC);
-	int r = hl_process_facts_read(pid, &heap->process, err);
-	if (r == 0)
-		r = hl_memory_open_live(pid, &memory, err);
-	if (r == 0)
+
+	if (r == 0) {
+		heap->page_bytes = memory->page_bytes;
 		r = read_heap(memory, settings, heap, err);
+	}
 	hl_memory_free(memory);
 	if (r != 0) {
 		hl_heap_free(heap);
@@ -46,6 +49,34 @@ int hl_heap_read(pid_t pid, const struct hl_heap_settings *settings, struct hl_h
 	heap->walk_ns = hl_clock_ns(CLOCK_MONOTONIC) - begin;
 	*ret_heap = heap;
 	return 0;
+}
+
+int hl_heap_read(pid_t pid, const struct hl_heap_settings *settings, struct hl_heap **ret_heap,
+		 struct hl_error *err)
+{
+	struct hl_memory *memory = NULL;
+	struct hl_heap *heap = new_heap();
+
+	if (!heap)
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	int r = hl_process_facts_read(pid, &heap->process, err);
+	if (r == 0)
+		r = hl_memory_open_live(pid, &memory, err);
+	return finish(r, memory, settings, heap, ret_heap, err);
+}
+
+int hl_heap_read_core(const char *path, const struct hl_heap_settings *settings,
+		      struct hl_heap **ret_heap, struct hl_error *err)
+{
+	struct hl_memory *memory = NULL;
+	struct hl_heap *heap = new_heap();
+
+	if (!heap)
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	heap->from_core = true;
+	heap->was_stopped = true;
+	int r = hl_memory_open_core(path, &memory, &heap->process, err);
+	return finish(r, memory, settings, heap, ret_heap, err);
 }
 
 void hl_heap_total(const struct hl_heap *heap, struct hl_heap_arena *ret_total)

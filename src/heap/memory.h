@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "process/maps.h"
 #include "process/pagemap.h"
+#include "process/process.h"
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -58,6 +59,11 @@ static inline void hl_memory_free(struct hl_memory *memory)
 
 /* The memory of ${pid}. 0; -ESRCH; -EACCES; -ENOMEM, with a sentence. */
 int hl_memory_open_live(pid_t pid, struct hl_memory **ret_memory, struct hl_error *err);
+
+/* The memory in a core file, and what it tells of the process: ${facts}, empty, to be released also
+ * on failure. 0; -EBADMSG when it is none; another negative errno, with a sentence. */
+int hl_memory_open_core(const char *path, struct hl_memory **ret_memory,
+			struct hl_process_facts *facts, struct hl_error *err);
 
 /* Reads the mappings of a live process anew. 0 or a negative errno with a sentence. */
 int hl_memory_refresh_live(struct hl_memory *memory, struct hl_error *err);

@@ -154,7 +154,10 @@ int main(int argc, char **argv)
 			settings.block = print_block;
 	}
 	printf("{\"blocks\": [");
-	r = hl_heap_read(atoi(argv[1]), &settings, &heap, &err);
+	if (strspn(argv[1], "0123456789") == strlen(argv[1]))
+		r = hl_heap_read(atoi(argv[1]), &settings, &heap, &err);
+	else
+		r = hl_heap_read_core(argv[1], &settings, &heap, &err);
 	printf("],\n");
 	if (r < 0) {
 		printf("\"error\": %d}\n", -r);

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The memory of a process that a core file holds. Core files do not say which pages were in memory;
+ * those that hold anything but zeros were.
+ */
+#include "heap/memory.h"
+
+#include "base/array.h"
+#include "heap/core_notes.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PAGE_BYTES 4096u
+
+/* What the file holds of a mapping; as many as memory.maps, in the same order. */
+struct core_part {
+	uint64_t start, length, offset;
+};
+
+struct core_memory {
+	struct hl_memory base;
+	const uint8_t *bytes;
+	size_t length;
+	struct core_part *parts;
+	size_t count, capacity;
+};
+
+/* ---- reading ---- */
+
+/* The part that holds ${address}, or the first behind it; NULL for none. */
+static const struct core_part *part_at(const struct core_memory *core, uint64_t address)
+{
+	size_t low = 0, high = core->count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		if (core->parts[middle].start + core->parts[middle].length <= address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < core->count ? &core->parts[low] : NULL;
+}
+
+static int core_read(struct hl_memory *memory, uint64_t address, void *bytes, size_t length)
+{
+	struct core_memory *core = (struct core_memory *)memory;
+	uint8_t *to = bytes;
+
+	while (length) {
+		const struct core_part *part = part_at(core, address);
+		if (!part || part->start > address)
+			return -EFAULT;
+		uint64_t in_part = address - part->start, count = part->length - in_part;
+		count = count < length ? count : length;
+		memcpy(to, core->bytes + part->offset + in_part, count);
+		to += count;
+		address += count;
+		length -= count;
+	}
+	return 0;
+}
+
+static bool is_zero(const uint8_t *page, uint64_t length)
+{
+	return page[0] == 0 && memcmp(page, page + 1, length - 1) == 0;
+}
+
+static int append_page(struct hl_pages *pages, uint64_t start, uint32_t kind)
+{
+	struct hl_page_run *last = pages->count ? &pages->runs[pages->count - 1] : NULL;
+
+	pages->page_count++;
+	if (last && last->end == start && last->kind == kind) {
+		last->end += PAGE_BYTES;
+		return 0;
+	}
+	if (hl_array_reserve(&pages->runs, &pages->capacity, pages->count + 1, sizeof(*last)) < 0)
+		return -ENOMEM;
+	pages->runs[pages->count++] = (struct hl_page_run){start, start + PAGE_BYTES, kind};
+	return 0;
+}
+
+static int scan_part(const struct core_memory *core, const struct core_part *part, uint64_t start,
+		     uint64_t end, struct hl_pages *pages)
+{
+	const struct hl_map *map = hl_maps_find(&core->base.maps, part->start);
+	uint32_t kind = map && map->inode ? HL_PAGE_FILE : HL_PAGE_ANON;
+	uint64_t part_end = part->start + part->length;
+
+	start = start > part->start ? start : part->start;
+	end = end < part_end ? end : part_end;
+	for (; start + PAGE_BYTES <= end; start += PAGE_BYTES) {
+		const uint8_t *page = core->bytes + part->offset + (start - part->start);
+		if (!is_zero(page, PAGE_BYTES) && append_page(pages, start, kind) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static int core_scan(struct hl_memory *memory, uint64_t start, uint64_t end, struct hl_pages *pages)
+{
+	const struct core_memory *core = (struct core_memory *)memory;
+	const struct core_part *part = part_at(core, start);
+	int r = 0;
+
+	for (; part && part < core->parts + core->count && part->start < end && r == 0; part++)
+		r = scan_part(core, part, start, end, pages);
+	return r;
+}
+
+static int core_open_file(struct hl_memory *memory, const struct hl_map *map)
+{
+	(void)memory;
+	int fd = open(map->path, O_RDONLY | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+static void core_free(struct hl_memory *memory)
+{
+	struct core_memory *core = (struct core_memory *)memory;
+
+	if (core->bytes)
+		munmap((void *)(uintptr_t)core->bytes, core->length);
+	hl_maps_release(&memory->maps);
+	free(core->parts);
+	free(core);
+}
+
+static const struct hl_memory_kind core_kind = {core_read, core_scan, core_open_file, core_free};
+
+/* ---- opening ---- */
+
+static int add_map(struct core_memory *core, const Elf64_Phdr *segment)
+{
+	struct hl_maps *maps = &core->base.maps;
+	char *path = strdup("");
+
+	if (!path || hl_array_reserve(&maps->maps, &maps->capacity, maps->count + 1,
+				      sizeof(*maps->maps)) < 0) {
+		free(path);
+		return -ENOMEM;
+	}
+	maps->maps[maps->count++] = (struct hl_map){
+		.start = segment->p_vaddr,
+		.end = segment->p_vaddr + segment->p_memsz,
+		.flags = (segment->p_flags & PF_R ? HL_MAP_READ : 0u) |
+			 (segment->p_flags & PF_W ? HL_MAP_WRITE : 0u) |
+			 (segment->p_flags & PF_X ? HL_MAP_EXEC : 0u),
+		.path = path,
+	};
+	return 0;
+}
+
+/* A mapping, and what the file has of it: less than all when the file was cut short. */
+static int add_segment(struct core_memory *core, const Elf64_Phdr *segment)
+{
+	uint64_t length = segment->p_filesz, last = core->base.maps.count;
+
+	if (!segment->p_memsz || segment->p_vaddr + segment->p_memsz < segment->p_vaddr ||
+	    (last && core->base.maps.maps[last - 1].end > segment->p_vaddr))
+		return 0; /* no mapping can be so */
+	if (add_map(core, segment) < 0)
+		return -ENOMEM;
+	if (length > segment->p_memsz)
+		length = segment->p_memsz;
+	if (segment->p_offset >= core->length)
+		length = 0;
+	else if (length > core->length - segment->p_offset)
+		length = core->length - segment->p_offset;
+	if (!length)
+		return 0;
+	if (hl_array_reserve(&core->parts, &core->capacity, core->count + 1, sizeof(*core->parts)) <
+	    0)
+		return -ENOMEM;
+	core->parts[core->count++] =
+		(struct core_part){segment->p_vaddr, length, segment->p_offset};
+	return 0;
+}
+
+/* More segments than e_phnum can count are counted in the first section header. */
+static uint64_t segment_count(const struct core_memory *core, const Elf64_Ehdr *header)
+{
+	Elf64_Shdr section;
+
+	if (header->e_phnum != PN_XNUM)
+		return header->e_phnum;
+	if (header->e_shoff > core->length - sizeof(section))
+		return 0;
+	memcpy(&section, core->bytes + header->e_shoff, sizeof(section));
+	return section.sh_info;
+}
+
+/* Segment ${index}; false when the file does not have it. */
+static bool get_segment(const struct core_memory *core, const Elf64_Ehdr *header, uint64_t index,
+			Elf64_Phdr *ret)
+{
+	if (header->e_phoff > core->length ||
+	    index >= (core->length - header->e_phoff) / sizeof(*ret))
+		return false;
+	memcpy(ret, core->bytes + header->e_phoff + index * sizeof(*ret), sizeof(*ret));
+	return true;
+}
+
+static int read_segments(struct core_memory *core, const Elf64_Ehdr *header)
+{
+	uint64_t count = segment_count(core, header);
+	Elf64_Phdr segment;
+	int r = 0;
+
+	for (uint64_t i = 0; i < count && r == 0 && get_segment(core, header, i, &segment); i++)
+		if (segment.p_type == PT_LOAD)
+			r = add_segment(core, &segment);
+	return r;
+}
+
+static int read_notes(struct core_memory *core, const Elf64_Ehdr *header,
+		      struct hl_process_facts *facts)
+{
+	uint64_t count = segment_count(core, header);
+	Elf64_Phdr segment;
+	int r = 0;
+
+	for (uint64_t i = 0; i < count && r == 0 && get_segment(core, header, i, &segment); i++)
+		if (segment.p_type == PT_NOTE && segment.p_offset <= core->length &&
+		    segment.p_filesz <= core->length - segment.p_offset)
+			r = hl_core_notes_read(core->bytes + segment.p_offset, segment.p_filesz,
+					       &core->base.maps, facts);
+	return r;
+}
+
+static int read_core(struct core_memory *core, const char *path, struct hl_process_facts *facts,
+		     struct hl_error *err)
+{
+	Elf64_Ehdr header;
+
+	memcpy(&header, core->bytes, sizeof(header));
+	if (memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_type != ET_CORE ||
+	    header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != EM_X86_64 ||
+	    header.e_phentsize != sizeof(Elf64_Phdr))
+		return hl_error_set(err, -EBADMSG, "'%s' is no core file of an x86-64 program",
+				    path);
+	int r = read_segments(core, &header);
+	if (r == 0)
+		r = read_notes(core, &header, facts);
+	if (r == 0 && !core->base.maps.count)
+		return hl_error_set(err, -EBADMSG, "the core file '%s' holds no memory", path);
+	return r < 0 ? hl_error_set(err, r, "out of memory") : 0;
+}
+
+static int map_core(struct core_memory *core, const char *path, struct hl_error *err)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct stat status;
+
+	if (fd < 0 || fstat(fd, &status) < 0) {
+		int r = hl_error_set(err, -errno, "cannot open '%s': %s", path, strerror(errno));
+		if (fd >= 0)
+			close(fd);
+		return r;
+	}
+	core->length = (size_t)status.st_size;
+	void *bytes = S_ISREG(status.st_mode) && core->length >= sizeof(Elf64_Ehdr)
+			      ? mmap(NULL, core->length, PROT_READ, MAP_PRIVATE, fd, 0)
+			      : MAP_FAILED;
+	close(fd);
+	if (bytes == MAP_FAILED)
+		return hl_error_set(err, -EBADMSG, "'%s' is no core file", path);
+	core->bytes = bytes;
+	return 0;
+}
+
+int hl_memory_open_core(const char *path, struct hl_memory **ret_memory,
+			struct hl_process_facts *facts, struct hl_error *err)
+{
+	struct core_memory *core = calloc(1, sizeof(*core));
+
+	if (!core)
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	core->base.kind = &core_kind;
+	core->base.page_bytes = PAGE_BYTES;
+	int r = map_core(core, path, err);
+	if (r == 0)
+		r = read_core(core, path, facts, err);
+	if (r < 0) {
+		core_free(&core->base);
+		return r;
+	}
+	*ret_memory = &core->base;
+	return 0;
+}

@@ -57,7 +57,8 @@ static struct hl_recording_value values[] = {
 static struct hl_recording_thread threads[] = {{.tid = 100, .name = "main"},
 					       {.tid = 101, .name = "worker"}};
 static char *command[] = {"app", "it's here", NULL};
-static struct hl_recording_figure figures[] = {{"rss_growth_pages", -5}, {"faults", INT64_MAX}};
+static struct hl_recording_figure recorded_figures[] = {{"rss_growth_pages", -5},
+							{"faults", INT64_MAX}};
 static char *warnings[] = {"the disk was full for 3 s", NULL};
 
 /* The second process has one stack of its own and shares another one with the first. */
@@ -122,8 +123,8 @@ static struct hl_recording recording(struct hl_recording_process processes[2])
 		.duration_ns = 2600000000u,
 		.complete = true,
 		.warnings = warnings,
-		.figures = figures,
-		.figure_count = HL_COUNT_OF(figures),
+		.figures = recorded_figures,
+		.figure_count = HL_COUNT_OF(recorded_figures),
 		.process_count = 2,
 		.processes = processes,
 	};

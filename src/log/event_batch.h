@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HL_EVENT_RUNS_MAX     4096u
+#define HL_EVENT_RUNS_MAX     (HL_EVENTS_MAX / 2)
 #define HL_EVENT_EXTENDED_MAX 1024u
 
 /* An event as a word: its node, its size from bit 24 on; see also HL_EVENT_EXTENDED. */
@@ -20,8 +20,8 @@
 /* Events of one thread and tick; up to where the next run begins. */
 struct hl_event_batch_run {
 	uint64_t tick;
-	uint32_t thread; /* slot */
 	uint32_t first;	 /* event */
+	uint16_t thread; /* slot */
 	bool unordered;	 /* see hl_intervals_run() */
 };
 

@@ -4,7 +4,6 @@
 
 #include "base/array.h"
 #include "base/compiler.h"
-#include "recorder/region.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -17,8 +16,8 @@ struct column {
 };
 
 struct columns {
-	uint32_t count;		    /* events in all */
-	struct hl_byte_reader runs; /* checked */
+	uint32_t count;				      /* events in all */
+	struct hl_byte_reader threads, ticks, counts; /* of runs; checked */
 	uint64_t run_count;
 	const uint8_t *is_free, *has_size;
 	struct column of[2]; /* [1]: frees */
@@ -26,24 +25,41 @@ struct columns {
 
 /* ---- what there is ---- */
 
-/* Counts the events of all runs. */
-static int measure_runs(struct hl_byte_reader *content, struct columns *columns)
+/* Passes over a column of ${count} numbers below ${limit}. */
+static int pass_numbers(struct hl_byte_reader *content, uint64_t count, uint64_t limit)
+{
+	for (uint64_t i = 0; i < count; i++)
+		if (hl_byte_reader_number(content) >= limit || content->failed)
+			return -EBADMSG;
+	return 0;
+}
+
+static int count_events(struct hl_byte_reader *content, struct columns *columns)
 {
 	uint64_t count = 0;
 
-	columns->run_count = hl_byte_reader_number(content);
-	columns->runs = *content;
 	for (uint64_t i = 0; i < columns->run_count; i++) {
-		uint64_t thread = hl_byte_reader_number(content);
-		hl_byte_reader_number(content); /* ticks */
 		uint64_t events = hl_byte_reader_number(content);
-		if (content->failed || thread >> 1 >= HL_THREADS_MAX ||
-		    events > HL_EVENTS_MAX - count)
+		if (content->failed || events > HL_EVENTS_MAX - count)
 			return -EBADMSG;
 		count += events;
 	}
 	columns->count = (uint32_t)count;
-	return content->failed ? -EBADMSG : 0;
+	return 0;
+}
+
+static int find_runs(struct hl_byte_reader *content, struct columns *columns)
+{
+	columns->run_count = hl_byte_reader_number(content);
+	columns->threads = *content;
+	int r = pass_numbers(content, columns->run_count, 2 * HL_THREADS_MAX);
+	columns->ticks = *content;
+	if (r == 0)
+		r = pass_numbers(content, columns->run_count, UINT64_MAX);
+	columns->counts = *content;
+	if (r == 0)
+		r = count_events(content, columns);
+	return content->failed ? -EBADMSG : r;
 }
 
 /* How many of the first ${count} bits are set. */
@@ -69,7 +85,7 @@ static void find_sizes(struct hl_byte_reader *content, struct column *column)
 
 static int find_columns(struct hl_byte_reader *content, struct columns *columns)
 {
-	int r = measure_runs(content, columns);
+	int r = find_runs(content, columns);
 	if (r < 0)
 		return r;
 	uint32_t bits = (columns->count + 7) / 8;
@@ -152,21 +168,45 @@ static inline int take_event(struct hl_event_decoder *decoder, struct columns *c
 	return HL_LIKELY(node) ? 0 : -EBADMSG;
 }
 
-/* ${count} events from ${first} on, which are one run. */
-static int read_run(struct hl_event_decoder *decoder, struct columns *columns, uint32_t first,
-		    uint32_t count, struct hl_event_run *run, hl_event_visit *visit, void *context)
+static int take_events(struct hl_event_decoder *decoder, struct columns *columns)
 {
 	int r = 0;
 
-	run->events = decoder->events;
-	for (uint32_t done = 0; r == 0 && done < count; done += (uint32_t)run->count) {
-		run->count = count - done < HL_EVENT_RUN_MAX ? count - done : HL_EVENT_RUN_MAX;
-		for (uint32_t i = 0; r == 0 && i < run->count; i++)
-			r = take_event(decoder, columns, first + done + i, &decoder->events[i]);
-		if (r == 0)
-			r = visit(context, run);
-	}
+	for (uint32_t i = 0; r == 0 && i < columns->count; i++)
+		r = take_event(decoder, columns, i, &decoder->events[i]);
 	return r;
+}
+
+/* ---- runs ---- */
+
+/* The next run of all; its events are counted to its thread. */
+static void take_run(struct hl_event_decoder *decoder, struct columns *columns,
+		     struct hl_event_run *run)
+{
+	uint64_t thread = hl_byte_reader_number(&columns->threads);
+
+	run->thread = (uint32_t)(thread >> 1);
+	run->unordered = thread & 1;
+	run->tick += hl_byte_reader_number(&columns->ticks);
+	run->count = hl_byte_reader_number(&columns->counts);
+	run->events = decoder->events + decoder->places[run->thread];
+	decoder->places[run->thread] += (uint32_t)run->count;
+}
+
+/* Finds where the events of each thread begin. By value: all runs are taken once more. */
+static void find_places(struct hl_event_decoder *decoder, struct columns columns)
+{
+	struct hl_event_run run = {0};
+	uint32_t before = 0;
+
+	memset(decoder->places, 0, sizeof(decoder->places));
+	for (uint64_t i = 0; i < columns.run_count; i++)
+		take_run(decoder, &columns, &run);
+	for (uint32_t i = 0; i < HL_THREADS_MAX; i++) {
+		uint32_t events = decoder->places[i];
+		decoder->places[i] = before;
+		before += events;
+	}
 }
 
 int hl_event_decoder_read(struct hl_event_decoder *decoder, struct hl_byte_reader *content,
@@ -174,17 +214,17 @@ int hl_event_decoder_read(struct hl_event_decoder *decoder, struct hl_byte_reade
 {
 	struct columns columns = {0};
 	struct hl_event_run run = {0};
-	uint32_t first = 0;
 	int r = find_columns(content, &columns);
 
+	if (r == 0)
+		r = take_events(decoder, &columns);
+	if (r < 0)
+		return r;
+	find_places(decoder, columns);
 	for (uint64_t i = 0; r == 0 && i < columns.run_count; i++) {
-		uint64_t thread = hl_byte_reader_number(&columns.runs);
-		run.thread = (uint32_t)(thread >> 1);
-		run.unordered = thread & 1;
-		run.tick += hl_byte_reader_number(&columns.runs);
-		uint32_t count = (uint32_t)hl_byte_reader_number(&columns.runs);
-		r = read_run(decoder, &columns, first, count, &run, visit, context);
-		first += count;
+		take_run(decoder, &columns, &run);
+		if (run.count)
+			r = visit(context, &run);
 	}
 	return r;
 }

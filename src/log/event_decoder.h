@@ -4,6 +4,7 @@
 
 #include "log/byte_buffer.h"
 #include "log/event_format.h"
+#include "recorder/region.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,13 +25,12 @@ struct hl_event_run {
 	size_t count; /* at least 1 */
 };
 
-#define HL_EVENT_RUN_MAX 1024 /* longer ones come in several */
-
-/* Zero-initialize; release in any case. */
+/* Zero-initialize; release in any case. Large: not for the stack. */
 struct hl_event_decoder {
 	uint64_t *last_sizes; /* of each node */
 	size_t last_size_capacity;
-	struct hl_event events[HL_EVENT_RUN_MAX];
+	uint32_t places[HL_THREADS_MAX];       /* of each thread's next event in events */
+	struct hl_event events[HL_EVENTS_MAX]; /* of a piece, by thread */
 };
 
 /* A checkpoint has been read: a part begins. */

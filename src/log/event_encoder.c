@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Events, sorted by kind; see event_encoder.h. */
+/* Events, sorted by thread and kind; see event_encoder.h. */
 #include "log/event_encoder.h"
 
 #include "base/array.h"
@@ -94,6 +94,8 @@ static bool put_event(struct hl_event_encoder *encoder, const struct hl_event_ba
 	return put_size(encoder, column, node, size);
 }
 
+/* ---- sorted ---- */
+
 static void begin(struct hl_event_encoder *encoder)
 {
 	memset(encoder->is_free, 0, sizeof(encoder->is_free));
@@ -103,17 +105,52 @@ static void begin(struct hl_event_encoder *encoder)
 	hl_byte_buffer_clear(&encoder->frees.sizes);
 }
 
-static int sort_events(struct hl_event_encoder *encoder, const struct hl_event_batch *batch)
+/* Those of one thread in their order. */
+static void sort_runs(struct hl_event_encoder *encoder, const struct hl_event_batch *batch)
 {
-	begin(encoder);
-	for (uint32_t i = 0; i < batch->count; i++) {
+	uint32_t before = 0;
+
+	memset(encoder->places, 0, sizeof(encoder->places));
+	for (uint32_t i = 0; i < batch->run_count; i++)
+		encoder->places[batch->runs[i].thread]++;
+	for (uint32_t i = 0; i < HL_THREADS_MAX; i++) {
+		uint32_t runs = encoder->places[i];
+		encoder->places[i] = before;
+		before += runs;
+	}
+	for (uint32_t i = 0; i < batch->run_count; i++)
+		encoder->sorted[encoder->places[batch->runs[i].thread]++] = i;
+}
+
+/* ${place} is that of the run's first event among all, by thread. */
+static int put_run(struct hl_event_encoder *encoder, const struct hl_event_batch *batch,
+		   uint32_t run, uint32_t place)
+{
+	uint32_t end = hl_event_batch_run_end(batch, run);
+
+	for (uint32_t i = batch->runs[run].first; i < end; i++, place++) {
 		uint64_t event = batch->events[i];
 		uint32_t node = event & HL_EVENT_NODE_MAX;
 		if (HL_UNLIKELY(!is_known(encoder, node)) && introduce(encoder, node) < 0)
 			return -ENOMEM;
 		bool has_size = put_event(encoder, batch, event);
-		encoder->has_size[i / 8] |= (uint8_t)(has_size << i % 8);
-		encoder->is_free[i / 8] |= (uint8_t)((event >> 63) << i % 8);
+		encoder->has_size[place / 8] |= (uint8_t)(has_size << place % 8);
+		encoder->is_free[place / 8] |= (uint8_t)((event >> 63) << place % 8);
+	}
+	return 0;
+}
+
+static int sort_events(struct hl_event_encoder *encoder, const struct hl_event_batch *batch)
+{
+	uint32_t place = 0;
+
+	begin(encoder);
+	sort_runs(encoder, batch);
+	for (uint32_t i = 0; i < batch->run_count; i++) {
+		uint32_t run = encoder->sorted[i];
+		if (put_run(encoder, batch, run, place) < 0)
+			return -ENOMEM;
+		place += hl_event_batch_run_end(batch, run) - batch->runs[run].first;
 	}
 	return 0;
 }
@@ -122,16 +159,15 @@ static int sort_events(struct hl_event_encoder *encoder, const struct hl_event_b
 
 static void put_runs(const struct hl_event_batch *batch, struct hl_byte_buffer *buffer)
 {
-	uint64_t tick = 0;
+	const struct hl_event_batch_run *runs = batch->runs;
 
 	hl_byte_buffer_number(buffer, batch->run_count);
-	for (uint32_t i = 0; i < batch->run_count; i++) {
-		const struct hl_event_batch_run *run = &batch->runs[i];
-		hl_byte_buffer_number(buffer, (uint64_t)run->thread << 1 | run->unordered);
-		hl_byte_buffer_number(buffer, run->tick - tick);
-		hl_byte_buffer_number(buffer, hl_event_batch_run_end(batch, i) - run->first);
-		tick = run->tick;
-	}
+	for (uint32_t i = 0; i < batch->run_count; i++)
+		hl_byte_buffer_number(buffer, (uint64_t)runs[i].thread << 1 | runs[i].unordered);
+	for (uint32_t i = 0; i < batch->run_count; i++)
+		hl_byte_buffer_number(buffer, runs[i].tick - (i ? runs[i - 1].tick : 0));
+	for (uint32_t i = 0; i < batch->run_count; i++)
+		hl_byte_buffer_number(buffer, hl_event_batch_run_end(batch, i) - runs[i].first);
 }
 
 static void put_nodes(const struct hl_event_column *column, struct hl_byte_buffer *buffer)

@@ -5,6 +5,7 @@
 
 #include "log/event_batch.h"
 #include "log/state_writer.h"
+#include "recorder/region.h"
 
 /* What one kind of event fills. */
 struct hl_event_column {
@@ -19,6 +20,8 @@ struct hl_event_encoder {
 	struct hl_state_writer state;
 	uint64_t *last_sizes; /* of each node, + 1; 0: none since the checkpoint */
 	size_t last_size_capacity;
+	uint32_t places[HL_THREADS_MAX];    /* of each thread's next run in sorted */
+	uint32_t sorted[HL_EVENT_RUNS_MAX]; /* runs of the batch, by thread */
 	uint8_t is_free[HL_EVENTS_MAX / 8], has_size[HL_EVENTS_MAX / 8];
 	struct hl_event_column allocs, frees;
 };

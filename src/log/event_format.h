@@ -4,12 +4,15 @@
  * segment.h. A file begins with a checkpoint (as a segment's, with missing events in place of
  * missing intervals); others follow, each before the first event of an interval. What lies from
  * one checkpoint to the next is a part, and read alone. Events follow in pieces of up to
- * HL_EVENTS_MAX, by kind, so that like stands beside like:
+ * HL_EVENTS_MAX, by kind and by thread, so that like stands beside like:
  *
  *	names	      new modules and nodes, as in an interval of the log
- *	runs	      their number; then of each: thread slot, twice, plus 1 where its order among
- *		      other threads' is not known; ticks since the run before (the first: since
- *		      tick 0); number of events
+ *	runs	      their number; then of each its thread slot, twice, plus 1 where its order
+ *		      among other threads' is not known; of each the ticks since the run before
+ *		      (the first: since tick 0); of each its number of events
+ *
+ * and then of all events, first those of the lowest thread slot in their order, and so on:
+ *
  *	is free	      one bit for each event, from the lowest of each byte on
  *	has size      one bit for each: its size stands among the sizes, else it is the one before
  *		      at its node, in this part

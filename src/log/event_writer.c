@@ -345,7 +345,7 @@ void hl_event_writer_run(struct hl_event_writer *writer, uint32_t thread, uint64
 		batch->run_count = 0;
 	}
 	batch->runs[batch->run_count++] =
-		(struct hl_event_batch_run){tick, thread, batch->count, unordered};
+		(struct hl_event_batch_run){tick, batch->count, (uint16_t)thread, unordered};
 }
 
 void hl_event_writer_interval(struct hl_event_writer *writer, uint64_t number)

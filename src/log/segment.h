@@ -15,7 +15,7 @@
 
 /* Files of events have the same header and pieces; see event_format.h. */
 #define HL_EVENTS_MAGIC	  "HEAPLEVT"
-#define HL_EVENTS_VERSION 1u
+#define HL_EVENTS_VERSION 2u
 
 #define HL_SEGMENT_FOURCC(a, b, c, d) \
 	((uint32_t)(a) | (uint32_t)(b) << 8 | (uint32_t)(c) << 16 | (uint32_t)(d) << 24)

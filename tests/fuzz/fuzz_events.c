@@ -37,7 +37,7 @@ static int visit_run(void *context, size_t part, const struct hl_event_run *run)
 	uint64_t *tick = context;
 
 	require(part == 0 || *tick <= run->tick);
-	require(run->count && run->count <= HL_EVENT_RUN_MAX && run->thread < HL_THREADS_MAX);
+	require(run->count && run->count <= HL_EVENTS_MAX && run->thread < HL_THREADS_MAX);
 	for (size_t i = 0; i < run->count; i++) {
 		const struct hl_event *event = &run->events[i];
 		require(event->node && event->node <= HL_EVENT_NODE_MAX);
@@ -178,7 +178,7 @@ static void fill_batch(struct hl_event_batch *batch, struct expected *expected)
 		struct hl_event event = event_of(expected->bytes + 8 * i);
 		if (i % 3 == 0)
 			batch->runs[batch->run_count++] = (struct hl_event_batch_run){
-				i / 3, (uint32_t)(i / 3 % 5), batch->count, i % 2};
+				i / 3, batch->count, (uint16_t)(i / 3 % 5), i % 2};
 		hl_event_batch_add(batch, event.node, event.bytes, event.objects);
 	}
 }

@@ -262,7 +262,7 @@ static int visit_run(void *context, size_t part, const struct hl_event_run *run)
 {
 	struct reading *reading = context;
 
-	assert_in_range(run->count, 1, HL_EVENT_RUN_MAX);
+	assert_in_range(run->count, 1, HL_EVENTS_MAX);
 	for (size_t i = 0; i < run->count; i++) {
 		size_t at = reading->first[part] + reading->count[part]++;
 		const struct entry *entry = &reading->lab->entries[at];
@@ -413,7 +413,7 @@ static void many_short_runs_come_back(void **test)
 	struct lab *lab = lab_new(UINT64_C(1) << 20, 10);
 
 	(void)test;
-	for (uint32_t i = 0; i < 3 * HL_EVENT_RUNS_MAX; i++)
+	for (uint32_t i = 0; i < HL_EVENT_RUNS_MAX * 5 / 4; i++)
 		give(lab, i / 1000, i % 1000, &(struct hl_event){24, 1, 1 + i % 50, false});
 	finish(lab);
 	struct hl_event_log *log = open_log(lab);

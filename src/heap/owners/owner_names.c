@@ -62,7 +62,7 @@ uint64_t hl_owner_names_whole(const struct hl_owner_names *names, uint32_t low)
 		uint64_t candidate = (map->start & ~(uint64_t)UINT32_MAX) | low;
 		if (candidate < map->start)
 			candidate += UINT64_C(1) << 32;
-		if (!(map->flags & HL_MAP_EXEC) || candidate >= map->end)
+		if (!(map->flags & HL_MAP_EXEC) || candidate < map->start || candidate >= map->end)
 			continue;
 		if (whole)
 			return 0;

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Reports of a heap whose figures are made up, so that each can be told from the others. */
+#include "view/heap.h"
+
+#include "heap/heap_figures.h"
+#include "view/owners.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "fail_allocations.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+static char *command[] = {(char[]){"serve\033[2J"}, (char[]){"--all"}, NULL};
+
+static struct hl_heap_arena arenas[] = {
+	{
+		.address = 0x1000,
+		.threads = 3,
+		.carriers = 1,
+		.system_bytes = 100 * MIB,
+		.inuse_bytes = 40 * MIB,
+		.inuse_blocks = 4001,
+		.tcache_bytes = 2 * MIB,
+		.tcache_blocks = 21,
+		.fastbin_bytes = 1 * MIB,
+		.fastbin_blocks = 11,
+		.free_bytes = 50 * MIB,
+		.free_blocks = 501,
+		.free_resident_bytes = 30 * MIB,
+		.largest_free_bytes = 9 * MIB,
+		.top_bytes = 7 * MIB,
+		.trimmable_bytes = 20 * MIB,
+	},
+	{
+		.address = 0x2000,
+		.threads = 0,
+		.carriers = 1,
+		.system_bytes = 10 * MIB,
+		.inuse_bytes = 3 * MIB,
+		.inuse_blocks = 33,
+		.free_bytes = 7 * MIB,
+		.free_blocks = 2,
+		.free_resident_bytes = 6 * MIB,
+		.largest_free_bytes = 5 * MIB,
+		.top_bytes = 1 * MIB,
+		.trimmable_bytes = 5 * MIB,
+		.unscanned_bytes = 4096,
+	},
+};
+
+static struct hl_heap_pin pins[] = {
+	{0x7000, 0x9000, 64, 2, 8192, 0x7010, 48},
+	{0xa000, 0xb000, 16, 1, 4096, 0xa010, 16},
+};
+
+static struct hl_heap_note notes[] = {{"jemalloc is there, too"}};
+
+static struct hl_heap sample_heap(void)
+{
+	return (struct hl_heap){
+		.process = {.pid = 4711, .threads = 5, .comm = "serve", .command = command},
+		.page_bytes = 4096,
+		.allocator = "glibc 2.36",
+		.trim_threshold = 2 * MIB,
+		.mmap_threshold = 1 * MIB,
+		.arenas = arenas,
+		.arena_count = HL_COUNT_OF(arenas),
+		.mmapped_bytes = 8 * MIB,
+		.mmapped_blocks = 4,
+		.rss = {.rss_bytes = 120 * MIB,
+			.live_bytes = 51 * MIB,
+			.cached_bytes = 3 * MIB,
+			.free_bytes = 36 * MIB,
+			.overhead_bytes = 1 * MIB,
+			.unscanned_bytes = 0,
+			.stack_bytes = 2 * MIB,
+			.file_bytes = 20 * MIB,
+			.shared_bytes = 3 * MIB,
+			.anonymous_bytes = 4 * MIB},
+		.pins = pins,
+		.pin_count = HL_COUNT_OF(pins),
+		.chunks = 5000,
+		.notes = notes,
+		.note_count = HL_COUNT_OF(notes),
+	};
+}
+
+/* ---- texts ---- */
+
+typedef int heap_view(const struct hl_heap *heap, const struct hl_heap_view_options *options);
+
+static int write_view(heap_view *view, const struct hl_heap *heap, bool json, char **ret_text)
+{
+	size_t size;
+	FILE *out = open_memstream(ret_text, &size);
+	if (!out)
+		return -ENOMEM;
+	struct hl_heap_view_options options = {.out = out, .json = json};
+	int r = view(heap, &options);
+	fclose(out);
+	return r;
+}
+
+static void assert_says(const char *text, const char *what)
+{
+	if (!strstr(text, what))
+		fail_msg("'%s' is not in:\n%s", what, text);
+}
+
+static void the_screen_has_every_part(void **state)
+{
+	(void)state;
+	struct hl_heap heap = sample_heap();
+	char *text;
+	assert_int_equal(write_view(hl_view_heap, &heap, false, &text), 0);
+	static const char *const parts[] = {
+		"pid 4711, 5 threads",
+		"glibc 2.36",
+		"live blocks",
+		"51.0 MiB",
+		"42.5%",
+		"RSS",
+		"120.0 MiB",
+		"20.0 MiB",
+		"and 8.0 MiB in 4 mapped blocks",
+		"25.0 MiB in 6,400 pages, most of it, 20.0 MiB, from arena 0",
+		"jemalloc is there, too",
+		"keep 12.0 KiB of pages",
+	};
+	for (size_t i = 0; i < HL_COUNT_OF(parts); i++)
+		assert_says(text, parts[i]);
+	assert_null(strchr(text, '\033'));
+	free(text);
+}
+
+static json_t *json_of(heap_view *view, const struct hl_heap *heap)
+{
+	char *text;
+	assert_int_equal(write_view(view, heap, true, &text), 0);
+	json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+	assert_non_null(root);
+	free(text);
+	return root;
+}
+
+static json_int_t member(const json_t *object, const char *key)
+{
+	const json_t *value = json_object_get(object, key);
+	if (!json_is_integer(value))
+		fail_msg("there is no integer '%s'", key);
+	return json_integer_value(value);
+}
+
+static void resident_parts_add_up_in_json(void **state)
+{
+	(void)state;
+	struct hl_heap heap = sample_heap();
+	json_t *root = json_of(hl_view_heap, &heap), *part;
+	json_int_t sum = 0;
+	size_t i;
+	json_array_foreach(json_object_get(root, "resident"), i, part) sum += member(part, "bytes");
+	assert_int_equal(sum, heap.rss.rss_bytes);
+	json_decref(root);
+}
+
+static void json_has_each_arena_and_the_sums(void **state)
+{
+	(void)state;
+	struct hl_heap heap = sample_heap();
+	json_t *root = json_of(hl_view_heap, &heap);
+	const json_t *rows = json_object_get(root, "rows"), *total = json_object_get(root, "total");
+	static const char *const keys[] = {
+		"system_bytes",	 "inuse_bytes",		"tcache_bytes",
+		"fastbin_bytes", "free_bytes",		"trimmable_bytes",
+		"top_bytes",	 "free_resident_bytes", "threads"};
+	assert_string_equal(json_string_value(json_object_get(root, "schema")), "heapline/heap/1");
+	assert_int_equal(json_array_size(rows), 2);
+	for (size_t i = 0; i < HL_COUNT_OF(keys) - 1; i++)
+		assert_int_equal(member(total, keys[i]),
+				 member(json_array_get(rows, 0), keys[i]) +
+					 member(json_array_get(rows, 1), keys[i]));
+	assert_int_equal(member(total, "rss_bytes"), 120 * MIB);
+	assert_int_equal(member(total, "mmapped_blocks"), 4);
+	assert_true(json_array_size(json_object_get(root, "answers")) >= 7);
+	json_decref(root);
+}
+
+static void pins_are_listed(void **state)
+{
+	(void)state;
+	struct hl_heap heap = sample_heap();
+	json_t *root = json_of(hl_view_pins, &heap);
+	const json_t *row = json_array_get(json_object_get(root, "rows"), 0);
+	assert_int_equal(member(row, "returned_bytes"), 8192);
+	assert_int_equal(member(row, "pages"), 2);
+	assert_string_equal(json_string_value(json_object_get(row, "start")), "0x7000");
+	assert_int_equal(member(json_object_get(root, "total"), "live_bytes"), 80);
+	json_decref(root);
+}
+
+/* ---- what it is ---- */
+
+static void expect_verdict(uint64_t live, uint64_t free_bytes, uint64_t trimmable, uint64_t files,
+			   const char *verdict)
+{
+	struct hl_heap heap = sample_heap();
+	struct hl_heap_arena arena = {.trimmable_bytes = trimmable};
+	char *text;
+	heap.arenas = &arena;
+	heap.arena_count = 1;
+	heap.rss = (struct hl_heap_rss){.rss_bytes = live + free_bytes + files,
+					.live_bytes = live,
+					.free_bytes = free_bytes,
+					.file_bytes = files};
+	assert_int_equal(write_view(hl_view_heap, &heap, false, &text), 0);
+	assert_says(text, verdict);
+	free(text);
+}
+
+static void leaks_retention_and_fragmentation_are_told_apart(void **state)
+{
+	(void)state;
+	expect_verdict(99 * MIB, 1 * MIB, 0, 1 * MIB, "what is there is live");
+	expect_verdict(50 * MIB, 50 * MIB, 40 * MIB, 1 * MIB, "retention");
+	expect_verdict(50 * MIB, 50 * MIB, 1 * MIB, 1 * MIB, "fragmentation");
+	expect_verdict(1 * MIB, 1 * MIB, 0, 98 * MIB, "most of RSS is not this allocator's");
+}
+
+/* ---- snapshots ---- */
+
+static void write_file(const char *path, const char *text)
+{
+	FILE *out = fopen(path, "w");
+	assert_non_null(out);
+	fputs(text, out);
+	fclose(out);
+}
+
+static void a_snapshot_is_read_as_it_was(void **state)
+{
+	(void)state;
+	struct hl_heap heap = sample_heap();
+	struct hl_heap_figures was, is;
+	char path[] = "/tmp/heapline-test-XXXXXX", *text;
+	close(mkstemp(path));
+	assert_int_equal(write_view(hl_view_heap, &heap, true, &text), 0);
+	write_file(path, text);
+	free(text);
+	hl_heap_figures_of(&heap, &was);
+	assert_int_equal(hl_heap_figures_read(path, &is, NULL), 0);
+	assert_memory_equal(was.numbers, is.numbers, sizeof(was.numbers));
+	assert_int_equal(is.pid, 4711);
+	unlink(path);
+}
+
+static void files_that_are_no_snapshots_are_errors(void **state)
+{
+	(void)state;
+	static const char *const texts[] = {
+		"",
+		"{",
+		"[]",
+		"{}",
+		"{\"schema\": 7}",
+		"{\"schema\": \"heapline/top/1\"}",
+		"{\"schema\": \"heapline/heap/1\"}",
+		"{\"schema\": \"heapline/heap/1\", \"total\": {\"rss_bytes\": -1}}",
+	};
+	char path[] = "/tmp/heapline-test-XXXXXX";
+	close(mkstemp(path));
+	for (size_t i = 0; i < HL_COUNT_OF(texts); i++) {
+		struct hl_heap_figures figures;
+		struct hl_error err = {0};
+		write_file(path, texts[i]);
+		assert_int_equal(hl_heap_figures_read(path, &figures, &err), -EBADMSG);
+		assert_non_null(strstr(err.text, path));
+	}
+	unlink(path);
+}
+
+static void figures_are_found_by_their_names(void **state)
+{
+	(void)state;
+	assert_int_equal(hl_heap_figure_find("free-resident", 13), HL_HEAP_FREE_RESIDENT);
+	assert_int_equal(hl_heap_figure_find("free_resident_bytes", 19), HL_HEAP_FREE_RESIDENT);
+	assert_int_equal(hl_heap_figure_find("arenas", 6), HL_HEAP_ARENAS);
+	assert_int_equal(hl_heap_figure_find("free-res", 8), -EINVAL);
+	assert_int_equal(hl_heap_figure_find("", 0), -EINVAL);
+	for (int i = 0; i < HL_HEAP_FIGURE_COUNT; i++)
+		assert_int_equal(hl_heap_figure_find(hl_heap_figure_names[i],
+						     strlen(hl_heap_figure_names[i])),
+				 i);
+}
+
+static void differences_have_both_sides(void **state)
+{
+	(void)state;
+	struct hl_heap_figures before = {.pid = 1, .command = "a"},
+			       after = {.pid = 1, .command = "a"};
+	char *text;
+	size_t size;
+	before.numbers[HL_HEAP_RSS] = 5 * MIB;
+	after.numbers[HL_HEAP_RSS] = 7 * MIB;
+	before.numbers[HL_HEAP_THREADS] = 9;
+	FILE *out = open_memstream(&text, &size);
+	struct hl_heap_view_options options = {.out = out};
+	assert_int_equal(hl_view_heap_diff(&before, &after, &options), 0);
+	fclose(out);
+	assert_says(text, "+2.0 MiB");
+	assert_says(text, "-9");
+	assert_null(strstr(text, "not of the same process"));
+	free(text);
+}
+
+/* ---- memory ---- */
+
+static int write_and_free(heap_view *view, bool json)
+{
+	struct hl_heap heap = sample_heap();
+	char *text = NULL;
+	int r = write_view(view, &heap, json, &text);
+	free(text);
+	return r;
+}
+
+static void reports_without_memory_say_so(void **state)
+{
+	(void)state;
+	FOR_EACH_FAILING_ALLOCATION(r, write_and_free(hl_view_heap, true))
+	assert_int_equal(r, -ENOMEM);
+	FOR_EACH_FAILING_ALLOCATION(r, write_and_free(hl_view_pins, true))
+	assert_int_equal(r, -ENOMEM);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_screen_has_every_part),
+		cmocka_unit_test(resident_parts_add_up_in_json),
+		cmocka_unit_test(json_has_each_arena_and_the_sums),
+		cmocka_unit_test(pins_are_listed),
+		cmocka_unit_test(leaks_retention_and_fragmentation_are_told_apart),
+		cmocka_unit_test(a_snapshot_is_read_as_it_was),
+		cmocka_unit_test(files_that_are_no_snapshots_are_errors),
+		cmocka_unit_test(figures_are_found_by_their_names),
+		cmocka_unit_test(differences_have_both_sides),
+		cmocka_unit_test(reports_without_memory_say_so),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Owners of blocks: tags, counts, names of this process' own code, and its own block table read as
+ * another process' would be. */
+#include "heap/owners/block_reader.h"
+#include "heap/owners/owner_counts.h"
+#include "heap/owners/owner_names.h"
+#include "heap/owners/owner_table.h"
+#include "tags/tag_word.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "fail_allocations.h"
+
+/* ---- words ---- */
+
+static void words_hold_addresses_and_tags(void **state)
+{
+	(void)state;
+	uint64_t address = UINT64_C(0x7fff12345678), end = UINT64_C(0x55550000f008);
+	uint64_t plain = hl_tag_word(hl_tag_identity(address, 0), end);
+	assert_true(hl_tag_word_is_valid(plain, end));
+	assert_int_equal(hl_tag_of_word(plain), 0);
+	assert_int_equal(hl_tag_address_of_word(plain), address);
+	uint64_t tagged = hl_tag_word(hl_tag_identity(address, 1024), end);
+	assert_true(hl_tag_word_is_valid(tagged, end));
+	assert_int_equal(hl_tag_of_word(tagged), 1024);
+	assert_int_equal(hl_tag_address_of_word(tagged), (uint32_t)address);
+}
+
+static void words_elsewhere_are_no_tags(void **state)
+{
+	(void)state;
+	unsigned taken = 0;
+	uint64_t end = UINT64_C(0x55550000f008);
+	uint64_t word = hl_tag_word(hl_tag_identity(UINT64_C(0x7fff12345678), 0), end);
+	for (uint64_t distance = 16; distance <= 16 * 65536; distance += 16)
+		taken += hl_tag_word_is_valid(word, end + distance);
+	/* One in 65,536 would be chance. */
+	assert_in_range(taken, 0, 16);
+}
+
+/* ---- counts ---- */
+
+static void counts_keep_owners_apart(void **state)
+{
+	(void)state;
+	struct hl_owner_counts counts = {.shape = {.start = 128, .width = 4}};
+	for (uint64_t i = 0; i < 3000; i++)
+		assert_int_equal(hl_owner_counts_add(&counts, i % 1000, 100 + i % 1000, 2), 0);
+	assert_int_equal(counts.count, 1000);
+	for (size_t i = 0; i < counts.count; i++) {
+		const struct hl_owner_count *count = &counts.counts[i];
+		assert_int_equal(count->blocks, 6);
+		assert_int_equal(count->bytes, 6 * (100 + count->key));
+		assert_int_equal(
+			count->histogram.counts[hl_log2_slot(&counts.shape, 100 + count->key)], 6);
+	}
+	hl_owner_counts_release(&counts);
+}
+
+static int count_some(void)
+{
+	struct hl_owner_counts counts = {.shape = {.start = 128, .width = 4}};
+	int r = 0;
+	for (uint64_t i = 0; r == 0 && i < 200; i++)
+		r = hl_owner_counts_add(&counts, i, i, 1);
+	hl_owner_counts_release(&counts);
+	return r;
+}
+
+static void counts_without_memory_say_so(void **state)
+{
+	(void)state;
+	FOR_EACH_FAILING_ALLOCATION(r, count_some())
+	assert_int_equal(r, -ENOMEM);
+}
+
+/* ---- names ---- */
+
+static void code_of_this_process_has_its_names(void **state)
+{
+	(void)state;
+	struct hl_owner_names *names;
+	const char *file, *function;
+	uint64_t here = (uintptr_t)code_of_this_process_has_its_names + 1;
+	assert_int_equal(hl_owner_names_new(getpid(), &names, NULL), 0);
+	assert_true(hl_owner_names_is_code(names, here));
+	assert_false(hl_owner_names_is_code(names, (uintptr_t)&names));
+	assert_int_equal(hl_owner_names_find(names, here, &file, &function), 0);
+	assert_string_equal(file, "test_owners");
+	assert_string_equal(function, "code_of_this_process_has_its_names");
+	assert_int_equal(hl_owner_names_whole(names, (uint32_t)here), here);
+	assert_int_equal(hl_owner_names_find(names, 0x1000, &file, &function), 0);
+	assert_string_equal(file, "[no file]");
+	hl_owner_names_free(names);
+}
+
+static void a_process_that_is_not_there_is_an_error(void **state)
+{
+	(void)state;
+	struct hl_owner_names *names;
+	struct hl_error err = {0};
+	assert_int_equal(hl_owner_names_new(0x7ffffff0, &names, &err), -ESRCH);
+	assert_string_not_equal(err.text, "");
+}
+
+/* ---- rows ---- */
+
+static void rows_of_one_name_are_one(void **state)
+{
+	(void)state;
+	struct hl_allocations allocations = {.shape = {.start = 128, .width = 2}};
+	struct hl_owner_rows rows = {.allocations = &allocations};
+	struct hl_owner_count count = {.blocks = 2, .bytes = 300, .histogram = {{2, 0}}};
+	assert_int_equal(hl_owner_rows_add(&rows, "libone", "make", &count), 0);
+	assert_int_equal(hl_owner_rows_add(&rows, "libone", "other", &count), 0);
+	assert_int_equal(hl_owner_rows_add(&rows, "libone", "make", &count), 0);
+	assert_int_equal(allocations.count, 2);
+	assert_int_equal(allocations.rows[0].blocks, 4);
+	assert_int_equal(allocations.rows[0].bytes, 600);
+	assert_int_equal(allocations.rows[0].histogram.counts[0], 4);
+	hl_owner_rows_release(&rows);
+	hl_allocations_release(&allocations);
+}
+
+/* ---- block tables ---- */
+
+#define BLOCKS 20000u
+
+static uint64_t address_of(uint32_t i)
+{
+	/* A third is not aligned to 16, some are leaves apart. */
+	return UINT64_C(0x7f0000000000) + i * UINT64_C(64) + (i % 3 == 0 ? 8 : 0) +
+	       (uint64_t)(i % 4) * (UINT64_C(1) << 30);
+}
+
+static struct hl_block block_of(uint32_t i)
+{
+	static const uint64_t sizes[] = {0, 17, 1000, UINT64_C(1) << 41};
+	return (struct hl_block){.node = i + 1, .requested = sizes[i % 4]};
+}
+
+static uint64_t usable_of(uint32_t i)
+{
+	return block_of(i).requested + i % 300; /* slack of 255 and more is in the hash */
+}
+
+static void fill(struct hl_block_table *table, bool with_array)
+{
+	assert_true(hl_block_table_init(table, with_array));
+	for (uint32_t i = 0; i < BLOCKS; i++)
+		assert_true(hl_block_set(table, (void *)(uintptr_t)address_of(i), block_of(i),
+					 usable_of(i)));
+}
+
+static void expect_all(struct hl_block_reader *reader)
+{
+	struct hl_block found;
+	for (uint32_t i = 0; i < BLOCKS; i++) {
+		assert_true(hl_block_reader_find(reader, address_of(i), usable_of(i), &found));
+		assert_int_equal(found.node, i + 1);
+		assert_int_equal(found.requested, block_of(i).requested);
+		assert_false(hl_block_reader_find(reader, address_of(i) + 32, 16, &found));
+	}
+}
+
+static void an_array_is_read_from_outside(void **state)
+{
+	(void)state;
+	struct hl_block_table table;
+	struct hl_block_reader *reader;
+	fill(&table, true);
+	assert_int_equal(hl_block_reader_new(getpid(), (uintptr_t)table.array,
+					     (uintptr_t)table.hash, &reader),
+			 0);
+	assert_true(hl_block_reader_has_array(reader));
+	expect_all(reader);
+	hl_block_reader_free(reader);
+}
+
+static int sum_nodes(void *context, struct hl_block block)
+{
+	*(uint64_t *)context += block.node;
+	return 0;
+}
+
+static void a_hash_is_read_from_outside(void **state)
+{
+	(void)state;
+	struct hl_block_table table;
+	struct hl_block_reader *reader;
+	uint64_t sum = 0;
+	fill(&table, false);
+	assert_int_equal(hl_block_reader_new(getpid(), 0, (uintptr_t)table.hash, &reader), 0);
+	assert_false(hl_block_reader_has_array(reader));
+	expect_all(reader);
+	assert_int_equal(hl_block_reader_each(reader, sum_nodes, &sum), 0);
+	assert_int_equal(sum, (uint64_t)BLOCKS * (BLOCKS + 1) / 2);
+	hl_block_reader_free(reader);
+}
+
+static void tables_that_are_none_are_errors(void **state)
+{
+	(void)state;
+	struct hl_block_reader *reader;
+	static char nonsense[1 << 16];
+	memset(nonsense, 0xee, sizeof(nonsense));
+	assert_true(hl_block_reader_new(getpid(), 0, 0, &reader) < 0);
+	assert_true(hl_block_reader_new(getpid(), 0, 0x1000, &reader) < 0);
+	assert_true(hl_block_reader_new(getpid(), 0, (uintptr_t)nonsense, &reader) < 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(words_hold_addresses_and_tags),
+		cmocka_unit_test(words_elsewhere_are_no_tags),
+		cmocka_unit_test(counts_keep_owners_apart),
+		cmocka_unit_test(counts_without_memory_say_so),
+		cmocka_unit_test(code_of_this_process_has_its_names),
+		cmocka_unit_test(a_process_that_is_not_there_is_an_error),
+		cmocka_unit_test(rows_of_one_name_are_one),
+		cmocka_unit_test(an_array_is_read_from_outside),
+		cmocka_unit_test(a_hash_is_read_from_outside),
+		cmocka_unit_test(tables_that_are_none_are_errors),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

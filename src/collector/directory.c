@@ -137,9 +137,9 @@ static int make(struct hl_directory *directory, bool replace, struct hl_error *e
 	if (errno == EEXIST && is_owned(path))
 		return refuse_owned(path, err);
 	if (errno == EEXIST)
-		return hl_error_set(err, -EEXIST,
-				    "cannot create '%s': it exists; use -f to replace a recording",
-				    path);
+		return hl_error_set(
+			err, -EEXIST,
+			"cannot create '%s': it exists; use --force to replace a recording", path);
 	return hl_error_set(err, -errno, "cannot create '%s': %s", path, strerror(errno));
 }
 

@@ -58,7 +58,7 @@ const char *hl_format_count(int64_t count, char buffer[HL_FORMAT_MAX])
 
 const char *hl_format_percent(int64_t part, int64_t whole, char buffer[HL_FORMAT_MAX])
 {
-	if (whole == 0)
+	if (whole <= 0) /* of less than nothing, there are no shares */
 		return strcpy(buffer, "-");
 	double percent = 100.0 * (double)part / (double)whole;
 	if (percent > -0.05 && percent <= 0) /* would be "-0.0%" */

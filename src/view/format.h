@@ -20,7 +20,7 @@ static inline const char *hl_format_plural(uint64_t count)
 	return count == 1 ? "" : "s";
 }
 
-/* "12.3%"; "-" when ${whole} is 0. */
+/* "12.3%"; "-" when ${whole} is 0 or less. */
 const char *hl_format_percent(int64_t part, int64_t whole, char buffer[HL_FORMAT_MAX]);
 
 /* "15 ms", "3.21 s", "12 min 5 s", "26 h 3 min". */

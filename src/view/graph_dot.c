@@ -297,9 +297,11 @@ static void put_legend(FILE *out, const struct hl_graph *graph, const struct hl_
 		bytes ? "" : " blocks", hl_format_count((int64_t)graph->node_count, count),
 		hl_format_count((int64_t)(graph->node_count + graph->left_out_count), all));
 	if (graph->left_out_count) {
-		fputs("; the others allocated ", out);
-		put_figure(out, hl_aggregate_figure(graph->left_out_flat, options->unit), total,
-			   options->unit);
+		int64_t left_out = hl_aggregate_figure(graph->left_out_flat, options->unit);
+		fputs(left_out < 0 ? "; the others have less than nothing: "
+				   : "; the others allocated ",
+		      out);
+		put_figure(out, left_out, total, options->unit);
 	}
 	fputs("<BR ALIGN=\"LEFT\"/>", out);
 	put_legend_clause(out, hl_profile_text(profile, profile->moment));

@@ -165,10 +165,26 @@ static bool collector_is_dead(struct hl_shared *shared, uint64_t tick)
 	return atomic_load_explicit(&shared->dead_tick, memory_order_relaxed) == tick + 1;
 }
 
+/*
+ * Whether ${pid} has ended and nobody has reaped it. The kernel looks at the owner of a lock before
+ * it lets anybody wait for it; this wait is over before it begins, and one for a process that has
+ * ended is refused.
+ */
+static bool is_zombie(int32_t pid)
+{
+	_Atomic int32_t lock = pid;
+	const struct timespec long_ago = {0};
+
+	return hl_sys6(SYS_futex, (long)&lock, FUTEX_LOCK_PI_PRIVATE, 0, (long)&long_ago, 0, 0) ==
+	       -ESRCH;
+}
+
 /* One that may not be signalled exists as well. */
 static bool collector_exists(const struct hl_shared *shared)
 {
-	return shared->collector_pid > 0 && HL_SYS(SYS_kill, shared->collector_pid, 0, 0) != -ESRCH;
+	int32_t pid = shared->collector_pid;
+
+	return pid > 0 && HL_SYS(SYS_kill, pid, 0, 0) != -ESRCH && !is_zombie(pid);
 }
 
 /* Whether nobody reads any more, after ${silent_ns} without a tick. */

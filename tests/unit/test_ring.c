@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -255,19 +256,53 @@ static pid_t pid_of_nobody(void)
 	return child;
 }
 
-static void a_collector_whose_process_has_gone_is_not_waited_for_longer(void **state)
+/* ${collector} makes no tick; whether it is given up in less than the time for living ones. */
+static bool is_given_up_soon(pid_t collector)
 {
 	struct lab *lab = lab_new(EVENTS);
 	struct timespec begin, end;
 
-	(void)state;
-	lab->shared.collector_pid = pid_of_nobody();
+	lab->shared.collector_pid = collector;
 	clock_gettime(CLOCK_MONOTONIC, &begin);
 	while (hl_ring_write(&lab->writer, &lab->shared, 1, 17, 1, false))
 		continue;
 	clock_gettime(CLOCK_MONOTONIC, &end);
-	assert_true(end.tv_sec - begin.tv_sec < 9);
 	lab_free(lab);
+	return end.tv_sec - begin.tv_sec < 9;
+}
+
+static void a_collector_whose_process_has_gone_is_not_waited_for_longer(void **state)
+{
+	(void)state;
+	assert_true(is_given_up_soon(pid_of_nobody()));
+}
+
+static void a_collector_that_nobody_reaps_is_not_waited_for_longer(void **state)
+{
+	siginfo_t info;
+	pid_t zombie = fork();
+
+	(void)state;
+	if (zombie == 0)
+		_exit(0);
+	assert_int_equal(waitid(P_PID, (id_t)zombie, &info, WEXITED | WNOWAIT), 0);
+	assert_true(is_given_up_soon(zombie));
+	assert_int_equal(waitpid(zombie, NULL, 0), zombie);
+}
+
+static void a_collector_that_is_stopped_is_waited_for_longer(void **state)
+{
+	pid_t stopped = fork();
+
+	(void)state;
+	if (stopped == 0) {
+		raise(SIGSTOP);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(stopped, NULL, WUNTRACED), stopped);
+	assert_false(is_given_up_soon(stopped));
+	kill(stopped, SIGKILL);
+	assert_int_equal(waitpid(stopped, NULL, 0), stopped);
 }
 
 static void a_slot_keeps_its_ring(void **state)
@@ -364,6 +399,8 @@ int main(void)
 		cmocka_unit_test(a_lossy_ring_drops_what_it_has_no_room_for),
 		cmocka_unit_test(without_a_living_collector_nobody_waits_twice),
 		cmocka_unit_test(a_collector_whose_process_has_gone_is_not_waited_for_longer),
+		cmocka_unit_test(a_collector_that_nobody_reaps_is_not_waited_for_longer),
+		cmocka_unit_test(a_collector_that_is_stopped_is_waited_for_longer),
 		cmocka_unit_test(a_slot_keeps_its_ring),
 		cmocka_unit_test(a_slot_beyond_the_area_has_no_ring),
 		cmocka_unit_test(a_ring_that_makes_no_sense_is_given_up),

@@ -17,6 +17,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* asm/trap_pf.h: the processor's error code of a fault */
 #define FAULT_PRESENT 1
 #define FAULT_WRITE   2
+#define FAULT_CODE    16
 
 /* linux/mman.h */
 #define MAP_LOCKED	     0x2000
@@ -32,11 +33,27 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define MCL_FUTURE	     2
 #define MCL_ONFAULT	     4
 
-/* What else is needed of a task; the loader drops what follows three underscores. */
+/* What else is needed of the kernel's types; the loader drops what follows three underscores. */
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct xol_area {
+	unsigned long vaddr;
+};
+
+struct uprobes_state {
+	struct xol_area *xol_area;
+};
+
+struct mm_struct {
+	struct uprobes_state uprobes_state;
+};
+
 struct task_struct___memory {
-	void *mm;
+	struct mm_struct *mm;
 	int pagefault_disabled;
-} __attribute__((preserve_access_index));
+};
+
+#pragma clang attribute pop
 
 /* Past this share of the ring the tool is woken; before, it comes by itself from time to time. */
 #define RING_WAKE_SHARE 4
@@ -125,11 +142,24 @@ static __always_inline bool count_fault(uint64_t stack)
 	return true;
 }
 
-static __always_inline int take_fault(uint64_t address, uint64_t flags)
+/* The page that the kernel gives to a process with probes is nobody's doing but ours. */
+static __always_inline bool is_page_of_probes(uint64_t address)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct mm_struct *memory = ((struct task_struct___memory *)task)->mm;
+	struct xol_area *area = memory ? memory->uprobes_state.xol_area : NULL;
+
+	return area && address - area->vaddr <= HL_PAGE_RECORD_FLAGS;
+}
+
+static __always_inline int take_fault(uint64_t address, uint64_t error_code)
 {
 	struct hl_page_counters *counted = get_counters();
+	uint64_t flags = (error_code & FAULT_WRITE ? HL_PAGE_RECORD_WRITE : 0) |
+			 (error_code & FAULT_PRESENT ? HL_PAGE_RECORD_PRESENT : 0);
 
-	if ((int64_t)address < 0 || !counted)
+	if ((int64_t)address < 0 || !counted ||
+	    (error_code & FAULT_CODE && is_page_of_probes(address)))
 		return 0;
 	counted->faults++;
 	uint64_t stack = hl_stack_of_fault();
@@ -138,17 +168,11 @@ static __always_inline int take_fault(uint64_t address, uint64_t flags)
 	return 0;
 }
 
-static __always_inline uint64_t flags_of(uint64_t error_code)
-{
-	return (error_code & FAULT_WRITE ? HL_PAGE_RECORD_WRITE : 0) |
-	       (error_code & FAULT_PRESENT ? HL_PAGE_RECORD_PRESENT : 0);
-}
-
 static __always_inline int at_user_fault(uint64_t address, uint64_t error_code)
 {
 	if (!touches_target(bpf_get_current_task_btf()))
 		return 0;
-	return take_fault(address, flags_of(error_code));
+	return take_fault(address, error_code);
 }
 
 /* Where faults are off, as for the reads of programs like this one, nothing is brought in. */
@@ -158,7 +182,7 @@ static __always_inline int at_kernel_fault(uint64_t address, uint64_t error_code
 
 	if (!touches_target(task) || ((struct task_struct___memory *)task)->pagefault_disabled)
 		return 0;
-	return take_fault(address, flags_of(error_code));
+	return take_fault(address, error_code);
 }
 
 SEC("tp_btf/page_fault_user")
@@ -204,7 +228,7 @@ int fault_sample(struct sample *event)
 {
 	if (!touches_target(bpf_get_current_task_btf()))
 		return 0;
-	return take_fault(event->address, HL_PAGE_RECORD_WRITE);
+	return take_fault(event->address, FAULT_WRITE | FAULT_CODE);
 }
 
 /* ---- calls that bring pages in, move or discard them ---- */

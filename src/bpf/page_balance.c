@@ -118,23 +118,35 @@ static void gain_in_block(struct comparison *comparison, uint64_t start, uint64_
 	}
 }
 
-/* The mapping that holds ${address}, or, where none is known, the gap around it. */
+/* Whether a fault may once have brought in pages of both: parts of what was one mapping. */
+static bool may_be_one(const struct hl_map *a, const struct hl_map *b)
+{
+	return a->inode == b->inode && a->dev_major == b->dev_major && a->dev_minor == b->dev_minor;
+}
+
+/* The mapping that holds ${address}, with what is like it in the same block, holes included. */
 static void bounds_of_mapping(struct comparison *comparison, uint64_t address, uint64_t *ret_low,
 			      uint64_t *ret_high)
 {
-	const struct hl_maps *maps = comparison->maps;
-	size_t i = comparison->map;
+	const struct hl_map *maps = comparison->maps->maps;
+	size_t count = comparison->maps->count, first = comparison->map, last;
+	uint64_t block = address & ~(HL_PAGE_BLOCK_BYTES - 1);
 
-	while (i < maps->count && maps->maps[i].end <= address)
-		i++;
-	comparison->map = i;
-	if (i < maps->count && maps->maps[i].start <= address) {
-		*ret_low = maps->maps[i].start;
-		*ret_high = maps->maps[i].end;
+	while (first < count && maps[first].end <= address)
+		first++;
+	comparison->map = last = first;
+	if (first == count) {
+		*ret_low = 0;
+		*ret_high = UINT64_MAX;
 		return;
 	}
-	*ret_low = i ? maps->maps[i - 1].end : 0;
-	*ret_high = i < maps->count ? maps->maps[i].start : UINT64_MAX;
+	while (first > 0 && maps[first].start > block && may_be_one(&maps[first - 1], &maps[first]))
+		first--;
+	while (last + 1 < count && maps[last].end < block + HL_PAGE_BLOCK_BYTES &&
+	       may_be_one(&maps[last], &maps[last + 1]))
+		last++;
+	*ret_low = first ? maps[first - 1].end : 0;
+	*ret_high = last + 1 < count ? maps[last + 1].start : UINT64_MAX;
 }
 
 static void gain(struct comparison *comparison, const struct piece *piece)

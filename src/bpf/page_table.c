@@ -10,9 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A word of a page: index of its stack, 0 when nobody owns it, and how it was touched. */
+/* A word of a page: index of its stack, 0 when nobody owns it, and what is so about it. */
 #define ONLY_READ (UINT32_C(1) << 31)
-#define STACK_OF  (ONLY_READ - 1)
+#define CAME_WITH (UINT32_C(1) << 30) /* another page, if it was there at all */
+#define STACK_OF  (CAME_WITH - 1)
 
 /* Ranges name blocks that may never be touched; past this many (2 TiB) they are not remembered. */
 #define BLOCKS_MAX (UINT32_C(1) << 20)
@@ -210,6 +211,16 @@ static int spell_out_rest(struct block *block)
 	return 0;
 }
 
+/* Forgets what came with others by assumption only. */
+static void drop_guesses(struct block *block, const struct part *part)
+{
+	uint32_t first = page_in_block(part->start), last = page_in_block(part->end - 1);
+
+	for (uint32_t i = first; block->words && i <= last; i++)
+		if (block->words[i] & CAME_WITH)
+			block->words[i] = 0;
+}
+
 static int populate_part(struct hl_page_table *table, const struct part *part, uint32_t index)
 {
 	struct block *block = get_block(table, part->start >> HL_PAGE_BLOCK_SHIFT);
@@ -218,6 +229,7 @@ static int populate_part(struct hl_page_table *table, const struct part *part, u
 		return -ENOMEM;
 	if (block->rest)
 		return 0;
+	drop_guesses(block, part);
 	if (is_whole_block(part)) {
 		block->rest = index;
 		return 0;
@@ -357,25 +369,73 @@ int hl_page_table_move(struct hl_page_table *table, uint64_t from, uint64_t to, 
 	return r;
 }
 
-/* ---- answers ---- */
+/* ---- pages that came with others ---- */
 
-/* Gives those of ${count} owners that are 0 the nearest other; of two the one before. */
-static void spread(uint32_t *owners, uint32_t count)
+/* Gives those of ${count} words that are 0 the nearest other; of two the one before. */
+static void spread(uint32_t *words, uint32_t count)
 {
 	uint32_t before = count, behind = 0; /* count: none */
 
 	for (uint32_t i = 0; i < count; i++) {
-		if (owners[i]) {
+		if (words[i]) {
 			before = i;
 			continue;
 		}
-		for (behind = behind > i ? behind : i + 1; behind < count && !owners[behind];)
+		for (behind = behind > i ? behind : i + 1; behind < count && !words[behind];)
 			behind++;
 		if (before < count && (behind == count || i - before <= behind - i))
-			owners[i] = owners[before];
+			words[i] = words[before];
 		else if (behind < count)
-			owners[i] = owners[behind];
+			words[i] = words[behind];
 	}
+}
+
+/* The words of a block's pages in ${part}, and, where there is none, of the page that they came
+ * with if it was one of these. */
+static void spread_in_block(const struct block *block, const struct part *part,
+			    uint32_t words[HL_PAGE_BLOCK_PAGES])
+{
+	uint32_t first = page_in_block(part->start), last = page_in_block(part->end - 1);
+
+	memset(words, 0, HL_PAGE_BLOCK_PAGES * sizeof(*words));
+	for (uint32_t i = first; i <= last; i++) {
+		uint32_t word = block->words ? block->words[i] : 0;
+		words[i] = word ? word : block->rest;
+	}
+	for (uint32_t i = 0; i < HL_PAGE_BLOCK_PAGES; i += HL_PAGE_GROUP_PAGES)
+		spread(words + i, HL_PAGE_GROUP_PAGES);
+	spread(words, HL_PAGE_BLOCK_PAGES);
+}
+
+/* Before pages go that others may have come with: these have words of their own from now on. */
+static void spell_out_company(struct block *block, const struct part *leaving)
+{
+	uint64_t start = block->number << HL_PAGE_BLOCK_SHIFT;
+	const struct part all = {start, start + HL_PAGE_BLOCK_BYTES};
+	uint32_t words[HL_PAGE_BLOCK_PAGES];
+	uint32_t first = page_in_block(leaving->start), last = page_in_block(leaving->end - 1);
+
+	if (!block->words || is_whole_block(leaving))
+		return;
+	spread_in_block(block, &all, words);
+	for (uint32_t i = 0; i < HL_PAGE_BLOCK_PAGES; i++)
+		if (!block->words[i] && (i < first || i > last) && words[i])
+			block->words[i] = words[i] | CAME_WITH;
+}
+
+void hl_page_table_discard(struct hl_page_table *table, uint64_t start, uint64_t end)
+{
+	const uint64_t ends[] = {start, end - 1}; /* other blocks leave as a whole */
+	struct part part;
+
+	if (start >= end)
+		return;
+	for (size_t i = 0; i < HL_COUNT_OF(ends); i++) {
+		struct block *block = find_block(table, ends[i] >> HL_PAGE_BLOCK_SHIFT);
+		if (block && part_of_block(block, round_down(start), round_up(end), &part))
+			spell_out_company(block, &part);
+	}
+	hl_page_table_forget(table, start, end);
 }
 
 void hl_page_table_owners(const struct hl_page_table *table, uint64_t block, uint64_t low,
@@ -387,13 +447,7 @@ void hl_page_table_owners(const struct hl_page_table *table, uint64_t block, uin
 	memset(ret_owners, 0, HL_PAGE_BLOCK_PAGES * sizeof(*ret_owners));
 	if (!known || !part_of_block(known, low, high, &part))
 		return;
-	uint32_t first = page_in_block(part.start), last = page_in_block(part.end - 1);
-	for (uint32_t i = first; i <= last; i++) {
-		uint32_t word = known->words ? known->words[i] : 0;
-		ret_owners[i] = (word ? word : known->rest) & STACK_OF;
-	}
-	for (uint32_t i = 0; i < HL_PAGE_BLOCK_PAGES; i += HL_PAGE_GROUP_PAGES)
-		spread(ret_owners + i, HL_PAGE_GROUP_PAGES);
-	spread(ret_owners, HL_PAGE_BLOCK_PAGES);
-	/* What spread beyond the mapping is not asked for: its pages are of other mappings. */
+	spread_in_block(known, &part, ret_owners);
+	for (uint32_t i = 0; i < HL_PAGE_BLOCK_PAGES; i++)
+		ret_owners[i] &= STACK_OF;
 }

@@ -51,8 +51,12 @@ int hl_page_table_touch(struct hl_page_table *table, uint64_t address, uint64_t 
 int hl_page_table_populate(struct hl_page_table *table, uint64_t start, uint64_t end,
 			   uint64_t stack);
 
-/* Nobody owns the pages in the range any more: unmapped, mapped anew, or given back. */
+/* Nobody owns the pages in the range any more, and nothing is left of what was there: it is mapped
+ * anew. */
 void hl_page_table_forget(struct hl_page_table *table, uint64_t start, uint64_t end);
+
+/* The pages in the range are gone; those around it that came with them stay as they are. */
+void hl_page_table_discard(struct hl_page_table *table, uint64_t start, uint64_t end);
 
 /* The pages in [${from}, ${from} + ${bytes}) are at ${to} now, in place of what was there. 0 or
  * -ENOMEM: some have not moved. */

@@ -63,7 +63,7 @@ static int take_moved(struct page_trace *trace, const struct hl_page_range_recor
 	uint64_t kept = shrinks ? record->to_bytes : record->bytes;
 	int r = hl_page_table_move(trace->table, record->start, record->to, kept);
 
-	hl_page_table_forget(trace->table, record->start + kept, record->start + record->bytes);
+	hl_page_table_discard(trace->table, record->start + kept, record->start + record->bytes);
 	hl_page_table_forget(trace->table, record->to + kept, record->to + record->to_bytes);
 	return r;
 }
@@ -93,7 +93,7 @@ static int take_range(struct page_trace *trace, const struct hl_page_range_recor
 		return hl_page_table_populate(trace->table, record->start,
 					      record->start + record->bytes, record->stack);
 	case HL_RECORD_PAGES_GONE:
-		hl_page_table_forget(trace->table, record->start, record->start + record->bytes);
+		hl_page_table_discard(trace->table, record->start, record->start + record->bytes);
 		return 0;
 	case HL_RECORD_PAGES_MOVED:
 		return take_moved(trace, record);

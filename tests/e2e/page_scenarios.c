@@ -608,6 +608,9 @@ static void churn(void)
 
 #define HALF (AREA_PAGES / 2)
 
+/* Pages that come with one that is read, and go along when that one is written to. */
+#define READ_AROUND 16
+
 const struct scenario scenarios[] = {
 	{"anon", NULL, anon, {{"write_site", AREA_PAGES}}, 0, 0},
 	{"huge", NULL, huge, {{"write_site", AREA_PAGES}}, 0, 0},
@@ -640,7 +643,7 @@ const struct scenario scenarios[] = {
 	{"file_read_then_half_written",
 	 prepare_file,
 	 file_read_then_half_written,
-	 {{"read_site", HALF}, {"write_site", HALF}},
+	 {{"read_site", HALF - READ_AROUND}, {"write_site", HALF}},
 	 0,
 	 0},
 	{"old_file_written",
@@ -700,7 +703,7 @@ const struct scenario scenarios[] = {
 	{"shared_read_then_half_written",
 	 prepare_memfd,
 	 shared_read_then_half_written,
-	 {{"read_site", HALF}, {"write_site", HALF}},
+	 {{"read_site", HALF - READ_AROUND}, {"write_site", HALF}},
 	 0,
 	 0},
 	{"threads", NULL, threads, {{"thread_site", THREADS * 24}}, 0, 0},

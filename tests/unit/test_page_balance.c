@@ -218,6 +218,27 @@ static void a_move_takes_populated_pages_along(void **state)
 	hl_page_table_free(table);
 }
 
+static void pages_that_came_with_discarded_ones_keep_their_owner(void **state)
+{
+	(void)state;
+	struct hl_page_table *table = new_table();
+
+	touch(table, 0, 60, HL_PAGE_TOUCH_WRITE); /* brought in all of the block */
+	hl_page_table_discard(table, page(0), page(5));
+	touch(table, 3, 70, HL_PAGE_TOUCH_WRITE);
+	assert_int_equal(own_owner(table, 2), 0);
+	assert_int_equal(own_owner(table, 3), 70);
+	for (uint32_t i = 5; i < HL_PAGE_BLOCK_PAGES; i++)
+		assert_int_equal(own_owner(table, i), 60);
+	/* That they came was a guess, and now there is a better one. */
+	assert_int_equal(hl_page_table_populate(table, page(8), page(9), 80), 0);
+	assert_int_equal(own_owner(table, 8), 80);
+	assert_int_equal(own_owner(table, 9), 60);
+	hl_page_table_discard(table, page(0), page(512));
+	assert_int_equal(owner(table, 9), 0);
+	hl_page_table_free(table);
+}
+
 static void ranges_too_long_to_remember_are_refused(void **state)
 {
 	(void)state;
@@ -322,7 +343,8 @@ static void snapshots_are_compared_as_if_page_by_page(void **state)
 	struct hl_maps maps = {.maps = map_of_each_page, .count = PAGES};
 
 	for (uint32_t i = 0; i < PAGES; i++)
-		map_of_each_page[i] = (struct hl_map){.start = page(i), .end = page(i + 1)};
+		map_of_each_page[i] =
+			(struct hl_map){.start = page(i), .end = page(i + 1), .inode = i + 1};
 	for (unsigned seed = 1; seed <= 50; seed++) {
 		struct world *world = test_calloc(1, sizeof(*world));
 		struct hl_page_table *table = new_table();
@@ -346,9 +368,10 @@ static void snapshots_are_compared_as_if_page_by_page(void **state)
 static void pages_of_one_fault_go_to_it_and_no_further_than_its_mapping(void **state)
 {
 	(void)state;
-	struct hl_map maps_of_two[] = {{.start = page(0), .end = page(700)},
-				       {.start = page(700), .end = page(PAGES)}};
-	struct hl_maps maps = {.maps = maps_of_two, .count = 2};
+	struct hl_map mapped[] = {{.start = page(0), .end = page(500)},
+				  {.start = page(540), .end = page(700)},
+				  {.start = page(700), .end = page(PAGES), .inode = 7}};
+	struct hl_maps maps = {.maps = mapped, .count = HL_COUNT_OF(mapped)};
 	struct world *world = test_calloc(1, sizeof(*world));
 	struct hl_page_table *table = new_table();
 
@@ -411,6 +434,7 @@ int main(void)
 		cmocka_unit_test(what_was_forgotten_belongs_to_nobody),
 		cmocka_unit_test(owners_move_along_with_their_pages),
 		cmocka_unit_test(a_move_takes_populated_pages_along),
+		cmocka_unit_test(pages_that_came_with_discarded_ones_keep_their_owner),
 		cmocka_unit_test(ranges_too_long_to_remember_are_refused),
 		cmocka_unit_test(snapshots_are_compared_as_if_page_by_page),
 		cmocka_unit_test(pages_of_one_fault_go_to_it_and_no_further_than_its_mapping),

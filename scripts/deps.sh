@@ -21,7 +21,8 @@ packages() {
 		redis-tools sqlite3 musl-tools libc6-dbg libc6-dev-i386 lib32gcc-12-dev binutils \
 		rustc python3 util-linux procps graphviz esbuild node-typescript \
 		python3-selenium chromium chromium-driver fonts-dejavu-core \
-		google-perftools libgoogle-perftools4 libjemalloc2 libjemalloc-dev libmimalloc2.0 libtcmalloc-minimal4 ;;
+		google-perftools libgoogle-perftools4 libjemalloc2 libjemalloc-dev \
+		erlang-dev erlang-tools libmimalloc2.0 libtcmalloc-minimal4 ;;
 	bench) echo g++ libc6-dbg redis-tools sqlite3 heaptrack libgoogle-perftools4 libjemalloc2 ;;
 	*)
 		echo "deps.sh: unknown set '$1'; there are: build check bench" >&2

@@ -1,0 +1,493 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""`heapline stacks` finds, from outside, exactly the blocks that a program keeps.
+
+The programs do what they are told, line by line, and only while they are not looked at or are: so
+what a trace must show is known to the byte.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import threading
+import time
+import unittest
+
+import harness
+from harness import HEAPLINE, TIMEOUT_S
+
+WAYS = ("session", "multi", "perf")
+LIBRARIES = "/usr/lib/x86_64-linux-gnu"
+LIBC = "/lib/x86_64-linux-gnu/libc.so.6"
+GLIBC_CALLS = ("malloc", "calloc", "realloc", "reallocarray", "memalign", "aligned_alloc",
+               "posix_memalign", "valloc", "pvalloc")
+MUSL_CALLS = GLIBC_CALLS[:-2]
+NEW_KINDS = 4  # of operator new in trace_heap_cxx.cc
+
+
+class Target:
+    """A program that obeys."""
+
+    def __init__(self, command, env=None):
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True, bufsize=1, env=dict(os.environ, **(env or {})))
+        self.expect("ready")
+        self.pid = self.process.pid
+
+    def expect(self, word):
+        line = self.process.stdout.readline()
+        if line != word + "\n":
+            raise AssertionError(f"the target says {line!r} instead of {word!r}")
+
+    def tell(self, *words):
+        self.process.stdin.write(" ".join(map(str, words)) + "\n")
+
+    def do(self, *words):
+        self.tell(*words)
+        self.expect("ok")
+
+    def end(self):
+        """Its exit status after it was told no more."""
+        self.process.stdin.close()
+        status = self.process.wait(TIMEOUT_S)
+        self.process.stdout.close()
+        return status
+
+    def kill(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.end()
+
+
+class Trace:
+    """heapline stacks, from when it counts until it is interrupted."""
+
+    def __init__(self, pid, recording, *options):
+        self.recording = recording
+        self.process = subprocess.Popen(
+            [HEAPLINE, "stacks", "-p", str(pid), "--verbose", "--max-overhead", "100000",
+             "-o", recording, *options],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.stderr = []
+        for line in self.process.stderr:
+            self.stderr.append(line)
+            if "counting, by" in line:
+                break
+        else:
+            raise AssertionError("does not count: " + self.said())
+        self.reader = threading.Thread(target=lambda: self.stderr.extend(self.process.stderr))
+        self.reader.start()
+
+    def said(self):
+        """All but what libbpf says."""
+        return "".join(line for line in self.stderr if "libbpf:" not in line)
+
+    def wait(self):
+        self.process.stdout.read()
+        status = self.process.wait(TIMEOUT_S)
+        self.reader.join()
+        self.process.stdout.close()
+        self.process.stderr.close()
+        return status
+
+    def stop(self):
+        self.process.send_signal(signal.SIGINT)
+        return self.wait()
+
+
+def why_refused():
+    """What keeps traces from being made here, or "" when nothing does."""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        result = harness.run([HEAPLINE, "stacks", "-p", str(process.pid), "0.01"])
+        process.kill()
+    return result.stderr.strip() if result.status else ""
+
+
+def changed_code(pid, library="libc.so.6"):
+    """How many bytes of a library's code in memory are not those of its file: breakpoints."""
+    changed = 0
+    with open(f"/proc/{pid}/maps", encoding="utf-8") as maps, open(f"/proc/{pid}/mem", "rb") as mem:
+        for line in maps:
+            match = re.match(r"(\w+)-(\w+) r-xp (\w+) \S+ \d+ +(\S+)", line)
+            if not match or not match[4].endswith(library):
+                continue
+            start, end, offset = (int(match[i], 16) for i in (1, 2, 3))
+            mem.seek(start)
+            code = mem.read(end - start)
+            with open(match[4], "rb") as file:
+                file.seek(offset)
+                original = file.read(len(code))
+            changed += sum(a != b for a, b in zip(code, original))
+    return changed
+
+
+class HeapTest(harness.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        reason = why_refused()
+        if reason:
+            raise unittest.SkipTest(reason)
+
+    def target(self, name="trace_heap", env=None, prefix=()):
+        target = Target([*prefix, harness.program(name)], env)
+        self.addCleanup(target.kill)
+        return target
+
+    def trace(self, target, *options):
+        return Trace(target.pid, self.path("trace.hl"), "--force", *options)
+
+    def finish(self, trace):
+        status = trace.stop()
+        self.assertEqual(status, 0, trace.said())
+
+    def kept(self, trace, unit="bytes", value="inuse"):
+        return harness.folded(trace.recording, value, unit)
+
+    def assert_sites(self, trace, expected, whole_stacks=True):
+        """Blocks by function: {name: [sizes]}; and nothing is lost."""
+        for unit, number in (("bytes", sum), ("objects", len)):
+            stacks = self.kept(trace, unit)
+            for site, sizes in expected.items():
+                self.assertEqual(harness.under(stacks, site), number(sizes), (site, unit, stacks))
+        lost = dict(harness.info(trace.recording)["lost"])
+        lost.pop("unmatched_frees")
+        if not whole_stacks:
+            lost.pop("incomplete_stacks")
+        self.assertFalse(any(lost.values()), f"lost: {lost}")
+
+
+class Ledger(HeapTest):
+    """What the program keeps is what is shown."""
+
+    def test_every_call_counts_where_it_was_made(self):
+        for way in WAYS:
+            with self.subTest(way):
+                target = self.target()
+                target.do("malloc", "site_d", 50, 1000)
+                trace = self.trace(target, "--probes", way)
+                for i, call in enumerate(GLIBC_CALLS):
+                    target.do(call, "site_a", 100, 64 + 2 * i)
+                    target.do(call, "site_b", i, 4096)
+                target.do("free", "site_a", 300)
+                target.do("free", "site_d", 50)
+                target.do("churn", "site_c", 1000, 100)
+                self.finish(trace)
+                sizes = [64 + 2 * i for i in range(len(GLIBC_CALLS)) for _ in range(100)]
+                self.assert_sites(trace, {
+                    "site_a": sizes[:-300], "site_c": [], "site_d": [],
+                    "site_b": [4096] * sum(range(len(GLIBC_CALLS)))})
+                lost = harness.info(trace.recording)["lost"]
+                self.assertEqual(lost["unmatched_frees"], 50)
+
+    def test_threads_free_each_others_blocks(self):
+        target = self.target()
+        trace = self.trace(target)
+        target.do("malloc", "site_a", 5000, 48)
+        target.do("free_elsewhere", "site_a", 4990)
+        self.finish(trace)
+        # Below site_a is what the thread needs for itself as well.
+        self.assert_sites(trace, {"make_blocks": [48] * 10})
+
+    def test_blocks_that_grow_count_once_with_their_last_size(self):
+        for way in WAYS:
+            with self.subTest(way):
+                target = self.target()
+                trace = self.trace(target, "--probes", way)
+                target.do("malloc", "site_b", 20, 10)
+                target.do("grow", "site_b", 50, 100)
+                self.finish(trace)
+                self.assert_sites(trace, {"site_b": [5010] * 20})
+
+    def test_blocks_from_before_grow_into_the_trace(self):
+        target = self.target()
+        target.do("malloc", "site_b", 20, 10)
+        trace = self.trace(target)
+        target.do("grow", "site_b", 1, 100)
+        self.finish(trace)
+        self.assert_sites(trace, {"site_b": [110] * 20})
+        self.assertEqual(harness.info(trace.recording)["lost"]["unmatched_frees"], 20)
+
+    def test_calls_that_fail_do_not_count_and_leave_the_block(self):
+        for way in WAYS:
+            with self.subTest(way):
+                target = self.target()
+                trace = self.trace(target, "--probes", way)
+                for _ in range(10):
+                    target.do("fail", "site_a", 0, 0)
+                self.finish(trace)
+                self.assert_sites(trace, {"site_a": [500] * 10})
+
+    def test_code_that_is_loaded_meanwhile_is_named(self):
+        target = self.target()
+        trace = self.trace(target)
+        until, calls = time.monotonic() + 1.5, 0  # heapline may take a second to notice
+        while time.monotonic() < until:
+            target.do("plugin", harness.program("plugin_a.so"))
+            calls += 1
+        self.finish(trace)
+        stacks = self.kept(trace)
+        self.assertGreater(harness.under(stacks, "plugin_a_site"), 777, stacks)
+        self.assertGreaterEqual(sum(stacks.values()), 777 * calls)
+
+    def test_a_million_blocks_are_kept_without_loss(self):
+        target = self.target()
+        trace = self.trace(target)
+        target.do("malloc", "site_a", 1_000_000, 16)
+        self.finish(trace)
+        self.assert_sites(trace, {"site_a": [16] * 1_000_000})
+        memory = harness.info(trace.recording)["figures"]["table_memory_bytes"]
+        self.assertGreater(memory, 16 << 20)
+        self.assertLess(memory, 256 << 20)
+
+    def test_only_old_blocks_are_shown_if_asked_for(self):
+        target = self.target()
+        trace = self.trace(target, "--older", "2")
+        target.do("malloc", "site_a", 10, 100)
+        time.sleep(2.1)  # it is time that makes them old
+        target.do("malloc", "site_b", 10, 100)
+        self.finish(trace)
+        self.assert_sites(trace, {"site_a": [100] * 10, "site_b": []})
+
+
+class Modes(HeapTest):
+    def test_all_allocations_count_whether_freed_or_not(self):
+        for way in WAYS:
+            with self.subTest(way):
+                target = self.target()
+                trace = self.trace(target, "--all", "--probes", way)
+                target.do("churn", "site_a", 10_000, 30)
+                target.do("malloc", "site_b", 10, 30)
+                target.do("free", "site_b", 10)
+                self.finish(trace)
+                stacks = self.kept(trace, value="alloc")
+                self.assertEqual(harness.under(stacks, "site_a"), 300_000)
+                self.assertEqual(harness.under(stacks, "site_b"), 300)
+                self.assertEqual(harness.info(trace.recording)["recording"]["mode"], "stacks-all")
+
+    def estimates(self, *options):
+        """Bytes and objects that samples of 16 KiB say were made, relative to what was."""
+        target = self.target()
+        trace = self.trace(target, "--sample", "16384", *options)
+        target.do("malloc", "site_a", 200_000, 64)
+        target.do("malloc", "site_b", 2000, 16384)
+        target.do("malloc", "site_c", 10, 10 << 20)
+        target.do("churn", "site_d", 100_000, 1000)
+        self.finish(trace)
+        value = "alloc" if "--all" in options else "inuse"
+        wanted = {"site_a": (200_000, 64), "site_b": (2000, 16384), "site_c": (10, 10 << 20)}
+        for unit in ("bytes", "objects"):
+            stacks = self.kept(trace, unit, value)
+            for site, (count, size) in wanted.items():
+                truth = count * size if unit == "bytes" else count
+                yield f"{site} {unit}", harness.under(stacks, site) / truth
+            churned = 100_000_000 if unit == "bytes" else 100_000
+            yield f"site_d {unit}", harness.under(stacks, "site_d") / churned
+
+    def test_samples_estimate_what_is_kept(self):
+        # 781 samples of site_a: 3.6 % standard deviation; six of them are 22 %.
+        for what, ratio in self.estimates():
+            if what.startswith("site_d"):
+                self.assertEqual(ratio, 0, what)
+            else:
+                self.assertAlmostEqual(ratio, 1, delta=0.22, msg=what)
+
+    def test_samples_estimate_all_that_was_allocated(self):
+        for what, ratio in self.estimates("--all"):
+            self.assertAlmostEqual(ratio, 1, delta=0.22, msg=what)
+
+    def test_blocks_without_room_are_counted_and_said(self):
+        target = self.target()
+        trace = self.trace(target, "--max-blocks", "100")
+        target.do("malloc", "site_a", 1000, 64)
+        self.finish(trace)
+        lost = harness.info(trace.recording)["lost"]
+        kept = harness.under(self.kept(trace, "objects"), "site_a")
+        self.assertGreater(lost["events"], 0)
+        self.assertEqual(kept + lost["events"], 1000)
+        self.assertEqual(lost["bytes"], 64 * lost["events"])
+        warnings = harness.info(trace.recording)["recording"]["warnings"]
+        self.assertIn("--max-blocks", " ".join(warnings))
+
+    def test_one_object_alone_is_probed_if_asked_for(self):
+        target = self.target()
+        result = harness.run([HEAPLINE, "stacks", "-p", str(target.pid), "-O", "no-such", "0.1"])
+        self.assertEqual(result.status, 1)
+        self.assertIn("'no-such'", result.stderr)
+        trace = self.trace(target, "-O", "libc.so")
+        target.do("malloc", "site_a", 10, 64)
+        self.finish(trace)
+        self.assert_sites(trace, {"site_a": [64] * 10})
+
+    def test_a_busy_program_is_not_slowed_down_unasked(self):
+        target = self.target()
+        target.tell("churn", "site_a", 10_000_000_000, 64)
+        result = harness.run([HEAPLINE, "stacks", "-p", str(target.pid), "1"])
+        self.assertEqual(result.status, 3, result.stderr)
+        self.assertIn("--max-overhead", result.stderr)
+        self.assertEqual(changed_code(target.pid), 0)
+        target.process.kill()
+
+
+class Allocators(HeapTest):
+    def check_calls(self, target, calls, *options, whole_stacks=True):
+        trace = self.trace(target, *options)
+        for i, call in enumerate(calls):
+            target.do(call, "site_a", 100, 64 + 2 * i)
+        target.do("free", "site_a", 150)
+        target.do("grow", "site_a", 3, 1000)
+        target.do("churn", "site_c", 1000, 100)
+        target.do("fail", "site_b", 0, 0)
+        self.finish(trace)
+        sizes = [64 + 2 * i for i in range(len(calls)) for _ in range(100)]
+        self.assert_sites(trace, {"site_a": [size + 3000 for size in sizes[:-150]], "site_c": []},
+                          whole_stacks)
+
+    def test_musl_is_found_in_its_loader(self):
+        # Much of musl comes without information about its frames.
+        self.check_calls(self.target("trace_heap_musl"), MUSL_CALLS, whole_stacks=False)
+
+    def test_static_programs_have_their_allocator_in_themselves(self):
+        for name, calls, whole_stacks in (("trace_heap_musl_static", MUSL_CALLS, False),
+                                          ("trace_heap_static", GLIBC_CALLS, True)):
+            with self.subTest(name):
+                self.check_calls(self.target(name), calls, whole_stacks=whole_stacks)
+
+    def test_preloaded_allocators_are_found(self):
+        for name in ("libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2.0"):
+            for way in WAYS:
+                with self.subTest(name, way=way):
+                    library = os.path.join(LIBRARIES, name)
+                    if not os.path.exists(library):
+                        self.skipTest(f"'{library}' is not installed")
+                    self.check_calls(self.target(env={"LD_PRELOAD": library}), MUSL_CALLS,
+                                     "--probes", way)
+
+    def check_cxx(self, library, *options):
+        env = {"LD_PRELOAD": library} if library else {}
+        target = self.target("trace_heap_cxx", env=env)
+        trace = self.trace(target, *options)
+        # Multiples of the alignment, to which libstdc++ rounds.
+        target.do("new", 100, 128)
+        target.do("delete", 40)
+        exceptions = 0 if "mimalloc" in library else 3  # which ends the program, traced or not
+        target.do("throw", exceptions)
+        target.do("new", 10, 3200)
+        self.finish(trace)
+        self.assertEqual(target.end(), exceptions)
+        return trace
+
+    def test_operators_new_count_once_over_every_allocator(self):
+        for name in ("", "libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2.0"):
+            with self.subTest(name):
+                library = os.path.join(LIBRARIES, name) if name else ""
+                if name and not os.path.exists(library):
+                    self.skipTest(f"'{library}' is not installed")
+                trace = self.check_cxx(library)
+                stacks, objects = self.kept(trace), self.kept(trace, "objects")
+                self.assertEqual(sum(objects.values()), NEW_KINDS * 70, objects)
+                self.assertEqual(sum(stacks.values()), NEW_KINDS * (60 * 128 + 10 * 3200), stacks)
+                self.assert_nothing_lost(trace.recording)
+                self.assertEqual(harness.info(trace.recording)["lost"]["unmatched_frees"], 0)
+
+    def test_operators_that_throw_are_left_alone_where_that_would_end_the_program(self):
+        library = os.path.join(LIBRARIES, "libjemalloc.so.2")
+        if not os.path.exists(library):
+            self.skipTest(f"'{library}' is not installed")
+        for way in ("multi", "perf"):
+            with self.subTest(way):
+                trace = self.check_cxx(library, "--probes", way)
+                warnings = harness.info(trace.recording)["recording"]["warnings"]
+                self.assertIn("_Znwm of libjemalloc.so.2", " ".join(warnings))
+
+
+class Surroundings(HeapTest):
+    def test_a_library_that_was_deleted_is_probed(self):
+        library = shutil.copy(LIBC, self.path("libc.so.6"))
+        target = self.target(env={"LD_LIBRARY_PATH": self.directory})
+        os.unlink(library)
+        trace = self.trace(target)
+        target.do("malloc", "site_a", 10, 64)
+        self.finish(trace)
+        self.assert_sites(trace, {"site_a": [64] * 10})
+
+    def test_a_library_that_was_replaced_is_probed_as_it_is_mapped(self):
+        library = shutil.copy(LIBC, self.path("libc.so.6"))
+        target = self.target(env={"LD_LIBRARY_PATH": self.directory})
+        os.unlink(library)
+        shutil.copy(harness.program("plugin_a.so"), library)
+        trace = self.trace(target)
+        target.do("malloc", "site_a", 10, 64)
+        self.finish(trace)
+        self.assert_sites(trace, {"site_a": [64] * 10})
+
+    def test_a_target_in_another_mount_namespace_is_probed(self):
+        harness.need("unshare")
+        script = 'mount -t tmpfs none "$0" && cp "$1" "$0/libc.so.6" && ' \
+            'export LD_LIBRARY_PATH="$0" && exec "$2"'
+        target = self.target(prefix=("unshare", "-m", "sh", "-c", script, self.directory, LIBC))
+        self.assertFalse(os.path.exists(self.path("libc.so.6")))
+        trace = Trace(target.pid, self.path("trace.hl"))
+        target.do("malloc", "site_a", 10, 64)
+        self.finish(trace)
+        self.assert_sites(trace, {"site_a": [64] * 10})
+
+
+class Ends(HeapTest):
+    def test_nothing_is_left_when_heapline_is_killed(self):
+        for way in WAYS:
+            with self.subTest(way):
+                target = self.target()
+                trace = self.trace(target, "--probes", way)
+                self.assertGreater(changed_code(target.pid), 0)
+                trace.process.kill()
+                trace.wait()
+                harness.wait_until(lambda: changed_code(target.pid) == 0, "probes to go away")
+                target.do("malloc", "site_a", 10, 64)
+                self.assertEqual(target.end(), 0)
+
+    def test_nothing_is_left_after_a_trace(self):
+        target = self.target()
+        trace = self.trace(target)
+        self.assertGreater(changed_code(target.pid), 0)
+        self.finish(trace)
+        self.assertEqual(changed_code(target.pid), 0)
+
+    def test_a_target_that_is_killed_is_reported_up_to_its_end(self):
+        target = self.target()
+        trace = self.trace(target)
+        target.do("malloc", "site_a", 10, 64)
+        target.process.kill()
+        self.assertEqual(trace.wait(), 0, trace.said())
+        self.assertIn("ended before", trace.said())
+        self.assertEqual(harness.under(self.kept(trace), "site_a"), 640)
+
+    def test_a_target_that_becomes_another_program_is_reported_up_to_there(self):
+        target = self.target()
+        trace = self.trace(target)
+        target.do("malloc", "site_a", 10, 64)
+        target.tell("exec", harness.program("trace_heap"))
+        target.expect("ready")
+        target.do("malloc", "site_b", 10, 64)
+        self.assertEqual(trace.wait(), 0, trace.said())
+        stacks = self.kept(trace)
+        self.assertEqual(harness.under(stacks, "site_a"), 640, stacks)
+        self.assertEqual(harness.under(stacks, "site_b"), 0, stacks)
+        warnings = harness.info(trace.recording)["recording"]["warnings"]
+        self.assertIn("replaced itself", " ".join(warnings))
+        self.assertEqual(changed_code(target.pid), 0)
+
+    def test_what_children_allocate_is_theirs(self):
+        for way in WAYS:
+            with self.subTest(way):
+                target = self.target()
+                trace = self.trace(target, "--probes", way)
+                target.do("fork", "site_a", 1000, 64)
+                target.do("malloc", "site_b", 10, 64)
+                self.finish(trace)
+                self.assert_sites(trace, {"site_a": [], "site_b": [64] * 10})
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A program that does with its heap what it is told, one command a line on standard input, and says
+ * "ok" after each: test_bpf_heap.py. What it does for itself it does without the heap.
+ *
+ *	CALL SITE COUNT SIZE	makes COUNT blocks by CALL (malloc, calloc ...) in function SITE
+ *				(site_a, site_b ...) and keeps them
+ *	free SITE COUNT		frees the COUNT blocks that SITE made last
+ *	free_elsewhere SITE COUNT	the same in a thread of its own
+ *	grow SITE COUNT SIZE	has each of SITE's blocks grow by realloc, COUNT times by SIZE
+ *	fail SITE COUNT 0	asks for more than there is, in every way
+ *	churn SITE COUNT SIZE	makes and frees, keeping nothing
+ *	fork SITE COUNT SIZE	has a child make blocks, and waits for its end
+ *	exec PATH		becomes another program
+ *	plugin PATH		loads a library and has its `plugin_allocate` make a block of 777
+ *bytes
+ */
+#include "program.h"
+
+#include <dlfcn.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define BLOCKS_MAX (2 << 20)
+#define SITES	   4
+
+struct site {
+	void **blocks;
+	size_t *sizes;
+	size_t count;
+};
+
+static struct site sites[SITES];
+
+static void *allocate(const char *call, size_t size)
+{
+	void *block = NULL;
+
+	if (strcmp(call, "malloc") == 0)
+		return malloc(size);
+	if (strcmp(call, "calloc") == 0)
+		return calloc(2, size / 2);
+	if (strcmp(call, "realloc") == 0)
+		return realloc(NULL, size);
+	if (strcmp(call, "reallocarray") == 0)
+		return reallocarray(NULL, 2, size / 2);
+	if (strcmp(call, "memalign") == 0)
+		return memalign(64, size);
+	if (strcmp(call, "aligned_alloc") == 0)
+		return aligned_alloc(64, size);
+	if (strcmp(call, "posix_memalign") == 0)
+		return posix_memalign(&block, 64, size) ? NULL : block;
+#ifdef __GLIBC__
+	if (strcmp(call, "valloc") == 0)
+		return valloc(size);
+	if (strcmp(call, "pvalloc") == 0)
+		return pvalloc(size);
+#endif
+	return NULL;
+}
+
+static void make_blocks(struct site *site, const char *call, size_t count, size_t size)
+{
+	for (size_t i = 0; i < count; i++) {
+		site->blocks[site->count] = allocate(call, size);
+		site->sizes[site->count++] = size;
+	}
+}
+
+/* Each way to ask for too much; none may count, and a block that was to grow must stay. */
+static void fail(void)
+{
+	volatile size_t huge = SIZE_MAX / 4;
+	void *block = NULL, *kept = malloc(500);
+
+	if (malloc(huge) || calloc(huge, 8) || realloc(kept, huge) || reallocarray(kept, huge, 8) ||
+	    posix_memalign(&block, 64, huge) == 0 || aligned_alloc(64, huge) ||
+	    posix_memalign(&block, 3, 8) == 0)
+		abort();
+	sites[0].blocks[sites[0].count] = kept;
+	sites[0].sizes[sites[0].count++] = 500;
+}
+
+static void grow(struct site *site, size_t times, size_t step)
+{
+	for (size_t i = 0; i < site->count; i++)
+		for (size_t k = 0; k < times; k++) {
+			site->sizes[i] += step;
+			site->blocks[i] = realloc(site->blocks[i], site->sizes[i]);
+		}
+}
+
+static void churn(size_t count, size_t size)
+{
+	for (size_t i = 0; i < count; i++) {
+		void *block = malloc(size);
+		KEEP(block);
+		free(block);
+	}
+}
+
+struct freeing {
+	struct site *site;
+	size_t count;
+};
+
+static void *free_blocks(void *context)
+{
+	struct freeing *freeing = context;
+
+	for (size_t i = 0; i < freeing->count; i++)
+		free(freeing->site->blocks[--freeing->site->count]);
+	return NULL;
+}
+
+static void free_elsewhere(struct site *site, size_t count)
+{
+	struct freeing freeing = {site, count};
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, free_blocks, &freeing) != 0)
+		abort();
+	pthread_join(thread, NULL);
+}
+
+static void act(struct site *site, const char *call, size_t count, size_t size)
+{
+	struct freeing freeing = {site, count};
+
+	if (strcmp(call, "free") == 0)
+		free_blocks(&freeing);
+	else if (strcmp(call, "free_elsewhere") == 0)
+		free_elsewhere(site, count);
+	else if (strcmp(call, "grow") == 0)
+		grow(site, count, size);
+	else if (strcmp(call, "fail") == 0)
+		fail();
+	else if (strcmp(call, "churn") == 0)
+		churn(count, size);
+	else
+		make_blocks(site, call, count, size);
+}
+
+/* Each command runs below a function of its own name. */
+#define SITE_FUNCTION(name, index)                                         \
+	static SITE void name(const char *call, size_t count, size_t size) \
+	{                                                                  \
+		act(&sites[index], call, count, size);                     \
+		BARRIER();                                                 \
+	}
+SITE_FUNCTION(site_a, 0)
+SITE_FUNCTION(site_b, 1)
+SITE_FUNCTION(site_c, 2)
+SITE_FUNCTION(site_d, 3)
+
+static void run_site(const char *name, const char *call, size_t count, size_t size)
+{
+	if (strcmp(name, "site_a") == 0)
+		site_a(call, count, size);
+	else if (strcmp(name, "site_b") == 0)
+		site_b(call, count, size);
+	else if (strcmp(name, "site_c") == 0)
+		site_c(call, count, size);
+	else
+		site_d(call, count, size);
+}
+
+static void fork_site(const char *name, size_t count, size_t size)
+{
+	pid_t child = fork();
+
+	if (child == 0) {
+		run_site(name, "malloc", count, size);
+		run_site(name, "churn", count, size);
+		_exit(0);
+	}
+	waitpid(child, NULL, 0);
+}
+
+static void load_plugin(const char *path)
+{
+	void *library = dlopen(path, RTLD_NOW);
+	void *(*plugin_allocate)(size_t size) = NULL;
+
+	if (library)
+		*(void **)&plugin_allocate = dlsym(library, "plugin_allocate");
+	if (!plugin_allocate || !plugin_allocate(777))
+		abort();
+}
+
+static void obey(char *line)
+{
+	char call[32] = "", site[512] = "";
+	size_t count = 0, size = 0;
+
+	if (sscanf(line, "%31s %511s %zu %zu", call, site, &count, &size) < 2)
+		abort();
+	if (strcmp(call, "exec") == 0)
+		execl(site, site, NULL);
+	else if (strcmp(call, "plugin") == 0)
+		load_plugin(site);
+	else if (strcmp(call, "fork") == 0)
+		fork_site(site, count, size);
+	else
+		run_site(site, call, count, size);
+}
+
+/* One line, without the heap. */
+static bool read_line(char *line, size_t capacity)
+{
+	size_t length = 0;
+
+	while (length + 1 < capacity && read(STDIN_FILENO, line + length, 1) == 1)
+		if (line[length++] == '\n') {
+			line[length - 1] = '\0';
+			return true;
+		}
+	return false;
+}
+
+static void *reserve(size_t bytes)
+{
+	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (memory == MAP_FAILED)
+		abort();
+	return memory;
+}
+
+static void say(const char *text)
+{
+	if (write(STDOUT_FILENO, text, strlen(text)) < 0)
+		_exit(1);
+}
+
+int main(void)
+{
+	char line[600];
+
+	for (size_t i = 0; i < SITES; i++) {
+		sites[i].blocks = reserve(BLOCKS_MAX * sizeof(void *));
+		sites[i].sizes = reserve(BLOCKS_MAX * sizeof(size_t));
+	}
+	say("ready\n");
+	while (read_line(line, sizeof(line))) {
+		obey(line);
+		say("ok\n");
+	}
+	return 0;
+}

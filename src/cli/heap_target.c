@@ -6,33 +6,35 @@
 #include <limits.h>
 
 static uint64_t pid;
+static const char *core;
 static bool stop;
 
-#define PID_OPTION                                                            \
-	{                                                                     \
-		"pid", 'p', "PID", "the process", HL_OPTION_COUNT, &pid, NULL \
-	}
-#define STOP_OPTION                                                                               \
-	{                                                                                         \
-		"stop", 0, NULL, "stop the threads while an arena is read, so that all is exact", \
-			HL_OPTION_FLAG, &stop, NULL                                               \
-	}
-
 const struct hl_option hl_heap_target_options[] = {
-	PID_OPTION,
-	STOP_OPTION,
+	{"pid", 'p', "PID", "the process", HL_OPTION_COUNT, &pid, NULL},
+	{"core", 0, "FILE", "a core file in place of a process", HL_OPTION_TEXT, &core, NULL},
+	{"stop", 0, NULL, "stop the threads while an arena is read, so that all is exact",
+	 HL_OPTION_FLAG, &stop, NULL},
 	{0},
 };
 
-const struct hl_option hl_heap_process_options[] = {PID_OPTION, STOP_OPTION, {0}};
+const struct hl_option hl_heap_process_options[] = {
+	{"pid", 'p', "PID", "the process", HL_OPTION_COUNT, &pid, NULL},
+	{"stop", 0, NULL, "stop the threads while an arena is read, so that all is exact",
+	 HL_OPTION_FLAG, &stop, NULL},
+	{0},
+};
 
 int hl_heap_target_check(const struct hl_verb *verb, int argc, char **argv)
 {
 	if (argc > 0)
 		return hl_cli_usage_error(verb, "unexpected argument '%s'", argv[0]);
-	if (!pid)
+	if (!pid && !core)
 		return hl_cli_usage_error(verb, "'%s' needs a process; name it with -p PID",
 					  verb->name);
+	if (pid && core)
+		return hl_cli_usage_error(verb, "--pid and --core exclude each other");
+	if (core && stop)
+		return hl_cli_usage_error(verb, "a core file cannot be stopped");
 	if (pid > INT_MAX)
 		return hl_cli_usage_error(verb, "bad value '%" PRIu64 "' of option '--pid'", pid);
 	return HL_EXIT_DONE;
@@ -52,7 +54,8 @@ int hl_heap_target_read(struct hl_heap_settings *settings, struct hl_heap **ret_
 			struct hl_error *err)
 {
 	settings->stop = stop;
-	return hl_heap_read((pid_t)pid, settings, ret_heap, err);
+	return core ? hl_heap_read_core(core, settings, ret_heap, err)
+		    : hl_heap_read((pid_t)pid, settings, ret_heap, err);
 }
 
 int hl_heap_target_shape(const struct hl_verb *verb, uint64_t start, uint64_t width,

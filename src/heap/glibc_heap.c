@@ -4,8 +4,7 @@
 
 #include "base/array.h"
 #include "base/index.h"
-#include "heap/account.h"
-#include "heap/glibc_mmapped.h"
+#include "heap/glibc_reader.h"
 #include "heap/glibc_tcache.h"
 
 #include <errno.h>
@@ -14,23 +13,6 @@
 #include <string.h>
 
 #define ARENAS_MAX 65536u
-
-/* One heap of an arena that is not the main one. */
-struct arena_heap {
-	uint64_t start, bytes;
-};
-
-struct reader {
-	struct hl_memory *memory;
-	const struct hl_glibc *glibc;
-	struct hl_heap *heap;
-	struct hl_glibc_common common;
-	struct hl_glibc_arena *arenas; /* as heap->arenas */
-	size_t arena_count, arena_capacity;
-	struct hl_account account;
-	struct hl_glibc_walk_settings walk;
-	struct hl_glibc_walker *walker;
-};
 
 int hl_heap_note(struct hl_heap *heap, const char *format, ...)
 {
@@ -48,7 +30,7 @@ int hl_heap_note(struct hl_heap *heap, const char *format, ...)
 
 /* ---- arenas ---- */
 
-static int add_arena(struct reader *reader, const struct hl_glibc_arena *arena)
+static int add_arena(struct hl_glibc_reader *reader, const struct hl_glibc_arena *arena)
 {
 	struct hl_heap *heap = reader->heap;
 
@@ -68,7 +50,8 @@ static int add_arena(struct reader *reader, const struct hl_glibc_arena *arena)
 }
 
 /* Whether ${address} is among the arenas; else it is added to ${seen}. 1, 0 or -ENOMEM. */
-static int is_known_arena(const struct reader *reader, struct hl_index *seen, uint64_t address)
+static int is_known_arena(const struct hl_glibc_reader *reader, struct hl_index *seen,
+			  uint64_t address)
 {
 	uint32_t hash = hl_hash_pair(address, 0), at = hash, id;
 
@@ -79,7 +62,7 @@ static int is_known_arena(const struct reader *reader, struct hl_index *seen, ui
 }
 
 /* Follows the ring of arenas, which a damaged heap may lead astray. */
-static int read_ring(struct reader *reader, struct hl_index *seen)
+static int read_ring(struct hl_glibc_reader *reader, struct hl_index *seen)
 {
 	uint64_t address = reader->glibc->main_arena;
 	struct hl_glibc_arena arena;
@@ -107,7 +90,7 @@ static int read_ring(struct reader *reader, struct hl_index *seen)
 	return 0;
 }
 
-static int read_arenas(struct reader *reader)
+static int read_arenas(struct hl_glibc_reader *reader)
 {
 	struct hl_index seen = {0};
 	int r = read_ring(reader, &seen);
@@ -116,67 +99,9 @@ static int read_arenas(struct reader *reader)
 	return r;
 }
 
-/* ---- the main arena ---- */
-
-/* The end of the memory that the break, or a mapping, gives main_arena at ${address}. */
-static uint64_t mapping_end(const struct reader *reader, uint64_t address)
-{
-	const struct hl_map *map = hl_maps_find(&reader->memory->maps, address);
-	return map ? map->end : 0;
-}
-
-/* How far a heap at ${address} can have grown since the mappings were read. */
-static uint64_t growth_limit(const struct reader *reader, uint64_t address)
-{
-	const struct hl_maps *maps = &reader->memory->maps;
-
-	for (size_t i = 0; i < maps->count; i++)
-		if (maps->maps[i].start > address)
-			return maps->maps[i].start;
-	return UINT64_MAX;
-}
-
-static void set_trim_unit(struct reader *reader, const struct hl_glibc_arena *arena)
-{
-	uint64_t end = arena->top + arena->top_bytes;
-	const struct hl_map *map = hl_maps_find(&reader->memory->maps, arena->top);
-
-	/* the break must be where glibc last put it */
-	reader->account.trim_unit = 0;
-	if (map && strcmp(map->path, "[heap]") == 0 && map->end == end)
-		reader->account.trim_unit = reader->common.thp_page_bytes
-						    ? reader->common.thp_page_bytes
-						    : reader->memory->page_bytes;
-}
-
-static int read_main_heap(struct reader *reader)
-{
-	const struct hl_glibc_arena *arena = &reader->arenas[0];
-	uint64_t start = reader->common.sbrk_base, end = arena->top + arena->top_bytes;
-	uint64_t first = (start + 15) & ~UINT64_C(15), bound = mapping_end(reader, start);
-	bool has_top = arena->top >= start && arena->top < bound;
-	const struct hl_run run = {start & ~(reader->memory->page_bytes - 1),
-				   first,
-				   has_top ? end : bound,
-				   growth_limit(reader, start),
-				   has_top ? arena->top : 0,
-				   arena->address,
-				   true};
-
-	if (!start || !arena->top || !bound)
-		return 0;
-	set_trim_unit(reader, arena);
-	int r = hl_account_begin(&reader->account, "main heap", start, 0);
-	if (r == 0)
-		r = hl_glibc_walker_run(reader->walker, &run, &end);
-	if (r == 0)
-		hl_account_end(&reader->account, end);
-	return r;
-}
-
 /* ---- other arenas ---- */
 
-static int read_heap_info(struct reader *reader, uint64_t address, uint64_t *ret_arena,
+static int read_heap_info(struct hl_glibc_reader *reader, uint64_t address, uint64_t *ret_arena,
 			  uint64_t *ret_previous, uint64_t *ret_bytes)
 {
 	uint64_t words[3];
@@ -192,8 +117,8 @@ static int read_heap_info(struct reader *reader, uint64_t address, uint64_t *ret
 
 /* Where the first chunk of the heap at ${start} is: behind its own struct, and the arena's if that
  * lies in it. */
-static uint64_t first_chunk(const struct reader *reader, const struct hl_glibc_arena *arena,
-			    uint64_t start)
+static uint64_t first_chunk(const struct hl_glibc_reader *reader,
+			    const struct hl_glibc_arena *arena, uint64_t start)
 {
 	const struct hl_glibc_layout *layout = reader->glibc->layout;
 	uint64_t first = start + layout->heap_info_bytes;
@@ -203,7 +128,7 @@ static uint64_t first_chunk(const struct reader *reader, const struct hl_glibc_a
 	return (first + 15) & ~UINT64_C(15);
 }
 
-static int walk_heap(struct reader *reader, uint32_t index, uint64_t start, uint64_t bytes)
+static int walk_heap(struct hl_glibc_reader *reader, uint32_t index, uint64_t start, uint64_t bytes)
 {
 	const struct hl_glibc_arena *arena = &reader->arenas[index];
 	uint64_t alignment = hl_glibc_heap_alignment(&reader->common);
@@ -225,7 +150,7 @@ static int walk_heap(struct reader *reader, uint32_t index, uint64_t start, uint
 }
 
 /* From the newest heap, which has the top, to the one with the arena itself. */
-static int read_arena_heaps(struct reader *reader, uint32_t index)
+static int read_arena_heaps(struct hl_glibc_reader *reader, uint32_t index)
 {
 	const struct hl_glibc_arena *arena = &reader->arenas[index];
 	uint64_t alignment = hl_glibc_heap_alignment(&reader->common);
@@ -248,7 +173,7 @@ static int read_arena_heaps(struct reader *reader, uint32_t index)
 
 /* ---- all of it ---- */
 
-static void find_tcache_key(struct reader *reader)
+static void find_tcache_key(struct hl_glibc_reader *reader)
 {
 	uint64_t alignment = hl_glibc_heap_alignment(&reader->common), key = 0;
 
@@ -264,18 +189,64 @@ static void find_tcache_key(struct reader *reader)
 	reader->walk.tcache_max_bytes = reader->common.tcache_max_bytes;
 }
 
-static int read_heaps(struct reader *reader)
+/* What an arena, and glibc as a whole, say now: since they were read first they may have moved. */
+static int read_anew(struct hl_glibc_reader *reader, uint32_t index)
 {
-	int r = read_main_heap(reader);
+	struct hl_heap_arena *shown = &reader->heap->arenas[index];
+	struct hl_glibc_arena *arena = &reader->arenas[index];
+	int r = hl_glibc_read_common(reader->memory, reader->glibc, &reader->common);
 
-	for (uint32_t i = 1; i < reader->arena_count && r == 0; i++)
-		r = read_arena_heaps(reader, i);
 	if (r == 0)
-		r = hl_glibc_mmapped_read(reader->memory, &reader->common, &reader->account);
+		r = hl_glibc_read_arena(reader->memory, reader->glibc, arena->address, arena);
+	if (r < 0)
+		return r;
+	shown->threads = (uint32_t)arena->threads;
+	shown->system_bytes = arena->system_bytes;
+	shown->max_system_bytes = arena->max_system_bytes;
+	return 0;
+}
+
+typedef int read_part(struct hl_glibc_reader *reader, uint32_t arena);
+
+static int read_break(struct hl_glibc_reader *reader, uint32_t arena)
+{
+	(void)arena;
+	return hl_glibc_read_break(reader);
+}
+
+static int read_mappings(struct hl_glibc_reader *reader, uint32_t arena)
+{
+	(void)arena;
+	return hl_glibc_read_mappings(reader);
+}
+
+/* Reads one part of the heap, while the process stands still if that is wanted. */
+static int read_stopped(struct hl_glibc_reader *reader, read_part *part, uint32_t arena)
+{
+	if (!reader->account.settings->stop)
+		return part(reader, arena);
+	int r = hl_memory_stop(reader->memory, reader->err);
+	if (r < 0)
+		return r;
+	r = read_anew(reader, arena);
+	if (r == 0)
+		r = part(reader, arena);
+	hl_memory_go_on(reader->memory);
 	return r;
 }
 
-static void describe(struct reader *reader)
+static int read_heaps(struct hl_glibc_reader *reader)
+{
+	int r = read_stopped(reader, read_break, 0);
+
+	for (uint32_t i = 1; i < reader->arena_count && r == 0; i++)
+		r = read_stopped(reader, read_arena_heaps, i);
+	if (r == 0)
+		r = read_stopped(reader, read_mappings, 0);
+	return r;
+}
+
+static void describe(struct hl_glibc_reader *reader)
 {
 	struct hl_heap *heap = reader->heap;
 	const struct hl_glibc_walk_counts *counts = hl_glibc_walker_counts(reader->walker);
@@ -285,6 +256,7 @@ static void describe(struct reader *reader)
 	heap->arena_max = (uint32_t)reader->common.arena_max;
 	heap->mp_mmapped_blocks = reader->common.mmapped_blocks;
 	heap->mp_mmapped_bytes = reader->common.mmapped_bytes;
+	heap->was_stopped = heap->was_stopped || reader->account.settings->stop;
 	heap->chunks = counts->chunks;
 	heap->rereads = counts->rereads;
 	heap->abandoned = counts->abandoned;
@@ -295,7 +267,9 @@ int hl_glibc_heap_read(struct hl_memory *memory, const struct hl_glibc *glibc,
 		       const struct hl_heap_settings *settings, struct hl_heap *heap,
 		       struct hl_error *err)
 {
-	struct reader reader = {.memory = memory, .glibc = glibc, .heap = heap};
+	struct hl_glibc_reader reader = {
+		.memory = memory, .glibc = glibc, .heap = heap, .err = err};
+	const struct hl_glibc_walk_settings strict = {.is_strict = true};
 	struct hl_log2_shape shape = settings->free_shape;
 
 	if (!shape.width)
@@ -316,10 +290,13 @@ int hl_glibc_heap_read(struct hl_memory *memory, const struct hl_glibc *glibc,
 		r = hl_glibc_walker_new(memory, glibc, &reader.walk, &reader.walker);
 	}
 	if (r == 0)
+		r = hl_glibc_walker_new(memory, glibc, &strict, &reader.strict);
+	if (r == 0)
 		r = read_heaps(&reader);
 	if (r == 0)
 		describe(&reader);
 	hl_glibc_walker_free(reader.walker);
+	hl_glibc_walker_free(reader.strict);
 	free(reader.arenas);
 	return r < 0 ? hl_error_set(err, r, "cannot read the heap: %s", strerror(-r)) : r;
 }

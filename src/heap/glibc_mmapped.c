@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Blocks with a mapping of their own; see glibc_mmapped.h. */
-#include "heap/glibc_mmapped.h"
+/*
+ * Blocks that have a mapping of their own: glibc keeps no list of them. They are known by their
+ * headers at the beginnings of mappings, or behind each other where the kernel has joined mappings;
+ * glibc's own count says whether all were found. Among them may be pieces of main_arena.
+ */
+#include "heap/glibc_reader.h"
 
 #include "heap/extents.h"
 
 #include <string.h>
 
 struct search {
+	struct hl_glibc_reader *reader;
 	struct hl_memory *memory;
 	struct hl_account *account;
 	struct hl_pages pages; /* of the gap that is searched */
@@ -66,34 +71,41 @@ static int account_block(struct search *search, uint64_t start, uint64_t bytes)
 				  find_header(search, start, bytes) + HL_CHUNK_BLOCK, last_word);
 }
 
+/* What begins at ${at}: a block, or a piece of main_arena; its end, or 0, in ${ret_end}. */
+static int read_one(struct search *search, uint64_t at, uint64_t end, uint64_t *ret_end)
+{
+	uint64_t bytes;
+	int r = 0;
+
+	*ret_end = at;
+	if (is_block(search, at, end, &bytes)) {
+		hl_account_pages(search->account, &search->pages);
+		*ret_end = at + bytes;
+		return account_block(search, at, bytes);
+	}
+	if (hl_glibc_lacks_pieces(search->reader) && hl_pages_contain(&search->pages, at))
+		r = hl_glibc_read_piece(search->reader, at, end, ret_end);
+	return r;
+}
+
 /* Memory that no carrier has: [${start}, ${end}). */
 static int search_gap(void *context, uint64_t start, uint64_t end)
 {
 	struct search *search = context;
-	uint64_t page = search->memory->page_bytes, bytes;
 	int r;
 
 	search->pages.count = 0;
 	search->pages.page_count = 0;
 	if ((r = hl_memory_scan(search->memory, start, end, &search->pages)) < 0)
 		return r;
-	hl_account_pages(search->account, &search->pages);
-	for (uint64_t at = start; at < end && r == 0; at += bytes) {
-		if (is_block(search, at, end, &bytes))
-			r = account_block(search, at, bytes);
-		else if (search->every_page)
-			bytes = page;
-		else
+	for (uint64_t at = start, next; at < end && r == 0; at = next) {
+		r = read_one(search, at, end, &next);
+		if (next == at && !search->every_page)
 			break;
+		if (next == at)
+			next += search->memory->page_bytes;
 	}
 	return r;
-}
-
-static bool may_hold_blocks(const struct hl_map *map)
-{
-	return (map->flags & (HL_MAP_READ | HL_MAP_WRITE | HL_MAP_SHARED)) ==
-		       (HL_MAP_READ | HL_MAP_WRITE) &&
-	       (!map->path[0] || strstr(map->path, "anon_hugepage"));
 }
 
 static int search_mappings(struct search *search)
@@ -101,25 +113,32 @@ static int search_mappings(struct search *search)
 	const struct hl_maps *maps = &search->memory->maps;
 	int r = hl_extents_of_carriers(&search->account->heap->carriers, search->memory->page_bytes,
 				       &search->extents);
+	struct hl_glibc_stretch stretch;
+	size_t index = 0;
 
-	for (size_t i = 0; i < maps->count && r == 0; i++)
-		if (may_hold_blocks(&maps->maps[i]))
-			r = hl_extents_gaps(&search->extents, maps->maps[i].start,
-					    maps->maps[i].end, search_gap, search);
+	while (r == 0 && (stretch = hl_glibc_stretch_next(maps, &index)).end)
+		r = hl_extents_gaps(&search->extents, stretch.start, stretch.end, search_gap,
+				    search);
 	return r;
 }
 
-int hl_glibc_mmapped_read(struct hl_memory *memory, const struct hl_glibc_common *common,
-			  struct hl_account *account)
+static bool all_were_found(const struct hl_glibc_reader *reader)
 {
-	struct search search = {.memory = memory, .account = account};
+	return reader->heap->mmapped_blocks >= reader->common.mmapped_blocks &&
+	       !hl_glibc_lacks_pieces(reader);
+}
+
+int hl_glibc_read_mappings(struct hl_glibc_reader *reader)
+{
+	struct search search = {
+		.reader = reader, .memory = reader->memory, .account = &reader->account};
 	int r = search_mappings(&search);
 
-	if (r == 0 && account->heap->mmapped_blocks < common->mmapped_blocks) {
+	if (r == 0 && !all_were_found(reader)) {
 		search.every_page = true;
 		r = search_mappings(&search);
 	}
-	hl_account_pages(account, NULL);
+	hl_account_pages(&reader->account, NULL);
 	hl_extents_release(&search.extents);
 	hl_pages_release(&search.pages);
 	return r;

@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ARENA_FLAGS   4u /* in all versions, behind the lock */
+#define NONCONTIGUOUS 2u
+
 #define HEAP_MAX_BYTES (UINT64_C(64) << 20)
 
 /* User memory of a chunk begins behind two words; its links are the first of it. */
@@ -72,6 +75,7 @@ int hl_glibc_read_arena(struct hl_memory *memory, const struct hl_glibc *glibc, 
 
 	if (r < 0)
 		return r;
+	arena.is_contiguous = !(int_at(bytes + ARENA_FLAGS) & NONCONTIGUOUS);
 	arena.top = word_at(bytes + at->arena.top);
 	arena.next = word_at(bytes + at->arena.next);
 	arena.threads = word_at(bytes + at->arena.attached_threads);

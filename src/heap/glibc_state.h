@@ -8,6 +8,7 @@
 
 struct hl_glibc_arena {
 	uint64_t address, next;
+	bool is_contiguous;	 /* its memory comes from the break, as far as it can */
 	uint64_t top, top_bytes; /* 0: it has no memory yet */
 	uint64_t threads;	 /* attached */
 	uint64_t system_bytes, max_system_bytes;

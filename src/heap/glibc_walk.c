@@ -160,7 +160,7 @@ static int flush(struct hl_glibc_walker *walker, uint64_t anchor)
 	int r = 0;
 
 	classify(walker);
-	if (walker->batch_count)
+	if (walker->batch_count && walker->settings.chunks)
 		r = walker->settings.chunks(walker->settings.context, walker->batch,
 					    walker->batch_count);
 	walker->counts.chunks += walker->batch_count;
@@ -229,11 +229,13 @@ static enum step finish_at_guard(struct hl_glibc_walker *walker, uint64_t head)
 	int r = hl_memory_read(walker->memory, walker->at + GUARD_BYTES, second, sizeof(second));
 	if (r < 0)
 		return fail(walker, r);
-	uint64_t expected = run->is_main ? GUARD_BYTES : 0;
-	if ((word_at(second + 8) & ~HL_CHUNK_FLAGS) != expected ||
-	    walker->at + 2 * GUARD_BYTES > run->end)
+	uint64_t expected = run->is_main ? GUARD_BYTES : 0, guards = 2 * GUARD_BYTES;
+	if ((word_at(second + 8) & ~HL_CHUNK_FLAGS) != expected)
 		return STEP_INCONSISTENT;
-	return finish(walker, 2 * GUARD_BYTES, HL_CHUNK_OWN);
+	if (run->is_main && (walker->at + guards) % walker->memory->page_bytes)
+		guards += GUARD_BYTES; /* the old top was too small to be a chunk */
+	return walker->at + guards > run->end ? STEP_INCONSISTENT
+					      : finish(walker, guards, HL_CHUNK_OWN);
 }
 
 /* What has no size of a chunk: guards, or nothing that could be. */
@@ -393,6 +395,8 @@ int hl_glibc_walker_run(struct hl_glibc_walker *walker, const struct hl_run *run
 			return walker->error;
 		if (step == STEP_END)
 			break;
+		if (walker->settings.is_strict)
+			return -EBADMSG;
 		r = ++walker->failures < FAILURES_MAX ? read_again(walker) : give_up(walker);
 	}
 	if (r == 0)

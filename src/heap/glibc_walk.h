@@ -53,7 +53,8 @@ struct hl_glibc_walk_settings {
 	uint64_t tcache_max_bytes; /* user bytes of the largest block in one */
 	/* Chunks that are known to be cached, sorted; and those that have the key but are none. */
 	const struct hl_addresses *tcache_chunks, *stale_chunks;
-	/* Gets all chunks in order. Non-zero ends the walk and is its result. */
+	bool is_strict; /* -EBADMSG where chunks do not fit, at once */
+	/* Gets all chunks in order; may be NULL. Non-zero ends the walk and is its result. */
 	int (*chunks)(void *context, const struct hl_chunk *chunks, size_t count);
 	/* Told whenever the pages of the run were looked up, before any chunk of them; optional */
 	void (*pages)(void *context, const struct hl_pages *pages);

@@ -24,6 +24,10 @@ struct hl_memory_kind {
 	int (*scan)(struct hl_memory *memory, uint64_t start, uint64_t end, struct hl_pages *pages);
 	/* Opens the file behind ${map}; a descriptor or a negative errno. */
 	int (*open_file)(struct hl_memory *memory, const struct hl_map *map);
+	/* Has the process stand still, and reads its mappings anew; and lets it go on. NULL where
+	 * nothing moves. 0 or a negative errno with a sentence. */
+	int (*stop)(struct hl_memory *memory, struct hl_error *err);
+	void (*go_on)(struct hl_memory *memory);
 	void (*free)(struct hl_memory *memory);
 };
 
@@ -50,6 +54,17 @@ static inline int hl_memory_open_file(struct hl_memory *memory, const struct hl_
 	return memory->kind->open_file(memory, map);
 }
 
+static inline int hl_memory_stop(struct hl_memory *memory, struct hl_error *err)
+{
+	return memory->kind->stop ? memory->kind->stop(memory, err) : 0;
+}
+
+static inline void hl_memory_go_on(struct hl_memory *memory)
+{
+	if (memory->kind->go_on)
+		memory->kind->go_on(memory);
+}
+
 /* ${memory} itself is freed, too; NULL is fine. */
 static inline void hl_memory_free(struct hl_memory *memory)
 {
@@ -64,6 +79,3 @@ int hl_memory_open_live(pid_t pid, struct hl_memory **ret_memory, struct hl_erro
  * on failure. 0; -EBADMSG when it is none; another negative errno, with a sentence. */
 int hl_memory_open_core(const char *path, struct hl_memory **ret_memory,
 			struct hl_process_facts *facts, struct hl_error *err);
-
-/* Reads the mappings of a live process anew. 0 or a negative errno with a sentence. */
-int hl_memory_refresh_live(struct hl_memory *memory, struct hl_error *err);

@@ -134,7 +134,8 @@ static void core_free(struct hl_memory *memory)
 	free(core);
 }
 
-static const struct hl_memory_kind core_kind = {core_read, core_scan, core_open_file, core_free};
+static const struct hl_memory_kind core_kind = {
+	.read = core_read, .scan = core_scan, .open_file = core_open_file, .free = core_free};
 
 /* ---- opening ---- */
 

@@ -2,6 +2,8 @@
 /* The memory of a running process, by process_vm_readv and its page map. */
 #include "heap/memory.h"
 
+#include "heap/stop.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/uio.h>
@@ -11,6 +13,7 @@ struct live_memory {
 	struct hl_memory base;
 	pid_t pid;
 	struct hl_pagemap *pagemap;
+	struct hl_stop *stop; /* NULL: it runs */
 };
 
 static int live_read(struct hl_memory *memory, uint64_t address, void *bytes, size_t length)
@@ -39,24 +42,44 @@ static void live_free(struct hl_memory *memory)
 {
 	struct live_memory *live = (struct live_memory *)memory;
 
+	hl_stop_end(live->stop);
 	hl_pagemap_free(live->pagemap);
 	hl_maps_release(&memory->maps);
 	free(live);
 }
 
-static const struct hl_memory_kind live_kind = {live_read, live_scan, live_open_file, live_free};
-
-int hl_memory_refresh_live(struct hl_memory *memory, struct hl_error *err)
+static int refresh_maps(struct live_memory *live, struct hl_error *err)
 {
 	struct hl_maps maps;
-	int r = hl_maps_read(((struct live_memory *)memory)->pid, &maps, err);
+	int r = hl_maps_read(live->pid, &maps, err);
 
 	if (r < 0)
 		return r;
-	hl_maps_release(&memory->maps);
-	memory->maps = maps;
+	hl_maps_release(&live->base.maps);
+	live->base.maps = maps;
 	return 0;
 }
+
+static void live_go_on(struct hl_memory *memory)
+{
+	struct live_memory *live = (struct live_memory *)memory;
+
+	hl_stop_end(live->stop);
+	live->stop = NULL;
+}
+
+static int live_stop(struct hl_memory *memory, struct hl_error *err)
+{
+	struct live_memory *live = (struct live_memory *)memory;
+	int r = hl_stop_begin(live->pid, &live->stop, err);
+
+	if (r == 0 && (r = refresh_maps(live, err)) < 0)
+		live_go_on(memory);
+	return r;
+}
+
+static const struct hl_memory_kind live_kind = {live_read, live_scan,  live_open_file,
+						live_stop, live_go_on, live_free};
 
 /* Whether memory may be read at all: maps and page map need less than reading does. */
 static int check_access(struct hl_memory *memory, pid_t pid, struct hl_error *err)

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The memory of main_arena: what the break gave it, with a gap wherever the program has moved the
+ * break itself; and pieces from mmap, where the break could not be moved. Nothing leads from one
+ * to the next but the chunks in lists, so pieces are known by their chunks, which must fit to each
+ * other up to the guards at their end, or to the top.
+ */
+#include "heap/glibc_reader.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define GAP_WINDOW (UINT64_C(64) << 10)
+#define GAP_MAX	   (UINT64_C(256) << 20) /* how far the program may have moved the break */
+
+/* ---- stretches ---- */
+
+static bool is_plain(const struct hl_map *map)
+{
+	return (map->flags & (HL_MAP_READ | HL_MAP_WRITE | HL_MAP_SHARED)) ==
+		       (HL_MAP_READ | HL_MAP_WRITE) &&
+	       (!map->inode || strstr(map->path, "anon_hugepage")) &&
+	       strncmp(map->path, "[stack", 6) != 0;
+}
+
+struct hl_glibc_stretch hl_glibc_stretch_next(const struct hl_maps *maps, size_t *index)
+{
+	struct hl_glibc_stretch stretch = {0};
+	size_t i = *index;
+
+	while (i < maps->count && !is_plain(&maps->maps[i]))
+		i++;
+	if (i < maps->count)
+		stretch.start = stretch.end = maps->maps[i].start;
+	for (; i < maps->count && is_plain(&maps->maps[i]) && maps->maps[i].start == stretch.end;
+	     i++)
+		stretch.end = maps->maps[i].end;
+	*index = i;
+	return stretch;
+}
+
+/* The end of the stretch that holds ${address}; 0 when none does. */
+static uint64_t stretch_end(const struct hl_maps *maps, uint64_t address)
+{
+	struct hl_glibc_stretch stretch;
+	size_t index = 0;
+
+	do
+		stretch = hl_glibc_stretch_next(maps, &index);
+	while (stretch.end && stretch.end <= address);
+	return stretch.start <= address ? stretch.end : 0;
+}
+
+/* How far memory at ${address} can have grown since the mappings were read. */
+static uint64_t growth_limit(const struct hl_maps *maps, uint64_t end)
+{
+	for (size_t i = 0; i < maps->count; i++)
+		if (maps->maps[i].start >= end)
+			return maps->maps[i].start;
+	return UINT64_MAX;
+}
+
+/* ---- pieces ---- */
+
+/* The run from ${start} in a stretch that ends at ${end}: to the top if that lies there. */
+static struct hl_run run_of(const struct hl_glibc_reader *reader, uint64_t start, uint64_t end)
+{
+	const struct hl_glibc_arena *arena = &reader->arenas[0];
+	struct hl_run run = {
+		.own_start = start,
+		.start = start,
+		.end = end,
+		.limit = end,
+		.arena = arena->address,
+		.is_main = true,
+	};
+
+	if (arena->top >= start && arena->top < end) {
+		run.top = arena->top;
+		run.end = arena->top + arena->top_bytes;
+		run.limit = growth_limit(&reader->memory->maps, end);
+	}
+	return run;
+}
+
+/* Whether chunks that fit to each other lead from ${run}'s start to guards or to the top. */
+static bool is_piece(struct hl_glibc_reader *reader, const struct hl_run *run)
+{
+	uint64_t words[2], end, size;
+
+	if (hl_memory_read(reader->memory, run->start, words, sizeof(words)) < 0)
+		return false;
+	size = words[1] & ~HL_CHUNK_FLAGS;
+	return (words[1] & HL_CHUNK_FLAGS) == HL_CHUNK_IN_USE_BEFORE && !(size & 8) &&
+	       size >= HL_CHUNK_MIN && size <= run->end - run->start &&
+	       hl_glibc_walker_run(reader->strict, run, &end) == 0;
+}
+
+bool hl_glibc_lacks_pieces(const struct hl_glibc_reader *reader)
+{
+	return reader->main_bytes < reader->arenas[0].system_bytes;
+}
+
+int hl_glibc_read_piece(struct hl_glibc_reader *reader, uint64_t start, uint64_t end,
+			uint64_t *ret_end)
+{
+	struct hl_run run = run_of(reader, start, end);
+
+	*ret_end = start;
+	if (!is_piece(reader, &run))
+		return 0;
+	reader->account.trim_unit = 0;
+	int r = hl_account_begin(&reader->account, "main heap", start, 0);
+	if (r == 0)
+		r = hl_glibc_walker_run(reader->walker, &run, ret_end);
+	if (r == 0) {
+		hl_account_end(&reader->account, *ret_end);
+		reader->main_bytes += *ret_end - start;
+	}
+	return r;
+}
+
+/* ---- the break ---- */
+
+/* The top is given back only while the break is where glibc has put it. */
+static void set_trim_unit(struct hl_glibc_reader *reader, uint64_t end)
+{
+	const struct hl_glibc_arena *arena = &reader->arenas[0];
+
+	reader->account.trim_unit = 0;
+	if (arena->is_contiguous && arena->top + arena->top_bytes == end)
+		reader->account.trim_unit = reader->common.thp_page_bytes
+						    ? reader->common.thp_page_bytes
+						    : reader->memory->page_bytes;
+}
+
+/* The first place in a window of memory where a piece begins, or ${end}. */
+static uint64_t find_in_window(struct hl_glibc_reader *reader, uint64_t start, uint64_t end,
+			       uint64_t bound)
+{
+	uint64_t window[GAP_WINDOW / 8];
+
+	if (hl_memory_read(reader->memory, start, window, end - start) < 0)
+		return end;
+	for (uint64_t at = start; at + 16 <= end; at += 16) {
+		uint64_t head = window[(at - start) / 8 + 1];
+		if ((head & 15) != HL_CHUNK_IN_USE_BEFORE || head <= HL_CHUNK_MIN ||
+		    head > bound - at)
+			continue;
+		const struct hl_run run = run_of(reader, at, bound);
+		if (is_piece(reader, &run))
+			return at;
+	}
+	return end;
+}
+
+/* Where main_arena goes on behind ${start}, where the program moved the break; 0: nowhere. */
+static uint64_t find_next(struct hl_glibc_reader *reader, uint64_t start, uint64_t bound)
+{
+	struct hl_pages pages = {0};
+	uint64_t page = reader->memory->page_bytes, found = 0, from = start;
+	uint64_t last = bound - start > GAP_MAX ? start + GAP_MAX : bound;
+
+	if (hl_memory_scan(reader->memory, start & ~(page - 1), bound, &pages) < 0)
+		last = from;
+	for (uint64_t to; from < last && !found; from = to) {
+		to = (from & ~(GAP_WINDOW - 1)) + GAP_WINDOW;
+		to = to < last ? to : last;
+		if (hl_pages_count_in(&pages, from & ~(page - 1), (to + page - 1) & ~(page - 1)))
+			found = find_in_window(reader, from, to, bound);
+		if (found == to)
+			found = 0;
+	}
+	hl_pages_release(&pages);
+	return found;
+}
+
+/* Whether memory from the break follows ${end}: guards were there, and the top is behind them. */
+static bool goes_on(const struct hl_glibc_reader *reader, uint64_t end, uint64_t bound)
+{
+	const struct hl_glibc_arena *arena = &reader->arenas[0];
+
+	return arena->is_contiguous && arena->top >= end && arena->top < bound;
+}
+
+int hl_glibc_read_break(struct hl_glibc_reader *reader)
+{
+	uint64_t base = reader->common.sbrk_base, start = (base + 15) & ~UINT64_C(15), end = 0;
+	uint64_t bound = stretch_end(&reader->memory->maps, base);
+
+	if (!base || !reader->arenas[0].top || !bound)
+		return 0;
+	struct hl_run run = run_of(reader, start, bound);
+	run.own_start = base & ~(reader->memory->page_bytes - 1);
+	set_trim_unit(reader, bound);
+	int r = hl_account_begin(&reader->account, "main heap", base, 0);
+	while (r == 0 && run.start) {
+		r = hl_glibc_walker_run(reader->walker, &run, &end);
+		start = r == 0 && goes_on(reader, end, bound) ? find_next(reader, end, bound) : 0;
+		run = run_of(reader, start, bound);
+		run.own_start = end;
+	}
+	if (r == 0) {
+		hl_account_end(&reader->account, end);
+		reader->main_bytes += end - base;
+	}
+	return r;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the parts of reading a glibc heap share: arenas, main_arena's memory, mapped blocks. */
+#pragma once
+
+#include "heap/account.h"
+#include "heap/glibc_walk.h"
+
+struct hl_glibc_reader {
+	struct hl_memory *memory;
+	const struct hl_glibc *glibc;
+	struct hl_heap *heap;
+	struct hl_error *err;
+	struct hl_glibc_common common;
+	struct hl_glibc_arena *arenas; /* as heap->arenas */
+	size_t arena_count, arena_capacity;
+	uint64_t main_bytes; /* of main_arena's memory that was found */
+	struct hl_account account;
+	struct hl_glibc_walk_settings walk;
+	struct hl_glibc_walker *walker;
+	struct hl_glibc_walker *strict; /* tells nobody, and stops where chunks do not fit */
+};
+
+/* Writable memory without a file in a row, whatever mappings it is divided into: advice and locks
+ * divide it. */
+struct hl_glibc_stretch {
+	uint64_t start, end;
+};
+
+/* The next stretch, from mapping *${index} on, which is moved on; empty when there is none. */
+struct hl_glibc_stretch hl_glibc_stretch_next(const struct hl_maps *maps, size_t *index);
+
+/* Walks the memory that the break gave main_arena. 0, a negative errno, or what the visitor of
+ * blocks said: so all of these. */
+int hl_glibc_read_break(struct hl_glibc_reader *reader);
+
+/* Walks a piece of main_arena that begins at ${start}, within a stretch that ends at ${end}. Its
+ * end in ${ret_end}, which is ${start} when there is none. */
+int hl_glibc_read_piece(struct hl_glibc_reader *reader, uint64_t start, uint64_t end,
+			uint64_t *ret_end);
+
+/* Whether memory of main_arena is still missing. */
+bool hl_glibc_lacks_pieces(const struct hl_glibc_reader *reader);
+
+/* Finds blocks that have mappings of their own, and pieces of main_arena that the break could not
+ * give. */
+int hl_glibc_read_mappings(struct hl_glibc_reader *reader);

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Stopping by PTRACE_SEIZE and PTRACE_INTERRUPT; see stop.h. */
+#include "heap/stop.h"
+
+#include "base/array.h"
+#include "base/clock.h"
+#include "process/proc_file.h"
+#include "process/process.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define PATIENCE_NS   (2 * HL_NS_PER_SECOND) /* with a thread that does not stop */
+#define LOOK_AGAIN_US 50
+
+struct stopped_thread {
+	pid_t tid;
+	int signal;	 /* that came first, and is still to be delivered */
+	bool is_stopped; /* else it was interrupted, and will stop */
+};
+
+struct hl_stop {
+	pid_t pid;
+	struct stopped_thread *threads;
+	size_t count, capacity;
+};
+
+static struct stopped_thread *find_thread(struct hl_stop *stop, pid_t tid)
+{
+	for (size_t i = 0; i < stop->count; i++)
+		if (stop->threads[i].tid == tid)
+			return &stop->threads[i];
+	return NULL;
+}
+
+/* The process that traces ${pid}; 0: none. */
+static int tracer_of(pid_t pid)
+{
+	char status[4096];
+	const char *line;
+
+	if (hl_proc_read(pid, "status", status, sizeof(status)) < 0)
+		return 0;
+	line = strstr(status, "TracerPid:");
+	return line ? atoi(line + strlen("TracerPid:")) : 0;
+}
+
+static int refuse(const struct hl_stop *stop, int code, struct hl_error *err)
+{
+	int tracer = code == -EPERM ? tracer_of(stop->pid) : 0;
+
+	if (tracer)
+		return hl_error_set(err, -EBUSY,
+				    "cannot stop process '%d': process %d traces it; end that one, "
+				    "or read without stopping",
+				    (int)stop->pid, tracer);
+	if (code == -EPERM)
+		return hl_error_set(err, -EACCES,
+				    "cannot stop process '%d': the system does not permit it; run "
+				    "as root or as its user",
+				    (int)stop->pid);
+	return hl_error_set(err, code, "cannot stop process '%d': %s", (int)stop->pid,
+			    strerror(-code));
+}
+
+/* Whether the thread has ended, and only its number is left. */
+static bool is_zombie(pid_t tid)
+{
+	char text[512];
+	const char *end;
+
+	if (hl_proc_read(tid, "stat", text, sizeof(text)) < 0)
+		return true;
+	end = strrchr(text, ')');
+	return end && end[1] == ' ' && (end[2] == 'Z' || end[2] == 'X');
+}
+
+/* 1: interrupted; 0: it has just ended; or a negative errno. */
+static int interrupt(struct hl_stop *stop, pid_t tid)
+{
+	if (hl_array_reserve(&stop->threads, &stop->capacity, stop->count + 1,
+			     sizeof(*stop->threads)) < 0)
+		return -ENOMEM;
+	if (ptrace(PTRACE_SEIZE, tid, NULL, NULL) < 0) {
+		int code = -errno;
+		return code == -ESRCH || is_zombie(tid) ? 0 : code;
+	}
+	stop->threads[stop->count++] = (struct stopped_thread){.tid = tid};
+	return ptrace(PTRACE_INTERRUPT, tid, NULL, NULL) < 0 && errno != ESRCH ? -errno : 1;
+}
+
+/* Interrupts those threads that are not yet; how many. */
+static int interrupt_new(struct hl_stop *stop)
+{
+	struct hl_process_thread *threads;
+	size_t count;
+	int found = 0, r = hl_process_threads(stop->pid, &threads, &count);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < count && r >= 0; i++) {
+		if (find_thread(stop, threads[i].tid))
+			continue;
+		r = interrupt(stop, threads[i].tid);
+		found += r > 0;
+	}
+	free(threads);
+	return r < 0 ? r : found;
+}
+
+static void forget(struct hl_stop *stop, struct stopped_thread *thread)
+{
+	*thread = stop->threads[--stop->count];
+}
+
+/* Waits for the stop of a thread, which may end instead: 0, -ETIMEDOUT. */
+static int await(struct hl_stop *stop, pid_t tid, uint64_t deadline)
+{
+	int status;
+
+	for (;;) {
+		pid_t r = waitpid(tid, &status, __WALL | WNOHANG);
+		struct stopped_thread *thread = find_thread(stop, tid);
+		if (r < 0 || (r == tid && !WIFSTOPPED(status))) {
+			forget(stop, thread);
+			return 0;
+		}
+		if (r == tid) {
+			/* another stop than that for a signal has an event in the upper half */
+			thread->signal = status >> 16 ? 0 : WSTOPSIG(status);
+			thread->is_stopped = true;
+			return 0;
+		}
+		if (hl_clock_ns(CLOCK_MONOTONIC) > deadline)
+			return -ETIMEDOUT;
+		usleep(LOOK_AGAIN_US);
+	}
+}
+
+static int await_all(struct hl_stop *stop)
+{
+	uint64_t deadline = hl_clock_ns(CLOCK_MONOTONIC) + PATIENCE_NS;
+	int r = 0;
+
+	for (size_t i = 0; i < stop->count && r == 0;) {
+		if (stop->threads[i].is_stopped)
+			i++;
+		else
+			r = await(stop, stop->threads[i].tid, deadline);
+	}
+	return r;
+}
+
+/* A thread that has not stopped yet may have begun another: until a look finds none. */
+static int stop_all(struct hl_stop *stop)
+{
+	int found;
+
+	do {
+		found = interrupt_new(stop);
+		int r = found < 0 ? found : await_all(stop);
+		if (r < 0)
+			return r;
+	} while (found > 0);
+	return stop->count ? 0 : -ESRCH;
+}
+
+int hl_stop_begin(pid_t pid, struct hl_stop **ret_stop, struct hl_error *err)
+{
+	struct hl_stop *stop = calloc(1, sizeof(*stop));
+
+	if (!stop)
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	stop->pid = pid;
+	int r = stop_all(stop);
+	if (r < 0) {
+		r = refuse(stop, r, err);
+		hl_stop_end(stop);
+		return r;
+	}
+	*ret_stop = stop;
+	return 0;
+}
+
+void hl_stop_end(struct hl_stop *stop)
+{
+	if (!stop)
+		return;
+	/* Those that hang in the kernel cannot be let go: the kernel does it when we end. */
+	for (size_t i = 0; i < stop->count; i++)
+		ptrace(PTRACE_DETACH, stop->threads[i].tid, NULL,
+		       (void *)(intptr_t)stop->threads[i].signal);
+	free(stop->threads);
+	free(stop);
+}

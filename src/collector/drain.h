@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Drains the event rings of one process into its log: reads them merged by tick, finds the maximum
+ * Drains the event rings of one process into its log: reads them merged by time, finds the maximum
  * of each interval, writes segments. Everything here belongs to one thread; see drain_thread.h.
  *
  * The target waits when a ring of its own is full, for as long as header.tick moves. So whatever

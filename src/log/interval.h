@@ -7,7 +7,7 @@
  *	interval  HL_INTERVAL_TICKS ticks; interval i holds the ticks from i * HL_INTERVAL_TICKS on
  *	maximum   the first event after which the interval's total was highest; the state at the
  *		  interval's beginning counts as well. Where several threads did something in one
- *		  tick, the order of which is not known, the state at the tick's end
+ *		  tick, and time stamps do not tell in which order, the state at the tick's end
  *
  * An event touches one node. Nothing is cleared when a new maximum is reached: changes since the
  * maximum carry the number of the maximum that they are since.

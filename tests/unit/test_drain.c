@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/frame_key.h"
 #include "collector/drain_thread.h"
+#include "collector/time_stamps.h"
 #include "log/log_reader.h"
 #include "recorder/ring_writer.h"
 
@@ -221,6 +222,67 @@ static void rings_are_merged_by_tick(void **state)
 	assert_int_equal(lab->log->point_count, 1);
 	assert_int_equal(lab->log->points[0].max_bytes, 100);
 	assert_int_equal(lab->log->points[0].end_bytes, 0);
+}
+
+/* From here on the region has stamps, as if it had had them from the beginning. */
+static void use_stamps(struct lab *lab)
+{
+	atomic_fetch_or(&lab->shared.header->flags, HL_REGION_STAMPS);
+	for (uint32_t i = 0; i < SLOTS; i++)
+		lab->writers[i].stamps = true;
+}
+
+/* Within one tick, from one thread to the other. */
+static void hand_blocks_over(struct lab *lab)
+{
+	hl_drain_run(lab->drain, 5);
+	for (int i = 0; i < 500; i++) {
+		write_event(lab, 0, 1, 100);
+		write_event(lab, 1, 1, -100);
+	}
+	write_event(lab, 0, 1, 30);
+	finish(lab, 20);
+	assert_int_equal(lab->log->points[0].end_bytes, 30);
+}
+
+static void blocks_that_are_handed_over_within_a_tick_count_once(void **state)
+{
+	struct lab *lab = *state;
+
+	use_stamps(lab);
+	hand_blocks_over(lab);
+	assert_int_equal(lab->log->points[0].max_bytes, 100);
+	struct hl_log_state *peak = state_at(lab, 0, HL_LOG_AT_MAX);
+	assert_int_equal(peak->total_objects, 1);
+	hl_log_state_free(peak);
+}
+
+static void without_stamps_the_end_of_the_tick_is_all_that_can_be_a_maximum(void **state)
+{
+	struct lab *lab = *state;
+
+	hand_blocks_over(lab);
+	assert_int_equal(lab->log->points[0].max_bytes, 30);
+}
+
+static void a_spike_while_other_threads_work_is_the_maximum_of_its_interval(void **state)
+{
+	struct lab *lab = *state;
+
+	use_stamps(lab);
+	hl_drain_run(lab->drain, 5);
+	for (int i = 0; i < 300; i++) {
+		write_event(lab, 0, 1, 100);
+		if (i == 100)
+			write_event(lab, 2, 2, 1 << 26);
+		write_event(lab, 1, 3, 10);
+		if (i == 100)
+			write_event(lab, 2, 2, -(1 << 26));
+		write_event(lab, 0, 1, -100);
+	}
+	finish(lab, 20);
+	assert_int_equal(lab->log->points[0].max_bytes, (1 << 26) + 100 + 101 * 10);
+	assert_int_equal(lab->log->points[0].end_bytes, 3000);
 }
 
 static void a_spike_within_one_tick_is_the_maximum_of_its_interval(void **state)
@@ -481,6 +543,34 @@ static void each_loss_has_its_sentence(void **state)
 	hl_warnings_release(&warnings);
 }
 
+/* ---- stamps ---- */
+
+static bool is_clock(struct lab *lab, const char *text)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "%s/clock", lab->directory);
+	FILE *file = fopen(path, "w");
+	assert_non_null(file);
+	fputs(text, file);
+	fclose(file);
+	return hl_time_stamps_are_clock(path);
+}
+
+static void stamps_are_used_where_the_kernel_relies_on_them(void **state)
+{
+	struct lab *lab = *state;
+
+	assert_true(is_clock(lab, "tsc\n"));
+	assert_true(is_clock(lab, "kvm-clock\n"));
+	assert_false(is_clock(lab, "hpet\n"));
+	assert_false(is_clock(lab, "tsc-early\n"));
+	assert_false(is_clock(lab, ""));
+	assert_false(hl_time_stamps_are_clock("/nowhere"));
+}
+
+/* ---- memory ---- */
+
 static int new_and_finish(struct lab *lab)
 {
 	int r = hl_drain_new(&lab->settings, &lab->drain);
@@ -593,6 +683,9 @@ int main(void)
 		TEST(the_log_ends_with_what_all_threads_have_in_use),
 		TEST(events_are_read_when_their_tick_is_two_behind),
 		TEST(rings_are_merged_by_tick),
+		TEST(blocks_that_are_handed_over_within_a_tick_count_once),
+		TEST(without_stamps_the_end_of_the_tick_is_all_that_can_be_a_maximum),
+		TEST(a_spike_while_other_threads_work_is_the_maximum_of_its_interval),
 		TEST(a_spike_within_one_tick_is_the_maximum_of_its_interval),
 		TEST(an_interval_is_written_as_soon_as_it_has_ended),
 		TEST(what_a_dead_process_had_in_memory_is_what_it_had_at_last),
@@ -608,6 +701,7 @@ int main(void)
 		TEST(a_number_of_threads_that_cannot_be_does_no_harm),
 		TEST(intervals_that_cannot_be_written_are_counted),
 		cmocka_unit_test(each_loss_has_its_sentence),
+		TEST(stamps_are_used_where_the_kernel_relies_on_them),
 		TEST(each_failing_allocation_is_an_error_or_a_loss),
 		TEST(an_event_ends_a_doze_and_has_the_tick_of_its_end),
 		TEST(who_has_unread_events_or_was_woken_does_not_doze),

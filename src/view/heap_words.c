@@ -14,14 +14,12 @@ static const char *const letters[LEVELS] = {"_", "-", "~", "=", "+", "*", "%", "
 
 const char *hl_heap_bar(uint64_t part, uint64_t whole, char buffer[HL_HEAP_BAR_MAX])
 {
-	size_t length = 0;
+	double share = whole ? (double)part / (double)whole : 0;
+	size_t length =
+		share < 1 ? (size_t)(share * HL_HEAP_BAR_COLUMNS + 0.5) : HL_HEAP_BAR_COLUMNS;
 
-	if (whole)
-		length = (size_t)((double)part / (double)whole * HL_HEAP_BAR_COLUMNS + 0.5);
 	if (part && !length)
 		length = 1;
-	if (length > HL_HEAP_BAR_COLUMNS)
-		length = HL_HEAP_BAR_COLUMNS;
 	memset(buffer, '#', length);
 	memset(buffer + length, '.', HL_HEAP_BAR_COLUMNS - length);
 	buffer[HL_HEAP_BAR_COLUMNS] = '\0';

@@ -64,7 +64,6 @@ static int describe_recording(struct hl_recording *recording, const struct hl_pr
 	recording->kernel = strdup(system.release);
 	recording->mode = strdup(mode);
 	recording->warnings = calloc(1, sizeof(*recording->warnings));
-	recording->start_realtime_ns = hl_clock_ns(CLOCK_REALTIME);
 	return recording->tool_version && recording->command && recording->host &&
 			       recording->kernel && recording->mode && recording->warnings
 		       ? 0
@@ -81,7 +80,6 @@ static int describe_process(struct hl_recording *recording, const struct hl_proc
 	struct hl_recording_process *process = recording->processes;
 	process->pid = (uint32_t)facts->pid;
 	process->parent_pid = (uint32_t)facts->parent_pid;
-	process->start_realtime_ns = recording->start_realtime_ns;
 	process->executable = strdup(facts->executable);
 	process->command = copy_words(facts->command);
 	process->threads = calloc(1, sizeof(*process->threads));
@@ -99,7 +97,6 @@ int hl_trace_result_new(const struct hl_process_facts *facts, const char *mode,
 	struct hl_trace_result *result = calloc(1, sizeof(*result));
 	if (!result)
 		return -ENOMEM;
-	result->start_ns = hl_clock_ns(CLOCK_MONOTONIC);
 	result->recording = calloc(1, sizeof(*result->recording));
 	int r = result->recording ? describe_recording(result->recording, facts, mode) : -ENOMEM;
 	if (r == 0)
@@ -108,8 +105,16 @@ int hl_trace_result_new(const struct hl_process_facts *facts, const char *mode,
 		hl_trace_result_free(result);
 		return r;
 	}
+	hl_trace_result_begin(result);
 	*ret_result = result;
 	return 0;
+}
+
+void hl_trace_result_begin(struct hl_trace_result *result)
+{
+	result->start_ns = hl_clock_ns(CLOCK_MONOTONIC);
+	result->recording->start_realtime_ns = hl_clock_ns(CLOCK_REALTIME);
+	result->recording->processes[0].start_realtime_ns = result->recording->start_realtime_ns;
 }
 
 static void add_value(struct hl_trace_value *sum, const struct hl_trace_value *more)

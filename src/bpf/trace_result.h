@@ -18,10 +18,13 @@ struct hl_trace_value {
 	uint64_t free_bytes, free_objects;
 };
 
-/* ${mode} is the recording's: "stacks", "pgfault" ... The start of the trace is now. 0 or -ENOMEM.
+/* ${mode} is the recording's: "stacks", "pgfault" ... 0 or -ENOMEM.
  */
 int hl_trace_result_new(const struct hl_process_facts *facts, const char *mode,
 			struct hl_trace_result **ret_result);
+
+/* Says that the trace begins now, and not when ${result} was made. */
+void hl_trace_result_begin(struct hl_trace_result *result);
 
 /* Adds to what stack ${node} has, a node of the walker; 0, a stack that was lost, counts as
  * [stack lost]. 0 or -ENOMEM. */

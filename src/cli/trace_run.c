@@ -163,6 +163,7 @@ static int trace(const struct hl_trace_command *command, const struct hl_trace_r
 	int r = backend->start(request, &trace, err);
 	if (r)
 		return r;
+	hl_trace_result_begin(result);
 	hl_terminal_progress_init(&progress, "tracing; Ctrl-C ends");
 	int polled = poll_until(backend, trace, seconds, &progress.progress, err);
 	hl_terminal_progress_phase(&progress, "detaching");

@@ -12,7 +12,7 @@ void hl_help_program(FILE *out)
 	      out);
 	for (const struct hl_verb *const *verb = hl_verbs; *verb; verb++)
 		if (!(*verb)->hidden)
-			fprintf(out, "  %-10s %s\n", (*verb)->name, (*verb)->summary);
+			fprintf(out, "  %-12s %s\n", (*verb)->name, (*verb)->summary);
 	fputs("\n'heapline help VERB' shows the options of a verb.\n"
 	      "Begin with: heapline record -o app.hl -- COMMAND, then heapline top app.hl\n",
 	      out);

@@ -46,6 +46,22 @@ static size_t first_behind(const struct hl_extents *extents, uint64_t address)
 	return low;
 }
 
+int hl_extents_add(struct hl_extents *extents, uint64_t start, uint64_t end)
+{
+	if (hl_array_reserve(&extents->extents, &extents->capacity, extents->count + 1,
+			     sizeof(*extents->extents)) < 0)
+		return -ENOMEM;
+	extents->extents[extents->count++] = (struct hl_extent){start, end};
+	return 0;
+}
+
+bool hl_extents_hold(const struct hl_extents *extents, uint64_t address)
+{
+	size_t i = first_behind(extents, address);
+
+	return i < extents->count && extents->extents[i].start <= address;
+}
+
 int hl_extents_gaps(const struct hl_extents *extents, uint64_t start, uint64_t end,
 		    int (*gap)(void *context, uint64_t start, uint64_t end), void *context)
 {

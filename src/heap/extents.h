@@ -18,6 +18,12 @@ struct hl_extents {
 int hl_extents_of_carriers(const struct hl_carriers *carriers, uint64_t page_bytes,
 			   struct hl_extents *extents);
 
+/* Appends [${start}, ${end}), which lies behind all that are there. 0 or -ENOMEM. */
+int hl_extents_add(struct hl_extents *extents, uint64_t start, uint64_t end);
+
+/* Whether ${address} is in one. */
+bool hl_extents_hold(const struct hl_extents *extents, uint64_t address);
+
 /* Calls ${gap} with each stretch of [${start}, ${end}) that is in none, until it returns other than
  * 0; returns that. */
 int hl_extents_gaps(const struct hl_extents *extents, uint64_t start, uint64_t end,

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The memory of a process that a core file holds. Core files do not say which pages were in memory;
- * those that hold anything but zeros were.
+ * The memory of a process that a core file holds. The kernel leaves a hole in the file for each
+ * page that was not in memory. Where there are no holes, as in files of gcore or in copies, those
+ * pages were that hold anything but zeros.
  */
 #include "heap/memory.h"
 
 #include "base/array.h"
 #include "heap/core_notes.h"
+#include "heap/extents.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -30,6 +32,7 @@ struct core_memory {
 	size_t length;
 	struct core_part *parts;
 	size_t count, capacity;
+	struct hl_extents data; /* of the file, where it has holes; else empty */
 };
 
 /* ---- reading ---- */
@@ -68,9 +71,13 @@ static int core_read(struct hl_memory *memory, uint64_t address, void *bytes, si
 	return 0;
 }
 
-static bool is_zero(const uint8_t *page, uint64_t length)
+static bool is_present(const struct core_memory *core, uint64_t offset)
 {
-	return page[0] == 0 && memcmp(page, page + 1, length - 1) == 0;
+	const uint8_t *page = core->bytes + offset;
+
+	if (core->data.count)
+		return hl_extents_hold(&core->data, offset);
+	return page[0] != 0 || memcmp(page, page + 1, PAGE_BYTES - 1) != 0;
 }
 
 static int append_page(struct hl_pages *pages, uint64_t start, uint32_t kind)
@@ -98,8 +105,8 @@ static int scan_part(const struct core_memory *core, const struct core_part *par
 	start = start > part->start ? start : part->start;
 	end = end < part_end ? end : part_end;
 	for (; start + PAGE_BYTES <= end; start += PAGE_BYTES) {
-		const uint8_t *page = core->bytes + part->offset + (start - part->start);
-		if (!is_zero(page, PAGE_BYTES) && append_page(pages, start, kind) < 0)
+		if (is_present(core, part->offset + (start - part->start)) &&
+		    append_page(pages, start, kind) < 0)
 			return -ENOMEM;
 	}
 	return 0;
@@ -130,6 +137,7 @@ static void core_free(struct hl_memory *memory)
 	if (core->bytes)
 		munmap((void *)(uintptr_t)core->bytes, core->length);
 	hl_maps_release(&memory->maps);
+	hl_extents_release(&core->data);
 	free(core->parts);
 	free(core);
 }
@@ -256,6 +264,21 @@ static int read_core(struct core_memory *core, const char *path, struct hl_proce
 	return r < 0 ? hl_error_set(err, r, "out of memory") : 0;
 }
 
+/* Where the file ${fd} has data, if it has holes, and its file system tells. */
+static int read_holes(struct core_memory *core, int fd)
+{
+	off_t length = (off_t)core->length, start, end = 0;
+
+	while (end < length && (start = lseek(fd, end, SEEK_DATA)) >= 0) {
+		end = lseek(fd, start, SEEK_HOLE);
+		if (end < 0 || (start == 0 && end >= length))
+			break;
+		if (hl_extents_add(&core->data, (uint64_t)start, (uint64_t)end) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
 static int map_core(struct core_memory *core, const char *path, struct hl_error *err)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -271,11 +294,13 @@ static int map_core(struct core_memory *core, const char *path, struct hl_error 
 	void *bytes = S_ISREG(status.st_mode) && core->length >= sizeof(Elf64_Ehdr)
 			      ? mmap(NULL, core->length, PROT_READ, MAP_PRIVATE, fd, 0)
 			      : MAP_FAILED;
+	if (bytes != MAP_FAILED)
+		core->bytes = bytes;
+	int r = core->bytes ? read_holes(core, fd) : -EBADMSG;
 	close(fd);
-	if (bytes == MAP_FAILED)
-		return hl_error_set(err, -EBADMSG, "'%s' is no core file", path);
-	core->bytes = bytes;
-	return 0;
+	if (r == -ENOMEM)
+		return hl_error_set(err, r, "out of memory");
+	return r < 0 ? hl_error_set(err, r, "'%s' is no core file", path) : 0;
 }
 
 int hl_memory_open_core(const char *path, struct hl_memory **ret_memory,

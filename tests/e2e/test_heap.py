@@ -3,7 +3,9 @@
 
 import json
 import os
+import resource
 import subprocess
+import tempfile
 import unittest
 
 import harness
@@ -14,11 +16,13 @@ MALLINFO = "arena ordblks smblks hblks hblkhd fsmblks uordblks fordblks keepcost
 class Target:
     """A running heap_target."""
 
-    def __init__(self, *arguments, program="heap_target", env=None):
+    def __init__(self, *arguments, program="heap_target", env=None, cwd=None, cores=False):
         environment = dict(os.environ, **(env or {}))
+        limit = resource.RLIM_INFINITY if cores else 0
         self.process = subprocess.Popen(
             [harness.program(program), *map(str, arguments)], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, text=True, env=environment)
+            stdout=subprocess.PIPE, text=True, env=environment, cwd=cwd,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (limit, limit)))
 
     def ask(self, command):
         """Its figures and its blocks after a command."""
@@ -62,6 +66,43 @@ def rss_of(pid):
 def total(heap, *keys):
     """The sum over all arenas."""
     return sum(arena[key] for arena in heap["arenas"] for key in keys)
+
+
+def states_of(pid):
+    """The states of its threads, as letters."""
+    states = set()
+    for tid in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{tid}/stat", encoding="ascii") as file:
+            states.add(file.read().rpartition(")")[2].split()[0])
+    return states
+
+
+def threads_run(pid):
+    """Whether its threads use the processor: time goes by for them."""
+    def used():
+        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+            return sum(map(int, file.read().rpartition(")")[2].split()[11:13]))
+    before = used()
+    return harness.wait_until(lambda: used() > before, "threads that run")
+
+
+def memory_of(pid):
+    """Pages and page tables of a process, in KiB."""
+    with open(f"/proc/{pid}/status", encoding="ascii") as file:
+        pairs = (line.split(":") for line in file)
+        fields = {name: value.split()[0] for name, value in pairs if value.endswith("kB\n")}
+    return rss_of(pid), {name: fields[name] for name in ("VmPTE", "VmSwap", "VmSize")}
+
+
+def expect_carriers_add_up(test, heap):
+    """Whatever moved meanwhile, no carrier has more than it is large."""
+    for carrier in heap["carriers"]:
+        parts = (carrier["allocated_bytes"] + carrier["cached_bytes"] + carrier["free_bytes"]
+                 + carrier["unscanned_bytes"])
+        test.assertLessEqual(parts, carrier["total_bytes"])
+        test.assertLessEqual(carrier["resident_bytes"], carrier["total_bytes"] + 8192)
+    rss = dict(heap["rss"])
+    test.assertEqual(rss.pop("rss_bytes"), sum(rss.values()))
 
 
 def as_mallinfo(heap):
@@ -153,6 +194,158 @@ class Heap(unittest.TestCase):
         with Target(3, 5000, env=tunable) as target:
             heap = self.expect_equal(target)
         self.assertEqual(total(heap, "tcache_bytes"), 0)
+
+
+class Stopping(unittest.TestCase):
+    """--stop has threads stand still, and lets them go on whatever happens."""
+
+    def test_a_stopped_walk_is_exact_while_threads_churn(self):
+        with Target(3, 5000) as target:
+            pid = target.ask("report")[0]["pid"]
+            target.ask("churn")
+            for _ in range(5):
+                heap = dump(pid, "--stop")
+                self.assertEqual(heap["was_stopped"], 1)
+                self.assertEqual(heap["abandoned"], 0)
+                self.assertEqual(heap["rereads"], 0)
+                self.assertEqual(total(heap, "unscanned_bytes"), 0)
+                self.assertEqual(heap["mmapped_blocks"], heap["mp_mmapped_blocks"])
+                expect_carriers_add_up(self, heap)
+            self.assertTrue(threads_run(pid))
+
+    def test_a_traced_process_is_refused(self):
+        gdb = harness.need("gdb")
+        with Target(1, 100) as target:
+            pid = target.ask("report")[0]["pid"]
+            with subprocess.Popen([gdb, "-q", "-nx", "-batch", "-ex", "shell echo held", "-ex",
+                                   "shell read line", "-p", str(pid)], stdin=subprocess.PIPE,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                  text=True) as tracer:
+                for line in tracer.stdout:
+                    if line.strip() == "held":
+                        break
+                result = harness.run([harness.program("heap_dump"), "--stop", str(pid)])
+                tracer.stdin.write("\n")
+                tracer.stdin.flush()
+                tracer.stdout.read()
+            self.assertEqual(result.status, 1)
+            self.assertIn(f"cannot stop process '{pid}': process {tracer.pid} traces it",
+                          result.stderr)
+            self.assertTrue(target.ask("report")[0])
+
+    def test_threads_go_on_when_the_walk_is_killed(self):
+        with Target(2, 300000) as target:
+            pid = target.ask("report")[0]["pid"]
+            with subprocess.Popen([harness.program("heap_dump"), "--stop", "--blocks", str(pid)],
+                                  stdout=subprocess.PIPE) as walk:
+                walk.stdout.read(100000)  # it is amidst the blocks of the first arena
+                self.assertEqual(states_of(pid), {"t"})
+                walk.kill()
+                walk.stdout.close()
+            harness.wait_until(lambda: "t" not in states_of(pid), "threads to go on")
+            self.assertTrue(target.ask("report")[0])
+
+
+class Returned(unittest.TestCase):
+    """What malloc_trim would return is told beforehand."""
+
+    def expect_prediction(self, target, heap_of):
+        before = target.ask("report")[0]
+        heap = heap_of(before["pid"])
+        predicted = total(heap, "trimmable_bytes")
+        old = rss_of(before["pid"])
+        target.ask("trim")
+        actual = old - rss_of(before["pid"])
+        self.assertGreater(predicted, 4 << 20)
+        self.assertLess(abs(actual - predicted), max(actual // 100, 65536), heap["arenas"])
+        self.assertLess(total(heap_of(before["pid"]), "trimmable_bytes"), predicted // 20)
+
+    def test_one_arena(self):
+        with Target(1, 150000) as target:
+            self.expect_prediction(target, dump)
+
+    def test_many_arenas_that_are_left(self):
+        with Target("leave", 9, 20000) as target:
+            self.expect_prediction(target, dump)
+
+
+class Unchanged(unittest.TestCase):
+    """Reading changes nothing in the process."""
+
+    def test_pages_and_page_tables_are_as_before(self):
+        with Target(3, 30000) as target:
+            pid = target.ask("report")[0]["pid"]
+            target.ask("trim")
+            before = memory_of(pid)
+            for options in [], ["--blocks"], ["--stop"]:
+                dump(pid, *options)
+            self.assertEqual(before, memory_of(pid))
+
+
+class Churn(unittest.TestCase):
+    """Programs that run on are read nearly whole, and what was not read is said."""
+
+    def test_two_threads_of_small_blocks(self):
+        with Target(2, 60000) as target:
+            pid = target.ask("report")[0]["pid"]
+            target.ask("churn")
+            given_up, seen = 0, 0
+            for _ in range(20):
+                heap = dump(pid)
+                expect_carriers_add_up(self, heap)
+                given_up += total(heap, "unscanned_bytes")
+                seen += total(heap, "system_bytes")
+                self.assertEqual(heap["abandoned"] > 0, total(heap, "unscanned_bytes") > 0)
+            self.assertLess(given_up, seen / 100)
+            self.assertTrue(threads_run(pid))
+
+
+class Cores(unittest.TestCase):
+    """A core file says what the process said."""
+
+    RESIDENT = ("free_resident_bytes", "trimmable_bytes", "resident_bytes")
+
+    def expect_same(self, live, core, knows_pages):
+        for heap in live, core:
+            for row in [] if knows_pages else heap["arenas"] + heap["carriers"]:
+                for key in self.RESIDENT:  # a page of zeros may have been in memory or not
+                    row.pop(key, None)
+        for key in ("arenas", "carriers", "mmapped_bytes", "mmapped_blocks", "blocks",
+                    "trim_threshold", "allocator"):
+            self.assertEqual(live[key], core[key], key)
+        self.assertEqual(core["abandoned"], 0)
+
+    def test_by_gcore(self):
+        gcore = harness.need("gcore")
+        with Target(3, 3000) as target, tempfile.TemporaryDirectory() as scratch:
+            pid = target.ask("report")[0]["pid"]
+            live = dump(pid, "--blocks")
+            path = os.path.join(scratch, "core")
+            self.assertEqual(harness.run([gcore, "-o", path, str(pid)]).status, 0)
+            self.expect_same(live, dump(f"{path}.{pid}", "--blocks"), False)
+
+    def test_by_the_kernel(self):
+        with open("/proc/sys/kernel/core_pattern", encoding="ascii") as file:
+            pattern = file.read().strip()
+        if "/" in pattern or pattern.startswith("|") or "%" in pattern:
+            self.skipTest(f"the kernel's core_pattern is '{pattern}'")
+        with tempfile.TemporaryDirectory() as scratch:
+            with Target(3, 3000, cwd=scratch, cores=True) as target:
+                pid = target.ask("report")[0]["pid"]
+                live = dump(pid, "--blocks")
+                target.process.stdin.write("crash\n")
+                target.process.stdin.flush()
+                target.process.wait(harness.TIMEOUT_S)
+            paths = [os.path.join(scratch, name) for name in os.listdir(scratch)]
+            if not paths:
+                self.skipTest("the kernel wrote no core file")
+            self.expect_same(live, dump(paths[0], "--blocks"), True)
+
+    def test_what_is_none_is_refused(self):
+        for path in "/etc/passwd", "/bin/true", "/nowhere":
+            result = harness.run([harness.program("heap_dump"), path])
+            self.assertEqual(result.status, 1)
+            self.assertIn(f"'{path}'", result.stderr)
 
 
 if __name__ == "__main__":

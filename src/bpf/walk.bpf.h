@@ -19,8 +19,9 @@
 #define HL_WORKPLACES 4u
 
 /* Words of the stack come by the window: one copy is cheaper than a few reads of single words. */
-#define HL_WINDOW_WORDS 128u
-#define HL_WINDOW_BYTES (HL_WINDOW_WORDS * 8)
+#define HL_WINDOW_WORDS	    256u
+#define HL_WINDOW_BYTES	    (HL_WINDOW_WORDS * 8)
+#define HL_WINDOW_BYTES_MIN 256u
 
 #define HL_RULE_MASK HL_FRAME_PC_MASK
 
@@ -72,6 +73,24 @@ struct {
 	__type(key, uint32_t);
 	__type(value, struct hl_walk_view);
 } hl_view SEC(".maps");
+
+/*
+ * Rules found lately, by pc and generation, which is how often the mappings have changed. Written
+ * without a lock, so each half proves the other: check is the key ^ rule.
+ */
+struct hl_rule_slot {
+	uint64_t check, rule;
+};
+
+#define HL_RULE_SLOT_BITS 14
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1 << HL_RULE_SLOT_BITS);
+	__type(key, uint32_t);
+	__type(value, struct hl_rule_slot);
+} hl_rule_slots SEC(".maps");
 
 /* Stacks that were sent. Written without a lock: an id that is lost is sent again. */
 struct {
@@ -150,18 +169,24 @@ static __noinline int hl_tell_unknown_code(void)
 
 /* ---- words of the stack ---- */
 
-/* Lets the window begin at ${address}. It may reach beyond the stack's end: then up to the end of
- * the page. */
+/*
+ * Lets the window begin at ${address}. It ends with the page, so that it does not reach beyond the
+ * stack: a copy that fails costs more than the rest of the walk. Close to the end of the page it is
+ * worth a try.
+ */
 static __noinline bool hl_move_window(struct hl_workplace *walk, uint64_t address)
 {
-	uint64_t bytes = HL_WINDOW_BYTES;
+	uint64_t in_page = HL_PAGE_BYTES - (address & (HL_PAGE_BYTES - 1));
+	uint64_t bytes = in_page < HL_WINDOW_BYTES ? in_page : HL_WINDOW_BYTES;
 	walk->window_bytes = 0;
 	if (address & 7)
 		return false;
+	if (bytes < HL_WINDOW_BYTES_MIN)
+		bytes = HL_WINDOW_BYTES_MIN;
 	if (bpf_probe_read_user(walk->window, bytes, (const void *)address)) {
-		bytes = HL_PAGE_BYTES - (address & (HL_PAGE_BYTES - 1));
-		if (bytes > HL_WINDOW_BYTES)
-			bytes = HL_WINDOW_BYTES;
+		if (bytes <= in_page)
+			return false;
+		bytes = in_page & (HL_WINDOW_BYTES_MIN - 1);
 		if (bpf_probe_read_user(walk->window, bytes, (const void *)address))
 			return false;
 	}
@@ -236,14 +261,9 @@ static __always_inline uint64_t hl_find_row(struct hl_code_page *page, uint32_t 
 	return row && count ? *row & HL_RULE_MASK : HL_RULE_NONE;
 }
 
-/* The rule for lookup pc ${pc}, with the module id in the upper 16 bits. */
-static __noinline uint64_t hl_find_rule(struct hl_workplace *walk, uint64_t pc)
+/* The rule for a pc in the workplace's mapping, with the module id in the upper 16 bits. */
+static __always_inline uint64_t hl_rule_in_mapping(const struct hl_workplace *walk, uint64_t pc)
 {
-	if (pc - walk->mapping.start >= walk->mapping.end - walk->mapping.start &&
-	    !hl_find_mapping(walk, pc)) {
-		hl_tell_unknown_code();
-		return HL_RULE_NONE;
-	}
 	uint32_t number = (pc - walk->mapping.start) >> HL_CODE_PAGE_SHIFT;
 	if (number >= walk->mapping.page_count)
 		return walk->mapping.module | HL_RULE_NONE;
@@ -252,6 +272,33 @@ static __noinline uint64_t hl_find_rule(struct hl_workplace *walk, uint64_t pc)
 	if (!page)
 		return walk->mapping.module | HL_RULE_NONE;
 	return walk->mapping.module | hl_find_row(page, pc & (HL_CODE_PAGE_BYTES - 1));
+}
+
+/* As below, from the tables; into ${slot}, unless the code is unknown, which may change soon. */
+static __noinline uint64_t hl_rule_miss(struct hl_workplace *walk, uint64_t pc,
+					struct hl_rule_slot *slot, uint64_t slot_key)
+{
+	if (pc - walk->mapping.start >= walk->mapping.end - walk->mapping.start &&
+	    !hl_find_mapping(walk, pc)) {
+		hl_tell_unknown_code();
+		return HL_RULE_NONE;
+	}
+	uint64_t rule = hl_rule_in_mapping(walk, pc);
+	slot->rule = rule;
+	slot->check = rule ^ slot_key;
+	return rule;
+}
+
+/* The rule for lookup pc ${pc}, with the module id in the upper 16 bits. */
+static __always_inline uint64_t hl_find_rule(struct hl_workplace *walk, uint64_t pc)
+{
+	uint32_t number = pc * UINT64_C(0x9e3779b97f4a7c15) >> (64 - HL_RULE_SLOT_BITS);
+	uint64_t slot_key = pc | (uint64_t)walk->generation << HL_MODULE_SHIFT;
+	struct hl_rule_slot *slot = bpf_map_lookup_elem(&hl_rule_slots, &number);
+	if (!slot)
+		return HL_RULE_NONE;
+	uint64_t rule = slot->rule;
+	return (slot->check ^ rule) == slot_key ? rule : hl_rule_miss(walk, pc, slot, slot_key);
 }
 
 /* ---- steps: src/unwind/arch_x86_64.c says the same for the recorder ---- */

@@ -43,7 +43,7 @@ struct hl_walker {
 	hl_record_fn *on_record;
 	void *context;
 	struct ring_buffer *ring;
-	struct values rows, pages, mappings, view;
+	struct values rows, pages, mappings, view, rule_slots;
 	uint32_t rows_used, pages_used;
 	struct upload *uploads;
 	size_t upload_count, upload_capacity;
@@ -214,6 +214,9 @@ static void publish_mappings(struct hl_walker *walker)
 	size_t count = walker->target->mapping_count;
 	walker->mappings_full = count > HL_BPF_MAPPINGS_MAX ? count - HL_BPF_MAPPINGS_MAX : 0;
 	count -= walker->mappings_full;
+	/* Cached rules have 16 bits of their generation: before those come round, none are left. */
+	if (!(uint16_t)next)
+		memset(walker->rule_slots.start, 0, walker->rule_slots.bytes);
 	view->next = next;
 	atomic_thread_fence(memory_order_seq_cst);
 	list += (next & 1) * HL_BPF_MAPPINGS_MAX;
@@ -290,6 +293,8 @@ int hl_walker_start(struct hl_walker *walker, struct hl_error *err)
 		r = map_values(walker, "hl_mappings", &walker->mappings);
 	if (r == 0)
 		r = map_values(walker, "hl_view", &walker->view);
+	if (r == 0)
+		r = map_values(walker, "hl_rule_slots", &walker->rule_slots);
 	if (r == 0)
 		r = upload(walker);
 	if (r < 0)
@@ -372,6 +377,7 @@ void hl_walker_free(struct hl_walker *walker)
 	unmap_values(&walker->pages);
 	unmap_values(&walker->mappings);
 	unmap_values(&walker->view);
+	unmap_values(&walker->rule_slots);
 	hl_stack_tree_release(&walker->tree);
 	free(walker->uploads);
 	free(walker);

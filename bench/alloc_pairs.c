@@ -3,17 +3,19 @@
  * What a pair of malloc and free costs, again and again in one process, so that it can be measured
  * before, while and after something looks at it: bench/traces.py.
  *
- *	alloc_pairs DEPTH BLOCKS	keeps BLOCKS blocks; prints "ready"
- *	standard input			one number a line: how many pairs to make
- *	standard output			for each the processor time of a pair, in ns
+ *	alloc_pairs DEPTH	prints "ready"
+ *	standard input		one number a line: how many pairs to make; below zero, how many
+ *				blocks to make and keep
+ *	standard output		for each the processor time of a pair or block, in ns
  */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 static long pairs;
-static char **kept;
+static char *kept;
 
 static uint64_t cpu_ns(void)
 {
@@ -32,28 +34,37 @@ static __attribute__((noinline)) void make_pairs(void)
 	}
 }
 
+/* Each block holds on to the one before. */
+static __attribute__((noinline)) void keep_blocks(void)
+{
+	for (long i = 0; i < -pairs; i++) {
+		char *block = malloc(64);
+		memcpy(block, &kept, sizeof(kept));
+		kept = block;
+	}
+}
+
 static __attribute__((noinline)) void at_depth(long depth)
 {
 	if (depth > 1)
 		at_depth(depth - 1);
-	else
+	else if (pairs > 0)
 		make_pairs();
+	else
+		keep_blocks();
 	__asm__ volatile(""); /* no tail call */
 }
 
 int main(int argc, char **argv)
 {
-	long depth = argc > 1 ? atol(argv[1]) : 20, blocks = argc > 2 ? atol(argv[2]) : 0;
+	long depth = argc > 1 ? atol(argv[1]) : 20;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	kept = calloc((size_t)blocks + 1, sizeof(*kept));
-	for (long i = 0; kept && i < blocks; i++)
-		kept[i] = malloc(48);
 	puts("ready");
-	while (scanf("%ld", &pairs) == 1) {
+	while (scanf("%ld", &pairs) == 1 && pairs) {
 		uint64_t start = cpu_ns();
 		at_depth(depth);
-		printf("%.1f\n", (double)(cpu_ns() - start) / (double)pairs);
+		printf("%.1f\n", (double)(cpu_ns() - start) / (double)labs(pairs));
 	}
 	return 0;
 }

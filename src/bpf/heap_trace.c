@@ -510,6 +510,8 @@ static int finish(void *handle, bool has_ended, struct hl_trace_result *result,
 	trace->skeleton->bss->hl_counting = false;
 	uint64_t end_ns = hl_clock_ns(CLOCK_MONOTONIC);
 	hl_heap_probes_unlink(&trace->probes);
+	trace->request->note("detached in %.0f ms",
+			     (double)(hl_clock_ns(CLOCK_MONOTONIC) - end_ns) / 1e6);
 	int r = trace->is_replaced ? 0 : hl_walker_poll(trace->walker, 0, err);
 	if (r < 0 && r != -ESRCH)
 		return r;

@@ -222,6 +222,8 @@ static bool is_checkpoint_due(const struct page_trace *trace)
 
 	if (pause_ns < CHECKPOINT_INTERVAL_NS)
 		pause_ns = CHECKPOINT_INTERVAL_NS;
+	if (trace->settings.checkpoint_pause_ns)
+		pause_ns = trace->settings.checkpoint_pause_ns;
 	return hl_clock_ns(CLOCK_MONOTONIC) - latest->taken_ns >= pause_ns;
 }
 

@@ -19,6 +19,7 @@ struct hl_page_settings {
 	bool without_calls;
 	bool without_scan;
 	uint32_t ring_bytes;
+	uint64_t checkpoint_pause_ns; /* 0: as it should be */
 };
 
 /* Their settings are a struct hl_page_settings. */

@@ -604,7 +604,32 @@ static void churn(void)
 	churn_site(200000);
 }
 
-/* ---- the table ---- */
+static void *churn_forever(void *nothing)
+{
+	for (;;)
+		churn_site(1000);
+	return nothing;
+}
+
+/* Goes on when the scenario is done. */
+static void churn_on(void)
+{
+	pthread_t thread;
+
+	churn_site(200000);
+	REQUIRE(!pthread_create(&thread, NULL, churn_forever, NULL));
+}
+
+/* ---- the end of the program ---- */
+
+static void become_another(void)
+{
+	write_site(map_small(AREA_BYTES), AREA_BYTES);
+	execl("/proc/self/exe", "pages", "anon", NULL);
+	abort();
+}
+
+/* ---- the tables ---- */
 
 #define HALF (AREA_PAGES / 2)
 
@@ -708,6 +733,13 @@ const struct scenario scenarios[] = {
 	 0},
 	{"threads", NULL, threads, {{"thread_site", THREADS * 24}}, 0, 0},
 	{"churn", NULL, churn, {{"churn_site", 5000}}, 0, 0},
+};
+
+/* That do not come to rest as the same program. */
+const struct scenario other_scenarios[] = {
+	{"churn_on", NULL, churn_on, {{0}}, 0, 0},
+	{"become_another", NULL, become_another, {{0}}, 0, 0},
+	{0},
 };
 
 const size_t scenario_count = sizeof(scenarios) / sizeof(scenarios[0]);

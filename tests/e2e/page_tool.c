@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What `heapline pgfault` would do on other kernels: traces the pages of a process in the way that
- * its arguments demand, from "started\n" on standard output until standard input ends, and keeps a
- * recording.
+ * What `heapline pgfault` would do on other kernels, or at just the right moment: traces the pages
+ * of a process in the way that its arguments demand, from "started" on standard output until
+ * standard input ends, and keeps a recording. For each line it reads it looks at the process as if
+ * it were time for that, and says "looked".
  *
  *	page_tool PID NAME.hl [events] [typed|tracepoint|perf] [no-calls] [no-scan] [ring=BYTES]
  */
@@ -11,13 +12,11 @@
 #include "collector/directory.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const struct hl_trace_backend *backend = &hl_page_trace;
 
@@ -60,13 +59,6 @@ static void note(const char *format, ...)
 	fputc('\n', stderr);
 }
 
-static bool is_enough(void)
-{
-	struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
-
-	return poll(&input, 1, 0) == 1;
-}
-
 static void trace(const struct hl_trace_request *request, struct hl_trace_result *result)
 {
 	struct hl_error err = {0};
@@ -76,10 +68,11 @@ static void trace(const struct hl_trace_request *request, struct hl_trace_result
 	require(r, &err);
 	puts("started");
 	fflush(stdout);
-	/* With a ring of a chosen size, what does not fit is to be lost. */
-	bool polls = !((const struct hl_page_settings *)request->settings)->ring_bytes;
-	while (r == 0 && !is_enough())
-		r = polls ? backend->poll(trace, 20, &err) : usleep(1000);
+	for (char line[2]; r == 0 && fgets(line, sizeof(line), stdin);) {
+		r = backend->poll(trace, 0, &err);
+		puts("looked");
+		fflush(stdout);
+	}
 	bool has_ended = kill(request->facts->pid, 0) != 0;
 	require(backend->finish(trace, has_ended, result, &err), &err);
 	backend->free(trace);
@@ -101,7 +94,7 @@ static void keep(struct hl_trace_result *result, const char *path)
 
 int main(int argc, char **argv)
 {
-	struct hl_page_settings settings = {0};
+	struct hl_page_settings settings = {.checkpoint_pause_ns = 1};
 	struct hl_process_facts facts;
 	struct hl_trace_result *result;
 	struct hl_error err = {0};
@@ -114,7 +107,7 @@ int main(int argc, char **argv)
 	require(hl_process_facts_read((pid_t)atoi(argv[1]), &facts, &err), &err);
 	require(hl_trace_result_new(&facts, backend->mode, &result), &err);
 	const struct hl_trace_request request = {
-		.facts = &facts, .settings = &settings, .note = note, .is_enough = is_enough};
+		.facts = &facts, .settings = &settings, .note = note};
 	trace(&request, result);
 	keep(result, argv[2]);
 	hl_trace_result_free(result);

@@ -33,3 +33,4 @@ struct scenario {
 
 extern const struct scenario scenarios[];
 extern const size_t scenario_count;
+extern const struct scenario other_scenarios[]; /* not listed; the last has no name */

@@ -67,7 +67,7 @@ const struct hl_verb hl_verb_stacks = {
 	.arguments = "-p PID [SECONDS]",
 	.summary = "show what a running process allocates and keeps, from outside",
 	.options = options,
-	.shared_options = {hl_trace_options, hl_view_trace_value_options, hl_view_filter_options,
+	.shared_options = {hl_trace_options, hl_view_unit_options, hl_view_filter_options,
 			   hl_view_json_options, hl_view_color_options},
 	.run = run_stacks,
 };

@@ -152,9 +152,10 @@ static int poll_until(const struct hl_trace_backend *backend, void *trace, doubl
 	return r == -ESRCH || r == -EINTR ? 0 : r; /* what there is, is there all the same */
 }
 
-/* From the start of the backend to a full result. */
+/* From the start of the backend to a full result; *${ret_is_full} is whether it came so far. */
 static int trace(const struct hl_trace_command *command, const struct hl_trace_request *request,
-		 double seconds, struct hl_trace_result *result, struct hl_error *err)
+		 double seconds, struct hl_trace_result *result, bool *ret_is_full,
+		 struct hl_error *err)
 {
 	const struct hl_trace_backend *backend = command->backend;
 	struct hl_terminal_progress progress;
@@ -172,6 +173,7 @@ static int trace(const struct hl_trace_command *command, const struct hl_trace_r
 	backend->free(trace);
 	if (r < 0 && polled >= 0)
 		*err = last;
+	*ret_is_full = r >= 0;
 	return r < 0 ? r : polled;
 }
 
@@ -187,14 +189,15 @@ static int run_trace(const struct hl_trace_command *command, const struct hl_pro
 		.is_enough = is_enough,
 	};
 	struct hl_trace_result *result;
+	bool is_full = false;
 	const char *mode = command->mode ? command->mode : command->backend->mode;
 	int r = hl_trace_result_new(facts, mode, &result);
 	if (r < 0)
 		return hl_error_set(err, r, "out of memory");
 	set_handlers(on_signal);
-	int traced = trace(command, &request, seconds, result, err);
+	int traced = trace(command, &request, seconds, result, &is_full, err);
 	set_handlers(SIG_DFL);
-	if (traced >= 0)
+	if (is_full)
 		r = hl_trace_result_recording(result, has_ended() ? HL_END_UNKNOWN : HL_END_RUNNING,
 					      ret_recording);
 	hl_trace_result_free(result);

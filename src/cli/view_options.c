@@ -37,9 +37,7 @@ const struct hl_option hl_view_value_options[] = {
 	{0},
 };
 
-const struct hl_option hl_view_trace_value_options[] = {
-	{"value", 'v', "VALUE", "what to show: inuse or alloc (default: inuse, where it is known)",
-	 HL_OPTION_CHOICE, &value, hl_value_names},
+const struct hl_option hl_view_unit_options[] = {
 	{"unit", 'u', "UNIT", "bytes or objects (default: bytes)", HL_OPTION_CHOICE, &unit,
 	 hl_unit_names},
 	{0},

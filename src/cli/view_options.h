@@ -6,14 +6,14 @@
 #include "view/view.h"
 
 /* For the shared_options of a view's verb. */
-extern const struct hl_option hl_view_value_options[];	     /* --value --unit */
-extern const struct hl_option hl_view_trace_value_options[]; /* the same, of traces */
-extern const struct hl_option hl_view_selection_options[];   /* --process --thread --at --jobs */
-extern const struct hl_option hl_view_history_options[];     /* --process --between --jobs */
-extern const struct hl_option hl_view_filter_options[];	     /* --focus --ignore --hide */
-extern const struct hl_option hl_view_json_options[];	     /* --json */
-extern const struct hl_option hl_view_color_options[];	     /* --color --no-pager */
-extern const struct hl_option hl_view_output_options[];	     /* --output --force */
+extern const struct hl_option hl_view_value_options[];	   /* --value --unit */
+extern const struct hl_option hl_view_unit_options[];	   /* --unit, where there is one value */
+extern const struct hl_option hl_view_selection_options[]; /* --process --thread --at --jobs */
+extern const struct hl_option hl_view_history_options[];   /* --process --between --jobs */
+extern const struct hl_option hl_view_filter_options[];	   /* --focus --ignore --hide */
+extern const struct hl_option hl_view_json_options[];	   /* --json */
+extern const struct hl_option hl_view_color_options[];	   /* --color --no-pager */
+extern const struct hl_option hl_view_output_options[];	   /* --output --force */
 
 /* How a verb runs its view; zero is the common case. */
 struct hl_view_command {

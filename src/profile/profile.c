@@ -92,9 +92,7 @@ void hl_profile_know_recorded(struct hl_profile *profile, const char *mode)
 		hl_profile_know_all(profile);
 		return;
 	}
-	know(profile, HL_VALUE_ALLOC);
-	if (kind->frees)
-		know(profile, HL_VALUE_INUSE);
+	know(profile, kind->value);
 }
 
 void hl_profile_counters_add(struct hl_profile_counters *sum,

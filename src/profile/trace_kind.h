@@ -7,11 +7,11 @@
 
 struct hl_trace_kind {
 	const char *mode;
-	const char *verb;      /* that makes such ones */
-	bool frees;	       /* what went is known, too, and so what is in use */
+	const char *verb; /* that makes such ones */
+	enum hl_value
+		value; /* the only one that is known: HL_VALUE_INUSE where what went is left out */
 	const char *noun;      /* of one object: "block", "page" */
-	const char *inuse;     /* what was in use is: "not freed" */
-	const char *alloc;     /* what came is: "allocated" */
+	const char *word;      /* for the value: "not freed" */
 	const char *no_object; /* when there is nothing: "nothing was allocated ..." */
 	const char *negative;  /* why a figure can be less than nothing; NULL: it cannot */
 };

@@ -134,6 +134,7 @@ static void mark_rows(struct hl_emit *emit, const struct hl_profile *profile)
 static void process_rows(struct hl_emit *emit, const struct hl_profile *profile)
 {
 	bool knows_peak = hl_profile_knows(profile, HL_VALUE_PEAK, HL_UNIT_BYTES);
+	bool knows_inuse = hl_profile_knows(profile, HL_VALUE_INUSE, HL_UNIT_BYTES);
 	bool knows_alloc = hl_profile_knows(profile, HL_VALUE_ALLOC, HL_UNIT_BYTES);
 	const struct hl_emit_column columns[] = {
 		{"pid", "pid", HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
@@ -143,7 +144,7 @@ static void process_rows(struct hl_emit *emit, const struct hl_profile *profile)
 		{"threads", "threads", HL_EMIT_COUNT, HL_EMIT_OMITTED},
 		{"duration_ms", "ms", HL_EMIT_COUNT, HL_EMIT_OMITTED},
 		{"peak_bytes", "peak", HL_EMIT_BYTES, knows_peak ? 0 : HL_EMIT_HIDDEN},
-		{"inuse_bytes", "inuse", HL_EMIT_BYTES, 0},
+		{"inuse_bytes", "inuse", HL_EMIT_BYTES, knows_inuse ? 0 : HL_EMIT_HIDDEN},
 		{"alloc_bytes", "alloc", HL_EMIT_BYTES, knows_alloc ? 0 : HL_EMIT_HIDDEN},
 		{"lost_events", "lost", HL_EMIT_COUNT, HL_EMIT_OMITTED},
 		{"end", "end", HL_EMIT_TEXT, HL_EMIT_SHORTENED},

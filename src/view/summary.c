@@ -325,17 +325,17 @@ void hl_summary_value_line(struct hl_emit *emit, const struct hl_profile *profil
 	};
 	const struct hl_trace_kind *kind = hl_profile_trace_kind(profile);
 
-	if (profile->moment)
+	if (kind)
+		hl_emit_line(emit, "showing what was %s in %s; --unit chooses", kind->word,
+			     hl_unit_names[options->unit]);
+	else if (profile->moment)
 		hl_emit_line(emit, "showing what was in use at that moment in %s; --unit %s",
 			     hl_unit_names[options->unit],
 			     options->unit == HL_UNIT_BYTES ? "objects counts blocks"
 							    : "bytes adds up their sizes");
 	else
 		hl_emit_line(emit, "showing %s (%s) in %s; --value and --unit choose others",
-			     hl_value_names[options->value],
-			     !kind				? meanings[options->value]
-			     : options->value == HL_VALUE_INUSE ? kind->inuse
-								: kind->alloc,
+			     hl_value_names[options->value], meanings[options->value],
 			     hl_unit_names[options->unit]);
 }
 

@@ -146,7 +146,7 @@ static void put_part(struct line *line, const struct hl_profile *profile,
 	else if (value == HL_VALUE_PEAK)
 		put(line, "peak");
 	else if (kind)
-		put(line, "%s", value == HL_VALUE_INUSE ? kind->inuse : kind->alloc);
+		put(line, "%s", kind->word);
 	else if (value == HL_VALUE_INUSE)
 		put(line, profile->imported || profile->moment ? "in use" : "in use at the end");
 	else

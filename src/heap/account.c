@@ -18,12 +18,23 @@ static struct hl_carrier *carrier_of(struct hl_account *account)
 	return &account->heap->carriers.carriers[account->carrier];
 }
 
-int hl_account_begin(struct hl_account *account, const char *type, uint64_t start, uint32_t arena)
+static int add_strip(struct hl_carrier *carrier, uint32_t parts)
+{
+	carrier->strip = calloc(parts, sizeof(*carrier->strip));
+	carrier->strip_count = carrier->strip ? parts : 0;
+	return carrier->strip ? 0 : -ENOMEM;
+}
+
+int hl_account_begin(struct hl_account *account, const char *type, uint64_t start, uint64_t end,
+		     uint32_t arena)
 {
 	struct hl_carrier *carrier = hl_carriers_add(&account->heap->carriers);
+	uint32_t parts = account->settings->strip_count;
 
-	if (!carrier)
+	if (!carrier || (parts && add_strip(carrier, parts) < 0))
 		return -ENOMEM;
+	hl_pins_begin(&account->pins, account->page_bytes);
+	carrier->total_bytes = end - start;
 	account->carrier = account->heap->carriers.count - 1;
 	account->arena = arena;
 	account->free_start = 0;
@@ -102,6 +113,57 @@ static void account_trim(struct hl_account *account, const struct hl_chunk *chun
 	account->free_start = 0;
 }
 
+/* ---- pictures ---- */
+
+static uint64_t part_start(const struct hl_carrier *carrier, uint32_t part)
+{
+	return carrier->address +
+	       (uint64_t)((__uint128_t)carrier->total_bytes * part / carrier->strip_count);
+}
+
+static uint32_t part_of(const struct hl_carrier *carrier, uint64_t address)
+{
+	__uint128_t offset = address > carrier->address ? address - carrier->address : 0;
+	__uint128_t part =
+		carrier->total_bytes ? offset * carrier->strip_count / carrier->total_bytes : 0;
+	return part < carrier->strip_count ? (uint32_t)part : carrier->strip_count - 1;
+}
+
+/* Adds [${start}, ${end}), which is in one part of the picture. */
+static void draw_part(struct hl_account *account, enum hl_chunk_kind kind, uint32_t part,
+		      uint64_t start, uint64_t end)
+{
+	static const enum hl_stretch_kind stretches[] = {
+		[HL_CHUNK_LIVE] = HL_STRETCH_LIVE,
+		[HL_CHUNK_TCACHE] = HL_STRETCH_CACHED,
+		[HL_CHUNK_FASTBIN] = HL_STRETCH_CACHED,
+		[HL_CHUNK_FREE] = HL_STRETCH_FREE_ABSENT,
+		[HL_CHUNK_TOP] = HL_STRETCH_FREE_ABSENT,
+		[HL_CHUNK_OWN] = HL_STRETCH_LIVE,
+		[HL_CHUNK_UNSCANNED] = HL_STRETCH_UNSCANNED,
+	};
+	uint64_t *bytes = carrier_of(account)->strip[part], in_memory = 0;
+	enum hl_stretch_kind stretch = stretches[kind];
+
+	if (stretch == HL_STRETCH_FREE_ABSENT)
+		in_memory = resident(account, start, end);
+	bytes[HL_STRETCH_FREE_RESIDENT] += in_memory;
+	bytes[stretch] += end - start - in_memory;
+}
+
+static void draw(struct hl_account *account, const struct hl_chunk *chunk)
+{
+	const struct hl_carrier *carrier = carrier_of(account);
+	uint64_t at = chunk->address, end = at + chunk->size;
+	uint32_t part = part_of(carrier, at), last = carrier->strip_count - 1;
+
+	for (uint64_t part_end; at < end; at = part_end, part++) {
+		part_end = part < last ? part_start(carrier, part + 1) : end;
+		part_end = part_end < at ? at : part_end < end ? part_end : end;
+		draw_part(account, chunk->kind, part, at, part_end);
+	}
+}
+
 /* ---- kinds ---- */
 
 static void add_live(struct hl_account *account, const struct hl_chunk *chunk, uint64_t in_memory)
@@ -174,6 +236,11 @@ static int account_chunk(struct hl_account *account, const struct hl_chunk *chun
 
 	account_trim(account, chunk);
 	carrier_of(account)->resident_bytes += in_memory;
+	if (carrier_of(account)->strip)
+		draw(account, chunk);
+	if (account->settings->want_pins &&
+	    hl_pins_chunk(&account->pins, chunk, account->pages, account->heap) < 0)
+		return -ENOMEM;
 	switch (chunk->kind) {
 	case HL_CHUNK_LIVE:
 		add_live(account, chunk, in_memory);
@@ -222,7 +289,7 @@ int hl_account_mmapped(struct hl_account *account, uint64_t start, uint64_t end,
 	struct hl_heap *heap = account->heap;
 	const struct hl_heap_settings *settings = account->settings;
 
-	if (hl_account_begin(account, "mmapped chunk", start, UINT32_MAX) < 0)
+	if (hl_account_begin(account, "mmapped chunk", start, end, UINT32_MAX) < 0)
 		return -ENOMEM;
 	struct hl_carrier *carrier = carrier_of(account);
 	carrier->allocated_blocks = 1;
@@ -230,6 +297,9 @@ int hl_account_mmapped(struct hl_account *account, uint64_t start, uint64_t end,
 	uint64_t before = resident(account, start, block);
 	uint64_t in_memory = resident(account, block, end);
 	carrier->resident_bytes = before + in_memory;
+	for (uint32_t i = 0; i < carrier->strip_count; i++)
+		carrier->strip[i][HL_STRETCH_LIVE] =
+			part_start(carrier, i + 1) - part_start(carrier, i);
 	heap->rss.overhead_bytes += before;
 	heap->rss.live_bytes += in_memory;
 	heap->mmapped_blocks++;

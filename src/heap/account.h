@@ -4,6 +4,7 @@
 
 #include "heap/glibc_walk.h"
 #include "heap/heap.h"
+#include "heap/pins.h"
 
 /* The state of one carrier's accounting. */
 struct hl_account {
@@ -15,12 +16,15 @@ struct hl_account {
 	uint64_t page_bytes;
 	uint64_t trim_unit; /* the top is given back in such pieces; 0: it is not given back */
 	const struct hl_pages *pages;
-	size_t page_run;     /* cursor */
+	size_t page_run; /* cursor */
+	struct hl_pins pins;
 	uint64_t free_start; /* where the free chunks in a row begin that were told last; 0: none */
 };
 
-/* Begins a carrier of ${type} at ${start}, of ${arena} (index, or UINT32_MAX). 0 or -ENOMEM. */
-int hl_account_begin(struct hl_account *account, const char *type, uint64_t start, uint32_t arena);
+/* Begins a carrier of ${type} from ${start} to about ${end}, of ${arena} (index, or UINT32_MAX). 0
+ * or -ENOMEM. */
+int hl_account_begin(struct hl_account *account, const char *type, uint64_t start, uint64_t end,
+		     uint32_t arena);
 
 /* Ends it; its last byte is before ${end}. */
 void hl_account_end(struct hl_account *account, uint64_t end);

@@ -141,7 +141,7 @@ static int walk_heap(struct hl_glibc_reader *reader, uint32_t index, uint64_t st
 	if (first >= end)
 		return 0;
 	reader->account.trim_unit = 0;
-	int r = hl_account_begin(&reader->account, "arena heap", start, index);
+	int r = hl_account_begin(&reader->account, "arena heap", start, end, index);
 	if (r == 0)
 		r = hl_glibc_walker_run(reader->walker, &run, &end);
 	if (r == 0)
@@ -295,6 +295,7 @@ int hl_glibc_heap_read(struct hl_memory *memory, const struct hl_glibc *glibc,
 		r = read_heaps(&reader);
 	if (r == 0)
 		describe(&reader);
+	hl_pins_sort(heap);
 	hl_glibc_walker_free(reader.walker);
 	hl_glibc_walker_free(reader.strict);
 	free(reader.arenas);

@@ -110,7 +110,7 @@ int hl_glibc_read_piece(struct hl_glibc_reader *reader, uint64_t start, uint64_t
 	if (!is_piece(reader, &run))
 		return 0;
 	reader->account.trim_unit = 0;
-	int r = hl_account_begin(&reader->account, "main heap", start, 0);
+	int r = hl_account_begin(&reader->account, "main heap", start, run.end, 0);
 	if (r == 0)
 		r = hl_glibc_walker_run(reader->walker, &run, ret_end);
 	if (r == 0) {
@@ -193,7 +193,7 @@ int hl_glibc_read_break(struct hl_glibc_reader *reader)
 	struct hl_run run = run_of(reader, start, bound);
 	run.own_start = base & ~(reader->memory->page_bytes - 1);
 	set_trim_unit(reader, bound);
-	int r = hl_account_begin(&reader->account, "main heap", base, 0);
+	int r = hl_account_begin(&reader->account, "main heap", base, run.end, 0);
 	while (r == 0 && run.start) {
 		r = hl_glibc_walker_run(reader->walker, &run, &end);
 		start = r == 0 && goes_on(reader, end, bound) ? find_next(reader, end, bound) : 0;

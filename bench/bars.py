@@ -7,6 +7,7 @@ from pathlib import Path
 from event_bars import event_figures
 from figure import MIB, Figure, view_figure
 from log_bars import log_figures
+from stacks import stacks_figures
 from tools import HEAPTRACK, MEM_FAST, PLAIN, SAMPLE
 from views import Views
 from workloads import ring_title
@@ -148,4 +149,5 @@ def figures(results):
         *view_figures(results),
         *log_figures(results),
         *event_figures(results),
+        *stacks_figures(results.stacks),
     ]

@@ -12,6 +12,7 @@ from pathlib import Path
 from bars import figures
 from figure import MIB
 from logs import Logs
+from stacks import StacksCost
 from views import Views
 
 
@@ -27,6 +28,7 @@ class Results:
     views: Views = None
     logs: Logs = None
     events: list = field(default_factory=list)  # of EventRun
+    stacks: StacksCost = None
     load_before: tuple = field(default_factory=os.getloadavg)
 
     def add(self, case, table):
@@ -167,4 +169,9 @@ over. The collector's memory counts pages that it shares with the program. The d
 (`bench/micro/day_of_log.c`) is made up: some 50 of 4,000 nodes change in each interval.
 - Events (`bench/events.py`): `events` decodes and counts them all, `--replay` also compares them \
 with the log. heaptrack_print, which does more than to count, reads files that \
-`heaptrack_interpret` made, unpacked; where it gives up there is no figure."""
+`heaptrack_interpret` made, unpacked; where it gives up there is no figure.
+- Stacks (`bench/stacks.py`): one process makes pairs before and while a tool looks on; the fastest \
+of 9 rounds, in processor time of that process, and the difference of the two. It is built with frame \
+pointers, which the other tools need. The bpftrace script keeps stack and size of each live block, as \
+heapline does; its probes sit at the first instruction of functions. The million blocks are made while \
+the trace runs, and kept."""

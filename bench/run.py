@@ -23,13 +23,14 @@ from logs import measure_logs  # noqa: E402
 from memory import all_footprints  # noqa: E402
 from redis_path import add_redis_server  # noqa: E402
 from report import Results, document, terminal_table  # noqa: E402
+from stacks import measure_stacks  # noqa: E402
 from tools import all_tools  # noqa: E402
 from views import measure_views  # noqa: E402
 from workloads import Machine, RunFailed, TooSlow, all_cases  # noqa: E402
 
 LIBC = "/lib/x86_64-linux-gnu/libc.so.6"
 PARTS = ("ring", "python", "cc1plus", "redis", "sqlite", "memory", "symbols", "views",
-         "logs", "events")
+         "logs", "events", "stacks")
 
 
 @dataclass
@@ -128,6 +129,7 @@ def measure_others(options, machine, heapline, results):
         "views": ("views", "views", lambda: measure_views(machine, heapline)),
         "logs": ("logs", "logs", lambda: measure_logs(machine, heapline)),
         "events": ("events", "events", lambda: measure_events(machine, heapline)),
+        "stacks": ("stacks", "stacks", lambda: measure_stacks(machine, heapline)),
     }
     for part, (title, place, measure) in others.items():
         if part not in options.only:

@@ -2,12 +2,12 @@
 /* Estimates what tracing costs; see heap_cost.h. */
 #include "bpf/heap_cost.h"
 
-/* Nanoseconds for each call: measured by bench/ in a virtual machine with all mitigations on,
- * stacks of 20 frames. */
-#define ALLOCATION_NS	      2500.0
-#define SAMPLED_ALLOCATION_NS 700.0
-#define TOTAL_NS	      1900.0
-#define FREE_NS		      900.0
+/* Nanoseconds for each call, stacks of 20 frames: bench/stacks.py in a virtual machine with all
+ * mitigations on. */
+#define ALLOCATION_NS	      1700.0
+#define SAMPLED_ALLOCATION_NS 650.0
+#define TOTAL_NS	      1300.0
+#define FREE_NS		      700.0
 
 void hl_heap_counters_add(struct hl_heap_counters *sum, const struct hl_heap_counters *more)
 {

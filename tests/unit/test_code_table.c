@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Code tables: what they say of real files is what the recorder's unwinder finds there; damaged
+ * files are no harm. */
+#include "bpf/code_table.h"
+
+#include "fail_allocations.h"
+#include "unwind/arch_x86_64.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* A file in memory that a test may change. */
+struct file {
+	uint8_t *bytes;
+	size_t size;
+	int fd;
+};
+
+static struct file copy_of(const char *path)
+{
+	struct file file = {.fd = memfd_create("file", MFD_CLOEXEC)};
+	int from = open(path, O_RDONLY | O_CLOEXEC);
+	struct stat status;
+	assert_true(from >= 0 && file.fd >= 0);
+	assert_int_equal(fstat(from, &status), 0);
+	file.size = (size_t)status.st_size;
+	assert_int_equal(ftruncate(file.fd, status.st_size), 0);
+	file.bytes = mmap(NULL, file.size, PROT_READ | PROT_WRITE, MAP_SHARED, file.fd, 0);
+	assert_ptr_not_equal(file.bytes, MAP_FAILED);
+	assert_int_equal(pread(from, file.bytes, file.size, 0), file.size);
+	close(from);
+	return file;
+}
+
+static void release(struct file *file)
+{
+	munmap(file->bytes, file->size);
+	close(file->fd);
+}
+
+static Elf64_Phdr *header_of(const struct file *file, uint32_t type)
+{
+	const Elf64_Ehdr *header = (const Elf64_Ehdr *)file->bytes;
+	Elf64_Phdr *segments = (Elf64_Phdr *)(file->bytes + header->e_phoff);
+	for (uint16_t i = 0; i < header->e_phnum; i++)
+		if (segments[i].p_type == type)
+			return &segments[i];
+	return NULL;
+}
+
+/* What the recorder finds at a pc of this process; see src/unwind/rule_cache.c. */
+static hl_rule recorders_rule(const struct dl_find_object *module, uint64_t pc)
+{
+	hl_rule rules[2] = {HL_RULE_NONE, HL_RULE_NONE};
+	for (unsigned i = 0; i < 2; i++)
+		if (hl_cfi_find_in_memory(module->dlfo_eh_frame, (uint64_t)module->dlfo_map_start,
+					  (uint64_t)module->dlfo_map_end, pc + i, &rules[i]))
+			rules[i] = HL_RULE_NONE;
+	return rules[0] == HL_RULE_NONE && rules[1] != HL_RULE_NONE ? HL_RULE_END : rules[0];
+}
+
+static void assert_same_rules(const void *function)
+{
+	struct dl_find_object module;
+	struct hl_code_table table;
+	assert_int_equal(_dl_find_object((void *)(uintptr_t)function, &module), 0);
+	const char *name = module.dlfo_link_map->l_name;
+	uint64_t bias = module.dlfo_link_map->l_addr;
+	int fd = open(*name ? name : "/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(hl_code_table_read(fd, 0, &table), 0);
+	close(fd);
+	assert_true(table.has_rows);
+	assert_int_equal(table.low + bias, (uint64_t)module.dlfo_map_start);
+	assert_int_equal(table.high + bias, (uint64_t)module.dlfo_map_end);
+	uint64_t code = table.code_low + bias, size = table.code_high - table.code_low;
+	for (uint64_t i = 0; i < size; i += i < 65536 ? 1 : 61)
+		if (hl_code_table_rule(&table, table.code_low + i) !=
+		    recorders_rule(&module, code + i))
+			fail_msg("at %#lx of '%s': %#lx instead of %#lx", table.code_low + i, name,
+				 hl_code_table_rule(&table, table.code_low + i),
+				 recorders_rule(&module, code + i));
+	hl_code_table_release(&table);
+}
+
+static void rules_are_those_that_the_recorder_finds(void **state)
+{
+	(void)state;
+	assert_same_rules((const void *)(uintptr_t)assert_same_rules);
+	assert_same_rules((const void *)(uintptr_t)malloc);
+}
+
+static void outside_of_the_code_there_is_no_rule(void **state)
+{
+	struct hl_code_table table;
+	struct file file = copy_of("/proc/self/exe");
+	uint64_t address;
+	(void)state;
+	assert_int_equal(hl_code_table_read(file.fd, 0, &table), 0);
+	assert_int_equal(hl_code_table_rule(&table, table.code_low - 1), HL_RULE_NONE);
+	assert_int_equal(hl_code_table_rule(&table, table.code_high + 4096), HL_RULE_NONE);
+	assert_int_equal(hl_code_table_rule(&table, UINT64_MAX), HL_RULE_NONE);
+	assert_false(hl_code_table_address(&table, file.size + 4096, &address));
+	assert_true(hl_code_table_address(&table, 0, &address));
+	assert_int_equal(address, table.low);
+	hl_code_table_release(&table);
+	release(&file);
+}
+
+static void pages_begin_with_the_rule_in_force(void **state)
+{
+	struct hl_code_table table;
+	struct file file = copy_of("/proc/self/exe");
+	(void)state;
+	assert_int_equal(hl_code_table_read(file.fd, 0, &table), 0);
+	for (uint32_t i = 0; i < table.page_count; i++) {
+		const struct hl_code_page *page = &table.pages[i];
+		assert_true(page->first_row + page->row_count <= table.row_count);
+		/* as many as the search in the kernel can tell apart */
+		assert_true(page->row_count < 2u << HL_CODE_PAGE_SHIFT);
+		for (uint32_t k = 0; k < page->row_count; k++) {
+			uint64_t at = table.rows[page->first_row + k] >> HL_ROW_SHIFT;
+			assert_true(at < HL_CODE_PAGE_BYTES);
+			assert_true(k ? at >= table.rows[page->first_row + k - 1] >> HL_ROW_SHIFT
+				      : at == 0);
+		}
+	}
+	hl_code_table_release(&table);
+	release(&file);
+}
+
+static void the_build_id_is_the_files(void **state)
+{
+	struct hl_code_table table;
+	struct file file = copy_of("/proc/self/exe");
+	(void)state;
+	assert_int_equal(hl_code_table_read(file.fd, 0, &table), 0);
+	assert_int_equal(table.build_id_bytes, 20);
+	const Elf64_Phdr *header = header_of(&file, PT_NOTE);
+	assert_non_null(header);
+	assert_non_null(memmem(file.bytes, file.size, table.build_id, table.build_id_bytes));
+	hl_code_table_release(&table);
+	release(&file);
+}
+
+static void rows_are_found_by_section_where_there_is_no_index_of_frames(void **state)
+{
+	struct hl_code_table usual, other;
+	struct file file = copy_of("/proc/self/exe");
+	(void)state;
+	assert_int_equal(hl_code_table_read(file.fd, 0, &usual), 0);
+	header_of(&file, PT_GNU_EH_FRAME)->p_type = PT_NULL;
+	assert_int_equal(hl_code_table_read(file.fd, 0, &other), 0);
+	assert_int_equal(other.row_count, usual.row_count);
+	assert_memory_equal(other.rows, usual.rows, usual.row_count * sizeof(*usual.rows));
+	hl_code_table_release(&usual);
+	hl_code_table_release(&other);
+	release(&file);
+}
+
+static void files_without_frames_have_pages_without_rows(void **state)
+{
+	struct hl_code_table table;
+	struct file file = copy_of("/proc/self/exe");
+	(void)state;
+	header_of(&file, PT_GNU_EH_FRAME)->p_type = PT_NULL;
+	((Elf64_Ehdr *)file.bytes)->e_shnum = 0;
+	assert_int_equal(hl_code_table_read(file.fd, 0, &table), 0);
+	assert_false(table.has_rows);
+	assert_int_equal(table.row_count, 0);
+	assert_true(table.page_count > 0);
+	assert_int_equal(hl_code_table_rule(&table, table.code_low + 64), HL_RULE_NONE);
+	hl_code_table_release(&table);
+	release(&file);
+}
+
+static void what_is_no_elf_file_for_this_machine_is_refused(void **state)
+{
+	struct hl_code_table table;
+	struct file file = copy_of("/proc/self/exe");
+	int empty = memfd_create("empty", MFD_CLOEXEC);
+	(void)state;
+	assert_int_equal(hl_code_table_read(empty, 0, &table), -ENOEXEC);
+	close(empty);
+	file.bytes[EI_CLASS] = ELFCLASS32;
+	assert_int_equal(hl_code_table_read(file.fd, 0, &table), -ENOEXEC);
+	file.bytes[EI_CLASS] = ELFCLASS64;
+	((Elf64_Ehdr *)file.bytes)->e_machine = EM_AARCH64;
+	assert_int_equal(hl_code_table_read(file.fd, 0, &table), -ENOEXEC);
+	memcpy(file.bytes, "#!/b", 4);
+	assert_int_equal(hl_code_table_read(file.fd, 0, &table), -ENOEXEC);
+	assert_int_equal(hl_code_table_read(-1, 0, &table), -EBADF);
+	release(&file);
+}
+
+static int read_and_release(const struct file *file)
+{
+	struct hl_code_table table;
+	int r = hl_code_table_read(file->fd, 0, &table);
+	if (r == 0)
+		hl_code_table_release(&table);
+	return r;
+}
+
+static void no_file_that_was_cut_off_is_any_harm(void **state)
+{
+	struct file file = copy_of("/proc/self/exe");
+	size_t step = file.size / 200 + 1;
+	(void)state;
+	munmap(file.bytes, file.size);
+	for (size_t size = file.size; size > step; size -= step) {
+		assert_int_equal(ftruncate(file.fd, (off_t)size), 0);
+		int r = read_and_release(&file);
+		assert_true(r == 0 || r == -ENOEXEC);
+	}
+	close(file.fd);
+}
+
+/* Headers and the index of frames are what decides; each byte of them is made two others. */
+static void no_damage_of_headers_is_any_harm(void **state)
+{
+	struct file file = copy_of("/proc/self/exe");
+	const Elf64_Ehdr *header = (const Elf64_Ehdr *)file.bytes;
+	size_t ends = sizeof(*header) + header->e_phnum * sizeof(Elf64_Phdr);
+	size_t frames = header_of(&file, PT_GNU_EH_FRAME)->p_offset;
+	(void)state;
+	for (size_t i = 0; i < ends + 16; i++) {
+		uint8_t *byte = &file.bytes[i < ends ? i : frames + i - ends];
+		uint8_t was = *byte;
+		*byte = was ^ 0x41;
+		read_and_release(&file);
+		*byte = 0xff;
+		read_and_release(&file);
+		*byte = was;
+	}
+	assert_int_equal(read_and_release(&file), 0);
+	release(&file);
+}
+
+static void want_of_memory_is_reported(void **state)
+{
+	struct file file = copy_of("/proc/self/exe");
+	(void)state;
+	FOR_EACH_FAILING_ALLOCATION(r, read_and_release(&file))
+	assert_int_equal(r, -ENOMEM);
+	release(&file);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(rules_are_those_that_the_recorder_finds),
+		cmocka_unit_test(outside_of_the_code_there_is_no_rule),
+		cmocka_unit_test(pages_begin_with_the_rule_in_force),
+		cmocka_unit_test(the_build_id_is_the_files),
+		cmocka_unit_test(rows_are_found_by_section_where_there_is_no_index_of_frames),
+		cmocka_unit_test(files_without_frames_have_pages_without_rows),
+		cmocka_unit_test(what_is_no_elf_file_for_this_machine_is_refused),
+		cmocka_unit_test(no_file_that_was_cut_off_is_any_harm),
+		cmocka_unit_test(no_damage_of_headers_is_any_harm),
+		cmocka_unit_test(want_of_memory_is_reported),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -4,21 +4,61 @@
 
 #include "base/clock.h"
 #include "heap/glibc_heap.h"
+#include "heap/other_allocators.h"
 #include "heap/rss.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* Whether glibc gave the process nothing, or is not there at all. */
+static bool has_no_glibc_heap(const struct hl_heap *heap)
+{
+	struct hl_heap_arena total;
+
+	hl_heap_total(heap, &total);
+	return total.system_bytes == 0 && heap->mp_mmapped_blocks == 0;
+}
+
+/* The sentence for a heap that another allocator has. */
+static int refuse(const struct hl_other_allocator *other, struct hl_error *err)
+{
+	if (err)
+		err->text[0] = '\0'; /* what was said of glibc does not matter then */
+	return hl_error_set(err, -ENOTSUP,
+			    "the process allocates by %s, whose heap cannot be read from outside; "
+			    "%s",
+			    other->name, other->remedy);
+}
+
+/* An allocator beside glibc's: memory without a file is taken for its own. */
+static int note_other(const struct hl_other_allocator *other, struct hl_heap *heap)
+{
+	heap->rss.other_allocator_bytes = heap->rss.anonymous_bytes;
+	heap->rss.anonymous_bytes = 0;
+	return hl_heap_note(heap,
+			    "the process has %s, too, whose heap cannot be read from outside; "
+			    "memory that is no heap of glibc is counted as its own; %s",
+			    other->name, other->remedy);
+}
 
 static int read_heap(struct hl_memory *memory, const struct hl_heap_settings *settings,
 		     struct hl_heap *heap, struct hl_error *err)
 {
+	const struct hl_other_allocator *other = hl_other_allocator_library(&memory->maps);
 	struct hl_glibc glibc;
 	int r = hl_glibc_find(memory, &glibc, err);
 
 	if (r == 0)
 		r = hl_glibc_heap_read(memory, &glibc, settings, heap, err);
+	if ((r == -ENOTSUP || (r == 0 && has_no_glibc_heap(heap))) && !other)
+		other = hl_other_allocator_built_in(memory);
+	if (other && (r == -ENOTSUP || (r == 0 && has_no_glibc_heap(heap))))
+		return refuse(other, err);
 	if (r == 0 && (r = hl_rss_add_others(memory, heap)) < 0)
-		hl_error_set(err, r, "cannot read the page map");
+		hl_error_set(err, r, "cannot read which pages are in memory: %s", strerror(-r));
+	if (r == 0 && other && (r = note_other(other, heap)) < 0)
+		hl_error_set(err, r, "out of memory");
 	return r;
 }
 

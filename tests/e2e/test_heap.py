@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The walk of a heap from outside, compared with what the program itself says."""
 
+import glob
 import json
 import os
 import resource
@@ -298,6 +299,54 @@ class Churn(unittest.TestCase):
                 self.assertEqual(heap["abandoned"] > 0, total(heap, "unscanned_bytes") > 0)
             self.assertLess(given_up, seen / 100)
             self.assertTrue(threads_run(pid))
+
+
+class Others(unittest.TestCase):
+    """Heaps of other allocators are named."""
+
+    def expect_named(self, name, command, env=None):
+        environment = dict(os.environ, **(env or {}))
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                              env=environment) as process:
+            process.stdout.readline()  # it runs
+            result = harness.run([harness.program("heap_dump"), str(process.pid)])
+            process.stdin.close()
+            process.stdout.read()
+        self.assertEqual(result.status, 1, result.stdout[-1000:])
+        self.assertIn(f"the process allocates by {name}", result.stderr)
+
+    def test_preloaded_libraries(self):
+        for name in "jemalloc", "mimalloc", "tcmalloc":
+            found = glob.glob(f"/usr/lib/x86_64-linux-gnu/lib{name}*.so.?*")
+            with self.subTest(allocator=name):
+                if not found:
+                    self.skipTest(f"lib{name} is not installed")
+                waits = "import sys; print(1, flush=True); sys.stdin.read()"
+                self.expect_named(name, [harness.need("python3"), "-c", waits],
+                                  {"LD_PRELOAD": found[0], "PYTHONMALLOC": "malloc"})
+
+    def test_redis(self):
+        redis = harness.need("redis-server")
+        version = harness.run([redis, "--version"]).stdout
+        if "malloc=jemalloc" not in version:
+            self.skipTest(f"redis-server does not use jemalloc: {version.strip()}")
+        with tempfile.TemporaryDirectory() as scratch:
+            path = os.path.join(scratch, "socket")
+            with subprocess.Popen([redis, "--port", "0", "--unixsocket", path, "--dir", scratch,
+                                   "--save", ""], stdout=subprocess.DEVNULL) as process:
+                harness.wait_until(lambda: os.path.exists(path), "redis to listen")
+                result = harness.run([harness.program("heap_dump"), str(process.pid)])
+                process.terminate()
+        self.assertIn("the process allocates by jemalloc", result.stderr)
+
+    def test_glibc_in_a_static_program(self):
+        with Target(1, 1000, program="heap_target_static") as target:
+            figures, blocks = target.ask("report")
+            heap = dump(figures["pid"], "--blocks")
+            self.assertEqual({key: figures[key] for key in MALLINFO}, as_mallinfo(heap))
+            live = {address: size for address, size, _ in heap["blocks"]}
+            self.assertEqual(blocks, {address: live.get(address) for address in blocks})
+            self.assertIn("static", heap["allocator"])
 
 
 class Cores(unittest.TestCase):

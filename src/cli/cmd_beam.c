@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline beam: what the allocators of a live BEAM hold. */
 #include "cli/report_output.h"
+#include "cli/view_format.h"
 #include "heap/beam/beam.h"
 #include "view/allocations.h"
 #include "view/beam_instances.h"
@@ -11,10 +12,11 @@
 #include <string.h>
 
 #define TIMEOUT_MAX_S 3600
+#define NOT_GIVEN     UINT64_MAX /* the node chooses */
 
 static const char *node, *cookie_file;
 static uint64_t timeout_s = 10;
-static uint64_t histogram_start, histogram_width;
+static uint64_t histogram_start = NOT_GIVEN, histogram_width = NOT_GIVEN;
 static uint64_t row_limit = HL_VIEW_ROWS_DEFAULT;
 static struct hl_option_texts allocators, schedulers, per;
 static bool term;
@@ -134,35 +136,42 @@ static int parse_lists(struct hl_beam_settings *settings)
 	return status;
 }
 
-static int parse_histogram(struct hl_beam_settings *settings)
+/* ${given} into *${setting}, unless it was not given. */
+static int parse_number(const char *option, uint64_t given, uint64_t most, uint64_t *setting)
 {
-	if (histogram_start > HL_LOG2_START_MAX)
+	if (given == NOT_GIVEN)
+		return HL_EXIT_DONE;
+	if (given == 0 || given > most)
 		return hl_cli_usage_error(
-			&hl_verb_beam,
-			"bad value '%llu' of option '--histogram-start': not 1 to 256M",
-			(unsigned long long)histogram_start);
-	if (histogram_width > HL_LOG2_WIDTH_MAX)
-		return hl_cli_usage_error(&hl_verb_beam,
-					  "bad value '%llu' of option '--histogram-width': not 1 "
-					  "to %u",
-					  (unsigned long long)histogram_width, HL_LOG2_WIDTH_MAX);
-	settings->histogram_start = histogram_start;
-	settings->histogram_width = histogram_width;
+			&hl_verb_beam, "bad value '%llu' of option '%s': not 1 to %llu",
+			(unsigned long long)given, option, (unsigned long long)most);
+	*setting = given;
 	return HL_EXIT_DONE;
+}
+
+static int parse_numbers(struct hl_beam_settings *settings)
+{
+	uint64_t seconds = 0;
+
+	int status = parse_number("--timeout", timeout_s, TIMEOUT_MAX_S, &seconds);
+	if (status == HL_EXIT_DONE)
+		status = parse_number("--histogram-start", histogram_start, HL_LOG2_START_MAX,
+				      &settings->histogram_start);
+	if (status == HL_EXIT_DONE)
+		status = parse_number("--histogram-width", histogram_width, HL_LOG2_WIDTH_MAX,
+				      &settings->histogram_width);
+	if (status == HL_EXIT_DONE)
+		settings->timeout_ms = (unsigned)seconds * 1000;
+	return status;
 }
 
 static int parse_settings(struct hl_beam_settings *settings)
 {
 	if (!node)
 		return hl_cli_usage_error(&hl_verb_beam, "'beam' needs a node; name it with -n");
-	if (timeout_s == 0 || timeout_s > TIMEOUT_MAX_S)
-		return hl_cli_usage_error(&hl_verb_beam,
-					  "bad value '%llu' of option '--timeout': not 1 to %d",
-					  (unsigned long long)timeout_s, TIMEOUT_MAX_S);
 	settings->node = node;
 	settings->cookie_path = cookie_file;
-	settings->timeout_ms = (unsigned)timeout_s * 1000;
-	int status = parse_histogram(settings);
+	int status = parse_numbers(settings);
 	return status == HL_EXIT_DONE ? parse_lists(settings) : status;
 }
 
@@ -196,12 +205,12 @@ enum form {
 	FORM_SVG,
 };
 
+static const char *const pictures[] = {"svg", NULL};
+
 /* HL_EXIT_DONE, or HL_EXIT_USAGE after a report. */
-static int choose_form(enum question question, enum form *ret_form)
+static int check_forms(enum question question, bool is_picture)
 {
 	const struct hl_view_output output = hl_view_parse_output();
-	const char *dot = output.path ? strrchr(output.path, '.') : NULL;
-	bool is_picture = dot && !strcmp(dot, ".svg");
 
 	if (term && output.json)
 		return hl_cli_usage_error(&hl_verb_beam, "--term and --json exclude each other");
@@ -214,8 +223,21 @@ static int choose_form(enum question question, enum form *ret_form)
 		return hl_cli_usage_error(&hl_verb_beam, "there are pictures of carriers alone");
 	if (per.count && question != QUESTION_ALLOCATIONS)
 		return hl_cli_usage_error(&hl_verb_beam, "--per goes with allocations alone");
-	*ret_form = is_picture ? FORM_SVG : term ? FORM_TERM : FORM_REPORT;
 	return HL_EXIT_DONE;
+}
+
+/* As check_forms(). */
+static int choose_form(enum question question, enum form *ret_form)
+{
+	const struct hl_view_command command = {.formats = pictures, .format_given = term};
+	bool is_picture = hl_view_format_of(hl_view_parse_output().path, pictures) >= 0;
+
+	int status = check_forms(question, is_picture);
+	if (status == HL_EXIT_DONE)
+		status = hl_view_obey_name(&hl_verb_beam, &command);
+	if (status == HL_EXIT_DONE)
+		*ret_form = is_picture ? FORM_SVG : term ? FORM_TERM : FORM_REPORT;
+	return status;
 }
 
 static void emit_head(struct hl_emit *emit, const struct hl_beam_report *report)

@@ -238,14 +238,15 @@ static int scan_maps(struct hl_page_camera *camera, const struct hl_maps *maps,
 	return r;
 }
 
-static int take_once(struct hl_page_camera *camera, struct hl_page_snapshot *snapshot,
-		     struct hl_error *err)
+static int take_once(struct hl_page_camera *camera, enum hl_page_snapshot_depth depth,
+		     struct hl_page_snapshot *snapshot, struct hl_error *err)
 {
 	int r = hl_maps_read(camera->pid, &snapshot->maps, err);
 
 	if (r == 0)
 		r = scan_maps(camera, &snapshot->maps, &snapshot->pages);
-	if (r == 0)
+	snapshot->rss.rss_pages = snapshot->pages.page_count;
+	if (r == 0 && depth == HL_PAGE_SNAPSHOT_RSS)
 		r = hl_process_rss_read(camera->pid, &snapshot->rss, err);
 	return r;
 }
@@ -256,8 +257,8 @@ static bool is_consistent(const struct hl_page_snapshot *snapshot)
 	return snapshot->pages.page_count == snapshot->rss.rss_pages;
 }
 
-int hl_page_snapshot_take(struct hl_page_camera *camera, struct hl_page_snapshot *ret_snapshot,
-			  struct hl_error *err)
+int hl_page_snapshot_take(struct hl_page_camera *camera, enum hl_page_snapshot_depth depth,
+			  struct hl_page_snapshot *ret_snapshot, struct hl_error *err)
 {
 	uint64_t begin_ns = hl_clock_ns(CLOCK_MONOTONIC);
 	struct hl_page_snapshot snapshot = {0};
@@ -266,7 +267,7 @@ int hl_page_snapshot_take(struct hl_page_camera *camera, struct hl_page_snapshot
 	do {
 		hl_page_snapshot_release(&snapshot);
 		uint64_t take_ns = hl_clock_ns(CLOCK_MONOTONIC);
-		r = take_once(camera, &snapshot, err);
+		r = take_once(camera, depth, &snapshot, err);
 		snapshot.taken_ns = hl_clock_ns(CLOCK_MONOTONIC);
 		snapshot.cost_ns = snapshot.taken_ns - take_ns;
 	} while (r == 0 && !is_consistent(&snapshot) && ++takes < TAKES_MAX &&

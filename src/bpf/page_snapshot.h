@@ -35,12 +35,17 @@ const struct hl_pagemap *hl_page_camera_pagemap(const struct hl_page_camera *cam
 /* As on kernels without PAGEMAP_SCAN. */
 void hl_page_camera_avoid_scan(struct hl_page_camera *camera);
 
-/*
- * Takes one. While the process goes on, a few are taken, to have one during which Rss did not
- * change. 0; -ESRCH when the memory is gone; or another negative errno with a sentence.
- * ${ret_snapshot} is to be released.
- */
-int hl_page_snapshot_take(struct hl_page_camera *camera, struct hl_page_snapshot *ret_snapshot,
-			  struct hl_error *err);
+enum hl_page_snapshot_depth {
+	/* Pages alone: a tenth of the time. Rss is then as the pages have it. */
+	HL_PAGE_SNAPSHOT_PAGES,
+	/* And what smaps_rollup says. While the process goes on, a few are taken, to have one that
+	 * agrees with it. */
+	HL_PAGE_SNAPSHOT_RSS,
+};
+
+/* Takes one. 0; -ESRCH when the memory is gone; or another negative errno with a sentence.
+ * ${ret_snapshot} is to be released. */
+int hl_page_snapshot_take(struct hl_page_camera *camera, enum hl_page_snapshot_depth depth,
+			  struct hl_page_snapshot *ret_snapshot, struct hl_error *err);
 
 void hl_page_snapshot_release(struct hl_page_snapshot *snapshot);

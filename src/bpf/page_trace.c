@@ -156,7 +156,7 @@ static int take_first_snapshot(struct page_trace *trace, struct hl_error *err)
 		return r;
 	if (trace->settings.without_scan)
 		hl_page_camera_avoid_scan(trace->camera);
-	return hl_page_snapshot_take(trace->camera, &trace->first, err);
+	return hl_page_snapshot_take(trace->camera, HL_PAGE_SNAPSHOT_RSS, &trace->first, err);
 }
 
 static void say_what_is_watched(const struct page_trace *trace, bool count_only)
@@ -228,10 +228,11 @@ static bool is_checkpoint_due(const struct page_trace *trace)
 }
 
 /* In place of the last one, which stays when there is nothing to see any more. */
-static int take_snapshot(struct page_trace *trace, struct hl_error *err)
+static int take_snapshot(struct page_trace *trace, enum hl_page_snapshot_depth depth,
+			 struct hl_error *err)
 {
 	struct hl_page_snapshot snapshot;
-	int r = hl_page_snapshot_take(trace->camera, &snapshot, err);
+	int r = hl_page_snapshot_take(trace->camera, depth, &snapshot, err);
 
 	if (r < 0)
 		return r;
@@ -253,7 +254,9 @@ static int poll_pages(void *context, int timeout_ms, struct hl_error *err)
 	struct page_trace *trace = context;
 	int r = poll_events(context, timeout_ms, err);
 
-	return r == 0 && is_checkpoint_due(trace) ? take_snapshot(trace, err) : r;
+	return r == 0 && is_checkpoint_due(trace)
+		       ? take_snapshot(trace, HL_PAGE_SNAPSHOT_PAGES, err)
+		       : r;
 }
 
 /* ---- results ---- */
@@ -452,15 +455,26 @@ static int fill_result(struct page_trace *trace, bool is_last_old, struct hl_tra
 	return r;
 }
 
+static void say_what_it_took(const struct page_trace *trace, uint64_t detach_ns)
+{
+	const struct hl_page_snapshot *last = latest_snapshot(trace);
+
+	trace->request->note("looked at %llu pages in %.1f ms; detached in %.0f ms",
+			     (unsigned long long)last->pages.page_count,
+			     (double)last->cost_ns / 1e6, (double)detach_ns / 1e6);
+}
+
 static int finish_pages(void *context, bool has_ended, struct hl_trace_result *result,
 			struct hl_error *err)
 {
 	struct page_trace *trace = context;
 	struct hl_error gone_error = {0};
 	int polled = hl_page_watch_poll(trace->watch, 0, err);
-	int taken = has_ended ? -ESRCH : take_snapshot(trace, &gone_error);
+	int taken = has_ended ? -ESRCH : take_snapshot(trace, HL_PAGE_SNAPSHOT_RSS, &gone_error);
 
+	uint64_t detach_ns = hl_clock_ns(CLOCK_MONOTONIC);
 	hl_page_watch_detach(trace->watch);
+	say_what_it_took(trace, hl_clock_ns(CLOCK_MONOTONIC) - detach_ns);
 	if (polled == 0 || polled == -ESRCH)
 		polled = hl_page_watch_poll(trace->watch, 0, err);
 	if (polled < 0 && polled != -ESRCH)

@@ -261,7 +261,7 @@ class Ends(ToolCase):
             self.assertEqual(info["figures"]["pages"], target.growth())
             self.assertIn("the process ended before the trace did", info["recording"]["warnings"][0])
             stacks = harness.folded(self.path("tool.hl"), "inuse", "objects")
-            self.assertEqual(harness.under(stacks, "write_site"), 4096)
+            self.assertIn(harness.under(stacks, "write_site"), range(4096, 4096 + OTHER_PAGES))
 
     def test_nothing_is_told_of_a_process_that_was_killed_at_once(self):
         with self.target("pages", "anon") as target:
@@ -271,7 +271,7 @@ class Ends(ToolCase):
             target.process.wait()
             info = self.finish(trace)
             self.assertEqual(info["figures"]["pages"], 0)
-            self.assertEqual(info["figures"]["faults"] >= 4096, True)
+            self.assertGreaterEqual(info["figures"]["faults"], 4096)
             self.assertIn("the process ended before the trace did", info["recording"]["warnings"][0])
 
     def test_a_trace_ends_when_its_target_is_killed_and_says_so(self):
@@ -346,7 +346,7 @@ class OtherKernels(ToolCase):
                            ("read_into_fresh", "read_call_site")):
             with self.subTest(name):
                 _, warnings, stacks = self.trace(name, *arguments, within=within)
-                self.assertEqual(harness.under(stacks, site), 4096)
+                self.assertIn(harness.under(stacks, site), range(4096, 4096 + OTHER_PAGES))
                 self.assertEqual(warnings, [])
 
     def test_page_faults_come_by_plain_tracepoints_where_typed_ones_are_refused(self):

@@ -3,6 +3,7 @@
 #include "bpf/target.h"
 
 #include "base/array.h"
+#include "base/clock.h"
 #include "process/maps.h"
 
 #include <errno.h>
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* What the loader, and so the recorder, calls it. */
@@ -23,17 +25,6 @@ static bool is_vdso(const struct hl_map *map)
 
 /* ---- files ---- */
 
-static struct hl_target_file *find_file(struct hl_target *target, const struct hl_map *map)
-{
-	for (size_t i = 0; i < target->file_count; i++) {
-		struct hl_target_file *file = &target->files[i];
-		if (file->inode == map->inode && file->dev_major == map->dev_major &&
-		    file->dev_minor == map->dev_minor)
-			return file;
-	}
-	return NULL;
-}
-
 static int open_memory(pid_t pid)
 {
 	char path[32];
@@ -42,35 +33,87 @@ static int open_memory(pid_t pid)
 	return fd < 0 ? -errno : fd;
 }
 
-/* -ENOMEM is the only failure: what cannot be read is a file of which nothing is known. */
-static int read_file(const struct hl_target *target, const struct hl_map *map,
-		     struct hl_target_file *file)
-{
-	int fd = is_vdso(map) ? open_memory(target->pid) : hl_map_open_file(target->pid, map);
-	if (fd < 0)
-		return fd == -ENOMEM ? fd : 0;
-	int r = hl_code_table_read(fd, is_vdso(map) ? map->start : 0, &file->table);
-	close(fd);
-	file->is_read = r == 0;
-	return r == -ENOMEM ? r : 0;
-}
-
-static int add_file(struct hl_target *target, const struct hl_map *map)
+/* Who the file is, as far as it can be told before it is read. */
+static struct hl_target_file identify(const struct hl_map *map, int fd)
 {
 	struct hl_target_file file = {
 		.dev_major = map->dev_major,
 		.dev_minor = map->dev_minor,
 		.inode = map->inode,
 	};
+	struct stat status;
+	if (map->inode && fd >= 0 && fstat(fd, &status) == 0) {
+		file.size = (uint64_t)status.st_size;
+		file.modified_ns = (uint64_t)status.st_mtim.tv_sec * HL_NS_PER_SECOND +
+				   (uint64_t)status.st_mtim.tv_nsec;
+	}
+	return file;
+}
+
+static bool has_same_number(const struct hl_target_file *a, const struct hl_target_file *b)
+{
+	return a->inode == b->inode && a->dev_major == b->dev_major && a->dev_minor == b->dev_minor;
+}
+
+static bool has_same_contents(const struct hl_target_file *a, const struct hl_target_file *b)
+{
+	return a->table.build_id_bytes && a->table.build_id_bytes == b->table.build_id_bytes &&
+	       !memcmp(a->table.build_id, b->table.build_id, a->table.build_id_bytes);
+}
+
+/* The newest file that is ${file}; file_count when there is none. A file that cannot be opened any
+ * more is the one known by its number. */
+static size_t find_file(const struct hl_target *target, const struct hl_target_file *file,
+			bool is_open)
+{
+	for (size_t i = target->file_count; i-- > 0;) {
+		const struct hl_target_file *known = &target->files[i];
+		if (has_same_number(known, file) &&
+		    (!is_open || has_same_contents(known, file) ||
+		     (known->size == file->size && known->modified_ns == file->modified_ns)))
+			return i;
+	}
+	return target->file_count;
+}
+
+/* ${fd} below 0: it cannot be read. Takes the table over. */
+static int add_file(struct hl_target *target, const struct hl_map *map, struct hl_target_file *file,
+		    int fd, size_t *ret_index)
+{
 	int r = hl_array_reserve(&target->files, &target->file_capacity, target->file_count + 1,
-				 sizeof(file));
-	if (r == 0)
-		r = read_file(target, map, &file);
-	if (r < 0)
+				 sizeof(*file));
+	if (r == 0 && fd >= 0)
+		r = hl_code_table_read(fd, is_vdso(map) ? map->start : 0, &file->table);
+	if (r == -ENOMEM)
 		return r;
-	target->lost_files += !file.is_read;
-	target->files[target->file_count++] = file;
+	file->is_read = fd >= 0 && r == 0;
+	*ret_index = find_file(target, file, true);
+	if (*ret_index < target->file_count) { /* written anew, but the same */
+		hl_code_table_release(&file->table);
+		return 0;
+	}
+	target->lost_files += !file->is_read;
+	target->files[target->file_count++] = *file;
 	return 0;
+}
+
+/* The index of the file behind ${map}; -ENOMEM is the only failure. What cannot be opened or makes
+ * no sense is a file of which nothing is known. */
+static int file_of(struct hl_target *target, const struct hl_map *map, size_t *ret_index)
+{
+	int fd = is_vdso(map) ? open_memory(target->pid) : hl_map_open_file(target->pid, map);
+	if (fd == -ENOMEM)
+		return fd;
+	struct hl_target_file file = identify(map, fd);
+	size_t index = find_file(target, &file, fd >= 0);
+	int r = 0;
+	if (index == target->file_count)
+		r = add_file(target, map, &file, fd, &index);
+	if (fd >= 0)
+		close(fd);
+	if (r == 0)
+		*ret_index = index;
+	return r;
 }
 
 /* ---- modules ---- */
@@ -128,16 +171,11 @@ static int add_module(struct hl_target *target, size_t file, const char *path,
 static int module_of(struct hl_target *target, const struct hl_map *map, uint32_t *ret_id)
 {
 	struct hl_recording_module module = {0};
-	struct hl_target_file *file = find_file(target, map);
-	int r = 0;
-	if (!file) {
-		r = add_file(target, map);
-		file = r < 0 ? NULL : &target->files[target->file_count - 1];
-	}
-	if (!file)
+	size_t index;
+	int r = file_of(target, map, &index);
+	if (r < 0)
 		return r;
-	place_module(file, map, &module);
-	size_t index = (size_t)(file - target->files);
+	place_module(&target->files[index], map, &module);
 	*ret_id = find_module(target, index, module.load_bias);
 	if (*ret_id != HL_MODULE_NONE)
 		return 0;
@@ -172,30 +210,38 @@ static void place_pages(const struct hl_target *target, struct hl_target_mapping
 	mapping->page_count = (uint32_t)count;
 }
 
-/* Code of no file between others of a module: the file's, which the program has moved into memory
- * of its own, such as huge pages. */
-static uint32_t module_around(const struct hl_target *target, const struct mapping_list *list,
-			      const struct hl_map *map)
+/*
+ * Code of no file right behind a module's, and where the module's must be: the program has moved it
+ * into memory of its own, such as huge pages. *${ret_id} is the module; else it is as it was.
+ */
+static int module_before(struct hl_target *target, const struct mapping_list *list,
+			 const struct hl_maps *maps, size_t index, uint32_t *ret_id)
 {
-	if (!list->count || list->mappings[list->count - 1].module == HL_MODULE_NONE)
-		return HL_MODULE_NONE;
-	uint32_t id = list->mappings[list->count - 1].module;
-	const struct hl_recording_module *module = &target->modules[id - 1];
-	return map->start >= module->start && map->end <= module->end ? id : HL_MODULE_NONE;
+	const struct hl_map *map = &maps->maps[index];
+	const struct hl_target_mapping *last =
+		list->count ? &list->mappings[list->count - 1] : NULL;
+	uint32_t id = HL_MODULE_NONE;
+	int r = 0;
+	if (last && last->end == map->start)
+		id = last->module;
+	else if (index && maps->maps[index - 1].end == map->start && maps->maps[index - 1].inode)
+		r = module_of(target, &maps->maps[index - 1], &id);
+	if (r == 0 && id != HL_MODULE_NONE && map->end <= target->modules[id - 1].end)
+		*ret_id = id;
+	return r;
 }
 
 static int add_mapping(struct hl_target *target, struct mapping_list *list,
-		       const struct hl_map *map)
+		       const struct hl_maps *maps, size_t index)
 {
+	const struct hl_map *map = &maps->maps[index];
 	struct hl_target_mapping mapping = {.start = map->start, .end = map->end};
 	int r = hl_array_reserve(&list->mappings, &list->capacity, list->count + 1,
 				 sizeof(mapping));
-	if (r < 0)
-		return r;
-	if (map->inode || is_vdso(map))
-		r = module_of(target, map, &mapping.module);
-	else
-		mapping.module = module_around(target, list, map);
+	if (r == 0)
+		r = map->inode || is_vdso(map)
+			    ? module_of(target, map, &mapping.module)
+			    : module_before(target, list, maps, index, &mapping.module);
 	if (r < 0)
 		return r;
 	if (mapping.module != HL_MODULE_NONE)
@@ -210,7 +256,7 @@ static int list_mappings(struct hl_target *target, const struct hl_maps *maps,
 	int r = 0;
 	for (size_t i = 0; i < maps->count && r == 0; i++)
 		if (maps->maps[i].flags & HL_MAP_EXEC && maps->maps[i].end <= HL_FRAME_PC_MASK)
-			r = add_mapping(target, list, &maps->maps[i]);
+			r = add_mapping(target, list, maps, i);
 	return r;
 }
 

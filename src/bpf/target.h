@@ -3,8 +3,7 @@
  * What the walker has to know of the process it looks at: which files its code comes from, where
  * they are mapped, and their call frame information.
  *
- *   file      an executable file (or the vdso), by device and inode; compiled once, however often
- *             it is mapped
+ *   file      an executable file (or the vdso); compiled once, however often it is mapped
  *   module    a file at one place in memory; module id m is the m-th module, and keeps its id when
  *             it is unmapped
  *   mapping   an executable mapping: part of a module, or code of no file
@@ -22,8 +21,9 @@
 
 struct hl_target_file {
 	uint32_t dev_major, dev_minor;
-	uint64_t inode; /* 0: the vdso */
-	bool is_read;	/* else nothing is known of its insides */
+	uint64_t inode;		    /* 0: the vdso */
+	uint64_t size, modified_ns; /* numbers of inodes are used again */
+	bool is_read;		    /* else nothing is known of its insides */
 	struct hl_code_table table;
 };
 

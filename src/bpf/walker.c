@@ -235,7 +235,7 @@ static int upload(struct hl_walker *walker)
 	return r;
 }
 
-static int refresh(struct hl_walker *walker, struct hl_error *err)
+int hl_walker_refresh(struct hl_walker *walker, struct hl_error *err)
 {
 	uint64_t before = walker->target->changes;
 	walker->refresh_wanted = false;
@@ -317,7 +317,7 @@ int hl_walker_poll(struct hl_walker *walker, int timeout_ms, struct hl_error *er
 		return r;
 	if (walker->refresh_wanted ||
 	    hl_clock_ns(CLOCK_MONOTONIC) - walker->refreshed_ns >= REFRESH_INTERVAL_NS)
-		return refresh(walker, err);
+		return hl_walker_refresh(walker, err);
 	return 0;
 }
 

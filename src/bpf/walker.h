@@ -44,6 +44,10 @@ int hl_walker_start(struct hl_walker *walker, struct hl_error *err);
  */
 int hl_walker_poll(struct hl_walker *walker, int timeout_ms, struct hl_error *err);
 
+/* Reads the target's mappings now. 0, -ESRCH when the target has ended, or another negative errno
+ * with a sentence. */
+int hl_walker_refresh(struct hl_walker *walker, struct hl_error *err);
+
 /* The node of the innermost frame of a stack id; 0 when that stack was never received. */
 uint32_t hl_walker_node(const struct hl_walker *walker, uint64_t stack);
 

@@ -4,6 +4,7 @@
 #include "cli/report_output.h"
 #include "view/carriers.h"
 #include "view/heap.h"
+#include "view/slabs.h"
 
 #include <string.h>
 
@@ -11,7 +12,7 @@
 
 static uint64_t histogram_start = 512, histogram_width = 14;
 static uint64_t row_limit = HL_CARRIERS_ROWS_DEFAULT;
-static bool term;
+static bool term, ask;
 
 static const struct hl_option options[] = {
 	{"histogram-start", 0, "BYTES", "where histograms begin (default: 512)", HL_OPTION_BYTES,
@@ -20,6 +21,9 @@ static const struct hl_option options[] = {
 	 &histogram_width, NULL},
 	{"rows", 'n', "N", "at most N rows; 0: all (default: 40, in JSON all)", HL_OPTION_COUNT,
 	 &row_limit, NULL},
+	{"ask", 0, NULL,
+	 "ask jemalloc, mimalloc or tcmalloc itself, through the recorder in the process",
+	 HL_OPTION_FLAG, &ask, NULL},
 	{"term", 0, NULL, "write a term of Erlang", HL_OPTION_FLAG, &term, NULL},
 	{0},
 };
@@ -75,9 +79,30 @@ static int write_carriers(struct hl_heap_settings *settings, struct hl_error *er
 	return r;
 }
 
+static int write_slabs(struct hl_error *err)
+{
+	struct hl_slabs slabs;
+	struct hl_report_output output;
+	int r = hl_report_output_check(err);
+	if (r == 0)
+		r = hl_slabs_ask(hl_heap_target_pid(), &slabs, err);
+	if (r == 0)
+		r = hl_report_output_open(&output, true, err);
+	if (r < 0)
+		return r;
+	struct hl_heap_view_options how = {
+		.out = output.out, .json = output.options.json, .color = output.options.color};
+	return hl_report_output_close(&output, hl_view_slabs(&slabs, hl_heap_target_pid(), &how),
+				      err);
+}
+
 static int check_form(void)
 {
 	const struct hl_view_output output = hl_view_parse_output();
+	if (ask && (term || is_picture() || !hl_heap_target_pid()))
+		return hl_cli_usage_error(&hl_verb_carriers,
+					  "--ask makes a report of a process, which --term, --core "
+					  "and pictures are not");
 	if (term && output.json)
 		return hl_cli_usage_error(&hl_verb_carriers,
 					  "--term and --json exclude each other");
@@ -100,6 +125,8 @@ static int run_carriers(int argc, char **argv)
 					      &settings.free_shape);
 	if (status != HL_EXIT_DONE)
 		return status;
+	if (ask)
+		return write_slabs(&err) < 0 ? hl_cli_error("%s", err.text) : HL_EXIT_DONE;
 	settings.strip_count = is_picture() ? STRIP_PARTS : 0;
 	return write_carriers(&settings, &err) < 0 ? hl_cli_error("%s", err.text) : HL_EXIT_DONE;
 }

@@ -90,7 +90,8 @@ static int set_mode(const struct hl_control_subject *subject, struct hl_tracked 
 				    "started in mode '%s'; choose that or 'closed'",
 				    tracked->pid, hl_mode_names[request->mode],
 				    hl_mode_names[subject->mode]);
-	if (atomic_exchange(&tracked->region.header->mode, request->mode) != request->mode)
+	if (hl_mode_of(atomic_exchange(&tracked->region.header->mode, request->mode)) !=
+	    request->mode)
 		mark_mode(subject, tracked, request->mode);
 	return 0;
 }
@@ -105,6 +106,19 @@ static int mark(const struct hl_control_subject *subject, struct hl_tracked *tra
 	if (r < 0)
 		return hl_error_set(err, r, "cannot mark process %d: %s", tracked->pid,
 				    strerror(-r));
+	return 0;
+}
+
+/* The process answers in its region when it allocates next. */
+static int ask_allocator(const struct hl_control_subject *subject, struct hl_tracked *tracked,
+			 const struct hl_control_request *request, struct hl_error *err)
+{
+	struct hl_region_header *header = tracked->region.header;
+	(void)subject;
+	(void)request;
+	(void)err;
+	atomic_fetch_add(&header->introspection.asked, 1);
+	atomic_fetch_or(&header->mode, HL_MODE_ASKED);
 	return 0;
 }
 
@@ -172,6 +186,8 @@ char *hl_control_act(const struct hl_control_subject *subject,
 		return act_on(subject, request, mark);
 	case HL_CONTROL_SEGMENTS:
 		return act_on_log(subject, request);
+	case HL_CONTROL_ALLOCATOR:
+		return act_on(subject, request, ask_allocator);
 	default:
 		return hl_control_error("this cannot be asked for");
 	}

@@ -23,13 +23,14 @@
 #define HL_CONTROL_LINE_MAX (PATH_MAX + 64) /* with the newline */
 
 enum hl_control_verb {
-	HL_CONTROL_FIND,     /* is PID recorded here? */
-	HL_CONTROL_STATUS,   /* of the recording and its processes; PID is not looked at */
-	HL_CONTROL_MODE,     /* argument: a mode */
-	HL_CONTROL_MARK,     /* argument: see hl_mark_length() */
-	HL_CONTROL_SNAPSHOT, /* argument: an absolute path */
-	HL_CONTROL_REPLACE,  /* the same, in place of an older recording */
-	HL_CONTROL_SEGMENTS, /* argument: how many are kept */
+	HL_CONTROL_FIND,      /* is PID recorded here? */
+	HL_CONTROL_STATUS,    /* of the recording and its processes; PID is not looked at */
+	HL_CONTROL_MODE,      /* argument: a mode */
+	HL_CONTROL_MARK,      /* argument: see hl_mark_length() */
+	HL_CONTROL_SNAPSHOT,  /* argument: an absolute path */
+	HL_CONTROL_REPLACE,   /* the same, in place of an older recording */
+	HL_CONTROL_SEGMENTS,  /* argument: how many are kept */
+	HL_CONTROL_ALLOCATOR, /* the process shall ask its allocator what it has */
 	HL_CONTROL_VERBS,
 };
 

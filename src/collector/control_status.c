@@ -93,7 +93,7 @@ static int add_log(json_t *object, const struct hl_tracked *tracked, const struc
 
 static const char *mode_name(const struct hl_tracked *tracked)
 {
-	uint32_t mode = atomic_load(&tracked->region.header->mode);
+	uint32_t mode = hl_mode_of(atomic_load(&tracked->region.header->mode));
 	return mode < HL_MODE_COUNT ? hl_mode_names[mode] : "unknown";
 }
 

@@ -37,7 +37,7 @@ HL_EXPORT const char *hl_version(void)
 static void read_status(struct hl_region_header *header, struct hl_status *status)
 {
 	status->recording = 1;
-	status->mode = (int32_t)atomic_load(&header->mode);
+	status->mode = (int32_t)hl_mode_of(atomic_load(&header->mode));
 	status->sample_bytes = header->sample_bytes;
 	status->inuse_bytes = atomic_load(&header->inuse_bytes);
 	status->peak_bytes = atomic_load(&header->peak_mark);
@@ -77,7 +77,7 @@ HL_EXPORT int hl_mode_set(enum hl_recording_mode mode)
 	uint32_t started = hl_recorder->start_mode;
 	if (mode != HL_CLOSED && (uint32_t)mode != started)
 		return -EINVAL;
-	if (atomic_exchange(&header->mode, (uint32_t)mode) != (uint32_t)mode)
+	if (hl_mode_of(atomic_exchange(&header->mode, (uint32_t)mode)) != (enum hl_mode)mode)
 		mark_mode(header, (uint32_t)mode);
 	return 0;
 }

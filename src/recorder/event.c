@@ -9,6 +9,7 @@
 #include "recorder/event.h"
 
 #include "base/clock.h"
+#include "recorder/introspect.h"
 #include "recorder/node.h"
 #include "recorder/real.h"
 #include "recorder/sample.h"
@@ -19,7 +20,8 @@
 
 static uint32_t mode_of(const struct hl_recorder *recorder)
 {
-	return atomic_load_explicit(&recorder->shared.header->mode, memory_order_relaxed);
+	return hl_mode_of(
+		atomic_load_explicit(&recorder->shared.header->mode, memory_order_relaxed));
 }
 
 static void set_flush_bytes(struct hl_recorder *recorder, struct hl_thread *thread, uint64_t mark)
@@ -78,6 +80,15 @@ static void keep_peak(const struct hl_recorder *recorder, struct hl_cell *cell)
 	atomic_signal_fence(memory_order_release);
 	cell->epoch = epoch;
 	atomic_signal_fence(memory_order_release);
+}
+
+/* Before anything of an event is counted; log_event() ends it. */
+static void begin_event(struct hl_recorder *recorder, struct hl_thread *thread,
+			struct hl_cell *cell)
+{
+	if (HL_UNLIKELY(recorder->logging))
+		hl_ring_begin_event(&thread->ring);
+	keep_peak(recorder, cell);
 }
 
 static void count_lost(struct hl_thread *thread, uint64_t bytes)
@@ -204,6 +215,18 @@ static void log_event(struct hl_recorder *recorder, struct hl_thread *thread, ui
 			!hl_ring_write(&thread->ring, &recorder->shared, node, weight.bytes,
 				       weight.objects, is_free)))
 		thread->shared->lost_log_events++;
+	hl_ring_end_event(&thread->ring);
+}
+
+/* Whether an allocation is to be recorded: one comparison tells it nearly always. */
+static inline bool is_open(struct hl_recorder *recorder, struct hl_thread *thread)
+{
+	uint32_t mode = atomic_load_explicit(&recorder->shared.header->mode, memory_order_relaxed);
+	if (HL_LIKELY(mode - 1 < HL_MODE_ASKED - 1)) /* neither closed nor asked */
+		return true;
+	if (mode & HL_MODE_ASKED)
+		hl_introspect(recorder, thread);
+	return hl_mode_of(mode) != HL_MODE_CLOSED;
 }
 
 void hl_event_alloc(struct hl_thread *thread, const void *block, uint64_t requested,
@@ -211,7 +234,7 @@ void hl_event_alloc(struct hl_thread *thread, const void *block, uint64_t reques
 {
 	struct hl_recorder *recorder = hl_recorder;
 	thread->last_block = NULL;
-	if (HL_UNLIKELY(mode_of(recorder) == HL_MODE_CLOSED))
+	if (HL_UNLIKELY(!is_open(recorder, thread)))
 		return;
 	struct hl_block it = {.requested = requested};
 	if (HL_UNLIKELY(thread->sampling)) {
@@ -228,7 +251,7 @@ void hl_event_alloc(struct hl_thread *thread, const void *block, uint64_t reques
 		return;
 	}
 	struct hl_weight weight = weigh(recorder, block, it);
-	keep_peak(recorder, cell);
+	begin_event(recorder, thread, cell);
 	cell->alloc_bytes += weight.bytes;
 	cell->alloc_objects += weight.objects;
 	cell->slack_bytes += (int64_t)((usable - requested) * weight.objects);
@@ -248,7 +271,7 @@ static struct hl_cell *count_free(struct hl_thread *thread, const void *block, s
 		return NULL;
 	}
 	struct hl_weight weight = weigh(recorder, block, it);
-	keep_peak(recorder, cell);
+	begin_event(recorder, thread, cell);
 	cell->free_bytes += weight.bytes;
 	cell->free_objects += weight.objects;
 	cell->slack_bytes -= (int64_t)((usable - it.requested) * weight.objects);
@@ -357,7 +380,7 @@ static void count_unmapped(void *context, uint32_t node, uint64_t bytes, bool la
 		count_lost(thread, bytes);
 		return;
 	}
-	keep_peak(recorder, cell);
+	begin_event(recorder, thread, cell);
 	cell->free_bytes += bytes;
 	cell->free_objects += last;
 	add_inuse(recorder, thread, -(int64_t)bytes);
@@ -384,7 +407,7 @@ void hl_event_map(struct hl_thread *thread, uint64_t start, uint64_t end, enum h
 		count_lost(thread, end - start);
 		return;
 	}
-	keep_peak(recorder, cell);
+	begin_event(recorder, thread, cell);
 	cell->alloc_bytes += end - start;
 	cell->alloc_objects++;
 	add_inuse(recorder, thread, (int64_t)(end - start));

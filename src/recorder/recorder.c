@@ -36,7 +36,7 @@ static bool set_up(struct hl_recorder *recorder, void *region)
 {
 	hl_shared_init(&recorder->shared, region);
 	struct hl_region_header *header = recorder->shared.header;
-	uint32_t mode = atomic_load(&header->mode);
+	uint32_t mode = hl_mode_of(atomic_load(&header->mode));
 	recorder->start_mode = mode;
 	recorder->sampling = header->sample_bytes != 0;
 	recorder->logging = hl_mode_logs(mode);

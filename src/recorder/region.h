@@ -24,6 +24,7 @@
 #pragma once
 
 #include "base/compiler.h"
+#include "recorder/introspection.h"
 #include "recorder/mailbox.h"
 
 #include <assert.h>
@@ -52,6 +53,16 @@ enum hl_mode {
 	HL_MODE_LOG_FAST,   /* as MEM_FAST, and events into rings */
 	HL_MODE_COUNT,
 };
+
+/* In header.mode beside the mode: the next thread that allocates shall ask the allocator what it
+ * has, and take the flag away; see introspection.h. */
+#define HL_MODE_ASKED (UINT32_C(1) << 31)
+
+/* The mode in what header.mode holds. */
+static inline enum hl_mode hl_mode_of(uint32_t mode)
+{
+	return (enum hl_mode)(mode & ~HL_MODE_ASKED);
+}
 
 /* By mode; NULL-terminated. */
 extern const char *const hl_mode_names[HL_MODE_COUNT + 1];
@@ -198,8 +209,8 @@ struct hl_region_header {
 	uint32_t header_bytes;
 	uint64_t region_bytes;
 	/* Written by the collector before it hands the region over. */
-	_Atomic uint32_t mode;	/* enum hl_mode; the collector may change it between closed and the
-				   mode of the start */
+	_Atomic uint32_t mode;	/* enum hl_mode, see hl_mode_of(); the collector may change it
+				   between closed and the mode of the start */
 	_Atomic uint32_t flags; /* enum hl_region_flag */
 	uint64_t sample_bytes;	/* mean distance of samples in bytes; 0 = every allocation */
 	struct hl_area areas[HL_AREA_COUNT];
@@ -233,6 +244,7 @@ struct hl_region_header {
 	_Atomic uint64_t lost_modules;
 
 	struct hl_mailbox mailbox; /* what the program says through heapline.h */
+	struct hl_introspection_box introspection;
 };
 
 /* Lays a region of about ${bytes} out (0 = the default, some 2.7 GiB of address space, and 8 GiB

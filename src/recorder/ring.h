@@ -63,7 +63,9 @@ struct hl_ring {
 	/* The owner's. */
 	_Atomic uint64_t head;
 	_Atomic uint32_t capacity; /* 0: the ring has not been used; else a power of two */
-	uint32_t reserved;
+	/* Odd while an event is counted and written: else the counters of its thread are those
+	 * after the events up to head, and those that were lost. */
+	_Atomic uint32_t sequence;
 	/* The collector's. */
 	_Alignas(64) _Atomic uint64_t tail;
 };

@@ -62,6 +62,27 @@ static inline void hl_ring_write_pair(struct hl_ring_writer *writer, uint64_t pa
 	hl_ring_write_word(writer, pair >> 32);
 }
 
+/* Around all that an event changes: counters and ring. Stores of one thread are seen in their
+ * order. */
+static inline void hl_ring_begin_event(struct hl_ring_writer *writer)
+{
+	if (HL_UNLIKELY(!writer->ring))
+		return;
+	_Atomic uint32_t *sequence = &writer->ring->sequence;
+	atomic_store_explicit(sequence, atomic_load_explicit(sequence, memory_order_relaxed) | 1,
+			      memory_order_relaxed);
+	atomic_thread_fence(memory_order_release);
+}
+
+static inline void hl_ring_end_event(struct hl_ring_writer *writer)
+{
+	if (HL_UNLIKELY(!writer->ring))
+		return;
+	_Atomic uint32_t *sequence = &writer->ring->sequence;
+	atomic_store_explicit(sequence, atomic_load_explicit(sequence, memory_order_relaxed) + 1,
+			      memory_order_release);
+}
+
 /* Processors whose clocks differ, or the same unit of time: the event has the last stamp. */
 static inline void hl_ring_write_stamp(struct hl_ring_writer *writer, uint64_t stamp)
 {

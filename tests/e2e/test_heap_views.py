@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Heaps of running programs through heapline's own reports: heap, carriers, allocations, pins."""
 
+import glob
 import json
 import os
 import re
@@ -141,6 +142,81 @@ class Heaps(unittest.TestCase):
                          extra_groups=[])
         self.assertEqual(result.status, 1)
         self.assertIn("CAP_SYS_PTRACE", result.stderr)
+
+
+PYTHON_ALLOCATES = """
+import sys, threading
+kept = [b"x" * (i % 900) for i in range(50000)]
+del kept[::3]
+def allocate():
+    while True:
+        [b"y" * size for size in range(100)]
+threading.Thread(target=allocate, daemon=True).start()
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+class Slabs(unittest.TestCase):
+    """What allocators say of themselves, asked through a recorder in the process."""
+
+    def ask_python(self, library, mode="mem-fast"):
+        paths = sorted(glob.glob(f"/usr/lib/x86_64-linux-gnu/lib{library}.so.*"))
+        if not paths:
+            self.skipTest(f"lib{library} is not installed")
+        with tempfile.TemporaryDirectory() as scratch:
+            recording = os.path.join(scratch, "r.hl")
+            command = [HEAPLINE, "record", "-q", "--mode", mode, "-o", recording, "--",
+                       need("python3"), "-c", PYTHON_ALLOCATES]
+            with Waiting(command, env={"PYTHONMALLOC": "malloc",
+                                       "LD_PRELOAD": paths[0]}) as recorder:
+                with open(f"/proc/{recorder.pid}/task/{recorder.pid}/children",
+                          encoding="ascii") as children:
+                    python = int(children.read().split()[0])
+                return ask("carriers", python, "--ask")
+
+    def expect_slabs(self, found):
+        rows = found["rows"]
+        self.assertGreater(sum(row["used_blocks"] for row in rows), 33000)
+        self.assertGreater(found["total"]["allocated_bytes"], 33000 * 400)
+        for row in rows:
+            self.assertLessEqual(row["used_blocks"], row["blocks"])
+            self.assertLessEqual(row["full_slabs"], row["slabs"])
+        occupied = {part["from_percent"]: part["bytes"] for part in found["occupancy"]}
+        # Every third block was freed: two thirds of most slabs are in use.
+        self.assertEqual(max(occupied, key=occupied.get), 62)
+
+    def test_jemalloc_tells_how_full_its_slabs_are(self):
+        found = self.ask_python("jemalloc")
+        self.assertEqual(found["allocator"], "jemalloc")
+        self.expect_slabs(found)
+
+    def test_mimalloc_tells_of_the_heap_of_a_thread(self):
+        found = self.ask_python("mimalloc", mode="mem-record")
+        self.assertEqual(found["allocator"], "mimalloc")
+        self.assertEqual(len(found["occupancy"]), 8)
+
+    def test_tcmalloc_tells_its_sums(self):
+        found = self.ask_python("tcmalloc_minimal", mode="log-fast")
+        self.assertEqual(found["allocator"], "tcmalloc")
+        self.assertGreater(found["total"]["allocated_bytes"], 33000 * 400)
+
+    def test_without_a_recorder_nobody_can_be_asked(self):
+        with waiting_python() as python:
+            result = run([HEAPLINE, "carriers", "--ask", "-p", str(python.pid)])
+        self.assertEqual(result.status, 1)
+        self.assertIn("there is no recorder in it", result.stderr)
+
+    def test_a_program_that_allocates_nothing_is_not_waited_for_without_end(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            recording = os.path.join(scratch, "r.hl")
+            with waiting_python(HEAPLINE, "record", "-q", "-o", recording, "--") as recorder:
+                with open(f"/proc/{recorder.pid}/task/{recorder.pid}/children",
+                          encoding="ascii") as children:
+                    python = int(children.read().split()[0])
+                result = run([HEAPLINE, "carriers", "--ask", "-p", str(python)])
+        self.assertEqual(result.status, 1)
+        self.assertIn("answers when it allocates", result.stderr)
 
 
 class Owners(unittest.TestCase):

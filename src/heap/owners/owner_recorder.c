@@ -7,77 +7,18 @@
 #include "heap/owners/owner_table.h"
 
 #include "base/frame_key.h"
-#include "collector/region_reader.h"
 #include "heap/heap.h"
 #include "heap/owners/block_reader.h"
-#include "recorder/region.h"
+#include "heap/owners/open_region.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#define REGION_FILE "memfd:heapline"
-
-/* A region as somebody else's reader sees it. */
-struct open_region {
-	void *base;
-	size_t bytes;
-	struct hl_region_header layout; /* a copy, checked */
-	struct hl_region_view view;
-};
-
-/* ---- the region ---- */
-
-static bool layout_is_sane(const struct hl_region_header *layout, size_t bytes)
-{
-	bool sane = memcmp(layout->magic, HL_REGION_MAGIC, sizeof(layout->magic)) == 0 &&
-		    layout->version == HL_REGION_VERSION && layout->region_bytes == bytes;
-	for (size_t i = 0; sane && i < HL_AREA_COUNT; i++)
-		sane = layout->areas[i].offset <= bytes &&
-		       layout->areas[i].capacity <= bytes - layout->areas[i].offset;
-	return sane;
-}
-
-static int map_region(int fd, struct open_region *region)
-{
-	struct stat status;
-	if (fstat(fd, &status) < 0)
-		return -errno;
-	region->bytes = (size_t)status.st_size;
-	if (region->bytes < sizeof(region->layout))
-		return -ENODATA;
-	region->base = mmap(NULL, region->bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
-	if (region->base == MAP_FAILED)
-		return -errno;
-	memcpy(&region->layout, region->base, sizeof(region->layout));
-	if (!layout_is_sane(&region->layout, region->bytes)) {
-		munmap(region->base, region->bytes);
-		return -ENODATA;
-	}
-	region->view = (struct hl_region_view){region->base, region->bytes, &region->layout};
-	return 0;
-}
-
-static int open_region(pid_t pid, const struct hl_owner_names *names, struct open_region *region)
-{
-	const struct hl_map *map = hl_owners_find_file(names, REGION_FILE);
-	if (!map)
-		return -ENODATA;
-	int fd = hl_map_open_file(pid, map);
-	if (fd < 0)
-		return fd;
-	int r = map_region(fd, region);
-	close(fd);
-	return r;
-}
 
 /* ---- names of nodes ---- */
 
 /* The frame that called the allocator: of a node for a size class, the one above it. */
-static uint64_t frame_of(const struct open_region *region, uint32_t node)
+static uint64_t frame_of(const struct hl_open_region *region, uint32_t node)
 {
 	uint32_t size_class;
 	struct hl_recording_node found = {0};
@@ -126,7 +67,7 @@ static void name_pseudo(uint64_t frame, const char **ret_origin, const char **re
 	*ret_type = frame >> HL_MODULE_SHIFT == HL_MODULE_SCRIPT ? pseudo_name(frame) : "[unknown]";
 }
 
-static int name_frame(const struct open_region *region, struct hl_owner_names *names,
+static int name_frame(const struct hl_open_region *region, struct hl_owner_names *names,
 		      uint64_t frame, const char **ret_origin, const char **ret_type)
 {
 	struct hl_recording_module module;
@@ -142,7 +83,7 @@ static int name_frame(const struct open_region *region, struct hl_owner_names *n
 	return r;
 }
 
-static int name_all(const struct open_region *region, struct hl_owner_names *names,
+static int name_all(const struct hl_open_region *region, struct hl_owner_names *names,
 		    const struct hl_owner_counts *counts, struct hl_owners *owners)
 {
 	struct hl_owner_rows rows = {.allocations = &owners->allocations};
@@ -244,7 +185,7 @@ static int add_means(const struct hl_recording_process *process, struct hl_owner
 }
 
 /* Each node's blocks in use and their sum are known; their sizes are taken for equal. */
-static int count_nodes(const struct open_region *region, struct hl_owner_names *names,
+static int count_nodes(const struct hl_open_region *region, struct hl_owner_names *names,
 		       struct hl_owners *owners, struct hl_error *err)
 {
 	struct hl_recording_process process = {0};
@@ -270,7 +211,7 @@ static int count_nodes(const struct open_region *region, struct hl_owner_names *
 /* ---- the whole ---- */
 
 static int read_blocks(pid_t pid, const struct hl_owners_settings *settings,
-		       const struct open_region *region, struct recorder_walk *walk,
+		       const struct hl_open_region *region, struct recorder_walk *walk,
 		       struct hl_owner_names *names, struct hl_owners *owners, struct hl_error *err)
 {
 	int r;
@@ -288,11 +229,11 @@ static int read_blocks(pid_t pid, const struct hl_owners_settings *settings,
 }
 
 static int read_region(pid_t pid, const struct hl_owners_settings *settings,
-		       const struct open_region *region, struct hl_owner_names *names,
+		       const struct hl_open_region *region, struct hl_owner_names *names,
 		       struct hl_owners *owners, struct hl_error *err)
 {
 	struct recorder_walk walk = {.counts.shape = owners->allocations.shape};
-	const struct hl_region_header *header = region->base;
+	const struct hl_region_header *header = hl_open_region_header(region);
 	if (header->sample_bytes)
 		return hl_error_set(err, -ENOTSUP,
 				    "process %d is recorded by samples, which do not tell who owns "
@@ -310,11 +251,11 @@ int hl_owners_of_recorder(pid_t pid, const struct hl_owners_settings *settings,
 			  struct hl_owner_names *names, struct hl_owners *owners,
 			  struct hl_error *err)
 {
-	struct open_region region;
-	int r = open_region(pid, names, &region);
+	struct hl_open_region region;
+	int r = hl_open_region(pid, names, &region);
 	if (r < 0)
 		return r;
 	r = read_region(pid, settings, &region, names, owners, err);
-	munmap(region.base, region.bytes);
+	hl_open_region_release(&region);
 	return r;
 }

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Copies a region out of the process that it is in; see open_region.h. */
+#include "heap/owners/open_region.h"
+
+#include "heap/owners/owner_table.h"
+#include "recorder/region.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define REGION_FILE "memfd:heapline"
+#define PIECE_BYTES (UINT64_C(64) << 20) /* copied at once */
+
+static bool layout_is_sane(const struct hl_region_header *layout)
+{
+	uint64_t bytes = layout->region_bytes;
+	bool sane = memcmp(layout->magic, HL_REGION_MAGIC, sizeof(layout->magic)) == 0 &&
+		    layout->version == HL_REGION_VERSION && bytes >= sizeof(*layout);
+	for (size_t i = 0; sane && i < HL_AREA_COUNT; i++)
+		sane = layout->areas[i].offset <= bytes &&
+		       layout->areas[i].capacity <= bytes - layout->areas[i].offset;
+	return sane;
+}
+
+/* The part of an area that is backed by memory. */
+static int copy_area(struct hl_open_region *region, enum hl_area_id id)
+{
+	const struct hl_area *area = &region->layout.areas[id];
+	uint64_t committed = area->committed < area->capacity ? area->committed : area->capacity;
+	for (uint64_t done = 0; done < committed; done += PIECE_BYTES) {
+		uint64_t bytes = committed - done < PIECE_BYTES ? committed - done : PIECE_BYTES;
+		int r = hl_owners_read_memory(region->pid, region->address + area->offset + done,
+					      (char *)region->base + area->offset + done, bytes);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int copy_areas(struct hl_open_region *region)
+{
+	static const enum hl_area_id wanted[] = {HL_AREA_MODULES, HL_AREA_STRINGS, HL_AREA_THREADS,
+						 HL_AREA_NODES, HL_AREA_CELLS};
+	int r = 0;
+	for (size_t i = 0; r == 0 && i < HL_COUNT_OF(wanted); i++)
+		r = copy_area(region, wanted[i]);
+	return r;
+}
+
+int hl_open_region_refresh(struct hl_open_region *region)
+{
+	return hl_owners_read_memory(region->pid, region->address, region->base,
+				     sizeof(struct hl_region_header));
+}
+
+int hl_open_region(pid_t pid, const struct hl_owner_names *names, struct hl_open_region *ret_region)
+{
+	const struct hl_map *map = hl_owners_find_file(names, REGION_FILE);
+	struct hl_open_region region = {.pid = pid, .base = MAP_FAILED};
+	if (!map || map->offset)
+		return -ENODATA;
+	region.address = map->start;
+	int r = hl_owners_read_memory(pid, map->start, &region.layout, sizeof(region.layout));
+	if (r < 0)
+		return r;
+	if (!layout_is_sane(&region.layout))
+		return -ENODATA;
+	region.bytes = region.layout.region_bytes;
+	region.base = mmap(NULL, region.bytes, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (region.base == MAP_FAILED)
+		return -errno;
+	r = hl_open_region_refresh(&region);
+	if (r == 0)
+		r = copy_areas(&region);
+	if (r < 0) {
+		munmap(region.base, region.bytes);
+		return r;
+	}
+	*ret_region = region;
+	ret_region->view = (struct hl_region_view){region.base, region.bytes, &ret_region->layout};
+	return 0;
+}
+
+void hl_open_region_release(struct hl_open_region *region)
+{
+	munmap(region->base, region->bytes);
+}

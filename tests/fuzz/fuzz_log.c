@@ -7,9 +7,7 @@
  *		they are read, so that the reader sees through to the content
  *	R	what the target wrote into a ring
  */
-#include "log/log_files.h"
 #include "log/log_reader.h"
-#include "log/piece_writer.h"
 #include "log/ring_reader.h"
 
 #include "base/compiler.h"
@@ -18,9 +16,8 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "scratch.h"
+#include "pieces.h"
 
-#define NAME	  "memlog-0-20260101T000000-000001.hll"
 #define JOBS	  1 /* so that a finding is the same again */
 #define STATE_MAX 20
 
@@ -71,63 +68,11 @@ static void read_directory(void)
 	hl_log_free(log);
 }
 
-/* ---- files ---- */
+static const uint32_t piece_kinds[] = {HL_PIECE_CHECKPOINT, HL_PIECE_INTERVAL, HL_PIECE_MARK,
+				       HL_PIECE_INDEX, 7};
 
-static int create_segment(void)
-{
-	int fd = openat(scratch_directory(), NAME, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	require(fd >= 0);
-	return fd;
-}
-
-static void fuzz_file(const uint8_t *bytes, size_t size)
-{
-	int fd = create_segment();
-
-	require(pwrite(fd, bytes, size, 0) == (ssize_t)size);
-	close(fd);
-	read_directory();
-	unlinkat(scratch_directory(), NAME, 0);
-}
-
-/* ---- pieces ---- */
-
-static void write_header(struct hl_piece_writer *writer)
-{
-	const struct hl_log_rotation rotation = {.kind = &hl_log_segments, .number = 1};
-	struct hl_segment_header header = hl_log_rotation_header(&rotation, 0);
-
-	require(hl_piece_write_bytes(writer, &header, sizeof(header)) == 0);
-}
-
-static void fuzz_pieces(const uint8_t *bytes, size_t size)
-{
-	static const uint32_t kinds[] = {HL_PIECE_CHECKPOINT, HL_PIECE_INTERVAL, HL_PIECE_MARK,
-					 HL_PIECE_INDEX, 7};
-	struct hl_piece_writer writer = {.fd = create_segment()};
-	struct hl_byte_buffer raw = {0};
-
-	write_header(&writer);
-	while (size >= 3) {
-		uint32_t kind = kinds[bytes[0] % HL_COUNT_OF(kinds)];
-		size_t length = (size_t)bytes[1] | (size_t)bytes[2] << 8;
-		bytes += 3;
-		size -= 3;
-		if (length > size)
-			length = size;
-		hl_byte_buffer_clear(&raw);
-		hl_byte_buffer_put(&raw, bytes, length);
-		uint32_t flags = kind == HL_PIECE_CHECKPOINT ? HL_PIECE_FRAME : 0;
-		if (hl_piece_write(&writer, kind, writer.stream ? flags : HL_PIECE_FRAME, &raw) < 0)
-			break;
-		bytes += length;
-		size -= length;
-	}
-	hl_byte_buffer_release(&raw);
-	hl_piece_writer_release(&writer);
-	read_directory();
-	unlinkat(scratch_directory(), NAME, 0);
-}
+static const struct piece_file segment = {&hl_log_segments, "memlog-0-20260101T000000-000001.hll",
+					  piece_kinds, HL_COUNT_OF(piece_kinds), read_directory};
 
 /* ---- rings ---- */
 
@@ -165,9 +110,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 	if (size == 0)
 		return 0;
 	if (bytes[0] == 'F')
-		fuzz_file(bytes + 1, size - 1);
+		fuzz_file(&segment, bytes + 1, size - 1);
 	else if (bytes[0] == 'P')
-		fuzz_pieces(bytes + 1, size - 1);
+		fuzz_pieces(&segment, bytes + 1, size - 1);
 	else if (bytes[0] == 'R')
 		fuzz_ring(bytes + 1, size - 1);
 	return 0;

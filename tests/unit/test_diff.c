@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Differences: what grew and shrank, by whatever key, adds up to the growth of the whole. */
 #include "profile/join.h"
-#include "view/view.h"
 
 #include "fail_allocations.h"
 #include "stacks.h"
+#include "viewing.h"
 
 #include <errno.h>
-#include <jansson.h>
 
 static const struct stack before_stacks[] = {
 	{"main:12;parse:27;grow:31", 100, 10},
@@ -47,34 +46,23 @@ static struct hl_view_options options_by(enum hl_view_key by)
 					.row_limit = HL_VIEW_ROWS_DEFAULT};
 }
 
-static char *text_of(const struct stack *before, const struct stack *after,
-		     struct hl_view_options options)
+static char *text_of_join(const struct stack *before, const struct stack *after,
+			  struct hl_view_options options)
 {
 	struct hl_profile *profile = joined(before, after);
-	struct hl_error err = {0};
-	char *text;
-	size_t size;
+	char *text = text_of(hl_view_diff, profile, options);
 
-	options.out = open_memstream(&text, &size);
-	options.notes = options.out;
-	if (hl_view_diff(profile, &options, &err) < 0)
-		fail_msg("%s", err.text);
-	fclose(options.out);
 	hl_profile_free(profile);
 	return text;
 }
 
-static json_t *json_of(const struct stack *before, const struct stack *after,
-		       struct hl_view_options options)
+static json_t *json_of_join(const struct stack *before, const struct stack *after,
+			    struct hl_view_options options)
 {
-	json_error_t error;
+	struct hl_profile *profile = joined(before, after);
+	json_t *report = json_of(hl_view_diff, profile, options);
 
-	options.json = true;
-	char *text = text_of(before, after, options);
-	json_t *report = json_loads(text, JSON_REJECT_DUPLICATES, &error);
-	if (!report)
-		fail_msg("%s in %s", error.text, text);
-	free(text);
+	hl_profile_free(profile);
 	return report;
 }
 
@@ -90,7 +78,7 @@ static int number(const json_t *row, const char *key)
 /* "name:line before>after delta objects, " of each row */
 static void expect_rows(struct hl_view_options options, const char *expected)
 {
-	json_t *report = json_of(before_stacks, after_stacks, options), *row;
+	json_t *report = json_of_join(before_stacks, after_stacks, options), *row;
 	char text[1024] = "";
 	size_t i, used = 0;
 
@@ -125,7 +113,7 @@ static void lines_modules_and_stacks_are_compared_as_well(void **state)
 
 static void stacks_have_their_frames(void **state)
 {
-	json_t *report = json_of(before_stacks, after_stacks, options_by(HL_VIEW_BY_STACK));
+	json_t *report = json_of_join(before_stacks, after_stacks, options_by(HL_VIEW_BY_STACK));
 	json_t *row = json_array_get(json_object_get(report, "rows"), 0);
 	json_t *stack = json_object_get(row, "stack");
 
@@ -134,7 +122,7 @@ static void stacks_have_their_frames(void **state)
 	assert_string_equal(json_string_value(json_array_get(stack, 0)), "main");
 	assert_string_equal(json_string_value(json_array_get(stack, 1)), "cart");
 	json_decref(report);
-	char *text = text_of(before_stacks, after_stacks, options_by(HL_VIEW_BY_STACK));
+	char *text = text_of_join(before_stacks, after_stacks, options_by(HL_VIEW_BY_STACK));
 	assert_non_null(strstr(text, "grow < cart < main\n"));
 	free(text);
 }
@@ -146,7 +134,7 @@ static void deltas_add_up_to_the_growth_of_the_whole(void **state)
 
 	(void)state;
 	for (size_t key = 0; key < HL_COUNT_OF(keys); key++) {
-		json_t *report = json_of(before_stacks, after_stacks, options_by(keys[key]));
+		json_t *report = json_of_join(before_stacks, after_stacks, options_by(keys[key]));
 		json_t *row, *base = json_object_get(report, "base");
 		int bytes = 0, objects = 0;
 		size_t i;
@@ -183,7 +171,7 @@ static void a_limit_keeps_what_grew_most_and_what_shrank_most(void **state)
 			     "less:60 25>24 -1 0, gone:0 30>0 -30 -3, ");
 	options.row_limit = 1;
 	expect_rows(options, "grow:30 140>197 57 6, gone:0 30>0 -30 -3, ");
-	char *text = text_of(before_stacks, after_stacks, options);
+	char *text = text_of_join(before_stacks, after_stacks, options);
 	assert_non_null(strstr(text, "... and 2 more in between; -n 0 shows all\n"));
 	free(text);
 }
@@ -194,7 +182,7 @@ static void equal_profiles_have_no_difference(void **state)
 
 	(void)state;
 	for (size_t key = 0; key < HL_COUNT_OF(keys); key++) {
-		char *text = text_of(after_stacks, after_stacks, options_by(keys[key]));
+		char *text = text_of_join(after_stacks, after_stacks, options_by(keys[key]));
 		assert_non_null(strstr(text, "\nno difference\n"));
 		free(text);
 	}
@@ -208,28 +196,15 @@ static void what_has_no_stack_is_compared_too(void **state)
 
 	(void)state;
 	for (size_t key = 0; key < HL_COUNT_OF(keys); key++) {
-		json_t *report = json_of(before, after, options_by(keys[key]));
+		json_t *report = json_of_join(before, after, options_by(keys[key]));
 		json_t *rows = json_object_get(report, "rows");
 		assert_int_equal(json_array_size(rows), 1);
 		assert_int_equal(number(json_array_get(rows, 0), "delta_bytes"), 4);
 		json_decref(report);
-		char *text = text_of(before, after, options_by(keys[key]));
+		char *text = text_of_join(before, after, options_by(keys[key]));
 		assert_non_null(strstr(text, "[no stack]"));
 		free(text);
 	}
-}
-
-static int view_quietly(const struct hl_profile *profile, enum hl_view_key by)
-{
-	struct hl_view_options options = options_by(by);
-	struct hl_error err = {0};
-
-	options.out = fopen("/dev/null", "w");
-	int r = hl_view_diff(profile, &options, &err);
-	fclose(options.out);
-	if (r < 0)
-		assert_non_null(strstr(err.text, "new.hl"));
-	return r;
 }
 
 static void want_of_memory_is_an_error_wherever_it_strikes(void **state)
@@ -237,9 +212,11 @@ static void want_of_memory_is_an_error_wherever_it_strikes(void **state)
 	struct hl_profile *profile = joined(before_stacks, after_stacks);
 
 	(void)state;
-	FOR_EACH_FAILING_ALLOCATION(r, view_quietly(profile, HL_VIEW_BY_FUNCTION))
+	FOR_EACH_FAILING_ALLOCATION(
+		r, view_quietly(hl_view_diff, profile, options_by(HL_VIEW_BY_FUNCTION)))
 	assert_int_equal(r, -ENOMEM);
-	FOR_EACH_FAILING_ALLOCATION(r, view_quietly(profile, HL_VIEW_BY_STACK))
+	FOR_EACH_FAILING_ALLOCATION(
+		r, view_quietly(hl_view_diff, profile, options_by(HL_VIEW_BY_STACK)))
 	assert_int_equal(r, -ENOMEM);
 	hl_profile_free(profile);
 }

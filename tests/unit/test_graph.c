@@ -4,9 +4,9 @@
 
 #include "fail_allocations.h"
 #include "stacks.h"
+#include "viewing.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -209,19 +209,11 @@ static void the_five_heaviest_are_shown_before_all_others(void **state)
 
 /* ---- what is written ---- */
 
-/* What the view writes; to be freed. */
 static char *written(const struct stack *stacks, struct hl_view_options options)
 {
 	struct hl_profile *profile = profile_of("x\"\\.hl", stacks, 0x1000);
-	struct hl_error err = {0};
-	char *text;
-	size_t size;
+	char *text = text_of(hl_view_graph, profile, options);
 
-	options.out = open_memstream(&text, &size);
-	options.notes = options.out;
-	if (hl_view_graph(profile, &options, &err) < 0)
-		fail_msg("%s", err.text);
-	fclose(options.out);
 	hl_profile_free(profile);
 	return text;
 }
@@ -395,29 +387,16 @@ static void graphviz_draws_awkward_names(void **state)
 	free(text);
 }
 
-static int view_quietly(const struct hl_profile *profile, bool json)
-{
-	struct hl_view_options options = options_of(3, 0);
-	struct hl_error err = {0};
-
-	options.out = fopen("/dev/null", "w");
-	options.notes = options.out;
-	options.json = json;
-	int r = hl_view_graph(profile, &options, &err);
-	fclose(options.out);
-	if (r < 0)
-		assert_non_null(strstr(err.text, "shop.hl"));
-	return r;
-}
-
 static void want_of_memory_is_an_error_wherever_it_strikes(void **state)
 {
 	struct hl_profile *profile = profile_of("shop.hl", shop, 0x1000);
+	struct hl_view_options options = options_of(3, 0);
 
 	(void)state;
-	FOR_EACH_FAILING_ALLOCATION(r, view_quietly(profile, true))
+	FOR_EACH_FAILING_ALLOCATION(r, view_quietly(hl_view_graph, profile, options))
 	assert_int_equal(r, -ENOMEM);
-	FOR_EACH_FAILING_ALLOCATION(r, view_quietly(profile, false))
+	options.json = true;
+	FOR_EACH_FAILING_ALLOCATION(r, view_quietly(hl_view_graph, profile, options))
 	assert_int_equal(r, -ENOMEM);
 	hl_profile_free(profile);
 }

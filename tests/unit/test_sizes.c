@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Size classes: told ones are exact, others go by the mean, and both add up to the totals. */
 #include "profile/histogram.h"
-#include "view/view.h"
 
 #include "fail_allocations.h"
 #include "stacks.h"
+#include "viewing.h"
 
 #include <errno.h>
-#include <jansson.h>
 
 #define AWKWARD "p<int>\n\x1b[31m\"x\""
 
@@ -259,32 +258,6 @@ static void stacks_are_in_order_of_the_chosen_unit(void **state)
 
 /* ---- the view ---- */
 
-/* What the view writes; to be freed. */
-static char *text_of(const struct hl_profile *profile, struct hl_view_options options)
-{
-	static char *text; /* gcc 12 warns of one on the stack, as if it were what is returned */
-	static size_t size;
-	struct hl_error err = {0};
-
-	options.out = options.notes = open_memstream(&text, &size);
-	assert_int_equal(hl_view_sizes(profile, &options, &err), 0);
-	fclose(options.out);
-	return text;
-}
-
-static json_t *json_of(const struct hl_profile *profile, struct hl_view_options options)
-{
-	json_error_t error;
-
-	options.json = true;
-	char *text = text_of(profile, options);
-	json_t *report = json_loads(text, JSON_REJECT_DUPLICATES, &error);
-	if (!report)
-		fail_msg("%s in %s", error.text, text);
-	free(text);
-	return report;
-}
-
 static json_t *row_of(json_t *report, json_int_t size_min)
 {
 	json_t *rows = json_object_get(report, "rows"), *row;
@@ -299,7 +272,8 @@ static json_t *row_of(json_t *report, json_int_t size_min)
 static void json_has_classes_with_their_stacks(void **state)
 {
 	struct hl_profile *profile = told_profile();
-	json_t *report = json_of(profile, (struct hl_view_options){.value = HL_VALUE_ALLOC});
+	json_t *report =
+		json_of(hl_view_sizes, profile, (struct hl_view_options){.value = HL_VALUE_ALLOC});
 	json_t *row = row_of(report, 16);
 	json_t *stack = json_array_get(json_object_get(row, "stacks"), 0);
 
@@ -323,10 +297,10 @@ static void names_break_neither_json_nor_the_terminal(void **state)
 {
 	struct hl_profile *profile = told_profile();
 	struct hl_view_options options = {.value = HL_VALUE_ALLOC};
-	json_t *report = json_of(profile, options);
+	json_t *report = json_of(hl_view_sizes, profile, options);
 	json_t *stack = json_array_get(json_object_get(row_of(report, 1), "stacks"), 0);
 	json_t *frames = json_object_get(stack, "frames");
-	char *text = text_of(profile, options);
+	char *text = text_of(hl_view_sizes, profile, options);
 
 	(void)state;
 	assert_string_equal(json_string_value(json_array_get(frames, 0)), AWKWARD);
@@ -361,10 +335,10 @@ static void stacks_are_limited_and_shortened_unless_said_otherwise(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < HL_COUNT_OF(cases); i++) {
-		char *text =
-			text_of(profile, (struct hl_view_options){.value = HL_VALUE_ALLOC,
-								  .stack_limit = cases[i].limit,
-								  .full = cases[i].full});
+		char *text = text_of(hl_view_sizes, profile,
+				     (struct hl_view_options){.value = HL_VALUE_ALLOC,
+							      .stack_limit = cases[i].limit,
+							      .full = cases[i].full});
 		assert_int_equal(has_after(text, cases[i].deep, " 30 B "), cases[i].has_second);
 		free(text);
 	}
@@ -391,7 +365,8 @@ static void classes_are_named_by_their_sizes(void **state)
 	(void)state;
 	for (size_t i = 0; i < HL_COUNT_OF(cases); i++) {
 		profile->sizes[0].size_class = cases[i].size_class;
-		char *text = text_of(profile, (struct hl_view_options){.value = HL_VALUE_ALLOC});
+		char *text = text_of(hl_view_sizes, profile,
+				     (struct hl_view_options){.value = HL_VALUE_ALLOC});
 		if (!strstr(text, cases[i].label))
 			fail_msg("no '%s' in %s", cases[i].label, text);
 		free(text);
@@ -403,17 +378,17 @@ static void the_report_says_whose_size_decides(void **state)
 {
 	struct hl_view_options options = {.value = HL_VALUE_ALLOC};
 	struct hl_profile *profile = profile_of("t.hl", stacks, 0x1000);
-	char *means = text_of(profile, options);
+	char *means = text_of(hl_view_sizes, profile, options);
 
 	(void)state;
 	profile->imported = true;
-	char *imported = text_of(profile, options);
+	char *imported = text_of(hl_view_sizes, profile, options);
 	profile->imported = false;
 	tell_sizes(profile, false);
-	char *mixed = text_of(profile, options);
+	char *mixed = text_of(hl_view_sizes, profile, options);
 	free(profile->sizes);
 	tell_sizes(profile, true);
-	char *exact = text_of(profile, options);
+	char *exact = text_of(hl_view_sizes, profile, options);
 	assert_non_null(strstr(means, "\nby the mean size of each stack; 'heapline record --sizes' "
 				      "tells each size apart\n"));
 	assert_non_null(strstr(imported, "\nby the mean size of each stack\n"));
@@ -430,9 +405,11 @@ static void the_report_says_whose_size_decides(void **state)
 static void what_a_value_is_not_counted_in_is_left_out(void **state)
 {
 	struct hl_profile *profile = told_profile();
-	json_t *temporary = json_of(profile, (struct hl_view_options){.value = HL_VALUE_TEMPORARY,
-								      .unit = HL_UNIT_OBJECTS});
-	json_t *slack = json_of(profile, (struct hl_view_options){.value = HL_VALUE_SLACK});
+	json_t *temporary = json_of(
+		hl_view_sizes, profile,
+		(struct hl_view_options){.value = HL_VALUE_TEMPORARY, .unit = HL_UNIT_OBJECTS});
+	json_t *slack =
+		json_of(hl_view_sizes, profile, (struct hl_view_options){.value = HL_VALUE_SLACK});
 
 	(void)state;
 	assert_null(json_object_get(row_of(temporary, 16), "bytes"));

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The call tree: order, folding, and that no figure gets lost in it. */
-#include "view/view.h"
-
 #include "fail_allocations.h"
 #include "stacks.h"
+#include "viewing.h"
 
 #include <errno.h>
-#include <jansson.h>
 
 static const struct stack shop[] = {
 	{"main;cart;item", 700, 7},
@@ -25,33 +23,6 @@ static struct hl_view_options options_of(double threshold, uint64_t depth, bool 
 					.threshold = threshold,
 					.depth_limit = depth,
 					.reversed = reversed};
-}
-
-static char *text_of(const struct hl_profile *profile, struct hl_view_options options)
-{
-	struct hl_error err = {0};
-	char *text;
-	size_t size;
-
-	options.out = open_memstream(&text, &size);
-	options.notes = options.out;
-	if (hl_view_tree(profile, &options, &err) < 0)
-		fail_msg("%s", err.text);
-	fclose(options.out);
-	return text;
-}
-
-static json_t *json_of(const struct hl_profile *profile, struct hl_view_options options)
-{
-	json_error_t error;
-
-	options.json = true;
-	char *text = text_of(profile, options);
-	json_t *report = json_loads(text, JSON_REJECT_DUPLICATES, &error);
-	if (!report)
-		fail_msg("%s in %s", error.text, text);
-	free(text);
-	return report;
 }
 
 static json_int_t number(const json_t *row, const char *key)
@@ -86,7 +57,7 @@ static void expect_rows(const json_t *report, const char *expected)
 static void expect_tree(struct hl_view_options options, const char *expected)
 {
 	struct hl_profile *profile = profile_of("shop.hl", shop, 0x1000);
-	json_t *report = json_of(profile, options);
+	json_t *report = json_of(hl_view_tree, profile, options);
 
 	expect_rows(report, expected);
 	json_decref(report);
@@ -132,7 +103,7 @@ static void no_figure_gets_lost_by_folding(void **state)
 
 	(void)state;
 	for (int threshold = 0; threshold <= 100; threshold += 5) {
-		json_t *report = json_of(profile, options_of(threshold, 0, false));
+		json_t *report = json_of(hl_view_tree, profile, options_of(threshold, 0, false));
 		json_t *rows = json_object_get(report, "rows"), *row;
 		json_int_t missing[16] = {1000};
 		size_t i;
@@ -155,7 +126,7 @@ static void reversed_it_counts_blocks_without_bytes_too(void **state)
 {
 	static const struct stack stacks[] = {{"main;empty", 0, 3}, {"main", 10, 1}, {NULL, 0, 0}};
 	struct hl_profile *profile = profile_of("x.hl", stacks, 0x1000);
-	json_t *report = json_of(profile, options_of(0, 1, true)), *row;
+	json_t *report = json_of(hl_view_tree, profile, options_of(0, 1, true)), *row;
 	json_int_t objects = 0;
 	size_t i;
 
@@ -171,7 +142,7 @@ static void a_tree_of_nothing_has_all_members(void **state)
 {
 	static const struct stack none[] = {{NULL, 0, 0}};
 	struct hl_profile *profile = profile_of("x.hl", none, 0x1000);
-	json_t *report = json_of(profile, options_of(1, 0, false));
+	json_t *report = json_of(hl_view_tree, profile, options_of(1, 0, false));
 
 	(void)state;
 	assert_int_equal(number(json_object_get(report, "stackless"), "bytes"), 0);
@@ -184,14 +155,14 @@ static void what_has_no_stack_is_said(void **state)
 {
 	static const struct stack stacks[] = {{"", 5, 2}, {"main", 10, 1}, {NULL, 0, 0}};
 	struct hl_profile *profile = profile_of("x.hl", stacks, 0x1000);
-	json_t *report = json_of(profile, options_of(1, 0, false));
+	json_t *report = json_of(hl_view_tree, profile, options_of(1, 0, false));
 	json_t *stackless = json_object_get(report, "stackless");
 
 	(void)state;
 	assert_int_equal(number(stackless, "bytes"), 5);
 	assert_int_equal(number(stackless, "objects"), 2);
 	json_decref(report);
-	char *text = text_of(profile, options_of(1, 0, false));
+	char *text = text_of(hl_view_tree, profile, options_of(1, 0, false));
 	assert_non_null(strstr(text, "without a stack: 5 B in 2 blocks\n"));
 	free(text);
 	hl_profile_free(profile);
@@ -223,27 +194,14 @@ static void stacks_of_any_depth_can_be_shown(void **state)
 		memcpy(deep + 2 * i, i % 2 ? "a;" : "b;", 2);
 	deep[2 * DEPTH - 1] = '\0';
 	struct hl_profile *profile = profile_of("deep.hl", stacks, 0x1000);
-	json_t *report = json_of(profile, options_of(1, 0, false));
+	json_t *report = json_of(hl_view_tree, profile, options_of(1, 0, false));
 	assert_int_equal(json_array_size(json_object_get(report, "rows")), DEPTH);
 	json_decref(report);
-	char *text = text_of(profile, options_of(1, 0, false));
+	char *text = text_of(hl_view_tree, profile, options_of(1, 0, false));
 	assert_non_null(strstr(text, "... 1 more"));
 	free(text);
 	hl_profile_free(profile);
 	free(deep);
-}
-
-static int view_quietly(const struct hl_profile *profile, bool reversed)
-{
-	struct hl_view_options options = options_of(1, 0, reversed);
-	struct hl_error err = {0};
-
-	options.out = fopen("/dev/null", "w");
-	int r = hl_view_tree(profile, &options, &err);
-	fclose(options.out);
-	if (r < 0)
-		assert_non_null(strstr(err.text, "shop.hl"));
-	return r;
 }
 
 static void want_of_memory_is_an_error_wherever_it_strikes(void **state)
@@ -251,9 +209,9 @@ static void want_of_memory_is_an_error_wherever_it_strikes(void **state)
 	struct hl_profile *profile = profile_of("shop.hl", shop, 0x1000);
 
 	(void)state;
-	FOR_EACH_FAILING_ALLOCATION(r, view_quietly(profile, false))
+	FOR_EACH_FAILING_ALLOCATION(r, view_quietly(hl_view_tree, profile, options_of(1, 0, false)))
 	assert_int_equal(r, -ENOMEM);
-	FOR_EACH_FAILING_ALLOCATION(r, view_quietly(profile, true))
+	FOR_EACH_FAILING_ALLOCATION(r, view_quietly(hl_view_tree, profile, options_of(1, 0, true)))
 	assert_int_equal(r, -ENOMEM);
 	hl_profile_free(profile);
 }

@@ -131,7 +131,7 @@ class Heaps(unittest.TestCase):
         for arguments, reason in (
                 (["-p", "2147483646"], "no process"),
                 (["--core", "/dev/null"], "core"),
-                (["--core", "/nonexistent"], "No such file"),
+                (["--core", "/nonexistent/core"], "cannot open"),
         ):
             result = run([HEAPLINE, "heap", *arguments])
             self.assertEqual((result.status, result.stdout), (1, ""))

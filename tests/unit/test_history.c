@@ -5,7 +5,7 @@
  */
 #include "fail_allocations.h"
 #include "log/segment_reader.h"
-#include "log/segment_writer.h"
+#include "made_up_log.h"
 #include "profile/history.h"
 #include "profile/history_hills.h"
 #include "view/growth_rows.h"
@@ -21,49 +21,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-#define NODES	  40
+#define NODES	  MADE_UP_NODES
 #define INTERVALS 120
 #define LENGTH_MS (INTERVALS * HL_INTERVAL_TICKS)
-#define START_NS  UINT64_C(1767225600000000000)
-#define CODE	  UINT64_C(0x400000)
-
-/* ---- a recording of made-up nodes: node i lies below node i / 2, 16 bytes of code apart ---- */
-
-static bool name_node(const struct hl_log_names *base, uint32_t node, uint64_t *ret_frame,
-		      uint32_t *ret_parent)
-{
-	(void)base;
-	*ret_frame = UINT64_C(1) << 48 | (CODE + 16 * node);
-	*ret_parent = node / 2;
-	return node < NODES;
-}
-
-static uint32_t count_modules(const struct hl_log_names *base)
-{
-	(void)base;
-	return 1;
-}
-
-static bool name_module(const struct hl_log_names *base, uint32_t module,
-			struct hl_log_module *ret_module)
-{
-	(void)base;
-	(void)module;
-	*ret_module =
-		(struct hl_log_module){.path = "/none/app", .start = CODE, .end = CODE + 0x10000};
-	return true;
-}
 
 /* What was written, told once more by the millisecond. */
 struct lab {
 	char directory[64];
 	int fd;
-	struct hl_log_names names;
 	struct hl_intervals intervals;
 	struct hl_log_writer *writer;
 	int64_t held[NODES];
@@ -72,38 +41,6 @@ struct lab {
 	bool missing[INTERVALS];
 };
 
-static void write_recording(struct lab *lab)
-{
-	static char *command[] = {"app", NULL};
-	struct hl_recording_process process = {
-		.pid = 77,
-		.executable = "/none/app",
-		.command = command,
-		.start_realtime_ns = START_NS,
-		.duration_ns = LENGTH_MS * UINT64_C(1000000),
-		.complete = true,
-		.end = HL_END_EXITED,
-	};
-	struct hl_recording recording = {
-		.name = lab->directory,
-		.format_version = 1,
-		.tool_version = "0",
-		.command = command,
-		.host = "here",
-		.kernel = "Linux",
-		.mode = "log-fast",
-		.start_realtime_ns = START_NS,
-		.duration_ns = process.duration_ns,
-		.complete = true,
-		.processes = &process,
-		.process_count = 1,
-	};
-	struct hl_error err;
-
-	assert_int_equal(hl_recording_write_meta(lab->fd, &recording, &err), 0);
-	assert_int_equal(hl_recording_write_process(lab->fd, &process, &err), 0);
-}
-
 static struct lab *lab_new(uint64_t segment_bytes)
 {
 	struct lab *lab = calloc(1, sizeof(*lab));
@@ -111,9 +48,9 @@ static struct lab *lab_new(uint64_t segment_bytes)
 	strcpy(lab->directory, "/tmp/heapline-history-XXXXXX");
 	assert_non_null(mkdtemp(lab->directory));
 	lab->fd = open(lab->directory, O_RDONLY | O_DIRECTORY);
-	lab->names = (struct hl_log_names){name_node, count_modules, name_module};
-	write_recording(lab);
-	struct hl_log_settings settings = {lab->fd, 0, START_NS, segment_bytes, 1000, &lab->names};
+	write_made_up_recording(lab->fd, lab->directory, LENGTH_MS * UINT64_C(1000000));
+	struct hl_log_settings settings = {lab->fd,	  0,	START_NS,
+					   segment_bytes, 1000, &made_up_names};
 	assert_int_equal(hl_log_writer_new(&settings, &lab->writer), 0);
 	return lab;
 }
@@ -141,15 +78,6 @@ static void change(struct lab *lab, uint64_t tick, uint32_t node, int64_t bytes)
 	lab->held[node] += bytes;
 	hl_intervals_tick(&lab->intervals, tick);
 	assert_int_equal(hl_intervals_event(&lab->intervals, node, bytes, bytes < 0 ? -1 : 1), 0);
-}
-
-static void allow_writing(bool allowed)
-{
-	struct rlimit limit;
-
-	getrlimit(RLIMIT_FSIZE, &limit);
-	limit.rlim_cur = allowed ? limit.rlim_max : 1;
-	setrlimit(RLIMIT_FSIZE, &limit);
 }
 
 /*

@@ -4,7 +4,7 @@
  * what was in use at a moment is what the log says of it, node by node.
  */
 #include "fail_allocations.h"
-#include "log/segment_writer.h"
+#include "made_up_log.h"
 #include "view/report_history.h"
 
 #include <errno.h>
@@ -15,41 +15,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-#define NODES	 30
-#define START_NS UINT64_C(1767225600000000000)
-#define CODE	 UINT64_C(0x400000)
-
-/* ---- a recording of made-up nodes: node i lies below node i / 2, 16 bytes of code apart ---- */
-
-static bool name_node(const struct hl_log_names *base, uint32_t node, uint64_t *ret_frame,
-		      uint32_t *ret_parent)
-{
-	(void)base;
-	*ret_frame = UINT64_C(1) << 48 | (CODE + 16 * node);
-	*ret_parent = node / 2;
-	return node < NODES;
-}
-
-static uint32_t count_modules(const struct hl_log_names *base)
-{
-	(void)base;
-	return 1;
-}
-
-static bool name_module(const struct hl_log_names *base, uint32_t module,
-			struct hl_log_module *ret_module)
-{
-	(void)base;
-	(void)module;
-	*ret_module =
-		(struct hl_log_module){.path = "/none/app", .start = CODE, .end = CODE + 0x10000};
-	return true;
-}
+#define NODES 30
 
 struct lab {
 	char directory[64];
@@ -57,45 +27,6 @@ struct lab {
 	struct hl_history *history;
 	struct hl_report_history report;
 };
-
-static void write_recording(const struct lab *lab, int fd)
-{
-	static char *command[] = {"app", NULL};
-	struct hl_recording_process process = {
-		.pid = 77,
-		.executable = "/none/app",
-		.command = command,
-		.start_realtime_ns = START_NS,
-		.complete = true,
-		.end = HL_END_EXITED,
-	};
-	struct hl_recording recording = {
-		.name = (char *)lab->directory,
-		.format_version = 1,
-		.tool_version = "0",
-		.command = command,
-		.host = "here",
-		.kernel = "Linux",
-		.mode = "log-fast",
-		.start_realtime_ns = START_NS,
-		.complete = true,
-		.processes = &process,
-		.process_count = 1,
-	};
-	struct hl_error err;
-
-	assert_int_equal(hl_recording_write_meta(fd, &recording, &err), 0);
-	assert_int_equal(hl_recording_write_process(fd, &process, &err), 0);
-}
-
-static void allow_writing(bool allowed)
-{
-	struct rlimit limit;
-
-	getrlimit(RLIMIT_FSIZE, &limit);
-	limit.rlim_cur = allowed ? limit.rlim_max : 1;
-	setrlimit(RLIMIT_FSIZE, &limit);
-}
 
 /* Some blocks come and go, in two intervals of three. */
 static void make_events(struct hl_intervals *intervals, uint64_t number, int64_t *held)
@@ -114,8 +45,8 @@ static void make_events(struct hl_intervals *intervals, uint64_t number, int64_t
 static void write_log(int fd, uint64_t count, uint64_t segment_bytes, uint64_t hole_first,
 		      uint64_t hole_end)
 {
-	const struct hl_log_names names = {name_node, count_modules, name_module};
-	const struct hl_log_settings settings = {fd, 0, START_NS, segment_bytes, 1000, &names};
+	const struct hl_log_settings settings = {
+		fd, 0, START_NS, segment_bytes, 1000, &made_up_names};
 	struct hl_intervals intervals = {0};
 	struct hl_log_interval interval;
 	struct hl_log_writer *writer;
@@ -145,7 +76,7 @@ static struct lab *lab_new(uint64_t count, uint64_t segment_bytes, uint64_t hole
 	strcpy(lab->directory, "/tmp/heapline-report-XXXXXX");
 	assert_non_null(mkdtemp(lab->directory));
 	int fd = open(lab->directory, O_RDONLY | O_DIRECTORY);
-	write_recording(lab, fd);
+	write_made_up_recording(fd, lab->directory, 0);
 	write_log(fd, count, segment_bytes, hole_first, hole_end);
 	close(fd);
 	assert_int_equal(hl_recording_open(lab->directory, &recording, &err), 0);

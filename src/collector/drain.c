@@ -3,6 +3,7 @@
 #include "collector/drain.h"
 
 #include "base/compiler.h"
+#include "collector/drain_rebase.h"
 #include "collector/region_names.h"
 #include "log/event_writer.h"
 #include "log/interval.h"
@@ -11,12 +12,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+/* A pass over the counters takes milliseconds: while events are being lost the log is re-based not
+ * more often than once a second, and says so every ten. */
+#define REBASE_INTERVALS      10
+#define REBASE_MARK_INTERVALS 100
 
 struct hl_drain {
 	struct hl_ring_sink sink; /* first: what it is given leads back here */
@@ -34,6 +41,9 @@ struct hl_drain {
 	int directory_fd, statm_fd;
 	uint64_t page_bytes, rss_bytes;
 	struct hl_log_losses losses;
+	uint64_t rebased_losses; /* so many events were lost before the log was put right */
+	uint64_t next_rebase;	 /* interval; not before its end */
+	uint64_t next_mark;	 /* interval; no mark that says so before it */
 };
 
 static struct hl_region_header *header_of(const struct hl_drain *drain)
@@ -142,22 +152,72 @@ static void tell_event_writer(struct hl_drain *drain, uint64_t next)
 	hl_event_writer_keep(drain->events, hl_log_writer_kept(drain->writer));
 }
 
+static uint64_t all_losses(const struct hl_drain *drain)
+{
+	return lost_events(drain) + drain->losses.refused_events;
+}
+
+/* Whether the log may say other than the counters. */
+static bool needs_rebase(const struct hl_drain *drain)
+{
+	return drain->losses.unsettled || all_losses(drain) != drain->rebased_losses;
+}
+
+/* At the end of the current interval. Without memory the next time is soon enough. */
+static void rebase(struct hl_drain *drain)
+{
+	const struct hl_rebase rebase = {&drain->view, &drain->rings, drain->writer,
+					 &drain->intervals, drain->events};
+	uint64_t losses = all_losses(drain); /* later ones may be in the counters, or not */
+	drain->next_rebase = drain->intervals.number + REBASE_INTERVALS;
+	if (hl_rebase_log(&rebase, &drain->losses.unsettled) < 0)
+		return;
+	drain->rebased_losses = losses;
+	drain->losses.rebased_tick = drain->intervals.tick;
+}
+
+/* Between intervals; best effort. */
+static void mark_rebase(struct hl_drain *drain)
+{
+	char text[64];
+	if (drain->intervals.number < drain->next_mark)
+		return;
+	drain->next_mark = drain->intervals.number + REBASE_MARK_INTERVALS;
+	snprintf(text, sizeof(text), "log re-based after %" PRIu64 " lost events",
+		 drain->rebased_losses);
+	hl_log_writer_mark(drain->writer, drain->losses.rebased_tick, text);
+}
+
 /* Ends the current interval; ${next} will be the current one. When there is no memory for that it
  * goes on, and is told apart from the next no more. */
-static void end_interval(struct hl_drain *drain, uint64_t next)
+static int write_interval(struct hl_drain *drain, uint64_t next)
 {
 	struct hl_log_interval interval;
 	int r = hl_intervals_end(&drain->intervals, next, &interval);
-	if (r == 0) {
-		tell_event_writer(drain, next);
-		read_rss(drain);
-		drain->losses.lost_events = lost_events(drain);
-		r = hl_log_writer_interval(drain->writer, &interval, drain->rss_bytes,
-					   drain->losses.lost_events +
-						   drain->losses.refused_events);
-	}
+	if (r < 0)
+		return r;
+	tell_event_writer(drain, next);
+	read_rss(drain);
+	drain->losses.lost_events = lost_events(drain);
+	return hl_log_writer_interval(drain->writer, &interval, drain->rss_bytes,
+				      drain->losses.lost_events + drain->losses.refused_events);
+}
+
+static void end_interval(struct hl_drain *drain, uint64_t next)
+{
+	bool rebases = needs_rebase(drain) && drain->intervals.number >= drain->next_rebase;
+	int r = 0;
+	/* What the counters say now was not so before a time without events. */
+	if (rebases && next > drain->intervals.number + 1)
+		r = write_interval(drain, next - 1);
+	if (rebases && r == 0)
+		rebase(drain);
+	if (r == 0)
+		r = write_interval(drain, next);
 	if (r < 0)
 		drain->losses.error = r;
+	else if (rebases)
+		mark_rebase(drain);
 }
 
 /* All events before ${tick} have been counted. */
@@ -275,7 +335,9 @@ void hl_drain_finish(struct hl_drain *drain, uint64_t tick, struct hl_log_losses
 		pass_doze(drain, tick);
 		count_events(drain, tick, tick);
 		move_to(drain, tick);
+		drain->next_rebase = 0;
 		end_interval(drain, drain->intervals.number + 1);
+		drain->losses.is_rebased = !needs_rebase(drain);
 	}
 	obey(drain, true);
 	for (uint32_t i = 0; i < drain->rings.count; i++)

@@ -3,6 +3,7 @@
 #include "collector/log_losses.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 static const char *plural(uint64_t count)
@@ -10,14 +11,25 @@ static const char *plural(uint64_t count)
 	return count == 1 ? "" : "s";
 }
 
+static bool tell_lost(const struct hl_log_losses *losses, pid_t pid, struct hl_warnings *warnings)
+{
+	char since[64] = "";
+
+	if (losses->is_rebased)
+		snprintf(since, sizeof(since),
+			 "; its figures are right again from %" PRIu64 " ms on",
+			 losses->rebased_tick);
+	return hl_warnings_add(warnings,
+			       "the log of process %d lacks %" PRIu64
+			       " event%s: there was no room for them in its rings%s",
+			       pid, losses->lost_events, plural(losses->lost_events), since);
+}
+
 bool hl_log_losses_tell(const struct hl_log_losses *losses, pid_t pid, struct hl_warnings *warnings)
 {
 	bool any = false;
 	if (losses->lost_events)
-		any |= hl_warnings_add(warnings,
-				       "the log of process %d lacks %" PRIu64
-				       " event%s: there was no room for them in its rings",
-				       pid, losses->lost_events, plural(losses->lost_events));
+		any |= tell_lost(losses, pid, warnings);
 	if (losses->refused_events)
 		any |= hl_warnings_add(warnings,
 				       "the log of process %d lacks %" PRIu64

@@ -57,7 +57,7 @@ static bool layout_fits(const struct hl_region_view *view)
 
 /* ---- cells ---- */
 
-static uint32_t chunk_count(const struct hl_region_view *view)
+uint32_t hl_region_chunk_count(const struct hl_region_view *view)
 {
 	uint32_t claimed =
 		atomic_load_explicit(&header_of(view)->chunk_count, memory_order_acquire);
@@ -113,7 +113,7 @@ static uint32_t read_chunks(const struct hl_region_view *view, uint32_t chunks, 
 static int read_values(const struct hl_region_view *view, struct hl_recording_process *process)
 {
 	const struct hl_region_header *header = header_of(view);
-	uint32_t chunks = chunk_count(view);
+	uint32_t chunks = hl_region_chunk_count(view);
 	process->values = malloc(((size_t)chunks * HL_CHUNK_CELLS + 1) * sizeof(*process->values));
 	if (!process->values)
 		return -ENOMEM;
@@ -395,7 +395,8 @@ uint64_t hl_region_activity(const struct hl_region_view *view)
 	const struct hl_region_header *header = header_of(view);
 	const struct hl_cell_chunk *chunk = area_of(view, HL_AREA_CELLS);
 	uint64_t sum = atomic_load(&header->thread_count) + atomic_load(&header->lost_events);
-	for (const struct hl_cell_chunk *end = chunk + chunk_count(view); chunk < end; chunk++) {
+	for (const struct hl_cell_chunk *end = chunk + hl_region_chunk_count(view); chunk < end;
+	     chunk++) {
 		uint32_t used = used_cells(chunk);
 		for (uint32_t i = 0; i < used; i++)
 			sum += chunk->cells[i].alloc_objects + chunk->cells[i].free_objects;

@@ -47,6 +47,9 @@ uint64_t hl_region_activity(const struct hl_region_view *view);
 uint32_t hl_region_module_count(const struct hl_region_view *view);
 uint32_t hl_region_node_count(const struct hl_region_view *view);
 
+/* Chunks of cells that are given out and backed by memory. */
+uint32_t hl_region_chunk_count(const struct hl_region_view *view);
+
 /* 0, or -ENOMEM. The path is the caller's to free; the main program's is empty. */
 int hl_region_read_module(const struct hl_region_view *view, uint32_t index,
 			  struct hl_recording_module *ret_module);

@@ -114,6 +114,15 @@ void hl_intervals_tick(struct hl_intervals *intervals, uint64_t tick)
 	intervals->tick = tick;
 }
 
+void hl_intervals_change(const struct hl_intervals *intervals, uint32_t node, int64_t *ret_bytes,
+			 int64_t *ret_objects)
+{
+	bool touched = is_touched(intervals, node);
+
+	*ret_bytes = touched ? intervals->nodes[node].bytes : 0;
+	*ret_objects = touched ? intervals->nodes[node].objects : 0;
+}
+
 /* ---- ends ---- */
 
 static struct hl_log_change change_of(const struct hl_intervals *intervals, uint32_t node)

@@ -84,6 +84,10 @@ void hl_intervals_run(struct hl_intervals *intervals, bool unordered);
 /* Moves on to ${tick}, which must lie in the current interval; smaller ones are ignored. */
 void hl_intervals_tick(struct hl_intervals *intervals, uint64_t tick);
 
+/* What the current interval has changed at ${node} so far. */
+void hl_intervals_change(const struct hl_intervals *intervals, uint32_t node, int64_t *ret_bytes,
+			 int64_t *ret_objects);
+
 /*
  * Ends the current interval and begins the one with ${next} as its number (larger than the
  * current). ${ret_interval} is valid until the next call. 0, or -ENOMEM with the interval not

@@ -177,7 +177,8 @@ static inline bool pass_short_stamp(struct hl_ring_reader *reader)
 }
 
 /* Finds the next event among what is known to be published; takes the times before it. */
-static inline __attribute__((always_inline)) bool find_event(struct hl_ring_reader *reader, struct record *ret_record)
+static inline __attribute__((always_inline)) bool find_event(struct hl_ring_reader *reader,
+							     struct record *ret_record)
 {
 	while (reader->position != reader->end && !reader->given_up) {
 		if (pass_short_stamp(reader))
@@ -217,6 +218,18 @@ int hl_ring_read(struct hl_ring_reader *reader, uint64_t last_tick, uint64_t las
 	if (!reader->given_up)
 		give_room_back(reader);
 	return r;
+}
+
+void hl_ring_peek(struct hl_ring_reader *ahead, uint64_t end, struct hl_ring_sink *sink)
+{
+	struct record record;
+
+	find_unread(ahead);
+	while (ahead->position < end && find_event(ahead, &record) && ahead->position < end) {
+		if (give_event(ahead, &record, sink) < 0)
+			return;
+		ahead->position += record.bytes;
+	}
 }
 
 uint64_t hl_ring_next_tick(struct hl_ring_reader *reader)

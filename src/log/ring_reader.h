@@ -41,5 +41,9 @@ void hl_ring_reader_init(struct hl_ring_reader *reader, struct hl_ring *ring);
 int hl_ring_read(struct hl_ring_reader *reader, uint64_t last_tick, uint64_t last_stamp,
 		 struct hl_ring_sink *sink);
 
+/* Gives ${sink} the events that begin before ${end}, without giving room back: for a copy of a
+ * ring's reader, which looks ahead. */
+void hl_ring_peek(struct hl_ring_reader *ahead, uint64_t end, struct hl_ring_sink *sink);
+
 /* The tick of the ring's next event, UINT64_MAX when there is none. Cheap. */
 uint64_t hl_ring_next_tick(struct hl_ring_reader *reader);

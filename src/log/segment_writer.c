@@ -296,6 +296,15 @@ int hl_log_writer_interval(struct hl_log_writer *writer, const struct hl_log_int
 	return r < 0 ? r : followed;
 }
 
+void hl_log_writer_in_use(const struct hl_log_writer *writer, uint32_t node, int64_t *ret_bytes,
+			  int64_t *ret_objects)
+{
+	bool known = node < writer->state.node_count;
+
+	*ret_bytes = known ? writer->state.nodes[node].bytes : 0;
+	*ret_objects = known ? writer->state.nodes[node].objects : 0;
+}
+
 int hl_log_writer_mark(struct hl_log_writer *writer, uint64_t tick, const char *text)
 {
 	size_t length = strlen(text);

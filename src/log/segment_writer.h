@@ -34,6 +34,10 @@ int hl_log_writer_new(const struct hl_log_settings *settings, struct hl_log_writ
 int hl_log_writer_interval(struct hl_log_writer *writer, const struct hl_log_interval *interval,
 			   uint64_t rss_bytes, uint64_t lost_events);
 
+/* What the log says is in use at ${node} after the last interval, written or missing. */
+void hl_log_writer_in_use(const struct hl_log_writer *writer, uint32_t node, int64_t *ret_bytes,
+			  int64_t *ret_objects);
+
 /* Notes ${text} at ${tick}. 0 or a negative errno. */
 int hl_log_writer_mark(struct hl_log_writer *writer, uint64_t tick, const char *text);
 

@@ -8,6 +8,7 @@
 #include "collector/drain_thread.h"
 #include "collector/time_stamps.h"
 #include "log/log_reader.h"
+#include "recorder/cell.h"
 #include "recorder/ring_writer.h"
 
 #include <errno.h>
@@ -39,6 +40,7 @@ struct lab {
 	struct hl_shared shared;
 	struct hl_region_header layout;
 	struct hl_ring_writer *writers; /* by slot */
+	struct hl_cells cells[SLOTS];
 	char directory[32];
 	struct hl_drain_settings settings;
 	struct hl_drain *drain;
@@ -73,6 +75,8 @@ static void begin_thread(struct lab *lab, uint32_t slot)
 		lab->shared.header->thread_count = slot + 1;
 	hl_ring_writer_init(&lab->writers[slot], &lab->shared, slot);
 	assert_non_null(lab->writers[slot].ring);
+	if (slot < SLOTS)
+		lab->cells[slot].thread = slot;
 }
 
 static int setup(void **state)
@@ -112,6 +116,8 @@ static int teardown(void **state)
 		hl_drain_finish(lab->drain, 0, &lab->losses);
 	hl_log_free(lab->log);
 	close(lab->settings.directory_fd);
+	for (uint32_t i = 0; i < SLOTS; i++)
+		hl_cells_release(&lab->cells[i]);
 	test_region_free(&lab->shared);
 	snprintf(command, sizeof(command), "rm -rf '%s'", lab->directory);
 	int r = system(command);
@@ -125,6 +131,30 @@ static void write_event(struct lab *lab, uint32_t slot, uint32_t node, int64_t b
 {
 	assert_true(hl_ring_write(&lab->writers[slot], &lab->shared, node, (uint64_t)llabs(bytes),
 				  1, bytes < 0));
+}
+
+/* In the counters of thread ${slot} alone, as an event that the log loses. */
+static void count_event(struct lab *lab, uint32_t slot, uint32_t node, int64_t bytes)
+{
+	struct hl_cell *cell = hl_cells_get(&lab->cells[slot], &lab->shared, node);
+
+	assert_non_null(cell);
+	*(bytes < 0 ? &cell->free_bytes : &cell->alloc_bytes) += (uint64_t)llabs(bytes);
+	*(bytes < 0 ? &cell->free_objects : &cell->alloc_objects) += 1;
+}
+
+static void lose_event(struct lab *lab, uint32_t slot, uint32_t node, int64_t bytes)
+{
+	count_event(lab, slot, node, bytes);
+	lab->shared.threads[slot].lost_log_events++;
+}
+
+static void count_and_write(struct lab *lab, uint32_t slot, uint32_t node, int64_t bytes)
+{
+	hl_ring_begin_event(&lab->writers[slot]);
+	count_event(lab, slot, node, bytes);
+	write_event(lab, slot, node, bytes);
+	hl_ring_end_event(&lab->writers[slot]);
 }
 
 static void finish(struct lab *lab, uint64_t tick)
@@ -428,7 +458,7 @@ static void events_at_no_node_are_refused_and_counted(void **state)
 	write_event(lab, 0, NODES + 1, 10);
 	write_event(lab, 0, HL_NODE_MAX, 10);
 	hl_ring_write(&lab->writers[0], &lab->shared, UINT32_MAX, 10, 2, false);
-	write_event(lab, 0, NODES, 10);
+	count_and_write(lab, 0, NODES, 10);
 	finish(lab, 5);
 	assert_int_equal(lab->losses.refused_events, 4);
 	assert_int_equal(lab->log->points[0].end_bytes, 10);
@@ -541,6 +571,153 @@ static void each_loss_has_its_sentence(void **state)
 	assert_string_equal(warnings.texts[3], "3 intervals of the log of process 9 could not be "
 					       "written: No space left on device");
 	hl_warnings_release(&warnings);
+}
+
+/* ---- re-basing ---- */
+
+static int64_t end_bytes(const struct lab *lab, uint64_t number)
+{
+	return lab->log->points[number].end_bytes;
+}
+
+static void after_a_loss_the_log_goes_on_from_the_counters(void **state)
+{
+	struct lab *lab = *state;
+
+	count_and_write(lab, 0, 1, 1000);
+	hl_drain_run(lab->drain, 110);
+	lose_event(lab, 0, 2, 500);
+	lose_event(lab, 1, 1, -1000);
+	count_and_write(lab, 1, 3, 7);
+	hl_drain_run(lab->drain, 210);
+	count_and_write(lab, 2, 3, 40);
+	hl_drain_run(lab->drain, 310);
+	finish(lab, 320);
+	assert_int_equal(end_bytes(lab, 0), 1000);
+	assert_int_equal(end_bytes(lab, 1), 507);
+	assert_int_equal(lab->log->points[1].max_bytes, 1007);
+	assert_int_equal(end_bytes(lab, 2), 547);
+	assert_int_equal(lab->log->points[2].max_bytes, 547);
+	struct hl_log_state *end = state_at(lab, 1, HL_LOG_AT_END);
+	assert_int_equal(end->bytes[1] | end->objects[1], 0);
+	assert_int_equal(end->bytes[2], 500);
+	assert_int_equal(end->objects[2], 1);
+	hl_log_state_free(end);
+	assert_int_equal(lab->losses.lost_events, 2);
+	assert_true(lab->losses.is_rebased);
+	assert_int_equal(lab->losses.unsettled, 0);
+	assert_int_equal(lab->log->mark_count, 1);
+	assert_string_equal(lab->log->marks[0].text, "log re-based after 2 lost events");
+}
+
+/* They are in the counters, and yet to be read. */
+static void events_that_are_still_in_rings_do_not_count_twice(void **state)
+{
+	struct lab *lab = *state;
+
+	lose_event(lab, 0, 2, 500);
+	for (uint32_t slot = 0; slot < SLOTS; slot++)
+		count_and_write(lab, slot, 1, 100);
+	hl_drain_run(lab->drain, 105);
+	for (uint32_t slot = 0; slot < SLOTS; slot++)
+		for (int i = 0; i < 50; i++)
+			count_and_write(lab, slot, 1 + (uint32_t)i % 3, i % 4 ? 30 : -20);
+	/* Those at tick 105 wait while interval 0 ends. */
+	hl_drain_run(lab->drain, 106);
+	hl_drain_run(lab->drain, 250);
+	finish(lab, 260);
+	assert_int_equal(end_bytes(lab, 0), 800);
+	assert_int_equal(end_bytes(lab, 1), 800 + 3 * (37 * 30 - 13 * 20));
+	assert_true(lab->losses.is_rebased);
+}
+
+static void a_log_is_rebased_once_a_second_and_at_its_end(void **state)
+{
+	struct lab *lab = *state;
+
+	for (uint64_t tick = 50; tick < 2500; tick += 100) {
+		hl_drain_run(lab->drain, tick);
+		lose_event(lab, 0, 1, 10);
+		count_and_write(lab, 0, 2, 1);
+	}
+	hl_drain_run(lab->drain, 2550);
+	finish(lab, 2560);
+	for (uint64_t i = 1; i < 25; i++)
+		assert_int_equal(end_bytes(lab, i) != end_bytes(lab, i - 1) + 1, i % 10 == 0);
+	assert_int_equal(end_bytes(lab, 25), 25 * 11);
+	assert_true(lab->losses.is_rebased);
+}
+
+/* Its sequence is odd: it counts, and has not written yet, or was killed there. */
+static void a_thread_in_the_middle_of_an_event_is_told_and_looked_at_again(void **state)
+{
+	struct lab *lab = *state;
+
+	lose_event(lab, 1, 5, 10);
+	hl_ring_begin_event(&lab->writers[0]);
+	count_event(lab, 0, 1, 1000);
+	hl_drain_run(lab->drain, 150);
+	write_event(lab, 0, 1, 1000);
+	hl_ring_end_event(&lab->writers[0]);
+	hl_drain_run(lab->drain, 350);
+	hl_drain_run(lab->drain, 1550);
+	finish(lab, 1600);
+	assert_int_equal(end_bytes(lab, 0), 1010);
+	assert_int_equal(end_bytes(lab, 1), 2010); /* by the event twice */
+	assert_int_equal(end_bytes(lab, 15), 1010);
+	assert_true(lab->losses.is_rebased);
+}
+
+struct busy_thread {
+	struct lab *lab;
+	uint32_t slot;
+	pthread_t thread;
+	atomic_bool over;
+};
+
+static void *lose_and_write(void *argument)
+{
+	struct busy_thread *busy = argument;
+	uint64_t random = 1 + busy->slot;
+
+	while (!atomic_load(&busy->over)) {
+		struct hl_ring_writer *writer = &busy->lab->writers[busy->slot];
+		uint32_t node = 1 + (uint32_t)((random = random * 6364136223846793005 + 1) >> 60);
+		hl_ring_begin_event(writer);
+		count_event(busy->lab, busy->slot, node, (int64_t)(random >> 50));
+		if (!hl_ring_write(writer, &busy->lab->shared, node, random >> 50, 1, false))
+			busy->lab->shared.threads[busy->slot].lost_log_events++;
+		hl_ring_end_event(writer);
+	}
+	return NULL;
+}
+
+/* One thread of the log and two of the program: the log is put right while these go on. */
+static void a_log_of_busy_threads_is_rebased_to_the_byte(void **state)
+{
+	struct lab *lab = *state;
+	struct busy_thread busy[2];
+	uint64_t tick = 0, bytes = 0;
+
+	atomic_fetch_or(&lab->shared.header->flags, HL_REGION_LOSSY);
+	for (uint32_t i = 0; i < 2; i++) {
+		busy[i] = (struct busy_thread){.lab = lab, .slot = i};
+		pthread_create(&busy[i].thread, NULL, lose_and_write, &busy[i]);
+	}
+	while (tick < 2500 || !lab->shared.threads[0].lost_log_events)
+		hl_drain_run(lab->drain, tick += 50);
+	/* No loss from here on, so that the last re-base was while the threads went on. */
+	for (uint32_t i = 0; i < 2; i++) {
+		atomic_store(&busy[i].over, true);
+		pthread_join(busy[i].thread, NULL);
+	}
+	finish(lab, tick + 10);
+	for (uint32_t i = 0; i < 2; i++)
+		for (uint32_t node = 1; node <= 16; node++)
+			bytes += hl_cells_get(&lab->cells[i], &lab->shared, node)->alloc_bytes;
+	struct hl_log_state *end = state_at_end(lab);
+	assert_int_equal(end->total_bytes, bytes);
+	hl_log_state_free(end);
 }
 
 /* ---- stamps ---- */
@@ -701,6 +878,11 @@ int main(void)
 		TEST(a_number_of_threads_that_cannot_be_does_no_harm),
 		TEST(intervals_that_cannot_be_written_are_counted),
 		cmocka_unit_test(each_loss_has_its_sentence),
+		TEST(after_a_loss_the_log_goes_on_from_the_counters),
+		TEST(events_that_are_still_in_rings_do_not_count_twice),
+		TEST(a_log_is_rebased_once_a_second_and_at_its_end),
+		TEST(a_thread_in_the_middle_of_an_event_is_told_and_looked_at_again),
+		TEST(a_log_of_busy_threads_is_rebased_to_the_byte),
 		TEST(stamps_are_used_where_the_kernel_relies_on_them),
 		TEST(each_failing_allocation_is_an_error_or_a_loss),
 		TEST(an_event_ends_a_doze_and_has_the_tick_of_its_end),

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Compares counters and log, thread by thread; see drain_rebase.h. */
+#include "collector/drain_rebase.h"
+
+#include "base/compiler.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* How often a thread in the middle of an event is looked at: some microseconds. */
+#define LOOKS 1000
+
+/* A node, while counters are read. Sums wrap, as the counters of a broken program may. */
+struct node {
+	uint64_t bytes, objects; /* in use by the counters, less what unread events will add */
+	uint64_t position;	 /* of the ring, when the counter was read, of ... */
+	uint32_t thread;	 /* the last thread that has one, + 1 */
+};
+
+struct reading {
+	struct hl_ring_sink sink; /* first: what it is given leads back here */
+	const struct hl_rebase *rebase;
+	struct node *nodes;
+	uint32_t node_count; /* ids up to it */
+	uint64_t *chunks;    /* thread << 32 | chunk; sorted */
+	uint32_t chunk_count;
+	uint32_t thread;	     /* that is being read */
+	uint64_t end;		     /* the last position of its ring that a counter was read at */
+	bool settled;		     /* all its counters were read between events */
+	struct hl_ring_reader ahead; /* of its ring */
+	uint32_t unsettled;
+};
+
+/* ---- counters ---- */
+
+static const struct hl_cell_chunk *chunk_at(const struct reading *reading, uint32_t chunk)
+{
+	const struct hl_region_view *view = reading->rebase->view;
+	uintptr_t cells = (uintptr_t)view->base + view->layout->areas[HL_AREA_CELLS].offset;
+	return (const struct hl_cell_chunk *)cells + chunk;
+}
+
+/* Without a ring nothing of the thread is in the log, and nothing unread. */
+static struct hl_ring *ring_of(const struct reading *reading)
+{
+	const struct hl_ring_set *rings = reading->rebase->rings;
+	if (reading->thread >= rings->count || rings->readers[reading->thread].given_up)
+		return NULL;
+	return rings->readers[reading->thread].ring;
+}
+
+/* Copies ${cell} between two events of its thread; where the ring was then. */
+static uint64_t copy_cell(struct reading *reading, const struct hl_cell *cell,
+			  struct hl_cell *ret_cell)
+{
+	struct hl_ring *ring = ring_of(reading);
+	uint32_t before, after;
+	uint64_t position;
+	unsigned looks = reading->settled ? LOOKS : 1;
+	if (!ring) {
+		*ret_cell = *cell;
+		return 0;
+	}
+	do {
+		before = atomic_load_explicit(&ring->sequence, memory_order_acquire);
+		position = atomic_load_explicit(&ring->head, memory_order_acquire);
+		*ret_cell = *(const volatile struct hl_cell *)cell;
+		atomic_thread_fence(memory_order_acquire);
+		after = atomic_load_explicit(&ring->sequence, memory_order_relaxed);
+	} while ((before != after || before & 1) && --looks);
+	reading->settled &= looks > 0;
+	return position;
+}
+
+static void read_cell(struct reading *reading, const struct hl_cell *shared)
+{
+	struct hl_cell cell;
+	uint64_t position = copy_cell(reading, shared, &cell);
+	if (!cell.node || cell.node > reading->node_count)
+		return;
+	struct node *node = &reading->nodes[cell.node];
+	node->bytes += cell.alloc_bytes - cell.free_bytes;
+	node->objects += cell.alloc_objects - cell.free_objects;
+	node->position = position;
+	node->thread = reading->thread + 1;
+	if (position > reading->end)
+		reading->end = position;
+}
+
+static void read_chunk(struct reading *reading, const struct hl_cell_chunk *chunk)
+{
+	uint32_t used = atomic_load_explicit(&chunk->used, memory_order_acquire);
+	for (uint32_t i = 0; i < used && i < HL_CHUNK_CELLS; i++)
+		read_cell(reading, &chunk->cells[i]);
+}
+
+/* ---- unread events ---- */
+
+/* What the counter has already will be added to the log when the event is read. */
+static int take_off(struct hl_ring_sink *sink, uint32_t id, int64_t bytes, int64_t objects)
+{
+	struct reading *reading = (struct reading *)sink;
+	if (!id || id > reading->node_count)
+		return 0;
+	struct node *node = &reading->nodes[id];
+	if (node->thread != reading->thread + 1 || reading->ahead.position >= node->position)
+		return 0;
+	node->bytes -= (uint64_t)bytes;
+	node->objects -= (uint64_t)objects;
+	return 0;
+}
+
+static void look_ahead(struct reading *reading)
+{
+	if (!ring_of(reading))
+		return;
+	reading->ahead = reading->rebase->rings->readers[reading->thread];
+	hl_ring_peek(&reading->ahead, reading->end, &reading->sink);
+}
+
+/* ---- all threads ---- */
+
+static uint32_t thread_at(const struct reading *reading, uint32_t index)
+{
+	return (uint32_t)(reading->chunks[index] >> 32);
+}
+
+/* Reads what the thread of the ${first}th chunk has counted; where the next thread's begin. */
+static uint32_t read_thread(struct reading *reading, uint32_t first)
+{
+	uint32_t i = first;
+	reading->thread = thread_at(reading, first);
+	reading->end = 0;
+	reading->settled = true;
+	for (; i < reading->chunk_count && thread_at(reading, i) == reading->thread; i++)
+		read_chunk(reading, chunk_at(reading, (uint32_t)reading->chunks[i]));
+	look_ahead(reading);
+	reading->unsettled += !reading->settled;
+	return i;
+}
+
+static int by_number(const void *left, const void *right)
+{
+	uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+	return (a > b) - (a < b);
+}
+
+static int read_counters(struct reading *reading)
+{
+	const struct hl_region_view *view = reading->rebase->view;
+	reading->node_count = hl_region_node_count(view);
+	reading->chunk_count = hl_region_chunk_count(view);
+	reading->nodes = calloc(reading->node_count + (size_t)1, sizeof(*reading->nodes));
+	reading->chunks = calloc(reading->chunk_count + (size_t)1, sizeof(*reading->chunks));
+	if (!reading->nodes || !reading->chunks)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < reading->chunk_count; i++)
+		reading->chunks[i] = (uint64_t)chunk_at(reading, i)->thread << 32 | i;
+	qsort(reading->chunks, reading->chunk_count, sizeof(*reading->chunks), by_number);
+	for (uint32_t i = 0; i < reading->chunk_count;)
+		i = read_thread(reading, i);
+	return 0;
+}
+
+/* ---- the log ---- */
+
+static int add(const struct hl_rebase *rebase, uint32_t node, int64_t bytes, int64_t objects)
+{
+	if (!bytes && !objects)
+		return 0;
+	int r = hl_intervals_event(rebase->intervals, node, bytes, objects);
+	if (r == 0 && rebase->events)
+		hl_event_writer_event(rebase->events, node, bytes, objects);
+	return r;
+}
+
+/* Bytes and blocks apart: kept events are allocations or frees, of both alike. */
+static int add_difference(const struct hl_rebase *rebase, uint32_t id, const struct node *node)
+{
+	int64_t bytes, objects, bytes_since, objects_since;
+	hl_log_writer_in_use(rebase->writer, id, &bytes, &objects);
+	hl_intervals_change(rebase->intervals, id, &bytes_since, &objects_since);
+	uint64_t missing_bytes = node->bytes - (uint64_t)bytes - (uint64_t)bytes_since;
+	uint64_t missing_objects = node->objects - (uint64_t)objects - (uint64_t)objects_since;
+	int r = add(rebase, id, (int64_t)missing_bytes, 0);
+	return r < 0 ? r : add(rebase, id, 0, (int64_t)missing_objects);
+}
+
+/* In no order: what is in use after all of it can be a maximum, and nothing before. */
+static int add_differences(const struct reading *reading)
+{
+	const struct hl_rebase *rebase = reading->rebase;
+	int r = 0;
+	hl_intervals_run(rebase->intervals, true);
+	if (rebase->events)
+		hl_event_writer_run(rebase->events, 0, rebase->intervals->tick, true);
+	for (uint32_t i = 1; r == 0 && i <= reading->node_count; i++)
+		r = add_difference(rebase, i, &reading->nodes[i]);
+	return r;
+}
+
+int hl_rebase_log(const struct hl_rebase *rebase, uint32_t *ret_unsettled)
+{
+	struct reading *reading = calloc(1, sizeof(*reading));
+	if (!reading)
+		return -ENOMEM;
+	reading->sink.event = take_off;
+	reading->rebase = rebase;
+	int r = read_counters(reading);
+	if (r == 0)
+		r = add_differences(reading);
+	if (r == 0)
+		*ret_unsettled = reading->unsettled;
+	free(reading->nodes);
+	free(reading->chunks);
+	free(reading);
+	return r;
+}

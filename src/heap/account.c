@@ -2,6 +2,8 @@
 /* Sums over chunks; see account.h. */
 #include "heap/account.h"
 
+#include "base/array.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -166,6 +168,17 @@ static void draw(struct hl_account *account, const struct hl_chunk *chunk)
 
 /* ---- kinds ---- */
 
+static int note_cache(struct hl_account *account, const struct hl_chunk *chunk)
+{
+	struct hl_addresses *blocks = &account->cache_blocks;
+
+	if (hl_array_reserve(&blocks->addresses, &blocks->capacity, blocks->count + 1,
+			     sizeof(*blocks->addresses)) < 0)
+		return -ENOMEM;
+	blocks->addresses[blocks->count++] = chunk->address + HL_CHUNK_BLOCK;
+	return 0;
+}
+
 static void add_live(struct hl_account *account, const struct hl_chunk *chunk, uint64_t in_memory)
 {
 	struct hl_heap_arena *arena = &account->heap->arenas[account->arena];
@@ -179,6 +192,16 @@ static void add_live(struct hl_account *account, const struct hl_chunk *chunk, u
 	carrier->allocated_bytes += chunk->size - HL_CHUNK_HEADER;
 	rss->overhead_bytes += header;
 	rss->live_bytes += in_memory - header;
+}
+
+static int note_cached(struct hl_account *account, const struct hl_chunk *chunk)
+{
+	if (hl_array_reserve(&account->cached, &account->cached_capacity, account->cached_count + 1,
+			     sizeof(*account->cached)) < 0)
+		return -ENOMEM;
+	account->cached[account->cached_count++] =
+		(struct hl_cached_chunk){*chunk, account->carrier, account->arena};
+	return 0;
 }
 
 static void add_cached(struct hl_account *account, const struct hl_chunk *chunk, uint64_t in_memory)
@@ -244,8 +267,12 @@ static int account_chunk(struct hl_account *account, const struct hl_chunk *chun
 	switch (chunk->kind) {
 	case HL_CHUNK_LIVE:
 		add_live(account, chunk, in_memory);
+		if (chunk->size == account->cache_size && note_cache(account, chunk) < 0)
+			return -ENOMEM;
 		return call_block(account, chunk);
 	case HL_CHUNK_TCACHE:
+		add_cached(account, chunk, in_memory);
+		return note_cached(account, chunk);
 	case HL_CHUNK_FASTBIN:
 		add_cached(account, chunk, in_memory);
 		break;
@@ -272,6 +299,31 @@ int hl_account_chunks(void *context, const struct hl_chunk *chunks, size_t count
 	for (size_t i = 0; i < count && r == 0; i++)
 		r = account_chunk(context, &chunks[i]);
 	return r;
+}
+
+int hl_account_revive(struct hl_account *account, const struct hl_cached_chunk *cached)
+{
+	const struct hl_chunk *chunk = &cached->chunk;
+	struct hl_heap_arena *arena = &account->heap->arenas[cached->arena];
+
+	account->arena = cached->arena;
+	account->carrier = cached->carrier;
+	arena->tcache_blocks--;
+	arena->tcache_bytes -= chunk->size;
+	carrier_of(account)->cached_blocks--;
+	carrier_of(account)->cached_bytes -= chunk->size;
+	carrier_of(account)->blocks[0].count++;
+	carrier_of(account)->blocks[0].bytes += chunk->size - HL_CHUNK_HEADER;
+	/* with a key that was read, it is in memory */
+	account->heap->rss.cached_bytes -= chunk->size;
+	add_live(account, chunk, chunk->size);
+	return call_block(account, chunk);
+}
+
+void hl_account_release(struct hl_account *account)
+{
+	hl_addresses_release(&account->cache_blocks);
+	free(account->cached);
 }
 
 void hl_account_end(struct hl_account *account, uint64_t end)

@@ -6,11 +6,22 @@
 #include "heap/heap.h"
 #include "heap/pins.h"
 
-/* The state of one carrier's accounting. */
+/* A chunk that was taken for one in a thread's cache. */
+struct hl_cached_chunk {
+	struct hl_chunk chunk;
+	size_t carrier;
+	uint32_t arena;
+};
+
+/* The state of accounting; the last part is one carrier's. */
 struct hl_account {
 	struct hl_heap *heap;
 	const struct hl_heap_settings *settings;
 	struct hl_log2_shape free_shape;
+	uint64_t cache_size;		  /* of the chunk that is a thread's cache */
+	struct hl_addresses cache_blocks; /* live blocks of that size */
+	struct hl_cached_chunk *cached; /* all that were told as such, in rising order by carrier */
+	size_t cached_count, cached_capacity;
 	uint32_t arena; /* index; UINT32_MAX: none */
 	size_t carrier; /* index */
 	uint64_t page_bytes;
@@ -32,6 +43,11 @@ void hl_account_end(struct hl_account *account, uint64_t end);
 /* As struct hl_glibc_walk_settings wants them; ${context} is the account. */
 int hl_account_chunks(void *context, const struct hl_chunk *chunks, size_t count);
 void hl_account_pages(void *context, const struct hl_pages *pages);
+
+/* Has ${cached}, one of account->cached, be live after all. What the visitor of blocks said. */
+int hl_account_revive(struct hl_account *account, const struct hl_cached_chunk *cached);
+
+void hl_account_release(struct hl_account *account);
 
 /* A carrier that is one block: [${start}, ${end}), with the block at ${block}. */
 int hl_account_mmapped(struct hl_account *account, uint64_t start, uint64_t end, uint64_t block,

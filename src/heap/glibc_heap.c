@@ -173,20 +173,19 @@ static int read_arena_heaps(struct hl_glibc_reader *reader, uint32_t index)
 
 /* ---- all of it ---- */
 
-static void find_tcache_key(struct hl_glibc_reader *reader)
+static uint64_t find_tcache_key(struct hl_glibc_reader *reader)
 {
 	uint64_t alignment = hl_glibc_heap_alignment(&reader->common), key = 0;
 
 	if (reader->glibc->layout->tcache_key != HL_TCACHE_KEY_RANDOM)
-		return;
+		return 0;
 	for (size_t i = 0; i < reader->arena_count && !key; i++) {
 		const struct hl_glibc_arena *arena = &reader->arenas[i];
 		uint64_t first = i ? first_chunk(reader, arena, arena->address & ~(alignment - 1))
 				   : (reader->common.sbrk_base + 15) & ~UINT64_C(15);
 		key = hl_glibc_tcache_key_at(reader->memory, reader->glibc, first);
 	}
-	reader->walk.tcache_key = key;
-	reader->walk.tcache_max_bytes = reader->common.tcache_max_bytes;
+	return key;
 }
 
 /* What an arena, and glibc as a whole, say now: since they were read first they may have moved. */
@@ -263,41 +262,145 @@ static void describe(struct hl_glibc_reader *reader)
 	snprintf(heap->allocator, sizeof(heap->allocator), "%s", reader->glibc->name);
 }
 
-int hl_glibc_heap_read(struct hl_memory *memory, const struct hl_glibc *glibc,
-		       const struct hl_heap_settings *settings, struct hl_heap *heap,
-		       struct hl_error *err)
+static void begin_account(struct hl_glibc_reader *reader, struct hl_heap *heap,
+			  const struct hl_heap_settings *settings)
 {
-	struct hl_glibc_reader reader = {
-		.memory = memory, .glibc = glibc, .heap = heap, .err = err};
-	const struct hl_glibc_walk_settings strict = {.is_strict = true};
 	struct hl_log2_shape shape = settings->free_shape;
 
 	if (!shape.width)
 		shape = (struct hl_log2_shape){.start = 512, .width = 14};
 	heap->carriers.shape = shape;
-	reader.account = (struct hl_account){.heap = heap,
-					     .settings = settings,
-					     .free_shape = shape,
-					     .page_bytes = memory->page_bytes};
+	reader->heap = heap;
+	reader->arena_count = 0;
+	reader->main_bytes = 0;
+	reader->account = (struct hl_account){
+		.heap = heap,
+		.settings = settings,
+		.free_shape = shape,
+		.page_bytes = reader->memory->page_bytes,
+		.cache_size = hl_glibc_tcache_chunk_size(reader->glibc->layout),
+	};
+}
+
+/* Walks all there is, and puts it into ${heap}. */
+static int read_pass(struct hl_glibc_reader *reader, struct hl_heap *heap,
+		     const struct hl_heap_settings *settings)
+{
+	const struct hl_glibc_walk_settings strict = {.is_strict = true};
+
+	begin_account(reader, heap, settings);
+	int r = hl_glibc_read_common(reader->memory, reader->glibc, &reader->common);
+	if (r == 0)
+		r = read_arenas(reader);
+	if (r == 0) {
+		reader->walk.tcache_key = find_tcache_key(reader);
+		reader->walk.tcache_max_bytes = reader->common.tcache_max_bytes;
+		r = hl_glibc_walker_new(reader->memory, reader->glibc, &reader->walk,
+					&reader->walker);
+	}
+	if (r == 0)
+		r = hl_glibc_walker_new(reader->memory, reader->glibc, &strict, &reader->strict);
+	return r == 0 ? read_heaps(reader) : r;
+}
+
+static void end_pass(struct hl_glibc_reader *reader)
+{
+	hl_account_release(&reader->account);
+	hl_glibc_walker_free(reader->walker);
+	hl_glibc_walker_free(reader->strict);
+	reader->walker = reader->strict = NULL;
+}
+
+/* ---- thread caches ---- */
+
+static void release_scratch(struct hl_heap *scratch)
+{
+	hl_carriers_release(&scratch->carriers);
+	free(scratch->arenas);
+	free(scratch->notes);
+}
+
+/* Where nothing marks chunks in thread caches, a first pass looks for the caches. */
+static int find_cached_chunks(struct hl_glibc_reader *reader, struct hl_addresses *chunks)
+{
+	const struct hl_heap_settings settings = {.stop = reader->wants_stop};
+	struct hl_heap scratch = {.page_bytes = reader->memory->page_bytes};
+	int r = read_pass(reader, &scratch, &settings);
+
+	if (r == 0 && reader->walk.tcache_key == 0)
+		r = hl_glibc_cached_chunks(reader->memory, reader->glibc,
+					   &reader->account.cache_blocks, chunks);
+	end_pass(reader);
+	release_scratch(&scratch);
+	reader->walk.tcache_chunks = chunks;
+	return r;
+}
+
+static bool needs_first_pass(struct hl_glibc_reader *reader)
+{
+	struct hl_heap scratch = {0};
+	const struct hl_heap_settings settings = {0};
+
+	if (reader->glibc->layout->tcache_key != HL_TCACHE_KEY_RANDOM)
+		return true;
+	begin_account(reader, &scratch, &settings);
+	int r = hl_glibc_read_common(reader->memory, reader->glibc, &reader->common);
+	if (r == 0)
+		r = read_arenas(reader);
+	bool has_key = r == 0 && (find_tcache_key(reader) || !reader->common.tcache_count);
+	release_scratch(&scratch);
+	return !has_key;
+}
+
+/* Chunks that have the key, but are in no list, are live: the key is left from a thread that
+ * ended. */
+static int revive_stale(struct hl_glibc_reader *reader)
+{
+	struct hl_account *account = &reader->account;
+	struct hl_addresses listed = {0};
+	int r = hl_glibc_cached_chunks(reader->memory, reader->glibc, &account->cache_blocks,
+				       &listed);
+
+	for (size_t i = 0; i < account->cached_count && r == 0; i++) {
+		uint64_t address = account->cached[i].chunk.address;
+		size_t at = hl_addresses_at(&listed, address);
+		if ((at == listed.count || listed.addresses[at] != address) &&
+		    hl_glibc_has_tcache_key(reader->memory, address, reader->walk.tcache_key))
+			r = hl_account_revive(account, &account->cached[i]);
+	}
+	hl_addresses_release(&listed);
+	return r;
+}
+
+/* The lists are known only where all was read. */
+static bool may_be_stale(const struct hl_glibc_reader *reader)
+{
+	return reader->walk.tcache_key && hl_glibc_walker_counts(reader->walker)->abandoned == 0;
+}
+
+int hl_glibc_heap_read(struct hl_memory *memory, const struct hl_glibc *glibc,
+		       const struct hl_heap_settings *settings, struct hl_heap *heap,
+		       struct hl_error *err)
+{
+	struct hl_glibc_reader reader = {
+		.memory = memory, .glibc = glibc, .err = err, .wants_stop = settings->stop};
+	struct hl_addresses chunks = {0};
+	int r = 0;
+
 	reader.walk.chunks = hl_account_chunks;
 	reader.walk.pages = hl_account_pages;
 	reader.walk.context = &reader.account;
-	int r = hl_glibc_read_common(memory, glibc, &reader.common);
+	if (needs_first_pass(&reader))
+		r = find_cached_chunks(&reader, &chunks);
 	if (r == 0)
-		r = read_arenas(&reader);
-	if (r == 0) {
-		find_tcache_key(&reader);
-		r = hl_glibc_walker_new(memory, glibc, &reader.walk, &reader.walker);
-	}
-	if (r == 0)
-		r = hl_glibc_walker_new(memory, glibc, &strict, &reader.strict);
-	if (r == 0)
-		r = read_heaps(&reader);
+		r = read_pass(&reader, heap, settings);
+	if (r == 0 && may_be_stale(&reader))
+		r = revive_stale(&reader);
 	if (r == 0)
 		describe(&reader);
 	hl_pins_sort(heap);
-	hl_glibc_walker_free(reader.walker);
-	hl_glibc_walker_free(reader.strict);
+	end_pass(&reader);
+	hl_addresses_release(&chunks);
 	free(reader.arenas);
 	return r < 0 ? hl_error_set(err, r, "cannot read the heap: %s", strerror(-r)) : r;
 }

@@ -10,6 +10,7 @@ struct hl_glibc_reader {
 	const struct hl_glibc *glibc;
 	struct hl_heap *heap;
 	struct hl_error *err;
+	bool wants_stop;
 	struct hl_glibc_common common;
 	struct hl_glibc_arena *arenas; /* as heap->arenas */
 	size_t arena_count, arena_capacity;

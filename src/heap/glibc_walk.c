@@ -45,7 +45,7 @@ struct hl_glibc_walker {
 	uint32_t failures; /* since the anchor */
 	struct hl_addresses fastbins, known;
 	bool has_known;
-	size_t fastbin, tcache, stale; /* cursors */
+	size_t fastbin, tcache; /* cursors */
 	int error;
 };
 
@@ -140,9 +140,6 @@ static void classify(struct hl_glibc_walker *walker)
 
 	for (size_t i = 0; i < walker->batch_count; i++) {
 		struct hl_chunk *chunk = &walker->batch[i];
-		if (chunk->kind == HL_CHUNK_TCACHE && settings->stale_chunks &&
-		    in_set(settings->stale_chunks, &walker->stale, chunk->address))
-			chunk->kind = HL_CHUNK_LIVE;
 		if (chunk->kind > HL_CHUNK_TCACHE)
 			continue;
 		if (chunk->size <= FASTBIN_MAX &&
@@ -371,7 +368,7 @@ static int begin_run(struct hl_glibc_walker *walker, const struct hl_run *run)
 	walker->known.count = 0;
 	walker->fastbins.count = 0;
 	walker->fastbin = 0;
-	walker->tcache = walker->stale = 0;
+	walker->tcache = 0;
 	int r = hl_glibc_read_arena(walker->memory, walker->glibc, run->arena, &arena);
 	if (r == 0)
 		r = hl_glibc_fastbin_chunks(walker->memory, walker->glibc, &arena,

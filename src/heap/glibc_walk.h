@@ -51,9 +51,8 @@ struct hl_run {
 struct hl_glibc_walk_settings {
 	uint64_t tcache_key;	   /* second word of chunks in a tcache; 0: not known */
 	uint64_t tcache_max_bytes; /* user bytes of the largest block in one */
-	/* Chunks that are known to be cached, sorted; and those that have the key but are none. */
-	const struct hl_addresses *tcache_chunks, *stale_chunks;
-	bool is_strict; /* -EBADMSG where chunks do not fit, at once */
+	const struct hl_addresses *tcache_chunks; /* that are known to be cached, sorted; or NULL */
+	bool is_strict;				  /* -EBADMSG where chunks do not fit, at once */
 	/* Gets all chunks in order; may be NULL. Non-zero ends the walk and is its result. */
 	int (*chunks)(void *context, const struct hl_chunk *chunks, size_t count);
 	/* Told whenever the pages of the run were looked up, before any chunk of them; optional */

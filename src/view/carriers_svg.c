@@ -19,6 +19,7 @@
 #define ROW_HEIGHT   19
 #define HEAD_HEIGHT  92
 #define LEGEND_TOP   66
+#define LEGEND_STEP  206
 #define FOOT_HEIGHT  40
 #define ROWS_MAX     300 /* what is smaller is summed up in a line below */
 #define TITLE_CELLS  110
@@ -45,6 +46,7 @@ struct picture {
 	const struct hl_carrier **order;
 	size_t shown;
 	uint64_t sums[KIND_COUNT]; /* over all carriers, also those that are not shown */
+	bool has_lines;		   /* below strips, for what is unscanned */
 	FILE *out;
 };
 
@@ -53,6 +55,12 @@ struct picture {
 static uint64_t minimum(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
+}
+
+/* Of a BEAM's carriers nobody does. */
+static bool knows_residency(const struct hl_carrier *carrier)
+{
+	return carrier->strip || carrier->resident_bytes;
 }
 
 /* What a carrier without a strip holds, of each kind. Its parts add up to its size. */
@@ -65,7 +73,7 @@ static void share_out(const struct hl_carrier *carrier, uint64_t ret_bytes[KIND_
 	left -= ret_bytes[HL_STRETCH_LIVE];
 	ret_bytes[HL_STRETCH_CACHED] = minimum(carrier->cached_bytes, left);
 	left -= ret_bytes[HL_STRETCH_CACHED];
-	if (!carrier->resident_bytes) {
+	if (!knows_residency(carrier)) {
 		ret_bytes[KIND_FREE] = left;
 		return;
 	}
@@ -75,27 +83,21 @@ static void share_out(const struct hl_carrier *carrier, uint64_t ret_bytes[KIND_
 	ret_bytes[HL_STRETCH_FREE_ABSENT] = left - ret_bytes[HL_STRETCH_UNSCANNED];
 }
 
-static void add_strip(const struct hl_carrier *carrier, uint64_t sums[KIND_COUNT])
-{
-	for (uint32_t part = 0; part < carrier->strip_count; part++)
-		for (size_t kind = 0; kind < HL_STRETCH_COUNT; kind++)
-			sums[kind] += carrier->strip[part][kind];
-}
-
-/* Free blocks in unscanned bytes are not known, though how much is in use is: a carrier without a
- * strip is told to have such bytes, but none of its shares are. */
+/* By the carriers' own figures, as in tables, however finely strips are drawn. */
 static void sum_up(struct picture *picture)
 {
+	uint64_t *sums = picture->sums;
+
 	for (size_t i = 0; i < picture->carriers->count; i++) {
 		const struct hl_carrier *carrier = &picture->carriers->carriers[i];
-		uint64_t bytes[KIND_COUNT];
-		if (carrier->strip) {
-			add_strip(carrier, picture->sums);
-			continue;
-		}
-		share_out(carrier, bytes);
-		for (size_t kind = 0; kind < KIND_COUNT; kind++)
-			picture->sums[kind] += bytes[kind];
+		uint64_t absent = carrier->free_bytes -
+				  minimum(carrier->free_resident_bytes, carrier->free_bytes);
+		sums[HL_STRETCH_LIVE] += carrier->allocated_bytes;
+		sums[HL_STRETCH_CACHED] += carrier->cached_bytes;
+		sums[HL_STRETCH_FREE_RESIDENT] += carrier->free_resident_bytes;
+		sums[HL_STRETCH_UNSCANNED] += carrier->unscanned_bytes;
+		sums[knows_residency(carrier) ? HL_STRETCH_FREE_ABSENT : KIND_FREE] += absent;
+		picture->has_lines |= !carrier->strip && carrier->unscanned_bytes;
 	}
 }
 
@@ -260,7 +262,8 @@ static void put_begin(const struct picture *picture)
 		"<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
 		"viewBox=\"0 0 %d %d\">\n"
 		"<style>text{font:12px sans-serif;fill:#222}.title{font-size:17px}"
-		".right{text-anchor:end}</style>\n"
+		".right{text-anchor:end}"
+		"rect{shape-rendering:crispEdges}</style>\n"
 		"<defs><pattern id=\"unscanned\" width=\"4\" height=\"4\" "
 		"patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">"
 		"<rect width=\"4\" height=\"4\" fill=\"#d6d6dc\"/>"
@@ -285,20 +288,19 @@ static void put_title(const struct picture *picture, const char *title)
 }
 
 /* The kinds that there are, with their sums, side by side. */
-static void put_legend(const struct picture *picture, uint64_t unscanned_bytes)
+static void put_legend(const struct picture *picture)
 {
 	char bytes[HL_FORMAT_MAX];
 	int x = MARGIN;
 
 	for (size_t kind = 0; kind < KIND_COUNT; kind++) {
-		uint64_t sum = kind == HL_STRETCH_UNSCANNED ? unscanned_bytes : picture->sums[kind];
-		if (!sum)
+		if (!picture->sums[kind])
 			continue;
 		put_rectangle(picture, x, LEGEND_TOP, 14, 12, kind);
 		fprintf(picture->out, "<text x=\"%d\" y=\"%d\">%s: %s</text>\n", x + 20,
 			LEGEND_TOP + 11, kinds[kind].words,
-			hl_format_bytes(hl_heap_number(sum), bytes));
-		x += 206;
+			hl_format_bytes(hl_heap_number(picture->sums[kind]), bytes));
+		x += LEGEND_STEP;
 	}
 }
 
@@ -315,15 +317,11 @@ static void put_foot(const struct picture *picture)
 	else if (!picture->shown)
 		fprintf(picture->out, "<text x=\"%d\" y=\"%d\">there are no carriers</text>\n",
 			MARGIN, y);
-}
-
-static uint64_t sum_of_unscanned(const struct hl_carriers *carriers)
-{
-	uint64_t sum = 0;
-
-	for (size_t i = 0; i < carriers->count; i++)
-		sum += carriers->carriers[i].unscanned_bytes;
-	return sum;
+	else if (picture->has_lines)
+		fprintf(picture->out,
+			"<text x=\"%d\" y=\"%d\">a line below a strip is as long as the part of it "
+			"that is unscanned</text>\n",
+			MARGIN, y);
 }
 
 int hl_carriers_write_svg(FILE *out, const struct hl_carriers *carriers, const char *title)
@@ -340,7 +338,7 @@ int hl_carriers_write_svg(FILE *out, const struct hl_carriers *carriers, const c
 	sum_up(&picture);
 	put_begin(&picture);
 	put_title(&picture, title);
-	put_legend(&picture, sum_of_unscanned(carriers));
+	put_legend(&picture);
 	for (size_t row = 0; row < picture.shown; row++)
 		put_row(&picture, row);
 	put_foot(&picture);

@@ -8,8 +8,6 @@
 #include "made_up_log.h"
 #include "profile/history.h"
 #include "profile/history_hills.h"
-#include "view/growth_rows.h"
-#include "view/timeline_axis.h"
 #include "view/view.h"
 
 #include <errno.h>
@@ -483,105 +481,6 @@ static void hills_are_what_their_definition_says(void **state)
 	lab_free(lab);
 }
 
-/* ---- scores ---- */
-
-static double score_of(double (*shape)(double time))
-{
-	double means[HL_GROWTH_BUCKETS_MAX];
-
-	for (size_t i = 0; i < HL_GROWTH_BUCKETS_MAX; i++)
-		means[i] = shape(((double)i + 0.5) / HL_GROWTH_BUCKETS_MAX);
-	return hl_growth_score(means, HL_GROWTH_BUCKETS_MAX);
-}
-
-static double leak(double time)
-{
-	return 1000 * time;
-}
-
-static double leak_after_warm_up(double time)
-{
-	return (time < 0.2 ? time * 50000 : 10000) + leak(time);
-}
-
-static double leak_that_began_midway(double time)
-{
-	return time < 0.6 ? 0 : time - 0.6;
-}
-
-static double staircase(double time)
-{
-	return floor(time * 24);
-}
-
-static double full_cache(double time)
-{
-	return time < 0.7 ? time : 0.7;
-}
-
-static double full_cache_that_wobbles(double time)
-{
-	return full_cache(time) + 0.01 * sin(time * 1000);
-}
-
-static double jump(double time)
-{
-	return time < 0.9 ? 0 : 1000;
-}
-
-static double waves(double time)
-{
-	return 1 + sin(time * 60) + 0.2 * time;
-}
-
-static double shrinking(double time)
-{
-	return -time;
-}
-
-static double nothing(double time)
-{
-	return 0 * time;
-}
-
-static void leaks_score_high_and_what_is_none_does_not(void **state)
-{
-	(void)state;
-	assert_true(score_of(leak) > 0.9);
-	assert_true(score_of(leak_after_warm_up) > 0.9);
-	assert_true(score_of(leak_that_began_midway) > 0.7);
-	assert_true(score_of(staircase) > 0.7);
-	assert_true(score_of(full_cache) == 0);
-	assert_true(score_of(full_cache_that_wobbles) < 0.2);
-	assert_true(score_of(jump) == 0);
-	assert_true(score_of(waves) < 0.2);
-	assert_true(score_of(shrinking) == 0);
-	assert_true(score_of(nothing) == 0);
-	assert_true(hl_growth_score((double[]){1, 2, 3, 4, 5, 6, 7}, 7) == 0);
-}
-
-/* ---- axes ---- */
-
-static void axes_have_round_steps(void **state)
-{
-	char label[HL_FORMAT_MAX];
-
-	(void)state;
-	assert_int_equal(hl_timeline_byte_step(1, 6), 1);
-	assert_int_equal(hl_timeline_byte_step(6000, 6), 1024);
-	assert_int_equal(hl_timeline_byte_step(70 << 20, 6), 20 << 20);
-	assert_true(hl_timeline_byte_step(INT64_MAX, 6) > 0);
-	assert_int_equal(hl_timeline_ms_step(100, 9), 100);
-	assert_int_equal(hl_timeline_ms_step(86400000, 9), 3 * 3600000);
-	assert_true(hl_timeline_ms_step(UINT64_C(1) << 45, 9) > 86400000);
-	assert_string_equal(hl_timeline_byte_label(40 << 20, 20 << 20, label), "40 MiB");
-	assert_string_equal(hl_timeline_byte_label(1500, 500, label), "1500 B");
-	assert_string_equal(hl_timeline_ms_label(300, 100, label), "0.3 s");
-	assert_string_equal(hl_timeline_ms_label(90000, 30000, label), "90 s");
-	assert_string_equal(hl_timeline_ms_label(7200000, 3600000, label), "2 h");
-	assert_string_equal(hl_timeline_ms_label(UINT64_C(172800000), 86400000, label), "2 d");
-}
-
 /* ---- want of memory ---- */
 
 static int show_range(const struct lab *lab, struct hl_history_range range, hl_history_view *view,
@@ -662,8 +561,6 @@ int main(void)
 		cmocka_unit_test(figures_by_key_add_up_to_the_timeline),
 		cmocka_unit_test(figures_by_key_add_up_where_a_segment_was_cut_off),
 		cmocka_unit_test(hills_are_what_their_definition_says),
-		cmocka_unit_test(leaks_score_high_and_what_is_none_does_not),
-		cmocka_unit_test(axes_have_round_steps),
 		cmocka_unit_test(want_of_memory_is_an_error_everywhere),
 		cmocka_unit_test(want_of_memory_is_an_error_in_a_hole),
 	};

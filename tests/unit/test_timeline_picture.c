@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Marks in pictures of timelines: as many as have room, and the number of the others. */
+/* Pictures of timelines: marks, as many as have room, and the number of the others; axes. */
+#include "view/timeline_axis.h"
 #include "view/timeline_marks.h"
 
 #include <setjmp.h>
@@ -103,12 +104,35 @@ static void marks_outside_the_range_are_not_counted(void **state)
 	free(picture.svg);
 }
 
+/* ---- axes ---- */
+
+static void axes_have_round_steps(void **state)
+{
+	char label[HL_FORMAT_MAX];
+
+	(void)state;
+	assert_int_equal(hl_timeline_byte_step(1, 6), 1);
+	assert_int_equal(hl_timeline_byte_step(6000, 6), 1024);
+	assert_int_equal(hl_timeline_byte_step(70 << 20, 6), 20 << 20);
+	assert_true(hl_timeline_byte_step(INT64_MAX, 6) > 0);
+	assert_int_equal(hl_timeline_ms_step(100, 9), 100);
+	assert_int_equal(hl_timeline_ms_step(86400000, 9), 3 * 3600000);
+	assert_true(hl_timeline_ms_step(UINT64_C(1) << 45, 9) > 86400000);
+	assert_string_equal(hl_timeline_byte_label(40 << 20, 20 << 20, label), "40 MiB");
+	assert_string_equal(hl_timeline_byte_label(1500, 500, label), "1500 B");
+	assert_string_equal(hl_timeline_ms_label(300, 100, label), "0.3 s");
+	assert_string_equal(hl_timeline_ms_label(90000, 30000, label), "90 s");
+	assert_string_equal(hl_timeline_ms_label(7200000, 3600000, label), "2 h");
+	assert_string_equal(hl_timeline_ms_label(UINT64_C(172800000), 86400000, label), "2 d");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(many_short_marks_are_all_drawn),
 		cmocka_unit_test(texts_do_not_cover_each_other),
 		cmocka_unit_test(marks_outside_the_range_are_not_counted),
+		cmocka_unit_test(axes_have_round_steps),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -70,13 +70,13 @@ class Node:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             env=world.environment, start_new_session=True,
         )  # fmt: skip
-        self.expect_ready()
-
-    def expect_ready(self):
-        line = self.read_line()
-        if line != "ready":
+        try:
+            line = self.read_line()
+            if line != "ready":
+                raise AssertionError(f"the node says '{line}'")
+        except AssertionError:
             self.stop()
-            raise AssertionError(f"the node says '{line}'")
+            raise
 
     def read_line(self, timeout=60):
         line = b""
@@ -118,7 +118,9 @@ class World:
         with open(source, "w", encoding="ascii") as file:
             file.write(NODE)
         subprocess.run(["erlc", "-o", directory, source], check=True, timeout=60)
-        self.epmd = subprocess.Popen(["epmd"], env=self.environment,
+        # It does not outlive the test, whatever ends that; a node ends with its standard input.
+        command = [harness.need("setpriv"), "--pdeathsig", "KILL", "epmd"]
+        self.epmd = subprocess.Popen(command, env=self.environment,
                                      stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                      stderr=subprocess.DEVNULL, start_new_session=True)
         harness.wait_until(self.epmd_answers, "epmd")

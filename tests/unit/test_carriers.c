@@ -454,6 +454,43 @@ static void allocations_as_a_term_are_maps_of_maps(void **state)
 	hl_allocations_release(&allocations);
 }
 
+/* ---- instances ---- */
+
+static void write_instances(const struct hl_beam_instances *instances, enum hl_emit_form form)
+{
+	struct hl_emit *emit;
+	FILE *out = open_text();
+
+	assert_int_equal(hl_emit_new(out, form, false, &emit), 0);
+	hl_emit_begin(emit, "beam-carriers");
+	hl_beam_instances_emit(emit, instances);
+	assert_int_equal(hl_emit_finish(emit), 0);
+	assert_int_equal(fclose(out), 0);
+}
+
+static void sums_of_instances_add_up_in_tables_and_json(void **state)
+{
+	struct hl_beam_instance rows[] = {
+		{AWKWARD, "mbc", 0, false, 3, 196608, 10, 65536},
+		{"ets_alloc", "mbc", 2, true, 1, 65536, 1, 0},
+	};
+	const struct hl_beam_instances instances = {rows, 2, 2};
+	(void)state;
+
+	write_instances(&instances, HL_EMIT_TABLE);
+	assert_says("256.0 KiB in 4 carriers; 64.0 KiB (25.0%) in use, in 11 blocks");
+	assert_says("pool");
+	assert_harmless();
+	write_instances(&instances, HL_EMIT_JSON);
+	json_t *report = json_loads(text, 0, NULL);
+	assert_non_null(report);
+	assert_int_equal(number(json_object_get(report, "total"), "total_bytes"), 262144);
+	const json_t *row = json_array_get(json_object_get(report, "rows"), 1);
+	assert_int_equal(number(row, "instance"), 2);
+	assert_true(json_is_true(json_object_get(row, "in_pool")));
+	json_decref(report);
+}
+
 /* ---- words ---- */
 
 static void bars_and_sparks_are_never_longer_than_their_room(void **state)
@@ -539,6 +576,7 @@ int main(void)
 		cmocka_unit_test(allocations_are_the_same_in_tables_and_json),
 		cmocka_unit_test(bytes_are_bounded_by_the_histogram_where_nothing_else_is_known),
 		cmocka_unit_test(allocations_as_a_term_are_maps_of_maps),
+		cmocka_unit_test(sums_of_instances_add_up_in_tables_and_json),
 		cmocka_unit_test(bars_and_sparks_are_never_longer_than_their_room),
 		cmocka_unit_test(slots_are_labelled_with_their_exact_bounds),
 		cmocka_unit_test(every_allocation_may_fail),

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 from event_bars import event_figures
+from faults import faults_figures
 from figure import MIB, Figure, view_figure
 from log_bars import log_figures
 from stacks import stacks_figures
@@ -150,4 +151,5 @@ def figures(results):
         *log_figures(results),
         *event_figures(results),
         *stacks_figures(results.stacks),
+        *faults_figures(results.faults),
     ]

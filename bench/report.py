@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bars import figures
+from faults import FaultsCost
 from figure import MIB
 from logs import Logs
 from stacks import StacksCost
@@ -29,6 +30,7 @@ class Results:
     logs: Logs = None
     events: list = field(default_factory=list)  # of EventRun
     stacks: StacksCost = None
+    faults: FaultsCost = None
     load_before: tuple = field(default_factory=os.getloadavg)
 
     def add(self, case, table):
@@ -174,4 +176,7 @@ with the log. heaptrack_print, which does more than to count, reads files that \
 of 9 rounds, in processor time of that process, and the difference of the two. It is built with frame \
 pointers, which the other tools need. The bpftrace script keeps stack and size of each live block, as \
 heapline does; its probes sit at the first instruction of functions. The million blocks are made while \
-the trace runs, and kept."""
+the trace runs, and kept.
+- Page faults (`bench/faults.py`): one process touches 16,384 fresh pages before and while a tool \
+looks on; the fastest of 15 rounds, in processor time of that process, and the difference of the two. \
+The bpftrace script counts the faults of each stack, which it walks by frame pointers."""

@@ -19,6 +19,7 @@ TREE = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TREE / "scripts"))
 
 from events import measure_events  # noqa: E402
+from faults import measure_faults  # noqa: E402
 from logs import measure_logs  # noqa: E402
 from memory import all_footprints  # noqa: E402
 from redis_path import add_redis_server  # noqa: E402
@@ -30,7 +31,7 @@ from workloads import Machine, RunFailed, TooSlow, all_cases  # noqa: E402
 
 LIBC = "/lib/x86_64-linux-gnu/libc.so.6"
 PARTS = ("ring", "python", "cc1plus", "redis", "sqlite", "memory", "symbols", "views",
-         "logs", "events", "stacks")
+         "logs", "events", "stacks", "faults")
 
 
 @dataclass
@@ -130,6 +131,7 @@ def measure_others(options, machine, heapline, results):
         "logs": ("logs", "logs", lambda: measure_logs(machine, heapline)),
         "events": ("events", "events", lambda: measure_events(machine, heapline)),
         "stacks": ("stacks", "stacks", lambda: measure_stacks(machine, heapline)),
+        "faults": ("page faults", "faults", lambda: measure_faults(machine, heapline)),
     }
     for part, (title, place, measure) in others.items():
         if part not in options.only:

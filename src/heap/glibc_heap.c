@@ -149,24 +149,53 @@ static int walk_heap(struct hl_glibc_reader *reader, uint32_t index, uint64_t st
 	return r;
 }
 
+/* Whether the heap at ${address} was walked; else it is taken down as the next carrier. 1, 0 or
+ * -ENOMEM. */
+static int is_known_heap(struct hl_glibc_reader *reader, uint64_t address)
+{
+	const struct hl_carriers *carriers = &reader->heap->carriers;
+	uint32_t hash = hl_hash_pair(address, 0), at = hash, id;
+
+	while ((id = hl_index_next(&reader->heaps, hash, &at)))
+		if (id <= carriers->count && carriers->carriers[id - 1].address == address)
+			return 1;
+	return hl_index_add(&reader->heaps, hash, (uint32_t)carriers->count + 1);
+}
+
+/* Whether the heap at ${address} is one of ${arena}, and is met for the first time: 1, 0, -ENOMEM.
+ */
+static int check_heap(struct hl_glibc_reader *reader, const struct hl_glibc_arena *arena,
+		      uint64_t address, uint64_t *ret_previous, uint64_t *ret_bytes)
+{
+	uint64_t alignment = hl_glibc_heap_alignment(&reader->common), owner;
+
+	if (address & (alignment - 1) ||
+	    read_heap_info(reader, address, &owner, ret_previous, ret_bytes) < 0 ||
+	    owner != arena->address || *ret_bytes > alignment || *ret_bytes & 4095)
+		return 0;
+	int known = is_known_heap(reader, address);
+	return known < 0 ? known : !known;
+}
+
 /* From the newest heap, which has the top, to the one with the arena itself. */
 static int read_arena_heaps(struct hl_glibc_reader *reader, uint32_t index)
 {
 	const struct hl_glibc_arena *arena = &reader->arenas[index];
 	uint64_t alignment = hl_glibc_heap_alignment(&reader->common);
 	uint64_t address = arena->top & ~(alignment - 1);
-	uint64_t left = arena->system_bytes / 4096 + 1, owner, previous, bytes;
+	uint64_t previous, bytes;
 
-	while (address && left--) {
-		if (read_heap_info(reader, address, &owner, &previous, &bytes) < 0 ||
-		    owner != arena->address || bytes > alignment || bytes & 4095)
+	for (; address; address = previous) {
+		int is_good = check_heap(reader, arena, address, &previous, &bytes);
+		if (is_good < 0)
+			return is_good;
+		if (!is_good)
 			return hl_heap_note(reader->heap,
 					    "the heap at 0x%llx is damaged, or has just ended",
 					    (unsigned long long)address);
 		int r = walk_heap(reader, index, address, bytes);
 		if (r != 0)
 			return r;
-		address = previous;
 	}
 	return 0;
 }
@@ -245,7 +274,39 @@ static int read_heaps(struct hl_glibc_reader *reader)
 	return r;
 }
 
-static void describe(struct hl_glibc_reader *reader)
+/* Says what could not be read. */
+static int note_abandoned(struct hl_heap *heap, const struct hl_glibc_walk_counts *counts)
+{
+	if (!counts->abandoned)
+		return 0;
+	return hl_heap_note(heap,
+			    "%llu place%s did not fit together, the first at 0x%llx: the heap %s; "
+			    "what lies there is unscanned",
+			    (unsigned long long)counts->abandoned, counts->abandoned > 1 ? "s" : "",
+			    (unsigned long long)counts->first_abandoned,
+			    heap->was_stopped ? "is damaged" : "changed too fast, or is damaged");
+}
+
+/* Says what glibc counts, but was not found. */
+static int note_missing(const struct hl_glibc_reader *reader)
+{
+	struct hl_heap *heap = reader->heap;
+	int r = 0;
+
+	if (heap->mmapped_blocks != heap->mp_mmapped_blocks)
+		r = hl_heap_note(heap,
+				 "glibc counts %llu blocks with a mapping of their own, %llu were "
+				 "found",
+				 (unsigned long long)heap->mp_mmapped_blocks,
+				 (unsigned long long)heap->mmapped_blocks);
+	if (r == 0 && hl_glibc_lacks_pieces(reader))
+		r = hl_heap_note(heap, "the main arena has %llu bytes, of which %llu were found",
+				 (unsigned long long)reader->arenas[0].system_bytes,
+				 (unsigned long long)reader->main_bytes);
+	return r;
+}
+
+static int describe(struct hl_glibc_reader *reader)
 {
 	struct hl_heap *heap = reader->heap;
 	const struct hl_glibc_walk_counts *counts = hl_glibc_walker_counts(reader->walker);
@@ -260,6 +321,8 @@ static void describe(struct hl_glibc_reader *reader)
 	heap->rereads = counts->rereads;
 	heap->abandoned = counts->abandoned;
 	snprintf(heap->allocator, sizeof(heap->allocator), "%s", reader->glibc->name);
+	int r = note_abandoned(heap, counts);
+	return r == 0 ? note_missing(reader) : r;
 }
 
 static void begin_account(struct hl_glibc_reader *reader, struct hl_heap *heap,
@@ -308,6 +371,7 @@ static void end_pass(struct hl_glibc_reader *reader)
 	hl_account_release(&reader->account);
 	hl_glibc_walker_free(reader->walker);
 	hl_glibc_walker_free(reader->strict);
+	hl_index_release(&reader->heaps);
 	reader->walker = reader->strict = NULL;
 }
 
@@ -397,7 +461,7 @@ int hl_glibc_heap_read(struct hl_memory *memory, const struct hl_glibc *glibc,
 	if (r == 0 && may_be_stale(&reader))
 		r = revive_stale(&reader);
 	if (r == 0)
-		describe(&reader);
+		r = describe(&reader);
 	hl_pins_sort(heap);
 	end_pass(&reader);
 	hl_addresses_release(&chunks);

@@ -2,6 +2,7 @@
 /* What the parts of reading a glibc heap share: arenas, main_arena's memory, mapped blocks. */
 #pragma once
 
+#include "base/index.h"
 #include "heap/account.h"
 #include "heap/glibc_walk.h"
 
@@ -14,7 +15,8 @@ struct hl_glibc_reader {
 	struct hl_glibc_common common;
 	struct hl_glibc_arena *arenas; /* as heap->arenas */
 	size_t arena_count, arena_capacity;
-	uint64_t main_bytes; /* of main_arena's memory that was found */
+	struct hl_index heaps; /* of arenas, by address: carriers' indices + 1 */
+	uint64_t main_bytes;   /* of main_arena's memory that was found */
 	struct hl_account account;
 	struct hl_glibc_walk_settings walk;
 	struct hl_glibc_walker *walker;

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Heaps of each version of glibc, whole and damaged, walked in images that are made up here. */
+#include "heap/glibc_heap.h"
+#include "heap/glibc_roots.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fail_allocations.h"
+#include "glibc_image.h"
+
+static const struct hl_heap_settings plain;
+
+/* A heap of its own, read from what ${builder} has made. */
+static int read_image(struct builder *builder, const struct hl_heap_settings *settings,
+		      struct hl_heap **ret_heap)
+{
+	struct hl_heap *heap = calloc(1, sizeof(*heap));
+	struct hl_glibc glibc;
+	int r = heap ? hl_glibc_find(&builder->image.base, &glibc, NULL) : -ENOMEM;
+
+	if (r == 0)
+		r = hl_glibc_heap_read(&builder->image.base, &glibc, settings, heap, NULL);
+	if (r != 0) {
+		hl_heap_free(heap);
+		return r;
+	}
+	*ret_heap = heap;
+	return 0;
+}
+
+static void expect_arena(const struct tally *tally, const struct hl_heap_arena *arena)
+{
+	assert_int_equal(arena->inuse_blocks, tally->live_blocks);
+	assert_int_equal(arena->inuse_bytes, tally->live_bytes);
+	assert_int_equal(arena->tcache_blocks, tally->tcache_blocks);
+	assert_int_equal(arena->tcache_bytes, tally->tcache_bytes);
+	assert_int_equal(arena->fastbin_blocks, tally->fast_blocks);
+	assert_int_equal(arena->fastbin_bytes, tally->fast_bytes);
+	assert_int_equal(arena->free_blocks, tally->free_blocks);
+	assert_int_equal(arena->free_bytes, tally->free_bytes);
+	assert_int_equal(arena->largest_free_bytes, tally->largest_free);
+	assert_int_equal(arena->top_bytes, tally->top_bytes);
+	assert_int_equal(arena->unscanned_bytes, 0);
+}
+
+static void each_version_is_walked_to_the_byte(void **state)
+{
+	static struct builder builder;
+	struct hl_heap *heap = NULL;
+	char name[32];
+
+	(void)state;
+	for (size_t i = 0; i < VERSION_COUNT; i++) {
+		builder_make(&builder, &versions[i]);
+		assert_int_equal(read_image(&builder, &plain, &heap), 0);
+		snprintf(name, sizeof(name), "glibc 2.%u", versions[i].minor);
+		assert_string_equal(heap->allocator, name);
+		assert_int_equal(heap->arena_count, 2);
+		expect_arena(&builder.main, &heap->arenas[0]);
+		expect_arena(&builder.second, &heap->arenas[1]);
+		assert_int_equal(heap->mmapped_blocks, 1);
+		assert_int_equal(heap->mmapped_bytes, heap->mp_mmapped_bytes);
+		assert_int_equal(heap->abandoned, 0);
+		assert_int_equal(heap->note_count, 0);
+		hl_heap_free(heap);
+		image_release(&builder.image);
+	}
+}
+
+static void roots_are_confirmed_by_file_and_memory(void **state)
+{
+	static struct builder builder;
+	struct hl_glibc glibc;
+
+	(void)state;
+	builder_make(&builder, &versions[10]);
+	assert_int_equal(hl_glibc_find(&builder.image.base, &glibc, NULL), 0);
+	assert_true(glibc.is_confirmed);
+	assert_int_equal(glibc.main_arena, MAIN_ARENA);
+	assert_int_equal(glibc.mp, MP);
+	image_release(&builder.image);
+}
+
+static void tunables_do_not_hide_the_roots(void **state)
+{
+	static struct builder builder;
+	struct hl_glibc glibc;
+
+	(void)state;
+	builder_make(&builder, &versions[10]);
+	*builder_word(&builder, MP + 8) = 1 << 20;    /* top_pad */
+	*builder_word(&builder, MP + 24) = 3;	      /* arena_test */
+	*builder_word(&builder, MP + 104 + 8) = 4096; /* tcache_max_bytes */
+	assert_int_equal(hl_glibc_find(&builder.image.base, &glibc, NULL), 0);
+	assert_int_equal(glibc.mp, MP);
+	image_release(&builder.image);
+}
+
+static void a_file_without_initial_values_is_no_obstacle(void **state)
+{
+	static struct builder builder;
+	struct hl_glibc glibc;
+
+	(void)state;
+	builder_make(&builder, &versions[10]);
+	memset(builder.file + FILE_DATA, 0, DATA_PAGES * IMAGE_PAGE);
+	assert_int_equal(hl_glibc_find(&builder.image.base, &glibc, NULL), 0);
+	assert_false(glibc.is_confirmed);
+	assert_int_equal(glibc.main_arena, MAIN_ARENA);
+	image_release(&builder.image);
+}
+
+static void unknown_versions_are_refused(void **state)
+{
+	static struct builder builder;
+	static const uint32_t unknown[] = {25, 42, 99, 0};
+	struct hl_error err;
+	struct hl_glibc glibc;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
+		struct version version = versions[10];
+		version.minor = unknown[i];
+		builder_make(&builder, &version);
+		err.text[0] = '\0';
+		assert_int_equal(hl_glibc_find(&builder.image.base, &glibc, &err), -ENOTSUP);
+		assert_non_null(strstr(err.text, "versions 2.26 to 2.41"));
+		image_release(&builder.image);
+	}
+}
+
+static void a_heap_without_memory_is_empty(void **state)
+{
+	static struct builder builder;
+	struct hl_heap *heap = NULL;
+
+	(void)state;
+	builder_make(&builder, &versions[10]);
+	*builder_word(&builder, MP + 96) = 0; /* sbrk_base */
+	*builder_word(&builder, MAIN_ARENA + 96) = MAIN_ARENA + 96;
+	*builder_word(&builder, MAIN_ARENA + 2160) = MAIN_ARENA;
+	*builder_word(&builder, MAIN_ARENA + 2184) = 0;
+	assert_int_equal(read_image(&builder, &plain, &heap), 0);
+	assert_int_equal(heap->arena_count, 1);
+	assert_int_equal(heap->arenas[0].inuse_blocks, 0);
+	hl_heap_free(heap);
+	image_release(&builder.image);
+}
+
+/* ---- damage ---- */
+
+/* All of an arena is accounted, be it as unscanned. */
+static void expect_whole(const struct hl_heap *heap)
+{
+	for (size_t i = 0; i < heap->carriers.count; i++) {
+		const struct hl_carrier *carrier = &heap->carriers.carriers[i];
+		assert_true(carrier->allocated_bytes + carrier->cached_bytes + carrier->free_bytes +
+				    carrier->unscanned_bytes <=
+			    carrier->total_bytes);
+	}
+}
+
+static void an_overwritten_header_costs_what_lies_up_to_the_next_known_chunk(void **state)
+{
+	static struct builder builder;
+	struct hl_heap *heap = NULL;
+
+	(void)state;
+	builder_make(&builder, &versions[10]);
+	/* the header of the second chunk, behind the cache */
+	*builder_word(&builder, HEAP_BASE + 0x290 + 8) = UINT64_C(0x4141414141414141);
+	assert_int_equal(read_image(&builder, &plain, &heap), 0);
+	assert_int_equal(heap->abandoned, 1);
+	assert_true(heap->rereads >= 2);
+	assert_true(heap->arenas[0].unscanned_bytes > 0);
+	assert_true(heap->arenas[0].unscanned_bytes < 4096);
+	assert_true(heap->arenas[0].inuse_blocks + 5 > builder.main.live_blocks);
+	assert_int_equal(heap->arenas[0].top_bytes, builder.main.top_bytes);
+	assert_true(heap->note_count > 0);
+	expect_arena(&builder.second, &heap->arenas[1]);
+	expect_whole(heap);
+	hl_heap_free(heap);
+	image_release(&builder.image);
+}
+
+static void rings_that_do_not_lead_back_are_left(void **state)
+{
+	static struct builder builder;
+	struct hl_heap *heap = NULL;
+	uint64_t second = ARENA_HEAP + 48;
+
+	(void)state;
+	builder_make(&builder, &versions[10]);
+	struct hl_glibc glibc;
+	assert_int_equal(hl_glibc_find(&builder.image.base, &glibc, NULL), 0);
+	*builder_word(&builder, second + 2160) = second;
+	heap = calloc(1, sizeof(*heap));
+	assert_int_equal(hl_glibc_heap_read(&builder.image.base, &glibc, &plain, heap, NULL), 0);
+	assert_int_equal(heap->arena_count, 2);
+	assert_int_equal(heap->note_count, 1);
+	assert_non_null(strstr(heap->notes[0].text, "does not lead back"));
+	hl_heap_free(heap);
+	image_release(&builder.image);
+}
+
+static void heaps_that_lead_to_themselves_end(void **state)
+{
+	static struct builder builder;
+	struct hl_heap *heap = NULL;
+
+	(void)state;
+	builder_make(&builder, &versions[10]);
+	*builder_word(&builder, ARENA_HEAP + 8) = ARENA_HEAP; /* prev */
+	assert_int_equal(read_image(&builder, &plain, &heap), 0);
+	expect_arena(&builder.second, &heap->arenas[1]);
+	assert_int_equal(heap->note_count, 1);
+	hl_heap_free(heap);
+	image_release(&builder.image);
+}
+
+static void lists_that_lead_in_circles_end(void **state)
+{
+	static struct builder builder;
+	struct hl_heap *heap = NULL;
+
+	(void)state;
+	builder_make(&builder, &versions[2]); /* without safe links */
+	uint64_t fast = *builder_word(&builder, MAIN_ARENA + 16);
+	*builder_word(&builder, fast + 16) = fast;
+	assert_int_equal(read_image(&builder, &plain, &heap), 0);
+	expect_whole(heap);
+	hl_heap_free(heap);
+	image_release(&builder.image);
+}
+
+static void pages_that_are_not_in_memory_are_not_read(void **state)
+{
+	static struct builder builder;
+	struct hl_heap *heap = NULL;
+	struct image_part *part;
+
+	(void)state;
+	builder_make(&builder, &versions[10]);
+	part = image_part_at(&builder.image, HEAP_BASE);
+	/* the interior of the top, and one page with chunks */
+	for (uint32_t page = HEAP_PAGES - 4; page < HEAP_PAGES; page++)
+		part->absent[page] = true;
+	part->absent[3] = true;
+	assert_int_equal(read_image(&builder, &plain, &heap), 0);
+	assert_true(heap->arenas[0].unscanned_bytes >= IMAGE_PAGE);
+	assert_int_equal(heap->arenas[0].top_bytes, builder.main.top_bytes);
+	assert_int_equal(heap->carriers.carriers[0].resident_bytes, (HEAP_PAGES - 5) * IMAGE_PAGE);
+	expect_whole(heap);
+	hl_heap_free(heap);
+	image_release(&builder.image);
+}
+
+/* ---- the rest ---- */
+
+static int count_blocks(void *context, uint64_t address, uint64_t usable, uint64_t last_word)
+{
+	uint64_t *counts = context;
+
+	counts[0]++;
+	counts[1] += usable;
+	counts[2] += last_word == address - 16;
+	return 0;
+}
+
+static void each_live_block_is_told_with_its_last_word(void **state)
+{
+	static struct builder builder;
+	struct hl_heap *heap = NULL;
+	uint64_t counts[3] = {0};
+	const struct hl_heap_settings settings = {.block = count_blocks, .context = counts};
+
+	(void)state;
+	builder_make(&builder, &versions[10]);
+	assert_int_equal(read_image(&builder, &settings, &heap), 0);
+	uint64_t live = builder.main.live_blocks + builder.second.live_blocks;
+	assert_int_equal(counts[0], live + 1);
+	assert_int_equal(counts[1], builder.main.live_bytes + builder.second.live_bytes +
+					    33 * IMAGE_PAGE - 16);
+	assert_int_equal(counts[2], live - 2); /* the caches have none */
+	hl_heap_free(heap);
+	image_release(&builder.image);
+}
+
+static int refuse_blocks(void *context, uint64_t address, uint64_t usable, uint64_t last_word)
+{
+	(void)context, (void)address, (void)usable, (void)last_word;
+	return 7;
+}
+
+static void a_visitor_ends_the_walk(void **state)
+{
+	static struct builder builder;
+	struct hl_heap heap = {0};
+	struct hl_glibc glibc;
+	const struct hl_heap_settings settings = {.block = refuse_blocks};
+
+	(void)state;
+	builder_make(&builder, &versions[10]);
+	assert_int_equal(hl_glibc_find(&builder.image.base, &glibc, NULL), 0);
+	assert_int_equal(hl_glibc_heap_read(&builder.image.base, &glibc, &settings, &heap, NULL),
+			 7);
+	hl_carriers_release(&heap.carriers);
+	free(heap.arenas);
+	image_release(&builder.image);
+}
+
+static int read_all(struct builder *builder)
+{
+	const struct hl_heap_settings settings = {.want_pins = true, .strip_count = 8};
+	struct hl_heap *heap = NULL;
+	int r = read_image(builder, &settings, &heap);
+
+	if (r == 0)
+		hl_heap_free(heap);
+	return r;
+}
+
+static void want_of_memory_is_an_error(void **state)
+{
+	static struct builder builder;
+
+	(void)state;
+	for (size_t i = 0; i < VERSION_COUNT; i += 5) {
+		builder_make(&builder, &versions[i]);
+		FOR_EACH_FAILING_ALLOCATION(r, read_all(&builder))
+		assert_int_equal(r, -ENOMEM);
+		image_release(&builder.image);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(each_version_is_walked_to_the_byte),
+		cmocka_unit_test(roots_are_confirmed_by_file_and_memory),
+		cmocka_unit_test(tunables_do_not_hide_the_roots),
+		cmocka_unit_test(a_file_without_initial_values_is_no_obstacle),
+		cmocka_unit_test(unknown_versions_are_refused),
+		cmocka_unit_test(a_heap_without_memory_is_empty),
+		cmocka_unit_test(an_overwritten_header_costs_what_lies_up_to_the_next_known_chunk),
+		cmocka_unit_test(rings_that_do_not_lead_back_are_left),
+		cmocka_unit_test(heaps_that_lead_to_themselves_end),
+		cmocka_unit_test(lists_that_lead_in_circles_end),
+		cmocka_unit_test(pages_that_are_not_in_memory_are_not_read),
+		cmocka_unit_test(each_live_block_is_told_with_its_last_word),
+		cmocka_unit_test(a_visitor_ends_the_walk),
+		cmocka_unit_test(want_of_memory_is_an_error),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

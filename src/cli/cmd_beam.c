@@ -133,6 +133,9 @@ static int parse_lists(struct hl_beam_settings *settings)
 				     "a scheduler's number", settings);
 	if (status == HL_EXIT_DONE)
 		status = parse_words("--per", &per, add_per, "process, port or mfa", settings);
+	if (status == HL_EXIT_DONE && settings->per & HL_BEAM_PER_MFA &&
+	    settings->per != HL_BEAM_PER_MFA)
+		return hl_cli_usage_error(&hl_verb_beam, "'--per mfa' goes with no other --per");
 	return status;
 }
 

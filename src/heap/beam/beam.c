@@ -129,11 +129,11 @@ static int explain_kind(const struct conversation *conversation, const char *fun
 	const struct hl_beam_settings *settings = conversation->settings;
 
 	if (kind == HL_BEAM_BAD_ARGUMENT && settings->per)
-		return hl_error_set(err, -EINVAL,
-				    "node '%s' (OTP %s) takes these options not at all, or not "
-				    "together: --per mfa needs a node with a JIT and goes with no "
-				    "other --per; or it has no such allocator or scheduler",
-				    settings->node, conversation->report->otp_release);
+		return hl_error_set(
+			err, -EINVAL,
+			"node '%s' (OTP %s) has no such allocator or scheduler, or no "
+			"JIT, which --per mfa needs; leave options out to see which it is",
+			settings->node, conversation->report->otp_release);
 	if (kind == HL_BEAM_BAD_ARGUMENT)
 		return hl_error_set(err, -EINVAL,
 				    "node '%s' (OTP %s) has no such allocator or scheduler; leave "

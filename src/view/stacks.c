@@ -123,6 +123,7 @@ static void figures_line(struct hl_emit *emit, const struct stacks *stacks,
 	const struct hl_trace_kind *kind = hl_profile_trace_kind(profile);
 	enum hl_value value = stacks->options->value;
 	int64_t objects = stack->figures[HL_UNIT_OBJECTS];
+	int64_t whole = hl_profile_figure(&profile->total, value, stacks->options->unit);
 	char bytes[HL_FORMAT_MAX] = "", count[HL_FORMAT_MAX] = "", share[HL_FORMAT_MAX];
 
 	bool knows_bytes = hl_profile_knows(profile, value, HL_UNIT_BYTES);
@@ -131,12 +132,12 @@ static void figures_line(struct hl_emit *emit, const struct stacks *stacks,
 		hl_format_bytes(stack->figures[HL_UNIT_BYTES], bytes);
 	if (knows_objects)
 		hl_format_count(objects, count);
-	hl_format_percent(stack->figures[stacks->options->unit],
-			  hl_profile_figure(&profile->total, value, stacks->options->unit), share);
-	hl_emit_line(emit, "%s%s%s%s%s%s, %s", bytes, knows_bytes && knows_objects ? " in " : "",
+	hl_format_percent(stack->figures[stacks->options->unit], whole, share);
+	hl_emit_line(emit, "%s%s%s%s%s%s%s%s", bytes, knows_bytes && knows_objects ? " in " : "",
 		     count, knows_objects ? " " : "",
 		     knows_objects ? kind ? kind->noun : "block" : "",
-		     knows_objects ? hl_format_plural((uint64_t)objects) : "", share);
+		     knows_objects ? hl_format_plural((uint64_t)objects) : "",
+		     whole > 0 ? ", " : "", whole > 0 ? share : "");
 }
 
 /* The function, and where that is known, the place in it. */

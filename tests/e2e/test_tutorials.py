@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""The commands of the tutorials do what the tutorials say."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import tempfile
+import unittest
+
+import harness
+
+TUTORIALS = os.path.join(harness.SOURCES, "../../docs/tutorials")
+MARK = "--- end of block ---"
+FAILED = "--- failed ---"  # said by the shell itself: its children may hold its output open
+UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+def blocks_of(text):
+    """The commands of a tutorial, block by block."""
+    return re.findall(r"^```sh\n(.*?)^```$", text, re.M | re.S)
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def need_traces():
+    """Skips where the kernel, or want of privileges, forbids to trace our own process."""
+    result = harness.run([harness.HEAPLINE, "page-events", "-p", str(os.getpid()), "0.01"])
+    if result.status != 0:
+        raise unittest.SkipTest(result.stderr.strip())
+
+
+class Session:
+    """One shell that runs blocks of commands in a folder of its own, as a reader would."""
+
+    def __init__(self, folder):
+        path = os.path.dirname(harness.HEAPLINE) + os.pathsep + os.environ["PATH"]
+        self.shell = subprocess.Popen(
+            ["bash", "-e"], cwd=folder, env=dict(os.environ, PATH=path, LC_ALL="C.UTF-8"),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            start_new_session=True)
+        self.shell.stdin.write(f"trap 'echo; echo {FAILED}' EXIT\n")
+
+    def run(self, block):
+        """What a block writes; with status and end, as the shell says."""
+        self.shell.stdin.write(f"{{\n{block}\n}} < /dev/null\necho '{MARK}'\n")
+        self.shell.stdin.flush()
+        said = ""
+        while not said.endswith(MARK + "\n"):
+            line = self.shell.stdout.readline()
+            if not line or line == FAILED + "\n":
+                raise AssertionError(f"failed: {block}\n{said}")
+            said += line
+        return said[: -len(MARK) - 1]
+
+    def end(self):
+        os.killpg(self.shell.pid, signal.SIGKILL)
+        self.shell.wait()
+        self.shell.stdin.close()
+        self.shell.stdout.close()
+
+
+def bytes_of(pattern, text):
+    """The bytes that a pattern with a number and a unit finds."""
+    found = re.search(pattern + r" (-?[0-9.]+) (B|KiB|MiB|GiB)\b", text)
+    if not found:
+        raise AssertionError(f"no '{pattern}' in:\n{text}")
+    return float(found[1]) * UNITS[found[2]]
+
+
+class Tutorials(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="heapline-test-")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def play(self, name, replacements):
+        """What each block of a tutorial writes."""
+        with open(os.path.join(TUTORIALS, name), encoding="utf-8") as file:
+            text = file.read()
+        for old, new in replacements.items():
+            text = text.replace(old, new)
+        session = Session(self.folder)
+        self.addCleanup(session.end)
+        return [session.run(block) for block in blocks_of(text)]
+
+    def test_a_leak_in_a_server_is_found_from_outside(self):
+        for command in ("redis-server", "redis-cli", "bash"):
+            harness.need(command)
+        need_traces()
+        said = self.play("leak-in-production.md", {"6399": str(free_port())})
+        _, grows, _, cached, mended, _ = said
+        self.assertIn("evalGenericCommand", grows)
+        self.assertGreater(int(cached.split(":")[1]), 500)
+        growth = bytes_of("gained", grows)
+        pages = re.search(r"pages ([0-9,]+); rss growth ([0-9,]+) pages", grows)
+        self.assertEqual(pages[1], pages[2])
+        self.assert_leak(harness.report("top", os.path.join(self.folder, "leak.hl")))
+        self.assertLess(bytes_of("not freed", mended), growth / 20)
+        self.assertLess(bytes_of("gained", mended), growth / 2)
+
+    def assert_leak(self, top):
+        total = top["total"]["inuse_bytes"]
+        self.assertGreater(total, 100_000)
+        for function in ("evalGenericCommand", "luaCreateFunction"):
+            held = sum(row["cum_bytes"] for row in top["rows"] if row["name"] == function)
+            self.assertGreater(held, total * (0.8 if function.startswith("eval") else 0.25))
+        for picture in ("pages.svg", "leak.svg"):
+            with open(os.path.join(self.folder, picture), encoding="utf-8") as file:
+                self.assertIn("evalGenericCommand", file.read())
+
+
+class OrdinaryUsers(unittest.TestCase):
+    """Who may not trace is told what is missing."""
+
+    def test_an_ordinary_user_is_told_what_is_missing(self):
+        harness.need_other_user(65534)
+        for verb in ("stacks", "pgfault", "page-events"):
+            result = harness.run([harness.HEAPLINE, verb, "-p", "1", "1"], user=65534, group=65534,
+                                 extra_groups=[])
+            self.assertEqual(result.status, 1)
+            self.assertRegex(result.stderr,
+                             r"^heapline: cannot trace process '1': CAP_BPF, CAP_PERFMON.*missing; "
+                             r"run heapline as root, or once 'sudo setcap cap_bpf,cap_perfmon,.*'\n$")
+
+
+if __name__ == "__main__":
+    harness.main()

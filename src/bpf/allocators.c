@@ -336,73 +336,114 @@ static bool is_glibc_loader(const char *path)
 	return strncmp(name, "ld-linux", 8) == 0 || strncmp(name, "ld-2.", 5) == 0;
 }
 
-static bool is_looked_through(const struct hl_maps *maps, size_t at, const char *object)
+static bool is_of_interest(const struct hl_map *map, const char *object)
 {
-	const struct hl_map *map = &maps->maps[at];
-
-	if (!(map->flags & HL_MAP_EXEC) || !map->inode || is_glibc_loader(map->path) ||
-	    (object && !strstr(map->path, object)))
-		return false;
-	for (size_t i = 0; i < at; i++)
-		if (maps->maps[i].flags & HL_MAP_EXEC && hl_map_same_file(&maps->maps[i], map))
-			return false;
-	return true;
+	return map->flags & HL_MAP_EXEC && map->inode && !is_glibc_loader(map->path) &&
+	       (!object || strstr(map->path, object));
 }
 
-static int look_through(pid_t pid, const struct hl_map *map, struct hl_allocators *allocators)
+static bool was_seen(const struct hl_allocators *allocators, const struct hl_map *map)
 {
-	struct hl_allocator allocator = {.map = map};
+	for (size_t i = 0; i < allocators->seen_count; i++)
+		if (allocators->seen[i].inode == map->inode &&
+		    allocators->seen[i].dev_major == map->dev_major &&
+		    allocators->seen[i].dev_minor == map->dev_minor)
+			return true;
+	return false;
+}
+
+static int keep_seen(struct hl_allocators *allocators, const struct hl_map *map)
+{
+	int r = hl_array_reserve(&allocators->seen, &allocators->seen_capacity,
+				 allocators->seen_count + 1, sizeof(*allocators->seen));
+
+	if (r == 0)
+		allocators->seen[allocators->seen_count++] =
+			(struct hl_allocator_file){map->dev_major, map->dev_minor, map->inode};
+	return r;
+}
+
+static void release_allocator(struct hl_allocator *allocator)
+{
+	hl_allocator_functions_release(&allocator->found);
+	free(allocator->map.path);
+}
+
+static int add_allocator(struct hl_allocators *allocators, const struct hl_map *map,
+			 const struct hl_allocator_functions *found)
+{
+	int r = hl_array_reserve(&allocators->allocators, &allocators->capacity,
+				 allocators->count + 1, sizeof(*allocators->allocators));
+	char *path = r == 0 ? strdup(map->path) : NULL;
+
+	if (!path)
+		return -ENOMEM;
+	struct hl_allocator *added = &allocators->allocators[allocators->count++];
+	*added = (struct hl_allocator){*map, *found};
+	added->map.path = path;
+	return 0;
+}
+
+static int look_through(struct hl_allocators *allocators, pid_t pid, const struct hl_map *map)
+{
+	struct hl_allocator_functions found = {0};
 	int fd = hl_map_open_file(pid, map);
 
 	if (fd < 0)
-		return fd == -ENOMEM ? fd : 0;
-	int r = hl_allocator_functions_read(fd, &allocator.found);
+		return fd == -ENOMEM ? fd : keep_seen(allocators, map);
+	int r = hl_allocator_functions_read(fd, &found);
 	close(fd);
-	if (r < 0 || !allocator.found.count) {
-		hl_allocator_functions_release(&allocator.found);
-		return r;
+	if (r == 0 && found.count)
+		r = add_allocator(allocators, map, &found);
+	if (r < 0 || !found.count)
+		hl_allocator_functions_release(&found);
+	return r < 0 ? r : keep_seen(allocators, map);
+}
+
+int hl_allocators_add(struct hl_allocators *allocators, pid_t pid, const struct hl_maps *maps,
+		      const char *object)
+{
+	for (size_t i = 0; i < maps->count; i++) {
+		const struct hl_map *map = &maps->maps[i];
+		int r = is_of_interest(map, object) && !was_seen(allocators, map)
+				? look_through(allocators, pid, map)
+				: 0;
+		if (r < 0)
+			return r;
 	}
-	r = hl_array_reserve(&allocators->allocators, &allocators->capacity, allocators->count + 1,
-			     sizeof(*allocators->allocators));
-	if (r < 0)
-		hl_allocator_functions_release(&allocator.found);
-	else
-		allocators->allocators[allocators->count++] = allocator;
-	return r;
+	return 0;
 }
 
 int hl_allocators_find(pid_t pid, const struct hl_maps *maps, const char *object,
 		       struct hl_allocators *ret_allocators, struct hl_error *err)
 {
 	struct hl_allocators allocators = {0};
+	int r = hl_allocators_add(&allocators, pid, maps, object);
 
-	for (size_t i = 0; i < maps->count; i++) {
-		int r = is_looked_through(maps, i, object)
-				? look_through(pid, &maps->maps[i], &allocators)
-				: 0;
-		if (r < 0) {
-			hl_allocators_release(&allocators);
-			return hl_error_set(err, r, "cannot look for allocators: out of memory");
-		}
-	}
-	if (!allocators.count && object)
-		return hl_error_set(err, -ENOENT,
-				    "no function of an allocator in what '%d' has mapped of '%s'; "
-				    "leave out -O to look everywhere",
-				    (int)pid, object);
-	if (!allocators.count)
-		return hl_error_set(err, -ENOENT,
-				    "no function of an allocator in what '%d' has mapped; was its "
-				    "program linked statically and stripped of symbols?",
-				    (int)pid);
-	*ret_allocators = allocators;
-	return 0;
+	if (r < 0)
+		hl_error_set(err, r, "cannot look for allocators: out of memory");
+	else if (!allocators.count && object)
+		r = hl_error_set(err, -ENOENT,
+				 "no function of an allocator in what '%d' has mapped of '%s'; "
+				 "leave out -O to look everywhere",
+				 (int)pid, object);
+	else if (!allocators.count)
+		r = hl_error_set(err, -ENOENT,
+				 "no function of an allocator in what '%d' has mapped; was its "
+				 "program linked statically and stripped of symbols?",
+				 (int)pid);
+	if (r < 0)
+		hl_allocators_release(&allocators);
+	else
+		*ret_allocators = allocators;
+	return r;
 }
 
 void hl_allocators_release(struct hl_allocators *allocators)
 {
 	for (size_t i = 0; i < allocators->count; i++)
-		hl_allocator_functions_release(&allocators->allocators[i].found);
+		release_allocator(&allocators->allocators[i]);
 	free(allocators->allocators);
+	free(allocators->seen);
 	*allocators = (struct hl_allocators){0};
 }

@@ -35,14 +35,22 @@ struct hl_allocator_functions {
 
 /* A mapped file that has such functions. */
 struct hl_allocator {
-	const struct hl_map *map; /* of its code; belongs to the maps that were looked through */
+	struct hl_map map; /* of its code; a copy */
 	struct hl_allocator_functions found;
+};
+
+/* Device and inode. */
+struct hl_allocator_file {
+	uint32_t dev_major, dev_minor;
+	uint64_t inode;
 };
 
 /* All zero is none. */
 struct hl_allocators {
 	struct hl_allocator *allocators;
 	size_t count, capacity;
+	struct hl_allocator_file *seen; /* files that were looked through */
+	size_t seen_count, seen_capacity;
 };
 
 /* How many integer arguments of such a call are needed. */
@@ -63,9 +71,14 @@ int hl_allocator_functions_read(int fd, struct hl_allocator_functions *ret_found
 void hl_allocator_functions_release(struct hl_allocator_functions *functions);
 
 /*
- * Looks through all files of which ${maps} of ${pid} has code; with ${object} not NULL, only those
- * whose path contains it. -ENOENT with a sentence when there is no allocator in them; -ENOMEM.
+ * Adds the allocators in files of which ${maps} of ${pid} has code and that were not looked through
+ * yet; with ${object} not NULL, only those whose path contains it. 0 or -ENOMEM, with what was
+ * found so far in ${allocators}.
  */
+int hl_allocators_add(struct hl_allocators *allocators, pid_t pid, const struct hl_maps *maps,
+		      const char *object);
+
+/* The same for a start, when there must be one: -ENOENT or -ENOMEM with a sentence. */
 int hl_allocators_find(pid_t pid, const struct hl_maps *maps, const char *object,
 		       struct hl_allocators *ret_allocators, struct hl_error *err);
 

@@ -49,7 +49,6 @@ extern bool bpf_session_is_return(void) __ksym __weak;
 /* Set by heap_trace.c before loading. */
 const volatile bool hl_all = false; /* every allocation counts, frees do not */
 const volatile bool hl_with_time = false;
-const volatile bool hl_may_nest = false; /* functions that are probed may call each other */
 const volatile uint64_t hl_sample_bytes = 0;
 const volatile uint64_t hl_throwing_max = 0; /* larger requests of functions that throw may fail,
 						and their returns must not be watched */
@@ -58,6 +57,7 @@ const volatile uint32_t hl_log2_table[HL_LOG2_STEPS + 1] = {0};
 
 /* Written by heap_trace.c while the programs run. */
 volatile bool hl_counting = false;
+volatile bool hl_may_nest = false; /* functions that are probed may call each other */
 /* Written here: the target runs another program now. */
 volatile bool hl_replaced = false;
 

@@ -11,11 +11,13 @@
 
 int hl_heap_probes_find(struct hl_heap_probes *probes, struct hl_error *err)
 {
-	int r = hl_maps_read(probes->pid, &probes->maps, err);
+	struct hl_maps maps;
+	int r = hl_maps_read(probes->pid, &maps, err);
 
-	if (r == 0)
-		r = hl_allocators_find(probes->pid, &probes->maps, probes->object,
-				       &probes->allocators, err);
+	if (r < 0)
+		return r;
+	r = hl_allocators_find(probes->pid, &maps, probes->object, &probes->allocators, err);
+	hl_maps_release(&maps);
 	return r;
 }
 
@@ -104,11 +106,11 @@ static int link_allocator(struct hl_heap_probes *probes, const struct hl_allocat
 			  int program_fd, bool at_return, struct hl_error *err)
 {
 	char path[PATH_MAX];
-	int r = hl_map_file_path(probes->pid, allocator->map, path, sizeof(path));
+	int r = hl_map_file_path(probes->pid, &allocator->map, path, sizeof(path));
 
 	if (r < 0)
 		return hl_error_set(err, r, "cannot open '%s' as process '%d' has it mapped: %s",
-				    allocator->map->path, (int)probes->pid, strerror(-r));
+				    allocator->map.path, (int)probes->pid, strerror(-r));
 	struct hl_probe_site *sites = calloc(allocator->found.count, sizeof(*sites));
 	if (!sites)
 		return hl_error_set(err, -ENOMEM, "cannot set probes: out of memory");
@@ -124,19 +126,45 @@ static int link_allocator(struct hl_heap_probes *probes, const struct hl_allocat
 	return r;
 }
 
-/* Returns first: a call that was entered must be seen to return. */
-int hl_heap_probes_link(struct hl_heap_probes *probes, int entry_fd, int return_fd,
-			struct hl_error *err)
+/* Allocators from the ${first} on. Returns first: a call that was entered must be seen to return.
+ */
+static int link_allocators(struct hl_heap_probes *probes, size_t first, int entry_fd, int return_fd,
+			   struct hl_error *err)
 {
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && return_fd >= 0 && i < probes->allocators.count; i++)
+	for (size_t i = first; r == 0 && return_fd >= 0 && i < probes->allocators.count; i++)
 		r = link_allocator(probes, &probes->allocators.allocators[i], return_fd, true, err);
-	for (size_t i = 0; r == 0 && i < probes->allocators.count; i++)
+	for (size_t i = first; r == 0 && i < probes->allocators.count; i++)
 		r = link_allocator(probes, &probes->allocators.allocators[i], entry_fd, false, err);
+	return r;
+}
+
+int hl_heap_probes_link(struct hl_heap_probes *probes, int entry_fd, int return_fd,
+			struct hl_error *err)
+{
+	int r = link_allocators(probes, 0, entry_fd, return_fd, err);
+
 	if (r < 0)
 		hl_heap_probes_unlink(probes);
 	return r;
+}
+
+int hl_heap_probes_extend(struct hl_heap_probes *probes, int entry_fd, int return_fd,
+			  struct hl_error *err)
+{
+	size_t known = probes->allocators.count;
+	struct hl_maps maps;
+	int r = hl_maps_read(probes->pid, &maps, err);
+
+	if (r < 0)
+		return r;
+	r = hl_allocators_add(&probes->allocators, probes->pid, &maps, probes->object);
+	hl_maps_release(&maps);
+	if (r < 0)
+		return hl_error_set(err, r, "cannot look for allocators: out of memory");
+	r = link_allocators(probes, known, entry_fd, return_fd, err);
+	return r < 0 ? r : (int)(probes->allocators.count - known);
 }
 
 void hl_heap_probes_unlink(struct hl_heap_probes *probes)
@@ -148,9 +176,9 @@ void hl_heap_probes_unlink(struct hl_heap_probes *probes)
 
 static const char *file_name(const struct hl_allocator *allocator)
 {
-	const char *slash = strrchr(allocator->map->path, '/');
+	const char *slash = strrchr(allocator->map.path, '/');
 
-	return slash ? slash + 1 : allocator->map->path;
+	return slash ? slash + 1 : allocator->map.path;
 }
 
 static void describe_allocator(FILE *stream, const struct hl_heap_probes *probes,
@@ -230,5 +258,4 @@ void hl_heap_probes_release(struct hl_heap_probes *probes)
 {
 	hl_heap_probes_unlink(probes);
 	hl_allocators_release(&probes->allocators);
-	hl_maps_release(&probes->maps);
 }

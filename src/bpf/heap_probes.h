@@ -15,14 +15,13 @@ struct hl_heap_probes {
 	const char *object;   /* part of the path of files to look at; NULL: any */
 	bool entry_alone;     /* neither returns nor frees are of interest */
 	bool spares_throwing; /* leaves out functions that an exception may leave */
-	struct hl_maps maps;
 	struct hl_allocators allocators;
 	struct hl_probe_links links;
 };
 
 /*
- * Finds the allocators of ${pid}; members above maps must be set. 0, or a negative errno with a
- * sentence.
+ * Finds the allocators of ${pid}; members above allocators must be set. 0, or a negative errno with
+ * a sentence.
  */
 int hl_heap_probes_find(struct hl_heap_probes *probes, struct hl_error *err);
 
@@ -36,6 +35,13 @@ bool hl_heap_probes_may_nest(const struct hl_heap_probes *probes);
  */
 int hl_heap_probes_link(struct hl_heap_probes *probes, int entry_fd, int return_fd,
 			struct hl_error *err);
+
+/*
+ * The same in files that were mapped since. How many of them have allocators; -ESRCH when the
+ * process has ended, or another negative errno with a sentence.
+ */
+int hl_heap_probes_extend(struct hl_heap_probes *probes, int entry_fd, int return_fd,
+			  struct hl_error *err);
 
 /* Takes the probes away. */
 void hl_heap_probes_unlink(struct hl_heap_probes *probes);

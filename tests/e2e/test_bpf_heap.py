@@ -24,6 +24,7 @@ LIBC = "/lib/x86_64-linux-gnu/libc.so.6"
 GLIBC_CALLS = ("malloc", "calloc", "realloc", "reallocarray", "memalign", "aligned_alloc",
                "posix_memalign", "valloc", "pvalloc")
 MUSL_CALLS = GLIBC_CALLS[:-2]
+EXCHANGE_SLOTS = 64
 NEW_KINDS = 4  # of operator new in trace_heap_cxx.cc
 
 
@@ -70,15 +71,19 @@ class Trace:
             [HEAPLINE, "stacks", "-p", str(pid), "--verbose", "--max-overhead", "100000",
              "-o", recording, *options],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self.stderr = []
+        self.stderr = []  # a list: the other thread appends to it
         for line in self.process.stderr:
             self.stderr.append(line)
             if "counting, by" in line:
                 break
         else:
             raise AssertionError("does not count: " + self.said())
-        self.reader = threading.Thread(target=lambda: self.stderr.extend(self.process.stderr))
+        self.reader = threading.Thread(target=self.read_on)
         self.reader.start()
+
+    def read_on(self):
+        for line in self.process.stderr:
+            self.stderr.append(line)
 
     def said(self):
         """All but what libbpf says."""
@@ -189,6 +194,15 @@ class Ledger(HeapTest):
         self.finish(trace)
         # Below site_a is what the thread needs for itself as well.
         self.assert_sites(trace, {"make_blocks": [48] * 10})
+
+    def test_threads_that_allocate_at_once_lose_nothing(self):
+        for way in WAYS:
+            with self.subTest(way):
+                target = self.target()
+                trace = self.trace(target, "--probes", way)
+                target.do("exchange", "site_a", 10_000, 48)
+                self.finish(trace)
+                self.assert_sites(trace, {"exchange_blocks": [48] * EXCHANGE_SLOTS})
 
     def test_blocks_that_grow_count_once_with_their_last_size(self):
         for way in WAYS:
@@ -364,6 +378,17 @@ class Allocators(HeapTest):
                     self.check_calls(self.target(env={"LD_PRELOAD": library}), MUSL_CALLS,
                                      "--probes", way)
 
+    def test_an_allocator_that_is_mapped_meanwhile_is_found(self):
+        target = self.target()
+        trace = self.trace(target)
+        target.do("late", harness.program("late_allocator.so"))
+        harness.wait_until(lambda: "late_allocator" in trace.said(), "the allocator to be found")
+        target.do("late_malloc", "site_a", 10, 64)
+        self.finish(trace)
+        self.assert_sites(trace, {"site_a": [64] * 10})
+        warnings = harness.info(trace.recording)["recording"]["warnings"]
+        self.assertIn("mapped during the trace", " ".join(warnings))
+
     def check_cxx(self, library, *options):
         env = {"LD_PRELOAD": library} if library else {}
         target = self.target("trace_heap_cxx", env=env)
@@ -432,6 +457,21 @@ class Surroundings(HeapTest):
         target.do("malloc", "site_a", 10, 64)
         self.finish(trace)
         self.assert_sites(trace, {"site_a": [64] * 10})
+
+
+    def test_a_target_with_a_filter_of_system_calls_lives(self):
+        if os.uname().release.startswith(("6.11.", "6.12.", "6.13.")):
+            self.skipTest("this kernel would end the target, and heapline refuses")
+        for way in WAYS:
+            with self.subTest(way):
+                target = self.target()
+                target.do("seccomp", "site_a", 0, 0)
+                trace = self.trace(target, "--probes", way)
+                target.do("malloc", "site_a", 10, 64)
+                target.do("churn", "site_a", 1000, 64)
+                self.finish(trace)
+                self.assert_sites(trace, {"site_a": [64] * 10})
+                self.assertEqual(target.end(), 0)
 
 
 class Ends(HeapTest):

@@ -11,7 +11,10 @@
  *	fail SITE COUNT 0	asks for more than there is, in every way
  *	churn SITE COUNT SIZE	makes and frees, keeping nothing
  *	fork SITE COUNT SIZE	has a child make blocks, and waits for its end
- *	exec PATH		becomes another program
+ *	exchange SITE COUNT SIZE	has four threads make COUNT blocks each and free each
+ *other's; SLOTS of them stay seccomp SITE 0 0	forbids itself all that it does not need, on pain of
+ *death exec PATH		becomes another program late PATH		loads a library that
+ *has a je_malloc late_malloc SITE COUNT SIZE	makes blocks by that
  *	plugin PATH		loads a library and has its `plugin_allocate` make a block of 777
  *bytes
  */
@@ -20,15 +23,25 @@
 #include <dlfcn.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#ifdef __GLIBC__ /* other C libraries come without the kernel's headers */
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#endif
+
 #define BLOCKS_MAX (2 << 20)
 #define SITES	   4
+#define SLOTS	   64
+#define THREADS	   4
 
 struct site {
 	void **blocks;
@@ -37,6 +50,7 @@ struct site {
 };
 
 static struct site sites[SITES];
+static void *(*late_malloc)(size_t size);
 
 static void *allocate(const char *call, size_t size)
 {
@@ -56,6 +70,8 @@ static void *allocate(const char *call, size_t size)
 		return aligned_alloc(64, size);
 	if (strcmp(call, "posix_memalign") == 0)
 		return posix_memalign(&block, 64, size) ? NULL : block;
+	if (strcmp(call, "late_malloc") == 0)
+		return late_malloc(size);
 #ifdef __GLIBC__
 	if (strcmp(call, "valloc") == 0)
 		return valloc(size);
@@ -129,6 +145,68 @@ static void free_elsewhere(struct site *site, size_t count)
 	pthread_join(thread, NULL);
 }
 
+struct exchange {
+	_Atomic(void *) slots[SLOTS];
+	size_t count, size;
+};
+
+static SITE void *exchange_blocks(void *context)
+{
+	struct exchange *exchange = context;
+
+	for (size_t i = 0; i < exchange->count; i++) {
+		size_t slot = i * 7 % SLOTS;
+		void *block = malloc(exchange->size);
+		free(atomic_exchange(&exchange->slots[slot], block));
+	}
+	return NULL;
+}
+
+static void exchange(size_t count, size_t size)
+{
+	static struct exchange exchange;
+	pthread_t threads[THREADS];
+
+	exchange.count = count;
+	exchange.size = size;
+	for (int i = 0; i < THREADS; i++)
+		if (pthread_create(&threads[i], NULL, exchange_blocks, &exchange) != 0)
+			abort();
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+}
+
+#ifdef __GLIBC__
+#define ALLOW(number)                                            \
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##number, 0, 1), \
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+
+static void forbid_all_else(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0), /* the system call's number */
+		ALLOW(read),
+		ALLOW(write),
+		ALLOW(brk),
+		ALLOW(getrandom),
+		ALLOW(mmap),
+		ALLOW(munmap),
+		ALLOW(exit_group),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+	};
+	struct sock_fprog program = {sizeof(code) / sizeof(code[0]), code};
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
+		abort();
+}
+#else
+static void forbid_all_else(void)
+{
+	abort();
+}
+#endif
+
 static void act(struct site *site, const char *call, size_t count, size_t size)
 {
 	struct freeing freeing = {site, count};
@@ -143,6 +221,10 @@ static void act(struct site *site, const char *call, size_t count, size_t size)
 		fail();
 	else if (strcmp(call, "churn") == 0)
 		churn(count, size);
+	else if (strcmp(call, "exchange") == 0)
+		exchange(count, size);
+	else if (strcmp(call, "seccomp") == 0)
+		forbid_all_else();
 	else
 		make_blocks(site, call, count, size);
 }
@@ -194,6 +276,16 @@ static void load_plugin(const char *path)
 		abort();
 }
 
+static void load_allocator(const char *path)
+{
+	void *library = dlopen(path, RTLD_NOW);
+
+	if (library)
+		*(void **)&late_malloc = dlsym(library, "je_malloc");
+	if (!late_malloc)
+		abort();
+}
+
 static void obey(char *line)
 {
 	char call[32] = "", site[512] = "";
@@ -205,6 +297,8 @@ static void obey(char *line)
 		execl(site, site, NULL);
 	else if (strcmp(call, "plugin") == 0)
 		load_plugin(site);
+	else if (strcmp(call, "late") == 0)
+		load_allocator(site);
 	else if (strcmp(call, "fork") == 0)
 		fork_site(site, count, size);
 	else

@@ -144,8 +144,8 @@ static void libc_is_found_in_the_mappings_of_a_process(void **state)
 	for (size_t i = 0; i < allocators.count; i++) {
 		const struct hl_allocator *it = &allocators.allocators[i];
 		for (size_t k = 0; k < i; k++)
-			assert_false(hl_map_same_file(it->map, allocators.allocators[k].map));
-		if (!strstr(it->map->path, "libc") && !strstr(it->map->path, "ld-musl"))
+			assert_false(hl_map_same_file(&it->map, &allocators.allocators[k].map));
+		if (!strstr(it->map.path, "libc") && !strstr(it->map.path, "ld-musl"))
 			continue;
 		found_libc = true;
 		assert_non_null(find(&it->found, "malloc"));
@@ -174,6 +174,23 @@ static void one_object_alone_is_looked_through_if_asked_for(void **state)
 	assert_int_equal(hl_allocators_find(getpid(), &maps, "libnone", &allocators, &err),
 			 -ENOENT);
 	assert_non_null(strstr(err.text, "'libnone'"));
+	hl_maps_release(&maps);
+}
+
+static void files_are_looked_through_once(void **state)
+{
+	struct hl_allocators allocators = {0};
+	struct hl_maps maps;
+
+	(void)state;
+	assert_int_equal(hl_maps_read(getpid(), &maps, NULL), 0);
+	assert_int_equal(hl_allocators_add(&allocators, getpid(), &maps, "test_allocators"), 0);
+	assert_int_equal(allocators.count, 1);
+	assert_int_equal(hl_allocators_add(&allocators, getpid(), &maps, "test_allocators"), 0);
+	assert_int_equal(allocators.count, 1);
+	assert_int_equal(hl_allocators_add(&allocators, getpid(), &maps, NULL), 0);
+	assert_true(allocators.count > 1);
+	hl_allocators_release(&allocators);
 	hl_maps_release(&maps);
 }
 
@@ -251,6 +268,7 @@ int main(void)
 		cmocka_unit_test(offsets_lead_to_the_code_in_the_file),
 		cmocka_unit_test(libc_is_found_in_the_mappings_of_a_process),
 		cmocka_unit_test(one_object_alone_is_looked_through_if_asked_for),
+		cmocka_unit_test(files_are_looked_through_once),
 		cmocka_unit_test(other_names_are_no_allocator),
 		cmocka_unit_test(damaged_files_are_read_as_far_as_they_make_sense),
 		cmocka_unit_test(want_of_memory_is_an_error),

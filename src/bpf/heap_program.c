@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Loads heap.bpf.c and reads its counters; see heap_program.h. */
+#include "bpf/heap_program.h"
+
+#include "base/clock.h"
+#include "bpf/heap_caution.h"
+#include "bpf/heap_cost.h"
+#include "bpf/privilege.h"
+#include "heap.skel.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct hl_heap_program {
+	const struct hl_heap_settings *settings;
+	enum hl_probe_way way;
+	struct hl_target *target;
+	struct hl_walker *walker;
+	struct heap *skeleton;
+	struct bpf_link *exec_link;
+};
+
+/* ---- loading ---- */
+
+static void fill_log2_table(uint32_t *table)
+{
+	for (uint32_t i = 0; i <= HL_LOG2_STEPS; i++)
+		table[i] = (uint32_t)lround(
+			ldexp(log2(1.0 + (double)i / HL_LOG2_STEPS), HL_LOG2_SHIFT));
+}
+
+static void set_constants(const struct hl_heap_program *program)
+{
+	const struct hl_heap_settings *settings = program->settings;
+	struct heap__rodata *constants = program->skeleton->rodata;
+
+	constants->hl_all = settings->all;
+	constants->hl_with_time = settings->older_seconds > 0;
+	constants->hl_sample_bytes = settings->sample_bytes;
+	constants->hl_throwing_max = hl_caution_request_max();
+	fill_log2_table((uint32_t *)constants->hl_log2_table);
+}
+
+enum hl_probe_way hl_heap_count_way(enum hl_probe_way way)
+{
+	return way == HL_PROBE_SESSION ? HL_PROBE_MULTI : way;
+}
+
+/* Has ${program} loaded if it is ${wanted}, for links of ${way}. */
+static int choose_program(struct bpf_program *program, bool wanted, enum hl_probe_way way)
+{
+	bpf_program__set_autoload(program, wanted);
+	return bpf_program__set_expected_attach_type(
+		program, (enum bpf_attach_type)hl_probe_attach_type(way));
+}
+
+static int choose_programs(const struct hl_heap_program *program)
+{
+	struct heap *skeleton = program->skeleton;
+	enum hl_probe_way way = program->way;
+	bool by_session = way == HL_PROBE_SESSION;
+	int r = choose_program(skeleton->progs.hl_heap_session, by_session, way);
+
+	if (r == 0)
+		r = choose_program(skeleton->progs.hl_heap_entry, !by_session, way);
+	if (r == 0)
+		r = choose_program(skeleton->progs.hl_heap_return, !by_session, way);
+	if (r == 0)
+		r = choose_program(skeleton->progs.hl_heap_count, true, hl_heap_count_way(way));
+	return r;
+}
+
+static int prepare_object(struct hl_heap_program *program, struct hl_error *err)
+{
+	const struct hl_heap_settings *settings = program->settings;
+	int r = choose_programs(program);
+
+	set_constants(program);
+	if (r == 0)
+		r = bpf_map__set_max_entries(program->skeleton->maps.hl_live,
+					     settings->all ? 1 : (uint32_t)settings->max_blocks);
+	if (r < 0)
+		return hl_error_set(err, r, "cannot prepare the programs of 'stacks': %s",
+				    strerror(-r));
+	return 0;
+}
+
+/* The first distances to a sample; later ones are drawn in the kernel. */
+static int start_samples(const struct hl_heap_program *program)
+{
+	int processors = libbpf_num_possible_cpus();
+	const uint32_t zero = 0;
+	unsigned short seed[3];
+	uint64_t now = hl_clock_ns(CLOCK_MONOTONIC);
+
+	if (processors < 0)
+		return processors;
+	struct hl_heap_processor *first = calloc((size_t)processors, sizeof(*first));
+	if (!first)
+		return -ENOMEM;
+	memcpy(seed, &now, sizeof(seed));
+	for (int i = 0; i < processors; i++)
+		first[i].sample_countdown = (int64_t)(-log(1.0 - erand48(seed)) *
+						      (double)program->settings->sample_bytes);
+	int r = bpf_map_update_elem(bpf_map__fd(program->skeleton->maps.hl_heap_processors), &zero,
+				    first, BPF_ANY);
+	free(first);
+	return r;
+}
+
+static int load(struct hl_heap_program *program, pid_t pid, struct hl_error *err)
+{
+	int r = hl_target_new(pid, &program->target, err);
+
+	if (r < 0)
+		return r;
+	program->skeleton = heap__open();
+	if (!program->skeleton)
+		return hl_error_set(err, -errno, "cannot open the programs of 'stacks': %s",
+				    strerror(errno));
+	r = prepare_object(program, err);
+	if (r == 0)
+		r = hl_walker_new(program->target, program->skeleton->obj, NULL, NULL,
+				  &program->walker, err);
+	if (r < 0)
+		return r;
+	r = heap__load(program->skeleton);
+	if (r < 0)
+		return hl_privilege_explain("load the programs of 'stacks'", r, err);
+	r = hl_walker_start(program->walker, err);
+	if (r == 0 && program->settings->sample_bytes && start_samples(program) < 0)
+		return hl_error_set(err, -ENOMEM, "cannot start to sample: out of memory");
+	return r;
+}
+
+int hl_heap_program_new(pid_t pid, enum hl_probe_way way, const struct hl_heap_settings *settings,
+			struct hl_heap_program **ret_program, struct hl_error *err)
+{
+	struct hl_heap_program *program = calloc(1, sizeof(*program));
+
+	if (!program)
+		return hl_error_set(err, -ENOMEM, "cannot trace: out of memory");
+	program->settings = settings;
+	program->way = way;
+	int r = load(program, pid, err);
+	if (r == 0)
+		*ret_program = program;
+	else
+		hl_heap_program_free(program);
+	return r;
+}
+
+/* ---- running ---- */
+
+struct hl_heap_entries hl_heap_program_entries(const struct hl_heap_program *program)
+{
+	const struct heap *skeleton = program->skeleton;
+
+	if (program->way == HL_PROBE_SESSION)
+		return (struct hl_heap_entries){bpf_program__fd(skeleton->progs.hl_heap_session),
+						-1};
+	return (struct hl_heap_entries){
+		bpf_program__fd(skeleton->progs.hl_heap_entry),
+		program->settings->all ? -1 : bpf_program__fd(skeleton->progs.hl_heap_return)};
+}
+
+int hl_heap_program_count_fd(const struct hl_heap_program *program)
+{
+	return bpf_program__fd(program->skeleton->progs.hl_heap_count);
+}
+
+void hl_heap_program_may_nest(struct hl_heap_program *program)
+{
+	program->skeleton->bss->hl_may_nest = true;
+}
+
+int hl_heap_program_start(struct hl_heap_program *program, struct hl_error *err)
+{
+	program->exec_link = bpf_program__attach(program->skeleton->progs.hl_heap_exec);
+	if (!program->exec_link)
+		return hl_privilege_explain("watch for another program", -errno, err);
+	program->skeleton->bss->hl_counting = true;
+	return 0;
+}
+
+void hl_heap_program_stop(struct hl_heap_program *program)
+{
+	program->skeleton->bss->hl_counting = false;
+}
+
+bool hl_heap_program_is_replaced(const struct hl_heap_program *program)
+{
+	return program->skeleton->bss->hl_replaced;
+}
+
+/* ---- what it counted ---- */
+
+int hl_heap_program_counters(const struct hl_heap_program *program,
+			     struct hl_heap_counters *ret_sum)
+{
+	int processors = libbpf_num_possible_cpus();
+	const uint32_t zero = 0;
+
+	if (processors < 0)
+		return processors;
+	struct hl_heap_counters *each = calloc((size_t)processors, sizeof(*each));
+	if (!each)
+		return -ENOMEM;
+	int r = bpf_map_lookup_elem(bpf_map__fd(program->skeleton->maps.hl_heap_counters), &zero,
+				    each);
+	struct hl_heap_counters sum = {0};
+	for (int i = 0; r == 0 && i < processors; i++)
+		hl_heap_counters_add(&sum, &each[i]);
+	free(each);
+	if (r == 0)
+		*ret_sum = sum;
+	return r;
+}
+
+int hl_heap_program_live_fd(const struct hl_heap_program *program)
+{
+	return bpf_map__fd(program->skeleton->maps.hl_live);
+}
+
+int hl_heap_program_totals_fd(const struct hl_heap_program *program)
+{
+	return bpf_map__fd(program->skeleton->maps.hl_totals);
+}
+
+uint64_t hl_heap_program_table_bytes(const struct hl_heap_program *program)
+{
+	char path[64], line[256];
+	unsigned long long bytes = 0;
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", hl_heap_program_live_fd(program));
+	FILE *file = fopen(path, "re");
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "memlock: %llu", &bytes) == 1)
+			break;
+	if (file)
+		fclose(file);
+	return bytes;
+}
+
+struct hl_walker *hl_heap_program_walker(const struct hl_heap_program *program)
+{
+	return program->walker;
+}
+
+const struct hl_target *hl_heap_program_target(const struct hl_heap_program *program)
+{
+	return program->target;
+}
+
+void hl_heap_program_free(struct hl_heap_program *program)
+{
+	if (!program)
+		return;
+	bpf_link__destroy(program->exec_link);
+	hl_walker_free(program->walker);
+	heap__destroy(program->skeleton);
+	hl_target_free(program->target);
+	free(program);
+}

@@ -336,6 +336,7 @@ static void begin_account(struct hl_glibc_reader *reader, struct hl_heap *heap,
 	reader->heap = heap;
 	reader->arena_count = 0;
 	reader->main_bytes = 0;
+	reader->tries = 0;
 	reader->account = (struct hl_account){
 		.heap = heap,
 		.settings = settings,

@@ -10,6 +10,8 @@
 #include <errno.h>
 #include <string.h>
 
+#define GROWTH_MAX (UINT64_C(1) << 30) /* while we read */
+#define TRIES_MAX  10000u	       /* of places where a piece might begin */
 #define GAP_WINDOW (UINT64_C(64) << 10)
 #define GAP_MAX	   (UINT64_C(256) << 20) /* how far the program may have moved the break */
 
@@ -51,13 +53,15 @@ static uint64_t stretch_end(const struct hl_maps *maps, uint64_t address)
 	return stretch.start <= address ? stretch.end : 0;
 }
 
-/* How far memory at ${address} can have grown since the mappings were read. */
+/* How far memory up to ${end} can have grown since the mappings were read. */
 static uint64_t growth_limit(const struct hl_maps *maps, uint64_t end)
 {
+	uint64_t limit = end + GROWTH_MAX;
+
 	for (size_t i = 0; i < maps->count; i++)
-		if (maps->maps[i].start >= end)
+		if (maps->maps[i].start >= end && maps->maps[i].start < limit)
 			return maps->maps[i].start;
-	return UINT64_MAX;
+	return limit;
 }
 
 /* ---- pieces ---- */
@@ -76,9 +80,10 @@ static struct hl_run run_of(const struct hl_glibc_reader *reader, uint64_t start
 	};
 
 	if (arena->top >= start && arena->top < end) {
+		uint64_t top_end = arena->top + arena->top_bytes;
 		run.top = arena->top;
-		run.end = arena->top + arena->top_bytes;
 		run.limit = growth_limit(&reader->memory->maps, end);
+		run.end = top_end > arena->top && top_end <= run.limit ? top_end : end;
 	}
 	return run;
 }
@@ -93,7 +98,7 @@ static bool is_piece(struct hl_glibc_reader *reader, const struct hl_run *run)
 	size = words[1] & ~HL_CHUNK_FLAGS;
 	return (words[1] & HL_CHUNK_FLAGS) == HL_CHUNK_IN_USE_BEFORE && !(size & 8) &&
 	       size >= HL_CHUNK_MIN && size <= run->end - run->start &&
-	       hl_glibc_walker_run(reader->strict, run, &end) == 0;
+	       reader->tries++ < TRIES_MAX && hl_glibc_walker_run(reader->strict, run, &end) == 0;
 }
 
 bool hl_glibc_lacks_pieces(const struct hl_glibc_reader *reader)

@@ -17,6 +17,7 @@ struct hl_glibc_reader {
 	size_t arena_count, arena_capacity;
 	struct hl_index heaps; /* of arenas, by address: carriers' indices + 1 */
 	uint64_t main_bytes;   /* of main_arena's memory that was found */
+	uint32_t tries;	       /* to find more of it */
 	struct hl_account account;
 	struct hl_glibc_walk_settings walk;
 	struct hl_glibc_walker *walker;

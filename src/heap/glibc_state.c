@@ -11,6 +11,7 @@
 #define ARENA_FLAGS   4u /* in all versions, behind the lock */
 #define NONCONTIGUOUS 2u
 
+#define HUGE_PAGE_MAX  (UINT64_C(1) << 30) /* of x86-64 */
 #define HEAP_MAX_BYTES (UINT64_C(64) << 20)
 
 /* User memory of a chunk begins behind two words; its links are the first of it. */
@@ -98,8 +99,8 @@ uint64_t hl_glibc_heap_alignment(const struct hl_glibc_common *common)
 {
 	uint64_t page = common->hp_page_bytes;
 
-	return page >= 4096 && page < UINT64_C(1) << 40 && !(page & (page - 1)) ? 4 * page
-										: HEAP_MAX_BYTES;
+	return page >= 4096 && page <= HUGE_PAGE_MAX && !(page & (page - 1)) ? 4 * page
+									     : HEAP_MAX_BYTES;
 }
 
 /* ---- lists ---- */

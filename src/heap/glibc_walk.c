@@ -283,33 +283,50 @@ static enum step step_on(struct hl_glibc_walker *walker)
 
 /* ---- what to do about inconsistency ---- */
 
-/* The top may have moved since it was read. */
-static void look_for_top(struct hl_glibc_walker *walker)
+/* The top may have moved since it was read: whether the run is longer or shorter now. */
+static bool look_for_top(struct hl_glibc_walker *walker)
 {
 	struct hl_glibc_arena arena;
+	uint64_t old_end = walker->run.end;
 
 	if (!walker->run.top ||
 	    hl_glibc_read_arena(walker->memory, walker->glibc, walker->run.arena, &arena) < 0)
-		return;
+		return false;
 	uint64_t end = arena.top + arena.top_bytes;
 	if (arena.top < walker->run.start || end < arena.top || end <= walker->anchor ||
 	    end > walker->run.limit)
-		return;
+		return false;
 	walker->run.top = arena.top;
 	walker->run.end = end;
+	return end != old_end;
+}
+
+/* Whether the page at ${address} came into memory since the run was scanned. */
+static bool came_to_memory(struct hl_glibc_walker *walker, uint64_t address)
+{
+	uint64_t page = walker->memory->page_bytes, start = address & ~(page - 1);
+	struct hl_pages pages = {0};
+	bool is_present = !hl_pages_contain(&walker->pages, address) &&
+			  hl_memory_scan(walker->memory, start, start + page, &pages) == 0 &&
+			  pages.count;
+
+	hl_pages_release(&pages);
+	return is_present;
 }
 
 static int read_again(struct hl_glibc_walker *walker)
 {
+	bool is_stale = look_for_top(walker) || came_to_memory(walker, walker->at);
+
 	walker->counts.rereads++;
 	/* the first entry may be the allocator's own */
 	walker->batch_count =
 		walker->anchor == walker->run.start && walker->run.own_start < walker->anchor;
 	walker->pending = 0;
 	walker->at = walker->anchor;
+	walker->window_end = 0;
 	walker->window_bytes = SMALL_WINDOW_BYTES;
-	look_for_top(walker);
-	return scan_pages(walker);
+	return is_stale ? scan_pages(walker) : 0;
 }
 
 /* All chunks that lists know: fastbins, bins, the top. */
@@ -350,7 +367,9 @@ static int give_up(struct hl_glibc_walker *walker)
 	put(walker, from, next - from, 0, HL_CHUNK_UNSCANNED);
 	walker->pending = 0;
 	walker->at = next;
-	return flush(walker, next);
+	r = flush(walker, next);
+	walker->window_bytes = SMALL_WINDOW_BYTES; /* where there is one, there may be more */
+	return r;
 }
 
 static int begin_run(struct hl_glibc_walker *walker, const struct hl_run *run)

@@ -4,6 +4,7 @@
 import ctypes
 import os
 import random
+import re
 import signal
 import subprocess
 import tempfile
@@ -305,6 +306,45 @@ class FullRings(Churning):
         for thread in range(THREADS):
             self.assertEqual(rows[f"churn_{thread}"]["cum_objects"], expected["alloc_objects"])
         self.assert_nothing_lost(self.recording)  # of the counters
+
+    def points_once(self, enough):
+        """The points of the log of a program that goes on, when they are enough."""
+        found = []
+
+        def look():
+            found[:] = dump(self.recording)["points"]
+            return enough(found)
+
+        harness.wait_until(look, "more of the log")
+        return list(found)
+
+    def test_a_log_that_lost_events_is_right_again_while_the_program_goes_on(self):
+        ledger, heapline, pid = self.start("log-fast", ["--events"])
+        harness.wait_until(lambda: any("memlog" in name for name in os.listdir(self.recording)),
+                           "the first interval")
+        os.kill(heapline.pid, signal.SIGSTOP)
+        # Rings have no room for these. Ten seconds on nobody waits for a collector that is stopped.
+        stopped_at = max(self.done(ledger))
+        harness.wait_until(lambda: min(self.done(ledger)) > stopped_at + 3000000,
+                           "events that are lost")
+        stopped = self.points_once(len)[-1]["number"]
+        os.kill(heapline.pid, signal.SIGCONT)
+        resumed = self.points_once(lambda found: found[-1]["number"] > stopped + 90)
+        points = self.points_once(lambda found: len(found) > len(resumed) + 30)
+        os.kill(pid, signal.SIGKILL)
+        output, _ = heapline.communicate(timeout=harness.TIMEOUT_S)
+        said = re.search(r"lacks (\d+) events.*right again from \d+ ms on", output.decode())
+        self.assertTrue(said, output)
+        self.assertGreater(int(said[1]), 1000000)
+        # Two seconds are time for a second re-base, should a thread have been in an event at the first.
+        for point in points[len(resumed) + 20:]:
+            self.assertLessEqual(point["max_bytes"], THREADS * (61 + 1) * 997 * 7)
+            self.assertGreaterEqual(point["end_bytes"], 0)
+        self.assert_end_is_within_one_event_of_each_thread()
+        result = harness.run([harness.HEAPLINE, "events", "--replay", self.recording])
+        self.assertEqual(result.status, 0, result.stderr)
+        marks = harness.report("timeline", self.recording)["marks"]
+        self.assertTrue([mark for mark in marks if "re-based after" in str(mark)], marks)
 
     def test_a_program_goes_on_when_its_collector_has_died(self):
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

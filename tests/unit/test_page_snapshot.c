@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Snapshots of the pages of a child at rest, and where a C library has the calls that bring pages
+ * in.
+ */
+#include "bpf/page_calls.h"
+#include "bpf/page_snapshot.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "fail_allocations.h"
+
+#define AREA_BYTES ((size_t)4 << 20)
+
+/* A child that maps memory of every kind, and then rests until it is killed. */
+struct child {
+	pid_t pid;
+	char *own, *shared; /* where it has them */
+};
+
+static void map_and_rest(const struct child *child, int done)
+{
+	memset(child->own, 1, AREA_BYTES / 2);
+	memset(child->shared, 1, AREA_BYTES / 4);
+	if (write(done, "", 1) == 1)
+		for (;;)
+			pause();
+	_exit(1);
+}
+
+static struct child begin_child(void)
+{
+	struct child child;
+	int done[2];
+	char byte;
+
+	child.own =
+		mmap(NULL, AREA_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	child.shared =
+		mmap(NULL, AREA_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(child.own != MAP_FAILED && child.shared != MAP_FAILED);
+	madvise(child.own, AREA_BYTES, MADV_NOHUGEPAGE);
+	assert_int_equal(pipe(done), 0);
+	child.pid = fork();
+	if (child.pid == 0)
+		map_and_rest(&child, done[1]);
+	assert_true(child.pid > 0);
+	assert_int_equal(read(done[0], &byte, 1), 1);
+	close(done[0]);
+	close(done[1]);
+	return child;
+}
+
+static void end_child(struct child *child)
+{
+	kill(child->pid, SIGKILL);
+	waitpid(child->pid, NULL, 0);
+	munmap(child->own, AREA_BYTES);
+	munmap(child->shared, AREA_BYTES);
+}
+
+/* The kind of the run at ${address}; 0: not in memory. */
+static uint32_t kind_at(const struct hl_page_snapshot *snapshot, const char *address)
+{
+	for (size_t i = 0; i < snapshot->pages.count; i++) {
+		const struct hl_page_run *run = &snapshot->pages.runs[i];
+		if ((uintptr_t)address >= run->start && (uintptr_t)address < run->end)
+			return run->kind;
+	}
+	return 0;
+}
+
+static void a_snapshot_has_the_pages_of_rss_by_kind(void **state)
+{
+	(void)state;
+	struct child child = begin_child();
+
+	for (int scans = 0; scans < 2; scans++) {
+		struct hl_page_camera *camera;
+		struct hl_page_snapshot snapshot;
+		assert_int_equal(hl_page_camera_new(child.pid, &camera, NULL), 0);
+		if (!scans)
+			hl_page_camera_avoid_scan(camera);
+		assert_int_equal(
+			hl_page_snapshot_take(camera, HL_PAGE_SNAPSHOT_RSS, &snapshot, NULL), 0);
+		if (hl_pagemap_knows_zero_page(hl_page_camera_pagemap(camera)))
+			assert_int_equal(snapshot.pages.page_count, snapshot.rss.rss_pages);
+		assert_int_equal(hl_page_class_of(kind_at(&snapshot, child.own)),
+				 HL_PAGE_CLASS_ANON);
+		assert_int_equal(hl_page_class_of(kind_at(&snapshot, child.shared)),
+				 HL_PAGE_CLASS_SHMEM);
+		assert_int_equal(kind_at(&snapshot, child.own + AREA_BYTES / 2), 0);
+		hl_page_snapshot_release(&snapshot);
+		hl_page_camera_free(camera);
+	}
+	end_child(&child);
+}
+
+static void a_process_that_has_ended_has_no_pages(void **state)
+{
+	(void)state;
+	struct child child = begin_child();
+	struct hl_page_camera *camera;
+	struct hl_page_snapshot snapshot;
+	struct hl_error err = {0};
+
+	assert_int_equal(hl_page_camera_new(child.pid, &camera, NULL), 0);
+	end_child(&child);
+	assert_int_equal(hl_page_snapshot_take(camera, HL_PAGE_SNAPSHOT_PAGES, &snapshot, &err),
+			 -ESRCH);
+	assert_string_not_equal(err.text, "");
+	hl_page_camera_free(camera);
+	assert_true(hl_page_camera_new(child.pid, &camera, &err) < 0);
+}
+
+static int take_one(pid_t pid)
+{
+	struct hl_page_camera *camera = NULL;
+	struct hl_page_snapshot snapshot = {0};
+	int r = hl_page_camera_new(pid, &camera, NULL);
+
+	if (r == 0)
+		r = hl_page_snapshot_take(camera, HL_PAGE_SNAPSHOT_PAGES, &snapshot, NULL);
+	hl_page_snapshot_release(&snapshot);
+	hl_page_camera_free(camera);
+	return r;
+}
+
+static void want_of_memory_is_told(void **state)
+{
+	(void)state;
+	struct child child = begin_child();
+
+	FOR_EACH_FAILING_ALLOCATION(r, take_one(child.pid))
+	assert_true(r < 0);
+	end_child(&child);
+}
+
+/* ---- calls ---- */
+
+static struct hl_page_calls calls_in(const char *path)
+{
+	struct hl_page_calls calls;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	assert_true(fd >= 0);
+	hl_page_calls_read(fd, &calls);
+	close(fd);
+	return calls;
+}
+
+static void the_c_library_has_every_call_once(void **state)
+{
+	(void)state;
+	struct hl_maps maps;
+	struct hl_page_calls calls;
+	size_t times[HL_PAGE_CALLS_END] = {0};
+
+	assert_int_equal(hl_maps_read(getpid(), &maps, NULL), 0);
+	assert_non_null(hl_page_calls_find(getpid(), &maps, &calls));
+	for (size_t i = 0; i < calls.count; i++)
+		times[calls.sites[i].call]++;
+	for (int call = HL_PAGE_CALL_MMAP; call < HL_PAGE_CALLS_END; call++)
+		assert_int_equal(times[call], 1);
+	hl_maps_release(&maps);
+}
+
+static void files_that_are_no_c_library_have_no_calls(void **state)
+{
+	(void)state;
+	assert_int_equal(calls_in("/proc/self/exe").count, 0);
+	assert_int_equal(calls_in("/proc/self/maps").count, 0);
+	assert_int_equal(calls_in("/dev/null").count, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_snapshot_has_the_pages_of_rss_by_kind),
+		cmocka_unit_test(a_process_that_has_ended_has_no_pages),
+		cmocka_unit_test(want_of_memory_is_told),
+		cmocka_unit_test(the_c_library_has_every_call_once),
+		cmocka_unit_test(files_that_are_no_c_library_have_no_calls),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

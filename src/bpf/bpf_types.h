@@ -14,6 +14,8 @@
 
 #include <bpf/bpf_helpers.h>
 
+#include <bpf/bpf_core_read.h>
+
 #define HL_PAGE_BYTES UINT64_C(4096)
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -25,13 +27,22 @@ struct pt_regs {
 	unsigned long ip, cs, flags, sp, ss;
 };
 
+struct ns_common {
+	unsigned int inum;
+};
+
+struct pid_namespace {
+	struct ns_common ns;
+};
+
 struct upid {
 	int nr;
+	struct pid_namespace *ns;
 };
 
 struct pid {
 	unsigned int level;
-	struct upid numbers[1];
+	struct upid numbers[1]; /* ${level} + 1 of them */
 };
 
 #define HL_PIDTYPE_TGID 1

@@ -132,17 +132,29 @@ struct {
 /* Set by walker.c before loading. */
 const volatile struct hl_walk_settings hl_walk_settings SEC(".rodata.walk") = {0};
 
+/* Namespaces inside of each other; the kernel allows as many. */
+#define HL_PID_LEVELS 32
+
+/* The current process' id in the tool's pid namespace; 0: it has none. */
+static __noinline uint32_t hl_pid_in_namespace(void)
+{
+	struct pid *pid = bpf_get_current_task_btf()->signal->pids[HL_PIDTYPE_TGID];
+	uint32_t level = pid->level;
+	for (uint32_t i = 0; i < HL_PID_LEVELS && i <= level; i++) {
+		struct upid number = {0};
+		bpf_probe_read_kernel(&number, sizeof(number), &pid->numbers[i]);
+		if (BPF_CORE_READ(number.ns, ns.inum) == hl_walk_settings.pid_namespace)
+			return number.nr;
+	}
+	return 0;
+}
+
 /* Whether the current task is a thread of the target. */
 static __always_inline bool hl_is_target(void)
 {
-	if (!hl_walk_settings.pid_level)
-		return bpf_get_current_pid_tgid() >> 32 == hl_walk_settings.pid;
-	struct pid *pid = bpf_get_current_task_btf()->signal->pids[HL_PIDTYPE_TGID];
-	uint32_t number = 0;
-	if (pid->level >= hl_walk_settings.pid_level)
-		bpf_probe_read_kernel(&number, sizeof(number),
-				      &pid->numbers[hl_walk_settings.pid_level].nr);
-	return number == hl_walk_settings.pid;
+	uint32_t pid = hl_walk_settings.pid_namespace ? hl_pid_in_namespace()
+						      : bpf_get_current_pid_tgid() >> 32;
+	return pid == hl_walk_settings.pid;
 }
 
 static __always_inline void hl_count_loss(enum hl_walk_loss loss)

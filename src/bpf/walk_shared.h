@@ -47,8 +47,8 @@ struct hl_walk_view {
 
 /* Constants of a walker. */
 struct hl_walk_settings {
-	uint32_t pid;	    /* of the target, as the tool knows it */
-	uint32_t pid_level; /* how deep the tool's pid namespace lies below the first one */
+	uint32_t pid;		/* of the target, as the tool knows it */
+	uint32_t pid_namespace; /* the tool's, by its inode; 0 for the first one */
 };
 
 /* Of records in the ring; the including program's kinds begin at HL_RECORD_OWN. */

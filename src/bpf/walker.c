@@ -9,7 +9,6 @@
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -21,6 +20,9 @@
 #define SPARE_ROWS	    (UINT32_C(1) << 19)
 #define ROWS_MAX	    (UINT32_C(1) << 28)
 #define REFRESH_INTERVAL_NS HL_NS_PER_SECOND
+
+/* PROC_PID_INIT_INO of the kernel. */
+#define FIRST_PID_NAMESPACE UINT32_C(0xeffffffc)
 
 /* A map's values, mapped into this process. */
 struct values {
@@ -60,21 +62,13 @@ static struct bpf_map *map_of(const struct hl_walker *walker, const char *name)
 	return bpf_object__find_map_by_name(walker->object, name);
 }
 
-/* How deep this process' pid namespace is: NSpid of status has a number for each level. */
-static uint32_t pid_level(void)
+/* The inode of this process' pid namespace; 0 for the first one, in which pids are the kernel's. */
+static uint32_t pid_namespace(void)
 {
-	char *line = NULL;
-	size_t capacity = 0;
-	uint32_t level = 0;
-	FILE *file = fopen("/proc/self/status", "re");
-	while (file && getline(&line, &capacity, file) > 0)
-		if (strncmp(line, "NSpid:", 6) == 0)
-			for (const char *tab = strchr(line, '\t'); tab; tab = strchr(tab + 1, '\t'))
-				level++;
-	free(line);
-	if (file)
-		fclose(file);
-	return level ? level - 1 : 0;
+	struct stat status;
+	if (stat("/proc/self/ns/pid", &status) < 0 || status.st_ino == FIRST_PID_NAMESPACE)
+		return 0;
+	return (uint32_t)status.st_ino;
 }
 
 static void count_needed(const struct hl_target *target, uint64_t *ret_rows, uint64_t *ret_pages)
@@ -96,7 +90,7 @@ static int set_capacity(const struct hl_walker *walker, const char *name, uint64
 
 static int prepare_maps(const struct hl_walker *walker)
 {
-	struct hl_walk_settings settings = {(uint32_t)walker->target->pid, pid_level()};
+	struct hl_walk_settings settings = {(uint32_t)walker->target->pid, pid_namespace()};
 	uint64_t rows, pages;
 	count_needed(walker->target, &rows, &pages);
 	int r = set_capacity(walker, "hl_rows", rows, SPARE_ROWS);

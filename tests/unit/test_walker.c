@@ -11,12 +11,16 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -253,6 +257,78 @@ static void mappings_that_change_during_walks_never_make_wrong_stacks(void **sta
 	close_walker(&fixture);
 }
 
+#define TOUCHED_PAGES 64u
+#define PAGE_BYTES    4096u
+
+static char *fresh_pages(void)
+{
+	char *pages = mmap(NULL, TOUCHED_PAGES * PAGE_BYTES, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_ptr_not_equal(pages, MAP_FAILED);
+	madvise(pages, TOUCHED_PAGES * PAGE_BYTES, MADV_NOHUGEPAGE);
+	return pages;
+}
+
+static NOINLINE void touch_pages(volatile char *pages)
+{
+	for (unsigned i = 0; i < TOUCHED_PAGES; i++)
+		pages[i * PAGE_BYTES] = 1;
+}
+
+static NOINLINE void read_into_pages(char *pages)
+{
+	int zeros = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+	assert_int_equal(read(zeros, pages, TOUCHED_PAGES * PAGE_BYTES),
+			 TOUCHED_PAGES * PAGE_BYTES);
+	close(zeros);
+}
+
+static bool is_in(uint64_t frame, const void *function)
+{
+	return (frame & HL_FRAME_PC_MASK) - (uint64_t)function < 256;
+}
+
+/* Events whose innermost frame, or the ${outer}th one outward of it, is in ${function}. */
+static uint64_t events_in(const struct fixture *fixture, const void *function, unsigned outer)
+{
+	int map = bpf_map__fd(fixture->skeleton->maps.stack_counts);
+	uint64_t stack, count, sum = 0, *last = NULL;
+	uint32_t node_count;
+	const struct hl_recording_node *nodes = hl_walker_nodes(fixture->walker, &node_count);
+	while (bpf_map_get_next_key(map, last, &stack) == 0) {
+		last = &stack;
+		assert_int_equal(bpf_map_lookup_elem(map, &stack, &count), 0);
+		uint32_t node = hl_walker_node(fixture->walker, stack);
+		for (unsigned i = 0; i < outer && node; i++)
+			node = nodes[node - 1].parent;
+		if (node && is_in(nodes[node - 1].frame, function))
+			sum += count;
+	}
+	return sum;
+}
+
+static void page_faults_are_found_where_they_happen(void **state)
+{
+	struct fixture fixture;
+	(void)state;
+	open_walker(&fixture);
+	assert_int_equal(walk_test__load(fixture.skeleton), 0);
+	assert_int_equal(hl_walker_start(fixture.walker, NULL), 0);
+	char *touched = fresh_pages(), *filled = fresh_pages();
+	assert_int_equal(walk_test__attach(fixture.skeleton), 0);
+	touch_pages(touched);
+	read_into_pages(filled);
+	walk_test__detach(fixture.skeleton);
+	poll_walker(&fixture);
+	assert_int_equal(events_in(&fixture, (void *)(uintptr_t)touch_pages, 0), TOUCHED_PAGES);
+	/* the system call is libc's, whose caller is ours */
+	assert_int_equal(events_in(&fixture, (void *)(uintptr_t)read_into_pages, 1), TOUCHED_PAGES);
+	assert_int_equal(losses_of(&fixture).walk.count[HL_LOSS_INCOMPLETE], 0);
+	close_walker(&fixture);
+	munmap(touched, TOUCHED_PAGES * PAGE_BYTES);
+	munmap(filled, TOUCHED_PAGES * PAGE_BYTES);
+}
+
 static int make_walker(const struct fixture *fixture)
 {
 	struct hl_walker *walker;
@@ -281,16 +357,53 @@ static void want_of_memory_is_reported_or_counted(void **state)
 	close_walker(&fixture);
 }
 
-int main(void)
+/* Has this program run once more in a pid namespace of its own, where its pid is another one. */
+static void run_in_pid_namespace(void)
+{
+	int status;
+	if (unshare(CLONE_NEWPID | CLONE_NEWNS) != 0)
+		fail_msg("no namespace: %s", strerror(errno));
+	pid_t child = fork();
+	if (!child) {
+		if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+		    mount("proc", "/proc", "proc", 0, NULL) == 0)
+			execl("/proc/self/exe", "test_walker", "inside", NULL);
+		_exit(99);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+}
+
+static void all_is_the_same_in_a_pid_namespace(void **state)
+{
+	int status;
+	pid_t child = fork(); /* because the children of this process must stay where they are */
+	(void)state;
+	if (!child) {
+		run_in_pid_namespace();
+		_exit(0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+}
+
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_stack_is_received_once_and_counted_each_time),
+		cmocka_unit_test(page_faults_are_found_where_they_happen),
 		cmocka_unit_test(stacks_that_found_no_room_in_the_ring_are_counted_and_sent_again),
 		cmocka_unit_test(files_that_find_no_room_are_counted_and_their_code_is_no_harm),
 		cmocka_unit_test(mappings_that_change_during_walks_never_make_wrong_stacks),
 		cmocka_unit_test(want_of_memory_is_reported_or_counted),
 	};
+	const struct CMUnitTest outside[] = {
+		cmocka_unit_test(all_is_the_same_in_a_pid_namespace),
+	};
+	(void)argv;
 	if (!bpf_is_allowed())
 		return SKIPPED_STATUS;
+	if (argc == 1 && cmocka_run_group_tests(outside, NULL, NULL))
+		return 1;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

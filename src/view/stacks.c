@@ -115,12 +115,19 @@ static void emit_rows(struct hl_emit *emit, struct stacks *stacks, size_t shown)
 
 /* ---- text ---- */
 
+/* What an object is. */
+static const char *noun(const struct hl_profile *profile)
+{
+	const struct hl_trace_kind *kind = hl_profile_trace_kind(profile);
+
+	return kind ? kind->noun : "block";
+}
+
 /* "12.0 MiB in 3 blocks, 45.1 %", the chosen unit first. */
 static void figures_line(struct hl_emit *emit, const struct stacks *stacks,
 			 const struct stack *stack)
 {
 	const struct hl_profile *profile = stacks->profile;
-	const struct hl_trace_kind *kind = hl_profile_trace_kind(profile);
 	enum hl_value value = stacks->options->value;
 	int64_t objects = stack->figures[HL_UNIT_OBJECTS];
 	int64_t whole = hl_profile_figure(&profile->total, value, stacks->options->unit);
@@ -134,8 +141,7 @@ static void figures_line(struct hl_emit *emit, const struct stacks *stacks,
 		hl_format_count(objects, count);
 	hl_format_percent(stack->figures[stacks->options->unit], whole, share);
 	hl_emit_line(emit, "%s%s%s%s%s%s%s%s", bytes, knows_bytes && knows_objects ? " in " : "",
-		     count, knows_objects ? " " : "",
-		     knows_objects ? kind ? kind->noun : "block" : "",
+		     count, knows_objects ? " " : "", knows_objects ? noun(profile) : "",
 		     knows_objects ? hl_format_plural((uint64_t)objects) : "",
 		     whole > 0 ? ", " : "", whole > 0 ? share : "");
 }
@@ -183,12 +189,14 @@ static void rest_line(struct hl_emit *emit, const struct stacks *stacks, size_t 
 	for (size_t i = shown; i < stacks->count; i++)
 		sum += stacks->stacks[i].figures[unit];
 	hl_emit_line(emit, "%s", "");
-	hl_emit_line(emit, "... and %s more stack%s with %s%s; -n 0 shows all",
+	hl_emit_line(emit, "... and %s more stack%s with %s%s%s%s; -n 0 shows all",
 		     hl_format_count((int64_t)(stacks->count - shown), count),
 		     hl_format_plural(stacks->count - shown),
 		     unit == HL_UNIT_BYTES ? hl_format_bytes(sum, sum_text)
 					   : hl_format_count(sum, sum_text),
-		     unit == HL_UNIT_BYTES ? "" : " objects");
+		     unit == HL_UNIT_BYTES ? "" : " ",
+		     unit == HL_UNIT_BYTES ? "" : noun(stacks->profile),
+		     unit == HL_UNIT_BYTES ? "" : hl_format_plural((uint64_t)sum));
 }
 
 /* "rss growth 16,384 pages; released 0 pages" */

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The report of a trace: whole stacks, heaviest first, and nothing lost. */
+#include "view/stacks.h"
+
+#include "fail_allocations.h"
+#include "stacks.h"
+#include "viewing.h"
+
+#include <errno.h>
+
+static const struct stack kept[] = {
+	{"main:12;serve:25;read!/lib/libio.so", 3072, 3},
+	{"main:14;serve:27;read!/lib/libio.so", 1024, 1}, /* other lines of the same functions */
+	{"main:12;log:33", 2048, 1},
+	{"[released before the trace]", -1024, -2},
+	{"", 512, 1},
+	{NULL, 0, 0},
+};
+
+/* As 'heapline pgfault' would have it. */
+static struct hl_profile *traced(const struct stack *stacks)
+{
+	struct hl_profile *profile = profile_of("process 7", stacks, 0x1000);
+
+	assert_int_equal(hl_strings_intern(&profile->strings, "pgfault", &profile->mode), 0);
+	profile->figures = calloc(2, sizeof(*profile->figures));
+	profile->figures[0].value = 1234;
+	profile->figures[1].value = 2048;
+	assert_int_equal(
+		hl_strings_intern(&profile->strings, "rss_growth_pages", &profile->figures[0].name),
+		0);
+	assert_int_equal(
+		hl_strings_intern(&profile->strings, "table_bytes", &profile->figures[1].name), 0);
+	profile->figure_count = 2;
+	return profile;
+}
+
+static struct hl_view_options options_of(uint64_t row_limit)
+{
+	return (struct hl_view_options){.value = HL_VALUE_INUSE, .row_limit = row_limit};
+}
+
+static json_int_t number(const json_t *object, const char *key)
+{
+	const json_t *member = json_object_get(object, key);
+
+	if (!json_is_integer(member))
+		fail_msg("no number '%s'", key);
+	return json_integer_value(member);
+}
+
+/* "main;serve;read 4096 4|..." of each row. */
+static void expect_rows(const json_t *report, const char *expected)
+{
+	char text[1024] = "";
+	json_t *row, *frame;
+	size_t i, j, used = 0;
+
+	json_array_foreach(json_object_get(report, "rows"), i, row)
+	{
+		json_array_foreach(json_object_get(row, "frames"), j, frame) used +=
+			(size_t)snprintf(text + used, sizeof(text) - used, "%s%s", j ? ";" : "",
+					 json_string_value(frame));
+		used += (size_t)snprintf(text + used, sizeof(text) - used, " %d %d|",
+					 (int)number(row, "bytes"), (int)number(row, "objects"));
+	}
+	assert_string_equal(text, expected);
+}
+
+static void json_has_whole_stacks_and_the_figures_of_the_whole(void **state)
+{
+	struct hl_profile *profile = traced(kept);
+	json_t *report = json_of(hl_view_stacks, profile, options_of(HL_VIEW_ROWS_DEFAULT));
+
+	(void)state;
+	expect_rows(report, "main;serve;read 4096 4|main;log 2048 1| 512 1|"
+			    "[released before the trace] -1024 -2|");
+	assert_string_equal(json_string_value(json_object_get(report, "schema")),
+			    "heapline/pgfault/1");
+	assert_int_equal(number(report, "rss_growth_pages"), 1234);
+	assert_int_equal(number(json_object_get(report, "figures"), "table_bytes"), 2048);
+	assert_int_equal(number(json_object_get(report, "total"), "inuse_bytes"), 5632);
+	assert_int_equal(number(json_object_get(report, "total"), "pages"), 4);
+	json_decref(report);
+	hl_profile_free(profile);
+}
+
+static void recordings_that_are_no_traces_can_be_shown_so_too(void **state)
+{
+	struct hl_profile *profile = profile_of("app.hl", kept, 0x1000);
+	json_t *report = json_of(hl_view_stacks, profile, options_of(1));
+
+	(void)state;
+	expect_rows(report, "main;serve;read 4096 4|");
+	assert_string_equal(json_string_value(json_object_get(report, "schema")),
+			    "heapline/stacks/1");
+	assert_null(json_object_get(json_object_get(report, "total"), "pages"));
+	assert_null(json_object_get(report, "figures"));
+	json_decref(report);
+	hl_profile_free(profile);
+}
+
+static void expect_text(const char *text, const char *part)
+{
+	if (!strstr(text, part))
+		fail_msg("'%s' is not in:\n%s", part, text);
+}
+
+static void text_shows_frames_from_the_innermost_out(void **state)
+{
+	struct hl_profile *profile = traced(kept);
+	char *text = text_of(hl_view_stacks, profile, options_of(HL_VIEW_ROWS_DEFAULT));
+
+	(void)state;
+	expect_text(text, "rss growth 1,234 pages; table 2.0 KiB\n");
+	expect_text(text,
+		    "\n4.0 KiB in 4 pages, 72.7%\n    read (libio.so)\n"
+		    "    serve (app.c:25)\n    main (app.c:12)\n\n2.0 KiB in 1 page, 36.4%\n");
+	expect_text(text, "\n512 B in 1 page, 9.1%\n    [no stack]\n");
+	expect_text(text, "\n-1.0 KiB in -2 pages, -18.2%\n    [released before the trace]");
+	assert_null(strstr(text, "more stack"));
+	free(text);
+	hl_profile_free(profile);
+}
+
+static void what_is_left_out_is_counted(void **state)
+{
+	struct hl_profile *profile = traced(kept);
+	char *text = text_of(hl_view_stacks, profile, options_of(1));
+
+	(void)state;
+	expect_text(text, "\n... and 3 more stacks with 1.5 KiB; -n 0 shows all\n");
+	assert_null(strstr(text, "log (app.c"));
+	free(text);
+	struct hl_view_options by_objects = options_of(2);
+	by_objects.unit = HL_UNIT_OBJECTS;
+	text = text_of(hl_view_stacks, profile, by_objects);
+	expect_text(text, "\n... and 2 more stacks with -1 pages; -n 0 shows all\n");
+	free(text);
+	hl_profile_free(profile);
+}
+
+static void of_less_than_nothing_there_are_no_shares(void **state)
+{
+	static const struct stack gone[] = {
+		{"main", 1024, 1}, {"[released before the trace]", -4096, -4}, {NULL, 0, 0}};
+	struct hl_profile *profile = traced(gone);
+	char *text = text_of(hl_view_stacks, profile, options_of(0));
+
+	(void)state;
+	expect_text(text, "\n1.0 KiB in 1 page\n    main");
+	expect_text(text, "\n-4.0 KiB in -4 pages\n    [released");
+	free(text);
+	hl_profile_free(profile);
+}
+
+static void nothing_at_all_is_said(void **state)
+{
+	static const struct stack nothing[] = {{"main", 0, 0}, {NULL, 0, 0}};
+	struct hl_profile *profile = traced(nothing);
+	char *text = text_of(hl_view_stacks, profile, options_of(0));
+
+	(void)state;
+	expect_text(text, "EMPTY: no page came or went during the trace\n");
+	assert_null(strstr(text, "    main"));
+	free(text);
+	hl_profile_free(profile);
+}
+
+static void want_of_memory_is_an_error(void **state)
+{
+	struct hl_profile *profile = traced(kept);
+	struct hl_view_options options = options_of(2);
+
+	(void)state;
+	FOR_EACH_FAILING_ALLOCATION(r, view_quietly(hl_view_stacks, profile, options))
+	assert_int_equal(r, -ENOMEM);
+	options.json = true;
+	FOR_EACH_FAILING_ALLOCATION(r, view_quietly(hl_view_stacks, profile, options))
+	assert_int_equal(r, -ENOMEM);
+	hl_profile_free(profile);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(json_has_whole_stacks_and_the_figures_of_the_whole),
+		cmocka_unit_test(recordings_that_are_no_traces_can_be_shown_so_too),
+		cmocka_unit_test(text_shows_frames_from_the_innermost_out),
+		cmocka_unit_test(what_is_left_out_is_counted),
+		cmocka_unit_test(of_less_than_nothing_there_are_no_shares),
+		cmocka_unit_test(nothing_at_all_is_said),
+		cmocka_unit_test(want_of_memory_is_an_error),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

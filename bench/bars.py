@@ -7,8 +7,10 @@ from pathlib import Path
 from event_bars import event_figures
 from faults import faults_figures
 from figure import MIB, Figure, view_figure
+from heap import heap_figures
 from log_bars import log_figures
 from stacks import stacks_figures
+from tags import tags_figures
 from tools import HEAPTRACK, MEM_FAST, PLAIN, SAMPLE
 from views import Views
 from workloads import ring_title
@@ -152,4 +154,6 @@ def figures(results):
         *event_figures(results),
         *stacks_figures(results.stacks),
         *faults_figures(results.faults),
+        *tags_figures(results.tags),
+        *heap_figures(results.heap),
     ]

@@ -14,6 +14,8 @@ from faults import FaultsCost
 from figure import MIB
 from logs import Logs
 from stacks import StacksCost
+from heap import HeapWalk
+from tags import TagsCost
 from views import Views
 
 
@@ -31,6 +33,8 @@ class Results:
     events: list = field(default_factory=list)  # of EventRun
     stacks: StacksCost = None
     faults: FaultsCost = None
+    tags: TagsCost = None
+    heap: HeapWalk = None
     load_before: tuple = field(default_factory=os.getloadavg)
 
     def add(self, case, table):

@@ -20,18 +20,20 @@ sys.path.insert(0, str(TREE / "scripts"))
 
 from events import measure_events  # noqa: E402
 from faults import measure_faults  # noqa: E402
+from heap import measure_heap  # noqa: E402
 from logs import measure_logs  # noqa: E402
 from memory import all_footprints  # noqa: E402
 from redis_path import add_redis_server  # noqa: E402
 from report import Results, document, terminal_table  # noqa: E402
 from stacks import measure_stacks  # noqa: E402
+from tags import measure_tags  # noqa: E402
 from tools import all_tools  # noqa: E402
 from views import measure_views  # noqa: E402
 from workloads import Machine, RunFailed, TooSlow, all_cases  # noqa: E402
 
 LIBC = "/lib/x86_64-linux-gnu/libc.so.6"
 PARTS = ("ring", "python", "cc1plus", "redis", "sqlite", "memory", "symbols", "views",
-         "logs", "events", "stacks", "faults")
+         "logs", "events", "stacks", "faults", "tags", "heap")
 
 
 @dataclass
@@ -131,6 +133,8 @@ def measure_others(options, machine, heapline, results):
         "logs": ("logs", "logs", lambda: measure_logs(machine, heapline)),
         "events": ("events", "events", lambda: measure_events(machine, heapline)),
         "stacks": ("stacks", "stacks", lambda: measure_stacks(machine, heapline)),
+        "tags": ("tags", "tags", lambda: measure_tags(machine, heapline)),
+        "heap": ("heap walks", "heap", lambda: measure_heap(machine)),
         "faults": ("page faults", "faults", lambda: measure_faults(machine, heapline)),
     }
     for part, (title, place, measure) in others.items():

@@ -17,9 +17,13 @@
 #define MFD_HUGE_SHIFT 26
 #endif
 
-/* Takes at most, and how long they may last together, to find a moment without change. */
-#define TAKES_MAX	  5
+/*
+ * How long a moment is looked for at which the pages are those of Rss. They are not while the
+ * process goes on, nor while the kernel moves pages about in memory, which may take it some
+ * milliseconds on a busy machine: so there are pauses between the takes.
+ */
 #define TAKES_DURATION_NS (HL_NS_PER_SECOND / 10)
+#define FIRST_PAUSE_US	  500
 
 /* How the kernel counts the pages of a mapping. */
 enum rule {
@@ -251,33 +255,66 @@ static int take_once(struct hl_page_camera *camera, enum hl_page_snapshot_depth 
 	return r;
 }
 
-/* Whether nothing changed while it was taken, as far as sums show. */
-static bool is_consistent(const struct hl_page_snapshot *snapshot)
+/* By how many pages it is not what Rss says: 0 when nothing changed meanwhile. */
+static uint64_t mismatch(const struct hl_page_snapshot *snapshot)
 {
-	return snapshot->pages.page_count == snapshot->rss.rss_pages;
+	uint64_t pages = snapshot->pages.page_count, rss = snapshot->rss.rss_pages;
+
+	return pages > rss ? pages - rss : rss - pages;
 }
 
-int hl_page_snapshot_take(struct hl_page_camera *camera, enum hl_page_snapshot_depth depth,
-			  struct hl_page_snapshot *ret_snapshot, struct hl_error *err)
+static int take_timed(struct hl_page_camera *camera, enum hl_page_snapshot_depth depth,
+		      struct hl_page_snapshot *ret_snapshot, struct hl_error *err)
 {
-	uint64_t begin_ns = hl_clock_ns(CLOCK_MONOTONIC);
 	struct hl_page_snapshot snapshot = {0};
-	int r, takes = 0;
+	uint64_t start_ns = hl_clock_ns(CLOCK_MONOTONIC);
+	int r = take_once(camera, depth, &snapshot, err);
 
-	do {
-		hl_page_snapshot_release(&snapshot);
-		uint64_t take_ns = hl_clock_ns(CLOCK_MONOTONIC);
-		r = take_once(camera, depth, &snapshot, err);
-		snapshot.taken_ns = hl_clock_ns(CLOCK_MONOTONIC);
-		snapshot.cost_ns = snapshot.taken_ns - take_ns;
-	} while (r == 0 && !is_consistent(&snapshot) && ++takes < TAKES_MAX &&
-		 snapshot.taken_ns - begin_ns < TAKES_DURATION_NS);
 	if (r < 0) {
 		hl_page_snapshot_release(&snapshot);
 		return hl_error_set(err, r, "cannot look at the pages of '%d': %s", camera->pid,
 				    strerror(-r));
 	}
+	snapshot.taken_ns = hl_clock_ns(CLOCK_MONOTONIC);
+	snapshot.cost_ns = snapshot.taken_ns - start_ns;
 	*ret_snapshot = snapshot;
+	return 0;
+}
+
+/* Takes another one, which replaces ${best} when it is better. False when there is nothing to see
+ * any more. */
+static bool try_again(struct hl_page_camera *camera, struct hl_page_snapshot *best)
+{
+	struct hl_page_snapshot other;
+
+	if (take_timed(camera, HL_PAGE_SNAPSHOT_RSS, &other, NULL) < 0)
+		return false;
+	if (mismatch(&other) <= mismatch(best)) {
+		hl_page_snapshot_release(best);
+		*best = other;
+	} else {
+		hl_page_snapshot_release(&other);
+	}
+	return true;
+}
+
+int hl_page_snapshot_take(struct hl_page_camera *camera, enum hl_page_snapshot_depth depth,
+			  struct hl_page_snapshot *ret_snapshot, struct hl_error *err)
+{
+	struct hl_page_snapshot best;
+	int r = take_timed(camera, depth, &best, err);
+
+	if (r < 0)
+		return r;
+	uint64_t end_ns = best.taken_ns + TAKES_DURATION_NS;
+	for (useconds_t pause_us = FIRST_PAUSE_US; mismatch(&best) != 0; pause_us *= 2) {
+		if (hl_clock_ns(CLOCK_MONOTONIC) + pause_us * UINT64_C(1000) > end_ns)
+			break;
+		usleep(pause_us);
+		if (!try_again(camera, &best))
+			break;
+	}
+	*ret_snapshot = best;
 	return 0;
 }
 

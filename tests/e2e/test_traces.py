@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""How traces begin and end, and that their results are recordings like any other."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import harness
+
+NOBODY = 65534
+
+# Keeps blocks, and touches pages, until somebody ends it.
+TARGET = """
+import sys, time
+print("ready", flush=True)
+kept = []
+while True:
+    kept.append(bytearray(5000))
+    time.sleep(0.001)
+"""
+
+# What each verb says once its probes count.
+START_NOTES = {"stacks": "counting, by", "pgfault": "watching page faults",
+               "page-events": "watching page faults"}
+
+
+def trace_command(verb, pid, *options):
+    return [harness.HEAPLINE, verb, "-p", str(pid), *options]
+
+
+def need_traces():
+    result = harness.run(trace_command("page-events", os.getpid(), "0.01"))
+    if result.status != 0:
+        raise unittest.SkipTest(result.stderr.strip())
+
+
+class Traces(unittest.TestCase):
+    def setUp(self):
+        need_traces()
+        folder = tempfile.TemporaryDirectory(prefix="heapline-test-")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def start_target(self, **options):
+        python = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
+        target = subprocess.Popen([python, "-c", TARGET], stdout=subprocess.PIPE, **options)
+        self.addCleanup(target.stdout.close)
+        self.addCleanup(target.wait)
+        self.addCleanup(target.kill)
+        self.assertEqual(target.stdout.readline(), b"ready\n")
+        return target
+
+    def start_trace(self, verb, pid, *options):
+        """A trace that has begun to count."""
+        trace = subprocess.Popen(trace_command(verb, pid, "--verbose", *options),
+                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                 stderr=subprocess.PIPE, text=True)
+        self.addCleanup(trace.stdout.close)
+        self.addCleanup(trace.stderr.close)
+        self.addCleanup(trace.kill)
+        for line in trace.stderr:
+            if START_NOTES[verb] in line:
+                return trace
+        raise AssertionError(f"'{verb}' does not start")
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def test_interrupted_traces_report_what_they_found(self):
+        target = self.start_target()
+        for verb in START_NOTES:
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                with self.subTest(verb, signal=number):
+                    trace = self.start_trace(verb, target.pid, "--json")
+                    trace.send_signal(number)
+                    said, _ = trace.communicate(timeout=harness.TIMEOUT_S)
+                    self.assertEqual(trace.returncode, 0)
+                    self.assertEqual(json.loads(said)["schema"], f"heapline/{verb}/1")
+
+    def test_a_trace_ends_after_its_duration(self):
+        target = self.start_target()
+        result = harness.run(trace_command("pgfault", target.pid, "--json", ".25"))
+        self.assertEqual(result.status, 0)
+        self.assertEqual(result.stderr, "")
+        self.assertGreaterEqual(json.loads(result.stdout)["recording"]["duration_ms"], 250)
+
+    def test_a_trace_of_a_process_that_ends_says_so(self):
+        for verb in START_NOTES:
+            with self.subTest(verb):
+                target = self.start_target()
+                trace = self.start_trace(verb, target.pid, "--json")
+                target.kill()
+                target.wait()
+                said, notes = trace.communicate(timeout=harness.TIMEOUT_S)
+                self.assertEqual(trace.returncode, 0, notes)
+                self.assertIn(f"process {target.pid} ended before the trace did", notes)
+                json.loads(said)
+
+    def test_results_are_recordings_that_every_view_reads(self):
+        target = self.start_target()
+        for verb in START_NOTES:
+            with self.subTest(verb):
+                recording = self.path(f"{verb}.hl")
+                result = harness.run(trace_command(verb, target.pid, "-o", recording, "--folded", "1"))
+                self.assertEqual(result.status, 0, result.stderr)
+                self.assertIn(f"in '{recording}'; see 'heapline top {recording}'", result.stderr)
+                self.check_views(recording, result.stdout)
+
+    def check_views(self, recording, folded):
+        """Each view has the same total as the folded lines that came with the recording."""
+        total = sum(int(line.rpartition(" ")[2]) for line in folded.splitlines())
+        self.assertGreater(total, 0)
+        self.assertEqual(harness.run([harness.HEAPLINE, "folded", recording]).stdout, folded)
+        for verb in ("top", "tree", "info", "flame", "lines", "folded"):
+            report = harness.report(verb, recording)
+            self.assertIn(total, report["total"].values(), verb)
+        for verb, name in (("flame", "x.svg"), ("report", "x.html"), ("export", "x.pb.gz"),
+                           ("graph", "x.dot"), ("pack", "x.hlpack")):
+            result = harness.run([harness.HEAPLINE, verb, "-f", "-o", self.path(name), recording])
+            self.assertEqual(result.status, 0, result.stderr)
+        self.assertEqual(harness.run([harness.HEAPLINE, "folded", self.path("x.hlpack")]).stdout,
+                         folded)
+        same = harness.run([harness.HEAPLINE, "diff", recording, recording])
+        self.assertEqual(same.status, 0, same.stderr)
+
+    def test_a_recording_is_replaced_when_forced_alone(self):
+        target = self.start_target()
+        command = trace_command("page-events", target.pid, "-o", self.path("x.hl"), "0.1")
+        self.assertEqual(harness.run(command).status, 0)
+        refused = harness.run(command)
+        self.assertEqual(refused.status, 1)
+        self.assertIn("use --force to replace a recording", refused.stderr)
+        self.assertEqual(harness.run([*command, "--force"]).status, 0)
+
+    def test_a_trace_that_fails_leaves_no_recording(self):
+        harness.need_other_user(NOBODY)
+        os.chmod(self.folder, 0o777)
+        result = harness.run(trace_command("pgfault", 1, "-o", self.path("x.hl"), "1"), user=NOBODY,
+                             group=NOBODY, extra_groups=[])
+        self.assertEqual(result.status, 1)
+        self.assertFalse(os.path.exists(self.path("x.hl")))
+
+    def test_two_capabilities_are_enough_for_ones_own_processes(self):
+        harness.need_other_user(NOBODY)
+        setpriv = harness.need("setpriv")
+        if not os.path.exists("/usr/bin/python3"):
+            raise unittest.SkipTest("an ordinary user needs /usr/bin/python3")
+        target = self.start_target(user=NOBODY, group=NOBODY, extra_groups=[])
+        sets = [f"--{kind}=-all,+bpf,+perfmon" for kind in ("inh-caps", "ambient-caps", "bounding-set")]
+        user = [f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+        for verb in START_NOTES:
+            with self.subTest(verb):
+                result = harness.run([setpriv, *user, *sets,
+                                      *trace_command(verb, target.pid, "--json", "0.5")])
+                if "CAP_SYS_ADMIN" in result.stderr:
+                    raise unittest.SkipTest(result.stderr.strip())
+                self.assertEqual(result.status, 0, result.stderr)
+                self.assertEqual(json.loads(result.stdout)["schema"], f"heapline/{verb}/1")
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -31,7 +31,7 @@ static void requests_come_back_as_they_were_written(void **state)
 		[HL_CONTROL_FIND] = "",		[HL_CONTROL_STATUS] = "",
 		[HL_CONTROL_MODE] = "log-fast", [HL_CONTROL_MARK] = "a name with spaces ",
 		[HL_CONTROL_SNAPSHOT] = "/x y", [HL_CONTROL_REPLACE] = "/\xff",
-		[HL_CONTROL_SEGMENTS] = "12",
+		[HL_CONTROL_SEGMENTS] = "12",	[HL_CONTROL_ALLOCATOR] = "",
 	};
 	(void)state;
 	for (enum hl_control_verb verb = 0; verb < HL_CONTROL_VERBS; verb++) {

@@ -671,7 +671,7 @@ static void counts_percentages_and_durations_read_well(void **state)
 	assert_string_equal(hl_format_percent(1, 3, buffer), "33.3%");
 	assert_string_equal(hl_format_percent(1, 0, buffer), "-");
 	assert_string_equal(hl_format_percent(-1, 10000, buffer), "0.0%");
-	assert_string_equal(hl_format_percent(0, -1, buffer), "0.0%");
+	assert_string_equal(hl_format_percent(0, -1, buffer), "-");
 	assert_string_equal(hl_format_percent(-6, 10000, buffer), "-0.1%");
 	assert_string_equal(hl_format_duration(999999999, buffer), "999 ms");
 	assert_string_equal(hl_format_duration(UINT64_C(1500000000), buffer), "1.50 s");

@@ -267,7 +267,9 @@ static int account_chunk(struct hl_account *account, const struct hl_chunk *chun
 	switch (chunk->kind) {
 	case HL_CHUNK_LIVE:
 		add_live(account, chunk, in_memory);
-		if (chunk->size == account->cache_size && note_cache(account, chunk) < 0)
+		if (chunk->size >= account->cache_size &&
+		    chunk->size < account->cache_size + HL_CHUNK_MIN &&
+		    note_cache(account, chunk) < 0)
 			return -ENOMEM;
 		return call_block(account, chunk);
 	case HL_CHUNK_TCACHE:

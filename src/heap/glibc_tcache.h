@@ -12,7 +12,7 @@
 
 #include "heap/glibc_state.h"
 
-/* Size of the chunk that a tcache is. */
+/* Size of the chunk that a tcache is, if the allocator found one that fits. */
 uint64_t hl_glibc_tcache_chunk_size(const struct hl_glibc_layout *layout);
 
 /* The random number, from the lists of the tcache in the chunk at ${address}; 0 when there is none,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A program whose heap is read from outside, and that says itself what it has there:
- * heap_target [no_brk|own_brk|fork|leave] THREADS BLOCKS
+ * heap_target [compact|no_brk|own_brk|fork|leave] THREADS BLOCKS
  *
  * Its threads allocate and free at random, then stand still. For each command line of standard
  * input it answers on standard output:
@@ -28,7 +28,8 @@
 #include <unistd.h>
 
 #define THREADS_MAX 64
-#define ROUNDS	    3u /* each block is replaced so many times */
+#define ROUNDS	    3u	 /* each block is replaced so many times */
+#define MARKED_SIZE 100u /* of blocks that go to a fastbin, where their mark stays */
 
 struct worker {
 	pthread_t thread;
@@ -120,6 +121,24 @@ static void change(struct worker *worker)
 	*place = next_random(worker) % 4 ? allocate(worker) : NULL;
 }
 
+/* A thread that ends gives its cache back, but the mark of cached chunks stays in them. */
+static void leave_in_cache(void)
+{
+	void *volatile blocks[7];
+
+	for (int i = 0; i < 7; i++)
+		blocks[i] = malloc(MARKED_SIZE);
+	for (int i = 0; i < 7; i++)
+		free(blocks[i]);
+}
+
+/* Takes a block that has the mark, and does not write to it. */
+static void *take_marked(void *argument)
+{
+	*(void **)argument = malloc(MARKED_SIZE);
+	return NULL;
+}
+
 static void *work(void *argument)
 {
 	struct worker *worker = argument;
@@ -130,6 +149,7 @@ static void *work(void *argument)
 	pthread_barrier_wait(&all_go);
 	while (churns)
 		change(worker);
+	leave_in_cache();
 	return NULL;
 }
 
@@ -277,10 +297,10 @@ static void block_break(void)
 /* Blocks of unusual sizes that nobody frees. */
 static void *keep[8];
 
-static void keep_unusual(void)
+static void keep_unusual(bool is_compact)
 {
 	keep[0] = touch(malloc(1), 1);
-	keep[1] = malloc((size_t)1 << 30); /* mostly not in memory */
+	keep[1] = malloc((size_t)1 << (is_compact ? 20 : 30)); /* mostly not in memory */
 	keep[2] = touch(malloc(3 << 20), 3 << 20);
 	if (posix_memalign(&keep[3], 2 << 20, 5 << 20) != 0 || posix_memalign(&keep[4], 64, 1) != 0)
 		die("posix_memalign");
@@ -319,6 +339,9 @@ static void end_threads(void)
 	pthread_barrier_wait(&all_go);
 	for (size_t i = 1; i < worker_count; i++)
 		pthread_join(workers[i].thread, NULL);
+	if (pthread_create(&workers[1].thread, NULL, take_marked, &workers[0].ledger[2]) != 0)
+		die("pthread_create");
+	pthread_join(workers[1].thread, NULL);
 }
 
 int main(int argc, char **argv)
@@ -344,7 +367,9 @@ int main(int argc, char **argv)
 	pthread_barrier_wait(&all_done);
 	free(workers[0].ledger[0]);
 	free(workers[0].ledger[1]);
-	keep_unusual();
+	free(workers[0].ledger[2]);
+	workers[0].ledger[2] = NULL;
+	keep_unusual(strcmp(kind, "compact") == 0);
 	if (strcmp(kind, "fork") == 0)
 		fork_and_go_on();
 	if (strcmp(kind, "leave") == 0)

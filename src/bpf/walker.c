@@ -15,9 +15,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Room for code that the target maps later: some 50 MiB of it. */
-#define SPARE_PAGES	    (UINT32_C(1) << 18)
-#define SPARE_ROWS	    (UINT32_C(1) << 19)
+/* Room for code that the target maps later: a library of the size of LLVM's, 16 MiB of tables. */
+#define SPARE_PAGES	    (UINT32_C(1) << 19)
+#define SPARE_ROWS	    (UINT32_C(3) << 19)
 #define ROWS_MAX	    (UINT32_C(1) << 28)
 #define REFRESH_INTERVAL_NS HL_NS_PER_SECOND
 

@@ -16,6 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Stacks that --all can tell apart where memory for them is taken at the start. */
+#define EARLY_STACKS_MAX 16384u
+
 struct hl_heap_program {
 	const struct hl_heap_settings *settings;
 	enum hl_probe_way way;
@@ -75,6 +78,25 @@ static int choose_programs(const struct hl_heap_program *program)
 	return r;
 }
 
+/*
+ * Kernels before 6.1 warn of tables that grow while such programs run, once and loudly; machines
+ * may be set to stop at a warning. There all memory is taken at the start.
+ */
+static int allocate_early(const struct hl_heap_program *program)
+{
+	struct hl_privileges system;
+
+	hl_privileges_read(&system);
+	if (system.kernel_major > 6 || (system.kernel_major == 6 && system.kernel_minor >= 1))
+		return 0;
+	int r = bpf_map__set_map_flags(program->skeleton->maps.hl_live, 0);
+	if (r == 0)
+		r = bpf_map__set_map_flags(program->skeleton->maps.hl_totals, 0);
+	if (r == 0)
+		r = bpf_map__set_max_entries(program->skeleton->maps.hl_totals, EARLY_STACKS_MAX);
+	return r;
+}
+
 static int prepare_object(struct hl_heap_program *program, struct hl_error *err)
 {
 	const struct hl_heap_settings *settings = program->settings;
@@ -84,6 +106,8 @@ static int prepare_object(struct hl_heap_program *program, struct hl_error *err)
 	if (r == 0)
 		r = bpf_map__set_max_entries(program->skeleton->maps.hl_live,
 					     settings->all ? 1 : (uint32_t)settings->max_blocks);
+	if (r == 0)
+		r = allocate_early(program);
 	if (r < 0)
 		return hl_error_set(err, r, "cannot prepare the programs of 'stacks': %s",
 				    strerror(-r));

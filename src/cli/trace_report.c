@@ -5,11 +5,13 @@
 #include "cli/pager.h"
 #include "cli/terminal_progress.h"
 #include "cli/view_parse.h"
+#include "process/maps.h"
 #include "symbols/symbols_advice.h"
 #include "view/format.h"
 #include "view/stacks.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,11 +63,38 @@ static void say_kept(const struct hl_recording *recording, const char *path)
 
 /* ---- a view ---- */
 
+/* The target's own files, while it lives: it may see others under their paths than we do, or go on
+ * with some that were replaced. */
+struct target_files {
+	struct hl_file_finder finder;
+	pid_t pid;
+	struct hl_maps maps; /* empty until needed */
+	char path[PATH_MAX];
+};
+
+static const char *find_file(struct hl_file_finder *finder, const char *path)
+{
+	struct target_files *files = (struct target_files *)finder;
+
+	if (!files->maps.count && hl_maps_read(files->pid, &files->maps, NULL) < 0)
+		return NULL;
+	for (size_t i = 0; i < files->maps.count; i++) {
+		const struct hl_map *map = &files->maps.maps[i];
+		if (map->flags & HL_MAP_EXEC && !strcmp(map->path, path) &&
+		    hl_map_file_path(files->pid, map, files->path, sizeof(files->path)) == 0)
+			return files->path;
+	}
+	return NULL;
+}
+
 static int load(const struct hl_trace_output *output, const struct hl_recording *recording,
 		struct hl_profile **ret_profile, struct hl_error *err)
 {
 	struct hl_terminal_progress progress;
-	struct hl_profile_selection selection = {.progress = &progress.progress};
+	struct target_files files = {.finder = {find_file},
+				     .pid = (pid_t)recording->processes[0].pid};
+	struct hl_profile_selection selection = {.files = &files.finder,
+						 .progress = &progress.progress};
 	struct hl_profile *profile = NULL;
 
 	hl_terminal_progress_init(&progress, "naming functions");
@@ -73,6 +102,7 @@ static int load(const struct hl_trace_output *output, const struct hl_recording 
 	if (r == 0)
 		r = hl_filter_apply(&output->filter, profile, err);
 	hl_terminal_progress_clear(&progress);
+	hl_maps_release(&files.maps);
 	if (r < 0)
 		hl_profile_free(profile);
 	else
@@ -121,19 +151,31 @@ static int show(const struct hl_trace_output *output, const struct hl_recording 
 	return r;
 }
 
+/* So that names are known later, too, when the target and its own files are gone: symbols_cache.h
+ * keeps them by build id. Without them the recording is as good. */
+static void name_functions(const struct hl_trace_output *output,
+			   const struct hl_recording *recording)
+{
+	struct hl_profile *profile;
+
+	if (load(output, recording, &profile, NULL) == 0)
+		hl_profile_free(profile);
+}
+
 int hl_trace_output_write(const struct hl_trace_output *output,
 			  const struct hl_directory *directory, struct hl_recording *recording,
 			  struct hl_error *err)
 {
 	bool keeps = directory->fd >= 0;
-	int r = 0;
+	bool shows = !keeps || output->folded || hl_view_parse_output().json;
 
 	if (keeps) {
-		r = keep_recording(directory, recording, err);
-		if (r == 0)
-			say_kept(recording, output->path);
+		int r = keep_recording(directory, recording, err);
+		if (r < 0)
+			return r;
+		if (!shows)
+			name_functions(output, recording);
+		say_kept(recording, output->path);
 	}
-	if (r == 0 && (!keeps || output->folded || hl_view_parse_output().json))
-		r = show(output, recording, err);
-	return r;
+	return shows ? show(output, recording, err) : 0;
 }

@@ -119,8 +119,11 @@ static int module_symbols(struct hl_builder *builder, uint32_t id, struct hl_sym
 	struct hl_profile_module *module = &profile->modules[id];
 
 	if (!builder->symbols[id]) {
-		int r = hl_symbols_open(hl_profile_text(profile, module->path), module->build_id,
-					module->build_id_bytes, &builder->symbols[id]);
+		struct hl_file_finder *files = builder->files;
+		const char *path = hl_profile_text(profile, module->path);
+		int r = hl_symbols_open_elsewhere(path, files ? files->find(files, path) : NULL,
+						  module->build_id, module->build_id_bytes,
+						  &builder->symbols[id]);
 		if (r < 0)
 			return r;
 		module->used = true;

@@ -21,7 +21,8 @@ struct hl_builder_node {
 
 struct hl_builder {
 	struct hl_profile *profile;
-	struct hl_symbols **symbols; /* of each module; NULL until needed */
+	struct hl_file_finder *files; /* NULL, unless set after _init() */
+	struct hl_symbols **symbols;  /* of each module; NULL until needed */
 	struct hl_builder_place *places;
 	struct hl_builder_node *nodes; /* [0] is the root */
 	size_t place_count, node_count;

@@ -206,6 +206,12 @@ struct hl_moment {
 	uint64_t ms; /* since the process' recording began */
 };
 
+/* Finds files of modules whose path leads to none, or to another one by now. */
+struct hl_file_finder {
+	/* A path to the file that the process calls ${path}, valid until the next call; or NULL. */
+	const char *(*find)(struct hl_file_finder *finder, const char *path);
+};
+
 /* What to load; zero is all. */
 struct hl_profile_selection {
 	uint32_t pid;	  /* 0: every process; else those of that pid */
@@ -217,6 +223,7 @@ struct hl_profile_selection {
 	unsigned jobs;	      /* threads that read a log; 0: as many as there are cores */
 	uint32_t **ret_nodes; /* of one process: the profile's node of each of its node ids, to be
 				 freed by the caller; NULL: not wanted */
+	struct hl_file_finder *files; /* NULL: files are where their paths say */
 	struct hl_progress *progress; /* NULL: nobody watches */
 };
 

@@ -312,6 +312,7 @@ static int build_tree(struct loading *loading)
 {
 	int r = hl_builder_init(&loading->builder);
 
+	loading->builder.files = loading->selection.files;
 	for (size_t i = 0; r == 0 && i < loading->source_count; i++) {
 		r = map_modules(&loading->builder, &loading->sources[i]);
 		if (r == 0)

@@ -14,8 +14,8 @@ struct hl_symbols {
 	struct hl_symbols_cache *cache; /* NULL: nothing is kept of this module */
 	struct hl_symbols_file *file;	/* NULL: what is known was enough so far */
 	bool used_known, used_file;	/* some name came from there */
-	char *mixed_reason; /* where known names are better than the file's; else NULL */
-	char *path;
+	char *mixed_reason;	/* where known names are better than the file's; else NULL */
+	char *path, *elsewhere; /* the latter may be NULL */
 	uint8_t *build_id;
 	size_t build_id_bytes;
 };
@@ -48,20 +48,21 @@ static int mix_reasons(struct hl_symbols *symbols)
 
 static int open_file(struct hl_symbols *symbols)
 {
-	int r = hl_symbols_file_open(symbols->path, symbols->build_id, symbols->build_id_bytes,
-				     &symbols->file);
+	int r = hl_symbols_file_open(symbols->path, symbols->elsewhere, symbols->build_id,
+				     symbols->build_id_bytes, &symbols->file);
 
 	if (r == 0 && symbols->cache)
 		r = hl_symbols_cache_meet(symbols->cache, symbols->file);
 	return r < 0 ? r : mix_reasons(symbols);
 }
 
-static int open_symbols(struct hl_symbols *symbols, const char *path, const uint8_t *build_id,
-			size_t build_id_bytes)
+static int open_symbols(struct hl_symbols *symbols, const char *path, const char *elsewhere,
+			const uint8_t *build_id, size_t build_id_bytes)
 {
 	symbols->path = strdup(path);
+	symbols->elsewhere = elsewhere ? strdup(elsewhere) : NULL;
 	symbols->build_id = malloc(build_id_bytes + 1);
-	if (!symbols->path || !symbols->build_id)
+	if (!symbols->path || !symbols->build_id || (elsewhere && !symbols->elsewhere))
 		return -ENOMEM;
 	if (build_id_bytes)
 		memcpy(symbols->build_id, build_id, build_id_bytes);
@@ -75,11 +76,17 @@ static int open_symbols(struct hl_symbols *symbols, const char *path, const uint
 int hl_symbols_open(const char *path, const uint8_t *build_id, size_t build_id_bytes,
 		    struct hl_symbols **ret_symbols)
 {
+	return hl_symbols_open_elsewhere(path, NULL, build_id, build_id_bytes, ret_symbols);
+}
+
+int hl_symbols_open_elsewhere(const char *path, const char *elsewhere, const uint8_t *build_id,
+			      size_t build_id_bytes, struct hl_symbols **ret_symbols)
+{
 	struct hl_symbols *symbols = calloc(1, sizeof(*symbols));
 
 	if (!symbols)
 		return -ENOMEM;
-	int r = open_symbols(symbols, path, build_id, build_id_bytes);
+	int r = open_symbols(symbols, path, elsewhere, build_id, build_id_bytes);
 	if (r < 0)
 		hl_symbols_free(symbols);
 	else
@@ -146,6 +153,7 @@ void hl_symbols_free(struct hl_symbols *symbols)
 	hl_symbols_file_free(symbols->file);
 	free(symbols->mixed_reason);
 	free(symbols->path);
+	free(symbols->elsewhere);
 	free(symbols->build_id);
 	free(symbols);
 }

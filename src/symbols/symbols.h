@@ -45,6 +45,13 @@ int hl_symbols_open(const char *path, const uint8_t *build_id, size_t build_id_b
 		    struct hl_symbols **ret_symbols);
 
 /*
+ * The same for a file that is called ${path} but may not lie there, or be another one there by now:
+ * it is then looked for at ${elsewhere} (NULL: nowhere).
+ */
+int hl_symbols_open_elsewhere(const char *path, const char *elsewhere, const uint8_t *build_id,
+			      size_t build_id_bytes, struct hl_symbols **ret_symbols);
+
+/*
  * The frames at ${address} (in the file's own addresses), innermost first, at least one, the last
  * one not inlined. The array is valid until the next call, the texts until hl_symbols_free(). 0 or
  * -ENOMEM.

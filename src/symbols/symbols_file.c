@@ -208,8 +208,19 @@ static int set_basename(struct hl_symbols_file *symbols, const char *path)
 	return 0;
 }
 
-static int open_symbols(struct hl_symbols_file *symbols, const char *path, const uint8_t *build_id,
-			size_t build_id_bytes)
+/* ${elsewhere} may be NULL. What was wrong with the file's own path is then no matter. */
+static Dwfl_Module *try_elsewhere(struct hl_symbols_file *symbols, const char *elsewhere,
+				  const uint8_t *build_id, size_t build_id_bytes)
+{
+	Dwfl_Module *module =
+		elsewhere ? try_file(symbols, elsewhere, build_id, build_id_bytes) : NULL;
+	if (module)
+		symbols->reason[0] = '\0';
+	return module;
+}
+
+static int open_symbols(struct hl_symbols_file *symbols, const char *path, const char *elsewhere,
+			const uint8_t *build_id, size_t build_id_bytes)
 {
 	int r = set_basename(symbols, path);
 	if (r < 0)
@@ -223,20 +234,22 @@ static int open_symbols(struct hl_symbols_file *symbols, const char *path, const
 		return -ENOMEM;
 	Dwfl_Module *module = try_file(symbols, path, build_id, build_id_bytes);
 	if (!module)
+		module = try_elsewhere(symbols, elsewhere, build_id, build_id_bytes);
+	if (!module)
 		module = try_debug_file(symbols, build_id, build_id_bytes);
 	if (!module)
 		module = try_build_id(symbols, build_id, build_id_bytes);
 	return module ? read_module(symbols, module) : 0;
 }
 
-int hl_symbols_file_open(const char *path, const uint8_t *build_id, size_t build_id_bytes,
-			 struct hl_symbols_file **ret_symbols)
+int hl_symbols_file_open(const char *path, const char *elsewhere, const uint8_t *build_id,
+			 size_t build_id_bytes, struct hl_symbols_file **ret_symbols)
 {
 	struct hl_symbols_file *symbols = calloc(1, sizeof(*symbols));
 
 	if (!symbols)
 		return -ENOMEM;
-	int r = open_symbols(symbols, path, build_id, build_id_bytes);
+	int r = open_symbols(symbols, path, elsewhere, build_id, build_id_bytes);
 	if (r < 0) {
 		hl_symbols_file_free(symbols);
 		return r;

@@ -6,9 +6,9 @@
 
 struct hl_symbols_file;
 
-/* As hl_symbols_open(). */
-int hl_symbols_file_open(const char *path, const uint8_t *build_id, size_t build_id_bytes,
-			 struct hl_symbols_file **ret_symbols);
+/* As hl_symbols_open_elsewhere(). */
+int hl_symbols_file_open(const char *path, const char *elsewhere, const uint8_t *build_id,
+			 size_t build_id_bytes, struct hl_symbols_file **ret_symbols);
 
 /* As hl_symbols_find(). ${ret_by_dwarf}: DWARF knows the function, so there is no better answer. */
 int hl_symbols_file_find(struct hl_symbols_file *symbols, uint64_t address,

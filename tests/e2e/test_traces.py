@@ -4,6 +4,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -29,6 +30,9 @@ START_NOTES = {"stacks": "counting, by", "pgfault": "watching page faults",
                "page-events": "watching page faults"}
 
 
+PYTHON = os.path.realpath(shutil.which("python3", path="/usr/bin") or sys.executable)
+
+
 def trace_command(verb, pid, *options):
     return [harness.HEAPLINE, verb, "-p", str(pid), *options]
 
@@ -46,9 +50,8 @@ class Traces(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
 
-    def start_target(self, **options):
-        python = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
-        target = subprocess.Popen([python, "-c", TARGET], stdout=subprocess.PIPE, **options)
+    def start_target(self, command=(PYTHON, "-c", TARGET), **options):
+        target = subprocess.Popen(command, stdout=subprocess.PIPE, **options)
         self.addCleanup(target.stdout.close)
         self.addCleanup(target.wait)
         self.addCleanup(target.kill)
@@ -127,6 +130,45 @@ class Traces(unittest.TestCase):
                          folded)
         same = harness.run([harness.HEAPLINE, "diff", recording, recording])
         self.assertEqual(same.status, 0, same.stderr)
+
+    def functions(self, pid):
+        """The names of all frames of a trace, none of them from an earlier run."""
+        result = harness.run(trace_command("page-events", pid, "--json", "0.5"),
+                             env={"HEAPLINE_SYMBOL_CACHE": "off"})
+        self.assertEqual(result.status, 0, result.stderr)
+        return {name for row in json.loads(result.stdout)["rows"] for name in row["frames"]}
+
+    def test_functions_of_another_mount_namespace_have_their_names(self):
+        harness.need_root()
+        unshare = harness.need("unshare")
+        python = self.path("hidden-python")
+        script = 'mount -t tmpfs none "$0" && cp "$1" "$2" && exec "$2" -c "$3"'
+        try:
+            target = self.start_target([unshare, "-m", "sh", "-c", script, self.folder, PYTHON, python,
+                                        TARGET])
+        except AssertionError:
+            raise unittest.SkipTest("no mount namespace may be made here") from None
+        self.assertFalse(os.path.exists(python))
+        self.assertIn("_PyEval_EvalFrameDefault", self.functions(target.pid))
+
+    def test_functions_of_a_replaced_program_have_their_names(self):
+        python = shutil.copy(PYTHON, self.path("replaced-python"))
+        target = self.start_target([python, "-c", TARGET])
+        os.unlink(python)
+        shutil.copy("/bin/true", python)
+        self.assertIn("_PyEval_EvalFrameDefault", self.functions(target.pid))
+
+    def test_recordings_know_the_names_of_programs_that_are_gone(self):
+        python = shutil.copy(PYTHON, self.path("gone-python"))
+        target = self.start_target([python, "-c", TARGET])
+        os.unlink(python)
+        recording = self.path("x.hl")
+        result = harness.run(trace_command("page-events", target.pid, "-o", recording, "0.5"))
+        self.assertEqual(result.status, 0, result.stderr)
+        target.kill()
+        target.wait()
+        self.assertIn("_PyEval_EvalFrameDefault", harness.run([harness.HEAPLINE, "folded",
+                                                               recording]).stdout)
 
     def test_a_recording_is_replaced_when_forced_alone(self):
         target = self.start_target()

@@ -5,6 +5,7 @@
 #include "base/compiler.h"
 #include "base/path.h"
 #include "heap/glibc_file.h"
+#include "heap/glibc_symbols.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -15,6 +16,8 @@
 /* Variables of a program may fill gigabytes; those of libc fill 64 KiB, of a static program what
  * it likes. What lies behind is not searched. */
 #define VARIABLES_MAX (UINT64_C(16) << 20)
+
+#define DEBUG_DIRECTORY "/usr/lib/debug"
 
 #define ARENAS_MAX 65536u /* in a ring that closes */
 
@@ -198,90 +201,143 @@ static uint64_t find_live_mp(const struct variables *variables,
 	return found;
 }
 
-/* ---- both tests ---- */
+/* ---- all ways ---- */
 
-/* One of two addresses found in different ways; they must not differ. */
-static uint64_t agree(uint64_t live, uint64_t in_file, bool *confirmed)
+/* What may have the roots: libc, or a static program. */
+struct module {
+	const struct hl_map *map, *data; /* the first mapping, and that of its variables */
+	int fd;
+	struct hl_glibc_file file;
+	bool is_static;
+	struct variables variables;
+};
+
+/* Where a root is, by each way; 0: that way found nothing. */
+struct ways {
+	uint64_t live, in_file, by_symbol;
+};
+
+static bool is_confirmed(const struct ways *ways)
 {
-	if (live && in_file && live != in_file)
-		return 0;
-	*confirmed = *confirmed && live && in_file;
-	return live ? live : in_file;
+	return (ways->live && (ways->live == ways->in_file || ways->live == ways->by_symbol)) ||
+	       (ways->by_symbol && ways->by_symbol == ways->in_file);
 }
 
-/* Tries ${layout} for the module whose writable mapping is ${data}. */
-static bool try_layout(struct hl_memory *memory, const struct variables *variables,
-		       const struct hl_glibc_file *file, const struct hl_map *data,
-		       const struct hl_glibc_layout *layout, struct hl_glibc *glibc)
+/* Symbols are never wrong; the other ways must not contradict each other. */
+static uint64_t choose(const struct ways *ways)
 {
-	uint64_t bias = data->start - hl_glibc_file_address(file, data->offset);
-	uint64_t arena = hl_glibc_file_main_arena(file, layout);
-	uint64_t mp = hl_glibc_file_mp(file, layout);
-	struct hl_glibc found = {.layout = layout, .is_confirmed = true};
+	if (ways->by_symbol)
+		return ways->by_symbol;
+	if (ways->live && ways->in_file && ways->live != ways->in_file)
+		return 0;
+	return ways->live ? ways->live : ways->in_file;
+}
 
-	found.main_arena = agree(find_live_arena(memory, variables, layout),
-				 arena ? arena + bias : 0, &found.is_confirmed);
-	found.mp = agree(find_live_mp(variables, layout), mp ? mp + bias : 0, &found.is_confirmed);
+static uint64_t at_bias(uint64_t address, uint64_t bias)
+{
+	return address ? address + bias : 0;
+}
+
+/* Tries ${layout}. Symbols are looked up only where the quick ways leave a doubt. */
+static bool try_layout(struct hl_memory *memory, const struct module *module,
+		       const struct hl_glibc_layout *layout, struct hl_glibc *ret)
+{
+	uint64_t bias =
+		module->data->start - hl_glibc_file_address(&module->file, module->data->offset);
+	struct ways arena = {find_live_arena(memory, &module->variables, layout),
+			     at_bias(hl_glibc_file_main_arena(&module->file, layout), bias), 0};
+	struct ways mp = {find_live_mp(&module->variables, layout),
+			  at_bias(hl_glibc_file_mp(&module->file, layout), bias), 0};
+
+	if (!is_confirmed(&arena) || !is_confirmed(&mp)) {
+		struct hl_glibc_symbols symbols =
+			hl_glibc_symbols_find(module->fd, DEBUG_DIRECTORY);
+		arena.by_symbol = at_bias(symbols.main_arena, bias);
+		mp.by_symbol = at_bias(symbols.mp, bias);
+	}
+	const struct hl_glibc found = {
+		.layout = layout,
+		.main_arena = choose(&arena),
+		.mp = choose(&mp),
+		.is_confirmed = is_confirmed(&arena) && is_confirmed(&mp),
+	};
 	if (!found.main_arena || !found.mp)
 		return false;
-	*glibc = found;
+	*ret = found;
 	return true;
 }
 
-static int find_in_module(struct hl_memory *memory, const struct hl_map *module,
-			  const struct hl_glibc_file *file, bool is_static, struct hl_glibc *ret,
-			  struct hl_error *err)
-{
-	uint32_t minor = hl_glibc_file_minor(file);
-	const struct hl_glibc_layout *layout = hl_glibc_layout(minor);
-	const struct hl_map *data = find_data(&memory->maps, module);
-	struct variables variables;
+/* ---- the module ---- */
 
-	if (is_static) /* says no version */
-		layout = hl_glibc_layout_at(0);
-	if (!layout)
-		return hl_error_set(
-			err, -ENOTSUP,
-			"the C library is glibc 2.%u, whose heap is not known; versions "
-			"2.%u to 2.%u are",
-			minor, HL_GLIBC_MINOR_FIRST, HL_GLIBC_MINOR_LAST);
-	if (!data)
-		return hl_error_set(err, -ENOTSUP, "'%s' has no variables", module->path);
-	int r = read_variables(memory, data, &variables);
-	if (r < 0)
-		return hl_error_set(err, r, "cannot read the variables of '%s': %s", module->path,
-				    strerror(-r));
-	bool found = try_layout(memory, &variables, file, data, layout, ret);
-	free(variables.bytes);
-	if (!found)
-		return hl_error_set(err, -ENOTSUP, "found no heap of glibc in '%s'", module->path);
-	ret->minor = is_static ? 0 : minor;
-	if (is_static)
-		snprintf(ret->name, sizeof(ret->name), "glibc 2.%u-2.%u, static",
+static int refuse_version(const struct module *module, uint32_t minor, struct hl_error *err)
+{
+	if (!minor)
+		return hl_error_set(err, -ENOTSUP,
+				    "'%s' does not say which glibc it is; versions 2.%u to 2.%u "
+				    "are known",
+				    module->map->path, HL_GLIBC_MINOR_FIRST, HL_GLIBC_MINOR_LAST);
+	return hl_error_set(
+		err, -ENOTSUP,
+		"the C library is glibc 2.%u, whose heap is not known; versions 2.%u to "
+		"2.%u are",
+		minor, HL_GLIBC_MINOR_FIRST, HL_GLIBC_MINOR_LAST);
+}
+
+static void name_glibc(struct hl_glibc *glibc, const struct module *module, uint32_t minor)
+{
+	const struct hl_glibc_layout *layout = glibc->layout;
+
+	glibc->minor = module->is_static ? 0 : minor;
+	if (module->is_static)
+		snprintf(glibc->name, sizeof(glibc->name), "glibc 2.%u-2.%u, static",
 			 layout->first_minor, layout->last_minor);
 	else
-		snprintf(ret->name, sizeof(ret->name), "glibc 2.%u", minor);
+		snprintf(glibc->name, sizeof(glibc->name), "glibc 2.%u", minor);
+}
+
+static int find_in_module(struct hl_memory *memory, struct module *module, struct hl_glibc *ret,
+			  struct hl_error *err)
+{
+	uint32_t minor = hl_glibc_file_minor(&module->file);
+	const struct hl_glibc_layout *layout =
+		module->is_static ? hl_glibc_layout_at(0) : hl_glibc_layout(minor);
+
+	if (!layout)
+		return refuse_version(module, minor, err);
+	module->data = find_data(&memory->maps, module->map);
+	if (!module->data)
+		return hl_error_set(err, -ENOTSUP, "'%s' has no variables", module->map->path);
+	int r = read_variables(memory, module->data, &module->variables);
+	if (r < 0)
+		return hl_error_set(err, r, "cannot read the variables of '%s': %s",
+				    module->map->path, strerror(-r));
+	bool is_found = try_layout(memory, module, layout, ret);
+	free(module->variables.bytes);
+	if (!is_found)
+		return hl_error_set(err, -ENOTSUP, "found no heap of glibc in '%s'",
+				    module->map->path);
+	name_glibc(ret, module, minor);
 	return 0;
 }
 
 int hl_glibc_find(struct hl_memory *memory, struct hl_glibc *ret_glibc, struct hl_error *err)
 {
-	const struct hl_map *module = find_libc(&memory->maps);
-	bool is_static = !module;
-	struct hl_glibc_file file;
+	struct module module = {.map = find_libc(&memory->maps)};
 
-	if (!module)
-		module = find_static_program(&memory->maps);
-	if (!module)
+	module.is_static = !module.map;
+	if (!module.map)
+		module.map = find_static_program(&memory->maps);
+	if (!module.map)
 		return hl_error_set(err, -ENOTSUP, "found no glibc in the process");
-	int fd = hl_memory_open_file(memory, module);
-	int r = fd < 0 ? fd : hl_glibc_file_map(fd, &file);
-	if (fd >= 0)
-		close(fd);
+	module.fd = hl_memory_open_file(memory, module.map);
+	int r = module.fd < 0 ? module.fd : hl_glibc_file_map(module.fd, &module.file);
 	if (r < 0)
-		return hl_error_set(err, -ENOTSUP, "cannot open the file '%s' of the process: %s",
-				    module->path, strerror(-r));
-	r = find_in_module(memory, module, &file, is_static, ret_glibc, err);
-	hl_glibc_file_release(&file);
+		hl_error_set(err, r = -ENOTSUP, "cannot open the file '%s' of the process",
+			     module.map->path);
+	else
+		r = find_in_module(memory, &module, ret_glibc, err);
+	hl_glibc_file_release(&module.file);
+	if (module.fd >= 0)
+		close(module.fd);
 	return r;
 }

@@ -2,6 +2,7 @@
 /* Heaps of each version of glibc, whole and damaged, walked in images that are made up here. */
 #include "heap/glibc_heap.h"
 #include "heap/glibc_roots.h"
+#include "heap/glibc_symbols.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -115,6 +116,35 @@ static void a_file_without_initial_values_is_no_obstacle(void **state)
 	assert_false(glibc.is_confirmed);
 	assert_int_equal(glibc.main_arena, MAIN_ARENA);
 	image_release(&builder.image);
+}
+
+/* Of the libc that this test runs with: needs libc6-dbg, or a libc that was not stripped. */
+static void symbols_agree_with_what_is_found_without_them(void **state)
+{
+	struct hl_memory *memory;
+	struct hl_glibc glibc;
+	struct hl_glibc_symbols symbols = {0};
+	uint64_t bias = 0;
+
+	(void)state;
+	assert_int_equal(hl_memory_open_live(getpid(), &memory, NULL), 0);
+	for (size_t i = 0; i < memory->maps.count && !bias; i++) {
+		const struct hl_map *map = &memory->maps.maps[i];
+		if (!strstr(map->path, "libc.so.6"))
+			continue;
+		bias = map->start;
+		int fd = hl_memory_open_file(memory, map);
+		symbols = hl_glibc_symbols_find(fd, "/usr/lib/debug");
+		close(fd);
+	}
+	int r = hl_glibc_find(memory, &glibc, NULL);
+	hl_memory_free(memory);
+	if (!symbols.main_arena)
+		skip();
+	assert_int_equal(r, 0);
+	assert_true(glibc.is_confirmed);
+	assert_int_equal(glibc.main_arena, bias + symbols.main_arena);
+	assert_int_equal(glibc.mp, bias + symbols.mp);
 }
 
 static void unknown_versions_are_refused(void **state)
@@ -347,6 +377,7 @@ int main(void)
 		cmocka_unit_test(roots_are_confirmed_by_file_and_memory),
 		cmocka_unit_test(tunables_do_not_hide_the_roots),
 		cmocka_unit_test(a_file_without_initial_values_is_no_obstacle),
+		cmocka_unit_test(symbols_agree_with_what_is_found_without_them),
 		cmocka_unit_test(unknown_versions_are_refused),
 		cmocka_unit_test(a_heap_without_memory_is_empty),
 		cmocka_unit_test(an_overwritten_header_costs_what_lies_up_to_the_next_known_chunk),

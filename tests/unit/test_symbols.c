@@ -346,6 +346,30 @@ static void a_file_with_another_build_id_is_not_used(void **state)
 	hl_symbols_free(symbols);
 }
 
+static void a_file_that_lies_elsewhere_is_named_as_if_it_did_not(void **state)
+{
+	const struct hl_symbols_frame *frames;
+	const struct lab *lab = *state;
+	struct hl_symbols *symbols;
+	char path[128];
+	size_t count;
+
+	build_c(lab);
+	snprintf(path, sizeof(path), "%s/a.so", lab->path);
+	assert_int_equal(hl_symbols_open_elsewhere("/nowhere/libx.so", path, NULL, 0, &symbols), 0);
+	assert_int_not_equal(hl_symbols_source(symbols), HL_SYMBOLS_NONE);
+	assert_null(strstr(hl_symbols_reason(symbols), "No such file"));
+	assert_int_equal(hl_symbols_find(symbols, UINT32_MAX, &frames, &count), 0);
+	assert_string_equal(frames[0].function, "libx.so+0xffffffff");
+	hl_symbols_free(symbols);
+	assert_int_equal(
+		hl_symbols_open_elsewhere("/nowhere/libx.so", "/nor/here.so", NULL, 0, &symbols),
+		0);
+	assert_int_equal(hl_symbols_source(symbols), HL_SYMBOLS_NONE);
+	assert_non_null(strstr(hl_symbols_reason(symbols), "No such file"));
+	hl_symbols_free(symbols);
+}
+
 static void what_is_no_elf_file_still_gives_places(void **state)
 {
 	static const struct {
@@ -468,6 +492,7 @@ int main(void)
 		LAB_TEST(a_separate_debug_file_is_found_by_its_link),
 		cmocka_unit_test(libc_is_named_by_the_debug_file_of_its_build_id),
 		LAB_TEST(a_file_with_another_build_id_is_not_used),
+		LAB_TEST(a_file_that_lies_elsewhere_is_named_as_if_it_did_not),
 		cmocka_unit_test(what_is_no_elf_file_still_gives_places),
 		LAB_TEST(a_pipe_is_not_waited_for),
 		cmocka_unit_test(cxx_and_rust_names_are_demangled_and_c_names_left_alone),

@@ -3,11 +3,11 @@
 #include "bpf/page_trace.h"
 
 #include "base/clock.h"
+#include "bpf/page_result.h"
 #include "bpf/page_snapshot.h"
 #include "bpf/privilege.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -259,200 +259,33 @@ static int poll_pages(void *context, int timeout_ms, struct hl_error *err)
 		       : r;
 }
 
-/* ---- results ---- */
+/* ---- the end ---- */
 
-/* Frames, losses and what was seen besides. */
-static int fill_common(struct page_trace *trace, struct hl_trace_result *result)
+static struct hl_page_findings findings_of(const struct page_trace *trace, bool has_ended)
 {
-	const struct hl_walker *walker = hl_page_watch_walker(trace->watch);
-	const struct hl_target *target = hl_page_watch_target(trace->watch);
-	struct hl_recording_lost *lost = hl_trace_result_lost(result);
-	struct hl_page_counters counters;
-	struct hl_walker_losses losses;
-	uint32_t node_count;
-	const struct hl_recording_node *nodes = hl_walker_nodes(walker, &node_count);
-	int r = hl_page_watch_counters(trace->watch, &counters);
-
-	if (r == 0)
-		r = hl_walker_losses(walker, &losses);
-	if (r < 0)
-		return r;
-	lost->events = counters.lost + counters.lost_calls + trace->pages_not_kept;
-	lost->truncated_stacks = losses.walk.count[HL_LOSS_TRUNCATED];
-	lost->incomplete_stacks = losses.walk.count[HL_LOSS_INCOMPLETE];
-	lost->modules = losses.modules_lost;
-	r = hl_trace_result_stacks(result, nodes, node_count, target->modules,
-				   (uint32_t)target->module_count);
-	if (r == 0)
-		r = hl_trace_result_figure(result, "faults", (int64_t)counters.faults);
-	if (r == 0)
-		r = hl_trace_result_figure(result, "lost_faults", (int64_t)counters.lost);
-	if (r == 0 && counters.forks)
-		r = hl_trace_result_warn(
-			result, "it began %llu process%s, whose pages are not counted",
-			(unsigned long long)counters.forks, counters.forks == 1 ? "" : "es");
-	return r;
-}
-
-static int warn_of_end(const struct page_trace *trace, struct hl_trace_result *result,
-		       const char *figures)
-{
-	bool replaced = hl_page_watch_target_replaced(trace->watch);
-
-	return hl_trace_result_warn(result, "the process %s before the trace did: %s",
-				    replaced ? "became another program" : "ended", figures);
-}
-
-struct visit {
-	const struct hl_walker *walker;
-	struct hl_trace_result *result;
-};
-
-static int add_faults(void *context, uint64_t stack, uint64_t faults)
-{
-	const struct visit *visit = context;
-	const struct hl_trace_value value = {
-		.alloc_bytes = faults * HL_PAGE_BYTES,
-		.alloc_objects = faults,
+	return (struct hl_page_findings){
+		.watch = trace->watch,
+		.not_kept = trace->pages_not_kept,
+		.has_ended = has_ended || hl_page_watch_target_replaced(trace->watch),
+		.table = trace->table,
+		.first = &trace->first,
+		.last = latest_snapshot(trace),
+		.classes = trace->settings.classes,
 	};
-
-	return hl_trace_result_add(visit->result, hl_walker_node(visit->walker, stack), &value);
 }
 
 static int finish_events(void *context, bool has_ended, struct hl_trace_result *result,
 			 struct hl_error *err)
 {
 	struct page_trace *trace = context;
-	struct visit visit = {hl_page_watch_walker(trace->watch), result};
 
 	hl_page_watch_detach(trace->watch);
 	int r = hl_page_watch_poll(trace->watch, 0, err);
 	if (r < 0 && r != -ESRCH)
 		return r;
-	r = fill_common(trace, result);
-	if (r == 0)
-		r = hl_page_watch_each_stack(trace->watch, add_faults, &visit);
-	if (r == 0 && (has_ended || hl_page_watch_target_replaced(trace->watch)))
-		r = warn_of_end(trace, result, "these are the faults until then");
+	struct hl_page_findings findings = findings_of(trace, has_ended);
+	r = hl_page_result_fill_faults(&findings, result);
 	return r < 0 ? hl_error_set(err, r, "cannot sum up page faults: %s", strerror(-r)) : 0;
-}
-
-static uint64_t sum_of_shown(const struct page_trace *trace, const struct hl_page_counts *counts)
-{
-	uint64_t sum = 0;
-
-	for (int i = 0; i < HL_PAGE_CLASSES; i++)
-		if (!trace->settings.classes || trace->settings.classes & (1u << i))
-			sum += counts->of[i];
-	return sum;
-}
-
-static struct hl_trace_value gained(uint64_t pages)
-{
-	return (struct hl_trace_value){.alloc_bytes = pages * HL_PAGE_BYTES,
-				       .alloc_objects = pages};
-}
-
-static struct hl_trace_value gone(uint64_t pages)
-{
-	return (struct hl_trace_value){.free_bytes = pages * HL_PAGE_BYTES, .free_objects = pages};
-}
-
-static int add_balance(const struct page_trace *trace, const struct hl_page_balance *balance,
-		       struct hl_trace_result *result)
-{
-	const struct hl_walker *walker = hl_page_watch_walker(trace->watch);
-	struct hl_trace_value released = gone(sum_of_shown(trace, &balance->released));
-	struct hl_trace_value unattributed = gained(sum_of_shown(trace, &balance->unattributed));
-	int r = 0;
-
-	for (uint32_t i = 1; r == 0 && i <= balance->stack_count; i++) {
-		struct hl_trace_value value = gained(sum_of_shown(trace, &balance->gains[i - 1]));
-		uint64_t stack = hl_page_table_stack(trace->table, i);
-		if (value.alloc_objects)
-			r = hl_trace_result_add(result, hl_walker_node(walker, stack), &value);
-	}
-	if (r == 0)
-		r = hl_trace_result_add_pseudo(result, HL_PSEUDO_RELEASED, &released);
-	if (r == 0)
-		r = hl_trace_result_add_pseudo(result, HL_PSEUDO_NO_FAULT, &unattributed);
-	return r;
-}
-
-static int64_t growth(const struct hl_page_balance *balance, enum hl_page_class page_class)
-{
-	return (int64_t)(balance->after.of[page_class] - balance->before.of[page_class]);
-}
-
-static int add_figures(const struct page_trace *trace, const struct hl_page_balance *balance,
-		       struct hl_trace_result *result)
-{
-	int64_t grown[] = {growth(balance, HL_PAGE_CLASS_ANON), growth(balance, HL_PAGE_CLASS_FILE),
-			   growth(balance, HL_PAGE_CLASS_SHMEM)};
-	const struct {
-		const char *name;
-		int64_t value;
-	} figures[] = {
-		{"pages", (int64_t)(sum_of_shown(trace, &balance->after) -
-				    sum_of_shown(trace, &balance->before))},
-		{"rss_growth_pages",
-		 (int64_t)(latest_snapshot(trace)->rss.rss_pages - trace->first.rss.rss_pages)},
-		{"released_pages", (int64_t)sum_of_shown(trace, &balance->released)},
-		{"unattributed_pages", (int64_t)sum_of_shown(trace, &balance->unattributed)},
-		{"anon_pages", grown[HL_PAGE_CLASS_ANON]},
-		{"file_pages", grown[HL_PAGE_CLASS_FILE]},
-		{"shmem_pages", grown[HL_PAGE_CLASS_SHMEM]},
-	};
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < HL_COUNT_OF(figures); i++)
-		r = hl_trace_result_figure(result, figures[i].name, figures[i].value);
-	return r;
-}
-
-static int warn_of_limits(const struct page_trace *trace, bool is_last_old,
-			  struct hl_trace_result *result)
-{
-	const char *calls_error = hl_page_watch_calls_error(trace->watch);
-	double age_s = (double)(hl_clock_ns(CLOCK_MONOTONIC) - latest_snapshot(trace)->taken_ns) /
-		       (double)HL_NS_PER_SECOND;
-	char figures[96];
-	int r = 0;
-
-	if (is_last_old) {
-		snprintf(figures, sizeof(figures),
-			 "its pages are those that it had %.1f seconds before this report", age_s);
-		r = warn_of_end(trace, result, figures);
-	}
-	if (r == 0 && *calls_error)
-		r = hl_trace_result_warn(result,
-					 "calls that bring in pages were not watched: %s; such "
-					 "pages are in [no fault seen]",
-					 calls_error);
-	if (r == 0 && !hl_pagemap_knows_zero_page(hl_page_camera_pagemap(trace->camera)))
-		r = hl_trace_result_warn(result, "pages that were only read count as gained: this "
-						 "kernel does not tell them from others");
-	return r;
-}
-
-static int fill_result(struct page_trace *trace, bool is_last_old, struct hl_trace_result *result)
-{
-	struct hl_page_balance balance;
-	const struct hl_page_snapshot *last = latest_snapshot(trace);
-	int r = hl_page_balance_compare(&trace->first.pages, &last->pages, &last->maps,
-					trace->table, &balance);
-
-	if (r < 0)
-		return r;
-	r = add_balance(trace, &balance, result);
-	if (r == 0)
-		r = add_figures(trace, &balance, result);
-	if (r == 0)
-		r = fill_common(trace, result);
-	if (r == 0)
-		r = warn_of_limits(trace, is_last_old, result);
-	hl_page_balance_release(&balance);
-	return r;
 }
 
 static void say_what_it_took(const struct page_trace *trace, uint64_t detach_ns)
@@ -481,7 +314,10 @@ static int finish_pages(void *context, bool has_ended, struct hl_trace_result *r
 		return polled;
 	if (taken < 0 && taken != -ESRCH)
 		return hl_error_set(err, taken, "%s", gone_error.text);
-	int r = fill_result(trace, taken < 0, result);
+	struct hl_page_findings findings = findings_of(trace, taken < 0);
+	findings.knows_zero_page =
+		hl_pagemap_knows_zero_page(hl_page_camera_pagemap(trace->camera));
+	int r = hl_page_result_fill(&findings, result);
 	return r < 0 ? hl_error_set(err, r, "cannot sum up pages: %s", strerror(-r)) : 0;
 }
 

@@ -517,7 +517,7 @@ static __always_inline uint64_t hl_walk_from(struct hl_workplace *walk, uint64_t
 {
 	uint32_t zero = 0;
 	struct hl_walk_view *view = bpf_map_lookup_elem(&hl_view, &zero);
-	if (!view || pc > HL_FRAME_PC_MASK)
+	if (!view)
 		return 0;
 	walk->generation = *(volatile uint32_t *)&view->current;
 	walk->at = (struct hl_arch_frame){.pc = pc, .sp = sp, .bp = bp};
@@ -560,7 +560,8 @@ static __always_inline bool hl_walk_caused_this(void)
 	return false;
 }
 
-/* The stack whose innermost frame has lookup pc ${pc}; see below. */
+/* The stack whose innermost frame has lookup pc ${pc}, or is the caller of the function that was
+ * just entered. */
 static __noinline uint64_t hl_stack_from(uint64_t pc, uint64_t sp, uint64_t bp, bool is_entry)
 {
 	struct hl_workplace *walk = hl_take_workplace();
@@ -570,15 +571,14 @@ static __noinline uint64_t hl_stack_from(uint64_t pc, uint64_t sp, uint64_t bp, 
 		return 0;
 	}
 	walk->owner = (uint32_t)bpf_get_current_pid_tgid();
-	if (!hl_move_window(walk, sp) && is_entry) {
-		hl_count_loss(HL_LOSS_NO_STACK);
-	} else {
-		if (is_entry) {
-			pc = walk->window[0] - 1;
-			sp += 8;
-		}
-		id = hl_walk_from(walk, pc, sp, bp);
+	if (hl_move_window(walk, sp) && is_entry) {
+		pc = walk->window[0] - 1;
+		sp += 8;
 	}
+	if (pc - 1 < HL_FRAME_PC_MASK)
+		id = hl_walk_from(walk, pc, sp, bp);
+	else
+		hl_count_loss(HL_LOSS_NO_STACK);
 	walk->owner = 0;
 	walk->busy = 0;
 	return id;

@@ -20,6 +20,9 @@
 #define SPARE_ROWS	    (UINT32_C(3) << 19)
 #define ROWS_MAX	    (UINT32_C(1) << 28)
 #define REFRESH_INTERVAL_NS HL_NS_PER_SECOND
+/* Where code runs that stays unknown, reading the mappings again and again takes a tenth of a
+ * processor at most. */
+#define REFRESH_PAUSES 10u
 
 /* PROC_PID_INIT_INO of the kernel. */
 #define FIRST_PID_NAMESPACE UINT32_C(0xeffffffc)
@@ -51,7 +54,7 @@ struct hl_walker {
 	size_t upload_count, upload_capacity;
 	struct hl_stack_tree tree;
 	uint64_t stacks_not_kept, mappings_full;
-	uint64_t refreshed_ns;
+	uint64_t refreshed_ns, refresh_took_ns;
 	bool refresh_wanted;
 };
 
@@ -231,11 +234,21 @@ static int upload(struct hl_walker *walker)
 
 int hl_walker_refresh(struct hl_walker *walker, struct hl_error *err)
 {
-	uint64_t before = walker->target->changes;
+	uint64_t before = walker->target->changes, start_ns = hl_clock_ns(CLOCK_MONOTONIC);
+	int r = hl_target_refresh(walker->target, err);
+	if (r == 0 && walker->target->changes != before)
+		r = upload(walker);
 	walker->refresh_wanted = false;
 	walker->refreshed_ns = hl_clock_ns(CLOCK_MONOTONIC);
-	int r = hl_target_refresh(walker->target, err);
-	return r < 0 || walker->target->changes == before ? r : upload(walker);
+	walker->refresh_took_ns = walker->refreshed_ns - start_ns;
+	return r;
+}
+
+static bool refresh_is_due(const struct hl_walker *walker)
+{
+	uint64_t passed_ns = hl_clock_ns(CLOCK_MONOTONIC) - walker->refreshed_ns;
+	return passed_ns >= REFRESH_INTERVAL_NS ||
+	       (walker->refresh_wanted && passed_ns >= REFRESH_PAUSES * walker->refresh_took_ns);
 }
 
 /* ---- records ---- */
@@ -309,10 +322,7 @@ int hl_walker_poll(struct hl_walker *walker, int timeout_ms, struct hl_error *er
 		r = ring_buffer__consume(walker->ring);
 	if (r < 0)
 		return r;
-	if (walker->refresh_wanted ||
-	    hl_clock_ns(CLOCK_MONOTONIC) - walker->refreshed_ns >= REFRESH_INTERVAL_NS)
-		return hl_walker_refresh(walker, err);
-	return 0;
+	return refresh_is_due(walker) ? hl_walker_refresh(walker, err) : 0;
 }
 
 /* ---- results ---- */

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The stack walker's maps and constants: which task is the target's, what was lost; see walk.bpf.h.
+ */
+#pragma once
+
+#include "bpf/bpf_types.h"
+#include "bpf/walk_shared.h"
+#include "unwind/arch_x86_64.h"
+
+/* Walks that may interrupt each other on one processor. */
+#define HL_WORKPLACES 4u
+
+/* Words of the stack come by the window: one copy is cheaper than a few reads of single words. */
+#define HL_WINDOW_WORDS	    256u
+#define HL_WINDOW_BYTES	    (HL_WINDOW_WORDS * 8)
+#define HL_WINDOW_BYTES_MIN 256u
+
+#define HL_RULE_MASK HL_FRAME_PC_MASK
+
+struct hl_workplace {
+	uint32_t busy;	/* 1 while a walk uses it */
+	uint32_t owner; /* the walk's thread */
+	struct hl_arch_frame at;
+	uint64_t context; /* ucontext of the signal frame just left, else 0 */
+	uint64_t hash;
+	bool ended; /* the outermost frame was reached */
+	uint32_t generation;
+	struct hl_code_mapping mapping; /* the one used last */
+	uint64_t window_start, window_bytes;
+	uint64_t window[HL_WINDOW_WORDS];
+	struct hl_stack_record record;
+};
+
+/* max_entries of what follows are set by walker.c. */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, uint32_t);
+	__type(value, uint64_t);
+} hl_rows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, uint32_t);
+	__type(value, struct hl_code_page);
+} hl_pages SEC(".maps");
+
+/* Two lists of HL_BPF_MAPPINGS_MAX, see struct hl_walk_view. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 2 * HL_BPF_MAPPINGS_MAX);
+	__type(key, uint32_t);
+	__type(value, struct hl_code_mapping);
+} hl_mappings SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, uint32_t);
+	__type(value, struct hl_walk_view);
+} hl_view SEC(".maps");
+
+/*
+ * Rules found lately, by pc and generation, which is how often the mappings have changed. Written
+ * without a lock, so each half proves the other: check is the key ^ rule.
+ */
+struct hl_rule_slot {
+	uint64_t check, rule;
+};
+
+#define HL_RULE_SLOT_BITS 14
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1 << HL_RULE_SLOT_BITS);
+	__type(key, uint32_t);
+	__type(value, struct hl_rule_slot);
+} hl_rule_slots SEC(".maps");
+
+/* Stacks that were sent. Written without a lock: an id that is lost is sent again. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1 << 14);
+	__type(key, uint32_t);
+	__type(value, struct hl_seen_set);
+} hl_seen SEC(".maps");
+#define HL_SEEN_BITS 14
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, HL_WORKPLACES);
+	__type(key, uint32_t);
+	__type(value, struct hl_workplace);
+} hl_workplaces SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, uint32_t);
+	__type(value, struct hl_walk_losses);
+} hl_losses SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 8 << 20);
+} hl_records SEC(".maps");
+
+/* When unknown code was last told of. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, uint32_t);
+	__type(value, uint64_t);
+} hl_unknown_told SEC(".maps");
+#define HL_UNKNOWN_PAUSE_NS UINT64_C(10000000)
+
+/* Set by walker.c before loading. */
+const volatile struct hl_walk_settings hl_walk_settings SEC(".rodata.walk") = {0};
+
+/* Namespaces inside of each other; the kernel allows as many. */
+#define HL_PID_LEVELS 32
+
+/* The current process' id in the tool's pid namespace; 0: it has none. */
+static __noinline uint32_t hl_pid_in_namespace(void)
+{
+	struct pid *pid = bpf_get_current_task_btf()->signal->pids[HL_PIDTYPE_TGID];
+	uint32_t level = pid->level;
+	for (uint32_t i = 0; i < HL_PID_LEVELS && i <= level; i++) {
+		struct upid number = {0};
+		bpf_probe_read_kernel(&number, sizeof(number), &pid->numbers[i]);
+		if (BPF_CORE_READ(number.ns, ns.inum) == hl_walk_settings.pid_namespace)
+			return number.nr;
+	}
+	return 0;
+}
+
+/* Whether the current task is a thread of the target. */
+static __always_inline bool hl_is_target(void)
+{
+	uint32_t pid = hl_walk_settings.pid_namespace ? hl_pid_in_namespace()
+						      : bpf_get_current_pid_tgid() >> 32;
+	return pid == hl_walk_settings.pid;
+}
+
+static __always_inline void hl_count_loss(enum hl_walk_loss loss)
+{
+	uint32_t zero = 0;
+	struct hl_walk_losses *losses = bpf_map_lookup_elem(&hl_losses, &zero);
+	if (losses)
+		losses->count[loss]++;
+}
+
+/* Says that code ran which is in no mapping known, but not more often than the tool can follow. */
+static __noinline int hl_tell_unknown_code(void)
+{
+	struct hl_record_header record = {HL_RECORD_UNKNOWN_CODE, sizeof(record)};
+	uint32_t zero = 0;
+	uint64_t now = bpf_ktime_get_ns();
+	uint64_t *told = bpf_map_lookup_elem(&hl_unknown_told, &zero);
+	if (!told || now - *told < HL_UNKNOWN_PAUSE_NS)
+		return 0;
+	*told = now;
+	bpf_ringbuf_output(&hl_records, &record, sizeof(record), BPF_RB_FORCE_WAKEUP);
+	return 0;
+}

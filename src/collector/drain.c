@@ -140,7 +140,7 @@ static uint64_t lost_events(const struct hl_drain *drain)
 		atomic_load_explicit(&header_of(drain)->thread_count, memory_order_acquire);
 	uint64_t lost = 0;
 	for (uint32_t i = 0; i < count && i < HL_THREADS_MAX; i++)
-		lost += threads[i].lost_log_events;
+		lost += __atomic_load_n(&threads[i].lost_log_events, __ATOMIC_RELAXED);
 	return lost;
 }
 

@@ -268,7 +268,8 @@ static int warn_of_doubts(struct hl_profile *joined, const struct hl_profile *be
 			 (unsigned long long)lost->events, (unsigned long long)lost->bytes);
 	if (r == 0 && lost->log_events)
 		r = warn(joined,
-			 "the log of '%s' lost %llu events: its figures are wrong from then on",
+			 "the log of '%s' lost %llu events: its figures are wrong from then "
+			 "until it was re-based",
 			 name, (unsigned long long)lost->log_events);
 	if (r == 0 && stacks)
 		r = warn(joined, "'%s' lost the outer frames of %llu stacks", name,

@@ -71,7 +71,7 @@ static inline void hl_ring_begin_event(struct hl_ring_writer *writer)
 	_Atomic uint32_t *sequence = &writer->ring->sequence;
 	atomic_store_explicit(sequence, atomic_load_explicit(sequence, memory_order_relaxed) | 1,
 			      memory_order_relaxed);
-	atomic_thread_fence(memory_order_release);
+	atomic_signal_fence(memory_order_seq_cst); /* x86-64 shows stores in their order */
 }
 
 static inline void hl_ring_end_event(struct hl_ring_writer *writer)

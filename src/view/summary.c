@@ -346,7 +346,7 @@ void hl_summary_log_warning(struct hl_emit *emit, const struct hl_profile_lost *
 	if (lost->log_events)
 		hl_emit_warning(emit,
 				"LOST: %s event%s of the log, which the counters have: figures "
-				"over time are wrong from then on",
+				"over time are wrong from then until the log was re-based",
 				hl_format_count((int64_t)lost->log_events, count),
 				hl_format_plural(lost->log_events));
 }

@@ -686,7 +686,8 @@ static void *lose_and_write(void *argument)
 		hl_ring_begin_event(writer);
 		count_event(busy->lab, busy->slot, node, (int64_t)(random >> 50));
 		if (!hl_ring_write(writer, &busy->lab->shared, node, random >> 50, 1, false))
-			busy->lab->shared.threads[busy->slot].lost_log_events++;
+			__atomic_fetch_add(&busy->lab->shared.threads[busy->slot].lost_log_events,
+					   1, __ATOMIC_RELAXED);
 		hl_ring_end_event(writer);
 	}
 	return NULL;
@@ -704,7 +705,8 @@ static void a_log_of_busy_threads_is_rebased_to_the_byte(void **state)
 		busy[i] = (struct busy_thread){.lab = lab, .slot = i};
 		pthread_create(&busy[i].thread, NULL, lose_and_write, &busy[i]);
 	}
-	while (tick < 2500 || !lab->shared.threads[0].lost_log_events)
+	while (tick < 2500 ||
+	       !__atomic_load_n(&lab->shared.threads[0].lost_log_events, __ATOMIC_RELAXED))
 		hl_drain_run(lab->drain, tick += 50);
 	/* No loss from here on, so that the last re-base was while the threads went on. */
 	for (uint32_t i = 0; i < 2; i++) {

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- opening a file ---- */
@@ -117,37 +116,10 @@ static int find_parts(struct found_file *file)
 	return r < 0 ? r : 0;
 }
 
-static int read_header(struct found_file *file, int directory_fd, uint32_t process)
-{
-	struct hl_segment *segment = &file->segment;
-	struct stat status;
-
-	segment->fd =
-		openat(directory_fd, segment->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	if (segment->fd < 0 || fstat(segment->fd, &status) < 0)
-		return hl_error_set(&file->err, -errno, "cannot open '%s': %s", segment->path,
-				    strerror(errno));
-	if (!S_ISREG(status.st_mode))
-		return hl_error_set(&file->err, -EBADMSG,
-				    "cannot use '%s': it is not a regular file", segment->path);
-	segment->size = (uint64_t)status.st_size;
-	if (pread(segment->fd, &segment->header, sizeof(segment->header), 0) !=
-	    sizeof(segment->header))
-		return hl_error_set(&file->err, -ENODATA,
-				    "cannot use '%s': it was cut off in its header", segment->path);
-	const char *wrong =
-		hl_log_files_check_header(&hl_log_event_files, process, &segment->header);
-	return wrong ? hl_error_set(&file->err, -EBADMSG, "cannot use '%s': %s", segment->path,
-				    wrong)
-		     : 0;
-}
-
 static int open_file(struct found_file *file, int directory_fd, const char *name, uint32_t process)
 {
-	file->segment.path = strdup(name);
-	if (!file->segment.path)
-		return -ENOMEM;
-	int r = read_header(file, directory_fd, process);
+	int r = hl_segment_open_file(&file->segment, directory_fd, name, &hl_log_event_files,
+				     process, &file->err);
 	if (r == 0)
 		r = find_parts(file);
 	if (r == 0 && !file->part_count)
@@ -269,28 +241,15 @@ static int open_files(struct hl_event_log *log, int directory_fd, const struct h
 static int open_log(struct hl_event_log *log, int directory_fd, const char *directory,
 		    const struct hl_log_options *options, struct hl_error *err)
 {
-	struct hl_log_file_list list = {0};
+	struct hl_log_run run = {0};
 
-	int r = hl_log_files_list(directory_fd, &hl_log_event_files, log->process, &list);
-	if (r == 0 && options && options->start_realtime_ns)
-		log->foreign_count = (uint32_t)hl_log_files_drop_foreign(
-			directory_fd, &hl_log_event_files, options->start_realtime_ns, &list);
-	if (r == 0 && !list.count && log->foreign_count)
-		r = hl_error_set(err, -EBADMSG,
-				 "cannot use the events in '%s': they are of another recording",
-				 directory);
-	else if (r == 0 && !list.count)
-		r = hl_error_set(err, -ENOENT,
-				 "'%s' holds no events of this process; 'heapline record --mode "
-				 "log-fast --events' keeps them",
-				 directory);
-	if (r == 0) {
-		size_t first = hl_log_files_newest_run(&list);
-		log->ignored_count = (uint32_t)first;
-		r = open_files(log, directory_fd, list.items + first, list.count - first, options,
-			       err);
-	}
-	free(list.items);
+	int r = hl_log_files_find(directory_fd, directory, &hl_log_event_files, log->process,
+				  options ? options->start_realtime_ns : 0, &run, err);
+	log->foreign_count = run.foreign_count;
+	log->ignored_count = run.ignored_count;
+	if (r == 0)
+		r = open_files(log, directory_fd, run.list.items, run.list.count, options, err);
+	free(run.list.items);
 	return r;
 }
 

@@ -19,10 +19,24 @@
 #define TICK_NS	      UINT64_C(1000000)
 #define NS_PER_SECOND UINT64_C(1000000000)
 
-const struct hl_log_file_kind hl_log_segments = {"memlog", "hll", HL_SEGMENT_MAGIC,
-						 HL_SEGMENT_VERSION};
-const struct hl_log_file_kind hl_log_event_files = {"events", "hle", HL_EVENTS_MAGIC,
-						    HL_EVENTS_VERSION};
+const struct hl_log_file_kind hl_log_segments = {
+	.prefix = "memlog",
+	.suffix = "hll",
+	.magic = HL_SEGMENT_MAGIC,
+	.version = HL_SEGMENT_VERSION,
+	.name = "log",
+	.pronoun = "one",
+	.record_options = "--mode log-fast",
+};
+const struct hl_log_file_kind hl_log_event_files = {
+	.prefix = "events",
+	.suffix = "hle",
+	.magic = HL_EVENTS_MAGIC,
+	.version = HL_EVENTS_VERSION,
+	.name = "events",
+	.pronoun = "them",
+	.record_options = "--mode log-fast --events",
+};
 
 /* ---- names ---- */
 
@@ -209,8 +223,9 @@ static bool is_foreign(int directory_fd, const char *name, const struct hl_log_f
 	return is_whole && header.start_realtime_ns != start_realtime_ns;
 }
 
-size_t hl_log_files_drop_foreign(int directory_fd, const struct hl_log_file_kind *kind,
-				 uint64_t start_realtime_ns, struct hl_log_file_list *list)
+/* Returns how many files that are of another recording it took out of the list. */
+static size_t drop_foreign(int directory_fd, const struct hl_log_file_kind *kind,
+			   uint64_t start_realtime_ns, struct hl_log_file_list *list)
 {
 	size_t left = 0, count = list->count;
 
@@ -221,11 +236,38 @@ size_t hl_log_files_drop_foreign(int directory_fd, const struct hl_log_file_kind
 	return count - left;
 }
 
-size_t hl_log_files_newest_run(const struct hl_log_file_list *list)
+/* Returns how many files that are older than a gap in the numbers it took out of the list. */
+static size_t drop_old(struct hl_log_file_list *list)
 {
 	size_t first = list->count ? list->count - 1 : 0;
 
 	while (first > 0 && list->items[first - 1].number + 1 == list->items[first].number)
 		first--;
+	list->count -= first;
+	if (first)
+		memmove(list->items, list->items + first, list->count * sizeof(*list->items));
 	return first;
+}
+
+int hl_log_files_find(int directory_fd, const char *directory, const struct hl_log_file_kind *kind,
+		      uint32_t process, uint64_t start_realtime_ns, struct hl_log_run *run,
+		      struct hl_error *err)
+{
+	int r = hl_log_files_list(directory_fd, kind, process, &run->list);
+	if (r < 0)
+		return r;
+	if (start_realtime_ns)
+		run->foreign_count =
+			(uint32_t)drop_foreign(directory_fd, kind, start_realtime_ns, &run->list);
+	if (!run->list.count && run->foreign_count)
+		return hl_error_set(err, -EBADMSG,
+				    "cannot use the %s in '%s': every file is of another recording",
+				    kind->name, directory);
+	if (!run->list.count)
+		return hl_error_set(err, -ENOENT,
+				    "'%s' holds no %s of this process; 'heapline record %s' keeps "
+				    "%s",
+				    directory, kind->name, kind->record_options, kind->pronoun);
+	run->ignored_count = (uint32_t)drop_old(&run->list);
+	return 0;
 }

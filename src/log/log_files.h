@@ -9,6 +9,7 @@
  */
 #pragma once
 
+#include "base/error.h"
 #include "log/segment.h"
 
 #include <stdbool.h>
@@ -19,6 +20,8 @@ struct hl_log_file_kind {
 	const char *prefix, *suffix;
 	char magic[9]; /* in the header */
 	uint32_t version;
+	const char *name, *pronoun; /* for sentences: "log", "one" */
+	const char *record_options; /* with which they are written */
 };
 
 extern const struct hl_log_file_kind hl_log_segments, hl_log_event_files;
@@ -69,13 +72,22 @@ struct hl_segment_header hl_log_rotation_header(const struct hl_log_rotation *ro
 int hl_log_files_list(int directory_fd, const struct hl_log_file_kind *kind, uint32_t process,
 		      struct hl_log_file_list *list);
 
-/* Takes files out of the list that say of themselves that tick 0 was at another time than
- * ${start_realtime_ns}: they are of another recording. Returns how many. */
-size_t hl_log_files_drop_foreign(int directory_fd, const struct hl_log_file_kind *kind,
-				 uint64_t start_realtime_ns, struct hl_log_file_list *list);
+/* The newest run of numbers without a gap. Zero-initialize; free list.items. */
+struct hl_log_run {
+	struct hl_log_file_list list;
+	uint32_t ignored_count; /* files before it */
+	uint32_t foreign_count; /* files of another recording, which are not looked at */
+};
 
-/* Where the newest run of numbers without a gap begins. */
-size_t hl_log_files_newest_run(const struct hl_log_file_list *list);
+/*
+ * Finds the files of ${kind} and ${process} that can be read in ${directory}, open at
+ * ${directory_fd}. ${start_realtime_ns}: of tick 0; files that say another time are foreign; 0: not
+ * known. 0, -ENOMEM, or a negative errno with a sentence: -ENOENT where there are none, -EBADMSG
+ * where all are foreign.
+ */
+int hl_log_files_find(int directory_fd, const char *directory, const struct hl_log_file_kind *kind,
+		      uint32_t process, uint64_t start_realtime_ns, struct hl_log_run *run,
+		      struct hl_error *err);
 
 /* What is wrong with a file's header, or NULL. */
 const char *hl_log_files_check_header(const struct hl_log_file_kind *kind, uint32_t process,

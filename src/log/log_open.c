@@ -258,38 +258,24 @@ static int sum_up(struct hl_log *log)
 static int open_log(struct hl_log *log, int directory_fd, const char *directory,
 		    const struct hl_log_options *options, struct hl_error *err)
 {
-	struct hl_log_file_list found = {0};
+	struct hl_log_run run = {0};
 	struct opening opening = {.directory_fd = directory_fd, .process = log->process};
-	size_t count = 0;
 
-	int r = hl_log_files_list(directory_fd, &hl_log_segments, log->process, &found);
-	if (r == 0 && options && options->start_realtime_ns)
-		log->foreign_count = (uint32_t)hl_log_files_drop_foreign(
-			directory_fd, &hl_log_segments, options->start_realtime_ns, &found);
-	if (r == 0 && !found.count && log->foreign_count)
-		r = hl_error_set(err, -EBADMSG,
-				 "cannot use the log in '%s': it is of another recording",
-				 directory);
-	else if (r == 0 && !found.count)
-		r = hl_error_set(err, -ENOENT,
-				 "'%s' holds no log of this process; 'heapline record --mode "
-				 "log-fast' keeps one",
-				 directory);
-	if (r == 0) {
-		size_t first = hl_log_files_newest_run(&found);
-		log->ignored_count = (uint32_t)first;
-		count = found.count - first;
-		opening.found = found.items + first;
-		r = open_segments(log, &opening, count, options, err);
-	}
+	int r = hl_log_files_find(directory_fd, directory, &hl_log_segments, log->process,
+				  options ? options->start_realtime_ns : 0, &run, err);
+	log->foreign_count = run.foreign_count;
+	log->ignored_count = run.ignored_count;
+	opening.found = run.list.items;
+	if (r == 0)
+		r = open_segments(log, &opening, run.list.count, options, err);
 	if (r == 0)
 		r = sum_up(log);
-	for (size_t i = 0; opening.segments && i < count; i++)
+	for (size_t i = 0; opening.segments && i < run.list.count; i++)
 		hl_segment_release(&opening.segments[i]);
 	free(opening.segments);
 	free(opening.errors);
 	free(opening.results);
-	free(found.items);
+	free(run.list.items);
 	return r;
 }
 

@@ -2,8 +2,6 @@
 /* Files of pieces: hashes, windows, frames, indexes; see segment_reader.h. */
 #include "log/segment_reader.h"
 
-#include "log/log_files.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -293,13 +291,6 @@ static int walk_pieces(struct hl_segment *segment)
 
 /* ---- the file ---- */
 
-static int check_header(const struct hl_segment *segment, uint32_t process, struct hl_error *err)
-{
-	const char *wrong = hl_log_files_check_header(&hl_log_segments, process, &segment->header);
-
-	return wrong ? hl_error_set(err, -EBADMSG, "cannot use '%s': %s", segment->path, wrong) : 0;
-}
-
 static int open_file(struct hl_segment *segment, int directory_fd, const char *name,
 		     struct hl_error *err)
 {
@@ -320,15 +311,24 @@ static int open_file(struct hl_segment *segment, int directory_fd, const char *n
 	return 0;
 }
 
-int hl_segment_open(struct hl_segment *segment, int directory_fd, const char *name,
-		    uint32_t process, struct hl_error *err)
+int hl_segment_open_file(struct hl_segment *segment, int directory_fd, const char *name,
+			 const struct hl_log_file_kind *kind, uint32_t process,
+			 struct hl_error *err)
 {
 	*segment = (struct hl_segment){.path = strdup(name), .fd = -1};
 	if (!segment->path)
 		return hl_error_set(err, -ENOMEM, "out of memory");
 	int r = open_file(segment, directory_fd, name, err);
-	if (r == 0)
-		r = check_header(segment, process, err);
+	if (r < 0)
+		return r;
+	const char *wrong = hl_log_files_check_header(kind, process, &segment->header);
+	return wrong ? hl_error_set(err, -EBADMSG, "cannot use '%s': %s", name, wrong) : 0;
+}
+
+int hl_segment_open(struct hl_segment *segment, int directory_fd, const char *name,
+		    uint32_t process, struct hl_error *err)
+{
+	int r = hl_segment_open_file(segment, directory_fd, name, &hl_log_segments, process, err);
 	if (r < 0)
 		return r;
 	r = load_index(segment);

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "log/byte_buffer.h"
+#include "log/log_files.h"
 #include "log/log_reader.h"
 #include "log/segment.h"
 #include "log/segment_index.h"
@@ -19,6 +20,15 @@ struct hl_segment {
 	bool cut_off;		       /* had no index */
 	uint64_t missing_before; /* intervals, before the first; known where there was no index */
 };
+
+/*
+ * Opens the file ${name} of ${kind} and ${process} in ${directory_fd} and checks its header, no
+ * more. 0 or a negative errno with a sentence: -EBADMSG where it is none, -ENODATA where it was cut
+ * off in its header. Release in any case.
+ */
+int hl_segment_open_file(struct hl_segment *segment, int directory_fd, const char *name,
+			 const struct hl_log_file_kind *kind, uint32_t process,
+			 struct hl_error *err);
 
 /*
  * Opens the segment ${name} of process ${process} in ${directory_fd}. 0 or a negative errno with a

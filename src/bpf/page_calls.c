@@ -56,18 +56,38 @@ static bool find_offset(Elf *elf, uint64_t address, uint64_t *ret_offset)
 	return false;
 }
 
+/*
+ * Functions that are hardly more than a system call have no place before it that a probe could be
+ * cheap at, but the jump behind it that tells an error: the kernel leaves rsp and the first three
+ * arguments as they are. Where that is in ${code}, or 0: [endbr64], mov $N,%eax, syscall,
+ * cmp $-4096,%rax, a conditional jump.
+ */
+static uint32_t jump_behind_system_call(const uint8_t code[CODE_BYTES])
+{
+	static const uint8_t endbr64[] = {0xf3, 0x0f, 0x1e, 0xfa};
+	uint32_t at = memcmp(code, endbr64, sizeof(endbr64)) ? 0 : sizeof(endbr64);
+	const uint8_t *mov = code + at, *call = mov + 5, *compare = call + 2, *jump = compare + 6;
+	bool is_jump = (jump[0] & 0xf0) == 0x70 || (jump[0] == 0x0f && (jump[1] & 0xf0) == 0x80);
+
+	return mov[0] == 0xb8 && call[0] == 0x0f && call[1] == 0x05 && compare[0] == 0x48 &&
+			       compare[1] == 0x3d && is_jump
+		       ? (uint32_t)(jump - code)
+		       : 0;
+}
+
 /* The cheapest place where all arguments are where the call puts them; else the first byte. */
 static uint64_t place_in(int fd, uint64_t offset, unsigned arguments)
 {
-	uint8_t code[CODE_BYTES];
+	uint8_t code[CODE_BYTES] = {0};
 	ssize_t bytes = offset > INT64_MAX ? -1 : pread(fd, code, sizeof(code), (off_t)offset);
 
 	if (bytes <= 0)
 		return offset;
 	struct hl_probe_place best = hl_probe_place(code, (size_t)bytes, arguments);
 	struct hl_probe_place first = hl_probe_place(code, 0, arguments);
-	bool unmoved = !memcmp(best.arguments, first.arguments, arguments);
-	return unmoved ? offset + best.offset : offset;
+	if (!memcmp(best.arguments, first.arguments, arguments) && best.emulated)
+		return offset + best.offset;
+	return arguments <= 3 ? offset + jump_behind_system_call(code) : offset;
 }
 
 /* Aliases are one site. */

@@ -15,8 +15,9 @@
 
 struct hl_page_call_site {
 	enum hl_page_call call;
-	uint64_t offset; /* in the file, of the place for a probe; arguments are where calls put
-			    them */
+	/* In the file, of the place for a probe: arguments are where calls put them, and the return
+	 * address is on top of the stack. The call itself may be over there. */
+	uint64_t offset;
 };
 
 #define HL_PAGE_CALL_SITES_MAX 16u

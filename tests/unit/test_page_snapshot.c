@@ -175,6 +175,34 @@ static void the_c_library_has_every_call_once(void **state)
 	hl_maps_release(&maps);
 }
 
+/* As src/bpf/probe_place.c has it. */
+static bool is_cheap(const uint8_t *code)
+{
+	return (code[0] & 0xf8) == 0x50 || (code[0] & 0xf0) == 0x70 || code[0] == 0xe9 ||
+	       code[0] == 0xeb || (code[0] == 0x41 && (code[1] & 0xf8) == 0x50) ||
+	       (code[0] == 0x0f && (code[1] & 0xf0) == 0x80);
+}
+
+static void calls_that_programs_make_often_have_cheap_probes(void **state)
+{
+	(void)state;
+	struct hl_maps maps;
+	struct hl_page_calls calls;
+	uint8_t code[2];
+
+	assert_int_equal(hl_maps_read(getpid(), &maps, NULL), 0);
+	int fd = hl_map_open_file(getpid(), hl_page_calls_find(getpid(), &maps, &calls));
+	assert_true(fd >= 0);
+	for (size_t i = 0; i < calls.count; i++) {
+		enum hl_page_call call = calls.sites[i].call;
+		assert_int_equal(pread(fd, code, 2, (off_t)calls.sites[i].offset), 2);
+		if (call == HL_PAGE_CALL_MMAP || call == HL_PAGE_CALL_MADVISE)
+			assert_true(is_cheap(code));
+	}
+	close(fd);
+	hl_maps_release(&maps);
+}
+
 static void files_that_are_no_c_library_have_no_calls(void **state)
 {
 	(void)state;
@@ -190,6 +218,7 @@ int main(void)
 		cmocka_unit_test(a_process_that_has_ended_has_no_pages),
 		cmocka_unit_test(want_of_memory_is_told),
 		cmocka_unit_test(the_c_library_has_every_call_once),
+		cmocka_unit_test(calls_that_programs_make_often_have_cheap_probes),
 		cmocka_unit_test(files_that_are_no_c_library_have_no_calls),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

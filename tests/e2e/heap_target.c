@@ -8,6 +8,8 @@
  *
  *	report	its pid, mallinfo2 and its Rss, one number a line, then its live blocks, "end"
  *	trim	calls malloc_trim(0), then reports
+ *	free START END
+ *		frees its blocks that lie there in part, then trims and reports
  *	churn	its threads go on at random without end; "end"
  *	crash	aborts
  *
@@ -245,6 +247,20 @@ static void churn(void)
 	flush();
 }
 
+/* Frees blocks of which a byte, or what the allocator keeps before it, is in [${start}, ${end}). */
+static void free_between(uintptr_t start, uintptr_t end)
+{
+	for (size_t w = 0; w < worker_count; w++)
+		for (size_t i = 0; i < workers[w].blocks; i++) {
+			void **block = &workers[w].ledger[i];
+			uintptr_t at = (uintptr_t)*block;
+			if (!at || at + malloc_usable_size(*block) <= start || at - 16 >= end)
+				continue;
+			free(*block);
+			*block = NULL;
+		}
+}
+
 static bool read_command(char *line, size_t capacity)
 {
 	size_t length = 0;
@@ -261,10 +277,14 @@ static bool read_command(char *line, size_t capacity)
 
 static void obey(void)
 {
+	unsigned long long start, end;
 	char line[64];
 
 	while (read_command(line, sizeof(line))) {
-		if (strcmp(line, "report") == 0)
+		if (sscanf(line, "free %llu %llu", &start, &end) == 2) {
+			free_between(start, end);
+			trim();
+		} else if (strcmp(line, "report") == 0)
 			report();
 		else if (strcmp(line, "trim") == 0)
 			trim();

@@ -24,6 +24,7 @@ void *_rjem_valloc(size_t size);
 void *_rjem_reallocarray(void *block, size_t count, size_t size);
 void *_rjem_realloc(void *block, size_t size);
 void *tc_memalign(size_t alignment, size_t size);
+void _rjem_free(void *block) __attribute__((weak)); /* undefined */
 
 static volatile size_t calls;
 
@@ -106,14 +107,13 @@ static void functions_that_pass_the_call_on_are_left_out(void **state)
 	hl_allocator_functions_release(&found);
 }
 
-/* The wrapped malloc of this program is undefined in its file: another one defines it. */
 static void functions_of_other_files_are_not_found(void **state)
 {
 	struct hl_allocator_functions found = read_file("/proc/self/exe");
 
 	(void)state;
-	assert_null(find(&found, "malloc"));
-	assert_null(find(&found, "free"));
+	assert_null(_rjem_free); /* so that its name is in the table */
+	assert_null(find(&found, "_rjem_free"));
 	hl_allocator_functions_release(&found);
 }
 

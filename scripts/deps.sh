@@ -18,7 +18,7 @@ packages() {
 	# redis-tools holds the server's program as well; redis-server would start a service.
 	# The 32-bit libraries come one by one because gcc-multilib conflicts with cross compilers.
 	check) echo libcmocka-dev libunwind-dev clang clang-format libclang-rt-14-dev g++ \
-		redis-tools sqlite3 musl-tools libc6-dbg libc6-dev-i386 lib32gcc-12-dev binutils \
+		redis-tools sqlite3 gdb musl-tools libc6-dbg libc6-dev-i386 lib32gcc-12-dev binutils \
 		rustc python3 util-linux procps graphviz esbuild node-typescript \
 		python3-selenium chromium chromium-driver fonts-dejavu-core \
 		google-perftools libgoogle-perftools4 libjemalloc2 libjemalloc-dev \

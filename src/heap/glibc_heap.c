@@ -61,6 +61,13 @@ static int is_known_arena(const struct hl_glibc_reader *reader, struct hl_index 
 	return hl_index_add(seen, hash, (uint32_t)reader->arena_count + 1);
 }
 
+static int note_damage(struct hl_glibc_reader *reader, const struct hl_glibc_arena *arena)
+{
+	return hl_heap_note(reader->heap,
+			    "the top of the arena at 0x%llx is nowhere: the heap is damaged",
+			    (unsigned long long)arena->address);
+}
+
 /* Follows the ring of arenas, which a damaged heap may lead astray. */
 static int read_ring(struct hl_glibc_reader *reader, struct hl_index *seen)
 {
@@ -83,6 +90,8 @@ static int read_ring(struct hl_glibc_reader *reader, struct hl_index *seen)
 					    "the arena at 0x%llx cannot be read: the heap is "
 					    "damaged",
 					    (unsigned long long)address);
+		if (arena.is_damaged && (r = note_damage(reader, &arena)) < 0)
+			return r;
 		if ((r = add_arena(reader, &arena)) < 0)
 			return r;
 		address = arena.next;
@@ -177,12 +186,13 @@ static int check_heap(struct hl_glibc_reader *reader, const struct hl_glibc_aren
 	return known < 0 ? known : !known;
 }
 
-/* From the newest heap, which has the top, to the one with the arena itself. */
+/* From the newest heap, which has the top, to the one with the arena itself; where the top is not
+ * known, that one alone. */
 static int read_arena_heaps(struct hl_glibc_reader *reader, uint32_t index)
 {
 	const struct hl_glibc_arena *arena = &reader->arenas[index];
-	uint64_t alignment = hl_glibc_heap_alignment(&reader->common);
-	uint64_t address = arena->top & ~(alignment - 1);
+	uint64_t mask = ~(hl_glibc_heap_alignment(&reader->common) - 1);
+	uint64_t address = (arena->is_damaged ? arena->address : arena->top) & mask;
 	uint64_t previous, bytes;
 
 	for (; address; address = previous) {

@@ -66,6 +66,12 @@ static uint64_t growth_limit(const struct hl_maps *maps, uint64_t end)
 
 /* ---- pieces ---- */
 
+/* main_arena's memory ends where pages end. */
+static bool is_break(const struct hl_glibc_reader *reader, uint64_t address)
+{
+	return !(address & (reader->memory->page_bytes - 1));
+}
+
 /* The run from ${start} in a stretch that ends at ${end}: to the top if that lies there. */
 static struct hl_run run_of(const struct hl_glibc_reader *reader, uint64_t start, uint64_t end)
 {
@@ -83,7 +89,9 @@ static struct hl_run run_of(const struct hl_glibc_reader *reader, uint64_t start
 		uint64_t top_end = arena->top + arena->top_bytes;
 		run.top = arena->top;
 		run.limit = growth_limit(&reader->memory->maps, end);
-		run.end = top_end > arena->top && top_end <= run.limit ? top_end : end;
+		run.end = is_break(reader, top_end) && top_end > arena->top && top_end <= run.limit
+				  ? top_end
+				  : end;
 	}
 	return run;
 }
@@ -193,7 +201,7 @@ int hl_glibc_read_break(struct hl_glibc_reader *reader)
 	uint64_t base = reader->common.sbrk_base, start = (base + 15) & ~UINT64_C(15), end = 0;
 	uint64_t bound = stretch_end(&reader->memory->maps, base);
 
-	if (!base || !reader->arenas[0].top || !bound)
+	if (!base || !bound || (!reader->arenas[0].top && !reader->arenas[0].is_damaged))
 		return 0;
 	struct hl_run run = run_of(reader, start, bound);
 	run.own_start = base & ~(reader->memory->page_bytes - 1);

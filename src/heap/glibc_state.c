@@ -84,12 +84,13 @@ int hl_glibc_read_arena(struct hl_memory *memory, const struct hl_glibc *glibc, 
 	arena.max_system_bytes = word_at(bytes + at->arena.max_system_mem);
 	memcpy(arena.fastbins, bytes + at->arena.fastbins, sizeof(arena.fastbins));
 	memcpy(arena.bins, bytes + at->arena.bins, sizeof(arena.bins));
-	if (!has_memory(&arena, at))
+	if (!has_memory(&arena, at)) {
 		arena.top = 0;
-	else if (arena.top & 15)
-		return -EBADMSG;
-	else if ((r = hl_memory_read(memory, arena.top + 8, &head, sizeof(head))) < 0)
-		return r;
+	} else if (arena.top & 15 ||
+		   hl_memory_read(memory, arena.top + 8, &head, sizeof(head)) < 0) {
+		arena.top = 0;
+		arena.is_damaged = true;
+	}
 	arena.top_bytes = head & ~UINT64_C(7);
 	*ret_arena = arena;
 	return 0;

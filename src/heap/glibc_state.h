@@ -9,7 +9,8 @@
 struct hl_glibc_arena {
 	uint64_t address, next;
 	bool is_contiguous;	 /* its memory comes from the break, as far as it can */
-	uint64_t top, top_bytes; /* 0: it has no memory yet */
+	uint64_t top, top_bytes; /* 0: it has no memory yet, or is damaged */
+	bool is_damaged;	 /* the top is nowhere */
 	uint64_t threads;	 /* attached */
 	uint64_t system_bytes, max_system_bytes;
 	uint64_t fastbins[HL_GLIBC_FASTBINS];
@@ -35,7 +36,7 @@ struct hl_addresses {
 int hl_glibc_read_common(struct hl_memory *memory, const struct hl_glibc *glibc,
 			 struct hl_glibc_common *ret_common);
 
-/* -EBADMSG when the top is nowhere. */
+/* 0, or what reading failed with. */
 int hl_glibc_read_arena(struct hl_memory *memory, const struct hl_glibc *glibc, uint64_t address,
 			struct hl_glibc_arena *ret_arena);
 

@@ -220,6 +220,26 @@ static void an_overwritten_header_costs_what_lies_up_to_the_next_known_chunk(voi
 	image_release(&builder.image);
 }
 
+static void an_overwritten_top_is_found_by_the_chunks(void **state)
+{
+	static struct builder builder;
+	struct hl_heap *heap = NULL;
+
+	(void)state;
+	builder_make(&builder, &versions[10]);
+	*builder_word(&builder, MAIN_ARENA + 96) = UINT64_C(0x4141414141414141);
+	*builder_word(&builder, ARENA_HEAP + 48 + 96) = 16;
+	assert_int_equal(read_image(&builder, &plain, &heap), 0);
+	assert_int_equal(heap->arenas[0].inuse_bytes, builder.main.live_bytes);
+	assert_int_equal(heap->arenas[0].unscanned_bytes, builder.main.top_bytes);
+	assert_int_equal(heap->arenas[1].inuse_bytes, builder.second.live_bytes);
+	assert_int_equal(heap->arenas[1].unscanned_bytes, builder.second.top_bytes);
+	assert_non_null(strstr(heap->notes[0].text, "the heap is damaged"));
+	expect_whole(heap);
+	hl_heap_free(heap);
+	image_release(&builder.image);
+}
+
 static void rings_that_do_not_lead_back_are_left(void **state)
 {
 	static struct builder builder;
@@ -381,6 +401,7 @@ int main(void)
 		cmocka_unit_test(unknown_versions_are_refused),
 		cmocka_unit_test(a_heap_without_memory_is_empty),
 		cmocka_unit_test(an_overwritten_header_costs_what_lies_up_to_the_next_known_chunk),
+		cmocka_unit_test(an_overwritten_top_is_found_by_the_chunks),
 		cmocka_unit_test(rings_that_do_not_lead_back_are_left),
 		cmocka_unit_test(heaps_that_lead_to_themselves_end),
 		cmocka_unit_test(lists_that_lead_in_circles_end),

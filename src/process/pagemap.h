@@ -2,9 +2,11 @@
 /*
  * Which pages of a process are in memory.
  *
- * PAGEMAP_SCAN (kernel 6.7) does a GiB in 2 ms and knows the zero page; where it is missing
- * /proc/PID/pagemap is read, 5 ms a GiB and the zero page known only with CAP_SYS_ADMIN. Neither
- * faults a page in, nor changes anything in the target.
+ * PAGEMAP_SCAN (kernel 6.7) passes over addresses without pages at once and knows the zero page
+ * (the huge one since 6.17); where it is missing /proc/PID/pagemap is read, and the zero page is
+ * known only with CAP_SYS_ADMIN. Either takes some 5 ms for a GiB of which half is in memory, most
+ * of it to tell pages of files from others. Neither faults a page in, nor changes anything in the
+ * target.
  */
 #pragma once
 

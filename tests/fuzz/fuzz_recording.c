@@ -3,6 +3,7 @@
  * Fuzzes what reads recordings and regions. The first byte of an input says which:
  *
  *   P, M  a process' file, the recording's file, as they are
+ *   N     JSON of the recording's file, given valid checksums
  *   J     sections of a process' file, given valid checksums, so that what is behind the checks is
  *         reached: u16 bytes of JSON, u16 bytes of nodes, JSON, nodes, values
  *   R     words written into a region: {u8 area, u16 index of the word, u64 value} ...
@@ -63,6 +64,19 @@ static void fuzz_sections(const uint8_t *bytes, size_t size)
 	require(hl_container_writer_finish(&writer, false, NULL) == 0);
 	int fd = openat(directory_fd, "file", O_RDONLY | O_CLOEXEC);
 	read_process_file(fd);
+	close(fd);
+}
+
+static void fuzz_meta(const uint8_t *bytes, size_t size)
+{
+	struct hl_container_writer writer;
+	int directory_fd = scratch_directory();
+	require(hl_container_writer_init(&writer, directory_fd, "file", HL_KIND_RECORDING, 1,
+					 NULL) == 0);
+	hl_container_writer_add(&writer, HL_SECTION_META, bytes, size, false, NULL);
+	require(hl_container_writer_finish(&writer, false, NULL) == 0);
+	int fd = openat(directory_fd, "file", O_RDONLY | O_CLOEXEC);
+	read_meta_file(fd);
 	close(fd);
 }
 
@@ -131,6 +145,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 		break;
 	case 'M':
 		fuzz_file(bytes + 1, size - 1, read_meta_file);
+		break;
+	case 'N':
+		fuzz_meta(bytes + 1, size - 1);
 		break;
 	case 'J':
 		fuzz_sections(bytes + 1, size - 1);

@@ -11,6 +11,7 @@ import re
 import shutil
 import signal
 import subprocess
+import tempfile
 from dataclasses import dataclass, field
 
 from figure import MIB, Figure
@@ -82,8 +83,8 @@ class Watcher:
     """A tool that looks at a process from when it says so until it is interrupted."""
 
     def __init__(self, command, stream, ready):
-        streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL,
-                   stream: subprocess.PIPE}
+        rest = tempfile.TemporaryFile("w+")  # what it says elsewhere
+        streams = {"stdout": rest, "stderr": rest, stream: subprocess.PIPE}
         self.process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL,
                                         text=True, **streams,
                                         env={**os.environ, "PYTHONUNBUFFERED": "1"})
@@ -92,7 +93,9 @@ class Watcher:
             if re.search(ready, line):
                 return
         self.process.wait()
-        raise RunFailed("ends before it looks at anything")
+        rest.seek(0)
+        last = (rest.read().strip().splitlines() or ["no message"])[-1]
+        raise RunFailed(f"ends before it looks at anything: {last}")
 
     def __enter__(self):
         return self

@@ -392,9 +392,9 @@ class Allocators(HeapTest):
         warnings = harness.info(trace.recording)["recording"]["warnings"]
         self.assertIn("mapped during the trace", " ".join(warnings))
 
-    def check_cxx(self, library, *options):
+    def check_cxx(self, library, *options, prefix=()):
         env = {"LD_PRELOAD": library} if library else {}
-        target = self.target("trace_heap_cxx", env=env)
+        target = self.target("trace_heap_cxx", env=env, prefix=prefix)
         trace = self.trace(target, *options)
         # Multiples of the alignment, to which libstdc++ rounds.
         target.do("new", 100, 128)
@@ -423,9 +423,10 @@ class Allocators(HeapTest):
         library = os.path.join(LIBRARIES, "libjemalloc.so.2")
         if not os.path.exists(library):
             self.skipTest(f"'{library}' is not installed")
-        for way in ("multi", "perf"):
+        limited = ("sh", "-c", 'ulimit -v 8388608 && exec "$0"')  # KiB: any request may fail
+        for way, prefix in (("multi", ()), ("perf", ()), ("session", limited)):
             with self.subTest(way):
-                trace = self.check_cxx(library, "--probes", way)
+                trace = self.check_cxx(library, "--probes", way, prefix=prefix)
                 warnings = harness.info(trace.recording)["recording"]["warnings"]
                 self.assertIn("_Znwm of libjemalloc.so.2", " ".join(warnings))
 

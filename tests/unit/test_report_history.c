@@ -171,11 +171,13 @@ static void check_figures(const struct lab *lab)
 
 	for (size_t i = 0; i < report->moment_count; i++) {
 		const struct hl_report_moment *moment = &report->moments[i];
-		const struct hl_report_change *changes = &report->changes[moment->first_change];
 		for (size_t j = 0; j < moment->change_count; j++) {
-			assert_true(!j || changes[j].node > changes[j - 1].node);
-			bytes[log_node(report->profile, changes[j].node)] += changes[j].bytes;
-			objects[log_node(report->profile, changes[j].node)] += changes[j].objects;
+			const struct hl_report_change *change =
+				&report->changes[moment->first_change + j];
+			uint32_t node = log_node(report->profile, change->node);
+			assert_true(!j || change->node > change[-1].node);
+			bytes[node] += change->bytes;
+			objects[node] += change->objects;
 		}
 		check_figures_at(lab, &report->points[moment->point], bytes, objects);
 	}

@@ -45,7 +45,8 @@ class Session:
             ["bash", "-e"], cwd=folder, env=dict(os.environ, PATH=path, LC_ALL="C.UTF-8"),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             start_new_session=True)
-        self.shell.stdin.write(f"trap 'echo; echo {FAILED}' EXIT\n")
+        # It ends with us, however we end, and its children with it.
+        self.shell.stdin.write(f"trap 'trap \"\" PIPE; echo; echo {FAILED}; kill 0' EXIT\n")
 
     def run(self, block):
         """What a block writes; with status and end, as the shell says."""

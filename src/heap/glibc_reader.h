@@ -30,6 +30,16 @@ struct hl_glibc_stretch {
 	uint64_t start, end;
 };
 
+/* Follows the ring of arenas into reader->arenas, which a damaged heap may lead astray: then a note
+ * says so. 0 or a negative errno. */
+int hl_glibc_read_arenas(struct hl_glibc_reader *reader);
+
+/* Walks the heaps of arena ${index}, which is not the main one. */
+int hl_glibc_read_arena_heaps(struct hl_glibc_reader *reader, uint32_t index);
+
+/* The key of chunks in thread caches, as the first caches of the arenas have it; 0: not known. */
+uint64_t hl_glibc_tcache_key_of(struct hl_glibc_reader *reader);
+
 /* The next stretch, from mapping *${index} on, which is moved on; empty when there is none. */
 struct hl_glibc_stretch hl_glibc_stretch_next(const struct hl_maps *maps, size_t *index);
 

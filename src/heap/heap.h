@@ -25,7 +25,9 @@ struct hl_heap_arena {
 	uint32_t carriers;
 	uint64_t system_bytes; /* got from the system, by its own count */
 	uint64_t max_system_bytes;
-	uint64_t inuse_bytes, inuse_blocks; /* live */
+	/* Live blocks, in bytes that the program may use (malloc_usable_size). What is cached and
+	 * free is in bytes of chunks, each 8 bytes larger: as mallinfo2 counts. */
+	uint64_t inuse_bytes, inuse_blocks;
 	uint64_t tcache_bytes, tcache_blocks;
 	uint64_t fastbin_bytes, fastbin_blocks;
 	uint64_t free_bytes, free_blocks; /* in bins; the top not included */
@@ -72,7 +74,7 @@ struct hl_heap {
 	struct hl_heap_arena *arenas;		 /* [0] is the main arena */
 	size_t arena_count, arena_capacity;
 	struct hl_carriers carriers;
-	uint64_t mmapped_bytes, mmapped_blocks;	      /* as walked */
+	uint64_t mmapped_bytes, mmapped_blocks;	      /* as walked: whole mappings, not in arenas */
 	uint64_t mp_mmapped_bytes, mp_mmapped_blocks; /* as glibc counts them: a check */
 	struct hl_heap_rss rss;
 	struct hl_heap_pin *pins; /* by returned_bytes, falling */
@@ -88,8 +90,9 @@ struct hl_heap_settings {
 	bool want_pins;
 	uint32_t strip_count;		 /* parts of each carrier's picture; 0: none */
 	struct hl_log2_shape free_shape; /* width 0: 512, 14 */
-	/* Gets each live block; NULL: nobody does. ${last_word} is the word at the end of its
-	 * usable bytes, where tags lie. Non-zero stops the walk. */
+	/* Gets each live block once, by carriers and mostly in rising order; NULL: nobody does.
+	 * ${last_word} is the word at the end of its usable bytes, where tags lie. Non-zero ends
+	 * the walk. */
 	int (*block)(void *context, uint64_t address, uint64_t usable_bytes, uint64_t last_word);
 	void *context;
 };

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The ring of glibc's arenas, and the heaps of those that are not the main one. */
+#include "heap/glibc_reader.h"
+
+#include "base/array.h"
+#include "heap/glibc_heap.h"
+#include "heap/glibc_tcache.h"
+
+#include <errno.h>
+
+#define ARENAS_MAX 65536u
+
+/* ---- the ring ---- */
+
+static int add_arena(struct hl_glibc_reader *reader, const struct hl_glibc_arena *arena)
+{
+	struct hl_heap *heap = reader->heap;
+
+	if (hl_array_reserve(&reader->arenas, &reader->arena_capacity, reader->arena_count + 1,
+			     sizeof(*reader->arenas)) < 0 ||
+	    hl_array_reserve(&heap->arenas, &heap->arena_capacity, heap->arena_count + 1,
+			     sizeof(*heap->arenas)) < 0)
+		return -ENOMEM;
+	reader->arenas[reader->arena_count++] = *arena;
+	heap->arenas[heap->arena_count++] = (struct hl_heap_arena){
+		.address = arena->address,
+		.threads = (uint32_t)arena->threads,
+		.system_bytes = arena->system_bytes,
+		.max_system_bytes = arena->max_system_bytes,
+	};
+	return 0;
+}
+
+/* Whether ${address} is among the arenas; else it is added to ${seen}. 1, 0 or -ENOMEM. */
+static int is_known_arena(const struct hl_glibc_reader *reader, struct hl_index *seen,
+			  uint64_t address)
+{
+	uint32_t hash = hl_hash_pair(address, 0), at = hash, id;
+
+	while ((id = hl_index_next(seen, hash, &at)))
+		if (reader->arenas[id - 1].address == address)
+			return 1;
+	return hl_index_add(seen, hash, (uint32_t)reader->arena_count + 1);
+}
+
+static int note_damage(struct hl_glibc_reader *reader, const struct hl_glibc_arena *arena)
+{
+	return hl_heap_note(reader->heap,
+			    "the top of the arena at 0x%llx is nowhere: the heap is damaged",
+			    (unsigned long long)arena->address);
+}
+
+/* Follows the ring of arenas, which a damaged heap may lead astray. */
+static int read_ring(struct hl_glibc_reader *reader, struct hl_index *seen)
+{
+	uint64_t address = reader->glibc->main_arena;
+	struct hl_glibc_arena arena;
+	int r;
+
+	do {
+		if ((r = is_known_arena(reader, seen, address)) < 0)
+			return r;
+		if (r > 0 || reader->arena_count == ARENAS_MAX)
+			return hl_heap_note(reader->heap,
+					    "the ring of arenas does not lead back to the first "
+					    "one: the heap is damaged");
+		r = hl_glibc_read_arena(reader->memory, reader->glibc, address, &arena);
+		if (r == -ENOMEM || r == -ESRCH || (r < 0 && !reader->arena_count))
+			return r;
+		if (r < 0)
+			return hl_heap_note(reader->heap,
+					    "the arena at 0x%llx cannot be read: the heap is "
+					    "damaged",
+					    (unsigned long long)address);
+		if (arena.is_damaged && (r = note_damage(reader, &arena)) < 0)
+			return r;
+		if ((r = add_arena(reader, &arena)) < 0)
+			return r;
+		address = arena.next;
+	} while (address != reader->glibc->main_arena);
+	return 0;
+}
+
+int hl_glibc_read_arenas(struct hl_glibc_reader *reader)
+{
+	struct hl_index seen = {0};
+	int r = read_ring(reader, &seen);
+
+	hl_index_release(&seen);
+	return r;
+}
+
+/* ---- heaps ---- */
+
+static int read_heap_info(struct hl_glibc_reader *reader, uint64_t address, uint64_t *ret_arena,
+			  uint64_t *ret_previous, uint64_t *ret_bytes)
+{
+	uint64_t words[3];
+	int r = hl_memory_read(reader->memory, address, words, sizeof(words));
+
+	if (r < 0)
+		return r;
+	*ret_arena = words[0];
+	*ret_previous = words[1];
+	*ret_bytes = words[2];
+	return 0;
+}
+
+/* Where the first chunk of the heap at ${start} is: behind its own struct, and the arena's if that
+ * lies in it. */
+static uint64_t first_chunk(const struct hl_glibc_reader *reader,
+			    const struct hl_glibc_arena *arena, uint64_t start)
+{
+	const struct hl_glibc_layout *layout = reader->glibc->layout;
+	uint64_t first = start + layout->heap_info_bytes;
+
+	if (arena->address == first)
+		first += layout->arena.bytes;
+	return (first + 15) & ~UINT64_C(15);
+}
+
+static int walk_heap(struct hl_glibc_reader *reader, uint32_t index, uint64_t start, uint64_t bytes)
+{
+	const struct hl_glibc_arena *arena = &reader->arenas[index];
+	uint64_t alignment = hl_glibc_heap_alignment(&reader->common);
+	uint64_t first = first_chunk(reader, arena, start), end = start + bytes;
+	bool has_top = arena->top >= start && arena->top < end;
+	const struct hl_run run = {
+		start,		first, end, start + alignment, has_top ? arena->top : 0,
+		arena->address, false};
+
+	if (first >= end)
+		return 0;
+	reader->account.trim_unit = 0;
+	int r = hl_account_begin(&reader->account, "arena heap", start, end, index);
+	if (r == 0)
+		r = hl_glibc_walker_run(reader->walker, &run, &end);
+	if (r == 0)
+		hl_account_end(&reader->account, end);
+	return r;
+}
+
+/* Whether the heap at ${address} was walked; else it is taken down as the next carrier. 1, 0 or
+ * -ENOMEM. */
+static int is_known_heap(struct hl_glibc_reader *reader, uint64_t address)
+{
+	const struct hl_carriers *carriers = &reader->heap->carriers;
+	uint32_t hash = hl_hash_pair(address, 0), at = hash, id;
+
+	while ((id = hl_index_next(&reader->heaps, hash, &at)))
+		if (id <= carriers->count && carriers->carriers[id - 1].address == address)
+			return 1;
+	return hl_index_add(&reader->heaps, hash, (uint32_t)carriers->count + 1);
+}
+
+/* Whether the heap at ${address} is one of ${arena}, and is met for the first time: 1, 0, -ENOMEM.
+ */
+static int check_heap(struct hl_glibc_reader *reader, const struct hl_glibc_arena *arena,
+		      uint64_t address, uint64_t *ret_previous, uint64_t *ret_bytes)
+{
+	uint64_t alignment = hl_glibc_heap_alignment(&reader->common), owner;
+
+	if (address & (alignment - 1) ||
+	    read_heap_info(reader, address, &owner, ret_previous, ret_bytes) < 0 ||
+	    owner != arena->address || *ret_bytes > alignment || *ret_bytes & 4095)
+		return 0;
+	int known = is_known_heap(reader, address);
+	return known < 0 ? known : !known;
+}
+
+/* From the newest heap, which has the top, to the one with the arena itself; where the top is not
+ * known, that one alone. */
+int hl_glibc_read_arena_heaps(struct hl_glibc_reader *reader, uint32_t index)
+{
+	const struct hl_glibc_arena *arena = &reader->arenas[index];
+	uint64_t mask = ~(hl_glibc_heap_alignment(&reader->common) - 1);
+	uint64_t address = (arena->is_damaged ? arena->address : arena->top) & mask;
+	uint64_t previous, bytes;
+
+	for (; address; address = previous) {
+		int is_good = check_heap(reader, arena, address, &previous, &bytes);
+		if (is_good < 0)
+			return is_good;
+		if (!is_good)
+			return hl_heap_note(reader->heap,
+					    "the heap at 0x%llx is damaged, or has just ended",
+					    (unsigned long long)address);
+		int r = walk_heap(reader, index, address, bytes);
+		if (r != 0)
+			return r;
+	}
+	return 0;
+}
+
+uint64_t hl_glibc_tcache_key_of(struct hl_glibc_reader *reader)
+{
+	uint64_t alignment = hl_glibc_heap_alignment(&reader->common), key = 0;
+
+	if (reader->glibc->layout->tcache_key != HL_TCACHE_KEY_RANDOM)
+		return 0;
+	for (size_t i = 0; i < reader->arena_count && !key; i++) {
+		const struct hl_glibc_arena *arena = &reader->arenas[i];
+		uint64_t first = i ? first_chunk(reader, arena, arena->address & ~(alignment - 1))
+				   : (reader->common.sbrk_base + 15) & ~UINT64_C(15);
+		key = hl_glibc_tcache_key_at(reader->memory, reader->glibc, first);
+	}
+	return key;
+}

@@ -46,7 +46,8 @@ class Session:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             start_new_session=True)
         # It ends with us, however we end, and its children with it.
-        self.shell.stdin.write(f"trap 'trap \"\" PIPE; echo; echo {FAILED}; kill 0' EXIT\n")
+        self.shell.stdin.write(
+            f"trap 'trap \"\" PIPE; echo || :; echo {FAILED} || :; kill 0' EXIT\n")
 
     def run(self, block):
         """What a block writes; with status and end, as the shell says."""

@@ -64,9 +64,26 @@ static const char *what_it_is(struct figures *of)
 
 /* ---- 2: why did RSS not fall? ---- */
 
+/* What is free, in memory and not at the end of the main heap: only malloc_trim() returns any. */
+static void write_what_stays(struct figures *of, uint64_t below_top, char text[ANSWER_MAX])
+{
+	char rest[HL_FORMAT_MAX], trimmed[HL_FORMAT_MAX];
+	uint64_t trimmable = of->total.trimmable_bytes;
+	if (!below_top)
+		snprintf(text, ANSWER_MAX, "%s", "nothing is free elsewhere");
+	else if (!trimmable)
+		snprintf(text, ANSWER_MAX,
+			 "%s that are free elsewhere would stay even after malloc_trim()",
+			 bytes(below_top, rest));
+	else
+		snprintf(text, ANSWER_MAX,
+			 "%s are free elsewhere, and stay, but malloc_trim() would return %s",
+			 bytes(below_top, rest), bytes(trimmable, trimmed));
+}
+
 static const char *why_it_stays(struct figures *of)
 {
-	char top[HL_FORMAT_MAX], threshold[HL_FORMAT_MAX], rest[HL_FORMAT_MAX];
+	char top[HL_FORMAT_MAX], threshold[HL_FORMAT_MAX], stays[ANSWER_MAX];
 	const struct hl_heap *heap = of->heap;
 	if (!heap->arena_count)
 		return NULL;
@@ -74,15 +91,15 @@ static const char *why_it_stays(struct figures *of)
 	uint64_t below_top = of->total.free_resident_bytes > main_arena->top_bytes
 				     ? of->total.free_resident_bytes - main_arena->top_bytes
 				     : 0;
+	write_what_stays(of, below_top, stays);
 	snprintf(of->text, sizeof(of->text),
 		 "free() gives back the top of the main heap alone, once it has more than %s; it "
-		 "has "
-		 "%s now%s; %s that are free elsewhere stay until malloc_trim()",
+		 "has %s now%s; %.200s",
 		 bytes(heap->trim_threshold, threshold), bytes(main_arena->top_bytes, top),
 		 heap->trim_threshold > 128 << 10
 			 ? " (the threshold rose when a mapped block was freed)"
 			 : "",
-		 bytes(below_top, rest));
+		 stays);
 	return of->text;
 }
 
@@ -98,6 +115,8 @@ static const char *what_trim_returns(struct figures *of)
 			best = i;
 	if (!heap->arena_count || !heap->page_bytes)
 		return NULL;
+	if (!of->total.trimmable_bytes)
+		return "nothing: it finds no page in memory that it could return";
 	snprintf(of->text, sizeof(of->text), "%s in %s pages, most of it, %s, from arena %zu",
 		 bytes(of->total.trimmable_bytes, all),
 		 hl_format_count(hl_heap_number(of->total.trimmable_bytes / heap->page_bytes),
@@ -110,7 +129,7 @@ static const char *what_trim_returns(struct figures *of)
 
 static const char *what_pins(struct figures *of)
 {
-	char returned[HL_FORMAT_MAX], live[HL_FORMAT_MAX];
+	char returned[HL_FORMAT_MAX], live[HL_FORMAT_MAX], places[HL_FORMAT_MAX];
 	uint64_t returned_bytes = 0, live_bytes = 0;
 	for (size_t i = 0; i < of->heap->pin_count; i++) {
 		returned_bytes += of->heap->pins[i].returned_bytes;
@@ -119,8 +138,9 @@ static const char *what_pins(struct figures *of)
 	if (!of->heap->pin_count)
 		return NULL;
 	snprintf(of->text, sizeof(of->text),
-		 "%s live bytes keep %s of pages in memory, in %zu place%s; see 'heapline pins'",
-		 bytes(live_bytes, live), bytes(returned_bytes, returned), of->heap->pin_count,
+		 "%s in live blocks keep %s of pages in memory, in %s place%s; see 'heapline pins'",
+		 bytes(live_bytes, live), bytes(returned_bytes, returned),
+		 hl_format_count(hl_heap_number(of->heap->pin_count), places),
 		 hl_format_plural(of->heap->pin_count));
 	return of->text;
 }
@@ -169,10 +189,14 @@ static const char *what_caches_hold(struct figures *of)
 static const char *what_fits(struct figures *of)
 {
 	char largest[HL_FORMAT_MAX], top[HL_FORMAT_MAX], threshold[HL_FORMAT_MAX];
+	uint64_t top_bytes = 0;
+	for (size_t i = 0; i < of->heap->arena_count; i++)
+		if (of->heap->arenas[i].top_bytes > top_bytes)
+			top_bytes = of->heap->arenas[i].top_bytes;
 	snprintf(of->text, sizeof(of->text),
 		 "the largest free block has %s, the largest rest at an end %s; a request of %s or "
 		 "more is mapped by itself",
-		 bytes(of->total.largest_free_bytes, largest), bytes(of->total.top_bytes, top),
+		 bytes(of->total.largest_free_bytes, largest), bytes(top_bytes, top),
 		 bytes(of->heap->mmap_threshold, threshold));
 	return of->text;
 }

@@ -236,6 +236,25 @@ static void leaks_retention_and_fragmentation_are_told_apart(void **state)
 	expect_verdict(1 * MIB, 1 * MIB, 0, 98 * MIB, "most of RSS is not this allocator's");
 }
 
+static void answers_name_no_memory_that_is_not_there(void **state)
+{
+	(void)state;
+	struct hl_heap heap = sample_heap();
+	struct hl_heap_arena untrimmable[2] = {arenas[0], arenas[1]};
+	char *text;
+	assert_int_equal(write_view(hl_view_heap, &heap, false, &text), 0);
+	assert_says(text, "the largest rest at an end 7.0 MiB");
+	assert_says(text, "29.0 MiB are free elsewhere, and stay, but malloc_trim() would return "
+			  "25.0 MiB");
+	free(text);
+	untrimmable[0].trimmable_bytes = untrimmable[1].trimmable_bytes = 0;
+	heap.arenas = untrimmable;
+	assert_int_equal(write_view(hl_view_heap, &heap, false, &text), 0);
+	assert_says(text, "malloc_trim(0) give back? nothing: ");
+	assert_says(text, "29.0 MiB that are free elsewhere would stay even after malloc_trim()");
+	free(text);
+}
+
 /* ---- snapshots ---- */
 
 static void write_file(const char *path, const char *text)
@@ -350,6 +369,7 @@ int main(void)
 		cmocka_unit_test(json_has_each_arena_and_the_sums),
 		cmocka_unit_test(pins_are_listed),
 		cmocka_unit_test(leaks_retention_and_fragmentation_are_told_apart),
+		cmocka_unit_test(answers_name_no_memory_that_is_not_there),
 		cmocka_unit_test(a_snapshot_is_read_as_it_was),
 		cmocka_unit_test(files_that_are_no_snapshots_are_errors),
 		cmocka_unit_test(figures_are_found_by_their_names),

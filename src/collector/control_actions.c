@@ -90,8 +90,7 @@ static int set_mode(const struct hl_control_subject *subject, struct hl_tracked 
 				    "started in mode '%s'; choose that or 'closed'",
 				    tracked->pid, hl_mode_names[request->mode],
 				    hl_mode_names[subject->mode]);
-	if (hl_mode_of(atomic_exchange(&tracked->region.header->mode, request->mode)) !=
-	    request->mode)
+	if (hl_mode_switch(&tracked->region.header->mode, request->mode) != request->mode)
 		mark_mode(subject, tracked, request->mode);
 	return 0;
 }

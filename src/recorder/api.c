@@ -77,7 +77,7 @@ HL_EXPORT int hl_mode_set(enum hl_recording_mode mode)
 	uint32_t started = hl_recorder->start_mode;
 	if (mode != HL_CLOSED && (uint32_t)mode != started)
 		return -EINVAL;
-	if (hl_mode_of(atomic_exchange(&header->mode, (uint32_t)mode)) != (enum hl_mode)mode)
+	if (hl_mode_switch(&header->mode, (enum hl_mode)mode) != (enum hl_mode)mode)
 		mark_mode(header, (uint32_t)mode);
 	return 0;
 }

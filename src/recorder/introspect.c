@@ -183,12 +183,11 @@ static void introspect(struct hl_introspection *answer)
 		introspect_tcmalloc(answer);
 }
 
-void hl_introspect(struct hl_recorder *recorder, struct hl_thread *thread)
+/* Set while a thread answers. */
+static atomic_flag answering = ATOMIC_FLAG_INIT;
+
+static void answer(struct hl_region_header *header, struct hl_thread *thread)
 {
-	struct hl_region_header *header = recorder->shared.header;
-	/* Who takes the flag away answers. */
-	if (!(atomic_fetch_and(&header->mode, ~HL_MODE_ASKED) & HL_MODE_ASKED))
-		return;
 	int saved_errno = errno;
 	uint32_t asked = atomic_load(&header->introspection.asked);
 	hl_thread_set(thread, HL_IN_ALLOCATOR);
@@ -196,4 +195,15 @@ void hl_introspect(struct hl_recorder *recorder, struct hl_thread *thread)
 	hl_thread_set(thread, HL_RECORDING);
 	atomic_store_explicit(&header->introspection.answered, asked, memory_order_release);
 	errno = saved_errno;
+}
+
+void hl_introspect(struct hl_recorder *recorder, struct hl_thread *thread)
+{
+	struct hl_region_header *header = recorder->shared.header;
+	/* Asked again meanwhile, it stays asked until the one answer is whole. */
+	if (atomic_flag_test_and_set(&answering))
+		return;
+	if (atomic_fetch_and(&header->mode, ~HL_MODE_ASKED) & HL_MODE_ASKED)
+		answer(header, thread);
+	atomic_flag_clear(&answering);
 }

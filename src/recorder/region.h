@@ -64,6 +64,16 @@ static inline enum hl_mode hl_mode_of(uint32_t mode)
 	return (enum hl_mode)(mode & ~HL_MODE_ASKED);
 }
 
+/* Switches to ${to}, and leaves HL_MODE_ASKED as it is: who asked is answered in any mode. Returns
+ * the mode until then. */
+static inline enum hl_mode hl_mode_switch(_Atomic uint32_t *mode, enum hl_mode to)
+{
+	uint32_t was = atomic_load(mode);
+	while (!atomic_compare_exchange_weak(mode, &was, (uint32_t)to | (was & HL_MODE_ASKED)))
+		continue;
+	return hl_mode_of(was);
+}
+
 /* By mode; NULL-terminated. */
 extern const char *const hl_mode_names[HL_MODE_COUNT + 1];
 

@@ -2,9 +2,12 @@
 /* Owners of blocks: tags, counts, names of this process' own code, and its own block table read as
  * another process' would be. */
 #include "heap/owners/block_reader.h"
+#include "heap/owners/open_region.h"
 #include "heap/owners/owner_counts.h"
 #include "heap/owners/owner_names.h"
 #include "heap/owners/owner_table.h"
+#include "heap/owners/slabs.h"
+#include "recorder/region.h"
 #include "tags/tag_word.h"
 
 #include <errno.h>
@@ -13,6 +16,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -218,6 +222,133 @@ static void tables_that_are_none_are_errors(void **state)
 	assert_true(hl_block_reader_new(getpid(), 0, (uintptr_t)nonsense, &reader) < 0);
 }
 
+/* ---- slabs ---- */
+
+static void expect_occupancy(struct hl_slab_class class, const uint64_t expected[8])
+{
+	uint64_t bytes[HL_OCCUPANCY_SLOTS];
+	struct hl_introspection said = {.class_count = 1, .classes = {class}};
+	hl_slabs_occupancy(&said, bytes);
+	for (size_t i = 0; i < HL_OCCUPANCY_SLOTS; i++)
+		assert_int_equal(bytes[i], expected[i]);
+}
+
+static void slabs_count_by_how_full_they_are(void **state)
+{
+	(void)state;
+	/* Of 4 slabs of 10 blocks one is full, and the others have 3 blocks each. */
+	struct hl_slab_class class = {
+		.slab_bytes = 4096, .blocks = 40, .used_blocks = 19, .slabs = 4, .full_slabs = 1};
+	expect_occupancy(class, (uint64_t[8]){[2] = 3 * 4096, [7] = 4096});
+	class.full_slabs = 0;
+	class.used_blocks = 0;
+	expect_occupancy(class, (uint64_t[8]){[0] = 4 * 4096});
+	class.slabs = 0;
+	expect_occupancy(class, (uint64_t[8]){0});
+}
+
+static void slabs_that_contradict_themselves_stay_in_bounds(void **state)
+{
+	(void)state;
+	/* More full slabs than slabs, more used blocks than blocks, products above 64 bits. */
+	expect_occupancy((struct hl_slab_class){.slab_bytes = 1,
+						.blocks = 1,
+						.used_blocks = UINT64_MAX,
+						.slabs = 2,
+						.full_slabs = 9},
+			 (uint64_t[8]){[7] = 2});
+	expect_occupancy((struct hl_slab_class){.slab_bytes = 1,
+						.blocks = UINT64_MAX,
+						.used_blocks = UINT64_C(1) << 63,
+						.slabs = 1},
+			 (uint64_t[8]){[4] = 1});
+	struct hl_introspection said = {.class_count = UINT32_MAX};
+	uint64_t bytes[HL_OCCUPANCY_SLOTS];
+	hl_slabs_occupancy(&said, bytes);
+	assert_int_equal(bytes[0], 0);
+}
+
+/* ---- regions ---- */
+
+#define REGION_BYTES (UINT64_C(1) << 20)
+
+/* A region of this process, mapped as a recorder's is. */
+static struct hl_region_header *map_region(void)
+{
+	int fd = memfd_create("heapline", MFD_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, REGION_BYTES), 0);
+	struct hl_region_header *header =
+		mmap(NULL, REGION_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_ptr_not_equal(header, MAP_FAILED);
+	close(fd);
+	memcpy(header->magic, HL_REGION_MAGIC, sizeof(header->magic));
+	header->version = HL_REGION_VERSION;
+	header->region_bytes = REGION_BYTES;
+	for (size_t i = 0; i < HL_AREA_COUNT; i++)
+		header->areas[i].offset = REGION_BYTES;
+	return header;
+}
+
+static int open_own_region(struct hl_open_region *ret_region)
+{
+	struct hl_owner_names *names;
+	assert_int_equal(hl_owner_names_new(getpid(), &names, NULL), 0);
+	int r = hl_open_region(getpid(), names, ret_region);
+	hl_owner_names_free(names);
+	return r;
+}
+
+static void a_region_is_copied(void **state)
+{
+	(void)state;
+	struct hl_open_region region;
+	assert_int_equal(open_own_region(&region), -ENODATA);
+	struct hl_region_header *header = map_region();
+	struct hl_area *area = &header->areas[HL_AREA_STRINGS];
+	area->offset = REGION_BYTES / 2;
+	area->capacity = 4096;
+	area->committed = UINT64_MAX; /* more than there is room for */
+	strcpy((char *)header + area->offset, "text");
+	assert_int_equal(open_own_region(&region), 0);
+	assert_string_equal((char *)region.base + area->offset, "text");
+	header->pid = 4711;
+	assert_int_equal(hl_open_region_refresh(&region), 0);
+	assert_int_equal(hl_open_region_header(&region)->pid, 4711);
+	hl_open_region_release(&region);
+	munmap(header, REGION_BYTES);
+}
+
+static void regions_with_hostile_headers_are_none(void **state)
+{
+	(void)state;
+	struct hl_open_region region;
+	struct hl_region_header *header = map_region();
+	struct hl_area *area = &header->areas[HL_AREA_CELLS];
+	header->magic[0]++;
+	assert_int_equal(open_own_region(&region), -ENODATA);
+	header->magic[0]--;
+	header->version++;
+	assert_int_equal(open_own_region(&region), -ENODATA);
+	header->version--;
+	header->region_bytes = sizeof(*header) - 1;
+	assert_int_equal(open_own_region(&region), -ENODATA);
+	header->region_bytes = UINT64_MAX; /* not even address space */
+	assert_true(open_own_region(&region) < 0);
+	header->region_bytes = REGION_BYTES;
+	area->offset = REGION_BYTES + 8;
+	assert_int_equal(open_own_region(&region), -ENODATA);
+	area->offset = REGION_BYTES - 4096;
+	area->capacity = 4097;
+	assert_int_equal(open_own_region(&region), -ENODATA);
+	area->capacity = UINT64_MAX;
+	assert_int_equal(open_own_region(&region), -ENODATA);
+	area->offset = REGION_BYTES - 4095;
+	area->capacity = 4000;
+	assert_int_equal(open_own_region(&region), -ENODATA);
+	munmap(header, REGION_BYTES);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -231,6 +362,10 @@ int main(void)
 		cmocka_unit_test(an_array_is_read_from_outside),
 		cmocka_unit_test(a_hash_is_read_from_outside),
 		cmocka_unit_test(tables_that_are_none_are_errors),
+		cmocka_unit_test(slabs_count_by_how_full_they_are),
+		cmocka_unit_test(slabs_that_contradict_themselves_stay_in_bounds),
+		cmocka_unit_test(a_region_is_copied),
+		cmocka_unit_test(regions_with_hostile_headers_are_none),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@ static bool layout_is_sane(const struct hl_region_header *layout)
 	bool sane = memcmp(layout->magic, HL_REGION_MAGIC, sizeof(layout->magic)) == 0 &&
 		    layout->version == HL_REGION_VERSION && bytes >= sizeof(*layout);
 	for (size_t i = 0; sane && i < HL_AREA_COUNT; i++)
-		sane = layout->areas[i].offset <= bytes &&
+		sane = layout->areas[i].offset % 8 == 0 && layout->areas[i].offset <= bytes &&
 		       layout->areas[i].capacity <= bytes - layout->areas[i].offset;
 	return sane;
 }

@@ -31,15 +31,15 @@ static void add_slabs(uint64_t bytes[HL_OCCUPANCY_SLOTS], const struct hl_slab_c
 {
 	if (!slabs || !blocks)
 		return;
-	uint64_t slot = used * HL_OCCUPANCY_SLOTS / blocks;
-	bytes[slot < HL_OCCUPANCY_SLOTS ? slot : HL_OCCUPANCY_SLOTS - 1] +=
+	__uint128_t slot = (__uint128_t)used * HL_OCCUPANCY_SLOTS / blocks;
+	bytes[slot < HL_OCCUPANCY_SLOTS ? (size_t)slot : HL_OCCUPANCY_SLOTS - 1] +=
 		slabs * class->slab_bytes;
 }
 
 void hl_slabs_occupancy(const struct hl_introspection *said, uint64_t ret_bytes[HL_OCCUPANCY_SLOTS])
 {
 	memset(ret_bytes, 0, HL_OCCUPANCY_SLOTS * sizeof(*ret_bytes));
-	for (uint32_t i = 0; i < said->class_count; i++) {
+	for (uint32_t i = 0; i < said->class_count && i < HL_SLAB_CLASSES_MAX; i++) {
 		const struct hl_slab_class *class = &said->classes[i];
 		uint64_t full = class->full_slabs < class->slabs ? class->full_slabs : class->slabs;
 		uint64_t in_full = class->slabs ? class->blocks / class->slabs * full : 0;

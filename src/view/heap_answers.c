@@ -10,11 +10,10 @@
 
 #include <inttypes.h>
 
-/* A part of RSS that is large enough to be the answer, and one that is worth a word. */
-#define MOST_PERCENT 50
+/* A part that is worth a word. */
 #define MUCH_PERCENT 15
 
-/* An arena holds many times another's: from here on they are uneven. */
+/* The largest arena holds so many times the mean of the others: from here on they are uneven. */
 #define UNEVEN_FACTOR 4
 
 #define ANSWER_MAX 512
@@ -161,7 +160,7 @@ static const char *how_arenas_are(struct figures *of)
 	}
 	if (heap->arena_count < 2)
 		return "one arena: MALLOC_ARENA_MAX would change nothing";
-	bool uneven = most > sum / heap->arena_count * UNEVEN_FACTOR;
+	bool uneven = most > (sum - most) / (heap->arena_count - 1) * UNEVEN_FACTOR;
 	snprintf(of->text, sizeof(of->text),
 		 "%zu arenas, filled %s (the largest has %s); %" PRIu64
 		 " without a thread hold %s that is free%s",

@@ -133,12 +133,28 @@ static int read_path(struct cursor *cursor, struct hl_map *map)
 	return 0;
 }
 
+/*
+ * A list that is longer than a page is not of one moment: a mapping that was told of may have grown
+ * into its neighbour when that is told of. What of it comes behind ${floor} is new; false when
+ * nothing does.
+ */
+static bool cut_below(struct hl_map *map, uint64_t floor)
+{
+	if (map->start < floor && map->inode)
+		map->offset += floor - map->start;
+	if (map->start < floor)
+		map->start = floor;
+	return map->start < map->end;
+}
+
 static int add_line(struct cursor line, struct hl_maps *maps)
 {
 	struct hl_map map = {0};
 	uint64_t floor = maps->count ? maps->maps[maps->count - 1].end : 0;
-	if (!read_fields(&line, &map) || map.start < floor)
+	if (!read_fields(&line, &map))
 		return -EBADMSG;
+	if (!cut_below(&map, floor))
+		return 0;
 	if (hl_array_reserve(&maps->maps, &maps->capacity, maps->count + 1, sizeof(map)) ||
 	    read_path(&line, &map))
 		return -ENOMEM;

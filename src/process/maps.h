@@ -39,7 +39,7 @@ struct hl_maps {
 int hl_maps_read(pid_t pid, struct hl_maps *ret_maps, struct hl_error *err);
 
 /* The same from the text of such a file, ${length} bytes: lines that make no sense are an error
- * (-EBADMSG). */
+ * (-EBADMSG). Of mappings that overlap the later one begins where the one before ends. */
 int hl_maps_parse(const char *text, size_t length, struct hl_maps *ret_maps, struct hl_error *err);
 
 /* The mapping that holds ${address}, or NULL. */

@@ -8,6 +8,8 @@
 
 #include <inttypes.h>
 
+#define COMMAND_COLUMNS 60 /* that tables show; JSON has more of it */
+
 /* ---- head ---- */
 
 static void emit_command(struct hl_emit *emit, const struct hl_heap *heap, char *buffer,
@@ -30,7 +32,8 @@ static const char *how_it_was_read(const struct hl_heap *heap)
 
 void hl_heap_emit_head(struct hl_emit *emit, const struct hl_heap *heap)
 {
-	char command[512], took[HL_FORMAT_MAX], chunks[HL_FORMAT_MAX], time[HL_FORMAT_MAX];
+	char command[512], shortened[512], took[HL_FORMAT_MAX], chunks[HL_FORMAT_MAX],
+		time[HL_FORMAT_MAX];
 	hl_emit_object(emit, "process");
 	emit_command(emit, heap, command, sizeof(command));
 	hl_emit_integer(emit, "pid", heap->process.pid);
@@ -42,9 +45,10 @@ void hl_heap_emit_head(struct hl_emit *emit, const struct hl_heap *heap)
 	hl_emit_boolean(emit, "stopped", heap->was_stopped);
 	hl_emit_integer(emit, "walk_ns", hl_heap_number(heap->walk_ns));
 	hl_emit_integer(emit, "chunks", hl_heap_number(heap->chunks));
-	hl_emit_line(emit, "%s (pid %d, %" PRIu32 " thread%s), %s", command, heap->process.pid,
-		     heap->process.threads, hl_format_plural(heap->process.threads),
-		     heap->allocator);
+	hl_emit_line(emit, "%s (pid %d, %" PRIu32 " thread%s), %s",
+		     hl_format_shortened(command, COMMAND_COLUMNS, shortened, sizeof(shortened)),
+		     heap->process.pid, heap->process.threads,
+		     hl_format_plural(heap->process.threads), heap->allocator);
 	hl_emit_line(emit, "%s chunks read in %s, %s",
 		     hl_format_count((int64_t)heap->chunks, chunks),
 		     hl_format_duration(heap->walk_ns, took), how_it_was_read(heap));

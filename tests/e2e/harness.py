@@ -27,6 +27,9 @@ SKIPPED_STATUS = 77  # meson's
 # Meson sets it; it would have the allocator write to every byte of gigabytes that programs ask for.
 os.environ.pop("MALLOC_PERTURB_", None)
 
+# Who runs tests by nohup ignores it, and so would every program here.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
 # Names that tests look up are kept for the length of one script, apart from the user's own.
 _cache = tempfile.TemporaryDirectory(prefix="heapline-cache-")
 os.environ["XDG_CACHE_HOME"] = _cache.name

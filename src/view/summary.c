@@ -351,15 +351,33 @@ void hl_summary_log_warning(struct hl_emit *emit, const struct hl_profile_lost *
 				hl_format_plural(lost->log_events));
 }
 
-static void lost_warnings(struct hl_emit *emit, const struct hl_profile_lost *lost)
+/* Pages are counted by what is there: only whose doing they are may be lost. */
+static void events_warning(struct hl_emit *emit, const struct hl_profile *profile)
 {
+	const struct hl_profile_lost *lost = &profile->lost;
+	const struct hl_trace_kind *kind = hl_profile_trace_kind(profile);
 	char count[HL_FORMAT_MAX], bytes[HL_FORMAT_MAX];
 
-	if (lost->events || lost->bytes)
+	if (kind && hl_trace_kind_counts_pages(kind))
+		hl_emit_warning(emit,
+				"LOST: the stacks of %s event%s: their pages are in the total, "
+				"and may be in [no fault seen]",
+				hl_format_count((int64_t)lost->events, count),
+				hl_format_plural(lost->events));
+	else
 		hl_emit_warning(emit, "LOST: %s event%s, %s: not in the figures below",
 				hl_format_count((int64_t)lost->events, count),
 				hl_format_plural(lost->events),
 				hl_format_bytes((int64_t)lost->bytes, bytes));
+}
+
+static void lost_warnings(struct hl_emit *emit, const struct hl_profile *profile)
+{
+	const struct hl_profile_lost *lost = &profile->lost;
+	char count[HL_FORMAT_MAX], bytes[HL_FORMAT_MAX];
+
+	if (lost->events || lost->bytes)
+		events_warning(emit, profile);
 	hl_summary_log_warning(emit, lost);
 	if (lost->truncated_stacks)
 		hl_emit_warning(emit, "LOST: the outer frames of %s stack%s, too deep to keep",
@@ -446,7 +464,7 @@ void hl_summary_warnings(struct hl_emit *emit, const struct hl_profile *profile)
 					profile->processes[i].pid);
 	if (hl_summary_is_empty(profile))
 		emptiness_warning(emit, profile);
-	lost_warnings(emit, &profile->lost);
+	lost_warnings(emit, profile);
 }
 
 int hl_summary_note(const struct hl_profile *profile, const struct hl_view_options *options)

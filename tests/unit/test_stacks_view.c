@@ -106,6 +106,18 @@ static void expect_text(const char *text, const char *part)
 		fail_msg("'%s' is not in:\n%s", part, text);
 }
 
+static void of_lost_faults_it_is_said_that_their_pages_count(void **state)
+{
+	struct hl_profile *profile = traced(kept);
+
+	(void)state;
+	profile->lost.events = 3;
+	char *text = text_of(hl_view_stacks, profile, options_of(HL_VIEW_ROWS_DEFAULT));
+	expect_text(text, "LOST: the stacks of 3 events: their pages are in the total");
+	free(text);
+	hl_profile_free(profile);
+}
+
 static void text_shows_frames_from_the_innermost_out(void **state)
 {
 	struct hl_profile *profile = traced(kept);
@@ -187,6 +199,7 @@ int main(void)
 		cmocka_unit_test(json_has_whole_stacks_and_the_figures_of_the_whole),
 		cmocka_unit_test(recordings_that_are_no_traces_can_be_shown_so_too),
 		cmocka_unit_test(text_shows_frames_from_the_innermost_out),
+		cmocka_unit_test(of_lost_faults_it_is_said_that_their_pages_count),
 		cmocka_unit_test(what_is_left_out_is_counted),
 		cmocka_unit_test(of_less_than_nothing_there_are_no_shares),
 		cmocka_unit_test(nothing_at_all_is_said),

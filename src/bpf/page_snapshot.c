@@ -145,18 +145,21 @@ static enum rule rule_of(const struct hl_page_camera *camera, const struct hl_ma
 int hl_page_camera_new(pid_t pid, struct hl_page_camera **ret_camera, struct hl_error *err)
 {
 	struct hl_page_camera *camera = calloc(1, sizeof(*camera));
-	int r = -ENOMEM;
 
-	if (camera) {
-		camera->pid = pid;
-		r = hl_pagemap_open(pid, &camera->pagemap, err);
-	}
-	if (r == 0)
+	if (!camera)
+		return hl_error_set(err, -ENOMEM, "cannot look at the pages of '%d': out of memory",
+				    pid);
+	camera->pid = pid;
+	int r = hl_pagemap_open(pid, &camera->pagemap, err);
+	if (r == 0) {
 		r = add_devices(camera);
+		if (r < 0)
+			hl_error_set(err, r, "cannot look at the pages of '%d': %s", pid,
+				     strerror(-r));
+	}
 	if (r < 0) {
 		hl_page_camera_free(camera);
-		return hl_error_set(err, r, "cannot look at the pages of '%d': %s", pid,
-				    strerror(-r));
+		return r;
 	}
 	*ret_camera = camera;
 	return 0;
@@ -247,8 +250,12 @@ static int take_once(struct hl_page_camera *camera, enum hl_page_snapshot_depth 
 {
 	int r = hl_maps_read(camera->pid, &snapshot->maps, err);
 
-	if (r == 0)
-		r = scan_maps(camera, &snapshot->maps, &snapshot->pages);
+	if (r < 0)
+		return r;
+	r = scan_maps(camera, &snapshot->maps, &snapshot->pages);
+	if (r < 0)
+		hl_error_set(err, r, "cannot look at the pages of '%d': %s", camera->pid,
+			     strerror(-r));
 	snapshot->rss.rss_pages = snapshot->pages.page_count;
 	if (r == 0 && depth == HL_PAGE_SNAPSHOT_RSS)
 		r = hl_process_rss_read(camera->pid, &snapshot->rss, err);
@@ -272,8 +279,7 @@ static int take_timed(struct hl_page_camera *camera, enum hl_page_snapshot_depth
 
 	if (r < 0) {
 		hl_page_snapshot_release(&snapshot);
-		return hl_error_set(err, r, "cannot look at the pages of '%d': %s", camera->pid,
-				    strerror(-r));
+		return r;
 	}
 	snapshot.taken_ns = hl_clock_ns(CLOCK_MONOTONIC);
 	snapshot.cost_ns = snapshot.taken_ns - start_ns;

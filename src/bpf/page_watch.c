@@ -403,7 +403,7 @@ int hl_page_watch_counters(const struct hl_page_watch *watch, struct hl_page_cou
 	}
 	free(each);
 	if (r < 0)
-		return -errno;
+		return r;
 	*ret_counters = sum;
 	return 0;
 }

@@ -126,16 +126,16 @@ static int link_allocator(struct hl_heap_probes *probes, const struct hl_allocat
 	return r;
 }
 
-/* Allocators from the ${first} on. Returns first: a call that was entered must be seen to return.
- */
-static int link_allocators(struct hl_heap_probes *probes, size_t first, int entry_fd, int return_fd,
-			   struct hl_error *err)
+/* Allocators from ${first} to before ${end}. Returns first: a call that was entered must be seen to
+ * return. */
+static int link_allocators(struct hl_heap_probes *probes, size_t first, size_t end, int entry_fd,
+			   int return_fd, struct hl_error *err)
 {
 	int r = 0;
 
-	for (size_t i = first; r == 0 && return_fd >= 0 && i < probes->allocators.count; i++)
+	for (size_t i = first; r == 0 && return_fd >= 0 && i < end; i++)
 		r = link_allocator(probes, &probes->allocators.allocators[i], return_fd, true, err);
-	for (size_t i = first; r == 0 && i < probes->allocators.count; i++)
+	for (size_t i = first; r == 0 && i < end; i++)
 		r = link_allocator(probes, &probes->allocators.allocators[i], entry_fd, false, err);
 	return r;
 }
@@ -143,7 +143,7 @@ static int link_allocators(struct hl_heap_probes *probes, size_t first, int entr
 int hl_heap_probes_link(struct hl_heap_probes *probes, int entry_fd, int return_fd,
 			struct hl_error *err)
 {
-	int r = link_allocators(probes, 0, entry_fd, return_fd, err);
+	int r = link_allocators(probes, 0, probes->allocators.count, entry_fd, return_fd, err);
 
 	if (r < 0)
 		hl_heap_probes_unlink(probes);
@@ -163,8 +163,13 @@ int hl_heap_probes_extend(struct hl_heap_probes *probes, int entry_fd, int retur
 	hl_maps_release(&maps);
 	if (r < 0)
 		return hl_error_set(err, r, "cannot look for allocators: out of memory");
-	r = link_allocators(probes, known, entry_fd, return_fd, err);
-	return r < 0 ? r : (int)(probes->allocators.count - known);
+	for (size_t i = known; i < probes->allocators.count; i++) {
+		r = link_allocators(probes, i, i + 1, entry_fd, return_fd, err);
+		if (r == -ESRCH)
+			return r;
+		probes->missed += r < 0;
+	}
+	return (int)(probes->allocators.count - known);
 }
 
 void hl_heap_probes_unlink(struct hl_heap_probes *probes)

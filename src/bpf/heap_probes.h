@@ -17,6 +17,7 @@ struct hl_heap_probes {
 	bool spares_throwing; /* leaves out functions that an exception may leave */
 	struct hl_allocators allocators;
 	struct hl_probe_links links;
+	int missed; /* allocators that were mapped late, and have no probes */
 };
 
 /*
@@ -37,8 +38,9 @@ int hl_heap_probes_link(struct hl_heap_probes *probes, int entry_fd, int return_
 			struct hl_error *err);
 
 /*
- * The same in files that were mapped since. How many of them have allocators; -ESRCH when the
- * process has ended, or another negative errno with a sentence.
+ * The same in files that were mapped since. How many of them have allocators, those that could not
+ * be reached (they may be unmapped again) included, which are counted; -ESRCH when the process has
+ * ended, or another negative errno with a sentence.
  */
 int hl_heap_probes_extend(struct hl_heap_probes *probes, int entry_fd, int return_fd,
 			  struct hl_error *err);

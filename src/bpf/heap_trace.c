@@ -289,10 +289,20 @@ static int add_warnings(const struct heap_trace *trace, const struct hl_heap_cou
 					 "%d allocators were mapped during the trace; what they "
 					 "handed out at first is not shown",
 					 trace->late_allocators);
+	if (r == 0 && trace->probes.missed)
+		r = hl_trace_result_warn(result,
+					 "%d of them could not be watched: what they handed out is "
+					 "not shown",
+					 trace->probes.missed);
 	if (r == 0 && hl_heap_program_is_replaced(trace->program))
 		r = hl_trace_result_warn(result, "the process replaced itself by another program; "
 						 "what is shown is from before that");
-	if (r == 0 && counters->lost_events)
+	if (r == 0 && counters->lost_events && trace->settings->all)
+		r = hl_trace_result_warn(result,
+					 "%llu allocations found no room in the table of stacks; "
+					 "use --sample",
+					 (unsigned long long)counters->lost_events);
+	else if (r == 0 && counters->lost_events)
 		r = hl_trace_result_warn(result,
 					 "%llu blocks found no room in the table of %llu; raise "
 					 "--max-blocks or use --sample",

@@ -131,13 +131,20 @@ static int show_on(FILE *out, const struct hl_heap *heap, const struct hl_view_o
 static int run_watch(void)
 {
 	const struct hl_view_output output = hl_view_parse_output();
+	uint64_t start_ticks =
+		0; /* of the process that was read first; its number may be another's */
 	int status = HL_EXIT_DONE;
 	for (bool first = true;; first = false) {
 		struct hl_error err = {0};
 		struct hl_heap *heap = NULL;
 		int r = read_heap(&heap, &err);
-		if (r == -ESRCH && !first)
+		if (r == 0 && first)
+			start_ticks = heap->process.start_ticks;
+		bool is_another = r == 0 && heap->process.start_ticks != start_ticks;
+		if ((r == -ESRCH && !first) || is_another) {
+			hl_heap_free(heap);
 			break; /* it has ended, as everything does */
+		}
 		if (r == 0)
 			r = show_on(stdout, heap, &output);
 		if (r == 0 && status == HL_EXIT_DONE)
@@ -194,6 +201,8 @@ static int check_together(void)
 		return hl_cli_usage_error(&hl_verb_heap,
 					  "--watch writes again and again, and goes with neither "
 					  "--save nor --output");
+	if (watch_s && !hl_heap_target_pid())
+		return hl_cli_usage_error(&hl_verb_heap, "--watch goes with a process alone");
 	if (watch_s > WATCH_MAX_S)
 		return hl_cli_usage_error(&hl_verb_heap,
 					  "bad value '%" PRIu64

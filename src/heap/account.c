@@ -194,13 +194,13 @@ static void add_live(struct hl_account *account, const struct hl_chunk *chunk, u
 	rss->live_bytes += in_memory - header;
 }
 
-static int note_cached(struct hl_account *account, const struct hl_chunk *chunk)
+static int note_cached(struct hl_account *account, const struct hl_chunk *chunk, uint64_t in_memory)
 {
 	if (hl_array_reserve(&account->cached, &account->cached_capacity, account->cached_count + 1,
 			     sizeof(*account->cached)) < 0)
 		return -ENOMEM;
 	account->cached[account->cached_count++] =
-		(struct hl_cached_chunk){*chunk, account->carrier, account->arena};
+		(struct hl_cached_chunk){*chunk, in_memory, account->carrier, account->arena};
 	return 0;
 }
 
@@ -274,7 +274,7 @@ static int account_chunk(struct hl_account *account, const struct hl_chunk *chun
 		return call_block(account, chunk);
 	case HL_CHUNK_TCACHE:
 		add_cached(account, chunk, in_memory);
-		return note_cached(account, chunk);
+		return note_cached(account, chunk, in_memory);
 	case HL_CHUNK_FASTBIN:
 		add_cached(account, chunk, in_memory);
 		break;
@@ -316,9 +316,8 @@ int hl_account_revive(struct hl_account *account, const struct hl_cached_chunk *
 	carrier_of(account)->cached_bytes -= chunk->size;
 	carrier_of(account)->blocks[0].count++;
 	carrier_of(account)->blocks[0].bytes += chunk->size - HL_CHUNK_HEADER;
-	/* with a key that was read, it is in memory */
-	account->heap->rss.cached_bytes -= chunk->size;
-	add_live(account, chunk, chunk->size);
+	account->heap->rss.cached_bytes -= cached->in_memory;
+	add_live(account, chunk, cached->in_memory);
 	return call_block(account, chunk);
 }
 

@@ -9,6 +9,7 @@
 /* A chunk that was taken for one in a thread's cache. */
 struct hl_cached_chunk {
 	struct hl_chunk chunk;
+	uint64_t in_memory; /* bytes of it */
 	size_t carrier;
 	uint32_t arena;
 };

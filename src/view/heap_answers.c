@@ -45,6 +45,9 @@ static const char *what_it_is(struct figures *of)
 	const char *verdict;
 	if (!is_percent(of->heap_bytes, rss->rss_bytes, MUCH_PERCENT))
 		verdict = "none of them: most of RSS is not this allocator's";
+	else if (is_percent(rss->unscanned_bytes, of->heap_bytes, MUCH_PERCENT))
+		verdict = "it cannot be told: much could not be read while it moved; --stop reads "
+			  "all";
 	else if (is_percent(rss->live_bytes, of->heap_bytes, 100 - MUCH_PERCENT))
 		verdict = "what is there is live: if it grows, it is a leak or a cache; see who "
 			  "owns it with 'heapline allocations' or 'heapline stacks'";
@@ -53,6 +56,10 @@ static const char *what_it_is(struct figures *of)
 	else if (is_percent(rss->free_bytes, of->heap_bytes, MUCH_PERCENT))
 		verdict = "fragmentation: much is free, but live blocks keep its pages; see "
 			  "'heapline pins'";
+	else if (is_percent(rss->cached_bytes, of->heap_bytes, MUCH_PERCENT))
+		verdict =
+			"retention: much lies in thread caches and fastbins, for the next requests "
+			"of the same size";
 	else
 		verdict = "a bit of each";
 	snprintf(of->text, sizeof(of->text), "%s (%s live, %s cached, %s free but in memory)",
@@ -63,42 +70,21 @@ static const char *what_it_is(struct figures *of)
 
 /* ---- 2: why did RSS not fall? ---- */
 
-/* What is free, in memory and not at the end of the main heap: only malloc_trim() returns any. */
-static void write_what_stays(struct figures *of, uint64_t below_top, char text[ANSWER_MAX])
-{
-	char rest[HL_FORMAT_MAX], trimmed[HL_FORMAT_MAX];
-	uint64_t trimmable = of->total.trimmable_bytes;
-	if (!below_top)
-		snprintf(text, ANSWER_MAX, "%s", "nothing is free elsewhere");
-	else if (!trimmable)
-		snprintf(text, ANSWER_MAX,
-			 "%s that are free elsewhere would stay even after malloc_trim()",
-			 bytes(below_top, rest));
-	else
-		snprintf(text, ANSWER_MAX,
-			 "%s are free elsewhere, and stay, but malloc_trim() would return %s",
-			 bytes(below_top, rest), bytes(trimmable, trimmed));
-}
-
 static const char *why_it_stays(struct figures *of)
 {
-	char top[HL_FORMAT_MAX], threshold[HL_FORMAT_MAX], stays[ANSWER_MAX];
+	char top[HL_FORMAT_MAX], threshold[HL_FORMAT_MAX], stays[HL_FORMAT_MAX],
+		trimmed[HL_FORMAT_MAX];
 	const struct hl_heap *heap = of->heap;
 	if (!heap->arena_count)
 		return NULL;
-	const struct hl_heap_arena *main_arena = &heap->arenas[0];
-	uint64_t below_top = of->total.free_resident_bytes > main_arena->top_bytes
-				     ? of->total.free_resident_bytes - main_arena->top_bytes
-				     : 0;
-	write_what_stays(of, below_top, stays);
-	snprintf(of->text, sizeof(of->text),
-		 "free() gives back the top of the main heap alone, once it has more than %s; it "
-		 "has %s now%s; %.200s",
-		 bytes(heap->trim_threshold, threshold), bytes(main_arena->top_bytes, top),
-		 heap->trim_threshold > 128 << 10
-			 ? " (the threshold rose when a mapped block was freed)"
-			 : "",
-		 stays);
+	snprintf(
+		of->text, sizeof(of->text),
+		"free() gives back mapped blocks, and of a heap only its end, when that has more "
+		"than %s: the main heap's has %s; of %s that are free but in memory malloc_trim(0) "
+		"would return %s",
+		bytes(heap->trim_threshold, threshold), bytes(heap->arenas[0].top_bytes, top),
+		bytes(of->total.free_resident_bytes, stays),
+		bytes(of->total.trimmable_bytes, trimmed));
 	return of->text;
 }
 
@@ -116,7 +102,8 @@ static const char *what_trim_returns(struct figures *of)
 		return NULL;
 	if (!of->total.trimmable_bytes)
 		return "nothing: it finds no page in memory that it could return";
-	snprintf(of->text, sizeof(of->text), "%s in %s pages, most of it, %s, from arena %zu",
+	snprintf(of->text, sizeof(of->text),
+		 "%s in %s pages, most of it, %s, from arena %zu; each arena is locked meanwhile",
 		 bytes(of->total.trimmable_bytes, all),
 		 hl_format_count(hl_heap_number(of->total.trimmable_bytes / heap->page_bytes),
 				 pages),
@@ -135,7 +122,7 @@ static const char *what_pins(struct figures *of)
 		live_bytes += of->heap->pins[i].live_bytes;
 	}
 	if (!of->heap->pin_count)
-		return NULL;
+		return "none that keep much more than they are";
 	snprintf(of->text, sizeof(of->text),
 		 "%s in live blocks keep %s of pages in memory, in %s place%s; see 'heapline pins'",
 		 bytes(live_bytes, live), bytes(returned_bytes, returned),
@@ -166,7 +153,7 @@ static const char *how_arenas_are(struct figures *of)
 		 " without a thread hold %s that is free%s",
 		 heap->arena_count, uneven ? "unevenly" : "evenly", bytes(most, largest), idle,
 		 bytes(free_in_idle, idle_bytes),
-		 is_percent(of->total.free_resident_bytes, of->heap_bytes, MUCH_PERCENT)
+		 is_percent(free_in_idle, of->heap_bytes, MUCH_PERCENT)
 			 ? "; a smaller MALLOC_ARENA_MAX would share it"
 			 : "");
 	return of->text;

@@ -40,6 +40,7 @@
 #define HL_RING_SLOT_BITS 10
 #define HL_RING_SLOTS	  (1u << HL_RING_SLOT_BITS)
 #define HL_RING_EVENT_MAX 22u		   /* bytes of the longest event */
+#define HL_RING_TIME_MAX  10u		   /* of a whole tick, or of a whole stamp */
 #define HL_RING_SIZE_BITS 37		   /* larger sizes are EXTENDED */
 #define HL_RING_TICK_MAX  ((1u << 13) - 1) /* more ticks at once are TICK_LONG */
 #define HL_RING_TICK_NS	  UINT64_C(1000000)

@@ -9,10 +9,10 @@
  * Why the order is right. An event is written between its cause and its consequences: behind the
  * real malloc and before the block is the program's; before the real free. In between, its thread
  *
- *	alone:	reads its own name in `alone`, and goes by the stamp S that it wrote after it had
- *put the name there;
- *	else:	reads the clock, then reads in `alone` that nobody is; if somebody is, ends that,
- *and begins again.
+ *	alone:	reads its own name in `alone`, and goes by the stamp S that it wrote after it
+ *		had put the name there;
+ *	else:	reads the clock, then reads in `alone` that nobody is; if somebody is, ends
+ *		that, and begins again.
  *
  * Of two stamps the clock tells which was earlier. An event of a thread that is alone comes after
  * all events with stamps below S: theirs is S at the earliest who read `alone` after S began. And

@@ -124,7 +124,7 @@ static bool has_room(struct hl_ring_writer *writer)
 	uint64_t tail = atomic_load_explicit(&writer->ring->tail, memory_order_acquire);
 
 	writer->limit = tail + writer->mask + 1;
-	return writer->head + 2 * HL_RING_EVENT_MAX <= writer->limit;
+	return writer->head + HL_RING_ROOM <= writer->limit;
 }
 
 static bool is_empty(const struct hl_ring_writer *writer)

@@ -10,6 +10,10 @@
 
 #include <stdbool.h>
 
+/* All that may be written at once: a tick, the stamp at which the thread began to be alone, another
+ * one because it is alone no more, and the event. */
+#define HL_RING_ROOM (3 * HL_RING_TIME_MAX + HL_RING_EVENT_MAX)
+
 /* Zero-initialize; used by the slot's owner only, and kept when the slot gets another owner. */
 struct hl_ring_writer {
 	struct hl_ring *ring; /* NULL: no log */
@@ -104,7 +108,7 @@ static inline void hl_ring_write_stamp(struct hl_ring_writer *writer, uint64_t s
 static inline bool hl_ring_write(struct hl_ring_writer *writer, struct hl_shared *shared,
 				 uint32_t node, uint64_t bytes, uint64_t objects, bool is_free)
 {
-	if (HL_UNLIKELY(writer->head + HL_RING_EVENT_MAX + HL_RING_EVENT_MAX > writer->limit) &&
+	if (HL_UNLIKELY(writer->head + HL_RING_ROOM > writer->limit) &&
 	    !hl_ring_make_room(writer, shared))
 		return false;
 	uint64_t tick = atomic_load_explicit(&shared->header->tick, memory_order_relaxed);

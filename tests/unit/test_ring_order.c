@@ -262,6 +262,24 @@ static void a_lone_thread_writes_one_stamp(void **state)
 	lab_free(lab);
 }
 
+/* An event after a long silence, of a thread whose being alone ends while it writes. */
+static void there_is_room_for_all_that_is_written_at_once(void **state)
+{
+	struct lab *lab = lab_new(1, HL_REGION_STAMPS);
+	struct hl_ring_writer *writer = &lab->writers[0];
+
+	(void)state;
+	hl_ring_write_tick(writer, &lab->shared, HL_RING_TICK_MAX + 1);
+	assert_true(writer->stamp);
+	hl_ring_write_stamp(writer, writer->stamp + HL_RING_STAMP_MAX + 1);
+	hl_ring_write_extended(writer, 1, 1, 1, false);
+	assert_int_equal(writer->head, HL_RING_ROOM);
+	writer->limit = writer->head + HL_RING_ROOM - 1;
+	atomic_store(&writer->ring->tail, writer->limit - writer->mask - 1);
+	assert_false(hl_ring_write(writer, &lab->shared, 1, 1, 1, false));
+	lab_free(lab);
+}
+
 static void another_thread_ends_being_alone_until_a_tick_without_it(void **state)
 {
 	struct lab *lab = lab_new(2, HL_REGION_STAMPS);
@@ -395,6 +413,7 @@ int main(void)
 		cmocka_unit_test(merged_rings_are_sorted_by_tick_and_stamp),
 		cmocka_unit_test(without_stamps_in_the_region_none_are_written),
 		cmocka_unit_test(a_lone_thread_writes_one_stamp),
+		cmocka_unit_test(there_is_room_for_all_that_is_written_at_once),
 		cmocka_unit_test(another_thread_ends_being_alone_until_a_tick_without_it),
 		cmocka_unit_test(events_of_one_thread_in_many_rings_keep_their_order),
 		cmocka_unit_test(what_threads_do_because_of_each_other_keeps_its_order),

@@ -157,7 +157,7 @@ int main(void)
 {
 	struct hl_error err = {{0}};
 	struct hl_target *target;
-	struct hl_walker *walker;
+	struct hl_walker *walker = NULL;
 	uint64_t random = 88172645463325252;
 	for (unsigned i = 0; i < PATHS; i++) { /* xorshift64 */
 		random ^= random << 13;

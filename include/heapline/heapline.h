@@ -59,7 +59,8 @@ int hl_status_get(struct hl_status *status);
 /*
  * Switches between HL_CLOSED and the mode that the recording was started with. 0, -ENOTCONN when
  * nothing is being recorded, or -EINVAL for another mode: the form of the block table, and whether
- * there is a log, is fixed when recording starts. A switch leaves a mark, "mode closed" or the like.
+ * there is a log, is fixed when recording starts. A switch leaves a mark, "mode closed" or the
+ * like.
  */
 int hl_mode_set(enum hl_recording_mode mode);
 
@@ -93,8 +94,8 @@ int hl_log_segments_set(unsigned count);
 #define HL_TAG_NAME_MAX 63 /* bytes of a tag's name, without the NUL */
 
 /*
- * What this thread allocates from here on is of kind ${name}, until the hl_tag_pop() that belongs to
- * it: `heapline allocations` lists it so. Only where libheapline-tags.so runs (heapline record
+ * What this thread allocates from here on is of kind ${name}, until the hl_tag_pop() that belongs
+ * to it: `heapline allocations` lists it so. Only where libheapline-tags.so runs (heapline record
  * --tags); it copies the name and keeps up to 1024 different ones. 0; -EOPNOTSUPP without that
  * library; -EINVAL or -ENAMETOOLONG for the name, which is one line without control characters;
  * -ENOSPC when there are too many. Pushed in any case, so that every push has its pop.

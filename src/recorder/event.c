@@ -205,17 +205,23 @@ static struct hl_weight weigh(const struct hl_recorder *recorder, const void *ad
 	return hl_sample_weight(recorder->shared.header->sample_bytes, address, block);
 }
 
-/* Writes into the log what the counters were told, if there is a log. */
-static void log_event(struct hl_recorder *recorder, struct hl_thread *thread, uint32_t node,
-		      struct hl_weight weight, bool is_free)
+static void write_event(struct hl_recorder *recorder, struct hl_thread *thread, uint32_t node,
+			struct hl_weight weight, bool is_free)
 {
-	if (HL_LIKELY(!recorder->logging))
-		return;
 	if (HL_UNLIKELY(!thread->ring.ring ||
 			!hl_ring_write(&thread->ring, &recorder->shared, node, weight.bytes,
 				       weight.objects, is_free)))
 		thread->shared->lost_log_events++;
 	hl_ring_end_event(&thread->ring);
+}
+
+/* Writes into the log what the counters were told, if there is a log: without one that is a branch,
+ * no call. */
+static inline void log_event(struct hl_recorder *recorder, struct hl_thread *thread, uint32_t node,
+			     struct hl_weight weight, bool is_free)
+{
+	if (HL_UNLIKELY(recorder->logging))
+		write_event(recorder, thread, node, weight, is_free);
 }
 
 /* Whether an allocation is to be recorded: one comparison tells it nearly always. */

@@ -312,6 +312,8 @@ static __always_inline uint64_t take_samples(uint64_t size)
 	struct hl_heap_processor *here = bpf_map_lookup_elem(&hl_heap_processors, &zero);
 	if (!here)
 		return 0;
+	if (!size) /* no sample by bytes hits it */
+		return 0;
 	if (size / HL_SURE_SAMPLE >= hl_sample_bytes)
 		return 1;
 	uint64_t samples = 0;

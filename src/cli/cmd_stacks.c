@@ -18,6 +18,9 @@ static const char *const probe_words[] = {"best", "session", "multi", "perf", NU
 static const enum hl_probe_way probe_ways[] = {HL_PROBE_SESSION, HL_PROBE_SESSION, HL_PROBE_MULTI,
 					       HL_PROBE_PERF};
 
+/* Distances between samples are drawn in 64 bits, some 30 times the mean at most. */
+#define SAMPLE_BYTES_MAX (UINT64_C(1) << 40)
+
 static const struct hl_option options[] = {
 	{"all", 'a', NULL, "count every allocation, freed or not; costs half as much",
 	 HL_OPTION_FLAG, &settings.all, NULL},
@@ -59,6 +62,11 @@ static int run_stacks(int argc, char **argv)
 					  "bad value '%" PRIu64
 					  "' of option '--max-blocks': not from 1 to %" PRIu64,
 					  settings.max_blocks, HL_HEAP_MAX_BLOCKS_MAX);
+	if (settings.sample_bytes > SAMPLE_BYTES_MAX)
+		return hl_cli_usage_error(&hl_verb_stacks,
+					  "bad value '%" PRIu64
+					  "' of option '--sample': more than 1T",
+					  settings.sample_bytes);
 	return hl_trace_run(&hl_verb_stacks, argc, argv, &command);
 }
 

@@ -83,10 +83,15 @@ static int target_fd = -1; /* of the process: readable when it has ended */
 
 static const int end_signals[] = {SIGINT, SIGTERM, SIGHUP};
 
+/* What was ignored before, as SIGHUP is below nohup, stays so. */
 static void set_handlers(void (*handler)(int))
 {
-	for (size_t i = 0; i < HL_COUNT_OF(end_signals); i++)
-		sigaction(end_signals[i], &(struct sigaction){.sa_handler = handler}, NULL);
+	for (size_t i = 0; i < HL_COUNT_OF(end_signals); i++) {
+		struct sigaction before;
+		sigaction(end_signals[i], NULL, &before);
+		if (before.sa_handler != SIG_IGN)
+			sigaction(end_signals[i], &(struct sigaction){.sa_handler = handler}, NULL);
+	}
 }
 
 /* A second signal ends the program at once; the kernel then takes all probes away. */

@@ -314,8 +314,11 @@ static int find_in_module(struct hl_memory *memory, struct module *module, struc
 	bool is_found = try_layout(memory, module, layout, ret);
 	free(module->variables.bytes);
 	if (!is_found)
-		return hl_error_set(err, -ENOTSUP, "found no heap of glibc in '%s'",
-				    module->map->path);
+		return hl_error_set(
+			err, -ENOTSUP,
+			"found no heap of glibc in '%s': it has another allocator, another C "
+			"library, or 32 bits; 'heapline stacks' shows what it allocates",
+			module->map->path);
 	name_glibc(ret, module, minor);
 	return 0;
 }

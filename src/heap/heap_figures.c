@@ -107,9 +107,9 @@ static int take_figures(const json_t *root, struct hl_heap_figures *figures)
 	if (!schema || strcmp(schema, SCHEMA) != 0 || !json_is_object(total))
 		return -EBADMSG;
 	for (size_t i = 0; i < HL_HEAP_FIGURE_COUNT; i++) {
-		json_int_t number =
-			json_integer_value(json_object_get(total, hl_heap_figure_names[i]));
-		if (number < 0)
+		const json_t *value = json_object_get(total, hl_heap_figure_names[i]);
+		json_int_t number = json_integer_value(value);
+		if (number < 0 || (value && !json_is_integer(value)))
 			return -EBADMSG;
 		figures->numbers[i] = (uint64_t)number;
 	}

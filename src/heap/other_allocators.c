@@ -9,14 +9,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#define ASK                                                                                       \
+	"under 'heapline record' it can be asked ('heapline carriers --ask'); 'heapline stacks' " \
+	"shows what it hands out"
+
 static const struct hl_other_allocator allocators[] = {
-	{"jemalloc", "libjemalloc.", "<jemalloc>: ",
-	 "its own statistics show it (malloc_stats_print, MALLOC_CONF=stats_print:true)"},
-	{"mimalloc", "libmimalloc",
-	 "mimalloc: ", "its own statistics show it (mi_stats_print, MIMALLOC_SHOW_STATS=1)"},
-	{"tcmalloc", "libtcmalloc", "TCMALLOC_SAMPLE_PARAMETER",
-	 "its own statistics show it (MallocExtension::GetStats)"},
-	{"musl's malloc", "ld-musl", NULL, "'heapline record' shows what it hands out"},
+	{"jemalloc", "libjemalloc.", "<jemalloc>: ", ASK},
+	{"mimalloc", "libmimalloc", "mimalloc: ", ASK},
+	{"tcmalloc", "libtcmalloc", "TCMALLOC_SAMPLE_PARAMETER", ASK},
+	{"musl's malloc", "ld-musl", NULL, "'heapline stacks' shows what it hands out"},
 	{"the address sanitizer's malloc", "libasan.",
 	 "AddressSanitizer: ", "run a build without the sanitizer"},
 };

@@ -56,9 +56,12 @@ static void emit_total(struct hl_emit *emit, const struct hl_heap *heap)
 	hl_emit_integer(emit, "live_bytes", hl_heap_number(live_bytes));
 	hl_emit_integer(emit, "live_blocks", hl_heap_number(live_blocks));
 	hl_emit_object_end(emit);
-	hl_emit_line(emit, "%s of live blocks keep %s in memory",
-		     hl_format_bytes(hl_heap_number(live_bytes), live),
-		     hl_format_bytes(hl_heap_number(returned_bytes), returned));
+	if (!heap->pin_count)
+		hl_emit_line(emit, "%s", "no page is kept in memory by few live bytes");
+	else
+		hl_emit_line(emit, "%s of live blocks keep %s in memory",
+			     hl_format_bytes(hl_heap_number(live_bytes), live),
+			     hl_format_bytes(hl_heap_number(returned_bytes), returned));
 	hl_emit_line(emit, "%s", "");
 }
 

@@ -295,6 +295,7 @@ static void files_that_are_no_snapshots_are_errors(void **state)
 		"{\"schema\": \"heapline/top/1\"}",
 		"{\"schema\": \"heapline/heap/1\"}",
 		"{\"schema\": \"heapline/heap/1\", \"total\": {\"rss_bytes\": -1}}",
+		"{\"schema\": \"heapline/heap/1\", \"total\": {\"rss_bytes\": \"x\"}}",
 	};
 	char path[] = "/tmp/heapline-test-XXXXXX";
 	close(mkstemp(path));

@@ -48,7 +48,7 @@ static int warn_of_end(const struct hl_page_findings *findings, struct hl_trace_
 {
 	bool replaced = hl_page_watch_target_replaced(findings->watch);
 
-	return hl_trace_result_warn(result, "the process %s before the trace did: %s",
+	return hl_trace_result_warn(result, "the process %s before the trace ended: %s",
 				    replaced ? "became another program" : "ended", figures);
 }
 

@@ -51,8 +51,8 @@ static int run_stacks(int argc, char **argv)
 	settings.way = probe_ways[probes];
 	if (older && hl_trace_parse_seconds(older, &settings.older_seconds) < 0)
 		return hl_cli_usage_error(&hl_verb_stacks,
-					  "bad value '%s' of option '--older': not a number of "
-					  "seconds",
+					  "bad value '%s' of option '--older': not a possible "
+					  "number of seconds",
 					  older);
 	if (settings.all && older)
 		return hl_cli_usage_error(&hl_verb_stacks,

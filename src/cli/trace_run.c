@@ -69,8 +69,8 @@ static int check_usage(const struct hl_verb *verb, int argc, char **argv, double
 	if (argc > 1)
 		return hl_cli_usage_error(verb, "unexpected argument '%s'", argv[1]);
 	if (argc == 1 && hl_trace_parse_seconds(argv[0], seconds) < 0)
-		return hl_cli_usage_error(verb, "bad duration '%s': not a number of seconds",
-					  argv[0]);
+		return hl_cli_usage_error(
+			verb, "bad duration '%s': not a possible number of seconds", argv[0]);
 	if (output.folded && hl_view_parse_output().json)
 		return hl_cli_usage_error(verb, "--folded and --json exclude each other");
 	return HL_EXIT_DONE;
@@ -202,6 +202,13 @@ static int run_trace(const struct hl_trace_command *command, const struct hl_pro
 	set_handlers(on_signal);
 	int traced = trace(command, &request, seconds, result, &is_full, err);
 	set_handlers(SIG_DFL);
+	if (traced < 0 && !is_full && has_ended()) { /* which is why all else failed */
+		*err = (struct hl_error){0};
+		traced = hl_error_set(err, -ESRCH,
+				      "process '%d' ended before it could be traced; trace it "
+				      "while it runs",
+				      facts->pid);
+	}
 	if (is_full)
 		r = hl_trace_result_recording(result, has_ended() ? HL_END_UNKNOWN : HL_END_RUNNING,
 					      ret_recording);

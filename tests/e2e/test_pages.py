@@ -262,7 +262,7 @@ class Ends(ToolCase):
             target.process.wait()
             info = self.finish(trace)
             self.assertEqual(info["figures"]["pages"], target.growth())
-            self.assertIn("the process ended before the trace did", info["recording"]["warnings"][0])
+            self.assertIn("the process ended before the trace ended", info["recording"]["warnings"][0])
             stacks = harness.folded(self.path("tool.hl"), "inuse", "objects")
             self.assertIn(harness.under(stacks, "write_site"), range(4096, 4096 + OTHER_PAGES))
 
@@ -275,7 +275,7 @@ class Ends(ToolCase):
             info = self.finish(trace)
             self.assertEqual(info["figures"]["pages"], 0)
             self.assertGreaterEqual(info["figures"]["faults"], 4096)
-            self.assertIn("the process ended before the trace did", info["recording"]["warnings"][0])
+            self.assertIn("the process ended before the trace ended", info["recording"]["warnings"][0])
 
     def test_a_trace_ends_when_its_target_is_killed_and_says_so(self):
         with self.target("pages", "anon") as target:

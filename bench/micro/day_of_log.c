@@ -9,6 +9,7 @@
  */
 #include "base/frame_key.h"
 #include "log/segment_writer.h"
+#include "recording/recording.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -16,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define INTERVALS_OF_DAY  UINT64_C(864000)
@@ -123,6 +123,17 @@ static void write_interval(struct day *day, uint64_t number)
 	     "day_of_log: cannot write");
 }
 
+/* A log belongs to the process of a recording that began when it did. */
+static uint64_t start_of(const char *directory)
+{
+	struct hl_recording *recording;
+	must(hl_recording_open(directory, &recording, NULL) == 0 && recording->process_count,
+	     "day_of_log: there is no recording to write a log for");
+	uint64_t start_ns = recording->processes[0].start_realtime_ns;
+	hl_recording_free(recording);
+	return start_ns;
+}
+
 static struct day *begin(const char *directory, const struct hl_log_names *names)
 {
 	struct day *day = calloc(1, sizeof(*day));
@@ -132,7 +143,7 @@ static struct day *begin(const char *directory, const struct hl_log_names *names
 		day->block_bytes[i] = 1 + draw(day, BLOCK_BYTES_MAX);
 	struct hl_log_settings settings = {
 		.directory_fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
-		.start_realtime_ns = (uint64_t)time(NULL) * UINT64_C(1000000000),
+		.start_realtime_ns = start_of(directory),
 		.segment_bytes = SEGMENT_BYTES,
 		.segments_kept = SEGMENTS_KEPT,
 		.names = names,

@@ -4,6 +4,7 @@
 
 #include "base/array.h"
 #include "bpf/allocator_names.h"
+#include "bpf/elf_code.h"
 
 #include <gelf.h>
 #include <stdlib.h>
@@ -31,25 +32,6 @@ struct reading {
 	struct candidate *candidates;
 	size_t count, capacity;
 };
-
-/* Where in the file the code at ${address} is; false when it is not in the file. */
-static bool find_offset(Elf *elf, uint64_t address, uint64_t *ret_offset)
-{
-	size_t count = 0;
-
-	if (elf_getphdrnum(elf, &count) < 0)
-		return false;
-	for (size_t i = 0; i < count; i++) {
-		GElf_Phdr segment;
-		if (!gelf_getphdr(elf, (int)i, &segment) || segment.p_type != PT_LOAD ||
-		    !(segment.p_flags & PF_X) || address < segment.p_vaddr ||
-		    address - segment.p_vaddr >= segment.p_filesz)
-			continue;
-		*ret_offset = address - segment.p_vaddr + segment.p_offset;
-		return true;
-	}
-	return false;
-}
 
 /* An alias of what is there already: the plainer name stays, and what holds for either. */
 static bool merge_alias(struct reading *reading, const struct candidate *added)
@@ -83,7 +65,7 @@ static int add_symbol(struct reading *reading, const GElf_Sym *symbol, const cha
 				  .address = symbol->st_value,
 				  .bytes = symbol->st_size ? symbol->st_size : CODE_BYTES_DEFAULT};
 	strncpy(added.name, name, sizeof(added.name) - 1);
-	if (!find_offset(reading->elf, added.address, &added.offset) ||
+	if (!hl_elf_code_offset(reading->elf, added.address, &added.offset) ||
 	    merge_alias(reading, &added))
 		return 0;
 	int r = hl_array_reserve(&reading->candidates, &reading->capacity, reading->count + 1,
@@ -163,7 +145,7 @@ static const char *symbol_of_stub(const struct reading *reading, uint64_t addres
 	size_t at = 0;
 	int32_t displacement;
 
-	if (!find_offset(reading->elf, address, &offset) ||
+	if (!hl_elf_code_offset(reading->elf, address, &offset) ||
 	    !read_code(reading->fd, offset, sizeof(code), code))
 		return NULL;
 	if (memcmp(code, endbr64, sizeof(endbr64)) == 0)

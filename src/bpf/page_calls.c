@@ -3,6 +3,7 @@
 #include "bpf/page_calls.h"
 
 #include "base/compiler.h"
+#include "bpf/elf_code.h"
 #include "bpf/probe_place.h"
 
 #include <gelf.h>
@@ -36,25 +37,6 @@ struct reading {
 	struct hl_page_calls calls;
 	bool is_c_library;
 };
-
-/* Where in the file the code at ${address} is; false when it is not in the file. */
-static bool find_offset(Elf *elf, uint64_t address, uint64_t *ret_offset)
-{
-	size_t count = 0;
-
-	if (elf_getphdrnum(elf, &count) < 0)
-		return false;
-	for (size_t i = 0; i < count; i++) {
-		GElf_Phdr segment;
-		if (!gelf_getphdr(elf, (int)i, &segment) || segment.p_type != PT_LOAD ||
-		    !(segment.p_flags & PF_X) || address < segment.p_vaddr ||
-		    address - segment.p_vaddr >= segment.p_filesz)
-			continue;
-		*ret_offset = address - segment.p_vaddr + segment.p_offset;
-		return true;
-	}
-	return false;
-}
 
 /*
  * Functions that are hardly more than a system call have no place before it that a probe could be
@@ -111,7 +93,7 @@ static void take_symbol(struct reading *reading, const GElf_Sym *symbol, const c
 	reading->is_c_library |= !strcmp(name, C_LIBRARY_SYMBOL);
 	for (size_t i = 0; i < HL_COUNT_OF(names); i++) {
 		if (strcmp(name, names[i].name) != 0 ||
-		    !find_offset(reading->elf, symbol->st_value, &offset))
+		    !hl_elf_code_offset(reading->elf, symbol->st_value, &offset))
 			continue;
 		offset = place_in(reading->fd, offset, names[i].arguments);
 		add_site(reading, (struct hl_page_call_site){names[i].call, offset});

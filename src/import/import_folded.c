@@ -164,7 +164,7 @@ static int add_step(struct folded *folded, size_t depth, const char *text, size_
 		    uint32_t parent)
 {
 	struct step step = {.text = text, .length = length};
-	uint32_t frame;
+	uint32_t frame = 0;
 
 	int r = intern_frame(folded, text, length, &frame);
 	if (r == 0)

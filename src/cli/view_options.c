@@ -30,8 +30,9 @@ static const char *const color_words[] = {"auto", "always", "never", NULL};
 
 const struct hl_option hl_view_value_options[] = {
 	{"value", 'v', "VALUE",
-	 "what to show: inuse, alloc, peak, temporary or slack (default: peak)", HL_OPTION_CHOICE,
-	 &value, hl_value_names},
+	 "what to show: inuse, alloc, peak, temporary or slack (default: peak; of an "
+	 "unfinished recording: inuse)",
+	 HL_OPTION_CHOICE, &value, hl_value_names},
 	{"unit", 'u', "UNIT", "bytes or objects (default: bytes)", HL_OPTION_CHOICE, &unit,
 	 hl_unit_names},
 	{0},
@@ -230,6 +231,36 @@ static bool knows_some(const struct hl_profile *profile, enum hl_value it)
 	       hl_profile_knows(profile, it, HL_UNIT_OBJECTS);
 }
 
+/* Whether ${profile} and what it is compared with differ in ${it}. */
+static bool differs_in(const struct hl_profile *profile, enum hl_value it)
+{
+	for (size_t i = 0; i < profile->node_count; i++)
+		for (int in = 0; in < HL_UNIT_COUNT; in++)
+			if (hl_profile_figure(&profile->counters[i], it, (enum hl_unit)in) !=
+			    hl_profile_figure(&profile->base[i], it, (enum hl_unit)in))
+				return true;
+	return false;
+}
+
+/*
+ * Why the peak is not what one wants to see: a program that goes on may have had it long ago, and
+ * what it has leaked since is no part of it. NULL: it is.
+ */
+static const char *reason_for_inuse(const struct hl_profile *profile)
+{
+	if (profile->imported || !knows_some(profile, HL_VALUE_PEAK) ||
+	    !knows_some(profile, HL_VALUE_INUSE))
+		return NULL;
+	if (profile->snapshot)
+		return "because this is a snapshot";
+	if (!profile->complete)
+		return "because the recording is not finished";
+	if (profile->base && !differs_in(profile, HL_VALUE_PEAK) &&
+	    differs_in(profile, HL_VALUE_INUSE))
+		return "because the peaks are equal";
+	return NULL;
+}
+
 static enum hl_value default_value(const struct hl_profile *profile)
 {
 	for (size_t i = 0; i < HL_COUNT_OF(default_values); i++)
@@ -283,7 +314,11 @@ static int value_not_known(const struct hl_profile *profile, const struct hl_vie
 int hl_view_choose_value(const struct hl_profile *profile, struct hl_view_options *options,
 			 struct hl_error *err)
 {
-	options->value = value >= 0 ? (enum hl_value)value : default_value(profile);
+	options->value_reason = value < 0 ? reason_for_inuse(profile) : NULL;
+	if (value >= 0)
+		options->value = (enum hl_value)value;
+	else
+		options->value = options->value_reason ? HL_VALUE_INUSE : default_value(profile);
 	if (unit >= 0)
 		options->unit = (enum hl_unit)unit;
 	else

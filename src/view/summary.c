@@ -324,7 +324,12 @@ void hl_summary_value_line(struct hl_emit *emit, const struct hl_profile *profil
 		[HL_VALUE_SLACK] = "set aside by the allocator beyond what was requested",
 	};
 	const struct hl_trace_kind *kind = hl_profile_trace_kind(profile);
+	const char *meaning = meanings[options->value];
 
+	if (options->value == HL_VALUE_INUSE && profile->snapshot)
+		meaning = "not freed when the snapshot was taken";
+	else if (options->value == HL_VALUE_INUSE && !profile->complete && !profile->imported)
+		meaning = "not freed at the last save";
 	if (kind)
 		hl_emit_line(emit, "showing what was %s in %s; --unit chooses", kind->word,
 			     hl_unit_names[options->unit]);
@@ -334,9 +339,10 @@ void hl_summary_value_line(struct hl_emit *emit, const struct hl_profile *profil
 			     options->unit == HL_UNIT_BYTES ? "objects counts blocks"
 							    : "bytes adds up their sizes");
 	else
-		hl_emit_line(emit, "showing %s (%s) in %s; --value and --unit choose others",
-			     hl_value_names[options->value], meanings[options->value],
-			     hl_unit_names[options->unit]);
+		hl_emit_line(emit, "showing %s (%s) in %s%s%s; --value and --unit choose others",
+			     hl_value_names[options->value], meaning, hl_unit_names[options->unit],
+			     options->value_reason ? ", " : "",
+			     options->value_reason ? options->value_reason : "");
 }
 
 void hl_summary_log_warning(struct hl_emit *emit, const struct hl_profile_lost *lost)

@@ -148,7 +148,9 @@ static void put_part(struct line *line, const struct hl_profile *profile,
 	else if (kind)
 		put(line, "%s", kind->word);
 	else if (value == HL_VALUE_INUSE)
-		put(line, profile->imported || profile->moment ? "in use" : "in use at the end");
+		put(line, profile->moment || !profile->complete || profile->imported
+				  ? "in use"
+				  : "in use at the end");
 	else
 		put(line, "allocated");
 	put(line, " %s%s", figures_text(profile, total, value, is_first, figures),

@@ -61,6 +61,7 @@ struct hl_view_options {
 	FILE *notes; /* for what must be said beside plain lines */
 	enum hl_value value;
 	enum hl_unit unit;
+	const char *value_reason; /* "because ...": why this value and not the usual one; NULL */
 	bool json, color;
 	enum hl_view_sort sort;
 	enum hl_view_key by;

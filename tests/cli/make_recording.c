@@ -143,6 +143,19 @@ static struct hl_recording_process sized_process(void)
 	return process;
 }
 
+/* What ${process} is later: parse has leaked since, but the peak was before. */
+static struct hl_recording_process leaking_process(struct hl_recording_process process)
+{
+	static struct hl_recording_value values[4];
+
+	memcpy(values, shop_values, sizeof(values));
+	values[2].alloc_bytes += 20011;
+	values[2].alloc_objects += 23;
+	process.values = values;
+	process.duration_ns += 1000000000u;
+	return process;
+}
+
 /* What 'heapline pgfault' keeps: pages by the stacks of shop, and such as have none. More of those
  * that were there before went than came. */
 static struct hl_recording_process paged_process(void)
@@ -282,6 +295,14 @@ int main(int argc, char **argv)
 		recording.sample_bytes = 524288;
 		processes[0].end = HL_END_RUNNING;
 		processes[0].lost = (struct hl_recording_lost){3, 4096, 5, 1, 17, 2, 0};
+	} else if (!strcmp(wanted, "snapshot") || !strcmp(wanted, "later-snapshot")) {
+		recording.complete = processes[0].complete = false;
+		recording.snapshot = true;
+		processes[0].end = HL_END_RUNNING;
+		if (wanted[0] == 'l')
+			processes[0] = leaking_process(processes[0]);
+	} else if (!strcmp(wanted, "leaking")) {
+		processes[0] = leaking_process(processes[0]);
 	} else if (!strcmp(wanted, "sized")) {
 		processes[0] = sized_process();
 	} else if (!strcmp(wanted, "paged")) {

@@ -27,6 +27,9 @@ SOURCES = ("src", "include", "tests", "bench")
 # The layout of other versions differs.
 CLANG_FORMAT_MAJOR = "14"
 NO_RECOVERY = "-Dc_args=-fno-sanitize-recover=all"
+# A time limit only ends a hang. The limits in meson.build suit a quiet machine.
+TIMEOUT_MULTIPLIER = "10"
+SLOWEST_SHOWN = 10
 
 
 @dataclass
@@ -78,10 +81,11 @@ PARTS = [
 
 
 class Tally:
-    """Counts test cases; remembers why some failed or were skipped."""
+    """Counts test cases; remembers why some failed or were skipped, and how long tests took."""
 
     def __init__(self):
         self.passed = 0
+        self.durations = []  # (seconds, name of the test)
         self.failed = []
         self.skipped = []
 
@@ -91,6 +95,7 @@ class Tally:
         output = record.get("stdout", "") + "\n" + record.get("stderr", "")
         cases = cases_in(output)
         verdict = record["result"]
+        self.durations.append((record["duration"], name))
         self.passed += len(cases["ok"])
         self.failed += [f"{name}: {case}" for case in cases["failed"]]
         self.skipped += [f"{name}: {case}" for case in cases["skipped"]]
@@ -227,7 +232,8 @@ def run_part(part, tally):
     log.unlink(missing_ok=True)
     names = [test["name"] for test in tests]
     run([*part.wrapper, "meson", "test", "-C", str(directory), "--no-rebuild",
-         "--num-processes", "2", "--print-errorlogs", *names], part.environment)
+         "--num-processes", "2", "--timeout-multiplier", TIMEOUT_MULTIPLIER, "--print-errorlogs",
+         *names], part.environment)
     records = log.read_text().splitlines() if log.exists() else []
     for record in records:
         tally.add_meson_test(part.name, json.loads(record))
@@ -236,6 +242,10 @@ def run_part(part, tally):
 
 
 def report(tally):
+    if tally.durations:
+        print("\nSlowest tests:")
+        for seconds, name in sorted(tally.durations, reverse=True)[:SLOWEST_SHOWN]:
+            print(f"{seconds:7.1f} s  {name}")
     for title, reasons in (("Skipped", tally.skipped), ("Failed", tally.failed)):
         if reasons:
             print(f"\n{title}:")

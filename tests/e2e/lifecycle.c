@@ -376,7 +376,7 @@ int main(int argc, char **argv)
 	self = argv[0];
 	if (argc > 2)
 		new_root = argv[2];
-	alarm(100); /* a deadlock ends by SIGALRM */
+	alarm(500); /* a deadlock ends by SIGALRM */
 	for (size_t i = 0; i < sizeof(scenarios) / sizeof(*scenarios); i++)
 		if (!strcmp(scenarios[i].name, argv[1]))
 			return scenarios[i].run();

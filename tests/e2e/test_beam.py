@@ -78,7 +78,7 @@ class Node:
             self.stop()
             raise
 
-    def read_line(self, timeout=60):
+    def read_line(self, timeout=harness.TIMEOUT_S):
         line = b""
         while not line.endswith(b"\n"):
             if not select.select([self.process.stdout], [], [], timeout)[0]:
@@ -117,7 +117,7 @@ class World:
         source = os.path.join(directory, "heapline_node.erl")
         with open(source, "w", encoding="ascii") as file:
             file.write(NODE)
-        subprocess.run(["erlc", "-o", directory, source], check=True, timeout=60)
+        subprocess.run(["erlc", "-o", directory, source], check=True, timeout=harness.TIMEOUT_S)
         # It does not outlive the test, whatever ends that; a node ends with its standard input.
         command = [harness.need("setpriv"), "--pdeathsig", "KILL", "epmd"]
         self.epmd = subprocess.Popen(command, env=self.environment,

@@ -97,7 +97,7 @@ def run_redis(directory, environment):
     command = [server, "--port", "0", "--unixsocket", socket, "--save", "", "--dir", directory]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 300
         while not os.path.exists(socket) and time.monotonic() < deadline:
             time.sleep(0.05)
         tests = "set,get,lpush,lrange_100,hset,zadd,spop"
@@ -106,7 +106,7 @@ def run_redis(directory, environment):
         subprocess.run([client, "-s", socket, "eval", "local t = {} for i = 1, 9999 do t[i] = i .. '' end "
                         "return cjson.encode(t)", "0"], stdout=subprocess.DEVNULL, check=True)
         subprocess.run([client, "-s", socket, "shutdown", "nosave"], check=True)
-        process.wait(30)
+        process.wait(300)
     finally:
         process.kill()
         process.wait()

@@ -354,7 +354,7 @@ static void a_mapped_file_that_is_a_pipe_is_not_waited_for(void **state)
 		 "heap profile: 1: 9 [1: 9] @ heapprofile\n1: 9 [1: 9] @ 0x1001\n"
 		 "MAPPED_LIBRARIES:\n1000-2000 r-xp 0 0:0 1 %s\n",
 		 path);
-	alarm(20); /* which ends the program */
+	alarm(200); /* which ends the program */
 	struct hl_profile *profile = read_legacy(text);
 	alarm(0);
 	assert_int_equal(counters_of(profile, "0x1000")->alloc_bytes, 9);

@@ -8,66 +8,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "fail_allocations.h"
-
-#define AREA_BYTES ((size_t)4 << 20)
-
-/* A child that maps memory of every kind, and then rests until it is killed. */
-struct child {
-	pid_t pid;
-	char *own, *shared; /* where it has them */
-};
-
-static void map_and_rest(const struct child *child, int done)
-{
-	memset(child->own, 1, AREA_BYTES / 2);
-	memset(child->shared, 1, AREA_BYTES / 4);
-	if (write(done, "", 1) == 1)
-		for (;;)
-			pause();
-	_exit(1);
-}
-
-static struct child begin_child(void)
-{
-	struct child child;
-	int done[2];
-	char byte;
-
-	child.own =
-		mmap(NULL, AREA_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	child.shared =
-		mmap(NULL, AREA_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	assert_true(child.own != MAP_FAILED && child.shared != MAP_FAILED);
-	madvise(child.own, AREA_BYTES, MADV_NOHUGEPAGE);
-	assert_int_equal(pipe(done), 0);
-	child.pid = fork();
-	if (child.pid == 0)
-		map_and_rest(&child, done[1]);
-	assert_true(child.pid > 0);
-	assert_int_equal(read(done[0], &byte, 1), 1);
-	close(done[0]);
-	close(done[1]);
-	return child;
-}
-
-static void end_child(struct child *child)
-{
-	kill(child->pid, SIGKILL);
-	waitpid(child->pid, NULL, 0);
-	munmap(child->own, AREA_BYTES);
-	munmap(child->shared, AREA_BYTES);
-}
+#include "still.h"
 
 /* The kind of the run at ${address}; 0: not in memory. */
 static uint32_t kind_at(const struct hl_page_snapshot *snapshot, const char *address)
@@ -83,44 +33,49 @@ static uint32_t kind_at(const struct hl_page_snapshot *snapshot, const char *add
 static void a_snapshot_has_the_pages_of_rss_by_kind(void **state)
 {
 	(void)state;
-	struct child child = begin_child();
+	struct still_areas areas;
+	pid_t pid = still_start(&areas);
 
+	assert_true(pid > 0);
 	for (int scans = 0; scans < 2; scans++) {
 		struct hl_page_camera *camera;
 		struct hl_page_snapshot snapshot;
-		assert_int_equal(hl_page_camera_new(child.pid, &camera, NULL), 0);
+		assert_int_equal(hl_page_camera_new(pid, &camera, NULL), 0);
 		if (!scans)
 			hl_page_camera_avoid_scan(camera);
 		assert_int_equal(
 			hl_page_snapshot_take(camera, HL_PAGE_SNAPSHOT_RSS, &snapshot, NULL), 0);
 		if (hl_pagemap_knows_zero_page(hl_page_camera_pagemap(camera)))
 			assert_int_equal(snapshot.pages.page_count, snapshot.rss.rss_pages);
-		assert_int_equal(hl_page_class_of(kind_at(&snapshot, child.own)),
+		assert_int_equal(hl_page_class_of(kind_at(&snapshot, areas.own)),
 				 HL_PAGE_CLASS_ANON);
-		assert_int_equal(hl_page_class_of(kind_at(&snapshot, child.shared)),
+		assert_int_equal(hl_page_class_of(kind_at(&snapshot, areas.shared)),
 				 HL_PAGE_CLASS_SHMEM);
-		assert_int_equal(kind_at(&snapshot, child.own + AREA_BYTES / 2), 0);
+		assert_int_equal(kind_at(&snapshot, areas.own + STILL_AREA_BYTES / 2), 0);
 		hl_page_snapshot_release(&snapshot);
 		hl_page_camera_free(camera);
 	}
-	end_child(&child);
+	still_end(pid);
 }
 
 static void a_process_that_has_ended_has_no_pages(void **state)
 {
 	(void)state;
-	struct child child = begin_child();
+	struct still_areas areas;
+	pid_t pid = still_start(&areas);
+
+	assert_true(pid > 0);
 	struct hl_page_camera *camera;
 	struct hl_page_snapshot snapshot;
 	struct hl_error err = {0};
 
-	assert_int_equal(hl_page_camera_new(child.pid, &camera, NULL), 0);
-	end_child(&child);
+	assert_int_equal(hl_page_camera_new(pid, &camera, NULL), 0);
+	still_end(pid);
 	assert_int_equal(hl_page_snapshot_take(camera, HL_PAGE_SNAPSHOT_PAGES, &snapshot, &err),
 			 -ESRCH);
 	assert_string_not_equal(err.text, "");
 	hl_page_camera_free(camera);
-	assert_true(hl_page_camera_new(child.pid, &camera, &err) < 0);
+	assert_true(hl_page_camera_new(pid, &camera, &err) < 0);
 }
 
 static int take_one(pid_t pid)
@@ -139,11 +94,13 @@ static int take_one(pid_t pid)
 static void want_of_memory_is_told(void **state)
 {
 	(void)state;
-	struct child child = begin_child();
+	struct still_areas areas;
+	pid_t pid = still_start(&areas);
 
-	FOR_EACH_FAILING_ALLOCATION(r, take_one(child.pid))
+	assert_true(pid > 0);
+	FOR_EACH_FAILING_ALLOCATION(r, take_one(pid))
 	assert_true(r < 0);
-	end_child(&child);
+	still_end(pid);
 }
 
 /* ---- calls ---- */

@@ -9,17 +9,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "still.h"
 
 #define PAGE 4096u
 #define HUGE ((size_t)2 << 20)
@@ -286,36 +286,6 @@ static void addresses_of_the_kernel_have_no_pages(void **state)
 	assert_int_equal(lab->pages.count, 0);
 }
 
-/* A process that changes nothing while it is looked at. */
-static pid_t start_still_process(size_t pages)
-{
-	int ready[2];
-	char byte = 0;
-	assert_int_equal(pipe(ready), 0);
-	pid_t pid = fork();
-	if (!pid) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		char *memory = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE,
-				    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		touch(memory, 0, pages);
-		if (write(ready[1], &byte, 1) != 1)
-			_exit(1);
-		for (;;)
-			pause();
-	}
-	close(ready[1]);
-	assert_int_equal(read(ready[0], &byte, 1), 1);
-	close(ready[0]);
-	return pid;
-}
-
-static void stop(pid_t pid)
-{
-	siginfo_t end;
-	kill(pid, SIGKILL);
-	waitid(P_PID, (id_t)pid, &end, WEXITED);
-}
-
 static uint64_t rss_pages(pid_t pid)
 {
 	struct hl_process_rss rss;
@@ -348,12 +318,14 @@ static uint64_t scan_process(struct lab *lab, pid_t pid)
 static void the_pages_of_a_process_are_its_rss(void **state)
 {
 	struct lab *lab = *state;
-	pid_t pid = start_still_process(3000);
+	struct still_areas areas;
+	pid_t pid = still_start(&areas);
 
+	assert_true(pid > 0);
 	hl_pagemap_free(lab->pagemap);
 	assert_int_equal(open_pagemap(lab, pid), 0);
 	uint64_t rss = scan_process(lab, pid);
-	stop(pid);
+	still_end(pid);
 	if (!hl_pagemap_knows_zero_page(lab->pagemap)) {
 		print_message("skipped: frame numbers are hidden from this user\n");
 		skip();
@@ -364,11 +336,13 @@ static void the_pages_of_a_process_are_its_rss(void **state)
 static void a_process_that_has_ended_has_no_pages(void **state)
 {
 	struct lab *lab = *state;
-	pid_t pid = start_still_process(1);
+	struct still_areas areas;
+	pid_t pid = still_start(&areas);
 
+	assert_true(pid > 0);
 	hl_pagemap_free(lab->pagemap);
 	assert_int_equal(open_pagemap(lab, pid), 0);
-	stop(pid);
+	still_end(pid);
 	assert_int_equal(hl_pagemap_scan(lab->pagemap, 0x10000, 0x7fff00000000, &lab->pages),
 			 -ESRCH);
 }

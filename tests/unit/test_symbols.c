@@ -403,7 +403,7 @@ static void a_pipe_is_not_waited_for(void **state)
 
 	snprintf(path, sizeof(path), "%s/pipe.so", lab->path);
 	assert_int_equal(mkfifo(path, 0600), 0);
-	alarm(20); /* which ends the program */
+	alarm(200); /* which ends the program */
 	assert_int_equal(hl_symbols_open(path, NULL, 0, &symbols), 0);
 	alarm(0);
 	assert_non_null(strstr(hl_symbols_reason(symbols), "it is not a regular file"));

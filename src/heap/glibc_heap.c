@@ -105,10 +105,13 @@ static int note_missing(const struct hl_glibc_reader *reader)
 
 	if (heap->mmapped_blocks != heap->mp_mmapped_blocks)
 		r = hl_heap_note(heap,
-				 "glibc counts %llu blocks with a mapping of their own, %llu were "
-				 "found",
+				 "glibc counts %llu separately mapped blocks of %llu KiB; %llu of "
+				 "them, %llu KiB, could be located: the rest is among 'other "
+				 "anonymous memory'",
 				 (unsigned long long)heap->mp_mmapped_blocks,
-				 (unsigned long long)heap->mmapped_blocks);
+				 (unsigned long long)heap->mp_mmapped_bytes >> 10,
+				 (unsigned long long)heap->mmapped_blocks,
+				 (unsigned long long)heap->mmapped_bytes >> 10);
 	if (r == 0 && hl_glibc_lacks_pieces(reader))
 		r = hl_heap_note(heap, "the main arena has %llu bytes, of which %llu were found",
 				 (unsigned long long)reader->arenas[0].system_bytes,

@@ -19,7 +19,7 @@
 
 static bool is_plain(const struct hl_map *map)
 {
-	return (map->flags & (HL_MAP_READ | HL_MAP_WRITE | HL_MAP_SHARED)) ==
+	return (map->flags & (HL_MAP_READ | HL_MAP_WRITE | HL_MAP_SHARED | HL_MAP_RECORDER)) ==
 		       (HL_MAP_READ | HL_MAP_WRITE) &&
 	       (!map->inode || strstr(map->path, "anon_hugepage")) &&
 	       strncmp(map->path, "[stack", 6) != 0;

@@ -1,26 +1,49 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Blocks that have a mapping of their own: glibc keeps no list of them. They are known by their
- * headers at the beginnings of mappings, or behind each other where the kernel has joined mappings;
- * glibc's own count says whether all were found. Among them may be pieces of main_arena.
+ * Blocks that have a mapping of their own: glibc keeps no list of them, only their number and sum.
+ * A block begins where a page's first words look like its header, but so may pages that are none:
+ * the candidates are those whose number and sum equal glibc's. They are looked for at the
+ * beginnings of mappings and behind each other, where the kernel has joined mappings; then on every
+ * page, where joined mappings hold other things, too; then inside candidates as well, which may be
+ * false. Among them may be pieces of main_arena.
  */
 #include "heap/glibc_reader.h"
 
+#include "base/array.h"
 #include "heap/extents.h"
 
 #include <string.h>
 
+/* Choosing among candidates takes at most so many steps, some ms. */
+#define STEPS_MAX (UINT64_C(1) << 20)
+
+enum depth {
+	CHAINS,	    /* where mappings begin, and behind what was found there */
+	EVERY_PAGE, /* that no candidate before it covers */
+	INSIDE,	    /* and those */
+};
+
+struct candidate {
+	uint64_t start, end;
+	bool is_chained; /* as CHAINS finds it */
+	bool is_taken;	 /* while a choice is looked for */
+	bool is_chosen;	 /* it is a block */
+};
+
 struct search {
 	struct hl_glibc_reader *reader;
 	struct hl_memory *memory;
-	struct hl_account *account;
-	struct hl_pages pages; /* of the gap that is searched */
+	enum depth depth;
+	struct hl_pages pages; /* of the gap that is searched, then of a block */
 	struct hl_extents extents;
-	bool every_page; /* not only where mappings and blocks begin */
+	struct candidate *candidates; /* in rising order of their beginnings */
+	size_t count, capacity;
 };
 
-/* Whether a mapped block begins at ${address}: its size with the flag, in whole pages. */
-static bool is_block(struct search *search, uint64_t address, uint64_t end, uint64_t *ret_bytes)
+/* ---- candidates ---- */
+
+/* Whether the words at ${address} are a mapped block's header: its end in ${ret_end}. */
+static bool is_block(struct search *search, uint64_t address, uint64_t end, uint64_t *ret_end)
 {
 	uint64_t words[2], size;
 
@@ -29,11 +52,222 @@ static bool is_block(struct search *search, uint64_t address, uint64_t end, uint
 		return false;
 	size = words[1] & ~HL_CHUNK_FLAGS;
 	if (words[0] != 0 || (words[1] & HL_CHUNK_FLAGS) != HL_CHUNK_MMAPPED || !size ||
-	    size & (search->memory->page_bytes - 1) || size > end - address)
+	    size & (search->memory->page_bytes - 1) || size > end - address ||
+	    size > search->reader->common.mmapped_bytes)
 		return false;
-	*ret_bytes = size;
+	*ret_end = address + size;
 	return true;
 }
+
+static int add_candidate(struct search *search, uint64_t start, uint64_t end, bool is_chained)
+{
+	if (hl_array_reserve(&search->candidates, &search->capacity, search->count + 1,
+			     sizeof(*search->candidates)) < 0)
+		return -ENOMEM;
+	search->candidates[search->count++] =
+		(struct candidate){start, end, is_chained, false, false};
+	return 0;
+}
+
+/* What begins at ${at}: a block, or a piece of main_arena; its end, or ${at}, in ${ret_end}. */
+static int read_one(struct search *search, uint64_t at, uint64_t end, bool is_chained,
+		    uint64_t *ret_end)
+{
+	*ret_end = at;
+	if (is_block(search, at, end, ret_end))
+		return add_candidate(search, at, *ret_end, is_chained);
+	if (search->depth == INSIDE || !hl_glibc_lacks_pieces(search->reader) ||
+	    !hl_pages_contain(&search->pages, at))
+		return 0;
+	hl_account_pages(&search->reader->account, &search->pages);
+	return hl_glibc_read_piece(search->reader, at, end, ret_end);
+}
+
+/* The first page that is in memory, from ${at} on; UINT64_MAX when there is none. ${run}: cursor.
+ */
+static uint64_t next_present(const struct hl_pages *pages, size_t *run, uint64_t at)
+{
+	while (*run < pages->count && pages->runs[*run].end <= at)
+		++*run;
+	if (*run == pages->count)
+		return UINT64_MAX;
+	return pages->runs[*run].start > at ? pages->runs[*run].start : at;
+}
+
+/* Memory that no carrier has: [${start}, ${end}). */
+static int search_gap(void *context, uint64_t start, uint64_t end)
+{
+	struct search *search = context;
+	uint64_t chain = start; /* where the next block in a row would begin */
+	size_t run = 0;
+	int r;
+
+	search->pages.count = 0;
+	search->pages.page_count = 0;
+	if ((r = hl_memory_scan(search->memory, start, end, &search->pages)) < 0)
+		return r;
+	for (uint64_t at = start, next; r == 0 && at < end; at = next) {
+		r = read_one(search, at, end, at == chain, &next);
+		if (next == at && search->depth == CHAINS)
+			break;
+		if (at == chain)
+			chain = next > at ? next : UINT64_MAX;
+		if (next == at || search->depth == INSIDE)
+			next = next_present(&search->pages, &run, at + search->memory->page_bytes);
+	}
+	return r;
+}
+
+static int search_mappings(struct search *search)
+{
+	const struct hl_maps *maps = &search->memory->maps;
+	int r = hl_extents_of_carriers(&search->reader->heap->carriers, search->memory->page_bytes,
+				       &search->extents);
+	struct hl_glibc_stretch stretch;
+	size_t index = 0;
+
+	search->count = 0;
+	while (r == 0 && (stretch = hl_glibc_stretch_next(maps, &index)).end)
+		r = hl_extents_gaps(&search->extents, stretch.start, stretch.end, search_gap,
+				    search);
+	return r;
+}
+
+/* ---- which of them are blocks ---- */
+
+/* How many candidates are chosen, and their sum. */
+struct sum {
+	uint64_t blocks, bytes;
+};
+
+static struct sum sum_of_chosen(const struct search *search)
+{
+	struct sum sum = {0};
+
+	for (size_t i = 0; i < search->count; i++)
+		if (search->candidates[i].is_chosen) {
+			sum.blocks++;
+			sum.bytes += search->candidates[i].end - search->candidates[i].start;
+		}
+	return sum;
+}
+
+/* Chooses the candidates that no other covers; ${chained}: only those in chains. */
+static struct sum choose_outer(struct search *search, bool chained)
+{
+	uint64_t end = 0;
+
+	for (size_t i = 0; i < search->count; i++) {
+		struct candidate *candidate = &search->candidates[i];
+		candidate->is_chosen =
+			candidate->start >= end && (candidate->is_chained || !chained);
+		end = candidate->is_chosen ? candidate->end : end;
+	}
+	return sum_of_chosen(search);
+}
+
+/* Whether ${sum} can be a part of what glibc counts, some of which was not in memory, say: where
+ * one of both is all, the other must be. */
+static bool is_part(struct sum sum, const struct hl_glibc_common *common)
+{
+	if (sum.blocks == common->mmapped_blocks || sum.bytes == common->mmapped_bytes)
+		return sum.blocks == common->mmapped_blocks && sum.bytes == common->mmapped_bytes;
+	return sum.blocks < common->mmapped_blocks && sum.bytes < common->mmapped_bytes;
+}
+
+/* A way through the candidates, each of which is taken or left. */
+struct way {
+	struct sum taken;
+	uint64_t end; /* of the last one that is taken */
+};
+
+static bool is_hopeless(const struct way *way, const struct sum *goal, const struct sum *rest)
+{
+	return way->taken.blocks >= goal->blocks || way->taken.bytes >= goal->bytes ||
+	       way->taken.blocks + rest->blocks < goal->blocks ||
+	       way->taken.bytes + rest->bytes < goal->bytes;
+}
+
+/* The way behind ${candidate}, which is taken unless it overlaps the one before. */
+static struct way step(struct way way, struct candidate *candidate)
+{
+	candidate->is_taken = candidate->start >= way.end;
+	if (!candidate->is_taken)
+		return way;
+	way.taken.blocks++;
+	way.taken.bytes += candidate->end - candidate->start;
+	way.end = candidate->end;
+	return way;
+}
+
+/*
+ * Chooses candidates that do not overlap and whose number and sum are ${goal}'s. How many choices
+ * there are; 2 means several, or too many to try, and nothing is chosen for sure. ${ways} before
+ * each candidate and behind the last; ${rests} as many: what candidates from there on sum up to.
+ */
+static unsigned choose(struct search *search, const struct sum *goal, struct way *ways,
+		       const struct sum *rests)
+{
+	struct candidate *candidates = search->candidates;
+	unsigned found = 0;
+	size_t i = 0;
+
+	for (uint64_t steps = 0; steps < STEPS_MAX; steps++) {
+		bool is_goal =
+			ways[i].taken.blocks == goal->blocks && ways[i].taken.bytes == goal->bytes;
+		if (is_goal && ++found == 2)
+			return found;
+		for (size_t k = 0; is_goal && k < search->count; k++)
+			candidates[k].is_chosen = k < i && candidates[k].is_taken;
+		if (!is_goal && !is_hopeless(&ways[i], goal, &rests[i])) {
+			ways[i + 1] = step(ways[i], &candidates[i]);
+			i++;
+			continue;
+		}
+		while (i && !candidates[i - 1].is_taken)
+			i--;
+		if (!i)
+			return found;
+		candidates[i - 1].is_taken = false;
+		ways[i] = ways[i - 1];
+	}
+	return 2;
+}
+
+/* Whether exactly one choice equals what glibc counts: 1, 0 or -ENOMEM. */
+static int choose_exactly(struct search *search)
+{
+	const struct sum goal = {search->reader->common.mmapped_blocks,
+				 search->reader->common.mmapped_bytes};
+	struct way *ways = calloc(search->count + 1, sizeof(*ways));
+	struct sum *rests = calloc(search->count + 1, sizeof(*rests));
+	int r = ways && rests ? 0 : -ENOMEM;
+
+	for (size_t i = search->count; i-- > 0 && r == 0;) {
+		const struct candidate *candidate = &search->candidates[i];
+		rests[i].blocks = rests[i + 1].blocks + 1;
+		rests[i].bytes = rests[i + 1].bytes + candidate->end - candidate->start;
+	}
+	if (r == 0)
+		r = choose(search, &goal, ways, rests) == 1;
+	free(ways);
+	free(rests);
+	return r;
+}
+
+/* Where no choice is exact, only what cannot be too much; the rest is nowhere. */
+static void choose_part(struct search *search)
+{
+	const struct hl_glibc_common *common = &search->reader->common;
+
+	if (is_part(choose_outer(search, false), common) ||
+	    is_part(choose_outer(search, true), common))
+		return;
+	for (size_t i = 0; i < search->count; i++)
+		search->candidates[i].is_chosen = false;
+}
+
+/* ---- accounting ---- */
 
 /* Whether the header of an aligned block lies ${shift} bytes behind ${start}. */
 static bool is_aligned_block(struct search *search, uint64_t start, uint64_t bytes, uint64_t shift)
@@ -61,85 +295,55 @@ static uint64_t find_header(struct search *search, uint64_t start, uint64_t byte
 	return start;
 }
 
-static int account_block(struct search *search, uint64_t start, uint64_t bytes)
+static int account_block(struct search *search, const struct candidate *block)
 {
-	uint64_t last_word = 0, end = start + bytes;
-
-	if (search->account->settings->block && hl_pages_contain(&search->pages, end - 8))
-		hl_memory_read(search->memory, end - 8, &last_word, sizeof(last_word));
-	return hl_account_mmapped(search->account, start, end,
-				  find_header(search, start, bytes) + HL_CHUNK_BLOCK, last_word);
-}
-
-/* What begins at ${at}: a block, or a piece of main_arena; its end, or 0, in ${ret_end}. */
-static int read_one(struct search *search, uint64_t at, uint64_t end, uint64_t *ret_end)
-{
-	uint64_t bytes;
-	int r = 0;
-
-	*ret_end = at;
-	if (is_block(search, at, end, &bytes)) {
-		hl_account_pages(search->account, &search->pages);
-		*ret_end = at + bytes;
-		return account_block(search, at, bytes);
-	}
-	if (hl_glibc_lacks_pieces(search->reader) && hl_pages_contain(&search->pages, at))
-		r = hl_glibc_read_piece(search->reader, at, end, ret_end);
-	return r;
-}
-
-/* Memory that no carrier has: [${start}, ${end}). */
-static int search_gap(void *context, uint64_t start, uint64_t end)
-{
-	struct search *search = context;
-	int r;
+	struct hl_account *account = &search->reader->account;
+	uint64_t last_word = 0;
 
 	search->pages.count = 0;
 	search->pages.page_count = 0;
-	if ((r = hl_memory_scan(search->memory, start, end, &search->pages)) < 0)
+	int r = hl_memory_scan(search->memory, block->start, block->end, &search->pages);
+	if (r < 0)
 		return r;
-	for (uint64_t at = start, next; at < end && r == 0; at = next) {
-		r = read_one(search, at, end, &next);
-		if (next == at && !search->every_page)
-			break;
-		if (next == at)
-			next += search->memory->page_bytes;
+	if (account->settings->block && hl_pages_contain(&search->pages, block->end - 8))
+		hl_memory_read(search->memory, block->end - 8, &last_word, sizeof(last_word));
+	hl_account_pages(account, &search->pages);
+	return hl_account_mmapped(account, block->start, block->end,
+				  find_header(search, block->start, block->end - block->start) +
+					  HL_CHUNK_BLOCK,
+				  last_word);
+}
+
+static int search_and_choose(struct search *search)
+{
+	struct hl_glibc_reader *reader = search->reader;
+	int r = 0;
+
+	for (search->depth = CHAINS; search->depth <= INSIDE; search->depth++) {
+		if ((r = search_mappings(search)) != 0 ||
+		    (r = hl_glibc_read_common(reader->memory, reader->glibc, &reader->common)) <
+			    0 ||
+		    (r = choose_exactly(search)) < 0)
+			return r;
+		bool needs_pieces = search->depth == CHAINS && hl_glibc_lacks_pieces(reader);
+		if (r > 0 && !needs_pieces)
+			return 0;
 	}
-	return r;
-}
-
-static int search_mappings(struct search *search)
-{
-	const struct hl_maps *maps = &search->memory->maps;
-	int r = hl_extents_of_carriers(&search->account->heap->carriers, search->memory->page_bytes,
-				       &search->extents);
-	struct hl_glibc_stretch stretch;
-	size_t index = 0;
-
-	while (r == 0 && (stretch = hl_glibc_stretch_next(maps, &index)).end)
-		r = hl_extents_gaps(&search->extents, stretch.start, stretch.end, search_gap,
-				    search);
-	return r;
-}
-
-static bool all_were_found(const struct hl_glibc_reader *reader)
-{
-	return reader->heap->mmapped_blocks >= reader->common.mmapped_blocks &&
-	       !hl_glibc_lacks_pieces(reader);
+	choose_part(search);
+	return 0;
 }
 
 int hl_glibc_read_mappings(struct hl_glibc_reader *reader)
 {
-	struct search search = {
-		.reader = reader, .memory = reader->memory, .account = &reader->account};
-	int r = search_mappings(&search);
+	struct search search = {.reader = reader, .memory = reader->memory};
+	int r = search_and_choose(&search);
 
-	if (r == 0 && !all_were_found(reader)) {
-		search.every_page = true;
-		r = search_mappings(&search);
-	}
+	for (size_t i = 0; i < search.count && r == 0; i++)
+		if (search.candidates[i].is_chosen)
+			r = account_block(&search, &search.candidates[i]);
 	hl_account_pages(&reader->account, NULL);
 	hl_extents_release(&search.extents);
 	hl_pages_release(&search.pages);
+	free(search.candidates);
 	return r;
 }

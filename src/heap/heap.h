@@ -45,6 +45,7 @@ struct hl_heap_rss {
 	uint64_t overhead_bytes; /* headers, arenas' own */
 	uint64_t unscanned_bytes;
 	uint64_t other_allocator_bytes; /* jemalloc, mimalloc, tcmalloc, where one is there */
+	uint64_t recorder_bytes;	/* heapline's own, in a program under `record` */
 	uint64_t stack_bytes, file_bytes, shared_bytes, anonymous_bytes; /* not heap */
 };
 
@@ -74,8 +75,10 @@ struct hl_heap {
 	struct hl_heap_arena *arenas;		 /* [0] is the main arena */
 	size_t arena_count, arena_capacity;
 	struct hl_carriers carriers;
-	uint64_t mmapped_bytes, mmapped_blocks;	      /* as walked: whole mappings, not in arenas */
-	uint64_t mp_mmapped_bytes, mp_mmapped_blocks; /* as glibc counts them: a check */
+	/* Blocks with a mapping of their own, in no arena: those that were found, whole mappings,
+	 * never more than glibc counts; and as glibc counts them. */
+	uint64_t mmapped_bytes, mmapped_blocks;
+	uint64_t mp_mmapped_bytes, mp_mmapped_blocks;
 	struct hl_heap_rss rss;
 	struct hl_heap_pin *pins; /* by returned_bytes, falling */
 	size_t pin_count, pin_capacity;

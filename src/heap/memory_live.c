@@ -3,9 +3,12 @@
 #include "heap/memory.h"
 
 #include "heap/stop.h"
+#include "process/proc_file.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -48,10 +51,62 @@ static void live_free(struct hl_memory *memory)
 	free(live);
 }
 
+/* ---- mappings ---- */
+
+/* The mapping that begins at ${start}, from *${index} on. */
+static struct hl_map *map_from(struct hl_maps *maps, size_t *index, uint64_t start)
+{
+	while (*index < maps->count && maps->maps[*index].start < start)
+		++*index;
+	return *index < maps->count && maps->maps[*index].start == start ? &maps->maps[*index]
+									 : NULL;
+}
+
+/* The recorder's private mappings, which have no name, are wiped on fork: smaps says which are. */
+static void mark_wiped(const char *text, struct hl_maps *maps)
+{
+	struct hl_map *map = NULL;
+	size_t index = 0;
+
+	for (const char *line = text, *end; (end = strchr(line, '\n')); line = end + 1) {
+		unsigned long long start, map_end;
+		if (sscanf(line, "%llx-%llx ", &start, &map_end) == 2)
+			map = map_from(maps, &index, start);
+		else if (map && !map->inode && strncmp(line, "VmFlags:", 8) == 0 &&
+			 memmem(line, (size_t)(end - line), " wf", 3))
+			map->flags |= HL_MAP_RECORDER;
+	}
+}
+
+static void mark_recorder(pid_t pid, struct hl_maps *maps)
+{
+	bool is_there = false;
+	char *text = NULL;
+	size_t length;
+
+	for (size_t i = 0; i < maps->count; i++)
+		if (strcmp(maps->maps[i].path, "/memfd:heapline") == 0) {
+			maps->maps[i].flags |= HL_MAP_RECORDER;
+			is_there = true;
+		}
+	if (is_there && hl_proc_read_all(pid, "smaps", &text, &length) == 0)
+		mark_wiped(text, maps);
+	free(text);
+}
+
+static int read_maps(pid_t pid, struct hl_maps *ret_maps, struct hl_error *err)
+{
+	int r = hl_maps_read(pid, ret_maps, err);
+
+	if (r == 0)
+		mark_recorder(pid, ret_maps);
+	return r;
+}
+
 static int refresh_maps(struct live_memory *live, struct hl_error *err)
 {
 	struct hl_maps maps;
-	int r = hl_maps_read(live->pid, &maps, err);
+	int r = read_maps(live->pid, &maps, err);
 
 	if (r < 0)
 		return r;
@@ -109,7 +164,7 @@ int hl_memory_open_live(pid_t pid, struct hl_memory **ret_memory, struct hl_erro
 	live->base.kind = &live_kind;
 	live->base.page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
 	live->pid = pid;
-	int r = hl_maps_read(pid, &live->base.maps, err);
+	int r = read_maps(pid, &live->base.maps, err);
 	if (r == 0)
 		r = hl_pagemap_open(pid, &live->pagemap, err);
 	if (r == 0)

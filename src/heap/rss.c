@@ -30,6 +30,8 @@ static bool is_stack(const struct hl_maps *maps, size_t index)
 
 static uint64_t *sum_of(struct others *others, const struct hl_page_run *run)
 {
+	if (others->map->flags & HL_MAP_RECORDER)
+		return &others->rss->recorder_bytes;
 	if (others->map->flags & HL_MAP_SHARED)
 		return &others->rss->shared_bytes;
 	if (run->kind & HL_PAGE_FILE)
@@ -55,8 +57,8 @@ static void sum_up(struct hl_heap_rss *rss)
 {
 	rss->rss_bytes = rss->live_bytes + rss->cached_bytes + rss->free_bytes +
 			 rss->overhead_bytes + rss->unscanned_bytes + rss->other_allocator_bytes +
-			 rss->stack_bytes + rss->file_bytes + rss->shared_bytes +
-			 rss->anonymous_bytes;
+			 rss->recorder_bytes + rss->stack_bytes + rss->file_bytes +
+			 rss->shared_bytes + rss->anonymous_bytes;
 }
 
 int hl_rss_add_others(struct hl_memory *memory, struct hl_heap *heap)

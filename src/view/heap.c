@@ -95,6 +95,7 @@ static void emit_rss(struct hl_emit *emit, const struct hl_heap *heap)
 		{"the allocator's own", rss->overhead_bytes},
 		{"unscanned", rss->unscanned_bytes},
 		{"other allocators", rss->other_allocator_bytes},
+		{"heapline's recorder", rss->recorder_bytes},
 		{"stacks", rss->stack_bytes},
 		{"files", rss->file_bytes},
 		{"shared memory", rss->shared_bytes},
@@ -189,11 +190,11 @@ static void emit_total(struct hl_emit *emit, const struct hl_heap *heap)
 static void say_mmapped(struct hl_emit *emit, const struct hl_heap *heap)
 {
 	char bytes[HL_FORMAT_MAX], blocks[HL_FORMAT_MAX];
-	if (heap->mmapped_blocks)
-		hl_emit_line(emit, "and %s in %s mapped block%s of their own",
-			     hl_format_bytes(hl_heap_number(heap->mmapped_bytes), bytes),
-			     hl_format_count(hl_heap_number(heap->mmapped_blocks), blocks),
-			     hl_format_plural(heap->mmapped_blocks));
+	if (heap->mp_mmapped_blocks)
+		hl_emit_line(emit, "and %s in %s separately mapped block%s",
+			     hl_format_bytes(hl_heap_number(heap->mp_mmapped_bytes), bytes),
+			     hl_format_count(hl_heap_number(heap->mp_mmapped_blocks), blocks),
+			     hl_format_plural(heap->mp_mmapped_blocks));
 }
 
 int hl_view_heap(const struct hl_heap *heap, const struct hl_heap_view_options *options)

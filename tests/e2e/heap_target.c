@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A program whose heap is read from outside, and that says itself what it has there:
- * heap_target [compact|no_brk|own_brk|fork|leave] THREADS BLOCKS
+ * heap_target [compact|no_brk|own_brk|fork|leave|decoys] THREADS BLOCKS
  *
  * Its threads allocate and free at random, then stand still. For each command line of standard
  * input it answers on standard output:
@@ -329,6 +329,37 @@ static void keep_unusual(bool is_compact)
 	workers[0].ledger[1] = keep[3];
 }
 
+static char *map_at(void *address, size_t bytes)
+{
+	return mmap(address, bytes, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | (address ? MAP_FIXED_NOREPLACE : 0), -1, 0);
+}
+
+/* Has a page look like the header of a block with a mapping of its own. */
+static void decoy(void *page, size_t bytes)
+{
+	((size_t *)page)[0] = 0;
+	((size_t *)page)[1] = bytes | 2;
+}
+
+/* A block of 11 MiB right behind a mapping of 48 MiB, and pages before, in and after it that look
+ * like headers; the first covers the block's own. */
+static void place_decoys(void)
+{
+	char *block, *header, *area = MAP_FAILED, *after = map_at(NULL, 48 << 20);
+
+	for (int tries = 0; tries < 100 && area == MAP_FAILED; tries++) {
+		block = touch(malloc(11 << 20), 11 << 20);
+		header = block - 16;
+		area = map_at(header - (48 << 20), 48 << 20);
+	}
+	if (area == MAP_FAILED || after == MAP_FAILED)
+		die("mmap");
+	decoy(area + (47 << 20), 5 << 20);
+	decoy(header + (4 << 20), 6 << 20);
+	decoy(after + 4096, 7 << 20);
+}
+
 static void fork_and_go_on(void)
 {
 	pid_t child = fork();
@@ -390,6 +421,8 @@ int main(int argc, char **argv)
 	free(workers[0].ledger[2]);
 	workers[0].ledger[2] = NULL;
 	keep_unusual(strcmp(kind, "compact") == 0);
+	if (strcmp(kind, "decoys") == 0)
+		place_decoys();
 	if (strcmp(kind, "fork") == 0)
 		fork_and_go_on();
 	if (strcmp(kind, "leave") == 0)

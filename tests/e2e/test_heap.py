@@ -265,6 +265,10 @@ class Heap(unittest.TestCase):
         with Target("fork", 3, 5000) as target:
             self.expect_equal(target)
 
+    def test_pages_that_look_like_blocks(self):
+        with Target("decoys", 1, 1000) as target:
+            self.expect_equal(target)
+
     def test_huge_pages(self):
         for kind in "1", "2":
             tunable = {"GLIBC_TUNABLES": f"glibc.malloc.hugetlb={kind}"}

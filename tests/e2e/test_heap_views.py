@@ -87,6 +87,21 @@ class Heaps(unittest.TestCase):
         self.assertEqual(running["total"], stopped["total"])
         self.assertTrue(stopped["stopped"])
 
+    def test_a_recorders_memory_is_no_heap(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            command = [HEAPLINE, "record", "-q", "-o", os.path.join(scratch, "r.hl"), "--"]
+            with waiting_python(*command) as recorder:
+                with open(f"/proc/{recorder.pid}/task/{recorder.pid}/children",
+                          encoding="ascii") as children:
+                    python = int(children.read().split()[0])
+                heap, carriers = ask("heap", python), ask("carriers", python)
+        total = heap["total"]
+        self.assertGreater(total["resident_recorder_bytes"], 1 << 20)
+        self.assertEqual(total["mmapped_unlocated_bytes"], 0, heap["notes"])
+        self.assertEqual(total["mmapped_bytes"],
+                         sum(row["total_bytes"] for row in carriers["rows"]
+                             if row["type"] == "mmapped chunk"))
+
     def test_carriers_add_up_to_the_heap(self):
         with waiting_python() as python:
             heap, carriers = ask("heap", python.pid), ask("carriers", python.pid)

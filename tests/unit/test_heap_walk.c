@@ -312,6 +312,89 @@ static void pages_that_are_not_in_memory_are_not_read(void **state)
 	image_release(&builder.image);
 }
 
+/* ---- blocks with a mapping of their own ---- */
+
+/* A page of the mapping that looks like the header of a mapped block. */
+struct header {
+	uint32_t page, pages;
+};
+
+/* Reads a heap whose mapping has ${headers}, of which glibc counts ${blocks} with ${pages}. */
+static struct hl_heap *read_mapped(const struct header *headers, uint32_t blocks, uint32_t pages)
+{
+	static struct builder builder;
+	struct hl_heap *heap = NULL;
+
+	builder_make(&builder, &versions[10]);
+	*builder_word(&builder, MAPPED + 8) = 0;
+	for (; headers->pages; headers++)
+		*builder_word(&builder, MAPPED + headers->page * IMAGE_PAGE + 8) =
+			headers->pages * IMAGE_PAGE | 2;
+	memcpy((uint8_t *)builder_word(&builder, MP) + versions[10].n_mmaps, &blocks,
+	       sizeof(blocks));
+	*builder_word(&builder, MP + versions[10].mmapped) = pages * IMAGE_PAGE;
+	assert_int_equal(read_image(&builder, &plain, &heap), 0);
+	assert_int_equal(heap->mp_mmapped_blocks, blocks);
+	assert_int_equal(heap->mp_mmapped_bytes, pages * IMAGE_PAGE);
+	assert_int_equal(heap->carriers.count, 2 + heap->mmapped_blocks);
+	image_release(&builder.image);
+	return heap;
+}
+
+static void pages_that_look_like_headers_are_no_blocks(void **state)
+{
+	static const struct header headers[] = {{5, 9}, {12, 10}, {15, 4}, {25, 3}, {0, 0}};
+	struct hl_heap *heap = read_mapped(headers, 1, 10);
+
+	(void)state;
+	assert_int_equal(heap->mmapped_blocks, 1);
+	assert_int_equal(heap->carriers.carriers[2].address, MAPPED + 12 * IMAGE_PAGE);
+	assert_int_equal(heap->mmapped_bytes, 10 * IMAGE_PAGE);
+	assert_int_equal(heap->note_count, 0);
+	hl_heap_free(heap);
+}
+
+static void blocks_that_cannot_be_told_from_others_are_located_nowhere(void **state)
+{
+	static const struct header alike[] = {{3, 6}, {20, 6}, {0, 0}};
+	static const struct header odd[] = {{5, 15}, {12, 10}, {25, 2}, {0, 0}};
+	struct hl_heap *heap = read_mapped(alike, 1, 6);
+
+	(void)state;
+	assert_int_equal(heap->mmapped_blocks, 0);
+	assert_non_null(strstr(heap->notes[0].text, "1 separately mapped blocks of 24 KiB; 0 of"));
+	hl_heap_free(heap);
+	heap = read_mapped(odd, 2, 18);
+	assert_int_equal(heap->mmapped_blocks, 0);
+	assert_int_equal(heap->note_count, 1);
+	hl_heap_free(heap);
+}
+
+static void a_block_that_is_missing_does_not_hide_others(void **state)
+{
+	static const struct header headers[] = {{0, 10}, {10, 3}, {20, 9}, {0, 0}};
+	struct hl_heap *heap = read_mapped(headers, 3, 20);
+
+	(void)state;
+	assert_int_equal(heap->mmapped_blocks, 2);
+	assert_int_equal(heap->mmapped_bytes, 13 * IMAGE_PAGE);
+	hl_heap_free(heap);
+}
+
+static void many_blocks_are_told_from_one_that_is_none(void **state)
+{
+	static struct header headers[32] = {{0, 1}};
+
+	(void)state;
+	for (uint32_t i = 1; i < 30; i++)
+		headers[i] = (struct header){i, 1};
+	headers[30] = (struct header){30, 2};
+	struct hl_heap *heap = read_mapped(headers, 30, 30);
+	assert_int_equal(heap->mmapped_blocks, 30);
+	assert_int_equal(heap->mmapped_bytes, 30 * IMAGE_PAGE);
+	hl_heap_free(heap);
+}
+
 /* ---- the rest ---- */
 
 static int count_blocks(void *context, uint64_t address, uint64_t usable, uint64_t last_word)
@@ -406,6 +489,10 @@ int main(void)
 		cmocka_unit_test(heaps_that_lead_to_themselves_end),
 		cmocka_unit_test(lists_that_lead_in_circles_end),
 		cmocka_unit_test(pages_that_are_not_in_memory_are_not_read),
+		cmocka_unit_test(pages_that_look_like_headers_are_no_blocks),
+		cmocka_unit_test(blocks_that_cannot_be_told_from_others_are_located_nowhere),
+		cmocka_unit_test(a_block_that_is_missing_does_not_hide_others),
+		cmocka_unit_test(many_blocks_are_told_from_one_that_is_none),
 		cmocka_unit_test(each_live_block_is_told_with_its_last_word),
 		cmocka_unit_test(a_visitor_ends_the_walk),
 		cmocka_unit_test(want_of_memory_is_an_error),

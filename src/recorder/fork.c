@@ -14,42 +14,33 @@ static bool is_interrupted(void)
 	return thread && atomic_load_explicit(&thread->activity, memory_order_relaxed) > HL_IDLE;
 }
 
-static void advise(int advice)
-{
-	hl_sys_madvise(hl_this_thread, sizeof(*hl_this_thread), advice);
-	hl_sys_madvise(hl_recorder, sizeof(*hl_recorder), advice);
-}
-
 static void before_fork(void)
 {
-	if (is_interrupted())
-		advise(MADV_KEEPONFORK);
+	if (!is_interrupted())
+		return;
+	hl_private_keep(hl_this_thread, sizeof(*hl_this_thread));
+	hl_private_keep(hl_recorder, sizeof(*hl_recorder));
 }
 
 static void after_fork_in_parent(void)
 {
-	if (is_interrupted())
-		advise(MADV_WIPEONFORK);
-}
-
-/* Puts memory of the child's own in the place of the region, which its parent goes on using: it
- * reads as a region that is closed and full. */
-static void leave_region(struct hl_recorder *recorder)
-{
-	struct hl_region_header *header = recorder->shared.header;
-	if (!header ||
-	    hl_sys6(SYS_mmap, (long)header, (long)header->region_bytes, PROT_READ | PROT_WRITE,
-		    MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) < 0)
+	if (!is_interrupted())
 		return;
-	/* Nobody reads its rings. */
-	atomic_store(&header->flags, HL_REGION_LOSSY);
+	hl_private_wipe(hl_this_thread, sizeof(*hl_this_thread), false);
+	hl_private_wipe(hl_recorder, sizeof(*hl_recorder), true);
 }
 
 static void after_fork_in_child(void)
 {
 	if (!is_interrupted())
 		return;
-	leave_region(hl_recorder);
+	/* In the place of the region, which the parent goes on using, is one that is closed and
+	 * full. */
+	hl_private_replace();
+	hl_private_separate(hl_this_thread, sizeof(*hl_this_thread));
+	hl_private_separate(hl_recorder, sizeof(*hl_recorder));
+	/* Nobody reads its rings. */
+	atomic_store(&hl_recorder->shared.header->flags, HL_REGION_LOSSY);
 	atomic_store(&hl_recorder->phase, HL_PHASE_OFF);
 	hl_this_thread = NULL;
 }

@@ -7,9 +7,10 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
-/* More mappings than this are not remembered: a forked child then keeps them, empty, as address
- * space. */
+/* More mappings than this are not remembered: a child that a signal handler forks in the middle of
+ * an event may then miss one. */
 #define REMEMBERED_MAX 4096
 
 struct mapping {
@@ -30,7 +31,10 @@ static void raise_end(uint32_t end)
 		;
 }
 
-void hl_private_adopt(void *address, size_t bytes)
+#define PROTECTION (PROT_READ | PROT_WRITE)
+#define SHARED	   (MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE)
+
+static void remember(void *address, size_t bytes)
 {
 	for (uint32_t i = 0; i < REMEMBERED_MAX; i++) {
 		uintptr_t expected = 0;
@@ -43,19 +47,31 @@ void hl_private_adopt(void *address, size_t bytes)
 	}
 }
 
-void *hl_private_map(size_t bytes)
+static bool map_at(void *address, size_t bytes, int flags)
 {
-	void *address = hl_sys_mmap(bytes, PROT_READ | PROT_WRITE,
-				    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
+	return hl_sys6(SYS_mmap, (long)address, (long)bytes, PROTECTION, flags | MAP_FIXED, -1,
+		       0) == (long)address;
+}
+
+static void *map(size_t bytes)
+{
+	void *address = hl_sys_mmap(bytes, PROTECTION, SHARED, -1);
 	if (!address)
 		return NULL;
 	/* A huge page would back 8 MiB of heap for one entry of a block table. */
 	hl_sys_madvise(address, bytes, MADV_NOHUGEPAGE);
-	if (hl_sys_madvise(address, bytes, MADV_WIPEONFORK) < 0) {
+	if (hl_sys_madvise(address, bytes, MADV_DONTFORK) < 0) {
 		hl_sys_munmap(address, bytes);
 		return NULL;
 	}
-	hl_private_adopt(address, bytes);
+	return address;
+}
+
+void *hl_private_map(size_t bytes)
+{
+	void *address = map(bytes);
+	if (address)
+		remember(address, bytes);
 	return address;
 }
 
@@ -70,12 +86,82 @@ void hl_private_unmap(void *address, size_t bytes)
 	hl_sys_munmap(address, bytes);
 }
 
+void hl_private_adopt(void *address, size_t bytes)
+{
+	hl_sys_madvise(address, bytes, MADV_DONTFORK);
+	remember(address, bytes);
+}
+
 void hl_private_forget(void)
 {
 	uint32_t end = atomic_exchange(&remembered_end, 0);
+	for (uint32_t i = 0; i < end; i++)
+		atomic_store(&remembered[i].address, 0);
+}
+
+/* ---- mappings with a head ---- */
+
+static void *tail_of(void *address)
+{
+	return (char *)address + HL_PRIVATE_HEAD;
+}
+
+void *hl_private_map_headed(size_t bytes)
+{
+	void *address = map(bytes);
+	if (!address)
+		return NULL;
+	if (!map_at(address, HL_PRIVATE_HEAD, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE) ||
+	    hl_sys_madvise(address, HL_PRIVATE_HEAD, MADV_WIPEONFORK) < 0) {
+		hl_sys_munmap(address, bytes);
+		return NULL;
+	}
+	return address;
+}
+
+void hl_private_reserve(void *address, size_t bytes)
+{
+	hl_sys_madvise(tail_of(address), bytes - HL_PRIVATE_HEAD, MADV_DOFORK);
+}
+
+bool hl_private_renew(void *address, size_t bytes)
+{
+	return map_at(tail_of(address), bytes - HL_PRIVATE_HEAD, SHARED);
+}
+
+/* ---- forks in the middle of an event ---- */
+
+void hl_private_keep(void *address, size_t bytes)
+{
+	hl_sys_madvise(address, HL_PRIVATE_HEAD, MADV_KEEPONFORK);
+	hl_private_reserve(address, bytes);
+}
+
+void hl_private_wipe(void *address, size_t bytes, bool reserved)
+{
+	hl_sys_madvise(address, HL_PRIVATE_HEAD, MADV_WIPEONFORK);
+	if (!reserved)
+		hl_sys_madvise(tail_of(address), bytes - HL_PRIVATE_HEAD, MADV_DONTFORK);
+}
+
+/* Without memory for that parent and child go on with the same: of the child nothing is counted. */
+void hl_private_separate(void *address, size_t bytes)
+{
+	size_t tail_bytes = bytes - HL_PRIVATE_HEAD;
+	void *copy = hl_sys_mmap(tail_bytes, PROTECTION, SHARED, -1);
+	if (!copy)
+		return;
+	memcpy(copy, tail_of(address), tail_bytes);
+	hl_sys6(SYS_mremap, (long)copy, (long)tail_bytes, (long)tail_bytes,
+		MREMAP_MAYMOVE | MREMAP_FIXED, (long)tail_of(address), 0);
+}
+
+void hl_private_replace(void)
+{
+	uint32_t end = atomic_load(&remembered_end);
 	for (uint32_t i = 0; i < end; i++) {
-		uintptr_t address = atomic_exchange(&remembered[i].address, 0);
+		uintptr_t address = atomic_load(&remembered[i].address);
 		if (address > RESERVED)
-			hl_sys_munmap((void *)address, remembered[i].bytes);
+			map_at((void *)address, remembered[i].bytes, SHARED);
 	}
 }

@@ -1,21 +1,53 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Memory of the recorder inside the target that nobody else sees: zero-filled pages, backed on
- * first touch, and zero again in a forked child (MADV_WIPEONFORK). Every mapping is remembered, so
- * that a child can give back what it inherited.
+ * first touch.
+ *
+ * The mappings are shared ones, though nobody shares them: RLIMIT_DATA counts each private page
+ * that may be written, used or not, and what the recorder reserves would be missing from what the
+ * program may have. A shared mapping is not copied on fork, so a forked child does not inherit it
+ * (MADV_DONTFORK), except where the child must find something at its place: a head that reads as
+ * zero there.
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
-/* Maps ${bytes}, zero-filled. NULL when the system refuses. Thread-safe, async-signal-safe. */
+#define HL_PRIVATE_HEAD 4096u /* bytes of a head */
+
+/* Maps ${bytes}, zero-filled; a forked child does not have them. NULL when the system refuses.
+ * Thread-safe, async-signal-safe. */
 void *hl_private_map(size_t bytes);
 
 /* Gives back what hl_private_map returned. */
 void hl_private_unmap(void *address, size_t bytes);
 
-/* Remembers a mapping made elsewhere (the region), so that hl_private_forget gives it back too. */
+/* The same for ${bytes} whose head is there in a forked child, too, and reads as zero
+ * (MADV_WIPEONFORK). hl_sys_munmap() gives them back. */
+void *hl_private_map_headed(size_t bytes);
+
+/* Has the addresses behind the head inherited, to be used by hl_private_renew(): what else the
+ * child maps must not lie there. */
+void hl_private_reserve(void *address, size_t bytes);
+
+/* In a forked child: makes zero-filled memory of its own of what is behind the head. False without
+ * memory. */
+bool hl_private_renew(void *address, size_t bytes);
+
+/* Takes the region, a mapping made elsewhere, from forked children, too. */
 void hl_private_adopt(void *address, size_t bytes);
 
-/* In a forked child, before anything else is mapped: unmaps all that was inherited. */
+/* In a forked child, before anything else is mapped: its parent's mappings are not there. */
 void hl_private_forget(void);
+
+/*
+ * For a fork in the middle of an event, where the child goes on with it; see fork.h.
+ * hl_private_keep(), before the fork: the child gets a headed mapping as it is. Undone by
+ * hl_private_wipe(). In the child, hl_private_separate() makes that mapping the child's own, and
+ * hl_private_replace() puts zero-filled memory in the place of all others.
+ */
+void hl_private_keep(void *address, size_t bytes);
+void hl_private_wipe(void *address, size_t bytes, bool reserved);
+void hl_private_separate(void *address, size_t bytes);
+void hl_private_replace(void);

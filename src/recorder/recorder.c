@@ -83,15 +83,11 @@ void hl_recorder_start(char *const *environment)
 {
 	if (!hl_connect_read_environment(environment) || !hl_threads_init())
 		return;
-	/* Mapped apart from other private memory: a forked child goes on using it, wiped. */
-	struct hl_recorder *recorder = hl_sys_mmap(sizeof(*recorder), PROT_READ | PROT_WRITE,
-						   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
+	/* A forked child goes on using it, wiped. */
+	struct hl_recorder *recorder = hl_private_map_headed(sizeof(*recorder));
 	if (!recorder)
 		return;
-	if (hl_sys_madvise(recorder, sizeof(*recorder), MADV_WIPEONFORK) < 0) {
-		hl_sys_munmap(recorder, sizeof(*recorder));
-		return;
-	}
+	hl_private_reserve(recorder, sizeof(*recorder));
 	atomic_store(&recorder->phase, HL_PHASE_STARTING);
 	hl_recorder = recorder;
 	if (!hl_fork_init())
@@ -105,7 +101,9 @@ bool hl_recorder_start_in_child(struct hl_recorder *recorder)
 	if (!atomic_compare_exchange_strong(&recorder->phase, &forked, HL_PHASE_STARTING))
 		return forked == HL_PHASE_RUNNING;
 	hl_private_forget();
-	enum hl_phase phase = start(recorder, HL_HELLO_FORK);
+	enum hl_phase phase = hl_private_renew(recorder, sizeof(*recorder))
+				      ? start(recorder, HL_HELLO_FORK)
+				      : HL_PHASE_OFF;
 	atomic_store(&recorder->phase, phase);
 	return phase == HL_PHASE_RUNNING;
 }

@@ -3,9 +3,8 @@
  * The recorder of this process: its state, its threads, and the way into and out of recording.
  *
  * Life: hooks pass through until hl_recorder_start() has got a region (phase RUNNING). In a forked
- * child the state reads as zero (MADV_WIPEONFORK), which is phase FORKED: the child's first event
- * gives back what was inherited and starts anew. A vfork()ed child runs in its parent's memory and
- * counts as its parent.
+ * child the state reads as zero (private.h), which is phase FORKED: the child's first event starts
+ * anew. A vfork()ed child runs in its parent's memory and counts as its parent.
  */
 #pragma once
 
@@ -14,6 +13,7 @@
 #include "recorder/mapping.h"
 #include "recorder/module.h"
 #include "recorder/node.h"
+#include "recorder/private.h"
 #include "recorder/protocol.h"
 #include "recorder/ring_writer.h"
 #include "recorder/shared.h"
@@ -59,9 +59,10 @@ struct hl_thread {
 	int64_t unflushed_bytes; /* change of bytes in use not yet added to header.inuse_bytes */
 	int64_t flush_bytes;	 /* add it beyond +- this */
 	_Atomic uint32_t pending_count;
-	struct hl_pending_free pending[HL_PENDING_MAX];
 	struct hl_thread *next_free;
 	struct hl_cells cells;
+	/* From here on a forked child has nothing. */
+	_Alignas(HL_PRIVATE_HEAD) struct hl_pending_free pending[HL_PENDING_MAX];
 	struct hl_node_cache nodes;
 	struct hl_size_cell size_cells[1 << HL_SIZE_CELL_BITS];
 	struct hl_ring_writer ring;
@@ -81,9 +82,14 @@ struct hl_recorder {
 	struct hl_spin threads_lock;
 	struct hl_thread *free_threads;
 	_Atomic uint32_t live_threads;
-	struct hl_modules modules;
+	/* From here on a forked child has nothing until it starts. */
+	_Alignas(HL_PRIVATE_HEAD) struct hl_modules modules;
 	struct hl_unwind unwind;
 };
+
+static_assert(offsetof(struct hl_thread, pending) == HL_PRIVATE_HEAD &&
+		      offsetof(struct hl_recorder, modules) == HL_PRIVATE_HEAD,
+	      "what a child looks at is in the head");
 
 /* NULL until the first start; then the same address for good. Valid when phase is RUNNING. */
 extern struct hl_recorder *hl_recorder;

@@ -65,14 +65,12 @@ static bool take_slot(struct hl_recorder *recorder, struct hl_thread *thread)
 
 static struct hl_thread *make_thread(struct hl_recorder *recorder)
 {
-	/* Kept mapped in forked children, wiped: the forking thread's pointer to it must stay
-	 * readable there. */
-	struct hl_thread *thread = hl_sys_mmap(sizeof(*thread), PROT_READ | PROT_WRITE,
-					       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
+	/* Its head stays mapped in forked children, wiped: the forking thread's pointer to it must
+	 * stay readable there. */
+	struct hl_thread *thread = hl_private_map_headed(sizeof(*thread));
 	if (!thread)
 		return NULL;
-	if (hl_sys_madvise(thread, sizeof(*thread), MADV_WIPEONFORK) < 0 ||
-	    !take_slot(recorder, thread)) {
+	if (!take_slot(recorder, thread)) {
 		hl_sys_munmap(thread, sizeof(*thread));
 		return NULL;
 	}

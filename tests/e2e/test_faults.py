@@ -105,6 +105,22 @@ class Memory(Faults):
                     ["/bin/sh", "-c", f"ulimit -v {kilobytes}; exec \"$0\"",
                      harness.program("exhaust")])
 
+    def test_a_limit_of_private_memory_is_the_programs_own(self):
+        command = [harness.program("data_limit"), str(64 << 20)]
+        plain = harness.run(command)
+        self.assertEqual(plain.status, 0, plain.stderr)
+        expected = [line.split() for line in plain.stdout.splitlines()]
+        self.assertEqual([who for who, _ in expected], ["child", "parent"])
+        for mode in harness.RECORDING_MODES:
+            with self.subTest(mode=mode):
+                result, recording = self.record(command, mode)
+                self.assertEqual(result.status, 0, result.stderr)
+                found = [line.split() for line in result.stdout.splitlines()]
+                for (who, blocks), (_, wanted) in zip(found, expected, strict=True):
+                    self.assertGreater(int(blocks), int(wanted) * 0.99, who)
+                site = harness.top_rows(recording, "alloc")["limited_site"]
+                self.assertEqual(site["cum_objects"], sum(int(blocks) for _, blocks in found))
+
     def test_a_program_whose_region_cannot_be_mapped_runs_and_that_is_said(self):
         result, recording = self.compare_exhaustion(
             ["/bin/sh", "-c", "ulimit -v 8000; exec \"$0\"", harness.program("exhaust")])

@@ -114,7 +114,8 @@ static void start(enum hl_mode mode)
 {
 	atomic_store(&refuse_from, 0);
 	refuse_one = false;
-	recorder = calloc(1, sizeof(*recorder));
+	recorder = aligned_alloc(_Alignof(struct hl_recorder), sizeof(*recorder));
+	memset(recorder, 0, sizeof(*recorder));
 	recorder->shared = test_region_new(0);
 	atomic_store(&recorder->shared.header->mode, mode);
 	recorder->start_mode = mode;

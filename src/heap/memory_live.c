@@ -53,6 +53,14 @@ static void live_free(struct hl_memory *memory)
 
 /* ---- mappings ---- */
 
+/* What smaps says of ${map} if it is the recorder's, and never of a file. */
+static const char *flag_of(const struct hl_map *map)
+{
+	if (strcmp(map->path, "/dev/zero") == 0 && map->flags & HL_MAP_SHARED)
+		return " dc";
+	return map->inode ? "---" : " wf";
+}
+
 /* The mapping that begins at ${start}, from *${index} on. */
 static struct hl_map *map_from(struct hl_maps *maps, size_t *index, uint64_t start)
 {
@@ -62,7 +70,10 @@ static struct hl_map *map_from(struct hl_maps *maps, size_t *index, uint64_t sta
 									 : NULL;
 }
 
-/* The recorder's private mappings, which have no name, are wiped on fork: smaps says which are. */
+/*
+ * The recorder's own memory (recorder/private.h) is not inherited on fork, or wiped: smaps says so
+ * of shared mappings of no file, and of private ones.
+ */
 static void mark_wiped(const char *text, struct hl_maps *maps)
 {
 	struct hl_map *map = NULL;
@@ -72,8 +83,8 @@ static void mark_wiped(const char *text, struct hl_maps *maps)
 		unsigned long long start, map_end;
 		if (sscanf(line, "%llx-%llx ", &start, &map_end) == 2)
 			map = map_from(maps, &index, start);
-		else if (map && !map->inode && strncmp(line, "VmFlags:", 8) == 0 &&
-			 memmem(line, (size_t)(end - line), " wf", 3))
+		else if (map && strncmp(line, "VmFlags:", 8) == 0 &&
+			 memmem(line, (size_t)(end - line), flag_of(map), 3))
 			map->flags |= HL_MAP_RECORDER;
 	}
 }

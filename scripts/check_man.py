@@ -14,9 +14,11 @@ from pathlib import Path
 IN_MAIN_PAGE = {"help", "version"}
 
 
-def ask(program, *words):
-    said = subprocess.run([program, *words], capture_output=True, text=True, check=True)
-    return said.stdout.splitlines()
+def words(program, *line):
+    """What the last word of a command line can be."""
+    said = subprocess.run([program, "--complete", *line], capture_output=True, text=True,
+                          check=True)
+    return [offer.split("\t")[0] for offer in said.stdout.splitlines()]
 
 
 def options_of_page(text):
@@ -26,7 +28,7 @@ def options_of_page(text):
 
 
 def options_of_verb(program, verb):
-    listed = {line.split()[0] for line in ask(program, verb, "--list-options")}
+    listed = set(words(program, verb, "--"))
     return listed - {"--help"}  # every verb has it; heapline(1) says so
 
 
@@ -41,7 +43,7 @@ def page_problems(page, program, verb):
 
 def problems(program, folder):
     main_page = (folder / "heapline.1.scd").read_text()
-    for verb in ask(program, "--list-verbs"):
+    for verb in words(program, ""):
         page = folder / f"heapline-{verb}.1.scd"
         if not re.search(rf"^\*(heapline-)?{verb}\*", main_page, re.M):
             yield f"heapline.1.scd does not list the verb '{verb}'"

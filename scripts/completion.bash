@@ -1,27 +1,27 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# Completion of heapline's command line for bash; asks the program for its verbs and options.
+# Completion of heapline's command line for bash; the program itself says what fits.
 
 _heapline() {
-	local program=${COMP_WORDS[0]} word=${COMP_WORDS[COMP_CWORD]}
-	local verb=${COMP_WORDS[1]-} option words
+	local current=${COMP_WORDS[COMP_CWORD]} words=("${COMP_WORDS[@]:1:COMP_CWORD}") word _
 	COMPREPLY=()
-	if [[ $COMP_CWORD -eq 1 ]]; then
-		mapfile -t COMPREPLY < <(compgen -W "$("$program" --list-verbs 2>/dev/null)" -- "$word")
-		return
+	# Bash makes a word of the '=' of --option=word.
+	if [[ ${#words[@]} -ge 2 && $current == "=" ]]; then
+		current=
+		words[-1]=
+	elif [[ ${#words[@]} -ge 3 && ${words[-2]} == "=" ]]; then
+		words=("${words[@]:0:${#words[@]}-2}" "$current")
 	fi
-	if [[ $verb == help ]]; then
-		mapfile -t COMPREPLY < <(compgen -W "$("$program" --list-verbs 2>/dev/null)" -- "$word")
-		return
-	fi
-	# A line of the list: an option, then the words that it takes, if those are fixed.
-	while read -r option words; do
-		if [[ $option == "${COMP_WORDS[COMP_CWORD - 1]}" && -n $words ]]; then
-			mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
-			return
-		fi
-		[[ $word == -* && $option == "$word"* ]] && COMPREPLY+=("$option")
-	done < <("$program" "$verb" --list-options 2>/dev/null)
-	[[ $word == -* ]] || mapfile -t COMPREPLY < <(compgen -f -- "$word")
+	while IFS=$'\t' read -r word _; do
+		case $word in
+		:recordings)
+			mapfile -t COMPREPLY < <(compgen -f -X '!*.hl' -- "$current"; compgen -f -X '!*.hlpack' -- "$current")
+			[[ ${#COMPREPLY[@]} -gt 0 ]] || mapfile -t COMPREPLY < <(compgen -f -- "$current")
+			;;
+		:files) mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -f -- "$current") ;;
+		:commands) mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -c -f -- "$current") ;;
+		"$current"*) COMPREPLY+=("$word") ;;
+		esac
+	done < <("${COMP_WORDS[0]}" --complete "${words[@]}" 2>/dev/null)
 }
 
 complete -o filenames -F _heapline heapline

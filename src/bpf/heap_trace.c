@@ -78,12 +78,12 @@ static int check_cost(struct heap_trace *trace, struct hl_error *err)
 	trace->request->note("%.0f calls of its allocator a second: expect %.1f %% of a processor "
 			     "more than the %.1f %% that it uses",
 			     rate.calls_per_second, cost.percent_of_core, rate.percent_of_core);
-	if (cost.percent_of_core <= (double)settings->max_overhead || trace->request->force)
+	if (cost.percent_of_core <= (double)settings->max_overhead)
 		return 0;
 	hl_error_set(err, HL_TRACE_TOO_COSTLY,
 		     "tracing process '%d' would cost it %.0f %% of a processor, more than the "
 		     "%llu %% of --max-overhead: it calls its allocator %.0f times a second; use "
-		     "--sample BYTES, a higher --max-overhead or --force",
+		     "--sample BYTES or a higher --max-overhead",
 		     (int)trace->request->facts->pid, cost.percent_of_core,
 		     (unsigned long long)settings->max_overhead, rate.calls_per_second);
 	return HL_TRACE_TOO_COSTLY;

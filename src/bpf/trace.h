@@ -17,7 +17,6 @@
 
 struct hl_trace_request {
 	const struct hl_process_facts *facts; /* of the target; valid until _free() */
-	bool force;			      /* go on when it costs more than the limit */
 	const void *settings;		      /* of the kind of trace; valid until _free() */
 	void (*note)(const char *format, ...) HL_PRINTF(1, 2); /* a sentence for the user, now */
 	bool (*is_enough)(void); /* the user or the target has ended it; ask while starting takes

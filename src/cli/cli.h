@@ -32,6 +32,9 @@ enum hl_option_kind {
 	HL_OPTION_CHOICE,  /* target: int, index into choices */
 	HL_OPTION_TEXTS,   /* may be given more than once; target: struct hl_option_texts */
 	HL_OPTION_RANGE,   /* two numbers after it, FROM and TO; target: struct hl_option_range */
+	HL_OPTION_PID,	   /* target: uint64_t, the number of a process */
+	HL_OPTION_COMM,	   /* the name of one running process; target: uint64_t, its number */
+	HL_OPTION_RENAMED, /* not there any more; help is the name that it has now */
 };
 
 #define HL_OPTION_TEXTS_MAX 8
@@ -58,23 +61,38 @@ struct hl_option {
 
 #define HL_SHARED_TABLES 6
 
+/* What a verb is for; help lists verbs under a heading for each group. */
+enum hl_verb_group {
+	HL_GROUP_RECORD,
+	HL_GROUP_LOOK,
+	HL_GROUP_LIVE,
+	HL_GROUP_ALLOCATORS,
+	HL_GROUP_FILES,
+	HL_GROUP_ABOUT,
+	HL_GROUP_COUNT,
+};
+
 struct hl_verb {
 	const char *name;
+	enum hl_verb_group group;
 	const char *arguments; /* operands as help shows them: "NAME.hl", "[--] COMMAND..." */
 	const char *summary;   /* one line, lowercase, no full stop */
 	const struct hl_option *options;			  /* NULL: none */
 	const struct hl_option *shared_options[HL_SHARED_TABLES]; /* used by several verbs */
 	bool stops_at_operand; /* what follows the first operand is not parsed (COMMAND...) */
-	bool hidden;	       /* not in the list of verbs */
 
 	/*
 	 * Runs the verb. ${argc}, ${argv}: the operands that are left after the options;
 	 * argv[argc] is NULL. Returns the exit status.
 	 */
 	int (*run)(int argc, char **argv);
+
+	const char *const *words; /* NULL-terminated: what the first operand can be, where that is
+				     one of a few words; NULL: anything */
 };
 
-/* NULL-terminated, in the order of help. */
+/* NULL-terminated; help shows the verbs of a group in this order. */
+#define HL_VERBS_MAX 64 /* more than there are */
 extern const struct hl_verb *const hl_verbs[];
 
 extern const struct hl_verb hl_verb_record;
@@ -113,6 +131,16 @@ const struct hl_verb *hl_verb_find(const char *name);
 
 /* Writes one sentence `heapline: ...` to stderr. Returns HL_EXIT_FAILED. */
 int hl_cli_error(const char *format, ...) HL_PRINTF(1, 2);
+
+/*
+ * Says that ${thing} ("no verb 'tpo'") is a usage error; and which of ${words} may be meant, or
+ * else points at the help of ${verb}. Returns HL_EXIT_USAGE.
+ */
+int hl_cli_unknown_word(const struct hl_verb *verb, const char *thing, const char *word,
+			const char *const *words, size_t count);
+
+/* Says that heapline has no verb ${name}. Returns HL_EXIT_USAGE. */
+int hl_cli_unknown_verb(const char *name);
 
 /* As hl_cli_error(), and points at the help of ${verb} (NULL: of heapline). Returns
  * HL_EXIT_USAGE. */

@@ -67,9 +67,9 @@ static int run_allocations(int argc, char **argv)
 
 const struct hl_verb hl_verb_allocations = {
 	.name = "allocations",
-	.arguments = "",
-	.summary =
-		"show live blocks by the library and function that allocated them, and their sizes",
+	.group = HL_GROUP_ALLOCATORS,
+	.arguments = "-p PID",
+	.summary = "show live blocks by library and function, with their sizes",
 	.options = options,
 	.shared_options = {hl_heap_process_options, hl_view_json_options, hl_view_color_options,
 			   hl_view_output_options},

@@ -2,11 +2,13 @@
 /* heapline annotate: the source of functions, with figures beside its lines. */
 #include "cli/view_options.h"
 
+#include <unistd.h>
+
 static uint64_t function_limit = HL_VIEW_ROWS_DEFAULT;
 static const char *source_path;
 
 static const struct hl_option options[] = {
-	{"source-path", 's', "FOLDER", "where the sources are, if not where they were compiled",
+	{"source-path", 0, "FOLDER", "where the sources are, if not where they were compiled",
 	 HL_OPTION_TEXT, &source_path, NULL},
 	{"functions", 'n', "N", "show the N heaviest functions; 0: all (default: 10)",
 	 HL_OPTION_COUNT, &function_limit, NULL},
@@ -18,9 +20,9 @@ static int run_annotate(int argc, char **argv)
 	const struct hl_view_command command = {
 		.view = hl_view_annotate, .pages = true, .advises = true};
 
-	if (argc == 0)
+	if (argc == 0 || (argc == 1 && access(argv[0], F_OK) == 0))
 		return hl_cli_usage_error(&hl_verb_annotate,
-					  "'annotate' needs a function and a recording");
+					  "'annotate' needs a FUNCTION before the recording");
 	const struct hl_view_options view_options = {
 		.function = argv[0],
 		.source_path = source_path,
@@ -31,7 +33,8 @@ static int run_annotate(int argc, char **argv)
 
 const struct hl_verb hl_verb_annotate = {
 	.name = "annotate",
-	.arguments = "FUNCTION NAME.hl",
+	.group = HL_GROUP_LOOK,
+	.arguments = "FUNCTION [NAME.hl]",
 	.summary = "show the source of functions with figures beside its lines",
 	.options = options,
 	.shared_options = {hl_view_value_options, hl_view_selection_options, hl_view_filter_options,

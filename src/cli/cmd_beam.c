@@ -367,6 +367,7 @@ static int run_beam(int argc, char **argv)
 
 const struct hl_verb hl_verb_beam = {
 	.name = "beam",
+	.group = HL_GROUP_ALLOCATORS,
 	.arguments = "carriers|allocations",
 	.summary = "show what the allocators of a live Erlang or Elixir node hold",
 	.options = options,

@@ -133,9 +133,9 @@ static int run_carriers(int argc, char **argv)
 
 const struct hl_verb hl_verb_carriers = {
 	.name = "carriers",
-	.arguments = "",
-	.summary =
-		"show the segments that an allocator got from the system, and what is free in them",
+	.group = HL_GROUP_ALLOCATORS,
+	.arguments = "-p PID | --core FILE",
+	.summary = "list an allocator's segments (carriers) and their free blocks",
 	.options = options,
 	.shared_options = {hl_heap_target_options, hl_view_json_options, hl_view_color_options,
 			   hl_view_output_options},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* heapline ctl: asks and changes a recording that goes on. */
+/* heapline ctl: queries and controls a running recording. */
 #include "cli/cli.h"
 
 #include "collector/control_ask.h"
@@ -21,7 +21,8 @@ static bool json;
 
 static const struct hl_option options[] = {
 	{"pid", 'p', "PID", "a process that is being recorded, or heapline record itself",
-	 HL_OPTION_COUNT, &pid, NULL},
+	 HL_OPTION_PID, &pid, NULL},
+	{"comm", 0, "NAME", "the process whose program is called NAME", HL_OPTION_COMM, &pid, NULL},
 	{"all", 0, NULL, "mode, mark, log-segments: all processes of the recording", HL_OPTION_FLAG,
 	 &all, NULL},
 	{"force", 'f', NULL, "snapshot: replace an existing recording", HL_OPTION_FLAG, &force,
@@ -61,8 +62,9 @@ static int check_operands(size_t action, int argc, char **argv)
 	if (force && actions[action].verb != HL_CONTROL_SNAPSHOT)
 		return hl_cli_usage_error(&hl_verb_ctl, "'%s' replaces nothing; 'snapshot' does",
 					  argv[0]);
-	if (pid == 0 || pid > INT_MAX)
-		return hl_cli_usage_error(&hl_verb_ctl, "'ctl' needs a process; name it with -p");
+	if (!pid)
+		return hl_cli_usage_error(
+			&hl_verb_ctl, "'ctl' needs a process; name it with -p PID or --comm NAME");
 	return -1;
 }
 
@@ -104,6 +106,8 @@ static int make_request(size_t action, const char *argument, struct hl_control_r
 			return hl_error_set(err, -EINVAL, "the argument of '%s' is too long",
 					    actions[action].name);
 		strcpy(request->argument, argument);
+		if (request->verb == HL_CONTROL_MODE && !strcmp(argument, "off"))
+			strcpy(request->argument, hl_mode_names[HL_MODE_CLOSED]);
 	}
 	return hl_control_check(request, err);
 }
@@ -366,6 +370,10 @@ static int control(struct hl_control_request *request, const char *argument, str
 	return r;
 }
 
+/* For completion. */
+static const char *const action_words[] = {"status",   "mode",	       "mark",
+					   "snapshot", "log-segments", NULL};
+
 static int run_ctl(int argc, char **argv)
 {
 	static struct hl_control_request request;
@@ -373,11 +381,16 @@ static int run_ctl(int argc, char **argv)
 	size_t action = 0;
 
 	if (argc == 0)
-		return hl_cli_usage_error(&hl_verb_ctl, "'ctl' needs to know what to do");
+		return hl_cli_usage_error(
+			&hl_verb_ctl,
+			"'ctl' needs an action: status, mode, mark, snapshot or log-segments");
 	while (action < HL_COUNT_OF(actions) && strcmp(argv[0], actions[action].name) != 0)
 		action++;
 	if (action == HL_COUNT_OF(actions))
-		return hl_cli_usage_error(&hl_verb_ctl, "'ctl' cannot '%s'", argv[0]);
+		return hl_cli_usage_error(&hl_verb_ctl,
+					  "no action '%s': not status, mode, mark, snapshot or "
+					  "log-segments",
+					  argv[0]);
 	int status = check_operands(action, argc, argv);
 	if (status >= 0)
 		return status;
@@ -389,8 +402,10 @@ static int run_ctl(int argc, char **argv)
 
 const struct hl_verb hl_verb_ctl = {
 	.name = "ctl",
-	.arguments = "status | mode MODE | mark NAME | snapshot OUT.hl | log-segments N",
-	.summary = "ask or change a recording that goes on",
+	.group = HL_GROUP_RECORD,
+	.arguments = "-p PID (status | mode MODE | mark NAME | snapshot OUT.hl | log-segments N)",
+	.words = action_words,
+	.summary = "query or control a running recording",
 	.options = options,
 	.run = run_ctl,
 };

@@ -77,7 +77,8 @@ static int run_diff(int argc, char **argv)
 
 const struct hl_verb hl_verb_diff = {
 	.name = "diff",
-	.arguments = "[BEFORE] AFTER",
+	.group = HL_GROUP_LOOK,
+	.arguments = "[BEFORE.hl] AFTER.hl",
 	.summary = "show what grew from one recording to another",
 	.options = options,
 	.shared_options = {hl_view_value_options, hl_view_selection_options, hl_view_filter_options,

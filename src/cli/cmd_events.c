@@ -48,7 +48,8 @@ static int run_events(int argc, char **argv)
 
 const struct hl_verb hl_verb_events = {
 	.name = "events",
-	.arguments = "NAME.hl",
+	.group = HL_GROUP_LOOK,
+	.arguments = "[NAME.hl]",
 	.summary = "show the events that were kept beside a log",
 	.options = options,
 	.shared_options = {hl_view_history_options, hl_view_json_options, hl_view_color_options,

@@ -53,7 +53,8 @@ static int run_export(int argc, char **argv)
 
 const struct hl_verb hl_verb_export = {
 	.name = "export",
-	.arguments = "FILE",
+	.group = HL_GROUP_FILES,
+	.arguments = "[NAME.hl]",
 	.summary = "write a file for other programs: pprof, speedscope, CSV, ...",
 	.options = options,
 	.shared_options = {hl_view_value_options, hl_view_selection_options, hl_view_filter_options,

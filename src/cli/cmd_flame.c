@@ -15,7 +15,8 @@ static const struct hl_option options[] = {
 	 &title, NULL},
 	{"countname", 0, "TEXT", "what the value counts (default: its unit)", HL_OPTION_TEXT,
 	 &countname, NULL},
-	{"color", 0, "PALETTE",
+	{"color", 0, "PALETTE", "palette", HL_OPTION_RENAMED, NULL, NULL},
+	{"palette", 0, "PALETTE",
 	 "mem, module, or diff (default: diff when two are compared, else mem)", HL_OPTION_CHOICE,
 	 &palette, palette_words},
 	{"inverted", 0, NULL, "the outermost function on top", HL_OPTION_FLAG, &inverted, NULL},
@@ -48,6 +49,7 @@ static int run_flame(int argc, char **argv)
 
 const struct hl_verb hl_verb_flame = {
 	.name = "flame",
+	.group = HL_GROUP_LOOK,
 	.arguments = "[[BEFORE] NAME.hl]",
 	.summary = "write an interactive flame graph as SVG",
 	.options = options,

@@ -10,7 +10,8 @@ static int run_folded(int argc, char **argv)
 
 const struct hl_verb hl_verb_folded = {
 	.name = "folded",
-	.arguments = "NAME.hl",
+	.group = HL_GROUP_FILES,
+	.arguments = "[NAME.hl]",
 	.summary = "write stacks as folded lines, for flame graph programs",
 	.shared_options = {hl_view_value_options, hl_view_selection_options, hl_view_filter_options,
 			   hl_view_json_options, hl_view_output_options},

@@ -50,7 +50,8 @@ static int run_graph(int argc, char **argv)
 
 const struct hl_verb hl_verb_graph = {
 	.name = "graph",
-	.arguments = "NAME.hl",
+	.group = HL_GROUP_LOOK,
+	.arguments = "[NAME.hl]",
 	.summary = "draw who calls whom: a box for each function",
 	.options = options,
 	.shared_options = {hl_view_value_options, hl_view_selection_options, hl_view_filter_options,

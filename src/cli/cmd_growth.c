@@ -28,7 +28,8 @@ static int run_growth(int argc, char **argv)
 
 const struct hl_verb hl_verb_growth = {
 	.name = "growth",
-	.arguments = "NAME.hl",
+	.group = HL_GROUP_LOOK,
+	.arguments = "[NAME.hl]",
 	.summary = "show what rises steadily, as leaks do",
 	.options = options,
 	.shared_options = {hl_view_history_options, hl_view_json_options, hl_view_color_options,

@@ -23,10 +23,10 @@ static struct hl_option_texts fail_above;
 static const struct hl_option options[] = {
 	{"rows", 'n', "N", "show at most N arenas; 0: all (default: 20)", HL_OPTION_COUNT,
 	 &row_limit, NULL},
-	{"watch", 'w', "SECONDS", "read it anew so often, until the process ends or Ctrl-C",
+	{"watch", 'w', "SECONDS", "repeat every SECONDS, until the process ends or Ctrl-C",
 	 HL_OPTION_COUNT, &watch_s, NULL},
-	{"save", 0, "FILE", "keep what was read, for --diff", HL_OPTION_TEXT, &save, NULL},
-	{"diff", 0, NULL, "compare two kept files", HL_OPTION_FLAG, &diff, NULL},
+	{"save", 0, "FILE", "save the state to FILE, for --diff", HL_OPTION_TEXT, &save, NULL},
+	{"diff", 0, NULL, "compare two saved files", HL_OPTION_FLAG, &diff, NULL},
 	{"fail-above", 0, "FIGURE=N",
 	 "exit with status 3 if a figure (or with --diff, its growth) is above N", HL_OPTION_TEXTS,
 	 &fail_above, NULL},
@@ -233,8 +233,9 @@ static int run_heap(int argc, char **argv)
 
 const struct hl_verb hl_verb_heap = {
 	.name = "heap",
-	.arguments = "[--diff BEFORE AFTER]",
-	.summary = "show the state of a process' heap: live, cached, free, and what could go back",
+	.group = HL_GROUP_ALLOCATORS,
+	.arguments = "-p PID | --core FILE | --diff BEFORE AFTER",
+	.summary = "show how much of a heap is live, cached, free and could be returned",
 	.options = options,
 	.shared_options = {hl_heap_target_options, hl_view_json_options, hl_view_color_options,
 			   hl_view_output_options},

@@ -13,13 +13,14 @@ static int run_help(int argc, char **argv)
 	}
 	const struct hl_verb *verb = hl_verb_find(argv[0]);
 	if (!verb)
-		return hl_cli_usage_error(NULL, "no verb '%s'", argv[0]);
+		return hl_cli_unknown_verb(argv[0]);
 	hl_help_verb(verb, stdout);
 	return HL_EXIT_DONE;
 }
 
 const struct hl_verb hl_verb_help = {
 	.name = "help",
+	.group = HL_GROUP_ABOUT,
 	.arguments = "[VERB]",
 	.summary = "show the verbs, or the options of one verb",
 	.run = run_help,

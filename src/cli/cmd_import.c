@@ -128,6 +128,7 @@ static int run_import(int argc, char **argv)
 
 const struct hl_verb hl_verb_import = {
 	.name = "import",
+	.group = HL_GROUP_FILES,
 	.arguments = "FILE",
 	.summary = "turn another tool's file into a packed recording",
 	.options = options,

@@ -5,7 +5,7 @@
 static bool stacks;
 
 static const struct hl_option options[] = {
-	{"stacks", 's', NULL, "list functions with addresses, and the counters of each stack",
+	{"stacks", 0, NULL, "list functions with addresses, and the counters of each stack",
 	 HL_OPTION_FLAG, &stacks, NULL},
 	{0},
 };
@@ -20,7 +20,8 @@ static int run_info(int argc, char **argv)
 
 const struct hl_verb hl_verb_info = {
 	.name = "info",
-	.arguments = "NAME.hl",
+	.group = HL_GROUP_LOOK,
+	.arguments = "[NAME.hl]",
 	.summary = "show what was recorded, how, and what is missing",
 	.options = options,
 	.shared_options = {hl_view_selection_options, hl_view_filter_options, hl_view_json_options,

@@ -19,7 +19,8 @@ static int run_lines(int argc, char **argv)
 
 const struct hl_verb hl_verb_lines = {
 	.name = "lines",
-	.arguments = "NAME.hl",
+	.group = HL_GROUP_LOOK,
+	.arguments = "[NAME.hl]",
 	.summary = "write source lines and what was allocated there, heaviest first",
 	.options = options,
 	.shared_options = {hl_view_value_options, hl_view_selection_options, hl_view_filter_options,

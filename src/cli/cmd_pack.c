@@ -105,6 +105,7 @@ static int run_pack(int argc, char **argv)
 
 const struct hl_verb hl_verb_pack = {
 	.name = "pack",
+	.group = HL_GROUP_FILES,
 	.arguments = "NAME.hl",
 	.summary = "put a recording and its symbols into one file",
 	.options = options,

@@ -14,6 +14,7 @@ static int run_page_events(int argc, char **argv)
 
 const struct hl_verb hl_verb_page_events = {
 	.name = "page-events",
+	.group = HL_GROUP_LIVE,
 	.arguments = "-p PID [SECONDS]",
 	.summary = "show the page faults of a running process, from outside",
 	.shared_options = {hl_trace_options, hl_view_unit_options, hl_view_filter_options,

@@ -30,7 +30,8 @@ static int run_peaks(int argc, char **argv)
 
 const struct hl_verb hl_verb_peaks = {
 	.name = "peaks",
-	.arguments = "NAME.hl",
+	.group = HL_GROUP_LOOK,
+	.arguments = "[NAME.hl]",
 	.summary = "show when most was in use, and which stacks made it so",
 	.options = options,
 	.shared_options = {hl_view_history_options, hl_view_json_options, hl_view_color_options,

@@ -24,6 +24,7 @@ static int run_pgfault(int argc, char **argv)
 
 const struct hl_verb hl_verb_pgfault = {
 	.name = "pgfault",
+	.group = HL_GROUP_LIVE,
 	.arguments = "-p PID [SECONDS]",
 	.summary = "show what made the memory of a running process grow, from outside",
 	.options = options,

@@ -48,7 +48,8 @@ static int run_pins(int argc, char **argv)
 
 const struct hl_verb hl_verb_pins = {
 	.name = "pins",
-	.arguments = "",
+	.group = HL_GROUP_ALLOCATORS,
+	.arguments = "-p PID | --core FILE",
 	.summary = "show which live blocks keep nearly empty pages in memory",
 	.options = options,
 	.shared_options = {hl_heap_target_options, hl_view_json_options, hl_view_color_options,

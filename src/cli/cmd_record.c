@@ -26,6 +26,10 @@ enum {
 #define LOG_SEGMENT_BYTES (UINT64_C(100) << 20)
 #define LOG_SEGMENTS	  10
 
+/* hl_mode_names, and one more word for the first of them. */
+static const char *const mode_words[HL_MODE_COUNT + 2] = {
+	"closed", "mem-record", "mem-fast", "log-record", "log-fast", "off", NULL};
+
 static int mode = HL_MODE_MEM_FAST;
 static uint64_t sample_bytes;
 static bool mappings;
@@ -43,41 +47,39 @@ static bool quiet;
 
 static const struct hl_option options[] = {
 	{"output", 'o', "NAME.hl",
-	 "where the recording goes; %p stands for the program's pid, %h for the host",
-	 HL_OPTION_TEXT, &output, NULL},
+	 "name of the recording; %p stands for the program's pid, %h for the host", HL_OPTION_TEXT,
+	 &output, NULL},
 	{"force", 'f', NULL, "replace an existing recording", HL_OPTION_FLAG, &force, NULL},
 	{"mode", 0, "MODE",
-	 "how blocks are remembered, and whether a log is kept; mem-fast unless said otherwise",
-	 HL_OPTION_CHOICE, &mode, hl_mode_names},
-	{"sample", 0, "BYTES", "record one allocation in about so many bytes, at random",
-	 HL_OPTION_BYTES, &sample_bytes, NULL},
-	{"mappings", 0, NULL, "record mmap, munmap, mremap and brk, too", HL_OPTION_FLAG, &mappings,
+	 "how blocks are remembered, and whether a log is kept (default: mem-fast; off: closed)",
+	 HL_OPTION_CHOICE, &mode, mode_words},
+	{"sample", 0, "BYTES", "sample on average one allocation every BYTES", HL_OPTION_BYTES,
+	 &sample_bytes, NULL},
+	{"mappings", 0, NULL, "also record mmap, munmap, mremap and brk", HL_OPTION_FLAG, &mappings,
 	 NULL},
-	{"sizes", 0, NULL,
-	 "tell apart how large the blocks of each stack are, for 'heapline sizes'", HL_OPTION_FLAG,
-	 &sizes, NULL},
+	{"sizes", 0, NULL, "count the blocks of each stack by size, for 'heapline sizes'",
+	 HL_OPTION_FLAG, &sizes, NULL},
 	{"log-segment-size", 0, "BYTES",
-	 "modes with a log: begin another file of the log when one has so many; 100M unless said "
-	 "otherwise",
-	 HL_OPTION_BYTES, &log_segment_bytes, NULL},
+	 "with a log: start a new file of the log after BYTES (default: 100M)", HL_OPTION_BYTES,
+	 &log_segment_bytes, NULL},
 	{"log-segments", 0, "N",
-	 "modes with a log: keep the newest N files of each process; 10 unless said otherwise",
-	 HL_OPTION_COUNT, &log_segments, NULL},
+	 "with a log: keep the newest N files of each process (default: 10)", HL_OPTION_COUNT,
+	 &log_segments, NULL},
 	{"events", 0, NULL,
-	 "modes with a log: keep every event, too, for 'heapline events'; in files as large and as "
-	 "many",
+	 "with a log: also keep every event, for 'heapline events', in files of the same size and "
+	 "number",
 	 HL_OPTION_FLAG, &events, NULL},
 	{"lossy", 0, NULL,
-	 "modes with a log: let events go when a thread has no room for them, instead of waiting",
+	 "with a log: drop events instead of blocking a thread whose buffer is full",
 	 HL_OPTION_FLAG, &lossy, NULL},
 	{"tags", 0, NULL,
-	 "record nothing; have each block say who allocated it, for 'heapline allocations -p PID'",
+	 "record nothing; tag each block with who allocated it, for 'heapline allocations -p PID'",
 	 HL_OPTION_FLAG, &tags, NULL},
-	{"no-follow", 0, NULL, "record the program alone, not its children", HL_OPTION_FLAG,
-	 &no_follow, NULL},
-	{"wait", 0, NULL, "go on until the last descendant of the program has ended",
+	{"no-follow", 0, NULL, "do not record the program's children", HL_OPTION_FLAG, &no_follow,
+	 NULL},
+	{"wait", 0, NULL, "keep recording until the last descendant of the program has ended",
 	 HL_OPTION_FLAG, &wait_for_all, NULL},
-	{"quiet", 'q', NULL, "say nothing at the end unless something went wrong", HL_OPTION_FLAG,
+	{"quiet", 'q', NULL, "print nothing at the end unless something went wrong", HL_OPTION_FLAG,
 	 &quiet, NULL},
 	{0},
 };
@@ -295,6 +297,7 @@ static int run_with_tags(char **argv)
 /* -1, or the exit status to leave with. */
 static int check_usage(int argc)
 {
+	mode %= HL_MODE_COUNT; /* "off" */
 	bool about_log = events || lossy || log_segment_bytes != LOG_SEGMENT_BYTES ||
 			 log_segments != LOG_SEGMENTS;
 	if (argc == 0)
@@ -341,6 +344,7 @@ static int run_record(int argc, char **argv)
 
 const struct hl_verb hl_verb_record = {
 	.name = "record",
+	.group = HL_GROUP_RECORD,
 	.arguments = "[--] COMMAND...",
 	.summary = "run a program and record its allocations",
 	.options = options,

@@ -23,7 +23,8 @@ static int run_report(int argc, char **argv)
 
 const struct hl_verb hl_verb_report = {
 	.name = "report",
-	.arguments = "[BEFORE] NAME.hl",
+	.group = HL_GROUP_LOOK,
+	.arguments = "[[BEFORE] NAME.hl]",
 	.summary = "write one page of HTML with every view",
 	.options = options,
 	.shared_options = {hl_view_value_options, hl_view_selection_options, hl_view_filter_options,

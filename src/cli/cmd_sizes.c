@@ -21,7 +21,8 @@ static int run_sizes(int argc, char **argv)
 
 const struct hl_verb hl_verb_sizes = {
 	.name = "sizes",
-	.arguments = "NAME.hl",
+	.group = HL_GROUP_LOOK,
+	.arguments = "[NAME.hl]",
 	.summary = "show how large blocks are, and who allocates each size",
 	.options = options,
 	.shared_options = {hl_view_value_options, hl_view_selection_options, hl_view_filter_options,

@@ -22,20 +22,20 @@ static const enum hl_probe_way probe_ways[] = {HL_PROBE_SESSION, HL_PROBE_SESSIO
 #define SAMPLE_BYTES_MAX (UINT64_C(1) << 40)
 
 static const struct hl_option options[] = {
-	{"all", 'a', NULL, "count every allocation, freed or not; costs half as much",
-	 HL_OPTION_FLAG, &settings.all, NULL},
-	{"object", 'O', "OBJECT", "only the allocators in files whose path contains OBJECT",
+	{"all", 'a', NULL, "count every allocation, freed or not (half the cost)", HL_OPTION_FLAG,
+	 &settings.all, NULL},
+	{"object", 'O', "OBJECT", "only allocators in files whose path contains OBJECT",
 	 HL_OPTION_TEXT, &settings.object, NULL},
-	{"sample", 0, "BYTES", "watch one allocation in about so many bytes, at random",
-	 HL_OPTION_BYTES, &settings.sample_bytes, NULL},
-	{"older", 0, "SECONDS", "only blocks that are at least so old when the trace ends",
-	 HL_OPTION_TEXT, &older, NULL},
+	{"sample", 0, "BYTES", "sample on average one allocation every BYTES", HL_OPTION_BYTES,
+	 &settings.sample_bytes, NULL},
+	{"older", 0, "SECONDS", "only blocks older than SECONDS at the end", HL_OPTION_TEXT, &older,
+	 NULL},
 	{"max-overhead", 0, "PERCENT",
-	 "stop when the target pays more than so much of a core (default: 30)", HL_OPTION_COUNT,
-	 &settings.max_overhead, NULL},
-	{"max-blocks", 0, "N", "remember so many blocks at a time (default: 2097152)",
-	 HL_OPTION_COUNT, &settings.max_blocks, NULL},
-	{"probes", 0, "WAY", "best, session, multi or perf: how probes are set (default: best)",
+	 "stop if tracing costs the target more than PERCENT of one core (default: 30)",
+	 HL_OPTION_COUNT, &settings.max_overhead, NULL},
+	{"max-blocks", 0, "N", "track at most N live blocks (default: 2097152)", HL_OPTION_COUNT,
+	 &settings.max_blocks, NULL},
+	{"probes", 0, "WAY", "how probes are set: best, session, multi or perf (default: best)",
 	 HL_OPTION_CHOICE, &probes, probe_words},
 	{0},
 };
@@ -72,6 +72,7 @@ static int run_stacks(int argc, char **argv)
 
 const struct hl_verb hl_verb_stacks = {
 	.name = "stacks",
+	.group = HL_GROUP_LIVE,
 	.arguments = "-p PID [SECONDS]",
 	.summary = "show what a running process allocates and keeps, from outside",
 	.options = options,

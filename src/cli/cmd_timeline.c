@@ -19,7 +19,7 @@ static const char *const format_words[] = {"text", "svg", "csv", NULL};
 static const struct hl_option options[] = {
 	{"by", 'b', "KEY", "total, module or function (default: total)", HL_OPTION_CHOICE, &by,
 	 by_words},
-	{"heaviest", 0, "N", "so many modules or functions, and the rest (default: 5)",
+	{"heaviest", 0, "N", "show the N largest modules or functions, and the rest (default: 5)",
 	 HL_OPTION_COUNT, &key_limit, NULL},
 	{"rows", 'n', "N",
 	 "at most N rows; 0: one for each interval (default: 40, in CSV and JSON all)",
@@ -54,7 +54,8 @@ static int run_timeline(int argc, char **argv)
 
 const struct hl_verb hl_verb_timeline = {
 	.name = "timeline",
-	.arguments = "NAME.hl",
+	.group = HL_GROUP_LOOK,
+	.arguments = "[NAME.hl]",
 	.summary = "show how much was in use over time",
 	.options = options,
 	.shared_options = {hl_view_history_options, hl_view_json_options, hl_view_color_options,

@@ -34,7 +34,8 @@ static int run_top(int argc, char **argv)
 
 const struct hl_verb hl_verb_top = {
 	.name = "top",
-	.arguments = "NAME.hl",
+	.group = HL_GROUP_LOOK,
+	.arguments = "[NAME.hl]",
 	.summary = "show functions, heaviest first",
 	.options = options,
 	.shared_options = {hl_view_value_options, hl_view_selection_options, hl_view_filter_options,

@@ -28,7 +28,8 @@ static int run_tree(int argc, char **argv)
 
 const struct hl_verb hl_verb_tree = {
 	.name = "tree",
-	.arguments = "NAME.hl",
+	.group = HL_GROUP_LOOK,
+	.arguments = "[NAME.hl]",
 	.summary = "show the call tree, heaviest branches first",
 	.options = options,
 	.shared_options = {hl_view_value_options, hl_view_selection_options, hl_view_filter_options,

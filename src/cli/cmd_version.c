@@ -24,6 +24,7 @@ static int run_version(int argc, char **argv)
 
 const struct hl_verb hl_verb_version = {
 	.name = "version",
+	.group = HL_GROUP_ABOUT,
 	.arguments = "",
 	.summary = "show which heapline this is",
 	.options = options,

@@ -3,14 +3,14 @@
 #include "cli/heap_target.h"
 
 #include <inttypes.h>
-#include <limits.h>
 
 static uint64_t pid;
 static const char *core;
 static bool stop;
 
 const struct hl_option hl_heap_target_options[] = {
-	{"pid", 'p', "PID", "the process", HL_OPTION_COUNT, &pid, NULL},
+	{"pid", 'p', "PID", "the process", HL_OPTION_PID, &pid, NULL},
+	{"comm", 0, "NAME", "the process whose program is called NAME", HL_OPTION_COMM, &pid, NULL},
 	{"core", 0, "FILE", "a core file in place of a process", HL_OPTION_TEXT, &core, NULL},
 	{"stop", 0, NULL, "stop the threads while an arena is read, so that all is exact",
 	 HL_OPTION_FLAG, &stop, NULL},
@@ -18,7 +18,8 @@ const struct hl_option hl_heap_target_options[] = {
 };
 
 const struct hl_option hl_heap_process_options[] = {
-	{"pid", 'p', "PID", "the process", HL_OPTION_COUNT, &pid, NULL},
+	{"pid", 'p', "PID", "the process", HL_OPTION_PID, &pid, NULL},
+	{"comm", 0, "NAME", "the process whose program is called NAME", HL_OPTION_COMM, &pid, NULL},
 	{"stop", 0, NULL, "stop the threads while an arena is read, so that all is exact",
 	 HL_OPTION_FLAG, &stop, NULL},
 	{0},
@@ -29,14 +30,13 @@ int hl_heap_target_check(const struct hl_verb *verb, int argc, char **argv)
 	if (argc > 0)
 		return hl_cli_usage_error(verb, "unexpected argument '%s'", argv[0]);
 	if (!pid && !core)
-		return hl_cli_usage_error(verb, "'%s' needs a process; name it with -p PID",
-					  verb->name);
+		return hl_cli_usage_error(
+			verb, "'%s' needs a process; name it with -p PID or --comm NAME",
+			verb->name);
 	if (pid && core)
 		return hl_cli_usage_error(verb, "--pid and --core exclude each other");
 	if (core && stop)
 		return hl_cli_usage_error(verb, "a core file cannot be stopped");
-	if (pid > INT_MAX)
-		return hl_cli_usage_error(verb, "bad value '%" PRIu64 "' of option '--pid'", pid);
 	return HL_EXIT_DONE;
 }
 

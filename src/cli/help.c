@@ -3,24 +3,78 @@
 #include "cli/help.h"
 
 #include "cli/options.h"
+#include "view/format.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#define WIDTH_DEFAULT  80
+#define SUMMARY_COLUMN 15
+
+/* By enum hl_verb_group. */
+static const char *const headings[HL_GROUP_COUNT] = {
+	[HL_GROUP_RECORD] = "record a program from its start",
+	[HL_GROUP_LOOK] = "look at a recording (without a name: the newest one here)",
+	[HL_GROUP_LIVE] = "watch a running process; nothing is put into it",
+	[HL_GROUP_ALLOCATORS] = "see what the allocator of a running process holds",
+	[HL_GROUP_FILES] = "exchange files with other tools and machines",
+	[HL_GROUP_ABOUT] = "about heapline",
+};
+
+/* Of the terminal; what is no terminal has 80 columns. */
+static size_t width_of(FILE *out)
+{
+	struct winsize size;
+
+	return isatty(fileno(out)) && ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col
+		       ? size.ws_col
+		       : WIDTH_DEFAULT;
+}
+
+static void put_group(FILE *out, enum hl_verb_group group, size_t width)
+{
+	fputc('\n', out);
+	hl_format_put_wrapped(out, headings[group], 0, 2, width);
+	fputc('\n', out);
+	for (const struct hl_verb *const *verb = hl_verbs; *verb; verb++) {
+		if ((*verb)->group != group)
+			continue;
+		fprintf(out, "  %-*s", SUMMARY_COLUMN - 2, (*verb)->name);
+		hl_format_put_wrapped(out, (*verb)->summary, SUMMARY_COLUMN, SUMMARY_COLUMN, width);
+		fputc('\n', out);
+	}
+}
 
 void hl_help_program(FILE *out)
 {
-	fputs("usage: heapline VERB [OPTIONS] [ARGUMENTS]\n\n"
-	      "Shows where the memory of a program went: every allocation, by call stack.\n\n"
-	      "verbs:\n",
-	      out);
-	for (const struct hl_verb *const *verb = hl_verbs; *verb; verb++)
-		if (!(*verb)->hidden)
-			fprintf(out, "  %-12s %s\n", (*verb)->name, (*verb)->summary);
-	fputs("\n'heapline help VERB' shows the options of a verb.\n"
-	      "Begin with: heapline record -o app.hl -- COMMAND, then heapline top app.hl\n",
+	size_t width = width_of(out);
+
+	fputs("usage: heapline VERB [OPTIONS] [ARGUMENTS]\n\n", out);
+	hl_format_put_wrapped(
+		out, "Shows where the memory of a program went: every allocation, by call stack.",
+		0, 0, width);
+	fputc('\n', out);
+	for (int group = 0; group < HL_GROUP_COUNT; group++)
+		put_group(out, (enum hl_verb_group)group, width);
+	fputs("\n'heapline help VERB' shows the options of a verb. Begin with:\n"
+	      "  heapline record -o app.hl -- COMMAND\n"
+	      "  heapline top app.hl\n"
+	      "or, for a process that runs:\n"
+	      "  heapline heap -p PID\n",
 	      out);
 }
 
 void hl_help_verb(const struct hl_verb *verb, FILE *out)
 {
-	fprintf(out, "usage: heapline %s [OPTIONS]%s%s\n\n%s\n\noptions:\n", verb->name,
-		verb->arguments[0] ? " " : "", verb->arguments, verb->summary);
-	hl_options_help(verb, out);
+	static const char usage[] = "usage: ";
+	size_t width = width_of(out);
+	char line[512];
+
+	snprintf(line, sizeof(line), "%sheapline %s [OPTIONS]%s%s", usage, verb->name,
+		 verb->arguments[0] ? " " : "", verb->arguments);
+	hl_format_put_wrapped(out, line, 0, sizeof(usage) - 1, width);
+	fputs("\n\n", out);
+	hl_format_put_wrapped(out, verb->summary, 0, 0, width);
+	fputs("\n\noptions:\n", out);
+	hl_options_help(verb, out, width);
 }

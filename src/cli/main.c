@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The heapline program: finds the verb, parses its options, runs it, and checks standard output. */
 #include "cli/cli.h"
+#include "cli/complete.h"
 #include "cli/help.h"
+#include "cli/nearest.h"
 #include "cli/options.h"
 #include "cli/terminal_progress.h"
 #include "view/format.h"
@@ -49,6 +51,29 @@ int hl_cli_usage_error(const struct hl_verb *verb, const char *format, ...)
 	return HL_EXIT_USAGE;
 }
 
+int hl_cli_unknown_word(const struct hl_verb *verb, const char *thing, const char *word,
+			const char *const *words, size_t count)
+{
+	const char *near = hl_nearest_word(word, words, count);
+
+	if (!near)
+		return hl_cli_usage_error(verb, "%s", thing);
+	hl_cli_error("%s; did you mean '%s%s'?", thing, verb ? "--" : "", near);
+	return HL_EXIT_USAGE;
+}
+
+int hl_cli_unknown_verb(const char *name)
+{
+	const char *names[HL_VERBS_MAX];
+	char thing[128];
+	size_t count = 0;
+
+	for (; hl_verbs[count]; count++)
+		names[count] = hl_verbs[count]->name;
+	snprintf(thing, sizeof(thing), "no verb '%s'", name);
+	return hl_cli_unknown_word(NULL, thing, name, names, count);
+}
+
 void hl_cli_note(const char *format, ...)
 {
 	va_list args;
@@ -70,22 +95,10 @@ static int close_stdout(int status)
 	return status ? status : HL_EXIT_FAILED;
 }
 
-static int list_verbs(void)
-{
-	for (const struct hl_verb *const *verb = hl_verbs; *verb; verb++)
-		if (!(*verb)->hidden)
-			puts((*verb)->name);
-	return HL_EXIT_DONE;
-}
-
 static int run_verb(const struct hl_verb *verb, int argc, char **argv)
 {
 	int first_operand;
 
-	if (argc == 2 && !strcmp(argv[1], "--list-options")) {
-		hl_options_list(verb, stdout);
-		return HL_EXIT_DONE;
-	}
 	int status = hl_options_parse(verb, argc, argv, &first_operand);
 	if (status >= 0)
 		return status;
@@ -98,15 +111,15 @@ static int dispatch(int argc, char **argv)
 		hl_help_program(stderr);
 		return HL_EXIT_USAGE;
 	}
-	if (!strcmp(argv[1], "--list-verbs"))
-		return list_verbs();
+	if (!strcmp(argv[1], "--complete"))
+		return hl_complete(argc - 2, argv + 2);
 	if (!strcmp(argv[1], "-h") || !strcmp(argv[1], "--help"))
 		return run_verb(&hl_verb_help, 1, argv + 1);
 	if (!strcmp(argv[1], "-V") || !strcmp(argv[1], "--version"))
 		return run_verb(&hl_verb_version, 1, argv + 1);
 	const struct hl_verb *verb = hl_verb_find(argv[1]);
 	if (!verb)
-		return hl_cli_usage_error(NULL, "no verb '%s'", argv[1]);
+		return hl_cli_unknown_verb(argv[1]);
 	return run_verb(verb, argc - 1, argv + 1);
 }
 

@@ -3,6 +3,9 @@
 #include "cli/options.h"
 
 #include "cli/help.h"
+#include "cli/nearest.h"
+#include "process/by_name.h"
+#include "view/format.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -10,10 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OPTIONS_MAX  64	 /* more than any verb has; parsing asserts it */
-#define LONG_BASE    256 /* what getopt_long returns for options[i] is LONG_BASE + i */
-#define HELP_COLUMN  32
-#define EXIT_NOT_YET (-1)
+#define LONG_BASE	   256 /* what getopt_long returns for options[i] is LONG_BASE + i */
+#define HELP_COLUMN	   26
+#define HELP_COLUMN_NARROW 8 /* where a terminal has no room for two columns */
+#define EXIT_NOT_YET	   (-1)
 
 static const struct hl_option help_option[] = {
 	{.name = "help", .short_name = 'h', .help = "show this help"},
@@ -22,18 +25,18 @@ static const struct hl_option help_option[] = {
 
 /* Adds the options of ${table} (NULL: none); returns how many there are now. */
 static size_t collect_table(const struct hl_option *table, size_t count,
-			    const struct hl_option *ret_options[OPTIONS_MAX])
+			    const struct hl_option *ret_options[HL_OPTIONS_MAX])
 {
 	for (; table && table->name; table++) {
-		if (count == OPTIONS_MAX)
+		if (count == HL_OPTIONS_MAX)
 			abort();
 		ret_options[count++] = table;
 	}
 	return count;
 }
 
-/* All options of ${verb}, help last, into ${ret_options}; returns how many. */
-static size_t collect(const struct hl_verb *verb, const struct hl_option *ret_options[OPTIONS_MAX])
+size_t hl_options_of(const struct hl_verb *verb,
+		     const struct hl_option *ret_options[HL_OPTIONS_MAX])
 {
 	size_t count = collect_table(verb->options, 0, ret_options);
 
@@ -117,6 +120,14 @@ static int store(const struct hl_option *option, char *text)
 	case HL_OPTION_TEXTS:
 		append_text(option->target, text);
 		return 0;
+	case HL_OPTION_PID:
+		return hl_option_parse_number(text, false, option->target) == 0 &&
+				       *(uint64_t *)option->target - 1 < INT32_MAX
+			       ? 0
+			       : -EINVAL;
+	case HL_OPTION_COMM:
+	case HL_OPTION_RENAMED:
+		break;
 	case HL_OPTION_RANGE:
 		((struct hl_option_range *)option->target)->given = true;
 		return hl_option_parse_number(text, false,
@@ -141,6 +152,8 @@ static const char *expectation(const struct hl_option *option, char *buffer, siz
 		return "a whole number";
 	if (option->kind == HL_OPTION_RANGE)
 		return "two whole numbers";
+	if (option->kind == HL_OPTION_PID)
+		return "the number of a process";
 	if (option->kind == HL_OPTION_BYTES)
 		return "a number of bytes such as 4096 or 512K";
 	if (option->kind == HL_OPTION_PERCENT)
@@ -157,8 +170,17 @@ static const char *expectation(const struct hl_option *option, char *buffer, siz
 static int bad_value(const struct hl_verb *verb, const struct hl_option *option, const char *text)
 {
 	char words[256];
-	return hl_cli_usage_error(verb, "bad value '%s' of option '--%s': not %s", text,
-				  option->name, expectation(option, words, sizeof(words)));
+	size_t count = 0;
+
+	while (option->kind == HL_OPTION_CHOICE && option->choices[count])
+		count++;
+	const char *near = hl_nearest_word(text, option->choices, count);
+	if (!near)
+		return hl_cli_usage_error(verb, "bad value '%s' of option '--%s': not %s", text,
+					  option->name, expectation(option, words, sizeof(words)));
+	hl_cli_error("bad value '%s' of option '--%s'; did you mean '%s'?", text, option->name,
+		     near);
+	return HL_EXIT_USAGE;
 }
 
 static void fill_getopt(const struct hl_verb *verb, const struct hl_option *const *options,
@@ -202,25 +224,50 @@ static const char *as_written(char **argv, char buffer[3])
 	return buffer;
 }
 
-/* getopt's '?': an option that there is not, that is ambiguous, or a flag with an argument. */
+/* An option that there is not, or an abbreviation of several. */
+static int unknown_option(const struct hl_verb *verb, const struct hl_option *const *options,
+			  size_t count, const char *written)
+{
+	const char *names[HL_OPTIONS_MAX];
+	char name[64], thing[160];
+
+	for (size_t i = 0; i < count; i++)
+		names[i] = options[i]->name;
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(written, "="), written);
+	snprintf(thing, sizeof(thing), "'%s' has no option '%s'", verb->name, name);
+	return hl_cli_unknown_word(verb, thing, strncmp(name, "--", 2) ? "" : name + 2, names,
+				   count);
+}
+
+/* getopt's '?': an unknown option, or a flag with an argument. */
 static int bad_option(const struct hl_verb *verb, const struct hl_option *const *options,
-		      char **argv)
+		      size_t count, char **argv)
 {
 	char written[3];
 
 	if (optopt >= LONG_BASE)
 		return hl_cli_usage_error(verb, "option '--%s' takes no argument",
 					  options[optopt - LONG_BASE]->name);
-	return hl_cli_usage_error(verb, "'%s' has no option '%s'", verb->name,
-				  as_written(argv, written));
+	return unknown_option(verb, options, count, as_written(argv, written));
+}
+
+static int find_process(const struct hl_option *option, const char *name)
+{
+	struct hl_error err = {0};
+	pid_t pid;
+
+	if (hl_process_by_name(name, &pid, &err) < 0)
+		return hl_cli_error("%s", err.text);
+	*(uint64_t *)option->target = (uint64_t)pid;
+	return HL_EXIT_DONE;
 }
 
 int hl_options_parse(const struct hl_verb *verb, int argc, char **argv, int *ret_first_operand)
 {
-	const struct hl_option *options[OPTIONS_MAX];
-	struct option longs[OPTIONS_MAX + 1];
-	char shorts[2 * OPTIONS_MAX + 3], written[3];
-	size_t count = collect(verb, options);
+	const struct hl_option *options[HL_OPTIONS_MAX];
+	struct option longs[HL_OPTIONS_MAX + 1];
+	char shorts[2 * HL_OPTIONS_MAX + 3], written[3];
+	size_t count = hl_options_of(verb, options);
 	int code;
 
 	fill_getopt(verb, options, count, shorts, longs);
@@ -231,11 +278,20 @@ int hl_options_parse(const struct hl_verb *verb, int argc, char **argv, int *ret
 			return hl_cli_usage_error(verb, "option '%s' needs an argument",
 						  as_written(argv, written));
 		if (code == '?')
-			return bad_option(verb, options, argv);
+			return bad_option(verb, options, count, argv);
 		const struct hl_option *option = options[option_of(options, count, code)];
 		if (option == help_option) {
 			hl_help_verb(verb, stdout);
 			return HL_EXIT_DONE;
+		}
+		if (option->kind == HL_OPTION_RENAMED)
+			return hl_cli_usage_error(verb, "option '--%s' is now '--%s'", option->name,
+						  option->help);
+		if (option->kind == HL_OPTION_COMM) {
+			int status = find_process(option, optarg);
+			if (status != HL_EXIT_DONE)
+				return status;
+			continue;
 		}
 		if (store(option, optarg) < 0 ||
 		    (option->kind == HL_OPTION_RANGE && store_last(option, argc, argv) < 0))
@@ -245,33 +301,28 @@ int hl_options_parse(const struct hl_verb *verb, int argc, char **argv, int *ret
 	return EXIT_NOT_YET;
 }
 
-void hl_options_list(const struct hl_verb *verb, FILE *out)
+void hl_options_help(const struct hl_verb *verb, FILE *out, size_t width)
 {
-	const struct hl_option *options[OPTIONS_MAX];
-	size_t count = collect(verb, options);
-
-	for (size_t i = 0; i < count; i++) {
-		fprintf(out, "--%s", options[i]->name);
-		for (const char *const *word = options[i]->choices; word && *word; word++)
-			fprintf(out, " %s", *word);
-		fputc('\n', out);
-	}
-}
-
-void hl_options_help(const struct hl_verb *verb, FILE *out)
-{
-	const struct hl_option *options[OPTIONS_MAX];
-	size_t count = collect(verb, options);
+	const struct hl_option *options[HL_OPTIONS_MAX];
+	size_t count = hl_options_of(verb, options);
+	size_t indent = width < 2 * HELP_COLUMN ? HELP_COLUMN_NARROW : HELP_COLUMN;
 
 	for (size_t i = 0; i < count; i++) {
 		const struct hl_option *o = options[i];
 		char abbreviation[8] = "    ";
+		if (o->kind == HL_OPTION_RENAMED)
+			continue;
 		if (o->short_name)
 			snprintf(abbreviation, sizeof(abbreviation), "-%c, ", o->short_name);
-		int width = fprintf(out, "  %s--%s%s%s", abbreviation, o->name,
-				    o->argument ? " " : "", o->argument ? o->argument : "");
-		if (width >= HELP_COLUMN - 1)
-			width = fprintf(out, "\n") - 1;
-		fprintf(out, "%*s%s\n", HELP_COLUMN - width, "", o->help);
+		size_t used =
+			(size_t)fprintf(out, "  %s--%s%s%s", abbreviation, o->name,
+					o->argument ? " " : "", o->argument ? o->argument : "");
+		if (used >= indent - 1) {
+			putc('\n', out);
+			used = 0;
+		}
+		fprintf(out, "%*s", (int)(indent - used), "");
+		hl_format_put_wrapped(out, o->help, indent, indent, width);
+		putc('\n', out);
 	}
 }

@@ -13,11 +13,14 @@
  */
 int hl_options_parse(const struct hl_verb *verb, int argc, char **argv, int *ret_first_operand);
 
-/* One line for each option: `--name`, then the words that it takes, if they are fixed. */
-void hl_options_list(const struct hl_verb *verb, FILE *out);
+#define HL_OPTIONS_MAX 64 /* more than any verb has; hl_options_of() asserts it */
 
-/* The table that help shows. */
-void hl_options_help(const struct hl_verb *verb, FILE *out);
+/* All options of ${verb}, help last; returns how many. */
+size_t hl_options_of(const struct hl_verb *verb,
+		     const struct hl_option *ret_options[HL_OPTIONS_MAX]);
+
+/* The table that help shows, in lines of ${width} columns. */
+void hl_options_help(const struct hl_verb *verb, FILE *out, size_t width);
 
 /* Reads a decimal number, with a suffix K, M, G or T (powers of 1024) if ${suffix_allowed}. 0 or
  * -EINVAL. */

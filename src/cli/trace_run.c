@@ -29,16 +29,16 @@ static bool verbose;
 static struct hl_trace_output output = {.row_limit = HL_VIEW_ROWS_DEFAULT};
 
 const struct hl_option hl_trace_options[] = {
-	{"pid", 'p', "PID", "the process to look at", HL_OPTION_COUNT, &pid, NULL},
+	{"pid", 'p', "PID", "the process to trace", HL_OPTION_PID, &pid, NULL},
+	{"comm", 0, "NAME", "the process whose program is called NAME", HL_OPTION_COMM, &pid, NULL},
 	{"rows", 'n', "N", "show N stacks; 0: all (default: 20, with --json all)", HL_OPTION_COUNT,
 	 &output.row_limit, NULL},
-	{"folded", 'f', NULL, "write folded lines, for flame graph programs", HL_OPTION_FLAG,
+	{"folded", 0, NULL, "write folded lines, for flame graph programs", HL_OPTION_FLAG,
 	 &output.folded, NULL},
 	{"output", 'o', "NAME.hl", "keep the result as a recording, which every view reads",
 	 HL_OPTION_TEXT, &output.path, NULL},
-	{"force", 0, NULL, "replace an existing recording; go on where the cost is too high",
-	 HL_OPTION_FLAG, &output.force, NULL},
-	{"verbose", 0, NULL, "say what is done, and all that the kernel says", HL_OPTION_FLAG,
+	{"force", 'f', NULL, "replace an existing recording", HL_OPTION_FLAG, &output.force, NULL},
+	{"verbose", 0, NULL, "report each step, and the kernel's messages", HL_OPTION_FLAG,
 	 &verbose, NULL},
 	{0},
 };
@@ -59,11 +59,9 @@ int hl_trace_parse_seconds(const char *text, double *ret_seconds)
 static int check_usage(const struct hl_verb *verb, int argc, char **argv, double *seconds)
 {
 	if (!pid)
-		return hl_cli_usage_error(verb, "'%s' needs a process; name it with -p",
-					  verb->name);
-	if (pid > INT32_MAX)
-		return hl_cli_usage_error(verb, "bad value '%llu' of option '--pid': not a PID",
-					  (unsigned long long)pid);
+		return hl_cli_usage_error(
+			verb, "'%s' needs a process; name it with -p PID or --comm NAME",
+			verb->name);
 	if (pid == (uint64_t)getpid())
 		return hl_cli_usage_error(verb, "'%s' cannot look at itself", verb->name);
 	if (argc > 1)
@@ -71,6 +69,9 @@ static int check_usage(const struct hl_verb *verb, int argc, char **argv, double
 	if (argc == 1 && hl_trace_parse_seconds(argv[0], seconds) < 0)
 		return hl_cli_usage_error(
 			verb, "bad duration '%s': not a possible number of seconds", argv[0]);
+	if (output.force && !output.path)
+		return hl_cli_usage_error(verb, "--force replaces the recording that -o names; for "
+						"folded lines use --folded");
 	if (output.folded && hl_view_parse_output().json)
 		return hl_cli_usage_error(verb, "--folded and --json exclude each other");
 	return HL_EXIT_DONE;
@@ -188,7 +189,6 @@ static int run_trace(const struct hl_trace_command *command, const struct hl_pro
 {
 	const struct hl_trace_request request = {
 		.facts = facts,
-		.force = output.force,
 		.settings = command->settings,
 		.note = say,
 		.is_enough = is_enough,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* From operands to a loaded profile and a view of it; see view_options.h. */
+#include "cli/newest_recording.h"
 #include "cli/output_file.h"
 #include "cli/pager.h"
 #include "cli/terminal_progress.h"
@@ -31,20 +32,35 @@ static int profiles_max(const struct hl_view_command *command)
 	return command->profiles_max ? command->profiles_max : 1;
 }
 
-static int check_operands(const struct hl_verb *verb, const struct hl_view_command *command,
-			  int argc, char **argv)
-{
-	int most = profiles_max(command);
+/* What is opened: paths, moments of them, and what of it is looked at. */
+struct operands {
+	char **paths; /* one at least */
+	size_t path_count;
+	struct hl_moment moments[PROFILES_MAX];
+	size_t moment_count;
+	struct hl_filter filter;
+};
 
-	if (argc == 0 && command->reads_stdin && !isatty(STDIN_FILENO))
+/* Where nothing is named: standard input, or the newest recording, which must live as long as
+ * ${operands}. */
+static int choose_operand(const struct hl_verb *verb, const struct hl_view_command *command,
+			  struct operands *operands)
+{
+	static char standard_input[] = "-", *chosen[] = {standard_input};
+
+	operands->paths = chosen;
+	operands->path_count = 1;
+	if (command->reads_stdin && !isatty(STDIN_FILENO))
 		return HL_EXIT_DONE;
-	if (argc == 0)
-		return hl_cli_usage_error(verb, "'%s' needs %s", verb->name,
-					  command->compares
-						  ? "two recordings, or one and --at twice"
-						  : "a recording");
-	if (argc > most)
-		return hl_cli_usage_error(verb, "unexpected argument '%s'", argv[most]);
+	if (command->compares && operands->moment_count < PROFILES_MAX)
+		return hl_cli_usage_error(verb, "'%s' needs two recordings, or one and --at twice",
+					  verb->name);
+	chosen[0] = hl_newest_recording();
+	if (!chosen[0])
+		return hl_cli_usage_error(
+			verb, "'%s' needs a recording, and there is none in this directory",
+			verb->name);
+	hl_cli_note("showing '%s', the newest recording in this directory", chosen[0]);
 	return HL_EXIT_DONE;
 }
 
@@ -66,15 +82,6 @@ static int open_filtered(const char *path, const struct hl_profile_selection *se
 		*ret_profile = profile;
 	return r;
 }
-
-/* What is opened: paths, moments of them, and what of it is looked at. */
-struct operands {
-	char **paths; /* one at least */
-	size_t path_count;
-	struct hl_moment moments[PROFILES_MAX];
-	size_t moment_count;
-	struct hl_filter filter;
-};
 
 static void say_scale(const struct hl_profile *before, const struct hl_profile *after)
 {
@@ -336,14 +343,13 @@ int hl_view_run(const struct hl_verb *verb, int argc, char **argv,
 {
 	struct hl_profile_selection selection = {0};
 	struct hl_history_range range = HL_HISTORY_ALL;
-	char *standard_input[] = {(char[]){"-"}};
-	struct operands operands = {.paths = argc ? argv : standard_input,
-				    .path_count = argc ? (size_t)argc : 1};
+	struct operands operands = {.paths = argv, .path_count = (size_t)argc};
 
+	if (argc > profiles_max(command))
+		return hl_cli_usage_error(verb, "unexpected argument '%s'",
+					  argv[profiles_max(command)]);
 	int status = hl_view_parse_moments(verb, (size_t)profiles_max(command), operands.moments,
 					   &operands.moment_count);
-	if (status == HL_EXIT_DONE)
-		status = check_operands(verb, command, argc, argv);
 	if (status == HL_EXIT_DONE)
 		status = hl_view_obey_name(verb, command);
 	if (status == HL_EXIT_DONE)
@@ -352,6 +358,8 @@ int hl_view_run(const struct hl_verb *verb, int argc, char **argv,
 		status = hl_view_parse_filter(verb, &operands.filter);
 	if (status == HL_EXIT_DONE)
 		status = hl_view_parse_between(verb, &range);
+	if (status == HL_EXIT_DONE && argc == 0)
+		status = choose_operand(verb, command, &operands);
 	if (status != HL_EXIT_DONE)
 		return status;
 	if (command->history_view)

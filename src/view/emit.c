@@ -107,24 +107,6 @@ size_t hl_emit_width(const struct hl_emit *emit)
 	return isatty(fileno(emit->out)) ? terminal_width(emit) : 0;
 }
 
-/* Breaks ${line} between words where it is too long for the terminal. */
-static void put_wrapped(struct hl_emit *emit, char *line)
-{
-	size_t width = terminal_width(emit), length;
-
-	while (width > INDENT && (length = hl_format_fitting(line, width), line[length])) {
-		char *space = memrchr(line, ' ', length + 1);
-		if (!space || space < line + INDENT)
-			break;
-		*space = '\0';
-		hl_format_put(emit->out, line);
-		fprintf(emit->out, "\n%*s", INDENT, "");
-		line = space + 1;
-		width = terminal_width(emit) - INDENT;
-	}
-	hl_format_put(emit->out, line);
-}
-
 static void put_line(struct hl_emit *emit, const char *format, va_list args)
 {
 	char *line;
@@ -133,7 +115,7 @@ static void put_line(struct hl_emit *emit, const char *format, va_list args)
 		fail(emit, -ENOMEM);
 		return;
 	}
-	put_wrapped(emit, line);
+	hl_format_put_wrapped(emit->out, line, 0, INDENT, terminal_width(emit));
 	free(line);
 }
 

@@ -122,6 +122,22 @@ void hl_format_put(FILE *out, const char *text)
 		text += hl_format_put_letter(out, text);
 }
 
+void hl_format_put_wrapped(FILE *out, const char *text, size_t column, size_t indent, size_t width)
+{
+	while (width > column) {
+		size_t length = hl_format_fitting(text, width - column);
+		const char *space = text[length] ? memrchr(text, ' ', length + 1) : NULL;
+		if (!space || space == text)
+			break;
+		for (; text < space;)
+			text += hl_format_put_letter(out, text);
+		fprintf(out, "\n%*s", (int)indent, "");
+		text = space + 1;
+		column = indent;
+	}
+	hl_format_put(out, text);
+}
+
 /* The letter at ${text}: its bytes, and in ${ret_columns} its width. What is none counts as one. */
 static size_t measure(const char *text, size_t *ret_columns)
 {

@@ -41,6 +41,13 @@ void hl_format_put(FILE *out, const char *text);
 /* The same of the first letter, or byte, of ${text}. Returns how many bytes that took. */
 size_t hl_format_put_letter(FILE *out, const char *text);
 
+/*
+ * Writes ${text} as hl_format_put() does, broken between words where lines would be longer than
+ * ${width} columns (0: nowhere). The first line begins in ${column}, further ones are indented by
+ * ${indent}.
+ */
+void hl_format_put_wrapped(FILE *out, const char *text, size_t column, size_t indent, size_t width);
+
 /* How many columns of a terminal ${text} takes. */
 size_t hl_format_width(const char *text);
 

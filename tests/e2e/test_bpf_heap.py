@@ -141,7 +141,8 @@ class HeapTest(harness.TestCase):
         return target
 
     def trace(self, target, *options):
-        return Trace(target.pid, self.path("trace.hl"), "--force", *options)
+        return Trace(target.pid, self.path("trace.hl"), "--force", "--max-overhead", "1000000",
+                     *options)
 
     def finish(self, trace):
         status = trace.stop()

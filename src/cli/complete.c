@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Completes from the tables of verbs and options; see complete.h. */
+#include "cli/complete.h"
+
+#include "cli/cli.h"
+#include "cli/options.h"
+#include "process/by_name.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void offer(const char *word, const char *meaning)
+{
+	printf("%s%s%s\n", word, meaning ? "\t" : "", meaning ? meaning : "");
+}
+
+static void offer_words(const char *const *words)
+{
+	for (; words && *words; words++)
+		offer(*words, NULL);
+}
+
+static void offer_verbs(void)
+{
+	for (const struct hl_verb *const *verb = hl_verbs; *verb; verb++)
+		offer((*verb)->name, (*verb)->summary);
+}
+
+static bool offer_pid(const struct hl_named_process *process, void *context)
+{
+	(void)context;
+	printf("%d\t%s\n", process->pid, process->name);
+	return true;
+}
+
+static bool offer_comm(const struct hl_named_process *process, void *context)
+{
+	(void)context;
+	offer(process->name, NULL);
+	return true;
+}
+
+/* Files whose names end in .hl, or any, as the name of an argument says: "[BEFORE] NAME.hl". */
+static void offer_files(const char *argument)
+{
+	if (strstr(argument, ".hl"))
+		puts(":recordings");
+	else if (strstr(argument, "FILE") || strstr(argument, "FOLDER"))
+		puts(":files");
+}
+
+static void offer_value(const struct hl_option *option)
+{
+	if (option->kind == HL_OPTION_CHOICE)
+		offer_words(option->choices);
+	else if (option->kind == HL_OPTION_PID)
+		hl_process_each(offer_pid, NULL);
+	else if (option->kind == HL_OPTION_COMM)
+		hl_process_each(offer_comm, NULL);
+	else
+		offer_files(option->argument);
+}
+
+/* The option with an argument that ${word} is, or NULL. */
+static const struct hl_option *takes_value(const struct hl_option *const *options, size_t count,
+					   const char *word)
+{
+	for (size_t i = 0; i < count; i++) {
+		const char short_form[] = {'-', options[i]->short_name, '\0'};
+		if (options[i]->argument &&
+		    ((!strncmp(word, "--", 2) && !strcmp(word + 2, options[i]->name)) ||
+		     (options[i]->short_name && !strcmp(word, short_form))))
+			return options[i];
+	}
+	return NULL;
+}
+
+static void offer_options(const struct hl_option *const *options, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (options[i]->kind != HL_OPTION_RENAMED)
+			printf("--%s\t%s\n", options[i]->name, options[i]->help);
+}
+
+/* How many of ${words} are operands, as far as the last one. */
+static int count_operands(const struct hl_option *const *options, size_t option_count, int count,
+			  char **words)
+{
+	int operands = 0;
+
+	for (int i = 0; i < count - 1; i++) {
+		if (takes_value(options, option_count, words[i]))
+			i++;
+		else if (words[i][0] != '-')
+			operands++;
+	}
+	return operands;
+}
+
+static void complete_verb(const struct hl_verb *verb, int count, char **words)
+{
+	const struct hl_option *options[HL_OPTIONS_MAX], *option = NULL;
+	size_t option_count = hl_options_of(verb, options);
+	int operands = count_operands(options, option_count, count, words);
+
+	if (verb->stops_at_operand && operands) {
+		puts(":files");
+		return;
+	}
+	if (count > 1)
+		option = takes_value(options, option_count, words[count - 2]);
+	if (option)
+		offer_value(option);
+	else if (words[count - 1][0] == '-')
+		offer_options(options, option_count);
+	else if (verb->words && !operands)
+		offer_words(verb->words);
+	else if (verb->stops_at_operand)
+		puts(":commands");
+	else
+		offer_files(verb->arguments);
+}
+
+int hl_complete(int count, char **words)
+{
+	const struct hl_verb *verb = count > 1 ? hl_verb_find(words[0]) : NULL;
+
+	if (count == 1 || (count == 2 && verb == &hl_verb_help && words[1][0] != '-'))
+		offer_verbs();
+	else if (verb)
+		complete_verb(verb, count - 1, words + 1);
+	return HL_EXIT_DONE;
+}

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""--comm: a process is named instead of numbered."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import harness
+
+NAME = "heapline-test-a-long-name"  # longer than comm, which holds 15 bytes
+
+
+class ProcessNames(harness.TestCase):
+    def start(self, name=NAME):
+        path = Path(self.path(name))
+        path.parent.mkdir(exist_ok=True)
+        shutil.copy(shutil.which("sleep"), path)
+        process = subprocess.Popen([path, "600"])
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def named(self, name):
+        """What ctl says of a process with a name: its refusal has the number that was found."""
+        return harness.run([harness.HEAPLINE, "ctl", "--comm", name, "status"])
+
+    def test_the_only_process_of_a_name_is_found(self):
+        process = self.start()
+        for name in (NAME, NAME[:15]):
+            self.assertIn(f"cannot control process {process.pid}:", self.named(name).stderr)
+
+    def test_several_processes_of_a_name_are_listed(self):
+        pids = sorted(self.start(f"{letter}/{NAME}").pid for letter in ("a", "b"))
+        refused = self.named(NAME)
+        self.assertEqual(refused.status, 1)
+        self.assertEqual(refused.stderr,
+                         f"heapline: 2 processes are called '{NAME}': {pids[0]} ({NAME}), "
+                         f"{pids[1]} ({NAME}); name one of them with -p\n")
+
+    def test_a_name_that_no_process_has_is_an_error(self):
+        refused = self.named(NAME)
+        self.assertEqual(refused.status, 1)
+        self.assertEqual(refused.stderr, f"heapline: no process is called '{NAME}'\n")
+
+if __name__ == "__main__":
+    harness.main()

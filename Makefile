@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# A short front for meson. `make help` lists what there is.
+# A short front for meson. `make help` lists the targets.
 PREFIX ?= /usr/local
 DESTDIR ?=
 BUILD = build
@@ -16,19 +16,18 @@ $(BUILD)/build.ninja:
 
 help:
 	@echo 'make          build into $(BUILD)/; $(BUILD)/heapline runs from there'
-	@echo 'make deps     install what building needs (Debian; sudo if not root)'
+	@echo 'make deps     install what the build needs (Debian; sudo if not root)'
 	@echo 'make demo     deps, build, record a real program, show where its memory went'
-	@echo 'make check    install what the tests need, build, run every test'
+	@echo 'make check    install what the tests need, build every variant, run every test'
 	@echo 'make bench    measure against other profilers; ONLY=ring,python REPEAT=5 to choose'
 	@echo 'make install  DESTDIR= PREFIX= (now $(PREFIX))'
-	@echo 'make format   put the sources into the layout that `make check` asks for'
-	@echo 'make clean    remove all that the other commands built'
+	@echo 'make format   run clang-format over the sources'
+	@echo 'make clean    remove everything that the other commands built'
 
 deps:
 	@scripts/deps.sh build
 
-demo: deps
-	@$(MAKE) --no-print-directory all
+demo:
 	@scripts/demo.sh $(BUILD)
 
 check:

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Records Debian's python3 with the JSON workload and shows where its memory went: `make demo`.
+# `make demo`: installs what the build needs, builds, records Debian's python3 with the JSON workload
+# and shows where its memory went.
 #
 #   scripts/demo.sh BUILD
 set -eu
@@ -9,6 +10,25 @@ heapline=$1/heapline
 recording=demo.hl
 python=/usr/bin/python3
 
+# prepare WHAT COMMAND...: runs a command and shows its output only when it fails.
+prepare() {
+	local log
+	log=$(mktemp "${TMPDIR:-/tmp}/heapline-demo.XXXXXX")
+	printf '%s ...' "$1"
+	local start=$SECONDS
+	if ! "${@:2}" >"$log" 2>&1; then
+		printf ' failed:\n'
+		cat "$log"
+		rm -f "$log"
+		exit 1
+	fi
+	rm -f "$log"
+	printf ' done, %d s\n' $((SECONDS - start))
+}
+
+prepare 'installing the packages that the build needs' scripts/deps.sh build
+prepare 'building heapline' make --no-print-directory BUILD="$1" all
+
 # Shows a command, then runs it.
 step() {
 	printf '\n$ %s\n' "$*"
@@ -16,8 +36,7 @@ step() {
 }
 
 # PYTHONMALLOC=malloc: each object becomes a call of malloc, so that each can be seen.
-export PYTHONMALLOC=malloc
-step "$heapline" record -f -o "$recording" -- "$python" demo/json_workload.py
+step env PYTHONMALLOC=malloc "$heapline" record -f -o "$recording" -- "$python" demo/json_workload.py
 step "$heapline" top --rows 15 "$recording"
 
 # suggest WHAT HEAPLINE-ARGUMENTS...

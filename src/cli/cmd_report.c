@@ -16,6 +16,7 @@ static int run_report(int argc, char **argv)
 						.profiles_max = 2,
 						.binary = true,
 						.normalize = normalize,
+						.keep_rows = true,
 						.advises = true,
 						.tells_history = true};
 	return hl_view_run(&hl_verb_report, argc, argv, &command, (struct hl_view_options){0});

@@ -17,6 +17,21 @@ struct figure {
 	enum hl_unit unit;
 };
 
+#define THREADS_MAX 100 /* as many as one chooses from */
+
+/* What the rows of one leaf and one thread add up to. */
+struct thread_leaf {
+	uint32_t thread, leaf;
+	struct hl_profile_counters counters;
+};
+
+/* A thread that the page offers, and the run of thread_leaves that is its own. */
+struct thread {
+	uint32_t thread; /* of the profile */
+	size_t first, count;
+	int64_t alloc_bytes;
+};
+
 struct report_data {
 	const struct hl_profile *profile;
 	const struct hl_report_history *history; /* NULL: none */
@@ -28,6 +43,9 @@ struct report_data {
 	uint32_t *leaves;  /* nodes with figures */
 	uint32_t *leaf_of; /* by node: its place in leaves, where it is one */
 	size_t leaf_count;
+	struct thread_leaf *thread_leaves; /* by thread, then by leaf */
+	struct thread *threads;		   /* heaviest first */
+	size_t thread_count;
 };
 
 static void release(struct report_data *data)
@@ -36,6 +54,8 @@ static void release(struct report_data *data)
 	free(data->text_of);
 	free(data->leaves);
 	free(data->leaf_of);
+	free(data->thread_leaves);
+	free(data->threads);
 }
 
 /* ---- what there is to write ---- */
@@ -120,11 +140,80 @@ static int collect_leaves(struct report_data *data)
 	return 0;
 }
 
+static int by_thread_and_leaf(const void *left, const void *right)
+{
+	const struct thread_leaf *a = left, *b = right;
+
+	if (a->thread != b->thread)
+		return a->thread < b->thread ? -1 : 1;
+	return (a->leaf > b->leaf) - (a->leaf < b->leaf);
+}
+
+/* Sums up the rows of one thread and one leaf; returns how many sums there are. */
+static size_t merge_rows(struct report_data *data)
+{
+	const struct hl_profile *profile = data->profile;
+	struct thread_leaf *sums = data->thread_leaves;
+	size_t count = 0, merged = 0;
+
+	for (size_t i = 0; i < profile->row_count; i++) {
+		const struct hl_profile_row *row = &profile->rows[i];
+		uint32_t leaf = data->leaf_of[row->node];
+		if (leaf < data->leaf_count && data->leaves[leaf] == row->node)
+			sums[count++] = (struct thread_leaf){row->thread, leaf, row->counters};
+	}
+	qsort(sums, count, sizeof(*sums), by_thread_and_leaf);
+	for (size_t i = 0; i < count; i++) {
+		if (merged && !by_thread_and_leaf(&sums[merged - 1], &sums[i]))
+			hl_profile_counters_add(&sums[merged - 1].counters, &sums[i].counters);
+		else
+			sums[merged++] = sums[i];
+	}
+	return merged;
+}
+
+static int heavier_first(const void *left, const void *right)
+{
+	const struct thread *a = left, *b = right;
+
+	if (a->alloc_bytes != b->alloc_bytes)
+		return a->alloc_bytes < b->alloc_bytes ? 1 : -1;
+	return (a->thread > b->thread) - (a->thread < b->thread);
+}
+
+static int collect_threads(struct report_data *data)
+{
+	const struct hl_profile *profile = data->profile;
+
+	if (profile->base || profile->thread_count < 2 || !profile->row_count)
+		return 0;
+	data->thread_leaves = calloc(profile->row_count, sizeof(*data->thread_leaves));
+	data->threads = calloc(profile->thread_count, sizeof(*data->threads));
+	if (!data->thread_leaves || !data->threads)
+		return -ENOMEM;
+	size_t count = merge_rows(data);
+	for (size_t i = 0; i < count; i++) {
+		const struct thread_leaf *sum = &data->thread_leaves[i];
+		if (!i || sum[-1].thread != sum->thread)
+			data->threads[data->thread_count++] =
+				(struct thread){.thread = sum->thread, .first = i};
+		struct thread *thread = &data->threads[data->thread_count - 1];
+		thread->count++;
+		thread->alloc_bytes += sum->counters.alloc_bytes;
+	}
+	qsort(data->threads, data->thread_count, sizeof(*data->threads), heavier_first);
+	if (data->thread_count > THREADS_MAX)
+		data->thread_count = THREADS_MAX;
+	return 0;
+}
+
 static int collect(struct report_data *data)
 {
 	collect_figures(data);
 	int r = collect_texts(data);
-	return r < 0 ? r : collect_leaves(data);
+	if (r == 0)
+		r = collect_leaves(data);
+	return r < 0 ? r : collect_threads(data);
 }
 
 /* ---- the object ---- */
@@ -216,6 +305,23 @@ static void write_figure_names(struct hl_emit *emit, const struct report_data *d
 	hl_emit_array_end(emit);
 }
 
+static void write_threads(struct hl_emit *emit, const struct report_data *data)
+{
+	const struct hl_profile *profile = data->profile;
+
+	hl_emit_array(emit, "threads");
+	for (size_t i = 0; i < data->thread_count; i++) {
+		const struct hl_profile_thread *thread = &profile->threads[data->threads[i].thread];
+		hl_emit_object(emit, NULL);
+		hl_emit_integer(emit, "pid", profile->processes[thread->process].pid);
+		hl_emit_integer(emit, "tid", thread->tid);
+		hl_emit_text(emit, "name", hl_profile_text(profile, thread->name));
+		hl_emit_integer(emit, "leaves", (int64_t)data->threads[i].count);
+		hl_emit_object_end(emit);
+	}
+	hl_emit_array_end(emit);
+}
+
 static void write_texts(struct hl_emit *emit, const struct report_data *data)
 {
 	hl_emit_array(emit, "texts");
@@ -234,6 +340,7 @@ static int write_object(const struct report_data *data, const struct hl_view_opt
 		return r;
 	r = write_summary(emit, data, options);
 	write_figure_names(emit, data);
+	write_threads(emit, data);
 	write_texts(emit, data);
 	hl_emit_integer(emit, "functions", (int64_t)data->profile->function_count);
 	hl_emit_integer(emit, "frames", (int64_t)data->profile->frame_count);
@@ -303,6 +410,21 @@ static void put_figures(const struct report_data *data, const struct hl_profile_
 								    data->figures[i].unit));
 }
 
+static void put_threads(const struct report_data *data, FILE *out)
+{
+	for (size_t i = 0; i < data->thread_count; i++) {
+		const struct thread_leaf *sums = &data->thread_leaves[data->threads[i].first];
+		size_t count = data->threads[i].count;
+		for (size_t j = 0; j < count; j++)
+			hl_report_put_unsigned(out, sums[j].leaf - (j ? sums[j - 1].leaf : 0));
+		for (size_t k = 0; k < data->figure_count; k++)
+			for (size_t j = 0; j < count; j++)
+				hl_report_put_signed(out, hl_profile_figure(&sums[j].counters,
+									    data->figures[k].value,
+									    data->figures[k].unit));
+	}
+}
+
 static void put_columns(const struct report_data *data, FILE *out)
 {
 	const struct hl_profile *profile = data->profile;
@@ -315,6 +437,7 @@ static void put_columns(const struct report_data *data, FILE *out)
 	put_figures(data, profile->counters, out);
 	if (profile->base)
 		put_figures(data, profile->base, out);
+	put_threads(data, out);
 	if (data->history)
 		hl_report_timeline_columns(data->history, data->leaf_of, out);
 }

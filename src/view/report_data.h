@@ -9,6 +9,8 @@
  *	figures	   those that are known, in the order of their columns: "inuse_bytes", ...
  *	modules	   path, symbols, reason; [0] stands for addresses outside every module
  *	texts	   names of functions and paths of source files, in byte order; [0] is ""
+ *	threads	   pid, tid, name, leaves: those that allocated most, where there are several and
+ *		   no earlier profile; leaves is how many have figures of the thread
  *	functions, frames, nodes, leaves
  *		   how many of each there are, and numbers in each of their columns
  *
@@ -23,6 +25,8 @@
  *		   from the leaf before
  *	figures	   of each leaf, a column for each figure; signed numbers as n >= 0 ? 2n : -2n - 1.
  *		   Where two profiles are compared, those of the earlier one follow
+ *	threads	   of each thread: its leaves by their places in `leaves`, how far from the one
+ *		   before, and their figures as above
  *
  * A timeline adds a member and columns of its own: see report_timeline.h.
  */

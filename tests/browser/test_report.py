@@ -292,6 +292,162 @@ class Tables(PageCase):
         self.assertTrue(self.find("#flame").is_displayed())
 
 
+    def test_a_second_column_orders_what_is_equal_in_the_first(self):
+        self.heads()["Blocks"].find_element(By.TAG_NAME, "button").click()
+        name = self.heads()["Function"].find_element(By.TAG_NAME, "button")
+        self.run_script("arguments[0].dispatchEvent(new MouseEvent('click', {bubbles: true, shiftKey: true}))",
+                        name)
+        rows = self.run_script(READ_TABLE, "functions")
+        blocks = Counter(row[-1] for row in rows)
+        self.assertGreater(blocks.most_common(1)[0][1], 2)  # else nothing is equal
+        self.assertEqual([(row[-1], row[0]) for row in rows],
+                         sorted(((row[-1], row[0]) for row in rows), key=lambda pair: (-pair[0], pair[1])))
+        self.assertEqual(self.text("#live"), "Sorted by Blocks, descending, then by Function, ascending")
+
+
+class Filters(PageCase):
+    """What the reader leaves out, against the same in the command line."""
+
+    def setUp(self):
+        self.open(Files.page)
+
+    def tearDown(self):
+        self.assert_quiet()
+
+    def add(self, role, text):
+        self.run_script("document.getElementById('filter-role').value = arguments[0]", role)
+        self.find("#filter-text").send_keys(text, Keys.ENTER)
+
+    def assert_as_with(self, *options):
+        rows = ask("top", Files.after, "-n", "0", *options)["rows"]
+        expected = Counter((row["name"], row["flat_bytes"], row["cum_bytes"]) for row in rows
+                           if row["flat_bytes"] or row["cum_bytes"])
+        found = Counter((name, flat, cum) for name, _, flat, cum, *_ in self.table("functions")
+                        if flat or cum)
+        self.assertEqual(found, expected)
+        self.assertGreater(len(found), 3)
+
+    def test_filters_show_what_top_shows_with_them(self):
+        for role in ("focus", "ignore", "hide"):
+            with self.subTest(role=role):
+                self.open(Files.page)
+                self.add(role, "Dict|_json")
+                self.assert_as_with(f"--{role}", "Dict|_json")
+
+    def test_filters_add_up_and_go_one_by_one(self):
+        self.add("focus", "_json")
+        self.add("hide", "^_")
+        self.assert_as_with("--focus", "_json", "--hide", "^_")
+        self.find("#filters li:first-child button").click()
+        self.assertEqual(self.text("#filters"), "hidden: ^_×")
+        self.find("#filters li button").click()
+        self.assert_as_with()
+
+    def test_hidden_frames_leave_the_flame_graph_and_the_trees(self):
+        self.open(Files.evil_page)
+        self.add("hide", "^main$")
+        self.assertEqual(self.frames()["round"], (1280, 1280))
+        self.assertNotIn("main", self.frames())
+
+    def test_a_thread_shows_what_top_shows_of_it(self):
+        recording = Files.folder / "two.hl"
+        harness.make_recording(recording, "two")
+        self.open(Files.write_page("two", recording))
+        choices = self.run_script("return [...document.querySelectorAll('#thread option')].map(o => o.text)")
+        self.assertGreater(len(choices), 2)
+        for place, choice in enumerate(choices[1:]):
+            tid = re.search(r" (\d+) of process (\d+)", choice)
+            self.run_script("""const select = document.getElementById('thread');
+                select.value = arguments[0]; select.dispatchEvent(new Event('change'));""", str(place))
+            self.choose("alloc")
+            rows = ask("top", recording, "-n", "0", "--value", "alloc", "--thread", tid[1], "--process", tid[2])["rows"]
+            self.assertEqual(Counter((name, flat) for name, _, flat, *_ in self.table("functions") if flat),
+                             Counter((row["name"], row["flat_bytes"]) for row in rows if row["flat_bytes"]), choice)
+
+    def test_a_link_makes_every_choice_again(self):
+        self.add("ignore", "Dict")
+        self.choose("alloc", "objects")
+        self.find("#reversed").click()
+        self.point_at_row("click", 1)
+        zoomed, frames = self.zoomed_frame(), self.frames()
+        self.show_tab("sandwich")
+        link = self.driver.current_url
+        self.assertIn("#", link)
+        self.driver.get("about:blank")
+        self.driver.get(link)
+        harness.wait_until(self.driver, lambda: self.run_script(
+            "return performance.getEntriesByName('interactive').length"))
+        self.assertTrue(self.find("#sandwich").is_displayed())
+        self.show_tab("flame")
+        self.assertEqual(self.zoomed_frame(), zoomed)
+        self.assertEqual(self.frames(), frames)
+        self.assertEqual(self.text("#filters"), "without: Dict×")
+
+    def test_a_link_that_makes_no_sense_does_no_harm(self):
+        self.driver.get("about:blank")
+        self.driver.get(Files.page.as_uri() + "#thread=99&range=5&value=x&unit=y&tab=z&frame=no&function=no&hide-re=(")
+        harness.wait_until(self.driver, lambda: self.run_script(
+            "return performance.getEntriesByName('interactive').length"))
+        self.assertTrue(self.find("#flame").is_displayed())
+
+
+class CallersAndCallees(PageCase):
+    def setUp(self):
+        self.open(Files.page)
+
+    def tearDown(self):
+        self.assert_quiet()
+
+    def rows(self, panel):
+        return self.run_script("""return [...document.querySelectorAll(`#${arguments[0]} tbody tr`)].map(row => [
+            Number(row.getAttribute('aria-level')), row.querySelector('.name').textContent,
+            Number(row.querySelector('[data-figure]').dataset.figure)])""", panel)
+
+    def test_a_function_stands_between_what_called_it_and_what_it_called(self):
+        top = ask("top", Files.after, "-n", "0")["rows"]
+        row = next(row for row in top if row["cum_bytes"] > row["flat_bytes"] > 0)
+        self.show_tab("sandwich")
+        box = self.find("#sandwich-name")
+        self.run_script("arguments[0].select()", box)
+        box.send_keys(row["name"], Keys.ENTER)
+        callers, callees = Counter(), Counter()
+        for stack in ask("folded", Files.after, "--value", "peak")["rows"]:
+            if row["name"] in stack["stack"]:
+                place = stack["stack"].index(row["name"])
+                callers[stack["stack"][place - 1]] += stack["bytes"]
+                if len(stack["stack"]) > place + 1:
+                    callees[stack["stack"][place + 1]] += stack["bytes"]
+        for panel, expected in (("callers", callers), ("callees", callees)):
+            rows = self.rows(panel)
+            self.assertEqual(rows[0], [1, row["name"], row["cum_bytes"]])
+            self.assertEqual({name: figure for level, name, figure in rows if level == 2},
+                             {name: figure for name, figure in expected.items() if figure})
+
+    def test_the_menu_of_a_frame_leads_there_and_copies(self):
+        self.point_at_row("click", 1)
+        name = self.zoomed_frame()
+        self.run_script("document.getElementById('flame-canvas').focus()")
+        self.press("m")
+        entries = [button.text for button in self.find_all("#menu button")]
+        self.assertEqual(entries, ["Callers and callees", "Find in the flame graph", "Only stacks with it",
+                                   "No stacks with it", "Hide frames of it", "Copy its name", "Copy the stack to it"])
+        self.press(Keys.END, Keys.ENTER)
+        harness.wait_until(self.driver, lambda: self.text("#live") == "Copied the stack")
+        self.press("m", Keys.ESCAPE)
+        self.assertFalse(self.find("#menu").is_displayed())
+        self.press("m", Keys.ENTER)
+        self.assertTrue(self.find("#sandwich").is_displayed())
+        self.assertEqual(self.find("#sandwich-name").get_attribute("value"), name)
+
+    def test_the_menu_of_a_row_hides_its_function(self):
+        self.show_tab("functions")
+        name = self.table("functions")[0][0]
+        self.run_script("document.querySelector('#functions button.more').click()")
+        self.find_all("#menu button")[4].click()
+        self.assertEqual(self.text("#filters"), f"hidden: {name}×")
+        self.assertNotIn(name, [row[0] for row in self.table("functions")])
+
+
 class Comparison(PageCase):
     def setUp(self):
         self.open(Files.diff_page)
@@ -377,7 +533,7 @@ class Head(PageCase):
     def test_pages_without_anything_in_them_open_all_the_same(self):
         for name in ("empty", "none"):
             self.open_made(name)
-            for panel in ("functions", "tree", "lines", "flame"):
+            for panel in ("functions", "tree", "sandwich", "lines", "flame"):
                 self.show_tab(panel)
             self.assertEqual(self.frames(), {"all": (0, 0)})
             self.assertIn("EMPTY", self.text("#notes"))
@@ -408,7 +564,7 @@ class Looks(PageCase):
     def test_a_small_window_is_never_scrolled_sideways(self):
         harness.set_window(self.driver, 800, 600)
         self.open(Files.diff_page)
-        for panel in ("flame", "functions", "tree", "lines"):
+        for panel in ("flame", "functions", "tree", "sandwich", "lines"):
             self.show_tab(panel)
             self.assertLessEqual(self.run_script("return document.documentElement.scrollWidth"), 800)
         harness.set_window(self.driver, 1280, 900)

@@ -47,7 +47,7 @@ export function keysByLine(report: Report): Keys {
 export function sumSubtrees(report: Report, column: Float64Array): Float64Array {
   const { nodes, leaves } = report;
   const sums = new Float64Array(nodes.count);
-  for (let i = 0; i < leaves.length; i++) sums[leaves[i]] = column[i];
+  for (let i = 0; i < leaves.length; i++) sums[leaves[i]] += column[i];
   for (let i = nodes.count - 1; i > 0; i--) sums[nodes.parent[i]] += sums[i];
   return sums;
 }

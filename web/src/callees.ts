@@ -163,6 +163,11 @@ export class CalleeTree implements Tree {
     return children;
   }
 
+  /** One past the last node below `node`. */
+  endOf(node: number): number {
+    return this.end[node];
+  }
+
   parent(node: number): number {
     return this.parents[node];
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// The call tree reversed: from the functions that allocated to their callers. The whole of it can
-// be far larger than the profile, so nodes come into being when their parents are opened.
+// The call tree reversed: from the functions that allocated, or from the calls of one function, to
+// their callers. The whole of it can be far larger than the profile, so nodes come into being when
+// their parents are opened.
 
 import { CalleeTree } from "./callees";
 import { ROOT, Tree } from "./tree";
@@ -24,17 +25,23 @@ const ID_SPACE = 2 ** 32;
 export class CallerTree implements Tree {
   readonly selfTitle = "Outermost";
   private readonly nodes: CallerNode[] = [];
+  /** By the callee tree's node: the figures of the stack that ends there. */
+  private readonly ofStack: { sum(node: number): number; base(node: number): number; weight(node: number): number };
   /** Stacks by the callee tree's node that ends them; every node's are a run of this. */
   private readonly order: Uint32Array;
   /** By place in `order`: how far out the stack has been followed. */
   private readonly reached: Uint32Array;
 
-  constructor(private readonly callees: CalleeTree) {
-    const { selfs, bases, count } = callees;
-    this.order = new Uint32Array(count).map((_, i) => i)
+  /** Without `calls` the callers of all that allocated; else of these nodes, with what is below them. */
+  constructor(private readonly callees: CalleeTree, private readonly calls: number[] | null = null) {
+    const { selfs, bases, weights, count } = callees;
+    this.ofStack = calls ? callees
+      : { sum: (node) => selfs[node], base: (node) => bases[node], weight: (node) => weights[node] };
+    this.order = calls ? Uint32Array.from(calls) : new Uint32Array(count).map((_, i) => i)
       .filter((i) => i !== ROOT && (selfs[i] !== 0 || bases[i] !== 0));
     this.reached = this.order.slice();
     const opened = this.add(ROOT, 0, this.order.length);
+    if (calls) return;
     this.nodes[opened].children = this.split(opened, (place) => this.reached[place]);
     this.nodes[opened].name = 0;
     this.nodes[opened].self = selfs[ROOT];
@@ -42,7 +49,6 @@ export class CallerTree implements Tree {
 
   /** A node of the stacks from `from` to `to`, without its children. */
   private add(parent: number, from: number, to: number): number {
-    const { selfs, bases, weights } = this.callees;
     const at = from < to ? this.reached[from] : ROOT;
     const node: CallerNode = {
       parent, from, to, name: this.callees.name(at), frame: this.callees.frame(at),
@@ -50,10 +56,10 @@ export class CallerTree implements Tree {
     };
     for (let place = from; place < to; place++) {
       const stack = this.order[place];
-      node.sum += selfs[stack];
-      node.base += bases[stack];
-      node.weight += weights[stack];
-      if (this.callees.parent(this.reached[place]) === ROOT) node.self += selfs[stack];
+      node.sum += this.ofStack.sum(stack);
+      node.base += this.ofStack.base(stack);
+      node.weight += this.ofStack.weight(stack);
+      if (this.callees.parent(this.reached[place]) === ROOT) node.self += this.ofStack.sum(stack);
     }
     return this.nodes.push(node) - 1;
   }
@@ -106,12 +112,17 @@ export class CallerTree implements Tree {
     return this.nodes[node].frame;
   }
 
+  /** Whether the node has what no stack has, too. */
+  private isWhole(node: number): boolean {
+    return node === ROOT && !this.calls;
+  }
+
   sum(node: number): number {
-    return this.nodes[node].sum + (node === ROOT ? this.callees.self(ROOT) : 0);
+    return this.nodes[node].sum + (this.isWhole(node) ? this.callees.self(ROOT) : 0);
   }
 
   base(node: number): number {
-    return this.nodes[node].base + (node === ROOT ? this.callees.bases[ROOT] : 0);
+    return this.nodes[node].base + (this.isWhole(node) ? this.callees.bases[ROOT] : 0);
   }
 
   self(node: number): number {
@@ -119,6 +130,6 @@ export class CallerTree implements Tree {
   }
 
   weight(node: number): number {
-    return this.nodes[node].weight + (node === ROOT ? this.callees.weights[ROOT] : 0);
+    return this.nodes[node].weight + (this.isWhole(node) ? this.callees.weights[ROOT] : 0);
   }
 }

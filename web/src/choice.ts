@@ -33,9 +33,15 @@ export class Choice {
   private wantedValue: Value = "peak";
   private wantedUnit: Unit = "bytes";
   private wantedWidth: Width = "after";
+  /** Figures are those of a moment of the timeline. */
+  isMoment = false;
+  /** By leaf: 1 where the filter leaves its figures; null: everywhere. */
+  private kept: Uint8Array | null = null;
+  private unfiltered: { after: Figures; before: Figures | null };
   private readonly listeners: Listener[] = [];
 
   constructor(private readonly report: Report) {
+    this.unfiltered = { after: report.after, before: report.before };
     this.setValue(report.summary.value as Value);
     this.setUnit(report.summary.unit as Unit);
   }
@@ -88,10 +94,29 @@ export class Choice {
     this.changed();
   }
 
-  /** Shows other figures of the leaves: of a moment, or of the whole again. */
-  setFigures(after: Figures, before: Figures | null): void {
-    this.report.after = after;
-    this.report.before = before;
+  /** Shows other figures of the leaves: of a moment, of a thread, or of the whole again. */
+  setFigures(after: Figures, before: Figures | null, isMoment: boolean): void {
+    this.unfiltered = { after, before };
+    this.isMoment = isMoment;
+    this.filterFigures();
+  }
+
+  get isFiltered(): boolean {
+    return this.kept !== null;
+  }
+
+  /** Shows the figures of these leaves alone; null: of all. */
+  setKept(kept: Uint8Array | null): void {
+    this.kept = kept;
+    this.filterFigures();
+  }
+
+  private filterFigures(): void {
+    const { kept } = this;
+    const filtered = (figures: Figures) => kept === null ? figures
+      : new Map([...figures].map(([name, column]) => [name, column.map((figure, i) => kept[i] ? figure : 0)]));
+    this.report.after = filtered(this.unfiltered.after);
+    this.report.before = this.unfiltered.before && filtered(this.unfiltered.before);
     this.changed();
   }
 

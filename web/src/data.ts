@@ -41,6 +41,13 @@ export interface Summary {
   modules: Module[];
 }
 
+interface ThreadHead {
+  pid: number;
+  tid: number;
+  name: string;
+  leaves: number;
+}
+
 interface Content extends Summary {
   figures: string[];
   texts: string[];
@@ -48,11 +55,21 @@ interface Content extends Summary {
   frames: number;
   nodes: number;
   leaves: number;
+  /** Where there are several, the ones that allocated most. */
+  threads: ThreadHead[];
   timeline?: TimelineHead;
 }
 
 /** Figures of the leaves, a column for each that is known: "peak_bytes", ... */
 export type Figures = Map<string, Float64Array>;
+
+/** What one thread did. */
+export interface Thread {
+  pid: number;
+  tid: number;
+  name: string;
+  figures(): Figures;
+}
 
 export interface Report {
   summary: Summary;
@@ -67,6 +84,7 @@ export interface Report {
   /** Those that are shown: of the whole, or of a moment that was chosen. */
   after: Figures;
   before: Figures | null;
+  threads: Thread[];
   /** Where the recording has a log. */
   timeline: Timeline | null;
 }
@@ -114,6 +132,21 @@ function readFrames(reader: ColumnReader, count: number): Report["frames"] {
   return { count, functionId, file, line };
 }
 
+/** Figures of some leaves, made columns of all leaves when they are asked for. */
+function readThread(reader: ColumnReader, head: ThreadHead, content: Content): Thread {
+  const leaves = reader.ascending(head.leaves);
+  const columns = content.figures.map((name): [string, Float64Array] => [name, reader.signed(head.leaves)]);
+  const spread = (column: Float64Array) => {
+    const all = new Float64Array(content.leaves);
+    leaves.forEach((leaf, i) => (all[leaf] = column[i]));
+    return all;
+  };
+  return {
+    pid: head.pid, tid: head.tid, name: head.name,
+    figures: () => new Map(columns.map(([name, column]) => [name, spread(column)])),
+  };
+}
+
 export async function readReport(base64: string): Promise<Report> {
   const bytes = await inflate(base64);
   const jsonEnd = bytes.indexOf(0);
@@ -129,6 +162,7 @@ export async function readReport(base64: string): Promise<Report> {
     leaves: reader.ascending(content.leaves),
     after: readFigures(reader, content),
     before: content.base ? readFigures(reader, content) : null,
+    threads: content.threads.map((head) => readThread(reader, head, content)),
     timeline: content.timeline ? new Timeline(content.timeline, reader, content.leaves) : null,
   };
 }

@@ -30,6 +30,8 @@ export class FlameGraph {
   private readonly painter = new Painter(this.canvas);
   /** Called when the frame that is zoomed on, or the tree, has changed. */
   onZoom: (node: number) => void = () => undefined;
+  /** Called for the menu of a frame at a place of the window. */
+  onMenu: (tree: Tree, node: number, x: number, y: number) => void = () => undefined;
 
   constructor(
     private readonly report: Report,
@@ -42,17 +44,35 @@ export class FlameGraph {
     this.canvas.addEventListener("mousemove", (event) => this.hover(event));
     this.canvas.addEventListener("mouseleave", () => this.leave());
     this.canvas.addEventListener("click", (event) => this.click(event));
+    this.canvas.addEventListener("contextmenu", (event) => this.openMenu(event));
     this.canvas.addEventListener("keydown", (event) => this.press(event));
     this.canvas.addEventListener("focus", () => this.schedule());
     this.canvas.addEventListener("blur", () => this.schedule());
   }
 
-  /** Shows another tree, or the same with other figures. */
+  /** Shows another tree, or the same with other figures; zoomed to the frame of the same callers. */
   setTree(tree: Tree): void {
-    if (tree !== this.tree) this.zoom = this.selected = ROOT;
+    const path = this.zoomPath();
     this.tree = tree;
-    if (!(tree.weight(this.zoom) > 0)) this.zoom = this.selected = ROOT;
-    this.zoomTo(this.zoom);
+    this.zoomToPath(path);
+  }
+
+  /** Names from the root's child to the frame that is zoomed on. */
+  zoomPath(): number[] {
+    const path = [];
+    for (let node = this.zoom; node !== ROOT; node = this.tree.parent(node)) path.unshift(this.tree.name(node));
+    return path;
+  }
+
+  /** Zooms to the frame at the end of the path, or to the root where there is none with a width. */
+  zoomToPath(path: number[]): void {
+    let node = ROOT;
+    for (const name of path) {
+      const child = Array.from(this.tree.children(node)).find((one) => this.tree.name(one) === name);
+      node = child ?? ROOT;
+      if (child === undefined) break;
+    }
+    this.zoomTo(this.tree.weight(node) > 0 ? node : ROOT);
   }
 
   setFlamesUp(flamesUp: boolean): void {
@@ -183,6 +203,29 @@ export class FlameGraph {
     this.zoomTo(box.node);
   }
 
+  private openMenu(event: MouseEvent): void {
+    event.preventDefault();
+    const box = event.button === 2 ? this.boxAt(event) : null;
+    if (box && box.node !== OMITTED) this.openMenuOf(box.node, event.clientX, event.clientY);
+    else if (!box) this.openMenuOfSelection();
+  }
+
+  private openMenuOf(node: number, x: number, y: number): void {
+    hideTooltip();
+    this.canvas.focus({ preventScroll: true });
+    this.selected = node;
+    this.schedule();
+    if (node !== ROOT) this.onMenu(this.tree, node, x, y);
+  }
+
+  private openMenuOfSelection(): void {
+    const row = this.rowOf(this.selected);
+    const box = this.layout.rows[row]?.find(({ node }) => node === this.selected);
+    const place = this.canvas.getBoundingClientRect();
+    const y = topOfRow(this.layout, row, this.flamesUp) + ROW_HEIGHT - this.scroller.scrollTop;
+    this.openMenuOf(this.selected, place.left + (box?.x ?? 0), place.top + y);
+  }
+
   /* ---- keyboard ---- */
 
   private press(event: KeyboardEvent): void {
@@ -196,6 +239,7 @@ export class FlameGraph {
       " ": () => this.zoomBySelection(this.selected),
       Backspace: () => this.zoomBySelection(this.tree.parent(this.zoom)),
       Escape: () => this.zoomBySelection(ROOT),
+      m: () => this.openMenuOfSelection(),
     };
     const action = actions[event.key];
     if (!action || event.ctrlKey || event.metaKey || event.altKey) return;

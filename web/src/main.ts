@@ -2,15 +2,20 @@
 // Puts the page together: the summary first, then the view that is seen; the others when opened.
 
 import { keysByFunction, keysByLine } from "./aggregate";
-import { Choice, Width, WIDTHS } from "./choice";
+import { Choice, Unit, Value, Width, WIDTHS } from "./choice";
 import { readReport, Report } from "./data";
 import { byId, make, nextPaint } from "./dom";
+import { Filter, Role, ROLES } from "./filter";
+import { ROLE_WORDS, setUpFilterBar, Threads } from "./filter_bar";
 import { FlameGraph } from "./flame";
 import { FlameTable } from "./flame_table";
 import { basename, counted, formatFigure } from "./format";
-import { placeOfFunction } from "./names";
+import { Link } from "./link";
+import { copy, Entry, openMenu, setUpMenu } from "./menu";
+import { nameOf, placeOfFunction } from "./names";
 import { Palette } from "./palette";
 import { makeRadios } from "./radios";
+import { Sandwich } from "./sandwich";
 import { Search } from "./search";
 import { SumsView } from "./sums_view";
 import { showSummary } from "./summary";
@@ -19,7 +24,7 @@ import { isDark, setUpTheme } from "./theme";
 import { TimelineView } from "./timeline";
 import { TreeView } from "./tree_view";
 import { Trees } from "./trees";
-import { ROOT } from "./tree";
+import { ROOT, Tree } from "./tree";
 
 const WIDTH_WORDS: Record<Width, string> = { after: "After", before: "Before", growth: "Growth" };
 
@@ -40,14 +45,21 @@ function showLegend(report: Report, palette: Palette): void {
   }));
 }
 
+interface Toggle {
+  isOn(): boolean;
+  set(isOn: boolean): void;
+}
+
 /** A button that is on or off. */
-function setUpToggle(id: string, onChange: (isOn: boolean) => void): void {
+function setUpToggle(id: string, onChange: (isOn: boolean) => void): Toggle {
   const button = byId(id);
-  button.addEventListener("click", () => {
-    const isOn = button.getAttribute("aria-pressed") !== "true";
-    button.setAttribute("aria-pressed", String(isOn));
-    onChange(isOn);
-  });
+  const isOn = () => button.getAttribute("aria-pressed") === "true";
+  const set = (wanted: boolean) => {
+    button.setAttribute("aria-pressed", String(wanted));
+    onChange(wanted);
+  };
+  button.addEventListener("click", () => set(!isOn()));
+  return { isOn, set };
 }
 
 function setUpWidths(report: Report, choice: Choice): void {
@@ -73,21 +85,24 @@ function showUndrawn(choice: Choice, trees: Trees): void {
 interface FlameViews {
   flame: FlameGraph;
   search: Search;
+  flamesUp: Toggle;
+  reversed: Toggle;
   show(): void;
   /** In other colours. */
   repaint(): void;
 }
 
-function makeFlameViews(report: Report, choice: Choice, trees: Trees): FlameViews {
+function makeFlameViews(report: Report, choice: Choice, trees: Trees, onChange: () => void): FlameViews {
   const palette = new Palette(report);
   const flame = new FlameGraph(report, choice, palette, trees.callees);
   const table = new FlameTable(report, choice, flame, trees.callees);
-  const search = new Search(report, choice, trees.callees, flame);
+  const search = new Search(report, choice, trees, flame);
   let isReversed = false;
   let isStale = true;
   flame.onZoom = (node) => {
     byId<HTMLButtonElement>("zoom-out").disabled = node === ROOT;
     table.show(trees.get(isReversed), node);
+    onChange();
   };
   const show = () => {
     if (!isStale) return;
@@ -98,9 +113,13 @@ function makeFlameViews(report: Report, choice: Choice, trees: Trees): FlameView
   };
   choice.listen(() => (isStale = true));
   byId("zoom-out").addEventListener("click", () => flame.zoomTo(ROOT));
-  setUpToggle("flames-up", (isOn) => flame.setFlamesUp(isOn));
-  setUpToggle("reversed", (isOn) => {
+  const flamesUp = setUpToggle("flames-up", (isOn) => {
+    flame.setFlamesUp(isOn);
+    onChange();
+  });
+  const reversed = setUpToggle("reversed", (isOn) => {
     isReversed = isOn;
+    flame.zoomTo(ROOT);
     flame.setTree(trees.get(isOn));
   });
   setUpWidths(report, choice);
@@ -110,11 +129,13 @@ function makeFlameViews(report: Report, choice: Choice, trees: Trees): FlameView
     showLegend(report, palette);
     flame.paint();
   };
-  return { flame, search, show, repaint };
+  return { flame, search, flamesUp, reversed, show, repaint };
 }
 
-function makeTreeView(report: Report, choice: Choice, trees: Trees): () => void {
-  const view = new TreeView(report, choice);
+type MenuOpener = (tree: Tree, node: number, x: number, y: number) => void;
+
+function makeTreeView(report: Report, choice: Choice, trees: Trees, onMenu: MenuOpener): () => void {
+  const view = new TreeView(report, choice, "Call tree", onMenu);
   let isReversed = false;
   let isStale = true;
   byId("tree-scroll").append(view.element);
@@ -129,12 +150,22 @@ function makeTreeView(report: Report, choice: Choice, trees: Trees): () => void 
   };
 }
 
-function makeTables(report: Report, choice: Choice, open: (name: string) => void): SumsView[] {
+/** The whole stack of a node, from the outermost frame. */
+function stackOf(report: Report, tree: Tree, node: number): string {
+  const names = [];
+  for (let at = node; at !== ROOT; at = tree.parent(at)) names.unshift(nameOf(report, tree, at));
+  return names.join("\n");
+}
+
+function makeTables(
+  report: Report, choice: Choice, open: (name: string) => void, menu: (name: string, x: number, y: number) => void,
+): SumsView[] {
   const { functions, frames, texts } = report;
   const functionName = (id: number) => texts[functions.name[id]];
   const byFunction = new SumsView(report, choice, byId("functions"), () => keysByFunction(report), {
     title: "Function", caption: "Functions", name: functionName,
     place: (id) => placeOfFunction(report, id), open: (id) => open(functionName(id)),
+    menu: (id, x, y) => menu(functionName(id), x, y),
   });
   const lines = keysByLine(report);
   const functionOf = (key: number) => frames.functionId[lines.frame[key]];
@@ -147,6 +178,7 @@ function makeTables(report: Report, choice: Choice, open: (name: string) => void
     place: (key) => frames.file[lines.frame[key]] ? functionName(functionOf(key))
       : basename(report.summary.modules[functions.module[functionOf(key)]].path),
     open: (key) => open(functionName(functionOf(key))),
+    menu: (key, x, y) => menu(functionName(functionOf(key)), x, y),
   });
   return [byFunction, byLine];
 }
@@ -172,27 +204,87 @@ async function start(): Promise<void> {
   performance.mark("summary");
   await nextPaint();
 
+  const filter = new Filter(report, choice);
   const trees = new Trees(report, choice);
-  const { search, show, repaint } = makeFlameViews(report, choice, trees);
+  let link: Link | null = null;
+  const changed = () => link?.update();
+  setUpMenu();
+  setUpFilterBar(filter);
+  filter.listen(changed);
+  choice.listen(changed);
+
+  const find = (name: string) => {
+    tabs.openId("flame");
+    search.find(name);
+    byId("flame-canvas").focus();
+  };
+  /** What can be done with a function, wherever its name stands. */
+  const entriesOf = (name: string): Entry[] => [
+    { label: "Callers and callees", act: () => {
+      sandwich.choose(report.texts.indexOf(name));
+      tabs.openId("sandwich");
+    } },
+    { label: "Find in the flame graph", act: () => find(name) },
+    ...ROLES.map((role) => ({
+      label: `${ROLE_WORDS[role].action} it`, act: () => filter.add({ role, text: name, isName: true }),
+    })),
+    { label: "Copy its name", act: () => void copy(name, "the name") },
+  ];
+  const onMenu: MenuOpener = (tree, node, x, y) => {
+    const name = nameOf(report, tree, node);
+    const stack = { label: "Copy the stack to it", act: () => void copy(stackOf(report, tree, node), "the stack") };
+    openMenu(name, [...entriesOf(name), stack], x, y);
+  };
+
+  const { flame, search, flamesUp, reversed, show, repaint } = makeFlameViews(report, choice, trees, changed);
+  flame.onMenu = onMenu;
   const timeline = report.timeline && new TimelineView(report, report.timeline, choice);
+  const threads = new Threads(report, choice, () => timeline?.drop());
+  if (timeline) timeline.onChoose = () => threads.reset();
   setUpTheme(byId("theme"), () => {
     repaint();
     timeline?.paint();
   });
-  const [functions, lines] = makeTables(report, choice, (name) => {
-    tabs.openId("flame");
-    search.find(name);
-    byId("flame-canvas").focus();
-  });
+  const [functions, lines] = makeTables(report, choice, find, (name, x, y) => openMenu(name, entriesOf(name), x, y));
+  const sandwich: Sandwich = new Sandwich(report, choice, trees, onMenu, changed);
   const tabs: Tabs = new Tabs([
     { id: "flame", title: "Flame graph", show },
     { id: "functions", title: "Functions", show: () => functions.show() },
-    { id: "tree", title: "Call tree", show: makeTreeView(report, choice, trees) },
+    { id: "tree", title: "Call tree", show: makeTreeView(report, choice, trees, onMenu) },
+    { id: "sandwich", title: "Callers and callees", show: () => sandwich.show() },
     { id: "lines", title: "Source lines", show: () => lines.show() },
   ]);
   tabs.open(0);
+  tabs.onOpen = changed;
   choice.listen(() => tabs.refresh());
+  byId("search").addEventListener("input", changed);
   setUpShortcuts(search, tabs);
+
+  const textId = (name: string) => report.texts.indexOf(name);
+  const one = (get: () => string, set: (value: string) => void) =>
+    ({ get: () => [get()], set: (values: string[]) => set(values[0]) });
+  const flag = ({ isOn, set }: Toggle) => one(() => (isOn() ? "1" : ""), () => set(true));
+  link = new Link([
+    ...ROLES.flatMap((role: Role) => [true, false].map((isName) => ({
+      key: isName ? role : `${role}-re`,
+      get: () => filter.rules.filter((rule) => rule.role === role && rule.isName === isName).map((rule) => rule.text),
+      set: (texts: string[]) => texts.forEach((text) => filter.add({ role, text, isName })),
+    }))),
+    { key: "thread", ...one(() => threads.value, (value) => threads.choose(value)) },
+    { key: "range", ...one(() => timeline?.state ?? "", (value) => timeline?.restore(value)) },
+    { key: "value", ...one(() => choice.value, (value) => choice.setValue(value as Value)) },
+    { key: "unit", ...one(() => choice.unit, (value) => choice.setUnit(value as Unit)) },
+    { key: "width", ...one(() => (report.before ? choice.width : ""), (value) => choice.setWidth(value as Width)) },
+    { key: "function", ...one(() => sandwich.functionName, (name) => sandwich.choose(textId(name))) },
+    { key: "flames-up", ...flag(flamesUp) },
+    { key: "reversed", ...flag(reversed) },
+    { key: "frame", get: () => flame.zoomPath().map((id) => report.texts[id]),
+      set: (names: string[]) => flame.zoomToPath(names.map(textId)) },
+    { key: "search", ...one(() => search.text, (text) => search.setText(text)) },
+    { key: "tab", ...one(() => tabs.openedId, (id) => tabs.openId(id)) },
+  ]);
+  link.restore();
+  byId("copy-link").addEventListener("click", () => void copy(location.href, "the address"));
   await nextPaint();
   performance.mark("interactive");
 }

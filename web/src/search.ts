@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // The search box of the flame graph.
 
-import { CalleeTree } from "./callees";
 import { Choice } from "./choice";
 import { Report } from "./data";
 import { announce, byId } from "./dom";
+import { finder } from "./filter";
 import { counted, formatExact, formatFigure, formatPercent, printable } from "./format";
 import { FlameGraph } from "./flame";
 import { ROOT } from "./tree";
+import { Trees } from "./trees";
 
 export class Search {
   private readonly box = byId<HTMLInputElement>("search");
@@ -17,7 +18,7 @@ export class Search {
 
   constructor(
     private readonly report: Report, private readonly choice: Choice,
-    private readonly tree: CalleeTree, private readonly flame: FlameGraph,
+    private readonly trees: Trees, private readonly flame: FlameGraph,
   ) {
     this.box.addEventListener("input", () => {
       this.exactName = null;
@@ -31,6 +32,17 @@ export class Search {
   focus(): void {
     this.box.focus();
     this.box.select();
+  }
+
+  get text(): string {
+    return this.box.value;
+  }
+
+  /** Searches for what the box would say. */
+  setText(text: string): void {
+    this.box.value = text;
+    this.exactName = null;
+    this.apply();
   }
 
   /** Searches for that name alone. */
@@ -48,14 +60,7 @@ export class Search {
 
   /** What the box says is a regular expression, as in the pictures of `heapline flame`; else plain text. */
   private matcher(): (name: string) => boolean {
-    if (this.exactName !== null) return (name) => name === this.exactName;
-    try {
-      const expression = new RegExp(this.box.value, "i");
-      return (name) => expression.test(name);
-    } catch {
-      const wanted = this.box.value.toLowerCase();
-      return (name) => name.toLowerCase().includes(wanted);
-    }
+    return this.exactName !== null ? (name) => name === this.exactName : finder(this.box.value);
   }
 
   private matches(): Uint8Array {
@@ -77,12 +82,12 @@ export class Search {
     }
     const isMatch = this.matches();
     this.flame.setMatches(isMatch);
-    this.say(isMatch.reduce((count, one) => count + one, 0), this.tree.sumOfMatches(isMatch));
+    this.say(isMatch.reduce((count, one) => count + one, 0), this.trees.callees.sumOfMatches(isMatch));
   }
 
   private say(names: number, sum: number): void {
     const { unit } = this.choice;
-    const share = formatPercent(sum, this.tree.sum(ROOT));
+    const share = formatPercent(sum, this.trees.callees.sum(ROOT));
     const what = counted(names, "function");
     const text = names ? `${what} in stacks of ${formatFigure(sum, unit)}, ${share}` : "No function has that in its name";
     this.result.textContent = text;

@@ -56,9 +56,9 @@ function growthLine(report: Report, value: Value, unit: Unit): HTMLElement | nul
 }
 
 /** What a sum over processes would else hide. */
-function caveat(report: Report, value: Value): HTMLElement | null {
+function caveat(report: Report, choice: Choice, value: Value): HTMLElement | null {
   const { recording, filter } = report.summary;
-  if (filter) return null; // what it left out, processes still have
+  if (filter || choice.isFiltered) return null; // what it left out, processes still have
   const text =
     value === "peak" && recording.highest_peak_bytes !== undefined
       ? `sum of ${recording.processes} processes' peaks, the highest ${formatBytes(recording.highest_peak_bytes)} (pid ${recording.highest_peak_pid})`
@@ -92,7 +92,7 @@ function tile(report: Report, choice: Choice, value: Value): RadioOption<Value> 
     make("span", { class: "tile-figure", title: exact.join(", ") }, figureText(report, value, units[0])),
     make("span", { class: "tile-other" },
       units.length > 1 ? `in ${counted(total(report.after, `${value}_${units[1]}`), "block")}` : wordsOfOneUnit(value, units[0])),
-    caveat(report, value),
+    caveat(report, choice, value),
     growthLine(report, value, units[0]),
   ];
   return { key: value, label: label.filter((part): part is HTMLElement => part !== null) };
@@ -100,10 +100,9 @@ function tile(report: Report, choice: Choice, value: Value): RadioOption<Value> 
 
 function showTotals(report: Report, choice: Choice): void {
   const values = VALUES.filter((value) => choice.has(value));
-  const whole = report.after;
-  let shown = whole;
+  let shown = report.after;
   const makeTiles = () => makeRadios("value", "What to show", "tiles",
-    values.map((value) => (shown === whole ? tile : tileOfMoment)(report, choice, value)), (value) => choice.setValue(value));
+    values.map((value) => (choice.isMoment ? tileOfMoment : tile)(report, choice, value)), (value) => choice.setValue(value));
   let tiles = makeTiles();
   const units = makeRadios("unit", "Unit", "segments",
     UNITS.map((unit) => ({ key: unit, label: [UNIT_WORDS[unit]] })), (unit) => choice.setUnit(unit));

@@ -17,6 +17,8 @@ export interface RowWords {
   place(key: number): string;
   /** What a click on the name does. */
   open(key: number): void;
+  /** Opens the menu of the row's function. */
+  menu(key: number, x: number, y: number): void;
 }
 
 function numberCell(figure: number, unit: Unit, total: number): HTMLElement {
@@ -64,7 +66,9 @@ export class SumsView {
       cell: (key) => make("th", { scope: "row", class: "text" },
         make("button", { type: "button", class: "name", title: `Show in the flame graph: ${words.name(key)}`,
           click: () => words.open(key) }, words.name(key)),
-        make("span", { class: "place" }, words.place(key))),
+        make("span", { class: "place" }, words.place(key)),
+        make("button", { type: "button", class: "more", "aria-label": `What to do with ${words.name(key)}`, title: "More",
+          click: (event) => words.menu(key, (event as MouseEvent).clientX, (event as MouseEvent).clientY) }, "⋯")),
     };
   }
 

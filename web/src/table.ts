@@ -22,8 +22,8 @@ export class Table {
   private columns: Column[] = [];
   private rows: number[] = [];
   private found: number[] = [];
-  private sortColumn = 0;
-  private isDescending = true;
+  /** The first decides, and each later one where those before it are equal. */
+  private order: { column: number; isDescending: boolean }[] = [];
   private shown = FIRST_ROWS;
   private readonly head = make("tr");
   private readonly body = make("tbody");
@@ -48,8 +48,7 @@ export class Table {
   show(columns: Column[], rows: number[], sortColumn: number): void {
     const titles = (list: Column[]) => list.map((column) => column.title).join();
     if (titles(columns) !== titles(this.columns)) {
-      this.sortColumn = sortColumn;
-      this.isDescending = true;
+      this.order = [{ column: sortColumn, isDescending: true }];
     }
     this.columns = columns;
     this.rows = rows;
@@ -57,28 +56,34 @@ export class Table {
   }
 
   private sort(): void {
-    const { key } = this.columns[this.sortColumn];
-    const keys = new Map(this.rows.map((row) => [row, key(row)]));
-    const upward = (a: number, b: number) => {
-      const left = keys.get(a) as number | string;
-      const right = keys.get(b) as number | string;
-      return left < right ? -1 : left > right ? 1 : 0;
-    };
-    const sign = this.isDescending ? -1 : 1;
-    this.rows.sort((a, b) => sign * upward(a, b) || a - b);
+    const keys = this.order.map(({ column, isDescending }) => ({
+      ofRow: new Map(this.rows.map((row) => [row, this.columns[column].key(row)])),
+      sign: isDescending ? -1 : 1,
+    }));
+    this.rows.sort((a, b) => {
+      for (const { ofRow, sign } of keys) {
+        const left = ofRow.get(a) as number | string;
+        const right = ofRow.get(b) as number | string;
+        if (left !== right) return left < right ? -sign : sign;
+      }
+      return a - b;
+    });
     this.makeHead();
     this.applyFilter(false);
   }
 
   private makeHead(): void {
     const heads = this.columns.map((column, i) => {
-      const isSorted = i === this.sortColumn;
-      const button = make("button", { type: "button", title: column.hint, click: () => this.sortBy(i) },
-        make("span", { class: "arrow", "aria-hidden": "true" }, isSorted ? (this.isDescending ? "▾" : "▴") : ""),
-        column.title);
+      const place = this.order.findIndex((one) => one.column === i);
+      const isDescending = this.order[place]?.isDescending;
+      const arrow = place < 0 ? "" : (isDescending ? "▾" : "▴") + (place ? String(place + 1) : "");
+      const button = make("button", {
+        type: "button", title: `${column.hint}. With Shift: sort by it where the others are equal`,
+        click: (event) => this.sortBy(i, (event as MouseEvent).shiftKey),
+      }, make("span", { class: "arrow", "aria-hidden": "true" }, arrow), column.title);
       return make("th", {
         scope: "col", class: column.isNumber ? "number" : "text",
-        "aria-sort": isSorted ? (this.isDescending ? "descending" : "ascending") : "none",
+        "aria-sort": place === 0 ? (isDescending ? "descending" : "ascending") : "none",
       }, button);
     });
     const focused = [...this.head.children].findIndex((cell) => cell.contains(document.activeElement));
@@ -86,12 +91,16 @@ export class Table {
     if (focused >= 0) heads[focused]?.querySelector("button")?.focus();
   }
 
-  private sortBy(column: number): void {
-    this.isDescending = column === this.sortColumn ? !this.isDescending : this.columns[column].isNumber;
-    this.sortColumn = column;
+  private sortBy(column: number, isLater: boolean): void {
+    const known = this.order.find((one) => one.column === column);
+    const isDescending = known ? !known.isDescending : this.columns[column].isNumber;
+    if (!isLater) this.order = [{ column, isDescending }];
+    else if (known) known.isDescending = isDescending;
+    else this.order.push({ column, isDescending });
     this.sort();
-    const order = this.isDescending ? "descending" : "ascending";
-    announce(`Sorted by ${this.columns[column].title}, ${order}`);
+    const words = this.order.map((one) =>
+      `${this.columns[one.column].title}, ${one.isDescending ? "descending" : "ascending"}`);
+    announce(`Sorted by ${words.join(", then by ")}`);
   }
 
   private applyFilter(isNews: boolean): void {

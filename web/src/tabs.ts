@@ -14,6 +14,8 @@ export interface Tab {
 export class Tabs {
   private readonly buttons: HTMLButtonElement[];
   private current = -1;
+  /** Called after a tab has been opened. */
+  onOpen: () => void = () => undefined;
 
   constructor(private readonly tabs: Tab[]) {
     const list = byId("tabs");
@@ -48,10 +50,16 @@ export class Tabs {
       this.buttons[i].tabIndex = i === place ? 0 : -1;
     });
     this.tabs[place].show();
+    this.onOpen();
+  }
+
+  get openedId(): string {
+    return this.tabs[this.current].id;
   }
 
   openId(id: string): void {
-    this.open(this.tabs.findIndex((tab) => tab.id === id));
+    const place = this.tabs.findIndex((tab) => tab.id === id);
+    if (place >= 0) this.open(place);
   }
 
   /** Figures have changed. */

@@ -44,6 +44,9 @@ export class TimelineView {
   private readonly painter: TimelinePainter;
   private readonly aspects: Radios<Aspect>;
 
+  /** Called before figures of a range, or of the whole again, are shown. */
+  onChoose: () => void = () => undefined;
+
   constructor(private readonly report: Report, private readonly timeline: Timeline, private readonly choice: Choice) {
     this.whole = { after: report.after, before: report.before };
     this.painter = new TimelinePainter(this.canvas, timeline);
@@ -140,16 +143,36 @@ export class TimelineView {
 
   private apply(): void {
     window.clearTimeout(this.timer);
+    this.onChoose();
     const figures = this.shownMoments().map((moment) => this.timeline.figuresAt(moment));
-    if (!figures.length) this.choice.setFigures(this.whole.after, this.whole.before);
-    else if (this.aspect === "maximum") this.choice.setFigures(figures[0], null);
-    else this.choice.setFigures(figures[1], figures[0]);
+    if (!figures.length) this.choice.setFigures(this.whole.after, this.whole.before, false);
+    else if (this.aspect === "maximum") this.choice.setFigures(figures[0], null, true);
+    else this.choice.setFigures(figures[1], figures[0], true);
     announce(this.range ? this.describe() : "The whole recording");
   }
 
   private choose(range: Range | null): void {
     this.preview(range);
     this.apply();
+  }
+
+  /** Forgets the range, where other figures take the place of its own. */
+  drop(): void {
+    window.clearTimeout(this.timer);
+    this.preview(null);
+  }
+
+  /** "from-to-aspect" by moments, or "" where all is shown. */
+  get state(): string {
+    return this.range ? `${this.range.anchor}-${this.range.head}-${this.aspect}` : "";
+  }
+
+  restore(state: string): void {
+    const found = /^(\d+)-(\d+)-(maximum|growth)$/.exec(state);
+    if (!found) return;
+    const last = this.timeline.moments.length - 1;
+    this.aspect = found[3] as Aspect;
+    this.choose({ anchor: Math.min(Number(found[1]), last), head: Math.min(Number(found[2]), last) });
   }
 
   private clear(): void {

@@ -4,9 +4,9 @@
 import { Choice } from "./choice";
 import { Report } from "./data";
 import { byId, make } from "./dom";
-import { formatExact, formatFigure, formatGrowth, formatPercent } from "./format";
+import { basename, formatExact, formatFigure, formatGrowth, formatPercent } from "./format";
 import { OMITTED } from "./layout";
-import { nameOf, placeOf } from "./names";
+import { definitionOf, nameOf } from "./names";
 import { ROOT, Tree } from "./tree";
 
 const DISTANCE = 14;
@@ -30,6 +30,16 @@ function figureLines(report: Report, choice: Choice, tree: Tree, node: number): 
   return lines;
 }
 
+/** The module, and where the function is defined. */
+function whereabouts(report: Report, tree: Tree, node: number): string[] {
+  const { frames, functions } = report;
+  if (!tree.name(node)) return [];
+  const id = frames.functionId[tree.frame(node)];
+  const definition = definitionOf(report, id);
+  const module = basename(report.summary.modules[functions.module[id]].path) || "no module";
+  return [module + (definition ? `, defined at ${definition}` : "")];
+}
+
 function place(tip: HTMLElement, x: number, y: number): void {
   const right = x + DISTANCE + tip.offsetWidth > window.innerWidth;
   const below = y + DISTANCE + tip.offsetHeight > window.innerHeight;
@@ -46,7 +56,7 @@ export function showTooltip(
   } else {
     tip.replaceChildren(
       make("div", { class: "tip-name" }, nameOf(report, tree, node)),
-      make("div", { class: "tip-place" }, placeOf(report, tree, node)),
+      make("div", { class: "tip-place" }, ...whereabouts(report, tree, node)),
       ...figureLines(report, choice, tree, node),
     );
   }

@@ -29,9 +29,13 @@ export class TreeView {
   private readonly head = make("tr");
   private readonly body = make("tbody");
 
-  constructor(private readonly report: Report, private readonly choice: Choice) {
-    this.element = make("table", { role: "treegrid", "aria-label": "Call tree", class: "tree" },
+  constructor(
+    private readonly report: Report, private readonly choice: Choice, label: string,
+    private readonly onMenu: (tree: Tree, node: number, x: number, y: number) => void,
+  ) {
+    this.element = make("table", { role: "treegrid", "aria-label": label, class: "tree" },
       make("thead", {}, this.head), this.body);
+    this.body.addEventListener("contextmenu", (event) => this.openMenu(event));
     this.body.addEventListener("keydown", (event) => this.press(event));
     this.body.addEventListener("click", (event) => this.click(event));
   }
@@ -184,6 +188,15 @@ export class TreeView {
     if (!row) return;
     this.toggle(row);
     this.focus(row.element);
+  }
+
+  private openMenu(event: MouseEvent): void {
+    const row = this.rowOf(event);
+    if (!row || !this.theTree().name(row.node)) return;
+    event.preventDefault();
+    const place = row.element.getBoundingClientRect();
+    const isMouse = event.button === 2;
+    this.onMenu(this.theTree(), row.node, isMouse ? event.clientX : place.left, isMouse ? event.clientY : place.bottom);
   }
 
   private press(event: KeyboardEvent): void {

@@ -8,13 +8,16 @@ import { Report } from "./data";
 import { Tree } from "./tree";
 
 export class Trees {
-  readonly callees: CalleeTree;
+  callees: CalleeTree;
   private reversed: CallerTree | null = null;
 
   constructor(report: Report, choice: Choice) {
+    let { nodes } = report;
     this.callees = new CalleeTree(report);
     this.callees.show(choice);
     choice.listen(() => {
+      if (nodes !== report.nodes) this.callees = new CalleeTree(report);
+      nodes = report.nodes;
       this.callees.show(choice);
       this.reversed = null;
     });

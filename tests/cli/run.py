@@ -12,6 +12,7 @@ make_recording.c; `out`, `err` (absent when empty) and `status` (absent when 0) 
 import argparse
 import difflib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,14 +24,17 @@ RECORDINGS = ("shop", "snapshot", "later-snapshot", "leaking", "sized", "paged",
 TIMEOUT_S = 300  # ends a hang; no case takes a tenth of it
 
 
-def prepare(folder, heapline, make_recording):
-    """Fills `folder` with recordings, and gives the environment of the commands."""
+def make_template(folder, heapline, make_recording):
+    """Fills `folder` with what every case begins with."""
     for name in RECORDINGS:
         subprocess.run([make_recording, name, f"{name}.hl"], cwd=folder, check=True)
     programs = folder / "bin"
     programs.mkdir()
     (programs / "heapline").symlink_to(heapline)
-    return {"PATH": f"{programs}:/usr/bin:/bin", "LC_ALL": "C.UTF-8", "TZ": "UTC",
+
+
+def environment_of(folder):
+    return {"PATH": f"{folder}/bin:/usr/bin:/bin", "LC_ALL": "C.UTF-8", "TZ": "UTC",
             "HOME": str(folder)}
 
 
@@ -74,18 +78,22 @@ def main():
                    if not args.cases or path.parent.name in args.cases)
     failed = 0
     print(f"1..{len(cases)}")
-    for number, case in enumerate(cases, 1):
-        # A folder for each, so that what one case changes no other one sees.
-        with tempfile.TemporaryDirectory(prefix="heapline-test-") as folder:
-            environment = prepare(Path(folder), args.heapline.resolve(),
-                                  args.make_recording.resolve())
-            found = run_case(case, folder, environment)
-        if args.record:
-            record(case, found)
-        lines = list(differences(case, found))
-        failed += bool(lines)
-        print(f"{'not ok' if lines else 'ok'} {number} - {case.name.replace('-', ' ')}")
-        print("".join(f"# {line}\n" for line in lines), end="", flush=True)
+    with tempfile.TemporaryDirectory(prefix="heapline-test-") as parent:
+        template = Path(parent) / "template"
+        template.mkdir()
+        make_template(template, args.heapline.resolve(), args.make_recording.resolve())
+        for number, case in enumerate(cases, 1):
+            # A folder for each, so that what one case changes no other one sees.
+            folder = Path(parent) / f"case-{number}"
+            shutil.copytree(template, folder, symlinks=True)
+            found = run_case(case, folder, environment_of(folder))
+            shutil.rmtree(folder, ignore_errors=True)
+            if args.record:
+                record(case, found)
+            lines = list(differences(case, found))
+            failed += bool(lines)
+            print(f"{'not ok' if lines else 'ok'} {number} - {case.name.replace('-', ' ')}")
+            print("".join(f"# {line}\n" for line in lines), end="", flush=True)
     return 1 if failed else 0
 
 

@@ -156,6 +156,21 @@ static void say_warnings(char *const *warnings, const char *name)
 		hl_cli_note("%s", warnings[0]);
 }
 
+static void say_unrecorded(const struct hl_collector_summary *summary, const char *name)
+{
+	uint32_t children = summary->unrecorded_children;
+	if (summary->replaced == 1)
+		hl_cli_note("pid %d went on as '%s', unrecorded", summary->replaced_pid,
+			    summary->replaced_name);
+	else if (summary->replaced)
+		hl_cli_note("%u processes went on as other programs, unrecorded, the first as "
+			    "'%s' (pid %d); see 'heapline info %s'",
+			    summary->replaced, summary->replaced_name, summary->replaced_pid, name);
+	if (children)
+		hl_cli_note("%u child%s ran unrecorded; see CHILDREN in 'man heapline-record'",
+			    children, children == 1 ? "" : "ren");
+}
+
 static void say_problems(const struct hl_collector_summary *summary, const char *name,
 			 const char *command)
 {
@@ -167,6 +182,7 @@ static void say_problems(const struct hl_collector_summary *summary, const char 
 		hl_cli_note("of some processes nothing was seen: they bring a malloc of their own; "
 			    "see 'heapline info %s'",
 			    name);
+	say_unrecorded(summary, name);
 	if (summary->lost_events)
 		hl_cli_note("%" PRIu64 " events could not be counted; see 'heapline info %s'",
 			    summary->lost_events, name);
@@ -259,11 +275,11 @@ static int record_program(const char *recorder, char **argv)
 			   .mappings = mappings,
 			   .sizes = sizes,
 			   .lossy = lossy,
+			   .follow = !no_follow,
 			   .sample_bytes = sample_bytes},
 		.log = {.segment_bytes = log_segment_bytes,
 			.segments_kept = (uint32_t)log_segments,
 			.events = events},
-		.follow = !no_follow,
 		.command = argv,
 	};
 	struct hl_collector *collector;

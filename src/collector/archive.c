@@ -69,6 +69,12 @@ void hl_archive_warn(struct hl_archive *archive, const char *sentence)
 		archive->meta_is_stale = true;
 }
 
+void hl_archive_set_unrecorded(struct hl_archive *archive, uint32_t children)
+{
+	archive->meta_is_stale |= archive->meta.unrecorded_children != children;
+	archive->meta.unrecorded_children = children;
+}
+
 int hl_archive_mark(struct hl_archive *archive, pid_t pid, uint64_t ms, const char *name)
 {
 	struct hl_recording *meta = &archive->meta;

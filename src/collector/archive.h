@@ -49,5 +49,8 @@ void hl_archive_warn_of_log(struct hl_archive *archive, pid_t pid,
  * there are too many. */
 int hl_archive_mark(struct hl_archive *archive, pid_t pid, uint64_t ms, const char *name);
 
+/* Says how many children ran unrecorded. */
+void hl_archive_set_unrecorded(struct hl_archive *archive, uint32_t children);
+
 /* Adds a sentence to the recording. */
 void hl_archive_warn(struct hl_archive *archive, const char *sentence);

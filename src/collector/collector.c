@@ -7,6 +7,7 @@
 #include "collector/control.h"
 #include "collector/reception.h"
 #include "collector/tracked.h"
+#include "collector/unrecorded.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -54,6 +55,7 @@ struct hl_collector {
 	struct hl_tracked *tracked; /* oldest first; ended ones only when their last save failed */
 	uint32_t next_sequence;
 	uint32_t strangers; /* callers whose hello was none */
+	struct hl_unrecorded unrecorded;
 	uint64_t next_save_ns;
 	uint32_t revivals_seen; /* of the archive's directory */
 	struct hl_collector_summary summary;
@@ -207,11 +209,25 @@ static void forget(struct hl_collector *collector, struct hl_tracked *tracked)
 	while (*link != tracked)
 		link = &(*link)->next;
 	*link = tracked->next;
+	hl_unrecorded_keep(&collector->unrecorded, tracked);
 	hl_tracked_free(tracked);
 }
 
-static void count_in(struct hl_collector_summary *summary, const struct hl_tracked_totals *totals)
+static void count_replaced(struct hl_collector_summary *summary, const struct hl_tracked *tracked)
 {
+	const char *successor = hl_tracked_successor(tracked);
+	if (!successor[0])
+		return;
+	if (!summary->replaced++) {
+		summary->replaced_pid = tracked->pid;
+		strcpy(summary->replaced_name, successor);
+	}
+}
+
+static void count_in(struct hl_collector_summary *summary, const struct hl_tracked *tracked)
+{
+	const struct hl_tracked_totals *totals = &tracked->totals;
+	count_replaced(summary, tracked);
 	summary->allocations += totals->allocations;
 	summary->lost_events += totals->lost_events;
 	summary->own_malloc |= totals->own_malloc;
@@ -237,6 +253,7 @@ static void forget_unrecorded(struct hl_collector *collector, struct hl_tracked 
 {
 	warn_refused(collector, tracked->pid, ENOMEM);
 	collector->summary.processes--;
+	collector->unrecorded.arrived -= tracked->arrived;
 	forget(collector, tracked);
 }
 
@@ -260,7 +277,7 @@ static int save_last(struct hl_collector *collector, struct hl_tracked *tracked)
 	int r = hl_archive_save(&collector->archive, tracked, true);
 	if (r < 0)
 		return r;
-	count_in(&collector->summary, &tracked->totals);
+	count_in(&collector->summary, tracked);
 	forget(collector, tracked);
 	return 0;
 }
@@ -269,7 +286,7 @@ static int save_last(struct hl_collector *collector, struct hl_tracked *tracked)
 static void give_up_saving(struct hl_collector *collector, const struct hl_tracked *tracked)
 {
 	collector->summary.incomplete = true;
-	count_in(&collector->summary, &tracked->totals);
+	count_in(&collector->summary, tracked);
 }
 
 static void drop_oldest_unsaved(struct hl_collector *collector)
@@ -329,9 +346,19 @@ void hl_collector_check_ends(struct hl_collector *collector)
 
 /* ---- hellos ---- */
 
-/* A region for the caller, sent to it. 0 or a negative errno for the caller to be told. */
+/* Whether the hello is that of a child that its parent told of. */
+static bool was_expected(struct hl_collector *collector, const struct hl_tracked *tracked,
+			 const struct hl_hello *hello)
+{
+	pid_t parent = (pid_t)tracked->identity.parent_pid;
+	return hello->kind == HL_HELLO_START && tracked->pid != collector->program &&
+	       hl_unrecorded_was_expected(parent, find_running(collector, parent));
+}
+
+/* A region for the caller, sent to it. ${before}: the program that the caller was until now, or
+ * NULL. 0 or a negative errno for the caller to be told. */
 static int admit(struct hl_collector *collector, const struct hl_caller *caller,
-		 const struct hl_hello *hello)
+		 const struct hl_hello *hello, const struct hl_tracked *before)
 {
 	int pidfd = hl_reception_pidfd(caller);
 	if (pidfd < 0)
@@ -356,6 +383,8 @@ static int admit(struct hl_collector *collector, const struct hl_caller *caller,
 	}
 	collector->next_sequence++;
 	collector->summary.processes++;
+	tracked->arrived = !before && was_expected(collector, tracked, hello);
+	collector->unrecorded.arrived += tracked->arrived;
 	append(collector, tracked);
 	return 0;
 }
@@ -368,7 +397,7 @@ static void greet(struct hl_collector *collector, const struct hl_caller *caller
 	/* Asked before the answer, after which the new program may end, too. */
 	if (before && !hl_tracked_check_end(before))
 		hl_tracked_set_end(before, HL_END_EXEC);
-	int r = admit(collector, caller, hello);
+	int r = admit(collector, caller, hello, before);
 	if (r < 0) {
 		hl_reception_answer(caller, -r, -1, 0);
 		warn_refused(collector, caller->pid, -r);
@@ -380,7 +409,7 @@ static void greet(struct hl_collector *collector, const struct hl_caller *caller
 static bool is_wanted(const struct hl_collector *collector, const struct hl_caller *caller)
 {
 	return collector->begun &&
-	       (collector->settings.follow || caller->pid == collector->program);
+	       (collector->settings.region.follow || caller->pid == collector->program);
 }
 
 static void on_waiting(struct hl_collector *collector, struct waiting *waiting)
@@ -455,6 +484,8 @@ static bool save_changed(struct hl_collector *collector)
 	bool any = false;
 	for (struct hl_tracked *it = collector->tracked, *next; it; it = next) {
 		next = it->next; /* save_last frees it */
+		if (!it->end_ns)
+			hl_tracked_check_program(it);
 		if (it->end_ns)
 			any |= save_last(collector, it) == 0;
 		else if (hl_tracked_has_begun(it) && hl_tracked_has_changed(it))
@@ -484,6 +515,8 @@ static void on_second(struct hl_collector *collector)
 	if (now_ns < collector->next_save_ns)
 		return;
 	uint64_t cpu_ns = hl_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+	hl_archive_set_unrecorded(&collector->archive,
+				  hl_unrecorded_steady(&collector->unrecorded, collector->tracked));
 	if (save_changed(collector) || collector->archive.meta_is_stale)
 		hl_archive_save_meta(&collector->archive, false);
 	move_logs(collector);
@@ -527,10 +560,11 @@ static void close_running(struct hl_collector *collector)
 			continue;
 		/* From here on nobody reads rings: they must not be waited for. */
 		atomic_fetch_or(&it->region.header->flags, HL_REGION_LOSSY);
+		atomic_fetch_and(&it->region.header->flags, ~(uint32_t)HL_REGION_FOLLOW);
 		atomic_store(&it->region.header->mode, HL_MODE_CLOSED);
 		hl_mailbox_close(&it->mailbox);
 		hl_tracked_set_end(it, HL_END_RUNNING);
-		collector->summary.running++;
+		collector->summary.running += it->end == HL_END_RUNNING;
 	}
 }
 
@@ -565,6 +599,9 @@ void hl_collector_finish(struct hl_collector *collector, struct hl_collector_sum
 		hl_control_close(collector->control);
 	close_running(collector);
 	save_all(collector);
+	summary->unrecorded_children =
+		hl_unrecorded_count(&collector->unrecorded, collector->tracked);
+	hl_archive_set_unrecorded(&collector->archive, summary->unrecorded_children);
 	warn_of_strangers(collector);
 	if (hl_archive_save_meta(&collector->archive, true) < 0)
 		summary->incomplete = true;

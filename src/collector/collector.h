@@ -19,15 +19,18 @@
 struct hl_collector;
 
 struct hl_collector_settings {
-	struct hl_region_settings region;
-	struct hl_log_limits log; /* in modes with a log */
-	bool follow;		  /* record children, too */
-	char **command;		  /* NULL-terminated; must stay until hl_collector_free */
+	struct hl_region_settings region; /* region.follow: record children, too */
+	struct hl_log_limits log;	  /* in modes with a log */
+	char **command;			  /* NULL-terminated; must stay until hl_collector_free */
 };
 
 struct hl_collector_summary {
 	uint32_t processes; /* recorded, whatever became of them */
 	uint32_t running;   /* of these, outlived the recording */
+	uint32_t unrecorded_children;
+	uint32_t replaced;  /* processes that went on as other programs, unrecorded */
+	pid_t replaced_pid; /* the first of these */
+	char replaced_name[HL_IDENTITY_NAME_MAX]; /* the program that it became */
 	uint64_t allocations;
 	int64_t peak_bytes; /* the largest of any process */
 	uint64_t lost_events;

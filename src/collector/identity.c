@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Longer command lines are cut; a recording need not hold megabytes of arguments. */
@@ -37,7 +38,7 @@ static size_t read_file(pid_t pid, const char *file, char *bytes, size_t capacit
 }
 
 /* The fourth field, behind the name in parentheses that may itself contain anything. */
-static uint32_t read_parent(pid_t pid)
+uint32_t hl_identity_parent(pid_t pid)
 {
 	char text[512];
 	size_t size = read_file(pid, "stat", text, sizeof(text) - 1);
@@ -90,10 +91,18 @@ static char **read_command(pid_t pid)
 	return command;
 }
 
+/* By the link, so that a file that was deleted or replaced meanwhile is still the same. */
+static bool find_executable(pid_t pid, struct stat *ret_status)
+{
+	char name[32];
+	snprintf(name, sizeof(name), "/proc/%d/exe", pid);
+	return stat(name, ret_status) == 0;
+}
+
 int hl_identity_read(pid_t pid, struct hl_identity *ret_identity)
 {
 	struct hl_identity identity = {
-		.parent_pid = read_parent(pid),
+		.parent_pid = hl_identity_parent(pid),
 		.executable = read_executable(pid),
 		.command = read_command(pid),
 	};
@@ -101,8 +110,26 @@ int hl_identity_read(pid_t pid, struct hl_identity *ret_identity)
 		hl_identity_release(&identity);
 		return -ENOMEM;
 	}
+	struct stat status;
+	if (find_executable(pid, &status)) {
+		identity.device = status.st_dev;
+		identity.inode = status.st_ino;
+	}
 	*ret_identity = identity;
 	return 0;
+}
+
+bool hl_identity_has_changed(const struct hl_identity *identity, pid_t pid,
+			     char ret_name[HL_IDENTITY_NAME_MAX])
+{
+	struct stat status;
+	if (!identity->inode || !find_executable(pid, &status) ||
+	    (status.st_dev == identity->device && status.st_ino == identity->inode))
+		return false;
+	size_t size = read_file(pid, "comm", ret_name, HL_IDENTITY_NAME_MAX - 1);
+	ret_name[size] = '\0';
+	ret_name[strcspn(ret_name, "\n")] = '\0';
+	return true;
 }
 
 void hl_identity_release(struct hl_identity *identity)

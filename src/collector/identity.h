@@ -6,13 +6,25 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#define HL_IDENTITY_NAME_MAX 64 /* bytes, with the end of the text */
+
 struct hl_identity {
 	uint32_t parent_pid;
 	char *executable; /* "" when unknown */
 	char **command;	  /* NULL-terminated */
+	dev_t device;	  /* of the executable */
+	ino_t inode;	  /* of the executable; 0 when unknown */
 };
 
 /* What cannot be read is left empty. 0 or -ENOMEM. */
 int hl_identity_read(pid_t pid, struct hl_identity *ret_identity);
+
+/* 0 when unknown. */
+uint32_t hl_identity_parent(pid_t pid);
+
+/* Whether the process runs another program than then. ${ret_name} is what the kernel calls it now.
+ */
+bool hl_identity_has_changed(const struct hl_identity *identity, pid_t pid,
+			     char ret_name[HL_IDENTITY_NAME_MAX]);
 
 void hl_identity_release(struct hl_identity *identity);

@@ -42,6 +42,7 @@ static void fill_header(struct hl_region *region, const struct hl_region_setting
 	atomic_init(&layout->flags, (settings->mappings ? HL_REGION_MAPPINGS : 0u) |
 					    (settings->sizes ? HL_REGION_SIZES : 0u) |
 					    (settings->lossy ? HL_REGION_LOSSY : 0u) |
+					    (settings->follow ? HL_REGION_FOLLOW : 0u) |
 					    (hl_time_stamps_work() ? HL_REGION_STAMPS : 0u));
 	layout->sample_bytes = settings->sample_bytes;
 	*region->header = *layout;

@@ -184,6 +184,7 @@ static void add_lost(struct hl_recording_lost *lost, const struct hl_region_thre
 	lost->truncated_stacks += thread->truncated_stacks;
 	lost->incomplete_stacks += thread->incomplete_stacks;
 	lost->unmatched_frees += thread->unmatched_frees;
+	lost->inherited_frees += thread->inherited_frees;
 }
 
 /* There is always a thread 0, for cells that name none. */

@@ -63,6 +63,33 @@ static void note_child_status(struct hl_tracked *tracked)
 	tracked->end_status = info.si_status;
 }
 
+/* Whether the program said that it was about to be replaced, and it was not by one that is
+ * recorded. */
+static bool note_replacement(struct hl_tracked *tracked)
+{
+	const struct hl_region_kin *kin = &tracked->region.header->kin;
+	if (!tracked->is_another && atomic_load(&kin->replacing)) {
+		memcpy(tracked->successor, kin->program, sizeof(kin->program));
+		tracked->successor[sizeof(kin->program) - 1] = '\0';
+		tracked->is_another = true;
+	}
+	if (tracked->is_another)
+		tracked->end = HL_END_EXEC;
+	return tracked->is_another;
+}
+
+void hl_tracked_check_program(struct hl_tracked *tracked)
+{
+	if (!tracked->is_another)
+		tracked->is_another = hl_identity_has_changed(&tracked->identity, tracked->pid,
+							      tracked->successor);
+}
+
+const char *hl_tracked_successor(const struct hl_tracked *tracked)
+{
+	return tracked->end == HL_END_EXEC ? tracked->successor : "";
+}
+
 bool hl_tracked_check_end(struct hl_tracked *tracked)
 {
 	struct pollfd poller = {.fd = tracked->pidfd, .events = POLLIN};
@@ -71,7 +98,9 @@ bool hl_tracked_check_end(struct hl_tracked *tracked)
 	if (poll(&poller, 1, 0) != 1 || !(poller.revents & (POLLIN | POLLHUP)))
 		return false;
 	tracked->end_ns = hl_clock_ns(CLOCK_MONOTONIC);
-	note_child_status(tracked);
+	/* Its status would be the other program's. */
+	if (!note_replacement(tracked))
+		note_child_status(tracked);
 	return true;
 }
 
@@ -79,6 +108,10 @@ void hl_tracked_set_end(struct hl_tracked *tracked, enum hl_process_end end)
 {
 	tracked->end_ns = hl_clock_ns(CLOCK_MONOTONIC);
 	tracked->end = end;
+	if (end == HL_END_EXEC)
+		tracked->successor[0] = '\0';
+	else
+		note_replacement(tracked);
 }
 
 struct hl_region_view hl_tracked_view(const struct hl_tracked *tracked)
@@ -175,6 +208,7 @@ static struct hl_recording_process describe(const struct hl_tracked *tracked, bo
 		.complete = complete,
 		.end = tracked->end,
 		.end_status = tracked->end_status,
+		.successor = (char *)hl_tracked_successor(tracked),
 	};
 }
 
@@ -192,7 +226,7 @@ static int write_file(const struct hl_tracked *tracked, int directory_fd, bool c
 		name_main_module(&process);
 		r = hl_recording_write_process(directory_fd, &process, err);
 	}
-	process.executable = NULL;
+	process.executable = process.successor = NULL;
 	process.command = NULL;
 	hl_recording_process_release(&process);
 	return r;

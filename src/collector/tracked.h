@@ -35,9 +35,12 @@ struct hl_tracked {
 	uint64_t start_ns, end_ns; /* CLOCK_MONOTONIC; end_ns 0 while it runs */
 	enum hl_process_end end;
 	int end_status;
-	uint64_t saved_activity;	 /* hl_region_activity() at the last save */
-	bool saved;			 /* at least once */
-	struct hl_tracked_totals totals; /* at the last save, or try */
+	bool arrived;	 /* counted as a child that was expected; see unrecorded.h */
+	bool is_another; /* another program runs in its place, as far as is known unrecorded */
+	char successor[HL_IDENTITY_NAME_MAX]; /* that one's name */
+	uint64_t saved_activity;	      /* hl_region_activity() at the last save */
+	bool saved;			      /* at least once */
+	struct hl_tracked_totals totals;      /* at the last save, or try */
 };
 
 /*
@@ -67,8 +70,16 @@ void hl_tracked_end_log(struct hl_tracked *tracked, struct hl_log_losses *ret_lo
 /* Whether the process has ended; then notes when and, if it is our child, how. */
 bool hl_tracked_check_end(struct hl_tracked *tracked);
 
-/* Notes an end that the pidfd does not tell: HL_END_EXEC, HL_END_RUNNING. */
+/* Notes an end that the pidfd does not tell: HL_END_EXEC, by a program that is recorded, or
+ * HL_END_RUNNING. */
 void hl_tracked_set_end(struct hl_tracked *tracked, enum hl_process_end end);
+
+/* Looks at a process that has not ended: whether another program runs in its place. */
+void hl_tracked_check_program(struct hl_tracked *tracked);
+
+/* The program that took its place unrecorded when it had ended, or the recording had; "" when none
+ * did. */
+const char *hl_tracked_successor(const struct hl_tracked *tracked);
 
 /* Whether the recorder has taken its region; if it had no memory for it, it never will. */
 bool hl_tracked_has_begun(const struct hl_tracked *tracked);

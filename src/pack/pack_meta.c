@@ -53,6 +53,8 @@ static const struct field fields[] = {
 	F(FIELD_TEXT, base_moment),
 	F(FIELD_NUMBER, base_moment_ms),
 	{"snapshot", FIELD_BOOL, offsetof(struct hl_profile, snapshot), true},
+	{"unrecorded_children", FIELD_NUMBER, offsetof(struct hl_profile, unrecorded_children),
+	 true},
 };
 
 /* ---- writing ---- */

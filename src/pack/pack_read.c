@@ -124,6 +124,39 @@ static int load_structs(struct reading *reading, uint32_t type, const struct hl_
 	return 0;
 }
 
+static bool has_section(const struct reading *reading, uint32_t type)
+{
+	const struct hl_container *container = &reading->container;
+
+	for (uint32_t i = 0; i < container->header.section_count; i++)
+		if (container->table[i].type == type)
+			return true;
+	return false;
+}
+
+/* Into the processes that are there; files from before they were counted have none. */
+static int load_inherited(struct reading *reading)
+{
+	struct hl_profile *profile = reading->profile;
+	const struct hl_columns *columns = &hl_pack_inherited_columns;
+	void *bytes;
+	size_t size;
+
+	if (!has_section(reading, HL_PACK_INHERITED))
+		return 0;
+	int r = hl_container_load(&reading->container, HL_PACK_INHERITED,
+				  profile->process_count * columns->row_bytes, &bytes, &size,
+				  reading->err);
+	if (r < 0)
+		return r;
+	if (size == profile->process_count * columns->row_bytes)
+		hl_columns_join(columns, bytes, profile->process_count, profile->processes);
+	else
+		r = damage(reading, "a section ends within a row");
+	free(bytes);
+	return r;
+}
+
 /* ---- the tree ---- */
 
 /* Ends the subtrees that do not hold ${id}, whose parent is ${depth} - 1 deep; that parent. */
@@ -284,6 +317,8 @@ static int load_figures(struct reading *reading)
 
 	int r = load_structs(reading, HL_PACK_PROCESSES, &hl_pack_process_columns, 0,
 			     &profile->processes, &profile->process_count);
+	if (r == 0)
+		r = load_inherited(reading);
 	if (r == 0)
 		r = load_structs(reading, HL_PACK_THREADS, &hl_pack_thread_columns, 0,
 				 &profile->threads, &profile->thread_count);

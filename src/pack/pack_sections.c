@@ -34,6 +34,11 @@ static const struct hl_column process_columns[] = {
 	COLUMN(hl_profile_process, lost.unscanned_bytes),
 };
 
+/* Of processes, too: packed recordings of heapline 0.1 have it not. */
+static const struct hl_column inherited_columns[] = {
+	COLUMN(hl_profile_process, lost.inherited_frees),
+};
+
 static const struct hl_column thread_columns[] = {
 	COLUMN(hl_profile_thread, process),
 	COLUMN(hl_profile_thread, tid),
@@ -81,6 +86,8 @@ static const struct hl_column size_columns[] = {
 const struct hl_columns hl_pack_process_columns = {process_columns, HL_COUNT_OF(process_columns),
 						   sizeof(struct hl_profile_process),
 						   6 * 4 + 8 + 2 + 7 * 8};
+const struct hl_columns hl_pack_inherited_columns = {
+	inherited_columns, HL_COUNT_OF(inherited_columns), sizeof(struct hl_profile_process), 8};
 const struct hl_columns hl_pack_thread_columns = {thread_columns, HL_COUNT_OF(thread_columns),
 						  sizeof(struct hl_profile_thread), 4 * 4};
 const struct hl_columns hl_pack_module_columns = {module_columns, HL_COUNT_OF(module_columns),

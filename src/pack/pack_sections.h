@@ -20,7 +20,9 @@
 #define HL_PACK_SIZES	  HL_FOURCC('S', 'I', 'Z', 'E')
 #define HL_PACK_BASE	  HL_FOURCC('B', 'A', 'S', 'E')
 
-#define HL_PACK_SECTION_COUNT 11
+#define HL_PACK_INHERITED HL_FOURCC('I', 'N', 'H', 'E') /* optional */
+
+#define HL_PACK_SECTION_COUNT 12
 
 /* More of anything is not read. */
 #define HL_PACK_ROWS_MAX ((size_t)1 << 28)
@@ -39,8 +41,8 @@ struct hl_pack_node {
 extern const struct hl_columns hl_pack_module_columns, hl_pack_function_columns,
 	hl_pack_frame_columns, hl_pack_node_columns;
 
-extern const struct hl_columns hl_pack_process_columns, hl_pack_thread_columns, hl_pack_row_columns,
-	hl_pack_size_columns;
+extern const struct hl_columns hl_pack_process_columns, hl_pack_inherited_columns,
+	hl_pack_thread_columns, hl_pack_row_columns, hl_pack_size_columns;
 
 /* Text of the META section, to be freed; NULL for want of memory. */
 char *hl_pack_meta_write(const struct hl_profile *profile);

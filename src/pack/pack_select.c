@@ -225,6 +225,7 @@ static void add_lost(struct hl_profile_lost *sum, const struct hl_profile_lost *
 	sum->truncated_stacks += more->truncated_stacks;
 	sum->incomplete_stacks += more->incomplete_stacks;
 	sum->unmatched_frees += more->unmatched_frees;
+	sum->inherited_frees += more->inherited_frees;
 	sum->modules += more->modules;
 	sum->unscanned_bytes += more->unscanned_bytes;
 }

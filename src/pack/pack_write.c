@@ -130,6 +130,9 @@ static int add_sections(struct packing *packing)
 		r = add_structs(packing, HL_PACK_PROCESSES, &hl_pack_process_columns,
 				profile->processes, profile->process_count);
 	if (r == 0)
+		r = add_structs(packing, HL_PACK_INHERITED, &hl_pack_inherited_columns,
+				profile->processes, profile->process_count);
+	if (r == 0)
 		r = add_structs(packing, HL_PACK_THREADS, &hl_pack_thread_columns, profile->threads,
 				profile->thread_count);
 	if (r == 0)

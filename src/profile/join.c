@@ -163,6 +163,8 @@ static int describe_recording(struct hl_profile *joined, const struct hl_profile
 	joined->moment_ms = from->moment_ms;
 	joined->complete = from->complete;
 	joined->snapshot = from->snapshot;
+	joined->running = from->running;
+	joined->unrecorded_children = from->unrecorded_children;
 	joined->recorded_process_count = from->recorded_process_count;
 	joined->recorded_process_number = from->recorded_process_number;
 	joined->total = from->total;
@@ -229,7 +231,7 @@ static int copy_rows(struct hl_profile *joined, const struct side *side)
 
 /* ---- warnings ---- */
 
-#define DOUBTS_MAX 5 /* as many warnings as warn_of_doubts() adds */
+#define DOUBTS_MAX 6 /* as many warnings as warn_of_doubts() adds */
 
 /* Room was made for it. */
 static int warn(struct hl_profile *joined, const char *format, ...) HL_PRINTF(2, 3);
@@ -261,8 +263,8 @@ static int warn_of_doubts(struct hl_profile *joined, const struct hl_profile *be
 	int r = 0;
 
 	if (!before->complete && !before->imported && !before->snapshot)
-		r = warn(joined, "'%s' was interrupted; its figures are those of its last save",
-			 name);
+		r = warn(joined, "'%s' %s; its figures are those of its last save", name,
+			 before->running ? "is still running" : "was interrupted");
 	if (r == 0 && (lost->events || lost->bytes))
 		r = warn(joined, "'%s' lost %llu events, %llu bytes: not in its figures", name,
 			 (unsigned long long)lost->events, (unsigned long long)lost->bytes);
@@ -274,6 +276,9 @@ static int warn_of_doubts(struct hl_profile *joined, const struct hl_profile *be
 	if (r == 0 && stacks)
 		r = warn(joined, "'%s' lost the outer frames of %llu stacks", name,
 			 (unsigned long long)stacks);
+	if (r == 0 && before->unrecorded_children)
+		r = warn(joined, "%llu children of '%s' ran unrecorded",
+			 (unsigned long long)before->unrecorded_children, name);
 	if (r == 0 && before->sample_bytes != joined->sample_bytes)
 		r = warn(joined, "'%s' was sampled in another way: small differences mean nothing",
 			 name);

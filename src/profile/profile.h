@@ -82,7 +82,7 @@ struct hl_profile_lost {
 	uint64_t events, bytes;
 	uint64_t log_events; /* of the log alone, where a profile is of it; counters have them */
 	uint64_t truncated_stacks, incomplete_stacks;
-	uint64_t unmatched_frees;
+	uint64_t unmatched_frees, inherited_frees;
 	uint64_t modules;
 	uint64_t unscanned_bytes;
 };
@@ -147,6 +147,7 @@ struct hl_profile {
 	uint64_t start_realtime_ns, duration_ns;
 	bool complete; /* the recording was finished, and every process in it */
 	bool snapshot; /* a copy that was taken while it went on */
+	bool running;  /* else an incomplete recording that is no snapshot was interrupted */
 	uint32_t *warnings;
 	size_t warning_count;
 	struct hl_profile_mark *marks;
@@ -179,6 +180,7 @@ struct hl_profile {
 	uint32_t base_moment; /* as `moment` below */
 	uint64_t base_moment_ms;
 
+	uint64_t unrecorded_children;	  /* of the recording: that should be in it */
 	size_t recorded_process_count;	  /* in the recording, selected or not */
 	size_t recorded_process_number;	  /* from 1: of a log's process among them; else 0 */
 	struct hl_profile_counters total; /* of the selected processes and threads */
@@ -257,6 +259,10 @@ static inline const char *hl_profile_text(const struct hl_profile *profile, uint
  */
 bool hl_profile_was_replaced(const struct hl_profile *profile,
 			     const struct hl_profile_process *process);
+
+/* "went on as 'perl', unrecorded" of a process that did so; NULL for any other. */
+const char *hl_profile_went_on(const struct hl_profile *profile,
+			       const struct hl_profile_process *process);
 
 /* One figure out of ${counters}; 0 where the value has no such unit. */
 int64_t hl_profile_figure(const struct hl_profile_counters *counters, enum hl_value value,

@@ -73,18 +73,33 @@ static int intern_words(struct hl_strings *strings, char *const *words, uint32_t
 	return r;
 }
 
-#define REPLACED "replaced itself by another program (exec)"
+#define REPLACED "replaced by exec"
+
+/* What a process' end says beyond that, where its next program was not recorded. */
+#define WENT_ON REPLACED ", "
 
 bool hl_profile_was_replaced(const struct hl_profile *profile,
 			     const struct hl_profile_process *process)
 {
-	return !strcmp(hl_profile_text(profile, process->end), REPLACED);
+	const char *end = hl_profile_text(profile, process->end);
+
+	/* Packed recordings of heapline 0.1 have the other words. */
+	return !strncmp(end, REPLACED, strlen(REPLACED)) ||
+	       !strcmp(end, "replaced itself by another program (exec)");
+}
+
+const char *hl_profile_went_on(const struct hl_profile *profile,
+			       const struct hl_profile_process *process)
+{
+	const char *end = hl_profile_text(profile, process->end);
+
+	return strncmp(end, WENT_ON, strlen(WENT_ON)) ? NULL : end + strlen(WENT_ON);
 }
 
 static int intern_end(struct hl_strings *strings, const struct hl_recording_process *process,
 		      uint32_t *ret_id)
 {
-	char sentence[128];
+	char sentence[160];
 	const char *signal_name;
 
 	switch (process->end) {
@@ -99,7 +114,11 @@ static int intern_end(struct hl_strings *strings, const struct hl_recording_proc
 			 process->end_status, signal_name ? signal_name : "?");
 		return hl_strings_intern(strings, sentence, ret_id);
 	case HL_END_EXEC:
-		return hl_strings_intern(strings, REPLACED, ret_id);
+		if (!process->successor || !process->successor[0])
+			return hl_strings_intern(strings, REPLACED, ret_id);
+		snprintf(sentence, sizeof(sentence), WENT_ON "went on as '%.64s', unrecorded",
+			 process->successor);
+		return hl_strings_intern(strings, sentence, ret_id);
 	case HL_END_UNKNOWN:
 		break;
 	}
@@ -114,6 +133,7 @@ static struct hl_profile_lost lost_of(const struct hl_recording_lost *lost)
 		.truncated_stacks = lost->truncated_stacks,
 		.incomplete_stacks = lost->incomplete_stacks,
 		.unmatched_frees = lost->unmatched_frees,
+		.inherited_frees = lost->inherited_frees,
 		.modules = lost->modules,
 		.unscanned_bytes = lost->unscanned_bytes,
 	};
@@ -221,7 +241,9 @@ int hl_profile_describe_recording(struct hl_profile *profile, const struct hl_re
 	profile->start_realtime_ns = recording->start_realtime_ns;
 	profile->duration_ns = recording->duration_ns;
 	profile->recorded_process_count = recording->process_count;
+	profile->unrecorded_children = recording->unrecorded_children;
 	profile->complete = recording->complete;
 	profile->snapshot = recording->snapshot;
+	profile->running = recording->running;
 	return r;
 }

@@ -299,7 +299,11 @@ bool hl_event_take(struct hl_thread *thread, const void *block, struct hl_block 
 	*ret_usable = hl_real_usable_size(block);
 	if (HL_LIKELY(hl_block_take(&recorder->blocks, block, *ret_usable, ret_block)))
 		return true;
-	if (!thread->sampling && mode_of(recorder) != HL_MODE_CLOSED)
+	if (thread->sampling || mode_of(recorder) == HL_MODE_CLOSED)
+		return false;
+	if (recorder->inherits)
+		thread->shared->inherited_frees++;
+	else
 		thread->shared->unmatched_frees++;
 	return false;
 }

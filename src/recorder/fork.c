@@ -2,6 +2,7 @@
 /* What happens around fork(); see fork.h. */
 #include "recorder/fork.h"
 
+#include "recorder/kin.h"
 #include "recorder/recorder.h"
 #include "recorder/sys.h"
 
@@ -37,6 +38,7 @@ static void after_fork_in_child(void)
 	/* In the place of the region, which the parent goes on using, is one that is closed and
 	 * full. */
 	hl_private_replace();
+	hl_kin_leave();
 	hl_private_separate(hl_this_thread, sizeof(*hl_this_thread));
 	hl_private_separate(hl_recorder, sizeof(*hl_recorder));
 	/* Nobody reads its rings. */

@@ -12,6 +12,15 @@
 struct hl_real hl_real;
 bool hl_real_has_glibc_chunks;
 
+static long first_syscall(long number, long a, long b, long c, long d, long e, long f)
+{
+	hl_real_resolve();
+	return hl_real_syscall(number, a, b, c, d, e, f);
+}
+
+__attribute__((visibility("hidden"))) long (*hl_real_syscall)(long, long, long, long, long, long,
+							      long) = first_syscall;
+
 static _Atomic uint32_t resolved;
 static __thread bool resolving __attribute__((tls_model("initial-exec")));
 
@@ -38,6 +47,15 @@ static const struct {
 	{"mremap", &hl_real.mremap},
 	{"brk", &hl_real.brk},
 	{"sbrk", &hl_real.sbrk},
+	{"execve", &hl_real.execve},
+	{"execvpe", &hl_real.execvpe},
+	{"fexecve", &hl_real.fexecve},
+	{"execveat", &hl_real.execveat},
+	{"posix_spawn", &hl_real.posix_spawn},
+	{"posix_spawnp", &hl_real.posix_spawnp},
+	{"system", &hl_real.system},
+	{"popen", &hl_real.popen},
+	{"syscall", &hl_real_syscall},
 };
 
 bool hl_real_resolve(void)

@@ -4,9 +4,11 @@
 
 #include <dlfcn.h>
 #include <gnu/libc-version.h>
+#include <spawn.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 /* Entry points that an allocator may lack are NULL then; the first five are always there once
@@ -28,9 +30,22 @@ struct hl_real {
 	void *(*mremap)(void *, size_t, size_t, int, ...);
 	int (*brk)(void *);
 	void *(*sbrk)(intptr_t);
+	int (*execve)(const char *, char *const[], char *const[]);
+	int (*execvpe)(const char *, char *const[], char *const[]);
+	int (*fexecve)(int, char *const[], char *const[]);
+	int (*execveat)(int, const char *, char *const[], char *const[], int);
+	int (*posix_spawn)(pid_t *, const char *, const posix_spawn_file_actions_t *,
+			   const posix_spawnattr_t *, char *const[], char *const[]);
+	int (*posix_spawnp)(pid_t *, const char *, const posix_spawn_file_actions_t *,
+			    const posix_spawnattr_t *, char *const[], char *const[]);
+	int (*system)(const char *);
+	FILE *(*popen)(const char *, const char *);
 };
 
 extern struct hl_real hl_real;
+
+/* The real syscall(); never NULL. */
+extern long (*hl_real_syscall)(long, long, long, long, long, long, long);
 
 /* The real malloc is glibc's, and its chunk headers are where and what hl_real_usable_size() takes
  * them for. */

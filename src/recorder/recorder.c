@@ -4,8 +4,10 @@
 
 #include "base/clock.h"
 #include "recorder/connect.h"
+#include "recorder/environment.h"
 #include "recorder/fork.h"
 #include "recorder/hooks.h"
+#include "recorder/kin.h"
 #include "recorder/node.h"
 #include "recorder/private.h"
 #include "recorder/sys.h"
@@ -70,12 +72,15 @@ static enum hl_phase start(struct hl_recorder *recorder, enum hl_hello_kind kind
 	void *region = hl_connect_get_region(kind, &bytes, &collector_pid);
 	if (!region)
 		return HL_PHASE_OFF;
-	hl_private_adopt(region, bytes);
 	recorder->shared.collector_pid = collector_pid;
-	if (set_up(recorder, region))
+	recorder->inherits = kind == HL_HELLO_FORK;
+	if (set_up(recorder, region)) {
+		hl_kin_take(region, bytes);
 		return HL_PHASE_RUNNING;
+	}
 	struct hl_region_header *header = region;
 	atomic_store(&header->state, HL_REGION_STOPPED);
+	hl_private_adopt(region, bytes);
 	return HL_PHASE_OFF;
 }
 
@@ -83,6 +88,7 @@ void hl_recorder_start(char *const *environment)
 {
 	if (!hl_connect_read_environment(environment) || !hl_threads_init())
 		return;
+	hl_environment_keep(environment);
 	/* A forked child goes on using it, wiped. */
 	struct hl_recorder *recorder = hl_private_map_headed(sizeof(*recorder));
 	if (!recorder)
@@ -104,6 +110,8 @@ bool hl_recorder_start_in_child(struct hl_recorder *recorder)
 	enum hl_phase phase = hl_private_renew(recorder, sizeof(*recorder))
 				      ? start(recorder, HL_HELLO_FORK)
 				      : HL_PHASE_OFF;
+	if (phase != HL_PHASE_RUNNING)
+		hl_kin_count_unrecorded();
 	atomic_store(&recorder->phase, phase);
 	return phase == HL_PHASE_RUNNING;
 }

@@ -33,7 +33,7 @@
 #include <stdint.h>
 
 #define HL_REGION_MAGIC	  "HLREGION"
-#define HL_REGION_VERSION 6u
+#define HL_REGION_VERSION 7u
 
 #define HL_NODE_BITS	  24
 #define HL_NODE_MAX	  ((UINT32_C(1) << HL_NODE_BITS) - 1) /* ids 1 .. HL_NODE_MAX */
@@ -103,6 +103,8 @@ enum hl_region_flag {
 	HL_REGION_LOSSY = 1 << 3,  /* a full ring drops events instead of waiting */
 	HL_REGION_STAMPS = 1 << 4, /* rings hold time stamps; the recorder takes the flag away where
 				      reading the clock is forbidden */
+	HL_REGION_FOLLOW = 1 << 5, /* programs that the target starts are recorded, too; until the
+				      collector takes the flag away */
 };
 
 /*
@@ -208,10 +210,22 @@ struct hl_region_thread {
 				      none */
 	_Atomic uint32_t has_ring; /* its ring's header and first bytes are backed by memory */
 	uint32_t earlier_owners;   /* threads that owned the slot before the last one */
-	uint64_t reserved[6];
+	uint64_t inherited_frees;  /* in a forked child: blocks that it did not allocate itself */
+	uint64_t reserved[5];
 };
 
 static_assert(sizeof(struct hl_region_thread) == 128, "format");
+
+#define HL_KIN_NAME_MAX 64
+
+/* What became of the process and of its children, where the collector cannot see it; see kin.h. The
+ * children write it, too. */
+struct hl_region_kin {
+	_Atomic uint32_t replacing;    /* calls of exec by the process that have not failed */
+	_Atomic uint32_t started;      /* children that run a program of their own by now */
+	_Atomic uint32_t unrecorded;   /* forked children that are not recorded */
+	char program[HL_KIN_NAME_MAX]; /* file name, of the last of the calls in `replacing` */
+};
 
 struct hl_region_header {
 	char magic[8];
@@ -255,6 +269,7 @@ struct hl_region_header {
 
 	struct hl_mailbox mailbox; /* what the program says through heapline.h */
 	struct hl_introspection_box introspection;
+	struct hl_region_kin kin;
 };
 
 /* Lays a region of about ${bytes} out (0 = the default, some 2.7 GiB of address space, and 8 GiB

@@ -53,6 +53,8 @@ struct hl_recording_lost {
 	uint64_t truncated_stacks, incomplete_stacks;
 	uint64_t unmatched_frees; /* frees of blocks whose allocation was not seen; not a loss by
 				     itself */
+	uint64_t inherited_frees; /* in a forked child: of blocks that it has from its parent, or
+				     whose allocation was not seen; not a loss */
 	uint64_t modules;
 	uint64_t unscanned_bytes;
 };
@@ -79,6 +81,8 @@ struct hl_recording_process {
 	bool own_malloc; /* the program brings a malloc of its own that was not seen */
 	enum hl_process_end end;
 	int32_t end_status;
+	char *successor; /* with HL_END_EXEC: the program that took its place and was not recorded;
+			    "" or NULL: there is none */
 	uint64_t peak_mark_ns; /* after start_realtime_ns */
 	struct hl_recording_lost lost;
 
@@ -115,6 +119,7 @@ struct hl_recording {
 	uint64_t duration_ns;
 	bool complete;	 /* the collector finished it */
 	bool snapshot;	 /* a copy that was taken while it went on */
+	bool running;	 /* not finished, and a collector was at it when it was opened */
 	char **warnings; /* NULL-terminated sentences: what went wrong while recording (full disk,
 			    refused child ...) */
 	uint32_t mark_count;
@@ -122,6 +127,7 @@ struct hl_recording {
 	uint32_t figure_count;
 	struct hl_recording_figure *figures; /* no name twice */
 	uint32_t ended_processes;	     /* whose files were there when it was finished */
+	uint32_t unrecorded_children;	     /* that should have been recorded and were not */
 	uint32_t process_count;
 	struct hl_recording_process *processes; /* by sequence */
 };

@@ -54,6 +54,7 @@ static const struct field recording_fields[] = {
 	F(hl_recording, FIELD_TEXTS, warnings),
 	OPTIONAL(hl_recording, FIELD_U32, ended_processes),
 	OPTIONAL(hl_recording, FIELD_BOOL, snapshot),
+	OPTIONAL(hl_recording, FIELD_U32, unrecorded_children),
 	{0},
 };
 
@@ -82,6 +83,7 @@ static const struct field process_fields[] = {
 	F(hl_recording_process, FIELD_BOOL, own_malloc),
 	F(hl_recording_process, FIELD_END, end),
 	F(hl_recording_process, FIELD_I32, end_status),
+	OPTIONAL(hl_recording_process, FIELD_TEXT, successor),
 	F(hl_recording_process, FIELD_U64, peak_mark_ns),
 	{"node_count", FIELD_U32, offsetof(struct hl_recording_process, node_count),
 	 HL_RECORDING_NODES_MAX, false},
@@ -98,6 +100,7 @@ static const struct field lost_fields[] = {
 	F(hl_recording_lost, FIELD_U64, unmatched_frees),
 	F(hl_recording_lost, FIELD_U64, modules),
 	F(hl_recording_lost, FIELD_U64, unscanned_bytes),
+	OPTIONAL(hl_recording_lost, FIELD_U64, inherited_frees),
 	{0},
 };
 

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -317,12 +318,23 @@ static int directory_error(const char *path, int error, struct hl_error *err)
 	return hl_error_set(err, -error, "cannot open '%s': %s", path, strerror(error));
 }
 
+/* A collector keeps the directory locked until it has finished the recording, or has died. */
+static bool has_collector(DIR *directory)
+{
+	int fd = dirfd(directory);
+	bool has = flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+	if (!has)
+		flock(fd, LOCK_UN);
+	return has;
+}
+
 int hl_recording_open(const char *path, struct hl_recording **ret_recording, struct hl_error *err)
 {
 	DIR *directory = opendir(path);
 	if (!directory)
 		return directory_error(path, errno, err);
 	int r;
+	bool running = has_collector(directory); /* asked before it can have finished */
 	struct hl_recording *recording = calloc(1, sizeof(*recording));
 	if (recording)
 		recording->name = strdup(path);
@@ -335,6 +347,7 @@ int hl_recording_open(const char *path, struct hl_recording **ret_recording, str
 		hl_recording_free(recording);
 		return r;
 	}
+	recording->running = running && !recording->complete;
 	*ret_recording = recording;
 	return 0;
 }

@@ -12,9 +12,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define COMMAND_MAX 1024 /* bytes of a command that is cut off */
-#define COMMAND_MIN 20	 /* columns for it, however narrow the terminal is */
-#define NS_PER_MS   1000000u
+#define COMMAND_MAX   1024 /* bytes of a command that is cut off */
+#define COMMAND_MIN   20   /* columns for it, however narrow the terminal is */
+#define NS_PER_MS     1000000u
+#define WENT_ON_SHOWN 3 /* processes that went on as other programs */
 
 /* ---- JSON ---- */
 
@@ -38,6 +39,8 @@ static void recording_member(struct hl_emit *emit, const struct hl_profile *prof
 	hl_emit_boolean(emit, "complete", profile->complete);
 	if (profile->snapshot)
 		hl_emit_boolean(emit, "snapshot", true);
+	if (profile->running)
+		hl_emit_boolean(emit, "running", true);
 	hl_emit_array(emit, "warnings");
 	for (size_t i = 0; i < profile->warning_count; i++)
 		hl_emit_text(emit, NULL, hl_profile_text(profile, profile->warnings[i]));
@@ -87,16 +90,20 @@ static void base_member(struct hl_emit *emit, const struct hl_profile *profile)
 	hl_emit_object_end(emit);
 }
 
-static void lost_member(struct hl_emit *emit, const struct hl_profile_lost *lost)
+static void lost_member(struct hl_emit *emit, const struct hl_profile *profile)
 {
+	const struct hl_profile_lost *lost = &profile->lost;
+
 	hl_emit_object(emit, "lost");
 	hl_emit_integer(emit, "events", (int64_t)(lost->events + lost->log_events));
 	hl_emit_integer(emit, "bytes", (int64_t)lost->bytes);
 	hl_emit_integer(emit, "truncated_stacks", (int64_t)lost->truncated_stacks);
 	hl_emit_integer(emit, "incomplete_stacks", (int64_t)lost->incomplete_stacks);
 	hl_emit_integer(emit, "unmatched_frees", (int64_t)lost->unmatched_frees);
+	hl_emit_integer(emit, "inherited_frees", (int64_t)lost->inherited_frees);
 	hl_emit_integer(emit, "modules", (int64_t)lost->modules);
 	hl_emit_integer(emit, "unscanned_bytes", (int64_t)lost->unscanned_bytes);
+	hl_emit_integer(emit, "unrecorded_children", (int64_t)profile->unrecorded_children);
 	hl_emit_object_end(emit);
 }
 
@@ -124,7 +131,7 @@ void hl_summary_members(struct hl_emit *emit, const struct hl_profile *profile,
 		total_member(emit, "unfiltered_total", profile, &profile->unfiltered_total);
 	}
 	total_member(emit, "total", profile, &profile->total);
-	lost_member(emit, &profile->lost);
+	lost_member(emit, profile);
 	if (profile->figure_count) {
 		hl_emit_object(emit, "figures");
 		hl_summary_figure_members(emit, profile);
@@ -404,6 +411,10 @@ static void lost_warnings(struct hl_emit *emit, const struct hl_profile *profile
 		hl_emit_line(emit, "note: %s free%s of blocks whose allocation was not seen",
 			     hl_format_count((int64_t)lost->unmatched_frees, count),
 			     hl_format_plural(lost->unmatched_frees));
+	if (lost->inherited_frees)
+		hl_emit_line(emit, "note: %s free%s of blocks that forked children inherited",
+			     hl_format_count((int64_t)lost->inherited_frees, count),
+			     hl_format_plural(lost->inherited_frees));
 }
 
 void hl_summary_names_line(struct hl_emit *emit, const struct hl_profile *profile)
@@ -451,11 +462,37 @@ static void emptiness_warning(struct hl_emit *emit, const struct hl_profile *pro
 		hl_emit_warning(emit, "EMPTY: not one allocation was recorded");
 }
 
+/* Each of a few, and how many others there are. */
+static void unrecorded_warnings(struct hl_emit *emit, const struct hl_profile *profile)
+{
+	size_t count = 0;
+	char number[HL_FORMAT_MAX];
+
+	for (size_t i = 0; i < profile->process_count; i++) {
+		const struct hl_profile_process *process = &profile->processes[i];
+		const char *went_on = hl_profile_went_on(profile, process);
+		if (went_on && count++ < WENT_ON_SHOWN)
+			hl_emit_warning(emit, "UNSEEN: pid %u %s", process->pid, went_on);
+	}
+	if (count > WENT_ON_SHOWN)
+		hl_emit_warning(emit,
+				"UNSEEN: %s more processes went on as other programs, unrecorded; "
+				"'heapline info' lists them",
+				hl_format_count((int64_t)(count - WENT_ON_SHOWN), number));
+	if (profile->unrecorded_children)
+		hl_emit_warning(emit, "UNSEEN: %s child%s ran unrecorded",
+				hl_format_count((int64_t)profile->unrecorded_children, number),
+				profile->unrecorded_children == 1 ? "" : "ren");
+}
+
 void hl_summary_warnings(struct hl_emit *emit, const struct hl_profile *profile)
 {
 	if (profile->snapshot)
 		hl_emit_line(emit, "a snapshot, taken while the recording went on: what came after "
 				   "it is not in its figures");
+	else if (profile->running)
+		hl_emit_line(emit, "running: figures are those of the recording's last save, which "
+				   "comes once a second");
 	else if (!profile->complete && !profile->imported)
 		hl_emit_warning(emit, "INCOMPLETE: the recording was interrupted; figures are "
 				      "those of its last save");
@@ -468,6 +505,7 @@ void hl_summary_warnings(struct hl_emit *emit, const struct hl_profile *profile)
 					"UNSEEN: process %u has a malloc of its own, whose "
 					"allocations were not seen",
 					profile->processes[i].pid);
+	unrecorded_warnings(emit, profile);
 	if (hl_summary_is_empty(profile))
 		emptiness_warning(emit, profile);
 	lost_warnings(emit, profile);

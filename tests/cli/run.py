@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 CASES = Path(__file__).resolve().parent / "cases"
-RECORDINGS = ("shop", "snapshot", "later-snapshot", "leaking", "sized", "paged", "two", "none", "empty", "own-malloc", "lossy", "logged",
+RECORDINGS = ("shop", "snapshot", "later-snapshot", "leaking", "sized", "paged", "two", "none", "empty", "own-malloc", "replaced", "lossy", "logged",
               "logged-later", "two-logged", "broken-log")
 TIMEOUT_S = 300  # ends a hang; no case takes a tenth of it
 

@@ -69,7 +69,13 @@ class Lifecycle(harness.TestCase):
     def test_a_child_that_frees_inherited_blocks_leaves_the_parents_figures_alone(self):
         recording = self.run_scenario("free-in-child")
         self.assert_parent_and_child(recording)
-        self.assertEqual(harness.info(recording, 1)["lost"]["unmatched_frees"], 211)
+        lost = harness.info(recording, 1)["lost"]
+        self.assertEqual((lost["inherited_frees"], lost["unmatched_frees"]), (211, 0))
+        self.assertEqual(harness.info(recording, 0)["lost"]["inherited_frees"], 0)
+        packed = self.path("packed.hlp")
+        harness.run([harness.HEAPLINE, "pack", "-o", packed, recording])
+        self.assertEqual(harness.info(packed, 1)["lost"], lost)
+        self.assertEqual(harness.info(packed, 0)["lost"]["inherited_frees"], 0)
 
     def test_a_program_execed_after_vfork_is_recorded(self):
         recording = self.run_scenario("vfork-exec")
@@ -89,9 +95,9 @@ class Lifecycle(harness.TestCase):
         self.assert_entry(recording, 1, LEAF)
         self.assert_sum(recording, (PARENT, 1), (LEAF, 1))
 
-    def test_exec_without_environment_ends_the_recording_with_right_counts(self):
+    def test_a_program_that_is_execed_without_environment_is_recorded(self):
         recording = self.run_scenario("exec-without-environment")
-        self.assert_sum(recording, (PARENT, 1))
+        self.assert_sum(recording, (PARENT, 1), (LEAF, 1))
 
     def test_no_follow_records_the_first_program_alone(self):
         recording = self.run_scenario("fork", options=["--no-follow"])

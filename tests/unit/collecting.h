@@ -168,9 +168,8 @@ static inline void begin(struct fixture *fixture, enum hl_mode mode, bool follow
 {
 	static char *command[] = {"program", "argument", NULL};
 	struct hl_collector_settings settings = {
-		.region.mode = mode,
+		.region = {.mode = mode, .follow = follow},
 		.log = {.segment_bytes = 1 << 20, .segments_kept = 10},
-		.follow = follow,
 		.command = command,
 	};
 	struct hl_error err = {0};

@@ -90,7 +90,7 @@ static struct hl_recording recording(struct hl_recording_process processes[2])
 		.duration_ns = 2500000000u,
 		.complete = true,
 		.end = HL_END_EXITED,
-		.lost = {.events = 2, .unmatched_frees = 3},
+		.lost = {.events = 2, .unmatched_frees = 3, .inherited_frees = 5},
 		.module_count = 2,
 		.node_count = HL_COUNT_OF(nodes),
 		.value_count = HL_COUNT_OF(values),
@@ -546,9 +546,9 @@ static void every_cut_and_every_flipped_bit_is_seen(void **state)
 }
 
 static const uint32_t section_types[] = {
-	HL_PACK_META,	 HL_PACK_TEXTS,	    HL_PACK_PROCESSES, HL_PACK_THREADS,
-	HL_PACK_MODULES, HL_PACK_FUNCTIONS, HL_PACK_FRAMES,    HL_PACK_NODES,
-	HL_PACK_ROWS,	 HL_PACK_SIZES,	    HL_PACK_BASE,
+	HL_PACK_META,	 HL_PACK_TEXTS,	  HL_PACK_PROCESSES, HL_PACK_INHERITED,
+	HL_PACK_THREADS, HL_PACK_MODULES, HL_PACK_FUNCTIONS, HL_PACK_FRAMES,
+	HL_PACK_NODES,	 HL_PACK_ROWS,	  HL_PACK_SIZES,     HL_PACK_BASE,
 };
 
 /* What is made wrong: other bytes at an offset of one section, or fewer bytes. */

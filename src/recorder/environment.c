@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Completes environments; see environment.h. */
+#include "recorder/environment.h"
+
+#include "base/compiler.h"
+#include "recorder/protocol.h"
+#include "recorder/real.h"
+
+#include <limits.h>
+#include <link.h>
+#include <stdbool.h>
+#include <string.h>
+
+#define PRELOAD "LD_PRELOAD"
+
+/* "NAME=value" as it was at the start. Ordinary memory: forked children need it, too. */
+static char library[PATH_MAX]; /* the name alone; "" = nothing was kept */
+static char socket_entry[128], token_entry[128];
+
+static const char *value_of(char *const *environment, const char *name)
+{
+	size_t length = strlen(name);
+	for (; environment && *environment; environment++)
+		if (strncmp(*environment, name, length) == 0 && (*environment)[length] == '=')
+			return *environment + length + 1;
+	return NULL;
+}
+
+/* Length of the first name of a list as the loader separates it. */
+static size_t name_length(const char *list)
+{
+	return strcspn(list, ": ");
+}
+
+static const char *file_name(const char *path, size_t length)
+{
+	size_t at = length;
+	while (at > 0 && path[at - 1] != '/')
+		at--;
+	return path + at;
+}
+
+/* The name in ${list} under which this library was loaded, which need not be the path it has. */
+static size_t find_own_name(const char *list, const char **ret_name)
+{
+	struct dl_find_object own;
+	if (!hl_real_libc_is_known() || _dl_find_object(library, &own) != 0)
+		return 0;
+	const char *path = own.dlfo_link_map->l_name;
+	const char *file = file_name(path, strlen(path));
+	while (*list) {
+		size_t length = name_length(list);
+		const char *name = file_name(list, length);
+		size_t file_length = (size_t)(list + length - name);
+		if (length && strlen(file) == file_length &&
+		    strncmp(name, file, file_length) == 0) {
+			*ret_name = list;
+			return length;
+		}
+		list += length + (list[length] != '\0');
+	}
+	return 0;
+}
+
+static bool keep(char *place, size_t capacity, const char *name, const char *value)
+{
+	size_t length = strlen(name);
+	if (!value || length + 1 + strlen(value) >= capacity)
+		return false;
+	memcpy(place, name, length);
+	place[length] = '=';
+	strcpy(place + length + 1, value);
+	return true;
+}
+
+void hl_environment_keep(char *const *environment)
+{
+	const char *list = value_of(environment, PRELOAD), *name;
+	size_t length = list ? find_own_name(list, &name) : 0;
+	if (!length || length >= sizeof(library) ||
+	    !keep(socket_entry, sizeof(socket_entry), HL_ENV_SOCKET,
+		  value_of(environment, HL_ENV_SOCKET)) ||
+	    !keep(token_entry, sizeof(token_entry), HL_ENV_TOKEN,
+		  value_of(environment, HL_ENV_TOKEN)))
+		return;
+	memcpy(library, name, length);
+}
+
+static bool has(char *const *environment, const char *entry)
+{
+	for (; environment && *environment; environment++)
+		if (strcmp(*environment, entry) == 0)
+			return true;
+	return false;
+}
+
+static bool is_first(const char *list)
+{
+	size_t length = name_length(list);
+	return strlen(library) == length && strncmp(list, library, length) == 0;
+}
+
+static bool has_sanitizer(const char *list)
+{
+	return strstr(list, "asan") || strstr(list, "tsan") || strstr(list, "lsan");
+}
+
+static size_t count_of(char *const *environment)
+{
+	size_t count = 0;
+	while (environment && environment[count])
+		count++;
+	return count;
+}
+
+/* LD_PRELOAD= the recorder : what stood there, and the end of the text */
+static size_t preload_bytes(const char *list)
+{
+	return sizeof(PRELOAD) + strlen(library) + 1 + (list ? strlen(list) : 0) + 1;
+}
+
+size_t hl_environment_room(char *const *environment)
+{
+	const char *list = value_of(environment, PRELOAD);
+	if (!library[0] ||
+	    (value_of(environment, HL_ENV_SOCKET) && !has(environment, socket_entry)) ||
+	    (list && has_sanitizer(list)))
+		return 0;
+	if (list && is_first(list) && has(environment, socket_entry) &&
+	    has(environment, token_entry))
+		return 0;
+	return (count_of(environment) + 4) * sizeof(char *) + preload_bytes(list);
+}
+
+static bool is_one_of_three(const char *entry)
+{
+	static const char *const names[] = {PRELOAD "=", HL_ENV_SOCKET "=", HL_ENV_TOKEN "="};
+	for (size_t i = 0; i < HL_COUNT_OF(names); i++)
+		if (strncmp(entry, names[i], strlen(names[i])) == 0)
+			return true;
+	return false;
+}
+
+static void write_preload(char *entry, const char *list)
+{
+	strcpy(entry, PRELOAD "=");
+	if (!list || !list[0] || !is_first(list))
+		strcat(entry, library);
+	if (list && list[0] && !is_first(list))
+		strcat(entry, ":");
+	if (list)
+		strcat(entry, list);
+}
+
+char *const *hl_environment_complete(char *const *environment, void *room)
+{
+	char **complete = room;
+	size_t count = 3;
+	char *preload = (char *)(complete + count_of(environment) + 4);
+	write_preload(preload, value_of(environment, PRELOAD));
+	complete[0] = preload;
+	complete[1] = socket_entry;
+	complete[2] = token_entry;
+	for (; environment && *environment; environment++)
+		if (!is_one_of_three(*environment))
+			complete[count++] = *environment;
+	complete[count] = NULL;
+	return complete;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What a program must find in its environment to be recorded: the recorder first in LD_PRELOAD, and
+ * the way to the collector. The program itself may have removed them from its own environment, or
+ * from the one that it makes for another.
+ */
+#pragma once
+
+#include <stddef.h>
+
+/* Keeps what the functions below need, from the environment that this program was started with. */
+void hl_environment_keep(char *const *environment);
+
+/*
+ * Bytes that hl_environment_complete() needs. 0: ${environment} is complete, or must be left alone,
+ * because it belongs to another recording or preloads a sanitizer, which refuses to come second.
+ */
+size_t hl_environment_room(char *const *environment);
+
+/*
+ * ${environment} with what is missing, made in ${room}, which is aligned as a pointer. The strings
+ * stay where they are, but for LD_PRELOAD: there the recorder comes first, then what stood there.
+ * Async-signal-safe; so are both, and they allocate nothing.
+ */
+char *const *hl_environment_complete(char *const *environment, void *room);

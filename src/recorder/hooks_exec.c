@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * exec and its family: programs that the target starts are recorded, too, whatever they find in the
+ * environment that they are given; and the collector hears of those that it may not see.
+ *
+ * A child by vfork() runs this in its parent's memory: nothing is allocated, and what is on the
+ * stack is gone when the parent goes on. glibc's own calls of its execve() and posix_spawn() do not
+ * come by here, so that each function that ends in one has a hook.
+ */
+#include "recorder/hooks.h"
+
+#include "base/compiler.h"
+#include "recorder/environment.h"
+#include "recorder/kin.h"
+#include "recorder/real.h"
+#include "recorder/sys.h"
+
+#include <alloca.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/single_threaded.h>
+#include <unistd.h>
+
+#pragma weak __libc_single_threaded
+
+/* Larger environments get a mapping, which stays in the parent of a child by vfork(). */
+#define STACK_BYTES_MAX ((size_t)32 << 10)
+
+/* A call, and how it is made. */
+struct call {
+	int (*make)(const struct call *call, char *const *environment);
+	bool is_spawn; /* returns in the caller when it succeeds */
+	int fd, flags; /* of fexecve and execveat */
+	const char *path;
+	char *const *arguments;
+	pid_t *ret_pid;
+	const posix_spawn_file_actions_t *actions;
+	const posix_spawnattr_t *attributes;
+};
+
+static int make(const struct call *call, char *const *environment)
+{
+	if (call->is_spawn) {
+		int error = call->make(call, environment);
+		if (!error)
+			hl_kin_count_spawned();
+		return error;
+	}
+	struct hl_kin_exec exec = hl_kin_begin_exec(call->path, call->fd);
+	int result = call->make(call, environment);
+	hl_kin_fail_exec(exec);
+	return result;
+}
+
+static int make_with(const struct call *call, char *const *environment)
+{
+	hl_real_resolve();
+	size_t bytes = hl_kin_are_followed() ? hl_environment_room(environment) : 0;
+	void *mapped = bytes > STACK_BYTES_MAX
+			       ? hl_sys_mmap(bytes, PROT_READ | PROT_WRITE,
+					     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1)
+			       : NULL;
+	void *room = bytes && bytes <= STACK_BYTES_MAX ? alloca(bytes) : mapped;
+	int result = make(call, room ? hl_environment_complete(environment, room) : environment);
+	if (mapped)
+		hl_sys_munmap(mapped, bytes);
+	return result;
+}
+
+/* What a libc that has no such function says. */
+static int unknown(void)
+{
+	errno = ENOSYS;
+	return -1;
+}
+
+/* ---- exec ---- */
+
+static int by_path(const struct call *call, char *const *environment)
+{
+	return hl_real.execve ? hl_real.execve(call->path, call->arguments, environment)
+			      : unknown();
+}
+
+static int by_search(const struct call *call, char *const *environment)
+{
+	return hl_real.execvpe ? hl_real.execvpe(call->path, call->arguments, environment)
+			       : unknown();
+}
+
+static int by_descriptor(const struct call *call, char *const *environment)
+{
+	return hl_real.fexecve ? hl_real.fexecve(call->fd, call->arguments, environment)
+			       : unknown();
+}
+
+static int by_directory(const struct call *call, char *const *environment)
+{
+	return hl_real.execveat ? hl_real.execveat(call->fd, call->path, call->arguments,
+						   environment, call->flags)
+				: unknown();
+}
+
+static int exec_path(const char *path, char *const *arguments, char *const *environment)
+{
+	return make_with(&(struct call){by_path, .fd = -1, .path = path, .arguments = arguments},
+			 environment);
+}
+
+static int exec_file(const char *file, char *const *arguments, char *const *environment)
+{
+	return make_with(&(struct call){by_search, .fd = -1, .path = file, .arguments = arguments},
+			 environment);
+}
+
+static int exec_at(int fd, const char *path, char *const *arguments, char *const *environment,
+		   int flags)
+{
+	return make_with(&(struct call){by_directory, .fd = fd, .flags = flags, .path = path,
+					.arguments = arguments},
+			 environment);
+}
+
+HL_EXPORT int execve(const char *path, char *const *arguments, char *const *environment)
+{
+	return exec_path(path, arguments, environment);
+}
+
+HL_EXPORT int execv(const char *path, char *const *arguments)
+{
+	return exec_path(path, arguments, environ);
+}
+
+HL_EXPORT int execvpe(const char *file, char *const *arguments, char *const *environment)
+{
+	return exec_file(file, arguments, environment);
+}
+
+HL_EXPORT int execvp(const char *file, char *const *arguments)
+{
+	return exec_file(file, arguments, environ);
+}
+
+HL_EXPORT int fexecve(int fd, char *const *arguments, char *const *environment)
+{
+	return make_with(&(struct call){by_descriptor, .fd = fd, .arguments = arguments},
+			 environment);
+}
+
+HL_EXPORT int execveat(int fd, const char *path, char *const *arguments, char *const *environment,
+		       int flags)
+{
+	return exec_at(fd, path, arguments, environment, flags);
+}
+
+static size_t count_arguments(va_list list)
+{
+	size_t count = 1;
+	while (va_arg(list, char *))
+		count++;
+	return count;
+}
+
+/* Gathers ${FIRST} and those after it, up to NULL, into the array `arguments`, and leaves `list` at
+ * what follows. */
+#define GATHER(FIRST)                                            \
+	va_list list, counted;                                   \
+	va_start(list, FIRST);                                   \
+	va_copy(counted, list);                                  \
+	size_t count = count_arguments(counted);                 \
+	va_end(counted);                                         \
+	char **arguments = alloca((count + 1) * sizeof(char *)); \
+	arguments[0] = (char *)FIRST;                            \
+	for (size_t i = 1; i <= count; i++)                      \
+	arguments[i] = va_arg(list, char *)
+
+HL_EXPORT int execl(const char *path, const char *argument, ...)
+{
+	GATHER(argument);
+	va_end(list);
+	return exec_path(path, arguments, environ);
+}
+
+HL_EXPORT int execlp(const char *file, const char *argument, ...)
+{
+	GATHER(argument);
+	va_end(list);
+	return exec_file(file, arguments, environ);
+}
+
+HL_EXPORT int execle(const char *path, const char *argument, ...)
+{
+	GATHER(argument);
+	char *const *environment = va_arg(list, char *const *);
+	va_end(list);
+	return exec_path(path, arguments, environment);
+}
+
+/* ---- by number ---- */
+
+/* For syscall(), which may be called in any way and is passed on untouched: only execve and
+ * execveat come here, whose arguments are those of the functions. */
+__attribute__((used, visibility("hidden"))) long hl_exec_by_number(long number, long a, long b,
+								   long c, long d, long e)
+{
+	if (number == SYS_execve)
+		return exec_path((const char *)a, (char *const *)b, (char *const *)c);
+	return exec_at((int)a, (const char *)b, (char *const *)c, (char *const *)d, (int)e);
+}
+
+#define TEXT_OF(number) #number
+#define JUMP_IF(number)                      \
+	"cmp $" TEXT_OF(number) ", %rdi\n\t" \
+				"je hl_exec_by_number\n\t"
+
+HL_EXPORT __attribute__((naked)) long syscall(long number __attribute__((unused)), ...)
+{
+	__asm__(JUMP_IF(__NR_execve) JUMP_IF(__NR_execveat) "jmp *hl_real_syscall(%rip)");
+}
+
+/* ---- spawning ---- */
+
+static int spawn_path(const struct call *call, char *const *environment)
+{
+	if (!hl_real.posix_spawn)
+		return ENOSYS;
+	return hl_real.posix_spawn(call->ret_pid, call->path, call->actions, call->attributes,
+				   call->arguments, environment);
+}
+
+static int spawn_file(const struct call *call, char *const *environment)
+{
+	if (!hl_real.posix_spawnp)
+		return ENOSYS;
+	return hl_real.posix_spawnp(call->ret_pid, call->path, call->actions, call->attributes,
+				    call->arguments, environment);
+}
+
+HL_EXPORT int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
+			  const posix_spawnattr_t *attributes, char *const *arguments,
+			  char *const *environment)
+{
+	return make_with(
+		&(struct call){spawn_path, true, -1, 0, path, arguments, pid, actions, attributes},
+		environment);
+}
+
+HL_EXPORT int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *actions,
+			   const posix_spawnattr_t *attributes, char *const *arguments,
+			   char *const *environment)
+{
+	return make_with(
+		&(struct call){spawn_file, true, -1, 0, file, arguments, pid, actions, attributes},
+		environment);
+}
+
+/*
+ * system() and popen() give the shell `environ` as it is. It is completed for the call where nobody
+ * else can change or copy it meanwhile; elsewhere the shell may run unrecorded, and is counted.
+ */
+static size_t lendable_bytes(void)
+{
+	bool alone = &__libc_single_threaded && __libc_single_threaded;
+	size_t bytes = alone && hl_kin_are_followed() ? hl_environment_room(environ) : 0;
+	return bytes <= STACK_BYTES_MAX ? bytes : 0;
+}
+
+HL_EXPORT int system(const char *command)
+{
+	char **own = environ;
+	size_t bytes = hl_real_resolve() ? lendable_bytes() : 0;
+	if (bytes)
+		environ = (char **)hl_environment_complete(own, alloca(bytes));
+	int status = hl_real.system ? hl_real.system(command) : unknown();
+	if (bytes)
+		environ = own;
+	if (command && status != -1)
+		hl_kin_count_spawned();
+	return status;
+}
+
+HL_EXPORT FILE *popen(const char *command, const char *type)
+{
+	char **own = environ;
+	size_t bytes = hl_real_resolve() ? lendable_bytes() : 0;
+	if (bytes)
+		environ = (char **)hl_environment_complete(own, alloca(bytes));
+	FILE *stream = hl_real.popen ? hl_real.popen(command, type) : NULL;
+	if (bytes)
+		environ = own;
+	if (stream)
+		hl_kin_count_spawned();
+	return stream;
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Tells of execs and children; see kin.h. */
+#include "recorder/kin.h"
+
+#include "recorder/private.h"
+#include "recorder/sys.h"
+
+#include <limits.h>
+#include <string.h>
+
+/* This process' region, or that of the nearest ancestor that has one. In ordinary memory, which
+ * forked children inherit. */
+static struct hl_region_header *_Atomic nearest;
+
+/* A process that counted itself as unrecorded; its children are others. */
+static uint32_t counted_pid;
+
+static size_t header_pages(void)
+{
+	return (sizeof(struct hl_region_header) + 4095) & ~(size_t)4095;
+}
+
+void hl_kin_take(struct hl_region_header *region, size_t bytes)
+{
+	hl_private_adopt((char *)region + header_pages(), bytes - header_pages());
+	struct hl_region_header *before = atomic_exchange(&nearest, region);
+	if (before)
+		hl_sys_munmap(before, header_pages());
+}
+
+bool hl_kin_are_followed(void)
+{
+	struct hl_region_header *header = atomic_load(&nearest);
+	return header && (atomic_load(&header->flags) & HL_REGION_FOLLOW);
+}
+
+void hl_kin_count_unrecorded(void)
+{
+	if (!hl_kin_are_followed())
+		return;
+	atomic_fetch_add(&atomic_load(&nearest)->kin.unrecorded, 1);
+	counted_pid = hl_sys_getpid();
+}
+
+void hl_kin_leave(void)
+{
+	hl_kin_count_unrecorded();
+	hl_sys6(SYS_mmap, (long)atomic_load(&nearest), (long)header_pages(), PROT_READ | PROT_WRITE,
+		MAP_FIXED | MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+}
+
+static void copy_name(char program[HL_KIN_NAME_MAX], const char *path)
+{
+	const char *name = strrchr(path, '/');
+	name = name && name[1] ? name + 1 : path;
+	size_t length = strnlen(name, HL_KIN_NAME_MAX - 1);
+	memcpy(program, name, length);
+	program[length] = '\0';
+}
+
+/* "/proc/self/fd/7" */
+static void write_link(char *link, int fd)
+{
+	char digits[12];
+	int count = 0;
+	do {
+		digits[count++] = (char)('0' + fd % 10);
+		fd /= 10;
+	} while (fd > 0);
+	strcpy(link, "/proc/self/fd/");
+	link += strlen(link);
+	while (count > 0)
+		*link++ = digits[--count];
+	*link = '\0';
+}
+
+static void name_program(struct hl_region_kin *kin, const char *path, int fd)
+{
+	char link[32], target[256];
+	if (path && path[0]) {
+		copy_name(kin->program, path);
+		return;
+	}
+	write_link(link, fd < 0 ? 0 : fd);
+	long length = HL_SYS(SYS_readlink, link, target, sizeof(target) - 1);
+	target[length > 0 ? length : 0] = '\0';
+	copy_name(kin->program, target);
+}
+
+struct hl_kin_exec hl_kin_begin_exec(const char *path, int fd)
+{
+	struct hl_kin_exec exec = {0};
+	struct hl_region_header *header = atomic_load(&nearest);
+	uint32_t pid = hl_sys_getpid();
+	if (!header)
+		return exec;
+	if (header->pid == pid) {
+		name_program(&header->kin, path, fd);
+		exec.counter = &header->kin.replacing;
+	} else if (hl_kin_are_followed()) {
+		exec.counter = &header->kin.started;
+		/* It is one child, whether it or its next program is not recorded. */
+		exec.moved = counted_pid == pid;
+		if (exec.moved)
+			atomic_fetch_sub(&header->kin.unrecorded, 1);
+	}
+	if (exec.counter)
+		atomic_fetch_add(exec.counter, 1);
+	return exec;
+}
+
+void hl_kin_fail_exec(struct hl_kin_exec exec)
+{
+	if (exec.counter)
+		atomic_fetch_sub(exec.counter, 1);
+	if (exec.moved)
+		atomic_fetch_add(&atomic_load(&nearest)->kin.unrecorded, 1);
+}
+
+void hl_kin_count_spawned(void)
+{
+	if (hl_kin_are_followed())
+		atomic_fetch_add(&atomic_load(&nearest)->kin.started, 1);
+}

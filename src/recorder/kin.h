@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What becomes of this process and of its children, told to the collector where it cannot see it:
+ * that a program is about to be replaced by exec, and that a child runs which has no region, so
+ * that nobody else would speak of it.
+ *
+ * The header of the process' region is where it is told. A forked child keeps its parent's until it
+ * has one of its own; the rest of the parent's region it gives back.
+ */
+#pragma once
+
+#include "recorder/region.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The region of this process from now on. Takes ${region} over; a forked child that is recorded
+ * gives it back all but its header. */
+void hl_kin_take(struct hl_region_header *region, size_t bytes);
+
+/* A forked child could not get a region. */
+void hl_kin_count_unrecorded(void);
+
+/* In a child that goes on with an interrupted event of its parent (fork.h), and is not recorded:
+ * puts memory of its own in the place of the header. */
+void hl_kin_leave(void);
+
+/* Whether programs that this process starts are to be recorded. */
+bool hl_kin_are_followed(void);
+
+/* What hl_kin_begin_exec() has counted, for the case that it fails. */
+struct hl_kin_exec {
+	_Atomic uint32_t *counter; /* NULL: nothing */
+	bool moved;		   /* from the children that got no region */
+};
+
+/* The calling process, or a child by vfork(), is about to become the program at ${path}; NULL: the
+ * one that ${fd} has open. */
+struct hl_kin_exec hl_kin_begin_exec(const char *path, int fd);
+
+/* It did not. */
+void hl_kin_fail_exec(struct hl_kin_exec exec);
+
+/* The process has started a child with a program of its own. */
+void hl_kin_count_spawned(void);

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Runs a program in one of the ways there are, with an empty environment or with the one that a
+ * variable is set in: execs HOW PROGRAM ARGUMENTS... What fails is said by the exit status.
+ */
+#include "program.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char *nothing[] = {NULL};
+static char **program; /* and its arguments */
+
+static int status_of(pid_t child)
+{
+	int status;
+	REQUIRE(waitpid(child, &status, 0) == child);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 100;
+}
+
+static int by_execve(void)
+{
+	return execve(program[0], program, nothing);
+}
+
+static int by_execv(void)
+{
+	clearenv();
+	return execv(program[0], program);
+}
+
+static int by_execvp(void)
+{
+	clearenv();
+	return execvp(program[0], program);
+}
+
+static int by_execvpe(void)
+{
+	return execvpe(program[0], program, nothing);
+}
+
+static int by_execl(void)
+{
+	clearenv();
+	return execl(program[0], program[0], program[1], NULL);
+}
+
+static int by_execlp(void)
+{
+	clearenv();
+	return execlp(program[0], program[0], program[1], NULL);
+}
+
+static int by_execle(void)
+{
+	return execle(program[0], program[0], program[1], NULL, nothing);
+}
+
+static int by_fexecve(void)
+{
+	int fd = open(program[0], O_RDONLY | O_CLOEXEC);
+	return fexecve(fd, program, nothing);
+}
+
+static int by_execveat(void)
+{
+	return execveat(AT_FDCWD, program[0], program, nothing, 0);
+}
+
+static int by_number(void)
+{
+	return (int)syscall(SYS_execve, program[0], program, nothing);
+}
+
+static int by_number_at(void)
+{
+	return (int)syscall(SYS_execveat, AT_FDCWD, program[0], program, nothing, 0);
+}
+
+/* Past the C library, where no hook can be. */
+static int by_instruction(void)
+{
+	long result;
+	__asm__ volatile("syscall"
+			 : "=a"(result)
+			 : "a"(SYS_execve), "D"(program[0]), "S"(program), "d"(nothing)
+			 : "rcx", "r11", "memory");
+	return (int)result;
+}
+
+static int by_posix_spawn(void)
+{
+	pid_t child;
+	REQUIRE(!posix_spawn(&child, program[0], NULL, NULL, program, nothing));
+	return status_of(child);
+}
+
+static int by_posix_spawnp(void)
+{
+	pid_t child;
+	REQUIRE(!posix_spawnp(&child, program[0], NULL, NULL, program, nothing));
+	return status_of(child);
+}
+
+static int by_vfork(void)
+{
+	pid_t child = vfork();
+	if (!child) {
+		execve(program[0], program, nothing);
+		_exit(101);
+	}
+	return status_of(child);
+}
+
+/* The child has no memory of its own from the recorder when it execs. */
+static int by_fork(void)
+{
+	pid_t child = fork();
+	if (!child) {
+		execve(program[0], program, nothing);
+		_exit(101);
+	}
+	return status_of(child);
+}
+
+static char *command(void)
+{
+	static char text[4096];
+	snprintf(text, sizeof(text), "exec '%s' '%s'", program[0], program[1]);
+	return text;
+}
+
+static int by_system(void)
+{
+	clearenv();
+	return WEXITSTATUS(system(command()));
+}
+
+static int by_popen(void)
+{
+	clearenv();
+	FILE *stream = popen(command(), "r");
+	REQUIRE(stream);
+	return WEXITSTATUS(pclose(stream));
+}
+
+static void *wait_for_end(void *unused)
+{
+	pause();
+	return unused;
+}
+
+/* Nobody may lend the shell another environment while a thread could change this one. */
+static int by_system_with_threads(void)
+{
+	pthread_t other;
+	REQUIRE(!pthread_create(&other, NULL, wait_for_end, NULL));
+	return by_system();
+}
+
+/* More variables than have room on the stack. */
+static int with_many_variables(void)
+{
+	static char *many[8193];
+	for (int i = 0; i < 8192; i++)
+		many[i] = "A=B";
+	return execve(program[0], program, many);
+}
+
+/* A call that fails is none: the program goes on, and so does its recording. */
+static int after_failures(void)
+{
+	execve("/no/such/program", program, nothing);
+	execvp("/no/such/program", program);
+	pid_t child;
+	REQUIRE(posix_spawn(&child, "/no/such/program", NULL, NULL, program, nothing));
+	KEEP(malloc(29));
+	return 0;
+}
+
+/* ---- children that nobody can record ---- */
+
+static int allocate_in_child(bool (*cut_off)(void))
+{
+	pid_t child = fork();
+	if (!child) {
+		if (!cut_off())
+			_exit(77);
+		KEEP(malloc(31));
+		if (program[0])
+			execve(program[0], program, environ);
+		_exit(0);
+	}
+	return status_of(child);
+}
+
+static bool leave_network(void)
+{
+	return unshare(CLONE_NEWNET) == 0;
+}
+
+static int in_other_network(void)
+{
+	return allocate_in_child(leave_network);
+}
+
+static bool close_descriptors(void)
+{
+	struct rlimit none = {0};
+	return setrlimit(RLIMIT_NOFILE, &none) == 0;
+}
+
+static int without_descriptors(void)
+{
+	return allocate_in_child(close_descriptors);
+}
+
+static bool do_nothing(void)
+{
+	return true;
+}
+
+/* heapline is the parent, and stopped until the child has given up. */
+static int while_stopped(void)
+{
+	REQUIRE(!kill(getppid(), SIGSTOP));
+	int status = allocate_in_child(do_nothing);
+	REQUIRE(!kill(getppid(), SIGCONT));
+	return status;
+}
+
+static const struct {
+	const char *name;
+	int (*run)(void);
+} ways[] = {
+	{"execve", by_execve},
+	{"execv", by_execv},
+	{"execvp", by_execvp},
+	{"execvpe", by_execvpe},
+	{"execl", by_execl},
+	{"execlp", by_execlp},
+	{"execle", by_execle},
+	{"fexecve", by_fexecve},
+	{"execveat", by_execveat},
+	{"number", by_number},
+	{"number-at", by_number_at},
+	{"instruction", by_instruction},
+	{"many-variables", with_many_variables},
+	{"posix_spawn", by_posix_spawn},
+	{"posix_spawnp", by_posix_spawnp},
+	{"vfork", by_vfork},
+	{"fork", by_fork},
+	{"system", by_system},
+	{"popen", by_popen},
+	{"system-with-threads", by_system_with_threads},
+	{"failures", after_failures},
+	{"other-network", in_other_network},
+	{"no-descriptors", without_descriptors},
+	{"stopped", while_stopped},
+};
+
+int main(int argc, char **argv)
+{
+	REQUIRE(argc >= 2);
+	program = argv + 2;
+	alarm(100);
+	for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++)
+		if (!strcmp(ways[i].name, argv[1]))
+			return ways[i].run();
+	return 2;
+}

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Programs that are run with another environment than heapline's, and children that run unrecorded."""
+
+import os
+import subprocess
+
+import harness
+
+LEAF_BYTES = 107 * 23  # what `lifecycle leaf` allocates at leaf_site
+
+REPLACING = ("execve", "execv", "execvp", "execvpe", "execl", "execlp", "execle", "fexecve", "execveat",
+             "number", "number-at", "many-variables")
+STARTING = ("posix_spawn", "posix_spawnp", "vfork", "fork", "system", "popen")
+REPLACED = "replaced by exec"
+
+
+class Execs(harness.TestCase):
+    def run_leaf(self, how, options=()):
+        leaf = [harness.program("lifecycle"), "leaf"]
+        return self.record_well([harness.program("execs"), how, *leaf], options=options)
+
+    def leaf_bytes(self, recording):
+        return harness.top_rows(recording, "alloc").get("leaf_site", {"cum_bytes": 0})["cum_bytes"]
+
+    def unrecorded(self, recording):
+        return harness.info(recording)["lost"]["unrecorded_children"]
+
+    def ends(self, recording):
+        return [row["end"] for row in harness.processes(recording)]
+
+    def test_a_program_is_recorded_however_it_replaces_another(self):
+        for how in REPLACING:
+            with self.subTest(how=how):
+                result, recording = self.run_leaf(how)
+                self.assertEqual(self.leaf_bytes(recording), LEAF_BYTES)
+                self.assertEqual(self.ends(recording), [REPLACED, "exited with status 0"])
+                self.assertEqual(self.unrecorded(recording), 0)
+                self.assertNotIn("unrecorded", result.stderr)
+
+    def test_a_program_is_recorded_however_it_is_started(self):
+        for how in STARTING:
+            with self.subTest(how=how):
+                result, recording = self.run_leaf(how)
+                self.assertEqual(self.leaf_bytes(recording), LEAF_BYTES)
+                self.assertEqual(self.unrecorded(recording), 0)
+                self.assertNotIn("unrecorded", result.stderr)
+
+    def test_the_shell_of_a_program_with_threads_is_counted_when_it_cannot_be_recorded(self):
+        result, recording = self.run_leaf("system-with-threads")
+        # The shell is not recorded; the program that it becomes finds no recorder either.
+        self.assertEqual(self.leaf_bytes(recording), 0)
+        self.assertEqual(self.unrecorded(recording), 1)
+        self.assertIn("heapline: 1 child ran unrecorded", result.stderr)
+
+    def test_a_call_of_exec_that_fails_changes_nothing(self):
+        result, recording = self.record_well([harness.program("execs"), "failures"])
+        self.assertEqual(self.ends(recording), ["exited with status 0"])
+        self.assertEqual(self.unrecorded(recording), 0)
+        self.assertNotIn("unrecorded", result.stderr)
+
+    def test_wrappers_that_set_the_list_of_libraries_keep_their_own_after_the_recorder(self):
+        other = os.path.abspath(harness.program("plugin_a.so"))
+        perl = [harness.need("perl"), "-e", "print $ENV{LD_PRELOAD}"]
+        for wrapper in (["env", f"LD_PRELOAD={other}"], ["env", "-i", f"LD_PRELOAD={other}"],
+                        ["sh", "-c", f'LD_PRELOAD={other}; export LD_PRELOAD; exec "$@"', "sh"]):
+            with self.subTest(wrapper=wrapper):
+                result, recording = self.record_well([*wrapper, *perl])
+                first, rest = result.stdout.split(":")
+                self.assertIn("libheapline.so", first)
+                self.assertEqual(rest, other)
+                self.assertIn("perl", harness.processes(recording)[-1]["command"])
+
+    def test_an_environment_that_is_complete_is_passed_on_as_it_is(self):
+        script = 'env; exec sh -c env'
+        result, _ = self.record_well(["sh", "-c", script])
+        preloads = [line for line in result.stdout.splitlines() if line.startswith("LD_PRELOAD=")]
+        self.assertEqual(len(preloads), 2)
+        self.assertEqual(preloads[0], preloads[1])
+
+    def test_a_recording_within_a_recording_is_left_alone(self):
+        inner = self.path("inner.hl")
+        leaf = [harness.program("lifecycle"), "leaf"]
+        _, outer = self.record_well(harness.record_command(inner, leaf))
+        self.assertEqual(self.leaf_bytes(inner), LEAF_BYTES)
+        self.assertEqual(self.leaf_bytes(outer), 0)
+
+    def test_without_following_the_report_says_what_went_on(self):
+        leaf = [harness.program("lifecycle"), "leaf"]
+        result, recording = self.record_well([harness.program("execs"), "execve", *leaf],
+                                             options=["--no-follow"])
+        self.assert_went_on(result, recording, "lifecycle")
+        self.assertEqual(self.unrecorded(recording), 0)
+
+    def assert_went_on(self, result, recording, name):
+        (process,) = harness.processes(recording)
+        sentence = f"went on as '{name}', unrecorded"
+        self.assertEqual(process["end"], f"{REPLACED}, {sentence}")
+        self.assertIn(f"heapline: pid {process['pid']} {sentence}\n", result.stderr)
+        shown = harness.run([harness.HEAPLINE, "top", recording]).stdout
+        self.assertIn(f"UNSEEN: pid {process['pid']} {sentence}\n", shown)
+
+    def test_a_program_that_becomes_a_static_one_does_not_get_its_exit_status(self):
+        static = harness.program("hello_static")
+        for how in ("execve", "number"):
+            with self.subTest(how=how):
+                result, recording = self.record([harness.program("execs"), how, static])
+                self.assert_went_on(result, recording, "hello_static")
+
+    def test_a_program_that_goes_on_behind_the_hooks_is_found_while_it_runs(self):
+        sleep = harness.need("sleep")
+        result, recording = self.record_well([harness.program("execs"), "instruction", sleep, "3"])
+        self.assert_went_on(result, recording, "sleep")
+
+    def test_static_children_are_counted(self):
+        static = harness.program("hello_static")
+        for how in ("posix_spawn", "posix_spawnp", "vfork", "fork"):
+            with self.subTest(how=how):
+                _, recording = self.record([harness.program("execs"), how, static])
+                self.assertEqual(self.unrecorded(recording), 1)
+        _, recording = self.record(["sh", "-c", '"$1"; "$1"; "$1"; true', "sh", static])
+        self.assertEqual(self.unrecorded(recording), 3)
+
+    def assert_one_child_is_missing(self, how, *program):
+        result, recording = self.record([harness.program("execs"), how, *program])
+        if result.status == 77:
+            self.skipTest("a child may not leave the network namespace")
+        self.assertEqual(result.status, 0, result.stderr)
+        self.assertEqual(self.unrecorded(recording), 1)
+        self.assertIn("heapline: 1 child ran unrecorded", result.stderr)
+        shown = harness.run([harness.HEAPLINE, "tree", recording]).stdout
+        self.assertIn("UNSEEN: 1 child ran unrecorded\n", shown)
+
+    def test_children_in_another_network_namespace_are_counted(self):
+        leaf = [harness.program("lifecycle"), "leaf"]
+        self.assert_one_child_is_missing("other-network")
+        self.assert_one_child_is_missing("other-network", *leaf)
+
+    def test_children_that_may_open_no_file_at_all_are_counted(self):
+        self.assert_one_child_is_missing("no-descriptors")
+
+    def test_children_of_a_time_when_the_collector_was_stopped_are_counted(self):
+        self.assert_one_child_is_missing("stopped")
+
+    def test_a_recording_that_goes_on_is_not_called_interrupted(self):
+        recording = self.path("test.hl")
+        with subprocess.Popen(harness.record_command(recording, ["sleep", "100"]),
+                              stderr=subprocess.DEVNULL) as recorder:
+            try:
+                harness.wait_until(lambda: harness.run(
+                    [harness.HEAPLINE, "info", recording]).status == 0, "the recording's beginning")
+                head = harness.info(recording)["recording"]
+                self.assertEqual((head["complete"], head["running"]), (False, True))
+                shown = harness.run([harness.HEAPLINE, "info", recording]).stdout
+                self.assertIn("running: ", shown)
+                self.assertNotIn("interrupted", shown)
+            finally:
+                recorder.kill()
+        shown = harness.run([harness.HEAPLINE, "info", recording]).stdout
+        self.assertIn("INCOMPLETE: the recording was interrupted", shown)
+        self.assertNotIn("running: ", shown)
+
+
+if __name__ == "__main__":
+    harness.main()

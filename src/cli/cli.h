@@ -59,7 +59,7 @@ struct hl_option {
 	const char *const *choices; /* HL_OPTION_CHOICE: NULL-terminated words */
 };
 
-#define HL_SHARED_TABLES 6
+#define HL_SHARED_TABLES 7
 
 /* What a verb is for; help lists verbs under a heading for each group. */
 enum hl_verb_group {
@@ -90,6 +90,9 @@ struct hl_verb {
 	const char *const *words; /* NULL-terminated: what the first operand can be, where that is
 				     one of a few words; NULL: anything */
 };
+
+/* Whether ${table} is one of the shared options of ${verb}. */
+bool hl_verb_shares(const struct hl_verb *verb, const struct hl_option *table);
 
 /* NULL-terminated; help shows the verbs of a group in this order. */
 #define HL_VERBS_MAX 64 /* more than there are */

@@ -24,6 +24,7 @@ const struct hl_verb hl_verb_lines = {
 	.summary = "write source lines and what was allocated there, heaviest first",
 	.options = options,
 	.shared_options = {hl_view_value_options, hl_view_selection_options, hl_view_filter_options,
-			   hl_view_json_options, hl_view_color_options, hl_view_output_options},
+			   hl_view_plumbing_options, hl_view_json_options, hl_view_color_options,
+			   hl_view_output_options},
 	.run = run_lines,
 };

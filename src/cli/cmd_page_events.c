@@ -18,6 +18,6 @@ const struct hl_verb hl_verb_page_events = {
 	.arguments = "-p PID [SECONDS]",
 	.summary = "show the page faults of a running process, from outside",
 	.shared_options = {hl_trace_options, hl_view_unit_options, hl_view_filter_options,
-			   hl_view_json_options, hl_view_color_options},
+			   hl_view_plumbing_options, hl_view_json_options, hl_view_color_options},
 	.run = run_page_events,
 };

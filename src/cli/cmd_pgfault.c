@@ -29,6 +29,6 @@ const struct hl_verb hl_verb_pgfault = {
 	.summary = "show what made the memory of a running process grow, from outside",
 	.options = options,
 	.shared_options = {hl_trace_options, hl_view_unit_options, hl_view_filter_options,
-			   hl_view_json_options, hl_view_color_options},
+			   hl_view_plumbing_options, hl_view_json_options, hl_view_color_options},
 	.run = run_pgfault,
 };

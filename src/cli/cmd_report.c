@@ -29,6 +29,6 @@ const struct hl_verb hl_verb_report = {
 	.summary = "write one page of HTML with every view",
 	.options = options,
 	.shared_options = {hl_view_value_options, hl_view_selection_options, hl_view_filter_options,
-			   hl_view_json_options, hl_view_output_options},
+			   hl_view_plumbing_options, hl_view_json_options, hl_view_output_options},
 	.run = run_report,
 };

@@ -77,6 +77,6 @@ const struct hl_verb hl_verb_stacks = {
 	.summary = "show what a running process allocates and keeps, from outside",
 	.options = options,
 	.shared_options = {hl_trace_options, hl_view_unit_options, hl_view_filter_options,
-			   hl_view_json_options, hl_view_color_options},
+			   hl_view_plumbing_options, hl_view_json_options, hl_view_color_options},
 	.run = run_stacks,
 };

@@ -39,6 +39,7 @@ const struct hl_verb hl_verb_top = {
 	.summary = "show functions, heaviest first",
 	.options = options,
 	.shared_options = {hl_view_value_options, hl_view_selection_options, hl_view_filter_options,
-			   hl_view_json_options, hl_view_color_options, hl_view_output_options},
+			   hl_view_plumbing_options, hl_view_json_options, hl_view_color_options,
+			   hl_view_output_options},
 	.run = run_top,
 };

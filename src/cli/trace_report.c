@@ -100,7 +100,7 @@ static int load(const struct hl_trace_output *output, const struct hl_recording 
 	hl_terminal_progress_init(&progress, "naming functions");
 	int r = hl_profile_load(recording, &selection, &profile, err);
 	if (r == 0)
-		r = hl_filter_apply(&output->filter, profile, err);
+		r = hl_filter_apply(&output->filter, profile, NULL, err);
 	hl_terminal_progress_clear(&progress);
 	hl_maps_release(&files.maps);
 	if (r < 0)

@@ -260,6 +260,8 @@ int hl_trace_run(const struct hl_verb *verb, int argc, char **argv,
 		status = hl_view_parse_filter(verb, &output.filter);
 	if (status != HL_EXIT_DONE)
 		return status;
+	if (output.folded) /* data for other programs */
+		output.filter.fold_plumbing = false;
 	int r = hl_process_facts_read((pid_t)pid, &facts, &err);
 	if (r < 0)
 		return status_of(r, &err);

@@ -45,3 +45,11 @@ const struct hl_verb *hl_verb_find(const char *name)
 			return *verb;
 	return NULL;
 }
+
+bool hl_verb_shares(const struct hl_verb *verb, const struct hl_option *table)
+{
+	for (size_t i = 0; i < HL_SHARED_TABLES; i++)
+		if (verb->shared_options[i] == table)
+			return true;
+	return false;
+}

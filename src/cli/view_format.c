@@ -33,14 +33,6 @@ int hl_view_format_of(const char *path, const char *const *words)
 	return -1;
 }
 
-static bool takes_json(const struct hl_verb *verb)
-{
-	for (size_t i = 0; i < HL_SHARED_TABLES; i++)
-		if (verb->shared_options[i] == hl_view_json_options)
-			return true;
-	return false;
-}
-
 int hl_view_obey_name(const struct hl_verb *verb, const struct hl_view_command *command)
 {
 	const char *path = hl_view_parse_output().path, *extension = extension_of(path);
@@ -48,7 +40,7 @@ int hl_view_obey_name(const struct hl_verb *verb, const struct hl_view_command *
 	if (command->format_given || hl_view_parse_output().json ||
 	    (command->formats && hl_view_format_of(path, command->formats) >= 0))
 		return HL_EXIT_DONE;
-	if (!strcmp(extension, "json") && takes_json(verb)) {
+	if (!strcmp(extension, "json") && hl_verb_shares(verb, hl_view_json_options)) {
 		hl_view_choose_json();
 		return HL_EXIT_DONE;
 	}

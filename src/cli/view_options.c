@@ -21,7 +21,7 @@ static int unit = -1;  /* -1: bytes, or objects where the value has no bytes */
 static int color = COLOR_AUTO;
 static const char *process, *thread;
 static const char *output;
-static bool json, no_pager, force;
+static bool json, no_pager, force, plumbing;
 static struct hl_option_texts at, focus, ignore, hide;
 static struct hl_option_range between;
 static uint64_t jobs;
@@ -69,6 +69,12 @@ const struct hl_option hl_view_filter_options[] = {
 	{"focus", 0, "RE", "only stacks with a frame that matches", HL_OPTION_TEXTS, &focus, NULL},
 	{"ignore", 0, "RE", "no stacks with a frame that matches", HL_OPTION_TEXTS, &ignore, NULL},
 	{"hide", 0, "RE", "leave matching frames out of stacks", HL_OPTION_TEXTS, &hide, NULL},
+	{0},
+};
+
+const struct hl_option hl_view_plumbing_options[] = {
+	{"plumbing", 0, NULL, "show frames of allocation plumbing: operator new, xmalloc, ...",
+	 HL_OPTION_FLAG, &plumbing, NULL},
 	{0},
 };
 
@@ -212,6 +218,7 @@ int hl_view_parse_filter(const struct hl_verb *verb, struct hl_filter *filter)
 					  "--focus, --ignore and --hide can be given %d times each "
 					  "at most",
 					  HL_FILTER_EXPRESSIONS_MAX);
+	filter->fold_plumbing = !plumbing && hl_verb_shares(verb, hl_view_plumbing_options);
 	int r = hl_filter_check(filter, &err);
 	if (r == -ENOMEM)
 		return hl_cli_error("out of memory");

@@ -11,9 +11,11 @@ extern const struct hl_option hl_view_unit_options[];	   /* --unit, where there 
 extern const struct hl_option hl_view_selection_options[]; /* --process --thread --at --jobs */
 extern const struct hl_option hl_view_history_options[];   /* --process --between --jobs */
 extern const struct hl_option hl_view_filter_options[];	   /* --focus --ignore --hide */
-extern const struct hl_option hl_view_json_options[];	   /* --json */
-extern const struct hl_option hl_view_color_options[];	   /* --color --no-pager */
-extern const struct hl_option hl_view_output_options[];	   /* --output --force */
+/* --plumbing; verbs that lack it show whole stacks, for other programs. */
+extern const struct hl_option hl_view_plumbing_options[];
+extern const struct hl_option hl_view_json_options[];	/* --json */
+extern const struct hl_option hl_view_color_options[];	/* --color --no-pager */
+extern const struct hl_option hl_view_output_options[]; /* --output --force */
 
 /* How a verb runs its view; zero is the common case. */
 struct hl_view_command {

@@ -75,7 +75,7 @@ static int open_filtered(const char *path, const struct hl_profile_selection *se
 	int r = hl_profile_open(path, selection, &profile, err);
 	if (r < 0)
 		return r;
-	r = hl_filter_apply(filter, profile, err);
+	r = hl_filter_apply(filter, profile, NULL, err);
 	if (r < 0)
 		hl_profile_free(profile);
 	else
@@ -283,7 +283,8 @@ static int run_history_view(const struct hl_view_command *command, const struct 
 	selection->progress = &progress.progress;
 	int r = check_output(operands, &err);
 	if (r == 0)
-		r = hl_history_open(operands->paths[0], selection, range, &history, &err);
+		r = hl_history_open(operands->paths[0], selection, range, &operands->filter,
+				    &history, &err);
 	if (r == 0) {
 		r = write_view(NULL, history, command, options, &progress, &err);
 		hl_history_free(history);
@@ -296,11 +297,8 @@ static int run_history_view(const struct hl_view_command *command, const struct 
 static bool may_have_history(const struct hl_profile *profile, const struct operands *operands,
 			     const struct hl_profile_selection *selection)
 {
-	const struct hl_filter *filter = &operands->filter;
-
 	return !profile->imported && !profile->base && !profile->moment && !selection->tid &&
-	       !filter->focus[0] && !filter->ignore[0] && !filter->hide[0] &&
-	       is_directory(operands->paths[0]);
+	       !hl_filter_has_expressions(&operands->filter) && is_directory(operands->paths[0]);
 }
 
 /* Without a log, or with one that cannot be read, the view goes without. */
@@ -310,7 +308,8 @@ static struct hl_history *open_own_history(const struct operands *operands,
 	struct hl_history *history;
 	struct hl_error err = {0};
 
-	int r = hl_history_open(operands->paths[0], selection, &HL_HISTORY_ALL, &history, &err);
+	int r = hl_history_open(operands->paths[0], selection, &HL_HISTORY_ALL, &operands->filter,
+				&history, &err);
 	if (r < 0 && r != -ENOENT)
 		hl_cli_note("nothing is shown over time: %s", err.text);
 	return r < 0 ? NULL : history;

@@ -4,6 +4,7 @@
 
 #include "profile/builder.h"
 #include "profile/expression.h"
+#include "profile/plumbing.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -202,88 +203,7 @@ static int rebuild(struct filtering *filtering)
 	return r;
 }
 
-static void sum_counters(const struct filtering *filtering, const struct hl_profile_counters *from,
-			 struct hl_profile_counters *to, struct hl_profile_counters *total)
-{
-	for (size_t i = 0; i < filtering->profile->node_count; i++) {
-		if (!filtering->chosen[i])
-			continue;
-		hl_profile_counters_add(&to[filtering->new_node[i]], &from[i]);
-		hl_profile_counters_add(total, &from[i]);
-	}
-}
-
-static void filter_rows(const struct filtering *filtering)
-{
-	struct hl_profile *profile = filtering->profile;
-	size_t kept = 0;
-
-	for (size_t i = 0; i < profile->thread_count; i++)
-		profile->threads[i].total = (struct hl_profile_counters){0};
-	for (size_t i = 0; i < profile->row_count; i++) {
-		struct hl_profile_row row = profile->rows[i];
-		if (!filtering->chosen[row.node])
-			continue;
-		row.node = filtering->new_node[row.node];
-		profile->rows[kept++] = row;
-		hl_profile_counters_add(&profile->threads[row.thread].total, &row.counters);
-	}
-	/* Without rows nobody knows what of a thread's is left. */
-	if (!profile->row_count)
-		profile->thread_count = 0;
-	profile->row_count = kept;
-}
-
-static void filter_sizes(const struct filtering *filtering)
-{
-	struct hl_profile *profile = filtering->profile;
-	size_t kept = 0;
-
-	for (size_t i = 0; i < profile->size_count; i++) {
-		struct hl_profile_size size = profile->sizes[i];
-		if (!filtering->chosen[size.node])
-			continue;
-		size.node = filtering->new_node[size.node];
-		profile->sizes[kept++] = size;
-	}
-	profile->size_count = kept;
-}
-
-static void put_tree(struct hl_profile *profile, struct hl_profile *tree,
-		     struct hl_profile_counters *base)
-{
-	free(profile->nodes);
-	free(profile->counters);
-	free(profile->base);
-	profile->nodes = tree->nodes;
-	profile->counters = tree->counters;
-	profile->node_count = tree->node_count;
-	profile->base = base;
-	tree->nodes = NULL;
-	tree->counters = NULL;
-}
-
-static int move_values(struct filtering *filtering, struct hl_profile *tree)
-{
-	struct hl_profile *profile = filtering->profile;
-	struct hl_profile_counters total = {0}, base_total = {0}, *base = NULL;
-
-	if (profile->base) {
-		base = calloc(tree->node_count, sizeof(*base));
-		if (!base)
-			return -ENOMEM;
-		sum_counters(filtering, profile->base, base, &base_total);
-	}
-	sum_counters(filtering, profile->counters, tree->counters, &total);
-	filter_rows(filtering);
-	filter_sizes(filtering);
-	put_tree(profile, tree, base);
-	profile->total = total;
-	profile->base_total = base_total;
-	return 0;
-}
-
-static int finish(struct filtering *filtering)
+static int finish(struct filtering *filtering, const struct hl_node_ids *follow)
 {
 	struct hl_profile *tree;
 	uint32_t *final_ids;
@@ -294,7 +214,9 @@ static int finish(struct filtering *filtering)
 	for (size_t i = 0; i < filtering->profile->node_count; i++)
 		filtering->new_node[i] = final_ids[filtering->new_node[i]];
 	free(final_ids);
-	r = move_values(filtering, tree);
+	r = hl_retree(filtering->profile, tree->nodes, tree->node_count, filtering->new_node,
+		      filtering->chosen, follow);
+	tree->nodes = NULL;
 	hl_profile_free(tree);
 	return r;
 }
@@ -333,13 +255,11 @@ static void release(struct filtering *filtering)
 	hl_builder_release(&filtering->builder);
 }
 
-int hl_filter_apply(const struct hl_filter *filter, struct hl_profile *profile,
-		    struct hl_error *err)
+static int choose(const struct hl_filter *filter, struct hl_profile *profile,
+		  const struct hl_node_ids *follow, struct hl_error *err)
 {
 	struct filtering filtering = {.profile = profile};
 
-	if (!filter->focus[0] && !filter->ignore[0] && !filter->hide[0])
-		return 0;
 	int r = compile_all(&filtering.expressions, filter, err);
 	if (r == 0)
 		r = mark_frames(&filtering);
@@ -348,10 +268,25 @@ int hl_filter_apply(const struct hl_filter *filter, struct hl_profile *profile,
 	if (r == 0)
 		r = rebuild(&filtering);
 	if (r == 0)
-		r = finish(&filtering);
+		r = finish(&filtering, follow);
 	if (r == 0)
 		r = describe(&filtering);
 	release(&filtering);
+	return r;
+}
+
+bool hl_filter_has_expressions(const struct hl_filter *filter)
+{
+	return filter->focus[0] || filter->ignore[0] || filter->hide[0];
+}
+
+int hl_filter_apply(const struct hl_filter *filter, struct hl_profile *profile,
+		    const struct hl_node_ids *follow, struct hl_error *err)
+{
+	int r = hl_filter_has_expressions(filter) ? choose(filter, profile, follow, err) : 0;
+
+	if (r == 0 && filter->fold_plumbing)
+		r = hl_plumbing_fold(profile, follow);
 	if (r == -ENOMEM)
 		hl_error_set(err, r, "cannot filter '%s': out of memory",
 			     hl_profile_text(profile, profile->name));

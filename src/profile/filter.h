@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "profile/profile.h"
+#include "profile/retree.h"
 
 #define HL_FILTER_EXPRESSIONS_MAX 8 /* in each role */
 
@@ -17,7 +17,12 @@ struct hl_filter {
 	const char *ignore[HL_FILTER_EXPRESSIONS_MAX];
 	/* Leave frames out that one of these matches; what they hold is their caller's. */
 	const char *hide[HL_FILTER_EXPRESSIONS_MAX];
+	/* What is left has its allocation plumbing folded, see plumbing.h. */
+	bool fold_plumbing;
 };
+
+/* Whether ${filter} chooses stacks or frames, folding aside. */
+bool hl_filter_has_expressions(const struct hl_filter *filter);
 
 /*
  * Whether all expressions of ${filter} are good. 0; -EINVAL with a sentence that names the one that
@@ -27,8 +32,8 @@ int hl_filter_check(const struct hl_filter *filter, struct hl_error *err);
 
 /*
  * Applies ${filter} to ${profile}: its nodes, counters, rows, sizes and totals are then those of
- * what is left. 0; as hl_filter_check(); -ENOMEM, after which the profile is good for
- * hl_profile_free() alone.
+ * what is left, and the ids of ${follow}, unless NULL, those of its new nodes. 0; as
+ * hl_filter_check(); -ENOMEM, after which the profile is good for hl_profile_free() alone.
  */
 int hl_filter_apply(const struct hl_filter *filter, struct hl_profile *profile,
-		    struct hl_error *err);
+		    const struct hl_node_ids *follow, struct hl_error *err);

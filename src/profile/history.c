@@ -70,6 +70,13 @@ int hl_history_name(struct hl_history *history, const struct hl_log_state *state
 				  &nodes, err);
 	if (r < 0)
 		return r;
+	const struct hl_node_ids follow = {nodes, state->node_count};
+	r = history->filter ? hl_filter_apply(history->filter, profile, &follow, err) : 0;
+	if (r < 0) {
+		hl_profile_free(profile);
+		free(nodes);
+		return r;
+	}
 	hl_profile_free(history->profile);
 	free(history->profile_nodes);
 	history->profile = profile;
@@ -120,8 +127,8 @@ static int open_history(struct hl_history *history, const struct hl_profile_sele
 }
 
 int hl_history_open(const char *path, const struct hl_profile_selection *selection,
-		    const struct hl_history_range *range, struct hl_history **ret_history,
-		    struct hl_error *err)
+		    const struct hl_history_range *range, const struct hl_filter *filter,
+		    struct hl_history **ret_history, struct hl_error *err)
 {
 	struct hl_history *history = calloc(1, sizeof(*history));
 	char *copy = strdup(path);
@@ -132,6 +139,7 @@ int hl_history_open(const char *path, const struct hl_profile_selection *selecti
 		return hl_error_set(err, -ENOMEM, "cannot read '%s': out of memory", path);
 	}
 	history->path = copy;
+	history->filter = filter;
 	history->reading =
 		(struct hl_log_options){.jobs = selection->jobs, .progress = selection->progress};
 	int r = open_history(history, selection, range, err);

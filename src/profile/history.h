@@ -9,6 +9,7 @@
 #pragma once
 
 #include "log/log_reader.h"
+#include "profile/filter.h"
 #include "profile/profile.h"
 #include "recording/recording.h"
 
@@ -27,19 +28,22 @@ struct hl_history {
 	const struct hl_log_point *points; /* the range, a part of log->points */
 	size_t point_count;		   /* at least 1 */
 	struct hl_log_options reading;
-	struct hl_profile *profile; /* has the figures of the range, and no nodes until
-				       hl_history_survey() */
-	uint32_t *profile_nodes;    /* by node of the log: its node of the profile */
-	size_t log_node_count;	    /* 0 until hl_history_survey() */
+	const struct hl_filter *filter; /* of the profile; NULL: there is none */
+	struct hl_profile *profile;	/* has the figures of the range, and no nodes until
+					   hl_history_survey() */
+	uint32_t *profile_nodes;	/* by node of the log: its node of the profile, or
+					   HL_NODE_LEFT_OUT where an expression of the filter did so */
+	size_t log_node_count;		/* 0 until hl_history_survey() */
 };
 
 /*
  * Opens the log in the recording ${path} of the process that ${selection} names, else of the one
- * with the highest peak. 0 or a negative errno with a sentence.
+ * with the highest peak. ${filter}, which may be NULL and must outlive the history, is applied to
+ * the stacks, and not to what the timeline says of all. 0 or a negative errno with a sentence.
  */
 int hl_history_open(const char *path, const struct hl_profile_selection *selection,
-		    const struct hl_history_range *range, struct hl_history **ret_history,
-		    struct hl_error *err);
+		    const struct hl_history_range *range, const struct hl_filter *filter,
+		    struct hl_history **ret_history, struct hl_error *err);
 
 void hl_history_free(struct hl_history *history); /* NULL is fine */
 
@@ -107,7 +111,8 @@ double hl_history_slope(const struct hl_history_sum *sum, const struct hl_histor
  * What each key held at the maximum of some points: ${ret_bytes}, to be freed, has ${key_count}
  * figures for each of the ${count} ${points}, which are indexes of history->points in ascending
  * order. ${key_of} gives each node of the profile, which hl_history_survey_init() has named, a key.
- * The figures of a point add up to its max_bytes. 0 or a negative errno with a sentence.
+ * The figures of a point add up to its max_bytes. The history's filter has no expressions. 0 or a
+ * negative errno with a sentence.
  */
 int hl_history_series(const struct hl_history *history, const size_t *points, size_t count,
 		      const uint32_t *key_of, size_t key_count, int64_t **ret_bytes,

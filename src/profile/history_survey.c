@@ -336,12 +336,15 @@ int hl_history_sum_add(struct hl_history_sum *sum, const struct hl_history_sum *
 
 static int add_node(struct hl_history_survey *result, const struct survey *survey, uint32_t node)
 {
+	uint32_t profile_node = survey->history->profile_nodes[node];
 	struct hl_history_sum sum;
-	int r = join_parts(survey, node, &sum);
 
+	if (profile_node == HL_NODE_LEFT_OUT)
+		return 0;
+	int r = join_parts(survey, node, &sum);
 	if (r == 0)
-		r = hl_history_sum_add(&result->sums[survey->history->profile_nodes[node]], &sum,
-				       survey->history, survey->bucket_count);
+		r = hl_history_sum_add(&result->sums[profile_node], &sum, survey->history,
+				       survey->bucket_count);
 	free(sum.buckets);
 	return r;
 }

@@ -169,6 +169,7 @@ static int describe_recording(struct hl_profile *joined, const struct hl_profile
 	joined->recorded_process_number = from->recorded_process_number;
 	joined->total = from->total;
 	joined->unfiltered_total = from->unfiltered_total;
+	joined->plumbing_folded = from->plumbing_folded;
 	joined->lost = from->lost;
 	return r;
 }
@@ -390,6 +391,7 @@ static int describe(struct hl_profile *joined, const struct side *before, const 
 		r = describe_modules(joined, after);
 	if (r == 0)
 		r = describe_recording(joined, after->profile);
+	joined->plumbing_folded |= before->profile->plumbing_folded;
 	if (r == 0)
 		r = copy_processes(joined, after->profile);
 	if (r == 0)

@@ -190,6 +190,7 @@ struct hl_profile {
 	 */
 	uint32_t filter; /* 0: all stacks are here */
 	struct hl_profile_counters unfiltered_total;
+	bool plumbing_folded; /* frames of allocation plumbing were left out, see plumbing.h */
 
 	/* Where it is of a moment (moment.h): which, as a clause, and in milliseconds. */
 	uint32_t moment; /* 0: of the whole recording */

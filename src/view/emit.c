@@ -373,8 +373,11 @@ static void put_table_cell(struct hl_emit *emit, const char *text)
 	if (emit->error)
 		return;
 	char *copy = strdup(text);
-	if (copy)
+	if (copy) {
 		replace_overrides(copy);
+		if (emit->columns[emit->column - 1].flags & HL_EMIT_NAMES)
+			hl_format_templates(copy);
+	}
 	if (!copy || scols_line_refer_data(emit->row, column, copy) < 0) {
 		free(copy);
 		fail(emit, -ENOMEM);

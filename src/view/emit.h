@@ -43,6 +43,7 @@ enum hl_emit_flag {
 	HL_EMIT_PATH = 32,	/* shortened in front, for its end says most */
 	HL_EMIT_KEY = 64,	/* what rows stand for: shortened after all others */
 	HL_EMIT_OMITTED = 128,	/* left out where a terminal is too narrow */
+	HL_EMIT_NAMES = 256,	/* names of functions: see hl_format_templates() */
 };
 
 /* How a row of a table stands out, where there is colour. */

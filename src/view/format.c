@@ -4,6 +4,7 @@
 
 #include "view/utf8.h"
 
+#include <ctype.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <string.h>
@@ -214,4 +215,50 @@ const char *hl_format_tail(const char *text, size_t columns, char *buffer, size_
 	}
 	snprintf(buffer, size, "%s%s", dots, text);
 	return buffer;
+}
+
+/* Whether a '<' after the ${length} bytes of ${text} begins arguments of the name before it. */
+static bool begins_arguments(const char *text, size_t length)
+{
+	static const char operator_word[] = "operator";
+	size_t word = strlen(operator_word);
+
+	if (!length ||
+	    !(isalnum((unsigned char)text[length - 1]) || strchr("_:", text[length - 1])))
+		return false;
+	return length < word || strncmp(text + length - word, operator_word, word) != 0;
+}
+
+/* The '>' that ends what the '<' at ${at} begins; NULL: there is none. */
+static const char *end_of_arguments(const char *at)
+{
+	size_t depth = 0;
+
+	for (; *at; at++) {
+		if (*at == '<' || *at == '(')
+			depth++;
+		else if ((*at == '>' && at[-1] != '-') || *at == ')')
+			depth--;
+		if (!depth)
+			return at;
+	}
+	return NULL;
+}
+
+void hl_format_templates(char *text)
+{
+	static const char dots[] = "...";
+	char *to = text;
+
+	for (const char *at = text; *at; at++) {
+		bool begins = *at == '<' && begins_arguments(text, (size_t)(to - text));
+		const char *end = begins ? end_of_arguments(at) : NULL;
+		*to++ = *at;
+		if (!end || (size_t)(end - at - 1) <= strlen(dots))
+			continue;
+		memcpy(to, dots, strlen(dots));
+		to += strlen(dots);
+		at = end - 1;
+	}
+	*to = '\0';
 }

@@ -60,5 +60,12 @@ size_t hl_format_fitting(const char *text, size_t columns);
  */
 const char *hl_format_shortened(const char *text, size_t columns, char *buffer, size_t size);
 
-/* The same, cut off in front, for paths and places: "...source.c:12". */
+/*
+ * Replaces template arguments in ${text}, names of functions, by "...", where that is shorter:
+ * "std::map<...>::operator[]". What stands between '<' and '>' for itself stays: "<lambda()>",
+ * "operator<", "<T as Trait>::run".
+ */
+void hl_format_templates(char *text);
+
+/* The same as hl_format_shortened(), cut off in front, for paths and places: "...source.c:12". */
 const char *hl_format_tail(const char *text, size_t columns, char *buffer, size_t size);

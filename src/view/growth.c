@@ -53,7 +53,8 @@ static void begin_rows(struct hl_emit *emit, const struct hl_view_options *optio
 		{"to_bytes", "to", HL_EMIT_BYTES, 0},
 		{NULL, "where", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY | HL_EMIT_SHORTENED | HL_EMIT_PATH},
 		{NULL, by_stack ? "stack, from its leaf" : "function", HL_EMIT_TEXT,
-		 HL_EMIT_TEXT_ONLY | (options->full ? 0 : HL_EMIT_SHORTENED | HL_EMIT_KEY)},
+		 HL_EMIT_TEXT_ONLY |
+			 (options->full ? 0 : HL_EMIT_SHORTENED | HL_EMIT_NAMES | HL_EMIT_KEY)},
 		{"name", NULL, HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},
 		{"file", NULL, HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},
 		{"line", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},

@@ -132,8 +132,11 @@ static int sum_by_stack(const struct peaks *peaks, int64_t **figures, size_t cou
 
 	if (!sums)
 		return -ENOMEM;
-	for (size_t i = 1; i < count; i++)
-		sums[peaks->tree.node_of[peaks->history->profile_nodes[i]]] += (*figures)[i];
+	for (size_t i = 1; i < count; i++) {
+		uint32_t node = peaks->history->profile_nodes[i];
+		if (node != HL_NODE_LEFT_OUT)
+			sums[peaks->tree.node_of[node]] += (*figures)[i];
+	}
 	free(*figures);
 	*figures = sums;
 	return 0;
@@ -239,7 +242,7 @@ static void begin_stacks(struct hl_emit *emit, const struct hl_view_options *opt
 		{NULL, "share", HL_EMIT_PERCENT, HL_EMIT_TEXT_ONLY},
 		{"bytes", "to", HL_EMIT_BYTES, 0},
 		{NULL, "stack, from its leaf", HL_EMIT_TEXT,
-		 HL_EMIT_TEXT_ONLY | (options->full ? 0 : HL_EMIT_SHORTENED)},
+		 HL_EMIT_TEXT_ONLY | (options->full ? 0 : HL_EMIT_SHORTENED | HL_EMIT_NAMES)},
 		{"stack", NULL, HL_EMIT_STACK, HL_EMIT_JSON_ONLY},
 	};
 

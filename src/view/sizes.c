@@ -283,7 +283,7 @@ static int emit_stacks(const struct report *report)
 		{NULL, "bytes", HL_EMIT_BYTES, report->knows_bytes ? 0 : HL_EMIT_HIDDEN},
 		{NULL, "share", HL_EMIT_PERCENT, 0},
 		{NULL, "allocated by", HL_EMIT_TEXT,
-		 options->full ? 0 : HL_EMIT_SHORTENED | HL_EMIT_KEY},
+		 options->full ? 0 : HL_EMIT_SHORTENED | HL_EMIT_NAMES | HL_EMIT_KEY},
 	};
 	int r = 0;
 

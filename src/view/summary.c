@@ -130,6 +130,8 @@ void hl_summary_members(struct hl_emit *emit, const struct hl_profile *profile,
 		hl_emit_text(emit, "filter", hl_profile_text(profile, profile->filter));
 		total_member(emit, "unfiltered_total", profile, &profile->unfiltered_total);
 	}
+	if (profile->plumbing_folded)
+		hl_emit_boolean(emit, "plumbing_folded", true);
 	total_member(emit, "total", profile, &profile->total);
 	lost_member(emit, profile);
 	if (profile->figure_count) {
@@ -252,6 +254,14 @@ static void filter_line(struct hl_emit *emit, const struct hl_profile *profile)
 		hl_emit_line(emit, "%s", filter); /* which hid frames, but left all stacks */
 }
 
+void hl_summary_plumbing_line(struct hl_emit *emit, const struct hl_profile *profile)
+{
+	if (profile->plumbing_folded)
+		hl_emit_line(emit,
+			     "allocation plumbing (operator new, xmalloc, ...) is folded into "
+			     "its callers; --plumbing shows it");
+}
+
 static void base_lines(struct hl_emit *emit, const struct hl_profile *profile)
 {
 	if (!profile->base)
@@ -307,6 +317,7 @@ void hl_summary_lines(struct hl_emit *emit, const struct hl_profile *profile)
 	base_lines(emit, profile);
 	hl_summary_totals_line(emit, profile, profile->base ? "now: " : "", &profile->total);
 	filter_line(emit, profile);
+	hl_summary_plumbing_line(emit, profile);
 	if (profile->process_count > 1)
 		hl_emit_line(emit,
 			     "sums over %zu processes; --process shows one, 'heapline info' lists "

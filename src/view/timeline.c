@@ -68,8 +68,9 @@ static void emit_keys(struct hl_emit *emit, const struct hl_timeline *timeline)
 	hl_emit_array(emit, "keys");
 	for (size_t i = 0; i < timeline->key_count; i++) {
 		const struct hl_timeline_key *key = &timeline->keys[i];
-		hl_emit_line(emit, "%c: %s", (char)('A' + i),
-			     hl_timeline_key_text(key, words, sizeof(words)));
+		hl_timeline_key_text(key, words, sizeof(words));
+		hl_format_templates(words);
+		hl_emit_line(emit, "%c: %s", (char)('A' + i), words);
 		hl_emit_object(emit, NULL);
 		hl_emit_text(emit, "name", key->is_rest ? "" : key->label.name);
 		hl_emit_text(emit, "file", key->label.file);

@@ -130,9 +130,9 @@ static void put_legend(const struct picture *picture)
 	}
 	for (; row < timeline->key_count; row++) {
 		put_swatch(picture, row, color_of_key(timeline, row), false);
-		hl_xml_text_cut(picture->out,
-				hl_timeline_key_text(&timeline->keys[row], words, sizeof(words)),
-				LEGEND_CELLS);
+		hl_timeline_key_text(&timeline->keys[row], words, sizeof(words));
+		hl_format_templates(words);
+		hl_xml_text_cut(picture->out, words, LEGEND_CELLS);
 		fputs("</text>\n", picture->out);
 	}
 	put_swatch(picture, row, RSS_COLOR, true);

@@ -179,6 +179,7 @@ static int describe_node(const struct hl_profile *profile, const struct hl_callt
 
 	if (asprintf(&words.branch, plain ? "%s" : "%s (%s)", words.label.name, place) < 0)
 		return -ENOMEM;
+	hl_format_templates(words.branch);
 	*ret_words = words;
 	return 0;
 }

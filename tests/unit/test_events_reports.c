@@ -270,7 +270,7 @@ static int show(const struct lab *lab, enum hl_view_events report, bool json)
 	struct hl_history *history = NULL;
 	struct hl_error err = {0};
 
-	int r = hl_history_open(lab->directory, &selection, &range, &history, &err);
+	int r = hl_history_open(lab->directory, &selection, &range, NULL, &history, &err);
 	if (r == 0)
 		r = hl_view_events(history, &options, &err);
 	hl_history_free(history);

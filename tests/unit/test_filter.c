@@ -135,7 +135,7 @@ static struct hl_profile *filtered(struct hl_filter filter, int64_t expected_tot
 	struct hl_profile *profile = make_profile();
 	struct hl_error err = {0};
 
-	assert_int_equal(hl_filter_apply(&filter, profile, &err), 0);
+	assert_int_equal(hl_filter_apply(&filter, profile, NULL, &err), 0);
 	assert_true(hl_profile_is_valid(profile));
 	assert_int_equal(profile->total.alloc_bytes, expected_total);
 	assert_int_equal(profile->base_total.alloc_bytes, 1000 * expected_total);
@@ -331,7 +331,7 @@ static void without_rows_no_thread_has_a_figure(void **state)
 
 	(void)state;
 	profile->row_count = 0;
-	assert_int_equal(hl_filter_apply(&filter, profile, NULL), 0);
+	assert_int_equal(hl_filter_apply(&filter, profile, NULL, NULL), 0);
 	assert_int_equal(profile->thread_count, 0);
 	hl_profile_free(profile);
 }
@@ -343,7 +343,7 @@ static void a_bad_expression_is_named(void **state)
 	struct hl_error err = {0};
 
 	(void)state;
-	assert_int_equal(hl_filter_apply(&filter, profile, &err), -EINVAL);
+	assert_int_equal(hl_filter_apply(&filter, profile, NULL, &err), -EINVAL);
 	assert_non_null(strstr(err.text, "'a(' of --hide"));
 	assert_true(hl_profile_is_valid(profile));
 	hl_profile_free(profile);
@@ -354,7 +354,7 @@ static int apply_to(struct hl_profile *profile)
 	const struct hl_filter filter = {
 		.focus = {"xmalloc"}, .ignore = {"send"}, .hide = {"grow"}};
 
-	return hl_filter_apply(&filter, profile, NULL);
+	return hl_filter_apply(&filter, profile, NULL, NULL);
 }
 
 static void want_of_memory_is_an_error_wherever_it_strikes(void **state)

@@ -130,7 +130,7 @@ static struct hl_history *open_history(const struct lab *lab, struct hl_history_
 	struct hl_history *history;
 	struct hl_error err = {0};
 
-	if (hl_history_open(lab->directory, &selection, &range, &history, &err) != 0)
+	if (hl_history_open(lab->directory, &selection, &range, NULL, &history, &err) != 0)
 		fail_msg("%s", err.text);
 	return history;
 }
@@ -499,7 +499,7 @@ static int show_range(const struct lab *lab, struct hl_history_range range, hl_h
 	struct hl_history *history = NULL;
 	struct hl_error err = {0};
 
-	int r = hl_history_open(lab->directory, &selection, &range, &history, &err);
+	int r = hl_history_open(lab->directory, &selection, &range, NULL, &history, &err);
 	if (r == 0)
 		r = view(history, &options, &err);
 	hl_history_free(history);

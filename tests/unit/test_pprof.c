@@ -298,8 +298,8 @@ static void a_hidden_frame_takes_nothing_else_out_of_its_location(void **state)
 	struct hl_profile *profile = make_profile();
 
 	(void)state;
-	assert_int_equal(hl_filter_apply(&(struct hl_filter){.hide = {"^outer$"}}, profile, NULL),
-			 0);
+	assert_int_equal(
+		hl_filter_apply(&(struct hl_filter){.hide = {"^outer$"}}, profile, NULL, NULL), 0);
 	struct pprof_file file = pprof_of(profile);
 	Pprof__Profile *message = pprof_unpack(&file);
 	assert_string_equal(stack_text(message, message->sample[2]), "inmost<inner main");

@@ -82,7 +82,8 @@ static struct lab *lab_new(uint64_t count, uint64_t segment_bytes, uint64_t hole
 	assert_int_equal(hl_recording_open(lab->directory, &recording, &err), 0);
 	assert_int_equal(hl_profile_load(recording, &selection, &lab->profile, &err), 0);
 	hl_recording_free(recording);
-	if (hl_history_open(lab->directory, &selection, &HL_HISTORY_ALL, &lab->history, &err) != 0)
+	if (hl_history_open(lab->directory, &selection, &HL_HISTORY_ALL, NULL, &lab->history,
+			    &err) != 0)
 		fail_msg("%s", err.text);
 	return lab;
 }

@@ -573,6 +573,40 @@ static void places_are_cut_off_in_front_so_that_lines_keep_their_numbers(void **
 	assert_int_equal(hl_format_width("\xe5\x86\x85\xe5\xad\x98.c:12"), 9);
 }
 
+static void template_arguments_are_shortened_and_nothing_else(void **state)
+{
+	static const struct {
+		const char *text, *expected;
+	} cases[] = {
+		{"main", "main"},
+		{"std::map<int, std::vector<char> >::operator[](int&&)",
+		 "std::map<...>::operator[](int&&)"},
+		{"void serve<void (*)(int)>(std::set<long>&)", "void serve<...>(std::set<...>&)"},
+		{"f<T>(int)", "f<T>(int)"},
+		{"f<int> < g<long> < main", "f<int> < g<...> < main"},
+		{"<lambda(int)>", "<lambda(int)>"},
+		{"<module> < run", "<module> < run"},
+		{"a::operator< <int>(b const&)", "a::operator< <int>(b const&)"},
+		{"a::operator<<(b<char>&)", "a::operator<<(b<...>&)"},
+		{"a::operator->()", "a::operator->()"},
+		{"x<abcd>::operator<(b)", "x<...>::operator<(b)"},
+		{"<alloc::vec::Vec<T,A> as core::clone::Clone>::clone",
+		 "<alloc::vec::Vec<T,A> as core::clone::Clone>::clone"},
+		{"<alloc::vec::Vec<shop::Item> as core::clone::Clone>::clone",
+		 "<alloc::vec::Vec<...> as core::clone::Clone>::clone"},
+		{"call::<fn() -> usize, bool>", "call::<...>"},
+		{"cut_off<std::map<int", "cut_off<std::map<int"},
+	};
+	char text[128];
+
+	(void)state;
+	for (size_t i = 0; i < HL_COUNT_OF(cases); i++) {
+		snprintf(text, sizeof(text), "%s", cases[i].text);
+		hl_format_templates(text);
+		assert_string_equal(text, cases[i].expected);
+	}
+}
+
 static size_t offset_in_line(const char *text, const char *part)
 {
 	const char *found = strstr(text, part);
@@ -736,6 +770,7 @@ int main(void)
 		cmocka_unit_test(control_characters_reach_no_terminal),
 		cmocka_unit_test(wide_letters_take_two_columns),
 		cmocka_unit_test(places_are_cut_off_in_front_so_that_lines_keep_their_numbers),
+		cmocka_unit_test(template_arguments_are_shortened_and_nothing_else),
 		cmocka_unit_test(columns_align_behind_wide_letters),
 		cmocka_unit_test(only_utf_8_passes_into_json),
 		cmocka_unit_test(bytes_have_the_unit_that_reads_best),

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The table of allocation plumbing, and how it is folded; see plumbing.h. */
+#include "profile/plumbing.h"
+
+#include "base/compiler.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * Names of functions, without return types, template arguments and parameters; those that end with
+ * '*' are the beginning of many. `operator new` of any class is plumbing too.
+ */
+/* clang-format off */
+static const char *const table[] = {
+	/* C library: the allocator, and what allocates for its caller */
+	"malloc", "calloc", "realloc", "reallocarray", "memalign", "aligned_alloc", "posix_memalign",
+	"valloc", "pvalloc", "__libc_malloc", "__libc_calloc", "__libc_realloc", "__libc_memalign",
+	"__libc_reallocarray", "__GI___libc_malloc", "__GI___libc_calloc", "__GI___libc_realloc",
+	"__GI___libc_memalign", "_int_malloc", "_int_realloc", "_int_memalign", "_mid_memalign",
+	"sysmalloc*", "tcache_init*", "tcache_malloc_init", "ptmalloc_init*", "arena_get2*",
+	"_int_new_arena", "new_heap", "alloc_new_heap", "grow_heap", "strdup", "strndup", "__strdup",
+	"__strndup", "__GI___strdup", "__GI___strndup", "wcsdup", "asprintf", "vasprintf",
+	"___asprintf", "__asprintf*", "__vasprintf*", "___vasprintf_chk", "getline", "getdelim",
+	"__getline", "__getdelim", "_IO_getdelim", "realpath*", "__realpath*",
+	"canonicalize_file_name", "getcwd", "__getcwd", "open_memstream", "fopen", "fopen64", "fdopen",
+	"_IO_new_fopen", "_IO_new_fdopen", "__fopen_internal", "_IO_fopen64", "opendir", "fdopendir", "__opendir*", "__alloc_dir", "scandir*",
+
+	/* C++ */
+	"std::*", "__gnu_cxx::*", "__cxxabiv1::*", "__cxa_allocate_exception", "boost::container::*",
+	"boost::unordered::*", "boost::make_shared", "boost::allocate_shared",
+	"absl::container_internal::*", "absl::inlined_vector_internal::*", "QArrayData::*",
+	"QListData::*", "QHashData::*", "QVectorData::*", "qMalloc*", "qRealloc*",
+
+	/* Rust */
+	"__rust_alloc*", "__rust_realloc", "__rdl_alloc*", "__rdl_realloc", "__rg_alloc*",
+	"__rg_realloc", "__rustc::__r*", "<alloc::*", "<core::*", "<std::*", "<hashbrown::*",
+	"<T as alloc::*", "<T as core::*", "<I as core::*", "<F as core::*", "hashbrown::*",
+	"alloc::alloc::*", "alloc::raw_vec::*", "alloc::vec::*", "alloc::string::*", "alloc::boxed::*",
+	"alloc::rc::*", "alloc::sync::*", "alloc::slice::*", "alloc::str::*", "alloc::collections::*",
+	"alloc::fmt::*", "alloc::borrow::*", "alloc::ffi::*", "core::alloc::*", "core::array::*",
+	"core::clone::*", "core::convert::*", "core::iter::*", "core::ops::function::*",
+	"core::option::*", "core::ptr::*", "core::result::*", "core::slice::*", "core::str::*",
+	"core::fmt::*",
+
+	/* Go */
+	"runtime.mallocgc*", "runtime.newobject", "runtime.newarray", "runtime.makeslice*",
+	"runtime.growslice", "runtime.makemap*", "runtime.rawstring*", "runtime.rawbyteslice",
+	"runtime.concatstring*", "runtime.slicebytetostring", "runtime.stringtoslicebyte",
+	"runtime.persistentalloc*",
+
+	/* wrappers that many programs have */
+	"xmalloc*", "xcalloc*", "xrealloc*", "xstrdup*", "xstrndup*", "xmemdup*", "xzalloc*",
+	"xnmalloc", "xnrealloc", "x2realloc", "x2nrealloc", "xcharalloc", "xasprintf", "xvasprintf",
+	"xpalloc", "xalignalloc", "ximalloc", "xirealloc", "xicalloc", "do_xmalloc", "do_xrealloc",
+	"safe_malloc", "safe_calloc", "safe_realloc", "safe_strdup", "checked_malloc", "memdup",
+
+	/* allocators under their own names */
+	"je_malloc*", "je_calloc", "je_realloc", "je_rallocx", "je_aligned_alloc",
+	"je_posix_memalign", "je_memalign", "mi_malloc*", "mi_calloc*", "mi_zalloc*", "mi_realloc*",
+	"mi_new*", "mi_heap_malloc*", "mi_heap_zalloc*", "mi_heap_calloc*", "mi_heap_realloc*",
+	"mi_strdup", "mi_aligned_alloc", "_mi_malloc_generic", "_mi_page_malloc*", "_mi_heap_*",
+	"tc_malloc*", "tc_calloc", "tc_realloc", "tc_new*", "tc_memalign", "tcmalloc::*", "scudo_*",
+	"rpmalloc", "rpcalloc", "rprealloc",
+
+	/* one line or more for each program or library: perl, nginx, php, glib, python */
+	"Perl_safesys*", "PerlMem_*", "Perl_savepv", "Perl_savepvn",
+	"ngx_alloc", "ngx_calloc", "ngx_palloc*", "ngx_pnalloc", "ngx_pcalloc", "ngx_memalign",
+	"ngx_pmemalign", "ngx_create_pool",
+	"__zend_malloc", "__zend_calloc", "__zend_realloc", "_emalloc*", "_ecalloc", "_erealloc*",
+	"_estrdup", "_estrndup", "_safe_emalloc", "_safe_malloc", "_safe_erealloc", "_safe_realloc",
+	"zend_mm_*", "_zend_mm_*", "tracked_malloc",
+	"g_malloc*", "g_slice_*", "g_realloc*", "g_try_malloc*", "g_try_realloc*", "g_memdup*",
+	"g_strdup*", "g_strndup", "g_strconcat", "g_strjoin*", "g_aligned_alloc*",
+	"PyMem_*", "_PyMem_*", "PyObject_Malloc", "PyObject_Calloc", "PyObject_Realloc",
+	"_PyObject_Malloc", "_PyObject_Calloc", "_PyObject_Realloc", "_PyObject_AllocateArena",
+	"_PyObject_Arena*", "pymalloc_alloc", "pymalloc_realloc", "allocate_from_new_pool", "new_arena",
+
+	/* ruby, lua, skynet, redis, openssl, sqlite */
+	"ruby_xmalloc*", "ruby_xcalloc*", "ruby_xrealloc*", "ruby_strdup", "ruby_mimmalloc",
+	"objspace_xmalloc*", "objspace_xcalloc*", "objspace_xrealloc*", "rb_xmalloc_mul_add*",
+	"rb_xrealloc_mul_add*", "rb_gc_impl_malloc", "rb_gc_impl_calloc", "rb_gc_impl_realloc",
+	"luaM_*", "l_alloc",
+	"skynet_malloc", "skynet_calloc", "skynet_realloc", "skynet_strdup", "skynet_lalloc",
+	"zmalloc*", "zcalloc*", "zrealloc*", "ztrymalloc*", "ztrycalloc*", "ztryrealloc*", "zstrdup",
+	"extend_to_usable",
+	"CRYPTO_malloc*", "CRYPTO_zalloc", "CRYPTO_calloc", "CRYPTO_realloc*", "CRYPTO_clear_realloc*",
+	"CRYPTO_strdup", "CRYPTO_strndup", "CRYPTO_memdup", "CRYPTO_secure_malloc",
+	"CRYPTO_secure_zalloc", "CRYPTO_aligned_alloc*",
+	"sqlite3Malloc*", "sqlite3_malloc*", "sqlite3_realloc*", "sqlite3Realloc*", "sqlite3MemMalloc",
+	"sqlite3MemRealloc", "sqlite3DbMalloc*", "sqlite3DbRealloc*", "sqlite3DbStrDup",
+	"sqlite3DbStrNDup", "mallocWithAlarm",
+
+	/* postgres, apr, ffmpeg, libxml2, talloc, tcl, libuv, node, the JVM, Erlang */
+	"palloc*", "repalloc*", "MemoryContextAlloc*", "MemoryContextStrdup", "AllocSetAlloc*",
+	"AllocSetRealloc", "AllocSetContextCreate*", "GenerationAlloc*", "SlabAlloc*", "pstrdup",
+	"pnstrdup", "pg_malloc*", "pg_realloc", "pg_strdup", "guc_malloc", "guc_strdup",
+	"apr_palloc*", "apr_pcalloc*", "apr_pstrdup", "apr_pstrndup", "apr_pstrmemdup",
+	"apr_allocator_alloc", "allocator_alloc",
+	"av_malloc*", "av_calloc", "av_realloc*", "av_strdup", "av_strndup", "av_memdup",
+	"av_fast_malloc*", "av_fast_padded_malloc*", "av_fast_realloc", "ff_fast_malloc",
+	"xmlStrdup", "xmlStrndup", "xmlMemMalloc",
+	"talloc_*", "_talloc_*", "__talloc*",
+	"Tcl_Alloc", "Tcl_Realloc", "TclpAlloc", "TclpRealloc", "Tcl_AttemptAlloc",
+	"uv__malloc", "uv__calloc", "uv__realloc", "uv__strdup", "uv__strndup",
+	"node::Malloc*", "node::Calloc*", "node::Realloc*", "node::Unchecked*",
+	"v8::internal::AllocWithRetry", "v8::internal::NewArray", "v8::base::Malloc",
+	"v8::base::AlignedAlloc", "v8::internal::AlignedAllocWithRetry",
+	"os::malloc", "os::realloc", "os::strdup", "AllocateHeap*", "ReallocateHeap*",
+	"resource_allocate_bytes", "Arena::grow", "JLI_MemAlloc", "JLI_MemRealloc",
+	"erts_alloc*", "erts_realloc*", "erts_alcu_*", "erts_sys_alloc", "erts_sys_realloc",
+	"enif_alloc", "enif_realloc", "driver_alloc", "driver_realloc",
+};
+/* clang-format on */
+
+#define ANONYMOUS "(anonymous namespace)"
+#define OPERATOR  "operator"
+
+static_assert(HL_COUNT_OF(table) <= HL_COUNT_OF((struct hl_plumbing){0}.patterns),
+	      "each has its place");
+
+/* ---- matching ---- */
+
+void hl_plumbing_init(struct hl_plumbing *plumbing)
+{
+	uint16_t next[UINT8_MAX + 1];
+
+	memset(plumbing->first, 0, sizeof(plumbing->first));
+	for (size_t i = 0; i < HL_COUNT_OF(table); i++)
+		plumbing->first[(uint8_t)table[i][0] + 1]++;
+	for (size_t byte = 0; byte <= UINT8_MAX; byte++) {
+		plumbing->first[byte + 1] =
+			(uint16_t)(plumbing->first[byte + 1] + plumbing->first[byte]);
+		next[byte] = plumbing->first[byte];
+	}
+	for (size_t i = 0; i < HL_COUNT_OF(table); i++)
+		plumbing->patterns[next[(uint8_t)table[i][0]]++] = table[i];
+}
+
+static bool begins_with(const char *text, const char *beginning)
+{
+	return !strncmp(text, beginning, strlen(beginning));
+}
+
+static bool is_letter(char byte)
+{
+	return isalnum((unsigned char)byte) || byte == '_';
+}
+
+/*
+ * Where the name itself begins: the demangler puts a return type before names of templates. Spaces
+ * within brackets are part of a name, and so is what follows the word operator.
+ */
+static const char *skip_return_type(const char *name, bool *ret_is_new)
+{
+	const char *begin = name;
+	int depth = 0;
+
+	for (const char *at = name; *at; at++) {
+		bool is_outside = depth == 0;
+		if (*at == '(' && is_outside && begins_with(at, ANONYMOUS))
+			at += strlen(ANONYMOUS) - 1;
+		else if (*at == '(' && is_outside &&
+			 (at == begin || !begins_with(begin, "decltype")))
+			return begin; /* of parameters */
+		else if (*at == '<' || *at == '[' || *at == '{' || *at == '(')
+			depth++;
+		else if ((*at == '>' && at > name && at[-1] != '-') || *at == ']' || *at == '}' ||
+			 *at == ')')
+			depth--;
+		else if (*at == ' ' && is_outside && at[1] != '(')
+			begin = at + 1;
+		else if (*at == 'o' && is_outside && (at == begin || at[-1] == ':') &&
+			 begins_with(at, OPERATOR) && !is_letter(at[strlen(OPERATOR)])) {
+			*ret_is_new = begins_with(at + strlen(OPERATOR), " new");
+			return begin;
+		}
+	}
+	return begin;
+}
+
+static bool matches(const char *pattern, const char *name)
+{
+	while (*pattern && *pattern == *name) {
+		pattern++;
+		name++;
+	}
+	if (*pattern == '*')
+		return true;
+	return !*pattern && (!*name || strchr("(<[.@", *name));
+}
+
+static bool matches_some(const struct hl_plumbing *plumbing, const char *name)
+{
+	uint8_t byte = (uint8_t)*name;
+
+	for (size_t i = plumbing->first[byte]; i < plumbing->first[byte + 1]; i++)
+		if (matches(plumbing->patterns[i], name))
+			return true;
+	return false;
+}
+
+/* Only templates have return types; most names need not be read to their ends. */
+static bool is_plain(const char *name)
+{
+	size_t length = strcspn(name, "(< ");
+
+	return !name[length] || (name[length] == '(' && length && !begins_with(name, "decltype"));
+}
+
+bool hl_plumbing_matches(const struct hl_plumbing *plumbing, const char *name)
+{
+	bool is_new = false;
+
+	if (is_plain(name))
+		return matches_some(plumbing, name);
+	const char *begin = skip_return_type(name, &is_new);
+	return is_new || matches_some(plumbing, begin);
+}
+
+/* ---- folding ---- */
+
+struct folding {
+	struct hl_profile *profile;
+	bool *is_plumbing;  /* by function */
+	uint32_t *receiver; /* by node: which node gets its figures; afterwards, its new id */
+	bool *kept;	    /* by node */
+};
+
+static void mark_functions(struct folding *folding)
+{
+	const struct hl_profile *profile = folding->profile;
+	struct hl_plumbing plumbing;
+
+	hl_plumbing_init(&plumbing);
+	for (size_t i = 1; i < profile->function_count; i++)
+		folding->is_plumbing[i] = hl_plumbing_matches(
+			&plumbing, hl_profile_text(profile, profile->functions[i].name));
+}
+
+/* Returns whether some node has another receiver. */
+static bool find_receivers(struct folding *folding)
+{
+	const struct hl_profile *profile = folding->profile;
+	bool folds = false;
+
+	for (uint32_t i = 1; i < profile->node_count; i++) {
+		const struct hl_profile_node *node = &profile->nodes[i];
+		bool is_plumbing = folding->is_plumbing[profile->frames[node->frame].function];
+		folding->receiver[i] =
+			is_plumbing && node->parent ? folding->receiver[node->parent] : i;
+		folds |= folding->receiver[i] != i;
+	}
+	return folds;
+}
+
+/* The nodes that keep or get figures, and those above them. */
+static uint32_t find_kept(struct folding *folding)
+{
+	const struct hl_profile *profile = folding->profile;
+	uint32_t count = 0;
+
+	folding->kept[0] = true;
+	for (size_t i = profile->node_count; i-- > 0;) {
+		folding->kept[i] |= folding->receiver[i] == i;
+		if (folding->kept[i])
+			folding->kept[profile->nodes[i].parent] = true;
+		count += folding->kept[i];
+	}
+	return count;
+}
+
+/* Nodes keep their order, so a subtree ends where the next node that is kept begins. */
+static int rebuild(struct folding *folding, uint32_t count, const struct hl_node_ids *follow)
+{
+	struct hl_profile *profile = folding->profile;
+	struct hl_profile_node *nodes = calloc(count, sizeof(*nodes));
+	uint32_t *ids = calloc(profile->node_count + 1, sizeof(*ids));
+
+	if (!nodes || !ids) {
+		free(nodes);
+		free(ids);
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < profile->node_count; i++)
+		ids[i + 1] = ids[i] + folding->kept[i];
+	for (size_t i = 0; i < profile->node_count; i++) {
+		const struct hl_profile_node *node = &profile->nodes[i];
+		if (folding->kept[i])
+			nodes[ids[i]] = (struct hl_profile_node){
+				.parent = ids[node->parent],
+				.end = ids[node->end],
+				.frame = node->frame,
+			};
+		folding->receiver[i] = ids[folding->receiver[i]];
+	}
+	free(ids);
+	return hl_retree(profile, nodes, count, folding->receiver, NULL, follow);
+}
+
+int hl_plumbing_fold(struct hl_profile *profile, const struct hl_node_ids *follow)
+{
+	struct folding folding = {
+		.profile = profile,
+		.is_plumbing = calloc(profile->function_count + 1, sizeof(bool)),
+		.receiver = calloc(profile->node_count + 1, sizeof(uint32_t)),
+		.kept = calloc(profile->node_count + 1, sizeof(bool)),
+	};
+	int r = folding.is_plumbing && folding.receiver && folding.kept ? 0 : -ENOMEM;
+
+	if (r == 0)
+		mark_functions(&folding);
+	if (r == 0 && find_receivers(&folding)) {
+		r = rebuild(&folding, find_kept(&folding), follow);
+		profile->plumbing_folded = r == 0;
+	}
+	free(folding.is_plumbing);
+	free(folding.receiver);
+	free(folding.kept);
+	return r;
+}

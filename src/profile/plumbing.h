@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Allocation plumbing: functions that allocate on behalf of their callers, and so say nothing about
+ * who wanted the memory. operator new, the containers of C++ and Rust, wrappers such as xmalloc.
+ *
+ * A stack ends with a run of such frames, as long as every frame matches a pattern of the table in
+ * plumbing.c. Folding gives what the run allocated to the frame outside of it; frames further out
+ * are never touched. A stack that consists of plumbing alone keeps its outermost frame.
+ */
+#pragma once
+
+#include "profile/retree.h"
+
+/* The patterns by the first byte of the names that they match. */
+struct hl_plumbing {
+	const char *patterns[512];
+	uint16_t first[UINT8_MAX + 2]; /* of byte b: first[b] .. first[b + 1] - 1 */
+};
+
+void hl_plumbing_init(struct hl_plumbing *plumbing);
+
+/* Whether the function ${name}, demangled where it was mangled, is plumbing. */
+bool hl_plumbing_matches(const struct hl_plumbing *plumbing, const char *name);
+
+/*
+ * Folds the plumbing of all stacks of ${profile}, sets profile->plumbing_folded where there was
+ * some, and has ${follow}, unless NULL, follow. 0 or -ENOMEM, which changes nothing.
+ */
+int hl_plumbing_fold(struct hl_profile *profile, const struct hl_node_ids *follow);

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Moves counters, rows, sizes and totals to the nodes of another tree; see retree.h. */
+#include "profile/retree.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+struct moving {
+	struct hl_profile *profile;
+	const uint32_t *new_node;
+	const bool *chosen;
+};
+
+static bool is_chosen(const struct moving *moving, uint32_t node)
+{
+	return !moving->chosen || moving->chosen[node];
+}
+
+static void sum_counters(const struct moving *moving, const struct hl_profile_counters *from,
+			 struct hl_profile_counters *to, struct hl_profile_counters *total)
+{
+	*total = (struct hl_profile_counters){0};
+	for (uint32_t i = 0; i < moving->profile->node_count; i++) {
+		if (!is_chosen(moving, i))
+			continue;
+		hl_profile_counters_add(&to[moving->new_node[i]], &from[i]);
+		hl_profile_counters_add(total, &from[i]);
+	}
+}
+
+static void move_rows(const struct moving *moving)
+{
+	struct hl_profile *profile = moving->profile;
+	size_t kept = 0;
+
+	for (size_t i = 0; i < profile->row_count; i++) {
+		struct hl_profile_row row = profile->rows[i];
+		if (!is_chosen(moving, row.node))
+			continue;
+		row.node = moving->new_node[row.node];
+		profile->rows[kept++] = row;
+	}
+	profile->row_count = kept;
+}
+
+/* Without rows it is not known what of a thread's is left. */
+static void sum_threads(struct hl_profile *profile, bool has_rows)
+{
+	for (size_t i = 0; i < profile->thread_count; i++)
+		profile->threads[i].total = (struct hl_profile_counters){0};
+	for (size_t i = 0; i < profile->row_count; i++)
+		hl_profile_counters_add(&profile->threads[profile->rows[i].thread].total,
+					&profile->rows[i].counters);
+	if (!has_rows)
+		profile->thread_count = 0;
+}
+
+static void move_sizes(const struct moving *moving)
+{
+	struct hl_profile *profile = moving->profile;
+	size_t kept = 0;
+
+	for (size_t i = 0; i < profile->size_count; i++) {
+		struct hl_profile_size size = profile->sizes[i];
+		if (!is_chosen(moving, size.node))
+			continue;
+		size.node = moving->new_node[size.node];
+		profile->sizes[kept++] = size;
+	}
+	profile->size_count = kept;
+}
+
+static void move_ids(const struct moving *moving, const struct hl_node_ids *follow)
+{
+	for (size_t i = 0; follow && i < follow->count; i++) {
+		uint32_t id = follow->ids[i];
+		if (id != HL_NODE_LEFT_OUT)
+			follow->ids[i] =
+				is_chosen(moving, id) ? moving->new_node[id] : HL_NODE_LEFT_OUT;
+	}
+}
+
+int hl_retree(struct hl_profile *profile, struct hl_profile_node *nodes, size_t count,
+	      const uint32_t *new_node, const bool *chosen, const struct hl_node_ids *follow)
+{
+	const struct moving moving = {profile, new_node, chosen};
+	struct hl_profile_counters *counters = calloc(count, sizeof(*counters)), *base = NULL;
+	bool has_rows = profile->row_count;
+
+	if (profile->base)
+		base = calloc(count, sizeof(*base));
+	if (!counters || (profile->base && !base)) {
+		free(nodes);
+		free(counters);
+		free(base);
+		return -ENOMEM;
+	}
+	sum_counters(&moving, profile->counters, counters, &profile->total);
+	if (base)
+		sum_counters(&moving, profile->base, base, &profile->base_total);
+	move_rows(&moving);
+	if (chosen)
+		sum_threads(profile, has_rows);
+	move_sizes(&moving);
+	move_ids(&moving, follow);
+	free(profile->nodes);
+	free(profile->counters);
+	free(profile->base);
+	profile->nodes = nodes;
+	profile->counters = counters;
+	profile->base = base;
+	profile->node_count = count;
+	return 0;
+}

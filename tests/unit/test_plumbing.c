@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Allocation plumbing: which functions are some, and that every figure follows when it is folded.
+ */
+#include "profile/plumbing.h"
+
+#include "profile/builder.h"
+#include "profile/filter.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fail_allocations.h"
+
+/* ---- names ---- */
+
+static bool is_plumbing(const char *name)
+{
+	struct hl_plumbing plumbing;
+
+	hl_plumbing_init(&plumbing);
+	return hl_plumbing_matches(&plumbing, name);
+}
+
+static void functions_that_allocate_for_their_callers_are_plumbing(void **state)
+{
+	static const char *const names[] = {
+		"malloc",
+		"xmalloc",
+		"xrealloc2",
+		"xstrdup@plt",
+		"xcalloc(unsigned long, unsigned long)",
+		"strdup",
+		"operator new(unsigned long)",
+		"operator new[](unsigned long, std::align_val_t)",
+		"Arena::Chunk::operator new(unsigned long)",
+		"(anonymous namespace)::Pool::operator new(unsigned long)",
+		"std::map<int, shop::session>::operator[](int const&)",
+		"std::string::_M_create(unsigned long&, unsigned long)",
+		"void std::vector<int, std::allocator<int> >::_M_realloc_insert<int const&>(int*)",
+		"shop::item* std::__do_uninit_copy<shop::item*>(shop::item*, shop::item*)",
+		"decltype (f(0)) std::__invoke<shop::run(int)::{lambda(int)#1}>(int)",
+		"__gnu_cxx::new_allocator<char>::allocate(unsigned long, void const*)",
+		"__rust_alloc",
+		"alloc::raw_vec::RawVec<T,A>::grow_one",
+		"alloc::alloc::alloc",
+		"<alloc::vec::Vec<T> as core::clone::Clone>::clone",
+		"<T as alloc::slice::hack::ConvertVec>::to_vec",
+		"hashbrown::raw::RawTable<T,A>::reserve_rehash",
+		"Perl_safesysmalloc",
+		"ngx_palloc",
+		"ngx_alloc",
+		"__zend_malloc",
+		"_emalloc",
+		"_emalloc_large",
+		"g_malloc0_n",
+		"g_slice_alloc",
+		"PyMem_RawMalloc",
+		"PyObject_Malloc",
+		"_PyObject_Malloc",
+		"zmalloc_usable",
+		"ruby_xmalloc2",
+		"CRYPTO_zalloc",
+		"sqlite3MallocZero",
+		"runtime.mallocgc",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!is_plumbing(names[i]))
+			fail_msg("'%s' is plumbing", names[i]);
+}
+
+static void functions_of_programs_are_none(void **state)
+{
+	static const char *const names[] = {
+		"",
+		"main",
+		"mallocate",
+		"strdupe",
+		"my_xmalloc",
+		"handle_request(std::map<int, std::string>&, std::string const&)",
+		"std_read",
+		"std::vector<int, std::allocator<int> > make<int>(int)",
+		"std::string shop::describe<shop::item>(shop::item const&)",
+		"unsigned long shop::count<std::string>(std::string const&)",
+		"shop::operator==(shop::item const&, shop::item const&)",
+		"bool shop::operator< <int>(std::string const&, int)",
+		"shop::item::operator std::string() const",
+		"shop::run(std::string const&)::{lambda(std::string)#1}::operator()(std::string) "
+		"const",
+		"decltype (f(0)) shop::call<int>(int)",
+		"(anonymous namespace)::parse(std::string)",
+		"alloc::shop::run",
+		"core::Server::run",
+		"<shop::Item as core::clone::Clone>::clone",
+		"<shop::Item<alloc::string::String>>::new",
+		"core::shop::run",
+		"PyDict_New",
+		"_PyEval_EvalFrameDefault",
+		"ngx_http_process_request",
+		"operators",
+		"renewed new",
+		"libstdc++.so.6+0xa5780",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (is_plumbing(names[i]))
+			fail_msg("'%s' is no plumbing", names[i]);
+}
+
+/* ---- folding ---- */
+
+/*
+ * main (1)
+ *   handle (2)
+ *     std::map::operator[] (4)
+ *       operator new (8)
+ *   std::for_each (16)
+ *     visit (32)
+ *       xmalloc (64)
+ *     operator new (128)
+ * std::thread (256)
+ *   operator new (512)
+ * in parentheses the bytes allocated there; powers of two, so that a sum says of what it is
+ */
+static const struct {
+	uint32_t parent; /* index of the row, from 1; 0: the root */
+	const char *name;
+} sample[] = {
+	{0, "main"},
+	{1, "handle"},
+	{2, "std::map<int, int>::operator[](int const&)"},
+	{3, "operator new(unsigned long)"},
+	{1, "void std::for_each<int*>(int*)"},
+	{5, "visit"},
+	{6, "xmalloc"},
+	{5, "operator new(unsigned long)"},
+	{0, "std::thread::thread()"},
+	{9, "operator new(unsigned long)"},
+};
+
+#define SAMPLE_COUNT (sizeof(sample) / sizeof(sample[0]))
+#define EVERYTHING   1023
+
+static struct hl_profile *make_profile(uint32_t ids[SAMPLE_COUNT + 1])
+{
+	struct hl_builder builder;
+	struct hl_profile *profile;
+	uint32_t *final_ids;
+
+	assert_int_equal(hl_builder_init(&builder), 0);
+	ids[0] = 0;
+	for (size_t i = 0; i < SAMPLE_COUNT; i++) {
+		const struct hl_symbols_frame symbol = {
+			.function = sample[i].name, .function_file = "", .file = ""};
+		uint32_t frame;
+		assert_int_equal(hl_builder_frame(&builder, &symbol, 0, 0, &frame), 0);
+		assert_int_equal(
+			hl_builder_child(&builder, ids[sample[i].parent], frame, &ids[i + 1]), 0);
+	}
+	assert_int_equal(hl_builder_finish(&builder, &final_ids, &profile), 0);
+	profile->rows = calloc(SAMPLE_COUNT, sizeof(*profile->rows));
+	profile->sizes = calloc(SAMPLE_COUNT, sizeof(*profile->sizes));
+	profile->threads = calloc(1, sizeof(*profile->threads));
+	profile->base = calloc(profile->node_count, sizeof(*profile->base));
+	profile->row_count = profile->size_count = SAMPLE_COUNT;
+	profile->thread_count = 1;
+	for (size_t i = 0; i < SAMPLE_COUNT; i++) {
+		uint32_t node = ids[i + 1] = final_ids[ids[i + 1]];
+		profile->counters[node].alloc_bytes = 1 << i;
+		profile->base[node].alloc_bytes = 1000 << i;
+		profile->rows[i] = (struct hl_profile_row){node, 0, profile->counters[node]};
+		profile->sizes[i] =
+			(struct hl_profile_size){.node = node, .counters = profile->counters[node]};
+		profile->total.alloc_bytes += 1 << i;
+		profile->base_total.alloc_bytes += 1000 << i;
+	}
+	profile->threads[0].total = profile->total;
+	free(final_ids);
+	hl_builder_release(&builder);
+	return profile;
+}
+
+/* The names from the root to ${node}, joined by ';'. */
+static void path_of(const struct hl_profile *profile, uint32_t node, char *buffer, size_t size)
+{
+	if (!node) {
+		buffer[0] = '\0';
+		return;
+	}
+	path_of(profile, profile->nodes[node].parent, buffer, size);
+	uint32_t function = profile->frames[profile->nodes[node].frame].function;
+	size_t used = strlen(buffer);
+	snprintf(buffer + used, size - used, "%s%s", used ? ";" : "",
+		 hl_profile_text(profile, profile->functions[function].name));
+}
+
+/* The node at ${path}, which has ${bytes} in each of its figures. */
+static uint32_t check_node(const struct hl_profile *profile, const char *path, int64_t bytes)
+{
+	int64_t rows = 0, sizes = 0;
+	char found[256] = "";
+	uint32_t node = 0;
+
+	while (strcmp(found, path) != 0 && ++node < profile->node_count)
+		path_of(profile, node, found, sizeof(found));
+	if (node == profile->node_count)
+		fail_msg("no '%s'", path);
+	for (size_t i = 0; i < profile->row_count; i++)
+		rows += profile->rows[i].node == node ? profile->rows[i].counters.alloc_bytes : 0;
+	for (size_t i = 0; i < profile->size_count; i++)
+		sizes +=
+			profile->sizes[i].node == node ? profile->sizes[i].counters.alloc_bytes : 0;
+	assert_int_equal(profile->counters[node].alloc_bytes, bytes);
+	assert_int_equal(profile->base[node].alloc_bytes, 1000 * bytes);
+	assert_int_equal(rows, bytes);
+	assert_int_equal(sizes, bytes);
+	return node;
+}
+
+static void runs_at_leaves_are_folded_and_no_others(void **state)
+{
+	uint32_t ids[SAMPLE_COUNT + 1];
+	struct hl_profile *profile = make_profile(ids);
+	const struct hl_node_ids follow = {ids, SAMPLE_COUNT + 1};
+
+	(void)state;
+	ids[0] = HL_NODE_LEFT_OUT;
+	assert_int_equal(hl_plumbing_fold(profile, &follow), 0);
+	assert_true(hl_profile_is_valid(profile));
+	assert_true(profile->plumbing_folded);
+	assert_int_equal(profile->node_count, 1 + 5);
+	uint32_t top = check_node(profile, "main", 1 + 16 + 128);
+	uint32_t handle = check_node(profile, "main;handle", 2 + 4 + 8);
+	check_node(profile, "main;void std::for_each<int*>(int*)", 0);
+	check_node(profile, "main;void std::for_each<int*>(int*);visit", 32 + 64);
+	uint32_t thread = check_node(profile, "std::thread::thread()", 256 + 512);
+	assert_int_equal(profile->total.alloc_bytes, EVERYTHING);
+	assert_int_equal(profile->base_total.alloc_bytes, 1000 * EVERYTHING);
+	assert_int_equal(profile->threads[0].total.alloc_bytes, EVERYTHING);
+	assert_int_equal(ids[0], HL_NODE_LEFT_OUT);
+	assert_int_equal(ids[4], handle);
+	assert_int_equal(ids[8], top);
+	assert_int_equal(ids[10], thread);
+	hl_profile_free(profile);
+}
+
+static void hidden_frames_are_part_of_a_run(void **state)
+{
+	const struct hl_filter filter = {.hide = {"^(visit|handle)$"}, .fold_plumbing = true};
+	uint32_t ids[SAMPLE_COUNT + 1];
+	struct hl_profile *profile = make_profile(ids);
+	const struct hl_node_ids follow = {ids, SAMPLE_COUNT + 1};
+
+	(void)state;
+	assert_int_equal(hl_filter_apply(&filter, profile, &follow, NULL), 0);
+	assert_int_equal(profile->node_count, 1 + 2);
+	assert_int_equal(ids[7], check_node(profile, "main", 255));
+	hl_profile_free(profile);
+}
+
+static void what_an_expression_left_out_is_followed_nowhere(void **state)
+{
+	const struct hl_filter filter = {.ignore = {"^visit$"}, .fold_plumbing = true};
+	uint32_t ids[SAMPLE_COUNT + 1];
+	struct hl_profile *profile = make_profile(ids);
+	const struct hl_node_ids follow = {ids, SAMPLE_COUNT + 1};
+
+	(void)state;
+	assert_int_equal(hl_filter_apply(&filter, profile, &follow, NULL), 0);
+	assert_int_equal(ids[7], HL_NODE_LEFT_OUT);
+	assert_int_equal(ids[8], check_node(profile, "main", 1 + 16 + 128));
+	hl_profile_free(profile);
+}
+
+static void a_profile_without_plumbing_stays(void **state)
+{
+	const struct hl_filter filter = {.hide = {"std::|operator new|xmalloc"},
+					 .fold_plumbing = true};
+	uint32_t ids[SAMPLE_COUNT + 1];
+	struct hl_profile *profile = make_profile(ids);
+
+	(void)state;
+	assert_int_equal(hl_filter_apply(&filter, profile, NULL, NULL), 0);
+	assert_false(profile->plumbing_folded);
+	check_node(profile, "main;visit", 32 + 64);
+	hl_profile_free(profile);
+}
+
+static void want_of_memory_changes_nothing(void **state)
+{
+	uint32_t ids[SAMPLE_COUNT + 1];
+	struct hl_profile *profile = make_profile(ids);
+	long failures = 0;
+
+	(void)state;
+	FOR_EACH_FAILING_ALLOCATION(r, hl_plumbing_fold(profile, NULL))
+	{
+		assert_int_equal(r, -ENOMEM);
+		assert_int_equal(profile->node_count, SAMPLE_COUNT + 1);
+		assert_false(profile->plumbing_folded);
+		failures++;
+	}
+	assert_true(failures >= 5);
+	assert_int_equal(profile->node_count, 1 + 5);
+	hl_profile_free(profile);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(functions_that_allocate_for_their_callers_are_plumbing),
+		cmocka_unit_test(functions_of_programs_are_none),
+		cmocka_unit_test(runs_at_leaves_are_folded_and_no_others),
+		cmocka_unit_test(hidden_frames_are_part_of_a_run),
+		cmocka_unit_test(what_an_expression_left_out_is_followed_nowhere),
+		cmocka_unit_test(a_profile_without_plumbing_stays),
+		cmocka_unit_test(want_of_memory_changes_nothing),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -92,19 +92,17 @@ static void figure_lines(struct hl_emit *emit, const struct hl_profile *profile)
 
 static void count_line(struct hl_emit *emit, const struct hl_profile *profile)
 {
-	char stacks[HL_FORMAT_MAX], nodes[HL_FORMAT_MAX];
-	char frames[HL_FORMAT_MAX], functions[HL_FORMAT_MAX];
+	size_t count = hl_summary_stack_count(profile);
+	char stacks[HL_FORMAT_MAX], frames[HL_FORMAT_MAX], functions[HL_FORMAT_MAX];
 
 	if (profile->node_count == 1)
 		return;
-	hl_emit_line(emit, "stacks     %s, of %s node%s at %s place%s in %s function%s",
-		     hl_format_count((int64_t)hl_summary_stack_count(profile), stacks),
-		     hl_format_count((int64_t)profile->node_count - 1, nodes),
-		     hl_format_plural(profile->node_count - 1),
-		     hl_format_count((int64_t)profile->frame_count - 1, frames),
-		     hl_format_plural(profile->frame_count - 1),
+	hl_emit_line(emit, "stacks     %s stack%s, %s function%s, %s call site%s",
+		     hl_format_count((int64_t)count, stacks), hl_format_plural(count),
 		     hl_format_count((int64_t)profile->function_count - 1, functions),
-		     hl_format_plural(profile->function_count - 1));
+		     hl_format_plural(profile->function_count - 1),
+		     hl_format_count((int64_t)profile->frame_count - 1, frames),
+		     hl_format_plural(profile->frame_count - 1));
 }
 
 /* ---- marks ---- */

@@ -152,7 +152,7 @@ static int write_text(const struct hl_timeline *timeline, const struct hl_view_o
 	emit_keys(emit, timeline);
 	if (timeline->row_count < history->point_count)
 		hl_emit_line(emit,
-			     "each line is the highest of up to %zu intervals; -n 0 shows all",
+			     "each row is the maximum of up to %zu intervals; -n 0 shows all",
 			     (history->point_count - 1) / timeline->row_count + 1);
 	hl_emit_line(emit, "%s", "");
 	begin_rows(emit, timeline);

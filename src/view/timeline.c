@@ -151,8 +151,7 @@ static int write_text(const struct hl_timeline *timeline, const struct hl_view_o
 	hl_history_head_lines(emit, history);
 	emit_keys(emit, timeline);
 	if (timeline->row_count < history->point_count)
-		hl_emit_line(emit,
-			     "each row is the maximum of up to %zu intervals; -n 0 shows all",
+		hl_emit_line(emit, "each row is the maximum of up to %zu intervals; -n 0 shows all",
 			     (history->point_count - 1) / timeline->row_count + 1);
 	hl_emit_line(emit, "%s", "");
 	begin_rows(emit, timeline);

@@ -8,7 +8,8 @@
 #include <unistd.h>
 #include <vector>
 
-namespace shop {
+namespace shop
+{
 
 struct session {
 	std::string user;
@@ -29,7 +30,8 @@ __attribute__((noinline)) static std::vector<std::string> parse(const std::strin
 
 __attribute__((noinline)) static void handle_request(unsigned number)
 {
-	std::vector<std::string> words = parse(std::string(400, static_cast<char>('a' + number % 26)));
+	std::vector<std::string> words =
+		parse(std::string(400, static_cast<char>('a' + number % 26)));
 	session &kept = sessions["session number " + std::to_string(number)]; /* LEAK */
 
 	kept.user.assign(words[0]);
@@ -38,7 +40,8 @@ __attribute__((noinline)) static void handle_request(unsigned number)
 
 } // namespace shop
 
-template <typename Handler> __attribute__((noinline)) static void serve(unsigned count, unsigned us, Handler handler)
+template <typename Handler>
+__attribute__((noinline)) static void serve(unsigned count, unsigned us, Handler handler)
 {
 	for (unsigned i = 0; i < count; i++) {
 		handler(i);

@@ -137,14 +137,14 @@ static int run_view(const struct hl_trace_output *output, const struct hl_profil
 static int show(const struct hl_trace_output *output, const struct hl_recording *recording,
 		struct hl_error *err)
 {
-	struct hl_view_options options = {.row_limit = output->row_limit};
+	struct hl_view_options options = {.row_limit = output->row_limit, .by = output->by};
 	struct hl_profile *profile = NULL;
 
 	int r = load(output, recording, &profile, err);
 	if (r < 0)
 		return r;
 	hl_symbols_advise(profile, HL_DPKG_DIRECTORY); /* or goes without advice */
-	r = hl_view_choose_value(profile, &options, err);
+	r = hl_view_choose_value(profile, output->folded, &options, err);
 	if (r == 0)
 		r = run_view(output, profile, &options, err);
 	hl_profile_free(profile);

@@ -5,12 +5,14 @@
 #include "collector/directory.h"
 #include "profile/filter.h"
 #include "recording/recording.h"
+#include "view/view.h"
 
 struct hl_trace_output {
 	const char *path; /* of the recording; NULL: none is kept */
 	bool force;	  /* replace a recording that is there */
 	bool folded;
 	uint64_t row_limit;
+	enum hl_view_key by;	 /* line or function */
 	struct hl_filter filter; /* of what is shown */
 };
 

@@ -26,13 +26,19 @@
 
 static uint64_t pid;
 static bool verbose;
+static int by;
 static struct hl_trace_output output = {.row_limit = HL_VIEW_ROWS_DEFAULT};
+
+static const char *const by_words[] = {"line", "function", NULL};
+static const enum hl_view_key by_keys[] = {HL_VIEW_BY_LINE, HL_VIEW_BY_FUNCTION};
 
 const struct hl_option hl_trace_options[] = {
 	{"pid", 'p', "PID", "the process to trace", HL_OPTION_PID, &pid, NULL},
 	{"comm", 0, "NAME", "the process whose program is called NAME", HL_OPTION_COMM, &pid, NULL},
 	{"rows", 'n', "N", "show N stacks; 0: all (default: 20, with --json all)", HL_OPTION_COUNT,
 	 &output.row_limit, NULL},
+	{"by", 'b', "KEY", "line or function: what makes stacks differ (default: line)",
+	 HL_OPTION_CHOICE, &by, by_words},
 	{"folded", 0, NULL, "write folded lines, for flame graph programs", HL_OPTION_FLAG,
 	 &output.folded, NULL},
 	{"output", 'o', "NAME.hl", "keep the result as a recording, which every view reads",
@@ -256,6 +262,7 @@ int hl_trace_run(const struct hl_verb *verb, int argc, char **argv,
 	struct hl_error err = {0};
 	double seconds = INFINITY;
 	int status = check_usage(verb, argc, argv, &seconds);
+	output.by = by_keys[by];
 	if (status == HL_EXIT_DONE)
 		status = hl_view_parse_filter(verb, &output.filter);
 	if (status != HL_EXIT_DONE)

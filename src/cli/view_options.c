@@ -3,6 +3,7 @@
 #include "cli/view_options.h"
 
 #include "cli/view_parse.h"
+#include "profile/trace_kind.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -318,9 +319,12 @@ static int value_not_known(const struct hl_profile *profile, const struct hl_vie
 	return hl_error_set(err, -ENODATA, "'%s' holds %s; it holds %s", name, missing, known);
 }
 
-int hl_view_choose_value(const struct hl_profile *profile, struct hl_view_options *options,
-			 struct hl_error *err)
+int hl_view_choose_value(const struct hl_profile *profile, bool flame,
+			 struct hl_view_options *options, struct hl_error *err)
 {
+	const struct hl_trace_kind *kind = hl_profile_trace_kind(profile);
+	bool counts_pages = flame && kind && hl_trace_kind_counts_pages(kind);
+
 	options->value_reason = value < 0 ? reason_for_inuse(profile) : NULL;
 	if (value >= 0)
 		options->value = (enum hl_value)value;
@@ -329,9 +333,10 @@ int hl_view_choose_value(const struct hl_profile *profile, struct hl_view_option
 	if (unit >= 0)
 		options->unit = (enum hl_unit)unit;
 	else
-		options->unit = hl_profile_knows(profile, options->value, HL_UNIT_BYTES)
-					? HL_UNIT_BYTES
-					: HL_UNIT_OBJECTS;
+		options->unit =
+			!counts_pages && hl_profile_knows(profile, options->value, HL_UNIT_BYTES)
+				? HL_UNIT_BYTES
+				: HL_UNIT_OBJECTS;
 	if (hl_profile_knows(profile, options->value, options->unit))
 		return 0;
 	return value_not_known(profile, options, err);

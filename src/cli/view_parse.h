@@ -22,9 +22,10 @@ int hl_view_parse_between(const struct hl_verb *verb, struct hl_history_range *r
 /* --focus, --ignore and --hide, in a zeroed ${filter}. As hl_view_parse_selection(). */
 int hl_view_parse_filter(const struct hl_verb *verb, struct hl_filter *filter);
 
-/* Fills value and unit of ${options}. 0, or -ENODATA when ${profile} does not know them. */
-int hl_view_choose_value(const struct hl_profile *profile, struct hl_view_options *options,
-			 struct hl_error *err);
+/* Fills value and unit of ${options}; ${flame}: for a flame graph, whose unit is pages where they
+ * were traced. 0, or -ENODATA when ${profile} does not know them. */
+int hl_view_choose_value(const struct hl_profile *profile, bool flame,
+			 struct hl_view_options *options, struct hl_error *err);
 
 /* Where a report goes, and how. */
 struct hl_view_output {

@@ -215,7 +215,8 @@ static int check_profile(const struct hl_profile *profile, const struct hl_view_
 			 struct hl_view_options *options, struct hl_error *err)
 {
 	int r = check_comparison(profile, command, err);
-	return r < 0 ? r : hl_view_choose_value(profile, options, err);
+	bool flame = command->view == hl_view_folded || command->view == hl_view_flame;
+	return r < 0 ? r : hl_view_choose_value(profile, flame, options, err);
 }
 
 static int run_view(const struct hl_profile *profile, struct hl_history *history,

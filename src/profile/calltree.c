@@ -11,14 +11,17 @@
 /* A merged node before it has its place in preorder; parents come before their children. */
 struct group {
 	uint32_t parent, name, frame;
+	bool several_lines;
 	int64_t self, base, other; /* without descendants */
 };
 
 struct merging {
 	const struct hl_profile *profile;
+	bool by_line; /* calls from different lines of a function are not merged */
 	struct group *groups;
 	size_t count, capacity;
 	uint32_t *group_of; /* by node of the profile; NULL when reversed */
+	uint32_t *heaviest; /* by group: a node of the profile; as above */
 	struct hl_index index;
 };
 
@@ -26,7 +29,24 @@ static void release_merging(struct merging *merging)
 {
 	free(merging->groups);
 	free(merging->group_of);
+	free(merging->heaviest);
 	hl_index_release(&merging->index);
+}
+
+/* ---- lines ---- */
+
+static bool is_same_line(const struct hl_profile *profile, uint32_t a, uint32_t b)
+{
+	const struct hl_profile_frame *frames = profile->frames;
+
+	return a == b || (frames[a].file == frames[b].file && frames[a].line == frames[b].line);
+}
+
+static uint32_t hash_line(const struct hl_profile *profile, uint32_t frame, uint32_t other)
+{
+	const struct hl_profile_frame *frames = profile->frames;
+
+	return hl_hash_pair(hl_hash_pair(frames[frame].file, frames[frame].line), other);
 }
 
 /* ---- groups ---- */
@@ -47,19 +67,27 @@ static int add_group(struct merging *merging, struct group group, uint32_t *ret_
 	return 0;
 }
 
-/* The group below ${parent} whose name is that of ${frame}. */
+/* The group below ${parent} whose name, and by line whose line, is that of ${frame}. */
 static int intern_group(struct merging *merging, uint32_t parent, uint32_t frame, uint32_t *ret_id)
 {
-	struct group group = {
-		.parent = parent, .name = name_of(merging->profile, frame), .frame = frame};
-	uint32_t hash = hl_hash_pair(group.name, parent), at = hash, id;
+	const struct hl_profile *profile = merging->profile;
+	struct group group = {.parent = parent, .name = name_of(profile, frame), .frame = frame};
+	uint32_t hash = hl_hash_pair(group.name, parent), at, id;
 
-	while ((id = hl_index_next(&merging->index, hash, &at)))
-		if (merging->groups[id].parent == parent &&
-		    merging->groups[id].name == group.name) {
-			*ret_id = id;
-			return 0;
-		}
+	if (merging->by_line)
+		hash = hash_line(profile, frame, hash);
+	at = hash;
+	while ((id = hl_index_next(&merging->index, hash, &at))) {
+		struct group *found = &merging->groups[id];
+		if (found->parent != parent || found->name != group.name)
+			continue;
+		bool same_line = is_same_line(profile, found->frame, frame);
+		if (merging->by_line && !same_line)
+			continue;
+		found->several_lines |= !same_line;
+		*ret_id = id;
+		return 0;
+	}
 	int r = add_group(merging, group, &id);
 	if (r == 0)
 		r = hl_index_add(&merging->index, hash, id);
@@ -92,6 +120,101 @@ static void add_figures(struct merging *merging, uint32_t node, enum hl_value va
 		group->base += hl_profile_figure(&profile->base[node], value, unit);
 }
 
+/* A line of a group of which there are several. */
+struct line {
+	uint32_t group, frame;
+	int64_t sum; /* with what it calls */
+};
+
+struct lines {
+	struct line *lines;
+	size_t count, capacity;
+	struct hl_index index;
+};
+
+static int add_to_line(struct lines *lines, const struct hl_profile *profile, struct line line)
+{
+	uint32_t hash = hash_line(profile, line.frame, line.group), at = hash, id;
+
+	while ((id = hl_index_next(&lines->index, hash, &at))) {
+		struct line *found = &lines->lines[id - 1];
+		if (found->group == line.group && is_same_line(profile, found->frame, line.frame)) {
+			found->sum += line.sum;
+			return 0;
+		}
+	}
+	int r = hl_array_reserve(&lines->lines, &lines->capacity, lines->count + 1,
+				 sizeof(*lines->lines));
+	if (r == 0)
+		r = hl_index_add(&lines->index, hash, (uint32_t)lines->count + 1);
+	if (r == 0)
+		lines->lines[lines->count++] = line;
+	return r;
+}
+
+/* Each group with calls from several lines gets the frame of the heaviest of them. ${sums} has room
+ * for a number for each node, ${heaviest} one for each group. */
+static int choose_lines(struct merging *merging, enum hl_value value, enum hl_unit unit,
+			int64_t *sums, int64_t *heaviest, struct lines *lines)
+{
+	const struct hl_profile *profile = merging->profile;
+	int r = 0;
+
+	for (size_t i = profile->node_count; i-- > 1;) {
+		uint32_t group = merging->group_of[i];
+		sums[i] += hl_profile_figure(&profile->counters[i], value, unit);
+		sums[profile->nodes[i].parent] += sums[i];
+		if (merging->groups[group].several_lines)
+			r = add_to_line(lines, profile,
+					(struct line){group, profile->nodes[i].frame, sums[i]});
+		if (r < 0)
+			return r;
+	}
+	for (size_t i = 0; i < lines->count;
+	     i++) { /* of equal ones the first in the profile wins */
+		const struct line *line = &lines->lines[i];
+		struct group *group = &merging->groups[line->group];
+		group->several_lines = line->sum && heaviest[line->group];
+		if (line->sum < heaviest[line->group])
+			continue;
+		heaviest[line->group] = line->sum;
+		group->frame = line->frame;
+	}
+	return 0;
+}
+
+static int choose_all_lines(struct merging *merging, enum hl_value value, enum hl_unit unit)
+{
+	int64_t *sums = calloc(merging->profile->node_count, sizeof(*sums));
+	int64_t *heaviest = calloc(merging->count, sizeof(*heaviest));
+	struct lines lines = {0};
+	int r = sums && heaviest ? choose_lines(merging, value, unit, sums, heaviest, &lines)
+				 : -ENOMEM;
+
+	free(sums);
+	free(heaviest);
+	free(lines.lines);
+	hl_index_release(&lines.index);
+	return r;
+}
+
+static int choose_heaviest_nodes(struct merging *merging, enum hl_value value, enum hl_unit unit)
+{
+	const struct hl_profile *profile = merging->profile;
+
+	merging->heaviest = calloc(merging->count, sizeof(*merging->heaviest));
+	if (!merging->heaviest)
+		return -ENOMEM;
+	for (uint32_t i = 1; i < profile->node_count; i++) {
+		uint32_t *heaviest = &merging->heaviest[merging->group_of[i]];
+		if (!*heaviest ||
+		    hl_profile_figure(&profile->counters[i], value, unit) >
+			    hl_profile_figure(&profile->counters[*heaviest], value, unit))
+			*heaviest = i;
+	}
+	return 0;
+}
+
 static int merge(struct merging *merging, enum hl_value value, enum hl_unit unit)
 {
 	const struct hl_profile *profile = merging->profile;
@@ -107,7 +230,9 @@ static int merge(struct merging *merging, enum hl_value value, enum hl_unit unit
 		if (r == 0)
 			add_figures(merging, i, value, unit);
 	}
-	return r;
+	if (r == 0)
+		r = choose_heaviest_nodes(merging, value, unit);
+	return r == 0 && !merging->by_line ? choose_all_lines(merging, value, unit) : r;
 }
 
 /* ---- groups, reversed ---- */
@@ -156,6 +281,17 @@ static int climb(struct merging *merging, const struct merging *upright, struct 
 	return r;
 }
 
+static int heavier_first(const void *left, const void *right, void *context)
+{
+	const struct climber *a = left, *b = right;
+	const struct merging *upright = context;
+	int64_t a_self = upright->groups[a->leaf].self, b_self = upright->groups[b->leaf].self;
+
+	if (a_self != b_self)
+		return a_self < b_self ? 1 : -1;
+	return (a->leaf > b->leaf) - (a->leaf < b->leaf);
+}
+
 static int climb_all(struct merging *merging, const struct merging *upright)
 {
 	struct climber *climbers = calloc(upright->count, sizeof(*climbers));
@@ -167,6 +303,9 @@ static int climb_all(struct merging *merging, const struct merging *upright)
 		if (group->self || group->base || group->other)
 			climbers[count++] = (struct climber){.leaf = i, .at = i};
 	}
+	/* A group's frame is that of the first stack to reach it. */
+	if (r == 0)
+		qsort_r(climbers, count, sizeof(*climbers), heavier_first, (void *)upright);
 	while (r == 0 && count)
 		r = climb(merging, upright, climbers, &count);
 	free(climbers);
@@ -176,7 +315,7 @@ static int climb_all(struct merging *merging, const struct merging *upright)
 /* Merged from the root first, far fewer stacks are left to follow than the profile has nodes. */
 static int merge_reversed(struct merging *merging, enum hl_value value, enum hl_unit unit)
 {
-	struct merging upright = {.profile = merging->profile};
+	struct merging upright = {.profile = merging->profile, .by_line = true};
 
 	int r = merge(&upright, value, unit);
 	if (r == 0)
@@ -301,6 +440,7 @@ static void place_group(struct hl_calltree *tree, const struct merging *merging,
 		.depth = id ? tree->nodes[parent].depth + 1 : 0,
 		.name = group->name,
 		.frame = group->frame,
+		.several_lines = group->several_lines,
 		.self = group->self,
 		.sum = group->self,
 		.base = group->base,
@@ -335,12 +475,14 @@ static void sum_up(struct hl_calltree *tree)
 	}
 }
 
-/* Turns merging->group_of into the tree's node_of. */
+/* Turns merging->group_of into the tree's node_of, and has the heaviest nodes by its nodes. */
 static void hand_over_nodes(struct hl_calltree *tree, struct merging *merging,
 			    const uint32_t *final_ids)
 {
 	if (!merging->group_of)
 		return;
+	for (size_t i = 0; i < merging->count; i++)
+		tree->heaviest[final_ids[i]] = merging->heaviest[i];
 	for (size_t i = 0; i < merging->profile->node_count; i++)
 		merging->group_of[i] = final_ids[merging->group_of[i]];
 	tree->node_of = merging->group_of;
@@ -358,7 +500,10 @@ static int arrange(struct hl_calltree *tree, struct merging *merging)
 	int r = -ENOMEM;
 
 	tree->nodes = calloc(count, sizeof(*tree->nodes));
-	if (layout.sizes && layout.next_free && layout.final_ids && tree->nodes)
+	if (merging->group_of)
+		tree->heaviest = calloc(count, sizeof(*tree->heaviest));
+	if (layout.sizes && layout.next_free && layout.final_ids && tree->nodes &&
+	    (tree->heaviest || !merging->group_of))
 		r = sort_groups(merging, &layout.order);
 	if (r == 0) {
 		tree->count = count;
@@ -374,17 +519,15 @@ static int arrange(struct hl_calltree *tree, struct merging *merging)
 	return r;
 }
 
-static int build(struct hl_calltree *tree, const struct hl_profile *profile, enum hl_value value,
+static int build(struct hl_calltree *tree, struct merging *merging, enum hl_value value,
 		 enum hl_unit unit,
 		 int (*merge_nodes)(struct merging *, enum hl_value, enum hl_unit))
 {
-	struct merging merging = {.profile = profile};
-
 	*tree = (struct hl_calltree){0};
-	int r = merge_nodes(&merging, value, unit);
+	int r = merge_nodes(merging, value, unit);
 	if (r == 0)
-		r = arrange(tree, &merging);
-	release_merging(&merging);
+		r = arrange(tree, merging);
+	release_merging(merging);
 	if (r < 0)
 		hl_calltree_release(tree);
 	return r;
@@ -393,18 +536,31 @@ static int build(struct hl_calltree *tree, const struct hl_profile *profile, enu
 int hl_calltree_init(struct hl_calltree *tree, const struct hl_profile *profile,
 		     enum hl_value value, enum hl_unit unit)
 {
-	return build(tree, profile, value, unit, merge);
+	struct merging merging = {.profile = profile};
+
+	return build(tree, &merging, value, unit, merge);
+}
+
+int hl_calltree_init_by_line(struct hl_calltree *tree, const struct hl_profile *profile,
+			     enum hl_value value, enum hl_unit unit)
+{
+	struct merging merging = {.profile = profile, .by_line = true};
+
+	return build(tree, &merging, value, unit, merge);
 }
 
 int hl_calltree_init_reversed(struct hl_calltree *tree, const struct hl_profile *profile,
 			      enum hl_value value, enum hl_unit unit)
 {
-	return build(tree, profile, value, unit, merge_reversed);
+	struct merging merging = {.profile = profile};
+
+	return build(tree, &merging, value, unit, merge_reversed);
 }
 
 void hl_calltree_release(struct hl_calltree *tree)
 {
 	free(tree->nodes);
 	free(tree->node_of);
+	free(tree->heaviest);
 	*tree = (struct hl_calltree){0};
 }

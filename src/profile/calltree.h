@@ -12,7 +12,9 @@ struct hl_calltree_node {
 	uint32_t parent, end; /* preorder, as in hl_profile_node */
 	uint32_t depth;	      /* of the root: 0 */
 	uint32_t name;	      /* string id; of the root: 0 */
-	uint32_t frame;	      /* one of its frames in the profile, for module, file and line */
+	uint32_t frame;	      /* of its frames in the profile one at its heaviest line; reversed, at
+				 that of its heaviest stack: for module, file and line */
+	bool several_lines;   /* it has frames at others */
 	int64_t self, sum;    /* of the chosen value; without and with its descendants */
 	int64_t base;	      /* as `sum`, of profile->base; 0 when there is none */
 	int64_t other;	      /* as `sum`, in the other unit; 0 when the value has none */
@@ -20,7 +22,9 @@ struct hl_calltree_node {
 
 struct hl_calltree {
 	struct hl_calltree_node *nodes;
-	uint32_t *node_of; /* by node of the profile; NULL in a reversed tree */
+	uint32_t *node_of;  /* by node of the profile; NULL in a reversed tree */
+	uint32_t *heaviest; /* by node: of the profile's nodes that it stands for that which has
+			       most itself; NULL in a reversed tree */
 	size_t count;
 	uint32_t depth_max;
 };
@@ -29,7 +33,12 @@ struct hl_calltree {
 int hl_calltree_init(struct hl_calltree *tree, const struct hl_profile *profile,
 		     enum hl_value value, enum hl_unit unit);
 
-/* The same, reversed; stacks without any of the value, in either unit, are left out. */
+/* The same, but calls from different lines of a function stay apart. */
+int hl_calltree_init_by_line(struct hl_calltree *tree, const struct hl_profile *profile,
+			     enum hl_value value, enum hl_unit unit);
+
+/* As hl_calltree_init(), reversed; stacks without any of the value, in either unit, are left out.
+ */
 int hl_calltree_init_reversed(struct hl_calltree *tree, const struct hl_profile *profile,
 			      enum hl_value value, enum hl_unit unit);
 

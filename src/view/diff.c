@@ -24,6 +24,7 @@ enum {
 	COLUMN_LINE,
 	COLUMN_MODULE,
 	COLUMN_STACK,
+	COLUMN_FRAMES,
 	COLUMN_BEFORE_BYTES,
 	COLUMN_AFTER_BYTES,
 	COLUMN_DELTA_BYTES,
@@ -78,6 +79,7 @@ static void begin_rows(struct hl_emit *emit, const struct hl_profile *profile,
 		[COLUMN_LINE] = {"line", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
 		[COLUMN_MODULE] = {"module", NULL, HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},
 		[COLUMN_STACK] = {"stack", NULL, HL_EMIT_STACK, of_stack},
+		[COLUMN_FRAMES] = {"frames", NULL, HL_EMIT_FRAMES, of_stack},
 		[COLUMN_BEFORE_BYTES] = {"before_bytes", NULL, HL_EMIT_BYTES, bytes},
 		[COLUMN_AFTER_BYTES] = {"after_bytes", NULL, HL_EMIT_BYTES, bytes},
 		[COLUMN_DELTA_BYTES] = {"delta_bytes", NULL, HL_EMIT_BYTES, bytes},
@@ -114,6 +116,7 @@ static void emit_words(struct hl_emit *emit, struct diff *diff, const struct hl_
 	hl_emit_cell_integer(emit, row->label.line);
 	hl_emit_cell_text(emit, row->label.module);
 	hl_emit_cell_stack(emit, diff->path.names, depth);
+	hl_emit_cell_frames(emit, diff->path.frames, depth);
 	free(joined);
 }
 

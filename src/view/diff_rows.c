@@ -88,6 +88,8 @@ static int collect_by_key(struct hl_diff_rows *rows, const struct hl_profile *pr
 
 	int r = hl_keys_init(&rows->keys, profile, options->by);
 	if (r == 0)
+		r = hl_keys_choose_lines(&rows->keys, profile, options->value, options->unit, true);
+	if (r == 0)
 		r = hl_aggregate_init_base(&before, profile, options->value, rows->keys.of_frame,
 					   rows->keys.count);
 	if (r == 0)
@@ -101,20 +103,6 @@ static int collect_by_key(struct hl_diff_rows *rows, const struct hl_profile *pr
 }
 
 /* ---- stacks ---- */
-
-static struct hl_keys_label leaf_label(const struct hl_profile *profile,
-				       const struct hl_calltree_node *node)
-{
-	const struct hl_profile_frame *frame = &profile->frames[node->frame];
-	uint32_t module = profile->functions[frame->function].module;
-
-	return (struct hl_keys_label){
-		.name = node->name ? hl_profile_text(profile, node->name) : "[no stack]",
-		.file = hl_profile_text(profile, frame->file),
-		.line = frame->line,
-		.module = hl_profile_text(profile, profile->modules[module].path),
-	};
-}
 
 /* Stacks are those of the call tree: equal when the names of their functions are. */
 static int collect_by_stack(struct hl_diff_rows *rows, const struct hl_profile *profile,
@@ -140,7 +128,7 @@ static int collect_by_stack(struct hl_diff_rows *rows, const struct hl_profile *
 		if (!differ(row.before, row.after))
 			continue;
 		row.id = i;
-		row.label = leaf_label(profile, &rows->tree.nodes[i]);
+		row.label = hl_keys_node_label(profile, &rows->tree.nodes[i]);
 		rows->rows[rows->count++] = row;
 	}
 	return 0;

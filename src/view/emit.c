@@ -71,11 +71,16 @@ bool hl_emit_is_json(const struct hl_emit *emit)
 
 void hl_emit_begin(struct hl_emit *emit, const char *verb)
 {
+	hl_emit_begin_version(emit, verb, 1);
+}
+
+void hl_emit_begin_version(struct hl_emit *emit, const char *verb, unsigned version)
+{
 	char schema[64];
 
 	if (!is_json(emit))
 		return;
-	snprintf(schema, sizeof(schema), "heapline/%s/1", verb);
+	snprintf(schema, sizeof(schema), "heapline/%s/%u", verb, version);
 	hl_json_open(&emit->json, NULL, '{');
 	hl_json_text(&emit->json, "schema", schema);
 }
@@ -503,6 +508,24 @@ void hl_emit_cell_stack(struct hl_emit *emit, const char *const *frames, size_t 
 	hl_json_open(&emit->json, column->key, '[');
 	for (size_t i = 0; i < count; i++)
 		hl_json_text(&emit->json, NULL, frames[i]);
+	hl_json_close(&emit->json, ']');
+}
+
+void hl_emit_cell_frames(struct hl_emit *emit, const struct hl_emit_frame *frames, size_t count)
+{
+	const struct hl_emit_column *column = next_column(emit);
+
+	if (!column)
+		return;
+	hl_json_open(&emit->json, column->key, '[');
+	for (size_t i = 0; i < count; i++) {
+		hl_json_open(&emit->json, NULL, '{');
+		hl_json_text(&emit->json, "function", frames[i].function);
+		hl_json_text(&emit->json, "module", frames[i].module);
+		hl_json_text(&emit->json, "file", frames[i].file);
+		hl_json_integer(&emit->json, "line", frames[i].line);
+		hl_json_close(&emit->json, '}');
+	}
 	hl_json_close(&emit->json, ']');
 }
 

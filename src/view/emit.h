@@ -30,7 +30,8 @@ enum hl_emit_type {
 	HL_EMIT_COUNT,	/* table: 1,234; else an integer */
 	HL_EMIT_NUMBER, /* an integer without commas, such as a PID */
 	HL_EMIT_PERCENT,
-	HL_EMIT_STACK, /* text: frames joined by ';'; JSON: an array */
+	HL_EMIT_STACK,	/* text: frames joined by ';'; JSON: an array of names */
+	HL_EMIT_FRAMES, /* JSON: an array of objects */
 };
 
 enum hl_emit_flag {
@@ -44,6 +45,12 @@ enum hl_emit_flag {
 	HL_EMIT_KEY = 64,	/* what rows stand for: shortened after all others */
 	HL_EMIT_OMITTED = 128,	/* left out where a terminal is too narrow */
 	HL_EMIT_NAMES = 256,	/* names of functions: see hl_format_templates() */
+};
+
+/* A frame of a stack, as JSON has it. Texts are "" and the line 0 when unknown. */
+struct hl_emit_frame {
+	const char *function, *module, *file;
+	uint32_t line; /* of the call site */
 };
 
 /* How a row of a table stands out, where there is colour. */
@@ -66,6 +73,9 @@ int hl_emit_new(FILE *out, enum hl_emit_form form, bool color, struct hl_emit **
 
 /* Begins the report of ${verb}: in JSON, the outermost object with its schema. */
 void hl_emit_begin(struct hl_emit *emit, const char *verb);
+
+/* The same with a schema that is not the first of its name. */
+void hl_emit_begin_version(struct hl_emit *emit, const char *verb, unsigned version);
 
 /* Whether the report is JSON, for what its tables alone leave out. */
 bool hl_emit_is_json(const struct hl_emit *emit);
@@ -118,6 +128,7 @@ void hl_emit_cell_integer(struct hl_emit *emit, int64_t number);
 void hl_emit_cell_unknown(struct hl_emit *emit); /* "-", or null */
 void hl_emit_cell_percent(struct hl_emit *emit, int64_t part, int64_t whole);
 void hl_emit_cell_stack(struct hl_emit *emit, const char *const *frames, size_t count);
+void hl_emit_cell_frames(struct hl_emit *emit, const struct hl_emit_frame *frames, size_t count);
 void hl_emit_rows_end(struct hl_emit *emit);
 
 /* Ends the report and frees ${emit}. 0, -ENOMEM, or the output's -errno. */

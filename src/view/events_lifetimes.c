@@ -138,6 +138,7 @@ static int emit_row(struct lifetimes *lifetimes, const struct row *row)
 			     figures->held_bytes + figures->alloc_bytes - figures->free_bytes);
 	hl_emit_cell_text(emit, line ? line : "");
 	hl_emit_cell_stack(emit, lifetimes->path.names, depth);
+	hl_emit_cell_frames(emit, lifetimes->path.frames, depth);
 	free(line);
 	return 0;
 }
@@ -166,6 +167,7 @@ static int emit_rows(struct lifetimes *lifetimes, size_t count)
 		{"left_bytes", "bytes", HL_EMIT_BYTES, HL_EMIT_BLANK_ZERO},
 		{NULL, "stack, from its leaf", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY | shortened},
 		{"stack", NULL, HL_EMIT_STACK, HL_EMIT_JSON_ONLY},
+		{"frames", NULL, HL_EMIT_FRAMES, HL_EMIT_JSON_ONLY},
 	};
 	int r = tell_apart(lifetimes, count);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline flame: a flame graph, as an SVG that answers to mouse and keyboard. */
 #include "view/flame_picture.h"
+#include "view/keys.h"
 #include "view/summary.h"
 
 #include <errno.h>
@@ -13,13 +14,13 @@
 static void emit_row(struct hl_emit *emit, const struct hl_profile *profile,
 		     const struct hl_flame_frame *frame)
 {
-	const struct hl_profile_function *function = &profile->functions[frame->function];
+	const struct hl_keys_label label = hl_keys_frame_label(profile, frame->frame);
 
 	hl_emit_row(emit, 0);
-	hl_emit_cell_text(emit, frame->depth ? hl_profile_text(profile, function->name) : "all");
-	hl_emit_cell_text(emit, hl_profile_text(profile, function->file));
-	hl_emit_cell_integer(emit, function->line);
-	hl_emit_cell_text(emit, hl_profile_text(profile, profile->modules[function->module].path));
+	hl_emit_cell_text(emit, frame->depth ? label.name : "all");
+	hl_emit_cell_text(emit, label.file);
+	hl_emit_cell_integer(emit, label.line);
+	hl_emit_cell_text(emit, label.module);
 	hl_emit_cell_integer(emit, frame->depth);
 	hl_emit_cell_integer(emit, frame->value);
 	hl_emit_cell_integer(emit, frame->self);

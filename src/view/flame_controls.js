@@ -28,7 +28,7 @@ function growthLine(frame) {
 
 function placeOf(frame) {
 	const [, module, file, line] = data.functions[frames.fn[frame]];
-	const place = file ? `${file}${line ? `:${line}` : ''}` : '';
+	const place = file ? `defined at ${file}${line ? `:${line}` : ''}` : '';
 	return [place, data.modules[module]].filter(Boolean);
 }
 

@@ -142,6 +142,7 @@ static void place_frame(struct hl_flame_layout *layout, const struct widths *wid
 		.end = id + 1,
 		.depth = from->depth,
 		.function = node ? profile->frames[from->frame].function : 0,
+		.frame = node ? from->frame : 0,
 		.start = start,
 		.value = widths->values[node],
 		.self = from->self > 0 ? from->self : 0,

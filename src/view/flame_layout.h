@@ -12,6 +12,7 @@ struct hl_flame_frame {
 	uint32_t parent, end; /* preorder, as in hl_profile_node; frame 0 is the root */
 	uint32_t depth;	      /* of the root: 0 */
 	uint32_t function;    /* of the profile; of the root: 0 */
+	uint32_t frame;	      /* of the profile, at its heaviest call site; of the root: 0 */
 	int64_t start;	      /* left edge, in units of the value: siblings lie side by side */
 	int64_t value, self;  /* width; and what of it no callee has */
 	int64_t other;	      /* the value in the other unit */

@@ -9,26 +9,21 @@
 
 /* ---- JSON ---- */
 
-static void emit_node(struct hl_emit *emit, const struct hl_profile *profile,
-		      const struct hl_graph_node *node, size_t id)
+static void emit_node(struct hl_emit *emit, const struct hl_graph_node *node, size_t id)
 {
-	const struct hl_profile_function *function = &profile->functions[node->function];
-	uint32_t module = profile->modules[function->module].path;
-
 	hl_emit_row(emit, 0);
 	hl_emit_cell_integer(emit, (int64_t)id);
-	hl_emit_cell_text(emit, hl_profile_text(profile, function->name));
-	hl_emit_cell_text(emit, hl_profile_text(profile, function->file));
-	hl_emit_cell_integer(emit, function->line);
-	hl_emit_cell_text(emit, hl_profile_text(profile, module));
+	hl_emit_cell_text(emit, node->label.name);
+	hl_emit_cell_text(emit, node->label.file);
+	hl_emit_cell_integer(emit, node->label.line);
+	hl_emit_cell_text(emit, node->label.module);
 	hl_emit_cell_integer(emit, node->flat.bytes);
 	hl_emit_cell_integer(emit, node->flat.objects);
 	hl_emit_cell_integer(emit, node->cum.bytes);
 	hl_emit_cell_integer(emit, node->cum.objects);
 }
 
-static void emit_nodes(struct hl_emit *emit, const struct hl_profile *profile,
-		       const struct hl_graph *graph)
+static void emit_nodes(struct hl_emit *emit, const struct hl_graph *graph)
 {
 	const struct hl_emit_column columns[] = {
 		{"id", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
@@ -43,7 +38,7 @@ static void emit_nodes(struct hl_emit *emit, const struct hl_profile *profile,
 	};
 	hl_emit_rows(emit, "rows", columns, HL_COUNT_OF(columns));
 	for (size_t i = 0; i < graph->node_count; i++)
-		emit_node(emit, profile, &graph->nodes[i], i + 1);
+		emit_node(emit, &graph->nodes[i], i + 1);
 	hl_emit_rows_end(emit);
 }
 
@@ -86,7 +81,7 @@ static int write_json(const struct hl_graph *graph, const struct hl_profile *pro
 	hl_emit_begin(emit, "graph");
 	hl_summary_members(emit, profile, options);
 	emit_left_out(emit, graph);
-	emit_nodes(emit, profile, graph);
+	emit_nodes(emit, graph);
 	emit_edges(emit, graph);
 	return hl_emit_finish(emit);
 }

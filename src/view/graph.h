@@ -7,12 +7,13 @@
 #pragma once
 
 #include "profile/aggregate.h"
-#include "view/view.h"
+#include "view/keys.h"
 
 #define HL_GRAPH_NODES_DEFAULT 40
 
 struct hl_graph_node {
 	uint32_t function; /* of the profile */
+	struct hl_keys_label label;
 	struct hl_aggregate_figures flat, cum;
 	bool heaviest; /* one of the five that allocated most themselves */
 };

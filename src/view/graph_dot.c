@@ -146,36 +146,27 @@ static const char *fill_of(const struct hl_graph_node *node, double cum_share)
 }
 
 /* "file.c:12", or the module */
-static void put_place(FILE *out, const struct hl_profile *profile,
-		      const struct hl_profile_function *function)
+static void put_place(FILE *out, const struct hl_keys_label *label)
 {
-	struct hl_keys_label label = {
-		.name = hl_profile_text(profile, function->name),
-		.file = hl_profile_text(profile, function->file),
-		.line = function->line,
-		.module = hl_profile_text(profile, profile->modules[function->module].path),
-	};
 	char place[128];
-	const char *text = hl_keys_place(&label, place, sizeof(place));
+	const char *text = hl_keys_place(label, place, sizeof(place));
 
-	if (!*text || (!function->file && hl_keys_names_module(&label)))
+	if (!*text || (!label->file[0] && hl_keys_names_module(label)))
 		return;
 	fprintf(out, "<BR/><FONT POINT-SIZE=\"%.0f\" COLOR=\"#57606a\">", FONT_DETAIL);
 	put_escaped(out, text, IN_HTML);
 	fputs("</FONT>", out);
 }
 
-static void put_tooltip(FILE *out, const struct hl_profile *profile,
-			const struct hl_profile_function *function)
+static void put_tooltip(FILE *out, const struct hl_keys_label *label)
 {
 	fputs(" tooltip=\"", out);
-	put_escaped(out, hl_profile_text(profile, function->name), IN_QUOTES);
+	put_escaped(out, label->name, IN_QUOTES);
 	fputs("\\n", out);
-	put_escaped(out, hl_profile_text(profile, function->file), IN_QUOTES);
-	if (function->file)
-		fprintf(out, ":%u\\n", function->line);
-	put_escaped(out, hl_profile_text(profile, profile->modules[function->module].path),
-		    IN_QUOTES);
+	put_escaped(out, label->file, IN_QUOTES);
+	if (label->file[0])
+		fprintf(out, ":%u%s\\n", label->line, label->several_lines ? ",..." : "");
+	put_escaped(out, label->module, IN_QUOTES);
 	fputs("\"", out);
 }
 
@@ -214,10 +205,10 @@ static void put_node(FILE *out, const struct hl_graph *graph, const struct hl_pr
 		node->heaviest ? "2" : "1", FONT_SMALLEST + FONT_GROWTH * sqrt(flat_share));
 	put_name(out, hl_profile_text(profile, function->name));
 	fputs("</FONT>", out);
-	put_place(out, profile, function);
+	put_place(out, &node->label);
 	put_figures(out, node, total, unit);
 	fputs(">", out);
-	put_tooltip(out, profile, function);
+	put_tooltip(out, &node->label);
 	fputs("]\n", out);
 }
 

@@ -5,6 +5,7 @@
 #include "base/array.h"
 #include "base/index.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -64,8 +65,8 @@ static int collect_nodes(struct hl_graph *graph, const struct hl_aggregate *sums
 		return -ENOMEM;
 	for (uint32_t i = 1; i < sums->key_count; i++)
 		if (!is_nothing(sums->cum[i]) || !is_nothing(sums->flat[i]))
-			graph->nodes[count++] =
-				(struct hl_graph_node){i, sums->flat[i], sums->cum[i], false};
+			graph->nodes[count++] = (struct hl_graph_node){
+				.function = i, .flat = sums->flat[i], .cum = sums->cum[i]};
 	qsort_r(graph->nodes, count, sizeof(*graph->nodes), by_cum_then_flat, &unit);
 	graph->node_count = count;
 	graph->total = sums->total;
@@ -339,6 +340,28 @@ static int choose_nodes(struct hl_graph *graph, size_t limit, enum hl_unit unit)
 	return 0;
 }
 
+/* ---- words ---- */
+
+/* A function is labelled with the line by which most came. */
+static int label_nodes(struct hl_graph *graph, const struct hl_profile *profile,
+		       const struct hl_view_options *options)
+{
+	uint32_t *key_of = calloc(profile->function_count + 1, sizeof(*key_of));
+	struct hl_keys keys = {0};
+
+	int r = key_of ? hl_keys_init(&keys, profile, HL_VIEW_BY_FUNCTION) : -ENOMEM;
+	if (r == 0)
+		r = hl_keys_choose_lines(&keys, profile, options->value, options->unit, false);
+	for (uint32_t key = 1; r == 0 && key < keys.count; key++)
+		key_of[profile->frames[keys.frames[key]].function] = key;
+	for (size_t i = 0; r == 0 && i < graph->node_count; i++)
+		graph->nodes[i].label =
+			hl_keys_label(&keys, profile, key_of[graph->nodes[i].function]);
+	hl_keys_release(&keys);
+	free(key_of);
+	return r;
+}
+
 /* ---- all of it ---- */
 
 static int build(struct hl_graph *graph, const struct hl_profile *profile,
@@ -371,6 +394,8 @@ int hl_graph_init(struct hl_graph *graph, const struct hl_profile *profile,
 	hl_aggregate_release(&sums);
 	if (r == 0)
 		r = build(graph, profile, options);
+	if (r == 0)
+		r = label_nodes(graph, profile, options);
 	if (r < 0)
 		hl_graph_release(graph);
 	return r;

@@ -61,6 +61,8 @@ static void begin_rows(struct hl_emit *emit, const struct hl_view_options *optio
 		{"module", NULL, HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},
 		{"stack", NULL, HL_EMIT_STACK,
 		 HL_EMIT_JSON_ONLY | (by_stack ? 0 : HL_EMIT_TEXT_ONLY)},
+		{"frames", NULL, HL_EMIT_FRAMES,
+		 HL_EMIT_JSON_ONLY | (by_stack ? 0 : HL_EMIT_TEXT_ONLY)},
 	};
 	hl_emit_rows(emit, "rows", columns, HL_COUNT_OF(columns));
 }
@@ -98,6 +100,7 @@ static void emit_words(struct hl_emit *emit, struct growth *growth, const struct
 	hl_emit_cell_integer(emit, row->label.line);
 	hl_emit_cell_text(emit, row->label.module);
 	hl_emit_cell_stack(emit, growth->path.names, depth);
+	hl_emit_cell_frames(emit, growth->path.frames, depth);
 	free(line);
 }
 

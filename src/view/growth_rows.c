@@ -95,15 +95,7 @@ static struct hl_keys_label label_of(const struct hl_growth_rows *rows,
 {
 	if (!rows->tree.nodes)
 		return hl_keys_label(&rows->keys, profile, key);
-	const struct hl_calltree_node *node = &rows->tree.nodes[key];
-	const struct hl_profile_frame *frame = &profile->frames[node->frame];
-	uint32_t module = profile->functions[frame->function].module;
-	return (struct hl_keys_label){
-		.name = node->name ? hl_profile_text(profile, node->name) : "[no stack]",
-		.file = hl_profile_text(profile, frame->file),
-		.line = frame->line,
-		.module = hl_profile_text(profile, profile->modules[module].path),
-	};
+	return hl_keys_node_label(profile, &rows->tree.nodes[key]);
 }
 
 /* ---- rows ---- */
@@ -146,6 +138,8 @@ static int fill(struct hl_growth_rows *rows, const struct hl_history *history,
 	int r = options->by == HL_VIEW_BY_STACK
 			? hl_calltree_init(&rows->tree, profile, HL_VALUE_INUSE, HL_UNIT_BYTES)
 			: hl_keys_init(&rows->keys, profile, options->by);
+	if (r == 0 && options->by != HL_VIEW_BY_STACK)
+		r = hl_keys_choose_lines(&rows->keys, profile, HL_VALUE_INUSE, HL_UNIT_BYTES, true);
 	if (r < 0)
 		return r;
 	size_t count = key_count(rows);

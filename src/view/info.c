@@ -233,16 +233,27 @@ static char *frame_text(const struct hl_profile *profile, uint32_t id)
 	return text;
 }
 
-/* The frames from the root to ${node} into ${path}, which has room for all; returns how many. */
+/* Room for a stack, from the root. */
+struct path {
+	const char **texts;
+	struct hl_emit_frame *frames;
+};
+
+/* The frames from the root to ${node} into ${path}; returns how many. */
 static size_t path_to(const struct hl_profile *profile, uint32_t node, const char *const *texts,
-		      const char **path)
+		      struct path *path)
 {
 	size_t count = 0;
 
 	for (uint32_t at = node; at; at = profile->nodes[at].parent)
 		count++;
-	for (size_t i = count; i-- > 0; node = profile->nodes[node].parent)
-		path[i] = texts[profile->nodes[node].frame];
+	for (size_t i = count; i-- > 0; node = profile->nodes[node].parent) {
+		uint32_t frame = profile->nodes[node].frame;
+		const struct hl_keys_label label = hl_keys_frame_label(profile, frame);
+		path->texts[i] = texts[frame];
+		path->frames[i] =
+			(struct hl_emit_frame){label.name, label.module, label.file, label.line};
+	}
 	return count;
 }
 
@@ -306,7 +317,7 @@ static const struct {
 /* Text has what was allocated and freed; where that is not known, whatever is. */
 static void begin_stacks(struct hl_emit *emit, const struct hl_profile *profile)
 {
-	struct hl_emit_column columns[STACK_FIGURES + 1];
+	struct hl_emit_column columns[STACK_FIGURES + 2];
 	bool has_alloc = hl_profile_knows(profile, HL_VALUE_ALLOC, HL_UNIT_BYTES) ||
 			 hl_profile_knows(profile, HL_VALUE_ALLOC, HL_UNIT_OBJECTS);
 
@@ -322,12 +333,14 @@ static void begin_stacks(struct hl_emit *emit, const struct hl_profile *profile)
 			columns[i].flags |= HL_EMIT_HIDDEN;
 	}
 	columns[STACK_FIGURES] = (struct hl_emit_column){"stack", "stack", HL_EMIT_STACK, 0};
+	columns[STACK_FIGURES + 1] =
+		(struct hl_emit_column){"frames", NULL, HL_EMIT_FRAMES, HL_EMIT_JSON_ONLY};
 	hl_emit_line(emit, "%s", "");
-	hl_emit_rows_streamed(emit, "stacks", columns, STACK_FIGURES + 1);
+	hl_emit_rows_streamed(emit, "stacks", columns, STACK_FIGURES + 2);
 }
 
 static void stack_rows(struct hl_emit *emit, const struct hl_profile *profile,
-		       const char *const *texts, const char **path)
+		       const char *const *texts, struct path *path)
 {
 	begin_stacks(emit, profile);
 	for (uint32_t i = 0; i < profile->node_count; i++) {
@@ -345,7 +358,9 @@ static void stack_rows(struct hl_emit *emit, const struct hl_profile *profile,
 		hl_emit_cell_integer(emit, counters->peak_objects);
 		hl_emit_cell_integer(emit, counters->temporary_objects);
 		hl_emit_cell_integer(emit, counters->slack_bytes);
-		hl_emit_cell_stack(emit, path, path_to(profile, i, texts, path));
+		size_t depth = path_to(profile, i, texts, path);
+		hl_emit_cell_stack(emit, path->texts, depth);
+		hl_emit_cell_frames(emit, path->frames, depth);
 	}
 	hl_emit_rows_end(emit);
 }
@@ -353,8 +368,11 @@ static void stack_rows(struct hl_emit *emit, const struct hl_profile *profile,
 static int emit_stacks(struct hl_emit *emit, const struct hl_profile *profile)
 {
 	char **texts = calloc(profile->frame_count, sizeof(*texts));
-	const char **path = calloc(profile->node_count, sizeof(*path));
-	int r = texts && path ? 0 : -ENOMEM;
+	struct path path = {
+		.texts = calloc(profile->node_count, sizeof(*path.texts)),
+		.frames = calloc(profile->node_count, sizeof(*path.frames)),
+	};
+	int r = texts && path.texts && path.frames ? 0 : -ENOMEM;
 
 	for (uint32_t i = 1; r == 0 && i < profile->frame_count; i++) {
 		texts[i] = frame_text(profile, i);
@@ -362,11 +380,12 @@ static int emit_stacks(struct hl_emit *emit, const struct hl_profile *profile)
 			r = -ENOMEM;
 	}
 	if (r == 0)
-		stack_rows(emit, profile, (const char *const *)texts, path);
+		stack_rows(emit, profile, (const char *const *)texts, &path);
 	for (size_t i = 0; texts && i < profile->frame_count; i++)
 		free(texts[i]);
 	free(texts);
-	free(path);
+	free(path.texts);
+	free(path.frames);
 	return r;
 }
 

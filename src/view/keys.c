@@ -105,10 +105,117 @@ int hl_keys_init(struct hl_keys *keys, const struct hl_profile *profile, enum hl
 	return r;
 }
 
+/* ---- the heaviest line of each function ---- */
+
+/* A line of a function. */
+struct line {
+	uint32_t frame; /* one of those there */
+	int64_t flat, cum;
+};
+
+struct lines {
+	struct line *lines;
+	uint32_t *of_frame; /* + 1; 0: not seen */
+	size_t count;
+	struct hl_index index;
+};
+
+/* The line of frame ${id}; -ENOMEM is negative. */
+static int line_of(struct lines *lines, const struct hl_profile *profile, uint32_t id,
+		   struct line **ret_line)
+{
+	const struct hl_profile_frame *frames = profile->frames, *frame = &frames[id];
+	uint32_t hash = hl_hash_pair(hl_hash_pair(frame->file, frame->line), frame->function);
+	uint32_t at = hash, found = lines->of_frame[id];
+
+	while (!found && (found = hl_index_next(&lines->index, hash, &at))) {
+		const struct hl_profile_frame *other = &frames[lines->lines[found - 1].frame];
+		if (other->function != frame->function || other->file != frame->file ||
+		    other->line != frame->line)
+			found = 0;
+		else
+			break;
+	}
+	if (!found) {
+		found = (uint32_t)++lines->count;
+		lines->lines[found - 1].frame = id;
+		if (hl_index_add(&lines->index, hash, found) < 0)
+			return -ENOMEM;
+	}
+	lines->of_frame[id] = found;
+	*ret_line = &lines->lines[found - 1];
+	return 0;
+}
+
+static int sum_lines(struct lines *lines, const struct hl_profile *profile, enum hl_value value,
+		     enum hl_unit unit, int64_t *sums)
+{
+	for (size_t i = profile->node_count; i-- > 1;) {
+		int64_t own = hl_profile_figure(&profile->counters[i], value, unit);
+		struct line *line;
+		int r = line_of(lines, profile, profile->nodes[i].frame, &line);
+		if (r < 0)
+			return r;
+		sums[i] += own;
+		sums[profile->nodes[i].parent] += sums[i];
+		line->flat += own;
+		line->cum += sums[i];
+	}
+	return 0;
+}
+
+/* Gives each key the heaviest of its lines: by what they allocated themselves, where ${flat_sums}
+ * says that there is any, else with what they call. */
+static void choose_heaviest(struct hl_keys *keys, const struct lines *lines,
+			    const int64_t *flat_sums, int64_t *heaviest)
+{
+	for (size_t i = 0; i < lines->count; i++) {
+		const struct line *line = &lines->lines[i];
+		uint32_t key = keys->of_frame[line->frame];
+		int64_t figure = flat_sums[key] > 0 ? line->flat : line->cum;
+		if (figure && heaviest[key])
+			keys->several[key] = true;
+		if (figure <= heaviest[key])
+			continue;
+		heaviest[key] = figure;
+		keys->frames[key] = line->frame;
+	}
+}
+
+int hl_keys_choose_lines(struct hl_keys *keys, const struct hl_profile *profile,
+			 enum hl_value value, enum hl_unit unit, bool flat)
+{
+	if (keys->by != HL_VIEW_BY_FUNCTION)
+		return 0;
+	struct lines lines = {
+		.lines = calloc(profile->frame_count + 1, sizeof(*lines.lines)),
+		.of_frame = calloc(profile->frame_count + 1, sizeof(*lines.of_frame)),
+	};
+	int64_t *sums = calloc(profile->node_count, sizeof(*sums));
+	int64_t *flat_sums = calloc(keys->count, sizeof(*flat_sums));
+	int64_t *heaviest = calloc(keys->count, sizeof(*heaviest));
+	keys->several = calloc(keys->count, sizeof(*keys->several));
+	int r = -ENOMEM;
+	if (lines.lines && lines.of_frame && sums && flat_sums && heaviest && keys->several)
+		r = sum_lines(&lines, profile, value, unit, sums);
+	for (size_t i = 0; r == 0 && flat && i < lines.count; i++)
+		flat_sums[keys->of_frame[lines.lines[i].frame]] += lines.lines[i].flat;
+	if (r == 0)
+		choose_heaviest(keys, &lines, flat_sums, heaviest);
+	free(lines.lines);
+	free(lines.of_frame);
+	hl_index_release(&lines.index);
+	free(sums);
+	free(flat_sums);
+	free(heaviest);
+	return r;
+}
+
 void hl_keys_release(struct hl_keys *keys)
 {
 	free(keys->of_frame);
 	free(keys->frames);
+	free(keys->several);
 	*keys = (struct hl_keys){0};
 }
 
@@ -117,26 +224,42 @@ void hl_keys_release(struct hl_keys *keys)
 struct hl_keys_label hl_keys_label(const struct hl_keys *keys, const struct hl_profile *profile,
 				   uint32_t key)
 {
-	const struct hl_profile_frame *frame = &profile->frames[keys->frames[key]];
+	struct hl_keys_label label = hl_keys_frame_label(profile, keys->frames[key]);
+
+	if (!key)
+		return (struct hl_keys_label){.name = HL_KEYS_NO_STACK, .file = "", .module = ""};
+	if (keys->by == HL_VIEW_BY_MODULE)
+		return (struct hl_keys_label){
+			.name = label.module[0] ? label.module : "[no module]",
+			.file = "",
+			.module = label.module,
+		};
+	label.several_lines = keys->several && keys->several[key];
+	label.address =
+		keys->by == HL_VIEW_BY_ADDRESS ? profile->frames[keys->frames[key]].address : 0;
+	return label;
+}
+
+struct hl_keys_label hl_keys_frame_label(const struct hl_profile *profile, uint32_t id)
+{
+	const struct hl_profile_frame *frame = &profile->frames[id];
 	const struct hl_profile_function *function = &profile->functions[frame->function];
-	struct hl_keys_label label = {
+
+	return (struct hl_keys_label){
 		.name = hl_profile_text(profile, function->name),
-		.file = "",
+		.file = hl_profile_text(profile, frame->file),
+		.line = frame->line,
 		.module = hl_profile_text(profile, profile->modules[function->module].path),
 	};
+}
 
-	if (!key) {
-		label.name = HL_KEYS_NO_STACK;
-		return label;
-	}
-	if (keys->by == HL_VIEW_BY_MODULE) {
-		label.name = function->module ? label.module : "[no module]";
-		return label;
-	}
-	bool whole = keys->by == HL_VIEW_BY_FUNCTION;
-	label.file = hl_profile_text(profile, whole ? function->file : frame->file);
-	label.line = whole ? function->line : frame->line;
-	label.address = keys->by == HL_VIEW_BY_ADDRESS ? frame->address : 0;
+struct hl_keys_label hl_keys_node_label(const struct hl_profile *profile,
+					const struct hl_calltree_node *node)
+{
+	if (!node->depth)
+		return (struct hl_keys_label){.name = HL_KEYS_NO_STACK, .file = "", .module = ""};
+	struct hl_keys_label label = hl_keys_frame_label(profile, node->frame);
+	label.several_lines = node->several_lines;
 	return label;
 }
 
@@ -144,7 +267,8 @@ const char *hl_keys_place(const struct hl_keys_label *label, char *buffer, size_
 {
 	if (!label->file[0])
 		return hl_path_basename(label->module);
-	snprintf(buffer, size, "%s:%u", hl_path_basename(label->file), label->line);
+	snprintf(buffer, size, "%s:%u%s", hl_path_basename(label->file), label->line,
+		 label->several_lines ? ",..." : "");
 	return buffer;
 }
 

@@ -5,12 +5,13 @@
  */
 #pragma once
 
-#include "profile/profile.h"
+#include "profile/calltree.h"
 #include "view/view.h"
 
 struct hl_keys {
 	uint32_t *of_frame; /* by frame of the profile */
 	uint32_t *frames;   /* by key: one of its frames; [0] is no key */
+	bool *several;	    /* by key: has other lines; NULL: not asked for */
 	size_t count;	    /* one more than there are keys */
 	enum hl_view_key by;
 };
@@ -29,6 +30,14 @@ struct hl_keys {
  */
 int hl_keys_init(struct hl_keys *keys, const struct hl_profile *profile, enum hl_view_key by);
 
+/*
+ * By function, has labels name the line by which most of ${value} was allocated: in the function
+ * itself where ${flat} and it allocated any, else in what it calls. Without this, or of any other
+ * keys, it is a line of theirs. 0 or -ENOMEM.
+ */
+int hl_keys_choose_lines(struct hl_keys *keys, const struct hl_profile *profile,
+			 enum hl_value value, enum hl_unit unit, bool flat);
+
 void hl_keys_release(struct hl_keys *keys); /* all zero is fine */
 
 /* What every view calls the stack of what was allocated with no frame at all. */
@@ -37,8 +46,9 @@ void hl_keys_release(struct hl_keys *keys); /* all zero is fine */
 /* What there is to say of a key. Texts belong to the profile, are never NULL, "" when unknown. */
 struct hl_keys_label {
 	const char *name;   /* the function's; by module, the module's path */
-	const char *file;   /* by function, where it begins; by line and address, where that is */
-	uint32_t line;	    /* 0 when unknown */
+	const char *file;   /* of the call site: where it calls on, or allocates */
+	uint32_t line;	    /* 0 when unknown; by function, that of its heaviest call site */
+	bool several_lines; /* it has others */
 	const char *module; /* path */
 	uint64_t address;   /* by address, in the module's file */
 };
@@ -47,7 +57,15 @@ struct hl_keys_label {
 struct hl_keys_label hl_keys_label(const struct hl_keys *keys, const struct hl_profile *profile,
 				   uint32_t key);
 
-/* "file.c:12" for people, or the module's file name, or "". */
+/* Of frame ${id}. */
+struct hl_keys_label hl_keys_frame_label(const struct hl_profile *profile, uint32_t id);
+
+/* Of a node of ${profile}'s call tree; of its root: HL_KEYS_NO_STACK. */
+struct hl_keys_label hl_keys_node_label(const struct hl_profile *profile,
+					const struct hl_calltree_node *node);
+
+/* "file.c:12" for people, "file.c:12,..." where there are several, or the module's file name, or
+ * "". */
 const char *hl_keys_place(const struct hl_keys_label *label, char *buffer, size_t size);
 
 /* Whether the name has the module in it already: "file+0x1234", of a function without a name. */

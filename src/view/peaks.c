@@ -222,6 +222,7 @@ static void emit_stack(struct hl_emit *emit, struct peaks *peaks, const struct p
 	hl_emit_cell_integer(emit, peak->bytes[stack->node]);
 	hl_emit_cell_text(emit, line ? line : "");
 	hl_emit_cell_stack(emit, peaks->path.names, depth);
+	hl_emit_cell_frames(emit, peaks->path.frames, depth);
 	free(line);
 }
 
@@ -244,6 +245,7 @@ static void begin_stacks(struct hl_emit *emit, const struct hl_view_options *opt
 		{NULL, "stack, from its leaf", HL_EMIT_TEXT,
 		 HL_EMIT_TEXT_ONLY | (options->full ? 0 : HL_EMIT_SHORTENED | HL_EMIT_NAMES)},
 		{"stack", NULL, HL_EMIT_STACK, HL_EMIT_JSON_ONLY},
+		{"frames", NULL, HL_EMIT_FRAMES, HL_EMIT_JSON_ONLY},
 	};
 
 	hl_emit_rows(emit, "stacks", columns, HL_COUNT_OF(columns));

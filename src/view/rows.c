@@ -107,6 +107,9 @@ static int collect_frames(struct hl_rows *rows, const struct hl_profile *profile
 
 	int r = hl_keys_init(&rows->keys, profile, options->by);
 	if (r == 0)
+		r = hl_keys_choose_lines(&rows->keys, profile, options->value, options->unit,
+					 options->sort == HL_VIEW_SORT_FLAT);
+	if (r == 0)
 		r = hl_aggregate_init(&sums, profile, options->value, rows->keys.of_frame,
 				      rows->keys.count);
 	if (r == 0)
@@ -126,12 +129,14 @@ static int collect_threads(struct hl_rows *rows, const struct hl_profile *profil
 	for (uint32_t i = 0; i < profile->thread_count; i++) {
 		const struct hl_profile_thread *thread = &profile->threads[i];
 		struct hl_aggregate_figures own = hl_aggregate_figures_of(&thread->total, value);
-		append(rows, (struct hl_row){.label = {hl_profile_text(profile, thread->name), "",
-						       0, "", 0},
-					     .id = i,
-					     .flat = own,
-					     .cum = own,
-					     .leaf = true});
+		append(rows,
+		       (struct hl_row){.label = {.name = hl_profile_text(profile, thread->name),
+						 .file = "",
+						 .module = ""},
+				       .id = i,
+				       .flat = own,
+				       .cum = own,
+				       .leaf = true});
 	}
 	rows->total = hl_aggregate_figures_of(&profile->total, value);
 	return 0;

@@ -18,7 +18,6 @@ struct report {
 	struct hl_emit *emit;
 	const struct hl_profile *profile;
 	const struct hl_view_options *options;
-	const struct hl_calltree *tree;
 	const struct hl_histogram *histogram;
 	struct hl_stack_path *path;
 	bool knows_bytes, knows_objects, knows_slack;
@@ -77,11 +76,6 @@ static void draw_bar(int64_t part, int64_t most, char bar[BAR_COLUMNS + 1])
 		length = 1;
 	memset(bar, '#', length);
 	bar[length] = '\0';
-}
-
-static const char *frame_name(const struct report *report, uint32_t node)
-{
-	return hl_profile_text(report->profile, report->tree->nodes[node].name);
 }
 
 /* Not so when it has slack alone. Blocks of size 0 have no bytes, but count. */
@@ -181,9 +175,21 @@ static void emit_stack_member(const struct report *report, const struct hl_histo
 		hl_emit_integer(emit, "bytes", stack->figures.bytes);
 	if (report->knows_objects)
 		hl_emit_integer(emit, "objects", stack->figures.objects);
+	size_t depth = hl_stack_path_fill(report->path, stack->leaf);
+	hl_emit_array(emit, "stack");
+	for (size_t i = depth; i-- > 0;)
+		hl_emit_text(emit, NULL, report->path->names[i]);
+	hl_emit_array_end(emit);
 	hl_emit_array(emit, "frames");
-	for (uint32_t at = stack->leaf; at; at = report->tree->nodes[at].parent)
-		hl_emit_text(emit, NULL, frame_name(report, at));
+	for (size_t i = depth; i-- > 0;) {
+		const struct hl_emit_frame *frame = &report->path->frames[i];
+		hl_emit_object(emit, NULL);
+		hl_emit_text(emit, "function", frame->function);
+		hl_emit_text(emit, "module", frame->module);
+		hl_emit_text(emit, "file", frame->file);
+		hl_emit_integer(emit, "line", frame->line);
+		hl_emit_object_end(emit);
+	}
 	hl_emit_array_end(emit);
 	hl_emit_object_end(emit);
 }
@@ -322,13 +328,11 @@ static void emit_method(const struct report *report)
 }
 
 static int emit_report(const struct hl_profile *profile, const struct hl_view_options *options,
-		       const struct hl_calltree *tree, const struct hl_histogram *histogram,
-		       struct hl_stack_path *path)
+		       const struct hl_histogram *histogram, struct hl_stack_path *path)
 {
 	struct report report = {
 		.profile = profile,
 		.options = options,
-		.tree = tree,
 		.histogram = histogram,
 		.path = path,
 		.knows_bytes = hl_profile_knows(profile, options->value, HL_UNIT_BYTES),
@@ -340,7 +344,7 @@ static int emit_report(const struct hl_profile *profile, const struct hl_view_op
 			    options->color, &report.emit);
 	if (r < 0)
 		return r;
-	hl_emit_begin(report.emit, "sizes");
+	hl_emit_begin_version(report.emit, "sizes", 2); /* 1: names in `frames` */
 	hl_summary_members(report.emit, profile, options);
 	hl_summary_lines(report.emit, profile);
 	if (histogram->class_count)
@@ -403,7 +407,7 @@ int hl_view_sizes(const struct hl_profile *profile, const struct hl_view_options
 	if (r == 0)
 		r = hl_stack_path_init(&path, profile, &tree);
 	if (r == 0)
-		r = emit_report(profile, options, &tree, &histogram, &path);
+		r = emit_report(profile, options, &histogram, &path);
 	hl_stack_path_release(&path);
 	hl_histogram_release(&histogram);
 	hl_calltree_release(&tree);

@@ -19,25 +19,32 @@ int hl_stack_path_init(struct hl_stack_path *path, const struct hl_profile *prof
 		.profile = profile,
 		.tree = tree,
 		.names = calloc((size_t)tree->depth_max + 1, sizeof(*path->names)),
+		.frames = calloc((size_t)tree->depth_max + 1, sizeof(*path->frames)),
 	};
-	return path->names ? 0 : -ENOMEM;
+	return path->names && path->frames ? 0 : -ENOMEM;
 }
 
 void hl_stack_path_release(struct hl_stack_path *path)
 {
 	free(path->names);
+	free(path->frames);
 	free(path->table);
 	*path = (struct hl_stack_path){0};
 }
 
 size_t hl_stack_path_fill(struct hl_stack_path *path, uint32_t node)
 {
-	const struct hl_calltree_node *nodes = path->tree->nodes;
-	size_t depth = nodes[node].depth;
+	const struct hl_profile_node *nodes = path->profile->nodes;
+	size_t depth = path->tree->nodes[node].depth;
+	uint32_t at = path->tree->heaviest[node];
 
-	for (; node; node = nodes[node].parent)
-		path->names[nodes[node].depth - 1] =
-			hl_profile_text(path->profile, nodes[node].name);
+	for (size_t i = depth; i-- > 0; at = nodes[at].parent) {
+		const struct hl_keys_label label =
+			hl_keys_frame_label(path->profile, nodes[at].frame);
+		path->names[i] = label.name;
+		path->frames[i] =
+			(struct hl_emit_frame){label.name, label.module, label.file, label.line};
+	}
 	return depth;
 }
 

@@ -3,13 +3,16 @@
 #pragma once
 
 #include "profile/calltree.h"
+#include "view/emit.h"
 
-/* Room for the names of any one stack. Release in any case. */
+/* Room for the frames of any one stack. Release in any case. */
 struct hl_stack_path {
 	const struct hl_profile *profile;
 	const struct hl_calltree *tree;
-	const char **names; /* of the stack that was filled in last, from the root */
-	uint32_t *table;    /* nodes: the stacks that stand in one table */
+	/* Of the stack that was filled in last, from the root. */
+	const char **names;
+	struct hl_emit_frame *frames;
+	uint32_t *table; /* nodes: the stacks that stand in one table */
 	size_t table_count, table_capacity;
 };
 
@@ -18,7 +21,8 @@ int hl_stack_path_init(struct hl_stack_path *path, const struct hl_profile *prof
 		       const struct hl_calltree *tree);
 void hl_stack_path_release(struct hl_stack_path *path);
 
-/* Fills in the stack of ${node}; returns how many names it has. */
+/* Fills in the stack of ${node}, which must not be of a reversed tree; returns how many frames it
+ * has. Where it stands for several, their lines are those of the heaviest. */
 size_t hl_stack_path_fill(struct hl_stack_path *path, uint32_t node);
 
 /* Begins a table of stacks that shall be told apart; adds the stack of ${node} to it. Of very many

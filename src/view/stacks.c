@@ -16,6 +16,8 @@
 #define ROWS_DEFAULT 20 /* stacks take many lines each */
 #define FIGURES_MAX  512
 
+#define SCHEMA_VERSION 2 /* in version 1, `frames` were the names that `stack` has now */
+
 struct stack {
 	uint32_t node; /* of the call tree */
 	int64_t figures[HL_UNIT_COUNT];
@@ -42,7 +44,7 @@ static int heavier_first(const void *left, const void *right, void *context)
 	return (a->node > b->node) - (a->node < b->node);
 }
 
-/* Sums up what different addresses of the same functions have. */
+/* Sums up what different addresses of the same lines, or functions, have. */
 static void sum_up(struct stacks *stacks)
 {
 	const struct hl_profile *profile = stacks->profile;
@@ -93,7 +95,8 @@ static void begin_rows(struct hl_emit *emit, const struct stacks *stacks)
 	const struct hl_emit_column columns[] = {
 		{"bytes", NULL, HL_EMIT_BYTES, bytes ? HL_EMIT_JSON_ONLY : HL_EMIT_HIDDEN},
 		{"objects", NULL, HL_EMIT_COUNT, objects ? HL_EMIT_JSON_ONLY : HL_EMIT_HIDDEN},
-		{"frames", NULL, HL_EMIT_STACK, HL_EMIT_JSON_ONLY},
+		{"stack", NULL, HL_EMIT_STACK, HL_EMIT_JSON_ONLY},
+		{"frames", NULL, HL_EMIT_FRAMES, HL_EMIT_JSON_ONLY},
 	};
 
 	hl_emit_rows(emit, "rows", columns, HL_COUNT_OF(columns));
@@ -109,6 +112,7 @@ static void emit_rows(struct hl_emit *emit, struct stacks *stacks, size_t shown)
 		hl_emit_cell_integer(emit, stack->figures[HL_UNIT_BYTES]);
 		hl_emit_cell_integer(emit, stack->figures[HL_UNIT_OBJECTS]);
 		hl_emit_cell_stack(emit, stacks->path.names, depth);
+		hl_emit_cell_frames(emit, stacks->path.frames, depth);
 	}
 	hl_emit_rows_end(emit);
 }
@@ -146,38 +150,32 @@ static void figures_line(struct hl_emit *emit, const struct stacks *stacks,
 		     whole > 0 ? ", " : "", whole > 0 ? share : "");
 }
 
-/* The function, and where that is known, the place in it. */
-static void frame_line(struct hl_emit *emit, const struct hl_profile *profile,
-		       const struct hl_calltree_node *node)
+/* The function, and where it calls on, as far as that is known. */
+static void frame_line(struct hl_emit *emit, const struct hl_emit_frame *frame)
 {
-	const struct hl_profile_frame *frame = &profile->frames[node->frame];
-	const struct hl_profile_function *function = &profile->functions[frame->function];
-	const struct hl_keys_label label = {
-		.name = hl_profile_text(profile, node->name),
-		.file = hl_profile_text(profile, frame->file),
-		.line = frame->line,
-		.module = hl_profile_text(profile, profile->modules[function->module].path),
-	};
+	const struct hl_keys_label label = {.name = frame->function,
+					    .file = frame->file,
+					    .line = frame->line,
+					    .module = frame->module};
 	char buffer[256];
 	const char *place = hl_keys_place(&label, buffer, sizeof(buffer));
 
-	if (!*place || (!frame->file && hl_keys_names_module(&label)))
+	if (!*place || (!label.file[0] && hl_keys_names_module(&label)))
 		hl_emit_line(emit, "    %s", label.name);
 	else
 		hl_emit_line(emit, "    %s (%s)", label.name, place);
 }
 
-static void stack_lines(struct hl_emit *emit, const struct stacks *stacks,
-			const struct stack *stack)
+static void stack_lines(struct hl_emit *emit, struct stacks *stacks, const struct stack *stack)
 {
-	const struct hl_calltree_node *nodes = stacks->tree.nodes;
+	size_t depth = hl_stack_path_fill(&stacks->path, stack->node);
 
 	hl_emit_line(emit, "%s", "");
 	figures_line(emit, stacks, stack);
-	if (!stack->node)
+	if (!depth)
 		hl_emit_line(emit, "    %s", HL_KEYS_NO_STACK);
-	for (uint32_t node = stack->node; node; node = nodes[node].parent)
-		frame_line(emit, stacks->profile, &nodes[node]);
+	while (depth-- > 0)
+		frame_line(emit, &stacks->path.frames[depth]);
 }
 
 static void rest_line(struct hl_emit *emit, const struct stacks *stacks, size_t shown)
@@ -221,7 +219,7 @@ static void emit_report(struct hl_emit *emit, struct stacks *stacks)
 	const struct hl_trace_kind *kind = hl_profile_trace_kind(stacks->profile);
 	size_t shown = count_shown(stacks);
 
-	hl_emit_begin(emit, kind ? kind->verb : "stacks");
+	hl_emit_begin_version(emit, kind ? kind->verb : "stacks", SCHEMA_VERSION);
 	hl_summary_members(emit, stacks->profile, stacks->options);
 	hl_summary_figure_members(emit, stacks->profile);
 	hl_summary_lines(emit, stacks->profile);
@@ -258,7 +256,8 @@ int hl_view_stacks(const struct hl_profile *profile, const struct hl_view_option
 {
 	struct stacks stacks = {.profile = profile, .options = options};
 
-	int r = hl_calltree_init(&stacks.tree, profile, options->value, options->unit);
+	int r = (options->by == HL_VIEW_BY_LINE ? hl_calltree_init_by_line : hl_calltree_init)(
+		&stacks.tree, profile, options->value, options->unit);
 	if (r == 0)
 		r = write_report(&stacks);
 	free(stacks.stacks);

@@ -4,6 +4,6 @@
 
 #include "view/view.h"
 
-/* As the other views of view.h; options->row_limit stacks. The schema is that of the trace's kind.
- */
+/* As the other views of view.h; options->row_limit stacks. By line, calls from different lines of a
+ * function are different stacks. The schema is that of the trace's kind. */
 hl_view hl_view_stacks;

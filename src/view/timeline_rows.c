@@ -140,6 +140,9 @@ static int split_by_keys(struct hl_timeline *timeline, struct hl_history *histor
 	if (r == 0)
 		r = hl_keys_init(&timeline->frame_keys, history->profile, options->by);
 	if (r == 0)
+		r = hl_keys_choose_lines(&timeline->frame_keys, history->profile, HL_VALUE_INUSE,
+					 HL_UNIT_BYTES, true);
+	if (r == 0)
 		r = fill_columns(timeline, &survey, limit, err);
 	hl_history_survey_release(&survey);
 	return r;

@@ -164,18 +164,10 @@ struct words {
 static int describe_node(const struct hl_profile *profile, const struct hl_calltree_node *node,
 			 struct words *ret_words)
 {
-	const struct hl_profile_function *function =
-		&profile->functions[profile->frames[node->frame].function];
-	struct words words = {
-		.label = {
-			.name = hl_profile_text(profile, node->name),
-			.file = hl_profile_text(profile, function->file),
-			.line = function->line,
-			.module = hl_profile_text(profile, profile->modules[function->module].path),
-		}};
+	struct words words = {.label = hl_keys_node_label(profile, node)};
 	char buffer[256];
 	const char *place = hl_keys_place(&words.label, buffer, sizeof(buffer));
-	bool plain = !*place || (!function->file && hl_keys_names_module(&words.label));
+	bool plain = !*place || (!words.label.file[0] && hl_keys_names_module(&words.label));
 
 	if (asprintf(&words.branch, plain ? "%s" : "%s (%s)", words.label.name, place) < 0)
 		return -ENOMEM;

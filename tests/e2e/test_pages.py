@@ -134,7 +134,7 @@ class TestCase(harness.TestCase):
 
 def pages_under(report, function):
     """Pages of the stacks on which a function stands."""
-    return sum(row["objects"] for row in report["rows"] if function in row["frames"])
+    return sum(row["objects"] for row in report["rows"] if function in row["stack"])
 
 
 class Scenarios(TestCase):

@@ -29,7 +29,7 @@ def by_class_and_site(rows, unit):
     found = {}
     for row in rows:
         for stack in row["stacks"]:
-            for function in {name for name in stack["frames"] if name.startswith("site_")}:
+            for function in {name for name in stack["stack"] if name.startswith("site_")}:
                 key = digits_of(row), function
                 found[key] = found.get(key, 0) + stack[unit]
     return {key: number for key, number in found.items() if number}
@@ -164,7 +164,7 @@ def ledger_stacks_by_size(rows, unit):
     found = {}
     for row in rows:
         for stack in row["stacks"]:
-            known = ledger_stacks({tuple(reversed(stack["frames"])): stack[unit]})
+            known = ledger_stacks({tuple(reversed(stack["stack"])): stack[unit]})
             for frames, number in known.items():
                 key = *frames, str(digits_of(row))
                 found[key] = found.get(key, 0) + number

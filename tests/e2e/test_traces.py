@@ -83,7 +83,7 @@ class Traces(unittest.TestCase):
                     trace.send_signal(number)
                     said, _ = trace.communicate(timeout=harness.TIMEOUT_S)
                     self.assertEqual(trace.returncode, 0)
-                    self.assertEqual(json.loads(said)["schema"], f"heapline/{verb}/1")
+                    self.assertEqual(json.loads(said)["schema"], f"heapline/{verb}/2")
 
     def test_a_trace_ends_after_its_duration(self):
         target = self.start_target()
@@ -204,7 +204,7 @@ class Traces(unittest.TestCase):
                 if "CAP_SYS_ADMIN" in result.stderr:
                     raise unittest.SkipTest(result.stderr.strip())
                 self.assertEqual(result.status, 0, result.stderr)
-                self.assertEqual(json.loads(result.stdout)["schema"], f"heapline/{verb}/1")
+                self.assertEqual(json.loads(result.stdout)["schema"], f"heapline/{verb}/2")
 
 
 if __name__ == "__main__":

@@ -94,8 +94,8 @@ static void expect_rows(struct hl_view_options options, const char *expected)
 static void functions_that_grew_come_first_and_those_that_shrank_last(void **state)
 {
 	(void)state;
-	expect_rows(options_by(HL_VIEW_BY_FUNCTION), "grow:30 140>197 57 6, fresh:0 0>17 17 1, "
-						     "less:60 25>24 -1 0, gone:0 30>0 -30 -3, ");
+	expect_rows(options_by(HL_VIEW_BY_FUNCTION), "grow:31 140>197 57 6, fresh:3 0>17 17 1, "
+						     "less:61 25>24 -1 0, gone:5 30>0 -30 -3, ");
 }
 
 static void lines_modules_and_stacks_are_compared_as_well(void **state)
@@ -157,8 +157,8 @@ static void rows_can_be_sorted_by_size(void **state)
 
 	(void)state;
 	options.sort = HL_VIEW_SORT_SIZE;
-	expect_rows(options, "grow:30 140>197 57 6, gone:0 30>0 -30 -3, less:60 25>24 -1 0, "
-			     "fresh:0 0>17 17 1, ");
+	expect_rows(options, "grow:31 140>197 57 6, gone:5 30>0 -30 -3, less:61 25>24 -1 0, "
+			     "fresh:3 0>17 17 1, ");
 }
 
 static void a_limit_keeps_what_grew_most_and_what_shrank_most(void **state)
@@ -167,10 +167,10 @@ static void a_limit_keeps_what_grew_most_and_what_shrank_most(void **state)
 
 	(void)state;
 	options.row_limit = 3;
-	expect_rows(options, "grow:30 140>197 57 6, fresh:0 0>17 17 1, "
-			     "less:60 25>24 -1 0, gone:0 30>0 -30 -3, ");
+	expect_rows(options, "grow:31 140>197 57 6, fresh:3 0>17 17 1, "
+			     "less:61 25>24 -1 0, gone:5 30>0 -30 -3, ");
 	options.row_limit = 1;
-	expect_rows(options, "grow:30 140>197 57 6, gone:0 30>0 -30 -3, ");
+	expect_rows(options, "grow:31 140>197 57 6, gone:5 30>0 -30 -3, ");
 	char *text = text_of_join(before_stacks, after_stacks, options);
 	assert_non_null(strstr(text, "... and 2 more in between; -n 0 shows all\n"));
 	free(text);

@@ -279,14 +279,14 @@ static void json_has_classes_with_their_stacks(void **state)
 
 	(void)state;
 	assert_string_equal(json_string_value(json_object_get(report, "schema")),
-			    "heapline/sizes/1");
+			    "heapline/sizes/2");
 	assert_true(json_is_true(json_object_get(report, "exact")));
 	assert_int_equal(json_integer_value(json_object_get(row, "size_max")), 31);
 	assert_int_equal(json_integer_value(json_object_get(row, "objects")), 3);
 	assert_int_equal(json_integer_value(json_object_get(row, "bytes")), 78);
 	assert_int_equal(json_array_size(json_object_get(row, "stacks")), 2);
 	assert_int_equal(json_integer_value(json_object_get(stack, "bytes")), 48);
-	stack = json_object_get(stack, "frames");
+	stack = json_object_get(stack, "stack");
 	assert_int_equal(json_array_size(stack), 7);
 	assert_string_equal(json_string_value(json_array_get(stack, 0)), "deep");
 	json_decref(report);
@@ -299,7 +299,7 @@ static void names_break_neither_json_nor_the_terminal(void **state)
 	struct hl_view_options options = {.value = HL_VALUE_ALLOC};
 	json_t *report = json_of(hl_view_sizes, profile, options);
 	json_t *stack = json_array_get(json_object_get(row_of(report, 1), "stacks"), 0);
-	json_t *frames = json_object_get(stack, "frames");
+	json_t *frames = json_object_get(stack, "stack");
 	char *text = text_of(hl_view_sizes, profile, options);
 
 	(void)state;

@@ -37,7 +37,8 @@ static struct hl_profile *traced(const struct stack *stacks)
 
 static struct hl_view_options options_of(uint64_t row_limit)
 {
-	return (struct hl_view_options){.value = HL_VALUE_INUSE, .row_limit = row_limit};
+	return (struct hl_view_options){
+		.value = HL_VALUE_INUSE, .by = HL_VIEW_BY_LINE, .row_limit = row_limit};
 }
 
 static json_int_t number(const json_t *object, const char *key)
@@ -49,7 +50,7 @@ static json_int_t number(const json_t *object, const char *key)
 	return json_integer_value(member);
 }
 
-/* "main;serve;read 4096 4|..." of each row. */
+/* "main:12;serve:25;read 3072 3|..." of each row. */
 static void expect_rows(const json_t *report, const char *expected)
 {
 	char text[1024] = "";
@@ -58,9 +59,20 @@ static void expect_rows(const json_t *report, const char *expected)
 
 	json_array_foreach(json_object_get(report, "rows"), i, row)
 	{
-		json_array_foreach(json_object_get(row, "frames"), j, frame) used +=
-			(size_t)snprintf(text + used, sizeof(text) - used, "%s%s", j ? ";" : "",
-					 json_string_value(frame));
+		const json_t *names = json_object_get(row, "stack");
+		json_array_foreach(json_object_get(row, "frames"), j, frame)
+		{
+			const char *name = json_string_value(json_object_get(frame, "function"));
+			const char *file = json_string_value(json_object_get(frame, "file"));
+			assert_string_equal(json_string_value(json_array_get(names, j)), name);
+			assert_non_null(json_object_get(frame, "module"));
+			used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s",
+						 j ? ";" : "", name);
+			if (file[0])
+				used += (size_t)snprintf(text + used, sizeof(text) - used, ":%d",
+							 (int)number(frame, "line"));
+		}
+		assert_int_equal(json_array_size(names), j);
 		used += (size_t)snprintf(text + used, sizeof(text) - used, " %d %d|",
 					 (int)number(row, "bytes"), (int)number(row, "objects"));
 	}
@@ -73,10 +85,11 @@ static void json_has_whole_stacks_and_the_figures_of_the_whole(void **state)
 	json_t *report = json_of(hl_view_stacks, profile, options_of(HL_VIEW_ROWS_DEFAULT));
 
 	(void)state;
-	expect_rows(report, "main;serve;read 4096 4|main;log 2048 1| 512 1|"
-			    "[released before the trace] -1024 -2|");
+	expect_rows(report,
+		    "main:12;serve:25;read 3072 3|main:12;log:33 2048 1|"
+		    "main:14;serve:27;read 1024 1| 512 1|[released before the trace] -1024 -2|");
 	assert_string_equal(json_string_value(json_object_get(report, "schema")),
-			    "heapline/pgfault/1");
+			    "heapline/pgfault/2");
 	assert_int_equal(number(report, "rss_growth_pages"), 1234);
 	assert_int_equal(number(json_object_get(report, "figures"), "table_bytes"), 2048);
 	assert_int_equal(number(json_object_get(report, "total"), "inuse_bytes"), 5632);
@@ -91,9 +104,9 @@ static void recordings_that_are_no_traces_can_be_shown_so_too(void **state)
 	json_t *report = json_of(hl_view_stacks, profile, options_of(1));
 
 	(void)state;
-	expect_rows(report, "main;serve;read 4096 4|");
+	expect_rows(report, "main:12;serve:25;read 3072 3|");
 	assert_string_equal(json_string_value(json_object_get(report, "schema")),
-			    "heapline/stacks/1");
+			    "heapline/stacks/2");
 	assert_null(json_object_get(json_object_get(report, "total"), "pages"));
 	assert_null(json_object_get(report, "figures"));
 	json_decref(report);
@@ -104,6 +117,32 @@ static void expect_text(const char *text, const char *part)
 {
 	if (!strstr(text, part))
 		fail_msg("'%s' is not in:\n%s", part, text);
+}
+
+/* Not those of the first, nor of other stacks through the same function. */
+static void stacks_merged_by_function_show_the_lines_of_the_heaviest(void **state)
+{
+	static const struct stack lines[] = {
+		{"main:12;serve:25;read!/lib/libio.so", 1024, 1},
+		{"main:14;serve:27;read!/lib/libio.so", 2048, 1},
+		{"main:14;serve:25;read!/lib/libio.so", 512, 1},
+		{"main:15;log:33", 1024, 1},
+		{NULL, 0, 0},
+	};
+	struct hl_profile *profile = profile_of("app.hl", lines, 0x1000);
+	struct hl_view_options options = options_of(HL_VIEW_ROWS_DEFAULT);
+
+	(void)state;
+	options.by = HL_VIEW_BY_FUNCTION;
+	json_t *report = json_of(hl_view_stacks, profile, options);
+	expect_rows(report, "main:14;serve:27;read 3584 3|main:15;log:33 1024 1|");
+	json_decref(report);
+	char *text = text_of(hl_view_stacks, profile, options);
+	expect_text(text, "    read (libio.so)\n    serve (app.c:27)\n"
+			  "    main (app.c:14)\n");
+	expect_text(text, "    log (app.c:33)\n    main (app.c:15)\n");
+	free(text);
+	hl_profile_free(profile);
 }
 
 static void of_lost_faults_it_is_said_that_their_pages_count(void **state)
@@ -126,8 +165,10 @@ static void text_shows_frames_from_the_innermost_out(void **state)
 	(void)state;
 	expect_text(text, "rss growth 1,234 pages; table 2.0 KiB\n");
 	expect_text(text,
-		    "\n4.0 KiB in 4 pages, 72.7%\n    read (libio.so)\n"
+		    "\n3.0 KiB in 3 pages, 54.5%\n    read (libio.so)\n"
 		    "    serve (app.c:25)\n    main (app.c:12)\n\n2.0 KiB in 1 page, 36.4%\n");
+	expect_text(text, "\n1.0 KiB in 1 page, 18.2%\n    read (libio.so)\n"
+			  "    serve (app.c:27)\n    main (app.c:14)\n");
 	expect_text(text, "\n512 B in 1 page, 9.1%\n    [no stack]\n");
 	expect_text(text, "\n-1.0 KiB in -2 pages, -18.2%\n    [released before the trace]");
 	assert_null(strstr(text, "more stack"));
@@ -141,13 +182,13 @@ static void what_is_left_out_is_counted(void **state)
 	char *text = text_of(hl_view_stacks, profile, options_of(1));
 
 	(void)state;
-	expect_text(text, "\n... and 3 more stacks with 1.5 KiB; -n 0 shows all\n");
+	expect_text(text, "\n... and 4 more stacks with 2.5 KiB; -n 0 shows all\n");
 	assert_null(strstr(text, "log (app.c"));
 	free(text);
 	struct hl_view_options by_objects = options_of(2);
 	by_objects.unit = HL_UNIT_OBJECTS;
 	text = text_of(hl_view_stacks, profile, by_objects);
-	expect_text(text, "\n... and 2 more stacks with -1 pages; -n 0 shows all\n");
+	expect_text(text, "\n... and 3 more stacks with 0 pages; -n 0 shows all\n");
 	free(text);
 	hl_profile_free(profile);
 }
@@ -199,6 +240,7 @@ int main(void)
 		cmocka_unit_test(json_has_whole_stacks_and_the_figures_of_the_whole),
 		cmocka_unit_test(recordings_that_are_no_traces_can_be_shown_so_too),
 		cmocka_unit_test(text_shows_frames_from_the_innermost_out),
+		cmocka_unit_test(stacks_merged_by_function_show_the_lines_of_the_heaviest),
 		cmocka_unit_test(of_lost_faults_it_is_said_that_their_pages_count),
 		cmocka_unit_test(what_is_left_out_is_counted),
 		cmocka_unit_test(of_less_than_nothing_there_are_no_shares),

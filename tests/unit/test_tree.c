@@ -204,6 +204,39 @@ static void stacks_of_any_depth_can_be_shown(void **state)
 	free(deep);
 }
 
+static void expect_lines(hl_view *view, const char *const *expected)
+{
+	/* The first one is not the heaviest; 30 and 40 add up to more than any other. */
+	static const struct stack lines[] = {
+		{"main:3;serve:20;read:30", 1000, 1}, {"main:4;serve:25;read:30", 900, 1},
+		{"main:4;serve:25;read:31", 800, 1},  {"main:4;serve:26;log:40", 100, 1},
+		{"main:4;serve:20;log:40", 10, 1},    {NULL, 0, 0},
+	};
+	struct hl_profile *profile = profile_of("app.hl", lines, 0x1000);
+	struct hl_view_options options = {.value = HL_VALUE_INUSE, .threshold = 0};
+	char *text = text_of(view, profile, options);
+
+	for (; *expected; expected++)
+		if (!strstr(text, *expected))
+			fail_msg("'%s' is not in:\n%s", *expected, text);
+	free(text);
+	hl_profile_free(profile);
+}
+
+/* Not the line where a function begins, nor that of the call that was seen first. */
+static void the_line_shown_is_the_heaviest_call_site(void **state)
+{
+	(void)state;
+	expect_lines(hl_view_tree,
+		     (const char *const[]){"main (app.c:4,...)", "serve (app.c:25,...)",
+					   "read (app.c:30,...)", "log (app.c:40)\n", NULL});
+	expect_lines(hl_view_top,
+		     (const char *const[]){"app.c:4,...   main", "app.c:25,...  serve",
+					   "app.c:30,...  read", "app.c:40      log", NULL});
+	expect_lines(hl_view_graph, (const char *const[]){"app.c:4,...", "app.c:25,...",
+							  "app.c:30,...", "app.c:40<", NULL});
+}
+
 static void want_of_memory_is_an_error_wherever_it_strikes(void **state)
 {
 	struct hl_profile *profile = profile_of("shop.hl", shop, 0x1000);
@@ -229,6 +262,7 @@ int main(void)
 		cmocka_unit_test(what_has_no_stack_is_said),
 		cmocka_unit_test(the_other_unit_is_chosen_like_the_first),
 		cmocka_unit_test(stacks_of_any_depth_can_be_shown),
+		cmocka_unit_test(the_line_shown_is_the_heaviest_call_site),
 		cmocka_unit_test(want_of_memory_is_an_error_wherever_it_strikes),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -226,14 +226,12 @@ static void add_free(struct hl_account *account, const struct hl_chunk *chunk, u
 	struct hl_heap_arena *arena = &account->heap->arenas[account->arena];
 	struct hl_carrier *carrier = carrier_of(account);
 
-	if (chunk->kind == HL_CHUNK_TOP) {
+	if (chunk->kind == HL_CHUNK_TOP)
 		arena->top_bytes += chunk->size;
-	} else {
-		arena->free_blocks++;
-		arena->free_bytes += chunk->size;
-		if (chunk->size > arena->largest_free_bytes)
-			arena->largest_free_bytes = chunk->size;
-	}
+	arena->free_blocks++;
+	arena->free_bytes += chunk->size;
+	if (chunk->size > arena->largest_free_bytes)
+		arena->largest_free_bytes = chunk->size;
 	arena->free_resident_bytes += in_memory;
 	carrier->free_blocks++;
 	carrier->free_bytes += chunk->size;

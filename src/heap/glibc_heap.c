@@ -106,8 +106,8 @@ static int note_missing(const struct hl_glibc_reader *reader)
 	if (heap->mmapped_blocks != heap->mp_mmapped_blocks)
 		r = hl_heap_note(heap,
 				 "glibc counts %llu separately mapped blocks of %llu KiB; %llu of "
-				 "them, %llu KiB, could be located: the rest is among 'other "
-				 "anonymous memory'",
+				 "them, %llu KiB, could be located: the rest is among "
+				 "other mappings",
 				 (unsigned long long)heap->mp_mmapped_blocks,
 				 (unsigned long long)heap->mp_mmapped_bytes >> 10,
 				 (unsigned long long)heap->mmapped_blocks,
@@ -119,11 +119,30 @@ static int note_missing(const struct hl_glibc_reader *reader)
 	return r;
 }
 
+/* What an arena has got is more than what it counted if it has grown since; what it counts and was
+ * not found is unscanned; all the rest is overhead. */
+static void add_up(struct hl_glibc_reader *reader)
+{
+	struct hl_heap_arena *first = &reader->heap->arenas[0];
+
+	if (hl_glibc_lacks_pieces(reader))
+		first->unscanned_bytes += reader->arenas[0].system_bytes - reader->main_bytes;
+	for (size_t i = 0; i < reader->heap->arena_count; i++) {
+		struct hl_heap_arena *arena = &reader->heap->arenas[i];
+		uint64_t parts = arena->inuse_bytes + arena->tcache_bytes + arena->fastbin_bytes +
+				 arena->free_bytes + arena->unscanned_bytes;
+		if (arena->system_bytes < parts)
+			arena->system_bytes = parts;
+		arena->overhead_bytes = arena->system_bytes - parts;
+	}
+}
+
 static int describe(struct hl_glibc_reader *reader)
 {
 	struct hl_heap *heap = reader->heap;
 	const struct hl_glibc_walk_counts *counts = hl_glibc_walker_counts(reader->walker);
 
+	add_up(reader);
 	heap->trim_threshold = reader->common.trim_threshold;
 	heap->mmap_threshold = reader->common.mmap_threshold;
 	heap->arena_max = (uint32_t)reader->common.arena_max;

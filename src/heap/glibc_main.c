@@ -196,10 +196,23 @@ static bool goes_on(const struct hl_glibc_reader *reader, uint64_t end, uint64_t
 	return arena->is_contiguous && arena->top >= end && arena->top < bound;
 }
 
+/* Where the memory from the break on ends: it may have grown since the mappings were read. */
+static uint64_t break_end(const struct hl_glibc_reader *reader, uint64_t base)
+{
+	const struct hl_glibc_arena *arena = &reader->arenas[0];
+	uint64_t end = stretch_end(&reader->memory->maps, base);
+	uint64_t top_end = arena->top + arena->top_bytes;
+
+	return end && arena->is_contiguous && is_break(reader, top_end) && top_end > end &&
+			       top_end <= growth_limit(&reader->memory->maps, end)
+		       ? top_end
+		       : end;
+}
+
 int hl_glibc_read_break(struct hl_glibc_reader *reader)
 {
 	uint64_t base = reader->common.sbrk_base, start = (base + 15) & ~UINT64_C(15), end = 0;
-	uint64_t bound = stretch_end(&reader->memory->maps, base);
+	uint64_t bound = break_end(reader, base);
 
 	if (!base || !bound || (!reader->arenas[0].top && !reader->arenas[0].is_damaged))
 		return 0;

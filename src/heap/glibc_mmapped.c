@@ -26,6 +26,7 @@ enum depth {
 struct candidate {
 	uint64_t start, end;
 	bool is_chained; /* as CHAINS finds it */
+	uint8_t merits;	 /* that, and that its end is the mapping's */
 	bool is_taken;	 /* while a choice is looked for */
 	bool is_chosen;	 /* it is a block */
 };
@@ -59,13 +60,18 @@ static bool is_block(struct search *search, uint64_t address, uint64_t end, uint
 	return true;
 }
 
-static int add_candidate(struct search *search, uint64_t start, uint64_t end, bool is_chained)
+static int add_candidate(struct search *search, uint64_t start, uint64_t end, bool is_chained,
+			 bool is_last)
 {
 	if (hl_array_reserve(&search->candidates, &search->capacity, search->count + 1,
 			     sizeof(*search->candidates)) < 0)
 		return -ENOMEM;
-	search->candidates[search->count++] =
-		(struct candidate){start, end, is_chained, false, false};
+	search->candidates[search->count++] = (struct candidate){
+		.start = start,
+		.end = end,
+		.is_chained = is_chained,
+		.merits = (uint8_t)(is_chained + is_last),
+	};
 	return 0;
 }
 
@@ -75,7 +81,7 @@ static int read_one(struct search *search, uint64_t at, uint64_t end, bool is_ch
 {
 	*ret_end = at;
 	if (is_block(search, at, end, ret_end))
-		return add_candidate(search, at, *ret_end, is_chained);
+		return add_candidate(search, at, *ret_end, is_chained, *ret_end == end);
 	if (search->depth == INSIDE || !hl_glibc_lacks_pieces(search->reader) ||
 	    !hl_pages_contain(&search->pages, at))
 		return 0;
@@ -178,6 +184,7 @@ static bool is_part(struct sum sum, const struct hl_glibc_common *common)
 /* A way through the candidates, each of which is taken or left. */
 struct way {
 	struct sum taken;
+	uint64_t merits;
 	uint64_t end; /* of the last one that is taken */
 };
 
@@ -196,30 +203,46 @@ static struct way step(struct way way, struct candidate *candidate)
 		return way;
 	way.taken.blocks++;
 	way.taken.bytes += candidate->end - candidate->start;
+	way.merits += candidate->merits;
 	way.end = candidate->end;
 	return way;
 }
 
+/* A way has led to the goal, on which the first ${count} candidates are decided: those are chosen
+ * that it has in common with the ways since the one that was ${is_first}. */
+static void keep_common(struct search *search, size_t count, bool is_first)
+{
+	for (size_t i = 0; i < search->count; i++) {
+		struct candidate *candidate = &search->candidates[i];
+		bool is_taken = i < count && candidate->is_taken;
+		candidate->is_chosen = is_taken && (is_first || candidate->is_chosen);
+	}
+}
+
 /*
- * Chooses candidates that do not overlap and whose number and sum are ${goal}'s. How many choices
- * there are; 2 means several, or too many to try, and nothing is chosen for sure. ${ways} before
- * each candidate and behind the last; ${rests} as many: what candidates from there on sum up to.
+ * Looks for candidates that do not overlap and whose number and sum are ${goal}'s; of several ways
+ * those with most merits count, and what they have in common is chosen. ${ways} before each
+ * candidate and behind the last; ${rests} as many: what candidates from there on sum up to. Whether
+ * there is a way, and all were tried.
  */
-static unsigned choose(struct search *search, const struct sum *goal, struct way *ways,
-		       const struct sum *rests)
+static bool choose(struct search *search, const struct sum *goal, struct way *ways,
+		   const struct sum *rests)
 {
 	struct candidate *candidates = search->candidates;
-	unsigned found = 0;
+	uint64_t most_merits = 0;
+	bool is_found = false;
 	size_t i = 0;
 
 	for (uint64_t steps = 0; steps < STEPS_MAX; steps++) {
-		bool is_goal =
-			ways[i].taken.blocks == goal->blocks && ways[i].taken.bytes == goal->bytes;
-		if (is_goal && ++found == 2)
-			return found;
-		for (size_t k = 0; is_goal && k < search->count; k++)
-			candidates[k].is_chosen = k < i && candidates[k].is_taken;
-		if (!is_goal && !is_hopeless(&ways[i], goal, &rests[i])) {
+		const struct way *way = &ways[i];
+		bool is_goal = way->taken.blocks == goal->blocks && way->taken.bytes == goal->bytes;
+		bool is_better = is_goal && (!is_found || way->merits > most_merits);
+		if (is_better || (is_goal && way->merits == most_merits)) {
+			keep_common(search, i, is_better);
+			most_merits = way->merits;
+			is_found = true;
+		}
+		if (!is_goal && !is_hopeless(way, goal, &rests[i])) {
 			ways[i + 1] = step(ways[i], &candidates[i]);
 			i++;
 			continue;
@@ -227,14 +250,14 @@ static unsigned choose(struct search *search, const struct sum *goal, struct way
 		while (i && !candidates[i - 1].is_taken)
 			i--;
 		if (!i)
-			return found;
+			return is_found;
 		candidates[i - 1].is_taken = false;
 		ways[i] = ways[i - 1];
 	}
-	return 2;
+	return false;
 }
 
-/* Whether exactly one choice equals what glibc counts: 1, 0 or -ENOMEM. */
+/* Whether a choice equals what glibc counts: 1, 0 or -ENOMEM. */
 static int choose_exactly(struct search *search)
 {
 	const struct sum goal = {search->reader->common.mmapped_blocks,
@@ -249,7 +272,7 @@ static int choose_exactly(struct search *search)
 		rests[i].bytes = rests[i + 1].bytes + candidate->end - candidate->start;
 	}
 	if (r == 0)
-		r = choose(search, &goal, ways, rests) == 1;
+		r = choose(search, &goal, ways, rests);
 	free(ways);
 	free(rests);
 	return r;

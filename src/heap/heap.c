@@ -3,6 +3,7 @@
 #include "heap/heap.h"
 
 #include "base/clock.h"
+#include "base/compiler.h"
 #include "heap/glibc_heap.h"
 #include "heap/other_allocators.h"
 #include "heap/rss.h"
@@ -34,8 +35,14 @@ static int refuse(const struct hl_other_allocator *other, struct hl_error *err)
 /* An allocator beside glibc's: memory without a file is taken for its own. */
 static int note_other(const struct hl_other_allocator *other, struct hl_heap *heap)
 {
-	heap->rss.other_allocator_bytes = heap->rss.anonymous_bytes;
-	heap->rss.anonymous_bytes = 0;
+	static const enum hl_anonymous_kind its_own[] = {HL_ANONYMOUS_BREAK, HL_ANONYMOUS_OTHER};
+	struct hl_heap_rss *rss = &heap->rss;
+
+	for (size_t i = 0; i < HL_COUNT_OF(its_own); i++) {
+		rss->other_allocator_bytes += rss->anonymous[its_own[i]];
+		rss->anonymous_bytes -= rss->anonymous[its_own[i]];
+		rss->anonymous[its_own[i]] = 0;
+	}
 	return hl_heap_note(heap,
 			    "the process has %s, too, whose heap cannot be read from outside; "
 			    "memory that is no heap of glibc is counted as its own; %s",
@@ -143,6 +150,7 @@ void hl_heap_total(const struct hl_heap *heap, struct hl_heap_arena *ret_total)
 		total.top_bytes += arena->top_bytes;
 		total.trimmable_bytes += arena->trimmable_bytes;
 		total.unscanned_bytes += arena->unscanned_bytes;
+		total.overhead_bytes += arena->overhead_bytes;
 	}
 	*ret_total = total;
 }

@@ -12,6 +12,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "heap/anonymous.h"
 #include "heap/carrier.h"
 #include "process/process.h"
 
@@ -23,19 +24,23 @@ struct hl_heap_arena {
 	uint64_t address; /* of its malloc_state */
 	uint32_t threads; /* attached */
 	uint32_t carriers;
-	uint64_t system_bytes; /* got from the system, by its own count */
+	/* Got from the system, by its own count: live, tcache, fastbins, free, unscanned and
+	 * overhead together. */
+	uint64_t system_bytes;
 	uint64_t max_system_bytes;
 	/* Live blocks, in bytes that the program may use (malloc_usable_size). What is cached and
-	 * free is in bytes of chunks, each 8 bytes larger: as mallinfo2 counts. */
+	 * free is in bytes of chunks, each 8 bytes larger: as mallinfo2 counts. Free is what is in
+	 * bins and the top, which the largest free block may be, too. */
 	uint64_t inuse_bytes, inuse_blocks;
 	uint64_t tcache_bytes, tcache_blocks;
 	uint64_t fastbin_bytes, fastbin_blocks;
-	uint64_t free_bytes, free_blocks; /* in bins; the top not included */
-	uint64_t free_resident_bytes;	  /* the top included */
+	uint64_t free_bytes, free_blocks;
+	uint64_t free_resident_bytes;
 	uint64_t largest_free_bytes;
-	uint64_t top_bytes;
+	uint64_t top_bytes;	  /* of the free ones */
 	uint64_t trimmable_bytes; /* what malloc_trim would return to the system now, in RAM */
 	uint64_t unscanned_bytes;
+	uint64_t overhead_bytes; /* headers, the arena's own, what others have in its memory */
 };
 
 /* Where resident memory is. The sum of all is rss_bytes. */
@@ -47,6 +52,8 @@ struct hl_heap_rss {
 	uint64_t other_allocator_bytes; /* jemalloc, mimalloc, tcmalloc, where one is there */
 	uint64_t recorder_bytes;	/* heapline's own, in a program under `record` */
 	uint64_t stack_bytes, file_bytes, shared_bytes, anonymous_bytes; /* not heap */
+	uint64_t anonymous[HL_ANONYMOUS_COUNT]; /* whose the last are: their sum */
+	uint64_t largest_start, largest_bytes;	/* of those that are nobody's */
 };
 
 /* A page in RAM that is kept by few live bytes, or a run of such pages in a row. */

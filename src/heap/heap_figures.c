@@ -23,6 +23,7 @@ const char *const hl_heap_figure_names[HL_HEAP_FIGURE_COUNT] = {
 	[HL_HEAP_TOP] = "top_bytes",
 	[HL_HEAP_TRIMMABLE] = "trimmable_bytes",
 	[HL_HEAP_UNSCANNED] = "unscanned_bytes",
+	[HL_HEAP_OVERHEAD] = "overhead_bytes",
 	[HL_HEAP_MMAPPED] = "mmapped_bytes",
 	[HL_HEAP_MMAPPED_BLOCKS] = "mmapped_blocks",
 	[HL_HEAP_MMAPPED_UNLOCATED] = "mmapped_unlocated_bytes",
@@ -72,6 +73,7 @@ void hl_heap_figures_of(const struct hl_heap *heap, struct hl_heap_figures *ret_
 				[HL_HEAP_TOP] = total.top_bytes,
 				[HL_HEAP_TRIMMABLE] = total.trimmable_bytes,
 				[HL_HEAP_UNSCANNED] = total.unscanned_bytes,
+				[HL_HEAP_OVERHEAD] = total.overhead_bytes,
 				[HL_HEAP_MMAPPED] = heap->mp_mmapped_bytes,
 				[HL_HEAP_MMAPPED_BLOCKS] = heap->mp_mmapped_blocks,
 				[HL_HEAP_MMAPPED_UNLOCATED] =

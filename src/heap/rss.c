@@ -10,6 +10,7 @@
 struct others {
 	struct hl_memory *memory;
 	struct hl_heap_rss *rss;
+	struct hl_runtimes runtimes;
 	const struct hl_map *map;
 	bool is_stack; /* ${map} */
 	struct hl_pages pages;
@@ -28,6 +29,25 @@ static bool is_stack(const struct hl_maps *maps, size_t index)
 	       !(guard->flags & (HL_MAP_READ | HL_MAP_WRITE | HL_MAP_EXEC));
 }
 
+/* Adds ${bytes} of [${start}, ${end}), a part of the mapping, which have no file. */
+static void add_anonymous(struct others *others, uint64_t start, uint64_t end, uint64_t bytes)
+{
+	struct hl_heap_rss *rss = others->rss;
+	size_t index = (size_t)(others->map - others->memory->maps.maps);
+
+	if (!bytes)
+		return;
+	enum hl_anonymous_kind kind = hl_anonymous_kind_of(others->memory, &others->runtimes, index,
+							   start, end, &others->pages);
+	rss->anonymous[kind] += bytes;
+	rss->anonymous_bytes += bytes;
+	if (kind == HL_ANONYMOUS_OTHER && bytes > rss->largest_bytes) {
+		rss->largest_start = start;
+		rss->largest_bytes = bytes;
+	}
+}
+
+/* Where pages of the mapping are counted; NULL: they are anonymous. */
 static uint64_t *sum_of(struct others *others, const struct hl_page_run *run)
 {
 	if (others->map->flags & HL_MAP_RECORDER)
@@ -36,7 +56,7 @@ static uint64_t *sum_of(struct others *others, const struct hl_page_run *run)
 		return &others->rss->shared_bytes;
 	if (run->kind & HL_PAGE_FILE)
 		return &others->rss->file_bytes;
-	return others->is_stack ? &others->rss->stack_bytes : &others->rss->anonymous_bytes;
+	return others->is_stack ? &others->rss->stack_bytes : NULL;
 }
 
 static int add_gap(void *context, uint64_t start, uint64_t end)
@@ -45,11 +65,14 @@ static int add_gap(void *context, uint64_t start, uint64_t end)
 
 	others->pages.count = 0;
 	others->pages.page_count = 0;
+	uint64_t anonymous = 0;
 	int r = hl_memory_scan(others->memory, start, end, &others->pages);
 	for (size_t i = 0; i < others->pages.count && r == 0; i++) {
 		const struct hl_page_run *run = &others->pages.runs[i];
-		*sum_of(others, run) += run->end - run->start;
+		uint64_t *sum = sum_of(others, run);
+		*(sum ? sum : &anonymous) += run->end - run->start;
 	}
+	add_anonymous(others, start, end, anonymous);
 	return r;
 }
 
@@ -63,7 +86,8 @@ static void sum_up(struct hl_heap_rss *rss)
 
 int hl_rss_add_others(struct hl_memory *memory, struct hl_heap *heap)
 {
-	struct others others = {.memory = memory, .rss = &heap->rss};
+	struct others others = {
+		.memory = memory, .rss = &heap->rss, .runtimes = hl_runtimes_of(&memory->maps)};
 	struct hl_extents extents = {0};
 	int r = hl_extents_of_carriers(&heap->carriers, memory->page_bytes, &extents);
 

@@ -38,9 +38,9 @@ static void emit_totals(struct hl_emit *emit, const struct hl_allocations *alloc
 			const struct hl_allocation *total)
 {
 	hl_emit_object(emit, "total");
-	hl_emit_integer(emit, "blocks", hl_heap_number(total->blocks));
+	hl_emit_integer(emit, "inuse_blocks", hl_heap_number(total->blocks));
 	if (allocations->knows_bytes)
-		hl_emit_integer(emit, "bytes", hl_heap_number(total->bytes));
+		hl_emit_integer(emit, "inuse_bytes", hl_heap_number(total->bytes));
 	hl_emit_object_end(emit);
 	hl_emit_object(emit, "lost");
 	hl_emit_integer(emit, "unscanned_bytes", hl_heap_number(allocations->unscanned_bytes));
@@ -82,12 +82,12 @@ static void begin_rows(struct hl_emit *emit, const struct hl_allocations *alloca
 	const struct hl_emit_column columns[] = {
 		{NULL, "blocks", HL_EMIT_COUNT, HL_EMIT_TEXT_ONLY},
 		{NULL, "share", HL_EMIT_PERCENT, HL_EMIT_TEXT_ONLY},
-		{"bytes", "bytes", HL_EMIT_BYTES, knows ? 0 : HL_EMIT_HIDDEN},
+		{"inuse_bytes", "bytes", HL_EMIT_BYTES, knows ? 0 : HL_EMIT_HIDDEN},
 		{NULL, "at least", HL_EMIT_BYTES, knows ? HL_EMIT_HIDDEN : HL_EMIT_TEXT_ONLY},
 		{NULL, "by size", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY | HL_EMIT_OMITTED},
 		{"origin", "origin", HL_EMIT_TEXT, HL_EMIT_SHORTENED},
 		{"type", "type", HL_EMIT_TEXT, HL_EMIT_SHORTENED | HL_EMIT_KEY},
-		{"blocks", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
+		{"inuse_blocks", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
 	};
 	hl_emit_rows(emit, "rows", columns, HL_COUNT_OF(columns));
 }
@@ -147,6 +147,6 @@ void hl_allocations_emit(struct hl_emit *emit, const struct hl_allocations *allo
 	emit_rows(emit, allocations, &total, row_limit);
 	hl_heap_emit_histogram(emit, "histogram", "blocks", &allocations->shape, &total.histogram);
 	if (total.blocks)
-		hl_emit_line(emit, "by size: a sign for each of these sizes, taller for more "
+		hl_emit_line(emit, "by size: one bar for each of these sizes, taller for more "
 				   "blocks, on a logarithmic scale");
 }

@@ -26,8 +26,8 @@ static void emit_total(struct hl_emit *emit, const struct hl_beam_instance *sum)
 	hl_emit_object(emit, "total");
 	hl_emit_integer(emit, "carriers", hl_heap_number(sum->carriers));
 	hl_emit_integer(emit, "total_bytes", hl_heap_number(sum->total_bytes));
-	hl_emit_integer(emit, "allocated_bytes", hl_heap_number(sum->allocated_bytes));
-	hl_emit_integer(emit, "allocated_blocks", hl_heap_number(sum->allocated_blocks));
+	hl_emit_integer(emit, "inuse_bytes", hl_heap_number(sum->allocated_bytes));
+	hl_emit_integer(emit, "inuse_blocks", hl_heap_number(sum->allocated_blocks));
 	hl_emit_object_end(emit);
 	hl_emit_line(emit, "%s in %s carrier%s; %s (%s) in use, in %s block%s",
 		     hl_format_bytes(hl_heap_number(sum->total_bytes), all),
@@ -67,8 +67,8 @@ void hl_beam_instances_emit(struct hl_emit *emit, const struct hl_beam_instances
 		{"type", "type", HL_EMIT_TEXT, 0},
 		{"carriers", "carriers", HL_EMIT_COUNT, 0},
 		{"total_bytes", "total", HL_EMIT_BYTES, 0},
-		{"allocated_bytes", "in use", HL_EMIT_BYTES, 0},
-		{"allocated_blocks", "blocks", HL_EMIT_COUNT, 0},
+		{"inuse_bytes", "in use", HL_EMIT_BYTES, 0},
+		{"inuse_blocks", "blocks", HL_EMIT_COUNT, 0},
 		{NULL, "use%", HL_EMIT_PERCENT, HL_EMIT_TEXT_ONLY},
 		{NULL, "", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY | HL_EMIT_OMITTED},
 		{NULL, "", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY},
@@ -81,6 +81,6 @@ void hl_beam_instances_emit(struct hl_emit *emit, const struct hl_beam_instances
 	for (size_t i = 0; i < instances->count; i++)
 		emit_instance(emit, &instances->instances[i]);
 	hl_emit_rows_end(emit);
-	hl_emit_line(emit, "instance 0 is that of all threads that are no schedulers, N that of "
+	hl_emit_line(emit, "instance 0 belongs to all threads that are not schedulers, N to "
 			   "scheduler N");
 }

@@ -170,8 +170,8 @@ static void emit_totals(struct hl_emit *emit, const struct sum *total,
 	hl_emit_object(emit, "total");
 	hl_emit_integer(emit, "carriers", hl_heap_number(total->carriers));
 	hl_emit_integer(emit, "total_bytes", hl_heap_number(total->total_bytes));
-	hl_emit_integer(emit, "allocated_bytes", hl_heap_number(total->allocated_bytes));
-	hl_emit_integer(emit, "allocated_blocks", hl_heap_number(total->allocated_blocks));
+	hl_emit_integer(emit, "inuse_bytes", hl_heap_number(total->allocated_bytes));
+	hl_emit_integer(emit, "inuse_blocks", hl_heap_number(total->allocated_blocks));
 	if (knows->caches) {
 		hl_emit_integer(emit, "cached_bytes", hl_heap_number(total->cached_bytes));
 		hl_emit_integer(emit, "cached_blocks", hl_heap_number(total->cached_blocks));
@@ -196,7 +196,7 @@ static void emit_summary(struct hl_emit *emit, const struct sum *total)
 	char all[HL_FORMAT_MAX], live[HL_FORMAT_MAX], share[HL_FORMAT_MAX], none[HL_FORMAT_MAX];
 	char carriers[HL_FORMAT_MAX], blocks[HL_FORMAT_MAX], pool[HL_FORMAT_MAX];
 
-	hl_emit_line(emit, "%s in %s carrier%s; %s (%s) in use, in %s block%s; %s free",
+	hl_emit_line(emit, "%s in %s segment%s (carriers); %s (%s) in use, in %s block%s; %s free",
 		     hl_format_bytes(hl_heap_number(total->total_bytes), all),
 		     hl_format_count(hl_heap_number(total->carriers), carriers),
 		     hl_format_plural(total->carriers),
@@ -208,7 +208,7 @@ static void emit_summary(struct hl_emit *emit, const struct sum *total)
 		     hl_format_bytes(hl_heap_number(total->free_bytes), none));
 	if (total->pool_carriers)
 		hl_emit_line(emit,
-			     "in the pool, where nobody allocates from them: %s in %s carrier%s",
+			     "in the pool, where no thread allocates from them: %s in %s segment%s",
 			     hl_format_bytes(hl_heap_number(total->pool_bytes), pool),
 			     hl_format_count(hl_heap_number(total->pool_carriers), carriers),
 			     hl_format_plural(total->pool_carriers));
@@ -247,10 +247,10 @@ static int emit_allocators(struct hl_emit *emit, const struct hl_carriers *carri
 {
 	const struct hl_emit_column columns[] = {
 		{"allocator", "allocator", HL_EMIT_TEXT, HL_EMIT_SHORTENED},
-		{"carriers", "carriers", HL_EMIT_COUNT, 0},
+		{"carriers", "segments", HL_EMIT_COUNT, 0},
 		{"total_bytes", "total", HL_EMIT_BYTES, 0},
-		{"allocated_bytes", "in use", HL_EMIT_BYTES, 0},
-		{"allocated_blocks", "blocks", HL_EMIT_COUNT, 0},
+		{"inuse_bytes", "in use", HL_EMIT_BYTES, 0},
+		{"inuse_blocks", "blocks", HL_EMIT_COUNT, 0},
 		{NULL, "use%", HL_EMIT_PERCENT, HL_EMIT_TEXT_ONLY},
 		{NULL, "", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY | HL_EMIT_OMITTED},
 		{"cached_bytes", "cached", HL_EMIT_BYTES, if_known(knows->caches)},
@@ -289,8 +289,8 @@ static void begin_carriers(struct hl_emit *emit, const struct knowledge *knows)
 		 HL_EMIT_TEXT_ONLY | (knows->addresses ? 0 : HL_EMIT_HIDDEN)},
 		{"address", NULL, HL_EMIT_NUMBER, HL_EMIT_JSON_ONLY},
 		{"total_bytes", "total", HL_EMIT_BYTES, 0},
-		{"allocated_bytes", "in use", HL_EMIT_BYTES, 0},
-		{"allocated_blocks", "blocks", HL_EMIT_COUNT, 0},
+		{"inuse_bytes", "in use", HL_EMIT_BYTES, 0},
+		{"inuse_blocks", "blocks", HL_EMIT_COUNT, 0},
 		{NULL, "use%", HL_EMIT_PERCENT, HL_EMIT_TEXT_ONLY},
 		{NULL, "", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY | HL_EMIT_OMITTED},
 		{"cached_bytes", "cached", HL_EMIT_BYTES, cached},
@@ -314,6 +314,8 @@ static void begin_carriers(struct hl_emit *emit, const struct knowledge *knows)
 static void emit_members(struct hl_emit *emit, const struct hl_carrier *carrier,
 			 const struct hl_log2_shape *shape)
 {
+	hl_emit_integer(emit, "allocated_bytes", hl_heap_number(carrier->allocated_bytes));
+	hl_emit_integer(emit, "allocated_blocks", hl_heap_number(carrier->allocated_blocks));
 	hl_emit_boolean(emit, "in_pool", carrier->in_pool);
 	hl_emit_array(emit, "blocks");
 	for (uint32_t i = 0; i < carrier->block_kinds; i++) {
@@ -413,7 +415,7 @@ int hl_carriers_emit(struct hl_emit *emit, const struct hl_carriers *carriers, u
 	hl_heap_emit_histogram(emit, "free_histogram", "free blocks", &carriers->shape,
 			       &total.free_histogram);
 	if (total.free_blocks)
-		hl_emit_line(emit, "by size: a sign for each of these sizes, taller for more free "
+		hl_emit_line(emit, "by size: one bar for each of these sizes, taller for more free "
 				   "blocks, on a logarithmic scale");
 	return 0;
 }

@@ -92,20 +92,22 @@ static void emit_rss(struct hl_emit *emit, const struct hl_heap *heap)
 		{"live blocks", rss->live_bytes},
 		{"thread caches and fastbins", rss->cached_bytes},
 		{"free, but in memory", rss->free_bytes},
-		{"the allocator's own", rss->overhead_bytes},
+		{"malloc's own (headers, arenas)", rss->overhead_bytes},
 		{"unscanned", rss->unscanned_bytes},
 		{"other allocators", rss->other_allocator_bytes},
 		{"heapline's recorder", rss->recorder_bytes},
 		{"stacks", rss->stack_bytes},
 		{"files", rss->file_bytes},
 		{"shared memory", rss->shared_bytes},
-		{"other anonymous memory", rss->anonymous_bytes},
 	};
 	hl_emit_line(emit, "%s", "");
 	hl_emit_rows(emit, "resident", columns, HL_COUNT_OF(columns));
 	for (size_t i = 0; i < HL_COUNT_OF(parts); i++)
 		if (parts[i].bytes || hl_emit_is_json(emit))
 			emit_part(emit, parts[i].part, parts[i].bytes, rss->rss_bytes);
+	for (size_t i = 0; i < HL_ANONYMOUS_COUNT; i++)
+		if (rss->anonymous[i] || hl_emit_is_json(emit))
+			emit_part(emit, hl_anonymous_names[i], rss->anonymous[i], rss->rss_bytes);
 	if (!hl_emit_is_json(emit))
 		emit_part(emit, "RSS", rss->rss_bytes, rss->rss_bytes);
 	hl_emit_rows_end(emit);
@@ -116,18 +118,19 @@ static void emit_rss(struct hl_emit *emit, const struct hl_heap *heap)
 static const struct hl_emit_column arena_columns[] = {
 	{"arena", "arena", HL_EMIT_NUMBER, HL_EMIT_KEY},
 	{"threads", "threads", HL_EMIT_COUNT, HL_EMIT_BLANK_ZERO},
-	{"carriers", "carriers", HL_EMIT_COUNT, HL_EMIT_OMITTED},
+	{"carriers", "segments", HL_EMIT_COUNT, HL_EMIT_OMITTED},
 	{"system_bytes", "system", HL_EMIT_BYTES, 0},
 	{"inuse_bytes", "live", HL_EMIT_BYTES, 0},
 	{"inuse_blocks", "blocks", HL_EMIT_COUNT, HL_EMIT_OMITTED},
-	{"tcache_bytes", "tcache", HL_EMIT_BYTES, HL_EMIT_BLANK_ZERO},
+	{"tcache_bytes", "tcache", HL_EMIT_BYTES, HL_EMIT_BLANK_ZERO | HL_EMIT_OMITTED},
 	{"fastbin_bytes", "fastbins", HL_EMIT_BYTES, HL_EMIT_BLANK_ZERO | HL_EMIT_OMITTED},
 	{"free_bytes", "free", HL_EMIT_BYTES, 0},
 	{"free_resident_bytes", "in memory", HL_EMIT_BYTES, 0},
-	{"largest_free_bytes", "largest", HL_EMIT_BYTES, 0},
+	{"largest_free_bytes", "largest", HL_EMIT_BYTES, HL_EMIT_OMITTED},
 	{"top_bytes", "top", HL_EMIT_BYTES, 0},
 	{"trimmable_bytes", "trimmable", HL_EMIT_BYTES, 0},
 	{"unscanned_bytes", "unscanned", HL_EMIT_BYTES, HL_EMIT_BLANK_ZERO | HL_EMIT_OMITTED},
+	{"overhead_bytes", NULL, HL_EMIT_BYTES, HL_EMIT_JSON_ONLY},
 };
 
 static void emit_arena_cells(struct hl_emit *emit, const struct hl_heap_arena *arena)
@@ -146,6 +149,7 @@ static void emit_arena_cells(struct hl_emit *emit, const struct hl_heap_arena *a
 		arena->top_bytes,
 		arena->trimmable_bytes,
 		arena->unscanned_bytes,
+		arena->overhead_bytes,
 	};
 	for (size_t i = 0; i < HL_COUNT_OF(cells); i++)
 		hl_emit_cell_integer(emit, hl_heap_number(cells[i]));

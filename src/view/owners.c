@@ -9,8 +9,8 @@
 static const struct {
 	const char *name, *says;
 } sources[] = {
-	[HL_OWNERS_RECORDER] = {"recorder", "by the recorder in it; sizes as asked for"},
-	[HL_OWNERS_TAGS] = {"tags", "by the tags in its blocks; sizes as may be used"},
+	[HL_OWNERS_RECORDER] = {"recorder", "by the recorder in it; requested sizes"},
+	[HL_OWNERS_TAGS] = {"tags", "by the tags in its blocks; usable sizes"},
 	[HL_OWNERS_NONE] = {"none", "sizes alone"},
 };
 
@@ -35,11 +35,11 @@ static void emit_unknown(struct hl_emit *emit, const struct hl_owners *owners)
 {
 	char blocks[HL_FORMAT_MAX], bytes[HL_FORMAT_MAX];
 	hl_emit_object(emit, "unknown");
-	hl_emit_integer(emit, "blocks", hl_heap_number(owners->unknown_blocks));
-	hl_emit_integer(emit, "bytes", hl_heap_number(owners->unknown_bytes));
+	hl_emit_integer(emit, "inuse_blocks", hl_heap_number(owners->unknown_blocks));
+	hl_emit_integer(emit, "inuse_bytes", hl_heap_number(owners->unknown_bytes));
 	hl_emit_object_end(emit);
 	if (owners->unknown_blocks)
-		hl_emit_line(emit, "of %s more in %s block%s nobody knows who allocated them",
+		hl_emit_line(emit, "%s more, in %s block%s, have no known owner",
 			     hl_format_bytes(hl_heap_number(owners->unknown_bytes), bytes),
 			     hl_format_count(hl_heap_number(owners->unknown_blocks), blocks),
 			     hl_format_plural(owners->unknown_blocks));

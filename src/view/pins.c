@@ -16,7 +16,7 @@ static const char *hexadecimal(uint64_t address, char buffer[HL_FORMAT_MAX])
 static void emit_rows(struct hl_emit *emit, const struct hl_heap *heap, size_t shown)
 {
 	static const struct hl_emit_column columns[] = {
-		{"returned_bytes", "returned", HL_EMIT_BYTES, 0},
+		{"returned_bytes", "would free", HL_EMIT_BYTES, 0},
 		{"live_bytes", "live", HL_EMIT_BYTES, 0},
 		{"live_blocks", "blocks", HL_EMIT_COUNT, 0},
 		{"start", "pages from", HL_EMIT_TEXT, HL_EMIT_KEY},
@@ -57,9 +57,9 @@ static void emit_total(struct hl_emit *emit, const struct hl_heap *heap)
 	hl_emit_integer(emit, "live_blocks", hl_heap_number(live_blocks));
 	hl_emit_object_end(emit);
 	if (!heap->pin_count)
-		hl_emit_line(emit, "%s", "no page is kept in memory by few live bytes");
+		hl_emit_line(emit, "%s", "no small live block pins much memory");
 	else
-		hl_emit_line(emit, "%s of live blocks keep %s in memory",
+		hl_emit_line(emit, "%s in small live blocks keep %s of pages in memory",
 			     hl_format_bytes(hl_heap_number(live_bytes), live),
 			     hl_format_bytes(hl_heap_number(returned_bytes), returned));
 	hl_emit_line(emit, "%s", "");

@@ -11,13 +11,13 @@ static void emit_sums(struct hl_emit *emit, const struct hl_introspection *said)
 {
 	static const struct hl_emit_column columns[] = {
 		{NULL, "bytes", HL_EMIT_BYTES, HL_EMIT_TEXT_ONLY},
-		{NULL, "what the allocator says", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY | HL_EMIT_KEY},
+		{NULL, "according to the allocator", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY | HL_EMIT_KEY},
 	};
 	const struct {
 		const char *key, *says;
 		uint64_t bytes;
 	} sums[] = {
-		{"allocated_bytes", "in blocks of the program", said->allocated_bytes},
+		{"inuse_bytes", "in blocks of the program", said->allocated_bytes},
 		{"cached_bytes", "free, in threads' and central caches", said->cached_bytes},
 		{"active_bytes", "in pages with such blocks", said->active_bytes},
 		{"resident_bytes", "in memory", said->resident_bytes},
@@ -128,10 +128,10 @@ int hl_view_slabs(const struct hl_slabs *slabs, pid_t pid,
 	hl_emit_integer(emit, "pid", pid);
 	hl_emit_object_end(emit);
 	hl_emit_text(emit, "allocator", hl_slabs_allocator(slabs));
-	hl_emit_line(emit, "process %d, %s, by its own account", pid, hl_slabs_allocator(slabs));
+	hl_emit_line(emit, "process %d: %s, according to itself", pid, hl_slabs_allocator(slabs));
 	if (slabs->said.kind == HL_INTROSPECTED_MIMALLOC)
 		hl_emit_warning(emit, "%s",
-				"mimalloc tells of the heap of one thread alone, the one that "
+				"mimalloc reports the heap of one thread only, the one that "
 				"answered");
 	hl_emit_line(emit, "%s", "");
 	emit_sums(emit, &slabs->said);
@@ -140,9 +140,9 @@ int hl_view_slabs(const struct hl_slabs *slabs, pid_t pid,
 		emit_occupancy(emit, slabs);
 		emit_classes(emit, &slabs->said);
 		if (slabs->said.kind == HL_INTROSPECTED_JEMALLOC)
-			hl_emit_line(emit, "%s",
-				     "of slabs that are not full the mean of each block size is "
-				     "known");
+			hl_emit_line(
+				emit, "%s",
+				"occupancy of partly used slabs is the mean of their block size");
 	}
 	return hl_emit_finish(emit);
 }

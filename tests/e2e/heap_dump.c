@@ -81,6 +81,7 @@ static void print_rss(const struct hl_heap_rss *rss)
 	number("free_bytes", rss->free_bytes, ", ");
 	number("overhead_bytes", rss->overhead_bytes, ", ");
 	number("unscanned_bytes", rss->unscanned_bytes, ", ");
+	number("recorder_bytes", rss->recorder_bytes, ", ");
 	number("other_allocator_bytes", rss->other_allocator_bytes, ", ");
 	number("stack_bytes", rss->stack_bytes, ", ");
 	number("file_bytes", rss->file_bytes, ", ");

@@ -245,7 +245,7 @@ class Carriers(BeamTest):
     def test_sums_in_the_report_are_those_of_its_rows(self):
         report = self.beam_json(self.node, "carriers")
         self.assertEqual(report["schema"], "heapline/beam-carriers/1")
-        for key in ("total_bytes", "allocated_bytes", "allocated_blocks", "free_blocks"):
+        for key in ("total_bytes", "inuse_bytes", "inuse_blocks", "free_blocks"):
             self.assertEqual(report["total"][key], sum(row[key] for row in report["rows"]))
             self.assertEqual(report["total"][key], sum(row[key] for row in report["allocators"]))
         self.assertEqual(
@@ -315,8 +315,9 @@ class Allocations(BeamTest):
                     if (row["origin"], row["type"]) == ("system", "binary")]
         self.assertEqual(len(binaries), 1)
         self.assertGreaterEqual(binaries[0]["histogram"][3], 5000)  # of 1000 bytes and a header
-        self.assertEqual(binaries[0]["blocks"], sum(binaries[0]["histogram"]))
-        self.assertEqual(report["total"]["blocks"], sum(row["blocks"] for row in report["rows"]))
+        self.assertEqual(binaries[0]["inuse_blocks"], sum(binaries[0]["histogram"]))
+        self.assertEqual(report["total"]["inuse_blocks"],
+                         sum(row["inuse_blocks"] for row in report["rows"]))
 
     def test_a_node_without_tags_is_told_how_to_have_them(self):
         node = self.start("plain", flags=["+Muatags", "false"])
@@ -347,7 +348,7 @@ class WithoutTheModule(BeamTest):
         total = report["total"]
         carriers, blocks = (int(number) for number in own.strip("{}").split(","))
         self.assertEqual(total["total_bytes"], carriers)
-        self.assertLess(abs(total["allocated_bytes"] - blocks), 8192)  # the connection has some
+        self.assertLess(abs(total["inuse_bytes"] - blocks), 8192)  # the connection has some
         self.assertGreater(total["total_bytes"], 2**20)
         table = self.beam_well(node, "carriers")
         self.assertIn("lacks the module 'instrument'", table)

@@ -189,10 +189,10 @@ def expect_carriers_add_up(test, heap):
 
 def as_mallinfo(heap):
     """What mallinfo2 would say of a heap that was walked."""
-    free = total(heap, "free_bytes", "top_bytes", "fastbin_bytes")
+    free = total(heap, "free_bytes", "fastbin_bytes")
     return {
         "arena": total(heap, "system_bytes"),
-        "ordblks": total(heap, "free_blocks") + len(heap["arenas"]),
+        "ordblks": total(heap, "free_blocks"),
         "smblks": total(heap, "fastbin_blocks"),
         "hblks": heap["mmapped_blocks"],
         "hblkhd": heap["mmapped_bytes"],

@@ -23,6 +23,24 @@ print("ready", flush=True)
 sys.stdin.read()
 """
 
+NODE_KEEPS = """
+const kept = [];
+for (let i = 0; i < 1500000; i++) kept.push({number: i, text: "x" + i});
+console.log("ready");
+process.stdin.on("end", () => console.log(kept.length)).resume();
+"""
+JAVA_KEEPS = """
+public class Keeps {
+    public static void main(String[] arguments) throws Exception {
+        byte[][] kept = new byte[30000][];
+        for (int i = 0; i < kept.length; i++) kept[i] = new byte[3000];
+        System.out.println("ready");
+        System.in.read();
+        System.out.println(kept.length);
+    }
+}
+"""
+
 
 class Waiting:
     """A program that says "ready" and then waits for the end of its input."""
@@ -70,7 +88,13 @@ class Heaps(unittest.TestCase):
         self.assertEqual(heap["total"]["rss_bytes"], rss)
         self.assertEqual(sum(part["bytes"] for part in heap["resident"]), rss)
         self.assertGreater(heap["total"]["inuse_blocks"], 100000)
-        self.assertGreaterEqual(heap["total"]["mmapped_bytes"], 5 << 20)
+        total = heap["total"]
+        self.assertGreaterEqual(total["mmapped_bytes"], 5 << 20)
+        for figures in total, *heap["rows"]:
+            self.assertEqual(figures["system_bytes"], sum(figures[f"{part}_bytes"] for part in (
+                "inuse", "tcache", "fastbin", "free", "unscanned", "overhead")))
+            self.assertGreaterEqual(figures["free_bytes"], figures["top_bytes"])
+            self.assertGreaterEqual(figures["free_bytes"], figures["free_resident_bytes"])
 
     def test_reading_a_heap_changes_nothing_in_the_process(self):
         with waiting_python() as python:
@@ -86,6 +110,32 @@ class Heaps(unittest.TestCase):
                 self.assertRegex(status.read(), r"TracerPid:\s+0\n")
         self.assertEqual(running["total"], stopped["total"])
         self.assertTrue(stopped["stopped"])
+
+    def expect_outside(self, command, part, least, env=None):
+        """Most of a program's memory is not malloc's, and has a name."""
+        with Waiting(command, env=env) as process:
+            heap = ask("heap", process.pid)
+        parts = {row["part"]: row["bytes"] for row in heap["resident"]}
+        self.assertEqual(sum(parts.values()), heap["total"]["rss_bytes"])
+        named = next(size for name, size in parts.items() if name.startswith(part))
+        self.assertGreater(named, least, parts)
+        verdict = heap["answers"][0]["answer"]
+        self.assertIn(part, verdict)
+        self.assertIn(f"'heapline pgfault -p {process.pid} 60'", verdict)
+
+    def test_objects_of_python_have_a_name(self):
+        self.expect_outside([need("python3"), "-c", PYTHON_KEEPS.replace("100000", "600000")],
+                            "Python objects", 30 << 20, env={"PYTHONMALLOC": ""})
+
+    def test_objects_of_node_have_a_name(self):
+        self.expect_outside([need("node"), "-e", NODE_KEEPS], "JavaScript objects", 30 << 20)
+
+    def test_objects_of_java_have_a_name(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            source = os.path.join(scratch, "Keeps.java")
+            with open(source, "w", encoding="utf-8") as file:
+                file.write(JAVA_KEEPS)
+            self.expect_outside([need("java"), "-Xmx512m", source], "Java objects", 60 << 20)
 
     def test_a_recorders_memory_is_no_heap(self):
         with tempfile.TemporaryDirectory() as scratch:
@@ -105,8 +155,12 @@ class Heaps(unittest.TestCase):
     def test_carriers_add_up_to_the_heap(self):
         with waiting_python() as python:
             heap, carriers = ask("heap", python.pid), ask("carriers", python.pid)
-        self.assertEqual(sum(row["allocated_blocks"] for row in carriers["rows"]),
+        self.assertEqual(carriers["total"]["inuse_blocks"],
                          heap["total"]["inuse_blocks"] + heap["total"]["mmapped_blocks"])
+        for key in "free_bytes", "free_resident_bytes":
+            self.assertEqual(carriers["total"][key], heap["total"][key])
+        self.assertEqual(max(row["largest_free_bytes"] for row in carriers["rows"]),
+                         heap["total"]["largest_free_bytes"])
 
     def test_carriers_are_drawn(self):
         with tempfile.TemporaryDirectory() as scratch, waiting_python() as python:
@@ -193,7 +247,7 @@ class Slabs(unittest.TestCase):
     def expect_slabs(self, found):
         rows = found["rows"]
         self.assertGreater(sum(row["used_blocks"] for row in rows), 33000)
-        self.assertGreater(found["total"]["allocated_bytes"], 33000 * 400)
+        self.assertGreater(found["total"]["inuse_bytes"], 33000 * 400)
         for row in rows:
             self.assertLessEqual(row["used_blocks"], row["blocks"])
             self.assertLessEqual(row["full_slabs"], row["slabs"])
@@ -214,7 +268,7 @@ class Slabs(unittest.TestCase):
     def test_tcmalloc_tells_its_sums(self):
         found = self.ask_python("tcmalloc_minimal", mode="log-fast")
         self.assertEqual(found["allocator"], "tcmalloc")
-        self.assertGreater(found["total"]["allocated_bytes"], 33000 * 400)
+        self.assertGreater(found["total"]["inuse_bytes"], 33000 * 400)
 
     def test_without_a_recorder_nobody_can_be_asked(self):
         with waiting_python() as python:
@@ -242,15 +296,15 @@ class Owners(unittest.TestCase):
         # The loader has a block of that time, too, for the thread that was made then.
         outer = [row for row in found["rows"]
                  if row["type"] == "outer" and row["origin"] == "tagged"]
-        self.assertEqual([row["blocks"] for row in outer], [1])
-        self.assertGreaterEqual(outer[0]["bytes"], 5000)
-        self.assertLess(outer[0]["bytes"], 5016)
+        self.assertEqual([row["inuse_blocks"] for row in outer], [1])
+        self.assertGreaterEqual(outer[0]["inuse_bytes"], 5000)
+        self.assertLess(outer[0]["inuse_bytes"], 5016)
 
     def test_nearly_every_block_of_python_has_a_tag(self):
         with waiting_python(HEAPLINE, "record", "--tags", "--") as python:
             found = ask("allocations", python.pid)
-        self.assertLessEqual(found["unknown"]["blocks"], 3)
-        self.assertGreater(sum(row["blocks"] for row in found["rows"]), 100000)
+        self.assertLessEqual(found["unknown"]["inuse_blocks"], 3)
+        self.assertGreater(sum(row["inuse_blocks"] for row in found["rows"]), 100000)
 
     def test_without_either_sizes_are_shown_and_the_way_to_more(self):
         with waiting_python() as python:
@@ -276,7 +330,8 @@ class Owners(unittest.TestCase):
         by_library = {}
         for row in found["rows"]:
             blocks, size = by_library.get(row["origin"], (0, 0))
-            by_library[row["origin"]] = (blocks + row["blocks"], size + row["bytes"])
+            by_library[row["origin"]] = (blocks + row["inuse_blocks"],
+                                         size + row["inuse_bytes"])
         recorded = {os.path.basename(row["name"]): (row["flat_objects"], row["flat_bytes"])
                     for row in top["rows"] if row["flat_objects"]}
         self.assertEqual(found["source"], "recorder")

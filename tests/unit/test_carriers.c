@@ -162,8 +162,8 @@ static void assert_harmless(void)
 
 static void rows_and_sums_of_allocators_add_up_to_the_total(void **state)
 {
-	static const char *const keys[] = {"total_bytes", "allocated_bytes", "allocated_blocks",
-					   "free_bytes",  "free_blocks",     "unscanned_bytes"};
+	static const char *const keys[] = {"total_bytes", "inuse_bytes", "inuse_blocks",
+					   "free_bytes",  "free_blocks", "unscanned_bytes"};
 	struct hl_carriers carriers = beam_carriers();
 	json_t *report = report_of(&carriers);
 	size_t i, at;
@@ -220,9 +220,9 @@ static void tables_show_what_is_known_and_no_more(void **state)
 	(void)state;
 
 	assert_int_equal(write_report(&beam, HL_EMIT_TABLE, HL_CARRIERS_ROWS_DEFAULT), 0);
-	assert_says("1.6 MiB in 5 carriers");
+	assert_says("1.6 MiB in 5 segments (carriers)");
 	assert_says("unscanned: 97.7 KiB");
-	assert_says("in the pool, where nobody allocates from them: 256.0 KiB in 1 carrier\n");
+	assert_says("in the pool, where no thread allocates from them: 256.0 KiB in 1 segment\n");
 	assert_says("1 KiB .. <3 KiB");
 	assert_says_not("address");
 	assert_says_not("free in RAM");
@@ -264,7 +264,7 @@ static void no_carriers_are_a_report_too(void **state)
 	assert_int_equal(json_array_size(json_object_get(report, "rows")), 0);
 	json_decref(report);
 	assert_int_equal(write_report(&none, HL_EMIT_TABLE, 0), 0);
-	assert_says("0 B in 0 carriers");
+	assert_says("0 B in 0 segments (carriers)");
 	out = open_text();
 	assert_int_equal(hl_carriers_write_svg(out, &none, "nothing"), 0);
 	assert_int_equal(fclose(out), 0);
@@ -408,7 +408,7 @@ static void allocations_are_the_same_in_tables_and_json(void **state)
 	assert_non_null(report);
 	const json_t *rows = json_object_get(report, "rows");
 	assert_int_equal(json_array_size(rows), 3);
-	assert_int_equal(number(json_object_get(report, "total"), "blocks"), 14);
+	assert_int_equal(number(json_object_get(report, "total"), "inuse_blocks"), 14);
 	assert_int_equal(number(json_object_get(report, "lost"), "unscanned_bytes"), 4096);
 	assert_string_equal(json_string_value(json_object_get(json_array_get(rows, 2), "type")),
 			    AWKWARD);

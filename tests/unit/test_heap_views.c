@@ -27,19 +27,20 @@ static struct hl_heap_arena arenas[] = {
 		.address = 0x1000,
 		.threads = 3,
 		.carriers = 1,
-		.system_bytes = 100 * MIB,
+		.system_bytes = 101 * MIB,
 		.inuse_bytes = 40 * MIB,
 		.inuse_blocks = 4001,
 		.tcache_bytes = 2 * MIB,
 		.tcache_blocks = 21,
 		.fastbin_bytes = 1 * MIB,
 		.fastbin_blocks = 11,
-		.free_bytes = 50 * MIB,
+		.free_bytes = 57 * MIB,
 		.free_blocks = 501,
 		.free_resident_bytes = 30 * MIB,
 		.largest_free_bytes = 9 * MIB,
 		.top_bytes = 7 * MIB,
 		.trimmable_bytes = 20 * MIB,
+		.overhead_bytes = 1 * MIB,
 	},
 	{
 		.address = 0x2000,
@@ -88,7 +89,9 @@ static struct hl_heap sample_heap(void)
 			.stack_bytes = 2 * MIB,
 			.file_bytes = 20 * MIB,
 			.shared_bytes = 3 * MIB,
-			.anonymous_bytes = 4 * MIB},
+			.anonymous_bytes = 4 * MIB,
+			.anonymous =
+				{[HL_ANONYMOUS_PYTHON] = 3 * MIB, [HL_ANONYMOUS_OTHER] = 1 * MIB}},
 		.pins = pins,
 		.pin_count = HL_COUNT_OF(pins),
 		.chunks = 5000,
@@ -135,7 +138,10 @@ static void the_screen_has_every_part(void **state)
 		"120.0 MiB",
 		"20.0 MiB",
 		"and 8.0 MiB in 4 separately mapped blocks",
-		"25.0 MiB in 6,400 pages, most of it, 20.0 MiB, from arena 0",
+		"25.0 MiB in 6,400 pages, most of it, 20.0 MiB, from arena 0 (each arena is "
+		"locked while it is trimmed)",
+		"Python objects (pymalloc's arenas)",
+		"exceeds 2.0 MiB (now 7.0 MiB)",
 		"jemalloc is there, too",
 		"keep 12.0 KiB of pages",
 	};
@@ -182,9 +188,9 @@ static void json_has_each_arena_and_the_sums(void **state)
 	json_t *root = json_of(hl_view_heap, &heap);
 	const json_t *rows = json_object_get(root, "rows"), *total = json_object_get(root, "total");
 	static const char *const keys[] = {
-		"system_bytes",	 "inuse_bytes",		"tcache_bytes",
-		"fastbin_bytes", "free_bytes",		"trimmable_bytes",
-		"top_bytes",	 "free_resident_bytes", "threads"};
+		"system_bytes",	  "inuse_bytes",     "tcache_bytes", "fastbin_bytes",
+		"free_bytes",	  "trimmable_bytes", "top_bytes",    "free_resident_bytes",
+		"overhead_bytes", "threads"};
 	assert_string_equal(json_string_value(json_object_get(root, "schema")), "heapline/heap/1");
 	assert_int_equal(json_array_size(rows), 2);
 	for (size_t i = 0; i < HL_COUNT_OF(keys) - 1; i++)
@@ -212,31 +218,91 @@ static void pins_are_listed(void **state)
 
 /* ---- what it is ---- */
 
-static void expect_verdict(uint64_t live, uint64_t free_bytes, uint64_t trimmable, uint64_t files,
-			   const char *verdict)
+/* The report of a heap with these resident parts has ${answer}. */
+static void expect_answer(const struct hl_heap_rss *rss, uint64_t trimmable, const char *answer)
 {
 	struct hl_heap heap = sample_heap();
 	struct hl_heap_arena arena = {.trimmable_bytes = trimmable};
 	char *text;
 	heap.arenas = &arena;
 	heap.arena_count = 1;
-	heap.rss = (struct hl_heap_rss){.rss_bytes = live + free_bytes + files,
+	heap.rss = *rss;
+	assert_int_equal(write_view(hl_view_heap, &heap, false, &text), 0);
+	assert_says(text, answer);
+	free(text);
+}
+
+static void expect_verdict(uint64_t live, uint64_t free_bytes, uint64_t trimmable, uint64_t files,
+			   const char *verdict)
+{
+	const struct hl_heap_rss rss = {.rss_bytes = live + free_bytes + files,
 					.live_bytes = live,
 					.free_bytes = free_bytes,
 					.file_bytes = files};
-	assert_int_equal(write_view(hl_view_heap, &heap, false, &text), 0);
-	assert_says(text, verdict);
-	free(text);
+	expect_answer(&rss, trimmable, verdict);
 }
 
 static void leaks_retention_and_fragmentation_are_told_apart(void **state)
 {
 	(void)state;
-	expect_verdict(99 * MIB, 1 * MIB, 0, 1 * MIB, "what is there is live");
-	expect_verdict(50 * MIB, 50 * MIB, 40 * MIB, 1 * MIB, "retention");
-	expect_verdict(50 * MIB, 50 * MIB, 1 * MIB, 1 * MIB, "fragmentation");
-	expect_verdict(1 * MIB, 1 * MIB, 0, 98 * MIB, "most of RSS is not this allocator's");
-	expect_verdict(80 * MIB, 10 * MIB, 0, 1 * MIB, "what is there is live");
+	expect_verdict(99 * MIB, 1 * MIB, 0, 1 * MIB,
+		       "nearly all of it is live, 99.0 MiB of 100.0 MiB: if it grows, it is a leak "
+		       "or a cache; 'heapline stacks -p 4711 60' shows");
+	expect_verdict(50 * MIB, 50 * MIB, 45 * MIB, 1 * MIB, "  retention: malloc has 100.0 MiB");
+	expect_verdict(50 * MIB, 50 * MIB, 1 * MIB, 1 * MIB, "  fragmentation: malloc has");
+	expect_verdict(10 * MIB, 90 * MIB, 30 * MIB, 1 * MIB,
+		       "  retention and fragmentation: malloc has 100.0 MiB in memory: 10.0 MiB "
+		       "live, 0 B cached, 0 B its own, and 90.0 MiB free, of which 30.0 MiB come "
+		       "back by malloc_trim(0) and 60.0 MiB are pinned by live blocks\n");
+	expect_verdict(80 * MIB, 20 * MIB, 18 * MIB, 1 * MIB,
+		       "2.0 MiB are pinned by live blocks; most of it is live: 'heapline stacks");
+	expect_verdict(1 * MIB, 1 * MIB, 0, 98 * MIB,
+		       "not in malloc's heap, which has 2.0 MiB of 100.0 MiB: 98.0 MiB is files");
+}
+
+static void memory_outside_malloc_has_a_name_and_a_next_command(void **state)
+{
+	(void)state;
+	struct hl_heap_rss rss = {
+		.rss_bytes = 100 * MIB,
+		.live_bytes = 10 * MIB,
+		.anonymous_bytes = 90 * MIB,
+		.anonymous = {[HL_ANONYMOUS_PYTHON] = 80 * MIB, [HL_ANONYMOUS_OTHER] = 10 * MIB}};
+	expect_answer(&rss, 0,
+		      "80.0 MiB is Python objects (pymalloc's arenas); 'heapline pgfault -p 4711 "
+		      "60' shows");
+	expect_answer(&rss, 0,
+		      "90.0 MiB of 100.0 MiB RSS; most of it, 80.0 MiB, is Python objects");
+	expect_answer(&rss, 0, "PYTHONMALLOC=malloc");
+	rss.anonymous[HL_ANONYMOUS_OTHER] = 80 * MIB;
+	rss.anonymous[HL_ANONYMOUS_PYTHON] = 10 * MIB;
+	rss.largest_start = 0x7f0000000000;
+	rss.largest_bytes = 48 * MIB;
+	expect_answer(&rss, 0, "80.0 MiB is other anonymous mappings");
+	expect_answer(&rss, 0, "unknown has 48.0 MiB, at 0x7f0000000000");
+}
+
+static void too_many_arenas_are_a_yes_or_a_no(void **state)
+{
+	(void)state;
+	struct hl_heap heap = sample_heap();
+	struct hl_heap_arena many[4] = {arenas[0], arenas[0], arenas[0], arenas[1]};
+	char *text;
+	assert_int_equal(write_view(hl_view_heap, &heap, false, &text), 0);
+	assert_says(text, "no: 2 arenas have 36.0 MiB free in memory, 6.0 MiB of it outside");
+	assert_says(text, "1 without a thread, with 6.0 MiB free");
+	assert_null(strstr(text, "MALLOC_ARENA_MAX"));
+	free(text);
+	heap.arenas = many;
+	heap.arena_count = 4;
+	assert_int_equal(write_view(hl_view_heap, &heap, false, &text), 0);
+	assert_says(text, "yes: 4 arenas have 96.0 MiB free in memory, 66.0 MiB of it outside");
+	assert_says(text, "MALLOC_ARENA_MAX=2");
+	free(text);
+	heap.arena_count = 1;
+	assert_int_equal(write_view(hl_view_heap, &heap, false, &text), 0);
+	assert_says(text, "no: there is one");
+	free(text);
 }
 
 static void answers_name_no_memory_that_is_not_there(void **state)
@@ -246,15 +312,18 @@ static void answers_name_no_memory_that_is_not_there(void **state)
 	struct hl_heap_arena untrimmable[2] = {arenas[0], arenas[1]};
 	char *text;
 	assert_int_equal(write_view(hl_view_heap, &heap, false, &text), 0);
-	assert_says(text, "the largest rest at an end 7.0 MiB");
-	assert_says(text, "of 36.0 MiB that are free but in memory malloc_trim(0) would return "
-			  "25.0 MiB");
+	assert_says(text, "the largest unused top of an arena is 7.0 MiB");
 	free(text);
 	untrimmable[0].trimmable_bytes = untrimmable[1].trimmable_bytes = 0;
 	heap.arenas = untrimmable;
+	heap.pin_count = 0;
 	assert_int_equal(write_view(hl_view_heap, &heap, false, &text), 0);
-	assert_says(text, "malloc_trim(0) give back? nothing: ");
-	assert_says(text, "malloc_trim(0) would return 0 B");
+	assert_says(text, "malloc_trim(0) give back?\n  nothing: ");
+	assert_says(text, "none: no small live block pins much memory");
+	free(text);
+	heap.from_core = true;
+	assert_int_equal(write_view(hl_view_heap, &heap, false, &text), 0);
+	assert_null(strstr(text, "-p 4711"));
 	free(text);
 }
 
@@ -373,6 +442,8 @@ int main(void)
 		cmocka_unit_test(json_has_each_arena_and_the_sums),
 		cmocka_unit_test(pins_are_listed),
 		cmocka_unit_test(leaks_retention_and_fragmentation_are_told_apart),
+		cmocka_unit_test(memory_outside_malloc_has_a_name_and_a_next_command),
+		cmocka_unit_test(too_many_arenas_are_a_yes_or_a_no),
 		cmocka_unit_test(answers_name_no_memory_that_is_not_there),
 		cmocka_unit_test(a_snapshot_is_read_as_it_was),
 		cmocka_unit_test(files_that_are_no_snapshots_are_errors),

@@ -44,9 +44,15 @@ static void expect_arena(const struct tally *tally, const struct hl_heap_arena *
 	assert_int_equal(arena->tcache_bytes, tally->tcache_bytes);
 	assert_int_equal(arena->fastbin_blocks, tally->fast_blocks);
 	assert_int_equal(arena->fastbin_bytes, tally->fast_bytes);
-	assert_int_equal(arena->free_blocks, tally->free_blocks);
-	assert_int_equal(arena->free_bytes, tally->free_bytes);
-	assert_int_equal(arena->largest_free_bytes, tally->largest_free);
+	assert_int_equal(arena->free_blocks, tally->free_blocks + 1);
+	assert_int_equal(arena->free_bytes, tally->free_bytes + tally->top_bytes);
+	assert_int_equal(arena->largest_free_bytes, tally->largest_free > tally->top_bytes
+							    ? tally->largest_free
+							    : tally->top_bytes);
+	assert_int_equal(arena->system_bytes, arena->inuse_bytes + arena->tcache_bytes +
+						      arena->fastbin_bytes + arena->free_bytes +
+						      arena->unscanned_bytes +
+						      arena->overhead_bytes);
 	assert_int_equal(arena->top_bytes, tally->top_bytes);
 	assert_int_equal(arena->unscanned_bytes, 0);
 }

@@ -4,9 +4,9 @@
 
 static const char *title, *countname;
 static int palette = HL_VIEW_PALETTE_AUTO;
-static bool inverted, reversed, normalize;
+static bool flames_up, reversed, normalize;
 
-static const char *const palette_words[] = {"auto", "mem", "diff", "module", NULL};
+static const char *const palette_words[] = {"auto", "diff", "module", NULL};
 
 static const char *const formats[] = {"svg", NULL};
 
@@ -17,9 +17,10 @@ static const struct hl_option options[] = {
 	 &countname, NULL},
 	{"color", 0, "PALETTE", "palette", HL_OPTION_RENAMED, NULL, NULL},
 	{"palette", 0, "PALETTE",
-	 "mem, module, or diff (default: diff when two are compared, else mem)", HL_OPTION_CHOICE,
+	 "module or diff (default: diff when two are compared, else module)", HL_OPTION_CHOICE,
 	 &palette, palette_words},
-	{"inverted", 0, NULL, "the outermost function on top", HL_OPTION_FLAG, &inverted, NULL},
+	{"flames-up", 0, NULL, "draw the outermost function at the bottom", HL_OPTION_FLAG,
+	 &flames_up, NULL},
 	{"reversed", 0, NULL, "begin with the functions that allocated; callers above them",
 	 HL_OPTION_FLAG, &reversed, NULL},
 	{"normalize", 0, NULL, "scale BEFORE by the ratio of the durations", HL_OPTION_FLAG,
@@ -42,7 +43,7 @@ static int run_flame(int argc, char **argv)
 				   .title = title,
 				   .countname = countname,
 				   .palette = (enum hl_view_palette)palette,
-				   .icicle = inverted,
+				   .flames_up = flames_up,
 				   .reversed = reversed,
 			   });
 }

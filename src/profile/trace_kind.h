@@ -11,6 +11,7 @@ struct hl_trace_kind {
 	enum hl_value
 		value; /* the only one that is known: HL_VALUE_INUSE where what went is left out */
 	const char *noun;      /* of one object: "block", "page" */
+	const char *nouns;     /* of several */
 	const char *word;      /* for the value: "not freed" */
 	const char *no_object; /* when there is nothing: "nothing was allocated ..." */
 	const char *negative;  /* why a figure can be less than nothing; NULL: it cannot */

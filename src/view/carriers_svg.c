@@ -263,12 +263,14 @@ static void put_begin(const struct picture *picture)
 		"viewBox=\"0 0 %d %d\">\n"
 		"<style>text{font:12px sans-serif;fill:#222}.title{font-size:17px}"
 		".right{text-anchor:end}"
-		"rect{shape-rendering:crispEdges}</style>\n"
+		"rect{shape-rendering:crispEdges}.paper{fill:#fff}"
+		"@media (prefers-color-scheme:dark){.paper{fill:#1c1d20}text{fill:#e6e6e3}}"
+		"</style>\n"
 		"<defs><pattern id=\"unscanned\" width=\"4\" height=\"4\" "
 		"patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">"
 		"<rect width=\"4\" height=\"4\" fill=\"#d6d6dc\"/>"
 		"<rect width=\"2\" height=\"4\" fill=\"#7a7a86\"/></pattern></defs>\n"
-		"<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
+		"<rect class=\"paper\" width=\"100%%\" height=\"100%%\"/>\n",
 		WIDTH, height_of(picture), WIDTH, height_of(picture));
 }
 

@@ -6,27 +6,21 @@
 
 #include <string.h>
 
+#define DARK_PERCENT   45
 #define GROWTH_STEPS   6     /* on each side of "the same" */
 #define GROWTH_IGNORED 0.005 /* a smaller share of growth looks like none */
 
-/* mem: yellow-green to teal; module: once around; diff: blue, grey, red, which the colour-blind can
- * tell apart. */
+/* module: once around; diff: blue, grey, red, which the colour-blind can tell apart. */
 static const struct hl_flame_palette palettes[] = {
-	[HL_VIEW_PALETTE_MEM] = {"mem", 24, {0xc5c180, 0xcdcc86, 0xd3d88c, 0xdae392, 0xbecd78,
-					     0xc5d696, 0xcbe29d, 0xafcb84, 0xb3d78c, 0xb7e395,
-					     0xc3eab0, 0xa6d498, 0xaae0a2, 0xacebac, 0x8dd596,
-					     0xa0dbad, 0xa2e7b7, 0xa4f3c3, 0x84dcae, 0x84e8ba,
-					     0x9fedcc, 0x7fd6b7, 0x7fe2c4, 0x80edd1}},
-	[HL_VIEW_PALETTE_DIFF] = {"diff",
-				  2 * GROWTH_STEPS + 1,
+	[HL_VIEW_PALETTE_DIFF] = {2 * GROWTH_STEPS + 1,
 				  {0x4ea6fb, 0x67b1fa, 0x7ebaf9, 0x93c4f8, 0xa7cef6, 0xbcd7f4,
 				   0xe1e1e1, 0xf3c8c2, 0xf4b9b0, 0xf4a99f, 0xf39a8e, 0xf2897d,
 				   0xf0796b}},
-	[HL_VIEW_PALETTE_MODULE] = {"module", 24, {0xfaaab8, 0xffbcb7, 0xfaaf97, 0xffc39a, 0xedb980,
-						   0xf3cf8b, 0xd4c57c, 0xd4db92, 0xb2d08d, 0xb0e5ac,
-						   0x8ed7ad, 0x8fe9ce, 0x75d8cf, 0x83e7f0, 0x77d3ed,
-						   0x93dfff, 0x92caff, 0xb3d5ff, 0xb5bfff, 0xd6c9ff,
-						   0xd5b4f4, 0xf3c0f9, 0xedadda, 0xffbbda}},
+	[HL_VIEW_PALETTE_MODULE] = {24,
+				    {0xfaaab8, 0xffbcb7, 0xfaaf97, 0xffc39a, 0xedb980, 0xf3cf8b,
+				     0xd4c57c, 0xd4db92, 0xb2d08d, 0xb0e5ac, 0x8ed7ad, 0x8fe9ce,
+				     0x75d8cf, 0x83e7f0, 0x77d3ed, 0x93dfff, 0x92caff, 0xb3d5ff,
+				     0xb5bfff, 0xd6c9ff, 0xd5b4f4, 0xf3c0f9, 0xedadda, 0xffbbda}},
 };
 
 enum hl_view_palette hl_flame_palette_choice(const struct hl_profile *profile,
@@ -34,7 +28,7 @@ enum hl_view_palette hl_flame_palette_choice(const struct hl_profile *profile,
 {
 	if (options->palette != HL_VIEW_PALETTE_AUTO)
 		return options->palette;
-	return profile->base ? HL_VIEW_PALETTE_DIFF : HL_VIEW_PALETTE_MEM;
+	return profile->base ? HL_VIEW_PALETTE_DIFF : HL_VIEW_PALETTE_MODULE;
 }
 
 const struct hl_flame_palette *hl_flame_palette(enum hl_view_palette choice)
@@ -42,9 +36,18 @@ const struct hl_flame_palette *hl_flame_palette(enum hl_view_palette choice)
 	return &palettes[choice];
 }
 
+unsigned hl_flame_dark(unsigned rgb)
+{
+	unsigned dark = 0;
+
+	for (int shift = 0; shift < 24; shift += 8)
+		dark |= ((rgb >> shift & 255) * DARK_PERCENT + 50) / 100 << shift;
+	return dark;
+}
+
 unsigned hl_flame_color_of_name(const char *name)
 {
-	return hl_hash_bytes(name, strlen(name)) % (unsigned)palettes[HL_VIEW_PALETTE_MEM].count;
+	return hl_hash_bytes(name, strlen(name)) % (unsigned)palettes[HL_VIEW_PALETTE_MODULE].count;
 }
 
 unsigned hl_flame_color_of_growth(int64_t before, int64_t after)

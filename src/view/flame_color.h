@@ -7,7 +7,6 @@
 #define HL_FLAME_COLOR_COUNT 24
 
 struct hl_flame_palette {
-	const char *name;
 	size_t count;
 	unsigned rgb[HL_FLAME_COLOR_COUNT]; /* all light enough for dark text */
 };
@@ -18,7 +17,10 @@ enum hl_view_palette hl_flame_palette_choice(const struct hl_profile *profile,
 
 const struct hl_flame_palette *hl_flame_palette(enum hl_view_palette choice);
 
-/* Of HL_VIEW_PALETTE_MEM, by a function's name: the same in every picture. */
+/* The palette's colours as they stand on a dark background, as in the page of a report. */
+unsigned hl_flame_dark(unsigned rgb);
+
+/* Of HL_VIEW_PALETTE_MODULE, by a function's name: the same in every picture. */
 unsigned hl_flame_color_of_name(const char *name);
 
 /* By growth: the middle colour for none, the last for what is new, the first for what shrank to

@@ -42,7 +42,7 @@ function tipLines(frame) {
 		lines.push(growthLine(frame));
 	if (data.other)
 		lines.push({text: data.other === 'bytes' ? formatBytes(frames.other[frame])
-			: `${formatCount(frames.other[frame])} objects`});
+			: `${formatCount(frames.other[frame])} ${data.other}`});
 	if (!data.reversed && frames.self[frame])
 		lines.push({text: `itself ${formatLong(frames.self[frame])}`});
 	if (frame)
@@ -75,7 +75,7 @@ function hideTip() {
 
 const buttons = {};
 const controls = element('g', {id: 'controls'});
-const panel = element('rect', {y: -4, height: 32, rx: 4, fill: '#fff', 'fill-opacity': .92,
+const panel = element('rect', {y: -4, height: 32, rx: 4, class: 'panel', 'fill-opacity': .92,
 	visibility: 'hidden'}, controls);
 const matched = element('text', {x: -432, y: 16, class: 'plain', 'text-anchor': 'end', role: 'status',
 	'aria-live': 'polite'}, controls);
@@ -225,7 +225,7 @@ function heaviestChild(frame) {
 
 function move(key) {
 	const frame = state.current < 0 ? state.zoomed : state.current;
-	const outward = data.icicle ? 'ArrowUp' : 'ArrowDown';
+	const outward = data.flamesUp ? 'ArrowDown' : 'ArrowUp';
 	if (state.current < 0)
 		focusFrame(frame);
 	else if (key === 'ArrowLeft' || key === 'ArrowRight')
@@ -298,12 +298,6 @@ function fit() {
 	draw();
 }
 
-// Where flames grow upward, all of a deep graph's first window could be empty.
-function scrollToBase() {
-	if (!data.icicle && document.documentElement === svg)
-		window.scrollTo(0, svg.getBoundingClientRect().height);
-}
-
 addStyle();
 cell = measureCell();
 addControls();
@@ -311,5 +305,4 @@ layer.setAttribute('role', 'tree');
 layer.setAttribute('aria-label', 'Frames');
 addListeners();
 fit();
-scrollToBase();
 performance.mark('interactive');

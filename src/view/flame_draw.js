@@ -42,7 +42,19 @@ function addStyle() {
 		#search { font: 12px ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace; width: 100%;
 			height: 100%; box-sizing: border-box; border: 1px solid #8a949f; border-radius: 4px;
 			padding: 0 6px; background: #fff; color: #16191d }
-		#search.bad { border-color: #b3261e; background: #fdeceb }`);
+		#search.bad { border-color: #b3261e; background: #fdeceb }
+		.panel { fill: #fff }
+		@media (prefers-color-scheme: dark) {
+			.panel { fill: #1c1d20 }
+			#frames .found { fill: #a0449a }
+			#frames :hover > rect, #frames > rect:hover { stroke: #f0f0ed }
+			#frames :focus > rect, #frames > rect:focus { stroke: #f0f0ed }
+			.button rect { fill: #2a2c30; stroke: #4a4d52 }
+			.button:hover rect, .button:focus rect { fill: #34363a; stroke: #f0f0ed }
+			#tip rect { fill: #3a3d42 }
+			#search { background: #141517; color: #e6e6e3; border-color: #4a4d52 }
+			#search.bad { border-color: #ff8a7a; background: #3a1f1c }
+		}`);
 	svg.insertBefore(style, svg.firstChild);
 }
 
@@ -149,7 +161,7 @@ function drawFrame(frame, top) {
 }
 
 const topOf = frame =>
-	data.top + data.row * (data.icicle ? frames.depth[frame] : state.depthMax - frames.depth[frame]);
+	data.top + data.row * (data.flamesUp ? state.depthMax - frames.depth[frame] : frames.depth[frame]);
 
 function resize() {
 	const height = data.top + data.row * (state.depthMax + 1) + 14;

@@ -3,6 +3,7 @@
 #include "view/flame_head.h"
 
 #include "base/array.h"
+#include "profile/trace_kind.h"
 #include "view/format.h"
 #include "view/summary.h"
 
@@ -80,9 +81,10 @@ static void write_notes(struct hl_emit *emit, const struct head_source *source)
 			     hl_format_plural(layout->light_count),
 			     format_figure(layout->light_max, source->options, sum));
 	if (source->narrow_count)
-		hl_emit_line(emit, "%s frame%s too narrow to be seen before one zooms in",
+		hl_emit_line(emit, "%s frame%s too narrow to draw; zoom in to see %s",
 			     hl_format_count((int64_t)source->narrow_count, count),
-			     hl_format_plural(source->narrow_count));
+			     source->narrow_count == 1 ? " is" : "s are",
+			     source->narrow_count == 1 ? "it" : "them");
 	hl_summary_names_line(emit, source->profile);
 }
 
@@ -156,20 +158,40 @@ static int add_lines(struct line_list *list, enum hl_flame_line_kind kind, char 
 	return 0;
 }
 
-/* "after.hl compared with before.hl: peak bytes, by callers", in ${ret_title}. */
+const char *hl_flame_unit(const struct hl_profile *profile, enum hl_unit unit)
+{
+	const struct hl_trace_kind *kind = hl_profile_trace_kind(profile);
+
+	if (unit == HL_UNIT_BYTES)
+		return "bytes";
+	return kind ? kind->nouns : "blocks";
+}
+
+/* "after.hl compared with before.hl: allocated bytes, by callers", in ${ret_title}. */
 static int default_title(const struct head_source *source, char **ret_title)
 {
+	static const char *const values[] = {
+		[HL_VALUE_INUSE] = "in use, ", [HL_VALUE_ALLOC] = "allocated ",
+		[HL_VALUE_PEAK] = "peak ",     [HL_VALUE_TEMPORARY] = "temporary ",
+		[HL_VALUE_SLACK] = "slack ",
+	};
 	const struct hl_profile *profile = source->profile;
 	const struct hl_view_options *options = source->options;
-	const char *name = hl_profile_text(profile, profile->name);
-	const char *before = hl_profile_text(profile, profile->base_name);
-	const char *value = options->countname ? "" : hl_value_names[options->value];
-	const char *unit = options->countname ? options->countname : hl_unit_names[options->unit];
+	const struct hl_trace_kind *kind = hl_profile_trace_kind(profile);
+	const char *unit = hl_flame_unit(profile, options->unit);
+	const char *before = "", *after = "";
 	char *title;
 
-	if (asprintf(&title, "%s%s%s: %s%s%s%s", name, profile->base ? " compared with " : "",
-		     profile->base ? before : "", value, *value ? " " : "", unit,
-		     options->reversed ? ", by callers" : "") < 0)
+	if (options->countname)
+		unit = options->countname;
+	else if (kind)
+		after = kind->word;
+	else
+		before = values[options->value];
+	if (asprintf(&title, "%s%s%s: %s%s%s%s%s", hl_profile_text(profile, profile->name),
+		     profile->base ? " compared with " : "",
+		     profile->base ? hl_profile_text(profile, profile->base_name) : "", before,
+		     unit, *after ? " " : "", after, options->reversed ? ", by callers" : "") < 0)
 		return -ENOMEM;
 	*ret_title = title;
 	return 0;

@@ -26,6 +26,9 @@ struct hl_flame_head {
 
 #define HL_FLAME_LINE_CELLS 140
 
+/* What ${unit} counts in ${profile}: "bytes", "blocks", "pages"; static text. */
+const char *hl_flame_unit(const struct hl_profile *profile, enum hl_unit unit);
+
 /* ${narrow_count}: frames that are too narrow to be drawn before one zooms in. 0 or -ENOMEM, after
  * which ${head} is all zero. */
 int hl_flame_head_init(struct hl_flame_head *head, const struct hl_profile *profile,

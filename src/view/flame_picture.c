@@ -28,7 +28,7 @@ struct geometry {
 
 static bool has_legend(const struct hl_flame_picture *picture)
 {
-	return picture->palette != HL_VIEW_PALETTE_MEM;
+	return picture->palette == HL_VIEW_PALETTE_DIFF || picture->modules.count > 1;
 }
 
 static struct geometry geometry_of(const struct hl_flame_picture *picture)
@@ -50,7 +50,7 @@ unsigned hl_flame_picture_function_color(const struct hl_flame_picture *picture,
 {
 	const struct hl_profile_function *of = &picture->profile->functions[function];
 
-	if (picture->palette == HL_VIEW_PALETTE_MODULE)
+	if (picture->modules.count > 1)
 		return picture->modules.colors[of->module];
 	return hl_flame_color_of_name(hl_profile_text(picture->profile, of->name));
 }
@@ -72,6 +72,7 @@ static void write_style(FILE *out, const struct hl_flame_palette *palette)
 	fputs("<style>\n"
 	      "svg{background:#fff;font:11px ui-monospace,'DejaVu Sans Mono',Menlo,Consolas,"
 	      "'Liberation Mono',monospace;fill:#16191d}\n"
+	      "#paper{fill:#fff}\n"
 	      ".title{font:600 17px system-ui,'DejaVu Sans',sans-serif}\n"
 	      ".plain,.note{fill:#5a636e}\n"
 	      ".warning{fill:#b3261e;font-weight:600}\n"
@@ -79,7 +80,14 @@ static void write_style(FILE *out, const struct hl_flame_palette *palette)
 	      out);
 	for (size_t i = 0; i < palette->count; i++)
 		fprintf(out, ".c%zu{fill:#%06x}", i, palette->rgb[i]);
-	fprintf(out, ".c%zu{fill:#dde2e8}\n</style>\n", palette->count);
+	fprintf(out, ".c%zu{fill:#dde2e8}\n", palette->count);
+	fputs("@media (prefers-color-scheme:dark){\n"
+	      "svg{background:#1c1d20;fill:#f0f0ed}#paper{fill:#1c1d20}\n"
+	      ".plain,.note{fill:#9a9da3}.warning{fill:#f0b866}\n",
+	      out);
+	for (size_t i = 0; i < palette->count; i++)
+		fprintf(out, ".c%zu{fill:#%06x}", i, hl_flame_dark(palette->rgb[i]));
+	fprintf(out, ".c%zu{fill:#36383c}}\n</style>\n", palette->count);
 }
 
 static void write_head(const struct hl_flame_picture *picture)
@@ -148,7 +156,7 @@ static void write_legend(const struct hl_flame_picture *picture, int y)
 {
 	if (picture->palette == HL_VIEW_PALETTE_DIFF)
 		write_growth_legend(picture, y);
-	else if (picture->palette == HL_VIEW_PALETTE_MODULE)
+	else if (has_legend(picture))
 		write_module_legend(picture, y);
 }
 
@@ -184,7 +192,8 @@ static double left_of(const struct geometry *geometry, const struct hl_flame_fra
 static int top_of(const struct hl_flame_picture *picture, const struct geometry *geometry,
 		  const struct hl_flame_frame *frame)
 {
-	uint32_t row = picture->options->icicle ? frame->depth : picture->depth_max - frame->depth;
+	uint32_t row =
+		picture->options->flames_up ? picture->depth_max - frame->depth : frame->depth;
 
 	return geometry->frames + HL_FLAME_ROW * (int)row;
 }
@@ -204,7 +213,7 @@ static void format_figures(const struct hl_flame_picture *picture,
 		strcpy(text, value);
 }
 
-/* The name, and behind it the value where both fit. */
+/* The name, and after it the value where both fit. */
 static void write_label(const struct hl_flame_picture *picture, const struct hl_flame_frame *frame,
 			double width)
 {
@@ -291,7 +300,7 @@ int hl_flame_picture_write(const struct hl_flame_picture *picture)
 	hl_xml_text(out, picture->head->title);
 	fputs("</title>\n", out);
 	write_style(out, hl_flame_palette(picture->palette));
-	fputs("<rect id=\"paper\" width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n", out);
+	fputs("<rect id=\"paper\" width=\"100%\" height=\"100%\"/>\n", out);
 	write_head(picture);
 	write_legend(picture, geometry.legend);
 	fputs("</g>\n", out);

@@ -164,13 +164,14 @@ static void write_settings(const struct script *script, int top)
 		top, HL_FLAME_MARGIN, HL_FLAME_ROW, HL_FLAME_WIDTH_MIN, HL_FLAME_CELL,
 		HL_FLAME_NARROW, HL_FLAME_LABEL_CELLS);
 	fprintf(script->out,
-		"\"icicle\":%s,\"reversed\":%s,\"diff\":%s,\"growthColors\":%s,\"rootColor\":%u,"
+		"\"flamesUp\":%s,\"reversed\":%s,\"diff\":%s,\"growthColors\":%s,\"rootColor\":%u,"
 		"\"unit\":\"%s\",",
-		truth(options->icicle), truth(options->reversed), truth(picture->profile->base),
+		truth(options->flames_up), truth(options->reversed), truth(picture->profile->base),
 		truth(picture->palette == HL_VIEW_PALETTE_DIFF),
-		hl_flame_picture_color(picture, root), hl_unit_names[options->unit]);
+		hl_flame_picture_color(picture, root),
+		hl_flame_unit(picture->profile, options->unit));
 	if (script->has_other)
-		fprintf(script->out, "\"other\":\"%s\",", hl_unit_names[other]);
+		fprintf(script->out, "\"other\":\"%s\",", hl_flame_unit(picture->profile, other));
 	if (options->countname) {
 		fputs("\"countname\":", script->out);
 		hl_xml_json_string(script->out, options->countname, HL_FLAME_NAME_CELLS);

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- JSON ---- */
 
@@ -88,20 +89,48 @@ static int write_json(const struct hl_graph *graph, const struct hl_profile *pro
 
 /* ---- pictures ---- */
 
+/* The colours of graph_dot.c, on a dark background. */
+static const char dark_style[] =
+	"\n<style>@media (prefers-color-scheme:dark){"
+	"[fill='#ffffff']{fill:#1c1d20}text{fill:#f0f0ed}text[fill='#57606a']{fill:#9a9da3}"
+	"[fill='#f9c6bf']{fill:#7a2e26}[fill='#dde3ea']{fill:#3a4350}[fill='#e9edf2']{fill:#2d333b}"
+	"[fill='#f6f8fa']{fill:#24272c}[stroke='#6e7781']{stroke:#9a9da3}}</style>";
+
+/* Writes a picture of graphviz with a style that follows the reader's theme. */
+static void write_svg(const char *picture, size_t size, FILE *out)
+{
+	const char *root = memmem(picture, size, "<svg", 4);
+	const char *end = root ? memchr(root, '>', size - (size_t)(root - picture)) : NULL;
+	size_t head = end ? (size_t)(end + 1 - picture) : 0;
+
+	fwrite(picture, 1, head, out);
+	if (head)
+		fputs(dark_style, out);
+	fwrite(picture + head, 1, size - head, out);
+}
+
 static int draw(const struct hl_graph *graph, const struct hl_profile *profile,
 		const struct hl_view_options *options, struct hl_error *err)
 {
-	char *source = NULL;
-	size_t size;
+	char *source = NULL, *picture = NULL;
+	size_t size, picture_size = 0;
 	FILE *out = open_memstream(&source, &size);
 
 	if (!out)
 		return -ENOMEM;
 	hl_graph_write_dot(graph, profile, options, out);
 	int r = fclose(out) == 0 ? 0 : -ENOMEM;
-	if (r == 0)
-		r = hl_graphviz_draw(source, size, options->picture == HL_VIEW_PNG ? "png" : "svg",
-				     options->out, err);
+	if (r == 0 && options->picture == HL_VIEW_PNG) {
+		r = hl_graphviz_draw(source, size, "png", options->out, err);
+	} else if (r == 0) {
+		out = open_memstream(&picture, &picture_size);
+		r = out ? hl_graphviz_draw(source, size, "svg", out, err) : -ENOMEM;
+		if (out && fclose(out) != 0)
+			r = -ENOMEM;
+		if (r == 0)
+			write_svg(picture, picture_size, options->out);
+	}
+	free(picture);
 	free(source);
 	return r;
 }

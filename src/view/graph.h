@@ -16,6 +16,7 @@ struct hl_graph_node {
 	struct hl_keys_label label;
 	struct hl_aggregate_figures flat, cum;
 	bool heaviest; /* one of the five that allocated most themselves */
+	bool stray;    /* all of its edges were left out */
 };
 
 struct hl_graph_edge {

@@ -16,6 +16,7 @@
 #define FONT_GROWTH   17.0
 #define FONT_DETAIL   9.0 /* of figures and places */
 #define EDGE_GROWTH   6.0 /* points, of an edge that carries all */
+#define EDGE_SPACE    2.5 /* points, of a space in a label */
 #define NAME_COLUMNS  30  /* a longer name takes several lines, */
 #define NAME_LINES    3	  /* and what is left then is for the tooltip */
 
@@ -237,11 +238,13 @@ static void put_edge(FILE *out, const struct hl_graph *graph, const struct hl_pr
 	const struct hl_graph_edge *edge = &graph->edges[id];
 	int64_t figure = hl_aggregate_figure(edge->figures, unit);
 	double share = share_of(figure, hl_aggregate_figure(graph->total, unit));
+	double width = 1 + EDGE_GROWTH * share;
 	char value[HL_FORMAT_MAX];
 
-	fprintf(out, "n%u -> n%u [label=\" %s\" penwidth=%.1f weight=%d color=\"%s\"%s",
-		edge->from + 1, edge->to + 1, format_figure(figure, unit, value),
-		1 + EDGE_GROWTH * share, 1 + (int)(100 * share),
+	/* graphviz keeps labels clear of an edge's middle, not of its width. */
+	fprintf(out, "n%u -> n%u [label=\"%*s%s\" penwidth=%.1f weight=%d color=\"%s\"%s",
+		edge->from + 1, edge->to + 1, 1 + (int)(width / EDGE_SPACE + 0.5), "",
+		format_figure(figure, unit, value), width, 1 + (int)(100 * share),
 		share > 0.1 ? "#6e7781" : "#afb8c1", edge->residual ? " style=dashed" : "");
 	fputs(" tooltip=", out);
 	put_edge_tooltip(out, graph, profile, edge, unit);
@@ -302,6 +305,26 @@ static void put_legend(FILE *out, const struct hl_graph *graph, const struct hl_
 	fputs("> tooltip=\"what is shown\"]\n", out);
 }
 
+/* One node for the callers that were left out, so that no function stands alone. */
+static void put_strays(FILE *out, const struct hl_graph *graph)
+{
+	bool begun = false;
+
+	for (size_t i = 0; i < graph->node_count; i++) {
+		if (!graph->nodes[i].stray)
+			continue;
+		if (!begun)
+			fputs("rest [shape=plaintext style=\"\" label=\"...\" fontsize=14 "
+			      "tooltip=\"callers that were left out\"]\n",
+			      out);
+		begun = true;
+		fprintf(out,
+			"rest -> n%zu [color=\"#afb8c1\" style=dotted "
+			"tooltip=\"from callers that were left out\"]\n",
+			i + 1);
+	}
+}
+
 void hl_graph_write_dot(const struct hl_graph *graph, const struct hl_profile *profile,
 			const struct hl_view_options *options, FILE *out)
 {
@@ -318,5 +341,6 @@ void hl_graph_write_dot(const struct hl_graph *graph, const struct hl_profile *p
 		put_node(out, graph, profile, options->unit, i);
 	for (size_t i = 0; i < graph->edge_count; i++)
 		put_edge(out, graph, profile, options->unit, i);
+	put_strays(out, graph);
 	fputs("}\n", out);
 }

@@ -232,6 +232,11 @@ static void trim_edges(struct hl_graph *graph, const struct hl_view_options *opt
 			break;
 		count++;
 	}
+	for (size_t i = graph->edge_count; i-- > 0;) {
+		const struct hl_graph_edge *edge = &graph->edges[i];
+		if (edge->from != edge->to)
+			graph->nodes[edge->from].stray = graph->nodes[edge->to].stray = i >= count;
+	}
 	graph->left_out_edges = graph->edge_count - count;
 	graph->edge_count = count;
 }

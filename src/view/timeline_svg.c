@@ -270,6 +270,9 @@ static void put_style(FILE *out)
 	      ".rss{stroke:" RSS_COLOR ";stroke-width:1.5;fill:none}\n"
 	      ".mark{stroke:#444;stroke-dasharray:4 3;fill:none}\n"
 	      ".hole{fill:#888;fill-opacity:.35}\n"
+	      ".paper{fill:#fff}\n"
+	      "@media (prefers-color-scheme:dark){.paper{fill:#1c1d20}text{fill:#e6e6e3}"
+	      ".grid{stroke:#fff}.axis{stroke:#9a9da3}.mark{stroke:#c9ced6}}\n"
 	      "</style>\n",
 	      out);
 }
@@ -293,7 +296,7 @@ int hl_timeline_svg(const struct hl_timeline *timeline, const struct hl_view_opt
 		"viewBox=\"0 0 %d %d\">\n<!-- Made by heapline %s. -->\n",
 		WIDTH, height, WIDTH, height, HL_VERSION);
 	put_style(picture.out);
-	fputs("<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n", picture.out);
+	fputs("<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n", picture.out);
 	put_head(&picture);
 	put_areas(&picture);
 	put_byte_axis(&picture);

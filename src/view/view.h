@@ -28,10 +28,9 @@ enum hl_view_key {
 };
 
 enum hl_view_palette {
-	HL_VIEW_PALETTE_AUTO, /* diff where two profiles are compared, else mem */
-	HL_VIEW_PALETTE_MEM,
-	HL_VIEW_PALETTE_DIFF, /* red grew, blue shrank; needs profile->base */
-	HL_VIEW_PALETTE_MODULE,
+	HL_VIEW_PALETTE_AUTO,	/* diff where two profiles are compared, else module */
+	HL_VIEW_PALETTE_DIFF,	/* red grew, blue shrank; needs profile->base */
+	HL_VIEW_PALETTE_MODULE, /* by function where all is in one module */
 };
 
 enum hl_view_timeline {
@@ -80,7 +79,7 @@ struct hl_view_options {
 	/* flame */
 	const char *title, *countname; /* NULL: a fitting one */
 	enum hl_view_palette palette;
-	bool icicle; /* the root on top */
+	bool flames_up; /* the root at the bottom */
 
 	/* graph */
 	enum hl_view_picture picture;

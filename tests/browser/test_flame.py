@@ -189,20 +189,31 @@ class Drawing(Pictures):
         self.assertEqual(self.script("return performance.getEntriesByType('resource').length"), 0)
 
     def test_icicles_have_the_root_on_top_and_flames_at_the_bottom(self):
-        for options, root_is_above in (((), False), (("--inverted",), True)):
+        for options, root_is_above in (((), True), (("--flames-up",), False)):
             self.open(SHOP, *options)
             above = self.element("all").rect["y"] < self.element("main").rect["y"]
             self.assertEqual(above, root_is_above)
 
-    def test_a_deep_picture_opens_at_its_base(self):
+    def test_a_deep_picture_opens_with_its_title_in_view(self):
         deep = ";".join(f"f{i}" for i in range(300)) + " 1000\n"
-        for options, scrolled in (((), True), (("--inverted",), False)):
+        for options in ((), ("--flames-up",)):
             self.open(deep, *options)
-            top, bottom = self.script("""const box = document.querySelector("[aria-label^='all,']")
+            top, bottom = self.script("""const box = document.querySelector(".title")
                 .getBoundingClientRect(); return [box.top, box.bottom]""")
             self.assertGreaterEqual(top, 0)
-            self.assertLessEqual(bottom, 700)
-            self.assertEqual(self.script("return window.scrollY > 0"), scrolled)
+            self.assertLessEqual(bottom, 60)
+
+    def test_a_dark_system_gets_a_dark_picture(self):
+        def lightness(selector):
+            color = self.script("return getComputedStyle(document.querySelector(arguments[0])).fill", selector)
+            return sum(map(int, color.strip("rgb()").split(",")))
+
+        self.open(SHOP)
+        for dark, in_order in ((False, lambda a, b: a > b), (True, lambda a, b: a < b)):
+            harness.set_system_dark(self.page, dark)
+            self.assertTrue(in_order(lightness("#paper"), lightness(".title")))
+            self.assertTrue(in_order(lightness("#frames rect"), lightness("#frames text")))
+        harness.set_system_dark(self.page, False)
 
     def test_reversed_frames_have_their_callers_above_them(self):
         self.open(SHOP, "--reversed")
@@ -210,7 +221,7 @@ class Drawing(Pictures):
 
     def test_names_stay_text(self):
         self.open(f"main;{AWKWARD} 7\n")
-        self.assertEqual(self.script("return document.title"), "standard input: inuse bytes")
+        self.assertEqual(self.script("return document.title"), "standard input: in use, bytes")
         self.assertEqual(self.script("return document.querySelectorAll('script').length"), 2)
         self.page.find_elements("css selector", "#frames > g")[2].click()
         self.assertIn(f"{AWKWARD}, 7 bytes, 100.0%", self.frames())
@@ -255,15 +266,16 @@ class Zoom(Pictures):
 
 class Keyboard(Pictures):
     def test_arrows_move_among_frames(self):
-        self.open(SHOP)
-        self.keys(Keys.ARROW_UP)
-        self.assertEqual(self.focused(), "all")
-        path = []
-        for key in (Keys.ARROW_UP, Keys.ARROW_UP, Keys.ARROW_LEFT, Keys.ARROW_UP, Keys.ARROW_LEFT,
-                    Keys.ARROW_DOWN):
-            self.keys(key)
-            path.append(self.focused())
-        self.assertEqual(path, ["main", "serve", "open_shop", "read_file", "parse", "open_shop"])
+        for options, inward, outward in (((), Keys.ARROW_DOWN, Keys.ARROW_UP),
+                                         (("--flames-up",), Keys.ARROW_UP, Keys.ARROW_DOWN)):
+            self.open(SHOP, *options)
+            self.keys(inward)
+            self.assertEqual(self.focused(), "all")
+            path = []
+            for key in (inward, inward, Keys.ARROW_LEFT, inward, Keys.ARROW_LEFT, outward):
+                self.keys(key)
+                path.append(self.focused())
+            self.assertEqual(path, ["main", "serve", "open_shop", "read_file", "parse", "open_shop"])
 
     def test_tab_moves_too_and_the_tooltip_follows(self):
         self.open(SHOP)
@@ -274,7 +286,7 @@ class Keyboard(Pictures):
     def test_enter_zooms_and_escape_resets(self):
         self.open(SHOP)
         before = self.frames()
-        self.keys(Keys.TAB, Keys.ARROW_UP, Keys.ARROW_UP, Keys.ENTER)
+        self.keys(Keys.TAB, Keys.ARROW_DOWN, Keys.ARROW_DOWN, Keys.ENTER)
         self.assertEqual(self.names(), ["all", "cart_add", "grow", "main", "parse", "serve"])
         self.assertEqual(self.focused(), "serve")
         self.keys(Keys.ESCAPE)

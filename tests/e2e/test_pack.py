@@ -11,7 +11,7 @@ VIEWS = (
     "top --rows 0", "top --rows 0 --sort cum --value alloc --json", "top --by line",
     "top --by address", "top --by module --value inuse", "top --by thread --value alloc --json",
     "lines --value alloc", "tree --value alloc --threshold 0", "tree --reversed",
-    "flame --value alloc", "flame --inverted --color module", "graph --format dot --value alloc",
+    "flame --value alloc", "flame --palette module", "graph --format dot --value alloc",
     "diff", "diff --by stack --value alloc --json", "annotate main", "sizes --value alloc",
     "sizes --json", "folded --value alloc", "folded --value temporary --unit objects",
     "export --format pprof", "export --format speedscope", "export --format heaptrack-folded",

@@ -387,7 +387,7 @@ static void frames_below_half_a_pixel_are_counted_instead_of_drawn(void **state)
 
 	(void)state;
 	char *text = picture_of(profile_of("t.hl", uneven, 0x1000), alloc_bytes);
-	assert_has(text, ">1 frame too narrow to be seen before one zooms in<");
+	assert_has(text, ">1 frame is too narrow to draw; zoom in to see it<");
 	assert_has(text, "[\"light\",");
 	free(text);
 }

@@ -79,9 +79,13 @@ export class Palette {
   private readonly modules: number[];
   private readonly colors: Map<number, number>;
 
+  /** Where all is in one module its functions have colours of their own. */
+  private readonly isByFunction: boolean;
+
   constructor(private readonly report: Report) {
     this.modules = modulesByArea(report);
     this.colors = chooseColors(report, this.modules);
+    this.isByFunction = this.modules.length < 2;
   }
 
   private ofModule(module: number, dark: boolean): string {
@@ -89,7 +93,9 @@ export class Palette {
   }
 
   byModule(frame: number, dark: boolean): string {
-    const { frames, functions } = this.report;
+    const { frames, functions, texts } = this.report;
+    if (this.isByFunction)
+      return css(MODULE_COLORS[hashOf(texts[functions.name[frames.functionId[frame]]]) % MODULE_COLORS.length], dark);
     return this.ofModule(functions.module[frames.functionId[frame]], dark);
   }
 
@@ -104,6 +110,7 @@ export class Palette {
 
   legend(dark: boolean): LegendEntry[] {
     const { modules } = this.report.summary;
+    if (this.isByFunction) return [];
     const entries = this.modules.slice(0, LEGEND_ENTRIES).map((module) => ({
       color: this.ofModule(module, dark),
       text: modules[module].path ? basename(modules[module].path) : "no module",

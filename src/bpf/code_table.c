@@ -163,10 +163,9 @@ static void find_build_id(struct hl_code_table *table, const uint8_t *notes, uin
 		if (size > bytes)
 			return;
 		if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&
-		    note.n_descsz <= sizeof(table->build_id) &&
 		    !memcmp(notes + sizeof(note), "GNU", 4)) {
-			memcpy(table->build_id, notes + sizeof(note) + name, note.n_descsz);
-			table->build_id_bytes = note.n_descsz;
+			table->build_id_bytes = hl_build_id_keep(
+				table->build_id, notes + sizeof(note) + name, note.n_descsz);
 			return;
 		}
 		notes += size;
@@ -274,19 +273,12 @@ static int load_section(const struct image *image, const char *wanted, struct fr
 	return r < 0 ? r : -ENOENT;
 }
 
-/* The best there is; code built without .eh_frame may have .debug_frame. */
-static int load_any_frames(const struct image *image, const struct hl_code_table *table,
-			   struct frames *ret_frames)
+static int find_eh_frames(const struct image *image, const struct hl_code_table *table,
+			  struct frames *ret_frames)
 {
 	const Elf64_Phdr *hdr = find_header(image, PT_GNU_EH_FRAME);
 	int r = hdr ? load_eh_frame(image, table, hdr, ret_frames) : -ENOENT;
-	if (r < 0 && r != -ENOMEM)
-		r = load_section(image, ".eh_frame", ret_frames);
-	if (r < 0 && r != -ENOMEM) {
-		r = load_section(image, ".debug_frame", ret_frames);
-		ret_frames->section.is_debug_frame = true;
-	}
-	return r;
+	return r < 0 && r != -ENOMEM ? load_section(image, ".eh_frame", ret_frames) : r;
 }
 
 /* ---- rows ---- */
@@ -294,6 +286,12 @@ static int load_any_frames(const struct image *image, const struct hl_code_table
 struct cfi_rows {
 	struct hl_cfi_row *rows;
 	size_t count, capacity;
+};
+
+/* What .eh_frame has no rule for. */
+struct row_gaps {
+	struct cfi_rows *rows;
+	size_t known; /* rows of .eh_frame, finished */
 };
 
 static int keep_row(void *context, const struct hl_cfi_row *row)
@@ -306,15 +304,66 @@ static int keep_row(void *context, const struct hl_cfi_row *row)
 	return 0;
 }
 
-/* What damage is behind is lost, what comes before it is used. */
-static int compile(const struct frames *frames, const struct hl_code_table *table,
-		   struct cfi_rows *rows)
+static int keep_row_in_gap(void *context, const struct hl_cfi_row *row)
 {
-	int r = hl_cfi_compile(&frames->section, table->code_low, keep_row, rows);
-	if (r == -ENOMEM)
-		return r;
-	rows->count = hl_cfi_rows_finish(rows->rows, rows->count);
-	return 0;
+	struct row_gaps *gaps = context;
+	if (hl_cfi_rows_find(gaps->rows->rows, gaps->known, row->offset) != HL_RULE_NONE)
+		return 0;
+	return keep_row(gaps->rows, row);
+}
+
+/* Bytes after damage are lost, those before it are used. */
+static int compile_eh_frames(const struct image *image, const struct hl_code_table *table,
+			     struct cfi_rows *rows)
+{
+	struct frames frames = {0};
+	int r = find_eh_frames(image, table, &frames);
+	if (r == 0)
+		r = hl_cfi_compile(&frames.section, table->code_low, keep_row, rows);
+	free(frames.bytes);
+	if (r != -ENOMEM)
+		rows->count = hl_cfi_rows_finish(rows->rows, rows->count);
+	return r == -ENOMEM ? r : 0;
+}
+
+/* Code built without .eh_frame may have .debug_frame, beside startup objects that have .eh_frame.
+ */
+static int compile_debug_frames(const struct image *image, const struct hl_code_table *table,
+				struct cfi_rows *rows)
+{
+	struct frames frames = {.section.is_debug_frame = true};
+	struct row_gaps gaps = {rows, rows->count};
+	int r = load_section(image, ".debug_frame", &frames);
+	if (r == 0)
+		r = hl_cfi_compile(&frames.section, table->code_low, keep_row_in_gap, &gaps);
+	free(frames.bytes);
+	if (r != -ENOMEM)
+		rows->count = hl_cfi_rows_finish(rows->rows, rows->count);
+	return r == -ENOMEM ? r : 0;
+}
+
+/* Code at the entry point without rules is where stacks end. */
+static int add_entry_rows(const struct image *image, const struct hl_code_table *table,
+			  struct cfi_rows *rows)
+{
+	uint64_t entry = image->header.e_entry - table->code_low;
+	size_t next = 0;
+	if (!rows->count || entry >= table->code_high - table->code_low ||
+	    hl_cfi_rows_find(rows->rows, rows->count, (uint32_t)entry) != HL_RULE_NONE)
+		return 0;
+	while (next < rows->count && rows->rows[next].offset <= entry)
+		next++;
+	uint64_t end = entry + HL_ENTRY_CODE_BYTES;
+	if (next < rows->count && rows->rows[next].offset < end)
+		end = rows->rows[next].offset;
+	const struct hl_cfi_row first = {.offset = (uint32_t)entry, .rule = HL_RULE_END};
+	const struct hl_cfi_row last = {.offset = (uint32_t)end, .rule = HL_RULE_NONE};
+	int r = keep_row(rows, &first);
+	if (r == 0)
+		r = keep_row(rows, &last);
+	if (r == 0)
+		rows->count = hl_cfi_rows_finish(rows->rows, rows->count);
+	return r;
 }
 
 /* The table's rows, as they are written page by page. */
@@ -395,15 +444,15 @@ static int build_pages(struct hl_code_table *table, const struct cfi_rows *rows)
 
 static int read_rows(const struct image *image, struct hl_code_table *table)
 {
-	struct frames frames = {0};
 	struct cfi_rows rows = {0};
-	int r = load_any_frames(image, table, &frames);
+	int r = compile_eh_frames(image, table, &rows);
 	if (r == 0)
-		r = compile(&frames, table, &rows);
-	if (r != -ENOMEM)
+		r = compile_debug_frames(image, table, &rows);
+	if (r == 0)
+		r = add_entry_rows(image, table, &rows);
+	if (r == 0)
 		r = build_pages(table, &rows);
 	free(rows.rows);
-	free(frames.bytes);
 	return r;
 }
 

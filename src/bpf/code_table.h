@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include "base/build_id.h"
 #include "bpf/walk_shared.h"
 
 #include <stdbool.h>
@@ -27,7 +28,7 @@ struct hl_code_table {
 	uint32_t segment_count;
 	uint64_t low, high;	      /* range of all segments in memory, low rounded to pages */
 	uint64_t code_low, code_high; /* range of the executable ones; code_low rounded */
-	uint8_t build_id[32];
+	uint8_t build_id[HL_BUILD_ID_MAX]; /* see build_id.h */
 	uint32_t build_id_bytes;
 	bool has_rows; /* else there is no call frame information, or it is damaged from the start
 			*/

@@ -57,7 +57,8 @@ static bool has_same_number(const struct hl_target_file *a, const struct hl_targ
 
 static bool has_same_contents(const struct hl_target_file *a, const struct hl_target_file *b)
 {
-	return a->table.build_id_bytes && a->table.build_id_bytes == b->table.build_id_bytes &&
+	return a->table.build_id_bytes >= HL_BUILD_ID_UNIQUE &&
+	       a->table.build_id_bytes == b->table.build_id_bytes &&
 	       !memcmp(a->table.build_id, b->table.build_id, a->table.build_id_bytes);
 }
 
@@ -76,6 +77,12 @@ static size_t find_file(const struct hl_target *target, const struct hl_target_f
 	return target->file_count;
 }
 
+static long read_at(int fd, void *buffer, size_t bytes, uint64_t offset)
+{
+	ssize_t size = pread(fd, buffer, bytes, (off_t)offset);
+	return size < 0 ? -errno : size;
+}
+
 /* ${fd} below 0: it cannot be read. Takes the table over. */
 static int add_file(struct hl_target *target, const struct hl_map *map, struct hl_target_file *file,
 		    int fd, size_t *ret_index)
@@ -87,6 +94,8 @@ static int add_file(struct hl_target *target, const struct hl_map *map, struct h
 	if (r == -ENOMEM)
 		return r;
 	file->is_read = fd >= 0 && r == 0;
+	if (file->is_read && !is_vdso(map) && file->table.build_id_bytes < HL_BUILD_ID_UNIQUE)
+		file->hash = hl_file_print_hash(fd, read_at);
 	*ret_index = find_file(target, file, true);
 	if (*ret_index < target->file_count) { /* written anew, but the same */
 		hl_code_table_release(&file->table);
@@ -130,6 +139,9 @@ static void place_module(const struct hl_target_file *file, const struct hl_map 
 		module->end = module->load_bias + table->high;
 		memcpy(module->build_id, table->build_id, sizeof(module->build_id));
 		module->build_id_bytes = table->build_id_bytes;
+		if (file->hash)
+			module->print =
+				(struct hl_file_print){file->size, file->modified_ns, file->hash};
 	} else {
 		module->load_bias = map->start - map->offset;
 		module->start = map->start;

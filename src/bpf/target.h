@@ -23,6 +23,7 @@ struct hl_target_file {
 	uint32_t dev_major, dev_minor;
 	uint64_t inode;		    /* 0: the vdso */
 	uint64_t size, modified_ns; /* numbers of inodes are used again */
+	uint64_t hash;		    /* of a file without a build id that tells it from others */
 	bool is_read;		    /* else nothing is known of its insides */
 	struct hl_code_table table;
 };

@@ -122,6 +122,10 @@ static __noinline uint64_t hl_rule_miss(struct hl_workplace *walk, uint64_t pc,
 		return HL_RULE_NONE;
 	}
 	uint64_t rule = hl_rule_in_mapping(walk, pc);
+	/* Only code of no module may be stepped out of by its frame pointer; see
+	 * src/unwind/rule_cache.c. */
+	if (rule >> HL_MODULE_SHIFT != HL_MODULE_NONE && !(rule & HL_RULE_MASK))
+		rule |= HL_RULE_UNSUPPORTED;
 	slot->rule = rule;
 	slot->check = rule ^ slot_key;
 	return rule;

@@ -249,6 +249,7 @@ int hl_region_read_module(const struct hl_region_view *view, uint32_t index,
 		.start = copy.start,
 		.end = copy.end,
 		.load_bias = copy.load_bias,
+		.print = copy.print,
 	};
 	if (copy.build_id_bytes <= sizeof(ret_module->build_id)) {
 		ret_module->build_id_bytes = copy.build_id_bytes;

@@ -135,7 +135,8 @@ static int resolve(struct hl_import_mapping *mapping, struct hl_builder *builder
 	if (!path)
 		return -ENOMEM;
 	if (hl_import_maps_may_hold_code(path)) {
-		r = hl_builder_module(builder, path, (const uint8_t *)"", 0, &mapping->module);
+		r = hl_builder_module(builder, path, (const uint8_t *)"", 0, NULL,
+				      &mapping->module);
 		mapping->shift = hl_import_maps_shift(path, mapping);
 	}
 	mapping->resolved = r == 0;

@@ -111,7 +111,7 @@ static int add_frame(struct mprof *mprof, const struct name *name, uint64_t id, 
 	snprintf(address, sizeof(address), "0x%" PRIx64, id);
 	symbol.function = demangled ? demangled : name->symbol[0] ? name->symbol : address;
 	if (name->module[0])
-		r = hl_builder_module(&mprof->builder, name->module, (const uint8_t *)"", 0,
+		r = hl_builder_module(&mprof->builder, name->module, (const uint8_t *)"", 0, NULL,
 				      &module);
 	if (r == 0)
 		r = hl_builder_frame(&mprof->builder, &symbol, module, id, ret_frame);

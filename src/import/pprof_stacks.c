@@ -105,7 +105,7 @@ static int add_module(struct stacks *stacks, const Pprof__Mapping *message, stru
 	if (r == 0 && path[0]) {
 		mapping->may_hold_code = hl_import_maps_may_hold_code(path);
 		r = hl_builder_module(stacks->builder, path, bytes,
-				      build_id_of(build_id, bytes, sizeof(bytes)),
+				      build_id_of(build_id, bytes, sizeof(bytes)), NULL,
 				      &mapping->module);
 	}
 	free(path);

@@ -58,11 +58,11 @@ void hl_builder_release(struct hl_builder *builder)
 
 /* ---- modules ---- */
 
-static bool is_module(const struct hl_profile_module *module, uint32_t path,
-		      const uint8_t *build_id, uint32_t build_id_bytes)
+static bool is_same_module(const struct hl_profile_module *a, const struct hl_profile_module *b)
 {
-	return module->path == path && module->build_id_bytes == build_id_bytes &&
-	       (!build_id_bytes || !memcmp(module->build_id, build_id, build_id_bytes));
+	return a->path == b->path && a->build_id_bytes == b->build_id_bytes &&
+	       !memcmp(a->build_id, b->build_id, a->build_id_bytes) &&
+	       hl_file_print_is_same(&a->print, &b->print);
 }
 
 static int add_module(struct hl_builder *builder, const struct hl_profile_module *module,
@@ -86,7 +86,8 @@ static int add_module(struct hl_builder *builder, const struct hl_profile_module
 }
 
 int hl_builder_module(struct hl_builder *builder, const char *path, const uint8_t *build_id,
-		      uint32_t build_id_bytes, uint32_t *ret_module)
+		      uint32_t build_id_bytes, const struct hl_file_print *print,
+		      uint32_t *ret_module)
 {
 	struct hl_profile *profile = builder->profile;
 	struct hl_profile_module module = {.build_id_bytes = build_id_bytes};
@@ -96,13 +97,15 @@ int hl_builder_module(struct hl_builder *builder, const char *path, const uint8_
 		module.build_id_bytes = build_id_bytes = sizeof(module.build_id);
 	if (build_id_bytes)
 		memcpy(module.build_id, build_id, build_id_bytes);
+	if (print)
+		module.print = *print;
 	int r = hl_strings_intern(&profile->strings, path, &module.path);
 	if (r < 0)
 		return r;
 	uint32_t hash = hl_hash_pair(module.path, hl_hash_bytes(build_id, build_id_bytes));
 	uint32_t at = hash;
 	while ((id = hl_index_next(&builder->module_index, hash, &at)))
-		if (is_module(&profile->modules[id], module.path, build_id, build_id_bytes)) {
+		if (is_same_module(&profile->modules[id], &module)) {
 			*ret_module = id;
 			return 0;
 		}
@@ -123,7 +126,7 @@ static int module_symbols(struct hl_builder *builder, uint32_t id, struct hl_sym
 		const char *path = hl_profile_text(profile, module->path);
 		int r = hl_symbols_open_elsewhere(path, files ? files->find(files, path) : NULL,
 						  module->build_id, module->build_id_bytes,
-						  &builder->symbols[id]);
+						  &module->print, &builder->symbols[id]);
 		if (r < 0)
 			return r;
 		module->used = true;

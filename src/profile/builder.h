@@ -37,9 +37,10 @@ int hl_builder_init(struct hl_builder *builder);
 /* Frees what is left, the profile too unless it was finished. */
 void hl_builder_release(struct hl_builder *builder);
 
-/* The module of ${path} and ${build_id}. 0 or -ENOMEM. */
+/* The module of ${path}, ${build_id} and ${print}, which may be NULL. 0 or -ENOMEM. */
 int hl_builder_module(struct hl_builder *builder, const char *path, const uint8_t *build_id,
-		      uint32_t build_id_bytes, uint32_t *ret_module);
+		      uint32_t build_id_bytes, const struct hl_file_print *print,
+		      uint32_t *ret_module);
 
 /* In place of a module: the address is an enum hl_pseudo_frame. */
 #define HL_BUILDER_PSEUDO UINT32_MAX

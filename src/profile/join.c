@@ -49,11 +49,11 @@ static int intern_modules(struct hl_builder *builder, struct side *side)
 	for (size_t i = 1; r == 0 && i < profile->module_count; i++) {
 		const struct hl_profile_module *module = &profile->modules[i];
 		const char *path = hl_profile_text(profile, module->path);
-		r = side->same_modules
-			    ? hl_builder_module(builder, path, module->build_id,
-						module->build_id_bytes, &side->modules[i])
-			    : hl_builder_module(builder, hl_path_basename(path), no_build_id, 0,
-						&side->modules[i]);
+		r = side->same_modules ? hl_builder_module(builder, path, module->build_id,
+							   module->build_id_bytes, &module->print,
+							   &side->modules[i])
+				       : hl_builder_module(builder, hl_path_basename(path),
+							   no_build_id, 0, NULL, &side->modules[i]);
 	}
 	return r;
 }

@@ -94,7 +94,20 @@ int hl_moment_open_log(const char *path, const struct hl_recording *recording,
 
 /* ---- from a state to a profile ---- */
 
-static int copy_modules(const struct hl_log_state *state, struct hl_recording_process *process)
+/* Logs do not keep fingerprints; the recording, which has the same modules, does. */
+static struct hl_file_print find_print(const struct hl_recording_process *recorded, size_t index,
+				       const struct hl_log_module *module)
+{
+	const struct hl_recording_module *known =
+		index < recorded->module_count ? &recorded->modules[index] : NULL;
+	if (!known || known->start != module->start || strcmp(known->path, module->path) != 0)
+		return (struct hl_file_print){0};
+	return known->print;
+}
+
+static int copy_modules(const struct hl_log_state *state,
+			const struct hl_recording_process *recorded,
+			struct hl_recording_process *process)
 {
 	process->modules = calloc(state->module_count + 1, sizeof(*process->modules));
 	if (!process->modules)
@@ -108,6 +121,7 @@ static int copy_modules(const struct hl_log_state *state, struct hl_recording_pr
 			.end = from->end,
 			.load_bias = from->load_bias,
 			.build_id_bytes = from->build_id_bytes,
+			.print = find_print(recorded, i, from),
 		};
 		memcpy(to->build_id, from->build_id, sizeof(to->build_id));
 	}
@@ -183,7 +197,7 @@ int hl_moment_profile(const struct hl_recording *recording,
 	copy.module_count = copy.node_count = copy.value_count = copy.thread_count = 0;
 	of_one.processes = &copy;
 	of_one.process_count = 1;
-	int r = copy_modules(state, &copy);
+	int r = copy_modules(state, process, &copy);
 	if (r == 0)
 		r = copy_nodes(state, &copy);
 	if (r == 0)

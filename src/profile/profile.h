@@ -15,7 +15,9 @@
  */
 #pragma once
 
+#include "base/build_id.h"
 #include "base/error.h"
+#include "base/file_print.h"
 #include "base/progress.h"
 #include "base/strings.h"
 #include "symbols/symbols.h"
@@ -50,9 +52,10 @@ struct hl_profile_counters {
 
 /* Texts are ids of profile->strings. */
 struct hl_profile_module {
-	uint32_t path; /* 0: addresses outside every module */
-	uint8_t build_id[32];
+	uint32_t path;			   /* 0: addresses outside every module */
+	uint8_t build_id[HL_BUILD_ID_MAX]; /* see build_id.h */
 	uint32_t build_id_bytes;
+	struct hl_file_print print; /* not in packed recordings, which have the names */
 	bool used; /* some frame lies in it; only then are its symbols looked for */
 	enum hl_symbols_source symbols;
 	uint32_t symbols_reason; /* why there are no better ones, and what would help */

@@ -96,7 +96,7 @@ static int map_modules(struct hl_builder *builder, struct source *source)
 	for (uint32_t i = 0; r == 0 && i < process->module_count; i++) {
 		const struct hl_recording_module *module = &process->modules[i];
 		r = hl_builder_module(builder, module->path, module->build_id,
-				      module->build_id_bytes, &source->modules[i]);
+				      module->build_id_bytes, &module->print, &source->modules[i]);
 	}
 	return r;
 }

@@ -268,6 +268,11 @@ HL_EXPORT int dlclose(void *handle)
 		return -1;
 	int result = hl_real.dlclose(handle);
 	struct hl_recorder *recorder = hl_recorder;
+	struct hl_thread *thread = hl_thread_enter();
+	if (HL_LIKELY(thread)) {
+		hl_modules_retire_unloaded(&hl_recorder->modules);
+		hl_thread_leave(thread);
+	}
 	if (recorder &&
 	    atomic_load_explicit(&recorder->phase, memory_order_acquire) == HL_PHASE_RUNNING)
 		hl_unwind_invalidate(&recorder->unwind);

@@ -2,7 +2,7 @@
 /* Finds and registers modules; see module.h. */
 #include "recorder/module.h"
 
-#include "recorder/debug_frame.h"
+#include "recorder/module_file.h"
 #include "recorder/real.h"
 #include "recorder/sys.h"
 
@@ -31,26 +31,6 @@ static bool same_path(const struct hl_shared *shared, uint32_t index, const char
 		       without_dot(name), bytes);
 }
 
-/* Ids of live modules that overlap [start, end) but are not this one are retired. Returns the index
- * or -1. */
-static int64_t find_entry(struct hl_modules *modules, const struct dl_find_object *object,
-			  bool *ret_replaced)
-{
-	uint64_t start = (uint64_t)object->dlfo_map_start;
-	uint64_t end = (uint64_t)object->dlfo_map_end;
-	for (uint32_t i = 0; i < modules->count; i++) {
-		struct hl_module_entry *entry = &modules->entries[i];
-		if (entry->gone || entry->start >= end || entry->end <= start)
-			continue;
-		if (entry->start == start && entry->end == end &&
-		    same_path(modules->shared, i, object->dlfo_link_map->l_name))
-			return i;
-		entry->gone = true;
-		*ret_replaced = true;
-	}
-	return -1;
-}
-
 struct program_headers {
 	const Elf64_Phdr *first;
 	size_t count;
@@ -61,9 +41,10 @@ struct program_headers {
  * The program's own come from the kernel: its segments may leave gaps, and then [start, end) is one
  * of them, without an ELF header. A library's are read from the ELF header at its start.
  */
-static struct program_headers program_headers(const struct hl_region_module *module)
+static struct program_headers program_headers(const struct hl_region_module *module,
+					      const char *name)
 {
-	if (!module->path_bytes)
+	if (!*name)
 		return (struct program_headers){(const Elf64_Phdr *)getauxval(AT_PHDR),
 						getauxval(AT_PHNUM), true};
 	const Elf64_Ehdr *header = (const Elf64_Ehdr *)module->start;
@@ -87,10 +68,10 @@ static void read_build_id(struct hl_region_module *module, const uint8_t *note, 
 		if (size > bytes)
 			return;
 		const uint8_t *description = note + sizeof(*header) + name;
-		if (header->n_type == NT_GNU_BUILD_ID && header->n_descsz <= HL_BUILD_ID_MAX &&
+		if (header->n_type == NT_GNU_BUILD_ID && header->n_descsz &&
 		    header->n_namesz == 4 && !memcmp(note + sizeof(*header), "GNU", 4)) {
-			memcpy(module->build_id, description, header->n_descsz);
-			module->build_id_bytes = header->n_descsz;
+			module->build_id_bytes =
+				hl_build_id_keep(module->build_id, description, header->n_descsz);
 			return;
 		}
 		note += size;
@@ -98,9 +79,9 @@ static void read_build_id(struct hl_region_module *module, const uint8_t *note, 
 	}
 }
 
-static void find_build_id(struct hl_region_module *module)
+static void find_build_id(struct hl_region_module *module, const char *name)
 {
-	struct program_headers headers = program_headers(module);
+	struct program_headers headers = program_headers(module, name);
 	for (size_t i = 0; headers.first && i < headers.count && !module->build_id_bytes; i++) {
 		const Elf64_Phdr *header = &headers.first[i];
 		uint64_t address = module->load_bias + header->p_vaddr;
@@ -109,6 +90,36 @@ static void find_build_id(struct hl_region_module *module)
 		if (header->p_type == PT_NOTE && mapped)
 			read_build_id(module, (const uint8_t *)address, header->p_memsz);
 	}
+}
+
+/* Where the module's headers are in memory; NULL for the program, whose file is known otherwise. */
+static const void *image_of(const struct hl_region_module *module, const char *name)
+{
+	return *name ? (const void *)module->start : NULL;
+}
+
+/* What tells the module from another of the same name at the same place. ${name}: the loader's. */
+static void identify(struct hl_region_module *module, const char *name)
+{
+	bool is_file = !*name || strchr(name, '/');
+	find_build_id(module, name);
+	if (module->build_id_bytes >= HL_BUILD_ID_UNIQUE || !is_file)
+		return;
+	module->print.hash = HL_FILE_PRINT_UNKNOWN;
+	int fd = hl_module_file_open(name, image_of(module, name));
+	if (fd < 0)
+		return;
+	module->print = hl_module_file_print(fd);
+	hl_sys_close(fd);
+}
+
+static bool is_same_file(const struct hl_region_module *a, const struct hl_region_module *b)
+{
+	bool is_known =
+		a->build_id_bytes >= HL_BUILD_ID_UNIQUE || hl_file_print_is_known(&a->print);
+	return is_known && a->build_id_bytes == b->build_id_bytes &&
+	       !memcmp(a->build_id, b->build_id, sizeof(a->build_id)) &&
+	       hl_file_print_is_same(&a->print, &b->print);
 }
 
 /*
@@ -138,39 +149,98 @@ static bool store_path(struct hl_shared *shared, const char *name, struct hl_reg
 	if (directory)
 		name = without_dot(name);
 	bytes = strlen(name);
-	memcpy(shared->strings + used + directory, name, bytes);
+	memcpy(shared->strings + used + directory, name, bytes + 1);
 	module->path_offset = (uint32_t)used;
 	module->path_bytes = (uint32_t)(directory + bytes);
-	atomic_store_explicit(&shared->header->string_bytes, (uint32_t)(used + directory + bytes),
-			      memory_order_release);
+	atomic_store_explicit(&shared->header->string_bytes,
+			      (uint32_t)(used + directory + bytes + 1), memory_order_release);
 	return true;
 }
 
 /* Enters the module into the region; returns its index or -1. Under the lock. */
-static int64_t add_entry(struct hl_modules *modules, const struct dl_find_object *object)
+static int64_t add_entry(struct hl_modules *modules, struct hl_region_module *module,
+			 const char *name)
 {
 	struct hl_shared *shared = modules->shared;
 	uint32_t index = modules->count;
+	if (index >= HL_MODULES_MAX ||
+	    !hl_shared_commit(shared, HL_AREA_MODULES, (index + UINT64_C(1)) * sizeof(*module)) ||
+	    !store_path(shared, name, module)) {
+		atomic_fetch_add(&shared->header->lost_modules, 1);
+		return -1;
+	}
+	shared->modules[index] = *module;
+	modules->entries[index] =
+		(struct hl_module_entry){.start = module->start, .end = module->end};
+	modules->count = index + 1;
+	atomic_store_explicit(&shared->header->module_count, index + 1, memory_order_release);
+	return index;
+}
+
+/* Retires live modules that overlap [start, end), which is another module's now. */
+static bool retire_overlapping(struct hl_modules *modules, uint64_t start, uint64_t end)
+{
+	bool retired = false;
+	for (uint32_t i = 0; i < modules->count; i++) {
+		struct hl_module_entry *entry = &modules->entries[i];
+		if (entry->gone || entry->start >= end || entry->end <= start)
+			continue;
+		entry->gone = retired = true;
+	}
+	return retired;
+}
+
+/* The live module that lies exactly there and has this name; its index or -1. */
+static int64_t find_live(const struct hl_modules *modules, const struct dl_find_object *object)
+{
+	for (uint32_t i = 0; i < modules->count; i++) {
+		const struct hl_module_entry *entry = &modules->entries[i];
+		if (!entry->gone && entry->start == (uint64_t)object->dlfo_map_start &&
+		    entry->end == (uint64_t)object->dlfo_map_end &&
+		    entry->loaded == object->dlfo_link_map &&
+		    same_path(modules->shared, i, object->dlfo_link_map->l_name))
+			return i;
+	}
+	return -1;
+}
+
+/* A module that was unloaded and is there again, the same file at the same place: its index or -1.
+ */
+static int64_t find_gone(const struct hl_modules *modules, const struct hl_region_module *module,
+			 const char *name)
+{
+	for (uint32_t i = 0; i < modules->count; i++) {
+		const struct hl_module_entry *entry = &modules->entries[i];
+		if (entry->gone && entry->start == module->start && entry->end == module->end &&
+		    same_path(modules->shared, i, name) &&
+		    is_same_file(&modules->shared->modules[i], module))
+			return i;
+	}
+	return -1;
+}
+
+/* Its index or -1. Under the lock. */
+static int64_t find_or_add(struct hl_modules *modules, const struct dl_find_object *object,
+			   bool *ret_replaced)
+{
+	const char *name = object->dlfo_link_map->l_name;
+	int64_t index = find_live(modules, object);
+	if (index >= 0)
+		return index;
 	struct hl_region_module module = {
 		.start = (uint64_t)object->dlfo_map_start,
 		.end = (uint64_t)object->dlfo_map_end,
 		.load_bias = object->dlfo_link_map->l_addr,
 	};
-	if (index >= HL_MODULES_MAX ||
-	    !hl_shared_commit(shared, HL_AREA_MODULES, (index + UINT64_C(1)) * sizeof(module)) ||
-	    !store_path(shared, object->dlfo_link_map->l_name, &module)) {
-		atomic_fetch_add(&shared->header->lost_modules, 1);
-		return -1;
-	}
-	find_build_id(&module);
-	shared->modules[index] = module;
-	struct hl_module_entry *entry = &modules->entries[index];
-	*entry = (struct hl_module_entry){.start = module.start, .end = module.end};
-	if (!object->dlfo_eh_frame)
-		entry->debug_frame = hl_debug_frame_map(object->dlfo_link_map->l_name,
-							&entry->debug_frame_bytes);
-	modules->count = index + 1;
-	atomic_store_explicit(&shared->header->module_count, index + 1, memory_order_release);
+	*ret_replaced = retire_overlapping(modules, module.start, module.end);
+	identify(&module, name);
+	index = find_gone(modules, &module, name);
+	if (index < 0)
+		index = add_entry(modules, &module, name);
+	if (index < 0)
+		return index;
+	modules->entries[index].gone = false;
+	modules->entries[index].loaded = object->dlfo_link_map;
 	return index;
 }
 
@@ -182,20 +252,47 @@ bool hl_modules_find(struct hl_modules *modules, uint64_t pc, struct hl_unwind_m
 	if (_dl_find_object((void *)pc, &object) != 0)
 		return false;
 	hl_spin_lock(&modules->lock);
-	int64_t index = find_entry(modules, &object, ret_replaced);
-	if (index < 0)
-		index = add_entry(modules, &object);
-	struct hl_module_entry entry =
-		index < 0 ? (struct hl_module_entry){0} : modules->entries[index];
+	int64_t index = find_or_add(modules, &object, ret_replaced);
 	hl_spin_unlock(&modules->lock);
 	*ret_module = (struct hl_unwind_module){
 		.id = (uint32_t)(index + 1),
 		.start = (uint64_t)object.dlfo_map_start,
 		.end = (uint64_t)object.dlfo_map_end,
 		.eh_frame_hdr = object.dlfo_eh_frame,
-		.debug_frame = entry.debug_frame,
-		.debug_frame_bytes = entry.debug_frame_bytes,
 		.load_bias = object.dlfo_link_map->l_addr,
 	};
 	return true;
+}
+
+struct hl_unwind_debug_frame hl_modules_debug_frame(struct hl_modules *modules, uint32_t id)
+{
+	if (id == HL_MODULE_NONE)
+		return (struct hl_unwind_debug_frame){0};
+	const struct hl_region_module *module = &modules->shared->modules[id - 1];
+	struct hl_module_entry *entry = &modules->entries[id - 1];
+	const char *path = modules->shared->strings + module->path_offset;
+	hl_spin_lock(&modules->lock);
+	if (!entry->debug_frame_sought && (!*path || *path == '/')) {
+		int fd = hl_module_file_open(path, image_of(module, path));
+		if (fd >= 0) {
+			entry->debug_frame = hl_module_file_debug_frame(fd);
+			hl_sys_close(fd);
+		}
+	}
+	entry->debug_frame_sought = true;
+	struct hl_unwind_debug_frame found = entry->debug_frame;
+	hl_spin_unlock(&modules->lock);
+	return found;
+}
+
+void hl_modules_retire_unloaded(struct hl_modules *modules)
+{
+	struct dl_find_object object;
+	hl_spin_lock(&modules->lock);
+	for (uint32_t i = 0; i < modules->count; i++) {
+		struct hl_module_entry *entry = &modules->entries[i];
+		entry->gone = entry->gone || _dl_find_object((void *)entry->start, &object) != 0 ||
+			      entry->loaded != object.dlfo_link_map;
+	}
+	hl_spin_unlock(&modules->lock);
 }

@@ -2,7 +2,8 @@
 /*
  * Modules (program, libraries, vdso) on whose code stacks stand: found when a program counter is
  * not in the rule cache, and entered into the region so that readers can name the code. A module
- * that is unloaded keeps its id; another one at the same addresses gets a new id.
+ * that is unloaded keeps its id, and has it again when the same file is loaded at the same place;
+ * another file there gets a new id, also under the same path.
  */
 #pragma once
 
@@ -12,9 +13,10 @@
 
 struct hl_module_entry {
 	uint64_t start, end;
-	const uint8_t *debug_frame; /* mapped from the file when the module has no .eh_frame_hdr */
-	size_t debug_frame_bytes;
-	bool gone; /* another module has taken its addresses */
+	const void *loaded; /* the loader's struct link_map */
+	struct hl_unwind_debug_frame debug_frame;
+	bool debug_frame_sought;
+	bool gone; /* unloaded */
 };
 
 struct hl_modules {
@@ -33,3 +35,9 @@ struct hl_modules {
  */
 bool hl_modules_find(struct hl_modules *modules, uint64_t pc, struct hl_unwind_module *ret_module,
 		     bool *ret_replaced);
+
+/* The .debug_frame of module ${id}, found at the first call. As above. */
+struct hl_unwind_debug_frame hl_modules_debug_frame(struct hl_modules *modules, uint32_t id);
+
+/* Notes which modules are not loaded any more; some 50 ns for each. As above. */
+void hl_modules_retire_unloaded(struct hl_modules *modules);

@@ -27,6 +27,13 @@ static bool find_module(struct hl_unwind *unwind, uint64_t pc, struct hl_unwind_
 	return found;
 }
 
+static struct hl_unwind_debug_frame find_debug_frame(struct hl_unwind *unwind,
+						     const struct hl_unwind_module *module)
+{
+	(void)unwind;
+	return hl_modules_debug_frame(&hl_recorder->modules, module->id);
+}
+
 /* Programs can be forbidden to read the time stamp counter; to do so all the same kills them. */
 static bool may_read_clock(void)
 {
@@ -45,6 +52,7 @@ static bool set_up(struct hl_recorder *recorder, void *region)
 	recorder->sizes = atomic_load(&header->flags) & HL_REGION_SIZES;
 	recorder->modules.shared = &recorder->shared;
 	recorder->unwind.find_module = find_module;
+	recorder->unwind.find_debug_frame = find_debug_frame;
 	/* Samples are few: the hash with its filter answers for all other blocks without touching a
 	 * page for them. */
 	bool with_array =

@@ -23,7 +23,9 @@
  */
 #pragma once
 
+#include "base/build_id.h"
 #include "base/compiler.h"
+#include "base/file_print.h"
 #include "recorder/introspection.h"
 #include "recorder/mailbox.h"
 
@@ -43,7 +45,6 @@
 #define HL_THREADS_APART  128u
 #define HL_MODULES_MAX	  16384u
 #define HL_STRINGS_BYTES  (UINT64_C(16) << 20)
-#define HL_BUILD_ID_MAX	  32u
 
 enum hl_mode {
 	HL_MODE_CLOSED,	    /* hooks pass through */
@@ -144,10 +145,11 @@ struct hl_region_module {
 	uint64_t load_bias;   /* address in memory minus address in the ELF file */
 	uint32_t path_offset; /* into the strings area; the main program's path is empty until the
 				 collector fills its own */
-	uint32_t path_bytes;
+	uint32_t path_bytes;  /* without the NUL after it */
 	uint32_t build_id_bytes;
 	uint32_t reserved;
-	uint8_t build_id[HL_BUILD_ID_MAX];
+	uint8_t build_id[HL_BUILD_ID_MAX]; /* see build_id.h */
+	struct hl_file_print print;	   /* without a build id that tells files apart */
 };
 
 struct hl_region_node {

@@ -9,7 +9,9 @@
  */
 #pragma once
 
+#include "base/build_id.h"
 #include "base/error.h"
+#include "base/file_print.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,8 +21,9 @@ struct hl_recording_module {
 	char *path; /* as the target saw it; "" when unknown */
 	uint64_t start, end;
 	uint64_t load_bias;
-	uint8_t build_id[32];
+	uint8_t build_id[HL_BUILD_ID_MAX]; /* see build_id.h */
 	uint32_t build_id_bytes;
+	struct hl_file_print print; /* of a file without a build id that tells it from others */
 };
 
 /* Node ids are 1 .. node_count; nodes[id - 1] describes id. A parent is 0 (root) or any smaller or

@@ -105,9 +105,15 @@ static const struct field lost_fields[] = {
 };
 
 static const struct field module_fields[] = {
-	F(hl_recording_module, FIELD_TEXT, path),  F(hl_recording_module, FIELD_U64, start),
-	F(hl_recording_module, FIELD_U64, end),	   F(hl_recording_module, FIELD_U64, load_bias),
-	{"build_id", FIELD_BUILD_ID, 0, 0, false}, {0},
+	F(hl_recording_module, FIELD_TEXT, path),
+	F(hl_recording_module, FIELD_U64, start),
+	F(hl_recording_module, FIELD_U64, end),
+	F(hl_recording_module, FIELD_U64, load_bias),
+	{"build_id", FIELD_BUILD_ID, 0, 0, false},
+	{"file_bytes", FIELD_U64, offsetof(struct hl_recording_module, print.bytes), 0, true},
+	{"file_mtime_ns", FIELD_U64, offsetof(struct hl_recording_module, print.mtime_ns), 0, true},
+	{"file_hash", FIELD_U64, offsetof(struct hl_recording_module, print.hash), 0, true},
+	{0},
 };
 
 static const struct field thread_fields[] = {

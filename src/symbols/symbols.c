@@ -18,6 +18,7 @@ struct hl_symbols {
 	char *path, *elsewhere; /* the latter may be NULL */
 	uint8_t *build_id;
 	size_t build_id_bytes;
+	struct hl_file_print print;
 };
 
 /* Names that are kept are better than the file's where it was stripped or deleted since. */
@@ -49,7 +50,7 @@ static int mix_reasons(struct hl_symbols *symbols)
 static int open_file(struct hl_symbols *symbols)
 {
 	int r = hl_symbols_file_open(symbols->path, symbols->elsewhere, symbols->build_id,
-				     symbols->build_id_bytes, &symbols->file);
+				     symbols->build_id_bytes, &symbols->print, &symbols->file);
 
 	if (r == 0 && symbols->cache)
 		r = hl_symbols_cache_meet(symbols->cache, symbols->file);
@@ -76,16 +77,19 @@ static int open_symbols(struct hl_symbols *symbols, const char *path, const char
 int hl_symbols_open(const char *path, const uint8_t *build_id, size_t build_id_bytes,
 		    struct hl_symbols **ret_symbols)
 {
-	return hl_symbols_open_elsewhere(path, NULL, build_id, build_id_bytes, ret_symbols);
+	return hl_symbols_open_elsewhere(path, NULL, build_id, build_id_bytes, NULL, ret_symbols);
 }
 
 int hl_symbols_open_elsewhere(const char *path, const char *elsewhere, const uint8_t *build_id,
-			      size_t build_id_bytes, struct hl_symbols **ret_symbols)
+			      size_t build_id_bytes, const struct hl_file_print *print,
+			      struct hl_symbols **ret_symbols)
 {
 	struct hl_symbols *symbols = calloc(1, sizeof(*symbols));
 
 	if (!symbols)
 		return -ENOMEM;
+	if (print)
+		symbols->print = *print;
 	int r = open_symbols(symbols, path, elsewhere, build_id, build_id_bytes);
 	if (r < 0)
 		hl_symbols_free(symbols);

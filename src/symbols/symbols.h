@@ -12,6 +12,8 @@
  */
 #pragma once
 
+#include "base/file_print.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -46,10 +48,12 @@ int hl_symbols_open(const char *path, const uint8_t *build_id, size_t build_id_b
 
 /*
  * The same for a file that is called ${path} but may not lie there, or be another one there by now:
- * it is then looked for at ${elsewhere} (NULL: nowhere).
+ * it is then looked for at ${elsewhere} (NULL: nowhere). A file that has not the ${print} (NULL or
+ * all zero: any) is not used; of one that was copied elsewhere the time may differ.
  */
 int hl_symbols_open_elsewhere(const char *path, const char *elsewhere, const uint8_t *build_id,
-			      size_t build_id_bytes, struct hl_symbols **ret_symbols);
+			      size_t build_id_bytes, const struct hl_file_print *print,
+			      struct hl_symbols **ret_symbols);
 
 /*
  * The frames at ${address} (in the file's own addresses), innermost first, at least one, the last
@@ -64,6 +68,9 @@ enum hl_symbols_source hl_symbols_source(const struct hl_symbols *symbols);
 
 /* What would help, in general; symbols_advice.h finds out what it is called. */
 #define HL_SYMBOLS_REMEDY "install its debug package or set DEBUGINFOD_URLS"
+
+/* Part of the reason where another file lies at the path by now. */
+#define HL_SYMBOLS_CHANGED "it is not the one that was recorded"
 
 /* A clause that says why there is nothing better and what would help; "" where all is by DWARF. */
 const char *hl_symbols_reason(const struct hl_symbols *symbols);

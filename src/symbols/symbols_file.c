@@ -4,6 +4,8 @@
 #include "symbols/symbols_file.h"
 
 #include "base/array.h"
+#include "base/build_id.h"
+#include "base/clock.h"
 #include "base/path.h"
 #include "base/strings.h"
 #include "symbols/symbols_dwarf.h"
@@ -11,6 +13,8 @@
 
 #include <elfutils/libdwelf.h>
 #include <elfutils/libdwfl.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <gelf.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +22,13 @@
 #include <unistd.h>
 
 #define DEBUG_DIRECTORY "/usr/lib/debug/.build-id"
-#define BUILD_ID_MAX	64
+
+/* The file that is looked for. */
+struct wanted {
+	const uint8_t *build_id; /* as kept, see build_id.h */
+	size_t build_id_bytes;
+	struct hl_file_print print;
+};
 
 struct hl_symbols_file {
 	const char *basename; /* within strings */
@@ -50,9 +60,33 @@ static bool has_build_id(Dwfl_Module *module, const uint8_t *build_id, size_t by
 {
 	const unsigned char *bits;
 	GElf_Addr address;
+	uint8_t kept[HL_BUILD_ID_MAX];
 	int found = dwfl_module_build_id(module, &bits, &address);
 
-	return found == (int)bytes && memcmp(bits, build_id, bytes) == 0;
+	return found > 0 && hl_build_id_keep(kept, bits, (size_t)found) == bytes &&
+	       memcmp(kept, build_id, bytes) == 0;
+}
+
+static long read_at(int fd, void *buffer, size_t bytes, uint64_t offset)
+{
+	ssize_t size = pread(fd, buffer, bytes, (off_t)offset);
+	return size < 0 ? -errno : size;
+}
+
+/* Whether ${path} has the fingerprint. A copy of the file has another time. */
+static bool has_print(const char *path, const struct hl_file_print *print, bool is_copy)
+{
+	struct stat status;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	bool same = fd >= 0 && fstat(fd, &status) == 0 &&
+		    (uint64_t)status.st_size == print->bytes &&
+		    (is_copy || (uint64_t)status.st_mtim.tv_sec * HL_NS_PER_SECOND +
+						(uint64_t)status.st_mtim.tv_nsec ==
+					print->mtime_ns) &&
+		    hl_file_print_hash(fd, read_at) == print->hash;
+	if (fd >= 0)
+		close(fd);
+	return same;
 }
 
 /* Libdwfl would wait for somebody to write to a pipe. */
@@ -65,7 +99,7 @@ static bool is_no_file(const char *path)
 /* Reports ${path} to a fresh Dwfl, at its own addresses. NULL when it is not the wanted file; then
  * the reason is set if there was none. */
 static Dwfl_Module *try_file(struct hl_symbols_file *symbols, const char *path,
-			     const uint8_t *build_id, size_t build_id_bytes)
+			     const struct wanted *wanted, bool is_copy)
 {
 	Dwfl_Module *module = NULL;
 	const char *wrong = NULL;
@@ -81,8 +115,11 @@ static Dwfl_Module *try_file(struct hl_symbols_file *symbols, const char *path,
 		wrong = strerror(errno); /* libdwfl does not always say why */
 	else if (!module || !dwfl_module_getelf(module, &bias))
 		wrong = dwfl_errmsg(-1);
-	else if (build_id_bytes && !has_build_id(module, build_id, build_id_bytes))
-		wrong = "it is not the one that was recorded (its build id differs)";
+	else if (wanted->build_id_bytes &&
+		 !has_build_id(module, wanted->build_id, wanted->build_id_bytes))
+		wrong = HL_SYMBOLS_CHANGED " (its build id differs)";
+	else if (wanted->print.hash && !has_print(path, &wanted->print, is_copy))
+		wrong = HL_SYMBOLS_CHANGED " (its size, time or contents differ)";
 	if (wrong && !symbols->reason[0])
 		snprintf(symbols->reason, sizeof(symbols->reason), "cannot use the file: %s",
 			 wrong);
@@ -90,35 +127,34 @@ static Dwfl_Module *try_file(struct hl_symbols_file *symbols, const char *path,
 }
 
 /* A separate debug file can stand in for the file itself: it has the same addresses. */
-static Dwfl_Module *try_debug_file(struct hl_symbols_file *symbols, const uint8_t *build_id,
-				   size_t build_id_bytes)
+static Dwfl_Module *try_debug_file(struct hl_symbols_file *symbols, const struct wanted *wanted)
 {
-	char path[sizeof(DEBUG_DIRECTORY) + 2 * BUILD_ID_MAX + sizeof("//.debug")];
+	char path[sizeof(DEBUG_DIRECTORY) + 2 * HL_BUILD_ID_MAX + sizeof("//.debug")];
 	size_t used = sizeof(DEBUG_DIRECTORY) - 1;
 
-	if (build_id_bytes < 2 || build_id_bytes > BUILD_ID_MAX)
+	if (wanted->build_id_bytes < 2)
 		return NULL;
 	memcpy(path, DEBUG_DIRECTORY, used);
-	for (size_t i = 0; i < build_id_bytes; i++)
-		used += (size_t)sprintf(path + used, i < 2 ? "/%02x" : "%02x", build_id[i]);
+	for (size_t i = 0; i < wanted->build_id_bytes; i++)
+		used += (size_t)sprintf(path + used, i < 2 ? "/%02x" : "%02x", wanted->build_id[i]);
 	memcpy(path + used, ".debug", sizeof(".debug"));
 	if (access(path, R_OK) != 0)
 		return NULL;
-	return try_file(symbols, path, build_id, build_id_bytes);
+	const struct wanted by_build_id = {wanted->build_id, wanted->build_id_bytes, {0}};
+	return try_file(symbols, path, &by_build_id, true);
 }
 
 /* By build id alone: /usr/lib/debug/.build-id/xx/yyy, then debuginfod. */
-static Dwfl_Module *try_build_id(struct hl_symbols_file *symbols, const uint8_t *build_id,
-				 size_t build_id_bytes)
+static Dwfl_Module *try_build_id(struct hl_symbols_file *symbols, const struct wanted *wanted)
 {
 	GElf_Addr bias;
 
-	if (!build_id_bytes || !getenv("DEBUGINFOD_URLS"))
+	if (!wanted->build_id_bytes || !getenv("DEBUGINFOD_URLS"))
 		return NULL;
 	dwfl_report_begin(symbols->dwfl);
 	Dwfl_Module *module = dwfl_report_module(symbols->dwfl, symbols->basename, 0, INT64_MAX);
 	if (module)
-		dwfl_module_report_build_id(module, build_id, build_id_bytes, 0);
+		dwfl_module_report_build_id(module, wanted->build_id, wanted->build_id_bytes, 0);
 	dwfl_report_end(symbols->dwfl, NULL, NULL);
 	if (!module || !dwfl_module_getelf(module, &bias) || bias != 0)
 		return NULL;
@@ -210,17 +246,16 @@ static int set_basename(struct hl_symbols_file *symbols, const char *path)
 
 /* ${elsewhere} may be NULL. What was wrong with the file's own path is then no matter. */
 static Dwfl_Module *try_elsewhere(struct hl_symbols_file *symbols, const char *elsewhere,
-				  const uint8_t *build_id, size_t build_id_bytes)
+				  const struct wanted *wanted)
 {
-	Dwfl_Module *module =
-		elsewhere ? try_file(symbols, elsewhere, build_id, build_id_bytes) : NULL;
+	Dwfl_Module *module = elsewhere ? try_file(symbols, elsewhere, wanted, true) : NULL;
 	if (module)
 		symbols->reason[0] = '\0';
 	return module;
 }
 
 static int open_symbols(struct hl_symbols_file *symbols, const char *path, const char *elsewhere,
-			const uint8_t *build_id, size_t build_id_bytes)
+			const struct wanted *wanted)
 {
 	int r = set_basename(symbols, path);
 	if (r < 0)
@@ -232,24 +267,26 @@ static int open_symbols(struct hl_symbols_file *symbols, const char *path, const
 	symbols->dwfl = dwfl_begin(&callbacks);
 	if (!symbols->dwfl)
 		return -ENOMEM;
-	Dwfl_Module *module = try_file(symbols, path, build_id, build_id_bytes);
+	Dwfl_Module *module = try_file(symbols, path, wanted, false);
 	if (!module)
-		module = try_elsewhere(symbols, elsewhere, build_id, build_id_bytes);
+		module = try_elsewhere(symbols, elsewhere, wanted);
 	if (!module)
-		module = try_debug_file(symbols, build_id, build_id_bytes);
+		module = try_debug_file(symbols, wanted);
 	if (!module)
-		module = try_build_id(symbols, build_id, build_id_bytes);
+		module = try_build_id(symbols, wanted);
 	return module ? read_module(symbols, module) : 0;
 }
 
 int hl_symbols_file_open(const char *path, const char *elsewhere, const uint8_t *build_id,
-			 size_t build_id_bytes, struct hl_symbols_file **ret_symbols)
+			 size_t build_id_bytes, const struct hl_file_print *print,
+			 struct hl_symbols_file **ret_symbols)
 {
+	const struct wanted wanted = {build_id, build_id_bytes, *print};
 	struct hl_symbols_file *symbols = calloc(1, sizeof(*symbols));
 
 	if (!symbols)
 		return -ENOMEM;
-	int r = open_symbols(symbols, path, elsewhere, build_id, build_id_bytes);
+	int r = open_symbols(symbols, path, elsewhere, &wanted);
 	if (r < 0) {
 		hl_symbols_file_free(symbols);
 		return r;

@@ -3,6 +3,7 @@
 #include "symbols/symbols_store.h"
 
 #include "base/array.h"
+#include "base/build_id.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -13,9 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define BUILD_ID_MIN 8 /* shorter ones are made up */
-#define BUILD_ID_MAX 32
-#define SUFFIX	     ".hls"
+#define SUFFIX ".hls"
 
 /* ---- the directory ---- */
 
@@ -105,7 +104,7 @@ bool hl_symbols_store_name(const uint8_t *build_id, size_t build_id_bytes,
 {
 	size_t used = 0;
 
-	if (build_id_bytes < BUILD_ID_MIN || build_id_bytes > BUILD_ID_MAX)
+	if (build_id_bytes < HL_BUILD_ID_UNIQUE || build_id_bytes > HL_BUILD_ID_MAX)
 		return false;
 	for (size_t i = 0; i < build_id_bytes; i++)
 		used += (size_t)sprintf(ret_name + used, "%02x", build_id[i]);

@@ -38,6 +38,9 @@ enum hl_rule_bp {
 	HL_BP_AT_SP = 3, /* at rsp + N */
 };
 
+/* Of the code at a module's entry point, where nothing lies outward: the loader's has no rules. */
+#define HL_ENTRY_CODE_BYTES 128u
+
 #define HL_RULE_BITS	   48
 #define HL_RULE_PLAIN_MASK UINT64_C(0x2e)
 #define HL_RULE_PLAIN	   UINT64_C(0x02)

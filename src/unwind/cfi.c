@@ -216,6 +216,13 @@ static int parse_cie(const struct hl_cfi_section *section, const uint8_t *at,
 	return 0;
 }
 
+/* What linkers write over the address of a function that they left out: debug information stays. */
+static bool is_left_out(const struct hl_cfi_section *section, uint64_t begin)
+{
+	uint64_t address = begin - section->bias;
+	return section->is_debug_frame && (address == 0 || address >= UINT64_MAX - 1);
+}
+
 /* ${cie} is the one parsed last, kept because neighbours mostly share it; start is NULL at first.
  */
 static int parse_fde(const struct hl_cfi_section *section, const struct record *record,
@@ -232,7 +239,8 @@ static int parse_fde(const struct hl_cfi_section *section, const struct record *
 	struct hl_fde fde = {.cie = cie, .program = record->body};
 	struct hl_cfi_reader *body = &fde.program;
 	fde.begin = hl_cfi_read_location(section, body, cie);
-	fde.end = fde.begin + read_format(body, cie->pointer_encoding);
+	uint64_t bytes = read_format(body, cie->pointer_encoding);
+	fde.end = is_left_out(section, fde.begin) ? fde.begin : fde.begin + bytes;
 	if (cie->has_augmentation_bytes)
 		hl_cfi_skip(body, hl_cfi_read_uleb(body));
 	if (body->failed || fde.end < fde.begin)
@@ -407,9 +415,11 @@ int hl_cfi_compile(const struct hl_cfi_section *section, uint64_t base, hl_cfi_s
 			continue;
 		if (parse_fde(section, &record, &cie, &fde))
 			return -EINVAL;
+		if (fde.end == fde.begin)
+			continue;
 		compilation.is_signal_frame = cie.is_signal_frame;
 		result = hl_cfi_run(section, &fde, compile_range, &compilation);
-		if (!result && fde.end > fde.begin)
+		if (!result)
 			result = give_row(&compilation, fde.end, HL_RULE_NONE);
 		if (result)
 			return result;

@@ -3,13 +3,16 @@
 #include "unwind/rule_cache.h"
 
 #include <assert.h>
+#include <elf.h>
+#include <string.h>
 
 static_assert(HL_RULE_SLOTS == UINT32_C(1) << (64 - 50), "hl_rule_slot_of shifts by 50");
 
 #define USER_SPACE_END (UINT64_C(1) << 47)
 
-/* Malformed information is as good as none: the frame pointer may still be right. */
-static hl_rule rule_at(const struct hl_unwind_module *module, uint64_t pc)
+/* Malformed information is as good as none. */
+static hl_rule rule_at(const struct hl_unwind_module *module,
+		       const struct hl_unwind_debug_frame *debug_frame, uint64_t pc)
 {
 	hl_rule rule;
 	uint64_t start = module->start, end = module->end, hdr = (uint64_t)module->eh_frame_hdr;
@@ -21,27 +24,52 @@ static hl_rule rule_at(const struct hl_unwind_module *module, uint64_t pc)
 	}
 	if (hdr && !hl_cfi_find_in_memory(module->eh_frame_hdr, start, end, pc, &rule))
 		return rule;
-	struct hl_cfi_section debug_frame = {
-		.bytes = module->debug_frame,
-		.size = module->debug_frame_bytes,
+	struct hl_cfi_section section = {
+		.bytes = debug_frame->bytes,
+		.size = debug_frame->size,
 		.is_debug_frame = true,
 		.bias = module->load_bias,
 	};
-	if (module->debug_frame && !hl_cfi_find(&debug_frame, pc, &rule))
+	if (debug_frame->bytes && !hl_cfi_find(&section, pc, &rule))
 		return rule;
 	return HL_RULE_NONE;
+}
+
+/* Whether ${pc} is in code at the entry point that has no rule; or just before it, as for functions
+ * below. The ELF header is at the start, except for a program whose segments leave gaps. */
+static bool is_entry_code(const struct hl_unwind_module *module,
+			  const struct hl_unwind_debug_frame *debug_frame, uint64_t pc)
+{
+	const Elf64_Ehdr *header = (const Elf64_Ehdr *)module->start;
+	if (module->end - module->start < sizeof(*header) ||
+	    memcmp(header->e_ident, ELFMAG, SELFMAG) != 0)
+		return false;
+	uint64_t entry = module->load_bias + header->e_entry;
+	return pc + 1 - entry <= HL_ENTRY_CODE_BYTES &&
+	       rule_at(module, debug_frame, entry) == HL_RULE_NONE;
 }
 
 /*
  * No call pushes a return address that is a function's first byte with nothing of a function before
  * it: somebody put it there to start a stack, as makecontext(3) does. Nothing lies outward.
+ * Other code of a module that has no rule ends the walk too, as incomplete: compilers use rbp for
+ * data, and a walk that believed it would leave callers out.
  */
-static hl_rule rule_in_module(const struct hl_unwind_module *module, uint64_t pc)
+static hl_rule rule_in_module(struct hl_unwind *unwind, const struct hl_unwind_module *module,
+			      uint64_t pc)
 {
-	hl_rule rule = rule_at(module, pc);
-	if (rule == HL_RULE_NONE && rule_at(module, pc + 1) != HL_RULE_NONE)
-		return HL_RULE_END;
-	return rule;
+	struct hl_unwind_debug_frame debug_frame = {0};
+	hl_rule rule = rule_at(module, &debug_frame, pc);
+	if (rule == HL_RULE_NONE && unwind->find_debug_frame) {
+		debug_frame = unwind->find_debug_frame(unwind, module);
+		rule = rule_at(module, &debug_frame, pc);
+	}
+	if (rule != HL_RULE_NONE)
+		return rule;
+	return rule_at(module, &debug_frame, pc + 1) != HL_RULE_NONE ||
+			       is_entry_code(module, &debug_frame, pc)
+		       ? HL_RULE_END
+		       : HL_RULE_UNSUPPORTED;
 }
 
 uint64_t hl_rule_cache_miss(struct hl_unwind *unwind, uint32_t generation, uint64_t pc)
@@ -49,7 +77,7 @@ uint64_t hl_rule_cache_miss(struct hl_unwind *unwind, uint32_t generation, uint6
 	struct hl_unwind_module module = {0};
 	uint64_t rule = HL_RULE_NONE;
 	if (unwind->find_module(unwind, pc, &module))
-		rule = rule_in_module(&module, pc) | (uint64_t)module.id << HL_MODULE_SHIFT;
+		rule = rule_in_module(unwind, &module, pc) | (uint64_t)module.id << HL_MODULE_SHIFT;
 	struct hl_rule_slot *slot = hl_rule_slot_of(unwind, pc);
 	atomic_store_explicit(&slot->rule, rule, memory_order_relaxed);
 	atomic_store_explicit(&slot->check, rule ^ hl_rule_key(generation, pc),

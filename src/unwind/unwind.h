@@ -33,11 +33,13 @@ struct hl_unwind_module {
 	uint64_t start, end;	     /* mapped range */
 	const uint8_t *eh_frame_hdr; /* .eh_frame_hdr (PT_GNU_EH_FRAME) in memory; NULL when the
 					module has none */
-	/* .debug_frame for modules without .eh_frame, mapped by the finder; NULL when there is none
-	 */
-	const uint8_t *debug_frame;
-	size_t debug_frame_bytes;
-	uint64_t load_bias; /* address in memory minus address in the ELF file */
+	uint64_t load_bias;	     /* address in memory minus address in the ELF file */
+};
+
+/* A module's .debug_frame, mapped by the finder; NULL when it has none. */
+struct hl_unwind_debug_frame {
+	const uint8_t *bytes;
+	size_t size;
 };
 
 struct hl_unwind;
@@ -49,6 +51,13 @@ struct hl_unwind;
  */
 typedef bool hl_find_module_fn(struct hl_unwind *unwind, uint64_t pc,
 			       struct hl_unwind_module *ret_module);
+
+/*
+ * Finds the .debug_frame of a module whose .eh_frame has no rule for a program counter: objects
+ * built without .eh_frame are linked with others that have it. Otherwise as above.
+ */
+typedef struct hl_unwind_debug_frame hl_find_debug_frame_fn(struct hl_unwind *unwind,
+							    const struct hl_unwind_module *module);
 
 /* One slot of the rule cache: written without a lock, so each half proves the other (check = key ^
  * rule). */
@@ -62,6 +71,7 @@ struct hl_rule_slot {
 /* Shared by all threads of a process. Zero-initialize, then set find_module. */
 struct hl_unwind {
 	hl_find_module_fn *find_module;
+	hl_find_debug_frame_fn *find_debug_frame; /* may be NULL */
 	_Atomic uint32_t generation;
 	struct hl_rule_slot slots[HL_RULE_SLOTS];
 };

@@ -428,24 +428,64 @@ static void lost_warnings(struct hl_emit *emit, const struct hl_profile *profile
 			     hl_format_plural(lost->inherited_frees));
 }
 
-void hl_summary_names_line(struct hl_emit *emit, const struct hl_profile *profile)
+/* Whether the module's names are missing because its file is another one by now. */
+static bool has_changed(const struct hl_profile *profile, const struct hl_profile_module *module)
 {
-	char names[128] = "";
-	size_t used = 0, omitted = 0;
+	return module->symbols == HL_SYMBOLS_NONE &&
+	       strstr(hl_profile_text(profile, module->symbols_reason), HL_SYMBOLS_CHANGED);
+}
 
+/* Whether ${name} is one of ${names}, which ", " joins: one file can be several modules. */
+static bool module_name_is_listed(const char *names, const char *name)
+{
+	size_t length = strlen(name);
+
+	for (const char *at = names; *at; at += strspn(at, ", ")) {
+		size_t listed = strcspn(at, ",");
+		if (listed == length && !memcmp(at, name, length))
+			return true;
+		at += listed;
+	}
+	return false;
+}
+
+/* The names of the files without source lines, those that have changed or the others. */
+static void list_nameless(const struct hl_profile *profile, bool changed, char names[128],
+			  size_t *ret_omitted)
+{
+	size_t used = 0;
+
+	names[0] = '\0';
+	*ret_omitted = 0;
 	for (size_t i = 1; i < profile->module_count; i++) {
 		const char *path = hl_profile_text(profile, profile->modules[i].path);
 		const char *name = hl_path_basename(path);
 		if (profile->imported || !profile->modules[i].used || name == path ||
-		    profile->modules[i].symbols == HL_SYMBOLS_DWARF)
+		    profile->modules[i].symbols == HL_SYMBOLS_DWARF ||
+		    has_changed(profile, &profile->modules[i]) != changed ||
+		    module_name_is_listed(names, name))
 			continue;
-		if (used + strlen(name) + sizeof(", ") > sizeof(names)) {
-			omitted++;
+		if (used + strlen(name) + sizeof(", ") > 128) {
+			(*ret_omitted)++;
 			continue;
 		}
 		used += (size_t)sprintf(names + used, "%s%s", used ? ", " : "", name);
 	}
-	if (used)
+}
+
+void hl_summary_names_line(struct hl_emit *emit, const struct hl_profile *profile)
+{
+	char names[128];
+	size_t omitted;
+
+	list_nameless(profile, true, names, &omitted);
+	if (names[0])
+		hl_emit_warning(emit,
+				"CHANGED since it was recorded: %s%s; functions are shown by their "
+				"addresses",
+				names, omitted ? " and others" : "");
+	list_nameless(profile, false, names, &omitted);
+	if (names[0])
 		hl_emit_line(emit, "no debug information for %s%s; 'heapline info' says what helps",
 			     names, omitted ? " and others" : "");
 }

@@ -23,8 +23,14 @@
 #define LIB_BASE 0x7f0000000000u
 
 static struct hl_recording_module shop_modules[] = {
-	{"/opt/shop/bin/shop", APP_BASE, APP_BASE + 0x10000, APP_BASE, {0xab, 0xcd}, 2},
-	{"/opt/shop/lib/libcart.so.1", LIB_BASE, LIB_BASE + 0x10000, LIB_BASE, {0x12, 0x34}, 2},
+	{"/opt/shop/bin/shop", APP_BASE, APP_BASE + 0x10000, APP_BASE, {0xab, 0xcd}, 2, {0}},
+	{"/opt/shop/lib/libcart.so.1",
+	 LIB_BASE,
+	 LIB_BASE + 0x10000,
+	 LIB_BASE,
+	 {0x12, 0x34},
+	 2,
+	 {0}},
 };
 
 /* main -> cart -> item;  main -> parse -> parse -> parse;  an address outside of modules */

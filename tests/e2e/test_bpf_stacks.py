@@ -203,6 +203,16 @@ class BpfStacks(harness.TestCase):
         losses.pop("truncated", None)  # a regular expression, matched by recursion
         self.assertEqual(losses, {})
 
+    def test_stacks_by_debug_frames_alone_equal_the_recorders(self):
+        for level in range(4):
+            with self.subTest(level=level):
+                self.directory = self.path(str(level))
+                os.mkdir(self.directory)
+                walked, losses = self.compare([harness.program(f"without_eh_frame_{level}")])
+                self.assertEqual(sum(walked.values()), 101)
+                self.assertGreater(min(len(stack) for stack in walked), 5)
+                self.assertEqual(losses, {})
+
     def test_stacks_of_every_unusual_kind_equal_the_recorders(self):
         for scenario in ("coroutines", "longjmp", "unusual-frames"):
             with self.subTest(scenario):

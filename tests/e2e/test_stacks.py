@@ -2,6 +2,8 @@
 """Stacks that are not what they seem."""
 
 import json
+import os
+import shutil
 
 import harness
 from harness import folded
@@ -105,6 +107,88 @@ class Libraries(harness.TestCase):
                 self.assertEqual((rows[function]["cum_objects"], rows[function]["cum_bytes"]),
                                  (707, 707 * size), function)
             self.assert_nothing_lost(recording)
+
+    def reload(self, rounds, *libraries):
+        """A recording in which each library in turn was copied over one path and loaded."""
+        path = self.path("plugin.so")
+        result, recording = self.record_well(
+            [harness.program("hot_reload"), str(rounds), path, *libraries], name="reload.hl")
+        coincidences = json.loads(result.stdout)["coincidences"]
+        self.assertEqual(coincidences, rounds * len(libraries), "at other addresses")
+        self.assert_nothing_lost(recording)
+        return path, recording
+
+    def modules_at(self, path, recording):
+        return [module for module in harness.info(recording)["modules"] if module["path"] == path]
+
+    def bytes_of_sites(self, recording):
+        """{function: allocated bytes} of the rows that are named."""
+        return {name: row["flat_bytes"] for name, row in harness.top_rows(recording, "alloc").items()
+                if name.endswith("_site")}
+
+    def test_a_library_copied_over_another_is_never_named_by_the_other(self):
+        for suffix in ("", "_no_id", "_id1", "_id2", "_id6", "_id64", "_id300"):
+            with self.subTest(suffix):
+                libraries = [harness.program(f"plugin_{letter}{suffix}.so") for letter in "ab"]
+                path, recording = self.reload(5, *libraries)
+                # A copy of a file without a build id of its own is another one: it has another time.
+                loads = 5 if suffix in ("", "_id64", "_id300") else 1
+                self.assertEqual(len(self.modules_at(path, recording)), 10 // loads)
+                self.assertEqual(self.bytes_of_sites(recording), {"plugin_b_site": loads * 7 * 102})
+                shown = harness.run([harness.HEAPLINE, "top", "--value", "alloc", recording])
+                self.assertRegex(shown.stdout, r"plugin\.so\+0x")
+                self.assertRegex(shown.stdout + shown.stderr, "CHANGED .*: plugin.so;")
+                shutil.copy(libraries[0], path)
+                self.assertEqual(self.bytes_of_sites(recording),
+                                 {"plugin_a_site": loads * 7 * 101} if loads > 1 else {})
+
+    def test_a_library_loaded_again_unchanged_is_the_same_module(self):
+        for suffix in ("", "_no_id", "_id1"):
+            with self.subTest(suffix):
+                path = self.path("plugin.so")
+                shutil.copy(harness.program(f"plugin_a{suffix}.so"), path)
+                path, recording = self.reload(50, path)
+                self.assertEqual(self.bytes_of_sites(recording), {"plugin_a_site": 50 * 7 * 101})
+                self.assertEqual(len(self.modules_at(path, recording)), 1)
+
+    def test_a_file_without_build_id_that_was_written_since_gives_no_names(self):
+        path = self.path("plugin.so")
+        shutil.copy(harness.program("plugin_a_no_id.so"), path)
+        path, recording = self.reload(3, path)
+        self.assertEqual(self.bytes_of_sites(recording), {"plugin_a_site": 3 * 7 * 101})
+        times = os.stat(path)
+        shutil.copy(harness.program("plugin_b_no_id.so"), path)
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        self.assertEqual(os.stat(path).st_size, times.st_size, "no difference but the names")
+        self.assertEqual(self.bytes_of_sites(recording), {})
+        shutil.copy(harness.program("plugin_a_no_id.so"), path)
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        self.assertEqual(self.bytes_of_sites(recording), {"plugin_a_site": 3 * 7 * 101})
+
+
+class DebugFrames(harness.TestCase):
+    CALLERS = ("main", "growing_frame", "large_frame", "many_values", "leaf")
+
+    def test_code_with_rules_in_debug_frame_alone_has_all_its_callers(self):
+        for level in range(4):
+            with self.subTest(level=level):
+                program = harness.program(f"without_eh_frame_{level}")
+                _, recording = self.record_well([program], name=f"{level}.hl")
+                stacks = folded(recording, "alloc", "objects")
+                callers = {tuple(f for f in frames if f in self.CALLERS): number
+                           for frames, number in stacks.items() if "leaf" in frames}
+                self.assertEqual(callers, {self.CALLERS: 101})
+                self.assert_nothing_lost(recording)
+
+    def test_code_without_any_rule_ends_the_stack_as_incomplete(self):
+        program = self.path("without_rules")
+        stripped = harness.run([harness.need("strip"), "-o", program,
+                                harness.program("without_eh_frame_2")])
+        self.assertEqual(stripped.status, 0, stripped.stderr)
+        _, recording = self.record_well([program])
+        stacks = folded(recording, "alloc", "objects")
+        self.assertEqual([len(frames) for frames, number in stacks.items() if number == 101], [1])
+        self.assertEqual(harness.info(recording)["lost"]["incomplete_stacks"], 101)
 
 
 if __name__ == "__main__":

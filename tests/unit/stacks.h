@@ -37,7 +37,7 @@ static uint32_t stack_frame(struct hl_builder *builder, char *text, uint64_t add
 	}
 	symbol.function = text;
 	assert_int_equal(hl_builder_module(builder, module_path ? module_path : "/bin/app",
-					   (const uint8_t *)"id", 2, &module),
+					   (const uint8_t *)"id", 2, NULL, &module),
 			 0);
 	builder->profile->modules[module].used = true;
 	assert_int_equal(hl_builder_frame(builder, &symbol, module, address, &frame), 0);

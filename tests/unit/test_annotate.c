@@ -61,7 +61,7 @@ static uint32_t add_frame(struct hl_builder *builder, const struct place *place,
 	};
 	uint32_t module, frame, node;
 
-	assert_int_equal(hl_builder_module(builder, "/nowhere/shop", NULL, 0, &module), 0);
+	assert_int_equal(hl_builder_module(builder, "/nowhere/shop", NULL, 0, NULL, &module), 0);
 	assert_int_equal(hl_builder_frame(builder, &symbol, module, 0x10, &frame), 0);
 	assert_int_equal(hl_builder_child(builder, parent, frame, &node), 0);
 	return node;

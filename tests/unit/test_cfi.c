@@ -252,6 +252,26 @@ static void absolute_addresses_are_moved_by_the_bias(void **state)
 	assert_int_equal(hl_cfi_find(&section, section.bias + CODE, &rule), 0);
 }
 
+/* The address of a function that a linker left out, as ld and lld write it. */
+static void functions_that_the_linker_left_out_have_no_rules(void **state)
+{
+	(void)state;
+	const struct cie_shape shape = {.augmentation = "", .is_debug_frame = true};
+	const uint64_t left_out[] = {0, UINT64_MAX - 1, UINT64_MAX};
+	for (size_t i = 0; i < HL_COUNT_OF(left_out); i++) {
+		struct builder builder = one_function(&shape, NULL, 0);
+		struct hl_cfi_section section = section_of(&builder, true);
+		const uint64_t code = CODE;
+		uint8_t *place = memmem(builder.bytes, section.size, &code, sizeof(code));
+		hl_rule rule;
+		assert_non_null(place);
+		memcpy(place, &left_out[i], sizeof(left_out[i]));
+		section.bias = 0x555500000000;
+		assert_int_equal(hl_cfi_find(&section, section.bias + 1, &rule), -ENOENT);
+		assert_int_equal(hl_cfi_find(&section, section.bias + CODE, &rule), -ENOENT);
+	}
+}
+
 static const struct malformed_case {
 	const char *name;
 	struct cie_shape shape;
@@ -611,6 +631,7 @@ int main(void)
 		cmocka_unit_test(the_kernels_signal_frame_is_known),
 		cmocka_unit_test(headers_of_every_shape_are_read),
 		cmocka_unit_test(absolute_addresses_are_moved_by_the_bias),
+		cmocka_unit_test(functions_that_the_linker_left_out_have_no_rules),
 		cmocka_unit_test(malformed_information_is_an_error),
 		cmocka_unit_test(nothing_is_read_behind_a_section_cut_anywhere),
 		cmocka_unit_test(any_flipped_bit_gives_rows_or_an_error),

@@ -16,6 +16,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -61,15 +62,28 @@ static Elf64_Phdr *header_of(const struct file *file, uint32_t type)
 	return NULL;
 }
 
+static hl_rule rule_in_memory(const struct dl_find_object *module, uint64_t pc)
+{
+	hl_rule rule;
+	bool found = !hl_cfi_find_in_memory(module->dlfo_eh_frame, (uint64_t)module->dlfo_map_start,
+					    (uint64_t)module->dlfo_map_end, pc, &rule);
+	return found ? rule : HL_RULE_NONE;
+}
+
+static bool is_entry_code(const struct dl_find_object *module, uint64_t pc)
+{
+	const Elf64_Ehdr *header = module->dlfo_map_start;
+	uint64_t entry = module->dlfo_link_map->l_addr + header->e_entry;
+	return pc + 1 - entry <= HL_ENTRY_CODE_BYTES &&
+	       rule_in_memory(module, entry) == HL_RULE_NONE;
+}
+
 /* What the recorder finds at a pc of this process; see src/unwind/rule_cache.c. */
 static hl_rule recorders_rule(const struct dl_find_object *module, uint64_t pc)
 {
-	hl_rule rules[2] = {HL_RULE_NONE, HL_RULE_NONE};
-	for (unsigned i = 0; i < 2; i++)
-		if (hl_cfi_find_in_memory(module->dlfo_eh_frame, (uint64_t)module->dlfo_map_start,
-					  (uint64_t)module->dlfo_map_end, pc + i, &rules[i]))
-			rules[i] = HL_RULE_NONE;
-	return rules[0] == HL_RULE_NONE && rules[1] != HL_RULE_NONE ? HL_RULE_END : rules[0];
+	hl_rule rule = rule_in_memory(module, pc);
+	bool ends = rule_in_memory(module, pc + 1) != HL_RULE_NONE || is_entry_code(module, pc);
+	return rule == HL_RULE_NONE && ends ? HL_RULE_END : rule;
 }
 
 static void assert_same_rules(const void *function)
@@ -101,6 +115,8 @@ static void rules_are_those_that_the_recorder_finds(void **state)
 	(void)state;
 	assert_same_rules((const void *)(uintptr_t)assert_same_rules);
 	assert_same_rules((const void *)(uintptr_t)gnu_get_libc_version);
+	assert_same_rules(
+		(const void *)getauxval(AT_BASE)); /* the loader, whose entry has no rules */
 }
 
 static void outside_of_the_code_there_is_no_rule(void **state)

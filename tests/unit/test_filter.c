@@ -37,7 +37,8 @@ static uint32_t add_node(struct sample *sample, uint32_t parent, const char *nam
 		.function = name, .function_file = file, .file = file, .line = 7};
 	uint32_t frame, node, module;
 
-	assert_int_equal(hl_builder_module(&sample->builder, "/opt/app", NULL, 0, &module), 0);
+	assert_int_equal(hl_builder_module(&sample->builder, "/opt/app", NULL, 0, NULL, &module),
+			 0);
 	assert_int_equal(hl_builder_frame(&sample->builder, &symbol, module, 0, &frame), 0);
 	assert_int_equal(hl_builder_child(&sample->builder, parent, frame, &node), 0);
 	sample->nodes[sample->count++] = node;

@@ -26,8 +26,8 @@
 #define LIB_BASE 0x7f0000000000u
 
 static struct hl_recording_module modules[] = {
-	{"/nowhere/app", APP_BASE, APP_BASE + 0x10000, APP_BASE, {1, 2}, 2},
-	{"/nowhere/\xff\n.so", LIB_BASE, LIB_BASE + 0x10000, LIB_BASE, {3, 4}, 2},
+	{"/nowhere/app", APP_BASE, APP_BASE + 0x10000, APP_BASE, {1, 2}, 2, {0}},
+	{"/nowhere/\xff\n.so", LIB_BASE, LIB_BASE + 0x10000, LIB_BASE, {3, 4}, 2, {0}},
 };
 
 static struct hl_recording_node nodes[] = {

@@ -84,7 +84,7 @@ static uint32_t child(struct hl_builder *builder, uint32_t parent, const struct 
 
 	if (place->module) {
 		assert_int_equal(hl_builder_module(builder, place->module,
-						   (const uint8_t *)"\xab\xcd", 2, &module),
+						   (const uint8_t *)"\xab\xcd", 2, NULL, &module),
 				 0);
 		builder->profile->modules[module].used = true;
 	}

@@ -23,9 +23,9 @@
 #define OTHER_BASE 0x7e0000000000u
 
 static struct hl_recording_module modules[] = {
-	{"/nowhere/app", APP_BASE, APP_BASE + 0x10000, APP_BASE, {1, 2}, 2},
-	{"/nowhere/lib.so", LIB_BASE, LIB_BASE + 0x10000, LIB_BASE, {3, 4}, 2},
-	{"/nowhere/lib.so", OTHER_BASE, OTHER_BASE + 0x10000, OTHER_BASE, {3, 4}, 2},
+	{"/nowhere/app", APP_BASE, APP_BASE + 0x10000, APP_BASE, {1, 2}, 2, {0}},
+	{"/nowhere/lib.so", LIB_BASE, LIB_BASE + 0x10000, LIB_BASE, {3, 4}, 2, {0}},
+	{"/nowhere/lib.so", OTHER_BASE, OTHER_BASE + 0x10000, OTHER_BASE, {3, 4}, 2, {0}},
 };
 
 /*

@@ -356,15 +356,16 @@ static void a_file_that_lies_elsewhere_is_named_as_if_it_did_not(void **state)
 
 	build_c(lab);
 	snprintf(path, sizeof(path), "%s/a.so", lab->path);
-	assert_int_equal(hl_symbols_open_elsewhere("/nowhere/libx.so", path, NULL, 0, &symbols), 0);
+	assert_int_equal(
+		hl_symbols_open_elsewhere("/nowhere/libx.so", path, NULL, 0, NULL, &symbols), 0);
 	assert_int_not_equal(hl_symbols_source(symbols), HL_SYMBOLS_NONE);
 	assert_null(strstr(hl_symbols_reason(symbols), "No such file"));
 	assert_int_equal(hl_symbols_find(symbols, 0x10, &frames, &count), 0);
 	assert_string_equal(frames[0].function, "libx.so+0x10");
 	hl_symbols_free(symbols);
-	assert_int_equal(
-		hl_symbols_open_elsewhere("/nowhere/libx.so", "/nor/here.so", NULL, 0, &symbols),
-		0);
+	assert_int_equal(hl_symbols_open_elsewhere("/nowhere/libx.so", "/nor/here.so", NULL, 0,
+						   NULL, &symbols),
+			 0);
 	assert_int_equal(hl_symbols_source(symbols), HL_SYMBOLS_NONE);
 	assert_non_null(strstr(hl_symbols_reason(symbols), "No such file"));
 	hl_symbols_free(symbols);

@@ -68,7 +68,8 @@ static struct hl_profile *profile_of(const char *path, const char *reason)
 	uint32_t module, *final_ids;
 
 	assert_int_equal(hl_builder_init(&builder), 0);
-	assert_int_equal(hl_builder_module(&builder, path, (const uint8_t *)"", 0, &module), 0);
+	assert_int_equal(hl_builder_module(&builder, path, (const uint8_t *)"", 0, NULL, &module),
+			 0);
 	assert_int_equal(hl_builder_finish(&builder, &final_ids, &profile), 0);
 	hl_builder_release(&builder);
 	free(final_ids);

@@ -31,11 +31,17 @@ static bool find_module(struct hl_unwind *unwind, uint64_t pc, struct hl_unwind_
 		.start = (uint64_t)found.dlfo_map_start,
 		.end = (uint64_t)found.dlfo_map_end,
 		.eh_frame_hdr = found.dlfo_eh_frame,
-		.debug_frame = debug_frame.bytes,
-		.debug_frame_bytes = debug_frame.size,
 		.load_bias = found.dlfo_link_map->l_addr,
 	};
 	return true;
+}
+
+static struct hl_unwind_debug_frame find_debug_frame(struct hl_unwind *unwind,
+						     const struct hl_unwind_module *module)
+{
+	(void)unwind;
+	(void)module;
+	return (struct hl_unwind_debug_frame){debug_frame.bytes, debug_frame.size};
 }
 
 static _Unwind_Reason_Code add_reference(struct _Unwind_Context *context, void *argument)
@@ -158,6 +164,7 @@ int begin(void **state)
 	may_stop_in_loader = false;
 	debug_frame = (struct hl_cfi_section){0};
 	unwinder.find_module = find_module;
+	unwinder.find_debug_frame = find_debug_frame;
 	return 0;
 }
 

@@ -10,13 +10,17 @@
 #include <gelf.h>
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-/* A file with code, by its path. */
+/* A file with code, by its path and what tells its versions apart. */
 struct named_file {
 	uint32_t path; /* of names->strings */
+	uint8_t build_id[HL_BUILD_ID_MAX];
+	uint32_t build_id_bytes;
+	struct hl_file_print print;
 	struct hl_symbols *symbols;
 };
 
@@ -110,15 +114,18 @@ static int path_to_open(const struct hl_owner_names *names, const struct hl_map 
 }
 
 static int add_file(struct hl_owner_names *names, uint32_t path, const char *open_path,
-		    const uint8_t *build_id, size_t build_id_bytes, struct named_file **ret_file)
+		    const struct hl_recording_module *module, struct named_file **ret_file)
 {
 	int r = hl_array_reserve(&names->files, &names->file_capacity, names->file_count + 1,
 				 sizeof(*names->files));
 	if (r < 0)
 		return r;
 	struct named_file *file = &names->files[names->file_count];
-	file->path = path;
-	r = hl_symbols_open(open_path, build_id, build_id_bytes, &file->symbols);
+	*file = (struct named_file){
+		.path = path, .build_id_bytes = module->build_id_bytes, .print = module->print};
+	memcpy(file->build_id, module->build_id, sizeof(file->build_id));
+	r = hl_symbols_open_elsewhere(open_path, NULL, file->build_id, file->build_id_bytes,
+				      &file->print, &file->symbols);
 	if (r < 0)
 		return r;
 	names->file_count++;
@@ -126,11 +133,16 @@ static int add_file(struct hl_owner_names *names, uint32_t path, const char *ope
 	return 0;
 }
 
-static struct named_file *find_file(struct hl_owner_names *names, uint32_t path)
+static struct named_file *find_file(struct hl_owner_names *names, uint32_t path,
+				    const struct hl_recording_module *module)
 {
-	for (size_t i = 0; i < names->file_count; i++)
-		if (names->files[i].path == path)
-			return &names->files[i];
+	for (size_t i = 0; i < names->file_count; i++) {
+		struct named_file *file = &names->files[i];
+		if (file->path == path && file->build_id_bytes == module->build_id_bytes &&
+		    !memcmp(file->build_id, module->build_id, file->build_id_bytes) &&
+		    hl_file_print_is_same(&file->print, &module->print))
+			return file;
+	}
 	return NULL;
 }
 
@@ -152,16 +164,16 @@ static int find_function(struct hl_owner_names *names, struct named_file *file, 
 }
 
 int hl_owner_names_find_in_file(struct hl_owner_names *names, const char *path,
-				const uint8_t *build_id, size_t build_id_bytes, uint64_t address,
+				const struct hl_recording_module *module, uint64_t address,
 				const char **ret_file, const char **ret_function)
 {
 	uint32_t id;
 	int r = hl_strings_intern(&names->strings, path, &id);
 	if (r < 0)
 		return r;
-	struct named_file *file = find_file(names, id);
+	struct named_file *file = find_file(names, id, module);
 	if (!file)
-		r = add_file(names, id, path, build_id, build_id_bytes, &file);
+		r = add_file(names, id, path, module, &file);
 	return r < 0 ? r : find_function(names, file, address, ret_file, ret_function);
 }
 
@@ -175,16 +187,17 @@ static int name_nothing(const char **ret_file, const char **ret_function)
 static int find_in_map(struct hl_owner_names *names, const struct hl_map *map, uint64_t address,
 		       const char **ret_file, const char **ret_function)
 {
+	const struct hl_recording_module as_mapped = {0};
 	char path[PATH_MAX];
 	uint32_t id;
 	int r = hl_strings_intern(&names->strings, map->path, &id);
 	if (r < 0)
 		return r;
-	struct named_file *file = find_file(names, id);
+	struct named_file *file = find_file(names, id, &as_mapped);
 	if (!file && path_to_open(names, map, path, sizeof(path)) < 0)
 		snprintf(path, sizeof(path), "%s", map->path);
 	if (!file)
-		r = add_file(names, id, path, NULL, 0, &file);
+		r = add_file(names, id, path, &as_mapped, &file);
 	if (r < 0)
 		return r;
 	uint64_t in_file = map->offset + (address - map->start);

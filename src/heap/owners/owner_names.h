@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "process/maps.h"
+#include "recording/recording.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,9 +29,9 @@ uint64_t hl_owner_names_whole(const struct hl_owner_names *names, uint32_t low);
 int hl_owner_names_find(struct hl_owner_names *names, uint64_t address, const char **ret_file,
 			const char **ret_function);
 
-/* The same by an address in a file ${path} that has ${build_id}, wherever it is mapped. */
+/* The same by an address in the file ${path} of ${module}, wherever it is mapped. */
 int hl_owner_names_find_in_file(struct hl_owner_names *names, const char *path,
-				const uint8_t *build_id, size_t build_id_bytes, uint64_t address,
+				const struct hl_recording_module *module, uint64_t address,
 				const char **ret_file, const char **ret_function);
 
 void hl_owner_names_free(struct hl_owner_names *names); /* NULL is fine */

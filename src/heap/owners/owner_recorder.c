@@ -55,9 +55,9 @@ static const char *path_of(const struct hl_owner_names *names,
 static int name_in_module(struct hl_owner_names *names, const struct hl_recording_module *module,
 			  uint64_t frame, const char **ret_origin, const char **ret_type)
 {
-	return hl_owner_names_find_in_file(
-		names, path_of(names, module), module->build_id, module->build_id_bytes,
-		(frame & HL_FRAME_PC_MASK) - module->load_bias, ret_origin, ret_type);
+	return hl_owner_names_find_in_file(names, path_of(names, module), module,
+					   (frame & HL_FRAME_PC_MASK) - module->load_bias,
+					   ret_origin, ret_type);
 }
 
 /* For what lies in no module. */

@@ -266,10 +266,24 @@ static void end_log(struct hl_collector *collector, struct hl_tracked *tracked)
 	hl_archive_warn_of_log(&collector->archive, tracked->pid, &losses);
 }
 
+static void warn_of_namespaces(struct hl_collector *collector, const struct hl_tracked *tracked)
+{
+	char sentence[160];
+	uint32_t count = atomic_load(&tracked->region.header->kin.namespaces);
+	if (!count)
+		return;
+	snprintf(sentence, sizeof(sentence),
+		 "process %d asked for %u namespace%s by dlmopen(); what is allocated in such a "
+		 "namespace is not seen",
+		 tracked->pid, count, count == 1 ? "" : "s");
+	hl_archive_warn(&collector->archive, sentence);
+}
+
 /* The last save of a process; on success nothing of it stays in memory. */
 static int save_last(struct hl_collector *collector, struct hl_tracked *tracked)
 {
 	end_log(collector, tracked);
+	warn_of_namespaces(collector, tracked);
 	if (!hl_tracked_has_begun(tracked)) {
 		forget_unrecorded(collector, tracked);
 		return 0;

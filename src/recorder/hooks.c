@@ -9,6 +9,7 @@
 #include "recorder/hooks.h"
 
 #include "recorder/event.h"
+#include "recorder/kin.h"
 #include "recorder/real.h"
 #include "recorder/sample.h"
 
@@ -259,6 +260,35 @@ HL_EXPORT void free_aligned_sized(void *block, size_t alignment, size_t size)
 	(void)alignment;
 	(void)size;
 	free(block);
+}
+
+__attribute__((used, visibility("hidden"))) void hl_note_namespace(Lmid_t namespace)
+{
+	hl_real_resolve();
+	if (namespace == LM_ID_NEWLM)
+		hl_kin_count_namespace();
+}
+
+/* A namespace brings a libc of its own, which nothing is put before. The loader looks for libraries
+ * where its caller's would be, so the call is passed on by a jump. */
+HL_EXPORT __attribute__((naked)) void *dlmopen(Lmid_t namespace __attribute__((unused)),
+					       const char *file __attribute__((unused)),
+					       int mode __attribute__((unused)))
+{
+	__asm__("push %rdi\n\t"
+		".cfi_adjust_cfa_offset 8\n\t"
+		"push %rsi\n\t"
+		".cfi_adjust_cfa_offset 8\n\t"
+		"push %rdx\n\t"
+		".cfi_adjust_cfa_offset 8\n\t"
+		"call hl_note_namespace\n\t"
+		"pop %rdx\n\t"
+		".cfi_adjust_cfa_offset -8\n\t"
+		"pop %rsi\n\t"
+		".cfi_adjust_cfa_offset -8\n\t"
+		"pop %rdi\n\t"
+		".cfi_adjust_cfa_offset -8\n\t"
+		"jmp *hl_real_dlmopen(%rip)");
 }
 
 /* The code of the library goes away: rules and walks that know it must not be used again. */

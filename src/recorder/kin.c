@@ -122,3 +122,10 @@ void hl_kin_count_spawned(void)
 	if (hl_kin_are_followed())
 		atomic_fetch_add(&atomic_load(&nearest)->kin.started, 1);
 }
+
+void hl_kin_count_namespace(void)
+{
+	struct hl_region_header *header = atomic_load(&nearest);
+	if (header && header->pid == hl_sys_getpid())
+		atomic_fetch_add(&header->kin.namespaces, 1);
+}

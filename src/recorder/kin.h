@@ -41,5 +41,8 @@ struct hl_kin_exec hl_kin_begin_exec(const char *path, int fd);
 /* It did not. */
 void hl_kin_fail_exec(struct hl_kin_exec exec);
 
+/* The process asks for a namespace of libraries, whose allocations are not seen. */
+void hl_kin_count_namespace(void);
+
 /* The process has started a child with a program of its own. */
 void hl_kin_count_spawned(void);

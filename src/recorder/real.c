@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 struct hl_real hl_real;
+__attribute__((visibility("hidden"))) void *(*hl_real_dlmopen)(Lmid_t, const char *, int);
 bool hl_real_has_glibc_chunks;
 
 static long first_syscall(long number, long a, long b, long c, long d, long e, long f)
@@ -56,6 +57,7 @@ static const struct {
 	{"system", &hl_real.system},
 	{"popen", &hl_real.popen},
 	{"syscall", &hl_real_syscall},
+	{"dlmopen", &hl_real_dlmopen},
 };
 
 bool hl_real_resolve(void)

@@ -44,6 +44,9 @@ struct hl_real {
 
 extern struct hl_real hl_real;
 
+/* The real dlmopen(). */
+extern void *(*hl_real_dlmopen)(Lmid_t, const char *, int);
+
 /* The real syscall(); never NULL. */
 extern long (*hl_real_syscall)(long, long, long, long, long, long, long);
 

@@ -5,6 +5,7 @@
  */
 #include "program.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
@@ -241,6 +242,18 @@ static int while_stopped(void)
 	return status;
 }
 
+/* Its blocks come from another libc. */
+static SITE int in_namespace(void)
+{
+	void *library = dlmopen(LM_ID_NEWLM, "libc.so.6", RTLD_NOW);
+	REQUIRE(library);
+	void *(*allocate)(size_t) = (void *(*)(size_t))dlsym(library, "malloc");
+	REQUIRE(allocate && allocate != malloc);
+	KEEP(allocate(37));
+	KEEP(malloc(41));
+	return 0;
+}
+
 static const struct {
 	const char *name;
 	int (*run)(void);
@@ -269,6 +282,7 @@ static const struct {
 	{"other-network", in_other_network},
 	{"no-descriptors", without_descriptors},
 	{"stopped", while_stopped},
+	{"namespace", in_namespace},
 };
 
 int main(int argc, char **argv)

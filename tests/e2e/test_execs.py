@@ -141,6 +141,13 @@ class Execs(harness.TestCase):
     def test_children_of_a_time_when_the_collector_was_stopped_are_counted(self):
         self.assert_one_child_is_missing("stopped")
 
+    def test_namespaces_of_libraries_are_named(self):
+        result, recording = self.record_well([harness.program("execs"), "namespace"])
+        sentence = "asked for 1 namespace by dlmopen()"
+        self.assertIn(sentence, result.stderr)
+        self.assertIn(sentence, harness.info(recording)["recording"]["warnings"][0])
+        self.assertEqual(harness.top_rows(recording, "alloc")["in_namespace"]["flat_bytes"], 41)
+
     def test_a_recording_that_goes_on_is_not_called_interrupted(self):
         recording = self.path("test.hl")
         with subprocess.Popen(harness.record_command(recording, ["sleep", "100"]),

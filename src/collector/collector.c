@@ -5,11 +5,13 @@
 #include "base/clock.h"
 #include "collector/archive.h"
 #include "collector/control.h"
+#include "collector/elf_file.h"
 #include "collector/reception.h"
 #include "collector/tracked.h"
 #include "collector/unrecorded.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +27,10 @@
 
 /* Ended processes whose last save failed, kept in memory for another try; the oldest gives way. */
 #define UNSAVED_MAX 16
+
+/* Programs that are not searched again for allocators of their own; a build runs a few over and
+ * over. */
+#define EXAMINED_MAX 64
 
 /* So that a flood of callers does not keep the owner from its other descriptors. */
 #define EVENTS_PER_DISPATCH 256
@@ -56,6 +62,11 @@ struct hl_collector {
 	uint32_t next_sequence;
 	uint32_t strangers; /* callers whose hello was none */
 	struct hl_unrecorded unrecorded;
+	struct {
+		dev_t device;
+		ino_t inode;
+	} examined[EXAMINED_MAX]; /* programs that were searched for allocators */
+	uint32_t examined_count;
 	uint64_t next_save_ns;
 	uint32_t revivals_seen; /* of the archive's directory */
 	struct hl_collector_summary summary;
@@ -279,11 +290,34 @@ static void warn_of_namespaces(struct hl_collector *collector, const struct hl_t
 	hl_archive_warn(&collector->archive, sentence);
 }
 
+/* Once for each of the programs that were looked at last. */
+static void warn_of_allocator(struct hl_collector *collector, const struct hl_tracked *tracked)
+{
+	const struct hl_identity *program = &tracked->identity;
+	for (size_t i = 0; i < HL_COUNT_OF(collector->examined); i++)
+		if (collector->examined[i].device == program->device &&
+		    collector->examined[i].inode == program->inode)
+			return;
+	size_t place = collector->examined_count++ % HL_COUNT_OF(collector->examined);
+	collector->examined[place].device = program->device;
+	collector->examined[place].inode = program->inode;
+	const char *function = hl_elf_file_allocator(program->executable);
+	char sentence[PATH_MAX + 160];
+	if (!function)
+		return;
+	snprintf(sentence, sizeof(sentence),
+		 "'%s' has an allocator of its own linked into it ('%s'), whose allocations are "
+		 "not seen; 'heapline stacks -p PID' traces them while it runs",
+		 program->executable, function);
+	hl_archive_warn(&collector->archive, sentence);
+}
+
 /* The last save of a process; on success nothing of it stays in memory. */
 static int save_last(struct hl_collector *collector, struct hl_tracked *tracked)
 {
 	end_log(collector, tracked);
 	warn_of_namespaces(collector, tracked);
+	warn_of_allocator(collector, tracked);
 	if (!hl_tracked_has_begun(tracked)) {
 		forget_unrecorded(collector, tracked);
 		return 0;

@@ -2,6 +2,8 @@
 /* Reads ELF headers and the dynamic symbol table; see elf_file.h. */
 #include "collector/elf_file.h"
 
+#include "base/compiler.h"
+
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -96,6 +98,47 @@ static bool has_dynamic_symbol(int fd, const Elf64_Ehdr *header, const char *nam
 			return table_has(fd, &section, &names, name, defined);
 	}
 	return false;
+}
+
+/* mimalloc, jemalloc, the same in Rust programs, tcmalloc. */
+static const char *const allocators[] = {"mi_malloc", "je_malloc", "_rjem_malloc", "tc_malloc"};
+
+static const char *find_allocator(int fd, const Elf64_Shdr *table, const Elf64_Shdr *names)
+{
+	Elf64_Sym *symbols = read_table(fd, table->sh_offset, table->sh_size);
+	char *texts = read_table(fd, names->sh_offset, names->sh_size);
+	const char *found = NULL;
+	for (uint64_t i = 0; symbols && texts && !found && i < table->sh_size / sizeof(*symbols);
+	     i++)
+		for (size_t n = 0; n < HL_COUNT_OF(allocators); n++)
+			if (symbols[i].st_name < names->sh_size &&
+			    symbols[i].st_shndx != SHN_UNDEF &&
+			    strcmp(texts + symbols[i].st_name, allocators[n]) == 0)
+				found = allocators[n];
+	free(symbols);
+	free(texts);
+	return found;
+}
+
+const char *hl_elf_file_allocator(const char *path)
+{
+	Elf64_Ehdr header = {0};
+	const char *found = NULL;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0)
+		return NULL;
+	if (read_at(fd, &header, sizeof(header), 0) &&
+	    memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 && header.e_ident[EI_CLASS] == ELFCLASS64)
+		for (uint16_t i = 0; !found && i < header.e_shnum; i++) {
+			Elf64_Shdr section, names;
+			if (!read_section(fd, &header, i, &section))
+				break;
+			if ((section.sh_type == SHT_DYNSYM || section.sh_type == SHT_SYMTAB) &&
+			    read_section(fd, &header, section.sh_link, &names))
+				found = find_allocator(fd, &section, &names);
+		}
+	close(fd);
+	return found;
 }
 
 static int read_elf(int fd, struct hl_elf_file *elf)

@@ -14,6 +14,13 @@ struct hl_elf_file {
 };
 
 /*
+ * The function of a known allocator under a name of its own, mi_malloc for one, that the file at
+ * ${path} brings in itself, so that no library can take its place: a constant; NULL when there is
+ * none, or no symbol table says so.
+ */
+const char *hl_elf_file_allocator(const char *path);
+
+/*
  * 0, -ENOEXEC when ${path} is no ELF file, or another negative errno. Of a file for another machine
  * only the first two members are told. Damage ends the reading early, never crashes it.
  */

@@ -235,8 +235,12 @@ static inline bool is_open(struct hl_recorder *recorder, struct hl_thread *threa
 	return hl_mode_of(mode) != HL_MODE_CLOSED;
 }
 
-void hl_event_alloc(struct hl_thread *thread, const void *block, uint64_t requested,
-		    const struct hl_registers *caller)
+/* ${known}: the usable bytes of a block of an allocator that is not the real malloc; NULL: it is.
+ */
+static inline __attribute__((always_inline)) void count_alloc(struct hl_thread *thread,
+							      const void *block, uint64_t requested,
+							      const uint64_t *known,
+							      const struct hl_registers *caller)
 {
 	struct hl_recorder *recorder = hl_recorder;
 	thread->last_block = NULL;
@@ -250,7 +254,7 @@ void hl_event_alloc(struct hl_thread *thread, const void *block, uint64_t reques
 	struct hl_cell *cell = stack_cell(recorder, thread, caller);
 	if (HL_UNLIKELY(recorder->sizes))
 		cell = size_cell(recorder, thread, cell, requested);
-	uint64_t usable = hl_real_usable_size(block);
+	uint64_t usable = known ? *known : hl_real_usable_size(block);
 	it.node = cell ? cell->node : HL_NODE_NONE;
 	if (HL_UNLIKELY(!cell || !hl_block_set(&recorder->blocks, block, it, usable))) {
 		count_lost(thread, requested);
@@ -265,6 +269,18 @@ void hl_event_alloc(struct hl_thread *thread, const void *block, uint64_t reques
 	thread->last_block = block;
 	add_inuse(recorder, thread, (int64_t)weight.bytes);
 	log_event(recorder, thread, it.node, weight, false);
+}
+
+void hl_event_alloc(struct hl_thread *thread, const void *block, uint64_t requested,
+		    const struct hl_registers *caller)
+{
+	count_alloc(thread, block, requested, NULL, caller);
+}
+
+void hl_event_alloc_sized(struct hl_thread *thread, const void *block, uint64_t requested,
+			  uint64_t usable, const struct hl_registers *caller)
+{
+	count_alloc(thread, block, requested, &usable, caller);
 }
 
 static struct hl_cell *count_free(struct hl_thread *thread, const void *block, struct hl_block it,
@@ -292,12 +308,11 @@ void hl_event_count_free(struct hl_thread *thread, const void *block, struct hl_
 	count_free(thread, block, it, usable);
 }
 
-bool hl_event_take(struct hl_thread *thread, const void *block, struct hl_block *ret_block,
-		   uint64_t *ret_usable)
+bool hl_event_take_sized(struct hl_thread *thread, const void *block, uint64_t usable,
+			 struct hl_block *ret_block)
 {
 	struct hl_recorder *recorder = hl_recorder;
-	*ret_usable = hl_real_usable_size(block);
-	if (HL_LIKELY(hl_block_take(&recorder->blocks, block, *ret_usable, ret_block)))
+	if (HL_LIKELY(hl_block_take(&recorder->blocks, block, usable, ret_block)))
 		return true;
 	if (thread->sampling || mode_of(recorder) == HL_MODE_CLOSED)
 		return false;
@@ -308,13 +323,24 @@ bool hl_event_take(struct hl_thread *thread, const void *block, struct hl_block 
 	return false;
 }
 
+bool hl_event_take(struct hl_thread *thread, const void *block, struct hl_block *ret_block,
+		   uint64_t *ret_usable)
+{
+	*ret_usable = hl_real_usable_size(block);
+	return hl_event_take_sized(thread, block, *ret_usable, ret_block);
+}
+
 void hl_event_free(struct hl_thread *thread, const void *block)
+{
+	hl_event_free_sized(thread, block, hl_real_usable_size(block));
+}
+
+void hl_event_free_sized(struct hl_thread *thread, const void *block, uint64_t usable)
 {
 	bool temporary = thread->last_block == block;
 	thread->last_block = NULL;
 	struct hl_block it;
-	uint64_t usable;
-	if (!hl_event_take(thread, block, &it, &usable))
+	if (!hl_event_take_sized(thread, block, usable, &it))
 		return;
 	struct hl_cell *cell = count_free(thread, block, it, usable);
 	/* Under sampling the thread's next event is mostly not seen, so the question has no answer.

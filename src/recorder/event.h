@@ -24,6 +24,23 @@ void hl_event_count_free(struct hl_thread *thread, const void *block, struct hl_
 void hl_event_put_back(struct hl_thread *thread, const void *block, struct hl_block it,
 		       uint64_t usable);
 
+/* The same for blocks of an allocator that is not the real malloc, of which ${usable} bytes may be
+ * used: as many at the free as at the allocation. */
+void hl_event_alloc_sized(struct hl_thread *thread, const void *block, uint64_t requested,
+			  uint64_t usable, const struct hl_registers *caller);
+void hl_event_free_sized(struct hl_thread *thread, const void *block, uint64_t usable);
+bool hl_event_take_sized(struct hl_thread *thread, const void *block, uint64_t usable,
+			 struct hl_block *ret_block);
+
+/* Changes when the calling thread's hooks see an allocation. */
+static inline uint64_t hl_event_seen(void)
+{
+	struct hl_thread *thread = hl_this_thread;
+	if (!thread)
+		return 0;
+	return thread->sampling ? (uint64_t)thread->sample_countdown : thread->alloc_events;
+}
+
 /* A hook was entered while its thread was in the recorder or in the allocator: by a signal handler,
  * or by the allocator itself. These cannot be told apart, so the allocation counts as lost; as it
  * does when the thread could not get a slot. Nothing happens while nothing is recorded. */

@@ -13,8 +13,6 @@
 #include "recorder/real.h"
 #include "recorder/sample.h"
 
-#include <dlfcn.h>
-#include <link.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -24,28 +22,12 @@ struct cxx_operator {
 	_Atomic bool own; /* comes from the module that malloc comes from */
 };
 
-/* The definition that the calling module would have reached: behind us in the global scope, else in
- * its own. */
-static void *look_up(const char *name, void *caller)
-{
-	void *symbol = dlsym(RTLD_NEXT, name);
-	struct dl_find_object module;
-	if (symbol || !hl_real_libc_is_known() || _dl_find_object(caller, &module) != 0)
-		return symbol;
-	void *handle = dlopen(module.dlfo_link_map->l_name, RTLD_LAZY | RTLD_NOLOAD);
-	if (!handle)
-		return NULL;
-	symbol = dlsym(handle, name);
-	dlclose(handle);
-	return symbol;
-}
-
 static uintptr_t resolve(struct cxx_operator *it, void *caller)
 {
 	uintptr_t real = atomic_load_explicit(&it->real, memory_order_acquire);
 	if (HL_LIKELY(real))
 		return real;
-	void *symbol = look_up(it->name, caller);
+	void *symbol = hl_real_look_up(it->name, caller);
 	if (!symbol)
 		abort(); /* a C++ program whose operator new is nowhere: nothing could be returned
 			    or thrown */
@@ -55,19 +37,10 @@ static uintptr_t resolve(struct cxx_operator *it, void *caller)
 	return (uintptr_t)symbol;
 }
 
-/* Whether the thread's malloc hook has seen what happened since ${before} was taken. */
-static uint64_t seen_so_far(void)
-{
-	struct hl_thread *thread = hl_this_thread;
-	if (!thread)
-		return 0;
-	return thread->sampling ? (uint64_t)thread->sample_countdown : thread->alloc_events;
-}
-
 static void record_new(void *block, size_t size, uint64_t seen_before,
 		       const struct hl_registers *caller)
 {
-	if (!block || seen_so_far() != seen_before || hl_sample_passes(size))
+	if (!block || hl_event_seen() != seen_before || hl_sample_passes(size))
 		return;
 	struct hl_thread *thread = hl_thread_enter();
 	if (!thread)
@@ -105,7 +78,7 @@ static void delete_own(uintptr_t real, void *block, size_t size, size_t alignmen
 			(void *(*)(size_t, size_t, size_t))real;                     \
 		if (HL_LIKELY(!atomic_load_explicit(&it.own, memory_order_relaxed))) \
 			return function(size, second, third);                        \
-		uint64_t seen = seen_so_far();                                       \
+		uint64_t seen = hl_event_seen();                                     \
 		void *block = function(size, second, third);                         \
 		record_new(block, size, seen, HL_CALLER);                            \
 		return block;                                                        \

@@ -6,6 +6,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <link.h>
 #include <stdatomic.h>
 #include <stdint.h>
 
@@ -96,6 +97,20 @@ bool hl_real_same_module(void *a, void *b)
 	struct dl_find_object of_a, of_b;
 	return hl_real_libc_is_known() && _dl_find_object(a, &of_a) == 0 &&
 	       _dl_find_object(b, &of_b) == 0 && of_a.dlfo_map_start == of_b.dlfo_map_start;
+}
+
+void *hl_real_look_up(const char *name, void *caller)
+{
+	void *symbol = dlsym(RTLD_NEXT, name);
+	struct dl_find_object module;
+	if (symbol || !hl_real_libc_is_known() || _dl_find_object(caller, &module) != 0)
+		return symbol;
+	void *handle = dlopen(module.dlfo_link_map->l_name, RTLD_LAZY | RTLD_NOLOAD);
+	if (!handle)
+		return NULL;
+	symbol = dlsym(handle, name);
+	dlclose(handle);
+	return symbol;
 }
 
 void *hl_real_bootstrap_alloc(size_t bytes)

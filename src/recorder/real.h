@@ -89,6 +89,10 @@ bool hl_real_libc_is_known(void);
 /* True when both addresses lie in one loaded module. */
 bool hl_real_same_module(void *a, void *b);
 
+/* The definition of ${name} that the module of ${caller} would have reached: after us in the global
+ * scope, else in its own. NULL: there is none. */
+void *hl_real_look_up(const char *name, void *caller);
+
 /* Memory for what dlsym() allocates while the allocator is being looked up; zero-filled, never
  * given back. */
 void *hl_real_bootstrap_alloc(size_t bytes);

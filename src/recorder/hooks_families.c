@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Allocators that programs call by names of their own: mimalloc, jemalloc, tcmalloc as shared
+ * libraries. Those that only pass a call on to malloc are passed on here, too: what malloc's hook
+ * has seen is not recorded twice.
+ *
+ * Blocks of such an allocator may be others than the real malloc's, so that their usable size is
+ * asked of the allocator itself. Compiled with -fno-omit-frame-pointer, see HL_CALLER. A function
+ * may throw, so no activity is set around allocations.
+ */
+#include "recorder/hooks.h"
+
+#include "base/compiler.h"
+#include "recorder/event.h"
+#include "recorder/real.h"
+#include "recorder/sample.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <string.h>
+
+typedef uint64_t word; /* an integer or a pointer, as registers hold it */
+typedef word function(word, word, word, word, word);
+
+struct family {
+	const char *usable_name;
+	_Atomic uintptr_t usable; /* a function; 0: it is not known */
+	_Atomic bool own;	  /* has given out a block that malloc's hook did not see */
+};
+
+static struct family mimalloc = {"mi_usable_size", 0, false};
+static struct family jemalloc = {"je_malloc_usable_size", 0, false};
+static struct family jemalloc_x = {"sallocx", 0, false}; /* without a prefix */
+static struct family tcmalloc = {"tc_malloc_size", 0, false};
+
+struct entry {
+	const char *name;
+	struct family *family;
+	_Atomic uintptr_t real; /* a function; 0: not looked up */
+};
+
+/* NULL: nobody has it, so that the program cannot have meant it. */
+static function *resolve(struct entry *it, void *caller)
+{
+	uintptr_t real = atomic_load_explicit(&it->real, memory_order_acquire);
+	if (HL_LIKELY(real))
+		return (function *)real;
+	hl_real_resolve();
+	real = (uintptr_t)hl_real_look_up(it->name, caller);
+	if (!atomic_load(&it->family->usable))
+		atomic_store(&it->family->usable,
+			     (uintptr_t)hl_real_look_up(it->family->usable_name, caller));
+	atomic_store_explicit(&it->real, real, memory_order_release);
+	return (function *)real;
+}
+
+static uint64_t usable_size(const struct family *family, word block)
+{
+	uintptr_t usable = atomic_load_explicit(&family->usable, memory_order_relaxed);
+	return ((function *)usable)(block, 0, 0, 0, 0);
+}
+
+/* Whether what the family gives out is to be recorded here. */
+static bool is_own(const struct family *family)
+{
+	return atomic_load_explicit(&family->own, memory_order_relaxed);
+}
+
+static void record_new(struct family *family, word block, word size, uint64_t seen_before,
+		       const struct hl_registers *caller)
+{
+	if (!block || hl_event_seen() != seen_before || !atomic_load(&family->usable))
+		return;
+	if (hl_sample_passes(size))
+		return;
+	struct hl_thread *thread = hl_thread_enter();
+	if (!thread)
+		return;
+	if (!is_own(family))
+		atomic_store(&family->own, true);
+	hl_event_alloc_sized(thread, (const void *)block, size, usable_size(family, block), caller);
+	hl_thread_leave(thread);
+}
+
+static word text_bytes(word text)
+{
+	return text ? strlen((const char *)text) + 1 : 0;
+}
+
+static word no_memory(void)
+{
+	errno = ENOMEM;
+	return 0;
+}
+
+static word release(const struct family *family, function *real, const word arguments[5])
+{
+	const word *a = arguments;
+	struct hl_thread *thread = a[0] && is_own(family) ? hl_thread_enter() : NULL;
+	if (!thread)
+		return real(a[0], a[1], a[2], a[3], a[4]);
+	hl_event_free_sized(thread, (const void *)a[0], usable_size(family, a[0]));
+	hl_thread_set(thread, HL_IN_ALLOCATOR);
+	word result = real(a[0], a[1], a[2], a[3], a[4]);
+	hl_thread_leave(thread);
+	return result;
+}
+
+/* A block of another size, at the same place or elsewhere. ${in_place}: the result is the new size,
+ * at most the one that was wanted, and not an address. */
+static word resize(struct family *family, function *real, const word arguments[5], word size,
+		   bool in_place, const struct hl_registers *caller)
+{
+	const word *a = arguments;
+	struct hl_thread *thread = a[0] && is_own(family) ? hl_thread_enter() : NULL;
+	if (!thread) {
+		uint64_t seen = hl_event_seen();
+		word block = real(a[0], a[1], a[2], a[3], a[4]);
+		if (!in_place && !a[0])
+			record_new(family, block, size, seen, caller);
+		return block;
+	}
+	struct hl_block old;
+	bool sampled = !hl_sample_passes(size);
+	uint64_t usable = usable_size(family, a[0]);
+	bool known = hl_event_take_sized(thread, (const void *)a[0], usable, &old);
+	hl_thread_set(thread, HL_IN_ALLOCATOR);
+	word result = real(a[0], a[1], a[2], a[3], a[4]);
+	hl_thread_set(thread, HL_RECORDING);
+	bool done = in_place ? result >= size : result != 0;
+	word block = in_place ? a[0] : result;
+	if (known && !done)
+		hl_event_put_back(thread, (const void *)a[0], old, usable);
+	else if (known)
+		hl_event_count_free(thread, (const void *)a[0], old, usable);
+	if (done && sampled)
+		hl_event_alloc_sized(thread, (const void *)block, size, usable_size(family, block),
+				     caller);
+	hl_thread_leave(thread);
+	return result;
+}
+
+/* ${SIZE} in the words a, b, c of the arguments. */
+#define BEGIN(NAME, FAMILY)                                         \
+	HL_EXPORT function NAME;                                    \
+	HL_EXPORT word NAME(word a, word b, word c, word d, word e) \
+	{                                                           \
+		static struct entry it = {#NAME, &FAMILY, 0};       \
+		function *real = resolve(&it, __builtin_return_address(0));
+
+#define ALLOCATE(NAME, FAMILY, SIZE)                       \
+	BEGIN(NAME, FAMILY)                                \
+	if (HL_UNLIKELY(!real))                            \
+		return no_memory();                        \
+	uint64_t seen = hl_event_seen();                   \
+	word block = real(a, b, c, d, e);                  \
+	record_new(&FAMILY, block, SIZE, seen, HL_CALLER); \
+	return block;                                      \
+	}
+
+/* The block goes where a points to. */
+#define ALLOCATE_INTO(NAME, FAMILY)                                        \
+	BEGIN(NAME, FAMILY)                                                \
+	if (HL_UNLIKELY(!real))                                            \
+		return ENOMEM;                                             \
+	uint64_t seen = hl_event_seen();                                   \
+	word error = real(a, b, c, d, e);                                  \
+	if (!(int)error)                                                   \
+		record_new(&FAMILY, *(const word *)a, c, seen, HL_CALLER); \
+	return error;                                                      \
+	}
+
+#define RESIZE_BY(NAME, FAMILY, SIZE, IN_PLACE)                                            \
+	BEGIN(NAME, FAMILY)                                                                \
+	return real ? resize(&FAMILY, real, (const word[]){a, b, c, d, e}, SIZE, IN_PLACE, \
+			     HL_CALLER)                                                    \
+		    : no_memory();                                                         \
+	}
+#define RESIZE(NAME, FAMILY, SIZE) RESIZE_BY(NAME, FAMILY, SIZE, false)
+
+#define RELEASE(NAME, FAMILY)                                                    \
+	BEGIN(NAME, FAMILY)                                                      \
+	return real ? release(&FAMILY, real, (const word[]){a, b, c, d, e}) : 0; \
+	}
+
+/* clang-format off */
+ALLOCATE(mi_malloc, mimalloc, a)
+ALLOCATE(mi_malloc_small, mimalloc, a)
+ALLOCATE(mi_zalloc, mimalloc, a)
+ALLOCATE(mi_zalloc_small, mimalloc, a)
+ALLOCATE(mi_calloc, mimalloc, a * b)
+ALLOCATE(mi_mallocn, mimalloc, a * b)
+ALLOCATE(mi_malloc_aligned, mimalloc, a)
+ALLOCATE(mi_malloc_aligned_at, mimalloc, a)
+ALLOCATE(mi_zalloc_aligned, mimalloc, a)
+ALLOCATE(mi_zalloc_aligned_at, mimalloc, a)
+ALLOCATE(mi_calloc_aligned, mimalloc, a * b)
+ALLOCATE(mi_calloc_aligned_at, mimalloc, a * b)
+ALLOCATE(mi_memalign, mimalloc, b)
+ALLOCATE(mi_aligned_alloc, mimalloc, b)
+ALLOCATE(mi_valloc, mimalloc, a)
+ALLOCATE(mi_pvalloc, mimalloc, a)
+ALLOCATE_INTO(mi_posix_memalign, mimalloc)
+ALLOCATE(mi_strdup, mimalloc, text_bytes(block))
+ALLOCATE(mi_strndup, mimalloc, text_bytes(block))
+ALLOCATE(mi_new, mimalloc, a)
+ALLOCATE(mi_new_n, mimalloc, a * b)
+ALLOCATE(mi_new_nothrow, mimalloc, a)
+ALLOCATE(mi_new_aligned, mimalloc, a)
+ALLOCATE(mi_new_aligned_nothrow, mimalloc, a)
+RESIZE(mi_new_realloc, mimalloc, b)
+RESIZE(mi_new_reallocn, mimalloc, b * c)
+RESIZE(mi_realloc, mimalloc, b)
+RESIZE(mi_reallocf, mimalloc, b)
+RESIZE(mi_reallocn, mimalloc, b * c)
+RESIZE(mi_reallocarray, mimalloc, b * c)
+RESIZE(mi_rezalloc, mimalloc, b)
+RESIZE(mi_recalloc, mimalloc, b * c)
+RESIZE(mi_realloc_aligned, mimalloc, b)
+RESIZE(mi_realloc_aligned_at, mimalloc, b)
+RESIZE(mi_rezalloc_aligned, mimalloc, b)
+RESIZE(mi_rezalloc_aligned_at, mimalloc, b)
+RESIZE(mi_recalloc_aligned, mimalloc, b * c)
+RESIZE(mi_expand, mimalloc, b)
+RELEASE(mi_free, mimalloc)
+RELEASE(mi_cfree, mimalloc)
+RELEASE(mi_free_size, mimalloc)
+RELEASE(mi_free_aligned, mimalloc)
+RELEASE(mi_free_size_aligned, mimalloc)
+
+ALLOCATE(mallocx, jemalloc_x, a)
+RESIZE(rallocx, jemalloc_x, b)
+RESIZE_BY(xallocx, jemalloc_x, b, true)
+RELEASE(dallocx, jemalloc_x)
+RELEASE(sdallocx, jemalloc_x)
+
+ALLOCATE(je_malloc, jemalloc, a)
+ALLOCATE(je_calloc, jemalloc, a * b)
+ALLOCATE(je_aligned_alloc, jemalloc, b)
+ALLOCATE(je_memalign, jemalloc, b)
+ALLOCATE(je_valloc, jemalloc, a)
+ALLOCATE_INTO(je_posix_memalign, jemalloc)
+ALLOCATE(je_mallocx, jemalloc, a)
+RESIZE(je_realloc, jemalloc, b)
+RESIZE(je_rallocx, jemalloc, b)
+RESIZE_BY(je_xallocx, jemalloc, b, true)
+RELEASE(je_free, jemalloc)
+RELEASE(je_dallocx, jemalloc)
+RELEASE(je_sdallocx, jemalloc)
+
+ALLOCATE(tc_malloc, tcmalloc, a)
+ALLOCATE(tc_malloc_skip_new_handler, tcmalloc, a)
+ALLOCATE(tc_calloc, tcmalloc, a * b)
+ALLOCATE(tc_memalign, tcmalloc, b)
+ALLOCATE(tc_valloc, tcmalloc, a)
+ALLOCATE(tc_pvalloc, tcmalloc, a)
+ALLOCATE_INTO(tc_posix_memalign, tcmalloc)
+ALLOCATE(tc_new, tcmalloc, a)
+ALLOCATE(tc_new_nothrow, tcmalloc, a)
+ALLOCATE(tc_new_aligned, tcmalloc, a)
+ALLOCATE(tc_new_aligned_nothrow, tcmalloc, a)
+ALLOCATE(tc_newarray, tcmalloc, a)
+ALLOCATE(tc_newarray_nothrow, tcmalloc, a)
+ALLOCATE(tc_newarray_aligned, tcmalloc, a)
+ALLOCATE(tc_newarray_aligned_nothrow, tcmalloc, a)
+RESIZE(tc_realloc, tcmalloc, b)
+RELEASE(tc_free, tcmalloc)
+RELEASE(tc_cfree, tcmalloc)
+RELEASE(tc_free_sized, tcmalloc)
+RELEASE(tc_delete, tcmalloc)
+RELEASE(tc_delete_sized, tcmalloc)
+RELEASE(tc_delete_nothrow, tcmalloc)
+RELEASE(tc_delete_aligned, tcmalloc)
+RELEASE(tc_delete_sized_aligned, tcmalloc)
+RELEASE(tc_delete_aligned_nothrow, tcmalloc)
+RELEASE(tc_deletearray, tcmalloc)
+RELEASE(tc_deletearray_sized, tcmalloc)
+RELEASE(tc_deletearray_nothrow, tcmalloc)
+RELEASE(tc_deletearray_aligned, tcmalloc)
+RELEASE(tc_deletearray_sized_aligned, tcmalloc)
+RELEASE(tc_deletearray_aligned_nothrow, tcmalloc)
+/* clang-format on */

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A program that calls an allocator by the allocator's own names: FAMILY chooses which. Each site
+ * allocates a known number of blocks; what is left at the end is known, too.
+ */
+#include "program.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#if defined(MIMALLOC)
+void *mi_malloc(size_t size);
+void *mi_calloc(size_t count, size_t size);
+void *mi_zalloc(size_t size);
+void *mi_realloc(void *block, size_t size);
+void *mi_malloc_aligned(size_t size, size_t alignment);
+char *mi_strdup(const char *text);
+void mi_free(void *block);
+#define ALLOCATE(size)	     mi_malloc(size)
+#define CLEAR(count, size)   mi_calloc(count, size)
+#define ALIGNED(size, bytes) mi_malloc_aligned(size, bytes)
+#define RESIZE(block, size)  mi_realloc(block, size)
+#define FREE(block)	     mi_free(block)
+#define TEXT(text)	     mi_strdup(text)
+#elif defined(JEMALLOC)
+void *mallocx(size_t size, int flags);
+void *rallocx(void *block, size_t size, int flags);
+size_t xallocx(void *block, size_t size, size_t extra, int flags);
+void dallocx(void *block, int flags);
+void sdallocx(void *block, size_t size, int flags);
+#define ALLOCATE(size)	     mallocx(size, 0)
+#define CLEAR(count, size)   mallocx((count) * (size), 0x40)
+#define ALIGNED(size, bytes) mallocx(size, __builtin_ctzl(bytes))
+#define RESIZE(block, size)  rallocx(block, size, 0)
+#define FREE(block)	     dallocx(block, 0)
+#define TEXT(text)	     strcpy(mallocx(strlen(text) + 1, 0), text)
+#elif defined(TCMALLOC)
+void *tc_malloc(size_t size);
+void *tc_calloc(size_t count, size_t size);
+void *tc_memalign(size_t alignment, size_t size);
+void *tc_realloc(void *block, size_t size);
+void *tc_new(size_t size);
+void tc_free(void *block);
+void tc_delete(void *block);
+#define ALLOCATE(size)	     tc_malloc(size)
+#define CLEAR(count, size)   tc_calloc(count, size)
+#define ALIGNED(size, bytes) tc_memalign(bytes, size)
+#define RESIZE(block, size)  tc_realloc(block, size)
+#define FREE(block)	     tc_free(block)
+#define TEXT(text)	     strcpy(tc_new(strlen(text) + 1), text)
+#else /* a library of ours that passes calls on to malloc */
+void *je_malloc(size_t size);
+void *je_calloc(size_t count, size_t size);
+void *je_realloc(void *block, size_t size);
+void *je_memalign(size_t alignment, size_t size);
+void je_free(void *block);
+#define ALLOCATE(size)	     je_malloc(size)
+#define CLEAR(count, size)   je_calloc(count, size)
+#define ALIGNED(size, bytes) je_memalign(bytes, size)
+#define RESIZE(block, size)  je_realloc(block, size)
+#define FREE(block)	     je_free(block)
+#define TEXT(text)	     strcpy(je_malloc(strlen(text) + 1), text)
+#endif
+
+static void *kept[101 + 103 + 107 + 109 + 113];
+static size_t count;
+
+static SITE void plain_site(void)
+{
+	for (int i = 0; i < 101; i++)
+		kept[count++] = ALLOCATE(17);
+}
+
+static SITE void clear_site(void)
+{
+	for (int i = 0; i < 103; i++) {
+		kept[count] = CLEAR(3, 7);
+		REQUIRE(*(char *)kept[count++] == 0);
+	}
+}
+
+static SITE void aligned_site(void)
+{
+	for (int i = 0; i < 107; i++) {
+		kept[count] = ALIGNED(23, 256);
+		REQUIRE((uintptr_t)kept[count++] % 256 == 0);
+	}
+}
+
+static SITE void resize_site(void)
+{
+	for (int i = 0; i < 109; i++)
+		kept[count++] = RESIZE(ALLOCATE(29), 3001);
+}
+
+static SITE void text_site(void)
+{
+	for (int i = 0; i < 113; i++)
+		kept[count++] = TEXT("eleven long");
+}
+
+int main(void)
+{
+	plain_site();
+	clear_site();
+	aligned_site();
+	resize_site();
+	text_site();
+	for (size_t i = 0; i < count; i++)
+		if (i % 2 == 0)
+			FREE(kept[i]);
+#ifdef JEMALLOC
+	REQUIRE(xallocx(kept[1], 18, 0, 0) >= 18);
+	sdallocx(kept[1], 18, 0);
+#endif
+#ifdef MIMALLOC
+	mi_free(mi_zalloc(31));
+#endif
+#ifdef TCMALLOC
+	tc_delete(tc_new(31));
+#endif
+	return 0;
+}

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Allocators that programs call by names of their own."""
+
+import subprocess
+
+import harness
+
+# Function: blocks and bytes that it allocates, blocks that are left of them (every second one).
+SITES = {
+    "plain_site": (101, 17, 50),
+    "clear_site": (103, 21, 52),
+    "aligned_site": (107, 23, 53),
+    "text_site": (113, 12, 56),
+}
+RESIZED = ("resize_site", 109, 29, 3001, 55)
+
+
+class Families(harness.TestCase):
+    def assert_counts(self, family, extra=0):
+        """${extra}: bytes that the allocator adds to each block."""
+        for mode in harness.RECORDING_MODES:
+            with self.subTest(mode=mode):
+                _, recording = self.record_well([harness.program(f"families_{family}")], mode)
+                self.assert_sites(recording, family, extra)
+                self.assert_nothing_lost(recording)
+                self.assertEqual(harness.info(recording)["lost"]["unmatched_frees"], 0)
+
+    def assert_sites(self, recording, family, extra):
+        alloc = harness.top_rows(recording, "alloc")
+        inuse = harness.top_rows(recording, "inuse")
+        for site, (objects, size, left) in SITES.items():
+            if family == "jemalloc" and site == "plain_site":
+                left -= 1  # one is freed by the function that is told the size
+            add = 0 if not extra else 256 if site == "aligned_site" else extra
+            self.assert_row(alloc, site, objects, objects * (size + add))
+            self.assert_row(inuse, site, left, left * (size + add))
+        site, objects, before, after, left = RESIZED
+        self.assert_row(alloc, site, 2 * objects, objects * (before + after + 2 * extra))
+        self.assert_row(inuse, site, left, left * (after + extra))
+
+    def assert_row(self, rows, site, objects, size):
+        row = rows[site]
+        self.assertEqual((row["cum_objects"], row["cum_bytes"]), (objects, size), site)
+
+    def test_mimalloc_is_recorded(self):
+        self.assert_counts("mimalloc")
+
+    def test_jemalloc_is_recorded(self):
+        self.assert_counts("jemalloc")
+
+    def test_tcmalloc_is_recorded(self):
+        self.assert_counts("tcmalloc")
+
+    def test_an_allocator_that_calls_malloc_is_not_counted_twice(self):
+        self.assert_counts("forwarding", extra=32)
+
+    def test_an_allocator_within_the_program_is_named_with_what_helps(self):
+        program = harness.program("own_names")
+        result, recording = self.record_well(["sh", "-c", '"$1"; "$1"', "sh", program])
+        sentence = (f"'{program}' has an allocator of its own linked into it ('mi_malloc'), whose allocations are not "
+                    "seen; 'heapline stacks -p PID' traces them while it runs")
+        self.assertIn(f"heapline: {sentence}", result.stderr)
+        self.assertEqual(harness.info(recording)["recording"]["warnings"], [sentence])
+
+    def test_what_is_said_to_help_with_such_an_allocator_helps(self):
+        harness.need_root()
+        with subprocess.Popen([harness.program("own_names"), "on"]) as process:
+            try:
+                result = harness.run([harness.HEAPLINE, "stacks", "--json", "-p", str(process.pid), "1"])
+            finally:
+                process.kill()
+        if result.status != 0:
+            self.skipTest(result.stderr.strip())
+        self.assertIn('"main"', result.stdout)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -57,10 +57,11 @@ const char *hl_version(void);
 int hl_status_get(struct hl_status *status);
 
 /*
- * Switches between HL_CLOSED and the mode that the recording was started with. 0, -ENOTCONN when
- * nothing is being recorded, or -EINVAL for another mode: the form of the block table, and whether
- * there is a log, is fixed when recording starts. A switch leaves a mark, "mode closed" or the
- * like.
+ * Switches to any mode, as often as wanted. Blocks that were allocated while the mode was HL_CLOSED
+ * are unknown: their frees count as unmatched. A log begins, or goes on, with what is in use then.
+ * 0, -ENOTCONN when nothing is being recorded, -EINVAL when there is no such mode, -EOPNOTSUPP for a
+ * mode with a log in a process whose limit of address space left no room for one. A switch leaves a
+ * mark, "mode closed" or the like.
  */
 int hl_mode_set(enum hl_recording_mode mode);
 

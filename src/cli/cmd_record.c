@@ -26,10 +26,6 @@ enum {
 #define LOG_SEGMENT_BYTES (UINT64_C(100) << 20)
 #define LOG_SEGMENTS	  10
 
-/* hl_mode_names, and one more word for the first of them. */
-static const char *const mode_words[HL_MODE_COUNT + 2] = {
-	"closed", "mem-record", "mem-fast", "log-record", "log-fast", "off", NULL};
-
 static int mode = HL_MODE_MEM_FAST;
 static uint64_t sample_bytes;
 static bool mappings;
@@ -52,7 +48,7 @@ static const struct hl_option options[] = {
 	{"force", 'f', NULL, "replace an existing recording", HL_OPTION_FLAG, &force, NULL},
 	{"mode", 0, "MODE",
 	 "how blocks are remembered, and whether a log is kept (default: mem-fast; off: closed)",
-	 HL_OPTION_CHOICE, &mode, mode_words},
+	 HL_OPTION_CHOICE, &mode, hl_mode_names},
 	{"sample", 0, "BYTES", "sample on average one allocation every BYTES", HL_OPTION_BYTES,
 	 &sample_bytes, NULL},
 	{"mappings", 0, NULL, "also record mmap, munmap, mremap and brk", HL_OPTION_FLAG, &mappings,
@@ -313,7 +309,7 @@ static int run_with_tags(char **argv)
 /* -1, or the exit status to leave with. */
 static int check_usage(int argc)
 {
-	mode %= HL_MODE_COUNT; /* "off" */
+	mode = (int)hl_mode_of_word(mode);
 	bool about_log = events || lossy || log_segment_bytes != LOG_SEGMENT_BYTES ||
 			 log_segments != LOG_SEGMENTS;
 	if (argc == 0)
@@ -322,7 +318,8 @@ static int check_usage(int argc)
 		return hl_cli_usage_error(&hl_verb_record,
 					  "with '--tags' there is no recording: other options "
 					  "have nothing to act on");
-	if (about_log && !hl_mode_logs((enum hl_mode)mode))
+	/* What begins closed can be switched to a mode with a log. */
+	if (about_log && mode != HL_MODE_CLOSED && !hl_mode_logs((enum hl_mode)mode))
 		return hl_cli_usage_error(&hl_verb_record,
 					  "mode '%s' keeps no log; options about logs need "
 					  "'--mode log-fast' or '--mode log-record'",

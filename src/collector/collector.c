@@ -165,7 +165,7 @@ static void begin_control(struct hl_collector *collector)
 		.archive = &collector->archive,
 		.tracked = &collector->tracked,
 		.limits = &collector->settings.log,
-		.mode = collector->settings.region.mode,
+		.mode = &collector->settings.region.mode,
 	};
 	int r = hl_control_new(&subject, &collector->control);
 	if (r == 0)
@@ -421,7 +421,7 @@ static int admit(struct hl_collector *collector, const struct hl_caller *caller,
 	r = watch(collector, pidfd, EVENT_TRACKED + (uint64_t)tracked->sequence);
 	if (r == 0 && hl_mode_logs(collector->settings.region.mode))
 		r = hl_tracked_begin_log(tracked, collector->archive.directory.fd,
-					 &collector->settings.log);
+					 &collector->settings.log, 0);
 	if (r == 0)
 		r = hl_reception_answer(caller, 0, region_fd, tracked->region.bytes);
 	close(region_fd);
@@ -609,7 +609,7 @@ static void close_running(struct hl_collector *collector)
 		/* From here on nobody reads rings: they must not be waited for. */
 		atomic_fetch_or(&it->region.header->flags, HL_REGION_LOSSY);
 		atomic_fetch_and(&it->region.header->flags, ~(uint32_t)HL_REGION_FOLLOW);
-		atomic_store(&it->region.header->mode, HL_MODE_CLOSED);
+		hl_mode_switch(&it->region.header->mode, HL_MODE_CLOSED);
 		hl_mailbox_close(&it->mailbox);
 		hl_tracked_set_end(it, HL_END_RUNNING);
 		collector->summary.running += it->end == HL_END_RUNNING;

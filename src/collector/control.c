@@ -228,11 +228,27 @@ static void take_report(struct hl_control *control, struct hl_tracked *tracked)
 		control->snapshot_sequence = tracked->sequence;
 }
 
+/* A program that has switched itself to a mode with a log. */
+static void begin_log(struct hl_control *control, struct hl_tracked *tracked)
+{
+	struct hl_region_header *header = tracked->region.header;
+	struct hl_error err = {0};
+	if (tracked->log || tracked->log_failed ||
+	    !(atomic_load(&header->mode) & HL_MODE_LOGGING) ||
+	    hl_control_begin_log(&control->subject, tracked, &err) == 0)
+		return;
+	tracked->log_failed = true;
+	/* Nobody reads its rings: they must not be waited for. */
+	atomic_fetch_or(&header->flags, HL_REGION_LOSSY);
+	hl_archive_warn(control->subject.archive, err.text);
+}
+
 void hl_control_read_mailbox(struct hl_control *control, struct hl_tracked *tracked, bool last)
 {
 	uint32_t segments;
 	if (!hl_tracked_has_begun(tracked))
 		return;
+	begin_log(control, tracked);
 	take_marks(control, tracked, last);
 	if (hl_mailbox_take_segments(&tracked->mailbox, &segments))
 		hl_control_keep(tracked, segments);

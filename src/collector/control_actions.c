@@ -35,6 +35,25 @@ int hl_control_mark(const struct hl_control_subject *subject, struct hl_tracked 
 	return hl_archive_mark(subject->archive, tracked->pid, tick, name);
 }
 
+int hl_control_begin_log(const struct hl_control_subject *subject, struct hl_tracked *tracked,
+			 struct hl_error *err)
+{
+	if (tracked->log)
+		return 0;
+	if (!tracked->region.layout.areas[HL_AREA_RINGS].capacity)
+		return hl_error_set(
+			err, -EOPNOTSUPP,
+			"process %d cannot have a log: its limit of address space left no "
+			"room for one; raise 'ulimit -v' and start it again",
+			tracked->pid);
+	int r = hl_tracked_begin_log(tracked, subject->archive->directory.fd, subject->limits,
+				     hl_control_tick(tracked) + 1);
+	if (r < 0)
+		return hl_error_set(err, r, "the log of process %d cannot be begun: %s",
+				    tracked->pid, strerror(-r));
+	return 0;
+}
+
 bool hl_control_keep(struct hl_tracked *tracked, uint32_t segments)
 {
 	if (!tracked->log)
@@ -84,12 +103,9 @@ static void mark_mode(const struct hl_control_subject *subject, struct hl_tracke
 static int set_mode(const struct hl_control_subject *subject, struct hl_tracked *tracked,
 		    const struct hl_control_request *request, struct hl_error *err)
 {
-	if (request->mode != HL_MODE_CLOSED && request->mode != subject->mode)
-		return hl_error_set(err, -EINVAL,
-				    "cannot switch process %d to mode '%s': the recording was "
-				    "started in mode '%s'; choose that or 'closed'",
-				    tracked->pid, hl_mode_names[request->mode],
-				    hl_mode_names[subject->mode]);
+	int r = hl_mode_logs(request->mode) ? hl_control_begin_log(subject, tracked, err) : 0;
+	if (r < 0)
+		return r;
 	if (hl_mode_switch(&tracked->region.header->mode, request->mode) != request->mode)
 		mark_mode(subject, tracked, request->mode);
 	return 0;
@@ -124,12 +140,12 @@ static int ask_allocator(const struct hl_control_subject *subject, struct hl_tra
 static int keep(const struct hl_control_subject *subject, struct hl_tracked *tracked,
 		const struct hl_control_request *request, struct hl_error *err)
 {
+	(void)subject;
 	if (hl_control_keep(tracked, request->segments))
 		return 0;
 	return hl_error_set(err, -EOPNOTSUPP,
-			    "process %d has no log: it is recorded in mode '%s'; record with "
-			    "'--mode log-fast' to have one",
-			    tracked->pid, hl_mode_names[subject->mode]);
+			    "process %d has no log; 'heapline ctl -p %d mode log-fast' begins one",
+			    tracked->pid, tracked->pid);
 }
 
 static char *act_on_all(const struct hl_control_subject *subject,
@@ -166,9 +182,17 @@ static char *act_on(const struct hl_control_subject *subject,
 static char *act_on_log(const struct hl_control_subject *subject,
 			const struct hl_control_request *request)
 {
-	if (request->pid == 0 && hl_mode_logs(subject->mode))
+	if (request->pid == 0)
 		subject->limits->segments_kept = request->segments;
 	return act_on(subject, request, keep);
+}
+
+static char *act_on_mode(const struct hl_control_subject *subject,
+			 const struct hl_control_request *request)
+{
+	if (request->pid == 0)
+		*subject->mode = request->mode;
+	return act_on(subject, request, set_mode);
 }
 
 char *hl_control_act(const struct hl_control_subject *subject,
@@ -180,7 +204,7 @@ char *hl_control_act(const struct hl_control_subject *subject,
 	case HL_CONTROL_STATUS:
 		return hl_control_status(subject);
 	case HL_CONTROL_MODE:
-		return act_on(subject, request, set_mode);
+		return act_on_mode(subject, request);
 	case HL_CONTROL_MARK:
 		return act_on(subject, request, mark);
 	case HL_CONTROL_SEGMENTS:

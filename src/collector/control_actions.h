@@ -11,7 +11,7 @@ struct hl_control_subject {
 	struct hl_archive *archive;
 	struct hl_tracked **tracked;  /* the first of the list */
 	struct hl_log_limits *limits; /* of processes to come */
-	enum hl_mode mode;	      /* of the start */
+	enum hl_mode *mode;	      /* the same */
 };
 
 /* The process of that PID that runs and is recorded, or NULL. */
@@ -24,6 +24,10 @@ int hl_control_mark(const struct hl_control_subject *subject, struct hl_tracked 
 
 /* From now on ${segments} of the process' log are kept. False: it has none. */
 bool hl_control_keep(struct hl_tracked *tracked, uint32_t segments);
+
+/* Begins the log of a process that has none, now. 0, or a negative errno with a sentence. */
+int hl_control_begin_log(const struct hl_control_subject *subject, struct hl_tracked *tracked,
+			 struct hl_error *err);
 
 /* The present tick of a process. */
 uint64_t hl_control_tick(const struct hl_tracked *tracked);

@@ -16,15 +16,16 @@
 
 static int check_mode(struct hl_control_request *request, struct hl_error *err)
 {
-	for (int mode = 0; mode < HL_MODE_COUNT; mode++)
-		if (strcmp(request->argument, hl_mode_names[mode]) == 0) {
-			request->mode = (enum hl_mode)mode;
+	for (int word = 0; hl_mode_names[word]; word++)
+		if (strcmp(request->argument, hl_mode_names[word]) == 0) {
+			request->mode = hl_mode_of_word(word);
 			return 0;
 		}
-	return hl_error_set(err, -EINVAL,
-			    "there is no mode '%.*s'; choose closed, or the mode that the "
-			    "recording was started with",
-			    NAME_SHOWN_MAX, request->argument);
+	return hl_error_set(
+		err, -EINVAL,
+		"there is no mode '%.*s'; choose closed (or off), mem-record, mem-fast, "
+		"log-record or log-fast",
+		NAME_SHOWN_MAX, request->argument);
 }
 
 static int check_mark(struct hl_control_request *request, struct hl_error *err)

@@ -194,7 +194,7 @@ char *hl_control_whose(const struct hl_control_subject *subject, pid_t pid)
 char *hl_control_status(const struct hl_control_subject *subject)
 {
 	json_t *object = describe_recording(subject);
-	json_t *rest = json_pack("{s:s, s:I, s:I, s:o}", "mode", hl_mode_names[subject->mode],
+	json_t *rest = json_pack("{s:s, s:I, s:I, s:o}", "mode", hl_mode_names[*subject->mode],
 				 "ended", (json_int_t)subject->archive->ended_files, "marks",
 				 (json_int_t)subject->archive->meta.mark_count, "processes",
 				 describe_processes(subject));

@@ -44,6 +44,10 @@ struct hl_drain {
 	uint64_t rebased_losses; /* so many events were lost before the log was put right */
 	uint64_t next_rebase;	 /* interval; not before its end */
 	uint64_t next_mark;	 /* interval; no mark that says so before it */
+	/* Of the mode: what is allocated without a log is in the counters alone. */
+	uint32_t mode;	      /* as in the region's header at the last run */
+	unsigned rebases_due; /* because of that */
+	bool was_without_log; /* ever */
 };
 
 static struct hl_region_header *header_of(const struct hl_drain *drain)
@@ -160,10 +164,11 @@ static uint64_t all_losses(const struct hl_drain *drain)
 /* Whether the log may say other than the counters. */
 static bool needs_rebase(const struct hl_drain *drain)
 {
-	return drain->losses.unsettled || all_losses(drain) != drain->rebased_losses;
+	return drain->losses.unsettled || drain->rebases_due ||
+	       all_losses(drain) != drain->rebased_losses;
 }
 
-/* At the end of the current interval. Without memory the next time is soon enough. */
+/* At the current tick. Without memory the next time is soon enough. */
 static void rebase(struct hl_drain *drain)
 {
 	const struct hl_rebase rebase = {&drain->view, &drain->rings, drain->writer,
@@ -171,6 +176,9 @@ static void rebase(struct hl_drain *drain)
 	uint64_t losses = all_losses(drain); /* later ones may be in the counters, or not */
 	drain->next_rebase = drain->intervals.number + REBASE_INTERVALS;
 	if (hl_rebase_log(&rebase, &drain->losses.unsettled) < 0)
+		return;
+	drain->rebases_due -= drain->rebases_due > 0;
+	if (losses == drain->rebased_losses)
 		return;
 	drain->rebased_losses = losses;
 	drain->losses.rebased_tick = drain->intervals.tick;
@@ -180,7 +188,7 @@ static void rebase(struct hl_drain *drain)
 static void mark_rebase(struct hl_drain *drain)
 {
 	char text[64];
-	if (drain->intervals.number < drain->next_mark)
+	if (drain->intervals.number < drain->next_mark || !drain->rebased_losses)
 		return;
 	drain->next_mark = drain->intervals.number + REBASE_MARK_INTERVALS;
 	snprintf(text, sizeof(text), "log re-based after %" PRIu64 " lost events",
@@ -249,6 +257,26 @@ static bool has_begun(const struct hl_drain *drain)
 	       HL_REGION_EMPTY;
 }
 
+/* The second one is for threads that were in the middle of an event without a log. */
+#define REBASES_OF_MODE 2
+
+/* Between two runs. After a switch the log goes on from the counters, before any event of after it
+ * is read. */
+static void follow_mode(struct hl_drain *drain)
+{
+	uint32_t mode = atomic_load(&header_of(drain)->mode), before = drain->mode;
+	uint32_t switches = (mode - before) & HL_MODE_SWITCHES;
+	drain->mode = mode;
+	if (mode & before & HL_MODE_LOGGING && switches <= HL_MODE_ONE_SWITCH)
+		return;
+	drain->was_without_log = true;
+	drain->rebases_due = REBASES_OF_MODE;
+	if (!switches)
+		return;
+	find_rings(drain);
+	rebase(drain);
+}
+
 /* Events of the tick at which a doze began are those that ended it, just now. */
 static void pass_doze(struct hl_drain *drain, uint64_t tick)
 {
@@ -272,6 +300,7 @@ bool hl_drain_run(struct hl_drain *drain, uint64_t tick)
 		return false;
 	uint64_t last = tick - HL_DRAIN_LAG_TICKS;
 	pass_doze(drain, tick);
+	follow_mode(drain);
 	bool any = count_events(drain, last, tick);
 	move_to(drain, last + 1);
 	obey(drain, false);
@@ -333,9 +362,11 @@ void hl_drain_finish(struct hl_drain *drain, uint64_t tick, struct hl_log_losses
 {
 	if (has_begun(drain)) {
 		pass_doze(drain, tick);
+		follow_mode(drain);
 		count_events(drain, tick, tick);
 		move_to(drain, tick);
 		drain->next_rebase = 0;
+		drain->rebases_due = drain->was_without_log;
 		end_interval(drain, drain->intervals.number + 1);
 		drain->losses.is_rebased = !needs_rebase(drain);
 	}
@@ -380,6 +411,7 @@ static int make_writers(struct hl_drain *drain, const struct hl_drain_settings *
 		r = hl_event_writer_new(&log, &drain->events);
 	if (r == 0 && settings->events) {
 		drain->sink.run = begin_run;
+		hl_event_writer_interval(drain->events, settings->first_tick / HL_INTERVAL_TICKS);
 		drain->events->while_waiting = keep_ticking;
 		drain->events->context = drain;
 	}
@@ -402,6 +434,10 @@ int hl_drain_new(const struct hl_drain_settings *settings, struct hl_drain **ret
 	drain->view = settings->view;
 	drain->orders = settings->orders;
 	drain->page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
+	drain->mode = atomic_load(&header_of(drain)->mode);
+	if (settings->first_tick) /* as if it had been switched just now */
+		drain->mode = (drain->mode - HL_MODE_ONE_SWITCH) & ~HL_MODE_LOGGING;
+	hl_intervals_go_on(&drain->intervals, settings->first_tick / HL_INTERVAL_TICKS, 0, 0);
 	hl_region_names_init(&drain->names, &settings->view, settings->executable);
 	hl_region_names_init(&drain->event_names, &settings->view, settings->executable);
 	int r = open_files(drain, settings);

@@ -5,6 +5,9 @@
  *
  * The target waits when a ring of its own is full, for as long as header.tick moves. So whatever
  * is found in a ring, its room is given back.
+ *
+ * While the process is in a mode without a log, the log goes on with what the counters say once a
+ * second; as soon as there are events again, it is put right from the counters (drain_rebase.h).
  */
 #pragma once
 
@@ -32,6 +35,8 @@ struct hl_drain_settings {
 	uint32_t segments_kept;
 	bool events;			/* keep every event, too */
 	struct hl_drain_orders *orders; /* NULL: there will be none */
+	uint64_t first_tick; /* the log begins here, with what the counters say is in use; 0: with
+				the process, and nothing */
 };
 
 /* 0 or a negative errno. Nothing is written before the recorder has taken its region. */

@@ -38,7 +38,7 @@ static uint64_t size_bound(uint64_t address_space_limit)
 static void fill_header(struct hl_region *region, const struct hl_region_settings *settings)
 {
 	struct hl_region_header *layout = &region->layout;
-	atomic_init(&layout->mode, settings->mode);
+	atomic_init(&layout->mode, hl_mode_first(settings->mode));
 	atomic_init(&layout->flags, (settings->mappings ? HL_REGION_MAPPINGS : 0u) |
 					    (settings->sizes ? HL_REGION_SIZES : 0u) |
 					    (settings->lossy ? HL_REGION_LOSSY : 0u) |

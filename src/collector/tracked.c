@@ -124,7 +124,7 @@ struct hl_region_view hl_tracked_view(const struct hl_tracked *tracked)
 }
 
 int hl_tracked_begin_log(struct hl_tracked *tracked, int directory_fd,
-			 const struct hl_log_limits *limits)
+			 const struct hl_log_limits *limits, uint64_t first_tick)
 {
 	struct hl_drain_settings settings = {
 		.view = hl_tracked_view(tracked),
@@ -137,6 +137,7 @@ int hl_tracked_begin_log(struct hl_tracked *tracked, int directory_fd,
 		.segments_kept = limits->segments_kept,
 		.events = limits->events,
 		.orders = &tracked->orders,
+		.first_tick = first_tick,
 	};
 	hl_mailbox_tell_segments(&tracked->mailbox, limits->segments_kept);
 	return hl_drain_thread_start(&settings, tracked->start_ns, &tracked->log);

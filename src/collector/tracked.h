@@ -28,6 +28,7 @@ struct hl_tracked {
 	int pidfd;
 	struct hl_region region;
 	struct hl_drain_thread *log;   /* NULL: there is none, or it has ended */
+	bool log_failed;	       /* it could not be begun when the program switched to it */
 	struct hl_drain_orders orders; /* for it */
 	struct hl_mailbox_reader mailbox;
 	struct hl_identity identity;
@@ -60,9 +61,10 @@ struct hl_log_limits {
 	bool events; /* keep every event, too, in files as large and as many */
 };
 
-/* Begins the log of a process that has a sequence number. 0 or a negative errno. */
+/* Begins the log of a process that has a sequence number, at ${first_tick}; see struct
+ * hl_drain_settings. 0 or a negative errno. */
 int hl_tracked_begin_log(struct hl_tracked *tracked, int directory_fd,
-			 const struct hl_log_limits *limits);
+			 const struct hl_log_limits *limits, uint64_t first_tick);
 
 /* Ends the log, if there is one, with all events so far. */
 void hl_tracked_end_log(struct hl_tracked *tracked, struct hl_log_losses *ret_losses);

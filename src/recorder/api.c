@@ -74,9 +74,10 @@ HL_EXPORT int hl_mode_set(enum hl_recording_mode mode)
 	struct hl_region_header *header = running_region();
 	if (!header)
 		return -ENOTCONN;
-	uint32_t started = hl_recorder->start_mode;
-	if (mode != HL_CLOSED && (uint32_t)mode != started)
+	if ((uint32_t)mode >= HL_MODE_COUNT)
 		return -EINVAL;
+	if (hl_mode_logs((enum hl_mode)mode) && !header->areas[HL_AREA_RINGS].capacity)
+		return -EOPNOTSUPP;
 	if (hl_mode_switch(&header->mode, (enum hl_mode)mode) != (enum hl_mode)mode)
 		mark_mode(header, (uint32_t)mode);
 	return 0;

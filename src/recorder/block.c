@@ -4,43 +4,61 @@
 
 #include "base/compiler.h"
 #include "recorder/block_format.h"
+#include "recorder/private.h"
 
-bool hl_block_table_init(struct hl_block_table *table, bool with_array)
+bool hl_block_table_init(struct hl_block_table *table)
 {
 	table->hash = hl_block_hash_new();
-	table->array = with_array ? hl_block_array_new() : NULL;
-	return table->hash && (table->array || !with_array);
+	atomic_init(&table->array, NULL);
+	return table->hash;
 }
 
-static bool fits_array(const struct hl_block_table *table, uintptr_t address)
+struct hl_block_array *hl_block_table_add_array(struct hl_block_table *table)
 {
-	return table->array && !(address & 15) && !(address >> HL_BLOCK_ADDRESS_BITS);
+	struct hl_block_array *array = hl_block_array_new(), *other = NULL;
+	if (!array || atomic_compare_exchange_strong(&table->array, &other, array))
+		return array;
+	hl_private_unmap(array, sizeof(*array));
+	return other;
 }
 
-bool hl_block_set(struct hl_block_table *table, const void *address, struct hl_block block,
-		  uint64_t usable)
+/* The array if the block can be in it, or NULL. */
+static struct hl_block_array *array_for(const struct hl_block_table *table, uintptr_t address)
+{
+	return address & 15 || address >> HL_BLOCK_ADDRESS_BITS
+		       ? NULL
+		       : atomic_load_explicit(&table->array, memory_order_acquire);
+}
+
+bool hl_block_set(struct hl_block_table *table, bool in_array, const void *address,
+		  struct hl_block block, uint64_t usable)
 {
 	uintptr_t at = (uintptr_t)address;
-	if (HL_UNLIKELY(!fits_array(table, at)))
+	struct hl_block_array *array = array_for(table, at);
+	if (HL_UNLIKELY(!array))
 		return hl_block_hash_set(table->hash, at, block);
+	if (HL_UNLIKELY(!in_array)) {
+		/* A stale entry would be found first. */
+		hl_block_array_take(array, at);
+		return hl_block_hash_set(table->hash, at, block);
+	}
 	uint64_t slack = usable - block.requested;
 	if (HL_LIKELY(slack < HL_BLOCK_SLACK_IN_HASH))
-		return hl_block_array_set(table->array, at,
+		return hl_block_array_set(array, at,
 					  block.node << HL_BLOCK_SLACK_BITS | (uint32_t)slack);
 	return hl_block_hash_set(table->hash, at, block) &&
-	       hl_block_array_set(table->array, at,
+	       hl_block_array_set(array, at,
 				  block.node << HL_BLOCK_SLACK_BITS | HL_BLOCK_SLACK_IN_HASH);
 }
 
 static bool take(struct hl_block_table *table, uintptr_t at, uint64_t usable,
 		 struct hl_block *ret_block, bool *ret_busy)
 {
-	if (HL_UNLIKELY(!fits_array(table, at)))
+	struct hl_block_array *array = array_for(table, at);
+	uint32_t entry = HL_LIKELY(array) ? hl_block_array_take(array, at) : 0;
+	if (HL_UNLIKELY(!entry))
 		return hl_block_hash_may_hold(table->hash, at) &&
 		       hl_block_hash_take(table->hash, at, ret_block, ret_busy);
-	uint32_t entry = hl_block_array_take(table->array, at);
-	if (!entry)
-		return false;
 	uint32_t slack = entry & HL_BLOCK_SLACK_IN_HASH;
 	if (HL_UNLIKELY(slack == HL_BLOCK_SLACK_IN_HASH))
 		return hl_block_hash_take(table->hash, at, ret_block, ret_busy);
@@ -66,7 +84,7 @@ bool hl_block_try_take(struct hl_block_table *table, const void *address, uint64
 bool hl_block_may_hold(const struct hl_block_table *table, const void *address)
 {
 	uintptr_t at = (uintptr_t)address;
-	if (fits_array(table, at))
-		return hl_block_array_get(table->array, at) != 0;
-	return hl_block_hash_may_hold(table->hash, at);
+	const struct hl_block_array *array = array_for(table, at);
+	return (array && hl_block_array_get(array, at) != 0) ||
+	       hl_block_hash_may_hold(table->hash, at);
 }

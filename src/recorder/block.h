@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Block tables: live block -> (stack node, requested size). Two forms, chosen by the mode:
+ * Block tables: live block -> (stack node, requested size). Two forms, chosen for each block by the
+ * mode in which it is allocated:
  *
  *   array  4 bytes for each 16 bytes of heap: 24 bits of node id, 8 bits of slack. One load or
- * store an event; costs a quarter of the pages that hold blocks. hash   16 bytes a live block in
- * sharded open-addressing tables; also takes what the array cannot express: blocks not aligned to
- * 16, slack of 255 bytes and more.
+ *	    store an event; costs a quarter of the pages that hold blocks.
+ *   hash   16 bytes a live block in sharded open-addressing tables; also takes what the array
+ *	    cannot express: blocks not aligned to 16, slack of 255 bytes and more.
+ *
+ * Where there are both, a block is looked for in the array and then in the hash. So the mode may
+ * change while blocks live.
  *
  * All functions: thread-safe; async-signal-safe where said; errno is kept.
  */
@@ -26,17 +30,22 @@ struct hl_block_array; /* block_array.c */
 struct hl_block_hash;  /* block_hash.c */
 
 struct hl_block_table {
-	struct hl_block_array *array; /* NULL: hash only */
+	/* NULL: hash only, so far. Whoever frees a block that is in the array got it from one who
+	 * saw the array, and so sees it, too. */
+	_Atomic(struct hl_block_array *) array;
 	struct hl_block_hash *hash;
 };
 
-/* Makes an empty table. False without memory. */
-bool hl_block_table_init(struct hl_block_table *table, bool with_array);
+/* Makes an empty table without an array. False without memory. */
+bool hl_block_table_init(struct hl_block_table *table);
 
-/* Remembers a block that has just been allocated; replaces a stale entry. False when there was no
- * memory for it. */
-bool hl_block_set(struct hl_block_table *table, const void *address, struct hl_block block,
-		  uint64_t usable);
+/* Gives the table its array, if it has none; the array, or NULL without memory. */
+struct hl_block_array *hl_block_table_add_array(struct hl_block_table *table);
+
+/* Remembers a block that has just been allocated, in the array if ${in_array}, there is one and the
+ * block fits; replaces a stale entry. False when there was no memory for it. */
+bool hl_block_set(struct hl_block_table *table, bool in_array, const void *address,
+		  struct hl_block block, uint64_t usable);
 
 /*
  * Forgets the block at ${address}, which must still belong to the caller. False when it is not in

@@ -18,10 +18,34 @@
 
 #define PEAK_STEP_SHIFT 8
 
-static uint32_t mode_of(const struct hl_recorder *recorder)
+/* The mode with its flags. It may change at any time: whoever counts an event reads it once. */
+static uint32_t read_mode(const struct hl_recorder *recorder)
 {
-	return hl_mode_of(
-		atomic_load_explicit(&recorder->shared.header->mode, memory_order_relaxed));
+	return atomic_load_explicit(&recorder->shared.header->mode, memory_order_relaxed);
+}
+
+static bool is_closed(const struct hl_recorder *recorder)
+{
+	return hl_mode_of(read_mode(recorder)) == HL_MODE_CLOSED;
+}
+
+static __attribute__((noinline)) bool add_array(struct hl_recorder *recorder)
+{
+	struct hl_block_array *array = hl_block_table_add_array(&recorder->blocks);
+	if (!array)
+		return false;
+	atomic_store(&recorder->shared.header->block_array, (uintptr_t)array);
+	return true;
+}
+
+bool hl_event_wants_array(struct hl_recorder *recorder, uint32_t mode)
+{
+	/* Samples are few: the hash with its filter answers for all other blocks without touching a
+	 * page for them. */
+	if (!hl_mode_has_array(hl_mode_of(mode)) || recorder->sampling)
+		return false;
+	return HL_LIKELY(atomic_load_explicit(&recorder->blocks.array, memory_order_relaxed)) ||
+	       add_array(recorder);
 }
 
 static void set_flush_bytes(struct hl_recorder *recorder, struct hl_thread *thread, uint64_t mark)
@@ -82,12 +106,19 @@ static void keep_peak(const struct hl_recorder *recorder, struct hl_cell *cell)
 	atomic_signal_fence(memory_order_release);
 }
 
-/* Before anything of an event is counted; log_event() ends it. */
-static void begin_event(struct hl_recorder *recorder, struct hl_thread *thread,
-			struct hl_cell *cell)
+static void begin_logged_event(struct hl_recorder *recorder, struct hl_thread *thread)
 {
-	if (HL_UNLIKELY(recorder->logging))
-		hl_ring_begin_event(&thread->ring);
+	if (HL_UNLIKELY(!thread->ring.ring))
+		hl_ring_writer_init(&thread->ring, &recorder->shared, thread->slot);
+	hl_ring_begin_event(&thread->ring);
+}
+
+/* Before anything of an event is counted in ${mode}; log_event() ends it. */
+static void begin_event(struct hl_recorder *recorder, struct hl_thread *thread,
+			struct hl_cell *cell, uint32_t mode)
+{
+	if (HL_UNLIKELY(mode & HL_MODE_LOGGING))
+		begin_logged_event(recorder, thread);
 	keep_peak(recorder, cell);
 }
 
@@ -215,20 +246,20 @@ static void write_event(struct hl_recorder *recorder, struct hl_thread *thread, 
 	hl_ring_end_event(&thread->ring);
 }
 
-/* Writes into the log what the counters were told, if there is a log: without one that is a branch,
- * no call. */
-static inline void log_event(struct hl_recorder *recorder, struct hl_thread *thread, uint32_t node,
-			     struct hl_weight weight, bool is_free)
+/* Writes into the log what the counters were told, if ${mode}, that of begin_event(), has a log:
+ * without one that is a branch, no call. */
+static inline void log_event(struct hl_recorder *recorder, struct hl_thread *thread, uint32_t mode,
+			     uint32_t node, struct hl_weight weight, bool is_free)
 {
-	if (HL_UNLIKELY(recorder->logging))
+	if (HL_UNLIKELY(mode & HL_MODE_LOGGING))
 		write_event(recorder, thread, node, weight, is_free);
 }
 
-/* Whether an allocation is to be recorded: one comparison tells it nearly always. */
-static inline bool is_open(struct hl_recorder *recorder, struct hl_thread *thread)
+/* Whether an allocation is to be recorded in ${mode}: one comparison tells it nearly always. */
+static inline bool is_open(struct hl_recorder *recorder, struct hl_thread *thread, uint32_t mode)
 {
-	uint32_t mode = atomic_load_explicit(&recorder->shared.header->mode, memory_order_relaxed);
-	if (HL_LIKELY(mode - 1 < HL_MODE_ASKED - 1)) /* neither closed nor asked */
+	/* Neither closed nor asked. */
+	if (HL_LIKELY((mode & (HL_MODE_ASKED | HL_MODE_MASK)) - 1 < HL_MODE_MASK))
 		return true;
 	if (mode & HL_MODE_ASKED)
 		hl_introspect(recorder, thread);
@@ -243,32 +274,35 @@ static inline __attribute__((always_inline)) void count_alloc(struct hl_thread *
 							      const struct hl_registers *caller)
 {
 	struct hl_recorder *recorder = hl_recorder;
+	const uint32_t mode = read_mode(recorder);
 	thread->last_block = NULL;
-	if (HL_UNLIKELY(!is_open(recorder, thread)))
-		return;
 	struct hl_block it = {.requested = requested};
 	if (HL_UNLIKELY(thread->sampling)) {
 		hl_sample_next(thread, recorder->shared.header->sample_bytes);
 		it.draw = hl_sample_draw(thread);
 	}
+	if (HL_UNLIKELY(!is_open(recorder, thread, mode)))
+		return;
 	struct hl_cell *cell = stack_cell(recorder, thread, caller);
 	if (HL_UNLIKELY(recorder->sizes))
 		cell = size_cell(recorder, thread, cell, requested);
 	uint64_t usable = known ? *known : hl_real_usable_size(block);
 	it.node = cell ? cell->node : HL_NODE_NONE;
-	if (HL_UNLIKELY(!cell || !hl_block_set(&recorder->blocks, block, it, usable))) {
+	if (HL_UNLIKELY(!cell ||
+			!hl_block_set(&recorder->blocks, hl_event_wants_array(recorder, mode),
+				      block, it, usable))) {
 		count_lost(thread, requested);
 		return;
 	}
 	struct hl_weight weight = weigh(recorder, block, it);
-	begin_event(recorder, thread, cell);
+	begin_event(recorder, thread, cell, mode);
 	cell->alloc_bytes += weight.bytes;
 	cell->alloc_objects += weight.objects;
 	cell->slack_bytes += (int64_t)((usable - requested) * weight.objects);
 	thread->alloc_events++;
 	thread->last_block = block;
 	add_inuse(recorder, thread, (int64_t)weight.bytes);
-	log_event(recorder, thread, it.node, weight, false);
+	log_event(recorder, thread, mode, it.node, weight, false);
 }
 
 void hl_event_alloc(struct hl_thread *thread, const void *block, uint64_t requested,
@@ -293,12 +327,13 @@ static struct hl_cell *count_free(struct hl_thread *thread, const void *block, s
 		return NULL;
 	}
 	struct hl_weight weight = weigh(recorder, block, it);
-	begin_event(recorder, thread, cell);
+	const uint32_t mode = read_mode(recorder);
+	begin_event(recorder, thread, cell, mode);
 	cell->free_bytes += weight.bytes;
 	cell->free_objects += weight.objects;
 	cell->slack_bytes -= (int64_t)((usable - it.requested) * weight.objects);
 	add_inuse(recorder, thread, -(int64_t)weight.bytes);
-	log_event(recorder, thread, it.node, weight, true);
+	log_event(recorder, thread, mode, it.node, weight, true);
 	return cell;
 }
 
@@ -314,7 +349,7 @@ bool hl_event_take_sized(struct hl_thread *thread, const void *block, uint64_t u
 	struct hl_recorder *recorder = hl_recorder;
 	if (HL_LIKELY(hl_block_take(&recorder->blocks, block, usable, ret_block)))
 		return true;
-	if (thread->sampling || mode_of(recorder) == HL_MODE_CLOSED)
+	if (thread->sampling || is_closed(recorder))
 		return false;
 	if (recorder->inherits)
 		thread->shared->inherited_frees++;
@@ -352,14 +387,16 @@ void hl_event_free_sized(struct hl_thread *thread, const void *block, uint64_t u
 void hl_event_put_back(struct hl_thread *thread, const void *block, struct hl_block it,
 		       uint64_t usable)
 {
-	if (!hl_block_set(&hl_recorder->blocks, block, it, usable))
+	struct hl_recorder *recorder = hl_recorder;
+	bool in_array = hl_event_wants_array(recorder, read_mode(recorder));
+	if (!hl_block_set(&recorder->blocks, in_array, block, it, usable))
 		count_lost(thread, it.requested);
 }
 
 void hl_event_nested_alloc(uint64_t requested)
 {
 	struct hl_recorder *recorder = hl_recorder;
-	if (!is_running(recorder) || mode_of(recorder) == HL_MODE_CLOSED)
+	if (!is_running(recorder) || is_closed(recorder))
 		return;
 	if (is_nested(hl_this_thread))
 		count_lost(hl_this_thread, requested);
@@ -416,11 +453,12 @@ static void count_unmapped(void *context, uint32_t node, uint64_t bytes, bool la
 		count_lost(thread, bytes);
 		return;
 	}
-	begin_event(recorder, thread, cell);
+	const uint32_t mode = read_mode(recorder);
+	begin_event(recorder, thread, cell, mode);
 	cell->free_bytes += bytes;
 	cell->free_objects += last;
 	add_inuse(recorder, thread, -(int64_t)bytes);
-	log_event(recorder, thread, node, (struct hl_weight){bytes, last}, true);
+	log_event(recorder, thread, mode, node, (struct hl_weight){bytes, last}, true);
 }
 
 void hl_event_unmap(struct hl_thread *thread, uint64_t start, uint64_t end, uint64_t bound)
@@ -435,7 +473,8 @@ void hl_event_map(struct hl_thread *thread, uint64_t start, uint64_t end, enum h
 {
 	struct hl_recorder *recorder = hl_recorder;
 	hl_event_unmap(thread, start, end, HL_MAPPING_ANY);
-	if (mode_of(recorder) == HL_MODE_CLOSED)
+	const uint32_t mode = read_mode(recorder);
+	if (hl_mode_of(mode) == HL_MODE_CLOSED)
 		return;
 	struct hl_cell *cell = pseudo_cell(recorder, thread, stack_cell(recorder, thread, caller),
 					   hl_pseudo_frame_key(way));
@@ -443,9 +482,9 @@ void hl_event_map(struct hl_thread *thread, uint64_t start, uint64_t end, enum h
 		count_lost(thread, end - start);
 		return;
 	}
-	begin_event(recorder, thread, cell);
+	begin_event(recorder, thread, cell, mode);
 	cell->alloc_bytes += end - start;
 	cell->alloc_objects++;
 	add_inuse(recorder, thread, (int64_t)(end - start));
-	log_event(recorder, thread, cell->node, (struct hl_weight){end - start, 1}, false);
+	log_event(recorder, thread, mode, cell->node, (struct hl_weight){end - start, 1}, false);
 }

@@ -5,6 +5,10 @@
 
 #include "recorder/recorder.h"
 
+/* Whether what is allocated in ${mode} goes into the array of the block table, which is made if
+ * need be. Without memory for it the hash takes all. */
+bool hl_event_wants_array(struct hl_recorder *recorder, uint32_t mode);
+
 /* ${block} was allocated for a request of ${requested} bytes by the caller at ${caller}. */
 void hl_event_alloc(struct hl_thread *thread, const void *block, uint64_t requested,
 		    const struct hl_registers *caller);

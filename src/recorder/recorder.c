@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "recorder/connect.h"
 #include "recorder/environment.h"
+#include "recorder/event.h"
 #include "recorder/fork.h"
 #include "recorder/hooks.h"
 #include "recorder/kin.h"
@@ -45,22 +46,17 @@ static bool set_up(struct hl_recorder *recorder, void *region)
 {
 	hl_shared_init(&recorder->shared, region);
 	struct hl_region_header *header = recorder->shared.header;
-	uint32_t mode = hl_mode_of(atomic_load(&header->mode));
-	recorder->start_mode = mode;
+	enum hl_mode mode = hl_mode_of(atomic_load(&header->mode));
 	recorder->sampling = header->sample_bytes != 0;
-	recorder->logging = hl_mode_logs(mode);
 	recorder->sizes = atomic_load(&header->flags) & HL_REGION_SIZES;
 	recorder->modules.shared = &recorder->shared;
 	recorder->unwind.find_module = find_module;
 	recorder->unwind.find_debug_frame = find_debug_frame;
-	/* Samples are few: the hash with its filter answers for all other blocks without touching a
-	 * page for them. */
-	bool with_array =
-		mode != HL_MODE_MEM_RECORD && mode != HL_MODE_LOG_RECORD && !recorder->sampling;
-	if (!hl_node_init(&recorder->shared) || !hl_block_table_init(&recorder->blocks, with_array))
+	if (!hl_node_init(&recorder->shared) || !hl_block_table_init(&recorder->blocks))
 		return false;
-	header->block_array = (uintptr_t)recorder->blocks.array;
 	header->block_hash = (uintptr_t)recorder->blocks.hash;
+	if (hl_event_wants_array(recorder, mode) && !recorder->blocks.array)
+		return false;
 	if (!may_read_clock())
 		atomic_fetch_and(&header->flags, ~(uint32_t)HL_REGION_STAMPS);
 	if (!hl_hooks_reach_program())

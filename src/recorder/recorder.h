@@ -72,11 +72,9 @@ struct hl_thread {
 
 struct hl_recorder {
 	_Atomic uint32_t phase;
-	uint32_t start_mode; /* enum hl_mode */
 	bool sampling;
 	bool sizes;    /* size classes are told apart */
 	bool inherits; /* a forked child's: blocks of its parent are there, which are not known */
-	bool logging;  /* the mode of the start has a log */
 	struct hl_shared shared;
 	struct hl_block_table blocks;
 	struct hl_mappings mappings;

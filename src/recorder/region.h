@@ -47,7 +47,7 @@
 #define HL_STRINGS_BYTES  (UINT64_C(16) << 20)
 
 enum hl_mode {
-	HL_MODE_CLOSED,	    /* hooks pass through */
+	HL_MODE_CLOSED,	    /* hooks pass through; frees of recorded blocks still count */
 	HL_MODE_MEM_RECORD, /* counters; block table: hash */
 	HL_MODE_MEM_FAST,   /* counters; block table: array */
 	HL_MODE_LOG_RECORD, /* as MEM_RECORD, and events into rings */
@@ -55,28 +55,14 @@ enum hl_mode {
 	HL_MODE_COUNT,
 };
 
-/* In header.mode beside the mode: the next thread that allocates shall ask the allocator what it
- * has, and take the flag away; see introspection.h. */
-#define HL_MODE_ASKED (UINT32_C(1) << 31)
+/* By mode, and behind them "off", another word for "closed"; NULL-terminated. */
+extern const char *const hl_mode_names[HL_MODE_COUNT + 2];
 
-/* The mode in what header.mode holds. */
-static inline enum hl_mode hl_mode_of(uint32_t mode)
+/* The mode that word ${index} of hl_mode_names stands for. */
+static inline enum hl_mode hl_mode_of_word(int index)
 {
-	return (enum hl_mode)(mode & ~HL_MODE_ASKED);
+	return index == HL_MODE_COUNT ? HL_MODE_CLOSED : (enum hl_mode)index;
 }
-
-/* Switches to ${to}, and leaves HL_MODE_ASKED as it is: who asked is answered in any mode. Returns
- * the mode until then. */
-static inline enum hl_mode hl_mode_switch(_Atomic uint32_t *mode, enum hl_mode to)
-{
-	uint32_t was = atomic_load(mode);
-	while (!atomic_compare_exchange_weak(mode, &was, (uint32_t)to | (was & HL_MODE_ASKED)))
-		continue;
-	return hl_mode_of(was);
-}
-
-/* By mode; NULL-terminated. */
-extern const char *const hl_mode_names[HL_MODE_COUNT + 1];
 
 static inline bool hl_mode_has_array(enum hl_mode mode)
 {
@@ -86,6 +72,49 @@ static inline bool hl_mode_has_array(enum hl_mode mode)
 static inline bool hl_mode_logs(enum hl_mode mode)
 {
 	return mode == HL_MODE_LOG_RECORD || mode == HL_MODE_LOG_FAST;
+}
+
+/*
+ * What header.mode holds beside the mode:
+ *
+ *	ASKED	  the next thread that allocates shall ask the allocator what it has, and take the
+ *		  flag away; see introspection.h
+ *	LOGGING	  events go into rings: in modes with a log, and after them in HL_MODE_CLOSED, where
+ *		  frees go on
+ *	switches  how often the mode was changed, in the bits between; it wraps
+ */
+#define HL_MODE_ASKED	   (UINT32_C(1) << 31)
+#define HL_MODE_LOGGING	   (UINT32_C(1) << 30)
+#define HL_MODE_MASK	   UINT32_C(7)
+#define HL_MODE_ONE_SWITCH (HL_MODE_MASK + 1)
+#define HL_MODE_SWITCHES   (HL_MODE_LOGGING - HL_MODE_ONE_SWITCH)
+
+/* The mode in what header.mode holds. */
+static inline enum hl_mode hl_mode_of(uint32_t mode)
+{
+	return (enum hl_mode)(mode & HL_MODE_MASK);
+}
+
+/* What header.mode is to hold for a process that begins in ${mode}. */
+static inline uint32_t hl_mode_first(enum hl_mode mode)
+{
+	return (uint32_t)mode | (hl_mode_logs(mode) ? HL_MODE_LOGGING : 0);
+}
+
+/* Switches to ${to}, and leaves HL_MODE_ASKED as it is: who asked is answered in any mode. Returns
+ * the mode until then. */
+static inline enum hl_mode hl_mode_switch(_Atomic uint32_t *mode, enum hl_mode to)
+{
+	uint32_t was = atomic_load(mode), next;
+	do {
+		if (hl_mode_of(was) == to)
+			return to;
+		next = (was & HL_MODE_ASKED) | ((was + HL_MODE_ONE_SWITCH) & HL_MODE_SWITCHES) |
+		       hl_mode_first(to);
+		if (to == HL_MODE_CLOSED)
+			next |= was & HL_MODE_LOGGING;
+	} while (!atomic_compare_exchange_weak(mode, &was, next));
+	return hl_mode_of(was);
 }
 
 enum hl_region_state {
@@ -135,7 +164,7 @@ enum hl_area_id {
 	HL_AREA_NODES,
 	HL_AREA_INDEX,
 	HL_AREA_CELLS,
-	HL_AREA_RINGS, /* one for each thread slot, see ring.h; capacity 0 in modes without log */
+	HL_AREA_RINGS, /* one for each thread slot, see ring.h; used in modes with a log */
 	HL_AREA_COUNT,
 };
 
@@ -236,8 +265,8 @@ struct hl_region_header {
 	uint32_t header_bytes;
 	uint64_t region_bytes;
 	/* Written by the collector before it hands the region over. */
-	_Atomic uint32_t mode;	/* enum hl_mode, see hl_mode_of(); the collector may change it
-				   between closed and the mode of the start */
+	_Atomic uint32_t mode;	/* enum hl_mode, see hl_mode_of(); collector and program may change
+				   it at any time */
 	_Atomic uint32_t flags; /* enum hl_region_flag */
 	uint64_t sample_bytes;	/* mean distance of samples in bytes; 0 = every allocation */
 	struct hl_area areas[HL_AREA_COUNT];
@@ -250,8 +279,9 @@ struct hl_region_header {
 	uint32_t pid;			     /* as the target sees it */
 	uint64_t start_realtime_ns;
 	/* Addresses in the target of its block table (block_format.h), for who looks at blocks from
-	 * outside; block_array 0: there is only the hash. */
-	uint64_t block_array, block_hash;
+	 * outside; block_array 0: there is only the hash, so far. */
+	_Atomic uint64_t block_array;
+	uint64_t block_hash;
 	_Atomic uint32_t module_count;
 	_Atomic uint32_t string_bytes;
 	_Atomic uint32_t thread_count; /* slots ever used */
@@ -276,5 +306,6 @@ struct hl_region_header {
 };
 
 /* Lays a region of about ${bytes} out (0 = the default, some 2.7 GiB of address space, and 8 GiB
- * for rings if ${mode} logs; memory is used only as needed). */
+ * for rings; memory is used only as needed). In less the rings get what the rest leaves, unless
+ * ${mode} logs. */
 void hl_region_layout(struct hl_region_header *header, uint64_t bytes, enum hl_mode mode);

@@ -39,9 +39,11 @@ void hl_ring_writer_init(struct hl_ring_writer *writer, struct hl_shared *shared
 {
 	uint64_t start = (uint64_t)slot * HL_RING_STRIDE;
 
-	if (writer->ring ||
-	    start + HL_RING_STRIDE > shared->header->areas[HL_AREA_RINGS].capacity ||
-	    !hl_shared_back(shared->rings + start, HL_RING_DATA + HL_RING_BYTES_MIN))
+	if (writer->ring || writer->refused)
+		return;
+	writer->refused = start + HL_RING_STRIDE > shared->header->areas[HL_AREA_RINGS].capacity ||
+			  !hl_shared_back(shared->rings + start, HL_RING_DATA + HL_RING_BYTES_MIN);
+	if (writer->refused)
 		return;
 	writer->ring = (struct hl_ring *)(void *)(shared->rings + start);
 	writer->bytes = (uint8_t *)writer->ring + HL_RING_DATA;

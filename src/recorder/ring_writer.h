@@ -25,10 +25,12 @@ struct hl_ring_writer {
 	uint64_t stamp;		       /* the last one written */
 	uint32_t name;		       /* in hl_ring_order: the thread slot + 1 */
 	bool stamps;		       /* the region has them */
+	bool refused;		       /* there is no ring for this slot, or no memory */
 	uint64_t slots[HL_RING_SLOTS]; /* pairs */
 };
 
-/* Gives thread slot ${slot} its ring, if the region has one for it and there is memory. */
+/* Gives thread slot ${slot} its ring, if the region has one for it and there is memory. Tries
+ * once. */
 void hl_ring_writer_init(struct hl_ring_writer *writer, struct hl_shared *shared, uint32_t slot);
 
 /* Makes room for one event of any kind, waiting if need be. False: the event is lost. */

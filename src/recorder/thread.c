@@ -108,7 +108,7 @@ static struct hl_thread *start_thread(struct hl_recorder *recorder)
 	thread->walk.depth = 0;
 	thread->walk.stack_low = thread->walk.stack_high = 0;
 	thread->last_block = NULL;
-	if (recorder->logging)
+	if (atomic_load(&recorder->shared.header->mode) & HL_MODE_LOGGING)
 		hl_ring_writer_init(&thread->ring, &recorder->shared, thread->slot);
 	hl_sample_start(thread, recorder->shared.header->sample_bytes);
 	atomic_fetch_add(&recorder->live_threads, 1);

@@ -4,6 +4,7 @@
  * number that the called function of heapline.h returned:
  *
  *	alloc N		allocates N times 127 bytes in `alloc_site`
+ *	release N	frees the N oldest of these that are left
  *	mark NAME	hl_mark()
  *	flood N		hl_mark() N times; answers how many were taken
  *	report PATH	hl_report(), and waits until it is done: report_result
@@ -32,9 +33,25 @@
 #define THREADS		 4
 #define MARKS_OF_THREADS 100
 
+/* Blocks in the order of their allocation; in static memory, so that no other allocation counts. */
+static void *blocks[1 << 16];
+static unsigned first, end;
+
 static SITE void alloc_site(void)
 {
-	KEEP(malloc(127));
+	void *block = malloc(127);
+	KEEP(block);
+	if (end < sizeof(blocks) / sizeof(*blocks))
+		blocks[end++] = block;
+}
+
+static int release(int count)
+{
+	for (int i = 0; i < count; i++) {
+		REQUIRE(first < end);
+		free(blocks[first++]);
+	}
+	return count;
 }
 
 static int allocate(int count)
@@ -147,6 +164,8 @@ static int obey(const char *verb, const char *argument)
 {
 	if (!strcmp(verb, "alloc"))
 		return allocate(atoi(argument));
+	if (!strcmp(verb, "release"))
+		return release(atoi(argument));
 	if (!strcmp(verb, "mark"))
 		return hl_mark(argument);
 	if (!strcmp(verb, "flood"))

@@ -200,10 +200,75 @@ class Mode(CtlCase):
                 self.assertEqual(recorded.end()[0], 0)
                 self.assertEqual(marks(recorded.recording), ["mode closed", f"mode {mode}"] * 2)
 
-    def test_other_modes_than_that_of_the_start_are_refused(self):
+    def test_modes_that_are_none_are_refused(self):
         recorded = self.start()
-        self.assert_refused(self.ctl(recorded.pid, "mode", "log-fast"), "'mem-fast'")
-        self.assert_refused(self.ctl(recorded.pid, "mode", "nonsense"), "'nonsense'")
+        self.assert_refused(self.ctl(recorded.pid, "mode", "nonsense"), "'nonsense'", "log-fast")
+        self.assertEqual(recorded.ask("mode 5"), ERRNO["EINVAL"])
+
+    def test_any_mode_follows_any_other_as_often_as_wanted(self):
+        """From outside and by the program, one after another; the counters are exact, and a log
+        that began late has what was in use before.
+        """
+        recorded = self.start("off")
+        counted = unmatched = 0
+        by_program = False
+        for before in MODES:
+            for mode in MODES:
+                for wanted in (before, mode):
+                    if by_program:
+                        self.assertEqual(recorded.ask(f"mode {MODES[wanted]}"), 0)
+                    else:
+                        self.ctl_well(recorded.pid, "mode", wanted)
+                    recorded.ask("alloc 101")
+                    counted += 101 * (wanted != "closed")
+                # The oldest blocks are of another mode, or of none.
+                recorded.ask("release 53")
+                by_program = not by_program
+        released = 53 * len(MODES) ** 2
+        self.assertEqual(recorded.ask("mode 4"), 0)
+        recorded.ask(f"release {released}")
+        row = self.row(recorded)
+        harness.wait_until(lambda: self.row(recorded)["ms"] >= row["ms"] + 200, "an interval")
+        recorded.ask("alloc 1")
+        counted += 1
+        self.assertEqual(recorded.end()[0], 0)
+        site = harness.top_rows(recorded.recording, "alloc")["alloc_site"]
+        left = harness.top_rows(recorded.recording, "inuse")["alloc_site"]
+        self.assertEqual(site["cum_objects"], counted)
+        info = harness.info(recorded.recording)
+        freed = counted - left["cum_objects"]
+        self.assertEqual(left["cum_bytes"], left["cum_objects"] * 127)
+        self.assertGreater(info["lost"]["unmatched_frees"], 0)
+        self.assertLess(freed, 2 * released)
+        self.assertLessEqual(freed + info["lost"]["unmatched_frees"], 2 * released + 2)
+        self.assertEqual((row["lost_events"], info["lost"]["events"]), (0, 0))
+        timeline = report("timeline", recorded.recording)["rows"]
+        last = timeline[-1]["bytes"]  # the maximum of its interval, so before any buffer is freed
+        self.assertGreaterEqual(last, info["total"]["inuse_bytes"])
+        self.assertLess(last, info["total"]["inuse_bytes"] + 8192)
+
+    def test_a_log_that_begins_late_begins_with_what_is_in_use(self):
+        for by_program in (False, True):
+            recorded = self.start("mem-fast", name=f"{by_program}.hl")
+            recorded.ask("alloc 1009")
+            if by_program:
+                self.assertEqual(recorded.ask("mode 4"), 0)
+            else:
+                self.ctl_well(recorded.pid, "mode", "log-fast")
+            harness.wait_until(lambda: "log_segments" in self.row(recorded), "the log")
+            recorded.ask("alloc 503")
+            self.assertEqual(recorded.end()[0], 0)
+            rows = report("timeline", recorded.recording)["rows"]
+            self.assertGreaterEqual(min(row["bytes"] for row in rows), 1009 * 127)
+            self.assertGreaterEqual(max(row["bytes"] for row in rows), (1009 + 503) * 127)
+
+    def test_processes_to_come_begin_in_the_mode_that_all_were_switched_to(self):
+        recorded = self.start("closed")
+        self.ctl_well(recorded.pid, "--all", "mode", "mem-record")
+        child = recorded.ask("fork")
+        self.addCleanup(os.kill, child, signal.SIGKILL)
+        harness.wait_until(lambda: len(self.status(recorded.pid)["rows"]) == 2, "the child")
+        self.assertEqual([row["mode"] for row in self.status(child)["rows"]], ["mem-record"] * 2)
 
     def test_all_processes_are_switched_at_once(self):
         recorded = self.start()
@@ -221,8 +286,6 @@ class Mode(CtlCase):
             with self.subTest(mode=mode):
                 recorded = self.start(mode, name=f"{mode}.hl")
                 self.assertEqual(recorded.ask("status"), MODES[mode])
-                for other in set(MODES) - {mode, "closed"}:
-                    self.assertEqual(recorded.ask(f"mode {MODES[other]}"), ERRNO["EINVAL"])
                 self.assertEqual(recorded.ask("mode 0"), 0)
                 self.assertEqual(self.row(recorded)["mode"], "closed")
                 self.assertEqual(recorded.ask(f"mode {MODES[mode]}"), 0)

@@ -143,7 +143,7 @@ static inline int allocate_and_pause(struct recorder *recorder)
 {
 	allocate_and_exit(recorder);
 	pause_child(recorder);
-	return atomic_load(&recorder->header->mode) == HL_MODE_CLOSED ? 4 : 5;
+	return hl_mode_of(atomic_load(&recorder->header->mode)) == HL_MODE_CLOSED ? 4 : 5;
 }
 
 static inline int take_no_region(struct recorder *recorder)

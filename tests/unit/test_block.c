@@ -37,18 +37,29 @@ static const void *address_of(uintptr_t base, uint32_t place)
 			      (uint64_t)(place % 5) * (UINT64_C(1) << 30));
 }
 
-static void step(struct hl_block_table *table, struct model_block *model, uintptr_t base,
-		 unsigned *seed)
+/* Which form of the table takes blocks; BOTH: now the one, now the other. */
+enum form { HASH, ARRAY, BOTH, FORM_COUNT };
+
+static void init(struct hl_block_table *table, enum form form)
+{
+	assert_true(hl_block_table_init(table));
+	if (form == ARRAY)
+		assert_non_null(hl_block_table_add_array(table));
+}
+
+static void step(struct hl_block_table *table, enum form form, struct model_block *model,
+		 uintptr_t base, unsigned *seed)
 {
 	uint32_t place = (uint32_t)rand_r(seed) % PLACES;
 	struct model_block *it = &model[place];
 	const void *address = address_of(base, place);
 	if (!it->block.node) {
 		it->block.node = 1 + (uint32_t)rand_r(seed) % 0xffffff;
-		it->block.draw = table->array ? 0 : (uint32_t)rand_r(seed) >> (31 - HL_DRAW_BITS);
+		it->block.draw = form == HASH ? (uint32_t)rand_r(seed) >> (31 - HL_DRAW_BITS) : 0;
 		it->block.requested = sizes[(uint32_t)rand_r(seed) % 6];
 		it->usable = it->block.requested + (uint64_t)rand_r(seed) % 401;
-		if (!hl_block_set(table, address, it->block, it->usable))
+		bool in_array = form == ARRAY || (form == BOTH && rand_r(seed) % 2);
+		if (!hl_block_set(table, in_array, address, it->block, it->usable))
 			abort();
 		return;
 	}
@@ -61,31 +72,60 @@ static void step(struct hl_block_table *table, struct model_block *model, uintpt
 	it->block.node = 0;
 }
 
-static void agree_with_model(bool with_array)
+static void agree_with_model(enum form form)
 {
 	struct hl_block_table table;
 	struct model_block *model = calloc(PLACES, sizeof(*model));
 	unsigned seed = 11;
-	assert_true(hl_block_table_init(&table, with_array));
-	for (uint32_t i = 0; i < ROUNDS; i++)
-		step(&table, model, 0x10000, &seed);
+	init(&table, form);
+	for (uint32_t i = 0; i < ROUNDS; i++) {
+		/* There are blocks in the hash when the array comes. */
+		if (form == BOTH && i == ROUNDS / 3)
+			assert_non_null(hl_block_table_add_array(&table));
+		step(&table, form, model, 0x10000, &seed);
+	}
 	free(model);
 }
 
 static void the_array_agrees_with_the_model(void **state)
 {
 	(void)state;
-	agree_with_model(true);
+	agree_with_model(ARRAY);
 }
 
 static void the_hash_agrees_with_the_model(void **state)
 {
 	(void)state;
-	agree_with_model(false);
+	agree_with_model(HASH);
+}
+
+static void both_forms_at_once_agree_with_the_model(void **state)
+{
+	(void)state;
+	agree_with_model(BOTH);
+}
+
+/* What was freed unseen must not be found in place of what is there now. */
+static void a_stale_entry_of_the_other_form_is_replaced(void **state)
+{
+	(void)state;
+	struct hl_block_table table;
+	const struct hl_block stale = {.node = 7, .requested = 100},
+			      fresh = {.node = 8, .requested = 90};
+	struct hl_block found;
+	init(&table, ARRAY);
+	for (int i = 0; i < 2; i++) {
+		assert_true(hl_block_set(&table, i, (void *)0x1000, stale, 104));
+		assert_true(hl_block_set(&table, !i, (void *)0x1000, fresh, 104));
+		assert_true(hl_block_take(&table, (void *)0x1000, 104, &found));
+		assert_int_equal(found.node, fresh.node);
+		assert_int_equal(found.requested, fresh.requested);
+	}
 }
 
 struct worker {
 	struct hl_block_table *table;
+	enum form form;
 	uintptr_t base;
 };
 
@@ -95,7 +135,7 @@ static void *work(void *argument)
 	struct model_block *model = calloc(PLACES, sizeof(*model));
 	unsigned seed = (unsigned)worker->base;
 	for (uint32_t i = 0; i < ROUNDS / 4; i++)
-		step(worker->table, model, worker->base, &seed);
+		step(worker->table, worker->form, model, worker->base, &seed);
 	free(model);
 	return NULL;
 }
@@ -103,13 +143,15 @@ static void *work(void *argument)
 static void threads_with_blocks_of_their_own_do_not_disturb_each_other(void **state)
 {
 	(void)state;
-	for (int with_array = 0; with_array < 2; with_array++) {
+	for (enum form form = 0; form < FORM_COUNT; form++) {
 		struct hl_block_table table;
 		struct worker workers[4];
 		pthread_t threads[4];
-		assert_true(hl_block_table_init(&table, with_array));
+		init(&table, form);
+		if (form == BOTH)
+			assert_non_null(hl_block_table_add_array(&table));
 		for (uintptr_t i = 0; i < 4; i++) {
-			workers[i] = (struct worker){&table, 0x10000 + i * PLACES * 48};
+			workers[i] = (struct worker){&table, form, 0x10000 + i * PLACES * 48};
 			assert_int_equal(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
 		}
 		for (int i = 0; i < 4; i++)
@@ -123,8 +165,8 @@ static void a_block_that_is_not_there_is_not_called_busy(void **state)
 	struct hl_block_table table;
 	struct hl_block block = {.node = 7, .requested = 100}, found;
 	bool busy = true;
-	assert_true(hl_block_table_init(&table, false));
-	assert_true(hl_block_set(&table, (void *)0x1000, block, 104));
+	init(&table, HASH);
+	assert_true(hl_block_set(&table, false, (void *)0x1000, block, 104));
 	assert_false(hl_block_try_take(&table, (void *)0x2000, 104, &found, &busy));
 	assert_false(busy);
 	assert_true(hl_block_try_take(&table, (void *)0x1000, 104, &found, &busy));
@@ -171,6 +213,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_array_agrees_with_the_model),
 		cmocka_unit_test(the_hash_agrees_with_the_model),
+		cmocka_unit_test(both_forms_at_once_agree_with_the_model),
+		cmocka_unit_test(a_stale_entry_of_the_other_form_is_replaced),
 		cmocka_unit_test(threads_with_blocks_of_their_own_do_not_disturb_each_other),
 		cmocka_unit_test(a_block_that_is_not_there_is_not_called_busy),
 		cmocka_unit_test(without_memory_a_full_hash_refuses_and_keeps_what_it_has),

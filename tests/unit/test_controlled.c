@@ -28,6 +28,7 @@ struct fixture {
 	struct hl_archive archive;
 	struct hl_tracked *tracked;
 	struct hl_log_limits limits;
+	enum hl_mode mode;
 	struct hl_control_subject subject;
 };
 
@@ -56,11 +57,13 @@ static int setup(void **state)
 		return -1;
 	close(region_fd);
 	atomic_store(&fixture->tracked->region.header->state, HL_REGION_RUNNING);
+	fixture->mode = HL_MODE_MEM_FAST;
+	fixture->limits = (struct hl_log_limits){.segment_bytes = 1 << 20, .segments_kept = 2};
 	fixture->subject = (struct hl_control_subject){
 		.archive = &fixture->archive,
 		.tracked = &fixture->tracked,
 		.limits = &fixture->limits,
-		.mode = HL_MODE_MEM_FAST,
+		.mode = &fixture->mode,
 	};
 	*state = fixture;
 	return 0;
@@ -136,17 +139,32 @@ static void status_fails_cleanly_for_want_of_memory(void **state)
 	json_set_alloc_funcs(malloc, free);
 }
 
-static void modes_are_closed_and_that_of_the_start(void **state)
+static void switch_to(struct fixture *fixture, enum hl_mode mode)
+{
+	char line[64];
+	snprintf(line, sizeof(line), "heapline/1 mode %d %s", getpid(), hl_mode_names[mode]);
+	assert_done(fixture, line);
+	uint32_t now = atomic_load(&fixture->tracked->region.header->mode);
+	assert_int_equal(hl_mode_of(now), mode);
+	if (mode != HL_MODE_CLOSED)
+		assert_int_equal(!!(now & HL_MODE_LOGGING), hl_mode_logs(mode));
+	assert_true(fixture->tracked->log || !hl_mode_logs(mode));
+}
+
+static void any_mode_follows_any_other(void **state)
 {
 	struct fixture *fixture = *state;
-	_Atomic uint32_t *mode = &fixture->tracked->region.header->mode;
-	assert_done(fixture, "heapline/1 mode 0 closed");
-	assert_int_equal(atomic_load(mode), HL_MODE_CLOSED);
-	assert_error(fixture, "heapline/1 mode 0 mem-record", "mem-fast");
+	for (enum hl_mode from = 0; from < HL_MODE_COUNT; from++)
+		for (enum hl_mode to = 0; to < HL_MODE_COUNT; to++) {
+			switch_to(fixture, from);
+			switch_to(fixture, to);
+		}
 	assert_error(fixture, "heapline/1 mode 1 mem-fast", "not recorded here");
-	assert_int_equal(atomic_load(mode), HL_MODE_CLOSED);
-	assert_done(fixture, "heapline/1 mode 0 mem-fast");
-	assert_int_equal(atomic_load(mode), HL_MODE_MEM_FAST);
+	assert_int_equal(fixture->mode, HL_MODE_MEM_FAST);
+	assert_done(fixture, "heapline/1 mode 0 off");
+	assert_int_equal(hl_mode_of(atomic_load(&fixture->tracked->region.header->mode)),
+			 HL_MODE_CLOSED);
+	assert_int_equal(fixture->mode, HL_MODE_CLOSED);
 }
 
 static void nothing_is_done_to_processes_that_have_ended(void **state)
@@ -168,7 +186,7 @@ static void logs_are_kept_only_where_there_are_any(void **state)
 {
 	struct fixture *fixture = *state;
 	assert_error(fixture, "heapline/1 log-segments 0 3", "no log");
-	assert_int_equal(fixture->limits.segments_kept, 0);
+	assert_int_equal(fixture->limits.segments_kept, 3);
 }
 
 static void a_recording_takes_so_many_marks_and_no_more(void **state)
@@ -380,7 +398,7 @@ int main(void)
 #define TEST_WITH_RECORDING(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 		TEST_WITH_RECORDING(status_escapes_what_is_no_text),
 		TEST_WITH_RECORDING(status_fails_cleanly_for_want_of_memory),
-		TEST_WITH_RECORDING(modes_are_closed_and_that_of_the_start),
+		TEST_WITH_RECORDING(any_mode_follows_any_other),
 		TEST_WITH_RECORDING(nothing_is_done_to_processes_that_have_ended),
 		TEST_WITH_RECORDING(logs_are_kept_only_where_there_are_any),
 		TEST_WITH_RECORDING(a_recording_takes_so_many_marks_and_no_more),

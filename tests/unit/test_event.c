@@ -21,6 +21,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -117,13 +118,11 @@ static void start(enum hl_mode mode)
 	recorder = aligned_alloc(_Alignof(struct hl_recorder), sizeof(*recorder));
 	memset(recorder, 0, sizeof(*recorder));
 	recorder->shared = test_region_new(0);
-	atomic_store(&recorder->shared.header->mode, mode);
-	recorder->start_mode = mode;
-	recorder->logging = hl_mode_logs(mode);
+	atomic_store(&recorder->shared.header->mode, hl_mode_first(mode));
 	recorder->modules.shared = &recorder->shared;
 	hl_real.usable_size = usable_size;
 	assert_true(hl_node_init(&recorder->shared));
-	assert_true(hl_block_table_init(&recorder->blocks, hl_mode_has_array(mode)));
+	assert_true(hl_block_table_init(&recorder->blocks));
 	atomic_store(&recorder->phase, HL_PHASE_RUNNING);
 	hl_recorder = recorder;
 }
@@ -351,6 +350,130 @@ static void whatever_memory_is_refused_figures_by_size_stay_consistent(void **st
 {
 	(void)state;
 	refuse_memory_in_turn(true);
+}
+
+/* ---- modes ---- */
+
+#define MODE_THREADS	 4u
+#define MODE_PLACES	 3000u
+#define EVENTS_OF_A_MODE 700u /* of each thread, before the next switch */
+
+/* A block that may be. Whoever has `taken` it allocates it or frees it. */
+struct place {
+	atomic_flag taken;
+	bool live, recorded;
+};
+
+/* What threads do by themselves, to be compared with the counters. */
+struct mode_ledger {
+	struct place places[MODE_PLACES];
+	_Atomic uint64_t alloc_bytes[STACKS], alloc_objects[STACKS];
+	_Atomic uint64_t free_bytes[STACKS], free_objects[STACKS];
+	_Atomic uint64_t unmatched, events;
+	/* Held for writing while HL_MODE_CLOSED begins and ends: an event is in it or is not. */
+	pthread_rwlock_t gate;
+	bool closed;
+	_Atomic bool stop;
+};
+
+static void step_in_mode(struct mode_ledger *ledger, struct place *place, uint32_t number)
+{
+	const void *block = block_at(number % 7, number);
+	uint32_t stack = number % STACKS;
+	pthread_rwlock_rdlock(&ledger->gate);
+	if (!place->live) {
+		place->recorded = !ledger->closed;
+		alloc_event(block, stack);
+		ledger->alloc_bytes[stack] += place->recorded ? requested_of(block) : 0;
+		ledger->alloc_objects[stack] += place->recorded;
+	} else {
+		free_event(block);
+		ledger->free_bytes[stack] += place->recorded ? requested_of(block) : 0;
+		ledger->free_objects[stack] += place->recorded;
+		ledger->unmatched += !place->recorded && !ledger->closed;
+	}
+	place->live = !place->live;
+	pthread_rwlock_unlock(&ledger->gate);
+	ledger->events++;
+}
+
+static void *allocate_in_any_mode(void *argument)
+{
+	struct mode_ledger *ledger = argument;
+	unsigned seed = (unsigned)(uintptr_t)&seed;
+	while (!atomic_load(&ledger->stop)) {
+		uint32_t number = (uint32_t)rand_r(&seed) % MODE_PLACES;
+		struct place *place = &ledger->places[number];
+		if (atomic_flag_test_and_set(&place->taken))
+			continue;
+		step_in_mode(ledger, place, number);
+		atomic_flag_clear(&place->taken);
+	}
+	if (hl_this_thread)
+		hl_thread_end(hl_this_thread);
+	return NULL;
+}
+
+static void switch_mode(struct mode_ledger *ledger, enum hl_mode to)
+{
+	_Atomic uint32_t *mode = &recorder->shared.header->mode;
+	bool gated = ledger->closed || to == HL_MODE_CLOSED;
+	if (gated)
+		pthread_rwlock_wrlock(&ledger->gate);
+	hl_mode_switch(mode, to);
+	ledger->closed = to == HL_MODE_CLOSED;
+	if (gated)
+		pthread_rwlock_unlock(&ledger->gate);
+	uint64_t until = atomic_load(&ledger->events) + MODE_THREADS * EVENTS_OF_A_MODE;
+	while (atomic_load(&ledger->events) < until)
+		usleep(200);
+}
+
+static void assert_counters_are_those_of(const struct mode_ledger *ledger)
+{
+	uint64_t unmatched = 0;
+	add_up();
+	for (uint32_t i = 0; i < STACKS; i++) {
+		assert_int_equal(sums.alloc_bytes[i], ledger->alloc_bytes[i]);
+		assert_int_equal(sums.alloc_objects[i], ledger->alloc_objects[i]);
+		assert_int_equal(sums.free_bytes[i], ledger->free_bytes[i]);
+		assert_int_equal(sums.free_objects[i], ledger->free_objects[i]);
+		assert_true(sums.alloc_objects[i] > 0);
+	}
+	for (uint32_t i = 0; i < atomic_load(&recorder->shared.header->thread_count); i++)
+		unmatched += recorder->shared.threads[i].unmatched_frees;
+	assert_int_equal(unmatched, ledger->unmatched);
+	assert_true(unmatched > 0);
+	assert_int_equal(lost_events(), 0);
+}
+
+static void whatever_mode_follows_which_counters_are_those_of_the_ledger(void **state)
+{
+	(void)state;
+	struct mode_ledger *ledger = calloc(1, sizeof(*ledger));
+	pthread_t threads[MODE_THREADS];
+	start(HL_MODE_CLOSED);
+	atomic_store(&recorder->shared.header->flags, HL_REGION_LOSSY); /* nobody reads the rings */
+	ledger->closed = true;
+	pthread_rwlockattr_t attributes;
+	pthread_rwlockattr_init(&attributes);
+	pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+	pthread_rwlock_init(&ledger->gate, &attributes);
+	for (uint32_t i = 0; i < MODE_THREADS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, allocate_in_any_mode, ledger),
+				 0);
+	for (enum hl_mode from = 0; from < HL_MODE_COUNT; from++)
+		for (enum hl_mode to = 0; to < HL_MODE_COUNT; to++) {
+			switch_mode(ledger, from);
+			switch_mode(ledger, to);
+		}
+	atomic_store(&ledger->stop, true);
+	for (uint32_t i = 0; i < MODE_THREADS; i++)
+		pthread_join(threads[i], NULL);
+	assert_counters_are_those_of(ledger);
+	stop();
+	pthread_rwlock_destroy(&ledger->gate);
+	free(ledger);
 }
 
 /* ---- size classes ---- */
@@ -690,7 +813,7 @@ static void frees_while_closed_are_in_the_log(void **state)
 	start(HL_MODE_LOG_FAST);
 	alloc_event(block_at(0, 1), 1);
 	alloc_event(block_at(0, 2), 2);
-	atomic_store(&recorder->shared.header->mode, HL_MODE_CLOSED);
+	hl_mode_switch(&recorder->shared.header->mode, HL_MODE_CLOSED);
 	alloc_event(block_at(0, 3), 1);
 	free_event(block_at(0, 1));
 	free_event(block_at(0, 3));
@@ -762,6 +885,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_peak_is_the_maximum_and_its_nodes_are_those_of_that_moment),
 		cmocka_unit_test(in_closed_mode_only_frees_count),
+		cmocka_unit_test(whatever_mode_follows_which_counters_are_those_of_the_ledger),
 		cmocka_unit_test(frees_by_handlers_inside_the_recorder_are_counted_when_it_is_left),
 		cmocka_unit_test(frees_by_handlers_while_the_thread_ends_are_counted),
 		cmocka_unit_test(whatever_memory_is_refused_figures_stay_consistent),

@@ -12,6 +12,7 @@ static inline struct hl_shared test_region_new(uint64_t bytes)
 {
 	struct hl_region_header header;
 	hl_region_layout(&header, bytes, HL_MODE_LOG_FAST);
+	atomic_store(&header.mode, hl_mode_first(HL_MODE_LOG_FAST));
 	void *base = mmap(NULL, header.region_bytes, PROT_READ | PROT_WRITE,
 			  MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (base == MAP_FAILED)

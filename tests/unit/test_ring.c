@@ -321,12 +321,12 @@ static void a_slot_keeps_its_ring(void **state)
 static void a_slot_beyond_the_area_has_no_ring(void **state)
 {
 	struct lab *lab = lab_new(0);
-	struct hl_ring_writer writer = {0};
+	struct hl_ring_writer beyond = {0}, writer = {0};
 
 	(void)state;
 	lab->shared.header->areas[HL_AREA_RINGS].capacity = 5 * HL_RING_STRIDE;
-	hl_ring_writer_init(&writer, &lab->shared, 5);
-	assert_null(writer.ring);
+	hl_ring_writer_init(&beyond, &lab->shared, 5);
+	assert_null(beyond.ring);
 	hl_ring_writer_init(&writer, &lab->shared, 4);
 	assert_non_null(writer.ring);
 	lab_free(lab);

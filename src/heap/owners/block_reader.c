@@ -143,15 +143,13 @@ static bool move_to(struct hl_block_reader *reader, uint64_t address)
 bool hl_block_reader_find(struct hl_block_reader *reader, uint64_t address, uint64_t usable,
 			  struct hl_block *ret_block)
 {
-	if (!reader->array || address & 15 || address >> HL_BLOCK_ADDRESS_BITS)
-		return find_in_hash(reader, address, ret_block);
-	if (!move_to(reader, address))
-		return false;
-	uint32_t entry = reader->entries[hl_block_place_in_leaf(address) & (PAGE_ENTRIES - 1)];
+	bool in_array = reader->array && !(address & 15) && !(address >> HL_BLOCK_ADDRESS_BITS) &&
+			move_to(reader, address);
+	uint32_t entry =
+		in_array ? reader->entries[hl_block_place_in_leaf(address) & (PAGE_ENTRIES - 1)]
+			 : 0;
 	uint32_t slack = entry & HL_BLOCK_SLACK_IN_HASH;
-	if (!entry)
-		return false;
-	if (slack == HL_BLOCK_SLACK_IN_HASH)
+	if (!entry || slack == HL_BLOCK_SLACK_IN_HASH)
 		return find_in_hash(reader, address, ret_block);
 	*ret_block = (struct hl_block){.node = entry >> HL_BLOCK_SLACK_BITS,
 				       .requested = usable > slack ? usable - slack : 0};

@@ -72,7 +72,7 @@ static void make_region(struct bench *bench)
 			  MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	must(base != MAP_FAILED, "drain_bench: cannot make a region");
 	memcpy(base, &bench->layout, sizeof(bench->layout));
-	hl_shared_init(&bench->shared, base);
+	hl_shared_init(&bench->shared, base, bench->layout.region_bytes);
 }
 
 static void make_nodes(struct bench *bench)

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "recorder/apart.h"
 #include "recorder/region.h"
+#include "recorder/shared.h"
 #include "recorder/sys.h"
 
 #include <errno.h>
@@ -142,19 +143,30 @@ static int receive_region(int fd, uint64_t deadline_ms, struct hl_welcome *ret_w
 	return region_fd;
 }
 
-static void *map_region(int fd, size_t bytes)
+/*
+ * Maps the region; ${bytes} becomes how much of it. Where there is no log to begin with, of the
+ * rings only the first page, from which hl_shared_rings() maps the rest when there is one: a
+ * program that limits its own address space has all the more.
+ */
+static void *map_region(int fd, size_t *bytes)
 {
 	/* Inaccessible but for the header until it is needed: mlockall() passes over such pages. */
-	struct hl_region_header *header = hl_sys_mmap(bytes, PROT_NONE, MAP_SHARED, fd);
+	struct hl_region_header *header = hl_sys_mmap(*bytes, PROT_NONE, MAP_SHARED, fd);
 	if (!header)
 		return NULL;
 	HL_SYS(SYS_mprotect, header, sizeof(*header), PROT_READ | PROT_WRITE);
+	uint64_t rings = header->areas[HL_AREA_RINGS].offset;
 	if (memcmp(header->magic, HL_REGION_MAGIC, sizeof(header->magic)) != 0 ||
-	    header->region_bytes != bytes) {
-		hl_sys_munmap(header, bytes);
+	    header->region_bytes != *bytes || rings > *bytes) {
+		hl_sys_munmap(header, *bytes);
 		return NULL;
 	}
-	hl_sys_madvise(header, bytes, MADV_DONTDUMP);
+	uint64_t needed = rings + HL_SHARED_RINGS_SEED;
+	if (needed < *bytes && !hl_mode_logs(hl_mode_of(atomic_load(&header->mode)))) {
+		hl_sys_munmap((char *)header + needed, *bytes - needed);
+		*bytes = needed;
+	}
+	hl_sys_madvise(header, *bytes, MADV_DONTDUMP);
 	return header;
 }
 
@@ -178,8 +190,8 @@ static void ask(struct request *request)
 	hl_sys_close(fd);
 	if (region_fd < 0)
 		return;
-	request->region = map_region(region_fd, welcome.region_bytes);
 	request->bytes = welcome.region_bytes;
+	request->region = map_region(region_fd, &request->bytes);
 	hl_sys_close(region_fd);
 }
 

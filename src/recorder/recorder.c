@@ -42,9 +42,9 @@ static bool may_read_clock(void)
 	return HL_SYS(SYS_prctl, PR_GET_TSC, &state, 0) == 0 && state == PR_TSC_ENABLE;
 }
 
-static bool set_up(struct hl_recorder *recorder, void *region)
+static bool set_up(struct hl_recorder *recorder, void *region, size_t bytes)
 {
-	hl_shared_init(&recorder->shared, region);
+	hl_shared_init(&recorder->shared, region, bytes);
 	struct hl_region_header *header = recorder->shared.header;
 	enum hl_mode mode = hl_mode_of(atomic_load(&header->mode));
 	recorder->sampling = header->sample_bytes != 0;
@@ -78,7 +78,7 @@ static enum hl_phase start(struct hl_recorder *recorder, enum hl_hello_kind kind
 		return HL_PHASE_OFF;
 	recorder->shared.collector_pid = collector_pid;
 	recorder->inherits = kind == HL_HELLO_FORK;
-	if (set_up(recorder, region)) {
+	if (set_up(recorder, region, bytes)) {
 		hl_kin_take(region, bytes);
 		return HL_PHASE_RUNNING;
 	}

@@ -41,11 +41,13 @@ void hl_ring_writer_init(struct hl_ring_writer *writer, struct hl_shared *shared
 
 	if (writer->ring || writer->refused)
 		return;
-	writer->refused = start + HL_RING_STRIDE > shared->header->areas[HL_AREA_RINGS].capacity ||
-			  !hl_shared_back(shared->rings + start, HL_RING_DATA + HL_RING_BYTES_MIN);
+	char *rings = hl_shared_rings(shared);
+	writer->refused = !rings ||
+			  start + HL_RING_STRIDE > shared->header->areas[HL_AREA_RINGS].capacity ||
+			  !hl_shared_back(rings + start, HL_RING_DATA + HL_RING_BYTES_MIN);
 	if (writer->refused)
 		return;
-	writer->ring = (struct hl_ring *)(void *)(shared->rings + start);
+	writer->ring = (struct hl_ring *)(void *)(rings + start);
 	writer->bytes = (uint8_t *)writer->ring + HL_RING_DATA;
 	uint32_t capacity = first_capacity(writer, shared);
 	writer->mask = capacity - 1;

@@ -2,6 +2,7 @@
 /* Backs parts of the region with memory; see shared.h. */
 #include "recorder/shared.h"
 
+#include "recorder/private.h"
 #include "recorder/sys.h"
 
 #include <errno.h>
@@ -20,7 +21,7 @@ static void *area_start(struct hl_region_header *header, enum hl_area_id id)
 	return (char *)header + header->areas[id].offset;
 }
 
-void hl_shared_init(struct hl_shared *shared, void *base)
+void hl_shared_init(struct hl_shared *shared, void *base, size_t bytes)
 {
 	struct hl_region_header *header = base;
 	shared->header = header;
@@ -30,10 +31,32 @@ void hl_shared_init(struct hl_shared *shared, void *base)
 	shared->nodes = area_start(header, HL_AREA_NODES);
 	shared->index = area_start(header, HL_AREA_INDEX);
 	shared->chunks = area_start(header, HL_AREA_CELLS);
-	shared->rings = area_start(header, HL_AREA_RINGS);
+	bool all = bytes >= header->region_bytes;
+	atomic_init(&shared->rings, all ? area_start(header, HL_AREA_RINGS) : NULL);
 	atomic_init(&shared->dead_tick, 0);
 	atomic_init(&shared->order.alone, HL_RING_NOBODY);
 	atomic_init(&shared->order.seen, 0);
+}
+
+/* A shared mapping of 0 bytes is not moved but made once more, as large as asked for (mremap(2)):
+ * no file descriptor is needed. */
+char *hl_shared_rings(struct hl_shared *shared)
+{
+	const struct hl_area *area = &shared->header->areas[HL_AREA_RINGS];
+	char *rings = atomic_load_explicit(&shared->rings, memory_order_acquire), *other = NULL;
+	if (rings || !area->capacity)
+		return rings;
+	long address = hl_sys6(SYS_mremap, (long)area_start(shared->header, HL_AREA_RINGS), 0,
+			       (long)area->capacity, MREMAP_MAYMOVE, 0, 0);
+	if (address < 0 && address > -4096)
+		return NULL;
+	rings = (char *)address;
+	if (!atomic_compare_exchange_strong(&shared->rings, &other, rings)) {
+		hl_sys_munmap(rings, area->capacity);
+		return other;
+	}
+	hl_private_adopt(rings, area->capacity);
+	return rings;
 }
 
 static uint64_t next_commit(const struct hl_area *area, uint64_t committed, uint64_t end)

@@ -15,14 +15,21 @@ struct hl_shared {
 	struct hl_region_node *nodes; /* by id; nodes[0] is the root and stays zero */
 	_Atomic uint32_t *index;
 	struct hl_cell_chunk *chunks;
-	char *rings;
+	_Atomic(char *) rings;	    /* NULL: not mapped yet; see hl_shared_rings() */
 	int32_t collector_pid;	    /* 0: unknown in this pid namespace */
 	_Atomic uint64_t dead_tick; /* at which the collector was found to be dead, + 1; 0: never */
 	struct hl_ring_order order;
 };
 
-/* Points ${shared} into the mapped region at ${base}. */
-void hl_shared_init(struct hl_shared *shared, void *base);
+/* Of the rings so much is always mapped. */
+#define HL_SHARED_RINGS_SEED 4096u
+
+/* Points ${shared} into the region at ${base}, of which ${bytes} are mapped. */
+void hl_shared_init(struct hl_shared *shared, void *base, size_t bytes);
+
+/* The rings, mapped if they are not yet; NULL without any, or without address space for them. As
+ * hl_shared_commit(). */
+char *hl_shared_rings(struct hl_shared *shared);
 
 /*
  * Makes sure that bytes [0, end) of an area are backed by memory, so that touching them cannot

@@ -13,7 +13,7 @@ static void allocate_with_log(struct recorder *recorder, uint64_t bytes)
 	static struct hl_ring_writer writer;
 	if (shared.header != recorder->header) {
 		memset(&writer, 0, sizeof(writer));
-		hl_shared_init(&shared, recorder->header);
+		hl_shared_init(&shared, recorder->header, recorder->header->region_bytes);
 		hl_ring_writer_init(&writer, &shared, 0);
 		atomic_store(&recorder->header->thread_count, 1);
 	}

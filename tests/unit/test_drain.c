@@ -376,7 +376,7 @@ static void what_a_dead_process_had_in_memory_is_what_it_had_at_last(void **stat
 static void threads_are_found_as_they_come(void **state)
 {
 	struct lab *lab = *state;
-	const char *unused = lab->shared.rings + 9 * HL_RING_STRIDE;
+	const char *unused = atomic_load(&lab->shared.rings) + 9 * HL_RING_STRIDE;
 	unsigned char resident;
 
 	lab->shared.header->thread_count = 20;

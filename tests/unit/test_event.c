@@ -421,9 +421,10 @@ static void switch_mode(struct mode_ledger *ledger, enum hl_mode to)
 	if (gated)
 		pthread_rwlock_wrlock(&ledger->gate);
 	hl_mode_switch(mode, to);
-	ledger->closed = to == HL_MODE_CLOSED;
-	if (gated)
+	if (gated) {
+		ledger->closed = to == HL_MODE_CLOSED;
 		pthread_rwlock_unlock(&ledger->gate);
+	}
 	uint64_t until = atomic_load(&ledger->events) + MODE_THREADS * EVENTS_OF_A_MODE;
 	while (atomic_load(&ledger->events) < until)
 		usleep(200);
@@ -724,7 +725,8 @@ static void read_log(struct log_reading *reading)
 			continue;
 		if (!reading->readers[i].ring)
 			hl_ring_reader_init(&reading->readers[i],
-					    (void *)(recorder->shared.rings + i * HL_RING_STRIDE));
+					    (void *)(atomic_load(&recorder->shared.rings) +
+						     i * HL_RING_STRIDE));
 		assert_int_equal(
 			hl_ring_read(&reading->readers[i], UINT64_MAX, UINT64_MAX, &reading->sink),
 			0);

@@ -19,7 +19,7 @@ static inline struct hl_shared test_region_new(uint64_t bytes)
 		abort();
 	memcpy(base, &header, sizeof(header));
 	struct hl_shared shared;
-	hl_shared_init(&shared, base);
+	hl_shared_init(&shared, base, header.region_bytes);
 	return shared;
 }
 

@@ -78,7 +78,8 @@ const struct hl_map *hl_owners_find_file(const struct hl_owner_names *names, con
 {
 	const struct hl_maps *maps = hl_owner_names_maps(names);
 	for (size_t i = 0; i < maps->count; i++)
-		if (strncmp(hl_path_basename(maps->maps[i].path), prefix, strlen(prefix)) == 0)
+		if (!maps->maps[i].offset &&
+		    strncmp(hl_path_basename(maps->maps[i].path), prefix, strlen(prefix)) == 0)
 			return &maps->maps[i];
 	return NULL;
 }

@@ -34,8 +34,8 @@ static bool read_piece_header(const struct hl_segment *segment, uint64_t offset,
 {
 	/* The file may have grown since its size was looked up. */
 	if (offset > segment->size || sizeof(*ret_header) > segment->size - offset ||
-	    pread(segment->fd, ret_header, sizeof(*ret_header), (off_t)offset) !=
-		    sizeof(*ret_header) ||
+	    pread(segment->fd, ret_header, sizeof(*ret_header),
+		  (off_t)(segment->offset + offset)) != sizeof(*ret_header) ||
 	    ret_header->stored_bytes > HL_PIECE_BYTES_MAX)
 		return false;
 	return ret_header->stored_bytes <= segment->size - offset - sizeof(*ret_header);
@@ -116,10 +116,11 @@ static int find_parts(struct found_file *file)
 	return r < 0 ? r : 0;
 }
 
-static int open_file(struct found_file *file, int directory_fd, const char *name, uint32_t process)
+static int open_file(struct found_file *file, const struct hl_log_place *place, const char *name,
+		     uint32_t process)
 {
-	int r = hl_segment_open_file(&file->segment, directory_fd, name, &hl_log_event_files,
-				     process, &file->err);
+	int r = hl_segment_open_file(&file->segment, place, name, &hl_log_event_files, process,
+				     &file->err);
 	if (r == 0)
 		r = find_parts(file);
 	if (r == 0 && !file->part_count)
@@ -132,7 +133,7 @@ static int open_file(struct found_file *file, int directory_fd, const char *name
 /* ---- opening them all ---- */
 
 struct opening {
-	int directory_fd;
+	const struct hl_log_place *place;
 	uint32_t process;
 	const struct hl_log_file *names;
 	struct found_file *files;
@@ -143,8 +144,8 @@ static int open_one(void *context, size_t index)
 	struct opening *opening = context;
 	struct found_file *file = &opening->files[index];
 
-	file->result = open_file(file, opening->directory_fd, opening->names[index].name,
-				 opening->process);
+	file->result =
+		open_file(file, opening->place, opening->names[index].name, opening->process);
 	return file->result == -ENOMEM ? -ENOMEM : 0;
 }
 
@@ -220,11 +221,12 @@ static void release_files(struct found_file *files, size_t count)
 	free(files);
 }
 
-static int open_files(struct hl_event_log *log, int directory_fd, const struct hl_log_file *names,
-		      size_t count, const struct hl_log_options *options, struct hl_error *err)
+static int open_files(struct hl_event_log *log, const struct hl_log_place *place,
+		      const struct hl_log_file *names, size_t count,
+		      const struct hl_log_options *options, struct hl_error *err)
 {
 	struct found_file *files = calloc(count, sizeof(*files));
-	struct opening opening = {directory_fd, log->process, names, files};
+	struct opening opening = {place, log->process, names, files};
 
 	log->files = calloc(count, sizeof(*log->files));
 	for (size_t i = 0; files && i < count; i++)
@@ -238,45 +240,53 @@ static int open_files(struct hl_event_log *log, int directory_fd, const struct h
 	return r;
 }
 
-static int open_log(struct hl_event_log *log, int directory_fd, const char *directory,
+static int open_log(struct hl_event_log *log, const struct hl_log_place *place,
 		    const struct hl_log_options *options, struct hl_error *err)
 {
 	struct hl_log_run run = {0};
 
-	int r = hl_log_files_find(directory_fd, directory, &hl_log_event_files, log->process,
+	int r = hl_log_files_find(place, &hl_log_event_files, log->process,
 				  options ? options->start_realtime_ns : 0, &run, err);
 	log->foreign_count = run.foreign_count;
 	log->ignored_count = run.ignored_count;
 	if (r == 0)
-		r = open_files(log, directory_fd, run.list.items, run.list.count, options, err);
+		r = open_files(log, place, run.list.items, run.list.count, options, err);
 	free(run.list.items);
 	return r;
+}
+
+int hl_event_log_open_in(const struct hl_log_place *place, uint32_t process,
+			 const struct hl_log_options *options, struct hl_event_log **ret_log,
+			 struct hl_error *err)
+{
+	struct hl_event_log *log = calloc(1, sizeof(*log));
+	int r = -ENOMEM;
+
+	if (log) {
+		log->process = process;
+		r = open_log(log, place, options, err);
+	}
+	if (r < 0) {
+		hl_event_log_free(log);
+		return r == -ENOMEM ? hl_error_set(err, r,
+						   "cannot read the events in '%s': out of memory",
+						   place->path)
+				    : r;
+	}
+	*ret_log = log;
+	return 0;
 }
 
 int hl_event_log_open(const char *directory, uint32_t process, const struct hl_log_options *options,
 		      struct hl_event_log **ret_log, struct hl_error *err)
 {
-	struct hl_event_log *log = calloc(1, sizeof(*log));
-	int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int r = -ENOMEM;
+	struct hl_log_place place = HL_LOG_PLACE_NONE;
 
-	if (log) {
-		log->process = process;
-		r = fd < 0 ? hl_error_set(err, -errno, "cannot open '%s': %s", directory,
-					  strerror(errno))
-			   : open_log(log, fd, directory, options, err);
-	}
-	if (fd >= 0)
-		close(fd);
-	if (r < 0) {
-		hl_event_log_free(log);
-		return r == -ENOMEM ? hl_error_set(err, r,
-						   "cannot read the events in '%s': out of memory",
-						   directory)
-				    : r;
-	}
-	*ret_log = log;
-	return 0;
+	int r = hl_log_place_open_directory(&place, directory, err);
+	if (r == 0)
+		r = hl_event_log_open_in(&place, process, options, ret_log, err);
+	hl_log_place_release(&place);
+	return r;
 }
 
 void hl_event_log_free(struct hl_event_log *log)

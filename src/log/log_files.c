@@ -5,7 +5,6 @@
 #include "base/array.h"
 #include "log/interval.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -55,22 +54,48 @@ static void name_file(const struct hl_log_rotation *rotation, uint64_t first_int
 		 rotation->process, date, file->number, rotation->kind->suffix);
 }
 
-/* Whether ${name} is that of such a file; then *${ret_number} is its number. */
-static bool is_file(const char *name, const struct hl_log_file_kind *kind, uint32_t process,
+/* Whether ${name} is that of such a file; then its process and its number are set. */
+static bool is_file(const char *name, const struct hl_log_file_kind *kind, uint32_t *ret_process,
 		    uint32_t *ret_number)
 {
 	char date[16], again[HL_SEGMENT_NAME_MAX];
 	size_t prefix = strlen(kind->prefix);
-	unsigned found_process, number;
+	unsigned process, number;
 
 	if (strlen(name) >= sizeof(again) || strncmp(name, kind->prefix, prefix) != 0 ||
-	    sscanf(name + prefix, "-%u-%15[0-9T]-%u.", &found_process, date, &number) != 3 ||
-	    found_process != process || !number)
+	    sscanf(name + prefix, "-%u-%15[0-9T]-%u.", &process, date, &number) != 3 || !number)
 		return false;
-	snprintf(again, sizeof(again), "%s-%u-%s-%06u.%s", kind->prefix, found_process, date,
-		 number, kind->suffix);
+	snprintf(again, sizeof(again), "%s-%u-%s-%06u.%s", kind->prefix, process, date, number,
+		 kind->suffix);
+	*ret_process = process;
 	*ret_number = number;
 	return !strcmp(name, again);
+}
+
+const struct hl_log_file_kind *hl_log_files_parse(const char *name, uint32_t *ret_process,
+						  uint32_t *ret_number)
+{
+	static const struct hl_log_file_kind *const kinds[] = {&hl_log_segments,
+							       &hl_log_event_files};
+
+	for (size_t i = 0; i < HL_COUNT_OF(kinds); i++)
+		if (is_file(name, kinds[i], ret_process, ret_number))
+			return kinds[i];
+	return NULL;
+}
+
+void hl_log_files_name(const struct hl_log_file_kind *kind, const struct hl_segment_header *header,
+		       char name[HL_SEGMENT_NAME_MAX])
+{
+	struct hl_log_file file = {.number = header->number};
+	const struct hl_log_rotation rotation = {
+		.kind = kind,
+		.process = header->process,
+		.start_realtime_ns = header->start_realtime_ns,
+	};
+
+	name_file(&rotation, header->first_interval, &file);
+	memcpy(name, file.name, sizeof(file.name));
 }
 
 /* ---- writing ---- */
@@ -171,66 +196,65 @@ static int by_number(const void *left, const void *right)
 	return (a->number > b->number) - (a->number < b->number);
 }
 
-static int add_entries(DIR *directory, const struct hl_log_file_kind *kind, uint32_t process,
-		       struct hl_log_file_list *list)
-{
-	int r = 0;
+struct listing {
+	const struct hl_log_file_kind *kind;
+	uint32_t process;
+	struct hl_log_file_list *list;
+};
 
-	for (struct dirent *entry; r == 0 && (entry = readdir(directory));) {
-		struct hl_log_file file;
-		if (!is_file(entry->d_name, kind, process, &file.number))
-			continue;
-		strcpy(file.name, entry->d_name);
-		r = hl_array_reserve(&list->items, &list->capacity, list->count + 1,
-				     sizeof(*list->items));
-		if (r == 0)
-			list->items[list->count++] = file;
-	}
+static int add_entry(void *context, const char *name)
+{
+	const struct listing *listing = context;
+	struct hl_log_file_list *list = listing->list;
+	struct hl_log_file file;
+	uint32_t process;
+
+	if (!is_file(name, listing->kind, &process, &file.number) || process != listing->process)
+		return 0;
+	strcpy(file.name, name);
+	int r = hl_array_reserve(&list->items, &list->capacity, list->count + 1,
+				 sizeof(*list->items));
+	if (r == 0)
+		list->items[list->count++] = file;
 	return r;
 }
 
-int hl_log_files_list(int directory_fd, const struct hl_log_file_kind *kind, uint32_t process,
-		      struct hl_log_file_list *list)
+int hl_log_files_list(const struct hl_log_place *place, const struct hl_log_file_kind *kind,
+		      uint32_t process, struct hl_log_file_list *list)
 {
-	int fd = openat(directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *directory = fd < 0 ? NULL : fdopendir(fd);
+	struct listing listing = {kind, process, list};
 
-	if (!directory) {
-		int r = -errno;
-		if (fd >= 0)
-			close(fd);
-		return r;
-	}
-	int r = add_entries(directory, kind, process, list);
-	closedir(directory);
-	if (list->count > 1)
+	int r = hl_log_place_each(place, add_entry, &listing);
+	if (r == 0 && list->count > 1)
 		qsort(list->items, list->count, sizeof(*list->items), by_number);
 	return r;
 }
 
 /* What is damaged, or none at all, is not foreign: whoever opens it says what is wrong with it. */
-static bool is_foreign(int directory_fd, const char *name, const struct hl_log_file_kind *kind,
-		       uint64_t start_realtime_ns)
+static bool is_foreign(const struct hl_log_place *place, const char *name,
+		       const struct hl_log_file_kind *kind, uint64_t start_realtime_ns)
 {
-	int fd = openat(directory_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	struct hl_segment_header header;
+	struct hl_log_extent extent;
 
-	if (fd < 0)
+	if (hl_log_place_open(place, name, &extent) < 0)
 		return false;
-	bool is_whole = pread(fd, &header, sizeof(header), 0) == sizeof(header) &&
-			!hl_log_files_check_header(kind, header.process, &header);
-	close(fd);
+	bool is_whole =
+		extent.bytes >= sizeof(header) &&
+		pread(extent.fd, &header, sizeof(header), (off_t)extent.offset) == sizeof(header) &&
+		!hl_log_files_check_header(kind, header.process, &header);
+	close(extent.fd);
 	return is_whole && header.start_realtime_ns != start_realtime_ns;
 }
 
 /* Returns how many files that are of another recording it took out of the list. */
-static size_t drop_foreign(int directory_fd, const struct hl_log_file_kind *kind,
+static size_t drop_foreign(const struct hl_log_place *place, const struct hl_log_file_kind *kind,
 			   uint64_t start_realtime_ns, struct hl_log_file_list *list)
 {
 	size_t left = 0, count = list->count;
 
 	for (size_t i = 0; i < count; i++)
-		if (!is_foreign(directory_fd, list->items[i].name, kind, start_realtime_ns))
+		if (!is_foreign(place, list->items[i].name, kind, start_realtime_ns))
 			list->items[left++] = list->items[i];
 	list->count = left;
 	return count - left;
@@ -249,25 +273,25 @@ static size_t drop_old(struct hl_log_file_list *list)
 	return first;
 }
 
-int hl_log_files_find(int directory_fd, const char *directory, const struct hl_log_file_kind *kind,
+int hl_log_files_find(const struct hl_log_place *place, const struct hl_log_file_kind *kind,
 		      uint32_t process, uint64_t start_realtime_ns, struct hl_log_run *run,
 		      struct hl_error *err)
 {
-	int r = hl_log_files_list(directory_fd, kind, process, &run->list);
+	int r = hl_log_files_list(place, kind, process, &run->list);
 	if (r < 0)
 		return r;
 	if (start_realtime_ns)
 		run->foreign_count =
-			(uint32_t)drop_foreign(directory_fd, kind, start_realtime_ns, &run->list);
+			(uint32_t)drop_foreign(place, kind, start_realtime_ns, &run->list);
 	if (!run->list.count && run->foreign_count)
 		return hl_error_set(err, -EBADMSG,
 				    "cannot use the %s in '%s': every file is of another recording",
-				    kind->name, directory);
+				    kind->name, place->path);
 	if (!run->list.count)
 		return hl_error_set(err, -ENOENT,
 				    "'%s' holds no %s of this process; 'heapline record %s' keeps "
 				    "%s",
-				    directory, kind->name, kind->record_options, kind->pronoun);
+				    place->path, kind->name, kind->record_options, kind->pronoun);
 	run->ignored_count = (uint32_t)drop_old(&run->list);
 	return 0;
 }

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "log/log_place.h"
 #include "log/segment.h"
 
 #include <stdbool.h>
@@ -68,9 +69,18 @@ struct hl_segment_header hl_log_rotation_header(const struct hl_log_rotation *ro
 
 /* ---- for readers ---- */
 
-/* Lists all files of ${kind} and ${process} that are in the directory. 0 or a negative errno. */
-int hl_log_files_list(int directory_fd, const struct hl_log_file_kind *kind, uint32_t process,
-		      struct hl_log_file_list *list);
+/* The kind of the file called ${name}, the sequence number of its process and its own number; NULL:
+ * it is no file of a log. */
+const struct hl_log_file_kind *hl_log_files_parse(const char *name, uint32_t *ret_process,
+						  uint32_t *ret_number);
+
+/* What a file of ${kind} with that header is called. */
+void hl_log_files_name(const struct hl_log_file_kind *kind, const struct hl_segment_header *header,
+		       char name[HL_SEGMENT_NAME_MAX]);
+
+/* Lists all files of ${kind} and ${process} that are in ${place}. 0 or a negative errno. */
+int hl_log_files_list(const struct hl_log_place *place, const struct hl_log_file_kind *kind,
+		      uint32_t process, struct hl_log_file_list *list);
 
 /* The newest run of numbers without a gap. Zero-initialize; free list.items. */
 struct hl_log_run {
@@ -80,12 +90,12 @@ struct hl_log_run {
 };
 
 /*
- * Finds the files of ${kind} and ${process} that can be read in ${directory}, open at
- * ${directory_fd}. ${start_realtime_ns}: of tick 0; files that say another time are foreign; 0: not
+ * Finds the files of ${kind} and ${process} that can be read in ${place}.
+ * ${start_realtime_ns}: of tick 0; files that say another time are foreign; 0: not
  * known. 0, -ENOMEM, or a negative errno with a sentence: -ENOENT where there are none, -EBADMSG
  * where all are foreign.
  */
-int hl_log_files_find(int directory_fd, const char *directory, const struct hl_log_file_kind *kind,
+int hl_log_files_find(const struct hl_log_place *place, const struct hl_log_file_kind *kind,
 		      uint32_t process, uint64_t start_realtime_ns, struct hl_log_run *run,
 		      struct hl_error *err);
 

@@ -8,10 +8,8 @@
 #include "log/segment_reader.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* A month of intervals; a damaged log must not take all memory. */
 #define POINTS_MAX (UINT64_C(32) << 20)
@@ -19,7 +17,7 @@
 /* ---- opening them ---- */
 
 struct opening {
-	int directory_fd;
+	const struct hl_log_place *place;
 	uint32_t process;
 	const struct hl_log_file *found;
 	struct hl_segment *segments;
@@ -34,7 +32,7 @@ static int open_one(void *context, size_t index)
 	struct hl_segment *segment = &opening->segments[index];
 	struct hl_error *err = &opening->errors[index];
 
-	int r = hl_segment_open(segment, opening->directory_fd, found->name, opening->process, err);
+	int r = hl_segment_open(segment, opening->place, found->name, opening->process, err);
 	if (r == 0 && segment->header.number != found->number)
 		r = hl_error_set(err, -EBADMSG,
 				 "cannot use '%s': it is of another number than its name says",
@@ -255,13 +253,13 @@ static int sum_up(struct hl_log *log)
 
 /* ---- the log ---- */
 
-static int open_log(struct hl_log *log, int directory_fd, const char *directory,
+static int open_log(struct hl_log *log, const struct hl_log_place *place,
 		    const struct hl_log_options *options, struct hl_error *err)
 {
 	struct hl_log_run run = {0};
-	struct opening opening = {.directory_fd = directory_fd, .process = log->process};
+	struct opening opening = {.place = place, .process = log->process};
 
-	int r = hl_log_files_find(directory_fd, directory, &hl_log_segments, log->process,
+	int r = hl_log_files_find(place, &hl_log_segments, log->process,
 				  options ? options->start_realtime_ns : 0, &run, err);
 	log->foreign_count = run.foreign_count;
 	log->ignored_count = run.ignored_count;
@@ -279,30 +277,38 @@ static int open_log(struct hl_log *log, int directory_fd, const char *directory,
 	return r;
 }
 
-int hl_log_open(const char *directory, uint32_t process, const struct hl_log_options *options,
-		struct hl_log **ret_log, struct hl_error *err)
+int hl_log_open_in(const struct hl_log_place *place, uint32_t process,
+		   const struct hl_log_options *options, struct hl_log **ret_log,
+		   struct hl_error *err)
 {
 	struct hl_log *log = calloc(1, sizeof(*log));
-	int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	int r = -ENOMEM;
 
 	if (log) {
 		log->process = process;
-		r = fd < 0 ? hl_error_set(err, -errno, "cannot open '%s': %s", directory,
-					  strerror(errno))
-			   : open_log(log, fd, directory, options, err);
+		r = open_log(log, place, options, err);
 	}
-	if (fd >= 0)
-		close(fd);
 	if (r < 0) {
 		hl_log_free(log);
 		return r == -ENOMEM
 			       ? hl_error_set(err, r, "cannot read the log in '%s': out of memory",
-					      directory)
+					      place->path)
 			       : r;
 	}
 	*ret_log = log;
 	return 0;
+}
+
+int hl_log_open(const char *directory, uint32_t process, const struct hl_log_options *options,
+		struct hl_log **ret_log, struct hl_error *err)
+{
+	struct hl_log_place place = HL_LOG_PLACE_NONE;
+
+	int r = hl_log_place_open_directory(&place, directory, err);
+	if (r == 0)
+		r = hl_log_open_in(&place, process, options, ret_log, err);
+	hl_log_place_release(&place);
+	return r;
 }
 
 void hl_log_free(struct hl_log *log)

@@ -9,6 +9,7 @@
 #include "base/progress.h"
 #include "log/interval.h"
 #include "log/log_module.h"
+#include "log/log_place.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -89,6 +90,11 @@ struct hl_log_options {
  */
 int hl_log_open(const char *directory, uint32_t process, const struct hl_log_options *options,
 		struct hl_log **ret_log, struct hl_error *err);
+
+/* The same of a log in ${place}, which is not needed any more afterwards. */
+int hl_log_open_in(const struct hl_log_place *place, uint32_t process,
+		   const struct hl_log_options *options, struct hl_log **ret_log,
+		   struct hl_error *err);
 
 /* What was in use in interval ${number}, one of log->points. 0 or a negative errno with a sentence.
  */

@@ -3,10 +3,8 @@
 #include "log/segment_reader.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -21,7 +19,7 @@ static int read_at(const struct hl_segment *segment, uint64_t offset, void *byte
 
 	while (done < size) {
 		ssize_t count = pread(segment->fd, (char *)bytes + done, size - done,
-				      (off_t)(offset + done));
+				      (off_t)(segment->offset + offset + done));
 		if (count < 0 && errno == EINTR)
 			continue;
 		if (count <= 0)
@@ -291,19 +289,22 @@ static int walk_pieces(struct hl_segment *segment)
 
 /* ---- the file ---- */
 
-static int open_file(struct hl_segment *segment, int directory_fd, const char *name,
+static int open_file(struct hl_segment *segment, const struct hl_log_place *place, const char *name,
 		     struct hl_error *err)
 {
-	struct stat status;
+	struct hl_log_extent extent;
 
-	segment->fd = openat(directory_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	if (segment->fd < 0 || fstat(segment->fd, &status) < 0)
-		return hl_error_set(err, -errno, "cannot open '%s': %s", name, strerror(errno));
-	if (!S_ISREG(status.st_mode))
-		return hl_error_set(err, -EBADMSG, "cannot use '%s': it is not a regular file",
-				    name);
-	segment->size = (uint64_t)status.st_size;
-	int r = read_at(segment, 0, &segment->header, sizeof(segment->header));
+	int r = hl_log_place_open(place, name, &extent);
+	if (r == -EBADMSG)
+		return hl_error_set(err, r, "cannot use '%s': it is not a regular file", name);
+	if (r < 0)
+		return hl_error_set(err, r, "cannot open '%s': %s", name, strerror(-r));
+	segment->fd = extent.fd;
+	segment->offset = extent.offset;
+	segment->size = extent.bytes;
+	r = segment->size < sizeof(segment->header)
+		    ? -ENODATA
+		    : read_at(segment, 0, &segment->header, sizeof(segment->header));
 	if (r == -ENODATA)
 		return hl_error_set(err, r, "cannot use '%s': it was cut off in its header", name);
 	if (r < 0)
@@ -311,24 +312,24 @@ static int open_file(struct hl_segment *segment, int directory_fd, const char *n
 	return 0;
 }
 
-int hl_segment_open_file(struct hl_segment *segment, int directory_fd, const char *name,
-			 const struct hl_log_file_kind *kind, uint32_t process,
+int hl_segment_open_file(struct hl_segment *segment, const struct hl_log_place *place,
+			 const char *name, const struct hl_log_file_kind *kind, uint32_t process,
 			 struct hl_error *err)
 {
 	*segment = (struct hl_segment){.path = strdup(name), .fd = -1};
 	if (!segment->path)
 		return hl_error_set(err, -ENOMEM, "out of memory");
-	int r = open_file(segment, directory_fd, name, err);
+	int r = open_file(segment, place, name, err);
 	if (r < 0)
 		return r;
 	const char *wrong = hl_log_files_check_header(kind, process, &segment->header);
 	return wrong ? hl_error_set(err, -EBADMSG, "cannot use '%s': %s", name, wrong) : 0;
 }
 
-int hl_segment_open(struct hl_segment *segment, int directory_fd, const char *name,
+int hl_segment_open(struct hl_segment *segment, const struct hl_log_place *place, const char *name,
 		    uint32_t process, struct hl_error *err)
 {
-	int r = hl_segment_open_file(segment, directory_fd, name, &hl_log_segments, process, err);
+	int r = hl_segment_open_file(segment, place, name, &hl_log_segments, process, err);
 	if (r < 0)
 		return r;
 	r = load_index(segment);

@@ -14,6 +14,7 @@
 struct hl_segment {
 	char *path; /* for messages */
 	int fd;
+	uint64_t offset; /* of its first byte in the file at fd */
 	uint64_t size;
 	struct hl_segment_header header;
 	struct hl_segment_index index; /* as written, or as found by walking the pieces */
@@ -22,20 +23,20 @@ struct hl_segment {
 };
 
 /*
- * Opens the file ${name} of ${kind} and ${process} in ${directory_fd} and checks its header, no
+ * Opens the file ${name} of ${kind} and ${process} in ${place} and checks its header, no
  * more. 0 or a negative errno with a sentence: -EBADMSG where it is none, -ENODATA where it was cut
  * off in its header. Release in any case.
  */
-int hl_segment_open_file(struct hl_segment *segment, int directory_fd, const char *name,
-			 const struct hl_log_file_kind *kind, uint32_t process,
+int hl_segment_open_file(struct hl_segment *segment, const struct hl_log_place *place,
+			 const char *name, const struct hl_log_file_kind *kind, uint32_t process,
 			 struct hl_error *err);
 
 /*
- * Opens the segment ${name} of process ${process} in ${directory_fd}. 0 or a negative errno with a
+ * Opens the segment ${name} of process ${process} in ${place}. 0 or a negative errno with a
  * sentence; -EBADMSG where it is damaged, -ENODATA where it was cut off before its first
  * checkpoint. Release in any case.
  */
-int hl_segment_open(struct hl_segment *segment, int directory_fd, const char *name,
+int hl_segment_open(struct hl_segment *segment, const struct hl_log_place *place, const char *name,
 		    uint32_t process, struct hl_error *err);
 void hl_segment_release(struct hl_segment *segment);
 

@@ -304,7 +304,10 @@ static inline size_t compare(const struct lab *lab, const struct hl_event_log *l
 static inline struct hl_log_file_list list_files(const struct lab *lab)
 {
 	struct hl_log_file_list list = {0};
+	struct hl_log_place place = HL_LOG_PLACE_NONE;
 
-	assert_int_equal(hl_log_files_list(lab->fd, &hl_log_event_files, PROCESS, &list), 0);
+	assert_int_equal(hl_log_place_open_directory(&place, lab->directory, NULL), 0);
+	assert_int_equal(hl_log_files_list(&place, &hl_log_event_files, PROCESS, &list), 0);
+	hl_log_place_release(&place);
 	return list;
 }

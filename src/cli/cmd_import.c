@@ -7,20 +7,26 @@
 #include "cli/write_packed.h"
 #include "import/import_folded.h"
 #include "pack/pack.h"
+#include "profile/log_source.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define STDIN_NAME "standard input"
 
-static const char *const format_words[] = {"auto", "folded", "legacy", "mprof", "pprof", NULL};
+/* "legacy" is what gperftools was called up to 0.1. */
+static const char *const format_words[] = {"auto",  "folded", "gperftools", "mprof",
+					   "pprof", "legacy", NULL};
 
 /* In the order of format_words; NULL: of the kind that the file looks like. */
 static const struct hl_importer *const importers[] = {
-	NULL, &hl_importer_folded, &hl_importer_legacy, &hl_importer_mprof, &hl_importer_pprof,
+	NULL,
+	&hl_importer_folded,
+	&hl_importer_legacy,
+	&hl_importer_mprof,
+	&hl_importer_pprof,
+	&hl_importer_legacy,
 };
 
 /* The first three of hl_value_names; the others are never in folded text. */
@@ -34,7 +40,8 @@ static bool force;
 static const struct hl_option options[] = {
 	{"output", 'o', "FILE", "where the packed recording goes", HL_OPTION_TEXT, &output, NULL},
 	{"force", 'f', NULL, "replace an existing file", HL_OPTION_FLAG, &force, NULL},
-	{"format", 0, "FORMAT", "auto, folded, legacy, mprof or pprof (default: auto)",
+	{"format", 0, "FORMAT",
+	 "auto, folded, gperftools (jemalloc's too), mprof or pprof (default: auto)",
 	 HL_OPTION_CHOICE, &format, format_words},
 	{"value", 'v', "VALUE",
 	 "what the numbers of folded text are: inuse, alloc or peak (default: inuse)",
@@ -44,33 +51,23 @@ static const struct hl_option options[] = {
 	{0},
 };
 
-/* Recordings are opened as they are, packed or not. */
-static bool is_recording(int fd)
-{
-	struct stat status;
-	uint8_t head[64];
-
-	if (fstat(fd, &status) == 0 && S_ISDIR(status.st_mode))
-		return true;
-	ssize_t size = pread(fd, head, sizeof(head), 0); /* of a pipe: fails */
-	return size > 0 && hl_pack_detect(head, (size_t)size);
-}
-
 static int load(const char *path, struct hl_profile **ret_profile, struct hl_error *err)
 {
-	if (!strcmp(path, "-"))
-		return hl_profile_import(STDIN_FILENO, STDIN_NAME, importers[format], ret_profile,
-					 err);
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return hl_error_set(err, -errno, "cannot read '%s': %s", path, strerror(errno));
-	int r = is_recording(fd)
-			? hl_error_set(err, -EINVAL,
-				       "cannot import '%s': it is a recording, not another tool's "
-				       "file; 'heapline pack' packs it",
-				       path)
-			: hl_profile_import(fd, path, importers[format], ret_profile, err);
-	close(fd);
+	struct hl_input input = HL_INPUT_NONE;
+
+	int r = hl_input_is_directory(path) && access(path, F_OK) == 0
+			? -EISDIR
+			: hl_input_open(&input, path, err);
+	/* Recordings are opened as they are, packed or not. */
+	if (r == -EISDIR || (r == 0 && (hl_pack_detect(input.head, input.head_size) ||
+					hl_log_source_is_segment(&input))))
+		r = hl_error_set(err, -EINVAL,
+				 "cannot import '%s': it is a recording, or a part of one, which "
+				 "every view opens as it is",
+				 path);
+	if (r == 0)
+		r = hl_profile_import(&input, importers[format], ret_profile, err);
+	hl_input_close(&input);
 	return r;
 }
 
@@ -103,7 +100,7 @@ static int import(char *path, struct hl_error *err)
 		r = interpret(profile, err);
 	hl_terminal_progress_phase(&progress, "writing");
 	if (r == 0)
-		r = hl_write_packed(profile, output, err);
+		r = hl_write_packed(profile, NULL, output, err);
 	hl_terminal_progress_clear(&progress);
 	hl_profile_free(profile);
 	return r;

@@ -21,10 +21,11 @@
 
 /* ---- operands ---- */
 
-static bool is_directory(const char *path)
+/* A pipe can be read once. */
+static bool is_stream(const char *path)
 {
 	struct stat status;
-	return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+	return stat(path, &status) < 0 || (!S_ISDIR(status.st_mode) && !S_ISREG(status.st_mode));
 }
 
 static int profiles_max(const struct hl_view_command *command)
@@ -299,7 +300,7 @@ static bool may_have_history(const struct hl_profile *profile, const struct oper
 			     const struct hl_profile_selection *selection)
 {
 	return !profile->imported && !profile->base && !profile->moment && !selection->tid &&
-	       !hl_filter_has_expressions(&operands->filter) && is_directory(operands->paths[0]);
+	       !hl_filter_has_expressions(&operands->filter) && !is_stream(operands->paths[0]);
 }
 
 /* Without a log, or with one that cannot be read, the view goes without. */

@@ -379,7 +379,7 @@ static int set_name(struct reading *reading)
 
 	int r = hl_strings_intern(&profile->strings, reading->container.path, &profile->name);
 	if (r == 0 && !profile->imported)
-		r = hl_strings_intern(&profile->strings, "packed recording", &profile->source);
+		r = hl_strings_intern(&profile->strings, HL_PACK_SOURCE, &profile->source);
 	return r < 0 ? out_of_memory(reading) : 0;
 }
 

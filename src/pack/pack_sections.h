@@ -24,6 +24,15 @@
 
 #define HL_PACK_SECTION_COUNT 12
 
+/* Where there is a log, in any order: */
+#define HL_PACK_RECORDING HL_FOURCC('R', 'E', 'C', 'M') /* JSON, as in recording.hlm */
+#define HL_PACK_RECORDED  HL_FOURCC('R', 'E', 'C', 'P') /* JSON of each process, NUL-terminated */
+#define HL_PACK_LOG_NAMES HL_FOURCC('L', 'O', 'G', 'N') /* of files, NUL-terminated */
+#define HL_PACK_LOG_BYTES HL_FOURCC('L', 'O', 'G', 'B') /* of each of them: u64 */
+#define HL_PACK_LOG_FILES HL_FOURCC('L', 'O', 'G', 'S') /* the files, one after another */
+
+#define HL_PACK_LOG_SECTION_COUNT 5
+
 /* More of anything is not read. */
 #define HL_PACK_ROWS_MAX ((size_t)1 << 28)
 #define HL_PACK_TEXT_MAX ((size_t)1 << 30)
@@ -59,6 +68,10 @@ int hl_pack_meta_read(const char *text, size_t size, const char *name, struct hl
  * that is nothing.
  */
 int hl_pack_select(struct hl_profile *profile, const struct hl_profile_selection *selection);
+
+/* Adds the HL_PACK_LOG_SECTION_COUNT sections of ${log}. 0 or a negative errno with a sentence. */
+int hl_pack_log_write(const struct hl_pack_log *log, struct hl_container_writer *writer,
+		      struct hl_error *err);
 
 /* Makes all sums of ${profile} from its rows. */
 void hl_pack_sum(struct hl_profile *profile);

@@ -156,13 +156,17 @@ static int add_sections(struct packing *packing)
 	return r;
 }
 
-int hl_pack_write(const struct hl_profile *profile, int fd, const char *name, struct hl_error *err)
+int hl_pack_write(const struct hl_profile *profile, const struct hl_pack_log *log, int fd,
+		  const char *name, struct hl_error *err)
 {
 	struct packing packing = {.profile = profile, .err = err};
 
-	hl_container_writer_init_fd(&packing.writer, fd, name, HL_KIND_PACK, HL_PACK_SECTION_COUNT);
+	hl_container_writer_init_fd(&packing.writer, fd, name, HL_KIND_PACK,
+				    HL_PACK_SECTION_COUNT + (log ? HL_PACK_LOG_SECTION_COUNT : 0));
 	packing.writer.compression_level = HL_COMPRESSION_SMALL;
 	int r = add_sections(&packing);
+	if (r == 0 && log)
+		r = hl_pack_log_write(log, &packing.writer, err);
 	if (r == 0)
 		r = hl_container_writer_finish(&packing.writer, true, err);
 	hl_container_writer_release(&packing.writer);

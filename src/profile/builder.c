@@ -274,13 +274,60 @@ static int add_pseudo_frame(struct hl_builder *builder, uint64_t which)
 	return add_named_frame(builder, name ? name : "[unknown]", which);
 }
 
+/* The first frame that is known of a module says from where its names came. */
+static int describe_known(struct hl_builder *builder, struct hl_profile_module *module,
+			  const struct hl_profile_module *known)
+{
+	if (module->used)
+		return 0;
+	module->used = true;
+	module->symbols = known->symbols;
+	return hl_strings_intern(&builder->profile->strings,
+				 hl_profile_text(builder->names->profile, known->symbols_reason),
+				 &module->symbols_reason);
+}
+
+/* 1; 0 where the names do not know the address; or -ENOMEM. */
+static int add_known_frames(struct hl_builder *builder, uint32_t module_id, uint64_t address)
+{
+	struct hl_profile_module *module = &builder->profile->modules[module_id];
+	const struct hl_profile *known = builder->names->profile;
+	uint32_t first;
+
+	uint32_t count =
+		hl_known_names_find(builder->names, hl_profile_text(builder->profile, module->path),
+				    module->build_id, module->build_id_bytes, address, &first);
+	if (!count)
+		return 0;
+	int r = describe_known(
+		builder, module,
+		&known->modules[known->functions[known->frames[first].function].module]);
+	for (uint32_t i = first; r == 0 && i < first + count; i++) {
+		const struct hl_profile_frame *frame = &known->frames[i];
+		const struct hl_profile_function *function = &known->functions[frame->function];
+		const struct hl_symbols_frame symbol = {
+			.function = hl_profile_text(known, function->name),
+			.function_file = hl_profile_text(known, function->file),
+			.function_line = function->line,
+			.file = hl_profile_text(known, frame->file),
+			.line = frame->line,
+			.inlined = frame->inlined,
+		};
+		r = add_frame(builder, &symbol, module_id, address);
+	}
+	return r < 0 ? r : 1;
+}
+
 static int add_symbol_frames(struct hl_builder *builder, uint32_t module, uint64_t address)
 {
 	const struct hl_symbols_frame *found;
 	struct hl_symbols *symbols;
 	size_t count = 0;
+	int r = builder->names ? add_known_frames(builder, module, address) : 0;
 
-	int r = module_symbols(builder, module, &symbols);
+	if (r)
+		return r < 0 ? r : 0;
+	r = module_symbols(builder, module, &symbols);
 	if (r == 0)
 		r = hl_symbols_find(symbols, address, &found, &count);
 	for (size_t i = count; r == 0 && i-- > 0;)
@@ -325,6 +372,13 @@ static int intern_place(struct hl_builder *builder, uint32_t module, uint64_t ad
 		}
 	}
 	return add_place(builder, module, address, hash, ret_place);
+}
+
+int hl_builder_name(struct hl_builder *builder, uint32_t module, uint64_t address)
+{
+	const struct hl_builder_place *place;
+
+	return intern_place(builder, module, address, &place);
 }
 
 /* ---- nodes ---- */

@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "profile/profile.h"
+#include "profile/known_names.h"
 
 /* What one address stands for: frames first .. first + count - 1, outermost first. */
 struct hl_builder_place {
@@ -21,8 +21,9 @@ struct hl_builder_node {
 
 struct hl_builder {
 	struct hl_profile *profile;
-	struct hl_file_finder *files; /* NULL, unless set after _init() */
-	struct hl_symbols **symbols;  /* of each module; NULL until needed */
+	struct hl_file_finder *files;	    /* NULL, unless set after _init() */
+	const struct hl_known_names *names; /* as above; looked at before files */
+	struct hl_symbols **symbols;	    /* of each module; NULL until needed */
 	struct hl_builder_place *places;
 	struct hl_builder_node *nodes; /* [0] is the root */
 	size_t place_count, node_count;
@@ -51,6 +52,9 @@ int hl_builder_module(struct hl_builder *builder, const char *path, const uint8_
  */
 int hl_builder_node(struct hl_builder *builder, uint32_t parent, uint32_t module, uint64_t address,
 		    uint32_t *ret_node);
+
+/* Names ${address} in ${module}, not 0, without a node that needs it. 0 or -ENOMEM. */
+int hl_builder_name(struct hl_builder *builder, uint32_t module, uint64_t address);
 
 /*
  * For files that bring their names along: the frame of ${symbol} at ${address} of ${module} (0:

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /* ---- the range ---- */
 
@@ -66,7 +65,7 @@ int hl_history_name(struct hl_history *history, const struct hl_log_state *state
 	struct hl_profile *profile;
 	uint32_t *nodes;
 
-	int r = hl_moment_profile(history->recording, history->process, state, &selection, &profile,
+	int r = hl_moment_profile(&history->source, history->process, state, &selection, &profile,
 				  &nodes, err);
 	if (r < 0)
 		return r;
@@ -89,25 +88,13 @@ int hl_history_name(struct hl_history *history, const struct hl_log_state *state
 
 /* ---- opening ---- */
 
-static bool is_file(const char *path)
+static int open_log(struct hl_history *history, const struct hl_profile_selection *selection,
+		    struct hl_error *err)
 {
-	struct stat status;
-	return stat(path, &status) == 0 && !S_ISDIR(status.st_mode);
-}
-
-static int open_recording(struct hl_history *history, const struct hl_profile_selection *selection,
-			  struct hl_error *err)
-{
-	if (!strcmp(history->path, "-") || is_file(history->path))
-		return hl_error_set(err, -EINVAL,
-				    "cannot look at '%s' over time: only a recording, NAME.hl, has "
-				    "a log",
-				    history->path);
-	int r = hl_recording_open(history->path, &history->recording, err);
+	int r = hl_log_source_open(&history->source, history->path, err);
 	if (r < 0)
 		return r;
-	r = hl_moment_open_log(history->path, history->recording, selection, &history->process,
-			       &history->log, err);
+	r = hl_moment_open_log(&history->source, selection, &history->process, &history->log, err);
 	if (r == 0)
 		history->reading.start_realtime_ns = history->process->start_realtime_ns;
 	return r;
@@ -118,7 +105,7 @@ static int open_history(struct hl_history *history, const struct hl_profile_sele
 {
 	const struct hl_log_state nothing = {0};
 
-	int r = open_recording(history, selection, err);
+	int r = open_log(history, selection, err);
 	if (r == 0)
 		r = choose_range(history, range, err);
 	if (r == 0)
@@ -140,6 +127,7 @@ int hl_history_open(const char *path, const struct hl_profile_selection *selecti
 	}
 	history->path = copy;
 	history->filter = filter;
+	history->source = HL_LOG_SOURCE_NONE;
 	history->reading =
 		(struct hl_log_options){.jobs = selection->jobs, .progress = selection->progress};
 	int r = open_history(history, selection, range, err);
@@ -157,7 +145,7 @@ void hl_history_free(struct hl_history *history)
 	hl_profile_free(history->profile);
 	free(history->profile_nodes);
 	hl_log_free(history->log);
-	hl_recording_free(history->recording);
+	hl_log_source_release(&history->source);
 	free(history->path);
 	free(history);
 }

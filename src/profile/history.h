@@ -10,8 +10,7 @@
 
 #include "log/log_reader.h"
 #include "profile/filter.h"
-#include "profile/profile.h"
-#include "recording/recording.h"
+#include "profile/log_source.h"
 
 /* In milliseconds since the process' recording began; the intervals that hold them are in it. */
 struct hl_history_range {
@@ -22,7 +21,7 @@ struct hl_history_range {
 
 struct hl_history {
 	char *path;
-	struct hl_recording *recording;
+	struct hl_log_source source;
 	const struct hl_recording_process *process; /* whose log it is */
 	struct hl_log *log;
 	const struct hl_log_point *points; /* the range, a part of log->points */
@@ -37,9 +36,9 @@ struct hl_history {
 };
 
 /*
- * Opens the log in the recording ${path} of the process that ${selection} names, else of the one
- * with the highest peak. ${filter}, which may be NULL and must outlive the history, is applied to
- * the stacks, and not to what the timeline says of all. 0 or a negative errno with a sentence.
+ * Opens the log in ${path}, see log_source.h, of the process that ${selection} names, else of the
+ * one with the highest peak. ${filter}, which may be NULL and must outlive the history, is applied
+ * to the stacks, and not to what the timeline says of all. 0 or a negative errno with a sentence.
  */
 int hl_history_open(const char *path, const struct hl_profile_selection *selection,
 		    const struct hl_history_range *range, const struct hl_filter *filter,

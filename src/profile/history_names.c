@@ -3,6 +3,7 @@
 #include "profile/history_names.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,4 +61,49 @@ int hl_history_names_add(struct hl_log_state *names, const struct hl_log_state *
 {
 	int r = add_nodes(names, state);
 	return r < 0 ? r : add_modules(names, state);
+}
+
+/* ---- a whole log ---- */
+
+struct reading {
+	struct hl_log_state *names;
+	pthread_mutex_t lock;
+};
+
+static int begin_part(void *context, size_t part, const struct hl_log_state *state)
+{
+	(void)context, (void)part, (void)state;
+	return 0;
+}
+
+static int visit_interval(void *context, size_t part, const struct hl_log_interval *interval)
+{
+	(void)context, (void)part, (void)interval;
+	return 0;
+}
+
+static int end_part(void *context, size_t part, const struct hl_log_state *state)
+{
+	struct reading *reading = context;
+
+	(void)part;
+	pthread_mutex_lock(&reading->lock);
+	int r = hl_history_names_add(reading->names, state);
+	pthread_mutex_unlock(&reading->lock);
+	return r;
+}
+
+int hl_history_names_read(const struct hl_log *log, const struct hl_log_options *options,
+			  struct hl_log_state **ret_names, struct hl_error *err)
+{
+	struct reading reading = {calloc(1, sizeof(*reading.names)), PTHREAD_MUTEX_INITIALIZER};
+	const struct hl_log_fold fold = {&reading, begin_part, visit_interval, end_part};
+
+	int r = reading.names ? hl_log_read(log, 0, UINT64_MAX, options, &fold, err)
+			      : hl_error_set(err, -ENOMEM, "cannot read the log: out of memory");
+	if (r < 0)
+		hl_log_state_free(reading.names);
+	else
+		*ret_names = reading.names;
+	return r;
 }

@@ -10,3 +10,7 @@
  * nodes are 0. 0 or -ENOMEM.
  */
 int hl_history_names_add(struct hl_log_state *names, const struct hl_log_state *state);
+
+/* All that ${log} names, in a state that the caller frees. As hl_log_read(). */
+int hl_history_names_read(const struct hl_log *log, const struct hl_log_options *options,
+			  struct hl_log_state **ret_names, struct hl_error *err);

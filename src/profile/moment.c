@@ -55,8 +55,8 @@ static size_t list_candidates(const struct hl_recording *recording,
 	return count;
 }
 
-static int open_first_log(const char *path, const struct candidate *candidates, size_t count,
-			  const struct hl_log_options *options,
+static int open_first_log(const struct hl_log_place *place, const struct candidate *candidates,
+			  size_t count, const struct hl_log_options *options,
 			  const struct hl_recording_process **ret_process, struct hl_log **ret_log,
 			  struct hl_error *err)
 {
@@ -65,29 +65,33 @@ static int open_first_log(const char *path, const struct candidate *candidates, 
 	for (size_t i = 0; r == -ENOENT && i < count; i++) {
 		struct hl_log_options of_process = *options;
 		of_process.start_realtime_ns = candidates[i].process->start_realtime_ns;
-		r = hl_log_open(path, candidates[i].process->sequence, &of_process, ret_log, err);
+		r = hl_log_open_in(place, candidates[i].process->sequence, &of_process, ret_log,
+				   err);
 		if (r == 0)
 			*ret_process = candidates[i].process;
 	}
 	return r;
 }
 
-int hl_moment_open_log(const char *path, const struct hl_recording *recording,
+int hl_moment_open_log(const struct hl_log_source *source,
 		       const struct hl_profile_selection *selection,
 		       const struct hl_recording_process **ret_process, struct hl_log **ret_log,
 		       struct hl_error *err)
 {
 	struct hl_log_options options = {.jobs = selection->jobs, .progress = selection->progress};
+	const struct hl_recording *recording = source->log.recording;
+	const struct hl_log_place *place = &source->log.place;
 	struct hl_profile_selection process = *selection;
 	struct candidate *candidates =
 		calloc((size_t)recording->process_count + 1, sizeof(*candidates));
 
 	if (!candidates)
-		return hl_error_set(err, -ENOMEM, "cannot read '%s': out of memory", path);
+		return hl_error_set(err, -ENOMEM, "cannot read '%s': out of memory", place->path);
 	process.tid = 0; /* logs do not tell threads apart */
 	size_t count = list_candidates(recording, selection, candidates);
-	int r = count ? open_first_log(path, candidates, count, &options, ret_process, ret_log, err)
-		      : hl_profile_selection_fail(&process, path, err);
+	int r = count ? open_first_log(place, candidates, count, &options, ret_process, ret_log,
+				       err)
+		      : hl_profile_selection_fail(&process, place->path, err);
 	free(candidates);
 	return r;
 }
@@ -180,14 +184,19 @@ static void know_inuse_alone(struct hl_profile *profile)
 	profile->thread_count = 0; /* nor who allocated it */
 }
 
-int hl_moment_profile(const struct hl_recording *recording,
+int hl_moment_profile(const struct hl_log_source *source,
 		      const struct hl_recording_process *process, const struct hl_log_state *state,
 		      const struct hl_profile_selection *selection, struct hl_profile **ret_profile,
 		      uint32_t **ret_nodes, struct hl_error *err)
 {
+	const struct hl_recording *recording = source->log.recording;
 	struct hl_recording_process copy = *process;
 	struct hl_recording of_one = *recording;
-	struct hl_profile_selection all = {.progress = selection->progress, .ret_nodes = ret_nodes};
+	struct hl_profile_selection all = {
+		.progress = selection->progress,
+		.names = source->packed ? &source->names : NULL,
+		.ret_nodes = ret_nodes,
+	};
 	struct hl_profile *profile;
 
 	copy.modules = NULL;
@@ -210,6 +219,14 @@ int hl_moment_profile(const struct hl_recording *recording,
 	profile->recorded_process_count = recording->process_count;
 	profile->recorded_process_number = (size_t)(process - recording->processes) + 1;
 	know_inuse_alone(profile);
+	if (source->packed &&
+	    hl_strings_intern(&profile->strings, HL_PACK_SOURCE, &profile->source) < 0) {
+		hl_profile_free(profile);
+		if (ret_nodes)
+			free(*ret_nodes);
+		return hl_error_set(err, -ENOMEM, "cannot load '%s': out of memory",
+				    recording->name);
+	}
 	*ret_profile = profile;
 	return 0;
 }
@@ -268,21 +285,20 @@ static int describe(struct hl_profile *profile, const struct hl_log_point *point
 	return hl_strings_intern(&profile->strings, clause, &profile->moment);
 }
 
-static int load_at(const char *path, const struct hl_recording *recording,
-		   const struct hl_recording_process *process, const struct hl_log *log,
-		   const struct hl_profile_selection *selection, struct hl_profile **ret_profile,
-		   struct hl_error *err)
+static int load_at(const struct hl_log_source *source, const struct hl_recording_process *process,
+		   const struct hl_log *log, const struct hl_profile_selection *selection,
+		   struct hl_profile **ret_profile, struct hl_error *err)
 {
 	struct hl_log_state *state;
 	struct hl_profile *profile;
 	uint64_t number = 0;
 
-	int r = find_interval(log, &selection->at, path, &number, err);
+	int r = find_interval(log, &selection->at, source->log.place.path, &number, err);
 	if (r == 0)
 		r = hl_log_state_at(log, number, HL_LOG_AT_MAX, &state, err);
 	if (r < 0)
 		return r;
-	r = hl_moment_profile(recording, process, state, selection, &profile, NULL, err);
+	r = hl_moment_profile(source, process, state, selection, &profile, NULL, err);
 	if (r == 0) {
 		r = describe(profile, &log->points[number - log->points[0].number], state->tick);
 		profile->lost.log_events = log->lost_events;
@@ -295,9 +311,8 @@ static int load_at(const char *path, const struct hl_recording *recording,
 	return r;
 }
 
-int hl_moment_load(const char *path, const struct hl_recording *recording,
-		   const struct hl_profile_selection *selection, struct hl_profile **ret_profile,
-		   struct hl_error *err)
+int hl_moment_load(const struct hl_log_source *source, const struct hl_profile_selection *selection,
+		   struct hl_profile **ret_profile, struct hl_error *err)
 {
 	const struct hl_recording_process *process;
 	struct hl_log *log;
@@ -306,11 +321,11 @@ int hl_moment_load(const char *path, const struct hl_recording *recording,
 		return hl_error_set(err, -EINVAL,
 				    "cannot select a thread at a moment: the log of '%s' does not "
 				    "tell threads apart",
-				    path);
-	int r = hl_moment_open_log(path, recording, selection, &process, &log, err);
+				    source->log.place.path);
+	int r = hl_moment_open_log(source, selection, &process, &log, err);
 	if (r < 0)
 		return r;
-	r = load_at(path, recording, process, log, selection, ret_profile, err);
+	r = load_at(source, process, log, selection, ret_profile, err);
 	hl_log_free(log);
 	return r;
 }

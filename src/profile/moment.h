@@ -3,29 +3,27 @@
 #pragma once
 
 #include "log/log_reader.h"
-#include "profile/profile.h"
-#include "recording/recording.h"
+#include "profile/log_source.h"
 
 /*
  * The process whose log is shown: the one that ${selection} names, else of those with a log the one
- * with the highest peak; and its log. ${path} is the recording's directory. 0 or a negative errno
- * with a sentence.
+ * with the highest peak; and its log. 0 or a negative errno with a sentence.
  */
-int hl_moment_open_log(const char *path, const struct hl_recording *recording,
+int hl_moment_open_log(const struct hl_log_source *source,
 		       const struct hl_profile_selection *selection,
 		       const struct hl_recording_process **ret_process, struct hl_log **ret_log,
 		       struct hl_error *err);
 
 /*
- * The profile of ${state}, a state of the log of ${process}. *${ret_nodes}, unless NULL, is the
- * node of the profile of each of the state's nodes; the caller frees it. As hl_profile_load().
+ * The profile of ${state}, a state of the log of ${process} of ${source}. *${ret_nodes}, unless
+ * NULL, is the node of the profile of each of the state's nodes; the caller frees it. As
+ * hl_profile_load().
  */
-int hl_moment_profile(const struct hl_recording *recording,
+int hl_moment_profile(const struct hl_log_source *source,
 		      const struct hl_recording_process *process, const struct hl_log_state *state,
 		      const struct hl_profile_selection *selection, struct hl_profile **ret_profile,
 		      uint32_t **ret_nodes, struct hl_error *err);
 
 /* The profile at selection->at, which is not HL_MOMENT_NONE. As hl_profile_load(). */
-int hl_moment_load(const char *path, const struct hl_recording *recording,
-		   const struct hl_profile_selection *selection, struct hl_profile **ret_profile,
-		   struct hl_error *err);
+int hl_moment_load(const struct hl_log_source *source, const struct hl_profile_selection *selection,
+		   struct hl_profile **ret_profile, struct hl_error *err);

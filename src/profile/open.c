@@ -2,21 +2,15 @@
 /* Finds out what a file is, and has the right reader read it; see open.h. */
 #include "profile/open.h"
 
-#include "base/array.h"
 #include "import/gzip.h"
 #include "pack/pack.h"
 #include "profile/moment.h"
 #include "recording/recording.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include <stdlib.h>
+#include <string.h>
 
-#define STDIN_NAME "standard input"
-#define HEAD_BYTES 64
-#define COPY_BYTES 65536
 /* Ten times what the largest programs give, and what any machine has memory for. */
 #define INFLATED_MAX (UINT32_C(256) << 20)
 #define MAGIC	     "HEAPLINE" /* of every file of heapline's own */
@@ -44,40 +38,12 @@ static int open_recording(const char *path, const struct hl_profile_selection *s
 	int r = hl_recording_open(path, &recording, err);
 	if (r < 0)
 		return r;
-	r = selection && selection->at.kind != HL_MOMENT_NONE
-		    ? hl_moment_load(path, recording, selection, ret_profile, err)
-		    : hl_profile_load(recording, selection, ret_profile, err);
+	r = hl_profile_load(recording, selection, ret_profile, err);
 	hl_recording_free(recording);
 	return r;
 }
 
 /* ---- files of other tools ---- */
-
-/* All of ${fd} in memory that the caller frees, a NUL byte behind it. */
-static int read_all(int fd, uint8_t **ret_bytes, size_t *ret_size)
-{
-	uint8_t *bytes = NULL;
-	size_t size = 0, capacity = 0;
-	ssize_t count;
-
-	do {
-		if (hl_array_reserve(&bytes, &capacity, size + COPY_BYTES + 1, 1) < 0) {
-			free(bytes);
-			return -ENOMEM;
-		}
-		count = read(fd, bytes + size, capacity - size - 1);
-		if (count > 0)
-			size += (size_t)count;
-	} while (count > 0 || (count < 0 && errno == EINTR));
-	if (count < 0) {
-		free(bytes);
-		return -errno;
-	}
-	bytes[size] = '\0';
-	*ret_bytes = bytes;
-	*ret_size = size;
-	return 0;
-}
 
 static int check_selection(const struct hl_profile_selection *selection, const char *name,
 			   struct hl_error *err)
@@ -165,16 +131,24 @@ int hl_profile_import_bytes(const struct hl_importer *importer, const struct hl_
 	return r;
 }
 
-int hl_profile_import(int fd, const char *name, const struct hl_importer *importer,
+int hl_profile_import(struct hl_input *file, const struct hl_importer *importer,
 		      struct hl_profile **ret_profile, struct hl_error *err)
 {
-	struct hl_import_input input = {.name = name};
+	struct hl_import_input input = {.name = file->name,
+					.bytes = file->head,
+					.size = file->head_size,
+					.partial = file->head_size == HL_INPUT_HEAD_BYTES,
+					.whole_size = file->size};
 	uint8_t *bytes;
 
-	int r = read_all(fd, &bytes, &input.size);
+	if (input.partial && !hl_gzip_detect(input.bytes, input.size) &&
+	    !(importer ? importer->detects(&input) : find_importer(&input) != NULL))
+		return nothing_known(&input, err);
+	int r = hl_input_read(file, &bytes, &input.size, err);
 	if (r < 0)
-		return fail(err, r, name);
+		return r;
 	input.bytes = bytes;
+	input.partial = false;
 	r = hl_profile_import_bytes(importer, &input, ret_profile, err);
 	free(bytes);
 	return r;
@@ -182,112 +156,103 @@ int hl_profile_import(int fd, const char *name, const struct hl_importer *import
 
 /* ---- any file ---- */
 
-/* Packed recordings are told by their first bytes, and read where they lie. */
-static int open_file(int fd, const char *name, const struct hl_profile_selection *selection,
-		     struct hl_profile **ret_profile, struct hl_error *err)
+static int open_log(struct hl_log_source *source, const struct hl_profile_selection *selection,
+		    struct hl_profile **ret_profile, struct hl_error *err)
 {
-	uint8_t head[HEAD_BYTES];
+	struct hl_profile_selection at = selection ? *selection : (struct hl_profile_selection){0};
 
-	ssize_t size = pread(fd, head, sizeof(head), 0);
-	if (size < 0)
-		return fail(err, -errno, name);
-	if (hl_pack_detect(head, (size_t)size))
-		return hl_pack_read(fd, name, selection, ret_profile, err);
-	int r = check_selection(selection, name, err);
-	return r < 0 ? r : hl_profile_import(fd, name, NULL, ret_profile, err);
+	/* A segment alone does not say what was in use when the recording ended. */
+	if (at.at.kind == HL_MOMENT_NONE)
+		at.at.kind = HL_MOMENT_PEAK;
+	return hl_moment_load(source, &at, ret_profile, err);
 }
 
-static int write_all(int fd, const uint8_t *bytes, size_t size)
+static int open_input(struct hl_input *input, const struct hl_profile_selection *selection,
+		      struct hl_profile **ret_profile, struct hl_error *err)
 {
-	while (size > 0) {
-		ssize_t written = write(fd, bytes, size);
-		if (written < 0 && errno != EINTR)
-			return -errno;
-		if (written > 0) {
-			bytes += written;
-			size -= (size_t)written;
-		}
-	}
-	return 0;
-}
+	bool at_moment = selection && selection->at.kind != HL_MOMENT_NONE;
+	bool is_pack = hl_pack_detect(input->head, input->head_size);
+	struct hl_log_source source;
+	int r;
 
-/* A pipe cannot be read twice; a copy of what comes out of it can. */
-static int copy_pipe(int fd, const char *name, int *ret_copy, struct hl_error *err)
-{
-	uint8_t *bytes;
-	size_t size;
-
-	int r = read_all(fd, &bytes, &size);
-	if (r < 0)
-		return fail(err, r, name);
-	int copy = memfd_create("heapline-input", MFD_CLOEXEC);
-	r = copy < 0 ? -errno : write_all(copy, bytes, size);
-	free(bytes);
-	if (r == 0 && lseek(copy, 0, SEEK_SET) < 0)
-		r = -errno;
-	if (r < 0) {
-		if (copy >= 0)
-			close(copy);
-		return fail(err, r, name);
-	}
-	*ret_copy = copy;
-	return 0;
-}
-
-static int open_stream(int fd, const char *name, const struct hl_profile_selection *selection,
-		       struct hl_profile **ret_profile, struct hl_error *err)
-{
-	int copy = -1;
-
-	if (lseek(fd, 0, SEEK_CUR) >= 0)
-		return open_file(fd, name, selection, ret_profile, err);
-	int r = copy_pipe(fd, name, &copy, err);
-	if (r < 0)
+	if (at_moment || hl_log_source_is_segment(input)) {
+		r = hl_log_source_open_input(&source, input, err);
+		if (r == 0)
+			r = open_log(&source, selection, ret_profile, err);
+		hl_log_source_release(&source);
 		return r;
-	r = open_file(copy, name, selection, ret_profile, err);
-	close(copy);
-	return r;
+	}
+	if (is_pack) {
+		r = hl_input_make_file(input, err);
+		return r < 0 ? r
+			     : hl_pack_read(input->fd, input->name, selection, ret_profile, err);
+	}
+	r = check_selection(selection, input->name, err);
+	return r < 0 ? r : hl_profile_import(input, NULL, ret_profile, err);
 }
 
-static bool is_directory(const char *path)
+/* Where the files of the processes are not there, their logs may be. */
+static int open_directory(const char *path, const struct hl_profile_selection *selection,
+			  struct hl_profile **ret_profile, struct hl_error *err)
 {
-	struct stat status;
-	return stat(path, &status) < 0 || S_ISDIR(status.st_mode);
+	bool at_moment = selection && selection->at.kind != HL_MOMENT_NONE;
+	struct hl_profile *empty = NULL;
+	struct hl_log_source source;
+	struct hl_error why = {0};
+
+	int r = at_moment ? -ENOENT : open_recording(path, selection, &empty, &why);
+	if (r < 0 && r != -ENOENT)
+		return hl_error_set(err, r, "%s", why.text);
+	if (r == 0 && empty->process_count) {
+		*ret_profile = empty;
+		return 0;
+	}
+	r = hl_log_source_open(&source, path, err);
+	if (r == 0 && empty && !source.log.recording->process_count)
+		*ret_profile = empty;
+	else if (r == 0)
+		r = open_log(&source, selection, ret_profile, err);
+	if (r < 0 || *ret_profile != empty)
+		hl_profile_free(empty);
+	hl_log_source_release(&source);
+	return r;
 }
 
 static int open_path(const char *path, const struct hl_profile_selection *selection,
 		     struct hl_profile **ret_profile, struct hl_error *err)
 {
-	bool is_stdin = !strcmp(path, "-");
+	struct hl_input input = HL_INPUT_NONE;
 
-	if (selection && selection->at.kind != HL_MOMENT_NONE && (is_stdin || !is_directory(path)))
-		return hl_error_set(err, -EINVAL,
-				    "cannot look at a moment of '%s': only a recording, NAME.hl, "
-				    "has a log",
-				    is_stdin ? STDIN_NAME : path);
-	if (is_stdin)
-		return open_stream(STDIN_FILENO, STDIN_NAME, selection, ret_profile, err);
-	if (is_directory(path)) /* or nothing, which is a missing recording */
-		return open_recording(path, selection, ret_profile, err);
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return fail(err, -errno, path);
-	int r = open_stream(fd, path, selection, ret_profile, err);
-	close(fd);
+	if (hl_input_is_directory(path))
+		return open_directory(path, selection, ret_profile, err);
+	int r = hl_input_open(&input, path, err);
+	if (r == 0)
+		r = open_input(&input, selection, ret_profile, err);
+	hl_input_close(&input);
 	return r;
+}
+
+/* Recording takes a moment longer than what it records; views show one duration. */
+static void set_duration(struct hl_profile *profile)
+{
+	if (profile->process_count == 1)
+		profile->duration_ns = profile->processes[0].duration_ns;
 }
 
 int hl_profile_open(const char *path, const struct hl_profile_selection *selection,
 		    struct hl_profile **ret_profile, struct hl_error *err)
 {
-	struct hl_profile *profile;
+	int r = open_path(path, selection, ret_profile, err);
+	if (r == 0)
+		set_duration(*ret_profile);
+	return r;
+}
 
-	int r = open_path(path, selection, &profile, err);
-	if (r < 0)
-		return r;
-	/* Recording takes a moment longer than what it records; views show one duration. */
-	if (profile->process_count == 1)
-		profile->duration_ns = profile->processes[0].duration_ns;
-	*ret_profile = profile;
-	return 0;
+int hl_profile_open_input(struct hl_input *input, const struct hl_profile_selection *selection,
+			  struct hl_profile **ret_profile, struct hl_error *err)
+{
+	int r = open_input(input, selection, ret_profile, err);
+	if (r == 0)
+		set_duration(*ret_profile);
+	return r;
 }

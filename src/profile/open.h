@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "profile/input.h"
 #include "profile/profile.h"
 
 /* Bytes of a file in memory. The reader may assume a NUL byte behind them. */
@@ -12,6 +13,8 @@ struct hl_import_input {
 	const char *name; /* for messages */
 	const uint8_t *bytes;
 	size_t size;
+	bool partial;	     /* to detects() alone: more follows them, */
+	uint64_t whole_size; /* and this is the whole file's size; 0: not known */
 };
 
 /*
@@ -21,8 +24,8 @@ struct hl_import_input {
  */
 struct hl_importer {
 	const char *name; /* "pprof", as people call the format */
-	/* Whether the bytes look so; called in the order of the table, the first that does reads.
-	 */
+	/* Whether the bytes look so, or may with what follows them; called in the order of the
+	 * table, the first that does reads. */
 	bool (*detects)(const struct hl_import_input *input);
 	int (*read)(const struct hl_import_input *input, struct hl_profile **ret_profile,
 		    struct hl_error *err);
@@ -40,6 +43,10 @@ extern const struct hl_importer hl_importer_folded; /* folded text, one value or
 int hl_profile_open(const char *path, const struct hl_profile_selection *selection,
 		    struct hl_profile **ret_profile, struct hl_error *err);
 
+/* The same of a file that is open. */
+int hl_profile_open_input(struct hl_input *input, const struct hl_profile_selection *selection,
+			  struct hl_profile **ret_profile, struct hl_error *err);
+
 /*
  * Reads ${input}, a file of another tool, of the kind of ${importer} (NULL: of the kind that it
  * looks like). What is gzipped, whatever it is, is inflated first. 0 or a negative errno with a
@@ -48,6 +55,6 @@ int hl_profile_open(const char *path, const struct hl_profile_selection *selecti
 int hl_profile_import_bytes(const struct hl_importer *importer, const struct hl_import_input *input,
 			    struct hl_profile **ret_profile, struct hl_error *err);
 
-/* The same of all of ${fd}; ${name} is for messages. */
-int hl_profile_import(int fd, const char *name, const struct hl_importer *importer,
+/* The same of ${file}, of which only the head is read if nothing reads such files. */
+int hl_profile_import(struct hl_input *file, const struct hl_importer *importer,
 		      struct hl_profile **ret_profile, struct hl_error *err);

@@ -212,6 +212,9 @@ struct hl_moment {
 	uint64_t ms; /* since the process' recording began */
 };
 
+struct hl_known_names;
+struct hl_log_state;
+
 /* Finds files of modules whose path leads to none, or to another one by now. */
 struct hl_file_finder {
 	/* A path to the file that the process calls ${path}, valid until the next call; or NULL. */
@@ -229,8 +232,11 @@ struct hl_profile_selection {
 	unsigned jobs;	      /* threads that read a log; 0: as many as there are cores */
 	uint32_t **ret_nodes; /* of one process: the profile's node of each of its node ids, to be
 				 freed by the caller; NULL: not wanted */
-	struct hl_file_finder *files; /* NULL: files are where their paths say */
-	struct hl_progress *progress; /* NULL: nobody watches */
+	struct hl_file_finder *files;	    /* NULL: files are where their paths say */
+	const struct hl_known_names *names; /* what is in them needs no files; NULL: nothing */
+	struct hl_log_state *const *logs;   /* of each process of the recording, or NULL: names what
+					       they name, too; NULL: nothing more is named */
+	struct hl_progress *progress;	    /* NULL: nobody watches */
 };
 
 /* Says that ${name} holds nothing of what ${selection} names. Returns -ESRCH. */

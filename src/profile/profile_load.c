@@ -4,6 +4,7 @@
 
 #include "base/array.h"
 #include "base/frame_key.h"
+#include "log/log_reader.h"
 #include "profile/profile_describe.h"
 #include "recording/recording.h"
 
@@ -172,6 +173,25 @@ static int map_nodes(struct hl_builder *builder, struct source *source,
 	return r;
 }
 
+/* What a log names and the process does not, as it may where its recorder was killed. */
+static int name_log(struct hl_builder *builder, const struct hl_log_state *log)
+{
+	int r = 0;
+
+	for (size_t i = 1; r == 0 && i < log->node_count; i++) {
+		uint64_t frame = log->nodes[i].frame, number = frame >> HL_MODULE_SHIFT;
+		uint32_t module;
+		if (!log->nodes[i].defined || !number || number > log->module_count)
+			continue;
+		const struct hl_log_module *of = &log->modules[number - 1];
+		r = hl_builder_module(builder, of->path, of->build_id, of->build_id_bytes, &module);
+		if (r == 0)
+			r = hl_builder_name(builder, module,
+					    (frame & HL_FRAME_PC_MASK) - of->load_bias);
+	}
+	return r;
+}
+
 /* ---- values ---- */
 
 static struct hl_profile_counters counters_of(const struct hl_recording_value *value)
@@ -309,16 +329,28 @@ static void add_lost(struct hl_profile_lost *sum, const struct hl_profile_lost *
 
 /* ---- all of it ---- */
 
+static const struct hl_log_state *log_of(const struct loading *loading,
+					 const struct hl_recording_process *process)
+{
+	struct hl_log_state *const *logs = loading->selection.logs;
+
+	return logs ? logs[process - loading->recording->processes] : NULL;
+}
+
 static int build_tree(struct loading *loading)
 {
 	int r = hl_builder_init(&loading->builder);
 
 	loading->builder.files = loading->selection.files;
+	loading->builder.names = loading->selection.names;
 	for (size_t i = 0; r == 0 && i < loading->source_count; i++) {
 		r = map_modules(&loading->builder, &loading->sources[i]);
 		if (r == 0)
 			r = map_nodes(&loading->builder, &loading->sources[i],
 				      loading->selection.progress);
+		const struct hl_log_state *log = log_of(loading, loading->sources[i].process);
+		if (r == 0 && log)
+			r = name_log(&loading->builder, log);
 	}
 	return r;
 }

@@ -132,6 +132,40 @@ int hl_container_writer_add(struct hl_container_writer *writer, uint32_t type, c
 			: add_stored(writer, entry, bytes, err);
 }
 
+int hl_container_writer_begin(struct hl_container_writer *writer, uint32_t type, uint32_t flags,
+			      struct hl_error *err)
+{
+	assert(writer->added < writer->header.section_count && !writer->hash);
+	writer->hash = XXH3_createState();
+	if (!writer->hash)
+		return write_error(writer, ENOMEM, err);
+	XXH3_64bits_reset(writer->hash);
+	writer->table[writer->added] = (struct hl_section_entry){.type = type, .flags = flags};
+	return 0;
+}
+
+int hl_container_writer_append(struct hl_container_writer *writer, const void *bytes, size_t size,
+			       struct hl_error *err)
+{
+	struct hl_section_entry *entry = &writer->table[writer->added];
+
+	int r = write_all(writer, bytes, size, writer->position, err);
+	if (r < 0)
+		return r;
+	XXH3_64bits_update(writer->hash, bytes, size);
+	entry->stored_bytes += size;
+	entry->raw_bytes += size;
+	writer->position += size;
+	return 0;
+}
+
+void hl_container_writer_end(struct hl_container_writer *writer)
+{
+	writer->table[writer->added++].hash = XXH3_64bits_digest(writer->hash);
+	XXH3_freeState(writer->hash);
+	writer->hash = NULL;
+}
+
 int hl_container_writer_finish(struct hl_container_writer *writer, bool sync, struct hl_error *err)
 {
 	struct hl_container_header *header = &writer->header;
@@ -160,6 +194,8 @@ int hl_container_writer_finish(struct hl_container_writer *writer, bool sync, st
 
 void hl_container_writer_release(struct hl_container_writer *writer)
 {
+	XXH3_freeState(writer->hash);
+	writer->hash = NULL;
 	if (writer->fd < 0 || writer->directory_fd < 0)
 		return;
 	close(writer->fd);
@@ -268,7 +304,8 @@ static int check_sections(const struct hl_container *container, struct hl_error 
 	int r = 0;
 	uint64_t position = sizeof(container->header) + table_bytes(&container->header);
 	for (uint32_t i = 0; i < container->header.section_count && r == 0; i++) {
-		r = check_section(container, &container->table[i], position, state, err);
+		if (!(container->table[i].flags & HL_SECTION_HASHED_WITHIN))
+			r = check_section(container, &container->table[i], position, state, err);
 		position += container->table[i].stored_bytes;
 	}
 	XXH3_freeState(state);
@@ -385,4 +422,14 @@ int hl_container_load(const struct hl_container *container, uint32_t type, size_
 	if (r == 0)
 		*ret_size = entry->raw_bytes;
 	return r;
+}
+
+bool hl_container_locate(const struct hl_container *container, uint32_t type, uint64_t *ret_offset,
+			 uint64_t *ret_bytes)
+{
+	const struct hl_section_entry *entry = find_section(container, type, ret_offset);
+
+	if (entry)
+		*ret_bytes = entry->stored_bytes;
+	return entry;
 }

@@ -30,6 +30,8 @@ struct hl_container_header {
 
 enum hl_section_flag {
 	HL_SECTION_ZSTD = 1 << 0,
+	HL_SECTION_HASHED_WITHIN = 1 << 1, /* its content is under hashes of its own: damage in it
+					      does not make the file unreadable */
 };
 
 struct hl_section_entry {
@@ -58,6 +60,7 @@ struct hl_container_writer {
 	struct hl_section_entry table[HL_CONTAINER_SECTIONS_MAX];
 	uint32_t added;
 	uint64_t position;
+	struct XXH3_state_s *hash; /* of the section that has begun; else NULL */
 };
 
 int hl_container_writer_init(struct hl_container_writer *writer, int directory_fd, const char *name,
@@ -71,6 +74,16 @@ void hl_container_writer_init_fd(struct hl_container_writer *writer, int fd, con
 /* Writes one section; ${compress} asks for zstd. */
 int hl_container_writer_add(struct hl_container_writer *writer, uint32_t type, const void *bytes,
 			    size_t size, bool compress, struct hl_error *err);
+
+/*
+ * The same in parts, for what is not in memory at once: begin, append any number of times, end. The
+ * section is stored as it is, with ${flags} besides. After a failure only _release() may follow.
+ */
+int hl_container_writer_begin(struct hl_container_writer *writer, uint32_t type, uint32_t flags,
+			      struct hl_error *err);
+int hl_container_writer_append(struct hl_container_writer *writer, const void *bytes, size_t size,
+			       struct hl_error *err);
+void hl_container_writer_end(struct hl_container_writer *writer);
 
 /* Writes the header and puts the file in the place of the old one; ${sync} waits for the disk. */
 int hl_container_writer_finish(struct hl_container_writer *writer, bool sync, struct hl_error *err);
@@ -89,7 +102,8 @@ struct hl_container {
 /* Whether the ${size} bytes at the beginning of a file are those of a container of ${kind}. */
 bool hl_container_detect(const uint8_t *bytes, size_t size, uint32_t kind);
 
-/* Reads header and table from ${fd} and checks every hash of the file. */
+/* Reads header and table from ${fd} and checks every hash of the file, but for those of sections
+ * with HL_SECTION_HASHED_WITHIN. */
 int hl_container_open(struct hl_container *container, int fd, const char *path, uint32_t kind,
 		      struct hl_error *err);
 
@@ -99,3 +113,7 @@ int hl_container_open(struct hl_container *container, int fd, const char *path, 
  */
 int hl_container_load(const struct hl_container *container, uint32_t type, size_t max_bytes,
 		      void **ret_bytes, size_t *ret_size, struct hl_error *err);
+
+/* Where the first section of ${type} lies in the file, and its size there; false: there is none. */
+bool hl_container_locate(const struct hl_container *container, uint32_t type, uint64_t *ret_offset,
+			 uint64_t *ret_bytes);

@@ -63,7 +63,7 @@ static uint64_t early_end_ms(const struct hl_history *history)
 	uint64_t end = hl_history_head_ms(last) + HL_INTERVAL_TICKS;
 	uint64_t duration = history->process->duration_ns / NS_PER_MS;
 
-	if (!history->recording->complete || !history->process->complete ||
+	if (!history->source.log.recording->complete || !history->process->complete ||
 	    duration <= end + EARLY_END_MS)
 		return 0;
 	return duration - end;
@@ -200,7 +200,7 @@ void hl_history_head_warnings(struct hl_emit *emit, const struct hl_history *his
 				log->ignored_count == 1 ? "it is" : "them is");
 	if (early_end_ms(history))
 		warn_of_early_end(emit, history);
-	else if (log->cut_off && !history->recording->snapshot)
+	else if (log->cut_off && !history->source.log.recording->snapshot)
 		hl_emit_line(emit, "note: the log has no end: it is still being written, or its "
 				   "writer was killed");
 }

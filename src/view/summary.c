@@ -220,10 +220,15 @@ static void target_line(struct hl_emit *emit, const struct hl_profile *profile)
 		command_line(emit, name, hl_profile_text(profile, profile->command), rest);
 	} else {
 		const struct hl_profile_process *process = &profile->processes[0];
-		snprintf(rest, sizeof(rest), "%s, pid %u, %s, %s", mode, process->pid,
-			 hl_profile_text(profile, process->end),
-			 hl_format_duration(process->duration_ns, duration));
-		command_line(emit, name, hl_profile_text(profile, process->command), rest);
+		const char *command = hl_profile_text(profile, process->command);
+		hl_format_duration(process->duration_ns, duration);
+		if (process->pid)
+			snprintf(rest, sizeof(rest), "%s, pid %u, %s, %s", mode, process->pid,
+				 hl_profile_text(profile, process->end), duration);
+		else /* of a log without the process' own file */
+			snprintf(rest, sizeof(rest), "%s%sprocess %u, %s", mode, *mode ? ", " : "",
+				 process->sequence, duration);
+		command_line(emit, name, *command ? command : "unknown program", rest);
 	}
 }
 

@@ -17,6 +17,13 @@ VIEWS = (
     "export --format pprof", "export --format speedscope", "export --format heaptrack-folded",
     "export --format csv", "export --format json", "info", "info --stacks --json", "report --json",
 )
+# What a log alone knows.
+LOG_VIEWS = (
+    "timeline", "timeline --by function", "timeline --by module --format svg", "timeline --json",
+    "peaks", "peaks --json", "growth", "growth --by line --json", "top --at peak --rows 0",
+    "tree --at 100 --threshold 0", "folded --at peak", "events", "events --lifetimes --json",
+    "events --dump", "diff --at 0 --at peak --by stack", "report --json",
+)
 SELECTIONS = ("top --rows 0 --json", "folded --value alloc", "sizes --value alloc", "lines")
 
 # Names only from the files themselves: nothing may be remembered from one test to the next.
@@ -42,11 +49,11 @@ class Pack(harness.TestCase):
                               self.path("test.hl")], env=WITHOUT_CACHE)
         self.assertEqual(result.status, 0, result.stderr)
 
-    def record_copy(self, name, *arguments):
+    def record_copy(self, name, *arguments, mode="mem-fast", options=("--sizes",)):
         """Records a program that is there for this test only; the path of that copy."""
         copy = self.path(name)
         shutil.copy(harness.program(name), copy)
-        self.record_well([copy, *arguments], options=["--sizes"])
+        self.record_well([copy, *arguments], mode=mode, options=options)
         return copy
 
     def assert_same(self, of_recording, of_pack):
@@ -67,6 +74,32 @@ class Pack(harness.TestCase):
         self.assert_same(of_recording, self.views(elsewhere, VIEWS))
         nameless = self.views(self.directory, ["top --rows 0"])
         self.assertNotEqual(nameless["top --rows 0"], of_recording["top --rows 0"])
+
+    def record_log(self):
+        return self.record_copy("phases", self.path("ledger"), "12", mode="log-fast",
+                                options=("--events",))
+
+    def test_every_view_over_time_is_the_same_without_the_program(self):
+        copy = self.record_log()
+        of_recording = self.views(self.directory, LOG_VIEWS)
+        self.assertIn("leak_site", of_recording["growth"][1])
+        self.pack_into(self.path("elsewhere"))
+        os.remove(copy)
+        self.assert_same(of_recording, self.views(self.path("elsewhere"), LOG_VIEWS))
+
+    def test_a_copied_segment_is_named_where_the_program_is(self):
+        self.record_log()
+        folder = self.path("test.hl")
+        segment, = (name for name in os.listdir(folder) if name.endswith(".hll"))
+        alone = self.path("alone.hll")
+        shutil.copy(os.path.join(folder, segment), alone)
+        for verb in ("timeline", "growth", "peaks"):
+            of_recording, of_segment = (harness.report(verb, path) for path in (folder, alone))
+            self.assertEqual(of_segment["rows"], of_recording["rows"])
+        top = harness.run([harness.HEAPLINE, "top", alone])
+        self.assertEqual(top.status, 0, top.stderr)
+        self.assertIn("leak_site", top.stdout)
+        self.assertIn("no recording.hlm beside the log", top.stdout)
 
     def test_every_view_is_the_same_without_a_program_in_C(self):
         self.compare("known_answer")

@@ -3,10 +3,12 @@
  * Fuzzes what reads packed recordings and files of known names. The first byte of an input says
  * which:
  *
- *   F     a packed recording as it is
- *   P, N  sections of a packed recording, of known names, given valid checksums, so that what is
- *         behind the checks is reached: u16 bytes of each section but the last, then their contents
+ *   F        a packed recording as it is
+ *   P, N, L  sections of a packed recording, of known names, of a packed log, given valid
+ * checksums, so that what is behind the checks is reached: u16 bytes of each section but the last,
+ *            then their contents
  */
+#include "log/log_reader.h"
 #include "pack/pack_sections.h"
 #include "scratch.h"
 #include "symbols/symbols_cache_file.h"
@@ -20,6 +22,9 @@ static const uint32_t pack_sections[] = {
 	HL_PACK_MODULES, HL_PACK_FUNCTIONS, HL_PACK_FRAMES,    HL_PACK_NODES,
 	HL_PACK_ROWS,	 HL_PACK_SIZES,	    HL_PACK_BASE,
 };
+
+static const uint32_t log_sections[] = {HL_PACK_RECORDING, HL_PACK_RECORDED, HL_PACK_LOG_NAMES,
+					HL_PACK_LOG_BYTES, HL_PACK_LOG_FILES};
 
 static const uint32_t names_sections[] = {
 	HL_FOURCC('M', 'E', 'T', 'A'),
@@ -75,6 +80,33 @@ static void read_pack(int fd)
 	}
 }
 
+#define LOGS_READ_MAX 4
+
+static void read_log(int fd)
+{
+	const struct hl_log_options options = {.jobs = 1};
+	const struct hl_profile profile = {0};
+	struct hl_pack_log packed;
+	struct hl_error err = {0};
+	struct hl_log *log;
+
+	int r = hl_pack_read_log(fd, "FILE", &profile, &packed, &err);
+	require((r < 0) == (err.text[0] != '\0'));
+	for (uint32_t i = 0; r == 0 && i < packed.recording->process_count && i < LOGS_READ_MAX;
+	     i++) {
+		if (hl_log_open_in(&packed.place, packed.recording->processes[i].sequence, &options,
+				   &log, NULL) < 0)
+			continue;
+		struct hl_log_state *state;
+		for (size_t point = 0; point < log->point_count; point += log->point_count / 8 + 1)
+			if (hl_log_state_at(log, log->points[point].number, HL_LOG_AT_MAX, &state,
+					    NULL) == 0)
+				hl_log_state_free(state);
+		hl_log_free(log);
+	}
+	hl_pack_log_release(&packed);
+}
+
 static void read_names(int fd)
 {
 	struct hl_cached_names names = {0};
@@ -123,10 +155,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 	switch (bytes[0]) {
 	case 'F':
 		read_pack(scratch_file(bytes + 1, size - 1));
+		read_log(scratch_file(bytes + 1, size - 1));
 		break;
 	case 'P':
 		fuzz_sections(bytes + 1, size - 1, HL_KIND_PACK, pack_sections,
 			      HL_COUNT_OF(pack_sections), read_pack);
+		break;
+	case 'L':
+		fuzz_sections(bytes + 1, size - 1, HL_KIND_PACK, log_sections,
+			      HL_COUNT_OF(log_sections), read_log);
 		break;
 	case 'N':
 		fuzz_sections(bytes + 1, size - 1, HL_FOURCC('S', 'Y', 'M', 'S'), names_sections,

@@ -23,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 static struct hl_profile *read_input(const uint8_t *bytes, size_t size)
 {
-	const struct hl_import_input input = {"x", bytes, size};
+	const struct hl_import_input input = {.name = "x", .bytes = bytes, .size = size};
 	struct hl_profile *profile = NULL;
 	struct hl_error err = {0};
 

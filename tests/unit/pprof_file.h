@@ -24,7 +24,8 @@ struct pprof_file {
 static int pprof_read(const struct pprof_file *file, struct hl_profile **ret_profile,
 		      struct hl_error *err)
 {
-	const struct hl_import_input input = {"x.pb", file->bytes, file->size};
+	const struct hl_import_input input = {
+		.name = "x.pb", .bytes = file->bytes, .size = file->size};
 
 	*err = (struct hl_error){0};
 	int r = hl_profile_import_bytes(&hl_importer_pprof, &input, ret_profile, err);

@@ -462,7 +462,8 @@ static void inflating_stops_at_the_limit_to_the_byte(void **state)
 
 static bool detected(const char *bytes, size_t size)
 {
-	const struct hl_import_input input = {"x", (const uint8_t *)bytes, size};
+	const struct hl_import_input input = {
+		.name = "x", .bytes = (const uint8_t *)bytes, .size = size};
 	return hl_importer_pprof.detects(&input);
 }
 

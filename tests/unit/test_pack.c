@@ -174,7 +174,7 @@ static int write_to(const char *path, const struct hl_profile *profile, struct h
 	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
 
 	assert_true(fd >= 0);
-	int r = hl_pack_write(profile, fd, path, err);
+	int r = hl_pack_write(profile, NULL, fd, path, err);
 	close(fd);
 	return r;
 }
@@ -692,7 +692,7 @@ static void a_file_that_cannot_be_written_is_named(void **state)
 	struct hl_profile *profile = load((struct hl_profile_selection){0});
 	struct hl_error err = {0};
 
-	assert_int_equal(hl_pack_write(profile, -1, "far/x.hlpack", &err), -EBADF);
+	assert_int_equal(hl_pack_write(profile, NULL, -1, "far/x.hlpack", &err), -EBADF);
 	assert_string_equal(err.text, "cannot write 'far/x.hlpack': Bad file descriptor");
 	FOR_EACH_FAILING_ALLOCATION(r, write_to(place->path, profile, NULL))
 	assert_int_equal(r, -ENOMEM);

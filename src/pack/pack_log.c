@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Logs in packed recordings: the files as they are, and what names their processes; see pack.h. */
+#include "pack/pack_sections.h"
+
+#include "base/array.h"
+#include "log/log_files.h"
+#include "recording/recording_json.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define COPY_BYTES ((size_t)1 << 20)
+
+/* ---- writing ---- */
+
+static int out_of_memory(const struct hl_container_writer *writer, struct hl_error *err)
+{
+	return hl_error_set(err, -ENOMEM, "cannot write '%s': out of memory", writer->name);
+}
+
+static int add_recording(struct hl_container_writer *writer, const struct hl_recording *recording,
+			 struct hl_error *err)
+{
+	char *text = hl_recording_to_json(recording);
+
+	if (!text)
+		return out_of_memory(writer, err);
+	int r = hl_container_writer_add(writer, HL_PACK_RECORDING, text, strlen(text), true, err);
+	free(text);
+	return r;
+}
+
+/* Everything about the processes but their stacks, which the profile and the logs have. */
+static int list_processes(const struct hl_recording *recording, char **ret_texts, size_t *ret_size)
+{
+	size_t capacity = 0;
+
+	for (uint32_t i = 0; i < recording->process_count; i++) {
+		struct hl_recording_process head = recording->processes[i];
+		head.module_count = head.node_count = head.value_count = head.thread_count = 0;
+		char *text = hl_recording_process_to_json(&head);
+		size_t size = text ? strlen(text) + 1 : 0;
+		int r = text ? hl_array_reserve(ret_texts, &capacity, *ret_size + size, 1)
+			     : -ENOMEM;
+		if (r == 0)
+			memcpy(*ret_texts + *ret_size, text, size);
+		*ret_size += size;
+		free(text);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int add_processes(struct hl_container_writer *writer, const struct hl_recording *recording,
+			 struct hl_error *err)
+{
+	char *texts = NULL;
+	size_t size = 0;
+
+	int r = list_processes(recording, &texts, &size) < 0
+			? out_of_memory(writer, err)
+			: hl_container_writer_add(writer, HL_PACK_RECORDED, texts ? texts : "",
+						  size, true, err);
+	free(texts);
+	return r;
+}
+
+/* Zero-initialize; free items. */
+struct names {
+	char (*items)[HL_SEGMENT_NAME_MAX];
+	size_t count, capacity;
+};
+
+static int take_name(void *context, const char *name)
+{
+	struct names *names = context;
+	uint32_t process, number;
+
+	if (!hl_log_files_parse(name, &process, &number))
+		return 0;
+	if (hl_array_reserve(&names->items, &names->capacity, names->count + 1,
+			     sizeof(*names->items)) < 0)
+		return -ENOMEM;
+	strcpy(names->items[names->count++], name);
+	return 0;
+}
+
+static int by_name(const void *left, const void *right)
+{
+	return strcmp(left, right);
+}
+
+static int add_names(struct hl_container_writer *writer, const struct names *names,
+		     struct hl_error *err)
+{
+	char *texts = malloc(names->count * sizeof(*names->items) + 1), *end = texts;
+
+	if (!texts)
+		return out_of_memory(writer, err);
+	for (size_t i = 0; i < names->count; i++)
+		end = stpcpy(end, names->items[i]) + 1;
+	int r = hl_container_writer_add(writer, HL_PACK_LOG_NAMES, texts, (size_t)(end - texts),
+					true, err);
+	free(texts);
+	return r;
+}
+
+/* Of a file that grows, as much as there was when it was opened. */
+static int copy(struct hl_container_writer *writer, const char *name,
+		const struct hl_log_extent *extent, uint8_t *buffer, struct hl_error *err)
+{
+	for (uint64_t done = 0; done < extent->bytes;) {
+		uint64_t left = extent->bytes - done;
+		ssize_t count = pread(extent->fd, buffer, left < COPY_BYTES ? left : COPY_BYTES,
+				      (off_t)(extent->offset + done));
+		if (count < 0 && errno == EINTR)
+			continue;
+		if (count <= 0)
+			return hl_error_set(err, count < 0 ? -errno : -EBADMSG,
+					    "cannot read '%s': %s", name,
+					    count < 0 ? strerror(errno) : "it was cut off");
+		int r = hl_container_writer_append(writer, buffer, (size_t)count, err);
+		if (r < 0)
+			return r;
+		done += (uint64_t)count;
+	}
+	return 0;
+}
+
+/* One that is not there any more, as the oldest ones of a running recording are deleted, is left
+ * out: it has no bytes. */
+static int add_file(struct hl_container_writer *writer, const struct hl_log_place *place,
+		    const char *name, uint8_t *buffer, uint64_t *ret_bytes, struct hl_error *err)
+{
+	struct hl_log_extent extent;
+
+	*ret_bytes = 0;
+	int r = hl_log_place_open(place, name, &extent);
+	if (r == -ENOENT || r == -EBADMSG)
+		return 0;
+	if (r < 0)
+		return hl_error_set(err, r, "cannot open '%s': %s", name, strerror(-r));
+	*ret_bytes = extent.bytes;
+	r = copy(writer, name, &extent, buffer, err);
+	close(extent.fd);
+	return r;
+}
+
+static int add_files(struct hl_container_writer *writer, const struct hl_log_place *place,
+		     const struct names *names, struct hl_error *err)
+{
+	uint64_t *bytes = calloc(names->count + 1, sizeof(*bytes));
+	uint8_t *buffer = malloc(COPY_BYTES);
+
+	int r = bytes && buffer ? hl_container_writer_begin(writer, HL_PACK_LOG_FILES,
+							    HL_SECTION_HASHED_WITHIN, err)
+				: out_of_memory(writer, err);
+	for (size_t i = 0; r == 0 && i < names->count; i++)
+		r = add_file(writer, place, names->items[i], buffer, &bytes[i], err);
+	if (r == 0) {
+		hl_container_writer_end(writer);
+		r = hl_container_writer_add(writer, HL_PACK_LOG_BYTES, bytes,
+					    names->count * sizeof(*bytes), true, err);
+	}
+	free(bytes);
+	free(buffer);
+	return r;
+}
+
+int hl_pack_log_write(const struct hl_pack_log *log, struct hl_container_writer *writer,
+		      struct hl_error *err)
+{
+	struct names names = {0};
+
+	int r = add_recording(writer, log->recording, err);
+	if (r == 0)
+		r = add_processes(writer, log->recording, err);
+	if (r == 0) {
+		r = hl_log_place_each(&log->place, take_name, &names);
+		if (r < 0)
+			hl_error_set(err, r, "cannot read '%s': %s", log->place.path, strerror(-r));
+	}
+	if (names.count)
+		qsort(names.items, names.count, sizeof(*names.items), by_name);
+	if (r == 0)
+		r = add_names(writer, &names, err);
+	if (r == 0)
+		r = add_files(writer, &log->place, &names, err);
+	free(names.items);
+	return r;
+}
+
+/* ---- reading ---- */
+
+struct reading {
+	struct hl_container container;
+	const struct hl_profile *profile;
+	struct hl_pack_log *log;
+	struct hl_error *err;
+};
+
+static int damage(const struct reading *reading, const char *reason)
+{
+	return hl_error_set(reading->err, -EBADMSG, "cannot read '%s': %s", reading->container.path,
+			    reason);
+}
+
+static int memory_failed(const struct reading *reading)
+{
+	return hl_error_set(reading->err, -ENOMEM, "cannot read '%s': out of memory",
+			    reading->container.path);
+}
+
+static int load_recording(struct reading *reading)
+{
+	struct hl_recording *recording = calloc(1, sizeof(*recording));
+	void *text;
+	size_t size;
+
+	reading->log->recording = recording;
+	if (!recording || !(recording->name = strdup(reading->container.path)))
+		return memory_failed(reading);
+	int r = hl_container_load(&reading->container, HL_PACK_RECORDING, HL_PACK_TEXT_MAX, &text,
+				  &size, reading->err);
+	if (r < 0)
+		return r;
+	r = hl_recording_from_json(text, size, reading->container.path, recording, reading->err);
+	free(text);
+	return r;
+}
+
+/* The texts of a section, each with its NUL; the caller frees them. */
+static int load_texts(struct reading *reading, uint32_t type, char **ret_texts, size_t *ret_count)
+{
+	size_t size, count = 0;
+	void *bytes;
+
+	int r = hl_container_load(&reading->container, type, HL_PACK_TEXT_MAX, &bytes, &size,
+				  reading->err);
+	if (r < 0)
+		return r;
+	char *texts = bytes;
+	if (size && texts[size - 1]) {
+		free(texts);
+		return damage(reading, "its last text has no end");
+	}
+	for (size_t i = 0; i < size; i++)
+		count += !texts[i];
+	*ret_texts = texts;
+	*ret_count = count;
+	return 0;
+}
+
+/* The peak chooses among the logs of several processes. */
+static int set_peak(struct reading *reading, struct hl_recording_process *process)
+{
+	const struct hl_profile *profile = reading->profile;
+
+	process->values = calloc(1, sizeof(*process->values));
+	if (!process->values)
+		return memory_failed(reading);
+	process->value_count = 1;
+	for (size_t i = 0; i < profile->process_count; i++)
+		if (profile->processes[i].sequence == process->sequence)
+			process->values[0].peak_bytes = profile->processes[i].total.peak_bytes;
+	return 0;
+}
+
+static int load_process(struct reading *reading, const char *text)
+{
+	struct hl_recording *recording = reading->log->recording;
+	struct hl_recording_process *process = &recording->processes[recording->process_count++];
+
+	int r = hl_recording_process_from_json(text, strlen(text), reading->container.path, process,
+					       reading->err);
+	process->node_count = process->value_count = 0; /* which no section holds */
+	return r < 0 ? r : set_peak(reading, process);
+}
+
+static int load_processes(struct reading *reading)
+{
+	struct hl_recording *recording = reading->log->recording;
+	char *texts;
+	size_t count;
+
+	int r = load_texts(reading, HL_PACK_RECORDED, &texts, &count);
+	if (r < 0)
+		return r;
+	const char *text = texts;
+	recording->processes = calloc(count + 1, sizeof(*recording->processes));
+	if (!recording->processes)
+		r = memory_failed(reading);
+	for (size_t i = 0; r == 0 && i < count; i++, text += strlen(text) + 1)
+		r = load_process(reading, text);
+	free(texts);
+	return r;
+}
+
+static int place_files(struct reading *reading, const char *names, size_t count,
+		       const uint64_t *bytes)
+{
+	uint64_t offset, left;
+
+	if (!hl_container_locate(&reading->container, HL_PACK_LOG_FILES, &offset, &left))
+		return damage(reading, "a section is missing");
+	for (size_t i = 0; i < count; i++, names += strlen(names) + 1) {
+		if (bytes[i] > left)
+			return damage(reading, "the files of its log are longer than it");
+		if (bytes[i] && hl_log_place_add(&reading->log->place, names, offset, bytes[i]) < 0)
+			return memory_failed(reading);
+		offset += bytes[i];
+		left -= bytes[i];
+	}
+	return 0;
+}
+
+static int load_files(struct reading *reading)
+{
+	size_t count, size;
+	char *names;
+	void *bytes;
+
+	int r = load_texts(reading, HL_PACK_LOG_NAMES, &names, &count);
+	if (r < 0)
+		return r;
+	r = hl_container_load(&reading->container, HL_PACK_LOG_BYTES, count * sizeof(uint64_t),
+			      &bytes, &size, reading->err);
+	if (r == 0) {
+		r = size == count * sizeof(uint64_t)
+			    ? place_files(reading, names, count, bytes)
+			    : damage(reading, "a section is shorter than its rows");
+		free(bytes);
+	}
+	free(names);
+	return r;
+}
+
+int hl_pack_read_log(int fd, const char *name, const struct hl_profile *profile,
+		     struct hl_pack_log *ret_log, struct hl_error *err)
+{
+	struct reading reading = {.profile = profile, .log = ret_log, .err = err};
+	uint64_t offset, bytes;
+
+	*ret_log = (struct hl_pack_log){.place = HL_LOG_PLACE_NONE};
+	int r = hl_container_open(&reading.container, fd, name, HL_KIND_PACK, err);
+	if (r < 0)
+		return r;
+	if (!hl_container_locate(&reading.container, HL_PACK_LOG_FILES, &offset, &bytes))
+		return hl_error_set(err, -ENOENT,
+				    "'%s' holds no log: the recording had none, or it was packed "
+				    "without it",
+				    name);
+	r = hl_log_place_open_file(&ret_log->place, fd, name);
+	if (r < 0)
+		return hl_error_set(err, r, "cannot read '%s': %s", name, strerror(-r));
+	r = load_recording(&reading);
+	if (r == 0)
+		r = load_processes(&reading);
+	return r == 0 ? load_files(&reading) : r;
+}
+
+void hl_pack_log_release(struct hl_pack_log *log)
+{
+	hl_recording_free(log->recording);
+	hl_log_place_release(&log->place);
+	*log = (struct hl_pack_log){.place = HL_LOG_PLACE_NONE};
+}

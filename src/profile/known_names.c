@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* An index of a profile's frames by module and address; see known_names.h. */
+#include "profile/known_names.h"
+
+#include <errno.h>
+#include <string.h>
+
+static const struct hl_profile_module *module_of(const struct hl_profile *profile, uint32_t frame)
+{
+	return &profile->modules[profile->functions[profile->frames[frame].function].module];
+}
+
+/* Frames of one address follow each other, the outermost first. */
+static bool is_next(const struct hl_profile *profile, uint32_t frame)
+{
+	return frame + 1 < profile->frame_count && profile->frames[frame + 1].inlined &&
+	       profile->frames[frame + 1].address == profile->frames[frame].address &&
+	       module_of(profile, frame + 1) == module_of(profile, frame);
+}
+
+static uint32_t hash_of(const char *path, const uint8_t *build_id, uint32_t build_id_bytes,
+			uint64_t address)
+{
+	return hl_hash_pair(hl_hash_pair(address, hl_hash_bytes(path, strlen(path))),
+			    hl_hash_bytes(build_id, build_id_bytes));
+}
+
+int hl_known_names_init(struct hl_known_names *names, const struct hl_profile *profile)
+{
+	int r = 0;
+
+	*names = (struct hl_known_names){.profile = profile};
+	for (uint32_t i = 1; r == 0 && i < profile->frame_count; i++) {
+		const struct hl_profile_module *module = module_of(profile, i);
+		if (module != profile->modules && !profile->frames[i].inlined)
+			r = hl_index_add(&names->places,
+					 hash_of(hl_profile_text(profile, module->path),
+						 module->build_id, module->build_id_bytes,
+						 profile->frames[i].address),
+					 i);
+	}
+	return r;
+}
+
+void hl_known_names_release(struct hl_known_names *names)
+{
+	hl_index_release(&names->places);
+}
+
+uint32_t hl_known_names_find(const struct hl_known_names *names, const char *path,
+			     const uint8_t *build_id, uint32_t build_id_bytes, uint64_t address,
+			     uint32_t *ret_first)
+{
+	const struct hl_profile *profile = names->profile;
+	uint32_t hash = hash_of(path, build_id, build_id_bytes, address), at = hash, frame;
+
+	while ((frame = hl_index_next(&names->places, hash, &at))) {
+		const struct hl_profile_module *module = module_of(profile, frame);
+		if (profile->frames[frame].address != address ||
+		    module->build_id_bytes != build_id_bytes ||
+		    (build_id_bytes && memcmp(module->build_id, build_id, build_id_bytes) != 0) ||
+		    strcmp(hl_profile_text(profile, module->path), path) != 0)
+			continue;
+		uint32_t last = frame;
+		while (is_next(profile, last))
+			last++;
+		*ret_first = frame;
+		return last - frame + 1;
+	}
+	return 0;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Whatever holds the logs of processes: a recording, a packed recording, a directory with segments
+ * alone, or one segment. Processes that no recording tells of are known by their logs alone.
+ */
+#pragma once
+
+#include "pack/pack.h"
+#include "profile/input.h"
+#include "profile/known_names.h"
+
+struct hl_log_source {
+	struct hl_pack_log log;	     /* its recording's processes need not have any nodes */
+	struct hl_profile *packed;   /* of a packed recording: who names what is in the log */
+	struct hl_known_names names; /* in it */
+};
+
+#define HL_LOG_SOURCE_NONE ((struct hl_log_source){.log.place = HL_LOG_PLACE_NONE})
+
+/* Opens ${path}, "-" is standard input. 0 or a negative errno with a sentence. Release in any
+ * case. */
+int hl_log_source_open(struct hl_log_source *source, const char *path, struct hl_error *err);
+
+/* The same of ${path} that is open at ${input}, which may be closed afterwards. */
+int hl_log_source_open_input(struct hl_log_source *source, struct hl_input *input,
+			     struct hl_error *err);
+
+void hl_log_source_release(struct hl_log_source *source);
+
+/* Whether ${input} is a segment of a log. */
+bool hl_log_source_is_segment(const struct hl_input *input);

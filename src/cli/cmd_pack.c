@@ -28,9 +28,7 @@ static const struct hl_option options[] = {
 	{"output", 'o', "FILE", "where it goes (default: NAME.hlpack beside NAME.hl)",
 	 HL_OPTION_TEXT, &output, NULL},
 	{"force", 'f', NULL, "replace an existing file", HL_OPTION_FLAG, &force, NULL},
-	{"no-log", 0, NULL,
-	 "leave the log out, and the events; what is packed then has no timeline", HL_OPTION_FLAG,
-	 &no_log, NULL},
+	{"no-log", 0, NULL, "leave the log and the events out", HL_OPTION_FLAG, &no_log, NULL},
 	{0},
 };
 

@@ -35,8 +35,8 @@ int hl_pack_read(int fd, const char *name, const struct hl_profile_selection *se
 
 /*
  * The logs in the packed recording at ${fd}, whose whole profile is ${profile}; ${name} is for
- * messages. Processes of the recording have neither modules nor nodes nor threads; one value holds
- * the peak of each. 0 or a negative errno with a sentence, -ENOENT where it holds no log. Release
+ * messages. Processes of the recording have neither nodes nor threads; one value holds the peak of
+ * each. 0 or a negative errno with a sentence, -ENOENT where it holds no log. Release
  * in any case.
  */
 int hl_pack_read_log(int fd, const char *name, const struct hl_profile *profile,

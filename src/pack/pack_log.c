@@ -39,7 +39,7 @@ static int list_processes(const struct hl_recording *recording, char **ret_texts
 
 	for (uint32_t i = 0; i < recording->process_count; i++) {
 		struct hl_recording_process head = recording->processes[i];
-		head.module_count = head.node_count = head.value_count = head.thread_count = 0;
+		head.node_count = head.value_count = head.thread_count = 0;
 		char *text = hl_recording_process_to_json(&head);
 		size_t size = text ? strlen(text) + 1 : 0;
 		int r = text ? hl_array_reserve(ret_texts, &capacity, *ret_size + size, 1)

@@ -134,23 +134,21 @@ static bool has_section(const struct reading *reading, uint32_t type)
 	return false;
 }
 
-/* Into the processes that are there; files from before they were counted have none. */
-static int load_inherited(struct reading *reading)
+/* Into ${count} structs that are there; older files do not have the section. */
+static int load_more(struct reading *reading, uint32_t type, const struct hl_columns *columns,
+		     void *structs, size_t count)
 {
-	struct hl_profile *profile = reading->profile;
-	const struct hl_columns *columns = &hl_pack_inherited_columns;
 	void *bytes;
 	size_t size;
 
-	if (!has_section(reading, HL_PACK_INHERITED))
+	if (!has_section(reading, type))
 		return 0;
-	int r = hl_container_load(&reading->container, HL_PACK_INHERITED,
-				  profile->process_count * columns->row_bytes, &bytes, &size,
-				  reading->err);
+	int r = hl_container_load(&reading->container, type, count * columns->row_bytes, &bytes,
+				  &size, reading->err);
 	if (r < 0)
 		return r;
-	if (size == profile->process_count * columns->row_bytes)
-		hl_columns_join(columns, bytes, profile->process_count, profile->processes);
+	if (size == count * columns->row_bytes)
+		hl_columns_join(columns, bytes, count, structs);
 	else
 		r = damage(reading, "a section ends within a row");
 	free(bytes);
@@ -298,6 +296,9 @@ static int load_names(struct reading *reading)
 	int r = load_structs(reading, HL_PACK_MODULES, &hl_pack_module_columns, 1,
 			     &profile->modules, &profile->module_count);
 	if (r == 0)
+		r = load_more(reading, HL_PACK_PRINTS, &hl_pack_print_columns, profile->modules + 1,
+			      profile->module_count - 1);
+	if (r == 0)
 		r = load_structs(reading, HL_PACK_FUNCTIONS, &hl_pack_function_columns, 1,
 				 &profile->functions, &profile->function_count);
 	if (r == 0)
@@ -318,7 +319,8 @@ static int load_figures(struct reading *reading)
 	int r = load_structs(reading, HL_PACK_PROCESSES, &hl_pack_process_columns, 0,
 			     &profile->processes, &profile->process_count);
 	if (r == 0)
-		r = load_inherited(reading);
+		r = load_more(reading, HL_PACK_INHERITED, &hl_pack_inherited_columns,
+			      profile->processes, profile->process_count);
 	if (r == 0)
 		r = load_structs(reading, HL_PACK_THREADS, &hl_pack_thread_columns, 0,
 				 &profile->threads, &profile->thread_count);

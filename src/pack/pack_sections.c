@@ -34,7 +34,12 @@ static const struct hl_column process_columns[] = {
 	COLUMN(hl_profile_process, lost.unscanned_bytes),
 };
 
-/* Of processes, too: packed recordings of heapline 0.1 have it not. */
+/* Of modules and processes, too: packed recordings of heapline 0.1 do not have these. */
+static const struct hl_column print_columns[] = {
+	COLUMN(hl_profile_module, print.bytes),
+	COLUMN(hl_profile_module, print.mtime_ns),
+	COLUMN(hl_profile_module, print.hash),
+};
 static const struct hl_column inherited_columns[] = {
 	COLUMN(hl_profile_process, lost.inherited_frees),
 };
@@ -86,6 +91,8 @@ static const struct hl_column size_columns[] = {
 const struct hl_columns hl_pack_process_columns = {process_columns, HL_COUNT_OF(process_columns),
 						   sizeof(struct hl_profile_process),
 						   6 * 4 + 8 + 2 + 7 * 8};
+const struct hl_columns hl_pack_print_columns = {print_columns, HL_COUNT_OF(print_columns),
+						 sizeof(struct hl_profile_module), 24};
 const struct hl_columns hl_pack_inherited_columns = {
 	inherited_columns, HL_COUNT_OF(inherited_columns), sizeof(struct hl_profile_process), 8};
 const struct hl_columns hl_pack_thread_columns = {thread_columns, HL_COUNT_OF(thread_columns),

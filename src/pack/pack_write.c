@@ -139,6 +139,9 @@ static int add_sections(struct packing *packing)
 		r = add_numbered(packing, HL_PACK_MODULES, &hl_pack_module_columns,
 				 profile->modules, profile->module_count);
 	if (r == 0)
+		r = add_numbered(packing, HL_PACK_PRINTS, &hl_pack_print_columns, profile->modules,
+				 profile->module_count);
+	if (r == 0)
 		r = add_numbered(packing, HL_PACK_FUNCTIONS, &hl_pack_function_columns,
 				 profile->functions, profile->function_count);
 	if (r == 0)

@@ -294,9 +294,9 @@ static int add_known_frames(struct hl_builder *builder, uint32_t module_id, uint
 	const struct hl_profile *known = builder->names->profile;
 	uint32_t first;
 
-	uint32_t count =
-		hl_known_names_find(builder->names, hl_profile_text(builder->profile, module->path),
-				    module->build_id, module->build_id_bytes, address, &first);
+	uint32_t count = hl_known_names_find(builder->names, module,
+					     hl_profile_text(builder->profile, module->path),
+					     address, &first);
 	if (!count)
 		return 0;
 	int r = describe_known(

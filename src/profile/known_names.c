@@ -18,11 +18,10 @@ static bool is_next(const struct hl_profile *profile, uint32_t frame)
 	       module_of(profile, frame + 1) == module_of(profile, frame);
 }
 
-static uint32_t hash_of(const char *path, const uint8_t *build_id, uint32_t build_id_bytes,
-			uint64_t address)
+static uint32_t hash_of(const char *path, const struct hl_profile_module *module, uint64_t address)
 {
 	return hl_hash_pair(hl_hash_pair(address, hl_hash_bytes(path, strlen(path))),
-			    hl_hash_bytes(build_id, build_id_bytes));
+			    hl_hash_bytes(module->build_id, module->build_id_bytes));
 }
 
 int hl_known_names_init(struct hl_known_names *names, const struct hl_profile *profile)
@@ -34,8 +33,7 @@ int hl_known_names_init(struct hl_known_names *names, const struct hl_profile *p
 		const struct hl_profile_module *module = module_of(profile, i);
 		if (module != profile->modules && !profile->frames[i].inlined)
 			r = hl_index_add(&names->places,
-					 hash_of(hl_profile_text(profile, module->path),
-						 module->build_id, module->build_id_bytes,
+					 hash_of(hl_profile_text(profile, module->path), module,
 						 profile->frames[i].address),
 					 i);
 	}
@@ -47,19 +45,20 @@ void hl_known_names_release(struct hl_known_names *names)
 	hl_index_release(&names->places);
 }
 
-uint32_t hl_known_names_find(const struct hl_known_names *names, const char *path,
-			     const uint8_t *build_id, uint32_t build_id_bytes, uint64_t address,
-			     uint32_t *ret_first)
+uint32_t hl_known_names_find(const struct hl_known_names *names,
+			     const struct hl_profile_module *module, const char *path,
+			     uint64_t address, uint32_t *ret_first)
 {
 	const struct hl_profile *profile = names->profile;
-	uint32_t hash = hash_of(path, build_id, build_id_bytes, address), at = hash, frame;
+	uint32_t hash = hash_of(path, module, address), at = hash, frame;
 
 	while ((frame = hl_index_next(&names->places, hash, &at))) {
-		const struct hl_profile_module *module = module_of(profile, frame);
+		const struct hl_profile_module *known = module_of(profile, frame);
 		if (profile->frames[frame].address != address ||
-		    module->build_id_bytes != build_id_bytes ||
-		    (build_id_bytes && memcmp(module->build_id, build_id, build_id_bytes) != 0) ||
-		    strcmp(hl_profile_text(profile, module->path), path) != 0)
+		    known->build_id_bytes != module->build_id_bytes ||
+		    memcmp(known->build_id, module->build_id, known->build_id_bytes) != 0 ||
+		    !hl_file_print_is_same(&known->print, &module->print) ||
+		    strcmp(hl_profile_text(profile, known->path), path) != 0)
 			continue;
 		uint32_t last = frame;
 		while (is_next(profile, last))

@@ -15,9 +15,9 @@ int hl_known_names_init(struct hl_known_names *names, const struct hl_profile *p
 void hl_known_names_release(struct hl_known_names *names);
 
 /*
- * The frames at ${address} of the module of ${path} and ${build_id}: how many, and in ${ret_first}
- * the first, the outermost; 0: they are not known.
+ * The frames at ${address} of ${module}, whose path is ${path}: how many, and in ${ret_first} the
+ * first, the outermost; 0: they are not known.
  */
-uint32_t hl_known_names_find(const struct hl_known_names *names, const char *path,
-			     const uint8_t *build_id, uint32_t build_id_bytes, uint64_t address,
-			     uint32_t *ret_first);
+uint32_t hl_known_names_find(const struct hl_known_names *names,
+			     const struct hl_profile_module *module, const char *path,
+			     uint64_t address, uint32_t *ret_first);

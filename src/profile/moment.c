@@ -98,9 +98,8 @@ int hl_moment_open_log(const struct hl_log_source *source,
 
 /* ---- from a state to a profile ---- */
 
-/* Logs do not keep fingerprints; the recording, which has the same modules, does. */
-static struct hl_file_print find_print(const struct hl_recording_process *recorded, size_t index,
-				       const struct hl_log_module *module)
+struct hl_file_print hl_moment_find_print(const struct hl_recording_process *recorded, size_t index,
+					  const struct hl_log_module *module)
 {
 	const struct hl_recording_module *known =
 		index < recorded->module_count ? &recorded->modules[index] : NULL;
@@ -125,7 +124,7 @@ static int copy_modules(const struct hl_log_state *state,
 			.end = from->end,
 			.load_bias = from->load_bias,
 			.build_id_bytes = from->build_id_bytes,
-			.print = find_print(recorded, i, from),
+			.print = hl_moment_find_print(recorded, i, from),
 		};
 		memcpy(to->build_id, from->build_id, sizeof(to->build_id));
 	}

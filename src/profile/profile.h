@@ -55,7 +55,7 @@ struct hl_profile_module {
 	uint32_t path;			   /* 0: addresses outside every module */
 	uint8_t build_id[HL_BUILD_ID_MAX]; /* see build_id.h */
 	uint32_t build_id_bytes;
-	struct hl_file_print print; /* not in packed recordings, which have the names */
+	struct hl_file_print print;
 	bool used; /* some frame lies in it; only then are its symbols looked for */
 	enum hl_symbols_source symbols;
 	uint32_t symbols_reason; /* why there are no better ones, and what would help */

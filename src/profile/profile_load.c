@@ -4,7 +4,7 @@
 
 #include "base/array.h"
 #include "base/frame_key.h"
-#include "log/log_reader.h"
+#include "profile/moment.h"
 #include "profile/profile_describe.h"
 #include "recording/recording.h"
 
@@ -174,7 +174,8 @@ static int map_nodes(struct hl_builder *builder, struct source *source,
 }
 
 /* What a log names and the process does not, as it may where its recorder was killed. */
-static int name_log(struct hl_builder *builder, const struct hl_log_state *log)
+static int name_log(struct hl_builder *builder, const struct hl_recording_process *process,
+		    const struct hl_log_state *log)
 {
 	int r = 0;
 
@@ -184,7 +185,9 @@ static int name_log(struct hl_builder *builder, const struct hl_log_state *log)
 		if (!log->nodes[i].defined || !number || number > log->module_count)
 			continue;
 		const struct hl_log_module *of = &log->modules[number - 1];
-		r = hl_builder_module(builder, of->path, of->build_id, of->build_id_bytes, &module);
+		const struct hl_file_print print = hl_moment_find_print(process, number - 1, of);
+		r = hl_builder_module(builder, of->path, of->build_id, of->build_id_bytes, &print,
+				      &module);
 		if (r == 0)
 			r = hl_builder_name(builder, module,
 					    (frame & HL_FRAME_PC_MASK) - of->load_bias);
@@ -350,7 +353,7 @@ static int build_tree(struct loading *loading)
 				      loading->selection.progress);
 		const struct hl_log_state *log = log_of(loading, loading->sources[i].process);
 		if (r == 0 && log)
-			r = name_log(&loading->builder, log);
+			r = name_log(&loading->builder, loading->sources[i].process, log);
 	}
 	return r;
 }

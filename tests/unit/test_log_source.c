@@ -342,6 +342,8 @@ static void names_of_a_log_are_in_the_profile_that_is_packed(void **state)
 	struct hl_log_state *logs[] = {&log};
 	const struct hl_profile_selection selection = {.logs = logs};
 	const struct lab *lab = *state;
+	const struct hl_profile_module nameless = {0};
+	const struct hl_profile_module rebuilt = {.print = {.hash = 5}};
 	struct hl_known_names names;
 	struct hl_profile *profile;
 	uint32_t first;
@@ -350,14 +352,17 @@ static void names_of_a_log_are_in_the_profile_that_is_packed(void **state)
 	assert_int_equal(hl_profile_open(lab->recording, &selection, &profile, NULL), 0);
 	assert_true(hl_profile_is_valid(profile));
 	assert_int_equal(hl_known_names_init(&names, profile), 0);
-	assert_int_equal(hl_known_names_find(&names, program, NULL, 0,
+	assert_int_equal(hl_known_names_find(&names, &nameless, program,
 					     (uint64_t)(uintptr_t)open_history - bias, &first),
 			 1);
 	assert_string_equal(
 		hl_profile_text(profile, profile->functions[profile->frames[first].function].name),
 		"open_history");
-	assert_int_equal(hl_known_names_find(&names, program, NULL, 0, 1, &first), 0);
-	assert_int_equal(hl_known_names_find(&names, "/other", NULL, 0,
+	assert_int_equal(hl_known_names_find(&names, &nameless, program, 1, &first), 0);
+	assert_int_equal(hl_known_names_find(&names, &nameless, "/other",
+					     (uint64_t)(uintptr_t)open_history - bias, &first),
+			 0);
+	assert_int_equal(hl_known_names_find(&names, &rebuilt, program,
 					     (uint64_t)(uintptr_t)open_history - bias, &first),
 			 0);
 	hl_known_names_release(&names);

@@ -546,9 +546,9 @@ static void every_cut_and_every_flipped_bit_is_seen(void **state)
 }
 
 static const uint32_t section_types[] = {
-	HL_PACK_META,	 HL_PACK_TEXTS,	  HL_PACK_PROCESSES, HL_PACK_INHERITED,
-	HL_PACK_THREADS, HL_PACK_MODULES, HL_PACK_FUNCTIONS, HL_PACK_FRAMES,
-	HL_PACK_NODES,	 HL_PACK_ROWS,	  HL_PACK_SIZES,     HL_PACK_BASE,
+	HL_PACK_META,	 HL_PACK_TEXTS,	  HL_PACK_PROCESSES, HL_PACK_INHERITED, HL_PACK_PRINTS,
+	HL_PACK_THREADS, HL_PACK_MODULES, HL_PACK_FUNCTIONS, HL_PACK_FRAMES,	HL_PACK_NODES,
+	HL_PACK_ROWS,	 HL_PACK_SIZES,	  HL_PACK_BASE,
 };
 
 /* What is made wrong: other bytes at an offset of one section, or fewer bytes. */

@@ -422,7 +422,7 @@ static int write_rows(struct row_writer *writer, const struct cfi_rows *rows)
 		const struct hl_cfi_row *row = &rows->rows[i];
 		bool is_none = row->rule == HL_RULE_NONE;
 		if (was_none && !is_none && row->offset)
-			r = set_rule(writer, &at, row->offset - UINT64_C(1), HL_RULE_END);
+			r = set_rule(writer, &at, row->offset - UINT64_C(1), HL_RULE_END_BEFORE);
 		if (r == 0)
 			r = set_rule(writer, &at, row->offset, row->rule);
 		was_none = is_none;

@@ -26,7 +26,7 @@ static long hl_walk_frame(uint32_t number, void *context)
 	struct hl_workplace *walk = *(struct hl_workplace **)context;
 	uint64_t pc = walk->at.pc;
 	uint64_t rule = hl_find_rule(walk, pc);
-	uint64_t key = pc | (rule & ~HL_RULE_MASK);
+	uint64_t key = (pc | (rule & ~HL_RULE_MASK)) + hl_rule_is_at_next(rule & HL_RULE_MASK);
 	walk->hash = hl_mix(walk->hash, key);
 	walk->record.keys[walk->record.count++ & (HL_BPF_FRAMES_MAX - 1)] = key;
 	rule &= HL_RULE_MASK;

@@ -6,7 +6,8 @@
  * A rule, from the low bit:
  *   0-3    kind (enum hl_rule_kind)
  *   4-5    where the caller's rbp is (enum hl_rule_bp)
- *   6-11   extra: addend after a dereference, register number, or PLT threshold
+ *   6-11   extra: addend after a dereference, register number, PLT threshold, or 1 in
+ *          HL_RULE_END_BEFORE
  *   12-23  offset of the saved rbp, in words of 8 bytes, signed
  *   24-47  offset of the CFA, in words of 8 bytes, signed
  * The return address lies at CFA - 8 always; frames for which that is not so are "not supported".
@@ -45,6 +46,10 @@ enum hl_rule_bp {
 #define HL_RULE_PLAIN_MASK UINT64_C(0x2e)
 #define HL_RULE_PLAIN	   UINT64_C(0x02)
 
+/* Outermost frame, whose function begins at the next byte: no call returns there, so nothing lies
+ * before it. */
+#define HL_RULE_END_BEFORE (HL_RULE_END | UINT64_C(1) << 6)
+
 static inline enum hl_rule_kind hl_rule_kind_of(hl_rule rule)
 {
 	return (enum hl_rule_kind)(rule & 15);
@@ -58,6 +63,13 @@ static inline enum hl_rule_bp hl_rule_bp_of(hl_rule rule)
 static inline int64_t hl_rule_extra(hl_rule rule)
 {
 	return (int64_t)(rule << 52) >> 58;
+}
+
+/* Whether the frame is named by the byte after its lookup pc: nobody called it, so its address is
+ * that of its first instruction. */
+static inline bool hl_rule_is_at_next(hl_rule rule)
+{
+	return hl_rule_kind_of(rule) == HL_RULE_SIGNAL || rule == HL_RULE_END_BEFORE;
 }
 
 /* In bytes. */

@@ -35,8 +35,8 @@ static hl_rule rule_at(const struct hl_unwind_module *module,
 	return HL_RULE_NONE;
 }
 
-/* Whether ${pc} is in code at the entry point that has no rule; or just before it, as for functions
- * below. The ELF header is at the start, except for a program whose segments leave gaps. */
+/* Whether ${pc} is in code at the entry point that has no rule. The ELF header is at the start,
+ * except for a program whose segments leave gaps. */
 static bool is_entry_code(const struct hl_unwind_module *module,
 			  const struct hl_unwind_debug_frame *debug_frame, uint64_t pc)
 {
@@ -45,7 +45,7 @@ static bool is_entry_code(const struct hl_unwind_module *module,
 	    memcmp(header->e_ident, ELFMAG, SELFMAG) != 0)
 		return false;
 	uint64_t entry = module->load_bias + header->e_entry;
-	return pc + 1 - entry <= HL_ENTRY_CODE_BYTES &&
+	return pc - entry < HL_ENTRY_CODE_BYTES &&
 	       rule_at(module, debug_frame, entry) == HL_RULE_NONE;
 }
 
@@ -66,10 +66,11 @@ static hl_rule rule_in_module(struct hl_unwind *unwind, const struct hl_unwind_m
 	}
 	if (rule != HL_RULE_NONE)
 		return rule;
-	return rule_at(module, &debug_frame, pc + 1) != HL_RULE_NONE ||
-			       is_entry_code(module, &debug_frame, pc)
-		       ? HL_RULE_END
-		       : HL_RULE_UNSUPPORTED;
+	if (is_entry_code(module, &debug_frame, pc))
+		return HL_RULE_END;
+	bool begins = rule_at(module, &debug_frame, pc + 1) != HL_RULE_NONE ||
+		      is_entry_code(module, &debug_frame, pc + 1);
+	return begins ? HL_RULE_END_BEFORE : HL_RULE_UNSUPPORTED;
 }
 
 uint64_t hl_rule_cache_miss(struct hl_unwind *unwind, uint32_t generation, uint64_t pc)

@@ -37,6 +37,9 @@ class Stacks(harness.TestCase):
             self.assertFalse("even_deeper" in frames and "odd_deeper" in frames, frames)
             if "even_deeper" in frames or "odd_deeper" in frames:
                 self.assertIn("coroutine_body", frames)
+                # The C library's own names are in its debug package.
+                if any("__libc_start_call_main" in other for other in stacks):
+                    self.assertEqual(frames[0], "__start_context")
         self.assert_nothing_lost(recording)
 
     def test_stacks_after_longjmp_are_right(self):

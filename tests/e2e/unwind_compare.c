@@ -181,6 +181,22 @@ static void report_difference(const struct thread *thread, size_t expected_count
 		describe("libunwind", thread->expected[i].ip, thread->expected[i].sp);
 }
 
+/* The outermost frame may be code that nobody called, which makecontext(3) started and libunwind
+ * looks up by the byte before: both addresses become one. */
+static uint64_t compared_pc(uint64_t lookup_pc, bool is_outermost)
+{
+	return is_outermost ? (lookup_pc + 1) & ~UINT64_C(1) : lookup_pc;
+}
+
+/* An interrupted frame, and the one that a signal's handler returns to, are looked up by their ip,
+ * a calling one by the byte before. */
+static uint64_t expected_pc(const struct thread *thread, size_t i, size_t count)
+{
+	bool is_interrupted = i > 0 && thread->expected[i - 1].is_signal_frame;
+	bool is_called = !is_interrupted && !thread->expected[i].is_signal_frame;
+	return compared_pc(thread->expected[i].ip - is_called, i + 1 == count);
+}
+
 static bool stacks_are_equal(const struct thread *thread, size_t expected_count)
 {
 	const struct hl_walk *walk = &thread->walk;
@@ -190,10 +206,8 @@ static bool stacks_are_equal(const struct thread *thread, size_t expected_count)
 		return false;
 	for (size_t i = 0; i < expected_count; i++) {
 		const struct hl_walk_frame *frame = &walk->frames[walk->depth - 1 - i];
-		/* An interrupted frame is looked up by its ip, a calling one by the byte before. */
-		bool is_interrupted = i > 0 && thread->expected[i - 1].is_signal_frame;
-		uint64_t lookup_pc = thread->expected[i].ip - (is_interrupted ? 0 : 1);
-		if ((frame->key & HL_FRAME_PC_MASK) != lookup_pc ||
+		uint64_t pc = compared_pc(frame->key & HL_FRAME_PC_MASK, i + 1 == walk->depth);
+		if (pc != expected_pc(thread, i, expected_count) ||
 		    frame->sp != thread->expected[i].sp)
 			return false;
 	}
@@ -210,11 +224,8 @@ static uint64_t add_frame(uint64_t outer, uint64_t lookup_pc, uint64_t sp)
 static uint64_t hash_of_expected(const struct thread *thread, size_t count)
 {
 	uint64_t hash = 0;
-	while (count-- > 0) {
-		bool is_interrupted = count > 0 && thread->expected[count - 1].is_signal_frame;
-		uint64_t lookup_pc = thread->expected[count].ip - (is_interrupted ? 0 : 1);
-		hash = add_frame(hash, lookup_pc, thread->expected[count].sp);
-	}
+	for (size_t i = count; i-- > 0;)
+		hash = add_frame(hash, expected_pc(thread, i, count), thread->expected[i].sp);
 	return hash;
 }
 
@@ -225,7 +236,8 @@ static void keep(struct thread *thread, const struct hl_registers *at, uint32_t 
 	uint64_t hash = 0;
 	for (uint32_t i = 0; i < walk->depth; i++) {
 		struct hl_walk_frame *frame = &walk->frames[i];
-		hash = add_frame(hash, frame->key & HL_FRAME_PC_MASK, frame->sp);
+		hash = add_frame(hash, compared_pc(frame->key & HL_FRAME_PC_MASK, i == 0),
+				 frame->sp);
 		if (i >= kept)
 			frame->node = (uint32_t)hash;
 	}

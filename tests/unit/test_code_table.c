@@ -74,16 +74,20 @@ static bool is_entry_code(const struct dl_find_object *module, uint64_t pc)
 {
 	const Elf64_Ehdr *header = module->dlfo_map_start;
 	uint64_t entry = module->dlfo_link_map->l_addr + header->e_entry;
-	return pc + 1 - entry <= HL_ENTRY_CODE_BYTES &&
-	       rule_in_memory(module, entry) == HL_RULE_NONE;
+	return pc - entry < HL_ENTRY_CODE_BYTES && rule_in_memory(module, entry) == HL_RULE_NONE;
 }
 
 /* What the recorder finds at a pc of this process; see src/unwind/rule_cache.c. */
 static hl_rule recorders_rule(const struct dl_find_object *module, uint64_t pc)
 {
 	hl_rule rule = rule_in_memory(module, pc);
-	bool ends = rule_in_memory(module, pc + 1) != HL_RULE_NONE || is_entry_code(module, pc);
-	return rule == HL_RULE_NONE && ends ? HL_RULE_END : rule;
+	if (rule != HL_RULE_NONE)
+		return rule;
+	if (is_entry_code(module, pc))
+		return HL_RULE_END;
+	bool begins =
+		rule_in_memory(module, pc + 1) != HL_RULE_NONE || is_entry_code(module, pc + 1);
+	return begins ? HL_RULE_END_BEFORE : HL_RULE_NONE;
 }
 
 static void assert_same_rules(const void *function)

@@ -129,10 +129,13 @@ static void frames_of_libc_are_walked(void **state)
 }
 
 static ucontext_t main_context, coroutine_contexts[2];
+static uint64_t context_start; /* what makecontext(3) has the coroutine return to */
+static unsigned wrong_starts;
 
 static NOINLINE void yield_at(unsigned self, unsigned depth)
 {
 	capture();
+	wrong_starts += (walk.frames[0].key & HL_FRAME_PC_MASK) != context_start;
 	if (depth)
 		yield_at(self, depth - 1);
 	else
@@ -157,6 +160,7 @@ static void *prepare_coroutine(unsigned self)
 	context->uc_stack.ss_size = COROUTINE_STACK_BYTES;
 	context->uc_link = &main_context;
 	makecontext(context, (void (*)(void))run_coroutine, 1, self);
+	context_start = *(const uint64_t *)context->uc_mcontext.gregs[REG_RSP];
 	return stack;
 }
 
@@ -171,6 +175,7 @@ static void coroutines_are_walked_to_their_start(void **state)
 	free(stacks[0]);
 	free(stacks[1]);
 	assert_all_equal(2 * 40);
+	assert_int_equal(wrong_starts, 0);
 }
 
 /* push rbp; mov rbp,rsi; call rdi; pop rbp; ret */

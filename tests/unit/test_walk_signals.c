@@ -7,8 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <ucontext.h>
+#include <unistd.h>
 
 static void handle_by_capture(int signal)
 {
@@ -28,6 +30,28 @@ static void signal_handlers_are_walked_through(void **state)
 	for (unsigned depth = 0; depth < 20; depth++)
 		recurse(depth, raise_in_leaf);
 	assert_all_equal(20);
+}
+
+/* As the kernel knows it: sigaction(2) of the C library hides it. */
+struct kernel_action {
+	void (*handler)(int);
+	unsigned long flags;
+	void (*restorer)(void);
+	unsigned long mask;
+};
+
+static void what_handlers_return_to_has_its_own_address(void **state)
+{
+	struct kernel_action action;
+	unsigned found = 0;
+	(void)state;
+	install(SIGUSR1, handle_by_capture, 0);
+	assert_int_equal(syscall(SYS_rt_sigaction, SIGUSR1, NULL, &action, sizeof(action.mask)), 0);
+	recurse(3, raise_in_leaf);
+	for (uint32_t i = 0; i < walk.depth; i++)
+		found += (walk.frames[i].key & HL_FRAME_PC_MASK) ==
+			 (uint64_t)(uintptr_t)action.restorer;
+	assert_int_equal(found, 1);
 }
 
 static void handlers_on_another_stack_are_walked_through(void **state)
@@ -188,6 +212,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		WALK_TEST(signal_handlers_are_walked_through),
+		WALK_TEST(what_handlers_return_to_has_its_own_address),
 		WALK_TEST(handlers_on_another_stack_are_walked_through),
 		WALK_TEST(faults_in_leaves_are_walked),
 		WALK_TEST(every_instruction_can_be_interrupted),

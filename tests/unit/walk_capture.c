@@ -52,6 +52,9 @@ static _Unwind_Reason_Code add_reference(struct _Unwind_Context *context, void *
 	bool is_inward = !into->count && ip != into->start_pc;
 	if (is_inward || !ip) /* 0: what the outermost frame is said to return to */
 		return _URC_NO_REASON;
+	/* What a signal's handler returns to was called by nobody. */
+	if (is_before && into->count)
+		into->frames[into->count - 1].lookup_pc++;
 	if (into->count < HL_COUNT_OF(into->frames))
 		into->frames[into->count++] =
 			(struct reference_frame){ip - (is_before ? 0 : 1), _Unwind_GetCFA(context)};
@@ -66,7 +69,11 @@ static bool leaf_sides_are_equal(const struct hl_walk *of, const struct referenc
 		return false;
 	for (unsigned i = 0; i < count; i++) {
 		const struct hl_walk_frame *frame = &of->frames[of->depth - 1 - i];
-		if (frame_pc(frame) != with->frames[i].lookup_pc || frame->sp != with->frames[i].sp)
+		/* Nor what makecontext(3) starts a stack with. */
+		uint64_t at_start = i + 1 == with->count ? with->frames[i].lookup_pc + 1 : 0;
+		bool same_pc =
+			frame_pc(frame) == with->frames[i].lookup_pc || frame_pc(frame) == at_start;
+		if (!same_pc || frame->sp != with->frames[i].sp)
 			return false;
 	}
 	return true;

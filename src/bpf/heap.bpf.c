@@ -528,9 +528,12 @@ SEC("uprobe")
 int hl_heap_count(struct pt_regs *regs)
 {
 	struct hl_heap_counters *count = counters();
-	uint64_t call = call_of(bpf_get_attach_cookie(regs));
-	if (count && call < HL_HEAP_CALLS && hl_is_target())
-		count->calls[call]++;
+	uint64_t site = bpf_get_attach_cookie(regs), call = call_of(site);
+	if (!count || call >= HL_HEAP_CALLS || !hl_is_target())
+		return 0;
+	count->calls[call]++;
+	if (call != HL_HEAP_FREE)
+		count->requested_bytes += requested(regs, site);
 	return 0;
 }
 

@@ -2,17 +2,22 @@
 /* Estimates what tracing costs; see heap_cost.h. */
 #include "bpf/heap_cost.h"
 
-/* Nanoseconds for each call, stacks of 20 frames: bench/stacks.py in a virtual machine with all
- * mitigations on. */
-#define ALLOCATION_NS	      1700.0
-#define SAMPLED_ALLOCATION_NS 650.0
-#define TOTAL_NS	      1300.0
-#define FREE_NS		      700.0
+#include <math.h>
+
+/* Of each call, in times that a probe takes which does nothing, stacks of 20 frames:
+ * bench/stacks.py. */
+#define ALLOCATION_TRAPS	 2.8
+#define SAMPLED_ALLOCATION_TRAPS 1.05 /* and no sample in it */
+#define TOTAL_TRAPS		 2.1
+#define FREE_TRAPS		 1.05
+
+#define BUSY_PERCENT 90 /* a target that uses more is held up by probes */
 
 void hl_heap_counters_add(struct hl_heap_counters *sum, const struct hl_heap_counters *more)
 {
 	for (int call = 0; call < HL_HEAP_CALLS; call++)
 		sum->calls[call] += more->calls[call];
+	sum->requested_bytes += more->requested_bytes;
 	sum->unmatched_frees += more->unmatched_frees;
 	sum->lost_events += more->lost_events;
 	sum->lost_bytes += more->lost_bytes;
@@ -20,34 +25,62 @@ void hl_heap_counters_add(struct hl_heap_counters *sum, const struct hl_heap_cou
 	sum->too_large_bytes += more->too_large_bytes;
 }
 
-struct hl_heap_rate hl_heap_rate(const struct hl_heap_counters *counters, uint64_t elapsed_ns,
-				 uint64_t cpu_ns)
+struct hl_heap_rate hl_heap_rate(const struct hl_heap_counting *counting)
 {
-	double seconds = (double)elapsed_ns / 1e9;
+	const struct hl_heap_counters *counters = &counting->counters;
+	double seconds = (double)counting->elapsed_ns / 1e9, times = 1;
 	uint64_t calls = 0;
 
-	if (!elapsed_ns)
-		return (struct hl_heap_rate){0};
 	for (int call = 0; call < HL_HEAP_CALLS; call++)
 		calls += counters->calls[call];
-	uint64_t frees = counters->calls[HL_HEAP_FREE];
+	if (!counting->elapsed_ns || !calls)
+		return (struct hl_heap_rate){.percent_of_core = counting->percent_before};
+	uint64_t frees = counters->calls[HL_HEAP_FREE], allocations = calls - frees;
+	double own_percent =
+		counting->percent_during - (double)calls / seconds * counting->trap_ns / 1e7;
+	if (counting->percent_during > BUSY_PERCENT && own_percent > 0 &&
+	    own_percent < counting->percent_before)
+		times = counting->percent_before / own_percent;
 	return (struct hl_heap_rate){
-		.allocations_per_second = (double)(calls - frees) / seconds,
-		.frees_per_second = (double)frees / seconds,
-		.calls_per_second = (double)calls / seconds,
-		.percent_of_core = (double)cpu_ns / (double)elapsed_ns * 100,
+		.allocations_per_second = times * (double)allocations / seconds,
+		.frees_per_second = times * (double)frees / seconds,
+		.calls_per_second = times * (double)calls / seconds,
+		.mean_bytes =
+			allocations ? (double)counters->requested_bytes / (double)allocations : 0,
+		.percent_of_core = counting->percent_before,
 	};
 }
 
-struct hl_heap_cost hl_heap_cost(const struct hl_heap_rate *rate,
-				 const struct hl_heap_settings *settings)
+double hl_heap_cost(const struct hl_heap_rate *rate, const struct hl_heap_settings *settings,
+		    double trap_ns)
 {
-	double allocation_ns = settings->sample_bytes ? SAMPLED_ALLOCATION_NS
-			       : settings->all	      ? TOTAL_NS
-						      : ALLOCATION_NS;
-	double ns_per_second = rate->allocations_per_second * allocation_ns;
+	double whole = settings->all ? TOTAL_TRAPS : ALLOCATION_TRAPS, traps = whole;
 
+	if (settings->sample_bytes) {
+		double sampled = -expm1(-rate->mean_bytes / (double)settings->sample_bytes);
+		traps = SAMPLED_ALLOCATION_TRAPS + sampled * (whole - SAMPLED_ALLOCATION_TRAPS);
+	}
+	double traps_per_second = rate->allocations_per_second * traps;
 	if (!settings->all)
-		ns_per_second += rate->frees_per_second * FREE_NS;
-	return (struct hl_heap_cost){.percent_of_core = ns_per_second / 1e9 * 100};
+		traps_per_second += rate->frees_per_second * FREE_TRAPS;
+	return traps_per_second * trap_ns / 1e7;
+}
+
+double hl_heap_slowdown(const struct hl_heap_rate *rate, double cost_percent)
+{
+	return rate->percent_of_core > 0 ? 1 + cost_percent / rate->percent_of_core : 1;
+}
+
+uint64_t hl_heap_fitting_sample(const struct hl_heap_rate *rate,
+				const struct hl_heap_settings *settings, double trap_ns,
+				double percent)
+{
+	struct hl_heap_settings tried = *settings;
+
+	for (tried.sample_bytes = HL_HEAP_SAMPLE_MIN; tried.sample_bytes <= HL_HEAP_SAMPLE_MAX;
+	     tried.sample_bytes *= 2)
+		if (tried.sample_bytes > settings->sample_bytes &&
+		    hl_heap_cost(rate, &tried, trap_ns) <= percent)
+			return tried.sample_bytes;
+	return 0;
 }

@@ -55,6 +55,7 @@ struct hl_heap_processor {
 /* One processor's share. */
 struct hl_heap_counters {
 	uint64_t calls[HL_HEAP_CALLS]; /* as seen by probes; only while the rate is measured */
+	uint64_t requested_bytes;      /* by them */
 	uint64_t unmatched_frees;      /* of blocks that are not in the table */
 	uint64_t lost_events;	       /* blocks that did not fit in, and their bytes */
 	uint64_t lost_bytes;

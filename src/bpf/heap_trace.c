@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "bpf/heap_blocks.h"
+#include "bpf/heap_calibration.h"
 #include "bpf/heap_caution.h"
 #include "bpf/heap_cost.h"
 #include "bpf/heap_probes.h"
@@ -12,11 +13,20 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MEASURE_MS 1000 /* how long the rate of calls is measured */
-#define STEP_MS	   50	/* how late Ctrl-C may be noticed meanwhile */
+#define BASELINE_MS 500 /* how long the target is watched before there is any probe */
+#define MEASURE_MS  700 /* how long its calls are counted */
+#define STEP_MS	    50	/* how late Ctrl-C may be noticed meanwhile */
+
+#define LIMIT_MARGIN   0.8 /* what is advised takes this part of the limit at most */
+#define SAMPLE_ADVISED (UINT64_C(512) * 1024)
+
+#define CALLS_TEXT_MAX	  32
+#define SLOWDOWN_TEXT_MAX 64
+#define REMEDY_TEXT_MAX	  256
 
 struct heap_trace {
 	const struct hl_trace_request *request;
@@ -29,63 +39,133 @@ struct heap_trace {
 
 /* ---- what it will cost ---- */
 
-static void wait_measuring(const struct hl_trace_request *request)
+/* Waits; the percentage of a core that the target used meanwhile. 0 when that cannot be told. */
+static double watch_cpu(const struct hl_trace_request *request, int for_ms,
+			uint64_t *ret_elapsed_ns)
 {
 	const struct timespec step = {.tv_nsec = STEP_MS * 1000000};
+	pid_t pid = request->facts->pid;
+	uint64_t start_ns = hl_clock_ns(CLOCK_MONOTONIC);
+	int64_t before = hl_process_cpu_ns(pid);
 
-	for (int ms = 0; ms < MEASURE_MS && !request->is_enough(); ms += STEP_MS)
+	for (int ms = 0; ms < for_ms && !request->is_enough(); ms += STEP_MS)
 		nanosleep(&step, NULL);
+	int64_t after = hl_process_cpu_ns(pid);
+	*ret_elapsed_ns = hl_clock_ns(CLOCK_MONOTONIC) - start_ns;
+	if (before < 0 || after < before || !*ret_elapsed_ns)
+		return 0;
+	return (double)(after - before) / (double)*ret_elapsed_ns * 100;
 }
 
-/* Counts calls for a second. */
-static int measure_rate(struct heap_trace *trace, struct hl_heap_rate *ret_rate,
+/* Looks at what the target uses, and only then counts its calls, which takes probes. */
+static int measure_rate(struct heap_trace *trace, struct hl_heap_counting *counting,
 			struct hl_error *err)
 {
+	int count_fd = hl_heap_program_count_fd(trace->program);
 	enum hl_probe_way way = trace->probes.way;
-	pid_t pid = trace->request->facts->pid;
-	struct hl_heap_counters counters;
 
+	counting->trap_ns = hl_heap_measure_trap(hl_heap_count_way(way), count_fd);
+	counting->percent_before = watch_cpu(trace->request, BASELINE_MS, &counting->elapsed_ns);
 	trace->probes.way = hl_heap_count_way(way);
-	int r = hl_heap_probes_link(&trace->probes, hl_heap_program_count_fd(trace->program), -1,
-				    err);
+	int r = hl_heap_probes_link(&trace->probes, count_fd, -1, err);
 	trace->probes.way = way;
 	if (r < 0)
 		return r;
-	uint64_t start_ns = hl_clock_ns(CLOCK_MONOTONIC);
-	int64_t cpu_before = hl_process_cpu_ns(pid);
-	wait_measuring(trace->request);
-	int64_t cpu_after = hl_process_cpu_ns(pid);
-	uint64_t elapsed_ns = hl_clock_ns(CLOCK_MONOTONIC) - start_ns;
+	counting->percent_during = watch_cpu(trace->request, MEASURE_MS, &counting->elapsed_ns);
 	hl_heap_probes_unlink(&trace->probes);
-	r = hl_heap_program_counters(trace->program, &counters);
+	r = hl_heap_program_counters(trace->program, &counting->counters);
 	if (r < 0)
 		return hl_error_set(err, r, "cannot read the rate of calls: %s", strerror(-r));
-	bool knows_cpu = cpu_before >= 0 && cpu_after > cpu_before;
-	*ret_rate = hl_heap_rate(&counters, elapsed_ns,
-				 knows_cpu ? (uint64_t)(cpu_after - cpu_before) : 0);
 	return 0;
+}
+
+/* "412 thousand" */
+static const char *format_calls(double calls, char text[CALLS_TEXT_MAX])
+{
+	bool millions = calls >= 1e6, thousands = calls >= 1e4;
+
+	snprintf(text, CALLS_TEXT_MAX, "%.*f%s", millions ? 1 : 0,
+		 millions    ? calls / 1e6
+		 : thousands ? calls / 1e3
+			     : calls,
+		 millions    ? " million"
+		 : thousands ? " thousand"
+			     : "");
+	return text;
+}
+
+/* "; each request takes about 2.5 times as long", where that is worth a word. */
+static const char *format_slowdown(double slowdown, char text[SLOWDOWN_TEXT_MAX])
+{
+	text[0] = '\0';
+	if (slowdown >= 1.05)
+		snprintf(text, SLOWDOWN_TEXT_MAX, "each request takes about %.1f times as long",
+			 slowdown);
+	return text;
+}
+
+/* A limit that will hold, though the rate is another one then. */
+static unsigned limit_for(double percent)
+{
+	return (unsigned)ceil(percent / LIMIT_MARGIN / 10) * 10;
+}
+
+/* What would work: with some room, so that it does. */
+static void format_remedy(const struct heap_trace *trace, const struct hl_heap_rate *rate,
+			  double trap_ns, double percent, char text[REMEDY_TEXT_MAX])
+{
+	struct hl_heap_settings sampled = *trace->settings;
+	int pid = (int)trace->request->facts->pid;
+	uint64_t fitting = hl_heap_fitting_sample(rate, trace->settings, trap_ns,
+						  (double)sampled.max_overhead * LIMIT_MARGIN);
+
+	sampled.sample_bytes = fitting ? fitting : SAMPLE_ADVISED;
+	double sampled_percent = hl_heap_cost(rate, &sampled, trap_ns);
+	if (fitting)
+		snprintf(text, REMEDY_TEXT_MAX,
+			 "use --sample %lluK (about %.0f %%), --max-overhead %u, or 'heapline "
+			 "pgfault -p %d', which costs next to nothing",
+			 (unsigned long long)fitting / 1024, sampled_percent, limit_for(percent),
+			 pid);
+	else if (sampled.sample_bytes > trace->settings->sample_bytes)
+		snprintf(text, REMEDY_TEXT_MAX,
+			 "use --sample %lluK --max-overhead %u (about %.0f %%), --max-overhead %u, "
+			 "or 'heapline pgfault -p %d', which costs next to nothing",
+			 (unsigned long long)SAMPLE_ADVISED / 1024, limit_for(sampled_percent),
+			 sampled_percent, limit_for(percent), pid);
+	else
+		snprintf(text, REMEDY_TEXT_MAX,
+			 "use --max-overhead %u, or 'heapline pgfault -p %d', which costs next to "
+			 "nothing",
+			 limit_for(percent), pid);
 }
 
 static int check_cost(struct heap_trace *trace, struct hl_error *err)
 {
 	const struct hl_heap_settings *settings = trace->settings;
-	struct hl_heap_rate rate;
-	int r = measure_rate(trace, &rate, err);
+	struct hl_heap_counting counting;
+	char calls[CALLS_TEXT_MAX], slowdown[SLOWDOWN_TEXT_MAX], remedy[REMEDY_TEXT_MAX];
+	int r = measure_rate(trace, &counting, err);
 
 	if (r < 0)
 		return r;
-	struct hl_heap_cost cost = hl_heap_cost(&rate, settings);
-	trace->request->note("%.0f calls of its allocator a second: expect %.1f %% of a processor "
-			     "more than the %.1f %% that it uses",
-			     rate.calls_per_second, cost.percent_of_core, rate.percent_of_core);
-	if (cost.percent_of_core <= (double)settings->max_overhead)
+	struct hl_heap_rate rate = hl_heap_rate(&counting);
+	double percent = hl_heap_cost(&rate, settings, counting.trap_ns);
+	format_calls(rate.calls_per_second, calls);
+	format_slowdown(hl_heap_slowdown(&rate, percent), slowdown);
+	trace->request->note("%s allocator calls a second, %.0f ns for a probe: expect %.1f %% of "
+			     "a core more than the %.1f %% that the process uses%s%s",
+			     calls, counting.trap_ns, percent, rate.percent_of_core,
+			     slowdown[0] ? "; " : "", slowdown);
+	if (percent <= (double)settings->max_overhead)
 		return 0;
+	format_remedy(trace, &rate, counting.trap_ns, percent, remedy);
 	hl_error_set(err, HL_TRACE_TOO_COSTLY,
-		     "tracing process '%d' would cost it %.0f %% of a processor, more than the "
-		     "%llu %% of --max-overhead: it calls its allocator %.0f times a second; use "
-		     "--sample BYTES or a higher --max-overhead",
-		     (int)trace->request->facts->pid, cost.percent_of_core,
-		     (unsigned long long)settings->max_overhead, rate.calls_per_second);
+		     "tracing process '%d' would cost it %.0f %% of a core, more than the %llu %% "
+		     "of --max-overhead: at %s allocator calls a second, %s; %s",
+		     (int)trace->request->facts->pid, percent,
+		     (unsigned long long)settings->max_overhead, calls,
+		     slowdown[0] ? slowdown : "that is a lot", remedy);
 	return HL_TRACE_TOO_COSTLY;
 }
 
@@ -255,6 +335,17 @@ static int add_stacks(const struct heap_trace *trace, struct hl_trace_result *re
 				      (uint32_t)target->module_count);
 }
 
+/* What would have them watched. */
+static const char *remedy_of_spared(const struct heap_trace *trace)
+{
+	if (trace->probes.way == HL_PROBE_SESSION)
+		return "the process has a limit of memory, or the system does not overcommit, so "
+		       "that they may throw";
+	if (hl_probe_best_way() == HL_PROBE_SESSION)
+		return "leave out --probes to have them watched";
+	return "a kernel from 6.13 on can watch them in programs without a limit of memory";
+}
+
 static int warn_of_spared(const struct heap_trace *trace, struct hl_trace_result *result)
 {
 	char *spared = hl_heap_probes_spared(&trace->probes);
@@ -265,9 +356,8 @@ static int warn_of_spared(const struct heap_trace *trace, struct hl_trace_result
 	if (spared[0])
 		r = hl_trace_result_warn(result,
 					 "not watched, because an exception would end the "
-					 "program: %s; a kernel from 6.13 on can watch them in "
-					 "programs without a limit of memory",
-					 spared);
+					 "program: %s; %s",
+					 spared, remedy_of_spared(trace));
 	free(spared);
 	return r;
 }

@@ -14,7 +14,7 @@ static const struct hl_trace_kind kinds[] = {
 		.noun = "block",
 		.nouns = "blocks",
 		.word = "not freed",
-		.no_object = "nothing that was allocated during the trace is left",
+		.no_object = "everything allocated during the trace was freed",
 	},
 	{
 		.mode = "stacks-all",
@@ -33,7 +33,7 @@ static const struct hl_trace_kind kinds[] = {
 		.nouns = "pages",
 		.word = "gained",
 		.no_object = "no page came or went during the trace",
-		.negative = "negative figures: pages from before the trace have gone",
+		.negative = "negative: pages that existed before the trace were released",
 	},
 	{
 		.mode = "page-events",

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define ROWS_DEFAULT 20 /* stacks take many lines each */
 #define FIGURES_MAX  512
@@ -205,8 +206,15 @@ static void whole_line(struct hl_emit *emit, const struct hl_profile *profile)
 
 	for (size_t i = 0; i < profile->figure_count && used < sizeof(line); i++) {
 		hl_summary_figure(profile, &profile->figures[i], words, value);
-		used += (size_t)snprintf(line + used, sizeof(line) - used, "%s%s %s", i ? "; " : "",
-					 words, value);
+		if (!strcmp(words, "table memory"))
+			used += (size_t)snprintf(
+				line + used, sizeof(line) - used,
+				"%sheapline's own table in the kernel: %s (not the "
+				"target's)",
+				i ? "; " : "", value);
+		else
+			used += (size_t)snprintf(line + used, sizeof(line) - used, "%s%s %s",
+						 i ? "; " : "", words, value);
 	}
 	if (used)
 		hl_emit_line(emit, "%s", line);

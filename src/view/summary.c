@@ -424,9 +424,12 @@ static void lost_warnings(struct hl_emit *emit, const struct hl_profile *profile
 		hl_emit_warning(emit, "LOST: %s could not be read",
 				hl_format_bytes((int64_t)lost->unscanned_bytes, bytes));
 	if (lost->unmatched_frees)
-		hl_emit_line(emit, "note: %s free%s of blocks whose allocation was not seen",
+		hl_emit_line(emit, "note: %s free%s of blocks %s",
 			     hl_format_count((int64_t)lost->unmatched_frees, count),
-			     hl_format_plural(lost->unmatched_frees));
+			     hl_format_plural(lost->unmatched_frees),
+			     hl_profile_trace_kind(profile)
+				     ? "allocated before the trace (harmless)"
+				     : "whose allocation was not seen");
 	if (lost->inherited_frees)
 		hl_emit_line(emit, "note: %s free%s of blocks that forked children inherited",
 			     hl_format_count((int64_t)lost->inherited_frees, count),

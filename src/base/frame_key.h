@@ -19,17 +19,19 @@
 #define HL_FRAME_PC_MASK ((UINT64_C(1) << HL_MODULE_SHIFT) - 1)
 
 /*
- * Innermost frames that say by which way memory came that no allocator handed out, or why there is
- * no stack; or, where a recording tells sizes apart, of which size class the blocks are that came
- * from the frame above.
+ * Frames that are no code. Mostly innermost ones, that say by which way memory came that no
+ * allocator handed out, or why there is no stack; or, where a recording tells sizes apart, of which
+ * size class the blocks are that came from the frame above.
  */
 enum hl_pseudo_frame {
 	HL_PSEUDO_MMAP = 1,	/* shown as [mmap] */
 	HL_PSEUDO_BRK = 2,	/* shown as [brk] */
 	HL_PSEUDO_RELEASED = 3, /* [released before the trace]: gone pages of before it */
 	HL_PSEUDO_NO_FAULT = 4, /* [no fault seen]: pages that came in by no fault that was seen */
-	HL_PSEUDO_STACK_LOST = 5, /* [stack lost]: counted, but its stack did not arrive */
-	HL_PSEUDO_SIZE = 256,	  /* + size class; not shown as a frame */
+	HL_PSEUDO_STACK_LOST = 5,   /* [stack lost]: counted, but its stack did not arrive */
+	HL_PSEUDO_RETURN_PROBE = 6, /* [uretprobe trampoline]: outermost; a probe of another tool
+				       has the return address */
+	HL_PSEUDO_SIZE = 256,	    /* + size class; not shown as a frame */
 	HL_PSEUDO_SIZE_END = HL_PSEUDO_SIZE + HL_SIZE_CLASS_COUNT,
 };
 

@@ -17,6 +17,8 @@
 /* What the loader, and so the recorder, calls it. */
 #define VDSO_MAPPING "[vdso]"
 #define VDSO_NAME    "linux-vdso.so.1"
+/* What functions return to whose return a probe watches. */
+#define TRAMPOLINE_MAPPING "[uprobes]"
 
 static bool is_vdso(const struct hl_map *map)
 {
@@ -238,7 +240,8 @@ static int module_before(struct hl_target *target, const struct mapping_list *li
 		id = last->module;
 	else if (index && maps->maps[index - 1].end == map->start && maps->maps[index - 1].inode)
 		r = module_of(target, &maps->maps[index - 1], &id);
-	if (r == 0 && id != HL_MODULE_NONE && map->end <= target->modules[id - 1].end)
+	if (r == 0 && id != HL_MODULE_NONE && id != HL_MODULE_SCRIPT &&
+	    map->end <= target->modules[id - 1].end)
 		*ret_id = id;
 	return r;
 }
@@ -250,6 +253,13 @@ static int add_mapping(struct hl_target *target, struct mapping_list *list,
 	struct hl_target_mapping mapping = {.start = map->start, .end = map->end};
 	int r = hl_array_reserve(&list->mappings, &list->capacity, list->count + 1,
 				 sizeof(mapping));
+	if (r == 0 && !map->inode && strcmp(map->path, TRAMPOLINE_MAPPING) == 0) {
+		/* A lookup pc there is the byte before it. */
+		mapping.start--;
+		mapping.module = HL_MODULE_SCRIPT;
+		list->mappings[list->count++] = mapping;
+		return 0;
+	}
 	if (r == 0)
 		r = map->inode || is_vdso(map)
 			    ? module_of(target, map, &mapping.module)
@@ -345,8 +355,9 @@ uint32_t hl_target_module_at(const struct hl_target *target, uint64_t pc)
 const struct hl_target_file *hl_target_mapping_file(const struct hl_target *target, size_t index)
 {
 	uint32_t module = target->mappings[index].module;
-	return module == HL_MODULE_NONE ? NULL
-					: &target->files[target->module_files[module - 1].file];
+	return module == HL_MODULE_NONE || module == HL_MODULE_SCRIPT
+		       ? NULL
+		       : &target->files[target->module_files[module - 1].file];
 }
 
 void hl_target_free(struct hl_target *target)

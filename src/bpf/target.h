@@ -35,7 +35,8 @@ struct hl_target_module {
 
 struct hl_target_mapping {
 	uint64_t start, end;
-	uint32_t module;     /* id; HL_MODULE_NONE for code of no file */
+	uint32_t module;     /* id; HL_MODULE_NONE for code of no file, HL_MODULE_SCRIPT for the
+				trampoline of return probes */
 	uint32_t first_page; /* of the file's code pages */
 	uint32_t page_count;
 };
@@ -67,7 +68,8 @@ int hl_target_new(pid_t pid, struct hl_target **ret_target, struct hl_error *err
  */
 int hl_target_refresh(struct hl_target *target, struct hl_error *err);
 
-/* The id of the module whose code is at ${pc} now; HL_MODULE_NONE when there is none. */
+/* The id of the module whose code is at ${pc} now; HL_MODULE_NONE when there is none, and
+ * HL_MODULE_SCRIPT in the trampoline of return probes. */
 uint32_t hl_target_module_at(const struct hl_target *target, uint64_t pc);
 
 /* The file of the ${index}-th mapping, or NULL. */

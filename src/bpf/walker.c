@@ -253,12 +253,14 @@ static bool refresh_is_due(const struct hl_walker *walker)
 
 /* ---- records ---- */
 
-/* Code that was mapped after the walk, as far as it is known by now. */
+/* With code that was mapped after the walk, as far as it is known by now. */
 static uint64_t late_key(const struct hl_walker *walker, uint64_t key)
 {
-	if (key >> HL_MODULE_SHIFT != HL_MODULE_NONE)
-		return key;
-	return key | (uint64_t)hl_target_module_at(walker->target, key) << HL_MODULE_SHIFT;
+	uint64_t module = key >> HL_MODULE_SHIFT;
+	if (module == HL_MODULE_NONE)
+		module = hl_target_module_at(walker->target, key);
+	return module == HL_MODULE_SCRIPT ? hl_pseudo_frame_key(HL_PSEUDO_RETURN_PROBE)
+					  : key | module << HL_MODULE_SHIFT;
 }
 
 static void take_stack(struct hl_walker *walker, const struct hl_stack_record *record, size_t bytes)

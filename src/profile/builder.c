@@ -268,6 +268,7 @@ static int add_pseudo_frame(struct hl_builder *builder, uint64_t which)
 		[HL_PSEUDO_RELEASED] = "[released before the trace]",
 		[HL_PSEUDO_NO_FAULT] = "[no fault seen]",
 		[HL_PSEUDO_STACK_LOST] = "[stack lost]",
+		[HL_PSEUDO_RETURN_PROBE] = HL_PROFILE_RETURN_PROBE,
 	};
 	const char *name = which < HL_COUNT_OF(names) ? names[which] : NULL;
 

@@ -61,6 +61,9 @@ struct hl_profile_module {
 	uint32_t symbols_reason; /* why there are no better ones, and what would help */
 };
 
+/* The function's name in HL_PSEUDO_RETURN_PROBE frames. */
+#define HL_PROFILE_RETURN_PROBE "[uretprobe trampoline]"
+
 struct hl_profile_function {
 	uint32_t name;
 	uint32_t file, line; /* where it begins; 0 when unknown */

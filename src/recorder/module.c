@@ -8,10 +8,13 @@
 
 #include <dlfcn.h>
 #include <elf.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <link.h>
 #include <string.h>
 #include <sys/auxv.h>
+
+#define USUAL_TRAMPOLINE UINT64_C(0x7fffffffe000)
 
 /* "./a.so" is stored as "DIRECTORY/a.so". */
 static const char *without_dot(const char *name)
@@ -266,7 +269,7 @@ bool hl_modules_find(struct hl_modules *modules, uint64_t pc, struct hl_unwind_m
 
 struct hl_unwind_debug_frame hl_modules_debug_frame(struct hl_modules *modules, uint32_t id)
 {
-	if (id == HL_MODULE_NONE)
+	if (id == HL_MODULE_NONE || id == HL_MODULE_SCRIPT)
 		return (struct hl_unwind_debug_frame){0};
 	const struct hl_region_module *module = &modules->shared->modules[id - 1];
 	struct hl_module_entry *entry = &modules->entries[id - 1];
@@ -282,6 +285,51 @@ struct hl_unwind_debug_frame hl_modules_debug_frame(struct hl_modules *modules, 
 	entry->debug_frame_sought = true;
 	struct hl_unwind_debug_frame found = entry->debug_frame;
 	hl_spin_unlock(&modules->lock);
+	return found;
+}
+
+/* Of a line of /proc/PID/maps that is being read. */
+struct line {
+	uint64_t start;
+	bool has_start;	  /* the '-' has come */
+	unsigned matched; /* of the name, at the line's end so far */
+};
+
+static bool ends_trampolines_line(struct line *line, char next, uint64_t address)
+{
+	static const char name[] = "[uprobes]\n";
+	line->matched = next == name[line->matched] ? line->matched + 1 : next == name[0];
+	if (next == '\n') {
+		bool found = line->matched == sizeof(name) - 1 && line->start == address;
+		*line = (struct line){0};
+		return found;
+	}
+	line->has_start = line->has_start || next == '-';
+	if (!line->has_start)
+		line->start =
+			line->start << 4 | (uint64_t)(next <= '9' ? next - '0' : next - 'a' + 10);
+	return false;
+}
+
+/* It has a page of its own and is at its start, as long as there are uretprobes. The kernel takes
+ * the last page of the address space if that is free. */
+bool hl_modules_is_trampoline(uint64_t address)
+{
+	char bytes[512];
+	struct line line = {0};
+	bool found = false;
+	if (address % 4096 != 0)
+		return false;
+	if (address == USUAL_TRAMPOLINE)
+		return true;
+	int fd = (int)hl_sys6(SYS_openat, AT_FDCWD, (long)"/proc/self/maps", O_RDONLY | O_CLOEXEC,
+			      0, 0, 0);
+	if (fd < 0)
+		return false;
+	for (long size; !found && (size = HL_SYS(SYS_read, fd, bytes, sizeof(bytes))) > 0;)
+		for (long i = 0; i < size && !found; i++)
+			found = ends_trampolines_line(&line, bytes[i], address);
+	hl_sys_close(fd);
 	return found;
 }
 

@@ -36,6 +36,10 @@ struct hl_modules {
 bool hl_modules_find(struct hl_modules *modules, uint64_t pc, struct hl_unwind_module *ret_module,
 		     bool *ret_replaced);
 
+/* Whether ${address} is where functions return to whose return a probe (uretprobe) of another tool
+ * watches. Reads /proc/self/maps, so only for an address in no module. */
+bool hl_modules_is_trampoline(uint64_t address);
+
 /* The .debug_frame of module ${id}, found at the first call. As above. */
 struct hl_unwind_debug_frame hl_modules_debug_frame(struct hl_modules *modules, uint32_t id);
 

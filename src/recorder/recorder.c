@@ -25,6 +25,10 @@ static bool find_module(struct hl_unwind *unwind, uint64_t pc, struct hl_unwind_
 	bool found = hl_modules_find(&hl_recorder->modules, pc, ret_module, &replaced);
 	if (replaced)
 		hl_unwind_invalidate(unwind);
+	if (!found && hl_modules_is_trampoline(pc + 1)) {
+		*ret_module = (struct hl_unwind_module){.id = HL_MODULE_SCRIPT};
+		return true;
+	}
 	return found;
 }
 

@@ -30,7 +30,9 @@
 /* What the unwinder needs to know of the module that holds a program counter. All addresses are of
  * this process. */
 struct hl_unwind_module {
-	uint32_t id; /* 1 .. HL_MODULE_SCRIPT - 1; HL_MODULE_NONE when it could not be registered */
+	uint32_t id; /* 1 .. HL_MODULE_SCRIPT - 1; HL_MODULE_NONE when it could not be registered;
+			HL_MODULE_SCRIPT: no module, but the kernel's trampoline of return probes,
+			from which there is no way out */
 	uint64_t start, end;	     /* mapped range */
 	const uint8_t *eh_frame_hdr; /* .eh_frame_hdr (PT_GNU_EH_FRAME) in memory; NULL when the
 					module has none */

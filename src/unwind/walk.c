@@ -64,6 +64,8 @@ static __attribute__((noinline)) bool step_any(struct hl_walk *walk, struct hl_a
 	enum hl_arch_outcome outcome =
 		hl_arch_step(walk, rule & HL_RULE_MASK, at, interrupted_context, &reads);
 	frame->key += hl_rule_is_at_next(rule & HL_RULE_MASK);
+	if (rule >> HL_MODULE_SHIFT == HL_MODULE_SCRIPT)
+		frame->key = hl_pseudo_frame_key(HL_PSEUDO_RETURN_PROBE);
 	frame->flags = hl_arch_uses_bp(rule) ? HL_FRAME_NEEDS_BP : 0;
 	if (outcome == HL_STEP_OUT && at->pc > HL_FRAME_PC_MASK)
 		outcome = HL_STEP_LOST;

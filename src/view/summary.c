@@ -400,6 +400,16 @@ static void events_warning(struct hl_emit *emit, const struct hl_profile *profil
 				hl_format_bytes((int64_t)lost->bytes, bytes));
 }
 
+/* Whether stacks end where a probe of another tool had taken the return address. */
+static bool has_return_probes(const struct hl_profile *profile)
+{
+	for (size_t i = 1; i < profile->function_count; i++)
+		if (!strcmp(hl_profile_text(profile, profile->functions[i].name),
+			    HL_PROFILE_RETURN_PROBE))
+			return true;
+	return false;
+}
+
 static void lost_warnings(struct hl_emit *emit, const struct hl_profile *profile)
 {
 	const struct hl_profile_lost *lost = &profile->lost;
@@ -416,6 +426,10 @@ static void lost_warnings(struct hl_emit *emit, const struct hl_profile *profile
 		hl_emit_warning(emit, "LOST: the outer frames of %s stack%s, not to be unwound",
 				hl_format_count((int64_t)lost->incomplete_stacks, count),
 				hl_format_plural(lost->incomplete_stacks));
+	if (lost->incomplete_stacks && has_return_probes(profile))
+		hl_emit_line(emit,
+			     "note: another tool's return probes (uretprobes) hid the callers of "
+			     "functions under " HL_PROFILE_RETURN_PROBE);
 	if (lost->modules)
 		hl_emit_warning(emit, "LOST: the names of %s module%s",
 				hl_format_count((int64_t)lost->modules, count),

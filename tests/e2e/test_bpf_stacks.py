@@ -8,7 +8,10 @@ at each of them, while the program waits at a gate.
 """
 
 import collections
+import ctypes
 import os
+import re
+import struct
 import subprocess
 import sys
 
@@ -60,6 +63,28 @@ def parse(text):
                 frames.append((os.path.realpath(path) if "/" in path else path, address))
             stacks[tuple(frames[-FRAMES_MAX:])] += int(words[0])
     return stacks, losses
+
+
+class ReturnProbe:
+    """A uretprobe on a function of a process, as another tool would set it."""
+
+    def __init__(self, test, pid, program, function):
+        symbols = harness.run([harness.need("nm"), program]).stdout
+        address = int(re.search(rf"^([0-9a-f]+) [tT] {function}$", symbols, re.M)[1], 16)
+        source = "/sys/bus/event_source/devices/uprobe"
+        if not os.path.exists(source):
+            test.skipTest("this kernel has no uprobes")
+        with open(f"{source}/type", encoding="ascii") as file:
+            kind = int(file.read())
+        path = ctypes.create_string_buffer(program.encode())
+        # struct perf_event_attr: type, size, config (bit 0: return), ..., config1, config2
+        attributes = struct.pack("<IIQ", kind, 112, 1) + bytes(40)
+        attributes += struct.pack("<QQ", ctypes.addressof(path), address) + bytes(40)
+        libc = ctypes.CDLL(None, use_errno=True)
+        fd = libc.syscall(298, attributes, pid, -1, -1, 0)  # perf_event_open
+        if fd < 0:
+            test.skipTest(f"no probe can be set: {os.strerror(ctypes.get_errno())}")
+        test.addCleanup(os.close, fd)
 
 
 class Gate:
@@ -212,6 +237,27 @@ class BpfStacks(harness.TestCase):
                 self.assertEqual(sum(walked.values()), 101)
                 self.assertGreater(min(len(stack) for stack in walked), 5)
                 self.assertEqual(losses, {})
+
+    def test_return_probes_of_other_tools_are_named_and_their_stacks_counted_as_incomplete(self):
+        program = harness.program("without_eh_frame_2")
+        gate = Gate(self.path("gate"))
+        env = {"LD_PRELOAD": harness.program("gate.so"), "HEAPLINE_TEST_GATE": gate.path}
+        collector, pid = self.start_recorded([program], gate, env)
+        ReturnProbe(self, pid, program, "large_frame")
+        gate.let_go()
+        gate.await_program()
+        gate.let_go()
+        _, stderr = collector.communicate(timeout=harness.TIMEOUT_S)
+        self.assertEqual(collector.returncode, 0, stderr)
+        recording = self.path("whole.hl")
+        stacks = {frames: number
+                  for frames, number in harness.folded(recording, "alloc", "objects").items()
+                  if "leaf" in frames}
+        self.assertEqual(stacks, {("[uretprobe trampoline]", "large_frame", "many_values", "leaf"):
+                                  101})
+        self.assertEqual(harness.info(recording)["lost"]["incomplete_stacks"], 101)
+        shown = harness.run([harness.HEAPLINE, "top", recording])
+        self.assertIn("return probes", shown.stdout + shown.stderr)
 
     def test_stacks_of_every_unusual_kind_equal_the_recorders(self):
         for scenario in ("coroutines", "longjmp", "unusual-frames"):

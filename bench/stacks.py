@@ -162,7 +162,7 @@ def measure_many_blocks(cost, heapline, machine):
             running.stop()
     info = json.loads(subprocess.run([heapline, "info", "--json", recording], check=True,
                                      capture_output=True, text=True).stdout)
-    cost.many_blocks_bytes = info["figures"]["table_memory_bytes"]
+    cost.many_blocks_bytes = info["total"]["table_memory_bytes"]
     cost.many_blocks_lost = info["lost"]["events"]
     shutil.rmtree(recording)
 

@@ -245,6 +245,7 @@ static const struct hl_emit_column figures[] = {
 	{"ms", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
 	{"inuse_bytes", "inuse", HL_EMIT_BYTES, 0},
 	{"inuse_objects", "objects", HL_EMIT_COUNT, 0},
+	{"inuse_blocks", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY}, /* the same figure */
 	{"peak_bytes", "peak", HL_EMIT_BYTES, 0},
 	{"stack_nodes", "stack nodes", HL_EMIT_COUNT, 0},
 	{"events", "events", HL_EMIT_COUNT, 0},
@@ -269,7 +270,9 @@ static void emit_process(struct hl_emit *emit, const json_t *process)
 	hl_emit_cell_integer(emit, number(process, "sequence"));
 	hl_emit_cell_text(emit, mode ? mode : "");
 	for (size_t i = 0; i < FIGURES; i++)
-		hl_emit_cell_integer(emit, number(process, figures[i].key));
+		hl_emit_cell_integer(emit, number(process, strcmp(figures[i].key, "inuse_blocks")
+								   ? figures[i].key
+								   : "inuse_objects"));
 	hl_emit_cell_text(emit, command ? command : "");
 	free(mode);
 	free(command);

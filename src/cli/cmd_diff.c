@@ -48,7 +48,7 @@ static int check_limit(const struct hl_profile *profile, enum hl_value value, st
 				    hl_value_names[value]);
 	if (growth <= 0 || (uint64_t)growth <= fail_above)
 		return 0;
-	hl_cli_note("'%s' grew by %s bytes, more than the %s that --fail-above allows",
+	hl_cli_note("'%s' grew by %s B, more than the %s B that --fail-above allows",
 		    hl_profile_text(profile, profile->name), hl_format_count(growth, grown),
 		    hl_format_count((int64_t)fail_above, limit));
 	return HL_VIEW_LIMIT_CROSSED;

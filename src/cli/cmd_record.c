@@ -7,6 +7,7 @@
 #include "collector/examine.h"
 #include "collector/launch.h"
 #include "collector/preload.h"
+#include "view/format.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -131,17 +132,6 @@ static char *choose_name(const char *command, pid_t pid)
 
 /* ---- what is said at the end ---- */
 
-static const char *format_bytes(int64_t bytes, char text[32])
-{
-	static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
-	double value = (double)bytes;
-	size_t unit = 0;
-	for (; value >= 1024 && unit + 1 < HL_COUNT_OF(units); unit++)
-		value /= 1024;
-	snprintf(text, 32, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
-	return text;
-}
-
 static void say_warnings(char *const *warnings, const char *name)
 {
 	if (!warnings[0])
@@ -190,18 +180,18 @@ static void say_problems(const struct hl_collector_summary *summary, const char 
 
 static void say_result(const struct hl_collector_summary *summary, const char *name)
 {
-	char peak[32];
+	char count[HL_FORMAT_MAX], peak[HL_FORMAT_MAX];
 	if (!summary->processes || quiet)
 		return;
 	if (summary->running)
 		hl_cli_note(
 			"%u of the processes run on, unrecorded from here; --wait waits for them",
 			summary->running);
-	hl_cli_note("recorded %" PRIu64
-		    " allocation%s of %u process%s, at most %s in use, to '%s'; "
+	hl_cli_note("recorded %s allocation%s of %u process%s, at most %s in use, to '%s'; "
 		    "see 'heapline top %s'",
-		    summary->allocations, summary->allocations == 1 ? "" : "s", summary->processes,
-		    summary->processes == 1 ? "" : "es", format_bytes(summary->peak_bytes, peak),
+		    hl_format_count((int64_t)summary->allocations, count),
+		    summary->allocations == 1 ? "" : "s", summary->processes,
+		    summary->processes == 1 ? "" : "es", hl_format_bytes(summary->peak_bytes, peak),
 		    name, name);
 }
 

@@ -23,8 +23,8 @@ struct hl_pack_log {
 int hl_pack_write(const struct hl_profile *profile, const struct hl_pack_log *log, int fd,
 		  const char *name, struct hl_error *err);
 
-/* In place of what a profile's `source` was before it was packed. */
-#define HL_PACK_SOURCE "packed recording"
+/* Stands before the `source` of a profile that was packed. */
+#define HL_PACK_SOURCE "packed "
 
 /* Whether the ${size} bytes at the beginning of a file are those of a packed recording. */
 bool hl_pack_detect(const uint8_t *bytes, size_t size);

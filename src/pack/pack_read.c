@@ -5,6 +5,7 @@
 #include "base/size_class.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -379,9 +380,15 @@ static int set_name(struct reading *reading)
 {
 	struct hl_profile *profile = reading->profile;
 
+	const char *source = hl_profile_text(profile, profile->source);
+	char packed[64];
+
 	int r = hl_strings_intern(&profile->strings, reading->container.path, &profile->name);
-	if (r == 0 && !profile->imported)
-		r = hl_strings_intern(&profile->strings, HL_PACK_SOURCE, &profile->source);
+	if (r == 0 && !profile->imported &&
+	    strncmp(source, HL_PACK_SOURCE, strlen(HL_PACK_SOURCE)) != 0) {
+		snprintf(packed, sizeof(packed), HL_PACK_SOURCE "%s", source);
+		r = hl_strings_intern(&profile->strings, packed, &profile->source);
+	}
 	return r < 0 ? out_of_memory(reading) : 0;
 }
 

@@ -218,8 +218,8 @@ int hl_moment_profile(const struct hl_log_source *source,
 	profile->recorded_process_count = recording->process_count;
 	profile->recorded_process_number = (size_t)(process - recording->processes) + 1;
 	know_inuse_alone(profile);
-	if (source->packed &&
-	    hl_strings_intern(&profile->strings, HL_PACK_SOURCE, &profile->source) < 0) {
+	if (source->packed && hl_strings_intern(&profile->strings, HL_PACK_SOURCE "recording",
+						&profile->source) < 0) {
 		hl_profile_free(profile);
 		if (ret_nodes)
 			free(*ret_nodes);

@@ -3,6 +3,7 @@
 #include "profile/profile_describe.h"
 
 #include "base/compiler.h"
+#include "profile/trace_kind.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -214,6 +215,13 @@ static int describe_figures(struct hl_profile *profile, const struct hl_recordin
 	return r;
 }
 
+static const char *source_of(const struct hl_recording *recording)
+{
+	if (hl_trace_kind_of(recording->mode))
+		return "trace";
+	return recording->snapshot ? "snapshot" : "recording";
+}
+
 int hl_profile_describe_recording(struct hl_profile *profile, const struct hl_recording *recording)
 {
 	const struct {
@@ -221,7 +229,7 @@ int hl_profile_describe_recording(struct hl_profile *profile, const struct hl_re
 		uint32_t *id;
 	} texts[] = {
 		{recording->name, &profile->name},
-		{"recording", &profile->source},
+		{source_of(recording), &profile->source},
 		{recording->host, &profile->host},
 		{recording->kernel, &profile->kernel},
 		{recording->mode, &profile->mode},

@@ -204,6 +204,5 @@ int hl_view_growth(struct hl_history *history, const struct hl_view_options *opt
 	hl_growth_rows_release(&growth.rows);
 	if (r < 0)
 		return hl_error_set(err, r, "cannot show '%s': %s", history->path, strerror(-r));
-	hl_history_head_complete(history, options);
 	return 0;
 }

@@ -6,11 +6,8 @@
 #include "view/sparkline.h"
 #include "view/summary.h"
 
-#include <time.h>
-
 #define HOLES_SHOWN 3
 #define NS_PER_MS   UINT64_C(1000000)
-#define NS_PER_S    UINT64_C(1000000000)
 
 /* A whole log may end that much before its process does, which is told apart no more. */
 #define EARLY_END_MS 1000
@@ -241,28 +238,4 @@ int hl_history_head_note(const struct hl_history *history, const struct hl_view_
 	hl_summary_warnings(emit, history->profile);
 	hl_history_head_warnings(emit, history);
 	return hl_emit_finish(emit);
-}
-
-/* Where the range ends: with its last interval, of which the process may have left early. */
-static uint64_t end_ms(const struct hl_history *history)
-{
-	uint64_t end = hl_history_start_ms(history) + hl_history_length_ms(history);
-	uint64_t duration = history->process->duration_ns / NS_PER_MS;
-
-	return duration < end && duration + HL_INTERVAL_TICKS > end ? duration : end;
-}
-
-void hl_history_head_complete(const struct hl_history *history,
-			      const struct hl_view_options *options)
-{
-	uint64_t start = hl_history_start_ms(history);
-	time_t seconds = (time_t)((history->log->start_realtime_ns + start * NS_PER_MS) / NS_PER_S);
-	struct tm parts;
-	char text[HL_FORMAT_MAX] = "";
-
-	if (localtime_r(&seconds, &parts))
-		strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &parts);
-	fprintf(options->notes,
-		"Process complete, profile contains record for %llu ms, start from %s\n",
-		(unsigned long long)(end_ms(history) - start), text);
 }

@@ -21,10 +21,6 @@ void hl_history_head_warnings(struct hl_emit *emit, const struct hl_history *his
 /* The line that says how many files of another recording were found; none where there are none. */
 void hl_history_head_foreign(struct hl_emit *emit, uint32_t count);
 
-/* Says on options->notes that all was read, and what the record covers. */
-void hl_history_head_complete(const struct hl_history *history,
-			      const struct hl_view_options *options);
-
 /* "1.5 MiB at 300 ms": the highest maximum of the range, or its first one. */
 const struct hl_log_point *hl_history_head_peak(const struct hl_history *history);
 

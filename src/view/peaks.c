@@ -373,6 +373,5 @@ int hl_view_peaks(struct hl_history *history, const struct hl_view_options *opti
 	release(&peaks);
 	if (r < 0)
 		return hl_error_set(err, r, "cannot show '%s': %s", history->path, strerror(-r));
-	hl_history_head_complete(history, options);
 	return 0;
 }

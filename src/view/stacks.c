@@ -229,7 +229,6 @@ static void emit_report(struct hl_emit *emit, struct stacks *stacks)
 
 	hl_emit_begin_version(emit, kind ? kind->verb : "stacks", SCHEMA_VERSION);
 	hl_summary_members(emit, stacks->profile, stacks->options);
-	hl_summary_figure_members(emit, stacks->profile);
 	hl_summary_lines(emit, stacks->profile);
 	whole_line(emit, stacks->profile);
 	hl_summary_value_line(emit, stacks->profile, stacks->options);

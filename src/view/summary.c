@@ -59,6 +59,27 @@ static void pages_member(struct hl_emit *emit, const struct hl_profile *profile,
 				hl_profile_figure(total, HL_VALUE_INUSE, HL_UNIT_OBJECTS));
 }
 
+static void value_member(struct hl_emit *emit, const char *value, const char *unit, int64_t figure)
+{
+	char name[HL_FORMAT_MAX];
+
+	snprintf(name, sizeof(name), "%s_%s", value, unit);
+	hl_emit_integer(emit, name, figure);
+}
+
+/* What a trace says of the whole process; where objects are pages, these are there already. */
+static void figure_members(struct hl_emit *emit, const struct hl_profile *profile)
+{
+	const struct hl_trace_kind *kind = hl_profile_trace_kind(profile);
+	bool has_pages = kind && hl_trace_kind_counts_pages(kind);
+
+	for (size_t i = 0; i < profile->figure_count; i++) {
+		const char *name = hl_profile_text(profile, profile->figures[i].name);
+		if (!has_pages || strcmp(name, "pages") != 0)
+			hl_emit_integer(emit, name, profile->figures[i].value);
+	}
+}
+
 /* Of ${total}, what ${profile} knows. */
 static void total_member(struct hl_emit *emit, const char *key, const struct hl_profile *profile,
 			 const struct hl_profile_counters *total)
@@ -66,16 +87,17 @@ static void total_member(struct hl_emit *emit, const char *key, const struct hl_
 	hl_emit_object(emit, key);
 	for (int value = 0; value < HL_VALUE_COUNT; value++)
 		for (int unit = 0; unit < HL_UNIT_COUNT; unit++) {
-			char name[HL_FORMAT_MAX];
+			int64_t figure =
+				hl_profile_figure(total, (enum hl_value)value, (enum hl_unit)unit);
 			if (!profile->known[value][unit])
 				continue;
-			snprintf(name, sizeof(name), "%s_%s", hl_value_names[value],
-				 hl_unit_names[unit]);
-			hl_emit_integer(
-				emit, name,
-				hl_profile_figure(total, (enum hl_value)value, (enum hl_unit)unit));
+			value_member(emit, hl_value_names[value], hl_unit_names[unit], figure);
+			if (unit == HL_UNIT_OBJECTS && value == HL_VALUE_INUSE)
+				value_member(emit, hl_value_names[value], "blocks", figure);
 		}
 	pages_member(emit, profile, total);
+	if (total == &profile->total)
+		figure_members(emit, profile);
 	hl_emit_object_end(emit);
 }
 
@@ -107,13 +129,6 @@ static void lost_member(struct hl_emit *emit, const struct hl_profile *profile)
 	hl_emit_object_end(emit);
 }
 
-void hl_summary_figure_members(struct hl_emit *emit, const struct hl_profile *profile)
-{
-	for (size_t i = 0; i < profile->figure_count; i++)
-		hl_emit_integer(emit, hl_profile_text(profile, profile->figures[i].name),
-				profile->figures[i].value);
-}
-
 void hl_summary_members(struct hl_emit *emit, const struct hl_profile *profile,
 			const struct hl_view_options *options)
 {
@@ -134,11 +149,6 @@ void hl_summary_members(struct hl_emit *emit, const struct hl_profile *profile,
 		hl_emit_boolean(emit, "plumbing_folded", true);
 	total_member(emit, "total", profile, &profile->total);
 	lost_member(emit, profile);
-	if (profile->figure_count) {
-		hl_emit_object(emit, "figures");
-		hl_summary_figure_members(emit, profile);
-		hl_emit_object_end(emit);
-	}
 }
 
 /* ---- text ---- */

@@ -14,9 +14,6 @@
 void hl_summary_members(struct hl_emit *emit, const struct hl_profile *profile,
 			const struct hl_view_options *options);
 
-/* JSON members for the figures that are of the whole recording. */
-void hl_summary_figure_members(struct hl_emit *emit, const struct hl_profile *profile);
-
 #define HL_SUMMARY_FIGURE_MAX 96 /* room for either of the texts below */
 
 /* What ${figure} is of, "rss growth", and its ${value}: "1,234 pages". */

@@ -85,9 +85,9 @@ static void emit_keys(struct hl_emit *emit, const struct hl_timeline *timeline)
 static void begin_rows(struct hl_emit *emit, const struct hl_timeline *timeline)
 {
 	struct hl_emit_column columns[3 + HL_TIMELINE_KEYS_MAX + 1 + 1] = {
-		{"ms", "ms", HL_EMIT_NUMBER, 0},
-		{"bytes", "bytes", HL_EMIT_NUMBER, 0},
-		{"rss_bytes", "RSS", HL_EMIT_NUMBER, 0},
+		{"ms", "ms", HL_EMIT_COUNT, 0},
+		{"bytes", "in use", HL_EMIT_BYTES, 0},
+		{"rss_bytes", "RSS", HL_EMIT_BYTES, 0},
 	};
 	char titles[HL_TIMELINE_KEYS_MAX + 1][2];
 	size_t count = 3;
@@ -96,7 +96,7 @@ static void begin_rows(struct hl_emit *emit, const struct hl_timeline *timeline)
 		titles[i][0] = (char)('A' + i);
 		titles[i][1] = '\0';
 		columns[count++] =
-			(struct hl_emit_column){NULL, titles[i], HL_EMIT_NUMBER, HL_EMIT_TEXT_ONLY};
+			(struct hl_emit_column){NULL, titles[i], HL_EMIT_BYTES, HL_EMIT_TEXT_ONLY};
 	}
 	if (timeline->history->log->mark_count)
 		columns[count++] =
@@ -231,6 +231,5 @@ int hl_view_timeline(struct hl_history *history, const struct hl_view_options *o
 	hl_timeline_release(&timeline);
 	if (r < 0)
 		return hl_error_set(err, r, "cannot show '%s': %s", history->path, strerror(-r));
-	hl_history_head_complete(history, options);
 	return 0;
 }

@@ -271,6 +271,16 @@ static int emit_item(struct hl_emit *emit, struct drawing *drawing, const struct
 	return r;
 }
 
+/* Whether ${item} stands for folded branches that would be a row of a table without figures. */
+static bool is_trifle(const struct hl_emit *emit, const struct drawing *drawing,
+		      const struct item *item)
+{
+	char percent[HL_FORMAT_MAX];
+
+	return item->folded && !hl_emit_is_json(emit) &&
+	       !strcmp(hl_format_percent(item->sum, drawing->tree.nodes[0].sum, percent), "0.0%");
+}
+
 /* Without recursion: profiles of other programs may have stacks of any depth. */
 static int emit_items(struct hl_emit *emit, struct drawing *drawing)
 {
@@ -279,7 +289,7 @@ static int emit_items(struct hl_emit *emit, struct drawing *drawing)
 	while (r == 0 && drawing->item_count) {
 		struct item item = drawing->items[--drawing->item_count];
 		bool is_none = !item.folded && !item.node; /* nothing was folded */
-		if (is_none)
+		if (is_none || is_trifle(emit, drawing, &item))
 			continue;
 		r = emit_item(emit, drawing, &item);
 		if (r == 0 && !item.folded)

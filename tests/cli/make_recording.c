@@ -193,7 +193,7 @@ static struct hl_recording_process paged_process(void)
 
 static struct hl_recording_figure paged_figures[] = {
 	{"pages", -171},	   {"rss_growth_pages", -171}, {"released_pages", 1201},
-	{"probe_cost_percent", 3}, {"table_bytes", 1 << 20},
+	{"probe_cost_percent", 3}, {"table_memory_bytes", 1 << 20},
 };
 
 /* Twenty thousand places, nodes at depths of up to 64, every third with figures of its own. */

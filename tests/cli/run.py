@@ -18,10 +18,26 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+import schemas  # pylint: disable=wrong-import-position
+
 CASES = Path(__file__).resolve().parent / "cases"
 RECORDINGS = ("shop", "snapshot", "later-snapshot", "leaking", "sized", "paged", "two", "none", "empty", "own-malloc", "replaced", "lossy", "logged",
               "logged-later", "two-logged", "broken-log")
 TIMEOUT_S = 300  # ends a hang; no case takes a tenth of it
+JSON_SUFFIX = "-json"  # of the folder beside that of a case that keeps JSON
+
+# The program; what it writes as JSON is kept besides, to be compared with its schema.
+KEEPING_JSON = """#!/bin/sh
+json=
+for word; do [ "$word" != --json ] || json=1; done
+[ "$json" ] && [ ! -c /dev/stdout ] || exec {heapline} "$@"
+file=$(mktemp "$HEAPLINE_TEST_JSON"/XXXXXX)
+{heapline} "$@" >"$file"
+status=$?
+cat "$file"
+exit $status
+"""
 
 
 def make_template(folder, heapline, make_recording):
@@ -30,11 +46,14 @@ def make_template(folder, heapline, make_recording):
         subprocess.run([make_recording, name, f"{name}.hl"], cwd=folder, check=True)
     programs = folder / "bin"
     programs.mkdir()
-    (programs / "heapline").symlink_to(heapline)
+    program = programs / "heapline"
+    program.write_text(KEEPING_JSON.format(heapline=heapline))
+    program.chmod(0o755)
 
 
 def environment_of(folder):
     return {"PATH": f"{folder}/bin:/usr/bin:/bin", "LC_ALL": "C.UTF-8", "TZ": "UTC",
+            "HEAPLINE_TEST_JSON": f"{folder}{JSON_SUFFIX}",
             "HOME": str(folder)}
 
 
@@ -45,6 +64,15 @@ def run_case(case, folder, environment):
     return {"out": ended.stdout.decode(errors="backslashreplace"),
             "err": ended.stderr.decode(errors="backslashreplace"),
             "status": f"{ended.returncode}\n" if ended.returncode else ""}
+
+
+def check_json(paths):
+    """What of the JSON that a case wrote is not as its schema says."""
+    for path in paths:
+        try:
+            schemas.check_text(path.read_text(errors="replace"))
+        except AssertionError as error:
+            yield str(error)
 
 
 def expected_text(case, name):
@@ -86,11 +114,14 @@ def main():
             # A folder for each, so that what one case changes no other one sees.
             folder = Path(parent) / f"case-{number}"
             shutil.copytree(template, folder, symlinks=True)
+            kept = Path(f"{folder}{JSON_SUFFIX}")
+            kept.mkdir()
             found = run_case(case, folder, environment_of(folder))
+            lines = list(check_json([*kept.iterdir(), *folder.glob("*.json")]))
             shutil.rmtree(folder, ignore_errors=True)
             if args.record:
                 record(case, found)
-            lines = list(differences(case, found))
+            lines += differences(case, found)
             failed += bool(lines)
             print(f"{'not ok' if lines else 'ok'} {number} - {case.name.replace('-', ' ')}")
             print("".join(f"# {line}\n" for line in lines), end="", flush=True)

@@ -16,6 +16,9 @@ import time
 import unittest
 from typing import NamedTuple
 
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import schemas  # pylint: disable=wrong-import-position
+
 BUILD = os.environ.get("HL_BUILD", os.path.join(os.path.dirname(__file__), "../../build"))
 PROGRAMS = os.environ.get("HL_PROGRAMS", os.path.join(BUILD, "tests/e2e"))
 SOURCES = os.path.dirname(os.path.abspath(__file__))
@@ -85,6 +88,7 @@ def run(command, env=None, timeout=TIMEOUT_S, **options):
             os.killpg(process.pid, signal.SIGKILL)
             stdout, stderr = process.communicate()
             raise AssertionError(f"hangs: {command}\n{stdout}\n{stderr}") from None
+    schemas.check_text(stdout or "")
     return Run(process.returncode, stdout or "", stderr or "")
 
 

@@ -252,7 +252,7 @@ class Ledger(HeapTest):
         target.do("malloc", "site_a", 1_000_000, 16)
         self.finish(trace)
         self.assert_sites(trace, {"site_a": [16] * 1_000_000})
-        memory = harness.info(trace.recording)["figures"]["table_memory_bytes"]
+        memory = harness.info(trace.recording)["total"]["table_memory_bytes"]
         self.assertGreater(memory, 16 << 20)
         self.assertLess(memory, 256 << 20)
 

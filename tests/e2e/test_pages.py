@@ -14,6 +14,7 @@ import subprocess
 import unittest
 
 import harness
+import schemas
 
 CANNOT = 77  # the exit status of a scenario that this kernel cannot play
 OTHER_PAGES = 160  # code, stacks and the C library's own: more than a scenario needs
@@ -88,6 +89,7 @@ class Trace:
         self.notes.append(notes)
         if self.process.returncode != 0:
             raise AssertionError(f"fails: {''.join(self.notes[-5:])}")
+        schemas.check_text(output)
         return output
 
 
@@ -139,11 +141,11 @@ def pages_under(report, function):
 
 class Scenarios(TestCase):
     def check_sum(self, report, target):
-        self.assertEqual(report["pages"], target.growth())
-        self.assertEqual(report["rss_growth_pages"], target.growth())
-        self.assertEqual(report["anon_pages"], target.growth("Anonymous"))
-        self.assertEqual(report["shmem_pages"], target.growth("Pss_Shmem"))
-        self.assertEqual(sum(row["objects"] for row in report["rows"]), report["pages"])
+        self.assertEqual(report["total"]["pages"], target.growth())
+        self.assertEqual(report["total"]["rss_growth_pages"], target.growth())
+        self.assertEqual(report["total"]["anon_pages"], target.growth("Anonymous"))
+        self.assertEqual(report["total"]["shmem_pages"], target.growth("Pss_Shmem"))
+        self.assertEqual(sum(row["objects"] for row in report["rows"]), report["total"]["pages"])
 
     def check_stacks(self, report, scenario):
         wanted = 0
@@ -151,11 +153,13 @@ class Scenarios(TestCase):
             wanted += site["pages"]
             with self.subTest(site["function"]):
                 self.assertGreaterEqual(pages_under(report, site["function"]), site["pages"])
-        self.assertGreaterEqual(report["released_pages"], scenario["released"])
-        self.assertLessEqual(report["unattributed_pages"], scenario["unattributed"] + 3)
-        self.assertEqual(report["lost_faults"], 0)
+        self.assertGreaterEqual(report["total"]["released_pages"], scenario["released"])
+        self.assertLessEqual(report["total"]["unattributed_pages"], scenario["unattributed"] + 3)
+        self.assertEqual(report["total"]["lost_faults"], 0)
         if scenario["name"] not in OF_UNKNOWN_SIZE:
-            attributed = report["pages"] + report["released_pages"] - report["unattributed_pages"]
+            total = report["total"]
+            attributed = (total["pages"] + total["released_pages"] -
+                          total["unattributed_pages"])
             self.assertLessEqual(attributed, wanted + OTHER_PAGES)
 
     def test_pages_equal_the_growth_of_rss_and_go_to_who_brought_them_in(self):
@@ -178,9 +182,10 @@ class Kinds(TestCase):
                 trace = self.pgfault(target, "--kind", kind)
                 target.go()
                 report = self.report(trace)
-                self.assertEqual(report["pages"], growth(target))
-                self.assertEqual(sum(row["objects"] for row in report["rows"]), report["pages"])
-                self.assertEqual(report["rss_growth_pages"], target.growth())
+                self.assertEqual(report["total"]["pages"], growth(target))
+                self.assertEqual(sum(row["objects"] for row in report["rows"]),
+                                 report["total"]["pages"])
+                self.assertEqual(report["total"]["rss_growth_pages"], target.growth())
 
 
 class Faults(TestCase):
@@ -195,10 +200,10 @@ class Faults(TestCase):
                 target.go()
                 counted = self.faults_of(target.pid) - before
                 report = self.report(trace)
-                self.assertEqual(sum(row["objects"] for row in report["rows"]), report["faults"])
+                self.assertEqual(sum(row["objects"] for row in report["rows"]), report["total"]["faults"])
                 # The kernel may need two goes for a fault, and counts one; code may fault as well.
                 self.assertIn(pages_under(report, site), range(faults, faults + 10))
-                self.assertIn(report["faults"], range(counted, counted + 10))
+                self.assertIn(report["total"]["faults"], range(counted, counted + 10))
 
     @staticmethod
     def faults_of(pid):
@@ -215,8 +220,10 @@ class Live(TestCase):
             trace = self.pgfault(target)
             self.wait_for_cpu(target.pid)
             report = self.report(trace)
-            self.assertLessEqual(abs(report["pages"] - report["rss_growth_pages"]), 2)
-            self.assertEqual(sum(row["objects"] for row in report["rows"]), report["pages"])
+            total = report["total"]
+            self.assertLessEqual(abs(total["pages"] - total["rss_growth_pages"]), 2)
+            self.assertEqual(sum(row["objects"] for row in report["rows"]),
+                             report["total"]["pages"])
 
     def wait_for_cpu(self, pid):
         """Until the target has used a tenth of a second more."""
@@ -261,7 +268,7 @@ class Ends(ToolCase):
             target.process.kill()
             target.process.wait()
             info = self.finish(trace)
-            self.assertEqual(info["figures"]["pages"], target.growth())
+            self.assertEqual(info["total"]["pages"], target.growth())
             self.assertIn("the process ended before the trace ended", info["recording"]["warnings"][0])
             stacks = harness.folded(self.path("tool.hl"), "inuse", "objects")
             self.assertIn(harness.under(stacks, "write_site"), range(4096, 4096 + OTHER_PAGES))
@@ -273,8 +280,8 @@ class Ends(ToolCase):
             target.process.kill()
             target.process.wait()
             info = self.finish(trace)
-            self.assertEqual(info["figures"]["pages"], 0)
-            self.assertGreaterEqual(info["figures"]["faults"], 4096)
+            self.assertEqual(info["total"]["pages"], 0)
+            self.assertGreaterEqual(info["total"]["faults"], 4096)
             self.assertIn("the process ended before the trace ended", info["recording"]["warnings"][0])
 
     def test_a_trace_ends_when_its_target_is_killed_and_says_so(self):
@@ -296,7 +303,7 @@ class Ends(ToolCase):
             self.assertEqual(trace.process.returncode, 0)
             report = json.loads(output)
             self.assertIn("became another program", " ".join(report["recording"]["warnings"]))
-            self.assertLess(report["faults"], 4096 + OTHER_PAGES)  # none of the other program
+            self.assertLess(report["total"]["faults"], 4096 + OTHER_PAGES)  # none of the other program
 
     def test_processes_that_the_target_begins_are_told_of(self):
         for name, expected in (("fork_and_write_new", ["it began 1 process, whose pages are not "
@@ -341,8 +348,8 @@ class OtherKernels(ToolCase):
             target.go()
             info = self.finish(trace)
             stacks = harness.folded(self.path("tool.hl"), "inuse", "objects")
-            self.assertEqual(info["figures"]["pages"], target.growth())
-            return info["figures"], info["recording"]["warnings"], stacks
+            self.assertEqual(info["total"]["pages"], target.growth())
+            return info["total"], info["recording"]["warnings"], stacks
 
     def check_sources(self, *arguments, within=()):
         for name, site in (("anon", "write_site"), ("huge", "write_site"), ("moved", "write_site"),

@@ -12,6 +12,7 @@ import tempfile
 import unittest
 
 import harness
+import schemas
 
 NOBODY = 65534
 
@@ -84,6 +85,7 @@ class Traces(unittest.TestCase):
                     said, _ = trace.communicate(timeout=harness.TIMEOUT_S)
                     self.assertEqual(trace.returncode, 0)
                     self.assertEqual(json.loads(said)["schema"], f"heapline/{verb}/2")
+                    schemas.check_text(said)
 
     def test_a_trace_ends_after_its_duration(self):
         target = self.start_target()

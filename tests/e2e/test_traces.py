@@ -138,7 +138,7 @@ class Traces(unittest.TestCase):
         result = harness.run(trace_command("page-events", pid, "--json", "0.5"),
                              env={"HEAPLINE_SYMBOL_CACHE": "off"})
         self.assertEqual(result.status, 0, result.stderr)
-        return {name for row in json.loads(result.stdout)["rows"] for name in row["frames"]}
+        return {name for row in json.loads(result.stdout)["rows"] for name in row["stack"]}
 
     def test_functions_of_another_mount_namespace_have_their_names(self):
         harness.need_root()

@@ -192,7 +192,7 @@ static struct hl_recording_process paged_process(void)
 }
 
 static struct hl_recording_figure paged_figures[] = {
-	{"pages", -171},	   {"rss_growth_pages", -171}, {"released_pages", 1201},
+	{"pages", -171},	   {"rss_growth_pages", -171},	    {"released_pages", 1201},
 	{"probe_cost_percent", 3}, {"table_memory_bytes", 1 << 20},
 };
 

@@ -418,6 +418,8 @@ static int admit(struct hl_collector *collector, const struct hl_caller *caller,
 	if (r < 0)
 		return r;
 	tracked->sequence = collector->next_sequence;
+	if (hello->kind == HL_HELLO_FORK)
+		hl_tracked_set_forked(tracked);
 	r = watch(collector, pidfd, EVENT_TRACKED + (uint64_t)tracked->sequence);
 	if (r == 0 && hl_mode_logs(collector->settings.region.mode))
 		r = hl_tracked_begin_log(tracked, collector->archive.directory.fd,
@@ -533,7 +535,7 @@ static bool save_changed(struct hl_collector *collector)
 	for (struct hl_tracked *it = collector->tracked, *next; it; it = next) {
 		next = it->next; /* save_last frees it */
 		if (!it->end_ns)
-			hl_tracked_check_program(it);
+			hl_tracked_look(it);
 		if (it->end_ns)
 			any |= save_last(collector, it) == 0;
 		else if (hl_tracked_has_begun(it) && hl_tracked_has_changed(it))

@@ -80,15 +80,49 @@ static size_t without_padding(const char *bytes, size_t size)
 	return size - used > 2 ? used + 1 : size;
 }
 
-static char **read_command(pid_t pid)
+/* NULL for want of memory. */
+static char *read_command(pid_t pid, size_t *ret_size)
 {
 	char *bytes = malloc(COMMAND_BYTES_MAX);
-	if (!bytes)
-		return NULL;
-	size_t size = read_file(pid, "cmdline", bytes, COMMAND_BYTES_MAX);
+	if (bytes)
+		*ret_size = read_file(pid, "cmdline", bytes, COMMAND_BYTES_MAX);
+	return bytes;
+}
+
+static void free_command(char **command)
+{
+	for (char **argument = command; argument && *argument; argument++)
+		free(*argument);
+	free(command);
+}
+
+void hl_identity_set_command(struct hl_identity *identity, const char *bytes, size_t size)
+{
 	char **command = split_arguments(bytes, without_padding(bytes, size));
+	if (!command)
+		return;
+	free_command(identity->command);
+	identity->command = command;
+}
+
+bool hl_identity_read_name(pid_t pid, char ret_name[HL_IDENTITY_NAME_MAX])
+{
+	size_t size = read_file(pid, "comm", ret_name, HL_IDENTITY_NAME_MAX - 1);
+	ret_name[size] = '\0';
+	ret_name[strcspn(ret_name, "\n")] = '\0';
+	return size != 0;
+}
+
+void hl_identity_refresh(struct hl_identity *identity, pid_t pid)
+{
+	char name[HL_IDENTITY_NAME_MAX];
+	size_t size;
+	char *bytes = read_command(pid, &size);
+	if (bytes && size)
+		hl_identity_set_command(identity, bytes, size);
 	free(bytes);
-	return command;
+	if (hl_identity_read_name(pid, name))
+		strcpy(identity->name, name);
 }
 
 /* By the link, so that a file that was deleted or replaced meanwhile is still the same. */
@@ -104,8 +138,9 @@ int hl_identity_read(pid_t pid, struct hl_identity *ret_identity)
 	struct hl_identity identity = {
 		.parent_pid = hl_identity_parent(pid),
 		.executable = read_executable(pid),
-		.command = read_command(pid),
+		.command = calloc(1, sizeof(*identity.command)),
 	};
+	hl_identity_refresh(&identity, pid);
 	if (!identity.executable || !identity.command) {
 		hl_identity_release(&identity);
 		return -ENOMEM;
@@ -126,17 +161,13 @@ bool hl_identity_has_changed(const struct hl_identity *identity, pid_t pid,
 	if (!identity->inode || !find_executable(pid, &status) ||
 	    (status.st_dev == identity->device && status.st_ino == identity->inode))
 		return false;
-	size_t size = read_file(pid, "comm", ret_name, HL_IDENTITY_NAME_MAX - 1);
-	ret_name[size] = '\0';
-	ret_name[strcspn(ret_name, "\n")] = '\0';
+	hl_identity_read_name(pid, ret_name);
 	return true;
 }
 
 void hl_identity_release(struct hl_identity *identity)
 {
-	for (char **argument = identity->command; argument && *argument; argument++)
-		free(*argument);
-	free(identity->command);
+	free_command(identity->command);
 	free(identity->executable);
 	*identity = (struct hl_identity){0};
 }

@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -78,11 +79,43 @@ static bool note_replacement(struct hl_tracked *tracked)
 	return tracked->is_another;
 }
 
-void hl_tracked_check_program(struct hl_tracked *tracked)
+void hl_tracked_set_forked(struct hl_tracked *tracked)
+{
+	if (!hl_identity_read_name((pid_t)tracked->identity.parent_pid, tracked->first_name))
+		strcpy(tracked->first_name, tracked->identity.name);
+}
+
+/* The name that a forked child gave itself; "" when it did not. */
+static const char *own_name(const struct hl_tracked *tracked)
+{
+	const char *name = tracked->identity.name;
+	return tracked->first_name[0] && strcmp(tracked->first_name, name) ? name : "";
+}
+
+void hl_tracked_look(struct hl_tracked *tracked)
 {
 	if (!tracked->is_another)
 		tracked->is_another = hl_identity_has_changed(&tracked->identity, tracked->pid,
 							      tracked->successor);
+	/* A program that is about to be replaced has said its last. */
+	if (!tracked->is_another && !atomic_load(&tracked->region.header->kin.replacing))
+		hl_identity_refresh(&tracked->identity, tracked->pid);
+}
+
+/* What it called itself when it ended. */
+static void note_title(struct hl_tracked *tracked)
+{
+	char title[HL_KIN_TITLE_MAX], name[HL_IDENTITY_NAME_MAX];
+	const struct hl_region_kin *kin = &tracked->region.header->kin;
+	uint32_t bytes = atomic_load(&kin->title_bytes);
+	if (bytes && bytes <= sizeof(title)) {
+		memcpy(title, kin->title, bytes);
+		hl_identity_set_command(&tracked->identity, title, bytes);
+	}
+	/* Once somebody has waited for it, its number may be another's. */
+	if (hl_identity_read_name(tracked->pid, name) &&
+	    syscall(SYS_pidfd_send_signal, tracked->pidfd, 0, NULL, 0) == 0)
+		strcpy(tracked->identity.name, name);
 }
 
 const char *hl_tracked_successor(const struct hl_tracked *tracked)
@@ -99,8 +132,10 @@ bool hl_tracked_check_end(struct hl_tracked *tracked)
 		return false;
 	tracked->end_ns = hl_clock_ns(CLOCK_MONOTONIC);
 	/* Its status would be the other program's. */
-	if (!note_replacement(tracked))
-		note_child_status(tracked);
+	if (note_replacement(tracked))
+		return true;
+	note_child_status(tracked);
+	note_title(tracked);
 	return true;
 }
 
@@ -204,6 +239,7 @@ static struct hl_recording_process describe(const struct hl_tracked *tracked, bo
 		.sequence = tracked->sequence,
 		.executable = tracked->identity.executable,
 		.command = tracked->identity.command,
+		.name = (char *)own_name(tracked),
 		.start_realtime_ns = tracked->start_realtime_ns,
 		.duration_ns = now_ns - tracked->start_ns,
 		.complete = complete,
@@ -227,7 +263,7 @@ static int write_file(const struct hl_tracked *tracked, int directory_fd, bool c
 		name_main_module(&process);
 		r = hl_recording_write_process(directory_fd, &process, err);
 	}
-	process.executable = process.successor = NULL;
+	process.executable = process.successor = process.name = NULL;
 	process.command = NULL;
 	hl_recording_process_release(&process);
 	return r;

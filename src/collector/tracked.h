@@ -36,6 +36,7 @@ struct hl_tracked {
 	uint64_t start_ns, end_ns; /* CLOCK_MONOTONIC; end_ns 0 while it runs */
 	enum hl_process_end end;
 	int end_status;
+	char first_name[HL_IDENTITY_NAME_MAX]; /* of a forked child: its parent's; else "" */
 	bool arrived;	 /* counted as a child that was expected; see unrecorded.h */
 	bool is_another; /* another program runs in its place, as far as is known unrecorded */
 	char successor[HL_IDENTITY_NAME_MAX]; /* that one's name */
@@ -76,8 +77,12 @@ bool hl_tracked_check_end(struct hl_tracked *tracked);
  * HL_END_RUNNING. */
 void hl_tracked_set_end(struct hl_tracked *tracked, enum hl_process_end end);
 
-/* Looks at a process that has not ended: whether another program runs in its place. */
-void hl_tracked_check_program(struct hl_tracked *tracked);
+/* It is a forked child: its parent's name is not one that it gave itself. */
+void hl_tracked_set_forked(struct hl_tracked *tracked);
+
+/* Looks at a process that has not ended: whether another program runs in its place, and what it
+ * calls itself. */
+void hl_tracked_look(struct hl_tracked *tracked);
 
 /* The program that took its place unrecorded when it had ended, or the recording had; "" when none
  * did. */

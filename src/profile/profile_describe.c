@@ -56,7 +56,20 @@ static void put_word(FILE *out, const char *word)
 	fputc('\'', out);
 }
 
-static int intern_words(struct hl_strings *strings, char *const *words, uint32_t *ret_id)
+/* The title that a process wrote over its arguments is one text, with blanks where it was longer
+ * before. */
+static void put_title(FILE *out, const char *title)
+{
+	size_t length = strlen(title);
+
+	while (length > 0 && title[length - 1] == ' ')
+		length--;
+	fwrite(title, 1, length, out);
+}
+
+/* ${name}: that a process gave itself; NULL or "" for none. */
+static int intern_words(struct hl_strings *strings, char *const *words, const char *name,
+			uint32_t *ret_id)
 {
 	char *joined = NULL;
 	size_t size;
@@ -64,6 +77,12 @@ static int intern_words(struct hl_strings *strings, char *const *words, uint32_t
 
 	if (!out)
 		return -ENOMEM;
+	if (name && name[0] && !has_control(name))
+		fprintf(out, "[%s] ", name);
+	if (words && words[0] && !words[1] && strchr(words[0], ' ') && !has_control(words[0])) {
+		put_title(out, words[0]);
+		words++;
+	}
 	for (char *const *word = words; word && *word; word++) {
 		if (word != words)
 			fputc(' ', out);
@@ -153,7 +172,8 @@ int hl_profile_describe_process(struct hl_profile *profile,
 		.own_malloc = process->own_malloc,
 		.lost = lost_of(&process->lost),
 	};
-	int r = intern_words(&profile->strings, process->command, &described.command);
+	int r = intern_words(&profile->strings, process->command, process->name,
+			     &described.command);
 	if (r == 0)
 		r = hl_strings_intern(&profile->strings, process->executable,
 				      &described.executable);
@@ -235,7 +255,7 @@ int hl_profile_describe_recording(struct hl_profile *profile, const struct hl_re
 		{recording->mode, &profile->mode},
 		{recording->tool_version, &profile->tool_version},
 	};
-	int r = intern_words(&profile->strings, recording->command, &profile->command);
+	int r = intern_words(&profile->strings, recording->command, NULL, &profile->command);
 
 	for (size_t i = 0; r == 0 && i < HL_COUNT_OF(texts); i++)
 		r = hl_strings_intern(&profile->strings, texts[i].text, texts[i].id);

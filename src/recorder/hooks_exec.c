@@ -222,6 +222,23 @@ HL_EXPORT __attribute__((naked)) long syscall(long number __attribute__((unused)
 	__asm__(JUMP_IF(__NR_execve) JUMP_IF(__NR_execveat) "jmp *hl_real_syscall(%rip)");
 }
 
+/* ---- the end ---- */
+
+/* exit() comes by the library's destructor. */
+HL_EXPORT _Noreturn void _exit(int status)
+{
+	hl_kin_tell_title();
+	for (;;)
+		HL_SYS(SYS_exit_group, status, 0, 0);
+}
+
+HL_EXPORT _Noreturn void _Exit(int status)
+{
+	hl_kin_tell_title();
+	for (;;)
+		HL_SYS(SYS_exit_group, status, 0, 0);
+}
+
 /* ---- spawning ---- */
 
 static int spawn_path(const struct call *call, char *const *environment)

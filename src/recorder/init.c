@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Where the library comes to life. Linked with -z initfirst, so before the constructors of every
  * other library. */
+#include "recorder/kin.h"
 #include "recorder/real.h"
 #include "recorder/recorder.h"
 
@@ -8,7 +9,13 @@
 static __attribute__((constructor)) void start(int argc, char **argv, char **environment)
 {
 	(void)argc;
-	(void)argv;
-	if (hl_real_resolve() && hl_real_libc_is_known())
-		hl_recorder_start(environment);
+	if (!hl_real_resolve() || !hl_real_libc_is_known())
+		return;
+	hl_kin_keep_arguments(argv, environment);
+	hl_recorder_start(environment);
+}
+
+static __attribute__((destructor)) void end(void)
+{
+	hl_kin_tell_title();
 }

@@ -3,9 +3,9 @@
 #include "recorder/kin.h"
 
 #include "recorder/private.h"
+#include "recorder/recorder.h"
 #include "recorder/sys.h"
 
-#include <limits.h>
 #include <string.h>
 
 /* This process' region, or that of the nearest ancestor that has one. In ordinary memory, which
@@ -128,4 +128,50 @@ void hl_kin_count_namespace(void)
 	struct hl_region_header *header = atomic_load(&nearest);
 	if (header && header->pid == hl_sys_getpid())
 		atomic_fetch_add(&header->kin.namespaces, 1);
+}
+
+/* ---- the title ---- */
+
+/* As the kernel laid them out: the arguments one after another, then the environment. */
+static const char *title, *arguments_end, *title_end;
+static char first_title[HL_KIN_TITLE_MAX]; /* as it was at the start */
+
+/* The end of the strings of ${list} that follow each other from ${at} on. */
+static const char *end_of(char *const *list, const char *at)
+{
+	for (; list && *list == at && *list; list++)
+		at += strlen(at) + 1;
+	return at;
+}
+
+static size_t bytes_of(const char *end)
+{
+	size_t bytes = (size_t)(end - title);
+	return bytes < HL_KIN_TITLE_MAX ? bytes : HL_KIN_TITLE_MAX;
+}
+
+void hl_kin_keep_arguments(char *const *arguments, char *const *environment)
+{
+	if (!arguments || !arguments[0])
+		return;
+	arguments_end = end_of(arguments, arguments[0]);
+	title_end = end_of(environment, arguments_end);
+	title = arguments[0];
+	memcpy(first_title, title, bytes_of(arguments_end));
+}
+
+void hl_kin_tell_title(void)
+{
+	struct hl_recorder *recorder = hl_recorder;
+	if (!title || !recorder || atomic_load(&recorder->phase) != HL_PHASE_RUNNING)
+		return;
+	/* A title that is longer than the arguments goes on in the environment's place. */
+	size_t bytes = bytes_of(arguments_end);
+	if (arguments_end[-1] != '\0')
+		bytes = strnlen(title, bytes_of(title_end));
+	struct hl_region_kin *kin = &recorder->shared.header->kin;
+	if (memcmp(title, first_title, bytes) == 0)
+		return;
+	memcpy(kin->title, title, bytes);
+	atomic_store(&kin->title_bytes, (uint32_t)bytes);
 }

@@ -11,6 +11,7 @@
 
 #include "recorder/region.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -40,6 +41,13 @@ struct hl_kin_exec hl_kin_begin_exec(const char *path, int fd);
 
 /* It did not. */
 void hl_kin_fail_exec(struct hl_kin_exec exec);
+
+/* Keeps where the arguments of the program lie: many write a title over them. */
+void hl_kin_keep_arguments(char *const *arguments, char *const *environment);
+
+/* The process is about to end: tells its title. Makes no system call, since a filter may forbid it.
+ */
+void hl_kin_tell_title(void);
 
 /* The process asks for a namespace of libraries, whose allocations are not seen. */
 void hl_kin_count_namespace(void);

@@ -247,7 +247,8 @@ struct hl_region_thread {
 
 static_assert(sizeof(struct hl_region_thread) == 128, "format");
 
-#define HL_KIN_NAME_MAX 64
+#define HL_KIN_NAME_MAX	 64
+#define HL_KIN_TITLE_MAX 256
 
 /* What became of the process and of its children, where the collector cannot see it; see kin.h. The
  * children write it, too. */
@@ -257,6 +258,11 @@ struct hl_region_kin {
 	_Atomic uint32_t unrecorded;   /* forked children that are not recorded */
 	_Atomic uint32_t namespaces;   /* asked for by dlmopen() in this process */
 	char program[HL_KIN_NAME_MAX]; /* file name, of the last of the calls in `replacing` */
+	/* What stood in the place of the program's arguments when it ended, as in
+	 * /proc/PID/cmdline. Nothing of a program that was killed, or that left them as they were.
+	 */
+	_Atomic uint32_t title_bytes;
+	char title[HL_KIN_TITLE_MAX];
 };
 
 struct hl_region_header {

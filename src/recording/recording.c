@@ -21,6 +21,7 @@ void hl_recording_process_release(struct hl_recording_process *process)
 	free(process->threads);
 	free(process->executable);
 	free(process->successor);
+	free(process->name);
 	free_texts(process->command);
 	*process = (struct hl_recording_process){0};
 }

@@ -76,7 +76,8 @@ struct hl_recording_process {
 	uint32_t pid, parent_pid;
 	uint32_t sequence; /* 0, 1, 2 ... in order of appearance; names the file */
 	char *executable;  /* path; "" when unknown */
-	char **command;	   /* NULL-terminated argv */
+	char **command;	   /* NULL-terminated argv, or the title in its place at the end */
+	char *name;	   /* that a forked child gave itself (prctl); "" or NULL: it did not */
 	uint64_t start_realtime_ns;
 	uint64_t duration_ns; /* from start to end, or to the last save */
 	bool complete;	 /* saved after the process' last event (else the collector was interrupted:

@@ -84,6 +84,7 @@ static const struct field process_fields[] = {
 	F(hl_recording_process, FIELD_END, end),
 	F(hl_recording_process, FIELD_I32, end_status),
 	OPTIONAL(hl_recording_process, FIELD_TEXT, successor),
+	OPTIONAL(hl_recording_process, FIELD_TEXT, name),
 	F(hl_recording_process, FIELD_U64, peak_mark_ns),
 	{"node_count", FIELD_U32, offsetof(struct hl_recording_process, node_count),
 	 HL_RECORDING_NODES_MAX, false},

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -242,6 +243,55 @@ static int while_stopped(void)
 	return status;
 }
 
+/* ---- names ---- */
+
+static char *arguments_start;
+static size_t arguments_bytes;
+
+/* As servers do: over the arguments, and blank behind. */
+static void write_title(const char *title)
+{
+	memset(arguments_start, 0, arguments_bytes);
+	strncpy(arguments_start, title, arguments_bytes - 1);
+}
+
+static int in_child(void (*run)(void), bool at_once)
+{
+	pid_t child = fork();
+	if (!child) {
+		KEEP(malloc(47));
+		run();
+		if (at_once)
+			_exit(0);
+		exit(0);
+	}
+	return status_of(child);
+}
+
+static void become_checkpointer(void)
+{
+	write_title("server: checkpointer");
+}
+
+static void become_writer(void)
+{
+	write_title("server: writer");
+}
+
+/* Its name is all that it changes, and it lives long enough to be seen. */
+static void become_worker(void)
+{
+	REQUIRE(!prctl(PR_SET_NAME, "worker", 0, 0, 0));
+	usleep(2500000);
+}
+
+static int with_titles(void)
+{
+	KEEP(malloc(43));
+	return in_child(become_checkpointer, false) + in_child(become_writer, true) +
+	       in_child(become_worker, false);
+}
+
 /* Its blocks come from another libc. */
 static SITE int in_namespace(void)
 {
@@ -283,12 +333,15 @@ static const struct {
 	{"no-descriptors", without_descriptors},
 	{"stopped", while_stopped},
 	{"namespace", in_namespace},
+	{"titles", with_titles},
 };
 
 int main(int argc, char **argv)
 {
 	REQUIRE(argc >= 2);
 	program = argv + 2;
+	arguments_start = argv[0];
+	arguments_bytes = (size_t)(argv[argc - 1] + strlen(argv[argc - 1]) + 1 - argv[0]);
 	alarm(100);
 	for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++)
 		if (!strcmp(ways[i].name, argv[1]))

@@ -148,6 +148,12 @@ class Execs(harness.TestCase):
         self.assertIn(sentence, harness.info(recording)["recording"]["warnings"][0])
         self.assertEqual(harness.top_rows(recording, "alloc")["in_namespace"]["flat_bytes"], 41)
 
+    def test_processes_are_named_by_the_titles_that_they_had_at_the_end(self):
+        _, recording = self.record_well([harness.program("execs"), "titles"])
+        commands = [row["command"] for row in harness.processes(recording)]
+        own = f"{harness.program('execs')} titles"
+        self.assertEqual(commands, [own, "server: checkpointer", "server: writer", f"[worker] {own}"])
+
     def test_a_recording_that_goes_on_is_not_called_interrupted(self):
         recording = self.path("test.hl")
         with subprocess.Popen(harness.record_command(recording, ["sleep", "100"]),

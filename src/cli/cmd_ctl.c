@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 
 #include "collector/control_ask.h"
+#include "collector/snapshot.h"
 #include "view/emit.h"
 
 #include <errno.h>
@@ -338,6 +339,52 @@ static void say_done(const struct hl_control_request *request, const char *argum
 		hl_cli_note("wrote '%s'; see 'heapline top %s'", argument, argument);
 }
 
+static bool is_snapshot(const struct hl_control_request *request)
+{
+	return request->verb == HL_CONTROL_SNAPSHOT || request->verb == HL_CONTROL_REPLACE;
+}
+
+/* Whether the collector may be unable to write where root can. */
+static bool is_another_users(const struct hl_control_peer *peer)
+{
+	char path[32];
+	struct stat status;
+
+	snprintf(path, sizeof(path), "/proc/%d", peer->pid);
+	return geteuid() == 0 && stat(path, &status) == 0 && status.st_uid != 0;
+}
+
+/* The collector writes beside its recording, and root takes it from there. */
+static int ask_by_way(const struct hl_control_peer *peer, const struct hl_control_request *request,
+		      json_t **ret_answer, struct hl_error *err)
+{
+	static struct hl_control_request beside;
+	struct hl_directory directory;
+	int r = hl_directory_init(&directory, request->argument,
+				  request->verb == HL_CONTROL_REPLACE, err);
+
+	if (r < 0)
+		return r;
+	beside = *request;
+	beside.verb = HL_CONTROL_SNAPSHOT;
+	if (snprintf(beside.argument, sizeof(beside.argument), "%s.snapshot-%d", peer->recording,
+		     getpid()) >= (int)sizeof(beside.argument))
+		r = hl_error_set(err, -ENAMETOOLONG,
+				 "cannot make a snapshot: the path of '%.200s' is too long",
+				 peer->recording);
+	if (r == 0)
+		r = hl_control_ask(peer, &beside, ret_answer, err);
+	if (r == 0) {
+		r = hl_snapshot_fetch(beside.argument, &directory, err);
+		if (r < 0)
+			json_decref(*ret_answer);
+	}
+	if (r < 0)
+		hl_directory_remove(&directory);
+	hl_directory_release(&directory);
+	return r;
+}
+
 static int ask(const struct hl_control_peer *peer, struct hl_control_request *request,
 	       const char *argument, struct hl_error *err)
 {
@@ -345,7 +392,9 @@ static int ask(const struct hl_control_peer *peer, struct hl_control_request *re
 
 	if (request->pid == peer->pid)
 		request->pid = 0;
-	int r = hl_control_ask(peer, request, &answer, err);
+	int r = is_snapshot(request) && is_another_users(peer)
+			? ask_by_way(peer, request, &answer, err)
+			: hl_control_ask(peer, request, &answer, err);
 	if (r < 0)
 		return r;
 	if (request->verb == HL_CONTROL_STATUS)

@@ -27,10 +27,10 @@ struct hl_snapshot {
 
 /* ---- what lies there already ---- */
 
-/* All but the meta data, which is another, and what is being written. */
+/* All but what is being written. */
 static bool is_copied(const char *name)
 {
-	return hl_directory_is_file(name) && name[0] != '.' && strcmp(name, HL_META_FILE) != 0;
+	return hl_directory_is_file(name) && name[0] != '.';
 }
 
 /* Copies as much as there is now: the log that is being written grows, and any part of it that
@@ -54,14 +54,27 @@ static int copy_bytes(int from, int to)
 	return 0;
 }
 
-/* A file that is gone by now was an old segment; one that is there is newer than what is copied. */
-static int copy_file(const struct hl_snapshot *snapshot, const char *name)
+/* Whose file it is may have put anything in its place. */
+static int open_source(int directory_fd, const char *name)
 {
-	int from = openat(snapshot->source_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	struct stat status;
+	int fd = openat(directory_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	int r = fstat(fd, &status) < 0 ? -errno : S_ISREG(status.st_mode) ? fd : -EINVAL;
+	if (r < 0)
+		close(fd);
+	return r;
+}
+
+/* A file that is gone by now was an old segment; one that is there is newer than what is copied:
+ * the meta data, and processes that were running. */
+static int copy_file(int from_fd, int to_fd, const char *name)
+{
+	int from = open_source(from_fd, name);
 	if (from < 0)
-		return errno == ENOENT ? 0 : -errno;
-	int to =
-		openat(snapshot->directory.fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+		return from == -ENOENT ? 0 : from;
+	int to = openat(to_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
 	int r = to < 0 ? (errno == EEXIST ? 0 : -errno) : copy_bytes(from, to);
 	if (to >= 0)
 		close(to);
@@ -69,9 +82,9 @@ static int copy_file(const struct hl_snapshot *snapshot, const char *name)
 	return r;
 }
 
-static int copy_files(const struct hl_snapshot *snapshot)
+static int copy_files(int from_fd, int to_fd)
 {
-	int fd = openat(snapshot->source_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = openat(from_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
 	if (!stream) {
 		int r = -errno;
@@ -82,7 +95,7 @@ static int copy_files(const struct hl_snapshot *snapshot)
 	int r = 0;
 	for (const struct dirent *entry; r == 0 && (entry = readdir(stream));)
 		if (is_copied(entry->d_name))
-			r = copy_file(snapshot, entry->d_name);
+			r = copy_file(from_fd, to_fd, entry->d_name);
 	closedir(stream);
 	return r;
 }
@@ -90,7 +103,7 @@ static int copy_files(const struct hl_snapshot *snapshot)
 static void *run(void *argument)
 {
 	struct hl_snapshot *snapshot = argument;
-	snapshot->result = copy_files(snapshot);
+	snapshot->result = copy_files(snapshot->source_fd, snapshot->directory.fd);
 	eventfd_write(snapshot->done_fd, 1);
 	return NULL;
 }
@@ -219,4 +232,20 @@ int hl_snapshot_end(struct hl_snapshot *snapshot, struct hl_error *err)
 	}
 	release(snapshot);
 	return r;
+}
+
+int hl_snapshot_fetch(const char *path, const struct hl_directory *directory, struct hl_error *err)
+{
+	struct hl_directory passed = {
+		.path = (char *)path,
+		.fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC),
+	};
+	int r = passed.fd < 0 ? -errno : copy_files(passed.fd, directory->fd);
+	hl_directory_remove(&passed);
+	if (passed.fd >= 0)
+		close(passed.fd);
+	if (r < 0)
+		return hl_error_set(err, r, "cannot copy the snapshot to '%s': %s", directory->path,
+				    strerror(-r));
+	return 0;
 }

@@ -27,3 +27,7 @@ int hl_snapshot_fd(const struct hl_snapshot *snapshot);
 
 /* Waits for the rest and frees the snapshot. As hl_snapshot_begin(). */
 int hl_snapshot_end(struct hl_snapshot *snapshot, struct hl_error *err);
+
+/* Moves the snapshot at ${path}, that another user's collector has written, into ${directory},
+ * where that user may not write. 0 or a negative errno with a sentence. */
+int hl_snapshot_fetch(const char *path, const struct hl_directory *directory, struct hl_error *err);

@@ -632,8 +632,23 @@ class WhoIsWho(CtlCase):
             try:
                 pids = harness.wait_until(lambda: harness.children_of(process.pid), "the sleep")
                 harness.wait_until(lambda: self.ctl(pids[0], "status").status == 0, "a recorder")
+                self.assert_snapshot_where_they_may_not_write(pids[0])
             finally:
                 os.killpg(process.pid, signal.SIGTERM)
+
+    def assert_snapshot_where_they_may_not_write(self, pid):
+        roots = self.path("roots")
+        os.mkdir(roots, 0o700)
+        snapshot = os.path.join(roots, "snapshot.hl")
+        self.ctl_well(pid, "snapshot", snapshot)
+        self.assert_refused(self.ctl(pid, "snapshot", snapshot), "-f")
+        self.ctl_well(pid, "snapshot", "-f", snapshot)
+        found = report("info", snapshot)
+        self.assertTrue(found["recording"]["snapshot"])
+        self.assertEqual([row["command"] for row in found["rows"]], ["sleep 60"])
+        for name in [".", *os.listdir(snapshot)]:
+            self.assertEqual(os.stat(os.path.join(snapshot, name)).st_uid, 0)
+        self.assertEqual([name for name in os.listdir(self.directory) if "snapshot" in name], [])
 
 
 def record_of_sleep(recording):

@@ -14,7 +14,7 @@ packages() {
 	build) echo gcc libc6-dev meson ninja-build pkgconf libdw-dev libelf-dev libzstd-dev \
 		libxxhash-dev libsmartcols-dev libjansson-dev libiberty-dev \
 		libprotobuf-c-dev protobuf-c-compiler zlib1g-dev libzydis-dev scdoc \
-		clang bpftool libbpf-dev linux-libc-dev ;;
+		clang bpftool libbpf-dev linux-libc-dev erlang-dev ;;
 	# redis-tools holds the server's program as well; redis-server would start a service.
 	# The 32-bit libraries come one by one because gcc-multilib conflicts with cross compilers.
 	check) echo libcmocka-dev libunwind-dev clang clang-format libclang-rt-14-dev g++ \
@@ -22,7 +22,7 @@ packages() {
 		rustc python3 python3-jsonschema util-linux procps graphviz esbuild node-typescript \
 		python3-selenium chromium chromium-driver fonts-dejavu-core \
 		google-perftools libgoogle-perftools4 libjemalloc2 libjemalloc-dev \
-		erlang-dev erlang-tools libmimalloc2.0 libtcmalloc-minimal4 ;;
+		erlang-tools libmimalloc2.0 libtcmalloc-minimal4 ;;
 	bench) echo g++ libc6-dbg redis-tools sqlite3 heaptrack libgoogle-perftools4 libjemalloc2 \
 		bpfcc-tools bpftrace ;;
 	*)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline beam: what the allocators of a live BEAM hold. */
+#include "cli/options.h"
 #include "cli/report_output.h"
 #include "cli/view_format.h"
 #include "heap/beam/beam.h"
@@ -18,11 +19,12 @@ static const char *node, *cookie_file;
 static uint64_t timeout_s = 10;
 static uint64_t histogram_start = NOT_GIVEN, histogram_width = NOT_GIVEN;
 static uint64_t row_limit = HL_VIEW_ROWS_DEFAULT;
+static const char *rows;
 static struct hl_option_texts allocators, schedulers, per;
 static bool term;
 
 static const struct hl_option options[] = {
-	{"node", 'n', "NAME@HOST", "the node, as its node() says", HL_OPTION_TEXT, &node, NULL},
+	{"node", 0, "NAME@HOST", "the node, as its node() says", HL_OPTION_TEXT, &node, NULL},
 	{"cookie-file", 0, "FILE", "the file with the node's cookie (default: ~/.erlang.cookie)",
 	 HL_OPTION_TEXT, &cookie_file, NULL},
 	{"timeout", 0, "SECONDS", "how long to wait for the node (default: 10)", HL_OPTION_COUNT,
@@ -38,8 +40,8 @@ static const struct hl_option options[] = {
 	 HL_OPTION_TEXTS, &schedulers, NULL},
 	{"per", 0, "KIND,...", "allocations: tell apart by process, port or mfa (OTP 27)",
 	 HL_OPTION_TEXTS, &per, NULL},
-	{"rows", 0, "N", "at most N rows; 0: all (default: 40, in JSON all)", HL_OPTION_COUNT,
-	 &row_limit, NULL},
+	{"rows", 'n', "N", "at most N rows; 0: all (default: 40, in JSON all)", HL_OPTION_TEXT,
+	 &rows, NULL},
 	{"term", 0, NULL, "write a term of Erlang", HL_OPTION_FLAG, &term, NULL},
 	{0},
 };
@@ -170,8 +172,14 @@ static int parse_numbers(struct hl_beam_settings *settings)
 
 static int parse_settings(struct hl_beam_settings *settings)
 {
+	if (rows && hl_option_parse_number(rows, false, &row_limit) < 0)
+		return hl_cli_usage_error(&hl_verb_beam,
+					  "bad value '%s' of option '--rows': not a number; use "
+					  "--node to name a node",
+					  rows);
 	if (!node)
-		return hl_cli_usage_error(&hl_verb_beam, "'beam' needs a node; name it with -n");
+		return hl_cli_usage_error(&hl_verb_beam,
+					  "'beam' needs a node; name it with --node");
 	settings->node = node;
 	settings->cookie_path = cookie_file;
 	int status = parse_numbers(settings);

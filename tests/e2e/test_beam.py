@@ -151,7 +151,7 @@ class Shared:
         """Skips the test where that cannot be."""
         for command in ("erl", "erlc", "epmd"):
             harness.need(command)
-        said = harness.run([harness.HEAPLINE, "beam", "-n", "nobody@localhost", "--cookie-file",
+        said = harness.run([harness.HEAPLINE, "beam", "--node", "nobody@localhost", "--cookie-file",
                             "/dev/null", "carriers"])
         if "without libei" in said.stderr:
             raise unittest.SkipTest("heapline was built without libei")
@@ -187,7 +187,7 @@ class BeamTest(harness.TestCase):
         """Runs heapline beam on a node, named by itself or its name."""
         name = node.name if isinstance(node, Node) else node
         cookie_words = ["--cookie-file", cookie or self.world.cookie]
-        return harness.run([harness.HEAPLINE, "beam", "-n", name, *cookie_words, *words],
+        return harness.run([harness.HEAPLINE, "beam", "--node", name, *cookie_words, *words],
                            env=dict(self.world.environment, **environment))
 
     def beam_well(self, *arguments, **options):
@@ -372,7 +372,7 @@ class Refusals(BeamTest):
         self.assertNotIn("NOT_THE_COOKIE", result.stderr)
 
     def test_no_cookie_and_a_cookie_at_home(self):
-        command = [harness.HEAPLINE, "beam", "-n", self.node.name, "carriers"]
+        command = [harness.HEAPLINE, "beam", "--node", self.node.name, "carriers"]
         nobody = dict(self.world.environment, HOME=self.path("nobody"))
         self.assert_refused(harness.run(command, env=nobody), ".erlang.cookie", "--cookie-file")
         self.world.write_cookie(self.path(".erlang.cookie"), COOKIE)

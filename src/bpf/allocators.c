@@ -409,11 +409,18 @@ int hl_allocators_find(pid_t pid, const struct hl_maps *maps, const char *object
 				 "no function of an allocator in what '%d' has mapped of '%s'; "
 				 "leave out -O to look everywhere",
 				 (int)pid, object);
+	else if (!allocators.count && hl_maps_are_32_bit(maps))
+		r = hl_error_set(err, -ENOTSUP,
+				 "process '%d' is a 32-bit program, whose allocations cannot be "
+				 "traced; 'heapline pgfault -p %d 60' counts the pages that it "
+				 "brings in",
+				 (int)pid, (int)pid);
 	else if (!allocators.count)
 		r = hl_error_set(err, -ENOENT,
-				 "no function of an allocator in what '%d' has mapped; was its "
-				 "program linked statically and stripped of symbols?",
-				 (int)pid);
+				 "process '%d' has no known allocation function: its program is "
+				 "static and stripped, or has another allocator (Go); 'heapline "
+				 "pgfault -p %d 60' shows what makes its memory grow",
+				 (int)pid, (int)pid);
 	if (r < 0)
 		hl_allocators_release(&allocators);
 	else

@@ -264,7 +264,10 @@ static int link_calls(struct hl_page_watch *watch, struct hl_error *err)
 	const struct hl_map *map = hl_page_calls_find(watch->settings.pid, &maps, &calls);
 	r = map ? hl_map_file_path(watch->settings.pid, map, path, sizeof(path)) : -ENOENT;
 	if (r < 0)
-		hl_error_set(err, r, map ? "its file cannot be reached" : "no C library is mapped");
+		hl_error_set(err, r, "%s",
+			     map			 ? "its file cannot be reached"
+			     : hl_maps_are_32_bit(&maps) ? "it is a 32-bit program"
+							 : "no C library is mapped");
 	else
 		r = link_calls_in(watch, path, &calls, err);
 	hl_maps_release(&maps);

@@ -166,13 +166,19 @@ static int refuse(const struct hl_privileges *privileges, const struct hl_proces
 		  uint64_t missing, struct hl_error *err)
 {
 	char titles[LIST_MAX], names[LIST_MAX];
+	const char *verb = missing & (missing - 1) ? "are" : "is";
 	list_titles(missing, titles);
 	list_names(missing | privileges->capabilities, names);
+	if (privileges->uid == 0)
+		return hl_error_set(err, -EPERM,
+				    "cannot trace process '%d': %s %s missing, although heapline "
+				    "runs as root; give its container these capabilities, or run "
+				    "heapline outside it",
+				    target->pid, titles, verb);
 	return hl_error_set(err, -EPERM,
 			    "cannot trace process '%d': %s %s missing; run heapline as root, or "
 			    "once 'sudo setcap %s+ep %s'",
-			    target->pid, titles, missing & (missing - 1) ? "are" : "is", names,
-			    privileges->program);
+			    target->pid, titles, verb, names, privileges->program);
 }
 
 /* What no capability helps against. */

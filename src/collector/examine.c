@@ -110,10 +110,14 @@ static int judge_loader(const char *path, const char *interpreter, struct hl_err
 {
 	if (interpreter[0] == '\0')
 		return refuse(path, "it is statically linked, so no library can be put into it",
-			      "link it dynamically", err);
+			      "link it dynamically, or trace it while it runs: 'heapline stacks -p "
+			      "PID' (needs its symbols)",
+			      err);
 	if (strstr(interpreter, "ld-musl"))
-		return refuse(path, "it is linked with musl, and the recorder needs glibc",
-			      "build it for glibc", err);
+		return refuse(
+			path, "it is linked with musl, and the recorder needs glibc",
+			"build it for glibc, or trace it while it runs: 'heapline stacks -p PID'",
+			err);
 	if (!is_glibc_loader(interpreter))
 		return refuse(path, "its dynamic loader is not that of glibc", "build it for glibc",
 			      err);
@@ -123,8 +127,11 @@ static int judge_loader(const char *path, const char *interpreter, struct hl_err
 static int judge_elf(const char *path, const struct hl_elf_file *elf, struct hl_error *err)
 {
 	if (!elf->is_64_bit)
-		return refuse(path, "it is a 32-bit program, and the recorder is a 64-bit library",
-			      "build it for 64 bits", err);
+		return refuse(
+			path, "it is a 32-bit program, and the recorder is a 64-bit library",
+			"build it for 64 bits; while it runs 'heapline pgfault -p PID' counts "
+			"its pages",
+			err);
 	if (!elf->is_native)
 		return refuse(path, "it is a program for another kind of machine",
 			      "record it on such a machine", err);
@@ -135,12 +142,15 @@ static int judge_elf(const char *path, const struct hl_elf_file *elf, struct hl_
 		return refuse(path,
 			      "it is set-user-id, set-group-id or has file capabilities, so the "
 			      "loader lets no library into it",
-			      "record a copy of it without these, or as the user that it runs as",
+			      "record a copy of it without these, or as the user that it runs as, "
+			      "or trace it while it runs: 'heapline stacks -p PID'",
 			      err);
 	if (elf->defines_malloc)
 		return refuse(path,
 			      "it brings a malloc of its own, which the recorder cannot see into",
-			      "build it with the malloc of libc, or with a shared one", err);
+			      "build it with the malloc of libc, or with a shared one, or trace it "
+			      "while it runs: 'heapline stacks -p PID'",
+			      err);
 	if (elf->needs_asan)
 		return refuse(path,
 			      "it is built with AddressSanitizer, which lets no library come "

@@ -316,8 +316,8 @@ static int find_in_module(struct hl_memory *memory, struct module *module, struc
 	if (!is_found)
 		return hl_error_set(
 			err, -ENOTSUP,
-			"found no heap of glibc in '%s': it has another allocator, another C "
-			"library, or 32 bits; 'heapline stacks' shows what it allocates",
+			"found no heap of glibc in '%s': it has another allocator or another C "
+			"library",
 			module->map->path);
 	name_glibc(ret, module, minor);
 	return 0;

@@ -114,3 +114,18 @@ struct hl_glibc_symbols hl_glibc_symbols_find(int fd, const char *debug_director
 	elf_end(elf);
 	return symbols;
 }
+
+bool hl_glibc_symbols_exist(int fd)
+{
+	bool exist = false;
+	Elf_Scn *section = NULL;
+	GElf_Shdr header;
+
+	elf_version(EV_CURRENT);
+	Elf *elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
+	while (elf && !exist && (section = elf_nextscn(elf, section)))
+		exist = gelf_getshdr(section, &header) &&
+			(header.sh_type == SHT_SYMTAB || header.sh_type == SHT_DYNSYM);
+	elf_end(elf);
+	return exist;
+}

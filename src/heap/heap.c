@@ -9,6 +9,7 @@
 #include "heap/rss.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,22 +22,44 @@ static bool has_no_glibc_heap(const struct hl_heap *heap)
 	return total.system_bytes == 0 && heap->mp_mmapped_blocks == 0;
 }
 
-/* The sentence for a heap that another allocator has. */
-static int refuse(const struct hl_other_allocator *other, struct hl_error *err)
+static pid_t pid_of(const struct hl_heap *heap)
 {
+	return heap->from_core ? 0 : heap->process.pid;
+}
+
+/* The sentence for a heap that another allocator has. */
+static int refuse(const struct hl_other_found *other, const struct hl_heap *heap,
+		  struct hl_error *err)
+{
+	char remedy[HL_OTHER_REMEDY_MAX];
+
 	if (err)
 		err->text[0] = '\0'; /* what was said of glibc does not matter then */
 	return hl_error_set(err, -ENOTSUP,
-			    "the process allocates by %s, whose heap cannot be read from outside; "
-			    "%s",
-			    other->name, other->remedy);
+			    "the process allocates by %s%s, whose heap cannot be read from "
+			    "outside; %s",
+			    other->allocator->name,
+			    other->is_built_in ? ", built into its program" : "",
+			    hl_other_allocator_remedy(other, pid_of(heap), remedy));
+}
+
+/* Says what works where nothing is known of the allocator. */
+static void add_remedy(const struct hl_other_found *unknown, const struct hl_heap *heap,
+		       struct hl_error *err)
+{
+	char remedy[HL_OTHER_REMEDY_MAX];
+	size_t length = err ? strlen(err->text) : 0;
+
+	if (length && hl_other_allocator_remedy(unknown, pid_of(heap), remedy)[0])
+		snprintf(err->text + length, sizeof(err->text) - length, "; %s", remedy);
 }
 
 /* An allocator beside glibc's: memory without a file is taken for its own. */
-static int note_other(const struct hl_other_allocator *other, struct hl_heap *heap)
+static int note_other(const struct hl_other_found *other, struct hl_heap *heap)
 {
 	static const enum hl_anonymous_kind its_own[] = {HL_ANONYMOUS_BREAK, HL_ANONYMOUS_OTHER};
 	struct hl_heap_rss *rss = &heap->rss;
+	char remedy[HL_OTHER_REMEDY_MAX];
 
 	for (size_t i = 0; i < HL_COUNT_OF(its_own); i++) {
 		rss->other_allocator_bytes += rss->anonymous[its_own[i]];
@@ -44,27 +67,30 @@ static int note_other(const struct hl_other_allocator *other, struct hl_heap *he
 		rss->anonymous[its_own[i]] = 0;
 	}
 	return hl_heap_note(heap,
-			    "the process has %s, too, whose heap cannot be read from outside; "
-			    "memory that is no heap of glibc is counted as its own; %s",
-			    other->name, other->remedy);
+			    "the process also has %s, whose heap cannot be read from outside; "
+			    "other anonymous mappings are counted as its own; %s",
+			    other->allocator->name,
+			    hl_other_allocator_remedy(other, pid_of(heap), remedy));
 }
 
 static int read_heap(struct hl_memory *memory, const struct hl_heap_settings *settings,
 		     struct hl_heap *heap, struct hl_error *err)
 {
-	const struct hl_other_allocator *other = hl_other_allocator_library(&memory->maps);
+	struct hl_other_found other = hl_other_allocator_library(&memory->maps);
 	struct hl_glibc glibc;
 	int r = hl_glibc_find(memory, &glibc, err);
 
 	if (r == 0)
 		r = hl_glibc_heap_read(memory, &glibc, settings, heap, err);
-	if ((r == -ENOTSUP || (r == 0 && has_no_glibc_heap(heap))) && !other)
+	if ((r == -ENOTSUP || (r == 0 && has_no_glibc_heap(heap))) && !other.allocator)
 		other = hl_other_allocator_built_in(memory);
-	if (other && (r == -ENOTSUP || (r == 0 && has_no_glibc_heap(heap))))
-		return refuse(other, err);
+	if (other.allocator && (r == -ENOTSUP || (r == 0 && has_no_glibc_heap(heap))))
+		return refuse(&other, heap, err);
+	if (r == -ENOTSUP)
+		add_remedy(&other, heap, err);
 	if (r == 0 && (r = hl_rss_add_others(memory, heap)) < 0)
 		hl_error_set(err, r, "cannot read which pages are in memory: %s", strerror(-r));
-	if (r == 0 && other && (r = note_other(other, heap)) < 0)
+	if (r == 0 && other.allocator && (r = note_other(&other, heap)) < 0)
 		hl_error_set(err, r, "out of memory");
 	return r;
 }

@@ -67,7 +67,7 @@ struct hl_heap_pin {
 
 /* A sentence about what did not fit, or could not be seen. */
 struct hl_heap_note {
-	char text[256];
+	char text[640];
 };
 
 struct hl_heap {

@@ -161,8 +161,14 @@ static int check_access(struct hl_memory *memory, pid_t pid, struct hl_error *er
 	if (r == -EACCES)
 		return hl_error_set(err, r,
 				    "cannot read the memory of process '%d': the system "
-				    "does not permit it; run as root or as its user",
-				    (int)pid);
+				    "does not permit it; %s",
+				    (int)pid, hl_proc_access_remedy());
+	if (r == 0 && hl_maps_are_32_bit(&memory->maps))
+		return hl_error_set(
+			err, -ENOTSUP,
+			"process '%d' is a 32-bit program, whose heap cannot be read; "
+			"'heapline pgfault -p %d 60' counts the pages that it brings in",
+			(int)pid, (int)pid);
 	return r == -ESRCH ? hl_error_set(err, r, "there is no process '%d'", (int)pid) : 0;
 }
 

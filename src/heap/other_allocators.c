@@ -5,33 +5,45 @@
 #include "base/compiler.h"
 #include "base/path.h"
 #include "heap/glibc_file.h"
+#include "heap/glibc_symbols.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#define ASK                                                                                       \
-	"under 'heapline record' it can be asked ('heapline carriers --ask'); 'heapline stacks' " \
-	"shows what it hands out"
-
 static const struct hl_other_allocator allocators[] = {
-	{"jemalloc", "libjemalloc.", "<jemalloc>: ", ASK},
-	{"mimalloc", "libmimalloc", "mimalloc: ", ASK},
-	{"tcmalloc", "libtcmalloc", "TCMALLOC_SAMPLE_PARAMETER", ASK},
-	{"musl's malloc", "ld-musl", NULL, "'heapline stacks' shows what it hands out"},
-	{"the address sanitizer's malloc", "libasan.",
-	 "AddressSanitizer: ", "run a build without the sanitizer"},
+	{"jemalloc", "libjemalloc.", NULL, "<jemalloc>: ",
+	 "if it was built with profiling, MALLOC_CONF=prof:true,prof_final:true in the "
+	 "environment makes it write profiles that 'heapline top' reads",
+	 true, true},
+	{"mimalloc", "libmimalloc", NULL, "mimalloc: ", NULL, true, true},
+	{"tcmalloc", "libtcmalloc", NULL, "TCMALLOC_SAMPLE_PARAMETER",
+	 "HEAPPROFILE=/tmp/app in the environment makes the full tcmalloc write profiles that "
+	 "'heapline top' reads",
+	 true, true},
+	{"musl's malloc", "ld-musl", "-linux-musl/", NULL, NULL, false, true},
+	{"Go's runtime", "libgo.", NULL, "\xff Go buildinf:",
+	 "its own profiles (net/http/pprof, /debug/pprof/heap) open in 'heapline top'", false,
+	 false},
+	{"the address sanitizer's malloc", "libasan.", NULL,
+	 "AddressSanitizer: ", "run a build without the sanitizer", false, true},
 };
 
-const struct hl_other_allocator *hl_other_allocator_library(const struct hl_maps *maps)
+static bool is_library(const struct hl_other_allocator *allocator, const struct hl_map *map)
 {
-	for (size_t i = 0; i < maps->count; i++) {
-		const char *name = hl_path_basename(maps->maps[i].path);
+	const char *name = hl_path_basename(map->path);
+
+	return strncmp(name, allocator->library, strlen(allocator->library)) == 0 ||
+	       (allocator->folder && strstr(map->path, allocator->folder));
+}
+
+struct hl_other_found hl_other_allocator_library(const struct hl_maps *maps)
+{
+	for (size_t i = 0; i < maps->count; i++)
 		for (size_t k = 0; maps->maps[i].inode && k < HL_COUNT_OF(allocators); k++)
-			if (strncmp(name, allocators[k].library, strlen(allocators[k].library)) ==
-			    0)
-				return &allocators[k];
-	}
-	return NULL;
+			if (is_library(&allocators[k], &maps->maps[i]))
+				return (struct hl_other_found){.allocator = &allocators[k]};
+	return (struct hl_other_found){0};
 }
 
 /* The first file that is mapped: the program, but where it was moved behind its libraries. */
@@ -43,24 +55,46 @@ static const struct hl_map *program_of(const struct hl_maps *maps)
 	return NULL;
 }
 
-const struct hl_other_allocator *hl_other_allocator_built_in(struct hl_memory *memory)
+struct hl_other_found hl_other_allocator_built_in(struct hl_memory *memory)
 {
 	const struct hl_map *program = program_of(&memory->maps);
-	const struct hl_other_allocator *found = NULL;
+	struct hl_other_found found = {.is_built_in = true};
 	struct hl_glibc_file file;
 	int fd = program ? hl_memory_open_file(memory, program) : -1;
 
 	if (fd < 0)
-		return NULL;
+		return found;
+	found.is_stripped = !hl_glibc_symbols_exist(fd);
 	int r = hl_glibc_file_map(fd, &file);
 	close(fd);
 	if (r < 0)
-		return NULL;
-	for (size_t i = 0; i < HL_COUNT_OF(allocators) && !found; i++) {
+		return found;
+	for (size_t i = 0; i < HL_COUNT_OF(allocators) && !found.allocator; i++) {
 		const char *text = allocators[i].inside;
 		if (text && memmem(file.bytes, file.length, text, strlen(text)))
-			found = &allocators[i];
+			found.allocator = &allocators[i];
 	}
 	hl_glibc_file_release(&file);
 	return found;
+}
+
+const char *hl_other_allocator_remedy(const struct hl_other_found *found, pid_t pid,
+				      char text[HL_OTHER_REMEDY_MAX])
+{
+	static const struct hl_other_allocator unknown = {.has_malloc = true};
+	const struct hl_other_allocator *allocator = found->allocator ? found->allocator : &unknown;
+	bool can_trace = allocator->has_malloc && !(found->is_built_in && found->is_stripped);
+	const char *more = found->is_built_in || !allocator->can_be_asked
+				   ? allocator->profiles
+				   : "started with 'heapline record', it can be asked: 'heapline "
+				     "carriers --ask'";
+	char command[128] = "";
+
+	if (pid)
+		snprintf(command, sizeof(command), "'heapline %s -p %d 60' shows %s",
+			 can_trace ? "stacks" : "pgfault", (int)pid,
+			 can_trace ? "what it allocates and keeps" : "what makes it grow");
+	snprintf(text, HL_OTHER_REMEDY_MAX, "%s%s%s", command, pid && more ? "; " : "",
+		 more ? more : "");
+	return text;
 }

@@ -1,19 +1,39 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Allocators that a process has besides glibc's, or in its place, and that cannot be walked. */
+/* Allocators that a process has besides glibc's, or in its place, and that cannot be walked; and
+ * the commands that work for them. */
 #pragma once
 
 #include "heap/memory.h"
 
+#include <sys/types.h>
+
 struct hl_other_allocator {
-	const char *name;    /* "jemalloc" */
-	const char *library; /* how the name of its file begins */
-	const char *inside;  /* a text that programs hold which have it built in */
-	const char *remedy;  /* what shows its state */
+	const char *name;     /* "jemalloc" */
+	const char *library;  /* how the name of its file begins */
+	const char *folder;   /* or what its path contains; NULL: nothing */
+	const char *inside;   /* a text that programs hold which have it built in */
+	const char *profiles; /* what else helps where it is built in; NULL: nothing */
+	bool can_be_asked;    /* by a recorder, where it is a library */
+	bool has_malloc;      /* under the names that are traced */
 };
 
-/* The allocator that is mapped as a library; NULL for none. */
-const struct hl_other_allocator *hl_other_allocator_library(const struct hl_maps *maps);
+/* An allocator in a process. */
+struct hl_other_found {
+	const struct hl_other_allocator *allocator; /* NULL: there is none */
+	bool is_built_in;			    /* into the program; else it is a library */
+	bool is_stripped;			    /* the program has no symbols */
+};
 
-/* The allocator that the program has built in; NULL for none. Reads the program's file, so it is to
- * be asked only where glibc has no heap. */
-const struct hl_other_allocator *hl_other_allocator_built_in(struct hl_memory *memory);
+/* The allocator that is mapped as a library, if any. */
+struct hl_other_found hl_other_allocator_library(const struct hl_maps *maps);
+
+/* The allocator that the program has built in, if any. Reads the program's file, so it is to be
+ * asked only where glibc has no heap. */
+struct hl_other_found hl_other_allocator_built_in(struct hl_memory *memory);
+
+#define HL_OTHER_REMEDY_MAX 384
+
+/* What shows the state of ${found}, which may be unknown, and whether it grows: only commands that
+ * work for process ${pid}; 0: there is none, it is a core file. Returns ${text}. */
+const char *hl_other_allocator_remedy(const struct hl_other_found *found, pid_t pid,
+				      char text[HL_OTHER_REMEDY_MAX]);

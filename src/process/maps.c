@@ -218,6 +218,11 @@ const struct hl_map *hl_maps_find(const struct hl_maps *maps, uint64_t address)
 	return low < maps->count && maps->maps[low].start <= address ? &maps->maps[low] : NULL;
 }
 
+bool hl_maps_are_32_bit(const struct hl_maps *maps)
+{
+	return maps->count && maps->maps[maps->count - 1].end <= UINT64_C(1) << 32;
+}
+
 bool hl_map_same_file(const struct hl_map *a, const struct hl_map *b)
 {
 	return a->inode && a->inode == b->inode && a->dev_major == b->dev_major &&

@@ -46,6 +46,9 @@ int hl_maps_parse(const char *text, size_t length, struct hl_maps *ret_maps, str
 /* The mapping that holds ${address}, or NULL. */
 const struct hl_map *hl_maps_find(const struct hl_maps *maps, uint64_t address);
 
+/* Whether the process is a 32-bit one, by where it lies. */
+bool hl_maps_are_32_bit(const struct hl_maps *maps);
+
 /* Whether both are of the same file: device and inode, which is not 0. */
 bool hl_map_same_file(const struct hl_map *a, const struct hl_map *b);
 

@@ -75,6 +75,14 @@ int hl_proc_read_all(pid_t pid, const char *file, char **ret_text, size_t *ret_l
 	return 0;
 }
 
+const char *hl_proc_access_remedy(void)
+{
+	return geteuid() == 0
+		       ? "root's rights do not suffice here: a security policy forbids it, or "
+			 "this container lacks the capability CAP_SYS_PTRACE"
+		       : "run as root, or with the capability CAP_SYS_PTRACE";
+}
+
 int hl_proc_error(pid_t pid, int code, const char *what, struct hl_error *err)
 {
 	switch (code) {
@@ -82,10 +90,8 @@ int hl_proc_error(pid_t pid, int code, const char *what, struct hl_error *err)
 		return hl_error_set(err, code, "there is no process '%d'; it may have ended", pid);
 	case -EACCES:
 	case -EPERM:
-		return hl_error_set(err, -EACCES,
-				    "cannot read %s of process '%d': %s; run as root, or with the "
-				    "capability CAP_SYS_PTRACE",
-				    what, pid, strerror(-code));
+		return hl_error_set(err, -EACCES, "cannot read %s of process '%d': %s; %s", what,
+				    pid, strerror(-code), hl_proc_access_remedy());
 	case -ENOMEM:
 		return hl_error_set(err, code, "cannot read %s of process '%d': out of memory",
 				    what, pid);

@@ -64,7 +64,7 @@ HL_PRINTF(2, 3) static void say(struct figures *of, const char *format, ...)
 static void say_who_allocates(struct figures *of)
 {
 	if (of->heap->from_core)
-		say(of, "'heapline record' of the program shows who allocates");
+		say(of, "a recording of the program ('heapline record') shows who allocates");
 	else if (of->heap->rss.recorder_bytes)
 		say(of, "'heapline allocations %s' shows who allocated it", of->target);
 	else

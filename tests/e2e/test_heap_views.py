@@ -274,7 +274,7 @@ class Slabs(unittest.TestCase):
         with waiting_python() as python:
             result = run([HEAPLINE, "carriers", "--ask", "-p", str(python.pid)])
         self.assertEqual(result.status, 1)
-        self.assertIn("there is no recorder in it", result.stderr)
+        self.assertIn("only jemalloc, mimalloc and tcmalloc can be asked", result.stderr)
 
     def test_a_program_that_allocates_nothing_is_not_waited_for_without_end(self):
         with tempfile.TemporaryDirectory() as scratch:

@@ -143,8 +143,13 @@ static int read_best(pid_t pid, const struct hl_owners_settings *settings,
 	if (r == 0)
 		r = hl_owners_note(owners,
 				   "who allocated is not known: there is neither a recorder nor "
-				   "the library for tags in the process; start it with 'heapline "
-				   "record --tags' or 'heapline record'");
+				   "the library for tags in the process; 'heapline stacks -p %d "
+				   "60' shows who allocates from now on%s",
+				   (int)pid,
+				   strstr(owners->allocator, "static")
+					   ? ""
+					   : "; started with 'heapline record' or 'heapline record "
+					     "--tags' it would be known");
 	return r;
 }
 

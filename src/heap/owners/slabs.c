@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "collector/control_ask.h"
+#include "heap/other_allocators.h"
 #include "heap/owners/open_region.h"
 #include "heap/owners/owner_table.h"
 
@@ -135,14 +136,23 @@ int hl_slabs_ask(pid_t pid, struct hl_slabs *ret_slabs, struct hl_error *err)
 	int r = hl_owner_names_new(pid, &names, err);
 	if (r < 0)
 		return r;
+	struct hl_other_found other = hl_other_allocator_library(hl_owner_names_maps(names));
 	r = hl_open_region(pid, names, &region);
 	hl_owner_names_free(names);
-	if (r == -ENODATA)
+	if (r == -ENODATA && other.allocator && other.allocator->can_be_asked)
 		return hl_error_set(
 			err, r,
 			"cannot ask the allocator of process %d: there is no recorder in "
 			"it; start it with 'heapline record'",
 			pid);
+	if (r == -ENODATA)
+		return hl_error_set(
+			err, r,
+			"cannot ask the allocator of process %d: only jemalloc, mimalloc and "
+			"tcmalloc can be asked, where they are libraries; glibc's heap is read "
+			"without --ask, and 'heapline pgfault -p %d 60' shows what makes the "
+			"process grow",
+			pid, pid);
 	if (r == 0) {
 		r = ask_region(&region, ret_slabs, err);
 		hl_open_region_release(&region);

@@ -218,6 +218,31 @@ static int copy_modules(struct hl_recording_process *process,
 	return 0;
 }
 
+/* The first module whose addresses another one had before; NULL when there is none. */
+static const struct hl_recording_module *find_reload(const struct hl_recording_module *modules,
+						     uint32_t count)
+{
+	for (uint32_t i = 1; i < count; i++)
+		for (uint32_t k = 0; k < i; k++)
+			if (modules[i].start < modules[k].end && modules[k].start < modules[i].end)
+				return &modules[i];
+	return NULL;
+}
+
+/* The kernel counts by address, and learns of other code there a little later. */
+static int warn_of_reload(struct hl_trace_result *result, const struct hl_recording_module *modules,
+			  uint32_t count)
+{
+	const struct hl_recording_module *module = find_reload(modules, count);
+	if (!module)
+		return 0;
+	return hl_trace_result_warn(result,
+				    "'%s' was loaded where other code had been: calls within a "
+				    "second of that may have the names of the other; 'heapline "
+				    "record' tells them apart",
+				    module->path);
+}
+
 int hl_trace_result_stacks(struct hl_trace_result *result, const struct hl_recording_node *nodes,
 			   uint32_t node_count, const struct hl_recording_module *modules,
 			   uint32_t module_count)
@@ -231,7 +256,8 @@ int hl_trace_result_stacks(struct hl_trace_result *result, const struct hl_recor
 	if (kept)
 		memcpy(process->nodes, nodes, kept * sizeof(*nodes));
 	process->node_count = kept;
-	return copy_modules(process, modules, module_count);
+	int r = copy_modules(process, modules, module_count);
+	return r < 0 ? r : warn_of_reload(result, modules, module_count);
 }
 
 static bool is_any(const struct hl_trace_value *value)

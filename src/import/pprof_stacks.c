@@ -77,12 +77,14 @@ static unsigned hex_digit(char letter)
 						: 16;
 }
 
-/* The bytes of ${text}; none when it is not what the GNU linker gives, but some other mark. */
-static uint32_t build_id_of(const char *text, uint8_t *bytes, size_t size_max)
+/* The build id of ${text}; 0 bytes when it is not what the GNU linker gives, but some other mark.
+ */
+static uint32_t build_id_of(const char *text, uint8_t ret_kept[HL_BUILD_ID_MAX])
 {
+	uint8_t bytes[512]; /* nobody's is longer */
 	size_t size = strlen(text) / 2;
 
-	if (size > size_max || strlen(text) % 2)
+	if (size > sizeof(bytes) || strlen(text) % 2)
 		return 0;
 	for (size_t i = 0; i < size; i++) {
 		unsigned high = hex_digit(text[2 * i]), low = hex_digit(text[2 * i + 1]);
@@ -90,23 +92,22 @@ static uint32_t build_id_of(const char *text, uint8_t *bytes, size_t size_max)
 			return 0;
 		bytes[i] = (uint8_t)(high << 4 | low);
 	}
-	return (uint32_t)size;
+	return hl_build_id_keep(ret_kept, bytes, size);
 }
 
 /* The module of ${message}; 0 when its file has no name. */
 static int add_module(struct stacks *stacks, const Pprof__Mapping *message, struct mapping *mapping)
 {
 	char *path = NULL, *build_id = NULL;
-	uint8_t bytes[32] = {0};
+	uint8_t bytes[HL_BUILD_ID_MAX] = {0};
 
 	int r = hl_pprof_reader_text(stacks->reader, message->filename, &path);
 	if (r == 0)
 		r = hl_pprof_reader_text(stacks->reader, message->build_id, &build_id);
 	if (r == 0 && path[0]) {
 		mapping->may_hold_code = hl_import_maps_may_hold_code(path);
-		r = hl_builder_module(stacks->builder, path, bytes,
-				      build_id_of(build_id, bytes, sizeof(bytes)), NULL,
-				      &mapping->module);
+		r = hl_builder_module(stacks->builder, path, bytes, build_id_of(build_id, bytes),
+				      NULL, &mapping->module);
 	}
 	free(path);
 	free(build_id);

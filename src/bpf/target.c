@@ -232,14 +232,16 @@ static int module_before(struct hl_target *target, const struct mapping_list *li
 			 const struct hl_maps *maps, size_t index, uint32_t *ret_id)
 {
 	const struct hl_map *map = &maps->maps[index];
+	const struct hl_map *before = index ? &maps->maps[index - 1] : NULL;
 	const struct hl_target_mapping *last =
 		list->count ? &list->mappings[list->count - 1] : NULL;
 	uint32_t id = HL_MODULE_NONE;
 	int r = 0;
 	if (last && last->end == map->start)
 		id = last->module;
-	else if (index && maps->maps[index - 1].end == map->start && maps->maps[index - 1].inode)
-		r = module_of(target, &maps->maps[index - 1], &id);
+	else if (before && before->end == map->start && before->inode &&
+		 !(before->flags & HL_MAP_SHARED)) /* the loader's are private */
+		r = module_of(target, before, &id);
 	if (r == 0 && id != HL_MODULE_NONE && id != HL_MODULE_SCRIPT &&
 	    map->end <= target->modules[id - 1].end)
 		*ret_id = id;

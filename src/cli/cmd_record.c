@@ -144,7 +144,6 @@ static void say_warnings(char *const *warnings, const char *name)
 
 static void say_unrecorded(const struct hl_collector_summary *summary, const char *name)
 {
-	uint32_t children = summary->unrecorded_children;
 	if (summary->replaced == 1)
 		hl_cli_note("pid %d went on as '%s', unrecorded", summary->replaced_pid,
 			    summary->replaced_name);
@@ -152,9 +151,10 @@ static void say_unrecorded(const struct hl_collector_summary *summary, const cha
 		hl_cli_note("%u processes went on as other programs, unrecorded, the first as "
 			    "'%s' (pid %d); see 'heapline info %s'",
 			    summary->replaced, summary->replaced_name, summary->replaced_pid, name);
-	if (children)
-		hl_cli_note("%u child%s ran unrecorded; see CHILDREN in 'man heapline-record'",
-			    children, children == 1 ? "" : "ren");
+	/* Otherwise the last line says so. */
+	if (summary->unrecorded_children && (quiet || !summary->processes))
+		hl_cli_note("%u child%s ran unrecorded", summary->unrecorded_children,
+			    summary->unrecorded_children == 1 ? "" : "ren");
 }
 
 static void say_problems(const struct hl_collector_summary *summary, const char *name,
@@ -180,19 +180,23 @@ static void say_problems(const struct hl_collector_summary *summary, const char 
 
 static void say_result(const struct hl_collector_summary *summary, const char *name)
 {
-	char count[HL_FORMAT_MAX], peak[HL_FORMAT_MAX];
+	char count[HL_FORMAT_MAX], peak[HL_FORMAT_MAX], children[64] = "";
 	if (!summary->processes || quiet)
 		return;
 	if (summary->running)
 		hl_cli_note(
 			"%u of the processes run on, unrecorded from here; --wait waits for them",
 			summary->running);
-	hl_cli_note("recorded %s allocation%s of %u process%s, at most %s in use, to '%s'; "
+	if (summary->unrecorded_children)
+		snprintf(children, sizeof(children), ", %u child%s ran unrecorded",
+			 summary->unrecorded_children,
+			 summary->unrecorded_children == 1 ? "" : "ren");
+	hl_cli_note("recorded %s allocation%s of %u process%s%s, at most %s in use, to '%s'; "
 		    "see 'heapline top %s'",
 		    hl_format_count((int64_t)summary->allocations, count),
 		    summary->allocations == 1 ? "" : "s", summary->processes,
-		    summary->processes == 1 ? "" : "es", hl_format_bytes(summary->peak_bytes, peak),
-		    name, name);
+		    summary->processes == 1 ? "" : "es", children,
+		    hl_format_bytes(summary->peak_bytes, peak), name, name);
 }
 
 /* ---- the run ---- */

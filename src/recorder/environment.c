@@ -4,10 +4,8 @@
 
 #include "base/compiler.h"
 #include "recorder/protocol.h"
-#include "recorder/real.h"
 
 #include <limits.h>
-#include <link.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -40,13 +38,9 @@ static const char *file_name(const char *path, size_t length)
 	return path + at;
 }
 
-/* The name in ${list} under which this library was loaded, which need not be the path it has. */
-static size_t find_own_name(const char *list, const char **ret_name)
+/* The name in ${list} whose file is called as that at ${path}. Its length, or 0. */
+static size_t find_name(const char *list, const char *path, const char **ret_name)
 {
-	struct dl_find_object own;
-	if (!hl_real_libc_is_known() || _dl_find_object(library, &own) != 0)
-		return 0;
-	const char *path = own.dlfo_link_map->l_name;
 	const char *file = file_name(path, strlen(path));
 	while (*list) {
 		size_t length = name_length(list);
@@ -73,10 +67,10 @@ static bool keep(char *place, size_t capacity, const char *name, const char *val
 	return true;
 }
 
-void hl_environment_keep(char *const *environment)
+void hl_environment_keep(char *const *environment, const char *recorder)
 {
 	const char *list = value_of(environment, PRELOAD), *name;
-	size_t length = list ? find_own_name(list, &name) : 0;
+	size_t length = list ? find_name(list, recorder, &name) : 0;
 	if (!length || length >= sizeof(library) ||
 	    !keep(socket_entry, sizeof(socket_entry), HL_ENV_SOCKET,
 		  value_of(environment, HL_ENV_SOCKET)) ||

@@ -8,8 +8,9 @@
 
 #include <stddef.h>
 
-/* Keeps what the functions below need, from the environment that this program was started with. */
-void hl_environment_keep(char *const *environment);
+/* Keeps what the functions below need, from the environment that this program was started with.
+ * ${recorder} is the recorder's file; the environment may name it by another path. */
+void hl_environment_keep(char *const *environment, const char *recorder);
 
 /*
  * Bytes that hl_environment_complete() needs. 0: ${environment} is complete, or must be left alone,

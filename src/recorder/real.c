@@ -99,6 +99,12 @@ bool hl_real_same_module(void *a, void *b)
 	       _dl_find_object(b, &of_b) == 0 && of_a.dlfo_map_start == of_b.dlfo_map_start;
 }
 
+const char *hl_real_own_path(void)
+{
+	struct dl_find_object own;
+	return _dl_find_object(&hl_real, &own) == 0 ? own.dlfo_link_map->l_name : "";
+}
+
 void *hl_real_look_up(const char *name, void *caller)
 {
 	void *symbol = dlsym(RTLD_NEXT, name);

@@ -89,6 +89,9 @@ bool hl_real_libc_is_known(void);
 /* True when both addresses lie in one loaded module. */
 bool hl_real_same_module(void *a, void *b);
 
+/* The file that this library was loaded from. */
+const char *hl_real_own_path(void);
+
 /* The definition of ${name} that the module of ${caller} would have reached: after us in the global
  * scope, else in its own. NULL: there is none. */
 void *hl_real_look_up(const char *name, void *caller);

@@ -11,6 +11,7 @@
 #include "recorder/kin.h"
 #include "recorder/node.h"
 #include "recorder/private.h"
+#include "recorder/real.h"
 #include "recorder/sys.h"
 #include "recorder/thread.h"
 
@@ -96,7 +97,7 @@ void hl_recorder_start(char *const *environment)
 {
 	if (!hl_connect_read_environment(environment) || !hl_threads_init())
 		return;
-	hl_environment_keep(environment);
+	hl_environment_keep(environment, hl_real_own_path());
 	/* A forked child goes on using it, wiped. */
 	struct hl_recorder *recorder = hl_private_map_headed(sizeof(*recorder));
 	if (!recorder)

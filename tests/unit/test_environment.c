@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Environments of programs that a target starts: completed, or left alone. */
+#include "recorder/environment.h"
+
+#include "base/compiler.h"
+#include "recorder/protocol.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h> /* after what it needs */
+
+#define LIBRARY "/usr/$LIB/../../opt/libheapline.so"
+#define SOCKET	HL_ENV_SOCKET "=heapline-1234"
+#define TOKEN	HL_ENV_TOKEN "=0123456789abcdef0123456789abcdef"
+
+static int keep(void **state)
+{
+	char *environment[] = {"A=1", "LD_PRELOAD=/x/first.so:" LIBRARY, SOCKET, TOKEN, NULL};
+	(void)state;
+	hl_environment_keep(environment, "/opt/libheapline.so");
+	return 0;
+}
+
+/* ${given} is completed to ${wanted}, and that is complete. */
+static void assert_completed(char *const *given, char *const *wanted)
+{
+	size_t bytes = hl_environment_room(given);
+	assert_true(bytes > 0);
+	void *room = malloc(bytes);
+	assert_non_null(room);
+	char *const *complete = hl_environment_complete(given, room);
+	for (; *wanted; wanted++, complete++)
+		assert_string_equal(*complete, *wanted);
+	assert_null(*complete);
+	assert_int_equal(hl_environment_room(hl_environment_complete(given, room)), 0);
+	free(room);
+}
+
+static void what_is_missing_is_added(void **state)
+{
+	char *whole[] = {"LD_PRELOAD=" LIBRARY, SOCKET, TOKEN, NULL};
+	char *wanted[] = {"LD_PRELOAD=" LIBRARY, SOCKET, TOKEN, "A=1", "LD_PRELOADX=2", NULL};
+	(void)state;
+	assert_completed(NULL, whole);
+	assert_completed((char *[]){NULL}, whole);
+	assert_completed((char *[]){"A=1", "LD_PRELOADX=2", NULL}, wanted);
+	assert_completed((char *[]){"LD_PRELOAD=", "A=1", SOCKET, "LD_PRELOADX=2", NULL}, wanted);
+	assert_completed((char *[]){TOKEN, "A=1", "LD_PRELOADX=2", "LD_PRELOAD=" LIBRARY, NULL},
+			 wanted);
+}
+
+static void the_recorder_comes_before_what_stood_there(void **state)
+{
+	(void)state;
+	assert_completed(
+		(char *[]){"LD_PRELOAD=/y/other.so /z/more.so", SOCKET, TOKEN, NULL},
+		(char *[]){"LD_PRELOAD=" LIBRARY ":/y/other.so /z/more.so", SOCKET, TOKEN, NULL});
+	assert_completed(
+		(char *[]){"LD_PRELOAD=/y/other.so:" LIBRARY, NULL},
+		(char *[]){"LD_PRELOAD=" LIBRARY ":/y/other.so:" LIBRARY, SOCKET, TOKEN, NULL});
+	assert_completed((char *[]){"LD_PRELOAD=" LIBRARY ".old", NULL},
+			 (char *[]){"LD_PRELOAD=" LIBRARY ":" LIBRARY ".old", SOCKET, TOKEN, NULL});
+}
+
+static void a_complete_environment_is_left_alone(void **state)
+{
+	(void)state;
+	assert_int_equal(hl_environment_room((char *[]){"B=2", "LD_PRELOAD=" LIBRARY, SOCKET, "C=3",
+							TOKEN, NULL}),
+			 0);
+	assert_int_equal(hl_environment_room((char *[]){
+				 SOCKET, TOKEN, "LD_PRELOAD=" LIBRARY " /y/other.so", NULL}),
+			 0);
+}
+
+static void another_recordings_environment_is_left_alone(void **state)
+{
+	(void)state;
+	assert_int_equal(
+		hl_environment_room((char *[]){"LD_PRELOAD=/other/libheapline.so",
+					       HL_ENV_SOCKET "=heapline-5678", TOKEN, NULL}),
+		0);
+}
+
+static void sanitizers_stay_first(void **state)
+{
+	(void)state;
+	assert_int_equal(hl_environment_room((char *[]){"LD_PRELOAD=/usr/lib/libasan.so.8", NULL}),
+			 0);
+	assert_int_equal(hl_environment_room((char *[]){"LD_PRELOAD=libclang_rt.tsan-x86_64.so",
+							SOCKET, TOKEN, NULL}),
+			 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_is_missing_is_added),
+		cmocka_unit_test(the_recorder_comes_before_what_stood_there),
+		cmocka_unit_test(a_complete_environment_is_left_alone),
+		cmocka_unit_test(another_recordings_environment_is_left_alone),
+		cmocka_unit_test(sanitizers_stay_first),
+	};
+	return cmocka_run_group_tests(tests, keep, NULL);
+}

@@ -123,6 +123,16 @@ int hl_heap_sums_add_totals(struct hl_heap_sums *sums, int totals_fd, uint64_t s
 			add_totals, sums, &reading);
 }
 
+int hl_heap_sums_add(struct hl_heap_sums *sums, const struct hl_heap_sums *more, double times)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < more->count; i++)
+		r = add_to_stack(sums, more->sums[i].stack, times * more->sums[i].bytes,
+				 times * more->sums[i].objects);
+	return r;
+}
+
 void hl_heap_sums_release(struct hl_heap_sums *sums)
 {
 	free(sums->sums);

@@ -33,4 +33,7 @@ int hl_heap_sums_add_live(struct hl_heap_sums *sums, int live_fd,
 /* Adds the totals of the per-CPU map ${totals_fd} (struct hl_stack_total by stack). As above. */
 int hl_heap_sums_add_totals(struct hl_heap_sums *sums, int totals_fd, uint64_t sample_bytes);
 
+/* Adds ${more}, so many ${times}: -1 takes it away. As above. */
+int hl_heap_sums_add(struct hl_heap_sums *sums, const struct hl_heap_sums *more, double times);
+
 void hl_heap_sums_release(struct hl_heap_sums *sums);

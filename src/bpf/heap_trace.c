@@ -35,6 +35,9 @@ struct heap_trace {
 	struct hl_heap_program *program;
 	size_t modules_known; /* when allocators were last looked for */
 	int late_allocators;  /* that were mapped while the trace went on */
+	/* As of the last report, where they are of growth. */
+	struct hl_heap_sums reported;
+	struct hl_recording_lost reported_lost;
 };
 
 /* ---- what it will cost ---- */
@@ -233,6 +236,7 @@ static void free_trace(void *handle)
 		return;
 	hl_heap_probes_release(&trace->probes);
 	hl_heap_program_free(trace->program);
+	hl_heap_sums_release(&trace->reported);
 	free(trace);
 }
 
@@ -315,8 +319,13 @@ static int add_sums(const struct heap_trace *trace, const struct hl_heap_sums *s
 
 	for (size_t i = 0; i < sums->count; i++) {
 		const struct hl_heap_sum *sum = &sums->sums[i];
-		struct hl_trace_value value = {.alloc_bytes = (uint64_t)llround(sum->bytes),
-					       .alloc_objects = (uint64_t)llround(sum->objects)};
+		int64_t bytes = llround(sum->bytes), objects = llround(sum->objects);
+		struct hl_trace_value value = {
+			.alloc_bytes = bytes > 0 ? (uint64_t)bytes : 0,
+			.free_bytes = bytes < 0 ? (uint64_t)-bytes : 0,
+			.alloc_objects = objects > 0 ? (uint64_t)objects : 0,
+			.free_objects = objects < 0 ? (uint64_t)-objects : 0,
+		};
 		int r = hl_trace_result_add(result, hl_walker_node(walker, sum->stack), &value);
 		if (r < 0)
 			return r;
@@ -427,20 +436,63 @@ static int add_losses(const struct heap_trace *trace, struct hl_trace_result *re
 	return r;
 }
 
+/* Leaves in ${lost} what was lost since the last report. */
+static void subtract_lost(struct heap_trace *trace, struct hl_recording_lost *lost)
+{
+	struct hl_recording_lost all = *lost, *before = &trace->reported_lost;
+
+	lost->events -= before->events;
+	lost->bytes -= before->bytes;
+	lost->truncated_stacks -= before->truncated_stacks;
+	lost->incomplete_stacks -= before->incomplete_stacks;
+	lost->unmatched_frees -= before->unmatched_frees;
+	*before = all;
+}
+
+/* By how much each stack has grown since the last report. */
+static int add_growth(struct heap_trace *trace, struct hl_heap_sums *sums,
+		      struct hl_trace_result *result)
+{
+	struct hl_heap_sums growth = {0}, before = trace->reported;
+	int r = hl_heap_sums_add(&growth, sums, 1);
+
+	if (r == 0)
+		r = hl_heap_sums_add(&growth, &before, -1);
+	if (r == 0)
+		r = add_sums(trace, &growth, result);
+	trace->reported = *sums;
+	*sums = before;
+	hl_heap_sums_release(&growth);
+	return r;
+}
+
+/* Blocks are read first, and then the stacks that they name. */
 static int fill_result(struct heap_trace *trace, uint64_t end_ns, struct hl_trace_result *result)
 {
 	struct hl_heap_sums sums = {0};
 	int r = sum_up(trace, end_ns, &sums);
 
 	if (r == 0)
-		r = add_sums(trace, &sums, result);
+		r = hl_walker_poll(hl_heap_program_walker(trace->program), 0, NULL);
+	if (r == 0 || r == -ESRCH)
+		r = trace->settings->growth ? add_growth(trace, &sums, result)
+					    : add_sums(trace, &sums, result);
 	if (r == 0)
 		r = add_stacks(trace, result);
 	if (r == 0)
 		r = add_losses(trace, result);
+	if (r == 0 && trace->settings->growth)
+		subtract_lost(trace, hl_trace_result_lost(result));
 	hl_trace_result_set_sample(result, trace->settings->sample_bytes);
 	hl_heap_sums_release(&sums);
 	return r;
+}
+
+static int report(void *handle, struct hl_trace_result *result, struct hl_error *err)
+{
+	int r = fill_result(handle, hl_clock_ns(CLOCK_MONOTONIC), result);
+
+	return r < 0 ? hl_error_set(err, r, "cannot read the blocks: %s", strerror(-r)) : 0;
 }
 
 static int finish(void *handle, bool has_ended, struct hl_trace_result *result,
@@ -454,10 +506,7 @@ static int finish(void *handle, bool has_ended, struct hl_trace_result *result,
 	hl_heap_probes_unlink(&trace->probes);
 	trace->request->note("detached in %.0f ms",
 			     (double)(hl_clock_ns(CLOCK_MONOTONIC) - end_ns) / 1e6);
-	int r = hl_walker_poll(hl_heap_program_walker(trace->program), 0, err);
-	if (r < 0 && r != -ESRCH)
-		return r;
-	r = fill_result(trace, end_ns, result);
+	int r = fill_result(trace, end_ns, result);
 	return r < 0 ? hl_error_set(err, r, "cannot read the blocks: %s", strerror(-r)) : 0;
 }
 
@@ -465,6 +514,7 @@ const struct hl_trace_backend hl_heap_trace = {
 	.mode = "stacks",
 	.start = start,
 	.poll = poll_trace,
+	.report = report,
 	.finish = finish,
 	.free = free_trace,
 };

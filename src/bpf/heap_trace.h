@@ -23,6 +23,7 @@ struct hl_heap_settings {
 	double older_seconds;  /* only blocks that were at least so old at the end */
 	uint64_t max_overhead; /* percent of one processor that the target may pay */
 	uint64_t max_blocks;   /* that the table can hold */
+	bool growth;	       /* results are what changed since the last one */
 	bool choose_way;       /* else the best that the kernel has */
 	enum hl_probe_way way;
 };

@@ -39,6 +39,10 @@ struct hl_trace_backend {
 	 */
 	int (*poll)(void *trace, int timeout_ms, struct hl_error *err);
 
+	/* Fills ${result} with what has changed since the last such report, or the start; goes on.
+	 * NULL: this kind of trace does not. 0 or a negative errno with a sentence. */
+	int (*report)(void *trace, struct hl_trace_result *result, struct hl_error *err);
+
 	/* Detaches, takes in the rest and fills ${result}: stacks, values, figures, losses. The
 	 * target may have ended (${has_ended}). 0 or a negative errno. */
 	int (*finish)(void *trace, bool has_ended, struct hl_trace_result *result,

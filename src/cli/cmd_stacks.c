@@ -11,7 +11,7 @@ static struct hl_heap_settings settings = {
 	.max_overhead = HL_HEAP_MAX_OVERHEAD_DEFAULT,
 	.max_blocks = HL_HEAP_MAX_BLOCKS_DEFAULT,
 };
-static const char *older;
+static const char *older, *interval;
 static int probes;
 
 static const char *const probe_words[] = {"best", "session", "multi", "perf", NULL};
@@ -30,6 +30,8 @@ static const struct hl_option options[] = {
 	 &settings.sample_bytes, NULL},
 	{"older", 0, "SECONDS", "only blocks older than SECONDS at the end", HL_OPTION_TEXT, &older,
 	 NULL},
+	{"interval", 'i', "SECONDS", "report growth every SECONDS", HL_OPTION_TEXT, &interval,
+	 NULL},
 	{"max-overhead", 0, "PERCENT",
 	 "stop if tracing costs the target more than PERCENT of one core (default: 30)",
 	 HL_OPTION_COUNT, &settings.max_overhead, NULL},
@@ -42,11 +44,14 @@ static const struct hl_option options[] = {
 
 static int run_stacks(int argc, char **argv)
 {
-	const struct hl_trace_command command = {
+	struct hl_trace_command command = {
 		.backend = &hl_heap_trace,
 		.settings = &settings,
-		.mode = settings.all ? "stacks-all" : "stacks",
+		.mode = settings.all ? "stacks-all"
+			: interval   ? "stacks-growth"
+				     : "stacks",
 	};
+	settings.growth = interval != NULL;
 	settings.choose_way = probes != 0;
 	settings.way = probe_ways[probes];
 	if (older && hl_trace_parse_seconds(older, &settings.older_seconds) < 0)
@@ -54,6 +59,11 @@ static int run_stacks(int argc, char **argv)
 					  "bad value '%s' of option '--older': not a possible "
 					  "number of seconds",
 					  older);
+	if (interval && hl_trace_parse_seconds(interval, &command.interval_seconds) < 0)
+		return hl_cli_usage_error(&hl_verb_stacks,
+					  "bad value '%s' of option '--interval': not a possible "
+					  "number of seconds",
+					  interval);
 	if (settings.all && older)
 		return hl_cli_usage_error(&hl_verb_stacks,
 					  "'--older' is about blocks that stay; leave out '--all'");

@@ -2,6 +2,7 @@
 /* Writes the results of traces; see trace_report.h. */
 #include "cli/trace_report.h"
 
+#include "base/clock.h"
 #include "cli/pager.h"
 #include "cli/terminal_progress.h"
 #include "cli/view_parse.h"
@@ -14,6 +15,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 int hl_trace_output_open(const struct hl_trace_output *output, struct hl_directory *ret_directory,
 			 struct hl_error *err)
@@ -110,11 +112,53 @@ static int load(const struct hl_trace_output *output, const struct hl_recording 
 	return r;
 }
 
+/* "14:03:20, growth of the last 5.0 s" */
+static void put_interval(const struct hl_recording *recording, FILE *out)
+{
+	time_t end = (time_t)((recording->start_realtime_ns + recording->duration_ns) /
+			      HL_NS_PER_SECOND);
+	char clock[16], duration[HL_FORMAT_MAX];
+	struct tm parts;
+
+	strftime(clock, sizeof(clock), "%H:%M:%S", localtime_r(&end, &parts));
+	fprintf(out, "%s, growth of the last %s\n", clock,
+		hl_format_duration(recording->duration_ns, duration));
+}
+
+/* JSON in one line: line feeds stand between its words alone. */
+static void put_in_one_line(const char *json, FILE *out)
+{
+	while (*json) {
+		size_t length = strcspn(json, "\n");
+		fwrite(json, 1, length, out);
+		json += length;
+		json += strspn(json, "\n ");
+	}
+	putc('\n', out);
+}
+
+static int show_in_one_line(const struct hl_profile *profile, struct hl_view_options *options,
+			    struct hl_error *err)
+{
+	char *json = NULL;
+	size_t size;
+
+	options->out = open_memstream(&json, &size);
+	if (!options->out)
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	int r = hl_view_stacks(profile, options, err);
+	if (fclose(options->out) == 0 && r == 0)
+		put_in_one_line(json, stdout);
+	options->out = stdout;
+	free(json);
+	return r;
+}
+
 static int run_view(const struct hl_trace_output *output, const struct hl_profile *profile,
 		    struct hl_view_options *options, struct hl_error *err)
 {
 	struct hl_view_output settings = hl_view_parse_output();
-	bool pages = !output->folded && !settings.json && !settings.no_pager;
+	bool pages = !output->folded && !settings.json && !settings.no_pager && !output->repeated;
 	struct hl_pager pager;
 
 	options->json = settings.json;
@@ -125,8 +169,9 @@ static int run_view(const struct hl_trace_output *output, const struct hl_profil
 		hl_pager_init(&pager);
 		options->out = pager.out;
 	}
-	int r = output->folded ? hl_view_folded(profile, options, err)
-			       : hl_view_stacks(profile, options, err);
+	int r = output->folded			    ? hl_view_folded(profile, options, err)
+		: output->repeated && options->json ? show_in_one_line(profile, options, err)
+						    : hl_view_stacks(profile, options, err);
 	if (r < 0 && ferror(options->out)) /* checked when the program ends, or a pager was left */
 		r = 0;
 	if (pages)
@@ -137,7 +182,8 @@ static int run_view(const struct hl_trace_output *output, const struct hl_profil
 static int show(const struct hl_trace_output *output, const struct hl_recording *recording,
 		struct hl_error *err)
 {
-	struct hl_view_options options = {.row_limit = output->row_limit, .by = output->by};
+	struct hl_view_options options = {
+		.row_limit = output->row_limit, .by = output->by, .brief = output->repeated};
 	struct hl_profile *profile = NULL;
 
 	int r = load(output, recording, &profile, err);
@@ -145,8 +191,15 @@ static int show(const struct hl_trace_output *output, const struct hl_recording 
 		return r;
 	hl_symbols_advise(profile, HL_DPKG_DIRECTORY); /* or goes without advice */
 	r = hl_view_choose_value(profile, output->folded, &options, err);
+	if (r == 0 && output->repeated && !hl_view_parse_output().json)
+		put_interval(recording, stdout);
 	if (r == 0)
 		r = run_view(output, profile, &options, err);
+	if (output->repeated) {
+		if (!hl_view_parse_output().json)
+			putchar('\n');
+		fflush(stdout);
+	}
 	hl_profile_free(profile);
 	return r;
 }

@@ -11,6 +11,7 @@ struct hl_trace_output {
 	const char *path; /* of the recording; NULL: none is kept */
 	bool force;	  /* replace a recording that is there */
 	bool folded;
+	bool repeated; /* one of several: text has a short head, JSON is one line */
 	uint64_t row_limit;
 	enum hl_view_key by;	 /* line or function */
 	struct hl_filter filter; /* of what is shown */

@@ -20,6 +20,8 @@
 
 #define POLL_MS 100 /* how late Ctrl-C may be noticed */
 
+#define INTERVAL_ROWS 5 /* of each report of several, unless said otherwise */
+
 #define SECONDS_MAX 1e9 /* thirty years; more is a slip of the finger */
 
 /* ---- options ---- */
@@ -164,9 +166,67 @@ static int poll_until(const struct hl_trace_backend *backend, void *trace, doubl
 	return r == -ESRCH || r == -EINTR ? 0 : r; /* what there is, is there all the same */
 }
 
+static int make_recording(struct hl_trace_result *result, struct hl_recording **ret_recording,
+			  struct hl_error *err)
+{
+	int r = hl_trace_result_recording(result, has_ended() ? HL_END_UNKNOWN : HL_END_RUNNING,
+					  ret_recording);
+
+	return r < 0 ? hl_error_set(err, r, "out of memory") : 0;
+}
+
+/* What has changed since the last report. */
+static int write_interval(const struct hl_trace_command *command,
+			  const struct hl_process_facts *facts, void *trace,
+			  struct hl_trace_result **result, struct hl_error *err)
+{
+	const struct hl_directory nowhere = {.fd = -1};
+	struct hl_recording *recording = NULL;
+	int r = command->backend->report(trace, *result, err);
+
+	if (r == 0)
+		r = make_recording(*result, &recording, err);
+	if (r == 0)
+		r = hl_trace_output_write(&output, &nowhere, recording, err);
+	hl_recording_free(recording);
+	hl_trace_result_free(*result);
+	*result = NULL;
+	if (r == 0 && hl_trace_result_new(facts, command->mode, result) < 0)
+		r = hl_error_set(err, -ENOMEM, "out of memory");
+	return r;
+}
+
+/* Reports every interval but the last, which may be a short one: ${result} is for that. */
+static int poll_intervals(const struct hl_trace_command *command,
+			  const struct hl_process_facts *facts, void *trace, double seconds,
+			  struct hl_trace_result **result, struct hl_error *err)
+{
+	uint64_t start_ns = hl_clock_ns(CLOCK_MONOTONIC), now_ns = start_ns;
+	uint64_t end_ns = later_ns(start_ns, seconds), next_ns = start_ns;
+
+	while (!ferror(stdout)) {
+		next_ns = later_ns(next_ns, command->interval_seconds);
+		if (next_ns < now_ns) /* writing took longer */
+			next_ns = later_ns(now_ns, command->interval_seconds);
+		bool is_last = next_ns >= end_ns;
+		double left =
+			(double)((is_last ? end_ns : next_ns) - now_ns) / (double)HL_NS_PER_SECOND;
+		int r = poll_until(command->backend, trace, left, NULL, err);
+		now_ns = hl_clock_ns(CLOCK_MONOTONIC);
+		/* Before its time, the target is gone, or is another program. */
+		if (r || is_last || is_enough() || now_ns < next_ns)
+			return r;
+		r = write_interval(command, facts, trace, result, err);
+		if (r)
+			return r;
+		now_ns = hl_clock_ns(CLOCK_MONOTONIC);
+	}
+	return 0;
+}
+
 /* From the start of the backend to a full result; *${ret_is_full} is whether it came so far. */
 static int trace(const struct hl_trace_command *command, const struct hl_trace_request *request,
-		 double seconds, struct hl_trace_result *result, bool *ret_is_full,
+		 double seconds, struct hl_trace_result **result, bool *ret_is_full,
 		 struct hl_error *err)
 {
 	const struct hl_trace_backend *backend = command->backend;
@@ -176,11 +236,13 @@ static int trace(const struct hl_trace_command *command, const struct hl_trace_r
 	int r = backend->start(request, &trace, err);
 	if (r)
 		return r;
-	hl_trace_result_begin(result);
+	hl_trace_result_begin(*result);
 	hl_terminal_progress_init(&progress, "tracing; Ctrl-C ends");
-	int polled = poll_until(backend, trace, seconds, &progress.progress, err);
+	int polled = command->interval_seconds > 0
+			     ? poll_intervals(command, request->facts, trace, seconds, result, err)
+			     : poll_until(backend, trace, seconds, &progress.progress, err);
 	hl_terminal_progress_phase(&progress, "detaching");
-	r = polled < 0 ? polled : backend->finish(trace, has_ended(), result, &last);
+	r = polled < 0 ? polled : backend->finish(trace, has_ended(), *result, &last);
 	hl_terminal_progress_clear(&progress);
 	backend->free(trace);
 	if (r < 0 && polled >= 0)
@@ -206,7 +268,7 @@ static int run_trace(const struct hl_trace_command *command, const struct hl_pro
 	if (r < 0)
 		return hl_error_set(err, r, "out of memory");
 	set_handlers(on_signal);
-	int traced = trace(command, &request, seconds, result, &is_full, err);
+	int traced = trace(command, &request, seconds, &result, &is_full, err);
 	set_handlers(SIG_DFL);
 	if (traced < 0 && !is_full && has_ended()) { /* which is why all else failed */
 		*err = (struct hl_error){0};
@@ -216,12 +278,9 @@ static int run_trace(const struct hl_trace_command *command, const struct hl_pro
 				      facts->pid);
 	}
 	if (is_full)
-		r = hl_trace_result_recording(result, has_ended() ? HL_END_UNKNOWN : HL_END_RUNNING,
-					      ret_recording);
+		r = make_recording(result, ret_recording, err);
 	hl_trace_result_free(result);
-	if (r < 0)
-		return hl_error_set(err, r, "out of memory");
-	return traced;
+	return r < 0 ? r : traced;
 }
 
 /* ---- all of it ---- */
@@ -267,6 +326,14 @@ int hl_trace_run(const struct hl_verb *verb, int argc, char **argv,
 		status = hl_view_parse_filter(verb, &output.filter);
 	if (status != HL_EXIT_DONE)
 		return status;
+	output.repeated = command->interval_seconds > 0;
+	if (output.repeated && (output.folded || output.path))
+		return hl_cli_usage_error(verb,
+					  "--interval writes one report after another, as text "
+					  "or --json; leave out --folded and --output");
+	if (output.repeated && output.row_limit == HL_VIEW_ROWS_DEFAULT &&
+	    !hl_view_parse_output().json)
+		output.row_limit = INTERVAL_ROWS;
 	if (output.folded) /* data for other programs */
 		output.filter.fold_plumbing = false;
 	int r = hl_process_facts_read((pid_t)pid, &facts, &err);

@@ -12,8 +12,9 @@ extern const struct hl_option hl_trace_options[]; /* --pid --output --force --fo
 
 struct hl_trace_command {
 	const struct hl_trace_backend *backend;
-	const void *settings; /* for the backend */
-	const char *mode;     /* of the recording; NULL: backend->mode */
+	const void *settings;	 /* for the backend */
+	const char *mode;	 /* of the recording; NULL: backend->mode */
+	double interval_seconds; /* between reports; 0: there is one, at the end */
 };
 
 /* Reads a number of seconds, fractions allowed, more than 0. 0 or -EINVAL. */

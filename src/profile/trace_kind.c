@@ -26,6 +26,15 @@ static const struct hl_trace_kind kinds[] = {
 		.no_object = "nothing was allocated during the trace",
 	},
 	{
+		.mode = "stacks-growth",
+		.verb = "stacks",
+		.value = HL_VALUE_INUSE,
+		.noun = "block",
+		.word = "gained",
+		.no_object = "nothing grew or shrank",
+		.negative = "negative: blocks from before were freed",
+	},
+	{
 		.mode = "pgfault",
 		.verb = "pgfault",
 		.value = HL_VALUE_INUSE,

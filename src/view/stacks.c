@@ -8,6 +8,7 @@
 #include "view/keys.h"
 #include "view/stack_path.h"
 #include "view/summary.h"
+#include "view/summary_totals.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -229,16 +230,22 @@ static void emit_report(struct hl_emit *emit, struct stacks *stacks)
 
 	hl_emit_begin_version(emit, kind ? kind->verb : "stacks", SCHEMA_VERSION);
 	hl_summary_members(emit, stacks->profile, stacks->options);
-	hl_summary_lines(emit, stacks->profile);
-	whole_line(emit, stacks->profile);
-	hl_summary_value_line(emit, stacks->profile, stacks->options);
+	if (stacks->options->brief) {
+		hl_summary_totals_line(emit, stacks->profile, "", &stacks->profile->total);
+		hl_summary_warnings(emit, stacks->profile);
+	} else {
+		hl_summary_lines(emit, stacks->profile);
+		whole_line(emit, stacks->profile);
+		hl_summary_value_line(emit, stacks->profile, stacks->options);
+	}
 	if (stacks->options->json)
 		emit_rows(emit, stacks, shown);
 	for (size_t i = 0; !stacks->options->json && i < shown; i++)
 		stack_lines(emit, stacks, &stacks->stacks[i]);
 	if (shown < stacks->count)
 		rest_line(emit, stacks, shown);
-	hl_summary_names_line(emit, stacks->profile);
+	if (!stacks->options->brief)
+		hl_summary_names_line(emit, stacks->profile);
 }
 
 static int write_report(struct stacks *stacks)

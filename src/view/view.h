@@ -69,6 +69,7 @@ struct hl_view_options {
 	bool stacks;	      /* info: list them; events: name the functions that allocated */
 	bool reversed;	      /* tree, flame: from the functions that allocated to their callers */
 	uint64_t depth_limit; /* tree: of nodes; 0: none */
+	bool brief;	      /* stacks: one report of several, whose head is said once */
 	const char *function; /* annotate: a name, or an extended regular expression */
 	const char *source_path; /* annotate: where the sources are now; NULL: where they were */
 

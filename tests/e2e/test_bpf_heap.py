@@ -6,6 +6,7 @@ The programs do what they are told, line by line, and only while they are not lo
 what a trace must show is known to the byte.
 """
 
+import json
 import os
 import re
 import shutil
@@ -362,6 +363,49 @@ class Modes(HeapTest):
         self.assertEqual(result.status, 0, result.stderr)
         self.assertIn("sampled about every", result.stdout)
         target.process.kill()
+
+
+class Intervals(HeapTest):
+    """Reports of one trace, a line each."""
+
+    def setUp(self):
+        super().setUp()
+        self.target_ = self.target()
+        self.process = subprocess.Popen(
+            [HEAPLINE, "stacks", "-p", str(self.target_.pid), "--interval", "0.5", "--json",
+             "--verbose", "--max-overhead", "100000"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.process.stdout.close)
+        self.addCleanup(self.process.kill)
+        for line in self.process.stderr:
+            if "counting, by" in line:
+                break
+        self.reader = threading.Thread(target=self.process.stderr.read)
+        self.reader.start()
+
+    def growth(self, line, site="site_a"):
+        report = json.loads(line)
+        self.assertEqual(report["schema"], "heapline/stacks/2")
+        self.assertEqual(report["recording"]["mode"], "stacks-growth")
+        rows = [row for row in report["rows"] if site in row["stack"]]
+        return sum(row["objects"] for row in rows), sum(row["bytes"] for row in rows)
+
+    def test_each_interval_has_what_changed_in_it_and_all_add_up(self):
+        self.target_.do("malloc", "site_a", 1000, 64)
+        found = []
+        while sum(objects for objects, _ in found) < 1000 and len(found) < 100:
+            found.append(self.growth(self.process.stdout.readline()))
+        self.target_.do("free", "site_a", 400)
+        self.target_.do("malloc", "site_b", 3, 100)
+        found.append(self.growth(self.process.stdout.readline()))
+        self.process.send_signal(signal.SIGINT)
+        found += [self.growth(line) for line in self.process.stdout]
+        self.assertEqual(self.process.wait(TIMEOUT_S), 0)
+        self.reader.join()
+        self.process.stderr.close()
+        self.assertEqual(sum(objects for objects, _ in found), 600, found)
+        self.assertEqual(sum(size for _, size in found), 600 * 64, found)
+        self.assertEqual(sum(min(objects, 0) for objects, _ in found), -400, found)
 
 
 class Allocators(HeapTest):

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Reads folded text: a line for each stack, frames from the root joined by ';', a blank, the
- * number; or two numbers, the earlier one first. docs/formats-import.md says what is accepted.
+ * number; or two numbers, the earlier one first. Lines that are none of these are skipped, as long
+ * as there are fewer of them than of others. docs/formats-import.md says what is accepted.
  */
 #include "import/import_folded.h"
 
@@ -10,10 +11,14 @@
 #include "import/import_values.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #define UNKNOWN_FRAME "[unknown]"
 #define FIRST_COLUMN  "first column"
+
+/* So many tell a file that is not folded text from one with a few lines that are not. */
+#define LINES_LOOKED_AT 1000u
 
 /* A frame of the line before, and its node: neighbouring lines share most of their frames. */
 struct step {
@@ -30,7 +35,8 @@ struct folded {
 	struct hl_import_values values;
 	struct step *path;
 	size_t depth, path_capacity;
-	char *name; /* a frame's text with a NUL behind it */
+	uint64_t stack_lines, junk_lines, first_junk; /* line number */
+	char *name;				      /* a frame's text with a NUL behind it */
 	size_t name_capacity;
 };
 
@@ -79,6 +85,15 @@ static bool has_two_numbers(const struct hl_import_line *line)
 	       take_number(line->text, &end, &number) == 0 && end > line->text;
 }
 
+/* A line that ends in no number; one in a number that is too large is none of these. */
+static bool is_junk(const struct hl_import_line *line)
+{
+	const char *end = line->end;
+	int64_t number;
+
+	return take_number(line->text, &end, &number) == -EINVAL;
+}
+
 /* A frame may end in a number too, so that one line alone does not tell: all of them must. */
 static bool has_two_columns(const struct hl_import_input *input)
 {
@@ -87,7 +102,7 @@ static bool has_two_columns(const struct hl_import_input *input)
 	bool any = false;
 
 	while (hl_import_lines_next(&lines, &line)) {
-		if (is_skipped(&line))
+		if (is_skipped(&line) || is_junk(&line))
 			continue;
 		if (!has_two_numbers(&line))
 			return false;
@@ -96,23 +111,27 @@ static bool has_two_columns(const struct hl_import_input *input)
 	return any;
 }
 
-/* Whether the first line that says something is a stack and a number, however large. */
+/*
+ * Whether of the lines at the beginning that say something no fewer are stacks with a number,
+ * however large, than are not. The last one may be cut off, and then says nothing.
+ */
 static bool detects(const struct hl_import_input *input)
 {
 	struct hl_import_lines lines = hl_import_lines_of(input);
 	struct hl_import_line line;
-	int64_t number;
+	unsigned stacks = 0, junk = 0;
 
-	while (hl_import_lines_next(&lines, &line)) {
-		const char *end = line.end;
-		if (memchr(line.text, '\0', (size_t)(end - line.text)))
+	while (stacks + junk < LINES_LOOKED_AT && hl_import_lines_next(&lines, &line)) {
+		if (memchr(line.text, '\0', (size_t)(line.end - line.text)))
 			return false;
 		if (is_skipped(&line))
 			continue;
-		int r = take_number(line.text, &end, &number);
-		return r == 0 || r == -ERANGE; /* reading says what is wrong with it */
+		if (input->partial && lines.next == lines.end)
+			return stacks >= junk;
+		junk += is_junk(&line);
+		stacks += !is_junk(&line); /* reading says what is wrong with it */
 	}
-	return false;
+	return stacks && stacks >= junk;
 }
 
 /* ---- frames ---- */
@@ -205,19 +224,13 @@ static int walk_stack(struct folded *folded, const char *text, const char *end)
 
 /* ---- all of it ---- */
 
-static int bad_line(const struct folded *folded, const struct hl_import_line *line, int code,
-		    struct hl_error *err)
+/* Most lines are none: this is another kind of file. */
+static int mostly_junk(const struct folded *folded, struct hl_error *err)
 {
-	const char *name = folded->input->name;
-
-	if (code == -ERANGE)
-		return hl_error_set(err, -EBADMSG,
-				    "cannot read '%s': the number in line %" PRIu64 " is too large",
-				    name, line->number);
 	return hl_error_set(err, -EBADMSG,
-			    "cannot read '%s': line %" PRIu64 " does not end in a number; folded "
-			    "text has 'a;b;c 123' in every line",
-			    name, line->number);
+			    "cannot read '%s': line %" PRIu64 " does not end in a number, and most "
+			    "lines do not; folded text has 'a;b;c 123' in every line",
+			    folded->input->name, folded->first_junk);
 }
 
 static int read_line(struct folded *folded, const struct hl_import_line *line, struct hl_error *err)
@@ -233,8 +246,15 @@ static int read_line(struct folded *folded, const struct hl_import_line *line, s
 	int r = take_number(line->text, &end, &value.alloc_bytes);
 	if (r == 0 && folded->two_columns)
 		r = take_number(line->text, &end, &value.base_bytes);
+	if (r == -EINVAL && !folded->junk_lines++)
+		folded->first_junk = line->number;
+	if (r == -EINVAL)
+		return 0;
 	if (r < 0)
-		return bad_line(folded, line, r, err);
+		return hl_error_set(err, -EBADMSG,
+				    "cannot read '%s': the number in line %" PRIu64 " is too large",
+				    folded->input->name, line->number);
+	folded->stack_lines++;
 	r = walk_stack(folded, line->text, end);
 	if (r < 0)
 		return r;
@@ -251,7 +271,22 @@ static int read_lines(struct folded *folded, struct hl_error *err)
 	while (r == 0 && hl_import_lines_next(&lines, &line))
 		if (!is_skipped(&line))
 			r = read_line(folded, &line, err);
-	return r;
+	return r == 0 && folded->junk_lines > folded->stack_lines ? mostly_junk(folded, err) : r;
+}
+
+static int warn_of_junk(const struct folded *folded, struct hl_profile *profile)
+{
+	char sentence[160];
+
+	if (!folded->junk_lines)
+		return 0;
+	snprintf(sentence, sizeof(sentence),
+		 "%" PRIu64
+		 " line%s without a number at the end %s skipped, the first of them line "
+		 "%" PRIu64,
+		 folded->junk_lines, folded->junk_lines == 1 ? "" : "s",
+		 folded->junk_lines == 1 ? "was" : "were", folded->first_junk);
+	return hl_import_warn(profile, sentence);
 }
 
 static int finish(struct folded *folded, struct hl_profile **ret_profile)
@@ -265,6 +300,8 @@ static int finish(struct folded *folded, struct hl_profile **ret_profile)
 	profile->known[HL_VALUE_INUSE][HL_UNIT_BYTES] = true;
 	if (folded->two_columns)
 		r = hl_strings_intern(&profile->strings, FIRST_COLUMN, &profile->base_name);
+	if (r == 0)
+		r = warn_of_junk(folded, profile);
 	if (r < 0)
 		hl_profile_free(profile);
 	else

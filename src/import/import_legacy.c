@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Reads heap files of gperftools and jemalloc, the formats of pprof before profile.proto.
+ * Reads heap files of gperftools, jemalloc and Go, the formats of pprof before profile.proto.
  * gperftools writes, with objects before bytes and what was ever allocated in brackets,
  *
  *	heap profile:   12:   3456 [   78:   9012] @ heapprofile
@@ -15,6 +15,11 @@
  *	  t0: 1: 1024 [2: 2048]
  *
  * and both, after MAPPED_LIBRARIES:, what /proc/self/maps held. Addresses are return addresses.
+ *
+ * Go (/debug/pprof/heap?debug=1) writes what gperftools does, and in comments what the calls are
+ *named, several times the same one where functions are inlined, the innermost first:
+ *
+ *	#	0xCALL	FUNCTION+0xOFFSET	FILE:LINE
  */
 #include "import/import_allocator.h"
 #include "import/import_maps.h"
@@ -43,6 +48,14 @@ struct amounts {
 	struct hl_import_amount in_use, allocated;
 };
 
+/* What a comment of Go's names; texts are in the input. */
+struct named_call {
+	uint64_t call;
+	uint64_t line_number; /* in the input */
+	const char *function, *function_end, *file, *file_end;
+	uint32_t line;
+};
+
 struct legacy;
 
 /* Reads a line below the header, as one of the two tools writes them. */
@@ -54,6 +67,8 @@ struct legacy {
 	read_line *read_line;
 	struct hl_import_sampling sampling;
 	struct hl_import_maps maps;
+	struct named_call *calls; /* by call, those of one call as they stood */
+	size_t call_count, call_capacity;
 	struct hl_builder builder;
 	struct hl_import_values values;
 	uint64_t *stack; /* the line's addresses, the leaf first */
@@ -79,7 +94,7 @@ static int bad_line(const struct legacy *legacy, const struct hl_import_line *li
 			    legacy->input->name, line->number, reason);
 }
 
-/* ---- the list of mapped files, which comes last and is needed first ---- */
+/* ---- names and the list of mapped files, which come later and are needed first ---- */
 
 static bool begins_maps(const struct hl_import_line *line)
 {
@@ -87,6 +102,84 @@ static bool begins_maps(const struct hl_import_line *line)
 		if (begins_with(line, maps_marks[i]))
 			return true;
 	return false;
+}
+
+/* A name as it stands in ${text} .. ${end}, up to its last ${mark}, a number after it; or false. */
+static bool cut_at_last(const char *text, const char **end, char mark, const char **ret_number)
+{
+	const char *at = memrchr(text, mark, (size_t)(*end - text));
+
+	if (!at || at == text)
+		return false;
+	*ret_number = at + 1;
+	*end = at;
+	return true;
+}
+
+static const char *find_tab(const char *text, const char *end)
+{
+	const char *tab = text < end ? memchr(text, '\t', (size_t)(end - text)) : NULL;
+
+	return tab ? tab : end;
+}
+
+/* "#	0xCALL	FUNCTION+0xOFFSET	FILE:LINE"; other comments are none of these. */
+static int read_comment(struct legacy *legacy, const struct hl_import_line *line)
+{
+	struct named_call call = {.line_number = line->number};
+	const char *at = hl_import_skip_blanks(line->text + 1, line->end), *end = line->end, *rest;
+	int64_t number;
+
+	if (hl_import_hex(at, end, &call.call, &at) < 0 || at == end || *at != '\t')
+		return 0;
+	call.function = hl_import_skip_blanks(at, end);
+	call.function_end = find_tab(call.function, end);
+	call.file = hl_import_skip_blanks(call.function_end, end);
+	call.file_end = end;
+	if (!cut_at_last(call.function, &call.function_end, '+', &rest) ||
+	    !cut_at_last(call.file, &call.file_end, ':', &rest) ||
+	    hl_import_number(rest, end, &number, &rest) < 0 || rest < end || number < 0 ||
+	    number > UINT32_MAX)
+		return 0;
+	call.line = (uint32_t)number;
+	int r = hl_array_reserve(&legacy->calls, &legacy->call_capacity, legacy->call_count + 1,
+				 sizeof(*legacy->calls));
+	if (r == 0)
+		legacy->calls[legacy->call_count++] = call;
+	return r;
+}
+
+static int by_call(const void *left, const void *right)
+{
+	const struct named_call *a = left, *b = right;
+
+	if (a->call != b->call)
+		return a->call < b->call ? -1 : 1;
+	return (a->line_number > b->line_number) - (a->line_number < b->line_number);
+}
+
+/* The names of ${call}: the first, and how many of it follow each other in the file; 0: none. */
+static size_t find_call(const struct legacy *legacy, uint64_t call, const struct named_call **ret)
+{
+	size_t low = 0, high = legacy->call_count, count = 0;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		if (legacy->calls[middle].call < call)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	*ret = &legacy->calls[low];
+	while (low + count < legacy->call_count && (*ret)[count].call == call &&
+	       (*ret)[count].line_number == (*ret)[0].line_number + count)
+		count++;
+	return count;
+}
+
+static bool is_comment(const struct hl_import_line *line)
+{
+	return line->text < line->end && *line->text == '#';
 }
 
 static int read_maps(struct legacy *legacy)
@@ -99,9 +192,13 @@ static int read_maps(struct legacy *legacy)
 	while (r == 0 && hl_import_lines_next(&lines, &line)) {
 		if (begun)
 			r = hl_import_maps_add(&legacy->maps, &line);
+		else if (is_comment(&line))
+			r = read_comment(legacy, &line);
 		begun = begun || begins_maps(&line);
 	}
 	hl_import_maps_finish(&legacy->maps);
+	if (legacy->call_count)
+		qsort(legacy->calls, legacy->call_count, sizeof(*legacy->calls), by_call);
 	return r;
 }
 
@@ -189,14 +286,43 @@ static uint32_t allocator_caller(const struct legacy *legacy, uint32_t node, uin
 	return caller;
 }
 
+static int add_named_frame(struct legacy *legacy, uint32_t parent, const struct named_call *call,
+			   bool inlined, uint32_t *ret_node)
+{
+	char *function = strndup(call->function, (size_t)(call->function_end - call->function));
+	char *file = strndup(call->file, (size_t)(call->file_end - call->file));
+	const struct hl_symbols_frame symbol = {.function = function,
+						.function_file = "",
+						.file = file,
+						.line = call->line,
+						.inlined = inlined};
+	uint32_t frame = 0;
+
+	int r = function && file
+			? hl_builder_frame(&legacy->builder, &symbol, 0, call->call, &frame)
+			: -ENOMEM;
+	if (r == 0)
+		r = hl_builder_child(&legacy->builder, parent, frame, ret_node);
+	free(function);
+	free(file);
+	return r;
+}
+
 /* The node below ${parent} for a return address; the call is what is before it. */
 static int add_frame(struct legacy *legacy, uint32_t parent, uint64_t return_address,
 		     uint32_t *ret_node)
 {
 	uint64_t address = return_address ? return_address - 1 : 0;
+	const struct named_call *calls;
 	uint32_t module;
+	int r = 0;
 
-	int r = hl_import_maps_find(&legacy->maps, &legacy->builder, address, &module, &address);
+	size_t count = find_call(legacy, address, &calls);
+	for (size_t i = count; r == 0 && i-- > 0; parent = *ret_node)
+		r = add_named_frame(legacy, parent, &calls[i], i + 1 < count, ret_node);
+	if (count)
+		return r < 0 ? r : judge_functions(legacy);
+	r = hl_import_maps_find(&legacy->maps, &legacy->builder, address, &module, &address);
 	if (r == 0)
 		r = hl_builder_node(&legacy->builder, parent, module, address, ret_node);
 	return r < 0 ? r : judge_functions(legacy);
@@ -252,7 +378,8 @@ static int add_value(struct legacy *legacy, const struct amounts *amounts)
 
 /* ---- gperftools ---- */
 
-/* How the allocations were chosen: the word behind the header's '@', "heap_v2/524288". */
+/* How the allocations were chosen: the word behind the header's '@', "heap_v2/524288". What Go's
+ * own pprof reads of it is read: a mean of half the number where the word is "heap" alone. */
 static void read_kind(struct legacy *legacy, const char *at, const char *end)
 {
 	const char *slash = memchr(at, '/', (size_t)(end - at)), *rest;
@@ -264,13 +391,9 @@ static void read_kind(struct legacy *legacy, const char *at, const char *end)
 		return;
 	if (!slash || hl_import_number(slash + 1, end, &interval, &rest) < 0 || interval <= 0)
 		interval = 0;
-	if (memmem(at, length, "_v2", strlen("_v2"))) {
-		legacy->sampling.kind = HL_SAMPLING_POISSON;
-		legacy->sampling.mean_bytes = (double)interval;
-	} else {
-		legacy->sampling.kind = HL_SAMPLING_UNIFORM;
-		legacy->sampling.mean_bytes = (double)interval / 2;
-	}
+	legacy->sampling.kind = HL_SAMPLING_TRUNCATED;
+	legacy->sampling.mean_bytes =
+		(double)(memmem(at, length, "_v2", strlen("_v2")) ? interval : interval / 2);
 	if (!interval)
 		legacy->sampling.mean_bytes = GPERFTOOLS_MEAN_BYTES;
 }
@@ -381,7 +504,7 @@ static int read_stacks(struct legacy *legacy, struct hl_error *err)
 
 	int r = read_header(legacy, &lines, err);
 	while (r == 0 && hl_import_lines_next(&lines, &line) && !begins_maps(&line))
-		if (line.text < line.end)
+		if (line.text < line.end && !is_comment(&line))
 			r = legacy->read_line(legacy, &line, err);
 	return r;
 }
@@ -415,15 +538,16 @@ static int warn_of_gaps(const struct legacy *legacy, struct hl_profile *profile)
 	char sentence[200];
 	int r = 0;
 
-	if (!legacy->maps.count)
+	if (!legacy->maps.count && !legacy->call_count)
 		r = hl_import_warn(profile, "there is no list of mapped files at the end, so "
 					    "nothing has a name; the file may be cut off");
 	if (r < 0 || (in_use == 100 && allocated == 100))
 		return r;
 	snprintf(sentence, sizeof(sentence),
 		 "stacks are missing: the file has %d %% of what was in use and %d %% of what was "
-		 "allocated (gperftools writes no more than 1 MiB)",
-		 in_use, allocated);
+		 "allocated (%s)",
+		 in_use, allocated,
+		 legacy->call_count ? "it was cut off" : "gperftools writes no more than 1 MiB");
 	return hl_import_warn(profile, sentence);
 }
 
@@ -444,6 +568,12 @@ static int finish(struct legacy *legacy, struct hl_profile **ret_profile)
 	if (legacy->sampling.mean_bytes > 1) /* else every allocation is a sample */
 		profile->sample_bytes = (uint64_t)legacy->sampling.mean_bytes;
 	r = warn_of_gaps(legacy, profile);
+	if (r == 0)
+		r = hl_strings_intern(&profile->strings,
+				      legacy->read_line == read_jemalloc_line ? "jemalloc"
+				      : legacy->call_count		      ? "go"
+									      : "gperftools",
+				      &profile->source);
 	if (r < 0)
 		hl_profile_free(profile);
 	else
@@ -466,13 +596,14 @@ static int read_legacy(const struct hl_import_input *input, struct hl_profile **
 	hl_builder_release(&legacy.builder);
 	hl_import_maps_release(&legacy.maps);
 	hl_import_values_release(&legacy.values);
+	free(legacy.calls);
 	free(legacy.stack);
 	free(legacy.is_allocator);
 	return hl_import_fail(input, r, err);
 }
 
 const struct hl_importer hl_importer_legacy = {
-	.name = "legacy",
+	.name = "gperftools",
 	.detects = detects,
 	.read = read_legacy,
 };

@@ -14,30 +14,62 @@
 
 /* ---- the list ---- */
 
-/* A line of proc(5) maps: "START-END rwxp OFFSET DEVICE INODE    PATH". */
-static bool parse(const struct hl_import_line *line, struct hl_import_mapping *ret_mapping)
+/* "START-END" and blanks; what follows is at ${ret_rest}. */
+static bool parse_range(const struct hl_import_line *line, struct hl_import_mapping *mapping,
+			const char **ret_rest)
 {
-	struct hl_import_mapping mapping = {0};
-	const char *at = line->text, *end = line->end;
+	const char *at = hl_import_skip_blanks(line->text, line->end), *end = line->end;
 
-	at = hl_import_skip_blanks(at, end);
-	if (hl_import_hex(at, end, &mapping.start, &at) < 0 || at == end || *at++ != '-' ||
-	    hl_import_hex(at, end, &mapping.end, &at) < 0 || mapping.end <= mapping.start)
+	if (hl_import_hex(at, end, &mapping->start, &at) < 0 || at == end || *at++ != '-' ||
+	    hl_import_hex(at, end, &mapping->end, &at) < 0 || mapping->end <= mapping->start)
 		return false;
-	at = hl_import_skip_blanks(at, end);
-	if (end - at < 4)
+	*ret_rest = hl_import_skip_blanks(at, end);
+	return true;
+}
+
+/* The rest of a line of proc(5) maps: "rwxp OFFSET DEVICE INODE    PATH". */
+static bool parse_rest(const char *at, const char *end, struct hl_import_mapping *mapping)
+{
+	if (end - at < 4 || (at[0] != 'r' && at[0] != '-'))
 		return false;
-	mapping.executable = at[2] == 'x';
+	mapping->executable = at[2] == 'x';
 	at = hl_import_skip_blanks(at + 4, end);
-	if (hl_import_hex(at, end, &mapping.offset, &at) < 0)
+	if (hl_import_hex(at, end, &mapping->offset, &at) < 0)
 		return false;
 	for (int word = 0; word < 2; word++) { /* device and inode */
 		at = hl_import_skip_blanks(at, end);
 		while (at < end && !hl_import_is_blank(*at))
 			at++;
 	}
-	mapping.path = hl_import_skip_blanks(at, end);
-	mapping.path_end = end;
+	mapping->path = hl_import_skip_blanks(at, end);
+	mapping->path_end = end;
+	return true;
+}
+
+/* The rest of a line of the short form: ": PATH", or ": PATH @OFFSET"; one for all of a file. */
+static bool parse_short_rest(const char *at, const char *end, struct hl_import_mapping *mapping)
+{
+	const char *rest;
+
+	if (at == end || *at != ':')
+		return false;
+	mapping->executable = true;
+	mapping->path = hl_import_skip_blanks(at + 1, end);
+	mapping->path_end = end;
+	const char *mark = memmem(mapping->path, (size_t)(end - mapping->path), " @", 2);
+	if (mark && hl_import_hex(mark + 2, end, &mapping->offset, &rest) == 0 && rest == end)
+		mapping->path_end = hl_import_trim(mapping->path, mark);
+	return mapping->path < mapping->path_end;
+}
+
+static bool parse(const struct hl_import_line *line, struct hl_import_mapping *ret_mapping)
+{
+	struct hl_import_mapping mapping = {0};
+	const char *rest;
+
+	if (!parse_range(line, &mapping, &rest) || (!parse_rest(rest, line->end, &mapping) &&
+						    !parse_short_rest(rest, line->end, &mapping)))
+		return false;
 	*ret_mapping = mapping;
 	return true;
 }

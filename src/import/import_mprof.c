@@ -250,7 +250,7 @@ static bool has_right_length(const struct hl_import_input *input)
 	if (input->size < 2 * LENGTH_BYTES)
 		return false;
 	memcpy(&length, input->bytes, sizeof(length));
-	return be32toh(length) == input->size - LENGTH_BYTES;
+	return be32toh(length) == (input->partial ? input->whole_size : input->size) - LENGTH_BYTES;
 }
 
 /* Whether the first function looks like one: an address of a program, called after a file. */

@@ -222,8 +222,10 @@ static bool detects(const struct hl_import_input *input)
 	size_t at = 0;
 
 	for (int i = 0; i < FIELDS_LOOKED_AT && at < input->size; i++) {
-		if (hl_pprof_field_next(input->bytes, input->size, &at, &field, &problem) < 0 ||
-		    !is_field_of_profile(&field))
+		int r = hl_pprof_field_next(input->bytes, input->size, &at, &field, &problem);
+		if (r < 0 && input->partial && i > 0) /* the field goes on after the head */
+			break;
+		if (r < 0 || !is_field_of_profile(&field))
 			return false;
 		has_messages |= field.number < HL_PPROF_DROP_FRAMES;
 	}

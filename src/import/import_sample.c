@@ -16,26 +16,20 @@
  * bias; jemalloc from 5.3 on weighs each block by itself and then writes such n and s that this
  * calculation ends at its unbiased result (prof_unbias; its PROFILING_INTERNALS has the proof).
  *
- * HL_SAMPLING_UNIFORM. The distance to the next point is drawn evenly from 0 to 2R, and a block
- * has one point at most: p(X) = X/R for those smaller than R, about, and 1 for the others.
+ * Early gperftools drew the distance to the next point evenly from 0 to 2R, and Go writes 2R where
+ * gperftools writes R. Both say "heap/2R", and Go's pprof takes all such files for Go's: so does
+ *this.
  */
 #include "import/import_sample.h"
 
 #include <math.h>
 
-static double probability(const struct hl_import_sampling *sampling, double size_bytes)
+/* What is larger than all integers becomes the largest. */
+static int64_t to_integer(double number)
 {
-	double ratio = size_bytes / sampling->mean_bytes;
-
-	if (sampling->kind == HL_SAMPLING_UNIFORM)
-		return ratio < 1 ? ratio : 1;
-	return -expm1(-ratio); /* 1 - e^-ratio, but exact for small ones too */
-}
-
-/* To the nearest integer; what is larger than all of them becomes the largest. */
-static int64_t rounded(double number)
-{
-	return number < 0x1p63 ? llround(number) : INT64_MAX;
+	if (number >= 0x1p63)
+		return INT64_MAX;
+	return number > -0x1p63 ? (int64_t)number : INT64_MIN;
 }
 
 struct hl_import_amount hl_import_unsample(const struct hl_import_sampling *sampling,
@@ -43,8 +37,17 @@ struct hl_import_amount hl_import_unsample(const struct hl_import_sampling *samp
 {
 	double objects = (double)sampled.objects, bytes = (double)sampled.bytes;
 
-	if (sampling->kind == HL_SAMPLING_NONE || sampled.objects <= 0 || sampled.bytes <= 0)
+	/* With a mean of 1 every allocation is a sample; differing signs mean nothing. */
+	if (sampling->kind == HL_SAMPLING_NONE || sampling->mean_bytes <= 1 ||
+	    (objects < 0) != (bytes < 0))
 		return sampled;
-	double p = probability(sampling, bytes / objects);
-	return (struct hl_import_amount){rounded(objects / p), rounded(bytes / p)};
+	if (!sampled.objects || !sampled.bytes)
+		return (struct hl_import_amount){0};
+	if (sampling->kind == HL_SAMPLING_POISSON) {
+		double p = -expm1(-bytes / objects / sampling->mean_bytes);
+		return (struct hl_import_amount){to_integer(round(objects / p)),
+						 to_integer(round(bytes / p))};
+	}
+	double scale = 1 / (1 - exp(-(bytes / objects) / sampling->mean_bytes));
+	return (struct hl_import_amount){to_integer(objects * scale), to_integer(bytes * scale)};
 }

@@ -5,9 +5,10 @@
 #include <stdint.h>
 
 enum hl_import_sampling_kind {
-	HL_SAMPLING_NONE,    /* every allocation is counted */
-	HL_SAMPLING_UNIFORM, /* early gperftools, "heap" */
-	HL_SAMPLING_POISSON, /* gperftools and jemalloc, "heap_v2" */
+	HL_SAMPLING_NONE,      /* every allocation is counted */
+	HL_SAMPLING_POISSON,   /* jemalloc */
+	HL_SAMPLING_TRUNCATED, /* gperftools and Go: the same, with fractions cut as Go's pprof does
+				*/
 };
 
 struct hl_import_sampling {

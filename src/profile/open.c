@@ -3,6 +3,8 @@
 #include "profile/open.h"
 
 #include "import/gzip.h"
+#include "import/import_foreign.h"
+#include "import/utf16.h"
 #include "pack/pack.h"
 #include "profile/moment.h"
 #include "recording/recording.h"
@@ -62,17 +64,19 @@ static int describe(struct hl_profile *profile, const char *name, const char *so
 	profile->complete = true;
 	profile->unfiltered_total = profile->total;
 	int r = hl_strings_intern(&profile->strings, name, &profile->name);
-	if (r == 0)
+	if (r == 0 && !profile->source) /* some say more than what reads them */
 		r = hl_strings_intern(&profile->strings, source, &profile->source);
 	if (r == 0 && !profile->mode)
 		profile->mode = profile->source;
 	return r;
 }
 
+/* What is known not to be read may look like folded text. */
 static const struct hl_importer *find_importer(const struct hl_import_input *input)
 {
 	for (size_t i = 0; i < HL_COUNT_OF(importers); i++)
-		if (importers[i]->detects(input))
+		if (importers[i]->detects(input) &&
+		    (importers[i] != &hl_importer_folded || !hl_import_foreign(input)))
 			return importers[i];
 	return NULL;
 }
@@ -86,14 +90,18 @@ static int nothing_known(const struct hl_import_input *input, struct hl_error *e
 				    "cannot read '%s': it is one file of a recording; name the "
 				    "directory that it is in",
 				    input->name);
+	const char *foreign = hl_import_foreign(input);
+	if (foreign)
+		return hl_error_set(err, -EBADMSG, "cannot read '%s': it is %s", input->name,
+				    foreign);
 	return hl_error_set(err, -EBADMSG,
 			    "cannot read '%s': it is no recording, and no file of a kind that "
 			    "'heapline help import' lists",
 			    input->name);
 }
 
-static int import_inflated(const struct hl_importer *importer, const struct hl_import_input *input,
-			   struct hl_profile **ret_profile, struct hl_error *err)
+static int import_decoded(const struct hl_importer *importer, const struct hl_import_input *input,
+			  struct hl_profile **ret_profile, struct hl_error *err)
 {
 	struct hl_profile *profile;
 
@@ -111,6 +119,22 @@ static int import_inflated(const struct hl_importer *importer, const struct hl_i
 	}
 	*ret_profile = profile;
 	return 0;
+}
+
+static int import_inflated(const struct hl_importer *importer, const struct hl_import_input *input,
+			   struct hl_profile **ret_profile, struct hl_error *err)
+{
+	struct hl_import_input decoded = {.name = input->name};
+	uint8_t *text;
+
+	if (!hl_utf16_detect(input->bytes, input->size))
+		return import_decoded(importer, input, ret_profile, err);
+	if (hl_utf16_decode(input->bytes, input->size, &text, &decoded.size) < 0)
+		return fail(err, -ENOMEM, input->name);
+	decoded.bytes = text;
+	int r = import_decoded(importer, &decoded, ret_profile, err);
+	free(text);
+	return r;
 }
 
 int hl_profile_import_bytes(const struct hl_importer *importer, const struct hl_import_input *input,
@@ -131,6 +155,27 @@ int hl_profile_import_bytes(const struct hl_importer *importer, const struct hl_
 	return r;
 }
 
+/* Whether the head of a file may be that of one that ${importer} reads (NULL: that any does). */
+static int check_head(const struct hl_importer *importer, const struct hl_import_input *head,
+		      struct hl_error *err)
+{
+	struct hl_import_input text = *head;
+	uint8_t *decoded = NULL;
+	int r = 0;
+
+	if (!head->partial || hl_gzip_detect(head->bytes, head->size))
+		return 0;
+	if (hl_utf16_detect(head->bytes, head->size)) {
+		if (hl_utf16_decode(head->bytes, head->size, &decoded, &text.size) < 0)
+			return fail(err, -ENOMEM, head->name);
+		text.bytes = decoded;
+	}
+	if (importer ? !importer->detects(&text) : !find_importer(&text))
+		r = nothing_known(&text, err);
+	free(decoded);
+	return r;
+}
+
 int hl_profile_import(struct hl_input *file, const struct hl_importer *importer,
 		      struct hl_profile **ret_profile, struct hl_error *err)
 {
@@ -141,10 +186,9 @@ int hl_profile_import(struct hl_input *file, const struct hl_importer *importer,
 					.whole_size = file->size};
 	uint8_t *bytes;
 
-	if (input.partial && !hl_gzip_detect(input.bytes, input.size) &&
-	    !(importer ? importer->detects(&input) : find_importer(&input) != NULL))
-		return nothing_known(&input, err);
-	int r = hl_input_read(file, &bytes, &input.size, err);
+	int r = check_head(importer, &input, err);
+	if (r == 0)
+		r = hl_input_read(file, &bytes, &input.size, err);
 	if (r < 0)
 		return r;
 	input.bytes = bytes;

@@ -19,8 +19,8 @@ struct hl_import_input {
 
 /*
  * One kind of foreign file. Readers trust nothing; what is wrong is a sentence that names the
- * offset (binary) or the line (text). They fill values and `known`, and set `imported`; name and
- * source are filled by hl_profile_open().
+ * offset (binary) or the line (text). They fill values and `known`, and may fill the source; the
+ * rest of the head is filled by hl_profile_open().
  */
 struct hl_importer {
 	const char *name; /* "pprof", as people call the format */

@@ -3,7 +3,8 @@
  * Fuzzes a reader of other tools' files: IMPORTER says which, there is a program for each. What is
  * read must hold what profile.h promises; what is not must be an error with a sentence.
  */
-#include "profile/open.h"
+#include "import/import_foreign.h"
+#include "import/utf16.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +31,19 @@ static void read_input(const struct hl_import_input *input)
 	struct hl_profile *profile = NULL;
 	struct hl_error err = {0};
 
+	struct hl_import_input head = *input;
+	uint8_t *text;
+	size_t text_size;
+
 	IMPORTER.detects(input);
+	head.partial = true;
+	IMPORTER.detects(&head);
+	hl_import_foreign(input);
+	if (hl_utf16_detect(input->bytes, input->size)) {
+		require(hl_utf16_decode(input->bytes, input->size, &text, &text_size) == 0);
+		require(text[text_size] == '\0' && text_size <= input->size / 2 * 3);
+		free(text);
+	}
 	int r = IMPORTER.read(input, &profile, &err);
 	require((r < 0) == (err.text[0] != '\0'));
 	require((r < 0) == (profile == NULL));

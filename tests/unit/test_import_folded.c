@@ -164,6 +164,54 @@ static void shared_beginnings_of_lines_are_not_mistaken_for_shared_frames(void *
 	hl_profile_free(profile);
 }
 
+static void lines_that_are_no_stacks_are_skipped_and_counted(void **state)
+{
+	struct hl_profile *profile =
+		must_read_text(&hl_importer_folded, "--- stacks\nmain;a 1\n\n# x\nmain;b 2\n12\n");
+
+	(void)state;
+	assert_int_equal(profile->total.alloc_bytes, 3);
+	assert_int_equal(profile->warning_count, 1);
+	assert_string_equal(hl_profile_text(profile, profile->warnings[0]),
+			    "2 lines without a number at the end were skipped, the first of them "
+			    "line 1");
+	hl_profile_free(profile);
+	profile =
+		must_read_text(&hl_importer_folded, "# before, after\nold and new\na 1 2\nb 3 4\n");
+	assert_int_equal(profile->total.alloc_bytes, 6);
+	assert_int_equal(profile->base_total.alloc_bytes, 4);
+	assert_string_equal(hl_profile_text(profile, profile->warnings[0]),
+			    "1 line without a number at the end was skipped, the first of them "
+			    "line 2");
+	hl_profile_free(profile);
+}
+
+static void texts_in_UTF_16_are_read_in_either_order(void **state)
+{
+	/* "m;\u00e9\U0001f600 7\r\n", and half a character */
+	static const uint8_t little[] = {0xff, 0xfe, 'm',  0,	 ';',  0,    0xe9, 0,
+					 0x3d, 0xd8, 0x00, 0xde, 0x3d, 0xd8, ' ',  0,
+					 '7',  0,    '\r', 0,	 '\n', 0};
+	uint8_t big[sizeof(little)];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(little); i++)
+		big[i] = little[i ^ 1];
+	const uint8_t *const texts[] = {little, big};
+	for (size_t i = 0; i < HL_COUNT_OF(texts); i++) {
+		struct hl_profile *profile =
+			must_read(&hl_importer_folded, texts[i], sizeof(little));
+		assert_int_equal(counters_of(profile, "m;\u00e9\U0001f600\ufffd")->alloc_bytes, 7);
+		hl_profile_free(profile);
+		read_every_beginning(&hl_importer_folded, texts[i], sizeof(little));
+		struct hl_profile *failing;
+		FOR_EACH_FAILING_ALLOCATION(
+			r, read_bytes(&hl_importer_folded, texts[i], sizeof(little), &failing))
+		assert_int_equal(r, -ENOMEM);
+		hl_profile_free(failing);
+	}
+}
+
 static void lines_that_are_no_stacks_are_refused_with_their_number(void **state)
 {
 	static const char *const lines[] = {"a;b",	 "12",	  "a;b +5",   "a;b 1e3", "a;b 0x10",
@@ -174,10 +222,10 @@ static void lines_that_are_no_stacks_are_refused_with_their_number(void **state)
 	(void)state;
 	for (size_t i = 0; i < HL_COUNT_OF(lines); i++) {
 		char text[64];
-		snprintf(text, sizeof(text), "# x\na 1\n\n%s\n", lines[i]);
+		snprintf(text, sizeof(text), "# x\na 1\n\n%s\nb\n", lines[i]);
 		must_refuse(&hl_importer_folded, text, strlen(text),
-			    "cannot read 'x': line 4 does not end in a number; folded text has "
-			    "'a;b;c 123' in every line");
+			    "cannot read 'x': line 4 does not end in a number, and most lines do "
+			    "not; folded text has 'a;b;c 123' in every line");
 		assert_false(detects(&hl_importer_folded, lines[i], strlen(lines[i])));
 	}
 	must_refuse(&hl_importer_folded, large, sizeof(large) - 1,
@@ -245,6 +293,8 @@ int main(void)
 		cmocka_unit_test(empty_frames_are_unknown_unless_nothing_follows_them),
 		cmocka_unit_test(what_is_no_part_of_a_stack_is_skipped),
 		cmocka_unit_test(shared_beginnings_of_lines_are_not_mistaken_for_shared_frames),
+		cmocka_unit_test(lines_that_are_no_stacks_are_skipped_and_counted),
+		cmocka_unit_test(texts_in_UTF_16_are_read_in_either_order),
 		cmocka_unit_test(lines_that_are_no_stacks_are_refused_with_their_number),
 		cmocka_unit_test(numbers_of_folded_text_can_be_told_to_be_others),
 		cmocka_unit_test(files_without_a_stack_are_not_taken_for_folded_text),

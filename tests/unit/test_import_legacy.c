@@ -15,7 +15,7 @@
 static void blocks_are_counted_by_how_likely_it_was_to_sample_them(void **state)
 {
 	const struct hl_import_sampling none = {HL_SAMPLING_NONE, 0};
-	const struct hl_import_sampling uniform = {HL_SAMPLING_UNIFORM, 1000};
+	const struct hl_import_sampling truncated = {HL_SAMPLING_TRUNCATED, 1000};
 	const struct hl_import_sampling poisson = {HL_SAMPLING_POISSON, 1000};
 	struct hl_import_amount amount;
 
@@ -23,11 +23,15 @@ static void blocks_are_counted_by_how_likely_it_was_to_sample_them(void **state)
 	amount = hl_import_unsample(&none, (struct hl_import_amount){3, 5});
 	assert_int_equal(amount.objects, 3);
 	assert_int_equal(amount.bytes, 5);
-	amount = hl_import_unsample(&uniform, (struct hl_import_amount){3, 750}); /* p = 1/4 */
-	assert_int_equal(amount.objects, 12);
-	assert_int_equal(amount.bytes, 3000);
-	amount = hl_import_unsample(&uniform, (struct hl_import_amount){3, 6000}); /* p = 1 */
-	assert_int_equal(amount.objects, 3);
+	/* 1 / (1 - e^-0.25) = 4.5208, cut as Go's pprof does */
+	amount = hl_import_unsample(&truncated, (struct hl_import_amount){3, 750});
+	assert_int_equal(amount.objects, 13);
+	assert_int_equal(amount.bytes, 3390);
+	amount = hl_import_unsample(&poisson, (struct hl_import_amount){3, 750});
+	assert_int_equal(amount.objects, 14);
+	assert_int_equal(amount.bytes, 3391);
+	amount = hl_import_unsample(&truncated, (struct hl_import_amount){-3, -750});
+	assert_int_equal(amount.objects, -13);
 	/* p = 1 - 1/e = 0.63212 for blocks of the mean distance, 1 for huge ones. */
 	amount = hl_import_unsample(&poisson, (struct hl_import_amount){63212, 63212000});
 	assert_int_equal(amount.objects, 100000);
@@ -44,7 +48,7 @@ static void samples_without_size_or_beyond_all_numbers_do_no_harm(void **state)
 
 	(void)state;
 	amount = hl_import_unsample(&poisson, (struct hl_import_amount){5, 0});
-	assert_int_equal(amount.objects, 5);
+	assert_int_equal(amount.objects, 0);
 	amount = hl_import_unsample(&poisson, (struct hl_import_amount){-5, 7});
 	assert_int_equal(amount.objects, -5);
 	amount = hl_import_unsample(&poisson, (struct hl_import_amount){INT64_MAX, 1});
@@ -188,18 +192,86 @@ static void sampled_stacks_are_scaled_one_by_one(void **state)
 
 	profile = read_legacy("heap profile: 3: 750 [3: 750] @ heap/2000\n"
 			      "3: 750 [3: 750] @ 0x1001\n");
-	assert_int_equal(counters_of(profile, "0x1000")->alloc_objects, 12);
+	assert_int_equal(counters_of(profile, "0x1000")->alloc_objects, 13);
+	assert_int_equal(profile->sample_bytes, 1000);
 	hl_profile_free(profile);
 
 	profile = read_legacy("heap profile: 3: 750 [3: 750] @ heapz_v2/1000\n"
 			      "63212: 63212000 [0: 0] @ 0x1001\n");
-	assert_int_equal(counters_of(profile, "0x1000")->alloc_objects, 100000);
+	assert_int_equal(counters_of(profile, "0x1000")->alloc_objects, 99999);
 	hl_profile_free(profile);
 
 	profile = read_legacy("heap profile: 3: 750 [3: 750] @ growthz\n"
 			      "3: 750 [3: 750] @ 0x1001\n");
 	assert_int_equal(counters_of(profile, "0x1000")->alloc_objects, 3);
 	assert_int_equal(profile->sample_bytes, 0);
+	hl_profile_free(profile);
+}
+
+/* What Go 1.19 wrote of a program (tests keep the lines that matter), and the figures of its pprof.
+ */
+#define GO_HEAP                                                             \
+	"heap profile: 1009: 737728 [1059: 6062528] @ heap/8192\n"          \
+	"685: 701440 [685: 701440] @ 0x4b3c25 0x4b3d85 0x437452 0x461121\n" \
+	"#\t0x4b3c24\tmain.link+0x44\t\t/tmp/leak.go:25\n"                  \
+	"#\t0x4b3d84\tmain.main+0x104\t\t/tmp/leak.go:32\n"                 \
+	"#\t0x437451\truntime.main+0x211\t/usr/runtime/proc.go:250\n"       \
+	"\n"                                                                \
+	"324: 36288 [324: 36288] @ 0x4b3cd4 0x4b3cd5 0x4b3ca4 0x437452\n"   \
+	"#\t0x4b3cd3\tmain.small+0x53\t\t/tmp/leak.go:14\n"                 \
+	"#\t0x4b3cd4\tmain.leak+0x54\t\t/tmp/leak.go:18\n"                  \
+	"#\t0x4b3ca3\tmain.main+0x23\t\t/tmp/leak.go:31\n"                  \
+	"#\t0x437451\truntime.main+0x211\t/usr/runtime/proc.go:250\n"       \
+	"\n"                                                                \
+	"0: 0 [50: 5324800] @ 0x4b3da5 0x437452 0x461121\n"                 \
+	"#\t0x4b3da4\tmain.outer+0x124\t\t/tmp/leak.go:34\n"                \
+	"#\t0x4b3da4\tmain.run+0x124\t\t/tmp/leak.go:36\n"                  \
+	"\n"                                                                \
+	"# runtime.MemStats\n"                                              \
+	"# Alloc = 4954544\n"
+
+static void heap_texts_of_go_have_its_figures_and_its_names(void **state)
+{
+	struct hl_profile *profile = read_legacy(GO_HEAP);
+	const struct hl_profile_counters *counters =
+		counters_of(profile, "0x461120;runtime.main;main.main;main.link");
+	uint32_t node = node_of(profile, "runtime.main;main.main;main.leak;main.small");
+	const struct hl_profile_frame *frame = &profile->frames[profile->nodes[node].frame];
+
+	(void)state;
+	assert_int_equal(counters->alloc_objects, 3096);
+	assert_int_equal(counters->alloc_bytes, 3171078);
+	assert_int_equal(counters->free_bytes, 0);
+	assert_int_equal(profile->counters[node].alloc_objects, 12011);
+	assert_int_equal(profile->counters[node].alloc_bytes, 1345330);
+	assert_string_equal(hl_profile_text(profile, frame->file), "/tmp/leak.go");
+	assert_int_equal(frame->line, 14);
+	node = node_of(profile, "0x461120;runtime.main;main.run;main.outer"); /* inlined */
+	assert_int_equal(profile->counters[node].alloc_objects, 50);
+	assert_int_equal(profile->counters[node].free_bytes, 5324800);
+	assert_true(profile->frames[profile->nodes[node].frame].inlined);
+	assert_int_equal(profile->sample_bytes, 4096);
+	assert_int_equal(profile->warning_count, 0);
+	assert_string_equal(hl_profile_text(profile, profile->source), "go");
+	hl_profile_free(profile);
+}
+
+static void short_lists_of_mappings_are_used(void **state)
+{
+	struct hl_profile *profile =
+		read_legacy("heap profile: 3: 30 [3: 30] @ heapprofile\n"
+			    "1: 10 [1: 10] @ 0x00401235\n"
+			    "1: 10 [1: 10] @ 0x7f0000000011\n"
+			    "1: 10 [1: 10] @ 0x7f0000020011\n"
+			    "MAPPED_LIBRARIES:\n"
+			    "00400000-00fcb000: /nowhere/the server\n"
+			    "7f0000000000-7f0000010000: /nowhere/lib.so @4000\n"
+			    "7f0000020000-7f0000030000 rw-p /nowhere/none\n");
+
+	(void)state;
+	assert_int_equal(counters_of(profile, "the server+0x1234")->alloc_bytes, 10);
+	assert_int_equal(counters_of(profile, "lib.so+0x4010")->alloc_bytes, 10);
+	assert_int_equal(counters_of(profile, "0x7f0000020010")->alloc_bytes, 10);
 	hl_profile_free(profile);
 }
 
@@ -404,6 +476,7 @@ static void every_failed_allocation_is_reported_and_leaves_nothing_behind(void *
 	(void)state;
 	must_survive_want_of_memory(&hl_importer_legacy, GPERFTOOLS, strlen(GPERFTOOLS));
 	must_survive_want_of_memory(&hl_importer_legacy, JEMALLOC, strlen(JEMALLOC));
+	must_survive_want_of_memory(&hl_importer_legacy, GO_HEAP, strlen(GO_HEAP));
 	must_survive_want_of_memory(&hl_importer_legacy, without_maps, strlen(without_maps));
 }
 
@@ -412,6 +485,7 @@ static void heap_files_are_known_by_their_first_line(void **state)
 	(void)state;
 	must_be_taken_by(&hl_importer_legacy, GPERFTOOLS, strlen(GPERFTOOLS));
 	must_be_taken_by(&hl_importer_legacy, JEMALLOC, strlen(JEMALLOC));
+	must_be_taken_by(&hl_importer_legacy, GO_HEAP, strlen(GO_HEAP));
 }
 
 int main(void)
@@ -424,6 +498,8 @@ int main(void)
 		cmocka_unit_test(addresses_are_those_of_calls_in_the_mapped_file),
 		cmocka_unit_test(of_jemalloc_the_sum_of_all_threads_is_read),
 		cmocka_unit_test(sampled_stacks_are_scaled_one_by_one),
+		cmocka_unit_test(heap_texts_of_go_have_its_figures_and_its_names),
+		cmocka_unit_test(short_lists_of_mappings_are_used),
 		cmocka_unit_test(what_was_ever_allocated_is_known_only_where_the_file_has_it),
 		cmocka_unit_test(a_heap_file_without_mappings_is_shown_by_addresses_with_a_warning),
 		cmocka_unit_test(stacks_that_gperftools_left_out_are_missed),

@@ -8,17 +8,25 @@
  *		u32 objects and u32 bytes allocated, u32 objects and u32 bytes freed,
  *		u32 depth, depth times u64 id, the leaf first
  *
- * Names are what backtrace_symbols(3) gives, "path(symbol+0xOFFSET) [0xADDRESS]", cut at 80 bytes.
+ * Names are what backtrace_symbols(3) gives, "path(symbol+0xOFFSET) [0xADDRESS]", cut at 80 bytes;
+ *or "path(+0xOFFSET) [0xADDRESS]", the offset being that in the file. They tell where the file was
+ * mapped, and so the place of each address in it.
  */
+#include "import/import_maps.h"
 #include "import/import_text.h"
 #include "import/import_values.h"
 
+#include "base/path.h"
+
 #include <endian.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <gelf.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define LENGTH_BYTES   4
 #define FUNCTION_BYTES 9  /* at least: a nameless one */
@@ -27,7 +35,19 @@
 
 struct function {
 	uint64_t id;
-	uint32_t frame;
+	char *symbol;	 /* mangled; "" when unknown */
+	uint64_t offset; /* in the symbol; in the file where there is none */
+	bool has_offset; /* it was not cut off */
+	uint32_t module;
+	uint32_t frame; /* 0: the module's file names the place */
+};
+
+/* A file that functions lie in, by number of the profile's module. */
+struct mapping {
+	uint64_t base; /* of what is mapped: an id less the address in the file */
+	bool has_base, is_contradictory;
+	bool is_there; /* the file lies at its path, and its symbols are where the dump says */
+	bool is_other; /* another one lies there */
 };
 
 struct mprof {
@@ -37,6 +57,8 @@ struct mprof {
 	struct function *functions;
 	uint32_t function_count;
 	struct hl_index by_id; /* of functions, 1 added */
+	struct mapping *mappings;
+	size_t mapping_count;
 	struct hl_import_values values;
 	uint32_t wrapped_stacks;
 };
@@ -79,6 +101,8 @@ struct name {
 	char text[NAME_MAX_BYTES + 1];
 	const char *module; /* in text; "" when unknown */
 	const char *symbol; /* in text; "" when unknown */
+	uint64_t offset;
+	bool has_offset;
 };
 
 /* Splits name->text. What was cut off is missing, what is left of a symbol is taken for it. */
@@ -86,12 +110,18 @@ static void split_name(struct name *name)
 {
 	char *parenthesis = strrchr(name->text, '('); /* none in symbols, which are mangled */
 	char *bracket = strstr(name->text, "[0x");
+	const char *rest;
 
 	name->module = name->text;
 	name->symbol = "";
 	if (parenthesis) {
 		name->symbol = parenthesis + 1;
-		parenthesis[1 + strcspn(name->symbol, "+-)")] = '\0';
+		char *sign = parenthesis + 1 + strcspn(name->symbol, "+-)");
+		const char *end = sign + strlen(sign);
+		name->has_offset = *sign == '+' &&
+				   hl_import_hex(sign + 1, end, &name->offset, &rest) == 0 &&
+				   *rest == ')';
+		*sign = '\0';
 		*parenthesis = '\0';
 	} else if (bracket) {
 		*bracket = '\0';
@@ -100,23 +130,167 @@ static void split_name(struct name *name)
 	}
 }
 
-/* The frame of the function ${id} called ${name}: its symbol in its module, else its address. */
-static int add_frame(struct mprof *mprof, const struct name *name, uint64_t id, uint32_t *ret_frame)
-{
-	char address[32], *demangled = hl_symbols_demangle(name->symbol);
-	struct hl_symbols_frame symbol = {.function_file = "", .file = ""};
-	uint32_t module = 0;
-	int r = 0;
+/* ---- where files were mapped, and whether they are there ---- */
 
-	snprintf(address, sizeof(address), "0x%" PRIx64, id);
-	symbol.function = demangled ? demangled : name->symbol[0] ? name->symbol : address;
-	if (name->module[0])
-		r = hl_builder_module(&mprof->builder, name->module, (const uint8_t *)"", 0, NULL,
-				      &module);
-	if (r == 0)
-		r = hl_builder_frame(&mprof->builder, &symbol, module, id, ret_frame);
+static void set_base(struct mapping *mapping, uint64_t base)
+{
+	mapping->is_contradictory |= mapping->has_base && mapping->base != base;
+	mapping->has_base = true;
+	mapping->base = base;
+}
+
+/* Calls ${visit} for each function symbol of ${elf} that other files see, and is called ${name}. */
+static void each_symbol(Elf *elf, const char *name, void visit(void *context, uint64_t value),
+			void *context)
+{
+	for (Elf_Scn *section = NULL; (section = elf_nextscn(elf, section));) {
+		GElf_Shdr header;
+		Elf_Data *data = elf_getdata(section, NULL);
+		if (!gelf_getshdr(section, &header) || header.sh_type != SHT_DYNSYM || !data ||
+		    !header.sh_entsize)
+			continue;
+		for (int i = 0; (uint64_t)i < header.sh_size / header.sh_entsize; i++) {
+			GElf_Sym symbol;
+			if (!gelf_getsym(data, i, &symbol) || symbol.st_shndx == SHN_UNDEF)
+				continue;
+			const char *found = elf_strptr(elf, header.sh_link, symbol.st_name);
+			if (found && !strcmp(found, name))
+				visit(context, symbol.st_value);
+		}
+	}
+}
+
+/* Of several versions of a symbol one must be where the dump says. */
+struct agreement {
+	const struct mapping *mapping;
+	const struct function *function;
+	uint64_t value;
+	unsigned count;
+	bool agrees;
+};
+
+static void compare_symbol(void *context, uint64_t value)
+{
+	struct agreement *agreement = context;
+	const struct function *function = agreement->function;
+
+	agreement->count++;
+	agreement->value = value;
+	agreement->agrees |= function->id - function->offset - value == agreement->mapping->base;
+}
+
+/* Learns the base from symbols that are there once, if it is not known; then all must agree. */
+static void compare_symbols(const struct mprof *mprof, uint32_t module, Elf *elf)
+{
+	struct mapping *mapping = &mprof->mappings[module];
+
+	for (int pass = 0; pass < 2; pass++)
+		for (uint32_t i = 0; i < mprof->function_count; i++) {
+			const struct function *function = &mprof->functions[i];
+			struct agreement agreement = {.mapping = mapping, .function = function};
+			if (function->module != module || !function->symbol[0] ||
+			    !function->has_offset || (pass == 0 && mapping->has_base))
+				continue;
+			each_symbol(elf, function->symbol, compare_symbol, &agreement);
+			if (pass == 0 && agreement.count == 1)
+				set_base(mapping,
+					 function->id - function->offset - agreement.value);
+			else if (pass == 1 && !agreement.agrees)
+				mapping->is_other = true;
+		}
+}
+
+static void look_at_file(const struct mprof *mprof, uint32_t module)
+{
+	const struct hl_profile *profile = mprof->builder.profile;
+	const char *path = hl_profile_text(profile, profile->modules[module].path);
+	struct mapping *mapping = &mprof->mappings[module];
+
+	if (!path[0] || !hl_import_maps_may_hold_code(path))
+		return;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0)
+		return;
+	elf_version(EV_CURRENT);
+	Elf *elf = elf_begin(fd, ELF_C_READ, NULL);
+	if (elf && elf_kind(elf) == ELF_K_ELF) {
+		compare_symbols(mprof, module, elf);
+		mapping->is_there =
+			mapping->has_base && !mapping->is_contradictory && !mapping->is_other;
+	}
+	elf_end(elf);
+	close(fd);
+}
+
+/* Where every file was mapped, as far as the names tell. */
+static int find_mappings(struct mprof *mprof)
+{
+	mprof->mapping_count = mprof->builder.profile->module_count;
+	mprof->mappings = calloc(mprof->mapping_count, sizeof(*mprof->mappings));
+	if (!mprof->mappings)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < mprof->function_count; i++) {
+		const struct function *function = &mprof->functions[i];
+		if (function->module && function->has_offset && !function->symbol[0])
+			set_base(&mprof->mappings[function->module],
+				 function->id - function->offset);
+	}
+	for (uint32_t module = 1; module < mprof->mapping_count; module++)
+		look_at_file(mprof, module);
+	return 0;
+}
+
+/* ---- frames ---- */
+
+/* "lib.so+0x1f40", or the address in the process where nothing tells that in the file. */
+static void name_address(const struct mprof *mprof, const struct function *function, char *name,
+			 size_t size)
+{
+	const struct hl_profile *profile = mprof->builder.profile;
+	const struct mapping *mapping = &mprof->mappings[function->module];
+	const char *path = hl_profile_text(profile, profile->modules[function->module].path);
+
+	if (mapping->has_base && !mapping->is_contradictory)
+		snprintf(name, size, "%s+0x%" PRIx64, hl_path_basename(path),
+			 function->id - mapping->base);
+	else
+		snprintf(name, size, "0x%" PRIx64, function->id);
+}
+
+/* The frame of a function whose file is not there: its symbol, else its place. */
+static int add_frame(struct mprof *mprof, struct function *function)
+{
+	const struct mapping *mapping = &mprof->mappings[function->module];
+	char place[NAME_MAX_BYTES + 32], *demangled = hl_symbols_demangle(function->symbol);
+	struct hl_symbols_frame symbol = {.function_file = "", .file = ""};
+	uint64_t base = mapping->has_base && !mapping->is_contradictory ? mapping->base : 0;
+
+	name_address(mprof, function, place, sizeof(place));
+	symbol.function = demangled ? demangled : function->symbol[0] ? function->symbol : place;
+	int r = hl_builder_frame(&mprof->builder, &symbol, function->module, function->id - base,
+				 &function->frame);
 	free(demangled);
 	return r;
+}
+
+static int add_frames(struct mprof *mprof)
+{
+	int r = find_mappings(mprof);
+
+	for (uint32_t i = 0; r == 0 && i < mprof->function_count; i++)
+		if (!mprof->mappings[mprof->functions[i].module].is_there)
+			r = add_frame(mprof, &mprof->functions[i]);
+	return r;
+}
+
+/* The node of ${function} below ${parent}; the call is what is before its return address. */
+static int add_node(struct mprof *mprof, uint32_t parent, const struct function *function,
+		    uint32_t *ret_node)
+{
+	if (function->frame)
+		return hl_builder_child(&mprof->builder, parent, function->frame, ret_node);
+	return hl_builder_node(&mprof->builder, parent, function->module,
+			       function->id - mprof->mappings[function->module].base - 1, ret_node);
 }
 
 /* ---- functions ---- */
@@ -144,8 +318,14 @@ static int read_function(struct mprof *mprof, struct hl_error *err)
 	memcpy(name.text, mprof->input->bytes + mprof->offset, length);
 	mprof->offset += length;
 	split_name(&name);
-	function->id = read_u64(mprof);
-	int r = add_frame(mprof, &name, function->id, &function->frame);
+	*function = (struct function){.id = read_u64(mprof),
+				      .symbol = strdup(name.symbol),
+				      .offset = name.offset,
+				      .has_offset = name.has_offset};
+	int r = function->symbol ? 0 : -ENOMEM;
+	if (r == 0 && name.module[0])
+		r = hl_builder_module(&mprof->builder, name.module, (const uint8_t *)"", 0, NULL,
+				      &function->module);
 	if (r == 0)
 		r = hl_index_add(&mprof->by_id, hl_hash_pair(function->id, 0),
 				 mprof->function_count + 1);
@@ -214,7 +394,7 @@ static int read_stack(struct mprof *mprof, uint32_t depth, uint32_t *ret_node, s
 		const struct function *function = find_function(mprof, read_u64(mprof));
 		if (!function)
 			return bad(mprof, at, "a stack has a function that the list has not", err);
-		int r = hl_builder_child(&mprof->builder, node, function->frame, &node);
+		int r = add_node(mprof, node, function, &node);
 		if (r < 0)
 			return r;
 	}
@@ -284,6 +464,8 @@ static int read_parts(struct mprof *mprof, struct hl_error *err)
 	int r = hl_builder_init(&mprof->builder);
 	if (r == 0)
 		r = read_functions(mprof, err);
+	if (r == 0)
+		r = add_frames(mprof);
 	while (r == 0 && left(mprof))
 		r = read_sample(mprof, err);
 	return r;
@@ -303,6 +485,25 @@ static int warn_of_wraps(const struct mprof *mprof, struct hl_profile *profile)
 	return hl_import_warn(profile, sentence);
 }
 
+static int warn_of_other_files(const struct mprof *mprof, struct hl_profile *profile)
+{
+	int r = 0;
+
+	for (size_t i = 1; r == 0 && i < mprof->mapping_count; i++) {
+		char *sentence = NULL;
+		if (!mprof->mappings[i].is_other)
+			continue;
+		if (asprintf(&sentence,
+			     "'%s' is not the file that was profiled: its functions have the names "
+			     "of the dump, and no lines",
+			     hl_profile_text(profile, profile->modules[i].path)) < 0)
+			return -ENOMEM;
+		r = hl_import_warn(profile, sentence);
+		free(sentence);
+	}
+	return r;
+}
+
 static int finish(struct mprof *mprof, struct hl_profile **ret_profile)
 {
 	struct hl_profile *profile;
@@ -315,6 +516,8 @@ static int finish(struct mprof *mprof, struct hl_profile **ret_profile)
 		profile->known[HL_VALUE_ALLOC][unit] = true;
 	}
 	r = warn_of_wraps(mprof, profile);
+	if (r == 0)
+		r = warn_of_other_files(mprof, profile);
 	if (r < 0)
 		hl_profile_free(profile);
 	else
@@ -333,7 +536,10 @@ static int read_mprof(const struct hl_import_input *input, struct hl_profile **r
 	hl_builder_release(&mprof.builder);
 	hl_index_release(&mprof.by_id);
 	hl_import_values_release(&mprof.values);
+	for (uint32_t i = 0; i < mprof.function_count; i++)
+		free(mprof.functions[i].symbol);
 	free(mprof.functions);
+	free(mprof.mappings);
 	return hl_import_fail(input, r, err);
 }
 

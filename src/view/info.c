@@ -219,7 +219,8 @@ static void module_rows(struct hl_emit *emit, const struct hl_profile *profile)
 
 /* ---- stacks ---- */
 
-/* "function (module+0xaddress)": enough to find the instruction again. */
+/* "function (module+0xoffset)", as addresses lie in the module's file: enough to find the
+ * instruction again. Where there is no module, the address in the process. */
 static char *frame_text(const struct hl_profile *profile, uint32_t id)
 {
 	const struct hl_profile_frame *frame = &profile->frames[id];
@@ -227,14 +228,16 @@ static char *frame_text(const struct hl_profile *profile, uint32_t id)
 	const char *path = hl_profile_text(profile, profile->modules[function->module].path);
 	char *text;
 
-	if (asprintf(&text, "%s (%s+0x%" PRIx64 "%s)", hl_profile_text(profile, function->name),
-		     hl_path_basename(path), frame->address, frame->inlined ? " inlined" : "") < 0)
+	if (asprintf(&text, "%s (%s%s0x%" PRIx64 "%s)", hl_profile_text(profile, function->name),
+		     hl_path_basename(path), path[0] ? "+" : "", frame->address,
+		     frame->inlined ? " inlined" : "") < 0)
 		return NULL;
 	return text;
 }
 
-/* Room for a stack, from the root. */
+/* Room for a stack, from the root, and for those that have figures. */
 struct path {
+	uint32_t *nodes;
 	const char **texts;
 	struct hl_emit_frame *frames;
 };
@@ -278,9 +281,11 @@ static void function_rows(struct hl_emit *emit, const struct hl_profile *profile
 		uint32_t module = profile->modules[function->module].path;
 		char address[2 + 16 + 1], place[256] = "";
 		snprintf(address, sizeof(address), "0x%" PRIx64, frame->address);
-		if (file[0])
+		if (file[0] && frame->line)
 			snprintf(place, sizeof(place), "%s:%u", hl_path_basename(file),
 				 frame->line);
+		else if (file[0])
+			snprintf(place, sizeof(place), "%s", hl_path_basename(file));
 		hl_emit_row(emit, 0);
 		hl_emit_cell_text(emit, hl_profile_text(profile, module));
 		hl_emit_cell_text(emit, address);
@@ -339,14 +344,37 @@ static void begin_stacks(struct hl_emit *emit, const struct hl_profile *profile)
 	hl_emit_rows_streamed(emit, "stacks", columns, STACK_FIGURES + 2);
 }
 
+/* By the first figures that rows show: those of what was allocated, else in use, else the peak. */
+static int heaviest_first(const void *left, const void *right, void *context)
+{
+	const uint32_t *a = left, *b = right;
+	const struct hl_profile_counters *counters = context;
+	const struct hl_profile_counters *x = &counters[*a], *y = &counters[*b];
+
+	if (x->alloc_bytes != y->alloc_bytes)
+		return x->alloc_bytes < y->alloc_bytes ? 1 : -1;
+	if (x->alloc_objects != y->alloc_objects)
+		return x->alloc_objects < y->alloc_objects ? 1 : -1;
+	if (x->peak_bytes != y->peak_bytes)
+		return x->peak_bytes < y->peak_bytes ? 1 : -1;
+	return (*a > *b) - (*a < *b);
+}
+
 static void stack_rows(struct hl_emit *emit, const struct hl_profile *profile,
 		       const char *const *texts, struct path *path)
 {
+	size_t count = 0;
+
+	for (uint32_t i = 0; i < profile->node_count; i++)
+		if (hl_profile_counters_any(&profile->counters[i]))
+			path->nodes[count++] = i;
+	if (count)
+		qsort_r(path->nodes, count, sizeof(*path->nodes), heaviest_first,
+			profile->counters);
 	begin_stacks(emit, profile);
-	for (uint32_t i = 0; i < profile->node_count; i++) {
+	for (size_t row = 0; row < count; row++) {
+		uint32_t i = path->nodes[row];
 		const struct hl_profile_counters *counters = &profile->counters[i];
-		if (!hl_profile_counters_any(counters))
-			continue;
 		hl_emit_row(emit, 0);
 		hl_emit_cell_integer(emit, counters->alloc_bytes);
 		hl_emit_cell_integer(emit, counters->free_bytes);
@@ -369,10 +397,11 @@ static int emit_stacks(struct hl_emit *emit, const struct hl_profile *profile)
 {
 	char **texts = calloc(profile->frame_count, sizeof(*texts));
 	struct path path = {
+		.nodes = calloc(profile->node_count, sizeof(*path.nodes)),
 		.texts = calloc(profile->node_count, sizeof(*path.texts)),
 		.frames = calloc(profile->node_count, sizeof(*path.frames)),
 	};
-	int r = texts && path.texts && path.frames ? 0 : -ENOMEM;
+	int r = texts && path.nodes && path.texts && path.frames ? 0 : -ENOMEM;
 
 	for (uint32_t i = 1; r == 0 && i < profile->frame_count; i++) {
 		texts[i] = frame_text(profile, i);
@@ -384,6 +413,7 @@ static int emit_stacks(struct hl_emit *emit, const struct hl_profile *profile)
 	for (size_t i = 0; texts && i < profile->frame_count; i++)
 		free(texts[i]);
 	free(texts);
+	free(path.nodes);
 	free(path.texts);
 	free(path.frames);
 	return r;

@@ -267,6 +267,8 @@ const char *hl_keys_place(const struct hl_keys_label *label, char *buffer, size_
 {
 	if (!label->file[0])
 		return hl_path_basename(label->module);
+	if (!label->line) /* which some files of other tools do not say */
+		return hl_path_basename(label->file);
 	snprintf(buffer, size, "%s:%u%s", hl_path_basename(label->file), label->line,
 		 label->several_lines ? ",..." : "");
 	return buffer;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Dumps of skynet-mprof: names, counters that wrap, and errors with offsets. */
+#include <dlfcn.h>
 #include <endian.h>
 
 #include "import_reading.h"
@@ -88,13 +89,13 @@ static void functions_of_mprof_are_symbols_in_modules_or_addresses(void **state)
 {
 	struct dump dump = sample_dump();
 	struct hl_profile *profile = read_mprof(&dump);
-	uint32_t node = node_of(profile, "main;pack::run(int);0x7f0000003456");
+	uint32_t node = node_of(profile, "main;pack::run(int);lib.so+0x3456");
 	const struct hl_profile_frame *frame = &profile->frames[profile->nodes[node].frame];
 	uint32_t module = profile->functions[frame->function].module;
 
 	(void)state;
 	assert_string_equal(hl_profile_text(profile, profile->modules[module].path), "./lib.so");
-	assert_int_equal(frame->address, ALLOC_ID);
+	assert_int_equal(frame->address, 0x3456);
 	assert_int_equal(profile->counters[node].alloc_bytes, 1009);
 	assert_int_equal(profile->counters[node].alloc_objects, 11);
 	assert_int_equal(profile->counters[node].free_bytes, 101);
@@ -269,6 +270,63 @@ static void every_failed_allocation_is_reported_and_leaves_nothing_behind(void *
 	must_survive_want_of_memory(&hl_importer_mprof, dump.bytes, dump.size);
 }
 
+/* A stack of two calls in libc, the second ${shift} bytes from where its symbol says. */
+static struct dump dump_of_libc(uint64_t shift)
+{
+	struct dump dump = {.size = 4};
+	char name[80];
+	Dl_info info;
+
+	assert_true(dladdr((void *)(uintptr_t)qsort, &info) != 0);
+	uint64_t sort = (uint64_t)(uintptr_t)qsort + 0x10;
+	uint64_t find = (uint64_t)(uintptr_t)bsearch + 0x10 + shift;
+	put_u32(&dump, 2);
+	snprintf(name, sizeof(name), "%s(qsort+0x10) [0x%llx]", info.dli_fname,
+		 (unsigned long long)sort);
+	put_function(&dump, name, sort);
+	snprintf(name, sizeof(name), "%s(bsearch+0x10) [0x%llx]", info.dli_fname,
+		 (unsigned long long)find);
+	put_function(&dump, name, find);
+	put_counters(&dump, 1, 13, 0, 0);
+	put_u32(&dump, 2);
+	put_u64(&dump, find);
+	put_u64(&dump, sort);
+	finish_dump(&dump);
+	return dump;
+}
+
+static void a_file_that_is_still_there_names_its_places(void **state)
+{
+	struct dump dump = dump_of_libc(0);
+	struct hl_profile *profile = read_mprof(&dump);
+	Dl_info info;
+
+	(void)state;
+	dladdr((void *)(uintptr_t)qsort, &info);
+	uint64_t base = (uint64_t)(uintptr_t)info.dli_fbase;
+	assert_int_equal(profile->warning_count, 0);
+	assert_true(profile->node_count >= 3);
+	const struct hl_profile_frame *leaf =
+		&profile->frames[profile->nodes[profile->node_count - 1].frame];
+	/* The call is the byte before the return address. */
+	assert_int_equal(leaf->address, (uint64_t)(uintptr_t)bsearch + 0x10 - 1 - base);
+	assert_true(profile->modules[profile->functions[leaf->function].module].used);
+	hl_profile_free(profile);
+}
+
+static void another_file_at_the_path_is_not_asked(void **state)
+{
+	struct dump dump = dump_of_libc(0x1000);
+	struct hl_profile *profile = read_mprof(&dump);
+
+	(void)state;
+	assert_int_equal(profile->warning_count, 1);
+	assert_non_null(strstr(hl_profile_text(profile, profile->warnings[0]),
+			       "is not the file that was profiled"));
+	assert_int_equal(counters_of(profile, "qsort;bsearch")->alloc_bytes, 13);
+	hl_profile_free(profile);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -279,6 +337,8 @@ int main(void)
 		cmocka_unit_test(errors_in_dumps_of_mprof_name_the_offset),
 		cmocka_unit_test(dumps_of_mprof_may_end_anywhere),
 		cmocka_unit_test(dumps_of_mprof_are_known_by_their_length_or_their_first_function),
+		cmocka_unit_test(a_file_that_is_still_there_names_its_places),
+		cmocka_unit_test(another_file_at_the_path_is_not_asked),
 		cmocka_unit_test(every_failed_allocation_is_reported_and_leaves_nothing_behind),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

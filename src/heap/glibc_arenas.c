@@ -45,9 +45,10 @@ static int is_known_arena(const struct hl_glibc_reader *reader, struct hl_index 
 
 static int note_damage(struct hl_glibc_reader *reader, const struct hl_glibc_arena *arena)
 {
-	return hl_heap_note(reader->heap,
-			    "the top of the arena at 0x%llx is nowhere: the heap is damaged",
-			    (unsigned long long)arena->address);
+	return hl_heap_note(
+		reader->heap,
+		"the top of the arena at 0x%llx lies outside its memory: the heap is damaged",
+		(unsigned long long)arena->address);
 }
 
 /* Follows the ring of arenas, which a damaged heap may lead astray. */

@@ -119,12 +119,24 @@ static int note_missing(const struct hl_glibc_reader *reader)
 	return r;
 }
 
+/* The main arena may have given memory back since it was read. */
+static void forget_returned(struct hl_glibc_reader *reader)
+{
+	struct hl_glibc_arena now, *arena = &reader->arenas[0];
+
+	if (hl_glibc_read_arena(reader->memory, reader->glibc, arena->address, &now) == 0 &&
+	    now.system_bytes < arena->system_bytes)
+		reader->heap->arenas[0].system_bytes = arena->system_bytes = now.system_bytes;
+}
+
 /* What an arena has got is more than what it counted if it has grown since; what it counts and was
  * not found is unscanned; all the rest is overhead. */
 static void add_up(struct hl_glibc_reader *reader)
 {
 	struct hl_heap_arena *first = &reader->heap->arenas[0];
 
+	if (hl_glibc_lacks_pieces(reader))
+		forget_returned(reader);
 	if (hl_glibc_lacks_pieces(reader))
 		first->unscanned_bytes += reader->arenas[0].system_bytes - reader->main_bytes;
 	for (size_t i = 0; i < reader->heap->arena_count; i++) {

@@ -278,7 +278,7 @@ static int choose_exactly(struct search *search)
 	return r;
 }
 
-/* Where no choice is exact, only what cannot be too much; the rest is nowhere. */
+/* Where no choice is exact, only what cannot be too much is located. */
 static void choose_part(struct search *search)
 {
 	const struct hl_glibc_common *common = &search->reader->common;

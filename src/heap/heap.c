@@ -86,6 +86,8 @@ static int read_heap(struct hl_memory *memory, const struct hl_heap_settings *se
 		other = hl_other_allocator_built_in(memory);
 	if (other.allocator && (r == -ENOTSUP || (r == 0 && has_no_glibc_heap(heap))))
 		return refuse(&other, heap, err);
+	if (r == 0 && glibc.minor == 0)
+		heap->is_stripped = hl_other_allocator_built_in(memory).is_stripped;
 	if (r == -ENOTSUP)
 		add_remedy(&other, heap, err);
 	if (r == 0 && (r = hl_rss_add_others(memory, heap)) < 0)

@@ -74,6 +74,7 @@ struct hl_heap {
 	struct hl_process_facts process; /* of a core: as far as it tells */
 	bool from_core;
 	bool was_stopped; /* nothing moved while it was read */
+	bool is_stripped; /* no function of the allocator can be found, so none can be traced */
 	uint64_t taken_realtime_ns, walk_ns;
 	uint64_t page_bytes;
 	char allocator[64]; /* "glibc 2.36"; others that were seen are in notes */

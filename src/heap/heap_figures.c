@@ -139,10 +139,11 @@ int hl_heap_figures_read(const char *path, struct hl_heap_figures *ret_figures,
 	int r = root ? take_figures(root, &figures) : -EBADMSG;
 	json_decref(root);
 	if (r < 0)
-		return hl_error_set(err, r,
-				    "'%s' is no snapshot of a heap; make one with 'heapline heap "
-				    "-p PID --save FILE'",
-				    path);
+		return hl_error_set(
+			err, r,
+			"'%s' is not a snapshot of a heap; make one with 'heapline heap "
+			"-p PID --save FILE'",
+			path);
 	*ret_figures = figures;
 	return 0;
 }

@@ -70,7 +70,7 @@ static void emit_summary(struct hl_emit *emit, const struct hl_allocations *allo
 	}
 	if (allocations->unscanned_bytes)
 		hl_emit_warning(
-			emit, "unscanned: %s; blocks in there are in no figure below",
+			emit, "unscanned: %s; blocks there are not counted below",
 			hl_format_bytes(hl_heap_number(allocations->unscanned_bytes), bytes));
 }
 

@@ -213,9 +213,8 @@ static void emit_summary(struct hl_emit *emit, const struct sum *total)
 			     hl_format_count(hl_heap_number(total->pool_carriers), carriers),
 			     hl_format_plural(total->pool_carriers));
 	if (total->unscanned_bytes)
-		hl_emit_warning(
-			emit, "unscanned: %s; free blocks in there are not in the figures by size",
-			hl_format_bytes(hl_heap_number(total->unscanned_bytes), all));
+		hl_emit_warning(emit, "unscanned: %s; free blocks there are not in the histograms",
+				hl_format_bytes(hl_heap_number(total->unscanned_bytes), all));
 }
 
 /* ---- a table of allocators ---- */

@@ -67,6 +67,8 @@ static void say_who_allocates(struct figures *of)
 		say(of, "a recording of the program ('heapline record') shows who allocates");
 	else if (of->heap->rss.recorder_bytes)
 		say(of, "'heapline allocations %s' shows who allocated it", of->target);
+	else if (of->heap->is_stripped)
+		say(of, "'heapline pgfault %s 60' shows what makes it grow", of->target);
 	else
 		say(of, "'heapline stacks %s 60' shows who allocates and keeps it", of->target);
 }

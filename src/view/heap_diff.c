@@ -73,7 +73,7 @@ int hl_view_heap_diff(const struct hl_heap_figures *before, const struct hl_heap
 	emit_snapshot(emit, "before", before);
 	emit_snapshot(emit, "after", after);
 	if (before->pid != after->pid || strcmp(before->command, after->command) != 0)
-		hl_emit_warning(emit, "%s", "the two are not of the same process");
+		hl_emit_warning(emit, "%s", "the snapshots are of different processes");
 	emit_changes(emit, before, after);
 	return hl_emit_finish(emit);
 }

@@ -88,6 +88,10 @@ class Advice(unittest.TestCase):
         self.assertNotIn("'heapline record", found["allocations"])
         self.assertIn("heapline stacks -p PID", self.refused_by_record("waits_static", "static"))
 
+    def test_a_static_program_without_symbols(self):
+        found = self.advices([self.program("waits_static_stripped")])
+        self.assertNotIn("heapline stacks", found["heap"] + found["allocations"])
+
     def test_musl(self):
         found = self.advices([self.program("waits_musl")])
         self.assertIn("musl's malloc", found["heap"])

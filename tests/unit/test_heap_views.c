@@ -410,7 +410,7 @@ static void differences_have_both_sides(void **state)
 	fclose(out);
 	assert_says(text, "+2.0 MiB");
 	assert_says(text, "-9");
-	assert_null(strstr(text, "not of the same process"));
+	assert_null(strstr(text, "different processes"));
 	free(text);
 }
 

@@ -318,6 +318,23 @@ static void pages_that_are_not_in_memory_are_not_read(void **state)
 	image_release(&builder.image);
 }
 
+static void a_heap_that_grew_since_its_mappings_were_read_is_walked_to_its_end(void **state)
+{
+	static struct builder builder;
+	struct hl_heap *heap = NULL;
+
+	(void)state;
+	builder_make(&builder, &versions[10]);
+	/* The top is not in the mapping as it was read; the memory is there. */
+	builder.image.base.maps.maps[0].end -= (builder.main.top_bytes & ~UINT64_C(4095)) + 4096;
+	assert_int_equal(read_image(&builder, &plain, &heap), 0);
+	expect_arena(&builder.main, &heap->arenas[0]);
+	assert_int_equal(heap->abandoned, 0);
+	assert_int_equal(heap->note_count, 0);
+	hl_heap_free(heap);
+	image_release(&builder.image);
+}
+
 /* ---- blocks with a mapping of their own ---- */
 
 /* A page of the mapping that looks like the header of a mapped block. */
@@ -495,6 +512,8 @@ int main(void)
 		cmocka_unit_test(heaps_that_lead_to_themselves_end),
 		cmocka_unit_test(lists_that_lead_in_circles_end),
 		cmocka_unit_test(pages_that_are_not_in_memory_are_not_read),
+		cmocka_unit_test(
+			a_heap_that_grew_since_its_mappings_were_read_is_walked_to_its_end),
 		cmocka_unit_test(pages_that_look_like_headers_are_no_blocks),
 		cmocka_unit_test(blocks_that_cannot_be_told_from_others_are_located_nowhere),
 		cmocka_unit_test(a_block_that_is_missing_does_not_hide_others),

@@ -102,6 +102,22 @@ static int take_block(void *context, uint64_t address, uint64_t usable_bytes, ui
 	return hl_owner_counts_add(context, 0, usable_bytes, 1);
 }
 
+/* Nothing can be put into static programs, and none of their functions be found once stripped. */
+static int note_unknown(struct hl_owners *owners, const struct hl_heap *heap)
+{
+	bool is_static = strstr(heap->allocator, "static");
+
+	return hl_owners_note(
+		owners,
+		"who allocated is not known: there is neither a recorder nor the library for tags "
+		"in the process; 'heapline %s -p %d 60' shows %s%s",
+		heap->is_stripped ? "pgfault" : "stacks", (int)heap->process.pid,
+		heap->is_stripped ? "what makes it grow" : "who allocates from now on",
+		is_static ? ""
+			  : "; started with 'heapline record' or 'heapline record --tags' it would "
+			    "be known");
+}
+
 static int sizes_alone(pid_t pid, const struct hl_owners_settings *settings,
 		       struct hl_owners *owners, struct hl_error *err)
 {
@@ -118,6 +134,7 @@ static int sizes_alone(pid_t pid, const struct hl_owners_settings *settings,
 		hl_heap_total(heap, &total);
 		owners->allocations.unscanned_bytes = total.unscanned_bytes;
 		memcpy(owners->allocator, heap->allocator, sizeof(owners->allocator));
+		r = note_unknown(owners, heap);
 	}
 	hl_heap_free(heap);
 	hl_owner_rows_release(&rows);
@@ -139,18 +156,7 @@ static int read_best(pid_t pid, const struct hl_owners_settings *settings,
 	if (r != -ENODATA)
 		return r;
 	owners->source = HL_OWNERS_NONE;
-	r = sizes_alone(pid, settings, owners, err);
-	if (r == 0)
-		r = hl_owners_note(owners,
-				   "who allocated is not known: there is neither a recorder nor "
-				   "the library for tags in the process; 'heapline stacks -p %d "
-				   "60' shows who allocates from now on%s",
-				   (int)pid,
-				   strstr(owners->allocator, "static")
-					   ? ""
-					   : "; started with 'heapline record' or 'heapline record "
-					     "--tags' it would be known");
-	return r;
+	return sizes_alone(pid, settings, owners, err);
 }
 
 static struct hl_owners *owners_new(const struct hl_owners_settings *settings)

@@ -71,8 +71,9 @@ struct hl_history_sum {
 	int64_t from_bytes, to_bytes; /* in use at the range's beginning and end */
 	double area;		      /* sum of bytes, in byte ms */
 	double moment;		      /* sum of bytes * time, in byte ms ms */
-	double *buckets; /* area of each of survey->bucket_count equal parts of the range; NULL
-			    where the bytes never changed */
+	double *buckets; /* area of each of survey->bucket_count equal parts of the range, then the
+			    least in use in each, of several nodes the sum of theirs; NULL where
+			    the bytes never changed */
 };
 
 struct hl_history_survey {

@@ -12,6 +12,7 @@
 #include "profile/history_names.h"
 
 #include <errno.h>
+#include <math.h>
 #include <pthread.h>
 
 #define MS_PER_SECOND 1000.0
@@ -60,7 +61,7 @@ static size_t bucket_of(const struct hl_history *history, size_t bucket_count, u
 	return bucket;
 }
 
-/* Adds ${bytes} held from ${from} to ${to} to the buckets. */
+/* Adds ${bytes} held from ${from} to ${to} to the buckets, and to what was least in them. */
 static void fill_buckets(double *buckets, const struct hl_history *history, size_t bucket_count,
 			 int64_t bytes, uint64_t from, uint64_t to)
 {
@@ -70,6 +71,9 @@ static void fill_buckets(double *buckets, const struct hl_history *history, size
 		uint64_t end = hl_history_bucket_ms(history, bucket_count, bucket + 1);
 		if (end > to)
 			end = to;
+		double *least = &buckets[bucket_count + bucket];
+		if ((double)bytes < *least)
+			*least = (double)bytes;
 		buckets[bucket++] += (double)bytes * (double)(end - from);
 		from = end;
 	}
@@ -82,19 +86,21 @@ static void hold(struct tally *tally, const struct survey *survey, int64_t bytes
 
 	if (ms <= tally->last_ms)
 		return;
-	if (bytes) {
-		tally->area += (double)bytes * (to - from);
-		tally->moment += (double)bytes * (to - from) * (to + from) / 2;
-		if (tally->buckets)
-			fill_buckets(tally->buckets, survey->history, survey->bucket_count, bytes,
-				     tally->last_ms, ms);
-	}
+	tally->area += (double)bytes * (to - from);
+	tally->moment += (double)bytes * (to - from) * (to + from) / 2;
+	if (tally->buckets)
+		fill_buckets(tally->buckets, survey->history, survey->bucket_count, bytes,
+			     tally->last_ms, ms);
 	tally->last_ms = ms;
 }
 
 static double *new_buckets(size_t bucket_count)
 {
-	return calloc(bucket_count, sizeof(double));
+	double *buckets = calloc(2 * bucket_count, sizeof(*buckets));
+
+	for (size_t i = 0; buckets && i < bucket_count; i++)
+		buckets[bucket_count + i] = INFINITY; /* nothing was seen yet */
+	return buckets;
 }
 
 /* ---- one part ---- */
@@ -248,6 +254,8 @@ static void join_buckets(struct tally *whole, struct tally *more, size_t bucket_
 	}
 	for (size_t i = 0; i < bucket_count; i++)
 		whole->buckets[i] += more->buckets[i];
+	for (size_t i = bucket_count; i < 2 * bucket_count; i++)
+		whole->buckets[i] = fmin(whole->buckets[i], more->buckets[i]);
 }
 
 /*
@@ -309,21 +317,24 @@ static int join_parts(const struct survey *survey, uint32_t node, struct hl_hist
 static void add_constant(double *buckets, const struct hl_history *history, size_t bucket_count,
 			 int64_t bytes)
 {
-	if (bytes)
-		fill_buckets(buckets, history, bucket_count, bytes, 0,
-			     hl_history_length_ms(history));
+	for (size_t i = 0; i < bucket_count; i++) {
+		buckets[i] += (double)bytes *
+			      (double)(hl_history_bucket_ms(history, bucket_count, i + 1) -
+				       hl_history_bucket_ms(history, bucket_count, i));
+		buckets[bucket_count + i] += (double)bytes;
+	}
 }
 
 int hl_history_sum_add(struct hl_history_sum *sum, const struct hl_history_sum *more,
 		       const struct hl_history *history, size_t bucket_count)
 {
 	if (more->buckets && !sum->buckets) {
-		sum->buckets = new_buckets(bucket_count);
+		sum->buckets = calloc(2 * bucket_count, sizeof(*sum->buckets));
 		if (!sum->buckets)
 			return -ENOMEM;
 		add_constant(sum->buckets, history, bucket_count, sum->from_bytes);
 	}
-	for (size_t i = 0; more->buckets && i < bucket_count; i++)
+	for (size_t i = 0; more->buckets && i < 2 * bucket_count; i++)
 		sum->buckets[i] += more->buckets[i];
 	if (sum->buckets && !more->buckets)
 		add_constant(sum->buckets, history, bucket_count, more->from_bytes);

@@ -15,6 +15,7 @@
 #define ROWS_DEFAULT	 20
 #define SECONDS_PER_HOUR 3600
 #define PERCENT		 100
+#define NS_PER_MS	 1000000u
 
 static const char *const by_names[] = {
 	[HL_VIEW_BY_STACK] = "stack",
@@ -45,12 +46,12 @@ static void begin_rows(struct hl_emit *emit, const struct hl_view_options *optio
 		{NULL, "growth", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY},
 		{"bytes_per_second", NULL, HL_EMIT_BYTES, HL_EMIT_JSON_ONLY},
 		{"bytes_per_hour", NULL, HL_EMIT_BYTES, HL_EMIT_JSON_ONLY},
-		{NULL, "rose", HL_EMIT_PERCENT, HL_EMIT_TEXT_ONLY},
-		{"rose_percent", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
-		{NULL, "steady", HL_EMIT_PERCENT, HL_EMIT_TEXT_ONLY},
+		{NULL, "leak score", HL_EMIT_PERCENT, HL_EMIT_TEXT_ONLY | HL_EMIT_OMITTED},
 		{"steady_percent", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
-		{"from_bytes", "from", HL_EMIT_BYTES, 0},
-		{"to_bytes", "to", HL_EMIT_BYTES, 0},
+		{"from_bytes", "from", HL_EMIT_BYTES, HL_EMIT_OMITTED},
+		{"to_bytes", "to", HL_EMIT_BYTES, HL_EMIT_OMITTED},
+		{NULL, "time rising", HL_EMIT_PERCENT, HL_EMIT_TEXT_ONLY | HL_EMIT_OMITTED},
+		{"rose_percent", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
 		{NULL, "where", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY | HL_EMIT_SHORTENED | HL_EMIT_PATH},
 		{NULL, by_stack ? "stack, from its leaf" : "function", HL_EMIT_TEXT,
 		 HL_EMIT_TEXT_ONLY |
@@ -76,12 +77,12 @@ static void emit_figures(struct hl_emit *emit, const struct hl_growth_row *row, 
 	hl_emit_cell_text(emit, format_slope(row->slope, slope));
 	hl_emit_cell_integer(emit, llround(row->slope));
 	hl_emit_cell_integer(emit, llround(row->slope * SECONDS_PER_HOUR));
-	hl_emit_cell_percent(emit, row->rose, steps);
-	hl_emit_cell_integer(emit, (row->rose * PERCENT + steps / 2) / steps);
 	hl_emit_cell_percent(emit, lround(row->score * PERCENT * 10), PERCENT * 10);
 	hl_emit_cell_integer(emit, lround(row->score * PERCENT));
 	hl_emit_cell_integer(emit, row->from_bytes);
 	hl_emit_cell_integer(emit, row->to_bytes);
+	hl_emit_cell_percent(emit, row->rose, steps);
+	hl_emit_cell_integer(emit, (row->rose * PERCENT + steps / 2) / steps);
 }
 
 static void emit_words(struct hl_emit *emit, struct growth *growth, const struct hl_growth_row *row)
@@ -104,10 +105,28 @@ static void emit_words(struct hl_emit *emit, struct growth *growth, const struct
 	free(line);
 }
 
+static size_t count_steady(const struct growth *growth)
+{
+	size_t steady = 0;
+
+	while (steady < growth->rows.count && growth->rows.rows[steady].score >= HL_GROWTH_STEADY)
+		steady++;
+	return steady;
+}
+
+/* Whether there is a leak, or it is not known. */
+static bool may_leak(const struct growth *growth)
+{
+	return (growth->rows.bucket_count < HL_GROWTH_BUCKETS_MIN && growth->rows.count) ||
+	       growth->rows.score >= HL_GROWTH_STEADY || count_steady(growth);
+}
+
 static size_t count_shown(const struct growth *growth)
 {
 	uint64_t limit = growth->options->row_limit;
 
+	if (!growth->options->json && !may_leak(growth))
+		return 0;
 	if (limit == HL_VIEW_ROWS_DEFAULT)
 		limit = growth->options->json ? 0 : ROWS_DEFAULT;
 	return limit && limit < growth->rows.count ? (size_t)limit : growth->rows.count;
@@ -133,6 +152,8 @@ static int emit_rows(struct hl_emit *emit, struct growth *growth)
 
 	if (tell_apart(growth, shown) < 0)
 		return -ENOMEM;
+	if (!shown && !growth->options->json)
+		return 0;
 	begin_rows(emit, growth->options);
 	for (size_t i = 0; i < shown; i++) {
 		bool steady = rows->rows[i].score >= HL_GROWTH_STEADY;
@@ -141,7 +162,7 @@ static int emit_rows(struct hl_emit *emit, struct growth *growth)
 		emit_words(emit, growth, &rows->rows[i]);
 	}
 	hl_emit_rows_end(emit);
-	if (shown < rows->count)
+	if (shown && shown < rows->count)
 		hl_emit_line(emit, "... and %s more; -n 0 shows all",
 			     hl_format_count((int64_t)(rows->count - shown), more));
 	return 0;
@@ -149,23 +170,30 @@ static int emit_rows(struct hl_emit *emit, struct growth *growth)
 
 static void emit_explanation(struct hl_emit *emit, const struct growth *growth)
 {
-	size_t steady = 0;
+	const struct hl_growth_rows *rows = &growth->rows;
+	size_t steady = count_steady(growth);
+	char text[HL_FORMAT_MAX];
 
-	while (steady < growth->rows.count && growth->rows.rows[steady].score >= HL_GROWTH_STEADY)
-		steady++;
-	if (!growth->rows.count)
-		hl_emit_line(emit, "nothing grew");
-	else if (growth->rows.bucket_count < HL_GROWTH_BUCKETS_MIN)
+	if (rows->left_out_ms)
+		hl_emit_line(emit,
+			     "the last %s, in which the program freed memory until it ended, "
+			     "are left out",
+			     hl_format_duration(rows->left_out_ms * NS_PER_MS, text));
+	if (!may_leak(growth))
+		hl_emit_line(emit, "nothing grew steadily to the end; no leak seen");
+	else if (rows->bucket_count < HL_GROWTH_BUCKETS_MIN)
 		hl_emit_line(emit, "%zu grew; how steadily, less than a second does not tell",
-			     growth->rows.count);
+			     rows->count);
 	else if (!steady)
-		hl_emit_line(emit, "none of %zu that grew did so steadily to the end, as leaks do",
-			     growth->rows.count);
+		hl_emit_line(emit,
+			     "memory in use grows steadily, by %s, but no %s alone does; these "
+			     "grew most",
+			     format_slope(rows->slope, text), by_names[growth->options->by]);
 	else
 		hl_emit_line(emit,
 			     "%zu of %zu that grew did so steadily to the end, as leaks do; "
 			     "they come first",
-			     steady, growth->rows.count);
+			     steady, rows->count);
 	hl_emit_line(emit, "%s", "");
 }
 
@@ -181,6 +209,9 @@ static int write_growth(struct growth *growth)
 	hl_emit_begin(emit, "growth");
 	hl_history_head_members(emit, growth->history);
 	hl_emit_text(emit, "by", by_names[options->by]);
+	hl_emit_integer(emit, "total_bytes_per_second", llround(growth->rows.slope));
+	hl_emit_integer(emit, "total_steady_percent", lround(growth->rows.score * PERCENT));
+	hl_emit_integer(emit, "left_out_ms", (int64_t)growth->rows.left_out_ms);
 	hl_history_head_lines(emit, growth->history);
 	emit_explanation(emit, growth);
 	r = emit_rows(emit, growth);

@@ -7,56 +7,79 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define PEAK_PARTS   10000 /* a rise of less than one of them is too small to matter */
+#define FALL_PERCENT 99	   /* an interval that ends with less of its maximum is of the end */
+
 /* ---- judging ---- */
 
-double hl_growth_score(const double *means, size_t count)
+/* The least of each part and the ${width} - 1 after it. Returns how many there are. */
+static size_t find_floors(const double *least, size_t count, size_t width, double *floors)
 {
-	double movement = 0, largest = 0;
+	for (size_t i = 0; i + width <= count; i++) {
+		floors[i] = least[i];
+		for (size_t j = 1; j < width; j++)
+			floors[i] = fmin(floors[i], least[i + j]);
+	}
+	return count - width + 1;
+}
 
-	if (count < HL_GROWTH_BUCKETS_MIN)
-		return 0;
-	size_t middle = count / 2 - 1, last = count - 1;
-	double rise = means[last] - means[middle];
-	double late_rise = means[last] - means[count - count / 4 - 1];
+static double score_of_floors(const double *least, size_t count, size_t width)
+{
+	double floors[HL_GROWTH_BUCKETS_MAX], movement = 0, largest = 0;
+	double lowest = INFINITY, highest = -INFINITY;
+	size_t middle = count / 2 - 1, quarter = count - count / 4 - 1;
+	size_t last = find_floors(least, count, width, floors) - 1;
+	double steps = (double)(last - middle), rise = floors[last] - floors[middle];
+	double late_rise = floors[last] - floors[quarter];
+
 	if (rise <= 0 || late_rise <= 0)
 		return 0;
 	for (size_t i = middle; i < last; i++) {
-		movement += fabs(means[i + 1] - means[i]);
-		largest = fmax(largest, means[i + 1] - means[i]);
+		movement += fabs(floors[i + 1] - floors[i]);
+		largest = fmax(largest, floors[i + 1] - floors[i]);
+	}
+	for (size_t i = middle; i < count; i++) {
+		lowest = fmin(lowest, least[i]);
+		highest = fmax(highest, least[i]);
 	}
 	double steadiness = rise / movement;
-	double lateness = fmin(1, 2 * late_rise / rise);
-	double spread = fmax(0, 1 - 2 * largest / rise);
-	return steadiness * lateness * spread;
+	double lateness = fmin(1, late_rise / rise * steps / (double)(last - quarter));
+	double spread = fmax(0, 1 - 2 * (largest / rise - 1 / steps));
+	double clearness = fmin(1, 10 * rise / (highest - lowest));
+	return steadiness * lateness * spread * clearness;
 }
 
-static void fill_means(const struct hl_history_sum *sum, const struct hl_history *history,
-		       size_t count, double *means)
+double hl_growth_score(const double *least, size_t count)
 {
-	for (size_t i = 0; i < count; i++)
-		means[i] = sum->buckets[i] / (double)(hl_history_bucket_ms(history, count, i + 1) -
-						      hl_history_bucket_ms(history, count, i));
+	double score = 0;
+
+	if (count < HL_GROWTH_BUCKETS_MIN)
+		return 0;
+	for (size_t width = 1; width <= count / HL_GROWTH_BUCKETS_MIN; width *= 2)
+		score = fmax(score, score_of_floors(least, count, width));
+	return score;
 }
 
-static unsigned count_rises(const double *means, size_t count)
+static unsigned count_rises(const double *least, size_t count)
 {
 	unsigned rises = 0;
 
 	for (size_t i = 1; i < count; i++)
-		rises += means[i] > means[i - 1];
+		rises += least[i] > least[i - 1];
 	return rises;
 }
 
 static struct hl_growth_row judge(const struct hl_history_sum *sum,
 				  const struct hl_history *history, size_t bucket_count)
 {
-	double means[HL_GROWTH_BUCKETS_MAX];
+	const double *least = &sum->buckets[bucket_count];
+	bool weighs = (least[bucket_count - 1] - least[bucket_count / 2]) * PEAK_PARTS >=
+		      (double)history->profile->total.peak_bytes;
 
-	fill_means(sum, history, bucket_count, means);
 	return (struct hl_growth_row){
 		.slope = hl_history_slope(sum, history),
-		.score = hl_growth_score(means, bucket_count),
-		.rose = count_rises(means, bucket_count),
+		.score = weighs ? hl_growth_score(least, bucket_count) : 0,
+		.rose = count_rises(least, bucket_count),
 		.from_bytes = sum->from_bytes,
 		.to_bytes = sum->to_bytes,
 	};
@@ -111,6 +134,24 @@ static int sum_by_key(const struct hl_growth_rows *rows, const struct hl_history
 	return r;
 }
 
+/* The figures of all keys together. */
+static int judge_total(struct hl_growth_rows *rows, const struct hl_history *history,
+		       const struct hl_history_sum *sums, size_t count)
+{
+	struct hl_history_sum total = {0};
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < count; i++)
+		r = hl_history_sum_add(&total, &sums[i], history, rows->bucket_count);
+	if (r == 0 && total.buckets) {
+		struct hl_growth_row row = judge(&total, history, rows->bucket_count);
+		rows->slope = row.slope;
+		rows->score = row.score;
+	}
+	free(total.buckets);
+	return r;
+}
+
 static int collect(struct hl_growth_rows *rows, const struct hl_history *history,
 		   const struct hl_history_sum *sums, size_t count)
 {
@@ -146,6 +187,8 @@ static int fill(struct hl_growth_rows *rows, const struct hl_history *history,
 	struct hl_history_sum *sums = calloc(count, sizeof(*sums));
 	r = sums ? sum_by_key(rows, history, survey, sums) : -ENOMEM;
 	if (r == 0)
+		r = judge_total(rows, history, sums, count);
+	if (r == 0)
 		r = collect(rows, history, sums, count);
 	for (size_t i = 0; sums && i < count; i++)
 		free(sums[i].buckets);
@@ -153,12 +196,37 @@ static int fill(struct hl_growth_rows *rows, const struct hl_history *history,
 	return r;
 }
 
+/* How many points are left without the process' end. */
+static size_t points_before_end(const struct hl_history *history)
+{
+	const struct hl_log *log = history->log;
+	const struct hl_log_point *points = history->points;
+	size_t count = history->point_count;
+
+	if (history->process->end == HL_END_RUNNING || count <= HL_GROWTH_BUCKETS_MIN ||
+	    points + count != log->points + log->point_count)
+		return count;
+	while (count > HL_GROWTH_BUCKETS_MIN &&
+	       points[count - 1].max_bytes < points[count - 2].max_bytes)
+		count--;
+	/* The fall began within the interval before. */
+	if (count > HL_GROWTH_BUCKETS_MIN &&
+	    points[count - 1].end_bytes < points[count - 1].max_bytes / 100 * FALL_PERCENT)
+		count--;
+	return count;
+}
+
 int hl_growth_rows_init(struct hl_growth_rows *rows, struct hl_history *history,
 			const struct hl_view_options *options, struct hl_error *err)
 {
 	struct hl_history_survey survey;
 
-	*rows = (struct hl_growth_rows){.bucket_count = history->point_count};
+	size_t point_count = points_before_end(history);
+	*rows = (struct hl_growth_rows){
+		.bucket_count = point_count,
+		.left_out_ms = (history->point_count - point_count) * HL_INTERVAL_TICKS,
+	};
+	history->point_count = point_count;
 	if (rows->bucket_count > HL_GROWTH_BUCKETS_MAX)
 		rows->bucket_count = HL_GROWTH_BUCKETS_MAX;
 	int r = hl_history_survey_init(&survey, history, rows->bucket_count, err);

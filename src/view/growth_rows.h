@@ -3,12 +3,23 @@
  * What rises over a log, as rows: stacks, functions or lines, each with how steadily it rises.
  *
  * The range is cut into equal parts, and a row has a mean of the bytes in use for each of them.
- * What tells a leak from warm-up is the later half, in which the means rise by a net of R:
+ *What a garbage collector has not yet taken away goes up and down; what is never given back is the
+ * floor: the least mean of each part and the W - 1 after it. What tells a leak from warm-up is the
+ * later half, in which the floor rises by a net of R:
  *
- *	steadiness  R of all ups and downs; what comes and goes has next to none
- *	lateness    the last quarter's rise of R / 2, 1 at most; a cache that has filled up has none
- *	spread	    1 - 2 * (the largest single rise) / R, 0 at least; one jump has none
- *	score	    the product of the three, from 0 to 1
+ *	steadiness  R of all ups and downs of the floor; what comes and goes has next to none
+ *	lateness    the last quarter's share of R, relative to its share of time, 1 at most; a cache
+ *		    that has filled up has none
+ *	spread	    1 - 2 * (the largest single rise / R - 1 / the number of parts), 0 at least; one
+ *		    jump has none
+ *	clearness   10 * R / how far apart the parts themselves are, 1 at most; a ripple of the
+ *floor under high waves has next to none
+ *	weight	    0 where R is less than a ten-thousandth of the process' peak, else 1
+ *	score	    the product of these, from 0 to 1; the highest of those with W = 1, 2, 4 and 8,
+ *for it is not known how often a collector runs
+ *
+ * Programs free what they have when they end. So, of a process that has ended, the intervals in
+ * which what is in use falls until its end are not part of the range.
  */
 #pragma once
 
@@ -26,26 +37,28 @@ struct hl_growth_row {
 	uint32_t id;		    /* the key; by stack, the node of the call tree */
 	double slope;		    /* bytes per second */
 	double score;
-	unsigned rose; /* in how many of the buckets but the first its mean was above that before */
+	unsigned rose; /* in how many of the parts but the first its least was above that before */
 	int64_t from_bytes, to_bytes;
 };
 
 struct hl_growth_rows {
 	struct hl_growth_row *rows; /* those that rise; steady ones first, then by slope */
 	size_t count;
+	double slope, score;	 /* of all that is in use, as in a row */
+	uint64_t left_out_ms;	 /* of the end of the history's range, in which memory was freed */
 	size_t bucket_count;	 /* one for each interval, HL_GROWTH_BUCKETS_MAX at most */
 	struct hl_keys keys;	 /* none by stack */
 	struct hl_calltree tree; /* by stack */
 };
 
 /*
- * Rows by options->by, of what was allocated right there. Reads the whole range. 0 or a negative
- * errno with a sentence, and ${rows} all zero.
+ * Rows by options->by, of what was allocated right there. Reads the whole range, which is then
+ * without the end that is left out. 0 or a negative errno with a sentence, and ${rows} all zero.
  */
 int hl_growth_rows_init(struct hl_growth_rows *rows, struct hl_history *history,
 			const struct hl_view_options *options, struct hl_error *err);
 
 void hl_growth_rows_release(struct hl_growth_rows *rows);
 
-/* The score of a row with these ${count} means. */
-double hl_growth_score(const double *means, size_t count);
+/* The score, weight aside, of a row with these ${count} least amounts. */
+double hl_growth_score(const double *least, size_t count);

@@ -9,13 +9,18 @@
 
 #include <cmocka.h>
 
+#define SAMPLES 16 /* of each part */
+
 static double score_of(double (*shape)(double time))
 {
-	double means[HL_GROWTH_BUCKETS_MAX];
+	double least[HL_GROWTH_BUCKETS_MAX];
 
-	for (size_t i = 0; i < HL_GROWTH_BUCKETS_MAX; i++)
-		means[i] = shape(((double)i + 0.5) / HL_GROWTH_BUCKETS_MAX);
-	return hl_growth_score(means, HL_GROWTH_BUCKETS_MAX);
+	for (size_t i = 0; i < HL_GROWTH_BUCKETS_MAX * SAMPLES; i++) {
+		double now = shape(((double)i + 0.5) / (HL_GROWTH_BUCKETS_MAX * SAMPLES));
+		double *part = &least[i / SAMPLES];
+		*part = i % SAMPLES ? fmin(*part, now) : now;
+	}
+	return hl_growth_score(least, HL_GROWTH_BUCKETS_MAX);
 }
 
 static double leak(double time)
@@ -55,7 +60,29 @@ static double jump(double time)
 
 static double waves(double time)
 {
-	return 1 + sin(time * 60) + 0.2 * time;
+	return 1 + sin(time * 60);
+}
+
+/* A collector runs 25 times, and takes away all that is not kept. */
+static double collected(double time)
+{
+	return 100 + 400 * (time * 25 - floor(time * 25));
+}
+
+static double collected_leak(double time)
+{
+	return collected(time) + 300 * time;
+}
+
+static double collected_seldom(double time)
+{
+	return 100 + 400 * (time * 9 - floor(time * 9));
+}
+
+/* What a server has in use: as much as there is to do. */
+static double load(double time)
+{
+	return 1000 + 100 * sin(time * 40) + 70 * sin(time * 97) + 50 * sin(time * 311);
 }
 
 static double shrinking(double time)
@@ -79,6 +106,10 @@ static void leaks_score_high_and_what_is_none_does_not(void **state)
 	assert_true(score_of(full_cache_that_wobbles) < 0.2);
 	assert_true(score_of(jump) == 0);
 	assert_true(score_of(waves) < 0.2);
+	assert_true(score_of(collected_leak) > 0.6);
+	assert_true(score_of(collected) < 0.2);
+	assert_true(score_of(collected_seldom) < 0.2);
+	assert_true(score_of(load) < 0.2);
 	assert_true(score_of(shrinking) == 0);
 	assert_true(score_of(nothing) == 0);
 	assert_true(hl_growth_score((double[]){1, 2, 3, 4, 5, 6, 7}, 7) == 0);

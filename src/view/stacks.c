@@ -155,17 +155,21 @@ static void figures_line(struct hl_emit *emit, const struct stacks *stacks,
 /* The function, and where it calls on, as far as that is known. */
 static void frame_line(struct hl_emit *emit, const struct hl_emit_frame *frame)
 {
-	const struct hl_keys_label label = {.name = frame->function,
+	char buffer[256], *name = strdup(frame->function);
+	const struct hl_keys_label label = {.name = name ? name : frame->function,
 					    .file = frame->file,
 					    .line = frame->line,
 					    .module = frame->module};
-	char buffer[256];
+
+	if (name)
+		hl_format_templates(name);
 	const char *place = hl_keys_place(&label, buffer, sizeof(buffer));
 
 	if (!*place || (!label.file[0] && hl_keys_names_module(&label)))
 		hl_emit_line(emit, "    %s", label.name);
 	else
 		hl_emit_line(emit, "    %s (%s)", label.name, place);
+	free(name);
 }
 
 static void stack_lines(struct hl_emit *emit, struct stacks *stacks, const struct stack *stack)

@@ -121,6 +121,7 @@ class RunningServer(unittest.TestCase):
         first = next(line for line in result.stdout.splitlines() if line.startswith("    "))
         self.assertIn(NAME, first)
         self.assertIn(int(re.search(r"request_server\.cc:(\d+)", first).group(1)), leaking_lines())
+        self.assertIn(" serve<...>(", result.stdout)
         self.assertTrue(report["plumbing_folded"])
 
 

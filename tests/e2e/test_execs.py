@@ -84,6 +84,12 @@ class Execs(harness.TestCase):
         self.assertEqual(self.leaf_bytes(inner), LEAF_BYTES)
         self.assertEqual(self.leaf_bytes(outer), 0)
 
+    def test_a_program_is_left_alone_when_it_is_given_an_empty_socket(self):
+        asan = harness.program("hello_asan")
+        result, recording = self.record(["env", "-u", "LD_PRELOAD", "HEAPLINE_SOCKET=", asan])
+        self.assertEqual(result.stdout, "hello\n", result.stderr)
+        self.assert_went_on(result, recording, "hello_asan")
+
     def test_without_following_the_report_says_what_went_on(self):
         leaf = [harness.program("lifecycle"), "leaf"]
         result, recording = self.record_well([harness.program("execs"), "execve", *leaf],

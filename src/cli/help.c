@@ -49,14 +49,18 @@ void hl_help_program(FILE *out)
 {
 	size_t width = width_of(out);
 
-	fputs("usage: heapline VERB [OPTIONS] [ARGUMENTS]\n\n", out);
+	hl_format_put_wrapped(out, "usage: heapline VERB [OPTIONS] [ARGUMENTS]", 0, 7, width);
+	fputs("\n\n", out);
 	hl_format_put_wrapped(
 		out, "Shows where the memory of a program went: every allocation, by call stack.",
 		0, 0, width);
 	fputc('\n', out);
 	for (int group = 0; group < HL_GROUP_COUNT; group++)
 		put_group(out, (enum hl_verb_group)group, width);
-	fputs("\n'heapline help VERB' shows the options of a verb. Begin with:\n"
+	fputc('\n', out);
+	hl_format_put_wrapped(
+		out, "'heapline help VERB' shows the options of a verb. Begin with:", 0, 0, width);
+	fputs("\n"
 	      "  heapline record -o app.hl -- COMMAND\n"
 	      "  heapline top app.hl\n"
 	      "or, for a process that runs:\n"

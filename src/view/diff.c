@@ -64,11 +64,12 @@ static void begin_rows(struct hl_emit *emit, const struct hl_profile *profile,
 	unsigned key_of_place = by_line ? HL_EMIT_KEY : 0, key_of_words = by_line ? 0 : HL_EMIT_KEY;
 	key_of_words |= options->by == HL_VIEW_BY_MODULE ? HL_EMIT_PATH : 0;
 	const struct hl_emit_column columns[COLUMN_COUNT] = {
-		[COLUMN_BEFORE] = {NULL, "before", type, HL_EMIT_TEXT_ONLY},
-		[COLUMN_AFTER] = {NULL, "after", type, HL_EMIT_TEXT_ONLY},
+		[COLUMN_BEFORE] = {NULL, "before", type, HL_EMIT_TEXT_ONLY | HL_EMIT_OMITTED},
+		[COLUMN_AFTER] = {NULL, "after", type, HL_EMIT_TEXT_ONLY | HL_EMIT_OMITTED},
 		[COLUMN_DELTA] = {NULL, "delta", type, HL_EMIT_TEXT_ONLY},
 		[COLUMN_PERCENT] = {NULL, "delta%", HL_EMIT_PERCENT, HL_EMIT_TEXT_ONLY},
-		[COLUMN_OTHER] = {NULL, hl_unit_names[other], types[other], of_other},
+		[COLUMN_OTHER] = {NULL, hl_unit_names[other], types[other],
+				  of_other | HL_EMIT_OMITTED},
 		[COLUMN_PLACE] = {NULL, "where", HL_EMIT_TEXT,
 				  HL_EMIT_SHORTENED | HL_EMIT_PATH | key_of_place | of_place},
 		[COLUMN_WORDS] = {NULL, title_of_words(options->by), HL_EMIT_TEXT,

@@ -15,10 +15,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define COLUMNS_MAX    24 /* more than any view has */
-#define STREAMED_WIDTH 10 /* of numbers in tables that are streamed */
-#define WIDTH_DEFAULT  80 /* of a terminal that does not say */
-#define INDENT	       2  /* of a line that goes on */
+#define COLUMNS_MAX    24  /* more than any view has */
+#define STREAMED_WIDTH 10  /* of numbers in tables that are streamed */
+#define STREAMED_GAP   2   /* between their columns */
+#define STREAMED_MAX   512 /* bytes of a text that is cut off */
+#define WIDTH_DEFAULT  80  /* of a terminal that does not say */
+#define INDENT	       2   /* of a line that goes on */
 #define WARNING_COLOR  "\033[1;31m"
 #define PLAIN_COLOR    "\033[0m"
 #define REPLACEMENT    "\xef\xbf\xbd" /* U+FFFD, as long as what it stands for */
@@ -36,7 +38,9 @@ struct hl_emit {
 	size_t column_count, column; /* column: of the next cell */
 	size_t table_column;	     /* of the next cell, in the table */
 	bool line_has_cells;
-	bool streamed; /* a table that is written as it comes; then .table is NULL */
+	bool streamed;	   /* a table that is written as it comes; then .table is NULL */
+	size_t width;	   /* of the terminal that a streamed table goes to; 0: no limit */
+	size_t line_width; /* what of it is taken */
 };
 
 int hl_emit_new(FILE *out, enum hl_emit_form form, bool color, struct hl_emit **ret_emit)
@@ -262,12 +266,37 @@ void hl_emit_rows(struct hl_emit *emit, const char *key, const struct hl_emit_co
 		fail(emit, -ENOMEM);
 }
 
-/* What stands before a cell of lines and of streamed tables. */
+/* What stands before a cell of lines. */
 static void begin_cell(struct hl_emit *emit)
 {
 	if (emit->line_has_cells)
-		fputs(emit->streamed ? "  " : " ", emit->out);
+		putc(' ', emit->out);
 	emit->line_has_cells = true;
+}
+
+/* A cell of a streamed table, as far as the terminal has room for it; none comes after one that it
+ * has no room for. */
+static void put_streamed(struct hl_emit *emit, enum hl_emit_type type, const char *text)
+{
+	size_t gap = emit->line_has_cells ? STREAMED_GAP : 0;
+	size_t room =
+		emit->width > emit->line_width + gap ? emit->width - emit->line_width - gap : 0;
+	char shortened[STREAMED_MAX];
+
+	if (emit->width && room < (is_number(type) ? STREAMED_WIDTH : 1)) {
+		emit->line_width = emit->width;
+		return;
+	}
+	emit->line_width += gap + STREAMED_WIDTH;
+	emit->line_has_cells = true;
+	if (is_number(type))
+		fprintf(emit->out, "%*s", (int)(gap + STREAMED_WIDTH), text);
+	else if (*text) /* the last cell, see hl_emit_rows_streamed() */
+		fprintf(emit->out, "%*s", (int)gap, "");
+	if (!is_number(type))
+		hl_format_put(emit->out, emit->width ? hl_format_shortened(text, room, shortened,
+									   sizeof(shortened))
+						     : text);
 }
 
 void hl_emit_rows_streamed(struct hl_emit *emit, const char *key,
@@ -277,13 +306,13 @@ void hl_emit_rows_streamed(struct hl_emit *emit, const char *key,
 	if (emit->form != HL_EMIT_TABLE)
 		return;
 	emit->streamed = true;
+	emit->width = hl_emit_width(emit);
 	for (size_t i = 0; i < column_count; i++)
-		if (is_shown(emit, &columns[i])) {
-			begin_cell(emit);
-			fprintf(emit->out, "%*s", is_number(columns[i].type) ? STREAMED_WIDTH : 0,
-				columns[i].title);
-		}
+		if (is_shown(emit, &columns[i]))
+			put_streamed(emit, columns[i].type, columns[i].title);
 	putc('\n', emit->out);
+	emit->line_has_cells = false;
+	emit->line_width = 0;
 }
 
 /* Whether cells are written at once, and not kept for a table. */
@@ -302,6 +331,7 @@ static void end_row(struct hl_emit *emit)
 	emit->column = 0;
 	emit->table_column = 0;
 	emit->line_has_cells = false;
+	emit->line_width = 0;
 }
 
 static const char *color_of(unsigned emphasis)
@@ -395,13 +425,12 @@ static void put_text(struct hl_emit *emit, const char *text)
 		put_table_cell(emit, text);
 		return;
 	}
-	if (emit->streamed && !*text) /* the last cell, see hl_emit_rows_streamed() */
+	if (emit->streamed) {
+		put_streamed(emit, emit->columns[emit->column - 1].type, text);
 		return;
+	}
 	begin_cell(emit);
-	if (emit->streamed && is_number(emit->columns[emit->column - 1].type))
-		fprintf(emit->out, "%*s", STREAMED_WIDTH, text);
-	else
-		hl_format_put(emit->out, text);
+	hl_format_put(emit->out, text);
 }
 
 void hl_emit_cell_text(struct hl_emit *emit, const char *text)
@@ -477,7 +506,7 @@ static void put_stack(struct hl_emit *emit, const char *const *frames, size_t co
 	char *joined = NULL;
 	size_t size;
 
-	if (writes_cells(emit)) {
+	if (emit->form == HL_EMIT_LINES) {
 		begin_cell(emit);
 		put_frames(emit->out, frames, count);
 		return;

@@ -78,6 +78,26 @@ static void omit_columns(struct fitting *fitting, size_t width)
 		fitting->hidden[i] = fitting->columns[i].flags & HL_EMIT_OMITTED;
 }
 
+/* Whether column ${i} stays on the narrowest terminal: the first one, and what rows stand for. */
+static bool is_indispensable(const struct fitting *fitting, size_t i)
+{
+	return i == 0 || fitting->columns[i].flags & HL_EMIT_KEY;
+}
+
+/* Where that is not enough, columns go from the right on; but none where it would be in vain. */
+static void omit_more(struct fitting *fitting, size_t width)
+{
+	size_t least = 0;
+
+	for (size_t i = 0; i < fitting->count; i++)
+		if (is_indispensable(fitting, i))
+			least += least_width(&fitting->columns[i], fitting->widths[i]) +
+				 (i ? SEPARATOR_WIDTH : 0);
+	for (size_t i = fitting->count;
+	     i-- > 0 && least <= width && total_width(fitting) > width + slack_of(fitting);)
+		fitting->hidden[i] |= !is_indispensable(fitting, i);
+}
+
 /* Takes from the columns with just these ${flags}, the widest first, what is too much. */
 static void narrow(struct fitting *fitting, size_t width, unsigned flags)
 {
@@ -149,6 +169,7 @@ int hl_emit_fit(struct libscols_table *table, const struct hl_emit_column *colum
 	while (scols_table_next_line(table, lines, &line) == 0)
 		widen(&fitting, line);
 	omit_columns(&fitting, width);
+	omit_more(&fitting, width);
 	narrow(&fitting, width, HL_EMIT_SHORTENED);
 	narrow(&fitting, width, HL_EMIT_SHORTENED | HL_EMIT_KEY);
 	scols_reset_iter(lines, SCOLS_ITER_FORWARD);

@@ -197,10 +197,10 @@ static const char *symbols_text(const struct hl_profile *profile,
 static void module_rows(struct hl_emit *emit, const struct hl_profile *profile)
 {
 	static const struct hl_emit_column columns[] = {
-		{"path", "module", HL_EMIT_TEXT, 0},
+		{"path", "module", HL_EMIT_TEXT, HL_EMIT_SHORTENED | HL_EMIT_PATH | HL_EMIT_KEY},
 		{"build_id", "build id", HL_EMIT_TEXT, HL_EMIT_OMITTED},
 		{"symbols", "symbols", HL_EMIT_TEXT, 0},
-		{"reason", "remark", HL_EMIT_TEXT, 0},
+		{"reason", "remark", HL_EMIT_TEXT, HL_EMIT_SHORTENED},
 	};
 	if (profile->module_count > 1)
 		hl_emit_line(emit, "%s", "");

@@ -12,10 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DRAWN_DEPTH_MAX 500 /* deeper branches are folded where they would be drawn */
-#define FIGURES_WIDTH	45  /* columns of a terminal that the figures take at most */
-#define BRANCH_WIDTH	2   /* of each level of the tree */
-#define WORDS_MIN	24  /* that names get in any case, though the line is then too long */
+#define DRAWN_DEPTH_MAX	 500 /* deeper branches are folded where they would be drawn */
+#define FIGURES_WIDTH	 45  /* columns of a terminal that the figures take at most */
+#define NARROW		 72  /* a terminal that has room for the first two figures alone */
+#define NARROW_FIGURES	 20
+#define NARROW_WORDS_MIN 12
+#define BRANCH_WIDTH	 2  /* of each level of the tree */
+#define WORDS_MIN	 24 /* that names get in any case, though the line is then too long */
 
 /* A row to come: one node, or several siblings that are folded into one line. */
 struct item {
@@ -130,13 +133,16 @@ static void begin_rows(struct hl_emit *emit, const struct drawing *drawing)
 	bool knows_objects = hl_profile_knows(drawing->profile, options->value, HL_UNIT_OBJECTS);
 	unsigned bytes = knows_bytes ? HL_EMIT_JSON_ONLY : HL_EMIT_HIDDEN;
 	unsigned objects = knows_objects ? HL_EMIT_JSON_ONLY : HL_EMIT_HIDDEN;
-	unsigned of_other = knows_bytes && knows_objects ? HL_EMIT_TEXT_ONLY : HL_EMIT_HIDDEN;
+	bool is_narrow = hl_emit_width(emit) && hl_emit_width(emit) < NARROW;
+	unsigned of_other =
+		knows_bytes && knows_objects && !is_narrow ? HL_EMIT_TEXT_ONLY : HL_EMIT_HIDDEN;
 	unsigned of_flat = options->reversed ? HL_EMIT_HIDDEN : 0;
 	const struct hl_emit_column columns[COLUMN_COUNT] = {
 		[COLUMN_CUM] = {NULL, "cum", type, HL_EMIT_TEXT_ONLY},
 		[COLUMN_CUM_PERCENT] = {NULL, "cum%", HL_EMIT_PERCENT, HL_EMIT_TEXT_ONLY},
 		[COLUMN_FLAT] = {NULL, "self", type,
-				 HL_EMIT_TEXT_ONLY | HL_EMIT_BLANK_ZERO | of_flat},
+				 HL_EMIT_TEXT_ONLY | HL_EMIT_BLANK_ZERO | of_flat |
+					 (is_narrow ? HL_EMIT_HIDDEN : 0)},
 		[COLUMN_OTHER] = {NULL, hl_unit_names[other], types[other], of_other},
 		[COLUMN_WORDS] = {NULL, "function", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY | HL_EMIT_TREE},
 		[COLUMN_ID] = {"id", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
@@ -190,8 +196,10 @@ static int describe_folded(uint32_t count, struct words *ret_words)
 /* Shortens the words of a branch to what a narrow terminal has left for them at ${depth}. */
 static int fit(struct words *words, size_t width, size_t depth)
 {
-	size_t taken = FIGURES_WIDTH + BRANCH_WIDTH * depth;
-	size_t room = width > taken + WORDS_MIN ? width - taken : WORDS_MIN;
+	bool is_narrow = width < NARROW;
+	size_t taken = (is_narrow ? NARROW_FIGURES : FIGURES_WIDTH) + BRANCH_WIDTH * depth;
+	size_t least = is_narrow ? NARROW_WORDS_MIN : WORDS_MIN;
+	size_t room = width > taken + least ? width - taken : least;
 	size_t bytes = strlen(words->branch) + 1;
 
 	if (!width)

@@ -1,19 +1,24 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What people see on a terminal: how far work is, and reports, which never get lost on the way."""
 
+import fcntl
 import os
 import pty
+import re
+import struct
 import subprocess
 import tempfile
+import termios
 import unittest
 from pathlib import Path
 
 import harness
 
 
-def on_terminal(command, **variables):
+def on_terminal(command, columns=80, **variables):
     """All that a command writes to a terminal of its own, and its exit status."""
     ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     environment = {name: text for name, text in os.environ.items()
                    if name not in ("PAGER", "HEAPLINE_PAGER", "LESS", "TERM")}
     environment.update({"TERM": "xterm"} | variables)
@@ -30,6 +35,43 @@ def on_terminal(command, **variables):
         os.close(ours)
         status = process.wait(timeout=harness.TIMEOUT_S)
     return written.decode(errors="replace").replace("\r\n", "\n"), status
+
+
+class Widths(harness.TestCase):
+    """Reports fit the terminal; `lines` and `folded`, which other programs read, are not cut."""
+
+    COMMANDS = (
+        "top shop.hl", "top --by line shop.hl", "top --by thread shop.hl",
+        "top --by address shop.hl", "top --by module shop.hl", "annotate shop shop.hl",
+        "tree shop.hl", "tree --reversed shop.hl", "diff shop.hl two.hl",
+        "diff --by stack shop.hl two.hl", "timeline logged.hl", "timeline --by function logged.hl",
+        "peaks logged.hl", "growth logged.hl", "events logged.hl", "events --dump logged.hl",
+        "events --lifetimes logged.hl", "sizes sized.hl", "info shop.hl", "info --stacks shop.hl")
+
+    def assert_fits(self, command, columns):
+        written, status = on_terminal([harness.HEAPLINE, *command], columns=columns,
+                                      LC_ALL="C.UTF-8")
+        self.assertEqual(status, 0, written)
+        for line in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written).splitlines():
+            self.assertLessEqual(len(line), columns, line)
+
+    def test_reports_fit_wide_and_narrow_terminals(self):
+        for name in ("shop", "two", "logged", "sized"):
+            subprocess.run([os.path.join(harness.BUILD, "tests/cli/make_recording"), name,
+                            self.path(f"{name}.hl")], check=True)
+        for command in self.COMMANDS:
+            verb, *options = [self.path(word) if word.endswith(".hl") else word
+                              for word in command.split()]
+            for columns in (80, 40):
+                with self.subTest(command, columns=columns):
+                    self.assert_fits([verb, "--no-pager", *options], columns)
+
+    def test_help_fits_wide_and_narrow_terminals(self):
+        for verb in harness.run([harness.HEAPLINE, "--complete", ""]).stdout.splitlines():
+            for columns in (80, 40):
+                with self.subTest(verb, columns=columns):
+                    self.assert_fits(["help", verb.split("\t")[0]], columns)
+        self.assert_fits(["help"], 40)
 
 
 class Pagers(unittest.TestCase):

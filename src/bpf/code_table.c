@@ -342,6 +342,80 @@ static int compile_debug_frames(const struct image *image, const struct hl_code_
 	return r == -ENOMEM ? r : 0;
 }
 
+/* ---- frame pointers; src/unwind/rule_cache.c has the same for the recorder ---- */
+
+static bool file_offset(const struct hl_code_table *table, uint64_t address, uint64_t *ret_offset)
+{
+	for (uint32_t i = 0; i < table->segment_count; i++) {
+		const struct hl_code_segment *segment = &table->segments[i];
+		if (!segment->is_executable || address - segment->address >= segment->bytes)
+			continue;
+		*ret_offset = segment->offset + (address - segment->address);
+		return true;
+	}
+	return false;
+}
+
+/* Rows for a function without rules whose first instructions make rbp its frame pointer. */
+static int add_function_rows(const struct image *image, const struct hl_code_table *table,
+			     const struct row_gaps *gaps, const Elf64_Sym *symbol)
+{
+	const struct cfi_rows *rows = gaps->rows;
+	uint8_t code[HL_PROLOGUE_BYTES];
+	uint64_t offset, at = symbol->st_value - table->code_low;
+	uint64_t bytes = symbol->st_size < sizeof(code) ? symbol->st_size : sizeof(code);
+	if (at >= table->code_high - table->code_low ||
+	    symbol->st_size > table->code_high - symbol->st_value ||
+	    hl_cfi_rows_find(rows->rows, gaps->known, (uint32_t)at) != HL_RULE_NONE ||
+	    !file_offset(table, symbol->st_value, &offset) ||
+	    read_at(image, code, bytes, offset) < 0)
+		return 0;
+	size_t made = hl_arch_frame_pointer_made(code, bytes);
+	if (!made)
+		return 0;
+	const struct hl_cfi_row first = {.offset = (uint32_t)(at + made),
+					 .rule = HL_RULE_FRAME_POINTER};
+	const struct hl_cfi_row last = {.offset = (uint32_t)(at + symbol->st_size)};
+	int r = keep_row_in_gap((void *)gaps, &first);
+	return r < 0 ? r : keep_row_in_gap((void *)gaps, &last);
+}
+
+/* The symbol table, else the dynamic one, to be freed; NULL when there is none. 0 or -ENOMEM. */
+static int load_symbols(const struct image *image, Elf64_Sym **ret_symbols, size_t *ret_count)
+{
+	Elf64_Shdr section, found = {0};
+	if (image->header.e_shentsize != sizeof(section))
+		return 0;
+	for (uint32_t i = 0; i < image->header.e_shnum; i++) {
+		if (read_section(image, i, &section) < 0)
+			break;
+		if (section.sh_type == SHT_SYMTAB ||
+		    (section.sh_type == SHT_DYNSYM && found.sh_type != SHT_SYMTAB))
+			found = section;
+	}
+	if (!found.sh_type || found.sh_size > FRAME_BYTES_MAX)
+		return 0;
+	int r = read_new(image, found.sh_size, found.sh_offset, (void **)ret_symbols);
+	*ret_count = r == 0 ? found.sh_size / sizeof(**ret_symbols) : 0;
+	return r == -ENOMEM ? r : 0;
+}
+
+static int add_frame_pointer_rows(const struct image *image, const struct hl_code_table *table,
+				  struct cfi_rows *rows)
+{
+	const struct row_gaps gaps = {rows, rows->count};
+	Elf64_Sym *symbols = NULL;
+	size_t count = 0;
+	int r = load_symbols(image, &symbols, &count);
+	for (size_t i = 0; i < count && r == 0; i++)
+		if (ELF64_ST_TYPE(symbols[i].st_info) == STT_FUNC && symbols[i].st_shndx)
+			r = add_function_rows(image, table, &gaps, &symbols[i]);
+	free(symbols);
+	if (r == 0)
+		rows->count = hl_cfi_rows_finish(rows->rows, rows->count);
+	return r;
+}
+
 /* Code at the entry point without rules is where stacks end. */
 static int add_entry_rows(const struct image *image, const struct hl_code_table *table,
 			  struct cfi_rows *rows)
@@ -450,6 +524,8 @@ static int read_rows(const struct image *image, struct hl_code_table *table)
 		r = compile_debug_frames(image, table, &rows);
 	if (r == 0)
 		r = add_entry_rows(image, table, &rows);
+	if (r == 0)
+		r = add_frame_pointer_rows(image, table, &rows);
 	if (r == 0)
 		r = build_pages(table, &rows);
 	free(rows.rows);

@@ -267,23 +267,23 @@ bool hl_modules_find(struct hl_modules *modules, uint64_t pc, struct hl_unwind_m
 	return true;
 }
 
-struct hl_unwind_debug_frame hl_modules_debug_frame(struct hl_modules *modules, uint32_t id)
+struct hl_unwind_file hl_modules_file(struct hl_modules *modules, uint32_t id)
 {
 	if (id == HL_MODULE_NONE || id == HL_MODULE_SCRIPT)
-		return (struct hl_unwind_debug_frame){0};
+		return (struct hl_unwind_file){0};
 	const struct hl_region_module *module = &modules->shared->modules[id - 1];
 	struct hl_module_entry *entry = &modules->entries[id - 1];
 	const char *path = modules->shared->strings + module->path_offset;
 	hl_spin_lock(&modules->lock);
-	if (!entry->debug_frame_sought && (!*path || *path == '/')) {
+	if (!entry->file_sought && (!*path || *path == '/')) {
 		int fd = hl_module_file_open(path, image_of(module, path));
 		if (fd >= 0) {
-			entry->debug_frame = hl_module_file_debug_frame(fd);
+			entry->file = hl_module_file_map(fd);
 			hl_sys_close(fd);
 		}
 	}
-	entry->debug_frame_sought = true;
-	struct hl_unwind_debug_frame found = entry->debug_frame;
+	entry->file_sought = true;
+	struct hl_unwind_file found = entry->file;
 	hl_spin_unlock(&modules->lock);
 	return found;
 }

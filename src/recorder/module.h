@@ -14,8 +14,8 @@
 struct hl_module_entry {
 	uint64_t start, end;
 	const void *loaded; /* the loader's struct link_map */
-	struct hl_unwind_debug_frame debug_frame;
-	bool debug_frame_sought;
+	struct hl_unwind_file file;
+	bool file_sought;
 	bool gone; /* unloaded */
 };
 
@@ -40,8 +40,8 @@ bool hl_modules_find(struct hl_modules *modules, uint64_t pc, struct hl_unwind_m
  * watches. Reads /proc/self/maps, so only for an address in no module. */
 bool hl_modules_is_trampoline(uint64_t address);
 
-/* The .debug_frame of module ${id}, found at the first call. As above. */
-struct hl_unwind_debug_frame hl_modules_debug_frame(struct hl_modules *modules, uint32_t id);
+/* Parts of the file of module ${id}, mapped at the first call. As above. */
+struct hl_unwind_file hl_modules_file(struct hl_modules *modules, uint32_t id);
 
 /* Notes which modules are not loaded any more; some 50 ns for each. As above. */
 void hl_modules_retire_unloaded(struct hl_modules *modules);

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#define PAGE_BYTES   UINT64_C(4096)
 #define COMPARED_MAX 4096u /* bytes of headers: more need not be mapped */
 
 static long read_at(int fd, void *buffer, size_t bytes, uint64_t offset)
@@ -58,59 +59,58 @@ struct hl_file_print hl_module_file_print(int fd)
 	};
 }
 
-struct file {
-	const uint8_t *bytes;
-	size_t size;
-};
-
-static bool inside(const struct file *file, uint64_t offset, uint64_t bytes)
+/* Maps ${section}; NULL when it is not in the file or cannot be mapped. */
+static const uint8_t *map_section(int fd, const Elf64_Shdr *section, uint64_t file_bytes)
 {
-	return offset <= file->size && bytes <= file->size - offset;
-}
-
-static const Elf64_Shdr *section_headers(const struct file *file, const Elf64_Ehdr *header)
-{
-	if (memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
-	    header->e_shentsize != sizeof(Elf64_Shdr) ||
-	    !inside(file, header->e_shoff, (uint64_t)header->e_shnum * sizeof(Elf64_Shdr)) ||
-	    header->e_shstrndx >= header->e_shnum)
+	uint64_t skipped = section->sh_offset % PAGE_BYTES;
+	if (!section->sh_size || section->sh_offset > file_bytes ||
+	    section->sh_size > file_bytes - section->sh_offset)
 		return NULL;
-	return (const Elf64_Shdr *)(file->bytes + header->e_shoff);
+	long address = hl_sys6(SYS_mmap, 0, (long)(section->sh_size + skipped), PROT_READ,
+			       MAP_PRIVATE, fd, (long)(section->sh_offset - skipped));
+	return address < 0 && address > -4096 ? NULL : (const uint8_t *)address + skipped;
 }
 
-static struct hl_unwind_debug_frame find_debug_frame(const struct file *file)
+static bool read_section(int fd, const Elf64_Ehdr *header, uint32_t index, Elf64_Shdr *ret_section)
+{
+	uint64_t offset = header->e_shoff + index * sizeof(*ret_section);
+	return read_at(fd, ret_section, sizeof(*ret_section), offset) == (long)sizeof(*ret_section);
+}
+
+static bool is_debug_frame(int fd, const Elf64_Shdr *names, const Elf64_Shdr *section)
 {
 	static const char wanted[] = ".debug_frame";
-	const Elf64_Ehdr *header = (const Elf64_Ehdr *)file->bytes;
-	const Elf64_Shdr *sections = section_headers(file, header);
-	if (!sections)
-		return (struct hl_unwind_debug_frame){0};
-	const Elf64_Shdr *names = &sections[header->e_shstrndx];
-	for (uint16_t i = 0; i < header->e_shnum; i++) {
-		const Elf64_Shdr *section = &sections[i];
-		uint64_t name = names->sh_offset + section->sh_name;
-		if (section->sh_type == SHT_NOBITS || section->sh_flags & SHF_COMPRESSED ||
-		    !inside(file, name, sizeof(wanted)) ||
-		    memcmp(file->bytes + name, wanted, sizeof(wanted)) != 0 ||
-		    !inside(file, section->sh_offset, section->sh_size))
-			continue;
-		return (struct hl_unwind_debug_frame){file->bytes + section->sh_offset,
-						      section->sh_size};
-	}
-	return (struct hl_unwind_debug_frame){0};
+	char name[sizeof(wanted)];
+	return section->sh_type != SHT_NOBITS && !(section->sh_flags & SHF_COMPRESSED) &&
+	       read_at(fd, name, sizeof(name), names->sh_offset + section->sh_name) ==
+		       (long)sizeof(name) &&
+	       !memcmp(name, wanted, sizeof(name));
 }
 
-struct hl_unwind_debug_frame hl_module_file_debug_frame(int fd)
+struct hl_unwind_file hl_module_file_map(int fd)
 {
+	struct hl_unwind_file file = {0};
+	Elf64_Ehdr header;
+	Elf64_Shdr names, section, symbols = {0}, frames = {0};
 	struct stat status;
-	if (HL_SYS(SYS_fstat, fd, &status, 0) != 0 || status.st_size <= (off_t)sizeof(Elf64_Ehdr))
-		return (struct hl_unwind_debug_frame){0};
-	struct file file = {.size = (size_t)status.st_size};
-	file.bytes = hl_sys_mmap(file.size, PROT_READ, MAP_PRIVATE, fd);
-	if (!file.bytes)
-		return (struct hl_unwind_debug_frame){0};
-	struct hl_unwind_debug_frame found = find_debug_frame(&file);
-	if (!found.bytes)
-		hl_sys_munmap((void *)file.bytes, file.size);
-	return found;
+	if (HL_SYS(SYS_fstat, fd, &status, 0) != 0 ||
+	    read_at(fd, &header, sizeof(header), 0) != (long)sizeof(header) ||
+	    memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+	    header.e_shentsize != sizeof(Elf64_Shdr) || header.e_shstrndx >= header.e_shnum ||
+	    !read_section(fd, &header, header.e_shstrndx, &names))
+		return file;
+	for (uint32_t i = 0; i < header.e_shnum && read_section(fd, &header, i, &section); i++) {
+		if (section.sh_type == SHT_SYMTAB ||
+		    (section.sh_type == SHT_DYNSYM && symbols.sh_type != SHT_SYMTAB))
+			symbols = section;
+		else if (is_debug_frame(fd, &names, &section))
+			frames = section;
+	}
+	file.debug_frame = map_section(fd, &frames, (uint64_t)status.st_size);
+	file.debug_frame_bytes = file.debug_frame ? frames.sh_size : 0;
+	if (symbols.sh_offset % _Alignof(Elf64_Sym) == 0)
+		file.symbols =
+			(const Elf64_Sym *)map_section(fd, &symbols, (uint64_t)status.st_size);
+	file.symbol_count = file.symbols ? symbols.sh_size / sizeof(Elf64_Sym) : 0;
+	return file;
 }

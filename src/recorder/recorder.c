@@ -33,11 +33,11 @@ static bool find_module(struct hl_unwind *unwind, uint64_t pc, struct hl_unwind_
 	return found;
 }
 
-static struct hl_unwind_debug_frame find_debug_frame(struct hl_unwind *unwind,
-						     const struct hl_unwind_module *module)
+static struct hl_unwind_file find_file(struct hl_unwind *unwind,
+				       const struct hl_unwind_module *module)
 {
 	(void)unwind;
-	return hl_modules_debug_frame(&hl_recorder->modules, module->id);
+	return hl_modules_file(&hl_recorder->modules, module->id);
 }
 
 /* Programs can be forbidden to read the time stamp counter; to do so all the same kills them. */
@@ -56,7 +56,7 @@ static bool set_up(struct hl_recorder *recorder, void *region, size_t bytes)
 	recorder->sizes = atomic_load(&header->flags) & HL_REGION_SIZES;
 	recorder->modules.shared = &recorder->shared;
 	recorder->unwind.find_module = find_module;
-	recorder->unwind.find_debug_frame = find_debug_frame;
+	recorder->unwind.find_file = find_file;
 	if (!hl_node_init(&recorder->shared) || !hl_block_table_init(&recorder->blocks))
 		return false;
 	header->block_hash = (uintptr_t)recorder->blocks.hash;

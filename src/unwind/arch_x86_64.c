@@ -5,6 +5,8 @@
 #include "unwind/cfi_reader.h"
 #include "unwind/memory.h"
 
+#include <string.h>
+
 /* System V ABI x86-64, figure 3.36. */
 enum dwarf_register { DWARF_RBP = 6, DWARF_RSP = 7, DWARF_RIP = 16 };
 
@@ -192,6 +194,17 @@ static bool set_bp(struct rule_parts *parts, const struct hl_cfi_value *bp)
 	default:
 		return false;
 	}
+}
+
+/* Go's prologue comes after its check of the stack, V8's after one of its arguments. */
+size_t hl_arch_frame_pointer_made(const uint8_t *function, size_t bytes)
+{
+	static const uint8_t prologue[] = {0x55, 0x48, 0x89, 0xe5}; /* push %rbp; mov %rsp,%rbp */
+	size_t searched = bytes < HL_PROLOGUE_BYTES ? bytes : HL_PROLOGUE_BYTES;
+	for (size_t end = sizeof(prologue); end <= searched; end++)
+		if (!memcmp(function + end - sizeof(prologue), prologue, sizeof(prologue)))
+			return end;
+	return 0;
 }
 
 hl_rule hl_arch_rule(const struct hl_cfi_state *state, bool is_signal_frame)

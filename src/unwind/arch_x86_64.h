@@ -39,6 +39,10 @@ enum hl_rule_bp {
 	HL_BP_AT_SP = 3, /* at rsp + N */
 };
 
+/* CFA = rbp + 16, the caller's rbp at CFA - 16: what push %rbp; mov %rsp,%rbp makes. */
+#define HL_RULE_FRAME_POINTER \
+	(HL_RULE_BP | (uint64_t)HL_BP_CFA << 4 | UINT64_C(0xffe) << 12 | UINT64_C(2) << 24)
+
 /* Of the code at a module's entry point, where nothing lies outward: the loader's has no rules. */
 #define HL_ENTRY_CODE_BYTES 128u
 
@@ -151,6 +155,11 @@ int hl_arch_tracked(uint64_t dwarf_register);
 
 /* DWARF number of the return address column. */
 #define HL_ARCH_RETURN_REGISTER 16u
+
+/* Where, in bytes from its start, a function of ${bytes} has made rbp its frame pointer by its
+ * first instructions; 0 when it does not. Reads HL_PROLOGUE_BYTES at most. */
+#define HL_PROLOGUE_BYTES 128u
+size_t hl_arch_frame_pointer_made(const uint8_t *function, size_t bytes);
 
 /* Packs a state; "not supported" when the layout has no place for what it says. */
 hl_rule hl_arch_rule(const struct hl_cfi_state *state, bool is_signal_frame);

@@ -11,8 +11,8 @@ static_assert(HL_RULE_SLOTS == UINT32_C(1) << (64 - 50), "hl_rule_slot_of shifts
 #define USER_SPACE_END (UINT64_C(1) << 47)
 
 /* Malformed information is as good as none. */
-static hl_rule rule_at(const struct hl_unwind_module *module,
-		       const struct hl_unwind_debug_frame *debug_frame, uint64_t pc)
+static hl_rule rule_at(const struct hl_unwind_module *module, const struct hl_unwind_file *file,
+		       uint64_t pc)
 {
 	hl_rule rule;
 	uint64_t start = module->start, end = module->end, hdr = (uint64_t)module->eh_frame_hdr;
@@ -25,52 +25,72 @@ static hl_rule rule_at(const struct hl_unwind_module *module,
 	if (hdr && !hl_cfi_find_in_memory(module->eh_frame_hdr, start, end, pc, &rule))
 		return rule;
 	struct hl_cfi_section section = {
-		.bytes = debug_frame->bytes,
-		.size = debug_frame->size,
+		.bytes = file->debug_frame,
+		.size = file->debug_frame_bytes,
 		.is_debug_frame = true,
 		.bias = module->load_bias,
 	};
-	if (debug_frame->bytes && !hl_cfi_find(&section, pc, &rule))
+	if (file->debug_frame && !hl_cfi_find(&section, pc, &rule))
 		return rule;
 	return HL_RULE_NONE;
 }
 
 /* Whether ${pc} is in code at the entry point that has no rule. The ELF header is at the start,
  * except for a program whose segments leave gaps. */
-static bool is_entry_code(const struct hl_unwind_module *module,
-			  const struct hl_unwind_debug_frame *debug_frame, uint64_t pc)
+static bool is_entry_code(const struct hl_unwind_module *module, const struct hl_unwind_file *file,
+			  uint64_t pc)
 {
 	const Elf64_Ehdr *header = (const Elf64_Ehdr *)module->start;
 	if (module->end - module->start < sizeof(*header) ||
 	    memcmp(header->e_ident, ELFMAG, SELFMAG) != 0)
 		return false;
 	uint64_t entry = module->load_bias + header->e_entry;
-	return pc - entry < HL_ENTRY_CODE_BYTES &&
-	       rule_at(module, debug_frame, entry) == HL_RULE_NONE;
+	return pc - entry < HL_ENTRY_CODE_BYTES && rule_at(module, file, entry) == HL_RULE_NONE;
+}
+
+/*
+ * Whether the function at ${pc} has made rbp its frame pointer, by its own first instructions: V8's
+ * builtins and Go's functions have no other information.
+ */
+static bool has_frame_pointer(const struct hl_unwind_module *module,
+			      const struct hl_unwind_file *file, uint64_t pc)
+{
+	uint64_t address = pc - module->load_bias;
+	for (size_t i = 0; i < file->symbol_count; i++) {
+		const Elf64_Sym *symbol = &file->symbols[i];
+		uint64_t start = module->load_bias + symbol->st_value;
+		if (address - symbol->st_value < symbol->st_size && start >= module->start &&
+		    pc < module->end && ELF64_ST_TYPE(symbol->st_info) == STT_FUNC &&
+		    symbol->st_shndx)
+			return hl_arch_frame_pointer_made((const uint8_t *)start,
+							  (size_t)(pc - start)) != 0;
+	}
+	return false;
 }
 
 /*
  * No call pushes a return address that is a function's first byte with nothing of a function before
  * it: somebody put it there to start a stack, as makecontext(3) does. Nothing lies outward.
- * Other code of a module that has no rule ends the walk too, as incomplete: compilers use rbp for
- * data, and a walk that believed it would leave callers out.
+ * Other code of a module that has no rule ends the walk too, as incomplete, unless it is seen to
+ * keep a frame pointer: compilers use rbp for data, and a walk that believed it would leave callers
+ * out.
  */
 static hl_rule rule_in_module(struct hl_unwind *unwind, const struct hl_unwind_module *module,
 			      uint64_t pc)
 {
-	struct hl_unwind_debug_frame debug_frame = {0};
-	hl_rule rule = rule_at(module, &debug_frame, pc);
-	if (rule == HL_RULE_NONE && unwind->find_debug_frame) {
-		debug_frame = unwind->find_debug_frame(unwind, module);
-		rule = rule_at(module, &debug_frame, pc);
+	struct hl_unwind_file file = {0};
+	hl_rule rule = rule_at(module, &file, pc);
+	if (rule == HL_RULE_NONE && unwind->find_file) {
+		file = unwind->find_file(unwind, module);
+		rule = rule_at(module, &file, pc);
 	}
 	if (rule != HL_RULE_NONE)
 		return rule;
-	if (is_entry_code(module, &debug_frame, pc))
+	if (is_entry_code(module, &file, pc))
 		return HL_RULE_END;
-	bool begins = rule_at(module, &debug_frame, pc + 1) != HL_RULE_NONE ||
-		      is_entry_code(module, &debug_frame, pc + 1);
-	return begins ? HL_RULE_END_BEFORE : HL_RULE_UNSUPPORTED;
+	if (rule_at(module, &file, pc + 1) != HL_RULE_NONE || is_entry_code(module, &file, pc + 1))
+		return HL_RULE_END_BEFORE;
+	return has_frame_pointer(module, &file, pc) ? HL_RULE_FRAME_POINTER : HL_RULE_UNSUPPORTED;
 }
 
 uint64_t hl_rule_cache_miss(struct hl_unwind *unwind, uint32_t generation, uint64_t pc)

@@ -20,6 +20,7 @@
 
 #include "base/compiler.h"
 
+#include <elf.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -39,10 +40,12 @@ struct hl_unwind_module {
 	uint64_t load_bias;	     /* address in memory minus address in the ELF file */
 };
 
-/* A module's .debug_frame, mapped by the finder; NULL when it has none. */
-struct hl_unwind_debug_frame {
-	const uint8_t *bytes;
-	size_t size;
+/* What is not in memory of a module's file, mapped by the finder; NULL where it has none. */
+struct hl_unwind_file {
+	const uint8_t *debug_frame;
+	size_t debug_frame_bytes;
+	const Elf64_Sym *symbols; /* .symtab, else .dynsym */
+	size_t symbol_count;
 };
 
 struct hl_unwind;
@@ -56,11 +59,11 @@ typedef bool hl_find_module_fn(struct hl_unwind *unwind, uint64_t pc,
 			       struct hl_unwind_module *ret_module);
 
 /*
- * Finds the .debug_frame of a module whose .eh_frame has no rule for a program counter: objects
+ * Maps parts of the file of a module whose .eh_frame has no rule for a program counter: objects
  * built without .eh_frame are linked with others that have it. Otherwise as above.
  */
-typedef struct hl_unwind_debug_frame hl_find_debug_frame_fn(struct hl_unwind *unwind,
-							    const struct hl_unwind_module *module);
+typedef struct hl_unwind_file hl_find_file_fn(struct hl_unwind *unwind,
+					      const struct hl_unwind_module *module);
 
 /* One slot of the rule cache: written without a lock, so each half proves the other (check = key ^
  * rule). */
@@ -74,7 +77,7 @@ struct hl_rule_slot {
 /* Shared by all threads of a process. Zero-initialize, then set find_module. */
 struct hl_unwind {
 	hl_find_module_fn *find_module;
-	hl_find_debug_frame_fn *find_debug_frame; /* may be NULL */
+	hl_find_file_fn *find_file; /* may be NULL */
 	_Atomic uint32_t generation;
 	struct hl_rule_slot slots[HL_RULE_SLOTS];
 };

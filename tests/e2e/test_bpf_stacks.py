@@ -238,6 +238,19 @@ class BpfStacks(harness.TestCase):
                 self.assertGreater(min(len(stack) for stack in walked), 5)
                 self.assertEqual(losses, {})
 
+    def test_stacks_by_frame_pointers_that_functions_make_equal_the_recorders(self):
+        for level, expected in ((0, {}), (2, {"incomplete": 101})):
+            with self.subTest(level=level):
+                self.directory = self.path(str(level))
+                os.mkdir(self.directory)
+                program = self.path("without_rules")
+                changed = harness.run([harness.need("objcopy"), "-R", ".debug_frame",
+                                       harness.program(f"without_eh_frame_{level}"), program])
+                self.assertEqual(changed.status, 0, changed.stderr)
+                walked, losses = self.compare([program])
+                self.assertEqual(sum(walked.values()), 101)
+                self.assertEqual(losses, expected)
+
     def test_return_probes_of_other_tools_are_named_and_their_stacks_counted_as_incomplete(self):
         program = harness.program("without_eh_frame_2")
         gate = Gate(self.path("gate"))

@@ -183,6 +183,21 @@ class DebugFrames(harness.TestCase):
                 self.assertEqual(callers, {self.CALLERS: 101})
                 self.assert_nothing_lost(recording)
 
+    def test_frame_pointers_are_believed_where_functions_make_them(self):
+        for level, frames in ((0, self.CALLERS), (2, ("leaf",))):
+            with self.subTest(level=level):
+                program = self.path(f"without_rules_{level}")
+                changed = harness.run([harness.need("objcopy"), "-R", ".debug_frame",
+                                       harness.program(f"without_eh_frame_{level}"), program])
+                self.assertEqual(changed.status, 0, changed.stderr)
+                _, recording = self.record_well([program], name=f"{level}.hl")
+                stacks = {tuple(f for f in stack if f in self.CALLERS): number
+                          for stack, number in folded(recording, "alloc", "objects").items()
+                          if "leaf" in stack}
+                self.assertEqual(stacks, {frames: 101})
+                self.assertEqual(harness.info(recording)["lost"]["incomplete_stacks"],
+                                 0 if level == 0 else 101)
+
     def test_code_without_any_rule_ends_the_stack_as_incomplete(self):
         program = self.path("without_rules")
         stripped = harness.run([harness.need("strip"), "-o", program,

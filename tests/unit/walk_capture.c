@@ -36,12 +36,13 @@ static bool find_module(struct hl_unwind *unwind, uint64_t pc, struct hl_unwind_
 	return true;
 }
 
-static struct hl_unwind_debug_frame find_debug_frame(struct hl_unwind *unwind,
-						     const struct hl_unwind_module *module)
+static struct hl_unwind_file find_file(struct hl_unwind *unwind,
+				       const struct hl_unwind_module *module)
 {
 	(void)unwind;
 	(void)module;
-	return (struct hl_unwind_debug_frame){debug_frame.bytes, debug_frame.size};
+	return (struct hl_unwind_file){.debug_frame = debug_frame.bytes,
+				       .debug_frame_bytes = debug_frame.size};
 }
 
 static _Unwind_Reason_Code add_reference(struct _Unwind_Context *context, void *argument)
@@ -171,7 +172,7 @@ int begin(void **state)
 	may_stop_in_loader = false;
 	debug_frame = (struct hl_cfi_section){0};
 	unwinder.find_module = find_module;
-	unwinder.find_debug_frame = find_debug_frame;
+	unwinder.find_file = find_file;
 	return 0;
 }
 

@@ -192,11 +192,13 @@ static void say_result(const struct hl_collector_summary *summary, const char *n
 			 summary->unrecorded_children,
 			 summary->unrecorded_children == 1 ? "" : "ren");
 	hl_cli_note("recorded %s allocation%s of %u process%s%s, at most %s in use, to '%s'; "
-		    "see 'heapline top %s'",
+		    "%ssee 'heapline top %s'",
 		    hl_format_count((int64_t)summary->allocations, count),
 		    summary->allocations == 1 ? "" : "s", summary->processes,
 		    summary->processes == 1 ? "" : "es", children,
-		    hl_format_bytes(summary->peak_bytes, peak), name, name);
+		    hl_format_bytes(summary->peak_bytes, peak), name,
+		    summary->damaged ? "damaged: the program overwrote heapline's memory; " : "",
+		    name);
 }
 
 /* ---- the run ---- */

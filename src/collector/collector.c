@@ -7,6 +7,7 @@
 #include "collector/control.h"
 #include "collector/elf_file.h"
 #include "collector/reception.h"
+#include "collector/region_check.h"
 #include "collector/tracked.h"
 #include "collector/unrecorded.h"
 
@@ -242,6 +243,7 @@ static void count_in(struct hl_collector_summary *summary, const struct hl_track
 	summary->allocations += totals->allocations;
 	summary->lost_events += totals->lost_events;
 	summary->own_malloc |= totals->own_malloc;
+	summary->damaged |= totals->damaged;
 	if (totals->peak_bytes > summary->peak_bytes)
 		summary->peak_bytes = totals->peak_bytes;
 }
@@ -280,8 +282,9 @@ static void end_log(struct hl_collector *collector, struct hl_tracked *tracked)
 static void warn_of_namespaces(struct hl_collector *collector, const struct hl_tracked *tracked)
 {
 	char sentence[160];
-	uint32_t count = atomic_load(&tracked->region.header->kin.namespaces);
-	if (!count)
+	const struct hl_region_kin *kin = &tracked->region.header->kin;
+	uint32_t count = atomic_load(&kin->namespaces);
+	if (!count || !hl_region_kin_can_be(kin))
 		return;
 	snprintf(sentence, sizeof(sentence),
 		 "process %d asked for %u namespace%s by dlmopen(); what is allocated in such a "

@@ -34,6 +34,7 @@ struct hl_collector_summary {
 	uint64_t allocations;
 	int64_t peak_bytes; /* the largest of any process */
 	uint64_t lost_events;
+	bool damaged;	     /* some process wrote over its region */
 	bool own_malloc;     /* of some process nothing was seen, because its malloc is its own */
 	bool incomplete;     /* something could not be written in the end */
 	const char *failure; /* then the last reason, a sentence; the collector's */

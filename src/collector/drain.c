@@ -25,6 +25,8 @@
 #define REBASE_INTERVALS      10
 #define REBASE_MARK_INTERVALS 100
 
+#define EVENT_MAX (UINT64_C(1) << 48) /* bytes, or blocks, of one event */
+
 struct hl_drain {
 	struct hl_ring_sink sink; /* first: what it is given leads back here */
 	struct hl_region_view view;
@@ -70,11 +72,18 @@ static bool node_exists(struct hl_drain *drain, uint32_t node)
 	return node && node <= drain->node_count;
 }
 
+/* Of one event, scaled if it is a sample. */
+static bool can_be(int64_t bytes, int64_t objects)
+{
+	return (uint64_t)bytes + EVENT_MAX < 2 * EVENT_MAX &&
+	       (uint64_t)objects + EVENT_MAX < 2 * EVENT_MAX;
+}
+
 /* Never fails: an event that cannot be counted is lost, or its thread would wait for ever. */
 static int take_event(struct hl_ring_sink *sink, uint32_t node, int64_t bytes, int64_t objects)
 {
 	struct hl_drain *drain = (struct hl_drain *)sink;
-	if (HL_UNLIKELY(!node_exists(drain, node)) ||
+	if (HL_UNLIKELY(!node_exists(drain, node)) || HL_UNLIKELY(!can_be(bytes, objects)) ||
 	    HL_UNLIKELY(hl_intervals_event(&drain->intervals, node, bytes, objects) < 0))
 		drain->losses.refused_events++;
 	else if (drain->events)

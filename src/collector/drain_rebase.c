@@ -3,9 +3,13 @@
 #include "collector/drain_rebase.h"
 
 #include "base/compiler.h"
+#include "collector/region_check.h"
 
 #include <errno.h>
 #include <stdlib.h>
+
+/* Of a cell; what is more was not counted. */
+#define COUNT_MAX (UINT64_C(1) << 40)
 
 /* How often a thread in the middle of an event is looked at: some microseconds. */
 #define LOOKS 1000
@@ -77,7 +81,8 @@ static void read_cell(struct reading *reading, const struct hl_cell *shared)
 {
 	struct hl_cell cell;
 	uint64_t position = copy_cell(reading, shared, &cell);
-	if (!cell.node || cell.node > reading->node_count)
+	if (!cell.node || cell.node > reading->node_count ||
+	    !hl_region_cell_can_be(&cell, COUNT_MAX))
 		return;
 	struct node *node = &reading->nodes[cell.node];
 	node->bytes += cell.alloc_bytes - cell.free_bytes;

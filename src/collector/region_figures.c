@@ -2,6 +2,11 @@
 /* Adds cells and threads up; see region_figures.h. */
 #include "collector/region_figures.h"
 
+#include "collector/region_check.h"
+
+/* Of a cell; what is more was not counted. */
+#define COUNT_MAX (UINT64_C(1) << 40)
+
 static const void *area_of(const struct hl_region_view *view, enum hl_area_id id)
 {
 	return (const char *)view->base + view->layout->areas[id].offset;
@@ -23,10 +28,12 @@ struct sums {
 	uint64_t alloc_bytes, alloc_objects, free_bytes, free_objects;
 };
 
-static void add_chunk(const struct hl_cell_chunk *chunk, struct sums *sums)
+static void add_chunk(const struct hl_cell_chunk *chunk, uint64_t most, struct sums *sums)
 {
 	uint32_t used = atomic_load_explicit(&chunk->used, memory_order_acquire);
 	for (uint32_t i = 0; i < used && i < HL_CHUNK_CELLS; i++) {
+		if (!hl_region_cell_can_be(&chunk->cells[i], most))
+			continue;
 		sums->alloc_bytes += chunk->cells[i].alloc_bytes;
 		sums->alloc_objects += chunk->cells[i].alloc_objects;
 		sums->free_bytes += chunk->cells[i].free_bytes;
@@ -56,7 +63,7 @@ void hl_region_read_figures(const struct hl_region_view *view,
 				       sizeof(*chunks));
 	struct sums sums = {0};
 	for (uint64_t i = 0; i < count; i++)
-		add_chunk(&chunks[i], &sums);
+		add_chunk(&chunks[i], COUNT_MAX, &sums);
 	struct hl_region_figures figures = {
 		.alloc_objects = sums.alloc_objects,
 		.free_objects = sums.free_objects,

@@ -72,14 +72,22 @@ int hl_region_make(const struct hl_region_settings *settings, uint64_t address_s
 	fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
 	region.header = base;
 	fill_header(&region, settings);
+	region.fd = fd;
+	*ret_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	if (*ret_fd < 0) {
+		int r = -errno;
+		hl_region_release(&region);
+		return r;
+	}
 	*ret_region = region;
-	*ret_fd = fd;
 	return 0;
 }
 
 void hl_region_release(struct hl_region *region)
 {
-	if (region->header)
-		munmap(region->header, region->bytes);
+	if (!region->header)
+		return;
+	munmap(region->header, region->bytes);
+	close(region->fd);
 	region->header = NULL;
 }

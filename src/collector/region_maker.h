@@ -21,16 +21,17 @@ struct hl_region_settings {
 struct hl_region {
 	struct hl_region_header *header; /* start of the mapping */
 	size_t bytes;
+	int fd;				/* its memfd */
 	struct hl_region_header layout; /* as laid out, where the target cannot write */
 };
 
 /*
  * Makes a region and maps it. It takes at most an eighth of ${address_space_limit} (UINT64_MAX: no
- * limit), since the target maps it, too. ${ret_fd} is the memfd, the caller's to close. 0 or a
- * negative errno.
+ * limit), since the target maps it, too. ${ret_fd} is its memfd once more, the caller's to close. 0
+ * or a negative errno.
  */
 int hl_region_make(const struct hl_region_settings *settings, uint64_t address_space_limit,
 		   struct hl_region *ret_region, int *ret_fd);
 
-/* Unmaps it; the target's own mapping is its own. */
+/* Unmaps and closes it; the target's own mapping is its own. */
 void hl_region_release(struct hl_region *region);

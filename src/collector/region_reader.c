@@ -9,11 +9,17 @@
 #include "collector/region_reader.h"
 
 #include "base/frame_key.h"
+#include "collector/region_check.h"
 #include "collector/region_tree.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* What may be backed by memory but not yet in the file's count of blocks. */
+#define BACKED_SLOP (UINT64_C(16) << 20)
 
 /* A peak mark set while the cells are read makes their at-peak values those of two marks; read
  * again, but a busy target must not keep us. */
@@ -29,16 +35,30 @@ static const void *area_of(const struct hl_region_view *view, enum hl_area_id id
 	return (const char *)view->base + view->layout->areas[id].offset;
 }
 
+/* How much of an area is backed by memory. To read what is not would take it, gigabytes of it:
+ * where more is claimed than the whole file has, the first hole is where it ends. */
+static uint64_t backed_bytes(const struct hl_region_view *view, enum hl_area_id id)
+{
+	const struct hl_area *area = &view->layout->areas[id];
+	struct stat status;
+	uint64_t bytes =
+		atomic_load_explicit(&header_of(view)->areas[id].committed, memory_order_acquire);
+	if (bytes > area->capacity)
+		bytes = area->capacity;
+	if (bytes <= BACKED_SLOP || !view->fd || fstat(*view->fd, &status) < 0 ||
+	    bytes <= (uint64_t)status.st_blocks * 512 + BACKED_SLOP)
+		return bytes;
+	off_t hole = lseek(*view->fd, (off_t)area->offset, SEEK_HOLE);
+	uint64_t end = hole < 0 ? area->offset : (uint64_t)hole;
+	return end - area->offset < bytes ? end - area->offset : bytes;
+}
+
 /* How many records of ${size} bytes may be read: not more than said, than backed by memory, than
  * there is room for. */
 static uint32_t bounded_count(const struct hl_region_view *view, enum hl_area_id id,
 			      uint64_t claimed, size_t size)
 {
-	uint64_t bytes =
-		atomic_load_explicit(&header_of(view)->areas[id].committed, memory_order_acquire);
-	if (bytes > view->layout->areas[id].capacity)
-		bytes = view->layout->areas[id].capacity;
-	uint64_t count = bytes / size;
+	uint64_t count = backed_bytes(view, id) / size;
 	return (uint32_t)(claimed < count ? claimed : count);
 }
 
@@ -53,6 +73,12 @@ static bool layout_fits(const struct hl_region_view *view)
 			return false;
 	}
 	return true;
+}
+
+/* Whether nothing more will be counted. */
+static bool is_over(const struct hl_recording_process *process)
+{
+	return process->complete && process->end != HL_END_RUNNING;
 }
 
 /* ---- cells ---- */
@@ -97,32 +123,45 @@ static void read_cell(const struct hl_cell_chunk *chunk, uint32_t place, uint32_
 				     : difference(cell.alloc_objects, cell.free_objects);
 }
 
+/* Returns how many values there are; ${ret_damaged}: cells, and chunks, that cannot be. */
 static uint32_t read_chunks(const struct hl_region_view *view, uint32_t chunks, uint32_t epoch,
-			    struct hl_recording_value *values)
+			    uint64_t most, struct hl_recording_value *values, uint64_t *ret_damaged)
 {
 	const struct hl_cell_chunk *chunk = area_of(view, HL_AREA_CELLS);
 	uint32_t count = 0;
+	*ret_damaged = 0;
 	for (const struct hl_cell_chunk *end = chunk + chunks; chunk < end; chunk++) {
 		uint32_t used = used_cells(chunk);
-		for (uint32_t i = 0; i < used; i++)
-			read_cell(chunk, i, epoch, &values[count++]);
+		*ret_damaged += atomic_load(&chunk->used) > HL_CHUNK_CELLS;
+		for (uint32_t i = 0; i < used; i++) {
+			struct hl_cell cell = chunk->cells[i];
+			if (hl_region_cell_can_be(&cell, most) && cell.node)
+				read_cell(chunk, i, epoch, &values[count++]);
+			else
+				++*ret_damaged;
+		}
 	}
 	return count;
 }
 
-static int read_values(const struct hl_region_view *view, struct hl_recording_process *process)
+static int read_values(const struct hl_region_view *view, uint64_t most,
+		       struct hl_recording_process *process)
 {
 	const struct hl_region_header *header = header_of(view);
-	uint32_t chunks = hl_region_chunk_count(view);
+	uint32_t claimed = atomic_load_explicit(&header->chunk_count, memory_order_acquire);
+	uint32_t chunks = bounded_count(view, HL_AREA_CELLS, claimed, sizeof(struct hl_cell_chunk));
+	uint64_t damaged = claimed > chunks, bad = 0;
 	process->values = malloc(((size_t)chunks * HL_CHUNK_CELLS + 1) * sizeof(*process->values));
 	if (!process->values)
 		return -ENOMEM;
 	for (int attempt = 0; attempt < PEAK_ATTEMPTS; attempt++) {
 		uint32_t epoch = atomic_load(&header->peak_epoch);
-		process->value_count = read_chunks(view, chunks, epoch, process->values);
+		process->value_count =
+			read_chunks(view, chunks, epoch, most, process->values, &bad);
 		if (atomic_load(&header->peak_epoch) == epoch)
 			break;
 	}
+	process->lost.damaged += damaged + bad;
 	return 0;
 }
 
@@ -148,24 +187,83 @@ static bool settle_peak(struct hl_recording_process *process)
 	return true;
 }
 
+/* What all threads did at one node. */
+struct node_sum {
+	uint64_t alloc_bytes, alloc_objects, free_bytes, free_objects;
+};
+
+static bool sum_can_be(const struct node_sum *sum)
+{
+	return sum->free_objects <= sum->alloc_objects && sum->free_bytes <= sum->alloc_bytes;
+}
+
+/* Drops the values of nodes at which more was freed than allocated. While the process runs that can
+ * be: its cells are not read at one instant. */
+static int drop_negative(struct hl_recording_process *process)
+{
+	struct node_sum *sums = calloc(process->node_count + (size_t)1, sizeof(*sums));
+	uint32_t kept = 0;
+	if (!sums)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < process->value_count; i++) {
+		const struct hl_recording_value *value = &process->values[i];
+		struct node_sum *sum = &sums[value->node];
+		sum->alloc_bytes += value->alloc_bytes;
+		sum->alloc_objects += value->alloc_objects;
+		sum->free_bytes += value->free_bytes;
+		sum->free_objects += value->free_objects;
+	}
+	for (uint32_t i = 0; i < process->value_count; i++)
+		if (sum_can_be(&sums[process->values[i].node]))
+			process->values[kept++] = process->values[i];
+	process->lost.damaged += process->value_count - kept;
+	process->value_count = kept;
+	free(sums);
+	return 0;
+}
+
+/* What is left may be plausible one by one, and not together: then nothing of it is known. */
+static void check_total(const struct hl_region_view *view, uint64_t most,
+			struct hl_recording_process *process)
+{
+	uint64_t objects = 0, bytes = 0;
+	for (uint32_t i = 0; i < process->value_count; i++) {
+		const struct hl_recording_value *value = &process->values[i];
+		objects += value->alloc_objects;
+		bytes += value->alloc_bytes - value->free_bytes;
+	}
+	if (objects > most) {
+		process->lost.damaged += process->value_count;
+		process->value_count = 0;
+	} else if (is_over(process)) {
+		process->lost.damaged += !hl_region_total_can_be(view, (int64_t)bytes);
+	}
+}
+
 static bool is_empty(const struct hl_recording_value *value)
 {
 	return !value->alloc_objects && !value->free_objects && !value->alloc_bytes &&
 	       !value->free_bytes && !value->peak_bytes && !value->peak_objects;
 }
 
-/* Drops values of no or unknown nodes and those that say nothing, and renumbers the rest. */
+/* Drops values of unknown nodes and those that say nothing, and renumbers the rest. */
 static void adopt_values(struct hl_recording_process *process, const uint32_t *map,
 			 uint32_t old_node_count)
 {
 	uint32_t kept = 0;
 	for (uint32_t i = 0; i < process->value_count; i++) {
 		struct hl_recording_value value = process->values[i];
-		if (value.node > old_node_count || !map[value.node] || is_empty(&value))
+		if (is_empty(&value))
 			continue;
+		if (value.node > old_node_count || !map[value.node]) {
+			process->lost.damaged++;
+			continue;
+		}
 		value.node = map[value.node];
-		if (value.thread >= process->thread_count)
+		if (value.thread >= process->thread_count) {
+			process->lost.damaged++;
 			value.thread = 0;
+		}
 		process->values[kept++] = value;
 	}
 	process->value_count = kept;
@@ -177,8 +275,15 @@ static void adopt_values(struct hl_recording_process *process, const uint32_t *m
 
 /* ---- threads and what was lost ---- */
 
-static void add_lost(struct hl_recording_lost *lost, const struct hl_region_thread *thread)
+static void add_lost(struct hl_recording_lost *lost, const struct hl_region_thread *thread,
+		     uint64_t most)
 {
+	if (thread->lost_events > most || thread->unmatched_frees > most ||
+	    thread->inherited_frees > most || thread->truncated_stacks > most ||
+	    thread->incomplete_stacks > most) {
+		lost->damaged++;
+		return;
+	}
 	lost->events += thread->lost_events;
 	lost->bytes += thread->lost_bytes;
 	lost->truncated_stacks += thread->truncated_stacks;
@@ -188,14 +293,16 @@ static void add_lost(struct hl_recording_lost *lost, const struct hl_region_thre
 }
 
 /* There is always a thread 0, for cells that name none. */
-static int read_threads(const struct hl_region_view *view, struct hl_recording_process *process)
+static int read_threads(const struct hl_region_view *view, uint64_t most,
+			struct hl_recording_process *process)
 {
 	const struct hl_region_thread *shared = area_of(view, HL_AREA_THREADS);
 	uint32_t claimed =
 		atomic_load_explicit(&header_of(view)->thread_count, memory_order_acquire);
-	if (claimed > HL_THREADS_MAX)
-		claimed = HL_THREADS_MAX;
-	uint32_t count = bounded_count(view, HL_AREA_THREADS, claimed, sizeof(*shared));
+	uint32_t count =
+		bounded_count(view, HL_AREA_THREADS,
+			      claimed < HL_THREADS_MAX ? claimed : HL_THREADS_MAX, sizeof(*shared));
+	process->lost.damaged += claimed > count;
 	process->threads = calloc(count ? count : 1, sizeof(*process->threads));
 	if (!process->threads)
 		return -ENOMEM;
@@ -204,17 +311,25 @@ static int read_threads(const struct hl_region_view *view, struct hl_recording_p
 		process->threads[i].tid = shared[i].tid;
 		process->threads[i].earlier_threads = shared[i].earlier_owners;
 		memcpy(process->threads[i].name, shared[i].name, sizeof(shared[i].name));
-		add_lost(&process->lost, &shared[i]);
+		add_lost(&process->lost, &shared[i], most);
 	}
 	return 0;
 }
 
-static void read_lost(const struct hl_region_view *view, struct hl_recording_lost *lost)
+static void read_lost(const struct hl_region_view *view, uint64_t most,
+		      struct hl_recording_lost *lost)
 {
 	const struct hl_region_header *header = header_of(view);
-	lost->events += atomic_load(&header->lost_events);
+	uint64_t events = atomic_load(&header->lost_events);
+	uint64_t modules = atomic_load(&header->lost_modules);
+	lost->damaged += hl_region_count_changed(view);
+	if (events > most || modules > most) {
+		lost->damaged++;
+		return;
+	}
+	lost->events += events;
 	lost->bytes += atomic_load(&header->lost_bytes);
-	lost->modules += atomic_load(&header->lost_modules);
+	lost->modules += modules;
 }
 
 /* ---- modules ---- */
@@ -261,6 +376,7 @@ int hl_region_read_module(const struct hl_region_view *view, uint32_t index,
 static int read_modules(const struct hl_region_view *view, struct hl_recording_process *process)
 {
 	uint32_t count = hl_region_module_count(view);
+	process->lost.damaged += atomic_load(&header_of(view)->module_count) > HL_MODULES_MAX;
 	process->modules = calloc(count + (size_t)1, sizeof(*process->modules));
 	if (!process->modules)
 		return -ENOMEM;
@@ -305,8 +421,22 @@ static void copy_nodes(const struct hl_region_view *view, struct hl_recording_no
 static void bound_modules(struct hl_recording_process *process)
 {
 	for (uint32_t i = 0; i < process->node_count; i++)
-		if (!hl_frame_key_is_valid(process->nodes[i].frame, process->module_count))
+		if (!hl_frame_key_is_valid(process->nodes[i].frame, process->module_count)) {
 			process->nodes[i].frame &= HL_FRAME_PC_MASK;
+			process->lost.damaged++;
+		}
+}
+
+/* Nodes whose parents are not there. While the process runs they may not be there yet. */
+static uint64_t count_orphans(const struct hl_recording_node *nodes, uint32_t count)
+{
+	uint64_t orphans = 0;
+	for (uint32_t i = 0; i < count; i++) {
+		uint32_t parent = nodes[i].parent;
+		orphans +=
+			nodes[i].frame && (parent > count || (parent && !nodes[parent - 1].frame));
+	}
+	return orphans;
 }
 
 /* Reads the nodes into ${process}; ${ret_map} as of hl_region_tree_build. */
@@ -318,6 +448,9 @@ static int read_nodes(const struct hl_region_view *view, struct hl_recording_pro
 	if (!copy)
 		return -ENOMEM;
 	copy_nodes(view, copy, count);
+	process->lost.damaged += atomic_load(&header_of(view)->node_count) > HL_NODE_MAX;
+	if (is_over(process))
+		process->lost.damaged += count_orphans(copy, count);
 	int r = hl_region_tree_build(copy, count, &process->nodes, &process->node_count, ret_map);
 	free(copy);
 	*ret_old_count = count;
@@ -339,16 +472,22 @@ static int read_tables(const struct hl_region_view *view, const struct hl_region
 		       struct hl_recording_process *process)
 {
 	uint32_t *map, old_count;
-	int r = read_values(view, process);
+	uint64_t most = hl_region_most_events(view, times->now_ns - times->start_ns);
+	int r = read_values(view, most, process);
 	if (r == 0)
 		r = read_nodes(view, process, &map, &old_count);
 	if (r < 0)
 		return r;
-	r = read_threads(view, process);
+	r = read_threads(view, most, process);
 	if (r == 0)
 		r = read_modules(view, process);
-	if (r == 0) {
+	if (r == 0)
 		adopt_values(process, map, old_count);
+	if (r == 0 && is_over(process))
+		r = drop_negative(process);
+	if (r == 0) {
+		check_total(view, most, process);
+		read_lost(view, most, &process->lost);
 		process->peak_mark_ns = peak_time(view, times, settle_peak(process));
 		bound_modules(process);
 	}
@@ -386,7 +525,6 @@ int hl_region_read(const struct hl_region_view *view, const struct hl_region_tim
 		drop_tables(process);
 		return hl_error_set(err, r, "cannot read a region: %s", strerror(-r));
 	}
-	read_lost(view, &process->lost);
 	uint32_t flags = atomic_load(&header_of(view)->flags);
 	process->own_malloc = flags & HL_REGION_OWN_MALLOC;
 	return 0;

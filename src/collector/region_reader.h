@@ -20,6 +20,8 @@ struct hl_region_view {
 	const struct hl_region_header *layout; /* as laid out at first; only areas[].offset and
 						  .capacity are used. The copy in the region is
 						  not believed */
+	const int *fd; /* the region's memfd, which knows how much of it is backed by memory; NULL:
+			  the region is believed */
 };
 
 /* CLOCK_MONOTONIC, to place the peak in time. */
@@ -31,7 +33,8 @@ struct hl_region_times {
 /*
  * Fills modules, nodes, values, threads, lost, own_malloc and peak_mark_ns of ${process}, which
  * must not own any yet. Nodes that occur twice become one; a parent's id is smaller than its
- * children's.
+ * children's. What cannot be is left out and counted as damaged; of a process that is complete that
+ * includes stacks of which more was freed than allocated.
  * Returns 0, -ENOMEM, or -EINVAL when the layout does not fit the region; ${process} then owns
  * nothing new.
  */

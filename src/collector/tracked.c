@@ -3,7 +3,7 @@
 #include "collector/tracked.h"
 
 #include "base/clock.h"
-#include "collector/region_reader.h"
+#include "collector/region_check.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -69,7 +69,7 @@ static void note_child_status(struct hl_tracked *tracked)
 static bool note_replacement(struct hl_tracked *tracked)
 {
 	const struct hl_region_kin *kin = &tracked->region.header->kin;
-	if (!tracked->is_another && atomic_load(&kin->replacing)) {
+	if (!tracked->is_another && atomic_load(&kin->replacing) && hl_region_kin_can_be(kin)) {
 		memcpy(tracked->successor, kin->program, sizeof(kin->program));
 		tracked->successor[sizeof(kin->program) - 1] = '\0';
 		tracked->is_another = true;
@@ -155,6 +155,7 @@ struct hl_region_view hl_tracked_view(const struct hl_tracked *tracked)
 		.base = tracked->region.header,
 		.bytes = tracked->region.bytes,
 		.layout = &tracked->region.layout,
+		.fd = &tracked->region.fd,
 	};
 }
 
@@ -189,7 +190,10 @@ void hl_tracked_end_log(struct hl_tracked *tracked, struct hl_log_losses *ret_lo
 
 bool hl_tracked_has_begun(const struct hl_tracked *tracked)
 {
-	return atomic_load(&tracked->region.header->state) != HL_REGION_EMPTY;
+	const struct hl_region_header *header = tracked->region.header;
+	/* Whoever wrote zeros over all of it had it. */
+	return atomic_load(&header->state) != HL_REGION_EMPTY ||
+	       memcmp(header->magic, HL_REGION_MAGIC, sizeof(header->magic)) != 0;
 }
 
 bool hl_tracked_is_running(const struct hl_tracked *tracked)
@@ -208,6 +212,7 @@ static struct hl_tracked_totals add_up(const struct hl_recording_process *proces
 	struct hl_tracked_totals totals = {
 		.lost_events = process->lost.events,
 		.own_malloc = process->own_malloc,
+		.damaged = process->lost.damaged,
 	};
 	for (uint32_t i = 0; i < process->value_count; i++) {
 		totals.allocations += process->values[i].alloc_objects;

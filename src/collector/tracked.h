@@ -19,6 +19,7 @@ struct hl_tracked_totals {
 	int64_t peak_bytes;
 	uint64_t lost_events;
 	bool own_malloc;
+	bool damaged;
 };
 
 struct hl_tracked {

@@ -65,8 +65,16 @@ static uint64_t look_at_ring(struct hl_ring_reader *reader, uint64_t now)
 		return UINT64_MAX;
 	uint64_t next = hl_ring_next_tick(reader);
 	reader->given_up |= next > now && next != UINT64_MAX;
-	if (HL_LIKELY(!reader->given_up))
+	if (HL_LIKELY(!reader->given_up)) {
+		/* All was read: a tail that says else, which the program can write, would have its
+		 * thread wait for ever. */
+		if (next == UINT64_MAX &&
+		    atomic_load_explicit(&reader->ring->tail, memory_order_relaxed) !=
+			    reader->position)
+			atomic_store_explicit(&reader->ring->tail, reader->position,
+					      memory_order_release);
 		return next;
+	}
 	atomic_store_explicit(&reader->ring->tail, atomic_load(&reader->ring->head),
 			      memory_order_relaxed);
 	return UINT64_MAX;

@@ -42,6 +42,7 @@ static const struct hl_column print_columns[] = {
 };
 static const struct hl_column inherited_columns[] = {
 	COLUMN(hl_profile_process, lost.inherited_frees),
+	COLUMN(hl_profile_process, lost.damaged),
 };
 
 static const struct hl_column thread_columns[] = {
@@ -93,8 +94,9 @@ const struct hl_columns hl_pack_process_columns = {process_columns, HL_COUNT_OF(
 						   6 * 4 + 8 + 2 + 7 * 8};
 const struct hl_columns hl_pack_print_columns = {print_columns, HL_COUNT_OF(print_columns),
 						 sizeof(struct hl_profile_module), 24};
-const struct hl_columns hl_pack_inherited_columns = {
-	inherited_columns, HL_COUNT_OF(inherited_columns), sizeof(struct hl_profile_process), 8};
+const struct hl_columns hl_pack_inherited_columns = {inherited_columns,
+						     HL_COUNT_OF(inherited_columns),
+						     sizeof(struct hl_profile_process), 2 * 8};
 const struct hl_columns hl_pack_thread_columns = {thread_columns, HL_COUNT_OF(thread_columns),
 						  sizeof(struct hl_profile_thread), 4 * 4};
 const struct hl_columns hl_pack_module_columns = {module_columns, HL_COUNT_OF(module_columns),

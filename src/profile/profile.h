@@ -91,6 +91,7 @@ struct hl_profile_lost {
 	uint64_t unmatched_frees, inherited_frees;
 	uint64_t modules;
 	uint64_t unscanned_bytes;
+	uint64_t damaged;
 };
 
 /* One process that the profile sums up. */

@@ -156,6 +156,7 @@ static struct hl_profile_lost lost_of(const struct hl_recording_lost *lost)
 		.inherited_frees = lost->inherited_frees,
 		.modules = lost->modules,
 		.unscanned_bytes = lost->unscanned_bytes,
+		.damaged = lost->damaged,
 	};
 }
 

@@ -328,6 +328,7 @@ static void add_lost(struct hl_profile_lost *sum, const struct hl_profile_lost *
 	sum->inherited_frees += more->inherited_frees;
 	sum->modules += more->modules;
 	sum->unscanned_bytes += more->unscanned_bytes;
+	sum->damaged += more->damaged;
 }
 
 /* ---- all of it ---- */

@@ -52,21 +52,23 @@ bool hl_node_init(struct hl_shared *shared)
 static bool is_node(const struct hl_shared *shared, uint32_t id, const struct key *key)
 {
 	const struct hl_region_node *node = &shared->nodes[id];
-	return atomic_load_explicit(&node->frame, memory_order_relaxed) == key->frame &&
+	return hl_shared_has(shared, HL_AREA_NODES, (id + UINT64_C(1)) * sizeof(*node)) &&
+	       atomic_load_explicit(&node->frame, memory_order_relaxed) == key->frame &&
 	       node->parent == key->parent;
 }
 
 /*
  * Walks the key's probe sequence from *${place} in the table of 2^bits slots. Returns the node's
- * id, or 0 with *${place} at the empty slot that ended the search. Acquire pairs with the release
- * in enter(): a slot seen is a node written.
+ * id, or 0 with *${place} at the empty slot that ended the search; HL_NODE_NONE when there is no
+ * empty slot, as the program has written over the table. Acquire pairs with the release in enter():
+ * a slot seen is a node written.
  */
 static uint32_t probe(const struct hl_shared *shared, uint32_t bits, const struct key *key,
 		      uint32_t *place)
 {
 	_Atomic uint32_t *table = shared->index + table_start(bits);
 	uint32_t mask = (UINT32_C(1) << bits) - 1;
-	for (uint32_t at = *place;; at = (at + 1) & mask) {
+	for (uint32_t at = *place, left = mask;; at = (at + 1) & mask) {
 		uint32_t slot = atomic_load_explicit(&table[at], memory_order_acquire);
 		if (!slot) {
 			*place = at;
@@ -75,6 +77,8 @@ static uint32_t probe(const struct hl_shared *shared, uint32_t bits, const struc
 		if (((slot ^ key->hash) >> TAG_SHIFT) == 0 &&
 		    is_node(shared, slot & HL_NODE_MAX, key))
 			return slot & HL_NODE_MAX;
+		if (HL_UNLIKELY(!left--))
+			return HL_NODE_NONE;
 	}
 }
 
@@ -162,7 +166,11 @@ static uint32_t make_node(struct hl_shared *shared, struct hl_node_cache *cache,
 
 static uint32_t newest_bits(const struct hl_shared *shared)
 {
-	return atomic_load_explicit(&shared->header->index_bits, memory_order_acquire);
+	uint32_t bits = atomic_load_explicit(&shared->header->index_bits, memory_order_acquire);
+	/* The program can write there. */
+	return HL_LIKELY(bits - HL_INDEX_BITS_MIN <= HL_INDEX_BITS_MAX - HL_INDEX_BITS_MIN)
+		       ? bits
+		       : HL_INDEX_BITS_MIN;
 }
 
 static uint32_t intern_in(struct hl_shared *shared, struct hl_node_cache *cache, uint32_t bits,

@@ -60,6 +60,8 @@ struct hl_recording_lost {
 				     whose allocation was not seen; not a loss */
 	uint64_t modules;
 	uint64_t unscanned_bytes;
+	uint64_t damaged; /* counters, stacks and fields that cannot be, because the program wrote
+			     over them; left out */
 };
 
 enum hl_process_end {

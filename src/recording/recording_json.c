@@ -102,6 +102,7 @@ static const struct field lost_fields[] = {
 	F(hl_recording_lost, FIELD_U64, modules),
 	F(hl_recording_lost, FIELD_U64, unscanned_bytes),
 	OPTIONAL(hl_recording_lost, FIELD_U64, inherited_frees),
+	OPTIONAL(hl_recording_lost, FIELD_U64, damaged),
 	{0},
 };
 

@@ -125,6 +125,7 @@ static void lost_member(struct hl_emit *emit, const struct hl_profile *profile)
 	hl_emit_integer(emit, "inherited_frees", (int64_t)lost->inherited_frees);
 	hl_emit_integer(emit, "modules", (int64_t)lost->modules);
 	hl_emit_integer(emit, "unscanned_bytes", (int64_t)lost->unscanned_bytes);
+	hl_emit_integer(emit, "damaged", (int64_t)lost->damaged);
 	hl_emit_integer(emit, "unrecorded_children", (int64_t)profile->unrecorded_children);
 	hl_emit_object_end(emit);
 }
@@ -425,6 +426,13 @@ static void lost_warnings(struct hl_emit *emit, const struct hl_profile *profile
 	const struct hl_profile_lost *lost = &profile->lost;
 	char count[HL_FORMAT_MAX], bytes[HL_FORMAT_MAX];
 
+	if (lost->damaged)
+		hl_emit_warning(
+			emit,
+			"DAMAGED: the program overwrote heapline's memory; %s record%s that "
+			"cannot be %s left out, and other figures may be wrong",
+			hl_format_count((int64_t)lost->damaged, count),
+			hl_format_plural(lost->damaged), lost->damaged == 1 ? "is" : "are");
 	if (lost->events || lost->bytes)
 		events_warning(emit, profile);
 	hl_summary_log_warning(emit, lost);

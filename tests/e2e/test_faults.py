@@ -128,6 +128,64 @@ class Memory(Faults):
         self.assertRegex(said, "memory|address space|unrecorded|not recorded")
 
 
+class Overwritten(Faults):
+    """A program that writes over its region is said to have done so, or its figures are right."""
+
+    BLOCKS, BLOCK_BYTES = 5003, 127
+
+    def record_overwritten(self, mode, *arguments):
+        command = [harness.program("overwrite"), *arguments]
+        recording = self.path("test.hl")
+        # The recording ends within a second of the program; the limit ends a hang.
+        result = harness.run(harness.record_command(recording, command, mode), timeout=120)
+        self.assertEqual(result.status, 3, result.stderr)
+        return result, recording
+
+    def assert_said(self, result, recording):
+        self.assertIn("damaged: the program overwrote heapline's memory", result.stderr)
+        self.assertGreater(harness.info(recording)["lost"]["damaged"], 0)
+        top = harness.run([harness.HEAPLINE, "top", recording])
+        self.assertIn("DAMAGED: the program overwrote heapline's memory", top.stdout)
+
+    def test_counters_that_cannot_be_are_not_shown(self):
+        for mode in harness.RECORDING_MODES:
+            for counter in ("objects", "freed"):
+                with self.subTest(mode=mode, counter=counter):
+                    result, recording = self.record_overwritten(mode, counter)
+                    self.assert_said(result, recording)
+                    total = harness.info(recording)["total"]
+                    for figure in ("alloc_objects", "alloc_bytes", "inuse_bytes"):
+                        self.assertGreaterEqual(total[figure], 0)
+                        self.assertLess(total[figure], 1 << 24)
+
+    def test_a_region_full_of_junk_ends_as_any_other(self):
+        for mode in harness.RECORDING_MODES:
+            for byte in ("0", "165", "255"):
+                with self.subTest(mode=mode, byte=byte):
+                    result, recording = self.record_overwritten(mode, "all", byte)
+                    self.assert_said(result, recording)
+
+    def test_pages_of_junk_are_noticed_or_do_no_harm(self):
+        pages = 13
+        for mode in ("mem-record", "log-fast"):
+            noticed = 0
+            for page in range(pages):
+                for byte in ("0", "1", "165", "255"):
+                    with self.subTest(mode=mode, page=page, byte=byte):
+                        result, recording = self.record_overwritten(
+                            mode, "page", str(page), str(pages), byte)
+                        lost = harness.info(recording)["lost"]
+                        noticed += lost["damaged"] > 0
+                        if lost["damaged"]:
+                            self.assert_said(result, recording)
+                            continue
+                        site = harness.top_rows(recording, "alloc").get("overwritten_site")
+                        if site:  # else the pages were those with its name
+                            self.assertEqual((site["cum_objects"], site["cum_bytes"]),
+                                             (self.BLOCKS, self.BLOCKS * self.BLOCK_BYTES))
+            self.assertGreater(noticed, pages)
+
+
 class Output(Faults):
     def test_a_full_standard_output_is_the_programs_own_matter(self):
         command = [harness.program("steps")]

@@ -93,7 +93,7 @@ static int setup(void **state)
 	strcpy(lab->directory, "/tmp/heapline-test-XXXXXX");
 	assert_non_null(mkdtemp(lab->directory));
 	lab->settings = (struct hl_drain_settings){
-		.view = {lab->shared.header, lab->layout.region_bytes, &lab->layout},
+		.view = {lab->shared.header, lab->layout.region_bytes, &lab->layout, NULL},
 		.executable = EXECUTABLE,
 		.pid = getpid(),
 		.sequence = PROCESS,

@@ -90,7 +90,7 @@ static struct hl_recording recording(struct hl_recording_process processes[2])
 		.duration_ns = 2500000000u,
 		.complete = true,
 		.end = HL_END_EXITED,
-		.lost = {.events = 2, .unmatched_frees = 3, .inherited_frees = 5},
+		.lost = {.events = 2, .unmatched_frees = 3, .inherited_frees = 5, .damaged = 7},
 		.module_count = 2,
 		.node_count = HL_COUNT_OF(nodes),
 		.value_count = HL_COUNT_OF(values),

@@ -79,7 +79,8 @@ int hl_open_region(pid_t pid, const struct hl_owner_names *names, struct hl_open
 		return r;
 	}
 	*ret_region = region;
-	ret_region->view = (struct hl_region_view){region.base, region.bytes, &ret_region->layout};
+	ret_region->view = (struct hl_region_view){
+		.base = region.base, .bytes = region.bytes, .layout = &ret_region->layout};
 	return 0;
 }
 

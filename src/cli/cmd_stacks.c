@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline stacks: what a running process allocates and does not free, with nothing put into it. */
 #include "bpf/heap_trace.h"
+#include "cli/trace_recorded.h"
 #include "cli/trace_run.h"
 #include "cli/view_options.h"
 
@@ -52,6 +53,13 @@ static int run_stacks(int argc, char **argv)
 				     : "stacks",
 	};
 	settings.growth = interval != NULL;
+	command.recorded_backend = &hl_recorded_trace;
+	command.recorded_mode = settings.all ? "stacks-all" : "stacks-growth";
+	command.needs_probes = older		       ? "--older"
+			       : settings.object       ? "--object"
+			       : probes		       ? "--probes"
+			       : settings.sample_bytes ? "--sample"
+						       : NULL;
 	settings.choose_way = probes != 0;
 	settings.way = probe_ways[probes];
 	if (older && hl_trace_parse_seconds(older, &settings.older_seconds) < 0)

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "bpf/bpf_log.h"
 #include "cli/terminal_progress.h"
+#include "cli/trace_recorded.h"
 #include "cli/trace_report.h"
 #include "cli/view_parse.h"
 
@@ -314,6 +315,22 @@ static int trace_and_report(const struct hl_trace_command *command,
 	return r < 0 ? r : traced;
 }
 
+/* Probes would harm what is recorded, and the recorder knows already. */
+static int choose_recorder(struct hl_trace_command *command, struct hl_error *err)
+{
+	if (!command->recorded_backend || !hl_trace_is_recorded((pid_t)pid))
+		return 0;
+	if (command->needs_probes)
+		return hl_error_set(err, -ENOTSUP,
+				    "cannot trace process '%d' with %s: it is being recorded, and "
+				    "the probes for that would cut the stacks of its recording; "
+				    "without %s it is read from the recorder",
+				    (int)pid, command->needs_probes, command->needs_probes);
+	command->backend = command->recorded_backend;
+	command->mode = command->recorded_mode;
+	return 0;
+}
+
 int hl_trace_run(const struct hl_verb *verb, int argc, char **argv,
 		 const struct hl_trace_command *command)
 {
@@ -336,7 +353,10 @@ int hl_trace_run(const struct hl_verb *verb, int argc, char **argv,
 		output.row_limit = INTERVAL_ROWS;
 	if (output.folded) /* data for other programs */
 		output.filter.fold_plumbing = false;
-	int r = hl_process_facts_read((pid_t)pid, &facts, &err);
+	struct hl_trace_command chosen = *command;
+	int r = choose_recorder(&chosen, &err);
+	if (r == 0)
+		r = hl_process_facts_read((pid_t)pid, &facts, &err);
 	if (r < 0)
 		return status_of(r, &err);
 	target_fd = pidfd_open((pid_t)pid, 0);
@@ -344,7 +364,7 @@ int hl_trace_run(const struct hl_verb *verb, int argc, char **argv,
 		r = hl_error_set(&err, -errno, "cannot watch process '%d': %s", facts.pid,
 				 strerror(errno));
 	if (r == 0)
-		r = trace_and_report(command, &facts, seconds, &err);
+		r = trace_and_report(&chosen, &facts, seconds, &err);
 	hl_process_facts_release(&facts);
 	return status_of(r, &err);
 }

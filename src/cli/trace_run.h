@@ -15,6 +15,12 @@ struct hl_trace_command {
 	const void *settings;	 /* for the backend */
 	const char *mode;	 /* of the recording; NULL: backend->mode */
 	double interval_seconds; /* between reports; 0: there is one, at the end */
+
+	/* Of a process that is being recorded: this in place of backend and mode; NULL: no other.
+	 */
+	const struct hl_trace_backend *recorded_backend;
+	const char *recorded_mode;
+	const char *needs_probes; /* an option that was given and that it cannot do; NULL: none */
 };
 
 /* Reads a number of seconds, fractions allowed, more than 0. 0 or -EINVAL. */

@@ -516,6 +516,60 @@ class LogSegments(CtlCase):
             self.assert_refused(self.ctl(recorded.pid, "--", "log-segments", number), number)
 
 
+class StacksOfARecordedProcess(CtlCase):
+    """`heapline stacks` reads the recorder, because probes would cut the stacks that it walks."""
+
+    def setUp(self):
+        super().setUp()
+        self.recorded = self.start(name="app.hl", command=[harness.program("trace_heap")])
+        self.assertEqual(self.recorded.collector.stdout.readline(), "ready\n")
+        self.do("malloc", "site_a", 1000, 64)
+
+    def do(self, *words):
+        self.recorded.collector.stdin.write(" ".join(map(str, words)) + "\n")
+        self.assertEqual(self.recorded.collector.stdout.readline(), "ok\n")
+
+    def command(self, *options):
+        return [HEAPLINE, "stacks", "-p", str(self.recorded.pid), *options]
+
+    def test_what_changed_between_snapshots_is_shown(self):
+        stacks = subprocess.Popen(
+            self.command("--interval", "0.5", "--json"), text=True, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=dict(os.environ, XDG_RUNTIME_DIR=self.runtime))
+        self.addCleanup(stacks.kill)
+        lines = [stacks.stdout.readline()]
+        self.do("malloc", "site_b", 300, 100)
+        self.do("free", "site_a", 400)
+        lines.append(stacks.stdout.readline())
+        stacks.send_signal(signal.SIGINT)
+        rest, said = stacks.communicate(timeout=harness.TIMEOUT_S)
+        self.assertEqual(stacks.returncode, 0, said)
+        self.assertIn("app.hl': reading its recorder, without probes", said)
+        sums = {"site_a": [0, 0], "site_b": [0, 0]}
+        for line in lines + rest.splitlines():
+            for row in json.loads(line)["rows"]:
+                for site in set(row["stack"]) & set(sums):
+                    sums[site][0] += row["objects"]
+                    sums[site][1] += row["bytes"]
+                    self.assertIn("main", row["stack"])
+        self.assertEqual(sums, {"site_a": [-400, -400 * 64], "site_b": [300, 300 * 100]})
+
+    def test_what_only_probes_can_do_is_refused(self):
+        for option, value in (("--older", "1"), ("--sample", "512K"), ("--object", "libc")):
+            with self.subTest(option):
+                result = harness.run(self.command(option, value, "1"),
+                                     {"XDG_RUNTIME_DIR": self.runtime})
+                self.assertEqual(result.status, 1, result.stderr)
+                self.assertIn(f"without {option} it is read from the recorder", result.stderr)
+
+    def test_a_recorder_that_counts_nothing_is_named(self):
+        self.ctl_well(self.recorded.pid, "mode", "closed")
+        result = harness.run(self.command("1"), {"XDG_RUNTIME_DIR": self.runtime})
+        self.assertEqual(result.status, 1, result.stderr)
+        self.assertIn(f"'heapline ctl -p {self.recorded.pid} mode mem-fast'", result.stderr)
+
+
 class WithoutCollector(CtlCase):
     def talk_to_program(self, lines):
         library = os.path.join(harness.BUILD, "src/recorder")

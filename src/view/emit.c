@@ -23,6 +23,9 @@
 #define INDENT	       2   /* of a line that goes on */
 #define WARNING_COLOR  "\033[1;31m"
 #define PLAIN_COLOR    "\033[0m"
+/* Names in tables are cut there: templates of C++ can be far longer, and files of other tools have
+ * anything. */
+#define READABLE_BYTES 4097
 #define REPLACEMENT    "\xef\xbf\xbd" /* U+FFFD, as long as what it stands for */
 
 struct hl_emit {
@@ -433,16 +436,26 @@ static void put_text(struct hl_emit *emit, const char *text)
 	hl_format_put(emit->out, text);
 }
 
+/* What a table shows of ${text}: of names that no terminal is for, the beginning. Data is whole. */
+static const char *readable(const struct hl_emit *emit, const char *text,
+			    char buffer[READABLE_BYTES])
+{
+	if (emit->form != HL_EMIT_TABLE || strnlen(text, READABLE_BYTES) < READABLE_BYTES)
+		return text;
+	return hl_format_shortened(text, 0, buffer, READABLE_BYTES);
+}
+
 void hl_emit_cell_text(struct hl_emit *emit, const char *text)
 {
 	const struct hl_emit_column *column = next_column(emit);
+	char buffer[READABLE_BYTES];
 
 	if (!column)
 		return;
 	if (is_json(emit))
 		hl_json_text(&emit->json, column->key, text);
 	else
-		put_text(emit, text);
+		put_text(emit, readable(emit, text, buffer));
 }
 
 void hl_emit_cell_integer(struct hl_emit *emit, int64_t number)
@@ -486,18 +499,22 @@ void hl_emit_cell_percent(struct hl_emit *emit, int64_t part, int64_t whole)
 }
 
 /* ';' separates frames, so within a name it is replaced. */
-static void put_frame(FILE *out, const char *name)
+static void put_frame(FILE *out, const struct hl_emit *emit, const char *name)
 {
+	char buffer[READABLE_BYTES];
+
+	name = readable(emit, name, buffer);
 	while (*name)
 		name += hl_format_put_letter(out, *name == ';' ? ":" : name);
 }
 
-static void put_frames(FILE *out, const char *const *frames, size_t count)
+static void put_frames(FILE *out, const struct hl_emit *emit, const char *const *frames,
+		       size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
 		if (i)
 			putc(';', out);
-		put_frame(out, frames[i]);
+		put_frame(out, emit, frames[i]);
 	}
 }
 
@@ -508,7 +525,7 @@ static void put_stack(struct hl_emit *emit, const char *const *frames, size_t co
 
 	if (emit->form == HL_EMIT_LINES) {
 		begin_cell(emit);
-		put_frames(emit->out, frames, count);
+		put_frames(emit->out, emit, frames, count);
 		return;
 	}
 	FILE *out = open_memstream(&joined, &size);
@@ -516,7 +533,7 @@ static void put_stack(struct hl_emit *emit, const char *const *frames, size_t co
 		fail(emit, -ENOMEM);
 		return;
 	}
-	put_frames(out, frames, count);
+	put_frames(out, emit, frames, count);
 	if (fclose(out) != 0)
 		fail(emit, -ENOMEM);
 	else

@@ -38,7 +38,7 @@ static const char *const table[] = {
 	/* Rust */
 	"__rust_alloc*", "__rust_realloc", "__rdl_alloc*", "__rdl_realloc", "__rg_alloc*",
 	"__rg_realloc", "__rustc::__r*", "<alloc::*", "<core::*", "<std::*", "<hashbrown::*",
-	"<T as alloc::*", "<T as core::*", "<I as core::*", "<F as core::*", "hashbrown::*",
+	"<<alloc::*", "<<core::*", "hashbrown::*",
 	"alloc::alloc::*", "alloc::raw_vec::*", "alloc::vec::*", "alloc::string::*", "alloc::boxed::*",
 	"alloc::rc::*", "alloc::sync::*", "alloc::slice::*", "alloc::str::*", "alloc::collections::*",
 	"alloc::fmt::*", "alloc::borrow::*", "alloc::ffi::*", "core::alloc::*", "core::array::*",
@@ -211,6 +211,27 @@ static bool is_plain(const char *name)
 	return !name[length] || (name[length] == '(' && length && !begins_with(name, "decltype"));
 }
 
+/*
+ * "<u8 as alloc::slice::Join>::join", "<[T]>::to_vec": what Rust itself defines for types without a
+ * path. Traits of programs have paths that begin otherwise, and so have types of programs.
+ */
+static bool is_rust_builtin(const char *name)
+{
+	static const char *const paths[] = {"alloc::", "core::", "std::", "<["};
+	const char *trait = strstr(name, " as ");
+
+	if (*name != '<')
+		return false;
+	if (!trait)
+		return begins_with(name, "<[") || begins_with(name, "<str>");
+	if (memmem(name, (size_t)(trait - name), "::", strlen("::")))
+		return false;
+	for (size_t i = 0; i < HL_COUNT_OF(paths); i++)
+		if (begins_with(trait + strlen(" as "), paths[i]))
+			return true;
+	return false;
+}
+
 bool hl_plumbing_matches(const struct hl_plumbing *plumbing, const char *name)
 {
 	bool is_new = false;
@@ -218,7 +239,7 @@ bool hl_plumbing_matches(const struct hl_plumbing *plumbing, const char *name)
 	if (is_plain(name))
 		return matches_some(plumbing, name);
 	const char *begin = skip_return_type(name, &is_new);
-	return is_new || matches_some(plumbing, begin);
+	return is_new || is_rust_builtin(name) || matches_some(plumbing, begin);
 }
 
 /* ---- folding ---- */

@@ -3,6 +3,7 @@
 """Programs with a garbage collector, with a leak and without: growth tells them apart."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import harness
 
@@ -14,9 +15,14 @@ NO_LEAK = "nothing grew steadily to the end; no leak seen"
 
 class Collected(harness.TestCase):
     def assert_leaks_are_found(self, *command):
-        for kind in ("leak", "none"):
-            _, recording = self.record_well([*command, kind, STEPS], mode="log-fast",
-                                            options=["--mappings"], name=f"{kind}.hl")
+        def record(kind):
+            return self.record_well([*command, kind, STEPS], mode="log-fast",
+                                    options=["--mappings"], name=f"{kind}.hl")[1]
+
+        kinds = ("leak", "none")
+        with ThreadPoolExecutor() as both:  # they sleep most of the time
+            recordings = list(both.map(record, kinds))
+        for kind, recording in zip(kinds, recordings):
             report = harness.report("growth", recording)
             steady = [row for row in report["rows"] if row["steady_percent"] >= STEADY_PERCENT]
             text = harness.run([harness.HEAPLINE, "growth", recording]).stdout

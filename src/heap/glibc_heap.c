@@ -66,7 +66,9 @@ static int read_stopped(struct hl_glibc_reader *reader, read_part *part, uint32_
 	int r = hl_memory_stop(reader->memory, reader->err);
 	if (r < 0)
 		return r;
-	r = read_anew(reader, arena);
+	/* What main_arena has got stays what it had when the break was read. */
+	if (part != read_mappings)
+		r = read_anew(reader, arena);
 	if (r == 0)
 		r = part(reader, arena);
 	hl_memory_go_on(reader->memory);

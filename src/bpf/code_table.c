@@ -337,7 +337,7 @@ static int compile_debug_frames(const struct image *image, const struct hl_code_
 	if (r == 0)
 		r = hl_cfi_compile(&frames.section, table->code_low, keep_row_in_gap, &gaps);
 	free(frames.bytes);
-	if (r != -ENOMEM)
+	if (r != -ENOMEM && rows->count > gaps.known)
 		rows->count = hl_cfi_rows_finish(rows->rows, rows->count);
 	return r == -ENOMEM ? r : 0;
 }
@@ -411,7 +411,7 @@ static int add_frame_pointer_rows(const struct image *image, const struct hl_cod
 		if (ELF64_ST_TYPE(symbols[i].st_info) == STT_FUNC && symbols[i].st_shndx)
 			r = add_function_rows(image, table, &gaps, &symbols[i]);
 	free(symbols);
-	if (r == 0)
+	if (r == 0 && rows->count > gaps.known)
 		rows->count = hl_cfi_rows_finish(rows->rows, rows->count);
 	return r;
 }

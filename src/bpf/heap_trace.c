@@ -184,8 +184,8 @@ static void note_probes(const struct heap_trace *trace)
 				     "at their beginning is one that the kernel can emulate",
 				     slow);
 	if (probed)
-		trace->request->note("counting, by %s probes: %s",
-				     hl_probe_way_name(trace->probes.way), probed);
+		trace->request->detail("counting, by %s probes: %s",
+				       hl_probe_way_name(trace->probes.way), probed);
 	free(probed);
 	free(slow);
 }
@@ -504,8 +504,8 @@ static int finish(void *handle, bool has_ended, struct hl_trace_result *result,
 	hl_heap_program_stop(trace->program);
 	uint64_t end_ns = hl_clock_ns(CLOCK_MONOTONIC);
 	hl_heap_probes_unlink(&trace->probes);
-	trace->request->note("detached in %.0f ms",
-			     (double)(hl_clock_ns(CLOCK_MONOTONIC) - end_ns) / 1e6);
+	trace->request->detail("detached in %.0f ms",
+			       (double)(hl_clock_ns(CLOCK_MONOTONIC) - end_ns) / 1e6);
 	int r = fill_result(trace, end_ns, result);
 	return r < 0 ? hl_error_set(err, r, "cannot read the blocks: %s", strerror(-r)) : 0;
 }

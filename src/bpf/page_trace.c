@@ -163,7 +163,7 @@ static void say_what_is_watched(const struct page_trace *trace, bool count_only)
 {
 	const char *error = hl_page_watch_calls_error(trace->watch);
 
-	trace->request->note(
+	trace->request->detail(
 		"watching page faults by %s%s%s", hl_page_watch_source_name(trace->watch),
 		count_only ? "" : ", pages by ",
 		count_only ? "" : hl_pagemap_method(hl_page_camera_pagemap(trace->camera)));
@@ -292,9 +292,9 @@ static void say_what_it_took(const struct page_trace *trace, uint64_t detach_ns)
 {
 	const struct hl_page_snapshot *last = latest_snapshot(trace);
 
-	trace->request->note("looked at %llu pages in %.1f ms; detached in %.0f ms",
-			     (unsigned long long)last->pages.page_count,
-			     (double)last->cost_ns / 1e6, (double)detach_ns / 1e6);
+	trace->request->detail("looked at %llu pages in %.1f ms; detached in %.0f ms",
+			       (unsigned long long)last->pages.page_count,
+			       (double)last->cost_ns / 1e6, (double)detach_ns / 1e6);
 }
 
 static int finish_pages(void *context, bool has_ended, struct hl_trace_result *result,

@@ -19,6 +19,8 @@ struct hl_trace_request {
 	const struct hl_process_facts *facts; /* of the target; valid until _free() */
 	const void *settings;		      /* of the kind of trace; valid until _free() */
 	void (*note)(const char *format, ...) HL_PRINTF(1, 2); /* a sentence for the user, now */
+	void (*detail)(const char *format, ...)
+		HL_PRINTF(1, 2); /* the same, for users who want to know each step */
 	bool (*is_enough)(void); /* the user or the target has ended it; ask while starting takes
 				    its time */
 };

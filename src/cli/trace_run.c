@@ -125,18 +125,33 @@ static bool is_enough(void)
 
 /* ---- the run ---- */
 
+static void say_if(bool wanted, const char *format, va_list arguments)
+{
+	char *sentence;
+
+	if (!wanted || vasprintf(&sentence, format, arguments) < 0)
+		return;
+	hl_cli_note("%s", sentence);
+	free(sentence);
+}
+
 /* What is said while it goes on is for those who watch. */
 static HL_PRINTF(1, 2) void say(const char *format, ...)
 {
-	char *sentence;
 	va_list arguments;
+
 	va_start(arguments, format);
-	if (vasprintf(&sentence, format, arguments) < 0)
-		sentence = NULL;
+	say_if(verbose || isatty(STDERR_FILENO), format, arguments);
 	va_end(arguments);
-	if (sentence && (verbose || isatty(STDERR_FILENO)))
-		hl_cli_note("%s", sentence);
-	free(sentence);
+}
+
+static HL_PRINTF(1, 2) void say_detail(const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	say_if(verbose, format, arguments);
+	va_end(arguments);
 }
 
 static void tell_bpf(const char *line)
@@ -260,6 +275,7 @@ static int run_trace(const struct hl_trace_command *command, const struct hl_pro
 		.facts = facts,
 		.settings = command->settings,
 		.note = say,
+		.detail = say_detail,
 		.is_enough = is_enough,
 	};
 	struct hl_trace_result *result;

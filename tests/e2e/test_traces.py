@@ -13,6 +13,7 @@ import unittest
 
 import harness
 import schemas
+from test_terminal import on_terminal
 
 NOBODY = 65534
 
@@ -173,6 +174,14 @@ class Traces(unittest.TestCase):
         target.wait()
         folded = harness.run([harness.HEAPLINE, "folded", recording], env=keep_names)
         self.assertIn("_PyEval_EvalFrameDefault", folded.stdout)
+
+    def test_probes_are_named_with_verbose_alone(self):
+        target = self.start_target()
+        for options in ([], ["--verbose"]):
+            command = trace_command("stacks", target.pid, "--no-pager", *options, "0.1")
+            written, status = on_terminal(command)
+            self.assertEqual(status, 0, written)
+            self.assertEqual(" probes: " in written, bool(options), written)
 
     def test_a_recording_is_replaced_when_forced_alone(self):
         target = self.start_target()

@@ -255,6 +255,11 @@ static void warn_refused(struct hl_collector *collector, pid_t pid, int error)
 		snprintf(sentence, sizeof(sentence),
 			 "process %d was not recorded: it had no memory or address space for it",
 			 pid);
+	else if (error == EPIPE)
+		snprintf(sentence, sizeof(sentence),
+			 "process %d was not recorded: heapline was stopped or too busy to answer "
+			 "it",
+			 pid);
 	else
 		snprintf(sentence, sizeof(sentence), "process %d was not recorded: %s", pid,
 			 strerror(error));

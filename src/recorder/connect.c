@@ -16,6 +16,9 @@
 #include <sys/un.h>
 #include <time.h>
 
+/* A collector that has not answered in this time is looked at. */
+#define LOOK_MS 100
+
 static struct sockaddr_un collector;
 static socklen_t collector_bytes; /* 0 = none */
 static char token[32];
@@ -59,7 +62,7 @@ static uint64_t now_ms(void)
 /* A signal cuts a wait short and the next begins anew: with a timer in the target, for ever. */
 static bool try_again(long result, uint64_t deadline_ms)
 {
-	return result == -EINTR && now_ms() < deadline_ms;
+	return (result == -EINTR || result == -EAGAIN) && now_ms() < deadline_ms;
 }
 
 /*
@@ -78,13 +81,41 @@ static bool is_trusted(int fd, int32_t *ret_pid)
 	return true;
 }
 
+/*
+ * Whether process ${pid} is stopped by a signal (proc_pid_stat(5)). To wait for such a collector
+ * would stop each child of the program and each program that it runs for HL_HELLO_WAIT_MS, until
+ * somebody continues it. 0: it is in another PID namespace, and nothing is known.
+ */
+static bool is_stopped(int32_t pid)
+{
+	char path[32] = "/proc/", text[64];
+	char *end = path + strlen(path);
+	if (pid <= 0)
+		return false;
+	for (int32_t rest = pid; rest; rest /= 10)
+		end++;
+	memcpy(end, "/stat", sizeof("/stat"));
+	for (int32_t rest = pid; rest; rest /= 10)
+		*--end = (char)('0' + rest % 10);
+	int fd = (int)hl_sys6(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC, 0, 0, 0);
+	if (fd < 0)
+		return false;
+	long bytes = HL_SYS(SYS_read, fd, text, sizeof(text) - 1);
+	hl_sys_close(fd);
+	text[bytes > 0 ? bytes : 0] = '\0';
+	/* The state follows the name, which may have any characters, and has 15 at most. */
+	const char *name_end = strrchr(text, ')');
+	return name_end && name_end[1] == ' ' && name_end[2] == 'T';
+}
+
 static int open_connection(uint64_t deadline_ms, int32_t *ret_pid)
 {
 	int fd = (int)HL_SYS(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return fd;
 	struct timeval wait = {HL_HELLO_WAIT_MS / 1000, HL_HELLO_WAIT_MS % 1000 * 1000};
-	hl_sys6(SYS_setsockopt, fd, SOL_SOCKET, SO_RCVTIMEO, (long)&wait, sizeof(wait), 0);
+	const struct timeval look = {0, LOOK_MS * 1000};
+	hl_sys6(SYS_setsockopt, fd, SOL_SOCKET, SO_RCVTIMEO, (long)&look, sizeof(look), 0);
 	hl_sys6(SYS_setsockopt, fd, SOL_SOCKET, SO_SNDTIMEO, (long)&wait, sizeof(wait), 0);
 	long result;
 	do {
@@ -115,7 +146,8 @@ static bool send_hello(int fd, enum hl_hello_kind kind)
 }
 
 /* Receives the welcome; returns the memfd, or -1. */
-static int receive_region(int fd, uint64_t deadline_ms, struct hl_welcome *ret_welcome)
+static int receive_region(int fd, int32_t collector_pid, uint64_t deadline_ms,
+			  struct hl_welcome *ret_welcome)
 {
 	union {
 		struct cmsghdr header;
@@ -131,7 +163,7 @@ static int receive_region(int fd, uint64_t deadline_ms, struct hl_welcome *ret_w
 	long received;
 	do {
 		received = HL_SYS(SYS_recvmsg, fd, &message, MSG_CMSG_CLOEXEC);
-	} while (try_again(received, deadline_ms));
+	} while (try_again(received, deadline_ms) && !is_stopped(collector_pid));
 	if (received != sizeof(*ret_welcome) || ret_welcome->magic != HL_WELCOME_MAGIC ||
 	    ret_welcome->error)
 		return -1;
@@ -185,8 +217,9 @@ static void ask(struct request *request)
 	if (fd < 0)
 		return;
 	struct hl_welcome welcome;
-	int region_fd =
-		send_hello(fd, request->kind) ? receive_region(fd, deadline_ms, &welcome) : -1;
+	int region_fd = send_hello(fd, request->kind)
+				? receive_region(fd, request->collector_pid, deadline_ms, &welcome)
+				: -1;
 	hl_sys_close(fd);
 	if (region_fd < 0)
 		return;

@@ -17,7 +17,7 @@
 #define HL_WELCOME_MAGIC UINT64_C(0x3130454d4f434c57)
 #define HL_HELLO_WAIT_MS                                                                         \
 	2000 /* a collector that does not answer in this time is taken for dead: the target runs \
-		unrecorded */
+		unrecorded; one that is stopped is not waited for as long */
 
 enum hl_hello_kind {
 	HL_HELLO_START, /* a program started with the recorder preloaded, by record or by exec */

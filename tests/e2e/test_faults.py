@@ -4,6 +4,7 @@
 import ctypes
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import threading
@@ -317,6 +318,30 @@ class CollectorGone(Faults):
         self.assertEqual(os.waitstatus_to_exitcode(status), STEPS_STATUS)
         report = harness.info(recording)
         self.assertFalse(report["recording"]["complete"])
+
+    def test_children_do_not_wait_for_a_collector_that_is_stopped(self):
+        """Twenty of them waited for two seconds each: half of that is far above what is left."""
+        for mode in ("mem-fast", "log-fast"):
+            with self.subTest(mode=mode):
+                collector = subprocess.Popen(
+                    harness.record_command(self.path("test.hl"),
+                                           [harness.program("handshakes")], mode),
+                    stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL, text=True)
+                self.addCleanup(collector.kill)
+                self.assertEqual(collector.stdout.readline(), "ready\n")
+                collector.send_signal(signal.SIGSTOP)
+                try:
+                    collector.stdin.write("go\n")
+                    collector.stdin.flush()
+                    elapsed_ms = int(collector.stdout.readline())
+                finally:
+                    collector.send_signal(signal.SIGCONT)
+                collector.communicate(timeout=harness.TIMEOUT_S)
+                self.assertEqual(collector.returncode, 0)
+                self.assertLess(elapsed_ms, 20 * 2000 / 2)
+                unrecorded = harness.info(self.path("test.hl"))["lost"]["unrecorded_children"]
+                self.assertEqual(unrecorded, 20)
 
     def test_children_born_after_the_collector_was_killed_run_unrecorded(self):
         script = ("echo ready; read go; \"$0\" fork && \"$0\" posix-spawn && \"$0\" exec && "

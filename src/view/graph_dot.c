@@ -165,8 +165,10 @@ static void put_tooltip(FILE *out, const struct hl_keys_label *label)
 	put_escaped(out, label->name, IN_QUOTES);
 	fputs("\\n", out);
 	put_escaped(out, label->file, IN_QUOTES);
+	if (label->file[0] && label->line)
+		fprintf(out, ":%u%s", label->line, label->several_lines ? ",..." : "");
 	if (label->file[0])
-		fprintf(out, ":%u%s\\n", label->line, label->several_lines ? ",..." : "");
+		fputs("\\n", out);
 	put_escaped(out, label->module, IN_QUOTES);
 	fputs("\"", out);
 }

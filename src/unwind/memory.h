@@ -5,6 +5,9 @@
 #include "base/compiler.h"
 #include "unwind/unwind.h"
 
+/* Asks the kernel whether the page at ${page} can be read; no fault, errno is kept. */
+bool hl_page_is_readable(uint64_t page);
+
 /* Asks the kernel about the page, and the pages between it and those already known; keeps what it
  * learned in walk->stack_low and stack_high. */
 bool hl_walk_prove_readable(struct hl_walk *walk, uint64_t address);

@@ -2,6 +2,8 @@
 /* Fills the rule cache and forgets it; see rule_cache.h. */
 #include "unwind/rule_cache.h"
 
+#include "unwind/memory.h"
+
 #include <assert.h>
 #include <elf.h>
 #include <string.h>
@@ -62,7 +64,10 @@ static bool has_frame_pointer(const struct hl_unwind_module *module,
 		if (address - symbol->st_value < symbol->st_size && start >= module->start &&
 		    pc < module->end && ELF64_ST_TYPE(symbol->st_info) == STT_FUNC &&
 		    symbol->st_shndx)
-			return hl_arch_frame_pointer_made((const uint8_t *)start,
+			/* Damaged symbols may lead to where nothing is mapped. */
+			return hl_page_is_readable(start & ~UINT64_C(4095)) &&
+			       hl_page_is_readable((start + HL_PROLOGUE_BYTES) & ~UINT64_C(4095)) &&
+			       hl_arch_frame_pointer_made((const uint8_t *)start,
 							  (size_t)(pc - start)) != 0;
 	}
 	return false;

@@ -231,11 +231,16 @@ static void emit_report(struct hl_emit *emit, struct stacks *stacks)
 {
 	const struct hl_trace_kind *kind = hl_profile_trace_kind(stacks->profile);
 	size_t shown = count_shown(stacks);
+	char sample[HL_FORMAT_MAX];
 
 	hl_emit_begin_version(emit, kind ? kind->verb : "stacks", SCHEMA_VERSION);
 	hl_summary_members(emit, stacks->profile, stacks->options);
 	if (stacks->options->brief) {
 		hl_summary_totals_line(emit, stacks->profile, "", &stacks->profile->total);
+		if (stacks->profile->sample_bytes)
+			hl_emit_line(
+				emit, "sampled about every %s: figures are estimates",
+				hl_format_bytes((int64_t)stacks->profile->sample_bytes, sample));
 		hl_summary_warnings(emit, stacks->profile);
 	} else {
 		hl_summary_lines(emit, stacks->profile);

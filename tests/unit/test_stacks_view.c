@@ -90,7 +90,7 @@ static void json_has_whole_stacks_and_the_figures_of_the_whole(void **state)
 		    "main:14;serve:27;read 1024 1| 512 1|[released before the trace] -1024 -2|");
 	assert_string_equal(json_string_value(json_object_get(report, "schema")),
 			    "heapline/pgfault/2");
-	assert_int_equal(number(report, "rss_growth_pages"), 1234);
+	assert_int_equal(number(json_object_get(report, "figures"), "rss_growth_pages"), 1234);
 	assert_int_equal(number(json_object_get(report, "figures"), "table_bytes"), 2048);
 	assert_int_equal(number(json_object_get(report, "total"), "inuse_bytes"), 5632);
 	assert_int_equal(number(json_object_get(report, "total"), "pages"), 4);
@@ -141,6 +141,24 @@ static void stacks_merged_by_function_show_the_lines_of_the_heaviest(void **stat
 	expect_text(text, "    read (libio.so)\n    serve (app.c:27)\n"
 			  "    main (app.c:14)\n");
 	expect_text(text, "    log (app.c:33)\n    main (app.c:15)\n");
+	free(text);
+	hl_profile_free(profile);
+}
+
+static void a_brief_report_has_its_total_and_says_that_it_is_an_estimate(void **state)
+{
+	struct hl_profile *profile = traced(kept);
+	struct hl_view_options options = options_of(1);
+
+	(void)state;
+	options.brief = true;
+	profile->sample_bytes = 65536;
+	char *text = text_of(hl_view_stacks, profile, options);
+	expect_text(text, "gained 5.5 KiB in 4");
+	expect_text(text, "sampled about every 64.0 KiB: figures are estimates\n");
+	expect_text(text, "\n3.0 KiB in 3 pages, 54.5%\n");
+	assert_null(strstr(text, "rss growth"));
+	assert_null(strstr(text, "--unit"));
 	free(text);
 	hl_profile_free(profile);
 }
@@ -241,6 +259,7 @@ int main(void)
 		cmocka_unit_test(recordings_that_are_no_traces_can_be_shown_so_too),
 		cmocka_unit_test(text_shows_frames_from_the_innermost_out),
 		cmocka_unit_test(stacks_merged_by_function_show_the_lines_of_the_heaviest),
+		cmocka_unit_test(a_brief_report_has_its_total_and_says_that_it_is_an_estimate),
 		cmocka_unit_test(of_lost_faults_it_is_said_that_their_pages_count),
 		cmocka_unit_test(what_is_left_out_is_counted),
 		cmocka_unit_test(of_less_than_nothing_there_are_no_shares),

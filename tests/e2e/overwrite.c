@@ -59,7 +59,7 @@ static uint64_t *find_counters(void)
 		     at++)
 			if (at[0] == BLOCKS * BLOCK_BYTES && at[1] == BLOCKS)
 				return at;
-	REQUIRE(!"the counters are there");
+	REQUIRE(range_count == 0); /* they are somewhere */
 	return NULL;
 }
 

@@ -90,8 +90,8 @@ static void json_has_whole_stacks_and_the_figures_of_the_whole(void **state)
 		    "main:14;serve:27;read 1024 1| 512 1|[released before the trace] -1024 -2|");
 	assert_string_equal(json_string_value(json_object_get(report, "schema")),
 			    "heapline/pgfault/2");
-	assert_int_equal(number(json_object_get(report, "figures"), "rss_growth_pages"), 1234);
-	assert_int_equal(number(json_object_get(report, "figures"), "table_bytes"), 2048);
+	assert_int_equal(number(json_object_get(report, "total"), "rss_growth_pages"), 1234);
+	assert_int_equal(number(json_object_get(report, "total"), "table_bytes"), 2048);
 	assert_int_equal(number(json_object_get(report, "total"), "inuse_bytes"), 5632);
 	assert_int_equal(number(json_object_get(report, "total"), "pages"), 4);
 	json_decref(report);

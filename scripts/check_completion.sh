@@ -56,7 +56,7 @@ offers record ls ls
 
 for shell in zsh fish; do
 	if command -v $shell >/dev/null; then
-		$shell --no-execute "$scripts/completion.$shell"
+		$shell -n "$scripts/completion.$shell"
 	else
 		echo "skipped: completion.$shell is not parsed; $shell is not installed"
 	fi

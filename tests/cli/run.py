@@ -84,7 +84,7 @@ def record(case, found):
     for name, text in found.items():
         path = case / name
         if text:
-            path.write_text(text)
+            path.write_bytes(text.encode())  # keeps CR as it came
         else:
             path.unlink(missing_ok=True)
 

@@ -302,8 +302,9 @@ static void put_mappings(struct exporter *exporter)
  * No system_name: the linker's is not kept, and one that equals the name would make pprof take it
  * for mangled, cut the parameters off, and add up functions that are not the same.
  */
-static void put_function(struct exporter *exporter, uint32_t id)
+static void put_function(struct exporter *exporter, const struct hl_profile_frame *frame)
 {
+	uint32_t id = frame->function;
 	const struct hl_profile_function *from = &exporter->profile->functions[id];
 	Pprof__Profile part = PPROF__PROFILE__INIT;
 	Pprof__Function function = PPROF__FUNCTION__INIT;
@@ -314,7 +315,8 @@ static void put_function(struct exporter *exporter, uint32_t id)
 	exporter->function_is_done[id] = true;
 	function.id = id;
 	function.name = profile_text_index(exporter, from->name);
-	function.filename = profile_text_index(exporter, from->file);
+	/* Where the definition is unknown, the file of the line that calls is not. */
+	function.filename = profile_text_index(exporter, from->file ? from->file : frame->file);
 	function.start_line = from->line;
 	part.n_function = 1;
 	part.function = functions;
@@ -346,7 +348,7 @@ static void put_lines(struct exporter *exporter, Pprof__Location *location, uint
 		lines[i].function_id = frame->function;
 		lines[i].line = frame->line;
 		pointers[i] = &lines[i];
-		put_function(exporter, frame->function);
+		put_function(exporter, frame);
 	}
 	location->n_line = count;
 	location->line = pointers;

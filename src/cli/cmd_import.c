@@ -6,8 +6,8 @@
 #include "cli/terminal_progress.h"
 #include "cli/write_packed.h"
 #include "import/import_folded.h"
+#include "open/log_source.h"
 #include "pack/pack.h"
-#include "profile/log_source.h"
 
 #include <errno.h>
 #include <string.h>

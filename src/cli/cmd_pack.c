@@ -6,10 +6,10 @@
 #include "cli/terminal_progress.h"
 #include "cli/write_packed.h"
 #include "log/log_files.h"
+#include "open/log_source.h"
+#include "open/open.h"
 #include "profile/history_names.h"
-#include "profile/log_source.h"
-#include "profile/open.h"
-#include "symbols/symbols_advice.h"
+#include "profile/symbols_advice.h"
 #include "view/format.h"
 
 #include <errno.h>

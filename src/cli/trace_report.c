@@ -7,7 +7,7 @@
 #include "cli/terminal_progress.h"
 #include "cli/view_parse.h"
 #include "process/maps.h"
-#include "symbols/symbols_advice.h"
+#include "profile/symbols_advice.h"
 #include "view/format.h"
 #include "view/stacks.h"
 

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "cli/view_options.h"
+#include "open/history.h"
 #include "profile/filter.h"
-#include "profile/history.h"
 
 /* HL_EXIT_DONE, or HL_EXIT_USAGE after a report. */
 int hl_view_parse_selection(const struct hl_verb *verb, struct hl_profile_selection *selection);

@@ -6,9 +6,9 @@
 #include "cli/terminal_progress.h"
 #include "cli/view_format.h"
 #include "cli/view_parse.h"
+#include "open/open.h"
 #include "profile/join.h"
-#include "profile/open.h"
-#include "symbols/symbols_advice.h"
+#include "profile/symbols_advice.h"
 #include "view/format.h"
 
 #include <errno.h>

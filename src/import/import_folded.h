@@ -2,7 +2,7 @@
 /* What the numbers of folded text mean, which the text does not say. */
 #pragma once
 
-#include "profile/open.h"
+#include "import/importer.h"
 
 /*
  * Makes the numbers of ${profile}, just read by hl_importer_folded as bytes in use, ${value} in

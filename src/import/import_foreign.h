@@ -2,7 +2,7 @@
 /* Files of tools that heapline knows and does not read. */
 #pragma once
 
-#include "profile/open.h"
+#include "import/importer.h"
 
 /*
  * What ${input} is and what to do with it, to follow "cannot read 'X': it is "; NULL: nothing that

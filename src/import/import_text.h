@@ -2,7 +2,7 @@
 /* Lines and numbers of other tools' text files, which are read where they lie in memory. */
 #pragma once
 
-#include "profile/open.h"
+#include "import/importer.h"
 
 /* A line without what ends it: newline, carriage return, blanks. */
 struct hl_import_line {

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "base/error.h"
+#include "import/importer.h"
 #include "import/pprof_fields.h"
-#include "profile/open.h"
 
 #include <protobuf-c/protobuf-c.h>
 

@@ -107,3 +107,15 @@ int hl_history_names_read(const struct hl_log *log, const struct hl_log_options 
 		*ret_names = reading.names;
 	return r;
 }
+
+/* ---- fingerprints ---- */
+
+struct hl_file_print hl_history_names_print(const struct hl_recording_process *recorded,
+					    size_t index, const struct hl_log_module *module)
+{
+	const struct hl_recording_module *known =
+		index < recorded->module_count ? &recorded->modules[index] : NULL;
+	if (!known || known->start != module->start || strcmp(known->path, module->path) != 0)
+		return (struct hl_file_print){0};
+	return known->print;
+}

@@ -199,7 +199,7 @@ struct hl_profile {
 	struct hl_profile_counters unfiltered_total;
 	bool plumbing_folded; /* frames of allocation plumbing were left out, see plumbing.h */
 
-	/* Where it is of a moment (moment.h): which, as a clause, and in milliseconds. */
+	/* Where it is of a moment (open/moment.h): which, as a clause, and in milliseconds. */
 	uint32_t moment; /* 0: of the whole recording */
 	uint64_t moment_ms;
 };

@@ -4,7 +4,7 @@
 
 #include "base/array.h"
 #include "base/frame_key.h"
-#include "profile/moment.h"
+#include "profile/history_names.h"
 #include "profile/profile_describe.h"
 #include "recording/recording.h"
 
@@ -185,7 +185,7 @@ static int name_log(struct hl_builder *builder, const struct hl_recording_proces
 		if (!log->nodes[i].defined || !number || number > log->module_count)
 			continue;
 		const struct hl_log_module *of = &log->modules[number - 1];
-		const struct hl_file_print print = hl_moment_find_print(process, number - 1, of);
+		const struct hl_file_print print = hl_history_names_print(process, number - 1, of);
 		r = hl_builder_module(builder, of->path, of->build_id, of->build_id_bytes, &print,
 				      &module);
 		if (r == 0)

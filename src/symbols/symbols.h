@@ -66,7 +66,7 @@ int hl_symbols_find(struct hl_symbols *symbols, uint64_t address,
 /* The best one of the names found so far, which may be kept from a run when the file had more. */
 enum hl_symbols_source hl_symbols_source(const struct hl_symbols *symbols);
 
-/* What would help, in general; symbols_advice.h finds out what it is called. */
+/* What would help, in general; profile/symbols_advice.h finds out what it is called. */
 #define HL_SYMBOLS_REMEDY "install its debug package or set DEBUGINFOD_URLS"
 
 /* Part of the reason where another file lies at the path by now. */

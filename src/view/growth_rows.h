@@ -23,8 +23,8 @@
  */
 #pragma once
 
+#include "open/history.h"
 #include "profile/calltree.h"
-#include "profile/history.h"
 #include "view/keys.h"
 #include "view/view.h"
 

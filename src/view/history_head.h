@@ -2,7 +2,7 @@
 /* What views of a log have in common: their head, what is missing, and the note at the end. */
 #pragma once
 
-#include "profile/history.h"
+#include "open/history.h"
 #include "view/emit.h"
 #include "view/view.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline peaks: the highest hills of the timeline, and which stacks made them. */
+#include "open/history_hills.h"
 #include "profile/calltree.h"
-#include "profile/history_hills.h"
 #include "profile/history_names.h"
 #include "view/format.h"
 #include "view/history_head.h"

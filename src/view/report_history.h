@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "profile/history.h"
+#include "open/history.h"
 
 #define HL_REPORT_POINTS_MAX  2000
 #define HL_REPORT_MOMENTS_MAX 200

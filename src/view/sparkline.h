@@ -2,7 +2,7 @@
 /* A timeline in one line of text. */
 #pragma once
 
-#include "profile/history.h"
+#include "open/history.h"
 
 #define HL_SPARKLINE_COLUMNS 72
 #define HL_SPARKLINE_MAX     (3 * HL_SPARKLINE_COLUMNS + 1) /* bytes for the text below */

@@ -2,7 +2,7 @@
 /* Marks in the picture of a timeline: a line each with its text, as many as fit side by side. */
 #pragma once
 
-#include "profile/history.h"
+#include "open/history.h"
 
 #include <stdio.h>
 

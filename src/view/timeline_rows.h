@@ -2,7 +2,7 @@
 /* A timeline as rows: one for each interval, or for some intervals together their highest one. */
 #pragma once
 
-#include "profile/history.h"
+#include "open/history.h"
 #include "view/keys.h"
 
 #define HL_TIMELINE_KEYS_MAX 12 /* as many colours as one can tell apart */

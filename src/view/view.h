@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "profile/history.h"
+#include "open/history.h"
 #include "profile/profile.h"
 #include "view/emit.h"
 

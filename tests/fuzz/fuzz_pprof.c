@@ -4,7 +4,7 @@
  * the same when it is written and read again; what is not read is an error with a sentence.
  */
 #include "import/gzip.h"
-#include "profile/open.h"
+#include "open/open.h"
 #include "view/view.h"
 
 #include <stdlib.h>

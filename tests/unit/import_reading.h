@@ -2,7 +2,7 @@
 /* For tests of what reads other tools' files: reads, and asks of what was read. */
 #pragma once
 
-#include "profile/open.h"
+#include "open/open.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "import/gzip.h"
-#include "profile/open.h"
+#include "open/open.h"
 
 #include "pprof.pb-c.h"
 

@@ -6,8 +6,8 @@
 #include "fail_allocations.h"
 #include "log/segment_reader.h"
 #include "made_up_log.h"
-#include "profile/history.h"
-#include "profile/history_hills.h"
+#include "open/history.h"
+#include "open/history_hills.h"
 #include "view/view.h"
 
 #include <errno.h>

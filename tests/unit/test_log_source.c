@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Logs are the same wherever they lie: in a recording, packed, or as segments that were copied. */
 #include "log/log_files.h"
+#include "open/history.h"
+#include "open/open.h"
 #include "pack/pack_sections.h"
-#include "profile/history.h"
-#include "profile/open.h"
 
 #include "fail_allocations.h"
 #include "made_up_log.h"

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "log/log_reader.h"
-#include "profile/log_source.h"
+#include "open/log_source.h"
 
 /*
  * The process whose log is shown: the one that ${selection} names, else of those with a log the one
@@ -23,13 +23,6 @@ int hl_moment_profile(const struct hl_log_source *source,
 		      const struct hl_recording_process *process, const struct hl_log_state *state,
 		      const struct hl_profile_selection *selection, struct hl_profile **ret_profile,
 		      uint32_t **ret_nodes, struct hl_error *err);
-
-/*
- * The fingerprint of module ${index} of a log, from 0, of ${recorded}: logs do not keep them, the
- * recording, which has the same modules, does. All zero where it does not know the module.
- */
-struct hl_file_print hl_moment_find_print(const struct hl_recording_process *recorded, size_t index,
-					  const struct hl_log_module *module);
 
 /* The profile at selection->at, which is not HL_MOMENT_NONE. As hl_profile_load(). */
 int hl_moment_load(const struct hl_log_source *source, const struct hl_profile_selection *selection,

@@ -5,36 +5,9 @@
  */
 #pragma once
 
-#include "profile/input.h"
+#include "import/importer.h"
+#include "open/input.h"
 #include "profile/profile.h"
-
-/* Bytes of a file in memory. The reader may assume a NUL byte behind them. */
-struct hl_import_input {
-	const char *name; /* for messages */
-	const uint8_t *bytes;
-	size_t size;
-	bool partial;	     /* to detects() alone: more follows them, */
-	uint64_t whole_size; /* and this is the whole file's size; 0: not known */
-};
-
-/*
- * One kind of foreign file. Readers trust nothing; what is wrong is a sentence that names the
- * offset (binary) or the line (text). They fill values and `known`, and may fill the source; the
- * rest of the head is filled by hl_profile_open().
- */
-struct hl_importer {
-	const char *name; /* "pprof", as people call the format */
-	/* Whether the bytes look so, or may with what follows them; called in the order of the
-	 * table, the first that does reads. */
-	bool (*detects)(const struct hl_import_input *input);
-	int (*read)(const struct hl_import_input *input, struct hl_profile **ret_profile,
-		    struct hl_error *err);
-};
-
-extern const struct hl_importer hl_importer_pprof;  /* profile.proto */
-extern const struct hl_importer hl_importer_mprof;  /* skynet-mprof .pro */
-extern const struct hl_importer hl_importer_legacy; /* heap files of gperftools and jemalloc */
-extern const struct hl_importer hl_importer_folded; /* folded text, one value or two */
 
 /*
  * The profile in ${path}; "-" is standard input. 0 or a negative errno with a sentence, as

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Finds hills in time that is linear in the points; see history_hills.h. */
-#include "profile/history_hills.h"
+#include "open/history_hills.h"
 
 #include "base/array.h"
 

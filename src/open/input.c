@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Opens files, pipes and devices; see input.h. */
-#include "profile/input.h"
+#include "open/input.h"
 
 #include "base/array.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Opens a log as the history of its process, and names what is in it; see history.h. */
-#include "profile/history.h"
+#include "open/history.h"
 
-#include "profile/moment.h"
+#include "open/moment.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "profile/history.h"
+#include "open/history.h"
 
 struct hl_history_hill {
 	size_t point; /* index of history->points */

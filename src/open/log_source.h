@@ -5,8 +5,8 @@
  */
 #pragma once
 
+#include "open/input.h"
 #include "pack/pack.h"
-#include "profile/input.h"
 #include "profile/known_names.h"
 
 struct hl_log_source {

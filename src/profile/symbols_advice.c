@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Looks files up in dpkg's lists; see symbols_advice.h. */
-#include "symbols/symbols_advice.h"
+#include "profile/symbols_advice.h"
 
 #include "base/array.h"
 

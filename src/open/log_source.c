@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Finds logs, and what is known of their processes; see log_source.h. */
-#include "profile/log_source.h"
+#include "open/log_source.h"
 
 #include "base/array.h"
 #include "log/log_files.h"

@@ -9,8 +9,8 @@
 #pragma once
 
 #include "log/log_reader.h"
+#include "open/log_source.h"
 #include "profile/filter.h"
-#include "profile/log_source.h"
 
 /* In milliseconds since the process' recording began; the intervals that hold them are in it. */
 struct hl_history_range {

@@ -6,7 +6,7 @@
  * intervals that were not written, hold what the interval before them left; so do those between
  * two parts.
  */
-#include "profile/history.h"
+#include "open/history.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Turns states of logs into recordings of one process, and these into profiles; see moment.h. */
-#include "profile/moment.h"
+#include "open/moment.h"
+
+#include "profile/history_names.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -98,16 +100,6 @@ int hl_moment_open_log(const struct hl_log_source *source,
 
 /* ---- from a state to a profile ---- */
 
-struct hl_file_print hl_moment_find_print(const struct hl_recording_process *recorded, size_t index,
-					  const struct hl_log_module *module)
-{
-	const struct hl_recording_module *known =
-		index < recorded->module_count ? &recorded->modules[index] : NULL;
-	if (!known || known->start != module->start || strcmp(known->path, module->path) != 0)
-		return (struct hl_file_print){0};
-	return known->print;
-}
-
 static int copy_modules(const struct hl_log_state *state,
 			const struct hl_recording_process *recorded,
 			struct hl_recording_process *process)
@@ -124,7 +116,7 @@ static int copy_modules(const struct hl_log_state *state,
 			.end = from->end,
 			.load_bias = from->load_bias,
 			.build_id_bytes = from->build_id_bytes,
-			.print = hl_moment_find_print(recorded, i, from),
+			.print = hl_history_names_print(recorded, i, from),
 		};
 		memcpy(to->build_id, from->build_id, sizeof(to->build_id));
 	}

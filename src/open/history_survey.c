@@ -8,7 +8,7 @@
  * change of a node in it to the last one, and put together in order of time.
  */
 #include "base/array.h"
-#include "profile/history.h"
+#include "open/history.h"
 #include "profile/history_names.h"
 
 #include <errno.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Finds out what a file is, and has the right reader read it; see open.h. */
-#include "profile/open.h"
+#include "open/open.h"
 
 #include "import/gzip.h"
 #include "import/import_foreign.h"
 #include "import/utf16.h"
+#include "open/moment.h"
 #include "pack/pack.h"
-#include "profile/moment.h"
 #include "recording/recording.h"
 
 #include <errno.h>

@@ -16,7 +16,9 @@
 #include "recorder/sample.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef uint64_t word; /* an integer or a pointer, as registers hold it */
@@ -26,12 +28,13 @@ struct family {
 	const char *usable_name;
 	_Atomic uintptr_t usable; /* a function; 0: it is not known */
 	_Atomic bool own;	  /* has given out a block that malloc's hook did not see */
+	_Atomic bool absent;	  /* was looked for and is not there */
 };
 
-static struct family mimalloc = {"mi_usable_size", 0, false};
-static struct family jemalloc = {"je_malloc_usable_size", 0, false};
-static struct family jemalloc_x = {"sallocx", 0, false}; /* without a prefix */
-static struct family tcmalloc = {"tc_malloc_size", 0, false};
+static struct family mimalloc = {.usable_name = "mi_usable_size"};
+static struct family jemalloc = {.usable_name = "je_malloc_usable_size"};
+static struct family jemalloc_x = {.usable_name = "sallocx"}; /* without a prefix */
+static struct family tcmalloc = {.usable_name = "tc_malloc_size"};
 
 struct entry {
 	const char *name;
@@ -39,20 +42,49 @@ struct entry {
 	_Atomic uintptr_t real; /* a function; 0: not looked up */
 };
 
-/* NULL: nobody has it, so that the program cannot have meant it. */
+/* NULL: nobody has it. */
 static function *resolve(struct entry *it, void *caller)
 {
 	uintptr_t real = atomic_load_explicit(&it->real, memory_order_acquire);
 	if (HL_LIKELY(real))
 		return (function *)real;
+	if (atomic_load(&it->family->absent))
+		return NULL;
 	hl_real_resolve();
 	real = (uintptr_t)hl_real_look_up(it->name, caller);
 	if (!atomic_load(&it->family->usable))
 		atomic_store(&it->family->usable,
 			     (uintptr_t)hl_real_look_up(it->family->usable_name, caller));
+	if (!real && !atomic_load(&it->family->usable))
+		atomic_store(&it->family->absent, true);
 	atomic_store_explicit(&it->real, real, memory_order_release);
 	return (function *)real;
 }
+
+/* ---- without such an allocator ----
+ *
+ * By a weak reference a program asks whether there is one, and finds our hook. Then malloc and free
+ * take its place. */
+
+static word stand_in(word size, word alignment)
+{
+	void *block = memalign(alignment, size);
+	return (word)(block ? memset(block, 0, size) : NULL);
+}
+
+static word stand_in_free(word block)
+{
+	free((void *)block);
+	return 0;
+}
+
+static word no_memory(void)
+{
+	errno = ENOMEM;
+	return 0;
+}
+
+/* ---- with one ---- */
 
 static uint64_t usable_size(const struct family *family, word block)
 {
@@ -76,9 +108,10 @@ static void record_new(struct family *family, word block, word size, uint64_t se
 	struct hl_thread *thread = hl_thread_enter();
 	if (!thread)
 		return;
-	if (!is_own(family))
-		atomic_store(&family->own, true);
 	hl_event_alloc_sized(thread, (const void *)block, size, usable_size(family, block), caller);
+	/* In mode closed malloc's hook sees nothing either. */
+	if (thread->last_block == (const void *)block && !is_own(family))
+		atomic_store(&family->own, true);
 	hl_thread_leave(thread);
 }
 
@@ -87,10 +120,11 @@ static word text_bytes(word text)
 	return text ? strlen((const char *)text) + 1 : 0;
 }
 
-static word no_memory(void)
+/* Too large for any block, if it overflows. */
+static word product(word count, word size)
 {
-	errno = ENOMEM;
-	return 0;
+	word bytes;
+	return __builtin_mul_overflow(count, size, &bytes) ? UINT64_MAX : bytes;
 }
 
 static word release(const struct family *family, function *real, const word arguments[5])
@@ -127,20 +161,21 @@ static word resize(struct family *family, function *real, const word arguments[5
 	hl_thread_set(thread, HL_IN_ALLOCATOR);
 	word result = real(a[0], a[1], a[2], a[3], a[4]);
 	hl_thread_set(thread, HL_RECORDING);
-	bool done = in_place ? result >= size : result != 0;
+	/* Of no bytes: a block that is freed, if the result is NULL. */
+	bool done = in_place ? result >= size : result || !size;
 	word block = in_place ? a[0] : result;
 	if (known && !done)
 		hl_event_put_back(thread, (const void *)a[0], old, usable);
 	else if (known)
 		hl_event_count_free(thread, (const void *)a[0], old, usable);
-	if (done && sampled)
+	if (done && block && sampled)
 		hl_event_alloc_sized(thread, (const void *)block, size, usable_size(family, block),
 				     caller);
 	hl_thread_leave(thread);
 	return result;
 }
 
-/* ${SIZE} in the words a, b, c of the arguments. */
+/* ${SIZE} and ${ALIGNMENT} in the words a, b, c of the arguments. */
 #define BEGIN(NAME, FAMILY)                                         \
 	HL_EXPORT function NAME;                                    \
 	HL_EXPORT word NAME(word a, word b, word c, word d, word e) \
@@ -148,21 +183,25 @@ static word resize(struct family *family, function *real, const word arguments[5
 		static struct entry it = {#NAME, &FAMILY, 0};       \
 		function *real = resolve(&it, __builtin_return_address(0));
 
-#define ALLOCATE(NAME, FAMILY, SIZE)                       \
+#define ALLOCATE_OR(NAME, FAMILY, SIZE, STAND_IN)          \
 	BEGIN(NAME, FAMILY)                                \
 	if (HL_UNLIKELY(!real))                            \
-		return no_memory();                        \
+		return STAND_IN;                           \
 	uint64_t seen = hl_event_seen();                   \
 	word block = real(a, b, c, d, e);                  \
 	record_new(&FAMILY, block, SIZE, seen, HL_CALLER); \
 	return block;                                      \
 	}
 
+#define ALLOCATE_ALIGNED(NAME, FAMILY, SIZE, ALIGNMENT) \
+	ALLOCATE_OR(NAME, FAMILY, SIZE, stand_in(SIZE, ALIGNMENT))
+#define ALLOCATE(NAME, FAMILY, SIZE) ALLOCATE_ALIGNED(NAME, FAMILY, SIZE, 1)
+
 /* The block goes where a points to. */
 #define ALLOCATE_INTO(NAME, FAMILY)                                        \
 	BEGIN(NAME, FAMILY)                                                \
 	if (HL_UNLIKELY(!real))                                            \
-		return ENOMEM;                                             \
+		return (word)posix_memalign((void **)a, b, c);             \
 	uint64_t seen = hl_event_seen();                                   \
 	word error = real(a, b, c, d, e);                                  \
 	if (!(int)error)                                                   \
@@ -170,17 +209,21 @@ static word resize(struct family *family, function *real, const word arguments[5
 	return error;                                                      \
 	}
 
-#define RESIZE_BY(NAME, FAMILY, SIZE, IN_PLACE)                                            \
+#define RESIZE_OR(NAME, FAMILY, SIZE, IN_PLACE, STAND_IN)                                  \
 	BEGIN(NAME, FAMILY)                                                                \
 	return real ? resize(&FAMILY, real, (const word[]){a, b, c, d, e}, SIZE, IN_PLACE, \
 			     HL_CALLER)                                                    \
-		    : no_memory();                                                         \
+		    : STAND_IN;                                                            \
 	}
-#define RESIZE(NAME, FAMILY, SIZE) RESIZE_BY(NAME, FAMILY, SIZE, false)
+#define RESIZE(NAME, FAMILY, SIZE) \
+	RESIZE_OR(NAME, FAMILY, SIZE, false, (word)realloc((void *)a, SIZE))
+#define RESIZE_ONLY(NAME, FAMILY, SIZE) RESIZE_OR(NAME, FAMILY, SIZE, false, no_memory())
+#define RESIZE_IN_PLACE(NAME, FAMILY) \
+	RESIZE_OR(NAME, FAMILY, b, true, malloc_usable_size((void *)a))
 
-#define RELEASE(NAME, FAMILY)                                                    \
-	BEGIN(NAME, FAMILY)                                                      \
-	return real ? release(&FAMILY, real, (const word[]){a, b, c, d, e}) : 0; \
+#define RELEASE(NAME, FAMILY)                                                                   \
+	BEGIN(NAME, FAMILY)                                                                     \
+	return real ? release(&FAMILY, real, (const word[]){a, b, c, d, e}) : stand_in_free(a); \
 	}
 
 /* clang-format off */
@@ -188,81 +231,81 @@ ALLOCATE(mi_malloc, mimalloc, a)
 ALLOCATE(mi_malloc_small, mimalloc, a)
 ALLOCATE(mi_zalloc, mimalloc, a)
 ALLOCATE(mi_zalloc_small, mimalloc, a)
-ALLOCATE(mi_calloc, mimalloc, a * b)
-ALLOCATE(mi_mallocn, mimalloc, a * b)
-ALLOCATE(mi_malloc_aligned, mimalloc, a)
-ALLOCATE(mi_malloc_aligned_at, mimalloc, a)
-ALLOCATE(mi_zalloc_aligned, mimalloc, a)
-ALLOCATE(mi_zalloc_aligned_at, mimalloc, a)
-ALLOCATE(mi_calloc_aligned, mimalloc, a * b)
-ALLOCATE(mi_calloc_aligned_at, mimalloc, a * b)
-ALLOCATE(mi_memalign, mimalloc, b)
-ALLOCATE(mi_aligned_alloc, mimalloc, b)
-ALLOCATE(mi_valloc, mimalloc, a)
-ALLOCATE(mi_pvalloc, mimalloc, a)
+ALLOCATE(mi_calloc, mimalloc, product(a, b))
+ALLOCATE(mi_mallocn, mimalloc, product(a, b))
+ALLOCATE_ALIGNED(mi_malloc_aligned, mimalloc, a, b)
+ALLOCATE_ALIGNED(mi_malloc_aligned_at, mimalloc, a, b)
+ALLOCATE_ALIGNED(mi_zalloc_aligned, mimalloc, a, b)
+ALLOCATE_ALIGNED(mi_zalloc_aligned_at, mimalloc, a, b)
+ALLOCATE_ALIGNED(mi_calloc_aligned, mimalloc, product(a, b), c)
+ALLOCATE_ALIGNED(mi_calloc_aligned_at, mimalloc, product(a, b), c)
+ALLOCATE_ALIGNED(mi_memalign, mimalloc, b, a)
+ALLOCATE_ALIGNED(mi_aligned_alloc, mimalloc, b, a)
+ALLOCATE_ALIGNED(mi_valloc, mimalloc, a, 4096)
+ALLOCATE_ALIGNED(mi_pvalloc, mimalloc, a, 4096)
 ALLOCATE_INTO(mi_posix_memalign, mimalloc)
-ALLOCATE(mi_strdup, mimalloc, text_bytes(block))
-ALLOCATE(mi_strndup, mimalloc, text_bytes(block))
+ALLOCATE_OR(mi_strdup, mimalloc, text_bytes(block), (word)strdup((const char *)a))
+ALLOCATE_OR(mi_strndup, mimalloc, text_bytes(block), (word)strndup((const char *)a, b))
 ALLOCATE(mi_new, mimalloc, a)
-ALLOCATE(mi_new_n, mimalloc, a * b)
+ALLOCATE(mi_new_n, mimalloc, product(a, b))
 ALLOCATE(mi_new_nothrow, mimalloc, a)
-ALLOCATE(mi_new_aligned, mimalloc, a)
-ALLOCATE(mi_new_aligned_nothrow, mimalloc, a)
+ALLOCATE_ALIGNED(mi_new_aligned, mimalloc, a, b)
+ALLOCATE_ALIGNED(mi_new_aligned_nothrow, mimalloc, a, b)
 RESIZE(mi_new_realloc, mimalloc, b)
-RESIZE(mi_new_reallocn, mimalloc, b * c)
+RESIZE(mi_new_reallocn, mimalloc, product(b, c))
 RESIZE(mi_realloc, mimalloc, b)
 RESIZE(mi_reallocf, mimalloc, b)
-RESIZE(mi_reallocn, mimalloc, b * c)
-RESIZE(mi_reallocarray, mimalloc, b * c)
-RESIZE(mi_rezalloc, mimalloc, b)
-RESIZE(mi_recalloc, mimalloc, b * c)
-RESIZE(mi_realloc_aligned, mimalloc, b)
-RESIZE(mi_realloc_aligned_at, mimalloc, b)
-RESIZE(mi_rezalloc_aligned, mimalloc, b)
-RESIZE(mi_rezalloc_aligned_at, mimalloc, b)
-RESIZE(mi_recalloc_aligned, mimalloc, b * c)
-RESIZE(mi_expand, mimalloc, b)
+RESIZE(mi_reallocn, mimalloc, product(b, c))
+RESIZE(mi_reallocarray, mimalloc, product(b, c))
+RESIZE_ONLY(mi_rezalloc, mimalloc, b)
+RESIZE_ONLY(mi_recalloc, mimalloc, product(b, c))
+RESIZE_ONLY(mi_realloc_aligned, mimalloc, b)
+RESIZE_ONLY(mi_realloc_aligned_at, mimalloc, b)
+RESIZE_ONLY(mi_rezalloc_aligned, mimalloc, b)
+RESIZE_ONLY(mi_rezalloc_aligned_at, mimalloc, b)
+RESIZE_ONLY(mi_recalloc_aligned, mimalloc, product(b, c))
+RESIZE_ONLY(mi_expand, mimalloc, b)
 RELEASE(mi_free, mimalloc)
 RELEASE(mi_cfree, mimalloc)
 RELEASE(mi_free_size, mimalloc)
 RELEASE(mi_free_aligned, mimalloc)
 RELEASE(mi_free_size_aligned, mimalloc)
 
-ALLOCATE(mallocx, jemalloc_x, a)
+ALLOCATE_ALIGNED(mallocx, jemalloc_x, a, UINT64_C(1) << (b & 63))
 RESIZE(rallocx, jemalloc_x, b)
-RESIZE_BY(xallocx, jemalloc_x, b, true)
+RESIZE_IN_PLACE(xallocx, jemalloc_x)
 RELEASE(dallocx, jemalloc_x)
 RELEASE(sdallocx, jemalloc_x)
 
 ALLOCATE(je_malloc, jemalloc, a)
-ALLOCATE(je_calloc, jemalloc, a * b)
-ALLOCATE(je_aligned_alloc, jemalloc, b)
-ALLOCATE(je_memalign, jemalloc, b)
-ALLOCATE(je_valloc, jemalloc, a)
+ALLOCATE(je_calloc, jemalloc, product(a, b))
+ALLOCATE_ALIGNED(je_aligned_alloc, jemalloc, b, a)
+ALLOCATE_ALIGNED(je_memalign, jemalloc, b, a)
+ALLOCATE_ALIGNED(je_valloc, jemalloc, a, 4096)
 ALLOCATE_INTO(je_posix_memalign, jemalloc)
-ALLOCATE(je_mallocx, jemalloc, a)
+ALLOCATE_ALIGNED(je_mallocx, jemalloc, a, UINT64_C(1) << (b & 63))
 RESIZE(je_realloc, jemalloc, b)
 RESIZE(je_rallocx, jemalloc, b)
-RESIZE_BY(je_xallocx, jemalloc, b, true)
+RESIZE_IN_PLACE(je_xallocx, jemalloc)
 RELEASE(je_free, jemalloc)
 RELEASE(je_dallocx, jemalloc)
 RELEASE(je_sdallocx, jemalloc)
 
 ALLOCATE(tc_malloc, tcmalloc, a)
 ALLOCATE(tc_malloc_skip_new_handler, tcmalloc, a)
-ALLOCATE(tc_calloc, tcmalloc, a * b)
-ALLOCATE(tc_memalign, tcmalloc, b)
-ALLOCATE(tc_valloc, tcmalloc, a)
-ALLOCATE(tc_pvalloc, tcmalloc, a)
+ALLOCATE(tc_calloc, tcmalloc, product(a, b))
+ALLOCATE_ALIGNED(tc_memalign, tcmalloc, b, a)
+ALLOCATE_ALIGNED(tc_valloc, tcmalloc, a, 4096)
+ALLOCATE_ALIGNED(tc_pvalloc, tcmalloc, a, 4096)
 ALLOCATE_INTO(tc_posix_memalign, tcmalloc)
 ALLOCATE(tc_new, tcmalloc, a)
 ALLOCATE(tc_new_nothrow, tcmalloc, a)
-ALLOCATE(tc_new_aligned, tcmalloc, a)
-ALLOCATE(tc_new_aligned_nothrow, tcmalloc, a)
+ALLOCATE_ALIGNED(tc_new_aligned, tcmalloc, a, b)
+ALLOCATE_ALIGNED(tc_new_aligned_nothrow, tcmalloc, a, b)
 ALLOCATE(tc_newarray, tcmalloc, a)
 ALLOCATE(tc_newarray_nothrow, tcmalloc, a)
-ALLOCATE(tc_newarray_aligned, tcmalloc, a)
-ALLOCATE(tc_newarray_aligned_nothrow, tcmalloc, a)
+ALLOCATE_ALIGNED(tc_newarray_aligned, tcmalloc, a, b)
+ALLOCATE_ALIGNED(tc_newarray_aligned_nothrow, tcmalloc, a, b)
 RESIZE(tc_realloc, tcmalloc, b)
 RELEASE(tc_free, tcmalloc)
 RELEASE(tc_cfree, tcmalloc)

@@ -116,7 +116,8 @@ void *hl_real_look_up(const char *name, void *caller)
 		return NULL;
 	symbol = dlsym(handle, name);
 	dlclose(handle);
-	return symbol;
+	/* The program's own scope is the global one, where we are. */
+	return hl_real_same_module(symbol, &hl_real) ? NULL : symbol;
 }
 
 void *hl_real_bootstrap_alloc(size_t bytes)

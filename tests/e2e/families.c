@@ -22,7 +22,14 @@ void mi_free(void *block);
 #define RESIZE(block, size)  mi_realloc(block, size)
 #define FREE(block)	     mi_free(block)
 #define TEXT(text)	     mi_strdup(text)
-#elif defined(JEMALLOC)
+#elif defined(JEMALLOC) || defined(ABSENT)
+#ifdef ABSENT /* no library has them: malloc serves who believes the references */
+#pragma weak mallocx
+#pragma weak rallocx
+#pragma weak xallocx
+#pragma weak dallocx
+#pragma weak sdallocx
+#endif
 void *mallocx(size_t size, int flags);
 void *rallocx(void *block, size_t size, int flags);
 size_t xallocx(void *block, size_t size, size_t extra, int flags);
@@ -49,6 +56,8 @@ void tc_delete(void *block);
 #define FREE(block)	     tc_free(block)
 #define TEXT(text)	     strcpy(tc_new(strlen(text) + 1), text)
 #else /* a library of ours that passes calls on to malloc */
+#include <heapline/heapline.h>
+#define FORWARDING
 void *je_malloc(size_t size);
 void *je_calloc(size_t count, size_t size);
 void *je_realloc(void *block, size_t size);
@@ -99,8 +108,31 @@ static SITE void text_site(void)
 		kept[count++] = TEXT("eleven long");
 }
 
-int main(void)
+#ifdef TCMALLOC
+static SITE void zero_site(void)
 {
+	for (int i = 0; i < 127; i++)
+		REQUIRE(!tc_realloc(tc_malloc(37), 0));
+}
+#endif
+
+#ifdef FORWARDING
+static SITE void closed_site(void)
+{
+	FREE(RESIZE(ALLOCATE(41), 43));
+	REQUIRE(hl_mode_set(HL_MEM_FAST) == 0);
+}
+#endif
+
+int main(int argc, char **argv)
+{
+	(void)argc;
+	(void)argv;
+	FREE(ALLOCATE(1)); /* the first call looks the allocator up, which allocates */
+#ifdef FORWARDING
+	if (argc > 1)
+		closed_site();
+#endif
 	plain_site();
 	clear_site();
 	aligned_site();
@@ -109,7 +141,7 @@ int main(void)
 	for (size_t i = 0; i < count; i++)
 		if (i % 2 == 0)
 			FREE(kept[i]);
-#ifdef JEMALLOC
+#if defined(JEMALLOC) || defined(ABSENT)
 	REQUIRE(xallocx(kept[1], 18, 0, 0) >= 18);
 	sdallocx(kept[1], 18, 0);
 #endif
@@ -118,6 +150,7 @@ int main(void)
 #endif
 #ifdef TCMALLOC
 	tc_delete(tc_new(31));
+	zero_site();
 #endif
 	return 0;
 }

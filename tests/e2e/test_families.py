@@ -29,7 +29,7 @@ class Families(harness.TestCase):
         alloc = harness.top_rows(recording, "alloc")
         inuse = harness.top_rows(recording, "inuse")
         for site, (objects, size, left) in SITES.items():
-            if family == "jemalloc" and site == "plain_site":
+            if family in ("jemalloc", "absent") and site == "plain_site":
                 left -= 1  # one is freed by the function that is told the size
             add = 0 if not extra else 256 if site == "aligned_site" else extra
             self.assert_row(alloc, site, objects, objects * (size + add))
@@ -51,8 +51,22 @@ class Families(harness.TestCase):
     def test_tcmalloc_is_recorded(self):
         self.assert_counts("tcmalloc")
 
+    def test_a_block_that_is_resized_to_nothing_is_freed(self):
+        _, recording = self.record_well([harness.program("families_tcmalloc")])
+        self.assertEqual(harness.top_rows(recording, "alloc")["zero_site"]["cum_objects"], 127)
+        self.assertNotIn("zero_site", harness.top_rows(recording, "inuse"))
+
     def test_an_allocator_that_calls_malloc_is_not_counted_twice(self):
         self.assert_counts("forwarding", extra=32)
+
+    def test_nor_when_the_mode_was_closed_at_first(self):
+        _, recording = self.record_well([harness.program("families_forwarding"), "closed"], "closed")
+        self.assert_sites(recording, "forwarding", extra=32)
+        self.assert_nothing_lost(recording)
+        self.assertEqual(harness.info(recording)["lost"]["unmatched_frees"], 0)
+
+    def test_malloc_takes_the_place_of_an_allocator_that_is_not_there(self):
+        self.assert_counts("absent")
 
     def test_an_allocator_within_the_program_is_named_with_what_helps(self):
         program = harness.program("own_names")

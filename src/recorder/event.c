@@ -317,8 +317,8 @@ void hl_event_alloc_sized(struct hl_thread *thread, const void *block, uint64_t 
 	count_alloc(thread, block, requested, &usable, caller);
 }
 
-static struct hl_cell *count_free(struct hl_thread *thread, const void *block, struct hl_block it,
-				  uint64_t usable)
+static inline __attribute__((always_inline)) struct hl_cell *
+count_free(struct hl_thread *thread, const void *block, struct hl_block it, uint64_t usable)
 {
 	struct hl_recorder *recorder = hl_recorder;
 	struct hl_cell *cell = hl_cells_get(&thread->cells, &recorder->shared, it.node);

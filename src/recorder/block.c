@@ -30,6 +30,16 @@ static struct hl_block_array *array_for(const struct hl_block_table *table, uint
 		       : atomic_load_explicit(&table->array, memory_order_acquire);
 }
 
+/* A stale entry in the array would be found first. Not inline, for the registers of the usual way.
+ */
+static __attribute__((noinline)) bool set_beside_array(struct hl_block_table *table,
+						       struct hl_block_array *array, uintptr_t at,
+						       struct hl_block block)
+{
+	hl_block_array_take(array, at);
+	return hl_block_hash_set(table->hash, at, block);
+}
+
 bool hl_block_set(struct hl_block_table *table, bool in_array, const void *address,
 		  struct hl_block block, uint64_t usable)
 {
@@ -37,11 +47,8 @@ bool hl_block_set(struct hl_block_table *table, bool in_array, const void *addre
 	struct hl_block_array *array = array_for(table, at);
 	if (HL_UNLIKELY(!array))
 		return hl_block_hash_set(table->hash, at, block);
-	if (HL_UNLIKELY(!in_array)) {
-		/* A stale entry would be found first. */
-		hl_block_array_take(array, at);
-		return hl_block_hash_set(table->hash, at, block);
-	}
+	if (HL_UNLIKELY(!in_array))
+		return set_beside_array(table, array, at, block);
 	uint64_t slack = usable - block.requested;
 	if (HL_LIKELY(slack < HL_BLOCK_SLACK_IN_HASH))
 		return hl_block_array_set(array, at,

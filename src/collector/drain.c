@@ -274,7 +274,8 @@ static bool has_begun(const struct hl_drain *drain)
 static void follow_mode(struct hl_drain *drain)
 {
 	uint32_t mode = atomic_load(&header_of(drain)->mode), before = drain->mode;
-	uint32_t switches = (mode - before) & HL_MODE_SWITCHES;
+	uint32_t switches =
+		((mode & HL_MODE_SWITCHES) - (before & HL_MODE_SWITCHES)) & HL_MODE_SWITCHES;
 	drain->mode = mode;
 	if (mode & before & HL_MODE_LOGGING && switches <= HL_MODE_ONE_SWITCH)
 		return;

@@ -668,6 +668,25 @@ static void a_thread_in_the_middle_of_an_event_is_told_and_looked_at_again(void 
 	assert_true(lab->losses.is_rebased);
 }
 
+/* Both switches between two runs of the log, to a mode of a smaller number than that of before. */
+static void what_was_counted_between_two_modes_with_a_log_is_in_the_log(void **state)
+{
+	struct lab *lab = *state;
+	_Atomic uint32_t *mode = &lab->shared.header->mode;
+
+	hl_mode_switch(mode, HL_MODE_LOG_FAST);
+	for (uint64_t tick = 50; tick < 4000; tick += 100) /* until no re-basing is due */
+		hl_drain_run(lab->drain, tick);
+	hl_mode_switch(mode, HL_MODE_MEM_FAST);
+	count_event(lab, 0, 1, 100);
+	hl_mode_switch(mode, HL_MODE_LOG_RECORD);
+	count_and_write(lab, 0, 2, 10);
+	hl_drain_run(lab->drain, 4050);
+	hl_drain_run(lab->drain, 4150);
+	finish(lab, 4250);
+	assert_int_equal(end_bytes(lab, 40), 110);
+}
+
 struct busy_thread {
 	struct lab *lab;
 	uint32_t slot;
@@ -884,6 +903,7 @@ int main(void)
 		TEST(events_that_are_still_in_rings_do_not_count_twice),
 		TEST(a_log_is_rebased_once_a_second_and_at_its_end),
 		TEST(a_thread_in_the_middle_of_an_event_is_told_and_looked_at_again),
+		TEST(what_was_counted_between_two_modes_with_a_log_is_in_the_log),
 		TEST(a_log_of_busy_threads_is_rebased_to_the_byte),
 		TEST(stamps_are_used_where_the_kernel_relies_on_them),
 		TEST(each_failing_allocation_is_an_error_or_a_loss),

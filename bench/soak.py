@@ -21,7 +21,7 @@ from memory import find_program
 TREE = Path(__file__).resolve().parent.parent
 SEGMENT_BYTES = 64 << 10
 SEGMENTS = 3
-# A segment ends behind the piece with which it is full, and one more is there for a moment.
+# A segment ends after the piece with which it is full, and one more is there for a moment.
 DISK_MAX = (SEGMENTS + 1) * 2 * SEGMENT_BYTES
 # Of the collector and of the program, over what they had at the first check. What the program has
 # in use goes up and down by some megabytes.

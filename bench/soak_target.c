@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Allocates and frees for hours and keeps a ledger of it, for bench/soak.py: so many bytes are in
- * use, so many of them allocated by each function.
+ * Allocates and frees for hours and keeps a ledger of it, for bench/soak.py: how many bytes are in
+ * use, and how many of them each function allocated.
  *
  * Two threads work all the time. A line on standard input makes them stand still; then the main
  * thread works for a moment alone, with a block of SPIKE_BYTES in the middle of it, and prints

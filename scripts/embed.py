@@ -4,7 +4,7 @@
 
 usage: embed.py INPUT OUTPUT.c SYMBOL
 
-OUTPUT.c defines `const char SYMBOL[]`, with a NUL byte behind it, and `const size_t SYMBOL_size`
+OUTPUT.c defines `const char SYMBOL[]`, with a NUL byte after it, and `const size_t SYMBOL_size`
 without that byte.
 """
 

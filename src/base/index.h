@@ -17,7 +17,7 @@ struct hl_index_slot {
 	uint32_t hash, id; /* id 0: free */
 };
 
-/* All zero is an empty index. */
+/* Zero-initialize for an empty index. */
 struct hl_index {
 	struct hl_index_slot *slots;
 	size_t capacity; /* 0 or a power of two */

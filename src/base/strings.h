@@ -4,7 +4,7 @@
 
 #include "base/index.h"
 
-/* All zero is an empty table, in which id 0 is "". */
+/* Zero-initialize for an empty table, in which id 0 is "". */
 struct hl_strings {
 	const char **texts; /* by id; [0] is unused */
 	size_t count, capacity;

@@ -14,7 +14,7 @@ struct hl_allocator_name {
 };
 
 /*
- * What the function called ${name} does, or NULL when it is none of an allocator. *${ret_rank} is
- * the smaller, the plainer the name is: of aliases, the one with the smallest is to be shown.
+ * What the function called ${name} does, or NULL when it does not belong to an allocator. The
+ * plainer the name, the smaller *${ret_rank}: show the alias with the smallest rank.
  */
 const struct hl_allocator_name *hl_allocator_name_find(const char *name, uint32_t *ret_rank);

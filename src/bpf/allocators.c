@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CODE_BYTES_MAX 4096 /* of a function; what is behind is not searched for jumps */
+#define CODE_BYTES_MAX 4096 /* of a function; the rest is not searched for jumps */
 /* Of functions without a size, which are written in assembly. */
 #define CODE_BYTES_DEFAULT 64
 

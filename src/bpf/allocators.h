@@ -27,7 +27,7 @@ struct hl_allocator_function {
 	struct hl_probe_place place;
 };
 
-/* By offset. All zero is none. */
+/* Sorted by offset. Zero-initialize for an empty set. */
 struct hl_allocator_functions {
 	struct hl_allocator_function *functions;
 	size_t count, capacity;
@@ -45,7 +45,7 @@ struct hl_allocator_file {
 	uint64_t inode;
 };
 
-/* All zero is none. */
+/* Zero-initialize for an empty set. */
 struct hl_allocators {
 	struct hl_allocator *allocators;
 	size_t count, capacity;

@@ -173,7 +173,7 @@ static void find_build_id(struct hl_code_table *table, const uint8_t *notes, uin
 	}
 }
 
-/* A build id that cannot be read is none. */
+/* A build id that cannot be read counts as missing. */
 static int read_build_id(const struct image *image, struct hl_code_table *table)
 {
 	for (uint16_t i = 0; i < image->header.e_phnum && !table->build_id_bytes; i++) {

@@ -288,7 +288,7 @@ static __noinline uint64_t random_exponential(void)
 		if (number >> exponent >> i)
 			exponent += i;
 	exponent &= 63;
-	mantissa = (number << (32 - exponent & 63)) & 0xffffffff; /* behind the leading one */
+	mantissa = (number << (32 - exponent & 63)) & 0xffffffff; /* after the leading one */
 	uint32_t step = mantissa >> 26 & (HL_LOG2_STEPS - 1);
 	uint64_t low = hl_log2_table[step], high = hl_log2_table[step + 1];
 	uint64_t fraction = low + ((high - low) * (mantissa & 0x3ffffff) >> 26);
@@ -382,7 +382,7 @@ static __always_inline bool old_block_is_sampled(struct pt_regs *regs, uint64_t 
 
 /* ---- every allocation: nothing but its stack and its size ---- */
 
-/* What the samples of a block stand for: so many bytes, in blocks of its size. */
+/* What the samples of a block stand for: bytes, in blocks of its size. */
 static __always_inline struct hl_stack_total scale_samples(uint64_t samples, uint64_t size)
 {
 	struct hl_stack_total total = {size, UINT64_C(1) << HL_TOTAL_SHIFT};

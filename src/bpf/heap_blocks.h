@@ -12,7 +12,7 @@ struct hl_heap_sum {
 	double bytes, objects; /* scaled, where they were sampled */
 };
 
-/* All zero is empty. */
+/* Zero-initialize for an empty one. */
 struct hl_heap_sums {
 	struct hl_heap_sum *sums;
 	size_t count, capacity;
@@ -33,7 +33,7 @@ int hl_heap_sums_add_live(struct hl_heap_sums *sums, int live_fd,
 /* Adds the totals of the per-CPU map ${totals_fd} (struct hl_stack_total by stack). As above. */
 int hl_heap_sums_add_totals(struct hl_heap_sums *sums, int totals_fd, uint64_t sample_bytes);
 
-/* Adds ${more}, so many ${times}: -1 takes it away. As above. */
+/* Adds ${more} multiplied by ${times}; -1 subtracts it. Returns as above. */
 int hl_heap_sums_add(struct hl_heap_sums *sums, const struct hl_heap_sums *more, double times);
 
 void hl_heap_sums_release(struct hl_heap_sums *sums);

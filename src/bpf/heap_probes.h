@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* All zero is none. */
+/* Zero-initialize: no probes. */
 struct hl_heap_probes {
 	pid_t pid;
 	enum hl_probe_way way;

@@ -43,7 +43,7 @@ struct hl_stack_total {
 };
 
 #define HL_TOTAL_SHIFT 16u
-/* Blocks larger than so many times the distance between samples are all taken, for themselves. */
+/* A block larger than HL_SURE_SAMPLE sampling intervals is always taken, and counts as itself. */
 #define HL_SURE_SAMPLE 32u
 
 /* One processor's state. */

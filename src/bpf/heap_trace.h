@@ -19,8 +19,8 @@
 struct hl_heap_settings {
 	bool all;	       /* every allocation, frees ignored */
 	const char *object;    /* only probe files whose path contains it; NULL: all */
-	uint64_t sample_bytes; /* one block for so many bytes on average; 0: every block */
-	double older_seconds;  /* only blocks that were at least so old at the end */
+	uint64_t sample_bytes; /* mean bytes between samples; 0: every block */
+	double older_seconds;  /* only blocks at least this old at the end */
 	uint64_t max_overhead; /* percent of one processor that the target may pay */
 	uint64_t max_blocks;   /* that the table can hold */
 	bool growth;	       /* results are what changed since the last one */

@@ -52,7 +52,7 @@ static uint32_t kind_at(const struct hl_page_run *run, const struct hl_page_run 
 	return run->start > at ? 0 : run->kind;
 }
 
-/* The next piece that is in memory before or after; false behind the last. */
+/* The next piece that is in memory before or after; false after the last. */
 static bool next_piece(struct sweep *sweep, struct piece *ret_piece)
 {
 	struct piece piece;
@@ -85,7 +85,7 @@ struct comparison {
 	const struct hl_maps *maps;
 	const struct hl_page_table *table;
 	struct hl_page_balance *balance;
-	size_t map; /* index of the first mapping that ends behind the piece's start */
+	size_t map; /* index of the first mapping that ends after the piece's start */
 	struct block_view view;
 };
 

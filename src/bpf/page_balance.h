@@ -34,7 +34,7 @@ struct hl_page_counts {
 	uint64_t of[HL_PAGE_CLASSES];
 };
 
-/* All zero is empty. */
+/* Zero-initialize for an empty one. */
 struct hl_page_balance {
 	struct hl_page_counts before, after;
 	struct hl_page_counts released;	    /* there before, gone afterwards */

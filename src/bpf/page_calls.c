@@ -40,7 +40,7 @@ struct reading {
 
 /*
  * Functions that are hardly more than a system call have no place before it that a probe could be
- * cheap at, but the jump behind it that tells an error: the kernel leaves rsp and the first three
+ * cheap at, but the jump after it that tells an error: the kernel leaves rsp and the first three
  * arguments as they are. Where that is in ${code}, or 0: [endbr64], mov $N,%eax, syscall,
  * cmp $-4096,%rax, a conditional jump.
  */

@@ -22,7 +22,7 @@ struct hl_page_call_site {
 
 #define HL_PAGE_CALL_SITES_MAX 16u
 
-/* In one file. All zero is none. */
+/* In one file. Zero-initialize for an empty set. */
 struct hl_page_calls {
 	struct hl_page_call_site sites[HL_PAGE_CALL_SITES_MAX];
 	size_t count;

@@ -10,7 +10,7 @@
 #include "process/pagemap.h"
 #include "process/process.h"
 
-/* All zero is empty. */
+/* Zero-initialize for an empty one. */
 struct hl_page_snapshot {
 	struct hl_maps maps;
 	struct hl_pages pages; /* kinds: enum hl_page_kind and HL_PAGE_SHMEM */

@@ -186,7 +186,7 @@ static bool is_whole_block(const struct part *part)
 	return part->end - part->start == HL_PAGE_BLOCK_BYTES;
 }
 
-/* The next part of [${*at}, ${end}), which then begins behind it; false at the end. */
+/* The next part of [${*at}, ${end}), which then begins after it; false at the end. */
 static bool next_part(uint64_t *at, uint64_t end, struct part *ret_part)
 {
 	if (*at >= end)

@@ -52,7 +52,7 @@ int hl_page_table_populate(struct hl_page_table *table, uint64_t start, uint64_t
 			   uint64_t stack);
 
 /* Nobody owns the pages in the range any more, and nothing is left of what was there: it is mapped
- * anew. */
+ * again. */
 void hl_page_table_forget(struct hl_page_table *table, uint64_t start, uint64_t end);
 
 /* The pages in the range are gone; those around it that came with them stay as they are. */

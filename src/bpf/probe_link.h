@@ -46,7 +46,7 @@ struct hl_probe_target {
 	size_t site_count;
 };
 
-/* All zero is none. */
+/* Zero-initialize: no links. */
 struct hl_probe_links {
 	int *fds;
 	size_t count, capacity;

@@ -176,7 +176,7 @@ bool hl_code_visit_branches(const uint8_t *code, size_t bytes,
 	return false;
 }
 
-/* Whether a jump leads to a byte behind the first, up to *${context}. */
+/* Whether a jump leads to a byte after the first, up to *${context}. */
 static bool is_within_skipped(int64_t target, void *context)
 {
 	return target > 0 && target <= (int64_t) * (const uint32_t *)context;

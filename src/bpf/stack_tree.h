@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* All zero is empty. */
+/* Zero-initialize for an empty one. */
 struct hl_stack_tree {
 	struct hl_recording_node *nodes; /* ids 1 .. count; parents before children */
 	size_t count, capacity;

@@ -99,7 +99,7 @@ static int add_file(struct hl_target *target, const struct hl_map *map, struct h
 	if (file->is_read && !is_vdso(map) && file->table.build_id_bytes < HL_BUILD_ID_UNIQUE)
 		file->hash = hl_file_print_hash(fd, read_at);
 	*ret_index = find_file(target, file, true);
-	if (*ret_index < target->file_count) { /* written anew, but the same */
+	if (*ret_index < target->file_count) { /* rewritten, but the same */
 		hl_code_table_release(&file->table);
 		return 0;
 	}
@@ -225,7 +225,7 @@ static void place_pages(const struct hl_target *target, struct hl_target_mapping
 }
 
 /*
- * Code of no file right behind a module's, and where the module's must be: the program has moved it
+ * Code of no file right after a module's, and where the module's must be: the program has moved it
  * into memory of its own, such as huge pages. *${ret_id} is the module; else it is as it was.
  */
 static int module_before(struct hl_target *target, const struct mapping_list *list,

@@ -63,7 +63,7 @@ struct hl_target {
 int hl_target_new(pid_t pid, struct hl_target **ret_target, struct hl_error *err);
 
 /*
- * Reads it again. Ids, files and modules stay; new ones come behind. ${changes} rises when
+ * Reads it again. Ids, files and modules stay; new ones come after. ${changes} rises when
  * mappings are others now. On failure the last state stays. -ESRCH: the process has ended.
  */
 int hl_target_refresh(struct hl_target *target, struct hl_error *err);

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <sys/utsname.h>
 
-/* Frames that stand for no code, each with a node of its own behind those that were copied. */
+/* Frames that stand for no code, each with a node of its own after those that were copied. */
 static const enum hl_pseudo_frame pseudo_frames[] = {
 	HL_PSEUDO_STACK_LOST,
 	HL_PSEUDO_RELEASED,
@@ -30,7 +30,7 @@ struct hl_trace_result {
 	size_t figure_capacity, warning_count, warning_capacity;
 };
 
-/* A list with a NULL behind its words. */
+/* A list with a NULL after its words. */
 static char **copy_words(char *const *words)
 {
 	size_t count = 0;

@@ -48,7 +48,7 @@ struct hl_recording_lost *hl_trace_result_lost(struct hl_trace_result *result);
 /* Bytes between samples, when not all was counted; values are to be scaled already. */
 void hl_trace_result_set_sample(struct hl_trace_result *result, uint64_t sample_bytes);
 
-/* Says how the target ended, for who knows it better than that it is gone: HL_END_EXEC. */
+/* Sets how the target ended, where the caller knows more than that it is gone: HL_END_EXEC. */
 void hl_trace_result_set_end(struct hl_trace_result *result, enum hl_process_end end);
 
 /* Copies the stacks that _add() refers to. Once. 0 or -ENOMEM. */

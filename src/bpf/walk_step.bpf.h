@@ -57,7 +57,7 @@ static __noinline bool hl_read_word(struct hl_workplace *walk, uint64_t address,
 
 /* ---- rules ---- */
 
-/* The last mapping that does not begin behind ${pc} becomes the workplace's. */
+/* The last mapping that does not begin after ${pc} becomes the workplace's. */
 static __noinline bool hl_find_mapping(struct hl_workplace *walk, uint64_t pc)
 {
 	uint32_t zero = 0, low = (walk->generation & 1) * HL_BPF_MAPPINGS_MAX;

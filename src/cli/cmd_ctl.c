@@ -244,7 +244,7 @@ static void emit_recording(struct hl_emit *emit, const json_t *status)
 /* Columns of numbers, by the keys of the collector's answer. */
 static const struct hl_emit_column figures[] = {
 	{"ms", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
-	{"inuse_bytes", "inuse", HL_EMIT_BYTES, 0},
+	{"inuse_bytes", "in use", HL_EMIT_BYTES, 0},
 	{"inuse_objects", "objects", HL_EMIT_COUNT, 0},
 	{"inuse_blocks", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY}, /* the same figure */
 	{"peak_bytes", "peak", HL_EMIT_BYTES, 0},

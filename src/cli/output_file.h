@@ -23,9 +23,9 @@ struct hl_output_file {
 };
 
 /*
- * Whether ${path} may be written, asked before the work for it begins: it is not there, or ${force}
- * says to overwrite it, or it is a device or a pipe; and it is none of the ${input_count} ${inputs}
- * nor a file in them. 0 or a negative errno with a sentence.
+ * Whether ${path} may be written, asked before the work begins: it does not exist, ${force} allows
+ * overwriting it, or it is a device or a pipe; and it is not one of the ${input_count} ${inputs}
+ * or a file in one of them. 0 or a negative errno with a sentence.
  */
 int hl_output_file_check(const char *path, bool force, char *const *inputs, size_t input_count,
 			 struct hl_error *err);

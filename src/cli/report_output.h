@@ -25,7 +25,7 @@ int hl_report_output_open(struct hl_report_output *output, bool pages, struct hl
 
 /*
  * Closes it after ${r}, what writing the report returned: a file is kept if that is 0. 0, or a
- * negative errno with a sentence. An error of standard output is told when the program ends, and a
- * pager that was left early is none.
+ * negative errno with a sentence. An error of standard output is reported when the program ends; a
+ * pager that was left early is not an error.
  */
 int hl_report_output_close(struct hl_report_output *output, int r, struct hl_error *err);

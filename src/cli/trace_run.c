@@ -21,7 +21,7 @@
 
 #define POLL_MS 100 /* how late Ctrl-C may be noticed */
 
-#define INTERVAL_ROWS 5 /* of each report of several, unless said otherwise */
+#define INTERVAL_ROWS 5 /* of each report of several, by default */
 
 #define SECONDS_MAX 1e9 /* thirty years; more is a slip of the finger */
 

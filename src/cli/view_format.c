@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* Formats that one expects behind a name, and who writes them. Any other name means nothing. */
+/* Formats that one expects after a name, and who writes them. Any other name means nothing. */
 static const struct {
 	const char *extension, *name;
 	const char *writers;

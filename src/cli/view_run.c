@@ -258,8 +258,8 @@ static int write_view(const struct hl_profile *profile, struct hl_history *histo
 		hl_terminal_progress_phase(progress, on_terminal ? NULL : "writing");
 		r = run_view(profile, history, command, options, &sink, err);
 	}
-	/* The error of standard output is checked and reported when the program ends, a pager that
-	 * was left early is none. */
+	/* An error of standard output is reported when the program ends; a pager that was left
+	 * early is not an error. */
 	if (r < 0 && !sink.output.path && sink.out && ferror(sink.out))
 		r = 0;
 	int closed = close_sink(&sink, r >= 0, err);

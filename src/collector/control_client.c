@@ -39,7 +39,7 @@ void hl_client_end(struct hl_client *client)
 	client->state = HL_CLIENT_NONE;
 }
 
-/* 0 when there is a whole line, and nothing behind it. */
+/* 0 when there is a whole line, and nothing after it. */
 static int read_line(struct hl_client *client, struct hl_error *err)
 {
 	const char *end = memchr(client->line, '\n', client->size);

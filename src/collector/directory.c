@@ -174,7 +174,7 @@ int hl_directory_revive(struct hl_directory *directory)
 	return 1;
 }
 
-/* Syncs the recording's files one by one; gives up, with false, after so many. */
+/* Syncs the recording's files one by one; returns false after SYNCED_FILES_MAX of them. */
 static bool sync_few(const struct hl_directory *directory, DIR *stream)
 {
 	int left = SYNCED_FILES_MAX;

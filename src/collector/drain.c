@@ -43,7 +43,7 @@ struct hl_drain {
 	int directory_fd, statm_fd;
 	uint64_t page_bytes, rss_bytes;
 	struct hl_log_losses losses;
-	uint64_t rebased_losses; /* so many events were lost before the log was put right */
+	uint64_t rebased_losses; /* events lost when the log was last put right */
 	uint64_t next_rebase;	 /* interval; not before its end */
 	uint64_t next_mark;	 /* interval; no mark that says so before it */
 	/* Of the mode: what is allocated without a log is in the counters alone. */

@@ -19,7 +19,7 @@
 #include <sys/types.h>
 #include <time.h>
 
-/* Events are read when their tick is so many behind: until then threads may still write some. */
+/* Events are read once their tick is this many ticks old: until then threads may write more. */
 #define HL_DRAIN_LAG_TICKS 2
 
 struct hl_drain;

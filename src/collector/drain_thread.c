@@ -17,8 +17,8 @@
 /* Beside hundreds of busy threads of the target, which wait for this one. */
 #define NICENESS (-10)
 
-/* After so many ticks without an event the thread dozes, so long at most. Each wake costs some 15
- * microseconds, nearly all of it the kernel's. */
+/* After QUIET_TICKS without an event the thread sleeps for at most DOZE_TICKS. Each wake-up costs
+ * some 15 microseconds, nearly all of it in the kernel. */
 #define QUIET_TICKS 20
 #define DOZE_TICKS  100
 

@@ -26,7 +26,7 @@ static bool read_at(int fd, void *bytes, size_t size, uint64_t offset)
 	return offset <= INT64_MAX && pread(fd, bytes, size, (off_t)offset) == (ssize_t)size;
 }
 
-/* A table in memory that the caller frees, a NUL behind it; NULL when it cannot be read. */
+/* A table in memory that the caller frees, a NUL after it; NULL when it cannot be read. */
 static void *read_table(int fd, uint64_t offset, uint64_t size)
 {
 	char *bytes = size <= TABLE_BYTES_MAX ? malloc(size + 1) : NULL;

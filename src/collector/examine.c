@@ -159,7 +159,7 @@ static int judge_elf(const char *path, const struct hl_elf_file *elf, struct hl_
 	return 0;
 }
 
-/* The interpreter of a script; false when ${path} is none. */
+/* The interpreter of a script; false when ${path} is not a script. */
 static bool read_interpreter(const char *path, char interpreter[SCRIPT_LINE_BYTES])
 {
 	char line[SCRIPT_LINE_BYTES];

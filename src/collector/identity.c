@@ -70,8 +70,8 @@ static char **split_arguments(const char *bytes, size_t size)
 	return arguments;
 }
 
-/* A program that writes a title over its arguments fills the rest with NULs. So many in a row are
- * no empty arguments. */
+/* A program that writes a title over its arguments fills the rest with NULs. That many in a
+ * row are not empty arguments. */
 static size_t without_padding(const char *bytes, size_t size)
 {
 	size_t used = size;

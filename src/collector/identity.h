@@ -20,7 +20,7 @@ struct hl_identity {
 /* What cannot be read is left empty. 0 or -ENOMEM. */
 int hl_identity_read(pid_t pid, struct hl_identity *ret_identity);
 
-/* Reads the command line and the name anew, which a process may change to say what it does. What
+/* Reads the command line and the name again, which a process may change to say what it does. What
  * cannot be read, as of one that has ended, stays as it is. */
 void hl_identity_refresh(struct hl_identity *identity, pid_t pid);
 

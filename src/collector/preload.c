@@ -23,7 +23,7 @@ static const struct {
 			     "the library for tags"},
 };
 
-/* ${below} is a directory below ${directory}, with a slash behind, or "". */
+/* ${below} is a directory below ${directory}, with a trailing slash, or "". */
 static bool try_path(char *ret_path, size_t capacity, const char *directory, const char *below,
 		     const char *file)
 {
@@ -38,7 +38,7 @@ static bool try_path(char *ret_path, size_t capacity, const char *directory, con
 	return good;
 }
 
-/* Directory of this executable, with a slash behind. */
+/* Directory of this executable, with a trailing slash. */
 static bool own_directory(char *directory, size_t capacity)
 {
 	ssize_t size = readlink("/proc/self/exe", directory, capacity - 1);
@@ -117,7 +117,7 @@ static bool is_ours(const char *entry)
 	       is_variable(entry, HL_ENV_TOKEN);
 }
 
-/* "NAME=value", with ":more" behind when there is more; NULL for want of memory. */
+/* "NAME=value", with ":more" after when there is more; NULL for want of memory. */
 static char *make_variable(const char *name, const char *value, const char *more)
 {
 	char *entry;

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 /* The line `Uid:` of proc(5) has the real, effective, saved and file system user; the owner of
- * /proc/PID would not do, as it is root for who has changed users. */
+ * /proc/PID would not do: it is root once the process has changed its user. */
 static bool has_our_rights(pid_t pid)
 {
 	char path[32], line[128];

@@ -8,7 +8,7 @@
 #define BLOCK_BYTES_MAX	 (UINT64_C(1) << 47) /* the address space */
 #define NS_PER_EVENT	 2u		     /* no allocator is as fast */
 #define EVENTS_MIN	 (UINT64_C(1) << 20)
-#define SAMPLES_DEVIATE	 1024u /* so many samples more than are to be expected */
+#define SAMPLES_DEVIATE	 1024u /* samples above the expected number */
 #define NAMESPACES_MAX	 (UINT32_C(1) << 20)
 #define SLACK_BYTES_MAX	 (INT64_C(1) << 60)
 #define HELD_BACK_SHIFT	 8		      /* PEAK_STEP_SHIFT of event.c */

@@ -45,8 +45,8 @@ int hl_region_read(const struct hl_region_view *view, const struct hl_region_tim
  * pass over the cells. */
 uint64_t hl_region_activity(const struct hl_region_view *view);
 
-/* Single modules and nodes, for who reads while the target goes on. The counts are of what is
- * published and backed by memory; an index must be below the one, an id from 1 up to the other. */
+/* Single modules and nodes, for a caller that reads while the target runs. The counts cover what is
+ * published and backed by memory: module indexes are below the first, node ids 1 to the second. */
 uint32_t hl_region_module_count(const struct hl_region_view *view);
 uint32_t hl_region_node_count(const struct hl_region_view *view);
 

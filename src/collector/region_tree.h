@@ -6,7 +6,7 @@
 
 /*
  * ${nodes}: ${count} nodes as copied, id i + 1 at index i; frame 0 = not there. Any parents. They
- * are made a tree, nodes of equal parent and frame become one, and all are numbered anew, parents
+ * are made a tree, nodes of equal parent and frame become one, and all are renumbered, parents
  * before children.
  *
  * ${ret_map}[id] is the new id of an old one, 0 for one that is not there; count + 1 numbers, as

@@ -79,7 +79,7 @@ static uint64_t resident(struct hl_account *account, uint64_t start, uint64_t en
 
 /* ---- what malloc_trim would give back ---- */
 
-/* It joins free chunks in a row first, then gives back the whole pages behind the words of each. */
+/* It joins free chunks in a row first, then gives back the whole pages after the words of each. */
 static uint64_t trimmable(const struct hl_account *account, uint64_t start, uint64_t end)
 {
 	uint64_t page = account->page_bytes;

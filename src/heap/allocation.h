@@ -17,7 +17,7 @@ struct hl_allocation {
 	struct hl_log2_histogram histogram; /* of the blocks' sizes; its sum is ${blocks} */
 };
 
-/* All zero is empty. */
+/* Zero-initialize for an empty one. */
 struct hl_allocations {
 	struct hl_allocation *rows;
 	size_t count, capacity;

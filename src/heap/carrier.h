@@ -51,7 +51,7 @@ struct hl_carrier {
 	uint32_t strip_count;
 };
 
-/* All zero is empty. */
+/* Zero-initialize for an empty one. */
 struct hl_carriers {
 	struct hl_carrier *carriers;
 	size_t count, capacity;

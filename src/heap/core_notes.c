@@ -11,7 +11,7 @@
 /* Offsets of rsp in the registers of x86-64. */
 #define REGISTER_SP 19
 
-/* NT_FILE: a count and the page size, then so many of these, then as many names. */
+/* NT_FILE: a count and the page size, then COUNT of these, then COUNT names. */
 struct core_file {
 	uint64_t start, end, page;
 };

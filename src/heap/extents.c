@@ -31,7 +31,7 @@ int hl_extents_of_carriers(const struct hl_carriers *carriers, uint64_t page_byt
 	return 0;
 }
 
-/* The first extent that ends behind ${address}. */
+/* The first extent that ends after ${address}. */
 static size_t first_behind(const struct hl_extents *extents, uint64_t address)
 {
 	size_t low = 0, high = extents->count;

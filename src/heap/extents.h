@@ -8,7 +8,7 @@ struct hl_extent {
 	uint64_t start, end;
 };
 
-/* All zero is empty. */
+/* Zero-initialize for an empty one. */
 struct hl_extents {
 	struct hl_extent *extents;
 	size_t count, capacity;
@@ -18,7 +18,7 @@ struct hl_extents {
 int hl_extents_of_carriers(const struct hl_carriers *carriers, uint64_t page_bytes,
 			   struct hl_extents *extents);
 
-/* Appends [${start}, ${end}), which lies behind all that are there. 0 or -ENOMEM. */
+/* Appends [${start}, ${end}), which lies after all that are there. 0 or -ENOMEM. */
 int hl_extents_add(struct hl_extents *extents, uint64_t start, uint64_t end);
 
 /* Whether ${address} is in one. */

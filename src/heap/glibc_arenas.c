@@ -107,7 +107,7 @@ static int read_heap_info(struct hl_glibc_reader *reader, uint64_t address, uint
 	return 0;
 }
 
-/* Where the first chunk of the heap at ${start} is: behind its own struct, and the arena's if that
+/* Where the first chunk of the heap at ${start} is: after its own struct, and the arena's if that
  * lies in it. */
 static uint64_t first_chunk(const struct hl_glibc_reader *reader,
 			    const struct hl_glibc_arena *arena, uint64_t start)

@@ -34,7 +34,7 @@ void hl_glibc_file_release(struct hl_glibc_file *file)
 	*file = (struct hl_glibc_file){0};
 }
 
-/* Copies ${length} bytes at ${offset}, or says that the file is not so long. */
+/* Copies ${length} bytes at ${offset}, or returns false where the file ends before. */
 static bool file_get(const struct hl_glibc_file *file, uint64_t offset, void *ret, size_t length)
 {
 	if (offset > file->length || length > file->length - offset)

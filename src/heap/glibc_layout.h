@@ -45,7 +45,7 @@ struct hl_glibc_layout {
 /* The layout of glibc 2.${minor}; NULL when it is not known. */
 const struct hl_glibc_layout *hl_glibc_layout(uint32_t minor);
 
-/* All layouts, newest first; NULL behind the last. */
+/* All layouts, newest first; NULL after the last. */
 const struct hl_glibc_layout *hl_glibc_layout_at(uint32_t index);
 
 #define HL_GLIBC_MINOR_FIRST 26u

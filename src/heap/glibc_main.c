@@ -167,7 +167,7 @@ static uint64_t find_in_window(struct hl_glibc_reader *reader, uint64_t start, u
 	return end;
 }
 
-/* Where main_arena goes on behind ${start}, where the program moved the break; 0: nowhere. */
+/* Where main_arena goes on after ${start}, where the program moved the break; 0: nowhere. */
 static uint64_t find_next(struct hl_glibc_reader *reader, uint64_t start, uint64_t bound)
 {
 	struct hl_pages pages = {0};

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Blocks that have a mapping of their own: glibc keeps no list of them, only their number and sum.
- * A block begins where a page's first words look like its header, but so may pages that are none:
- * the candidates are those whose number and sum equal glibc's. They are looked for at the
- * beginnings of mappings and behind each other, where the kernel has joined mappings; then on every
+ * A block begins where a page's first words look like its header, but other pages may look so, too:
+ * the blocks are those candidates whose number and sum equal glibc's. They are looked for at the
+ * beginnings of mappings and after each other, where the kernel has joined mappings; then on every
  * page, where joined mappings hold other things, too; then inside candidates as well, which may be
  * false. Among them may be pieces of main_arena.
  */
@@ -14,11 +14,11 @@
 
 #include <string.h>
 
-/* Choosing among candidates takes at most so many steps, some ms. */
+/* Limit of the search among candidates: some milliseconds. */
 #define STEPS_MAX (UINT64_C(1) << 20)
 
 enum depth {
-	CHAINS,	    /* where mappings begin, and behind what was found there */
+	CHAINS,	    /* where mappings begin, and after what was found there */
 	EVERY_PAGE, /* that no candidate before it covers */
 	INSIDE,	    /* and those */
 };
@@ -195,7 +195,7 @@ static bool is_hopeless(const struct way *way, const struct sum *goal, const str
 	       way->taken.bytes + rest->bytes < goal->bytes;
 }
 
-/* The way behind ${candidate}, which is taken unless it overlaps the one before. */
+/* The way after ${candidate}, which is taken unless it overlaps the one before. */
 static struct way step(struct way way, struct candidate *candidate)
 {
 	candidate->is_taken = candidate->start >= way.end;
@@ -222,7 +222,7 @@ static void keep_common(struct search *search, size_t count, bool is_first)
 /*
  * Looks for candidates that do not overlap and whose number and sum are ${goal}'s; of several ways
  * those with most merits count, and what they have in common is chosen. ${ways} before each
- * candidate and behind the last; ${rests} as many: what candidates from there on sum up to. Whether
+ * candidate and after the last; ${rests} as many: what candidates from there on sum up to. Whether
  * there is a way, and all were tried.
  */
 static bool choose(struct search *search, const struct sum *goal, struct way *ways,
@@ -292,7 +292,7 @@ static void choose_part(struct search *search)
 
 /* ---- accounting ---- */
 
-/* Whether the header of an aligned block lies ${shift} bytes behind ${start}. */
+/* Whether the header of an aligned block lies ${shift} bytes after ${start}. */
 static bool is_aligned_block(struct search *search, uint64_t start, uint64_t bytes, uint64_t shift)
 {
 	uint64_t words[2];
@@ -302,7 +302,7 @@ static bool is_aligned_block(struct search *search, uint64_t start, uint64_t byt
 	       words[0] == shift && words[1] == ((bytes - shift) | HL_CHUNK_MMAPPED);
 }
 
-/* memalign moves the header to just before the first aligned address behind it, and leaves the old
+/* memalign moves the header to just before the first aligned address after it, and leaves the old
  * one as it was. */
 static uint64_t find_header(struct search *search, uint64_t start, uint64_t bytes)
 {

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 /* Variables of a program may fill gigabytes; those of libc fill 64 KiB, of a static program what
- * it likes. What lies behind is not searched. */
+ * it likes. The rest is not searched. */
 #define VARIABLES_MAX (UINT64_C(16) << 20)
 
 #define DEBUG_DIRECTORY "/usr/lib/debug"

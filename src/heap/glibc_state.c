@@ -14,7 +14,7 @@
 #define HUGE_PAGE_MAX  (UINT64_C(1) << 30) /* of x86-64 */
 #define HEAP_MAX_BYTES (UINT64_C(64) << 20)
 
-/* User memory of a chunk begins behind two words; its links are the first of it. */
+/* User memory of a chunk begins after two words; its links are the first of it. */
 #define CHUNK_LINK 16u
 
 static uint64_t word_at(const uint8_t *bytes)
@@ -110,11 +110,11 @@ uint64_t hl_glibc_heap_alignment(const struct hl_glibc_common *common)
 struct list {
 	struct hl_memory *memory;
 	uint64_t head;	     /* where it ends, too, when it is a ring */
-	uint32_t link_to;    /* links point so far behind the beginning of a chunk */
+	uint32_t link_to;    /* where in a chunk links point */
 	bool has_safe_links; /* xored with their own address >> 12 */
 };
 
-/* The chunk behind ${chunk}; 0 at the end, or where the list cannot be followed. */
+/* The chunk after ${chunk}; 0 at the end, or where the list cannot be followed. */
 static uint64_t list_next(const struct list *list, uint64_t chunk)
 {
 	uint64_t at = chunk + CHUNK_LINK, link;
@@ -128,7 +128,7 @@ static uint64_t list_next(const struct list *list, uint64_t chunk)
 	return link - list->link_to;
 }
 
-/* Appends ${chunk} and those behind it. Brent's way of finding loops: a marked chunk that comes
+/* Appends ${chunk} and those after it. Brent's way of finding loops: a marked chunk that comes
  * again. */
 static int list_collect(const struct list *list, uint64_t chunk, struct hl_addresses *chunks)
 {

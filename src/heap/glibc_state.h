@@ -26,7 +26,7 @@ struct hl_glibc_common {
 	uint64_t tcache_max_bytes, tcache_count;
 };
 
-/* Addresses; all zero is empty. */
+/* Addresses. Zero-initialize for an empty list. */
 struct hl_addresses {
 	uint64_t *addresses;
 	size_t count, capacity;

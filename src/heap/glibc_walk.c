@@ -352,7 +352,7 @@ static uint64_t next_known(const struct hl_glibc_walker *walker, uint64_t behind
 	return lower(next, walker->run.end);
 }
 
-/* Tells what fitted, and that what lies behind it up to the next known chunk is unscanned. */
+/* Tells what fitted, and that what lies after it up to the next known chunk is unscanned. */
 static int give_up(struct hl_glibc_walker *walker)
 {
 	uint64_t from = walker->pending ? walker->pending : walker->at;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Walks runs of chunks, one behind the other, and tells of each what it is.
+ * Walks runs of chunks, one after the other, and tells of each what it is.
  *
  * A chunk begins with two words: the size of the one before, when that one is free (else the word
  * belongs to the block before: its last one), and its own size with three flags. Whether it is in
- * use, its successor says. Blocks begin behind the two words.
+ * use, its successor says. Blocks begin after the two words.
  *
  * The process may run on meanwhile. Chunks are told in batches, when all of a batch fitted to each
  * other; else the batch is read again, and on the third failure the walk goes on at the next chunk

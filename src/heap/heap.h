@@ -117,7 +117,7 @@ struct hl_heap_settings {
 int hl_heap_read(pid_t pid, const struct hl_heap_settings *settings, struct hl_heap **ret_heap,
 		 struct hl_error *err);
 
-/* The same from a core file, by the kernel or by gcore. -EBADMSG when it is none. */
+/* The same from a core file, by the kernel or by gcore. -EBADMSG when it is not a core file. */
 int hl_heap_read_core(const char *path, const struct hl_heap_settings *settings,
 		      struct hl_heap **ret_heap, struct hl_error *err);
 

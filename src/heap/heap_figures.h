@@ -57,14 +57,14 @@ struct hl_heap_figures {
 void hl_heap_figures_of(const struct hl_heap *heap, struct hl_heap_figures *ret_figures);
 
 /*
- * Reads them from ${path}, a report of `heapline heap` as JSON. 0; -EBADMSG when it is none;
+ * Reads them from ${path}, a report of `heapline heap` as JSON. 0; -EBADMSG when it is not one;
  * another negative errno when it cannot be read.
  */
 int hl_heap_figures_read(const char *path, struct hl_heap_figures *ret_figures,
 			 struct hl_error *err);
 
-/* The figure of ${name}, also with dashes and without "_bytes": "free-resident". -EINVAL when there
- * is none. */
+/* The figure of ${name}, also with dashes and without "_bytes": "free-resident". -EINVAL for
+ * any other name. */
 int hl_heap_figure_find(const char *name, size_t length);
 
 /* Whether it is counted in bytes. */

@@ -24,7 +24,7 @@ struct hl_memory_kind {
 	int (*scan)(struct hl_memory *memory, uint64_t start, uint64_t end, struct hl_pages *pages);
 	/* Opens the file behind ${map}; a descriptor or a negative errno. */
 	int (*open_file)(struct hl_memory *memory, const struct hl_map *map);
-	/* Has the process stand still, and reads its mappings anew; and lets it go on. NULL where
+	/* Has the process stand still, and reads its mappings again; and lets it go on. NULL where
 	 * nothing moves. 0 or a negative errno with a sentence. */
 	int (*stop)(struct hl_memory *memory, struct hl_error *err);
 	void (*go_on)(struct hl_memory *memory);
@@ -76,6 +76,6 @@ static inline void hl_memory_free(struct hl_memory *memory)
 int hl_memory_open_live(pid_t pid, struct hl_memory **ret_memory, struct hl_error *err);
 
 /* The memory in a core file, and what it tells of the process: ${facts}, empty, to be released also
- * on failure. 0; -EBADMSG when it is none; another negative errno, with a sentence. */
+ * on failure. 0; -EBADMSG when it is not a core file; another negative errno, with a sentence. */
 int hl_memory_open_core(const char *path, struct hl_memory **ret_memory,
 			struct hl_process_facts *facts, struct hl_error *err);

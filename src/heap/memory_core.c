@@ -37,7 +37,7 @@ struct core_memory {
 
 /* ---- reading ---- */
 
-/* The part that holds ${address}, or the first behind it; NULL for none. */
+/* The part that holds ${address}, or the first after it; NULL for none. */
 static const struct core_part *part_at(const struct core_memory *core, uint64_t address)
 {
 	size_t low = 0, high = core->count;

@@ -46,7 +46,7 @@ struct hl_other_found hl_other_allocator_library(const struct hl_maps *maps)
 	return (struct hl_other_found){0};
 }
 
-/* The first file that is mapped: the program, but where it was moved behind its libraries. */
+/* The first file that is mapped: the program, but where it was moved after its libraries. */
 static const struct hl_map *program_of(const struct hl_maps *maps)
 {
 	for (size_t i = 0; i < maps->count; i++)

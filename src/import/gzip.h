@@ -14,7 +14,7 @@ bool hl_gzip_detect(const uint8_t *bytes, size_t size);
 
 /*
  * Inflates ${bytes}, of one or several members, into ${ret_inflated}, to be freed, with a NUL byte
- * behind. 0; -ENOMEM; -EBADMSG with a sentence that names ${name} when they are damaged or cut off,
+ * after. 0; -ENOMEM; -EBADMSG with a sentence that names ${name} when they are damaged or cut off,
  * or -EFBIG when they inflate to more than ${size_max}.
  */
 int hl_gzip_inflate(const uint8_t *bytes, size_t size, const char *name, size_t size_max,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Reads folded text: a line for each stack, frames from the root joined by ';', a blank, the
- * number; or two numbers, the earlier one first. Lines that are none of these are skipped, as long
- * as there are fewer of them than of others. docs/formats-import.md says what is accepted.
+ * number; or two numbers, the earlier one first. Other lines are skipped, as long as they are
+ * the minority. docs/formats-import.md says what is accepted.
  */
 #include "import/import_folded.h"
 
@@ -17,7 +17,7 @@
 #define UNKNOWN_FRAME "[unknown]"
 #define FIRST_COLUMN  "first column"
 
-/* So many tell a file that is not folded text from one with a few lines that are not. */
+/* Enough lines to tell another kind of file from folded text with a few bad lines. */
 #define LINES_LOOKED_AT 1000u
 
 /* A frame of the line before, and its node: neighbouring lines share most of their frames. */
@@ -36,7 +36,7 @@ struct folded {
 	struct step *path;
 	size_t depth, path_capacity;
 	uint64_t stack_lines, junk_lines, first_junk; /* line number */
-	char *name;				      /* a frame's text with a NUL behind it */
+	char *name;				      /* a frame's text with a NUL after it */
 	size_t name_capacity;
 };
 
@@ -85,7 +85,7 @@ static bool has_two_numbers(const struct hl_import_line *line)
 	       take_number(line->text, &end, &number) == 0 && end > line->text;
 }
 
-/* A line that ends in no number; one in a number that is too large is none of these. */
+/* A line that does not end in a number. A number that is too large still is one. */
 static bool is_junk(const struct hl_import_line *line)
 {
 	const char *end = line->end;
@@ -224,7 +224,7 @@ static int walk_stack(struct folded *folded, const char *text, const char *end)
 
 /* ---- all of it ---- */
 
-/* Most lines are none: this is another kind of file. */
+/* Most lines are not folded text: this is another kind of file. */
 static int mostly_junk(const struct folded *folded, struct hl_error *err)
 {
 	return hl_error_set(err, -EBADMSG,

@@ -123,7 +123,7 @@ static const char *find_tab(const char *text, const char *end)
 	return tab ? tab : end;
 }
 
-/* "#	0xCALL	FUNCTION+0xOFFSET	FILE:LINE"; other comments are none of these. */
+/* "#	0xCALL	FUNCTION+0xOFFSET	FILE:LINE"; other comments are ignored. */
 static int read_comment(struct legacy *legacy, const struct hl_import_line *line)
 {
 	struct named_call call = {.line_number = line->number};
@@ -378,7 +378,7 @@ static int add_value(struct legacy *legacy, const struct amounts *amounts)
 
 /* ---- gperftools ---- */
 
-/* How the allocations were chosen: the word behind the header's '@', "heap_v2/524288". What Go's
+/* How the allocations were chosen: the word after the header's '@', "heap_v2/524288". What Go's
  * own pprof reads of it is read: a mean of half the number where the word is "heap" alone. */
 static void read_kind(struct legacy *legacy, const char *at, const char *end)
 {

@@ -18,7 +18,7 @@ struct hl_import_mapping {
 	uint64_t shift;	 /* address in the module's file = offset + shift */
 };
 
-/* All zero is an empty list. */
+/* Zero-initialize for an empty list. */
 struct hl_import_maps {
 	struct hl_import_mapping *mappings; /* in order, once finished */
 	size_t count, capacity;

@@ -43,7 +43,7 @@ static int read_type(void *context, const struct hl_pprof_field *field)
 	return r;
 }
 
-/* One sample in so many bytes: then the figures are estimates. */
+/* A period in bytes means sampling: then the figures are estimates. */
 static int read_period_type(void *context, const struct hl_pprof_field *field)
 {
 	struct importer *importer = context;
@@ -213,7 +213,8 @@ static bool is_field_of_profile(const struct hl_pprof_field *field)
 
 #define FIELDS_LOOKED_AT 16
 
-/* The format has no mark, but no text and no other format begins with so many of its fields. */
+/* The format has no magic number, but no text and no other format begins with that many of its
+ * fields. */
 static bool detects(const struct hl_import_input *input)
 {
 	struct hl_pprof_field field;

@@ -13,7 +13,7 @@ enum hl_import_sampling_kind {
 
 struct hl_import_sampling {
 	enum hl_import_sampling_kind kind;
-	double mean_bytes; /* one sample in so many bytes */
+	double mean_bytes; /* between samples */
 };
 
 struct hl_import_amount {

@@ -67,7 +67,7 @@ int hl_import_number(const char *text, const char *end, int64_t *ret_number, con
 	return 0;
 }
 
-/* The value of a hexadecimal digit; -1 when it is none. */
+/* The value of a hexadecimal digit; -1 for any other character. */
 static int digit_value(char letter)
 {
 	if (letter >= '0' && letter <= '9')

@@ -11,7 +11,7 @@ struct hl_import_value {
 	int64_t base_bytes; /* allocated in the earlier of two profiles, if there are two */
 };
 
-/* All zero is an empty list. */
+/* Zero-initialize for an empty list. */
 struct hl_import_values {
 	struct hl_import_value *items;
 	size_t count, capacity;

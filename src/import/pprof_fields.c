@@ -52,7 +52,7 @@ int hl_pprof_field_next(const uint8_t *bytes, size_t size, size_t *at,
 	if (field.wire != HL_PPROF_VARINT && field.wire != HL_PPROF_FIXED64 &&
 	    field.wire != HL_PPROF_BYTES && field.wire != HL_PPROF_FIXED32)
 		return -EBADMSG;
-	*ret_problem = "a field ends behind the end of the file";
+	*ret_problem = "a field ends beyond the end of the file";
 	if (!content_size(bytes, size, &next, &field, &length) || length > size - next)
 		return -EBADMSG;
 	field.bytes = bytes + next;

@@ -26,12 +26,12 @@ struct hl_pprof_field {
 };
 
 /*
- * Reads the field at *${at} of the ${size} ${bytes} and goes on behind it. 1; 0 at the end;
+ * Reads the field at *${at} of the ${size} ${bytes} and goes on after it. 1; 0 at the end;
  * -EBADMSG when there is none, or not all of it: its offset is still *${at}, and why in
  * ${ret_problem}.
  */
 int hl_pprof_field_next(const uint8_t *bytes, size_t size, size_t *at,
 			struct hl_pprof_field *ret_field, const char **ret_problem);
 
-/* Reads the number at *${at} and goes on behind it; false when there is none of 64 bits. */
+/* Reads the number at *${at} and goes on after it; false when there is none of 64 bits. */
 bool hl_pprof_varint(const uint8_t *bytes, size_t size, size_t *at, uint64_t *ret_value);

@@ -144,7 +144,7 @@ static int read_mapping(void *context, const struct hl_pprof_field *field)
 	return r;
 }
 
-/* Lines of source files; what is none is not known. */
+/* Source line; 0 when unknown. */
 static uint32_t line_of(int64_t line)
 {
 	return line < 0 || line > UINT32_MAX ? 0 : (uint32_t)line;

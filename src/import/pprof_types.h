@@ -11,7 +11,7 @@ struct hl_pprof_type {
 };
 
 /*
- * Those that we write, in the order of Go's own heap profiles, which all know; ours come behind.
+ * Those that we write, in the order of Go's own heap profiles, which all know; ours come after.
  * The last one is what readers show that know nothing of a default.
  */
 #define HL_PPROF_TYPE_COUNT 8

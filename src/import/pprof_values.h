@@ -15,7 +15,7 @@ struct hl_pprof_value {
 	struct hl_profile_counters counters;
 };
 
-/* All zero is empty. */
+/* Zero-initialize for an empty one. */
 struct hl_pprof_values {
 	struct hl_pprof_column *columns;
 	struct hl_pprof_value *items;

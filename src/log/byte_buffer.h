@@ -15,7 +15,7 @@ struct hl_byte_buffer {
 	bool failed;
 };
 
-/* Room for ${more} bytes behind the last; NULL when there is none. */
+/* Room for ${more} bytes after the last; NULL when there is none. */
 uint8_t *hl_byte_buffer_reserve(struct hl_byte_buffer *buffer, size_t more);
 
 void hl_byte_buffer_put(struct hl_byte_buffer *buffer, const void *bytes, size_t size);

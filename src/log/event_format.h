@@ -17,7 +17,7 @@
  *	has size      one bit for each: its size stands among the sizes, else it is the one before
  *		      at its node, in this part
  *	nodes	      of allocations, then of frees: the lower 16 bits of each, then bits 16 to 23
- *	sizes	      of allocations, then of frees, each behind its length in bytes: size + 1; or
+ *	sizes	      of allocations, then of frees, each after its length in bytes: size + 1; or
  *0, bytes and objects, where that is no single block, nor the node's next size
  */
 #pragma once

@@ -23,7 +23,7 @@ struct found_file {
 	size_t part_count, part_capacity;
 	uint64_t missing_events; /* at its end */
 	bool ended;
-	bool torn;  /* what is behind the last whole piece is none */
+	bool torn;  /* bytes after the last whole piece are not usable */
 	int result; /* 0, or why it cannot be used */
 	struct hl_error err;
 };
@@ -329,7 +329,7 @@ struct part_reading {
 	bool stopped; /* the fold has ended the reading */
 };
 
-/* Each run is checked against the part, so that time never runs back for who folds. */
+/* Each run is checked against the part, so that time never runs backwards for the caller. */
 static int visit_run(void *context, const struct hl_event_run *run)
 {
 	struct part_reading *it = context;

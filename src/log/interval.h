@@ -63,8 +63,8 @@ struct hl_intervals {
 	bool unordered; /* of what comes within the tick the order is not known */
 };
 
-/* Makes zeroed ${intervals} go on from elsewhere: interval ${number} begins
- * with so much in use. */
+/* Has zeroed ${intervals} continue from interval ${number}, which begins with ${bytes} in
+ * ${objects} blocks in use. */
 void hl_intervals_go_on(struct hl_intervals *intervals, uint64_t number, int64_t bytes,
 			int64_t objects);
 

@@ -24,8 +24,8 @@ struct hl_segment {
 
 /*
  * Opens the file ${name} of ${kind} and ${process} in ${place} and checks its header, no
- * more. 0 or a negative errno with a sentence: -EBADMSG where it is none, -ENODATA where it was cut
- * off in its header. Release in any case.
+ * more. 0 or a negative errno with a sentence: -EBADMSG where it is not a segment, -ENODATA where
+ * it ends within its header. Release in any case.
  */
 int hl_segment_open_file(struct hl_segment *segment, const struct hl_log_place *place,
 			 const char *name, const struct hl_log_file_kind *kind, uint32_t process,

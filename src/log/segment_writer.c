@@ -17,7 +17,7 @@
 #define CHECKPOINT_BYTES (UINT64_C(1) << 20)
 #define CHECKPOINT_RATIO 4
 
-/* One in which nothing happens is written all the same after so many, to show that time passes. */
+/* After this many idle intervals one is written all the same, to show that time passes. */
 #define IDLE_INTERVALS_MAX 100
 
 /* So that the index of a segment stays small, however little happens. */

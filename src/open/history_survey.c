@@ -158,7 +158,7 @@ static int change(struct part *part, const struct survey *survey, uint32_t node,
 	return 0;
 }
 
-/* Nobody knows when within the hole; it is taken to be at its end. */
+/* When within the hole is unknown; its end is assumed. */
 static int close_hole(struct part *part, const struct survey *survey, uint64_t ms)
 {
 	const struct hl_log_state *state = part->after_hole;

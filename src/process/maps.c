@@ -135,7 +135,7 @@ static int read_path(struct cursor *cursor, struct hl_map *map)
 
 /*
  * A list that is longer than a page is not of one moment: a mapping that was told of may have grown
- * into its neighbour when that is told of. What of it comes behind ${floor} is new; false when
+ * into its neighbour when that is told of. What of it comes after ${floor} is new; false when
  * nothing does.
  */
 static bool cut_below(struct hl_map *map, uint64_t floor)

@@ -27,7 +27,7 @@ struct hl_map {
 	char *path;	/* as the target sees it; "[heap]", "[stack]", "[vdso]" ...; "" for none */
 };
 
-/* In rising order of address, without overlaps. All zero is empty. */
+/* In rising order of address, without overlaps. Zero-initialize for an empty one. */
 struct hl_maps {
 	struct hl_map *maps;
 	size_t count, capacity;

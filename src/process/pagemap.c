@@ -326,7 +326,7 @@ void hl_pagemap_free(struct hl_pagemap *pagemap)
 
 /* Sets of pages */
 
-/* The first run that ends behind ${address}. */
+/* The first run that ends after ${address}. */
 static size_t first_behind(const struct hl_pages *pages, uint64_t address)
 {
 	size_t low = 0, high = pages->count;

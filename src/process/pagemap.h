@@ -29,7 +29,7 @@ struct hl_page_run {
 	uint32_t kind;	     /* enum hl_page_kind */
 };
 
-/* Present pages in rising order. All zero is empty. */
+/* Present pages in rising order. Zero-initialize for an empty one. */
 struct hl_pages {
 	struct hl_page_run *runs;
 	size_t count, capacity;
@@ -51,7 +51,7 @@ void hl_pagemap_avoid_scan(struct hl_pagemap *pagemap);
 /* Whether the zero page can be told from others; else it counts as present. */
 bool hl_pagemap_knows_zero_page(const struct hl_pagemap *pagemap);
 
-/* Appends the present pages in [${start}, ${end}), page-aligned and behind what is there. 0,
+/* Appends the present pages in [${start}, ${end}), page-aligned and after what is there. 0,
  * -ESRCH when the process has ended, or a negative errno. */
 int hl_pagemap_scan(struct hl_pagemap *pagemap, uint64_t start, uint64_t end,
 		    struct hl_pages *pages);

@@ -8,7 +8,7 @@
 #include <sys/types.h>
 
 /*
- * Reads /proc/PID/${file} into ${text}, cut at ${capacity} - 1 bytes, with a NUL behind. The
+ * Reads /proc/PID/${file} into ${text}, cut at ${capacity} - 1 bytes, with a NUL after. The
  * length, or a negative errno: -ESRCH when there is no such process (or it ended while being read),
  * -EACCES when it may not be read.
  */

@@ -15,7 +15,7 @@
 /* Longer command lines are cut; nobody reads megabytes of arguments. */
 #define COMMAND_BYTES_MAX 65536
 
-/* The number behind "\n${key}:" in a file like /proc/PID/status; 0 when there is none. */
+/* The number after "\n${key}:" in a file like /proc/PID/status; 0 when there is none. */
 static uint64_t value_of(const char *text, const char *key)
 {
 	size_t length = strlen(key);
@@ -27,7 +27,7 @@ static uint64_t value_of(const char *text, const char *key)
 	return 0;
 }
 
-/* The letter behind "State:". */
+/* The letter after "State:". */
 static char state_of(const char *status)
 {
 	const char *state = strstr(status, "\nState:");
@@ -62,7 +62,7 @@ static int read_status(pid_t pid, struct hl_process_facts *facts, struct hl_erro
 	return 0;
 }
 
-/* The 22nd field, counted behind the name, the second, which may itself contain anything. */
+/* The 22nd field, counted after the name, the second, which may itself contain anything. */
 static int read_start(pid_t pid, struct hl_process_facts *facts, struct hl_error *err)
 {
 	char stat[1024];

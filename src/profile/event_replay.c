@@ -156,7 +156,7 @@ static int replay_run(void *context, size_t index, const struct hl_event_run *ru
 	for (size_t i = 0; r == 0 && i < run->count; i++)
 		r = hl_intervals_event(&part->intervals, run->events[i].node, run->events[i].bytes,
 				       run->events[i].objects);
-	/* Parts begin before the range; of a log that was cut off, events go on behind it. */
+	/* Parts begin before the range; of a log that was cut off, events go on after it. */
 	if (run->tick >= replaying->range->first && run->tick < replaying->range->end)
 		part->result.events += run->count;
 	return r;
@@ -203,7 +203,7 @@ static int compare_state(const struct replaying *replaying, size_t index)
 	return 0;
 }
 
-/* Where events are missing, nobody knows from where on in the last interval that has any. */
+/* Where events are missing, it is unknown at which point of the last interval that has any. */
 static void skip_uncertain(const struct replaying *replaying, struct part *part)
 {
 	uint64_t from = part->intervals.number, end = part->end;

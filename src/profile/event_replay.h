@@ -32,7 +32,7 @@ struct hl_event_replay {
 };
 
 /* Replays the events of all parts that have intervals in ${range} and compares those. 0 or a
- * negative errno with a sentence; differences are none. */
+ * negative errno with a sentence; differences are not errors. */
 int hl_event_replay(const struct hl_event_log *events, const struct hl_log *log,
 		    const struct hl_event_range *range, const struct hl_log_options *options,
 		    struct hl_event_replay *ret_replay, struct hl_error *err);

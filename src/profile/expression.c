@@ -55,7 +55,7 @@ static void repeat(struct measure *measure, size_t times)
 	measure->written[measure->depth] += more;
 }
 
-/* "{2}", "{2,}", "{,5}", "{2,5}". What is none of them is libc's to judge. */
+/* "{2}", "{2,}", "{,5}", "{2,5}". libc judges everything else. */
 static const char *measure_count(struct measure *measure)
 {
 	char *end = (char *)measure->at + 1;
@@ -125,7 +125,7 @@ static const char *find_excess(const char *text)
 	while (*measure.at && !excess) {
 		excess = measure_next(&measure);
 		if (!excess && measure.written[measure.depth] > WRITTEN_MAX)
-			excess = "it repeats so much that it becomes too large";
+			excess = "its repetitions make it too large";
 	}
 	return excess;
 }

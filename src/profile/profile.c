@@ -10,6 +10,7 @@
 #include <string.h>
 
 const char *const hl_value_names[] = {"inuse", "alloc", "peak", "temporary", "slack", NULL};
+const char *const hl_value_words[] = {"in use,", "allocated", "peak", "temporary", "slack"};
 const char *const hl_unit_names[] = {"bytes", "objects", NULL};
 
 void hl_profile_free(struct hl_profile *profile)

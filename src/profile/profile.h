@@ -257,7 +257,7 @@ int hl_profile_load(const struct hl_recording *recording,
 		    const struct hl_profile_selection *selection, struct hl_profile **ret_profile,
 		    struct hl_error *err);
 
-/* For who asked for one thread and gets several: adds a warning for each. 0 or -ENOMEM. */
+/* Where one thread was asked for and several match: adds a warning for each. 0 or -ENOMEM. */
 int hl_profile_warn_of_earlier_threads(struct hl_profile *profile);
 
 void hl_profile_free(struct hl_profile *profile); /* NULL is fine */
@@ -311,6 +311,8 @@ bool hl_profile_counters_any(const struct hl_profile_counters *counters);
 
 /* "inuse", "alloc", "peak", "temporary", "slack", NULL; by enum hl_value. */
 extern const char *const hl_value_names[];
+/* By hl_value, as they read before a unit: "in use, bytes", "peak bytes". */
+extern const char *const hl_value_words[];
 
 /* "bytes", "objects", NULL; by enum hl_unit. */
 extern const char *const hl_unit_names[];

@@ -17,10 +17,10 @@ struct hl_trace_kind {
 	const char *negative;  /* why a figure can be less than nothing; NULL: it cannot */
 };
 
-/* Of ${mode}; NULL when it is none of a trace. */
+/* The kind of ${mode}; NULL when that is not a trace's mode. */
 const struct hl_trace_kind *hl_trace_kind_of(const char *mode);
 
-/* Of ${profile}, unless it was imported. */
+/* The kind of ${profile}, unless it was imported. */
 const struct hl_trace_kind *hl_profile_trace_kind(const struct hl_profile *profile);
 
 /* Whether its objects are pages. */

@@ -16,7 +16,7 @@
 #define CLONE_FLAGS \
 	(CLONE_VM | CLONE_FS | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_VFORK)
 
-/* The thread begins behind the system call with nothing on its stack, and ends before it would come
+/* The thread begins after the system call with nothing on its stack, and ends before it would come
  * to what is here only for us. */
 static long clone_and_call(void *stack_end, hl_apart_fn *run, void *argument)
 {

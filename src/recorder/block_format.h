@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * How block tables lie in the target's memory, for the recorder, and for who reads them from
+ * How block tables lie in the target's memory, for the recorder, and for tools that read them from
  * outside while the target runs.
  */
 #pragma once

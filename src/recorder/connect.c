@@ -41,7 +41,7 @@ bool hl_connect_read_environment(char *const *environment)
 		return false;
 	collector.sun_family = AF_UNIX;
 	memcpy(collector.sun_path + 1, name,
-	       strlen(name)); /* abstract: a leading NUL, none behind */
+	       strlen(name)); /* abstract: a leading NUL, none after */
 	memcpy(token, digits, sizeof(token));
 	collector_bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
 	return true;
@@ -59,7 +59,7 @@ static uint64_t now_ms(void)
 	return hl_clock_ns(CLOCK_MONOTONIC) / 1000000;
 }
 
-/* A signal cuts a wait short and the next begins anew: with a timer in the target, for ever. */
+/* A signal cuts a wait short and the next begins again: with a timer in the target, for ever. */
 static bool try_again(long result, uint64_t deadline_ms)
 {
 	return (result == -EINTR || result == -EAGAIN) && now_ms() < deadline_ms;

@@ -60,7 +60,7 @@ static __attribute__((noinline)) void *pass_realloc(void *block, size_t size)
 	return hl_real.realloc(block, size);
 }
 
-/* How large a bootstrap block is nobody knows; what is behind it is readable, too. */
+/* Bootstrap blocks carry no size; reading to the end of the pool is safe. */
 static __attribute__((noinline)) void *move_out_of_bootstrap(const void *block, size_t size)
 {
 	void *moved = pass_malloc(size);

@@ -32,7 +32,7 @@ static bool make_room(struct hl_mappings *mappings, uint32_t more)
 	return true;
 }
 
-/* The first range that ends behind ${address}. */
+/* The first range that ends after ${address}. */
 static uint32_t first_behind(const struct hl_mappings *mappings, uint64_t address)
 {
 	uint32_t low = 0, high = mappings->count;

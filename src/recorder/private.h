@@ -27,11 +27,11 @@ void hl_private_unmap(void *address, size_t bytes);
  * (MADV_WIPEONFORK). hl_sys_munmap() gives them back. */
 void *hl_private_map_headed(size_t bytes);
 
-/* Has the addresses behind the head inherited, to be used by hl_private_renew(): what else the
+/* Has the addresses after the head inherited, to be used by hl_private_renew(): what else the
  * child maps must not lie there. */
 void hl_private_reserve(void *address, size_t bytes);
 
-/* In a forked child: makes zero-filled memory of its own of what is behind the head. False without
+/* In a forked child: makes zero-filled memory of its own of what is after the head. False without
  * memory. */
 bool hl_private_renew(void *address, size_t bytes);
 

@@ -3,8 +3,8 @@
  * How a recorder gets its region: it connects to the collector's SEQPACKET socket (abstract
  * namespace, name in HEAPLINE_SOCKET, without the leading NUL), sends one hello, and receives one
  * welcome that carries the memfd as SCM_RIGHTS. The collector takes pid and uid from SO_PEERCRED
- * and refuses other users than its own and root; so does the recorder. A forked child asks anew, at
- * its first event; an exec'ed program likewise, from its environment.
+ * and refuses other users than its own and root; so does the recorder. A forked child asks again,
+ * at its first event; an exec'ed program likewise, from its environment.
  */
 #pragma once
 

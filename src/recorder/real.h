@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What is behind the recorder's hooks: the entry points that the program would reach without it. */
+/* The functions below the recorder's hooks: the entry points the program would reach without it. */
 #pragma once
 
 #include <dlfcn.h>

@@ -4,7 +4,7 @@
  *
  * Life: hooks pass through until hl_recorder_start() has got a region (phase RUNNING). In a forked
  * child the state reads as zero (private.h), which is phase FORKED: the child's first event starts
- * anew. A vfork()ed child runs in its parent's memory and counts as its parent.
+ * again. A vfork()ed child runs in its parent's memory and counts as its parent.
  */
 #pragma once
 

@@ -55,7 +55,7 @@ enum hl_mode {
 	HL_MODE_COUNT,
 };
 
-/* By mode, and behind them "off", another word for "closed"; NULL-terminated. */
+/* By mode, and after them "off", another word for "closed"; NULL-terminated. */
 extern const char *const hl_mode_names[HL_MODE_COUNT + 2];
 
 /* The mode that word ${index} of hl_mode_names stands for. */
@@ -207,7 +207,7 @@ struct hl_cell {
 
 /*
  * The node index is a row of open-addressing tables, 2^HL_INDEX_BITS_MIN slots, then twice as many,
- * and so on, one behind the other in its area. A slot is 0 or (8 bits of the key's hash <<
+ * and so on, one after the other in its area. A slot is 0 or (8 bits of the key's hash <<
  * HL_NODE_BITS | node id). Only the recorder uses it.
  */
 
@@ -284,8 +284,8 @@ struct hl_region_header {
 	_Alignas(64) _Atomic uint32_t state; /* enum hl_region_state */
 	uint32_t pid;			     /* as the target sees it */
 	uint64_t start_realtime_ns;
-	/* Addresses in the target of its block table (block_format.h), for who looks at blocks from
-	 * outside; block_array 0: there is only the hash, so far. */
+	/* Addresses in the target of its block table (block_format.h), for tools that read blocks
+	 * from outside; block_array 0: so far there is only the hash. */
 	_Atomic uint64_t block_array;
 	uint64_t block_hash;
 	_Atomic uint32_t module_count;

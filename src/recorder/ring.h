@@ -71,7 +71,7 @@ struct hl_ring {
 	_Alignas(64) _Atomic uint64_t tail;
 };
 
-static_assert(sizeof(struct hl_ring) <= HL_RING_DATA, "the data begins behind it");
+static_assert(sizeof(struct hl_ring) <= HL_RING_DATA, "the data begins after it");
 
 /* Size above node; below 2^61, and never 0, as no event is at the root. */
 static inline uint64_t hl_ring_pair(uint32_t node, uint64_t size)

@@ -16,9 +16,9 @@
 #define WAIT_NS_MIN 50000
 #define WAIT_NS_MAX 4000000
 
-/* After so long without a tick the collector is looked for: it may have died. */
+/* Without a tick for this long, check whether the collector still exists. */
 #define SILENT_COLLECTOR_NS UINT64_C(1000000000)
-/* While its process exists it is stopped, or gets no processor: it is given so long in all. */
+/* While its process exists it is stopped or starved: wait no longer than this in all. */
 #define DEAD_COLLECTOR_NS UINT64_C(10000000000)
 
 /* Asked each time: a collector that leaves says so with this flag. */

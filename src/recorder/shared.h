@@ -21,7 +21,7 @@ struct hl_shared {
 	struct hl_ring_order order;
 };
 
-/* Of the rings so much is always mapped. */
+/* Bytes of the rings that are always mapped. */
 #define HL_SHARED_RINGS_SEED 4096u
 
 /* Points ${shared} into the region at ${base}, of which ${bytes} are mapped. */

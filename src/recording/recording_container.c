@@ -374,7 +374,7 @@ static int check_size(const struct hl_container *container, const struct hl_sect
 	return 0;
 }
 
-/* Turns the stored bytes, which it takes over, into the raw ones with a NUL behind. */
+/* Turns the stored bytes, which it takes over, into the raw ones with a NUL after. */
 static int expand(const struct hl_container *container, const struct hl_section_entry *entry,
 		  void *stored, void **ret_raw, struct hl_error *err)
 {

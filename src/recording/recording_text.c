@@ -86,7 +86,7 @@ static int digit_value(char digit)
 	return digit >= 'A' && digit <= 'F' ? digit - 'A' + 10 : -1;
 }
 
-/* The byte that the escape at ${text} stands for; 0 when it is none. */
+/* The byte that the escape at ${text} stands for; 0 when it is not a valid escape. */
 static int unescape_one(const char *text, const char *end)
 {
 	if (end - text < 3)

@@ -18,7 +18,7 @@
 
 #define HL_TAG_WORD_BYTES 8u
 
-/* ${end}: the address behind the word. */
+/* ${end}: the address after the word. */
 static inline uint16_t hl_tag_check(uint64_t identity, uint64_t end)
 {
 	return (uint16_t)((identity ^ end << 13) * UINT64_C(0x9e3779b97f4a7c15) >> 48);

@@ -39,7 +39,7 @@ struct record {
 	const uint8_t *id_at;
 	uint64_t id;
 	bool is_cie;
-	struct hl_cfi_reader body; /* behind the id */
+	struct hl_cfi_reader body; /* after the id */
 };
 
 static uint64_t address_of(const struct hl_cfi_section *section, const uint8_t *at)
@@ -298,7 +298,7 @@ int hl_cfi_find(const struct hl_cfi_section *section, uint64_t pc, hl_rule *ret_
 	return result ? result : -ENOENT;
 }
 
-/* The last entry of the sorted table that does not begin behind ${pc}; NULL when there is none. */
+/* The last entry of the sorted table that does not begin after ${pc}; NULL when there is none. */
 static const uint8_t *search_table(const uint8_t *table, uint64_t count, int64_t target)
 {
 	uint64_t low = 0;

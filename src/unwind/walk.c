@@ -115,7 +115,7 @@ static inline bool settle_bp(struct hl_walk_frame *frame, bool outer_needs_bp)
 	return frame->flags & HL_FRAME_NEEDS_BP;
 }
 
-/* Puts the fresh frames behind the ${kept} outer ones. Returns how many are unchanged there. */
+/* Puts the fresh frames after the ${kept} outer ones. Returns how many are unchanged there. */
 static uint32_t settle(struct hl_walk *walk, uint32_t kept, uint32_t fresh)
 {
 	uint32_t unchanged = kept;

@@ -10,7 +10,7 @@
 
 /* ---- bounds of bytes that are not known ---- */
 
-/* What the blocks of ${row} take at least. A size of 0 is none that an allocator gives. */
+/* A lower bound for the blocks of ${row}. No allocator gives blocks of size 0. */
 static uint64_t bytes_at_least(const struct hl_log2_shape *shape, const struct hl_allocation *row)
 {
 	uint64_t bytes = 0;

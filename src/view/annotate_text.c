@@ -242,7 +242,7 @@ static uint32_t first_number(const struct hl_annotate *report,
 	return line > CONTEXT_LINES ? line - CONTEXT_LINES : 1;
 }
 
-/* A few lines after the last one with figures, but nothing behind the end of the function. */
+/* A few lines after the last one with figures, but nothing after the end of the function. */
 static int emit_tail_rows(const struct hl_annotate *report,
 			  const struct hl_annotate_section *section, uint32_t next)
 {

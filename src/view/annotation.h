@@ -31,4 +31,4 @@ struct hl_annotation {
 int hl_annotation_init(struct hl_annotation *annotation, const struct hl_profile *profile,
 		       const struct hl_view_options *options, struct hl_error *err);
 
-void hl_annotation_release(struct hl_annotation *annotation); /* all zero is fine */
+void hl_annotation_release(struct hl_annotation *annotation); /* a zero-initialized one is fine */

@@ -58,7 +58,7 @@ struct sum {
 	struct hl_log2_histogram free_histogram;
 };
 
-/* All zero is empty. */
+/* Zero-initialize for an empty one. */
 struct sums {
 	struct sum *sums;
 	size_t count, capacity;

@@ -170,11 +170,6 @@ const char *hl_flame_unit(const struct hl_profile *profile, enum hl_unit unit)
 /* "after.hl compared with before.hl: allocated bytes, by callers", in ${ret_title}. */
 static int default_title(const struct head_source *source, char **ret_title)
 {
-	static const char *const values[] = {
-		[HL_VALUE_INUSE] = "in use, ", [HL_VALUE_ALLOC] = "allocated ",
-		[HL_VALUE_PEAK] = "peak ",     [HL_VALUE_TEMPORARY] = "temporary ",
-		[HL_VALUE_SLACK] = "slack ",
-	};
 	const struct hl_profile *profile = source->profile;
 	const struct hl_view_options *options = source->options;
 	const struct hl_trace_kind *kind = hl_profile_trace_kind(profile);
@@ -187,11 +182,12 @@ static int default_title(const struct head_source *source, char **ret_title)
 	else if (kind)
 		after = kind->word;
 	else
-		before = values[options->value];
-	if (asprintf(&title, "%s%s%s: %s%s%s%s%s", hl_profile_text(profile, profile->name),
+		before = hl_value_words[options->value];
+	if (asprintf(&title, "%s%s%s: %s%s%s%s%s%s", hl_profile_text(profile, profile->name),
 		     profile->base ? " compared with " : "",
 		     profile->base ? hl_profile_text(profile, profile->base_name) : "", before,
-		     unit, *after ? " " : "", after, options->reversed ? ", by callers" : "") < 0)
+		     *before ? " " : "", unit, *after ? " " : "", after,
+		     options->reversed ? ", by callers" : "") < 0)
 		return -ENOMEM;
 	*ret_title = title;
 	return 0;

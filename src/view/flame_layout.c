@@ -83,7 +83,7 @@ static void choose_ties(struct widths *widths, size_t room)
 	widths->ties_end = node;
 }
 
-/* A caller is never lighter than what it calls, nor behind it, so what is kept keeps its callers.
+/* A caller is never lighter than what it calls, nor after it, so what is kept keeps its callers.
  */
 static int choose_light_max(struct widths *widths, size_t count_max)
 {

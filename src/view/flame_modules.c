@@ -64,7 +64,7 @@ static void choose_colors(struct hl_flame_modules *modules, const struct hl_prof
 		unsigned color = preferred_color(profile, module), tries = 0;
 		while (taken[color] && tries++ < count)
 			color = (color + COLOR_STEP) % count;
-		if (taken[color]) /* all are: so many modules share colours */
+		if (taken[color]) /* all are: modules have to share colours */
 			memset(taken, 0, sizeof(taken));
 		take(taken, color, count);
 		modules->colors[module] = color;

@@ -18,4 +18,5 @@ struct hl_flame_modules {
 int hl_flame_modules_init(struct hl_flame_modules *modules, const struct hl_profile *profile,
 			  const struct hl_flame_layout *layout);
 
-void hl_flame_modules_release(struct hl_flame_modules *modules); /* all zero is fine */
+void hl_flame_modules_release(
+	struct hl_flame_modules *modules); /* a zero-initialized one is fine */

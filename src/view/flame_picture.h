@@ -29,7 +29,7 @@ struct hl_flame_picture {
 /* Number of the function's colour in the palette, unless it goes by growth. */
 unsigned hl_flame_picture_function_color(const struct hl_flame_picture *picture, uint32_t function);
 
-/* Number of the frame's colour in the palette; behind the last one for the root. */
+/* Number of the frame's colour in the palette; after the last one for the root. */
 unsigned hl_flame_picture_color(const struct hl_flame_picture *picture,
 				const struct hl_flame_frame *frame);
 

@@ -139,7 +139,8 @@ void hl_format_put_wrapped(FILE *out, const char *text, size_t column, size_t in
 	hl_format_put(out, text);
 }
 
-/* The letter at ${text}: its bytes, and in ${ret_columns} its width. What is none counts as one. */
+/* The letter at ${text}: its bytes, and in ${ret_columns} its width. An invalid byte counts as one
+ * column. */
 static size_t measure(const char *text, size_t *ret_columns)
 {
 	mbstate_t shift = {0};

@@ -29,7 +29,8 @@ const char *hl_format_duration(uint64_t ns, char buffer[HL_FORMAT_MAX]);
 /* "2026-01-31T12:34:56Z". */
 const char *hl_format_time(uint64_t realtime_ns, char buffer[HL_FORMAT_MAX]);
 
-/* How many bytes the control character at ${text} has, see hl_utf8_is_control(). 0: it is none. */
+/* How many bytes the control character at ${text} has, see hl_utf8_is_control(). 0: it is not one.
+ */
 size_t hl_format_control(const char *text);
 
 /*

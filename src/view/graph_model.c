@@ -101,7 +101,7 @@ static void mark_heaviest(struct hl_graph *graph, enum hl_unit unit)
 
 /* ---- edges ---- */
 
-/* How far the walk over the tree has come; arrays by node of the profile unless said otherwise. */
+/* How far the walk over the tree has come; arrays are by node of the profile unless noted. */
 struct walk {
 	const struct hl_profile *profile;
 	uint32_t *shown;		  /* by function: index of its node + 1, or 0 */

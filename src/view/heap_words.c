@@ -121,7 +121,7 @@ static void emit_object(struct hl_emit *emit, const char *key, const struct hl_l
 	hl_emit_object_end(emit);
 }
 
-/* What stands behind the last slot that has anything. */
+/* What stands after the last slot that has anything. */
 static uint32_t slots_used(const struct hl_log2_shape *shape,
 			   const struct hl_log2_histogram *histogram)
 {

@@ -26,7 +26,7 @@ static char *frame_text(const struct hl_profile *profile, const struct hl_calltr
 	return text;
 }
 
-/* path[] holds the frames from the root; the empty one behind them ends the last with a ';'. */
+/* path[] holds the frames from the root; the empty one after them ends the last with a ';'. */
 static int emit_stacks(struct hl_emit *emit, const struct hl_profile *profile,
 		       const struct hl_calltree *tree, char **path)
 {

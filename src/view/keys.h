@@ -38,7 +38,7 @@ int hl_keys_init(struct hl_keys *keys, const struct hl_profile *profile, enum hl
 int hl_keys_choose_lines(struct hl_keys *keys, const struct hl_profile *profile,
 			 enum hl_value value, enum hl_unit unit, bool flat);
 
-void hl_keys_release(struct hl_keys *keys); /* all zero is fine */
+void hl_keys_release(struct hl_keys *keys); /* a zero-initialized one is fine */
 
 /* What every view calls the stack of what was allocated with no frame at all. */
 #define HL_KEYS_NO_STACK "[no stack]"

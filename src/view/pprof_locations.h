@@ -15,7 +15,7 @@ struct hl_pprof_location {
 };
 
 struct hl_pprof_locations {
-	struct hl_pprof_location *all; /* [0] is none */
+	struct hl_pprof_location *all; /* [0] is unused */
 	uint32_t *of_node;	       /* the location that ends with the node's frame */
 	size_t count, capacity;
 	struct hl_index index;

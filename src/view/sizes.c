@@ -372,7 +372,7 @@ static bool knows_any_sizes(const struct hl_profile *profile)
 	return any;
 }
 
-/* Other tools' files may hold bytes alone; then nobody knows of how many blocks. */
+/* Other tools' files may hold bytes alone; then the number of blocks is unknown. */
 static int check_sizes_are_known(const struct hl_profile *profile, enum hl_value value,
 				 struct hl_error *err)
 {

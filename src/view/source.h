@@ -22,7 +22,7 @@ struct hl_source {
  */
 int hl_source_read(struct hl_source *source, const char *recorded, const char *folder);
 
-void hl_source_release(struct hl_source *source); /* all zero is fine */
+void hl_source_release(struct hl_source *source); /* a zero-initialized one is fine */
 
 /* Line ${number}, from 1 on; NULL when there is none. */
 const char *hl_source_line(const struct hl_source *source, uint32_t number);

@@ -113,7 +113,7 @@ static int put_profile(struct hl_json *json, const struct hl_profile *profile,
 		return r;
 	path = calloc(tree.depth_max + 1, sizeof(*path));
 	if (path) {
-		snprintf(name, sizeof(name), "%s %s", hl_value_names[figure.value],
+		snprintf(name, sizeof(name), "%s %s", hl_value_words[figure.value],
 			 hl_unit_names[figure.unit]);
 		hl_json_open(json, NULL, '{');
 		hl_json_text(json, "type", "sampled");

@@ -352,7 +352,7 @@ void hl_summary_value_line(struct hl_emit *emit, const struct hl_profile *profil
 {
 	static const char *const meanings[] = {
 		[HL_VALUE_INUSE] = "not freed when the recording ended",
-		[HL_VALUE_ALLOC] = "ever allocated",
+		[HL_VALUE_ALLOC] = "freed since or not",
 		[HL_VALUE_PEAK] = "in use when the total was highest",
 		[HL_VALUE_TEMPORARY] = "freed at once, before the thread allocated again",
 		[HL_VALUE_SLACK] = "set aside by the allocator beyond what was requested",
@@ -373,8 +373,8 @@ void hl_summary_value_line(struct hl_emit *emit, const struct hl_profile *profil
 			     options->unit == HL_UNIT_BYTES ? "objects counts blocks"
 							    : "bytes adds up their sizes");
 	else
-		hl_emit_line(emit, "showing %s (%s) in %s%s%s; --value and --unit choose others",
-			     hl_value_names[options->value], meaning, hl_unit_names[options->unit],
+		hl_emit_line(emit, "showing %s %s (%s)%s%s; --value and --unit choose others",
+			     hl_value_words[options->value], hl_unit_names[options->unit], meaning,
 			     options->value_reason ? ", " : "",
 			     options->value_reason ? options->value_reason : "");
 }
@@ -539,7 +539,7 @@ bool hl_summary_is_empty(const struct hl_profile *profile)
 static void emptiness_warning(struct hl_emit *emit, const struct hl_profile *profile)
 {
 	if (profile->filter && hl_profile_counters_any(&profile->unfiltered_total))
-		hl_emit_warning(emit, "EMPTY: no stack is left by %s",
+		hl_emit_warning(emit, "EMPTY: %s leaves no stack",
 				hl_profile_text(profile, profile->filter));
 	else if (profile->imported)
 		hl_emit_warning(emit, "EMPTY: there is no stack in the file");

@@ -39,7 +39,7 @@ static inline const struct hl_log_point *hl_timeline_point(const struct hl_timel
 	return &timeline->history->points[timeline->points[row]];
 }
 
-/* The first point of a row; of the row behind the last one, the number of points. */
+/* The first point of a row; of the row after the last one, the number of points. */
 static inline size_t hl_timeline_first_point(const struct hl_timeline *timeline, size_t row)
 {
 	return row * timeline->history->point_count / timeline->row_count;

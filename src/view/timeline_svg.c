@@ -56,7 +56,7 @@ static int64_t highest_of(const struct hl_timeline *timeline)
 	return most;
 }
 
-/* Of a point of the range, or of the end behind the last one. */
+/* Of a point of the range, or of the end after the last one. */
 static double x_of(const struct picture *picture, double point)
 {
 	return LEFT + point / (double)picture->history->point_count * PLOT_WIDTH;

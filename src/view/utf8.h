@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Length of the UTF-8 sequence at ${text}, or 0 when it is none. */
+/* Length of the UTF-8 sequence at ${text}, or 0 when it is not valid. */
 int hl_utf8_length(const char *text);
 
 /* The same, and the code point in ${ret_code_point}. */

@@ -89,8 +89,8 @@ struct hl_view_options {
 
 	/* timeline, peaks */
 	enum hl_view_timeline timeline;
-	uint64_t key_limit; /* timeline by module or function: so many, and the rest in one; 0: all,
-			       as far as there is room */
+	uint64_t key_limit; /* timeline by module or function: this many, and the rest in one; 0:
+			       all, as far as there is room */
 	double valley;	    /* peaks: percent of its height that in use falls by on both sides */
 
 	enum hl_view_events events;

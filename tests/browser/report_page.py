@@ -65,7 +65,7 @@ class Files:
 
 
 class PageCase(unittest.TestCase):
-    """One browser for the tests of a class; each test begins with the page anew."""
+    """One browser for the tests of a class; each test loads the page afresh."""
 
     maxDiff = None
     dark = False

@@ -22,7 +22,7 @@ def _bytes_of_first(count):
 
 
 def counts_after(events):
-    """What a thread has (allocated bytes, objects, in use bytes, objects) after so many events."""
+    """What a thread has (allocated bytes, objects, in use bytes, objects) after EVENTS events."""
     freed = (events - WINDOW + 1) // 2 if events > WINDOW else 0
     allocated = events - freed
     alloc_bytes = _bytes_of_first(allocated)

@@ -129,7 +129,7 @@ static int mode(void)
 	return status.recording ? status.mode : -ENOTCONN;
 }
 
-/* What is behind the size that is told must stay as it is. */
+/* What is after the size that is told must stay as it is. */
 static int small_status(void)
 {
 	struct hl_status status;

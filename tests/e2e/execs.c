@@ -181,7 +181,7 @@ static int with_many_variables(void)
 	return execve(program[0], program, many);
 }
 
-/* A call that fails is none: the program goes on, and so does its recording. */
+/* After a call that fails the program goes on, and so does its recording. */
 static int after_failures(void)
 {
 	execve("/no/such/program", program, nothing);
@@ -248,7 +248,7 @@ static int while_stopped(void)
 static char *arguments_start;
 static size_t arguments_bytes;
 
-/* As servers do: over the arguments, and blank behind. */
+/* As servers do: over the arguments, and blank after. */
 static void write_title(const char *title)
 {
 	memset(arguments_start, 0, arguments_bytes);

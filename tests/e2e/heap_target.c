@@ -30,7 +30,7 @@
 #include <unistd.h>
 
 #define THREADS_MAX 64
-#define ROUNDS	    3u	 /* each block is replaced so many times */
+#define ROUNDS	    3u	 /* how often each block is replaced */
 #define MARKED_SIZE 100u /* of blocks that go to a fastbin, where their mark stays */
 
 struct worker {
@@ -297,7 +297,7 @@ static void obey(void)
 
 /* ---- unusual heaps ---- */
 
-/* Where the program moved the break itself, main_arena goes on behind a gap. */
+/* Where the program moved the break itself, main_arena goes on after a gap. */
 static void move_break(void)
 {
 	if (sbrk(5000) == (void *)-1)
@@ -342,7 +342,7 @@ static void decoy(void *page, size_t bytes)
 	((size_t *)page)[1] = bytes | 2;
 }
 
-/* A block of 11 MiB right behind a mapping of 48 MiB, and pages before, in and after it that look
+/* A block of 11 MiB right after a mapping of 48 MiB, and pages before, in and after it that look
  * like headers; the first covers the block's own. */
 static void place_decoys(void)
 {

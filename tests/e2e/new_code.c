@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Allocates below code that comes and goes: code made at run time, which nobody knows the frames
- * of, a library, and another one in its place. Stops at the gate of gate.c each time that its
+ * Allocates below code that comes and goes: code made at run time, without unwind rules, a
+ * library, and another one in its place. Stops at the gate of gate.c each time that its
  * mappings have changed.
  *
  * Usage: new_code LIBRARY OTHER_LIBRARY

@@ -380,7 +380,7 @@ static char *move(char *start, long bytes, long new_bytes)
 	return moved;
 }
 
-/* Something behind it, so that it cannot grow where it is. */
+/* Something after it, so that it cannot grow where it is. */
 static char *map_hemmed(long bytes)
 {
 	char *start = map_small(2 * bytes);

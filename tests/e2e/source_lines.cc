@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Allocates on known lines: whoever reads this file finds behind a line "=" what the line itself
- * allocates, and behind it "+" what it calls allocates, in bytes and blocks. See
+ * Allocates on known lines: whoever reads this file finds after a line "=" what the line itself
+ * allocates, and after it "+" what it calls allocates, in bytes and blocks. See
  * test_source_lines.py.
  */
 #include <cstdlib>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Allocates by every entry point with libheapline-tags.so preloaded, and looks at what lies behind
+ * Allocates by every entry point with libheapline-tags.so preloaded, and looks at what lies after
  * the bytes that it may use. Prints each thing that is not as it should be; status 1 then. With an
- * argument: says that it is ready and waits for the end of input, for who looks from outside.
+ * argument: says that it is ready and waits for the end of input, for tests that look from outside.
  */
 #include "heapline/heapline.h"
 #include "tags/tag_table.h"
@@ -142,7 +142,7 @@ static void check_too_much(void)
 
 /* ---- tags by name ---- */
 
-static void *block_of_tag; /* one that stays, for who looks from outside */
+static void *block_of_tag; /* one that stays, for tests that look from outside */
 
 static uint32_t tag_of(void *block)
 {
@@ -189,7 +189,7 @@ static void check_names(void)
 	memset(name, 'x', HL_TAG_NAME_MAX + 1);
 	if (hl_tag_push(name) != -ENAMETOOLONG || hl_tag_push("") != -EINVAL ||
 	    hl_tag_push(NULL) != -EINVAL || hl_tag_push("a\nb") != -EINVAL)
-		complain("takes names that are none", "push");
+		complain("accepts invalid names", "push");
 	expect_tag(NULL);
 	for (int i = 0; i < 4; i++)
 		hl_tag_pop();

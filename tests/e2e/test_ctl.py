@@ -471,7 +471,7 @@ class LogSegments(CtlCase):
         return [name for name in os.listdir(recorded.recording) if name.endswith(".hll")]
 
     def fill(self, recorded, count):
-        """Allocates until there are at least so many segments."""
+        """Allocates until there are at least COUNT segments."""
         def enough():
             recorded.ask("alloc 11")
             return len(self.segments(recorded)) >= count

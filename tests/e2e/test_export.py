@@ -84,7 +84,7 @@ class Exports(harness.TestCase):
         file = json.loads(self.exported_text(recording, "speedscope", "--value", "inuse"))
         names = [frame["name"] for frame in file["shared"]["frames"]]
         shown = file["profiles"][file["activeProfileIndex"]]
-        self.assertEqual((shown["name"], shown["unit"]), ("inuse bytes", "bytes"))
+        self.assertEqual((shown["name"], shown["unit"]), ("in use, bytes", "bytes"))
         found = {tuple(names[index].replace(";", ":") for index in stack): weight
                  for stack, weight in zip(shown["samples"], shown["weights"], strict=True)}
         self.assertEqual(found, harness.folded(recording, "inuse", "bytes"))

@@ -110,7 +110,7 @@ class Sqlite:
         return bool(select.select([self.process.stdout], [], [], 0)[0])
 
     def ask(self, sql, answers=1):
-        """Waits for so many answers, older ones included."""
+        """Waits for ANSWERS answers, older ones included."""
         self.tell(sql)
         while answers:
             answers -= self.process.stdout.readline() == "done\n"

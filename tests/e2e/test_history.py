@@ -25,7 +25,7 @@ class Ledger:
         self.totals = list(itertools.accumulate((size for size, _ in self.events), initial=0))
 
     def sites_after(self, count):
-        """{function: bytes in use} after so many events, those with nothing left out."""
+        """{function: bytes in use} after COUNT events, those with nothing left out."""
         sums = dict.fromkeys(SITES, 0)
         for size, site in self.events[:count]:
             sums[SITES[site]] += size
@@ -34,7 +34,7 @@ class Ledger:
 
 class Replay:
     """
-    Which events happened in which interval. Nobody knows the ticks of the program's own events, but
+    Which events happened in which interval. The ticks of the program's own events are unknown, but
     what was in use at an interval's end tells after which event it ended: replay tries all that
     fit, and those that are left when every interval has its maximum to the byte are right.
     """

@@ -43,7 +43,7 @@ class Server(harness.TestCase):
         return rows[titles + 1]
 
     def assert_own(self, row):
-        self.assertIn(NAME[:9], row)  # so much fits beside a whole place
+        self.assertIn(NAME[:9], row)  # as much as fits beside a whole place
         place = re.search(r"cc:(\d+)", row)  # the rest of its name may be cut off
         self.assertTrue(place, row)
         self.assertIn(int(place.group(1)), leaking_lines())

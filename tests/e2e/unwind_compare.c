@@ -17,7 +17,7 @@
  * take the place of the program's own.
  *
  * HL_COMPARE_OUT    prefix; each process writes PREFIX.PID at exit: counts, then differences
- * HL_COMPARE_EVERY  compare one of so many captures, on average
+ * HL_COMPARE_EVERY  N: compare one of N captures, on average
  */
 #define UNW_LOCAL_ONLY
 #include "base/compiler.h"

@@ -15,7 +15,7 @@ static SITE void *leaf(size_t bytes)
 	return block;
 }
 
-/* So many values across the call that rbp holds one of them. */
+/* Enough values live across the call that rbp holds one of them. */
 static SITE size_t many_values(size_t bytes, size_t a, size_t b, size_t c, size_t d)
 {
 	size_t e = a * b, f = c * d, g = a + d, h = b + c;

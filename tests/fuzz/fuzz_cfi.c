@@ -13,7 +13,7 @@
 
 #define ROWS_MAX 4096u
 #define RULE_END (UINT64_C(1) << 48)
-/* Where the sections are said to lie: code up to 2 GiB before and behind them can have rows. */
+/* Where the sections are said to lie: code up to 2 GiB before and after them can have rows. */
 #define SECTION_ADDRESS UINT64_C(0x80003000)
 
 enum input_kind { INPUT_EH_FRAME, INPUT_DEBUG_FRAME, INPUT_MEMORY, INPUT_KINDS };
@@ -75,7 +75,7 @@ static void check_section(const uint8_t *bytes, size_t size, bool is_debug_frame
 	}
 }
 
-/* The module's code is looked for before and behind the bytes, as linkers place it. */
+/* The module's code is looked for before and after the bytes, as linkers place it. */
 static void check_memory(const uint8_t *bytes, size_t size)
 {
 	uint64_t start = (uint64_t)bytes;

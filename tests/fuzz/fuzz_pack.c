@@ -5,7 +5,7 @@
  *
  *   F        a packed recording as it is
  *   P, N, L  sections of a packed recording, of known names, of a packed log, given valid
- * checksums, so that what is behind the checks is reached: u16 bytes of each section but the last,
+ * checksums, so that the code past the checks is reached: u16 bytes of each section but the last,
  *            then their contents
  */
 #include "log/log_reader.h"

@@ -4,7 +4,7 @@
  *
  *   P, M  a process' file, the recording's file, as they are
  *   N     JSON of the recording's file, given valid checksums
- *   J     sections of a process' file, given valid checksums, so that what is behind the checks is
+ *   J     sections of a process' file, given valid checksums, so that the code past the checks is
  *         reached: u16 bytes of JSON, u16 bytes of nodes, JSON, nodes, values
  *   R     words written into a region: {u8 area, u16 index of the word, u64 value} ...
  */
@@ -82,7 +82,7 @@ static void fuzz_meta(const uint8_t *bytes, size_t size)
 
 /* ---- regions ---- */
 
-/* So much of an area is written to and committed, of those that there are. */
+/* Bytes of each area that are written to and committed. */
 #define FUZZED_BYTES 65536
 
 static uint64_t fuzzed_bytes(const struct fake_region *fake, int area)

@@ -198,7 +198,7 @@ static void long_stretches_without_figures_are_left_out(void **state)
 	assert_contains(text, "35          line(35);\n");
 	assert_null(strstr(text, "line(11);"));
 	assert_null(strstr(text, "line(34);"));
-	assert_contains(text, "45          line(45);\n"); /* five lines behind the last */
+	assert_contains(text, "45          line(45);\n"); /* five lines after the last */
 	assert_null(strstr(text, "line(46);"));
 	free(text);
 }

@@ -555,7 +555,7 @@ static void failures_on_the_node_are_told_apart(void **state)
 
 /* ---- answers that are wrong ---- */
 
-/* Bytes that end where their memory does, so that sanitizers see a read behind them. */
+/* Bytes that end where their memory does, so that sanitizers see a read after them. */
 static int decode_copy(const char *bytes, size_t size, decode *run)
 {
 	struct decoded decoded;

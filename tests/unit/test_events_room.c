@@ -17,7 +17,7 @@ static void limit_files(rlim_t bytes)
 	setrlimit(RLIMIT_FSIZE, &limit);
 }
 
-/* Its thread has at most so many batches before it; so it comes to the later ones meanwhile. */
+/* Its thread has at most a few batches before it, so it reaches the later ones meanwhile. */
 static void write_batches(struct lab *lab, uint64_t number, unsigned count)
 {
 	for (unsigned i = 0; i < count; i++) {

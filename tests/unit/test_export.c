@@ -167,10 +167,10 @@ static void speedscope_gets_a_sampled_profile_for_each_value(void **state)
 		const char *name, *unit;
 		json_int_t end;
 	} expected[] = {
-		{"inuse bytes", "bytes", 71526},  {"inuse objects", "none", 90},
-		{"alloc bytes", "bytes", 71526},  {"alloc objects", "none", 90},
-		{"peak bytes", "bytes", 71526},	  {"peak objects", "none", 90},
-		{"temporary objects", "none", 0}, {"slack bytes", "bytes", 0},
+		{"in use, bytes", "bytes", 71526},   {"in use, objects", "none", 90},
+		{"allocated bytes", "bytes", 71526}, {"allocated objects", "none", 90},
+		{"peak bytes", "bytes", 71526},	     {"peak objects", "none", 90},
+		{"temporary objects", "none", 0},    {"slack bytes", "bytes", 0},
 	};
 	json_t *file = json_of(hl_view_speedscope);
 	const json_t *frames = json_object_get(json_object_get(file, "shared"), "frames");

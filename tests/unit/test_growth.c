@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* How steadily something grows: leaks, and what is none. */
+/* How steadily something grows: leaks, and what is not a leak. */
 #include "view/growth_rows.h"
 
 #include <math.h>

@@ -245,7 +245,7 @@ static void dumps_of_mprof_may_end_anywhere(void **state)
 		struct hl_profile *profile = NULL;
 		finish_dump(&dump);
 		int r = read_bytes(&hl_importer_mprof, dump.bytes, dump.size, &profile);
-		/* It can end behind the functions and behind the first sample. */
+		/* It can end after the functions and after the first sample. */
 		bool is_boundary = dump.size == whole - 28 || dump.size == whole - 28 - 44;
 		assert_int_equal(r, is_boundary ? 0 : -EBADMSG);
 		hl_profile_free(profile);

@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <link.h>
 
-/* ---- a file of one sample, made anew for each test: a in b, both in /nowhere/app ---- */
+/* ---- a file of one sample, made again for each test: a in b, both in /nowhere/app ---- */
 
 #define PATH_TEXT 5 /* index of the path of the mapping */
 
@@ -362,7 +362,7 @@ static void offsets_in_messages_are_those_of_the_field(void **state)
 	struct pprof_file file = {(uint8_t[]){0x0a, 0x02, 0x08, 0x01, 0x12, 0x7f, 0}, 6};
 
 	(void)state;
-	assert_refused(&file, "at offset 4, a field ends behind the end of the file");
+	assert_refused(&file, "at offset 4, a field ends beyond the end of the file");
 	file.bytes[4] = 0x0b;
 	assert_refused(&file, "at offset 4, there is no field");
 	file = (struct pprof_file){(uint8_t[]){0x32, 0x00, 0x0a, 0x02, 0x08, 0xff, 0}, 6};

@@ -244,7 +244,7 @@ static void intervals_that_the_index_promised_and_damage_took_are_an_error(void 
 		assert_int_equal(pwrite(fd, &byte, 1, at), 1);
 	}
 	close(fd);
-	assert_true(errors > whole && whole > 0); /* what lies behind, and the index */
+	assert_true(errors > whole && whole > 0); /* what lies after, and the index */
 	lab_free(lab);
 }
 

@@ -258,7 +258,7 @@ static void a_segment_under_the_name_of_another_ends_the_run(void **state)
 	lab_free(lab);
 }
 
-/* Where the index is whole and a piece is not, moments behind it cannot be read; no other is wrong.
+/* Where the index is whole and a piece is not, moments after it cannot be read; no other is wrong.
  */
 static void check_readable_points(const struct lab *lab, const struct hl_log *log)
 {

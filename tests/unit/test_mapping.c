@@ -81,7 +81,7 @@ static void what_was_mapped_after_the_unmapping_began_stays(void **state)
 	(void)state;
 	assert_true(add(0, 4, 1));
 	uint64_t bound = hl_mappings_next(&mappings);
-	take_out(0, 2, HL_MAPPING_ANY); /* another thread has mapped the first half anew ... */
+	take_out(0, 2, HL_MAPPING_ANY); /* another thread has mapped the first half again ... */
 	assert_true(add(0, 2, 2));
 	take_out(0, 4, bound); /* ... before this one could take out what it had unmapped */
 	assert_true(gone.bytes[1] == 4 * PAGE);

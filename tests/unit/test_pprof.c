@@ -186,7 +186,7 @@ static const char *line_name(const Pprof__Profile *message, const Pprof__Line *l
 	return text(message, function_of(message, line->function_id)->name);
 }
 
-/* "inner<outer main": functions of ${sample} from the leaf, '<' behind what is inlined. */
+/* "inner<outer main": functions of ${sample} from the leaf, '<' after what is inlined. */
 static const char *stack_text(const Pprof__Profile *message, const Pprof__Sample *sample)
 {
 	static char buffer[256];

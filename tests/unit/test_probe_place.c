@@ -105,7 +105,7 @@ static void functions_without_a_better_place_are_probed_at_their_entry(void **st
 static void code_behind_a_branch_is_no_place(void **state)
 {
 	(void)state;
-	/* jrcxz is not emulated, and what is behind it not always reached */
+	/* jrcxz is not emulated, and what is after it not always reached */
 	EXPECT("jrcxz; push", 1, 0, false, (RDI), 0xe3, 0x10, 0x55);
 	EXPECT("call *%rax; push", 1, 0, false, (RDI), 0xff, 0xd0, 0x55);
 }
@@ -122,8 +122,7 @@ static void places_that_jumps_lead_to_are_not_taken(void **state)
 	/* the same, to the entry: that is a call of its own */
 	EXPECT("jump to the entry", 1, 3, true, (RDI), 0x48, 0x85, 0xff, 0x74, 0x02, 0xeb, 0xf9);
 	/* the same, behind the place */
-	EXPECT("jump behind the place", 1, 3, true, (RDI), 0x48, 0x85, 0xff, 0x74, 0x00, 0xeb,
-	       0xfe);
+	EXPECT("jump after the place", 1, 3, true, (RDI), 0x48, 0x85, 0xff, 0x74, 0x00, 0xeb, 0xfe);
 }
 
 static void only_nops_of_one_byte_are_taken_for_emulated(void **state)
@@ -131,7 +130,7 @@ static void only_nops_of_one_byte_are_taken_for_emulated(void **state)
 	(void)state;
 	EXPECT("nop", 1, 0, true, (RDI), 0x90, 0xc3);
 	EXPECT("xchg %rax,%r8 is no nop", 1, 0, false, (RDI), 0x49, 0x90, 0xc3);
-	/* nopl 0(%rax,%rax,1) of five bytes, at the entry and behind it; then push */
+	/* nopl 0(%rax,%rax,1) of five bytes, at the entry and after it; then push */
 	EXPECT("5-byte nop; push", 1, 5, true, (RDI), 0x0f, 0x1f, 0x44, 0x00, 0x00, 0x55);
 	EXPECT("test; 5-byte nop; ret", 1, 0, false, (RDI), 0x48, 0x85, 0xff, 0x0f, 0x1f, 0x44,
 	       0x00, 0x00, 0xc3);

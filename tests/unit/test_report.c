@@ -117,7 +117,7 @@ static uint8_t *inflate_text(const char *base64, size_t *ret_size)
 	return bytes;
 }
 
-/* What ${page} carries: the object, and the columns behind it. */
+/* What ${page} carries: the object, and the columns after it. */
 static json_t *read_page(const char *page, uint8_t **ret_bytes, const uint8_t **ret_columns)
 {
 	const char *data = strstr(page, "id=\"data\">");

@@ -310,7 +310,7 @@ static void names_break_neither_json_nor_the_terminal(void **state)
 	hl_profile_free(profile);
 }
 
-/* Whether ${second} stands somewhere behind ${first}, which must be there. */
+/* Whether ${second} stands somewhere after ${first}, which must be there. */
 static bool has_after(const char *text, const char *first, const char *second)
 {
 	const char *place = strstr(text, first);

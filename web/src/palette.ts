@@ -68,7 +68,7 @@ function chooseColors(report: Report, modules: number[]): Map<number, number> {
   for (const module of modules) {
     let color = hashOf(basename(report.summary.modules[module].path)) % count;
     for (let tries = 0; taken.has(color) && tries < count; tries++) color = (color + COLOR_STEP) % count;
-    if (taken.has(color)) taken.clear(); // so many modules share colours
+    if (taken.has(color)) taken.clear(); // modules have to share colours
     for (const near of [-1, 0, 1]) taken.add((color + near + count) % count);
     colors.set(module, color);
   }

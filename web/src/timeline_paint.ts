@@ -13,7 +13,7 @@ const TOP = 16;
 const BOTTOM = 22;
 const BYTE_TICKS = 5;
 const PIXELS_PER_TIME = 90;
-/** RSS that is so much larger would flatten what is in use, and gets an axis of its own. */
+/** RSS that exceeds this multiple would flatten what is in use, and gets an axis of its own. */
 const RSS_SHARED = 3;
 const FONT = "11px system-ui, sans-serif";
 

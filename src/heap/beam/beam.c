@@ -38,7 +38,7 @@ static int explain_reply(const struct conversation *conversation, const char *fu
 
 /* ---- calls ---- */
 
-/* An answer: its bytes, and the term in them behind what is around a function's value. */
+/* An answer: its bytes, and the term in them after what is around a function's value. */
 struct answer {
 	ei_x_buff bytes;
 	struct hl_term term;

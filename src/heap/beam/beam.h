@@ -39,7 +39,7 @@ struct hl_beam_settings {
 	unsigned per; /* enum hl_beam_per */
 };
 
-/* What a node said. All zero is empty. */
+/* What a node said. Zero-initialize for an empty one. */
 struct hl_beam_report {
 	char otp_release[16];
 	bool lacks_instrument; /* of its carriers only ${instances} are known */

@@ -8,7 +8,7 @@ static int refuse(const struct hl_beam_settings *settings, struct hl_error *err)
 {
 	return hl_error_set(err, -ENOTSUP,
 			    "cannot ask '%s': this heapline was built without libei; install the "
-			    "package erlang-dev, then build it anew with 'make clean all'",
+			    "package erlang-dev, then build it again with 'make clean all'",
 			    settings->node);
 }
 

@@ -11,7 +11,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#define NAME_MAX_BYTES 64 /* longer names are none that is known here */
+#define NAME_MAX_BYTES 64 /* no name known here is longer */
 
 static const struct {
 	const char *name, *type;
@@ -62,7 +62,7 @@ static uint64_t *figure_of(struct hl_beam_instance *instance, const char *name)
 	return NULL;
 }
 
-/* The first number behind ${name} is added where it belongs, whatever else stands there left. */
+/* The first number after ${name} is added where it belongs, whatever else stands there left. */
 static int add_figure(struct hl_term *term, const char *name, uint32_t left,
 		      struct hl_beam_instance *instance)
 {

@@ -18,7 +18,7 @@ struct hl_beam_instance {
 	uint64_t allocated_blocks, allocated_bytes;
 };
 
-/* All zero is empty. */
+/* Zero-initialize for an empty one. */
 struct hl_beam_instances {
 	struct hl_beam_instance *instances;
 	size_t count, capacity;

@@ -289,7 +289,7 @@ int hl_term_string(struct hl_term *term, char *ret_text, size_t size)
 struct layout {
 	uint8_t tag, count_size;
 	bool has_node;
-	uint8_t bytes, bytes_each; /* so many, and so many more for each counted */
+	uint8_t bytes, bytes_each; /* fixed, and more for each counted element */
 	uint8_t terms, terms_each;
 };
 
@@ -338,7 +338,7 @@ static int skip_fun(struct hl_term *term)
 	return take(term, size - 4, &body);
 }
 
-/* Goes behind a term but not what it contains, which ${ret_terms} counts. */
+/* Skips a term but not what it contains, which ${ret_terms} counts. */
 static int skip_head(struct hl_term *term, uint64_t *ret_terms)
 {
 	const struct layout *layout = layouts;

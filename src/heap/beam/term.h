@@ -58,5 +58,5 @@ int hl_term_string(struct hl_term *term, char *ret_text, size_t size);
  */
 int hl_term_origin(struct hl_term *term, char *ret_text, size_t size);
 
-/* Any term, to go on behind it. */
+/* Any term, to go on after it. */
 int hl_term_skip(struct hl_term *term);

@@ -29,7 +29,7 @@ hl_open_region_header(const struct hl_open_region *region)
 	return region->base;
 }
 
-/* Copies the header anew. 0 or a negative errno. */
+/* Copies the header again. 0 or a negative errno. */
 int hl_open_region_refresh(struct hl_open_region *region);
 
 void hl_open_region_release(struct hl_open_region *region);

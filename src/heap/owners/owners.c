@@ -93,7 +93,7 @@ int hl_owners_read_memory(pid_t pid, uint64_t address, void *ret_bytes, size_t b
 	return (size_t)got == bytes ? 0 : -EFAULT;
 }
 
-/* ---- nobody knows ---- */
+/* ---- owner unknown ---- */
 
 static int take_block(void *context, uint64_t address, uint64_t usable_bytes, uint64_t last_word)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Who owns the live blocks of a process: from the block table of a recorder inside it, from the
- * words of the tag shim, or nobody knows.
+ * words of the tag shim; else unknown.
  *
  *	origin	the library, or the program, whose code called the allocator
  *	type	the function there, or the tag that the program had set

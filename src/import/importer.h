@@ -4,7 +4,7 @@
 
 #include "profile/profile.h"
 
-/* Bytes of a file in memory. The reader may assume a NUL byte behind them. */
+/* Bytes of a file in memory. The reader may assume a NUL byte after them. */
 struct hl_import_input {
 	const char *name; /* for messages */
 	const uint8_t *bytes;

@@ -170,12 +170,14 @@ static int choose_lines(struct merging *merging, enum hl_value value, enum hl_un
 		if (r < 0)
 			return r;
 	}
-	for (size_t i = 0; i < lines->count;
-	     i++) { /* of equal ones the first in the profile wins */
+	for (size_t i = 0; i < lines->count; i++) /* but those without any do not count */
+		merging->groups[lines->lines[i].group].several_lines = false;
+	/* Of equal ones the first in the profile wins. */
+	for (size_t i = 0; i < lines->count; i++) {
 		const struct line *line = &lines->lines[i];
 		struct group *group = &merging->groups[line->group];
-		group->several_lines = line->sum && heaviest[line->group];
-		if (line->sum < heaviest[line->group])
+		group->several_lines |= line->sum && heaviest[line->group];
+		if (!line->sum || (heaviest[line->group] && line->sum < heaviest[line->group]))
 			continue;
 		heaviest[line->group] = line->sum;
 		group->frame = line->frame;

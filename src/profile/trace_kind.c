@@ -30,6 +30,7 @@ static const struct hl_trace_kind kinds[] = {
 		.verb = "stacks",
 		.value = HL_VALUE_INUSE,
 		.noun = "block",
+		.nouns = "blocks",
 		.word = "gained",
 		.no_object = "nothing grew or shrank",
 		.negative = "negative: blocks from before were freed",

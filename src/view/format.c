@@ -130,7 +130,7 @@ void hl_format_put_wrapped(FILE *out, const char *text, size_t column, size_t in
 		const char *space = text[length] ? memrchr(text, ' ', length + 1) : NULL;
 		if (!space || space == text)
 			break;
-		for (; text < space;)
+		while (text < space)
 			text += hl_format_put_letter(out, text);
 		fprintf(out, "\n%*s", (int)indent, "");
 		text = space + 1;
@@ -254,6 +254,10 @@ void hl_format_templates(char *text)
 	for (const char *at = text; *at; at++) {
 		bool begins = *at == '<' && begins_arguments(text, (size_t)(to - text));
 		const char *end = begins ? end_of_arguments(at) : NULL;
+		if (begins && !end) { /* cut off: looking on from each '<' would take for ever */
+			to = memmove(to, at, strlen(at)) + strlen(at);
+			break;
+		}
 		*to++ = *at;
 		if (!end || (size_t)(end - at - 1) <= strlen(dots))
 			continue;

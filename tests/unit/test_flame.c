@@ -347,6 +347,30 @@ static void assert_has(const char *text, const char *part)
 		fail_msg("no '%s' in the picture", part);
 }
 
+static void objects_are_called_what_was_traced(void **state)
+{
+	static const char *const traces[][2] = {
+		{"stacks", "blocks not freed"},	    {"stacks-all", "blocks allocated"},
+		{"stacks-growth", "blocks gained"}, {"pgfault", "pages gained"},
+		{"page-events", "faults touched"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < HL_COUNT_OF(traces); i++) {
+		struct hl_profile *profile = profile_of("t.hl", stacks, 0x1000);
+		char title[64];
+		snprintf(title, sizeof(title), "<title>t.hl: %s</title>", traces[i][1]);
+		assert_int_equal(hl_strings_intern(&profile->strings, traces[i][0], &profile->mode),
+				 0);
+		char *text = picture_of(profile, (struct hl_view_options){
+							 .value = HL_VALUE_ALLOC,
+							 .unit = HL_UNIT_OBJECTS,
+						 });
+		assert_has(text, title);
+		free(text);
+	}
+}
+
 static void names_stay_text_in_pictures(void **state)
 {
 	struct hl_view_options options = alloc_bytes;
@@ -466,6 +490,7 @@ int main(void)
 		cmocka_unit_test(modules_have_colours_of_their_own),
 		cmocka_unit_test(texts_are_escaped_for_xml_and_json),
 		cmocka_unit_test(texts_are_cut_to_columns),
+		cmocka_unit_test(objects_are_called_what_was_traced),
 		cmocka_unit_test(names_stay_text_in_pictures),
 		cmocka_unit_test(what_is_missing_stands_in_the_picture),
 		cmocka_unit_test(frames_below_half_a_pixel_are_counted_instead_of_drawn),

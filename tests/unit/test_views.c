@@ -597,7 +597,7 @@ static void template_arguments_are_shortened_and_nothing_else(void **state)
 		{"call::<fn() -> usize, bool>", "call::<...>"},
 		{"cut_off<std::map<int", "cut_off<std::map<int"},
 	};
-	char text[128];
+	static char text[400000];
 
 	(void)state;
 	for (size_t i = 0; i < HL_COUNT_OF(cases); i++) {
@@ -605,6 +605,10 @@ static void template_arguments_are_shortened_and_nothing_else(void **state)
 		hl_format_templates(text);
 		assert_string_equal(text, cases[i].expected);
 	}
+	for (size_t i = 0; i + 1 < sizeof(text); i++) /* in no more than a moment */
+		text[i] = i % 2 ? '<' : 'a';
+	hl_format_templates(text);
+	assert_int_equal(strlen(text), sizeof(text) - 1);
 }
 
 static size_t offset_in_line(const char *text, const char *part)

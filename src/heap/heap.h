@@ -4,10 +4,11 @@
  *
  * Words: live blocks are those that the program has; cached ones were freed and lie in a thread's
  * cache (tcache) or a fastbin, in use for the allocator's arithmetic; free ones are in bins or in
- *an arena's top. Resident is what is in RAM. Unscanned is what could not be read consistently.
+ * an arena's top. Resident is what is in RAM. Unscanned is what could not be read consistently.
  *
- *	RSS = live + cached + free resident + allocator's own + not heap + unscanned	(resident
- *parts)
+ *	RSS = live + cached + free resident + allocator's own + not heap + unscanned
+ *
+ * of which only resident parts count.
  */
 #pragma once
 

@@ -17,7 +17,7 @@
  * and both, after MAPPED_LIBRARIES:, what /proc/self/maps held. Addresses are return addresses.
  *
  * Go (/debug/pprof/heap?debug=1) writes what gperftools does, and in comments what the calls are
- *named, several times the same one where functions are inlined, the innermost first:
+ * named, several times the same one where functions are inlined, the innermost first:
  *
  *	#	0xCALL	FUNCTION+0xOFFSET	FILE:LINE
  */

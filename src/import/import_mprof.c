@@ -9,8 +9,8 @@
  *		u32 depth, depth times u64 id, the leaf first
  *
  * Names are what backtrace_symbols(3) gives, "path(symbol+0xOFFSET) [0xADDRESS]", cut at 80 bytes;
- *or "path(+0xOFFSET) [0xADDRESS]", the offset being that in the file. They tell where the file was
- * mapped, and so the place of each address in it.
+ * or "path(+0xOFFSET) [0xADDRESS]", the offset being that in the file. They tell where the file
+ * was mapped, and so the place of each address in it.
  */
 #include "import/import_maps.h"
 #include "import/import_text.h"

@@ -17,8 +17,8 @@
  * calculation ends at its unbiased result (prof_unbias; its PROFILING_INTERNALS has the proof).
  *
  * Early gperftools drew the distance to the next point evenly from 0 to 2R, and Go writes 2R where
- * gperftools writes R. Both say "heap/2R", and Go's pprof takes all such files for Go's: so does
- *this.
+ * gperftools writes R. Both say "heap/2R", and Go's pprof takes all such files for Go's: so
+ * does this.
  */
 #include "import/import_sample.h"
 

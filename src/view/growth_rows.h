@@ -2,21 +2,21 @@
 /*
  * What rises over a log, as rows: stacks, functions or lines, each with how steadily it rises.
  *
- * The range is cut into equal parts, and a row has a mean of the bytes in use for each of them.
- *What a garbage collector has not yet taken away goes up and down; what is never given back is the
- * floor: the least mean of each part and the W - 1 after it. What tells a leak from warm-up is the
- * later half, in which the floor rises by a net of R:
+ * The range is cut into equal parts, and a row has the least bytes in use for each of them. What a
+ * garbage collector has not yet taken away goes up and down; what is never given back is the floor:
+ * the least of each part and the W - 1 after it. What tells a leak from warm-up is the later half,
+ * in which the floor rises by a net of R:
  *
  *	steadiness  R of all ups and downs of the floor; what comes and goes has next to none
  *	lateness    the last quarter's share of R, relative to its share of time, 1 at most; a cache
  *		    that has filled up has none
  *	spread	    1 - 2 * (the largest single rise / R - 1 / the number of parts), 0 at least; one
  *		    jump has none
- *	clearness   10 * R / how far apart the parts themselves are, 1 at most; a ripple of the
- *floor under high waves has next to none
+ *	clearness   10 * R / how far apart the parts themselves are, 1 at most; a ripple of
+ *		    the floor under high waves has next to none
  *	weight	    0 where R is less than a ten-thousandth of the process' peak, else 1
- *	score	    the product of these, from 0 to 1; the highest of those with W = 1, 2, 4 and 8,
- *for it is not known how often a collector runs
+ *	score	    the product of these, from 0 to 1; the highest of those with W = 1, 2, 4 and
+ *		    8, for it is not known how often a collector runs
  *
  * Programs free what they have when they end. So, of a process that has ended, the intervals in
  * which what is in use falls until its end are not part of the range.

@@ -16,6 +16,7 @@
 #include "import/import_text.h"
 #include "import/import_values.h"
 
+#include "base/array.h"
 #include "base/path.h"
 
 #include <endian.h>
@@ -139,87 +140,126 @@ static void set_base(struct mapping *mapping, uint64_t base)
 	mapping->base = base;
 }
 
-/* Calls ${visit} for each function symbol of ${elf} that other files see, and is called ${name}. */
-static void each_symbol(Elf *elf, const char *name, void visit(void *context, uint64_t value),
-			void *context)
-{
-	for (Elf_Scn *section = NULL; (section = elf_nextscn(elf, section));) {
-		GElf_Shdr header;
-		Elf_Data *data = elf_getdata(section, NULL);
-		if (!gelf_getshdr(section, &header) || header.sh_type != SHT_DYNSYM || !data ||
-		    !header.sh_entsize)
-			continue;
-		for (int i = 0; (uint64_t)i < header.sh_size / header.sh_entsize; i++) {
-			GElf_Sym symbol;
-			if (!gelf_getsym(data, i, &symbol) || symbol.st_shndx == SHN_UNDEF)
-				continue;
-			const char *found = elf_strptr(elf, header.sh_link, symbol.st_name);
-			if (found && !strcmp(found, name))
-				visit(context, symbol.st_value);
-		}
-	}
-}
-
-/* Of several versions of a symbol one must be where the dump says. */
-struct agreement {
-	const struct mapping *mapping;
-	const struct function *function;
+/* A symbol of a file that other files see; the name is the ELF file's. */
+struct exported {
+	const char *name;
 	uint64_t value;
-	unsigned count;
-	bool agrees;
 };
 
-static void compare_symbol(void *context, uint64_t value)
-{
-	struct agreement *agreement = context;
-	const struct function *function = agreement->function;
+/* Zero-initialize; free items. */
+struct exports {
+	struct exported *items;
+	size_t count, capacity;
+};
 
-	agreement->count++;
-	agreement->value = value;
-	agreement->agrees |= function->id - function->offset - value == agreement->mapping->base;
+static int add_exports(struct exports *exports, Elf *elf, Elf_Scn *section, size_t names)
+{
+	Elf_Data *data = elf_getdata(section, NULL);
+	GElf_Sym symbol;
+	int r = 0;
+
+	for (int i = 0; r == 0 && data && gelf_getsym(data, i, &symbol); i++) {
+		const char *name = elf_strptr(elf, names, symbol.st_name);
+		if (symbol.st_shndx == SHN_UNDEF || !name)
+			continue;
+		r = hl_array_reserve(&exports->items, &exports->capacity, exports->count + 1,
+				     sizeof(*exports->items));
+		if (r == 0)
+			exports->items[exports->count++] = (struct exported){name, symbol.st_value};
+	}
+	return r;
 }
 
-/* Learns the base from symbols that are there once, if it is not known; then all must agree. */
-static void compare_symbols(const struct mprof *mprof, uint32_t module, Elf *elf)
+static int by_name(const void *left, const void *right)
+{
+	const struct exported *a = left, *b = right;
+
+	return strcmp(a->name, b->name);
+}
+
+static int find_exports(struct exports *exports, Elf *elf)
+{
+	int r = 0;
+
+	for (Elf_Scn *section = NULL; r == 0 && (section = elf_nextscn(elf, section));) {
+		GElf_Shdr header;
+		if (gelf_getshdr(section, &header) && header.sh_type == SHT_DYNSYM)
+			r = add_exports(exports, elf, section, header.sh_link);
+	}
+	if (exports->count)
+		qsort(exports->items, exports->count, sizeof(*exports->items), by_name);
+	return r;
+}
+
+/* How many are called ${name}, different versions of one symbol; the first of them. */
+static size_t named_exports(const struct exports *exports, const char *name,
+			    const struct exported **ret_first)
+{
+	size_t low = 0, high = exports->count, count = 0;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		if (strcmp(exports->items[middle].name, name) < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	*ret_first = &exports->items[low];
+	while (low + count < exports->count && !strcmp((*ret_first)[count].name, name))
+		count++;
+	return count;
+}
+
+/* Learns the base from symbols that are there once, if it is not known; then one version of each
+ * must be where the dump says. */
+static void compare_symbols(const struct mprof *mprof, uint32_t module,
+			    const struct exports *exports)
 {
 	struct mapping *mapping = &mprof->mappings[module];
 
 	for (int pass = 0; pass < 2; pass++)
 		for (uint32_t i = 0; i < mprof->function_count; i++) {
 			const struct function *function = &mprof->functions[i];
-			struct agreement agreement = {.mapping = mapping, .function = function};
+			const struct exported *found;
+			uint64_t begin = function->id - function->offset;
+			bool agrees = false;
 			if (function->module != module || !function->symbol[0] ||
 			    !function->has_offset || (pass == 0 && mapping->has_base))
 				continue;
-			each_symbol(elf, function->symbol, compare_symbol, &agreement);
-			if (pass == 0 && agreement.count == 1)
-				set_base(mapping,
-					 function->id - function->offset - agreement.value);
-			else if (pass == 1 && !agreement.agrees)
-				mapping->is_other = true;
+			size_t count = named_exports(exports, function->symbol, &found);
+			if (pass == 0 && count == 1)
+				set_base(mapping, begin - found->value);
+			for (size_t k = 0; k < count; k++)
+				agrees |= begin - found[k].value == mapping->base;
+			mapping->is_other |= pass == 1 && !agrees;
 		}
 }
 
-static void look_at_file(const struct mprof *mprof, uint32_t module)
+static int look_at_file(const struct mprof *mprof, uint32_t module)
 {
 	const struct hl_profile *profile = mprof->builder.profile;
 	const char *path = hl_profile_text(profile, profile->modules[module].path);
 	struct mapping *mapping = &mprof->mappings[module];
+	struct exports exports = {0};
+	int r = 0;
 
 	if (!path[0] || !hl_import_maps_may_hold_code(path))
-		return;
+		return 0;
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
-		return;
+		return 0;
 	elf_version(EV_CURRENT);
 	Elf *elf = elf_begin(fd, ELF_C_READ, NULL);
 	if (elf && elf_kind(elf) == ELF_K_ELF) {
-		compare_symbols(mprof, module, elf);
+		r = find_exports(&exports, elf);
+		compare_symbols(mprof, module, &exports);
 		mapping->is_there =
 			mapping->has_base && !mapping->is_contradictory && !mapping->is_other;
 	}
+	free(exports.items);
 	elf_end(elf);
 	close(fd);
+	return r;
 }
 
 /* Where every file was mapped, as far as the names tell. */
@@ -235,9 +275,10 @@ static int find_mappings(struct mprof *mprof)
 			set_base(&mprof->mappings[function->module],
 				 function->id - function->offset);
 	}
-	for (uint32_t module = 1; module < mprof->mapping_count; module++)
-		look_at_file(mprof, module);
-	return 0;
+	int r = 0;
+	for (uint32_t module = 1; r == 0 && module < mprof->mapping_count; module++)
+		r = look_at_file(mprof, module);
+	return r;
 }
 
 /* ---- frames ---- */

@@ -209,9 +209,12 @@ static void expect_lines(hl_view *view, const char *const *expected)
 	/* The first ones are not the heaviest; 30 and 40 add up to more than any other. */
 	static const struct stack lines[] = {
 		{"main:2;serve:22;read:32", 0, 0},
-		{"main:3;serve:20;read:30", 1000, 1}, {"main:4;serve:25;read:30", 900, 1},
-		{"main:4;serve:25;read:31", 800, 1},  {"main:4;serve:26;log:40", 100, 1},
-		{"main:4;serve:20;log:40", 10, 1},    {NULL, 0, 0},
+		{"main:3;serve:20;read:30", 1000, 1},
+		{"main:4;serve:25;read:30", 900, 1},
+		{"main:4;serve:25;read:31", 800, 1},
+		{"main:4;serve:26;log:40", 100, 1},
+		{"main:4;serve:20;log:40", 10, 1},
+		{NULL, 0, 0},
 	};
 	struct hl_profile *profile = profile_of("app.hl", lines, 0x1000);
 	struct hl_view_options options = {.value = HL_VALUE_INUSE, .threshold = 0};

@@ -48,7 +48,7 @@ int hl_collector_new(const struct hl_collector_settings *settings,
 
 void hl_collector_free(struct hl_collector *collector); /* NULL is fine */
 
-/* For the environment of the target; see recorder/protocol.h. */
+/* For the environment of the target; see region/protocol.h. */
 const char *hl_collector_socket(const struct hl_collector *collector);
 const char *hl_collector_token(const struct hl_collector *collector);
 

@@ -8,7 +8,7 @@
 #include "collector/control_directory.h"
 #include "collector/program_report.h"
 #include "collector/snapshot.h"
-#include "recorder/ring.h"
+#include "region/ring.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/mark.h"
 #include "collector/control_status.h"
-#include "recorder/ring.h"
+#include "region/ring.h"
 
 #include <errno.h>
 #include <inttypes.h>

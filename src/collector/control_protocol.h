@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 #include "base/mark.h"
-#include "recorder/region.h"
+#include "region/region.h"
 
 #include <limits.h>
 #include <stddef.h>

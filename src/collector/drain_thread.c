@@ -3,7 +3,7 @@
 #include "collector/drain_thread.h"
 
 #include "base/clock.h"
-#include "recorder/ring.h"
+#include "region/ring.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "recorder/mailbox.h"
+#include "region/mailbox.h"
 
 #include <stdbool.h>
 #include <stdint.h>

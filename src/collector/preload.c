@@ -2,7 +2,7 @@
 /* Finds what is to be preloaded and prepares the environment; see preload.h. */
 #include "collector/preload.h"
 
-#include "recorder/protocol.h"
+#include "region/protocol.h"
 
 #include <dlfcn.h>
 #include <errno.h>

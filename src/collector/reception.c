@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The handshake, collector's side; see reception.h and recorder/protocol.h. */
+/* The handshake, collector's side; see reception.h and region/protocol.h. */
 #include "collector/reception.h"
 
-#include "recorder/region.h"
+#include "region/region.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "recorder/protocol.h"
+#include "region/protocol.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -2,7 +2,7 @@
 /* Makes the regions that the collector hands out. */
 #pragma once
 
-#include "recorder/region.h"
+#include "region/region.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -6,8 +6,8 @@
 #pragma once
 
 #include "base/error.h"
-#include "recorder/region.h"
 #include "recording/recording.h"
+#include "region/region.h"
 
 #include <stdbool.h>
 #include <stddef.h>

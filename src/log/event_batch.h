@@ -4,7 +4,7 @@
 
 #include "base/compiler.h"
 #include "log/event_format.h"
-#include "recorder/ring.h"
+#include "region/ring.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -4,7 +4,7 @@
 
 #include "log/byte_buffer.h"
 #include "log/event_format.h"
-#include "recorder/region.h"
+#include "region/region.h"
 
 #include <stdbool.h>
 #include <stddef.h>

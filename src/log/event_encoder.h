@@ -5,7 +5,7 @@
 
 #include "log/event_batch.h"
 #include "log/state_writer.h"
-#include "recorder/region.h"
+#include "region/region.h"
 
 /* What one kind of event fills. */
 struct hl_event_column {

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "log/interval.h"
-#include "recorder/ring.h"
+#include "region/ring.h"
 
 #include <stdbool.h>
 

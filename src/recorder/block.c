@@ -3,8 +3,8 @@
 #include "recorder/block.h"
 
 #include "base/compiler.h"
-#include "recorder/block_format.h"
 #include "recorder/private.h"
+#include "region/block_format.h"
 
 bool hl_block_table_init(struct hl_block_table *table)
 {

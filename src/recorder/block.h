@@ -15,19 +15,10 @@
  */
 #pragma once
 
+#include "region/block_format.h"
+
 #include <stdbool.h>
 #include <stdint.h>
-
-#define HL_DRAW_BITS 10
-
-struct hl_block {
-	uint32_t node;	    /* never 0 for a block that is in a table */
-	uint32_t draw;	    /* HL_DRAW_BITS random bits of a sampled block, see sample.h; else 0 */
-	uint64_t requested; /* bytes asked for */
-};
-
-struct hl_block_array; /* block_array.c */
-struct hl_block_hash;  /* block_hash.c */
 
 struct hl_block_table {
 	/* NULL: hash only, so far. Whoever frees a block that is in the array got it from one who

@@ -9,8 +9,8 @@
 #include "recorder/block.h"
 
 #include "base/compiler.h"
-#include "recorder/block_format.h"
 #include "recorder/private.h"
+#include "region/block_format.h"
 
 struct hl_block_array *hl_block_array_new(void)
 {

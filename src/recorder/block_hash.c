@@ -7,8 +7,9 @@
 #include "recorder/block.h"
 
 #include "base/compiler.h"
-#include "recorder/block_format.h"
 #include "recorder/private.h"
+#include "recorder/spin.h"
+#include "region/block_format.h"
 
 #include <assert.h>
 

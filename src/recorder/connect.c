@@ -4,9 +4,9 @@
 
 #include "base/clock.h"
 #include "recorder/apart.h"
-#include "recorder/region.h"
 #include "recorder/shared.h"
 #include "recorder/sys.h"
+#include "region/region.h"
 
 #include <errno.h>
 #include <fcntl.h>

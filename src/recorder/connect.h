@@ -2,7 +2,7 @@
 /* Asks the collector for a region; see protocol.h. */
 #pragma once
 
-#include "recorder/protocol.h"
+#include "region/protocol.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "recorder/region.h"
+#include "region/region.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -27,7 +27,7 @@ struct hl_mapping_range; /* mapping.c */
 
 /* Zero-initialize. */
 struct hl_mappings {
-	struct hl_spin lock;
+	_Atomic uint32_t lock;
 	uint32_t count, capacity;
 	struct hl_mapping_range *ranges; /* private memory, sorted by address, disjoint */
 	_Atomic uint64_t next_number;

@@ -20,7 +20,7 @@ struct hl_module_entry {
 };
 
 struct hl_modules {
-	struct hl_spin lock;
+	_Atomic uint32_t lock;
 	struct hl_shared *shared;
 	uint32_t count; /* entries[i] has id i + 1, as in the region */
 	struct hl_module_entry entries[HL_MODULES_MAX];

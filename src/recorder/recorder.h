@@ -14,10 +14,10 @@
 #include "recorder/module.h"
 #include "recorder/node.h"
 #include "recorder/private.h"
-#include "recorder/protocol.h"
 #include "recorder/ring_writer.h"
 #include "recorder/shared.h"
 #include "recorder/spin.h"
+#include "region/protocol.h"
 #include "unwind/recall.h"
 #include "unwind/unwind.h"
 
@@ -78,7 +78,7 @@ struct hl_recorder {
 	struct hl_shared shared;
 	struct hl_block_table blocks;
 	struct hl_mappings mappings;
-	struct hl_spin threads_lock;
+	_Atomic uint32_t threads_lock;
 	struct hl_thread *free_threads;
 	_Atomic uint32_t live_threads;
 	/* From here on a forked child has nothing until it starts. */

@@ -4,9 +4,9 @@
 #pragma once
 
 #include "base/compiler.h"
-#include "recorder/ring.h"
-#include "recorder/ring_order.h"
 #include "recorder/shared.h"
+#include "region/ring.h"
+#include "region/ring_order.h"
 
 #include <stdbool.h>
 

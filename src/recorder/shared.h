@@ -2,8 +2,8 @@
 /* The recorder's view of its region: areas as pointers, and memory for them on demand. */
 #pragma once
 
-#include "recorder/region.h"
-#include "recorder/ring_order.h"
+#include "region/region.h"
+#include "region/ring_order.h"
 
 #include <stdbool.h>
 

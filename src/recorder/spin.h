@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A spin lock for the recorder's own short critical sections (tens of ns; never held across a call
- * of the target's code). It must lie in memory that a forked child sees as zero (private.h), so
- * that a child never inherits it locked.
+ * of the target's code): a word that is 1 while it is held. It must lie in memory that a forked
+ * child sees as zero (private.h), so that a child never inherits it locked.
  */
 #pragma once
 
@@ -11,18 +11,14 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-struct hl_spin {
-	_Atomic uint32_t locked;
-};
-
-static inline int hl_spin_try(struct hl_spin *spin)
+static inline int hl_spin_try(_Atomic uint32_t *lock)
 {
-	return !atomic_exchange_explicit(&spin->locked, 1, memory_order_acquire);
+	return !atomic_exchange_explicit(lock, 1, memory_order_acquire);
 }
 
-static inline void hl_spin_lock(struct hl_spin *spin)
+static inline void hl_spin_lock(_Atomic uint32_t *lock)
 {
-	for (unsigned tries = 1; !hl_spin_try(spin); tries++) {
+	for (unsigned tries = 1; !hl_spin_try(lock); tries++) {
 		if (tries % 256 == 0)
 			hl_sys_yield(); /* the holder has lost its core */
 		else
@@ -30,7 +26,7 @@ static inline void hl_spin_lock(struct hl_spin *spin)
 	}
 }
 
-static inline void hl_spin_unlock(struct hl_spin *spin)
+static inline void hl_spin_unlock(_Atomic uint32_t *lock)
 {
-	atomic_store_explicit(&spin->locked, 0, memory_order_release);
+	atomic_store_explicit(lock, 0, memory_order_release);
 }

@@ -11,7 +11,7 @@
 #include "log/event_encoder.h"
 #include "log/event_reader.h"
 
-#include "recorder/region.h"
+#include "region/region.h"
 
 #include <stddef.h>
 #include <string.h>

@@ -4,9 +4,9 @@
 #pragma once
 
 #include "collector/collector.h"
-#include "recorder/protocol.h"
-#include "recorder/region.h"
 #include "recording/recording.h"
+#include "region/protocol.h"
+#include "region/region.h"
 
 #include <fcntl.h>
 #include <poll.h>

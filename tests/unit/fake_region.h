@@ -3,7 +3,7 @@
 #pragma once
 
 #include "collector/region_reader.h"
-#include "recorder/region.h"
+#include "region/region.h"
 
 #include <stddef.h>
 #include <stdint.h>

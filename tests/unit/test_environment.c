@@ -3,7 +3,7 @@
 #include "recorder/environment.h"
 
 #include "base/compiler.h"
-#include "recorder/protocol.h"
+#include "region/protocol.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

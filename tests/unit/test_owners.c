@@ -7,7 +7,8 @@
 #include "heap/owners/owner_names.h"
 #include "heap/owners/owner_table.h"
 #include "heap/owners/slabs.h"
-#include "recorder/region.h"
+#include "recorder/block.h"
+#include "region/region.h"
 #include "tags/tag_word.h"
 
 #include <errno.h>

@@ -8,7 +8,7 @@
 #include "base/array.h"
 #include "base/index.h"
 #include "heap/owners/owner_table.h"
-#include "recorder/block_format.h"
+#include "region/block_format.h"
 
 #define PAGE_ENTRIES   1024u /* entries of the array that are read at once: 16 KiB of heap */
 #define SHARD_TRIES    8

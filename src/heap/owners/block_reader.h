@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reads a recorder's block table in another process (recorder/block_format.h) while that goes on.
+/* Reads a recorder's block table in another process (region/block_format.h) while that goes on.
  */
 #pragma once
 
-#include "recorder/block.h"
+#include "region/block_format.h"
 
 #include <stdbool.h>
 #include <stdint.h>

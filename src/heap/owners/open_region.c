@@ -3,7 +3,7 @@
 #include "heap/owners/open_region.h"
 
 #include "heap/owners/owner_table.h"
-#include "recorder/region.h"
+#include "region/region.h"
 
 #include <errno.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "recorder/introspection.h"
+#include "region/introspection.h"
 
 #include <sys/types.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Lays a region out; used by the collector, which makes it, and by tests. */
-#include "recorder/region.h"
+#include "region/region.h"
 
-#include "recorder/ring.h"
+#include "region/ring.h"
 
 #include <stdbool.h>
 #include <string.h>

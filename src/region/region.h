@@ -26,8 +26,8 @@
 #include "base/build_id.h"
 #include "base/compiler.h"
 #include "base/file_print.h"
-#include "recorder/introspection.h"
-#include "recorder/mailbox.h"
+#include "region/introspection.h"
+#include "region/mailbox.h"
 
 #include <assert.h>
 #include <stdatomic.h>

@@ -5,11 +5,16 @@
  */
 #pragma once
 
-#include "recorder/block.h"
-#include "recorder/spin.h"
-
 #include <stdatomic.h>
 #include <stdint.h>
+
+#define HL_DRAW_BITS 10
+
+struct hl_block {
+	uint32_t node;	    /* never 0 for a block that is in a table */
+	uint32_t draw;	    /* of a sampled block HL_DRAW_BITS random bits (sample.h), else 0 */
+	uint64_t requested; /* bytes asked for */
+};
 
 /* ---- array: two levels; an entry for each 16 bytes of heap ---- */
 
@@ -46,8 +51,8 @@ struct hl_block_slot {
 };
 
 struct hl_block_shard {
-	_Alignas(64) struct hl_spin lock;
-	uint32_t bits; /* 2^bits slots, if there are any */
+	_Alignas(64) _Atomic uint32_t lock; /* recorder/spin.h */
+	uint32_t bits;			    /* 2^bits slots, if there are any */
 	uint64_t used;
 	struct hl_block_slot *slots;
 };

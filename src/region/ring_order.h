@@ -24,7 +24,7 @@
 #pragma once
 
 #include "base/compiler.h"
-#include "recorder/ring.h"
+#include "region/ring.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -102,8 +102,11 @@ static int open_log(struct packing *packing, struct hl_error *err)
 
 	int r = packing->input.name ? hl_log_source_open_input(source, &packing->input, err)
 				    : hl_log_source_open(source, packing->path, err);
-	if (r == -ENOENT || r == -EINVAL)
-		return 0; /* it has none, or opening the profile says what is wrong with it */
+	if (r == -ENOENT || r == -EINVAL) {
+		/* It has none, or opening the profile says what is wrong with it. */
+		*err = (struct hl_error){0};
+		return 0;
+	}
 	if (r == 0)
 		r = hl_log_place_each(&source->log.place, add_log_file, packing);
 	if (r < 0 || !packing->has_log || source->packed)

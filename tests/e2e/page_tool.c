@@ -107,7 +107,7 @@ int main(int argc, char **argv)
 	require(hl_process_facts_read((pid_t)atoi(argv[1]), &facts, &err), &err);
 	require(hl_trace_result_new(&facts, backend->mode, &result), &err);
 	const struct hl_trace_request request = {
-		.facts = &facts, .settings = &settings, .note = note};
+		.facts = &facts, .settings = &settings, .note = note, .detail = note};
 	trace(&request, result);
 	keep(result, argv[2]);
 	hl_trace_result_free(result);

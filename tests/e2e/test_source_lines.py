@@ -65,7 +65,7 @@ class SourceLinesCase(harness.TestCase):
             command = (f"stty cols {width}; '{harness.HEAPLINE}' top -b line --value alloc "
                        f"--no-pager --color=never '{self.recording}'")
             shown = harness.run([script, "-qec", command, "/dev/null"]).stdout
-            found = [int(number) for number in re.findall(r"  \S*\.\w+:(\d+) ", shown)]
+            found = [int(number) for number in re.findall(r"  \S*\.\w+:(\d+)(?=\s)", shown)]
             self.assertTrue(found, shown)
             self.assertLessEqual(set(found), numbers)
 

@@ -7,6 +7,7 @@
 #include "cli/write_packed.h"
 #include "import/import_folded.h"
 #include "open/log_source.h"
+#include "open/open.h"
 #include "pack/pack.h"
 
 #include <errno.h>

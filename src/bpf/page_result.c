@@ -38,7 +38,7 @@ static int fill_common(const struct hl_page_findings *findings, struct hl_trace_
 		r = hl_trace_result_figure(result, "lost_faults", (int64_t)counters.lost);
 	if (r == 0 && counters.forks)
 		r = hl_trace_result_warn(
-			result, "it began %llu process%s, whose pages are not counted",
+			result, "it started %llu process%s, whose pages are not counted",
 			(unsigned long long)counters.forks, counters.forks == 1 ? "" : "es");
 	return r;
 }

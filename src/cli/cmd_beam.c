@@ -111,10 +111,10 @@ static int parse_words(const char *option, const struct hl_option_texts *texts, 
 		       const char *what, struct hl_beam_settings *settings)
 {
 	if (texts->count > HL_OPTION_TEXTS_MAX)
-		return hl_cli_usage_error(&hl_verb_beam,
-					  "'%s' is given more than %d times; separate what it "
-					  "takes by commas",
-					  option, HL_OPTION_TEXTS_MAX);
+		return hl_cli_usage_error(
+			&hl_verb_beam,
+			"'%s' is given more than %d times; separate its values by commas", option,
+			HL_OPTION_TEXTS_MAX);
 	for (size_t i = 0; i < texts->count; i++) {
 		char *rest = (char *)texts->texts[i], *word;
 		while ((word = strsep(&rest, ",")))
@@ -137,7 +137,8 @@ static int parse_lists(struct hl_beam_settings *settings)
 		status = parse_words("--per", &per, add_per, "process, port or mfa", settings);
 	if (status == HL_EXIT_DONE && settings->per & HL_BEAM_PER_MFA &&
 	    settings->per != HL_BEAM_PER_MFA)
-		return hl_cli_usage_error(&hl_verb_beam, "'--per mfa' goes with no other --per");
+		return hl_cli_usage_error(&hl_verb_beam,
+					  "'--per mfa' cannot be combined with another --per");
 	return status;
 }
 
@@ -231,9 +232,9 @@ static int check_forms(enum question question, bool is_picture)
 					  "not",
 					  output.path);
 	if (is_picture && question != QUESTION_CARRIERS)
-		return hl_cli_usage_error(&hl_verb_beam, "there are pictures of carriers alone");
+		return hl_cli_usage_error(&hl_verb_beam, "only carriers can be drawn as a picture");
 	if (per.count && question != QUESTION_ALLOCATIONS)
-		return hl_cli_usage_error(&hl_verb_beam, "--per goes with allocations alone");
+		return hl_cli_usage_error(&hl_verb_beam, "--per applies to allocations only");
 	return HL_EXIT_DONE;
 }
 

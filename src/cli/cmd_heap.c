@@ -63,7 +63,7 @@ static int save_heap(const struct hl_heap *heap, struct hl_error *err)
 	if (r < 0 && closed >= 0)
 		return hl_error_set(err, r, "cannot write '%s'", save);
 	if (closed == 0)
-		hl_cli_note("kept in '%s'; compare with 'heapline heap --diff %s LATER'", save,
+		hl_cli_note("saved to '%s'; compare with 'heapline heap --diff %s LATER'", save,
 			    save);
 	return closed;
 }
@@ -195,14 +195,14 @@ static int check_together(void)
 	const struct hl_view_output output = hl_view_parse_output();
 	if (diff && (save || watch_s))
 		return hl_cli_usage_error(
-			&hl_verb_heap, "--diff reads two files, and goes with neither --save nor "
-				       "--watch");
+			&hl_verb_heap,
+			"--diff compares two saved files; leave out --save and --watch");
 	if (watch_s && (save || output.path))
-		return hl_cli_usage_error(&hl_verb_heap,
-					  "--watch writes again and again, and goes with neither "
-					  "--save nor --output");
+		return hl_cli_usage_error(
+			&hl_verb_heap, "--watch repeats its report; leave out --save and --output");
 	if (watch_s && !hl_heap_target_pid())
-		return hl_cli_usage_error(&hl_verb_heap, "--watch goes with a process alone");
+		return hl_cli_usage_error(&hl_verb_heap,
+					  "--watch needs a process, not a core file");
 	if (watch_s > WATCH_MAX_S)
 		return hl_cli_usage_error(&hl_verb_heap,
 					  "bad value '%" PRIu64
@@ -222,7 +222,7 @@ static int run_heap(int argc, char **argv)
 	if (status != HL_EXIT_DONE)
 		return status;
 	if (diff && argc != 2)
-		return hl_cli_usage_error(&hl_verb_heap, "--diff needs two kept files");
+		return hl_cli_usage_error(&hl_verb_heap, "--diff needs two saved files");
 	if (diff)
 		return run_diff(argv);
 	status = hl_heap_target_check(&hl_verb_heap, argc, argv);

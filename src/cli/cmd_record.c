@@ -165,7 +165,7 @@ static void say_problems(const struct hl_collector_summary *summary, const char 
 	else
 		say_warnings(summary->warnings, name);
 	if (summary->own_malloc)
-		hl_cli_note("of some processes nothing was seen: they bring a malloc of their own; "
+		hl_cli_note("some processes have a malloc of their own, whose calls were not seen; "
 			    "see 'heapline info %s'",
 			    name);
 	say_unrecorded(summary, name);
@@ -184,9 +184,9 @@ static void say_result(const struct hl_collector_summary *summary, const char *n
 	if (!summary->processes || quiet)
 		return;
 	if (summary->running)
-		hl_cli_note(
-			"%u of the processes run on, unrecorded from here; --wait waits for them",
-			summary->running);
+		hl_cli_note("%u of the processes are still running, now unrecorded; --wait waits "
+			    "for them",
+			    summary->running);
 	if (summary->unrecorded_children)
 		snprintf(children, sizeof(children), ", %u child%s ran unrecorded",
 			 summary->unrecorded_children,
@@ -311,9 +311,9 @@ static int check_usage(int argc)
 	if (argc == 0)
 		return hl_cli_usage_error(&hl_verb_record, "no command to record");
 	if (tags && (output || about_log || sample_bytes || mappings || sizes))
-		return hl_cli_usage_error(&hl_verb_record,
-					  "with '--tags' there is no recording: other options "
-					  "have nothing to act on");
+		return hl_cli_usage_error(
+			&hl_verb_record,
+			"'--tags' makes no recording; leave out the other options");
 	/* What begins closed can be switched to a mode with a log. */
 	if (about_log && mode != HL_MODE_CLOSED && !hl_mode_logs((enum hl_mode)mode))
 		return hl_cli_usage_error(&hl_verb_record,
@@ -326,8 +326,9 @@ static int check_usage(int argc)
 					  "' of option '--log-segments': not from 1 to %u",
 					  log_segments, HL_LOG_SEGMENTS_MAX);
 	if (!log_segment_bytes)
-		return hl_cli_usage_error(&hl_verb_record, "bad value '0' of option "
-							   "'--log-segment-size': not more than 0");
+		return hl_cli_usage_error(&hl_verb_record,
+					  "bad value '0' of option "
+					  "'--log-segment-size': must be more than 0");
 	return -1;
 }
 

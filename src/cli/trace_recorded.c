@@ -137,7 +137,7 @@ static int compare(const struct recorded_trace *trace, const struct hl_recording
 					  *before = find_process(trace->last, pid);
 
 	if (!now)
-		return hl_error_set(err, -ESRCH, "process '%d' is not in its recording any more",
+		return hl_error_set(err, -ESRCH, "process '%d' is no longer in its recording",
 				    (int)pid);
 	if (!before || before->sequence != now->sequence) /* another program by now */
 		before = &none;
@@ -206,7 +206,7 @@ static int begin(struct recorded_trace *trace, struct hl_error *err)
 
 	if (r < 0 || !trace->peers.count)
 		return hl_error_set(err, r < 0 ? r : -ESRCH,
-				    "process '%d' is not recorded any more; try again", pid);
+				    "process '%d' is no longer recorded; try again", pid);
 	hl_cli_note("process %d is recorded in '%s': reading its recorder, without probes", pid,
 		    trace->peers.peers[0].recording);
 	r = check_mode(trace, err);

@@ -254,7 +254,7 @@ static int read_core(struct core_memory *core, const char *path, struct hl_proce
 	if (memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_type != ET_CORE ||
 	    header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != EM_X86_64 ||
 	    header.e_phentsize != sizeof(Elf64_Phdr))
-		return hl_error_set(err, -EBADMSG, "'%s' is no core file of an x86-64 program",
+		return hl_error_set(err, -EBADMSG, "'%s' is not a core file of an x86-64 program",
 				    path);
 	int r = read_segments(core, &header);
 	if (r == 0)

@@ -62,7 +62,7 @@ static void say(struct hl_emit *emit, const struct hl_event_replay *replay)
 			     "are missing",
 			     (unsigned long long)replay->uncertain);
 	if (is_equal(replay))
-		hl_emit_line(emit, "equal: the events and the log tell the same");
+		hl_emit_line(emit, "equal: the events and the log agree");
 }
 
 static int fail(const struct hl_events_report *report, const struct hl_event_replay *replay,

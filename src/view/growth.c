@@ -182,7 +182,7 @@ static void emit_explanation(struct hl_emit *emit, const struct growth *growth)
 	if (!may_leak(growth))
 		hl_emit_line(emit, "nothing grew steadily to the end; no leak seen");
 	else if (rows->bucket_count < HL_GROWTH_BUCKETS_MIN)
-		hl_emit_line(emit, "%zu grew; how steadily, less than a second does not tell",
+		hl_emit_line(emit, "%zu grew; less than a second is too short to tell how steadily",
 			     rows->count);
 	else if (!steady)
 		hl_emit_line(emit,

@@ -441,7 +441,8 @@ static void lost_warnings(struct hl_emit *emit, const struct hl_profile *profile
 				hl_format_count((int64_t)lost->truncated_stacks, count),
 				hl_format_plural(lost->truncated_stacks));
 	if (lost->incomplete_stacks)
-		hl_emit_warning(emit, "LOST: the outer frames of %s stack%s, not to be unwound",
+		hl_emit_warning(emit,
+				"LOST: the outer frames of %s stack%s, which could not be unwound",
 				hl_format_count((int64_t)lost->incomplete_stacks, count),
 				hl_format_plural(lost->incomplete_stacks));
 	if (lost->incomplete_stacks && has_return_probes(profile))

@@ -306,7 +306,7 @@ class Ends(ToolCase):
             self.assertLess(report["total"]["faults"], 4096 + OTHER_PAGES)  # none of the other program
 
     def test_processes_that_the_target_begins_are_told_of(self):
-        for name, expected in (("fork_and_write_new", ["it began 1 process, whose pages are not "
+        for name, expected in (("fork_and_write_new", ["it started 1 process, whose pages are not "
                                                        "counted"]),
                                ("child_of_vfork", [])):
             with self.subTest(name), self.target("pages", name) as target:

@@ -19,12 +19,14 @@ static bool is_chosen(const struct moving *moving, uint32_t node)
 static void sum_counters(const struct moving *moving, const struct hl_profile_counters *from,
 			 struct hl_profile_counters *to, struct hl_profile_counters *total)
 {
-	*total = (struct hl_profile_counters){0};
+	if (moving->chosen)
+		*total = (struct hl_profile_counters){0};
 	for (uint32_t i = 0; i < moving->profile->node_count; i++) {
-		if (!is_chosen(moving, i))
+		if (!is_chosen(moving, i) || !hl_profile_counters_any(&from[i]))
 			continue;
 		hl_profile_counters_add(&to[moving->new_node[i]], &from[i]);
-		hl_profile_counters_add(total, &from[i]);
+		if (moving->chosen)
+			hl_profile_counters_add(total, &from[i]);
 	}
 }
 

@@ -523,7 +523,9 @@ static void put_stack(struct hl_emit *emit, const char *const *frames, size_t co
 	char *joined = NULL;
 	size_t size;
 
-	if (emit->form == HL_EMIT_LINES) {
+	if (writes_cells(emit) && !emit->width) { /* in one piece, of any length */
+		if (emit->streamed && emit->line_has_cells)
+			putc(' ', emit->out);
 		begin_cell(emit);
 		put_frames(emit->out, emit, frames, count);
 		return;

@@ -269,7 +269,7 @@ static void expressions_that_libc_cannot_bear_are_refused(void **state)
 	}
 	for (size_t i = 0; i < sizeof(growing) / sizeof(*growing); i++) {
 		assert_int_equal(check_focus(growing[i], &err), -EINVAL);
-		assert_non_null(strstr(err.text, "it becomes too large"));
+		assert_non_null(strstr(err.text, "make it too large"));
 	}
 	char *nested = repeated("(", 65, ""), *long_text = repeated("(", 20000, "");
 	assert_int_equal(check_focus(nested, &err), -EINVAL);

@@ -191,14 +191,15 @@ static void say_result(const struct hl_collector_summary *summary, const char *n
 		snprintf(children, sizeof(children), ", %u child%s ran unrecorded",
 			 summary->unrecorded_children,
 			 summary->unrecorded_children == 1 ? "" : "ren");
-	hl_cli_note("recorded %s allocation%s of %u process%s%s, at most %s in use, to '%s'; "
-		    "%ssee 'heapline top %s'",
-		    hl_format_count((int64_t)summary->allocations, count),
-		    summary->allocations == 1 ? "" : "s", summary->processes,
-		    summary->processes == 1 ? "" : "es", children,
-		    hl_format_bytes(summary->peak_bytes, peak), name,
-		    summary->damaged ? "damaged: the program overwrote heapline's memory; " : "",
-		    name);
+	hl_cli_note(
+		"recorded %s allocation%s of %u process%s%s, at most %s in use, to '%s'%s%s%s%s",
+		hl_format_count((int64_t)summary->allocations, count),
+		summary->allocations == 1 ? "" : "s", summary->processes,
+		summary->processes == 1 ? "" : "es", children,
+		hl_format_bytes(summary->peak_bytes, peak), name,
+		summary->damaged ? "; damaged: the program overwrote heapline's memory" : "",
+		summary->incomplete ? ", which is incomplete" : "; see 'heapline top ",
+		summary->incomplete ? "" : name, summary->incomplete ? "" : "'");
 }
 
 /* ---- the run ---- */

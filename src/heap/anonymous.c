@@ -92,11 +92,13 @@ static bool holds_pools(struct hl_memory *memory, uint64_t start, uint64_t end,
 
 /* ---- all ---- */
 
+/* A file's own pages, or what follows its data without a gap: the .bss, of no file. */
 static bool is_of_file(const struct hl_maps *maps, size_t index)
 {
 	const struct hl_map *map = &maps->maps[index];
 
-	return map->inode || (index && map[-1].inode && map[-1].end == map->start);
+	return map->inode || (index && map[-1].inode && map[-1].end == map->start &&
+			      !(map[-1].flags & HL_MAP_SHARED));
 }
 
 enum hl_anonymous_kind hl_anonymous_kind_of(struct hl_memory *memory,

@@ -23,6 +23,16 @@ print("ready", flush=True)
 sys.stdin.read()
 """
 
+# The shared mapping lies right below the private one, as a file's data lie below its .bss.
+MAPPED_BESIDE_SHARED = """
+import mmap, sys
+private = mmap.mmap(-1, 40 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+private.write(b"x" * (40 << 20))
+shared = mmap.mmap(-1, 1 << 20)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
 NODE_KEEPS = """
 const kept = [];
 for (let i = 0; i < 1500000; i++) kept.push({number: i, text: "x" + i});
@@ -126,6 +136,9 @@ class Heaps(unittest.TestCase):
     def test_objects_of_python_have_a_name(self):
         self.expect_outside([need("python3"), "-c", PYTHON_KEEPS.replace("100000", "600000")],
                             "Python objects", 30 << 20, env={"PYTHONMALLOC": ""})
+
+    def test_memory_beside_a_shared_mapping_is_not_a_files(self):
+        self.expect_outside([need("python3"), "-c", MAPPED_BESIDE_SHARED], "other anonymous", 39 << 20)
 
     def test_objects_of_node_have_a_name(self):
         self.expect_outside([need("node"), "-e", NODE_KEEPS], "JavaScript objects", 30 << 20)

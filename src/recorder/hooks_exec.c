@@ -66,6 +66,9 @@ static int make_with(const struct call *call, char *const *environment)
 			       : NULL;
 	void *room = bytes && bytes <= STACK_BYTES_MAX ? alloca(bytes) : mapped;
 	int result = make(call, room ? hl_environment_complete(environment, room) : environment);
+	/* Rather unrecorded than not at all. */
+	if (room && (call->is_spawn ? result : errno) == E2BIG)
+		result = make(call, environment);
 	if (mapped)
 		hl_sys_munmap(mapped, bytes);
 	return result;

@@ -92,14 +92,19 @@ static int by_number_at(void)
 }
 
 /* Past the C library, where no hook can be. */
-static int by_instruction(void)
+static int exec_by_instruction(char **arguments, char **environment)
 {
 	long result;
 	__asm__ volatile("syscall"
 			 : "=a"(result)
-			 : "a"(SYS_execve), "D"(program[0]), "S"(program), "d"(nothing)
+			 : "a"(SYS_execve), "D"(arguments[0]), "S"(arguments), "d"(environment)
 			 : "rcx", "r11", "memory");
 	return (int)result;
+}
+
+static int by_instruction(void)
+{
+	return exec_by_instruction(program, nothing);
 }
 
 static int by_posix_spawn(void)
@@ -179,6 +184,25 @@ static int with_many_variables(void)
 	for (int i = 0; i < 8192; i++)
 		many[i] = "A=B";
 	return execve(program[0], program, many);
+}
+
+/* The largest that the kernel takes, found by the way that has no hook, in a program that fails. */
+static int with_full_environment(void)
+{
+	static char filler[3][96 << 10];
+	char *environment[] = {filler[0], filler[1], filler[2], NULL};
+	char *failing[] = {program[0], "full", NULL};	      /* as long as "leaf" */
+	const struct rlimit stack = {1 << 20, RLIM_INFINITY}; /* a quarter of it may be filled */
+	REQUIRE(setrlimit(RLIMIT_STACK, &stack) == 0);
+	memset(filler, 'x', sizeof(filler));
+	for (int i = 0; i < 3; i++)
+		filler[i][sizeof(filler[i]) - 1] = '\0';
+	for (size_t bytes = sizeof(filler[2]); bytes > 8; bytes -= 8) {
+		filler[2][bytes - 1] = '\0';
+		execve(program[0], program, environment);
+		exec_by_instruction(failing, environment);
+	}
+	return 1;
 }
 
 /* After a call that fails the program goes on, and so does its recording. */
@@ -321,6 +345,7 @@ static const struct {
 	{"number-at", by_number_at},
 	{"instruction", by_instruction},
 	{"many-variables", with_many_variables},
+	{"full-environment", with_full_environment},
 	{"posix_spawn", by_posix_spawn},
 	{"posix_spawnp", by_posix_spawnp},
 	{"vfork", by_vfork},

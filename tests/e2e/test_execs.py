@@ -37,6 +37,11 @@ class Execs(harness.TestCase):
                 self.assertEqual(self.unrecorded(recording), 0)
                 self.assertNotIn("unrecorded", result.stderr)
 
+    def test_an_environment_that_has_no_room_for_more_is_passed_on_as_it_is(self):
+        result, recording = self.run_leaf("full-environment")
+        self.assertEqual(self.leaf_bytes(recording), 0)
+        self.assertIn("went on as 'lifecycle', unrecorded", result.stderr)
+
     def test_a_program_is_recorded_however_it_is_started(self):
         for how in STARTING:
             with self.subTest(how=how):

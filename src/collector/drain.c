@@ -46,7 +46,7 @@ struct hl_drain {
 	uint64_t rebased_losses; /* events lost when the log was last put right */
 	uint64_t next_rebase;	 /* interval; not before its end */
 	uint64_t next_mark;	 /* interval; no mark that says so before it */
-	/* Of the mode: what is allocated without a log is in the counters alone. */
+	/* Of the mode: what is allocated without a log is only in the counters. */
 	uint32_t mode;	      /* as in the region's header at the last run */
 	unsigned rebases_due; /* because of that */
 	bool was_without_log; /* ever */
@@ -93,7 +93,7 @@ static int take_event(struct hl_ring_sink *sink, uint32_t node, int64_t bytes, i
 
 /* ---- rings ---- */
 
-/* Slots that were never used have no pages behind their rings, which reading would make. */
+/* Slots that were never used have no memory for their rings, which reading would take. */
 static void find_rings(struct hl_drain *drain)
 {
 	const struct hl_region_thread *threads = area_of(drain, HL_AREA_THREADS);
@@ -266,7 +266,7 @@ static bool has_begun(const struct hl_drain *drain)
 	       HL_REGION_EMPTY;
 }
 
-/* The second one is for threads that were in the middle of an event without a log. */
+/* The second is for threads that were in the middle of an event when the mode changed. */
 #define REBASES_OF_MODE 2
 
 /* Between two runs. After a switch the log goes on from the counters, before any event of after it

@@ -37,7 +37,7 @@ static size_t read_file(pid_t pid, const char *file, char *bytes, size_t capacit
 	return size;
 }
 
-/* The fourth field, behind the name in parentheses that may itself contain anything. */
+/* The fourth field, after the name in parentheses, which may itself contain anything. */
 uint32_t hl_identity_parent(pid_t pid)
 {
 	char text[512];

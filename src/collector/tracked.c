@@ -191,7 +191,7 @@ void hl_tracked_end_log(struct hl_tracked *tracked, struct hl_log_losses *ret_lo
 bool hl_tracked_has_begun(const struct hl_tracked *tracked)
 {
 	const struct hl_region_header *header = tracked->region.header;
-	/* Whoever wrote zeros over all of it had it. */
+	/* A program that has written over the header has a recorder. */
 	return atomic_load(&header->state) != HL_REGION_EMPTY ||
 	       memcmp(header->magic, HL_REGION_MAGIC, sizeof(header->magic)) != 0;
 }

@@ -21,8 +21,7 @@ static bool is_below(pid_t pid, pid_t ancestor)
 	return false;
 }
 
-/* Whether a region is mapped in it, be it only its parent's. What may not be known is taken for
- * true. */
+/* Whether a region is mapped in it, even if only its parent's. True if its maps cannot be read. */
 static bool has_region(pid_t pid)
 {
 	char path[32], *line = NULL;

@@ -21,6 +21,6 @@ size_t hl_environment_room(char *const *environment);
 /*
  * ${environment} with what is missing, made in ${room}, which is aligned as a pointer. The strings
  * stay where they are, but for LD_PRELOAD: there the recorder comes first, then what stood there.
- * Async-signal-safe; so are both, and they allocate nothing.
+ * Both functions are async-signal-safe and allocate nothing.
  */
 char *const *hl_environment_complete(char *const *environment, void *room);

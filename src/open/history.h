@@ -85,7 +85,9 @@ struct hl_history_survey {
 /*
  * Reads the whole range: names the nodes, as hl_history_name() does of the range's end, and sums up
  * what they held. Within an interval it is known what was in use at its maximum and at its end, and
- * so changes are taken to happen there. Release in any case. 0 or a negative errno with a sentence.
+ * so changes are taken to happen there; what is in use at the end of the first interval of a log
+ * that began after the process did is taken to have been so from its beginning. Release in any
+ * case. 0 or a negative errno with a sentence.
  */
 int hl_history_survey_init(struct hl_history_survey *survey, struct hl_history *history,
 			   size_t bucket_count, struct hl_error *err);

@@ -29,6 +29,7 @@ struct tally {
 /* What one part of the log has told so far. */
 struct part {
 	bool begun, visited;
+	bool from_nothing; /* in use when it begins */
 	uint64_t begin_ms; /* of the first interval */
 	const struct hl_log_state
 		*after_hole; /* what the next interval begins with, after a hole */
@@ -182,10 +183,28 @@ static int begin_part(void *context, size_t index, const struct hl_log_state *st
 		return 0;
 	}
 	part->begun = true;
+	part->from_nothing = !state->total_bytes;
 	if (reserve_nodes(part, state->node_count) < 0)
 		return -ENOMEM;
 	if (state->node_count)
 		memcpy(part->bytes, state->bytes, state->node_count * sizeof(*part->bytes));
+	return 0;
+}
+
+/* Where the log begins after the process did, its first interval has what was in use then. */
+static bool is_late_beginning(const struct survey *survey, const struct part *part, uint64_t number)
+{
+	return number > 0 && number == survey->history->log->points[0].number && part->from_nothing;
+}
+
+static int take_beginning(struct part *part, const struct hl_log_interval *interval)
+{
+	for (size_t i = 0; i < interval->change_count; i++) {
+		const struct hl_log_change *one = &interval->changes[i];
+		if (reserve_nodes(part, (size_t)one->node + 1) < 0)
+			return -ENOMEM;
+		part->bytes[one->node] += one->max_bytes + one->rest_bytes;
+	}
 	return 0;
 }
 
@@ -201,6 +220,8 @@ static int visit_interval(void *context, size_t index, const struct hl_log_inter
 	if (!part->visited)
 		part->begin_ms = begin;
 	part->visited = true;
+	if (is_late_beginning(survey, part, interval->number))
+		return take_beginning(part, interval);
 	if (interval->max_tick < begin + start || max > end)
 		max = end; /* only damage can bring it */
 	if (part->after_hole)

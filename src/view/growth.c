@@ -27,6 +27,7 @@ struct growth {
 	struct hl_history *history;
 	const struct hl_view_options *options;
 	struct hl_growth_rows rows;
+	size_t grew;		   /* rows, with those that are left out */
 	struct hl_stack_path path; /* by stack */
 };
 
@@ -114,6 +115,20 @@ static size_t count_steady(const struct growth *growth)
 	return steady;
 }
 
+/* Beside leaks, rows that look nothing like one are noise; see growth->grew. */
+static void leave_out_scoreless(struct growth *growth)
+{
+	struct hl_growth_rows *rows = &growth->rows;
+
+	growth->grew = rows->count;
+	if (growth->options->json || !count_steady(growth))
+		return;
+	rows->count = 0;
+	for (size_t i = 0; i < growth->grew; i++)
+		if (lround(rows->rows[i].score * PERCENT * 10))
+			rows->rows[rows->count++] = rows->rows[i];
+}
+
 /* Whether there is a leak, or it is not known. */
 static bool may_leak(const struct growth *growth)
 {
@@ -165,6 +180,10 @@ static int emit_rows(struct hl_emit *emit, struct growth *growth)
 	if (shown && shown < rows->count)
 		hl_emit_line(emit, "... and %s more; -n 0 shows all",
 			     hl_format_count((int64_t)(rows->count - shown), more));
+	if (growth->grew > rows->count)
+		hl_emit_line(emit, "%s with a leak score of 0 left out; --json has %s",
+			     hl_format_count((int64_t)(growth->grew - rows->count), more),
+			     growth->grew - rows->count == 1 ? "it" : "them");
 	return 0;
 }
 
@@ -176,8 +195,8 @@ static void emit_explanation(struct hl_emit *emit, const struct growth *growth)
 
 	if (rows->left_out_ms)
 		hl_emit_line(emit,
-			     "the last %s, in which the program freed memory until it ended, "
-			     "are left out",
+			     "the last %s, in which the program freed memory as it ended, are "
+			     "left out",
 			     hl_format_duration(rows->left_out_ms * NS_PER_MS, text));
 	if (!may_leak(growth))
 		hl_emit_line(emit, "nothing grew steadily to the end; no leak seen");
@@ -190,10 +209,8 @@ static void emit_explanation(struct hl_emit *emit, const struct growth *growth)
 			     "grew most",
 			     format_slope(rows->slope, text), by_names[growth->options->by]);
 	else
-		hl_emit_line(emit,
-			     "%zu of %zu that grew did so steadily to the end, as leaks do; "
-			     "they come first",
-			     steady, rows->count);
+		hl_emit_line(emit, "%zu of %zu that grew did so steadily to the end, as leaks do%s",
+			     steady, growth->grew, steady < rows->count ? "; they come first" : "");
 	hl_emit_line(emit, "%s", "");
 }
 
@@ -229,6 +246,7 @@ int hl_view_growth(struct hl_history *history, const struct hl_view_options *opt
 	if (r < 0)
 		return r;
 	r = hl_stack_path_init(&growth.path, history->profile, &growth.rows.tree);
+	leave_out_scoreless(&growth);
 	if (r == 0)
 		r = write_growth(&growth);
 	hl_stack_path_release(&growth.path);

@@ -7,8 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PEAK_PARTS   10000 /* a rise of less than one of them is too small to matter */
-#define FALL_PERCENT 99	   /* an interval that ends with less of its maximum is of the end */
+#define PEAK_PARTS 10000 /* a rise of less than one of them is too small to matter */
+
+/* Of the end of a process. */
+#define TEARDOWN_PARTS	    4	/* a quarter of the range at most */
+#define TEARDOWN_RISE_PARTS 100 /* after a collapse less than one of them is allocated again */
+#define SWING_PARTS	    50	/* a fall of less than one of them hides no rise */
+
+/* Intervals in which nothing is freed, between falls before a collapse, and in any other fall: the
+ * last interval is often empty. */
+#define COLLAPSE_PAUSE_MAX 3
+#define FALL_PAUSE_MAX	   1
 
 /* ---- judging ---- */
 
@@ -196,24 +205,86 @@ static int fill(struct hl_growth_rows *rows, const struct hl_history *history,
 	return r;
 }
 
-/* How many points are left without the process' end. */
-static size_t points_before_end(const struct hl_history *history)
+/* ---- the end of the process ---- */
+
+/*
+ * Where what is in use collapses to less than half, to stay there until the end: the first point
+ * that ends so; ${count}: nowhere in the last part of the range. Some allocations of the way out,
+ * and pauses, may follow.
+ */
+static size_t find_collapse(const struct hl_log_point *points, size_t count, size_t earliest)
+{
+	size_t collapse = count;
+	int64_t highest = 0, rises = 0;
+
+	for (size_t i = count - 1; i >= earliest; i--) {
+		int64_t before = points[i - 1].end_bytes;
+		if (points[i].end_bytes > highest)
+			highest = points[i].end_bytes;
+		if (highest < before / 2 && rises <= before / TEARDOWN_RISE_PARTS)
+			collapse = i;
+		if (points[i].end_bytes > before)
+			rises += points[i].end_bytes - before;
+	}
+	return collapse;
+}
+
+/* The first point of the fall that leads to point ${end}, at which pauses are part of it. */
+static size_t find_fall(const struct hl_log_point *points, size_t end, size_t earliest,
+			size_t pause_max)
+{
+	size_t first = end, i = end;
+
+	while (i > earliest && points[i - 1].end_bytes <= points[i - 2].end_bytes &&
+	       first - i <= pause_max) {
+		i--;
+		if (points[i].end_bytes < points[i - 1].end_bytes)
+			first = i;
+	}
+	return first;
+}
+
+/* Whether the fall from point ${first} on could hide a rise before it. */
+static bool fall_matters(const struct hl_log_point *points, size_t count, size_t first)
+{
+	int64_t fall = points[first - 1].end_bytes - points[count - 1].end_bytes, peak = 0;
+	int64_t lowest = INT64_MAX, highest = 0;
+
+	for (size_t i = 0; i < count; i++)
+		if (points[i].max_bytes > peak)
+			peak = points[i].max_bytes;
+	for (size_t i = first / 2; i < first; i++) {
+		if (points[i].end_bytes < lowest)
+			lowest = points[i].end_bytes;
+		if (points[i].end_bytes > highest)
+			highest = points[i].end_bytes;
+	}
+	return fall >= peak / PEAK_PARTS && fall >= (highest - lowest) / SWING_PARTS;
+}
+
+size_t hl_growth_points_before_end(const struct hl_log_point *points, size_t count)
+{
+	size_t earliest = count - count / TEARDOWN_PARTS;
+
+	if (earliest < HL_GROWTH_BUCKETS_MIN)
+		earliest = HL_GROWTH_BUCKETS_MIN;
+	if (count <= earliest)
+		return count;
+	size_t collapse = find_collapse(points, count, earliest);
+	if (collapse < count)
+		return find_fall(points, collapse, earliest, COLLAPSE_PAUSE_MAX);
+	size_t first = find_fall(points, count, earliest, FALL_PAUSE_MAX);
+	return first < count && fall_matters(points, count, first) ? first : count;
+}
+
+static size_t points_to_judge(const struct hl_history *history)
 {
 	const struct hl_log *log = history->log;
-	const struct hl_log_point *points = history->points;
-	size_t count = history->point_count;
 
-	if (history->process->end == HL_END_RUNNING || count <= HL_GROWTH_BUCKETS_MIN ||
-	    points + count != log->points + log->point_count)
-		return count;
-	while (count > HL_GROWTH_BUCKETS_MIN &&
-	       points[count - 1].max_bytes < points[count - 2].max_bytes)
-		count--;
-	/* The fall began within the interval before. */
-	if (count > HL_GROWTH_BUCKETS_MIN &&
-	    points[count - 1].end_bytes < points[count - 1].max_bytes / 100 * FALL_PERCENT)
-		count--;
-	return count;
+	if (history->process->end == HL_END_RUNNING ||
+	    history->points + history->point_count != log->points + log->point_count)
+		return history->point_count;
+	return hl_growth_points_before_end(history->points, history->point_count);
 }
 
 int hl_growth_rows_init(struct hl_growth_rows *rows, struct hl_history *history,
@@ -221,7 +292,7 @@ int hl_growth_rows_init(struct hl_growth_rows *rows, struct hl_history *history,
 {
 	struct hl_history_survey survey;
 
-	size_t point_count = points_before_end(history);
+	size_t point_count = points_to_judge(history);
 	*rows = (struct hl_growth_rows){
 		.bucket_count = point_count,
 		.left_out_ms = (history->point_count - point_count) * HL_INTERVAL_TICKS,

@@ -18,8 +18,8 @@
  *	score	    the product of these, from 0 to 1; the highest of those with W = 1, 2, 4 and
  *		    8, for it is not known how often a collector runs
  *
- * Programs free what they have when they end. So, of a process that has ended, the intervals in
- * which what is in use falls until its end are not part of the range.
+ * Programs free what they have when they end. So the teardown of a process that has ended, see
+ * hl_growth_points_before_end(), is not part of the range.
  */
 #pragma once
 
@@ -59,6 +59,15 @@ int hl_growth_rows_init(struct hl_growth_rows *rows, struct hl_history *history,
 			const struct hl_view_options *options, struct hl_error *err);
 
 void hl_growth_rows_release(struct hl_growth_rows *rows);
+
+/*
+ * How many of the ${count} points, the last one being the end of the process, come before its
+ * teardown, which takes a quarter of them at most. That is the time from a collapse, to less than
+ * half of what was in use and never back, with whatever fell just before it; or else the intervals
+ * that fall to the end, where they fall far enough to hide a rise: a 50th of the swing of the later
+ * half. ${count} where there is none.
+ */
+size_t hl_growth_points_before_end(const struct hl_log_point *points, size_t count);
 
 /* The score, weight aside, of a row with these ${count} least amounts. */
 double hl_growth_score(const double *least, size_t count);

@@ -115,10 +115,79 @@ static void leaks_score_high_and_what_is_none_does_not(void **state)
 	assert_true(hl_growth_score((double[]){1, 2, 3, 4, 5, 6, 7}, 7) == 0);
 }
 
+/* ---- the end of a process ---- */
+
+#define POINTS 80
+
+/* Points of what is in use at the end of each interval: a rise to ${top}, then ${end}. */
+static size_t points_kept(double top, const double *end, size_t end_count)
+{
+	struct hl_log_point points[POINTS] = {0};
+	size_t rising = POINTS - end_count;
+
+	for (size_t i = 0; i < POINTS; i++) {
+		double bytes =
+			i < rising ? top * (double)(i + 1) / (double)rising : end[i - rising];
+		points[i].end_bytes = points[i].max_bytes = (int64_t)bytes;
+		if (i && points[i].max_bytes < points[i - 1].end_bytes)
+			points[i].max_bytes = points[i - 1].end_bytes;
+	}
+	return hl_growth_points_before_end(points, POINTS);
+}
+
+#define ASSERT_LEFT_OUT(count, top, ...)                                                         \
+	assert_int_equal(POINTS - points_kept(top, (const double[]){__VA_ARGS__},                \
+					      sizeof((double[]){__VA_ARGS__}) / sizeof(double)), \
+			 count)
+
+static void a_teardown_is_left_out_with_its_pauses(void **state)
+{
+	(void)state;
+	/* node, in KiB: V8 frees everything in several steps */
+	ASSERT_LEFT_OUT(7, 135700, 124300, 124300, 116700, 1400, 860, 860, 860);
+	/* all at once, then some of the way out allocates a little */
+	ASSERT_LEFT_OUT(5, 135700, 900, 900, 901, 860, 860);
+	/* the last interval alone, and step by step */
+	ASSERT_LEFT_OUT(1, 135700, 0);
+	ASSERT_LEFT_OUT(4, 135700, 110000, 60000, 20000, 10000);
+	/* what is left is more than half */
+	ASSERT_LEFT_OUT(2, 135700, 120000, 100000);
+	ASSERT_LEFT_OUT(3, 135700, 120000, 100000, 100000);
+}
+
+static void what_is_no_teardown_is_judged(void **state)
+{
+	(void)state;
+	/* a few hundred bytes of a leak that goes on */
+	ASSERT_LEFT_OUT(0, 135700000, 135699600);
+	ASSERT_LEFT_OUT(0, 135700000, 135699600, 135699000);
+	/* a rise after it, a fall that ends long before the process, or a full cache */
+	ASSERT_LEFT_OUT(0, 135700, 1400, 860, 860, 20000, 40000);
+	ASSERT_LEFT_OUT(0, 135700, 124300, 124300, 124300, 124300);
+	ASSERT_LEFT_OUT(0, 135700, 135700, 135700, 135700, 135700);
+	/* pauses before the collapse that are too long to be part of it */
+	ASSERT_LEFT_OUT(1, 135700, 124300, 124300, 124300, 124300, 124300, 1000);
+	/* hardly anything goes on for a third of the time: another phase of the program */
+	ASSERT_LEFT_OUT(0, 135700, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9,
+			9, 9, 9, 9, 9);
+}
+
+static void too_few_points_are_kept(void **state)
+{
+	struct hl_log_point points[HL_GROWTH_BUCKETS_MIN] = {{.end_bytes = 9, .max_bytes = 9}};
+
+	(void)state;
+	for (size_t count = 1; count <= HL_GROWTH_BUCKETS_MIN; count++)
+		assert_int_equal(hl_growth_points_before_end(points, count), count);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(leaks_score_high_and_what_is_none_does_not),
+		cmocka_unit_test(a_teardown_is_left_out_with_its_pauses),
+		cmocka_unit_test(what_is_no_teardown_is_judged),
+		cmocka_unit_test(too_few_points_are_kept),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -357,6 +357,39 @@ static void a_line_through_what_rises_evenly_has_its_slope(void **state)
 	lab_free(lab);
 }
 
+/* As after a switch from a mode without a log: what is in use comes at once. */
+static void a_log_that_begins_late_begins_with_what_is_in_use(void **state)
+{
+	struct lab *lab = lab_new(1 << 30);
+	struct hl_history_survey survey;
+	struct hl_error err = {0};
+
+	(void)state;
+	lab->intervals.number = 37;
+	change(lab, 3738, 4, 7000);
+	for (uint64_t number = 37; number < INTERVALS; number++) {
+		int64_t before[NODES];
+		memcpy(before, lab->held, sizeof(before));
+		change(lab, number * HL_INTERVAL_TICKS + 50, 3, number == 37 ? 8000 : 500);
+		end_interval(lab, number, before);
+	}
+	finish_log(lab);
+	struct hl_history *history = open_history(lab, HL_HISTORY_ALL, 1);
+	assert_int_equal(hl_history_start_ms(history), 3700);
+	assert_int_equal(hl_history_survey_init(&survey, history, 4, &err), 0);
+	const struct hl_history_sum *grew = &survey.sums[history->profile_nodes[3]];
+	assert_int_equal(grew->from_bytes, 8000);
+	assert_int_equal(grew->to_bytes, 8000 + 500 * (INTERVALS - 38));
+	assert_true(fabs(hl_history_slope(grew, history) - 5000) < 50);
+	const struct hl_history_sum *stayed = &survey.sums[history->profile_nodes[4]];
+	assert_int_equal(stayed->from_bytes, 7000);
+	assert_int_equal(stayed->to_bytes, 7000);
+	assert_null(stayed->buckets);
+	hl_history_survey_release(&survey);
+	hl_history_free(history);
+	lab_free(lab);
+}
+
 /* ---- series ---- */
 
 static void check_series(const struct lab *lab, struct hl_history_range range, unsigned jobs,
@@ -558,6 +591,7 @@ int main(void)
 		cmocka_unit_test(sums_go_on_after_what_was_cut_off),
 		cmocka_unit_test(where_nothing_was_written_it_is_as_before),
 		cmocka_unit_test(a_line_through_what_rises_evenly_has_its_slope),
+		cmocka_unit_test(a_log_that_begins_late_begins_with_what_is_in_use),
 		cmocka_unit_test(figures_by_key_add_up_to_the_timeline),
 		cmocka_unit_test(figures_by_key_add_up_where_a_segment_was_cut_off),
 		cmocka_unit_test(hills_are_what_their_definition_says),

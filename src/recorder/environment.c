@@ -107,10 +107,11 @@ static size_t count_of(char *const *environment)
 	return count;
 }
 
-/* LD_PRELOAD= the recorder : what stood there, and the end of the text */
+/* LD_PRELOAD= the recorder : what stood there, and the end of the text; in whole pointers */
 static size_t preload_bytes(const char *list)
 {
-	return sizeof(PRELOAD) + strlen(library) + 1 + (list ? strlen(list) : 0) + 1;
+	size_t bytes = sizeof(PRELOAD) + strlen(library) + 1 + (list ? strlen(list) : 0) + 1;
+	return (bytes + sizeof(char *) - 1) & ~(sizeof(char *) - 1);
 }
 
 size_t hl_environment_room(char *const *environment)
@@ -146,16 +147,19 @@ static void write_preload(char *entry, const char *list)
 		strcat(entry, list);
 }
 
-char *const *hl_environment_complete(char *const *environment, void *room)
+char *const *hl_environment_complete(char *const *environment, void *room, size_t bytes)
 {
-	char **complete = room;
-	size_t count = 3;
-	char *preload = (char *)(complete + count_of(environment) + 4);
-	write_preload(preload, value_of(environment, PRELOAD));
-	complete[0] = preload;
+	const char *list = value_of(environment, PRELOAD);
+	size_t text_bytes = preload_bytes(list), count = 3;
+	if (bytes < text_bytes + 4 * sizeof(char *))
+		return environment;
+	char **complete = (char **)((char *)room + text_bytes);
+	size_t limit = (bytes - text_bytes) / sizeof(char *) - 1;
+	write_preload(room, list);
+	complete[0] = room;
 	complete[1] = socket_entry;
 	complete[2] = token_entry;
-	for (; environment && *environment; environment++)
+	for (; environment && *environment && count < limit; environment++)
 		if (!is_one_of_three(*environment))
 			complete[count++] = *environment;
 	complete[count] = NULL;

@@ -19,8 +19,9 @@ void hl_environment_keep(char *const *environment, const char *recorder);
 size_t hl_environment_room(char *const *environment);
 
 /*
- * ${environment} with what is missing, made in ${room}, which is aligned as a pointer. The strings
- * stay where they are, but for LD_PRELOAD: there the recorder comes first, then what stood there.
- * Both functions are async-signal-safe and allocate nothing.
+ * ${environment} with what is missing, made in the ${bytes} of ${room}, which is aligned as a
+ * pointer. The strings stay where they are, but for LD_PRELOAD: there the recorder comes first,
+ * then what stood there. Nothing is written beyond ${room} even where another thread adds to
+ * ${environment} meanwhile. Both functions are async-signal-safe and allocate nothing.
  */
-char *const *hl_environment_complete(char *const *environment, void *room);
+char *const *hl_environment_complete(char *const *environment, void *room, size_t bytes);

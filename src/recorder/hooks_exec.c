@@ -65,7 +65,8 @@ static int make_with(const struct call *call, char *const *environment)
 					     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1)
 			       : NULL;
 	void *room = bytes && bytes <= STACK_BYTES_MAX ? alloca(bytes) : mapped;
-	int result = make(call, room ? hl_environment_complete(environment, room) : environment);
+	int result =
+		make(call, room ? hl_environment_complete(environment, room, bytes) : environment);
 	/* Rather unrecorded than not at all. */
 	if (room && (call->is_spawn ? result : errno) == E2BIG)
 		result = make(call, environment);
@@ -294,7 +295,7 @@ HL_EXPORT int system(const char *command)
 	char **own = environ;
 	size_t bytes = hl_real_resolve() ? lendable_bytes() : 0;
 	if (bytes)
-		environ = (char **)hl_environment_complete(own, alloca(bytes));
+		environ = (char **)hl_environment_complete(own, alloca(bytes), bytes);
 	int status = hl_real.system ? hl_real.system(command) : unknown();
 	if (bytes)
 		environ = own;
@@ -308,7 +309,7 @@ HL_EXPORT FILE *popen(const char *command, const char *type)
 	char **own = environ;
 	size_t bytes = hl_real_resolve() ? lendable_bytes() : 0;
 	if (bytes)
-		environ = (char **)hl_environment_complete(own, alloca(bytes));
+		environ = (char **)hl_environment_complete(own, alloca(bytes), bytes);
 	FILE *stream = hl_real.popen ? hl_real.popen(command, type) : NULL;
 	if (bytes)
 		environ = own;

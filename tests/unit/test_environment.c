@@ -32,11 +32,11 @@ static void assert_completed(char *const *given, char *const *wanted)
 	assert_true(bytes > 0);
 	void *room = malloc(bytes);
 	assert_non_null(room);
-	char *const *complete = hl_environment_complete(given, room);
+	char *const *complete = hl_environment_complete(given, room, bytes);
 	for (; *wanted; wanted++, complete++)
 		assert_string_equal(*complete, *wanted);
 	assert_null(*complete);
-	assert_int_equal(hl_environment_room(hl_environment_complete(given, room)), 0);
+	assert_int_equal(hl_environment_room(hl_environment_complete(given, room, bytes)), 0);
 	free(room);
 }
 

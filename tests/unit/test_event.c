@@ -868,7 +868,8 @@ static void a_request_that_must_fail_moves_no_sample(void **state)
 	(void)state;
 	static const uint64_t too_much[] = {UINT64_MAX, UINT64_C(1) << 63, UINT64_C(3) << 62};
 	struct hl_thread *before = hl_this_thread;
-	struct hl_thread *thread = calloc(1, sizeof(*thread));
+	struct hl_thread *thread = aligned_alloc(_Alignof(struct hl_thread), sizeof(*thread));
+	memset(thread, 0, sizeof(*thread));
 	thread->sampling = true;
 	thread->sample_countdown = 1000;
 	hl_this_thread = thread;

@@ -138,8 +138,8 @@ static void the_screen_has_every_part(void **state)
 		"120.0 MiB",
 		"20.0 MiB",
 		"and 8.0 MiB in 4 separately mapped blocks",
-		"25.0 MiB in 6,400 pages, most of it, 20.0 MiB, from arena 0 (each arena is "
-		"locked while it is trimmed)",
+		("25.0 MiB in 6,400 pages, most of it, 20.0 MiB, from arena 0 (each arena is "
+		 "locked while it is trimmed)"),
 		"Python objects (pymalloc's arenas)",
 		"exceeds 2.0 MiB (now 7.0 MiB)",
 		"jemalloc is there, too",

@@ -53,8 +53,8 @@ static void functions_that_allocate_for_their_callers_are_plumbing(void **state)
 		"<T as alloc::slice::hack::ConvertVec>::to_vec",
 		"<u8 as <[_]>::to_vec_in::ConvertVec>::to_vec::<alloc::alloc::Global>",
 		"<[u8]>::to_vec",
-		"<<alloc::boxed::Box<str> as core::convert::From<&str>>::from as "
-		"core::ops::Fn>::call",
+		("<<alloc::boxed::Box<str> as core::convert::From<&str>>::from as "
+		 "core::ops::Fn>::call"),
 		"hashbrown::raw::RawTable<T,A>::reserve_rehash",
 		"Perl_safesysmalloc",
 		"ngx_palloc",
@@ -96,8 +96,8 @@ static void functions_of_programs_are_none(void **state)
 		"shop::operator==(shop::item const&, shop::item const&)",
 		"bool shop::operator< <int>(std::string const&, int)",
 		"shop::item::operator std::string() const",
-		"shop::run(std::string const&)::{lambda(std::string)#1}::operator()(std::string) "
-		"const",
+		("shop::run(std::string const&)::{lambda(std::string)#1}::operator()(std::string) "
+		 "const"),
 		"decltype (f(0)) shop::call<int>(int)",
 		"(anonymous namespace)::parse(std::string)",
 		"alloc::shop::run",

@@ -191,6 +191,7 @@ static void emit_explanation(struct hl_emit *emit, const struct growth *growth)
 {
 	const struct hl_growth_rows *rows = &growth->rows;
 	size_t steady = count_steady(growth);
+	const char *by = by_names[growth->options->by], *plural = growth->grew == 1 ? "" : "s";
 	char text[HL_FORMAT_MAX];
 
 	if (rows->left_out_ms)
@@ -201,16 +202,20 @@ static void emit_explanation(struct hl_emit *emit, const struct growth *growth)
 	if (!may_leak(growth))
 		hl_emit_line(emit, "nothing grew steadily to the end; no leak seen");
 	else if (rows->bucket_count < HL_GROWTH_BUCKETS_MIN)
-		hl_emit_line(emit, "%zu grew; less than a second is too short to tell how steadily",
-			     rows->count);
+		hl_emit_line(emit,
+			     "%zu %s%s grew, but less than a second is too short to judge how "
+			     "steadily",
+			     growth->grew, by, plural);
 	else if (!steady)
 		hl_emit_line(emit,
 			     "memory in use grows steadily, by %s, but no %s alone does; these "
 			     "grew most",
-			     format_slope(rows->slope, text), by_names[growth->options->by]);
+			     format_slope(rows->slope, text), by);
 	else
-		hl_emit_line(emit, "%zu of %zu that grew did so steadily to the end, as leaks do%s",
-			     steady, growth->grew, steady < rows->count ? "; they come first" : "");
+		hl_emit_line(emit,
+			     "%zu of %zu %s%s that grew did so steadily to the end, as leaks do%s",
+			     steady, growth->grew, by, plural,
+			     steady < rows->count ? "; they come first" : "");
 	hl_emit_line(emit, "%s", "");
 }
 

@@ -172,7 +172,7 @@ static void say_problems(const struct hl_collector_summary *summary, const char 
 	if (summary->lost_events)
 		hl_cli_note("%" PRIu64 " events could not be counted; see 'heapline info %s'",
 			    summary->lost_events, name);
-	if (!summary->processes && !summary->incomplete)
+	if (!summary->processes && !summary->refused && !summary->incomplete)
 		hl_cli_note("nothing was recorded: '%s' ended before the recorder could start in "
 			    "it, or runs without preloaded libraries",
 			    command);

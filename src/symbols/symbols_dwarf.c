@@ -11,6 +11,7 @@
 #define NO_SCOPE       UINT32_MAX
 #define NO_FUNCTION    UINT32_MAX
 #define NESTING_MAX    512 /* deeper entries (damaged files) are not looked at */
+#define PARENTS_MAX    128 /* of a function; one that lies deeper has no scope in its name */
 #define ORIGINS_MAX    16  /* abstract_origin and specification in a row */
 #define RANGE_OVERLAPS 8   /* how many unit ranges before the nearest may enclose an address */
 
@@ -444,26 +445,38 @@ static const char *declaration_file(struct hl_dwarf *dwarf, Dwarf_Die *entry)
 	return source_file(dwarf, &root, number);
 }
 
-/* The entry that ${entry} lies in. Entries come in order of their offsets, parents first. */
-static bool parent_of(Dwarf_Die *entry, Dwarf_Die *ret_parent)
+/* The entries that ${entry} lies in, the unit's root first; their number, 0 where it was not found.
+ * Entries come in order of their offsets, parents first. */
+static int parents_of(Dwarf_Die *entry, Dwarf_Die ret_parents[PARENTS_MAX])
 {
 	Dwarf_Off wanted = dwarf_dieoffset(entry);
 	Dwarf_Die parent, child;
 
 	if (!dwarf_cu_die(entry->cu, &parent, NULL, NULL, NULL, NULL, NULL, NULL))
-		return false;
-	for (int depth = 0; depth < NESTING_MAX && dwarf_child(&parent, &child) == 0; depth++) {
+		return 0;
+	for (int depth = 0; depth < PARENTS_MAX && dwarf_child(&parent, &child) == 0;) {
 		Dwarf_Die next = child;
+		ret_parents[depth++] = parent;
 		do
 			child = next;
 		while (dwarf_siblingof(&child, &next) == 0 && dwarf_dieoffset(&next) <= wanted);
-		if (dwarf_dieoffset(&child) == wanted) {
-			*ret_parent = parent;
-			return true;
-		}
+		if (dwarf_dieoffset(&child) == wanted)
+			return depth;
 		parent = child;
 	}
-	return false;
+	return 0;
+}
+
+/* The entry in the class or namespace that ${entry}, written outside, belongs to. */
+static Dwarf_Die specification_of(Dwarf_Die *entry)
+{
+	Dwarf_Attribute attribute;
+	Dwarf_Die declared;
+
+	return dwarf_attr(entry, DW_AT_specification, &attribute) &&
+			       dwarf_formref_die(&attribute, &declared)
+		       ? declared
+		       : *entry;
 }
 
 /* The entry that says where ${entry} begins: of what nobody wrote, as the operator() that gcc makes
@@ -471,15 +484,150 @@ static bool parent_of(Dwarf_Die *entry, Dwarf_Die *ret_parent)
 static Dwarf_Die declaration_of(Dwarf_Die *entry)
 {
 	Dwarf_Attribute attribute;
-	Dwarf_Die declared = *entry, parent;
+	Dwarf_Die declared, parents[PARENTS_MAX];
 
 	if (dwarf_attr_integrate(entry, DW_AT_decl_file, &attribute))
 		return *entry;
-	if (dwarf_attr(entry, DW_AT_specification, &attribute) &&
-	    !dwarf_formref_die(&attribute, &declared))
-		return *entry;
-	return parent_of(&declared, &parent) && dwarf_tag(&parent) != DW_TAG_compile_unit ? parent
-											  : *entry;
+	declared = specification_of(entry);
+	int count = parents_of(&declared, parents);
+	return count > 1 ? parents[count - 1] : *entry;
+}
+
+/* ---- names with their scopes ---- */
+
+static bool is_class(Dwarf_Die *entry)
+{
+	int tag = dwarf_tag(entry);
+
+	return tag == DW_TAG_structure_type || tag == DW_TAG_class_type || tag == DW_TAG_union_type;
+}
+
+/* "<lambda()>" is what some versions of gcc call a class without a name. */
+static bool is_nameless_class(Dwarf_Die *entry)
+{
+	const char *name = is_class(entry) ? text_attribute(entry, DW_AT_name) : "";
+
+	return !name || name[0] == '<';
+}
+
+static bool is_lambda(Dwarf_Die *class)
+{
+	Dwarf_Die child;
+
+	if (dwarf_child(class, &child) != 0)
+		return false;
+	do {
+		const char *name = dwarf_tag(&child) == DW_TAG_subprogram
+					   ? text_attribute(&child, DW_AT_name)
+					   : NULL;
+		if (name && !strncmp(name, "operator()", strlen("operator()")))
+			return true;
+	} while (dwarf_siblingof(&child, &child) == 0);
+	return false;
+}
+
+/* How many classes in ${scope} and its blocks have no name, up to and including that at ${last}. */
+static unsigned count_nameless(Dwarf_Die *scope, Dwarf_Off last, int depth)
+{
+	unsigned count = 0;
+	Dwarf_Die child;
+
+	if (depth == PARENTS_MAX || dwarf_child(scope, &child) != 0)
+		return 0;
+	do {
+		if (dwarf_tag(&child) == DW_TAG_lexical_block)
+			count += count_nameless(&child, last, depth + 1);
+		else
+			count += is_nameless_class(&child);
+	} while (dwarf_siblingof(&child, &child) == 0 && dwarf_dieoffset(&child) <= last);
+	return count;
+}
+
+/* Where names of ${parents} are to be looked for: not in blocks. */
+static int innermost_scope(const Dwarf_Die *parents, int count)
+{
+	while (count && dwarf_tag((Dwarf_Die *)&parents[count - 1]) == DW_TAG_lexical_block)
+		count--;
+	return count - 1;
+}
+
+/* Numbers as the symbol table has them, if no class of the scope was optimized away. */
+static void write_class(FILE *out, Dwarf_Die *parents, int at)
+{
+	if (!is_nameless_class(&parents[at])) {
+		fprintf(out, "%s::", text_attribute(&parents[at], DW_AT_name));
+		return;
+	}
+	int scope = innermost_scope(parents, at);
+	fprintf(out, "{%s#%u}::", is_lambda(&parents[at]) ? "lambda" : "unnamed type",
+		count_nameless(&parents[scope < 0 ? 0 : scope], dwarf_dieoffset(&parents[at]), 0));
+}
+
+/* The scopes of ${entry} and its own name, as the demangler writes them, without parameters. A
+ * function within a function, which C++ does not have, is written without. */
+static void write_qualified(FILE *out, Dwarf_Die *entry, int depth)
+{
+	Dwarf_Die origin = origin_of(*entry), declared = specification_of(&origin);
+	Dwarf_Die parents[PARENTS_MAX];
+	const char *name = text_attribute(&origin, DW_AT_name);
+	int count = depth < ORIGINS_MAX ? parents_of(&declared, parents) : 0;
+	int scope = innermost_scope(parents, count), first = 1;
+
+	if (scope >= 0 && dwarf_tag(&parents[scope]) == DW_TAG_subprogram)
+		first = count;
+	for (int i = first; i < count; i++)
+		if (dwarf_tag(&parents[i]) == DW_TAG_subprogram)
+			first = i;
+	for (int i = first; i < count; i++) {
+		const char *text = text_attribute(&parents[i], DW_AT_name);
+		if (dwarf_tag(&parents[i]) == DW_TAG_subprogram) {
+			write_qualified(out, &parents[i], depth + 1);
+			fputs("::", out);
+		} else if (dwarf_tag(&parents[i]) == DW_TAG_namespace) {
+			fprintf(out, "%s::", text ? text : "(anonymous namespace)");
+		} else if (is_class(&parents[i])) {
+			write_class(out, parents, i);
+		}
+	}
+	fputs(name ? name : "", out);
+}
+
+/* Saves the search for scopes in languages that have none. */
+static bool has_scopes(Dwarf_Die *entry)
+{
+	Dwarf_Die root;
+
+	if (!dwarf_cu_die(entry->cu, &root, NULL, NULL, NULL, NULL, NULL, NULL))
+		return false;
+	switch (dwarf_srclang(&root)) {
+	case DW_LANG_C89:
+	case DW_LANG_C:
+	case DW_LANG_C99:
+	case DW_LANG_C11:
+	case DW_LANG_Go:
+	case DW_LANG_Mips_Assembler:
+		return false;
+	default:
+		return true;
+	}
+}
+
+/* Of a function without a linkage name. */
+static int intern_qualified(struct hl_dwarf *dwarf, Dwarf_Die *entry, uint32_t *ret_name)
+{
+	const char *name = text_attribute(entry, DW_AT_name);
+	char *text = NULL;
+	size_t bytes;
+
+	if (!name || !has_scopes(entry))
+		return hl_strings_intern(dwarf->strings, name, ret_name);
+	FILE *out = open_memstream(&text, &bytes);
+	if (!out)
+		return -ENOMEM;
+	write_qualified(out, entry, 0);
+	int r = fclose(out) == 0 ? hl_strings_intern(dwarf->strings, text, ret_name) : -ENOMEM;
+	free(text);
+	return r;
 }
 
 static int name_function(struct hl_dwarf *dwarf, Dwarf_Die *entry, struct function *ret_function)
@@ -490,10 +638,10 @@ static int name_function(struct hl_dwarf *dwarf, Dwarf_Die *entry, struct functi
 	if (!name)
 		name = text_attribute(entry, DW_AT_MIPS_linkage_name);
 	struct function function = {.entry = entry->addr, .has_linkage_name = name != NULL};
-	if (!name)
-		name = text_attribute(entry, DW_AT_name);
 	char *demangled = name ? hl_symbols_demangle(name) : NULL;
-	int r = hl_strings_intern(dwarf->strings, demangled ? demangled : name, &function.name);
+	int r = name ? hl_strings_intern(dwarf->strings, demangled ? demangled : name,
+					 &function.name)
+		     : intern_qualified(dwarf, entry, &function.name);
 	free(demangled);
 	Dwarf_Die declaration = declaration_of(entry);
 	if (r == 0)

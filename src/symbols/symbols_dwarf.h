@@ -15,7 +15,7 @@ struct hl_dwarf;
 
 struct hl_dwarf_frame {
 	struct hl_symbols_frame frame;
-	bool has_linkage_name; /* else `function` is the bare name, without scope or parameters */
+	bool has_linkage_name; /* else `function` is without parameters */
 };
 
 /* Lists the units of ${dwarf}, which must outlive it, as must ${strings}, where names are kept. 0

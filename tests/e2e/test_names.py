@@ -75,6 +75,18 @@ class Names(harness.TestCase):
         path = self.compile("g++", "names.cc", "names", "-O2", "-fno-optimize-sibling-calls")
         self.assertEqual(self.stacks([path], "--hide", RUNTIME), CXX_STACKS)
 
+    def test_inlined_lambdas_of_cxx_are_named_apart_from_the_library_around_them(self):
+        path = self.compile("g++", "invoked.cc", "invoked", "-O2", "-pthread")
+        _, recording = self.record_well([path])
+        rows = harness.top_rows(recording, "alloc")
+        sites = {name: row["cum_bytes"] for name, row in rows.items() if "{lambda#" in name}
+        self.assertEqual(sites, {"main::{lambda#1}::operator()": 1009,
+                                 "main::{lambda#2}::operator()": 2003})
+        self.assertFalse([name for name in rows if re.match(r"operator\(\)|_+invoke|_M_", name)])
+        folded = harness.run([harness.HEAPLINE, "folded", "--value", "alloc", "--focus",
+                              "lambda#1", recording]).stdout
+        self.assertIn("std::__invoke_impl<", folded)
+
     def test_functions_of_rust_are_named_by_their_paths(self):
         path = self.compile("rustc", "names.rs", "names", "-Copt-level=2")
         # The standard library's frames differ from version to version.

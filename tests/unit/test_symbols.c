@@ -53,6 +53,29 @@ static const char cxx_source[] =
 	     "	return lambda(1);\n"
 	     "}\n";
 
+/* What has no linkage name, because its scope or a parameter of its template is in one function or
+ * one unit, and is inlined. */
+static const char scopes_source[] =
+	HERE "#define INLINE inline __attribute__((always_inline))\n"
+	     "namespace shop {\n"
+	     "template <class F> INLINE void *with(F f) { return f(1); }\n"
+	     "namespace {\n"
+	     "struct till { INLINE void *open() const { return HERE; } };\n"
+	     "INLINE void *fill() { return till().open(); }\n"
+	     "}\n"
+	     "}\n"
+	     "extern \"C\" void *in_scopes() { return shop::fill(); }\n"
+	     "extern \"C\" void *in_second_lambda(void **first)\n"
+	     "{\n"
+	     "	*first = shop::with([](int x) __attribute__((always_inline))\n"
+	     "		{ return x ? HERE : nullptr; });\n"
+	     "	{\n"
+	     "		auto second = [](int x) __attribute__((always_inline))\n"
+	     "			{ return x ? HERE : nullptr; };\n"
+	     "		return shop::with(second);\n"
+	     "	}\n"
+	     "}\n";
+
 struct lab {
 	char path[64];
 	bool has_tools;
@@ -227,6 +250,29 @@ static void cxx_templates_and_lambdas_have_their_full_names(void **state)
 			    "(anonymous namespace)::box<int>::where(int) const");
 	assert_true(ask(&library, "in_lambda", &frames) >= 1);
 	assert_non_null(strstr(frames[0].function, "lambda"));
+	library_close(&library);
+}
+
+/* clang has linkage names with parameters for all of these. */
+static void inlined_cxx_functions_without_linkage_names_have_their_scopes(void **state)
+{
+	const struct hl_symbols_frame *frames;
+
+	require_tools(*state);
+	write_source(*state, "s.cc", scopes_source);
+	if (system("g++ --version >/dev/null 2>&1") != 0) {
+		print_message("skipped: g++ is needed\n");
+		skip();
+	}
+	run(*state, "g++ -std=c++17 -O2 -g -shared -fPIC -o s.so s.cc");
+	struct library library = library_open(*state, "s.so");
+	assert_int_equal(ask(&library, "in_scopes", &frames), 3);
+	assert_string_equal(frames[0].function, "shop::(anonymous namespace)::till::open");
+	assert_string_equal(frames[1].function, "shop::(anonymous namespace)::fill");
+	assert_string_equal(frames[2].function, "in_scopes");
+	assert_int_equal(ask(&library, "in_second_lambda", &frames), 3);
+	assert_string_equal(frames[0].function, "in_second_lambda::{lambda#2}::operator()");
+	assert_int_equal(strncmp(frames[1].function, "shop::with<", strlen("shop::with<")), 0);
 	library_close(&library);
 }
 
@@ -487,6 +533,7 @@ int main(void)
 		LAB_TEST(inlined_functions_have_frames_with_the_lines_of_their_calls),
 		LAB_TEST(clang_and_split_units_are_read_as_well),
 		LAB_TEST(cxx_templates_and_lambdas_have_their_full_names),
+		LAB_TEST(inlined_cxx_functions_without_linkage_names_have_their_scopes),
 		LAB_TEST(what_nobody_declared_begins_where_its_class_does),
 		LAB_TEST(without_debug_information_the_symbol_table_names_functions),
 		LAB_TEST(in_a_stripped_file_a_nameless_function_keeps_its_calls_together),

@@ -59,9 +59,9 @@ int hl_status_get(struct hl_status *status);
 /*
  * Switches to any mode, as often as wanted. Blocks that were allocated while the mode was HL_CLOSED
  * are unknown: their frees count as unmatched. A log begins, or goes on, with what is in use then.
- * 0, -ENOTCONN when nothing is being recorded, -EINVAL when there is no such mode, -EOPNOTSUPP for a
- * mode with a log in a process whose limit of address space left no room for one. A switch leaves a
- * mark, "mode closed" or the like.
+ * 0, -ENOTCONN when nothing is being recorded, -EINVAL when there is no such mode, -EOPNOTSUPP for
+ * a mode with a log in a process whose limit of address space left no room for one. A switch leaves
+ * a mark, "mode closed" or the like.
  */
 int hl_mode_set(enum hl_recording_mode mode);
 

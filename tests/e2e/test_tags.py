@@ -62,7 +62,7 @@ class Tags(unittest.TestCase):
         for option in (["-o", "x.hl"], ["--sizes"], ["--events"], ["--sample", "4K"]):
             result = run([HEAPLINE, "record", "--tags", *option, "--", "/bin/true"])
             self.assertEqual(result.status, 2)
-            self.assertIn("there is no recording", result.stderr)
+            self.assertIn("makes no recording", result.stderr)
 
     def test_programs_that_cannot_preload_are_refused(self):
         result = tagged(program("hello_static"))

@@ -25,6 +25,8 @@ void hl_heap_counters_add(struct hl_heap_counters *sum, const struct hl_heap_cou
 	sum->too_large_bytes += more->too_large_bytes;
 }
 
+#define LEAST_CALL_NS 10.0 /* no allocator answers faster on average */
+
 struct hl_heap_rate hl_heap_rate(const struct hl_heap_counting *counting)
 {
 	const struct hl_heap_counters *counters = &counting->counters;
@@ -38,8 +40,11 @@ struct hl_heap_rate hl_heap_rate(const struct hl_heap_counting *counting)
 	uint64_t frees = counters->calls[HL_HEAP_FREE], allocations = calls - frees;
 	double own_percent =
 		counting->percent_during - (double)calls / seconds * counting->trap_ns / 1e7;
-	if (counting->percent_during > BUSY_PERCENT && own_percent > 0 &&
-	    own_percent < counting->percent_before)
+	/* The difference of two noisy figures; calls take some time of their own. */
+	double least_percent = (double)calls / seconds * LEAST_CALL_NS / 1e7;
+	if (own_percent < least_percent)
+		own_percent = least_percent;
+	if (counting->percent_during > BUSY_PERCENT && own_percent < counting->percent_before)
 		times = counting->percent_before / own_percent;
 	return (struct hl_heap_rate){
 		.allocations_per_second = times * (double)allocations / seconds,

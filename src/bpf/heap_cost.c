@@ -11,7 +11,8 @@
 #define TOTAL_TRAPS		 2.1
 #define FREE_TRAPS		 1.05
 
-#define BUSY_PERCENT 90 /* a target that uses more is held up by probes */
+#define BUSY_PERCENT  90   /* a target that uses more is held up by probes */
+#define LEAST_CALL_NS 10.0 /* no allocator answers faster on average */
 
 void hl_heap_counters_add(struct hl_heap_counters *sum, const struct hl_heap_counters *more)
 {
@@ -24,8 +25,6 @@ void hl_heap_counters_add(struct hl_heap_counters *sum, const struct hl_heap_cou
 	sum->too_large_events += more->too_large_events;
 	sum->too_large_bytes += more->too_large_bytes;
 }
-
-#define LEAST_CALL_NS 10.0 /* no allocator answers faster on average */
 
 struct hl_heap_rate hl_heap_rate(const struct hl_heap_counting *counting)
 {

@@ -55,6 +55,14 @@ static void a_busy_target_calls_more_often_than_was_counted(void **state)
 	expect_about(rate.calls_per_second, 800000 / 0.6);
 }
 
+/* By these figures probes took all of its time; 2 million calls a second need 2 percent. */
+static void calls_take_some_time_of_their_own(void **state)
+{
+	(void)state;
+	expect_about(rate_of(499999, 100, 100, 100).calls_per_second, 1e8);
+	expect_about(rate_of(500001, 100, 100, 100).calls_per_second, 1e8);
+}
+
 static void an_idle_target_costs_nothing(void **state)
 {
 	struct hl_heap_rate rate = rate_of(0, 0, 0, 0);
@@ -113,6 +121,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_baseline_is_what_the_target_used_without_probes),
 		cmocka_unit_test(a_busy_target_calls_more_often_than_was_counted),
+		cmocka_unit_test(calls_take_some_time_of_their_own),
 		cmocka_unit_test(an_idle_target_costs_nothing),
 		cmocka_unit_test(samples_cost_the_less_the_rarer_they_are),
 		cmocka_unit_test(the_sample_that_is_advised_fits_and_no_smaller_one_does),

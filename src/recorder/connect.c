@@ -19,9 +19,24 @@
 /* A collector that has not answered in this time is looked at. */
 #define LOOK_MS 100
 
-static struct sockaddr_un collector;
-static socklen_t collector_bytes; /* 0 = none */
+/* A name in the abstract namespace: a leading NUL, none after. */
+struct address {
+	struct sockaddr_un name;
+	socklen_t bytes; /* 0 = none */
+};
+
+static struct address collector, silence;
 static char token[32];
+
+static void set_address(struct address *address, const char *prefix, const char *text, size_t bytes)
+{
+	size_t prefix_bytes = strlen(prefix);
+	address->name.sun_family = AF_UNIX;
+	memcpy(address->name.sun_path + 1, prefix, prefix_bytes);
+	memcpy(address->name.sun_path + 1 + prefix_bytes, text, bytes);
+	address->bytes =
+		(socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + prefix_bytes + bytes);
+}
 
 static const char *variable(char *const *environment, const char *name)
 {
@@ -37,13 +52,11 @@ bool hl_connect_read_environment(char *const *environment)
 	const char *name = variable(environment, HL_ENV_SOCKET);
 	const char *digits = variable(environment, HL_ENV_TOKEN);
 	if (!name || !digits || strlen(digits) != sizeof(token) ||
-	    strlen(name) + 1 > sizeof(collector.sun_path))
+	    strlen(name) + 1 > sizeof(collector.name.sun_path))
 		return false;
-	collector.sun_family = AF_UNIX;
-	memcpy(collector.sun_path + 1, name,
-	       strlen(name)); /* abstract: a leading NUL, none after */
 	memcpy(token, digits, sizeof(token));
-	collector_bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
+	set_address(&collector, "", name, strlen(name));
+	set_address(&silence, HL_SILENCE_PREFIX, digits, sizeof(token));
 	return true;
 }
 
@@ -119,7 +132,7 @@ static int open_connection(uint64_t deadline_ms, int32_t *ret_pid)
 	hl_sys6(SYS_setsockopt, fd, SOL_SOCKET, SO_SNDTIMEO, (long)&wait, sizeof(wait), 0);
 	long result;
 	do {
-		result = HL_SYS(SYS_connect, fd, &collector, collector_bytes);
+		result = HL_SYS(SYS_connect, fd, &collector.name, collector.bytes);
 	} while (try_again(result, deadline_ms));
 	if (result == 0 && !is_trusted(fd, ret_pid))
 		result = -EPERM;
@@ -145,17 +158,52 @@ static bool send_hello(int fd, enum hl_hello_kind kind)
 	       sizeof(hello);
 }
 
-/* Receives the welcome; returns the memfd, or -1. */
+/* Whether the collector has not answered another recorder, and has not come to its hello since. */
+static bool is_silent(void)
+{
+	int fd = (int)HL_SYS(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return false;
+	bool bound = HL_SYS(SYS_connect, fd, &silence.name, silence.bytes) == 0;
+	hl_sys_close(fd);
+	return bound;
+}
+
+/* Room for one descriptor. */
+union control {
+	struct cmsghdr header;
+	char bytes[CMSG_SPACE(sizeof(int))];
+};
+
+/* Has the others not wait for a collector that did not answer on connection ${fd}. */
+static void announce_silence(int fd)
+{
+	int bound = (int)HL_SYS(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (bound < 0)
+		return;
+	if (HL_SYS(SYS_bind, bound, &silence.name, silence.bytes) == 0) {
+		union control control = {.header = {CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS}};
+		memcpy(CMSG_DATA(&control.header), &bound, sizeof(bound));
+		char byte = 0;
+		const struct msghdr message = {
+			.msg_iov = &(struct iovec){&byte, sizeof(byte)},
+			.msg_iovlen = 1,
+			.msg_control = &control,
+			.msg_controllen = sizeof(control),
+		};
+		HL_SYS(SYS_sendmsg, fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+	}
+	hl_sys_close(bound);
+}
+
+/* Receives the welcome. The memfd; -EAGAIN when the collector does not answer in time, or another
+ * negative errno when there is no region. */
 static int receive_region(int fd, int32_t collector_pid, uint64_t deadline_ms,
 			  struct hl_welcome *ret_welcome)
 {
-	union {
-		struct cmsghdr header;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control;
-	struct iovec part = {ret_welcome, sizeof(*ret_welcome)};
+	union control control;
 	struct msghdr message = {
-		.msg_iov = &part,
+		.msg_iov = &(struct iovec){ret_welcome, sizeof(*ret_welcome)},
 		.msg_iovlen = 1,
 		.msg_control = &control,
 		.msg_controllen = sizeof(control),
@@ -164,12 +212,12 @@ static int receive_region(int fd, int32_t collector_pid, uint64_t deadline_ms,
 	do {
 		received = HL_SYS(SYS_recvmsg, fd, &message, MSG_CMSG_CLOEXEC);
 	} while (try_again(received, deadline_ms) && !is_stopped(collector_pid));
+	if (received == -EAGAIN || received == -EINTR)
+		return -EAGAIN;
 	if (received != sizeof(*ret_welcome) || ret_welcome->magic != HL_WELCOME_MAGIC ||
-	    ret_welcome->error)
-		return -1;
-	if (message.msg_controllen < sizeof(struct cmsghdr) ||
+	    ret_welcome->error || message.msg_controllen < sizeof(struct cmsghdr) ||
 	    control.header.cmsg_type != SCM_RIGHTS)
-		return -1;
+		return -EPROTO;
 	int region_fd;
 	memcpy(&region_fd, CMSG_DATA(&control.header), sizeof(region_fd));
 	return region_fd;
@@ -213,13 +261,15 @@ struct request {
 static void ask(struct request *request)
 {
 	uint64_t deadline_ms = now_ms() + HL_HELLO_WAIT_MS;
-	int fd = open_connection(deadline_ms, &request->collector_pid);
+	int fd = is_silent() ? -EAGAIN : open_connection(deadline_ms, &request->collector_pid);
 	if (fd < 0)
 		return;
 	struct hl_welcome welcome;
 	int region_fd = send_hello(fd, request->kind)
 				? receive_region(fd, request->collector_pid, deadline_ms, &welcome)
-				: -1;
+				: -EPIPE;
+	if (region_fd == -EAGAIN)
+		announce_silence(fd);
 	hl_sys_close(fd);
 	if (region_fd < 0)
 		return;
@@ -252,7 +302,7 @@ static void ask_apart(void *request)
 void *hl_connect_get_region(enum hl_hello_kind kind, size_t *ret_bytes, int32_t *ret_collector_pid)
 {
 	struct request request = {.kind = kind};
-	if (!collector_bytes)
+	if (!collector.bytes)
 		return NULL;
 	if (has_two_descriptors())
 		ask(&request);

@@ -5,6 +5,12 @@
  * welcome that carries the memfd as SCM_RIGHTS. The collector takes pid and uid from SO_PEERCRED
  * and refuses other users than its own and root; so does the recorder. A forked child asks again,
  * at its first event; an exec'ed program likewise, from its environment.
+ *
+ * While the collector is stopped or hangs, only the first hello waits for it. Its recorder then
+ * binds a datagram socket to the name HL_SILENCE_PREFIX + the token and sends it along the
+ * connection (SCM_RIGHTS): the name stays bound while that connection waits to be read, whoever
+ * ends meanwhile. Recorders that find it bound go on unrecorded at once. The collector drops the
+ * socket with the connection when it comes to it.
  */
 #pragma once
 
@@ -12,6 +18,10 @@
 
 #define HL_ENV_SOCKET "HEAPLINE_SOCKET" /* name of the collector's socket */
 #define HL_ENV_TOKEN  "HEAPLINE_TOKEN"	/* 32 hexadecimal digits that the hello must repeat */
+
+/* Bound: the collector did not answer another recorder. The token in it is known to nobody else
+ * until then, and useless to other users. */
+#define HL_SILENCE_PREFIX "heapline-silent-"
 
 #define HL_HELLO_MAGIC	 UINT64_C(0x31304f4c4c45484c) /* "LHELLO01" */
 #define HL_WELCOME_MAGIC UINT64_C(0x3130454d4f434c57)

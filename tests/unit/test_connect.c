@@ -44,7 +44,7 @@ static int listen_in_silence(void)
 		 address.sun_path + 1);
 	socklen_t size =
 		(socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1) + (socklen_t)length;
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	assert_int_equal(bind(fd, (struct sockaddr *)&address, size), 0);
 	assert_int_equal(listen(fd, 1), 0);
 	assert_true(hl_connect_read_environment(environment));
@@ -57,6 +57,23 @@ static void tick_every(suseconds_t period_us)
 	setitimer(ITIMER_REAL, &timer, NULL);
 }
 
+/* Accepts a recorder that has said hello; negative when there is none. */
+static int accept_hello(int fd)
+{
+	struct hl_hello hello;
+	int caller = accept4(fd, NULL, NULL, SOCK_NONBLOCK);
+	if (caller >= 0)
+		assert_int_equal(recv(caller, &hello, sizeof(hello), 0), sizeof(hello));
+	return caller;
+}
+
+static void ask_in_vain(void)
+{
+	size_t bytes;
+	int32_t pid;
+	assert_null(hl_connect_get_region(HL_HELLO_FORK, &bytes, &pid));
+}
+
 static void a_silent_collector_is_given_up_however_many_signals_come(void **state)
 {
 	(void)state;
@@ -64,15 +81,30 @@ static void a_silent_collector_is_given_up_however_many_signals_come(void **stat
 	sigaction(SIGALRM, &action, NULL);
 	int fd = listen_in_silence();
 	tick_every(TICK_US);
-	size_t bytes;
-	int32_t pid;
-	void *region = hl_connect_get_region(HL_HELLO_START, &bytes, &pid);
+	ask_in_vain();
 	tick_every(0);
-	assert_null(region);
 	/* It got as far as waiting for an answer. */
-	struct hl_hello hello;
-	int caller = accept(fd, NULL, NULL);
-	assert_int_equal(recv(caller, &hello, sizeof(hello), 0), sizeof(hello));
+	int caller = accept_hello(fd);
+	assert_true(caller >= 0);
+	close(caller);
+	close(fd);
+}
+
+static void one_recorder_waits_for_a_silent_collector_and_the_others_do_not(void **state)
+{
+	(void)state;
+	int fd = listen_in_silence();
+	ask_in_vain();
+	/* The collector has not come to that hello: nobody says another. */
+	ask_in_vain();
+	int caller = accept_hello(fd);
+	assert_true(caller >= 0);
+	assert_true(accept_hello(fd) < 0);
+	/* Now it has. */
+	close(caller);
+	ask_in_vain();
+	caller = accept_hello(fd);
+	assert_true(caller >= 0);
 	close(caller);
 	close(fd);
 }
@@ -88,9 +120,7 @@ static void the_region_of_another_user_is_not_taken(void **state)
 	int fd = listen_in_silence();
 	assert_int_equal(seteuid(0), 0);
 	assert_int_equal(seteuid(CALLER), 0);
-	size_t bytes;
-	int32_t pid;
-	assert_null(hl_connect_get_region(HL_HELLO_START, &bytes, &pid));
+	ask_in_vain();
 	assert_int_equal(seteuid(0), 0);
 	/* It hung up without a word: not even the token was told. */
 	int caller = accept(fd, NULL, NULL);
@@ -105,6 +135,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_silent_collector_is_given_up_however_many_signals_come),
+		cmocka_unit_test(one_recorder_waits_for_a_silent_collector_and_the_others_do_not),
 		cmocka_unit_test(the_region_of_another_user_is_not_taken),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

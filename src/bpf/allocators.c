@@ -68,11 +68,7 @@ static int add_symbol(struct reading *reading, const GElf_Sym *symbol, const cha
 	if (!hl_elf_code_offset(reading->elf, added.address, &added.offset) ||
 	    merge_alias(reading, &added))
 		return 0;
-	int r = hl_array_reserve(&reading->candidates, &reading->capacity, reading->count + 1,
-				 sizeof(*reading->candidates));
-	if (r == 0)
-		reading->candidates[reading->count++] = added;
-	return r;
+	return HL_ARRAY_APPEND(reading->candidates, reading->count, reading->capacity, added);
 }
 
 static int read_table(struct reading *reading, Elf_Scn *section, const GElf_Shdr *header)
@@ -271,8 +267,7 @@ static int by_offset(const void *left, const void *right)
 
 static int place_candidates(const struct reading *reading, struct hl_allocator_functions *found)
 {
-	int r = hl_array_reserve(&found->functions, &found->capacity, reading->count,
-				 sizeof(*found->functions));
+	int r = HL_ARRAY_RESERVE(found->functions, found->capacity, reading->count);
 	if (r < 0 || !reading->count)
 		return r;
 	for (size_t i = 0; i < reading->count; i++)
@@ -336,8 +331,8 @@ static bool was_seen(const struct hl_allocators *allocators, const struct hl_map
 
 static int keep_seen(struct hl_allocators *allocators, const struct hl_map *map)
 {
-	int r = hl_array_reserve(&allocators->seen, &allocators->seen_capacity,
-				 allocators->seen_count + 1, sizeof(*allocators->seen));
+	int r = HL_ARRAY_RESERVE(allocators->seen, allocators->seen_capacity,
+				 allocators->seen_count + 1);
 
 	if (r == 0)
 		allocators->seen[allocators->seen_count++] =
@@ -354,8 +349,8 @@ static void release_allocator(struct hl_allocator *allocator)
 static int add_allocator(struct hl_allocators *allocators, const struct hl_map *map,
 			 const struct hl_allocator_functions *found)
 {
-	int r = hl_array_reserve(&allocators->allocators, &allocators->capacity,
-				 allocators->count + 1, sizeof(*allocators->allocators));
+	int r = HL_ARRAY_RESERVE(allocators->allocators, allocators->capacity,
+				 allocators->count + 1);
 	char *path = r == 0 ? strdup(map->path) : NULL;
 
 	if (!path)

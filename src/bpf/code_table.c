@@ -452,8 +452,7 @@ static int write_row(struct row_writer *writer, uint64_t offset, uint64_t rule)
 	struct hl_code_table *table = writer->table;
 	struct hl_code_page *page = &table->pages[offset >> HL_CODE_PAGE_SHIFT];
 	uint64_t in_page = offset & (HL_CODE_PAGE_BYTES - 1);
-	int r = hl_array_reserve(&table->rows, &writer->capacity, table->row_count + (size_t)2,
-				 sizeof(*table->rows));
+	int r = HL_ARRAY_RESERVE(table->rows, writer->capacity, table->row_count + (size_t)2);
 	if (r < 0)
 		return r;
 	if (!page->row_count) {

@@ -20,8 +20,7 @@ static int add_to_stack(struct hl_heap_sums *sums, uint64_t stack, double bytes,
 		if (sums->sums[id - 1].stack == stack)
 			break;
 	if (!id) {
-		int r = hl_array_reserve(&sums->sums, &sums->capacity, sums->count + 1,
-					 sizeof(*sums->sums));
+		int r = HL_ARRAY_RESERVE(sums->sums, sums->capacity, sums->count + 1);
 		if (r == 0)
 			r = hl_index_add(&sums->index, hash, (uint32_t)sums->count + 1);
 		if (r < 0)

@@ -49,11 +49,8 @@ struct hl_page_camera {
 
 static int add_device(struct hl_page_camera *camera, uint32_t major, uint32_t minor, enum rule rule)
 {
-	if (hl_array_reserve(&camera->devices, &camera->device_capacity, camera->device_count + 1,
-			     sizeof(*camera->devices)) < 0)
-		return -ENOMEM;
-	camera->devices[camera->device_count++] = (struct device){major, minor, rule};
-	return 0;
+	return HL_ARRAY_APPEND(camera->devices, camera->device_count, camera->device_capacity,
+			       (struct device){major, minor, rule});
 }
 
 /* Where memory without a file has its files. A kernel without such files maps none of them. */
@@ -188,9 +185,8 @@ void hl_page_camera_avoid_scan(struct hl_page_camera *camera)
 
 static int append_run(struct hl_pages *pages, struct hl_page_run run)
 {
-	if (hl_array_reserve(&pages->runs, &pages->capacity, pages->count + 1, sizeof(run)) < 0)
+	if (HL_ARRAY_APPEND(pages->runs, pages->count, pages->capacity, run) < 0)
 		return -ENOMEM;
-	pages->runs[pages->count++] = run;
 	pages->page_count += (run.end - run.start) >> HL_PAGE_SHIFT;
 	return 0;
 }

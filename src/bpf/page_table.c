@@ -74,8 +74,7 @@ static int intern(struct hl_page_table *table, uint64_t stack, uint32_t *ret_ind
 		}
 	if (table->stack_count == STACK_OF)
 		return -ENOMEM;
-	if (hl_array_reserve(&table->stacks, &table->stack_capacity, table->stack_count + 1,
-			     sizeof(*table->stacks)) < 0)
+	if (HL_ARRAY_RESERVE(table->stacks, table->stack_capacity, table->stack_count + 1) < 0)
 		return -ENOMEM;
 	id = (uint32_t)table->stack_count + 1;
 	if (hl_index_add(&table->stack_index, hash, id) < 0)
@@ -109,8 +108,7 @@ static struct block *find_block(const struct hl_page_table *table, uint64_t numb
 
 static struct block *add_block(struct hl_page_table *table, uint64_t number)
 {
-	if (hl_array_reserve(&table->blocks, &table->block_capacity, table->block_count + 1,
-			     sizeof(*table->blocks)) < 0)
+	if (HL_ARRAY_RESERVE(table->blocks, table->block_capacity, table->block_count + 1) < 0)
 		return NULL;
 	if (hl_index_add(&table->block_index, hl_hash_pair(number, 1),
 			 (uint32_t)table->block_count + 1) < 0)

@@ -204,8 +204,7 @@ static int add_links(struct hl_probe_links *links, enum hl_probe_way way, int pr
 		     bool at_return, const struct hl_probe_target *target)
 {
 	size_t wanted = way == HL_PROBE_PERF ? target->site_count : 1;
-	int r = hl_array_reserve(&links->fds, &links->capacity, links->count + wanted,
-				 sizeof(*links->fds));
+	int r = HL_ARRAY_RESERVE(links->fds, links->capacity, links->count + wanted);
 
 	for (size_t i = 0; r == 0 && i < wanted; i++) {
 		int fd = way == HL_PROBE_PERF

@@ -21,7 +21,7 @@ int hl_stack_tree_node(struct hl_stack_tree *tree, uint32_t parent, uint64_t fra
 		}
 	}
 	id = (uint32_t)tree->count + 1;
-	int r = hl_array_reserve(&tree->nodes, &tree->capacity, id, sizeof(*tree->nodes));
+	int r = HL_ARRAY_RESERVE(tree->nodes, tree->capacity, id);
 	if (r == 0)
 		r = hl_index_add(&tree->node_index, hash, id);
 	if (r < 0)
@@ -34,7 +34,7 @@ int hl_stack_tree_node(struct hl_stack_tree *tree, uint32_t parent, uint64_t fra
 static int add_leaf(struct hl_stack_tree *tree, uint64_t stack, uint32_t node)
 {
 	size_t id = tree->leaf_count + 1;
-	int r = hl_array_reserve(&tree->leaves, &tree->leaf_capacity, id, sizeof(*tree->leaves));
+	int r = HL_ARRAY_RESERVE(tree->leaves, tree->leaf_capacity, id);
 	if (r == 0)
 		r = hl_index_add(&tree->leaf_index, hash_of(stack), (uint32_t)id);
 	if (r < 0)

@@ -4,6 +4,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/search.h"
 #include "process/maps.h"
 
 #include <errno.h>
@@ -168,11 +169,9 @@ static int add_module(struct hl_target *target, size_t file, const char *path,
 		target->lost_modules++;
 		return 0;
 	}
-	int r = hl_array_reserve(&target->modules, &target->module_capacity, needed,
-				 sizeof(*target->modules));
+	int r = HL_ARRAY_RESERVE(target->modules, target->module_capacity, needed);
 	if (r == 0)
-		r = hl_array_reserve(&target->module_files, &target->module_file_capacity, needed,
-				     sizeof(*target->module_files));
+		r = HL_ARRAY_RESERVE(target->module_files, target->module_file_capacity, needed);
 	if (r < 0 || !(module->path = strdup(path)))
 		return -ENOMEM;
 	target->modules[target->module_count] = *module;
@@ -341,17 +340,11 @@ int hl_target_new(pid_t pid, struct hl_target **ret_target, struct hl_error *err
 
 uint32_t hl_target_module_at(const struct hl_target *target, uint64_t pc)
 {
-	size_t low = 0, high = target->mapping_count;
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		if (target->mappings[middle].end > pc)
-			high = middle;
-		else
-			low = middle + 1;
-	}
-	if (low == target->mapping_count || pc < target->mappings[low].start)
+	size_t at = HL_LOWER_BOUND(i, target->mapping_count, target->mappings[i].end <= pc);
+
+	if (at == target->mapping_count || pc < target->mappings[at].start)
 		return HL_MODULE_NONE;
-	return target->mappings[low].module;
+	return target->mappings[at].module;
 }
 
 const struct hl_target_file *hl_target_mapping_file(const struct hl_target *target, size_t index)

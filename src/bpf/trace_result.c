@@ -131,8 +131,7 @@ int hl_trace_result_add(struct hl_trace_result *result, uint32_t node,
 	if (node == 0 || node > NODES_MAX)
 		return hl_trace_result_add_pseudo(result, HL_PSEUDO_STACK_LOST, value);
 	size_t before = result->value_capacity;
-	if (hl_array_reserve(&result->values, &result->value_capacity, (size_t)node + 1,
-			     sizeof(*result->values)))
+	if (HL_ARRAY_RESERVE(result->values, result->value_capacity, (size_t)node + 1))
 		return -ENOMEM;
 	memset(result->values + before, 0,
 	       (result->value_capacity - before) * sizeof(*result->values));
@@ -155,9 +154,8 @@ int hl_trace_result_figure(struct hl_trace_result *result, const char *name, int
 	if (!hl_figure_name_is_valid(name))
 		return -EINVAL;
 	char *copy = strdup(name);
-	if (!copy ||
-	    hl_array_reserve(&recording->figures, &result->figure_capacity,
-			     (size_t)recording->figure_count + 1, sizeof(*recording->figures))) {
+	if (!copy || HL_ARRAY_RESERVE(recording->figures, result->figure_capacity,
+				      (size_t)recording->figure_count + 1)) {
 		free(copy);
 		return -ENOMEM;
 	}

@@ -173,8 +173,7 @@ static void upload_file(struct hl_walker *walker, const struct hl_code_table *ta
 static int upload_new_files(struct hl_walker *walker)
 {
 	const struct hl_target *target = walker->target;
-	int r = hl_array_reserve(&walker->uploads, &walker->upload_capacity, target->file_count,
-				 sizeof(*walker->uploads));
+	int r = HL_ARRAY_RESERVE(walker->uploads, walker->upload_capacity, target->file_count);
 	if (r < 0)
 		return r;
 	for (size_t i = walker->upload_count; i < target->file_count; i++)

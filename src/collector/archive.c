@@ -83,13 +83,12 @@ int hl_archive_mark(struct hl_archive *archive, pid_t pid, uint64_t ms, const ch
 	char *copy = strdup(name);
 	if (!copy)
 		return -ENOMEM;
-	if (hl_array_reserve(&meta->marks, &archive->mark_capacity, meta->mark_count + (size_t)1,
-			     sizeof(*meta->marks)) < 0) {
+	if (HL_ARRAY_APPEND(
+		    meta->marks, meta->mark_count, archive->mark_capacity,
+		    (struct hl_recording_mark){.pid = (uint32_t)pid, .ms = ms, .name = copy}) < 0) {
 		free(copy);
 		return -ENOMEM;
 	}
-	meta->marks[meta->mark_count++] =
-		(struct hl_recording_mark){.pid = (uint32_t)pid, .ms = ms, .name = copy};
 	archive->meta_is_stale = true;
 	return 0;
 }

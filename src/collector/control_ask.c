@@ -186,8 +186,7 @@ char *hl_control_bytes(const json_t *text)
 static int add_peer(struct hl_control_peers *peers, int directory_fd, pid_t pid,
 		    const json_t *answer)
 {
-	if (hl_array_reserve(&peers->peers, &peers->capacity, peers->count + 1,
-			     sizeof(*peers->peers)) < 0)
+	if (HL_ARRAY_RESERVE(peers->peers, peers->capacity, peers->count + 1) < 0)
 		return -ENOMEM;
 	struct hl_control_peer peer = {
 		.pid = pid,

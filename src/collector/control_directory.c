@@ -105,11 +105,10 @@ static int collect_pids(DIR *stream, pid_t **ret_pids, size_t *ret_count)
 		pid_t pid = pid_of_name(entry->d_name);
 		if (!pid)
 			continue;
-		if (hl_array_reserve(&pids, &capacity, count + 1, sizeof(*pids)) < 0) {
+		if (HL_ARRAY_APPEND(pids, count, capacity, pid) < 0) {
 			free(pids);
 			return -ENOMEM;
 		}
-		pids[count++] = pid;
 	}
 	*ret_pids = pids;
 	*ret_count = count;

@@ -2,6 +2,7 @@
 /* The handshake, collector's side; see reception.h and region/protocol.h. */
 #include "collector/reception.h"
 
+#include "base/hex.h"
 #include "region/region.h"
 
 #include <errno.h>
@@ -24,8 +25,7 @@ static int random_digits(char digits[33])
 	uint8_t bytes[16];
 	if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
 		return -EIO;
-	for (size_t i = 0; i < sizeof(bytes); i++)
-		snprintf(digits + 2 * i, 3, "%02x", bytes[i]);
+	hl_hex_format(digits, bytes, sizeof(bytes));
 	return 0;
 }
 

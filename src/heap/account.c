@@ -172,11 +172,8 @@ static int note_cache(struct hl_account *account, const struct hl_chunk *chunk)
 {
 	struct hl_addresses *blocks = &account->cache_blocks;
 
-	if (hl_array_reserve(&blocks->addresses, &blocks->capacity, blocks->count + 1,
-			     sizeof(*blocks->addresses)) < 0)
-		return -ENOMEM;
-	blocks->addresses[blocks->count++] = chunk->address + HL_CHUNK_BLOCK;
-	return 0;
+	return HL_ARRAY_APPEND(blocks->addresses, blocks->count, blocks->capacity,
+			       chunk->address + HL_CHUNK_BLOCK);
 }
 
 static void add_live(struct hl_account *account, const struct hl_chunk *chunk, uint64_t in_memory)
@@ -196,12 +193,9 @@ static void add_live(struct hl_account *account, const struct hl_chunk *chunk, u
 
 static int note_cached(struct hl_account *account, const struct hl_chunk *chunk, uint64_t in_memory)
 {
-	if (hl_array_reserve(&account->cached, &account->cached_capacity, account->cached_count + 1,
-			     sizeof(*account->cached)) < 0)
-		return -ENOMEM;
-	account->cached[account->cached_count++] =
-		(struct hl_cached_chunk){*chunk, in_memory, account->carrier, account->arena};
-	return 0;
+	return HL_ARRAY_APPEND(
+		account->cached, account->cached_count, account->cached_capacity,
+		(struct hl_cached_chunk){*chunk, in_memory, account->carrier, account->arena});
 }
 
 static void add_cached(struct hl_account *account, const struct hl_chunk *chunk, uint64_t in_memory)

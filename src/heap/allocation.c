@@ -13,8 +13,8 @@ int hl_allocations_add(struct hl_allocations *allocations, const char *origin, c
 	if (r == 0)
 		r = hl_strings_intern(&allocations->names, type, &row.type);
 	if (r == 0)
-		r = hl_array_reserve(&allocations->rows, &allocations->capacity,
-				     allocations->count + 1, sizeof(*allocations->rows));
+		r = HL_ARRAY_RESERVE(allocations->rows, allocations->capacity,
+				     allocations->count + 1);
 	if (r < 0)
 		return r;
 	allocations->rows[allocations->count] = row;

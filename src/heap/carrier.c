@@ -6,8 +6,7 @@
 
 struct hl_carrier *hl_carriers_add(struct hl_carriers *carriers)
 {
-	if (hl_array_reserve(&carriers->carriers, &carriers->capacity, carriers->count + 1,
-			     sizeof(*carriers->carriers)) < 0)
+	if (HL_ARRAY_RESERVE(carriers->carriers, carriers->capacity, carriers->count + 1) < 0)
 		return NULL;
 	struct hl_carrier *carrier = &carriers->carriers[carriers->count++];
 	*carrier = (struct hl_carrier){0};

@@ -3,6 +3,7 @@
 #include "heap/extents.h"
 
 #include "base/array.h"
+#include "base/search.h"
 
 static int compare(const void *a, const void *b)
 {
@@ -16,8 +17,7 @@ int hl_extents_of_carriers(const struct hl_carriers *carriers, uint64_t page_byt
 {
 	uint64_t mask = page_bytes - 1;
 
-	if (hl_array_reserve(&extents->extents, &extents->capacity, carriers->count,
-			     sizeof(*extents->extents)) < 0)
+	if (HL_ARRAY_RESERVE(extents->extents, extents->capacity, carriers->count) < 0)
 		return -ENOMEM;
 	extents->count = carriers->count;
 	for (size_t i = 0; i < carriers->count; i++) {
@@ -34,25 +34,13 @@ int hl_extents_of_carriers(const struct hl_carriers *carriers, uint64_t page_byt
 /* The first extent that ends after ${address}. */
 static size_t first_behind(const struct hl_extents *extents, uint64_t address)
 {
-	size_t low = 0, high = extents->count;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		if (extents->extents[middle].end <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return HL_LOWER_BOUND(i, extents->count, extents->extents[i].end <= address);
 }
 
 int hl_extents_add(struct hl_extents *extents, uint64_t start, uint64_t end)
 {
-	if (hl_array_reserve(&extents->extents, &extents->capacity, extents->count + 1,
-			     sizeof(*extents->extents)) < 0)
-		return -ENOMEM;
-	extents->extents[extents->count++] = (struct hl_extent){start, end};
-	return 0;
+	return HL_ARRAY_APPEND(extents->extents, extents->count, extents->capacity,
+			       (struct hl_extent){start, end});
 }
 
 bool hl_extents_hold(const struct hl_extents *extents, uint64_t address)

@@ -16,10 +16,8 @@ static int add_arena(struct hl_glibc_reader *reader, const struct hl_glibc_arena
 {
 	struct hl_heap *heap = reader->heap;
 
-	if (hl_array_reserve(&reader->arenas, &reader->arena_capacity, reader->arena_count + 1,
-			     sizeof(*reader->arenas)) < 0 ||
-	    hl_array_reserve(&heap->arenas, &heap->arena_capacity, heap->arena_count + 1,
-			     sizeof(*heap->arenas)) < 0)
+	if (HL_ARRAY_RESERVE(reader->arenas, reader->arena_capacity, reader->arena_count + 1) < 0 ||
+	    HL_ARRAY_RESERVE(heap->arenas, heap->arena_capacity, heap->arena_count + 1) < 0)
 		return -ENOMEM;
 	reader->arenas[reader->arena_count++] = *arena;
 	heap->arenas[heap->arena_count++] = (struct hl_heap_arena){

@@ -15,8 +15,7 @@ int hl_heap_note(struct hl_heap *heap, const char *format, ...)
 {
 	va_list arguments;
 
-	if (hl_array_reserve(&heap->notes, &heap->note_capacity, heap->note_count + 1,
-			     sizeof(*heap->notes)) < 0)
+	if (HL_ARRAY_RESERVE(heap->notes, heap->note_capacity, heap->note_count + 1) < 0)
 		return -ENOMEM;
 	struct hl_heap_note *note = &heap->notes[heap->note_count++];
 	va_start(arguments, format);

@@ -63,16 +63,13 @@ static bool is_block(struct search *search, uint64_t address, uint64_t end, uint
 static int add_candidate(struct search *search, uint64_t start, uint64_t end, bool is_chained,
 			 bool is_last)
 {
-	if (hl_array_reserve(&search->candidates, &search->capacity, search->count + 1,
-			     sizeof(*search->candidates)) < 0)
-		return -ENOMEM;
-	search->candidates[search->count++] = (struct candidate){
-		.start = start,
-		.end = end,
-		.is_chained = is_chained,
-		.merits = (uint8_t)(is_chained + is_last),
-	};
-	return 0;
+	return HL_ARRAY_APPEND(search->candidates, search->count, search->capacity,
+			       (struct candidate){
+				       .start = start,
+				       .end = end,
+				       .is_chained = is_chained,
+				       .merits = (uint8_t)(is_chained + is_last),
+			       });
 }
 
 /* What begins at ${at}: a block, or a piece of main_arena; its end, or ${at}, in ${ret_end}. */

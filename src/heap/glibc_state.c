@@ -3,6 +3,7 @@
 #include "heap/glibc_state.h"
 
 #include "base/array.h"
+#include "base/search.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -135,10 +136,8 @@ static int list_collect(const struct list *list, uint64_t chunk, struct hl_addre
 	uint64_t marked = 0, steps = 0, next_mark = 1;
 
 	for (; chunk && chunk != marked && !(chunk & 15); chunk = list_next(list, chunk)) {
-		if (hl_array_reserve(&chunks->addresses, &chunks->capacity, chunks->count + 1,
-				     sizeof(*chunks->addresses)) < 0)
+		if (HL_ARRAY_APPEND(chunks->addresses, chunks->count, chunks->capacity, chunk) < 0)
 			return -ENOMEM;
-		chunks->addresses[chunks->count++] = chunk;
 		if (++steps == next_mark) {
 			next_mark *= 2;
 			marked = chunk;
@@ -221,14 +220,5 @@ void hl_addresses_release(struct hl_addresses *addresses)
 
 size_t hl_addresses_at(const struct hl_addresses *addresses, uint64_t address)
 {
-	size_t low = 0, high = addresses->count;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		if (addresses->addresses[middle] < address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return HL_LOWER_BOUND(i, addresses->count, addresses->addresses[i] < address);
 }

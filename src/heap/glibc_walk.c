@@ -4,6 +4,7 @@
 
 #include "base/array.h"
 #include "base/compiler.h"
+#include "base/search.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -67,19 +68,12 @@ static uint64_t lower(uint64_t a, uint64_t b)
 static const struct hl_page_run *find_page_run(struct hl_glibc_walker *walker, uint64_t address)
 {
 	const struct hl_pages *pages = &walker->pages;
-	size_t low = 0, high = pages->count;
+	size_t at = HL_LOWER_BOUND(i, pages->count, pages->runs[i].end <= address);
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		if (pages->runs[middle].end <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	if (low == pages->count || pages->runs[low].start > address)
+	if (at == pages->count || pages->runs[at].start > address)
 		return NULL;
-	walker->page_run = low;
-	return &pages->runs[low];
+	walker->page_run = at;
+	return &pages->runs[at];
 }
 
 /* The end of the pages in a row that begin with those of ${run}, which may differ in kind. */

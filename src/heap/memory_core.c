@@ -7,6 +7,7 @@
 #include "heap/memory.h"
 
 #include "base/array.h"
+#include "base/search.h"
 #include "heap/core_notes.h"
 #include "heap/extents.h"
 
@@ -40,16 +41,10 @@ struct core_memory {
 /* The part that holds ${address}, or the first after it; NULL for none. */
 static const struct core_part *part_at(const struct core_memory *core, uint64_t address)
 {
-	size_t low = 0, high = core->count;
+	size_t at = HL_LOWER_BOUND(i, core->count,
+				   core->parts[i].start + core->parts[i].length <= address);
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		if (core->parts[middle].start + core->parts[middle].length <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low < core->count ? &core->parts[low] : NULL;
+	return at < core->count ? &core->parts[at] : NULL;
 }
 
 static int core_read(struct hl_memory *memory, uint64_t address, void *bytes, size_t length)
@@ -89,10 +84,8 @@ static int append_page(struct hl_pages *pages, uint64_t start, uint32_t kind)
 		last->end += PAGE_BYTES;
 		return 0;
 	}
-	if (hl_array_reserve(&pages->runs, &pages->capacity, pages->count + 1, sizeof(*last)) < 0)
-		return -ENOMEM;
-	pages->runs[pages->count++] = (struct hl_page_run){start, start + PAGE_BYTES, kind};
-	return 0;
+	return HL_ARRAY_APPEND(pages->runs, pages->count, pages->capacity,
+			       (struct hl_page_run){start, start + PAGE_BYTES, kind});
 }
 
 static int scan_part(const struct core_memory *core, const struct core_part *part, uint64_t start,
@@ -152,8 +145,7 @@ static int add_map(struct core_memory *core, const Elf64_Phdr *segment)
 	struct hl_maps *maps = &core->base.maps;
 	char *path = strdup("");
 
-	if (!path || hl_array_reserve(&maps->maps, &maps->capacity, maps->count + 1,
-				      sizeof(*maps->maps)) < 0) {
+	if (!path || HL_ARRAY_RESERVE(maps->maps, maps->capacity, maps->count + 1) < 0) {
 		free(path);
 		return -ENOMEM;
 	}
@@ -186,8 +178,7 @@ static int add_segment(struct core_memory *core, const Elf64_Phdr *segment)
 		length = core->length - segment->p_offset;
 	if (!length)
 		return 0;
-	if (hl_array_reserve(&core->parts, &core->capacity, core->count + 1, sizeof(*core->parts)) <
-	    0)
+	if (HL_ARRAY_RESERVE(core->parts, core->capacity, core->count + 1) < 0)
 		return -ENOMEM;
 	core->parts[core->count++] =
 		(struct core_part){segment->p_vaddr, length, segment->p_offset};

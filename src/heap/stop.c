@@ -83,8 +83,7 @@ static bool is_zombie(pid_t tid)
 /* 1: interrupted; 0: it has just ended; or a negative errno. */
 static int interrupt(struct hl_stop *stop, pid_t tid)
 {
-	if (hl_array_reserve(&stop->threads, &stop->capacity, stop->count + 1,
-			     sizeof(*stop->threads)) < 0)
+	if (HL_ARRAY_RESERVE(stop->threads, stop->capacity, stop->count + 1) < 0)
 		return -ENOMEM;
 	if (ptrace(PTRACE_SEIZE, tid, NULL, NULL) < 0) {
 		int code = -errno;

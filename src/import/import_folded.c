@@ -189,8 +189,7 @@ static int add_step(struct folded *folded, size_t depth, const char *text, size_
 	if (r == 0)
 		r = hl_builder_child(&folded->builder, parent, frame, &step.node);
 	if (r == 0)
-		r = hl_array_reserve(&folded->path, &folded->path_capacity, depth + 1,
-				     sizeof(*folded->path));
+		r = HL_ARRAY_RESERVE(folded->path, folded->path_capacity, depth + 1);
 	if (r == 0)
 		folded->path[depth] = step;
 	return r;

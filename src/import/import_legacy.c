@@ -28,6 +28,7 @@
 #include "import/import_values.h"
 
 #include "base/array.h"
+#include "base/search.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -142,11 +143,7 @@ static int read_comment(struct legacy *legacy, const struct hl_import_line *line
 	    number > UINT32_MAX)
 		return 0;
 	call.line = (uint32_t)number;
-	int r = hl_array_reserve(&legacy->calls, &legacy->call_capacity, legacy->call_count + 1,
-				 sizeof(*legacy->calls));
-	if (r == 0)
-		legacy->calls[legacy->call_count++] = call;
-	return r;
+	return HL_ARRAY_APPEND(legacy->calls, legacy->call_count, legacy->call_capacity, call);
 }
 
 static int by_call(const void *left, const void *right)
@@ -161,17 +158,11 @@ static int by_call(const void *left, const void *right)
 /* The names of ${call}: the first, and how many of it follow each other in the file; 0: none. */
 static size_t find_call(const struct legacy *legacy, uint64_t call, const struct named_call **ret)
 {
-	size_t low = 0, high = legacy->call_count, count = 0;
+	size_t at = HL_LOWER_BOUND(i, legacy->call_count, legacy->calls[i].call < call);
+	size_t count = 0;
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		if (legacy->calls[middle].call < call)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	*ret = &legacy->calls[low];
-	while (low + count < legacy->call_count && (*ret)[count].call == call &&
+	*ret = &legacy->calls[at];
+	while (at + count < legacy->call_count && (*ret)[count].call == call &&
 	       (*ret)[count].line_number == (*ret)[0].line_number + count)
 		count++;
 	return count;
@@ -237,8 +228,7 @@ static int take_stack(struct legacy *legacy, const char *at, const char *end)
 	if (!take_letter(&at, end, '@'))
 		return -EINVAL;
 	while ((at = hl_import_skip_blanks(at, end)) < end) {
-		if (hl_array_reserve(&legacy->stack, &legacy->stack_capacity, legacy->depth + 1,
-				     sizeof(*legacy->stack)) < 0)
+		if (HL_ARRAY_RESERVE(legacy->stack, legacy->stack_capacity, legacy->depth + 1) < 0)
 			return -ENOMEM;
 		if (hl_import_hex(at, end, &legacy->stack[legacy->depth], &at) < 0 ||
 		    (at < end && !hl_import_is_blank(*at)))
@@ -254,8 +244,8 @@ static int judge_functions(struct legacy *legacy)
 {
 	const struct hl_profile *profile = legacy->builder.profile;
 
-	if (hl_array_reserve(&legacy->is_allocator, &legacy->judged_capacity,
-			     profile->function_count, sizeof(*legacy->is_allocator)) < 0)
+	if (HL_ARRAY_RESERVE(legacy->is_allocator, legacy->judged_capacity,
+			     profile->function_count) < 0)
 		return -ENOMEM;
 	for (; legacy->judged_count < profile->function_count; legacy->judged_count++) {
 		const struct hl_profile_function *function =

@@ -3,6 +3,7 @@
 #include "import/import_maps.h"
 
 #include "base/array.h"
+#include "base/search.h"
 
 #include <fcntl.h>
 #include <gelf.h>
@@ -80,11 +81,7 @@ int hl_import_maps_add(struct hl_import_maps *maps, const struct hl_import_line 
 
 	if (!parse(line, &mapping))
 		return 0;
-	int r = hl_array_reserve(&maps->mappings, &maps->capacity, maps->count + 1,
-				 sizeof(*maps->mappings));
-	if (r == 0)
-		maps->mappings[maps->count++] = mapping;
-	return r;
+	return HL_ARRAY_APPEND(maps->mappings, maps->count, maps->capacity, mapping);
 }
 
 static int by_start(const void *left, const void *right)
@@ -180,18 +177,11 @@ static int resolve(struct hl_import_mapping *mapping, struct hl_builder *builder
 
 static struct hl_import_mapping *find_mapping(struct hl_import_maps *maps, uint64_t address)
 {
-	size_t first = 0, last = maps->count;
+	size_t above = HL_LOWER_BOUND(i, maps->count, maps->mappings[i].start <= address);
 
-	while (first < last) { /* the first mapping that begins above it is in first .. last */
-		size_t middle = first + (last - first) / 2;
-		if (maps->mappings[middle].start <= address)
-			first = middle + 1;
-		else
-			last = middle;
-	}
-	if (!first || maps->mappings[first - 1].end <= address)
+	if (!above || maps->mappings[above - 1].end <= address)
 		return NULL;
-	return &maps->mappings[first - 1];
+	return &maps->mappings[above - 1];
 }
 
 int hl_import_maps_find(struct hl_import_maps *maps, struct hl_builder *builder, uint64_t address,

@@ -18,6 +18,7 @@
 
 #include "base/array.h"
 #include "base/path.h"
+#include "base/search.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -162,10 +163,8 @@ static int add_exports(struct exports *exports, Elf *elf, Elf_Scn *section, size
 		const char *name = elf_strptr(elf, names, symbol.st_name);
 		if (symbol.st_shndx == SHN_UNDEF || !name)
 			continue;
-		r = hl_array_reserve(&exports->items, &exports->capacity, exports->count + 1,
-				     sizeof(*exports->items));
-		if (r == 0)
-			exports->items[exports->count++] = (struct exported){name, symbol.st_value};
+		r = HL_ARRAY_APPEND(exports->items, exports->count, exports->capacity,
+				    (struct exported){name, symbol.st_value});
 	}
 	return r;
 }
@@ -195,17 +194,11 @@ static int find_exports(struct exports *exports, Elf *elf)
 static size_t named_exports(const struct exports *exports, const char *name,
 			    const struct exported **ret_first)
 {
-	size_t low = 0, high = exports->count, count = 0;
+	size_t at = HL_LOWER_BOUND(i, exports->count, strcmp(exports->items[i].name, name) < 0);
+	size_t count = 0;
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		if (strcmp(exports->items[middle].name, name) < 0)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	*ret_first = &exports->items[low];
-	while (low + count < exports->count && !strcmp((*ret_first)[count].name, name))
+	*ret_first = &exports->items[at];
+	while (at + count < exports->count && !strcmp((*ret_first)[count].name, name))
 		count++;
 	return count;
 }

@@ -2,6 +2,8 @@
 /* Lines and numbers of text files; see import_text.h. */
 #include "import/import_text.h"
 
+#include "base/hex.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -67,25 +69,16 @@ int hl_import_number(const char *text, const char *end, int64_t *ret_number, con
 	return 0;
 }
 
-/* The value of a hexadecimal digit; -1 for any other character. */
-static int digit_value(char letter)
-{
-	if (letter >= '0' && letter <= '9')
-		return letter - '0';
-	letter = (char)(letter | 0x20); /* to lower case */
-	return letter >= 'a' && letter <= 'f' ? letter - 'a' + 10 : -1;
-}
-
 int hl_import_hex(const char *text, const char *end, uint64_t *ret_number, const char **ret_end)
 {
 	bool prefixed = end - text > 2 && text[0] == '0' && (text[1] | 0x20) == 'x';
 	const char *digits = prefixed ? text + 2 : text, *at = digits;
 	uint64_t number = 0;
 
-	for (; at < end && digit_value(*at) >= 0; at++) {
+	for (; at < end && hl_hex_digit(*at) >= 0; at++) {
 		if (number >> 60)
 			return -ERANGE;
-		number = number << 4 | (uint64_t)digit_value(*at);
+		number = number << 4 | (uint64_t)hl_hex_digit(*at);
 	}
 	if (at == digits)
 		return -EINVAL;

@@ -6,11 +6,7 @@
 
 int hl_import_values_add(struct hl_import_values *values, const struct hl_import_value *value)
 {
-	int r = hl_array_reserve(&values->items, &values->capacity, values->count + 1,
-				 sizeof(*values->items));
-	if (r == 0)
-		values->items[values->count++] = *value;
-	return r;
+	return HL_ARRAY_APPEND(values->items, values->count, values->capacity, *value);
 }
 
 static void add_value(struct hl_profile *profile, uint32_t node,
@@ -69,8 +65,7 @@ int hl_import_warn(struct hl_profile *profile, const char *sentence)
 {
 	size_t capacity = profile->warning_count;
 
-	if (hl_array_reserve(&profile->warnings, &capacity, profile->warning_count + 1,
-			     sizeof(*profile->warnings)) < 0)
+	if (HL_ARRAY_RESERVE(profile->warnings, capacity, profile->warning_count + 1) < 0)
 		return -ENOMEM;
 	int r = hl_strings_intern(&profile->strings, sentence,
 				  &profile->warnings[profile->warning_count]);

@@ -52,11 +52,8 @@ static int add_text(void *context, const struct hl_pprof_field *field)
 {
 	struct hl_pprof_reader *reader = context;
 
-	int r = hl_array_reserve(&reader->texts, &reader->text_capacity, reader->text_count + 1,
-				 sizeof(*reader->texts));
-	if (r == 0)
-		reader->texts[reader->text_count++] = (uint32_t)field->offset;
-	return r;
+	return HL_ARRAY_APPEND(reader->texts, reader->text_count, reader->text_capacity,
+			       (uint32_t)field->offset);
 }
 
 int hl_pprof_reader_text(struct hl_pprof_reader *reader, int64_t index, char **ret_text)

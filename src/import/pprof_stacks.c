@@ -3,6 +3,7 @@
 #include "import/pprof_stacks.h"
 
 #include "base/array.h"
+#include "base/hex.h"
 #include "import/import_maps.h"
 #include "import/pprof_table.h"
 
@@ -70,29 +71,13 @@ static int add_element(struct stacks *stacks, struct hl_pprof_table *table, cons
 			    : r;
 }
 
-static unsigned hex_digit(char letter)
-{
-	return letter >= '0' && letter <= '9'	? (unsigned)(letter - '0')
-	       : letter >= 'a' && letter <= 'f' ? (unsigned)(letter - 'a') + 10
-						: 16;
-}
-
 /* The build id of ${text}; 0 bytes when it is not what the GNU linker gives, but some other mark.
  */
 static uint32_t build_id_of(const char *text, uint8_t ret_kept[HL_BUILD_ID_MAX])
 {
 	uint8_t bytes[512]; /* nobody's is longer */
-	size_t size = strlen(text) / 2;
-
-	if (size > sizeof(bytes) || strlen(text) % 2)
-		return 0;
-	for (size_t i = 0; i < size; i++) {
-		unsigned high = hex_digit(text[2 * i]), low = hex_digit(text[2 * i + 1]);
-		if (high > 15 || low > 15)
-			return 0;
-		bytes[i] = (uint8_t)(high << 4 | low);
-	}
-	return hl_build_id_keep(ret_kept, bytes, size);
+	int size = hl_hex_parse(text, strlen(text), bytes, sizeof(bytes));
+	return size < 0 ? 0 : hl_build_id_keep(ret_kept, bytes, (uint64_t)size);
 }
 
 /* The module of ${message}; 0 when its file has no name. */
@@ -191,8 +176,7 @@ static int add_frame(struct stacks *stacks, const struct location *location,
 		.line = line_of(line->line),
 		.inlined = inlined,
 	};
-	int r = hl_array_reserve(&stacks->frames, &stacks->frame_capacity, stacks->frame_count + 1,
-				 sizeof(*stacks->frames));
+	int r = HL_ARRAY_RESERVE(stacks->frames, stacks->frame_capacity, stacks->frame_count + 1);
 	if (r == 0)
 		r = hl_builder_frame(stacks->builder, &symbol, location->module, location->address,
 				     &stacks->frames[stacks->frame_count]);

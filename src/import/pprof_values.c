@@ -25,8 +25,8 @@ int hl_pprof_values_add_type(struct hl_pprof_values *values, const char *name, c
 {
 	struct hl_pprof_column column = {.type = find_type(values, name, unit)};
 
-	int r = hl_array_reserve(&values->columns, &values->column_capacity,
-				 values->column_count + 1, sizeof(*values->columns));
+	int r = HL_ARRAY_RESERVE(values->columns, values->column_capacity,
+				 values->column_count + 1);
 	if (r < 0)
 		return r;
 	column.name = strdup(name);
@@ -131,11 +131,7 @@ int hl_pprof_values_add(struct hl_pprof_values *values, uint32_t node, const int
 			figures[type->value][type->unit] = numbers[i];
 	}
 	fill(&item.counters, values, figures);
-	int r = hl_array_reserve(&values->items, &values->capacity, values->count + 1,
-				 sizeof(*values->items));
-	if (r == 0)
-		values->items[values->count++] = item;
-	return r;
+	return HL_ARRAY_APPEND(values->items, values->count, values->capacity, item);
 }
 
 int hl_pprof_values_finish(const struct hl_pprof_values *values, struct hl_builder *builder,

@@ -108,14 +108,8 @@ static int find_columns(struct hl_byte_reader *content, struct columns *columns)
 
 static int reserve_last_size(struct hl_event_decoder *decoder, uint32_t node)
 {
-	size_t before = decoder->last_size_capacity;
-
-	if (hl_array_reserve(&decoder->last_sizes, &decoder->last_size_capacity, (size_t)node + 1,
-			     sizeof(*decoder->last_sizes)) < 0)
-		return -ENOMEM;
-	memset(decoder->last_sizes + before, 0,
-	       (decoder->last_size_capacity - before) * sizeof(*decoder->last_sizes));
-	return 0;
+	return HL_ARRAY_RESERVE_ZEROED(decoder->last_sizes, decoder->last_size_capacity,
+				       (size_t)node + 1);
 }
 
 static uint32_t take_node(struct column *column)

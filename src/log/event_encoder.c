@@ -23,14 +23,8 @@ int hl_event_encoder_checkpoint(struct hl_event_encoder *encoder, struct hl_byte
 
 static int reserve_last_size(struct hl_event_encoder *encoder, uint32_t node)
 {
-	size_t before = encoder->last_size_capacity;
-
-	if (hl_array_reserve(&encoder->last_sizes, &encoder->last_size_capacity, (size_t)node + 1,
-			     sizeof(*encoder->last_sizes)) < 0)
-		return -ENOMEM;
-	memset(encoder->last_sizes + before, 0,
-	       (encoder->last_size_capacity - before) * sizeof(*encoder->last_sizes));
-	return 0;
+	return HL_ARRAY_RESERVE_ZEROED(encoder->last_sizes, encoder->last_size_capacity,
+				       (size_t)node + 1);
 }
 
 static bool is_known(const struct hl_event_encoder *encoder, uint32_t node)

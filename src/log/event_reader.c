@@ -68,15 +68,14 @@ static int begin_part(struct found_file *file, uint64_t offset)
 	int r = read_numbers(&file->segment, offset, 2, numbers);
 	if (r <= 0)
 		return r;
-	if (hl_array_reserve(&file->parts, &file->part_capacity, file->part_count + 1,
-			     sizeof(*file->parts)) < 0)
+	if (HL_ARRAY_APPEND(file->parts, file->part_count, file->part_capacity,
+			    (struct hl_event_part){
+				    .offset = offset,
+				    .end = offset,
+				    .first_interval = numbers[0],
+				    .missing_events = numbers[1],
+			    }) < 0)
 		return -ENOMEM;
-	file->parts[file->part_count++] = (struct hl_event_part){
-		.offset = offset,
-		.end = offset,
-		.first_interval = numbers[0],
-		.missing_events = numbers[1],
-	};
 	file->missing_events = numbers[1];
 	return 1;
 }
@@ -153,7 +152,7 @@ static int take_parts(struct hl_event_log *log, const struct found_file *file, s
 {
 	size_t count = log->part_count + file->part_count;
 
-	if (hl_array_reserve(&log->parts, capacity, count, sizeof(*log->parts)) < 0)
+	if (HL_ARRAY_RESERVE(log->parts, *capacity, count) < 0)
 		return -ENOMEM;
 	for (size_t i = 0; i < file->part_count; i++) {
 		struct hl_event_part part = file->parts[i];

@@ -104,8 +104,7 @@ int hl_log_rotation_create(struct hl_log_rotation *rotation, uint64_t first_inte
 {
 	struct hl_log_file_list *kept = &rotation->kept;
 
-	if (hl_array_reserve(&kept->items, &kept->capacity, kept->count + 1, sizeof(*kept->items)) <
-	    0)
+	if (HL_ARRAY_RESERVE(kept->items, kept->capacity, kept->count + 1) < 0)
 		return -ENOMEM;
 	struct hl_log_file *newest = &kept->items[kept->count];
 	newest->number = rotation->number + 1;
@@ -212,11 +211,7 @@ static int add_entry(void *context, const char *name)
 	if (!is_file(name, listing->kind, &process, &file.number) || process != listing->process)
 		return 0;
 	strcpy(file.name, name);
-	int r = hl_array_reserve(&list->items, &list->capacity, list->count + 1,
-				 sizeof(*list->items));
-	if (r == 0)
-		list->items[list->count++] = file;
-	return r;
+	return HL_ARRAY_APPEND(list->items, list->count, list->capacity, file);
 }
 
 int hl_log_files_list(const struct hl_log_place *place, const struct hl_log_file_kind *kind,

@@ -125,8 +125,7 @@ static int add_point(struct hl_log *log, size_t *capacity, const struct hl_log_p
 
 	if ((before && point->number <= before->number) || step > POINTS_MAX - log->point_count)
 		return 0;
-	if (hl_array_reserve(&log->points, capacity, log->point_count + step,
-			     sizeof(*log->points)) < 0)
+	if (HL_ARRAY_RESERVE(log->points, *capacity, log->point_count + step) < 0)
 		return -ENOMEM;
 	if (before)
 		fill_gap(log, point);

@@ -34,8 +34,7 @@ int hl_log_place_open_file(struct hl_log_place *place, int fd, const char *path)
 
 int hl_log_place_add(struct hl_log_place *place, const char *name, uint64_t offset, uint64_t bytes)
 {
-	if (hl_array_reserve(&place->files, &place->file_capacity, place->file_count + 1,
-			     sizeof(*place->files)) < 0)
+	if (HL_ARRAY_RESERVE(place->files, place->file_capacity, place->file_count + 1) < 0)
 		return -ENOMEM;
 	char *copy = strdup(name);
 	if (!copy)

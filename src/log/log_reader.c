@@ -2,6 +2,7 @@
 /* What is in a log's segments: the state at a moment, and all intervals of a range. */
 #include "log/log_reader.h"
 
+#include "base/search.h"
 #include "log/parallel.h"
 #include "log/segment_reader.h"
 
@@ -101,16 +102,11 @@ static const struct hl_segment *find_point(const struct hl_log *log, uint64_t nu
 {
 	for (uint32_t i = log->segment_count; i-- > 0;) {
 		const struct hl_segment_index *index = &log->segments[i].index;
-		size_t low = 0, high = index->point_count;
-		while (low < high) {
-			size_t middle = low + (high - low) / 2;
-			if (index->points[middle].number <= number)
-				low = middle + 1;
-			else
-				high = middle;
-		}
-		if (low) {
-			*ret_point = &index->points[low - 1];
+		size_t at =
+			HL_LOWER_BOUND(p, index->point_count, index->points[p].number <= number);
+
+		if (at) {
+			*ret_point = &index->points[at - 1];
 			return &log->segments[i];
 		}
 	}

@@ -8,29 +8,21 @@
 
 int hl_segment_index_add_point(struct hl_segment_index *index, const struct hl_log_point *point)
 {
-	int r = hl_array_reserve(&index->points, &index->point_capacity, index->point_count + 1,
-				 sizeof(*index->points));
-	if (r == 0)
-		index->points[index->point_count++] = *point;
-	return r;
+	return HL_ARRAY_APPEND(index->points, index->point_count, index->point_capacity, *point);
 }
 
 int hl_segment_index_add_checkpoint(struct hl_segment_index *index, uint64_t next_interval,
 				    uint64_t offset)
 {
-	int r = hl_array_reserve(&index->checkpoints, &index->checkpoint_capacity,
-				 index->checkpoint_count + 1, sizeof(*index->checkpoints));
-	if (r == 0)
-		index->checkpoints[index->checkpoint_count++] =
-			(struct hl_segment_checkpoint){next_interval, offset};
-	return r;
+	return HL_ARRAY_APPEND(index->checkpoints, index->checkpoint_count,
+			       index->checkpoint_capacity,
+			       (struct hl_segment_checkpoint){next_interval, offset});
 }
 
 int hl_segment_index_add_mark(struct hl_segment_index *index, uint64_t tick, const char *text,
 			      size_t length)
 {
-	if (hl_array_reserve(&index->marks, &index->mark_capacity, index->mark_count + 1,
-			     sizeof(*index->marks)) < 0)
+	if (HL_ARRAY_RESERVE(index->marks, index->mark_capacity, index->mark_count + 1) < 0)
 		return -ENOMEM;
 	char *copy = malloc(length + 1);
 	if (!copy)

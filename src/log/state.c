@@ -238,8 +238,7 @@ static int read_changes(struct hl_byte_reader *content, struct hl_segment_interv
 	/* Each takes five bytes at least, so a count is never believed further than memory goes. */
 	if (content->failed || count > (uint64_t)(content->end - content->at))
 		return -EBADMSG;
-	if (hl_array_reserve(&interval->changes, &interval->change_capacity, (size_t)count + 1,
-			     sizeof(*interval->changes)) < 0)
+	if (HL_ARRAY_RESERVE(interval->changes, interval->change_capacity, (size_t)count + 1) < 0)
 		return -ENOMEM;
 	for (uint64_t i = 0; i < count; i++) {
 		uint64_t gap = hl_byte_reader_number(content);

@@ -46,13 +46,8 @@ static void put_modules(struct hl_state_writer *writer, struct hl_byte_buffer *b
 
 int hl_state_writer_reserve(struct hl_state_writer *writer, uint32_t node)
 {
-	size_t before = writer->node_capacity;
-
-	if (hl_array_reserve(&writer->nodes, &writer->node_capacity, (size_t)node + 1,
-			     sizeof(*writer->nodes)) < 0)
+	if (HL_ARRAY_RESERVE_ZEROED(writer->nodes, writer->node_capacity, (size_t)node + 1) < 0)
 		return -ENOMEM;
-	memset(writer->nodes + before, 0,
-	       (writer->node_capacity - before) * sizeof(*writer->nodes));
 	if (node >= writer->node_count)
 		writer->node_count = node + 1;
 	return 0;
@@ -61,12 +56,9 @@ int hl_state_writer_reserve(struct hl_state_writer *writer, uint32_t node)
 static int add_definition(struct hl_state_writer *writer, uint32_t node, uint64_t frame,
 			  uint32_t parent)
 {
-	if (hl_array_reserve(&writer->definitions, &writer->definition_capacity,
-			     writer->definition_count + 1, sizeof(*writer->definitions)) < 0)
-		return -ENOMEM;
-	writer->definitions[writer->definition_count++] =
-		(struct hl_state_definition){frame, node, parent};
-	return 0;
+	return HL_ARRAY_APPEND(writer->definitions, writer->definition_count,
+			       writer->definition_capacity,
+			       (struct hl_state_definition){frame, node, parent});
 }
 
 /* A cycle, which only damage can make, ends where it comes back. */

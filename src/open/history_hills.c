@@ -33,11 +33,8 @@ static int take_point(struct summits *summits, int64_t bytes, int64_t lowest, bo
 		summits->count--;
 	}
 	*ret_valley = summits->count ? lowest : NO_HIGHER_GROUND;
-	if (hl_array_reserve(&summits->items, &summits->capacity, summits->count + 1,
-			     sizeof(*summits->items)) < 0)
-		return -ENOMEM;
-	summits->items[summits->count++] = (struct summit){bytes, lowest};
-	return 0;
+	return HL_ARRAY_APPEND(summits->items, summits->count, summits->capacity,
+			       (struct summit){bytes, lowest});
 }
 
 /* Between two neighbours the only thing known is what was in use where the earlier one ended. */
@@ -118,7 +115,7 @@ static int collect(const struct hl_history *history, const int64_t *valleys, dou
 	for (size_t i = 0; i < history->point_count; i++) {
 		if (!is_hill(&history->points[i], valleys[i], percent))
 			continue;
-		if (hl_array_reserve(&hills, &capacity, count + 1, sizeof(*hills)) < 0) {
+		if (HL_ARRAY_RESERVE(hills, capacity, count + 1) < 0) {
 			free(hills);
 			return -ENOMEM;
 		}

@@ -8,6 +8,8 @@
  */
 #include "open/history.h"
 
+#include "base/search.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,16 +84,7 @@ static uint64_t number_of(const struct series *series, size_t index)
 /* The first of the chosen points from interval ${number} on. */
 static size_t find_point(const struct series *series, uint64_t number)
 {
-	size_t low = 0, high = series->count;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		if (number_of(series, middle) < number)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return HL_LOWER_BOUND(i, series->count, number_of(series, i) < number);
 }
 
 static void add_changes(const struct series *series, const struct hl_log_interval *interval,

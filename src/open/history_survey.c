@@ -130,8 +130,7 @@ static int reserve_nodes(struct part *part, size_t count)
 
 static int begin_tally(struct part *part, const struct survey *survey, uint32_t node, uint64_t ms)
 {
-	if (hl_array_reserve(&part->tallies, &part->tally_capacity, part->tally_count + 1,
-			     sizeof(*part->tallies)) < 0)
+	if (HL_ARRAY_RESERVE(part->tallies, part->tally_capacity, part->tally_count + 1) < 0)
 		return -ENOMEM;
 	double *buckets = new_buckets(survey->bucket_count);
 	if (!buckets)

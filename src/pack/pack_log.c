@@ -81,8 +81,7 @@ static int take_name(void *context, const char *name)
 
 	if (!hl_log_files_parse(name, &process, &number))
 		return 0;
-	if (hl_array_reserve(&names->items, &names->capacity, names->count + 1,
-			     sizeof(*names->items)) < 0)
+	if (HL_ARRAY_RESERVE(names->items, names->capacity, names->count + 1) < 0)
 		return -ENOMEM;
 	strcpy(names->items[names->count++], name);
 	return 0;

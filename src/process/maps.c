@@ -3,6 +3,8 @@
 #include "process/maps.h"
 
 #include "base/array.h"
+#include "base/hex.h"
+#include "base/search.h"
 #include "process/proc_file.h"
 
 #include <fcntl.h>
@@ -30,20 +32,13 @@ static bool skip(struct cursor *cursor, char c)
 	return true;
 }
 
-static int digit_value(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : 16;
-}
-
 static bool read_number(struct cursor *cursor, int base, uint64_t max, uint64_t *ret_number)
 {
 	uint64_t number = 0;
 	const char *first = cursor->at;
 	for (; cursor->at < cursor->end; cursor->at++) {
-		int digit = digit_value(*cursor->at);
-		if (digit >= base)
+		int digit = hl_hex_digit(*cursor->at);
+		if (digit < 0 || digit >= base)
 			break;
 		if (number > (max - (uint64_t)digit) / (uint64_t)base)
 			return false;
@@ -155,8 +150,7 @@ static int add_line(struct cursor line, struct hl_maps *maps)
 		return -EBADMSG;
 	if (!cut_below(&map, floor))
 		return 0;
-	if (hl_array_reserve(&maps->maps, &maps->capacity, maps->count + 1, sizeof(map)) ||
-	    read_path(&line, &map))
+	if (HL_ARRAY_RESERVE(maps->maps, maps->capacity, maps->count + 1) || read_path(&line, &map))
 		return -ENOMEM;
 	maps->maps[maps->count++] = map;
 	return 0;
@@ -207,15 +201,9 @@ int hl_maps_read(pid_t pid, struct hl_maps *ret_maps, struct hl_error *err)
 
 const struct hl_map *hl_maps_find(const struct hl_maps *maps, uint64_t address)
 {
-	size_t low = 0, high = maps->count;
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		if (maps->maps[middle].end > address)
-			high = middle;
-		else
-			low = middle + 1;
-	}
-	return low < maps->count && maps->maps[low].start <= address ? &maps->maps[low] : NULL;
+	size_t at = HL_LOWER_BOUND(i, maps->count, maps->maps[i].end <= address);
+
+	return at < maps->count && maps->maps[at].start <= address ? &maps->maps[at] : NULL;
 }
 
 bool hl_maps_are_32_bit(const struct hl_maps *maps)

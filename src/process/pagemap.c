@@ -3,6 +3,7 @@
 #include "process/pagemap.h"
 
 #include "base/array.h"
+#include "base/search.h"
 #include "process/proc_file.h"
 
 #include <fcntl.h>
@@ -67,10 +68,7 @@ static int append(struct hl_pages *pages, const struct hl_pagemap *pagemap, stru
 		last->end = run.end;
 		return 0;
 	}
-	if (hl_array_reserve(&pages->runs, &pages->capacity, pages->count + 1, sizeof(run)))
-		return -ENOMEM;
-	pages->runs[pages->count++] = run;
-	return 0;
+	return HL_ARRAY_APPEND(pages->runs, pages->count, pages->capacity, run);
 }
 
 /* PAGEMAP_SCAN */
@@ -329,15 +327,7 @@ void hl_pagemap_free(struct hl_pagemap *pagemap)
 /* The first run that ends after ${address}. */
 static size_t first_behind(const struct hl_pages *pages, uint64_t address)
 {
-	size_t low = 0, high = pages->count;
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		if (pages->runs[middle].end > address)
-			high = middle;
-		else
-			low = middle + 1;
-	}
-	return low;
+	return HL_LOWER_BOUND(i, pages->count, pages->runs[i].end <= address);
 }
 
 bool hl_pages_contain(const struct hl_pages *pages, uint64_t address)

@@ -224,7 +224,7 @@ static int list_threads(pid_t pid, DIR *directory, struct hl_process_thread **th
 		pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
 		if (tid <= 0)
 			continue;
-		if (hl_array_reserve(threads, &capacity, count + 1, sizeof(**threads)))
+		if (HL_ARRAY_RESERVE(*threads, capacity, count + 1))
 			return -ENOMEM;
 		struct hl_process_thread *thread = &(*threads)[count++];
 		*thread = (struct hl_process_thread){.tid = tid};

@@ -13,16 +13,11 @@ static int reserve_zeros(struct hl_builder *builder)
 {
 	struct hl_profile *profile = builder->profile;
 
-	if (hl_array_reserve(&profile->modules, &builder->module_capacity, 1,
-			     sizeof(*profile->modules)) < 0 ||
-	    hl_array_reserve(&profile->functions, &builder->function_capacity, 1,
-			     sizeof(*profile->functions)) < 0 ||
-	    hl_array_reserve(&profile->frames, &builder->frame_capacity, 1,
-			     sizeof(*profile->frames)) < 0 ||
-	    hl_array_reserve(&builder->nodes, &builder->node_capacity, 1, sizeof(*builder->nodes)) <
-		    0 ||
-	    hl_array_reserve(&builder->symbols, &builder->symbols_capacity, 1,
-			     sizeof(*builder->symbols)) < 0)
+	if (HL_ARRAY_RESERVE(profile->modules, builder->module_capacity, 1) < 0 ||
+	    HL_ARRAY_RESERVE(profile->functions, builder->function_capacity, 1) < 0 ||
+	    HL_ARRAY_RESERVE(profile->frames, builder->frame_capacity, 1) < 0 ||
+	    HL_ARRAY_RESERVE(builder->nodes, builder->node_capacity, 1) < 0 ||
+	    HL_ARRAY_RESERVE(builder->symbols, builder->symbols_capacity, 1) < 0)
 		return -ENOMEM;
 	profile->modules[0] = (struct hl_profile_module){0};
 	profile->functions[0] = (struct hl_profile_function){0};
@@ -71,10 +66,8 @@ static int add_module(struct hl_builder *builder, const struct hl_profile_module
 	struct hl_profile *profile = builder->profile;
 	size_t id = profile->module_count;
 
-	if (hl_array_reserve(&profile->modules, &builder->module_capacity, id + 1,
-			     sizeof(*profile->modules)) < 0 ||
-	    hl_array_reserve(&builder->symbols, &builder->symbols_capacity, id + 1,
-			     sizeof(*builder->symbols)) < 0)
+	if (HL_ARRAY_RESERVE(profile->modules, builder->module_capacity, id + 1) < 0 ||
+	    HL_ARRAY_RESERVE(builder->symbols, builder->symbols_capacity, id + 1) < 0)
 		return -ENOMEM;
 	int r = hl_index_add(&builder->module_index, hash, (uint32_t)id);
 	if (r < 0)
@@ -143,8 +136,7 @@ static int add_function(struct hl_builder *builder, const struct hl_profile_func
 	struct hl_profile *profile = builder->profile;
 	size_t id = profile->function_count;
 
-	if (hl_array_reserve(&profile->functions, &builder->function_capacity, id + 1,
-			     sizeof(*profile->functions)) < 0)
+	if (HL_ARRAY_RESERVE(profile->functions, builder->function_capacity, id + 1) < 0)
 		return -ENOMEM;
 	int r = hl_index_add(&builder->function_index, hash, (uint32_t)id);
 	if (r < 0)
@@ -198,11 +190,8 @@ static int append_frame(struct hl_builder *builder, const struct hl_profile_fram
 {
 	struct hl_profile *profile = builder->profile;
 
-	int r = hl_array_reserve(&profile->frames, &builder->frame_capacity,
-				 profile->frame_count + 1, sizeof(*profile->frames));
-	if (r == 0)
-		profile->frames[profile->frame_count++] = *frame;
-	return r;
+	return HL_ARRAY_APPEND(profile->frames, profile->frame_count, builder->frame_capacity,
+			       *frame);
 }
 
 static int add_frame(struct hl_builder *builder, const struct hl_symbols_frame *symbol,
@@ -348,8 +337,8 @@ static int add_place(struct hl_builder *builder, uint32_t module, uint64_t addre
 		: module		    ? add_symbol_frames(builder, module, address)
 					    : add_nameless_frame(builder, address);
 	if (r == 0)
-		r = hl_array_reserve(&builder->places, &builder->place_capacity,
-				     builder->place_count + 1, sizeof(*builder->places));
+		r = HL_ARRAY_RESERVE(builder->places, builder->place_capacity,
+				     builder->place_count + 1);
 	if (r == 0)
 		r = hl_index_add(&builder->place_index, hash, (uint32_t)builder->place_count + 1);
 	if (r < 0)
@@ -394,8 +383,7 @@ int hl_builder_child(struct hl_builder *builder, uint32_t parent, uint32_t frame
 			*ret_node = id;
 			return 0;
 		}
-	int r = hl_array_reserve(&builder->nodes, &builder->node_capacity, builder->node_count + 1,
-				 sizeof(*builder->nodes));
+	int r = HL_ARRAY_RESERVE(builder->nodes, builder->node_capacity, builder->node_count + 1);
 	if (r == 0)
 		r = hl_index_add(&builder->node_index, hash, (uint32_t)builder->node_count);
 	if (r < 0)
@@ -422,8 +410,8 @@ int hl_builder_node(struct hl_builder *builder, uint32_t parent, uint32_t module
 
 int hl_builder_reserve(struct hl_builder *builder, size_t count)
 {
-	int r = hl_array_reserve(&builder->nodes, &builder->node_capacity,
-				 builder->node_count + count, sizeof(*builder->nodes));
+	int r = HL_ARRAY_RESERVE(builder->nodes, builder->node_capacity,
+				 builder->node_count + count);
 	return r < 0 ? r : hl_index_reserve(&builder->node_index, builder->node_count + count);
 }
 

@@ -59,8 +59,7 @@ static uint32_t name_of(const struct hl_profile *profile, uint32_t frame)
 static int add_group(struct merging *merging, struct group group, uint32_t *ret_id)
 {
 	if (merging->count >= UINT32_MAX ||
-	    hl_array_reserve(&merging->groups, &merging->capacity, merging->count + 1,
-			     sizeof(*merging->groups)) < 0)
+	    HL_ARRAY_RESERVE(merging->groups, merging->capacity, merging->count + 1) < 0)
 		return -ENOMEM;
 	merging->groups[merging->count] = group;
 	*ret_id = (uint32_t)merging->count++;
@@ -101,8 +100,7 @@ static int begin_merging(struct merging *merging, size_t expected_count)
 {
 	uint32_t root;
 
-	if (hl_array_reserve(&merging->groups, &merging->capacity, expected_count,
-			     sizeof(*merging->groups)) < 0 ||
+	if (HL_ARRAY_RESERVE(merging->groups, merging->capacity, expected_count) < 0 ||
 	    hl_index_reserve(&merging->index, expected_count) < 0)
 		return -ENOMEM;
 	return add_group(merging, (struct group){0}, &root);
@@ -143,8 +141,7 @@ static int add_to_line(struct lines *lines, const struct hl_profile *profile, st
 			return 0;
 		}
 	}
-	int r = hl_array_reserve(&lines->lines, &lines->capacity, lines->count + 1,
-				 sizeof(*lines->lines));
+	int r = HL_ARRAY_RESERVE(lines->lines, lines->capacity, lines->count + 1);
 	if (r == 0)
 		r = hl_index_add(&lines->index, hash, (uint32_t)lines->count + 1);
 	if (r == 0)

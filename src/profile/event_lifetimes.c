@@ -30,12 +30,8 @@ struct measuring {
 
 static int reserve(struct part *part, uint32_t node)
 {
-	size_t before = part->node_capacity;
-
-	if (hl_array_reserve(&part->nodes, &part->node_capacity, (size_t)node + 1,
-			     sizeof(*part->nodes)) < 0)
+	if (HL_ARRAY_RESERVE_ZEROED(part->nodes, part->node_capacity, (size_t)node + 1) < 0)
 		return -ENOMEM;
-	memset(part->nodes + before, 0, (part->node_capacity - before) * sizeof(*part->nodes));
 	if (node >= part->node_count)
 		part->node_count = (size_t)node + 1;
 	return 0;

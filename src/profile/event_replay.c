@@ -63,18 +63,9 @@ static void compare_interval(const struct replaying *replaying, struct part *par
 
 static int reserve(struct part *part, uint32_t node)
 {
-	size_t before = part->node_capacity;
-
-	if (node < before)
-		return 0;
-	if (hl_array_reserve(&part->objects, &part->object_capacity, (size_t)node + 1,
-			     sizeof(*part->objects)) < 0 ||
-	    hl_array_reserve(&part->bytes, &part->node_capacity, (size_t)node + 1,
-			     sizeof(*part->bytes)) < 0)
-		return -ENOMEM;
-	memset(part->bytes + before, 0, (part->node_capacity - before) * sizeof(*part->bytes));
-	memset(part->objects + before, 0, (part->node_capacity - before) * sizeof(*part->objects));
-	return 0;
+	int r = HL_ARRAY_RESERVE_ZEROED(part->objects, part->object_capacity, (size_t)node + 1);
+	return r < 0 ? r
+		     : HL_ARRAY_RESERVE_ZEROED(part->bytes, part->node_capacity, (size_t)node + 1);
 }
 
 static int apply(struct part *part, const struct hl_log_interval *interval)

@@ -87,12 +87,8 @@ static int append(struct filling *filling, uint32_t leaf, uint32_t size_class,
 {
 	struct hl_histogram *histogram = filling->histogram;
 
-	if (hl_array_reserve(&histogram->stacks, &filling->capacity, histogram->stack_count + 1,
-			     sizeof(*histogram->stacks)) < 0)
-		return -ENOMEM;
-	histogram->stacks[histogram->stack_count++] =
-		(struct hl_histogram_stack){size_class, leaf, figures};
-	return 0;
+	return HL_ARRAY_APPEND(histogram->stacks, histogram->stack_count, filling->capacity,
+			       (struct hl_histogram_stack){size_class, leaf, figures});
 }
 
 static void subtract(struct hl_profile_counters *counters, const struct hl_profile_counters *less)

@@ -247,9 +247,8 @@ static int add_threads(struct filling *filling, struct source *source, uint32_t 
 	uint32_t count = 0;
 
 	source->threads = calloc((size_t)process->thread_count + 1, sizeof(*source->threads));
-	if (!source->threads || hl_array_reserve(&profile->threads, &filling->thread_capacity,
-						 profile->thread_count + process->thread_count,
-						 sizeof(*profile->threads)) < 0)
+	if (!source->threads || HL_ARRAY_RESERVE(profile->threads, filling->thread_capacity,
+						 profile->thread_count + process->thread_count) < 0)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < process->thread_count; i++) {
 		source->threads[i] = UNRESOLVED;
@@ -271,11 +270,8 @@ static int keep_row(struct filling *filling, uint32_t node, uint32_t thread,
 
 	if (!filling->loading->selection.keep_rows)
 		return 0;
-	if (hl_array_reserve(&profile->rows, &filling->row_capacity, profile->row_count + 1,
-			     sizeof(*profile->rows)) < 0)
-		return -ENOMEM;
-	profile->rows[profile->row_count++] = (struct hl_profile_row){node, thread, *counters};
-	return 0;
+	return HL_ARRAY_APPEND(profile->rows, profile->row_count, filling->row_capacity,
+			       (struct hl_profile_row){node, thread, *counters});
 }
 
 static int keep_size(struct filling *filling, uint64_t frame, uint32_t node, uint32_t thread,
@@ -286,12 +282,8 @@ static int keep_size(struct filling *filling, uint64_t frame, uint32_t node, uin
 
 	if (!hl_frame_key_is_size(frame, &size_class))
 		return 0;
-	if (hl_array_reserve(&profile->sizes, &filling->size_capacity, profile->size_count + 1,
-			     sizeof(*profile->sizes)) < 0)
-		return -ENOMEM;
-	profile->sizes[profile->size_count++] =
-		(struct hl_profile_size){node, thread, size_class, *counters};
-	return 0;
+	return HL_ARRAY_APPEND(profile->sizes, profile->size_count, filling->size_capacity,
+			       (struct hl_profile_size){node, thread, size_class, *counters});
 }
 
 /* Adds what one thread did at one node to all sums that it is part of. */

@@ -52,11 +52,9 @@ static int list_orphans(const struct hl_profile *profile, struct orphans *orphan
 		if (!module->used || path[0] != '/' ||
 		    !ends_with(hl_profile_text(profile, module->symbols_reason), HL_SYMBOLS_REMEDY))
 			continue;
-		if (hl_array_reserve(&orphans->list, &orphans->capacity, orphans->count + 1,
-				     sizeof(*orphans->list)) < 0)
+		if (HL_ARRAY_APPEND(orphans->list, orphans->count, orphans->capacity,
+				    (struct orphan){.path = path_key(path), .module = i}) < 0)
 			return -ENOMEM;
-		orphans->list[orphans->count++] =
-			(struct orphan){.path = path_key(path), .module = i};
 	}
 	if (orphans->count)
 		qsort(orphans->list, orphans->count, sizeof(*orphans->list), by_path);

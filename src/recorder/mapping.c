@@ -2,6 +2,7 @@
 /* Keeps the program's mappings in a sorted array; see mapping.h. */
 #include "recorder/mapping.h"
 
+#include "base/search.h"
 #include "recorder/private.h"
 
 #include <string.h>
@@ -35,15 +36,7 @@ static bool make_room(struct hl_mappings *mappings, uint32_t more)
 /* The first range that ends after ${address}. */
 static uint32_t first_behind(const struct hl_mappings *mappings, uint64_t address)
 {
-	uint32_t low = 0, high = mappings->count;
-	while (low < high) {
-		uint32_t middle = low + (high - low) / 2;
-		if (mappings->ranges[middle].end > address)
-			high = middle;
-		else
-			low = middle + 1;
-	}
-	return low;
+	return (uint32_t)HL_LOWER_BOUND(i, mappings->count, mappings->ranges[i].end <= address);
 }
 
 static void insert(struct hl_mappings *mappings, uint32_t at, struct hl_mapping_range range)

@@ -2,6 +2,7 @@
 /* JSON sections: tables of fields drive both reading and writing, so that the two cannot drift. */
 #include "recording/recording_json.h"
 
+#include "base/hex.h"
 #include "recording/figure_name.h"
 #include "recording/recording_text.h"
 
@@ -160,14 +161,8 @@ static json_t *texts_to_json(char **texts)
 
 static json_t *build_id_to_json(const struct hl_recording_module *module)
 {
-	static const char digits[] = "0123456789abcdef";
-	char text[2 * sizeof(module->build_id)];
-	size_t size = 0;
-	for (uint32_t i = 0; i < module->build_id_bytes && i < sizeof(module->build_id); i++) {
-		text[size++] = digits[module->build_id[i] >> 4];
-		text[size++] = digits[module->build_id[i] & 15];
-	}
-	return json_stringn(text, size);
+	char text[2 * sizeof(module->build_id) + 1];
+	return json_string(hl_hex_format(text, module->build_id, module->build_id_bytes));
 }
 
 static json_t *field_to_json(const struct field *field, const void *owner)
@@ -336,26 +331,15 @@ static int name_from_json(const json_t *json, char name[16])
 	return size <= 16 ? 0 : -EINVAL;
 }
 
-static int digit_value(char digit)
-{
-	if (digit >= '0' && digit <= '9')
-		return digit - '0';
-	return digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : -1;
-}
-
 static int build_id_from_json(const json_t *json, struct hl_recording_module *module)
 {
-	size_t size = json_string_length(json) / 2;
-	const char *text = json_string_value(json);
-	if (!text || json_string_length(json) % 2 || size > sizeof(module->build_id))
+	if (!json_is_string(json))
 		return -EINVAL;
-	for (size_t i = 0; i < size; i++) {
-		int high = digit_value(text[2 * i]), low = digit_value(text[2 * i + 1]);
-		if (high < 0 || low < 0)
-			return -EINVAL;
-		module->build_id[i] = (uint8_t)(high << 4 | low);
-	}
-	module->build_id_bytes = (uint32_t)size;
+	int bytes = hl_hex_parse(json_string_value(json), json_string_length(json),
+				 module->build_id, sizeof(module->build_id));
+	if (bytes < 0)
+		return bytes;
+	module->build_id_bytes = (uint32_t)bytes;
 	return 0;
 }
 

@@ -2,6 +2,8 @@
 /* Escapes bytes for JSON strings; see recording_text.h. */
 #include "recording/recording_text.h"
 
+#include "base/hex.h"
+
 #include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -79,19 +81,12 @@ char *hl_text_escape(const char *bytes, size_t size)
 	return text;
 }
 
-static int digit_value(char digit)
-{
-	if (digit >= '0' && digit <= '9')
-		return digit - '0';
-	return digit >= 'A' && digit <= 'F' ? digit - 'A' + 10 : -1;
-}
-
-/* The byte that the escape at ${text} stands for; 0 when it is not a valid escape. */
+/* The byte that the escape at ${text} stands for; 0 unless it is two upper-case digits. */
 static int unescape_one(const char *text, const char *end)
 {
-	if (end - text < 3)
+	if (end - text < 3 || text[1] >= 'a' || text[2] >= 'a')
 		return 0;
-	int high = digit_value(text[1]), low = digit_value(text[2]);
+	int high = hl_hex_digit(text[1]), low = hl_hex_digit(text[2]);
 	return high < 0 || low < 0 ? 0 : high << 4 | low;
 }
 

@@ -4,6 +4,7 @@
 #include "symbols/symbols_cache.h"
 
 #include "base/array.h"
+#include "base/search.h"
 #include "symbols/symbols_cache_file.h"
 #include "symbols/symbols_circumstances.h"
 #include "symbols/symbols_store.h"
@@ -112,17 +113,11 @@ static bool is_usable(const struct hl_symbols_cache *cache, const struct hl_cach
 bool hl_symbols_cache_find(const struct hl_symbols_cache *cache, uint64_t address,
 			   const struct hl_symbols_frame **ret_frames, size_t *ret_count)
 {
-	size_t low = 0, high = cache->known.count;
+	size_t at =
+		HL_LOWER_BOUND(i, cache->known.count, cache->known.addresses[i].address < address);
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		if (cache->known.addresses[middle].address < address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	const struct hl_cached_address *known = &cache->known.addresses[low];
-	if (low == cache->known.count || known->address != address || !is_usable(cache, known))
+	const struct hl_cached_address *known = &cache->known.addresses[at];
+	if (at == cache->known.count || known->address != address || !is_usable(cache, known))
 		return false;
 	*ret_frames = cache->known.frames + known->first;
 	*ret_count = known->count;
@@ -155,10 +150,9 @@ int hl_symbols_cache_add(struct hl_symbols_cache *cache, uint64_t address,
 {
 	if (!cache->circumstances)
 		return 0;
-	if (hl_array_reserve(&cache->added, &cache->added_capacity, cache->added_count + 1,
-			     sizeof(*cache->added)) < 0 ||
-	    hl_array_reserve(&cache->added_frames, &cache->frame_capacity,
-			     cache->frame_count + count, sizeof(*frames)) < 0)
+	if (HL_ARRAY_RESERVE(cache->added, cache->added_capacity, cache->added_count + 1) < 0 ||
+	    HL_ARRAY_RESERVE(cache->added_frames, cache->frame_capacity,
+			     cache->frame_count + count) < 0)
 		return -ENOMEM;
 	memcpy(cache->added_frames + cache->frame_count, frames, count * sizeof(*frames));
 	cache->added[cache->added_count++] = (struct hl_cached_address){

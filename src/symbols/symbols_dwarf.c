@@ -3,6 +3,7 @@
 #include "symbols/symbols_dwarf.h"
 
 #include "base/array.h"
+#include "base/search.h"
 
 #include <dwarf.h>
 #include <stdio.h>
@@ -94,10 +95,9 @@ static int add_unit_ranges(struct hl_dwarf *dwarf, uint32_t unit)
 	     (next = dwarf_ranges(&dwarf->units[unit].root, next, &base, &start, &end)) > 0;) {
 		if (start >= end)
 			continue;
-		if (hl_array_reserve(&dwarf->ranges, &dwarf->range_capacity, dwarf->range_count + 1,
-				     sizeof(*dwarf->ranges)) < 0)
+		if (HL_ARRAY_APPEND(dwarf->ranges, dwarf->range_count, dwarf->range_capacity,
+				    (struct unit_range){start, end, unit}) < 0)
 			return -ENOMEM;
-		dwarf->ranges[dwarf->range_count++] = (struct unit_range){start, end, unit};
 	}
 	return 0;
 }
@@ -111,8 +111,7 @@ static int list_units(struct hl_dwarf *dwarf)
 	while (dwarf_get_units(dwarf->dwarf, cu, &cu, NULL, &type, &root, &split) == 0) {
 		if (type != DW_UT_compile && type != DW_UT_skeleton)
 			continue;
-		if (hl_array_reserve(&dwarf->units, &dwarf->unit_capacity, dwarf->unit_count + 1,
-				     sizeof(*dwarf->units)) < 0)
+		if (HL_ARRAY_RESERVE(dwarf->units, dwarf->unit_capacity, dwarf->unit_count + 1) < 0)
 			return -ENOMEM;
 		bool is_split = type == DW_UT_skeleton && dwarf_tag(&split) == DW_TAG_compile_unit;
 		dwarf->units[dwarf->unit_count] =
@@ -159,17 +158,10 @@ void hl_dwarf_free(struct hl_dwarf *dwarf)
 
 static struct unit *unit_at(struct hl_dwarf *dwarf, uint64_t address)
 {
-	size_t low = 0, high = dwarf->range_count;
+	size_t at = HL_LOWER_BOUND(i, dwarf->range_count, dwarf->ranges[i].start <= address);
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		if (dwarf->ranges[middle].start <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	size_t stop = low > RANGE_OVERLAPS ? low - RANGE_OVERLAPS : 0;
-	for (size_t i = low; i > stop; i--)
+	size_t stop = at > RANGE_OVERLAPS ? at - RANGE_OVERLAPS : 0;
+	for (size_t i = at; i > stop; i--)
 		if (address < dwarf->ranges[i - 1].end)
 			return &dwarf->units[dwarf->ranges[i - 1].unit];
 	return NULL;
@@ -194,11 +186,10 @@ static int add_extents(struct indexing *indexing, Dwarf_Die *entry, uint32_t sco
 	for (ptrdiff_t next = 0; (next = dwarf_ranges(entry, next, &base, &start, &end)) > 0;) {
 		if (start >= end)
 			continue;
-		if (hl_array_reserve(&indexing->extents, &indexing->extent_capacity,
-				     indexing->extent_count + 1, sizeof(*indexing->extents)) < 0)
+		if (HL_ARRAY_APPEND(indexing->extents, indexing->extent_count,
+				    indexing->extent_capacity,
+				    (struct extent){start, end, scope, depth}) < 0)
 			return -ENOMEM;
-		indexing->extents[indexing->extent_count++] =
-			(struct extent){start, end, scope, depth};
 	}
 	return 0;
 }
@@ -217,16 +208,20 @@ static int add_scope(struct indexing *indexing, Dwarf_Die *entry, uint32_t paren
 		*ret_scope = NO_SCOPE;
 		return 0;
 	}
-	if (hl_array_reserve(&indexing->scopes, &indexing->scope_capacity,
-			     indexing->scope_count + 1, sizeof(*indexing->scopes)) < 0)
+	if (HL_ARRAY_APPEND(
+		    indexing->scopes, indexing->scope_count, indexing->scope_capacity,
+		    (struct scope){
+			    .entry = dwarf_dieoffset(entry),
+			    .parent = parent,
+			    .function = NO_FUNCTION,
+			    .call_file = parent == NO_SCOPE
+						 ? 0
+						 : unsigned_attribute(entry, DW_AT_call_file),
+			    .call_line = parent == NO_SCOPE
+						 ? 0
+						 : unsigned_attribute(entry, DW_AT_call_line),
+		    }) < 0)
 		return -ENOMEM;
-	indexing->scopes[indexing->scope_count++] = (struct scope){
-		.entry = dwarf_dieoffset(entry),
-		.parent = parent,
-		.function = NO_FUNCTION,
-		.call_file = parent == NO_SCOPE ? 0 : unsigned_attribute(entry, DW_AT_call_file),
-		.call_line = parent == NO_SCOPE ? 0 : unsigned_attribute(entry, DW_AT_call_line),
-	};
 	*ret_scope = scope;
 	return 0;
 }
@@ -363,16 +358,9 @@ static int index_unit(struct unit *unit)
 
 static uint32_t scope_at(const struct unit *unit, uint64_t address)
 {
-	size_t low = 0, high = unit->segment_count;
+	size_t at = HL_LOWER_BOUND(i, unit->segment_count, unit->segments[i].start <= address);
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		if (unit->segments[middle].start <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low ? unit->segments[low - 1].scope : NO_SCOPE;
+	return at ? unit->segments[at - 1].scope : NO_SCOPE;
 }
 
 /* ---- names ---- */
@@ -663,8 +651,8 @@ static int add_function(struct hl_dwarf *dwarf, Dwarf_Die *entry, uint32_t hash,
 	int r = name_function(dwarf, entry, &function);
 	if (r < 0)
 		return r;
-	if (hl_array_reserve(&dwarf->functions, &dwarf->function_capacity,
-			     dwarf->function_count + 1, sizeof(*dwarf->functions)) < 0)
+	if (HL_ARRAY_RESERVE(dwarf->functions, dwarf->function_capacity,
+			     dwarf->function_count + 1) < 0)
 		return -ENOMEM;
 	dwarf->functions[dwarf->function_count] = function;
 	r = hl_index_add(&dwarf->function_index, hash, (uint32_t)dwarf->function_count + 1);
@@ -700,8 +688,7 @@ static int put_frame(struct hl_dwarf *dwarf, struct unit *unit, struct scope *sc
 		if (r < 0)
 			return r;
 	}
-	if (hl_array_reserve(&dwarf->frames, &dwarf->frame_capacity, i + 1,
-			     sizeof(*dwarf->frames)) < 0)
+	if (HL_ARRAY_RESERVE(dwarf->frames, dwarf->frame_capacity, i + 1) < 0)
 		return -ENOMEM;
 	struct hl_dwarf_frame *frame = &dwarf->frames[i];
 	*frame = (struct hl_dwarf_frame){.frame = {.function = "",

@@ -373,8 +373,7 @@ static int prefer_mangled_name(struct hl_symbols_file *symbols, uint64_t address
 static int copy_dwarf_frames(struct hl_symbols_file *symbols, uint64_t address,
 			     const struct hl_dwarf_frame *frames, size_t count)
 {
-	if (hl_array_reserve(&symbols->frames, &symbols->frame_capacity, count + 1,
-			     sizeof(*symbols->frames)) < 0)
+	if (HL_ARRAY_RESERVE(symbols->frames, symbols->frame_capacity, count + 1) < 0)
 		return -ENOMEM;
 	for (size_t i = 0; i < count; i++)
 		symbols->frames[i] = frames[i].frame;
@@ -385,8 +384,7 @@ static int copy_dwarf_frames(struct hl_symbols_file *symbols, uint64_t address,
 
 static int find_without_function(struct hl_symbols_file *symbols, uint64_t address)
 {
-	if (hl_array_reserve(&symbols->frames, &symbols->frame_capacity, 1,
-			     sizeof(*symbols->frames)) < 0)
+	if (HL_ARRAY_RESERVE(symbols->frames, symbols->frame_capacity, 1) < 0)
 		return -ENOMEM;
 	struct hl_symbols_frame *frame = &symbols->frames[0];
 	*frame = (struct hl_symbols_frame){.function = "", .function_file = "", .file = ""};

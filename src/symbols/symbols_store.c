@@ -4,11 +4,11 @@
 
 #include "base/array.h"
 #include "base/build_id.h"
+#include "base/hex.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -102,13 +102,10 @@ int hl_symbols_store_open(bool create)
 bool hl_symbols_store_name(const uint8_t *build_id, size_t build_id_bytes,
 			   char ret_name[HL_SYMBOLS_STORE_NAME_MAX])
 {
-	size_t used = 0;
-
 	if (build_id_bytes < HL_BUILD_ID_UNIQUE || build_id_bytes > HL_BUILD_ID_MAX)
 		return false;
-	for (size_t i = 0; i < build_id_bytes; i++)
-		used += (size_t)sprintf(ret_name + used, "%02x", build_id[i]);
-	memcpy(ret_name + used, SUFFIX, sizeof(SUFFIX));
+	hl_hex_format(ret_name, build_id, build_id_bytes);
+	memcpy(ret_name + 2 * build_id_bytes, SUFFIX, sizeof(SUFFIX));
 	return true;
 }
 
@@ -141,7 +138,7 @@ static int list_files(DIR *directory, struct kept_file **files, size_t *ret_coun
 		    fstatat(dirfd(directory), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) < 0 ||
 		    !S_ISREG(status.st_mode))
 			continue;
-		if (hl_array_reserve(files, &capacity, *ret_count + 1, sizeof(**files)) < 0)
+		if (HL_ARRAY_RESERVE(*files, capacity, *ret_count + 1) < 0)
 			return -ENOMEM;
 		struct kept_file *file = &(*files)[(*ret_count)++];
 		strcpy(file->name, entry->d_name);

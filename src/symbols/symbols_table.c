@@ -3,6 +3,7 @@
 #include "symbols/symbols_table.h"
 
 #include "base/array.h"
+#include "base/search.h"
 
 #include <gelf.h>
 #include <string.h>
@@ -65,11 +66,10 @@ static int read_symbols(struct hl_symbols_table *table, Dwfl_Module *module)
 			dwfl_module_getsym_info(module, i, &symbol, &address, NULL, NULL, NULL);
 		if (!is_function(&symbol, name))
 			continue;
-		if (hl_array_reserve(&table->entries, &capacity, count + 1,
-				     sizeof(*table->entries)) < 0)
+		if (HL_ARRAY_APPEND(table->entries, count, capacity,
+				    (struct hl_symbols_entry){address, symbol.st_size, name,
+							      rank_of(&symbol, name)}) < 0)
 			return -ENOMEM;
-		table->entries[count++] = (struct hl_symbols_entry){address, symbol.st_size, name,
-								    rank_of(&symbol, name)};
 	}
 	if (count) {
 		qsort(table->entries, count, sizeof(*table->entries), by_address);
@@ -138,16 +138,7 @@ void hl_symbols_table_release(struct hl_symbols_table *table)
 /* How many entries begin at or before ${address}. */
 static size_t count_up_to(const struct hl_symbols_table *table, uint64_t address)
 {
-	size_t low = 0, high = table->count;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		if (table->entries[middle].address <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return HL_LOWER_BOUND(i, table->count, table->entries[i].address <= address);
 }
 
 const char *hl_symbols_table_find(const struct hl_symbols_table *table, uint64_t address)
@@ -174,14 +165,7 @@ static uint64_t unwind_start(const struct hl_symbols_table *table, size_t i)
 
 uint64_t hl_symbols_table_function_start(const struct hl_symbols_table *table, uint64_t address)
 {
-	size_t low = 0, high = table->unwind_count;
+	size_t at = HL_LOWER_BOUND(i, table->unwind_count, unwind_start(table, i) <= address);
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		if (unwind_start(table, middle) <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low ? unwind_start(table, low - 1) : address;
+	return at ? unwind_start(table, at - 1) : address;
 }

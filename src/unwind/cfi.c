@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Reads CIEs and FDEs and runs their programs; see cfi.h. */
+#include "base/search.h"
 #include "unwind/arch_x86_64.h"
 #include "unwind/cfi_program.h"
 #include "unwind/cfi_reader.h"
@@ -298,20 +299,18 @@ int hl_cfi_find(const struct hl_cfi_section *section, uint64_t pc, hl_rule *ret_
 	return result ? result : -ENOENT;
 }
 
+static int64_t table_target(const uint8_t *table, uint64_t index)
+{
+	const uint8_t *entry = table + index * HDR_ENTRY_BYTES;
+	struct hl_cfi_reader reader = {entry, entry + HDR_ENTRY_BYTES, false};
+	return hl_cfi_read_signed(&reader, 4);
+}
+
 /* The last entry of the sorted table that does not begin after ${pc}; NULL when there is none. */
 static const uint8_t *search_table(const uint8_t *table, uint64_t count, int64_t target)
 {
-	uint64_t low = 0;
-	while (low < count) {
-		uint64_t middle = low + (count - low) / 2;
-		const uint8_t *entry = table + middle * HDR_ENTRY_BYTES;
-		struct hl_cfi_reader reader = {entry, entry + HDR_ENTRY_BYTES, false};
-		if (hl_cfi_read_signed(&reader, 4) <= target)
-			low = middle + 1;
-		else
-			count = middle;
-	}
-	return low ? table + (low - 1) * HDR_ENTRY_BYTES : NULL;
+	uint64_t after = HL_LOWER_BOUND(i, count, table_target(table, i) <= target);
+	return after ? table + (after - 1) * HDR_ENTRY_BYTES : NULL;
 }
 
 /* ${memory} is the module's whole mapping. */

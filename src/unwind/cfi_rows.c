@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Sorts, merges and searches compiled rows; see cfi.h. */
+#include "base/search.h"
 #include "unwind/arch_x86_64.h"
 
 /* By offset, then rows with information first, then as given (the number is in ${reserved}). */
@@ -60,13 +61,6 @@ size_t hl_cfi_rows_finish(struct hl_cfi_row *rows, size_t count)
 
 hl_rule hl_cfi_rows_find(const struct hl_cfi_row *rows, size_t count, uint32_t offset)
 {
-	size_t low = 0;
-	while (low < count) {
-		size_t middle = low + (count - low) / 2;
-		if (rows[middle].offset <= offset)
-			low = middle + 1;
-		else
-			count = middle;
-	}
-	return low ? rows[low - 1].rule : HL_RULE_NONE;
+	size_t at = HL_LOWER_BOUND(i, count, rows[i].offset <= offset);
+	return at ? rows[at - 1].rule : HL_RULE_NONE;
 }

@@ -102,8 +102,7 @@ static struct sum *sum_named(struct sums *sums, const char *allocator)
 		strcpy(others->allocator, "others");
 		return others;
 	}
-	if (hl_array_reserve(&sums->sums, &sums->capacity, sums->count + 1, sizeof(*sums->sums)) <
-	    0)
+	if (HL_ARRAY_RESERVE(sums->sums, sums->capacity, sums->count + 1) < 0)
 		return NULL;
 	struct sum *sum = &sums->sums[sums->count++];
 	*sum = (struct sum){0};

@@ -6,6 +6,8 @@
  */
 #include "view/summary.h"
 
+#include "base/hex.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -89,10 +91,9 @@ static void put_threads(struct hl_emit *emit, const struct hl_profile *profile)
 static void put_module(struct hl_emit *emit, const struct hl_profile *profile,
 		       const struct hl_profile_module *module)
 {
-	char build_id[2 * sizeof(module->build_id) + 1] = "";
+	char build_id[2 * sizeof(module->build_id) + 1];
 
-	for (uint32_t i = 0; i < module->build_id_bytes; i++)
-		snprintf(build_id + 2 * (size_t)i, 3, "%02x", module->build_id[i]);
+	hl_hex_format(build_id, module->build_id, module->build_id_bytes);
 	hl_emit_object(emit, NULL);
 	put_text(emit, profile, "path", module->path);
 	if (*build_id)

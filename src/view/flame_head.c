@@ -121,8 +121,7 @@ struct line_list {
 
 static int add_line(struct line_list *list, enum hl_flame_line_kind kind, const char *text)
 {
-	if (hl_array_reserve(&list->lines, &list->capacity, list->count + 1, sizeof(*list->lines)) <
-	    0)
+	if (HL_ARRAY_RESERVE(list->lines, list->capacity, list->count + 1) < 0)
 		return -ENOMEM;
 	list->lines[list->count++] = (struct hl_flame_line){kind, text};
 	return 0;

@@ -159,10 +159,8 @@ static int intern_edge(struct walk *walk, struct hl_graph *graph, uint32_t from,
 			return 0;
 		}
 	size_t count = graph->edge_count;
-	if (hl_array_reserve(&graph->edges, &graph->edge_capacity, count + 1,
-			     sizeof(*graph->edges)) < 0 ||
-	    hl_array_reserve(&walk->covered_until, &walk->covered_capacity, count + 1,
-			     sizeof(*walk->covered_until)) < 0 ||
+	if (HL_ARRAY_RESERVE(graph->edges, graph->edge_capacity, count + 1) < 0 ||
+	    HL_ARRAY_RESERVE(walk->covered_until, walk->covered_capacity, count + 1) < 0 ||
 	    hl_index_add(&walk->edges, hash, (uint32_t)count + 1) < 0)
 		return -ENOMEM;
 	graph->edges[count] = (struct hl_graph_edge){.from = from, .to = to};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline info: what was recorded, how, what is missing, and how well it can be named. */
+#include "base/hex.h"
 #include "base/path.h"
 #include "view/format.h"
 #include "view/keys.h"
@@ -177,14 +178,6 @@ static void process_rows(struct hl_emit *emit, const struct hl_profile *profile)
 
 /* ---- modules ---- */
 
-static const char *build_id_text(const struct hl_profile_module *module, char *buffer)
-{
-	for (uint32_t i = 0; i < module->build_id_bytes; i++)
-		sprintf(buffer + 2 * (size_t)i, "%02x", module->build_id[i]);
-	buffer[2 * (size_t)module->build_id_bytes] = '\0';
-	return buffer;
-}
-
 /* Modules that no stack passes through were not looked at; foreign files bring names along. */
 static const char *symbols_text(const struct hl_profile *profile,
 				const struct hl_profile_module *module)
@@ -210,7 +203,8 @@ static void module_rows(struct hl_emit *emit, const struct hl_profile *profile)
 		char build_id[2 * sizeof(module->build_id) + 1];
 		hl_emit_row(emit, 0);
 		hl_emit_cell_text(emit, hl_profile_text(profile, module->path));
-		hl_emit_cell_text(emit, build_id_text(module, build_id));
+		hl_emit_cell_text(
+			emit, hl_hex_format(build_id, module->build_id, module->build_id_bytes));
 		hl_emit_cell_text(emit, symbols_text(profile, module));
 		hl_emit_cell_text(emit, hl_profile_text(profile, module->symbols_reason));
 	}

@@ -5,6 +5,7 @@
  * element each, and never lies in memory as a whole.
  */
 #include "base/array.h"
+#include "base/hex.h"
 #include "import/gzip.h"
 #include "import/pprof_types.h"
 #include "view/pprof_locations.h"
@@ -254,11 +255,9 @@ static void lay_out_spans(struct exporter *exporter)
 
 static int64_t build_id_index(struct exporter *exporter, const struct hl_profile_module *module)
 {
-	char text[2 * sizeof(module->build_id) + 1] = "";
+	char text[2 * sizeof(module->build_id) + 1];
 
-	for (uint32_t i = 0; i < module->build_id_bytes; i++)
-		snprintf(text + 2 * (size_t)i, 3, "%02x", module->build_id[i]);
-	return text_index(exporter, text);
+	return text_index(exporter, hl_hex_format(text, module->build_id, module->build_id_bytes));
 }
 
 /*

@@ -30,8 +30,7 @@ static int intern(struct hl_pprof_locations *locations, uint32_t frame, uint32_t
 			*ret_location = id;
 			return 0;
 		}
-	if (hl_array_reserve(&locations->all, &locations->capacity, locations->count + 1,
-			     sizeof(*locations->all)) < 0 ||
+	if (HL_ARRAY_RESERVE(locations->all, locations->capacity, locations->count + 1) < 0 ||
 	    hl_index_add(&locations->index, hash, (uint32_t)locations->count) < 0)
 		return -ENOMEM;
 	locations->all[locations->count] =
@@ -75,8 +74,7 @@ int hl_pprof_locations_init(struct hl_pprof_locations *locations, const struct h
 		.count = 1,
 		.of_node = calloc(profile->node_count, sizeof(*locations->of_node)),
 	};
-	if (!locations->of_node ||
-	    hl_array_reserve(&locations->all, &locations->capacity, 1, sizeof(*locations->all)) < 0)
+	if (!locations->of_node || HL_ARRAY_RESERVE(locations->all, locations->capacity, 1) < 0)
 		return -ENOMEM;
 	locations->all[0] = (struct hl_pprof_location){0};
 	int r = locate_nodes(locations, profile);

@@ -113,7 +113,7 @@ static int reserve_nodes(struct reading *reading, size_t count)
 {
 	size_t old = reading->node_count, capacity = old;
 
-	if (hl_array_reserve(&reading->nodes, &capacity, count, sizeof(*reading->nodes)) < 0)
+	if (HL_ARRAY_RESERVE(reading->nodes, capacity, count) < 0)
 		return -ENOMEM;
 	if (capacity > old)
 		memset(reading->nodes + old, 0, (capacity - old) * sizeof(*reading->nodes));
@@ -124,8 +124,8 @@ static int reserve_nodes(struct reading *reading, size_t count)
 static int change(struct reading *reading, uint32_t id, int64_t bytes, int64_t objects)
 {
 	if (reserve_nodes(reading, (size_t)id + 1) < 0 ||
-	    hl_array_reserve(&reading->touched, &reading->touched_capacity,
-			     reading->touched_count + 1, sizeof(*reading->touched)) < 0)
+	    HL_ARRAY_RESERVE(reading->touched, reading->touched_capacity,
+			     reading->touched_count + 1) < 0)
 		return -ENOMEM;
 	struct held *node = &reading->nodes[id];
 	node->bytes += bytes;
@@ -148,10 +148,9 @@ static int keep_change(struct reading *reading, uint32_t id)
 	node->touched = false;
 	if (!change.bytes && !change.objects)
 		return 0;
-	if (hl_array_reserve(&report->changes, &reading->change_capacity, report->change_count + 1,
-			     sizeof(*report->changes)) < 0)
+	if (HL_ARRAY_APPEND(report->changes, report->change_count, reading->change_capacity,
+			    change) < 0)
 		return -ENOMEM;
-	report->changes[report->change_count++] = change;
 	node->kept_bytes = node->bytes;
 	node->kept_objects = node->objects;
 	return 0;

@@ -59,11 +59,7 @@ int hl_stack_path_add(struct hl_stack_path *path, uint32_t node)
 {
 	if (path->table_count == TABLE_MAX)
 		return 0;
-	if (hl_array_reserve(&path->table, &path->table_capacity, path->table_count + 1,
-			     sizeof(*path->table)) < 0)
-		return -ENOMEM;
-	path->table[path->table_count++] = node;
-	return 0;
+	return HL_ARRAY_APPEND(path->table, path->table_count, path->table_capacity, node);
 }
 
 /* How many frames, from their leaves on, two stacks have in common. */

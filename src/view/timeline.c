@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline timeline: the maximum in use of each interval, as text, CSV, JSON or a picture. */
+#include "base/search.h"
 #include "view/format.h"
 #include "view/history_head.h"
 #include "view/timeline_rows.h"
@@ -25,16 +26,7 @@ static size_t find_mark(const struct hl_history *history, size_t index)
 {
 	const struct hl_log *log = history->log;
 	uint64_t number = history->points[0].number + index;
-	size_t low = 0, high = log->mark_count;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		if (log->marks[middle].tick / HL_INTERVAL_TICKS < number)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return HL_LOWER_BOUND(i, log->mark_count, log->marks[i].tick / HL_INTERVAL_TICKS < number);
 }
 
 /* The texts of the marks in a row, joined by "; "; to be freed, NULL where there are none, or for

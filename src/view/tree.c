@@ -51,11 +51,7 @@ static int heavier_last(const void *left, const void *right)
 
 static int add_item(struct drawing *drawing, struct item item)
 {
-	int r = hl_array_reserve(&drawing->items, &drawing->item_capacity, drawing->item_count + 1,
-				 sizeof(*drawing->items));
-	if (r == 0)
-		drawing->items[drawing->item_count++] = item;
-	return r;
+	return HL_ARRAY_APPEND(drawing->items, drawing->item_count, drawing->item_capacity, item);
 }
 
 static bool is_depth_drawn(const struct drawing *drawing, uint32_t depth)

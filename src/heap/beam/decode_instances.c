@@ -132,11 +132,8 @@ static int add_instance(struct hl_beam_instances *instances,
 {
 	if (!instance->carriers && !instance->total_bytes)
 		return 0;
-	int r = hl_array_reserve(&instances->instances, &instances->capacity, instances->count + 1,
-				 sizeof(*instances->instances));
-	if (r == 0)
-		instances->instances[instances->count++] = *instance;
-	return r;
+	return HL_ARRAY_APPEND(instances->instances, instances->count, instances->capacity,
+			       *instance);
 }
 
 /* One of the lists of an instance, if it is one that counts. */

@@ -41,8 +41,7 @@ static int keep_slots(struct hl_block_reader *reader, const struct hl_block_slot
 		if (!slots[i].address)
 			continue;
 		uint64_t address = slots[i].address & HL_BLOCK_ADDRESS_MASK;
-		int r = hl_array_reserve(&reader->blocks, &reader->capacity, reader->count + 1,
-					 sizeof(*reader->blocks));
+		int r = HL_ARRAY_RESERVE(reader->blocks, reader->capacity, reader->count + 1);
 		if (r == 0)
 			r = hl_index_add(&reader->index, hl_hash_pair(address, 0),
 					 (uint32_t)reader->count + 1);

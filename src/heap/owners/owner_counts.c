@@ -17,8 +17,7 @@ static struct hl_owner_count *find(struct hl_owner_counts *counts, uint64_t key,
 
 static struct hl_owner_count *add(struct hl_owner_counts *counts, uint64_t key, uint32_t hash)
 {
-	if (hl_array_reserve(&counts->counts, &counts->capacity, counts->count + 1,
-			     sizeof(*counts->counts)) < 0 ||
+	if (HL_ARRAY_RESERVE(counts->counts, counts->capacity, counts->count + 1) < 0 ||
 	    hl_index_add(&counts->index, hash, (uint32_t)counts->count + 1) < 0)
 		return NULL;
 	counts->last = counts->count++;

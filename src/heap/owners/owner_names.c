@@ -116,8 +116,7 @@ static int path_to_open(const struct hl_owner_names *names, const struct hl_map 
 static int add_file(struct hl_owner_names *names, uint32_t path, const char *open_path,
 		    const struct hl_recording_module *module, struct named_file **ret_file)
 {
-	int r = hl_array_reserve(&names->files, &names->file_capacity, names->file_count + 1,
-				 sizeof(*names->files));
+	int r = HL_ARRAY_RESERVE(names->files, names->file_capacity, names->file_count + 1);
 	if (r < 0)
 		return r;
 	struct named_file *file = &names->files[names->file_count];

@@ -63,8 +63,7 @@ int hl_owners_note(struct hl_owners *owners, const char *format, ...)
 	va_end(arguments);
 	if (size < 0)
 		return -ENOMEM;
-	int r = hl_array_reserve(&owners->notes, &owners->note_capacity, owners->note_count + 2,
-				 sizeof(*owners->notes));
+	int r = HL_ARRAY_RESERVE(owners->notes, owners->note_capacity, owners->note_count + 2);
 	if (r < 0) {
 		free(text);
 		return r;

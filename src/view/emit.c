@@ -3,6 +3,7 @@
 #include "view/emit.h"
 
 #include "view/emit_fit.h"
+#include "view/emit_state.h"
 #include "view/format.h"
 #include "view/json.h"
 
@@ -15,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define COLUMNS_MAX    24  /* more than any view has */
+#define COLUMNS_MAX    HL_TABLE_COLUMNS_MAX
 #define STREAMED_WIDTH 10  /* of numbers in tables that are streamed */
 #define STREAMED_GAP   2   /* between their columns */
 #define STREAMED_MAX   512 /* bytes of a text that is cut off */
@@ -27,24 +28,6 @@
  * anything. */
 #define READABLE_BYTES 4097
 #define REPLACEMENT    "\xef\xbf\xbd" /* U+FFFD, as long as what it stands for */
-
-struct hl_emit {
-	FILE *out;
-	enum hl_emit_form form;
-	bool color;
-	int error; /* the first one; then nothing more is written */
-	struct hl_json json;
-	struct libscols_table *table;
-	struct libscols_line *row;
-	size_t row_depth; /* of a tree; 0 in tables without branches */
-	struct hl_emit_column columns[COLUMNS_MAX];
-	size_t column_count, column; /* column: of the next cell */
-	size_t table_column;	     /* of the next cell, in the table */
-	bool line_has_cells;
-	bool streamed;	   /* a table that is written as it comes; then .table is NULL */
-	size_t width;	   /* of the terminal that a streamed table goes to; 0: no limit */
-	size_t line_width; /* what of it is taken */
-};
 
 int hl_emit_new(FILE *out, enum hl_emit_form form, bool color, struct hl_emit **ret_emit)
 {
@@ -60,7 +43,7 @@ int hl_emit_new(FILE *out, enum hl_emit_form form, bool color, struct hl_emit **
 	return 0;
 }
 
-static void fail(struct hl_emit *emit, int error)
+void hl_emit_fail(struct hl_emit *emit, int error)
 {
 	if (!emit->error)
 		emit->error = error;
@@ -124,7 +107,7 @@ static void put_line(struct hl_emit *emit, const char *format, va_list args)
 	char *line;
 
 	if (vasprintf(&line, format, args) < 0) {
-		fail(emit, -ENOMEM);
+		hl_emit_fail(emit, -ENOMEM);
 		return;
 	}
 	hl_format_put_wrapped(emit->out, line, 0, INDENT, terminal_width(emit));
@@ -155,6 +138,20 @@ void hl_emit_warning(struct hl_emit *emit, const char *format, ...)
 	va_end(args);
 	fputs(emit->color ? PLAIN_COLOR : "", emit->out);
 	putc('\n', emit->out);
+}
+
+void hl_emit_blank(struct hl_emit *emit)
+{
+	hl_emit_line(emit, "%s", "");
+}
+
+void hl_emit_more(struct hl_emit *emit, size_t count, const char *option)
+{
+	char more[HL_FORMAT_MAX];
+
+	if (count)
+		hl_emit_line(emit, "... and %s more; %s 0 shows all",
+			     hl_format_count((int64_t)count, more), option);
 }
 
 void hl_emit_object(struct hl_emit *emit, const char *key)
@@ -193,6 +190,11 @@ void hl_emit_integer(struct hl_emit *emit, const char *key, int64_t number)
 		hl_json_integer(&emit->json, key, number);
 }
 
+void hl_emit_unsigned(struct hl_emit *emit, const char *key, uint64_t number)
+{
+	hl_emit_integer(emit, key, number < INT64_MAX ? (int64_t)number : INT64_MAX);
+}
+
 void hl_emit_boolean(struct hl_emit *emit, const char *key, bool truth)
 {
 	if (is_json(emit))
@@ -203,6 +205,21 @@ void hl_emit_unknown(struct hl_emit *emit, const char *key)
 {
 	if (is_json(emit))
 		hl_json_null(&emit->json, key);
+}
+
+void hl_emit_frames(struct hl_emit *emit, const char *key, const struct hl_emit_frame *frames,
+		    size_t count)
+{
+	hl_emit_array(emit, key);
+	for (size_t i = 0; i < count; i++) {
+		hl_emit_object(emit, NULL);
+		hl_emit_text(emit, "function", frames[i].function);
+		hl_emit_text(emit, "module", frames[i].module);
+		hl_emit_text(emit, "file", frames[i].file);
+		hl_emit_integer(emit, "line", frames[i].line);
+		hl_emit_object_end(emit);
+	}
+	hl_emit_array_end(emit);
 }
 
 /* ---- rows ---- */
@@ -229,20 +246,20 @@ static bool has_tree(const struct hl_emit *emit)
 
 static int new_table(struct hl_emit *emit)
 {
-	emit->table = scols_new_table();
-	if (!emit->table)
+	emit->scols = scols_new_table();
+	if (!emit->scols)
 		return -ENOMEM;
-	scols_table_set_stream(emit->table, emit->out);
-	scols_table_enable_colors(emit->table, emit->color);
-	scols_table_set_termforce(emit->table, SCOLS_TERMFORCE_NEVER); /* hl_emit_fit() cuts */
-	scols_table_set_column_separator(emit->table, "  ");
+	scols_table_set_stream(emit->scols, emit->out);
+	scols_table_enable_colors(emit->scols, emit->color);
+	scols_table_set_termforce(emit->scols, SCOLS_TERMFORCE_NEVER); /* hl_emit_fit() cuts */
+	scols_table_set_column_separator(emit->scols, "  ");
 	for (size_t i = 0; i < emit->column_count; i++) {
 		const struct hl_emit_column *column = &emit->columns[i];
 		int flags = (is_number(column->type) ? SCOLS_FL_RIGHT : 0) |
 			    (column->flags & HL_EMIT_TREE ? SCOLS_FL_TREE : 0);
 		if (!is_shown(emit, column))
 			continue;
-		if (!scols_table_new_column(emit->table, column->title, 0, flags))
+		if (!scols_table_new_column(emit->scols, column->title, 0, flags))
 			return -ENOMEM;
 	}
 	return 0;
@@ -266,7 +283,7 @@ void hl_emit_rows(struct hl_emit *emit, const char *key, const struct hl_emit_co
 {
 	begin_rows(emit, key, columns, column_count);
 	if (emit->form == HL_EMIT_TABLE && new_table(emit) < 0)
-		fail(emit, -ENOMEM);
+		hl_emit_fail(emit, -ENOMEM);
 }
 
 /* What stands before a cell of lines. */
@@ -366,12 +383,12 @@ static void begin_row(struct hl_emit *emit, size_t depth, unsigned emphasis)
 		hl_json_open(&emit->json, NULL, '{');
 	if (emit->form != HL_EMIT_TABLE || emit->streamed || emit->error)
 		return;
-	emit->row = scols_table_new_line(emit->table, depth ? row_above(emit, depth) : NULL);
+	emit->row = scols_table_new_line(emit->scols, depth ? row_above(emit, depth) : NULL);
 	emit->row_depth = depth;
 	if (!emit->row)
-		fail(emit, -ENOMEM);
+		hl_emit_fail(emit, -ENOMEM);
 	else if (emphasis && emit->color && scols_line_set_color(emit->row, color_of(emphasis)) < 0)
-		fail(emit, -ENOMEM);
+		hl_emit_fail(emit, -ENOMEM);
 }
 
 void hl_emit_row(struct hl_emit *emit, unsigned emphasis)
@@ -418,7 +435,7 @@ static void put_table_cell(struct hl_emit *emit, const char *text)
 	}
 	if (!copy || scols_line_refer_data(emit->row, column, copy) < 0) {
 		free(copy);
-		fail(emit, -ENOMEM);
+		hl_emit_fail(emit, -ENOMEM);
 	}
 }
 
@@ -532,12 +549,12 @@ static void put_stack(struct hl_emit *emit, const char *const *frames, size_t co
 	}
 	FILE *out = open_memstream(&joined, &size);
 	if (!out) {
-		fail(emit, -ENOMEM);
+		hl_emit_fail(emit, -ENOMEM);
 		return;
 	}
 	put_frames(out, emit, frames, count);
 	if (fclose(out) != 0)
-		fail(emit, -ENOMEM);
+		hl_emit_fail(emit, -ENOMEM);
 	else
 		put_text(emit, joined);
 	free(joined);
@@ -563,18 +580,8 @@ void hl_emit_cell_frames(struct hl_emit *emit, const struct hl_emit_frame *frame
 {
 	const struct hl_emit_column *column = next_column(emit);
 
-	if (!column)
-		return;
-	hl_json_open(&emit->json, column->key, '[');
-	for (size_t i = 0; i < count; i++) {
-		hl_json_open(&emit->json, NULL, '{');
-		hl_json_text(&emit->json, "function", frames[i].function);
-		hl_json_text(&emit->json, "module", frames[i].module);
-		hl_json_text(&emit->json, "file", frames[i].file);
-		hl_json_integer(&emit->json, "line", frames[i].line);
-		hl_json_close(&emit->json, '}');
-	}
-	hl_json_close(&emit->json, ']');
+	if (column)
+		hl_emit_frames(emit, column->key, frames, count);
 }
 
 static int fit_table(struct hl_emit *emit)
@@ -585,7 +592,7 @@ static int fit_table(struct hl_emit *emit)
 	for (size_t i = 0; i < emit->column_count; i++)
 		if (is_shown(emit, &emit->columns[i]))
 			shown[count++] = emit->columns[i];
-	return width && !has_tree(emit) ? hl_emit_fit(emit->table, shown, count, width) : 0;
+	return width && !has_tree(emit) ? hl_emit_fit(emit->scols, shown, count, width) : 0;
 }
 
 void hl_emit_rows_end(struct hl_emit *emit)
@@ -594,12 +601,12 @@ void hl_emit_rows_end(struct hl_emit *emit)
 	if (is_json(emit))
 		hl_json_close(&emit->json, ']');
 	emit->streamed = false;
-	if (emit->form != HL_EMIT_TABLE || !emit->table)
+	if (emit->form != HL_EMIT_TABLE || !emit->scols)
 		return;
-	if (!emit->error && (fit_table(emit) < 0 || scols_print_table(emit->table) < 0))
-		fail(emit, -ENOMEM);
-	scols_unref_table(emit->table);
-	emit->table = NULL;
+	if (!emit->error && (fit_table(emit) < 0 || scols_print_table(emit->scols) < 0))
+		hl_emit_fail(emit, -ENOMEM);
+	scols_unref_table(emit->scols);
+	emit->scols = NULL;
 	emit->row = NULL;
 }
 
@@ -610,7 +617,8 @@ int hl_emit_finish(struct hl_emit *emit)
 	int error = emit->error;
 	if (!error && ferror(emit->out))
 		error = -EIO;
-	scols_unref_table(emit->table);
+	scols_unref_table(emit->table.scols);
+	scols_unref_table(emit->scols);
 	free(emit);
 	return error;
 }

@@ -96,6 +96,12 @@ void hl_emit_line(struct hl_emit *emit, const char *format, ...) HL_PRINTF(2, 3)
 /* As hl_emit_line(), as a warning that is hard to overlook. */
 void hl_emit_warning(struct hl_emit *emit, const char *format, ...) HL_PRINTF(2, 3);
 
+/* An empty line of text. */
+void hl_emit_blank(struct hl_emit *emit);
+
+/* The line that says that ${count} rows more are shown by "${option} 0"; none for 0. */
+void hl_emit_more(struct hl_emit *emit, size_t count, const char *option);
+
 /* Members of the report, or of an object in it; nothing in text. */
 void hl_emit_object(struct hl_emit *emit, const char *key);
 void hl_emit_object_end(struct hl_emit *emit);
@@ -103,8 +109,12 @@ void hl_emit_array(struct hl_emit *emit, const char *key);
 void hl_emit_array_end(struct hl_emit *emit);
 void hl_emit_text(struct hl_emit *emit, const char *key, const char *text);
 void hl_emit_integer(struct hl_emit *emit, const char *key, int64_t number);
+void hl_emit_unsigned(struct hl_emit *emit, const char *key,
+		      uint64_t number); /* INT64_MAX at most */
 void hl_emit_boolean(struct hl_emit *emit, const char *key, bool truth);
 void hl_emit_unknown(struct hl_emit *emit, const char *key); /* null */
+void hl_emit_frames(struct hl_emit *emit, const char *key, const struct hl_emit_frame *frames,
+		    size_t count);
 
 /*
  * A list of rows under ${key}. Each row gives one cell for each of the ${column_count}
@@ -130,6 +140,9 @@ void hl_emit_cell_percent(struct hl_emit *emit, int64_t part, int64_t whole);
 void hl_emit_cell_stack(struct hl_emit *emit, const char *const *frames, size_t count);
 void hl_emit_cell_frames(struct hl_emit *emit, const struct hl_emit_frame *frames, size_t count);
 void hl_emit_rows_end(struct hl_emit *emit);
+
+/* Keeps ${error}, unless another one came first; nothing more is written then. */
+void hl_emit_fail(struct hl_emit *emit, int error);
 
 /* Ends the report and frees ${emit}. 0, -ENOMEM, or the output's -errno. */
 int hl_emit_finish(struct hl_emit *emit);

@@ -7,6 +7,7 @@
 #include "recording/figure_name.h"
 #include "view/format.h"
 #include "view/summary_totals.h"
+#include "view/table.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -601,6 +602,31 @@ void hl_summary_warnings(struct hl_emit *emit, const struct hl_profile *profile)
 	if (hl_summary_is_empty(profile))
 		emptiness_warning(emit, profile);
 	lost_warnings(emit, profile);
+}
+
+/* ---- begin and end ---- */
+
+int hl_summary_begin(const struct hl_profile *profile, const struct hl_view_options *options,
+		     const char *verb, struct hl_emit **ret_emit)
+{
+	struct hl_emit *emit;
+
+	int r = hl_emit_new(options->out, options->json ? HL_EMIT_JSON : HL_EMIT_TABLE,
+			    options->color, &emit);
+	if (r < 0)
+		return r;
+	hl_emit_begin(emit, verb);
+	hl_table_figures(emit, profile, options->value, options->unit);
+	hl_summary_members(emit, profile, options);
+	hl_summary_lines(emit, profile);
+	*ret_emit = emit;
+	return 0;
+}
+
+int hl_summary_end(struct hl_emit *emit, const struct hl_profile *profile)
+{
+	hl_summary_names_line(emit, profile);
+	return hl_emit_finish(emit);
 }
 
 int hl_summary_note(const struct hl_profile *profile, const struct hl_view_options *options)

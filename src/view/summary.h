@@ -7,6 +7,16 @@
 #include "view/view.h"
 
 /*
+ * Begins the report of ${verb} about ${profile}, and how figures are shown in it: its members, and
+ * the lines of its head. 0 or -ENOMEM.
+ */
+int hl_summary_begin(const struct hl_profile *profile, const struct hl_view_options *options,
+		     const char *verb, struct hl_emit **ret_emit);
+
+/* Ends it, as hl_emit_finish() does, after the lines on names. */
+int hl_summary_end(struct hl_emit *emit, const struct hl_profile *profile);
+
+/*
  * JSON members recording, total, lost; base, when two profiles are compared; filter and
  * unfiltered_total, when there was one; and value and unit, unless ${options} is NULL. Totals have
  * the figures that the profile knows.

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What a report is in memory: for emit.c, table.c and table_fit.c alone. */
+#pragma once
+
+#include "view/json.h"
+#include "view/table.h"
+
+#define HL_TABLE_COLUMNS_MAX 24 /* more than any view has */
+#define HL_TABLE_KEY_MAX     32 /* bytes of the key of a figure in one unit */
+
+struct libscols_table;
+struct libscols_line;
+
+/* The table that is being written. */
+struct hl_table_state {
+	struct hl_table table;
+	const struct hl_column *columns[HL_TABLE_COLUMNS_MAX]; /* those that this form shows */
+	char keys[HL_TABLE_COLUMNS_MAX][HL_UNIT_COUNT][HL_TABLE_KEY_MAX]; /* JSON: of figures */
+	size_t column_count, column;  /* column: of the cell that is being written */
+	struct libscols_table *scols; /* NULL: written as it comes */
+	struct libscols_line *row;
+	size_t row_depth; /* of a tree; 0 in tables without branches */
+	/* Written as it comes: */
+	bool streamed;	   /* in aligned columns */
+	size_t width;	   /* of the terminal; 0: no limit */
+	size_t line_width; /* of what the line has */
+	bool line_has_cells;
+};
+
+struct hl_emit {
+	FILE *out;
+	enum hl_emit_form form;
+	bool color;
+	int error; /* the first one; then nothing more is written */
+	struct hl_json json;
+	/* Of columns with figures: */
+	enum hl_unit unit;
+	bool knows[HL_UNIT_COUNT];
+	struct hl_table_state table;
+	/* Positional */
+	struct libscols_table *scols;
+	struct libscols_line *row;
+	size_t row_depth;
+	struct hl_emit_column columns[HL_TABLE_COLUMNS_MAX];
+	size_t column_count, column;
+	size_t table_column;
+	bool line_has_cells;
+	bool streamed;
+	size_t width;
+	size_t line_width;
+};
+
+/* The title of ${column}. */
+const char *hl_table_title(const struct hl_emit *emit, const struct hl_column *column);
+
+/*
+ * Makes a table fit into a narrow terminal. libsmartcols would cut ends off without a mark, and
+ * with them line numbers and all of the last columns; so texts are shortened before it sees them.
+ *
+ * Has the table, complete with all its rows, take ${width} columns at most, where its columns
+ * allow: hides those with HL_COLUMN_OMITTED, the last one first, as long as need be, then shortens
+ * texts with HL_COLUMN_SHORTENED, those with HL_COLUMN_KEY last. 0 or -ENOMEM.
+ */
+int hl_table_fit(struct hl_emit *emit, size_t width);

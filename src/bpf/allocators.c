@@ -3,10 +3,10 @@
 #include "bpf/allocators.h"
 
 #include "base/array.h"
+#include "base/path.h"
 #include "bpf/allocator_names.h"
-#include "bpf/elf_code.h"
+#include "elf/elf.h"
 
-#include <gelf.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -55,7 +55,7 @@ static bool merge_alias(struct reading *reading, const struct candidate *added)
 static int add_symbol(struct reading *reading, const GElf_Sym *symbol, const char *name)
 {
 	uint32_t rank;
-	const struct hl_allocator_name *known = name ? hl_allocator_name_find(name, &rank) : NULL;
+	const struct hl_allocator_name *known = hl_allocator_name_find(name, &rank);
 
 	if (!known || GELF_ST_TYPE(symbol->st_info) != STT_FUNC || symbol->st_shndx == SHN_UNDEF)
 		return 0;
@@ -69,37 +69,6 @@ static int add_symbol(struct reading *reading, const GElf_Sym *symbol, const cha
 	    merge_alias(reading, &added))
 		return 0;
 	return HL_ARRAY_APPEND(reading->candidates, reading->count, reading->capacity, added);
-}
-
-static int read_table(struct reading *reading, Elf_Scn *section, const GElf_Shdr *header)
-{
-	Elf_Data *table = elf_getdata(section, NULL);
-	size_t count = table && header->sh_entsize ? header->sh_size / header->sh_entsize : 0;
-
-	for (size_t i = 1; i < count; i++) {
-		GElf_Sym symbol;
-		if (!gelf_getsym(table, (int)i, &symbol))
-			break;
-		const char *name = elf_strptr(reading->elf, header->sh_link, symbol.st_name);
-		int r = add_symbol(reading, &symbol, name);
-		if (r < 0)
-			return r;
-	}
-	return 0;
-}
-
-static int read_tables(struct reading *reading)
-{
-	for (Elf_Scn *section = NULL; (section = elf_nextscn(reading->elf, section));) {
-		GElf_Shdr header;
-		if (!gelf_getshdr(section, &header) ||
-		    (header.sh_type != SHT_DYNSYM && header.sh_type != SHT_SYMTAB))
-			continue;
-		int r = read_table(reading, section, &header);
-		if (r < 0)
-			return r;
-	}
-	return 0;
 }
 
 static size_t read_code(int fd, uint64_t offset, size_t bytes, uint8_t *code)
@@ -278,21 +247,18 @@ static int place_candidates(const struct reading *reading, struct hl_allocator_f
 
 int hl_allocator_functions_read(int fd, struct hl_allocator_functions *ret_found)
 {
+	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_elf_open(fd);
 	struct hl_allocator_functions found = {0};
-	struct reading reading = {.fd = fd};
-	GElf_Ehdr header;
+	struct reading reading = {.fd = fd, .elf = elf};
+	struct hl_elf_symbols all = {.elf = elf, .tables = HL_ELF_SYMTAB | HL_ELF_DYNSYM};
 	int r = 0;
 
-	elf_version(EV_CURRENT);
-	reading.elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
-	if (reading.elf && elf_kind(reading.elf) == ELF_K_ELF &&
-	    gelf_getehdr(reading.elf, &header) && header.e_machine == EM_X86_64) {
-		r = read_tables(&reading);
-		if (r == 0)
-			r = place_candidates(&reading, &found);
-	}
+	if (hl_elf_is_native(elf))
+		while (r == 0 && hl_elf_symbols_next(&all))
+			r = add_symbol(&reading, &all.symbol, all.name);
+	if (r == 0)
+		r = place_candidates(&reading, &found);
 	free(reading.candidates);
-	elf_end(reading.elf);
 	if (r == 0)
 		*ret_found = found;
 	return r;
@@ -305,17 +271,9 @@ void hl_allocator_functions_release(struct hl_allocator_functions *functions)
 }
 
 /* The loader of glibc has a malloc for the time before libc is there; musl's loader is its libc. */
-static bool is_glibc_loader(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-	const char *name = slash ? slash + 1 : path;
-
-	return strncmp(name, "ld-linux", 8) == 0 || strncmp(name, "ld-2.", 5) == 0;
-}
-
 static bool is_of_interest(const struct hl_map *map, const char *object)
 {
-	return map->flags & HL_MAP_EXEC && map->inode && !is_glibc_loader(map->path) &&
+	return map->flags & HL_MAP_EXEC && map->inode && !hl_path_is_glibc_loader(map->path) &&
 	       (!object || strstr(map->path, object));
 }
 

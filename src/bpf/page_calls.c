@@ -3,10 +3,9 @@
 #include "bpf/page_calls.h"
 
 #include "base/compiler.h"
-#include "bpf/elf_code.h"
 #include "bpf/probe_place.h"
+#include "elf/elf.h"
 
-#include <gelf.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -30,13 +29,6 @@ bool hl_page_call_returns_more(enum hl_page_call call)
 {
 	return call == HL_PAGE_CALL_MMAP || call == HL_PAGE_CALL_MREMAP;
 }
-
-struct reading {
-	int fd;
-	Elf *elf;
-	struct hl_page_calls calls;
-	bool is_c_library;
-};
 
 /*
  * Functions that are hardly more than a system call have no place before it that a probe could be
@@ -73,10 +65,8 @@ static uint64_t place_in(int fd, uint64_t offset, unsigned arguments)
 }
 
 /* Aliases are one site. */
-static void add_site(struct reading *reading, struct hl_page_call_site site)
+static void add_site(struct hl_page_calls *calls, struct hl_page_call_site site)
 {
-	struct hl_page_calls *calls = &reading->calls;
-
 	for (size_t i = 0; i < calls->count; i++)
 		if (calls->sites[i].offset == site.offset)
 			return;
@@ -84,58 +74,28 @@ static void add_site(struct reading *reading, struct hl_page_call_site site)
 		calls->sites[calls->count++] = site;
 }
 
-static void take_symbol(struct reading *reading, const GElf_Sym *symbol, const char *name)
-{
-	uint64_t offset;
-
-	if (!name || symbol->st_shndx == SHN_UNDEF || GELF_ST_TYPE(symbol->st_info) != STT_FUNC)
-		return;
-	reading->is_c_library |= !strcmp(name, C_LIBRARY_SYMBOL);
-	for (size_t i = 0; i < HL_COUNT_OF(names); i++) {
-		if (strcmp(name, names[i].name) != 0 ||
-		    !hl_elf_code_offset(reading->elf, symbol->st_value, &offset))
-			continue;
-		offset = place_in(reading->fd, offset, names[i].arguments);
-		add_site(reading, (struct hl_page_call_site){names[i].call, offset});
-	}
-}
-
-static void read_table(struct reading *reading, Elf_Scn *section, const GElf_Shdr *header)
-{
-	Elf_Data *table = elf_getdata(section, NULL);
-	size_t count = table && header->sh_entsize ? header->sh_size / header->sh_entsize : 0;
-
-	for (size_t i = 1; i < count; i++) {
-		GElf_Sym symbol;
-		if (!gelf_getsym(table, (int)i, &symbol))
-			break;
-		take_symbol(reading, &symbol,
-			    elf_strptr(reading->elf, header->sh_link, symbol.st_name));
-	}
-}
-
-static void read_tables(struct reading *reading)
-{
-	for (Elf_Scn *section = NULL; (section = elf_nextscn(reading->elf, section));) {
-		GElf_Shdr header;
-		if (gelf_getshdr(section, &header) &&
-		    (header.sh_type == SHT_DYNSYM || header.sh_type == SHT_SYMTAB))
-			read_table(reading, section, &header);
-	}
-}
-
 void hl_page_calls_read(int fd, struct hl_page_calls *ret_calls)
 {
-	struct reading reading = {.fd = fd};
-	GElf_Ehdr header;
+	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_elf_open(fd);
+	struct hl_elf_symbols all = {.elf = elf, .tables = HL_ELF_SYMTAB | HL_ELF_DYNSYM};
+	uint64_t offset;
 
-	elf_version(EV_CURRENT);
-	reading.elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
-	if (reading.elf && elf_kind(reading.elf) == ELF_K_ELF &&
-	    gelf_getehdr(reading.elf, &header) && header.e_machine == EM_X86_64)
-		read_tables(&reading);
-	elf_end(reading.elf);
-	*ret_calls = reading.is_c_library ? reading.calls : (struct hl_page_calls){0};
+	*ret_calls = (struct hl_page_calls){0};
+	if (!hl_elf_is_native(elf) ||
+	    !hl_elf_find_symbol(elf, all.tables, C_LIBRARY_SYMBOL, &offset))
+		return;
+	while (hl_elf_symbols_next(&all)) {
+		if (all.symbol.st_shndx == SHN_UNDEF ||
+		    GELF_ST_TYPE(all.symbol.st_info) != STT_FUNC)
+			continue;
+		for (size_t i = 0; i < HL_COUNT_OF(names); i++) {
+			if (strcmp(all.name, names[i].name) != 0 ||
+			    !hl_elf_code_offset(elf, all.symbol.st_value, &offset))
+				continue;
+			offset = place_in(fd, offset, names[i].arguments);
+			add_site(ret_calls, (struct hl_page_call_site){names[i].call, offset});
+		}
+	}
 }
 
 const struct hl_map *hl_page_calls_find(pid_t pid, const struct hl_maps *maps,

@@ -5,6 +5,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/search.h"
+#include "elf/elf.h"
 #include "process/maps.h"
 
 #include <errno.h>
@@ -80,12 +81,6 @@ static size_t find_file(const struct hl_target *target, const struct hl_target_f
 	return target->file_count;
 }
 
-static long read_at(int fd, void *buffer, size_t bytes, uint64_t offset)
-{
-	ssize_t size = pread(fd, buffer, bytes, (off_t)offset);
-	return size < 0 ? -errno : size;
-}
-
 /* ${fd} below 0: it cannot be read. Takes the table over. */
 static int add_file(struct hl_target *target, const struct hl_map *map, struct hl_target_file *file,
 		    int fd, size_t *ret_index)
@@ -98,7 +93,7 @@ static int add_file(struct hl_target *target, const struct hl_map *map, struct h
 		return r;
 	file->is_read = fd >= 0 && r == 0;
 	if (file->is_read && !is_vdso(map) && file->table.build_id_bytes < HL_BUILD_ID_UNIQUE)
-		file->hash = hl_file_print_hash(fd, read_at);
+		file->hash = hl_elf_hash(fd);
 	*ret_index = find_file(target, file, true);
 	if (*ret_index < target->file_count) { /* rewritten, but the same */
 		hl_code_table_release(&file->table);

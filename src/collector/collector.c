@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "collector/archive.h"
 #include "collector/control.h"
-#include "collector/elf_file.h"
+#include "collector/examine.h"
 #include "collector/reception.h"
 #include "collector/region_check.h"
 #include "collector/tracked.h"
@@ -314,7 +314,7 @@ static void warn_of_allocator(struct hl_collector *collector, const struct hl_tr
 	size_t place = collector->examined_count++ % HL_COUNT_OF(collector->examined);
 	collector->examined[place].device = program->device;
 	collector->examined[place].inode = program->inode;
-	const char *function = hl_elf_file_allocator(program->executable);
+	const char *function = hl_examine_allocator(program->executable);
 	char sentence[PATH_MAX + 160];
 	if (!function)
 		return;

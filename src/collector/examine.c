@@ -2,7 +2,9 @@
 /* Finds and examines programs; see examine.h. */
 #include "collector/examine.h"
 
-#include "collector/elf_file.h"
+#include "base/cleanup.h"
+#include "base/path.h"
+#include "elf/elf.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -99,43 +101,77 @@ static int refuse(const char *path, const char *reason, const char *remedy, stru
 	return hl_error_set(err, -ENOTSUP, "cannot record '%s': %s; %s", path, reason, remedy);
 }
 
-static bool is_glibc_loader(const char *interpreter)
+/* PT_INTERP; NULL when there is none, or it makes no sense: static. Valid as long as ${elf}. */
+static const char *loader_of(Elf *elf)
 {
-	const char *slash = strrchr(interpreter, '/');
-	const char *name = slash ? slash + 1 : interpreter;
-	return strncmp(name, "ld-linux", 8) == 0 || strncmp(name, "ld-2.", 5) == 0;
+	GElf_Phdr segment;
+	for (int i = 0; gelf_getphdr(elf, i, &segment); i++) {
+		if (segment.p_type != PT_INTERP)
+			continue;
+		const Elf_Data *path = elf_getdata_rawchunk(elf, (int64_t)segment.p_offset,
+							    segment.p_filesz, ELF_T_BYTE);
+		return path && path->d_size && !((const char *)path->d_buf)[path->d_size - 1]
+			       ? path->d_buf
+			       : NULL;
+	}
+	return NULL;
 }
 
-static int judge_loader(const char *path, const char *interpreter, struct hl_error *err)
+static int judge_loader(const char *path, const char *loader, struct hl_error *err)
 {
-	if (interpreter[0] == '\0')
+	if (!loader)
 		return refuse(path, "it is statically linked, so no library can be put into it",
 			      "link it dynamically, or trace it while it runs: 'heapline stacks -p "
 			      "PID' (needs its symbols)",
 			      err);
-	if (strstr(interpreter, "ld-musl"))
+	if (strstr(loader, "ld-musl"))
 		return refuse(
 			path, "it is linked with musl, and the recorder needs glibc",
 			"build it for glibc, or trace it while it runs: 'heapline stacks -p PID'",
 			err);
-	if (!is_glibc_loader(interpreter))
+	if (!hl_path_is_glibc_loader(loader))
 		return refuse(path, "its dynamic loader is not that of glibc", "build it for glibc",
 			      err);
 	return 0;
 }
 
-static int judge_elf(const char *path, const struct hl_elf_file *elf, struct hl_error *err)
+static bool defines_malloc(Elf *elf)
 {
-	if (!elf->is_64_bit)
+	struct hl_elf_symbols exported = {.elf = elf, .tables = HL_ELF_DYNSYM};
+	while (hl_elf_symbols_next(&exported)) {
+		const GElf_Sym *symbol = &exported.symbol;
+		unsigned type = GELF_ST_TYPE(symbol->st_info);
+		/* An undefined symbol may have a value, too: the address of its PLT entry. */
+		if (strcmp(exported.name, "malloc") == 0 && symbol->st_shndx != SHN_UNDEF &&
+		    symbol->st_value && GELF_ST_BIND(symbol->st_info) != STB_LOCAL &&
+		    (type == STT_FUNC || type == STT_GNU_IFUNC || type == STT_NOTYPE))
+			return true;
+	}
+	return false;
+}
+
+/* Whether it was built with -fsanitize=address, whatever has the symbol. */
+static bool needs_asan(Elf *elf)
+{
+	struct hl_elf_symbols exported = {.elf = elf, .tables = HL_ELF_DYNSYM};
+	while (hl_elf_symbols_next(&exported))
+		if (strcmp(exported.name, "__asan_init") == 0)
+			return true;
+	return false;
+}
+
+static int judge_elf(const char *path, Elf *elf, struct hl_error *err)
+{
+	if (gelf_getclass(elf) != ELFCLASS64)
 		return refuse(
 			path, "it is a 32-bit program, and the recorder is a 64-bit library",
 			"build it for 64 bits; while it runs 'heapline pgfault -p PID' counts "
 			"its pages",
 			err);
-	if (!elf->is_native)
+	if (!hl_elf_is_native(elf))
 		return refuse(path, "it is a program for another kind of machine",
 			      "record it on such a machine", err);
-	int r = judge_loader(path, elf->interpreter, err);
+	int r = judge_loader(path, loader_of(elf), err);
 	if (r < 0)
 		return r;
 	if (gains_privileges(path))
@@ -145,13 +181,13 @@ static int judge_elf(const char *path, const struct hl_elf_file *elf, struct hl_
 			      "record a copy of it without these, or as the user that it runs as, "
 			      "or trace it while it runs: 'heapline stacks -p PID'",
 			      err);
-	if (elf->defines_malloc)
+	if (defines_malloc(elf))
 		return refuse(path,
 			      "it brings a malloc of its own, which the recorder cannot see into",
 			      "build it with the malloc of libc, or with a shared one, or trace it "
 			      "while it runs: 'heapline stacks -p PID'",
 			      err);
-	if (elf->needs_asan)
+	if (needs_asan(elf))
 		return refuse(path,
 			      "it is built with AddressSanitizer, which lets no library come "
 			      "before its own",
@@ -159,14 +195,17 @@ static int judge_elf(const char *path, const struct hl_elf_file *elf, struct hl_
 	return 0;
 }
 
+static int open_program(const char *path)
+{
+	return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+}
+
 /* The interpreter of a script; false when ${path} is not a script. */
 static bool read_interpreter(const char *path, char interpreter[SCRIPT_LINE_BYTES])
 {
 	char line[SCRIPT_LINE_BYTES];
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	ssize_t size = fd < 0 ? -1 : read(fd, line, sizeof(line) - 1);
-	if (fd >= 0)
-		close(fd);
+	HL_CLOSED int fd = open_program(path);
+	ssize_t size = read(fd, line, sizeof(line) - 1);
 	if (size < 2 || memcmp(line, "#!", 2) != 0)
 		return false;
 	line[size] = '\0';
@@ -183,9 +222,29 @@ int hl_examine_program(const char *path, struct hl_error *err)
 	snprintf(program, sizeof(program), "%s", path);
 	for (int i = 0; i < INTERPRETERS_MAX && read_interpreter(program, interpreter); i++)
 		snprintf(program, sizeof(program), "%s", interpreter);
-	struct hl_elf_file elf;
-	int r = hl_elf_file_read(program, &elf);
-	if (r == -ENOEXEC && access(program, R_OK) == 0) /* a script without #!: sh runs it */
-		r = hl_elf_file_read("/bin/sh", &elf);
-	return r < 0 ? 0 : judge_elf(program, &elf, err);
+	HL_CLOSED int fd = open_program(program);
+	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_elf_open(fd);
+	if (elf)
+		return judge_elf(program, elf, err);
+	if (fd < 0)
+		return 0;
+	/* a script without #!: sh runs it */
+	HL_CLOSED int shell_fd = open_program("/bin/sh");
+	HL_CLEANUP(hl_elf_cleanup) Elf *shell = hl_elf_open(shell_fd);
+	return shell ? judge_elf(program, shell, err) : 0;
+}
+
+const char *hl_examine_allocator(const char *path)
+{
+	static const char *const allocators[] = {"mi_malloc", "je_malloc", "_rjem_malloc",
+						 "tc_malloc"};
+	HL_CLOSED int fd = open_program(path);
+	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_elf_open(fd);
+	struct hl_elf_symbols all = {.elf = elf, .tables = HL_ELF_SYMTAB | HL_ELF_DYNSYM};
+	while (elf && hl_elf_symbols_next(&all))
+		for (size_t i = 0; i < HL_COUNT_OF(allocators); i++)
+			if (all.symbol.st_shndx != SHN_UNDEF &&
+			    strcmp(all.name, allocators[i]) == 0)
+				return allocators[i];
+	return NULL;
 }

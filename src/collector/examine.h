@@ -20,3 +20,10 @@ int hl_examine_find(const char *command, char *ret_path, size_t capacity, struct
  * judge.
  */
 int hl_examine_program(const char *path, struct hl_error *err);
+
+/*
+ * The function of a known allocator under a name of its own, mi_malloc for one, that the file at
+ * ${path} brings in itself, so that no library can take its place: a constant; NULL when there is
+ * none, or no symbol table says so.
+ */
+const char *hl_examine_allocator(const char *path);

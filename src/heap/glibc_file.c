@@ -2,102 +2,61 @@
 /* Version and roots from the file of a libc; see glibc_file.h. */
 #include "heap/glibc_file.h"
 
-#include <elf.h>
-#include <errno.h>
-#include <stdbool.h>
+#include "base/cleanup.h"
+
+#include <elfutils/libdwelf.h>
+#include <fcntl.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 
 #define DEFAULT_THRESHOLD  (128u << 10) /* trim_threshold, top_pad, mmap_threshold at first */
 #define DEFAULT_ARENA_TEST 8u
 
-int hl_glibc_file_map(int fd, struct hl_glibc_file *ret_file)
-{
-	struct stat status;
-
-	if (fstat(fd, &status) < 0)
-		return -errno;
-	if (status.st_size < (off_t)sizeof(Elf64_Ehdr))
-		return -EBADMSG;
-	void *bytes = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-	if (bytes == MAP_FAILED)
-		return -errno;
-	*ret_file = (struct hl_glibc_file){bytes, (size_t)status.st_size};
-	return 0;
-}
-
-void hl_glibc_file_release(struct hl_glibc_file *file)
-{
-	if (file->bytes)
-		munmap((void *)(uintptr_t)file->bytes, file->length);
-	*file = (struct hl_glibc_file){0};
-}
-
-/* Copies ${length} bytes at ${offset}, or returns false where the file ends before. */
-static bool file_get(const struct hl_glibc_file *file, uint64_t offset, void *ret, size_t length)
-{
-	if (offset > file->length || length > file->length - offset)
-		return false;
-	memcpy(ret, file->bytes + offset, length);
-	return true;
-}
-
-uint32_t hl_glibc_file_minor(const struct hl_glibc_file *file)
+uint32_t hl_glibc_file_minor(Elf *elf)
 {
 	static const char banner[] = "GNU C Library ", release[] = " release version 2.";
-	const uint8_t *at = memmem(file->bytes, file->length, banner, strlen(banner));
+	size_t left;
+	const char *file = elf_rawfile(elf, &left);
+	const char *end = file + left;
+	const char *at = file ? memmem(file, left, banner, strlen(banner)) : NULL;
 
 	if (!at)
 		return 0;
-	size_t left = file->length - (size_t)(at - file->bytes);
+	left = (size_t)(end - at);
 	at = memmem(at, left < 256 ? left : 256, release, strlen(release));
 	if (!at)
 		return 0;
 	uint32_t minor = 0;
-	for (at += strlen(release); at < file->bytes + file->length; at++) {
-		if (*at < '0' || *at > '9' || minor > 1000)
-			break;
+	for (at += strlen(release); at < end && *at >= '0' && *at <= '9' && minor <= 1000; at++)
 		minor = minor * 10 + (uint32_t)(*at - '0');
-	}
 	return minor;
 }
 
-/* Segment ${index} of the file, if it has one that is loaded. */
-static bool loaded_segment(const struct hl_glibc_file *file, uint32_t index, Elf64_Phdr *ret)
-{
-	Elf64_Ehdr header;
+/* ---- places by symbols ---- */
 
-	return file_get(file, 0, &header, sizeof(header)) && index < header.e_phnum &&
-	       file_get(file, header.e_phoff + index * sizeof(*ret), ret, sizeof(*ret)) &&
-	       ret->p_type == PT_LOAD;
+static void find_symbols(Elf *elf, struct hl_glibc_symbols *symbols)
+{
+	hl_elf_find_symbol(elf, HL_ELF_SYMTAB, "main_arena", &symbols->main_arena);
+	hl_elf_find_symbol(elf, HL_ELF_SYMTAB, "mp_", &symbols->mp);
 }
 
-static uint32_t segment_count(const struct hl_glibc_file *file)
+struct hl_glibc_symbols hl_glibc_file_symbols(Elf *elf, const char *debug_directory)
 {
-	Elf64_Ehdr header;
+	struct hl_glibc_symbols symbols = {0};
+	char path[HL_ELF_DEBUG_PATH_MAX];
+	const void *build_id;
 
-	if (!file_get(file, 0, &header, sizeof(header)) ||
-	    memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
-	    header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_phentsize != sizeof(Elf64_Phdr))
-		return 0;
-	return header.e_phnum;
-}
-
-uint64_t hl_glibc_file_address(const struct hl_glibc_file *file, uint64_t offset)
-{
-	uint32_t count = segment_count(file);
-	Elf64_Phdr segment;
-
-	for (uint32_t i = 0; i < count; i++) {
-		if (!loaded_segment(file, i, &segment))
-			continue;
-		/* mappings begin at pages, segments need not */
-		uint64_t first = segment.p_offset & ~UINT64_C(4095);
-		if (offset >= first && offset < segment.p_offset + segment.p_filesz)
-			return segment.p_vaddr + (offset - segment.p_offset);
-	}
-	return UINT64_MAX;
+	find_symbols(elf, &symbols);
+	if (symbols.main_arena && symbols.mp)
+		return symbols;
+	ssize_t bytes = dwelf_elf_gnu_build_id(elf, &build_id);
+	if (bytes < 0 ||
+	    !hl_elf_debug_path(debug_directory, build_id, (size_t)bytes, path, sizeof(path)))
+		return symbols;
+	HL_CLOSED int fd = open(path, O_RDONLY | O_CLOEXEC);
+	HL_CLEANUP(hl_elf_cleanup) Elf *debug = hl_elf_open(fd);
+	if (debug)
+		find_symbols(debug, &symbols);
+	return symbols;
 }
 
 /* ---- places by their initial values ---- */
@@ -131,22 +90,22 @@ static bool is_mp(const uint8_t *bytes, uint64_t address, const struct hl_glibc_
 }
 
 /* The one place of ${size} bytes in the writable segments that passes ${test}. */
-static uint64_t find_place(const struct hl_glibc_file *file, place_test *test, uint64_t size,
+static uint64_t find_place(Elf *elf, place_test *test, uint64_t size,
 			   const struct hl_glibc_layout *layout)
 {
-	uint32_t count = segment_count(file);
+	size_t length = 0;
+	const uint8_t *file = (const uint8_t *)elf_rawfile(elf, &length);
 	uint64_t found = 0;
-	Elf64_Phdr segment;
+	GElf_Phdr segment;
 
-	for (uint32_t i = 0; i < count; i++) {
-		if (!loaded_segment(file, i, &segment) || !(segment.p_flags & PF_W) ||
-		    segment.p_offset > file->length ||
-		    segment.p_filesz > file->length - segment.p_offset)
+	for (int i = 0; file && gelf_getphdr(elf, i, &segment); i++) {
+		if (segment.p_type != PT_LOAD || !(segment.p_flags & PF_W) ||
+		    segment.p_offset > length || segment.p_filesz > length - segment.p_offset)
 			continue;
 		uint64_t skip = -segment.p_vaddr & 7;
 		for (uint64_t at = skip; at + size <= segment.p_filesz; at += 8) {
 			uint64_t address = segment.p_vaddr + at;
-			if (!test(file->bytes + segment.p_offset + at, address, layout))
+			if (!test(file + segment.p_offset + at, address, layout))
 				continue;
 			if (found)
 				return 0;
@@ -156,13 +115,12 @@ static uint64_t find_place(const struct hl_glibc_file *file, place_test *test, u
 	return found;
 }
 
-uint64_t hl_glibc_file_main_arena(const struct hl_glibc_file *file,
-				  const struct hl_glibc_layout *layout)
+uint64_t hl_glibc_file_main_arena(Elf *elf, const struct hl_glibc_layout *layout)
 {
-	return find_place(file, is_main_arena, layout->arena.bytes, layout);
+	return find_place(elf, is_main_arena, layout->arena.bytes, layout);
 }
 
-uint64_t hl_glibc_file_mp(const struct hl_glibc_file *file, const struct hl_glibc_layout *layout)
+uint64_t hl_glibc_file_mp(Elf *elf, const struct hl_glibc_layout *layout)
 {
-	return find_place(file, is_mp, layout->mp.bytes, layout);
+	return find_place(elf, is_mp, layout->mp.bytes, layout);
 }

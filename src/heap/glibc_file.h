@@ -1,30 +1,22 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the file of a libc, or of a static program, says of its allocator. Files are not trusted. */
+/* What the file of a libc, or of a static program, says of its allocator. */
 #pragma once
 
+#include "elf/elf.h"
 #include "heap/glibc_layout.h"
 
-#include <stddef.h>
-#include <stdint.h>
+/* x of the version 2.x that the file says it is; 0 when it says none. */
+uint32_t hl_glibc_file_minor(Elf *elf);
 
-/* A file in memory. */
-struct hl_glibc_file {
-	const uint8_t *bytes;
-	size_t length;
+/* Virtual addresses of the file; 0: not found. */
+struct hl_glibc_symbols {
+	uint64_t main_arena, mp;
 };
 
-/* Maps ${fd}, which may be closed then. 0 or a negative errno. */
-int hl_glibc_file_map(int fd, struct hl_glibc_file *ret_file);
-void hl_glibc_file_release(struct hl_glibc_file *file);
+/* Finds main_arena and mp_ in the symbol table of the file, or of its separate debug file below
+ * ${debug_directory}. */
+struct hl_glibc_symbols hl_glibc_file_symbols(Elf *elf, const char *debug_directory);
 
-/* x of the version 2.x that the file says it is; 0 when it says none. */
-uint32_t hl_glibc_file_minor(const struct hl_glibc_file *file);
-
-/* The virtual address that the file has for what it stores at ${offset}; UINT64_MAX for none. */
-uint64_t hl_glibc_file_address(const struct hl_glibc_file *file, uint64_t offset);
-
-/* Where main_arena and mp_ lie by their initial values, as virtual addresses of the file; 0 each
- * when no place fits, or more than one does. */
-uint64_t hl_glibc_file_main_arena(const struct hl_glibc_file *file,
-				  const struct hl_glibc_layout *layout);
-uint64_t hl_glibc_file_mp(const struct hl_glibc_file *file, const struct hl_glibc_layout *layout);
+/* The same by their initial values; 0 when no place fits, or more than one does. */
+uint64_t hl_glibc_file_main_arena(Elf *elf, const struct hl_glibc_layout *layout);
+uint64_t hl_glibc_file_mp(Elf *elf, const struct hl_glibc_layout *layout);

@@ -2,10 +2,9 @@
 /* main_arena and mp_ without symbols; see glibc_roots.h. */
 #include "heap/glibc_roots.h"
 
-#include "base/compiler.h"
+#include "base/cleanup.h"
 #include "base/path.h"
 #include "heap/glibc_file.h"
-#include "heap/glibc_symbols.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -206,8 +205,7 @@ static uint64_t find_live_mp(const struct variables *variables,
 /* What may have the roots: libc, or a static program. */
 struct module {
 	const struct hl_map *map, *data; /* the first mapping, and that of its variables */
-	int fd;
-	struct hl_glibc_file file;
+	Elf *elf;
 	bool is_static;
 	struct variables variables;
 };
@@ -233,27 +231,31 @@ static uint64_t choose(const struct ways *ways)
 	return ways->live ? ways->live : ways->in_file;
 }
 
-static uint64_t at_bias(uint64_t address, uint64_t bias)
+/* Where ${address} of the file was loaded; ${in_file} is the file's address for ${data}. */
+static uint64_t loaded_at(uint64_t address, const struct hl_map *data, uint64_t in_file)
 {
-	return address ? address + bias : 0;
+	return address ? data->start + (address - in_file) : 0;
 }
 
 /* Tries ${layout}. Symbols are looked up only where the quick ways leave a doubt. */
 static bool try_layout(struct hl_memory *memory, const struct module *module,
 		       const struct hl_glibc_layout *layout, struct hl_glibc *ret)
 {
-	uint64_t bias =
-		module->data->start - hl_glibc_file_address(&module->file, module->data->offset);
-	struct ways arena = {find_live_arena(memory, &module->variables, layout),
-			     at_bias(hl_glibc_file_main_arena(&module->file, layout), bias), 0};
-	struct ways mp = {find_live_mp(&module->variables, layout),
-			  at_bias(hl_glibc_file_mp(&module->file, layout), bias), 0};
+	struct ways arena = {.live = find_live_arena(memory, &module->variables, layout)};
+	struct ways mp = {.live = find_live_mp(&module->variables, layout)};
+	const struct hl_map *data = module->data;
+	uint64_t in_file;
 
-	if (!is_confirmed(&arena) || !is_confirmed(&mp)) {
-		struct hl_glibc_symbols symbols =
-			hl_glibc_symbols_find(module->fd, DEBUG_DIRECTORY);
-		arena.by_symbol = at_bias(symbols.main_arena, bias);
-		mp.by_symbol = at_bias(symbols.mp, bias);
+	if (hl_elf_address(module->elf, data->offset, false, &in_file)) {
+		arena.in_file =
+			loaded_at(hl_glibc_file_main_arena(module->elf, layout), data, in_file);
+		mp.in_file = loaded_at(hl_glibc_file_mp(module->elf, layout), data, in_file);
+		if (!is_confirmed(&arena) || !is_confirmed(&mp)) {
+			struct hl_glibc_symbols symbols =
+				hl_glibc_file_symbols(module->elf, DEBUG_DIRECTORY);
+			arena.by_symbol = loaded_at(symbols.main_arena, data, in_file);
+			mp.by_symbol = loaded_at(symbols.mp, data, in_file);
+		}
 	}
 	const struct hl_glibc found = {
 		.layout = layout,
@@ -298,7 +300,7 @@ static void name_glibc(struct hl_glibc *glibc, const struct module *module, uint
 static int find_in_module(struct hl_memory *memory, struct module *module, struct hl_glibc *ret,
 			  struct hl_error *err)
 {
-	uint32_t minor = hl_glibc_file_minor(&module->file);
+	uint32_t minor = hl_glibc_file_minor(module->elf);
 	const struct hl_glibc_layout *layout =
 		module->is_static ? hl_glibc_layout_at(0) : hl_glibc_layout(minor);
 
@@ -332,15 +334,11 @@ int hl_glibc_find(struct hl_memory *memory, struct hl_glibc *ret_glibc, struct h
 		module.map = find_static_program(&memory->maps);
 	if (!module.map)
 		return hl_error_set(err, -ENOTSUP, "found no glibc in the process");
-	module.fd = hl_memory_open_file(memory, module.map);
-	int r = module.fd < 0 ? module.fd : hl_glibc_file_map(module.fd, &module.file);
-	if (r < 0)
-		hl_error_set(err, r = -ENOTSUP, "cannot open the file '%s' of the process",
-			     module.map->path);
-	else
-		r = find_in_module(memory, &module, ret_glibc, err);
-	hl_glibc_file_release(&module.file);
-	if (module.fd >= 0)
-		close(module.fd);
-	return r;
+	HL_CLOSED int fd = hl_memory_open_file(memory, module.map);
+	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_elf_open(fd);
+	if (!elf)
+		return hl_error_set(err, -ENOTSUP, "cannot open the file '%s' of the process",
+				    module.map->path);
+	module.elf = elf;
+	return find_in_module(memory, &module, ret_glibc, err);
 }

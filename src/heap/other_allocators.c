@@ -2,10 +2,9 @@
 /* Knows other allocators by their files and texts; see other_allocators.h. */
 #include "heap/other_allocators.h"
 
-#include "base/compiler.h"
+#include "base/cleanup.h"
 #include "base/path.h"
-#include "heap/glibc_file.h"
-#include "heap/glibc_symbols.h"
+#include "elf/elf.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -59,22 +58,20 @@ struct hl_other_found hl_other_allocator_built_in(struct hl_memory *memory)
 {
 	const struct hl_map *program = program_of(&memory->maps);
 	struct hl_other_found found = {.is_built_in = true};
-	struct hl_glibc_file file;
-	int fd = program ? hl_memory_open_file(memory, program) : -1;
+	HL_CLOSED int fd = program ? hl_memory_open_file(memory, program) : -1;
+	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_elf_open(fd);
 
-	if (fd < 0)
+	if (!elf)
 		return found;
-	found.is_stripped = !hl_glibc_symbols_exist(fd);
-	int r = hl_glibc_file_map(fd, &file);
-	close(fd);
-	if (r < 0)
-		return found;
+	struct hl_elf_symbols any = {.elf = elf, .tables = HL_ELF_SYMTAB | HL_ELF_DYNSYM};
+	found.is_stripped = !hl_elf_symbols_next(&any);
+	size_t length;
+	const char *file = elf_rawfile(elf, &length);
 	for (size_t i = 0; i < HL_COUNT_OF(allocators) && !found.allocator; i++) {
 		const char *text = allocators[i].inside;
-		if (text && memmem(file.bytes, file.length, text, strlen(text)))
+		if (file && text && memmem(file, length, text, strlen(text)))
 			found.allocator = &allocators[i];
 	}
-	hl_glibc_file_release(&file);
 	return found;
 }
 

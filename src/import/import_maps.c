@@ -3,15 +3,14 @@
 #include "import/import_maps.h"
 
 #include "base/array.h"
+#include "base/cleanup.h"
 #include "base/search.h"
+#include "elf/elf.h"
 
 #include <fcntl.h>
-#include <gelf.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#define PAGE_BYTES UINT64_C(4096) /* the loader rounds segments to whole ones */
 
 /* ---- the list ---- */
 
@@ -104,32 +103,6 @@ void hl_import_maps_release(struct hl_import_maps *maps)
 
 /* ---- files ---- */
 
-/*
- * A segment's bytes lie at p_offset in the file and at p_vaddr among its addresses. Of several
- * segments that share the page at ${mapping}'s beginning it is the one with the same rights.
- */
-static bool find_shift(Elf *elf, const struct hl_import_mapping *mapping, uint64_t *ret_shift)
-{
-	size_t count;
-	bool found = false;
-
-	if (elf_getphdrnum(elf, &count) < 0)
-		return false;
-	for (size_t i = 0; i < count; i++) {
-		GElf_Phdr segment;
-		if (!gelf_getphdr(elf, (int)i, &segment) || segment.p_type != PT_LOAD)
-			continue;
-		if (mapping->offset < (segment.p_offset & ~(PAGE_BYTES - 1)) ||
-		    mapping->offset >= segment.p_offset + segment.p_filesz)
-			continue;
-		bool same_rights = mapping->executable == ((segment.p_flags & PF_X) != 0);
-		if (!found || same_rights)
-			*ret_shift = segment.p_vaddr - segment.p_offset;
-		found = true;
-	}
-	return found;
-}
-
 bool hl_import_maps_may_hold_code(const char *path)
 {
 	struct stat status;
@@ -139,21 +112,15 @@ bool hl_import_maps_may_hold_code(const char *path)
 
 uint64_t hl_import_maps_shift(const char *path, const struct hl_import_mapping *mapping)
 {
-	uint64_t shift = 0;
+	uint64_t address;
 
 	if (path[0] != '/' || !hl_import_maps_may_hold_code(path))
 		return 0;
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-
-	if (fd < 0)
+	HL_CLOSED int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_elf_open(fd);
+	if (!elf || !hl_elf_address(elf, mapping->offset, mapping->executable, &address))
 		return 0;
-	elf_version(EV_CURRENT);
-	Elf *elf = elf_begin(fd, ELF_C_READ, NULL);
-	if (!elf || !find_shift(elf, mapping, &shift))
-		shift = 0;
-	elf_end(elf);
-	close(fd);
-	return shift;
+	return address - mapping->offset;
 }
 
 static int resolve(struct hl_import_mapping *mapping, struct hl_builder *builder)

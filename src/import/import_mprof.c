@@ -17,13 +17,14 @@
 #include "import/import_values.h"
 
 #include "base/array.h"
+#include "base/cleanup.h"
 #include "base/path.h"
 #include "base/search.h"
+#include "elf/elf.h"
 
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <gelf.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -153,22 +154,6 @@ struct exports {
 	size_t count, capacity;
 };
 
-static int add_exports(struct exports *exports, Elf *elf, Elf_Scn *section, size_t names)
-{
-	Elf_Data *data = elf_getdata(section, NULL);
-	GElf_Sym symbol;
-	int r = 0;
-
-	for (int i = 0; r == 0 && data && gelf_getsym(data, i, &symbol); i++) {
-		const char *name = elf_strptr(elf, names, symbol.st_name);
-		if (symbol.st_shndx == SHN_UNDEF || !name)
-			continue;
-		r = HL_ARRAY_APPEND(exports->items, exports->count, exports->capacity,
-				    (struct exported){name, symbol.st_value});
-	}
-	return r;
-}
-
 static int by_name(const void *left, const void *right)
 {
 	const struct exported *a = left, *b = right;
@@ -178,12 +163,14 @@ static int by_name(const void *left, const void *right)
 
 static int find_exports(struct exports *exports, Elf *elf)
 {
+	struct hl_elf_symbols all = {.elf = elf, .tables = HL_ELF_DYNSYM};
 	int r = 0;
 
-	for (Elf_Scn *section = NULL; r == 0 && (section = elf_nextscn(elf, section));) {
-		GElf_Shdr header;
-		if (gelf_getshdr(section, &header) && header.sh_type == SHT_DYNSYM)
-			r = add_exports(exports, elf, section, header.sh_link);
+	while (r == 0 && hl_elf_symbols_next(&all)) {
+		if (all.symbol.st_shndx == SHN_UNDEF)
+			continue;
+		r = HL_ARRAY_APPEND(exports->items, exports->count, exports->capacity,
+				    (struct exported){all.name, all.symbol.st_value});
 	}
 	if (exports->count)
 		qsort(exports->items, exports->count, sizeof(*exports->items), by_name);
@@ -234,24 +221,17 @@ static int look_at_file(const struct mprof *mprof, uint32_t module)
 	const char *path = hl_profile_text(profile, profile->modules[module].path);
 	struct mapping *mapping = &mprof->mappings[module];
 	struct exports exports = {0};
-	int r = 0;
 
 	if (!path[0] || !hl_import_maps_may_hold_code(path))
 		return 0;
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (fd < 0)
+	HL_CLOSED int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_elf_open(fd);
+	if (!elf)
 		return 0;
-	elf_version(EV_CURRENT);
-	Elf *elf = elf_begin(fd, ELF_C_READ, NULL);
-	if (elf && elf_kind(elf) == ELF_K_ELF) {
-		r = find_exports(&exports, elf);
-		compare_symbols(mprof, module, &exports);
-		mapping->is_there =
-			mapping->has_base && !mapping->is_contradictory && !mapping->is_other;
-	}
+	int r = find_exports(&exports, elf);
+	compare_symbols(mprof, module, &exports);
 	free(exports.items);
-	elf_end(elf);
-	close(fd);
+	mapping->is_there = mapping->has_base && !mapping->is_contradictory && !mapping->is_other;
 	return r;
 }
 

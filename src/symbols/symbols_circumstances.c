@@ -2,6 +2,7 @@
 /* Describes circumstances as JSON, which can be kept and compared; see symbols_circumstances.h. */
 #include "symbols/symbols_circumstances.h"
 
+#include "elf/elf.h"
 #include "recording/recording_text.h"
 
 #include <stdio.h>
@@ -10,9 +11,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#define DEBUG_ROOT    "/usr/lib/debug"
-#define BUILD_ID_ROOT DEBUG_ROOT "/.build-id"
-#define BUILD_ID_MAX  64
+#define DEBUG_ROOT "/usr/lib/debug"
 
 /* A server may have got what it had not; so its answer is good for this long. */
 #define SERVER_ANSWER_S (24 * 60 * 60)
@@ -46,17 +45,6 @@ static int add_file(json_t *files, char *path)
 	return json_array_append_new(files, file);
 }
 
-static char *build_id_path(const uint8_t *build_id, size_t build_id_bytes)
-{
-	char path[sizeof(BUILD_ID_ROOT) + 2 * BUILD_ID_MAX + sizeof("//.debug")];
-	size_t used = (size_t)sprintf(path, "%s", BUILD_ID_ROOT);
-
-	for (size_t i = 0; i < build_id_bytes && i < BUILD_ID_MAX; i++)
-		used += (size_t)sprintf(path + used, i < 2 ? "/%02x" : "%02x", build_id[i]);
-	strcpy(path + used, ".debug");
-	return strdup(path);
-}
-
 static char *linked_path(const char *root, const char *path, const char *below, const char *link)
 {
 	const char *slash = strrchr(path, '/');
@@ -72,11 +60,13 @@ static char *linked_path(const char *root, const char *path, const char *below, 
 static json_t *describe_files(const char *path, const uint8_t *build_id, size_t build_id_bytes,
 			      const char *debug_link)
 {
+	char debug_path[HL_ELF_DEBUG_PATH_MAX];
 	json_t *files = json_array();
 	int r = files ? add_file(files, strdup(path)) : -1;
 
-	if (r == 0)
-		r = add_file(files, build_id_path(build_id, build_id_bytes));
+	if (r == 0 &&
+	    hl_elf_debug_path(DEBUG_ROOT, build_id, build_id_bytes, debug_path, sizeof(debug_path)))
+		r = add_file(files, strdup(debug_path));
 	if (r == 0 && debug_link)
 		r = add_file(files, linked_path("", path, "", debug_link));
 	if (r == 0 && debug_link)

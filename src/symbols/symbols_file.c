@@ -5,9 +5,11 @@
 
 #include "base/array.h"
 #include "base/build_id.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/path.h"
 #include "base/strings.h"
+#include "elf/elf.h"
 #include "symbols/symbols_dwarf.h"
 #include "symbols/symbols_table.h"
 
@@ -15,13 +17,12 @@
 #include <elfutils/libdwfl.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <gelf.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define DEBUG_DIRECTORY "/usr/lib/debug/.build-id"
+#define DEBUG_DIRECTORY "/usr/lib/debug"
 
 /* The file that is looked for. */
 struct wanted {
@@ -67,26 +68,16 @@ static bool has_build_id(Dwfl_Module *module, const uint8_t *build_id, size_t by
 	       memcmp(kept, build_id, bytes) == 0;
 }
 
-static long read_at(int fd, void *buffer, size_t bytes, uint64_t offset)
-{
-	ssize_t size = pread(fd, buffer, bytes, (off_t)offset);
-	return size < 0 ? -errno : size;
-}
-
 /* Whether ${path} has the fingerprint. A copy of the file has another time. */
 static bool has_print(const char *path, const struct hl_file_print *print, bool is_copy)
 {
 	struct stat status;
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	bool same = fd >= 0 && fstat(fd, &status) == 0 &&
-		    (uint64_t)status.st_size == print->bytes &&
-		    (is_copy || (uint64_t)status.st_mtim.tv_sec * HL_NS_PER_SECOND +
-						(uint64_t)status.st_mtim.tv_nsec ==
-					print->mtime_ns) &&
-		    hl_file_print_hash(fd, read_at) == print->hash;
-	if (fd >= 0)
-		close(fd);
-	return same;
+	HL_CLOSED int fd = open(path, O_RDONLY | O_CLOEXEC);
+	return fd >= 0 && fstat(fd, &status) == 0 && (uint64_t)status.st_size == print->bytes &&
+	       (is_copy || (uint64_t)status.st_mtim.tv_sec * HL_NS_PER_SECOND +
+					   (uint64_t)status.st_mtim.tv_nsec ==
+				   print->mtime_ns) &&
+	       hl_elf_hash(fd) == print->hash;
 }
 
 /* Libdwfl would wait for somebody to write to a pipe. */
@@ -129,16 +120,11 @@ static Dwfl_Module *try_file(struct hl_symbols_file *symbols, const char *path,
 /* A separate debug file can stand in for the file itself: it has the same addresses. */
 static Dwfl_Module *try_debug_file(struct hl_symbols_file *symbols, const struct wanted *wanted)
 {
-	char path[sizeof(DEBUG_DIRECTORY) + 2 * HL_BUILD_ID_MAX + sizeof("//.debug")];
-	size_t used = sizeof(DEBUG_DIRECTORY) - 1;
+	char path[HL_ELF_DEBUG_PATH_MAX];
 
-	if (wanted->build_id_bytes < 2)
-		return NULL;
-	memcpy(path, DEBUG_DIRECTORY, used);
-	for (size_t i = 0; i < wanted->build_id_bytes; i++)
-		used += (size_t)sprintf(path + used, i < 2 ? "/%02x" : "%02x", wanted->build_id[i]);
-	memcpy(path + used, ".debug", sizeof(".debug"));
-	if (access(path, R_OK) != 0)
+	if (!hl_elf_debug_path(DEBUG_DIRECTORY, wanted->build_id, wanted->build_id_bytes, path,
+			       sizeof(path)) ||
+	    access(path, R_OK) != 0)
 		return NULL;
 	const struct wanted by_build_id = {wanted->build_id, wanted->build_id_bytes, {0}};
 	return try_file(symbols, path, &by_build_id, true);
@@ -161,31 +147,16 @@ static Dwfl_Module *try_build_id(struct hl_symbols_file *symbols, const struct w
 	return module;
 }
 
-static bool has_section(Elf *elf, uint32_t type, const char *name)
-{
-	size_t names;
-
-	if (!elf || elf_getshdrstrndx(elf, &names) < 0)
-		return false;
-	for (Elf_Scn *scn = NULL; (scn = elf_nextscn(elf, scn));) {
-		GElf_Shdr header;
-		if (!gelf_getshdr(scn, &header))
-			continue;
-		const char *found = name ? elf_strptr(elf, names, header.sh_name) : NULL;
-		if (name ? found && !strcmp(found, name) : header.sh_type == type)
-			return true;
-	}
-	return false;
-}
-
 static enum hl_symbols_source table_source(Dwfl_Module *module, size_t symbol_count)
 {
 	GElf_Addr bias;
+	GElf_Shdr header;
 	Elf *elf = dwfl_module_getelf(module, &bias);
 
 	if (!symbol_count)
 		return HL_SYMBOLS_NONE;
-	if (has_section(elf, SHT_SYMTAB, NULL) || has_section(elf, 0, ".gnu_debugdata"))
+	if (elf && (hl_elf_find_section(elf, ".symtab", &header) ||
+		    hl_elf_find_section(elf, ".gnu_debugdata", &header)))
 		return HL_SYMBOLS_SYMTAB;
 	return HL_SYMBOLS_DYNSYM;
 }

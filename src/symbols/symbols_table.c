@@ -4,8 +4,8 @@
 
 #include "base/array.h"
 #include "base/search.h"
+#include "elf/elf.h"
 
-#include <gelf.h>
 #include <string.h>
 
 #define OVERLAPS_MAX 8 /* how many symbols before the nearest may enclose an address */
@@ -100,23 +100,15 @@ static void read_unwind_starts(struct hl_symbols_table *table, const GElf_Shdr *
 static void find_unwind_table(struct hl_symbols_table *table, Dwfl_Module *module)
 {
 	GElf_Addr bias;
+	GElf_Shdr header;
 	Elf *elf = dwfl_module_getelf(module, &bias);
-	size_t names;
+	Elf_Scn *section = elf ? hl_elf_find_section(elf, ".eh_frame_hdr", &header) : NULL;
 
-	if (!elf || elf_getshdrstrndx(elf, &names) < 0)
+	if (!section || header.sh_type == SHT_NOBITS)
 		return;
-	for (Elf_Scn *scn = NULL; (scn = elf_nextscn(elf, scn));) {
-		GElf_Shdr header;
-		if (!gelf_getshdr(scn, &header) || header.sh_type == SHT_NOBITS)
-			continue;
-		const char *name = elf_strptr(elf, names, header.sh_name);
-		if (!name || strcmp(name, ".eh_frame_hdr") != 0)
-			continue;
-		Elf_Data *content = elf_rawdata(scn, NULL);
-		if (content && content->d_buf)
-			read_unwind_starts(table, &header, content);
-		return;
-	}
+	Elf_Data *content = elf_rawdata(section, NULL);
+	if (content && content->d_buf)
+		read_unwind_starts(table, &header, content);
 }
 
 int hl_symbols_table_init(struct hl_symbols_table *table, Dwfl_Module *module)

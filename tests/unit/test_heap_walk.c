@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Heaps of each version of glibc, whole and damaged, walked in images that are made up here. */
+#include "heap/glibc_file.h"
 #include "heap/glibc_heap.h"
 #include "heap/glibc_roots.h"
-#include "heap/glibc_symbols.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -140,7 +140,10 @@ static void symbols_agree_with_what_is_found_without_them(void **state)
 			continue;
 		bias = map->start;
 		int fd = hl_memory_open_file(memory, map);
-		symbols = hl_glibc_symbols_find(fd, "/usr/lib/debug");
+		Elf *elf = hl_elf_open(fd);
+		assert_non_null(elf);
+		symbols = hl_glibc_file_symbols(elf, "/usr/lib/debug");
+		elf_end(elf);
 		close(fd);
 	}
 	int r = hl_glibc_find(memory, &glibc, NULL);

@@ -3,11 +3,12 @@
 #include "heap/owners/owner_names.h"
 
 #include "base/array.h"
+#include "base/cleanup.h"
 #include "base/path.h"
 #include "base/strings.h"
+#include "elf/elf.h"
 #include "symbols/symbols.h"
 
-#include <gelf.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -76,28 +77,6 @@ uint64_t hl_owner_names_whole(const struct hl_owner_names *names, uint32_t low)
 }
 
 /* ---- files ---- */
-
-/* The address in the ELF file ${fd} of what lies at ${offset} in it; ${offset} itself when that
- * cannot be told. */
-static uint64_t address_of_offset(int fd, uint64_t offset)
-{
-	GElf_Phdr segment;
-	size_t count = 0;
-	uint64_t address = offset;
-	elf_version(EV_CURRENT);
-	Elf *elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
-	if (!elf || elf_getphdrnum(elf, &count) != 0)
-		count = 0;
-	for (size_t i = 0; i < count; i++) {
-		if (!gelf_getphdr(elf, (int)i, &segment) || segment.p_type != PT_LOAD ||
-		    offset < segment.p_offset || offset - segment.p_offset >= segment.p_filesz)
-			continue;
-		address = offset - segment.p_offset + segment.p_vaddr;
-		break;
-	}
-	elf_end(elf);
-	return address;
-}
 
 /* Its own path where that leads to the same file, for that is what people know it by. */
 static int path_to_open(const struct hl_owner_names *names, const struct hl_map *map, char *path,
@@ -200,11 +179,10 @@ static int find_in_map(struct hl_owner_names *names, const struct hl_map *map, u
 	if (r < 0)
 		return r;
 	uint64_t in_file = map->offset + (address - map->start);
-	int fd = hl_map_open_file(names->pid, map);
-	if (fd >= 0) {
-		in_file = address_of_offset(fd, in_file);
-		close(fd);
-	}
+	HL_CLOSED int fd = hl_map_open_file(names->pid, map);
+	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_elf_open(fd);
+	if (elf)
+		hl_elf_address(elf, in_file, true, &in_file);
 	return find_function(names, file, in_file, ret_file, ret_function);
 }
 

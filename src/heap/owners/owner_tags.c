@@ -2,12 +2,13 @@
 /* Owners by the words that the tag shim left at the ends of blocks (tags/tag_word.h). */
 #include "heap/owners/owner_table.h"
 
+#include "base/cleanup.h"
+#include "elf/elf.h"
 #include "heap/heap.h"
 #include "tags/tag_table.h"
 #include "tags/tag_word.h"
 
 #include <errno.h>
-#include <gelf.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,48 +24,15 @@ struct tag_walk {
 
 /* ---- the table of names ---- */
 
-static bool find_symbol(Elf *elf, Elf_Scn *section, const GElf_Shdr *header, const char *name,
-			uint64_t *ret_value)
-{
-	Elf_Data *table = elf_getdata(section, NULL);
-	size_t count = table && header->sh_entsize ? header->sh_size / header->sh_entsize : 0;
-	GElf_Sym symbol;
-	for (size_t i = 0; i < count; i++) {
-		const char *text = gelf_getsym(table, (int)i, &symbol)
-					   ? elf_strptr(elf, header->sh_link, symbol.st_name)
-					   : NULL;
-		if (text && symbol.st_shndx != SHN_UNDEF && strcmp(text, name) == 0) {
-			*ret_value = symbol.st_value;
-			return true;
-		}
-	}
-	return false;
-}
-
-/* The address in the file of an exported symbol. */
-static bool find_exported(int fd, const char *name, uint64_t *ret_value)
-{
-	GElf_Shdr header;
-	bool found = false;
-	elf_version(EV_CURRENT);
-	Elf *elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
-	for (Elf_Scn *section = NULL; !found && elf && (section = elf_nextscn(elf, section));)
-		found = gelf_getshdr(section, &header) && header.sh_type == SHT_DYNSYM &&
-			find_symbol(elf, section, &header, name, ret_value);
-	elf_end(elf);
-	return found;
-}
-
 /* Shared objects begin at address 0 of their file, which their first mapping holds. */
 static int read_table(pid_t pid, const struct hl_map *library, struct tag_walk *walk)
 {
 	uint64_t address;
-	int fd = hl_map_open_file(pid, library);
+	HL_CLOSED int fd = hl_map_open_file(pid, library);
 	if (fd < 0)
 		return fd;
-	bool found = find_exported(fd, HL_TAG_SYMBOL, &address);
-	close(fd);
-	if (!found)
+	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_elf_open(fd);
+	if (!elf || !hl_elf_find_symbol(elf, HL_ELF_DYNSYM, HL_TAG_SYMBOL, &address))
 		return -ENODATA;
 	int r = hl_owners_read_memory(pid, library->start - library->offset + address, &walk->table,
 				      sizeof(walk->table));

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Reads ELF files with libelf; see elf.h. */
+#include "elf/elf.h"
+
+#include "base/file_print.h"
+#include "base/hex.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#if defined(__x86_64__)
+#define NATIVE_MACHINE EM_X86_64
+#elif defined(__aarch64__)
+#define NATIVE_MACHINE EM_AARCH64
+#endif
+
+#define PAGE_BYTES UINT64_C(4096) /* loaders round segments to whole ones */
+
+Elf *hl_elf_open(int fd)
+{
+	elf_version(EV_CURRENT);
+	Elf *elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
+	if (elf_kind(elf) == ELF_K_ELF)
+		return elf;
+	elf_end(elf);
+	return NULL;
+}
+
+bool hl_elf_is_native(Elf *elf)
+{
+	GElf_Ehdr header;
+	return gelf_getehdr(elf, &header) && header.e_ident[EI_CLASS] == ELFCLASS64 &&
+	       header.e_ident[EI_DATA] == ELFDATA2LSB && header.e_machine == NATIVE_MACHINE;
+}
+
+/* ---- segments ---- */
+
+bool hl_elf_code_offset(Elf *elf, uint64_t address, uint64_t *ret_offset)
+{
+	GElf_Phdr segment;
+	for (int i = 0; gelf_getphdr(elf, i, &segment); i++) {
+		if (segment.p_type != PT_LOAD || !(segment.p_flags & PF_X) ||
+		    address < segment.p_vaddr || address - segment.p_vaddr >= segment.p_filesz)
+			continue;
+		*ret_offset = address - segment.p_vaddr + segment.p_offset;
+		return true;
+	}
+	return false;
+}
+
+bool hl_elf_address(Elf *elf, uint64_t offset, bool is_code, uint64_t *ret_address)
+{
+	GElf_Phdr segment;
+	bool found = false;
+	for (int i = 0; gelf_getphdr(elf, i, &segment); i++) {
+		if (segment.p_type != PT_LOAD || offset < (segment.p_offset & ~(PAGE_BYTES - 1)) ||
+		    offset >= segment.p_offset + segment.p_filesz)
+			continue;
+		if (!found || is_code == ((segment.p_flags & PF_X) != 0))
+			*ret_address = segment.p_vaddr + (offset - segment.p_offset);
+		found = true;
+	}
+	return found;
+}
+
+/* ---- symbols ---- */
+
+static bool is_wanted(const struct hl_elf_symbols *symbols, const GElf_Shdr *header)
+{
+	return (header->sh_type == SHT_SYMTAB && symbols->tables & HL_ELF_SYMTAB) ||
+	       (header->sh_type == SHT_DYNSYM && symbols->tables & HL_ELF_DYNSYM);
+}
+
+bool hl_elf_symbols_next(struct hl_elf_symbols *symbols)
+{
+	GElf_Shdr header;
+	for (;;) {
+		while (symbols->content &&
+		       gelf_getsym(symbols->content, symbols->next++, &symbols->symbol)) {
+			symbols->name =
+				elf_strptr(symbols->elf, symbols->names, symbols->symbol.st_name);
+			if (symbols->name)
+				return true;
+		}
+		symbols->content = NULL;
+		symbols->section = elf_nextscn(symbols->elf, symbols->section);
+		if (!symbols->section)
+			return false;
+		if (!gelf_getshdr(symbols->section, &header) || !is_wanted(symbols, &header))
+			continue;
+		symbols->content = elf_getdata(symbols->section, NULL);
+		symbols->names = header.sh_link;
+		symbols->next = 0;
+	}
+}
+
+bool hl_elf_find_symbol(Elf *elf, unsigned tables, const char *name, uint64_t *ret_address)
+{
+	struct hl_elf_symbols all = {.elf = elf, .tables = tables};
+	while (hl_elf_symbols_next(&all))
+		if (all.symbol.st_shndx != SHN_UNDEF && strcmp(all.name, name) == 0) {
+			*ret_address = all.symbol.st_value;
+			return true;
+		}
+	return false;
+}
+
+/* ---- sections ---- */
+
+Elf_Scn *hl_elf_find_section(Elf *elf, const char *name, GElf_Shdr *ret_header)
+{
+	size_t names;
+	if (elf_getshdrstrndx(elf, &names) < 0)
+		return NULL;
+	for (Elf_Scn *section = NULL; (section = elf_nextscn(elf, section));) {
+		const char *found = gelf_getshdr(section, ret_header)
+					    ? elf_strptr(elf, names, ret_header->sh_name)
+					    : NULL;
+		if (found && strcmp(found, name) == 0)
+			return section;
+	}
+	return NULL;
+}
+
+/* ---- versions ---- */
+
+static long read_at(int fd, void *buffer, size_t bytes, uint64_t offset)
+{
+	ssize_t size = pread(fd, buffer, bytes, (off_t)offset);
+	return size < 0 ? -errno : size;
+}
+
+uint64_t hl_elf_hash(int fd)
+{
+	return hl_file_print_hash(fd, read_at);
+}
+
+bool hl_elf_debug_path(const char *directory, const uint8_t *build_id, size_t build_id_bytes,
+		       char *ret_path, size_t capacity)
+{
+	char head[3], rest[2 * UINT8_MAX + 1];
+	if (build_id_bytes < 2 || build_id_bytes > UINT8_MAX)
+		return false;
+	hl_hex_format(head, build_id, 1);
+	hl_hex_format(rest, build_id + 1, build_id_bytes - 1);
+	int length =
+		snprintf(ret_path, capacity, "%s/.build-id/%s/%s.debug", directory, head, rest);
+	return length > 0 && (size_t)length < capacity;
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What heapline asks of ELF files: segments, symbols, sections, versions, debug files. Files are
+ * not trusted: damage makes them say less and harms nobody.
+ */
+#pragma once
+
+#include "base/compiler.h"
+
+#include <gelf.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * Opens the file ${fd}, which stays open, and the caller's, for as long as the result: elf_end().
+ * NULL when it is not an ELF file, or there is no memory. The functions below take no NULL but
+ * where they say so.
+ */
+Elf *hl_elf_open(int fd);
+
+/* For HL_CLEANUP(). */
+static inline void hl_elf_cleanup(Elf **elf)
+{
+	elf_end(*elf);
+}
+
+/* Whether the file has code for the machine that heapline was built for; not if ${elf} is NULL. */
+bool hl_elf_is_native(Elf *elf);
+
+/* ---- segments ---- */
+
+/* The offset in the file of the code at ${address}; false when the file has no such code. */
+bool hl_elf_code_offset(Elf *elf, uint64_t address, uint64_t *ret_offset);
+
+/*
+ * The address that the file has for its byte at ${offset}, or false. Mappings begin at pages and
+ * segments need not: several may share the page at ${offset}, and ${is_code} says which is meant.
+ */
+bool hl_elf_address(Elf *elf, uint64_t offset, bool is_code, uint64_t *ret_address);
+
+/* ---- symbols ---- */
+
+enum hl_elf_table {
+	HL_ELF_SYMTAB = 1 << 0,
+	HL_ELF_DYNSYM = 1 << 1,
+};
+
+/*
+ * Visits the symbols of the chosen tables:
+ *
+ *	struct hl_elf_symbols all = {.elf = elf, .tables = HL_ELF_SYMTAB | HL_ELF_DYNSYM};
+ *	while (hl_elf_symbols_next(&all))
+ *		use(all.name, &all.symbol);
+ */
+struct hl_elf_symbols {
+	Elf *elf;
+	unsigned tables; /* enum hl_elf_table */
+
+	GElf_Sym symbol;
+	const char *name; /* valid as long as the file is open */
+
+	Elf_Scn *section; /* where the visit is */
+	Elf_Data *content;
+	size_t names;
+	int next;
+};
+
+bool hl_elf_symbols_next(struct hl_elf_symbols *symbols);
+
+/* The address of the symbol ${name} as the file defines it, or false. */
+bool hl_elf_find_symbol(Elf *elf, unsigned tables, const char *name, uint64_t *ret_address);
+
+/* ---- sections ---- */
+
+/* The section ${name} and its header, or NULL. */
+Elf_Scn *hl_elf_find_section(Elf *elf, const char *name, GElf_Shdr *ret_header);
+
+/* ---- versions ---- */
+
+/* The hash of the file for its fingerprint, see base/file_print.h. */
+uint64_t hl_elf_hash(int fd);
+
+#define HL_ELF_DEBUG_PATH_MAX 1024u
+
+/*
+ * Where the separate debug file of a build id would lie below ${directory}; false when the id is
+ * too short for one, or ${ret_path} for its path.
+ */
+bool hl_elf_debug_path(const char *directory, const uint8_t *build_id, size_t build_id_bytes,
+		       char *ret_path, size_t capacity);

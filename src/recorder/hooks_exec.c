@@ -27,7 +27,7 @@
 
 #pragma weak __libc_single_threaded
 
-/* Larger environments get a mapping, which stays in the parent of a child by vfork(). */
+/* Larger environments get a mapping. */
 #define STACK_BYTES_MAX ((size_t)32 << 10)
 
 /* A call, and how it is made. */
@@ -56,22 +56,58 @@ static int make(const struct call *call, char *const *environment)
 	return result;
 }
 
+static void *map_room(size_t bytes)
+{
+	return hl_sys_mmap(bytes, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
+}
+
+/*
+ * The calling thread's mapping for an environment. A child by vfork() that has become another
+ * program leaves its own here, in its parent's memory; it is gone when the parent goes on.
+ */
+static __thread struct {
+	void *room;
+	size_t bytes;
+	uint32_t pid;
+} mapped __attribute__((tls_model("initial-exec")));
+
+static void *map_for_exec(size_t bytes)
+{
+	uint32_t pid = hl_sys_getpid();
+	if (mapped.room && mapped.pid != pid) {
+		hl_sys_munmap(mapped.room, mapped.bytes);
+		mapped.room = NULL;
+	}
+	void *room = map_room(bytes);
+	if (!mapped.room && room) {
+		mapped.bytes = bytes;
+		mapped.pid = pid;
+		mapped.room = room;
+	}
+	return room;
+}
+
+static void unmap_after_exec(void *room, size_t bytes)
+{
+	if (mapped.room == room)
+		mapped.room = NULL;
+	hl_sys_munmap(room, bytes);
+}
+
 static int make_with(const struct call *call, char *const *environment)
 {
 	hl_real_resolve();
 	size_t bytes = hl_kin_are_followed() ? hl_environment_room(environment) : 0;
-	void *mapped = bytes > STACK_BYTES_MAX
-			       ? hl_sys_mmap(bytes, PROT_READ | PROT_WRITE,
-					     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1)
-			       : NULL;
-	void *room = bytes && bytes <= STACK_BYTES_MAX ? alloca(bytes) : mapped;
+	bool large = bytes > STACK_BYTES_MAX;
+	void *room = large ? map_for_exec(bytes) : bytes ? alloca(bytes) : NULL;
 	int result =
 		make(call, room ? hl_environment_complete(environment, room, bytes) : environment);
 	/* Rather unrecorded than not at all. */
 	if (room && (call->is_spawn ? result : errno) == E2BIG)
 		result = make(call, environment);
-	if (mapped)
-		hl_sys_munmap(mapped, bytes);
+	if (large && room)
+		unmap_after_exec(room, bytes);
 	return result;
 }
 
@@ -229,18 +265,23 @@ HL_EXPORT __attribute__((naked)) long syscall(long number __attribute__((unused)
 /* ---- the end ---- */
 
 /* exit() comes by the library's destructor. */
-HL_EXPORT _Noreturn void _exit(int status)
+static _Noreturn void end_with(void (*real)(int), int status)
 {
 	hl_kin_tell_title();
+	if (real)
+		real(status);
 	for (;;)
 		HL_SYS(SYS_exit_group, status, 0, 0);
 }
 
+HL_EXPORT _Noreturn void _exit(int status)
+{
+	end_with(hl_real._exit, status);
+}
+
 HL_EXPORT _Noreturn void _Exit(int status)
 {
-	hl_kin_tell_title();
-	for (;;)
-		HL_SYS(SYS_exit_group, status, 0, 0);
+	end_with(hl_real._Exit, status);
 }
 
 /* ---- spawning ---- */
@@ -281,24 +322,42 @@ HL_EXPORT int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_
 
 /*
  * system() and popen() give the shell `environ` as it is. It is completed for the call where nobody
- * else can change or copy it meanwhile; elsewhere the shell may run unrecorded, and is counted.
+ * else can change or copy it meanwhile; elsewhere the shell may run unrecorded, and is counted. In
+ * a mapping: `environ` stays valid when a signal handler jumps out of the call.
  */
-static size_t lendable_bytes(void)
+struct loan {
+	char **own, **lent;
+	void *room; /* NULL: nothing was lent */
+	size_t bytes;
+};
+
+static struct loan lend_environment(void)
 {
 	bool alone = &__libc_single_threaded && __libc_single_threaded;
-	size_t bytes = alone && hl_kin_are_followed() ? hl_environment_room(environ) : 0;
-	return bytes <= STACK_BYTES_MAX ? bytes : 0;
+	struct loan loan = {.own = environ};
+	if (hl_real_resolve() && alone && hl_kin_are_followed())
+		loan.bytes = hl_environment_room(environ);
+	loan.room = loan.bytes ? map_room(loan.bytes) : NULL;
+	if (loan.room)
+		environ = loan.lent =
+			(char **)hl_environment_complete(loan.own, loan.room, loan.bytes);
+	return loan;
+}
+
+static void take_environment_back(struct loan loan)
+{
+	/* A signal handler may have set a variable, in a copy of what was lent. */
+	if (!loan.room || environ != loan.lent)
+		return;
+	environ = loan.own;
+	hl_sys_munmap(loan.room, loan.bytes);
 }
 
 HL_EXPORT int system(const char *command)
 {
-	char **own = environ;
-	size_t bytes = hl_real_resolve() ? lendable_bytes() : 0;
-	if (bytes)
-		environ = (char **)hl_environment_complete(own, alloca(bytes), bytes);
+	struct loan loan = lend_environment();
 	int status = hl_real.system ? hl_real.system(command) : unknown();
-	if (bytes)
-		environ = own;
+	take_environment_back(loan);
 	if (command && status != -1)
 		hl_kin_count_spawned();
 	return status;
@@ -306,13 +365,9 @@ HL_EXPORT int system(const char *command)
 
 HL_EXPORT FILE *popen(const char *command, const char *type)
 {
-	char **own = environ;
-	size_t bytes = hl_real_resolve() ? lendable_bytes() : 0;
-	if (bytes)
-		environ = (char **)hl_environment_complete(own, alloca(bytes), bytes);
+	struct loan loan = lend_environment();
 	FILE *stream = hl_real.popen ? hl_real.popen(command, type) : NULL;
-	if (bytes)
-		environ = own;
+	take_environment_back(loan);
 	if (stream)
 		hl_kin_count_spawned();
 	return stream;

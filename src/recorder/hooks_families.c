@@ -22,7 +22,17 @@
 #include <string.h>
 
 typedef uint64_t word; /* an integer or a pointer, as registers hold it */
-typedef word function(word, word, word, word, word);
+typedef word function(word, word, word, word, word, word);
+
+/* Of a call. */
+struct words {
+	word a, b, c, d, e, f;
+};
+
+static inline word call(function *real, const struct words *words)
+{
+	return real(words->a, words->b, words->c, words->d, words->e, words->f);
+}
 
 struct family {
 	const char *usable_name;
@@ -89,7 +99,7 @@ static word no_memory(void)
 static uint64_t usable_size(const struct family *family, word block)
 {
 	uintptr_t usable = atomic_load_explicit(&family->usable, memory_order_relaxed);
-	return ((function *)usable)(block, 0, 0, 0, 0);
+	return ((function *)usable)(block, 0, 0, 0, 0, 0);
 }
 
 /* Whether what the family gives out is to be recorded here. */
@@ -127,68 +137,123 @@ static word product(word count, word size)
 	return __builtin_mul_overflow(count, size, &bytes) ? UINT64_MAX : bytes;
 }
 
-static word release(const struct family *family, function *real, const word arguments[5])
+static word release(const struct family *family, function *real, const struct words *words)
 {
-	const word *a = arguments;
-	struct hl_thread *thread = a[0] && is_own(family) ? hl_thread_enter() : NULL;
+	struct hl_thread *thread = words->a && is_own(family) ? hl_thread_enter() : NULL;
 	if (!thread)
-		return real(a[0], a[1], a[2], a[3], a[4]);
-	hl_event_free_sized(thread, (const void *)a[0], usable_size(family, a[0]));
+		return call(real, words);
+	hl_event_free_sized(thread, (const void *)words->a, usable_size(family, words->a));
 	hl_thread_set(thread, HL_IN_ALLOCATOR);
-	word result = real(a[0], a[1], a[2], a[3], a[4]);
+	word result = call(real, words);
 	hl_thread_leave(thread);
 	return result;
 }
 
-/* A block of another size, at the same place or elsewhere. ${in_place}: the result is the new size,
- * at most the one that was wanted, and not an address. */
-static word resize(struct family *family, function *real, const word arguments[5], word size,
-		   bool in_place, const struct hl_registers *caller)
+/* A block of another size, at the same place or elsewhere. */
+struct resizing {
+	word block;    /* 0: there is none yet */
+	word size;     /* wanted */
+	bool in_place; /* the result is the new size, at most the wanted one, and not an address */
+};
+
+static word resize(struct family *family, function *real, const struct words *words,
+		   struct resizing it, const struct hl_registers *caller)
 {
-	const word *a = arguments;
-	struct hl_thread *thread = a[0] && is_own(family) ? hl_thread_enter() : NULL;
+	struct hl_thread *thread = it.block && is_own(family) ? hl_thread_enter() : NULL;
 	if (!thread) {
 		uint64_t seen = hl_event_seen();
-		word block = real(a[0], a[1], a[2], a[3], a[4]);
-		if (!in_place && !a[0])
-			record_new(family, block, size, seen, caller);
+		word block = call(real, words);
+		if (!it.in_place && !it.block)
+			record_new(family, block, it.size, seen, caller);
 		return block;
 	}
 	struct hl_block old;
-	bool sampled = !hl_sample_passes(size);
-	uint64_t usable = usable_size(family, a[0]);
-	bool known = hl_event_take_sized(thread, (const void *)a[0], usable, &old);
+	bool sampled = !hl_sample_passes(it.size);
+	uint64_t usable = usable_size(family, it.block);
+	bool known = hl_event_take_sized(thread, (const void *)it.block, usable, &old);
 	hl_thread_set(thread, HL_IN_ALLOCATOR);
-	word result = real(a[0], a[1], a[2], a[3], a[4]);
+	word result = call(real, words);
 	hl_thread_set(thread, HL_RECORDING);
 	/* Of no bytes: a block that is freed, if the result is NULL. */
-	bool done = in_place ? result >= size : result || !size;
-	word block = in_place ? a[0] : result;
+	bool done = it.in_place ? result >= it.size : result || !it.size;
+	word block = it.in_place ? it.block : result;
 	if (known && !done)
-		hl_event_put_back(thread, (const void *)a[0], old, usable);
+		hl_event_put_back(thread, (const void *)it.block, old, usable);
 	else if (known)
-		hl_event_count_free(thread, (const void *)a[0], old, usable);
+		hl_event_count_free(thread, (const void *)it.block, old, usable);
 	if (done && block && sampled)
-		hl_event_alloc_sized(thread, (const void *)block, size, usable_size(family, block),
-				     caller);
+		hl_event_alloc_sized(thread, (const void *)block, it.size,
+				     usable_size(family, block), caller);
 	hl_thread_leave(thread);
 	return result;
 }
 
-/* ${SIZE} and ${ALIGNMENT} in the words a, b, c of the arguments. */
-#define BEGIN(NAME, FAMILY)                                         \
-	HL_EXPORT function NAME;                                    \
-	HL_EXPORT word NAME(word a, word b, word c, word d, word e) \
-	{                                                           \
-		static struct entry it = {#NAME, &FAMILY, 0};       \
-		function *real = resolve(&it, __builtin_return_address(0));
+HL_EXPORT function mi_new, mi_free;
+
+/*
+ * mi_new_realloc() may throw, and its thread must not be in the allocator then. So mi_realloc()
+ * resizes; where there is no memory, mi_new() throws, or has the new handler make room.
+ */
+static word resize_or_throw(word block, word size, const struct hl_registers *caller)
+{
+	static struct entry it = {"mi_realloc", &mimalloc, 0};
+	function *real = resolve(&it, (void *)caller->pc);
+	if (HL_UNLIKELY(!real))
+		return (word)realloc((void *)block, size);
+	for (;;) {
+		word moved = resize(&mimalloc, real, &(struct words){.a = block, .b = size},
+				    (struct resizing){block, size, false}, caller);
+		word spare = moved ? 0 : mi_new(size, 0, 0, 0, 0, 0);
+		if (!spare)
+			return moved;
+		mi_free(spare, 0, 0, 0, 0, 0);
+	}
+}
+
+/* ---- heaps of mimalloc ---- */
+
+/* What mi_heap_visit_blocks() calls for each run of blocks, and for each block. */
+static bool forget_block(const void *heap, const void *area, void *block, size_t size,
+			 void *context)
+{
+	(void)heap;
+	(void)area;
+	(void)size;
+	if (block)
+		hl_event_free_sized(context, block, usable_size(&mimalloc, (word)block));
+	return true;
+}
+
+/* The heap goes with all of its blocks. */
+static word destroy_heap(function *real, const struct words *words, void *caller)
+{
+	static struct entry visit_entry = {"mi_heap_visit_blocks", &mimalloc, 0};
+	function *visit = resolve(&visit_entry, caller);
+	struct hl_thread *thread = visit && is_own(&mimalloc) ? hl_thread_enter() : NULL;
+	if (!thread)
+		return call(real, words);
+	visit(words->a, true, (word)forget_block, (word)thread, 0, 0);
+	hl_thread_set(thread, HL_IN_ALLOCATOR);
+	word result = call(real, words);
+	hl_thread_leave(thread);
+	return result;
+}
+
+/* ${SIZE}, ${ALIGNMENT} and ${OLD}, the block until now, in the words a, b, ... of the call. */
+#define BEGIN(NAME, FAMILY)                                                 \
+	HL_EXPORT function NAME;                                            \
+	HL_EXPORT word NAME(word a, word b, word c, word d, word e, word f) \
+	{                                                                   \
+		static struct entry it = {#NAME, &FAMILY, 0};               \
+		function *real = resolve(&it, __builtin_return_address(0)); \
+		const struct words words = {a, b, c, d, e, f};
 
 #define ALLOCATE_OR(NAME, FAMILY, SIZE, STAND_IN)          \
 	BEGIN(NAME, FAMILY)                                \
 	if (HL_UNLIKELY(!real))                            \
 		return STAND_IN;                           \
 	uint64_t seen = hl_event_seen();                   \
-	word block = real(a, b, c, d, e);                  \
+	word block = call(real, &words);                   \
 	record_new(&FAMILY, block, SIZE, seen, HL_CALLER); \
 	return block;                                      \
 	}
@@ -203,27 +268,40 @@ static word resize(struct family *family, function *real, const word arguments[5
 	if (HL_UNLIKELY(!real))                                            \
 		return (word)posix_memalign((void **)a, b, c);             \
 	uint64_t seen = hl_event_seen();                                   \
-	word error = real(a, b, c, d, e);                                  \
+	word error = call(real, &words);                                   \
 	if (!(int)error)                                                   \
 		record_new(&FAMILY, *(const word *)a, c, seen, HL_CALLER); \
 	return error;                                                      \
 	}
 
-#define RESIZE_OR(NAME, FAMILY, SIZE, IN_PLACE, STAND_IN)                                  \
-	BEGIN(NAME, FAMILY)                                                                \
-	return real ? resize(&FAMILY, real, (const word[]){a, b, c, d, e}, SIZE, IN_PLACE, \
-			     HL_CALLER)                                                    \
-		    : STAND_IN;                                                            \
+#define RESIZE_OR(NAME, FAMILY, OLD, SIZE, IN_PLACE, STAND_IN)                              \
+	BEGIN(NAME, FAMILY)                                                                 \
+	return real ? resize(&FAMILY, real, &words, (struct resizing){OLD, SIZE, IN_PLACE}, \
+			     HL_CALLER)                                                     \
+		    : STAND_IN;                                                             \
 	}
 #define RESIZE(NAME, FAMILY, SIZE) \
-	RESIZE_OR(NAME, FAMILY, SIZE, false, (word)realloc((void *)a, SIZE))
-#define RESIZE_ONLY(NAME, FAMILY, SIZE) RESIZE_OR(NAME, FAMILY, SIZE, false, no_memory())
+	RESIZE_OR(NAME, FAMILY, a, SIZE, false, (word)realloc((void *)a, SIZE))
+#define RESIZE_ONLY(NAME, FAMILY, OLD, SIZE) RESIZE_OR(NAME, FAMILY, OLD, SIZE, false, no_memory())
 #define RESIZE_IN_PLACE(NAME, FAMILY) \
-	RESIZE_OR(NAME, FAMILY, b, true, malloc_usable_size((void *)a))
+	RESIZE_OR(NAME, FAMILY, a, b, true, malloc_usable_size((void *)a))
 
-#define RELEASE(NAME, FAMILY)                                                                   \
-	BEGIN(NAME, FAMILY)                                                                     \
-	return real ? release(&FAMILY, real, (const word[]){a, b, c, d, e}) : stand_in_free(a); \
+#define RESIZE_OR_THROW(NAME, SIZE)                                         \
+	HL_EXPORT function NAME;                                            \
+	HL_EXPORT word NAME(word a, word b, word c, word d, word e, word f) \
+	{                                                                   \
+		(void)c, (void)d, (void)e, (void)f;                         \
+		return resize_or_throw(a, SIZE, HL_CALLER);                 \
+	}
+
+#define RELEASE(NAME, FAMILY)                                            \
+	BEGIN(NAME, FAMILY)                                              \
+	return real ? release(&FAMILY, real, &words) : stand_in_free(a); \
+	}
+
+#define DESTROY(NAME)                                                              \
+	BEGIN(NAME, mimalloc)                                                      \
+	return real ? destroy_heap(real, &words, __builtin_return_address(0)) : 0; \
 	}
 
 /* clang-format off */
@@ -251,20 +329,48 @@ ALLOCATE(mi_new_n, mimalloc, product(a, b))
 ALLOCATE(mi_new_nothrow, mimalloc, a)
 ALLOCATE_ALIGNED(mi_new_aligned, mimalloc, a, b)
 ALLOCATE_ALIGNED(mi_new_aligned_nothrow, mimalloc, a, b)
-RESIZE(mi_new_realloc, mimalloc, b)
-RESIZE(mi_new_reallocn, mimalloc, product(b, c))
+RESIZE_OR_THROW(mi_new_realloc, b)
+RESIZE_OR_THROW(mi_new_reallocn, product(b, c))
 RESIZE(mi_realloc, mimalloc, b)
 RESIZE(mi_reallocf, mimalloc, b)
 RESIZE(mi_reallocn, mimalloc, product(b, c))
 RESIZE(mi_reallocarray, mimalloc, product(b, c))
-RESIZE_ONLY(mi_rezalloc, mimalloc, b)
-RESIZE_ONLY(mi_recalloc, mimalloc, product(b, c))
-RESIZE_ONLY(mi_realloc_aligned, mimalloc, b)
-RESIZE_ONLY(mi_realloc_aligned_at, mimalloc, b)
-RESIZE_ONLY(mi_rezalloc_aligned, mimalloc, b)
-RESIZE_ONLY(mi_rezalloc_aligned_at, mimalloc, b)
-RESIZE_ONLY(mi_recalloc_aligned, mimalloc, product(b, c))
-RESIZE_ONLY(mi_expand, mimalloc, b)
+RESIZE_ONLY(mi_rezalloc, mimalloc, a, b)
+RESIZE_ONLY(mi_recalloc, mimalloc, a, product(b, c))
+RESIZE_ONLY(mi_realloc_aligned, mimalloc, a, b)
+RESIZE_ONLY(mi_realloc_aligned_at, mimalloc, a, b)
+RESIZE_ONLY(mi_rezalloc_aligned, mimalloc, a, b)
+RESIZE_ONLY(mi_rezalloc_aligned_at, mimalloc, a, b)
+RESIZE_ONLY(mi_recalloc_aligned, mimalloc, a, product(b, c))
+RESIZE_ONLY(mi_recalloc_aligned_at, mimalloc, a, product(b, c))
+RESIZE_ONLY(mi_expand, mimalloc, a, b)
+ALLOCATE(mi_heap_malloc, mimalloc, b)
+ALLOCATE(mi_heap_malloc_small, mimalloc, b)
+ALLOCATE(mi_heap_zalloc, mimalloc, b)
+ALLOCATE(mi_heap_calloc, mimalloc, product(b, c))
+ALLOCATE(mi_heap_mallocn, mimalloc, product(b, c))
+ALLOCATE_ALIGNED(mi_heap_malloc_aligned, mimalloc, b, c)
+ALLOCATE_ALIGNED(mi_heap_malloc_aligned_at, mimalloc, b, c)
+ALLOCATE_ALIGNED(mi_heap_zalloc_aligned, mimalloc, b, c)
+ALLOCATE_ALIGNED(mi_heap_zalloc_aligned_at, mimalloc, b, c)
+ALLOCATE_ALIGNED(mi_heap_calloc_aligned, mimalloc, product(b, c), d)
+ALLOCATE_ALIGNED(mi_heap_calloc_aligned_at, mimalloc, product(b, c), d)
+ALLOCATE_OR(mi_heap_strdup, mimalloc, text_bytes(block), (word)strdup((const char *)b))
+ALLOCATE_OR(mi_heap_strndup, mimalloc, text_bytes(block), (word)strndup((const char *)b, c))
+ALLOCATE(mi_heap_alloc_new, mimalloc, b)
+ALLOCATE(mi_heap_alloc_new_n, mimalloc, product(b, c))
+RESIZE_ONLY(mi_heap_realloc, mimalloc, b, c)
+RESIZE_ONLY(mi_heap_reallocf, mimalloc, b, c)
+RESIZE_ONLY(mi_heap_reallocn, mimalloc, b, product(c, d))
+RESIZE_ONLY(mi_heap_rezalloc, mimalloc, b, c)
+RESIZE_ONLY(mi_heap_recalloc, mimalloc, b, product(c, d))
+RESIZE_ONLY(mi_heap_realloc_aligned, mimalloc, b, c)
+RESIZE_ONLY(mi_heap_realloc_aligned_at, mimalloc, b, c)
+RESIZE_ONLY(mi_heap_rezalloc_aligned, mimalloc, b, c)
+RESIZE_ONLY(mi_heap_rezalloc_aligned_at, mimalloc, b, c)
+RESIZE_ONLY(mi_heap_recalloc_aligned, mimalloc, b, product(c, d))
+RESIZE_ONLY(mi_heap_recalloc_aligned_at, mimalloc, b, product(c, d))
+DESTROY(mi_heap_destroy)
 RELEASE(mi_free, mimalloc)
 RELEASE(mi_cfree, mimalloc)
 RELEASE(mi_free_size, mimalloc)

@@ -57,6 +57,8 @@ static const struct {
 	{"posix_spawnp", &hl_real.posix_spawnp},
 	{"system", &hl_real.system},
 	{"popen", &hl_real.popen},
+	{"_exit", &hl_real._exit},
+	{"_Exit", &hl_real._Exit},
 	{"syscall", &hl_real_syscall},
 	{"dlmopen", &hl_real_dlmopen},
 };

@@ -40,6 +40,8 @@ struct hl_real {
 			    const posix_spawnattr_t *, char *const[], char *const[]);
 	int (*system)(const char *);
 	FILE *(*popen)(const char *, const char *);
+	void (*_exit)(int);
+	void (*_Exit)(int);
 };
 
 extern struct hl_real hl_real;

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdbool.h>
@@ -39,6 +40,11 @@ static int by_execve(void)
 static int by_execv(void)
 {
 	clearenv();
+	return execv(program[0], program);
+}
+
+static int by_execv_as_is(void)
+{
 	return execv(program[0], program);
 }
 
@@ -163,6 +169,34 @@ static int by_popen(void)
 	return WEXITSTATUS(pclose(stream));
 }
 
+static sigjmp_buf interrupted;
+
+static void jump_out(int signal_number)
+{
+	siglongjmp(interrupted, signal_number);
+}
+
+static void overwrite_stack(void)
+{
+	volatile char stack[64 << 10];
+	memset((char *)stack, 'x', sizeof(stack));
+}
+
+/* What the shell was given stays valid when nobody returns from the call. */
+static int jump_out_of_system(void)
+{
+	signal(SIGUSR1, jump_out);
+	unsetenv("LD_PRELOAD");
+	if (!sigsetjmp(interrupted, 1)) {
+		system("kill -USR1 $PPID; sleep 1000");
+		return 1;
+	}
+	overwrite_stack();
+	for (char **variable = environ; *variable; variable++)
+		REQUIRE(strchr(*variable, '='));
+	return by_execv_as_is();
+}
+
 static void *wait_for_end(void *unused)
 {
 	pause();
@@ -178,12 +212,42 @@ static int by_system_with_threads(void)
 }
 
 /* More variables than have room on the stack. */
-static int with_many_variables(void)
+static char **many_variables(void)
 {
 	static char *many[8193];
 	for (int i = 0; i < 8192; i++)
 		many[i] = "A=B";
-	return execve(program[0], program, many);
+	return many;
+}
+
+static int with_many_variables(void)
+{
+	return execve(program[0], program, many_variables());
+}
+
+static SITE int address_space_pages(void)
+{
+	int pages;
+	FILE *statm = fopen("/proc/self/statm", "r");
+	REQUIRE(statm && fscanf(statm, "%d", &pages) == 1);
+	fclose(statm);
+	return pages;
+}
+
+/* A child by vfork() maps in its parent's memory: room for one environment may stay there. */
+static int by_vfork_with_many_variables(void)
+{
+	int before = address_space_pages(), status = 0;
+	for (int i = 0; i < 11; i++) {
+		pid_t child = vfork();
+		if (!child) {
+			execve(program[0], program, many_variables());
+			_exit(101);
+		}
+		status |= status_of(child);
+	}
+	REQUIRE(address_space_pages() - before < 6 * 8192 * (int)sizeof(char *) / 4096);
+	return status;
 }
 
 /* The largest that the kernel takes, found by the way that has no hook, in a program that fails. */
@@ -328,6 +392,12 @@ static SITE int in_namespace(void)
 	return 0;
 }
 
+/* Another library may have its own. */
+static int by_exit_at_once(void)
+{
+	_exit(23);
+}
+
 static const struct {
 	const char *name;
 	int (*run)(void);
@@ -352,6 +422,8 @@ static const struct {
 	{"fork", by_fork},
 	{"system", by_system},
 	{"popen", by_popen},
+	{"many-by-vfork", by_vfork_with_many_variables},
+	{"jump", jump_out_of_system},
 	{"system-with-threads", by_system_with_threads},
 	{"failures", after_failures},
 	{"other-network", in_other_network},
@@ -359,6 +431,7 @@ static const struct {
 	{"stopped", while_stopped},
 	{"namespace", in_namespace},
 	{"titles", with_titles},
+	{"exit-at-once", by_exit_at_once},
 };
 
 int main(int argc, char **argv)

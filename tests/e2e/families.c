@@ -16,6 +16,12 @@ void *mi_realloc(void *block, size_t size);
 void *mi_malloc_aligned(size_t size, size_t alignment);
 char *mi_strdup(const char *text);
 void mi_free(void *block);
+void *mi_heap_new(void);
+void *mi_heap_malloc(void *heap, size_t size);
+void *mi_heap_zalloc(void *heap, size_t size);
+void *mi_heap_realloc(void *heap, void *block, size_t size);
+void mi_heap_delete(void *heap);
+void mi_heap_destroy(void *heap);
 #define ALLOCATE(size)	     mi_malloc(size)
 #define CLEAR(count, size)   mi_calloc(count, size)
 #define ALIGNED(size, bytes) mi_malloc_aligned(size, bytes)
@@ -108,6 +114,24 @@ static SITE void text_site(void)
 		kept[count++] = TEXT("eleven long");
 }
 
+#ifdef MIMALLOC
+/* All blocks of a heap go with it. */
+static SITE void destroyed_site(void *heap)
+{
+	for (int i = 0; i < 131; i++)
+		REQUIRE(mi_heap_realloc(heap, mi_heap_malloc(heap, 37), 3001));
+	mi_heap_destroy(heap);
+}
+
+/* They outlive it. */
+static SITE void deleted_site(void *heap)
+{
+	for (int i = 0; i < 137; i++)
+		KEEP(mi_heap_zalloc(heap, 47));
+	mi_heap_delete(heap);
+}
+#endif
+
 #ifdef TCMALLOC
 static SITE void zero_site(void)
 {
@@ -147,6 +171,8 @@ int main(int argc, char **argv)
 #endif
 #ifdef MIMALLOC
 	mi_free(mi_zalloc(31));
+	destroyed_site(mi_heap_new());
+	deleted_site(mi_heap_new());
 #endif
 #ifdef TCMALLOC
 	tc_delete(tc_new(31));

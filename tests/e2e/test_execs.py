@@ -50,6 +50,19 @@ class Execs(harness.TestCase):
                 self.assertEqual(self.unrecorded(recording), 0)
                 self.assertNotIn("unrecorded", result.stderr)
 
+    def test_children_by_vfork_leave_one_mapping_at_most_in_their_parent(self):
+        _, recording = self.run_leaf("many-by-vfork")
+        self.assertEqual(self.leaf_bytes(recording), 11 * LEAF_BYTES)
+
+    def test_a_signal_handler_that_jumps_out_of_system_leaves_a_valid_environment(self):
+        _, recording = self.run_leaf("jump")
+        self.assertEqual(self.leaf_bytes(recording), LEAF_BYTES)
+
+    def test_another_library_may_take_the_place_of_exit_too(self):
+        other = os.path.abspath(harness.program("other_exit.so"))
+        result, _ = self.record(["env", f"LD_PRELOAD={other}", harness.program("execs"), "exit-at-once"])
+        self.assertEqual(result.status, 24, result.stderr)
+
     def test_the_shell_of_a_program_with_threads_is_counted_when_it_cannot_be_recorded(self):
         result, recording = self.run_leaf("system-with-threads")
         # The shell is not recorded; the program that it becomes finds no recorder either.

@@ -45,6 +45,24 @@ class Families(harness.TestCase):
     def test_mimalloc_is_recorded(self):
         self.assert_counts("mimalloc")
 
+    def test_heaps_of_mimalloc_are_recorded_and_take_their_blocks_along(self):
+        for mode in harness.RECORDING_MODES:
+            with self.subTest(mode=mode):
+                _, recording = self.record_well([harness.program("families_mimalloc")], mode)
+                alloc, inuse = (harness.top_rows(recording, value) for value in ("alloc", "inuse"))
+                self.assert_row(alloc, "destroyed_site", 2 * 131, 131 * (37 + 3001))
+                self.assertNotIn("destroyed_site", inuse)
+                self.assert_row(inuse, "deleted_site", 137, 137 * 47)
+
+    def test_a_thread_is_recorded_after_a_new_handler_has_thrown(self):
+        _, recording = self.record_well([harness.program("throwing")])
+        inuse = harness.top_rows(recording, "inuse")
+        self.assert_row(inuse, "after_site", 127, 127 * 19)
+        self.assert_row(inuse, "resize_site", 1, 300 << 10)
+        self.assertNotIn("before_site", inuse)
+        self.assertEqual(harness.info(recording)["lost"]["unmatched_frees"], 0)
+        self.assert_nothing_lost(recording)
+
     def test_jemalloc_is_recorded(self):
         self.assert_counts("jemalloc")
 

@@ -55,4 +55,8 @@ struct task_struct {
 	struct signal_struct *signal;
 };
 
+struct vm_unmapped_area_info {
+	unsigned long length;
+};
+
 #pragma clang attribute pop

@@ -271,11 +271,13 @@ static int start(const struct hl_trace_request *request, void **ret_trace, struc
 static int watch_new_code(struct heap_trace *trace, struct hl_error *err)
 {
 	struct hl_heap_entries entries = hl_heap_program_entries(trace->program);
-	size_t modules = hl_heap_program_target(trace->program)->module_count;
+	const struct hl_target *target = hl_heap_program_target(trace->program);
 
-	if (modules == trace->modules_known)
+	if (target->module_count == trace->modules_known)
 		return 0;
-	trace->modules_known = modules;
+	for (; trace->modules_known < target->module_count; trace->modules_known++)
+		trace->request->detail("'%s' was loaded",
+				       target->modules[trace->modules_known].path);
 	int r = hl_heap_probes_extend(&trace->probes, entries.entry_fd, entries.return_fd, err);
 	if (r <= 0)
 		return r;
@@ -331,17 +333,6 @@ static int add_sums(const struct heap_trace *trace, const struct hl_heap_sums *s
 			return r;
 	}
 	return 0;
-}
-
-static int add_stacks(const struct heap_trace *trace, struct hl_trace_result *result)
-{
-	uint32_t count;
-	const struct hl_target *target = hl_heap_program_target(trace->program);
-	const struct hl_recording_node *nodes =
-		hl_walker_nodes(hl_heap_program_walker(trace->program), &count);
-
-	return hl_trace_result_stacks(result, nodes, count, target->modules,
-				      (uint32_t)target->module_count);
 }
 
 /* What would have them watched. */
@@ -413,20 +404,13 @@ static int add_warnings(const struct heap_trace *trace, const struct hl_heap_cou
 static int add_losses(const struct heap_trace *trace, struct hl_trace_result *result)
 {
 	struct hl_recording_lost *lost = hl_trace_result_lost(result);
-	struct hl_walker_losses walker;
 	struct hl_heap_counters counters;
-	int r = hl_walker_losses(hl_heap_program_walker(trace->program), &walker);
+	int r = hl_heap_program_counters(trace->program, &counters);
 
-	if (r == 0)
-		r = hl_heap_program_counters(trace->program, &counters);
 	if (r < 0)
 		return r;
 	lost->events = counters.lost_events;
 	lost->bytes = counters.lost_bytes;
-	lost->truncated_stacks = walker.walk.count[HL_LOSS_TRUNCATED];
-	lost->incomplete_stacks = walker.walk.count[HL_LOSS_INCOMPLETE];
-	lost->modules =
-		walker.modules_lost + walker.files_lost + walker.rows_full + walker.mappings_full;
 	if (!trace->settings->all && !trace->settings->sample_bytes)
 		lost->unmatched_frees = counters.unmatched_frees;
 	r = add_warnings(trace, &counters, result);
@@ -478,7 +462,7 @@ static int fill_result(struct heap_trace *trace, uint64_t end_ns, struct hl_trac
 		r = trace->settings->growth ? add_growth(trace, &sums, result)
 					    : add_sums(trace, &sums, result);
 	if (r == 0)
-		r = add_stacks(trace, result);
+		r = hl_trace_result_walks(result, hl_heap_program_walker(trace->program));
 	if (r == 0)
 		r = add_losses(trace, result);
 	if (r == 0 && trace->settings->growth)

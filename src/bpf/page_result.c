@@ -12,26 +12,14 @@
 /* Frames, losses and what was seen besides. */
 static int fill_common(const struct hl_page_findings *findings, struct hl_trace_result *result)
 {
-	const struct hl_walker *walker = hl_page_watch_walker(findings->watch);
-	const struct hl_target *target = hl_page_watch_target(findings->watch);
-	struct hl_recording_lost *lost = hl_trace_result_lost(result);
 	struct hl_page_counters counters;
-	struct hl_walker_losses losses;
-	uint32_t node_count;
-	const struct hl_recording_node *nodes = hl_walker_nodes(walker, &node_count);
 	int r = hl_page_watch_counters(findings->watch, &counters);
 
-	if (r == 0)
-		r = hl_walker_losses(walker, &losses);
 	if (r < 0)
 		return r;
-	lost->events = counters.lost + counters.lost_calls + findings->not_kept;
-	lost->truncated_stacks = losses.walk.count[HL_LOSS_TRUNCATED];
-	lost->incomplete_stacks = losses.walk.count[HL_LOSS_INCOMPLETE];
-	lost->modules =
-		losses.modules_lost + losses.files_lost + losses.rows_full + losses.mappings_full;
-	r = hl_trace_result_stacks(result, nodes, node_count, target->modules,
-				   (uint32_t)target->module_count);
+	hl_trace_result_lost(result)->events =
+		counters.lost + counters.lost_calls + findings->not_kept;
+	r = hl_trace_result_walks(result, hl_page_watch_walker(findings->watch));
 	if (r == 0)
 		r = hl_trace_result_figure(result, "faults", (int64_t)counters.faults);
 	if (r == 0)

@@ -227,20 +227,6 @@ static const struct hl_recording_module *find_reload(const struct hl_recording_m
 	return NULL;
 }
 
-/* The kernel counts by address, and learns of other code there a little later. */
-static int warn_of_reload(struct hl_trace_result *result, const struct hl_recording_module *modules,
-			  uint32_t count)
-{
-	const struct hl_recording_module *module = find_reload(modules, count);
-	if (!module)
-		return 0;
-	return hl_trace_result_warn(result,
-				    "'%s' was loaded where other code had been: calls within a "
-				    "second of that may have the names of the other; 'heapline "
-				    "record' tells them apart",
-				    module->path);
-}
-
 int hl_trace_result_stacks(struct hl_trace_result *result, const struct hl_recording_node *nodes,
 			   uint32_t node_count, const struct hl_recording_module *modules,
 			   uint32_t module_count)
@@ -254,8 +240,49 @@ int hl_trace_result_stacks(struct hl_trace_result *result, const struct hl_recor
 	if (kept)
 		memcpy(process->nodes, nodes, kept * sizeof(*nodes));
 	process->node_count = kept;
-	int r = copy_modules(process, modules, module_count);
-	return r < 0 ? r : warn_of_reload(result, modules, module_count);
+	return copy_modules(process, modules, module_count);
+}
+
+static int warn_of_new_code(struct hl_trace_result *result, const struct hl_target *target,
+			    const struct hl_walker_losses *losses)
+{
+	const struct hl_recording_module *reloaded =
+		find_reload(target->modules, (uint32_t)target->module_count);
+	if (losses->stacks_unnamed)
+		return hl_trace_result_warn(
+			result,
+			"%llu stack%s in code that was unloaded before heapline could read it, and "
+			"ha%s no name; 'heapline record' names all",
+			(unsigned long long)losses->stacks_unnamed,
+			losses->stacks_unnamed == 1 ? " ends" : "s end",
+			losses->stacks_unnamed == 1 ? "s" : "ve");
+	if (losses->reloads_unseen && reloaded)
+		return hl_trace_result_warn(
+			result,
+			"'%s' was loaded where other code had been: calls within a second of that "
+			"may have the names of the other; 'heapline record' tells them apart",
+			reloaded->path);
+	return 0;
+}
+
+int hl_trace_result_walks(struct hl_trace_result *result, const struct hl_walker *walker)
+{
+	const struct hl_target *target = hl_walker_target(walker);
+	struct hl_recording_lost *lost = hl_trace_result_lost(result);
+	struct hl_walker_losses losses;
+	uint32_t count;
+	const struct hl_recording_node *nodes = hl_walker_nodes(walker, &count);
+	int r = hl_walker_losses(walker, &losses);
+	if (r == 0)
+		r = hl_trace_result_stacks(result, nodes, count, target->modules,
+					   (uint32_t)target->module_count);
+	if (r < 0)
+		return r;
+	lost->truncated_stacks = losses.walk.count[HL_LOSS_TRUNCATED];
+	lost->incomplete_stacks = losses.walk.count[HL_LOSS_INCOMPLETE];
+	lost->modules =
+		losses.modules_lost + losses.files_lost + losses.rows_full + losses.mappings_full;
+	return warn_of_new_code(result, target, &losses);
 }
 
 static bool is_any(const struct hl_trace_value *value)

@@ -7,6 +7,7 @@
 
 #include "base/compiler.h"
 #include "base/frame_key.h"
+#include "bpf/walker.h"
 #include "process/process.h"
 #include "recording/recording.h"
 
@@ -55,6 +56,10 @@ void hl_trace_result_set_end(struct hl_trace_result *result, enum hl_process_end
 int hl_trace_result_stacks(struct hl_trace_result *result, const struct hl_recording_node *nodes,
 			   uint32_t node_count, const struct hl_recording_module *modules,
 			   uint32_t module_count);
+
+/* Copies the stacks and modules that ${walker} has, adds what it lost, and warns of names that may
+ * be wrong. Once. 0 or a negative errno. */
+int hl_trace_result_walks(struct hl_trace_result *result, const struct hl_walker *walker);
 
 /*
  * Makes all of it a recording that ends now, the target by ${end} unless more is known; ${result}

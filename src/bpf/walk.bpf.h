@@ -93,6 +93,8 @@ static __always_inline uint64_t hl_walk_from(struct hl_workplace *walk, uint64_t
 	if (!view)
 		return 0;
 	walk->generation = *(volatile uint32_t *)&view->current;
+	walk->reloads = *(volatile uint32_t *)&view->reloads;
+	walk->unheard = walk->reloads - *(volatile uint32_t *)&view->heard[walk->generation & 1];
 	walk->at = (struct hl_arch_frame){.pc = pc, .sp = sp, .bp = bp};
 	walk->context = 0;
 	walk->hash = 0;
@@ -111,10 +113,47 @@ static __always_inline uint64_t hl_walk_from(struct hl_workplace *walk, uint64_t
 		hl_count_loss(HL_LOSS_STALE);
 		return 0;
 	}
+	/* After the next reload the same pc may be other code. */
+	if (walk->record.flags & HL_STACK_UNKNOWN_CODE)
+		walk->hash = hl_mix(walk->hash, walk->reloads);
+	walk->record.reloads = walk->reloads;
 	walk->record.id = walk->hash | 1;
 	if (!hl_is_sent(walk->record.id))
 		hl_send_stack(walk);
 	return walk->record.id;
+}
+
+/* Whether the tool may take code in the range, which is free, for what was there. */
+static __always_inline bool hl_was_code(struct hl_walk_view *view, uint64_t start, uint64_t end)
+{
+	struct hl_code_mapping *mapping =
+		hl_mapping_up_to(end - 1, *(volatile uint32_t *)&view->current);
+	if (mapping && mapping->end > start)
+		return true;
+	for (uint32_t i = 0; i < HL_BPF_UNKNOWN_CODE; i++)
+		if (view->unknown[i] - start < end - start)
+			return true;
+	return false;
+}
+
+/*
+ * A process is given a place for a new mapping, under the lock of its mappings. One that asks for a
+ * certain place is not seen here: such code is noticed when the tool reads the mappings again.
+ */
+SEC("tp_btf/vm_unmapped_area")
+int hl_place_given(uint64_t *context)
+{
+	uint64_t start = context[0];
+	struct vm_unmapped_area_info *place = (struct vm_unmapped_area_info *)context[1];
+	uint32_t zero = 0;
+	struct hl_walk_view *view = bpf_map_lookup_elem(&hl_view, &zero);
+	if (!view || (int64_t)start <= 0 || !hl_is_target() ||
+	    !hl_was_code(view, start, start + place->length))
+		return 0;
+	view->reloaded[(view->reloads + 1) % HL_BPF_RELOADS] =
+		(struct hl_code_range){start, start + place->length};
+	__sync_fetch_and_add(&view->reloads, 1);
+	return hl_ask_for_mappings();
 }
 
 /*

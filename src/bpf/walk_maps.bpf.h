@@ -25,6 +25,7 @@ struct hl_workplace {
 	uint64_t hash;
 	bool ended; /* the outermost frame was reached */
 	uint32_t generation;
+	uint32_t reloads, unheard;	/* how many there were; those that came after the list */
 	struct hl_code_mapping mapping; /* the one used last */
 	uint64_t window_start, window_bytes;
 	uint64_t window[HL_WINDOW_WORDS];
@@ -157,16 +158,25 @@ static __always_inline void hl_count_loss(enum hl_walk_loss loss)
 		losses->count[loss]++;
 }
 
-/* Says that code ran which is in no mapping known, but not more often than the tool can follow. */
-static __noinline int hl_tell_unknown_code(void)
+static __noinline int hl_ask_for_mappings(void)
 {
 	struct hl_record_header record = {HL_RECORD_UNKNOWN_CODE, sizeof(record)};
+	bpf_ringbuf_output(&hl_records, &record, sizeof(record), BPF_RB_FORCE_WAKEUP);
+	return 0;
+}
+
+/* Says that code ran at ${pc}, which is in no list, but not more often than the tool can follow. */
+static __noinline int hl_tell_unknown_code(uint64_t pc)
+{
 	uint32_t zero = 0;
 	uint64_t now = bpf_ktime_get_ns();
 	uint64_t *told = bpf_map_lookup_elem(&hl_unknown_told, &zero);
-	if (!told || now - *told < HL_UNKNOWN_PAUSE_NS)
+	struct hl_walk_view *view = bpf_map_lookup_elem(&hl_view, &zero);
+	if (!told || !view)
+		return 0;
+	view->unknown[view->unknown_count++ % HL_BPF_UNKNOWN_CODE] = pc;
+	if (now - *told < HL_UNKNOWN_PAUSE_NS)
 		return 0;
 	*told = now;
-	bpf_ringbuf_output(&hl_records, &record, sizeof(record), BPF_RB_FORCE_WAKEUP);
-	return 0;
+	return hl_ask_for_mappings();
 }

@@ -35,14 +35,32 @@ struct hl_code_mapping {
 	uint32_t page_count;
 };
 
+struct hl_code_range {
+	uint64_t start, end;
+};
+
 /*
  * Which mappings are true now. There are two lists of them: walks use list (current & 1) and the
  * tool writes the other one, so that a list never changes under a walk that is done in time. The
  * tool sets ${next} before it touches a list, so that a walk that took too long can tell.
+ *
+ * A reload is a new mapping where a list has code. The kernel numbers these as they are placed,
+ * from 1, and keeps the ranges of the last HL_BPF_RELOADS. A list was made after reload ${heard}:
+ * in the range of a later one it may have code that is gone.
  */
+#define HL_BPF_RELOADS	    32u
+#define HL_BPF_UNKNOWN_CODE 16u
+
 struct hl_walk_view {
 	uint32_t current, next;
 	uint32_t count[2];
+	uint32_t heard[2];
+	/* What follows is written by the kernel. */
+	uint32_t reloads;
+	uint32_t unknown_count;
+	struct hl_code_range reloaded[HL_BPF_RELOADS]; /* by number % HL_BPF_RELOADS */
+	/* Where code ran lately that was in no list: a new mapping there is a reload, too. */
+	uint64_t unknown[HL_BPF_UNKNOWN_CODE];
 };
 
 /* Constants of a walker. */
@@ -54,7 +72,7 @@ struct hl_walk_settings {
 /* Of records in the ring; the including program's kinds begin at HL_RECORD_OWN. */
 enum hl_record_kind {
 	HL_RECORD_STACK = 1,	    /* struct hl_stack_record */
-	HL_RECORD_UNKNOWN_CODE = 2, /* header alone: code ran that is in no mapping known */
+	HL_RECORD_UNKNOWN_CODE = 2, /* header alone: code ran that is in no list; or a reload */
 	HL_RECORD_OWN = 16,
 };
 
@@ -65,7 +83,8 @@ struct hl_record_header {
 
 enum hl_stack_flag {
 	HL_STACK_TRUNCATED = 1 << 0,
-	HL_STACK_INCOMPLETE = 1 << 1, /* ended for want of a rule or of readable memory */
+	HL_STACK_INCOMPLETE = 1 << 1,	/* ended for want of a rule or of readable memory */
+	HL_STACK_UNKNOWN_CODE = 1 << 2, /* came through code that is in no list */
 };
 
 /* A stack, sent when it is first seen, and maybe again. */
@@ -74,6 +93,7 @@ struct hl_stack_record {
 	uint64_t id;
 	uint32_t count;
 	uint32_t flags;			  /* enum hl_stack_flag */
+	uint64_t reloads;		  /* that there had been */
 	uint64_t keys[HL_BPF_FRAMES_MAX]; /* frame keys, innermost first; ${count} were sent */
 };
 

@@ -57,26 +57,33 @@ static __noinline bool hl_read_word(struct hl_workplace *walk, uint64_t address,
 
 /* ---- rules ---- */
 
-/* The last mapping that does not begin after ${pc} becomes the workplace's. */
-static __noinline bool hl_find_mapping(struct hl_workplace *walk, uint64_t pc)
+/* The last mapping of list (${generation} & 1) that does not begin after ${pc}; NULL: none does. */
+static __noinline struct hl_code_mapping *hl_mapping_up_to(uint64_t pc, uint32_t generation)
 {
-	uint32_t zero = 0, low = (walk->generation & 1) * HL_BPF_MAPPINGS_MAX;
+	uint32_t zero = 0, low = (generation & 1) * HL_BPF_MAPPINGS_MAX;
 	struct hl_walk_view *view = bpf_map_lookup_elem(&hl_view, &zero);
 	if (!view)
-		return false;
-	uint32_t count = view->count[walk->generation & 1];
+		return NULL;
+	uint32_t count = view->count[generation & 1];
 	struct hl_code_mapping *mapping;
 	for (int step = 0; step < 13 && count > 1; step++) {
 		uint32_t half = count / 2, middle = low + half;
 		mapping = bpf_map_lookup_elem(&hl_mappings, &middle);
 		if (!mapping)
-			return false;
+			return NULL;
 		if (mapping->start <= pc)
 			low = middle;
 		count -= half;
 	}
 	mapping = bpf_map_lookup_elem(&hl_mappings, &low);
-	if (!count || !mapping || pc < mapping->start || pc >= mapping->end)
+	return count && mapping && mapping->start <= pc ? mapping : NULL;
+}
+
+/* The mapping of ${pc} becomes the workplace's. */
+static __always_inline bool hl_find_mapping(struct hl_workplace *walk, uint64_t pc)
+{
+	struct hl_code_mapping *mapping = hl_mapping_up_to(pc, walk->generation);
+	if (!mapping || pc >= mapping->end)
 		return false;
 	walk->mapping = *mapping;
 	return true;
@@ -118,8 +125,9 @@ static __noinline uint64_t hl_rule_miss(struct hl_workplace *walk, uint64_t pc,
 {
 	if (pc - walk->mapping.start >= walk->mapping.end - walk->mapping.start &&
 	    !hl_find_mapping(walk, pc)) {
-		hl_tell_unknown_code();
-		return HL_RULE_NONE;
+		walk->record.flags |= HL_STACK_UNKNOWN_CODE;
+		hl_tell_unknown_code(pc);
+		return HL_RULE_UNSUPPORTED;
 	}
 	uint64_t rule = hl_rule_in_mapping(walk, pc);
 	/* Only code of no module may be stepped out of by its frame pointer; see
@@ -131,9 +139,27 @@ static __noinline uint64_t hl_rule_miss(struct hl_workplace *walk, uint64_t pc,
 	return rule;
 }
 
+/* Whether ${pc} is in the range of a reload that came after the list. After too many any pc may be.
+ */
+static __noinline bool hl_is_reloaded(struct hl_workplace *walk, uint64_t pc)
+{
+	uint32_t zero = 0;
+	struct hl_walk_view *view = bpf_map_lookup_elem(&hl_view, &zero);
+	bool is_reloaded = walk->unheard > HL_BPF_RELOADS;
+	for (uint32_t i = 0; view && i < HL_BPF_RELOADS && i < walk->unheard && !is_reloaded; i++) {
+		struct hl_code_range *range = &view->reloaded[(walk->reloads - i) % HL_BPF_RELOADS];
+		is_reloaded = pc - range->start < range->end - range->start;
+	}
+	if (is_reloaded)
+		walk->record.flags |= HL_STACK_UNKNOWN_CODE;
+	return is_reloaded;
+}
+
 /* The rule for lookup pc ${pc}, with the module id in the upper 16 bits. */
 static __always_inline uint64_t hl_find_rule(struct hl_workplace *walk, uint64_t pc)
 {
+	if (walk->unheard && hl_is_reloaded(walk, pc))
+		return HL_RULE_UNSUPPORTED;
 	uint32_t number = pc * UINT64_C(0x9e3779b97f4a7c15) >> (64 - HL_RULE_SLOT_BITS);
 	uint64_t slot_key = pc | (uint64_t)walk->generation << HL_MODULE_SHIFT;
 	struct hl_rule_slot *slot = bpf_map_lookup_elem(&hl_rule_slots, &number);

@@ -48,12 +48,14 @@ struct hl_walker {
 	hl_record_fn *on_record;
 	void *context;
 	struct ring_buffer *ring;
+	struct bpf_link *reloads_link; /* NULL: this kernel does not report them */
+	uint32_t heard;		       /* reloads that the target's mappings have */
 	struct values rows, pages, mappings, view, rule_slots;
 	uint32_t rows_used, pages_used;
 	struct upload *uploads;
 	size_t upload_count, upload_capacity;
 	struct hl_stack_tree tree;
-	uint64_t stacks_not_kept, mappings_full;
+	uint64_t stacks_unnamed, mappings_full;
 	uint64_t refreshed_ns, refresh_took_ns;
 	bool refresh_wanted;
 };
@@ -63,6 +65,11 @@ struct hl_walker {
 static struct bpf_map *map_of(const struct hl_walker *walker, const char *name)
 {
 	return bpf_object__find_map_by_name(walker->object, name);
+}
+
+static struct bpf_program *reloads_program(const struct hl_walker *walker)
+{
+	return bpf_object__find_program_by_name(walker->object, "hl_place_given");
 }
 
 /* The inode of this process' pid namespace; 0 for the first one, in which pids are the kernel's. */
@@ -116,6 +123,10 @@ int hl_walker_new(struct hl_target *target, struct bpf_object *object, hl_record
 	walker->on_record = on_record;
 	walker->context = context;
 	int r = prepare_maps(walker);
+	if (r == 0)
+		r = bpf_program__set_autoload(
+			reloads_program(walker),
+			libbpf_find_vmlinux_btf_id("vm_unmapped_area", BPF_TRACE_RAW_TP) > 0);
 	if (r < 0) {
 		free(walker);
 		return hl_error_set(err, r, "cannot prepare the BPF program's maps: %s",
@@ -219,8 +230,23 @@ static void publish_mappings(struct hl_walker *walker)
 	for (size_t i = 0; i < count; i++)
 		list[i] = mapping_for_kernel(walker, i);
 	view->count[next & 1] = (uint32_t)count;
+	view->heard[next & 1] = walker->heard;
 	atomic_thread_fence(memory_order_release);
 	*(volatile uint32_t *)&view->current = next;
+}
+
+static uint32_t reloads(const struct hl_walker *walker)
+{
+	return *(volatile uint32_t *)&((struct hl_walk_view *)walker->view.start)->reloads;
+}
+
+static int read_mappings(struct hl_walker *walker, struct hl_error *err)
+{
+	uint32_t heard = reloads(walker); /* before the mappings, which may then have more */
+	int r = hl_target_refresh(walker->target, err);
+	if (r == 0)
+		walker->heard = heard;
+	return r;
 }
 
 static int upload(struct hl_walker *walker)
@@ -233,10 +259,13 @@ static int upload(struct hl_walker *walker)
 
 int hl_walker_refresh(struct hl_walker *walker, struct hl_error *err)
 {
+	struct hl_walk_view *view = walker->view.start;
 	uint64_t before = walker->target->changes, start_ns = hl_clock_ns(CLOCK_MONOTONIC);
-	int r = hl_target_refresh(walker->target, err);
+	int r = read_mappings(walker, err);
 	if (r == 0 && walker->target->changes != before)
 		r = upload(walker);
+	else if (r == 0)
+		*(volatile uint32_t *)&view->heard[view->current & 1] = walker->heard;
 	walker->refresh_wanted = false;
 	walker->refreshed_ns = hl_clock_ns(CLOCK_MONOTONIC);
 	walker->refresh_took_ns = walker->refreshed_ns - start_ns;
@@ -247,6 +276,7 @@ static bool refresh_is_due(const struct hl_walker *walker)
 {
 	uint64_t passed_ns = hl_clock_ns(CLOCK_MONOTONIC) - walker->refreshed_ns;
 	return passed_ns >= REFRESH_INTERVAL_NS ||
+	       (reloads(walker) != walker->heard && passed_ns >= walker->refresh_took_ns) ||
 	       (walker->refresh_wanted && passed_ns >= REFRESH_PAUSES * walker->refresh_took_ns);
 }
 
@@ -268,10 +298,13 @@ static void take_stack(struct hl_walker *walker, const struct hl_stack_record *r
 	if (bytes < offsetof(struct hl_stack_record, keys) || record->count > HL_BPF_FRAMES_MAX ||
 	    bytes - offsetof(struct hl_stack_record, keys) < record->count * sizeof(keys[0]))
 		return;
+	/* What lies there now may be other code. */
+	bool is_lost = record->flags & HL_STACK_UNKNOWN_CODE && record->reloads != walker->heard;
 	for (uint32_t i = 0; i < record->count; i++)
-		keys[i] = late_key(walker, record->keys[i]);
-	if (hl_stack_tree_add(&walker->tree, record->id, keys, record->count) < 0)
-		walker->stacks_not_kept++;
+		keys[i] = is_lost ? record->keys[i] : late_key(walker, record->keys[i]);
+	walker->stacks_unnamed += is_lost;
+	/* Without memory the stack stays unknown, as a lost one. */
+	hl_stack_tree_add(&walker->tree, record->id, keys, record->count);
 }
 
 static int take_record(void *context, void *bytes, size_t size)
@@ -286,6 +319,9 @@ static int take_record(void *context, void *bytes, size_t size)
 		return 0;
 	case HL_RECORD_UNKNOWN_CODE:
 		walker->refresh_wanted = true;
+		/* At once: stacks with that code follow. That it fails, the next one will say. */
+		if (refresh_is_due(walker))
+			hl_walker_refresh(walker, NULL);
 		return 0;
 	default:
 		return walker->on_record ? walker->on_record(walker->context, header, size) : 0;
@@ -303,8 +339,15 @@ int hl_walker_start(struct hl_walker *walker, struct hl_error *err)
 		r = map_values(walker, "hl_view", &walker->view);
 	if (r == 0)
 		r = map_values(walker, "hl_rule_slots", &walker->rule_slots);
-	if (r == 0)
-		r = upload(walker);
+	if (r < 0)
+		return hl_error_set(err, r, "cannot read the BPF program's maps: %s", strerror(-r));
+	if (bpf_program__autoload(reloads_program(walker)))
+		walker->reloads_link = bpf_program__attach(reloads_program(walker));
+	/* Again: code may have come meanwhile. */
+	r = read_mappings(walker, err);
+	if (r < 0)
+		return r;
+	r = upload(walker);
 	if (r < 0)
 		return hl_error_set(err, r, "cannot fill the BPF program's maps: %s", strerror(-r));
 	walker->refreshed_ns = hl_clock_ns(CLOCK_MONOTONIC);
@@ -359,7 +402,8 @@ static int sum_walk_losses(const struct hl_walker *walker, struct hl_walk_losses
 int hl_walker_losses(const struct hl_walker *walker, struct hl_walker_losses *ret_losses)
 {
 	struct hl_walker_losses losses = {
-		.stacks_not_kept = walker->stacks_not_kept,
+		.stacks_unnamed = walker->stacks_unnamed,
+		.reloads_unseen = !walker->reloads_link,
 		.mappings_full = walker->mappings_full,
 		.files_lost = walker->target->lost_files,
 		.modules_lost = walker->target->lost_modules,
@@ -373,11 +417,17 @@ int hl_walker_losses(const struct hl_walker *walker, struct hl_walker_losses *re
 	return 0;
 }
 
+const struct hl_target *hl_walker_target(const struct hl_walker *walker)
+{
+	return walker->target;
+}
+
 void hl_walker_free(struct hl_walker *walker)
 {
 	if (!walker)
 		return;
 	ring_buffer__free(walker->ring);
+	bpf_link__destroy(walker->reloads_link);
 	unmap_values(&walker->rows);
 	unmap_values(&walker->pages);
 	unmap_values(&walker->mappings);

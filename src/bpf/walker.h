@@ -57,7 +57,8 @@ const struct hl_recording_node *hl_walker_nodes(const struct hl_walker *walker,
 
 struct hl_walker_losses {
 	struct hl_walk_losses walk; /* by enum hl_walk_loss, summed over processors */
-	uint64_t stacks_not_kept;   /* received, but there was no memory for them */
+	uint64_t stacks_unnamed;    /* ended in code that was gone before it could be read */
+	bool reloads_unseen;	    /* noticed within a second, not at once */
 	uint64_t rows_full;	    /* files whose rows found no room */
 	uint64_t mappings_full;	    /* mappings that found no room, of the last refresh */
 	uint64_t files_lost;	    /* see target.h */
@@ -66,5 +67,7 @@ struct hl_walker_losses {
 
 /* What was lost so far. 0 or a negative errno. */
 int hl_walker_losses(const struct hl_walker *walker, struct hl_walker_losses *ret_losses);
+
+const struct hl_target *hl_walker_target(const struct hl_walker *walker);
 
 void hl_walker_free(struct hl_walker *walker); /* NULL is fine */

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Hot reload: each library in turn is copied over PATH, loaded from there, called and unloaded, so
- * that they come to lie at one address under one name. Prints, as JSON, how many of the loads found
- * the address of the first.
+ * that they come to lie at one address under one name; or, when PATH is "-", loaded from where it
+ * is. Prints, as JSON, how many of the loads found the address of the first.
  *
  * Usage: hot_reload ROUNDS PATH LIBRARY...
  *
- * In each round library n (from 0) allocates 7 blocks of 101 + n bytes. With one LIBRARY that is
- * PATH, nothing is copied.
+ * In each round library n (from 0) allocates 7 blocks of 101 + n bytes.
  */
 #include "program.h"
 
@@ -51,9 +50,10 @@ int main(int argc, char **argv)
 	REQUIRE(argc > 3);
 	for (int round = 0; round < atoi(argv[1]); round++) {
 		for (int i = 3; i < argc; i++) {
-			if (strcmp(argv[i], argv[2]))
-				copy(argv[i], argv[2]);
-			uintptr_t found = load_and_allocate(argv[2], 98 + (size_t)i);
+			const char *path = strcmp(argv[2], "-") ? argv[2] : argv[i];
+			if (path == argv[2])
+				copy(argv[i], path);
+			uintptr_t found = load_and_allocate(path, 98 + (size_t)i);
 			first = first ? first : found;
 			coincidences += found == first;
 		}

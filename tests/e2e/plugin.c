@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Built twice, as two libraries that differ in the names of their functions alone. */
+/* Built as libraries that differ in the names of their functions alone. */
 #include "program.h"
 
 #define PASTE(a, b)	   a##b

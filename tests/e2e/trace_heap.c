@@ -12,11 +12,12 @@
  *	churn SITE COUNT SIZE	makes and frees, keeping nothing
  *	fork SITE COUNT SIZE	has a child make blocks, and waits for its end
  *	exchange SITE COUNT SIZE	has four threads make COUNT blocks each and free each
- *other's; SLOTS of them stay seccomp SITE 0 0	forbids itself all that it does not need, on pain of
- *death exec PATH		becomes another program late PATH		loads a library that
- *has a je_malloc late_malloc SITE COUNT SIZE	makes blocks by that
- *	plugin PATH		loads a library and has its `plugin_allocate` make a block of 777
- *bytes
+ *				other's; SLOTS of them stay
+ *	seccomp SITE 0 0	forbids itself all that it does not need, on pain of death
+ *	exec PATH		becomes another program
+ *	load PATH		loads a library that has a je_malloc or a plugin_allocate
+ *	loaded SITE COUNT SIZE	makes blocks by that
+ *	unload PATH		unloads it
  */
 #include "program.h"
 
@@ -50,7 +51,8 @@ struct site {
 };
 
 static struct site sites[SITES];
-static void *(*late_malloc)(size_t size);
+static void *library;
+static void *(*library_malloc)(size_t size);
 
 static void *allocate(const char *call, size_t size)
 {
@@ -70,8 +72,8 @@ static void *allocate(const char *call, size_t size)
 		return aligned_alloc(64, size);
 	if (strcmp(call, "posix_memalign") == 0)
 		return posix_memalign(&block, 64, size) ? NULL : block;
-	if (strcmp(call, "late_malloc") == 0)
-		return late_malloc(size);
+	if (strcmp(call, "loaded") == 0)
+		return library_malloc(size);
 #ifdef __GLIBC__
 	if (strcmp(call, "valloc") == 0)
 		return valloc(size);
@@ -265,25 +267,16 @@ static void fork_site(const char *name, size_t count, size_t size)
 	waitpid(child, NULL, 0);
 }
 
-static void load_plugin(const char *path)
+static void load(const char *path)
 {
-	void *library = dlopen(path, RTLD_NOW);
-	void *(*plugin_allocate)(size_t size) = NULL;
+	library = dlopen(path, RTLD_NOW);
+	void *function = library ? dlsym(library, "je_malloc") : NULL;
 
-	if (library)
-		*(void **)&plugin_allocate = dlsym(library, "plugin_allocate");
-	if (!plugin_allocate || !plugin_allocate(777))
+	if (library && !function)
+		function = dlsym(library, "plugin_allocate");
+	if (!function)
 		abort();
-}
-
-static void load_allocator(const char *path)
-{
-	void *library = dlopen(path, RTLD_NOW);
-
-	if (library)
-		*(void **)&late_malloc = dlsym(library, "je_malloc");
-	if (!late_malloc)
-		abort();
+	*(void **)&library_malloc = function;
 }
 
 static void obey(char *line)
@@ -295,10 +288,10 @@ static void obey(char *line)
 		abort();
 	if (strcmp(call, "exec") == 0)
 		execl(site, site, NULL);
-	else if (strcmp(call, "plugin") == 0)
-		load_plugin(site);
-	else if (strcmp(call, "late") == 0)
-		load_allocator(site);
+	else if (strcmp(call, "load") == 0)
+		load(site);
+	else if (strcmp(call, "unload") == 0)
+		dlclose(library);
 	else if (strcmp(call, "fork") == 0)
 		fork_site(site, count, size);
 	else

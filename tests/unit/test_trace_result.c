@@ -146,27 +146,6 @@ static void what_has_no_stack_has_a_frame_that_says_why(void **state)
 	hl_recording_free(recording);
 }
 
-static void code_that_took_the_place_of_other_code_is_said(void **state)
-{
-	const struct hl_recording_module reloaded[] = {
-		modules[0],
-		{.path = "/opt/a.so", .start = 0x10000, .end = 0x14000, .build_id = {2}},
-		{.path = "/opt/b.so", .start = 0x14000, .end = 0x18000, .build_id = {3}},
-		{.path = "/opt/a.so", .start = 0x11000, .end = 0x14000, .build_id = {4}},
-	};
-	(void)state;
-	for (uint32_t count = 3; count <= 4; count++) {
-		struct hl_trace_result *result = new_result();
-		assert_int_equal(hl_trace_result_stacks(result, nodes, 3, reloaded, count), 0);
-		struct hl_recording *recording = finish(result);
-		if (count == 3)
-			assert_null(recording->warnings[0]);
-		else
-			assert_non_null(strstr(recording->warnings[0], "'/opt/a.so' was loaded"));
-		hl_recording_free(recording);
-	}
-}
-
 static void figures_keep_their_order_and_their_names(void **state)
 {
 	struct hl_trace_result *result = new_result();
@@ -265,7 +244,6 @@ int main(void)
 		cmocka_unit_test(a_recording_says_whose_it_is),
 		cmocka_unit_test(values_of_a_stack_add_up),
 		cmocka_unit_test(what_has_no_stack_has_a_frame_that_says_why),
-		cmocka_unit_test(code_that_took_the_place_of_other_code_is_said),
 		cmocka_unit_test(figures_keep_their_order_and_their_names),
 		cmocka_unit_test(who_knows_how_the_target_ended_says_so),
 		cmocka_unit_test(a_profile_of_it_adds_up_and_names_its_frames),

@@ -9,7 +9,7 @@ import jsonschema
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "schema"
 COMMON = "common.json"
-ITEMS_MAX = 100  # of a longer list only this many are checked at both ends, for the sake of speed
+ITEMS_MAX = 20  # of a longer list only this many are checked at both ends, for the sake of speed
 
 
 @functools.cache

@@ -6,6 +6,7 @@ HL_MAKE_RECORDING, a program that makes recordings by hand.
 """
 
 import contextlib
+import functools
 import json
 import os
 import shutil
@@ -21,6 +22,7 @@ MAKE_RECORDING = os.environ.get("HL_MAKE_RECORDING", HEAPLINE.parent / "tests/cl
 FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
          "--disable-background-networking", "--disable-component-update", "--disable-sync")
 TIMEOUT_S = 600  # ends a hang; on a busy machine nothing here takes a tenth of it
+POLL_S = 0.02
 SKIPPED_STATUS = 77  # meson's
 
 
@@ -44,8 +46,9 @@ def heapline(*words):
     return ended.stdout
 
 
+@functools.cache
 def ask(verb, recording, *words):
-    """The JSON of a report."""
+    """The JSON of a report, which is asked for once in a script."""
     return json.loads(heapline(verb, "--json", *words, str(recording)))
 
 
@@ -69,8 +72,8 @@ def make_recording(recording, name):
 # ---- the browser ----
 
 @contextlib.contextmanager
-def open_browser(width=1280, height=900, dark=False):
-    """A browser with a fresh profile, in front of a light or a dark system."""
+def open_browser():
+    """A browser with a fresh profile, in front of a light system."""
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
@@ -83,11 +86,20 @@ def open_browser(width=1280, height=900, dark=False):
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
         driver = webdriver.Chrome(service=Service(shutil.which("chromedriver")), options=options)
         try:
-            set_window(driver, width, height)
-            set_system_dark(driver, dark)
+            set_window(driver, 1280, 900)
+            set_system_dark(driver, False)
             yield driver
         finally:
             driver.quit()
+
+
+_shared = contextlib.ExitStack()
+
+
+@functools.cache
+def shared_browser():
+    """The one browser of a script; main() closes it."""
+    return _shared.enter_context(open_browser())
 
 
 def set_window(driver, width, height):
@@ -110,7 +122,7 @@ def wait_until(driver, condition):
     """Waits for what the browser does in its own time."""
     from selenium.webdriver.support.ui import WebDriverWait
 
-    WebDriverWait(driver, TIMEOUT_S).until(lambda _: condition())
+    WebDriverWait(driver, TIMEOUT_S, poll_frequency=POLL_S).until(lambda _: condition())
 
 
 def open_page(driver, page):
@@ -133,4 +145,5 @@ def main(missing=""):
     if missing:
         print(f"skipped: not installed: {missing}")
         sys.exit(SKIPPED_STATUS)
-    unittest.main(verbosity=2, testRunner=unittest.TextTestRunner(resultclass=Result, verbosity=2))
+    with _shared:
+        unittest.main(verbosity=2, testRunner=unittest.TextTestRunner(resultclass=Result, verbosity=2))

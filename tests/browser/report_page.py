@@ -65,16 +65,15 @@ class Files:
 
 
 class PageCase(unittest.TestCase):
-    """One browser for the tests of a class; each test loads the page afresh."""
+    """Each test loads the page afresh, in the browser of the script."""
 
     maxDiff = None
     dark = False
 
     @classmethod
     def setUpClass(cls):
-        cls.stack = contextlib.ExitStack()
-        cls.addClassCleanup(cls.stack.close)
-        cls.driver = cls.stack.enter_context(harness.open_browser(dark=cls.dark))
+        cls.driver = harness.shared_browser()
+        harness.set_system_dark(cls.driver, cls.dark)
 
     def open(self, page):
         self.driver.get_log("browser")  # forgets what came before

@@ -14,7 +14,6 @@ import harness
 with contextlib.suppress(ImportError):
     from selenium.webdriver.common.action_chains import ActionChains
     from selenium.webdriver.common.keys import Keys
-    from selenium.webdriver.support.ui import WebDriverWait
 
 SVG = "{http://www.w3.org/2000/svg}"
 DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
@@ -107,13 +106,11 @@ class Files(unittest.TestCase):
 
 
 class Pictures(unittest.TestCase):
-    """One browser for all tests, which open a page each."""
+    """Each test opens a picture of its own, in the browser of the script."""
 
     @classmethod
     def setUpClass(cls):
-        context = harness.open_browser(width=1280, height=700)
-        cls.page = context.__enter__()
-        cls.addClassCleanup(context.__exit__, None, None, None)
+        cls.page = harness.shared_browser()
 
     def open(self, folded, *options):
         folder = tempfile.TemporaryDirectory(prefix="heapline-flame-")
@@ -122,9 +119,6 @@ class Pictures(unittest.TestCase):
         path.write_text(flame(folded, *options))
         harness.set_window(self.page, 1280, 700)
         harness.open_page(self.page, path)
-
-    def wait_for(self, condition):
-        WebDriverWait(self.page, harness.TIMEOUT_S).until(lambda _: condition())
 
     def tearDown(self):
         self.assertEqual(self.page.get_log("browser"), [])
@@ -180,7 +174,7 @@ class Drawing(Pictures):
         self.open(SHOP)
         for width in (1280, 1000):
             harness.set_window(self.page, width, 700)
-            self.wait_for(lambda: self.script(
+            harness.wait_until(self.page, lambda: self.script(
                 "return document.documentElement.getAttribute('width')") == str(width))
             self.assertEqual(self.frames()["all, 97.7 KiB (100,000 bytes), 100.0%"], [12, width - 25])
 

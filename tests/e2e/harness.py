@@ -33,7 +33,9 @@ os.environ.pop("MALLOC_PERTURB_", None)
 # Who runs tests by nohup ignores it, and so would every program here.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-# Names that tests look up are kept for the length of one script, apart from the user's own.
+# Names that tests look up are kept for the length of one script: they come from the files as they
+# are, and not from what another version of heapline made of them.
+os.environ.pop("HEAPLINE_SYMBOL_CACHE", None)
 _cache = tempfile.TemporaryDirectory(prefix="heapline-cache-")
 os.environ["XDG_CACHE_HOME"] = _cache.name
 

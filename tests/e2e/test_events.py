@@ -8,7 +8,7 @@ import time
 import harness
 from churn_ledger import SIZE_STEP, SIZES, WINDOW
 from test_faults import Steps
-from test_log import THREADS, Churning
+from test_log_faults import THREADS, Churning
 from log_reading import LOG_MODES, LogTestCase
 
 KEEP = ["--events"]

@@ -75,12 +75,13 @@ class Pack(harness.TestCase):
         nameless = self.views(self.directory, ["top --rows 0"])
         self.assertNotEqual(nameless["top --rows 0"], of_recording["top --rows 0"])
 
-    def record_log(self):
-        return self.record_copy("phases", self.path("ledger"), "12", mode="log-fast",
+    def record_log(self, rounds):
+        return self.record_copy("phases", self.path("ledger"), str(rounds), mode="log-fast",
                                 options=("--events",))
 
     def test_every_view_over_time_is_the_same_without_the_program(self):
-        copy = self.record_log()
+        # On a busy machine several rounds may fall into one interval: growth has to see many.
+        copy = self.record_log(rounds=30)
         of_recording = self.views(self.directory, LOG_VIEWS)
         self.assertIn("leak_site", of_recording["growth"][1])
         self.pack_into(self.path("elsewhere"))
@@ -88,7 +89,7 @@ class Pack(harness.TestCase):
         self.assert_same(of_recording, self.views(self.path("elsewhere"), LOG_VIEWS))
 
     def test_a_copied_segment_is_named_where_the_program_is(self):
-        self.record_log()
+        self.record_log(rounds=6)
         folder = self.path("test.hl")
         segment, = (name for name in os.listdir(folder) if name.endswith(".hll"))
         alone = self.path("alone.hll")

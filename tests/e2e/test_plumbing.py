@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import tempfile
 import unittest
 
 import harness
@@ -22,11 +23,15 @@ def leaking_lines():
 
 
 class Server(harness.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.script = harness.need("script")
-        _, self.recording = self.record_well([harness.program("request_server"), "1500", "1000"],
-                                             mode="log-fast")
+    @classmethod
+    def setUpClass(cls):
+        cls.script = harness.need("script")
+        folder = tempfile.TemporaryDirectory(prefix="heapline-e2e-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.recording = os.path.join(folder.name, "test.hl")
+        ended = harness.run(harness.record_command(
+            cls.recording, [harness.program("request_server"), "1500", "1000"], "log-fast"))
+        assert ended.status == 0, ended.stderr
 
     def on_terminal(self, verb, *options):
         command = [harness.HEAPLINE, verb, "--no-pager", "--color=never", *options, self.recording]

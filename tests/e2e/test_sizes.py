@@ -12,6 +12,7 @@ FUNCTIONS_ASKED_FOR = ("--focus", "^site_")
 
 
 def report(recording, value, *options):
+    """With all stacks."""
     return harness.report("sizes", recording, "--stacks", "0", "--value", value, *options)
 
 
@@ -51,7 +52,7 @@ def summed(answers, value, unit, key_of):
 class SizesCase(harness.TestCase):
     def assert_classes_add_up(self, recording, *options):
         for value in VALUES:
-            found = report(recording, value, *options)
+            found = harness.report("sizes", recording, "--value", value, *options)
             total = dict(found["total"], temporary_bytes=0)
             for unit in UNITS:
                 with self.subTest(value=value, unit=unit):

@@ -52,7 +52,7 @@ class Totals(harness.TestCase):
         self.assertEqual(result.status, 0, result.stderr)
         return json.loads(result.stdout)
 
-    def sums(self, recording, value, unit, selection):
+    def sums(self, recording, value, unit, selection, exported):
         """{view: sum of what it shows}, each from rows and never from the view's own total."""
         def view(verb, *options):
             return report(verb, recording, "--value", value, "--unit", unit, *selection, *options)
@@ -63,7 +63,6 @@ class Totals(harness.TestCase):
         tree, reversed_ = (view("tree", "--threshold", "0", *more) for more in ([], ["--reversed"]))
         flame, graph = view("flame"), view("graph", "--nodes", "10", "--edge-threshold", "0")
         outer = [row for row in reversed_["rows"] if row["depth"] == 1]
-        exported = self.exported(recording, selection)
         return {
             **{f"top by {key}": top(key) for key in ("function", "line", "address", "module")},
             "lines": sum_of(view("lines")["rows"], unit),
@@ -83,12 +82,13 @@ class Totals(harness.TestCase):
         }
 
     def assert_views_agree(self, recording, *selection):
+        totals = report("info", recording, *selection)["total"]
+        exported = self.exported(recording, selection)
         for value, units in UNITS.items():
             for unit in units:
                 with self.subTest(value=value, unit=unit, selection=selection):
-                    total = report("info", recording, *selection)["total"][f"{value}_{unit}"]
-                    sums = self.sums(recording, value, unit, selection)
-                    self.assertEqual(sums, dict.fromkeys(sums, total))
+                    sums = self.sums(recording, value, unit, selection, exported)
+                    self.assertEqual(sums, dict.fromkeys(sums, totals[f"{value}_{unit}"]))
 
     def assert_threads_agree(self, recording, *selection):
         """Threads add up where all of a recording is shown, and what they do not hold is said."""

@@ -5,7 +5,7 @@
  * works, and never waits.
  */
 #include "base/clock.h"
-#include "heap/glibc_roots.h"
+#include "heap/glibc.h"
 #include "heap/heap.h"
 
 #include <inttypes.h>
@@ -28,12 +28,12 @@ static int find_roots(pid_t pid, struct fastest *fastest, struct hl_error *err)
 {
 	struct hl_memory *memory;
 	struct hl_glibc glibc;
-	int r = hl_memory_open_live(pid, &memory, err);
+	int r = hl_memory_live_open(pid, &memory, err);
 
 	if (r < 0)
 		return r;
 	uint64_t begin = hl_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
-	r = hl_glibc_find(memory, &glibc, err);
+	r = hl_glibc_roots_find(memory, &glibc, err);
 	keep_lower(&fastest->roots_ns, hl_clock_ns(CLOCK_PROCESS_CPUTIME_ID) - begin);
 	hl_memory_free(memory);
 	return r;

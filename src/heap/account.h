@@ -1,12 +1,44 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Adds up what a walk tells of chunks: for their arena, for their carrier, and of their pages. */
+/* Adds up what a walk says of chunks: for their arena, for their carrier, and of their pages; then
+ * all other memory that is in RAM. */
 #pragma once
 
-#include "heap/glibc_walk.h"
+#include "heap/glibc_walker.h"
 #include "heap/heap.h"
-#include "heap/pins.h"
 
-/* A chunk that was taken for one in a thread's cache. */
+/* ---- pins.c: pages in memory that a few live bytes keep there ---- */
+
+/*
+ * A page is pinned when nothing but small live blocks, of an eighth of a page together, and free
+ * memory lie on it. Freed, they would let malloc_trim return it, but for the first page of the free
+ * chunk that came of it, if the chunk's own words are on it.
+ */
+
+/* The page whose chunks are being reported, and the pinned pages in a row before it. */
+struct hl_pins {
+	uint64_t page, page_bytes;
+	uint64_t first_chunk; /* that lies on the page */
+	uint64_t live_bytes, live_blocks;
+	uint64_t block, block_bytes; /* the largest */
+	bool is_blocked;	     /* by what cannot be freed alone, or is large */
+	bool straddles;		     /* a live block began on the page before */
+	struct hl_heap_pin run;	     /* end 0: there is none */
+	uint64_t run_first_chunk;
+};
+
+/* Begins a carrier. */
+void hl_pins_begin(struct hl_pins *pins, uint64_t page_bytes);
+
+/* Reports the next chunk; ${pages} are those in memory. 0 or -ENOMEM. */
+int hl_pins_chunk(struct hl_pins *pins, const struct hl_chunk *chunk, const struct hl_pages *pages,
+		  struct hl_heap *heap);
+
+/* Puts what returns most first. */
+void hl_pins_sort(struct hl_heap *heap);
+
+/* ---- account.c ---- */
+
+/* A chunk that counts as one in a thread's cache. */
 struct hl_cached_chunk {
 	struct hl_chunk chunk;
 	uint64_t in_memory; /* bytes of it */
@@ -22,7 +54,7 @@ struct hl_account {
 	uint64_t cache_size; /* of the chunk that is a thread's cache, at least: a rest that was
 				too small for a chunk of its own may be added */
 	struct hl_addresses cache_blocks; /* live blocks of that size */
-	struct hl_cached_chunk *cached; /* all that were told as such, in rising order by carrier */
+	struct hl_cached_chunk *cached;	  /* all of them, in rising order by carrier */
 	size_t cached_count, cached_capacity;
 	uint32_t arena; /* index; UINT32_MAX: none */
 	size_t carrier; /* index */
@@ -31,7 +63,7 @@ struct hl_account {
 	const struct hl_pages *pages;
 	size_t page_run; /* cursor */
 	struct hl_pins pins;
-	uint64_t free_start; /* where the free chunks in a row begin that were told last; 0: none */
+	uint64_t free_start; /* of the free chunks in a row that were reported last; 0: none */
 };
 
 /* Begins a carrier of ${type} from ${start} to about ${end}, of ${arena} (index, or UINT32_MAX). 0
@@ -42,7 +74,7 @@ int hl_account_begin(struct hl_account *account, const char *type, uint64_t star
 /* Ends it; its last byte is before ${end}. */
 void hl_account_end(struct hl_account *account, uint64_t end);
 
-/* As struct hl_glibc_walk_settings wants them; ${context} is the account. */
+/* As struct hl_glibc_walker_settings wants them; ${context} is the account. */
 int hl_account_chunks(void *context, const struct hl_chunk *chunks, size_t count);
 void hl_account_pages(void *context, const struct hl_pages *pages);
 
@@ -54,3 +86,9 @@ void hl_account_release(struct hl_account *account);
 /* A carrier that is one block: [${start}, ${end}), with the block at ${block}. */
 int hl_account_mmapped(struct hl_account *account, uint64_t start, uint64_t end, uint64_t block,
 		       uint64_t last_word);
+
+/* ---- rss.c ---- */
+
+/* Adds to ${heap}->rss all present pages in which no carrier lies, then sets its sum. 0 or a
+ * negative errno. */
+int hl_rss_add_others(struct hl_memory *memory, struct hl_heap *heap);

@@ -32,7 +32,7 @@ int hl_extents_of_carriers(const struct hl_carriers *carriers, uint64_t page_byt
 }
 
 /* The first extent that ends after ${address}. */
-static size_t first_behind(const struct hl_extents *extents, uint64_t address)
+static size_t first_after(const struct hl_extents *extents, uint64_t address)
 {
 	return HL_LOWER_BOUND(i, extents->count, extents->extents[i].end <= address);
 }
@@ -45,7 +45,7 @@ int hl_extents_add(struct hl_extents *extents, uint64_t start, uint64_t end)
 
 bool hl_extents_hold(const struct hl_extents *extents, uint64_t address)
 {
-	size_t i = first_behind(extents, address);
+	size_t i = first_after(extents, address);
 
 	return i < extents->count && extents->extents[i].start <= address;
 }
@@ -55,7 +55,7 @@ int hl_extents_gaps(const struct hl_extents *extents, uint64_t start, uint64_t e
 {
 	int r = 0;
 
-	for (size_t i = first_behind(extents, start);
+	for (size_t i = first_after(extents, start);
 	     i < extents->count && extents->extents[i].start < end && r == 0; i++) {
 		if (extents->extents[i].start > start)
 			r = gap(context, start, extents->extents[i].start);

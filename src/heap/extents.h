@@ -2,7 +2,7 @@
 /* Stretches of addresses, in rising order, and what lies between them. */
 #pragma once
 
-#include "heap/carrier.h"
+#include "heap/carriers.h"
 
 struct hl_extent {
 	uint64_t start, end;

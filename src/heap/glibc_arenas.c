@@ -3,8 +3,7 @@
 #include "heap/glibc_reader.h"
 
 #include "base/array.h"
-#include "heap/glibc_heap.h"
-#include "heap/glibc_tcache.h"
+#include "heap/glibc.h"
 
 #include <errno.h>
 
@@ -63,7 +62,7 @@ static int read_ring(struct hl_glibc_reader *reader, struct hl_index *seen)
 			return hl_heap_note(reader->heap,
 					    "the ring of arenas does not lead back to the first "
 					    "one: the heap is damaged");
-		r = hl_glibc_read_arena(reader->memory, reader->glibc, address, &arena);
+		r = hl_glibc_state_arena(reader->memory, reader->glibc, address, &arena);
 		if (r == -ENOMEM || r == -ESRCH || (r < 0 && !reader->arena_count))
 			return r;
 		if (r < 0)
@@ -80,7 +79,7 @@ static int read_ring(struct hl_glibc_reader *reader, struct hl_index *seen)
 	return 0;
 }
 
-int hl_glibc_read_arenas(struct hl_glibc_reader *reader)
+int hl_glibc_arenas_read(struct hl_glibc_reader *reader)
 {
 	struct hl_index seen = {0};
 	int r = read_ring(reader, &seen);
@@ -121,7 +120,7 @@ static uint64_t first_chunk(const struct hl_glibc_reader *reader,
 static int walk_heap(struct hl_glibc_reader *reader, uint32_t index, uint64_t start, uint64_t bytes)
 {
 	const struct hl_glibc_arena *arena = &reader->arenas[index];
-	uint64_t alignment = hl_glibc_heap_alignment(&reader->common);
+	uint64_t alignment = hl_glibc_state_heap_alignment(&reader->common);
 	uint64_t first = first_chunk(reader, arena, start), end = start + bytes;
 	bool has_top = arena->top >= start && arena->top < end;
 	const struct hl_run run = {
@@ -157,7 +156,7 @@ static int is_known_heap(struct hl_glibc_reader *reader, uint64_t address)
 static int check_heap(struct hl_glibc_reader *reader, const struct hl_glibc_arena *arena,
 		      uint64_t address, uint64_t *ret_previous, uint64_t *ret_bytes)
 {
-	uint64_t alignment = hl_glibc_heap_alignment(&reader->common), owner;
+	uint64_t alignment = hl_glibc_state_heap_alignment(&reader->common), owner;
 
 	if (address & (alignment - 1) ||
 	    read_heap_info(reader, address, &owner, ret_previous, ret_bytes) < 0 ||
@@ -169,10 +168,10 @@ static int check_heap(struct hl_glibc_reader *reader, const struct hl_glibc_aren
 
 /* From the newest heap, which has the top, to the one with the arena itself; where the top is not
  * known, that one alone. */
-int hl_glibc_read_arena_heaps(struct hl_glibc_reader *reader, uint32_t index)
+int hl_glibc_arenas_read_heaps(struct hl_glibc_reader *reader, uint32_t index)
 {
 	const struct hl_glibc_arena *arena = &reader->arenas[index];
-	uint64_t mask = ~(hl_glibc_heap_alignment(&reader->common) - 1);
+	uint64_t mask = ~(hl_glibc_state_heap_alignment(&reader->common) - 1);
 	uint64_t address = (arena->is_damaged ? arena->address : arena->top) & mask;
 	uint64_t previous, bytes;
 
@@ -191,9 +190,9 @@ int hl_glibc_read_arena_heaps(struct hl_glibc_reader *reader, uint32_t index)
 	return 0;
 }
 
-uint64_t hl_glibc_tcache_key_of(struct hl_glibc_reader *reader)
+uint64_t hl_glibc_arenas_tcache_key(struct hl_glibc_reader *reader)
 {
-	uint64_t alignment = hl_glibc_heap_alignment(&reader->common), key = 0;
+	uint64_t alignment = hl_glibc_state_heap_alignment(&reader->common), key = 0;
 
 	if (reader->glibc->layout->tcache_key != HL_TCACHE_KEY_RANDOM)
 		return 0;
@@ -201,7 +200,7 @@ uint64_t hl_glibc_tcache_key_of(struct hl_glibc_reader *reader)
 		const struct hl_glibc_arena *arena = &reader->arenas[i];
 		uint64_t first = i ? first_chunk(reader, arena, arena->address & ~(alignment - 1))
 				   : (reader->common.sbrk_base + 15) & ~UINT64_C(15);
-		key = hl_glibc_tcache_key_at(reader->memory, reader->glibc, first);
+		key = hl_glibc_state_tcache_key(reader->memory, reader->glibc, first);
 	}
 	return key;
 }

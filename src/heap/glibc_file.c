@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Version and roots from the file of a libc; see glibc_file.h. */
-#include "heap/glibc_file.h"
+/* Version and roots from the file of a libc; see glibc.h. */
+#include "heap/glibc.h"
 
 #include "base/cleanup.h"
 
@@ -64,29 +64,21 @@ struct hl_glibc_symbols hl_glibc_file_symbols(Elf *elf, const char *debug_direct
 typedef bool place_test(const uint8_t *bytes, uint64_t address,
 			const struct hl_glibc_layout *layout);
 
-static uint64_t word_at(const uint8_t *bytes)
-{
-	uint64_t word;
-
-	memcpy(&word, bytes, sizeof(word));
-	return word;
-}
-
 /* Before it has a second arena, main_arena is its own next one, and one thread is attached. */
 static bool is_main_arena(const uint8_t *bytes, uint64_t address,
 			  const struct hl_glibc_layout *layout)
 {
-	return word_at(bytes + layout->arena.next) == address &&
-	       word_at(bytes + layout->arena.attached_threads) == 1;
+	return hl_glibc_word(bytes + layout->arena.next) == address &&
+	       hl_glibc_word(bytes + layout->arena.attached_threads) == 1;
 }
 
 static bool is_mp(const uint8_t *bytes, uint64_t address, const struct hl_glibc_layout *layout)
 {
 	(void)address;
-	return word_at(bytes + layout->mp.trim_threshold) == DEFAULT_THRESHOLD &&
-	       word_at(bytes + layout->mp.top_pad) == DEFAULT_THRESHOLD &&
-	       word_at(bytes + layout->mp.mmap_threshold) == DEFAULT_THRESHOLD &&
-	       word_at(bytes + layout->mp.arena_test) == DEFAULT_ARENA_TEST;
+	return hl_glibc_word(bytes + layout->mp.trim_threshold) == DEFAULT_THRESHOLD &&
+	       hl_glibc_word(bytes + layout->mp.top_pad) == DEFAULT_THRESHOLD &&
+	       hl_glibc_word(bytes + layout->mp.mmap_threshold) == DEFAULT_THRESHOLD &&
+	       hl_glibc_word(bytes + layout->mp.arena_test) == DEFAULT_ARENA_TEST;
 }
 
 /* The one place of ${size} bytes in the writable segments that passes ${test}. */

@@ -1,28 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The heaps of all arenas, one after the other; see glibc_heap.h. */
-#include "heap/glibc_heap.h"
+/* The heaps of all arenas, one after the other; see glibc_reader.h. */
+#include "heap/glibc_reader.h"
 
 #include "base/array.h"
-#include "heap/glibc_reader.h"
-#include "heap/glibc_tcache.h"
+#include "heap/glibc.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-int hl_heap_note(struct hl_heap *heap, const char *format, ...)
-{
-	va_list arguments;
-
-	if (HL_ARRAY_RESERVE(heap->notes, heap->note_capacity, heap->note_count + 1) < 0)
-		return -ENOMEM;
-	struct hl_heap_note *note = &heap->notes[heap->note_count++];
-	va_start(arguments, format);
-	vsnprintf(note->text, sizeof(note->text), format, arguments);
-	va_end(arguments);
-	return 0;
-}
 
 /* ---- all of it ---- */
 
@@ -31,10 +16,10 @@ static int read_anew(struct hl_glibc_reader *reader, uint32_t index)
 {
 	struct hl_heap_arena *shown = &reader->heap->arenas[index];
 	struct hl_glibc_arena *arena = &reader->arenas[index];
-	int r = hl_glibc_read_common(reader->memory, reader->glibc, &reader->common);
+	int r = hl_glibc_state_common(reader->memory, reader->glibc, &reader->common);
 
 	if (r == 0)
-		r = hl_glibc_read_arena(reader->memory, reader->glibc, arena->address, arena);
+		r = hl_glibc_state_arena(reader->memory, reader->glibc, arena->address, arena);
 	if (r < 0)
 		return r;
 	shown->threads = (uint32_t)arena->threads;
@@ -48,13 +33,13 @@ typedef int read_part(struct hl_glibc_reader *reader, uint32_t arena);
 static int read_break(struct hl_glibc_reader *reader, uint32_t arena)
 {
 	(void)arena;
-	return hl_glibc_read_break(reader);
+	return hl_glibc_main_read_break(reader);
 }
 
 static int read_mappings(struct hl_glibc_reader *reader, uint32_t arena)
 {
 	(void)arena;
-	return hl_glibc_read_mappings(reader);
+	return hl_glibc_mmapped_read(reader);
 }
 
 /* Reads one part of the heap, while the process stands still if that is wanted. */
@@ -79,14 +64,14 @@ static int read_heaps(struct hl_glibc_reader *reader)
 	int r = read_stopped(reader, read_break, 0);
 
 	for (uint32_t i = 1; i < reader->arena_count && r == 0; i++)
-		r = read_stopped(reader, hl_glibc_read_arena_heaps, i);
+		r = read_stopped(reader, hl_glibc_arenas_read_heaps, i);
 	if (r == 0)
 		r = read_stopped(reader, read_mappings, 0);
 	return r;
 }
 
 /* Says what could not be read. */
-static int note_abandoned(struct hl_heap *heap, const struct hl_glibc_walk_counts *counts)
+static int note_abandoned(struct hl_heap *heap, const struct hl_glibc_walker_counts *counts)
 {
 	if (!counts->abandoned)
 		return 0;
@@ -113,7 +98,7 @@ static int note_missing(const struct hl_glibc_reader *reader)
 				 (unsigned long long)heap->mp_mmapped_bytes >> 10,
 				 (unsigned long long)heap->mmapped_blocks,
 				 (unsigned long long)heap->mmapped_bytes >> 10);
-	if (r == 0 && hl_glibc_lacks_pieces(reader))
+	if (r == 0 && hl_glibc_main_lacks_pieces(reader))
 		r = hl_heap_note(heap, "the main arena has %llu bytes, of which %llu were found",
 				 (unsigned long long)reader->arenas[0].system_bytes,
 				 (unsigned long long)reader->main_bytes);
@@ -125,7 +110,7 @@ static void forget_returned(struct hl_glibc_reader *reader)
 {
 	struct hl_glibc_arena now, *arena = &reader->arenas[0];
 
-	if (hl_glibc_read_arena(reader->memory, reader->glibc, arena->address, &now) == 0 &&
+	if (hl_glibc_state_arena(reader->memory, reader->glibc, arena->address, &now) == 0 &&
 	    now.system_bytes < arena->system_bytes)
 		reader->heap->arenas[0].system_bytes = arena->system_bytes = now.system_bytes;
 }
@@ -136,9 +121,9 @@ static void add_up(struct hl_glibc_reader *reader)
 {
 	struct hl_heap_arena *first = &reader->heap->arenas[0];
 
-	if (hl_glibc_lacks_pieces(reader))
+	if (hl_glibc_main_lacks_pieces(reader))
 		forget_returned(reader);
-	if (hl_glibc_lacks_pieces(reader))
+	if (hl_glibc_main_lacks_pieces(reader))
 		first->unscanned_bytes += reader->arenas[0].system_bytes - reader->main_bytes;
 	for (size_t i = 0; i < reader->heap->arena_count; i++) {
 		struct hl_heap_arena *arena = &reader->heap->arenas[i];
@@ -153,7 +138,7 @@ static void add_up(struct hl_glibc_reader *reader)
 static int describe(struct hl_glibc_reader *reader)
 {
 	struct hl_heap *heap = reader->heap;
-	const struct hl_glibc_walk_counts *counts = hl_glibc_walker_counts(reader->walker);
+	const struct hl_glibc_walker_counts *counts = hl_glibc_walker_counts(reader->walker);
 
 	add_up(reader);
 	heap->trim_threshold = reader->common.trim_threshold;
@@ -187,7 +172,7 @@ static void begin_account(struct hl_glibc_reader *reader, struct hl_heap *heap,
 		.settings = settings,
 		.free_shape = shape,
 		.page_bytes = reader->memory->page_bytes,
-		.cache_size = hl_glibc_tcache_chunk_size(reader->glibc->layout),
+		.cache_size = hl_glibc_state_tcache_size(reader->glibc->layout),
 	};
 }
 
@@ -195,14 +180,14 @@ static void begin_account(struct hl_glibc_reader *reader, struct hl_heap *heap,
 static int read_pass(struct hl_glibc_reader *reader, struct hl_heap *heap,
 		     const struct hl_heap_settings *settings)
 {
-	const struct hl_glibc_walk_settings strict = {.is_strict = true};
+	const struct hl_glibc_walker_settings strict = {.is_strict = true};
 
 	begin_account(reader, heap, settings);
-	int r = hl_glibc_read_common(reader->memory, reader->glibc, &reader->common);
+	int r = hl_glibc_state_common(reader->memory, reader->glibc, &reader->common);
 	if (r == 0)
-		r = hl_glibc_read_arenas(reader);
+		r = hl_glibc_arenas_read(reader);
 	if (r == 0) {
-		reader->walk.tcache_key = hl_glibc_tcache_key_of(reader);
+		reader->walk.tcache_key = hl_glibc_arenas_tcache_key(reader);
 		reader->walk.tcache_max_bytes = reader->common.tcache_max_bytes;
 		r = hl_glibc_walker_new(reader->memory, reader->glibc, &reader->walk,
 					&reader->walker);
@@ -238,8 +223,8 @@ static int find_cached_chunks(struct hl_glibc_reader *reader, struct hl_addresse
 	int r = read_pass(reader, &scratch, &settings);
 
 	if (r == 0 && reader->walk.tcache_key == 0)
-		r = hl_glibc_cached_chunks(reader->memory, reader->glibc,
-					   &reader->account.cache_blocks, chunks);
+		r = hl_glibc_state_cached(reader->memory, reader->glibc,
+					  &reader->account.cache_blocks, chunks);
 	end_pass(reader);
 	release_scratch(&scratch);
 	reader->walk.tcache_chunks = chunks;
@@ -254,10 +239,11 @@ static bool needs_first_pass(struct hl_glibc_reader *reader)
 	if (reader->glibc->layout->tcache_key != HL_TCACHE_KEY_RANDOM)
 		return true;
 	begin_account(reader, &scratch, &settings);
-	int r = hl_glibc_read_common(reader->memory, reader->glibc, &reader->common);
+	int r = hl_glibc_state_common(reader->memory, reader->glibc, &reader->common);
 	if (r == 0)
-		r = hl_glibc_read_arenas(reader);
-	bool has_key = r == 0 && (hl_glibc_tcache_key_of(reader) || !reader->common.tcache_count);
+		r = hl_glibc_arenas_read(reader);
+	bool has_key =
+		r == 0 && (hl_glibc_arenas_tcache_key(reader) || !reader->common.tcache_count);
 	release_scratch(&scratch);
 	return !has_key;
 }
@@ -268,14 +254,14 @@ static int revive_stale(struct hl_glibc_reader *reader)
 {
 	struct hl_account *account = &reader->account;
 	struct hl_addresses listed = {0};
-	int r = hl_glibc_cached_chunks(reader->memory, reader->glibc, &account->cache_blocks,
-				       &listed);
+	int r = hl_glibc_state_cached(reader->memory, reader->glibc, &account->cache_blocks,
+				      &listed);
 
 	for (size_t i = 0; i < account->cached_count && r == 0; i++) {
 		uint64_t address = account->cached[i].chunk.address;
 		size_t at = hl_addresses_at(&listed, address);
 		if ((at == listed.count || listed.addresses[at] != address) &&
-		    hl_glibc_has_tcache_key(reader->memory, address, reader->walk.tcache_key))
+		    hl_glibc_state_has_key(reader->memory, address, reader->walk.tcache_key))
 			r = hl_account_revive(account, &account->cached[i]);
 	}
 	hl_addresses_release(&listed);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The table of layouts, from malloc/malloc.c and malloc/arena.c of each release of glibc. */
-#include "heap/glibc_layout.h"
+#include "heap/glibc.h"
 
 #include "base/compiler.h"
 

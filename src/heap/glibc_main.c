@@ -25,7 +25,7 @@ static bool is_plain(const struct hl_map *map)
 	       strncmp(map->path, "[stack", 6) != 0;
 }
 
-struct hl_glibc_stretch hl_glibc_stretch_next(const struct hl_maps *maps, size_t *index)
+struct hl_glibc_stretch hl_glibc_main_next_stretch(const struct hl_maps *maps, size_t *index)
 {
 	struct hl_glibc_stretch stretch = {0};
 	size_t i = *index;
@@ -48,7 +48,7 @@ static uint64_t stretch_end(const struct hl_maps *maps, uint64_t address)
 	size_t index = 0;
 
 	do
-		stretch = hl_glibc_stretch_next(maps, &index);
+		stretch = hl_glibc_main_next_stretch(maps, &index);
 	while (stretch.end && stretch.end <= address);
 	return stretch.start <= address ? stretch.end : 0;
 }
@@ -109,13 +109,13 @@ static bool is_piece(struct hl_glibc_reader *reader, const struct hl_run *run)
 	       reader->tries++ < TRIES_MAX && hl_glibc_walker_run(reader->strict, run, &end) == 0;
 }
 
-bool hl_glibc_lacks_pieces(const struct hl_glibc_reader *reader)
+bool hl_glibc_main_lacks_pieces(const struct hl_glibc_reader *reader)
 {
 	return reader->main_bytes < reader->arenas[0].system_bytes;
 }
 
-int hl_glibc_read_piece(struct hl_glibc_reader *reader, uint64_t start, uint64_t end,
-			uint64_t *ret_end)
+int hl_glibc_main_read_piece(struct hl_glibc_reader *reader, uint64_t start, uint64_t end,
+			     uint64_t *ret_end)
 {
 	struct hl_run run = run_of(reader, start, end);
 
@@ -188,7 +188,7 @@ static uint64_t find_next(struct hl_glibc_reader *reader, uint64_t start, uint64
 	return found;
 }
 
-/* Whether memory from the break follows ${end}: guards were there, and the top is behind them. */
+/* Whether memory from the break follows the guards that end at ${end}: the top lies there. */
 static bool goes_on(const struct hl_glibc_reader *reader, uint64_t end, uint64_t bound)
 {
 	const struct hl_glibc_arena *arena = &reader->arenas[0];
@@ -209,7 +209,7 @@ static uint64_t break_end(const struct hl_glibc_reader *reader, uint64_t base)
 		       : end;
 }
 
-int hl_glibc_read_break(struct hl_glibc_reader *reader)
+int hl_glibc_main_read_break(struct hl_glibc_reader *reader)
 {
 	uint64_t base = reader->common.sbrk_base, start = (base + 15) & ~UINT64_C(15), end = 0;
 	uint64_t bound = break_end(reader, base);

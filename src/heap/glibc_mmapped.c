@@ -79,11 +79,11 @@ static int read_one(struct search *search, uint64_t at, uint64_t end, bool is_ch
 	*ret_end = at;
 	if (is_block(search, at, end, ret_end))
 		return add_candidate(search, at, *ret_end, is_chained, *ret_end == end);
-	if (search->depth == INSIDE || !hl_glibc_lacks_pieces(search->reader) ||
+	if (search->depth == INSIDE || !hl_glibc_main_lacks_pieces(search->reader) ||
 	    !hl_pages_contain(&search->pages, at))
 		return 0;
 	hl_account_pages(&search->reader->account, &search->pages);
-	return hl_glibc_read_piece(search->reader, at, end, ret_end);
+	return hl_glibc_main_read_piece(search->reader, at, end, ret_end);
 }
 
 /* The first page that is in memory, from ${at} on; UINT64_MAX when there is none. ${run}: cursor.
@@ -130,7 +130,7 @@ static int search_mappings(struct search *search)
 	size_t index = 0;
 
 	search->count = 0;
-	while (r == 0 && (stretch = hl_glibc_stretch_next(maps, &index)).end)
+	while (r == 0 && (stretch = hl_glibc_main_next_stretch(maps, &index)).end)
 		r = hl_extents_gaps(&search->extents, stretch.start, stretch.end, search_gap,
 				    search);
 	return r;
@@ -341,11 +341,11 @@ static int search_and_choose(struct search *search)
 
 	for (search->depth = CHAINS; search->depth <= INSIDE; search->depth++) {
 		if ((r = search_mappings(search)) != 0 ||
-		    (r = hl_glibc_read_common(reader->memory, reader->glibc, &reader->common)) <
+		    (r = hl_glibc_state_common(reader->memory, reader->glibc, &reader->common)) <
 			    0 ||
 		    (r = choose_exactly(search)) < 0)
 			return r;
-		bool needs_pieces = search->depth == CHAINS && hl_glibc_lacks_pieces(reader);
+		bool needs_pieces = search->depth == CHAINS && hl_glibc_main_lacks_pieces(reader);
 		if (r > 0 && !needs_pieces)
 			return 0;
 	}
@@ -353,7 +353,7 @@ static int search_and_choose(struct search *search)
 	return 0;
 }
 
-int hl_glibc_read_mappings(struct hl_glibc_reader *reader)
+int hl_glibc_mmapped_read(struct hl_glibc_reader *reader)
 {
 	struct search search = {.reader = reader, .memory = reader->memory};
 	int r = search_and_choose(&search);

@@ -4,7 +4,13 @@
 
 #include "base/index.h"
 #include "heap/account.h"
-#include "heap/glibc_walk.h"
+#include "heap/glibc_walker.h"
+
+/* Walks the heap of ${glibc} into ${heap}: arenas, carriers, and what of RSS is theirs. 0, a
+ * negative errno with a sentence, or what the visitor of blocks said. */
+int hl_glibc_heap_read(struct hl_memory *memory, const struct hl_glibc *glibc,
+		       const struct hl_heap_settings *settings, struct hl_heap *heap,
+		       struct hl_error *err);
 
 struct hl_glibc_reader {
 	struct hl_memory *memory;
@@ -19,9 +25,9 @@ struct hl_glibc_reader {
 	uint64_t main_bytes;   /* of main_arena's memory that was found */
 	uint32_t tries;	       /* to find more of it */
 	struct hl_account account;
-	struct hl_glibc_walk_settings walk;
+	struct hl_glibc_walker_settings walk;
 	struct hl_glibc_walker *walker;
-	struct hl_glibc_walker *strict; /* tells nobody, and stops where chunks do not fit */
+	struct hl_glibc_walker *strict; /* reports nothing, and stops where chunks do not fit */
 };
 
 /* Writable memory without a file in a row, whatever mappings it is divided into: advice and locks
@@ -32,29 +38,29 @@ struct hl_glibc_stretch {
 
 /* Follows the ring of arenas into reader->arenas, which a damaged heap may lead astray: then a note
  * says so. 0 or a negative errno. */
-int hl_glibc_read_arenas(struct hl_glibc_reader *reader);
+int hl_glibc_arenas_read(struct hl_glibc_reader *reader);
 
 /* Walks the heaps of arena ${index}, which is not the main one. */
-int hl_glibc_read_arena_heaps(struct hl_glibc_reader *reader, uint32_t index);
+int hl_glibc_arenas_read_heaps(struct hl_glibc_reader *reader, uint32_t index);
 
 /* The key of chunks in thread caches, as the first caches of the arenas have it; 0: not known. */
-uint64_t hl_glibc_tcache_key_of(struct hl_glibc_reader *reader);
+uint64_t hl_glibc_arenas_tcache_key(struct hl_glibc_reader *reader);
 
 /* The next stretch, from mapping *${index} on, which is moved on; empty when there is none. */
-struct hl_glibc_stretch hl_glibc_stretch_next(const struct hl_maps *maps, size_t *index);
+struct hl_glibc_stretch hl_glibc_main_next_stretch(const struct hl_maps *maps, size_t *index);
 
 /* Walks the memory that the break gave main_arena. 0, a negative errno, or what the visitor of
  * blocks said: so all of these. */
-int hl_glibc_read_break(struct hl_glibc_reader *reader);
+int hl_glibc_main_read_break(struct hl_glibc_reader *reader);
 
 /* Walks a piece of main_arena that begins at ${start}, within a stretch that ends at ${end}. Its
  * end in ${ret_end}, which is ${start} when there is none. */
-int hl_glibc_read_piece(struct hl_glibc_reader *reader, uint64_t start, uint64_t end,
-			uint64_t *ret_end);
+int hl_glibc_main_read_piece(struct hl_glibc_reader *reader, uint64_t start, uint64_t end,
+			     uint64_t *ret_end);
 
 /* Whether memory of main_arena is still missing. */
-bool hl_glibc_lacks_pieces(const struct hl_glibc_reader *reader);
+bool hl_glibc_main_lacks_pieces(const struct hl_glibc_reader *reader);
 
 /* Finds blocks that have mappings of their own, and pieces of main_arena that the break could not
  * give. */
-int hl_glibc_read_mappings(struct hl_glibc_reader *reader);
+int hl_glibc_mmapped_read(struct hl_glibc_reader *reader);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* main_arena and mp_ without symbols; see glibc_roots.h. */
-#include "heap/glibc_roots.h"
+/* main_arena and mp_ without symbols; see glibc.h. */
+#include "heap/glibc.h"
 
 #include "base/cleanup.h"
 #include "base/path.h"
-#include "heap/glibc_file.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -25,14 +24,6 @@ struct variables {
 	uint64_t start, length;
 	uint8_t *bytes;
 };
-
-static uint64_t word_at(const uint8_t *bytes)
-{
-	uint64_t word;
-
-	memcpy(&word, bytes, sizeof(word));
-	return word;
-}
 
 /* ---- which file is the libc ---- */
 
@@ -132,7 +123,7 @@ static bool has_bins(const uint8_t *bytes, uint64_t address, const struct hl_gli
 	bool has_empty = false;
 
 	for (uint32_t i = 0; i < HL_GLIBC_BINS; i++) {
-		uint64_t word = word_at(bins + i * 8),
+		uint64_t word = hl_glibc_word(bins + i * 8),
 			 bin = address + layout->arena.bins + (i & ~UINT32_C(1)) * 8 - 16;
 		if (!word || word & 15)
 			return false;
@@ -159,7 +150,7 @@ static uint64_t find_live_arena(struct hl_memory *memory, const struct variables
 		const uint8_t *bytes = variables->bytes + at;
 		uint64_t address = variables->start + at;
 		if (has_bins(bytes, address, layout) &&
-		    ring_closes(memory, address, word_at(bytes + layout->arena.next), layout))
+		    ring_closes(memory, address, hl_glibc_word(bytes + layout->arena.next), layout))
 			return address;
 	}
 	return 0;
@@ -172,14 +163,14 @@ static int mp_votes(const uint8_t *bytes, const struct hl_glibc_layout *layout)
 
 	memcpy(&n_mmaps, bytes + layout->mp.n_mmaps, sizeof(n_mmaps));
 	memcpy(&n_mmaps_max, bytes + layout->mp.n_mmaps_max, sizeof(n_mmaps_max));
-	if (n_mmaps < 0 || word_at(bytes + layout->mp.mmapped_mem) & 4095 ||
-	    word_at(bytes + layout->mp.sbrk_base) & 7)
+	if (n_mmaps < 0 || hl_glibc_word(bytes + layout->mp.mmapped_mem) & 4095 ||
+	    hl_glibc_word(bytes + layout->mp.sbrk_base) & 7)
 		return 0;
-	return (word_at(bytes + layout->mp.top_pad) == 131072) +
-	       (word_at(bytes + layout->mp.arena_test) == 8) + (n_mmaps_max == 65536) +
-	       (word_at(bytes + layout->mp.tcache_bins) == HL_GLIBC_TCACHES) +
-	       (word_at(bytes + layout->mp.tcache_max_bytes) == 1032) +
-	       (word_at(bytes + layout->mp.tcache_count) == 7);
+	return (hl_glibc_word(bytes + layout->mp.top_pad) == 131072) +
+	       (hl_glibc_word(bytes + layout->mp.arena_test) == 8) + (n_mmaps_max == 65536) +
+	       (hl_glibc_word(bytes + layout->mp.tcache_bins) == HL_GLIBC_TCACHES) +
+	       (hl_glibc_word(bytes + layout->mp.tcache_max_bytes) == 1032) +
+	       (hl_glibc_word(bytes + layout->mp.tcache_count) == 7);
 }
 
 #define MP_VOTES_NEEDED 3
@@ -325,7 +316,7 @@ static int find_in_module(struct hl_memory *memory, struct module *module, struc
 	return 0;
 }
 
-int hl_glibc_find(struct hl_memory *memory, struct hl_glibc *ret_glibc, struct hl_error *err)
+int hl_glibc_roots_find(struct hl_memory *memory, struct hl_glibc *ret_glibc, struct hl_error *err)
 {
 	struct module module = {.map = find_libc(&memory->maps)};
 

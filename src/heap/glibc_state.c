@@ -1,30 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Arenas, mp_ and the lists of chunks; see glibc_state.h. Nothing that is read is trusted. */
-#include "heap/glibc_state.h"
+/* Arenas, mp_ and the lists of chunks; see glibc.h. Nothing that is read is trusted. */
+#include "heap/glibc.h"
 
 #include "base/array.h"
-#include "base/search.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define ARENA_FLAGS   4u /* in all versions, behind the lock */
+#define ARENA_FLAGS   4u /* in all versions, after the lock */
 #define NONCONTIGUOUS 2u
 
 #define HUGE_PAGE_MAX  (UINT64_C(1) << 30) /* of x86-64 */
 #define HEAP_MAX_BYTES (UINT64_C(64) << 20)
-
-/* User memory of a chunk begins after two words; its links are the first of it. */
-#define CHUNK_LINK 16u
-
-static uint64_t word_at(const uint8_t *bytes)
-{
-	uint64_t word;
-
-	memcpy(&word, bytes, sizeof(word));
-	return word;
-}
 
 static uint64_t int_at(const uint8_t *bytes)
 {
@@ -34,8 +22,8 @@ static uint64_t int_at(const uint8_t *bytes)
 	return number < 0 ? 0 : (uint64_t)number;
 }
 
-int hl_glibc_read_common(struct hl_memory *memory, const struct hl_glibc *glibc,
-			 struct hl_glibc_common *ret_common)
+int hl_glibc_state_common(struct hl_memory *memory, const struct hl_glibc *glibc,
+			  struct hl_glibc_common *ret_common)
 {
 	const struct hl_glibc_layout *at = glibc->layout;
 	uint8_t bytes[256];
@@ -44,18 +32,18 @@ int hl_glibc_read_common(struct hl_memory *memory, const struct hl_glibc *glibc,
 	if (r < 0)
 		return r;
 	*ret_common = (struct hl_glibc_common){
-		.trim_threshold = word_at(bytes + at->mp.trim_threshold),
-		.mmap_threshold = word_at(bytes + at->mp.mmap_threshold),
-		.arena_max = word_at(bytes + at->mp.arena_max),
+		.trim_threshold = hl_glibc_word(bytes + at->mp.trim_threshold),
+		.mmap_threshold = hl_glibc_word(bytes + at->mp.mmap_threshold),
+		.arena_max = hl_glibc_word(bytes + at->mp.arena_max),
 		.mmapped_blocks = int_at(bytes + at->mp.n_mmaps),
-		.mmapped_bytes = word_at(bytes + at->mp.mmapped_mem),
-		.sbrk_base = word_at(bytes + at->mp.sbrk_base),
-		.tcache_max_bytes = word_at(bytes + at->mp.tcache_max_bytes),
-		.tcache_count = word_at(bytes + at->mp.tcache_count),
+		.mmapped_bytes = hl_glibc_word(bytes + at->mp.mmapped_mem),
+		.sbrk_base = hl_glibc_word(bytes + at->mp.sbrk_base),
+		.tcache_max_bytes = hl_glibc_word(bytes + at->mp.tcache_max_bytes),
+		.tcache_count = hl_glibc_word(bytes + at->mp.tcache_count),
 	};
 	if (at->mp.hp_pagesize) {
-		ret_common->thp_page_bytes = word_at(bytes + at->mp.thp_pagesize);
-		ret_common->hp_page_bytes = word_at(bytes + at->mp.hp_pagesize);
+		ret_common->thp_page_bytes = hl_glibc_word(bytes + at->mp.thp_pagesize);
+		ret_common->hp_page_bytes = hl_glibc_word(bytes + at->mp.hp_pagesize);
 	}
 	return 0;
 }
@@ -66,8 +54,8 @@ static bool has_memory(const struct hl_glibc_arena *arena, const struct hl_glibc
 	return arena->top && arena->top - arena->address >= layout->arena.bytes;
 }
 
-int hl_glibc_read_arena(struct hl_memory *memory, const struct hl_glibc *glibc, uint64_t address,
-			struct hl_glibc_arena *ret_arena)
+int hl_glibc_state_arena(struct hl_memory *memory, const struct hl_glibc *glibc, uint64_t address,
+			 struct hl_glibc_arena *ret_arena)
 {
 	const struct hl_glibc_layout *at = glibc->layout;
 	struct hl_glibc_arena arena = {.address = address};
@@ -78,11 +66,11 @@ int hl_glibc_read_arena(struct hl_memory *memory, const struct hl_glibc *glibc, 
 	if (r < 0)
 		return r;
 	arena.is_contiguous = !(int_at(bytes + ARENA_FLAGS) & NONCONTIGUOUS);
-	arena.top = word_at(bytes + at->arena.top);
-	arena.next = word_at(bytes + at->arena.next);
-	arena.threads = word_at(bytes + at->arena.attached_threads);
-	arena.system_bytes = word_at(bytes + at->arena.system_mem);
-	arena.max_system_bytes = word_at(bytes + at->arena.max_system_mem);
+	arena.top = hl_glibc_word(bytes + at->arena.top);
+	arena.next = hl_glibc_word(bytes + at->arena.next);
+	arena.threads = hl_glibc_word(bytes + at->arena.attached_threads);
+	arena.system_bytes = hl_glibc_word(bytes + at->arena.system_mem);
+	arena.max_system_bytes = hl_glibc_word(bytes + at->arena.max_system_mem);
 	memcpy(arena.fastbins, bytes + at->arena.fastbins, sizeof(arena.fastbins));
 	memcpy(arena.bins, bytes + at->arena.bins, sizeof(arena.bins));
 	if (!has_memory(&arena, at)) {
@@ -97,7 +85,7 @@ int hl_glibc_read_arena(struct hl_memory *memory, const struct hl_glibc *glibc, 
 	return 0;
 }
 
-uint64_t hl_glibc_heap_alignment(const struct hl_glibc_common *common)
+uint64_t hl_glibc_state_heap_alignment(const struct hl_glibc_common *common)
 {
 	uint64_t page = common->hp_page_bytes;
 
@@ -115,10 +103,11 @@ struct list {
 	bool has_safe_links; /* xored with their own address >> 12 */
 };
 
-/* The chunk after ${chunk}; 0 at the end, or where the list cannot be followed. */
+/* The chunk after ${chunk}, whose links are the first words of its block; 0 at the end, or where
+ * the list cannot be followed. */
 static uint64_t list_next(const struct list *list, uint64_t chunk)
 {
-	uint64_t at = chunk + CHUNK_LINK, link;
+	uint64_t at = chunk + HL_CHUNK_BLOCK, link;
 
 	if (hl_memory_read(list->memory, at, &link, sizeof(link)) < 0)
 		return 0;
@@ -146,7 +135,7 @@ static int list_collect(const struct list *list, uint64_t chunk, struct hl_addre
 	return 0;
 }
 
-int hl_glibc_fastbin_chunks(struct hl_memory *memory, const struct hl_glibc *glibc,
+int hl_glibc_state_fastbins(struct hl_memory *memory, const struct hl_glibc *glibc,
 			    const struct hl_glibc_arena *arena, struct hl_addresses *chunks)
 {
 	const struct list list = {memory, 0, 0, glibc->layout->safe_linking};
@@ -158,12 +147,12 @@ int hl_glibc_fastbin_chunks(struct hl_memory *memory, const struct hl_glibc *gli
 	return 0;
 }
 
-int hl_glibc_bin_chunks(struct hl_memory *memory, const struct hl_glibc *glibc,
+int hl_glibc_state_bins(struct hl_memory *memory, const struct hl_glibc *glibc,
 			const struct hl_glibc_arena *arena, struct hl_addresses *chunks)
 {
 	for (uint32_t i = 0; i < HL_GLIBC_BINS; i += 2) {
 		/* a bin poses as a chunk whose links are its two words */
-		uint64_t bin = arena->address + glibc->layout->arena.bins + i * 8 - CHUNK_LINK;
+		uint64_t bin = arena->address + glibc->layout->arena.bins + i * 8 - HL_CHUNK_BLOCK;
 		const struct list list = {memory, bin, 0, false};
 		if (arena->bins[i] != bin && list_collect(&list, arena->bins[i], chunks) < 0)
 			return -ENOMEM;
@@ -172,53 +161,99 @@ int hl_glibc_bin_chunks(struct hl_memory *memory, const struct hl_glibc *glibc,
 	return 0;
 }
 
-int hl_glibc_tcache_chunks(struct hl_memory *memory, const struct hl_glibc *glibc, uint64_t address,
-			   struct hl_addresses *chunks)
+int hl_glibc_state_tcache(struct hl_memory *memory, const struct hl_glibc *glibc, uint64_t address,
+			  struct hl_addresses *chunks)
 {
-	const struct list list = {memory, 0, CHUNK_LINK, glibc->layout->safe_linking};
+	const struct list list = {memory, 0, HL_CHUNK_BLOCK, glibc->layout->safe_linking};
 	uint8_t bytes[1024];
 	const uint8_t *heads = bytes + glibc->layout->tcache_bytes - 8 * HL_GLIBC_TCACHES;
 
 	if (hl_memory_read(memory, address, bytes, glibc->layout->tcache_bytes) < 0)
 		return 0;
 	for (uint32_t i = 0; i < HL_GLIBC_TCACHES; i++) {
-		uint64_t head = word_at(heads + i * 8);
-		if (head && !(head & 15) && list_collect(&list, head - CHUNK_LINK, chunks) < 0)
+		uint64_t head = hl_glibc_word(heads + i * 8);
+		if (head && !(head & 15) && list_collect(&list, head - HL_CHUNK_BLOCK, chunks) < 0)
 			return -ENOMEM;
 	}
 	hl_addresses_sort(chunks);
 	return 0;
 }
 
-/* ---- addresses ---- */
+/* ---- thread caches ---- */
 
-static int compare(const void *a, const void *b)
+uint64_t hl_glibc_state_tcache_size(const struct hl_glibc_layout *layout)
 {
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
+	return (layout->tcache_bytes + HL_CHUNK_HEADER + 15) & ~UINT64_C(15);
 }
 
-void hl_addresses_sort(struct hl_addresses *addresses)
+/* The second words of ${chunks}, if they are all alike. */
+static uint64_t common_key(struct hl_memory *memory, const struct hl_addresses *chunks)
 {
-	size_t kept = 0;
+	uint64_t key = 0, word;
 
-	if (!addresses->count)
-		return;
-	qsort(addresses->addresses, addresses->count, sizeof(*addresses->addresses), compare);
-	for (size_t i = 1; i < addresses->count; i++)
-		if (addresses->addresses[i] != addresses->addresses[kept])
-			addresses->addresses[++kept] = addresses->addresses[i];
-	addresses->count = kept + 1;
+	for (size_t i = 0; i < chunks->count; i++) {
+		uint64_t at = chunks->addresses[i] + HL_CHUNK_BLOCK + 8;
+		if (hl_memory_read(memory, at, &word, sizeof(word)) < 0)
+			continue;
+		if (!key)
+			key = word;
+		else if (word != key)
+			return 0;
+	}
+	return key;
 }
 
-void hl_addresses_release(struct hl_addresses *addresses)
+uint64_t hl_glibc_state_tcache_key(struct hl_memory *memory, const struct hl_glibc *glibc,
+				   uint64_t address)
 {
-	free(addresses->addresses);
-	*addresses = (struct hl_addresses){0};
+	struct hl_addresses chunks = {0};
+	uint64_t head, key = 0;
+
+	if (hl_memory_read(memory, address + 8, &head, sizeof(head)) < 0 ||
+	    (head & ~HL_CHUNK_FLAGS) != hl_glibc_state_tcache_size(glibc->layout))
+		return 0;
+	if (hl_glibc_state_tcache(memory, glibc, address + HL_CHUNK_BLOCK, &chunks) == 0)
+		key = common_key(memory, &chunks);
+	hl_addresses_release(&chunks);
+	return key;
 }
 
-size_t hl_addresses_at(const struct hl_addresses *addresses, uint64_t address)
+/* Whether the block at ${address} can be a tcache: lists are empty where their count is 0, and
+ * nowhere else. */
+static bool is_tcache(struct hl_memory *memory, const struct hl_glibc_layout *layout,
+		      uint64_t address)
 {
-	return HL_LOWER_BOUND(i, addresses->count, addresses->addresses[i] < address);
+	uint8_t bytes[1024];
+	const uint8_t *heads = bytes + layout->tcache_bytes - 8 * HL_GLIBC_TCACHES;
+
+	if (hl_memory_read(memory, address, bytes, layout->tcache_bytes) < 0)
+		return false;
+	for (uint32_t i = 0; i < HL_GLIBC_TCACHES; i++) {
+		uint64_t head;
+		uint16_t count = 0;
+		memcpy(&count, bytes + i * layout->tcache_count_bytes, layout->tcache_count_bytes);
+		memcpy(&head, heads + i * 8, sizeof(head));
+		if (!head != !count || head & 15)
+			return false;
+	}
+	return true;
+}
+
+int hl_glibc_state_cached(struct hl_memory *memory, const struct hl_glibc *glibc,
+			  const struct hl_addresses *blocks, struct hl_addresses *chunks)
+{
+	for (size_t i = 0; i < blocks->count; i++)
+		if (is_tcache(memory, glibc->layout, blocks->addresses[i]) &&
+		    hl_glibc_state_tcache(memory, glibc, blocks->addresses[i], chunks) < 0)
+			return -ENOMEM;
+	hl_addresses_sort(chunks);
+	return 0;
+}
+
+bool hl_glibc_state_has_key(struct hl_memory *memory, uint64_t address, uint64_t key)
+{
+	uint64_t word;
+
+	return hl_memory_read(memory, address + HL_CHUNK_BLOCK + 8, &word, sizeof(word)) == 0 &&
+	       word == key;
 }

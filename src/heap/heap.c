@@ -2,13 +2,14 @@
 /* The heap of a process: joins walk, pages in memory, and facts of the process. */
 #include "heap/heap.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/compiler.h"
-#include "heap/glibc_heap.h"
+#include "heap/glibc_reader.h"
 #include "heap/other_allocators.h"
-#include "heap/rss.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +55,7 @@ static void add_remedy(const struct hl_other_found *unknown, const struct hl_hea
 		snprintf(err->text + length, sizeof(err->text) - length, "; %s", remedy);
 }
 
-/* An allocator beside glibc's: memory without a file is taken for its own. */
+/* An allocator beside glibc's: memory without a file counts as its own. */
 static int note_other(const struct hl_other_found *other, struct hl_heap *heap)
 {
 	static const enum hl_anonymous_kind its_own[] = {HL_ANONYMOUS_BREAK, HL_ANONYMOUS_OTHER};
@@ -78,7 +79,7 @@ static int read_heap(struct hl_memory *memory, const struct hl_heap_settings *se
 {
 	struct hl_other_found other = hl_other_allocator_library(&memory->maps);
 	struct hl_glibc glibc;
-	int r = hl_glibc_find(memory, &glibc, err);
+	int r = hl_glibc_roots_find(memory, &glibc, err);
 
 	if (r == 0)
 		r = hl_glibc_heap_read(memory, &glibc, settings, heap, err);
@@ -136,7 +137,7 @@ int hl_heap_read(pid_t pid, const struct hl_heap_settings *settings, struct hl_h
 		return hl_error_set(err, -ENOMEM, "out of memory");
 	int r = hl_process_facts_read(pid, &heap->process, err);
 	if (r == 0)
-		r = hl_memory_open_live(pid, &memory, err);
+		r = hl_memory_live_open(pid, &memory, err);
 	return finish(r, memory, settings, heap, ret_heap, err);
 }
 
@@ -150,7 +151,7 @@ int hl_heap_read_core(const char *path, const struct hl_heap_settings *settings,
 		return hl_error_set(err, -ENOMEM, "out of memory");
 	heap->from_core = true;
 	heap->was_stopped = true;
-	int r = hl_memory_open_core(path, &memory, &heap->process, err);
+	int r = hl_memory_core_open(path, &memory, &heap->process, err);
 	return finish(r, memory, settings, heap, ret_heap, err);
 }
 
@@ -181,6 +182,19 @@ void hl_heap_total(const struct hl_heap *heap, struct hl_heap_arena *ret_total)
 		total.overhead_bytes += arena->overhead_bytes;
 	}
 	*ret_total = total;
+}
+
+int hl_heap_note(struct hl_heap *heap, const char *format, ...)
+{
+	va_list arguments;
+
+	if (HL_ARRAY_RESERVE(heap->notes, heap->note_capacity, heap->note_count + 1) < 0)
+		return -ENOMEM;
+	struct hl_heap_note *note = &heap->notes[heap->note_count++];
+	va_start(arguments, format);
+	vsnprintf(note->text, sizeof(note->text), format, arguments);
+	va_end(arguments);
+	return 0;
 }
 
 void hl_heap_free(struct hl_heap *heap)

@@ -13,12 +13,31 @@
 #pragma once
 
 #include "base/error.h"
-#include "heap/anonymous.h"
-#include "heap/carrier.h"
+#include "heap/carriers.h"
 #include "process/process.h"
 
 #include <stdbool.h>
 #include <stdint.h>
+
+/*
+ * Who has mapped private memory that is no heap of glibc's, as far as the process shows it: by what
+ * lies in it, where it lies, and which runtime is loaded. What shows nothing is `other`.
+ */
+enum hl_anonymous_kind {
+	HL_ANONYMOUS_VARIABLES, /* .data and .bss, and other pages of files that were written to */
+	HL_ANONYMOUS_CODE,
+	HL_ANONYMOUS_PYTHON,
+	HL_ANONYMOUS_V8,
+	HL_ANONYMOUS_JAVA,
+	HL_ANONYMOUS_JVM,
+	HL_ANONYMOUS_GO,
+	HL_ANONYMOUS_BREAK,
+	HL_ANONYMOUS_OTHER,
+	HL_ANONYMOUS_COUNT,
+};
+
+/* As reports show them: "Python objects (pymalloc's arenas)". */
+extern const char *const hl_rss_anonymous_names[HL_ANONYMOUS_COUNT];
 
 /* One arena of glibc. */
 struct hl_heap_arena {
@@ -72,7 +91,7 @@ struct hl_heap_note {
 };
 
 struct hl_heap {
-	struct hl_process_facts process; /* of a core: as far as it tells */
+	struct hl_process_facts process; /* of a core: what it holds of them */
 	bool from_core;
 	bool was_stopped; /* nothing moved while it was read */
 	bool is_stripped; /* no function of the allocator can be found, so none can be traced */
@@ -124,5 +143,8 @@ int hl_heap_read_core(const char *path, const struct hl_heap_settings *settings,
 
 /* Sums over all arenas. */
 void hl_heap_total(const struct hl_heap *heap, struct hl_heap_arena *ret_total);
+
+/* Appends a sentence. 0 or -ENOMEM. */
+int hl_heap_note(struct hl_heap *heap, const char *format, ...) HL_PRINTF(2, 3);
 
 void hl_heap_free(struct hl_heap *heap); /* NULL is fine */

@@ -26,10 +26,24 @@ struct hl_log2_histogram {
 };
 
 /* The slot that a block of ${bytes} belongs to. */
-uint32_t hl_log2_slot(const struct hl_log2_shape *shape, uint64_t bytes);
+static inline uint32_t hl_log2_slot(const struct hl_log2_shape *shape, uint64_t bytes)
+{
+	uint64_t units = bytes / shape->start;
+	if (shape->is_erts && units < UINT64_MAX)
+		units++;
+	uint32_t slot = units ? 63u - (uint32_t)__builtin_clzll(units) : 0;
+	return slot < shape->width ? slot : shape->width - 1;
+}
 
-/* The smallest size in ${slot}; 0 for the first. */
-uint64_t hl_log2_first(const struct hl_log2_shape *shape, uint32_t slot);
+/* The smallest size in ${slot}; 0 for the first. A start of 2^28 and 32 slots stay below 2^60. */
+static inline uint64_t hl_log2_first(const struct hl_log2_shape *shape, uint32_t slot)
+{
+	uint64_t power = UINT64_C(1) << slot;
+	return slot ? shape->start * (shape->is_erts ? power - 1 : power) : 0;
+}
 
 /* One more than the largest size in ${slot}; UINT64_MAX for the last. */
-uint64_t hl_log2_end(const struct hl_log2_shape *shape, uint32_t slot);
+static inline uint64_t hl_log2_end(const struct hl_log2_shape *shape, uint32_t slot)
+{
+	return slot + 1 < shape->width ? hl_log2_first(shape, slot + 1) : UINT64_MAX;
+}

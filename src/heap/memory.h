@@ -22,7 +22,7 @@ struct hl_memory_kind {
 	int (*read)(struct hl_memory *memory, uint64_t address, void *bytes, size_t length);
 	/* Appends the present pages in [${start}, ${end}), page-aligned. 0 or a negative errno. */
 	int (*scan)(struct hl_memory *memory, uint64_t start, uint64_t end, struct hl_pages *pages);
-	/* Opens the file behind ${map}; a descriptor or a negative errno. */
+	/* Opens the file of ${map}; a descriptor or a negative errno. */
 	int (*open_file)(struct hl_memory *memory, const struct hl_map *map);
 	/* Has the process stand still, and reads its mappings again; and lets it go on. NULL where
 	 * nothing moves. 0 or a negative errno with a sentence. */
@@ -73,9 +73,9 @@ static inline void hl_memory_free(struct hl_memory *memory)
 }
 
 /* The memory of ${pid}. 0; -ESRCH; -EACCES; -ENOMEM, with a sentence. */
-int hl_memory_open_live(pid_t pid, struct hl_memory **ret_memory, struct hl_error *err);
+int hl_memory_live_open(pid_t pid, struct hl_memory **ret_memory, struct hl_error *err);
 
-/* The memory in a core file, and what it tells of the process: ${facts}, empty, to be released also
+/* The memory in a core file, and what it says of the process: ${facts}, empty, to be released also
  * on failure. 0; -EBADMSG when it is not a core file; another negative errno, with a sentence. */
-int hl_memory_open_core(const char *path, struct hl_memory **ret_memory,
+int hl_memory_core_open(const char *path, struct hl_memory **ret_memory,
 			struct hl_process_facts *facts, struct hl_error *err);

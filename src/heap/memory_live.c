@@ -172,7 +172,7 @@ static int check_access(struct hl_memory *memory, pid_t pid, struct hl_error *er
 	return r == -ESRCH ? hl_error_set(err, r, "there is no process '%d'", (int)pid) : 0;
 }
 
-int hl_memory_open_live(pid_t pid, struct hl_memory **ret_memory, struct hl_error *err)
+int hl_memory_live_open(pid_t pid, struct hl_memory **ret_memory, struct hl_error *err)
 {
 	struct live_memory *live = calloc(1, sizeof(*live));
 

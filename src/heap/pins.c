@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Pinned pages; see pins.h. */
-#include "heap/pins.h"
+/* Pinned pages; see account.h. */
+#include "heap/account.h"
 
 #include "base/array.h"
 

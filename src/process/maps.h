@@ -14,7 +14,7 @@ enum hl_map_flag {
 	HL_MAP_WRITE = 1 << 1,
 	HL_MAP_EXEC = 1 << 2,
 	HL_MAP_SHARED = 1 << 3,
-	HL_MAP_RECORDER = 1 << 4, /* heapline's own; set by those who know, hl_memory_open_live() */
+	HL_MAP_RECORDER = 1 << 4, /* heapline's own; set by those who know, hl_memory_live_open() */
 };
 
 struct hl_map {

@@ -6,8 +6,8 @@
  *	other	a version of glibc, whose heap is laid out; then its damage, 12 bytes each: the
  *part, the word there, and what is written to it; or a page that is taken away
  */
-#include "heap/glibc_heap.h"
-#include "heap/glibc_roots.h"
+#include "heap/glibc.h"
+#include "heap/glibc_reader.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -49,7 +49,7 @@ static void read_image(struct builder *builder)
 	struct hl_glibc glibc;
 
 	require(heap);
-	if (hl_glibc_find(&builder->image.base, &glibc, NULL) == 0 &&
+	if (hl_glibc_roots_find(&builder->image.base, &glibc, NULL) == 0 &&
 	    hl_glibc_heap_read(&builder->image.base, &glibc, &settings, heap, NULL) == 0)
 		check(heap);
 	hl_heap_free(heap);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Carriers and the slots of their histograms. */
-#include "heap/carrier.h"
+#include "heap/carriers.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Heaps of each version of glibc, whole and damaged, walked in images that are made up here. */
-#include "heap/glibc_file.h"
-#include "heap/glibc_heap.h"
-#include "heap/glibc_roots.h"
+#include "heap/glibc.h"
+#include "heap/glibc_reader.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -24,7 +23,7 @@ static int read_image(struct builder *builder, const struct hl_heap_settings *se
 {
 	struct hl_heap *heap = calloc(1, sizeof(*heap));
 	struct hl_glibc glibc;
-	int r = heap ? hl_glibc_find(&builder->image.base, &glibc, NULL) : -ENOMEM;
+	int r = heap ? hl_glibc_roots_find(&builder->image.base, &glibc, NULL) : -ENOMEM;
 
 	if (r == 0)
 		r = hl_glibc_heap_read(&builder->image.base, &glibc, settings, heap, NULL);
@@ -88,7 +87,7 @@ static void roots_are_confirmed_by_file_and_memory(void **state)
 
 	(void)state;
 	builder_make(&builder, &versions[10]);
-	assert_int_equal(hl_glibc_find(&builder.image.base, &glibc, NULL), 0);
+	assert_int_equal(hl_glibc_roots_find(&builder.image.base, &glibc, NULL), 0);
 	assert_true(glibc.is_confirmed);
 	assert_int_equal(glibc.main_arena, MAIN_ARENA);
 	assert_int_equal(glibc.mp, MP);
@@ -105,7 +104,7 @@ static void tunables_do_not_hide_the_roots(void **state)
 	*builder_word(&builder, MP + 8) = 1 << 20;    /* top_pad */
 	*builder_word(&builder, MP + 24) = 3;	      /* arena_test */
 	*builder_word(&builder, MP + 104 + 8) = 4096; /* tcache_max_bytes */
-	assert_int_equal(hl_glibc_find(&builder.image.base, &glibc, NULL), 0);
+	assert_int_equal(hl_glibc_roots_find(&builder.image.base, &glibc, NULL), 0);
 	assert_int_equal(glibc.mp, MP);
 	image_release(&builder.image);
 }
@@ -118,7 +117,7 @@ static void a_file_without_initial_values_is_no_obstacle(void **state)
 	(void)state;
 	builder_make(&builder, &versions[10]);
 	memset(builder.file + FILE_DATA, 0, DATA_PAGES * IMAGE_PAGE);
-	assert_int_equal(hl_glibc_find(&builder.image.base, &glibc, NULL), 0);
+	assert_int_equal(hl_glibc_roots_find(&builder.image.base, &glibc, NULL), 0);
 	assert_false(glibc.is_confirmed);
 	assert_int_equal(glibc.main_arena, MAIN_ARENA);
 	image_release(&builder.image);
@@ -133,7 +132,7 @@ static void symbols_agree_with_what_is_found_without_them(void **state)
 	uint64_t bias = 0;
 
 	(void)state;
-	assert_int_equal(hl_memory_open_live(getpid(), &memory, NULL), 0);
+	assert_int_equal(hl_memory_live_open(getpid(), &memory, NULL), 0);
 	for (size_t i = 0; i < memory->maps.count && !bias; i++) {
 		const struct hl_map *map = &memory->maps.maps[i];
 		if (!strstr(map->path, "libc.so.6"))
@@ -146,7 +145,7 @@ static void symbols_agree_with_what_is_found_without_them(void **state)
 		elf_end(elf);
 		close(fd);
 	}
-	int r = hl_glibc_find(memory, &glibc, NULL);
+	int r = hl_glibc_roots_find(memory, &glibc, NULL);
 	hl_memory_free(memory);
 	if (!symbols.main_arena)
 		skip();
@@ -169,7 +168,7 @@ static void unknown_versions_are_refused(void **state)
 		version.minor = unknown[i];
 		builder_make(&builder, &version);
 		err.text[0] = '\0';
-		assert_int_equal(hl_glibc_find(&builder.image.base, &glibc, &err), -ENOTSUP);
+		assert_int_equal(hl_glibc_roots_find(&builder.image.base, &glibc, &err), -ENOTSUP);
 		assert_non_null(strstr(err.text, "versions 2.26 to 2.41"));
 		image_release(&builder.image);
 	}
@@ -258,7 +257,7 @@ static void rings_that_do_not_lead_back_are_left(void **state)
 	(void)state;
 	builder_make(&builder, &versions[10]);
 	struct hl_glibc glibc;
-	assert_int_equal(hl_glibc_find(&builder.image.base, &glibc, NULL), 0);
+	assert_int_equal(hl_glibc_roots_find(&builder.image.base, &glibc, NULL), 0);
 	*builder_word(&builder, second + 2160) = second;
 	heap = calloc(1, sizeof(*heap));
 	assert_int_equal(hl_glibc_heap_read(&builder.image.base, &glibc, &plain, heap, NULL), 0);
@@ -467,7 +466,7 @@ static void a_visitor_ends_the_walk(void **state)
 
 	(void)state;
 	builder_make(&builder, &versions[10]);
-	assert_int_equal(hl_glibc_find(&builder.image.base, &glibc, NULL), 0);
+	assert_int_equal(hl_glibc_roots_find(&builder.image.base, &glibc, NULL), 0);
 	assert_int_equal(hl_glibc_heap_read(&builder.image.base, &glibc, &settings, &heap, NULL),
 			 7);
 	hl_carriers_release(&heap.carriers);

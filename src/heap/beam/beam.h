@@ -9,9 +9,9 @@
 #pragma once
 
 #include "base/error.h"
-#include "heap/allocation.h"
+#include "heap/allocations.h"
 #include "heap/beam/instance.h"
-#include "heap/carrier.h"
+#include "heap/carriers.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -6,10 +6,10 @@
  */
 #pragma once
 
-#include "heap/allocation.h"
+#include "heap/allocations.h"
 #include "heap/beam/instance.h"
 #include "heap/beam/term.h"
-#include "heap/carrier.h"
+#include "heap/carriers.h"
 
 enum hl_beam_answer {
 	HL_BEAM_VALUE,	      /* the term goes on with what the function returned */

@@ -9,7 +9,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "heap/allocation.h"
+#include "heap/allocations.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The list of carriers. */
-#include "heap/carrier.h"
+#include "heap/carriers.h"
 
 #include "base/array.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The walk from chunk to chunk; see glibc_walk.h. */
-#include "heap/glibc_walk.h"
+/* The walk from chunk to chunk; see glibc_walker.h. */
+#include "heap/glibc_walker.h"
 
 #include "base/array.h"
 #include "base/compiler.h"
@@ -28,8 +28,8 @@ enum step {
 struct hl_glibc_walker {
 	struct hl_memory *memory;
 	const struct hl_glibc *glibc;
-	struct hl_glibc_walk_settings settings;
-	struct hl_glibc_walk_counts counts;
+	struct hl_glibc_walker_settings settings;
+	struct hl_glibc_walker_counts counts;
 	struct hl_run run;
 	struct hl_pages pages;
 	size_t page_run; /* of the window */
@@ -38,7 +38,7 @@ struct hl_glibc_walker {
 	struct hl_chunk *batch;
 	size_t batch_count;
 	uint64_t at;	  /* the header that is looked at next */
-	uint64_t anchor;  /* what was told of ends here: a chunk begins */
+	uint64_t anchor;  /* what was reported ends here: a chunk begins */
 	uint64_t pending; /* the chunk before ${at}, of which it is not known whether it is in use;
 			     0: none */
 	uint64_t pending_size;
@@ -49,14 +49,6 @@ struct hl_glibc_walker {
 	size_t fastbin, tcache; /* cursors */
 	int error;
 };
-
-static uint64_t word_at(const uint8_t *bytes)
-{
-	uint64_t word;
-
-	memcpy(&word, bytes, sizeof(word));
-	return word;
-}
 
 static uint64_t lower(uint64_t a, uint64_t b)
 {
@@ -117,7 +109,7 @@ static int scan_pages(struct hl_glibc_walker *walker)
 	return r;
 }
 
-/* ---- telling ---- */
+/* ---- reporting ---- */
 
 /* Whether ${address} is in ${set}, asked in rising order. */
 static bool in_set(const struct hl_addresses *set, size_t *cursor, uint64_t address)
@@ -127,10 +119,10 @@ static bool in_set(const struct hl_addresses *set, size_t *cursor, uint64_t addr
 	return *cursor < set->count && set->addresses[*cursor] == address;
 }
 
-/* Tells blocks in use from those in lists, which their neighbours take for used. */
+/* Finds the cached ones among blocks that their neighbours mark as used. */
 static void classify(struct hl_glibc_walker *walker)
 {
-	const struct hl_glibc_walk_settings *settings = &walker->settings;
+	const struct hl_glibc_walker_settings *settings = &walker->settings;
 
 	for (size_t i = 0; i < walker->batch_count; i++) {
 		struct hl_chunk *chunk = &walker->batch[i];
@@ -145,7 +137,7 @@ static void classify(struct hl_glibc_walker *walker)
 	}
 }
 
-/* Tells what is in the batch; ${anchor} is where it ends. */
+/* Reports what is in the batch; ${anchor} is where it ends. */
 static int flush(struct hl_glibc_walker *walker, uint64_t anchor)
 {
 	int r = 0;
@@ -221,7 +213,7 @@ static enum step finish_at_guard(struct hl_glibc_walker *walker, uint64_t head)
 	if (r < 0)
 		return fail(walker, r);
 	uint64_t expected = run->is_main ? GUARD_BYTES : 0, guards = 2 * GUARD_BYTES;
-	if ((word_at(second + 8) & ~HL_CHUNK_FLAGS) != expected)
+	if ((hl_glibc_word(second + 8) & ~HL_CHUNK_FLAGS) != expected)
 		return STEP_INCONSISTENT;
 	if (run->is_main && (walker->at + guards) % walker->memory->page_bytes)
 		guards += GUARD_BYTES; /* the old top was too small to be a chunk */
@@ -240,7 +232,8 @@ static enum step meet_odd(struct hl_glibc_walker *walker, uint64_t head)
 
 static bool is_keyed(const struct hl_glibc_walker *walker, const uint8_t *header, uint64_t size)
 {
-	return word_at(header + 24) == walker->settings.tcache_key && walker->settings.tcache_key &&
+	return hl_glibc_word(header + 24) == walker->settings.tcache_key &&
+	       walker->settings.tcache_key &&
 	       size <= walker->settings.tcache_max_bytes + HL_CHUNK_HEADER;
 }
 
@@ -254,8 +247,8 @@ static enum step step_on(struct hl_glibc_walker *walker)
 	    (r = window_move(walker, at)) < 0)
 		return fail(walker, r);
 	const uint8_t *header = walker->window + (at - walker->window_start);
-	uint64_t head = word_at(header + 8), size = head & ~HL_CHUNK_FLAGS;
-	if (HL_UNLIKELY(!resolve(walker, word_at(header), head)))
+	uint64_t head = hl_glibc_word(header + 8), size = head & ~HL_CHUNK_FLAGS;
+	if (HL_UNLIKELY(!resolve(walker, hl_glibc_word(header), head)))
 		return STEP_INCONSISTENT;
 	if (HL_UNLIKELY(walker->batch_count >= BATCH) && (r = flush(walker, at)) != 0) {
 		walker->error = r;
@@ -284,7 +277,7 @@ static bool look_for_top(struct hl_glibc_walker *walker)
 	uint64_t old_end = walker->run.end;
 
 	if (!walker->run.top ||
-	    hl_glibc_read_arena(walker->memory, walker->glibc, walker->run.arena, &arena) < 0)
+	    hl_glibc_state_arena(walker->memory, walker->glibc, walker->run.arena, &arena) < 0)
 		return false;
 	uint64_t end = arena.top + arena.top_bytes;
 	if (arena.top < walker->run.start || end < arena.top || end <= walker->anchor ||
@@ -329,24 +322,24 @@ static int collect_known(struct hl_glibc_walker *walker)
 	struct hl_glibc_arena arena;
 
 	walker->has_known = true;
-	if (hl_glibc_read_arena(walker->memory, walker->glibc, walker->run.arena, &arena) < 0)
+	if (hl_glibc_state_arena(walker->memory, walker->glibc, walker->run.arena, &arena) < 0)
 		return 0;
-	int r = hl_glibc_fastbin_chunks(walker->memory, walker->glibc, &arena, &walker->known);
+	int r = hl_glibc_state_fastbins(walker->memory, walker->glibc, &arena, &walker->known);
 	return r < 0 ? r
-		     : hl_glibc_bin_chunks(walker->memory, walker->glibc, &arena, &walker->known);
+		     : hl_glibc_state_bins(walker->memory, walker->glibc, &arena, &walker->known);
 }
 
-static uint64_t next_known(const struct hl_glibc_walker *walker, uint64_t behind)
+static uint64_t next_known(const struct hl_glibc_walker *walker, uint64_t from)
 {
-	size_t i = hl_addresses_at(&walker->known, behind + HL_CHUNK_MIN);
+	size_t i = hl_addresses_at(&walker->known, from + HL_CHUNK_MIN);
 	uint64_t next = i < walker->known.count ? walker->known.addresses[i] : UINT64_MAX;
 
-	if (walker->run.top > behind && walker->run.top < next)
+	if (walker->run.top > from && walker->run.top < next)
 		next = walker->run.top;
 	return lower(next, walker->run.end);
 }
 
-/* Tells what fitted, and that what lies after it up to the next known chunk is unscanned. */
+/* Reports what fitted, and all from there to the next known chunk as unscanned. */
 static int give_up(struct hl_glibc_walker *walker)
 {
 	uint64_t from = walker->pending ? walker->pending : walker->at;
@@ -382,9 +375,9 @@ static int begin_run(struct hl_glibc_walker *walker, const struct hl_run *run)
 	walker->fastbins.count = 0;
 	walker->fastbin = 0;
 	walker->tcache = 0;
-	int r = hl_glibc_read_arena(walker->memory, walker->glibc, run->arena, &arena);
+	int r = hl_glibc_state_arena(walker->memory, walker->glibc, run->arena, &arena);
 	if (r == 0)
-		r = hl_glibc_fastbin_chunks(walker->memory, walker->glibc, &arena,
+		r = hl_glibc_state_fastbins(walker->memory, walker->glibc, &arena,
 					    &walker->fastbins);
 	if (r == 0)
 		r = scan_pages(walker);
@@ -415,7 +408,7 @@ int hl_glibc_walker_run(struct hl_glibc_walker *walker, const struct hl_run *run
 }
 
 int hl_glibc_walker_new(struct hl_memory *memory, const struct hl_glibc *glibc,
-			const struct hl_glibc_walk_settings *settings,
+			const struct hl_glibc_walker_settings *settings,
 			struct hl_glibc_walker **ret_walker)
 {
 	struct hl_glibc_walker *walker = calloc(1, sizeof(*walker));
@@ -435,7 +428,7 @@ int hl_glibc_walker_new(struct hl_memory *memory, const struct hl_glibc *glibc,
 	return 0;
 }
 
-const struct hl_glibc_walk_counts *hl_glibc_walker_counts(const struct hl_glibc_walker *walker)
+const struct hl_glibc_walker_counts *hl_glibc_walker_counts(const struct hl_glibc_walker *walker)
 {
 	return &walker->counts;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The list of allocations by origin and type. */
-#include "heap/allocation.h"
+#include "heap/allocations.h"
 
 #include "base/array.h"
 

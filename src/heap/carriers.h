@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Carriers: the large segments that an allocator got from the system and hands out in blocks. What
- * views of carriers know, whether they were read from a process' memory, from a core file, or told
- * by a BEAM.
+ * views of carriers know, whether they were read from a process' memory, from a core file, or
+ * reported by a BEAM.
  */
 #pragma once
 

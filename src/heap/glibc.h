@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * glibc's allocator in the memory of a process, and in the file of a libc or of a static program:
+ * where its fields lie, where its roots are, and what they say. Nothing that is read is trusted.
+ *
+ * Words of glibc: an arena (malloc_state) owns heaps, from which it cuts chunks; mp_ (malloc_par)
+ * has what is common to all arenas; each thread keeps freed chunks in its tcache.
+ *
+ * A chunk begins with two words: the size of the one before, when that one is free (else the word
+ * belongs to the block before: its last one), and its own size with three flags. Whether it is in
+ * use, its successor says. Blocks begin after the two words.
+ */
+#pragma once
+
+#include "elf/elf.h"
+#include "heap/addresses.h"
+#include "heap/memory.h"
+
+#include <string.h>
+
+#define HL_CHUNK_MIN	32u
+#define HL_CHUNK_HEADER 8u  /* what a chunk takes besides what the program may use */
+#define HL_CHUNK_BLOCK	16u /* from the chunk to its block */
+
+#define HL_CHUNK_IN_USE_BEFORE UINT64_C(1) /* flags of a size */
+#define HL_CHUNK_MMAPPED       UINT64_C(2)
+#define HL_CHUNK_FLAGS	       UINT64_C(7)
+
+/* A word of what was read. */
+static inline uint64_t hl_glibc_word(const uint8_t *bytes)
+{
+	uint64_t word;
+	memcpy(&word, bytes, sizeof(word));
+	return word;
+}
+
+/* ---- glibc_layout.c: where fields lie, by version, on 64-bit machines ---- */
+
+#define HL_GLIBC_FASTBINS 10u
+#define HL_GLIBC_BINS	  254u /* words: 127 lists with two ends */
+#define HL_GLIBC_TCACHES  64u  /* lists of a tcache */
+
+/* What distinguishes a chunk in a tcache from one in use. */
+enum hl_tcache_key {
+	HL_TCACHE_KEY_NONE,    /* only by following the lists */
+	HL_TCACHE_KEY_POINTER, /* its second word is the address of the tcache */
+	HL_TCACHE_KEY_RANDOM,  /* its second word is a random number, one for the process */
+};
+
+/* Offsets in bytes. */
+struct hl_glibc_layout {
+	uint32_t first_minor, last_minor; /* of 2.x, for which it holds */
+	struct {
+		uint32_t fastbins, top, bins, next, attached_threads, system_mem, max_system_mem;
+		uint32_t bytes; /* of the whole struct */
+	} arena;
+	struct {
+		uint32_t trim_threshold, top_pad, mmap_threshold, arena_test, arena_max;
+		uint32_t thp_pagesize, hp_pagesize; /* 0: this version has none */
+		uint32_t n_mmaps, n_mmaps_max, mmapped_mem, sbrk_base;
+		uint32_t tcache_bins, tcache_max_bytes, tcache_count;
+		uint32_t bytes;
+	} mp;
+	uint32_t heap_info_bytes;
+	uint32_t tcache_bytes;	     /* of the whole struct; the lists' heads are its end */
+	uint32_t tcache_count_bytes; /* of one counter: 1 or 2 */
+	enum hl_tcache_key tcache_key;
+	bool safe_linking; /* links in tcache and fastbins are xored with their address >> 12 */
+};
+
+/* The layout of glibc 2.${minor}; NULL when it is not known. */
+const struct hl_glibc_layout *hl_glibc_layout(uint32_t minor);
+
+/* All layouts, newest first; NULL after the last. */
+const struct hl_glibc_layout *hl_glibc_layout_at(uint32_t index);
+
+#define HL_GLIBC_MINOR_FIRST 26u
+#define HL_GLIBC_MINOR_LAST  41u
+
+/* ---- glibc_file.c: what a file says of its allocator ---- */
+
+/* x of the version 2.x that the file says it is; 0 when it says none. */
+uint32_t hl_glibc_file_minor(Elf *elf);
+
+/* Virtual addresses of the file; 0: not found. */
+struct hl_glibc_symbols {
+	uint64_t main_arena, mp;
+};
+
+/* Finds main_arena and mp_ in the symbol table of the file, or of its separate debug file below
+ * ${debug_directory}. */
+struct hl_glibc_symbols hl_glibc_file_symbols(Elf *elf, const char *debug_directory);
+
+/* The same by their initial values; 0 when no place fits, or more than one does. */
+uint64_t hl_glibc_file_main_arena(Elf *elf, const struct hl_glibc_layout *layout);
+uint64_t hl_glibc_file_mp(Elf *elf, const struct hl_glibc_layout *layout);
+
+/* ---- glibc_roots.c: main_arena and mp_ without symbols ---- */
+
+struct hl_glibc {
+	const struct hl_glibc_layout *layout;
+	uint32_t minor; /* of 2.x; 0: a static program, any version of ${layout} */
+	char name[64];	/* "glibc 2.36" */
+	uint64_t main_arena, mp;
+	bool is_confirmed; /* two ways gave the same */
+};
+
+/*
+ * Finds main_arena and mp_ by three ways, each tested against another: in the live memory of libc's
+ * variables an arena is known by its bins, which point at chunks or at themselves, and by the ring
+ * of arenas, which closes; in the file, by a word that is to hold the address of the struct that it
+ * ends; and by the symbols of a debug file. mp_ is known by its constants, of which tunables can
+ * change some but hardly all.
+ *
+ * 0; -ENOTSUP when ${memory} has no glibc, or one whose layout is not known, or the roots were not
+ * found; -ENOMEM. With a sentence. Takes well below a millisecond.
+ */
+int hl_glibc_roots_find(struct hl_memory *memory, struct hl_glibc *ret_glibc, struct hl_error *err);
+
+/* ---- glibc_state.c: arenas, mp_ and the lists of chunks ---- */
+
+struct hl_glibc_arena {
+	uint64_t address, next;
+	bool is_contiguous;	 /* its memory comes from the break, as far as it can */
+	uint64_t top, top_bytes; /* 0: it has no memory yet, or is damaged */
+	bool is_damaged;	 /* the top is nowhere */
+	uint64_t threads;	 /* attached */
+	uint64_t system_bytes, max_system_bytes;
+	uint64_t fastbins[HL_GLIBC_FASTBINS];
+	uint64_t bins[HL_GLIBC_BINS];
+};
+
+/* What glibc has for all arenas: mp_. */
+struct hl_glibc_common {
+	uint64_t trim_threshold, mmap_threshold, arena_max;
+	uint64_t thp_page_bytes, hp_page_bytes; /* 0: not used */
+	uint64_t mmapped_blocks, mmapped_bytes;
+	uint64_t sbrk_base;
+	uint64_t tcache_max_bytes, tcache_count;
+};
+
+/* 0, or what reading failed with. */
+int hl_glibc_state_common(struct hl_memory *memory, const struct hl_glibc *glibc,
+			  struct hl_glibc_common *ret_common);
+
+/* 0, or what reading failed with. */
+int hl_glibc_state_arena(struct hl_memory *memory, const struct hl_glibc *glibc, uint64_t address,
+			 struct hl_glibc_arena *ret_arena);
+
+/* Heaps of arenas begin at multiples of this; a power of two. */
+uint64_t hl_glibc_state_heap_alignment(const struct hl_glibc_common *common);
+
+/* Appends the chunks in the fastbins of ${arena}, sorted. Lists that are damaged, or change
+ * meanwhile, end where they do. 0 or -ENOMEM. */
+int hl_glibc_state_fastbins(struct hl_memory *memory, const struct hl_glibc *glibc,
+			    const struct hl_glibc_arena *arena, struct hl_addresses *chunks);
+
+/* The same for the free chunks in its bins. */
+int hl_glibc_state_bins(struct hl_memory *memory, const struct hl_glibc *glibc,
+			const struct hl_glibc_arena *arena, struct hl_addresses *chunks);
+
+/* The same for the chunks in the lists of the tcache at ${address}, as far as it is one. */
+int hl_glibc_state_tcache(struct hl_memory *memory, const struct hl_glibc *glibc, uint64_t address,
+			  struct hl_addresses *chunks);
+
+/*
+ * Thread caches: freed chunks that threads keep, and whose neighbours mark them as used.
+ *
+ * From glibc 2.34 on such a chunk's second word is a random number, one for the process: all
+ * threads' caches are found in passing. A chunk that was in a cache when its thread ended keeps the
+ * word, though, until somebody writes there; so those with the word are compared with the lists
+ * afterwards. Before 2.34 there is nothing but the lists: a first walk looks for the caches, which
+ * are blocks of a size of their own.
+ */
+
+/* Size of the chunk that a tcache is, if the allocator found one that fits. */
+uint64_t hl_glibc_state_tcache_size(const struct hl_glibc_layout *layout);
+
+/* The random number, from the lists of the tcache in the chunk at ${address}; 0 when there is none,
+ * or nothing in its lists. */
+uint64_t hl_glibc_state_tcache_key(struct hl_memory *memory, const struct hl_glibc *glibc,
+				   uint64_t address);
+
+/* Appends the chunks in the lists of those of ${blocks}, blocks of a tcache's size, that are one.
+ * Sorted; 0 or -ENOMEM. */
+int hl_glibc_state_cached(struct hl_memory *memory, const struct hl_glibc *glibc,
+			  const struct hl_addresses *blocks, struct hl_addresses *chunks);
+
+/* Whether the chunk at ${address} has ${key} where a cached one has it. */
+bool hl_glibc_state_has_key(struct hl_memory *memory, uint64_t address, uint64_t key);

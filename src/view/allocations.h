@@ -2,7 +2,7 @@
 /* Allocations by origin and type as a report and as a term of Erlang. */
 #pragma once
 
-#include "heap/allocation.h"
+#include "heap/allocations.h"
 #include "view/emit.h"
 
 #include <stdio.h>

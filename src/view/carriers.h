@@ -6,7 +6,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "heap/carrier.h"
+#include "heap/carriers.h"
 #include "view/emit.h"
 
 #include <stdio.h>

@@ -107,7 +107,8 @@ static void emit_rss(struct hl_emit *emit, const struct hl_heap *heap)
 			emit_part(emit, parts[i].part, parts[i].bytes, rss->rss_bytes);
 	for (size_t i = 0; i < HL_ANONYMOUS_COUNT; i++)
 		if (rss->anonymous[i] || hl_emit_is_json(emit))
-			emit_part(emit, hl_anonymous_names[i], rss->anonymous[i], rss->rss_bytes);
+			emit_part(emit, hl_rss_anonymous_names[i], rss->anonymous[i],
+				  rss->rss_bytes);
 	if (!hl_emit_is_json(emit))
 		emit_part(emit, "RSS", rss->rss_bytes, rss->rss_bytes);
 	hl_emit_rows_end(emit);

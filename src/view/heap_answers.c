@@ -104,7 +104,7 @@ static const char *largest_outside(const struct hl_heap_rss *rss, uint64_t *ret_
 	for (size_t i = 0; i < HL_ANONYMOUS_COUNT; i++)
 		if (rss->anonymous[i] > most) {
 			most = rss->anonymous[i];
-			name = hl_anonymous_names[i];
+			name = hl_rss_anonymous_names[i];
 		}
 	*ret_bytes = most;
 	return name;
@@ -188,9 +188,11 @@ static const char *why_it_stays(struct figures *of)
 	if (!heap->arena_count)
 		return NULL;
 	say(of,
-	    "free() returns only separately mapped blocks and the top of the heap, once that "
-	    "exceeds %s (now %s)",
-	    bytes(heap->trim_threshold, threshold), bytes(heap->arenas[0].top_bytes, top));
+	    "free() keeps what is free between live blocks. It returns a separately mapped block "
+	    "at "
+	    "once, and the end of the heap, where %s are free now, only when a free() leaves more "
+	    "than %s there",
+	    bytes(heap->arenas[0].top_bytes, top), bytes(heap->trim_threshold, threshold));
 	return of->text;
 }
 

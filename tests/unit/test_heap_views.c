@@ -141,7 +141,7 @@ static void the_screen_has_every_part(void **state)
 		("25.0 MiB in 6,400 pages, most of it, 20.0 MiB, from arena 0 (each arena is "
 		 "locked while it is trimmed)"),
 		"Python objects (pymalloc's arenas)",
-		"exceeds 2.0 MiB (now 7.0 MiB)",
+		"where 7.0 MiB are free now, only when a free() leaves more than 2.0 MiB there",
 		"jemalloc is there, too",
 		"keep 12.0 KiB of pages",
 	};

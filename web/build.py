@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Bundles the page of `heapline report` into one file, with esbuild.
+"""Bundles the page of `heapline report`, and the script of `heapline flame`, into a file each, with esbuild.
 
-usage: build.py OUTPUT.html
+usage: build.py FOLDER
 """
 
 import base64
@@ -27,7 +27,7 @@ def source_hash(text):
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def build():
+def build_page():
     script, style = bundle("main.ts"), bundle("style.css")
     if "</script" in script or "</style" in style:
         sys.exit("build.py: the bundle would end its own element")
@@ -39,4 +39,6 @@ def build():
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(build())
+    folder = Path(sys.argv[1])
+    (folder / "report.html").write_text(build_page())
+    (folder / "flame.js").write_text(bundle("picture.ts") + "\n")

@@ -2,7 +2,7 @@
 /* heapline timeline: how much was in use, over time. */
 #include "cli/view_format.h"
 #include "cli/view_parse.h"
-#include "view/timeline_rows.h"
+#include "view/timeline.h"
 
 static int by;
 static int format = -1; /* -1: what the name of the output says */

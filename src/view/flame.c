@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline flame: a flame graph, as an SVG that answers to mouse and keyboard. */
-#include "view/flame_picture.h"
+#include "view/flame.h"
 #include "view/keys.h"
 #include "view/summary.h"
 
@@ -8,8 +8,6 @@
 
 /* In a picture: some 8 bytes each, of 3 MB that browsers open at once. */
 #define FRAMES_MAX 200000
-
-/* ---- JSON ---- */
 
 static void emit_row(struct hl_emit *emit, const struct hl_profile *profile,
 		     const struct hl_flame_frame *frame)
@@ -69,51 +67,6 @@ static int write_json(const struct hl_profile *profile, const struct hl_view_opt
 	return hl_emit_finish(emit);
 }
 
-/* ---- SVG ---- */
-
-/* Takes the deepest frame that is drawn, and counts those that are not. */
-static size_t measure_drawn(struct hl_flame_picture *picture)
-{
-	const struct hl_flame_layout *layout = picture->layout;
-	double least = HL_FLAME_NARROW * (double)layout->frames[0].value /
-		       (HL_FLAME_WIDTH - 2.0 * HL_FLAME_MARGIN);
-	size_t narrow_count = 0;
-
-	for (size_t i = 1; i < layout->count; i++)
-		if ((double)layout->frames[i].value < least)
-			narrow_count++;
-		else if (layout->frames[i].depth > picture->depth_max)
-			picture->depth_max = layout->frames[i].depth;
-	return narrow_count;
-}
-
-static int write_svg(const struct hl_profile *profile, const struct hl_view_options *options,
-		     const struct hl_flame_layout *layout)
-{
-	struct hl_flame_head head;
-	struct hl_flame_picture picture = {
-		.profile = profile,
-		.options = options,
-		.layout = layout,
-		.head = &head,
-		.palette = hl_flame_palette_choice(profile, options),
-	};
-	size_t narrow_count = measure_drawn(&picture);
-
-	int r = hl_flame_head_init(&head, profile, options, layout, narrow_count);
-	if (r < 0)
-		return r;
-	if (picture.palette == HL_VIEW_PALETTE_MODULE)
-		r = hl_flame_modules_init(&picture.modules, profile, layout);
-	if (r == 0)
-		r = hl_flame_picture_write(&picture);
-	if (r == 0 && ferror(options->out))
-		r = -EIO;
-	hl_flame_modules_release(&picture.modules);
-	hl_flame_head_release(&head);
-	return r;
-}
-
 int hl_view_flame(const struct hl_profile *profile, const struct hl_view_options *options,
 		  struct hl_error *err)
 {
@@ -128,7 +81,7 @@ int hl_view_flame(const struct hl_profile *profile, const struct hl_view_options
 				     options->json ? SIZE_MAX : FRAMES_MAX);
 	if (r == 0)
 		r = options->json ? write_json(profile, options, &layout)
-				  : write_svg(profile, options, &layout);
+				  : hl_flame_svg_write(profile, options, &layout);
 	hl_flame_layout_release(&layout);
 	return r < 0 ? hl_summary_fail(profile, r, err) : 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Turns a call tree into frames side by side; see flame_layout.h. */
-#include "view/flame_layout.h"
+/* Turns a call tree into frames side by side; see flame.h. */
+#include "view/flame.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -9,36 +9,33 @@
  *	how many frames end before it: 0, it lies below the previous one
  *	its function's index in `functions`
  *	its caller's value less its own
- *	what of its value no callee has
+ *	the part of its value that no callee has
  *	its caller's value in the other unit less its own; signed, and only if `other` is there
  *	the earlier profile's value; signed, and only if `diff` is true
  *
  * A caller often has one callee, so that most differences are a single "A".
  */
-#include "view/flame_picture.h"
-
-#include "view/keys.h"
-#include "view/xml.h"
+#include "view/flame.h"
+#include "view/format.h"
+#include "view/json.h"
+#include "view/svg.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 
-/* Embedded files, each of which needs the ones before it. */
-extern const char hl_flame_frames_js[], hl_flame_draw_js[], hl_flame_controls_js[];
+extern const char hl_flame_js[]; /* web/dist/flame.js */
 
 struct script {
 	const struct hl_flame_picture *picture;
-	FILE *out;
+	struct hl_json json;
 	bool has_other;
-	uint32_t *function_of; /* by function of the profile: one more than its index; 0: none */
-	uint32_t *module_of;   /* the same of modules */
-	uint32_t *functions;   /* by index: of the profile */
-	uint32_t *modules;
+	/* Functions and modules of the profile that have frames. */
+	uint32_t *functions, *modules;
 	size_t function_count, module_count;
+	uint32_t *function_of, *module_of; /* by id of the profile: index + 1 in these; 0: none */
 };
 
-/* ---- numbers ---- */
+/* ---- frames ---- */
 
 static void put_number(FILE *out, uint64_t number)
 {
@@ -57,11 +54,15 @@ static void put_signed(FILE *out, int64_t number)
 	put_number(out, magnitude << 1 | (number < 0));
 }
 
-static void write_frames(const struct script *script)
+static int write_frames(struct script *script)
 {
 	const struct hl_flame_layout *layout = script->picture->layout;
-	FILE *out = script->out;
+	char *text = NULL;
+	size_t size;
+	FILE *out = open_memstream(&text, &size);
 
+	if (!out)
+		return -ENOMEM;
 	for (size_t i = 1; i < layout->count; i++) {
 		const struct hl_flame_frame *frame = &layout->frames[i];
 		const struct hl_flame_frame *caller = &layout->frames[frame->parent];
@@ -74,18 +75,14 @@ static void write_frames(const struct script *script)
 		if (script->picture->profile->base)
 			put_signed(out, frame->base);
 	}
+	int r = fclose(out) == 0 ? 0 : -ENOMEM;
+	if (r == 0)
+		hl_json_text(&script->json, "frames", text);
+	free(text);
+	return r;
 }
 
 /* ---- names ---- */
-
-static uint32_t number_of(uint32_t *numbers, uint32_t id, uint32_t *listed, size_t *count)
-{
-	if (!numbers[id]) {
-		listed[(*count)++] = id;
-		numbers[id] = (uint32_t)*count;
-	}
-	return numbers[id];
-}
 
 static int collect_names(struct script *script)
 {
@@ -100,133 +97,108 @@ static int collect_names(struct script *script)
 		return -ENOMEM;
 	for (size_t i = 1; i < layout->count; i++) {
 		uint32_t function = layout->frames[i].function;
-		number_of(script->function_of, function, script->functions,
-			  &script->function_count);
-		number_of(script->module_of, profile->functions[function].module, script->modules,
-			  &script->module_count);
+		uint32_t module = profile->functions[function].module;
+		if (!script->function_of[function]) {
+			script->functions[script->function_count++] = function;
+			script->function_of[function] = (uint32_t)script->function_count;
+		}
+		if (!script->module_of[module]) {
+			script->modules[script->module_count++] = module;
+			script->module_of[module] = (uint32_t)script->module_count;
+		}
 	}
 	return 0;
 }
 
-/* [name, module, file:line, color] */
-static void write_function(const struct script *script, uint32_t id)
+static void put_text(struct hl_json *json, const struct hl_profile *profile, uint32_t id)
 {
-	const struct hl_profile *profile = script->picture->profile;
-	const struct hl_profile_function *function = &profile->functions[id];
-	bool diff = script->picture->palette == HL_VIEW_PALETTE_DIFF;
+	char shortened[4 * HL_FLAME_NAME_CELLS];
 
-	putc('[', script->out);
-	hl_xml_json_string(script->out, hl_profile_text(profile, function->name),
-			   HL_FLAME_NAME_CELLS);
-	fprintf(script->out, ",%u,", script->module_of[function->module] - 1);
-	hl_xml_json_string(script->out, hl_profile_text(profile, function->file),
-			   HL_FLAME_NAME_CELLS);
-	fprintf(script->out, ",%u,%u]", function->line,
-		diff ? 0 : hl_flame_picture_function_color(script->picture, id));
+	hl_json_text(json, NULL,
+		     hl_format_shortened(hl_profile_text(profile, id), HL_FLAME_NAME_CELLS,
+					 shortened, sizeof(shortened)));
 }
 
-static void write_names(const struct script *script)
+static void write_names(struct script *script)
 {
-	const struct hl_profile *profile = script->picture->profile;
+	const struct hl_flame_picture *picture = script->picture;
+	const struct hl_profile *profile = picture->profile;
+	struct hl_json *json = &script->json;
 
-	fputs(",\n\"modules\":[", script->out);
-	for (size_t i = 0; i < script->module_count; i++) {
-		const struct hl_profile_module *module = &profile->modules[script->modules[i]];
-		fputs(i ? ",\n" : "", script->out);
-		hl_xml_json_string(script->out, hl_profile_text(profile, module->path),
-				   HL_FLAME_NAME_CELLS);
-	}
-	fputs("],\n\"functions\":[", script->out);
+	hl_json_open(json, "modules", '[');
+	for (size_t i = 0; i < script->module_count; i++)
+		put_text(json, profile, profile->modules[script->modules[i]].path);
+	hl_json_close(json, ']');
+	hl_json_open(json, "functions", '['); /* name, module, file, line, colour */
 	for (size_t i = 0; i < script->function_count; i++) {
-		fputs(i ? ",\n" : "", script->out);
-		write_function(script, script->functions[i]);
+		uint32_t id = script->functions[i];
+		const struct hl_profile_function *function = &profile->functions[id];
+		hl_json_open(json, NULL, '[');
+		put_text(json, profile, function->name);
+		hl_json_integer(json, NULL, script->module_of[function->module] - 1);
+		put_text(json, profile, function->file);
+		hl_json_integer(json, NULL, function->line);
+		hl_json_integer(json, NULL, hl_flame_svg_function_color(picture, id));
+		hl_json_close(json, ']');
 	}
-	fputs("]", script->out);
+	hl_json_close(json, ']');
 }
 
-/* ---- all ---- */
+/* ---- all of it ---- */
 
-static const char *truth(bool value)
-{
-	return value ? "true" : "false";
-}
-
-static void write_settings(const struct script *script, int top)
+static int write_data(struct script *script, int top)
 {
 	const struct hl_flame_picture *picture = script->picture;
 	const struct hl_view_options *options = picture->options;
 	const struct hl_flame_frame *root = &picture->layout->frames[0];
 	enum hl_unit other = hl_unit_other(options->unit);
+	struct hl_json *json = &script->json;
 
-	fprintf(script->out,
-		"{\"top\":%d,\"margin\":%d,\"row\":%d,\"minimumWidth\":%d,\"cell\":%.1f,"
-		"\"narrow\":%.1f,\"labelCells\":%d,\n",
-		top, HL_FLAME_MARGIN, HL_FLAME_ROW, HL_FLAME_WIDTH_MIN, HL_FLAME_CELL,
-		HL_FLAME_NARROW, HL_FLAME_LABEL_CELLS);
-	fprintf(script->out,
-		"\"flamesUp\":%s,\"reversed\":%s,\"diff\":%s,\"growthColors\":%s,\"rootColor\":%u,"
-		"\"unit\":\"%s\",",
-		truth(options->flames_up), truth(options->reversed), truth(picture->profile->base),
-		truth(picture->palette == HL_VIEW_PALETTE_DIFF),
-		hl_flame_picture_color(picture, root),
-		hl_flame_unit(picture->profile, options->unit));
+	hl_json_open(json, NULL, '{');
+	hl_json_integer(json, "top", top);
+	hl_json_boolean(json, "flamesUp", options->flames_up);
+	hl_json_boolean(json, "reversed", options->reversed);
+	hl_json_boolean(json, "diff", picture->profile->base);
+	hl_json_boolean(json, "growthColors", picture->palette == &hl_palette_growth);
+	hl_json_text(json, "unit", hl_flame_head_unit(picture->profile, options->unit));
 	if (script->has_other)
-		fprintf(script->out, "\"other\":\"%s\",", hl_flame_unit(picture->profile, other));
-	if (options->countname) {
-		fputs("\"countname\":", script->out);
-		hl_xml_json_string(script->out, options->countname, HL_FLAME_NAME_CELLS);
-		putc(',', script->out);
-	}
-	fprintf(script->out, "\n\"root\":[%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 "]",
-		root->value, root->self, root->other, root->base);
-}
-
-/* Within a function, so that a page around the picture keeps its names for itself. */
-static void write_parts(FILE *out)
-{
-	const char *const parts[] = {hl_flame_frames_js, hl_flame_draw_js, hl_flame_controls_js};
-
-	fputs("<script>\n'use strict';\n(() =&gt; {\n", out);
-	for (size_t i = 0; i < HL_COUNT_OF(parts); i++)
-		hl_xml_source(out, parts[i]);
-	fputs("})();\n</script>\n", out);
-}
-
-static void release_script(struct script *script)
-{
-	free(script->function_of);
-	free(script->module_of);
-	free(script->functions);
-	free(script->modules);
-}
-
-static bool has_other_unit(const struct hl_flame_picture *picture)
-{
-	const struct hl_view_options *options = picture->options;
-	enum hl_unit other = hl_unit_other(options->unit);
-
-	return hl_profile_has_unit(options->value, other) &&
-	       hl_profile_knows(picture->profile, options->value, other);
+		hl_json_text(json, "other", hl_flame_head_unit(picture->profile, other));
+	if (options->countname)
+		hl_json_text(json, "countname", options->countname);
+	hl_json_open(json, "root", '[');
+	hl_json_integer(json, NULL, root->value);
+	hl_json_integer(json, NULL, root->self);
+	hl_json_integer(json, NULL, root->other);
+	hl_json_integer(json, NULL, root->base);
+	hl_json_close(json, ']');
+	write_names(script);
+	int r = write_frames(script);
+	hl_json_close(json, '}');
+	return r;
 }
 
 int hl_flame_script_write(const struct hl_flame_picture *picture, int top)
 {
+	const struct hl_view_options *options = picture->options;
+	const enum hl_unit other = hl_unit_other(options->unit);
 	struct script script = {
 		.picture = picture,
-		.out = picture->options->out,
-		.has_other = has_other_unit(picture),
+		.json = {.out = options->out, .is_in_markup = true},
+		.has_other = hl_profile_has_unit(options->value, other) &&
+			     hl_profile_knows(picture->profile, options->value, other),
 	};
 
 	int r = collect_names(&script);
 	if (r == 0) {
-		fputs("<script type=\"application/json\" id=\"data\">\n", script.out);
-		write_settings(&script, top);
-		write_names(&script);
-		fputs(",\n\"frames\":\"", script.out);
-		write_frames(&script);
-		fputs("\"}\n</script>\n", script.out);
-		write_parts(script.out);
+		fputs("<script type=\"application/json\" id=\"data\">\n", options->out);
+		r = write_data(&script, top);
+		fputs("</script>\n<script>\n", options->out);
+		hl_svg_source(options->out, hl_flame_js);
+		fputs("</script>\n", options->out);
 	}
-	release_script(&script);
+	free(script.function_of);
+	free(script.module_of);
+	free(script.functions);
+	free(script.modules);
 	return r;
 }

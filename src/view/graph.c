@@ -3,6 +3,7 @@
 #include "view/graph.h"
 
 #include "view/summary.h"
+#include "view/svg.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -92,9 +93,10 @@ static int write_json(const struct hl_graph *graph, const struct hl_profile *pro
 /* The colours of graph_dot.c, on a dark background. */
 static const char dark_style[] =
 	"\n<style>@media (prefers-color-scheme:dark){"
-	"[fill='#ffffff']{fill:#1c1d20}text{fill:#f0f0ed}text[fill='#57606a']{fill:#9a9da3}"
+	"[fill='#ffffff']{fill:" HL_SVG_DARK_PAPER "}text{fill:" HL_SVG_DARK_TEXT "}"
+	"text[fill='#57606a']{fill:" HL_SVG_DARK_MUTED "}"
 	"[fill='#f9c6bf']{fill:#7a2e26}[fill='#dde3ea']{fill:#3a4350}[fill='#e9edf2']{fill:#2d333b}"
-	"[fill='#f6f8fa']{fill:#24272c}[stroke='#6e7781']{stroke:#9a9da3}}</style>";
+	"[fill='#f6f8fa']{fill:#24272c}[stroke='#6e7781']{stroke:" HL_SVG_DARK_MUTED "}}</style>";
 
 /* Writes a picture of graphviz with a style that follows the reader's theme. */
 static void write_svg(const char *picture, size_t size, FILE *out)

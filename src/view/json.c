@@ -8,23 +8,37 @@
 
 #define LINES_DEPTH 2 /* members of the report and of its lists get a line each */
 
-static void put_string(FILE *out, const char *text)
+/* Controls are, because JSON may go to a terminal, too; and what XML cannot hold. */
+static bool is_escaped(const struct hl_json *json, uint32_t code_point)
 {
-	putc('"', out);
-	for (const char *at = text; *at;) {
-		uint32_t code_point;
+	if (code_point == '<' || code_point == '>' || code_point == '&')
+		return json->is_in_markup;
+	return code_point == '"' || code_point == '\\' || code_point == 0xfffe ||
+	       code_point == 0xffff || hl_utf8_is_control(code_point);
+}
+
+static void put_string(const struct hl_json *json, const char *text)
+{
+	const char *plain = text, *at = text;
+
+	putc('"', json->out);
+	while (*at) {
+		uint32_t code_point = 0xfffd;
 		int length = hl_utf8_decode(at, &code_point);
-		if (length == 0)
-			fputs("\\ufffd", out);
-		else if (code_point == '"' || code_point == '\\')
-			fprintf(out, "\\%c", *at);
-		else if (hl_utf8_is_control(code_point)) /* JSON may go to a terminal, too */
-			fprintf(out, "\\u%04x", code_point);
+		if (length && !is_escaped(json, code_point)) {
+			at += length;
+			continue;
+		}
+		fwrite(plain, 1, (size_t)(at - plain), json->out);
+		if (code_point == '"' || code_point == '\\')
+			fprintf(json->out, "\\%c", *at);
 		else
-			fwrite(at, 1, (size_t)length, out);
+			fprintf(json->out, "\\u%04x", code_point);
 		at += length ? length : 1;
+		plain = at;
 	}
-	putc('"', out);
+	fwrite(plain, 1, (size_t)(at - plain), json->out);
+	putc('"', json->out);
 }
 
 static void begin_member(struct hl_json *json, const char *key)
@@ -37,7 +51,7 @@ static void begin_member(struct hl_json *json, const char *key)
 		putc(' ', json->out);
 	json->has_members = true;
 	if (key) {
-		put_string(json->out, key);
+		put_string(json, key);
 		fputs(": ", json->out);
 	}
 }
@@ -82,5 +96,5 @@ void hl_json_boolean(struct hl_json *json, const char *key, bool truth)
 void hl_json_text(struct hl_json *json, const char *key, const char *text)
 {
 	begin_member(json, key);
-	put_string(json->out, text);
+	put_string(json, text);
 }

@@ -12,7 +12,8 @@
 struct hl_json {
 	FILE *out;
 	unsigned depth;
-	bool has_members; /* of the innermost object or array */
+	bool has_members;  /* of the innermost object or array */
+	bool is_in_markup; /* within XML or HTML, where '<', '>' and '&' have a meaning */
 };
 
 void hl_json_open(struct hl_json *json, const char *key, char bracket); /* '{' or '[' */

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline timeline: the maximum in use of each interval, as text, CSV, JSON or a picture. */
+#include "view/timeline.h"
 #include "base/search.h"
 #include "view/format.h"
 #include "view/history_head.h"
-#include "view/timeline_rows.h"
-#include "view/timeline_svg.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The committed page is what its sources make, and the sources are sound TypeScript."""
+"""The committed bundles are what their sources make, and the sources are sound TypeScript."""
 
 import shutil
 import subprocess
@@ -14,13 +14,14 @@ WEB = harness.TREE / "web"
 
 
 class Bundle(unittest.TestCase):
-    def test_the_committed_page_is_what_its_sources_make(self):
+    def test_the_committed_bundles_are_what_their_sources_make(self):
         if not shutil.which("esbuild"):
             self.skipTest("esbuild is not installed")
-        with tempfile.NamedTemporaryFile(suffix=".html") as made:
-            subprocess.run([sys.executable, WEB / "build.py", made.name], check=True)
-            self.assertTrue(Path(made.name).read_bytes() == (WEB / "dist/report.html").read_bytes(),
-                            "web/build.py web/dist/report.html makes another page")
+        with tempfile.TemporaryDirectory(prefix="heapline-bundle-") as folder:
+            subprocess.run([sys.executable, WEB / "build.py", folder], check=True)
+            for name in ("report.html", "flame.js"):
+                self.assertTrue((Path(folder) / name).read_bytes() == (WEB / "dist" / name).read_bytes(),
+                                f"web/build.py web/dist makes another {name}")
 
     def test_the_sources_are_strict_typescript(self):
         if not shutil.which("tsc"):

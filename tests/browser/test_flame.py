@@ -102,7 +102,7 @@ class Files(unittest.TestCase):
 
     def test_names_that_are_not_text_leave_the_picture_well_formed(self):
         data = script_data(flame(f"main;{AWKWARD}\x01\x1b[1m 7\n"))
-        self.assertEqual(data["functions"][1][0], AWKWARD + "\u2401\u241b[1m")
+        self.assertEqual(data["functions"][1][0], AWKWARD + "\x01\x1b[1m")
 
 
 class Pictures(unittest.TestCase):

@@ -348,9 +348,9 @@ static void strips_are_drawn_from_their_beginning_to_their_end(void **state)
 	assert_int_equal(hl_carriers_write_svg(out, &carriers, "p"), 0);
 	assert_int_equal(fclose(out), 0);
 	/* The two last parts hold the same: one rectangle. The second part is half and half. */
-	assert_says("x=\"360.00\" y=\"92.00\" width=\"150.00\" height=\"14.00\"");
-	assert_says("x=\"510.00\" y=\"99.00\" width=\"150.00\" height=\"7.00\"");
-	assert_says("x=\"660.00\" y=\"92.00\" width=\"300.00\" height=\"14.00\"");
+	assert_says("x=\"360\" y=\"92\" width=\"150\" height=\"14\"");
+	assert_says("x=\"510\" y=\"99\" width=\"150\" height=\"7\"");
+	assert_says("x=\"660\" y=\"92\" width=\"300\" height=\"14\"");
 	/* The sums are the tables', however the strip is made. */
 	assert_says("in use: 4.0 KiB");
 	assert_says("free, not in memory: 11.0 KiB");

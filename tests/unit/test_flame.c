@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Flame graphs: frames lie where they should, what is left out is counted, and names stay text. */
 #include "profile/join.h"
-#include "view/flame_color.h"
-#include "view/flame_layout.h"
-#include "view/flame_modules.h"
-#include "view/xml.h"
+#include "view/flame.h"
+#include "view/json.h"
+#include "view/svg.h"
 
 #include "fail_allocations.h"
 #include "stacks.h"
@@ -232,15 +231,15 @@ static void widths_are_the_later_values_and_what_vanished_is_counted(void **stat
 static void growth_has_a_colour_of_thirteen(void **state)
 {
 	(void)state;
-	assert_int_equal(hl_flame_palette(HL_VIEW_PALETTE_DIFF)->count, 13);
-	assert_int_equal(hl_flame_color_of_growth(1000, 1000), 6);
-	assert_int_equal(hl_flame_color_of_growth(1000, 1004), 6);
-	assert_int_equal(hl_flame_color_of_growth(1000, 1010), 7);
-	assert_int_equal(hl_flame_color_of_growth(1010, 1000), 5);
-	assert_int_equal(hl_flame_color_of_growth(0, 1), 12);
-	assert_int_equal(hl_flame_color_of_growth(1, 0), 0);
-	assert_int_equal(hl_flame_color_of_growth(-5, 3), 12);
-	assert_int_equal(hl_flame_color_of_growth(0, 0), 6);
+	assert_int_equal(hl_palette_growth.count, 13);
+	assert_int_equal(hl_palette_of_growth(1000, 1000), 6);
+	assert_int_equal(hl_palette_of_growth(1000, 1004), 6);
+	assert_int_equal(hl_palette_of_growth(1000, 1010), 7);
+	assert_int_equal(hl_palette_of_growth(1010, 1000), 5);
+	assert_int_equal(hl_palette_of_growth(0, 1), 12);
+	assert_int_equal(hl_palette_of_growth(1, 0), 0);
+	assert_int_equal(hl_palette_of_growth(-5, 3), 12);
+	assert_int_equal(hl_palette_of_growth(0, 0), 6);
 }
 
 static void growth_cannot_be_coloured_without_an_earlier_profile(void **state)
@@ -281,48 +280,58 @@ static void modules_have_colours_of_their_own(void **state)
 
 /* ---- texts ---- */
 
-static char *xml_of(const char *text, size_t cell_max, bool json)
+/* What ${text} becomes in a picture, or with ${json} in its data; to be freed. */
+static char *written_of(const char *text, size_t cell_max, bool json)
 {
 	char *written;
 	size_t size;
 	FILE *out = open_memstream(&written, &size);
 
 	if (json)
-		hl_xml_json_string(out, text, cell_max);
+		hl_json_text(&(struct hl_json){.out = out, .is_in_markup = true}, NULL, text);
 	else
-		hl_xml_text_cut(out, text, cell_max);
+		hl_svg_put(out, text, cell_max);
 	fclose(out);
 	return written;
 }
 
-static void assert_xml(const char *text, size_t cell_max, bool json, const char *expected)
+static void assert_written(const char *text, size_t cell_max, const char *expected)
 {
-	char *written = xml_of(text, cell_max, json);
+	char *written = written_of(text, cell_max, false);
 
 	assert_string_equal(written, expected);
 	free(written);
 }
 
-static void texts_are_escaped_for_xml_and_json(void **state)
+static void texts_are_escaped_for_xml(void **state)
 {
 	(void)state;
-	assert_xml("a<b>&\"c\"", SIZE_MAX, false, "a&lt;b&gt;&amp;&quot;c&quot;");
-	assert_xml("]]>\\\"", SIZE_MAX, true, "\"]]&gt;\\\\\\&quot;\"");
-	assert_xml("\x1b[1m\n\x7f", SIZE_MAX, false, "\u241b[1m\u240a\u2421");
-	assert_xml("\xff\xc2\x9b\xed\xa0\x80", SIZE_MAX, false, "\ufffd\ufffd\ufffd\ufffd\ufffd");
-	assert_xml("\u202eevil\uffff", SIZE_MAX, false, "\ufffdevil\ufffd");
-	assert_xml("caf\u00e9 \U0001f980", SIZE_MAX, false, "caf\u00e9 \U0001f980");
+	assert_written("a<b>&\"c\"", SIZE_MAX, "a&lt;b&gt;&amp;&quot;c&quot;");
+	assert_written("\x1b[1m\n\x7f", SIZE_MAX, "\u241b[1m\u240a\u2421");
+	assert_written("\xff\xc2\x9b\xed\xa0\x80", SIZE_MAX, "\ufffd\ufffd\ufffd\ufffd\ufffd");
+	assert_written("\u202eevil\uffff", SIZE_MAX, "\ufffdevil\ufffd");
+	assert_written("caf\u00e9 \U0001f980", SIZE_MAX, "caf\u00e9 \U0001f980");
+}
+
+static void json_within_xml_has_no_markup(void **state)
+{
+	char *written = written_of("]]><b>&\\\"\x1b\xff\uffff\u00e9", 0, true);
+
+	(void)state;
+	assert_string_equal(written, "\"]]\\u003e\\u003cb\\u003e\\u0026\\\\\\\"\\u001b\\ufffd"
+				     "\\uffff\u00e9\"");
+	free(written);
 }
 
 static void texts_are_cut_to_columns(void **state)
 {
 	(void)state;
-	assert_int_equal(hl_xml_cells("caf\u00e9", SIZE_MAX), 4);
-	assert_int_equal(hl_xml_cells("\u6f22\u5b57", SIZE_MAX), 4);
-	assert_xml("abcdef", 6, false, "abcdef");
-	assert_xml("abcdef", 5, false, "abcd\u2026");
-	assert_xml("\u6f22\u5b57", 3, false, "\u6f22\u2026");
-	assert_xml("<<<<", 3, false, "&lt;&lt;\u2026");
+	assert_int_equal(hl_svg_cells("caf\u00e9", SIZE_MAX), 4);
+	assert_int_equal(hl_svg_cells("\u6f22\u5b57", SIZE_MAX), 4);
+	assert_written("abcdef", 6, "abcdef");
+	assert_written("abcdef", 5, "abcd\u2026");
+	assert_written("\u6f22\u5b57", 3, "\u6f22\u2026");
+	assert_written("<<<<", 3, "&lt;&lt;\u2026");
 }
 
 /* ---- the picture ---- */
@@ -382,8 +391,8 @@ static void names_stay_text_in_pictures(void **state)
 	assert_null(strstr(text, "]]>"));
 	assert_null(strstr(text, "<script>alert"));
 	assert_has(text, "<title>&lt;script&gt;</title>");
-	assert_has(text, "\"countname\":\"a&amp;b\"");
-	assert_has(text, "op&lt;T&amp;&gt;\\&quot;]]&gt;\u240a\u241b[31m\ufffd");
+	assert_has(text, "\"countname\": \"a\\u0026b\"");
+	assert_has(text, "op\\u003cT\\u0026\\u003e\\\"]]\\u003e\\u000a\\u001b[31m\\ufffd");
 	for (const char *at = text; *at; at++)
 		assert_true((unsigned char)*at >= ' ' || *at == '\n' || *at == '\t');
 	free(text);
@@ -432,7 +441,7 @@ static void compared_profiles_are_coloured_by_growth(void **state)
 	char *text = picture_of(compared_profile(), alloc_bytes);
 
 	(void)state;
-	assert_has(text, "\"growthColors\":true");
+	assert_has(text, "\"growthColors\": true");
 	assert_has(text, ">215 B before, 170 B now: -45 B<");
 	assert_has(text, ">nothing is left of 2 frames that held 55 B before<");
 	assert_has(text, "<title>new: 40 B (+40 B), 23.5%</title><rect class=\"c12\"");
@@ -488,7 +497,8 @@ int main(void)
 		cmocka_unit_test(growth_has_a_colour_of_thirteen),
 		cmocka_unit_test(growth_cannot_be_coloured_without_an_earlier_profile),
 		cmocka_unit_test(modules_have_colours_of_their_own),
-		cmocka_unit_test(texts_are_escaped_for_xml_and_json),
+		cmocka_unit_test(texts_are_escaped_for_xml),
+		cmocka_unit_test(json_within_xml_has_no_markup),
 		cmocka_unit_test(texts_are_cut_to_columns),
 		cmocka_unit_test(objects_are_called_what_was_traced),
 		cmocka_unit_test(names_stay_text_in_pictures),

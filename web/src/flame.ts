@@ -6,7 +6,7 @@ import { Report } from "./data";
 import { announce, byId } from "./dom";
 import { heightOf, Painter, Picture, ROW_HEIGHT, rowAt, Style, topOfRow } from "./flame_paint";
 import { formatFigure, formatGrowth, formatPercent, printable } from "./format";
-import { Box, findBox, Layout, layOut, OMITTED } from "./layout";
+import { Box, findBox, Layout, layOut, neighbour, OMITTED, widestChild } from "./layout";
 import { nameOf } from "./names";
 import { Palette } from "./palette";
 import { isDark, themeColor } from "./theme";
@@ -14,6 +14,7 @@ import { hideTooltip, showTooltip } from "./tooltip";
 import { depthOf, ROOT, Tree } from "./tree";
 
 const NONE = -1;
+const NARROWEST = 1;
 
 export class FlameGraph {
   flamesUp = false;
@@ -99,7 +100,7 @@ export class FlameGraph {
   private arrange(): void {
     const width = this.scroller.clientWidth;
     if (!width) return; // not shown
-    this.layout = layOut(this.tree, this.zoom, width);
+    this.layout = layOut(this.tree, this.zoom, width, NARROWEST);
     this.spacer.style.height = `${heightOf(this.layout)}px`;
     // Of the whole graph, so that the page keeps its shape when one zooms.
     if (this.zoom === ROOT) this.scroller.style.height = `${heightOf(this.layout) + 2}px`;
@@ -254,20 +255,11 @@ export class FlameGraph {
 
   /** Outward to the caller, or inward to the widest of the children. */
   private step(direction: number): void {
-    if (direction < 0) {
-      this.select(this.tree.parent(this.selected));
-      return;
-    }
-    const row = this.layout.rows[this.rowOf(this.selected) + 1] ?? [];
-    const children = row.filter((box) => box.node !== OMITTED && this.tree.parent(box.node) === this.selected);
-    if (children.length)
-      this.select(children.reduce((widest, box) => (box.width > widest.width ? box : widest)).node);
+    this.select(direction < 0 ? this.tree.parent(this.selected) : widestChild(this.tree, this.layout, this.selected));
   }
 
   private stepAside(direction: number): void {
-    const row = this.layout.rows[this.rowOf(this.selected)].filter((box) => box.node !== OMITTED);
-    const place = row.findIndex((box) => box.node === this.selected) + direction;
-    if (row[place]) this.select(row[place].node);
+    this.select(neighbour(this.layout.rows[this.rowOf(this.selected)], this.selected, direction));
   }
 
   private rowOf(node: number): number {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // Colours of frames: by module, or by growth where two profiles are compared. Both are those of the
-// pictures of `heapline flame` (src/view/flame_color.c, flame_modules.c); darker in the dark theme.
+// pictures of `heapline flame` (src/view/palette.c, flame_modules.c); darker in the dark theme.
 
 import { sumSubtrees } from "./aggregate";
 import { Report } from "./data";
@@ -31,7 +31,7 @@ function css(rgb: number, dark: boolean): string {
   return `rgb(${[16, 8, 0].map((shift) => Math.round(((rgb >> shift) & 255) * share)).join(" ")})`;
 }
 
-/** hl_hash_bytes() of src/profile/index.c. */
+/** hl_hash_bytes() of src/base/index.c. */
 function hashOf(text: string): number {
   const word = (number: bigint) => BigInt.asUintN(64, number);
   const bytes = new TextEncoder().encode(text);
@@ -75,6 +75,15 @@ function chooseColors(report: Report, modules: number[]): Map<number, number> {
   return colors;
 }
 
+/** The colour's place in GROWTH_COLORS: the farther from the middle, the larger the share that is new, or gone. */
+export function growthStep(before: number, after: number): number {
+  const larger = Math.max(before, after);
+  const growth = larger > 0 ? (after - before) / larger : 0;
+  const size = Math.abs(growth);
+  const step = size <= GROWTH_IGNORED ? 0 : size < 1 ? 1 + Math.floor(size * GROWTH_STEPS) : GROWTH_STEPS;
+  return GROWTH_STEPS + Math.sign(growth) * step;
+}
+
 export class Palette {
   private readonly modules: number[];
   private readonly colors: Map<number, number>;
@@ -99,13 +108,8 @@ export class Palette {
     return this.ofModule(functions.module[frames.functionId[frame]], dark);
   }
 
-  /** The stronger, the larger the share that is new, or gone. */
   byGrowth(before: number, after: number, dark: boolean): string {
-    const larger = Math.max(before, after);
-    const growth = larger > 0 ? (after - before) / larger : 0;
-    const size = Math.abs(growth);
-    const step = size <= GROWTH_IGNORED ? 0 : size < 1 ? 1 + Math.floor(size * GROWTH_STEPS) : GROWTH_STEPS;
-    return css(GROWTH_COLORS[GROWTH_STEPS + Math.sign(growth) * step], dark);
+    return css(GROWTH_COLORS[growthStep(before, after)], dark);
   }
 
   legend(dark: boolean): LegendEntry[] {

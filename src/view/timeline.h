@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A timeline as rows: one for each interval, or for some intervals together their highest one. */
+/*
+ * A timeline as rows, one for each interval or the highest of several; and its picture. The rows
+ * are in timeline_rows.c, the picture in timeline_svg.c.
+ */
 #pragma once
 
 #include "open/history.h"
+#include "view/format.h"
 #include "view/keys.h"
 
 #define HL_TIMELINE_KEYS_MAX 12 /* as many colours as one can tell apart */
@@ -52,3 +56,32 @@ static inline int64_t hl_timeline_bytes(const struct hl_timeline *timeline, size
 
 /* "parse (json.c:12)", or "the rest". Returns ${buffer}. */
 const char *hl_timeline_key_text(const struct hl_timeline_key *key, char *buffer, size_t size);
+
+/* ---- the picture ---- */
+
+#define HL_TIMELINE_SVG_COLUMNS 880u /* a row for each column of the plot */
+
+/* Writes ${timeline} to options->out, and what is missing to options->notes too. 0 or -ENOMEM. */
+int hl_timeline_svg(const struct hl_timeline *timeline, const struct hl_view_options *options);
+
+/* Where the plot is, which shows the range of a history from edge to edge. */
+struct hl_timeline_plot {
+	int left, top, width, height;
+};
+
+/* Draws marks of the range with their texts, the earliest first; ${out} NULL: only counts. Returns
+ * how many were left out, because their texts would have covered others. */
+size_t hl_timeline_svg_marks(FILE *out, const struct hl_timeline_plot *where,
+			     const struct hl_history *history);
+
+/* The smallest round number of bytes that ${most} has at most ${tick_max} of; at least 1. */
+int64_t hl_timeline_svg_byte_step(int64_t most, int tick_max);
+
+/* The same of milliseconds, at least 100. */
+uint64_t hl_timeline_svg_ms_step(uint64_t length_ms, int tick_max);
+
+/* "20 MiB", of a multiple of ${step}, in the unit of ${step}. Returns ${buffer}. */
+const char *hl_timeline_svg_byte_label(int64_t bytes, int64_t step, char buffer[HL_FORMAT_MAX]);
+
+/* "0.2 s", "40 s", "15 min", "6 h", "2 d", likewise. */
+const char *hl_timeline_svg_ms_label(uint64_t ms, uint64_t step_ms, char buffer[HL_FORMAT_MAX]);

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/mark.h"
 #include "collector/control_status.h"
+#include "recording/recording_text.h"
 #include "region/ring.h"
 
 #include <errno.h>
@@ -67,7 +68,7 @@ bool hl_control_keep(struct hl_tracked *tracked, uint32_t segments)
 
 char *hl_control_error(const char *sentence)
 {
-	return hl_control_write(json_pack("{s:o}", "error", hl_control_text(sentence)));
+	return hl_control_write(json_pack("{s:o}", "error", hl_text_to_json(sentence)));
 }
 
 char *hl_control_done(void)

@@ -175,10 +175,7 @@ int hl_control_ask(const struct hl_control_peer *peer, const struct hl_control_r
 char *hl_control_bytes(const json_t *text)
 {
 	char *bytes;
-	const char *value = json_string_value(text);
-	if (value && hl_text_unescape(value, json_string_length(text), &bytes) == 0)
-		return bytes;
-	return strdup("");
+	return hl_text_from_json(text, &bytes) == 0 ? bytes : strdup("");
 }
 
 /* ---- the search ---- */

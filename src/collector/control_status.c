@@ -13,14 +13,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-json_t *hl_control_text(const char *bytes)
-{
-	char *text = hl_text_escape(bytes, strlen(bytes));
-	json_t *json = text ? json_string(text) : NULL;
-	free(text);
-	return json;
-}
-
 char *hl_control_write(json_t *object)
 {
 	char *text = object ? json_dumps(object, JSON_COMPACT | JSON_PRESERVE_ORDER) : NULL;
@@ -102,7 +94,7 @@ static json_t *command_of(char *const *command)
 {
 	json_t *array = json_array();
 	for (; array && command && *command; command++)
-		if (json_array_append_new(array, hl_control_text(*command)) < 0) {
+		if (json_array_append_new(array, hl_text_to_json(*command)) < 0) {
 			json_decref(array);
 			return NULL;
 		}
@@ -169,9 +161,9 @@ static json_t *path_of(const struct hl_archive *archive)
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", archive->directory.fd);
 	ssize_t length = readlink(link, path, sizeof(path) - 1);
 	if (length < 0)
-		return hl_control_text(archive->directory.path);
+		return hl_text_to_json(archive->directory.path);
 	path[length] = '\0';
-	return hl_control_text(path);
+	return hl_text_to_json(path);
 }
 
 static json_t *describe_recording(const struct hl_control_subject *subject)

@@ -6,9 +6,6 @@
 
 #include <jansson.h>
 
-/* ${bytes} as JSON, escaped as texts in recordings are; NULL for want of memory. */
-json_t *hl_control_text(const char *bytes);
-
 /* An answer's line, which the caller frees. Takes ${object} over; NULL for want of memory, as is
  * the result then. */
 char *hl_control_write(json_t *object);

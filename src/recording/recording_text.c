@@ -2,6 +2,7 @@
 /* Escapes bytes for JSON strings; see recording_text.h. */
 #include "recording/recording_text.h"
 
+#include "base/cleanup.h"
 #include "base/hex.h"
 
 #include <errno.h>
@@ -108,4 +109,17 @@ int hl_text_unescape(const char *text, size_t size, char **ret_bytes)
 	*out = '\0';
 	*ret_bytes = bytes;
 	return 0;
+}
+
+json_t *hl_text_to_json(const char *bytes)
+{
+	HL_FREED char *text = hl_text_escape(bytes ? bytes : "", bytes ? strlen(bytes) : 0);
+	return text ? json_string(text) : NULL;
+}
+
+int hl_text_from_json(const json_t *json, char **ret_bytes)
+{
+	if (!json_is_string(json))
+		return -EINVAL;
+	return hl_text_unescape(json_string_value(json), json_string_length(json), ret_bytes);
 }

@@ -16,15 +16,6 @@
 /* A server may have got what it had not; so its answer is good for this long. */
 #define SERVER_ANSWER_S (24 * 60 * 60)
 
-static json_t *text_to_json(const char *text)
-{
-	char *escaped = hl_text_escape(text, strlen(text));
-	json_t *json = escaped ? json_string(escaped) : NULL;
-
-	free(escaped);
-	return json;
-}
-
 /* ---- files ---- */
 
 /* Appends ${path}, to be freed here, NULL for want of memory, with what tells its versions apart.
@@ -38,7 +29,7 @@ static int add_file(json_t *files, char *path)
 	if (stat(path, &status) < 0)
 		status = (struct stat){0};
 	json_t *file =
-		json_pack("{s:o*, s:I, s:I}", "path", text_to_json(path), "bytes",
+		json_pack("{s:o*, s:I, s:I}", "path", hl_text_to_json(path), "bytes",
 			  (json_int_t)status.st_size, "mtime_ns",
 			  (json_int_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec);
 	free(path);
@@ -88,8 +79,7 @@ static json_t *describe_again(const json_t *recorded)
 	for (size_t i = 0; r == 0 && i < json_array_size(recorded); i++) {
 		const json_t *text = json_object_get(json_array_get(recorded, i), "path");
 		char *path = NULL;
-		if (json_is_string(text))
-			hl_text_unescape(json_string_value(text), json_string_length(text), &path);
+		hl_text_from_json(text, &path);
 		r = add_file(files, path);
 	}
 	if (r == 0)
@@ -107,7 +97,7 @@ static json_t *describe(json_t *files)
 	if (!files)
 		return NULL;
 	return json_pack("{s:s, s:o*, s:o}", "heapline", HL_VERSION, "debuginfod_urls",
-			 text_to_json(servers ? servers : ""), "files", files);
+			 hl_text_to_json(servers ? servers : ""), "files", files);
 }
 
 json_t *hl_circumstances_new(const char *path, const uint8_t *build_id, size_t build_id_bytes,
@@ -136,7 +126,7 @@ bool hl_circumstances_are_those_of(const json_t *recorded, const char *path)
 {
 	const json_t *files = json_object_get(recorded, "files");
 	json_t *now = describe(describe_again(files));
-	json_t *expected = text_to_json(path);
+	json_t *expected = hl_text_to_json(path);
 
 	bool equal = now && expected && is_fresh(recorded) &&
 		     json_object_set(now, "described_s",

@@ -4,8 +4,8 @@
 
 #include "base/array.h"
 #include "base/clock.h"
-#include "recording/figure_name.h"
-#include "recording/recording_json.h"
+#include "recording/recording.h"
+#include "recording/recording_files.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
-#include "recording/recording_json.h"
+#include "recording/recording_files.h"
 
 #include <errno.h>
 #include <stdio.h>

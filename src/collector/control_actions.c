@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/mark.h"
 #include "collector/control_status.h"
-#include "recording/recording_text.h"
+#include "recording/fields.h"
 #include "region/ring.h"
 
 #include <errno.h>

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/mark.h"
 #include "collector/control_directory.h"
-#include "recording/recording_text.h"
+#include "recording/fields.h"
 
 #include <errno.h>
 #include <fcntl.h>

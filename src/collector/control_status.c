@@ -3,7 +3,7 @@
 #include "collector/control_status.h"
 
 #include "collector/region_figures.h"
-#include "recording/recording_text.h"
+#include "recording/fields.h"
 
 #include <dirent.h>
 #include <fcntl.h>

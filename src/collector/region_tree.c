@@ -2,7 +2,7 @@
 /* Builds the tree of a recording from a region's nodes; see region_tree.h. */
 #include "collector/region_tree.h"
 
-#include "recording/recording_tree.h"
+#include "recording/recording.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -81,7 +81,7 @@ int hl_region_tree_build(struct hl_recording_node *nodes, uint32_t count,
 	int r = builder_init(&builder, nodes, count);
 	if (r == 0) {
 		drop_unpublished_parents(nodes, count);
-		hl_tree_repair(nodes, count, builder.chain);
+		hl_recording_repair_tree(nodes, count, builder.chain);
 		for (uint32_t id = 1; id <= count; id++)
 			if (nodes[id - 1].frame)
 				map_node(&builder, id);

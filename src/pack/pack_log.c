@@ -4,7 +4,7 @@
 
 #include "base/array.h"
 #include "log/log_files.h"
-#include "recording/recording_json.h"
+#include "recording/recording_files.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static int out_of_memory(const struct hl_container_writer *writer, struct hl_err
 static int add_recording(struct hl_container_writer *writer, const struct hl_recording *recording,
 			 struct hl_error *err)
 {
-	char *text = hl_recording_to_json(recording);
+	char *text = hl_recording_json_write(recording);
 
 	if (!text)
 		return out_of_memory(writer, err);
@@ -40,7 +40,7 @@ static int list_processes(const struct hl_recording *recording, char **ret_texts
 	for (uint32_t i = 0; i < recording->process_count; i++) {
 		struct hl_recording_process head = recording->processes[i];
 		head.node_count = head.value_count = head.thread_count = 0;
-		char *text = hl_recording_process_to_json(&head);
+		char *text = hl_recording_json_write_process(&head);
 		size_t size = text ? strlen(text) + 1 : 0;
 		int r = text ? hl_array_reserve(ret_texts, &capacity, *ret_size + size, 1)
 			     : -ENOMEM;
@@ -226,7 +226,7 @@ static int load_recording(struct reading *reading)
 				  &size, reading->err);
 	if (r < 0)
 		return r;
-	r = hl_recording_from_json(text, size, reading->container.path, recording, reading->err);
+	r = hl_recording_json_read(text, size, reading->container.path, recording, reading->err);
 	free(text);
 	return r;
 }
@@ -273,7 +273,7 @@ static int load_process(struct reading *reading, const char *text)
 	struct hl_recording *recording = reading->log->recording;
 	struct hl_recording_process *process = &recording->processes[recording->process_count++];
 
-	int r = hl_recording_process_from_json(text, strlen(text), reading->container.path, process,
+	int r = hl_recording_json_read_process(text, strlen(text), reading->container.path, process,
 					       reading->err);
 	process->node_count = process->value_count = 0; /* which no section holds */
 	return r < 0 ? r : set_peak(reading, process);

@@ -2,9 +2,9 @@
 /* The META section of a packed recording, as a table of fields. */
 #include "pack/pack_sections.h"
 
-#include "recording/figure_name.h"
-#include "recording/recording_fields.h"
-#include "recording/recording_json.h"
+#include "recording/fields.h"
+#include "recording/recording.h"
+#include "recording/recording_files.h"
 
 #include <errno.h>
 #include <stdio.h>

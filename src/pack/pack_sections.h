@@ -3,8 +3,7 @@
 #pragma once
 
 #include "pack/pack.h"
-#include "recording/recording_columns.h"
-#include "recording/recording_container.h"
+#include "recording/container.h"
 
 #define HL_KIND_PACK HL_FOURCC('P', 'A', 'C', 'K')
 

@@ -1,8 +1,23 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Releases recordings; see recording.h. */
+/* Writes recordings, reads them and trusts nothing in them; see recording.h. */
 #include "recording/recording.h"
 
+#include "base/array.h"
+#include "base/cleanup.h"
+#include "base/frame_key.h"
+#include "recording/container.h"
+#include "recording/recording_files.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 static void free_texts(char **texts)
 {
@@ -47,4 +62,384 @@ void hl_recording_free(struct hl_recording *recording)
 		free(recording->figures[i].name);
 	free(recording->figures);
 	free(recording);
+}
+
+/* ---- writing ---- */
+
+static int add_json(struct hl_container_writer *writer, char *text, struct hl_error *err)
+{
+	if (!text)
+		return hl_error_set(err, -ENOMEM, "cannot write '%s': out of memory", writer->name);
+	int r = hl_container_writer_add(writer, HL_SECTION_META, text, strlen(text), false, err);
+	free(text);
+	return r;
+}
+
+static int add_columns(struct hl_container_writer *writer, uint32_t type,
+		       const struct hl_columns *columns, const void *structs, uint32_t rows,
+		       struct hl_error *err)
+{
+	size_t size = rows * columns->row_bytes;
+	HL_FREED void *bytes = malloc(size + 1);
+	if (!bytes)
+		return hl_error_set(err, -ENOMEM, "cannot write '%s': out of memory", writer->name);
+	hl_columns_split(columns, structs, rows, bytes);
+	return hl_container_writer_add(writer, type, bytes, size, true, err);
+}
+
+int hl_recording_write_meta(int directory_fd, const struct hl_recording *recording,
+			    struct hl_error *err)
+{
+	struct hl_container_writer writer;
+	int r = hl_container_writer_init(&writer, directory_fd, HL_META_FILE, HL_KIND_RECORDING, 1,
+					 err);
+	if (r == 0)
+		r = add_json(&writer, hl_recording_json_write(recording), err);
+	if (r == 0)
+		r = hl_container_writer_finish(&writer, recording->complete, err);
+	hl_container_writer_release(&writer);
+	return r;
+}
+
+int hl_recording_write_process(int directory_fd, const struct hl_recording_process *process,
+			       struct hl_error *err)
+{
+	char name[64];
+	snprintf(name, sizeof(name), HL_PROCESS_FILE, process->sequence, process->pid);
+	struct hl_container_writer writer;
+	int r = hl_container_writer_init(&writer, directory_fd, name, HL_KIND_PROCESS, 3, err);
+	if (r == 0)
+		r = add_json(&writer, hl_recording_json_write_process(process), err);
+	if (r == 0)
+		r = add_columns(&writer, HL_SECTION_NODES, &hl_node_columns, process->nodes,
+				process->node_count, err);
+	if (r == 0)
+		r = add_columns(&writer, HL_SECTION_VALUES, &hl_value_columns, process->values,
+				process->value_count, err);
+	if (r == 0)
+		r = hl_container_writer_finish(&writer, false, err);
+	hl_container_writer_release(&writer);
+	return r;
+}
+
+/* ---- the tree of stack nodes ---- */
+
+/* Walks rootward from ${id} until a node that some walk has seen. When it was this walk, the last
+ * step closed a cycle and is cut. */
+static uint32_t cut_cycle_above(struct hl_recording_node *nodes, uint32_t *marks, uint32_t id)
+{
+	uint32_t walk = id;
+	while (marks[id - 1] == 0) {
+		marks[id - 1] = walk;
+		uint32_t parent = nodes[id - 1].parent;
+		if (parent == 0)
+			return 0;
+		if (marks[parent - 1] == walk) {
+			nodes[id - 1].parent = 0;
+			return 1;
+		}
+		id = parent;
+	}
+	return 0;
+}
+
+uint32_t hl_recording_repair_tree(struct hl_recording_node *nodes, uint32_t count, uint32_t *marks)
+{
+	uint32_t changed = 0;
+	for (uint32_t i = 0; i < count; i++) {
+		if (nodes[i].parent > count) {
+			nodes[i].parent = 0;
+			changed++;
+		}
+	}
+	memset(marks, 0, count * sizeof(*marks));
+	for (uint32_t id = 1; id <= count; id++)
+		changed += cut_cycle_above(nodes, marks, id);
+	return changed;
+}
+
+/* ---- reading one file ---- */
+
+static int out_of_memory(const char *path, struct hl_error *err)
+{
+	return hl_error_set(err, -ENOMEM, "cannot read '%s': out of memory", path);
+}
+
+static int damage(const char *path, const char *reason, struct hl_error *err)
+{
+	return hl_error_set(err, -EBADMSG, "cannot read '%s': %s", path, reason);
+}
+
+int hl_recording_read_meta(int fd, const char *path, struct hl_recording *recording,
+			   struct hl_error *err)
+{
+	struct hl_container container;
+	HL_FREED void *text = NULL;
+	size_t size;
+	int r = hl_container_open(&container, fd, path, HL_KIND_RECORDING, err);
+	if (r == 0)
+		r = hl_container_load(&container, HL_SECTION_META, HL_META_BYTES_MAX, &text, &size,
+				      err);
+	if (r < 0)
+		return r;
+	recording->format_version = container.header.version;
+	return hl_recording_json_read(text, size, path, recording, err);
+}
+
+static int load_columns(const struct hl_container *container, uint32_t type,
+			const struct hl_columns *columns, uint32_t rows, void **ret_structs,
+			struct hl_error *err)
+{
+	HL_FREED void *bytes = NULL;
+	size_t size, expected = rows * columns->row_bytes;
+	int r = hl_container_load(container, type, expected, &bytes, &size, err);
+	if (r < 0)
+		return r;
+	if (size != expected)
+		return damage(container->path, "a section is shorter than its rows", err);
+	*ret_structs = calloc(rows ? rows : 1, columns->struct_bytes);
+	if (!*ret_structs)
+		return out_of_memory(container->path, err);
+	hl_columns_join(columns, bytes, rows, *ret_structs);
+	return 0;
+}
+
+static int check_nodes(struct hl_recording_process *process, const char *path, struct hl_error *err)
+{
+	uint32_t count = process->node_count;
+	uint32_t *marks = malloc((count + 1) * sizeof(*marks));
+	if (!marks)
+		return out_of_memory(path, err);
+	uint32_t changed = hl_recording_repair_tree(process->nodes, count, marks);
+	free(marks);
+	if (changed)
+		return damage(path, "its stack nodes are not a tree", err);
+	for (uint32_t i = 0; i < count; i++)
+		if (!hl_frame_key_is_valid(process->nodes[i].frame, process->module_count))
+			return damage(path, "a stack node names a module that is not there", err);
+	return 0;
+}
+
+static int check_values(const struct hl_recording_process *process, const char *path,
+			struct hl_error *err)
+{
+	for (uint32_t i = 0; i < process->value_count; i++) {
+		const struct hl_recording_value *value = &process->values[i];
+		if (value->node == 0 || value->node > process->node_count)
+			return damage(path, "a value names a stack node that is not there", err);
+		if (value->thread >= process->thread_count)
+			return damage(path, "a value names a thread that is not there", err);
+	}
+	return 0;
+}
+
+int hl_recording_read_process(int fd, const char *path, struct hl_recording_process *process,
+			      struct hl_error *err)
+{
+	struct hl_container container;
+	HL_FREED void *text = NULL;
+	size_t size;
+	int r = hl_container_open(&container, fd, path, HL_KIND_PROCESS, err);
+	if (r == 0)
+		r = hl_container_load(&container, HL_SECTION_META, HL_META_BYTES_MAX, &text, &size,
+				      err);
+	if (r == 0)
+		r = hl_recording_json_read_process(text, size, path, process, err);
+	if (r == 0)
+		r = load_columns(&container, HL_SECTION_NODES, &hl_node_columns,
+				 process->node_count, (void **)&process->nodes, err);
+	if (r == 0)
+		r = load_columns(&container, HL_SECTION_VALUES, &hl_value_columns,
+				 process->value_count, (void **)&process->values, err);
+	if (r == 0)
+		r = check_nodes(process, path, err);
+	if (r == 0)
+		r = check_values(process, path, err);
+	return r;
+}
+
+/* ---- reading the directory ---- */
+
+struct file_name {
+	uint32_t sequence, pid;
+};
+
+struct file_list {
+	struct file_name *names;
+	size_t count, capacity;
+};
+
+/* The numbers of a process file's name; false for another name. */
+static bool parse_name(const char *text, struct file_name *ret_name)
+{
+	struct file_name name;
+	char again[64];
+	if (sscanf(text, HL_PROCESS_FILE, &name.sequence, &name.pid) != 2)
+		return false;
+	snprintf(again, sizeof(again), HL_PROCESS_FILE, name.sequence, name.pid);
+	*ret_name = name;
+	return strcmp(text, again) == 0;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+	const struct file_name *left = a, *right = b;
+	if (left->sequence != right->sequence)
+		return left->sequence < right->sequence ? -1 : 1;
+	return left->pid < right->pid ? -1 : left->pid > right->pid;
+}
+
+static int list_files(DIR *directory, struct file_list *list)
+{
+	for (const struct dirent *entry; (entry = readdir(directory));) {
+		struct file_name name;
+		if (parse_name(entry->d_name, &name) &&
+		    HL_ARRAY_APPEND(list->names, list->count, list->capacity, name) < 0)
+			return -ENOMEM;
+	}
+	if (list->count)
+		qsort(list->names, list->count, sizeof(*list->names), compare_names);
+	return 0;
+}
+
+/* Opens DIRECTORY/NAME; O_NONBLOCK so that a FIFO of that name does not stop us. */
+static int open_file(int directory_fd, const char *name, const char *path, struct hl_error *err)
+{
+	int fd = openat(directory_fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0)
+		return hl_error_set(err, -errno, "cannot read '%s': %s", path, strerror(errno));
+	return fd;
+}
+
+static int read_process_file(const struct hl_recording *recording, int directory_fd,
+			     struct file_name name, struct hl_recording_process *process,
+			     struct hl_error *err)
+{
+	char file[64], path[PATH_MAX];
+	snprintf(file, sizeof(file), HL_PROCESS_FILE, name.sequence, name.pid);
+	snprintf(path, sizeof(path), "%s/%s", recording->name, file);
+	HL_CLOSED int fd = open_file(directory_fd, file, path, err);
+	if (fd < 0)
+		return fd;
+	int r = hl_recording_read_process(fd, path, process, err);
+	if (r == 0 && (process->sequence != name.sequence || process->pid != name.pid))
+		return damage(path, "it is the file of another process", err);
+	return r;
+}
+
+/* Adds a sentence to those of the recording. */
+static int add_warning(struct hl_recording *recording, const char *format, ...)
+{
+	size_t count = 0;
+	char *sentence;
+	va_list args;
+
+	while (recording->warnings && recording->warnings[count])
+		count++;
+	char **warnings = reallocarray(recording->warnings, count + 2, sizeof(*warnings));
+	if (!warnings)
+		return -ENOMEM;
+	recording->warnings = warnings;
+	warnings[count] = warnings[count + 1] = NULL;
+	va_start(args, format);
+	int length = vasprintf(&sentence, format, args);
+	va_end(args);
+	if (length < 0)
+		return -ENOMEM;
+	warnings[count] = sentence;
+	return 0;
+}
+
+/* What is damaged is left out with a warning, unless it is all there is. */
+static int read_processes(struct hl_recording *recording, int directory_fd,
+			  const struct file_list *list, struct hl_error *err)
+{
+	size_t missing = recording->complete && list->count < recording->ended_processes
+				 ? recording->ended_processes - list->count
+				 : 0;
+	recording->processes = calloc(list->count + 1, sizeof(*recording->processes));
+	if (!recording->processes ||
+	    (missing && add_warning(recording, "the files of %zu of %u processes are missing",
+				    missing, recording->ended_processes) < 0))
+		return out_of_memory(recording->name, err);
+	for (size_t i = 0; i < list->count; i++) {
+		struct hl_error why = {0};
+		struct hl_recording_process *process =
+			&recording->processes[recording->process_count++];
+		int r = read_process_file(recording, directory_fd, list->names[i], process, &why);
+		bool is_all = i + 1 == list->count && recording->process_count == 1;
+		if (r == -ENOMEM || (r < 0 && is_all))
+			return hl_error_set(err, r, "%s", why.text);
+		if (r == 0)
+			continue;
+		hl_recording_process_release(process);
+		recording->process_count--;
+		if (add_warning(recording, "a process is left out: %s", why.text) < 0)
+			return out_of_memory(recording->name, err);
+	}
+	return 0;
+}
+
+static int read_meta_file(struct hl_recording *recording, int directory_fd, struct hl_error *err)
+{
+	char path[PATH_MAX];
+	snprintf(path, sizeof(path), "%s/" HL_META_FILE, recording->name);
+	if (faccessat(directory_fd, HL_META_FILE, F_OK, 0) < 0 && errno == ENOENT)
+		return hl_error_set(err, -ENOENT,
+				    "cannot open '%s': it is not a recording (no " HL_META_FILE
+				    " in it)",
+				    recording->name);
+	HL_CLOSED int fd = open_file(directory_fd, HL_META_FILE, path, err);
+	return fd < 0 ? fd : hl_recording_read_meta(fd, path, recording, err);
+}
+
+static int read_directory(struct hl_recording *recording, DIR *directory, struct hl_error *err)
+{
+	int r = read_meta_file(recording, dirfd(directory), err);
+	if (r < 0)
+		return r;
+	struct file_list list = {0};
+	r = list_files(directory, &list);
+	if (r < 0)
+		r = out_of_memory(recording->name, err);
+	else
+		r = read_processes(recording, dirfd(directory), &list, err);
+	free(list.names);
+	return r;
+}
+
+/* A collector keeps the directory locked until it has finished the recording, or has died. */
+static bool has_collector(DIR *directory)
+{
+	int fd = dirfd(directory);
+	bool has = flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+	if (!has)
+		flock(fd, LOCK_UN);
+	return has;
+}
+
+int hl_recording_open(const char *path, struct hl_recording **ret_recording, struct hl_error *err)
+{
+	DIR *directory = opendir(path);
+	if (!directory)
+		return hl_error_set(err, -errno, "cannot open '%s': %s", path,
+				    errno == ENOTDIR ? "a recording is a directory, this is not"
+						     : strerror(errno));
+	int r;
+	bool running = has_collector(directory); /* asked before it can have finished */
+	struct hl_recording *recording = calloc(1, sizeof(*recording));
+	if (recording)
+		recording->name = strdup(path);
+	if (!recording || !recording->name)
+		r = out_of_memory(path, err);
+	else
+		r = read_directory(recording, directory, err);
+	closedir(directory);
+	if (r < 0) {
+		hl_recording_free(recording);
+		return r;
+	}
+	recording->running = running && !recording->complete;
+	*ret_recording = recording;
+	return 0;
 }

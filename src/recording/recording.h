@@ -10,12 +10,14 @@
 #pragma once
 
 #include "base/build_id.h"
+#include "base/compiler.h"
 #include "base/error.h"
 #include "base/file_print.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 struct hl_recording_module {
 	char *path; /* as the target saw it; "" when unknown */
@@ -113,6 +115,28 @@ struct hl_recording_figure {
 	int64_t value;
 };
 
+#define HL_FIGURE_NAME_MAX 63
+
+/* The unit that ${name} ends with, or is: "pages"; NULL when there is none. */
+static inline const char *hl_figure_unit(const char *name)
+{
+	static const char *const units[] = {"bytes",  "pages",	"objects", "stacks",
+					    "faults", "events", "percent", "ms"};
+	const char *last = strrchr(name, '_');
+
+	for (size_t i = 0; i < HL_COUNT_OF(units); i++)
+		if (!strcmp(last ? last + 1 : name, units[i]))
+			return units[i];
+	return NULL;
+}
+
+/* Lowercase words, and numbers, joined by '_', with a unit at the end. */
+static inline bool hl_figure_name_is_valid(const char *name)
+{
+	return name[0] >= 'a' && name[0] <= 'z' && strlen(name) <= HL_FIGURE_NAME_MAX &&
+	       !name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_")] && hl_figure_unit(name);
+}
+
 struct hl_recording {
 	char *name; /* path as opened */
 	uint32_t format_version;
@@ -156,3 +180,9 @@ int hl_recording_write_process(int directory_fd, const struct hl_recording_proce
 
 /* Frees what a process refers to, not the struct itself. */
 void hl_recording_process_release(struct hl_recording_process *process);
+
+/*
+ * Hangs nodes whose parent is out of range, and one node of each cycle, on the root. ${marks} is
+ * scratch space for ${count} numbers. Returns how many nodes it had to change: 0 for a sound tree.
+ */
+uint32_t hl_recording_repair_tree(struct hl_recording_node *nodes, uint32_t count, uint32_t *marks);

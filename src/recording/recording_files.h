@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Names and sections of a recording's files; see docs/format.md. */
+/* Names, sections and bounds of a recording's files, and their JSON; see docs/format.md. */
 #pragma once
 
+#include "recording/container.h"
 #include "recording/recording.h"
-#include "recording/recording_container.h"
 
 #define HL_META_FILE	"recording.hlm"
 #define HL_PROCESS_FILE "process-%u-%u.hlp" /* sequence, pid */
@@ -24,3 +24,23 @@ int hl_recording_read_meta(int fd, const char *path, struct hl_recording *record
 			   struct hl_error *err);
 int hl_recording_read_process(int fd, const char *path, struct hl_recording_process *process,
 			      struct hl_error *err);
+
+#define HL_RECORDING_NODES_MAX	 ((UINT32_C(1) << 24) - 1)
+#define HL_RECORDING_VALUES_MAX	 (UINT32_C(1) << 26)
+#define HL_RECORDING_MODULES_MAX 16384u
+#define HL_RECORDING_THREADS_MAX 8192u
+#define HL_RECORDING_MARKS_MAX	 10000u
+#define HL_RECORDING_FIGURES_MAX 64u
+
+/* Text of the META section, to be freed; NULL for want of memory. */
+char *hl_recording_json_write(const struct hl_recording *recording);
+char *hl_recording_json_write_process(const struct hl_recording_process *process);
+
+/*
+ * Fill a zeroed struct; ${path} is for messages. After a failure the struct is to be released all
+ * the same. node_count and value_count are set and within bounds, their arrays are not there yet.
+ */
+int hl_recording_json_read(const char *text, size_t size, const char *path,
+			   struct hl_recording *recording, struct hl_error *err);
+int hl_recording_json_read_process(const char *text, size_t size, const char *path,
+				   struct hl_recording_process *process, struct hl_error *err);

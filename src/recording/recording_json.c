@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The JSON sections of a recording's files, as tables of fields. */
-#include "recording/recording_json.h"
+#include "recording/recording_files.h"
 
 #include "base/cleanup.h"
 #include "base/hex.h"
-#include "recording/figure_name.h"
-#include "recording/recording_fields.h"
-#include "recording/recording_text.h"
+#include "recording/fields.h"
+#include "recording/recording.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -182,12 +181,12 @@ static const struct hl_field process_fields[] = {
 
 /* ---- sections ---- */
 
-char *hl_recording_to_json(const struct hl_recording *recording)
+char *hl_recording_json_write(const struct hl_recording *recording)
 {
 	return hl_fields_print(hl_fields_write(recording_fields, recording, NULL));
 }
 
-char *hl_recording_process_to_json(const struct hl_recording_process *process)
+char *hl_recording_json_write_process(const struct hl_recording_process *process)
 {
 	return hl_fields_print(hl_fields_write(process_fields, process, NULL));
 }
@@ -206,7 +205,7 @@ static int check_figures(const struct hl_field_source *source, const struct hl_r
 	return 0;
 }
 
-int hl_recording_from_json(const char *text, size_t size, const char *path,
+int hl_recording_json_read(const char *text, size_t size, const char *path,
 			   struct hl_recording *recording, struct hl_error *err)
 {
 	const struct hl_field_source source = {.path = path, .err = err};
@@ -218,7 +217,7 @@ int hl_recording_from_json(const char *text, size_t size, const char *path,
 	return r < 0 ? r : check_figures(&source, recording);
 }
 
-int hl_recording_process_from_json(const char *text, size_t size, const char *path,
+int hl_recording_json_read_process(const char *text, size_t size, const char *path,
 				   struct hl_recording_process *process, struct hl_error *err)
 {
 	const struct hl_field_source source = {.path = path, .err = err};

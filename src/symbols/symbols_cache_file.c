@@ -3,8 +3,7 @@
 #include "symbols/symbols_cache_file.h"
 
 #include "base/strings.h"
-#include "recording/recording_columns.h"
-#include "recording/recording_container.h"
+#include "recording/container.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include "symbols/symbols_circumstances.h"
 
 #include "elf/elf.h"
-#include "recording/recording_text.h"
+#include "recording/fields.h"
 
 #include <stdio.h>
 #include <stdlib.h>

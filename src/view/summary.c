@@ -4,7 +4,7 @@
 
 #include "base/path.h"
 #include "profile/trace_kind.h"
-#include "recording/figure_name.h"
+#include "recording/recording.h"
 #include "view/format.h"
 #include "view/summary_totals.h"
 #include "view/table.h"

@@ -10,7 +10,7 @@
  */
 #include "base/frame_key.h"
 #include "fake_region.h"
-#include "recording/recording_container.h"
+#include "recording/container.h"
 #include "recording/recording_files.h"
 #include "scratch.h"
 

@@ -2,9 +2,9 @@
 /* The recording format: what is written is read, and damage is an error, never a crash. */
 #include "recording/recording.h"
 
-#include "recording/recording_container.h"
+#include "recording/container.h"
+#include "recording/fields.h"
 #include "recording/recording_files.h"
-#include "recording/recording_text.h"
 
 #include "fail_allocations.h"
 

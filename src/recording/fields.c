@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Writes and reads JSON objects by tables of fields; see recording_fields.h. */
-#include "recording/recording_fields.h"
-
-#include "recording/recording_text.h"
+/* Writes and reads JSON objects by tables of fields; see fields.h. */
+#include "recording/fields.h"
 
 #include <errno.h>
 #include <stdlib.h>

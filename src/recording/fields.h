@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Structs as JSON objects and back: one table of fields drives both directions, so that they cannot
- * drift. Text may be any bytes, see recording_text.h.
+ * drift. Text may be any bytes.
  */
 #pragma once
 
@@ -99,3 +99,17 @@ int hl_fields_read(const struct hl_field_source *source, const struct hl_field *
 
 /* -EBADMSG, with the sentence that ${key} is missing or malformed. */
 int hl_fields_blame(const struct hl_field_source *source, const char *key);
+
+/* ---- texts: any bytes as valid UTF-8; what is not UTF-8 stands as %XX, and so does '%' ---- */
+
+/* Memory that the caller frees, NUL-terminated; NULL for want of memory. */
+char *hl_text_escape(const char *bytes, size_t size);
+
+/* The reverse. 0, -ENOMEM, or -EINVAL for a malformed escape or a NUL. */
+int hl_text_unescape(const char *text, size_t size, char **ret_bytes);
+
+/* The same as a JSON string, and NULL as ""; NULL for want of memory. */
+json_t *hl_text_to_json(const char *bytes);
+
+/* 0, -ENOMEM, or -EINVAL when ${json}, which may be NULL, is no such string. */
+int hl_text_from_json(const json_t *json, char **ret_bytes);

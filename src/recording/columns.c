@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Splits structs into columns, which compress far better, and joins them; see
- * recording_columns.h. */
-#include "recording/recording_columns.h"
+ * container.h. */
+#include "recording/container.h"
 
 #include "recording/recording.h"
 

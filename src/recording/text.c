@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Escapes bytes for JSON strings; see recording_text.h. */
-#include "recording/recording_text.h"
+/* Escapes bytes for JSON strings; see fields.h. */
+#include "recording/fields.h"
 
 #include "base/cleanup.h"
 #include "base/hex.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Writes and reads containers; see recording_container.h. */
-#include "recording/recording_container.h"
+/* Writes and reads containers; see container.h. */
+#include "recording/container.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -72,8 +72,8 @@ struct hl_field {
 		 .count_offset = offsetof(struct owner, count),      \
 		 .count_bytes = sizeof(((struct owner *)0)->count), ##__VA_ARGS__)
 
-/* An object with every field of ${owner}; ${strings} may be NULL unless a text is interned. NULL for
- * want of memory. */
+/* An object with every field of ${owner}; ${strings} may be NULL unless a text is interned. NULL
+ * for want of memory. */
 json_t *hl_fields_write(const struct hl_field *fields, const void *owner,
 			const struct hl_strings *strings);
 

@@ -7,7 +7,7 @@
 #include "view/owners.h"
 
 static uint64_t histogram_start = 128, histogram_width = 18;
-static uint64_t row_limit = HL_ALLOCATIONS_ROWS_DEFAULT;
+static uint64_t row_limit = HL_EMIT_ROWS_DEFAULT;
 static bool term;
 
 static const struct hl_option options[] = {
@@ -23,12 +23,8 @@ static const struct hl_option options[] = {
 
 static int write_form(const struct hl_report_output *output, const struct hl_owners *owners)
 {
-	struct hl_owners_view_options how = {
-		.out = output->out,
-		.json = output->options.json,
-		.color = output->options.color,
-		.row_limit = row_limit,
-	};
+	const struct hl_emit_options how = hl_report_output_emit(output, row_limit);
+
 	return term ? hl_allocations_write_term(output->out, &owners->allocations)
 		    : hl_view_owners(owners, hl_heap_target_pid(), &how);
 }

@@ -4,7 +4,7 @@
 
 #include <unistd.h>
 
-static uint64_t function_limit = HL_VIEW_ROWS_DEFAULT;
+static uint64_t function_limit = HL_EMIT_ROWS_DEFAULT;
 static const char *source_path;
 
 static const struct hl_option options[] = {

@@ -18,7 +18,7 @@
 static const char *node, *cookie_file;
 static uint64_t timeout_s = 10;
 static uint64_t histogram_start = NOT_GIVEN, histogram_width = NOT_GIVEN;
-static uint64_t row_limit = HL_VIEW_ROWS_DEFAULT;
+static uint64_t row_limit = HL_EMIT_ROWS_DEFAULT;
 static const char *rows;
 static struct hl_option_texts allocators, schedulers, per;
 static bool term;
@@ -297,13 +297,13 @@ static int emit_body(struct hl_emit *emit, enum question question,
 static int write_report(const struct hl_report_output *output, enum question question,
 			const struct hl_beam_report *report)
 {
+	const struct hl_emit_options how = hl_report_output_emit(output, row_limit);
+	const char *verb = question == QUESTION_CARRIERS ? "beam-carriers" : "beam-allocations";
 	struct hl_emit *emit;
-	int r = hl_emit_new(output->out, output->options.json ? HL_EMIT_JSON : HL_EMIT_TABLE,
-			    output->options.color, &emit);
 
+	int r = hl_emit_open(&how, verb, &emit);
 	if (r < 0)
 		return r;
-	hl_emit_begin(emit, question == QUESTION_CARRIERS ? "beam-carriers" : "beam-allocations");
 	emit_head(emit, report);
 	emit_advice(emit, question, report);
 	r = emit_body(emit, question, report);

@@ -11,7 +11,7 @@
 #define STRIP_PARTS 512 /* as fine as a picture shows */
 
 static uint64_t histogram_start = 512, histogram_width = 14;
-static uint64_t row_limit = HL_CARRIERS_ROWS_DEFAULT;
+static uint64_t row_limit = HL_EMIT_ROWS_DEFAULT;
 static bool term, ask;
 
 static const struct hl_option options[] = {
@@ -37,12 +37,12 @@ static bool is_picture(void)
 
 static int write_report(const struct hl_report_output *output, const struct hl_heap *heap)
 {
+	const struct hl_emit_options how = hl_report_output_emit(output, row_limit);
 	struct hl_emit *emit;
-	int r = hl_emit_new(output->out, output->options.json ? HL_EMIT_JSON : HL_EMIT_TABLE,
-			    output->options.color, &emit);
+
+	int r = hl_emit_open(&how, "carriers", &emit);
 	if (r < 0)
 		return r;
-	hl_emit_begin(emit, "carriers");
 	hl_heap_emit_head(emit, heap);
 	r = hl_carriers_emit(emit, &heap->carriers, row_limit);
 	hl_heap_emit_notes(emit, heap);
@@ -90,8 +90,7 @@ static int write_slabs(struct hl_error *err)
 		r = hl_report_output_open(&output, true, err);
 	if (r < 0)
 		return r;
-	struct hl_heap_view_options how = {
-		.out = output.out, .json = output.options.json, .color = output.options.color};
+	const struct hl_emit_options how = hl_report_output_emit(&output, 0);
 	return hl_report_output_close(&output, hl_view_slabs(&slabs, hl_heap_target_pid(), &how),
 				      err);
 }

@@ -9,7 +9,7 @@
 
 static int by;
 static int sort;
-static uint64_t row_limit = HL_VIEW_ROWS_DEFAULT;
+static uint64_t row_limit = HL_EMIT_ROWS_DEFAULT;
 static uint64_t fail_above = NO_LIMIT;
 static bool normalize;
 

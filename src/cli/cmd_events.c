@@ -3,7 +3,7 @@
 #include "cli/view_options.h"
 
 static bool dump, lifetimes, replay, stacks, full;
-static uint64_t row_limit = HL_VIEW_ROWS_DEFAULT;
+static uint64_t row_limit = HL_EMIT_ROWS_DEFAULT;
 
 static const struct hl_option options[] = {
 	{"dump", 0, NULL, "list them, one on each line", HL_OPTION_FLAG, &dump, NULL},

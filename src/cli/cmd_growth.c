@@ -4,7 +4,7 @@
 
 static bool full;
 static int by;
-static uint64_t row_limit = HL_VIEW_ROWS_DEFAULT;
+static uint64_t row_limit = HL_EMIT_ROWS_DEFAULT;
 
 static const char *const by_words[] = {"stack", "function", "line", NULL};
 static const enum hl_view_key by_keys[] = {HL_VIEW_BY_STACK, HL_VIEW_BY_FUNCTION, HL_VIEW_BY_LINE};

@@ -37,12 +37,6 @@ static struct hl_heap_limit limits[HL_OPTION_TEXTS_MAX];
 
 /* ---- writing ---- */
 
-static struct hl_heap_view_options view_options(FILE *out, const struct hl_view_output *output)
-{
-	return (struct hl_heap_view_options){
-		.out = out, .json = output->json, .color = output->color, .row_limit = row_limit};
-}
-
 static int check_limits(const struct hl_heap *heap)
 {
 	struct hl_heap_figures figures;
@@ -57,7 +51,7 @@ static int save_heap(const struct hl_heap *heap, struct hl_error *err)
 	int r = hl_output_file_open(&file, save, err);
 	if (r < 0)
 		return r;
-	struct hl_heap_view_options how = {.out = file.out, .json = true};
+	struct hl_emit_options how = {.out = file.out, .json = true};
 	r = hl_view_heap(heap, &how);
 	int closed = hl_output_file_close(&file, r == 0, err);
 	if (r < 0 && closed >= 0)
@@ -74,7 +68,7 @@ static int show_heap(const struct hl_heap *heap, struct hl_error *err)
 	int r = hl_report_output_open(&output, true, err);
 	if (r < 0)
 		return r;
-	struct hl_heap_view_options how = view_options(output.out, &output.options);
+	const struct hl_emit_options how = hl_report_output_emit(&output, row_limit);
 	return hl_report_output_close(&output, hl_view_heap(heap, &how), err);
 }
 
@@ -114,7 +108,10 @@ static int show_on(FILE *out, const struct hl_heap *heap, const struct hl_view_o
 	FILE *buffer = open_memstream(&text, &size);
 	if (!buffer)
 		return -ENOMEM;
-	struct hl_heap_view_options how = view_options(buffer, output);
+	const struct hl_emit_options how = {.out = buffer,
+					    .json = output->json,
+					    .color = output->color,
+					    .row_limit = row_limit};
 	int r = hl_view_heap(heap, &how);
 	if (fclose(buffer) != 0 && r == 0)
 		r = -ENOMEM;
@@ -168,7 +165,7 @@ static int show_diff(const struct hl_heap_figures *before, const struct hl_heap_
 	int r = hl_report_output_open(&output, true, err);
 	if (r < 0)
 		return r;
-	struct hl_heap_view_options how = view_options(output.out, &output.options);
+	const struct hl_emit_options how = hl_report_output_emit(&output, row_limit);
 	return hl_report_output_close(&output, hl_view_heap_diff(before, after, &how), err);
 }
 

@@ -2,7 +2,7 @@
 /* heapline lines: source lines, heaviest first. */
 #include "cli/view_options.h"
 
-static uint64_t row_limit = HL_VIEW_ROWS_DEFAULT;
+static uint64_t row_limit = HL_EMIT_ROWS_DEFAULT;
 
 static const struct hl_option options[] = {
 	{"rows", 'n', "N", "show N lines and the sum of the rest; 0: all (default: all)",

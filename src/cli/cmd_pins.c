@@ -25,12 +25,7 @@ static int write_pins(struct hl_error *err)
 	if (r == 0)
 		r = hl_report_output_open(&output, true, err);
 	if (r == 0) {
-		struct hl_heap_view_options how = {
-			.out = output.out,
-			.json = output.options.json,
-			.color = output.options.color,
-			.row_limit = row_limit,
-		};
+		const struct hl_emit_options how = hl_report_output_emit(&output, row_limit);
 		r = hl_report_output_close(&output, hl_view_pins(heap, &how), err);
 	}
 	hl_heap_free(heap);

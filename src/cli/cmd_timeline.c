@@ -6,7 +6,7 @@
 
 static int by;
 static int format = -1; /* -1: what the name of the output says */
-static uint64_t row_limit = HL_VIEW_ROWS_DEFAULT;
+static uint64_t row_limit = HL_EMIT_ROWS_DEFAULT;
 static uint64_t key_limit = 5;
 
 static const char *const by_words[] = {"total", "module", "function", NULL};

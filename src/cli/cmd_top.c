@@ -4,7 +4,7 @@
 
 static int by = HL_VIEW_BY_FUNCTION;
 static int sort = HL_VIEW_SORT_FLAT;
-static uint64_t row_limit = HL_VIEW_ROWS_DEFAULT;
+static uint64_t row_limit = HL_EMIT_ROWS_DEFAULT;
 
 /* In the order of enum hl_view_key. */
 static const char *const by_words[] = {"function", "line", "address", "module", "thread", NULL};

@@ -5,6 +5,7 @@
 #include "cli/output_file.h"
 #include "cli/pager.h"
 #include "cli/view_parse.h"
+#include "view/emit.h"
 
 struct hl_report_output {
 	struct hl_view_output options;
@@ -22,6 +23,16 @@ int hl_report_output_check(struct hl_error *err);
  * through a pager where it meets a terminal. 0 or a negative errno with a sentence.
  */
 int hl_report_output_open(struct hl_report_output *output, bool pages, struct hl_error *err);
+
+/* How a report is written to it. */
+static inline struct hl_emit_options hl_report_output_emit(const struct hl_report_output *output,
+							   uint64_t row_limit)
+{
+	return (struct hl_emit_options){.out = output->out,
+					.json = output->options.json,
+					.color = output->options.color,
+					.row_limit = row_limit};
+}
 
 /*
  * Closes it after ${r}, what writing the report returned: a file is kept if that is 0. 0, or a

@@ -30,7 +30,7 @@
 static uint64_t pid;
 static bool verbose;
 static int by;
-static struct hl_trace_output output = {.row_limit = HL_VIEW_ROWS_DEFAULT};
+static struct hl_trace_output output = {.row_limit = HL_EMIT_ROWS_DEFAULT};
 
 static const char *const by_words[] = {"line", "function", NULL};
 static const enum hl_view_key by_keys[] = {HL_VIEW_BY_LINE, HL_VIEW_BY_FUNCTION};
@@ -364,7 +364,7 @@ int hl_trace_run(const struct hl_verb *verb, int argc, char **argv,
 		return hl_cli_usage_error(verb,
 					  "--interval writes one report after another, as text "
 					  "or --json; leave out --folded and --output");
-	if (output.repeated && output.row_limit == HL_VIEW_ROWS_DEFAULT &&
+	if (output.repeated && output.row_limit == HL_EMIT_ROWS_DEFAULT &&
 	    !hl_view_parse_output().json)
 		output.row_limit = INTERVAL_ROWS;
 	if (output.folded) /* data for other programs */

@@ -38,12 +38,12 @@ static void emit_totals(struct hl_emit *emit, const struct hl_allocations *alloc
 			const struct hl_allocation *total)
 {
 	hl_emit_object(emit, "total");
-	hl_emit_integer(emit, "inuse_blocks", hl_heap_number(total->blocks));
+	hl_emit_unsigned(emit, "inuse_blocks", total->blocks);
 	if (allocations->knows_bytes)
-		hl_emit_integer(emit, "inuse_bytes", hl_heap_number(total->bytes));
+		hl_emit_unsigned(emit, "inuse_bytes", total->bytes);
 	hl_emit_object_end(emit);
 	hl_emit_object(emit, "lost");
-	hl_emit_integer(emit, "unscanned_bytes", hl_heap_number(allocations->unscanned_bytes));
+	hl_emit_unsigned(emit, "unscanned_bytes", allocations->unscanned_bytes);
 	hl_emit_object_end(emit);
 }
 
@@ -76,64 +76,95 @@ static void emit_summary(struct hl_emit *emit, const struct hl_allocations *allo
 
 /* ---- rows ---- */
 
-static void begin_rows(struct hl_emit *emit, const struct hl_allocations *allocations)
+/* What cells need beside their row. */
+struct cells {
+	const struct hl_allocations *allocations;
+	const struct hl_allocation *total;
+};
+
+static void share(struct hl_emit *emit, const void *at, const void *context)
 {
-	bool knows = allocations->knows_bytes;
-	const struct hl_emit_column columns[] = {
-		{NULL, "blocks", HL_EMIT_COUNT, HL_EMIT_TEXT_ONLY},
-		{NULL, "share", HL_EMIT_PERCENT, HL_EMIT_TEXT_ONLY},
-		{"inuse_bytes", "bytes", HL_EMIT_BYTES, knows ? 0 : HL_EMIT_HIDDEN},
-		{NULL, "at least", HL_EMIT_BYTES, knows ? HL_EMIT_HIDDEN : HL_EMIT_TEXT_ONLY},
-		{NULL, "by size", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY | HL_EMIT_OMITTED},
-		{"origin", "origin", HL_EMIT_TEXT, HL_EMIT_SHORTENED},
-		{"type", "type", HL_EMIT_TEXT, HL_EMIT_SHORTENED | HL_EMIT_KEY},
-		{"inuse_blocks", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
-	};
-	hl_emit_rows(emit, "rows", columns, HL_COUNT_OF(columns));
+	const struct hl_allocation *row = at;
+	const struct cells *cells = context;
+
+	if (cells->allocations->knows_bytes)
+		hl_cell_share(emit, hl_heap_number(row->bytes),
+			      hl_heap_number(cells->total->bytes));
+	else
+		hl_cell_share(emit, hl_heap_number(row->blocks),
+			      hl_heap_number(cells->total->blocks));
 }
 
-static void emit_row(struct hl_emit *emit, const struct hl_allocations *allocations,
-		     const struct hl_allocation *row, const struct hl_allocation *total)
+static void least(struct hl_emit *emit, const void *row, const void *context)
 {
-	const struct hl_log2_shape *shape = &allocations->shape;
-	uint64_t weight = allocations->knows_bytes ? row->bytes : row->blocks;
-	uint64_t whole = allocations->knows_bytes ? total->bytes : total->blocks;
+	const struct cells *cells = context;
+
+	hl_cell_unsigned(emit, bytes_at_least(&cells->allocations->shape, row));
+}
+
+static void by_size(struct hl_emit *emit, const void *row, const void *context)
+{
+	const struct cells *cells = context;
 	char spark[HL_HEAP_SPARK_MAX];
 
-	hl_emit_row(emit, weight && weight >= whole / HEAVY_SHARE ? HL_EMIT_HEAVY : 0);
-	hl_emit_cell_integer(emit, hl_heap_number(row->blocks));
-	hl_emit_cell_percent(emit, hl_heap_number(weight), hl_heap_number(whole));
-	hl_emit_cell_integer(emit, hl_heap_number(row->bytes));
-	hl_emit_cell_integer(emit, hl_heap_number(bytes_at_least(shape, row)));
-	hl_emit_cell_text(emit, hl_heap_spark(shape, &row->histogram, spark));
-	hl_emit_cell_text(emit, hl_strings_text(&allocations->names, row->origin));
-	hl_emit_cell_text(emit, hl_strings_text(&allocations->names, row->type));
-	hl_emit_cell_integer(emit, hl_heap_number(row->blocks));
-	hl_heap_emit_counts(emit, "histogram", shape, &row->histogram);
+	hl_cell_text(emit, hl_heap_spark(&cells->allocations->shape,
+					 &((const struct hl_allocation *)row)->histogram, spark));
 }
 
-static size_t count_shown(const struct hl_emit *emit, const struct hl_allocations *allocations,
-			  uint64_t row_limit)
+static void name(struct hl_emit *emit, const void *member, const void *context)
 {
-	if (row_limit == HL_ALLOCATIONS_ROWS_DEFAULT)
-		row_limit = hl_emit_is_json(emit) ? 0 : ROWS_DEFAULT;
-	return row_limit && row_limit < allocations->count ? (size_t)row_limit : allocations->count;
+	const struct cells *cells = context;
+
+	hl_cell_text(emit, hl_strings_text(&cells->allocations->names, *(const uint32_t *)member));
 }
+
+static void histogram(struct hl_emit *emit, const void *row, const void *context)
+{
+	const struct cells *cells = context;
+
+	hl_heap_emit_counts(emit, "histogram", &cells->allocations->shape,
+			    &((const struct hl_allocation *)row)->histogram);
+}
+
+/* Facts of the table. */
+enum {
+	KNOWS_BYTES = 1,
+	KNOWS_LEAST = 2,
+};
+
+#define MEMBER(name) HL_MEMBER(struct hl_allocation, name)
+#define NAME(member) HL_MEMBER_CELL(struct hl_allocation, member, name)
+
+static const struct hl_column columns[] = {
+	{NULL, "blocks", HL_COLUMN_COUNT, MEMBER(blocks)},
+	{NULL, "share", HL_COLUMN_SHARE, .cell = share},
+	{"inuse_bytes", "bytes", HL_COLUMN_BYTES, MEMBER(bytes), .shown_if = KNOWS_BYTES},
+	{NULL, "at least", HL_COLUMN_BYTES, .cell = least, .shown_if = KNOWS_LEAST},
+	{NULL, "by size", HL_COLUMN_TEXT, .cell = by_size, .flags = HL_COLUMN_OMITTED},
+	{"origin", "origin", HL_COLUMN_TEXT, NAME(origin), .flags = HL_COLUMN_SHORTENED},
+	{"type", "type", HL_COLUMN_TEXT, NAME(type), .flags = HL_COLUMN_SHORTENED | HL_COLUMN_KEY},
+	{"inuse_blocks", NULL, HL_COLUMN_COUNT, MEMBER(blocks)},
+	{"histogram", NULL, HL_COLUMN_MEMBERS, .cell = histogram},
+};
 
 static void emit_rows(struct hl_emit *emit, const struct hl_allocations *allocations,
 		      const struct hl_allocation *total, uint64_t row_limit)
 {
-	size_t shown = count_shown(emit, allocations, row_limit);
-	char more[HL_FORMAT_MAX];
+	size_t shown = hl_emit_shown(emit, row_limit, ROWS_DEFAULT, allocations->count);
+	bool by_bytes = allocations->knows_bytes;
+	uint64_t heavy = (by_bytes ? total->bytes : total->blocks) / HEAVY_SHARE;
 
-	hl_emit_line(emit, "%s", "");
-	begin_rows(emit, allocations);
-	for (size_t i = 0; i < shown; i++)
-		emit_row(emit, allocations, &allocations->rows[i], total);
-	hl_emit_rows_end(emit);
-	if (shown < allocations->count)
-		hl_emit_line(emit, "... and %s more; --rows 0 shows all",
-			     hl_format_count(hl_heap_number(allocations->count - shown), more));
+	hl_emit_blank(emit);
+	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", columns),
+						.context = &(struct cells){allocations, total},
+						.facts = by_bytes ? KNOWS_BYTES : KNOWS_LEAST});
+	for (size_t i = 0; i < shown; i++) {
+		const struct hl_allocation *row = &allocations->rows[i];
+		uint64_t weight = by_bytes ? row->bytes : row->blocks;
+		hl_table_row(emit, row, weight && weight >= heavy ? HL_EMIT_HEAVY : 0);
+	}
+	hl_table_end(emit);
+	hl_emit_more(emit, allocations->count - shown, "-n");
 }
 
 void hl_allocations_emit(struct hl_emit *emit, const struct hl_allocations *allocations,

@@ -7,12 +7,9 @@
 
 #include <stdio.h>
 
-/* As many rows as one reads; all in JSON. */
-#define HL_ALLOCATIONS_ROWS_DEFAULT UINT64_MAX
-
 /*
  * Writes the members `total`, `lost`, `rows` and `histogram` of a report that was begun; in tables,
- * the first ${row_limit} rows (0: all; or HL_ALLOCATIONS_ROWS_DEFAULT) and a histogram of all.
+ * the first ${row_limit} rows (0: all; or HL_EMIT_ROWS_DEFAULT) and a histogram of all.
  */
 void hl_allocations_emit(struct hl_emit *emit, const struct hl_allocations *allocations,
 			 uint64_t row_limit);

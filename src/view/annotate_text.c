@@ -335,7 +335,7 @@ int hl_annotate_text(const struct hl_annotate *report)
 	char count[HL_FORMAT_MAX];
 	int r = 0;
 
-	if (limit == HL_VIEW_ROWS_DEFAULT)
+	if (limit == HL_EMIT_ROWS_DEFAULT)
 		limit = FUNCTIONS_DEFAULT;
 	hl_summary_lines(report->emit, report->profile);
 	hl_summary_value_line(report->emit, report->profile, report->options);

@@ -24,10 +24,10 @@ static void emit_total(struct hl_emit *emit, const struct hl_beam_instance *sum)
 	char carriers[HL_FORMAT_MAX], blocks[HL_FORMAT_MAX];
 
 	hl_emit_object(emit, "total");
-	hl_emit_integer(emit, "carriers", hl_heap_number(sum->carriers));
-	hl_emit_integer(emit, "total_bytes", hl_heap_number(sum->total_bytes));
-	hl_emit_integer(emit, "inuse_bytes", hl_heap_number(sum->allocated_bytes));
-	hl_emit_integer(emit, "inuse_blocks", hl_heap_number(sum->allocated_blocks));
+	hl_emit_unsigned(emit, "carriers", sum->carriers);
+	hl_emit_unsigned(emit, "total_bytes", sum->total_bytes);
+	hl_emit_unsigned(emit, "inuse_bytes", sum->allocated_bytes);
+	hl_emit_unsigned(emit, "inuse_blocks", sum->allocated_blocks);
 	hl_emit_object_end(emit);
 	hl_emit_line(emit, "%s in %s carrier%s; %s (%s) in use, in %s block%s",
 		     hl_format_bytes(hl_heap_number(sum->total_bytes), all),
@@ -40,47 +40,64 @@ static void emit_total(struct hl_emit *emit, const struct hl_beam_instance *sum)
 		     hl_format_plural(sum->allocated_blocks));
 }
 
-static void emit_instance(struct hl_emit *emit, const struct hl_beam_instance *instance)
+static void use(struct hl_emit *emit, const void *at, const void *context)
 {
-	char bar[HL_HEAP_BAR_MAX];
+	const struct hl_beam_instance *instance = at;
 
-	hl_emit_row(emit, 0);
-	hl_emit_cell_text(emit, instance->allocator);
-	hl_emit_cell_integer(emit, hl_heap_number(instance->number));
-	hl_emit_cell_text(emit, instance->type);
-	hl_emit_cell_integer(emit, hl_heap_number(instance->carriers));
-	hl_emit_cell_integer(emit, hl_heap_number(instance->total_bytes));
-	hl_emit_cell_integer(emit, hl_heap_number(instance->allocated_bytes));
-	hl_emit_cell_integer(emit, hl_heap_number(instance->allocated_blocks));
-	hl_emit_cell_percent(emit, hl_heap_number(instance->allocated_bytes),
-			     hl_heap_number(instance->total_bytes));
-	hl_emit_cell_text(emit, hl_heap_bar(instance->allocated_bytes, instance->total_bytes, bar));
-	hl_emit_cell_text(emit, instance->in_pool ? "pool" : "");
-	hl_emit_boolean(emit, "in_pool", instance->in_pool);
+	(void)context;
+	hl_cell_share(emit, hl_heap_number(instance->allocated_bytes),
+		      hl_heap_number(instance->total_bytes));
 }
+
+static void bar(struct hl_emit *emit, const void *at, const void *context)
+{
+	const struct hl_beam_instance *instance = at;
+
+	(void)context;
+	hl_cell_bar(emit, instance->allocated_bytes, instance->total_bytes);
+}
+
+static void pool(struct hl_emit *emit, const void *at, const void *context)
+{
+	bool in_pool = ((const struct hl_beam_instance *)at)->in_pool;
+
+	(void)context;
+	hl_cell_text(emit, in_pool ? "pool" : "");
+}
+
+static void in_pool(struct hl_emit *emit, const void *at, const void *context)
+{
+	(void)context;
+	hl_emit_boolean(emit, "in_pool", ((const struct hl_beam_instance *)at)->in_pool);
+}
+
+#define MEMBER(name) HL_MEMBER(struct hl_beam_instance, name)
+#define TEXT(name)   HL_MEMBER_ARRAY(struct hl_beam_instance, name)
+
+static const struct hl_column columns[] = {
+	{"allocator", "allocator", HL_COLUMN_TEXT, TEXT(allocator), HL_COLUMN_SHORTENED},
+	{"instance", "instance", HL_COLUMN_NUMBER, MEMBER(number)},
+	{"type", "type", HL_COLUMN_TEXT, TEXT(type)},
+	{"carriers", "carriers", HL_COLUMN_COUNT, MEMBER(carriers)},
+	{"total_bytes", "total", HL_COLUMN_BYTES, MEMBER(total_bytes)},
+	{"inuse_bytes", "in use", HL_COLUMN_BYTES, MEMBER(allocated_bytes)},
+	{"inuse_blocks", "blocks", HL_COLUMN_COUNT, MEMBER(allocated_blocks)},
+	{NULL, "use%", HL_COLUMN_SHARE, .cell = use},
+	{NULL, "", HL_COLUMN_BAR, .cell = bar, .flags = HL_COLUMN_OMITTED},
+	{NULL, "", HL_COLUMN_TEXT, .cell = pool},
+	{"in_pool", NULL, HL_COLUMN_MEMBERS, .cell = in_pool},
+};
 
 void hl_beam_instances_emit(struct hl_emit *emit, const struct hl_beam_instances *instances)
 {
-	const struct hl_emit_column columns[] = {
-		{"allocator", "allocator", HL_EMIT_TEXT, HL_EMIT_SHORTENED},
-		{"instance", "instance", HL_EMIT_NUMBER, 0},
-		{"type", "type", HL_EMIT_TEXT, 0},
-		{"carriers", "carriers", HL_EMIT_COUNT, 0},
-		{"total_bytes", "total", HL_EMIT_BYTES, 0},
-		{"inuse_bytes", "in use", HL_EMIT_BYTES, 0},
-		{"inuse_blocks", "blocks", HL_EMIT_COUNT, 0},
-		{NULL, "use%", HL_EMIT_PERCENT, HL_EMIT_TEXT_ONLY},
-		{NULL, "", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY | HL_EMIT_OMITTED},
-		{NULL, "", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY},
-	};
 	const struct hl_beam_instance sum = sum_of(instances);
 
 	emit_total(emit, &sum);
-	hl_emit_line(emit, "%s", "");
-	hl_emit_rows(emit, "rows", columns, HL_COUNT_OF(columns));
+	hl_emit_blank(emit);
+	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", columns)});
 	for (size_t i = 0; i < instances->count; i++)
-		emit_instance(emit, &instances->instances[i]);
-	hl_emit_rows_end(emit);
+		hl_table_row(emit, &instances->instances[i], 0);
+	hl_table_end(emit);
 	hl_emit_line(emit, "instance 0 belongs to all threads that are not schedulers, N to "
 			   "scheduler N");
 }

@@ -19,31 +19,30 @@
 
 /* ---- what is known ---- */
 
-/* Columns that are worth showing. */
-struct knowledge {
-	bool addresses, residency, caches, largest, unscanned, pool;
+/* What some carrier has, and columns show. */
+enum {
+	HAS_ADDRESSES = 1,
+	HAS_RESIDENCY = 2,
+	HAS_CACHES = 4,
+	HAS_LARGEST = 8,
+	HAS_UNSCANNED = 16,
+	HAS_POOL = 32,
 };
 
-static struct knowledge knowledge_of(const struct hl_carriers *carriers)
+static unsigned facts_of(const struct hl_carriers *carriers)
 {
-	struct knowledge knows = {0};
+	unsigned facts = 0;
 
 	for (size_t i = 0; i < carriers->count; i++) {
 		const struct hl_carrier *carrier = &carriers->carriers[i];
-		knows.addresses |= carrier->address != 0;
-		knows.residency |= carrier->resident_bytes != 0;
-		knows.caches |= carrier->cached_bytes != 0;
-		knows.largest |= carrier->largest_free_bytes != 0;
-		knows.unscanned |= carrier->unscanned_bytes != 0;
-		knows.pool |= carrier->in_pool;
+		facts |= carrier->address ? HAS_ADDRESSES : 0;
+		facts |= carrier->resident_bytes ? HAS_RESIDENCY : 0;
+		facts |= carrier->cached_bytes ? HAS_CACHES : 0;
+		facts |= carrier->largest_free_bytes ? HAS_LARGEST : 0;
+		facts |= carrier->unscanned_bytes ? HAS_UNSCANNED : 0;
+		facts |= carrier->in_pool ? HAS_POOL : 0;
 	}
-	return knows;
-}
-
-/* Flags of a column that not all carriers fill. */
-static unsigned if_known(bool known)
-{
-	return known ? HL_EMIT_BLANK_ZERO : HL_EMIT_HIDDEN;
+	return facts;
 }
 
 /* ---- sums ---- */
@@ -163,30 +162,28 @@ const struct hl_carrier **hl_carriers_by_size(const struct hl_carriers *carriers
 
 /* ---- members and lines about all of them ---- */
 
-static void emit_totals(struct hl_emit *emit, const struct sum *total,
-			const struct knowledge *knows)
+static void emit_totals(struct hl_emit *emit, const struct sum *total, unsigned facts)
 {
 	hl_emit_object(emit, "total");
-	hl_emit_integer(emit, "carriers", hl_heap_number(total->carriers));
-	hl_emit_integer(emit, "total_bytes", hl_heap_number(total->total_bytes));
-	hl_emit_integer(emit, "inuse_bytes", hl_heap_number(total->allocated_bytes));
-	hl_emit_integer(emit, "inuse_blocks", hl_heap_number(total->allocated_blocks));
-	if (knows->caches) {
-		hl_emit_integer(emit, "cached_bytes", hl_heap_number(total->cached_bytes));
-		hl_emit_integer(emit, "cached_blocks", hl_heap_number(total->cached_blocks));
+	hl_emit_unsigned(emit, "carriers", total->carriers);
+	hl_emit_unsigned(emit, "total_bytes", total->total_bytes);
+	hl_emit_unsigned(emit, "inuse_bytes", total->allocated_bytes);
+	hl_emit_unsigned(emit, "inuse_blocks", total->allocated_blocks);
+	if (facts & HAS_CACHES) {
+		hl_emit_unsigned(emit, "cached_bytes", total->cached_bytes);
+		hl_emit_unsigned(emit, "cached_blocks", total->cached_blocks);
 	}
-	hl_emit_integer(emit, "free_bytes", hl_heap_number(total->free_bytes));
-	hl_emit_integer(emit, "free_blocks", hl_heap_number(total->free_blocks));
-	if (knows->residency) {
-		hl_emit_integer(emit, "resident_bytes", hl_heap_number(total->resident_bytes));
-		hl_emit_integer(emit, "free_resident_bytes",
-				hl_heap_number(total->free_resident_bytes));
+	hl_emit_unsigned(emit, "free_bytes", total->free_bytes);
+	hl_emit_unsigned(emit, "free_blocks", total->free_blocks);
+	if (facts & HAS_RESIDENCY) {
+		hl_emit_unsigned(emit, "resident_bytes", total->resident_bytes);
+		hl_emit_unsigned(emit, "free_resident_bytes", total->free_resident_bytes);
 	}
-	hl_emit_integer(emit, "pool_carriers", hl_heap_number(total->pool_carriers));
-	hl_emit_integer(emit, "pool_bytes", hl_heap_number(total->pool_bytes));
+	hl_emit_unsigned(emit, "pool_carriers", total->pool_carriers);
+	hl_emit_unsigned(emit, "pool_bytes", total->pool_bytes);
 	hl_emit_object_end(emit);
 	hl_emit_object(emit, "lost");
-	hl_emit_integer(emit, "unscanned_bytes", hl_heap_number(total->unscanned_bytes));
+	hl_emit_unsigned(emit, "unscanned_bytes", total->unscanned_bytes);
 	hl_emit_object_end(emit);
 }
 
@@ -218,181 +215,168 @@ static void emit_summary(struct hl_emit *emit, const struct sum *total)
 
 /* ---- a table of allocators ---- */
 
-static void emit_sum(struct hl_emit *emit, const struct sum *sum)
+static void sum_use(struct hl_emit *emit, const void *at, const void *context)
 {
-	char bar[HL_HEAP_BAR_MAX];
+	const struct sum *sum = at;
 
-	hl_emit_row(emit, 0);
-	hl_emit_cell_text(emit, sum->allocator);
-	hl_emit_cell_integer(emit, hl_heap_number(sum->carriers));
-	hl_emit_cell_integer(emit, hl_heap_number(sum->total_bytes));
-	hl_emit_cell_integer(emit, hl_heap_number(sum->allocated_bytes));
-	hl_emit_cell_integer(emit, hl_heap_number(sum->allocated_blocks));
-	hl_emit_cell_percent(emit, hl_heap_number(sum->allocated_bytes),
-			     hl_heap_number(sum->total_bytes));
-	hl_emit_cell_text(emit, hl_heap_bar(sum->allocated_bytes, sum->total_bytes, bar));
-	hl_emit_cell_integer(emit, hl_heap_number(sum->cached_bytes));
-	hl_emit_cell_integer(emit, hl_heap_number(sum->free_bytes));
-	hl_emit_cell_integer(emit, hl_heap_number(sum->free_blocks));
-	hl_emit_cell_integer(emit, hl_heap_number(sum->free_resident_bytes));
-	hl_emit_cell_integer(emit, hl_heap_number(sum->pool_carriers));
-	hl_emit_cell_integer(emit, hl_heap_number(sum->pool_bytes));
-	hl_emit_cell_integer(emit, hl_heap_number(sum->unscanned_bytes));
+	(void)context;
+	hl_cell_share(emit, hl_heap_number(sum->allocated_bytes), hl_heap_number(sum->total_bytes));
 }
 
-static int emit_allocators(struct hl_emit *emit, const struct hl_carriers *carriers,
-			   const struct knowledge *knows)
+static void sum_bar(struct hl_emit *emit, const void *at, const void *context)
 {
-	const struct hl_emit_column columns[] = {
-		{"allocator", "allocator", HL_EMIT_TEXT, HL_EMIT_SHORTENED},
-		{"carriers", "segments", HL_EMIT_COUNT, 0},
-		{"total_bytes", "total", HL_EMIT_BYTES, 0},
-		{"inuse_bytes", "in use", HL_EMIT_BYTES, 0},
-		{"inuse_blocks", "blocks", HL_EMIT_COUNT, 0},
-		{NULL, "use%", HL_EMIT_PERCENT, HL_EMIT_TEXT_ONLY},
-		{NULL, "", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY | HL_EMIT_OMITTED},
-		{"cached_bytes", "cached", HL_EMIT_BYTES, if_known(knows->caches)},
-		{"free_bytes", "free", HL_EMIT_BYTES, HL_EMIT_OMITTED},
-		{"free_blocks", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
-		{"free_resident_bytes", "free in RAM", HL_EMIT_BYTES, if_known(knows->residency)},
-		{"pool_carriers", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
-		{"pool_bytes", "in pool", HL_EMIT_BYTES,
-		 knows->pool ? HL_EMIT_BLANK_ZERO : HL_EMIT_JSON_ONLY},
-		{"unscanned_bytes", "unscanned", HL_EMIT_BYTES,
-		 knows->unscanned ? HL_EMIT_BLANK_ZERO : HL_EMIT_JSON_ONLY},
-	};
+	const struct sum *sum = at;
+
+	(void)context;
+	hl_cell_bar(emit, sum->allocated_bytes, sum->total_bytes);
+}
+
+#define BLANK	  HL_COLUMN_BLANK_ZERO
+#define OMITTED	  HL_COLUMN_OMITTED
+#define SUM(name) HL_MEMBER(struct sum, name)
+
+static const struct hl_column sum_columns[] = {
+	{"allocator", "allocator", HL_COLUMN_TEXT, HL_MEMBER_ARRAY(struct sum, allocator),
+	 HL_COLUMN_SHORTENED},
+	{"carriers", "segments", HL_COLUMN_COUNT, SUM(carriers)},
+	{"total_bytes", "total", HL_COLUMN_BYTES, SUM(total_bytes)},
+	{"inuse_bytes", "in use", HL_COLUMN_BYTES, SUM(allocated_bytes)},
+	{"inuse_blocks", "blocks", HL_COLUMN_COUNT, SUM(allocated_blocks)},
+	{NULL, "use%", HL_COLUMN_SHARE, .cell = sum_use},
+	{NULL, "", HL_COLUMN_BAR, .cell = sum_bar, .flags = OMITTED},
+	{"cached_bytes", "cached", HL_COLUMN_BYTES, SUM(cached_bytes), BLANK, HAS_CACHES},
+	{"free_bytes", "free", HL_COLUMN_BYTES, SUM(free_bytes), OMITTED},
+	{"free_blocks", NULL, HL_COLUMN_COUNT, SUM(free_blocks)},
+	{"free_resident_bytes", "free in RAM", HL_COLUMN_BYTES, SUM(free_resident_bytes), BLANK,
+	 HAS_RESIDENCY},
+	{"pool_carriers", NULL, HL_COLUMN_COUNT, SUM(pool_carriers)},
+	{"pool_bytes", NULL, HL_COLUMN_BYTES, SUM(pool_bytes)},
+	{NULL, "in pool", HL_COLUMN_BYTES, SUM(pool_bytes), BLANK, HAS_POOL},
+	{"unscanned_bytes", NULL, HL_COLUMN_BYTES, SUM(unscanned_bytes)},
+	{NULL, "unscanned", HL_COLUMN_BYTES, SUM(unscanned_bytes), BLANK, HAS_UNSCANNED},
+};
+
+static int emit_allocators(struct hl_emit *emit, const struct hl_carriers *carriers, unsigned facts)
+{
 	struct sums sums;
 
 	int r = sum_by_allocator(carriers, &sums);
 	if (r < 0)
 		return r;
-	hl_emit_line(emit, "%s", "");
-	hl_emit_rows(emit, "allocators", columns, HL_COUNT_OF(columns));
+	hl_emit_blank(emit);
+	hl_table_begin(emit,
+		       &(struct hl_table){HL_TABLE("allocators", sum_columns), .facts = facts});
 	for (size_t i = 0; i < sums.count; i++)
-		emit_sum(emit, &sums.sums[i]);
-	hl_emit_rows_end(emit);
+		hl_table_row(emit, &sums.sums[i], 0);
+	hl_table_end(emit);
 	free(sums.sums);
 	return 0;
 }
 
 /* ---- a table of carriers ---- */
 
-static void begin_carriers(struct hl_emit *emit, const struct knowledge *knows)
+static void use(struct hl_emit *emit, const void *at, const void *context)
 {
-	unsigned resident = if_known(knows->residency), cached = if_known(knows->caches);
-	const struct hl_emit_column columns[] = {
-		{"allocator", "allocator", HL_EMIT_TEXT, HL_EMIT_SHORTENED},
-		{"type", "type", HL_EMIT_TEXT, HL_EMIT_SHORTENED},
-		{NULL, "address", HL_EMIT_TEXT,
-		 HL_EMIT_TEXT_ONLY | (knows->addresses ? 0 : HL_EMIT_HIDDEN)},
-		{"address", NULL, HL_EMIT_NUMBER, HL_EMIT_JSON_ONLY},
-		{"total_bytes", "total", HL_EMIT_BYTES, 0},
-		{"inuse_bytes", "in use", HL_EMIT_BYTES, 0},
-		{"inuse_blocks", "blocks", HL_EMIT_COUNT, 0},
-		{NULL, "use%", HL_EMIT_PERCENT, HL_EMIT_TEXT_ONLY},
-		{NULL, "", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY | HL_EMIT_OMITTED},
-		{"cached_bytes", "cached", HL_EMIT_BYTES, cached},
-		{"cached_blocks", NULL, HL_EMIT_COUNT,
-		 knows->caches ? HL_EMIT_JSON_ONLY : HL_EMIT_HIDDEN},
-		{"free_bytes", NULL, HL_EMIT_BYTES, HL_EMIT_JSON_ONLY},
-		{"free_resident_bytes", "free in RAM", HL_EMIT_BYTES, resident},
-		{"resident_bytes", NULL, HL_EMIT_BYTES,
-		 knows->residency ? HL_EMIT_JSON_ONLY : HL_EMIT_HIDDEN},
-		{"free_blocks", "free blocks", HL_EMIT_COUNT, HL_EMIT_BLANK_ZERO},
-		{"largest_free_bytes", "largest", HL_EMIT_BYTES, if_known(knows->largest)},
-		{NULL, "by size", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY},
-		{NULL, "", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY | (knows->pool ? 0 : HL_EMIT_HIDDEN)},
-		{"unscanned_bytes", "unscanned", HL_EMIT_BYTES,
-		 knows->unscanned ? HL_EMIT_BLANK_ZERO : HL_EMIT_JSON_ONLY},
-	};
-	hl_emit_rows(emit, "rows", columns, HL_COUNT_OF(columns));
+	const struct hl_carrier *carrier = at;
+
+	(void)context;
+	hl_cell_share(emit, hl_heap_number(carrier->allocated_bytes),
+		      hl_heap_number(carrier->total_bytes));
 }
 
-/* What the columns do not hold; nothing in tables. */
-static void emit_members(struct hl_emit *emit, const struct hl_carrier *carrier,
-			 const struct hl_log2_shape *shape)
+static void bar(struct hl_emit *emit, const void *at, const void *context)
 {
-	hl_emit_integer(emit, "allocated_bytes", hl_heap_number(carrier->allocated_bytes));
-	hl_emit_integer(emit, "allocated_blocks", hl_heap_number(carrier->allocated_blocks));
+	const struct hl_carrier *carrier = at;
+
+	(void)context;
+	hl_cell_bar(emit, carrier->allocated_bytes, carrier->total_bytes);
+}
+
+static void by_size(struct hl_emit *emit, const void *at, const void *shape)
+{
+	const struct hl_carrier *carrier = at;
+	char spark[HL_HEAP_SPARK_MAX] = "";
+
+	if (carrier->free_blocks)
+		hl_heap_spark(shape, &carrier->free_histogram, spark);
+	hl_cell_text(emit, spark);
+}
+
+static void pool(struct hl_emit *emit, const void *carrier, const void *context)
+{
+	(void)context;
+	hl_cell_text(emit, ((const struct hl_carrier *)carrier)->in_pool ? "pool" : "");
+}
+
+/* What the columns do not hold. */
+static void members(struct hl_emit *emit, const void *at, const void *shape)
+{
+	const struct hl_carrier *carrier = at;
+
+	hl_emit_unsigned(emit, "allocated_bytes", carrier->allocated_bytes);
+	hl_emit_unsigned(emit, "allocated_blocks", carrier->allocated_blocks);
 	hl_emit_boolean(emit, "in_pool", carrier->in_pool);
 	hl_emit_array(emit, "blocks");
 	for (uint32_t i = 0; i < carrier->block_kinds; i++) {
 		hl_emit_object(emit, NULL);
 		hl_emit_text(emit, "type", carrier->blocks[i].type);
-		hl_emit_integer(emit, "count", hl_heap_number(carrier->blocks[i].count));
-		hl_emit_integer(emit, "bytes", hl_heap_number(carrier->blocks[i].bytes));
+		hl_emit_unsigned(emit, "count", carrier->blocks[i].count);
+		hl_emit_unsigned(emit, "bytes", carrier->blocks[i].bytes);
 		hl_emit_object_end(emit);
 	}
 	hl_emit_array_end(emit);
 	hl_heap_emit_counts(emit, "free_histogram", shape, &carrier->free_histogram);
 }
 
-static void emit_carrier(struct hl_emit *emit, const struct hl_carrier *carrier,
-			 const struct hl_log2_shape *shape)
-{
-	char address[32], bar[HL_HEAP_BAR_MAX], spark[HL_HEAP_SPARK_MAX];
+#define MEMBER(name) HL_MEMBER(struct hl_carrier, name)
+#define TEXT(name)   HL_MEMBER_ARRAY(struct hl_carrier, name)
 
-	snprintf(address, sizeof(address), "%#" PRIx64, carrier->address);
-	hl_emit_cell_text(emit, carrier->allocator);
-	hl_emit_cell_text(emit, carrier->type);
-	hl_emit_cell_text(emit, carrier->address ? address : "");
-	hl_emit_cell_integer(emit, hl_heap_number(carrier->address));
-	hl_emit_cell_integer(emit, hl_heap_number(carrier->total_bytes));
-	hl_emit_cell_integer(emit, hl_heap_number(carrier->allocated_bytes));
-	hl_emit_cell_integer(emit, hl_heap_number(carrier->allocated_blocks));
-	hl_emit_cell_percent(emit, hl_heap_number(carrier->allocated_bytes),
-			     hl_heap_number(carrier->total_bytes));
-	hl_emit_cell_text(emit, hl_heap_bar(carrier->allocated_bytes, carrier->total_bytes, bar));
-	hl_emit_cell_integer(emit, hl_heap_number(carrier->cached_bytes));
-	hl_emit_cell_integer(emit, hl_heap_number(carrier->cached_blocks));
-	hl_emit_cell_integer(emit, hl_heap_number(carrier->free_bytes));
-	hl_emit_cell_integer(emit, hl_heap_number(carrier->free_resident_bytes));
-	hl_emit_cell_integer(emit, hl_heap_number(carrier->resident_bytes));
-	hl_emit_cell_integer(emit, hl_heap_number(carrier->free_blocks));
-	hl_emit_cell_integer(emit, hl_heap_number(carrier->largest_free_bytes));
-	hl_emit_cell_text(emit, carrier->free_blocks
-					? hl_heap_spark(shape, &carrier->free_histogram, spark)
-					: "");
-	hl_emit_cell_text(emit, carrier->in_pool ? "pool" : "");
-	hl_emit_cell_integer(emit, hl_heap_number(carrier->unscanned_bytes));
-	emit_members(emit, carrier, shape);
-}
-
-static size_t count_shown(const struct hl_emit *emit, const struct hl_carriers *carriers,
-			  uint64_t row_limit)
-{
-	if (row_limit == HL_CARRIERS_ROWS_DEFAULT)
-		row_limit = hl_emit_is_json(emit) ? 0 : ROWS_DEFAULT;
-	return row_limit && row_limit < carriers->count ? (size_t)row_limit : carriers->count;
-}
-
-static unsigned emphasis_of(const struct hl_carrier *carrier, const struct sum *total)
-{
-	return total->free_bytes && carrier->free_bytes >= total->free_bytes / LONE_SHARE
-		       ? HL_EMIT_HEAVY
-		       : 0;
-}
+static const struct hl_column columns[] = {
+	{"allocator", "allocator", HL_COLUMN_TEXT, TEXT(allocator), HL_COLUMN_SHORTENED},
+	{"type", "type", HL_COLUMN_TEXT, TEXT(type), HL_COLUMN_SHORTENED},
+	{NULL, "address", HL_COLUMN_ADDRESS, MEMBER(address), BLANK, HAS_ADDRESSES},
+	{"address", NULL, HL_COLUMN_NUMBER, MEMBER(address)},
+	{"total_bytes", "total", HL_COLUMN_BYTES, MEMBER(total_bytes)},
+	{"inuse_bytes", "in use", HL_COLUMN_BYTES, MEMBER(allocated_bytes)},
+	{"inuse_blocks", "blocks", HL_COLUMN_COUNT, MEMBER(allocated_blocks)},
+	{NULL, "use%", HL_COLUMN_SHARE, .cell = use},
+	{NULL, "", HL_COLUMN_BAR, .cell = bar, .flags = OMITTED},
+	{"cached_bytes", "cached", HL_COLUMN_BYTES, MEMBER(cached_bytes), BLANK, HAS_CACHES},
+	{"cached_blocks", NULL, HL_COLUMN_COUNT, MEMBER(cached_blocks), .shown_if = HAS_CACHES},
+	{"free_bytes", NULL, HL_COLUMN_BYTES, MEMBER(free_bytes)},
+	{"free_resident_bytes", "free in RAM", HL_COLUMN_BYTES, MEMBER(free_resident_bytes), BLANK,
+	 HAS_RESIDENCY},
+	{"resident_bytes", NULL, HL_COLUMN_BYTES, MEMBER(resident_bytes),
+	 .shown_if = HAS_RESIDENCY},
+	{"free_blocks", "free blocks", HL_COLUMN_COUNT, MEMBER(free_blocks), BLANK},
+	{"largest_free_bytes", "largest", HL_COLUMN_BYTES, MEMBER(largest_free_bytes), BLANK,
+	 HAS_LARGEST},
+	{NULL, "by size", HL_COLUMN_TEXT, .cell = by_size},
+	{NULL, "", HL_COLUMN_TEXT, .cell = pool, .shown_if = HAS_POOL},
+	{"unscanned_bytes", NULL, HL_COLUMN_BYTES, MEMBER(unscanned_bytes)},
+	{NULL, "unscanned", HL_COLUMN_BYTES, MEMBER(unscanned_bytes), BLANK, HAS_UNSCANNED},
+	{"blocks", NULL, HL_COLUMN_MEMBERS, .cell = members},
+};
 
 static int emit_carriers(struct hl_emit *emit, const struct hl_carriers *carriers,
-			 const struct sum *total, const struct knowledge *knows, uint64_t row_limit)
+			 const struct sum *total, unsigned facts, uint64_t row_limit)
 {
 	const struct hl_carrier **order = hl_carriers_by_size(carriers);
-	size_t shown = count_shown(emit, carriers, row_limit);
-	char more[HL_FORMAT_MAX];
+	size_t shown = hl_emit_shown(emit, row_limit, ROWS_DEFAULT, carriers->count);
 
 	if (!order)
 		return -ENOMEM;
-	hl_emit_line(emit, "%s", "");
-	begin_carriers(emit, knows);
+	hl_emit_blank(emit);
+	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", columns),
+						.context = &carriers->shape, .facts = facts});
 	for (size_t i = 0; i < shown; i++) {
-		hl_emit_row(emit, emphasis_of(order[i], total));
-		emit_carrier(emit, order[i], &carriers->shape);
+		bool is_heavy =
+			total->free_bytes && order[i]->free_bytes >= total->free_bytes / LONE_SHARE;
+		hl_table_row(emit, order[i], is_heavy ? HL_EMIT_HEAVY : 0);
 	}
-	hl_emit_rows_end(emit);
+	hl_table_end(emit);
 	free(order);
-	if (shown < carriers->count)
-		hl_emit_line(emit, "... and %s more; --rows 0 shows all",
-			     hl_format_count(hl_heap_number(carriers->count - shown), more));
+	hl_emit_more(emit, carriers->count - shown, "-n");
 	return 0;
 }
 
@@ -400,14 +384,14 @@ static int emit_carriers(struct hl_emit *emit, const struct hl_carriers *carrier
 
 int hl_carriers_emit(struct hl_emit *emit, const struct hl_carriers *carriers, uint64_t row_limit)
 {
-	const struct knowledge knows = knowledge_of(carriers);
+	unsigned facts = facts_of(carriers);
 	const struct sum total = sum_of_all(carriers);
 
-	emit_totals(emit, &total, &knows);
+	emit_totals(emit, &total, facts);
 	emit_summary(emit, &total);
-	int r = emit_allocators(emit, carriers, &knows);
+	int r = emit_allocators(emit, carriers, facts);
 	if (r == 0)
-		r = emit_carriers(emit, carriers, &total, &knows, row_limit);
+		r = emit_carriers(emit, carriers, &total, facts, row_limit);
 	if (r < 0)
 		return r;
 	hl_heap_emit_histogram(emit, "free_histogram", "free blocks", &carriers->shape,

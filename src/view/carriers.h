@@ -11,13 +11,10 @@
 
 #include <stdio.h>
 
-/* As many carriers as one reads; all in JSON. */
-#define HL_CARRIERS_ROWS_DEFAULT UINT64_MAX
-
 /*
  * Writes the members `total`, `lost`, `allocators`, `rows` and `free_histogram` of a report that
  * was begun, which in tables has the sums of each allocator, its ${row_limit} largest carriers (0:
- * all; or HL_CARRIERS_ROWS_DEFAULT) and a histogram of free blocks. 0 or -ENOMEM.
+ * all; or HL_EMIT_ROWS_DEFAULT) and a histogram of free blocks. 0 or -ENOMEM.
  */
 int hl_carriers_emit(struct hl_emit *emit, const struct hl_carriers *carriers, uint64_t row_limit);
 

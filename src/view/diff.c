@@ -179,7 +179,7 @@ static void emit_rows(struct hl_emit *emit, struct diff *diff)
 	uint64_t limit = diff->options->row_limit;
 	size_t shrunk_count = rows->count - rows->shrunk_from;
 
-	if (limit == HL_VIEW_ROWS_DEFAULT)
+	if (limit == HL_EMIT_ROWS_DEFAULT)
 		limit = diff->options->json ? 0 : ROWS_DEFAULT;
 	size_t first = limit ? smaller(limit, rows->shrunk_from) : rows->shrunk_from;
 	size_t last = limit ? smaller(limit, shrunk_count) : shrunk_count;

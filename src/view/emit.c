@@ -43,6 +43,16 @@ int hl_emit_new(FILE *out, enum hl_emit_form form, bool color, struct hl_emit **
 	return 0;
 }
 
+int hl_emit_open(const struct hl_emit_options *options, const char *verb, struct hl_emit **ret_emit)
+{
+	int r = hl_emit_new(options->out, options->json ? HL_EMIT_JSON : HL_EMIT_TABLE,
+			    options->color, ret_emit);
+	if (r < 0)
+		return r;
+	hl_emit_begin(*ret_emit, verb);
+	return 0;
+}
+
 void hl_emit_fail(struct hl_emit *emit, int error)
 {
 	if (!emit->error)
@@ -143,6 +153,13 @@ void hl_emit_warning(struct hl_emit *emit, const char *format, ...)
 void hl_emit_blank(struct hl_emit *emit)
 {
 	hl_emit_line(emit, "%s", "");
+}
+
+size_t hl_emit_shown(const struct hl_emit *emit, uint64_t limit, uint64_t usual, size_t count)
+{
+	if (limit == HL_EMIT_ROWS_DEFAULT)
+		limit = is_json(emit) ? 0 : usual;
+	return limit && limit < count ? limit : count;
 }
 
 void hl_emit_more(struct hl_emit *emit, size_t count, const char *option)

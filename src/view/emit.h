@@ -68,6 +68,20 @@ struct hl_emit_column {
 
 struct hl_emit;
 
+/* As many rows as one reads; all in JSON. */
+#define HL_EMIT_ROWS_DEFAULT UINT64_MAX
+
+/* How a report is written that is about no profile; zero is the common case. */
+struct hl_emit_options {
+	FILE *out;
+	bool json, color;
+	uint64_t row_limit; /* 0: all; or HL_EMIT_ROWS_DEFAULT */
+};
+
+/* Begins a report of ${verb} as a table for people or as JSON. 0 or -ENOMEM. */
+int hl_emit_open(const struct hl_emit_options *options, const char *verb,
+		 struct hl_emit **ret_emit);
+
 /* A report on ${out}. 0 or -ENOMEM. */
 int hl_emit_new(FILE *out, enum hl_emit_form form, bool color, struct hl_emit **ret_emit);
 
@@ -101,6 +115,9 @@ void hl_emit_blank(struct hl_emit *emit);
 
 /* The line that says that ${count} rows more are shown by "${option} 0"; none for 0. */
 void hl_emit_more(struct hl_emit *emit, size_t count, const char *option);
+
+/* How many of ${count} rows are shown: ${limit}, for which ${usual} is the default for people. */
+size_t hl_emit_shown(const struct hl_emit *emit, uint64_t limit, uint64_t usual, size_t count);
 
 /* Members of the report, or of an object in it; nothing in text. */
 void hl_emit_object(struct hl_emit *emit, const char *key);

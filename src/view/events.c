@@ -75,7 +75,7 @@ size_t hl_events_rows(const struct hl_events_report *report, size_t usual, size_
 {
 	uint64_t limit = report->options->row_limit;
 
-	if (limit == HL_VIEW_ROWS_DEFAULT)
+	if (limit == HL_EMIT_ROWS_DEFAULT)
 		limit = report->options->json ? 0 : usual;
 	return limit && limit < count ? (size_t)limit : count;
 }

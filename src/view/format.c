@@ -11,8 +11,9 @@
 #include <time.h>
 #include <wchar.h>
 
-#define NS_PER_MS 1000000u
-#define NS_PER_S  1000000000u
+#define NS_PER_MS   1000000u
+#define NS_PER_S    1000000000u
+#define BAR_COLUMNS 16
 
 static uint64_t magnitude(int64_t number)
 {
@@ -65,6 +66,19 @@ const char *hl_format_percent(int64_t part, int64_t whole, char buffer[HL_FORMAT
 	if (percent > -0.05 && percent <= 0) /* would be "-0.0%" */
 		percent = 0;
 	snprintf(buffer, HL_FORMAT_MAX, "%.1f%%", percent);
+	return buffer;
+}
+
+const char *hl_format_bar(uint64_t part, uint64_t whole, char buffer[HL_FORMAT_MAX])
+{
+	double share = whole ? (double)part / (double)whole : 0;
+	size_t length = share < 1 ? (size_t)(share * BAR_COLUMNS + 0.5) : BAR_COLUMNS;
+
+	if (part && !length)
+		length = 1;
+	memset(buffer, '#', length);
+	memset(buffer + length, '.', BAR_COLUMNS - length);
+	buffer[BAR_COLUMNS] = '\0';
 	return buffer;
 }
 

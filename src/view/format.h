@@ -23,6 +23,9 @@ static inline const char *hl_format_plural(uint64_t count)
 /* "12.3%"; "-" when ${whole} is 0 or less. */
 const char *hl_format_percent(int64_t part, int64_t whole, char buffer[HL_FORMAT_MAX]);
 
+/* "####............": what part ${part} is of ${whole}. */
+const char *hl_format_bar(uint64_t part, uint64_t whole, char buffer[HL_FORMAT_MAX]);
+
 /* "15 ms", "3.21 s", "12 min 5 s", "26 h 3 min". */
 const char *hl_format_duration(uint64_t ns, char buffer[HL_FORMAT_MAX]);
 

@@ -142,7 +142,7 @@ static size_t count_shown(const struct growth *growth)
 
 	if (!growth->options->json && !may_leak(growth))
 		return 0;
-	if (limit == HL_VIEW_ROWS_DEFAULT)
+	if (limit == HL_EMIT_ROWS_DEFAULT)
 		limit = growth->options->json ? 0 : ROWS_DEFAULT;
 	return limit && limit < growth->rows.count ? (size_t)limit : growth->rows.count;
 }

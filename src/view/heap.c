@@ -43,8 +43,8 @@ void hl_heap_emit_head(struct hl_emit *emit, const struct hl_heap *heap)
 	hl_emit_text(emit, "allocator", heap->allocator);
 	hl_emit_boolean(emit, "from_core", heap->from_core);
 	hl_emit_boolean(emit, "stopped", heap->was_stopped);
-	hl_emit_integer(emit, "walk_ns", hl_heap_number(heap->walk_ns));
-	hl_emit_integer(emit, "chunks", hl_heap_number(heap->chunks));
+	hl_emit_unsigned(emit, "walk_ns", heap->walk_ns);
+	hl_emit_unsigned(emit, "chunks", heap->chunks);
 	hl_emit_line(emit, "%s (pid %d, %" PRIu32 " thread%s), %s",
 		     hl_format_shortened(command, COMMAND_COLUMNS, shortened, sizeof(shortened)),
 		     heap->process.pid, heap->process.threads,
@@ -66,29 +66,22 @@ void hl_heap_emit_notes(struct hl_emit *emit, const struct hl_heap *heap)
 
 /* ---- resident memory ---- */
 
-static void emit_part(struct hl_emit *emit, const char *part, uint64_t bytes, uint64_t rss)
-{
-	char bar[HL_HEAP_BAR_MAX];
-	hl_emit_row(emit, 0);
-	hl_emit_cell_text(emit, part);
-	hl_emit_cell_integer(emit, hl_heap_number(bytes));
-	hl_emit_cell_percent(emit, hl_heap_number(bytes), hl_heap_number(rss));
-	hl_emit_cell_text(emit, hl_heap_bar(bytes, rss, bar));
-}
+struct part {
+	const char *name;
+	uint64_t bytes;
+};
+
+static const struct hl_column part_columns[] = {
+	{"part", "resident memory", HL_COLUMN_TEXT, HL_MEMBER(struct part, name), HL_COLUMN_KEY},
+	{"bytes", "bytes", HL_COLUMN_BYTES, HL_MEMBER(struct part, bytes)},
+	{NULL, "of RSS", HL_COLUMN_SHARE, HL_MEMBER(struct part, bytes)},
+	{NULL, "", HL_COLUMN_BAR, HL_MEMBER(struct part, bytes), HL_COLUMN_OMITTED},
+};
 
 static void emit_rss(struct hl_emit *emit, const struct hl_heap *heap)
 {
-	static const struct hl_emit_column columns[] = {
-		{"part", "resident memory", HL_EMIT_TEXT, HL_EMIT_KEY},
-		{"bytes", "bytes", HL_EMIT_BYTES, 0},
-		{NULL, "of RSS", HL_EMIT_PERCENT, HL_EMIT_TEXT_ONLY},
-		{NULL, "", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY | HL_EMIT_OMITTED},
-	};
 	const struct hl_heap_rss *rss = &heap->rss;
-	const struct {
-		const char *part;
-		uint64_t bytes;
-	} parts[] = {
+	const struct part parts[] = {
 		{"live blocks", rss->live_bytes},
 		{"thread caches and fastbins", rss->cached_bytes},
 		{"free, but in memory", rss->free_bytes},
@@ -100,77 +93,64 @@ static void emit_rss(struct hl_emit *emit, const struct hl_heap *heap)
 		{"files", rss->file_bytes},
 		{"shared memory", rss->shared_bytes},
 	};
-	hl_emit_line(emit, "%s", "");
-	hl_emit_rows(emit, "resident", columns, HL_COUNT_OF(columns));
+
+	hl_emit_blank(emit);
+	hl_table_begin(emit, &(struct hl_table){HL_TABLE("resident", part_columns),
+						.sum = rss->rss_bytes});
 	for (size_t i = 0; i < HL_COUNT_OF(parts); i++)
 		if (parts[i].bytes || hl_emit_is_json(emit))
-			emit_part(emit, parts[i].part, parts[i].bytes, rss->rss_bytes);
+			hl_table_row(emit, &parts[i], 0);
 	for (size_t i = 0; i < HL_ANONYMOUS_COUNT; i++)
 		if (rss->anonymous[i] || hl_emit_is_json(emit))
-			emit_part(emit, hl_rss_anonymous_names[i], rss->anonymous[i],
-				  rss->rss_bytes);
+			hl_table_row(emit,
+				     &(struct part){hl_rss_anonymous_names[i], rss->anonymous[i]},
+				     0);
 	if (!hl_emit_is_json(emit))
-		emit_part(emit, "RSS", rss->rss_bytes, rss->rss_bytes);
-	hl_emit_rows_end(emit);
+		hl_table_row(emit, &(struct part){"RSS", rss->rss_bytes}, 0);
+	hl_table_end(emit);
 }
 
 /* ---- arenas ---- */
 
-static const struct hl_emit_column arena_columns[] = {
-	{"arena", "arena", HL_EMIT_NUMBER, HL_EMIT_KEY},
-	{"threads", "threads", HL_EMIT_COUNT, HL_EMIT_BLANK_ZERO},
-	{"carriers", "segments", HL_EMIT_COUNT, HL_EMIT_OMITTED},
-	{"system_bytes", "system", HL_EMIT_BYTES, 0},
-	{"inuse_bytes", "live", HL_EMIT_BYTES, 0},
-	{"inuse_blocks", "blocks", HL_EMIT_COUNT, HL_EMIT_OMITTED},
-	{"tcache_bytes", "tcache", HL_EMIT_BYTES, HL_EMIT_BLANK_ZERO | HL_EMIT_OMITTED},
-	{"fastbin_bytes", "fastbins", HL_EMIT_BYTES, HL_EMIT_BLANK_ZERO | HL_EMIT_OMITTED},
-	{"free_bytes", "free", HL_EMIT_BYTES, 0},
-	{"free_resident_bytes", "in memory", HL_EMIT_BYTES, 0},
-	{"largest_free_bytes", "largest", HL_EMIT_BYTES, HL_EMIT_OMITTED},
-	{"top_bytes", "top", HL_EMIT_BYTES, 0},
-	{"trimmable_bytes", "trimmable", HL_EMIT_BYTES, 0},
-	{"unscanned_bytes", "unscanned", HL_EMIT_BYTES, HL_EMIT_BLANK_ZERO | HL_EMIT_OMITTED},
-	{"overhead_bytes", NULL, HL_EMIT_BYTES, HL_EMIT_JSON_ONLY},
-};
-
-static void emit_arena_cells(struct hl_emit *emit, const struct hl_heap_arena *arena)
+static void arena_number(struct hl_emit *emit, const void *arena, const void *heap)
 {
-	const uint64_t cells[] = {
-		arena->threads,
-		arena->carriers,
-		arena->system_bytes,
-		arena->inuse_bytes,
-		arena->inuse_blocks,
-		arena->tcache_bytes,
-		arena->fastbin_bytes,
-		arena->free_bytes,
-		arena->free_resident_bytes,
-		arena->largest_free_bytes,
-		arena->top_bytes,
-		arena->trimmable_bytes,
-		arena->unscanned_bytes,
-		arena->overhead_bytes,
-	};
-	for (size_t i = 0; i < HL_COUNT_OF(cells); i++)
-		hl_emit_cell_integer(emit, hl_heap_number(cells[i]));
+	hl_cell_integer(emit, (const struct hl_heap_arena *)arena -
+				      ((const struct hl_heap *)heap)->arenas);
 }
+
+#define MEMBER(name) HL_MEMBER(struct hl_heap_arena, name)
+#define BLANK	     HL_COLUMN_BLANK_ZERO
+#define OMITTED	     HL_COLUMN_OMITTED
+
+static const struct hl_column arena_columns[] = {
+	{"arena", "arena", HL_COLUMN_NUMBER, .cell = arena_number, .flags = HL_COLUMN_KEY},
+	{"threads", "threads", HL_COLUMN_COUNT, MEMBER(threads), BLANK},
+	{"carriers", "segments", HL_COLUMN_COUNT, MEMBER(carriers), OMITTED},
+	{"system_bytes", "system", HL_COLUMN_BYTES, MEMBER(system_bytes)},
+	{"inuse_bytes", "live", HL_COLUMN_BYTES, MEMBER(inuse_bytes)},
+	{"inuse_blocks", "blocks", HL_COLUMN_COUNT, MEMBER(inuse_blocks), OMITTED},
+	{"tcache_bytes", "tcache", HL_COLUMN_BYTES, MEMBER(tcache_bytes), BLANK | OMITTED},
+	{"fastbin_bytes", "fastbins", HL_COLUMN_BYTES, MEMBER(fastbin_bytes), BLANK | OMITTED},
+	{"free_bytes", "free", HL_COLUMN_BYTES, MEMBER(free_bytes)},
+	{"free_resident_bytes", "in memory", HL_COLUMN_BYTES, MEMBER(free_resident_bytes)},
+	{"largest_free_bytes", "largest", HL_COLUMN_BYTES, MEMBER(largest_free_bytes), OMITTED},
+	{"top_bytes", "top", HL_COLUMN_BYTES, MEMBER(top_bytes)},
+	{"trimmable_bytes", "trimmable", HL_COLUMN_BYTES, MEMBER(trimmable_bytes)},
+	{"unscanned_bytes", "unscanned", HL_COLUMN_BYTES, MEMBER(unscanned_bytes), BLANK | OMITTED},
+	{"overhead_bytes", NULL, HL_COLUMN_BYTES, MEMBER(overhead_bytes)},
+};
 
 static void emit_arenas(struct hl_emit *emit, const struct hl_heap *heap, uint64_t limit)
 {
-	size_t shown = limit && limit < heap->arena_count && !hl_emit_is_json(emit)
-			       ? (size_t)limit
-			       : heap->arena_count;
-	hl_emit_line(emit, "%s", "");
-	hl_emit_rows(emit, "rows", arena_columns, HL_COUNT_OF(arena_columns));
-	for (size_t i = 0; i < shown; i++) {
-		hl_emit_row(emit, 0);
-		hl_emit_cell_integer(emit, (int64_t)i);
-		emit_arena_cells(emit, &heap->arenas[i]);
-	}
-	hl_emit_rows_end(emit);
-	if (shown < heap->arena_count)
-		hl_emit_line(emit, "... and %zu more; -n 0 shows all", heap->arena_count - shown);
+	size_t count = heap->arena_count;
+	size_t shown = hl_emit_is_json(emit) ? count : hl_emit_shown(emit, limit, 0, count);
+
+	hl_emit_blank(emit);
+	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", arena_columns), .context = heap});
+	for (size_t i = 0; i < shown; i++)
+		hl_table_row(emit, &heap->arenas[i], 0);
+	hl_table_end(emit);
+	hl_emit_more(emit, count - shown, "-n");
 }
 
 static void emit_total(struct hl_emit *emit, const struct hl_heap *heap)
@@ -179,16 +159,15 @@ static void emit_total(struct hl_emit *emit, const struct hl_heap *heap)
 	hl_heap_figures_of(heap, &figures);
 	hl_emit_object(emit, "total");
 	for (size_t i = 0; i < HL_HEAP_FIGURE_COUNT; i++)
-		hl_emit_integer(emit, hl_heap_figure_names[i], hl_heap_number(figures.numbers[i]));
+		hl_emit_unsigned(emit, hl_heap_figure_names[i], figures.numbers[i]);
 	hl_emit_object_end(emit);
-	hl_emit_integer(emit, "page_bytes", hl_heap_number(heap->page_bytes));
-	hl_emit_integer(emit, "trim_threshold_bytes", hl_heap_number(heap->trim_threshold));
-	hl_emit_integer(emit, "mmap_threshold_bytes", hl_heap_number(heap->mmap_threshold));
+	hl_emit_unsigned(emit, "page_bytes", heap->page_bytes);
+	hl_emit_unsigned(emit, "trim_threshold_bytes", heap->trim_threshold);
+	hl_emit_unsigned(emit, "mmap_threshold_bytes", heap->mmap_threshold);
 	hl_emit_object(emit, "lost");
-	hl_emit_integer(emit, "unscanned_bytes",
-			hl_heap_number(figures.numbers[HL_HEAP_UNSCANNED]));
-	hl_emit_integer(emit, "rereads", hl_heap_number(heap->rereads));
-	hl_emit_integer(emit, "abandoned", hl_heap_number(heap->abandoned));
+	hl_emit_unsigned(emit, "unscanned_bytes", figures.numbers[HL_HEAP_UNSCANNED]);
+	hl_emit_unsigned(emit, "rereads", heap->rereads);
+	hl_emit_unsigned(emit, "abandoned", heap->abandoned);
 	hl_emit_object_end(emit);
 }
 
@@ -202,14 +181,13 @@ static void say_mmapped(struct hl_emit *emit, const struct hl_heap *heap)
 			     hl_format_plural(heap->mp_mmapped_blocks));
 }
 
-int hl_view_heap(const struct hl_heap *heap, const struct hl_heap_view_options *options)
+int hl_view_heap(const struct hl_heap *heap, const struct hl_emit_options *options)
 {
 	struct hl_emit *emit;
-	int r = hl_emit_new(options->out, options->json ? HL_EMIT_JSON : HL_EMIT_TABLE,
-			    options->color, &emit);
+
+	int r = hl_emit_open(options, "heap", &emit);
 	if (r < 0)
 		return r;
-	hl_emit_begin(emit, "heap");
 	hl_heap_emit_head(emit, heap);
 	emit_total(emit, heap);
 	emit_rss(emit, heap);

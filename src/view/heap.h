@@ -8,25 +8,18 @@
 
 #include <stdio.h>
 
-/* How a report of a heap is written; zero is the common case. */
-struct hl_heap_view_options {
-	FILE *out;
-	bool json, color;
-	uint64_t row_limit; /* 0: all */
-};
-
 /* One screen: where resident memory is, each arena, what malloc_trim would return, and the
  * questions that people ask, answered. 0, -ENOMEM, or the output's error. */
-int hl_view_heap(const struct hl_heap *heap, const struct hl_heap_view_options *options);
+int hl_view_heap(const struct hl_heap *heap, const struct hl_emit_options *options);
 
 /* Resident pages that few live bytes keep. As above. */
-int hl_view_pins(const struct hl_heap *heap, const struct hl_heap_view_options *options);
+int hl_view_pins(const struct hl_heap *heap, const struct hl_emit_options *options);
 
 struct hl_heap_figures;
 
 /* What has changed from one snapshot to a later one. As above. */
 int hl_view_heap_diff(const struct hl_heap_figures *before, const struct hl_heap_figures *after,
-		      const struct hl_heap_view_options *options);
+		      const struct hl_emit_options *options);
 
 /* For the reports of this and of other files: members that say which process it was and how it was
  * read, and the lines on top of tables. */

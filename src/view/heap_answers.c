@@ -390,7 +390,7 @@ static void write_lines(struct hl_emit *emit, struct figures *of)
 		hl_emit_line(emit, "%s", questions[i].question);
 		hl_emit_line(emit, "  %s", text);
 	}
-	hl_emit_line(emit, "%s", "");
+	hl_emit_blank(emit);
 }
 
 static void write_rows(struct hl_emit *emit, struct figures *of)
@@ -426,7 +426,7 @@ void hl_heap_emit_answers(struct hl_emit *emit, const struct hl_heap *heap)
 		snprintf(of.target, sizeof(of.target), "--core FILE");
 	else
 		snprintf(of.target, sizeof(of.target), "-p %d", heap->process.pid);
-	hl_emit_line(emit, "%s", "");
+	hl_emit_blank(emit);
 	if (hl_emit_is_json(emit))
 		write_rows(emit, &of);
 	else

@@ -21,55 +21,79 @@ static void emit_snapshot(struct hl_emit *emit, const char *key,
 		     figures->taken);
 }
 
-/* In tables bytes are for people; JSON has them all as integers. */
-static void emit_change(struct hl_emit *emit, enum hl_heap_figure figure, uint64_t before,
-			uint64_t after)
+struct change {
+	enum hl_heap_figure figure;
+	const char *name;
+	int64_t before, after, change;
+};
+
+static void put(struct hl_emit *emit, const struct change *row, const char *sign, int64_t number)
 {
-	char from[HL_FORMAT_MAX], to[HL_FORMAT_MAX], by[HL_FORMAT_MAX], change[HL_FORMAT_MAX + 1];
-	const char *(*format)(int64_t, char[HL_FORMAT_MAX]) =
-		hl_heap_figure_is_bytes(figure) ? hl_format_bytes : hl_format_count;
-	int64_t difference = hl_heap_number(after) - hl_heap_number(before);
-	snprintf(change, sizeof(change), "%s%s", difference > 0 ? "+" : "", format(difference, by));
-	hl_emit_row(emit, 0);
-	hl_emit_cell_text(emit, hl_heap_figure_names[figure]);
-	hl_emit_cell_integer(emit, hl_heap_number(before));
-	hl_emit_cell_integer(emit, hl_heap_number(after));
-	hl_emit_cell_integer(emit, difference);
-	hl_emit_cell_text(emit, format(hl_heap_number(before), from));
-	hl_emit_cell_text(emit, format(hl_heap_number(after), to));
-	hl_emit_cell_text(emit, change);
+	char text[HL_FORMAT_MAX], signed_text[HL_FORMAT_MAX + 1];
+
+	if (hl_heap_figure_is_bytes(row->figure))
+		hl_format_bytes(number, text);
+	else
+		hl_format_count(number, text);
+	snprintf(signed_text, sizeof(signed_text), "%s%s", sign, text);
+	hl_cell_text(emit, signed_text);
 }
+
+static void before_text(struct hl_emit *emit, const void *row, const void *context)
+{
+	(void)context;
+	put(emit, row, "", ((const struct change *)row)->before);
+}
+
+static void after_text(struct hl_emit *emit, const void *row, const void *context)
+{
+	(void)context;
+	put(emit, row, "", ((const struct change *)row)->after);
+}
+
+static void change_text(struct hl_emit *emit, const void *row, const void *context)
+{
+	int64_t change = ((const struct change *)row)->change;
+
+	(void)context;
+	put(emit, row, change > 0 ? "+" : "", change);
+}
+
+/* In tables bytes are for people; JSON has them all as integers. */
+static const struct hl_column columns[] = {
+	{"figure", "figure", HL_COLUMN_TEXT, HL_MEMBER(struct change, name), HL_COLUMN_KEY},
+	{"before", NULL, HL_COLUMN_COUNT, HL_MEMBER(struct change, before)},
+	{"after", NULL, HL_COLUMN_COUNT, HL_MEMBER(struct change, after)},
+	{"change", NULL, HL_COLUMN_COUNT, HL_MEMBER(struct change, change)},
+	{NULL, "before", HL_COLUMN_TEXT, .cell = before_text},
+	{NULL, "after", HL_COLUMN_TEXT, .cell = after_text},
+	{NULL, "change", HL_COLUMN_TEXT, .cell = change_text},
+};
 
 static void emit_changes(struct hl_emit *emit, const struct hl_heap_figures *before,
 			 const struct hl_heap_figures *after)
 {
-	static const struct hl_emit_column columns[] = {
-		{"figure", "figure", HL_EMIT_TEXT, HL_EMIT_KEY},
-		{"before", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
-		{"after", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
-		{"change", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
-		{NULL, "before", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY},
-		{NULL, "after", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY},
-		{NULL, "change", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY},
-	};
-	hl_emit_line(emit, "%s", "");
-	hl_emit_rows(emit, "rows", columns, HL_COUNT_OF(columns));
-	for (int i = 0; i < HL_HEAP_FIGURE_COUNT; i++)
-		if (before->numbers[i] || after->numbers[i])
-			emit_change(emit, (enum hl_heap_figure)i, before->numbers[i],
-				    after->numbers[i]);
-	hl_emit_rows_end(emit);
+	hl_emit_blank(emit);
+	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", columns)});
+	for (int i = 0; i < HL_HEAP_FIGURE_COUNT; i++) {
+		int64_t from = hl_heap_number(before->numbers[i]);
+		int64_t to = hl_heap_number(after->numbers[i]);
+		struct change row = {(enum hl_heap_figure)i, hl_heap_figure_names[i], from, to,
+				     to - from};
+		if (from || to)
+			hl_table_row(emit, &row, 0);
+	}
+	hl_table_end(emit);
 }
 
 int hl_view_heap_diff(const struct hl_heap_figures *before, const struct hl_heap_figures *after,
-		      const struct hl_heap_view_options *options)
+		      const struct hl_emit_options *options)
 {
 	struct hl_emit *emit;
-	int r = hl_emit_new(options->out, options->json ? HL_EMIT_JSON : HL_EMIT_TABLE,
-			    options->color, &emit);
+
+	int r = hl_emit_open(options, "heap-diff", &emit);
 	if (r < 0)
 		return r;
-	hl_emit_begin(emit, "heap-diff");
 	emit_snapshot(emit, "before", before);
 	emit_snapshot(emit, "after", after);
 	if (before->pid != after->pid || strcmp(before->command, after->command) != 0)

@@ -12,20 +12,6 @@
 static const char *const blocks[LEVELS] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
 static const char *const letters[LEVELS] = {"_", "-", "~", "=", "+", "*", "%", "#"};
 
-const char *hl_heap_bar(uint64_t part, uint64_t whole, char buffer[HL_HEAP_BAR_MAX])
-{
-	double share = whole ? (double)part / (double)whole : 0;
-	size_t length =
-		share < 1 ? (size_t)(share * HL_HEAP_BAR_COLUMNS + 0.5) : HL_HEAP_BAR_COLUMNS;
-
-	if (part && !length)
-		length = 1;
-	memset(buffer, '#', length);
-	memset(buffer + length, '.', HL_HEAP_BAR_COLUMNS - length);
-	buffer[HL_HEAP_BAR_COLUMNS] = '\0';
-	return buffer;
-}
-
 /* How many binary digits ${count} has: 0 for 0. */
 static unsigned magnitude(uint64_t count)
 {
@@ -103,7 +89,7 @@ void hl_heap_emit_counts(struct hl_emit *emit, const char *key, const struct hl_
 {
 	hl_emit_array(emit, key);
 	for (uint32_t slot = 0; slot < shape->width; slot++)
-		hl_emit_integer(emit, NULL, hl_heap_number(histogram->counts[slot]));
+		hl_emit_unsigned(emit, NULL, histogram->counts[slot]);
 	hl_emit_array_end(emit);
 }
 
@@ -111,11 +97,11 @@ static void emit_object(struct hl_emit *emit, const char *key, const struct hl_l
 			const struct hl_log2_histogram *histogram)
 {
 	hl_emit_object(emit, key);
-	hl_emit_integer(emit, "start_bytes", hl_heap_number(shape->start));
+	hl_emit_unsigned(emit, "start_bytes", shape->start);
 	hl_emit_integer(emit, "width", shape->width);
 	hl_emit_array(emit, "first_bytes");
 	for (uint32_t slot = 0; slot < shape->width; slot++)
-		hl_emit_integer(emit, NULL, hl_heap_number(hl_log2_first(shape, slot)));
+		hl_emit_unsigned(emit, NULL, hl_log2_first(shape, slot));
 	hl_emit_array_end(emit);
 	hl_heap_emit_counts(emit, "counts", shape, histogram);
 	hl_emit_object_end(emit);
@@ -132,32 +118,43 @@ static uint32_t slots_used(const struct hl_log2_shape *shape,
 	return count;
 }
 
+struct slot {
+	char label[HL_HEAP_LABEL_MAX];
+	uint64_t count;
+};
+
+/* As long as its share of the highest slot. */
+static void bar(struct hl_emit *emit, const void *count, const void *highest)
+{
+	char text[HL_FORMAT_MAX];
+
+	hl_format_bar(*(const uint64_t *)count, *(const uint64_t *)highest, text);
+	text[strcspn(text, ".")] = '\0';
+	hl_cell_text(emit, text);
+}
+
 static void emit_table(struct hl_emit *emit, const char *what, const struct hl_log2_shape *shape,
 		       const struct hl_log2_histogram *histogram, uint32_t slot_count)
 {
-	const struct hl_emit_column columns[] = {
-		{NULL, "size", HL_EMIT_TEXT, 0},
-		{NULL, what, HL_EMIT_COUNT, 0},
-		{NULL, "share", HL_EMIT_PERCENT, 0},
-		{NULL, "", HL_EMIT_TEXT, HL_EMIT_OMITTED},
+	const struct hl_column columns[] = {
+		{NULL, "size", HL_COLUMN_TEXT, HL_MEMBER_ARRAY(struct slot, label)},
+		{NULL, what, HL_COLUMN_COUNT, HL_MEMBER(struct slot, count)},
+		{NULL, "share", HL_COLUMN_SHARE, HL_MEMBER(struct slot, count)},
+		{NULL, "", HL_COLUMN_TEXT, HL_MEMBER_CELL(struct slot, count, bar),
+		 .flags = HL_COLUMN_OMITTED},
 	};
-	char label[HL_HEAP_LABEL_MAX], bar[HL_HEAP_BAR_MAX];
 	uint64_t most = highest(shape, histogram), total = 0;
 
-	for (uint32_t slot = 0; slot < slot_count; slot++)
-		total += histogram->counts[slot];
-	hl_emit_rows(emit, NULL, columns, HL_COUNT_OF(columns));
-	for (uint32_t slot = 0; slot < slot_count; slot++) {
-		uint64_t count = histogram->counts[slot];
-		hl_heap_bar(count, most, bar);
-		bar[strcspn(bar, ".")] = '\0';
-		hl_emit_row(emit, 0);
-		hl_emit_cell_text(emit, hl_heap_slot_label(shape, slot, label));
-		hl_emit_cell_integer(emit, hl_heap_number(count));
-		hl_emit_cell_percent(emit, hl_heap_number(count), hl_heap_number(total));
-		hl_emit_cell_text(emit, bar);
+	for (uint32_t i = 0; i < slot_count; i++)
+		total += histogram->counts[i];
+	hl_table_begin(emit,
+		       &(struct hl_table){HL_TABLE(NULL, columns), .context = &most, .sum = total});
+	for (uint32_t i = 0; i < slot_count; i++) {
+		struct slot slot = {.count = histogram->counts[i]};
+		hl_heap_slot_label(shape, i, slot.label);
+		hl_table_row(emit, &slot, 0);
 	}
-	hl_emit_rows_end(emit);
+	hl_table_end(emit);
 }
 
 void hl_heap_emit_histogram(struct hl_emit *emit, const char *key, const char *what,
@@ -169,7 +166,7 @@ void hl_heap_emit_histogram(struct hl_emit *emit, const char *key, const char *w
 	emit_object(emit, key, shape, histogram);
 	if (hl_emit_is_json(emit))
 		return;
-	hl_emit_line(emit, "%s", "");
+	hl_emit_blank(emit);
 	if (slot_count)
 		emit_table(emit, what, shape, histogram, slot_count);
 }

@@ -1,26 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Words, numbers and small bars that the views of heaps share. */
+/* Words and histograms that the views of heaps share. */
 #pragma once
 
 #include "heap/histogram.h"
-#include "view/emit.h"
+#include "view/table.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
-#define HL_HEAP_BAR_COLUMNS 16
-#define HL_HEAP_BAR_MAX	    (HL_HEAP_BAR_COLUMNS + 1)
-#define HL_HEAP_SPARK_MAX   (3 * HL_LOG2_WIDTH_MAX + 1) /* bytes: letters of UTF-8 */
-#define HL_HEAP_LABEL_MAX   80
+#define HL_HEAP_SPARK_MAX (3 * HL_LOG2_WIDTH_MAX + 1) /* bytes: letters of UTF-8 */
+#define HL_HEAP_LABEL_MAX 80
 
 /* JSON's integers, and those of tables, are signed; what is beyond them is a lie anyway. */
 static inline int64_t hl_heap_number(uint64_t number)
 {
 	return number > INT64_MAX ? INT64_MAX : (int64_t)number;
 }
-
-/* "####............": what part ${part} is of ${whole}. Returns ${buffer}. */
-const char *hl_heap_bar(uint64_t part, uint64_t whole, char buffer[HL_HEAP_BAR_MAX]);
 
 /*
  * A sign for each slot of ${histogram}, taller for more blocks, on a logarithmic scale, for some

@@ -3,43 +3,12 @@
 #include "base/path.h"
 #include "view/rows.h"
 #include "view/summary.h"
+#include "view/table.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum {
-	COLUMN_PLACE,
-	COLUMN_FIGURE,
-	COLUMN_FILE,
-	COLUMN_LINE,
-	COLUMN_NAME,
-	COLUMN_MODULE,
-	COLUMN_BYTES,
-	COLUMN_OBJECTS,
-	COLUMN_COUNT,
-};
-
-static void begin_rows(struct hl_emit *emit, const struct hl_profile *profile,
-		       const struct hl_view_options *options)
-{
-	bool bytes = hl_profile_knows(profile, options->value, HL_UNIT_BYTES);
-	bool objects = hl_profile_knows(profile, options->value, HL_UNIT_OBJECTS);
-	const struct hl_emit_column columns[COLUMN_COUNT] = {
-		[COLUMN_PLACE] = {NULL, NULL, HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY},
-		[COLUMN_FIGURE] = {NULL, NULL, HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY},
-		[COLUMN_FILE] = {"file", NULL, HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},
-		[COLUMN_LINE] = {"line", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
-		[COLUMN_NAME] = {"name", NULL, HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},
-		[COLUMN_MODULE] = {"module", NULL, HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},
-		[COLUMN_BYTES] = {"bytes", NULL, HL_EMIT_BYTES,
-				  bytes ? HL_EMIT_JSON_ONLY : HL_EMIT_HIDDEN},
-		[COLUMN_OBJECTS] = {"objects", NULL, HL_EMIT_COUNT,
-				    objects ? HL_EMIT_JSON_ONLY : HL_EMIT_HIDDEN},
-	};
-	hl_emit_rows(emit, "rows", columns, COLUMN_COUNT);
-}
 
 /*
  * What stands before " line:": the file, or, where no line is known, "MODULE(FUNCTION)", or
@@ -63,43 +32,52 @@ static char *path_text(const struct hl_keys_label *label)
 	return r < 0 ? NULL : text;
 }
 
-/* The two cells of a text row; in JSON there are rows for lines alone. */
-static void emit_text_cells(struct hl_emit *emit, const char *place, enum hl_unit unit,
-			    int64_t figure)
+/* "FILE line:12"; of a sum, which has no module, its name. */
+static void place(struct hl_emit *emit, const void *at, const void *context)
 {
+	const struct hl_row *row = at;
+	char *path = row->label.module ? path_text(&row->label) : NULL, *text = NULL;
+
+	(void)context;
+	if (!row->label.module)
+		hl_cell_text(emit, row->label.name);
+	else if (!path || asprintf(&text, "%s line:%" PRIu32, path, row->label.line) < 0)
+		hl_emit_fail(emit, -ENOMEM);
+	else
+		hl_cell_text(emit, text);
+	free(text);
+	free(path);
+}
+
+static void size(struct hl_emit *emit, const void *row, const void *options)
+{
+	enum hl_unit unit = ((const struct hl_view_options *)options)->unit;
 	char text[64];
 
 	snprintf(text, sizeof(text), "%s:%" PRId64, unit == HL_UNIT_BYTES ? "size" : "objects",
-		 figure);
-	hl_emit_cell_text(emit, place);
-	hl_emit_cell_text(emit, text);
+		 hl_aggregate_figure(((const struct hl_row *)row)->flat, unit));
+	hl_cell_text(emit, text);
 }
 
-static int emit_line(struct hl_emit *emit, const struct hl_row *row, enum hl_unit unit)
-{
-	char *path = path_text(&row->label), *place;
+#define MEMBER(name) HL_MEMBER(struct hl_row, name)
 
-	if (!path || asprintf(&place, "%s line:%" PRIu32, path, row->label.line) < 0) {
-		free(path);
-		return -ENOMEM;
-	}
-	hl_emit_row(emit, 0);
-	emit_text_cells(emit, place, unit, hl_aggregate_figure(row->flat, unit));
-	hl_emit_cell_text(emit, row->label.file);
-	hl_emit_cell_integer(emit, row->label.line);
-	hl_emit_cell_text(emit, row->label.name);
-	hl_emit_cell_text(emit, row->label.module);
-	hl_emit_cell_integer(emit, row->flat.bytes);
-	hl_emit_cell_integer(emit, row->flat.objects);
-	free(place);
-	free(path);
-	return 0;
-}
+static const struct hl_column columns[] = {
+	{NULL, "where", HL_COLUMN_TEXT, .cell = place},
+	{NULL, "size", HL_COLUMN_TEXT, .cell = size},
+	{"file", NULL, HL_COLUMN_TEXT, MEMBER(label.file)},
+	{"line", NULL, HL_COLUMN_COUNT, MEMBER(label.line)},
+	{"name", NULL, HL_COLUMN_TEXT, MEMBER(label.name)},
+	{"module", NULL, HL_COLUMN_TEXT, MEMBER(label.module)},
+	{"", NULL, HL_COLUMN_FIGURE, MEMBER(flat)},
+};
 
-static void emit_sum(struct hl_emit *emit, const char *name, enum hl_unit unit, int64_t figure)
+/* In JSON there are rows for lines alone. */
+static void write_sum(struct hl_emit *emit, const char *name, struct hl_aggregate_figures sum)
 {
-	hl_emit_row(emit, 0);
-	emit_text_cells(emit, name, unit, figure);
+	const struct hl_row row = {.label = {.name = name}, .flat = sum};
+
+	if (!hl_emit_is_json(emit))
+		hl_table_row(emit, &row, 0);
 }
 
 /* Rows that are only callers have nothing of their own. */
@@ -113,45 +91,29 @@ static void leave_out_callers(struct hl_rows *rows)
 	rows->count = kept;
 }
 
-static int emit_rows(struct hl_emit *emit, const struct hl_rows *rows,
-		     const struct hl_view_options *options)
+static int write_report(const struct hl_profile *profile, const struct hl_view_options *options,
+			const struct hl_rows *rows)
 {
-	size_t shown = hl_rows_shown(rows, options, 0), i;
-	int64_t rest = hl_aggregate_figure(rows->total, options->unit);
+	size_t shown = hl_rows_shown(rows, options, 0);
+	struct hl_aggregate_figures rest = rows->total;
+	struct hl_emit *emit;
 	char more[64];
 
-	for (i = 0; i < shown; i++) {
-		int r = emit_line(emit, &rows->rows[i], options->unit);
-		if (r < 0)
-			return r;
-		rest -= hl_aggregate_figure(rows->rows[i].flat, options->unit);
-	}
-	if (options->json)
-		return 0;
-	if (shown < rows->count) {
-		snprintf(more, sizeof(more), "and %zu more", rows->count - shown);
-		emit_sum(emit, more, options->unit, rest);
-	}
-	emit_sum(emit, "total", options->unit, hl_aggregate_figure(rows->total, options->unit));
-	return 0;
-}
-
-static int emit_report(const struct hl_profile *profile, const struct hl_view_options *options,
-		       const struct hl_rows *rows)
-{
-	struct hl_emit *emit;
-
-	int r = hl_emit_new(options->out, options->json ? HL_EMIT_JSON : HL_EMIT_LINES, false,
-			    &emit);
+	int r = hl_summary_begin_lines(profile, options, "lines", &emit);
 	if (r < 0)
 		return r;
-	hl_emit_begin(emit, "lines");
-	hl_summary_members(emit, profile, options);
-	begin_rows(emit, profile, options);
-	r = emit_rows(emit, rows, options);
-	hl_emit_rows_end(emit);
-	int finished = hl_emit_finish(emit);
-	return r < 0 ? r : finished;
+	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", columns), .context = options});
+	for (size_t i = 0; i < shown; i++) {
+		hl_table_row(emit, &rows->rows[i], 0);
+		rest.bytes -= rows->rows[i].flat.bytes;
+		rest.objects -= rows->rows[i].flat.objects;
+	}
+	snprintf(more, sizeof(more), "and %zu more", rows->count - shown);
+	if (shown < rows->count)
+		write_sum(emit, more, rest);
+	write_sum(emit, "total", rows->total);
+	hl_table_end(emit);
+	return hl_emit_finish(emit);
 }
 
 int hl_view_lines(const struct hl_profile *profile, const struct hl_view_options *options,
@@ -165,7 +127,7 @@ int hl_view_lines(const struct hl_profile *profile, const struct hl_view_options
 	int r = hl_rows_init(&rows, profile, &by_line);
 	if (r == 0) {
 		leave_out_callers(&rows);
-		r = emit_report(profile, options, &rows);
+		r = write_report(profile, options, &rows);
 	}
 	hl_rows_release(&rows);
 	if (r == 0 && !options->json)

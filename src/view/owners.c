@@ -35,8 +35,8 @@ static void emit_unknown(struct hl_emit *emit, const struct hl_owners *owners)
 {
 	char blocks[HL_FORMAT_MAX], bytes[HL_FORMAT_MAX];
 	hl_emit_object(emit, "unknown");
-	hl_emit_integer(emit, "inuse_blocks", hl_heap_number(owners->unknown_blocks));
-	hl_emit_integer(emit, "inuse_bytes", hl_heap_number(owners->unknown_bytes));
+	hl_emit_unsigned(emit, "inuse_blocks", owners->unknown_blocks);
+	hl_emit_unsigned(emit, "inuse_bytes", owners->unknown_bytes);
 	hl_emit_object_end(emit);
 	if (owners->unknown_blocks)
 		hl_emit_line(emit, "%s more, in %s block%s, have no known owner",
@@ -55,15 +55,13 @@ static void emit_notes(struct hl_emit *emit, const struct hl_owners *owners)
 	hl_emit_array_end(emit);
 }
 
-int hl_view_owners(const struct hl_owners *owners, pid_t pid,
-		   const struct hl_owners_view_options *options)
+int hl_view_owners(const struct hl_owners *owners, pid_t pid, const struct hl_emit_options *options)
 {
 	struct hl_emit *emit;
-	int r = hl_emit_new(options->out, options->json ? HL_EMIT_JSON : HL_EMIT_TABLE,
-			    options->color, &emit);
+
+	int r = hl_emit_open(options, "allocations", &emit);
 	if (r < 0)
 		return r;
-	hl_emit_begin(emit, "allocations");
 	emit_head(emit, owners, pid);
 	hl_allocations_emit(emit, &owners->allocations, options->row_limit);
 	emit_unknown(emit, owners);

@@ -3,15 +3,8 @@
 #pragma once
 
 #include "heap/owners/owners.h"
-
-#include <stdio.h>
-
-struct hl_owners_view_options {
-	FILE *out;
-	bool json, color;
-	uint64_t row_limit; /* as in hl_allocations_emit() */
-};
+#include "view/emit.h"
 
 /* 0, -ENOMEM, or the output's error. */
 int hl_view_owners(const struct hl_owners *owners, pid_t pid,
-		   const struct hl_owners_view_options *options);
+		   const struct hl_emit_options *options);

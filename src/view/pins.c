@@ -5,41 +5,25 @@
 #include "view/format.h"
 #include "view/heap_words.h"
 
-#include <inttypes.h>
-
-static const char *hexadecimal(uint64_t address, char buffer[HL_FORMAT_MAX])
+static void pages(struct hl_emit *emit, const void *at, const void *heap)
 {
-	snprintf(buffer, HL_FORMAT_MAX, "0x%" PRIx64, address);
-	return buffer;
+	const struct hl_heap_pin *pin = at;
+
+	hl_cell_unsigned(emit,
+			 (pin->end - pin->start) / ((const struct hl_heap *)heap)->page_bytes);
 }
 
-static void emit_rows(struct hl_emit *emit, const struct hl_heap *heap, size_t shown)
-{
-	static const struct hl_emit_column columns[] = {
-		{"returned_bytes", "would free", HL_EMIT_BYTES, 0},
-		{"live_bytes", "live", HL_EMIT_BYTES, 0},
-		{"live_blocks", "blocks", HL_EMIT_COUNT, 0},
-		{"start", "pages from", HL_EMIT_TEXT, HL_EMIT_KEY},
-		{"pages", "pages", HL_EMIT_COUNT, 0},
-		{"block", "largest block", HL_EMIT_TEXT, 0},
-		{"block_bytes", "its size", HL_EMIT_BYTES, 0},
-	};
-	char text[HL_FORMAT_MAX];
-	hl_emit_rows(emit, "rows", columns, HL_COUNT_OF(columns));
-	for (size_t i = 0; i < shown; i++) {
-		const struct hl_heap_pin *pin = &heap->pins[i];
-		hl_emit_row(emit, 0);
-		hl_emit_cell_integer(emit, hl_heap_number(pin->returned_bytes));
-		hl_emit_cell_integer(emit, hl_heap_number(pin->live_bytes));
-		hl_emit_cell_integer(emit, hl_heap_number(pin->live_blocks));
-		hl_emit_cell_text(emit, hexadecimal(pin->start, text));
-		hl_emit_cell_integer(emit,
-				     hl_heap_number((pin->end - pin->start) / heap->page_bytes));
-		hl_emit_cell_text(emit, hexadecimal(pin->block, text));
-		hl_emit_cell_integer(emit, hl_heap_number(pin->block_bytes));
-	}
-	hl_emit_rows_end(emit);
-}
+#define MEMBER(name) HL_MEMBER(struct hl_heap_pin, name)
+
+static const struct hl_column columns[] = {
+	{"returned_bytes", "would free", HL_COLUMN_BYTES, MEMBER(returned_bytes)},
+	{"live_bytes", "live", HL_COLUMN_BYTES, MEMBER(live_bytes)},
+	{"live_blocks", "blocks", HL_COLUMN_COUNT, MEMBER(live_blocks)},
+	{"start", "pages from", HL_COLUMN_ADDRESS, MEMBER(start), HL_COLUMN_KEY},
+	{"pages", "pages", HL_COLUMN_COUNT, .cell = pages},
+	{"block", "largest block", HL_COLUMN_ADDRESS, MEMBER(block)},
+	{"block_bytes", "its size", HL_COLUMN_BYTES, MEMBER(block_bytes)},
+};
 
 static void emit_total(struct hl_emit *emit, const struct hl_heap *heap)
 {
@@ -52,9 +36,9 @@ static void emit_total(struct hl_emit *emit, const struct hl_heap *heap)
 	}
 	hl_emit_object(emit, "total");
 	hl_emit_integer(emit, "places", (int64_t)heap->pin_count);
-	hl_emit_integer(emit, "returned_bytes", hl_heap_number(returned_bytes));
-	hl_emit_integer(emit, "live_bytes", hl_heap_number(live_bytes));
-	hl_emit_integer(emit, "live_blocks", hl_heap_number(live_blocks));
+	hl_emit_unsigned(emit, "returned_bytes", returned_bytes);
+	hl_emit_unsigned(emit, "live_bytes", live_bytes);
+	hl_emit_unsigned(emit, "live_blocks", live_blocks);
 	hl_emit_object_end(emit);
 	if (!heap->pin_count)
 		hl_emit_line(emit, "%s", "no small live block pins much memory");
@@ -62,25 +46,24 @@ static void emit_total(struct hl_emit *emit, const struct hl_heap *heap)
 		hl_emit_line(emit, "%s in small live blocks keep %s of pages in memory",
 			     hl_format_bytes(hl_heap_number(live_bytes), live),
 			     hl_format_bytes(hl_heap_number(returned_bytes), returned));
-	hl_emit_line(emit, "%s", "");
+	hl_emit_blank(emit);
 }
 
-int hl_view_pins(const struct hl_heap *heap, const struct hl_heap_view_options *options)
+int hl_view_pins(const struct hl_heap *heap, const struct hl_emit_options *options)
 {
 	struct hl_emit *emit;
-	size_t shown = heap->pin_count;
-	int r = hl_emit_new(options->out, options->json ? HL_EMIT_JSON : HL_EMIT_TABLE,
-			    options->color, &emit);
+
+	int r = hl_emit_open(options, "pins", &emit);
 	if (r < 0)
 		return r;
-	if (options->row_limit && options->row_limit < shown)
-		shown = (size_t)options->row_limit;
-	hl_emit_begin(emit, "pins");
+	size_t shown = hl_emit_shown(emit, options->row_limit, 0, heap->pin_count);
 	hl_heap_emit_head(emit, heap);
 	emit_total(emit, heap);
-	emit_rows(emit, heap, shown);
-	if (shown < heap->pin_count)
-		hl_emit_line(emit, "... and %zu more; -n 0 shows all", heap->pin_count - shown);
+	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", columns), .context = heap});
+	for (size_t i = 0; i < shown; i++)
+		hl_table_row(emit, &heap->pins[i], 0);
+	hl_table_end(emit);
+	hl_emit_more(emit, heap->pin_count - shown, "-n");
 	hl_heap_emit_notes(emit, heap);
 	return hl_emit_finish(emit);
 }

@@ -171,7 +171,7 @@ size_t hl_rows_shown(const struct hl_rows *rows, const struct hl_view_options *o
 {
 	uint64_t limit = options->row_limit;
 
-	if (limit == HL_VIEW_ROWS_DEFAULT)
+	if (limit == HL_EMIT_ROWS_DEFAULT)
 		limit = options->json ? 0 : row_default;
 	return limit && limit < rows->count ? limit : rows->count;
 }

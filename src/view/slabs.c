@@ -7,16 +7,20 @@
 
 /* ---- sums ---- */
 
+struct sum {
+	const char *key, *says;
+	uint64_t bytes;
+};
+
+static const struct hl_column sum_columns[] = {
+	{NULL, "bytes", HL_COLUMN_BYTES, HL_MEMBER(struct sum, bytes)},
+	{NULL, "according to the allocator", HL_COLUMN_TEXT, HL_MEMBER(struct sum, says),
+	 HL_COLUMN_KEY},
+};
+
 static void emit_sums(struct hl_emit *emit, const struct hl_introspection *said)
 {
-	static const struct hl_emit_column columns[] = {
-		{NULL, "bytes", HL_EMIT_BYTES, HL_EMIT_TEXT_ONLY},
-		{NULL, "according to the allocator", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY | HL_EMIT_KEY},
-	};
-	const struct {
-		const char *key, *says;
-		uint64_t bytes;
-	} sums[] = {
+	const struct sum sums[] = {
 		{"inuse_bytes", "in blocks of the program", said->allocated_bytes},
 		{"cached_bytes", "free, in threads' and central caches", said->cached_bytes},
 		{"active_bytes", "in pages with such blocks", said->active_bytes},
@@ -24,106 +28,102 @@ static void emit_sums(struct hl_emit *emit, const struct hl_introspection *said)
 		{"retained_bytes", "address space kept without memory", said->retained_bytes},
 		{"metadata_bytes", "the allocator's own", said->metadata_bytes},
 	};
+
 	hl_emit_object(emit, "total");
 	for (size_t i = 0; i < HL_COUNT_OF(sums); i++)
-		hl_emit_integer(emit, sums[i].key, hl_heap_number(sums[i].bytes));
+		hl_emit_unsigned(emit, sums[i].key, sums[i].bytes);
 	hl_emit_object_end(emit);
 	if (hl_emit_is_json(emit))
 		return;
-	hl_emit_rows(emit, NULL, columns, HL_COUNT_OF(columns));
-	for (size_t i = 0; i < HL_COUNT_OF(sums); i++) {
-		if (!sums[i].bytes)
-			continue;
-		hl_emit_row(emit, 0);
-		hl_emit_cell_integer(emit, hl_heap_number(sums[i].bytes));
-		hl_emit_cell_text(emit, sums[i].says);
-	}
-	hl_emit_rows_end(emit);
+	hl_table_begin(emit, &(struct hl_table){HL_TABLE(NULL, sum_columns)});
+	for (size_t i = 0; i < HL_COUNT_OF(sums); i++)
+		if (sums[i].bytes)
+			hl_table_row(emit, &sums[i], 0);
+	hl_table_end(emit);
 }
 
 /* ---- occupancy ---- */
 
-static uint64_t sum_of(const struct hl_slabs *slabs)
-{
-	uint64_t sum = 0;
-	for (uint32_t slot = 0; slot < HL_OCCUPANCY_SLOTS; slot++)
-		sum += slabs->occupancy_bytes[slot];
-	return sum;
-}
+struct slot {
+	uint32_t from; /* percent */
+	char label[HL_FORMAT_MAX];
+	uint64_t bytes;
+};
+
+static const struct hl_column slot_columns[] = {
+	{"from_percent", NULL, HL_COLUMN_COUNT, HL_MEMBER(struct slot, from)},
+	{NULL, "slabs in use to", HL_COLUMN_TEXT, HL_MEMBER_ARRAY(struct slot, label),
+	 HL_COLUMN_KEY},
+	{"bytes", "bytes", HL_COLUMN_BYTES, HL_MEMBER(struct slot, bytes)},
+	{NULL, "share", HL_COLUMN_SHARE, HL_MEMBER(struct slot, bytes)},
+	{NULL, "", HL_COLUMN_BAR, HL_MEMBER(struct slot, bytes), HL_COLUMN_OMITTED},
+};
 
 static void emit_occupancy(struct hl_emit *emit, const struct hl_slabs *slabs)
 {
-	static const struct hl_emit_column columns[] = {
-		{"from_percent", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
-		{NULL, "slabs in use to", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY | HL_EMIT_KEY},
-		{"bytes", "bytes", HL_EMIT_BYTES, 0},
-		{NULL, "share", HL_EMIT_PERCENT, HL_EMIT_TEXT_ONLY},
-		{NULL, "", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY | HL_EMIT_OMITTED},
-	};
-	char label[HL_FORMAT_MAX], bar[HL_HEAP_BAR_MAX];
-	uint64_t sum = sum_of(slabs);
-	hl_emit_rows(emit, "occupancy", columns, HL_COUNT_OF(columns));
-	for (uint32_t slot = 0; slot < HL_OCCUPANCY_SLOTS; slot++) {
-		uint64_t bytes = slabs->occupancy_bytes[slot];
-		uint32_t from = 100 * slot / HL_OCCUPANCY_SLOTS,
-			 to = 100 * (slot + 1) / HL_OCCUPANCY_SLOTS;
-		snprintf(label, sizeof(label), "%u-%u %%", from, to);
-		hl_emit_row(emit, 0);
-		hl_emit_cell_integer(emit, from);
-		hl_emit_cell_text(emit, label);
-		hl_emit_cell_integer(emit, hl_heap_number(bytes));
-		hl_emit_cell_percent(emit, hl_heap_number(bytes), hl_heap_number(sum));
-		hl_emit_cell_text(emit, hl_heap_bar(bytes, sum, bar));
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < HL_OCCUPANCY_SLOTS; i++)
+		sum += slabs->occupancy_bytes[i];
+	hl_table_begin(emit, &(struct hl_table){HL_TABLE("occupancy", slot_columns), .sum = sum});
+	for (uint32_t i = 0; i < HL_OCCUPANCY_SLOTS; i++) {
+		struct slot slot = {100 * i / HL_OCCUPANCY_SLOTS, "", slabs->occupancy_bytes[i]};
+		snprintf(slot.label, sizeof(slot.label), "%u-%u %%", slot.from,
+			 100 * (i + 1) / HL_OCCUPANCY_SLOTS);
+		hl_table_row(emit, &slot, 0);
 	}
-	hl_emit_rows_end(emit);
+	hl_table_end(emit);
 }
 
 /* ---- classes ---- */
 
-static void emit_class(struct hl_emit *emit, const struct hl_slab_class *class)
+static void used_share(struct hl_emit *emit, const void *row, const void *context)
 {
-	hl_emit_row(emit, 0);
-	hl_emit_cell_integer(emit, hl_heap_number(class->block_bytes));
-	hl_emit_cell_integer(emit, hl_heap_number(class->slab_bytes));
-	hl_emit_cell_integer(emit, hl_heap_number(class->slabs));
-	hl_emit_cell_integer(emit, hl_heap_number(class->full_slabs));
-	hl_emit_cell_integer(emit, hl_heap_number(class->used_blocks));
-	hl_emit_cell_integer(emit, hl_heap_number(class->blocks));
-	hl_emit_cell_percent(emit, hl_heap_number(class->used_blocks),
-			     hl_heap_number(class->blocks));
-	hl_emit_cell_integer(
-		emit, hl_heap_number((class->blocks - class->used_blocks) * class->block_bytes));
+	const struct hl_slab_class *class = row;
+
+	(void)context;
+	hl_cell_share(emit, hl_heap_number(class->used_blocks), hl_heap_number(class->blocks));
 }
+
+static void free_bytes(struct hl_emit *emit, const void *row, const void *context)
+{
+	const struct hl_slab_class *class = row;
+
+	(void)context;
+	hl_cell_unsigned(emit, (class->blocks - class->used_blocks) * class->block_bytes);
+}
+
+#define MEMBER(name) HL_MEMBER(struct hl_slab_class, name)
+
+static const struct hl_column class_columns[] = {
+	{"block_bytes", "block", HL_COLUMN_BYTES, MEMBER(block_bytes), HL_COLUMN_KEY},
+	{"slab_bytes", "slab", HL_COLUMN_BYTES, MEMBER(slab_bytes)},
+	{"slabs", "slabs", HL_COLUMN_COUNT, MEMBER(slabs)},
+	{"full_slabs", "full", HL_COLUMN_COUNT, MEMBER(full_slabs)},
+	{"used_blocks", "blocks in use", HL_COLUMN_COUNT, MEMBER(used_blocks)},
+	{"blocks", "of", HL_COLUMN_COUNT, MEMBER(blocks)},
+	{NULL, "use%", HL_COLUMN_SHARE, .cell = used_share},
+	{"free_bytes", "free in slabs", HL_COLUMN_BYTES, .cell = free_bytes,
+	 .flags = HL_COLUMN_BLANK_ZERO},
+};
 
 static void emit_classes(struct hl_emit *emit, const struct hl_introspection *said)
 {
-	static const struct hl_emit_column columns[] = {
-		{"block_bytes", "block", HL_EMIT_BYTES, HL_EMIT_KEY},
-		{"slab_bytes", "slab", HL_EMIT_BYTES, 0},
-		{"slabs", "slabs", HL_EMIT_COUNT, 0},
-		{"full_slabs", "full", HL_EMIT_COUNT, 0},
-		{"used_blocks", "blocks in use", HL_EMIT_COUNT, 0},
-		{"blocks", "of", HL_EMIT_COUNT, 0},
-		{NULL, "use%", HL_EMIT_PERCENT, HL_EMIT_TEXT_ONLY},
-		{"free_bytes", "free in slabs", HL_EMIT_BYTES, HL_EMIT_BLANK_ZERO},
-	};
-	hl_emit_line(emit, "%s", "");
-	hl_emit_rows(emit, "rows", columns, HL_COUNT_OF(columns));
+	hl_emit_blank(emit);
+	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", class_columns)});
 	for (uint32_t i = 0; i < said->class_count; i++)
 		if (said->classes[i].slabs)
-			emit_class(emit, &said->classes[i]);
-	hl_emit_rows_end(emit);
+			hl_table_row(emit, &said->classes[i], 0);
+	hl_table_end(emit);
 }
 
-int hl_view_slabs(const struct hl_slabs *slabs, pid_t pid,
-		  const struct hl_heap_view_options *options)
+int hl_view_slabs(const struct hl_slabs *slabs, pid_t pid, const struct hl_emit_options *options)
 {
 	struct hl_emit *emit;
-	int r = hl_emit_new(options->out, options->json ? HL_EMIT_JSON : HL_EMIT_TABLE,
-			    options->color, &emit);
+
+	int r = hl_emit_open(options, "slabs", &emit);
 	if (r < 0)
 		return r;
-	hl_emit_begin(emit, "slabs");
 	hl_emit_object(emit, "process");
 	hl_emit_integer(emit, "pid", pid);
 	hl_emit_object_end(emit);
@@ -133,10 +133,10 @@ int hl_view_slabs(const struct hl_slabs *slabs, pid_t pid,
 		hl_emit_warning(emit, "%s",
 				"mimalloc reports the heap of one thread only, the one that "
 				"answered");
-	hl_emit_line(emit, "%s", "");
+	hl_emit_blank(emit);
 	emit_sums(emit, &slabs->said);
 	if (slabs->said.class_count || hl_emit_is_json(emit)) {
-		hl_emit_line(emit, "%s", "");
+		hl_emit_blank(emit);
 		emit_occupancy(emit, slabs);
 		emit_classes(emit, &slabs->said);
 		if (slabs->said.kind == HL_INTROSPECTED_JEMALLOC)

@@ -6,5 +6,4 @@
 #include "view/heap.h"
 
 /* 0, -ENOMEM, or the output's error. */
-int hl_view_slabs(const struct hl_slabs *slabs, pid_t pid,
-		  const struct hl_heap_view_options *options);
+int hl_view_slabs(const struct hl_slabs *slabs, pid_t pid, const struct hl_emit_options *options);

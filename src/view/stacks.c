@@ -81,7 +81,7 @@ static size_t count_shown(const struct stacks *stacks)
 {
 	uint64_t limit = stacks->options->row_limit;
 
-	if (limit == HL_VIEW_ROWS_DEFAULT)
+	if (limit == HL_EMIT_ROWS_DEFAULT)
 		limit = stacks->options->json ? 0 : ROWS_DEFAULT;
 	return limit && limit < stacks->count ? (size_t)limit : stacks->count;
 }

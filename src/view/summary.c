@@ -606,13 +606,13 @@ void hl_summary_warnings(struct hl_emit *emit, const struct hl_profile *profile)
 
 /* ---- begin and end ---- */
 
-int hl_summary_begin(const struct hl_profile *profile, const struct hl_view_options *options,
-		     const char *verb, struct hl_emit **ret_emit)
+static int begin(const struct hl_profile *profile, const struct hl_view_options *options,
+		 const char *verb, enum hl_emit_form text_form, struct hl_emit **ret_emit)
 {
 	struct hl_emit *emit;
 
-	int r = hl_emit_new(options->out, options->json ? HL_EMIT_JSON : HL_EMIT_TABLE,
-			    options->color, &emit);
+	int r = hl_emit_new(options->out, options->json ? HL_EMIT_JSON : text_form, options->color,
+			    &emit);
 	if (r < 0)
 		return r;
 	hl_emit_begin(emit, verb);
@@ -621,6 +621,18 @@ int hl_summary_begin(const struct hl_profile *profile, const struct hl_view_opti
 	hl_summary_lines(emit, profile);
 	*ret_emit = emit;
 	return 0;
+}
+
+int hl_summary_begin(const struct hl_profile *profile, const struct hl_view_options *options,
+		     const char *verb, struct hl_emit **ret_emit)
+{
+	return begin(profile, options, verb, HL_EMIT_TABLE, ret_emit);
+}
+
+int hl_summary_begin_lines(const struct hl_profile *profile, const struct hl_view_options *options,
+			   const char *verb, struct hl_emit **ret_emit)
+{
+	return begin(profile, options, verb, HL_EMIT_LINES, ret_emit);
 }
 
 int hl_summary_end(struct hl_emit *emit, const struct hl_profile *profile)

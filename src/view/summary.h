@@ -13,6 +13,10 @@
 int hl_summary_begin(const struct hl_profile *profile, const struct hl_view_options *options,
 		     const char *verb, struct hl_emit **ret_emit);
 
+/* The same for a view whose text is plain lines, without a head. */
+int hl_summary_begin_lines(const struct hl_profile *profile, const struct hl_view_options *options,
+			   const char *verb, struct hl_emit **ret_emit);
+
 /* Ends it, as hl_emit_finish() does, after the lines on names. */
 int hl_summary_end(struct hl_emit *emit, const struct hl_profile *profile);
 

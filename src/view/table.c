@@ -46,8 +46,15 @@ static bool is_shown(const struct hl_emit *emit, const struct hl_column *column)
 
 static bool is_number(const struct hl_column *column)
 {
-	return column->kind != HL_COLUMN_TEXT && column->kind != HL_COLUMN_ADDRESS &&
-	       column->kind != HL_COLUMN_STACK;
+	switch (column->kind) {
+	case HL_COLUMN_TEXT:
+	case HL_COLUMN_ADDRESS:
+	case HL_COLUMN_BAR:
+	case HL_COLUMN_STACK:
+		return false;
+	default:
+		return true;
+	}
 }
 
 static void show_column(struct hl_emit *emit, const struct hl_column *column)
@@ -232,28 +239,30 @@ void hl_cell_text(struct hl_emit *emit, const char *text)
 		put_text(emit, readable(emit, text, buffer));
 }
 
+static int64_t clamp(uint64_t number)
+{
+	return number < INT64_MAX ? (int64_t)number : INT64_MAX;
+}
+
 static void put_integer(struct hl_emit *emit, enum hl_column_kind kind, int64_t number)
 {
 	char text[HL_FORMAT_MAX];
 
-	if (emit->form == HL_EMIT_LINES || kind == HL_COLUMN_NUMBER)
-		snprintf(text, sizeof(text), "%lld", (long long)number);
-	else if (!number && current_column(emit)->flags & HL_COLUMN_BLANK_ZERO)
+	if (!number && current_column(emit)->flags & HL_COLUMN_BLANK_ZERO &&
+	    emit->form != HL_EMIT_LINES)
 		text[0] = '\0';
+	else if (kind == HL_COLUMN_ADDRESS)
+		snprintf(text, sizeof(text), "0x%" PRIx64, number);
+	else if (emit->form == HL_EMIT_LINES || kind == HL_COLUMN_NUMBER)
+		snprintf(text, sizeof(text), "%" PRId64, number);
 	else if (kind == HL_COLUMN_BYTES)
 		hl_format_bytes(number, text);
+	else if (kind == HL_COLUMN_SHARE)
+		hl_format_percent(number, clamp(emit->table.table.sum), text);
+	else if (kind == HL_COLUMN_BAR)
+		hl_format_bar(number, emit->table.table.sum, text);
 	else
 		hl_format_count(number, text);
-	put_text(emit, text);
-}
-
-static void put_address(struct hl_emit *emit, int64_t address)
-{
-	bool is_blank = !address && current_column(emit)->flags & HL_COLUMN_BLANK_ZERO;
-	char text[HL_FORMAT_MAX] = "";
-
-	if (!is_blank)
-		snprintf(text, sizeof(text), "0x%" PRIx64, address);
 	hl_cell_text(emit, text);
 }
 
@@ -261,9 +270,7 @@ void hl_cell_integer(struct hl_emit *emit, int64_t number)
 {
 	const struct hl_column *column = current_column(emit);
 
-	if (column->kind == HL_COLUMN_ADDRESS)
-		put_address(emit, number);
-	else if (emit->form == HL_EMIT_JSON)
+	if (emit->form == HL_EMIT_JSON && column->kind != HL_COLUMN_ADDRESS)
 		hl_json_integer(&emit->json, column->key, number);
 	else
 		put_integer(emit, column->kind, number);
@@ -271,7 +278,16 @@ void hl_cell_integer(struct hl_emit *emit, int64_t number)
 
 void hl_cell_unsigned(struct hl_emit *emit, uint64_t number)
 {
-	hl_cell_integer(emit, number < INT64_MAX ? (int64_t)number : INT64_MAX);
+	bool is_address = current_column(emit)->kind == HL_COLUMN_ADDRESS;
+
+	hl_cell_integer(emit, is_address ? (int64_t)number : clamp(number));
+}
+
+void hl_cell_bar(struct hl_emit *emit, uint64_t part, uint64_t whole)
+{
+	char text[HL_FORMAT_MAX];
+
+	hl_cell_text(emit, hl_format_bar(part, whole, text));
 }
 
 void hl_cell_unknown(struct hl_emit *emit)
@@ -373,7 +389,7 @@ static void write_cell(struct hl_emit *emit, const struct hl_column *column, con
 
 	switch (column->member) {
 	case HL_MEMBER_NONE:
-		column->cell(emit, row, emit->table.table.context);
+		column->cell(emit, member, emit->table.table.context);
 		break;
 	case HL_MEMBER_TEXT:
 		hl_cell_text(emit, *(const char *const *)member);

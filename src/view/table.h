@@ -8,7 +8,7 @@
  *		{NULL, "where", HL_COLUMN_TEXT, .cell = place, .shown_if = HAS_PLACES},
  *	};
  *
- *	hl_table_begin(emit, &(struct hl_table){"rows", columns, HL_COUNT_OF(columns)});
+ *	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", columns)});
  *	hl_table_row(emit, row, 0) for each row
  *	hl_table_end(emit);
  *
@@ -27,7 +27,8 @@ enum hl_column_kind {
 	HL_COLUMN_ADDRESS, /* 0x7f00 */
 	HL_COLUMN_FIGURE,  /* text: in the chosen unit; JSON: KEY_bytes and KEY_objects, if known */
 	HL_COLUMN_OTHER,   /* text: a figure in the other unit, under that unit's name, if known */
-	HL_COLUMN_SHARE,   /* text: 12.3 %; of a figure, its share of the whole */
+	HL_COLUMN_BAR,	   /* text: the share of a number as "####............" */
+	HL_COLUMN_SHARE,   /* text: 12.3 %, of the table's whole or sum */
 	HL_COLUMN_STACK,   /* text: frames joined by ';'; JSON: an array of names */
 	HL_COLUMN_FRAMES,  /* JSON: an array of objects */
 	HL_COLUMN_MEMBERS, /* JSON: .cell writes members of the row by hl_emit_X() */
@@ -60,7 +61,8 @@ struct hl_column {
 	const char *key;   /* in JSON; NULL: not there */
 	const char *title; /* in tables; NULL: not there */
 	enum hl_column_kind kind;
-	/* Where cells come from: a function, or a member of the row. */
+	/* Where cells come from: a function, or a member of the row. The function is given the row
+	 * from that member on. */
 	hl_cell *cell;
 	size_t offset;
 	enum hl_member_type member;
@@ -78,7 +80,10 @@ struct hl_column {
 		uint32_t *: HL_MEMBER_SHORT,                                                       \
 		struct hl_aggregate_figures *: HL_MEMBER_FIGURES)
 
-/* The same of a member that is an array of char. */
+/* The same for ${function}, which is given the member. */
+#define HL_MEMBER_CELL(type, name, function) .cell = function, .offset = offsetof(type, name)
+
+/* The same for a member that is an array of char. */
 #define HL_MEMBER_ARRAY(type, name) .offset = offsetof(type, name), .member = HL_MEMBER_CHARS
 
 struct hl_table {
@@ -87,8 +92,12 @@ struct hl_table {
 	size_t column_count;
 	const void *context;		   /* for functions of cells */
 	unsigned facts;			   /* bits that the view chooses, for hl_column.shown_if */
-	struct hl_aggregate_figures whole; /* of which HL_COLUMN_SHARE shows the share of figures */
+	struct hl_aggregate_figures whole; /* of which figures have shares */
+	uint64_t sum;			   /* of which numbers have shares */
 };
+
+/* Initializes the first members of a struct hl_table. */
+#define HL_TABLE(name, array) .key = name, .columns = array, .column_count = HL_COUNT_OF(array)
 
 /* From now on columns show figures of ${value}, as far as ${profile} knows it, in ${unit} in text.
  */
@@ -113,9 +122,10 @@ void hl_table_end(struct hl_emit *emit);
 
 void hl_cell_text(struct hl_emit *emit, const char *text);
 void hl_cell_integer(struct hl_emit *emit, int64_t number);
-void hl_cell_unsigned(struct hl_emit *emit, uint64_t number); /* INT64_MAX at most, as in JSON */
+void hl_cell_unsigned(struct hl_emit *emit, uint64_t number); /* INT64_MAX at most, or an address */
 void hl_cell_unknown(struct hl_emit *emit);		      /* "-", or null */
 void hl_cell_figures(struct hl_emit *emit, struct hl_aggregate_figures figures);
 void hl_cell_share(struct hl_emit *emit, int64_t part, int64_t whole);
+void hl_cell_bar(struct hl_emit *emit, uint64_t part, uint64_t whole);
 void hl_cell_stack(struct hl_emit *emit, const char *const *frames, size_t count);
 void hl_cell_frames(struct hl_emit *emit, const struct hl_emit_frame *frames, size_t count);

@@ -198,7 +198,7 @@ static size_t row_limit(const struct hl_view_options *options)
 
 	if (!options->json && options->timeline == HL_VIEW_TIMELINE_SVG)
 		return HL_TIMELINE_SVG_COLUMNS;
-	if (options->row_limit != HL_VIEW_ROWS_DEFAULT)
+	if (options->row_limit != HL_EMIT_ROWS_DEFAULT)
 		return (size_t)options->row_limit;
 	return text ? ROWS_DEFAULT : 0;
 }

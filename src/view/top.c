@@ -97,8 +97,8 @@ static int write_report(const struct hl_profile *profile, const struct hl_view_o
 			hl_summary_negative_line(emit, profile);
 		hl_emit_blank(emit);
 	}
-	hl_table_begin(emit, &(struct hl_table){"rows", columns, HL_COUNT_OF(columns), profile,
-						1u << options->by, rows->total});
+	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", columns), .context = profile,
+						.facts = 1u << options->by, .whole = rows->total});
 	for (size_t i = 0; i < shown; i++) {
 		const struct hl_row *row = &rows->rows[i];
 		int64_t weight = hl_aggregate_figure(

@@ -6,6 +6,7 @@
 #include "view/keys.h"
 #include "view/rows.h"
 #include "view/summary.h"
+#include "view/table.h"
 
 #include <errno.h>
 #include <math.h>
@@ -97,182 +98,114 @@ static int add_children(struct drawing *drawing, uint32_t node, uint32_t row)
 
 /* ---- rows ---- */
 
-enum {
-	COLUMN_CUM,
-	COLUMN_CUM_PERCENT,
-	COLUMN_FLAT,
-	COLUMN_OTHER, /* cum in the other unit */
-	COLUMN_WORDS, /* in tables: the branch, name and place */
-	COLUMN_ID,
-	COLUMN_PARENT,
-	COLUMN_DEPTH,
-	COLUMN_NAME,
-	COLUMN_FILE,
-	COLUMN_LINE,
-	COLUMN_MODULE,
-	COLUMN_FOLDED,
-	COLUMN_CUM_BYTES,
-	COLUMN_CUM_OBJECTS,
-	COLUMN_FLAT_BYTES,
-	COLUMN_FLAT_OBJECTS,
-	COLUMN_COUNT,
-};
-
-/* Reversed, a node's own figure would be that of the outermost callers: nothing that one asks. */
-static void begin_rows(struct hl_emit *emit, const struct drawing *drawing)
-{
-	static const enum hl_emit_type types[] = {HL_EMIT_BYTES, HL_EMIT_COUNT};
-	const struct hl_view_options *options = drawing->options;
-	enum hl_unit other = hl_unit_other(options->unit);
-	enum hl_emit_type type = types[options->unit];
-	bool knows_bytes = hl_profile_knows(drawing->profile, options->value, HL_UNIT_BYTES);
-	bool knows_objects = hl_profile_knows(drawing->profile, options->value, HL_UNIT_OBJECTS);
-	unsigned bytes = knows_bytes ? HL_EMIT_JSON_ONLY : HL_EMIT_HIDDEN;
-	unsigned objects = knows_objects ? HL_EMIT_JSON_ONLY : HL_EMIT_HIDDEN;
-	bool is_narrow = hl_emit_width(emit) && hl_emit_width(emit) < NARROW;
-	unsigned of_other =
-		knows_bytes && knows_objects && !is_narrow ? HL_EMIT_TEXT_ONLY : HL_EMIT_HIDDEN;
-	unsigned of_flat = options->reversed ? HL_EMIT_HIDDEN : 0;
-	const struct hl_emit_column columns[COLUMN_COUNT] = {
-		[COLUMN_CUM] = {NULL, "cum", type, HL_EMIT_TEXT_ONLY},
-		[COLUMN_CUM_PERCENT] = {NULL, "cum%", HL_EMIT_PERCENT, HL_EMIT_TEXT_ONLY},
-		[COLUMN_FLAT] = {NULL, "self", type,
-				 HL_EMIT_TEXT_ONLY | HL_EMIT_BLANK_ZERO | of_flat |
-					 (is_narrow ? HL_EMIT_HIDDEN : 0)},
-		[COLUMN_OTHER] = {NULL, hl_unit_names[other], types[other], of_other},
-		[COLUMN_WORDS] = {NULL, "function", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY | HL_EMIT_TREE},
-		[COLUMN_ID] = {"id", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
-		[COLUMN_PARENT] = {"parent", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
-		[COLUMN_DEPTH] = {"depth", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
-		[COLUMN_NAME] = {"name", NULL, HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},
-		[COLUMN_FILE] = {"file", NULL, HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},
-		[COLUMN_LINE] = {"line", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
-		[COLUMN_MODULE] = {"module", NULL, HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},
-		[COLUMN_FOLDED] = {"folded", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
-		[COLUMN_CUM_BYTES] = {"cum_bytes", NULL, HL_EMIT_BYTES, bytes},
-		[COLUMN_CUM_OBJECTS] = {"cum_objects", NULL, HL_EMIT_COUNT, objects},
-		[COLUMN_FLAT_BYTES] = {"flat_bytes", NULL, HL_EMIT_BYTES, bytes | of_flat},
-		[COLUMN_FLAT_OBJECTS] = {"flat_objects", NULL, HL_EMIT_COUNT, objects | of_flat},
-	};
-	hl_emit_rows(emit, "rows", columns, COLUMN_COUNT);
-}
-
-/* What a row says beside its figures. */
-struct words {
+struct row {
+	uint32_t id, parent, depth, folded;
 	struct hl_keys_label label;
-	char *branch; /* "name (file.c:12)" or "... 12 more"; to be freed */
+	const char *branch; /* in tables: "name (file.c:12)" or "... 12 more" */
+	struct hl_aggregate_figures cum, flat;
 };
 
-static int describe_node(const struct hl_profile *profile, const struct hl_calltree_node *node,
-			 struct words *ret_words)
+/* Facts of the table: which figures it has beside the first one. Reversed, a node's own figure
+ * would be that of the outermost callers: nothing that one asks. */
+enum {
+	HAS_FLAT = 1,
+	HAS_OTHER = 2,
+};
+
+#define MEMBER(name) HL_MEMBER(struct row, name)
+
+static const struct hl_column columns[] = {
+	{"cum", "cum", HL_COLUMN_FIGURE, MEMBER(cum)},
+	{NULL, "cum%", HL_COLUMN_SHARE, MEMBER(cum)},
+	{"flat", "self", HL_COLUMN_FIGURE, MEMBER(flat), HL_COLUMN_BLANK_ZERO, HAS_FLAT},
+	{NULL, "other", HL_COLUMN_OTHER, MEMBER(cum), .shown_if = HAS_OTHER},
+	{NULL, "function", HL_COLUMN_TEXT, MEMBER(branch), HL_COLUMN_TREE},
+	{"id", NULL, HL_COLUMN_COUNT, MEMBER(id)},
+	{"parent", NULL, HL_COLUMN_COUNT, MEMBER(parent)},
+	{"depth", NULL, HL_COLUMN_COUNT, MEMBER(depth)},
+	{"name", NULL, HL_COLUMN_TEXT, MEMBER(label.name)},
+	{"file", NULL, HL_COLUMN_TEXT, MEMBER(label.file)},
+	{"line", NULL, HL_COLUMN_COUNT, MEMBER(label.line)},
+	{"module", NULL, HL_COLUMN_TEXT, MEMBER(label.module)},
+	{"folded", NULL, HL_COLUMN_COUNT, MEMBER(folded)},
+};
+
+/* ${chosen} in ${unit}, ${other} in the other one. */
+static struct hl_aggregate_figures in_units(enum hl_unit unit, int64_t chosen, int64_t other)
 {
-	struct words words = {.label = hl_keys_node_label(profile, node)};
-	char buffer[256];
-	const char *place = hl_keys_place(&words.label, buffer, sizeof(buffer));
-	bool plain = !*place || (!words.label.file[0] && hl_keys_names_module(&words.label));
-
-	if (asprintf(&words.branch, plain ? "%s" : "%s (%s)", words.label.name, place) < 0)
-		return -ENOMEM;
-	hl_format_templates(words.branch);
-	*ret_words = words;
-	return 0;
-}
-
-static int describe_folded(uint32_t count, struct words *ret_words)
-{
-	char *branch, more[HL_FORMAT_MAX];
-
-	if (asprintf(&branch, "... %s more", hl_format_count(count, more)) < 0)
-		return -ENOMEM;
-	*ret_words =
-		(struct words){.label = {.name = "", .file = "", .module = ""}, .branch = branch};
-	return 0;
-}
-
-/* Shortens the words of a branch to what a narrow terminal has left for them at ${depth}. */
-static int fit(struct words *words, size_t width, size_t depth)
-{
-	bool is_narrow = width < NARROW;
-	size_t taken = (is_narrow ? NARROW_FIGURES : FIGURES_WIDTH) + BRANCH_WIDTH * depth;
-	size_t least = is_narrow ? NARROW_WORDS_MIN : WORDS_MIN;
-	size_t room = width > taken + least ? width - taken : least;
-	size_t bytes = strlen(words->branch) + 1;
-
-	if (!width)
-		return 0;
-	char *shortened = malloc(bytes);
-	if (!shortened)
-		return -ENOMEM;
-	hl_format_shortened(words->branch, room, shortened, bytes);
-	free(words->branch);
-	words->branch = shortened;
-	return 0;
-}
-
-static void emit_cells(struct hl_emit *emit, const struct drawing *drawing, const struct item *item,
-		       const struct words *words, struct hl_aggregate_figures flat)
-{
-	enum hl_unit unit = drawing->options->unit;
-	bool bytes = unit == HL_UNIT_BYTES;
-
-	hl_emit_cell_integer(emit, item->sum);
-	hl_emit_cell_percent(emit, item->sum, drawing->tree.nodes[0].sum);
-	hl_emit_cell_integer(emit, hl_aggregate_figure(flat, unit));
-	hl_emit_cell_integer(emit, item->other);
-	hl_emit_cell_text(emit, words->branch);
-	hl_emit_cell_integer(emit, drawing->row_count);
-	hl_emit_cell_integer(emit, item->parent_row);
-	hl_emit_cell_integer(emit, item->depth);
-	hl_emit_cell_text(emit, words->label.name);
-	hl_emit_cell_text(emit, words->label.file);
-	hl_emit_cell_integer(emit, words->label.line);
-	hl_emit_cell_text(emit, words->label.module);
-	hl_emit_cell_integer(emit, item->folded);
-	hl_emit_cell_integer(emit, bytes ? item->sum : item->other);
-	hl_emit_cell_integer(emit, bytes ? item->other : item->sum);
-	hl_emit_cell_integer(emit, flat.bytes);
-	hl_emit_cell_integer(emit, flat.objects);
+	return unit == HL_UNIT_BYTES ? (struct hl_aggregate_figures){chosen, other}
+				     : (struct hl_aggregate_figures){other, chosen};
 }
 
 /* The node's own figures; in the other unit, what its children do not have. */
 static struct hl_aggregate_figures own_figures(const struct drawing *drawing, uint32_t node)
 {
 	const struct hl_calltree_node *nodes = drawing->tree.nodes;
-	int64_t self = nodes[node].self, other = nodes[node].other;
+	int64_t other = nodes[node].other;
 
 	for (uint32_t i = node + 1; i < nodes[node].end; i = nodes[i].end)
 		other -= nodes[i].other;
-	if (drawing->options->unit == HL_UNIT_BYTES)
-		return (struct hl_aggregate_figures){self, other};
-	return (struct hl_aggregate_figures){other, self};
+	return in_units(drawing->options->unit, nodes[node].self, other);
 }
 
-static int emit_item(struct hl_emit *emit, struct drawing *drawing, const struct item *item)
+/* "name (file.c:12)" or "... 12 more", shortened to what is left of ${width} columns (0: no limit)
+ * at the row's depth; to be freed. NULL: no memory. */
+static char *branch_text(const struct row *row, size_t width)
 {
-	struct hl_aggregate_figures flat = {0};
-	struct words words;
-	unsigned emphasis = 0;
+	const struct hl_keys_label *label = &row->label;
+	char buffer[256], more[HL_FORMAT_MAX], *text;
+	const char *place = hl_keys_place(label, buffer, sizeof(buffer));
+	bool is_narrow = width < NARROW;
+	size_t least = is_narrow ? NARROW_WORDS_MIN : WORDS_MIN;
+	size_t taken =
+		(is_narrow ? NARROW_FIGURES : FIGURES_WIDTH) + BRANCH_WIDTH * (row->depth - 1);
 	int r;
 
-	if (item->folded) {
-		r = describe_folded(item->folded, &words);
-	} else {
-		r = describe_node(drawing->profile, &drawing->tree.nodes[item->node], &words);
-		flat = own_figures(drawing, item->node);
-		emphasis = hl_rows_emphasis(SIZE_MAX,
-					    hl_aggregate_figure(flat, drawing->options->unit),
-					    drawing->tree.nodes[0].sum);
-	}
+	if (row->folded)
+		r = asprintf(&text, "... %s more", hl_format_count(row->folded, more));
+	else if (!*place || (!label->file[0] && hl_keys_names_module(label)))
+		r = asprintf(&text, "%s", label->name);
+	else
+		r = asprintf(&text, "%s (%s)", label->name, place);
 	if (r < 0)
-		return r;
-	r = fit(&words, hl_emit_width(emit), item->depth - 1);
-	if (r == 0) {
-		drawing->row_count++;
-		hl_emit_row_below(emit, item->depth, emphasis);
-		emit_cells(emit, drawing, item, &words, flat);
+		return NULL;
+	hl_format_templates(text);
+	if (!width)
+		return text;
+	char *shortened = malloc(strlen(text) + 1);
+	if (shortened)
+		hl_format_shortened(text, width > taken + least ? width - taken : least, shortened,
+				    strlen(text) + 1);
+	free(text);
+	return shortened;
+}
+
+static void write_row(struct hl_emit *emit, struct drawing *drawing, const struct item *item)
+{
+	const struct hl_calltree_node *nodes = drawing->tree.nodes;
+	struct row row = {
+		.id = ++drawing->row_count,
+		.parent = item->parent_row,
+		.depth = item->depth,
+		.folded = item->folded,
+		.label = {.name = "", .file = "", .module = ""},
+		.cum = in_units(drawing->options->unit, item->sum, item->other),
+	};
+	unsigned emphasis = 0;
+
+	if (!item->folded) {
+		row.label = hl_keys_node_label(drawing->profile, &nodes[item->node]);
+		row.flat = own_figures(drawing, item->node);
+		emphasis = hl_rows_emphasis(SIZE_MAX, nodes[item->node].self, nodes[0].sum);
 	}
-	free(words.branch);
-	return r;
+	char *branch = branch_text(&row, hl_emit_width(emit));
+	if (!branch) {
+		hl_emit_fail(emit, -ENOMEM);
+		return;
+	}
+	row.branch = branch;
+	hl_table_row_below(emit, item->depth, &row, emphasis);
+	free(branch);
 }
 
 /* Whether ${item} stands for folded branches that would be a row of a table without figures. */
@@ -286,7 +219,7 @@ static bool is_trifle(const struct hl_emit *emit, const struct drawing *drawing,
 }
 
 /* Without recursion: profiles of other programs may have stacks of any depth. */
-static int emit_items(struct hl_emit *emit, struct drawing *drawing)
+static void write_rows(struct hl_emit *emit, struct drawing *drawing)
 {
 	int r = add_children(drawing, 0, 0);
 
@@ -295,17 +228,18 @@ static int emit_items(struct hl_emit *emit, struct drawing *drawing)
 		bool is_none = !item.folded && !item.node; /* nothing was folded */
 		if (is_none || is_trifle(emit, drawing, &item))
 			continue;
-		r = emit_item(emit, drawing, &item);
-		if (r == 0 && !item.folded)
+		write_row(emit, drawing, &item);
+		if (!item.folded)
 			r = add_children(drawing, item.node, drawing->row_count);
 	}
-	return r;
+	if (r < 0)
+		hl_emit_fail(emit, r);
 }
 
 /* ---- all of it ---- */
 
 /* What was allocated with no frame at all stands in no row. */
-static void emit_stackless(struct hl_emit *emit, const struct drawing *drawing)
+static void write_stackless(struct hl_emit *emit, const struct drawing *drawing)
 {
 	struct hl_aggregate_figures own = own_figures(drawing, 0);
 	char figures[HL_SUMMARY_FIGURES_MAX];
@@ -323,30 +257,30 @@ static void emit_stackless(struct hl_emit *emit, const struct drawing *drawing)
 						value, figures));
 }
 
-static int emit_tree(struct drawing *drawing)
+static int write_report(struct drawing *drawing)
 {
 	const struct hl_view_options *options = drawing->options;
+	const struct hl_calltree_node *root = &drawing->tree.nodes[0];
 	struct hl_emit *emit;
 
-	int r = hl_emit_new(options->out, options->json ? HL_EMIT_JSON : HL_EMIT_TABLE,
-			    options->color, &emit);
+	int r = hl_summary_begin(drawing->profile, options, "tree", &emit);
 	if (r < 0)
 		return r;
-	hl_emit_begin(emit, "tree");
-	hl_summary_members(emit, drawing->profile, options);
 	hl_emit_boolean(emit, "reversed", options->reversed);
-	hl_summary_lines(emit, drawing->profile);
 	if (!hl_summary_is_empty(drawing->profile))
 		hl_summary_value_line(emit, drawing->profile, options);
-	emit_stackless(emit, drawing);
+	write_stackless(emit, drawing);
 	if (!hl_summary_is_empty(drawing->profile))
-		hl_emit_line(emit, "%s", "");
-	begin_rows(emit, drawing);
-	r = emit_items(emit, drawing);
-	hl_emit_rows_end(emit);
-	hl_summary_names_line(emit, drawing->profile);
-	int finished = hl_emit_finish(emit);
-	return r < 0 ? r : finished;
+		hl_emit_blank(emit);
+	bool is_narrow = !options->json && hl_emit_width(emit) && hl_emit_width(emit) < NARROW;
+	hl_table_begin(
+		emit, &(struct hl_table){HL_TABLE("rows", columns),
+					 .facts = (options->reversed || is_narrow ? 0 : HAS_FLAT) |
+						  (is_narrow ? 0 : HAS_OTHER),
+					 .whole = in_units(options->unit, root->sum, root->other)});
+	write_rows(emit, drawing);
+	hl_table_end(emit);
+	return hl_summary_end(emit, drawing->profile);
 }
 
 int hl_view_tree(const struct hl_profile *profile, const struct hl_view_options *options,
@@ -359,7 +293,7 @@ int hl_view_tree(const struct hl_profile *profile, const struct hl_view_options 
 	int r = init(&drawing.tree, profile, options->value, options->unit);
 	if (r == 0) {
 		drawing.least = fabs((double)drawing.tree.nodes[0].sum) * options->threshold / 100;
-		r = emit_tree(&drawing);
+		r = write_report(&drawing);
 	}
 	free(drawing.items);
 	hl_calltree_release(&drawing.tree);

@@ -52,9 +52,6 @@ enum hl_view_picture {
 	HL_VIEW_PNG,
 };
 
-/* As many rows as one reads; all in JSON. */
-#define HL_VIEW_ROWS_DEFAULT UINT64_MAX
-
 struct hl_view_options {
 	FILE *out;
 	FILE *notes; /* for what must be said beside plain lines */
@@ -64,7 +61,7 @@ struct hl_view_options {
 	bool json, color;
 	enum hl_view_sort sort;
 	enum hl_view_key by;
-	uint64_t row_limit;   /* 0: all; or HL_VIEW_ROWS_DEFAULT */
+	uint64_t row_limit;   /* 0: all; or HL_EMIT_ROWS_DEFAULT */
 	double threshold;     /* percent of the total; what is smaller is left out or folded */
 	bool stacks;	      /* info: list them; events: name the functions that allocated */
 	bool reversed;	      /* tree, flame: from the functions that allocated to their callers */

@@ -5,6 +5,7 @@
 #include "view/allocations.h"
 #include "view/beam_instances.h"
 #include "view/carriers.h"
+#include "view/format.h"
 #include "view/heap_words.h"
 
 #include "fail_allocations.h"
@@ -125,7 +126,7 @@ static int write_report(const struct hl_carriers *carriers, enum hl_emit_form fo
 
 static json_t *report_of(const struct hl_carriers *carriers)
 {
-	assert_int_equal(write_report(carriers, HL_EMIT_JSON, HL_CARRIERS_ROWS_DEFAULT), 0);
+	assert_int_equal(write_report(carriers, HL_EMIT_JSON, HL_EMIT_ROWS_DEFAULT), 0);
 	json_t *report = json_loads(text, 0, NULL);
 	assert_non_null(report);
 	return report;
@@ -219,7 +220,7 @@ static void tables_show_what_is_known_and_no_more(void **state)
 	struct hl_carriers beam = beam_carriers(), walked = walked_carriers();
 	(void)state;
 
-	assert_int_equal(write_report(&beam, HL_EMIT_TABLE, HL_CARRIERS_ROWS_DEFAULT), 0);
+	assert_int_equal(write_report(&beam, HL_EMIT_TABLE, HL_EMIT_ROWS_DEFAULT), 0);
 	assert_says("1.6 MiB in 5 segments (carriers)");
 	assert_says("unscanned: 97.7 KiB");
 	assert_says("in the pool, where no thread allocates from them: 256.0 KiB in 1 segment\n");
@@ -227,7 +228,7 @@ static void tables_show_what_is_known_and_no_more(void **state)
 	assert_says_not("address");
 	assert_says_not("free in RAM");
 	assert_harmless();
-	assert_int_equal(write_report(&walked, HL_EMIT_TABLE, HL_CARRIERS_ROWS_DEFAULT), 0);
+	assert_int_equal(write_report(&walked, HL_EMIT_TABLE, HL_EMIT_ROWS_DEFAULT), 0);
 	assert_says("0x7f0000001000");
 	assert_says("free in RAM");
 	assert_says("1 KiB .. <2 KiB");
@@ -391,7 +392,7 @@ static int write_allocations(const struct hl_allocations *allocations, enum hl_e
 
 	if (r == 0) {
 		hl_emit_begin(emit, "allocations");
-		hl_allocations_emit(emit, allocations, HL_ALLOCATIONS_ROWS_DEFAULT);
+		hl_allocations_emit(emit, allocations, HL_EMIT_ROWS_DEFAULT);
 		r = hl_emit_finish(emit);
 	}
 	assert_int_equal(fclose(out), 0);
@@ -497,13 +498,13 @@ static void bars_and_sparks_are_never_longer_than_their_room(void **state)
 {
 	struct hl_log2_shape widest = {.start = 1, .width = HL_LOG2_WIDTH_MAX};
 	struct hl_log2_histogram histogram;
-	char bar[HL_HEAP_BAR_MAX], spark[HL_HEAP_SPARK_MAX];
+	char bar[HL_FORMAT_MAX], spark[HL_HEAP_SPARK_MAX];
 	(void)state;
 
-	assert_string_equal(hl_heap_bar(0, 0, bar), "................");
-	assert_string_equal(hl_heap_bar(1, 1000000, bar), "#...............");
-	assert_string_equal(hl_heap_bar(UINT64_MAX, 1, bar), "################");
-	assert_string_equal(hl_heap_bar(1, 2, bar), "########........");
+	assert_string_equal(hl_format_bar(0, 0, bar), "................");
+	assert_string_equal(hl_format_bar(1, 1000000, bar), "#...............");
+	assert_string_equal(hl_format_bar(UINT64_MAX, 1, bar), "################");
+	assert_string_equal(hl_format_bar(1, 2, bar), "########........");
 	memset(&histogram, 0xff, sizeof(histogram));
 	assert_int_equal(strlen(hl_heap_spark(&widest, &histogram, spark)), HL_LOG2_WIDTH_MAX);
 	histogram = (struct hl_log2_histogram){.counts = {0, 1, 1000, 1000000}};

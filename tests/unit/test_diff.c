@@ -43,7 +43,7 @@ static struct hl_view_options options_by(enum hl_view_key by)
 	return (struct hl_view_options){.value = HL_VALUE_ALLOC,
 					.by = by,
 					.sort = HL_VIEW_SORT_GROWTH,
-					.row_limit = HL_VIEW_ROWS_DEFAULT};
+					.row_limit = HL_EMIT_ROWS_DEFAULT};
 }
 
 static char *text_of_join(const struct stack *before, const struct stack *after,

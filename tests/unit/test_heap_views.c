@@ -102,7 +102,7 @@ static struct hl_heap sample_heap(void)
 
 /* ---- texts ---- */
 
-typedef int heap_view(const struct hl_heap *heap, const struct hl_heap_view_options *options);
+typedef int heap_view(const struct hl_heap *heap, const struct hl_emit_options *options);
 
 static int write_view(heap_view *view, const struct hl_heap *heap, bool json, char **ret_text)
 {
@@ -110,7 +110,7 @@ static int write_view(heap_view *view, const struct hl_heap *heap, bool json, ch
 	FILE *out = open_memstream(ret_text, &size);
 	if (!out)
 		return -ENOMEM;
-	struct hl_heap_view_options options = {.out = out, .json = json};
+	struct hl_emit_options options = {.out = out, .json = json};
 	int r = view(heap, &options);
 	fclose(out);
 	return r;
@@ -405,7 +405,7 @@ static void differences_have_both_sides(void **state)
 	after.numbers[HL_HEAP_RSS] = 7 * MIB;
 	before.numbers[HL_HEAP_THREADS] = 9;
 	FILE *out = open_memstream(&text, &size);
-	struct hl_heap_view_options options = {.out = out};
+	struct hl_emit_options options = {.out = out};
 	assert_int_equal(hl_view_heap_diff(&before, &after, &options), 0);
 	fclose(out);
 	assert_says(text, "+2.0 MiB");

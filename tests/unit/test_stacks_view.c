@@ -82,7 +82,7 @@ static void expect_rows(const json_t *report, const char *expected)
 static void json_has_whole_stacks_and_the_figures_of_the_whole(void **state)
 {
 	struct hl_profile *profile = traced(kept);
-	json_t *report = json_of(hl_view_stacks, profile, options_of(HL_VIEW_ROWS_DEFAULT));
+	json_t *report = json_of(hl_view_stacks, profile, options_of(HL_EMIT_ROWS_DEFAULT));
 
 	(void)state;
 	expect_rows(report,
@@ -130,7 +130,7 @@ static void stacks_merged_by_function_show_the_lines_of_the_heaviest(void **stat
 		{NULL, 0, 0},
 	};
 	struct hl_profile *profile = profile_of("app.hl", lines, 0x1000);
-	struct hl_view_options options = options_of(HL_VIEW_ROWS_DEFAULT);
+	struct hl_view_options options = options_of(HL_EMIT_ROWS_DEFAULT);
 
 	(void)state;
 	options.by = HL_VIEW_BY_FUNCTION;
@@ -169,7 +169,7 @@ static void of_lost_faults_it_is_said_that_their_pages_count(void **state)
 
 	(void)state;
 	profile->lost.events = 3;
-	char *text = text_of(hl_view_stacks, profile, options_of(HL_VIEW_ROWS_DEFAULT));
+	char *text = text_of(hl_view_stacks, profile, options_of(HL_EMIT_ROWS_DEFAULT));
 	expect_text(text, "LOST: the stacks of 3 events: their pages are in the total");
 	free(text);
 	hl_profile_free(profile);
@@ -178,7 +178,7 @@ static void of_lost_faults_it_is_said_that_their_pages_count(void **state)
 static void text_shows_frames_from_the_innermost_out(void **state)
 {
 	struct hl_profile *profile = traced(kept);
-	char *text = text_of(hl_view_stacks, profile, options_of(HL_VIEW_ROWS_DEFAULT));
+	char *text = text_of(hl_view_stacks, profile, options_of(HL_EMIT_ROWS_DEFAULT));
 
 	(void)state;
 	expect_text(text, "rss growth 1,234 pages; table 2.0 KiB\n");

@@ -12,6 +12,7 @@
 #include "collector/unrecorded.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -303,6 +304,23 @@ static void warn_of_namespaces(struct hl_collector *collector, const struct hl_t
 	hl_archive_warn(&collector->archive, sentence);
 }
 
+static void warn_of_address_space(struct hl_collector *collector, const struct hl_tracked *tracked,
+				  uint64_t limit)
+{
+	const struct hl_region_header *layout = &tracked->region.layout;
+	char sentence[160];
+	if (limit == UINT64_MAX)
+		return;
+	uint64_t taken = hl_mode_logs(collector->settings.region.mode)
+				 ? layout->region_bytes
+				 : layout->areas[HL_AREA_RINGS].offset;
+	snprintf(sentence, sizeof(sentence),
+		 "of the %" PRIu64 " MiB of address space that RLIMIT_AS leaves a program, the "
+		 "recorder takes %" PRIu64 " MiB, and more for each block",
+		 limit >> 20, taken >> 20);
+	hl_archive_warn(&collector->archive, sentence);
+}
+
 /* Once for each of the programs that were looked at last. */
 static void warn_of_allocator(struct hl_collector *collector, const struct hl_tracked *tracked)
 {
@@ -449,6 +467,7 @@ static int admit(struct hl_collector *collector, const struct hl_caller *caller,
 	tracked->arrived = !before && was_expected(collector, tracked, hello);
 	collector->unrecorded.arrived += tracked->arrived;
 	append(collector, tracked);
+	warn_of_address_space(collector, tracked, hello->address_space_limit);
 	return 0;
 }
 

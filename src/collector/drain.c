@@ -152,7 +152,8 @@ static uint64_t lost_events(const struct hl_drain *drain)
 	uint32_t count =
 		atomic_load_explicit(&header_of(drain)->thread_count, memory_order_acquire);
 	uint64_t lost = 0;
-	for (uint32_t i = 0; i < count && i < HL_THREADS_MAX; i++)
+	uint64_t places = drain->view.layout->areas[HL_AREA_THREADS].capacity / sizeof(*threads);
+	for (uint32_t i = 0; i < count && i < places; i++)
 		lost += __atomic_load_n(&threads[i].lost_log_events, __ATOMIC_RELAXED);
 	return lost;
 }

@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <time.h>
@@ -58,13 +57,6 @@ bool hl_connect_read_environment(char *const *environment)
 	set_address(&collector, "", name, strlen(name));
 	set_address(&silence, HL_SILENCE_PREFIX, digits, sizeof(token));
 	return true;
-}
-
-static uint64_t address_space_limit(void)
-{
-	struct rlimit limit;
-	long result = hl_sys6(SYS_prlimit64, 0, RLIMIT_AS, 0, (long)&limit, 0, 0);
-	return result < 0 || limit.rlim_cur == RLIM_INFINITY ? UINT64_MAX : limit.rlim_cur;
 }
 
 static uint64_t now_ms(void)
@@ -151,7 +143,7 @@ static bool send_hello(int fd, enum hl_hello_kind kind)
 		.kind = kind,
 		.pid = hl_sys_getpid(),
 		.parent_pid = (uint32_t)HL_SYS(SYS_getppid, 0, 0, 0),
-		.address_space_limit = address_space_limit(),
+		.address_space_limit = hl_sys_address_space_limit(),
 	};
 	memcpy(hello.token, token, sizeof(token));
 	return hl_sys6(SYS_sendto, fd, (long)&hello, sizeof(hello), MSG_NOSIGNAL, 0, 0) ==

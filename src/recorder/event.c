@@ -42,7 +42,7 @@ bool hl_event_wants_array(struct hl_recorder *recorder, uint32_t mode)
 {
 	/* Samples are few: the hash with its filter answers for all other blocks without touching a
 	 * page for them. */
-	if (!hl_mode_has_array(hl_mode_of(mode)) || recorder->sampling)
+	if (!hl_mode_has_array(hl_mode_of(mode)) || recorder->hash_only)
 		return false;
 	return HL_LIKELY(atomic_load_explicit(&recorder->blocks.array, memory_order_relaxed)) ||
 	       add_array(recorder);

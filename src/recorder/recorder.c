@@ -18,6 +18,10 @@
 #include <sys/prctl.h>
 #include <time.h>
 
+/* The array takes 16 MiB of addresses, and a quarter of those where blocks are: under a smaller
+ * limit (RLIMIT_AS) the program needs them more. */
+#define ADDRESS_SPACE_FOR_ARRAY (UINT64_C(1) << 30)
+
 struct hl_recorder *hl_recorder;
 
 static bool find_module(struct hl_unwind *unwind, uint64_t pc, struct hl_unwind_module *ret_module)
@@ -53,6 +57,8 @@ static bool set_up(struct hl_recorder *recorder, void *region, size_t bytes)
 	struct hl_region_header *header = recorder->shared.header;
 	enum hl_mode mode = hl_mode_of(atomic_load(&header->mode));
 	recorder->sampling = header->sample_bytes != 0;
+	recorder->hash_only =
+		recorder->sampling || hl_sys_address_space_limit() < ADDRESS_SPACE_FOR_ARRAY;
 	recorder->sizes = atomic_load(&header->flags) & HL_REGION_SIZES;
 	recorder->modules.shared = &recorder->shared;
 	recorder->unwind.find_module = find_module;

@@ -73,8 +73,9 @@ struct hl_thread {
 struct hl_recorder {
 	_Atomic uint32_t phase;
 	bool sampling;
-	bool sizes;    /* size classes are told apart */
-	bool inherits; /* a forked child's: blocks of its parent are there, which are not known */
+	bool hash_only; /* no block goes into the array of the block table */
+	bool sizes;	/* size classes are told apart */
+	bool inherits;	/* a forked child's: blocks of its parent are there, which are not known */
 	struct hl_shared shared;
 	struct hl_block_table blocks;
 	struct hl_mappings mappings;

@@ -33,6 +33,9 @@ void *hl_sys_mmap(size_t bytes, int protection, int flags, int fd);
 long hl_sys_munmap(void *address, size_t bytes);
 long hl_sys_madvise(void *address, size_t bytes, int advice);
 
+/* RLIMIT_AS in bytes; UINT64_MAX when there is none. */
+uint64_t hl_sys_address_space_limit(void);
+
 static inline long hl_sys_close(int fd)
 {
 	return HL_SYS(SYS_close, fd, 0, 0);

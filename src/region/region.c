@@ -15,7 +15,7 @@ const char *const hl_mode_names[HL_MODE_COUNT + 2] = {
 
 #define AREA_ALIGNMENT (UINT64_C(64) << 10)
 
-/* Sizes at the default, in bytes; a smaller region scales all but the first three. */
+/* Sizes at the default, in bytes. */
 static const uint64_t default_capacity[HL_AREA_COUNT] = {
 	[HL_AREA_MODULES] = HL_MODULES_MAX * sizeof(struct hl_region_module),
 	[HL_AREA_STRINGS] = HL_STRINGS_BYTES,
@@ -34,47 +34,52 @@ static uint64_t align_up(uint64_t bytes)
 
 /* By how many bits areas are smaller than by default. */
 struct scale {
-	unsigned shift;
-	unsigned ring_shift; /* of the rings; NO_RINGS: there are none */
+	unsigned names; /* of modules, strings and threads */
+	unsigned tree;	/* of nodes, their index and cells */
+	unsigned rings; /* NO_RINGS: there are none */
 };
 
-#define SHIFT_MAX 16
-#define NO_RINGS  64
+#define NAMES_SHARE 8 /* of a small region, all that is scaled by `names` */
+#define NAMES_MAX   6 /* 256 modules and 128 threads are left */
+#define SHIFT_MAX   16
+#define NO_RINGS    64
 
 static uint64_t capacity_of(enum hl_area_id id, struct scale scale)
 {
 	if (id == HL_AREA_RINGS)
-		return scale.ring_shift == NO_RINGS
-			       ? 0
-			       : align_up(default_capacity[id] >> scale.ring_shift);
-	bool fixed = id == HL_AREA_MODULES || id == HL_AREA_STRINGS || id == HL_AREA_THREADS;
-	return align_up(fixed ? default_capacity[id] : default_capacity[id] >> scale.shift);
+		return scale.rings == NO_RINGS ? 0 : align_up(default_capacity[id] >> scale.rings);
+	bool names = id == HL_AREA_MODULES || id == HL_AREA_STRINGS || id == HL_AREA_THREADS;
+	return align_up(default_capacity[id] >> (names ? scale.names : scale.tree));
 }
 
-static uint64_t total_of(struct scale scale)
+static uint64_t end_of(enum hl_area_id last, struct scale scale)
 {
-	uint64_t total = align_up(sizeof(struct hl_region_header));
-	for (enum hl_area_id id = 0; id < HL_AREA_COUNT; id++)
-		total += capacity_of(id, scale);
-	return total;
+	uint64_t end = align_up(sizeof(struct hl_region_header));
+	for (enum hl_area_id id = 0; id <= last; id++)
+		end += capacity_of(id, scale);
+	return end;
 }
 
-/* Who logs from the start needs rings as much as the rest; who may log later needs the rest more.
+/* Who logs from the start needs rings as much as the tree; who may log later needs the tree more.
  */
 static struct scale scale_for(uint64_t bytes, enum hl_mode mode)
 {
-	struct scale scale = {.ring_shift = hl_mode_logs(mode) ? 0 : NO_RINGS};
-	while (bytes && total_of(scale) > bytes && scale.shift < SHIFT_MAX) {
-		scale.shift++;
-		scale.ring_shift += hl_mode_logs(mode);
+	bool logs = hl_mode_logs(mode);
+	struct scale scale = {.rings = logs ? 0 : NO_RINGS};
+	if (!bytes)
+		return (struct scale){0};
+	while (end_of(HL_AREA_THREADS, scale) > bytes / NAMES_SHARE && scale.names < NAMES_MAX)
+		scale.names++;
+	while (end_of(HL_AREA_RINGS, scale) > bytes && scale.tree < SHIFT_MAX) {
+		scale.tree++;
+		scale.rings += logs;
 	}
-	if (hl_mode_logs(mode))
+	if (logs)
 		return scale;
-	scale.ring_shift = scale.shift;
-	while (bytes && total_of(scale) > bytes && scale.ring_shift < SHIFT_MAX)
-		scale.ring_shift++;
-	if (bytes && total_of(scale) > bytes)
-		scale.ring_shift = NO_RINGS;
+	for (scale.rings = scale.tree; scale.rings <= SHIFT_MAX; scale.rings++)
+		if (end_of(HL_AREA_RINGS, scale) <= bytes)
+			return scale;
+	scale.rings = NO_RINGS;
 	return scale;
 }
 

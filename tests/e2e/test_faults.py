@@ -123,6 +123,22 @@ class Memory(Faults):
                 site = harness.top_rows(recording, "alloc")["limited_site"]
                 self.assertEqual(site["cum_objects"], sum(int(blocks) for _, blocks in found))
 
+    def test_most_of_a_limited_address_space_is_the_programs_own(self):
+        command = ["/bin/sh", "-c", 'ulimit -v 65536; exec "$0" "$1"', harness.program("data_limit"),
+                   str(1 << 40)]
+        expected = [int(line.split()[1]) for line in harness.run(command).stdout.splitlines()]
+        for mode in harness.RECORDING_MODES:
+            with self.subTest(mode=mode):
+                result, recording = self.record(command, mode)
+                found = [int(line.split()[1]) for line in result.stdout.splitlines()]
+                for blocks, wanted in zip(found, expected, strict=True):
+                    self.assertGreater(blocks, wanted * 0.6)
+                site = harness.top_rows(recording, "alloc")["limited_site"]
+                self.assertEqual(site["cum_objects"], sum(found))
+                self.assertIn("of the 64 MiB of address space", result.stderr)
+                self.assertIn("of the 64 MiB of address space",
+                              str(harness.info(recording)["recording"]["warnings"]))
+
     def record_limited(self, kilobytes, mode, program):
         """Records with a limit of private memory for heapline, too."""
         def limit():

@@ -260,8 +260,11 @@ static void counts_are_bounded_by_what_is_committed(void **state)
 	for (int id = 0; id < HL_AREA_COUNT; id++)
 		header->areas[id].committed = UINT64_MAX;
 	process = read_region(fake);
-	assert_int_equal(process.thread_count, HL_THREADS_MAX);
-	assert_int_equal(process.module_count, HL_MODULES_MAX);
+	const struct hl_area *areas = fake->layout.areas;
+	assert_int_equal(process.thread_count,
+			 areas[HL_AREA_THREADS].capacity / sizeof(struct hl_region_thread));
+	assert_int_equal(process.module_count,
+			 areas[HL_AREA_MODULES].capacity / sizeof(struct hl_region_module));
 	hl_recording_process_release(&process);
 }
 

@@ -43,39 +43,28 @@ class Part:
     options: list = field(default_factory=list)
     environment: dict = field(default_factory=dict)
     wrapper: list = field(default_factory=list)
-    only_needed: bool = False  # build what the suites need, not all
 
 
 PARTS = [
     Part("gcc", "gcc, release, every test", "gcc", []),
-    Part("clang", "clang, release, unit and cli tests", "clang", ["unit", "cli"]),
     Part(
-        "asan",
-        "address and undefined behaviour sanitizers, unit tests",
-        "gcc",
-        ["unit"],
-        ["-Db_sanitize=address,undefined", "-Dbuildtype=debugoptimized", NO_RECOVERY],
+        "clang",
+        "clang, address and undefined behaviour sanitizers: unit and cli tests, fuzz targets",
+        "clang",
+        ["unit", "cli", "fuzz"],
+        ["-Db_sanitize=address,undefined", "-Dfuzz=true", "-Db_lundef=false",
+         "-Dbuildtype=debugoptimized", NO_RECOVERY],
         {"ASAN_OPTIONS": "detect_stack_use_after_return=1", "UBSAN_OPTIONS": "print_stacktrace=1"},
-        only_needed=True,
     ),
     Part(
         "tsan",
-        "thread sanitizer, unit tests",
+        "gcc, thread sanitizer: unit tests with threads",
         "gcc",
-        ["unit"],
+        ["threads"],
         ["-Db_sanitize=thread", "-Dbuildtype=debugoptimized"],
         {"TSAN_OPTIONS": "halt_on_error=1"},
         # The sanitizer does not cope with every layout that randomization can give.
         wrapper=["setarch", "--addr-no-randomize"],
-        only_needed=True,
-    ),
-    Part(
-        "fuzz",
-        "fuzz targets, a short run over the kept inputs and beyond",
-        "clang",
-        ["fuzz"],
-        ["-Dfuzz=true", "-Dbuildtype=debugoptimized", "-Db_lundef=false"],
-        only_needed=True,
     ),
 ]
 
@@ -208,10 +197,13 @@ def tests_of(part, directory):
 
 
 def needed_targets(tests, directory):
-    """What ninja has to build for these tests."""
-    files = {target["id"]: target["filename"] for target in introspect(directory, "targets")}
-    wanted = {name for test in tests for id in test["depends"] for name in files.get(id, [])}
-    return sorted(os.path.relpath(name, directory) for name in wanted)
+    """What ninja has to build: all of src, and what these tests need."""
+    targets = introspect(directory, "targets")
+    needed = {id for test in tests for id in test["depends"]}
+    needed |= {target["id"] for target in targets
+               if Path(target["defined_in"]).is_relative_to(TREE / "src")}
+    return sorted(os.path.relpath(name, directory) for target in targets
+                  if target["id"] in needed for name in target["filename"])
 
 
 def run_part(part, tally):
@@ -223,7 +215,7 @@ def run_part(part, tally):
     if not tests:
         tally.skipped.append(f"{part.name}: no test of the suites {' '.join(part.suites)}")
         return
-    targets = needed_targets(tests, directory) if part.only_needed else []
+    targets = needed_targets(tests, directory) if part.suites else []
     if run(["ninja", "-C", str(directory), "-j", JOBS, *targets]).returncode:
         tally.failed.append(f"{part.name}: the build failed")
         return

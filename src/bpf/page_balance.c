@@ -192,9 +192,9 @@ int hl_page_balance_compare(const struct hl_pages *before, const struct hl_pages
 	struct comparison comparison = {.maps = maps, .table = table, .balance = &balance};
 	struct sweep sweep = {
 		.before = before->runs,
-		.before_end = before->runs + before->count,
+		.before_end = before->runs ? before->runs + before->count : NULL,
 		.after = after->runs,
-		.after_end = after->runs + after->count,
+		.after_end = after->runs ? after->runs + after->count : NULL,
 	};
 	struct piece piece;
 

@@ -285,7 +285,7 @@ static int warn_of_junk(const struct folded *folded, struct hl_profile *profile)
 		 "%" PRIu64,
 		 folded->junk_lines, folded->junk_lines == 1 ? "" : "s",
 		 folded->junk_lines == 1 ? "was" : "were", folded->first_junk);
-	return hl_import_warn(profile, sentence);
+	return hl_profile_warn(profile, "%s", sentence);
 }
 
 static int finish(struct folded *folded, struct hl_profile **ret_profile)

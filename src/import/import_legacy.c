@@ -529,8 +529,9 @@ static int warn_of_gaps(const struct legacy *legacy, struct hl_profile *profile)
 	int r = 0;
 
 	if (!legacy->maps.count && !legacy->call_count)
-		r = hl_import_warn(profile, "there is no list of mapped files at the end, so "
-					    "nothing has a name; the file may be cut off");
+		r = hl_profile_warn(profile, "%s",
+				    "there is no list of mapped files at the end, so "
+				    "nothing has a name; the file may be cut off");
 	if (r < 0 || (in_use == 100 && allocated == 100))
 		return r;
 	snprintf(sentence, sizeof(sentence),
@@ -538,7 +539,7 @@ static int warn_of_gaps(const struct legacy *legacy, struct hl_profile *profile)
 		 "allocated (%s)",
 		 in_use, allocated,
 		 legacy->call_count ? "it was cut off" : "gperftools writes no more than 1 MiB");
-	return hl_import_warn(profile, sentence);
+	return hl_profile_warn(profile, "%s", sentence);
 }
 
 static int finish(struct legacy *legacy, struct hl_profile **ret_profile)

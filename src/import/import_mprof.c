@@ -496,7 +496,7 @@ static int warn_of_wraps(const struct mprof *mprof, struct hl_profile *profile)
 		 " stack%s passed 4 GiB and began again at 0: what is in "
 		 "use is right, what was allocated is more than shown",
 		 mprof->wrapped_stacks, mprof->wrapped_stacks == 1 ? "" : "s");
-	return hl_import_warn(profile, sentence);
+	return hl_profile_warn(profile, "%s", sentence);
 }
 
 static int warn_of_other_files(const struct mprof *mprof, struct hl_profile *profile)
@@ -512,7 +512,7 @@ static int warn_of_other_files(const struct mprof *mprof, struct hl_profile *pro
 			     "of the dump, and no lines",
 			     hl_profile_text(profile, profile->modules[i].path)) < 0)
 			return -ENOMEM;
-		r = hl_import_warn(profile, sentence);
+		r = hl_profile_warn(profile, "%s", sentence);
 		free(sentence);
 	}
 	return r;

@@ -77,7 +77,7 @@ static int take_comment(struct hl_profile *profile, const char *text)
 					 &profile->mode);
 	if (!strncmp(text, WARNING, strlen(WARNING)))
 		text += strlen(WARNING);
-	return hl_import_warn(profile, text);
+	return hl_profile_warn(profile, "%s", text);
 }
 
 static int read_comment_text(struct importer *importer, uint64_t index)

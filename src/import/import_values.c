@@ -60,16 +60,3 @@ void hl_import_values_release(struct hl_import_values *values)
 	free(values->items);
 	*values = (struct hl_import_values){0};
 }
-
-int hl_import_warn(struct hl_profile *profile, const char *sentence)
-{
-	size_t capacity = profile->warning_count;
-
-	if (HL_ARRAY_RESERVE(profile->warnings, capacity, profile->warning_count + 1) < 0)
-		return -ENOMEM;
-	int r = hl_strings_intern(&profile->strings, sentence,
-				  &profile->warnings[profile->warning_count]);
-	if (r == 0)
-		profile->warning_count++;
-	return r;
-}

@@ -28,6 +28,3 @@ int hl_import_values_finish(const struct hl_import_values *values, bool has_base
 			    struct hl_builder *builder, struct hl_profile **ret_profile);
 
 void hl_import_values_release(struct hl_import_values *values);
-
-/* Has every view show ${sentence}, which is copied. 0 or -ENOMEM. */
-int hl_import_warn(struct hl_profile *profile, const char *sentence);

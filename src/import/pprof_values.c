@@ -71,7 +71,7 @@ static int warn_of(struct hl_profile *profile, const struct hl_pprof_column *col
 		     column->name, column->unit[0] ? column->unit : "no unit",
 		     hl_unit_names[column->type->unit]) < 0)
 		return -ENOMEM;
-	int r = hl_import_warn(profile, sentence);
+	int r = hl_profile_warn(profile, "%s", sentence);
 	free(sentence);
 	return r;
 }

@@ -2,6 +2,7 @@
 /* Marks frames by regular expressions, then rebuilds the tree of what is left; see filter.h. */
 #include "profile/filter.h"
 
+#include "base/cleanup.h"
 #include "profile/builder.h"
 #include "profile/expression.h"
 #include "profile/plumbing.h"
@@ -40,10 +41,8 @@ struct expressions {
 struct filtering {
 	struct hl_profile *profile;
 	struct expressions expressions;
-	uint32_t *marks;    /* by frame: the bits of what matches it */
-	bool *chosen;	    /* by node: its stack is chosen */
-	uint32_t *new_node; /* by node: what it has become; after finish() in the final order */
-	struct hl_builder builder;
+	uint32_t *marks; /* by frame: the bits of what matches it */
+	bool *chosen;	 /* by node: its stack is chosen */
 };
 
 /* ---- expressions ---- */
@@ -98,43 +97,31 @@ static bool matches(const regex_t *expression, const struct hl_profile *profile,
 	return text && regexec(expression, hl_profile_text(profile, text), 0, NULL, 0) == 0;
 }
 
-static bool function_matches(const regex_t *expression, const struct hl_profile *profile,
-			     const struct hl_profile_function *function)
-{
-	return matches(expression, profile, function->name) ||
-	       matches(expression, profile, function->file) ||
-	       matches(expression, profile, profile->modules[function->module].path);
-}
-
-static void mark_by(const struct filtering *filtering, size_t index, uint32_t *function_marks)
-{
-	const struct hl_profile *profile = filtering->profile;
-	const regex_t *expression = &filtering->expressions.each[index].compiled;
-	uint32_t bit = 1u << index;
-
-	for (size_t i = 1; i < profile->function_count; i++)
-		if (function_matches(expression, profile, &profile->functions[i]))
-			function_marks[i] |= bit;
-	for (size_t i = 1; i < profile->frame_count; i++)
-		if (function_marks[profile->frames[i].function] & bit ||
-		    matches(expression, profile, profile->frames[i].file))
-			filtering->marks[i] |= bit;
-}
-
 /* Functions first: they are fewer than frames. */
 static int mark_frames(struct filtering *filtering)
 {
 	const struct hl_profile *profile = filtering->profile;
-	uint32_t *function_marks = calloc(profile->function_count, sizeof(*function_marks));
+	HL_FREED uint32_t *function_marks =
+		calloc(profile->function_count, sizeof(*function_marks));
 
 	filtering->marks = calloc(profile->frame_count, sizeof(*filtering->marks));
-	if (!function_marks || !filtering->marks) {
-		free(function_marks);
+	if (!function_marks || !filtering->marks)
 		return -ENOMEM;
+	for (size_t index = 0; index < filtering->expressions.count; index++) {
+		const regex_t *expression = &filtering->expressions.each[index].compiled;
+		uint32_t bit = 1u << index;
+		for (size_t i = 1; i < profile->function_count; i++) {
+			const struct hl_profile_function *function = &profile->functions[i];
+			if (matches(expression, profile, function->name) ||
+			    matches(expression, profile, function->file) ||
+			    matches(expression, profile, profile->modules[function->module].path))
+				function_marks[i] |= bit;
+		}
+		for (size_t i = 1; i < profile->frame_count; i++)
+			if (function_marks[profile->frames[i].function] & bit ||
+			    matches(expression, profile, profile->frames[i].file))
+				filtering->marks[i] |= bit;
 	}
-	for (size_t i = 0; i < filtering->expressions.count; i++)
-		mark_by(filtering, i, function_marks);
-	free(function_marks);
 	return 0;
 }
 
@@ -150,73 +137,49 @@ static int choose_stacks(struct filtering *filtering)
 {
 	const struct hl_profile *profile = filtering->profile;
 	const uint32_t *bits = filtering->expressions.bits;
-	uint32_t *marks = calloc(profile->node_count, sizeof(*marks));
+	HL_FREED uint32_t *marks = calloc(profile->node_count, sizeof(*marks));
 
 	filtering->chosen = calloc(profile->node_count, sizeof(*filtering->chosen));
-	if (!marks || !filtering->chosen) {
-		free(marks);
+	if (!marks || !filtering->chosen)
 		return -ENOMEM;
-	}
 	for (uint32_t i = 0; i < profile->node_count; i++) {
 		if (i)
 			marks[i] = marks[profile->nodes[i].parent] | marks_of(filtering, i);
 		filtering->chosen[i] =
 			(marks[i] & bits[FOCUS]) == bits[FOCUS] && !(marks[i] & bits[IGNORE]);
 	}
-	free(marks);
 	return 0;
 }
 
-/* ---- the tree of what is left ---- */
-
-/* The nodes of chosen stacks and those above them. */
-static bool *find_kept(const struct filtering *filtering)
+/* Builds the tree of the chosen stacks, without hidden frames, and moves the profile to it. */
+static int rebuild(struct filtering *filtering, const struct hl_node_ids *follow)
 {
-	const struct hl_profile *profile = filtering->profile;
-	bool *kept = calloc(profile->node_count, sizeof(*kept));
+	struct hl_profile *profile = filtering->profile, *tree;
+	HL_CLEANUP(hl_builder_release) struct hl_builder builder = {0};
+	HL_FREED bool *kept = calloc(profile->node_count, sizeof(*kept));
+	HL_FREED uint32_t *new_node = calloc(profile->node_count, sizeof(*new_node));
+	HL_FREED uint32_t *final_ids = NULL;
 
-	for (size_t i = profile->node_count; kept && i-- > 1;) {
+	if (!kept || !new_node || hl_builder_init(&builder) < 0)
+		return -ENOMEM;
+	for (size_t i = profile->node_count; i-- > 1;) {
 		kept[i] = kept[i] || filtering->chosen[i];
 		if (kept[i])
 			kept[profile->nodes[i].parent] = true;
 	}
-	return kept;
-}
-
-static int rebuild(struct filtering *filtering)
-{
-	const struct hl_profile *profile = filtering->profile;
-	bool *kept = find_kept(filtering);
-	int r = hl_builder_init(&filtering->builder);
-
-	filtering->new_node = calloc(profile->node_count, sizeof(*filtering->new_node));
-	if (!kept || !filtering->new_node)
-		r = -ENOMEM;
-	for (uint32_t i = 1; r == 0 && i < profile->node_count; i++) {
-		uint32_t parent = filtering->new_node[profile->nodes[i].parent];
-		filtering->new_node[i] = parent;
-		if (kept[i] && !(marks_of(filtering, i) & filtering->expressions.bits[HIDE]))
-			r = hl_builder_child(&filtering->builder, parent, profile->nodes[i].frame,
-					     &filtering->new_node[i]);
+	for (uint32_t i = 1; i < profile->node_count; i++) {
+		uint32_t parent = new_node[profile->nodes[i].parent];
+		new_node[i] = parent;
+		if (kept[i] && !(marks_of(filtering, i) & filtering->expressions.bits[HIDE]) &&
+		    hl_builder_child(&builder, parent, profile->nodes[i].frame, &new_node[i]) < 0)
+			return -ENOMEM;
 	}
-	free(kept);
-	return r;
-}
-
-static int finish(struct filtering *filtering, const struct hl_node_ids *follow)
-{
-	struct hl_profile *tree;
-	uint32_t *final_ids;
-
-	int r = hl_builder_finish(&filtering->builder, &final_ids, &tree);
-	if (r < 0)
-		return r;
-	for (size_t i = 0; i < filtering->profile->node_count; i++)
-		filtering->new_node[i] = final_ids[filtering->new_node[i]];
-	free(final_ids);
-	r = hl_retree(filtering->profile, tree->nodes, tree->node_count, filtering->new_node,
-		      filtering->chosen, follow);
-	tree->nodes = NULL;
+	if (hl_builder_finish(&builder, &final_ids, &tree) < 0)
+		return -ENOMEM;
+	for (size_t i = 0; i < profile->node_count; i++)
+		new_node[i] = final_ids[new_node[i]];
+	int r = hl_retree(profile, HL_TAKE(tree->nodes), tree->node_count, new_node,
+			  filtering->chosen, follow);
 	hl_profile_free(tree);
 	return r;
 }
@@ -246,15 +209,6 @@ static int describe(struct filtering *filtering)
 	return r;
 }
 
-static void release(struct filtering *filtering)
-{
-	release_expressions(&filtering->expressions);
-	free(filtering->marks);
-	free(filtering->chosen);
-	free(filtering->new_node);
-	hl_builder_release(&filtering->builder);
-}
-
 static int choose(const struct hl_filter *filter, struct hl_profile *profile,
 		  const struct hl_node_ids *follow, struct hl_error *err)
 {
@@ -266,12 +220,12 @@ static int choose(const struct hl_filter *filter, struct hl_profile *profile,
 	if (r == 0)
 		r = choose_stacks(&filtering);
 	if (r == 0)
-		r = rebuild(&filtering);
-	if (r == 0)
-		r = finish(&filtering, follow);
+		r = rebuild(&filtering, follow);
 	if (r == 0)
 		r = describe(&filtering);
-	release(&filtering);
+	release_expressions(&filtering.expressions);
+	free(filtering.marks);
+	free(filtering.chosen);
 	return r;
 }
 

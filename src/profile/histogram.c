@@ -3,6 +3,7 @@
 #include "profile/histogram.h"
 
 #include "base/array.h"
+#include "base/cleanup.h"
 
 #include <string.h>
 
@@ -42,30 +43,22 @@ static uint64_t magnitude(int64_t number)
 	return number < 0 ? -(uint64_t)number : (uint64_t)number;
 }
 
-/* Whether ${counters} have a mean size of ${value}; blocks that other threads freed can make both
- * figures negative. */
-static bool mean_class(const struct hl_profile_counters *counters, enum hl_value value,
-		       uint32_t *ret_class)
-{
-	int64_t bytes = hl_profile_figure(counters, value, HL_UNIT_BYTES);
-	int64_t objects = hl_profile_figure(counters, value, HL_UNIT_OBJECTS);
-
-	if (!objects || (bytes && (bytes < 0) != (objects < 0)))
-		return false;
-	*ret_class = hl_size_class(magnitude(bytes) / magnitude(objects));
-	return true;
-}
-
-/* A stack with nothing of the value itself can have slack, so there must be some class for it. */
+/*
+ * The class of the mean size of ${value}, or of the first other value that has one: a stack with
+ * nothing of the value itself can have slack. Blocks that other threads freed can make both figures
+ * of a value negative.
+ */
 static uint32_t class_of_mean(const struct hl_profile_counters *counters, enum hl_value value)
 {
 	const enum hl_value candidates[] = {hl_histogram_size_value(value), HL_VALUE_INUSE,
 					    HL_VALUE_ALLOC, HL_VALUE_PEAK};
-	uint32_t size_class;
 
-	for (size_t i = 0; i < HL_COUNT_OF(candidates); i++)
-		if (mean_class(counters, candidates[i], &size_class))
-			return size_class;
+	for (size_t i = 0; i < HL_COUNT_OF(candidates); i++) {
+		int64_t bytes = hl_profile_figure(counters, candidates[i], HL_UNIT_BYTES);
+		int64_t objects = hl_profile_figure(counters, candidates[i], HL_UNIT_OBJECTS);
+		if (objects && (!bytes || (bytes < 0) == (objects < 0)))
+			return hl_size_class(magnitude(bytes) / magnitude(objects));
+	}
 	return 0;
 }
 
@@ -103,54 +96,38 @@ static void subtract(struct hl_profile_counters *counters, const struct hl_profi
 	counters->slack_bytes -= less->slack_bytes;
 }
 
-/* Enters the blocks whose size is told, and takes them off ${rest}, the counters by node. */
-static int append_told(struct filling *filling, struct hl_profile_counters *rest)
-{
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < filling->profile->size_count; i++) {
-		const struct hl_profile_size *size = &filling->profile->sizes[i];
-		struct hl_histogram_figures figures = figures_of(&size->counters, filling->value);
-		subtract(&rest[size->node], &size->counters);
-		if (!is_nothing(&figures))
-			r = append(filling, filling->tree->node_of[size->node], size->size_class,
-				   figures);
-	}
-	return r;
-}
-
 /*
- * By the mean of each node of the profile: calls of one function from different lines are one leaf
- * of the call tree, but seldom ask for one size.
+ * Blocks whose size was recorded count in its class. The rest goes by the mean of each node of the
+ * profile: calls of one function from different lines are one leaf of the call tree, but seldom ask
+ * for one size.
  */
-static int append_means(struct filling *filling, const struct hl_profile_counters *rest)
-{
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < filling->profile->node_count; i++) {
-		struct hl_histogram_figures figures = figures_of(&rest[i], filling->value);
-		if (is_nothing(&figures))
-			continue;
-		filling->histogram->exact = false;
-		r = append(filling, filling->tree->node_of[i],
-			   class_of_mean(&rest[i], filling->value), figures);
-	}
-	return r;
-}
-
 static int append_all(struct filling *filling)
 {
 	const struct hl_profile *profile = filling->profile;
-	struct hl_profile_counters *rest = calloc(profile->node_count, sizeof(*rest));
+	const struct hl_calltree *tree = filling->tree;
+	HL_FREED struct hl_profile_counters *rest = calloc(profile->node_count, sizeof(*rest));
 
 	if (!rest)
 		return -ENOMEM;
 	memcpy(rest, profile->counters, profile->node_count * sizeof(*rest));
-	int r = append_told(filling, rest);
-	if (r == 0)
-		r = append_means(filling, rest);
-	free(rest);
-	return r;
+	for (size_t i = 0; i < profile->size_count; i++) {
+		const struct hl_profile_size *size = &profile->sizes[i];
+		struct hl_histogram_figures figures = figures_of(&size->counters, filling->value);
+		subtract(&rest[size->node], &size->counters);
+		if (!is_nothing(&figures) &&
+		    append(filling, tree->node_of[size->node], size->size_class, figures) < 0)
+			return -ENOMEM;
+	}
+	for (size_t i = 0; i < profile->node_count; i++) {
+		struct hl_histogram_figures figures = figures_of(&rest[i], filling->value);
+		if (is_nothing(&figures))
+			continue;
+		filling->histogram->exact = false;
+		if (append(filling, tree->node_of[i], class_of_mean(&rest[i], filling->value),
+			   figures) < 0)
+			return -ENOMEM;
+	}
+	return 0;
 }
 
 /* ---- from entries to classes ---- */
@@ -185,12 +162,14 @@ static int by_weight(const void *left, const void *right, void *context)
 	return (a->leaf > b->leaf) - (a->leaf < b->leaf);
 }
 
-/* Makes one entry of those with the same class and stack. */
-static void merge_equal(struct hl_histogram *histogram)
+static void make_classes(struct hl_histogram *histogram, enum hl_unit unit)
 {
 	struct hl_histogram_stack *stacks = histogram->stacks;
 	size_t kept = 0;
 
+	if (!histogram->stack_count)
+		return;
+	qsort(stacks, histogram->stack_count, sizeof(*stacks), by_class_and_leaf);
 	for (size_t i = 0; i < histogram->stack_count; i++) {
 		if (kept && by_class_and_leaf(&stacks[kept - 1], &stacks[i]) == 0)
 			add(&stacks[kept - 1].figures, &stacks[i].figures);
@@ -198,36 +177,19 @@ static void merge_equal(struct hl_histogram *histogram)
 			stacks[kept++] = stacks[i];
 	}
 	histogram->stack_count = kept;
-}
-
-static void add_to_class(struct hl_histogram *histogram, const struct hl_histogram_stack *stack)
-{
-	size_t last = histogram->class_count - 1;
-
-	if (!histogram->class_count || histogram->classes[last].size_class != stack->size_class) {
-		last = histogram->class_count++;
-		histogram->classes[last] = (struct hl_histogram_class){
-			.size_class = stack->size_class, .stacks = stack};
+	for (size_t i = 0; i < kept; i++) {
+		if (!i || stacks[i].size_class != stacks[i - 1].size_class)
+			histogram->classes[histogram->class_count++] = (struct hl_histogram_class){
+				.size_class = stacks[i].size_class, .stacks = &stacks[i]};
+		struct hl_histogram_class *class = &histogram->classes[histogram->class_count - 1];
+		class->stack_count++;
+		add(&class->figures, &stacks[i].figures);
+		add(&histogram->total, &stacks[i].figures);
 	}
-	struct hl_histogram_class *class = &histogram->classes[last];
-	class->stack_count++;
-	add(&class->figures, &stack->figures);
-	add(&histogram->total, &stack->figures);
-}
-
-static void make_classes(struct hl_histogram *histogram, enum hl_unit unit)
-{
-	if (!histogram->stack_count)
-		return;
-	qsort(histogram->stacks, histogram->stack_count, sizeof(*histogram->stacks),
-	      by_class_and_leaf);
-	merge_equal(histogram);
-	for (size_t i = 0; i < histogram->stack_count; i++)
-		add_to_class(histogram, &histogram->stacks[i]);
 	for (size_t i = 0; i < histogram->class_count; i++) {
 		const struct hl_histogram_class *class = &histogram->classes[i];
-		qsort_r(histogram->stacks + (class->stacks - histogram->stacks), class->stack_count,
-			sizeof(*histogram->stacks), by_weight, &unit);
+		qsort_r(stacks + (class->stacks - stacks), class->stack_count, sizeof(*stacks),
+			by_weight, &unit);
 	}
 }
 

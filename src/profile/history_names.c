@@ -21,32 +21,25 @@ static int grow(void *array, size_t old, size_t count, size_t element_bytes)
 	return 0;
 }
 
-static int add_nodes(struct hl_log_state *names, const struct hl_log_state *state)
+int hl_history_names_add(struct hl_log_state *names, const struct hl_log_state *state)
 {
-	size_t old = names->node_count, count = state->node_count;
+	size_t nodes = names->node_count, modules = names->module_count;
 
-	if (count > old) {
-		if (grow(&names->nodes, old, count, sizeof(*names->nodes)) < 0 ||
-		    grow(&names->bytes, old, count, sizeof(*names->bytes)) < 0 ||
-		    grow(&names->objects, old, count, sizeof(*names->objects)) < 0)
+	if (state->node_count > nodes) {
+		if (grow(&names->nodes, nodes, state->node_count, sizeof(*names->nodes)) < 0 ||
+		    grow(&names->bytes, nodes, state->node_count, sizeof(*names->bytes)) < 0 ||
+		    grow(&names->objects, nodes, state->node_count, sizeof(*names->objects)) < 0)
 			return -ENOMEM;
-		names->node_count = count;
+		names->node_count = state->node_count;
 	}
-	for (size_t i = 1; i < count; i++)
+	for (size_t i = 1; i < state->node_count; i++)
 		if (state->nodes[i].defined)
 			names->nodes[i] = state->nodes[i];
-	return 0;
-}
-
-static int add_modules(struct hl_log_state *names, const struct hl_log_state *state)
-{
-	size_t old = names->module_count;
-
-	if (state->module_count <= old)
+	if (state->module_count <= modules)
 		return 0;
-	if (grow(&names->modules, old, state->module_count, sizeof(*names->modules)) < 0)
+	if (grow(&names->modules, modules, state->module_count, sizeof(*names->modules)) < 0)
 		return -ENOMEM;
-	for (size_t i = old; i < state->module_count; i++) {
+	for (size_t i = modules; i < state->module_count; i++) {
 		char *path = strdup(state->modules[i].path);
 		if (!path)
 			return -ENOMEM;
@@ -55,12 +48,6 @@ static int add_modules(struct hl_log_state *names, const struct hl_log_state *st
 		names->module_count = i + 1;
 	}
 	return 0;
-}
-
-int hl_history_names_add(struct hl_log_state *names, const struct hl_log_state *state)
-{
-	int r = add_nodes(names, state);
-	return r < 0 ? r : add_modules(names, state);
 }
 
 /* ---- a whole log ---- */

@@ -6,7 +6,6 @@
 #include "profile/builder.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,9 +37,12 @@ static void release_side(struct side *side)
 
 /* ---- what becomes one ---- */
 
-/* Modules go by their file names at first, but in one recording; describe_modules() gives them the
- * rest. */
-static int intern_modules(struct hl_builder *builder, struct side *side)
+/*
+ * Adds the modules, frames and nodes of ${side}. Modules go by their file names at first, but in
+ * one recording, and frames lack their addresses; describe_modules() and describe_frames() give
+ * them the rest.
+ */
+static int intern_side(struct hl_builder *builder, struct side *side)
 {
 	const struct hl_profile *profile = side->profile;
 	static const uint8_t no_build_id[1];
@@ -55,15 +57,6 @@ static int intern_modules(struct hl_builder *builder, struct side *side)
 				       : hl_builder_module(builder, hl_path_basename(path),
 							   no_build_id, 0, NULL, &side->modules[i]);
 	}
-	return r;
-}
-
-/* Without address: describe_frames() gives it. */
-static int intern_frames(struct hl_builder *builder, struct side *side)
-{
-	const struct hl_profile *profile = side->profile;
-	int r = 0;
-
 	for (size_t i = 1; r == 0 && i < profile->frame_count; i++) {
 		const struct hl_profile_frame *frame = &profile->frames[i];
 		const struct hl_profile_function *function = &profile->functions[frame->function];
@@ -77,29 +70,11 @@ static int intern_frames(struct hl_builder *builder, struct side *side)
 		r = hl_builder_frame(builder, &symbol, side->modules[function->module], 0,
 				     &side->frames[i]);
 	}
-	return r;
-}
-
-static int intern_nodes(struct hl_builder *builder, struct side *side)
-{
-	const struct hl_profile *profile = side->profile;
-	int r = 0;
-
 	for (size_t i = 1; r == 0 && i < profile->node_count; i++) {
 		const struct hl_profile_node *node = &profile->nodes[i];
 		r = hl_builder_child(builder, side->nodes[node->parent], side->frames[node->frame],
 				     &side->nodes[i]);
 	}
-	return r;
-}
-
-static int intern_side(struct hl_builder *builder, struct side *side)
-{
-	int r = intern_modules(builder, side);
-	if (r == 0)
-		r = intern_frames(builder, side);
-	if (r == 0)
-		r = intern_nodes(builder, side);
 	return r;
 }
 
@@ -176,37 +151,26 @@ static int describe_recording(struct hl_profile *joined, const struct hl_profile
 
 static int copy_processes(struct hl_profile *joined, const struct hl_profile *from)
 {
-	int r = 0;
-
 	joined->processes = calloc(from->process_count + 1, sizeof(*joined->processes));
-	if (!joined->processes)
+	joined->threads = calloc(from->thread_count + 1, sizeof(*joined->threads));
+	if (!joined->processes || !joined->threads)
 		return -ENOMEM;
-	for (size_t i = 0; r == 0 && i < from->process_count; i++) {
+	for (size_t i = 0; i < from->process_count; i++) {
 		struct hl_profile_process *process = &joined->processes[i];
 		*process = from->processes[i];
-		r = copy_text(joined, from, process->command, &process->command);
-		if (r == 0)
-			r = copy_text(joined, from, process->executable, &process->executable);
-		if (r == 0)
-			r = copy_text(joined, from, process->end, &process->end);
+		if (copy_text(joined, from, process->command, &process->command) < 0 ||
+		    copy_text(joined, from, process->executable, &process->executable) < 0 ||
+		    copy_text(joined, from, process->end, &process->end) < 0)
+			return -ENOMEM;
+	}
+	for (size_t i = 0; i < from->thread_count; i++) {
+		joined->threads[i] = from->threads[i];
+		if (copy_text(joined, from, from->threads[i].name, &joined->threads[i].name) < 0)
+			return -ENOMEM;
 	}
 	joined->process_count = from->process_count;
-	return r;
-}
-
-static int copy_threads(struct hl_profile *joined, const struct hl_profile *from)
-{
-	int r = 0;
-
-	joined->threads = calloc(from->thread_count + 1, sizeof(*joined->threads));
-	if (!joined->threads)
-		return -ENOMEM;
-	for (size_t i = 0; r == 0 && i < from->thread_count; i++) {
-		joined->threads[i] = from->threads[i];
-		r = copy_text(joined, from, from->threads[i].name, &joined->threads[i].name);
-	}
 	joined->thread_count = from->thread_count;
-	return r;
+	return 0;
 }
 
 static int copy_rows(struct hl_profile *joined, const struct side *side)
@@ -232,29 +196,6 @@ static int copy_rows(struct hl_profile *joined, const struct side *side)
 
 /* ---- warnings ---- */
 
-#define DOUBTS_MAX 6 /* as many warnings as warn_of_doubts() adds */
-
-/* Room was made for it. */
-static int warn(struct hl_profile *joined, const char *format, ...) HL_PRINTF(2, 3);
-
-static int warn(struct hl_profile *joined, const char *format, ...)
-{
-	char *sentence;
-	va_list args;
-
-	va_start(args, format);
-	int length = vasprintf(&sentence, format, args);
-	va_end(args);
-	if (length < 0)
-		return -ENOMEM;
-	int r = hl_strings_intern(&joined->strings, sentence,
-				  &joined->warnings[joined->warning_count]);
-	free(sentence);
-	if (r == 0)
-		joined->warning_count++;
-	return r;
-}
-
 /* What is missing of the earlier profile, whose own head no view shows. */
 static int warn_of_doubts(struct hl_profile *joined, const struct hl_profile *before)
 {
@@ -264,50 +205,38 @@ static int warn_of_doubts(struct hl_profile *joined, const struct hl_profile *be
 	int r = 0;
 
 	if (!before->complete && !before->imported && !before->snapshot)
-		r = warn(joined, "'%s' %s; its figures are those of its last save", name,
-			 before->running ? "is still running" : "was interrupted");
+		r = hl_profile_warn(joined, "'%s' %s; its figures are those of its last save", name,
+				    before->running ? "is still running" : "was interrupted");
 	if (r == 0 && (lost->events || lost->bytes))
-		r = warn(joined, "'%s' lost %llu events, %llu bytes: not in its figures", name,
-			 (unsigned long long)lost->events, (unsigned long long)lost->bytes);
+		r = hl_profile_warn(joined, "'%s' lost %llu events, %llu bytes: not in its figures",
+				    name, (unsigned long long)lost->events,
+				    (unsigned long long)lost->bytes);
 	if (r == 0 && lost->log_events)
-		r = warn(joined,
-			 "the log of '%s' lost %llu events: its figures are wrong from then "
-			 "until it was re-based",
-			 name, (unsigned long long)lost->log_events);
+		r = hl_profile_warn(
+			joined,
+			"the log of '%s' lost %llu events: its figures are wrong from then "
+			"until it was re-based",
+			name, (unsigned long long)lost->log_events);
 	if (r == 0 && stacks)
-		r = warn(joined, "'%s' lost the outer frames of %llu stacks", name,
-			 (unsigned long long)stacks);
+		r = hl_profile_warn(joined, "'%s' lost the outer frames of %llu stacks", name,
+				    (unsigned long long)stacks);
 	if (r == 0 && before->unrecorded_children)
-		r = warn(joined, "%llu children of '%s' ran unrecorded",
-			 (unsigned long long)before->unrecorded_children, name);
+		r = hl_profile_warn(joined, "%llu children of '%s' ran unrecorded",
+				    (unsigned long long)before->unrecorded_children, name);
 	if (r == 0 && before->sample_bytes != joined->sample_bytes)
-		r = warn(joined, "'%s' was sampled in another way: small differences mean nothing",
-			 name);
+		r = hl_profile_warn(
+			joined, "'%s' was sampled in another way: small differences mean nothing",
+			name);
 	return r;
 }
 
-/* And makes room for ${more} of other profiles. */
-static int copy_own_warnings(struct hl_profile *joined, const struct hl_profile *from, size_t more)
+static int copy_warnings(struct hl_profile *joined, const struct hl_profile *from)
 {
 	int r = 0;
 
-	joined->warnings = calloc(from->warning_count + more + 1, sizeof(*joined->warnings));
-	if (!joined->warnings)
-		return -ENOMEM;
 	for (size_t i = 0; r == 0 && i < from->warning_count; i++)
-		r = warn(joined, "%s", hl_profile_text(from, from->warnings[i]));
+		r = hl_profile_warn(joined, "%s", hl_profile_text(from, from->warnings[i]));
 	return r;
-}
-
-static int copy_warnings(struct hl_profile *joined, const struct hl_profile *before,
-			 const struct hl_profile *after)
-{
-	int r = copy_own_warnings(joined, after, before->warning_count + DOUBTS_MAX);
-
-	for (size_t i = 0; r == 0 && i < before->warning_count; i++)
-		r = warn(joined, "'%s': %s", hl_profile_text(before, before->name),
-			 hl_profile_text(before, before->warnings[i]));
-	return r < 0 ? r : warn_of_doubts(joined, before);
 }
 
 /* ---- figures ---- */
@@ -370,15 +299,6 @@ static void add_counters(struct hl_profile *joined, const struct side *after)
 					&after->profile->counters[i]);
 }
 
-static void know_what_both_know(struct hl_profile *joined, const struct hl_profile *before,
-				const struct hl_profile *after)
-{
-	for (int value = 0; value < HL_VALUE_COUNT; value++)
-		for (int unit = 0; unit < HL_UNIT_COUNT; unit++)
-			joined->known[value][unit] =
-				before->known[value][unit] && after->known[value][unit];
-}
-
 /* ---- all of it ---- */
 
 /* All but the warnings. */
@@ -395,23 +315,15 @@ static int describe(struct hl_profile *joined, const struct side *before, const 
 	if (r == 0)
 		r = copy_processes(joined, after->profile);
 	if (r == 0)
-		r = copy_threads(joined, after->profile);
-	if (r == 0)
 		r = copy_rows(joined, after);
 	return r;
-}
-
-static void renumber(struct side *side, const uint32_t *final_ids)
-{
-	for (size_t i = 0; i < side->profile->node_count; i++)
-		side->nodes[i] = final_ids[side->nodes[i]];
 }
 
 /* The stacks of both in one profile without figures. */
 static int join_stacks(struct side *before, struct side *after, struct hl_profile **ret_joined)
 {
-	struct hl_builder builder;
-	uint32_t *final_ids;
+	HL_CLEANUP(hl_builder_release) struct hl_builder builder = {0};
+	HL_FREED uint32_t *final_ids = NULL;
 
 	int r = hl_builder_init(&builder);
 	if (r == 0)
@@ -422,19 +334,20 @@ static int join_stacks(struct side *before, struct side *after, struct hl_profil
 		r = intern_side(&builder, before);
 	if (r == 0)
 		r = hl_builder_finish(&builder, &final_ids, ret_joined);
-	hl_builder_release(&builder);
 	if (r < 0)
 		return r;
-	renumber(before, final_ids);
-	renumber(after, final_ids);
-	free(final_ids);
+	for (size_t i = 0; i < before->profile->node_count; i++)
+		before->nodes[i] = final_ids[before->nodes[i]];
+	for (size_t i = 0; i < after->profile->node_count; i++)
+		after->nodes[i] = final_ids[after->nodes[i]];
 	return 0;
 }
 
 static int join(struct side *before, struct side *after, struct scaler *scaler,
 		struct hl_profile **ret_profile)
 {
-	struct hl_profile *joined;
+	const struct hl_profile *from = before->profile;
+	HL_CLEANUP(hl_profile_free_at) struct hl_profile *joined = NULL;
 
 	int r = join_stacks(before, after, &joined);
 	if (r < 0)
@@ -444,13 +357,20 @@ static int join(struct side *before, struct side *after, struct scaler *scaler,
 	if (r == 0)
 		r = describe(joined, before, after);
 	if (r == 0)
-		r = copy_warnings(joined, before->profile, after->profile);
-	know_what_both_know(joined, before->profile, after->profile);
+		r = copy_warnings(joined, after->profile);
+	for (size_t i = 0; r == 0 && i < from->warning_count; i++)
+		r = hl_profile_warn(joined, "'%s': %s", hl_profile_text(from, from->name),
+				    hl_profile_text(from, from->warnings[i]));
+	if (r == 0)
+		r = warn_of_doubts(joined, from);
 	if (r < 0)
-		hl_profile_free(joined);
-	else
-		*ret_profile = joined;
-	return r;
+		return r;
+	for (int value = 0; value < HL_VALUE_COUNT; value++)
+		for (int unit = 0; unit < HL_UNIT_COUNT; unit++)
+			joined->known[value][unit] =
+				from->known[value][unit] && after->profile->known[value][unit];
+	*ret_profile = HL_TAKE(joined);
+	return 0;
 }
 
 static int fail(const struct hl_profile *before, const struct hl_profile *after, int code,
@@ -489,7 +409,8 @@ int hl_profile_join(const struct hl_profile *before, const struct hl_profile *af
 		    struct hl_profile **ret_profile, struct hl_error *err)
 {
 	struct scaler scaler = {.numerator = 1, .denominator = 1};
-	struct side sides[2] = {0};
+	HL_CLEANUP(release_side) struct side of_before = {0};
+	HL_CLEANUP(release_side) struct side of_after = {0};
 
 	int r = check_values(before, after, err);
 	if (r == 0 && normalize)
@@ -502,55 +423,38 @@ int hl_profile_join(const struct hl_profile *before, const struct hl_profile *af
 		scaler.numerator = after->duration_ns;
 		scaler.denominator = before->duration_ns;
 	}
-	r = init_side(&sides[0], before);
+	r = init_side(&of_before, before);
 	if (r == 0)
-		r = init_side(&sides[1], after);
+		r = init_side(&of_after, after);
 	if (r == 0)
-		r = join(&sides[0], &sides[1], &scaler, ret_profile);
-	release_side(&sides[0]);
-	release_side(&sides[1]);
+		r = join(&of_before, &of_after, &scaler, ret_profile);
 	return r < 0 ? fail(before, after, r, err) : 0;
-}
-
-/* ---- stacks alone ---- */
-
-static int extend(struct side *more, struct side *whole, struct hl_profile **ret_profile)
-{
-	const struct hl_profile *profile = whole->profile;
-	struct hl_profile *joined;
-
-	int r = join_stacks(more, whole, &joined);
-	if (r < 0)
-		return r;
-	add_counters(joined, whole);
-	memcpy(joined->known, profile->known, sizeof(joined->known));
-	r = describe(joined, more, whole);
-	if (r == 0)
-		r = copy_own_warnings(joined, profile, 0);
-	if (r < 0)
-		hl_profile_free(joined);
-	else
-		*ret_profile = joined;
-	return r;
 }
 
 int hl_profile_join_stacks(const struct hl_profile *profile, const struct hl_profile *more,
 			   struct hl_profile **ret_profile, uint32_t **ret_nodes,
 			   struct hl_error *err)
 {
-	struct side sides[2] = {0};
+	HL_CLEANUP(release_side) struct side other = {0};
+	HL_CLEANUP(release_side) struct side whole = {0};
+	HL_CLEANUP(hl_profile_free_at) struct hl_profile *joined = NULL;
 
-	int r = init_side(&sides[0], more);
+	int r = init_side(&other, more);
 	if (r == 0)
-		r = init_side(&sides[1], profile);
-	sides[0].same_modules = sides[1].same_modules = true;
+		r = init_side(&whole, profile);
+	other.same_modules = whole.same_modules = true;
 	if (r == 0)
-		r = extend(&sides[0], &sides[1], ret_profile);
+		r = join_stacks(&other, &whole, &joined);
 	if (r == 0) {
-		*ret_nodes = sides[0].nodes;
-		sides[0].nodes = NULL;
+		add_counters(joined, &whole);
+		memcpy(joined->known, profile->known, sizeof(joined->known));
+		r = describe(joined, &other, &whole);
 	}
-	release_side(&sides[0]);
-	release_side(&sides[1]);
-	return r < 0 ? fail(more, profile, r, err) : 0;
+	if (r == 0)
+		r = copy_warnings(joined, profile);
+	if (r < 0)
+		return fail(more, profile, r, err);
+	*ret_nodes = HL_TAKE(other.nodes);
+	*ret_profile = HL_TAKE(joined);
+	return 0;
 }

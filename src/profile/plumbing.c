@@ -2,7 +2,7 @@
 /* The table of allocation plumbing, and how it is folded; see plumbing.h. */
 #include "profile/plumbing.h"
 
-#include "base/compiler.h"
+#include "base/cleanup.h"
 
 #include <assert.h>
 #include <ctype.h>
@@ -119,35 +119,24 @@ static const char *const table[] = {
 #define ANONYMOUS "(anonymous namespace)"
 #define OPERATOR  "operator"
 
-static_assert(HL_COUNT_OF(table) <= HL_COUNT_OF((struct hl_plumbing){0}.patterns),
+static_assert(HL_COUNT_OF(table) <= HL_COUNT_OF((struct hl_plumbing){0}.next),
 	      "each has its place");
 
 /* ---- matching ---- */
 
 void hl_plumbing_init(struct hl_plumbing *plumbing)
 {
-	uint16_t next[UINT8_MAX + 1];
-
-	memset(plumbing->first, 0, sizeof(plumbing->first));
-	for (size_t i = 0; i < HL_COUNT_OF(table); i++)
-		plumbing->first[(uint8_t)table[i][0] + 1]++;
-	for (size_t byte = 0; byte <= UINT8_MAX; byte++) {
-		plumbing->first[byte + 1] =
-			(uint16_t)(plumbing->first[byte + 1] + plumbing->first[byte]);
-		next[byte] = plumbing->first[byte];
+	*plumbing = (struct hl_plumbing){0};
+	for (uint16_t i = HL_COUNT_OF(table); i-- > 0;) {
+		uint16_t *first = &plumbing->first[(uint8_t)table[i][0]];
+		plumbing->next[i] = *first;
+		*first = i + 1;
 	}
-	for (size_t i = 0; i < HL_COUNT_OF(table); i++)
-		plumbing->patterns[next[(uint8_t)table[i][0]]++] = table[i];
 }
 
 static bool begins_with(const char *text, const char *beginning)
 {
 	return !strncmp(text, beginning, strlen(beginning));
-}
-
-static bool is_letter(char byte)
-{
-	return isalnum((unsigned char)byte) || byte == '_';
 }
 
 /*
@@ -174,7 +163,8 @@ static const char *skip_return_type(const char *name, bool *ret_is_new)
 		else if (*at == ' ' && is_outside && at[1] != '(')
 			begin = at + 1;
 		else if (*at == 'o' && is_outside && (at == begin || at[-1] == ':') &&
-			 begins_with(at, OPERATOR) && !is_letter(at[strlen(OPERATOR)])) {
+			 begins_with(at, OPERATOR) && at[strlen(OPERATOR)] != '_' &&
+			 !isalnum((unsigned char)at[strlen(OPERATOR)])) {
 			*ret_is_new = begins_with(at + strlen(OPERATOR), " new");
 			return begin;
 		}
@@ -195,10 +185,8 @@ static bool matches(const char *pattern, const char *name)
 
 static bool matches_some(const struct hl_plumbing *plumbing, const char *name)
 {
-	uint8_t byte = (uint8_t)*name;
-
-	for (size_t i = plumbing->first[byte]; i < plumbing->first[byte + 1]; i++)
-		if (matches(plumbing->patterns[i], name))
+	for (uint16_t i = plumbing->first[(uint8_t)*name]; i; i = plumbing->next[i - 1])
+		if (matches(table[i - 1], name))
 			return true;
 	return false;
 }
@@ -244,102 +232,65 @@ bool hl_plumbing_matches(const struct hl_plumbing *plumbing, const char *name)
 
 /* ---- folding ---- */
 
-struct folding {
-	struct hl_profile *profile;
-	bool *is_plumbing;  /* by function */
-	uint32_t *receiver; /* by node: which node gets its figures; afterwards, its new id */
-	bool *kept;	    /* by node */
-};
-
-static void mark_functions(struct folding *folding)
+/*
+ * Makes the tree of what is left: ${receiver} says which node gets the figures of each. Kept are
+ * nodes that keep or get figures and those above them, in their order, so a subtree ends where the
+ * next node that is kept begins.
+ */
+static int rebuild(struct hl_profile *profile, uint32_t *receiver, const struct hl_node_ids *follow)
 {
-	const struct hl_profile *profile = folding->profile;
-	struct hl_plumbing plumbing;
+	HL_FREED bool *kept = calloc(profile->node_count, sizeof(*kept));
+	HL_FREED uint32_t *ids = calloc(profile->node_count + 1, sizeof(*ids));
 
-	hl_plumbing_init(&plumbing);
-	for (size_t i = 1; i < profile->function_count; i++)
-		folding->is_plumbing[i] = hl_plumbing_matches(
-			&plumbing, hl_profile_text(profile, profile->functions[i].name));
-}
-
-/* Returns whether some node has another receiver. */
-static bool find_receivers(struct folding *folding)
-{
-	const struct hl_profile *profile = folding->profile;
-	bool folds = false;
-
-	for (uint32_t i = 1; i < profile->node_count; i++) {
-		const struct hl_profile_node *node = &profile->nodes[i];
-		bool is_plumbing = folding->is_plumbing[profile->frames[node->frame].function];
-		folding->receiver[i] =
-			is_plumbing && node->parent ? folding->receiver[node->parent] : i;
-		folds |= folding->receiver[i] != i;
-	}
-	return folds;
-}
-
-/* The nodes that keep or get figures, and those above them. */
-static uint32_t find_kept(struct folding *folding)
-{
-	const struct hl_profile *profile = folding->profile;
-	uint32_t count = 0;
-
-	folding->kept[0] = true;
-	for (size_t i = profile->node_count; i-- > 0;) {
-		folding->kept[i] |= folding->receiver[i] == i;
-		if (folding->kept[i])
-			folding->kept[profile->nodes[i].parent] = true;
-		count += folding->kept[i];
-	}
-	return count;
-}
-
-/* Nodes keep their order, so a subtree ends where the next node that is kept begins. */
-static int rebuild(struct folding *folding, uint32_t count, const struct hl_node_ids *follow)
-{
-	struct hl_profile *profile = folding->profile;
-	struct hl_profile_node *nodes = calloc(count, sizeof(*nodes));
-	uint32_t *ids = calloc(profile->node_count + 1, sizeof(*ids));
-
-	if (!nodes || !ids) {
-		free(nodes);
-		free(ids);
+	if (!kept || !ids)
 		return -ENOMEM;
+	kept[0] = true;
+	for (size_t i = profile->node_count; i-- > 0;) {
+		kept[i] |= receiver[i] == i;
+		if (kept[i])
+			kept[profile->nodes[i].parent] = true;
 	}
 	for (size_t i = 0; i < profile->node_count; i++)
-		ids[i + 1] = ids[i] + folding->kept[i];
+		ids[i + 1] = ids[i] + kept[i];
+	uint32_t count = ids[profile->node_count];
+	struct hl_profile_node *nodes = calloc(count, sizeof(*nodes));
+	if (!nodes)
+		return -ENOMEM;
 	for (size_t i = 0; i < profile->node_count; i++) {
 		const struct hl_profile_node *node = &profile->nodes[i];
-		if (folding->kept[i])
+		if (kept[i])
 			nodes[ids[i]] = (struct hl_profile_node){
 				.parent = ids[node->parent],
 				.end = ids[node->end],
 				.frame = node->frame,
 			};
-		folding->receiver[i] = ids[folding->receiver[i]];
+		receiver[i] = ids[receiver[i]];
 	}
-	free(ids);
-	return hl_retree(profile, nodes, count, folding->receiver, NULL, follow);
+	return hl_retree(profile, nodes, count, receiver, NULL, follow);
 }
 
 int hl_plumbing_fold(struct hl_profile *profile, const struct hl_node_ids *follow)
 {
-	struct folding folding = {
-		.profile = profile,
-		.is_plumbing = calloc(profile->function_count + 1, sizeof(bool)),
-		.receiver = calloc(profile->node_count + 1, sizeof(uint32_t)),
-		.kept = calloc(profile->node_count + 1, sizeof(bool)),
-	};
-	int r = folding.is_plumbing && folding.receiver && folding.kept ? 0 : -ENOMEM;
+	HL_FREED bool *is_plumbing = calloc(profile->function_count + 1, sizeof(*is_plumbing));
+	HL_FREED uint32_t *receiver = calloc(profile->node_count + 1, sizeof(*receiver));
+	struct hl_plumbing plumbing;
+	bool folds = false;
 
-	if (r == 0)
-		mark_functions(&folding);
-	if (r == 0 && find_receivers(&folding)) {
-		r = rebuild(&folding, find_kept(&folding), follow);
-		profile->plumbing_folded = r == 0;
+	if (!is_plumbing || !receiver)
+		return -ENOMEM;
+	hl_plumbing_init(&plumbing);
+	for (size_t i = 1; i < profile->function_count; i++)
+		is_plumbing[i] = hl_plumbing_matches(
+			&plumbing, hl_profile_text(profile, profile->functions[i].name));
+	for (uint32_t i = 1; i < profile->node_count; i++) {
+		const struct hl_profile_node *node = &profile->nodes[i];
+		bool folded = is_plumbing[profile->frames[node->frame].function] && node->parent;
+		receiver[i] = folded ? receiver[node->parent] : i;
+		folds |= folded;
 	}
-	free(folding.is_plumbing);
-	free(folding.receiver);
-	free(folding.kept);
+	if (!folds)
+		return 0;
+	int r = rebuild(profile, receiver, follow);
+	profile->plumbing_folded = r == 0;
 	return r;
 }

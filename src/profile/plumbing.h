@@ -11,10 +11,10 @@
 
 #include "profile/retree.h"
 
-/* The patterns by the first byte of the names that they match. */
+/* The patterns by their first byte: indices from 1; 0 ends a list. */
 struct hl_plumbing {
-	const char *patterns[512];
-	uint16_t first[UINT8_MAX + 2]; /* of byte b: first[b] .. first[b + 1] - 1 */
+	uint16_t first[UINT8_MAX + 1]; /* by byte */
+	uint16_t next[512];	       /* by pattern: the next one with the same byte */
 };
 
 void hl_plumbing_init(struct hl_plumbing *plumbing);

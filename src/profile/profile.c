@@ -5,6 +5,7 @@
 #include "profile/trace_kind.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,13 +35,23 @@ void hl_profile_free(struct hl_profile *profile)
 	free(profile);
 }
 
-static int add_warning(struct hl_profile *profile, const char *sentence)
+int hl_profile_warn(struct hl_profile *profile, const char *format, ...)
 {
+	HL_FREED char *sentence = NULL;
 	uint32_t *warnings =
 		reallocarray(profile->warnings, profile->warning_count + 1, sizeof(*warnings));
+	va_list args;
+
 	if (!warnings)
 		return -ENOMEM;
 	profile->warnings = warnings;
+	va_start(args, format);
+	int length = vasprintf(&sentence, format, args);
+	va_end(args);
+	if (length < 0) {
+		sentence = NULL;
+		return -ENOMEM;
+	}
 	int r = hl_strings_intern(&profile->strings, sentence, &warnings[profile->warning_count]);
 	if (r == 0)
 		profile->warning_count++;
@@ -49,19 +60,41 @@ static int add_warning(struct hl_profile *profile, const char *sentence)
 
 int hl_profile_warn_of_earlier_threads(struct hl_profile *profile)
 {
-	char sentence[128];
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < profile->thread_count; i++) {
 		const struct hl_profile_thread *thread = &profile->threads[i];
-		if (!thread->earlier_threads)
-			continue;
-		snprintf(sentence, sizeof(sentence),
-			 "the figures of thread %u include those of %u that ended before it began",
-			 thread->tid, thread->earlier_threads);
-		r = add_warning(profile, sentence);
+		if (thread->earlier_threads)
+			r = hl_profile_warn(profile,
+					    "the figures of thread %u include those of %u that "
+					    "ended before it began",
+					    thread->tid, thread->earlier_threads);
 	}
 	return r;
+}
+
+int hl_profile_selection_fail(const struct hl_profile_selection *selection, const char *name,
+			      struct hl_error *err)
+{
+	char process[64] = "", pid[16] = "", sequence[16] = "";
+
+	/* "process 4711", "process 4711/2", "process /2" */
+	if (selection->pid)
+		snprintf(pid, sizeof(pid), "%u", selection->pid);
+	if (selection->by_sequence)
+		snprintf(sequence, sizeof(sequence), "/%u", selection->sequence);
+	if (selection->pid || selection->by_sequence)
+		snprintf(process, sizeof(process), "process %s%s", pid, sequence);
+	if (selection->tid)
+		return hl_error_set(err, -ESRCH,
+				    "no thread %u%s%s in '%s'; 'heapline top --by thread' lists "
+				    "them",
+				    selection->tid, process[0] ? " of " : "", process, name);
+	if (!process[0])
+		return hl_error_set(err, -ESRCH, "no process in '%s'", name);
+	return hl_error_set(err, -ESRCH, "no %s in '%s'; 'heapline info' lists them%s", process,
+			    name,
+			    selection->by_sequence ? "" : ", and '-p /SEQ' picks one by its order");
 }
 
 bool hl_profile_has_unit(enum hl_value value, enum hl_unit unit)

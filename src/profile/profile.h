@@ -16,6 +16,7 @@
 #pragma once
 
 #include "base/build_id.h"
+#include "base/cleanup.h"
 #include "base/error.h"
 #include "base/file_print.h"
 #include "base/progress.h"
@@ -257,10 +258,14 @@ int hl_profile_load(const struct hl_recording *recording,
 		    const struct hl_profile_selection *selection, struct hl_profile **ret_profile,
 		    struct hl_error *err);
 
+/* Adds a sentence to the warnings of ${profile}. 0 or -ENOMEM. */
+int hl_profile_warn(struct hl_profile *profile, const char *format, ...) HL_PRINTF(2, 3);
+
 /* Where one thread was asked for and several match: adds a warning for each. 0 or -ENOMEM. */
 int hl_profile_warn_of_earlier_threads(struct hl_profile *profile);
 
 void hl_profile_free(struct hl_profile *profile); /* NULL is fine */
+HL_DEFINE_FREE_AT(struct hl_profile, hl_profile_free)
 
 static inline const char *hl_profile_text(const struct hl_profile *profile, uint32_t id)
 {

@@ -2,7 +2,7 @@
 /* What a profile says of its recording and of its processes, as texts; see profile_describe.h. */
 #include "profile/profile_describe.h"
 
-#include "base/compiler.h"
+#include "base/cleanup.h"
 #include "profile/trace_kind.h"
 
 #include <errno.h>
@@ -22,25 +22,19 @@ static bool has_control(const char *word)
 	return *word;
 }
 
-/* As bash and ksh read it: on one line, and nothing in it that a terminal would obey. */
-static void put_escaped(FILE *out, const char *word)
-{
-	fputs("$'", out);
-	for (; *word; word++)
-		if (*word == '\n')
-			fputs("\\n", out);
-		else if (is_control(*word))
-			fprintf(out, "\\%03o", (unsigned char)*word);
-		else
-			fprintf(out, strchr("'\\", *word) ? "\\%c" : "%c", *word);
-	fputc('\'', out);
-}
-
 /* A word as a shell would need it. */
 static void put_word(FILE *out, const char *word)
 {
-	if (has_control(word)) {
-		put_escaped(out, word);
+	if (has_control(word)) { /* as bash and ksh read it: nothing that a terminal would obey */
+		fputs("$'", out);
+		for (; *word; word++)
+			if (*word == '\n')
+				fputs("\\n", out);
+			else if (is_control(*word))
+				fprintf(out, "\\%03o", (unsigned char)*word);
+			else
+				fprintf(out, strchr("'\\", *word) ? "\\%c" : "%c", *word);
+		fputc('\'', out);
 		return;
 	}
 	if (word[0] && !word[strcspn(word, " '\"\\$`*?[]{}()<>|&;#~!")]) {
@@ -56,22 +50,11 @@ static void put_word(FILE *out, const char *word)
 	fputc('\'', out);
 }
 
-/* The title that a process wrote over its arguments is one text, with blanks where it was longer
- * before. */
-static void put_title(FILE *out, const char *title)
-{
-	size_t length = strlen(title);
-
-	while (length > 0 && title[length - 1] == ' ')
-		length--;
-	fwrite(title, 1, length, out);
-}
-
 /* ${name}: that a process gave itself; NULL or "" for none. */
 static int intern_words(struct hl_strings *strings, char *const *words, const char *name,
 			uint32_t *ret_id)
 {
-	char *joined = NULL;
+	HL_FREED char *joined = NULL;
 	size_t size;
 	FILE *out = open_memstream(&joined, &size);
 
@@ -79,8 +62,13 @@ static int intern_words(struct hl_strings *strings, char *const *words, const ch
 		return -ENOMEM;
 	if (name && name[0] && !has_control(name))
 		fprintf(out, "[%s] ", name);
+	/* The title that a process wrote over its arguments is one text, with blanks where it was
+	 * longer before. */
 	if (words && words[0] && !words[1] && strchr(words[0], ' ') && !has_control(words[0])) {
-		put_title(out, words[0]);
+		size_t length = strlen(words[0]);
+		while (length > 0 && words[0][length - 1] == ' ')
+			length--;
+		fwrite(words[0], 1, length, out);
 		words++;
 	}
 	for (char *const *word = words; word && *word; word++) {
@@ -88,9 +76,7 @@ static int intern_words(struct hl_strings *strings, char *const *words, const ch
 			fputc(' ', out);
 		put_word(out, *word);
 	}
-	int r = fclose(out) == 0 ? hl_strings_intern(strings, joined, ret_id) : -ENOMEM;
-	free(joined);
-	return r;
+	return fclose(out) == 0 ? hl_strings_intern(strings, joined, ret_id) : -ENOMEM;
 }
 
 #define REPLACED "replaced by exec"
@@ -145,25 +131,11 @@ static int intern_end(struct hl_strings *strings, const struct hl_recording_proc
 	return hl_strings_intern(strings, "ended", ret_id);
 }
 
-static struct hl_profile_lost lost_of(const struct hl_recording_lost *lost)
-{
-	return (struct hl_profile_lost){
-		.events = lost->events,
-		.bytes = lost->bytes,
-		.truncated_stacks = lost->truncated_stacks,
-		.incomplete_stacks = lost->incomplete_stacks,
-		.unmatched_frees = lost->unmatched_frees,
-		.inherited_frees = lost->inherited_frees,
-		.modules = lost->modules,
-		.unscanned_bytes = lost->unscanned_bytes,
-		.damaged = lost->damaged,
-	};
-}
-
 int hl_profile_describe_process(struct hl_profile *profile,
 				const struct hl_recording_process *process,
 				struct hl_profile_process *ret_described)
 {
+	const struct hl_recording_lost *lost = &process->lost;
 	struct hl_profile_process described = {
 		.pid = process->pid,
 		.parent_pid = process->parent_pid,
@@ -171,101 +143,73 @@ int hl_profile_describe_process(struct hl_profile *profile,
 		.duration_ns = process->duration_ns,
 		.complete = process->complete,
 		.own_malloc = process->own_malloc,
-		.lost = lost_of(&process->lost),
+		.lost =
+			{
+				.events = lost->events,
+				.bytes = lost->bytes,
+				.truncated_stacks = lost->truncated_stacks,
+				.incomplete_stacks = lost->incomplete_stacks,
+				.unmatched_frees = lost->unmatched_frees,
+				.inherited_frees = lost->inherited_frees,
+				.modules = lost->modules,
+				.unscanned_bytes = lost->unscanned_bytes,
+				.damaged = lost->damaged,
+			},
 	};
-	int r = intern_words(&profile->strings, process->command, process->name,
-			     &described.command);
-	if (r == 0)
-		r = hl_strings_intern(&profile->strings, process->executable,
-				      &described.executable);
-	if (r == 0)
-		r = intern_end(&profile->strings, process, &described.end);
-	if (r == 0)
-		*ret_described = described;
-	return r;
-}
 
-static int describe_warnings(struct hl_profile *profile, const struct hl_recording *recording)
-{
-	size_t count = 0;
-	int r = 0;
-
-	while (recording->warnings && recording->warnings[count])
-		count++;
-	profile->warnings = calloc(count + 1, sizeof(*profile->warnings));
-	if (!profile->warnings)
+	if (intern_words(&profile->strings, process->command, process->name, &described.command) <
+		    0 ||
+	    hl_strings_intern(&profile->strings, process->executable, &described.executable) < 0 ||
+	    intern_end(&profile->strings, process, &described.end) < 0)
 		return -ENOMEM;
-	for (; r == 0 && profile->warning_count < count; profile->warning_count++)
-		r = hl_strings_intern(&profile->strings,
-				      recording->warnings[profile->warning_count],
-				      &profile->warnings[profile->warning_count]);
-	return r;
+	*ret_described = described;
+	return 0;
 }
 
-static int describe_marks(struct hl_profile *profile, const struct hl_recording *recording)
+/* Warnings, marks and figures. */
+static int describe_lists(struct hl_profile *profile, const struct hl_recording *recording)
 {
-	int r = 0;
-
+	for (size_t i = 0; recording->warnings && recording->warnings[i]; i++)
+		if (hl_profile_warn(profile, "%s", recording->warnings[i]) < 0)
+			return -ENOMEM;
 	profile->marks = calloc(recording->mark_count + (size_t)1, sizeof(*profile->marks));
-	if (!profile->marks)
+	profile->figures = calloc(recording->figure_count + (size_t)1, sizeof(*profile->figures));
+	if (!profile->marks || !profile->figures)
 		return -ENOMEM;
-	for (; r == 0 && profile->mark_count < recording->mark_count; profile->mark_count++) {
+	for (; profile->mark_count < recording->mark_count; profile->mark_count++) {
 		const struct hl_recording_mark *mark = &recording->marks[profile->mark_count];
 		struct hl_profile_mark *described = &profile->marks[profile->mark_count];
 		described->pid = mark->pid;
 		described->ms = mark->ms;
-		r = hl_strings_intern(&profile->strings, mark->name, &described->name);
+		if (hl_strings_intern(&profile->strings, mark->name, &described->name) < 0)
+			return -ENOMEM;
 	}
-	return r;
-}
-
-static int describe_figures(struct hl_profile *profile, const struct hl_recording *recording)
-{
-	int r = 0;
-
-	profile->figures = calloc(recording->figure_count + (size_t)1, sizeof(*profile->figures));
-	if (!profile->figures)
-		return -ENOMEM;
-	for (; r == 0 && profile->figure_count < recording->figure_count; profile->figure_count++) {
+	for (; profile->figure_count < recording->figure_count; profile->figure_count++) {
 		const struct hl_recording_figure *figure =
 			&recording->figures[profile->figure_count];
 		struct hl_profile_figure *described = &profile->figures[profile->figure_count];
 		described->value = figure->value;
-		r = hl_strings_intern(&profile->strings, figure->name, &described->name);
+		if (hl_strings_intern(&profile->strings, figure->name, &described->name) < 0)
+			return -ENOMEM;
 	}
-	return r;
-}
-
-static const char *source_of(const struct hl_recording *recording)
-{
-	if (hl_trace_kind_of(recording->mode))
-		return "trace";
-	return recording->snapshot ? "snapshot" : "recording";
+	return 0;
 }
 
 int hl_profile_describe_recording(struct hl_profile *profile, const struct hl_recording *recording)
 {
+	const char *source = recording->snapshot ? "snapshot" : "recording";
 	const struct {
 		const char *text;
 		uint32_t *id;
 	} texts[] = {
 		{recording->name, &profile->name},
-		{source_of(recording), &profile->source},
+		{hl_trace_kind_of(recording->mode) ? "trace" : source, &profile->source},
 		{recording->host, &profile->host},
 		{recording->kernel, &profile->kernel},
 		{recording->mode, &profile->mode},
 		{recording->tool_version, &profile->tool_version},
 	};
-	int r = intern_words(&profile->strings, recording->command, NULL, &profile->command);
 
-	for (size_t i = 0; r == 0 && i < HL_COUNT_OF(texts); i++)
-		r = hl_strings_intern(&profile->strings, texts[i].text, texts[i].id);
-	if (r == 0)
-		r = describe_warnings(profile, recording);
-	if (r == 0)
-		r = describe_marks(profile, recording);
-	if (r == 0)
-		r = describe_figures(profile, recording);
 	profile->sample_bytes = recording->sample_bytes;
 	profile->start_realtime_ns = recording->start_realtime_ns;
 	profile->duration_ns = recording->duration_ns;
@@ -274,5 +218,9 @@ int hl_profile_describe_recording(struct hl_profile *profile, const struct hl_re
 	profile->complete = recording->complete;
 	profile->snapshot = recording->snapshot;
 	profile->running = recording->running;
-	return r;
+	for (size_t i = 0; i < HL_COUNT_OF(texts); i++)
+		if (hl_strings_intern(&profile->strings, texts[i].text, texts[i].id) < 0)
+			return -ENOMEM;
+	int r = intern_words(&profile->strings, recording->command, NULL, &profile->command);
+	return r < 0 ? r : describe_lists(profile, recording);
 }

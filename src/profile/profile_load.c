@@ -3,6 +3,7 @@
 #include "profile/builder.h"
 
 #include "base/array.h"
+#include "base/cleanup.h"
 #include "base/frame_key.h"
 #include "profile/history_names.h"
 #include "profile/profile_describe.h"
@@ -40,28 +41,21 @@ struct filling {
 
 /* ---- selection ---- */
 
-static bool is_selected(const struct hl_profile_selection *selection,
-			const struct hl_recording_process *process)
-{
-	if (selection->pid && process->pid != selection->pid)
-		return false;
-	return !selection->by_sequence || process->sequence == selection->sequence;
-}
-
 static bool thread_is_selected(const struct hl_profile_selection *selection,
 			       const struct hl_recording_thread *thread)
 {
 	return !selection->tid || thread->tid == selection->tid;
 }
 
-static uint32_t count_threads(const struct hl_profile_selection *selection,
-			      const struct hl_recording_process *process)
+static bool is_selected(const struct hl_profile_selection *selection,
+			const struct hl_recording_process *process)
 {
-	uint32_t count = 0;
+	bool has_thread = !selection->tid;
 
-	for (uint32_t i = 0; i < process->thread_count; i++)
-		count += thread_is_selected(selection, &process->threads[i]);
-	return count;
+	for (uint32_t i = 0; !has_thread && i < process->thread_count; i++)
+		has_thread = thread_is_selected(selection, &process->threads[i]);
+	return has_thread && (!selection->pid || process->pid == selection->pid) &&
+	       (!selection->by_sequence || process->sequence == selection->sequence);
 }
 
 static int select_sources(struct loading *loading, struct hl_error *err)
@@ -72,12 +66,10 @@ static int select_sources(struct loading *loading, struct hl_error *err)
 	loading->sources = calloc(recording->process_count + 1, sizeof(*loading->sources));
 	if (!loading->sources)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < recording->process_count; i++) {
-		const struct hl_recording_process *process = &recording->processes[i];
-		if (is_selected(selection, process) &&
-		    (!selection->tid || count_threads(selection, process)))
-			loading->sources[loading->source_count++].process = process;
-	}
+	for (uint32_t i = 0; i < recording->process_count; i++)
+		if (is_selected(selection, &recording->processes[i]))
+			loading->sources[loading->source_count++].process =
+				&recording->processes[i];
 	if (loading->source_count ||
 	    (!selection->pid && !selection->by_sequence && !selection->tid))
 		return 0;
@@ -156,21 +148,21 @@ static int map_nodes(struct hl_builder *builder, struct source *source,
 		     struct hl_progress *progress)
 {
 	uint32_t count = source->process->node_count;
-	uint32_t *path = calloc((size_t)count + 1, sizeof(*path));
-	int r = hl_builder_reserve(builder, count);
+	HL_FREED uint32_t *path = calloc((size_t)count + 1, sizeof(*path));
 
 	source->nodes = calloc((size_t)count + 1, sizeof(*source->nodes));
-	if (!path || !source->nodes)
-		r = -ENOMEM;
-	for (uint32_t id = 1; r == 0 && id <= count; id++)
+	if (!path || !source->nodes || hl_builder_reserve(builder, count) < 0)
+		return -ENOMEM;
+	for (uint32_t id = 1; id <= count; id++)
 		source->nodes[id] = UNRESOLVED;
-	for (uint32_t id = 1; r == 0 && id <= count; id++) {
+	for (uint32_t id = 1; id <= count; id++) {
 		if (id % PROGRESS_STEP == 0)
 			hl_progress_report(progress, "naming functions", id, count);
-		r = map_path(builder, source, id, path);
+		int r = map_path(builder, source, id, path);
+		if (r < 0)
+			return r;
 	}
-	free(path);
-	return r;
+	return 0;
 }
 
 /* What a log names and the process does not, as it may where its recorder was killed. */
@@ -197,20 +189,6 @@ static int name_log(struct hl_builder *builder, const struct hl_recording_proces
 
 /* ---- values ---- */
 
-static struct hl_profile_counters counters_of(const struct hl_recording_value *value)
-{
-	return (struct hl_profile_counters){
-		.alloc_bytes = (int64_t)value->alloc_bytes,
-		.alloc_objects = (int64_t)value->alloc_objects,
-		.free_bytes = (int64_t)value->free_bytes,
-		.free_objects = (int64_t)value->free_objects,
-		.peak_bytes = value->peak_bytes,
-		.peak_objects = value->peak_objects,
-		.temporary_objects = (int64_t)value->temporary_objects,
-		.slack_bytes = value->slack_bytes,
-	};
-}
-
 /* "worker", or "worker and 3 earlier ones" where threads that had ended count in its figures. */
 static int name_thread(struct hl_profile *profile, const struct hl_recording_thread *thread,
 		       uint32_t *ret_name)
@@ -226,22 +204,8 @@ static int name_thread(struct hl_profile *profile, const struct hl_recording_thr
 	return hl_strings_intern(&profile->strings, name, ret_name);
 }
 
-static int add_thread(struct filling *filling, const struct hl_recording_thread *recorded)
-{
-	struct hl_profile *profile = filling->profile;
-	struct hl_profile_thread thread = {.process = (uint32_t)profile->process_count,
-					   .tid = recorded->tid,
-					   .earlier_threads = recorded->earlier_threads};
-
-	int r = name_thread(profile, recorded, &thread.name);
-	if (r == 0)
-		profile->threads[profile->thread_count++] = thread;
-	return r;
-}
-
 static int add_threads(struct filling *filling, struct source *source, uint32_t *ret_count)
 {
-	const struct hl_profile_selection *selection = &filling->loading->selection;
 	const struct hl_recording_process *process = source->process;
 	struct hl_profile *profile = filling->profile;
 	uint32_t count = 0;
@@ -251,39 +215,23 @@ static int add_threads(struct filling *filling, struct source *source, uint32_t 
 						 profile->thread_count + process->thread_count) < 0)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < process->thread_count; i++) {
+		const struct hl_recording_thread *recorded = &process->threads[i];
+		struct hl_profile_thread thread = {
+			.process = (uint32_t)profile->process_count,
+			.tid = recorded->tid,
+			.earlier_threads = recorded->earlier_threads,
+		};
 		source->threads[i] = UNRESOLVED;
-		if (!thread_is_selected(selection, &process->threads[i]))
+		if (!thread_is_selected(&filling->loading->selection, recorded))
 			continue;
-		source->threads[i] = (uint32_t)profile->thread_count;
-		if (add_thread(filling, &process->threads[i]) < 0)
+		if (name_thread(profile, recorded, &thread.name) < 0)
 			return -ENOMEM;
+		source->threads[i] = (uint32_t)profile->thread_count;
+		profile->threads[profile->thread_count++] = thread;
 		count++;
 	}
 	*ret_count = count;
 	return 0;
-}
-
-static int keep_row(struct filling *filling, uint32_t node, uint32_t thread,
-		    const struct hl_profile_counters *counters)
-{
-	struct hl_profile *profile = filling->profile;
-
-	if (!filling->loading->selection.keep_rows)
-		return 0;
-	return HL_ARRAY_APPEND(profile->rows, profile->row_count, filling->row_capacity,
-			       (struct hl_profile_row){node, thread, *counters});
-}
-
-static int keep_size(struct filling *filling, uint64_t frame, uint32_t node, uint32_t thread,
-		     const struct hl_profile_counters *counters)
-{
-	struct hl_profile *profile = filling->profile;
-	uint32_t size_class;
-
-	if (!hl_frame_key_is_size(frame, &size_class))
-		return 0;
-	return HL_ARRAY_APPEND(profile->sizes, profile->size_count, filling->size_capacity,
-			       (struct hl_profile_size){node, thread, size_class, *counters});
 }
 
 /* Adds what one thread did at one node to all sums that it is part of. */
@@ -292,6 +240,7 @@ static int add_value(struct filling *filling, const struct source *source,
 {
 	const struct hl_recording_process *process = source->process;
 	struct hl_profile *profile = filling->profile;
+	uint32_t size_class;
 
 	if (value->node > process->node_count || value->thread >= process->thread_count)
 		return -EBADMSG;
@@ -299,15 +248,28 @@ static int add_value(struct filling *filling, const struct source *source,
 	if (thread == UNRESOLVED)
 		return 0;
 	uint32_t node = filling->final_ids[source->nodes[value->node]];
-	struct hl_profile_counters counters = counters_of(value);
+	const struct hl_profile_counters counters = {
+		.alloc_bytes = (int64_t)value->alloc_bytes,
+		.alloc_objects = (int64_t)value->alloc_objects,
+		.free_bytes = (int64_t)value->free_bytes,
+		.free_objects = (int64_t)value->free_objects,
+		.peak_bytes = value->peak_bytes,
+		.peak_objects = value->peak_objects,
+		.temporary_objects = (int64_t)value->temporary_objects,
+		.slack_bytes = value->slack_bytes,
+	};
 	hl_profile_counters_add(&profile->counters[node], &counters);
 	hl_profile_counters_add(&profile->threads[thread].total, &counters);
 	hl_profile_counters_add(total, &counters);
-	int r = keep_row(filling, node, thread, &counters);
-	if (r == 0 && value->node)
-		r = keep_size(filling, process->nodes[value->node - 1].frame, node, thread,
-			      &counters);
-	return r;
+	if (filling->loading->selection.keep_rows &&
+	    HL_ARRAY_APPEND(profile->rows, profile->row_count, filling->row_capacity,
+			    (struct hl_profile_row){node, thread, counters}) < 0)
+		return -ENOMEM;
+	if (value->node && hl_frame_key_is_size(process->nodes[value->node - 1].frame, &size_class))
+		return HL_ARRAY_APPEND(
+			profile->sizes, profile->size_count, filling->size_capacity,
+			(struct hl_profile_size){node, thread, size_class, counters});
+	return 0;
 }
 
 static void add_lost(struct hl_profile_lost *sum, const struct hl_profile_lost *more)
@@ -325,28 +287,22 @@ static void add_lost(struct hl_profile_lost *sum, const struct hl_profile_lost *
 
 /* ---- all of it ---- */
 
-static const struct hl_log_state *log_of(const struct loading *loading,
-					 const struct hl_recording_process *process)
-{
-	struct hl_log_state *const *logs = loading->selection.logs;
-
-	return logs ? logs[process - loading->recording->processes] : NULL;
-}
-
 static int build_tree(struct loading *loading)
 {
-	int r = hl_builder_init(&loading->builder);
+	const struct hl_profile_selection *selection = &loading->selection;
+	struct hl_builder *builder = &loading->builder;
+	int r = hl_builder_init(builder);
 
-	loading->builder.files = loading->selection.files;
-	loading->builder.names = loading->selection.names;
+	builder->files = selection->files;
+	builder->names = selection->names;
 	for (size_t i = 0; r == 0 && i < loading->source_count; i++) {
-		r = map_modules(&loading->builder, &loading->sources[i]);
+		const struct hl_recording_process *process = loading->sources[i].process;
+		size_t number = (size_t)(process - loading->recording->processes);
+		r = map_modules(builder, &loading->sources[i]);
 		if (r == 0)
-			r = map_nodes(&loading->builder, &loading->sources[i],
-				      loading->selection.progress);
-		const struct hl_log_state *log = log_of(loading, loading->sources[i].process);
-		if (r == 0 && log)
-			r = name_log(&loading->builder, loading->sources[i].process, log);
+			r = map_nodes(builder, &loading->sources[i], selection->progress);
+		if (r == 0 && selection->logs && selection->logs[number])
+			r = name_log(builder, process, selection->logs[number]);
 	}
 	return r;
 }
@@ -416,8 +372,8 @@ static void release_loading(struct loading *loading)
 
 static int load(struct loading *loading, struct hl_profile **ret_profile, struct hl_error *err)
 {
-	struct hl_profile *profile = NULL;
-	uint32_t *final_ids = NULL;
+	HL_CLEANUP(hl_profile_free_at) struct hl_profile *profile = NULL;
+	HL_FREED uint32_t *final_ids = NULL;
 
 	int r = select_sources(loading, err);
 	if (r == 0)
@@ -428,13 +384,9 @@ static int load(struct loading *loading, struct hl_profile **ret_profile, struct
 		r = fill_profile(profile, loading, final_ids);
 	if (r == 0 && loading->selection.ret_nodes)
 		r = list_nodes(loading, final_ids);
-	free(final_ids);
-	if (r < 0) {
-		hl_profile_free(profile);
-		return r;
-	}
-	*ret_profile = profile;
-	return 0;
+	if (r == 0)
+		*ret_profile = HL_TAKE(profile);
+	return r;
 }
 
 int hl_profile_load(const struct hl_recording *recording,

@@ -30,9 +30,11 @@ static void sum_counters(const struct moving *moving, const struct hl_profile_co
 	}
 }
 
-static void move_rows(const struct moving *moving)
+/* Rows, the sizes and totals of threads, and ids that somebody else keeps. */
+static void move_rows(const struct moving *moving, const struct hl_node_ids *follow)
 {
 	struct hl_profile *profile = moving->profile;
+	bool has_rows = profile->row_count;
 	size_t kept = 0;
 
 	for (size_t i = 0; i < profile->row_count; i++) {
@@ -43,25 +45,7 @@ static void move_rows(const struct moving *moving)
 		profile->rows[kept++] = row;
 	}
 	profile->row_count = kept;
-}
-
-/* Without rows it is not known what of a thread's is left. */
-static void sum_threads(struct hl_profile *profile, bool has_rows)
-{
-	for (size_t i = 0; i < profile->thread_count; i++)
-		profile->threads[i].total = (struct hl_profile_counters){0};
-	for (size_t i = 0; i < profile->row_count; i++)
-		hl_profile_counters_add(&profile->threads[profile->rows[i].thread].total,
-					&profile->rows[i].counters);
-	if (!has_rows)
-		profile->thread_count = 0;
-}
-
-static void move_sizes(const struct moving *moving)
-{
-	struct hl_profile *profile = moving->profile;
-	size_t kept = 0;
-
+	kept = 0;
 	for (size_t i = 0; i < profile->size_count; i++) {
 		struct hl_profile_size size = profile->sizes[i];
 		if (!is_chosen(moving, size.node))
@@ -70,10 +54,13 @@ static void move_sizes(const struct moving *moving)
 		profile->sizes[kept++] = size;
 	}
 	profile->size_count = kept;
-}
-
-static void move_ids(const struct moving *moving, const struct hl_node_ids *follow)
-{
+	for (size_t i = 0; moving->chosen && i < profile->thread_count; i++)
+		profile->threads[i].total = (struct hl_profile_counters){0};
+	for (size_t i = 0; moving->chosen && i < profile->row_count; i++)
+		hl_profile_counters_add(&profile->threads[profile->rows[i].thread].total,
+					&profile->rows[i].counters);
+	if (moving->chosen && !has_rows)
+		profile->thread_count = 0; /* without rows a thread's share is unknown */
 	for (size_t i = 0; follow && i < follow->count; i++) {
 		uint32_t id = follow->ids[i];
 		if (id != HL_NODE_LEFT_OUT)
@@ -87,7 +74,6 @@ int hl_retree(struct hl_profile *profile, struct hl_profile_node *nodes, size_t 
 {
 	const struct moving moving = {profile, new_node, chosen};
 	struct hl_profile_counters *counters = calloc(count, sizeof(*counters)), *base = NULL;
-	bool has_rows = profile->row_count;
 
 	if (profile->base)
 		base = calloc(count, sizeof(*base));
@@ -100,11 +86,7 @@ int hl_retree(struct hl_profile *profile, struct hl_profile_node *nodes, size_t 
 	sum_counters(&moving, profile->counters, counters, &profile->total);
 	if (base)
 		sum_counters(&moving, profile->base, base, &profile->base_total);
-	move_rows(&moving);
-	if (chosen)
-		sum_threads(profile, has_rows);
-	move_sizes(&moving);
-	move_ids(&moving, follow);
+	move_rows(&moving, follow);
 	free(profile->nodes);
 	free(profile->counters);
 	free(profile->base);

@@ -20,21 +20,20 @@ static struct hl_carrier *carrier_of(struct hl_account *account)
 	return &account->heap->carriers.carriers[account->carrier];
 }
 
-static int add_strip(struct hl_carrier *carrier, uint32_t parts)
-{
-	carrier->strip = calloc(parts, sizeof(*carrier->strip));
-	carrier->strip_count = carrier->strip ? parts : 0;
-	return carrier->strip ? 0 : -ENOMEM;
-}
-
 int hl_account_begin(struct hl_account *account, const char *type, uint64_t start, uint64_t end,
 		     uint32_t arena)
 {
 	struct hl_carrier *carrier = hl_carriers_add(&account->heap->carriers);
 	uint32_t parts = account->settings->strip_count;
 
-	if (!carrier || (parts && add_strip(carrier, parts) < 0))
+	if (!carrier)
 		return -ENOMEM;
+	if (parts) {
+		carrier->strip = calloc(parts, sizeof(*carrier->strip));
+		if (!carrier->strip)
+			return -ENOMEM;
+		carrier->strip_count = parts;
+	}
 	hl_pins_begin(&account->pins, account->page_bytes);
 	carrier->total_bytes = end - start;
 	account->carrier = account->heap->carriers.count - 1;
@@ -77,41 +76,31 @@ static uint64_t resident(struct hl_account *account, uint64_t start, uint64_t en
 	return bytes;
 }
 
-/* ---- what malloc_trim would give back ---- */
-
-/* It joins free chunks in a row first, then gives back the whole pages after the words of each. */
-static uint64_t trimmable(const struct hl_account *account, uint64_t start, uint64_t end)
-{
-	uint64_t page = account->page_bytes;
-	uint64_t first = (start + TRIM_KEPT + page - 1) & ~(page - 1), last = end & ~(page - 1);
-
-	return first < last ? hl_pages_count_in(account->pages, first, last) * page : 0;
-}
-
-static uint64_t trimmable_top(const struct hl_account *account, uint64_t start, uint64_t end)
-{
-	if (!account->trim_unit || end - start <= TOP_KEPT)
-		return 0;
-	uint64_t extra = (end - start - TOP_KEPT) / account->trim_unit * account->trim_unit;
-	return hl_pages_count_in(account->pages, end - extra, end) * account->page_bytes;
-}
-
-/* Free chunks in a row end at ${end}, unless ${chunk} is one of them. */
+/*
+ * malloc_trim joins free chunks in a row first, then gives back the whole pages after the words of
+ * each, and what the top can spare. Free chunks in a row end with ${chunk}, unless it is free, too.
+ */
 static void account_trim(struct hl_account *account, const struct hl_chunk *chunk)
 {
-	struct hl_heap_arena *arena = &account->heap->arenas[account->arena];
-	bool is_free = chunk->kind == HL_CHUNK_FREE || chunk->kind == HL_CHUNK_FASTBIN;
+	uint64_t page = account->page_bytes, end = chunk->address;
+	uint64_t start = account->free_start ? account->free_start : chunk->address;
 
-	if (is_free && !account->free_start)
-		account->free_start = chunk->address;
-	if (is_free)
+	if (chunk->kind == HL_CHUNK_FREE || chunk->kind == HL_CHUNK_FASTBIN) {
+		account->free_start = start;
 		return;
-	if (chunk->kind == HL_CHUNK_TOP)
-		arena->trimmable_bytes += trimmable_top(
-			account, account->free_start ? account->free_start : chunk->address,
-			chunk->address + chunk->size);
-	else if (account->free_start)
-		arena->trimmable_bytes += trimmable(account, account->free_start, chunk->address);
+	}
+	if (chunk->kind == HL_CHUNK_TOP) {
+		end += chunk->size;
+		uint64_t spare =
+			account->trim_unit && end - start > TOP_KEPT ? end - start - TOP_KEPT : 0;
+		start = spare ? end - spare / account->trim_unit * account->trim_unit : end;
+	} else {
+		start = (start + TRIM_KEPT + page - 1) & ~(page - 1);
+		end &= ~(page - 1);
+	}
+	if (start < end)
+		account->heap->arenas[account->arena].trimmable_bytes +=
+			hl_pages_count_in(account->pages, start, end) * page;
 	account->free_start = 0;
 }
 
@@ -121,14 +110,6 @@ static uint64_t part_start(const struct hl_carrier *carrier, uint32_t part)
 {
 	return carrier->address +
 	       (uint64_t)((__uint128_t)carrier->total_bytes * part / carrier->strip_count);
-}
-
-static uint32_t part_of(const struct hl_carrier *carrier, uint64_t address)
-{
-	__uint128_t offset = address > carrier->address ? address - carrier->address : 0;
-	__uint128_t part =
-		carrier->total_bytes ? offset * carrier->strip_count / carrier->total_bytes : 0;
-	return part < carrier->strip_count ? (uint32_t)part : carrier->strip_count - 1;
 }
 
 /* Adds [${start}, ${end}), which is in one part of the picture. */
@@ -157,7 +138,11 @@ static void draw(struct hl_account *account, const struct hl_chunk *chunk)
 {
 	const struct hl_carrier *carrier = carrier_of(account);
 	uint64_t at = chunk->address, end = at + chunk->size;
-	uint32_t part = part_of(carrier, at), last = carrier->strip_count - 1;
+	uint32_t last = carrier->strip_count - 1;
+	__uint128_t offset = at > carrier->address ? at - carrier->address : 0;
+	__uint128_t first =
+		carrier->total_bytes ? offset * carrier->strip_count / carrier->total_bytes : 0;
+	uint32_t part = first < last ? (uint32_t)first : last;
 
 	for (uint64_t part_end; at < end; at = part_end, part++) {
 		part_end = part < last ? part_start(carrier, part + 1) : end;
@@ -167,14 +152,6 @@ static void draw(struct hl_account *account, const struct hl_chunk *chunk)
 }
 
 /* ---- kinds ---- */
-
-static int note_cache(struct hl_account *account, const struct hl_chunk *chunk)
-{
-	struct hl_addresses *blocks = &account->cache_blocks;
-
-	return HL_ARRAY_APPEND(blocks->addresses, blocks->count, blocks->capacity,
-			       chunk->address + HL_CHUNK_BLOCK);
-}
 
 static void add_live(struct hl_account *account, const struct hl_chunk *chunk, uint64_t in_memory)
 {
@@ -189,13 +166,6 @@ static void add_live(struct hl_account *account, const struct hl_chunk *chunk, u
 	carrier->allocated_bytes += chunk->size - HL_CHUNK_HEADER;
 	rss->overhead_bytes += header;
 	rss->live_bytes += in_memory - header;
-}
-
-static int note_cached(struct hl_account *account, const struct hl_chunk *chunk, uint64_t in_memory)
-{
-	return HL_ARRAY_APPEND(
-		account->cached, account->cached_count, account->cached_capacity,
-		(struct hl_cached_chunk){*chunk, in_memory, account->carrier, account->arena});
 }
 
 static void add_cached(struct hl_account *account, const struct hl_chunk *chunk, uint64_t in_memory)
@@ -248,6 +218,7 @@ static int call_block(struct hl_account *account, const struct hl_chunk *chunk)
 static int account_chunk(struct hl_account *account, const struct hl_chunk *chunk)
 {
 	uint64_t in_memory = resident(account, chunk->address, chunk->address + chunk->size);
+	struct hl_addresses *caches = &account->cache_blocks;
 
 	account_trim(account, chunk);
 	carrier_of(account)->resident_bytes += in_memory;
@@ -261,12 +232,16 @@ static int account_chunk(struct hl_account *account, const struct hl_chunk *chun
 		add_live(account, chunk, in_memory);
 		if (chunk->size >= account->cache_size &&
 		    chunk->size < account->cache_size + HL_CHUNK_MIN &&
-		    note_cache(account, chunk) < 0)
+		    HL_ARRAY_APPEND(caches->addresses, caches->count, caches->capacity,
+				    chunk->address + HL_CHUNK_BLOCK) < 0)
 			return -ENOMEM;
 		return call_block(account, chunk);
 	case HL_CHUNK_TCACHE:
 		add_cached(account, chunk, in_memory);
-		return note_cached(account, chunk, in_memory);
+		return HL_ARRAY_APPEND(account->cached, account->cached_count,
+				       account->cached_capacity,
+				       (struct hl_cached_chunk){*chunk, in_memory, account->carrier,
+								account->arena});
 	case HL_CHUNK_FASTBIN:
 		add_cached(account, chunk, in_memory);
 		break;

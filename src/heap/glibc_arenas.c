@@ -11,23 +11,6 @@
 
 /* ---- the ring ---- */
 
-static int add_arena(struct hl_glibc_reader *reader, const struct hl_glibc_arena *arena)
-{
-	struct hl_heap *heap = reader->heap;
-
-	if (HL_ARRAY_RESERVE(reader->arenas, reader->arena_capacity, reader->arena_count + 1) < 0 ||
-	    HL_ARRAY_RESERVE(heap->arenas, heap->arena_capacity, heap->arena_count + 1) < 0)
-		return -ENOMEM;
-	reader->arenas[reader->arena_count++] = *arena;
-	heap->arenas[heap->arena_count++] = (struct hl_heap_arena){
-		.address = arena->address,
-		.threads = (uint32_t)arena->threads,
-		.system_bytes = arena->system_bytes,
-		.max_system_bytes = arena->max_system_bytes,
-	};
-	return 0;
-}
-
 /* Whether ${address} is among the arenas; else it is added to ${seen}. 1, 0 or -ENOMEM. */
 static int is_known_arena(const struct hl_glibc_reader *reader, struct hl_index *seen,
 			  uint64_t address)
@@ -40,69 +23,50 @@ static int is_known_arena(const struct hl_glibc_reader *reader, struct hl_index 
 	return hl_index_add(seen, hash, (uint32_t)reader->arena_count + 1);
 }
 
-static int note_damage(struct hl_glibc_reader *reader, const struct hl_glibc_arena *arena)
+int hl_glibc_arenas_read(struct hl_glibc_reader *reader)
 {
-	return hl_heap_note(
-		reader->heap,
-		"the top of the arena at 0x%llx lies outside its memory: the heap is damaged",
-		(unsigned long long)arena->address);
-}
-
-/* Follows the ring of arenas, which a damaged heap may lead astray. */
-static int read_ring(struct hl_glibc_reader *reader, struct hl_index *seen)
-{
+	HL_CLEANUP(hl_index_release) struct hl_index seen = {0};
+	struct hl_heap *heap = reader->heap;
 	uint64_t address = reader->glibc->main_arena;
 	struct hl_glibc_arena arena;
 	int r;
 
 	do {
-		if ((r = is_known_arena(reader, seen, address)) < 0)
+		if ((r = is_known_arena(reader, &seen, address)) < 0)
 			return r;
 		if (r > 0 || reader->arena_count == ARENAS_MAX)
-			return hl_heap_note(reader->heap,
-					    "the ring of arenas does not lead back to the first "
-					    "one: the heap is damaged");
+			return hl_heap_note(heap, "the ring of arenas does not lead back to the "
+						  "first one: the heap is damaged");
 		r = hl_glibc_state_arena(reader->memory, reader->glibc, address, &arena);
 		if (r == -ENOMEM || r == -ESRCH || (r < 0 && !reader->arena_count))
 			return r;
 		if (r < 0)
-			return hl_heap_note(reader->heap,
-					    "the arena at 0x%llx cannot be read: the heap is "
-					    "damaged",
-					    (unsigned long long)address);
-		if (arena.is_damaged && (r = note_damage(reader, &arena)) < 0)
-			return r;
-		if ((r = add_arena(reader, &arena)) < 0)
-			return r;
+			return hl_heap_note(
+				heap, "the arena at 0x%llx cannot be read: the heap is damaged",
+				(unsigned long long)address);
+		if (arena.is_damaged &&
+		    hl_heap_note(heap,
+				 "the top of the arena at 0x%llx lies outside its memory: the "
+				 "heap is damaged",
+				 (unsigned long long)address) < 0)
+			return -ENOMEM;
+		const struct hl_heap_arena shown = {
+			.address = address,
+			.threads = (uint32_t)arena.threads,
+			.system_bytes = arena.system_bytes,
+			.max_system_bytes = arena.max_system_bytes,
+		};
+		if (HL_ARRAY_APPEND(reader->arenas, reader->arena_count, reader->arena_capacity,
+				    arena) < 0 ||
+		    HL_ARRAY_APPEND(heap->arenas, heap->arena_count, heap->arena_capacity, shown) <
+			    0)
+			return -ENOMEM;
 		address = arena.next;
 	} while (address != reader->glibc->main_arena);
 	return 0;
 }
 
-int hl_glibc_arenas_read(struct hl_glibc_reader *reader)
-{
-	struct hl_index seen = {0};
-	int r = read_ring(reader, &seen);
-
-	hl_index_release(&seen);
-	return r;
-}
-
 /* ---- heaps ---- */
-
-static int read_heap_info(struct hl_glibc_reader *reader, uint64_t address, uint64_t *ret_arena,
-			  uint64_t *ret_previous, uint64_t *ret_bytes)
-{
-	uint64_t words[3];
-	int r = hl_memory_read(reader->memory, address, words, sizeof(words));
-
-	if (r < 0)
-		return r;
-	*ret_arena = words[0];
-	*ret_previous = words[1];
-	*ret_bytes = words[2];
-	return 0;
-}
 
 /* Where the first chunk of the heap at ${start} is: after its own struct, and the arena's if that
  * lies in it. */
@@ -156,14 +120,21 @@ static int is_known_heap(struct hl_glibc_reader *reader, uint64_t address)
 static int check_heap(struct hl_glibc_reader *reader, const struct hl_glibc_arena *arena,
 		      uint64_t address, uint64_t *ret_previous, uint64_t *ret_bytes)
 {
-	uint64_t alignment = hl_glibc_state_heap_alignment(&reader->common), owner;
+	uint64_t alignment = hl_glibc_state_heap_alignment(&reader->common);
+	struct {
+		uint64_t arena, previous, bytes;
+	} info; /* glibc's heap_info */
 
 	if (address & (alignment - 1) ||
-	    read_heap_info(reader, address, &owner, ret_previous, ret_bytes) < 0 ||
-	    owner != arena->address || *ret_bytes > alignment || *ret_bytes & 4095)
+	    hl_memory_read(reader->memory, address, &info, sizeof(info)) < 0 ||
+	    info.arena != arena->address || info.bytes > alignment || info.bytes & 4095)
 		return 0;
 	int known = is_known_heap(reader, address);
-	return known < 0 ? known : !known;
+	if (known)
+		return known < 0 ? known : 0;
+	*ret_previous = info.previous;
+	*ret_bytes = info.bytes;
+	return 1;
 }
 
 /* From the newest heap, which has the top, to the one with the arena itself; where the top is not

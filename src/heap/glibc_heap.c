@@ -11,23 +11,6 @@
 
 /* ---- all of it ---- */
 
-/* What an arena, and glibc as a whole, say now: since they were read first they may have moved. */
-static int read_anew(struct hl_glibc_reader *reader, uint32_t index)
-{
-	struct hl_heap_arena *shown = &reader->heap->arenas[index];
-	struct hl_glibc_arena *arena = &reader->arenas[index];
-	int r = hl_glibc_state_common(reader->memory, reader->glibc, &reader->common);
-
-	if (r == 0)
-		r = hl_glibc_state_arena(reader->memory, reader->glibc, arena->address, arena);
-	if (r < 0)
-		return r;
-	shown->threads = (uint32_t)arena->threads;
-	shown->system_bytes = arena->system_bytes;
-	shown->max_system_bytes = arena->max_system_bytes;
-	return 0;
-}
-
 typedef int read_part(struct hl_glibc_reader *reader, uint32_t arena);
 
 static int read_break(struct hl_glibc_reader *reader, uint32_t arena)
@@ -42,54 +25,76 @@ static int read_mappings(struct hl_glibc_reader *reader, uint32_t arena)
 	return hl_glibc_mmapped_read(reader);
 }
 
-/* Reads one part of the heap, while the process stands still if that is wanted. */
-static int read_stopped(struct hl_glibc_reader *reader, read_part *part, uint32_t arena)
+/* Reads one part of the heap, while the process stands still if that is wanted: then what the
+ * arena, and glibc as a whole, say is read again, for they may have moved since. */
+static int read_stopped(struct hl_glibc_reader *reader, read_part *part, uint32_t index)
 {
+	struct hl_heap_arena *shown = &reader->heap->arenas[index];
+	struct hl_glibc_arena *arena = &reader->arenas[index];
+
 	if (!reader->account.settings->stop)
-		return part(reader, arena);
+		return part(reader, index);
 	int r = hl_memory_stop(reader->memory, reader->err);
 	if (r < 0)
 		return r;
 	/* What main_arena has got stays what it had when the break was read. */
-	if (part != read_mappings)
-		r = read_anew(reader, arena);
+	if (part != read_mappings) {
+		r = hl_glibc_state_common(reader->memory, reader->glibc, &reader->common);
+		if (r == 0)
+			r = hl_glibc_state_arena(reader->memory, reader->glibc, arena->address,
+						 arena);
+		if (r == 0) {
+			shown->threads = (uint32_t)arena->threads;
+			shown->system_bytes = arena->system_bytes;
+			shown->max_system_bytes = arena->max_system_bytes;
+		}
+	}
 	if (r == 0)
-		r = part(reader, arena);
+		r = part(reader, index);
 	hl_memory_go_on(reader->memory);
 	return r;
 }
 
-static int read_heaps(struct hl_glibc_reader *reader)
+/* What an arena has got is more than what it counted if it has grown since; what it counts and was
+ * not found is unscanned; all the rest is overhead. */
+static void add_up(struct hl_glibc_reader *reader)
 {
-	int r = read_stopped(reader, read_break, 0);
+	struct hl_heap_arena *first = &reader->heap->arenas[0];
+	struct hl_glibc_arena now, *main = &reader->arenas[0];
 
-	for (uint32_t i = 1; i < reader->arena_count && r == 0; i++)
-		r = read_stopped(reader, hl_glibc_arenas_read_heaps, i);
-	if (r == 0)
-		r = read_stopped(reader, read_mappings, 0);
-	return r;
+	/* The main arena may have given memory back since it was read. */
+	if (hl_glibc_main_lacks_pieces(reader) &&
+	    hl_glibc_state_arena(reader->memory, reader->glibc, main->address, &now) == 0 &&
+	    now.system_bytes < main->system_bytes)
+		first->system_bytes = main->system_bytes = now.system_bytes;
+	if (hl_glibc_main_lacks_pieces(reader))
+		first->unscanned_bytes += main->system_bytes - reader->main_bytes;
+	for (size_t i = 0; i < reader->heap->arena_count; i++) {
+		struct hl_heap_arena *arena = &reader->heap->arenas[i];
+		uint64_t parts = arena->inuse_bytes + arena->tcache_bytes + arena->fastbin_bytes +
+				 arena->free_bytes + arena->unscanned_bytes;
+		if (arena->system_bytes < parts)
+			arena->system_bytes = parts;
+		arena->overhead_bytes = arena->system_bytes - parts;
+	}
 }
 
-/* Says what could not be read. */
-static int note_abandoned(struct hl_heap *heap, const struct hl_glibc_walker_counts *counts)
-{
-	if (!counts->abandoned)
-		return 0;
-	return hl_heap_note(heap,
-			    "%llu place%s did not fit together, the first at 0x%llx: the heap %s; "
-			    "what lies there is unscanned",
-			    (unsigned long long)counts->abandoned, counts->abandoned > 1 ? "s" : "",
-			    (unsigned long long)counts->first_abandoned,
-			    heap->was_stopped ? "is damaged" : "changed too fast, or is damaged");
-}
-
-/* Says what glibc counts, but was not found. */
-static int note_missing(const struct hl_glibc_reader *reader)
+/* Says what could not be read, and what glibc counts, but was not found. */
+static int note_gaps(const struct hl_glibc_reader *reader,
+		     const struct hl_glibc_walker_counts *counts)
 {
 	struct hl_heap *heap = reader->heap;
 	int r = 0;
 
-	if (heap->mmapped_blocks != heap->mp_mmapped_blocks)
+	if (counts->abandoned)
+		r = hl_heap_note(
+			heap,
+			"%llu place%s did not fit together, the first at 0x%llx: the heap "
+			"%s; what lies there is unscanned",
+			(unsigned long long)counts->abandoned, counts->abandoned > 1 ? "s" : "",
+			(unsigned long long)counts->first_abandoned,
+			heap->was_stopped ? "is damaged" : "changed too fast, or is damaged");
+	if (r == 0 && heap->mmapped_blocks != heap->mp_mmapped_blocks)
 		r = hl_heap_note(heap,
 				 "glibc counts %llu separately mapped blocks of %llu KiB; %llu of "
 				 "them, %llu KiB, could be located: the rest is among "
@@ -103,36 +108,6 @@ static int note_missing(const struct hl_glibc_reader *reader)
 				 (unsigned long long)reader->arenas[0].system_bytes,
 				 (unsigned long long)reader->main_bytes);
 	return r;
-}
-
-/* The main arena may have given memory back since it was read. */
-static void forget_returned(struct hl_glibc_reader *reader)
-{
-	struct hl_glibc_arena now, *arena = &reader->arenas[0];
-
-	if (hl_glibc_state_arena(reader->memory, reader->glibc, arena->address, &now) == 0 &&
-	    now.system_bytes < arena->system_bytes)
-		reader->heap->arenas[0].system_bytes = arena->system_bytes = now.system_bytes;
-}
-
-/* What an arena has got is more than what it counted if it has grown since; what it counts and was
- * not found is unscanned; all the rest is overhead. */
-static void add_up(struct hl_glibc_reader *reader)
-{
-	struct hl_heap_arena *first = &reader->heap->arenas[0];
-
-	if (hl_glibc_main_lacks_pieces(reader))
-		forget_returned(reader);
-	if (hl_glibc_main_lacks_pieces(reader))
-		first->unscanned_bytes += reader->arenas[0].system_bytes - reader->main_bytes;
-	for (size_t i = 0; i < reader->heap->arena_count; i++) {
-		struct hl_heap_arena *arena = &reader->heap->arenas[i];
-		uint64_t parts = arena->inuse_bytes + arena->tcache_bytes + arena->fastbin_bytes +
-				 arena->free_bytes + arena->unscanned_bytes;
-		if (arena->system_bytes < parts)
-			arena->system_bytes = parts;
-		arena->overhead_bytes = arena->system_bytes - parts;
-	}
 }
 
 static int describe(struct hl_glibc_reader *reader)
@@ -151,8 +126,7 @@ static int describe(struct hl_glibc_reader *reader)
 	heap->rereads = counts->rereads;
 	heap->abandoned = counts->abandoned;
 	snprintf(heap->allocator, sizeof(heap->allocator), "%s", reader->glibc->name);
-	int r = note_abandoned(heap, counts);
-	return r == 0 ? note_missing(reader) : r;
+	return note_gaps(reader, counts);
 }
 
 static void begin_account(struct hl_glibc_reader *reader, struct hl_heap *heap,
@@ -194,7 +168,11 @@ static int read_pass(struct hl_glibc_reader *reader, struct hl_heap *heap,
 	}
 	if (r == 0)
 		r = hl_glibc_walker_new(reader->memory, reader->glibc, &strict, &reader->strict);
-	return r == 0 ? read_heaps(reader) : r;
+	if (r == 0)
+		r = read_stopped(reader, read_break, 0);
+	for (uint32_t i = 1; i < reader->arena_count && r == 0; i++)
+		r = read_stopped(reader, hl_glibc_arenas_read_heaps, i);
+	return r == 0 ? read_stopped(reader, read_mappings, 0) : r;
 }
 
 static void end_pass(struct hl_glibc_reader *reader)
@@ -268,12 +246,6 @@ static int revive_stale(struct hl_glibc_reader *reader)
 	return r;
 }
 
-/* The lists are known only where all was read. */
-static bool may_be_stale(const struct hl_glibc_reader *reader)
-{
-	return reader->walk.tcache_key && hl_glibc_walker_counts(reader->walker)->abandoned == 0;
-}
-
 int hl_glibc_heap_read(struct hl_memory *memory, const struct hl_glibc *glibc,
 		       const struct hl_heap_settings *settings, struct hl_heap *heap,
 		       struct hl_error *err)
@@ -290,7 +262,9 @@ int hl_glibc_heap_read(struct hl_memory *memory, const struct hl_glibc *glibc,
 		r = find_cached_chunks(&reader, &chunks);
 	if (r == 0)
 		r = read_pass(&reader, heap, settings);
-	if (r == 0 && may_be_stale(&reader))
+	/* The lists are known only where all was read. */
+	if (r == 0 && reader.walk.tcache_key &&
+	    hl_glibc_walker_counts(reader.walker)->abandoned == 0)
 		r = revive_stale(&reader);
 	if (r == 0)
 		r = describe(&reader);

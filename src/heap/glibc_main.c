@@ -135,18 +135,6 @@ int hl_glibc_main_read_piece(struct hl_glibc_reader *reader, uint64_t start, uin
 
 /* ---- the break ---- */
 
-/* The top is given back only while the break is where glibc has put it. */
-static void set_trim_unit(struct hl_glibc_reader *reader, uint64_t end)
-{
-	const struct hl_glibc_arena *arena = &reader->arenas[0];
-
-	reader->account.trim_unit = 0;
-	if (arena->is_contiguous && arena->top + arena->top_bytes == end)
-		reader->account.trim_unit = reader->common.thp_page_bytes
-						    ? reader->common.thp_page_bytes
-						    : reader->memory->page_bytes;
-}
-
 /* The first place in a window of memory where a piece begins, or ${end}. */
 static uint64_t find_in_window(struct hl_glibc_reader *reader, uint64_t start, uint64_t end,
 			       uint64_t bound)
@@ -188,14 +176,6 @@ static uint64_t find_next(struct hl_glibc_reader *reader, uint64_t start, uint64
 	return found;
 }
 
-/* Whether memory from the break follows the guards that end at ${end}: the top lies there. */
-static bool goes_on(const struct hl_glibc_reader *reader, uint64_t end, uint64_t bound)
-{
-	const struct hl_glibc_arena *arena = &reader->arenas[0];
-
-	return arena->is_contiguous && arena->top >= end && arena->top < bound;
-}
-
 /* Where the memory from the break on ends: it may have grown since the mappings were read. */
 static uint64_t break_end(const struct hl_glibc_reader *reader, uint64_t base)
 {
@@ -213,16 +193,26 @@ int hl_glibc_main_read_break(struct hl_glibc_reader *reader)
 {
 	uint64_t base = reader->common.sbrk_base, start = (base + 15) & ~UINT64_C(15), end = 0;
 	uint64_t bound = break_end(reader, base);
+	const struct hl_glibc_arena *arena = &reader->arenas[0];
 
-	if (!base || !bound || (!reader->arenas[0].top && !reader->arenas[0].is_damaged))
+	if (!base || !bound || (!arena->top && !arena->is_damaged))
 		return 0;
 	struct hl_run run = run_of(reader, start, bound);
 	run.own_start = base & ~(reader->memory->page_bytes - 1);
-	set_trim_unit(reader, bound);
+	/* The top is given back only while the break is where glibc has put it. */
+	uint64_t huge_page = reader->common.thp_page_bytes;
+	reader->account.trim_unit = !arena->is_contiguous || arena->top + arena->top_bytes != bound
+					    ? 0
+				    : huge_page ? huge_page
+						: reader->memory->page_bytes;
 	int r = hl_account_begin(&reader->account, "main heap", base, run.end, 0);
 	while (r == 0 && run.start) {
 		r = hl_glibc_walker_run(reader->walker, &run, &end);
-		start = r == 0 && goes_on(reader, end, bound) ? find_next(reader, end, bound) : 0;
+		/* Guards end the run where the program moved the break; the top may lie after them.
+		 */
+		bool goes_on =
+			r == 0 && arena->is_contiguous && arena->top >= end && arena->top < bound;
+		start = goes_on ? find_next(reader, end, bound) : 0;
 		run = run_of(reader, start, bound);
 		run.own_start = end;
 	}

@@ -60,25 +60,19 @@ static bool is_block(struct search *search, uint64_t address, uint64_t end, uint
 	return true;
 }
 
-static int add_candidate(struct search *search, uint64_t start, uint64_t end, bool is_chained,
-			 bool is_last)
-{
-	return HL_ARRAY_APPEND(search->candidates, search->count, search->capacity,
-			       (struct candidate){
-				       .start = start,
-				       .end = end,
-				       .is_chained = is_chained,
-				       .merits = (uint8_t)(is_chained + is_last),
-			       });
-}
-
 /* What begins at ${at}: a block, or a piece of main_arena; its end, or ${at}, in ${ret_end}. */
 static int read_one(struct search *search, uint64_t at, uint64_t end, bool is_chained,
 		    uint64_t *ret_end)
 {
 	*ret_end = at;
 	if (is_block(search, at, end, ret_end))
-		return add_candidate(search, at, *ret_end, is_chained, *ret_end == end);
+		return HL_ARRAY_APPEND(search->candidates, search->count, search->capacity,
+				       (struct candidate){
+					       .start = at,
+					       .end = *ret_end,
+					       .is_chained = is_chained,
+					       .merits = (uint8_t)(is_chained + (*ret_end == end)),
+				       });
 	if (search->depth == INSIDE || !hl_glibc_main_lacks_pieces(search->reader) ||
 	    !hl_pages_contain(&search->pages, at))
 		return 0;
@@ -143,30 +137,23 @@ struct sum {
 	uint64_t blocks, bytes;
 };
 
-static struct sum sum_of_chosen(const struct search *search)
-{
-	struct sum sum = {0};
-
-	for (size_t i = 0; i < search->count; i++)
-		if (search->candidates[i].is_chosen) {
-			sum.blocks++;
-			sum.bytes += search->candidates[i].end - search->candidates[i].start;
-		}
-	return sum;
-}
-
-/* Chooses the candidates that no other covers; ${chained}: only those in chains. */
+/* Chooses the candidates that no other covers; ${chained}: only those in chains. Their sum. */
 static struct sum choose_outer(struct search *search, bool chained)
 {
+	struct sum sum = {0};
 	uint64_t end = 0;
 
 	for (size_t i = 0; i < search->count; i++) {
 		struct candidate *candidate = &search->candidates[i];
 		candidate->is_chosen =
 			candidate->start >= end && (candidate->is_chained || !chained);
-		end = candidate->is_chosen ? candidate->end : end;
+		if (!candidate->is_chosen)
+			continue;
+		end = candidate->end;
+		sum.blocks++;
+		sum.bytes += candidate->end - candidate->start;
 	}
-	return sum_of_chosen(search);
+	return sum;
 }
 
 /* Whether ${sum} can be a part of what glibc counts, some of which was not in memory, say: where
@@ -289,27 +276,21 @@ static void choose_part(struct search *search)
 
 /* ---- accounting ---- */
 
-/* Whether the header of an aligned block lies ${shift} bytes after ${start}. */
-static bool is_aligned_block(struct search *search, uint64_t start, uint64_t bytes, uint64_t shift)
-{
-	uint64_t words[2];
-
-	return hl_pages_contain(&search->pages, start + shift) &&
-	       hl_memory_read(search->memory, start + shift, words, sizeof(words)) == 0 &&
-	       words[0] == shift && words[1] == ((bytes - shift) | HL_CHUNK_MMAPPED);
-}
-
 /* memalign moves the header to just before the first aligned address after it, and leaves the old
  * one as it was. */
 static uint64_t find_header(struct search *search, uint64_t start, uint64_t bytes)
 {
+	uint64_t words[2];
+
 	for (uint64_t alignment = 32; alignment < bytes; alignment *= 2) {
 		uint64_t block = start + HL_CHUNK_BLOCK + alignment - 1;
 		uint64_t shift = (block & ~(alignment - 1)) - HL_CHUNK_BLOCK - start;
 		if (shift && shift < HL_CHUNK_MIN)
 			shift += alignment;
 		if (shift && shift + HL_CHUNK_MIN <= bytes &&
-		    is_aligned_block(search, start, bytes, shift))
+		    hl_pages_contain(&search->pages, start + shift) &&
+		    hl_memory_read(search->memory, start + shift, words, sizeof(words)) == 0 &&
+		    words[0] == shift && words[1] == ((bytes - shift) | HL_CHUNK_MMAPPED))
 			return start + shift;
 	}
 	return start;

@@ -27,14 +27,19 @@ struct variables {
 
 /* ---- which file is the libc ---- */
 
-static bool is_libc(const struct hl_map *map)
+/* The first mapping of libc; NULL when there is none. */
+static const struct hl_map *find_libc(const struct hl_maps *maps)
 {
-	const char *name = hl_path_basename(map->path);
-
-	return map->inode && (strcmp(name, "libc.so.6") == 0 || strncmp(name, "libc-2.", 7) == 0);
+	for (size_t i = 0; i < maps->count; i++) {
+		const char *name = hl_path_basename(maps->maps[i].path);
+		if (maps->maps[i].inode &&
+		    (strcmp(name, "libc.so.6") == 0 || strncmp(name, "libc-2.", 7) == 0))
+			return &maps->maps[i];
+	}
+	return NULL;
 }
 
-/* The first mapping of a program without libc.so: it may have glibc inside. */
+/* The first mapping of a program without libraries: it may have glibc inside. */
 static const struct hl_map *find_static_program(const struct hl_maps *maps)
 {
 	const struct hl_map *program = NULL;
@@ -51,20 +56,7 @@ static const struct hl_map *find_static_program(const struct hl_maps *maps)
 	return program;
 }
 
-static const struct hl_map *find_libc(const struct hl_maps *maps)
-{
-	for (size_t i = 0; i < maps->count; i++)
-		if (is_libc(&maps->maps[i]))
-			return &maps->maps[i];
-	return NULL;
-}
-
 /* ---- its variables ---- */
-
-static bool is_bss(const struct hl_map *map)
-{
-	return !map->inode && !map->path[0] && map->flags & HL_MAP_WRITE;
-}
 
 /* The writable mapping of the same file as ${module}. */
 static const struct hl_map *find_data(const struct hl_maps *maps, const struct hl_map *module)
@@ -75,41 +67,32 @@ static const struct hl_map *find_data(const struct hl_maps *maps, const struct h
 	return NULL;
 }
 
-/* Copies those pages that are in memory; the others were never written to and stay zero. */
-static int read_present(struct hl_memory *memory, struct variables *variables)
-{
-	struct hl_pages pages = {0};
-	int r = hl_memory_scan(memory, variables->start, variables->start + variables->length,
-			       &pages);
-
-	for (size_t i = 0; r == 0 && i < pages.count; i++) {
-		const struct hl_page_run *run = &pages.runs[i];
-		r = hl_memory_read(memory, run->start,
-				   variables->bytes + (run->start - variables->start),
-				   run->end - run->start);
-	}
-	hl_pages_release(&pages);
-	return r;
-}
-
+/* Copies the variables that begin with ${data}, which the .bss may follow. Only pages that are in
+ * memory are read; the others were never written to and stay zero. */
 static int read_variables(struct hl_memory *memory, const struct hl_map *data,
 			  struct variables *ret)
 {
 	const struct hl_map *end = memory->maps.maps + memory->maps.count, *next = data + 1;
 	struct variables variables = {.start = data->start, .length = data->end - data->start};
+	HL_CLEANUP(hl_pages_release) struct hl_pages pages = {0};
 
-	if (next < end && next->start == data->end && is_bss(next))
+	if (next < end && next->start == data->end && !next->inode && !next->path[0] &&
+	    next->flags & HL_MAP_WRITE)
 		variables.length += next->end - next->start;
 	if (variables.length > VARIABLES_MAX)
 		variables.length = VARIABLES_MAX;
-	variables.bytes = calloc(1, variables.length);
-	if (!variables.bytes)
+	HL_FREED uint8_t *bytes = calloc(1, variables.length);
+	if (!bytes)
 		return -ENOMEM;
-	int r = read_present(memory, &variables);
-	if (r < 0) {
-		free(variables.bytes);
-		return r;
+	int r = hl_memory_scan(memory, variables.start, variables.start + variables.length, &pages);
+	for (size_t i = 0; r == 0 && i < pages.count; i++) {
+		const struct hl_page_run *run = &pages.runs[i];
+		r = hl_memory_read(memory, run->start, bytes + (run->start - variables.start),
+				   run->end - run->start);
 	}
+	if (r < 0)
+		return r;
+	variables.bytes = HL_TAKE(bytes);
 	*ret = variables;
 	return 0;
 }
@@ -262,32 +245,6 @@ static bool try_layout(struct hl_memory *memory, const struct module *module,
 
 /* ---- the module ---- */
 
-static int refuse_version(const struct module *module, uint32_t minor, struct hl_error *err)
-{
-	if (!minor)
-		return hl_error_set(err, -ENOTSUP,
-				    "'%s' does not say which glibc it is; versions 2.%u to 2.%u "
-				    "are known",
-				    module->map->path, HL_GLIBC_MINOR_FIRST, HL_GLIBC_MINOR_LAST);
-	return hl_error_set(
-		err, -ENOTSUP,
-		"the C library is glibc 2.%u, whose heap is not known; versions 2.%u to "
-		"2.%u are",
-		minor, HL_GLIBC_MINOR_FIRST, HL_GLIBC_MINOR_LAST);
-}
-
-static void name_glibc(struct hl_glibc *glibc, const struct module *module, uint32_t minor)
-{
-	const struct hl_glibc_layout *layout = glibc->layout;
-
-	glibc->minor = module->is_static ? 0 : minor;
-	if (module->is_static)
-		snprintf(glibc->name, sizeof(glibc->name), "glibc 2.%u-2.%u, static",
-			 layout->first_minor, layout->last_minor);
-	else
-		snprintf(glibc->name, sizeof(glibc->name), "glibc 2.%u", minor);
-}
-
 static int find_in_module(struct hl_memory *memory, struct module *module, struct hl_glibc *ret,
 			  struct hl_error *err)
 {
@@ -295,8 +252,17 @@ static int find_in_module(struct hl_memory *memory, struct module *module, struc
 	const struct hl_glibc_layout *layout =
 		module->is_static ? hl_glibc_layout_at(0) : hl_glibc_layout(minor);
 
+	if (!layout && !minor)
+		return hl_error_set(err, -ENOTSUP,
+				    "'%s' does not say which glibc it is; versions 2.%u to 2.%u "
+				    "are known",
+				    module->map->path, HL_GLIBC_MINOR_FIRST, HL_GLIBC_MINOR_LAST);
 	if (!layout)
-		return refuse_version(module, minor, err);
+		return hl_error_set(
+			err, -ENOTSUP,
+			"the C library is glibc 2.%u, whose heap is not known; versions 2.%u to "
+			"2.%u are",
+			minor, HL_GLIBC_MINOR_FIRST, HL_GLIBC_MINOR_LAST);
 	module->data = find_data(&memory->maps, module->map);
 	if (!module->data)
 		return hl_error_set(err, -ENOTSUP, "'%s' has no variables", module->map->path);
@@ -312,7 +278,12 @@ static int find_in_module(struct hl_memory *memory, struct module *module, struc
 			"found no heap of glibc in '%s': it has another allocator or another C "
 			"library",
 			module->map->path);
-	name_glibc(ret, module, minor);
+	ret->minor = module->is_static ? 0 : minor;
+	if (module->is_static)
+		snprintf(ret->name, sizeof(ret->name), "glibc 2.%u-2.%u, static",
+			 layout->first_minor, layout->last_minor);
+	else
+		snprintf(ret->name, sizeof(ret->name), "glibc 2.%u", minor);
 	return 0;
 }
 

@@ -48,12 +48,6 @@ int hl_glibc_state_common(struct hl_memory *memory, const struct hl_glibc *glibc
 	return 0;
 }
 
-/* An arena without memory has the bins for its top. */
-static bool has_memory(const struct hl_glibc_arena *arena, const struct hl_glibc_layout *layout)
-{
-	return arena->top && arena->top - arena->address >= layout->arena.bytes;
-}
-
 int hl_glibc_state_arena(struct hl_memory *memory, const struct hl_glibc *glibc, uint64_t address,
 			 struct hl_glibc_arena *ret_arena)
 {
@@ -73,8 +67,8 @@ int hl_glibc_state_arena(struct hl_memory *memory, const struct hl_glibc *glibc,
 	arena.max_system_bytes = hl_glibc_word(bytes + at->arena.max_system_mem);
 	memcpy(arena.fastbins, bytes + at->arena.fastbins, sizeof(arena.fastbins));
 	memcpy(arena.bins, bytes + at->arena.bins, sizeof(arena.bins));
-	if (!has_memory(&arena, at)) {
-		arena.top = 0;
+	if (!arena.top || arena.top - address < at->arena.bytes) {
+		arena.top = 0; /* an arena without memory has its bins for a top */
 	} else if (arena.top & 15 ||
 		   hl_memory_read(memory, arena.top + 8, &head, sizeof(head)) < 0) {
 		arena.top = 0;

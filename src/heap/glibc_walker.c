@@ -32,7 +32,6 @@ struct hl_glibc_walker {
 	struct hl_glibc_walker_counts counts;
 	struct hl_run run;
 	struct hl_pages pages;
-	size_t page_run; /* of the window */
 	uint64_t window_start, window_end, window_bytes;
 	uint8_t *window;
 	struct hl_chunk *batch;
@@ -50,43 +49,23 @@ struct hl_glibc_walker {
 	int error;
 };
 
-static uint64_t lower(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 /* ---- the window: present pages in a row ---- */
 
-static const struct hl_page_run *find_page_run(struct hl_glibc_walker *walker, uint64_t address)
-{
-	const struct hl_pages *pages = &walker->pages;
-	size_t at = HL_LOWER_BOUND(i, pages->count, pages->runs[i].end <= address);
-
-	if (at == pages->count || pages->runs[at].start > address)
-		return NULL;
-	walker->page_run = at;
-	return &pages->runs[at];
-}
-
-/* The end of the pages in a row that begin with those of ${run}, which may differ in kind. */
-static uint64_t presence_end(const struct hl_glibc_walker *walker, uint64_t wanted)
-{
-	size_t i = walker->page_run;
-	const struct hl_pages *pages = &walker->pages;
-
-	while (i + 1 < pages->count && pages->runs[i].end < wanted &&
-	       pages->runs[i].end == pages->runs[i + 1].start)
-		i++;
-	return lower(pages->runs[i].end, wanted);
-}
-
-/* Has the window begin at ${address}; -EFAULT when that page is not in memory. */
+/* Has the window begin at ${address}; -EFAULT when that page is not in memory. It ends with the
+ * pages in a row from there on, which may differ in kind. */
 static int window_move(struct hl_glibc_walker *walker, uint64_t address)
 {
+	const struct hl_pages *pages = &walker->pages;
+	uint64_t wanted = address + walker->window_bytes;
+	size_t at = HL_LOWER_BOUND(i, pages->count, pages->runs[i].end <= address);
+
 	walker->window_end = 0;
-	if (!find_page_run(walker, address))
+	if (at == pages->count || pages->runs[at].start > address)
 		return -EFAULT;
-	uint64_t end = presence_end(walker, address + walker->window_bytes);
+	while (at + 1 < pages->count && pages->runs[at].end < wanted &&
+	       pages->runs[at].end == pages->runs[at + 1].start)
+		at++;
+	uint64_t end = pages->runs[at].end < wanted ? pages->runs[at].end : wanted;
 	int r = hl_memory_read(walker->memory, address, walker->window, end - address);
 	if (r < 0)
 		return r;
@@ -199,14 +178,16 @@ static enum step finish(struct hl_glibc_walker *walker, uint64_t size, enum hl_c
 	return STEP_FAILED;
 }
 
-/* Guards: main_arena's are two headers of size 16; a heap's the same with 0 for the second, or that
- * alone. */
+/* Meets what has no size of a chunk: nothing that could be, or guards. main_arena's are two headers
+ * of size 16; a heap's the same with 0 for the second, or that alone. */
 static enum step finish_at_guard(struct hl_glibc_walker *walker, uint64_t head)
 {
 	const struct hl_run *run = &walker->run;
 	uint8_t second[16] = {0};
 	uint64_t size = head & ~HL_CHUNK_FLAGS;
 
+	if ((size && size != GUARD_BYTES) || head & HL_CHUNK_MMAPPED)
+		return STEP_INCONSISTENT;
 	if (size == 0)
 		return run->is_main ? STEP_INCONSISTENT : finish(walker, GUARD_BYTES, HL_CHUNK_OWN);
 	int r = hl_memory_read(walker->memory, walker->at + GUARD_BYTES, second, sizeof(second));
@@ -219,15 +200,6 @@ static enum step finish_at_guard(struct hl_glibc_walker *walker, uint64_t head)
 		guards += GUARD_BYTES; /* the old top was too small to be a chunk */
 	return walker->at + guards > run->end ? STEP_INCONSISTENT
 					      : finish(walker, guards, HL_CHUNK_OWN);
-}
-
-/* What has no size of a chunk: guards, or nothing that could be. */
-static enum step meet_odd(struct hl_glibc_walker *walker, uint64_t head)
-{
-	uint64_t size = head & ~HL_CHUNK_FLAGS;
-	bool is_guard = (size == 0 || size == GUARD_BYTES) && !(head & HL_CHUNK_MMAPPED);
-
-	return is_guard ? finish_at_guard(walker, head) : STEP_INCONSISTENT;
 }
 
 static bool is_keyed(const struct hl_glibc_walker *walker, const uint8_t *header, uint64_t size)
@@ -255,7 +227,7 @@ static enum step step_on(struct hl_glibc_walker *walker)
 		return STEP_FAILED;
 	}
 	if (HL_UNLIKELY(size < HL_CHUNK_MIN || size & 8 || head & HL_CHUNK_MMAPPED))
-		return meet_odd(walker, head);
+		return finish_at_guard(walker, head);
 	if (HL_UNLIKELY(size >= walker->run.end - at))
 		return size == walker->run.end - at && walker->run.top
 			       ? finish(walker, size, HL_CHUNK_TOP)
@@ -316,38 +288,26 @@ static int read_again(struct hl_glibc_walker *walker)
 	return is_stale ? scan_pages(walker) : 0;
 }
 
-/* All chunks that lists know: fastbins, bins, the top. */
-static int collect_known(struct hl_glibc_walker *walker)
-{
-	struct hl_glibc_arena arena;
-
-	walker->has_known = true;
-	if (hl_glibc_state_arena(walker->memory, walker->glibc, walker->run.arena, &arena) < 0)
-		return 0;
-	int r = hl_glibc_state_fastbins(walker->memory, walker->glibc, &arena, &walker->known);
-	return r < 0 ? r
-		     : hl_glibc_state_bins(walker->memory, walker->glibc, &arena, &walker->known);
-}
-
-static uint64_t next_known(const struct hl_glibc_walker *walker, uint64_t from)
-{
-	size_t i = hl_addresses_at(&walker->known, from + HL_CHUNK_MIN);
-	uint64_t next = i < walker->known.count ? walker->known.addresses[i] : UINT64_MAX;
-
-	if (walker->run.top > from && walker->run.top < next)
-		next = walker->run.top;
-	return lower(next, walker->run.end);
-}
-
-/* Reports what fitted, and all from there to the next known chunk as unscanned. */
+/* Reports what fitted, and as unscanned all from there to the next chunk that a list knows: a
+ * fastbin, a bin, the top. */
 static int give_up(struct hl_glibc_walker *walker)
 {
 	uint64_t from = walker->pending ? walker->pending : walker->at;
+	struct hl_addresses *known = &walker->known;
+	struct hl_glibc_arena arena;
 	int r;
 
-	if (!walker->has_known && (r = collect_known(walker)) < 0)
+	if (!walker->has_known &&
+	    hl_glibc_state_arena(walker->memory, walker->glibc, walker->run.arena, &arena) == 0 &&
+	    ((r = hl_glibc_state_fastbins(walker->memory, walker->glibc, &arena, known)) < 0 ||
+	     (r = hl_glibc_state_bins(walker->memory, walker->glibc, &arena, known)) < 0))
 		return r;
-	uint64_t next = next_known(walker, from);
+	walker->has_known = true;
+	size_t i = hl_addresses_at(known, from + HL_CHUNK_MIN);
+	uint64_t next = i < known->count ? known->addresses[i] : UINT64_MAX;
+	if (walker->run.top > from && walker->run.top < next)
+		next = walker->run.top;
+	next = next < walker->run.end ? next : walker->run.end;
 	walker->counts.abandoned++;
 	if (!walker->counts.first_abandoned)
 		walker->counts.first_abandoned = from;

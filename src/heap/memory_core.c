@@ -7,6 +7,7 @@
 #include "heap/memory.h"
 
 #include "base/array.h"
+#include "base/cleanup.h"
 #include "base/search.h"
 #include "heap/extents.h"
 
@@ -75,19 +76,6 @@ static bool is_present(const struct core_memory *core, uint64_t offset)
 	return page[0] != 0 || memcmp(page, page + 1, PAGE_BYTES - 1) != 0;
 }
 
-static int append_page(struct hl_pages *pages, uint64_t start, uint32_t kind)
-{
-	struct hl_page_run *last = pages->count ? &pages->runs[pages->count - 1] : NULL;
-
-	pages->page_count++;
-	if (last && last->end == start && last->kind == kind) {
-		last->end += PAGE_BYTES;
-		return 0;
-	}
-	return HL_ARRAY_APPEND(pages->runs, pages->count, pages->capacity,
-			       (struct hl_page_run){start, start + PAGE_BYTES, kind});
-}
-
 static int scan_part(const struct core_memory *core, const struct core_part *part, uint64_t start,
 		     uint64_t end, struct hl_pages *pages)
 {
@@ -98,8 +86,14 @@ static int scan_part(const struct core_memory *core, const struct core_part *par
 	start = start > part->start ? start : part->start;
 	end = end < part_end ? end : part_end;
 	for (; start + PAGE_BYTES <= end; start += PAGE_BYTES) {
-		if (is_present(core, part->offset + (start - part->start)) &&
-		    append_page(pages, start, kind) < 0)
+		struct hl_page_run *last = pages->count ? &pages->runs[pages->count - 1] : NULL;
+		if (!is_present(core, part->offset + (start - part->start)))
+			continue;
+		pages->page_count++;
+		if (last && last->end == start && last->kind == kind)
+			last->end += PAGE_BYTES;
+		else if (HL_ARRAY_APPEND(pages->runs, pages->count, pages->capacity,
+					 (struct hl_page_run){start, start + PAGE_BYTES, kind}) < 0)
 			return -ENOMEM;
 	}
 	return 0;
@@ -149,7 +143,6 @@ struct core_file {
 };
 
 struct note {
-	uint32_t type;
 	const uint8_t *content;
 	size_t length;
 };
@@ -171,21 +164,11 @@ static int set_path(struct hl_map *map, const char *path)
 	return 0;
 }
 
-static bool begins(const char *text, const char *with)
-{
-	return strncmp(text, with, strlen(with)) == 0;
-}
-
-/* Core files do not say which mappings are shared. */
-static bool is_shared_name(const char *path)
-{
-	return begins(path, "/dev/zero") || begins(path, "/memfd:") || begins(path, "/dev/shm/") ||
-	       begins(path, "/SYSV");
-}
-
 static int name_map(struct hl_maps *maps, const struct core_file *file, uint64_t page_bytes,
 		    const char *path)
 {
+	/* Core files do not say which mappings are shared; these paths are those of shared ones. */
+	static const char *const shared[] = {"/dev/zero", "/memfd:", "/dev/shm/", "/SYSV"};
 	struct hl_map *map = map_at(maps, file->start);
 	const struct hl_map *same = maps->maps;
 
@@ -196,8 +179,9 @@ static int name_map(struct hl_maps *maps, const struct core_file *file, uint64_t
 		;
 	map->inode = (uint64_t)(same - maps->maps) + 1;
 	map->offset = file->page * page_bytes;
-	if (is_shared_name(path))
-		map->flags |= HL_MAP_SHARED;
+	for (size_t i = 0; i < HL_COUNT_OF(shared); i++)
+		if (strncmp(path, shared[i], strlen(shared[i])) == 0)
+			map->flags |= HL_MAP_SHARED;
 	return set_path(map, path);
 }
 
@@ -259,20 +243,8 @@ static int read_process(const struct note *note, struct hl_process_facts *facts)
 	return facts->command[0] ? 0 : -ENOMEM;
 }
 
-static int read_note(const struct note *note, struct hl_maps *maps, struct hl_process_facts *facts)
-{
-	switch (note->type) {
-	case NT_FILE:
-		return read_files(note, maps);
-	case NT_PRSTATUS:
-		return read_thread(note, maps, facts);
-	case NT_PRPSINFO:
-		return read_process(note, facts);
-	default:
-		return 0;
-	}
-}
-
+/* Reads the notes in ${length} bytes at ${bytes}: fills ${facts}, and gives mappings of ${maps} the
+ * names of their files, and of stacks. What is damaged is left out. 0 or -ENOMEM. */
 static int read_notes(const uint8_t *bytes, size_t length, struct hl_maps *maps,
 		      struct hl_process_facts *facts)
 {
@@ -285,9 +257,13 @@ static int read_notes(const uint8_t *bytes, size_t length, struct hl_maps *maps,
 		uint64_t content = ((uint64_t)header.n_descsz + 3) & ~UINT64_C(3);
 		if (sizeof(header) + name + header.n_descsz > length)
 			break;
-		const struct note note = {header.n_type, bytes + sizeof(header) + name,
-					  header.n_descsz};
-		r = read_note(&note, maps, facts);
+		const struct note note = {bytes + sizeof(header) + name, header.n_descsz};
+		if (header.n_type == NT_FILE)
+			r = read_files(&note, maps);
+		else if (header.n_type == NT_PRSTATUS)
+			r = read_thread(&note, maps, facts);
+		else if (header.n_type == NT_PRPSINFO)
+			r = read_process(&note, facts);
 		uint64_t all = sizeof(header) + name + content;
 		all = all < length ? all : length;
 		bytes += all;
@@ -298,36 +274,27 @@ static int read_notes(const uint8_t *bytes, size_t length, struct hl_maps *maps,
 
 /* ---- opening ---- */
 
-static int add_map(struct core_memory *core, const Elf64_Phdr *segment)
+/* A mapping, and what the file has of it: less than all when the file was cut short. */
+static int add_segment(struct core_memory *core, const Elf64_Phdr *segment)
 {
 	struct hl_maps *maps = &core->base.maps;
-	char *path = strdup("");
+	uint64_t length = segment->p_filesz;
 
-	if (!path || HL_ARRAY_RESERVE(maps->maps, maps->capacity, maps->count + 1) < 0) {
-		free(path);
-		return -ENOMEM;
-	}
-	maps->maps[maps->count++] = (struct hl_map){
+	if (!segment->p_memsz || segment->p_vaddr + segment->p_memsz < segment->p_vaddr ||
+	    (maps->count && maps->maps[maps->count - 1].end > segment->p_vaddr))
+		return 0; /* no mapping can be so */
+	struct hl_map map = {
 		.start = segment->p_vaddr,
 		.end = segment->p_vaddr + segment->p_memsz,
 		.flags = (segment->p_flags & PF_R ? HL_MAP_READ : 0u) |
 			 (segment->p_flags & PF_W ? HL_MAP_WRITE : 0u) |
 			 (segment->p_flags & PF_X ? HL_MAP_EXEC : 0u),
-		.path = path,
+		.path = strdup(""),
 	};
-	return 0;
-}
-
-/* A mapping, and what the file has of it: less than all when the file was cut short. */
-static int add_segment(struct core_memory *core, const Elf64_Phdr *segment)
-{
-	uint64_t length = segment->p_filesz, last = core->base.maps.count;
-
-	if (!segment->p_memsz || segment->p_vaddr + segment->p_memsz < segment->p_vaddr ||
-	    (last && core->base.maps.maps[last - 1].end > segment->p_vaddr))
-		return 0; /* no mapping can be so */
-	if (add_map(core, segment) < 0)
+	if (!map.path || HL_ARRAY_APPEND(maps->maps, maps->count, maps->capacity, map) < 0) {
+		free(map.path);
 		return -ENOMEM;
+	}
 	if (length > segment->p_memsz)
 		length = segment->p_memsz;
 	if (segment->p_offset >= core->length)
@@ -336,68 +303,35 @@ static int add_segment(struct core_memory *core, const Elf64_Phdr *segment)
 		length = core->length - segment->p_offset;
 	if (!length)
 		return 0;
-	if (HL_ARRAY_RESERVE(core->parts, core->capacity, core->count + 1) < 0)
-		return -ENOMEM;
-	core->parts[core->count++] =
-		(struct core_part){segment->p_vaddr, length, segment->p_offset};
-	return 0;
+	return HL_ARRAY_APPEND(core->parts, core->count, core->capacity,
+			       (struct core_part){segment->p_vaddr, length, segment->p_offset});
 }
 
-/* More segments than e_phnum can count are counted in the first section header. */
+/* How many segments the file has whole. More than e_phnum can count are counted in the first
+ * section header. */
 static uint64_t segment_count(const struct core_memory *core, const Elf64_Ehdr *header)
 {
+	uint64_t count = header->e_phnum, room;
 	Elf64_Shdr section;
 
-	if (header->e_phnum != PN_XNUM)
-		return header->e_phnum;
-	if (header->e_shoff > core->length - sizeof(section))
+	if (count == PN_XNUM) {
+		if (header->e_shoff > core->length - sizeof(section))
+			return 0;
+		memcpy(&section, core->bytes + header->e_shoff, sizeof(section));
+		count = section.sh_info;
+	}
+	if (header->e_phoff > core->length)
 		return 0;
-	memcpy(&section, core->bytes + header->e_shoff, sizeof(section));
-	return section.sh_info;
-}
-
-/* Segment ${index}; false when the file does not have it. */
-static bool get_segment(const struct core_memory *core, const Elf64_Ehdr *header, uint64_t index,
-			Elf64_Phdr *ret)
-{
-	if (header->e_phoff > core->length ||
-	    index >= (core->length - header->e_phoff) / sizeof(*ret))
-		return false;
-	memcpy(ret, core->bytes + header->e_phoff + index * sizeof(*ret), sizeof(*ret));
-	return true;
-}
-
-static int read_segments(struct core_memory *core, const Elf64_Ehdr *header)
-{
-	uint64_t count = segment_count(core, header);
-	Elf64_Phdr segment;
-	int r = 0;
-
-	for (uint64_t i = 0; i < count && r == 0 && get_segment(core, header, i, &segment); i++)
-		if (segment.p_type == PT_LOAD)
-			r = add_segment(core, &segment);
-	return r;
-}
-
-static int read_all_notes(struct core_memory *core, const Elf64_Ehdr *header,
-			  struct hl_process_facts *facts)
-{
-	uint64_t count = segment_count(core, header);
-	Elf64_Phdr segment;
-	int r = 0;
-
-	for (uint64_t i = 0; i < count && r == 0 && get_segment(core, header, i, &segment); i++)
-		if (segment.p_type == PT_NOTE && segment.p_offset <= core->length &&
-		    segment.p_filesz <= core->length - segment.p_offset)
-			r = read_notes(core->bytes + segment.p_offset, segment.p_filesz,
-				       &core->base.maps, facts);
-	return r;
+	room = (core->length - header->e_phoff) / sizeof(Elf64_Phdr);
+	return count < room ? count : room;
 }
 
 static int read_core(struct core_memory *core, const char *path, struct hl_process_facts *facts,
 		     struct hl_error *err)
 {
 	Elf64_Ehdr header;
+	Elf64_Phdr segment;
+	int r = 0;
 
 	memcpy(&header, core->bytes, sizeof(header));
 	if (memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_type != ET_CORE ||
@@ -405,51 +339,50 @@ static int read_core(struct core_memory *core, const char *path, struct hl_proce
 	    header.e_phentsize != sizeof(Elf64_Phdr))
 		return hl_error_set(err, -EBADMSG, "'%s' is not a core file of an x86-64 program",
 				    path);
-	int r = read_segments(core, &header);
-	if (r == 0)
-		r = read_all_notes(core, &header, facts);
+	uint64_t count = segment_count(core, &header);
+	const uint8_t *segments = core->bytes + header.e_phoff;
+	for (uint64_t i = 0; i < count && r == 0; i++) {
+		memcpy(&segment, segments + i * sizeof(segment), sizeof(segment));
+		if (segment.p_type == PT_LOAD)
+			r = add_segment(core, &segment);
+	}
+	/* Notes name mappings, so they come after all of them. */
+	for (uint64_t i = 0; i < count && r == 0; i++) {
+		memcpy(&segment, segments + i * sizeof(segment), sizeof(segment));
+		if (segment.p_type == PT_NOTE && segment.p_offset <= core->length &&
+		    segment.p_filesz <= core->length - segment.p_offset)
+			r = read_notes(core->bytes + segment.p_offset, segment.p_filesz,
+				       &core->base.maps, facts);
+	}
 	if (r == 0 && !core->base.maps.count)
 		return hl_error_set(err, -EBADMSG, "the core file '%s' holds no memory", path);
 	return r < 0 ? hl_error_set(err, r, "out of memory") : 0;
 }
 
-/* Where the file ${fd} has data, if it has holes, and its file system says so. */
-static int read_holes(struct core_memory *core, int fd)
-{
-	off_t length = (off_t)core->length, start, end = 0;
-
-	while (end < length && (start = lseek(fd, end, SEEK_DATA)) >= 0) {
-		end = lseek(fd, start, SEEK_HOLE);
-		if (end < 0 || (start == 0 && end >= length))
-			break;
-		if (hl_extents_add(&core->data, (uint64_t)start, (uint64_t)end) < 0)
-			return -ENOMEM;
-	}
-	return 0;
-}
-
 static int map_core(struct core_memory *core, const char *path, struct hl_error *err)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	HL_CLOSED int fd = open(path, O_RDONLY | O_CLOEXEC);
 	struct stat status;
 
-	if (fd < 0 || fstat(fd, &status) < 0) {
-		int r = hl_error_set(err, -errno, "cannot open '%s': %s", path, strerror(errno));
-		if (fd >= 0)
-			close(fd);
-		return r;
-	}
+	if (fd < 0 || fstat(fd, &status) < 0)
+		return hl_error_set(err, -errno, "cannot open '%s': %s", path, strerror(errno));
 	core->length = (size_t)status.st_size;
 	void *bytes = S_ISREG(status.st_mode) && core->length >= sizeof(Elf64_Ehdr)
 			      ? mmap(NULL, core->length, PROT_READ, MAP_PRIVATE, fd, 0)
 			      : MAP_FAILED;
-	if (bytes != MAP_FAILED)
-		core->bytes = bytes;
-	int r = core->bytes ? read_holes(core, fd) : -EBADMSG;
-	close(fd);
-	if (r == -ENOMEM)
-		return hl_error_set(err, r, "out of memory");
-	return r < 0 ? hl_error_set(err, r, "'%s' is no core file", path) : 0;
+	if (bytes == MAP_FAILED)
+		return hl_error_set(err, -EBADMSG, "'%s' is no core file", path);
+	core->bytes = bytes;
+	/* Where the file has data, if it has holes, and its file system says so. */
+	for (off_t length = status.st_size, start, end = 0;
+	     end < length && (start = lseek(fd, end, SEEK_DATA)) >= 0;) {
+		end = lseek(fd, start, SEEK_HOLE);
+		if (end < 0 || (start == 0 && end >= length))
+			break;
+		if (hl_extents_add(&core->data, (uint64_t)start, (uint64_t)end) < 0)
+			return hl_error_set(err, -ENOMEM, "out of memory");
+	}
+	return 0;
 }
 
 int hl_memory_core_open(const char *path, struct hl_memory **ret_memory,

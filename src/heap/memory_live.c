@@ -53,26 +53,9 @@ static void live_free(struct hl_memory *memory)
 
 /* ---- mappings ---- */
 
-/* What smaps says of ${map} if it is the recorder's, and never of a file. */
-static const char *flag_of(const struct hl_map *map)
-{
-	if (strcmp(map->path, "/dev/zero") == 0 && map->flags & HL_MAP_SHARED)
-		return " dc";
-	return map->inode ? "---" : " wf";
-}
-
-/* The mapping that begins at ${start}, from *${index} on. */
-static struct hl_map *map_from(struct hl_maps *maps, size_t *index, uint64_t start)
-{
-	while (*index < maps->count && maps->maps[*index].start < start)
-		++*index;
-	return *index < maps->count && maps->maps[*index].start == start ? &maps->maps[*index]
-									 : NULL;
-}
-
 /*
- * The recorder's own memory (recorder/private.h) is not inherited on fork, or wiped: smaps says so
- * of shared mappings of no file, and of private ones.
+ * The recorder's own memory is not inherited on fork, or wiped: smaps says so of shared mappings of
+ * no file, and of private ones.
  */
 static void mark_wiped(const char *text, struct hl_maps *maps)
 {
@@ -81,10 +64,20 @@ static void mark_wiped(const char *text, struct hl_maps *maps)
 
 	for (const char *line = text, *end; (end = strchr(line, '\n')); line = end + 1) {
 		unsigned long long start, map_end;
-		if (sscanf(line, "%llx-%llx ", &start, &map_end) == 2)
-			map = map_from(maps, &index, start);
-		else if (map && strncmp(line, "VmFlags:", 8) == 0 &&
-			 memmem(line, (size_t)(end - line), flag_of(map), 3))
+		if (sscanf(line, "%llx-%llx ", &start, &map_end) == 2) {
+			while (index < maps->count && maps->maps[index].start < start)
+				index++;
+			map = index < maps->count && maps->maps[index].start == start
+				      ? &maps->maps[index]
+				      : NULL;
+			continue;
+		}
+		if (!map || strncmp(line, "VmFlags:", 8) != 0)
+			continue;
+		const char *flag = map->inode ? NULL : " wf";
+		if (strcmp(map->path, "/dev/zero") == 0 && map->flags & HL_MAP_SHARED)
+			flag = " dc";
+		if (flag && memmem(line, (size_t)(end - line), flag, 3))
 			map->flags |= HL_MAP_RECORDER;
 	}
 }
@@ -114,18 +107,6 @@ static int read_maps(pid_t pid, struct hl_maps *ret_maps, struct hl_error *err)
 	return r;
 }
 
-static int refresh_maps(struct live_memory *live, struct hl_error *err)
-{
-	struct hl_maps maps;
-	int r = read_maps(live->pid, &maps, err);
-
-	if (r < 0)
-		return r;
-	hl_maps_release(&live->base.maps);
-	live->base.maps = maps;
-	return 0;
-}
-
 static void live_go_on(struct hl_memory *memory)
 {
 	struct live_memory *live = (struct live_memory *)memory;
@@ -137,11 +118,18 @@ static void live_go_on(struct hl_memory *memory)
 static int live_stop(struct hl_memory *memory, struct hl_error *err)
 {
 	struct live_memory *live = (struct live_memory *)memory;
+	struct hl_maps maps;
 	int r = hl_stop_begin(live->pid, &live->stop, err);
 
-	if (r == 0 && (r = refresh_maps(live, err)) < 0)
+	if (r < 0)
+		return r;
+	if ((r = read_maps(live->pid, &maps, err)) < 0) {
 		live_go_on(memory);
-	return r;
+		return r;
+	}
+	hl_maps_release(&memory->maps);
+	memory->maps = maps;
+	return 0;
 }
 
 static const struct hl_memory_kind live_kind = {live_read, live_scan,  live_open_file,

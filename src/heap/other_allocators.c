@@ -28,20 +28,16 @@ static const struct hl_other_allocator allocators[] = {
 	 "AddressSanitizer: ", "run a build without the sanitizer", false, true},
 };
 
-static bool is_library(const struct hl_other_allocator *allocator, const struct hl_map *map)
-{
-	const char *name = hl_path_basename(map->path);
-
-	return strncmp(name, allocator->library, strlen(allocator->library)) == 0 ||
-	       (allocator->folder && strstr(map->path, allocator->folder));
-}
-
 struct hl_other_found hl_other_allocator_library(const struct hl_maps *maps)
 {
-	for (size_t i = 0; i < maps->count; i++)
+	for (size_t i = 0; i < maps->count; i++) {
+		const char *path = maps->maps[i].path, *name = hl_path_basename(path);
 		for (size_t k = 0; maps->maps[i].inode && k < HL_COUNT_OF(allocators); k++)
-			if (is_library(&allocators[k], &maps->maps[i]))
+			if (strncmp(name, allocators[k].library, strlen(allocators[k].library)) ==
+				    0 ||
+			    (allocators[k].folder && strstr(path, allocators[k].folder)))
 				return (struct hl_other_found){.allocator = &allocators[k]};
+	}
 	return (struct hl_other_found){0};
 }
 

@@ -99,22 +99,15 @@ static bool holds_pools(struct hl_memory *memory, uint64_t start, uint64_t end,
 
 /* ---- all ---- */
 
-/* A file's own pages, or what follows its data without a gap: the .bss, of no file. */
-static bool is_of_file(const struct hl_maps *maps, size_t index)
-{
-	const struct hl_map *map = &maps->maps[index];
-
-	return map->inode || (index && map[-1].inode && map[-1].end == map->start &&
-			      !(map[-1].flags & HL_MAP_SHARED));
-}
-
 static enum hl_anonymous_kind kind_of(struct hl_memory *memory, const struct runtimes *runtimes,
 				      size_t index, uint64_t start, uint64_t end,
 				      const struct hl_pages *pages)
 {
 	const struct hl_map *map = &memory->maps.maps[index];
 
-	if (is_of_file(&memory->maps, index))
+	/* A file's own pages, or what follows its data without a gap: the .bss, of no file. */
+	if (map->inode || (index && map[-1].inode && map[-1].end == map->start &&
+			   !(map[-1].flags & HL_MAP_SHARED)))
 		return HL_ANONYMOUS_VARIABLES;
 	if (map->flags & HL_MAP_EXEC)
 		return HL_ANONYMOUS_CODE;
@@ -202,18 +195,11 @@ static int add_gap(void *context, uint64_t start, uint64_t end)
 	return r;
 }
 
-static void sum_up(struct hl_heap_rss *rss)
-{
-	rss->rss_bytes = rss->live_bytes + rss->cached_bytes + rss->free_bytes +
-			 rss->overhead_bytes + rss->unscanned_bytes + rss->other_allocator_bytes +
-			 rss->recorder_bytes + rss->stack_bytes + rss->file_bytes +
-			 rss->shared_bytes + rss->anonymous_bytes;
-}
-
 int hl_rss_add_others(struct hl_memory *memory, struct hl_heap *heap)
 {
+	struct hl_heap_rss *rss = &heap->rss;
 	struct others others = {
-		.memory = memory, .rss = &heap->rss, .runtimes = find_runtimes(&memory->maps)};
+		.memory = memory, .rss = rss, .runtimes = find_runtimes(&memory->maps)};
 	struct hl_extents extents = {0};
 	int r = hl_extents_of_carriers(&heap->carriers, memory->page_bytes, &extents);
 
@@ -222,7 +208,10 @@ int hl_rss_add_others(struct hl_memory *memory, struct hl_heap *heap)
 		others.is_stack = is_stack(&memory->maps, i);
 		r = hl_extents_gaps(&extents, others.map->start, others.map->end, add_gap, &others);
 	}
-	sum_up(&heap->rss);
+	rss->rss_bytes = rss->live_bytes + rss->cached_bytes + rss->free_bytes +
+			 rss->overhead_bytes + rss->unscanned_bytes + rss->other_allocator_bytes +
+			 rss->recorder_bytes + rss->stack_bytes + rss->file_bytes +
+			 rss->shared_bytes + rss->anonymous_bytes;
 	hl_pages_release(&others.pages);
 	hl_extents_release(&extents);
 	return r;

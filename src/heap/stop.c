@@ -112,11 +112,6 @@ static int interrupt_new(struct hl_stop *stop)
 	return r < 0 ? r : found;
 }
 
-static void forget(struct hl_stop *stop, struct stopped_thread *thread)
-{
-	*thread = stop->threads[--stop->count];
-}
-
 /* Waits for the stop of a thread, which may end instead: 0, -ETIMEDOUT. */
 static int await(struct hl_stop *stop, pid_t tid, uint64_t deadline)
 {
@@ -126,7 +121,7 @@ static int await(struct hl_stop *stop, pid_t tid, uint64_t deadline)
 		pid_t r = waitpid(tid, &status, __WALL | WNOHANG);
 		struct stopped_thread *thread = find_thread(stop, tid);
 		if (r < 0 || (r == tid && !WIFSTOPPED(status))) {
-			forget(stop, thread);
+			*thread = stop->threads[--stop->count];
 			return 0;
 		}
 		if (r == tid) {

@@ -2,10 +2,12 @@
 /* Names addresses: from what is kept of earlier runs, then from the files; see symbols.h. */
 #include "symbols/symbols.h"
 
+#include "base/compiler.h"
 #include "symbols/symbols_cache.h"
 #include "symbols/symbols_file.h"
 
 #include <errno.h>
+#include <libiberty/demangle.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,20 +35,6 @@ static bool shows_known(const struct hl_symbols *symbols)
 	return !symbols->file || (symbols->used_known && known_is_better(symbols));
 }
 
-static int mix_reasons(struct hl_symbols *symbols)
-{
-	char *mixed;
-
-	if (!known_is_better(symbols))
-		return 0;
-	if (asprintf(&mixed,
-		     "names are kept from an earlier run; of addresses that it did not ask for: %s",
-		     hl_symbols_file_reason(symbols->file)) < 0)
-		return -ENOMEM;
-	symbols->mixed_reason = mixed;
-	return 0;
-}
-
 static int open_file(struct hl_symbols *symbols)
 {
 	int r = hl_symbols_file_open(symbols->path, symbols->elsewhere, symbols->build_id,
@@ -54,7 +42,14 @@ static int open_file(struct hl_symbols *symbols)
 
 	if (r == 0 && symbols->cache)
 		r = hl_symbols_cache_meet(symbols->cache, symbols->file);
-	return r < 0 ? r : mix_reasons(symbols);
+	if (r < 0 || !known_is_better(symbols))
+		return r;
+	if (asprintf(&symbols->mixed_reason,
+		     "names are kept from an earlier run; of addresses that it did not ask for: %s",
+		     hl_symbols_file_reason(symbols->file)) >= 0)
+		return 0;
+	symbols->mixed_reason = NULL;
+	return -ENOMEM;
 }
 
 static int open_symbols(struct hl_symbols *symbols, const char *path, const char *elsewhere,
@@ -160,4 +155,37 @@ void hl_symbols_free(struct hl_symbols *symbols)
 	free(symbols->elsewhere);
 	free(symbols->build_id);
 	free(symbols);
+}
+
+/* ---- names as the programmer wrote them ---- */
+
+static char *demangle(const char *name)
+{
+	/* AUTO would also take plain C names for those of older schemes. */
+	if (strncmp(name, "_Z", 2) && strncmp(name, "_R", 2))
+		return NULL;
+	return cplus_demangle(name, DMGL_PARAMS | DMGL_ANSI | DMGL_AUTO);
+}
+
+char *hl_symbols_demangle(const char *name)
+{
+	/* What compilers append to the name of a function that they split or copied. */
+	static const char *const suffixes[] = {
+		".cold", ".constprop.", ".isra.", ".llvm.", ".lto_priv.", ".part.",
+	};
+	size_t length = strlen(name);
+
+	for (size_t i = 0; i < HL_COUNT_OF(suffixes); i++) {
+		const char *suffix = strstr(name, suffixes[i]);
+		if (suffix && suffix != name && (size_t)(suffix - name) < length)
+			length = (size_t)(suffix - name);
+	}
+	if (!name[length])
+		return demangle(name);
+	char *plain = strndup(name, length);
+	char *demangled = plain ? demangle(plain) : NULL;
+	if (!demangled)
+		return plain;
+	free(plain);
+	return demangled;
 }

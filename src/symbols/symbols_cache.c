@@ -4,10 +4,8 @@
 #include "symbols/symbols_cache.h"
 
 #include "base/array.h"
+#include "base/cleanup.h"
 #include "base/search.h"
-#include "symbols/symbols_cache_file.h"
-#include "symbols/symbols_circumstances.h"
-#include "symbols/symbols_store.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -31,61 +29,43 @@ struct hl_symbols_cache {
 
 /* ---- life ---- */
 
-static struct hl_symbols_cache *new_cache(const char *path, const uint8_t *build_id,
-					  size_t build_id_bytes)
-{
-	struct hl_symbols_cache *cache = calloc(1, sizeof(*cache));
-
-	if (!cache)
-		return NULL;
-	cache->path = strdup(path);
-	cache->build_id = malloc(build_id_bytes);
-	if (!cache->path || !cache->build_id) {
-		hl_symbols_cache_free(cache);
-		return NULL;
-	}
-	memcpy(cache->build_id, build_id, build_id_bytes);
-	cache->build_id_bytes = build_id_bytes;
-	return cache;
-}
-
-static int read_known(struct hl_symbols_cache *cache, int directory_fd)
-{
-	int fd = openat(directory_fd, cache->name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-
-	if (fd < 0)
-		return 0;
-	int r = hl_cached_names_read(fd, cache->name, &cache->known);
-	close(fd);
-	cache->is_current = cache->known.circumstances &&
-			    hl_circumstances_are_those_of(cache->known.circumstances, cache->path);
-	return r == -ENOMEM ? r : 0;
-}
-
 int hl_symbols_cache_open(const char *path, const uint8_t *build_id, size_t build_id_bytes,
 			  struct hl_symbols_cache **ret_cache)
 {
 	char name[HL_SYMBOLS_STORE_NAME_MAX];
-	int r = -ENOMEM;
+	int r = 0;
 
 	*ret_cache = NULL;
 	if (path[0] != '/' || !hl_symbols_store_name(build_id, build_id_bytes, name))
 		return 0;
-	int directory_fd = hl_symbols_store_open(false);
+	HL_CLOSED int directory_fd = hl_symbols_store_open(false);
 	if (directory_fd < 0 && directory_fd != -ENOENT)
 		return 0;
-	struct hl_symbols_cache *cache = new_cache(path, build_id, build_id_bytes);
-	if (cache) {
-		memcpy(cache->name, name, sizeof(name));
-		r = directory_fd < 0 ? 0 : read_known(cache, directory_fd);
-	}
-	if (directory_fd >= 0)
-		close(directory_fd);
-	if (r < 0)
+	struct hl_symbols_cache *cache = calloc(1, sizeof(*cache));
+	if (!cache)
+		return -ENOMEM;
+	memcpy(cache->name, name, sizeof(name));
+	cache->path = strdup(path);
+	cache->build_id = malloc(build_id_bytes);
+	if (cache->build_id)
+		memcpy(cache->build_id, build_id, build_id_bytes);
+	cache->build_id_bytes = build_id_bytes;
+	HL_CLOSED int fd = directory_fd < 0
+				   ? -1
+				   : openat(directory_fd, name,
+					    O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (!cache->path || !cache->build_id)
+		r = -ENOMEM;
+	else if (fd >= 0)
+		r = hl_symbols_cache_file_read(fd, name, &cache->known);
+	if (r == -ENOMEM) {
 		hl_symbols_cache_free(cache);
-	else
-		*ret_cache = cache;
-	return r;
+		return r;
+	}
+	cache->is_current = cache->known.circumstances &&
+			    hl_symbols_circumstances_hold(cache->known.circumstances, path);
+	*ret_cache = cache;
+	return 0;
 }
 
 /* ---- what is known ---- */
@@ -140,8 +120,8 @@ int hl_symbols_cache_meet(struct hl_symbols_cache *cache, const struct hl_symbol
 	cache->source = source;
 	cache->reason = strdup(hl_symbols_file_reason(file));
 	cache->circumstances =
-		hl_circumstances_new(cache->path, cache->build_id, cache->build_id_bytes,
-				     hl_symbols_file_debug_link(file));
+		hl_symbols_circumstances_new(cache->path, cache->build_id, cache->build_id_bytes,
+					     hl_symbols_file_debug_link(file));
 	return cache->reason && cache->circumstances ? 0 : -ENOMEM;
 }
 
@@ -199,17 +179,6 @@ static void merge_names(const struct hl_symbols_cache *cache, struct hl_cached_n
 	names->count = kept;
 }
 
-static void write_names(const struct hl_symbols_cache *cache, const struct hl_cached_names *names)
-{
-	int directory_fd = hl_symbols_store_open(true);
-
-	if (directory_fd < 0)
-		return;
-	if (hl_cached_names_write(directory_fd, cache->name, names) == 0)
-		hl_symbols_store_trim(directory_fd, HL_SYMBOLS_STORE_BYTES);
-	close(directory_fd);
-}
-
 static void save(const struct hl_symbols_cache *cache)
 {
 	struct hl_cached_names names = {
@@ -217,15 +186,19 @@ static void save(const struct hl_symbols_cache *cache)
 		.source = cache->source,
 		.reason = cache->reason,
 	};
+	HL_FREED struct hl_cached_address *addresses =
+		calloc(cache->known.count + cache->added_count, sizeof(*addresses));
+	HL_FREED struct hl_symbols_frame *frames =
+		calloc(cache->known.frame_count + cache->frame_count, sizeof(*frames));
+	HL_CLOSED int directory_fd = addresses && frames ? hl_symbols_store_open(true) : -1;
 
-	names.addresses = calloc(cache->known.count + cache->added_count, sizeof(*names.addresses));
-	names.frames = calloc(cache->known.frame_count + cache->frame_count, sizeof(*names.frames));
-	if (names.addresses && names.frames) {
-		merge_names(cache, &names);
-		write_names(cache, &names);
-	}
-	free(names.addresses);
-	free(names.frames);
+	if (directory_fd < 0)
+		return;
+	names.addresses = addresses;
+	names.frames = frames;
+	merge_names(cache, &names);
+	if (hl_symbols_cache_file_write(directory_fd, cache->name, &names) == 0)
+		hl_symbols_store_trim(directory_fd, HL_SYMBOLS_STORE_BYTES);
 }
 
 void hl_symbols_cache_free(struct hl_symbols_cache *cache)
@@ -234,7 +207,7 @@ void hl_symbols_cache_free(struct hl_symbols_cache *cache)
 		return;
 	if (cache->added_count && cache->circumstances)
 		save(cache);
-	hl_cached_names_release(&cache->known);
+	hl_symbols_cache_file_release(&cache->known);
 	json_decref(cache->circumstances);
 	free(cache->reason);
 	free(cache->added);

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What the addresses of one module were named before: kept in one file for each build id, in the
- * directory of symbols_store.h. What DWARF named stays; other names are used only while nothing has
+ * directory of symbols_store.c. What DWARF named stays; other names are used only while nothing has
  * changed that could make them better. docs/format.md describes the file.
  */
 #pragma once
 
 #include "symbols/symbols.h"
 #include "symbols/symbols_file.h"
+
+#include <jansson.h>
 
 struct hl_symbols_cache;
 
@@ -39,3 +41,77 @@ int hl_symbols_cache_add(struct hl_symbols_cache *cache, uint64_t address,
 
 /* Writes the file if something was added; if that fails, nothing is kept. NULL is fine. */
 void hl_symbols_cache_free(struct hl_symbols_cache *cache);
+
+/* ---- symbols_cache_file.c: the file of known names of one module ---- */
+
+struct hl_cached_address {
+	uint64_t address;
+	uint32_t first, count; /* its frames, innermost first */
+	uint32_t by_dwarf;     /* 0 or 1; see hl_symbols_file_find() */
+};
+
+struct hl_cached_names {
+	json_t *circumstances; /* see hl_symbols_circumstances_new() */
+	enum hl_symbols_source source;
+	char *reason;
+	struct hl_cached_address *addresses; /* ascending */
+	struct hl_symbols_frame *frames;
+	size_t count, frame_count;
+	char *texts; /* of frames that were read */
+};
+
+/* Fills zeroed ${names}, to be released; after a failure they are as they were. 0 or a negative
+ * errno. ${name} is for messages that nobody sees. */
+int hl_symbols_cache_file_read(int fd, const char *name, struct hl_cached_names *names);
+
+/* Writes them to the file ${name}, unless another writer is at work. 0 or a negative errno. */
+int hl_symbols_cache_file_write(int directory_fd, const char *name,
+				const struct hl_cached_names *names);
+
+void hl_symbols_cache_file_release(struct hl_cached_names *names);
+
+/* ---- symbols_circumstances.c ---- */
+
+/*
+ * Circumstances are all that the names of a module's addresses depend on besides its build id:
+ * which files were there, and which servers could have been asked. While two descriptions are
+ * equal, looking again would give no better names.
+ *
+ * Describes them for the file ${path}, whose separate debug file would be found by its build id or
+ * by the name ${debug_link} (NULL: none). NULL for want of memory.
+ */
+json_t *hl_symbols_circumstances_new(const char *path, const uint8_t *build_id,
+				     size_t build_id_bytes, const char *debug_link);
+
+/* Whether ${recorded}, read from somewhere, is how the file ${path} would be described now. */
+bool hl_symbols_circumstances_hold(const json_t *recorded, const char *path);
+
+/* ---- symbols_store.c: the directory ---- */
+
+/*
+ * The directory where the names of a module's addresses are kept between runs:
+ * $XDG_CACHE_HOME/heapline/symbols, else $HOME/.cache/heapline/symbols. It is nothing to rely on:
+ * where it cannot be had, nothing is kept. "off" in HL_SYMBOLS_STORE_SWITCH turns it off.
+ */
+#define HL_SYMBOLS_STORE_SWITCH "HEAPLINE_SYMBOL_CACHE"
+
+/* What is kept at most, in all. */
+#define HL_SYMBOLS_STORE_BYTES ((uint64_t)256 << 20)
+
+/* Room for the file name of any build id. */
+#define HL_SYMBOLS_STORE_NAME_MAX 72
+
+/*
+ * Opens the directory, to be closed by the caller; ${create}: makes it where it is missing. A
+ * directory that belongs to another user is not used: what root keeps in a user's home, the user
+ * could not remove, and what a user keeps, root should not trust. A negative errno when there is
+ * none.
+ */
+int hl_symbols_store_open(bool create);
+
+/* The name in it of the file of a module; false for a build id of unusual length. */
+bool hl_symbols_store_name(const uint8_t *build_id, size_t build_id_bytes,
+			   char ret_name[HL_SYMBOLS_STORE_NAME_MAX]);
+
+/* Removes the files that were written longest ago until the rest has at most ${bytes_max}. */
+void hl_symbols_store_trim(int directory_fd, uint64_t bytes_max);

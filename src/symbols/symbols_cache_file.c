@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reads and writes files of known names, and trusts nothing in them; see symbols_cache_file.h. */
-#include "symbols/symbols_cache_file.h"
+/* Reads and writes files of known names, and trusts nothing in them; see symbols_cache.h. */
+#include "symbols/symbols_cache.h"
 
 #include "base/strings.h"
 #include "recording/container.h"
@@ -51,7 +51,7 @@ static const struct hl_columns address_columns = {address_members, HL_COUNT_OF(a
 static const struct hl_columns frame_columns = {frame_members, HL_COUNT_OF(frame_members),
 						sizeof(struct stored_frame), 6 * 4};
 
-void hl_cached_names_release(struct hl_cached_names *names)
+void hl_symbols_cache_file_release(struct hl_cached_names *names)
 {
 	json_decref(names->circumstances);
 	free(names->reason);
@@ -92,39 +92,28 @@ static int add_meta(struct hl_container_writer *writer, const struct hl_cached_n
 	return r;
 }
 
-static int store_frame(struct hl_strings *strings, const struct hl_symbols_frame *frame,
-		       struct stored_frame *ret_stored)
-{
-	struct stored_frame stored = {
-		.function_line = frame->function_line,
-		.line = frame->line,
-		.inlined = frame->inlined,
-	};
-
-	int r = hl_strings_intern(strings, frame->function, &stored.function);
-	if (r == 0)
-		r = hl_strings_intern(strings, frame->function_file, &stored.function_file);
-	if (r == 0)
-		r = hl_strings_intern(strings, frame->file, &stored.file);
-	if (r == 0)
-		*ret_stored = stored;
-	return r;
-}
-
 /* The frames in the order of the addresses. */
 static int store_frames(const struct hl_cached_names *names, struct hl_strings *strings,
 			struct stored_frame *stored, size_t *ret_count)
 {
 	size_t count = 0;
-	int r = 0;
 
 	for (size_t i = 0; i < names->count; i++) {
 		const struct hl_symbols_frame *frames = names->frames + names->addresses[i].first;
-		for (size_t k = 0; r == 0 && k < names->addresses[i].count; k++)
-			r = store_frame(strings, &frames[k], &stored[count++]);
+		for (size_t k = 0; k < names->addresses[i].count; k++) {
+			struct stored_frame *frame = &stored[count++];
+			frame->function_line = frames[k].function_line;
+			frame->line = frames[k].line;
+			frame->inlined = frames[k].inlined;
+			if (hl_strings_intern(strings, frames[k].function, &frame->function) < 0 ||
+			    hl_strings_intern(strings, frames[k].function_file,
+					      &frame->function_file) < 0 ||
+			    hl_strings_intern(strings, frames[k].file, &frame->file) < 0)
+				return -ENOMEM;
+		}
 	}
 	*ret_count = count;
-	return r;
+	return 0;
 }
 
 static int add_texts(struct hl_container_writer *writer, const struct hl_strings *strings)
@@ -164,7 +153,8 @@ static int add_sections(struct hl_container_writer *writer, const struct hl_cach
 	return r;
 }
 
-int hl_cached_names_write(int directory_fd, const char *name, const struct hl_cached_names *names)
+int hl_symbols_cache_file_write(int directory_fd, const char *name,
+				const struct hl_cached_names *names)
 {
 	struct hl_container_writer writer;
 
@@ -314,7 +304,7 @@ static int assign_frames(struct hl_cached_names *names)
 	return used == names->frame_count ? 0 : -EBADMSG;
 }
 
-int hl_cached_names_read(int fd, const char *name, struct hl_cached_names *names)
+int hl_symbols_cache_file_read(int fd, const char *name, struct hl_cached_names *names)
 {
 	struct hl_container container;
 
@@ -329,6 +319,6 @@ int hl_cached_names_read(int fd, const char *name, struct hl_cached_names *names
 	if (r == 0)
 		r = assign_frames(names);
 	if (r < 0)
-		hl_cached_names_release(names);
+		hl_symbols_cache_file_release(names);
 	return r;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Describes circumstances as JSON, which can be kept and compared; see symbols_circumstances.h. */
-#include "symbols/symbols_circumstances.h"
+/* Describes circumstances as JSON, which can be kept and compared; see symbols_cache.h. */
+#include "symbols/symbols_cache.h"
 
 #include "elf/elf.h"
 #include "recording/fields.h"
@@ -100,8 +100,8 @@ static json_t *describe(json_t *files)
 			 hl_text_to_json(servers ? servers : ""), "files", files);
 }
 
-json_t *hl_circumstances_new(const char *path, const uint8_t *build_id, size_t build_id_bytes,
-			     const char *debug_link)
+json_t *hl_symbols_circumstances_new(const char *path, const uint8_t *build_id,
+				     size_t build_id_bytes, const char *debug_link)
 {
 	json_t *object = describe(describe_files(path, build_id, build_id_bytes, debug_link));
 
@@ -122,7 +122,7 @@ static bool is_fresh(const json_t *recorded)
 	       (described_s <= now_s && now_s - described_s < SERVER_ANSWER_S);
 }
 
-bool hl_circumstances_are_those_of(const json_t *recorded, const char *path)
+bool hl_symbols_circumstances_hold(const json_t *recorded, const char *path)
 {
 	const json_t *files = json_object_get(recorded, "files");
 	json_t *now = describe(describe_again(files));

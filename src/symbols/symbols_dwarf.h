@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * DWARF, indexed for lookups of many addresses: each compilation unit, when first met, becomes one
- * sorted array of address segments, each with its innermost function, real or inlined.
+/* What libdw and libdwfl say of one module: the sources of names that symbols_file.c chooses from.
  */
 #pragma once
 
@@ -10,7 +8,61 @@
 #include "base/strings.h"
 
 #include <elfutils/libdw.h>
+#include <elfutils/libdwfl.h>
 
+/* ---- symbols_table.c: function symbols, sorted; and where functions begin, by unwind tables ----
+ */
+
+struct hl_symbols_table {
+	struct hl_symbols_table_entry *entries; /* by address, one for each */
+	size_t count;
+	const unsigned char *unwind_starts; /* .eh_frame_hdr's table: pairs of int32 relative to
+					       unwind_base; belongs to the module */
+	size_t unwind_count;
+	uint64_t unwind_base;
+};
+
+/* Reads the tables of ${module}, whose names stay its property. 0 or -ENOMEM. */
+int hl_symbols_table_init(struct hl_symbols_table *table, Dwfl_Module *module);
+
+void hl_symbols_table_release(struct hl_symbols_table *table);
+
+/* The name of the function at ${address} as it stands in the table (mangled), or NULL. */
+const char *hl_symbols_table_find(const struct hl_symbols_table *table, uint64_t address);
+
+/* Where the function around ${address} begins; ${address} itself when that is not known. */
+uint64_t hl_symbols_table_function_start(const struct hl_symbols_table *table, uint64_t address);
+
+/* ---- symbols_entry.c: what entries of DWARF are called ---- */
+
+/* A function as its entry describes it; texts by number in the strings. */
+struct hl_symbols_entry_function {
+	uint32_t name, file, line;
+	bool has_linkage_name; /* else `name` is without parameters */
+};
+
+/* The entry that ${entry} is an instance of, and that one's, to the end. */
+Dwarf_Die hl_symbols_entry_origin(Dwarf_Die entry);
+
+/* Names the function at ${entry}, an origin. 0 or -ENOMEM. */
+int hl_symbols_entry_function(Dwarf_Die *entry, struct hl_strings *strings,
+			      struct hl_symbols_entry_function *ret_function);
+
+/*
+ * ${path} (NULL: none) of a file of the unit ${root}: line tables may give it relative to where the
+ * unit was compiled. Without memory it stays so.
+ */
+const char *hl_symbols_entry_path(Dwarf_Die *root, struct hl_strings *strings, const char *path);
+
+/* Path number ${number} of the line table of ${root}; "" when there is none. */
+const char *hl_symbols_entry_file(Dwarf_Die *root, struct hl_strings *strings, Dwarf_Word number);
+
+/* ---- symbols_dwarf.c ---- */
+
+/*
+ * DWARF, indexed for lookups of many addresses: each compilation unit, when first met, becomes one
+ * sorted array of address segments, each with its innermost function, real or inlined.
+ */
 struct hl_dwarf;
 
 struct hl_dwarf_frame {
@@ -20,17 +72,17 @@ struct hl_dwarf_frame {
 
 /* Lists the units of ${dwarf}, which must outlive it, as must ${strings}, where names are kept. 0
  * or -ENOMEM. */
-int hl_dwarf_new(Dwarf *dwarf, struct hl_strings *strings, struct hl_dwarf **ret_dwarf);
+int hl_symbols_dwarf_new(Dwarf *dwarf, struct hl_strings *strings, struct hl_dwarf **ret_dwarf);
 
 /*
  * The frames at ${address}, innermost first; ${ret_count} is 0 where DWARF knows no function. The
  * array is valid until the next call. 0 or -ENOMEM.
  */
-int hl_dwarf_find(struct hl_dwarf *dwarf, uint64_t address,
-		  const struct hl_dwarf_frame **ret_frames, size_t *ret_count);
+int hl_symbols_dwarf_find(struct hl_dwarf *dwarf, uint64_t address,
+			  const struct hl_dwarf_frame **ret_frames, size_t *ret_count);
 
 /* Source line of ${address} in ${ret_file} and ${ret_line}; "" and 0 when not known. */
-void hl_dwarf_find_line(struct hl_dwarf *dwarf, uint64_t address, const char **ret_file,
-			uint32_t *ret_line);
+void hl_symbols_dwarf_find_line(struct hl_dwarf *dwarf, uint64_t address, const char **ret_file,
+				uint32_t *ret_line);
 
-void hl_dwarf_free(struct hl_dwarf *dwarf);
+void hl_symbols_dwarf_free(struct hl_dwarf *dwarf);

@@ -11,7 +11,6 @@
 #include "base/strings.h"
 #include "elf/elf.h"
 #include "symbols/symbols_dwarf.h"
-#include "symbols/symbols_table.h"
 
 #include <elfutils/libdwelf.h>
 #include <elfutils/libdwfl.h>
@@ -57,17 +56,6 @@ static const Dwfl_Callbacks callbacks = {
 
 /* ---- finding the file ---- */
 
-static bool has_build_id(Dwfl_Module *module, const uint8_t *build_id, size_t bytes)
-{
-	const unsigned char *bits;
-	GElf_Addr address;
-	uint8_t kept[HL_BUILD_ID_MAX];
-	int found = dwfl_module_build_id(module, &bits, &address);
-
-	return found > 0 && hl_build_id_keep(kept, bits, (size_t)found) == bytes &&
-	       memcmp(kept, build_id, bytes) == 0;
-}
-
 /* Whether ${path} has the fingerprint. A copy of the file has another time. */
 static bool has_print(const char *path, const struct hl_file_print *print, bool is_copy)
 {
@@ -94,7 +82,10 @@ static Dwfl_Module *try_file(struct hl_symbols_file *symbols, const char *path,
 {
 	Dwfl_Module *module = NULL;
 	const char *wrong = NULL;
-	GElf_Addr bias;
+	GElf_Addr bias, address;
+	const unsigned char *bits;
+	uint8_t kept[HL_BUILD_ID_MAX];
+	int found;
 
 	dwfl_report_begin(symbols->dwfl);
 	if (!is_no_file(path))
@@ -107,7 +98,9 @@ static Dwfl_Module *try_file(struct hl_symbols_file *symbols, const char *path,
 	else if (!module || !dwfl_module_getelf(module, &bias))
 		wrong = dwfl_errmsg(-1);
 	else if (wanted->build_id_bytes &&
-		 !has_build_id(module, wanted->build_id, wanted->build_id_bytes))
+		 ((found = dwfl_module_build_id(module, &bits, &address)) <= 0 ||
+		  hl_build_id_keep(kept, bits, (size_t)found) != wanted->build_id_bytes ||
+		  memcmp(kept, wanted->build_id, wanted->build_id_bytes) != 0))
 		wrong = HL_SYMBOLS_CHANGED " (its build id differs)";
 	else if (wanted->print.hash && !has_print(path, &wanted->print, is_copy))
 		wrong = HL_SYMBOLS_CHANGED " (its size, time or contents differ)";
@@ -176,19 +169,13 @@ static void give_reason(struct hl_symbols_file *symbols)
 		snprintf(symbols->reason, sizeof(symbols->reason), "%s", reasons[symbols->source]);
 }
 
-static bool has_units(Dwarf *dwarf)
-{
-	Dwarf_CU *cu;
-
-	return dwarf && dwarf_get_units(dwarf, NULL, &cu, NULL, NULL, NULL, NULL) == 0;
-}
-
 static int read_module(struct hl_symbols_file *symbols, Dwfl_Module *module)
 {
 	Dwarf_Addr bias = 0;
 	GElf_Addr elf_bias;
 	GElf_Word checksum;
 	Dwarf *dwarf = dwfl_module_getdwarf(module, &bias);
+	Dwarf_CU *cu;
 
 	symbols->found = true;
 	symbols->debug_link =
@@ -197,38 +184,27 @@ static int read_module(struct hl_symbols_file *symbols, Dwfl_Module *module)
 	if (r < 0)
 		return r;
 	symbols->source = table_source(module, symbols->table.count);
-	if (!has_units(dwarf))
+	if (!dwarf || dwarf_get_units(dwarf, NULL, &cu, NULL, NULL, NULL, NULL) != 0)
 		return 0;
 	symbols->dwarf_bias = bias;
 	symbols->source = HL_SYMBOLS_DWARF;
-	return hl_dwarf_new(dwarf, &symbols->strings, &symbols->dwarf);
+	return hl_symbols_dwarf_new(dwarf, &symbols->strings, &symbols->dwarf);
 }
 
-static int set_basename(struct hl_symbols_file *symbols, const char *path)
+static int intern(struct hl_symbols_file *symbols, const char *text, const char **ret_text)
 {
 	uint32_t id;
+	int r = hl_strings_intern(&symbols->strings, text, &id);
 
-	int r = hl_strings_intern(&symbols->strings, hl_path_basename(path), &id);
-	if (r < 0)
-		return r;
-	symbols->basename = hl_strings_text(&symbols->strings, id);
-	return 0;
-}
-
-/* ${elsewhere} may be NULL. What was wrong with the file's own path is then no matter. */
-static Dwfl_Module *try_elsewhere(struct hl_symbols_file *symbols, const char *elsewhere,
-				  const struct wanted *wanted)
-{
-	Dwfl_Module *module = elsewhere ? try_file(symbols, elsewhere, wanted, true) : NULL;
-	if (module)
-		symbols->reason[0] = '\0';
-	return module;
+	if (r == 0)
+		*ret_text = hl_strings_text(&symbols->strings, id);
+	return r;
 }
 
 static int open_symbols(struct hl_symbols_file *symbols, const char *path, const char *elsewhere,
 			const struct wanted *wanted)
 {
-	int r = set_basename(symbols, path);
+	int r = intern(symbols, hl_path_basename(path), &symbols->basename);
 	if (r < 0)
 		return r;
 	if (path[0] != '/') {
@@ -239,8 +215,11 @@ static int open_symbols(struct hl_symbols_file *symbols, const char *path, const
 	if (!symbols->dwfl)
 		return -ENOMEM;
 	Dwfl_Module *module = try_file(symbols, path, wanted, false);
-	if (!module)
-		module = try_elsewhere(symbols, elsewhere, wanted);
+	if (!module && elsewhere) {
+		module = try_file(symbols, elsewhere, wanted, true);
+		if (module) /* what was wrong with the file's own path does not matter */
+			symbols->reason[0] = '\0';
+	}
 	if (!module)
 		module = try_debug_file(symbols, wanted);
 	if (!module)
@@ -271,7 +250,7 @@ void hl_symbols_file_free(struct hl_symbols_file *symbols)
 {
 	if (!symbols)
 		return;
-	hl_dwarf_free(symbols->dwarf);
+	hl_symbols_dwarf_free(symbols->dwarf);
 	hl_symbols_table_release(&symbols->table);
 	dwfl_end(symbols->dwfl);
 	hl_strings_release(&symbols->strings);
@@ -300,16 +279,6 @@ const char *hl_symbols_file_debug_link(const struct hl_symbols_file *symbols)
 }
 
 /* ---- lookup ---- */
-
-static int intern(struct hl_symbols_file *symbols, const char *text, const char **ret_text)
-{
-	uint32_t id;
-	int r = hl_strings_intern(&symbols->strings, text, &id);
-
-	if (r == 0)
-		*ret_text = hl_strings_text(&symbols->strings, id);
-	return r;
-}
 
 /* The table's name for ${address}, demangled; or file+0xSTART. */
 static int name_without_dwarf(struct hl_symbols_file *symbols, uint64_t address,
@@ -360,8 +329,8 @@ static int find_without_function(struct hl_symbols_file *symbols, uint64_t addre
 	struct hl_symbols_frame *frame = &symbols->frames[0];
 	*frame = (struct hl_symbols_frame){.function = "", .function_file = "", .file = ""};
 	if (symbols->dwarf)
-		hl_dwarf_find_line(symbols->dwarf, address - symbols->dwarf_bias, &frame->file,
-				   &frame->line);
+		hl_symbols_dwarf_find_line(symbols->dwarf, address - symbols->dwarf_bias,
+					   &frame->file, &frame->line);
 	return name_without_dwarf(symbols, address, &frame->function);
 }
 
@@ -374,7 +343,8 @@ int hl_symbols_file_find(struct hl_symbols_file *symbols, uint64_t address,
 	int r = 0;
 
 	if (symbols->dwarf)
-		r = hl_dwarf_find(symbols->dwarf, address - symbols->dwarf_bias, &frames, &count);
+		r = hl_symbols_dwarf_find(symbols->dwarf, address - symbols->dwarf_bias, &frames,
+					  &count);
 	if (r == 0)
 		r = count ? copy_dwarf_frames(symbols, address, frames, count)
 			  : find_without_function(symbols, address);

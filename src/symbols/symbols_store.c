@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Finds, makes and bounds the directory of known names; see symbols_store.h. */
-#include "symbols/symbols_store.h"
+/* Finds, makes and bounds the directory of known names; see symbols_cache.h. */
+#include "symbols/symbols_cache.h"
 
 #include "base/array.h"
 #include "base/build_id.h"
+#include "base/cleanup.h"
 #include "base/hex.h"
 
 #include <dirent.h>
@@ -17,12 +18,6 @@
 #define SUFFIX ".hls"
 
 /* ---- the directory ---- */
-
-static bool is_switched_off(void)
-{
-	const char *word = getenv(HL_SYMBOLS_STORE_SWITCH);
-	return word && !strcmp(word, "off");
-}
 
 static bool is_ours(int fd)
 {
@@ -73,25 +68,21 @@ static int open_in_cache(const char *cache, bool create)
 	return fd;
 }
 
-/* As the XDG Base Directory Specification has it: a relative path counts for nothing. */
-static int open_cache(bool create)
-{
-	static const char *const in_home[] = {".cache", "heapline", "symbols", NULL};
-	const char *cache = getenv("XDG_CACHE_HOME");
-	const char *home = getenv("HOME");
-
-	if (cache && cache[0] == '/')
-		return open_in_cache(cache, create);
-	if (home && home[0] == '/')
-		return open_path(home, in_home, create);
-	return -ENOENT;
-}
-
 int hl_symbols_store_open(bool create)
 {
-	if (is_switched_off())
+	static const char *const in_home[] = {".cache", "heapline", "symbols", NULL};
+	const char *word = getenv(HL_SYMBOLS_STORE_SWITCH);
+	const char *cache = getenv("XDG_CACHE_HOME");
+	const char *home = getenv("HOME");
+	int fd = -ENOENT;
+
+	if (word && !strcmp(word, "off"))
 		return -ENOENT;
-	int fd = open_cache(create);
+	/* As the XDG Base Directory Specification has it: a relative path counts for nothing. */
+	if (cache && cache[0] == '/')
+		fd = open_in_cache(cache, create);
+	else if (home && home[0] == '/')
+		fd = open_path(home, in_home, create);
 	if (fd >= 0 && !is_ours(fd)) {
 		close(fd);
 		return -EPERM;
@@ -148,25 +139,10 @@ static int list_files(DIR *directory, struct kept_file **files, size_t *ret_coun
 	return 0;
 }
 
-static void remove_oldest(int directory_fd, struct kept_file *files, size_t count,
-			  uint64_t bytes_max)
-{
-	uint64_t bytes = 0;
-
-	for (size_t i = 0; i < count; i++)
-		bytes += files[i].bytes;
-	if (bytes <= bytes_max)
-		return;
-	qsort(files, count, sizeof(*files), oldest_first);
-	for (size_t i = 0; i < count && bytes > bytes_max; i++) {
-		unlinkat(directory_fd, files[i].name, 0);
-		bytes -= files[i].bytes;
-	}
-}
-
 void hl_symbols_store_trim(int directory_fd, uint64_t bytes_max)
 {
-	struct kept_file *files = NULL;
+	HL_FREED struct kept_file *files = NULL;
+	uint64_t bytes = 0;
 	size_t count = 0;
 	int fd = openat(directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *directory = fd < 0 ? NULL : fdopendir(fd);
@@ -176,8 +152,15 @@ void hl_symbols_store_trim(int directory_fd, uint64_t bytes_max)
 			close(fd);
 		return;
 	}
-	if (list_files(directory, &files, &count) == 0)
-		remove_oldest(directory_fd, files, count, bytes_max);
-	free(files);
+	int r = list_files(directory, &files, &count);
 	closedir(directory);
+	for (size_t i = 0; i < count; i++)
+		bytes += files[i].bytes;
+	if (r < 0 || bytes <= bytes_max)
+		return;
+	qsort(files, count, sizeof(*files), oldest_first);
+	for (size_t i = 0; i < count && bytes > bytes_max; i++) {
+		unlinkat(directory_fd, files[i].name, 0);
+		bytes -= files[i].bytes;
+	}
 }

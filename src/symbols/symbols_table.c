@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Sorts what libdwfl collects from .symtab, .dynsym and .gnu_debugdata; see symbols_table.h. */
-#include "symbols/symbols_table.h"
+/* Sorts what libdwfl collects from .symtab, .dynsym and .gnu_debugdata; see symbols_dwarf.h. */
+#include "symbols/symbols_dwarf.h"
 
 #include "base/array.h"
 #include "base/search.h"
@@ -10,32 +10,15 @@
 
 #define OVERLAPS_MAX 8 /* how many symbols before the nearest may enclose an address */
 
-struct hl_symbols_entry {
+struct hl_symbols_table_entry {
 	uint64_t address, size;
 	const char *name;
 	uint32_t rank; /* of names for the same address the lowest is kept */
 };
 
-/* `malloc` rather than `__libc_malloc`; a global name rather than a weak or local alias. */
-static uint32_t rank_of(const GElf_Sym *symbol, const char *name)
-{
-	uint32_t binding = GELF_ST_BIND(symbol->st_info);
-	uint32_t binding_rank = binding == STB_GLOBAL ? 0 : binding == STB_WEAK ? 1 : 2;
-
-	return (uint32_t)strspn(name, "_") * 4 + binding_rank;
-}
-
-static bool is_function(const GElf_Sym *symbol, const char *name)
-{
-	unsigned type = GELF_ST_TYPE(symbol->st_info);
-
-	return name && name[0] && symbol->st_shndx != SHN_UNDEF &&
-	       (type == STT_FUNC || type == STT_GNU_IFUNC);
-}
-
 static int by_address(const void *left, const void *right)
 {
-	const struct hl_symbols_entry *a = left, *b = right;
+	const struct hl_symbols_table_entry *a = left, *b = right;
 
 	if (a->address != b->address)
 		return a->address < b->address ? -1 : 1;
@@ -44,37 +27,35 @@ static int by_address(const void *left, const void *right)
 	return strcmp(a->name, b->name);
 }
 
-static size_t keep_first_of_each_address(struct hl_symbols_entry *entries, size_t count)
-{
-	size_t kept = 0;
-
-	for (size_t i = 0; i < count; i++)
-		if (!kept || entries[kept - 1].address != entries[i].address)
-			entries[kept++] = entries[i];
-	return kept;
-}
-
+/* Of several names for one address one is kept: `malloc` rather than `__libc_malloc`, a global name
+ * rather than a weak or local alias. */
 static int read_symbols(struct hl_symbols_table *table, Dwfl_Module *module)
 {
 	int total = dwfl_module_getsymtab(module);
 	size_t capacity = 0, count = 0;
 
 	for (int i = 1; i < total; i++) {
-		GElf_Sym symbol;
+		GElf_Sym symbol = {0};
 		GElf_Addr address;
 		const char *name =
 			dwfl_module_getsym_info(module, i, &symbol, &address, NULL, NULL, NULL);
-		if (!is_function(&symbol, name))
+		unsigned type = GELF_ST_TYPE(symbol.st_info), bind = GELF_ST_BIND(symbol.st_info);
+		if (!name || !name[0] || symbol.st_shndx == SHN_UNDEF ||
+		    (type != STT_FUNC && type != STT_GNU_IFUNC))
 			continue;
+		uint32_t rank = (uint32_t)strspn(name, "_") * 4 + (bind == STB_GLOBAL ? 0
+								   : bind == STB_WEAK ? 1
+										      : 2);
 		if (HL_ARRAY_APPEND(table->entries, count, capacity,
-				    (struct hl_symbols_entry){address, symbol.st_size, name,
-							      rank_of(&symbol, name)}) < 0)
+				    (struct hl_symbols_table_entry){address, symbol.st_size, name,
+								    rank}) < 0)
 			return -ENOMEM;
 	}
-	if (count) {
+	if (count)
 		qsort(table->entries, count, sizeof(*table->entries), by_address);
-		table->count = keep_first_of_each_address(table->entries, count);
-	}
+	for (size_t i = 0; i < count; i++)
+		if (!i || table->entries[table->count - 1].address != table->entries[i].address)
+			table->entries[table->count++] = table->entries[i];
 	return 0;
 }
 
@@ -127,19 +108,13 @@ void hl_symbols_table_release(struct hl_symbols_table *table)
 	*table = (struct hl_symbols_table){0};
 }
 
-/* How many entries begin at or before ${address}. */
-static size_t count_up_to(const struct hl_symbols_table *table, uint64_t address)
-{
-	return HL_LOWER_BOUND(i, table->count, table->entries[i].address <= address);
-}
-
 const char *hl_symbols_table_find(const struct hl_symbols_table *table, uint64_t address)
 {
-	size_t end = count_up_to(table, address);
+	size_t end = HL_LOWER_BOUND(i, table->count, table->entries[i].address <= address);
 	size_t stop = end > OVERLAPS_MAX ? end - OVERLAPS_MAX : 0;
 
 	for (size_t i = end; i > stop; i--) {
-		const struct hl_symbols_entry *entry = &table->entries[i - 1];
+		const struct hl_symbols_table_entry *entry = &table->entries[i - 1];
 		if (address - entry->address < entry->size)
 			return entry->name;
 	}

@@ -11,7 +11,7 @@
 #include "log/log_reader.h"
 #include "pack/pack_sections.h"
 #include "scratch.h"
-#include "symbols/symbols_cache_file.h"
+#include "symbols/symbols_cache.h"
 
 #include <string.h>
 
@@ -111,14 +111,14 @@ static void read_names(int fd)
 {
 	struct hl_cached_names names = {0};
 
-	if (hl_cached_names_read(fd, "FILE", &names) == 0)
+	if (hl_symbols_cache_file_read(fd, "FILE", &names) == 0)
 		for (size_t i = 0; i < names.count; i++) {
 			const struct hl_cached_address *address = &names.addresses[i];
 			require(address->count && address->first < names.frame_count &&
 				address->count <= names.frame_count - address->first);
 			require(strlen(names.frames[address->first].function) > 0);
 		}
-	hl_cached_names_release(&names);
+	hl_symbols_cache_file_release(&names);
 }
 
 /* Cuts the sections out of the input, and has ${read_file} read a file with them. */

@@ -4,8 +4,6 @@
 
 #include "base/compiler.h"
 #include "fail_allocations.h"
-#include "symbols/symbols_circumstances.h"
-#include "symbols/symbols_store.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -263,10 +261,10 @@ static void a_debuginfod_may_know_more_the_next_day(void **state)
 	build_stripped(lab);
 	setenv("DEBUGINFOD_URLS", "http://127.0.0.1:9/", 1);
 	json_t *circumstances =
-		hl_circumstances_new(lab->library, build_id, sizeof(build_id), "a.debug");
-	assert_true(hl_circumstances_are_those_of(circumstances, lab->library));
+		hl_symbols_circumstances_new(lab->library, build_id, sizeof(build_id), "a.debug");
+	assert_true(hl_symbols_circumstances_hold(circumstances, lab->library));
 	json_object_set_new(circumstances, "described_s", json_integer(time(NULL) - 86400));
-	assert_false(hl_circumstances_are_those_of(circumstances, lab->library));
+	assert_false(hl_symbols_circumstances_hold(circumstances, lab->library));
 	json_decref(circumstances);
 }
 

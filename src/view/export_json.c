@@ -36,23 +36,6 @@ static void put_counters(struct hl_emit *emit, const struct hl_profile_counters 
 	put_number(emit, "slack_bytes", counters->slack_bytes);
 }
 
-static void put_head(struct hl_emit *emit, const struct hl_profile *profile)
-{
-	hl_summary_members(emit, profile, NULL);
-	hl_emit_text(emit, "host", hl_profile_text(profile, profile->host));
-	hl_emit_text(emit, "kernel", hl_profile_text(profile, profile->kernel));
-	hl_emit_text(emit, "tool_version", hl_profile_text(profile, profile->tool_version));
-	hl_emit_array(emit, "known");
-	for (int i = 0; i < HL_VALUE_COUNT * HL_UNIT_COUNT; i++) {
-		int value = i / HL_UNIT_COUNT, unit = i % HL_UNIT_COUNT;
-		char name[32];
-		snprintf(name, sizeof(name), "%s_%s", hl_value_names[value], hl_unit_names[unit]);
-		if (hl_profile_knows(profile, (enum hl_value)value, (enum hl_unit)unit))
-			hl_emit_text(emit, NULL, name);
-	}
-	hl_emit_array_end(emit);
-}
-
 static void put_processes(struct hl_emit *emit, const struct hl_profile *profile)
 {
 	hl_emit_array(emit, "processes");
@@ -215,7 +198,9 @@ int hl_view_json(const struct hl_profile *profile, const struct hl_view_options 
 	if (r < 0)
 		return hl_summary_fail(profile, r, err);
 	hl_emit_begin(emit, "export");
-	put_head(emit, profile);
+	hl_summary_members(emit, profile, NULL);
+	hl_summary_origin(emit, profile);
+	hl_summary_figure_names(emit, "known", profile);
 	put_processes(emit, profile);
 	put_threads(emit, profile);
 	put_modules(emit, profile);

@@ -57,9 +57,7 @@ static void recording_lines(struct hl_emit *emit, const struct hl_profile *profi
 
 static void recording_members(struct hl_emit *emit, const struct hl_profile *profile)
 {
-	hl_emit_text(emit, "host", hl_profile_text(profile, profile->host));
-	hl_emit_text(emit, "kernel", hl_profile_text(profile, profile->kernel));
-	hl_emit_text(emit, "tool_version", hl_profile_text(profile, profile->tool_version));
+	hl_summary_origin(emit, profile);
 	hl_emit_object(emit, "counts");
 	hl_emit_integer(emit, "functions", (int64_t)profile->function_count - 1);
 	hl_emit_integer(emit, "frames", (int64_t)profile->frame_count - 1);

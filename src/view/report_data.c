@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Writes a profile as a page reads it; see report_data.h. */
-#include "view/report_data.h"
+/* Writes a profile as a page reads it; see report.h. */
+#include "view/report.h"
 
+#include "base/cleanup.h"
 #include "view/history_head.h"
-#include "view/report_columns.h"
-#include "view/report_timeline.h"
 #include "view/summary.h"
 
 #include <errno.h>
@@ -60,16 +59,6 @@ static void release(struct report_data *data)
 
 /* ---- what there is to write ---- */
 
-static void collect_figures(struct report_data *data)
-{
-	for (int value = 0; value < HL_VALUE_COUNT; value++)
-		for (int unit = 0; unit < HL_UNIT_COUNT; unit++)
-			if (hl_profile_knows(data->profile, (enum hl_value)value,
-					     (enum hl_unit)unit))
-				data->figures[data->figure_count++] =
-					(struct figure){(enum hl_value)value, (enum hl_unit)unit};
-}
-
 static void collect_text(struct report_data *data, uint32_t id)
 {
 	if (!id || data->text_of[id])
@@ -108,19 +97,6 @@ static int collect_texts(struct report_data *data)
 	return 0;
 }
 
-static bool has_figures(const struct hl_profile_counters *counters)
-{
-	static const struct hl_profile_counters none;
-	return memcmp(counters, &none, sizeof(none)) != 0;
-}
-
-/* Sets ${is_leaf} of the nodes that have no figure of the whole, but of some moment. */
-static void find_leaves_over_time(const struct hl_report_history *history, uint32_t *is_leaf)
-{
-	for (size_t i = 0; history && i < history->change_count; i++)
-		is_leaf[history->changes[i].node] = 1;
-}
-
 static int collect_leaves(struct report_data *data)
 {
 	const struct hl_profile *profile = data->profile;
@@ -129,10 +105,12 @@ static int collect_leaves(struct report_data *data)
 	data->leaf_of = calloc(profile->node_count, sizeof(*data->leaf_of));
 	if (!data->leaves || !data->leaf_of)
 		return -ENOMEM;
-	find_leaves_over_time(data->history, data->leaf_of);
+	/* Nodes that have no figure of the whole, but of some moment. */
+	for (size_t i = 0; data->history && i < data->history->change_count; i++)
+		data->leaf_of[data->history->changes[i].node] = 1;
 	for (uint32_t i = 0; i < profile->node_count; i++) {
-		if (!data->leaf_of[i] && !has_figures(&profile->counters[i]) &&
-		    !(profile->base && has_figures(&profile->base[i])))
+		if (!data->leaf_of[i] && !hl_profile_counters_any(&profile->counters[i]) &&
+		    !(profile->base && hl_profile_counters_any(&profile->base[i])))
 			continue;
 		data->leaf_of[i] = (uint32_t)data->leaf_count;
 		data->leaves[data->leaf_count++] = i;
@@ -207,15 +185,6 @@ static int collect_threads(struct report_data *data)
 	return 0;
 }
 
-static int collect(struct report_data *data)
-{
-	collect_figures(data);
-	int r = collect_texts(data);
-	if (r == 0)
-		r = collect_leaves(data);
-	return r < 0 ? r : collect_threads(data);
-}
-
 /* ---- the object ---- */
 
 static void write_warnings(struct hl_emit *lines, const struct report_data *data)
@@ -231,7 +200,8 @@ static void write_warnings(struct hl_emit *lines, const struct report_data *data
 static int write_notes(struct hl_emit *emit, const struct report_data *data)
 {
 	struct hl_emit *lines;
-	char *text = NULL, *rest;
+	HL_FREED char *text = NULL;
+	char *rest;
 	size_t size;
 	FILE *out = open_memstream(&text, &size);
 
@@ -249,7 +219,6 @@ static int write_notes(struct hl_emit *emit, const struct report_data *data)
 	for (char *line; r == 0 && (line = strsep(&rest, "\n")) && *line;)
 		hl_emit_text(emit, NULL, line);
 	hl_emit_array_end(emit);
-	free(text);
 	return r;
 }
 
@@ -284,25 +253,10 @@ static int write_summary(struct hl_emit *emit, const struct report_data *data,
 
 	hl_emit_begin(emit, "report");
 	hl_summary_members(emit, profile, options);
-	hl_emit_text(emit, "host", hl_profile_text(profile, profile->host));
-	hl_emit_text(emit, "kernel", hl_profile_text(profile, profile->kernel));
-	hl_emit_text(emit, "tool_version", hl_profile_text(profile, profile->tool_version));
+	hl_summary_origin(emit, profile);
 	hl_emit_text(emit, "filter", hl_profile_text(profile, profile->filter));
 	write_modules(emit, profile);
 	return write_notes(emit, data);
-}
-
-static void write_figure_names(struct hl_emit *emit, const struct report_data *data)
-{
-	char name[32];
-
-	hl_emit_array(emit, "figures");
-	for (size_t i = 0; i < data->figure_count; i++) {
-		snprintf(name, sizeof(name), "%s_%s", hl_value_names[data->figures[i].value],
-			 hl_unit_names[data->figures[i].unit]);
-		hl_emit_text(emit, NULL, name);
-	}
-	hl_emit_array_end(emit);
 }
 
 static void write_threads(struct hl_emit *emit, const struct report_data *data)
@@ -339,7 +293,7 @@ static int write_object(const struct report_data *data, const struct hl_view_opt
 	if (r < 0)
 		return r;
 	r = write_summary(emit, data, options);
-	write_figure_names(emit, data);
+	hl_summary_figure_names(emit, "figures", data->profile);
 	write_threads(emit, data);
 	write_texts(emit, data);
 	hl_emit_integer(emit, "functions", (int64_t)data->profile->function_count);
@@ -447,21 +401,32 @@ static void put_columns(const struct report_data *data, FILE *out)
 int hl_report_data_write(const struct hl_profile *profile, const struct hl_report_history *history,
 			 const struct hl_view_options *options, FILE *out)
 {
-	struct report_data data = {.profile = profile, .history = history};
+	HL_CLEANUP(release) struct report_data data = {.profile = profile, .history = history};
 
-	int r = collect(&data);
-	if (r == 0)
-		r = write_object(&data, options, out);
-	if (r == 0) {
-		putc('\0', out);
-		put_columns(&data, out);
-	}
-	release(&data);
-	return r;
+	for (int value = 0; value < HL_VALUE_COUNT; value++)
+		for (int unit = 0; unit < HL_UNIT_COUNT; unit++)
+			if (hl_profile_knows(profile, (enum hl_value)value, (enum hl_unit)unit))
+				data.figures[data.figure_count++] =
+					(struct figure){(enum hl_value)value, (enum hl_unit)unit};
+	int r = collect_texts(&data);
+	if (r < 0)
+		return r;
+	r = collect_leaves(&data);
+	if (r < 0)
+		return r;
+	r = collect_threads(&data);
+	if (r < 0)
+		return r;
+	r = write_object(&data, options, out);
+	if (r < 0)
+		return r;
+	putc('\0', out);
+	put_columns(&data, out);
+	return 0;
 }
 
-int hl_report_data_summary(const struct hl_profile *profile, const struct hl_view_options *options,
-			   FILE *out)
+int hl_report_data_write_summary(const struct hl_profile *profile,
+				 const struct hl_view_options *options, FILE *out)
 {
 	const struct report_data data = {.profile = profile};
 	struct hl_emit *emit;

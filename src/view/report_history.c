@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Condenses a timeline to points and moments, and reads what was in use at these; see
- * report_history.h. The log is read from its beginning to its end on one thread, so that what
+ * report.h. The log is read from its beginning to its end on one thread, so that what
  * changed between two moments is all that has to be kept.
  */
-#include "view/report_history.h"
+#include "view/report.h"
 
 #include "base/array.h"
 #include "profile/history_names.h"

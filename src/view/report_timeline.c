@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Writes a timeline as a page reads it; see report_timeline.h. */
-#include "view/report_timeline.h"
-
-#include "view/report_columns.h"
+/* Writes a timeline as a page reads it; see report.h. */
+#include "view/report.h"
 
 /* ---- the object ---- */
 

@@ -153,6 +153,29 @@ void hl_summary_members(struct hl_emit *emit, const struct hl_profile *profile,
 	lost_member(emit, profile);
 }
 
+void hl_summary_origin(struct hl_emit *emit, const struct hl_profile *profile)
+{
+	hl_emit_text(emit, "host", hl_profile_text(profile, profile->host));
+	hl_emit_text(emit, "kernel", hl_profile_text(profile, profile->kernel));
+	hl_emit_text(emit, "tool_version", hl_profile_text(profile, profile->tool_version));
+}
+
+void hl_summary_figure_names(struct hl_emit *emit, const char *key,
+			     const struct hl_profile *profile)
+{
+	char name[32];
+
+	hl_emit_array(emit, key);
+	for (int value = 0; value < HL_VALUE_COUNT; value++)
+		for (int unit = 0; unit < HL_UNIT_COUNT; unit++) {
+			snprintf(name, sizeof(name), "%s_%s", hl_value_names[value],
+				 hl_unit_names[unit]);
+			if (hl_profile_knows(profile, (enum hl_value)value, (enum hl_unit)unit))
+				hl_emit_text(emit, NULL, name);
+		}
+	hl_emit_array_end(emit);
+}
+
 /* ---- text ---- */
 
 /* What is measured in other units than those below is counted. */

@@ -28,6 +28,13 @@ int hl_summary_end(struct hl_emit *emit, const struct hl_profile *profile);
 void hl_summary_members(struct hl_emit *emit, const struct hl_profile *profile,
 			const struct hl_view_options *options);
 
+/* JSON members host, kernel, tool_version: where and with what ${profile} was recorded. */
+void hl_summary_origin(struct hl_emit *emit, const struct hl_profile *profile);
+
+/* A JSON array ${key} of the figures that are known: "inuse_bytes", ... */
+void hl_summary_figure_names(struct hl_emit *emit, const char *key,
+			     const struct hl_profile *profile);
+
 #define HL_SUMMARY_FIGURE_MAX 96 /* room for either of the texts below */
 
 /* What ${figure} is of, "rss growth", and its ${value}: "1,234 pages". */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// Reads the columns of numbers that stand after the summary; see src/view/report_data.h.
+// Reads the columns of numbers that stand after the summary; see src/view/report.h.
 
 const MORE = 0x80;
 

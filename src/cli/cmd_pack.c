@@ -143,7 +143,7 @@ static int pack(struct packing *packing, struct hl_error *err)
 				 path);
 	if (r < 0)
 		return r;
-	hl_symbols_advise(packing->profile, HL_DPKG_DIRECTORY); /* or goes without advice */
+	hl_symbols_advice_add(packing->profile, HL_DPKG_DIRECTORY); /* or goes without advice */
 	hl_terminal_progress_phase(&packing->progress, "writing");
 	return hl_write_packed(packing->profile, packing->has_log ? &packing->source.log : NULL,
 			       packing->output, err);

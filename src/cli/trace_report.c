@@ -189,7 +189,7 @@ static int show(const struct hl_trace_output *output, const struct hl_recording 
 	int r = load(output, recording, &profile, err);
 	if (r < 0)
 		return r;
-	hl_symbols_advise(profile, HL_DPKG_DIRECTORY); /* or goes without advice */
+	hl_symbols_advice_add(profile, HL_DPKG_DIRECTORY); /* or goes without advice */
 	r = hl_view_choose_value(profile, output->folded, &options, err);
 	if (r == 0 && output->repeated && !hl_view_parse_output().json)
 		put_interval(recording, stdout);

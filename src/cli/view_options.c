@@ -322,7 +322,7 @@ static int value_not_known(const struct hl_profile *profile, const struct hl_vie
 int hl_view_choose_value(const struct hl_profile *profile, bool flame,
 			 struct hl_view_options *options, struct hl_error *err)
 {
-	const struct hl_trace_kind *kind = hl_profile_trace_kind(profile);
+	const struct hl_trace_kind *kind = hl_trace_kind_of_profile(profile);
 	bool counts_pages = flame && kind && hl_trace_kind_counts_pages(kind);
 
 	options->value_reason = value < 0 ? reason_for_inuse(profile) : NULL;

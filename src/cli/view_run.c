@@ -7,7 +7,7 @@
 #include "cli/view_format.h"
 #include "cli/view_parse.h"
 #include "open/open.h"
-#include "profile/join.h"
+#include "profile/profile_join.h"
 #include "profile/symbols_advice.h"
 #include "view/format.h"
 
@@ -131,7 +131,7 @@ static int open_operands(const struct hl_view_command *command, const struct ope
 		r = open_filtered(operands->paths[0], selection, &operands->filter, ret_profile,
 				  err);
 	if (r == 0 && command->advises)
-		hl_symbols_advise(*ret_profile, HL_DPKG_DIRECTORY); /* or goes without advice */
+		hl_symbols_advice_add(*ret_profile, HL_DPKG_DIRECTORY); /* or goes without advice */
 	return r;
 }
 

@@ -3,6 +3,7 @@
 #include "profile/calltree.h"
 
 #include "base/array.h"
+#include "base/cleanup.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -51,11 +52,6 @@ static uint32_t hash_line(const struct hl_profile *profile, uint32_t frame, uint
 
 /* ---- groups ---- */
 
-static uint32_t name_of(const struct hl_profile *profile, uint32_t frame)
-{
-	return profile->functions[profile->frames[frame].function].name;
-}
-
 static int add_group(struct merging *merging, struct group group, uint32_t *ret_id)
 {
 	if (merging->count >= UINT32_MAX ||
@@ -70,7 +66,11 @@ static int add_group(struct merging *merging, struct group group, uint32_t *ret_
 static int intern_group(struct merging *merging, uint32_t parent, uint32_t frame, uint32_t *ret_id)
 {
 	const struct hl_profile *profile = merging->profile;
-	struct group group = {.parent = parent, .name = name_of(profile, frame), .frame = frame};
+	struct group group = {
+		.parent = parent,
+		.name = profile->functions[profile->frames[frame].function].name,
+		.frame = frame,
+	};
 	uint32_t hash = hl_hash_pair(group.name, parent), at, id;
 
 	if (merging->by_line)
@@ -149,23 +149,24 @@ static int add_to_line(struct lines *lines, const struct hl_profile *profile, st
 	return r;
 }
 
-/* Each group with calls from several lines gets the frame of the heaviest of them. ${sums} has room
- * for a number for each node, ${heaviest} one for each group. */
+/* Gives each group with calls from several lines the frame of the heaviest of them. */
 static int choose_lines(struct merging *merging, enum hl_value value, enum hl_unit unit,
-			int64_t *sums, int64_t *heaviest, struct lines *lines)
+			struct lines *lines)
 {
 	const struct hl_profile *profile = merging->profile;
-	int r = 0;
+	HL_FREED int64_t *sums = calloc(profile->node_count, sizeof(*sums));
+	HL_FREED int64_t *heaviest = calloc(merging->count, sizeof(*heaviest)); /* by group */
 
+	if (!sums || !heaviest)
+		return -ENOMEM;
 	for (size_t i = profile->node_count; i-- > 1;) {
 		uint32_t group = merging->group_of[i];
 		sums[i] += hl_profile_figure(&profile->counters[i], value, unit);
 		sums[profile->nodes[i].parent] += sums[i];
-		if (merging->groups[group].several_lines)
-			r = add_to_line(lines, profile,
-					(struct line){group, profile->nodes[i].frame, sums[i]});
-		if (r < 0)
-			return r;
+		if (merging->groups[group].several_lines &&
+		    add_to_line(lines, profile,
+				(struct line){group, profile->nodes[i].frame, sums[i]}) < 0)
+			return -ENOMEM;
 	}
 	for (size_t i = 0; i < lines->count; i++) /* but those without any do not count */
 		merging->groups[lines->lines[i].group].several_lines = false;
@@ -182,25 +183,22 @@ static int choose_lines(struct merging *merging, enum hl_value value, enum hl_un
 	return 0;
 }
 
-static int choose_all_lines(struct merging *merging, enum hl_value value, enum hl_unit unit)
-{
-	int64_t *sums = calloc(merging->profile->node_count, sizeof(*sums));
-	int64_t *heaviest = calloc(merging->count, sizeof(*heaviest));
-	struct lines lines = {0};
-	int r = sums && heaviest ? choose_lines(merging, value, unit, sums, heaviest, &lines)
-				 : -ENOMEM;
-
-	free(sums);
-	free(heaviest);
-	free(lines.lines);
-	hl_index_release(&lines.index);
-	return r;
-}
-
-static int choose_heaviest_nodes(struct merging *merging, enum hl_value value, enum hl_unit unit)
+static int merge(struct merging *merging, enum hl_value value, enum hl_unit unit)
 {
 	const struct hl_profile *profile = merging->profile;
+	struct lines lines = {0};
 
+	merging->group_of = calloc(profile->node_count, sizeof(*merging->group_of));
+	if (!merging->group_of || begin_merging(merging, profile->node_count) < 0)
+		return -ENOMEM;
+	add_figures(merging, 0, value, unit);
+	for (uint32_t i = 1; i < profile->node_count; i++) {
+		const struct hl_profile_node *node = &profile->nodes[i];
+		if (intern_group(merging, merging->group_of[node->parent], node->frame,
+				 &merging->group_of[i]) < 0)
+			return -ENOMEM;
+		add_figures(merging, i, value, unit);
+	}
 	merging->heaviest = calloc(merging->count, sizeof(*merging->heaviest));
 	if (!merging->heaviest)
 		return -ENOMEM;
@@ -211,27 +209,12 @@ static int choose_heaviest_nodes(struct merging *merging, enum hl_value value, e
 			    hl_profile_figure(&profile->counters[*heaviest], value, unit))
 			*heaviest = i;
 	}
-	return 0;
-}
-
-static int merge(struct merging *merging, enum hl_value value, enum hl_unit unit)
-{
-	const struct hl_profile *profile = merging->profile;
-	uint32_t *group_of = calloc(profile->node_count, sizeof(*group_of));
-	int r = group_of ? begin_merging(merging, profile->node_count) : -ENOMEM;
-
-	merging->group_of = group_of;
-	if (r == 0)
-		add_figures(merging, 0, value, unit);
-	for (uint32_t i = 1; r == 0 && i < profile->node_count; i++) {
-		const struct hl_profile_node *node = &profile->nodes[i];
-		r = intern_group(merging, group_of[node->parent], node->frame, &group_of[i]);
-		if (r == 0)
-			add_figures(merging, i, value, unit);
-	}
-	if (r == 0)
-		r = choose_heaviest_nodes(merging, value, unit);
-	return r == 0 && !merging->by_line ? choose_all_lines(merging, value, unit) : r;
+	if (merging->by_line)
+		return 0;
+	int r = choose_lines(merging, value, unit, &lines);
+	free(lines.lines);
+	hl_index_release(&lines.index);
+	return r;
 }
 
 /* ---- groups, reversed ---- */
@@ -293,38 +276,34 @@ static int heavier_first(const void *left, const void *right, void *context)
 
 static int climb_all(struct merging *merging, const struct merging *upright)
 {
-	struct climber *climbers = calloc(upright->count, sizeof(*climbers));
+	HL_FREED struct climber *climbers = calloc(upright->count, sizeof(*climbers));
 	size_t count = 0;
-	int r = climbers ? 0 : -ENOMEM;
+	int r = 0;
 
-	for (uint32_t i = 1; r == 0 && i < upright->count; i++) {
+	if (!climbers)
+		return -ENOMEM;
+	for (uint32_t i = 1; i < upright->count; i++) {
 		const struct group *group = &upright->groups[i];
 		if (group->self || group->base || group->other)
 			climbers[count++] = (struct climber){.leaf = i, .at = i};
 	}
 	/* A group's frame is that of the first stack to reach it. */
-	if (r == 0)
-		qsort_r(climbers, count, sizeof(*climbers), heavier_first, (void *)upright);
+	qsort_r(climbers, count, sizeof(*climbers), heavier_first, (void *)upright);
 	while (r == 0 && count)
 		r = climb(merging, upright, climbers, &count);
-	free(climbers);
 	return r;
 }
 
 /* Merged from the root first, far fewer stacks are left to follow than the profile has nodes. */
 static int merge_reversed(struct merging *merging, enum hl_value value, enum hl_unit unit)
 {
+	HL_CLEANUP(release_merging)
 	struct merging upright = {.profile = merging->profile, .by_line = true};
 
-	int r = merge(&upright, value, unit);
-	if (r == 0)
-		r = begin_merging(merging, 1);
-	if (r == 0) {
-		arrive(merging, &upright, &(struct climber){0}); /* what has no stack */
-		r = climb_all(merging, &upright);
-	}
-	release_merging(&upright);
-	return r;
+	if (merge(&upright, value, unit) < 0 || begin_merging(merging, 1) < 0)
+		return -ENOMEM;
+	arrive(merging, &upright, &(struct climber){0}); /* what has no stack */
+	return climb_all(merging, &upright);
 }
 
 /* ---- order ---- */
@@ -339,17 +318,16 @@ static int by_text(const void *left, const void *right)
 	return strcmp(((const struct ranked *)left)->text, ((const struct ranked *)right)->text);
 }
 
-/* The place of each function's name in order, by string id. Sorting groups by number is cheap. */
+/* The place of each function's name in order, by string id, to be freed in any case. Sorting groups
+ * by number is cheap. */
 static int rank_names(const struct hl_profile *profile, uint32_t **ret_ranks)
 {
-	struct ranked *names = calloc(profile->function_count, sizeof(*names));
+	HL_FREED struct ranked *names = calloc(profile->function_count, sizeof(*names));
 	uint32_t *ranks = calloc(profile->strings.count + 1, sizeof(*ranks));
 
-	if (!names || !ranks) {
-		free(names);
-		free(ranks);
+	*ret_ranks = ranks;
+	if (!names || !ranks)
 		return -ENOMEM;
-	}
 	for (size_t i = 0; i < profile->function_count; i++) {
 		uint32_t id = profile->functions[i].name;
 		names[i] = (struct ranked){hl_profile_text(profile, id), id};
@@ -357,8 +335,6 @@ static int rank_names(const struct hl_profile *profile, uint32_t **ret_ranks)
 	qsort(names, profile->function_count, sizeof(*names), by_text);
 	for (size_t i = 0; i < profile->function_count; i++)
 		ranks[names[i].id] = (uint32_t)i;
-	free(names);
-	*ret_ranks = ranks;
 	return 0;
 }
 
@@ -388,24 +364,20 @@ static void sort_pass(const struct merging *merging, const uint32_t *ranks, size
 static int sort_groups(const struct merging *merging, uint32_t **ret_order)
 {
 	size_t functions = merging->profile->function_count, count = merging->count;
-	uint32_t *order = calloc(count, sizeof(*order)), *by_name = calloc(count, sizeof(*by_name));
-	uint32_t *starts = calloc((functions > count ? functions : count) + 1, sizeof(*starts));
-	uint32_t *ranks = NULL;
-	int r = order && by_name && starts ? rank_names(merging->profile, &ranks) : -ENOMEM;
+	HL_FREED uint32_t *order = calloc(count, sizeof(*order));
+	HL_FREED uint32_t *by_name = calloc(count, sizeof(*by_name));
+	HL_FREED uint32_t *starts =
+		calloc((functions > count ? functions : count) + 1, sizeof(*starts));
+	HL_FREED uint32_t *ranks = NULL;
 
-	if (r == 0) {
-		for (uint32_t i = 1; i < count; i++)
-			order[i - 1] = i;
-		sort_pass(merging, ranks, functions, order, by_name, starts);
-		sort_pass(merging, NULL, count, by_name, order, starts);
-		*ret_order = order;
-		order = NULL;
-	}
-	free(order);
-	free(by_name);
-	free(starts);
-	free(ranks);
-	return r;
+	if (!order || !by_name || !starts || rank_names(merging->profile, &ranks) < 0)
+		return -ENOMEM;
+	for (uint32_t i = 1; i < count; i++)
+		order[i - 1] = i;
+	sort_pass(merging, ranks, functions, order, by_name, starts);
+	sort_pass(merging, NULL, count, by_name, order, starts);
+	*ret_order = HL_TAKE(order);
+	return 0;
 }
 
 /* ---- layout ---- */
@@ -417,13 +389,12 @@ struct layout {
 	uint32_t *final_ids; /* by group */
 };
 
-static void measure_subtrees(const struct merging *merging, uint32_t *sizes)
+static void release_layout(struct layout *layout)
 {
-	for (size_t i = merging->count; i-- > 0;) {
-		sizes[i] += 1;
-		if (i)
-			sizes[merging->groups[i].parent] += sizes[i];
-	}
+	free(layout->order);
+	free(layout->sizes);
+	free(layout->next_free);
+	free(layout->final_ids);
 }
 
 static void place_group(struct hl_calltree *tree, const struct merging *merging,
@@ -452,6 +423,11 @@ static void place_group(struct hl_calltree *tree, const struct merging *merging,
 static void lay_out(struct hl_calltree *tree, const struct merging *merging,
 		    const struct layout *layout)
 {
+	for (size_t i = merging->count; i-- > 0;) {
+		layout->sizes[i] += 1;
+		if (i)
+			layout->sizes[merging->groups[i].parent] += layout->sizes[i];
+	}
 	place_group(tree, merging, layout, 0);
 	for (size_t i = 0; i + 1 < merging->count; i++) {
 		uint32_t id = layout->order[i], parent = merging->groups[id].parent;
@@ -459,10 +435,6 @@ static void lay_out(struct hl_calltree *tree, const struct merging *merging,
 		layout->next_free[parent] += layout->sizes[id];
 		place_group(tree, merging, layout, id);
 	}
-}
-
-static void sum_up(struct hl_calltree *tree)
-{
 	for (size_t i = tree->count; i-- > 1;) {
 		struct hl_calltree_node *node = &tree->nodes[i],
 					*parent = &tree->nodes[node->parent];
@@ -474,48 +446,33 @@ static void sum_up(struct hl_calltree *tree)
 	}
 }
 
-/* Turns merging->group_of into the tree's node_of, and has the heaviest nodes by its nodes. */
-static void hand_over_nodes(struct hl_calltree *tree, struct merging *merging,
-			    const uint32_t *final_ids)
-{
-	if (!merging->group_of)
-		return;
-	for (size_t i = 0; i < merging->count; i++)
-		tree->heaviest[final_ids[i]] = merging->heaviest[i];
-	for (size_t i = 0; i < merging->profile->node_count; i++)
-		merging->group_of[i] = final_ids[merging->group_of[i]];
-	tree->node_of = merging->group_of;
-	merging->group_of = NULL;
-}
-
 static int arrange(struct hl_calltree *tree, struct merging *merging)
 {
 	size_t count = merging->count;
+	HL_CLEANUP(release_layout)
 	struct layout layout = {
 		.sizes = calloc(count, sizeof(*layout.sizes)),
 		.next_free = calloc(count, sizeof(*layout.next_free)),
 		.final_ids = calloc(count, sizeof(*layout.final_ids)),
 	};
-	int r = -ENOMEM;
 
 	tree->nodes = calloc(count, sizeof(*tree->nodes));
-	if (merging->group_of)
-		tree->heaviest = calloc(count, sizeof(*tree->heaviest));
-	if (layout.sizes && layout.next_free && layout.final_ids && tree->nodes &&
-	    (tree->heaviest || !merging->group_of))
-		r = sort_groups(merging, &layout.order);
-	if (r == 0) {
-		tree->count = count;
-		measure_subtrees(merging, layout.sizes);
-		lay_out(tree, merging, &layout);
-		sum_up(tree);
-		hand_over_nodes(tree, merging, layout.final_ids);
-	}
-	free(layout.order);
-	free(layout.sizes);
-	free(layout.next_free);
-	free(layout.final_ids);
-	return r;
+	if (!layout.sizes || !layout.next_free || !layout.final_ids || !tree->nodes ||
+	    sort_groups(merging, &layout.order) < 0)
+		return -ENOMEM;
+	tree->count = count;
+	lay_out(tree, merging, &layout);
+	if (!merging->group_of)
+		return 0;
+	tree->heaviest = calloc(count, sizeof(*tree->heaviest));
+	if (!tree->heaviest)
+		return -ENOMEM;
+	for (size_t i = 0; i < count; i++)
+		tree->heaviest[layout.final_ids[i]] = merging->heaviest[i];
+	for (size_t i = 0; i < merging->profile->node_count; i++)
+		merging->group_of[i] = layout.final_ids[merging->group_of[i]];
+	tree->node_of = HL_TAKE(merging->group_of);
+	return 0;
 }
 
 static int build(struct hl_calltree *tree, struct merging *merging, enum hl_value value,

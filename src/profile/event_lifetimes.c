@@ -50,30 +50,19 @@ void hl_event_lifetime_add(struct hl_event_lifetime *sum, const struct hl_event_
 
 /* ---- a part ---- */
 
-static void find_ticks(const struct measuring *measuring, size_t index, struct part *part)
-{
-	const struct hl_event_log *log = measuring->log;
-	uint64_t first = log->parts[index].first_interval * HL_INTERVAL_TICKS;
-	uint64_t end = index + 1 < log->part_count
-			       ? log->parts[index + 1].first_interval * HL_INTERVAL_TICKS
-			       : measuring->range->end;
-
-	part->first = first > measuring->range->first ? first : measuring->range->first;
-	part->end = end < measuring->range->end ? end : measuring->range->end;
-}
-
-/* Whether the range begins in the part: what is held then is held at its beginning. */
-static bool is_first(const struct measuring *measuring, const struct part *part)
-{
-	return part->first == measuring->range->first;
-}
-
 static int begin_part(void *context, size_t index, const struct hl_log_state *state)
 {
 	const struct measuring *measuring = context;
+	const struct hl_event_log *log = measuring->log;
+	const struct hl_event_range *range = measuring->range;
 	struct part *part = &measuring->parts[index];
+	uint64_t first = log->parts[index].first_interval * HL_INTERVAL_TICKS;
+	uint64_t end = index + 1 < log->part_count
+			       ? log->parts[index + 1].first_interval * HL_INTERVAL_TICKS
+			       : range->end;
 
-	find_ticks(measuring, index, part);
+	part->first = first > range->first ? first : range->first;
+	part->end = end < range->end ? end : range->end;
 	for (uint32_t i = 1; i < state->node_count; i++) {
 		if (!state->bytes[i] && !state->objects[i])
 			continue;
@@ -81,23 +70,12 @@ static int begin_part(void *context, size_t index, const struct hl_log_state *st
 			return -ENOMEM;
 		struct hl_event_lifetime *node = &part->nodes[i];
 		node->area = state->objects[i] * (int64_t)(part->end - part->first);
-		if (is_first(measuring, part)) {
+		if (part->first == range->first) { /* the range begins in this part */
 			node->held_objects = state->objects[i];
 			node->held_bytes = state->bytes[i];
 		}
 	}
 	return 0;
-}
-
-static void count_event(struct hl_event_lifetime *node, const struct hl_event *event)
-{
-	if (event->is_free) {
-		node->free_objects -= event->objects;
-		node->free_bytes -= event->bytes;
-	} else {
-		node->alloc_objects += event->objects;
-		node->alloc_bytes += event->bytes;
-	}
 }
 
 /* An event before the range changes what is held at its beginning. */
@@ -116,50 +94,38 @@ static int add_run(void *context, size_t index, const struct hl_event_run *run)
 			return -ENOMEM;
 		struct hl_event_lifetime *node = &part->nodes[event->node];
 		node->area += event->objects * left;
-		if (HL_LIKELY(!before)) {
-			count_event(node, event);
-		} else {
+		if (HL_UNLIKELY(before)) {
 			node->held_objects += event->objects;
 			node->held_bytes += event->bytes;
+		} else if (event->is_free) {
+			node->free_objects -= event->objects;
+			node->free_bytes -= event->bytes;
+		} else {
+			node->alloc_objects += event->objects;
+			node->alloc_bytes += event->bytes;
 		}
 	}
 	return 0;
 }
 
-static int add_nodes(struct hl_event_lifetimes *sum, const struct part *part)
-{
-	if (part->node_count > sum->node_count) {
-		struct hl_event_lifetime *nodes =
-			reallocarray(sum->nodes, part->node_count, sizeof(*nodes));
-		if (!nodes)
-			return -ENOMEM;
-		memset(nodes + sum->node_count, 0,
-		       (part->node_count - sum->node_count) * sizeof(*nodes));
-		sum->nodes = nodes;
-		sum->node_count = part->node_count;
-	}
-	for (size_t i = 1; i < part->node_count; i++)
-		hl_event_lifetime_add(&sum->nodes[i], &part->nodes[i]);
-	return 0;
-}
-
-static void release_part(struct part *part)
-{
-	free(part->nodes);
-	*part = (struct part){0};
-}
-
 static int end_part(void *context, size_t index, const struct hl_log_state *state)
 {
 	struct measuring *measuring = context;
+	struct hl_event_lifetimes *sum = measuring->sum;
 	struct part *part = &measuring->parts[index];
 
 	pthread_mutex_lock(&measuring->lock);
-	int r = add_nodes(measuring->sum, part);
-	if (r == 0)
-		r = hl_history_names_add(measuring->sum->names, state);
+	int r = HL_ARRAY_RESERVE_ZEROED(sum->nodes, sum->node_capacity, part->node_count);
+	if (r == 0) {
+		if (part->node_count > sum->node_count)
+			sum->node_count = part->node_count;
+		for (size_t i = 1; i < part->node_count; i++)
+			hl_event_lifetime_add(&sum->nodes[i], &part->nodes[i]);
+		r = hl_history_names_add(sum->names, state);
+	}
 	pthread_mutex_unlock(&measuring->lock);
-	release_part(part);
+	free(part->nodes);
+	part->nodes = NULL;
 	return r;
 }
 
@@ -183,7 +149,7 @@ int hl_event_lifetimes_read(struct hl_event_lifetimes *lifetimes, const struct h
 			? hl_event_range_read(log, range, options, &fold, err)
 			: -ENOMEM;
 	for (size_t i = 0; measuring.parts && i < log->part_count; i++)
-		release_part(&measuring.parts[i]);
+		free(measuring.parts[i].nodes);
 	free(measuring.parts);
 	return r < 0 ? hl_error_set(err, r, "cannot measure lifetimes: out of memory") : 0;
 }

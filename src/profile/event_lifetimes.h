@@ -33,7 +33,7 @@ struct hl_event_lifetime {
 /* Zero-initialize; release in any case. */
 struct hl_event_lifetimes {
 	struct hl_event_lifetime *nodes; /* by node of the log */
-	size_t node_count;
+	size_t node_count, node_capacity;
 	struct hl_log_state *names; /* defines them all; figures are those of some moment */
 };
 

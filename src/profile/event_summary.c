@@ -51,35 +51,27 @@ static struct hl_event_figures figures_of(const struct hl_event_run *run)
 static int add_to_thread(struct hl_event_summary *summary, uint32_t thread,
 			 const struct hl_event_figures *figures)
 {
-	if (HL_UNLIKELY(thread >= summary->thread_count)) {
-		struct hl_event_figures *threads = reallocarray(
-			summary->threads, (size_t)thread + 1, sizeof(*summary->threads));
-		if (!threads)
-			return -ENOMEM;
-		memset(threads + summary->thread_count, 0,
-		       (thread + 1 - summary->thread_count) * sizeof(*threads));
-		summary->threads = threads;
+	if (HL_ARRAY_RESERVE_ZEROED(summary->threads, summary->thread_capacity,
+				    (size_t)thread + 1) < 0)
+		return -ENOMEM;
+	if (thread >= summary->thread_count)
 		summary->thread_count = (size_t)thread + 1;
-	}
 	add_figures(&summary->threads[thread], figures);
 	return 0;
 }
 
 /* ---- the busiest ticks ---- */
 
-static bool is_busier(const struct hl_event_tick *a, const struct hl_event_tick *b)
-{
-	if (a->figures.events != b->figures.events)
-		return a->figures.events > b->figures.events;
-	return a->tick < b->tick;
-}
-
 static void rank_tick(struct hl_event_summary *summary, const struct hl_event_tick *tick)
 {
 	size_t at = summary->tick_count;
 
-	while (at > 0 && is_busier(tick, &summary->ticks[at - 1]))
-		at--;
+	for (; at > 0; at--) {
+		const struct hl_event_tick *other = &summary->ticks[at - 1];
+		if (other->figures.events > tick->figures.events ||
+		    (other->figures.events == tick->figures.events && other->tick <= tick->tick))
+			break;
+	}
 	if (at == HL_EVENT_TICKS_MAX)
 		return;
 	if (summary->tick_count < HL_EVENT_TICKS_MAX)
@@ -102,16 +94,6 @@ struct summing {
 	struct part *parts;
 };
 
-static void begin_tick(struct part *part, uint64_t tick)
-{
-	if (part->tick.figures.events)
-		rank_tick(&part->summary, &part->tick);
-	else
-		part->summary.first_tick = tick;
-	part->tick = (struct hl_event_tick){.tick = tick};
-	part->summary.last_tick = tick;
-}
-
 static int add_run(void *context, size_t index, const struct hl_event_run *run)
 {
 	const struct summing *summing = context;
@@ -119,8 +101,14 @@ static int add_run(void *context, size_t index, const struct hl_event_run *run)
 
 	if (run->tick < summing->range->first || run->tick >= summing->range->end)
 		return 0;
-	if (run->tick != part->tick.tick || !part->tick.figures.events)
-		begin_tick(part, run->tick);
+	if (run->tick != part->tick.tick || !part->tick.figures.events) {
+		if (part->tick.figures.events)
+			rank_tick(&part->summary, &part->tick);
+		else
+			part->summary.first_tick = run->tick;
+		part->tick = (struct hl_event_tick){.tick = run->tick};
+		part->summary.last_tick = run->tick;
+	}
 	struct hl_event_figures figures = figures_of(run);
 	add_figures(&part->tick.figures, &figures);
 	add_figures(&part->summary.total, &figures);
@@ -174,5 +162,5 @@ void hl_event_summary_release(struct hl_event_summary *summary)
 {
 	free(summary->threads);
 	summary->threads = NULL;
-	summary->thread_count = 0;
+	summary->thread_count = summary->thread_capacity = 0;
 }

@@ -26,7 +26,7 @@ struct hl_event_tick {
 struct hl_event_summary {
 	struct hl_event_figures total;
 	struct hl_event_figures *threads;		/* by slot */
-	size_t thread_count;				/* largest slot + 1 */
+	size_t thread_count, thread_capacity;		/* count: largest slot + 1 */
 	struct hl_event_tick ticks[HL_EVENT_TICKS_MAX]; /* busiest first */
 	size_t tick_count;
 	uint64_t first_tick, last_tick; /* with an event; the first is larger when there is none */

@@ -178,8 +178,9 @@ struct hl_profile {
 	struct hl_profile_size *sizes; /* counters[] by size class; none unless recorded so */
 	size_t size_count;
 
-	/* Of two profiles that were compared (join.h), or of folded text with two columns: the
-	 * earlier one, by node; `counters` and `total` are then the later one. NULL: not compared.
+	/* Of two profiles that were compared (profile_join.h), or of folded text with two columns:
+	 * the earlier one, by node; `counters` and `total` are then the later one. NULL: not
+	 * compared.
 	 */
 	struct hl_profile_counters *base;
 	struct hl_profile_counters base_total;

@@ -185,7 +185,7 @@ static int advise(struct hl_profile *profile, const struct orphan *orphan)
 	return r;
 }
 
-int hl_symbols_advise(struct hl_profile *profile, const char *directory)
+int hl_symbols_advice_add(struct hl_profile *profile, const char *directory)
 {
 	struct orphans orphans = {0};
 

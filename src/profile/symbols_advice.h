@@ -12,4 +12,4 @@
  * megabytes if anything is missing at all, so it is for those who are asked what would help. 0 or
  * -ENOMEM.
  */
-int hl_symbols_advise(struct hl_profile *profile, const char *directory);
+int hl_symbols_advice_add(struct hl_profile *profile, const char *directory);

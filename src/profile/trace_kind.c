@@ -64,7 +64,7 @@ const struct hl_trace_kind *hl_trace_kind_of(const char *mode)
 	return NULL;
 }
 
-const struct hl_trace_kind *hl_profile_trace_kind(const struct hl_profile *profile)
+const struct hl_trace_kind *hl_trace_kind_of_profile(const struct hl_profile *profile)
 {
 	return profile->imported ? NULL : hl_trace_kind_of(hl_profile_text(profile, profile->mode));
 }

@@ -21,7 +21,7 @@ struct hl_trace_kind {
 const struct hl_trace_kind *hl_trace_kind_of(const char *mode);
 
 /* The kind of ${profile}, unless it was imported. */
-const struct hl_trace_kind *hl_profile_trace_kind(const struct hl_profile *profile);
+const struct hl_trace_kind *hl_trace_kind_of_profile(const struct hl_profile *profile);
 
 /* Whether its objects are pages. */
 bool hl_trace_kind_counts_pages(const struct hl_trace_kind *kind);

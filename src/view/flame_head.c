@@ -68,7 +68,7 @@ static void write_notes(struct hl_emit *emit, const struct hl_profile *profile,
 
 const char *hl_flame_head_unit(const struct hl_profile *profile, enum hl_unit unit)
 {
-	const struct hl_trace_kind *kind = hl_profile_trace_kind(profile);
+	const struct hl_trace_kind *kind = hl_trace_kind_of_profile(profile);
 
 	if (unit == HL_UNIT_BYTES)
 		return "bytes";
@@ -78,7 +78,7 @@ const char *hl_flame_head_unit(const struct hl_profile *profile, enum hl_unit un
 /* "after.hl compared with before.hl: allocated bytes, by callers"; to be freed. */
 static char *default_title(const struct hl_profile *profile, const struct hl_view_options *options)
 {
-	const struct hl_trace_kind *kind = hl_profile_trace_kind(profile);
+	const struct hl_trace_kind *kind = hl_trace_kind_of_profile(profile);
 	const char *unit = hl_flame_head_unit(profile, options->unit);
 	const char *before = "", *after = "";
 	char *title;

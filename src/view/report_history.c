@@ -8,7 +8,7 @@
 
 #include "base/array.h"
 #include "profile/history_names.h"
-#include "profile/join.h"
+#include "profile/profile_join.h"
 
 #include <errno.h>
 #include <stdlib.h>

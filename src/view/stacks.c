@@ -124,7 +124,7 @@ static void emit_rows(struct hl_emit *emit, struct stacks *stacks, size_t shown)
 /* What an object is. */
 static const char *noun(const struct hl_profile *profile)
 {
-	const struct hl_trace_kind *kind = hl_profile_trace_kind(profile);
+	const struct hl_trace_kind *kind = hl_trace_kind_of_profile(profile);
 
 	return kind ? kind->noun : "block";
 }
@@ -229,7 +229,7 @@ static void whole_line(struct hl_emit *emit, const struct hl_profile *profile)
 
 static void emit_report(struct hl_emit *emit, struct stacks *stacks)
 {
-	const struct hl_trace_kind *kind = hl_profile_trace_kind(stacks->profile);
+	const struct hl_trace_kind *kind = hl_trace_kind_of_profile(stacks->profile);
 	size_t shown = count_shown(stacks);
 	char sample[HL_FORMAT_MAX];
 

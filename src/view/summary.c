@@ -53,7 +53,7 @@ static void recording_member(struct hl_emit *emit, const struct hl_profile *prof
 static void pages_member(struct hl_emit *emit, const struct hl_profile *profile,
 			 const struct hl_profile_counters *total)
 {
-	const struct hl_trace_kind *kind = hl_profile_trace_kind(profile);
+	const struct hl_trace_kind *kind = hl_trace_kind_of_profile(profile);
 
 	if (kind && hl_trace_kind_counts_pages(kind))
 		hl_emit_integer(emit, "pages",
@@ -71,7 +71,7 @@ static void value_member(struct hl_emit *emit, const char *value, const char *un
 /* What a trace says of the whole process; where objects are pages, these are there already. */
 static void figure_members(struct hl_emit *emit, const struct hl_profile *profile)
 {
-	const struct hl_trace_kind *kind = hl_profile_trace_kind(profile);
+	const struct hl_trace_kind *kind = hl_trace_kind_of_profile(profile);
 	bool has_pages = kind && hl_trace_kind_counts_pages(kind);
 
 	for (size_t i = 0; i < profile->figure_count; i++) {
@@ -327,7 +327,7 @@ static bool has_negative_figures(const struct hl_profile *profile)
 
 void hl_summary_negative_line(struct hl_emit *emit, const struct hl_profile *profile)
 {
-	const struct hl_trace_kind *kind = hl_profile_trace_kind(profile);
+	const struct hl_trace_kind *kind = hl_trace_kind_of_profile(profile);
 
 	hl_emit_line(emit, "%s",
 		     kind && kind->negative ? kind->negative
@@ -381,7 +381,7 @@ void hl_summary_value_line(struct hl_emit *emit, const struct hl_profile *profil
 		[HL_VALUE_TEMPORARY] = "freed at once, before the thread allocated again",
 		[HL_VALUE_SLACK] = "set aside by the allocator beyond what was requested",
 	};
-	const struct hl_trace_kind *kind = hl_profile_trace_kind(profile);
+	const struct hl_trace_kind *kind = hl_trace_kind_of_profile(profile);
 	const char *meaning = meanings[options->value];
 
 	if (options->value == HL_VALUE_INUSE && profile->snapshot)
@@ -419,7 +419,7 @@ void hl_summary_log_warning(struct hl_emit *emit, const struct hl_profile_lost *
 static void events_warning(struct hl_emit *emit, const struct hl_profile *profile)
 {
 	const struct hl_profile_lost *lost = &profile->lost;
-	const struct hl_trace_kind *kind = hl_profile_trace_kind(profile);
+	const struct hl_trace_kind *kind = hl_trace_kind_of_profile(profile);
 	char count[HL_FORMAT_MAX], bytes[HL_FORMAT_MAX];
 
 	if (kind && hl_trace_kind_counts_pages(kind))
@@ -484,7 +484,7 @@ static void lost_warnings(struct hl_emit *emit, const struct hl_profile *profile
 		hl_emit_line(emit, "note: %s free%s of blocks %s",
 			     hl_format_count((int64_t)lost->unmatched_frees, count),
 			     hl_format_plural(lost->unmatched_frees),
-			     hl_profile_trace_kind(profile)
+			     hl_trace_kind_of_profile(profile)
 				     ? "allocated before the trace (harmless)"
 				     : "whose allocation was not seen");
 	if (lost->inherited_frees)
@@ -568,8 +568,8 @@ static void emptiness_warning(struct hl_emit *emit, const struct hl_profile *pro
 				hl_profile_text(profile, profile->filter));
 	else if (profile->imported)
 		hl_emit_warning(emit, "EMPTY: there is no stack in the file");
-	else if (hl_profile_trace_kind(profile))
-		hl_emit_warning(emit, "EMPTY: %s", hl_profile_trace_kind(profile)->no_object);
+	else if (hl_trace_kind_of_profile(profile))
+		hl_emit_warning(emit, "EMPTY: %s", hl_trace_kind_of_profile(profile)->no_object);
 	else if (!profile->recorded_process_count)
 		hl_emit_warning(emit, "EMPTY: no process was recorded");
 	else if (!strcmp(hl_profile_text(profile, profile->mode), "closed"))

@@ -71,7 +71,7 @@ static const char *figures_text(const struct hl_profile *profile,
 		hl_format_bytes(hl_profile_figure(total, value, HL_UNIT_BYTES), size);
 	if (objects)
 		hl_format_count(blocks, count);
-	const struct hl_trace_kind *kind = hl_profile_trace_kind(profile);
+	const struct hl_trace_kind *kind = hl_trace_kind_of_profile(profile);
 	snprintf(buffer, HL_SUMMARY_FIGURES_MAX, "%s%s%s%s%s%s", size,
 		 bytes && objects ? " in " : "", count, objects && has_noun ? " " : "",
 		 objects && has_noun ? kind ? kind->noun : "block" : "",
@@ -138,7 +138,7 @@ static void put_part(struct line *line, const struct hl_profile *profile,
 	bool is_own = total == &profile->total; /* and not what it is compared with */
 	char figures[HL_SUMMARY_FIGURES_MAX], caveat[HL_SUMMARY_CAVEAT_MAX] = "";
 
-	const struct hl_trace_kind *kind = hl_profile_trace_kind(profile);
+	const struct hl_trace_kind *kind = hl_trace_kind_of_profile(profile);
 
 	put(line, "%s", is_first ? "" : "; ");
 	if (value == HL_VALUE_PEAK && is_own && sums_peaks(profile))

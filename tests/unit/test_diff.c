@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Differences: what grew and shrank, by whatever key, adds up to the growth of the whole. */
-#include "profile/join.h"
+#include "profile/profile_join.h"
 
 #include "fail_allocations.h"
 #include "stacks.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Flame graphs: frames lie where they should, what is left out is counted, and names stay text. */
-#include "profile/join.h"
+#include "profile/profile_join.h"
 #include "view/flame.h"
 #include "view/json.h"
 #include "view/svg.h"

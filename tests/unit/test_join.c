@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Two profiles as one: stacks meet by name, figures stay whole, doubts about either are kept. */
 #include "profile/aggregate.h"
-#include "profile/join.h"
+#include "profile/profile_join.h"
 
 #include "fail_allocations.h"
 #include "stacks.h"

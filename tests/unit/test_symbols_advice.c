@@ -85,7 +85,7 @@ static void assert_advice(const char *directory, const char *path, const char *r
 {
 	struct hl_profile *profile = profile_of(path, reason);
 
-	assert_int_equal(hl_symbols_advise(profile, directory), 0);
+	assert_int_equal(hl_symbols_advice_add(profile, directory), 0);
 	assert_string_equal(hl_profile_text(profile, profile->modules[1].symbols_reason), expected);
 	hl_profile_free(profile);
 }
@@ -132,7 +132,7 @@ static int advise_once(const char *directory)
 	allocations_left = -1; /* what is tested begins below */
 	profile = profile_of("/usr/bin/python3.11", NO_LINES HL_SYMBOLS_REMEDY);
 	allocations_left = left;
-	int r = hl_symbols_advise(profile, directory);
+	int r = hl_symbols_advice_add(profile, directory);
 	hl_profile_free(profile);
 	return r;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Interns modules, frames and stacks of two profiles side by side; see join.h. */
-#include "profile/join.h"
+/* Interns modules, frames and stacks of two profiles side by side; see profile_join.h. */
+#include "profile/profile_join.h"
 
 #include "base/path.h"
 #include "profile/builder.h"

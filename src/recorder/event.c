@@ -29,8 +29,12 @@ static bool is_closed(const struct hl_recorder *recorder)
 	return hl_mode_of(read_mode(recorder)) == HL_MODE_CLOSED;
 }
 
+/* Samples are few: the hash with its filter answers for all other blocks without touching a page
+ * for them. */
 static __attribute__((noinline)) bool add_array(struct hl_recorder *recorder)
 {
+	if (recorder->hash_only)
+		return false;
 	struct hl_block_array *array = hl_block_table_add_array(&recorder->blocks);
 	if (!array)
 		return false;
@@ -40,12 +44,9 @@ static __attribute__((noinline)) bool add_array(struct hl_recorder *recorder)
 
 bool hl_event_wants_array(struct hl_recorder *recorder, uint32_t mode)
 {
-	/* Samples are few: the hash with its filter answers for all other blocks without touching a
-	 * page for them. */
-	if (!hl_mode_has_array(hl_mode_of(mode)) || recorder->hash_only)
-		return false;
-	return HL_LIKELY(atomic_load_explicit(&recorder->blocks.array, memory_order_relaxed)) ||
-	       add_array(recorder);
+	return hl_mode_has_array(hl_mode_of(mode)) &&
+	       (HL_LIKELY(atomic_load_explicit(&recorder->blocks.array, memory_order_relaxed)) ||
+		add_array(recorder));
 }
 
 static void set_flush_bytes(struct hl_recorder *recorder, struct hl_thread *thread, uint64_t mark)

@@ -37,7 +37,7 @@ struct event {
 };
 
 struct bench {
-	struct hl_shared shared;
+	struct hl_region_map shared;
 	struct hl_region_header layout;
 	struct hl_ring_writer writers[THREADS_MAX];
 	uint32_t threads;
@@ -72,7 +72,7 @@ static void make_region(struct bench *bench)
 			  MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	must(base != MAP_FAILED, "drain_bench: cannot make a region");
 	memcpy(base, &bench->layout, sizeof(bench->layout));
-	hl_shared_init(&bench->shared, base, bench->layout.region_bytes);
+	hl_region_map_init(&bench->shared, base, bench->layout.region_bytes);
 }
 
 static void make_nodes(struct bench *bench)
@@ -158,8 +158,8 @@ static void write_event(struct bench *bench, const struct event *event, bool is_
 		&bench->writers[next_random(&bench->random) % bench->threads];
 
 	if (bench->threads > 1)
-		hl_ring_write_stamp(writer, ++bench->stamp);
-	must(hl_ring_write(writer, &bench->shared, event->node, event->size, 1, is_free),
+		hl_ring_writer_put_stamp(writer, ++bench->stamp);
+	must(hl_ring_writer_put(writer, &bench->shared, event->node, event->size, 1, is_free),
 	     "drain_bench: the ring was full");
 	bench->events++;
 }

@@ -26,7 +26,7 @@ static struct hl_region_header *running_region(void)
 	if (!recorder ||
 	    atomic_load_explicit(&recorder->phase, memory_order_acquire) != HL_PHASE_RUNNING)
 		return NULL;
-	return recorder->shared.header;
+	return recorder->region.header;
 }
 
 HL_EXPORT const char *hl_version(void)

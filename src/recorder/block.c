@@ -9,14 +9,14 @@
 #include "recorder/block.h"
 
 #include "base/compiler.h"
-#include "recorder/private.h"
+#include "recorder/private_map.h"
 #include "region/block_format.h"
 
 /* ---- the array: two levels, both backed by memory only where blocks are ---- */
 
 struct hl_block_array *hl_block_array_new(void)
 {
-	return hl_private_map(sizeof(struct hl_block_array));
+	return hl_private_map_new(sizeof(struct hl_block_array));
 }
 
 static hl_block_entry *leaf_of(const struct hl_block_array *array, uintptr_t address)
@@ -27,14 +27,14 @@ static hl_block_entry *leaf_of(const struct hl_block_array *array, uintptr_t add
 
 static hl_block_entry *make_leaf(struct hl_block_array *array, uintptr_t address)
 {
-	hl_block_entry *leaf = hl_private_map(HL_BLOCK_LEAF_ENTRIES * sizeof(hl_block_entry));
+	hl_block_entry *leaf = hl_private_map_new(HL_BLOCK_LEAF_ENTRIES * sizeof(hl_block_entry));
 	if (!leaf)
 		return NULL;
 	hl_block_entry *other = NULL;
 	if (atomic_compare_exchange_strong(&array->leaves[address >> HL_BLOCK_LEAF_BITS], &other,
 					   leaf))
 		return leaf;
-	hl_private_unmap(leaf, HL_BLOCK_LEAF_ENTRIES * sizeof(hl_block_entry));
+	hl_private_map_free(leaf, HL_BLOCK_LEAF_ENTRIES * sizeof(hl_block_entry));
 	return other;
 }
 
@@ -86,7 +86,7 @@ struct hl_block_array *hl_block_table_add_array(struct hl_block_table *table)
 	struct hl_block_array *array = hl_block_array_new(), *other = NULL;
 	if (!array || atomic_compare_exchange_strong(&table->array, &other, array))
 		return array;
-	hl_private_unmap(array, sizeof(*array));
+	hl_private_map_free(array, sizeof(*array));
 	return other;
 }
 

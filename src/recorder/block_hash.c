@@ -7,7 +7,7 @@
 #include "recorder/block.h"
 
 #include "base/compiler.h"
-#include "recorder/private.h"
+#include "recorder/private_map.h"
 #include "recorder/spin.h"
 #include "region/block_format.h"
 
@@ -54,7 +54,7 @@ static void filter_remove(struct hl_block_hash *hash, uint64_t h)
 
 struct hl_block_hash *hl_block_hash_new(void)
 {
-	return hl_private_map(sizeof(struct hl_block_hash));
+	return hl_private_map_new(sizeof(struct hl_block_hash));
 }
 
 static uint64_t mask_of(const struct hl_block_shard *shard)
@@ -76,7 +76,7 @@ static uint64_t find(const struct hl_block_shard *shard, uintptr_t address)
 static bool resize(struct hl_block_shard *shard, uint32_t bits)
 {
 	struct hl_block_shard old = *shard;
-	struct hl_block_slot *slots = hl_private_map(sizeof(struct hl_block_slot) << bits);
+	struct hl_block_slot *slots = hl_private_map_new(sizeof(struct hl_block_slot) << bits);
 	if (!slots)
 		return false;
 	shard->slots = slots;
@@ -87,7 +87,7 @@ static bool resize(struct hl_block_shard *shard, uint32_t bits)
 		if (old.slots[i].address)
 			slots[find(shard, old.slots[i].address & HL_BLOCK_ADDRESS_MASK)] =
 				old.slots[i];
-	hl_private_unmap(old.slots, sizeof(struct hl_block_slot) << old.bits);
+	hl_private_map_free(old.slots, sizeof(struct hl_block_slot) << old.bits);
 	return true;
 }
 

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "recorder/apart.h"
-#include "recorder/shared.h"
+#include "recorder/region_map.h"
 #include "recorder/sys.h"
 #include "region/region.h"
 
@@ -217,7 +217,7 @@ static int receive_region(int fd, int32_t collector_pid, uint64_t deadline_ms,
 
 /*
  * Maps the region; ${bytes} becomes how much of it. Where there is no log to begin with, of the
- * rings only the first page, from which hl_shared_rings() maps the rest when there is one: a
+ * rings only the first page, from which hl_region_map_rings() maps the rest when there is one: a
  * program that limits its own address space has all the more.
  */
 static void *map_region(int fd, size_t *bytes)
@@ -233,7 +233,7 @@ static void *map_region(int fd, size_t *bytes)
 		hl_sys_munmap(header, *bytes);
 		return NULL;
 	}
-	uint64_t needed = rings + HL_SHARED_RINGS_SEED;
+	uint64_t needed = rings + HL_REGION_MAP_RINGS_SEED;
 	if (needed < *bytes && !hl_mode_logs(hl_mode_of(atomic_load(&header->mode)))) {
 		hl_sys_munmap((char *)header + needed, *bytes - needed);
 		*bytes = needed;

@@ -10,8 +10,8 @@
 
 #include "base/clock.h"
 #include "recorder/introspect.h"
+#include "recorder/libc.h"
 #include "recorder/node.h"
-#include "recorder/real.h"
 #include "recorder/sample.h"
 
 #include <time.h>
@@ -21,7 +21,7 @@
 /* The mode with its flags. It may change at any time: whoever counts an event reads it once. */
 static uint32_t read_mode(const struct hl_recorder *recorder)
 {
-	return atomic_load_explicit(&recorder->shared.header->mode, memory_order_relaxed);
+	return atomic_load_explicit(&recorder->region.header->mode, memory_order_relaxed);
 }
 
 static bool is_closed(const struct hl_recorder *recorder)
@@ -38,7 +38,7 @@ static __attribute__((noinline)) bool add_array(struct hl_recorder *recorder)
 	struct hl_block_array *array = hl_block_table_add_array(&recorder->blocks);
 	if (!array)
 		return false;
-	atomic_store(&recorder->shared.header->block_array, (uintptr_t)array);
+	atomic_store(&recorder->region.header->block_array, (uintptr_t)array);
 	return true;
 }
 
@@ -57,7 +57,7 @@ static void set_flush_bytes(struct hl_recorder *recorder, struct hl_thread *thre
 
 void hl_event_flush(struct hl_recorder *recorder, struct hl_thread *thread)
 {
-	struct hl_region_header *header = recorder->shared.header;
+	struct hl_region_header *header = recorder->region.header;
 	int64_t change = thread->unflushed_bytes;
 	thread->unflushed_bytes = 0;
 	int64_t total =
@@ -97,7 +97,7 @@ static int64_t *at_peak_objects(struct hl_cell *cell)
 static void keep_peak(const struct hl_recorder *recorder, struct hl_cell *cell)
 {
 	uint32_t epoch =
-		atomic_load_explicit(&recorder->shared.header->peak_epoch, memory_order_relaxed);
+		atomic_load_explicit(&recorder->region.header->peak_epoch, memory_order_relaxed);
 	if (cell->epoch == epoch)
 		return;
 	cell->at_peak_bytes = (int64_t)(cell->alloc_bytes - cell->free_bytes);
@@ -110,8 +110,8 @@ static void keep_peak(const struct hl_recorder *recorder, struct hl_cell *cell)
 static void begin_logged_event(struct hl_recorder *recorder, struct hl_thread *thread)
 {
 	if (HL_UNLIKELY(!thread->ring.ring))
-		hl_ring_writer_init(&thread->ring, &recorder->shared, thread->slot);
-	hl_ring_begin_event(&thread->ring);
+		hl_ring_writer_init(&thread->ring, &recorder->region, thread->slot);
+	hl_ring_writer_begin(&thread->ring);
 }
 
 /* Before anything of an event is counted in ${mode}; log_event() ends it. */
@@ -125,14 +125,14 @@ static void begin_event(struct hl_recorder *recorder, struct hl_thread *thread,
 
 static void count_lost(struct hl_thread *thread, uint64_t bytes)
 {
-	thread->shared->lost_events++;
-	thread->shared->lost_bytes += bytes;
+	thread->in_region->lost_events++;
+	thread->in_region->lost_bytes += bytes;
 }
 
 /* For threads that have no slot, because there was no memory or no number left for one. */
 static void count_lost_in_header(struct hl_recorder *recorder, uint64_t bytes)
 {
-	struct hl_region_header *header = recorder->shared.header;
+	struct hl_region_header *header = recorder->region.header;
 	atomic_fetch_add_explicit(&header->lost_events, 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&header->lost_bytes, bytes, memory_order_relaxed);
 }
@@ -155,7 +155,7 @@ static uint32_t intern_frames(struct hl_recorder *recorder, struct hl_thread *th
 	struct hl_walk *walk = &thread->walk;
 	uint32_t node = at ? walk->frames[at - 1].node : 0;
 	for (; at < walk->depth; at++) {
-		node = hl_node_intern(&recorder->shared, &thread->nodes, node,
+		node = hl_node_intern(&recorder->region, &thread->nodes, node,
 				      walk->frames[at].key);
 		if (HL_UNLIKELY(node == HL_NODE_NONE)) {
 			walk->depth = at; /* what has no node must not be remembered */
@@ -178,9 +178,9 @@ static struct hl_cell *walk_to_cell(struct hl_recorder *recorder, struct hl_thre
 	uint32_t node = intern_frames(recorder, thread, kept);
 	if (HL_UNLIKELY(node == HL_NODE_NONE))
 		return NULL;
-	thread->shared->truncated_stacks += walk->truncated;
-	thread->shared->incomplete_stacks += walk->incomplete;
-	struct hl_cell *cell = hl_cells_get(&thread->cells, &recorder->shared, node);
+	thread->in_region->truncated_stacks += walk->truncated;
+	thread->in_region->incomplete_stacks += walk->incomplete;
+	struct hl_cell *cell = hl_cells_get(&thread->cells, &recorder->region, node);
 	if (keep && HL_LIKELY(cell))
 		hl_recall_keep(&thread->recall, walk, caller, kept,
 			       (uint64_t)cell | walk->incomplete);
@@ -197,7 +197,7 @@ static struct hl_cell *stack_cell(struct hl_recorder *recorder, struct hl_thread
 		       : 0;
 	if (!tag)
 		return walk_to_cell(recorder, thread, caller, wanted);
-	thread->shared->incomplete_stacks += tag & TAG_INCOMPLETE;
+	thread->in_region->incomplete_stacks += tag & TAG_INCOMPLETE;
 	return (struct hl_cell *)(tag & ~TAG_INCOMPLETE);
 }
 
@@ -208,10 +208,10 @@ static struct hl_cell *pseudo_cell(struct hl_recorder *recorder, struct hl_threa
 {
 	if (HL_UNLIKELY(!stack))
 		return NULL;
-	uint32_t node = hl_node_intern(&recorder->shared, &thread->nodes, stack->node, key);
+	uint32_t node = hl_node_intern(&recorder->region, &thread->nodes, stack->node, key);
 	return HL_UNLIKELY(node == HL_NODE_NONE)
 		       ? NULL
-		       : hl_cells_get(&thread->cells, &recorder->shared, node);
+		       : hl_cells_get(&thread->cells, &recorder->region, node);
 }
 
 /* The cell of blocks of ${requested} bytes of a stack, where sizes are told apart. */
@@ -234,17 +234,17 @@ static struct hl_weight weigh(const struct hl_recorder *recorder, const void *ad
 {
 	if (HL_LIKELY(!recorder->sampling))
 		return (struct hl_weight){block.requested, 1};
-	return hl_sample_weight(recorder->shared.header->sample_bytes, address, block);
+	return hl_sample_weight(recorder->region.header->sample_bytes, address, block);
 }
 
 static void write_event(struct hl_recorder *recorder, struct hl_thread *thread, uint32_t node,
 			struct hl_weight weight, bool is_free)
 {
 	if (HL_UNLIKELY(!thread->ring.ring ||
-			!hl_ring_write(&thread->ring, &recorder->shared, node, weight.bytes,
-				       weight.objects, is_free)))
-		thread->shared->lost_log_events++;
-	hl_ring_end_event(&thread->ring);
+			!hl_ring_writer_put(&thread->ring, &recorder->region, node, weight.bytes,
+					    weight.objects, is_free)))
+		thread->in_region->lost_log_events++;
+	hl_ring_writer_end(&thread->ring);
 }
 
 /* Writes into the log what the counters were told, if ${mode}, that of begin_event(), has a log:
@@ -279,7 +279,7 @@ static inline __attribute__((always_inline)) void count_alloc(struct hl_thread *
 	thread->last_block = NULL;
 	struct hl_block it = {.requested = requested};
 	if (HL_UNLIKELY(thread->sampling)) {
-		hl_sample_next(thread, recorder->shared.header->sample_bytes);
+		hl_sample_next(thread, recorder->region.header->sample_bytes);
 		it.draw = hl_sample_draw(thread);
 	}
 	if (HL_UNLIKELY(!is_open(recorder, thread, mode)))
@@ -287,7 +287,7 @@ static inline __attribute__((always_inline)) void count_alloc(struct hl_thread *
 	struct hl_cell *cell = stack_cell(recorder, thread, caller);
 	if (HL_UNLIKELY(recorder->sizes))
 		cell = size_cell(recorder, thread, cell, requested);
-	uint64_t usable = known ? *known : hl_real_usable_size(block);
+	uint64_t usable = known ? *known : hl_libc_usable_size(block);
 	it.node = cell ? cell->node : HL_NODE_NONE;
 	if (HL_UNLIKELY(!cell ||
 			!hl_block_set(&recorder->blocks, hl_event_wants_array(recorder, mode),
@@ -322,7 +322,7 @@ static inline __attribute__((always_inline)) struct hl_cell *
 count_free(struct hl_thread *thread, const void *block, struct hl_block it, uint64_t usable)
 {
 	struct hl_recorder *recorder = hl_recorder;
-	struct hl_cell *cell = hl_cells_get(&thread->cells, &recorder->shared, it.node);
+	struct hl_cell *cell = hl_cells_get(&thread->cells, &recorder->region, it.node);
 	if (HL_UNLIKELY(!cell)) {
 		count_lost(thread, it.requested);
 		return NULL;
@@ -353,22 +353,22 @@ bool hl_event_take_sized(struct hl_thread *thread, const void *block, uint64_t u
 	if (thread->sampling || is_closed(recorder))
 		return false;
 	if (recorder->inherits)
-		thread->shared->inherited_frees++;
+		thread->in_region->inherited_frees++;
 	else
-		thread->shared->unmatched_frees++;
+		thread->in_region->unmatched_frees++;
 	return false;
 }
 
 bool hl_event_take(struct hl_thread *thread, const void *block, struct hl_block *ret_block,
 		   uint64_t *ret_usable)
 {
-	*ret_usable = hl_real_usable_size(block);
+	*ret_usable = hl_libc_usable_size(block);
 	return hl_event_take_sized(thread, block, *ret_usable, ret_block);
 }
 
 void hl_event_free(struct hl_thread *thread, const void *block)
 {
-	hl_event_free_sized(thread, block, hl_real_usable_size(block));
+	hl_event_free_sized(thread, block, hl_libc_usable_size(block));
 }
 
 void hl_event_free_sized(struct hl_thread *thread, const void *block, uint64_t usable)
@@ -410,7 +410,7 @@ static void lose_free(struct hl_recorder *recorder, const void *block)
 {
 	struct hl_block it = {0};
 	bool busy;
-	if (hl_block_try_take(&recorder->blocks, block, hl_real_usable_size(block), &it, &busy) ||
+	if (hl_block_try_take(&recorder->blocks, block, hl_libc_usable_size(block), &it, &busy) ||
 	    busy)
 		count_lost_in_header(recorder, it.requested);
 }
@@ -426,7 +426,7 @@ void hl_event_nested_free(const void *block)
 		return;
 	}
 	struct hl_pending_free pending = {.address = block};
-	pending.usable = hl_real_usable_size(block);
+	pending.usable = hl_libc_usable_size(block);
 	bool busy;
 	if (!hl_block_try_take(&recorder->blocks, block, pending.usable, &pending.block, &busy)) {
 		if (busy)
@@ -443,13 +443,13 @@ void hl_event_nested_free(const void *block)
 	atomic_store_explicit(&thread->pending_count, count + 1, memory_order_relaxed);
 }
 
-/* ---- mappings; see mapping.h. Few and large: all are counted, whatever --sample says. ---- */
+/* ---- mappings; see mappings.h. Few and large: all are counted, whatever --sample says. ---- */
 
 static void count_unmapped(void *context, uint32_t node, uint64_t bytes, bool last)
 {
 	struct hl_thread *thread = context;
 	struct hl_recorder *recorder = hl_recorder;
-	struct hl_cell *cell = hl_cells_get(&thread->cells, &recorder->shared, node);
+	struct hl_cell *cell = hl_cells_get(&thread->cells, &recorder->region, node);
 	if (HL_UNLIKELY(!cell)) {
 		count_lost(thread, bytes);
 		return;

@@ -19,16 +19,16 @@ static void before_fork(void)
 {
 	if (!is_interrupted())
 		return;
-	hl_private_keep(hl_this_thread, sizeof(*hl_this_thread));
-	hl_private_keep(hl_recorder, sizeof(*hl_recorder));
+	hl_private_map_keep(hl_this_thread, sizeof(*hl_this_thread));
+	hl_private_map_keep(hl_recorder, sizeof(*hl_recorder));
 }
 
 static void after_fork_in_parent(void)
 {
 	if (!is_interrupted())
 		return;
-	hl_private_wipe(hl_this_thread, sizeof(*hl_this_thread), false);
-	hl_private_wipe(hl_recorder, sizeof(*hl_recorder), true);
+	hl_private_map_wipe(hl_this_thread, sizeof(*hl_this_thread), false);
+	hl_private_map_wipe(hl_recorder, sizeof(*hl_recorder), true);
 }
 
 static void after_fork_in_child(void)
@@ -37,12 +37,12 @@ static void after_fork_in_child(void)
 		return;
 	/* In the place of the region, which the parent goes on using, is one that is closed and
 	 * full. */
-	hl_private_replace();
+	hl_private_map_replace();
 	hl_kin_leave();
-	hl_private_separate(hl_this_thread, sizeof(*hl_this_thread));
-	hl_private_separate(hl_recorder, sizeof(*hl_recorder));
+	hl_private_map_separate(hl_this_thread, sizeof(*hl_this_thread));
+	hl_private_map_separate(hl_recorder, sizeof(*hl_recorder));
 	/* Nobody reads its rings. */
-	atomic_store(&hl_recorder->shared.header->flags, HL_REGION_LOSSY);
+	atomic_store(&hl_recorder->region.header->flags, HL_REGION_LOSSY);
 	atomic_store(&hl_recorder->phase, HL_PHASE_OFF);
 	hl_this_thread = NULL;
 }

@@ -10,7 +10,7 @@
 
 #include "recorder/event.h"
 #include "recorder/kin.h"
-#include "recorder/real.h"
+#include "recorder/libc.h"
 #include "recorder/sample.h"
 
 #include <errno.h>
@@ -24,47 +24,47 @@ static bool passed_malloc; /* for hl_hooks_reach_program */
 
 static __attribute__((noinline)) void *pass_malloc(size_t size)
 {
-	if (!hl_real_resolve())
-		return hl_real_bootstrap_alloc(size);
+	if (!hl_libc_resolve())
+		return hl_libc_bootstrap_alloc(size);
 	passed_malloc = true;
 	hl_event_nested_alloc(size);
-	return hl_real.malloc(size);
+	return hl_libc.malloc(size);
 }
 
 static __attribute__((noinline)) void *pass_calloc(size_t count, size_t size)
 {
 	size_t bytes;
-	if (!hl_real_resolve())
+	if (!hl_libc_resolve())
 		return __builtin_mul_overflow(count, size, &bytes) ? NULL
-								   : hl_real_bootstrap_alloc(bytes);
+								   : hl_libc_bootstrap_alloc(bytes);
 	hl_event_nested_alloc(count * size);
-	return hl_real.calloc(count, size);
+	return hl_libc.calloc(count, size);
 }
 
 static __attribute__((noinline)) void pass_free(void *block)
 {
-	if (hl_real_is_bootstrap(block) || !hl_real_resolve())
+	if (hl_libc_is_bootstrap(block) || !hl_libc_resolve())
 		return;
 	if (block)
 		hl_event_nested_free(block);
-	hl_real.free(block);
+	hl_libc.free(block);
 }
 
 static __attribute__((noinline)) void *pass_realloc(void *block, size_t size)
 {
-	if (!hl_real_resolve())
+	if (!hl_libc_resolve())
 		return NULL;
 	if (block)
 		hl_event_nested_free(block);
 	hl_event_nested_alloc(size);
-	return hl_real.realloc(block, size);
+	return hl_libc.realloc(block, size);
 }
 
 /* Bootstrap blocks carry no size; reading to the end of the pool is safe. */
 static __attribute__((noinline)) void *move_out_of_bootstrap(const void *block, size_t size)
 {
 	void *moved = pass_malloc(size);
-	size_t readable = hl_real_bootstrap_behind(block);
+	size_t readable = hl_libc_bootstrap_behind(block);
 	if (moved)
 		memcpy(moved, block, size < readable ? size : readable);
 	return moved;
@@ -77,7 +77,7 @@ bool hl_hooks_reach_program(void)
 	passed_malloc = false;
 	void *block = malloc(1);
 	if (passed_malloc && block)
-		hl_real_examine_chunks(block);
+		hl_libc_examine_chunks(block);
 	free(block);
 	return passed_malloc;
 }
@@ -96,38 +96,38 @@ static inline void *finish(struct hl_thread *thread, void *block, size_t size,
 HL_EXPORT void *malloc(size_t size)
 {
 	if (hl_sample_passes(size))
-		return hl_real.malloc(size);
+		return hl_libc.malloc(size);
 	struct hl_thread *thread = hl_thread_enter();
 	if (HL_UNLIKELY(!thread))
 		return pass_malloc(size);
 	hl_thread_set(thread, HL_IN_ALLOCATOR);
-	return finish(thread, hl_real.malloc(size), size, HL_CALLER);
+	return finish(thread, hl_libc.malloc(size), size, HL_CALLER);
 }
 
 HL_EXPORT void *calloc(size_t count, size_t size)
 {
 	if (hl_sample_passes(count * size))
-		return hl_real.calloc(count, size);
+		return hl_libc.calloc(count, size);
 	struct hl_thread *thread = hl_thread_enter();
 	if (HL_UNLIKELY(!thread))
 		return pass_calloc(count, size);
 	hl_thread_set(thread, HL_IN_ALLOCATOR);
 	/* When the product overflows, the real calloc fails and nothing is recorded. */
-	return finish(thread, hl_real.calloc(count, size), count * size, HL_CALLER);
+	return finish(thread, hl_libc.calloc(count, size), count * size, HL_CALLER);
 }
 
 HL_EXPORT void free(void *block)
 {
 	struct hl_thread *thread = hl_this_thread;
 	if (thread && thread->sampling && !hl_block_may_hold(&hl_recorder->blocks, block) &&
-	    !hl_real_is_bootstrap(block)) {
-		hl_real.free(block);
+	    !hl_libc_is_bootstrap(block)) {
+		hl_libc.free(block);
 		return;
 	}
 	if (!block)
 		return;
 	thread = hl_thread_enter();
-	if (HL_UNLIKELY(!thread || hl_real_is_bootstrap(block))) {
+	if (HL_UNLIKELY(!thread || hl_libc_is_bootstrap(block))) {
 		if (thread)
 			hl_thread_leave(thread);
 		pass_free(block);
@@ -135,7 +135,7 @@ HL_EXPORT void free(void *block)
 	}
 	hl_event_free(thread, block);
 	hl_thread_set(thread, HL_IN_ALLOCATOR);
-	hl_real.free(block);
+	hl_libc.free(block);
 	hl_thread_leave(thread);
 }
 
@@ -147,7 +147,7 @@ static void *reallocate(struct hl_thread *thread, void *block, size_t size, bool
 	uint64_t usable;
 	bool known = hl_event_take(thread, block, &old, &usable);
 	hl_thread_set(thread, HL_IN_ALLOCATOR);
-	void *moved = hl_real.realloc(block, size);
+	void *moved = hl_libc.realloc(block, size);
 	hl_thread_set(thread, HL_RECORDING);
 	bool failed = !moved && size;
 	if (known && failed)
@@ -162,18 +162,18 @@ static void *reallocate(struct hl_thread *thread, void *block, size_t size, bool
 
 static inline void *realloc_from(void *block, size_t size, const struct hl_registers *caller)
 {
-	if (HL_UNLIKELY(hl_real_is_bootstrap(block)))
+	if (HL_UNLIKELY(hl_libc_is_bootstrap(block)))
 		return move_out_of_bootstrap(block, size);
 	bool sampled = !hl_sample_passes(size);
 	if (!sampled && !(block && hl_block_may_hold(&hl_recorder->blocks, block)))
-		return hl_real.realloc(block, size);
+		return hl_libc.realloc(block, size);
 	struct hl_thread *thread = hl_thread_enter();
 	if (HL_UNLIKELY(!thread))
 		return pass_realloc(block, size);
 	if (block)
 		return reallocate(thread, block, size, sampled, caller);
 	hl_thread_set(thread, HL_IN_ALLOCATOR);
-	return finish(thread, hl_real.realloc(NULL, size), size, caller);
+	return finish(thread, hl_libc.realloc(NULL, size), size, caller);
 }
 
 HL_EXPORT void *realloc(void *block, size_t size)
@@ -195,19 +195,19 @@ HL_EXPORT void *reallocarray(void *block, size_t count, size_t size)
 /* The aligned family: ${CALL} is the real call, of which ${REAL} is the function. */
 #define HOOK_ALIGNED(REAL, SIZE, CALL)                                \
 	do {                                                          \
-		if (!hl_real_resolve() || !hl_real.REAL) {            \
+		if (!hl_libc_resolve() || !hl_libc.REAL) {            \
 			errno = ENOMEM;                               \
 			return NULL;                                  \
 		}                                                     \
 		if (hl_sample_passes(SIZE))                           \
-			return hl_real.CALL;                          \
+			return hl_libc.CALL;                          \
 		struct hl_thread *thread = hl_thread_enter();         \
 		if (HL_UNLIKELY(!thread)) {                           \
 			hl_event_nested_alloc(SIZE);                  \
-			return hl_real.CALL;                          \
+			return hl_libc.CALL;                          \
 		}                                                     \
 		hl_thread_set(thread, HL_IN_ALLOCATOR);               \
-		return finish(thread, hl_real.CALL, SIZE, HL_CALLER); \
+		return finish(thread, hl_libc.CALL, SIZE, HL_CALLER); \
 	} while (0)
 
 HL_EXPORT void *aligned_alloc(size_t alignment, size_t size)
@@ -232,17 +232,17 @@ HL_EXPORT void *pvalloc(size_t size)
 
 HL_EXPORT int posix_memalign(void **ret_block, size_t alignment, size_t size)
 {
-	if (!hl_real_resolve() || !hl_real.posix_memalign)
+	if (!hl_libc_resolve() || !hl_libc.posix_memalign)
 		return ENOMEM;
 	if (hl_sample_passes(size))
-		return hl_real.posix_memalign(ret_block, alignment, size);
+		return hl_libc.posix_memalign(ret_block, alignment, size);
 	struct hl_thread *thread = hl_thread_enter();
 	if (HL_UNLIKELY(!thread)) {
 		hl_event_nested_alloc(size);
-		return hl_real.posix_memalign(ret_block, alignment, size);
+		return hl_libc.posix_memalign(ret_block, alignment, size);
 	}
 	hl_thread_set(thread, HL_IN_ALLOCATOR);
-	int error = hl_real.posix_memalign(ret_block, alignment, size);
+	int error = hl_libc.posix_memalign(ret_block, alignment, size);
 	finish(thread, error ? NULL : *ret_block, size, HL_CALLER);
 	return error;
 }
@@ -262,9 +262,9 @@ HL_EXPORT void free_aligned_sized(void *block, size_t alignment, size_t size)
 	free(block);
 }
 
-__attribute__((used, visibility("hidden"))) void hl_note_namespace(Lmid_t namespace)
+__attribute__((used, visibility("hidden"))) void hl_hooks_note_namespace(Lmid_t namespace)
 {
-	hl_real_resolve();
+	hl_libc_resolve();
 	if (namespace == LM_ID_NEWLM)
 		hl_kin_count_namespace();
 }
@@ -281,22 +281,22 @@ HL_EXPORT __attribute__((naked)) void *dlmopen(Lmid_t namespace __attribute__((u
 		".cfi_adjust_cfa_offset 8\n\t"
 		"push %rdx\n\t"
 		".cfi_adjust_cfa_offset 8\n\t"
-		"call hl_note_namespace\n\t"
+		"call hl_hooks_note_namespace\n\t"
 		"pop %rdx\n\t"
 		".cfi_adjust_cfa_offset -8\n\t"
 		"pop %rsi\n\t"
 		".cfi_adjust_cfa_offset -8\n\t"
 		"pop %rdi\n\t"
 		".cfi_adjust_cfa_offset -8\n\t"
-		"jmp *hl_real_dlmopen(%rip)");
+		"jmp *hl_libc_dlmopen(%rip)");
 }
 
 /* The code of the library goes away: rules and walks that know it must not be used again. */
 HL_EXPORT int dlclose(void *handle)
 {
-	if (!hl_real_resolve() || !hl_real.dlclose)
+	if (!hl_libc_resolve() || !hl_libc.dlclose)
 		return -1;
-	int result = hl_real.dlclose(handle);
+	int result = hl_libc.dlclose(handle);
 	struct hl_recorder *recorder = hl_recorder;
 	struct hl_thread *thread = hl_thread_enter();
 	if (HL_LIKELY(thread)) {

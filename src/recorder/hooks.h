@@ -11,7 +11,7 @@
 bool hl_hooks_reach_program(void);
 
 /* Says whether the program's own mappings are to be recorded. Until then, they are not. */
-void hl_hooks_record_mappings(bool wanted);
+void hl_hooks_mapping_record(bool wanted);
 
 /*
  * The hook's caller, as hl_walk_capture() wants it. For functions compiled with a frame pointer:

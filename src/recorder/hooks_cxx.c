@@ -10,7 +10,7 @@
 #include "recorder/hooks.h"
 
 #include "recorder/event.h"
-#include "recorder/real.h"
+#include "recorder/libc.h"
 #include "recorder/sample.h"
 
 #include <stdatomic.h>
@@ -27,12 +27,12 @@ static uintptr_t resolve(struct cxx_operator *it, void *caller)
 	uintptr_t real = atomic_load_explicit(&it->real, memory_order_acquire);
 	if (HL_LIKELY(real))
 		return real;
-	void *symbol = hl_real_look_up(it->name, caller);
+	void *symbol = hl_libc_look_up(it->name, caller);
 	if (!symbol)
 		abort(); /* a C++ program whose operator new is nowhere: nothing could be returned
 			    or thrown */
 	atomic_store(&it->own,
-		     hl_real_resolve() && hl_real_same_module(symbol, (void *)hl_real.malloc));
+		     hl_libc_resolve() && hl_libc_same_module(symbol, (void *)hl_libc.malloc));
 	atomic_store_explicit(&it->real, (uintptr_t)symbol, memory_order_release);
 	return (uintptr_t)symbol;
 }

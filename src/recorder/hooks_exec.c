@@ -12,7 +12,7 @@
 #include "base/compiler.h"
 #include "recorder/environment.h"
 #include "recorder/kin.h"
-#include "recorder/real.h"
+#include "recorder/libc.h"
 #include "recorder/sys.h"
 
 #include <alloca.h>
@@ -97,7 +97,7 @@ static void unmap_after_exec(void *room, size_t bytes)
 
 static int make_with(const struct call *call, char *const *environment)
 {
-	hl_real_resolve();
+	hl_libc_resolve();
 	size_t bytes = hl_kin_are_followed() ? hl_environment_room(environment) : 0;
 	bool large = bytes > STACK_BYTES_MAX;
 	void *room = large ? map_for_exec(bytes) : bytes ? alloca(bytes) : NULL;
@@ -122,25 +122,25 @@ static int unknown(void)
 
 static int by_path(const struct call *call, char *const *environment)
 {
-	return hl_real.execve ? hl_real.execve(call->path, call->arguments, environment)
+	return hl_libc.execve ? hl_libc.execve(call->path, call->arguments, environment)
 			      : unknown();
 }
 
 static int by_search(const struct call *call, char *const *environment)
 {
-	return hl_real.execvpe ? hl_real.execvpe(call->path, call->arguments, environment)
+	return hl_libc.execvpe ? hl_libc.execvpe(call->path, call->arguments, environment)
 			       : unknown();
 }
 
 static int by_descriptor(const struct call *call, char *const *environment)
 {
-	return hl_real.fexecve ? hl_real.fexecve(call->fd, call->arguments, environment)
+	return hl_libc.fexecve ? hl_libc.fexecve(call->fd, call->arguments, environment)
 			       : unknown();
 }
 
 static int by_directory(const struct call *call, char *const *environment)
 {
-	return hl_real.execveat ? hl_real.execveat(call->fd, call->path, call->arguments,
+	return hl_libc.execveat ? hl_libc.execveat(call->fd, call->path, call->arguments,
 						   environment, call->flags)
 				: unknown();
 }
@@ -244,8 +244,8 @@ HL_EXPORT int execle(const char *path, const char *argument, ...)
 
 /* For syscall(), which may be called in any way and is passed on untouched: only execve and
  * execveat come here, whose arguments are those of the functions. */
-__attribute__((used, visibility("hidden"))) long hl_exec_by_number(long number, long a, long b,
-								   long c, long d, long e)
+__attribute__((used, visibility("hidden"))) long
+hl_hooks_exec_by_number(long number, long a, long b, long c, long d, long e)
 {
 	if (number == SYS_execve)
 		return exec_path((const char *)a, (char *const *)b, (char *const *)c);
@@ -255,11 +255,11 @@ __attribute__((used, visibility("hidden"))) long hl_exec_by_number(long number, 
 #define TEXT_OF(number) #number
 #define JUMP_IF(number)                      \
 	"cmp $" TEXT_OF(number) ", %rdi\n\t" \
-				"je hl_exec_by_number\n\t"
+				"je hl_hooks_exec_by_number\n\t"
 
 HL_EXPORT __attribute__((naked)) long syscall(long number __attribute__((unused)), ...)
 {
-	__asm__(JUMP_IF(__NR_execve) JUMP_IF(__NR_execveat) "jmp *hl_real_syscall(%rip)");
+	__asm__(JUMP_IF(__NR_execve) JUMP_IF(__NR_execveat) "jmp *hl_libc_syscall(%rip)");
 }
 
 /* ---- the end ---- */
@@ -276,29 +276,29 @@ static _Noreturn void end_with(void (*real)(int), int status)
 
 HL_EXPORT _Noreturn void _exit(int status)
 {
-	end_with(hl_real._exit, status);
+	end_with(hl_libc._exit, status);
 }
 
 HL_EXPORT _Noreturn void _Exit(int status)
 {
-	end_with(hl_real._Exit, status);
+	end_with(hl_libc._Exit, status);
 }
 
 /* ---- spawning ---- */
 
 static int spawn_path(const struct call *call, char *const *environment)
 {
-	if (!hl_real.posix_spawn)
+	if (!hl_libc.posix_spawn)
 		return ENOSYS;
-	return hl_real.posix_spawn(call->ret_pid, call->path, call->actions, call->attributes,
+	return hl_libc.posix_spawn(call->ret_pid, call->path, call->actions, call->attributes,
 				   call->arguments, environment);
 }
 
 static int spawn_file(const struct call *call, char *const *environment)
 {
-	if (!hl_real.posix_spawnp)
+	if (!hl_libc.posix_spawnp)
 		return ENOSYS;
-	return hl_real.posix_spawnp(call->ret_pid, call->path, call->actions, call->attributes,
+	return hl_libc.posix_spawnp(call->ret_pid, call->path, call->actions, call->attributes,
 				    call->arguments, environment);
 }
 
@@ -335,7 +335,7 @@ static struct loan lend_environment(void)
 {
 	bool alone = &__libc_single_threaded && __libc_single_threaded;
 	struct loan loan = {.own = environ};
-	if (hl_real_resolve() && alone && hl_kin_are_followed())
+	if (hl_libc_resolve() && alone && hl_kin_are_followed())
 		loan.bytes = hl_environment_room(environ);
 	loan.room = loan.bytes ? map_room(loan.bytes) : NULL;
 	if (loan.room)
@@ -356,7 +356,7 @@ static void take_environment_back(struct loan loan)
 HL_EXPORT int system(const char *command)
 {
 	struct loan loan = lend_environment();
-	int status = hl_real.system ? hl_real.system(command) : unknown();
+	int status = hl_libc.system ? hl_libc.system(command) : unknown();
 	take_environment_back(loan);
 	if (command && status != -1)
 		hl_kin_count_spawned();
@@ -366,7 +366,7 @@ HL_EXPORT int system(const char *command)
 HL_EXPORT FILE *popen(const char *command, const char *type)
 {
 	struct loan loan = lend_environment();
-	FILE *stream = hl_real.popen ? hl_real.popen(command, type) : NULL;
+	FILE *stream = hl_libc.popen ? hl_libc.popen(command, type) : NULL;
 	take_environment_back(loan);
 	if (stream)
 		hl_kin_count_spawned();

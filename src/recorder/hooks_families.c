@@ -12,7 +12,7 @@
 
 #include "base/compiler.h"
 #include "recorder/event.h"
-#include "recorder/real.h"
+#include "recorder/libc.h"
 #include "recorder/sample.h"
 
 #include <errno.h>
@@ -60,11 +60,11 @@ static function *resolve(struct entry *it, void *caller)
 		return (function *)real;
 	if (atomic_load(&it->family->absent))
 		return NULL;
-	hl_real_resolve();
-	real = (uintptr_t)hl_real_look_up(it->name, caller);
+	hl_libc_resolve();
+	real = (uintptr_t)hl_libc_look_up(it->name, caller);
 	if (!atomic_load(&it->family->usable))
 		atomic_store(&it->family->usable,
-			     (uintptr_t)hl_real_look_up(it->family->usable_name, caller));
+			     (uintptr_t)hl_libc_look_up(it->family->usable_name, caller));
 	if (!real && !atomic_load(&it->family->usable))
 		atomic_store(&it->family->absent, true);
 	atomic_store_explicit(&it->real, real, memory_order_release);

@@ -7,7 +7,7 @@
  * or not. The C library's own do not come by here, and those of another allocator are told by their
  * caller: they hold blocks that are recorded already.
  *
- * Recorded after the system call, so that a failed one changes nothing; see mapping.h for what
+ * Recorded after the system call, so that a failed one changes nothing; see mappings.h for what
  * other threads may do in between.
  */
 
@@ -17,7 +17,7 @@
 #include "recorder/hooks.h"
 
 #include "recorder/event.h"
-#include "recorder/real.h"
+#include "recorder/libc.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -29,7 +29,7 @@
 /* In ordinary memory, so that a forked child knows before it has a region of its own. */
 static _Atomic bool recorded;
 
-void hl_hooks_record_mappings(bool wanted)
+void hl_hooks_mapping_record(bool wanted)
 {
 	atomic_store(&recorded, wanted);
 }
@@ -46,7 +46,7 @@ static uint64_t page_up(uint64_t address)
 static struct hl_thread *enter(void *caller, uint64_t bytes)
 {
 	if (HL_LIKELY(!atomic_load_explicit(&recorded, memory_order_relaxed)) ||
-	    hl_real_same_module(caller, (void *)hl_real.malloc))
+	    hl_libc_same_module(caller, (void *)hl_libc.malloc))
 		return NULL;
 	struct hl_thread *thread = hl_thread_enter();
 	if (thread)
@@ -67,23 +67,23 @@ static long with_errno(long result)
 
 static void *real_mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset)
 {
-	if (HL_LIKELY(hl_real_resolve() && hl_real.mmap))
-		return hl_real.mmap(address, bytes, protection, flags, fd, offset);
+	if (HL_LIKELY(hl_libc_resolve() && hl_libc.mmap))
+		return hl_libc.mmap(address, bytes, protection, flags, fd, offset);
 	return (void *)with_errno(
 		hl_sys6(SYS_mmap, (long)address, (long)bytes, protection, flags, fd, offset));
 }
 
 static int real_munmap(void *address, size_t bytes)
 {
-	if (HL_LIKELY(hl_real_resolve() && hl_real.munmap))
-		return hl_real.munmap(address, bytes);
+	if (HL_LIKELY(hl_libc_resolve() && hl_libc.munmap))
+		return hl_libc.munmap(address, bytes);
 	return (int)with_errno(hl_sys_munmap(address, bytes));
 }
 
 static void *real_mremap(void *old, size_t old_bytes, size_t new_bytes, int flags, void *wanted)
 {
-	if (HL_LIKELY(hl_real_resolve() && hl_real.mremap))
-		return hl_real.mremap(old, old_bytes, new_bytes, flags, wanted);
+	if (HL_LIKELY(hl_libc_resolve() && hl_libc.mremap))
+		return hl_libc.mremap(old, old_bytes, new_bytes, flags, wanted);
 	return (void *)with_errno(hl_sys6(SYS_mremap, (long)old, (long)old_bytes, (long)new_bytes,
 					  flags, (long)wanted, 0));
 }
@@ -92,16 +92,16 @@ static void *real_mremap(void *old, size_t old_bytes, size_t new_bytes, int flag
 
 static int real_brk(void *end)
 {
-	if (HL_LIKELY(hl_real_resolve() && hl_real.brk))
-		return hl_real.brk(end);
+	if (HL_LIKELY(hl_libc_resolve() && hl_libc.brk))
+		return hl_libc.brk(end);
 	errno = ENOMEM;
 	return -1;
 }
 
 static void *real_sbrk(intptr_t change)
 {
-	if (HL_LIKELY(hl_real_resolve() && hl_real.sbrk))
-		return hl_real.sbrk(change);
+	if (HL_LIKELY(hl_libc_resolve() && hl_libc.sbrk))
+		return hl_libc.sbrk(change);
 	errno = ENOMEM;
 	return (void *)-1;
 }

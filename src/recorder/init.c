@@ -2,14 +2,14 @@
 /* Where the library comes to life. Linked with -z initfirst, so before the constructors of every
  * other library. */
 #include "recorder/kin.h"
-#include "recorder/real.h"
+#include "recorder/libc.h"
 #include "recorder/recorder.h"
 
 /* glibc hands constructors what main() gets; environ itself may not be set yet. */
 static __attribute__((constructor)) void start(int argc, char **argv, char **environment)
 {
 	(void)argc;
-	if (!hl_real_resolve() || !hl_real_libc_is_known())
+	if (!hl_libc_resolve() || !hl_libc_is_known())
 		return;
 	hl_kin_keep_arguments(argv, environment);
 	hl_recorder_start(environment);

@@ -199,7 +199,7 @@ static void answer(struct hl_region_header *header, struct hl_thread *thread)
 
 void hl_introspect(struct hl_recorder *recorder, struct hl_thread *thread)
 {
-	struct hl_region_header *header = recorder->shared.header;
+	struct hl_region_header *header = recorder->region.header;
 	/* Asked again meanwhile, it stays asked until the one answer is whole. */
 	if (atomic_flag_test_and_set(&answering))
 		return;

@@ -2,7 +2,7 @@
 /* Tells of execs and children; see kin.h. */
 #include "recorder/kin.h"
 
-#include "recorder/private.h"
+#include "recorder/private_map.h"
 #include "recorder/recorder.h"
 #include "recorder/sys.h"
 
@@ -22,7 +22,7 @@ static size_t header_pages(void)
 
 void hl_kin_take(struct hl_region_header *region, size_t bytes)
 {
-	hl_private_adopt((char *)region + header_pages(), bytes - header_pages());
+	hl_private_map_adopt((char *)region + header_pages(), bytes - header_pages());
 	struct hl_region_header *before = atomic_exchange(&nearest, region);
 	if (before)
 		hl_sys_munmap(before, header_pages());
@@ -169,7 +169,7 @@ void hl_kin_tell_title(void)
 	size_t bytes = bytes_of(arguments_end);
 	if (arguments_end[-1] != '\0')
 		bytes = strnlen(title, bytes_of(title_end));
-	struct hl_region_kin *kin = &recorder->shared.header->kin;
+	struct hl_region_kin *kin = &recorder->region.header->kin;
 	if (memcmp(title, first_title, bytes) == 0)
 		return;
 	memcpy(kin->title, title, bytes);

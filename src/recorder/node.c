@@ -35,24 +35,25 @@ static uint32_t slot_of(const struct key *key, uint32_t id)
 	return (key->hash & UINT32_C(0xff000000)) | id;
 }
 
-static bool commit_table(struct hl_shared *shared, uint32_t bits)
+static bool commit_table(struct hl_region_map *region, uint32_t bits)
 {
-	return hl_shared_commit(shared, HL_AREA_INDEX, table_start(bits + 1) * sizeof(uint32_t));
+	return hl_region_map_commit(region, HL_AREA_INDEX,
+				    table_start(bits + 1) * sizeof(uint32_t));
 }
 
-bool hl_node_init(struct hl_shared *shared)
+bool hl_node_init(struct hl_region_map *region)
 {
-	if (!commit_table(shared, HL_INDEX_BITS_MIN) ||
-	    !hl_shared_commit(shared, HL_AREA_NODES, sizeof(struct hl_region_node)))
+	if (!commit_table(region, HL_INDEX_BITS_MIN) ||
+	    !hl_region_map_commit(region, HL_AREA_NODES, sizeof(struct hl_region_node)))
 		return false;
-	atomic_store(&shared->header->index_bits, HL_INDEX_BITS_MIN);
+	atomic_store(&region->header->index_bits, HL_INDEX_BITS_MIN);
 	return true;
 }
 
-static bool is_node(const struct hl_shared *shared, uint32_t id, const struct key *key)
+static bool is_node(const struct hl_region_map *region, uint32_t id, const struct key *key)
 {
-	const struct hl_region_node *node = &shared->nodes[id];
-	return hl_shared_has(shared, HL_AREA_NODES, (id + UINT64_C(1)) * sizeof(*node)) &&
+	const struct hl_region_node *node = &region->nodes[id];
+	return hl_region_map_has(region, HL_AREA_NODES, (id + UINT64_C(1)) * sizeof(*node)) &&
 	       atomic_load_explicit(&node->frame, memory_order_relaxed) == key->frame &&
 	       node->parent == key->parent;
 }
@@ -63,10 +64,10 @@ static bool is_node(const struct hl_shared *shared, uint32_t id, const struct ke
  * empty slot, as the program has written over the table. Acquire pairs with the release in enter():
  * a slot seen is a node written.
  */
-static uint32_t probe(const struct hl_shared *shared, uint32_t bits, const struct key *key,
+static uint32_t probe(const struct hl_region_map *region, uint32_t bits, const struct key *key,
 		      uint32_t *place)
 {
-	_Atomic uint32_t *table = shared->index + table_start(bits);
+	_Atomic uint32_t *table = region->index + table_start(bits);
 	uint32_t mask = (UINT32_C(1) << bits) - 1;
 	for (uint32_t at = *place, left = mask;; at = (at + 1) & mask) {
 		uint32_t slot = atomic_load_explicit(&table[at], memory_order_acquire);
@@ -75,7 +76,7 @@ static uint32_t probe(const struct hl_shared *shared, uint32_t bits, const struc
 			return 0;
 		}
 		if (((slot ^ key->hash) >> TAG_SHIFT) == 0 &&
-		    is_node(shared, slot & HL_NODE_MAX, key))
+		    is_node(region, slot & HL_NODE_MAX, key))
 			return slot & HL_NODE_MAX;
 		if (HL_UNLIKELY(!left--))
 			return HL_NODE_NONE;
@@ -83,28 +84,28 @@ static uint32_t probe(const struct hl_shared *shared, uint32_t bits, const struc
 }
 
 /* Enters ${id} for the key at *${place} or behind; returns the id that stands there in the end. */
-static uint32_t enter(struct hl_shared *shared, uint32_t bits, const struct key *key,
+static uint32_t enter(struct hl_region_map *region, uint32_t bits, const struct key *key,
 		      uint32_t place, uint32_t id)
 {
-	_Atomic uint32_t *table = shared->index + table_start(bits);
+	_Atomic uint32_t *table = region->index + table_start(bits);
 	for (;;) {
 		uint32_t empty = 0;
 		if (atomic_compare_exchange_strong_explicit(&table[place], &empty, slot_of(key, id),
 							    memory_order_release,
 							    memory_order_acquire))
 			return id;
-		uint32_t other = probe(shared, bits, key, &place);
+		uint32_t other = probe(region, bits, key, &place);
 		if (other)
 			return other;
 	}
 }
 
-static uint32_t find_in_older_tables(struct hl_shared *shared, uint32_t newest,
+static uint32_t find_in_older_tables(struct hl_region_map *region, uint32_t newest,
 				     const struct key *key)
 {
 	for (uint32_t bits = newest; bits-- > HL_INDEX_BITS_MIN;) {
 		uint32_t place = key->hash & ((UINT32_C(1) << bits) - 1);
-		uint32_t id = probe(shared, bits, key, &place);
+		uint32_t id = probe(region, bits, key, &place);
 		if (id)
 			return id;
 	}
@@ -112,19 +113,19 @@ static uint32_t find_in_older_tables(struct hl_shared *shared, uint32_t newest,
 }
 
 /* An unused id with memory behind it, or 0. */
-static uint32_t take_id(struct hl_shared *shared, struct hl_node_cache *cache)
+static uint32_t take_id(struct hl_region_map *region, struct hl_node_cache *cache)
 {
 	uint32_t id = cache->spare;
 	cache->spare = 0;
 	if (id)
 		return id;
-	struct hl_region_header *header = shared->header;
+	struct hl_region_header *header = region->header;
 	uint64_t size = sizeof(struct hl_region_node);
 	uint32_t count = atomic_load_explicit(&header->node_count, memory_order_relaxed);
 	do {
 		uint64_t end = (count + UINT64_C(2)) * size;
-		if (count >= HL_NODE_MAX || (!hl_shared_has(shared, HL_AREA_NODES, end) &&
-					     !hl_shared_commit(shared, HL_AREA_NODES, end)))
+		if (count >= HL_NODE_MAX || (!hl_region_map_has(region, HL_AREA_NODES, end) &&
+					     !hl_region_map_commit(region, HL_AREA_NODES, end)))
 			return 0;
 	} while (!atomic_compare_exchange_weak_explicit(&header->node_count, &count, count + 1,
 							memory_order_relaxed,
@@ -134,69 +135,69 @@ static uint32_t take_id(struct hl_shared *shared, struct hl_node_cache *cache)
 
 /* True when the newest table may take one more entry; a table is never filled above seven eighths.
  */
-static bool make_room(struct hl_shared *shared, uint32_t bits)
+static bool make_room(struct hl_region_map *region, uint32_t bits)
 {
-	struct hl_region_header *header = shared->header;
+	struct hl_region_header *header = region->header;
 	uint32_t count = atomic_load_explicit(&header->node_count, memory_order_relaxed);
 	uint32_t slots = UINT32_C(1) << bits;
 	if (HL_LIKELY(count < slots / 2))
 		return true;
-	if (bits < HL_INDEX_BITS_MAX && commit_table(shared, bits + 1))
+	if (bits < HL_INDEX_BITS_MAX && commit_table(region, bits + 1))
 		atomic_compare_exchange_strong(&header->index_bits, &bits, bits + 1);
 	return count < slots / 8 * 7;
 }
 
-static uint32_t make_node(struct hl_shared *shared, struct hl_node_cache *cache, uint32_t bits,
+static uint32_t make_node(struct hl_region_map *region, struct hl_node_cache *cache, uint32_t bits,
 			  const struct key *key, uint32_t place)
 {
-	if (!make_room(shared, bits))
+	if (!make_room(region, bits))
 		return HL_NODE_NONE;
-	uint32_t id = take_id(shared, cache);
+	uint32_t id = take_id(region, cache);
 	if (!id)
 		return HL_NODE_NONE;
-	shared->nodes[id].parent = key->parent;
-	atomic_store_explicit(&shared->nodes[id].frame, key->frame, memory_order_release);
-	uint32_t entered = enter(shared, bits, key, place, id);
+	region->nodes[id].parent = key->parent;
+	atomic_store_explicit(&region->nodes[id].frame, key->frame, memory_order_release);
+	uint32_t entered = enter(region, bits, key, place, id);
 	if (entered != id) {
-		atomic_store_explicit(&shared->nodes[id].frame, 0, memory_order_release);
+		atomic_store_explicit(&region->nodes[id].frame, 0, memory_order_release);
 		cache->spare = id;
 	}
 	return entered;
 }
 
-static uint32_t newest_bits(const struct hl_shared *shared)
+static uint32_t newest_bits(const struct hl_region_map *region)
 {
-	uint32_t bits = atomic_load_explicit(&shared->header->index_bits, memory_order_acquire);
+	uint32_t bits = atomic_load_explicit(&region->header->index_bits, memory_order_acquire);
 	/* The program can write there. */
 	return HL_LIKELY(bits - HL_INDEX_BITS_MIN <= HL_INDEX_BITS_MAX - HL_INDEX_BITS_MIN)
 		       ? bits
 		       : HL_INDEX_BITS_MIN;
 }
 
-static uint32_t intern_in(struct hl_shared *shared, struct hl_node_cache *cache, uint32_t bits,
+static uint32_t intern_in(struct hl_region_map *region, struct hl_node_cache *cache, uint32_t bits,
 			  const struct key *key)
 {
 	uint32_t place = key->hash & ((UINT32_C(1) << bits) - 1);
-	uint32_t id = probe(shared, bits, key, &place);
+	uint32_t id = probe(region, bits, key, &place);
 	if (HL_LIKELY(id))
 		return id;
-	id = find_in_older_tables(shared, bits, key);
-	return id ? enter(shared, bits, key, place, id)
-		  : make_node(shared, cache, bits, key, place);
+	id = find_in_older_tables(region, bits, key);
+	return id ? enter(region, bits, key, place, id)
+		  : make_node(region, cache, bits, key, place);
 }
 
-uint32_t hl_node_intern_slowly(struct hl_shared *shared, struct hl_node_cache *cache,
-			       uint32_t parent, uint64_t frame)
+uint32_t hl_node_intern_slow(struct hl_region_map *region, struct hl_node_cache *cache,
+			     uint32_t parent, uint64_t frame)
 {
 	struct key key = {frame, parent, hash_key(parent, frame)};
-	uint32_t bits = newest_bits(shared), tried;
+	uint32_t bits = newest_bits(region), tried;
 	uint32_t id;
 	/* What was the newest table when this thread was interrupted may be full by now, and
 	 * another the newest. */
 	do {
 		tried = bits;
-		id = intern_in(shared, cache, bits, &key);
-		bits = newest_bits(shared);
+		id = intern_in(region, cache, bits, &key);
+		bits = newest_bits(region);
 	} while (HL_UNLIKELY(id == HL_NODE_NONE) && bits != tried);
 	return id;
 }

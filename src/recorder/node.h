@@ -2,7 +2,7 @@
 /* Stack nodes: a lock-free, grow-only set of (parent, frame key) -> node id in the region. */
 #pragma once
 
-#include "recorder/shared.h"
+#include "recorder/region_map.h"
 
 #include <stdint.h>
 
@@ -23,11 +23,11 @@ struct hl_node_cache {
 
 /* Makes the first table of the index. False when there is no memory. Once, before any other call.
  */
-bool hl_node_init(struct hl_shared *shared);
+bool hl_node_init(struct hl_region_map *region);
 
 /* hl_node_intern() for what is not in the cache. */
-uint32_t hl_node_intern_slowly(struct hl_shared *shared, struct hl_node_cache *cache,
-			       uint32_t parent, uint64_t frame);
+uint32_t hl_node_intern_slow(struct hl_region_map *region, struct hl_node_cache *cache,
+			     uint32_t parent, uint64_t frame);
 
 /*
  * Returns the id of the node (${parent}, ${frame}), made if it is new; HL_NODE_NONE when nodes or
@@ -38,7 +38,7 @@ uint32_t hl_node_intern_slowly(struct hl_shared *shared, struct hl_node_cache *c
  * parent enters the slot's number last, by one exclusive or: the rest is ready before the parent is
  * known.
  */
-static inline uint32_t hl_node_intern(struct hl_shared *shared, struct hl_node_cache *cache,
+static inline uint32_t hl_node_intern(struct hl_region_map *region, struct hl_node_cache *cache,
 				      uint32_t parent, uint64_t frame)
 {
 	uint32_t hash = (uint32_t)(frame * UINT64_C(0x9e3779b97f4a7c15) >> 40);
@@ -46,7 +46,7 @@ static inline uint32_t hl_node_intern(struct hl_shared *shared, struct hl_node_c
 		&cache->slots[(hash ^ parent) & (HL_NODE_CACHE_SLOTS - 1)];
 	if (HL_LIKELY(slot->frame == frame && slot->parent == parent))
 		return slot->node;
-	uint32_t node = hl_node_intern_slowly(shared, cache, parent, frame);
+	uint32_t node = hl_node_intern_slow(region, cache, parent, frame);
 	if (HL_LIKELY(node != HL_NODE_NONE))
 		*slot = (struct hl_node_cache_slot){frame, parent, node};
 	return node;

@@ -9,9 +9,9 @@
 #include "recorder/fork.h"
 #include "recorder/hooks.h"
 #include "recorder/kin.h"
+#include "recorder/libc.h"
 #include "recorder/node.h"
-#include "recorder/private.h"
-#include "recorder/real.h"
+#include "recorder/private_map.h"
 #include "recorder/sys.h"
 #include "recorder/thread.h"
 
@@ -53,17 +53,17 @@ static bool may_read_clock(void)
 
 static bool set_up(struct hl_recorder *recorder, void *region, size_t bytes)
 {
-	hl_shared_init(&recorder->shared, region, bytes);
-	struct hl_region_header *header = recorder->shared.header;
+	hl_region_map_init(&recorder->region, region, bytes);
+	struct hl_region_header *header = recorder->region.header;
 	enum hl_mode mode = hl_mode_of(atomic_load(&header->mode));
 	recorder->sampling = header->sample_bytes != 0;
 	recorder->hash_only =
 		recorder->sampling || hl_sys_address_space_limit() < ADDRESS_SPACE_FOR_ARRAY;
 	recorder->sizes = atomic_load(&header->flags) & HL_REGION_SIZES;
-	recorder->modules.shared = &recorder->shared;
+	recorder->modules.region = &recorder->region;
 	recorder->unwind.find_module = find_module;
 	recorder->unwind.find_file = find_file;
-	if (!hl_node_init(&recorder->shared) || !hl_block_table_init(&recorder->blocks))
+	if (!hl_node_init(&recorder->region) || !hl_block_table_init(&recorder->blocks))
 		return false;
 	header->block_hash = (uintptr_t)recorder->blocks.hash;
 	if (hl_event_wants_array(recorder, mode) && !recorder->blocks.array)
@@ -72,7 +72,7 @@ static bool set_up(struct hl_recorder *recorder, void *region, size_t bytes)
 		atomic_fetch_and(&header->flags, ~(uint32_t)HL_REGION_STAMPS);
 	if (!hl_hooks_reach_program())
 		atomic_fetch_or(&header->flags, HL_REGION_OWN_MALLOC);
-	hl_hooks_record_mappings(atomic_load(&header->flags) & HL_REGION_MAPPINGS);
+	hl_hooks_mapping_record(atomic_load(&header->flags) & HL_REGION_MAPPINGS);
 	header->pid = hl_sys_getpid();
 	header->start_realtime_ns = hl_clock_ns(CLOCK_REALTIME);
 	atomic_store(&header->state, HL_REGION_RUNNING);
@@ -87,7 +87,7 @@ static enum hl_phase start(struct hl_recorder *recorder, enum hl_hello_kind kind
 	void *region = hl_connect_get_region(kind, &bytes, &collector_pid);
 	if (!region)
 		return HL_PHASE_OFF;
-	recorder->shared.collector_pid = collector_pid;
+	recorder->region.collector_pid = collector_pid;
 	recorder->inherits = kind == HL_HELLO_FORK;
 	if (set_up(recorder, region, bytes)) {
 		hl_kin_take(region, bytes);
@@ -95,20 +95,20 @@ static enum hl_phase start(struct hl_recorder *recorder, enum hl_hello_kind kind
 	}
 	struct hl_region_header *header = region;
 	atomic_store(&header->state, HL_REGION_STOPPED);
-	hl_private_adopt(region, bytes);
+	hl_private_map_adopt(region, bytes);
 	return HL_PHASE_OFF;
 }
 
 void hl_recorder_start(char *const *environment)
 {
-	if (!hl_connect_read_environment(environment) || !hl_threads_init())
+	if (!hl_connect_read_environment(environment) || !hl_thread_init())
 		return;
-	hl_environment_keep(environment, hl_real_own_path());
+	hl_environment_keep(environment, hl_libc_own_path());
 	/* A forked child goes on using it, wiped. */
-	struct hl_recorder *recorder = hl_private_map_headed(sizeof(*recorder));
+	struct hl_recorder *recorder = hl_private_map_new_headed(sizeof(*recorder));
 	if (!recorder)
 		return;
-	hl_private_reserve(recorder, sizeof(*recorder));
+	hl_private_map_reserve(recorder, sizeof(*recorder));
 	atomic_store(&recorder->phase, HL_PHASE_STARTING);
 	hl_recorder = recorder;
 	if (!hl_fork_init())
@@ -121,8 +121,8 @@ bool hl_recorder_start_in_child(struct hl_recorder *recorder)
 	uint32_t forked = HL_PHASE_FORKED;
 	if (!atomic_compare_exchange_strong(&recorder->phase, &forked, HL_PHASE_STARTING))
 		return forked == HL_PHASE_RUNNING;
-	hl_private_forget();
-	enum hl_phase phase = hl_private_renew(recorder, sizeof(*recorder))
+	hl_private_map_forget();
+	enum hl_phase phase = hl_private_map_renew(recorder, sizeof(*recorder))
 				      ? start(recorder, HL_HELLO_FORK)
 				      : HL_PHASE_OFF;
 	if (phase != HL_PHASE_RUNNING)

@@ -3,19 +3,19 @@
  * The recorder of this process: its state, its threads, and the way into and out of recording.
  *
  * Life: hooks pass through until hl_recorder_start() has got a region (phase RUNNING). In a forked
- * child the state reads as zero (private.h), which is phase FORKED: the child's first event starts
- * again. A vfork()ed child runs in its parent's memory and counts as its parent.
+ * child the state reads as zero (private_map.h), which is phase FORKED: the child's first event
+ * starts again. A vfork()ed child runs in its parent's memory and counts as its parent.
  */
 #pragma once
 
 #include "recorder/block.h"
-#include "recorder/cell.h"
-#include "recorder/mapping.h"
-#include "recorder/module.h"
+#include "recorder/cells.h"
+#include "recorder/mappings.h"
+#include "recorder/modules.h"
 #include "recorder/node.h"
-#include "recorder/private.h"
+#include "recorder/private_map.h"
+#include "recorder/region_map.h"
 #include "recorder/ring_writer.h"
-#include "recorder/shared.h"
 #include "recorder/spin.h"
 #include "region/protocol.h"
 #include "unwind/recall.h"
@@ -48,9 +48,9 @@ struct hl_pending_free {
 };
 
 struct hl_thread {
-	_Atomic uint32_t activity; /* enum hl_activity; written by its thread only */
-	uint32_t slot;		   /* in the region */
-	struct hl_region_thread *shared;
+	_Atomic uint32_t activity;	    /* enum hl_activity; written by its thread only */
+	uint32_t slot;			    /* in the region */
+	struct hl_region_thread *in_region; /* its slot */
 	bool sampling;
 	int64_t sample_countdown; /* bytes until the next sample */
 	uint64_t random;
@@ -62,7 +62,7 @@ struct hl_thread {
 	struct hl_thread *next_free;
 	struct hl_cells cells;
 	/* From here on a forked child has nothing. */
-	_Alignas(HL_PRIVATE_HEAD) struct hl_pending_free pending[HL_PENDING_MAX];
+	_Alignas(HL_PRIVATE_MAP_HEAD) struct hl_pending_free pending[HL_PENDING_MAX];
 	struct hl_node_cache nodes;
 	struct hl_size_cell size_cells[1 << HL_SIZE_CELL_BITS];
 	struct hl_ring_writer ring;
@@ -76,19 +76,19 @@ struct hl_recorder {
 	bool hash_only; /* no block goes into the array of the block table */
 	bool sizes;	/* size classes are told apart */
 	bool inherits;	/* a forked child's: blocks of its parent are there, which are not known */
-	struct hl_shared shared;
+	struct hl_region_map region;
 	struct hl_block_table blocks;
 	struct hl_mappings mappings;
 	_Atomic uint32_t threads_lock;
 	struct hl_thread *free_threads;
 	_Atomic uint32_t live_threads;
 	/* From here on a forked child has nothing until it starts. */
-	_Alignas(HL_PRIVATE_HEAD) struct hl_modules modules;
+	_Alignas(HL_PRIVATE_MAP_HEAD) struct hl_modules modules;
 	struct hl_unwind unwind;
 };
 
-static_assert(offsetof(struct hl_thread, pending) == HL_PRIVATE_HEAD &&
-		      offsetof(struct hl_recorder, modules) == HL_PRIVATE_HEAD,
+static_assert(offsetof(struct hl_thread, pending) == HL_PRIVATE_MAP_HEAD &&
+		      offsetof(struct hl_recorder, modules) == HL_PRIVATE_MAP_HEAD,
 	      "what a child looks at is in the head");
 
 /* NULL until the first start; then the same address for good. Valid when phase is RUNNING. */
@@ -101,7 +101,7 @@ void hl_recorder_start(char *const *environment);
 
 /* The slow way into recording: starts a forked child's recorder, gives the thread a slot. NULL =
  * pass through. */
-struct hl_thread *hl_thread_enter_slowly(void);
+struct hl_thread *hl_thread_enter_slow(void);
 
 /* Handles what signal handlers left in thread->pending. */
 void hl_thread_drain(struct hl_thread *thread);
@@ -124,12 +124,12 @@ static inline struct hl_thread *hl_thread_enter(void)
 	if (HL_LIKELY(thread &&
 		      atomic_load_explicit(&thread->activity, memory_order_relaxed) == HL_IDLE)) {
 		hl_thread_set(thread, HL_RECORDING);
-		if (HL_LIKELY(thread->shared))
+		if (HL_LIKELY(thread->in_region))
 			return thread;
 		/* A handler has forked since we looked: this is the child, and all is wiped. */
 		hl_thread_set(thread, HL_NOT_A_THREAD);
 	}
-	return hl_thread_enter_slowly();
+	return hl_thread_enter_slow();
 }
 
 static inline void hl_thread_leave(struct hl_thread *thread)

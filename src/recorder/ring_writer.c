@@ -22,41 +22,41 @@
 #define DEAD_COLLECTOR_NS UINT64_C(10000000000)
 
 /* Asked each time: a collector that leaves says so with this flag. */
-static bool is_lossy(const struct hl_shared *shared)
+static bool is_lossy(const struct hl_region_map *region)
 {
-	return atomic_load_explicit(&shared->header->flags, memory_order_relaxed) & HL_REGION_LOSSY;
+	return atomic_load_explicit(&region->header->flags, memory_order_relaxed) & HL_REGION_LOSSY;
 }
 
 /* Who does not wait for the collector needs all the room there is from the beginning. */
-static uint32_t first_capacity(struct hl_ring_writer *writer, const struct hl_shared *shared)
+static uint32_t first_capacity(struct hl_ring_writer *writer, const struct hl_region_map *region)
 {
-	return is_lossy(shared) && hl_shared_back(writer->bytes, HL_RING_BYTES_MAX)
+	return is_lossy(region) && hl_region_map_back(writer->bytes, HL_RING_BYTES_MAX)
 		       ? HL_RING_BYTES_MAX
 		       : HL_RING_BYTES_MIN;
 }
 
-void hl_ring_writer_init(struct hl_ring_writer *writer, struct hl_shared *shared, uint32_t slot)
+void hl_ring_writer_init(struct hl_ring_writer *writer, struct hl_region_map *region, uint32_t slot)
 {
 	uint64_t start = (uint64_t)slot * HL_RING_STRIDE;
 
 	if (writer->ring || writer->refused)
 		return;
-	char *rings = hl_shared_rings(shared);
+	char *rings = hl_region_map_rings(region);
 	writer->refused = !rings ||
-			  start + HL_RING_STRIDE > shared->header->areas[HL_AREA_RINGS].capacity ||
-			  !hl_shared_back(rings + start, HL_RING_DATA + HL_RING_BYTES_MIN);
+			  start + HL_RING_STRIDE > region->header->areas[HL_AREA_RINGS].capacity ||
+			  !hl_region_map_back(rings + start, HL_RING_DATA + HL_RING_BYTES_MIN);
 	if (writer->refused)
 		return;
 	writer->ring = (struct hl_ring *)(void *)(rings + start);
 	writer->bytes = (uint8_t *)writer->ring + HL_RING_DATA;
-	uint32_t capacity = first_capacity(writer, shared);
+	uint32_t capacity = first_capacity(writer, region);
 	writer->mask = capacity - 1;
 	writer->limit = capacity;
 	writer->name = slot + 1;
-	writer->stamps = atomic_load_explicit(&shared->header->flags, memory_order_relaxed) &
+	writer->stamps = atomic_load_explicit(&region->header->flags, memory_order_relaxed) &
 			 HL_REGION_STAMPS;
 	atomic_store(&writer->ring->capacity, capacity);
-	atomic_store(&shared->threads[slot].has_ring, 1);
+	atomic_store(&region->threads[slot].has_ring, 1);
 }
 
 /* ---- what is written seldom ---- */
@@ -64,14 +64,14 @@ void hl_ring_writer_init(struct hl_ring_writer *writer, struct hl_shared *shared
 static void write_words(struct hl_ring_writer *writer, uint64_t value, unsigned bits)
 {
 	for (unsigned shift = 0; shift < bits; shift += 16)
-		hl_ring_write_word(writer, value >> shift);
+		hl_ring_writer_put_word(writer, value >> shift);
 }
 
-void hl_ring_write_long_stamp(struct hl_ring_writer *writer, uint64_t stamp)
+void hl_ring_writer_put_long_stamp(struct hl_ring_writer *writer, uint64_t stamp)
 {
 	if (stamp <= writer->stamp)
 		return;
-	hl_ring_write_word(writer, HL_RING_STAMP << 13);
+	hl_ring_writer_put_word(writer, HL_RING_STAMP << 13);
 	write_words(writer, stamp, 64);
 	writer->stamp = stamp;
 }
@@ -83,39 +83,40 @@ static void put_tick(struct hl_ring_writer *writer, uint64_t tick)
 
 	writer->tick = tick;
 	if (passed <= HL_RING_TICK_MAX) {
-		hl_ring_write_word(writer, HL_RING_TICK << 13 | passed);
+		hl_ring_writer_put_word(writer, HL_RING_TICK << 13 | passed);
 		return;
 	}
-	hl_ring_write_word(writer, HL_RING_TICK_LONG << 13);
+	hl_ring_writer_put_word(writer, HL_RING_TICK_LONG << 13);
 	write_words(writer, tick, 64);
 }
 
 /* Returns the tick that it is now, or was when the collector began to doze. */
-static uint64_t wake_collector(struct hl_shared *shared, uint64_t tick)
+static uint64_t wake_collector(struct hl_region_map *region, uint64_t tick)
 {
-	_Atomic uint64_t *place = &shared->header->tick;
+	_Atomic uint64_t *place = &region->header->tick;
 
 	if (atomic_compare_exchange_strong(place, &tick, tick & ~HL_TICK_DOZING))
 		HL_SYS(SYS_futex, hl_tick_futex(place), FUTEX_WAKE, INT_MAX);
 	return tick & ~HL_TICK_DOZING;
 }
 
-void hl_ring_write_tick(struct hl_ring_writer *writer, struct hl_shared *shared, uint64_t tick)
+void hl_ring_writer_put_tick(struct hl_ring_writer *writer, struct hl_region_map *region,
+			     uint64_t tick)
 {
 	if (HL_UNLIKELY(tick & HL_TICK_DOZING))
-		tick = wake_collector(shared, tick);
+		tick = wake_collector(region, tick);
 	if (tick == writer->tick)
 		return;
 	put_tick(writer, tick);
-	if (writer->stamps && hl_ring_order_see(&shared->order, writer->name, tick) &&
-	    hl_ring_order_begin_alone(&shared->order, writer->name))
-		hl_ring_write_stamp(writer, hl_ring_clock() >> HL_RING_STAMP_SHIFT);
+	if (writer->stamps && hl_ring_order_see(&region->order, writer->name, tick) &&
+	    hl_ring_order_begin_alone(&region->order, writer->name))
+		hl_ring_writer_put_stamp(writer, hl_ring_clock() >> HL_RING_STAMP_SHIFT);
 }
 
-void hl_ring_write_extended(struct hl_ring_writer *writer, uint32_t node, uint64_t bytes,
-			    uint64_t objects, bool is_free)
+void hl_ring_writer_put_extended(struct hl_ring_writer *writer, uint32_t node, uint64_t bytes,
+				 uint64_t objects, bool is_free)
 {
-	hl_ring_write_word(writer, HL_RING_EXTENDED << 13 | is_free);
+	hl_ring_writer_put_word(writer, HL_RING_EXTENDED << 13 | is_free);
 	write_words(writer, node, 32);
 	write_words(writer, bytes, 64);
 	write_words(writer, objects, 64);
@@ -141,7 +142,8 @@ static void grow(struct hl_ring_writer *writer)
 {
 	uint64_t capacity = writer->mask + 1;
 
-	if (capacity == HL_RING_BYTES_MAX || !hl_shared_back(writer->bytes + capacity, capacity))
+	if (capacity == HL_RING_BYTES_MAX ||
+	    !hl_region_map_back(writer->bytes + capacity, capacity))
 		return;
 	writer->mask = 2 * capacity - 1;
 	atomic_store_explicit(&writer->ring->capacity, (uint32_t)(2 * capacity),
@@ -158,15 +160,15 @@ static void sleep_a_little(uint64_t waited_ns)
 	HL_SYS(SYS_nanosleep, &pause, NULL, 0);
 }
 
-static uint64_t tick_of(const struct hl_shared *shared)
+static uint64_t tick_of(const struct hl_region_map *region)
 {
-	return atomic_load_explicit(&shared->header->tick, memory_order_relaxed) & ~HL_TICK_DOZING;
+	return atomic_load_explicit(&region->header->tick, memory_order_relaxed) & ~HL_TICK_DOZING;
 }
 
 /* Nobody waits again before ticks go on. */
-static bool collector_is_dead(struct hl_shared *shared, uint64_t tick)
+static bool collector_is_dead(struct hl_region_map *region, uint64_t tick)
 {
-	return atomic_load_explicit(&shared->dead_tick, memory_order_relaxed) == tick + 1;
+	return atomic_load_explicit(&region->dead_tick, memory_order_relaxed) == tick + 1;
 }
 
 /*
@@ -184,39 +186,39 @@ static bool is_zombie(int32_t pid)
 }
 
 /* One that may not be signalled exists as well. */
-static bool collector_exists(const struct hl_shared *shared)
+static bool collector_exists(const struct hl_region_map *region)
 {
-	int32_t pid = shared->collector_pid;
+	int32_t pid = region->collector_pid;
 
 	return pid > 0 && HL_SYS(SYS_kill, pid, 0, 0) != -ESRCH && !is_zombie(pid);
 }
 
 /* Whether nobody reads any more, after ${silent_ns} without a tick. */
-static bool is_hopeless(const struct hl_shared *shared, uint64_t silent_ns)
+static bool is_hopeless(const struct hl_region_map *region, uint64_t silent_ns)
 {
 	return silent_ns > DEAD_COLLECTOR_NS ||
-	       (silent_ns > SILENT_COLLECTOR_NS && !collector_exists(shared));
+	       (silent_ns > SILENT_COLLECTOR_NS && !collector_exists(region));
 }
 
 /*
  * Waits until the collector has emptied the ring, which takes it a tick or two. False when it is
  * dead, as far as can be told, or when nobody shall wait.
  */
-static bool wait_until_empty(struct hl_ring_writer *writer, struct hl_shared *shared)
+static bool wait_until_empty(struct hl_ring_writer *writer, struct hl_region_map *region)
 {
-	uint64_t tick = tick_of(shared), begin_ns = hl_clock_ns(CLOCK_MONOTONIC),
+	uint64_t tick = tick_of(region), begin_ns = hl_clock_ns(CLOCK_MONOTONIC),
 		 since_ns = begin_ns;
 
 	while (!is_empty(writer)) {
-		if (is_lossy(shared) || collector_is_dead(shared, tick))
+		if (is_lossy(region) || collector_is_dead(region, tick))
 			return false;
 		uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC);
-		if (tick_of(shared) != tick) {
-			tick = tick_of(shared);
+		if (tick_of(region) != tick) {
+			tick = tick_of(region);
 			since_ns = now_ns;
 		}
-		if (is_hopeless(shared, now_ns - since_ns)) {
-			atomic_store_explicit(&shared->dead_tick, tick + 1, memory_order_relaxed);
+		if (is_hopeless(region, now_ns - since_ns)) {
+			atomic_store_explicit(&region->dead_tick, tick + 1, memory_order_relaxed);
 			return false;
 		}
 		sleep_a_little(now_ns - begin_ns);
@@ -224,11 +226,11 @@ static bool wait_until_empty(struct hl_ring_writer *writer, struct hl_shared *sh
 	return true;
 }
 
-bool hl_ring_make_room(struct hl_ring_writer *writer, struct hl_shared *shared)
+bool hl_ring_writer_make_room(struct hl_ring_writer *writer, struct hl_region_map *region)
 {
 	if (has_room(writer))
 		return true;
-	if (!wait_until_empty(writer, shared))
+	if (!wait_until_empty(writer, region))
 		return false;
 	grow(writer);
 	return has_room(writer);

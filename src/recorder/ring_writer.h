@@ -4,7 +4,7 @@
 #pragma once
 
 #include "base/compiler.h"
-#include "recorder/shared.h"
+#include "recorder/region_map.h"
 #include "region/ring.h"
 #include "region/ring_order.h"
 
@@ -31,46 +31,50 @@ struct hl_ring_writer {
 
 /* Gives thread slot ${slot} its ring, if the region has one for it and there is memory. Tries
  * once. */
-void hl_ring_writer_init(struct hl_ring_writer *writer, struct hl_shared *shared, uint32_t slot);
+void hl_ring_writer_init(struct hl_ring_writer *writer, struct hl_region_map *region,
+			 uint32_t slot);
 
 /* Makes room for one event of any kind, waiting if need be. False: the event is lost. */
-bool hl_ring_make_room(struct hl_ring_writer *writer, struct hl_shared *shared);
+bool hl_ring_writer_make_room(struct hl_ring_writer *writer, struct hl_region_map *region);
 
 /* Writes what is no plain event: samples, mappings, enormous blocks. */
-void hl_ring_write_extended(struct hl_ring_writer *writer, uint32_t node, uint64_t bytes,
-			    uint64_t objects, bool is_free);
+void hl_ring_writer_put_extended(struct hl_ring_writer *writer, uint32_t node, uint64_t bytes,
+				 uint64_t objects, bool is_free);
 
 /* Notes that header.tick is another than at the last event: it is ${tick}. */
-void hl_ring_write_tick(struct hl_ring_writer *writer, struct hl_shared *shared, uint64_t tick);
+void hl_ring_writer_put_tick(struct hl_ring_writer *writer, struct hl_region_map *region,
+			     uint64_t tick);
 
 /* Writes a stamp that is too far from the last one for one word, if it is later. */
-void hl_ring_write_long_stamp(struct hl_ring_writer *writer, uint64_t stamp);
+void hl_ring_writer_put_long_stamp(struct hl_ring_writer *writer, uint64_t stamp);
 
-static inline void hl_ring_write_word(struct hl_ring_writer *writer, uint64_t word)
+static inline void hl_ring_writer_put_word(struct hl_ring_writer *writer, uint64_t word)
 {
 	*(uint16_t *)(void *)(writer->bytes + (writer->head & writer->mask)) = (uint16_t)word;
 	writer->head += sizeof(uint16_t);
 }
 
-static inline void hl_ring_write_pair(struct hl_ring_writer *writer, uint64_t pair, bool is_free)
+static inline void hl_ring_writer_put_pair(struct hl_ring_writer *writer, uint64_t pair,
+					   bool is_free)
 {
 	uint32_t slot = hl_ring_slot(pair);
 
 	if (HL_LIKELY(writer->slots[slot] == pair)) {
-		hl_ring_write_word(writer, (is_free ? HL_RING_FREE : HL_RING_ALLOC) << 13 | slot);
+		hl_ring_writer_put_word(writer,
+					(is_free ? HL_RING_FREE : HL_RING_ALLOC) << 13 | slot);
 		return;
 	}
 	writer->slots[slot] = pair;
-	hl_ring_write_word(writer,
-			   (is_free ? HL_RING_FREE_NEW : HL_RING_ALLOC_NEW) << 13 | pair >> 48);
-	hl_ring_write_word(writer, pair);
-	hl_ring_write_word(writer, pair >> 16);
-	hl_ring_write_word(writer, pair >> 32);
+	hl_ring_writer_put_word(writer, (is_free ? HL_RING_FREE_NEW : HL_RING_ALLOC_NEW) << 13 |
+						pair >> 48);
+	hl_ring_writer_put_word(writer, pair);
+	hl_ring_writer_put_word(writer, pair >> 16);
+	hl_ring_writer_put_word(writer, pair >> 32);
 }
 
 /* Around all that an event changes: counters and ring. Stores of one thread are seen in their
  * order. */
-static inline void hl_ring_begin_event(struct hl_ring_writer *writer)
+static inline void hl_ring_writer_begin(struct hl_ring_writer *writer)
 {
 	if (HL_UNLIKELY(!writer->ring))
 		return;
@@ -80,7 +84,7 @@ static inline void hl_ring_begin_event(struct hl_ring_writer *writer)
 	atomic_signal_fence(memory_order_seq_cst); /* x86-64 shows stores in their order */
 }
 
-static inline void hl_ring_end_event(struct hl_ring_writer *writer)
+static inline void hl_ring_writer_end(struct hl_ring_writer *writer)
 {
 	if (HL_UNLIKELY(!writer->ring))
 		return;
@@ -90,15 +94,15 @@ static inline void hl_ring_end_event(struct hl_ring_writer *writer)
 }
 
 /* Processors whose clocks differ, or the same unit of time: the event has the last stamp. */
-static inline void hl_ring_write_stamp(struct hl_ring_writer *writer, uint64_t stamp)
+static inline void hl_ring_writer_put_stamp(struct hl_ring_writer *writer, uint64_t stamp)
 {
 	uint64_t passed = stamp - writer->stamp;
 
 	if (HL_UNLIKELY(passed - 1 >= HL_RING_STAMP_MAX)) {
-		hl_ring_write_long_stamp(writer, stamp);
+		hl_ring_writer_put_long_stamp(writer, stamp);
 		return;
 	}
-	hl_ring_write_word(writer, HL_RING_STAMP << 13 | passed);
+	hl_ring_writer_put_word(writer, HL_RING_STAMP << 13 | passed);
 	writer->stamp = stamp;
 }
 
@@ -107,21 +111,21 @@ static inline void hl_ring_write_stamp(struct hl_ring_writer *writer, uint64_t s
  * not in the log, because the ring was full and stayed so. Waits otherwise, for as long as the
  * collector lives.
  */
-static inline bool hl_ring_write(struct hl_ring_writer *writer, struct hl_shared *shared,
-				 uint32_t node, uint64_t bytes, uint64_t objects, bool is_free)
+static inline bool hl_ring_writer_put(struct hl_ring_writer *writer, struct hl_region_map *region,
+				      uint32_t node, uint64_t bytes, uint64_t objects, bool is_free)
 {
 	if (HL_UNLIKELY(writer->head + HL_RING_ROOM > writer->limit) &&
-	    !hl_ring_make_room(writer, shared))
+	    !hl_ring_writer_make_room(writer, region))
 		return false;
-	uint64_t tick = atomic_load_explicit(&shared->header->tick, memory_order_relaxed);
+	uint64_t tick = atomic_load_explicit(&region->header->tick, memory_order_relaxed);
 	if (HL_UNLIKELY(tick != writer->tick))
-		hl_ring_write_tick(writer, shared, tick);
-	if (writer->stamps && !hl_ring_is_alone(&shared->order, writer->name))
-		hl_ring_write_stamp(writer, hl_ring_order_stamp(&shared->order));
+		hl_ring_writer_put_tick(writer, region, tick);
+	if (writer->stamps && !hl_ring_is_alone(&region->order, writer->name))
+		hl_ring_writer_put_stamp(writer, hl_ring_order_stamp(&region->order));
 	if (HL_LIKELY(objects == 1 && bytes >> HL_RING_SIZE_BITS == 0))
-		hl_ring_write_pair(writer, hl_ring_pair(node, bytes), is_free);
+		hl_ring_writer_put_pair(writer, hl_ring_pair(node, bytes), is_free);
 	else
-		hl_ring_write_extended(writer, node, bytes, objects, is_free);
+		hl_ring_writer_put_extended(writer, node, bytes, objects, is_free);
 	/* The words before the head that publishes them. */
 	atomic_store_explicit(&writer->ring->head, writer->head, memory_order_release);
 	return true;

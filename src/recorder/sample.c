@@ -63,7 +63,8 @@ void hl_sample_start(struct hl_thread *thread, uint64_t mean)
 	thread->sampling = mean != 0;
 	if (!mean)
 		return;
-	thread->random = ((uint64_t)(uintptr_t)thread ^ ((uint64_t)thread->shared->tid << 32)) | 1;
+	thread->random =
+		((uint64_t)(uintptr_t)thread ^ ((uint64_t)thread->in_region->tid << 32)) | 1;
 	for (int i = 0; i < 8; i++)
 		next_random(thread);
 	hl_sample_next(thread, mean);

@@ -2,7 +2,7 @@
 /*
  * A spin lock for the recorder's own short critical sections (tens of ns; never held across a call
  * of the target's code): a word that is 1 while it is held. It must lie in memory that a forked
- * child sees as zero (private.h), so that a child never inherits it locked.
+ * child sees as zero (private_map.h), so that a child never inherits it locked.
  */
 #pragma once
 

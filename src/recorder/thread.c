@@ -3,7 +3,7 @@
 #include "recorder/thread.h"
 
 #include "recorder/event.h"
-#include "recorder/private.h"
+#include "recorder/private_map.h"
 #include "recorder/sample.h"
 #include "recorder/sys.h"
 
@@ -34,32 +34,32 @@ static void on_thread_end(void *value)
 		hl_thread_end(thread);
 }
 
-bool hl_threads_init(void)
+bool hl_thread_init(void)
 {
 	/* Early in the program's life, so among the first 32 keys: setting those never allocates.
 	 */
 	return pthread_key_create(&end_key, on_thread_end) == 0;
 }
 
-static void read_name(struct hl_region_thread *shared)
+static void read_name(struct hl_region_thread *in_region)
 {
-	hl_sys6(SYS_prctl, PR_GET_NAME, (long)shared->name, 0, 0, 0, 0);
+	hl_sys6(SYS_prctl, PR_GET_NAME, (long)in_region->name, 0, 0, 0, 0);
 }
 
 /* A new slot in the region. False when all are in use or there is no memory. */
 static bool take_slot(struct hl_recorder *recorder, struct hl_thread *thread)
 {
-	_Atomic uint32_t *count = &recorder->shared.header->thread_count;
+	_Atomic uint32_t *count = &recorder->region.header->thread_count;
 	uint32_t slot = atomic_load(count);
 	do {
 		uint64_t end = (slot + UINT64_C(1)) * sizeof(struct hl_region_thread);
 		if (slot >= HL_THREADS_MAX ||
-		    !hl_shared_commit(&recorder->shared, HL_AREA_THREADS, end))
+		    !hl_region_map_commit(&recorder->region, HL_AREA_THREADS, end))
 			return false;
 	} while (!atomic_compare_exchange_weak(count, &slot, slot + 1));
 	thread->slot = slot;
 	thread->cells.thread = slot;
-	thread->shared = &recorder->shared.threads[slot];
+	thread->in_region = &recorder->region.threads[slot];
 	return true;
 }
 
@@ -67,7 +67,7 @@ static struct hl_thread *make_thread(struct hl_recorder *recorder)
 {
 	/* Its head stays mapped in forked children, wiped: the forking thread's pointer to it must
 	 * stay readable there. */
-	struct hl_thread *thread = hl_private_map_headed(sizeof(*thread));
+	struct hl_thread *thread = hl_private_map_new_headed(sizeof(*thread));
 	if (!thread)
 		return NULL;
 	if (!take_slot(recorder, thread)) {
@@ -92,7 +92,7 @@ static struct hl_thread *reuse_thread(struct hl_recorder *recorder)
 		recorder->free_threads = thread->next_free;
 	hl_spin_unlock(&recorder->threads_lock);
 	if (thread)
-		thread->shared->earlier_owners++;
+		thread->in_region->earlier_owners++;
 	return thread;
 }
 
@@ -103,16 +103,16 @@ static struct hl_thread *start_thread(struct hl_recorder *recorder)
 		thread = make_thread(recorder);
 	if (!thread)
 		return NULL;
-	thread->shared->tid = hl_sys_gettid();
-	read_name(thread->shared);
+	thread->in_region->tid = hl_sys_gettid();
+	read_name(thread->in_region);
 	thread->walk.depth = 0;
 	thread->walk.stack_low = thread->walk.stack_high = 0;
 	thread->last_block = NULL;
-	if (atomic_load(&recorder->shared.header->mode) & HL_MODE_LOGGING)
-		hl_ring_writer_init(&thread->ring, &recorder->shared, thread->slot);
-	hl_sample_start(thread, recorder->shared.header->sample_bytes);
+	if (atomic_load(&recorder->region.header->mode) & HL_MODE_LOGGING)
+		hl_ring_writer_init(&thread->ring, &recorder->region, thread->slot);
+	hl_sample_start(thread, recorder->region.header->sample_bytes);
 	atomic_fetch_add(&recorder->live_threads, 1);
-	atomic_store(&thread->shared->live, 1);
+	atomic_store(&thread->in_region->live, 1);
 	hl_thread_set(thread, HL_RECORDING);
 	hl_this_thread = thread;
 	pthread_setspecific(end_key, thread);
@@ -136,7 +136,7 @@ void hl_thread_end(struct hl_thread *thread)
 {
 	struct hl_recorder *recorder = hl_recorder;
 	hl_thread_set(thread, HL_RECORDING);
-	read_name(thread->shared);
+	read_name(thread->in_region);
 	changing_slot = true;
 	atomic_signal_fence(memory_order_seq_cst);
 	hl_this_thread = NULL;
@@ -144,7 +144,7 @@ void hl_thread_end(struct hl_thread *thread)
 	/* No handler reaches it any more; some may have left frees. */
 	hl_thread_drain(thread);
 	hl_event_flush(recorder, thread);
-	atomic_store(&thread->shared->live, 0);
+	atomic_store(&thread->in_region->live, 0);
 	atomic_fetch_sub(&recorder->live_threads, 1);
 	give_back(recorder, thread);
 	atomic_signal_fence(memory_order_seq_cst);
@@ -159,7 +159,7 @@ static bool is_running(struct hl_recorder *recorder)
 	return phase == HL_PHASE_RUNNING;
 }
 
-struct hl_thread *hl_thread_enter_slowly(void)
+struct hl_thread *hl_thread_enter_slow(void)
 {
 	struct hl_recorder *recorder = hl_recorder;
 	if (!recorder)

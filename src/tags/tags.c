@@ -9,7 +9,7 @@
  */
 #include "tags/tags.h"
 #include "base/compiler.h"
-#include "recorder/real.h"
+#include "recorder/libc.h"
 #include "tags/tag_names.h"
 #include "tags/tag_word.h"
 
@@ -28,12 +28,12 @@ static __attribute__((constructor)) void start(void)
 {
 	void *block;
 
-	if (!hl_real_resolve() || !hl_real_libc_is_known())
+	if (!hl_libc_resolve() || !hl_libc_is_known())
 		return;
-	block = hl_real.malloc(1);
+	block = hl_libc.malloc(1);
 	if (block)
-		hl_real_examine_chunks(block);
-	hl_real.free(block);
+		hl_libc_examine_chunks(block);
+	hl_libc.free(block);
 	ready = true;
 }
 
@@ -46,7 +46,7 @@ static __attribute__((noinline)) size_t ask_usable_size(void *block)
 	if (asking)
 		return 0;
 	asking = true;
-	size_t usable = hl_real.usable_size(block);
+	size_t usable = hl_libc.usable_size(block);
 	asking = false;
 	return usable;
 }
@@ -55,7 +55,7 @@ static inline void *tag_ready(void *block, uint64_t caller)
 {
 	if (HL_UNLIKELY(!block))
 		return NULL;
-	size_t usable = HL_LIKELY(hl_real_has_glibc_chunks) ? hl_real_usable_size(block)
+	size_t usable = HL_LIKELY(hl_libc_has_glibc_chunks) ? hl_libc_usable_size(block)
 							    : ask_usable_size(block);
 	if (HL_UNLIKELY(usable < HL_TAG_WORD_BYTES))
 		return block;
@@ -88,14 +88,14 @@ static void *fail(void)
 /* What the loader needs while the real functions are being looked up is little, and never freed. */
 static __attribute__((noinline)) void *malloc_early(size_t size)
 {
-	return hl_real_resolve() ? hl_real.malloc(with_word(size)) : hl_real_bootstrap_alloc(size);
+	return hl_libc_resolve() ? hl_libc.malloc(with_word(size)) : hl_libc_bootstrap_alloc(size);
 }
 
 static inline void *allocate(size_t size, uint64_t caller)
 {
 	if (HL_UNLIKELY(!ready))
 		return malloc_early(size);
-	return tag_ready(hl_real.malloc(with_word(size)), caller);
+	return tag_ready(hl_libc.malloc(with_word(size)), caller);
 }
 
 HL_EXPORT void *malloc(size_t size)
@@ -113,20 +113,20 @@ HL_EXPORT void *calloc(size_t count, size_t size)
 	size_t bytes;
 	if (__builtin_mul_overflow(count, size, &bytes))
 		return fail();
-	if (HL_UNLIKELY(!hl_real_resolve()))
-		return hl_real_bootstrap_alloc(bytes);
-	return tag(hl_real.calloc(1, with_word(bytes)), CALLER);
+	if (HL_UNLIKELY(!hl_libc_resolve()))
+		return hl_libc_bootstrap_alloc(bytes);
+	return tag(hl_libc.calloc(1, with_word(bytes)), CALLER);
 }
 
 static inline void *reallocate(void *block, size_t size, uint64_t caller)
 {
-	if (HL_UNLIKELY(!hl_real_resolve()))
+	if (HL_UNLIKELY(!hl_libc_resolve()))
 		return NULL;
 	if (size || !block)
-		return tag(hl_real.realloc(block, with_word(size)), caller);
+		return tag(hl_libc.realloc(block, with_word(size)), caller);
 	/* Whether this frees the block is the allocator's to say. */
-	block = hl_real.realloc(block, 0);
-	return block && hl_real_usable_size(block) >= HL_TAG_WORD_BYTES ? tag(block, caller)
+	block = hl_libc.realloc(block, 0);
+	return block && hl_libc_usable_size(block) >= HL_TAG_WORD_BYTES ? tag(block, caller)
 									: block;
 }
 
@@ -145,9 +145,9 @@ HL_EXPORT void *reallocarray(void *block, size_t count, size_t size)
 
 HL_EXPORT int posix_memalign(void **ret_block, size_t alignment, size_t size)
 {
-	if (!hl_real_resolve())
+	if (!hl_libc_resolve())
 		return ENOMEM;
-	int error = hl_real.posix_memalign(ret_block, alignment, with_word(size));
+	int error = hl_libc.posix_memalign(ret_block, alignment, with_word(size));
 	if (!error)
 		tag(*ret_block, CALLER);
 	return error;
@@ -155,13 +155,13 @@ HL_EXPORT int posix_memalign(void **ret_block, size_t alignment, size_t size)
 
 HL_EXPORT void *aligned_alloc(size_t alignment, size_t size)
 {
-	return hl_real_resolve() ? tag(hl_real.aligned_alloc(alignment, with_word(size)), CALLER)
+	return hl_libc_resolve() ? tag(hl_libc.aligned_alloc(alignment, with_word(size)), CALLER)
 				 : fail();
 }
 
 void *hl_tags_allocate_aligned(size_t alignment, size_t size, uint64_t caller)
 {
-	return hl_real_resolve() ? tag(hl_real.memalign(alignment, with_word(size)), caller)
+	return hl_libc_resolve() ? tag(hl_libc.memalign(alignment, with_word(size)), caller)
 				 : fail();
 }
 
@@ -172,20 +172,20 @@ HL_EXPORT void *memalign(size_t alignment, size_t size)
 
 HL_EXPORT void *valloc(size_t size)
 {
-	return hl_real_resolve() ? tag(hl_real.valloc(with_word(size)), CALLER) : fail();
+	return hl_libc_resolve() ? tag(hl_libc.valloc(with_word(size)), CALLER) : fail();
 }
 
 /* Whole pages, the last word of which is the tag's. */
 HL_EXPORT void *pvalloc(size_t size)
 {
-	return hl_real_resolve() ? tag(hl_real.pvalloc(with_word(size)), CALLER) : fail();
+	return hl_libc_resolve() ? tag(hl_libc.pvalloc(with_word(size)), CALLER) : fail();
 }
 
 HL_EXPORT size_t malloc_usable_size(void *block)
 {
-	if (!block || !hl_real_resolve())
+	if (!block || !hl_libc_resolve())
 		return 0;
-	size_t usable = hl_real.usable_size(block);
+	size_t usable = hl_libc.usable_size(block);
 	return usable > HL_TAG_WORD_BYTES ? usable - HL_TAG_WORD_BYTES : 0;
 }
 

@@ -8,7 +8,7 @@
  * A new that fails is handed to the real operator new: new handlers and exceptions are its own.
  */
 #include "base/compiler.h"
-#include "recorder/real.h"
+#include "recorder/libc.h"
 #include "tags/tags.h"
 
 #include <dlfcn.h>

@@ -13,11 +13,11 @@
 
 /* Stands in for the system: refuses private memory on demand. */
 static bool refuse;
-void *__real_hl_private_map(size_t bytes);
-void *__wrap_hl_private_map(size_t bytes);
-void *__wrap_hl_private_map(size_t bytes)
+void *__real_hl_private_map_new(size_t bytes);
+void *__wrap_hl_private_map_new(size_t bytes);
+void *__wrap_hl_private_map_new(size_t bytes)
 {
-	return refuse ? NULL : __real_hl_private_map(bytes);
+	return refuse ? NULL : __real_hl_private_map_new(bytes);
 }
 
 #define PLACES 4096u

@@ -9,16 +9,16 @@
 /* Counts an allocation of ${bytes} and writes it into the ring of the one thread that there is. */
 static void allocate_with_log(struct recorder *recorder, uint64_t bytes)
 {
-	static struct hl_shared shared;
+	static struct hl_region_map region;
 	static struct hl_ring_writer writer;
-	if (shared.header != recorder->header) {
+	if (region.header != recorder->header) {
 		memset(&writer, 0, sizeof(writer));
-		hl_shared_init(&shared, recorder->header, recorder->header->region_bytes);
-		hl_ring_writer_init(&writer, &shared, 0);
+		hl_region_map_init(&region, recorder->header, recorder->header->region_bytes);
+		hl_ring_writer_init(&writer, &region, 0);
 		atomic_store(&recorder->header->thread_count, 1);
 	}
 	allocate(recorder, bytes);
-	hl_ring_write(&writer, &shared, 1, bytes, 1, false);
+	hl_ring_writer_put(&writer, &region, 1, bytes, 1, false);
 }
 
 static int log_and_exit(struct recorder *recorder)

@@ -8,7 +8,7 @@
 #include "collector/drain_thread.h"
 #include "collector/time_stamps.h"
 #include "log/log_reader.h"
-#include "recorder/cell.h"
+#include "recorder/cells.h"
 #include "recorder/ring_writer.h"
 
 #include <errno.h>
@@ -37,7 +37,7 @@
 /* ---- a target and its log ---- */
 
 struct lab {
-	struct hl_shared shared;
+	struct hl_region_map region;
 	struct hl_region_header layout;
 	struct hl_ring_writer *writers; /* by slot */
 	struct hl_cells cells[SLOTS];
@@ -50,30 +50,30 @@ struct lab {
 
 static void make_tables(struct lab *lab)
 {
-	struct hl_region_header *header = lab->shared.header;
+	struct hl_region_header *header = lab->region.header;
 
 	header->areas[HL_AREA_NODES].committed = (NODES + 1) * sizeof(struct hl_region_node);
 	header->areas[HL_AREA_MODULES].committed = 2 * sizeof(struct hl_region_module);
 	header->areas[HL_AREA_STRINGS].committed = 64;
 	header->module_count = 2;
-	lab->shared.modules[0] = (struct hl_region_module){.start = 0x1000, .end = 0x2000};
-	lab->shared.modules[1] = (struct hl_region_module){.start = 0x3000,
+	lab->region.modules[0] = (struct hl_region_module){.start = 0x1000, .end = 0x2000};
+	lab->region.modules[1] = (struct hl_region_module){.start = 0x3000,
 							   .end = 0x4000,
 							   .path_bytes = 8,
 							   .build_id_bytes = 1,
 							   .build_id = {7}};
-	memcpy(lab->shared.strings, "/lib.so!", 8);
+	memcpy(lab->region.strings, "/lib.so!", 8);
 	header->node_count = NODES;
 	for (uint32_t i = 1; i <= NODES; i++)
-		lab->shared.nodes[i] = (struct hl_region_node){
+		lab->region.nodes[i] = (struct hl_region_node){
 			.frame = UINT64_C(1) << HL_MODULE_SHIFT | (0x100 + i), .parent = i / 2};
 }
 
 static void begin_thread(struct lab *lab, uint32_t slot)
 {
-	if (lab->shared.header->thread_count <= slot)
-		lab->shared.header->thread_count = slot + 1;
-	hl_ring_writer_init(&lab->writers[slot], &lab->shared, slot);
+	if (lab->region.header->thread_count <= slot)
+		lab->region.header->thread_count = slot + 1;
+	hl_ring_writer_init(&lab->writers[slot], &lab->region, slot);
 	assert_non_null(lab->writers[slot].ring);
 	if (slot < SLOTS)
 		lab->cells[slot].thread = slot;
@@ -83,17 +83,17 @@ static int setup(void **state)
 {
 	struct lab *lab = calloc(1, sizeof(*lab));
 
-	lab->shared = test_region_new(0);
-	lab->layout = *lab->shared.header;
+	lab->region = test_region_new(0);
+	lab->layout = *lab->region.header;
 	lab->writers = calloc(SLOTS, sizeof(*lab->writers));
-	atomic_store(&lab->shared.header->state, HL_REGION_RUNNING);
+	atomic_store(&lab->region.header->state, HL_REGION_RUNNING);
 	make_tables(lab);
 	for (uint32_t i = 0; i < SLOTS; i++)
 		begin_thread(lab, i);
 	strcpy(lab->directory, "/tmp/heapline-test-XXXXXX");
 	assert_non_null(mkdtemp(lab->directory));
 	lab->settings = (struct hl_drain_settings){
-		.view = {lab->shared.header, lab->layout.region_bytes, &lab->layout, NULL},
+		.view = {lab->region.header, lab->layout.region_bytes, &lab->layout, NULL},
 		.executable = EXECUTABLE,
 		.pid = getpid(),
 		.sequence = PROCESS,
@@ -118,7 +118,7 @@ static int teardown(void **state)
 	close(lab->settings.directory_fd);
 	for (uint32_t i = 0; i < SLOTS; i++)
 		hl_cells_release(&lab->cells[i]);
-	test_region_free(&lab->shared);
+	test_region_free(&lab->region);
 	snprintf(command, sizeof(command), "rm -rf '%s'", lab->directory);
 	int r = system(command);
 	free(lab->writers);
@@ -129,14 +129,14 @@ static int teardown(void **state)
 /* An event of thread ${slot}; ${bytes} negative: a free. */
 static void write_event(struct lab *lab, uint32_t slot, uint32_t node, int64_t bytes)
 {
-	assert_true(hl_ring_write(&lab->writers[slot], &lab->shared, node, (uint64_t)llabs(bytes),
-				  1, bytes < 0));
+	assert_true(hl_ring_writer_put(&lab->writers[slot], &lab->region, node,
+				       (uint64_t)llabs(bytes), 1, bytes < 0));
 }
 
 /* In the counters of thread ${slot} alone, as an event that the log loses. */
 static void count_event(struct lab *lab, uint32_t slot, uint32_t node, int64_t bytes)
 {
-	struct hl_cell *cell = hl_cells_get(&lab->cells[slot], &lab->shared, node);
+	struct hl_cell *cell = hl_cells_get(&lab->cells[slot], &lab->region, node);
 
 	assert_non_null(cell);
 	*(bytes < 0 ? &cell->free_bytes : &cell->alloc_bytes) += (uint64_t)llabs(bytes);
@@ -146,15 +146,15 @@ static void count_event(struct lab *lab, uint32_t slot, uint32_t node, int64_t b
 static void lose_event(struct lab *lab, uint32_t slot, uint32_t node, int64_t bytes)
 {
 	count_event(lab, slot, node, bytes);
-	lab->shared.threads[slot].lost_log_events++;
+	lab->region.threads[slot].lost_log_events++;
 }
 
 static void count_and_write(struct lab *lab, uint32_t slot, uint32_t node, int64_t bytes)
 {
-	hl_ring_begin_event(&lab->writers[slot]);
+	hl_ring_writer_begin(&lab->writers[slot]);
 	count_event(lab, slot, node, bytes);
 	write_event(lab, slot, node, bytes);
-	hl_ring_end_event(&lab->writers[slot]);
+	hl_ring_writer_end(&lab->writers[slot]);
 }
 
 static void finish(struct lab *lab, uint64_t tick)
@@ -209,8 +209,8 @@ static void the_log_ends_with_what_all_threads_have_in_use(void **state)
 		bool is_free = objects[node] && rand() % 2;
 		bytes[node] += is_free ? -size : size;
 		objects[node] += is_free ? -1 : 1;
-		assert_true(hl_ring_write(&lab->writers[rand() % SLOTS], &lab->shared, node,
-					  (uint64_t)size, 1, is_free));
+		assert_true(hl_ring_writer_put(&lab->writers[rand() % SLOTS], &lab->region, node,
+					       (uint64_t)size, 1, is_free));
 		if (i % 100 == 0)
 			hl_drain_run(lab->drain, ++tick);
 	}
@@ -243,9 +243,9 @@ static void rings_are_merged_by_tick(void **state)
 
 	/* Thread by thread the maximum would be 300. */
 	for (uint64_t tick = 3; tick < 9; tick += 2) {
-		atomic_store(&lab->shared.header->tick, tick);
+		atomic_store(&lab->region.header->tick, tick);
 		write_event(lab, 0, 1, 100);
-		atomic_store(&lab->shared.header->tick, tick + 1);
+		atomic_store(&lab->region.header->tick, tick + 1);
 		write_event(lab, 1, 1, -100);
 	}
 	finish(lab, 20);
@@ -257,7 +257,7 @@ static void rings_are_merged_by_tick(void **state)
 /* From here on the region has stamps, as if it had had them from the beginning. */
 static void use_stamps(struct lab *lab)
 {
-	atomic_fetch_or(&lab->shared.header->flags, HL_REGION_STAMPS);
+	atomic_fetch_or(&lab->region.header->flags, HL_REGION_STAMPS);
 	for (uint32_t i = 0; i < SLOTS; i++)
 		lab->writers[i].stamps = true;
 }
@@ -376,10 +376,10 @@ static void what_a_dead_process_had_in_memory_is_what_it_had_at_last(void **stat
 static void threads_are_found_as_they_come(void **state)
 {
 	struct lab *lab = *state;
-	const char *unused = atomic_load(&lab->shared.rings) + 9 * HL_RING_STRIDE;
+	const char *unused = atomic_load(&lab->region.rings) + 9 * HL_RING_STRIDE;
 	unsigned char resident;
 
-	lab->shared.header->thread_count = 20;
+	lab->region.header->thread_count = 20;
 	write_event(lab, 0, 1, 10);
 	hl_drain_run(lab->drain, 5);
 	/* To look into the ring of a thread that has none would make memory for it. */
@@ -398,7 +398,7 @@ static void nothing_is_written_before_the_recorder_has_begun(void **state)
 	struct lab *lab = *state;
 	struct hl_error err = {0};
 
-	atomic_store(&lab->shared.header->state, HL_REGION_EMPTY);
+	atomic_store(&lab->region.header->state, HL_REGION_EMPTY);
 	hl_drain_run(lab->drain, 1000);
 	hl_drain_finish(lab->drain, 1001, &lab->losses);
 	lab->drain = NULL;
@@ -432,10 +432,10 @@ static void damaged_nodes_have_what_can_be_saved(void **state)
 {
 	struct lab *lab = *state;
 
-	lab->shared.nodes[10].frame = UINT64_C(77) << HL_MODULE_SHIFT | 0x999;
-	lab->shared.nodes[11].parent = NODES + 1;
-	lab->shared.nodes[12].parent = 12;
-	lab->shared.nodes[13].frame = 0;
+	lab->region.nodes[10].frame = UINT64_C(77) << HL_MODULE_SHIFT | 0x999;
+	lab->region.nodes[11].parent = NODES + 1;
+	lab->region.nodes[12].parent = 12;
+	lab->region.nodes[13].frame = 0;
 	for (uint32_t i = 10; i <= 13; i++)
 		write_event(lab, 0, i, 10);
 	finish(lab, 5);
@@ -457,7 +457,7 @@ static void events_at_no_node_are_refused_and_counted(void **state)
 	write_event(lab, 0, 0, 10);
 	write_event(lab, 0, NODES + 1, 10);
 	write_event(lab, 0, HL_NODE_MAX, 10);
-	hl_ring_write(&lab->writers[0], &lab->shared, UINT32_MAX, 10, 2, false);
+	hl_ring_writer_put(&lab->writers[0], &lab->region, UINT32_MAX, 10, 2, false);
 	count_and_write(lab, 0, NODES, 10);
 	finish(lab, 5);
 	assert_int_equal(lab->losses.refused_events, 4);
@@ -488,7 +488,7 @@ static void a_ring_of_times_to_come_is_given_up(void **state)
 {
 	struct lab *lab = *state;
 
-	atomic_store(&lab->shared.header->tick, UINT64_MAX >> 2);
+	atomic_store(&lab->region.header->tick, UINT64_MAX >> 2);
 	write_event(lab, 0, 1, 10);
 	hl_drain_run(lab->drain, 5);
 	assert_true(is_empty(lab, 0));
@@ -504,7 +504,7 @@ static void a_ring_of_the_last_time_there_is_is_given_up(void **state)
 {
 	struct lab *lab = *state;
 
-	atomic_store(&lab->shared.header->tick, UINT64_MAX >> 2);
+	atomic_store(&lab->region.header->tick, UINT64_MAX >> 2);
 	write_event(lab, 0, 1, 10);
 	memset(lab->writers[0].bytes + sizeof(uint16_t), 0xff, sizeof(uint64_t));
 	hl_drain_run(lab->drain, 5);
@@ -517,8 +517,8 @@ static void what_the_recorder_lost_is_in_the_log(void **state)
 {
 	struct lab *lab = *state;
 
-	lab->shared.threads[0].lost_log_events = 3;
-	lab->shared.threads[2].lost_log_events = 4;
+	lab->region.threads[0].lost_log_events = 3;
+	lab->region.threads[2].lost_log_events = 4;
 	write_event(lab, 0, 1, 10);
 	finish(lab, 9);
 	assert_int_equal(lab->losses.lost_events, 7);
@@ -529,7 +529,7 @@ static void a_number_of_threads_that_cannot_be_does_no_harm(void **state)
 {
 	struct lab *lab = *state;
 
-	lab->shared.header->thread_count = UINT32_MAX;
+	lab->region.header->thread_count = UINT32_MAX;
 	write_event(lab, 0, 1, 10);
 	hl_drain_run(lab->drain, 5);
 	finish(lab, 9);
@@ -654,11 +654,11 @@ static void a_thread_in_the_middle_of_an_event_is_told_and_looked_at_again(void 
 	struct lab *lab = *state;
 
 	lose_event(lab, 1, 5, 10);
-	hl_ring_begin_event(&lab->writers[0]);
+	hl_ring_writer_begin(&lab->writers[0]);
 	count_event(lab, 0, 1, 1000);
 	hl_drain_run(lab->drain, 150);
 	write_event(lab, 0, 1, 1000);
-	hl_ring_end_event(&lab->writers[0]);
+	hl_ring_writer_end(&lab->writers[0]);
 	hl_drain_run(lab->drain, 350);
 	hl_drain_run(lab->drain, 1550);
 	finish(lab, 1600);
@@ -672,7 +672,7 @@ static void a_thread_in_the_middle_of_an_event_is_told_and_looked_at_again(void 
 static void what_was_counted_between_two_modes_with_a_log_is_in_the_log(void **state)
 {
 	struct lab *lab = *state;
-	_Atomic uint32_t *mode = &lab->shared.header->mode;
+	_Atomic uint32_t *mode = &lab->region.header->mode;
 
 	hl_mode_switch(mode, HL_MODE_LOG_FAST);
 	for (uint64_t tick = 50; tick < 4000; tick += 100) /* until no re-basing is due */
@@ -702,12 +702,12 @@ static void *lose_and_write(void *argument)
 	while (!atomic_load(&busy->over)) {
 		struct hl_ring_writer *writer = &busy->lab->writers[busy->slot];
 		uint32_t node = 1 + (uint32_t)((random = random * 6364136223846793005 + 1) >> 60);
-		hl_ring_begin_event(writer);
+		hl_ring_writer_begin(writer);
 		count_event(busy->lab, busy->slot, node, (int64_t)(random >> 50));
-		if (!hl_ring_write(writer, &busy->lab->shared, node, random >> 50, 1, false))
-			__atomic_fetch_add(&busy->lab->shared.threads[busy->slot].lost_log_events,
+		if (!hl_ring_writer_put(writer, &busy->lab->region, node, random >> 50, 1, false))
+			__atomic_fetch_add(&busy->lab->region.threads[busy->slot].lost_log_events,
 					   1, __ATOMIC_RELAXED);
-		hl_ring_end_event(writer);
+		hl_ring_writer_end(writer);
 	}
 	return NULL;
 }
@@ -719,13 +719,13 @@ static void a_log_of_busy_threads_is_rebased_to_the_byte(void **state)
 	struct busy_thread busy[2];
 	uint64_t tick = 0, bytes = 0;
 
-	atomic_fetch_or(&lab->shared.header->flags, HL_REGION_LOSSY);
+	atomic_fetch_or(&lab->region.header->flags, HL_REGION_LOSSY);
 	for (uint32_t i = 0; i < 2; i++) {
 		busy[i] = (struct busy_thread){.lab = lab, .slot = i};
 		pthread_create(&busy[i].thread, NULL, lose_and_write, &busy[i]);
 	}
 	while (tick < 2500 ||
-	       !__atomic_load_n(&lab->shared.threads[0].lost_log_events, __ATOMIC_RELAXED))
+	       !__atomic_load_n(&lab->region.threads[0].lost_log_events, __ATOMIC_RELAXED))
 		hl_drain_run(lab->drain, tick += 50);
 	/* No loss from here on, so that the last re-base was while the threads went on. */
 	for (uint32_t i = 0; i < 2; i++) {
@@ -735,7 +735,7 @@ static void a_log_of_busy_threads_is_rebased_to_the_byte(void **state)
 	finish(lab, tick + 10);
 	for (uint32_t i = 0; i < 2; i++)
 		for (uint32_t node = 1; node <= 16; node++)
-			bytes += hl_cells_get(&lab->cells[i], &lab->shared, node)->alloc_bytes;
+			bytes += hl_cells_get(&lab->cells[i], &lab->region, node)->alloc_bytes;
 	struct hl_log_state *end = state_at_end(lab);
 	assert_int_equal(end->total_bytes, bytes);
 	hl_log_state_free(end);
@@ -806,7 +806,7 @@ static void *write_one(void *argument)
 {
 	struct lab *lab = argument;
 
-	while (!(atomic_load(&lab->shared.header->tick) & HL_TICK_DOZING))
+	while (!(atomic_load(&lab->region.header->tick) & HL_TICK_DOZING))
 		usleep(100);
 	usleep(1000);
 	write_event(lab, 0, 1, 10);
@@ -824,7 +824,7 @@ static void an_event_ends_a_doze_and_has_the_tick_of_its_end(void **state)
 	hl_drain_doze(lab->drain, 100, &deadline);
 	assert_true(hl_clock_ns(CLOCK_MONOTONIC) / HL_NS_PER_SECOND < (uint64_t)deadline.tv_sec);
 	pthread_join(thread, NULL);
-	assert_int_equal(lab->shared.header->tick, 100);
+	assert_int_equal(lab->region.header->tick, 100);
 	hl_drain_run(lab->drain, 350);
 	finish(lab, 360);
 	struct hl_log_state *end = state_at(lab, 3, HL_LOG_AT_MAX);

@@ -8,8 +8,8 @@
 #include "base/frame_key.h"
 #include "log/ring_reader.h"
 #include "recorder/hooks.h"
+#include "recorder/libc.h"
 #include "recorder/node.h"
-#include "recorder/real.h"
 #include "recorder/sample.h"
 #include "recorder/sys.h"
 #include "recorder/thread.h"
@@ -60,7 +60,7 @@ bool hl_hooks_reach_program(void)
 	return true;
 }
 
-void hl_hooks_record_mappings(bool wanted)
+void hl_hooks_mapping_record(bool wanted)
 {
 	(void)wanted;
 }
@@ -117,11 +117,11 @@ static void start(enum hl_mode mode)
 	refuse_one = false;
 	recorder = aligned_alloc(_Alignof(struct hl_recorder), sizeof(*recorder));
 	memset(recorder, 0, sizeof(*recorder));
-	recorder->shared = test_region_new(0);
-	atomic_store(&recorder->shared.header->mode, hl_mode_first(mode));
-	recorder->modules.shared = &recorder->shared;
-	hl_real.usable_size = usable_size;
-	assert_true(hl_node_init(&recorder->shared));
+	recorder->region = test_region_new(0);
+	atomic_store(&recorder->region.header->mode, hl_mode_first(mode));
+	recorder->modules.region = &recorder->region;
+	hl_libc.usable_size = usable_size;
+	assert_true(hl_node_init(&recorder->region));
 	assert_true(hl_block_table_init(&recorder->blocks));
 	atomic_store(&recorder->phase, HL_PHASE_RUNNING);
 	hl_recorder = recorder;
@@ -133,7 +133,7 @@ static void stop(void)
 	if (hl_this_thread)
 		hl_thread_end(hl_this_thread);
 	hl_recorder = NULL;
-	test_region_free(&recorder->shared);
+	test_region_free(&recorder->region);
 	free(recorder);
 }
 
@@ -190,12 +190,12 @@ static void add_to_class(const struct hl_cell *cell, struct hl_cell *sum)
 
 static void add_cell(const struct hl_cell *cell, uint32_t peak_epoch)
 {
-	const struct hl_region_node *node = &recorder->shared.nodes[cell->node];
+	const struct hl_region_node *node = &recorder->region.nodes[cell->node];
 	uint64_t frame = atomic_load(&node->frame);
 	uint32_t size_class;
 	bool classed = hl_frame_key_is_size(frame, &size_class);
 	if (classed)
-		frame = atomic_load(&recorder->shared.nodes[node->parent].frame);
+		frame = atomic_load(&recorder->region.nodes[node->parent].frame);
 	uint64_t stack = frame - frame_of_stack(0);
 	assert_true(stack < STACKS);
 	if (classed)
@@ -212,20 +212,20 @@ static void add_cell(const struct hl_cell *cell, uint32_t peak_epoch)
 
 static void add_up(void)
 {
-	assert_null(test_region_check(&recorder->shared));
+	assert_null(test_region_check(&recorder->region));
 	memset(&sums, 0, sizeof(sums));
 	memset(class_sums, 0, sizeof(class_sums));
-	uint32_t epoch = atomic_load(&recorder->shared.header->peak_epoch);
-	for (uint32_t i = 0; i < atomic_load(&recorder->shared.header->chunk_count); i++)
-		for (uint32_t j = 0; j < atomic_load(&recorder->shared.chunks[i].used); j++)
-			add_cell(&recorder->shared.chunks[i].cells[j], epoch);
+	uint32_t epoch = atomic_load(&recorder->region.header->peak_epoch);
+	for (uint32_t i = 0; i < atomic_load(&recorder->region.header->chunk_count); i++)
+		for (uint32_t j = 0; j < atomic_load(&recorder->region.chunks[i].used); j++)
+			add_cell(&recorder->region.chunks[i].cells[j], epoch);
 }
 
 static uint64_t lost_events(void)
 {
-	uint64_t lost = atomic_load(&recorder->shared.header->lost_events);
-	for (uint32_t i = 0; i < atomic_load(&recorder->shared.header->thread_count); i++)
-		lost += recorder->shared.threads[i].lost_events;
+	uint64_t lost = atomic_load(&recorder->region.header->lost_events);
+	for (uint32_t i = 0; i < atomic_load(&recorder->region.header->thread_count); i++)
+		lost += recorder->region.threads[i].lost_events;
 	return lost;
 }
 
@@ -255,7 +255,7 @@ static void the_peak_is_the_maximum_and_its_nodes_are_those_of_that_moment(void 
 	}
 	add_up();
 	assert_true(sums.inuse_bytes == inuse);
-	int64_t mark = (int64_t)atomic_load(&recorder->shared.header->peak_mark);
+	int64_t mark = (int64_t)atomic_load(&recorder->region.header->peak_mark);
 	assert_true(sums.peak_bytes == mark);
 	assert_true(mark <= maximum && mark >= maximum - maximum / 100);
 	assert_int_equal(lost_events(), 0);
@@ -267,14 +267,14 @@ static void in_closed_mode_only_frees_count(void **state)
 	(void)state;
 	start(HL_MODE_MEM_RECORD);
 	alloc_event(block_at(0, 1), 1);
-	atomic_store(&recorder->shared.header->mode, HL_MODE_CLOSED);
+	atomic_store(&recorder->region.header->mode, HL_MODE_CLOSED);
 	alloc_event(block_at(0, 2), 1);
 	free_event(block_at(0, 1));
 	free_event(block_at(0, 2));
 	add_up();
 	assert_int_equal(sums.alloc_objects[1], 1);
 	assert_int_equal(sums.free_objects[1], 1);
-	assert_int_equal(recorder->shared.threads[0].unmatched_frees, 0);
+	assert_int_equal(recorder->region.threads[0].unmatched_frees, 0);
 	assert_int_equal(lost_events(), 0);
 	stop();
 }
@@ -308,7 +308,7 @@ static void frees_by_handlers_while_the_thread_ends_are_counted(void **state)
 	add_up();
 	assert_int_equal(sums.free_objects[1], 1);
 	assert_int_equal(lost_events(), 0);
-	assert_int_equal(atomic_load(&recorder->shared.header->inuse_bytes), 0);
+	assert_int_equal(atomic_load(&recorder->region.header->inuse_bytes), 0);
 	stop();
 }
 
@@ -416,7 +416,7 @@ static void *allocate_in_any_mode(void *argument)
 
 static void switch_mode(struct mode_ledger *ledger, enum hl_mode to)
 {
-	_Atomic uint32_t *mode = &recorder->shared.header->mode;
+	_Atomic uint32_t *mode = &recorder->region.header->mode;
 	bool gated = ledger->closed || to == HL_MODE_CLOSED;
 	if (gated)
 		pthread_rwlock_wrlock(&ledger->gate);
@@ -441,8 +441,8 @@ static void assert_counters_are_those_of(const struct mode_ledger *ledger)
 		assert_int_equal(sums.free_objects[i], ledger->free_objects[i]);
 		assert_true(sums.alloc_objects[i] > 0);
 	}
-	for (uint32_t i = 0; i < atomic_load(&recorder->shared.header->thread_count); i++)
-		unmatched += recorder->shared.threads[i].unmatched_frees;
+	for (uint32_t i = 0; i < atomic_load(&recorder->region.header->thread_count); i++)
+		unmatched += recorder->region.threads[i].unmatched_frees;
 	assert_int_equal(unmatched, ledger->unmatched);
 	assert_true(unmatched > 0);
 	assert_int_equal(lost_events(), 0);
@@ -454,7 +454,7 @@ static void whatever_mode_follows_which_counters_are_those_of_the_ledger(void **
 	struct mode_ledger *ledger = calloc(1, sizeof(*ledger));
 	pthread_t threads[MODE_THREADS];
 	start(HL_MODE_CLOSED);
-	atomic_store(&recorder->shared.header->flags, HL_REGION_LOSSY); /* nobody reads the rings */
+	atomic_store(&recorder->region.header->flags, HL_REGION_LOSSY); /* nobody reads the rings */
 	ledger->closed = true;
 	pthread_rwlockattr_t attributes;
 	pthread_rwlockattr_init(&attributes);
@@ -540,13 +540,13 @@ static void with_sizes_each_class_of_a_stack_has_exact_counters_of_its_own(void 
 /* The frame of the only cell that has counted anything. */
 static uint64_t frame_that_counted(void)
 {
-	const struct hl_cell_chunk *chunk = &recorder->shared.chunks[0];
+	const struct hl_cell_chunk *chunk = &recorder->region.chunks[0];
 	uint64_t frame = 0;
 	for (uint32_t i = 0; i < atomic_load(&chunk->used); i++) {
 		if (!chunk->cells[i].alloc_objects)
 			continue;
 		assert_int_equal(frame, 0);
-		frame = atomic_load(&recorder->shared.nodes[chunk->cells[i].node].frame);
+		frame = atomic_load(&recorder->region.nodes[chunk->cells[i].node].frame);
 	}
 	return frame;
 }
@@ -663,7 +663,7 @@ static void run_threads(enum hl_mode mode, bool sizes)
 		assert_true(sums.free_objects[stack] == expected.free_objects[stack]);
 	}
 	/* All threads have ended, so the total is settled; in use only grew, so it is the peak. */
-	assert_true(atomic_load(&recorder->shared.header->inuse_bytes) == sums.inuse_bytes);
+	assert_true(atomic_load(&recorder->region.header->inuse_bytes) == sums.inuse_bytes);
 	assert_true(sums.peak_bytes >= sums.inuse_bytes - sums.inuse_bytes / 100);
 	assert_int_equal(lost_events(), 0);
 	stop();
@@ -719,13 +719,13 @@ static struct log_reading *log_reading_new(void)
 
 static void read_log(struct log_reading *reading)
 {
-	uint32_t count = atomic_load(&recorder->shared.header->thread_count);
+	uint32_t count = atomic_load(&recorder->region.header->thread_count);
 	for (uint32_t i = 0; i < count && i <= THREADS; i++) {
-		if (!atomic_load(&recorder->shared.threads[i].has_ring))
+		if (!atomic_load(&recorder->region.threads[i].has_ring))
 			continue;
 		if (!reading->readers[i].ring)
 			hl_ring_reader_init(&reading->readers[i],
-					    (void *)(atomic_load(&recorder->shared.rings) +
+					    (void *)(atomic_load(&recorder->region.rings) +
 						     i * HL_RING_STRIDE));
 		assert_int_equal(
 			hl_ring_read(&reading->readers[i], UINT64_MAX, UINT64_MAX, &reading->sink),
@@ -738,7 +738,7 @@ static void *keep_reading(void *argument)
 {
 	struct log_reading *reading = argument;
 	while (!atomic_load(&reading->stop)) {
-		atomic_fetch_add(&recorder->shared.header->tick, 1);
+		atomic_fetch_add(&recorder->region.header->tick, 1);
 		read_log(reading);
 	}
 	read_log(reading);
@@ -747,8 +747,8 @@ static void *keep_reading(void *argument)
 
 static void subtract_cells(struct log_reading *reading)
 {
-	for (uint32_t i = 0; i < atomic_load(&recorder->shared.header->chunk_count); i++) {
-		const struct hl_cell_chunk *chunk = &recorder->shared.chunks[i];
+	for (uint32_t i = 0; i < atomic_load(&recorder->region.header->chunk_count); i++) {
+		const struct hl_cell_chunk *chunk = &recorder->region.chunks[i];
 		for (uint32_t j = 0; j < atomic_load(&chunk->used); j++) {
 			const struct hl_cell *cell = &chunk->cells[j];
 			reading->bytes[cell->node] -=
@@ -769,8 +769,8 @@ static void assert_log_is_what_cells_have(struct log_reading *reading)
 static uint64_t lost_log_events(void)
 {
 	uint64_t lost = 0;
-	for (uint32_t i = 0; i < atomic_load(&recorder->shared.header->thread_count); i++)
-		lost += recorder->shared.threads[i].lost_log_events;
+	for (uint32_t i = 0; i < atomic_load(&recorder->region.header->thread_count); i++)
+		lost += recorder->region.threads[i].lost_log_events;
 	return lost;
 }
 
@@ -815,7 +815,7 @@ static void frees_while_closed_are_in_the_log(void **state)
 	start(HL_MODE_LOG_FAST);
 	alloc_event(block_at(0, 1), 1);
 	alloc_event(block_at(0, 2), 2);
-	hl_mode_switch(&recorder->shared.header->mode, HL_MODE_CLOSED);
+	hl_mode_switch(&recorder->region.header->mode, HL_MODE_CLOSED);
 	alloc_event(block_at(0, 3), 1);
 	free_event(block_at(0, 1));
 	free_event(block_at(0, 3));
@@ -860,7 +860,7 @@ static void whatever_memory_is_refused_what_the_log_lacks_is_counted(void **stat
 static int make_key(void **state)
 {
 	(void)state;
-	return hl_threads_init() ? 0 : -1;
+	return hl_thread_init() ? 0 : -1;
 }
 
 static void a_request_that_must_fail_moves_no_sample(void **state)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The table of the program's mappings, against a model that knows the owner of every page. */
-#include "recorder/mapping.h"
+#include "recorder/mappings.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,11 +12,11 @@
 
 /* Stands in for the system: refuses private memory on demand. */
 static bool refuse;
-void *__real_hl_private_map(size_t bytes);
-void *__wrap_hl_private_map(size_t bytes);
-void *__wrap_hl_private_map(size_t bytes)
+void *__real_hl_private_map_new(size_t bytes);
+void *__wrap_hl_private_map_new(size_t bytes);
+void *__wrap_hl_private_map_new(size_t bytes)
 {
-	return refuse ? NULL : __real_hl_private_map(bytes);
+	return refuse ? NULL : __real_hl_private_map_new(bytes);
 }
 
 #define PAGE  UINT64_C(4096)

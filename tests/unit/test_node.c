@@ -31,7 +31,7 @@ long __wrap_hl_sys_madvise(void *address, size_t bytes, int advice)
 	return refuse ? -ENOMEM : __real_hl_sys_madvise(address, bytes, advice);
 }
 
-static struct hl_shared region;
+static struct hl_region_map region;
 static struct hl_node_cache cache;
 
 static int setup(void **state)

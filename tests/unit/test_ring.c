@@ -50,7 +50,7 @@ static int expect_event(struct hl_ring_sink *sink, uint32_t node, int64_t bytes,
 }
 
 struct lab {
-	struct hl_shared shared;
+	struct hl_region_map region;
 	struct hl_ring_writer writer;
 	struct hl_ring_reader reader;
 	struct event events[EVENTS];
@@ -61,8 +61,8 @@ static struct lab *lab_new(size_t count)
 {
 	struct lab *lab = calloc(1, sizeof(*lab));
 
-	lab->shared = test_region_new(0);
-	hl_ring_writer_init(&lab->writer, &lab->shared, 3);
+	lab->region = test_region_new(0);
+	hl_ring_writer_init(&lab->writer, &lab->region, 3);
 	assert_non_null(lab->writer.ring);
 	hl_ring_reader_init(&lab->reader, lab->writer.ring);
 	lab->expecting =
@@ -72,20 +72,21 @@ static struct lab *lab_new(size_t count)
 
 static void lab_free(struct lab *lab)
 {
-	test_region_free(&lab->shared);
+	test_region_free(&lab->region);
 	free(lab);
 }
 
 static void set_tick(struct lab *lab, uint64_t tick)
 {
-	atomic_store(&lab->shared.header->tick, tick);
+	atomic_store(&lab->region.header->tick, tick);
 }
 
 static bool write_event(struct lab *lab, const struct event *event)
 {
 	set_tick(lab, event->tick);
-	return hl_ring_write(&lab->writer, &lab->shared, event->node, (uint64_t)llabs(event->bytes),
-			     (uint64_t)llabs(event->objects), event->objects < 0);
+	return hl_ring_writer_put(&lab->writer, &lab->region, event->node,
+				  (uint64_t)llabs(event->bytes), (uint64_t)llabs(event->objects),
+				  event->objects < 0);
 }
 
 static struct event random_event(uint64_t tick)
@@ -171,7 +172,7 @@ static void *read_for_ever(void *context)
 	struct lab *lab = context;
 
 	while (lab->expecting.next < lab->expecting.count && !lab->reader.given_up) {
-		atomic_fetch_add(&lab->shared.header->tick, 1);
+		atomic_fetch_add(&lab->region.header->tick, 1);
 		hl_ring_read(&lab->reader, UINT64_MAX, UINT64_MAX, &lab->expecting.sink);
 		sched_yield();
 	}
@@ -200,8 +201,8 @@ static void a_full_ring_makes_its_thread_wait_and_grows(void **state)
 		lab->events[i] = (struct event){0, (uint32_t)(1 + i), (int64_t)(i % 4096), 1};
 	assert_int_equal(pthread_create(&reader, NULL, read_for_ever, lab), 0);
 	for (size_t i = 0; i < EVENTS; i++)
-		assert_true(hl_ring_write(&lab->writer, &lab->shared, (uint32_t)(1 + i), i % 4096,
-					  1, false));
+		assert_true(hl_ring_writer_put(&lab->writer, &lab->region, (uint32_t)(1 + i),
+					       i % 4096, 1, false));
 	pthread_join(reader, NULL);
 	assert_false(lab->reader.given_up);
 	assert_int_equal(lab->expecting.next, EVENTS);
@@ -215,9 +216,9 @@ static void a_lossy_ring_drops_what_it_has_no_room_for(void **state)
 	size_t kept = 0;
 
 	(void)state;
-	atomic_fetch_or(&lab->shared.header->flags, HL_REGION_LOSSY);
+	atomic_fetch_or(&lab->region.header->flags, HL_REGION_LOSSY);
 	memset(&lab->writer, 0, sizeof(lab->writer));
-	hl_ring_writer_init(&lab->writer, &lab->shared, 4);
+	hl_ring_writer_init(&lab->writer, &lab->region, 4);
 	hl_ring_reader_init(&lab->reader, lab->writer.ring);
 	for (size_t i = 0; i < EVENTS; i++) {
 		struct event event = {1, (uint32_t)(1 + i), 17, 1};
@@ -241,7 +242,8 @@ static void without_a_living_collector_nobody_waits_twice(void **state)
 	/* The tick stands still. The first event without room waits until that is certain; all
 	 * others, many thousands of them, do not. */
 	for (size_t i = 0; i < EVENTS; i++)
-		kept += hl_ring_write(&lab->writer, &lab->shared, (uint32_t)(1 + i), 17, 1, false);
+		kept += hl_ring_writer_put(&lab->writer, &lab->region, (uint32_t)(1 + i), 17, 1,
+					   false);
 	assert_true(kept < HL_RING_BYTES_MIN / 8);
 	lab_free(lab);
 }
@@ -262,9 +264,9 @@ static bool is_given_up_soon(pid_t collector)
 	struct lab *lab = lab_new(EVENTS);
 	struct timespec begin, end;
 
-	lab->shared.collector_pid = collector;
+	lab->region.collector_pid = collector;
 	clock_gettime(CLOCK_MONOTONIC, &begin);
-	while (hl_ring_write(&lab->writer, &lab->shared, 1, 17, 1, false))
+	while (hl_ring_writer_put(&lab->writer, &lab->region, 1, 17, 1, false))
 		continue;
 	clock_gettime(CLOCK_MONOTONIC, &end);
 	lab_free(lab);
@@ -311,10 +313,10 @@ static void a_slot_keeps_its_ring(void **state)
 	struct hl_ring *ring = lab->writer.ring;
 
 	(void)state;
-	hl_ring_writer_init(&lab->writer, &lab->shared, 3);
+	hl_ring_writer_init(&lab->writer, &lab->region, 3);
 	assert_ptr_equal(lab->writer.ring, ring);
-	assert_int_equal(atomic_load(&lab->shared.threads[3].has_ring), 1);
-	assert_int_equal(atomic_load(&lab->shared.threads[2].has_ring), 0);
+	assert_int_equal(atomic_load(&lab->region.threads[3].has_ring), 1);
+	assert_int_equal(atomic_load(&lab->region.threads[2].has_ring), 0);
 	lab_free(lab);
 }
 
@@ -324,10 +326,10 @@ static void a_slot_beyond_the_area_has_no_ring(void **state)
 	struct hl_ring_writer beyond = {0}, writer = {0};
 
 	(void)state;
-	lab->shared.header->areas[HL_AREA_RINGS].capacity = 5 * HL_RING_STRIDE;
-	hl_ring_writer_init(&beyond, &lab->shared, 5);
+	lab->region.header->areas[HL_AREA_RINGS].capacity = 5 * HL_RING_STRIDE;
+	hl_ring_writer_init(&beyond, &lab->region, 5);
 	assert_null(beyond.ring);
-	hl_ring_writer_init(&writer, &lab->shared, 4);
+	hl_ring_writer_init(&writer, &lab->region, 4);
 	assert_non_null(writer.ring);
 	lab_free(lab);
 }

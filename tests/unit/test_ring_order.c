@@ -27,7 +27,7 @@ struct event {
 
 struct lab {
 	struct hl_ring_sink sink; /* first: leads back here */
-	struct hl_shared shared;
+	struct hl_region_map region;
 	struct hl_ring_writer *writers;
 	struct hl_ring_set set;
 	uint32_t rings;
@@ -63,8 +63,8 @@ static struct lab *lab_new(uint32_t rings, uint32_t flags)
 	struct lab *lab = calloc(1, sizeof(*lab));
 
 	lab->sink = (struct hl_ring_sink){note_run, note_event};
-	lab->shared = test_region_new(0);
-	atomic_store(&lab->shared.header->flags, HL_REGION_LOSSY | flags);
+	lab->region = test_region_new(0);
+	atomic_store(&lab->region.header->flags, HL_REGION_LOSSY | flags);
 	lab->rings = rings;
 	lab->writers = calloc(rings, sizeof(*lab->writers));
 	lab->events = calloc(EVENTS, sizeof(*lab->events));
@@ -72,7 +72,7 @@ static struct lab *lab_new(uint32_t rings, uint32_t flags)
 	assert_int_equal(hl_ring_set_init(&lab->set, rings), 0);
 	lab->set.count = rings;
 	for (uint32_t i = 0; i < rings; i++) {
-		hl_ring_writer_init(&lab->writers[i], &lab->shared, i);
+		hl_ring_writer_init(&lab->writers[i], &lab->region, i);
 		assert_non_null(lab->writers[i].ring);
 		hl_ring_reader_init(&lab->set.readers[i], lab->writers[i].ring);
 	}
@@ -82,7 +82,7 @@ static struct lab *lab_new(uint32_t rings, uint32_t flags)
 static void lab_free(struct lab *lab)
 {
 	hl_ring_set_release(&lab->set);
-	test_region_free(&lab->shared);
+	test_region_free(&lab->region);
 	free(lab->writers);
 	free(lab->events);
 	free(lab->order);
@@ -94,7 +94,7 @@ static void write_next(struct lab *lab, uint32_t ring)
 	struct hl_ring_writer *writer = &lab->writers[ring];
 
 	assert_true(lab->written < EVENTS);
-	assert_true(hl_ring_write(writer, &lab->shared, ring + 1, lab->written, 1, false));
+	assert_true(hl_ring_writer_put(writer, &lab->region, ring + 1, lab->written, 1, false));
 	lab->events[lab->written++] =
 		(struct event){.tick = writer->tick, .stamp = writer->stamp, .ring = ring};
 }
@@ -121,11 +121,11 @@ static void assert_read_in_order_of_writing(const struct lab *lab)
 
 /* ---- stamps that are given ---- */
 
-/* As hl_ring_write() with a clock that shows ${stamp}; the region has none. */
+/* As hl_ring_writer_put() with a clock that shows ${stamp}; the region has none. */
 static void write_stamped(struct lab *lab, uint32_t ring, uint64_t tick, uint64_t stamp)
 {
-	atomic_store(&lab->shared.header->tick, tick);
-	hl_ring_write_stamp(&lab->writers[ring], stamp);
+	atomic_store(&lab->region.header->tick, tick);
+	hl_ring_writer_put_stamp(&lab->writers[ring], stamp);
 	write_next(lab, ring);
 }
 
@@ -239,7 +239,7 @@ static void without_stamps_in_the_region_none_are_written(void **state)
 	for (int i = 0; i < 1000; i++)
 		write_next(lab, i % 2);
 	assert_int_equal(lab->writers[0].stamp | lab->writers[1].stamp, 0);
-	assert_int_equal(atomic_load(&lab->shared.order.seen), 0);
+	assert_int_equal(atomic_load(&lab->region.order.seen), 0);
 	read_up_to(lab, 0, 0);
 	assert_int_equal(lab->runs, 2);
 	lab_free(lab);
@@ -252,7 +252,7 @@ static void a_lone_thread_writes_one_stamp(void **state)
 
 	(void)state;
 	for (uint64_t tick = 1; tick < 100; tick++) {
-		atomic_store(&lab->shared.header->tick, tick);
+		atomic_store(&lab->region.header->tick, tick);
 		write_next(lab, 1);
 		write_next(lab, 1);
 		assert_true(!stamp || lab->writers[1].stamp == stamp);
@@ -269,14 +269,14 @@ static void there_is_room_for_all_that_is_written_at_once(void **state)
 	struct hl_ring_writer *writer = &lab->writers[0];
 
 	(void)state;
-	hl_ring_write_tick(writer, &lab->shared, HL_RING_TICK_MAX + 1);
+	hl_ring_writer_put_tick(writer, &lab->region, HL_RING_TICK_MAX + 1);
 	assert_true(writer->stamp);
-	hl_ring_write_stamp(writer, writer->stamp + HL_RING_STAMP_MAX + 1);
-	hl_ring_write_extended(writer, 1, 1, 1, false);
+	hl_ring_writer_put_stamp(writer, writer->stamp + HL_RING_STAMP_MAX + 1);
+	hl_ring_writer_put_extended(writer, 1, 1, 1, false);
 	assert_int_equal(writer->head, HL_RING_ROOM);
 	writer->limit = writer->head + HL_RING_ROOM - 1;
 	atomic_store(&writer->ring->tail, writer->limit - writer->mask - 1);
-	assert_false(hl_ring_write(writer, &lab->shared, 1, 1, 1, false));
+	assert_false(hl_ring_writer_put(writer, &lab->region, 1, 1, 1, false));
 	lab_free(lab);
 }
 
@@ -295,7 +295,7 @@ static void another_thread_ends_being_alone_until_a_tick_without_it(void **state
 	for (size_t i = 0; i < HL_COUNT_OF(steps); i++) {
 		struct hl_ring_writer *writer = &lab->writers[steps[i].ring];
 		uint64_t before = writer->stamp;
-		atomic_store(&lab->shared.header->tick, steps[i].tick);
+		atomic_store(&lab->region.header->tick, steps[i].tick);
 		write_next(lab, steps[i].ring);
 		assert_int_equal(writer->stamp != before, steps[i].stamped);
 	}
@@ -313,7 +313,7 @@ static void events_of_one_thread_in_many_rings_keep_their_order(void **state)
 	(void)state;
 	srand(13);
 	while (lab->written < EVENTS) {
-		atomic_store(&lab->shared.header->tick, tick += rand() % 50 == 0);
+		atomic_store(&lab->region.header->tick, tick += rand() % 50 == 0);
 		ring = rand() % 10 ? ring : (uint32_t)rand() % lab->rings;
 		write_next(lab, ring);
 		if (rand() % 1000 == 0)
@@ -353,7 +353,7 @@ static void *write_in_turns(void *argument)
 			continue;
 		}
 		if (next % 300 == 0)
-			atomic_fetch_add(&lab->shared.header->tick, 1);
+			atomic_fetch_add(&lab->region.header->tick, 1);
 		write_next(lab, worker->ring);
 		atomic_store_explicit(worker->next, next + 1, memory_order_release);
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Backs parts of the region with memory; see shared.h. */
-#include "recorder/shared.h"
+/* Backs parts of the region with memory; see region_map.h. */
+#include "recorder/region_map.h"
 
-#include "recorder/private.h"
+#include "recorder/private_map.h"
 #include "recorder/sys.h"
 
 #include <errno.h>
@@ -21,41 +21,41 @@ static void *area_start(struct hl_region_header *header, enum hl_area_id id)
 	return (char *)header + header->areas[id].offset;
 }
 
-void hl_shared_init(struct hl_shared *shared, void *base, size_t bytes)
+void hl_region_map_init(struct hl_region_map *region, void *base, size_t bytes)
 {
 	struct hl_region_header *header = base;
-	shared->header = header;
-	shared->modules = area_start(header, HL_AREA_MODULES);
-	shared->strings = area_start(header, HL_AREA_STRINGS);
-	shared->threads = area_start(header, HL_AREA_THREADS);
-	shared->nodes = area_start(header, HL_AREA_NODES);
-	shared->index = area_start(header, HL_AREA_INDEX);
-	shared->chunks = area_start(header, HL_AREA_CELLS);
+	region->header = header;
+	region->modules = area_start(header, HL_AREA_MODULES);
+	region->strings = area_start(header, HL_AREA_STRINGS);
+	region->threads = area_start(header, HL_AREA_THREADS);
+	region->nodes = area_start(header, HL_AREA_NODES);
+	region->index = area_start(header, HL_AREA_INDEX);
+	region->chunks = area_start(header, HL_AREA_CELLS);
 	bool all = bytes >= header->region_bytes;
-	atomic_init(&shared->rings, all ? area_start(header, HL_AREA_RINGS) : NULL);
-	atomic_init(&shared->dead_tick, 0);
-	atomic_init(&shared->order.alone, HL_RING_NOBODY);
-	atomic_init(&shared->order.seen, 0);
+	atomic_init(&region->rings, all ? area_start(header, HL_AREA_RINGS) : NULL);
+	atomic_init(&region->dead_tick, 0);
+	atomic_init(&region->order.alone, HL_RING_NOBODY);
+	atomic_init(&region->order.seen, 0);
 }
 
 /* A shared mapping of 0 bytes is not moved but made once more, as large as asked for (mremap(2)):
  * no file descriptor is needed. */
-char *hl_shared_rings(struct hl_shared *shared)
+char *hl_region_map_rings(struct hl_region_map *region)
 {
-	const struct hl_area *area = &shared->header->areas[HL_AREA_RINGS];
-	char *rings = atomic_load_explicit(&shared->rings, memory_order_acquire), *other = NULL;
+	const struct hl_area *area = &region->header->areas[HL_AREA_RINGS];
+	char *rings = atomic_load_explicit(&region->rings, memory_order_acquire), *other = NULL;
 	if (rings || !area->capacity)
 		return rings;
-	long address = hl_sys6(SYS_mremap, (long)area_start(shared->header, HL_AREA_RINGS), 0,
+	long address = hl_sys6(SYS_mremap, (long)area_start(region->header, HL_AREA_RINGS), 0,
 			       (long)area->capacity, MREMAP_MAYMOVE, 0, 0);
 	if (address < 0 && address > -4096)
 		return NULL;
 	rings = (char *)address;
-	if (!atomic_compare_exchange_strong(&shared->rings, &other, rings)) {
+	if (!atomic_compare_exchange_strong(&region->rings, &other, rings)) {
 		hl_sys_munmap(rings, area->capacity);
 		return other;
 	}
-	hl_private_adopt(rings, area->capacity);
+	hl_private_map_adopt(rings, area->capacity);
 	return rings;
 }
 
@@ -71,7 +71,7 @@ static uint64_t next_commit(const struct hl_area *area, uint64_t committed, uint
 	return target < area->capacity ? target : area->capacity;
 }
 
-bool hl_shared_back(void *start, uint64_t bytes)
+bool hl_region_map_back(void *start, uint64_t bytes)
 {
 	if (HL_SYS(SYS_mprotect, start, bytes, PROT_READ | PROT_WRITE) < 0)
 		return false;
@@ -84,17 +84,17 @@ bool hl_shared_back(void *start, uint64_t bytes)
 	return result >= 0 || result == -EINVAL;
 }
 
-bool hl_shared_commit(struct hl_shared *shared, enum hl_area_id id, uint64_t end)
+bool hl_region_map_commit(struct hl_region_map *region, enum hl_area_id id, uint64_t end)
 {
-	struct hl_area *area = &shared->header->areas[id];
+	struct hl_area *area = &region->header->areas[id];
 	if (end > area->capacity)
 		return false;
 	uint64_t committed = atomic_load_explicit(&area->committed, memory_order_acquire);
 	if (end <= committed)
 		return true;
 	uint64_t target = next_commit(area, committed, end);
-	char *start = area_start(shared->header, id);
-	if (!hl_shared_back(start + committed, target - committed))
+	char *start = area_start(region->header, id);
+	if (!hl_region_map_back(start + committed, target - committed))
 		return false;
 	while (committed < target &&
 	       !atomic_compare_exchange_weak(&area->committed, &committed, target))

@@ -13,12 +13,12 @@
 
 /* Entry points that an allocator may lack are NULL then; the first five are always there once
  * resolved. */
-struct hl_real {
+struct hl_libc {
 	void *(*malloc)(size_t);
 	void (*free)(void *);
 	void *(*calloc)(size_t, size_t);
 	void *(*realloc)(void *, size_t);
-	size_t (*usable_size)(void *); /* call hl_real_usable_size() */
+	size_t (*usable_size)(void *); /* call hl_libc_usable_size() */
 	int (*posix_memalign)(void **, size_t, size_t);
 	void *(*aligned_alloc)(size_t, size_t);
 	void *(*memalign)(size_t, size_t);
@@ -44,41 +44,41 @@ struct hl_real {
 	void (*_Exit)(int);
 };
 
-extern struct hl_real hl_real;
+extern struct hl_libc hl_libc;
 
 /* The real dlmopen(). */
-extern void *(*hl_real_dlmopen)(Lmid_t, const char *, int);
+extern void *(*hl_libc_dlmopen)(Lmid_t, const char *, int);
 
 /* The real syscall(); never NULL. */
-extern long (*hl_real_syscall)(long, long, long, long, long, long, long);
+extern long (*hl_libc_syscall)(long, long, long, long, long, long, long);
 
-/* The real malloc is glibc's, and its chunk headers are where and what hl_real_usable_size() takes
+/* The real malloc is glibc's, and its chunk headers are where and what hl_libc_usable_size() takes
  * them for. */
-extern bool hl_real_has_glibc_chunks;
+extern bool hl_libc_has_glibc_chunks;
 
-/* Finds out about hl_real_has_glibc_chunks, by a small block of the real malloc. Once, before
+/* Finds out about hl_libc_has_glibc_chunks, by a small block of the real malloc. Once, before
  * anything is recorded. */
-void hl_real_examine_chunks(const void *block);
+void hl_libc_examine_chunks(const void *block);
 
 /*
  * Bytes that may be used of a block of the real malloc. glibc's own function looks at the header of
  * the next chunk too, which costs a cache miss; a block in use needs only the size in its own.
  * Source: malloc/malloc.c of glibc, "struct malloc_chunk"; the same since 2.3.
  */
-static inline size_t hl_real_usable_size(const void *block)
+static inline size_t hl_libc_usable_size(const void *block)
 {
 	enum { MMAPPED = 2, FLAGS = 7 };
-	if (__builtin_expect(hl_real_has_glibc_chunks, 1)) {
+	if (__builtin_expect(hl_libc_has_glibc_chunks, 1)) {
 		size_t size = ((const size_t *)block)[-1];
 		if (__builtin_expect(!(size & MMAPPED), 1))
 			return (size & ~(size_t)FLAGS) - sizeof(size_t);
 	}
-	return hl_real.usable_size((void *)block);
+	return hl_libc.usable_size((void *)block);
 }
 
-/* Fills hl_real. Called before the first use of any hook; cheap afterwards. False while the looking
+/* Fills hl_libc. Called before the first use of any hook; cheap afterwards. False while the looking
  * up itself allocates. */
-bool hl_real_resolve(void);
+bool hl_libc_resolve(void);
 
 /*
  * A program of another libc inherits LD_PRELOAD from a recorded parent. It must load the recorder
@@ -86,22 +86,22 @@ bool hl_real_resolve(void);
  */
 #pragma weak _dl_find_object
 #pragma weak gnu_get_libc_version
-bool hl_real_libc_is_known(void);
+bool hl_libc_is_known(void);
 
 /* True when both addresses lie in one loaded module. */
-bool hl_real_same_module(void *a, void *b);
+bool hl_libc_same_module(void *a, void *b);
 
 /* The file that this library was loaded from. */
-const char *hl_real_own_path(void);
+const char *hl_libc_own_path(void);
 
 /* The definition of ${name} that the module of ${caller} would have reached: after us in the global
  * scope, else in its own. NULL: there is none. */
-void *hl_real_look_up(const char *name, void *caller);
+void *hl_libc_look_up(const char *name, void *caller);
 
 /* Memory for what dlsym() allocates while the allocator is being looked up; zero-filled, never
  * given back. */
-void *hl_real_bootstrap_alloc(size_t bytes);
-bool hl_real_is_bootstrap(const void *address);
+void *hl_libc_bootstrap_alloc(size_t bytes);
+bool hl_libc_is_bootstrap(const void *address);
 
 /* Bytes from ${address}, a bootstrap block, to the end of all such memory. */
-size_t hl_real_bootstrap_behind(const void *address);
+size_t hl_libc_bootstrap_behind(const void *address);

@@ -3,7 +3,7 @@
  * used by its owner only. */
 #pragma once
 
-#include "recorder/shared.h"
+#include "recorder/region_map.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -40,7 +40,7 @@ static inline uint32_t hl_size_cell_place(uint64_t key)
 }
 
 /* The cell for a node that this thread has not counted to before; NULL when there is no memory. */
-struct hl_cell *hl_cells_add(struct hl_cells *cells, struct hl_shared *shared, uint32_t node);
+struct hl_cell *hl_cells_add(struct hl_cells *cells, struct hl_region_map *region, uint32_t node);
 
 /* Frees what is private; the cells stay. */
 void hl_cells_release(struct hl_cells *cells);
@@ -51,7 +51,7 @@ static inline uint32_t hl_cells_place(const struct hl_cells *cells, uint32_t nod
 }
 
 /* The calling thread's cell for ${node}, made if it is new; NULL when there is no memory. */
-static inline struct hl_cell *hl_cells_get(struct hl_cells *cells, struct hl_shared *shared,
+static inline struct hl_cell *hl_cells_get(struct hl_cells *cells, struct hl_region_map *region,
 					   uint32_t node)
 {
 	if (HL_LIKELY(cells->slots)) {
@@ -59,8 +59,8 @@ static inline struct hl_cell *hl_cells_get(struct hl_cells *cells, struct hl_sha
 		for (uint32_t at = hl_cells_place(cells, node); cells->slots[at].node;
 		     at = (at + 1) & mask)
 			if (HL_LIKELY(cells->slots[at].node == node))
-				return &shared->chunks[cells->slots[at].cell >> 6]
+				return &region->chunks[cells->slots[at].cell >> 6]
 						.cells[cells->slots[at].cell & 63];
 	}
-	return hl_cells_add(cells, shared, node);
+	return hl_cells_add(cells, region, node);
 }

@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-struct hl_shared {
+struct hl_region_map {
 	struct hl_region_header *header;
 	struct hl_region_module *modules;
 	char *strings;
@@ -15,34 +15,35 @@ struct hl_shared {
 	struct hl_region_node *nodes; /* by id; nodes[0] is the root and stays zero */
 	_Atomic uint32_t *index;
 	struct hl_cell_chunk *chunks;
-	_Atomic(char *) rings;	    /* NULL: not mapped yet; see hl_shared_rings() */
+	_Atomic(char *) rings;	    /* NULL: not mapped yet; see hl_region_map_rings() */
 	int32_t collector_pid;	    /* 0: unknown in this pid namespace */
 	_Atomic uint64_t dead_tick; /* at which the collector was found to be dead, + 1; 0: never */
 	struct hl_ring_order order;
 };
 
 /* Bytes of the rings that are always mapped. */
-#define HL_SHARED_RINGS_SEED 4096u
+#define HL_REGION_MAP_RINGS_SEED 4096u
 
-/* Points ${shared} into the region at ${base}, of which ${bytes} are mapped. */
-void hl_shared_init(struct hl_shared *shared, void *base, size_t bytes);
+/* Points ${region} into the region at ${base}, of which ${bytes} are mapped. */
+void hl_region_map_init(struct hl_region_map *region, void *base, size_t bytes);
 
 /* The rings, mapped if they are not yet; NULL without any, or without address space for them. As
- * hl_shared_commit(). */
-char *hl_shared_rings(struct hl_shared *shared);
+ * hl_region_map_commit(). */
+char *hl_region_map_rings(struct hl_region_map *region);
 
 /*
  * Makes sure that bytes [0, end) of an area are backed by memory, so that touching them cannot
  * fail. False when the area is full or the system has no memory. Thread-safe, async-signal-safe;
  * errno is kept.
  */
-bool hl_shared_commit(struct hl_shared *shared, enum hl_area_id area, uint64_t end);
+bool hl_region_map_commit(struct hl_region_map *region, enum hl_area_id area, uint64_t end);
 
 /* The same for ${bytes} from ${start} on, whole pages of an area that is not filled in order. */
-bool hl_shared_back(void *start, uint64_t bytes);
+bool hl_region_map_back(void *start, uint64_t bytes);
 
-static inline bool hl_shared_has(const struct hl_shared *shared, enum hl_area_id area, uint64_t end)
+static inline bool hl_region_map_has(const struct hl_region_map *region, enum hl_area_id area,
+				     uint64_t end)
 {
-	const struct hl_area *it = &shared->header->areas[area];
+	const struct hl_area *it = &region->header->areas[area];
 	return HL_LIKELY(end <= atomic_load_explicit(&it->committed, memory_order_acquire));
 }

@@ -14,40 +14,40 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define HL_PRIVATE_HEAD 4096u /* bytes of a head */
+#define HL_PRIVATE_MAP_HEAD 4096u /* bytes of a head */
 
 /* Maps ${bytes}, zero-filled; a forked child does not have them. NULL when the system refuses.
  * Thread-safe, async-signal-safe. */
-void *hl_private_map(size_t bytes);
+void *hl_private_map_new(size_t bytes);
 
-/* Gives back what hl_private_map returned. */
-void hl_private_unmap(void *address, size_t bytes);
+/* Gives back what hl_private_map_new returned. */
+void hl_private_map_free(void *address, size_t bytes);
 
 /* The same for ${bytes} whose head is there in a forked child, too, and reads as zero
  * (MADV_WIPEONFORK). hl_sys_munmap() gives them back. */
-void *hl_private_map_headed(size_t bytes);
+void *hl_private_map_new_headed(size_t bytes);
 
-/* Has the addresses after the head inherited, to be used by hl_private_renew(): what else the
+/* Has the addresses after the head inherited, to be used by hl_private_map_renew(): what else the
  * child maps must not lie there. */
-void hl_private_reserve(void *address, size_t bytes);
+void hl_private_map_reserve(void *address, size_t bytes);
 
 /* In a forked child: makes zero-filled memory of its own of what is after the head. False without
  * memory. */
-bool hl_private_renew(void *address, size_t bytes);
+bool hl_private_map_renew(void *address, size_t bytes);
 
 /* Takes the region, a mapping made elsewhere, from forked children, too. */
-void hl_private_adopt(void *address, size_t bytes);
+void hl_private_map_adopt(void *address, size_t bytes);
 
 /* In a forked child, before anything else is mapped: its parent's mappings are not there. */
-void hl_private_forget(void);
+void hl_private_map_forget(void);
 
 /*
  * For a fork in the middle of an event, where the child goes on with it; see fork.h.
- * hl_private_keep(), before the fork: the child gets a headed mapping as it is. Undone by
- * hl_private_wipe(). In the child, hl_private_separate() makes that mapping the child's own, and
- * hl_private_replace() puts zero-filled memory in the place of all others.
+ * hl_private_map_keep(), before the fork: the child gets a headed mapping as it is. Undone by
+ * hl_private_map_wipe(). In the child, hl_private_map_separate() makes that mapping the child's
+ * own, and hl_private_map_replace() puts zero-filled memory in the place of all others.
  */
-void hl_private_keep(void *address, size_t bytes);
-void hl_private_wipe(void *address, size_t bytes, bool reserved);
-void hl_private_separate(void *address, size_t bytes);
-void hl_private_replace(void);
+void hl_private_map_keep(void *address, size_t bytes);
+void hl_private_map_wipe(void *address, size_t bytes, bool reserved);
+void hl_private_map_separate(void *address, size_t bytes);
+void hl_private_map_replace(void);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Gives out cells of the region to threads; see cell.h. */
-#include "recorder/cell.h"
+/* Gives out cells of the region to threads; see cells.h. */
+#include "recorder/cells.h"
 
-#include "recorder/private.h"
+#include "recorder/private_map.h"
 
 #define FIRST_BITS 9 /* 512 slots, 4 KiB */
 
@@ -18,7 +18,7 @@ static void insert(struct hl_cells *cells, struct hl_cell_slot slot)
 static bool resize(struct hl_cells *cells, uint32_t bits)
 {
 	struct hl_cells old = *cells;
-	struct hl_cell_slot *slots = hl_private_map(sizeof(*slots) << bits);
+	struct hl_cell_slot *slots = hl_private_map_new(sizeof(*slots) << bits);
 	if (!slots)
 		return false;
 	cells->slots = slots;
@@ -28,7 +28,7 @@ static bool resize(struct hl_cells *cells, uint32_t bits)
 	for (uint32_t i = 0; i < UINT32_C(1) << old.bits; i++)
 		if (old.slots[i].node)
 			insert(cells, old.slots[i]);
-	hl_private_unmap(old.slots, sizeof(*slots) << old.bits);
+	hl_private_map_free(old.slots, sizeof(*slots) << old.bits);
 	return true;
 }
 
@@ -44,36 +44,36 @@ static bool make_room(struct hl_cells *cells)
 
 /* Takes the next chunk of the region. The chunk's thread is written before its first cell is
  * counted in `used`. */
-static bool take_chunk(struct hl_cells *cells, struct hl_shared *shared)
+static bool take_chunk(struct hl_cells *cells, struct hl_region_map *region)
 {
-	_Atomic uint32_t *count = &shared->header->chunk_count;
+	_Atomic uint32_t *count = &region->header->chunk_count;
 	uint32_t chunk = atomic_load_explicit(count, memory_order_relaxed);
 	do {
 		uint64_t end = (chunk + UINT64_C(1)) * sizeof(struct hl_cell_chunk);
-		if (!hl_shared_has(shared, HL_AREA_CELLS, end) &&
-		    !hl_shared_commit(shared, HL_AREA_CELLS, end))
+		if (!hl_region_map_has(region, HL_AREA_CELLS, end) &&
+		    !hl_region_map_commit(region, HL_AREA_CELLS, end))
 			return false;
 	} while (!atomic_compare_exchange_weak(count, &chunk, chunk + 1));
-	shared->chunks[chunk].thread = cells->thread;
+	region->chunks[chunk].thread = cells->thread;
 	cells->chunk = chunk;
 	cells->has_chunk = true;
 	return true;
 }
 
-struct hl_cell *hl_cells_add(struct hl_cells *cells, struct hl_shared *shared, uint32_t node)
+struct hl_cell *hl_cells_add(struct hl_cells *cells, struct hl_region_map *region, uint32_t node)
 {
 	if (!make_room(cells))
 		return NULL;
 	bool full =
-		cells->has_chunk && atomic_load_explicit(&shared->chunks[cells->chunk].used,
+		cells->has_chunk && atomic_load_explicit(&region->chunks[cells->chunk].used,
 							 memory_order_relaxed) == HL_CHUNK_CELLS;
-	if ((!cells->has_chunk || full) && !take_chunk(cells, shared))
+	if ((!cells->has_chunk || full) && !take_chunk(cells, region))
 		return NULL;
-	struct hl_cell_chunk *chunk = &shared->chunks[cells->chunk];
+	struct hl_cell_chunk *chunk = &region->chunks[cells->chunk];
 	uint32_t place = atomic_load_explicit(&chunk->used, memory_order_relaxed);
 	struct hl_cell *cell = &chunk->cells[place];
 	cell->node = node;
-	cell->epoch = atomic_load_explicit(&shared->header->peak_epoch, memory_order_relaxed);
+	cell->epoch = atomic_load_explicit(&region->header->peak_epoch, memory_order_relaxed);
 	insert(cells, (struct hl_cell_slot){node, cells->chunk << 6 | place});
 	cells->used++;
 	atomic_store_explicit(&chunk->used, place + 1, memory_order_release);
@@ -83,6 +83,6 @@ struct hl_cell *hl_cells_add(struct hl_cells *cells, struct hl_shared *shared, u
 void hl_cells_release(struct hl_cells *cells)
 {
 	if (cells->slots)
-		hl_private_unmap(cells->slots, sizeof(*cells->slots) << cells->bits);
+		hl_private_map_free(cells->slots, sizeof(*cells->slots) << cells->bits);
 	cells->slots = NULL;
 }

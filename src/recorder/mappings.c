@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Keeps the program's mappings in a sorted array; see mapping.h. */
-#include "recorder/mapping.h"
+/* Keeps the program's mappings in a sorted array; see mappings.h. */
+#include "recorder/mappings.h"
 
 #include "base/search.h"
-#include "recorder/private.h"
+#include "recorder/private_map.h"
 
 #include <string.h>
 
@@ -21,12 +21,12 @@ static bool make_room(struct hl_mappings *mappings, uint32_t more)
 	if (mappings->count + more <= mappings->capacity)
 		return true;
 	uint32_t capacity = mappings->capacity ? mappings->capacity * 2 : FIRST_CAPACITY;
-	struct hl_mapping_range *ranges = hl_private_map(capacity * sizeof(*ranges));
+	struct hl_mapping_range *ranges = hl_private_map_new(capacity * sizeof(*ranges));
 	if (!ranges)
 		return false;
 	if (mappings->ranges) {
 		memcpy(ranges, mappings->ranges, mappings->count * sizeof(*ranges));
-		hl_private_unmap(mappings->ranges, mappings->capacity * sizeof(*ranges));
+		hl_private_map_free(mappings->ranges, mappings->capacity * sizeof(*ranges));
 	}
 	mappings->ranges = ranges;
 	mappings->capacity = capacity;

@@ -23,7 +23,7 @@
 
 #define HL_MAPPING_ANY UINT64_MAX /* a bound above every number */
 
-struct hl_mapping_range; /* mapping.c */
+struct hl_mapping_range; /* mappings.c */
 
 /* Zero-initialize. */
 struct hl_mappings {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The recorder's own mappings; see private.h. */
-#include "recorder/private.h"
+/* The recorder's own mappings; see private_map.h. */
+#include "recorder/private_map.h"
 
 #include "recorder/sys.h"
 
@@ -67,7 +67,7 @@ static void *map(size_t bytes)
 	return address;
 }
 
-void *hl_private_map(size_t bytes)
+void *hl_private_map_new(size_t bytes)
 {
 	void *address = map(bytes);
 	if (address)
@@ -75,7 +75,7 @@ void *hl_private_map(size_t bytes)
 	return address;
 }
 
-void hl_private_unmap(void *address, size_t bytes)
+void hl_private_map_free(void *address, size_t bytes)
 {
 	uint32_t end = atomic_load(&remembered_end);
 	for (uint32_t i = 0; i < end; i++) {
@@ -86,13 +86,13 @@ void hl_private_unmap(void *address, size_t bytes)
 	hl_sys_munmap(address, bytes);
 }
 
-void hl_private_adopt(void *address, size_t bytes)
+void hl_private_map_adopt(void *address, size_t bytes)
 {
 	hl_sys_madvise(address, bytes, MADV_DONTFORK);
 	remember(address, bytes);
 }
 
-void hl_private_forget(void)
+void hl_private_map_forget(void)
 {
 	uint32_t end = atomic_exchange(&remembered_end, 0);
 	for (uint32_t i = 0; i < end; i++)
@@ -103,51 +103,51 @@ void hl_private_forget(void)
 
 static void *tail_of(void *address)
 {
-	return (char *)address + HL_PRIVATE_HEAD;
+	return (char *)address + HL_PRIVATE_MAP_HEAD;
 }
 
-void *hl_private_map_headed(size_t bytes)
+void *hl_private_map_new_headed(size_t bytes)
 {
 	void *address = map(bytes);
 	if (!address)
 		return NULL;
-	if (!map_at(address, HL_PRIVATE_HEAD, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE) ||
-	    hl_sys_madvise(address, HL_PRIVATE_HEAD, MADV_WIPEONFORK) < 0) {
+	if (!map_at(address, HL_PRIVATE_MAP_HEAD, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE) ||
+	    hl_sys_madvise(address, HL_PRIVATE_MAP_HEAD, MADV_WIPEONFORK) < 0) {
 		hl_sys_munmap(address, bytes);
 		return NULL;
 	}
 	return address;
 }
 
-void hl_private_reserve(void *address, size_t bytes)
+void hl_private_map_reserve(void *address, size_t bytes)
 {
-	hl_sys_madvise(tail_of(address), bytes - HL_PRIVATE_HEAD, MADV_DOFORK);
+	hl_sys_madvise(tail_of(address), bytes - HL_PRIVATE_MAP_HEAD, MADV_DOFORK);
 }
 
-bool hl_private_renew(void *address, size_t bytes)
+bool hl_private_map_renew(void *address, size_t bytes)
 {
-	return map_at(tail_of(address), bytes - HL_PRIVATE_HEAD, SHARED);
+	return map_at(tail_of(address), bytes - HL_PRIVATE_MAP_HEAD, SHARED);
 }
 
 /* ---- forks in the middle of an event ---- */
 
-void hl_private_keep(void *address, size_t bytes)
+void hl_private_map_keep(void *address, size_t bytes)
 {
-	hl_sys_madvise(address, HL_PRIVATE_HEAD, MADV_KEEPONFORK);
-	hl_private_reserve(address, bytes);
+	hl_sys_madvise(address, HL_PRIVATE_MAP_HEAD, MADV_KEEPONFORK);
+	hl_private_map_reserve(address, bytes);
 }
 
-void hl_private_wipe(void *address, size_t bytes, bool reserved)
+void hl_private_map_wipe(void *address, size_t bytes, bool reserved)
 {
-	hl_sys_madvise(address, HL_PRIVATE_HEAD, MADV_WIPEONFORK);
+	hl_sys_madvise(address, HL_PRIVATE_MAP_HEAD, MADV_WIPEONFORK);
 	if (!reserved)
-		hl_sys_madvise(tail_of(address), bytes - HL_PRIVATE_HEAD, MADV_DONTFORK);
+		hl_sys_madvise(tail_of(address), bytes - HL_PRIVATE_MAP_HEAD, MADV_DONTFORK);
 }
 
 /* Without memory for that parent and child go on with the same: of the child nothing is counted. */
-void hl_private_separate(void *address, size_t bytes)
+void hl_private_map_separate(void *address, size_t bytes)
 {
-	size_t tail_bytes = bytes - HL_PRIVATE_HEAD;
+	size_t tail_bytes = bytes - HL_PRIVATE_MAP_HEAD;
 	void *copy = hl_sys_mmap(tail_bytes, PROTECTION, SHARED, -1);
 	if (!copy)
 		return;
@@ -156,7 +156,7 @@ void hl_private_separate(void *address, size_t bytes)
 		MREMAP_MAYMOVE | MREMAP_FIXED, (long)tail_of(address), 0);
 }
 
-void hl_private_replace(void)
+void hl_private_map_replace(void)
 {
 	uint32_t end = atomic_load(&remembered_end);
 	for (uint32_t i = 0; i < end; i++) {

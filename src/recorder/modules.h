@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "recorder/shared.h"
+#include "recorder/region_map.h"
 #include "recorder/spin.h"
 #include "unwind/unwind.h"
 
@@ -21,7 +21,7 @@ struct hl_module_entry {
 
 struct hl_modules {
 	_Atomic uint32_t lock;
-	struct hl_shared *shared;
+	struct hl_region_map *region;
 	uint32_t count; /* entries[i] has id i + 1, as in the region */
 	struct hl_module_entry entries[HL_MODULES_MAX];
 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Finds and registers modules; see module.h. */
-#include "recorder/module.h"
+/* Finds and registers modules; see modules.h. */
+#include "recorder/modules.h"
 
+#include "recorder/libc.h"
 #include "recorder/module_file.h"
-#include "recorder/real.h"
 #include "recorder/sys.h"
 
 #include <dlfcn.h>
@@ -23,14 +23,14 @@ static const char *without_dot(const char *name)
 }
 
 /* Whether module ${index} is the one that the loader calls ${name}: the end of its path. */
-static bool same_path(const struct hl_shared *shared, uint32_t index, const char *name)
+static bool same_path(const struct hl_region_map *region, uint32_t index, const char *name)
 {
-	const struct hl_region_module *module = &shared->modules[index];
+	const struct hl_region_module *module = &region->modules[index];
 	uint64_t bytes = strlen(without_dot(name));
 	bool relative = name[0] != '/' && strchr(name, '/');
 	if (relative ? bytes > module->path_bytes : bytes != module->path_bytes)
 		return false;
-	return !memcmp(shared->strings + module->path_offset + module->path_bytes - bytes,
+	return !memcmp(region->strings + module->path_offset + module->path_bytes - bytes,
 		       without_dot(name), bytes);
 }
 
@@ -142,20 +142,21 @@ static uint64_t put_directory(char *buffer, const char *name)
 
 /* The loader knows libraries by the paths that it was given, which may be relative to a directory
  * that the program leaves later. */
-static bool store_path(struct hl_shared *shared, const char *name, struct hl_region_module *module)
+static bool store_path(struct hl_region_map *region, const char *name,
+		       struct hl_region_module *module)
 {
-	uint64_t used = atomic_load_explicit(&shared->header->string_bytes, memory_order_relaxed);
+	uint64_t used = atomic_load_explicit(&region->header->string_bytes, memory_order_relaxed);
 	uint64_t bytes = strlen(name);
-	if (!hl_shared_commit(shared, HL_AREA_STRINGS, used + PATH_MAX + 1 + bytes + 1))
+	if (!hl_region_map_commit(region, HL_AREA_STRINGS, used + PATH_MAX + 1 + bytes + 1))
 		return false;
-	uint64_t directory = put_directory(shared->strings + used, name);
+	uint64_t directory = put_directory(region->strings + used, name);
 	if (directory)
 		name = without_dot(name);
 	bytes = strlen(name);
-	memcpy(shared->strings + used + directory, name, bytes + 1);
+	memcpy(region->strings + used + directory, name, bytes + 1);
 	module->path_offset = (uint32_t)used;
 	module->path_bytes = (uint32_t)(directory + bytes);
-	atomic_store_explicit(&shared->header->string_bytes,
+	atomic_store_explicit(&region->header->string_bytes,
 			      (uint32_t)(used + directory + bytes + 1), memory_order_release);
 	return true;
 }
@@ -164,19 +165,20 @@ static bool store_path(struct hl_shared *shared, const char *name, struct hl_reg
 static int64_t add_entry(struct hl_modules *modules, struct hl_region_module *module,
 			 const char *name)
 {
-	struct hl_shared *shared = modules->shared;
+	struct hl_region_map *region = modules->region;
 	uint32_t index = modules->count;
 	if (index >= HL_MODULES_MAX ||
-	    !hl_shared_commit(shared, HL_AREA_MODULES, (index + UINT64_C(1)) * sizeof(*module)) ||
-	    !store_path(shared, name, module)) {
-		atomic_fetch_add(&shared->header->lost_modules, 1);
+	    !hl_region_map_commit(region, HL_AREA_MODULES,
+				  (index + UINT64_C(1)) * sizeof(*module)) ||
+	    !store_path(region, name, module)) {
+		atomic_fetch_add(&region->header->lost_modules, 1);
 		return -1;
 	}
-	shared->modules[index] = *module;
+	region->modules[index] = *module;
 	modules->entries[index] =
 		(struct hl_module_entry){.start = module->start, .end = module->end};
 	modules->count = index + 1;
-	atomic_store_explicit(&shared->header->module_count, index + 1, memory_order_release);
+	atomic_store_explicit(&region->header->module_count, index + 1, memory_order_release);
 	return index;
 }
 
@@ -201,7 +203,7 @@ static int64_t find_live(const struct hl_modules *modules, const struct dl_find_
 		if (!entry->gone && entry->start == (uint64_t)object->dlfo_map_start &&
 		    entry->end == (uint64_t)object->dlfo_map_end &&
 		    entry->loaded == object->dlfo_link_map &&
-		    same_path(modules->shared, i, object->dlfo_link_map->l_name))
+		    same_path(modules->region, i, object->dlfo_link_map->l_name))
 			return i;
 	}
 	return -1;
@@ -215,8 +217,8 @@ static int64_t find_gone(const struct hl_modules *modules, const struct hl_regio
 	for (uint32_t i = 0; i < modules->count; i++) {
 		const struct hl_module_entry *entry = &modules->entries[i];
 		if (entry->gone && entry->start == module->start && entry->end == module->end &&
-		    same_path(modules->shared, i, name) &&
-		    is_same_file(&modules->shared->modules[i], module))
+		    same_path(modules->region, i, name) &&
+		    is_same_file(&modules->region->modules[i], module))
 			return i;
 	}
 	return -1;
@@ -271,9 +273,9 @@ struct hl_unwind_file hl_modules_file(struct hl_modules *modules, uint32_t id)
 {
 	if (id == HL_MODULE_NONE || id == HL_MODULE_SCRIPT)
 		return (struct hl_unwind_file){0};
-	const struct hl_region_module *module = &modules->shared->modules[id - 1];
+	const struct hl_region_module *module = &modules->region->modules[id - 1];
 	struct hl_module_entry *entry = &modules->entries[id - 1];
-	const char *path = modules->shared->strings + module->path_offset;
+	const char *path = modules->region->strings + module->path_offset;
 	hl_spin_lock(&modules->lock);
 	if (!entry->file_sought && (!*path || *path == '/')) {
 		int fd = hl_module_file_open(path, image_of(module, path));

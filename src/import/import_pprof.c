@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Reads profile.proto, the format of pprof. */
+#include "base/varint.h"
 #include "import/import_text.h"
 #include "import/import_values.h"
 #include "import/pprof_reader.h"
@@ -96,11 +97,12 @@ static int read_comment_text(struct importer *importer, uint64_t index)
 static int read_comments(void *context, const struct hl_pprof_field *field)
 {
 	struct importer *importer = context;
+	const uint8_t *at = field->bytes, *end = at + field->size;
 	uint64_t index;
 	int r = 0;
 
-	for (size_t at = 0; r == 0 && at < field->size;) {
-		if (!hl_pprof_varint(field->bytes, field->size, &at, &index))
+	while (r == 0 && at < end) {
+		if (!hl_varint_get(&at, end, &index))
 			return hl_pprof_reader_bad(&importer->reader, "a comment is damaged");
 		r = read_comment_text(importer, index);
 	}
@@ -223,7 +225,7 @@ static bool detects(const struct hl_import_input *input)
 	size_t at = 0;
 
 	for (int i = 0; i < FIELDS_LOOKED_AT && at < input->size; i++) {
-		int r = hl_pprof_field_next(input->bytes, input->size, &at, &field, &problem);
+		int r = hl_pprof_reader_field(input->bytes, input->size, &at, &field, &problem);
 		if (r < 0 && input->partial && i > 0) /* the field goes on after the head */
 			break;
 		if (r < 0 || !is_field_of_profile(&field))

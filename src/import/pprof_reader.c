@@ -3,9 +3,57 @@
 #include "import/pprof_reader.h"
 
 #include "base/array.h"
+#include "base/varint.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+
+/* ---- fields, as the encoding specification of protobuf has them ---- */
+
+#define WIRE_BITS 3
+
+int hl_pprof_reader_field(const uint8_t *bytes, size_t size, size_t *at,
+			  struct hl_pprof_field *ret_field, const char **ret_problem)
+{
+	const uint8_t *next = bytes + *at, *end = bytes + size;
+	struct hl_pprof_field field = {.offset = *at};
+	uint64_t tag, length = 0;
+
+	if (next == end)
+		return 0;
+	*ret_problem = "there is no field";
+	if (!hl_varint_get(&next, end, &tag) || tag >> WIRE_BITS == 0 || tag > UINT32_MAX)
+		return -EBADMSG;
+	field.number = (uint32_t)(tag >> WIRE_BITS);
+	field.wire = (enum hl_pprof_wire)(tag & 7);
+	bool is_whole = true;
+	switch (field.wire) {
+	case HL_PPROF_VARINT:
+		is_whole = hl_varint_get(&next, end, &field.value);
+		break;
+	case HL_PPROF_FIXED64:
+		length = 8;
+		break;
+	case HL_PPROF_BYTES:
+		is_whole = hl_varint_get(&next, end, &length);
+		break;
+	case HL_PPROF_FIXED32:
+		length = 4;
+		break;
+	default:
+		return -EBADMSG;
+	}
+	*ret_problem = "a field ends beyond the end of the file";
+	if (!is_whole || length > (size_t)(end - next))
+		return -EBADMSG;
+	field.bytes = next;
+	field.size = (size_t)length;
+	*at = (size_t)(next - bytes) + field.size;
+	*ret_field = field;
+	return 1;
+}
+
+/* ---- messages ---- */
 
 int hl_pprof_reader_bad(struct hl_pprof_reader *reader, const char *reason, ...)
 {
@@ -34,7 +82,7 @@ int hl_pprof_reader_each(struct hl_pprof_reader *reader, enum hl_pprof_number nu
 	size_t at = 0;
 	int r;
 
-	while ((r = hl_pprof_field_next(input->bytes, input->size, &at, &field, &problem)) > 0) {
+	while ((r = hl_pprof_reader_field(input->bytes, input->size, &at, &field, &problem)) > 0) {
 		reader->offset = field.offset;
 		if (field.number != number || field.wire != wire)
 			continue;
@@ -67,7 +115,7 @@ int hl_pprof_reader_text(struct hl_pprof_reader *reader, int64_t index, char **r
 					   index, reader->text_count);
 	if (index > 0) { /* 0 is "", even where it is not there */
 		size_t at = reader->texts[index];
-		hl_pprof_field_next(input->bytes, input->size, &at, &field, &problem);
+		hl_pprof_reader_field(input->bytes, input->size, &at, &field, &problem);
 	}
 	char *text = malloc(field.size + 1);
 	if (!text)

@@ -4,8 +4,8 @@
 
 #include "base/array.h"
 #include "base/hex.h"
+#include "base/index.h"
 #include "import/import_maps.h"
-#include "import/pprof_table.h"
 
 #include "pprof.pb-c.h"
 
@@ -13,6 +13,14 @@
 
 /* Ten times what the largest programs give, and few enough for any machine. */
 #define NODES_MAX (UINT32_C(1) << 23)
+
+/* Elements are structs that begin with a uint64_t id. */
+struct table {
+	size_t element_bytes;
+	void *elements;
+	size_t count, capacity;
+	struct hl_index index;
+};
 
 /* Texts are ids of the profile's strings. */
 struct mapping {
@@ -40,7 +48,7 @@ struct stacks {
 	struct hl_pprof_reader *reader;
 	struct hl_builder *builder;
 	struct hl_pprof_values *values;
-	struct hl_pprof_table mappings, functions, locations;
+	struct table mappings, functions, locations;
 	uint32_t *frames; /* of the builder */
 	size_t frame_count, frame_capacity;
 };
@@ -59,16 +67,52 @@ static int intern_text(struct stacks *stacks, int64_t index, uint32_t *ret_id)
 
 /* ---- mappings and functions ---- */
 
-/* Adds ${element}, which begins with its id. */
-static int add_element(struct stacks *stacks, struct hl_pprof_table *table, const char *what,
-		       uint64_t id, const void *element)
+static uint64_t id_of(const void *element)
 {
+	uint64_t id;
+
+	memcpy(&id, element, sizeof(id));
+	return id;
+}
+
+static void *find_element(const struct table *table, uint64_t id)
+{
+	uint32_t hash = hl_hash_pair(id, 0), at = hash, number;
+
+	while ((number = hl_index_next(&table->index, hash, &at))) {
+		void *element = (char *)table->elements + (number - 1) * table->element_bytes;
+		if (id_of(element) == id)
+			return element;
+	}
+	return NULL;
+}
+
+static void release_table(struct table *table)
+{
+	free(table->elements);
+	hl_index_release(&table->index);
+}
+
+/* Adds ${element}. */
+static int add_element(struct stacks *stacks, struct table *table, const char *what,
+		       const void *element)
+{
+	uint64_t id = id_of(element);
+
 	if (!id)
 		return hl_pprof_reader_bad(stacks->reader, "a %s has id 0, which means none", what);
-	int r = hl_pprof_table_add(table, element);
-	return r == -EEXIST ? hl_pprof_reader_bad(stacks->reader, "there is a second %s %" PRIu64,
-						  what, id)
-			    : r;
+	if (find_element(table, id))
+		return hl_pprof_reader_bad(stacks->reader, "there is a second %s %" PRIu64, what,
+					   id);
+	int r = hl_array_reserve(&table->elements, &table->capacity, table->count + 1,
+				 table->element_bytes);
+	if (r == 0)
+		r = hl_index_add(&table->index, hl_hash_pair(id, 0), (uint32_t)table->count + 1);
+	if (r < 0)
+		return r;
+	memcpy((char *)table->elements + table->count++ * table->element_bytes, element,
+	       table->element_bytes);
+	return 0;
 }
 
 /* The build id of ${text}; 0 bytes when it is not what the GNU linker gives, but some other mark.
@@ -123,7 +167,7 @@ static int read_mapping(void *context, const struct hl_pprof_field *field)
 	int r = add_module(stacks, message, &mapping);
 	if (r == 0) {
 		describe_module(stacks, message, mapping.module);
-		r = add_element(stacks, &stacks->mappings, "mapping", mapping.id, &mapping);
+		r = add_element(stacks, &stacks->mappings, "mapping", &mapping);
 	}
 	pprof__mapping__free_unpacked(message, allocator);
 	return r;
@@ -149,7 +193,7 @@ static int read_function(void *context, const struct hl_pprof_field *field)
 	if (r == 0)
 		r = intern_text(stacks, message->filename, &function.file);
 	if (r == 0)
-		r = add_element(stacks, &stacks->functions, "function", function.id, &function);
+		r = add_element(stacks, &stacks->functions, "function", &function);
 	pprof__function__free_unpacked(message, allocator);
 	return r;
 }
@@ -159,8 +203,7 @@ static int read_function(void *context, const struct hl_pprof_field *field)
 static int add_frame(struct stacks *stacks, const struct location *location,
 		     const Pprof__Line *line, bool inlined)
 {
-	const struct function *function =
-		hl_pprof_table_find(&stacks->functions, line->function_id);
+	const struct function *function = find_element(&stacks->functions, line->function_id);
 	const struct hl_profile *profile = stacks->builder->profile;
 
 	if (!function)
@@ -215,7 +258,7 @@ static void look_at_file(struct stacks *stacks, struct mapping *mapping)
  */
 static int place(struct stacks *stacks, const Pprof__Location *message, struct location *location)
 {
-	struct mapping *mapping = hl_pprof_table_find(&stacks->mappings, message->mapping_id);
+	struct mapping *mapping = find_element(&stacks->mappings, message->mapping_id);
 
 	location->address = message->address;
 	if (!message->mapping_id)
@@ -248,7 +291,7 @@ static int read_location(void *context, const struct hl_pprof_field *field)
 	if (r == 0)
 		r = add_frames(stacks, message, &location);
 	if (r == 0)
-		r = add_element(stacks, &stacks->locations, "location", location.id, &location);
+		r = add_element(stacks, &stacks->locations, "location", &location);
 	pprof__location__free_unpacked(message, allocator);
 	return r;
 }
@@ -257,7 +300,7 @@ static int read_location(void *context, const struct hl_pprof_field *field)
 
 static int add_location(struct stacks *stacks, uint64_t id, uint32_t *node)
 {
-	const struct location *location = hl_pprof_table_find(&stacks->locations, id);
+	const struct location *location = find_element(&stacks->locations, id);
 	struct hl_builder *builder = stacks->builder;
 	int r = 0;
 
@@ -333,9 +376,9 @@ int hl_pprof_stacks_read(struct hl_pprof_reader *reader, struct hl_builder *buil
 		r = read_each(&stacks, HL_PPROF_LOCATION, read_location);
 	if (r == 0)
 		r = read_each(&stacks, HL_PPROF_SAMPLE, read_sample);
-	hl_pprof_table_release(&stacks.mappings);
-	hl_pprof_table_release(&stacks.functions);
-	hl_pprof_table_release(&stacks.locations);
+	release_table(&stacks.mappings);
+	release_table(&stacks.functions);
+	release_table(&stacks.locations);
 	free(stacks.frames);
 	return r;
 }

@@ -1,9 +1,31 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The values of a pprof file: which of them count memory, and what they say of each stack. */
+/*
+ * The values of heap profiles in pprof's format: their names, which we write and read; which of
+ * them count memory, and what they say of each stack.
+ */
 #pragma once
 
-#include "import/pprof_types.h"
 #include "profile/builder.h"
+
+struct hl_pprof_type {
+	const char *name;
+	enum hl_value value;
+	enum hl_unit unit;
+};
+
+/*
+ * Those that we write, in the order of Go's own heap profiles, which all know; ours come after.
+ * The last one is what readers show that know nothing of a default.
+ */
+#define HL_PPROF_TYPE_COUNT 8
+extern const struct hl_pprof_type hl_pprof_types[HL_PPROF_TYPE_COUNT];
+
+/* "bytes" and "count"; by enum hl_unit. */
+extern const char *const hl_pprof_unit_names[];
+
+/* Beginnings of comments that tell what pprof has no field for. */
+#define HL_PPROF_COMMAND "command: "
+#define HL_PPROF_MODE	 "mode: "
 
 struct hl_pprof_column {
 	char *name, *unit;		  /* as the file has them */

@@ -7,7 +7,7 @@
 #include "base/array.h"
 #include "base/hex.h"
 #include "import/gzip.h"
-#include "import/pprof_types.h"
+#include "import/pprof_values.h"
 #include "view/pprof_locations.h"
 #include "view/summary.h"
 #include "view/utf8.h"

@@ -24,6 +24,11 @@ struct span {
 	bool used;
 };
 
+/* A function of the profile, as far as its lines lie in one file: in pprof a line has none. */
+struct exported {
+	uint32_t function, file;
+};
+
 struct exporter {
 	ProtobufCBuffer base; /* first, so that append() finds the rest */
 	struct hl_gzip_writer *gzip;
@@ -32,10 +37,12 @@ struct exporter {
 	size_t type_count;
 	struct hl_strings texts; /* ids are indices of the string table */
 	struct hl_pprof_locations locations;
-	struct span *spans;	/* by module */
-	bool *function_is_done; /* by function */
-	uint64_t *stack;	/* room for the deepest */
-	int error;		/* the first one */
+	struct span *spans;	    /* by module */
+	struct exported *functions; /* by id - 1 */
+	size_t function_count, function_capacity;
+	struct hl_index function_index;
+	uint64_t *stack; /* room for the deepest */
+	int error;	 /* the first one */
 };
 
 static void append(ProtobufCBuffer *buffer, size_t size, const uint8_t *bytes)
@@ -301,25 +308,42 @@ static void put_mappings(struct exporter *exporter)
  * No system_name: the linker's is not kept, and one that equals the name would make pprof take it
  * for mangled, cut the parameters off, and add up functions that are not the same.
  */
-static void put_function(struct exporter *exporter, const struct hl_profile_frame *frame)
+static void put_function(struct exporter *exporter, struct exported exported, uint64_t id)
 {
-	uint32_t id = frame->function;
-	const struct hl_profile_function *from = &exporter->profile->functions[id];
+	const struct hl_profile_function *from = &exporter->profile->functions[exported.function];
 	Pprof__Profile part = PPROF__PROFILE__INIT;
 	Pprof__Function function = PPROF__FUNCTION__INIT;
 	Pprof__Function *functions[] = {&function};
 
-	if (exporter->function_is_done[id])
-		return;
-	exporter->function_is_done[id] = true;
 	function.id = id;
 	function.name = profile_text_index(exporter, from->name);
-	/* Where the definition is unknown, the file of the line that calls is not. */
-	function.filename = profile_text_index(exporter, from->file ? from->file : frame->file);
-	function.start_line = from->line;
+	function.filename = profile_text_index(exporter, exported.file);
+	function.start_line = exported.file == from->file ? from->line : 0;
 	part.n_function = 1;
 	part.function = functions;
 	put(exporter, &part);
+}
+
+/* The id of the function of ${frame}, which is put when it is new; 0 for want of memory. */
+static uint64_t function_id(struct exporter *exporter, const struct hl_profile_frame *frame)
+{
+	uint32_t defined_in = exporter->profile->functions[frame->function].file;
+	struct exported exported = {frame->function, frame->file ? frame->file : defined_in};
+	uint32_t hash = hl_hash_pair(exported.function, exported.file), at = hash, id;
+
+	while ((id = hl_index_next(&exporter->function_index, hash, &at)))
+		if (exporter->functions[id - 1].function == exported.function &&
+		    exporter->functions[id - 1].file == exported.file)
+			return id;
+	id = (uint32_t)exporter->function_count + 1;
+	if (hl_index_add(&exporter->function_index, hash, id) < 0 ||
+	    HL_ARRAY_APPEND(exporter->functions, exporter->function_count,
+			    exporter->function_capacity, exported) < 0) {
+		fail(exporter, -ENOMEM);
+		return 0;
+	}
+	put_function(exporter, exported, id);
+	return id;
 }
 
 static uint64_t exported_address(const struct exporter *exporter, uint32_t frame)
@@ -344,10 +368,9 @@ static void put_lines(struct exporter *exporter, Pprof__Location *location, uint
 	for (size_t i = 0; lines && pointers && i < count; i++, id = all[id].outer) {
 		const struct hl_profile_frame *frame = &exporter->profile->frames[all[id].frame];
 		lines[i] = (Pprof__Line)PPROF__LINE__INIT;
-		lines[i].function_id = frame->function;
+		lines[i].function_id = function_id(exporter, frame);
 		lines[i].line = frame->line;
 		pointers[i] = &lines[i];
-		put_function(exporter, frame);
 	}
 	location->n_line = count;
 	location->line = pointers;
@@ -423,10 +446,8 @@ static int prepare(struct exporter *exporter)
 	const struct hl_profile *profile = exporter->profile;
 
 	exporter->spans = calloc(profile->module_count, sizeof(*exporter->spans));
-	exporter->function_is_done =
-		calloc(profile->function_count, sizeof(*exporter->function_is_done));
 	exporter->stack = calloc(profile->node_count, sizeof(*exporter->stack));
-	if (!exporter->spans || !exporter->function_is_done || !exporter->stack)
+	if (!exporter->spans || !exporter->stack)
 		return -ENOMEM;
 	return hl_pprof_locations_init(&exporter->locations, profile);
 }
@@ -436,7 +457,8 @@ static void release(struct exporter *exporter)
 	hl_strings_release(&exporter->texts);
 	hl_pprof_locations_release(&exporter->locations);
 	free(exporter->spans);
-	free(exporter->function_is_done);
+	free(exporter->functions);
+	hl_index_release(&exporter->function_index);
 	free(exporter->stack);
 }
 

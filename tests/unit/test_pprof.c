@@ -363,6 +363,45 @@ static void functions_add_up_as_in_top(void **state)
 	hl_profile_free(profile);
 }
 
+static void lines_of_a_function_keep_their_files(void **state)
+{
+	static const struct place included = {"main", "/src/lines.inc", 3,
+					      0x1240, "/bin/app",	false};
+	struct hl_builder builder;
+	struct hl_profile *profile;
+	uint32_t *final_ids;
+
+	(void)state;
+	assert_int_equal(hl_builder_init(&builder), 0);
+	uint32_t nodes[] = {child(&builder, 0, &main_place), child(&builder, 0, &included)};
+	assert_int_equal(hl_builder_finish(&builder, &final_ids, &profile), 0);
+	for (size_t i = 0; i < HL_COUNT_OF(nodes); i++)
+		add(profile, final_ids[nodes[i]],
+		    (struct hl_profile_counters){.alloc_bytes = 7, .alloc_objects = 1});
+	hl_profile_know_all(profile);
+	struct pprof_file file = pprof_of(profile);
+	Pprof__Profile *message = pprof_unpack(&file);
+	assert_int_equal(message->n_function, 2);
+	for (size_t i = 0; i < message->n_location; i++) {
+		const Pprof__Line *line = message->location[i]->line[0];
+		assert_string_equal(line_name(message, line), "main");
+		assert_string_equal(
+			text(message, function_of(message, line->function_id)->filename),
+			line->line == 12 ? "/src/app.c" : "/src/lines.inc");
+	}
+	struct hl_profile *again = profile_of_pprof(&file);
+	assert_int_equal(again->function_count, 2); /* one of them stands for none */
+	for (size_t i = 1; i < again->frame_count; i++)
+		assert_string_equal(hl_profile_text(again, again->frames[i].file),
+				    again->frames[i].line == 12 ? "/src/app.c" : "/src/lines.inc");
+	pprof__profile__free_unpacked(message, NULL);
+	free(final_ids);
+	free(file.bytes);
+	hl_builder_release(&builder);
+	hl_profile_free(profile);
+	hl_profile_free(again);
+}
+
 static void equal_profiles_give_equal_bytes_without_a_time_in_them(void **state)
 {
 	struct hl_profile *profile = make_profile();
@@ -496,6 +535,7 @@ int main(void)
 		cmocka_unit_test(a_hidden_frame_takes_nothing_else_out_of_its_location),
 		cmocka_unit_test(addresses_lie_in_their_mapping_and_mappings_apart),
 		cmocka_unit_test(functions_add_up_as_in_top),
+		cmocka_unit_test(lines_of_a_function_keep_their_files),
 		cmocka_unit_test(equal_profiles_give_equal_bytes_without_a_time_in_them),
 		cmocka_unit_test(what_was_exported_is_read_again_with_all_its_figures),
 		cmocka_unit_test(a_full_device_is_an_error),

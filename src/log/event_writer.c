@@ -200,6 +200,8 @@ static int write_events(struct hl_event_files *files, const struct hl_event_batc
 	}
 	if (files->needs_checkpoint)
 		return files->error;
+	if (!batch->count)
+		return 0;
 	return write_piece(files, HL_PIECE_EVENTS, 0);
 }
 
@@ -322,6 +324,7 @@ void hl_event_writer_flush(struct hl_event_writer *writer)
 
 	if (!batch->count)
 		return;
+	writer->has_flushed = true;
 	struct hl_event_batch_run run = batch->runs[batch->run_count - 1];
 	give_full(&writer->files->queue, batch);
 	writer->batch = take_free(writer);
@@ -351,6 +354,9 @@ void hl_event_writer_run(struct hl_event_writer *writer, uint32_t thread, uint64
 void hl_event_writer_interval(struct hl_event_writer *writer, uint64_t number)
 {
 	hl_event_writer_flush(writer);
+	if (!writer->has_interval)
+		writer->first_interval = number;
+	writer->has_interval = true;
 	writer->batch->interval = number;
 }
 
@@ -448,7 +454,13 @@ int hl_event_writer_finish(struct hl_event_writer *writer, uint64_t *ret_missing
 	if (!writer)
 		return 0;
 	struct hl_event_files *files = writer->files;
-	hl_event_writer_flush(writer);
+	/* A program without events has a file without events: it says that they were kept. */
+	if (!writer->has_flushed && !writer->batch->count)
+		writer->batch->interval = writer->first_interval;
+	if (!writer->has_flushed || writer->batch->count) {
+		give_full(&files->queue, writer->batch);
+		writer->batch = NULL;
+	}
 	end_queue(&files->queue);
 	pthread_join(files->thread, NULL);
 	int r = files->error;

@@ -20,11 +20,13 @@ struct hl_event_writer {
 	/* Called after each whole millisecond for which adding an event waits; NULL at first. */
 	void (*while_waiting)(void *context);
 	void *context;
+	uint64_t first_interval;
+	bool has_interval, has_flushed;
 };
 
 /*
- * Starts the thread, which calls settings->names: nobody else may. Nothing is written before the
- * first event. 0 or a negative errno.
+ * Starts the thread, which calls settings->names: nobody else may. The first file begins with the
+ * first event, or with the end of the writer. 0 or a negative errno.
  */
 int hl_event_writer_new(const struct hl_log_settings *settings,
 			struct hl_event_writer **ret_writer);

@@ -109,6 +109,32 @@ def wait_until(condition, what, timeout=300.0):
     return value
 
 
+class Waiting:
+    """A program that says "ready" and then waits for the end of its input."""
+
+    def __init__(self, command, env=None):
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True, env=dict(os.environ, **(env or {})))
+        if not any(line.strip() == "ready" for line in self.process.stdout):
+            raise AssertionError(f"'{command[0]}' ended before it was ready")
+        wait_until(lambda: process_state(self.process.pid) == "S", f"'{command[0]}' to wait")
+
+    def __enter__(self):
+        return self.process
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        self.process.stdout.read()
+        self.process.wait(TIMEOUT_S)
+        self.process.stdout.close()
+
+
+def process_state(pid):
+    """A letter, as in /proc/PID/stat."""
+    with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stat:
+        return stat.read().rpartition(")")[2].split()[0]
+
+
 def report(verb, recording, *options):
     """One report as the object that --json prints."""
     result = run([HEAPLINE, verb, "--json", *options, recording])

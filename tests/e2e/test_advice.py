@@ -10,30 +10,11 @@ import tempfile
 import unittest
 
 import harness
-from harness import HEAPLINE, need, run
+from harness import HEAPLINE, Waiting, need, run
 
 COMMAND = re.compile(r"'heapline ([a-z]+) -p (\d+)( 60)?'")
 VERBS = (["heap"], ["carriers"], ["carriers", "--ask"], ["pins"], ["allocations"],
          ["stacks"], ["pgfault"])
-
-
-class Waiting:
-    """A program that says "ready" and waits for the end of its input."""
-
-    def __init__(self, command, env=None):
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        text=True, env=dict(os.environ, **(env or {})))
-        if self.process.stdout.readline() != "ready\n":
-            raise AssertionError(f"'{command[0]}' ended before it was ready")
-
-    def __enter__(self):
-        return self.process
-
-    def __exit__(self, *_):
-        self.process.stdin.close()
-        self.process.stdout.read()
-        self.process.wait(harness.TIMEOUT_S)
-        self.process.stdout.close()
 
 
 def ask(pid, verb):

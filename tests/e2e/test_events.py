@@ -19,6 +19,8 @@ KILLS = 20
 def events(recording, *options):
     """The report of `heapline events`, and how it ended."""
     result = harness.run([harness.HEAPLINE, "events", "--json", *options, recording])
+    if not result.stdout:
+        raise AssertionError(result.stderr)
     return harness.json.loads(result.stdout), result.status
 
 

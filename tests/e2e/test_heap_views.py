@@ -13,7 +13,7 @@ import unittest
 import xml.etree.ElementTree
 
 import harness
-from harness import HEAPLINE, need, program, run
+from harness import HEAPLINE, Waiting, need, program, run
 
 PYTHON_KEEPS = """
 import sys
@@ -50,27 +50,6 @@ public class Keeps {
     }
 }
 """
-
-
-class Waiting:
-    """A program that says "ready" and then waits for the end of its input."""
-
-    def __init__(self, command, env=None):
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        text=True, env=dict(os.environ, **(env or {})))
-        for line in self.process.stdout:
-            if line.strip() == "ready":
-                return
-        raise AssertionError(f"'{command[0]}' ended before it was ready")
-
-    def __enter__(self):
-        return self.process
-
-    def __exit__(self, *_):
-        self.process.stdin.close()
-        self.process.stdout.read()
-        self.process.wait(harness.TIMEOUT_S)
-        self.process.stdout.close()
 
 
 def waiting_python(*prefix, **options):

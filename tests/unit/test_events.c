@@ -235,14 +235,17 @@ static void no_events_and_other_files_are_told_apart(void **test)
 
 	(void)test;
 	finish(lab);
-	assert_int_equal(hl_event_log_open(lab->directory, PROCESS, NULL, &log, &err), -ENOENT);
+	assert_int_equal(hl_event_log_open(lab->directory, PROCESS, NULL, &log, &err), 0);
+	assert_int_equal(log->part_count, 1);
+	hl_event_log_free(log);
+	assert_int_equal(hl_event_log_open(lab->directory, PROCESS + 1, NULL, &log, &err), -ENOENT);
 	assert_non_null(strstr(err.text, "--events"));
 	err.text[0] = '\0';
-	int fd = openat(lab->fd, "events-3-20260101T000000-000001.hle", O_WRONLY | O_CREAT, 0600);
+	int fd = openat(lab->fd, "events-4-20260101T000000-000001.hle", O_WRONLY | O_CREAT, 0600);
 	for (int i = 0; i < 100; i++)
 		assert_int_equal(write(fd, "#!/bin/sh\n", 10), 10);
 	close(fd);
-	assert_int_equal(hl_event_log_open(lab->directory, PROCESS, NULL, &log, &err), -EBADMSG);
+	assert_int_equal(hl_event_log_open(lab->directory, PROCESS + 1, NULL, &log, &err), -EBADMSG);
 	assert_non_null(strstr(err.text, "no file of events"));
 	lab_free(lab);
 }

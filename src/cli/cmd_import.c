@@ -5,7 +5,7 @@
 #include "cli/output_file.h"
 #include "cli/terminal_progress.h"
 #include "cli/write_packed.h"
-#include "import/import_folded.h"
+#include "import/importer.h"
 #include "open/log_source.h"
 #include "open/open.h"
 #include "pack/pack.h"

@@ -4,7 +4,7 @@
  * number; or two numbers, the earlier one first. Other lines are skipped, as long as they are
  * the minority. docs/formats-import.md says what is accepted.
  */
-#include "import/import_folded.h"
+#include "import/importer.h"
 
 #include "base/array.h"
 #include "import/import_text.h"
@@ -56,9 +56,9 @@ static int take_number(const char *text, const char **end, int64_t *ret_number)
 	const char *begin = *end, *rest;
 	int64_t number;
 
-	while (begin > text && !hl_import_is_blank(begin[-1]))
+	while (begin > text && !hl_import_text_is_blank(begin[-1]))
 		begin--;
-	int r = begin > text ? hl_import_number(begin, *end, &number, &rest) : -EINVAL;
+	int r = begin > text ? hl_import_text_number(begin, *end, &number, &rest) : -EINVAL;
 	if (r < 0)
 		return r;
 	if (rest < *end && *rest == '.') {
@@ -71,18 +71,8 @@ static int take_number(const char *text, const char **end, int64_t *ret_number)
 	if (rest < *end)
 		return -EINVAL;
 	*ret_number = number;
-	*end = hl_import_trim(text, begin);
+	*end = hl_import_text_trim(text, begin);
 	return 0;
-}
-
-/* Whether the line ends in two numbers, with a stack before them. */
-static bool has_two_numbers(const struct hl_import_line *line)
-{
-	const char *end = line->end;
-	int64_t number;
-
-	return take_number(line->text, &end, &number) == 0 &&
-	       take_number(line->text, &end, &number) == 0 && end > line->text;
 }
 
 /* A line that does not end in a number. A number that is too large still is one. */
@@ -94,17 +84,21 @@ static bool is_junk(const struct hl_import_line *line)
 	return take_number(line->text, &end, &number) == -EINVAL;
 }
 
-/* A frame may end in a number too, so that one line alone does not tell: all of them must. */
+/* Whether every line ends in two numbers, with a stack before them: a frame may end in a number,
+ * too, so one line alone does not show it. */
 static bool has_two_columns(const struct hl_import_input *input)
 {
-	struct hl_import_lines lines = hl_import_lines_of(input);
+	struct hl_import_lines lines = hl_import_text_lines(input);
 	struct hl_import_line line;
 	bool any = false;
 
-	while (hl_import_lines_next(&lines, &line)) {
+	while (hl_import_text_next(&lines, &line)) {
+		const char *end = line.end;
+		int64_t number;
 		if (is_skipped(&line) || is_junk(&line))
 			continue;
-		if (!has_two_numbers(&line))
+		if (take_number(line.text, &end, &number) < 0 ||
+		    take_number(line.text, &end, &number) < 0 || end == line.text)
 			return false;
 		any = true;
 	}
@@ -117,11 +111,11 @@ static bool has_two_columns(const struct hl_import_input *input)
  */
 static bool detects(const struct hl_import_input *input)
 {
-	struct hl_import_lines lines = hl_import_lines_of(input);
+	struct hl_import_lines lines = hl_import_text_lines(input);
 	struct hl_import_line line;
 	unsigned stacks = 0, junk = 0;
 
-	while (stacks + junk < LINES_LOOKED_AT && hl_import_lines_next(&lines, &line)) {
+	while (stacks + junk < LINES_LOOKED_AT && hl_import_text_next(&lines, &line)) {
 		if (memchr(line.text, '\0', (size_t)(line.end - line.text)))
 			return false;
 		if (is_skipped(&line))
@@ -136,46 +130,35 @@ static bool detects(const struct hl_import_input *input)
 
 /* ---- frames ---- */
 
-static bool is_frame(const struct hl_profile *profile, uint32_t frame, const char *text,
-		     size_t length)
+static int intern_frame(struct folded *folded, const char *text, size_t length, uint32_t *ret_frame)
 {
-	uint32_t name = profile->functions[profile->frames[frame].function].name;
-	const char *known = hl_profile_text(profile, name);
+	const struct hl_profile *profile = folded->builder.profile;
 
-	return !strncmp(known, text, length) && !known[length];
-}
-
-static int add_frame(struct folded *folded, const char *text, size_t length, uint32_t hash,
-		     uint32_t *ret_frame)
-{
-	if (hl_array_reserve(&folded->name, &folded->name_capacity, length + 1, 1) < 0)
+	if (!length) {
+		text = UNKNOWN_FRAME;
+		length = strlen(UNKNOWN_FRAME);
+	}
+	uint32_t hash = hl_hash_bytes(text, length), at = hash, frame;
+	while ((frame = hl_index_next(&folded->frames, hash, &at))) {
+		uint32_t name = profile->functions[profile->frames[frame].function].name;
+		const char *known = hl_profile_text(profile, name);
+		if (!strncmp(known, text, length) && !known[length]) {
+			*ret_frame = frame;
+			return 0;
+		}
+	}
+	if (HL_ARRAY_RESERVE(folded->name, folded->name_capacity, length + 1) < 0)
 		return -ENOMEM;
 	memcpy(folded->name, text, length);
 	folded->name[length] = '\0';
 	const struct hl_symbols_frame symbol = {
 		.function = folded->name, .function_file = "", .file = ""};
-	uint32_t frame;
 	int r = hl_builder_frame(&folded->builder, &symbol, 0, 0, &frame);
 	if (r == 0)
 		r = hl_index_add(&folded->frames, hash, frame);
 	if (r == 0)
 		*ret_frame = frame;
 	return r;
-}
-
-static int intern_frame(struct folded *folded, const char *text, size_t length, uint32_t *ret_frame)
-{
-	if (!length) {
-		text = UNKNOWN_FRAME;
-		length = strlen(UNKNOWN_FRAME);
-	}
-	uint32_t hash = hl_hash_bytes(text, length), at = hash, frame;
-	while ((frame = hl_index_next(&folded->frames, hash, &at)))
-		if (is_frame(folded->builder.profile, frame, text, length)) {
-			*ret_frame = frame;
-			return 0;
-		}
-	return add_frame(folded, text, length, hash, ret_frame);
 }
 
 /* Writes step ${depth} of the path: the frame at ${text}, below ${parent}. */
@@ -223,15 +206,6 @@ static int walk_stack(struct folded *folded, const char *text, const char *end)
 
 /* ---- all of it ---- */
 
-/* Most lines are not folded text: this is another kind of file. */
-static int mostly_junk(const struct folded *folded, struct hl_error *err)
-{
-	return hl_error_set(err, -EBADMSG,
-			    "cannot read '%s': line %" PRIu64 " does not end in a number, and most "
-			    "lines do not; folded text has 'a;b;c 123' in every line",
-			    folded->input->name, folded->first_junk);
-}
-
 static int read_line(struct folded *folded, const struct hl_import_line *line, struct hl_error *err)
 {
 	struct hl_import_value value = {0};
@@ -263,29 +237,19 @@ static int read_line(struct folded *folded, const struct hl_import_line *line, s
 
 static int read_lines(struct folded *folded, struct hl_error *err)
 {
-	struct hl_import_lines lines = hl_import_lines_of(folded->input);
+	struct hl_import_lines lines = hl_import_text_lines(folded->input);
 	struct hl_import_line line;
 	int r = 0;
 
-	while (r == 0 && hl_import_lines_next(&lines, &line))
+	while (r == 0 && hl_import_text_next(&lines, &line))
 		if (!is_skipped(&line))
 			r = read_line(folded, &line, err);
-	return r == 0 && folded->junk_lines > folded->stack_lines ? mostly_junk(folded, err) : r;
-}
-
-static int warn_of_junk(const struct folded *folded, struct hl_profile *profile)
-{
-	char sentence[160];
-
-	if (!folded->junk_lines)
-		return 0;
-	snprintf(sentence, sizeof(sentence),
-		 "%" PRIu64
-		 " line%s without a number at the end %s skipped, the first of them line "
-		 "%" PRIu64,
-		 folded->junk_lines, folded->junk_lines == 1 ? "" : "s",
-		 folded->junk_lines == 1 ? "was" : "were", folded->first_junk);
-	return hl_profile_warn(profile, "%s", sentence);
+	if (r < 0 || folded->junk_lines <= folded->stack_lines)
+		return r;
+	return hl_error_set(err, -EBADMSG,
+			    "cannot read '%s': line %" PRIu64 " does not end in a number, and most "
+			    "lines do not; folded text has 'a;b;c 123' in every line",
+			    folded->input->name, folded->first_junk);
 }
 
 static int finish(struct folded *folded, struct hl_profile **ret_profile)
@@ -299,8 +263,13 @@ static int finish(struct folded *folded, struct hl_profile **ret_profile)
 	profile->known[HL_VALUE_INUSE][HL_UNIT_BYTES] = true;
 	if (folded->two_columns)
 		r = hl_strings_intern(&profile->strings, FIRST_COLUMN, &profile->base_name);
-	if (r == 0)
-		r = warn_of_junk(folded, profile);
+	if (r == 0 && folded->junk_lines)
+		r = hl_profile_warn(profile,
+				    "%" PRIu64
+				    " line%s without a number at the end %s skipped, the "
+				    "first of them line %" PRIu64,
+				    folded->junk_lines, folded->junk_lines == 1 ? "" : "s",
+				    folded->junk_lines == 1 ? "was" : "were", folded->first_junk);
 	if (r < 0)
 		hl_profile_free(profile);
 	else
@@ -323,7 +292,7 @@ static int read_folded(const struct hl_import_input *input, struct hl_profile **
 	hl_import_values_release(&folded.values);
 	free(folded.path);
 	free(folded.name);
-	return hl_import_fail(input, r, err);
+	return hl_importer_fail(input, r, err);
 }
 
 const struct hl_importer hl_importer_folded = {
@@ -334,23 +303,19 @@ const struct hl_importer hl_importer_folded = {
 
 /* ---- what the numbers mean ---- */
 
-static struct hl_profile_counters counters_of(int64_t figure, enum hl_value value,
-					      enum hl_unit unit)
-{
-	bool bytes = unit == HL_UNIT_BYTES;
-
-	if (value == HL_VALUE_PEAK)
-		return bytes ? (struct hl_profile_counters){.peak_bytes = figure}
-			     : (struct hl_profile_counters){.peak_objects = figure};
-	return bytes ? (struct hl_profile_counters){.alloc_bytes = figure}
-		     : (struct hl_profile_counters){.alloc_objects = figure};
-}
-
 static void reinterpret(struct hl_profile_counters *counters, size_t count, enum hl_value value,
 			enum hl_unit unit)
 {
-	for (size_t i = 0; i < count; i++)
-		counters[i] = counters_of(counters[i].alloc_bytes, value, unit);
+	for (size_t i = 0; i < count; i++) {
+		int64_t figure = counters[i].alloc_bytes;
+		counters[i] = (struct hl_profile_counters){0};
+		if (value == HL_VALUE_PEAK)
+			*(unit == HL_UNIT_BYTES ? &counters[i].peak_bytes
+						: &counters[i].peak_objects) = figure;
+		else
+			*(unit == HL_UNIT_BYTES ? &counters[i].alloc_bytes
+						: &counters[i].alloc_objects) = figure;
+	}
 }
 
 void hl_import_folded_as(struct hl_profile *profile, enum hl_value value, enum hl_unit unit)

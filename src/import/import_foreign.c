@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Recognizes files by how they begin; see import_foreign.h. */
-#include "import/import_foreign.h"
+/* Recognizes files by how they begin; see importer.h. */
+#include "import/importer.h"
 
 #include "import/import_text.h"
 
@@ -13,11 +13,6 @@ static bool begins_with(const struct hl_import_input *input, const char *mark)
 	return input->size >= length && !memcmp(input->bytes, mark, length);
 }
 
-static bool is_zstd(const struct hl_import_input *input)
-{
-	return begins_with(input, "\x28\xb5\x2f\xfd");
-}
-
 static bool line_begins_with(const struct hl_import_line *line, const char *mark)
 {
 	size_t length = strlen(mark);
@@ -28,24 +23,24 @@ static bool line_begins_with(const struct hl_import_line *line, const char *mark
 /* "v VERSION FORMAT" and then "x EXECUTABLE" or "X COMMAND", numbers in hexadecimal. */
 static bool is_heaptrack(const struct hl_import_input *input)
 {
-	struct hl_import_lines lines = hl_import_lines_of(input);
+	struct hl_import_lines lines = hl_import_text_lines(input);
 	struct hl_import_line line;
 	uint64_t number;
 	const char *at;
 
-	if (!hl_import_lines_next(&lines, &line) || !line_begins_with(&line, "v ") ||
-	    hl_import_hex(line.text + 2, line.end, &number, &at) < 0)
+	if (!hl_import_text_next(&lines, &line) || !line_begins_with(&line, "v ") ||
+	    hl_import_text_hex(line.text + 2, line.end, &number, &at) < 0)
 		return false;
-	return hl_import_lines_next(&lines, &line) &&
+	return hl_import_text_next(&lines, &line) &&
 	       (line_begins_with(&line, "x ") || line_begins_with(&line, "X "));
 }
 
 static bool is_callgrind(const struct hl_import_input *input)
 {
-	struct hl_import_lines lines = hl_import_lines_of(input);
+	struct hl_import_lines lines = hl_import_text_lines(input);
 	struct hl_import_line line;
 
-	for (int i = 0; i < 5 && hl_import_lines_next(&lines, &line); i++)
+	for (int i = 0; i < 5 && hl_import_text_next(&lines, &line); i++)
 		if (line_begins_with(&line, "# callgrind format") ||
 		    line_begins_with(&line, "creator: callgrind"))
 			return true;
@@ -54,12 +49,12 @@ static bool is_callgrind(const struct hl_import_input *input)
 
 static bool is_massif(const struct hl_import_input *input)
 {
-	struct hl_import_lines lines = hl_import_lines_of(input);
+	struct hl_import_lines lines = hl_import_text_lines(input);
 	struct hl_import_line line;
 
-	return hl_import_lines_next(&lines, &line) && line_begins_with(&line, "desc:") &&
-	       hl_import_lines_next(&lines, &line) && line_begins_with(&line, "cmd:") &&
-	       hl_import_lines_next(&lines, &line) && line_begins_with(&line, "time_unit:");
+	return hl_import_text_next(&lines, &line) && line_begins_with(&line, "desc:") &&
+	       hl_import_text_next(&lines, &line) && line_begins_with(&line, "cmd:") &&
+	       hl_import_text_next(&lines, &line) && line_begins_with(&line, "time_unit:");
 }
 
 /* "[003]" or "4711", and then a time, "4426.961505:". */
@@ -81,24 +76,24 @@ static bool is_time(const char *text, const char *end)
 	const char *at;
 	int64_t number;
 
-	return hl_import_number(text, end, &number, &at) == 0 && at < end && *at == '.' &&
-	       hl_import_number(at + 1, end, &number, &at) == 0 && at + 1 == end && *at == ':';
+	return hl_import_text_number(text, end, &number, &at) == 0 && at < end && *at == '.' &&
+	       hl_import_text_number(at + 1, end, &number, &at) == 0 && at + 1 == end && *at == ':';
 }
 
 /* "comm 4711 [000] 4426.961505: 250000 cpu-clock: ..." */
 static bool is_perf_script(const struct hl_import_input *input)
 {
-	struct hl_import_lines lines = hl_import_lines_of(input);
+	struct hl_import_lines lines = hl_import_text_lines(input);
 	struct hl_import_line line;
 	bool after_id = false;
 
 	do {
-		if (!hl_import_lines_next(&lines, &line))
+		if (!hl_import_text_next(&lines, &line))
 			return false;
 	} while (line.text == line.end || *line.text == '#');
 	for (const char *at = line.text; at < line.end;) {
-		const char *word = hl_import_skip_blanks(at, line.end);
-		for (at = word; at < line.end && !hl_import_is_blank(*at);)
+		const char *word = hl_import_text_skip_blanks(at, line.end);
+		for (at = word; at < line.end && !hl_import_text_is_blank(*at);)
 			at++;
 		if (after_id && is_time(word, at))
 			return true;
@@ -109,7 +104,7 @@ static bool is_perf_script(const struct hl_import_input *input)
 
 const char *hl_import_foreign(const struct hl_import_input *input)
 {
-	if (is_zstd(input))
+	if (begins_with(input, "\x28\xb5\x2f\xfd"))
 		return "compressed by zstd; inflate it with 'zstd -d', or, if heaptrack wrote it, "
 		       "turn "
 		       "it into folded text with 'heaptrack_print -f FILE -F OUT.folded'";

@@ -21,13 +21,12 @@
  *
  *	#	0xCALL	FUNCTION+0xOFFSET	FILE:LINE
  */
-#include "import/import_allocator.h"
 #include "import/import_maps.h"
-#include "import/import_sample.h"
 #include "import/import_text.h"
 #include "import/import_values.h"
 
 #include "base/array.h"
+#include "base/cleanup.h"
 #include "base/search.h"
 
 #include <inttypes.h>
@@ -117,29 +116,24 @@ static bool cut_at_last(const char *text, const char **end, char mark, const cha
 	return true;
 }
 
-static const char *find_tab(const char *text, const char *end)
-{
-	const char *tab = text < end ? memchr(text, '\t', (size_t)(end - text)) : NULL;
-
-	return tab ? tab : end;
-}
-
 /* "#	0xCALL	FUNCTION+0xOFFSET	FILE:LINE"; other comments are ignored. */
 static int read_comment(struct legacy *legacy, const struct hl_import_line *line)
 {
 	struct named_call call = {.line_number = line->number};
-	const char *at = hl_import_skip_blanks(line->text + 1, line->end), *end = line->end, *rest;
+	const char *at = hl_import_text_skip_blanks(line->text + 1, line->end), *end = line->end,
+		   *rest;
 	int64_t number;
 
-	if (hl_import_hex(at, end, &call.call, &at) < 0 || at == end || *at != '\t')
+	if (hl_import_text_hex(at, end, &call.call, &at) < 0 || at == end || *at != '\t')
 		return 0;
-	call.function = hl_import_skip_blanks(at, end);
-	call.function_end = find_tab(call.function, end);
-	call.file = hl_import_skip_blanks(call.function_end, end);
+	call.function = hl_import_text_skip_blanks(at, end);
+	const char *tab = memchr(call.function, '\t', (size_t)(end - call.function));
+	call.function_end = tab ? tab : end;
+	call.file = hl_import_text_skip_blanks(call.function_end, end);
 	call.file_end = end;
 	if (!cut_at_last(call.function, &call.function_end, '+', &rest) ||
 	    !cut_at_last(call.file, &call.file_end, ':', &rest) ||
-	    hl_import_number(rest, end, &number, &rest) < 0 || rest < end || number < 0 ||
+	    hl_import_text_number(rest, end, &number, &rest) < 0 || rest < end || number < 0 ||
 	    number > UINT32_MAX)
 		return 0;
 	call.line = (uint32_t)number;
@@ -175,12 +169,12 @@ static bool is_comment(const struct hl_import_line *line)
 
 static int read_maps(struct legacy *legacy)
 {
-	struct hl_import_lines lines = hl_import_lines_of(legacy->input);
+	struct hl_import_lines lines = hl_import_text_lines(legacy->input);
 	struct hl_import_line line;
 	bool begun = false;
 	int r = 0;
 
-	while (r == 0 && hl_import_lines_next(&lines, &line)) {
+	while (r == 0 && hl_import_text_next(&lines, &line)) {
 		if (begun)
 			r = hl_import_maps_add(&legacy->maps, &line);
 		else if (is_comment(&line))
@@ -197,7 +191,7 @@ static int read_maps(struct legacy *legacy)
 
 static bool take_letter(const char **at, const char *end, char letter)
 {
-	*at = hl_import_skip_blanks(*at, end);
+	*at = hl_import_text_skip_blanks(*at, end);
 	if (*at == end || **at != letter)
 		return false;
 	++*at;
@@ -207,11 +201,12 @@ static bool take_letter(const char **at, const char *end, char letter)
 /* "OBJECTS: BYTES" */
 static bool take_amount(const char **at, const char *end, struct hl_import_amount *ret_amount)
 {
-	*at = hl_import_skip_blanks(*at, end);
-	if (hl_import_number(*at, end, &ret_amount->objects, at) < 0 || !take_letter(at, end, ':'))
+	*at = hl_import_text_skip_blanks(*at, end);
+	if (hl_import_text_number(*at, end, &ret_amount->objects, at) < 0 ||
+	    !take_letter(at, end, ':'))
 		return false;
-	*at = hl_import_skip_blanks(*at, end);
-	return hl_import_number(*at, end, &ret_amount->bytes, at) == 0;
+	*at = hl_import_text_skip_blanks(*at, end);
+	return hl_import_text_number(*at, end, &ret_amount->bytes, at) == 0;
 }
 
 /* "OBJECTS: BYTES [OBJECTS: BYTES]" */
@@ -227,11 +222,11 @@ static int take_stack(struct legacy *legacy, const char *at, const char *end)
 	legacy->depth = 0;
 	if (!take_letter(&at, end, '@'))
 		return -EINVAL;
-	while ((at = hl_import_skip_blanks(at, end)) < end) {
+	while ((at = hl_import_text_skip_blanks(at, end)) < end) {
 		if (HL_ARRAY_RESERVE(legacy->stack, legacy->stack_capacity, legacy->depth + 1) < 0)
 			return -ENOMEM;
-		if (hl_import_hex(at, end, &legacy->stack[legacy->depth], &at) < 0 ||
-		    (at < end && !hl_import_is_blank(*at)))
+		if (hl_import_text_hex(at, end, &legacy->stack[legacy->depth], &at) < 0 ||
+		    (at < end && !hl_import_text_is_blank(*at)))
 			return -EINVAL;
 		legacy->depth++;
 	}
@@ -252,8 +247,8 @@ static int judge_functions(struct legacy *legacy)
 			&profile->functions[legacy->judged_count];
 		const struct hl_profile_module *module = &profile->modules[function->module];
 		legacy->is_allocator[legacy->judged_count] =
-			hl_import_is_allocator(hl_profile_text(profile, function->name),
-					       hl_profile_text(profile, module->path));
+			hl_import_values_is_allocator(hl_profile_text(profile, function->name),
+						      hl_profile_text(profile, module->path));
 	}
 	return 0;
 }
@@ -279,23 +274,20 @@ static uint32_t allocator_caller(const struct legacy *legacy, uint32_t node, uin
 static int add_named_frame(struct legacy *legacy, uint32_t parent, const struct named_call *call,
 			   bool inlined, uint32_t *ret_node)
 {
-	char *function = strndup(call->function, (size_t)(call->function_end - call->function));
-	char *file = strndup(call->file, (size_t)(call->file_end - call->file));
+	HL_FREED char *function =
+		strndup(call->function, (size_t)(call->function_end - call->function));
+	HL_FREED char *file = strndup(call->file, (size_t)(call->file_end - call->file));
 	const struct hl_symbols_frame symbol = {.function = function,
 						.function_file = "",
 						.file = file,
 						.line = call->line,
 						.inlined = inlined};
-	uint32_t frame = 0;
+	uint32_t frame;
 
-	int r = function && file
-			? hl_builder_frame(&legacy->builder, &symbol, 0, call->call, &frame)
-			: -ENOMEM;
-	if (r == 0)
-		r = hl_builder_child(&legacy->builder, parent, frame, ret_node);
-	free(function);
-	free(file);
-	return r;
+	if (!function || !file)
+		return -ENOMEM;
+	int r = hl_builder_frame(&legacy->builder, &symbol, 0, call->call, &frame);
+	return r < 0 ? r : hl_builder_child(&legacy->builder, parent, frame, ret_node);
 }
 
 /* The node below ${parent} for a return address; the call is what is before it. */
@@ -339,19 +331,12 @@ static int add_stack(struct legacy *legacy, uint32_t *ret_node)
 	return 0;
 }
 
-/* Where nothing else is known, the brackets are empty or repeat what is in use. */
-static bool tells_alloc(const struct legacy *legacy, const struct amounts *amounts)
-{
-	return amounts->allocated.objects &&
-	       (legacy->keeps_alloc || amounts->allocated.objects != amounts->in_use.objects ||
-		amounts->allocated.bytes != amounts->in_use.bytes);
-}
-
 static int add_value(struct legacy *legacy, const struct amounts *amounts)
 {
-	struct hl_import_amount in_use = hl_import_unsample(&legacy->sampling, amounts->in_use);
+	struct hl_import_amount in_use =
+		hl_import_values_unsample(&legacy->sampling, amounts->in_use);
 	struct hl_import_amount allocated =
-		hl_import_unsample(&legacy->sampling, amounts->allocated);
+		hl_import_values_unsample(&legacy->sampling, amounts->allocated);
 	struct hl_import_value value = {
 		.alloc_bytes = allocated.bytes,
 		.alloc_objects = allocated.objects,
@@ -361,7 +346,12 @@ static int add_value(struct legacy *legacy, const struct amounts *amounts)
 
 	legacy->found.in_use.bytes += amounts->in_use.bytes;
 	legacy->found.allocated.bytes += amounts->allocated.bytes;
-	legacy->knows_alloc = legacy->knows_alloc || tells_alloc(legacy, amounts);
+	/* Where nothing else is known, the brackets are empty or repeat what is in use. */
+	legacy->knows_alloc =
+		legacy->knows_alloc ||
+		(amounts->allocated.objects &&
+		 (legacy->keeps_alloc || amounts->allocated.objects != amounts->in_use.objects ||
+		  amounts->allocated.bytes != amounts->in_use.bytes));
 	int r = add_stack(legacy, &value.node);
 	return r < 0 ? r : hl_import_values_add(&legacy->values, &value);
 }
@@ -379,25 +369,13 @@ static void read_kind(struct legacy *legacy, const char *at, const char *end)
 	legacy->keeps_alloc = length == strlen("heapprofile") && !memcmp(at, "heapprofile", length);
 	if (legacy->keeps_alloc || !memmem(at, length, "heap", strlen("heap")))
 		return;
-	if (!slash || hl_import_number(slash + 1, end, &interval, &rest) < 0 || interval <= 0)
+	if (!slash || hl_import_text_number(slash + 1, end, &interval, &rest) < 0 || interval <= 0)
 		interval = 0;
 	legacy->sampling.kind = HL_SAMPLING_TRUNCATED;
 	legacy->sampling.mean_bytes =
 		(double)(memmem(at, length, "_v2", strlen("_v2")) ? interval : interval / 2);
 	if (!interval)
 		legacy->sampling.mean_bytes = GPERFTOOLS_MEAN_BYTES;
-}
-
-static int read_gperftools_header(struct legacy *legacy, const struct hl_import_line *line,
-				  struct hl_error *err)
-{
-	const char *at = line->text + strlen(GPERFTOOLS_MARK);
-
-	if (!take_amounts(&at, line->end, &legacy->announced))
-		return bad_line(legacy, line, "is no header of a heap file", err);
-	if (take_letter(&at, line->end, '@'))
-		read_kind(legacy, hl_import_skip_blanks(at, line->end), line->end);
-	return 0;
 }
 
 /* "OBJECTS: BYTES [OBJECTS: BYTES] @ 0xLEAF..." */
@@ -416,42 +394,24 @@ static int read_gperftools_line(struct legacy *legacy, const struct hl_import_li
 
 /* ---- jemalloc ---- */
 
-static int read_jemalloc_header(struct legacy *legacy, const struct hl_import_line *line,
-				struct hl_error *err)
-{
-	const char *at = line->text + strlen(JEMALLOC_MARK);
-	int64_t interval;
-
-	if (hl_import_number(at, line->end, &interval, &at) < 0 || at < line->end || interval <= 0)
-		return bad_line(legacy, line, "has no sampling interval", err);
-	legacy->sampling = (struct hl_import_sampling){HL_SAMPLING_POISSON, (double)interval};
-	legacy->keeps_alloc = true;
-	return 0;
-}
-
-/* "t*: OBJECTS: BYTES [OBJECTS: BYTES]": of all threads, at the stack of the line before. */
-static int read_jemalloc_sum(struct legacy *legacy, const struct hl_import_line *line,
-			     const char *at, struct hl_error *err)
-{
-	struct amounts amounts;
-
-	at += strlen(JEMALLOC_SUM);
-	if (!take_amounts(&at, line->end, &amounts))
-		return bad_line(legacy, line, "is not 't*: N: BYTES [N: BYTES]'", err);
-	if (!legacy->has_stack) /* the sum of the whole file */
-		return 0;
-	legacy->has_stack = false;
-	return add_value(legacy, &amounts);
-}
-
+/* "@ 0xADDRESS...", and then "t*: OBJECTS: BYTES [OBJECTS: BYTES]": of all threads, at that stack.
+ */
 static int read_jemalloc_line(struct legacy *legacy, const struct hl_import_line *line,
 			      struct hl_error *err)
 {
-	const char *at = hl_import_skip_blanks(line->text, line->end);
-	size_t length = (size_t)(line->end - at);
+	const char *at = hl_import_text_skip_blanks(line->text, line->end);
+	size_t length = (size_t)(line->end - at), sum = strlen(JEMALLOC_SUM);
+	struct amounts amounts;
 
-	if (length >= strlen(JEMALLOC_SUM) && !memcmp(at, JEMALLOC_SUM, strlen(JEMALLOC_SUM)))
-		return read_jemalloc_sum(legacy, line, at, err);
+	if (length >= sum && !memcmp(at, JEMALLOC_SUM, sum)) {
+		at += sum;
+		if (!take_amounts(&at, line->end, &amounts))
+			return bad_line(legacy, line, "is not 't*: N: BYTES [N: BYTES]'", err);
+		if (!legacy->has_stack) /* the sum of the whole file */
+			return 0;
+		legacy->has_stack = false;
+		return add_value(legacy, &amounts);
+	}
 	if (length && *at == 't') /* one thread's part of the sum */
 		return 0;
 	int r = take_stack(legacy, at, line->end);
@@ -465,49 +425,51 @@ static int read_jemalloc_line(struct legacy *legacy, const struct hl_import_line
 
 static bool detects(const struct hl_import_input *input)
 {
-	struct hl_import_lines lines = hl_import_lines_of(input);
+	struct hl_import_lines lines = hl_import_text_lines(input);
 	struct hl_import_line line;
 
-	return hl_import_lines_next(&lines, &line) &&
+	return hl_import_text_next(&lines, &line) &&
 	       (begins_with(&line, GPERFTOOLS_MARK) || begins_with(&line, JEMALLOC_MARK));
 }
 
 static int read_header(struct legacy *legacy, struct hl_import_lines *lines, struct hl_error *err)
 {
 	struct hl_import_line line = {.number = 1};
+	int64_t interval;
 
-	hl_import_lines_next(lines, &line);
+	hl_import_text_next(lines, &line);
+	const char *at = line.text;
 	if (begins_with(&line, JEMALLOC_MARK)) {
+		at += strlen(JEMALLOC_MARK);
+		if (hl_import_text_number(at, line.end, &interval, &at) < 0 || at < line.end ||
+		    interval <= 0)
+			return bad_line(legacy, &line, "has no sampling interval", err);
+		legacy->sampling =
+			(struct hl_import_sampling){HL_SAMPLING_POISSON, (double)interval};
+		legacy->keeps_alloc = true;
 		legacy->read_line = read_jemalloc_line;
-		return read_jemalloc_header(legacy, &line, err);
+		return 0;
 	}
-	if (!begins_with(&line, GPERFTOOLS_MARK))
+	if (begins_with(&line, GPERFTOOLS_MARK))
+		at += strlen(GPERFTOOLS_MARK);
+	if (at == line.text || !take_amounts(&at, line.end, &legacy->announced))
 		return bad_line(legacy, &line, "is no header of a heap file", err);
+	if (take_letter(&at, line.end, '@'))
+		read_kind(legacy, hl_import_text_skip_blanks(at, line.end), line.end);
 	legacy->read_line = read_gperftools_line;
-	return read_gperftools_header(legacy, &line, err);
+	return 0;
 }
 
 static int read_stacks(struct legacy *legacy, struct hl_error *err)
 {
-	struct hl_import_lines lines = hl_import_lines_of(legacy->input);
+	struct hl_import_lines lines = hl_import_text_lines(legacy->input);
 	struct hl_import_line line;
 
 	int r = read_header(legacy, &lines, err);
-	while (r == 0 && hl_import_lines_next(&lines, &line) && !begins_maps(&line))
+	while (r == 0 && hl_import_text_next(&lines, &line) && !begins_maps(&line))
 		if (line.text < line.end && !is_comment(&line))
 			r = legacy->read_line(legacy, &line, err);
 	return r;
-}
-
-/* Makes what is in use all that was allocated: more is not known. */
-static void forget_alloc(struct hl_import_values *values)
-{
-	for (size_t i = 0; i < values->count; i++) {
-		struct hl_import_value *value = &values->items[i];
-		value->alloc_bytes -= value->free_bytes;
-		value->alloc_objects -= value->free_objects;
-		value->free_bytes = value->free_objects = 0;
-	}
 }
 
 /* Percent of what was ${announced} that was ${found}. */
@@ -525,7 +487,6 @@ static int warn_of_gaps(const struct legacy *legacy, struct hl_profile *profile)
 {
 	int in_use = share(legacy->found.in_use, legacy->announced.in_use);
 	int allocated = share(legacy->found.allocated, legacy->announced.allocated);
-	char sentence[200];
 	int r = 0;
 
 	if (!legacy->maps.count && !legacy->call_count)
@@ -534,12 +495,12 @@ static int warn_of_gaps(const struct legacy *legacy, struct hl_profile *profile)
 				    "nothing has a name; the file may be cut off");
 	if (r < 0 || (in_use == 100 && allocated == 100))
 		return r;
-	snprintf(sentence, sizeof(sentence),
-		 "stacks are missing: the file has %d %% of what was in use and %d %% of what was "
-		 "allocated (%s)",
-		 in_use, allocated,
-		 legacy->call_count ? "it was cut off" : "gperftools writes no more than 1 MiB");
-	return hl_profile_warn(profile, "%s", sentence);
+	return hl_profile_warn(
+		profile,
+		"stacks are missing: the file has %d %% of what was in use and %d %% of what was "
+		"allocated (%s)",
+		in_use, allocated,
+		legacy->call_count ? "it was cut off" : "gperftools writes no more than 1 MiB");
 }
 
 static int finish(struct legacy *legacy, struct hl_profile **ret_profile)
@@ -547,8 +508,13 @@ static int finish(struct legacy *legacy, struct hl_profile **ret_profile)
 	struct hl_profile *profile;
 	int r;
 
-	if (!legacy->knows_alloc)
-		forget_alloc(&legacy->values);
+	/* Where no more is known, what is in use is all that was allocated. */
+	for (size_t i = 0; !legacy->knows_alloc && i < legacy->values.count; i++) {
+		struct hl_import_value *value = &legacy->values.items[i];
+		value->alloc_bytes -= value->free_bytes;
+		value->alloc_objects -= value->free_objects;
+		value->free_bytes = value->free_objects = 0;
+	}
 	r = hl_import_values_finish(&legacy->values, false, &legacy->builder, &profile);
 	if (r < 0)
 		return r;
@@ -590,7 +556,7 @@ static int read_legacy(const struct hl_import_input *input, struct hl_profile **
 	free(legacy.calls);
 	free(legacy.stack);
 	free(legacy.is_allocator);
-	return hl_import_fail(input, r, err);
+	return hl_importer_fail(input, r, err);
 }
 
 const struct hl_importer hl_importer_legacy = {

@@ -14,34 +14,21 @@
 
 /* ---- the list ---- */
 
-/* "START-END" and blanks; what follows is at ${ret_rest}. */
-static bool parse_range(const struct hl_import_line *line, struct hl_import_mapping *mapping,
-			const char **ret_rest)
-{
-	const char *at = hl_import_skip_blanks(line->text, line->end), *end = line->end;
-
-	if (hl_import_hex(at, end, &mapping->start, &at) < 0 || at == end || *at++ != '-' ||
-	    hl_import_hex(at, end, &mapping->end, &at) < 0 || mapping->end <= mapping->start)
-		return false;
-	*ret_rest = hl_import_skip_blanks(at, end);
-	return true;
-}
-
 /* The rest of a line of proc(5) maps: "rwxp OFFSET DEVICE INODE    PATH". */
 static bool parse_rest(const char *at, const char *end, struct hl_import_mapping *mapping)
 {
 	if (end - at < 4 || (at[0] != 'r' && at[0] != '-'))
 		return false;
 	mapping->executable = at[2] == 'x';
-	at = hl_import_skip_blanks(at + 4, end);
-	if (hl_import_hex(at, end, &mapping->offset, &at) < 0)
+	at = hl_import_text_skip_blanks(at + 4, end);
+	if (hl_import_text_hex(at, end, &mapping->offset, &at) < 0)
 		return false;
 	for (int word = 0; word < 2; word++) { /* device and inode */
-		at = hl_import_skip_blanks(at, end);
-		while (at < end && !hl_import_is_blank(*at))
+		at = hl_import_text_skip_blanks(at, end);
+		while (at < end && !hl_import_text_is_blank(*at))
 			at++;
 	}
-	mapping->path = hl_import_skip_blanks(at, end);
+	mapping->path = hl_import_text_skip_blanks(at, end);
 	mapping->path_end = end;
 	return true;
 }
@@ -54,21 +41,25 @@ static bool parse_short_rest(const char *at, const char *end, struct hl_import_m
 	if (at == end || *at != ':')
 		return false;
 	mapping->executable = true;
-	mapping->path = hl_import_skip_blanks(at + 1, end);
+	mapping->path = hl_import_text_skip_blanks(at + 1, end);
 	mapping->path_end = end;
 	const char *mark = memmem(mapping->path, (size_t)(end - mapping->path), " @", 2);
-	if (mark && hl_import_hex(mark + 2, end, &mapping->offset, &rest) == 0 && rest == end)
-		mapping->path_end = hl_import_trim(mapping->path, mark);
+	if (mark && hl_import_text_hex(mark + 2, end, &mapping->offset, &rest) == 0 && rest == end)
+		mapping->path_end = hl_import_text_trim(mapping->path, mark);
 	return mapping->path < mapping->path_end;
 }
 
+/* "START-END" and blanks, then one of the two. */
 static bool parse(const struct hl_import_line *line, struct hl_import_mapping *ret_mapping)
 {
 	struct hl_import_mapping mapping = {0};
-	const char *rest;
+	const char *at = hl_import_text_skip_blanks(line->text, line->end), *end = line->end;
 
-	if (!parse_range(line, &mapping, &rest) || (!parse_rest(rest, line->end, &mapping) &&
-						    !parse_short_rest(rest, line->end, &mapping)))
+	if (hl_import_text_hex(at, end, &mapping.start, &at) < 0 || at == end || *at++ != '-' ||
+	    hl_import_text_hex(at, end, &mapping.end, &at) < 0 || mapping.end <= mapping.start)
+		return false;
+	at = hl_import_text_skip_blanks(at, end);
+	if (!parse_rest(at, end, &mapping) && !parse_short_rest(at, end, &mapping))
 		return false;
 	*ret_mapping = mapping;
 	return true;
@@ -125,45 +116,40 @@ uint64_t hl_import_maps_shift(const char *path, const struct hl_import_mapping *
 
 static int resolve(struct hl_import_mapping *mapping, struct hl_builder *builder)
 {
-	char *path = strndup(mapping->path, (size_t)(mapping->path_end - mapping->path));
-	int r = 0;
+	HL_FREED char *path = strndup(mapping->path, (size_t)(mapping->path_end - mapping->path));
 
 	if (!path)
 		return -ENOMEM;
 	if (hl_import_maps_may_hold_code(path)) {
-		r = hl_builder_module(builder, path, (const uint8_t *)"", 0, NULL,
-				      &mapping->module);
+		int r = hl_builder_module(builder, path, (const uint8_t *)"", 0, NULL,
+					  &mapping->module);
+		if (r < 0)
+			return r;
 		mapping->shift = hl_import_maps_shift(path, mapping);
 	}
-	mapping->resolved = r == 0;
-	free(path);
-	return r;
+	mapping->resolved = true;
+	return 0;
 }
 
 /* ---- addresses ---- */
 
-static struct hl_import_mapping *find_mapping(struct hl_import_maps *maps, uint64_t address)
-{
-	size_t above = HL_LOWER_BOUND(i, maps->count, maps->mappings[i].start <= address);
-
-	if (!above || maps->mappings[above - 1].end <= address)
-		return NULL;
-	return &maps->mappings[above - 1];
-}
-
 int hl_import_maps_find(struct hl_import_maps *maps, struct hl_builder *builder, uint64_t address,
 			uint32_t *ret_module, uint64_t *ret_address)
 {
-	struct hl_import_mapping *mapping = find_mapping(maps, address);
+	size_t above = HL_LOWER_BOUND(i, maps->count, maps->mappings[i].start <= address);
+	struct hl_import_mapping *mapping = above ? &maps->mappings[above - 1] : NULL;
 
-	if (mapping && !mapping->resolved) {
+	*ret_module = 0;
+	*ret_address = address;
+	if (!mapping || mapping->end <= address)
+		return 0;
+	if (!mapping->resolved) {
 		int r = resolve(mapping, builder);
 		if (r < 0)
 			return r;
 	}
-	bool found = mapping && mapping->module;
-	*ret_module = found ? mapping->module : 0;
-	*ret_address =
-		found ? address - mapping->start + mapping->offset + mapping->shift : address;
+	*ret_module = mapping->module;
+	if (mapping->module)
+		*ret_address = address - mapping->start + mapping->offset + mapping->shift;
 	return 0;
 }

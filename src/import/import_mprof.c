@@ -122,7 +122,7 @@ static void split_name(struct name *name)
 		char *sign = parenthesis + 1 + strcspn(name->symbol, "+-)");
 		const char *end = sign + strlen(sign);
 		name->has_offset = *sign == '+' &&
-				   hl_import_hex(sign + 1, end, &name->offset, &rest) == 0 &&
+				   hl_import_text_hex(sign + 1, end, &name->offset, &rest) == 0 &&
 				   *rest == ')';
 		*sign = '\0';
 		*parenthesis = '\0';
@@ -256,55 +256,24 @@ static int find_mappings(struct mprof *mprof)
 
 /* ---- frames ---- */
 
-/* "lib.so+0x1f40", or the address in the process where nothing tells that in the file. */
-static void name_address(const struct mprof *mprof, const struct function *function, char *name,
-			 size_t size)
+/* The frame of a function whose file is not there: its symbol; else its place, "lib.so+0x1f40", or
+ * the address in the process where that in the file is not known. */
+static int add_frame(struct mprof *mprof, struct function *function)
 {
 	const struct hl_profile *profile = mprof->builder.profile;
 	const struct mapping *mapping = &mprof->mappings[function->module];
 	const char *path = hl_profile_text(profile, profile->modules[function->module].path);
-
-	if (mapping->has_base && !mapping->is_contradictory)
-		snprintf(name, size, "%s+0x%" PRIx64, hl_path_basename(path),
-			 function->id - mapping->base);
-	else
-		snprintf(name, size, "0x%" PRIx64, function->id);
-}
-
-/* The frame of a function whose file is not there: its symbol, else its place. */
-static int add_frame(struct mprof *mprof, struct function *function)
-{
-	const struct mapping *mapping = &mprof->mappings[function->module];
-	char place[NAME_MAX_BYTES + 32], *demangled = hl_symbols_demangle(function->symbol);
+	HL_FREED char *demangled = hl_symbols_demangle(function->symbol);
 	struct hl_symbols_frame symbol = {.function_file = "", .file = ""};
-	uint64_t base = mapping->has_base && !mapping->is_contradictory ? mapping->base : 0;
+	bool has_base = mapping->has_base && !mapping->is_contradictory;
+	uint64_t address = function->id - (has_base ? mapping->base : 0);
+	char place[NAME_MAX_BYTES + 32];
 
-	name_address(mprof, function, place, sizeof(place));
+	snprintf(place, sizeof(place), "%s%s0x%" PRIx64, has_base ? hl_path_basename(path) : "",
+		 has_base ? "+" : "", address);
 	symbol.function = demangled ? demangled : function->symbol[0] ? function->symbol : place;
-	int r = hl_builder_frame(&mprof->builder, &symbol, function->module, function->id - base,
-				 &function->frame);
-	free(demangled);
-	return r;
-}
-
-static int add_frames(struct mprof *mprof)
-{
-	int r = find_mappings(mprof);
-
-	for (uint32_t i = 0; r == 0 && i < mprof->function_count; i++)
-		if (!mprof->mappings[mprof->functions[i].module].is_there)
-			r = add_frame(mprof, &mprof->functions[i]);
-	return r;
-}
-
-/* The node of ${function} below ${parent}; the call is what is before its return address. */
-static int add_node(struct mprof *mprof, uint32_t parent, const struct function *function,
-		    uint32_t *ret_node)
-{
-	if (function->frame)
-		return hl_builder_child(&mprof->builder, parent, function->frame, ret_node);
-	return hl_builder_node(&mprof->builder, parent, function->module,
-			       function->id - mprof->mappings[function->module].base - 1, ret_node);
+	return hl_builder_frame(&mprof->builder, &symbol, function->module, address,
+				&function->frame);
 }
 
 /* ---- functions ---- */
@@ -408,7 +377,12 @@ static int read_stack(struct mprof *mprof, uint32_t depth, uint32_t *ret_node, s
 		const struct function *function = find_function(mprof, read_u64(mprof));
 		if (!function)
 			return bad(mprof, at, "a stack has a function that the list has not", err);
-		int r = add_node(mprof, node, function, &node);
+		/* the call is what is before its return address */
+		uint64_t call = function->id - mprof->mappings[function->module].base - 1;
+		int r = function->frame
+				? hl_builder_child(&mprof->builder, node, function->frame, &node)
+				: hl_builder_node(&mprof->builder, node, function->module, call,
+						  &node);
 		if (r < 0)
 			return r;
 	}
@@ -479,42 +453,12 @@ static int read_parts(struct mprof *mprof, struct hl_error *err)
 	if (r == 0)
 		r = read_functions(mprof, err);
 	if (r == 0)
-		r = add_frames(mprof);
+		r = find_mappings(mprof);
+	for (uint32_t i = 0; r == 0 && i < mprof->function_count; i++)
+		if (!mprof->mappings[mprof->functions[i].module].is_there)
+			r = add_frame(mprof, &mprof->functions[i]);
 	while (r == 0 && left(mprof))
 		r = read_sample(mprof, err);
-	return r;
-}
-
-static int warn_of_wraps(const struct mprof *mprof, struct hl_profile *profile)
-{
-	char sentence[160];
-
-	if (!mprof->wrapped_stacks)
-		return 0;
-	snprintf(sentence, sizeof(sentence),
-		 "the counters of %" PRIu32
-		 " stack%s passed 4 GiB and began again at 0: what is in "
-		 "use is right, what was allocated is more than shown",
-		 mprof->wrapped_stacks, mprof->wrapped_stacks == 1 ? "" : "s");
-	return hl_profile_warn(profile, "%s", sentence);
-}
-
-static int warn_of_other_files(const struct mprof *mprof, struct hl_profile *profile)
-{
-	int r = 0;
-
-	for (size_t i = 1; r == 0 && i < mprof->mapping_count; i++) {
-		char *sentence = NULL;
-		if (!mprof->mappings[i].is_other)
-			continue;
-		if (asprintf(&sentence,
-			     "'%s' is not the file that was profiled: its functions have the names "
-			     "of the dump, and no lines",
-			     hl_profile_text(profile, profile->modules[i].path)) < 0)
-			return -ENOMEM;
-		r = hl_profile_warn(profile, "%s", sentence);
-		free(sentence);
-	}
 	return r;
 }
 
@@ -529,9 +473,19 @@ static int finish(struct mprof *mprof, struct hl_profile **ret_profile)
 		profile->known[HL_VALUE_INUSE][unit] = true;
 		profile->known[HL_VALUE_ALLOC][unit] = true;
 	}
-	r = warn_of_wraps(mprof, profile);
-	if (r == 0)
-		r = warn_of_other_files(mprof, profile);
+	if (mprof->wrapped_stacks)
+		r = hl_profile_warn(profile,
+				    "the counters of %" PRIu32
+				    " stack%s passed 4 GiB and began again at 0: what is in "
+				    "use is right, what was allocated is more than shown",
+				    mprof->wrapped_stacks, mprof->wrapped_stacks == 1 ? "" : "s");
+	for (size_t i = 1; r == 0 && i < mprof->mapping_count; i++)
+		if (mprof->mappings[i].is_other)
+			r = hl_profile_warn(
+				profile,
+				"'%s' is not the file that was profiled: its functions have the "
+				"names of the dump, and no lines",
+				hl_profile_text(profile, profile->modules[i].path));
 	if (r < 0)
 		hl_profile_free(profile);
 	else
@@ -554,7 +508,7 @@ static int read_mprof(const struct hl_import_input *input, struct hl_profile **r
 		free(mprof.functions[i].symbol);
 	free(mprof.functions);
 	free(mprof.mappings);
-	return hl_import_fail(input, r, err);
+	return hl_importer_fail(input, r, err);
 }
 
 const struct hl_importer hl_importer_mprof = {

@@ -197,7 +197,7 @@ static int read_pprof(const struct hl_import_input *input, struct hl_profile **r
 	hl_pprof_reader_release(&importer.reader);
 	hl_builder_release(&importer.builder);
 	hl_pprof_values_release(&importer.values);
-	return hl_import_fail(input, r, err);
+	return hl_importer_fail(input, r, err);
 }
 
 /* ---- detection ---- */

@@ -4,6 +4,8 @@
 
 #include "profile/profile.h"
 
+#include <errno.h>
+
 /* Bytes of a file in memory. The reader may assume a NUL byte after them. */
 struct hl_import_input {
 	const char *name; /* for messages */
@@ -31,3 +33,24 @@ extern const struct hl_importer hl_importer_pprof;  /* profile.proto */
 extern const struct hl_importer hl_importer_mprof;  /* skynet-mprof .pro */
 extern const struct hl_importer hl_importer_legacy; /* heap files of gperftools and jemalloc */
 extern const struct hl_importer hl_importer_folded; /* folded text, one value or two */
+
+/* Says that ${input} cannot be read for want of memory when ${code} is -ENOMEM. Returns it. */
+static inline int hl_importer_fail(const struct hl_import_input *input, int code,
+				   struct hl_error *err)
+{
+	return code == -ENOMEM
+		       ? hl_error_set(err, code, "cannot read '%s': out of memory", input->name)
+		       : code;
+}
+
+/*
+ * What ${input} is and what to do with it, to follow "cannot read 'X': it is "; NULL: nothing that
+ * is known here. Some of them would pass for folded text, so ask before its reader.
+ */
+const char *hl_import_foreign(const struct hl_import_input *input);
+
+/*
+ * Makes the numbers of ${profile}, just read by hl_importer_folded as bytes in use, ${value} in
+ * ${unit}. ${value} is in use, allocated or peak.
+ */
+void hl_import_folded_as(struct hl_profile *profile, enum hl_value value, enum hl_unit unit);

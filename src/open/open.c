@@ -3,8 +3,8 @@
 #include "open/open.h"
 
 #include "import/gzip.h"
-#include "import/import_foreign.h"
-#include "import/utf16.h"
+#include "import/import_text.h"
+#include "import/importer.h"
 #include "open/moment.h"
 #include "pack/pack.h"
 #include "recording/recording.h"
@@ -127,9 +127,9 @@ static int import_inflated(const struct hl_importer *importer, const struct hl_i
 	struct hl_import_input decoded = {.name = input->name};
 	uint8_t *text;
 
-	if (!hl_utf16_detect(input->bytes, input->size))
+	if (!hl_import_text_is_utf16(input->bytes, input->size))
 		return import_decoded(importer, input, ret_profile, err);
-	if (hl_utf16_decode(input->bytes, input->size, &text, &decoded.size) < 0)
+	if (hl_import_text_from_utf16(input->bytes, input->size, &text, &decoded.size) < 0)
 		return fail(err, -ENOMEM, input->name);
 	decoded.bytes = text;
 	int r = import_decoded(importer, &decoded, ret_profile, err);
@@ -165,8 +165,8 @@ static int check_head(const struct hl_importer *importer, const struct hl_import
 
 	if (!head->partial || hl_gzip_detect(head->bytes, head->size))
 		return 0;
-	if (hl_utf16_detect(head->bytes, head->size)) {
-		if (hl_utf16_decode(head->bytes, head->size, &decoded, &text.size) < 0)
+	if (hl_import_text_is_utf16(head->bytes, head->size)) {
+		if (hl_import_text_from_utf16(head->bytes, head->size, &decoded, &text.size) < 0)
 			return fail(err, -ENOMEM, head->name);
 		text.bytes = decoded;
 	}

@@ -3,8 +3,8 @@
  * Fuzzes a reader of other tools' files: IMPORTER says which, there is a program for each. What is
  * read must hold what profile.h promises; what is not must be an error with a sentence.
  */
-#include "import/import_foreign.h"
-#include "import/utf16.h"
+#include "import/import_text.h"
+#include "import/importer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -42,8 +42,9 @@ static void read_input(const struct hl_import_input *input)
 	head.partial = true;
 	IMPORTER.detects(&head);
 	hl_import_foreign(input);
-	if (hl_utf16_detect(input->bytes, input->size)) {
-		require(hl_utf16_decode(input->bytes, input->size, &text, &text_size) == 0);
+	if (hl_import_text_is_utf16(input->bytes, input->size)) {
+		require(hl_import_text_from_utf16(input->bytes, input->size, &text, &text_size) ==
+			0);
 		require(text[text_size] == '\0' && text_size <= input->size / 2 * 3);
 		free(text);
 	}

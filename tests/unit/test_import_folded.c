@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Folded text: what is taken in, what is refused, and how that is said. */
-#include "import/import_folded.h"
+#include "import/importer.h"
 
 #include "import_reading.h"
 

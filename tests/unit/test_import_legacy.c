@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Heap files of gperftools and jemalloc: samples, places, and what is refused. */
-#include "import/import_allocator.h"
-#include "import/import_sample.h"
+#include "import/import_values.h"
 
 #include <dlfcn.h>
 #include <math.h>
@@ -20,23 +19,23 @@ static void blocks_are_counted_by_how_likely_it_was_to_sample_them(void **state)
 	struct hl_import_amount amount;
 
 	(void)state;
-	amount = hl_import_unsample(&none, (struct hl_import_amount){3, 5});
+	amount = hl_import_values_unsample(&none, (struct hl_import_amount){3, 5});
 	assert_int_equal(amount.objects, 3);
 	assert_int_equal(amount.bytes, 5);
 	/* 1 / (1 - e^-0.25) = 4.5208, cut as Go's pprof does */
-	amount = hl_import_unsample(&truncated, (struct hl_import_amount){3, 750});
+	amount = hl_import_values_unsample(&truncated, (struct hl_import_amount){3, 750});
 	assert_int_equal(amount.objects, 13);
 	assert_int_equal(amount.bytes, 3390);
-	amount = hl_import_unsample(&poisson, (struct hl_import_amount){3, 750});
+	amount = hl_import_values_unsample(&poisson, (struct hl_import_amount){3, 750});
 	assert_int_equal(amount.objects, 14);
 	assert_int_equal(amount.bytes, 3391);
-	amount = hl_import_unsample(&truncated, (struct hl_import_amount){-3, -750});
+	amount = hl_import_values_unsample(&truncated, (struct hl_import_amount){-3, -750});
 	assert_int_equal(amount.objects, -13);
 	/* p = 1 - 1/e = 0.63212 for blocks of the mean distance, 1 for huge ones. */
-	amount = hl_import_unsample(&poisson, (struct hl_import_amount){63212, 63212000});
+	amount = hl_import_values_unsample(&poisson, (struct hl_import_amount){63212, 63212000});
 	assert_int_equal(amount.objects, 100000);
 	assert_int_equal(amount.bytes, 99999912); /* 63212000 / 0.632120558... */
-	amount = hl_import_unsample(&poisson, (struct hl_import_amount){7, 7000000});
+	amount = hl_import_values_unsample(&poisson, (struct hl_import_amount){7, 7000000});
 	assert_int_equal(amount.objects, 7);
 	assert_int_equal(amount.bytes, 7000000);
 }
@@ -47,11 +46,11 @@ static void samples_without_size_or_beyond_all_numbers_do_no_harm(void **state)
 	struct hl_import_amount amount;
 
 	(void)state;
-	amount = hl_import_unsample(&poisson, (struct hl_import_amount){5, 0});
+	amount = hl_import_values_unsample(&poisson, (struct hl_import_amount){5, 0});
 	assert_int_equal(amount.objects, 0);
-	amount = hl_import_unsample(&poisson, (struct hl_import_amount){-5, 7});
+	amount = hl_import_values_unsample(&poisson, (struct hl_import_amount){-5, 7});
 	assert_int_equal(amount.objects, -5);
-	amount = hl_import_unsample(&poisson, (struct hl_import_amount){INT64_MAX, 1});
+	amount = hl_import_values_unsample(&poisson, (struct hl_import_amount){INT64_MAX, 1});
 	assert_int_equal(amount.objects, INT64_MAX);
 }
 
@@ -83,7 +82,7 @@ static void estimates_of_many_samplings_have_the_true_mean(void **state)
 	for (size_t i = 0; i < HL_COUNT_OF(sizes); i++) {
 		double sum = 0;
 		for (unsigned short seed = 1; seed <= 100; seed++)
-			sum += (double)hl_import_unsample(
+			sum += (double)hl_import_values_unsample(
 				       &poisson, sample_blocks(20000, sizes[i], 4096, seed))
 				       .objects;
 		/* 16 bytes: 78 samples a run, so the mean of 100 is good to about 1.1 %. */
@@ -358,12 +357,12 @@ static void allocators_are_known_by_function_or_library(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < HL_COUNT_OF(functions); i++)
-		assert_true(hl_import_is_allocator(functions[i], "/bin/app"));
+		assert_true(hl_import_values_is_allocator(functions[i], "/bin/app"));
 	for (size_t i = 0; i < HL_COUNT_OF(others); i++)
-		assert_false(hl_import_is_allocator(others[i], ""));
-	assert_true(hl_import_is_allocator("f", "/usr/lib/libjemalloc.so.2"));
-	assert_true(hl_import_is_allocator("f", "libtcmalloc_minimal.so.4"));
-	assert_false(hl_import_is_allocator("f", "/libjemalloc/app"));
+		assert_false(hl_import_values_is_allocator(others[i], ""));
+	assert_true(hl_import_values_is_allocator("f", "/usr/lib/libjemalloc.so.2"));
+	assert_true(hl_import_values_is_allocator("f", "libtcmalloc_minimal.so.4"));
+	assert_false(hl_import_values_is_allocator("f", "/libjemalloc/app"));
 }
 
 /* Somewhere in the middle of this one lies the address of a call. */

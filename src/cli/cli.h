@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 enum hl_exit {
 	HL_EXIT_DONE = 0,
@@ -151,3 +152,21 @@ int hl_cli_usage_error(const struct hl_verb *verb, const char *format, ...) HL_P
 
 /* Writes one sentence `heapline: ...` to stderr that is no failure. */
 void hl_cli_note(const char *format, ...) HL_PRINTF(1, 2);
+
+/*
+ * The one of ${words} that ${word} is most likely a misspelling or the beginning of; NULL when none
+ * is near, or several are equally near. Letters swapped, missing, added and changed count one each.
+ */
+const char *hl_cli_nearest_word(const char *word, const char *const *words, size_t count);
+
+/* Help: what heapline is and its verbs; one verb with its usage, summary and options. */
+void hl_help_program(FILE *out);
+void hl_help_verb(const struct hl_verb *verb, FILE *out);
+
+/*
+ * `heapline --complete WORD...`: writes what the last of ${words}, which follow the program's name
+ * and are ${count}, can be: a line for each, then a tab and what it means where that is known. The
+ * shell adds what it knows better: ":recordings" stands for recordings, ":files" for any file,
+ * ":commands" for programs. Returns the exit status.
+ */
+int hl_complete(int count, char **words);

@@ -49,7 +49,7 @@ static int run_allocations(int argc, char **argv)
 	struct hl_owners_settings settings = {0};
 	struct hl_error err = {0};
 	int status = hl_heap_target_check(&hl_verb_allocations, argc, argv);
-	if (status == HL_EXIT_DONE && term && hl_view_parse_output().json)
+	if (status == HL_EXIT_DONE && term && hl_view_options_parse_output().json)
 		status = hl_cli_usage_error(&hl_verb_allocations,
 					    "--term and --json exclude each other");
 	if (status == HL_EXIT_DONE)

@@ -2,7 +2,7 @@
 /* heapline beam: what the allocators of a live BEAM hold. */
 #include "cli/options.h"
 #include "cli/report_output.h"
-#include "cli/view_format.h"
+#include "cli/view_options.h"
 #include "heap/beam/beam.h"
 #include "view/allocations.h"
 #include "view/beam_instances.h"
@@ -222,7 +222,7 @@ static const char *const pictures[] = {"svg", NULL};
 /* HL_EXIT_DONE, or HL_EXIT_USAGE after a report. */
 static int check_forms(enum question question, bool is_picture)
 {
-	const struct hl_view_output output = hl_view_parse_output();
+	const struct hl_view_output output = hl_view_options_parse_output();
 
 	if (term && output.json)
 		return hl_cli_usage_error(&hl_verb_beam, "--term and --json exclude each other");
@@ -242,11 +242,12 @@ static int check_forms(enum question question, bool is_picture)
 static int choose_form(enum question question, enum form *ret_form)
 {
 	const struct hl_view_command command = {.formats = pictures, .format_given = term};
-	bool is_picture = hl_view_format_of(hl_view_parse_output().path, pictures) >= 0;
+	bool is_picture =
+		hl_view_options_format_of(hl_view_options_parse_output().path, pictures) >= 0;
 
 	int status = check_forms(question, is_picture);
 	if (status == HL_EXIT_DONE)
-		status = hl_view_obey_name(&hl_verb_beam, &command);
+		status = hl_view_options_obey_name(&hl_verb_beam, &command);
 	if (status == HL_EXIT_DONE)
 		*ret_form = is_picture ? FORM_SVG : term ? FORM_TERM : FORM_REPORT;
 	return status;

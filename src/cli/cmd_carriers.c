@@ -30,7 +30,7 @@ static const struct hl_option options[] = {
 
 static bool is_picture(void)
 {
-	const struct hl_view_output output = hl_view_parse_output();
+	const struct hl_view_output output = hl_view_options_parse_output();
 	const char *dot = output.path ? strrchr(output.path, '.') : NULL;
 	return dot && strcmp(dot, ".svg") == 0;
 }
@@ -97,7 +97,7 @@ static int write_slabs(struct hl_error *err)
 
 static int check_form(void)
 {
-	const struct hl_view_output output = hl_view_parse_output();
+	const struct hl_view_output output = hl_view_options_parse_output();
 	if (ask && (term || is_picture() || !hl_heap_target_pid()))
 		return hl_cli_usage_error(&hl_verb_carriers,
 					  "--ask makes a report of a process, which --term, --core "

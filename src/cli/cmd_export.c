@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline export: the profile as a file for other programs. */
-#include "cli/view_format.h"
-#include "cli/view_parse.h"
+#include "cli/view_options.h"
 
 enum format {
 	FORMAT_PPROF,
@@ -38,7 +37,8 @@ static int run_export(int argc, char **argv)
 {
 	bool format_given = format >= 0;
 	if (!format_given)
-		format = hl_view_format_of(hl_view_parse_output().path, format_words);
+		format = hl_view_options_format_of(hl_view_options_parse_output().path,
+						   format_words);
 	if (format < 0)
 		format = FORMAT_PPROF;
 	const struct hl_view_command command = {

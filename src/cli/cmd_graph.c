@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline graph: the call graph as a picture. */
-#include "cli/view_format.h"
-#include "cli/view_parse.h"
+#include "cli/view_options.h"
 #include "view/graph.h"
 
 static int format = -1; /* -1: what the name of the output says */
@@ -25,12 +24,12 @@ static const char *const json_word[] = {"json", NULL};
 
 static int run_graph(int argc, char **argv)
 {
-	struct hl_view_output output = hl_view_parse_output();
+	struct hl_view_output output = hl_view_options_parse_output();
 	bool format_given = format >= 0;
 
 	if (!format_given && output.path && !output.json &&
-	    hl_view_format_of(output.path, json_word) < 0)
-		format = hl_view_format_of(output.path, format_words);
+	    hl_view_options_format_of(output.path, json_word) < 0)
+		format = hl_view_options_format_of(output.path, format_words);
 	else if (!format_given)
 		format = HL_VIEW_DOT;
 	if (format < 0)

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline heap: the state of a process' heap on one screen; snapshots and their differences. */
-#include "cli/heap_limits.h"
 #include "cli/heap_target.h"
+#include "cli/options.h"
 #include "cli/report_output.h"
+#include "heap/heap_figures.h"
+#include "view/format.h"
 #include "view/heap.h"
+#include "view/heap_words.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -33,7 +37,63 @@ static const struct hl_option options[] = {
 	{0},
 };
 
-static struct hl_heap_limit limits[HL_OPTION_TEXTS_MAX];
+/* ---- limits ---- */
+
+/* --fail-above, "FIGURE=NUMBER" each. */
+static struct {
+	enum hl_heap_figure figure;
+	uint64_t most;
+} limits[HL_OPTION_TEXTS_MAX];
+
+/* HL_EXIT_DONE, or HL_EXIT_USAGE after a report. */
+static int parse_limits(void)
+{
+	if (fail_above.count > HL_OPTION_TEXTS_MAX)
+		return hl_cli_usage_error(&hl_verb_heap,
+					  "'--fail-above' is given more than %d times",
+					  HL_OPTION_TEXTS_MAX);
+	for (size_t i = 0; i < fail_above.count; i++) {
+		const char *text = fail_above.texts[i], *sign = strchr(text, '=');
+		int figure = sign ? hl_heap_figure_find(text, (size_t)(sign - text)) : -EINVAL;
+		if (figure < 0 || hl_option_parse_number(sign + 1, true, &limits[i].most) < 0)
+			return hl_cli_usage_error(
+				&hl_verb_heap,
+				"bad value '%s' of option '--fail-above': not FIGURE=NUMBER, such "
+				"as free-resident=1G; --json shows the figures under 'total'",
+				text);
+		limits[i].figure = (enum hl_heap_figure)figure;
+	}
+	return HL_EXIT_DONE;
+}
+
+static const char *format(enum hl_heap_figure figure, int64_t number, char buffer[HL_FORMAT_MAX])
+{
+	return hl_heap_figure_is_bytes(figure) ? hl_format_bytes(number, buffer)
+					       : hl_format_count(number, buffer);
+}
+
+/*
+ * Says on standard error which limits are crossed by what ${after} has (beyond ${before}, if that
+ * is not NULL). HL_EXIT_LIMIT if any is, else HL_EXIT_DONE.
+ */
+static int check_figures(const struct hl_heap_figures *before, const struct hl_heap_figures *after)
+{
+	int status = HL_EXIT_DONE;
+
+	for (size_t i = 0; i < fail_above.count; i++) {
+		enum hl_heap_figure figure = limits[i].figure;
+		char number[HL_FORMAT_MAX], most[HL_FORMAT_MAX];
+		int64_t found = hl_heap_number(after->numbers[figure]) -
+				(before ? hl_heap_number(before->numbers[figure]) : 0);
+		if (found <= hl_heap_number(limits[i].most))
+			continue;
+		hl_cli_note("%s %s %s, more than %s", hl_heap_figure_names[figure],
+			    before ? "has grown by" : "is", format(figure, found, number),
+			    format(figure, hl_heap_number(limits[i].most), most));
+		status = HL_EXIT_LIMIT;
+	}
+	return status;
+}
 
 /* ---- writing ---- */
 
@@ -41,7 +101,7 @@ static int check_limits(const struct hl_heap *heap)
 {
 	struct hl_heap_figures figures;
 	hl_heap_figures_of(heap, &figures);
-	return hl_heap_limits_check(limits, fail_above.count, NULL, &figures);
+	return check_figures(NULL, &figures);
 }
 
 /* A snapshot is the report as JSON. */
@@ -84,7 +144,7 @@ static int run_once(void)
 {
 	struct hl_error err = {0};
 	struct hl_heap *heap = NULL;
-	bool force = hl_view_parse_output().force;
+	bool force = hl_view_options_parse_output().force;
 	int status = HL_EXIT_DONE;
 	int r = save ? hl_output_file_check(save, force, NULL, 0, &err)
 		     : hl_report_output_check(&err);
@@ -127,7 +187,7 @@ static int show_on(FILE *out, const struct hl_heap *heap, const struct hl_view_o
 
 static int run_watch(void)
 {
-	const struct hl_view_output output = hl_view_parse_output();
+	const struct hl_view_output output = hl_view_options_parse_output();
 	uint64_t start_ticks =
 		0; /* of the process that was read first; its number may be another's */
 	int status = HL_EXIT_DONE;
@@ -182,14 +242,14 @@ static int run_diff(char **paths)
 		r = show_diff(&before, &after, &err);
 	if (r < 0)
 		return hl_cli_error("%s", err.text);
-	return hl_heap_limits_check(limits, fail_above.count, &before, &after);
+	return check_figures(&before, &after);
 }
 
 /* ---- usage ---- */
 
 static int check_together(void)
 {
-	const struct hl_view_output output = hl_view_parse_output();
+	const struct hl_view_output output = hl_view_options_parse_output();
 	if (diff && (save || watch_s))
 		return hl_cli_usage_error(
 			&hl_verb_heap,
@@ -215,7 +275,7 @@ static int run_heap(int argc, char **argv)
 {
 	int status = check_together();
 	if (status == HL_EXIT_DONE)
-		status = hl_heap_limits_parse(&hl_verb_heap, &fail_above, limits);
+		status = parse_limits();
 	if (status != HL_EXIT_DONE)
 		return status;
 	if (diff && argc != 2)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline help: what heapline can do, or the options of one verb. */
 #include "cli/cli.h"
-#include "cli/help.h"
 
 static int run_help(int argc, char **argv)
 {

@@ -4,7 +4,6 @@
 
 #include "cli/output_file.h"
 #include "cli/terminal_progress.h"
-#include "cli/write_packed.h"
 #include "import/importer.h"
 #include "open/log_source.h"
 #include "open/open.h"
@@ -101,7 +100,7 @@ static int import(char *path, struct hl_error *err)
 		r = interpret(profile, err);
 	hl_terminal_progress_phase(&progress, "writing");
 	if (r == 0)
-		r = hl_write_packed(profile, NULL, output, err);
+		r = hl_output_file_write_packed(profile, NULL, output, err);
 	hl_terminal_progress_clear(&progress);
 	hl_profile_free(profile);
 	return r;

@@ -4,7 +4,6 @@
 
 #include "cli/output_file.h"
 #include "cli/terminal_progress.h"
-#include "cli/write_packed.h"
 #include "log/log_files.h"
 #include "open/log_source.h"
 #include "open/open.h"
@@ -145,8 +144,9 @@ static int pack(struct packing *packing, struct hl_error *err)
 		return r;
 	hl_symbols_advice_add(packing->profile, HL_DPKG_DIRECTORY); /* or goes without advice */
 	hl_terminal_progress_phase(&packing->progress, "writing");
-	return hl_write_packed(packing->profile, packing->has_log ? &packing->source.log : NULL,
-			       packing->output, err);
+	return hl_output_file_write_packed(packing->profile,
+					   packing->has_log ? &packing->source.log : NULL,
+					   packing->output, err);
 }
 
 static void note_result(const struct packing *packing)

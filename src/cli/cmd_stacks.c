@@ -62,12 +62,12 @@ static int run_stacks(int argc, char **argv)
 						       : NULL;
 	settings.choose_way = probes != 0;
 	settings.way = probe_ways[probes];
-	if (older && hl_trace_parse_seconds(older, &settings.older_seconds) < 0)
+	if (older && hl_trace_run_parse_seconds(older, &settings.older_seconds) < 0)
 		return hl_cli_usage_error(&hl_verb_stacks,
 					  "bad value '%s' of option '--older': not a possible "
 					  "number of seconds",
 					  older);
-	if (interval && hl_trace_parse_seconds(interval, &command.interval_seconds) < 0)
+	if (interval && hl_trace_run_parse_seconds(interval, &command.interval_seconds) < 0)
 		return hl_cli_usage_error(&hl_verb_stacks,
 					  "bad value '%s' of option '--interval': not a possible "
 					  "number of seconds",

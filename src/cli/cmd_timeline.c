@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline timeline: how much was in use, over time. */
-#include "cli/view_format.h"
-#include "cli/view_parse.h"
+#include "cli/view_options.h"
 #include "view/timeline.h"
 
 static int by;
@@ -37,7 +36,8 @@ static int run_timeline(int argc, char **argv)
 					  (unsigned long long)key_limit, HL_TIMELINE_KEYS_MAX);
 	bool format_given = format >= 0;
 	if (!format_given)
-		format = hl_view_format_of(hl_view_parse_output().path, format_words);
+		format = hl_view_options_format_of(hl_view_options_parse_output().path,
+						   format_words);
 	if (format < 0)
 		format = HL_VIEW_TIMELINE_TEXT;
 	const struct hl_view_command command = {.history_view = hl_view_timeline,

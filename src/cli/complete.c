@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Completes from the tables of verbs and options; see complete.h. */
-#include "cli/complete.h"
+/* Completes from the tables of verbs and options; see cli.h. */
 
 #include "cli/cli.h"
 #include "cli/options.h"

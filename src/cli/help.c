@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Writes help from the table of verbs; see help.h. */
-#include "cli/help.h"
+/* Writes help from the table of verbs; see cli.h. */
 
 #include "cli/options.h"
 #include "view/format.h"

@@ -2,8 +2,6 @@
 /* Runs getopt_long over the option tables; see options.h. */
 #include "cli/options.h"
 
-#include "cli/help.h"
-#include "cli/nearest.h"
 #include "process/by_name.h"
 #include "view/format.h"
 
@@ -174,7 +172,7 @@ static int bad_value(const struct hl_verb *verb, const struct hl_option *option,
 
 	while (option->kind == HL_OPTION_CHOICE && option->choices[count])
 		count++;
-	const char *near = hl_nearest_word(text, option->choices, count);
+	const char *near = hl_cli_nearest_word(text, option->choices, count);
 	if (!near)
 		return hl_cli_usage_error(verb, "bad value '%s' of option '--%s': not %s", text,
 					  option->name, expectation(option, words, sizeof(words)));

@@ -3,6 +3,7 @@
 #include "cli/output_file.h"
 
 #include "base/compiler.h"
+#include "pack/pack.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -249,4 +250,17 @@ int hl_output_file_close(struct hl_output_file *file, bool keep, struct hl_error
 	if (err)
 		err->text[0] = '\0'; /* what follows from it is not worth saying */
 	return fail(file->path, error, err);
+}
+
+int hl_output_file_write_packed(const struct hl_profile *profile, const struct hl_pack_log *log,
+				const char *path, struct hl_error *err)
+{
+	struct hl_output_file file;
+
+	int r = hl_output_file_open(&file, path, err);
+	if (r < 0)
+		return r;
+	r = hl_pack_write(profile, log, file.fd, path, err);
+	int closed = hl_output_file_close(&file, r == 0, err);
+	return r < 0 ? r : closed;
 }

@@ -46,3 +46,11 @@ int hl_output_file_open(struct hl_output_file *file, const char *path, struct hl
  * or a negative errno with a sentence, in place of another one in ${err}, when a write failed.
  */
 int hl_output_file_close(struct hl_output_file *file, bool keep, struct hl_error *err);
+
+struct hl_pack_log;
+struct hl_profile;
+
+/* Packs ${profile}, loaded with keep_rows, and ${log} (NULL: none) into ${path}. 0 or a negative
+ * errno with a sentence. */
+int hl_output_file_write_packed(const struct hl_profile *profile, const struct hl_pack_log *log,
+				const char *path, struct hl_error *err);

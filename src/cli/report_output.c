@@ -7,13 +7,14 @@
 
 int hl_report_output_check(struct hl_error *err)
 {
-	struct hl_view_output options = hl_view_parse_output();
+	struct hl_view_output options = hl_view_options_parse_output();
 	return options.path ? hl_output_file_check(options.path, options.force, NULL, 0, err) : 0;
 }
 
 int hl_report_output_open(struct hl_report_output *output, bool pages, struct hl_error *err)
 {
-	*output = (struct hl_report_output){.options = hl_view_parse_output(), .out = stdout};
+	*output =
+		(struct hl_report_output){.options = hl_view_options_parse_output(), .out = stdout};
 	if (output->options.path) {
 		int r = hl_output_file_open(&output->file, output->options.path, err);
 		output->out = output->file.out;

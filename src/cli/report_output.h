@@ -4,7 +4,7 @@
 
 #include "cli/output_file.h"
 #include "cli/pager.h"
-#include "cli/view_parse.h"
+#include "cli/view_options.h"
 #include "view/emit.h"
 
 struct hl_report_output {

@@ -5,9 +5,9 @@
 #include "base/clock.h"
 #include "bpf/bpf_log.h"
 #include "cli/terminal_progress.h"
+#include "cli/trace_output.h"
 #include "cli/trace_recorded.h"
-#include "cli/trace_report.h"
-#include "cli/view_parse.h"
+#include "cli/view_options.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -52,7 +52,7 @@ const struct hl_option hl_trace_options[] = {
 	{0},
 };
 
-int hl_trace_parse_seconds(const char *text, double *ret_seconds)
+int hl_trace_run_parse_seconds(const char *text, double *ret_seconds)
 {
 	char *end;
 	if (!isdigit((unsigned char)text[0]) && text[0] != '.')
@@ -75,13 +75,13 @@ static int check_usage(const struct hl_verb *verb, int argc, char **argv, double
 		return hl_cli_usage_error(verb, "'%s' cannot look at itself", verb->name);
 	if (argc > 1)
 		return hl_cli_usage_error(verb, "unexpected argument '%s'", argv[1]);
-	if (argc == 1 && hl_trace_parse_seconds(argv[0], seconds) < 0)
+	if (argc == 1 && hl_trace_run_parse_seconds(argv[0], seconds) < 0)
 		return hl_cli_usage_error(
 			verb, "bad duration '%s': not a possible number of seconds", argv[0]);
 	if (output.force && !output.path)
 		return hl_cli_usage_error(verb, "--force replaces the recording that -o names; for "
 						"folded lines use --folded");
-	if (output.folded && hl_view_parse_output().json)
+	if (output.folded && hl_view_options_parse_output().json)
 		return hl_cli_usage_error(verb, "--folded and --json exclude each other");
 	return HL_EXIT_DONE;
 }
@@ -356,7 +356,7 @@ int hl_trace_run(const struct hl_verb *verb, int argc, char **argv,
 	int status = check_usage(verb, argc, argv, &seconds);
 	output.by = by_keys[by];
 	if (status == HL_EXIT_DONE)
-		status = hl_view_parse_filter(verb, &output.filter);
+		status = hl_view_options_parse_filter(verb, &output.filter);
 	if (status != HL_EXIT_DONE)
 		return status;
 	output.repeated = command->interval_seconds > 0;
@@ -365,7 +365,7 @@ int hl_trace_run(const struct hl_verb *verb, int argc, char **argv,
 					  "--interval writes one report after another, as text "
 					  "or --json; leave out --folded and --output");
 	if (output.repeated && output.row_limit == HL_EMIT_ROWS_DEFAULT &&
-	    !hl_view_parse_output().json)
+	    !hl_view_options_parse_output().json)
 		output.row_limit = INTERVAL_ROWS;
 	if (output.folded) /* data for other programs */
 		output.filter.fold_plumbing = false;

@@ -24,7 +24,7 @@ struct hl_trace_command {
 };
 
 /* Reads a number of seconds, fractions allowed, more than 0. 0 or -EINVAL. */
-int hl_trace_parse_seconds(const char *text, double *ret_seconds);
+int hl_trace_run_parse_seconds(const char *text, double *ret_seconds);
 
 /*
  * Traces the process that --pid names for as long as the operand says, or until Ctrl-C or the

@@ -2,7 +2,6 @@
 /* The options that all views share, and what they mean; see view_options.h. */
 #include "cli/view_options.h"
 
-#include "cli/view_parse.h"
 #include "profile/trace_kind.h"
 
 #include <ctype.h>
@@ -132,7 +131,8 @@ static unsigned parse_jobs(void)
 	return jobs > UINT16_MAX ? UINT16_MAX : (unsigned)jobs;
 }
 
-int hl_view_parse_selection(const struct hl_verb *verb, struct hl_profile_selection *selection)
+int hl_view_options_parse_selection(const struct hl_verb *verb,
+				    struct hl_profile_selection *selection)
 {
 	const char *end;
 
@@ -169,8 +169,8 @@ static int parse_moment(const char *text, struct hl_moment *ret_moment)
 	return 0;
 }
 
-int hl_view_parse_moments(const struct hl_verb *verb, size_t most, struct hl_moment *moments,
-			  size_t *ret_count)
+int hl_view_options_parse_moments(const struct hl_verb *verb, size_t most,
+				  struct hl_moment *moments, size_t *ret_count)
 {
 	if (at.count > most)
 		return hl_cli_usage_error(
@@ -187,7 +187,7 @@ int hl_view_parse_moments(const struct hl_verb *verb, size_t most, struct hl_mom
 	return HL_EXIT_DONE;
 }
 
-int hl_view_parse_between(const struct hl_verb *verb, struct hl_history_range *range)
+int hl_view_options_parse_between(const struct hl_verb *verb, struct hl_history_range *range)
 {
 	if (between.given && between.first > between.last)
 		return hl_cli_usage_error(verb,
@@ -209,7 +209,7 @@ static bool take_expressions(const struct hl_option_texts *texts,
 	return true;
 }
 
-int hl_view_parse_filter(const struct hl_verb *verb, struct hl_filter *filter)
+int hl_view_options_parse_filter(const struct hl_verb *verb, struct hl_filter *filter)
 {
 	struct hl_error err = {0};
 
@@ -319,8 +319,8 @@ static int value_not_known(const struct hl_profile *profile, const struct hl_vie
 	return hl_error_set(err, -ENODATA, "'%s' holds %s; it holds %s", name, missing, known);
 }
 
-int hl_view_choose_value(const struct hl_profile *profile, bool flame,
-			 struct hl_view_options *options, struct hl_error *err)
+int hl_view_options_choose_value(const struct hl_profile *profile, bool flame,
+				 struct hl_view_options *options, struct hl_error *err)
 {
 	const struct hl_trace_kind *kind = hl_trace_kind_of_profile(profile);
 	bool counts_pages = flame && kind && hl_trace_kind_counts_pages(kind);
@@ -353,12 +353,12 @@ static bool terminal_has_color(void)
 	       strcmp(terminal, "dumb") != 0;
 }
 
-void hl_view_choose_json(void)
+void hl_view_options_choose_json(void)
 {
 	json = true;
 }
 
-struct hl_view_output hl_view_parse_output(void)
+struct hl_view_output hl_view_options_parse_output(void)
 {
 	bool to_file = output && strcmp(output, "-") != 0;
 
@@ -370,4 +370,52 @@ struct hl_view_output hl_view_parse_output(void)
 		.color = color == COLOR_AUTO ? !to_file && terminal_has_color()
 					     : color == COLOR_ALWAYS,
 	};
+}
+
+/* ---- formats by the name of the output ---- */
+
+/* Formats that one expects after a name, and who writes them. Any other name means nothing. */
+static const struct {
+	const char *extension, *name;
+	const char *writers;
+} promises[] = {
+	{"json", "JSON", "'heapline export --format json' does"},
+	{"csv", "CSV", "'heapline export' and 'heapline timeline' do"},
+	{"svg", "SVG", "'heapline flame', 'heapline graph' and 'heapline timeline' do"},
+};
+
+static const char *extension_of(const char *path)
+{
+	const char *dot = path ? strrchr(path, '.') : NULL;
+
+	return dot && !strchr(dot, '/') ? dot + 1 : "";
+}
+
+int hl_view_options_format_of(const char *path, const char *const *words)
+{
+	const char *extension = extension_of(path);
+
+	for (int i = 0; words[i]; i++)
+		if (!strcmp(extension, words[i]))
+			return i;
+	return -1;
+}
+
+int hl_view_options_obey_name(const struct hl_verb *verb, const struct hl_view_command *command)
+{
+	const char *path = hl_view_options_parse_output().path, *extension = extension_of(path);
+
+	if (command->format_given || hl_view_options_parse_output().json ||
+	    (command->formats && hl_view_options_format_of(path, command->formats) >= 0))
+		return HL_EXIT_DONE;
+	if (!strcmp(extension, "json") && hl_verb_shares(verb, hl_view_json_options)) {
+		hl_view_options_choose_json();
+		return HL_EXIT_DONE;
+	}
+	for (size_t i = 0; i < HL_COUNT_OF(promises); i++)
+		if (!strcmp(extension, promises[i].extension))
+			return hl_cli_usage_error(
+				verb, "cannot write '%s': '%s' writes no %s; %s; name it otherwise",
+				path, verb->name, promises[i].name, promises[i].writers);
+	return HL_EXIT_DONE;
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The options, operands and output that all views share. */
+/* The options, operands and output that all views share, and what they were set to. */
 #pragma once
 
 #include "cli/cli.h"
+#include "open/history.h"
+#include "profile/filter.h"
 #include "view/view.h"
 
 /* For the shared_options of a view's verb. */
@@ -43,3 +45,48 @@ struct hl_view_command {
  */
 int hl_view_run(const struct hl_verb *verb, int argc, char **argv,
 		const struct hl_view_command *command, struct hl_view_options options);
+
+/* ---- what the shared options were set to, checked ---- */
+
+/* HL_EXIT_DONE, or HL_EXIT_USAGE after a report. */
+int hl_view_options_parse_selection(const struct hl_verb *verb,
+				    struct hl_profile_selection *selection);
+
+/*
+ * The moments of --at, ${most} of them at most, and how many there are. HL_EXIT_DONE, or
+ * HL_EXIT_USAGE after a report.
+ */
+int hl_view_options_parse_moments(const struct hl_verb *verb, size_t most,
+				  struct hl_moment *moments, size_t *ret_count);
+
+/* The range of --between; unchanged when there is none. As hl_view_options_parse_selection(). */
+int hl_view_options_parse_between(const struct hl_verb *verb, struct hl_history_range *range);
+
+/* --focus, --ignore and --hide, in a zeroed ${filter}. As hl_view_options_parse_selection(). */
+int hl_view_options_parse_filter(const struct hl_verb *verb, struct hl_filter *filter);
+
+/* Fills value and unit of ${options}; ${flame}: for a flame graph, whose unit is pages where they
+ * were traced. 0, or -ENODATA when ${profile} does not know them. */
+int hl_view_options_choose_value(const struct hl_profile *profile, bool flame,
+				 struct hl_view_options *options, struct hl_error *err);
+
+/* Where a report goes, and how. */
+struct hl_view_output {
+	const char *path; /* NULL: standard output */
+	bool force, json, no_pager, color;
+};
+
+struct hl_view_output hl_view_options_parse_output(void);
+
+/* As if --json had been given. */
+void hl_view_options_choose_json(void);
+
+/* Index of the one of the NULL-terminated ${words} after which ${path} is named ("x.svg": svg), or
+ * -1. ${path} may be NULL. */
+int hl_view_options_format_of(const char *path, const char *const *words);
+
+/*
+ * Chooses JSON where the output is named so and ${verb} writes it. HL_EXIT_DONE; or HL_EXIT_USAGE
+ * after a report, where the name promises a format that is not what ${command} writes.
+ */
+int hl_view_options_obey_name(const struct hl_verb *verb, const struct hl_view_command *command);

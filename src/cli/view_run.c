@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* From operands to a loaded profile and a view of it; see view_options.h. */
-#include "cli/newest_recording.h"
 #include "cli/output_file.h"
 #include "cli/pager.h"
 #include "cli/terminal_progress.h"
-#include "cli/view_format.h"
-#include "cli/view_parse.h"
+#include "cli/view_options.h"
 #include "open/open.h"
 #include "profile/profile_join.h"
 #include "profile/symbols_advice.h"
+#include "recording/recording_files.h"
 #include "view/format.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fnmatch.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -42,6 +44,40 @@ struct operands {
 	struct hl_filter filter;
 };
 
+static bool is_later(const struct timespec *time, const struct timespec *than)
+{
+	return time->tv_sec != than->tv_sec ? time->tv_sec > than->tv_sec
+					    : time->tv_nsec > than->tv_nsec;
+}
+
+/*
+ * The name of the recording in the current directory that was last written to: of a folder NAME.hl,
+ * judged by the time of its state file. To be freed; NULL when there is none.
+ */
+static char *newest_recording(void)
+{
+	char path[NAME_MAX + sizeof("/" HL_META_FILE)];
+	struct timespec newest_time = {0};
+	char *newest = NULL;
+	DIR *here = opendir(".");
+
+	if (!here)
+		return NULL;
+	for (const struct dirent *entry; (entry = readdir(here));) {
+		struct stat status;
+		if (fnmatch("*.hl", entry->d_name, FNM_PERIOD) != 0)
+			continue;
+		snprintf(path, sizeof(path), "%s/" HL_META_FILE, entry->d_name);
+		if (stat(path, &status) < 0 || !is_later(&status.st_mtim, &newest_time))
+			continue;
+		newest_time = status.st_mtim;
+		free(newest);
+		newest = strdup(entry->d_name);
+	}
+	closedir(here);
+	return newest;
+}
+
 /* Where nothing is named: standard input, or the newest recording, which must live as long as
  * ${operands}. */
 static int choose_operand(const struct hl_verb *verb, const struct hl_view_command *command,
@@ -56,7 +92,7 @@ static int choose_operand(const struct hl_verb *verb, const struct hl_view_comma
 	if (command->compares && operands->moment_count < PROFILES_MAX)
 		return hl_cli_usage_error(verb, "'%s' needs two recordings, or one and --at twice",
 					  verb->name);
-	chosen[0] = hl_newest_recording();
+	chosen[0] = newest_recording();
 	if (!chosen[0])
 		return hl_cli_usage_error(
 			verb, "'%s' needs a recording, and there is none in this directory",
@@ -84,23 +120,13 @@ static int open_filtered(const char *path, const struct hl_profile_selection *se
 	return r;
 }
 
-static void say_scale(const struct hl_profile *before, const struct hl_profile *after)
-{
-	char from[HL_FORMAT_MAX], to[HL_FORMAT_MAX];
-
-	hl_cli_note("the figures of '%s' are multiplied by %.4g, as if it had taken %s, not %s",
-		    hl_profile_text(before, before->name),
-		    (double)after->duration_ns / (double)before->duration_ns,
-		    hl_format_duration(after->duration_ns, to),
-		    hl_format_duration(before->duration_ns, from));
-}
-
 static int open_joined(const struct operands *operands,
 		       const struct hl_profile_selection *selection, bool normalize,
 		       struct hl_profile **ret_profile, struct hl_error *err)
 {
 	struct hl_profile_selection at_first = *selection, at_last = *selection;
 	struct hl_profile *before = NULL, *after = NULL;
+	char from[HL_FORMAT_MAX], to[HL_FORMAT_MAX];
 
 	at_first.at = operands->moments[0];
 	at_last.at = operands->moments[operands->moment_count > 1];
@@ -111,7 +137,12 @@ static int open_joined(const struct operands *operands,
 	if (r == 0)
 		r = hl_profile_join(before, after, normalize, ret_profile, err);
 	if (r == 0 && normalize)
-		say_scale(before, after);
+		hl_cli_note("the figures of '%s' are multiplied by %.4g, as if it had taken %s, "
+			    "not %s",
+			    hl_profile_text(before, before->name),
+			    (double)after->duration_ns / (double)before->duration_ns,
+			    hl_format_duration(after->duration_ns, to),
+			    hl_format_duration(before->duration_ns, from));
 	hl_profile_free(before);
 	hl_profile_free(after);
 	return r;
@@ -145,18 +176,10 @@ struct sink {
 	FILE *out; /* NULL: not open */
 };
 
-static int open_file(struct sink *sink, struct hl_error *err)
-{
-	int r = hl_output_file_open(&sink->file, sink->output.path, err);
-
-	sink->out = r == 0 ? sink->file.out : NULL;
-	return r;
-}
-
 /* Before hours of work are in vain. */
 static int check_output(const struct operands *operands, struct hl_error *err)
 {
-	struct hl_view_output output = hl_view_parse_output();
+	struct hl_view_output output = hl_view_options_parse_output();
 
 	return output.path ? hl_output_file_check(output.path, output.force, operands->paths,
 						  operands->path_count, err)
@@ -165,10 +188,13 @@ static int check_output(const struct operands *operands, struct hl_error *err)
 
 static int open_sink(struct sink *sink, const struct hl_view_command *command, struct hl_error *err)
 {
-	sink->output = hl_view_parse_output();
+	sink->output = hl_view_options_parse_output();
 	sink->out = stdout;
-	if (sink->output.path)
-		return open_file(sink, err);
+	if (sink->output.path) {
+		int r = hl_output_file_open(&sink->file, sink->output.path, err);
+		sink->out = r == 0 ? sink->file.out : NULL;
+		return r;
+	}
 	if (command->binary && !sink->output.json && isatty(STDOUT_FILENO))
 		return hl_error_set(err, -ENOTTY,
 				    "cannot write to a terminal what is not text; name a file "
@@ -178,17 +204,6 @@ static int open_sink(struct sink *sink, const struct hl_view_command *command, s
 		sink->out = sink->pager.out;
 	}
 	return 0;
-}
-
-static int close_sink(struct sink *sink, bool keep, struct hl_error *err)
-{
-	int r = 0;
-
-	if (sink->output.path && sink->out)
-		r = hl_output_file_close(&sink->file, keep, err);
-	else
-		hl_pager_release(&sink->pager);
-	return r;
 }
 
 /* ---- all of it ---- */
@@ -210,14 +225,6 @@ static int check_comparison(const struct hl_profile *profile, const struct hl_vi
 				    "another recording; leave out --normalize",
 				    name);
 	return 0;
-}
-
-static int check_profile(const struct hl_profile *profile, const struct hl_view_command *command,
-			 struct hl_view_options *options, struct hl_error *err)
-{
-	int r = check_comparison(profile, command, err);
-	bool flame = command->view == hl_view_folded || command->view == hl_view_flame;
-	return r < 0 ? r : hl_view_choose_value(profile, flame, options, err);
 }
 
 static int run_view(const struct hl_profile *profile, struct hl_history *history,
@@ -248,9 +255,14 @@ static int write_view(const struct hl_profile *profile, struct hl_history *histo
 		      const struct hl_view_command *command, struct hl_view_options *options,
 		      struct hl_terminal_progress *progress, struct hl_error *err)
 {
+	bool flame = command->view == hl_view_folded || command->view == hl_view_flame;
 	struct sink sink = {0};
+	int r = 0;
 
-	int r = history ? 0 : check_profile(profile, command, options, err);
+	if (!history)
+		r = check_comparison(profile, command, err);
+	if (r == 0 && !history)
+		r = hl_view_options_choose_value(profile, flame, options, err);
 	if (r == 0)
 		r = open_sink(&sink, command, err);
 	if (r == 0) {
@@ -262,7 +274,11 @@ static int write_view(const struct hl_profile *profile, struct hl_history *histo
 	 * early is not an error. */
 	if (r < 0 && !sink.output.path && sink.out && ferror(sink.out))
 		r = 0;
-	int closed = close_sink(&sink, r >= 0, err);
+	if (!sink.output.path || !sink.out) {
+		hl_pager_release(&sink.pager);
+		return r;
+	}
+	int closed = hl_output_file_close(&sink.file, r >= 0, err);
 	return closed < 0 ? closed : r;
 }
 
@@ -349,16 +365,16 @@ int hl_view_run(const struct hl_verb *verb, int argc, char **argv,
 	if (argc > profiles_max(command))
 		return hl_cli_usage_error(verb, "unexpected argument '%s'",
 					  argv[profiles_max(command)]);
-	int status = hl_view_parse_moments(verb, (size_t)profiles_max(command), operands.moments,
-					   &operands.moment_count);
+	int status = hl_view_options_parse_moments(verb, (size_t)profiles_max(command),
+						   operands.moments, &operands.moment_count);
 	if (status == HL_EXIT_DONE)
-		status = hl_view_obey_name(verb, command);
+		status = hl_view_options_obey_name(verb, command);
 	if (status == HL_EXIT_DONE)
-		status = hl_view_parse_selection(verb, &selection);
+		status = hl_view_options_parse_selection(verb, &selection);
 	if (status == HL_EXIT_DONE)
-		status = hl_view_parse_filter(verb, &operands.filter);
+		status = hl_view_options_parse_filter(verb, &operands.filter);
 	if (status == HL_EXIT_DONE)
-		status = hl_view_parse_between(verb, &range);
+		status = hl_view_options_parse_between(verb, &range);
 	if (status == HL_EXIT_DONE && argc == 0)
 		status = choose_operand(verb, command, &operands);
 	if (status != HL_EXIT_DONE)

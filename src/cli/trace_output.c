@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Writes the results of traces; see trace_report.h. */
-#include "cli/trace_report.h"
+/* Writes the results of traces; see trace_output.h. */
+#include "cli/trace_output.h"
 
 #include "base/clock.h"
 #include "cli/pager.h"
 #include "cli/terminal_progress.h"
-#include "cli/view_parse.h"
+#include "cli/view_options.h"
 #include "process/maps.h"
 #include "profile/symbols_advice.h"
 #include "view/format.h"
@@ -157,7 +157,7 @@ static int show_in_one_line(const struct hl_profile *profile, struct hl_view_opt
 static int run_view(const struct hl_trace_output *output, const struct hl_profile *profile,
 		    struct hl_view_options *options, struct hl_error *err)
 {
-	struct hl_view_output settings = hl_view_parse_output();
+	struct hl_view_output settings = hl_view_options_parse_output();
 	bool pages = !output->folded && !settings.json && !settings.no_pager && !output->repeated;
 	struct hl_pager pager;
 
@@ -190,13 +190,13 @@ static int show(const struct hl_trace_output *output, const struct hl_recording 
 	if (r < 0)
 		return r;
 	hl_symbols_advice_add(profile, HL_DPKG_DIRECTORY); /* or goes without advice */
-	r = hl_view_choose_value(profile, output->folded, &options, err);
-	if (r == 0 && output->repeated && !hl_view_parse_output().json)
+	r = hl_view_options_choose_value(profile, output->folded, &options, err);
+	if (r == 0 && output->repeated && !hl_view_options_parse_output().json)
 		put_interval(recording, stdout);
 	if (r == 0)
 		r = run_view(output, profile, &options, err);
 	if (output->repeated) {
-		if (!hl_view_parse_output().json)
+		if (!hl_view_options_parse_output().json)
 			putchar('\n');
 		fflush(stdout);
 	}
@@ -220,7 +220,7 @@ int hl_trace_output_write(const struct hl_trace_output *output,
 			  struct hl_error *err)
 {
 	bool keeps = directory->fd >= 0;
-	bool shows = !keeps || output->folded || hl_view_parse_output().json;
+	bool shows = !keeps || output->folded || hl_view_options_parse_output().json;
 
 	if (keeps) {
 		int r = keep_recording(directory, recording, err);

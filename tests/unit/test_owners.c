@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Owners of blocks: tags, counts, names of this process' own code, and its own block table read as
  * another process' would be. */
-#include "heap/owners/block_reader.h"
 #include "heap/owners/open_region.h"
-#include "heap/owners/owner_counts.h"
-#include "heap/owners/owner_names.h"
 #include "heap/owners/owner_table.h"
 #include "heap/owners/slabs.h"
 #include "recorder/block.h"

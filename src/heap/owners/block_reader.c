@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A block table from outside; see block_reader.h. The process goes on meanwhile: an entry of the
+ * A block table from outside; see open_region.h. The process goes on meanwhile: an entry of the
  * array is one word and so always whole; a shard of the hash is read again while it was changed.
  */
-#include "heap/owners/block_reader.h"
+#include "heap/owners/open_region.h"
 
 #include "base/array.h"
 #include "base/index.h"

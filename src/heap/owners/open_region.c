@@ -38,16 +38,6 @@ static int copy_area(struct hl_open_region *region, enum hl_area_id id)
 	return 0;
 }
 
-static int copy_areas(struct hl_open_region *region)
-{
-	static const enum hl_area_id wanted[] = {HL_AREA_MODULES, HL_AREA_STRINGS, HL_AREA_THREADS,
-						 HL_AREA_NODES, HL_AREA_CELLS};
-	int r = 0;
-	for (size_t i = 0; r == 0 && i < HL_COUNT_OF(wanted); i++)
-		r = copy_area(region, wanted[i]);
-	return r;
-}
-
 int hl_open_region_refresh(struct hl_open_region *region)
 {
 	return hl_owners_read_memory(region->pid, region->address, region->base,
@@ -56,6 +46,8 @@ int hl_open_region_refresh(struct hl_open_region *region)
 
 int hl_open_region(pid_t pid, const struct hl_owner_names *names, struct hl_open_region *ret_region)
 {
+	static const enum hl_area_id wanted[] = {HL_AREA_MODULES, HL_AREA_STRINGS, HL_AREA_THREADS,
+						 HL_AREA_NODES, HL_AREA_CELLS};
 	const struct hl_map *map = hl_owners_find_file(names, REGION_FILE);
 	struct hl_open_region region = {.pid = pid, .base = MAP_FAILED};
 	if (!map || map->offset)
@@ -72,8 +64,8 @@ int hl_open_region(pid_t pid, const struct hl_owner_names *names, struct hl_open
 	if (region.base == MAP_FAILED)
 		return -errno;
 	r = hl_open_region_refresh(&region);
-	if (r == 0)
-		r = copy_areas(&region);
+	for (size_t i = 0; r == 0 && i < HL_COUNT_OF(wanted); i++)
+		r = copy_area(&region, wanted[i]);
 	if (r < 0) {
 		munmap(region.base, region.bytes);
 		return r;

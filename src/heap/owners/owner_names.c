@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* From addresses to files and functions; see owner_names.h. */
-#include "heap/owners/owner_names.h"
+/* From addresses to files and functions; see owner_table.h. */
+#include "heap/owners/owner_table.h"
 
 #include "base/array.h"
 #include "base/cleanup.h"
@@ -78,20 +78,6 @@ uint64_t hl_owner_names_whole(const struct hl_owner_names *names, uint32_t low)
 
 /* ---- files ---- */
 
-/* Its own path where that leads to the same file, for that is what people know it by. */
-static int path_to_open(const struct hl_owner_names *names, const struct hl_map *map, char *path,
-			size_t capacity)
-{
-	struct stat status;
-	if (strlen(map->path) < capacity && stat(map->path, &status) == 0 &&
-	    status.st_ino == map->inode && major(status.st_dev) == map->dev_major &&
-	    minor(status.st_dev) == map->dev_minor) {
-		strcpy(path, map->path);
-		return 0;
-	}
-	return hl_map_file_path(names->pid, map, path, capacity);
-}
-
 static int add_file(struct hl_owner_names *names, uint32_t path, const char *open_path,
 		    const struct hl_recording_module *module, struct named_file **ret_file)
 {
@@ -155,27 +141,26 @@ int hl_owner_names_find_in_file(struct hl_owner_names *names, const char *path,
 	return r < 0 ? r : find_function(names, file, address, ret_file, ret_function);
 }
 
-static int name_nothing(const char **ret_file, const char **ret_function)
-{
-	*ret_file = "[no file]";
-	*ret_function = "[unknown]";
-	return 0;
-}
-
 static int find_in_map(struct hl_owner_names *names, const struct hl_map *map, uint64_t address,
 		       const char **ret_file, const char **ret_function)
 {
 	const struct hl_recording_module as_mapped = {0};
 	char path[PATH_MAX];
+	struct stat status;
 	uint32_t id;
 	int r = hl_strings_intern(&names->strings, map->path, &id);
 	if (r < 0)
 		return r;
 	struct named_file *file = find_file(names, id, &as_mapped);
-	if (!file && path_to_open(names, map, path, sizeof(path)) < 0)
-		snprintf(path, sizeof(path), "%s", map->path);
-	if (!file)
+	if (!file) {
+		/* Its own path where that leads to the same file, for people know it by that. */
+		bool is_same = stat(map->path, &status) == 0 && status.st_ino == map->inode &&
+			       major(status.st_dev) == map->dev_major &&
+			       minor(status.st_dev) == map->dev_minor;
+		if (is_same || hl_map_file_path(names->pid, map, path, sizeof(path)) < 0)
+			snprintf(path, sizeof(path), "%s", map->path);
 		r = add_file(names, id, path, &as_mapped, &file);
+	}
 	if (r < 0)
 		return r;
 	uint64_t in_file = map->offset + (address - map->start);
@@ -190,9 +175,11 @@ int hl_owner_names_find(struct hl_owner_names *names, uint64_t address, const ch
 			const char **ret_function)
 {
 	const struct hl_map *map = hl_maps_find(&names->maps, address);
-	if (!map || !map->path[0])
-		return name_nothing(ret_file, ret_function);
-	return find_in_map(names, map, address, ret_file, ret_function);
+	if (map && map->path[0])
+		return find_in_map(names, map, address, ret_file, ret_function);
+	*ret_file = "[no file]";
+	*ret_function = "[unknown]";
+	return 0;
 }
 
 void hl_owner_names_free(struct hl_owner_names *names)

@@ -8,7 +8,6 @@
 
 #include "base/frame_key.h"
 #include "heap/heap.h"
-#include "heap/owners/block_reader.h"
 #include "heap/owners/open_region.h"
 
 #include <errno.h>
@@ -30,41 +29,24 @@ static uint64_t frame_of(const struct hl_open_region *region, uint32_t node)
 	return found.frame;
 }
 
-static const char *pseudo_name(uint64_t frame)
+/* Names ${frame} of ${module}; NULL: it lies in none. The program itself has no path in the region.
+ */
+static int name_in(struct hl_owner_names *names, const struct hl_recording_module *module,
+		   uint64_t frame, const char **ret_origin, const char **ret_type)
 {
-	switch (frame & HL_FRAME_PC_MASK) {
-	case HL_PSEUDO_MMAP:
-		return "[mmap]";
-	case HL_PSEUDO_BRK:
-		return "[brk]";
-	default:
-		return "[unknown]";
+	uint64_t pc = frame & HL_FRAME_PC_MASK;
+	bool is_pseudo = frame >> HL_MODULE_SHIFT == HL_MODULE_SCRIPT;
+	if (!module) {
+		*ret_origin = "[no file]";
+		*ret_type = is_pseudo && pc == HL_PSEUDO_MMAP  ? "[mmap]"
+			    : is_pseudo && pc == HL_PSEUDO_BRK ? "[brk]"
+							       : "[unknown]";
+		return 0;
 	}
-}
-
-/* The program itself has no path in the region. */
-static const char *path_of(const struct hl_owner_names *names,
-			   const struct hl_recording_module *module)
-{
-	if (module->path[0])
-		return module->path;
 	const struct hl_map *map = hl_maps_find(hl_owner_names_maps(names), module->start);
-	return map ? map->path : "";
-}
-
-static int name_in_module(struct hl_owner_names *names, const struct hl_recording_module *module,
-			  uint64_t frame, const char **ret_origin, const char **ret_type)
-{
-	return hl_owner_names_find_in_file(names, path_of(names, module), module,
-					   (frame & HL_FRAME_PC_MASK) - module->load_bias,
-					   ret_origin, ret_type);
-}
-
-/* For what lies in no module. */
-static void name_pseudo(uint64_t frame, const char **ret_origin, const char **ret_type)
-{
-	*ret_origin = "[no file]";
-	*ret_type = frame >> HL_MODULE_SHIFT == HL_MODULE_SCRIPT ? pseudo_name(frame) : "[unknown]";
+	const char *path = module->path[0] ? module->path : map ? map->path : "";
+	return hl_owner_names_find_in_file(names, path, module, pc - module->load_bias, ret_origin,
+					   ret_type);
 }
 
 static int name_frame(const struct hl_open_region *region, struct hl_owner_names *names,
@@ -72,14 +54,13 @@ static int name_frame(const struct hl_open_region *region, struct hl_owner_names
 {
 	struct hl_recording_module module;
 	uint64_t id = frame >> HL_MODULE_SHIFT;
-	name_pseudo(frame, ret_origin, ret_type);
-	if (id == HL_MODULE_NONE || id > hl_region_module_count(&region->view))
-		return 0;
-	int r = hl_region_read_module(&region->view, (uint32_t)id - 1, &module);
+	bool is_known = id != HL_MODULE_NONE && id <= hl_region_module_count(&region->view);
+	int r = is_known ? hl_region_read_module(&region->view, (uint32_t)id - 1, &module) : 0;
 	if (r < 0)
 		return r;
-	r = name_in_module(names, &module, frame, ret_origin, ret_type);
-	free(module.path);
+	r = name_in(names, is_known ? &module : NULL, frame, ret_origin, ret_type);
+	if (is_known)
+		free(module.path);
 	return r;
 }
 
@@ -125,46 +106,7 @@ static int take_hashed(void *context, struct hl_block block)
 	return hl_owner_counts_add(&walk->counts, block.node, block.requested, 1);
 }
 
-/* The array knows slack, not sizes: the allocator's own blocks are walked. */
-static int walk_array(pid_t pid, const struct hl_owners_settings *settings,
-		      struct recorder_walk *walk, struct hl_owners *owners, struct hl_error *err)
-{
-	struct hl_heap *heap;
-	struct hl_heap_arena total;
-	struct hl_heap_settings how = {
-		.stop = settings->stop, .block = take_walked, .context = walk};
-	int r = hl_heap_read(pid, &how, &heap, err);
-	if (r < 0)
-		return r;
-	hl_heap_total(heap, &total);
-	owners->allocations.unscanned_bytes = total.unscanned_bytes;
-	memcpy(owners->allocator, heap->allocator, sizeof(owners->allocator));
-	owners->unknown_blocks = walk->unknown_blocks;
-	owners->unknown_bytes = walk->unknown_bytes;
-	hl_heap_free(heap);
-	return 0;
-}
-
 /* ---- counters, where blocks cannot be walked ---- */
-
-static uint64_t frame_of_recorded(const struct hl_recording_process *process, uint32_t node)
-{
-	uint32_t size_class;
-	const struct hl_recording_node *found = &process->nodes[node - 1];
-	if (hl_frame_key_is_size(found->frame, &size_class) && found->parent)
-		found = &process->nodes[found->parent - 1];
-	return found->frame;
-}
-
-static int name_recorded(const struct hl_recording_process *process, struct hl_owner_names *names,
-			 uint64_t frame, const char **ret_origin, const char **ret_type)
-{
-	uint64_t id = frame >> HL_MODULE_SHIFT;
-	name_pseudo(frame, ret_origin, ret_type);
-	if (id == HL_MODULE_NONE || id > process->module_count)
-		return 0;
-	return name_in_module(names, &process->modules[id - 1], frame, ret_origin, ret_type);
-}
 
 static int add_means(const struct hl_recording_process *process, struct hl_owner_names *names,
 		     const struct hl_owner_count *sums, struct hl_owner_rows *rows)
@@ -173,18 +115,27 @@ static int add_means(const struct hl_recording_process *process, struct hl_owner
 	for (uint32_t node = 1; r == 0 && node <= process->node_count; node++) {
 		struct hl_owner_count count = sums[node - 1];
 		const char *origin, *type;
+		uint32_t size_class;
 		if ((int64_t)count.blocks <= 0 || (int64_t)count.bytes < 0)
 			continue;
 		uint32_t slot = hl_log2_slot(&rows->allocations->shape, count.bytes / count.blocks);
 		count.histogram.counts[slot] = count.blocks;
-		r = name_recorded(process, names, frame_of_recorded(process, node), &origin, &type);
+		const struct hl_recording_node *found = &process->nodes[node - 1];
+		if (hl_frame_key_is_size(found->frame, &size_class) && found->parent)
+			found = &process->nodes[found->parent - 1];
+		uint64_t id = found->frame >> HL_MODULE_SHIFT;
+		r = name_in(names,
+			    id == HL_MODULE_NONE || id > process->module_count
+				    ? NULL
+				    : &process->modules[id - 1],
+			    found->frame, &origin, &type);
 		if (r == 0)
 			r = hl_owner_rows_add(rows, origin, type, &count);
 	}
 	return r;
 }
 
-/* Each node's blocks in use and their sum are known; their sizes are taken for equal. */
+/* Each node's blocks in use and their sum are known; each block counts with their mean size. */
 static int count_nodes(const struct hl_open_region *region, struct hl_owner_names *names,
 		       struct hl_owners *owners, struct hl_error *err)
 {
@@ -214,18 +165,21 @@ static int read_blocks(pid_t pid, const struct hl_owners_settings *settings,
 		       const struct hl_open_region *region, struct recorder_walk *walk,
 		       struct hl_owner_names *names, struct hl_owners *owners, struct hl_error *err)
 {
+	struct hl_error why = {0};
 	int r;
 	if (!hl_block_reader_has_array(walk->blocks)) {
 		r = hl_block_reader_each(walk->blocks, take_hashed, walk);
-	} else {
-		struct hl_error why = {0};
-		r = walk_array(pid, settings, walk, owners, &why);
-		if (r == -ENOTSUP)
-			return count_nodes(region, names, owners, err);
-		if (r < 0)
-			return hl_error_set(err, r, "%s", why.text);
+		return r < 0 ? r : name_all(region, names, &walk->counts, owners);
 	}
-	return r < 0 ? r : name_all(region, names, &walk->counts, owners);
+	/* The array knows slack, not sizes: the allocator's own blocks are walked. */
+	r = hl_owners_walk(pid, settings, take_walked, walk, owners, NULL, &why);
+	if (r == -ENOTSUP)
+		return count_nodes(region, names, owners, err);
+	if (r < 0)
+		return hl_error_set(err, r, "%s", why.text);
+	owners->unknown_blocks = walk->unknown_blocks;
+	owners->unknown_bytes = walk->unknown_bytes;
+	return name_all(region, names, &walk->counts, owners);
 }
 
 static int read_region(pid_t pid, const struct hl_owners_settings *settings,
@@ -236,7 +190,7 @@ static int read_region(pid_t pid, const struct hl_owners_settings *settings,
 	const struct hl_region_header *header = hl_open_region_header(region);
 	if (header->sample_bytes)
 		return hl_error_set(err, -ENOTSUP,
-				    "process %d is recorded by samples, which do not tell who owns "
+				    "process %d is recorded by samples, which do not show who owns "
 				    "each block; see 'heapline top' of the recording",
 				    pid);
 	int r = hl_block_reader_new(pid, header->block_array, header->block_hash, &walk.blocks);
@@ -247,9 +201,9 @@ static int read_region(pid_t pid, const struct hl_owners_settings *settings,
 	return r;
 }
 
-int hl_owners_of_recorder(pid_t pid, const struct hl_owners_settings *settings,
-			  struct hl_owner_names *names, struct hl_owners *owners,
-			  struct hl_error *err)
+int hl_owner_recorder_read(pid_t pid, const struct hl_owners_settings *settings,
+			   struct hl_owner_names *names, struct hl_owners *owners,
+			   struct hl_error *err)
 {
 	struct hl_open_region region;
 	int r = hl_open_region(pid, names, &region);

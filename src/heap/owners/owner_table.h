@@ -1,10 +1,66 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Puts counted owners under their names: the parts of owners.c, one for each source. */
+/* What the sources of owners share: names of addresses, blocks counted by owner, rows. */
 #pragma once
 
-#include "heap/owners/owner_counts.h"
-#include "heap/owners/owner_names.h"
+#include "base/index.h"
+#include "heap/heap.h"
 #include "heap/owners/owners.h"
+#include "process/maps.h"
+#include "recording/recording.h"
+
+/* ---- owner_names.c: which library, which function, in a running process ---- */
+
+struct hl_owner_names;
+
+/* 0; -ESRCH, -EACCES, -ENOMEM with a sentence. */
+int hl_owner_names_new(pid_t pid, struct hl_owner_names **ret_names, struct hl_error *err);
+
+/* What is mapped, as it was when the names were made. */
+const struct hl_maps *hl_owner_names_maps(const struct hl_owner_names *names);
+
+/* Whether code is mapped at ${address}. */
+bool hl_owner_names_is_code(const struct hl_owner_names *names, uint64_t address);
+
+/* The one address of mapped code whose lower 32 bits are ${low}; 0 when there is none, or several.
+ */
+uint64_t hl_owner_names_whole(const struct hl_owner_names *names, uint32_t low);
+
+/* Names the code at ${address}: the file it lies in, and the function. Texts are valid until the
+ * names are freed. 0 or -ENOMEM. */
+int hl_owner_names_find(struct hl_owner_names *names, uint64_t address, const char **ret_file,
+			const char **ret_function);
+
+/* The same by an address in the file ${path} of ${module}, wherever it is mapped. */
+int hl_owner_names_find_in_file(struct hl_owner_names *names, const char *path,
+				const struct hl_recording_module *module, uint64_t address,
+				const char **ret_file, const char **ret_function);
+
+void hl_owner_names_free(struct hl_owner_names *names); /* NULL is fine */
+
+/* ---- owner_counts.c: blocks counted by a number that stands for their owner ---- */
+
+struct hl_owner_count {
+	uint64_t key;
+	uint64_t blocks, bytes;
+	struct hl_log2_histogram histogram;
+};
+
+/* All zero but ${shape} is empty. */
+struct hl_owner_counts {
+	struct hl_log2_shape shape;
+	struct hl_owner_count *counts;
+	size_t count, capacity;
+	struct hl_index index;
+	size_t last; /* where the last block was counted: the next one's owner is often the same */
+};
+
+/* Counts ${blocks} blocks of ${bytes} each. 0 or -ENOMEM. */
+int hl_owner_counts_add(struct hl_owner_counts *counts, uint64_t key, uint64_t bytes,
+			uint64_t blocks);
+
+void hl_owner_counts_release(struct hl_owner_counts *counts);
+
+/* ---- owners.c ---- */
 
 /* Adds ${count} to the row of ${origin} and ${type}. 0 or -ENOMEM. */
 struct hl_owner_rows {
@@ -23,14 +79,23 @@ int hl_owners_note(struct hl_owners *owners, const char *format, ...) HL_PRINTF(
 /* The mapping that ${names} found of a file whose name begins with ${prefix}, or NULL. */
 const struct hl_map *hl_owners_find_file(const struct hl_owner_names *names, const char *prefix);
 
+/* Walks the heap of ${pid} with ${block}, as hl_heap_read(), and keeps in ${owners} which allocator
+ * it is and what was not scanned. ${ret_heap} may be NULL; else it is to be freed. */
+int hl_owners_walk(pid_t pid, const struct hl_owners_settings *settings,
+		   int (*block)(void *context, uint64_t address, uint64_t usable_bytes,
+				uint64_t last_word),
+		   void *context, struct hl_owners *owners, struct hl_heap **ret_heap,
+		   struct hl_error *err);
+
 /* Reads the whole of ${bytes} at ${address} of ${pid}. 0 or a negative errno: -EFAULT when some of
  * it is not there. */
 int hl_owners_read_memory(pid_t pid, uint64_t address, void *ret_bytes, size_t bytes);
 
 /* The sources. Each fills ${owners}, which has a shape and no rows. 0; -ENODATA when the process
  * does not have it; or another negative errno with a sentence. */
-int hl_owners_of_recorder(pid_t pid, const struct hl_owners_settings *settings,
-			  struct hl_owner_names *names, struct hl_owners *owners,
-			  struct hl_error *err);
-int hl_owners_of_tags(pid_t pid, const struct hl_owners_settings *settings,
-		      struct hl_owner_names *names, struct hl_owners *owners, struct hl_error *err);
+int hl_owner_recorder_read(pid_t pid, const struct hl_owners_settings *settings,
+			   struct hl_owner_names *names, struct hl_owners *owners,
+			   struct hl_error *err);
+int hl_owner_tags_read(pid_t pid, const struct hl_owners_settings *settings,
+		       struct hl_owner_names *names, struct hl_owners *owners,
+		       struct hl_error *err);

@@ -70,26 +70,20 @@ static uint64_t address_of(const struct hl_owner_names *names, uint64_t word)
 	return hl_owner_names_is_code(names, address) ? address : 0;
 }
 
-static const char *name_of_tag(const struct tag_walk *walk, uint32_t tag)
-{
-	const char *name = tag && tag <= walk->tag_count ? walk->table.names[tag - 1] : "";
-	return name[0] ? name : NULL;
-}
-
-/* A word of which nothing leads anywhere was no tag. */
+/* A word that leads nowhere was no tag. */
 static int name_count(struct tag_walk *walk, struct hl_owner_names *names,
 		      const struct hl_owner_count *count, struct hl_owner_rows *rows)
 {
 	const char *origin = "[unknown]", *type = NULL;
 	uint64_t word = count->key << 16;
 	uint64_t address = address_of(names, word);
-	const char *tag = name_of_tag(walk, hl_tag_of_word(word));
+	uint32_t tag = hl_tag_of_word(word);
 	/* The call itself is before the address that it returns to. */
 	int r = address ? hl_owner_names_find(names, address - 1, &origin, &type) : 0;
 	if (r < 0)
 		return r;
-	if (tag)
-		type = tag;
+	if (tag && tag <= walk->tag_count && walk->table.names[tag - 1][0])
+		type = walk->table.names[tag - 1];
 	if (type)
 		return hl_owner_rows_add(rows, origin, type, count);
 	walk->unknown_blocks += count->blocks;
@@ -109,25 +103,8 @@ static int name_all(struct tag_walk *walk, struct hl_owner_names *names, struct 
 	return r;
 }
 
-static int walk_heap(pid_t pid, const struct hl_owners_settings *settings, struct tag_walk *walk,
-		     struct hl_owners *owners, struct hl_error *err)
-{
-	struct hl_heap *heap;
-	struct hl_heap_settings how = {
-		.stop = settings->stop, .block = take_block, .context = walk};
-	struct hl_heap_arena total;
-	int r = hl_heap_read(pid, &how, &heap, err);
-	if (r < 0)
-		return r;
-	hl_heap_total(heap, &total);
-	owners->allocations.unscanned_bytes = total.unscanned_bytes;
-	memcpy(owners->allocator, heap->allocator, sizeof(owners->allocator));
-	hl_heap_free(heap);
-	return 0;
-}
-
-int hl_owners_of_tags(pid_t pid, const struct hl_owners_settings *settings,
-		      struct hl_owner_names *names, struct hl_owners *owners, struct hl_error *err)
+int hl_owner_tags_read(pid_t pid, const struct hl_owners_settings *settings,
+		       struct hl_owner_names *names, struct hl_owners *owners, struct hl_error *err)
 {
 	const struct hl_map *library = hl_owners_find_file(names, LIBRARY);
 	if (!library)
@@ -138,7 +115,7 @@ int hl_owners_of_tags(pid_t pid, const struct hl_owners_settings *settings,
 	walk->counts.shape = owners->allocations.shape;
 	int r = read_table(pid, library, walk);
 	if (r == 0)
-		r = walk_heap(pid, settings, walk, owners, err);
+		r = hl_owners_walk(pid, settings, take_block, walk, owners, NULL, err);
 	if (r == 0)
 		r = name_all(walk, names, owners);
 	hl_owner_counts_release(&walk->counts);

@@ -15,36 +15,30 @@
 
 /* ---- what the sources share ---- */
 
-static struct hl_allocation *find_row(const struct hl_owner_rows *rows, uint32_t hash,
-				      const char *origin, const char *type)
-{
-	const struct hl_allocations *allocations = rows->allocations;
-	uint32_t id, at = hash;
-	while ((id = hl_index_next(&rows->index, hash, &at))) {
-		struct hl_allocation *row = &allocations->rows[id - 1];
-		if (strcmp(hl_strings_text(&allocations->names, row->origin), origin) == 0 &&
-		    strcmp(hl_strings_text(&allocations->names, row->type), type) == 0)
-			return row;
-	}
-	return NULL;
-}
-
 int hl_owner_rows_add(struct hl_owner_rows *rows, const char *origin, const char *type,
 		      const struct hl_owner_count *count)
 {
+	struct hl_allocations *allocations = rows->allocations;
+	struct hl_allocation *row;
 	uint32_t hash = hl_hash_pair(hl_hash_bytes(origin, strlen(origin)),
 				     hl_hash_bytes(type, strlen(type)));
-	struct hl_allocation *row = find_row(rows, hash, origin, type);
-	if (!row) {
-		int r = hl_allocations_add(rows->allocations, origin, type, &row);
+	uint32_t id, at = hash;
+	while ((id = hl_index_next(&rows->index, hash, &at))) {
+		row = &allocations->rows[id - 1];
+		if (strcmp(hl_strings_text(&allocations->names, row->origin), origin) == 0 &&
+		    strcmp(hl_strings_text(&allocations->names, row->type), type) == 0)
+			break;
+	}
+	if (!id) {
+		int r = hl_allocations_add(allocations, origin, type, &row);
 		if (r == 0)
-			r = hl_index_add(&rows->index, hash, (uint32_t)rows->allocations->count);
+			r = hl_index_add(&rows->index, hash, (uint32_t)allocations->count);
 		if (r < 0)
 			return r;
 	}
 	row->blocks += count->blocks;
 	row->bytes += count->bytes;
-	for (uint32_t slot = 0; slot < rows->allocations->shape.width; slot++)
+	for (uint32_t slot = 0; slot < allocations->shape.width; slot++)
 		row->histogram.counts[slot] += count->histogram.counts[slot];
 	return 0;
 }
@@ -52,6 +46,28 @@ int hl_owner_rows_add(struct hl_owner_rows *rows, const char *origin, const char
 void hl_owner_rows_release(struct hl_owner_rows *rows)
 {
 	hl_index_release(&rows->index);
+}
+
+int hl_owners_walk(pid_t pid, const struct hl_owners_settings *settings,
+		   int (*block)(void *context, uint64_t address, uint64_t usable_bytes,
+				uint64_t last_word),
+		   void *context, struct hl_owners *owners, struct hl_heap **ret_heap,
+		   struct hl_error *err)
+{
+	struct hl_heap_settings how = {.stop = settings->stop, .block = block, .context = context};
+	struct hl_heap_arena total;
+	struct hl_heap *heap;
+	int r = hl_heap_read(pid, &how, &heap, err);
+	if (r < 0)
+		return r;
+	hl_heap_total(heap, &total);
+	owners->allocations.unscanned_bytes = total.unscanned_bytes;
+	memcpy(owners->allocator, heap->allocator, sizeof(owners->allocator));
+	if (ret_heap)
+		*ret_heap = heap;
+	else
+		hl_heap_free(heap);
+	return 0;
 }
 
 int hl_owners_note(struct hl_owners *owners, const char *format, ...)
@@ -122,19 +138,12 @@ static int sizes_alone(pid_t pid, const struct hl_owners_settings *settings,
 {
 	struct hl_owner_counts counts = {.shape = owners->allocations.shape};
 	struct hl_owner_rows rows = {.allocations = &owners->allocations};
-	struct hl_heap_settings how = {
-		.stop = settings->stop, .block = take_block, .context = &counts};
 	struct hl_heap *heap = NULL;
-	struct hl_heap_arena total;
-	int r = hl_heap_read(pid, &how, &heap, err);
+	int r = hl_owners_walk(pid, settings, take_block, &counts, owners, &heap, err);
 	if (r == 0 && counts.count)
 		r = hl_owner_rows_add(&rows, "[unknown]", "[unknown]", &counts.counts[0]);
-	if (r == 0) {
-		hl_heap_total(heap, &total);
-		owners->allocations.unscanned_bytes = total.unscanned_bytes;
-		memcpy(owners->allocator, heap->allocator, sizeof(owners->allocator));
+	if (r == 0)
 		r = note_unknown(owners, heap);
-	}
 	hl_heap_free(heap);
 	hl_owner_rows_release(&rows);
 	hl_owner_counts_release(&counts);
@@ -147,11 +156,11 @@ static int read_best(pid_t pid, const struct hl_owners_settings *settings,
 		     struct hl_owner_names *names, struct hl_owners *owners, struct hl_error *err)
 {
 	owners->source = HL_OWNERS_RECORDER;
-	int r = hl_owners_of_recorder(pid, settings, names, owners, err);
+	int r = hl_owner_recorder_read(pid, settings, names, owners, err);
 	if (r != -ENODATA)
 		return r;
 	owners->source = HL_OWNERS_TAGS;
-	r = hl_owners_of_tags(pid, settings, names, owners, err);
+	r = hl_owner_tags_read(pid, settings, names, owners, err);
 	if (r != -ENODATA)
 		return r;
 	owners->source = HL_OWNERS_NONE;

@@ -74,12 +74,6 @@ static int send_request(pid_t pid, struct hl_error *err)
 	return r;
 }
 
-static bool is_answered(const struct hl_open_region *region)
-{
-	const struct hl_introspection_box *box = &hl_open_region_header(region)->introspection;
-	return atomic_load(&box->asked) == atomic_load(&box->answered);
-}
-
 static int wait_for_answer(struct hl_open_region *region, struct hl_error *err)
 {
 	uint64_t end_ns = hl_clock_ns(CLOCK_MONOTONIC) + WAIT_NS;
@@ -88,7 +82,9 @@ static int wait_for_answer(struct hl_open_region *region, struct hl_error *err)
 		int r = hl_open_region_refresh(region);
 		if (r < 0)
 			return r;
-		if (is_answered(region))
+		const struct hl_introspection_box *box =
+			&hl_open_region_header(region)->introspection;
+		if (atomic_load(&box->asked) == atomic_load(&box->answered))
 			return 0;
 		nanosleep(&pause, NULL);
 	} while (hl_clock_ns(CLOCK_MONOTONIC) < end_ns);
@@ -120,15 +116,6 @@ static int take_answer(const struct hl_open_region *region, struct hl_slabs *ret
 	return 0;
 }
 
-static int ask_region(struct hl_open_region *region, struct hl_slabs *ret_slabs,
-		      struct hl_error *err)
-{
-	int r = send_request(region->pid, err);
-	if (r == 0)
-		r = wait_for_answer(region, err);
-	return r < 0 ? r : take_answer(region, ret_slabs, err);
-}
-
 int hl_slabs_ask(pid_t pid, struct hl_slabs *ret_slabs, struct hl_error *err)
 {
 	struct hl_owner_names *names;
@@ -154,7 +141,11 @@ int hl_slabs_ask(pid_t pid, struct hl_slabs *ret_slabs, struct hl_error *err)
 			"process grow",
 			pid, pid);
 	if (r == 0) {
-		r = ask_region(&region, ret_slabs, err);
+		r = send_request(pid, err);
+		if (r == 0)
+			r = wait_for_answer(&region, err);
+		if (r == 0)
+			r = take_answer(&region, ret_slabs, err);
 		hl_open_region_release(&region);
 	}
 	return r < 0 ? hl_error_set(err, r, "cannot ask the allocator of process %d: %s", pid,

@@ -23,10 +23,7 @@ static_assert(HL_MARK_NAME_MAX == HL_MARK_MAX, "and so is the longest name");
 static struct hl_region_header *running_region(void)
 {
 	struct hl_recorder *recorder = hl_recorder;
-	if (!recorder ||
-	    atomic_load_explicit(&recorder->phase, memory_order_acquire) != HL_PHASE_RUNNING)
-		return NULL;
-	return recorder->region.header;
+	return hl_recorder_is_running(recorder) ? recorder->region.header : NULL;
 }
 
 HL_EXPORT const char *hl_version(void)

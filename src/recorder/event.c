@@ -137,18 +137,6 @@ static void count_lost_in_header(struct hl_recorder *recorder, uint64_t bytes)
 	atomic_fetch_add_explicit(&header->lost_bytes, bytes, memory_order_relaxed);
 }
 
-static bool is_running(struct hl_recorder *recorder)
-{
-	return recorder &&
-	       atomic_load_explicit(&recorder->phase, memory_order_acquire) == HL_PHASE_RUNNING;
-}
-
-/* Whether the calling thread is inside the recorder or the allocator. */
-static bool is_nested(const struct hl_thread *thread)
-{
-	return thread && atomic_load_explicit(&thread->activity, memory_order_relaxed) > HL_IDLE;
-}
-
 /* Interns the frames of the walk from ${at} on. The innermost node, or HL_NODE_NONE. */
 static uint32_t intern_frames(struct hl_recorder *recorder, struct hl_thread *thread, uint32_t at)
 {
@@ -397,9 +385,9 @@ void hl_event_put_back(struct hl_thread *thread, const void *block, struct hl_bl
 void hl_event_nested_alloc(uint64_t requested)
 {
 	struct hl_recorder *recorder = hl_recorder;
-	if (!is_running(recorder) || is_closed(recorder))
+	if (!hl_recorder_is_running(recorder) || is_closed(recorder))
 		return;
-	if (is_nested(hl_this_thread))
+	if (hl_thread_is_inside(hl_this_thread))
 		count_lost(hl_this_thread, requested);
 	else
 		count_lost_in_header(recorder, requested);
@@ -419,9 +407,9 @@ void hl_event_nested_free(const void *block)
 {
 	struct hl_recorder *recorder = hl_recorder;
 	struct hl_thread *thread = hl_this_thread;
-	if (!is_running(recorder) || !hl_block_may_hold(&recorder->blocks, block))
+	if (!hl_recorder_is_running(recorder) || !hl_block_may_hold(&recorder->blocks, block))
 		return;
-	if (!is_nested(thread)) {
+	if (!hl_thread_is_inside(thread)) {
 		lose_free(recorder, block);
 		return;
 	}

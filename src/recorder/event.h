@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What allocations, frees and mappings do to the counters. The caller is inside hl_thread_enter()
- * .. hl_thread_leave(). */
+ * .. hl_thread_leave(); see thread.h. */
 #pragma once
 
 #include "recorder/recorder.h"

@@ -12,6 +12,7 @@
 #include "recorder/kin.h"
 #include "recorder/libc.h"
 #include "recorder/sample.h"
+#include "recorder/thread.h"
 
 #include <errno.h>
 #include <malloc.h>
@@ -303,8 +304,7 @@ HL_EXPORT int dlclose(void *handle)
 		hl_modules_retire_unloaded(&hl_recorder->modules);
 		hl_thread_leave(thread);
 	}
-	if (recorder &&
-	    atomic_load_explicit(&recorder->phase, memory_order_acquire) == HL_PHASE_RUNNING)
+	if (hl_recorder_is_running(recorder))
 		hl_unwind_invalidate(&recorder->unwind);
 	return result;
 }

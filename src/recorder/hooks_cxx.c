@@ -12,6 +12,7 @@
 #include "recorder/event.h"
 #include "recorder/libc.h"
 #include "recorder/sample.h"
+#include "recorder/thread.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -14,6 +14,7 @@
 #include "recorder/event.h"
 #include "recorder/libc.h"
 #include "recorder/sample.h"
+#include "recorder/thread.h"
 
 #include <errno.h>
 #include <malloc.h>

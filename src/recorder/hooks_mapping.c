@@ -18,6 +18,7 @@
 
 #include "recorder/event.h"
 #include "recorder/libc.h"
+#include "recorder/thread.h"
 
 #include <errno.h>
 #include <stdarg.h>

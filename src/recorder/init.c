@@ -3,7 +3,7 @@
  * other library. */
 #include "recorder/kin.h"
 #include "recorder/libc.h"
-#include "recorder/recorder.h"
+#include "recorder/start.h"
 
 /* glibc hands constructors what main() gets; environ itself may not be set yet. */
 static __attribute__((constructor)) void start(int argc, char **argv, char **environment)
@@ -12,7 +12,7 @@ static __attribute__((constructor)) void start(int argc, char **argv, char **env
 	if (!hl_libc_resolve() || !hl_libc_is_known())
 		return;
 	hl_kin_keep_arguments(argv, environment);
-	hl_recorder_start(environment);
+	hl_start(environment);
 }
 
 static __attribute__((destructor)) void end(void)

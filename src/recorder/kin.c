@@ -163,7 +163,7 @@ void hl_kin_keep_arguments(char *const *arguments, char *const *environment)
 void hl_kin_tell_title(void)
 {
 	struct hl_recorder *recorder = hl_recorder;
-	if (!title || !recorder || atomic_load(&recorder->phase) != HL_PHASE_RUNNING)
+	if (!title || !hl_recorder_is_running(recorder))
 		return;
 	/* A title that is longer than the arguments goes on in the environment's place. */
 	size_t bytes = bytes_of(arguments_end);

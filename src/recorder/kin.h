@@ -22,7 +22,7 @@ void hl_kin_take(struct hl_region_header *region, size_t bytes);
 /* A forked child could not get a region. */
 void hl_kin_count_unrecorded(void);
 
-/* In a child that goes on with an interrupted event of its parent (fork.h), and is not recorded:
+/* In a child that goes on with an interrupted event of its parent (start.c), and is not recorded:
  * puts memory of its own in the place of the header. */
 void hl_kin_leave(void);
 

@@ -42,7 +42,7 @@ void hl_private_map_adopt(void *address, size_t bytes);
 void hl_private_map_forget(void);
 
 /*
- * For a fork in the middle of an event, where the child goes on with it; see fork.h.
+ * For a fork in the middle of an event, where the child goes on with it; see start.c.
  * hl_private_map_keep(), before the fork: the child gets a headed mapping as it is. Undone by
  * hl_private_map_wipe(). In the child, hl_private_map_separate() makes that mapping the child's
  * own, and hl_private_map_replace() puts zero-filled memory in the place of all others.

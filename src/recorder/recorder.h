@@ -96,18 +96,18 @@ extern struct hl_recorder *hl_recorder;
 
 extern __thread struct hl_thread *hl_this_thread __attribute__((tls_model("initial-exec")));
 
-/* Starts recording in a fresh program image; called by the library's constructor. errno is kept. */
-void hl_recorder_start(char *const *environment);
+static inline bool hl_recorder_is_running(struct hl_recorder *recorder)
+{
+	return recorder &&
+	       atomic_load_explicit(&recorder->phase, memory_order_acquire) == HL_PHASE_RUNNING;
+}
 
-/* The slow way into recording: starts a forked child's recorder, gives the thread a slot. NULL =
- * pass through. */
-struct hl_thread *hl_thread_enter_slow(void);
-
-/* Handles what signal handlers left in thread->pending. */
-void hl_thread_drain(struct hl_thread *thread);
-
-/* Frees the slot of the calling thread, which is about to end. */
-void hl_thread_end(struct hl_thread *thread);
+/* Whether ${thread}, the calling one or NULL, is in the recorder or the allocator: what runs is a
+ * signal handler or the allocator itself. */
+static inline bool hl_thread_is_inside(const struct hl_thread *thread)
+{
+	return thread && atomic_load_explicit(&thread->activity, memory_order_relaxed) > HL_IDLE;
+}
 
 static inline void hl_thread_set(struct hl_thread *thread, enum hl_activity activity)
 {
@@ -115,26 +115,4 @@ static inline void hl_thread_set(struct hl_thread *thread, enum hl_activity acti
 	atomic_signal_fence(memory_order_seq_cst);
 	atomic_store_explicit(&thread->activity, activity, memory_order_relaxed);
 	atomic_signal_fence(memory_order_seq_cst);
-}
-
-/* Begins an event: the calling thread's state, in activity RECORDING; NULL = pass through. */
-static inline struct hl_thread *hl_thread_enter(void)
-{
-	struct hl_thread *thread = hl_this_thread;
-	if (HL_LIKELY(thread &&
-		      atomic_load_explicit(&thread->activity, memory_order_relaxed) == HL_IDLE)) {
-		hl_thread_set(thread, HL_RECORDING);
-		if (HL_LIKELY(thread->in_region))
-			return thread;
-		/* A handler has forked since we looked: this is the child, and all is wiped. */
-		hl_thread_set(thread, HL_NOT_A_THREAD);
-	}
-	return hl_thread_enter_slow();
-}
-
-static inline void hl_thread_leave(struct hl_thread *thread)
-{
-	hl_thread_set(thread, HL_IDLE);
-	if (HL_UNLIKELY(atomic_load_explicit(&thread->pending_count, memory_order_relaxed)))
-		hl_thread_drain(thread);
 }

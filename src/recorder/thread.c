@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Gives threads their slots and takes them back; see recorder.h. */
+/* Gives threads their slots and takes them back; see thread.h. */
 #include "recorder/thread.h"
 
 #include "recorder/event.h"
@@ -11,9 +11,8 @@
 #include <string.h>
 #include <sys/prctl.h>
 
-__thread struct hl_thread *hl_this_thread __attribute__((tls_model("initial-exec")));
-
 static pthread_key_t end_key;
+static hl_thread_start_fn *start_child;
 
 /* Set while the thread gets its slot or gives it back: what a signal handler or libc allocates
  * meanwhile passes through. Above all, it must not wait for the lock that its own thread holds. */
@@ -34,8 +33,9 @@ static void on_thread_end(void *value)
 		hl_thread_end(thread);
 }
 
-bool hl_thread_init(void)
+bool hl_thread_init(hl_thread_start_fn *start)
 {
+	start_child = start;
 	/* Early in the program's life, so among the first 32 keys: setting those never allocates.
 	 */
 	return pthread_key_create(&end_key, on_thread_end) == 0;
@@ -151,14 +151,6 @@ void hl_thread_end(struct hl_thread *thread)
 	changing_slot = false;
 }
 
-static bool is_running(struct hl_recorder *recorder)
-{
-	uint32_t phase = atomic_load_explicit(&recorder->phase, memory_order_acquire);
-	if (phase == HL_PHASE_FORKED)
-		return hl_recorder_start_in_child(recorder);
-	return phase == HL_PHASE_RUNNING;
-}
-
 struct hl_thread *hl_thread_enter_slow(void)
 {
 	struct hl_recorder *recorder = hl_recorder;
@@ -172,7 +164,10 @@ struct hl_thread *hl_thread_enter_slow(void)
 		return NULL;
 	changing_slot = true;
 	atomic_signal_fence(memory_order_seq_cst);
-	thread = is_running(recorder) ? start_thread(recorder) : NULL;
+	uint32_t phase = atomic_load_explicit(&recorder->phase, memory_order_acquire);
+	bool running =
+		phase == HL_PHASE_RUNNING || (phase == HL_PHASE_FORKED && start_child(recorder));
+	thread = running ? start_thread(recorder) : NULL;
 	atomic_signal_fence(memory_order_seq_cst);
 	changing_slot = false;
 	return thread;

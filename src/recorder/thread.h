@@ -1,11 +1,47 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Threads of the target, as recorder.c and the hooks need them beyond recorder.h. */
+/*
+ * The way into and out of recording, for hooks; and the slots of threads. What happens in between
+ * is counted by event.h.
+ */
 #pragma once
 
 #include "recorder/recorder.h"
 
-/* Once, before the first thread is entered. False when the system has no key left. */
-bool hl_thread_init(void);
+/* Starts a forked child's recorder. True when it runs. */
+typedef bool hl_thread_start_fn(struct hl_recorder *recorder);
 
-/* In a forked child, at its first event: starts its recorder. True when it runs. */
-bool hl_recorder_start_in_child(struct hl_recorder *recorder);
+/* Once, before the first thread is entered; a forked child calls ${start_child} at its first event.
+ * False when the system has no key left. */
+bool hl_thread_init(hl_thread_start_fn *start_child);
+
+/* The slow way into recording: starts a forked child's recorder, gives the thread a slot. NULL =
+ * pass through. */
+struct hl_thread *hl_thread_enter_slow(void);
+
+/* Handles what signal handlers left in thread->pending. */
+void hl_thread_drain(struct hl_thread *thread);
+
+/* Frees the slot of the calling thread, which is about to end. */
+void hl_thread_end(struct hl_thread *thread);
+
+/* Begins an event: the calling thread's state, in activity RECORDING; NULL = pass through. */
+static inline struct hl_thread *hl_thread_enter(void)
+{
+	struct hl_thread *thread = hl_this_thread;
+	if (HL_LIKELY(thread &&
+		      atomic_load_explicit(&thread->activity, memory_order_relaxed) == HL_IDLE)) {
+		hl_thread_set(thread, HL_RECORDING);
+		if (HL_LIKELY(thread->in_region))
+			return thread;
+		/* A handler has forked since we looked: this is the child, and all is wiped. */
+		hl_thread_set(thread, HL_NOT_A_THREAD);
+	}
+	return hl_thread_enter_slow();
+}
+
+static inline void hl_thread_leave(struct hl_thread *thread)
+{
+	hl_thread_set(thread, HL_IDLE);
+	if (HL_UNLIKELY(atomic_load_explicit(&thread->pending_count, memory_order_relaxed)))
+		hl_thread_drain(thread);
+}

@@ -7,7 +7,6 @@
 
 #include "base/frame_key.h"
 #include "log/ring_reader.h"
-#include "recorder/hooks.h"
 #include "recorder/libc.h"
 #include "recorder/node.h"
 #include "recorder/sample.h"
@@ -53,16 +52,6 @@ uint32_t __wrap_hl_walk_capture(struct hl_unwind *unwind, struct hl_walk *walk,
 void __wrap_hl_recall_keep(void);
 void __wrap_hl_recall_keep(void)
 {
-}
-
-bool hl_hooks_reach_program(void)
-{
-	return true;
-}
-
-void hl_hooks_mapping_record(bool wanted)
-{
-	(void)wanted;
 }
 
 /* The made-up allocator rounds up to 16, and each size has addresses of its own. */
@@ -860,7 +849,7 @@ static void whatever_memory_is_refused_what_the_log_lacks_is_counted(void **stat
 static int make_key(void **state)
 {
 	(void)state;
-	return hl_thread_init() ? 0 : -1;
+	return hl_thread_init(NULL) ? 0 : -1;
 }
 
 static void a_request_that_must_fail_moves_no_sample(void **state)

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Starts the recorder, in a program and in its forked children; see start.h. */
+#include "recorder/start.h"
+
+#include "base/clock.h"
+#include "recorder/connect.h"
+#include "recorder/environment.h"
+#include "recorder/hooks.h"
+#include "recorder/kin.h"
+#include "recorder/libc.h"
+#include "recorder/node.h"
+#include "recorder/private_map.h"
+#include "recorder/sys.h"
+#include "recorder/thread.h"
+
+#include <pthread.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+/* The array takes 16 MiB of addresses, and a quarter of those where blocks are: under a smaller
+ * limit (RLIMIT_AS) the program needs them more. */
+#define ADDRESS_SPACE_FOR_ARRAY (UINT64_C(1) << 30)
+
+static bool find_module(struct hl_unwind *unwind, uint64_t pc, struct hl_unwind_module *ret_module)
+{
+	bool replaced;
+	bool found = hl_modules_find(&hl_recorder->modules, pc, ret_module, &replaced);
+	if (replaced)
+		hl_unwind_invalidate(unwind);
+	if (!found && hl_modules_is_trampoline(pc + 1)) {
+		*ret_module = (struct hl_unwind_module){.id = HL_MODULE_SCRIPT};
+		return true;
+	}
+	return found;
+}
+
+static struct hl_unwind_file find_file(struct hl_unwind *unwind,
+				       const struct hl_unwind_module *module)
+{
+	(void)unwind;
+	return hl_modules_file(&hl_recorder->modules, module->id);
+}
+
+/* Programs can be forbidden to read the time stamp counter; to do so all the same kills them. */
+static bool may_read_clock(void)
+{
+	int state = 0;
+	return HL_SYS(SYS_prctl, PR_GET_TSC, &state, 0) == 0 && state == PR_TSC_ENABLE;
+}
+
+static bool set_up(struct hl_recorder *recorder, void *region, size_t bytes)
+{
+	hl_region_map_init(&recorder->region, region, bytes);
+	struct hl_region_header *header = recorder->region.header;
+	recorder->sampling = header->sample_bytes != 0;
+	recorder->hash_only =
+		recorder->sampling || hl_sys_address_space_limit() < ADDRESS_SPACE_FOR_ARRAY;
+	recorder->sizes = atomic_load(&header->flags) & HL_REGION_SIZES;
+	recorder->modules.region = &recorder->region;
+	recorder->unwind.find_module = find_module;
+	recorder->unwind.find_file = find_file;
+	if (!hl_node_init(&recorder->region) || !hl_block_table_init(&recorder->blocks))
+		return false;
+	header->block_hash = (uintptr_t)recorder->blocks.hash;
+	if (!may_read_clock())
+		atomic_fetch_and(&header->flags, ~(uint32_t)HL_REGION_STAMPS);
+	if (!hl_hooks_reach_program())
+		atomic_fetch_or(&header->flags, HL_REGION_OWN_MALLOC);
+	hl_hooks_mapping_record(atomic_load(&header->flags) & HL_REGION_MAPPINGS);
+	header->pid = hl_sys_getpid();
+	header->start_realtime_ns = hl_clock_ns(CLOCK_REALTIME);
+	atomic_store(&header->state, HL_REGION_RUNNING);
+	return true;
+}
+
+/* Gets a region and sets everything up around it. The caller has claimed phase STARTING. */
+static enum hl_phase start(struct hl_recorder *recorder, enum hl_hello_kind kind)
+{
+	size_t bytes;
+	int32_t collector_pid;
+	void *region = hl_connect_get_region(kind, &bytes, &collector_pid);
+	if (!region)
+		return HL_PHASE_OFF;
+	recorder->region.collector_pid = collector_pid;
+	recorder->inherits = kind == HL_HELLO_FORK;
+	if (set_up(recorder, region, bytes)) {
+		hl_kin_take(region, bytes);
+		return HL_PHASE_RUNNING;
+	}
+	struct hl_region_header *header = region;
+	atomic_store(&header->state, HL_REGION_STOPPED);
+	hl_private_map_adopt(region, bytes);
+	return HL_PHASE_OFF;
+}
+
+static bool start_in_child(struct hl_recorder *recorder)
+{
+	uint32_t forked = HL_PHASE_FORKED;
+	if (!atomic_compare_exchange_strong(&recorder->phase, &forked, HL_PHASE_STARTING))
+		return forked == HL_PHASE_RUNNING;
+	hl_private_map_forget();
+	enum hl_phase phase = hl_private_map_renew(recorder, sizeof(*recorder))
+				      ? start(recorder, HL_HELLO_FORK)
+				      : HL_PHASE_OFF;
+	if (phase != HL_PHASE_RUNNING)
+		hl_kin_count_unrecorded();
+	atomic_store(&recorder->phase, phase);
+	return phase == HL_PHASE_RUNNING;
+}
+
+/*
+ * ---- forks by signal handlers that interrupted the recorder ----
+ *
+ * Elsewhere a forked child finds the recorder's memory wiped and starts again at its first event.
+ * But when such a handler returns, the child goes on in the middle of the event that was
+ * interrupted: there the recorder and its thread must be as they were, and what is counted must
+ * reach nobody. Such a child is not recorded; programs that it runs are.
+ */
+
+static void before_fork(void)
+{
+	if (!hl_thread_is_inside(hl_this_thread))
+		return;
+	hl_private_map_keep(hl_this_thread, sizeof(*hl_this_thread));
+	hl_private_map_keep(hl_recorder, sizeof(*hl_recorder));
+}
+
+static void after_fork_in_parent(void)
+{
+	if (!hl_thread_is_inside(hl_this_thread))
+		return;
+	hl_private_map_wipe(hl_this_thread, sizeof(*hl_this_thread), false);
+	hl_private_map_wipe(hl_recorder, sizeof(*hl_recorder), true);
+}
+
+static void after_fork_in_child(void)
+{
+	if (!hl_thread_is_inside(hl_this_thread))
+		return;
+	/* Puts one that is closed and full in the place of the region, which is the parent's. */
+	hl_private_map_replace();
+	hl_kin_leave();
+	hl_private_map_separate(hl_this_thread, sizeof(*hl_this_thread));
+	hl_private_map_separate(hl_recorder, sizeof(*hl_recorder));
+	/* Nobody reads its rings. */
+	atomic_store(&hl_recorder->region.header->flags, HL_REGION_LOSSY);
+	atomic_store(&hl_recorder->phase, HL_PHASE_OFF);
+	hl_this_thread = NULL;
+}
+
+void hl_start(char *const *environment)
+{
+	if (!hl_connect_read_environment(environment) || !hl_thread_init(start_in_child))
+		return;
+	hl_environment_keep(environment, hl_libc_own_path());
+	/* A forked child goes on using it, wiped. */
+	struct hl_recorder *recorder = hl_private_map_new_headed(sizeof(*recorder));
+	if (!recorder)
+		return;
+	hl_private_map_reserve(recorder, sizeof(*recorder));
+	atomic_store(&recorder->phase, HL_PHASE_STARTING);
+	hl_recorder = recorder;
+	if (pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) != 0)
+		return;
+	atomic_store(&recorder->phase, start(recorder, HL_HELLO_START));
+}

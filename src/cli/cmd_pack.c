@@ -65,19 +65,18 @@ struct packing {
 	struct hl_profile *profile;
 };
 
-static int add_log_file(void *context, const char *name)
+static void add_log_files(struct packing *packing)
 {
-	struct packing *packing = context;
+	const struct hl_log_place *place = &packing->source.log.place;
 	struct hl_log_extent extent;
-	uint32_t process, number;
 
-	if (!hl_log_files_parse(name, &process, &number) ||
-	    hl_log_place_open(&packing->source.log.place, name, &extent) < 0)
-		return 0;
-	close(extent.fd);
-	packing->has_log = true;
-	packing->log_bytes += extent.bytes;
-	return 0;
+	for (size_t i = 0; i < place->file_count; i++) {
+		if (hl_log_place_open(place, &place->files[i], &extent) < 0)
+			continue;
+		close(extent.fd);
+		packing->has_log = true;
+		packing->log_bytes += extent.bytes;
+	}
 }
 
 /* A log can name what its process was killed before saving. What cannot be read has no names. */
@@ -88,7 +87,7 @@ static void read_names(struct packing *packing, const struct hl_recording_proces
 					       .start_realtime_ns = process->start_realtime_ns};
 	struct hl_log *log;
 
-	if (hl_log_open_in(&packing->source.log.place, process->sequence, &reading, &log, NULL) < 0)
+	if (hl_log_open(&packing->source.log.place, process->sequence, &reading, &log, NULL) < 0)
 		return;
 	hl_history_names_read(log, &reading, ret_names, NULL);
 	hl_log_free(log);
@@ -106,10 +105,11 @@ static int open_log(struct packing *packing, struct hl_error *err)
 		*err = (struct hl_error){0};
 		return 0;
 	}
-	if (r == 0)
-		r = hl_log_place_each(&source->log.place, add_log_file, packing);
-	if (r < 0 || !packing->has_log || source->packed)
+	if (r < 0)
 		return r;
+	add_log_files(packing);
+	if (!packing->has_log || source->packed)
+		return 0;
 	const struct hl_recording *recording = source->log.recording;
 	packing->names = calloc(recording->process_count + (size_t)1, sizeof(*packing->names));
 	if (!packing->names)

@@ -3,30 +3,17 @@
 #include "log/event_reader.h"
 
 #include "base/array.h"
+#include "base/search.h"
 #include "log/log_files.h"
 #include "log/parallel.h"
 #include "log/segment_reader.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 /* ---- opening a file ---- */
-
-/* What is found in a file; its parts go to the log when all are known. */
-struct found_file {
-	struct hl_segment segment; /* path, fd, size and header of it are used */
-	struct hl_event_part *parts;
-	size_t part_count, part_capacity;
-	uint64_t missing_events; /* at its end */
-	bool ended;
-	bool torn;  /* bytes after the last whole piece are not usable */
-	int result; /* 0, or why it cannot be used */
-	struct hl_error err;
-};
 
 /* False where no whole piece lies at ${offset}. */
 static bool read_piece_header(const struct hl_segment *segment, uint64_t offset,
@@ -61,11 +48,11 @@ static int read_numbers(const struct hl_segment *segment, uint64_t offset, unsig
 }
 
 /* As read_numbers(). */
-static int begin_part(struct found_file *file, uint64_t offset)
+static int begin_part(struct hl_segment *file, uint64_t offset)
 {
 	uint64_t numbers[2];
 
-	int r = read_numbers(&file->segment, offset, 2, numbers);
+	int r = read_numbers(file, offset, 2, numbers);
 	if (r <= 0)
 		return r;
 	if (HL_ARRAY_APPEND(file->parts, file->part_count, file->part_capacity,
@@ -80,79 +67,43 @@ static int begin_part(struct found_file *file, uint64_t offset)
 	return 1;
 }
 
-static int read_end(struct found_file *file, uint64_t offset)
-{
-	uint64_t missing;
-
-	int r = read_numbers(&file->segment, offset, 1, &missing);
-	if (r <= 0)
-		return r;
-	file->missing_events = missing;
-	file->ended = true;
-	return 1;
-}
-
 /* Finds the parts by the headers of their pieces; what these hold is checked when it is read. */
-static int find_parts(struct found_file *file)
+int hl_segment_find_parts(struct hl_segment *file, struct hl_error *err)
 {
-	uint64_t offset = sizeof(file->segment.header);
+	uint64_t offset = sizeof(file->header);
 	struct hl_piece_header header;
 	int r = 1;
 
-	while (r > 0 && !file->ended && read_piece_header(&file->segment, offset, &header)) {
-		if (header.kind == HL_PIECE_CHECKPOINT)
+	file->cut_off = true;
+	while (r > 0 && file->cut_off && read_piece_header(file, offset, &header)) {
+		if (header.kind == HL_PIECE_CHECKPOINT) {
 			r = begin_part(file, offset);
-		else if (!file->part_count)
+		} else if (!file->part_count) {
 			r = 0;
-		else if (header.kind == HL_PIECE_END)
-			r = read_end(file, offset);
+		} else if (header.kind == HL_PIECE_END) {
+			r = read_numbers(file, offset, 1, &file->missing_events);
+			file->cut_off = r <= 0;
+		}
 		offset += sizeof(header) + header.stored_bytes;
 		if (r > 0)
 			file->parts[file->part_count - 1].end = offset;
 	}
-	if (file->part_count)
-		file->torn = file->parts[file->part_count - 1].end != file->segment.size;
-	return r < 0 ? r : 0;
+	if (r < 0)
+		return r;
+	if (!file->part_count)
+		return hl_error_set(err, -ENODATA,
+				    "cannot use '%s': it was cut off before its first checkpoint",
+				    file->path);
+	file->torn = file->parts[file->part_count - 1].end != file->size;
+	return 0;
 }
 
-static int open_file(struct found_file *file, const struct hl_log_place *place, const char *name,
-		     uint32_t process)
+/* ---- the files as one log ---- */
+
+static int take_file(struct hl_event_log *log, struct hl_segment *file, size_t *capacity,
+		     struct hl_error *err)
 {
-	int r = hl_segment_open_file(&file->segment, place, name, &hl_log_event_files, process,
-				     &file->err);
-	if (r == 0)
-		r = find_parts(file);
-	if (r == 0 && !file->part_count)
-		r = hl_error_set(&file->err, -ENODATA,
-				 "cannot use '%s': it was cut off before its first checkpoint",
-				 name);
-	return r;
-}
-
-/* ---- opening them all ---- */
-
-struct opening {
-	const struct hl_log_place *place;
-	uint32_t process;
-	const struct hl_log_file *names;
-	struct found_file *files;
-};
-
-static int open_one(void *context, size_t index)
-{
-	struct opening *opening = context;
-	struct found_file *file = &opening->files[index];
-
-	file->result =
-		open_file(file, opening->place, opening->names[index].name, opening->process);
-	return file->result == -ENOMEM ? -ENOMEM : 0;
-}
-
-static int take_parts(struct hl_event_log *log, const struct found_file *file, size_t *capacity)
-{
-	size_t count = log->part_count + file->part_count;
-
-	if (HL_ARRAY_RESERVE(log->parts, *capacity, count) < 0)
+	if (HL_ARRAY_RESERVE(log->parts, *capacity, log->part_count + file->part_count) < 0)
 		return -ENOMEM;
 	for (size_t i = 0; i < file->part_count; i++) {
 		struct hl_event_part part = file->parts[i];
@@ -160,132 +111,68 @@ static int take_parts(struct hl_event_log *log, const struct found_file *file, s
 		/* Only damage makes time run back. */
 		if (log->part_count &&
 		    part.first_interval <= log->parts[log->part_count - 1].first_interval)
-			return -EBADMSG;
+			return hl_error_set(err, -EBADMSG,
+					    "cannot use '%s': it contradicts itself; it is damaged",
+					    file->path);
 		log->parts[log->part_count++] = part;
 	}
-	return 0;
-}
-
-static int take_file(struct hl_event_log *log, struct found_file *file, size_t *part_capacity,
-		     struct hl_error *err)
-{
-	int r = take_parts(log, file, part_capacity);
-	if (r < 0)
-		return r == -EBADMSG ? hl_error_set(err, r,
-						    "cannot use '%s': it contradicts itself; it is "
-						    "damaged",
-						    file->segment.path)
-				     : r;
-	log->start_realtime_ns = file->segment.header.start_realtime_ns;
-	log->file_bytes += file->segment.size;
+	log->start_realtime_ns = file->header.start_realtime_ns;
+	log->file_bytes += file->size;
 	log->missing_events = file->missing_events;
-	log->cut_off = !file->ended;
-	log->files[log->file_count++] = file->segment;
-	file->segment = (struct hl_segment){.fd = -1};
+	log->cut_off = file->cut_off;
+	log->files[log->file_count++] = *file;
+	*file = (struct hl_segment){.fd = -1};
 	return 0;
-}
-
-/* Only the newest file can have been cut off. */
-static bool is_whole(const struct found_file *file)
-{
-	return file->result == 0 && !file->torn;
 }
 
 /* The newest run without a file that is damaged; the very newest may hold nothing whole yet. */
-static int use_files(struct hl_event_log *log, struct found_file *files, size_t count,
-		     struct hl_error *err)
+static int use_files(struct hl_event_log *log, struct hl_segment_run *run, struct hl_error *err)
 {
-	size_t last = count, first, part_capacity = 0;
+	struct hl_segment_found *files = run->files;
+	size_t last = run->count, first, part_capacity = 0;
 	int r = 0;
 
+	log->files = calloc(run->count, sizeof(*log->files));
+	if (!log->files)
+		return -ENOMEM;
 	if (last > 1 && files[last - 1].result == -ENODATA)
 		last--;
 	if (files[last - 1].result < 0)
 		return hl_error_set(err, files[last - 1].result, "%s", files[last - 1].err.text);
-	for (first = last - 1; first > 0 && is_whole(&files[first - 1]); first--)
-		continue;
-	log->ignored_count += (uint32_t)first;
+	/* Only the newest file can have been cut off. */
+	for (first = last - 1; first > 0; first--)
+		if (files[first - 1].result < 0 || files[first - 1].segment.torn)
+			break;
+	log->foreign_count = run->foreign_count;
+	log->ignored_count = run->ignored_count + (uint32_t)first;
 	for (size_t i = first; r == 0 && i < last; i++)
-		r = take_file(log, &files[i], &part_capacity, err);
-	log->cut_off |= last < count;
+		r = take_file(log, &files[i].segment, &part_capacity, err);
+	log->cut_off |= last < run->count;
 	return r;
 }
 
-static void release_files(struct found_file *files, size_t count)
+int hl_event_log_open(const struct hl_log_place *place, uint32_t process,
+		      const struct hl_log_options *options, struct hl_event_log **ret_log,
+		      struct hl_error *err)
 {
-	for (size_t i = 0; files && i < count; i++) {
-		hl_segment_release(&files[i].segment);
-		free(files[i].parts);
-	}
-	free(files);
-}
-
-static int open_files(struct hl_event_log *log, const struct hl_log_place *place,
-		      const struct hl_log_file *names, size_t count,
-		      const struct hl_log_options *options, struct hl_error *err)
-{
-	struct found_file *files = calloc(count, sizeof(*files));
-	struct opening opening = {place, log->process, names, files};
-
-	log->files = calloc(count, sizeof(*log->files));
-	for (size_t i = 0; files && i < count; i++)
-		files[i].segment.fd = -1;
-	int r = files && log->files
-			? hl_parallel(count, options, "looking for events", open_one, &opening)
-			: -ENOMEM;
-	if (r == 0)
-		r = use_files(log, files, count, err);
-	release_files(files, count);
-	return r;
-}
-
-static int open_log(struct hl_event_log *log, const struct hl_log_place *place,
-		    const struct hl_log_options *options, struct hl_error *err)
-{
-	struct hl_log_run run = {0};
-
-	int r = hl_log_files_find(place, &hl_log_event_files, log->process,
-				  options ? options->start_realtime_ns : 0, &run, err);
-	log->foreign_count = run.foreign_count;
-	log->ignored_count = run.ignored_count;
-	if (r == 0)
-		r = open_files(log, place, run.list.items, run.list.count, options, err);
-	free(run.list.items);
-	return r;
-}
-
-int hl_event_log_open_in(const struct hl_log_place *place, uint32_t process,
-			 const struct hl_log_options *options, struct hl_event_log **ret_log,
-			 struct hl_error *err)
-{
+	struct hl_segment_run run = {0};
 	struct hl_event_log *log = calloc(1, sizeof(*log));
-	int r = -ENOMEM;
 
-	if (log) {
+	int r = log ? hl_segment_run_open(&run, place, &hl_log_event_files, process, options, err)
+		    : -ENOMEM;
+	if (r == 0) {
 		log->process = process;
-		r = open_log(log, place, options, err);
+		r = use_files(log, &run, err);
 	}
-	if (r < 0) {
-		hl_event_log_free(log);
-		return r == -ENOMEM ? hl_error_set(err, r,
-						   "cannot read the events in '%s': out of memory",
-						   place->path)
-				    : r;
+	hl_segment_run_release(&run);
+	if (r == 0) {
+		*ret_log = log;
+		return 0;
 	}
-	*ret_log = log;
-	return 0;
-}
-
-int hl_event_log_open(const char *directory, uint32_t process, const struct hl_log_options *options,
-		      struct hl_event_log **ret_log, struct hl_error *err)
-{
-	struct hl_log_place place = HL_LOG_PLACE_NONE;
-
-	int r = hl_log_place_open_directory(&place, directory, err);
-	if (r == 0)
-		r = hl_event_log_open_in(&place, process, options, ret_log, err);
-	hl_log_place_release(&place);
-	return r;
+	hl_event_log_free(log);
+	return r == -ENOMEM ? hl_error_set(err, r, "cannot read the events in '%s': out of memory",
+					   place->path)
+			    : r;
 }
 
 void hl_event_log_free(struct hl_event_log *log)
@@ -301,11 +188,8 @@ void hl_event_log_free(struct hl_event_log *log)
 
 size_t hl_event_log_find(const struct hl_event_log *log, uint64_t number)
 {
-	size_t part = log->part_count - 1;
-
-	while (part > 0 && log->parts[part].first_interval > number)
-		part--;
-	return part;
+	size_t after = HL_LOWER_BOUND(i, log->part_count, log->parts[i].first_interval <= number);
+	return after ? after - 1 : 0;
 }
 
 /* ---- reading parts ---- */

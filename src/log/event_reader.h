@@ -31,12 +31,10 @@ struct hl_event_log {
 	struct hl_segment *files; /* opaque */
 };
 
-/* As hl_log_open() and hl_log_open_in(). */
-int hl_event_log_open(const char *directory, uint32_t process, const struct hl_log_options *options,
-		      struct hl_event_log **ret_log, struct hl_error *err);
-int hl_event_log_open_in(const struct hl_log_place *place, uint32_t process,
-			 const struct hl_log_options *options, struct hl_event_log **ret_log,
-			 struct hl_error *err);
+/* As hl_log_open(). */
+int hl_event_log_open(const struct hl_log_place *place, uint32_t process,
+		      const struct hl_log_options *options, struct hl_event_log **ret_log,
+		      struct hl_error *err);
 
 /* What is done with events. Parts are read on several threads at once; calls for one part come one
  * after another. A non-zero return ends the reading, and is returned. */

@@ -4,6 +4,7 @@
 
 #include "base/array.h"
 #include "log/interval.h"
+#include "log/segment_reader.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,6 +27,8 @@ const struct hl_log_file_kind hl_log_segments = {
 	.name = "log",
 	.pronoun = "one",
 	.record_options = "--mode log-fast",
+	.reading = "reading the log",
+	.read = hl_segment_read_index,
 };
 const struct hl_log_file_kind hl_log_event_files = {
 	.prefix = "events",
@@ -35,6 +38,8 @@ const struct hl_log_file_kind hl_log_event_files = {
 	.name = "events",
 	.pronoun = "them",
 	.record_options = "--mode log-fast --events",
+	.reading = "looking for events",
+	.read = hl_segment_find_parts,
 };
 
 /* ---- names ---- */
@@ -54,34 +59,26 @@ static void name_file(const struct hl_log_rotation *rotation, uint64_t first_int
 		 rotation->process, date, file->number, rotation->kind->suffix);
 }
 
-/* Whether ${name} is that of such a file; then its process and its number are set. */
-static bool is_file(const char *name, const struct hl_log_file_kind *kind, uint32_t *ret_process,
-		    uint32_t *ret_number)
+static bool is_file(const char *name, const struct hl_log_file_kind *kind, struct hl_log_file *file)
 {
-	char date[16], again[HL_SEGMENT_NAME_MAX];
+	char date[16];
 	size_t prefix = strlen(kind->prefix);
 	unsigned process, number;
 
-	if (strlen(name) >= sizeof(again) || strncmp(name, kind->prefix, prefix) != 0 ||
+	if (strlen(name) >= sizeof(file->name) || strncmp(name, kind->prefix, prefix) != 0 ||
 	    sscanf(name + prefix, "-%u-%15[0-9T]-%u.", &process, date, &number) != 3 || !number)
 		return false;
-	snprintf(again, sizeof(again), "%s-%u-%s-%06u.%s", kind->prefix, process, date, number,
-		 kind->suffix);
-	*ret_process = process;
-	*ret_number = number;
-	return !strcmp(name, again);
+	file->kind = kind;
+	file->process = process;
+	file->number = number;
+	snprintf(file->name, sizeof(file->name), "%s-%u-%s-%06u.%s", kind->prefix, process, date,
+		 number, kind->suffix);
+	return !strcmp(name, file->name);
 }
 
-const struct hl_log_file_kind *hl_log_files_parse(const char *name, uint32_t *ret_process,
-						  uint32_t *ret_number)
+bool hl_log_files_parse(const char *name, struct hl_log_file *file)
 {
-	static const struct hl_log_file_kind *const kinds[] = {&hl_log_segments,
-							       &hl_log_event_files};
-
-	for (size_t i = 0; i < HL_COUNT_OF(kinds); i++)
-		if (is_file(name, kinds[i], ret_process, ret_number))
-			return kinds[i];
-	return NULL;
+	return is_file(name, &hl_log_segments, file) || is_file(name, &hl_log_event_files, file);
 }
 
 void hl_log_files_name(const struct hl_log_file_kind *kind, const struct hl_segment_header *header,
@@ -102,11 +99,9 @@ void hl_log_files_name(const struct hl_log_file_kind *kind, const struct hl_segm
 
 int hl_log_rotation_create(struct hl_log_rotation *rotation, uint64_t first_interval)
 {
-	struct hl_log_file_list *kept = &rotation->kept;
-
-	if (HL_ARRAY_RESERVE(kept->items, kept->capacity, kept->count + 1) < 0)
+	if (HL_ARRAY_RESERVE(rotation->kept, rotation->kept_capacity, rotation->kept_count + 1) < 0)
 		return -ENOMEM;
-	struct hl_log_file *newest = &kept->items[kept->count];
+	struct hl_log_file *newest = &rotation->kept[rotation->kept_count];
 	newest->number = rotation->number + 1;
 	name_file(rotation, first_interval, newest);
 	int fd = openat(rotation->directory_fd, newest->name,
@@ -114,35 +109,33 @@ int hl_log_rotation_create(struct hl_log_rotation *rotation, uint64_t first_inte
 	if (fd < 0)
 		return -errno;
 	rotation->number++;
-	kept->count++;
+	rotation->kept_count++;
 	return fd;
 }
 
 void hl_log_rotation_abandon(struct hl_log_rotation *rotation)
 {
-	struct hl_log_file *newest = &rotation->kept.items[--rotation->kept.count];
-
-	unlinkat(rotation->directory_fd, newest->name, 0);
+	unlinkat(rotation->directory_fd, rotation->kept[--rotation->kept_count].name, 0);
 	rotation->number--;
 }
 
 void hl_log_rotation_delete_oldest(struct hl_log_rotation *rotation)
 {
-	struct hl_log_file_list *kept = &rotation->kept;
-	size_t surplus = kept->count > rotation->most ? kept->count - rotation->most : 0;
-
+	if (rotation->kept_count <= rotation->most)
+		return;
+	size_t surplus = rotation->kept_count - rotation->most;
 	for (size_t i = 0; i < surplus; i++)
-		unlinkat(rotation->directory_fd, kept->items[i].name, 0);
-	if (surplus)
-		memmove(kept->items, kept->items + surplus,
-			(kept->count - surplus) * sizeof(*kept->items));
-	kept->count -= surplus;
+		unlinkat(rotation->directory_fd, rotation->kept[i].name, 0);
+	rotation->kept_count = rotation->most;
+	memmove(rotation->kept, rotation->kept + surplus,
+		rotation->kept_count * sizeof(*rotation->kept));
 }
 
 void hl_log_rotation_release(struct hl_log_rotation *rotation)
 {
-	free(rotation->kept.items);
-	rotation->kept = (struct hl_log_file_list){0};
+	free(rotation->kept);
+	rotation->kept = NULL;
+	rotation->kept_count = rotation->kept_capacity = 0;
 }
 
 /* ---- headers ---- */
@@ -185,108 +178,4 @@ const char *hl_log_files_check_header(const struct hl_log_file_kind *kind, uint3
 	if (header->process != process)
 		return "it is of another process than its name says";
 	return NULL;
-}
-
-/* ---- listing ---- */
-
-static int by_number(const void *left, const void *right)
-{
-	const struct hl_log_file *a = left, *b = right;
-	return (a->number > b->number) - (a->number < b->number);
-}
-
-struct listing {
-	const struct hl_log_file_kind *kind;
-	uint32_t process;
-	struct hl_log_file_list *list;
-};
-
-static int add_entry(void *context, const char *name)
-{
-	const struct listing *listing = context;
-	struct hl_log_file_list *list = listing->list;
-	struct hl_log_file file;
-	uint32_t process;
-
-	if (!is_file(name, listing->kind, &process, &file.number) || process != listing->process)
-		return 0;
-	strcpy(file.name, name);
-	return HL_ARRAY_APPEND(list->items, list->count, list->capacity, file);
-}
-
-int hl_log_files_list(const struct hl_log_place *place, const struct hl_log_file_kind *kind,
-		      uint32_t process, struct hl_log_file_list *list)
-{
-	struct listing listing = {kind, process, list};
-
-	int r = hl_log_place_each(place, add_entry, &listing);
-	if (r == 0 && list->count > 1)
-		qsort(list->items, list->count, sizeof(*list->items), by_number);
-	return r;
-}
-
-/* What is damaged, or none at all, is not foreign: whoever opens it says what is wrong with it. */
-static bool is_foreign(const struct hl_log_place *place, const char *name,
-		       const struct hl_log_file_kind *kind, uint64_t start_realtime_ns)
-{
-	struct hl_segment_header header;
-	struct hl_log_extent extent;
-
-	if (hl_log_place_open(place, name, &extent) < 0)
-		return false;
-	bool is_whole =
-		extent.bytes >= sizeof(header) &&
-		pread(extent.fd, &header, sizeof(header), (off_t)extent.offset) == sizeof(header) &&
-		!hl_log_files_check_header(kind, header.process, &header);
-	close(extent.fd);
-	return is_whole && header.start_realtime_ns != start_realtime_ns;
-}
-
-/* Returns how many files that are of another recording it took out of the list. */
-static size_t drop_foreign(const struct hl_log_place *place, const struct hl_log_file_kind *kind,
-			   uint64_t start_realtime_ns, struct hl_log_file_list *list)
-{
-	size_t left = 0, count = list->count;
-
-	for (size_t i = 0; i < count; i++)
-		if (!is_foreign(place, list->items[i].name, kind, start_realtime_ns))
-			list->items[left++] = list->items[i];
-	list->count = left;
-	return count - left;
-}
-
-/* Returns how many files that are older than a gap in the numbers it took out of the list. */
-static size_t drop_old(struct hl_log_file_list *list)
-{
-	size_t first = list->count ? list->count - 1 : 0;
-
-	while (first > 0 && list->items[first - 1].number + 1 == list->items[first].number)
-		first--;
-	list->count -= first;
-	if (first)
-		memmove(list->items, list->items + first, list->count * sizeof(*list->items));
-	return first;
-}
-
-int hl_log_files_find(const struct hl_log_place *place, const struct hl_log_file_kind *kind,
-		      uint32_t process, uint64_t start_realtime_ns, struct hl_log_run *run,
-		      struct hl_error *err)
-{
-	int r = hl_log_files_list(place, kind, process, &run->list);
-	if (r < 0)
-		return r;
-	if (start_realtime_ns)
-		run->foreign_count =
-			(uint32_t)drop_foreign(place, kind, start_realtime_ns, &run->list);
-	if (!run->list.count && run->foreign_count)
-		return hl_error_set(err, -EBADMSG,
-				    "cannot use the %s in '%s': every file is of another recording",
-				    kind->name, place->path);
-	if (!run->list.count)
-		return hl_error_set(err, -ENOENT,
-				    "'%s' holds no %s of this process; 'heapline record %s' keeps "
-				    "%s",
-				    place->path, kind->name, kind->record_options, kind->pronoun);
-	run->ignored_count = (uint32_t)drop_old(&run->list);
-	return 0;
 }

@@ -17,26 +17,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct hl_segment;
+
 struct hl_log_file_kind {
 	const char *prefix, *suffix;
 	char magic[9]; /* in the header */
 	uint32_t version;
 	const char *name, *pronoun; /* for sentences: "log", "one" */
 	const char *record_options; /* with which they are written */
+	const char *reading;	    /* for the progress */
+	/* Reads what is to be known of a file that was opened, see segment_reader.h; 0 or a
+	 * negative errno with a sentence. */
+	int (*read)(struct hl_segment *segment, struct hl_error *err);
 };
 
 extern const struct hl_log_file_kind hl_log_segments, hl_log_event_files;
-
-struct hl_log_file {
-	uint32_t number;
-	char name[HL_SEGMENT_NAME_MAX];
-};
-
-/* By number, ascending. Zero-initialize; free items. */
-struct hl_log_file_list {
-	struct hl_log_file *items;
-	size_t count, capacity;
-};
 
 /* ---- for writers ---- */
 
@@ -48,7 +43,8 @@ struct hl_log_rotation {
 	uint64_t start_realtime_ns; /* of tick 0 */
 	uint32_t most;		    /* files to keep, at least 1 */
 	uint32_t number;	    /* of the newest */
-	struct hl_log_file_list kept;
+	struct hl_log_file *kept;   /* by number */
+	size_t kept_count, kept_capacity;
 };
 
 /* Creates the next file, which begins with interval ${first_interval}. Returns its descriptor or a
@@ -69,35 +65,12 @@ struct hl_segment_header hl_log_rotation_header(const struct hl_log_rotation *ro
 
 /* ---- for readers ---- */
 
-/* The kind of the file called ${name}, the sequence number of its process and its own number; NULL:
- * it is no file of a log. */
-const struct hl_log_file_kind *hl_log_files_parse(const char *name, uint32_t *ret_process,
-						  uint32_t *ret_number);
+/* Whether ${name} is that of a file of a log; then its kind, process, number and name are set. */
+bool hl_log_files_parse(const char *name, struct hl_log_file *file);
 
 /* What a file of ${kind} with that header is called. */
 void hl_log_files_name(const struct hl_log_file_kind *kind, const struct hl_segment_header *header,
 		       char name[HL_SEGMENT_NAME_MAX]);
-
-/* Lists all files of ${kind} and ${process} that are in ${place}. 0 or a negative errno. */
-int hl_log_files_list(const struct hl_log_place *place, const struct hl_log_file_kind *kind,
-		      uint32_t process, struct hl_log_file_list *list);
-
-/* The newest run of numbers without a gap. Zero-initialize; free list.items. */
-struct hl_log_run {
-	struct hl_log_file_list list;
-	uint32_t ignored_count; /* files before it */
-	uint32_t foreign_count; /* files of another recording, which are not looked at */
-};
-
-/*
- * Finds the files of ${kind} and ${process} that can be read in ${place}.
- * ${start_realtime_ns}: of tick 0; files that say another time are foreign; 0: not
- * known. 0, -ENOMEM, or a negative errno with a sentence: -ENOENT where there are none, -EBADMSG
- * where all are foreign.
- */
-int hl_log_files_find(const struct hl_log_place *place, const struct hl_log_file_kind *kind,
-		      uint32_t process, uint64_t start_realtime_ns, struct hl_log_run *run,
-		      struct hl_error *err);
 
 /* What is wrong with a file's header, or NULL. */
 const char *hl_log_files_check_header(const struct hl_log_file_kind *kind, uint32_t process,

@@ -4,7 +4,6 @@
 
 #include "base/array.h"
 #include "log/log_files.h"
-#include "log/parallel.h"
 #include "log/segment_reader.h"
 
 #include <errno.h>
@@ -14,39 +13,14 @@
 /* A month of intervals; a damaged log must not take all memory. */
 #define POINTS_MAX (UINT64_C(32) << 20)
 
-/* ---- opening them ---- */
-
-struct opening {
-	const struct hl_log_place *place;
-	uint32_t process;
-	const struct hl_log_file *found;
-	struct hl_segment *segments;
-	struct hl_error *errors; /* of each */
-	int *results;
-};
-
-static int open_one(void *context, size_t index)
-{
-	struct opening *opening = context;
-	const struct hl_log_file *found = &opening->found[index];
-	struct hl_segment *segment = &opening->segments[index];
-	struct hl_error *err = &opening->errors[index];
-
-	int r = hl_segment_open(segment, opening->place, found->name, opening->process, err);
-	if (r == 0 && segment->header.number != found->number)
-		r = hl_error_set(err, -EBADMSG,
-				 "cannot use '%s': it is of another number than its name says",
-				 found->name);
-	opening->results[index] = r;
-	return r == -ENOMEM ? -ENOMEM : 0;
-}
+/* ---- which segments are used ---- */
 
 /* Whether segment ${index} is part of the log whose newest one is ${newest}. */
-static bool is_usable(const struct opening *opening, size_t index, size_t newest)
+static bool is_usable(const struct hl_segment_run *run, size_t index, size_t newest)
 {
-	return opening->results[index] == 0 &&
-	       opening->segments[index].header.start_realtime_ns ==
-		       opening->segments[newest].header.start_realtime_ns;
+	return run->files[index].result == 0 &&
+	       run->files[index].segment.header.start_realtime_ns ==
+		       run->files[newest].segment.header.start_realtime_ns;
 }
 
 /* A segment of which only the beginning is left, before its first interval. */
@@ -59,42 +33,30 @@ static bool is_empty(const struct hl_segment *segment)
  * Which of the opened segments are used: the newest run without one that is damaged or of another
  * recording. The newest ones may have nothing whole in them, yet or any more.
  */
-static int use_segments(struct hl_log *log, const struct opening *opening, size_t count,
-			struct hl_error *err)
+static int use_segments(struct hl_log *log, struct hl_segment_run *run, struct hl_error *err)
 {
-	size_t last = count, first;
+	struct hl_segment_found *files = run->files;
+	size_t last = run->count, first;
 
-	while (last > 1 && opening->results[last - 1] == -ENODATA)
+	log->segments = calloc(run->count, sizeof(*log->segments));
+	if (!log->segments)
+		return -ENOMEM;
+	while (last > 1 && files[last - 1].result == -ENODATA)
 		last--;
-	for (first = last; first > 0 && is_usable(opening, first - 1, last - 1); first--)
+	for (first = last; first > 0 && is_usable(run, first - 1, last - 1); first--)
 		continue;
 	if (first == last)
-		return hl_error_set(err, opening->results[last - 1], "%s",
-				    opening->errors[last - 1].text);
-	while (first + 1 < last && is_empty(&opening->segments[first]))
+		return hl_error_set(err, files[last - 1].result, "%s", files[last - 1].err.text);
+	while (first + 1 < last && is_empty(&files[first].segment))
 		first++;
-	log->ignored_count += (uint32_t)first;
-	log->cut_off = last < count || opening->segments[last - 1].cut_off;
+	log->foreign_count = run->foreign_count;
+	log->ignored_count = run->ignored_count + (uint32_t)first;
+	log->cut_off = last < run->count || files[last - 1].segment.cut_off;
 	for (size_t i = first; i < last; i++) {
-		log->segments[log->segment_count++] = opening->segments[i];
-		opening->segments[i] = (struct hl_segment){.fd = -1};
+		log->segments[log->segment_count++] = files[i].segment;
+		files[i].segment = (struct hl_segment){.fd = -1};
 	}
 	return 0;
-}
-
-static int open_segments(struct hl_log *log, struct opening *opening, size_t count,
-			 const struct hl_log_options *options, struct hl_error *err)
-{
-	opening->segments = calloc(count, sizeof(*opening->segments));
-	opening->errors = calloc(count, sizeof(*opening->errors));
-	opening->results = calloc(count, sizeof(*opening->results));
-	log->segments = calloc(count, sizeof(*log->segments));
-	if (!opening->segments || !opening->errors || !opening->results || !log->segments)
-		return -ENOMEM;
-	for (size_t i = 0; i < count; i++)
-		opening->segments[i].fd = -1;
-	int r = hl_parallel(count, options, "reading the log", open_one, opening);
-	return r < 0 ? r : use_segments(log, opening, count, err);
 }
 
 /* ---- the timeline ---- */
@@ -252,62 +214,29 @@ static int sum_up(struct hl_log *log)
 
 /* ---- the log ---- */
 
-static int open_log(struct hl_log *log, const struct hl_log_place *place,
-		    const struct hl_log_options *options, struct hl_error *err)
+int hl_log_open(const struct hl_log_place *place, uint32_t process,
+		const struct hl_log_options *options, struct hl_log **ret_log, struct hl_error *err)
 {
-	struct hl_log_run run = {0};
-	struct opening opening = {.place = place, .process = log->process};
+	struct hl_segment_run run = {0};
+	struct hl_log *log = calloc(1, sizeof(*log));
 
-	int r = hl_log_files_find(place, &hl_log_segments, log->process,
-				  options ? options->start_realtime_ns : 0, &run, err);
-	log->foreign_count = run.foreign_count;
-	log->ignored_count = run.ignored_count;
-	opening.found = run.list.items;
-	if (r == 0)
-		r = open_segments(log, &opening, run.list.count, options, err);
+	int r = log ? hl_segment_run_open(&run, place, &hl_log_segments, process, options, err)
+		    : -ENOMEM;
+	if (r == 0) {
+		log->process = process;
+		r = use_segments(log, &run, err);
+	}
 	if (r == 0)
 		r = sum_up(log);
-	for (size_t i = 0; opening.segments && i < run.list.count; i++)
-		hl_segment_release(&opening.segments[i]);
-	free(opening.segments);
-	free(opening.errors);
-	free(opening.results);
-	free(run.list.items);
-	return r;
-}
-
-int hl_log_open_in(const struct hl_log_place *place, uint32_t process,
-		   const struct hl_log_options *options, struct hl_log **ret_log,
-		   struct hl_error *err)
-{
-	struct hl_log *log = calloc(1, sizeof(*log));
-	int r = -ENOMEM;
-
-	if (log) {
-		log->process = process;
-		r = open_log(log, place, options, err);
+	hl_segment_run_release(&run);
+	if (r == 0) {
+		*ret_log = log;
+		return 0;
 	}
-	if (r < 0) {
-		hl_log_free(log);
-		return r == -ENOMEM
-			       ? hl_error_set(err, r, "cannot read the log in '%s': out of memory",
-					      place->path)
-			       : r;
-	}
-	*ret_log = log;
-	return 0;
-}
-
-int hl_log_open(const char *directory, uint32_t process, const struct hl_log_options *options,
-		struct hl_log **ret_log, struct hl_error *err)
-{
-	struct hl_log_place place = HL_LOG_PLACE_NONE;
-
-	int r = hl_log_place_open_directory(&place, directory, err);
-	if (r == 0)
-		r = hl_log_open_in(&place, process, options, ret_log, err);
-	hl_log_place_release(&place);
-	return r;
+	hl_log_free(log);
+	return r == -ENOMEM ? hl_error_set(err, r, "cannot read the log in '%s': out of memory",
+					   place->path)
+			    : r;
 }
 
 void hl_log_free(struct hl_log *log)

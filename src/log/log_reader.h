@@ -85,16 +85,13 @@ struct hl_log_options {
 };
 
 /*
- * Opens the log of process ${process} in the recording's directory ${directory}; indexes alone are
- * read where there are any. -ENOENT when there is no log; another negative errno with a sentence.
+ * Opens the log of process ${process} in ${place}, which is not needed any more afterwards; indexes
+ * alone are read where there are any. -ENOENT when there is no log; another negative errno with a
+ * sentence.
  */
-int hl_log_open(const char *directory, uint32_t process, const struct hl_log_options *options,
-		struct hl_log **ret_log, struct hl_error *err);
-
-/* The same of a log in ${place}, which is not needed any more afterwards. */
-int hl_log_open_in(const struct hl_log_place *place, uint32_t process,
-		   const struct hl_log_options *options, struct hl_log **ret_log,
-		   struct hl_error *err);
+int hl_log_open(const struct hl_log_place *place, uint32_t process,
+		const struct hl_log_options *options, struct hl_log **ret_log,
+		struct hl_error *err);
 
 /* What was in use in interval ${number}, one of log->points. 0 or a negative errno with a sentence.
  */

@@ -2,6 +2,9 @@
 /* Files of pieces: hashes, windows, frames, indexes; see segment_reader.h. */
 #include "log/segment_reader.h"
 
+#include "base/cleanup.h"
+#include "log/parallel.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -287,18 +290,37 @@ static int walk_pieces(struct hl_segment *segment)
 	return r == -ENOMEM ? r : 0;
 }
 
+int hl_segment_read_index(struct hl_segment *segment, struct hl_error *err)
+{
+	int r = load_index(segment);
+	segment->cut_off = r == 0;
+	if (r == 0)
+		r = walk_pieces(segment);
+	if (r < 0)
+		return hl_error_set(err, -ENOMEM, "cannot read '%s': out of memory", segment->path);
+	if (!segment->index.checkpoint_count)
+		return hl_error_set(err, -ENODATA,
+				    "cannot use '%s': it was cut off before its first checkpoint",
+				    segment->path);
+	return 0;
+}
+
 /* ---- the file ---- */
 
-static int open_file(struct hl_segment *segment, const struct hl_log_place *place, const char *name,
-		     struct hl_error *err)
+int hl_segment_open(struct hl_segment *segment, const struct hl_log_place *place,
+		    const struct hl_log_file *file, struct hl_error *err)
 {
 	struct hl_log_extent extent;
 
-	int r = hl_log_place_open(place, name, &extent);
+	*segment = (struct hl_segment){.path = strdup(file->name), .fd = -1};
+	if (!segment->path)
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	int r = hl_log_place_open(place, file, &extent);
 	if (r == -EBADMSG)
-		return hl_error_set(err, r, "cannot use '%s': it is not a regular file", name);
+		return hl_error_set(err, r, "cannot use '%s': it is not a regular file",
+				    file->name);
 	if (r < 0)
-		return hl_error_set(err, r, "cannot open '%s': %s", name, strerror(-r));
+		return hl_error_set(err, r, "cannot open '%s': %s", file->name, strerror(-r));
 	segment->fd = extent.fd;
 	segment->offset = extent.offset;
 	segment->size = extent.bytes;
@@ -306,43 +328,16 @@ static int open_file(struct hl_segment *segment, const struct hl_log_place *plac
 		    ? -ENODATA
 		    : read_at(segment, 0, &segment->header, sizeof(segment->header));
 	if (r == -ENODATA)
-		return hl_error_set(err, r, "cannot use '%s': it was cut off in its header", name);
+		return hl_error_set(err, r, "cannot use '%s': it was cut off in its header",
+				    file->name);
 	if (r < 0)
-		return hl_error_set(err, r, "cannot read '%s': %s", name, strerror(-r));
-	return 0;
-}
-
-int hl_segment_open_file(struct hl_segment *segment, const struct hl_log_place *place,
-			 const char *name, const struct hl_log_file_kind *kind, uint32_t process,
-			 struct hl_error *err)
-{
-	*segment = (struct hl_segment){.path = strdup(name), .fd = -1};
-	if (!segment->path)
-		return hl_error_set(err, -ENOMEM, "out of memory");
-	int r = open_file(segment, place, name, err);
-	if (r < 0)
-		return r;
-	const char *wrong = hl_log_files_check_header(kind, process, &segment->header);
-	return wrong ? hl_error_set(err, -EBADMSG, "cannot use '%s': %s", name, wrong) : 0;
-}
-
-int hl_segment_open(struct hl_segment *segment, const struct hl_log_place *place, const char *name,
-		    uint32_t process, struct hl_error *err)
-{
-	int r = hl_segment_open_file(segment, place, name, &hl_log_segments, process, err);
-	if (r < 0)
-		return r;
-	r = load_index(segment);
-	segment->cut_off = r == 0;
-	if (r == 0)
-		r = walk_pieces(segment);
-	if (r < 0)
-		return hl_error_set(err, -ENOMEM, "cannot read '%s': out of memory", name);
-	if (!segment->index.checkpoint_count)
-		return hl_error_set(err, -ENODATA,
-				    "cannot use '%s': it was cut off before its first checkpoint",
-				    name);
-	return 0;
+		return hl_error_set(err, r, "cannot read '%s': %s", file->name, strerror(-r));
+	const char *wrong = hl_log_files_check_header(file->kind, file->process, &segment->header);
+	if (!wrong && segment->header.number != file->number)
+		wrong = "it is of another number than its name says";
+	if (wrong)
+		return hl_error_set(err, -EBADMSG, "cannot use '%s': %s", file->name, wrong);
+	return file->kind->read(segment, err);
 }
 
 void hl_segment_release(struct hl_segment *segment)
@@ -350,6 +345,90 @@ void hl_segment_release(struct hl_segment *segment)
 	if (segment->fd >= 0)
 		close(segment->fd);
 	free(segment->path);
+	free(segment->parts);
 	hl_segment_index_release(&segment->index);
 	*segment = (struct hl_segment){.fd = -1};
+}
+
+/* ---- the files of a log ---- */
+
+struct opening {
+	const struct hl_log_place *place;
+	const struct hl_log_file **files;
+	struct hl_segment_run *run;
+};
+
+static int open_one(void *context, size_t index)
+{
+	const struct opening *opening = context;
+	struct hl_segment_found *found = &opening->run->files[index];
+
+	found->result = hl_segment_open(&found->segment, opening->place, opening->files[index],
+					&found->err);
+	return found->result == -ENOMEM ? -ENOMEM : 0;
+}
+
+/* A damaged file, or one that is gone, is not foreign: opening it says what is wrong. */
+static bool is_foreign(const struct hl_log_place *place, const struct hl_log_file *file,
+		       uint64_t start_realtime_ns)
+{
+	struct hl_segment_header header;
+	struct hl_log_extent extent;
+
+	if (hl_log_place_open(place, file, &extent) < 0)
+		return false;
+	bool is_whole =
+		extent.bytes >= sizeof(header) &&
+		pread(extent.fd, &header, sizeof(header), (off_t)extent.offset) == sizeof(header) &&
+		!hl_log_files_check_header(file->kind, header.process, &header);
+	close(extent.fd);
+	return is_whole && header.start_realtime_ns != start_realtime_ns;
+}
+
+int hl_segment_run_open(struct hl_segment_run *run, const struct hl_log_place *place,
+			const struct hl_log_file_kind *kind, uint32_t process,
+			const struct hl_log_options *options, struct hl_error *err)
+{
+	uint64_t start_realtime_ns = options ? options->start_realtime_ns : 0;
+	size_t count, last = 0, first;
+	const struct hl_log_file *all = hl_log_place_find(place, kind, process, &count);
+	HL_FREED const struct hl_log_file **files = calloc(count + 1, sizeof(*files));
+
+	if (!files)
+		return -ENOMEM;
+	for (size_t i = 0; i < count; i++) {
+		if (start_realtime_ns && is_foreign(place, &all[i], start_realtime_ns))
+			run->foreign_count++;
+		else
+			files[last++] = &all[i];
+	}
+	if (!last && run->foreign_count)
+		return hl_error_set(err, -EBADMSG,
+				    "cannot use the %s in '%s': every file is of another recording",
+				    kind->name, place->path);
+	if (!last)
+		return hl_error_set(err, -ENOENT,
+				    "'%s' holds no %s of this process; 'heapline record %s' keeps "
+				    "%s",
+				    place->path, kind->name, kind->record_options, kind->pronoun);
+	for (first = last - 1; first > 0; first--)
+		if (files[first - 1]->number + 1 != files[first]->number)
+			break;
+	run->ignored_count = (uint32_t)first;
+	run->files = calloc(last - first, sizeof(*run->files));
+	if (!run->files)
+		return -ENOMEM;
+	run->count = last - first;
+	for (size_t i = 0; i < run->count; i++)
+		run->files[i].segment.fd = -1;
+	struct opening opening = {place, files + first, run};
+	return hl_parallel(run->count, options, kind->reading, open_one, &opening);
+}
+
+void hl_segment_run_release(struct hl_segment_run *run)
+{
+	for (size_t i = 0; i < run->count; i++)
+		hl_segment_release(&run->files[i].segment);
+	free(run->files);
+	*run = (struct hl_segment_run){0};
 }

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reads one segment: its index, and its pieces from any checkpoint on. Trusts nothing. */
+/*
+ * Reads files of pieces, segments and files of events: what is in them, and their pieces from any
+ * checkpoint on. Trusts nothing.
+ */
 #pragma once
 
 #include "base/error.h"
 #include "log/byte_buffer.h"
+#include "log/event_reader.h"
 #include "log/log_files.h"
 #include "log/log_reader.h"
 #include "log/segment.h"
@@ -18,27 +22,53 @@ struct hl_segment {
 	uint64_t size;
 	struct hl_segment_header header;
 	struct hl_segment_index index; /* as written, or as found by walking the pieces */
-	bool cut_off;		       /* had no index */
+	bool cut_off;		       /* had no index, or no end */
 	uint64_t missing_before; /* intervals, before the first; known where there was no index */
+
+	/* Of a file of events: */
+	struct hl_event_part *parts;
+	size_t part_count, part_capacity;
+	uint64_t missing_events; /* at its end */
+	bool torn;		 /* bytes after the last whole piece are not usable */
 };
 
 /*
- * Opens the file ${name} of ${kind} and ${process} in ${place} and checks its header, no
- * more. 0 or a negative errno with a sentence: -EBADMSG where it is not a segment, -ENODATA where
- * it ends within its header. Release in any case.
- */
-int hl_segment_open_file(struct hl_segment *segment, const struct hl_log_place *place,
-			 const char *name, const struct hl_log_file_kind *kind, uint32_t process,
-			 struct hl_error *err);
-
-/*
- * Opens the segment ${name} of process ${process} in ${place}. 0 or a negative errno with a
+ * Opens ${file} of ${place} and reads what is to be known of it. 0 or a negative errno with a
  * sentence; -EBADMSG where it is damaged, -ENODATA where it was cut off before its first
  * checkpoint. Release in any case.
  */
-int hl_segment_open(struct hl_segment *segment, const struct hl_log_place *place, const char *name,
-		    uint32_t process, struct hl_error *err);
+int hl_segment_open(struct hl_segment *segment, const struct hl_log_place *place,
+		    const struct hl_log_file *file, struct hl_error *err);
 void hl_segment_release(struct hl_segment *segment);
+
+/* Read what is to be known of an open segment, or file of events, as hl_segment_open(). */
+int hl_segment_read_index(struct hl_segment *segment, struct hl_error *err);
+int hl_segment_find_parts(struct hl_segment *segment, struct hl_error *err);
+
+/* A file that was opened, or why it cannot be used. */
+struct hl_segment_found {
+	struct hl_segment segment;
+	int result;
+	struct hl_error err;
+};
+
+/* The newest run of files, by numbers without a gap. Zero-initialize, release in any case. */
+struct hl_segment_run {
+	struct hl_segment_found *files;
+	size_t count;
+	uint32_t ignored_count; /* files before it */
+	uint32_t foreign_count; /* files of another recording, which are not looked at */
+};
+
+/*
+ * Opens the files of ${kind} and ${process} in ${place}, several at once. Those that do not begin
+ * at options->start_realtime_ns, if that is known, are foreign. 0, -ENOMEM, or a negative errno
+ * with a sentence: -ENOENT where there is no file, -EBADMSG where all are foreign.
+ */
+int hl_segment_run_open(struct hl_segment_run *run, const struct hl_log_place *place,
+			const struct hl_log_file_kind *kind, uint32_t process,
+			const struct hl_log_options *options, struct hl_error *err);
+void hl_segment_run_release(struct hl_segment_run *run);
 
 /* A place in a segment. Release in any case. */
 struct hl_segment_cursor {

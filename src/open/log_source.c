@@ -69,8 +69,8 @@ static int add_process(struct hl_recording *recording, uint32_t sequence, const 
 	};
 
 	if (!process.executable || !process.command || !process.values ||
-	    hl_array_reserve(&recording->processes, &capacity, recording->process_count + (size_t)1,
-			     sizeof(process)) < 0) {
+	    HL_ARRAY_RESERVE(recording->processes, capacity, recording->process_count + (size_t)1) <
+		    0) {
 		hl_recording_process_release(&process);
 		return -ENOMEM;
 	}
@@ -85,54 +85,39 @@ static int add_process(struct hl_recording *recording, uint32_t sequence, const 
 	return 0;
 }
 
-struct adding {
-	struct hl_log_source *source;
-	struct hl_error *err; /* of the last log that could not be opened */
-	int failure;
-};
-
-/* What is wrong with a log is said only where there is no other. */
-static int take_file(void *context, const char *name)
-{
-	struct adding *adding = context;
-	struct hl_recording *recording = adding->source->log.recording;
-	uint32_t sequence, number;
-	struct hl_log *log;
-
-	if (hl_log_files_parse(name, &sequence, &number) != &hl_log_segments ||
-	    is_known(recording, sequence))
-		return 0;
-	int r = hl_log_open_in(&adding->source->log.place, sequence, NULL, &log, adding->err);
-	if (r < 0) {
-		adding->failure = r;
-		return r == -ENOMEM ? r : 0;
-	}
-	r = add_process(recording, sequence, log);
-	hl_log_free(log);
-	return r;
-}
-
 static int by_sequence(const void *left, const void *right)
 {
 	const struct hl_recording_process *a = left, *b = right;
 	return (a->sequence > b->sequence) - (a->sequence < b->sequence);
 }
 
+/* What is wrong with a log is said only where there is no other. */
 static int add_processes(struct hl_log_source *source, struct hl_error *err)
 {
 	struct hl_recording *recording = source->log.recording;
+	const struct hl_log_place *place = &source->log.place;
 	uint32_t known = recording->process_count;
 	struct hl_error why = {0};
-	struct adding adding = {.source = source, .err = &why};
+	int failure = 0;
 
-	int r = hl_log_place_each(&source->log.place, take_file, &adding);
-	if (r == -ENOMEM)
-		return out_of_memory(source->log.place.path, err);
-	if (r < 0)
-		return hl_error_set(err, r, "cannot read '%s': %s", source->log.place.path,
-				    strerror(-r));
-	if (!recording->process_count && adding.failure)
-		return hl_error_set(err, adding.failure, "%s", why.text);
+	for (size_t i = 0; i < place->file_count; i++) {
+		const struct hl_log_file *file = &place->files[i];
+		struct hl_log *log;
+		if (file->kind != &hl_log_segments || (i && file[-1].process == file->process) ||
+		    is_known(recording, file->process))
+			continue;
+		int r = hl_log_open(place, file->process, NULL, &log, &why);
+		if (r == 0) {
+			r = add_process(recording, file->process, log);
+			hl_log_free(log);
+		} else {
+			failure = r;
+		}
+		if (r == -ENOMEM)
+			return out_of_memory(place->path, err);
+	}
+	if (!recording->process_count && failure)
+		return hl_error_set(err, failure, "%s", why.text);
 	if (recording->process_count > known)
 		qsort(recording->processes, recording->process_count, sizeof(*recording->processes),
 		      by_sequence);
@@ -167,12 +152,12 @@ static int make_recording(const char *path, struct hl_recording **ret_recording,
 
 /* ---- what holds them ---- */
 
-static int take_segment(void *context, const char *name)
+static bool has_segments(const struct hl_log_place *place)
 {
-	uint32_t sequence, number;
-
-	(void)context;
-	return hl_log_files_parse(name, &sequence, &number) == &hl_log_segments;
+	for (size_t i = 0; i < place->file_count; i++)
+		if (place->files[i].kind == &hl_log_segments)
+			return true;
+	return false;
 }
 
 static int open_directory(struct hl_log_source *source, const char *path, struct hl_error *err)
@@ -186,7 +171,7 @@ static int open_directory(struct hl_log_source *source, const char *path, struct
 	if (opened < 0)
 		return opened;
 	/* Without a recording.hlm it may be segments that were copied. */
-	if (r == -ENOENT && hl_log_place_each(&source->log.place, take_segment, NULL) <= 0)
+	if (r == -ENOENT && !has_segments(&source->log.place))
 		return hl_error_set(err, r, "%s", why.text);
 	if (r == -ENOENT)
 		r = make_recording(path, &source->log.recording, err);

@@ -67,8 +67,7 @@ static int open_first_log(const struct hl_log_place *place, const struct candida
 	for (size_t i = 0; r == -ENOENT && i < count; i++) {
 		struct hl_log_options of_process = *options;
 		of_process.start_realtime_ns = candidates[i].process->start_realtime_ns;
-		r = hl_log_open_in(place, candidates[i].process->sequence, &of_process, ret_log,
-				   err);
+		r = hl_log_open(place, candidates[i].process->sequence, &of_process, ret_log, err);
 		if (r == 0)
 			*ret_process = candidates[i].process;
 	}

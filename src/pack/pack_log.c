@@ -3,6 +3,7 @@
 #include "pack/pack_sections.h"
 
 #include "base/array.h"
+#include "base/cleanup.h"
 #include "log/log_files.h"
 #include "recording/recording_files.h"
 
@@ -23,88 +24,45 @@ static int out_of_memory(const struct hl_container_writer *writer, struct hl_err
 static int add_recording(struct hl_container_writer *writer, const struct hl_recording *recording,
 			 struct hl_error *err)
 {
-	char *text = hl_recording_json_write(recording);
-
-	if (!text)
-		return out_of_memory(writer, err);
-	int r = hl_container_writer_add(writer, HL_PACK_RECORDING, text, strlen(text), true, err);
-	free(text);
-	return r;
+	HL_FREED char *text = hl_recording_json_write(recording);
+	return text ? hl_container_writer_add(writer, HL_PACK_RECORDING, text, strlen(text), true,
+					      err)
+		    : out_of_memory(writer, err);
 }
 
 /* Everything about the processes but their stacks, which the profile and the logs have. */
-static int list_processes(const struct hl_recording *recording, char **ret_texts, size_t *ret_size)
+static int add_processes(struct hl_container_writer *writer, const struct hl_recording *recording,
+			 struct hl_error *err)
 {
-	size_t capacity = 0;
+	HL_FREED char *texts = NULL;
+	size_t size = 0, capacity = 0;
 
 	for (uint32_t i = 0; i < recording->process_count; i++) {
 		struct hl_recording_process head = recording->processes[i];
 		head.node_count = head.value_count = head.thread_count = 0;
-		char *text = hl_recording_json_write_process(&head);
-		size_t size = text ? strlen(text) + 1 : 0;
-		int r = text ? hl_array_reserve(ret_texts, &capacity, *ret_size + size, 1)
-			     : -ENOMEM;
-		if (r == 0)
-			memcpy(*ret_texts + *ret_size, text, size);
-		*ret_size += size;
-		free(text);
-		if (r < 0)
-			return r;
+		HL_FREED char *text = hl_recording_json_write_process(&head);
+		size_t bytes = text ? strlen(text) + 1 : 0;
+		if (!text || HL_ARRAY_RESERVE(texts, capacity, size + bytes) < 0)
+			return out_of_memory(writer, err);
+		memcpy(texts + size, text, bytes);
+		size += bytes;
 	}
-	return 0;
+	return hl_container_writer_add(writer, HL_PACK_RECORDED, texts ? texts : "", size, true,
+				       err);
 }
 
-static int add_processes(struct hl_container_writer *writer, const struct hl_recording *recording,
-			 struct hl_error *err)
-{
-	char *texts = NULL;
-	size_t size = 0;
-
-	int r = list_processes(recording, &texts, &size) < 0
-			? out_of_memory(writer, err)
-			: hl_container_writer_add(writer, HL_PACK_RECORDED, texts ? texts : "",
-						  size, true, err);
-	free(texts);
-	return r;
-}
-
-/* Zero-initialize; free items. */
-struct names {
-	char (*items)[HL_SEGMENT_NAME_MAX];
-	size_t count, capacity;
-};
-
-static int take_name(void *context, const char *name)
-{
-	struct names *names = context;
-	uint32_t process, number;
-
-	if (!hl_log_files_parse(name, &process, &number))
-		return 0;
-	if (HL_ARRAY_RESERVE(names->items, names->capacity, names->count + 1) < 0)
-		return -ENOMEM;
-	strcpy(names->items[names->count++], name);
-	return 0;
-}
-
-static int by_name(const void *left, const void *right)
-{
-	return strcmp(left, right);
-}
-
-static int add_names(struct hl_container_writer *writer, const struct names *names,
+static int add_names(struct hl_container_writer *writer, const struct hl_log_place *place,
 		     struct hl_error *err)
 {
-	char *texts = malloc(names->count * sizeof(*names->items) + 1), *end = texts;
+	HL_FREED char *texts = malloc(place->file_count * HL_SEGMENT_NAME_MAX + 1);
 
 	if (!texts)
 		return out_of_memory(writer, err);
-	for (size_t i = 0; i < names->count; i++)
-		end = stpcpy(end, names->items[i]) + 1;
-	int r = hl_container_writer_add(writer, HL_PACK_LOG_NAMES, texts, (size_t)(end - texts),
-					true, err);
-	free(texts);
-	return r;
+	char *end = texts;
+	for (size_t i = 0; i < place->file_count; i++)
+		end = stpcpy(end, place->files[i].name) + 1;
+	return hl_container_writer_add(writer, HL_PACK_LOG_NAMES, texts, (size_t)(end - texts),
+				       true, err);
 }
 
 /* Of a file that grows, as much as there was when it was opened. */
@@ -132,64 +90,50 @@ static int copy(struct hl_container_writer *writer, const char *name,
 /* One that is not there any more, as the oldest ones of a running recording are deleted, is left
  * out: it has no bytes. */
 static int add_file(struct hl_container_writer *writer, const struct hl_log_place *place,
-		    const char *name, uint8_t *buffer, uint64_t *ret_bytes, struct hl_error *err)
+		    const struct hl_log_file *file, uint8_t *buffer, uint64_t *ret_bytes,
+		    struct hl_error *err)
 {
 	struct hl_log_extent extent;
 
 	*ret_bytes = 0;
-	int r = hl_log_place_open(place, name, &extent);
+	int r = hl_log_place_open(place, file, &extent);
 	if (r == -ENOENT || r == -EBADMSG)
 		return 0;
 	if (r < 0)
-		return hl_error_set(err, r, "cannot open '%s': %s", name, strerror(-r));
+		return hl_error_set(err, r, "cannot open '%s': %s", file->name, strerror(-r));
 	*ret_bytes = extent.bytes;
-	r = copy(writer, name, &extent, buffer, err);
+	r = copy(writer, file->name, &extent, buffer, err);
 	close(extent.fd);
 	return r;
 }
 
 static int add_files(struct hl_container_writer *writer, const struct hl_log_place *place,
-		     const struct names *names, struct hl_error *err)
+		     struct hl_error *err)
 {
-	uint64_t *bytes = calloc(names->count + 1, sizeof(*bytes));
-	uint8_t *buffer = malloc(COPY_BYTES);
+	HL_FREED uint64_t *bytes = calloc(place->file_count + 1, sizeof(*bytes));
+	HL_FREED uint8_t *buffer = malloc(COPY_BYTES);
 
-	int r = bytes && buffer ? hl_container_writer_begin(writer, HL_PACK_LOG_FILES,
-							    HL_SECTION_HASHED_WITHIN, err)
-				: out_of_memory(writer, err);
-	for (size_t i = 0; r == 0 && i < names->count; i++)
-		r = add_file(writer, place, names->items[i], buffer, &bytes[i], err);
-	if (r == 0) {
-		hl_container_writer_end(writer);
-		r = hl_container_writer_add(writer, HL_PACK_LOG_BYTES, bytes,
-					    names->count * sizeof(*bytes), true, err);
-	}
-	free(bytes);
-	free(buffer);
-	return r;
+	if (!bytes || !buffer)
+		return out_of_memory(writer, err);
+	int r = hl_container_writer_begin(writer, HL_PACK_LOG_FILES, HL_SECTION_HASHED_WITHIN, err);
+	for (size_t i = 0; r == 0 && i < place->file_count; i++)
+		r = add_file(writer, place, &place->files[i], buffer, &bytes[i], err);
+	if (r < 0)
+		return r;
+	hl_container_writer_end(writer);
+	return hl_container_writer_add(writer, HL_PACK_LOG_BYTES, bytes,
+				       place->file_count * sizeof(*bytes), true, err);
 }
 
 int hl_pack_log_write(const struct hl_pack_log *log, struct hl_container_writer *writer,
 		      struct hl_error *err)
 {
-	struct names names = {0};
-
 	int r = add_recording(writer, log->recording, err);
 	if (r == 0)
 		r = add_processes(writer, log->recording, err);
-	if (r == 0) {
-		r = hl_log_place_each(&log->place, take_name, &names);
-		if (r < 0)
-			hl_error_set(err, r, "cannot read '%s': %s", log->place.path, strerror(-r));
-	}
-	if (names.count)
-		qsort(names.items, names.count, sizeof(*names.items), by_name);
 	if (r == 0)
-		r = add_names(writer, &names, err);
-	if (r == 0)
-		r = add_files(writer, &log->place, &names, err);
-	free(names.items);
-	return r;
+		r = add_names(writer, &log->place, err);
+	return r < 0 ? r : add_files(writer, &log->place, err);
 }
 
 /* ---- reading ---- */
@@ -216,7 +160,7 @@ static int memory_failed(const struct reading *reading)
 static int load_recording(struct reading *reading)
 {
 	struct hl_recording *recording = calloc(1, sizeof(*recording));
-	void *text;
+	HL_FREED void *text = NULL;
 	size_t size;
 
 	reading->log->recording = recording;
@@ -224,11 +168,9 @@ static int load_recording(struct reading *reading)
 		return memory_failed(reading);
 	int r = hl_container_load(&reading->container, HL_PACK_RECORDING, HL_PACK_TEXT_MAX, &text,
 				  &size, reading->err);
-	if (r < 0)
-		return r;
-	r = hl_recording_json_read(text, size, reading->container.path, recording, reading->err);
-	free(text);
-	return r;
+	return r < 0 ? r
+		     : hl_recording_json_read(text, size, reading->container.path, recording,
+					      reading->err);
 }
 
 /* The texts of a section, each with its NUL; the caller frees them. */
@@ -268,21 +210,10 @@ static int set_peak(struct reading *reading, struct hl_recording_process *proces
 	return 0;
 }
 
-static int load_process(struct reading *reading, const char *text)
-{
-	struct hl_recording *recording = reading->log->recording;
-	struct hl_recording_process *process = &recording->processes[recording->process_count++];
-
-	int r = hl_recording_json_read_process(text, strlen(text), reading->container.path, process,
-					       reading->err);
-	process->node_count = process->value_count = 0; /* which no section holds */
-	return r < 0 ? r : set_peak(reading, process);
-}
-
 static int load_processes(struct reading *reading)
 {
 	struct hl_recording *recording = reading->log->recording;
-	char *texts;
+	HL_FREED char *texts = NULL;
 	size_t count;
 
 	int r = load_texts(reading, HL_PACK_RECORDED, &texts, &count);
@@ -291,10 +222,16 @@ static int load_processes(struct reading *reading)
 	const char *text = texts;
 	recording->processes = calloc(count + 1, sizeof(*recording->processes));
 	if (!recording->processes)
-		r = memory_failed(reading);
-	for (size_t i = 0; r == 0 && i < count; i++, text += strlen(text) + 1)
-		r = load_process(reading, text);
-	free(texts);
+		return memory_failed(reading);
+	for (size_t i = 0; r == 0 && i < count; i++, text += strlen(text) + 1) {
+		struct hl_recording_process *process =
+			&recording->processes[recording->process_count++];
+		r = hl_recording_json_read_process(text, strlen(text), reading->container.path,
+						   process, reading->err);
+		process->node_count = process->value_count = 0; /* which no section holds */
+		if (r == 0)
+			r = set_peak(reading, process);
+	}
 	return r;
 }
 
@@ -313,28 +250,25 @@ static int place_files(struct reading *reading, const char *names, size_t count,
 		offset += bytes[i];
 		left -= bytes[i];
 	}
+	hl_log_place_sort(&reading->log->place);
 	return 0;
 }
 
 static int load_files(struct reading *reading)
 {
+	HL_FREED char *names = NULL;
+	HL_FREED void *bytes = NULL;
 	size_t count, size;
-	char *names;
-	void *bytes;
 
 	int r = load_texts(reading, HL_PACK_LOG_NAMES, &names, &count);
+	if (r == 0)
+		r = hl_container_load(&reading->container, HL_PACK_LOG_BYTES,
+				      count * sizeof(uint64_t), &bytes, &size, reading->err);
 	if (r < 0)
 		return r;
-	r = hl_container_load(&reading->container, HL_PACK_LOG_BYTES, count * sizeof(uint64_t),
-			      &bytes, &size, reading->err);
-	if (r == 0) {
-		r = size == count * sizeof(uint64_t)
-			    ? place_files(reading, names, count, bytes)
-			    : damage(reading, "a section is shorter than its rows");
-		free(bytes);
-	}
-	free(names);
-	return r;
+	if (size != count * sizeof(uint64_t))
+		return damage(reading, "a section is shorter than its rows");
+	return place_files(reading, names, count, bytes);
 }
 
 int hl_pack_read_log(int fd, const char *name, const struct hl_profile *profile,

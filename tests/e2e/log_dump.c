@@ -10,7 +10,7 @@
  * The last three are stacks of frame keys, outermost first, with bytes and objects; those without
  * either are left out.
  */
-#include "log/log_reader.h"
+#include "../log_directory.h"
 #include "recording/recording.h"
 
 #include <errno.h>
@@ -155,7 +155,7 @@ int main(int argc, char **argv)
 		dump_counters(argv[1], sequence);
 		return 0;
 	}
-	if (hl_log_open(argv[1], sequence, &(struct hl_log_options){0}, &log, &err) < 0)
+	if (open_log_in(argv[1], sequence, &(struct hl_log_options){0}, &log, &err) < 0)
 		fail(err.text[0] ? err.text : "no log");
 	if (argc == 5)
 		print_state(log, argv[3], !strcmp(argv[4], "max") ? HL_LOG_AT_MAX : HL_LOG_AT_END);

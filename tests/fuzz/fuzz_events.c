@@ -7,9 +7,9 @@
  *		they are read, so that the reader sees through to the content
  *	B	a batch of events, 8 bytes each, which must come back as they are
  */
+#include "../log_directory.h"
 #include "log/event_decoder.h"
 #include "log/event_encoder.h"
-#include "log/event_reader.h"
 
 #include "region/region.h"
 
@@ -52,7 +52,7 @@ static void read_directory(void)
 	uint64_t tick = 0;
 	const struct hl_event_fold fold = {&tick, begin_part, visit_run, begin_part};
 
-	if (hl_event_log_open(scratch_path, 0, &options, &log, NULL) < 0)
+	if (open_events_in(scratch_path, 0, &options, &log, NULL) < 0)
 		return;
 	require(log->part_count && log->file_count == 1);
 	require(hl_event_log_find(log, UINT64_MAX) == log->part_count - 1);

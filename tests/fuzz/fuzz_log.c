@@ -7,7 +7,7 @@
  *		they are read, so that the reader sees through to the content
  *	R	what the target wrote into a ring
  */
-#include "log/log_reader.h"
+#include "../log_directory.h"
 #include "log/ring_reader.h"
 
 #include "base/compiler.h"
@@ -62,7 +62,7 @@ static void read_directory(void)
 {
 	struct hl_log *log;
 
-	if (hl_log_open(scratch_path, 0, &(struct hl_log_options){.jobs = JOBS}, &log, NULL) < 0)
+	if (open_log_in(scratch_path, 0, &(struct hl_log_options){.jobs = JOBS}, &log, NULL) < 0)
 		return;
 	check_log(log);
 	hl_log_free(log);

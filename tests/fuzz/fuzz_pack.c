@@ -94,8 +94,8 @@ static void read_log(int fd)
 	require((r < 0) == (err.text[0] != '\0'));
 	for (uint32_t i = 0; r == 0 && i < packed.recording->process_count && i < LOGS_READ_MAX;
 	     i++) {
-		if (hl_log_open_in(&packed.place, packed.recording->processes[i].sequence, &options,
-				   &log, NULL) < 0)
+		if (hl_log_open(&packed.place, packed.recording->processes[i].sequence, &options,
+				&log, NULL) < 0)
 			continue;
 		struct hl_log_state *state;
 		for (size_t point = 0; point < log->point_count; point += log->point_count / 8 + 1)

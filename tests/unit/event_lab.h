@@ -3,7 +3,7 @@
  */
 #pragma once
 
-#include "log/event_reader.h"
+#include "../log_directory.h"
 #include "log/event_writer.h"
 #include "log/log_files.h"
 #include "log/segment_writer.h"
@@ -207,7 +207,7 @@ static inline struct hl_event_log *open_log(const struct lab *lab)
 	struct hl_event_log *log;
 	struct hl_error err = {0};
 
-	if (hl_event_log_open(lab->directory, PROCESS, NULL, &log, &err) < 0)
+	if (open_events_in(lab->directory, PROCESS, NULL, &log, &err) < 0)
 		fail_msg("%s", err.text);
 	return log;
 }
@@ -301,13 +301,16 @@ static inline size_t compare(const struct lab *lab, const struct hl_event_log *l
 	return count;
 }
 
-static inline struct hl_log_file_list list_files(const struct lab *lab)
+/* The files of events, oldest first; to be freed. */
+static inline struct hl_log_file *list_files(const struct lab *lab, size_t *ret_count)
 {
-	struct hl_log_file_list list = {0};
-	struct hl_log_place place = HL_LOG_PLACE_NONE;
+	HL_CLEANUP(hl_log_place_release) struct hl_log_place place = HL_LOG_PLACE_NONE;
 
 	assert_int_equal(hl_log_place_open_directory(&place, lab->directory, NULL), 0);
-	assert_int_equal(hl_log_files_list(&place, &hl_log_event_files, PROCESS, &list), 0);
-	hl_log_place_release(&place);
-	return list;
+	const struct hl_log_file *files =
+		hl_log_place_find(&place, &hl_log_event_files, PROCESS, ret_count);
+	struct hl_log_file *copy = calloc(*ret_count + 1, sizeof(*copy));
+	assert_non_null(copy);
+	memcpy(copy, files, *ret_count * sizeof(*copy));
+	return copy;
 }

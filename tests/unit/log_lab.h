@@ -2,7 +2,7 @@
 /* Logs of random intervals, and what must be read of them. */
 #pragma once
 
-#include "log/log_reader.h"
+#include "../log_directory.h"
 #include "log/segment_reader.h"
 #include "log/segment_writer.h"
 
@@ -167,7 +167,7 @@ static inline struct hl_log *read_log(const struct lab *lab, unsigned jobs)
 	struct hl_error err = {0};
 	struct hl_log *log;
 
-	if (hl_log_open(lab->directory, PROCESS, &options, &log, &err) != 0)
+	if (open_log_in(lab->directory, PROCESS, &options, &log, &err) != 0)
 		fail_msg("%s", err.text);
 	return log;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The collector of processes that have a log. */
+#include "../log_directory.h"
 #include "collecting.h"
-#include "log/log_reader.h"
 #include "recorder/ring_writer.h"
 
 #include <glob.h>
@@ -34,7 +34,7 @@ static int64_t logged_bytes(const struct fixture *fixture, uint32_t sequence)
 {
 	struct hl_log *log;
 	struct hl_error err = {0};
-	if (hl_log_open(fixture->path, sequence, &(struct hl_log_options){0}, &log, &err) < 0)
+	if (open_log_in(fixture->path, sequence, &(struct hl_log_options){0}, &log, &err) < 0)
 		return -1;
 	assert_false(log->cut_off);
 	int64_t bytes = log->points[log->point_count - 1].end_bytes;

@@ -3,11 +3,11 @@
  * does to its region. */
 #include "collector/drain.h"
 
+#include "../log_directory.h"
 #include "base/clock.h"
 #include "base/frame_key.h"
 #include "collector/drain_thread.h"
 #include "collector/time_stamps.h"
-#include "log/log_reader.h"
 #include "recorder/cells.h"
 #include "recorder/ring_writer.h"
 
@@ -163,7 +163,7 @@ static void finish(struct lab *lab, uint64_t tick)
 
 	hl_drain_finish(lab->drain, tick, &lab->losses);
 	lab->drain = NULL;
-	if (hl_log_open(lab->directory, PROCESS, &(struct hl_log_options){0}, &lab->log, &err) < 0)
+	if (open_log_in(lab->directory, PROCESS, &(struct hl_log_options){0}, &lab->log, &err) < 0)
 		fail_msg("%s", err.text);
 }
 
@@ -345,9 +345,9 @@ static void an_interval_is_written_as_soon_as_it_has_ended(void **state)
 
 	write_event(lab, 0, 1, 10);
 	hl_drain_run(lab->drain, 99 + HL_DRAIN_LAG_TICKS - 1);
-	assert_int_equal(hl_log_open(lab->directory, PROCESS, &options, &lab->log, &err), -ENOENT);
+	assert_int_equal(open_log_in(lab->directory, PROCESS, &options, &lab->log, &err), -ENOENT);
 	hl_drain_run(lab->drain, 99 + HL_DRAIN_LAG_TICKS);
-	assert_int_equal(hl_log_open(lab->directory, PROCESS, &options, &lab->log, &err), 0);
+	assert_int_equal(open_log_in(lab->directory, PROCESS, &options, &lab->log, &err), 0);
 	assert_true(lab->log->cut_off);
 	assert_int_equal(lab->log->points[0].end_bytes, 10);
 }
@@ -404,7 +404,7 @@ static void nothing_is_written_before_the_recorder_has_begun(void **state)
 	lab->drain = NULL;
 	assert_whole(lab);
 	assert_int_equal(
-		hl_log_open(lab->directory, PROCESS, &(struct hl_log_options){0}, &lab->log, &err),
+		open_log_in(lab->directory, PROCESS, &(struct hl_log_options){0}, &lab->log, &err),
 		-ENOENT);
 }
 
@@ -866,7 +866,7 @@ static void a_thread_drains_rings_until_it_is_stopped(void **state)
 	hl_drain_thread_stop(thread, &lab->losses);
 	assert_whole(lab);
 	assert_int_equal(
-		hl_log_open(lab->directory, PROCESS, &(struct hl_log_options){0}, &lab->log, &err),
+		open_log_in(lab->directory, PROCESS, &(struct hl_log_options){0}, &lab->log, &err),
 		0);
 	struct hl_log_state *end = state_at_end(lab);
 	assert_int_equal(end->total_objects, 2000001);

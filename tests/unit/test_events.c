@@ -139,33 +139,35 @@ static void old_files_are_deleted_and_the_rest_is_read(void **test)
 static void what_is_before_a_gap_is_left_out(void **test)
 {
 	struct lab *lab = filled_lab(4096, 1000);
-	struct hl_log_file_list list = list_files(lab);
+	size_t file_count;
+	struct hl_log_file *files = list_files(lab, &file_count);
 
 	(void)test;
-	unlinkat(lab->fd, list.items[4].name, 0);
+	unlinkat(lab->fd, files[4].name, 0);
 	struct hl_event_log *log = open_log(lab);
-	assert_int_equal(log->file_count, list.count - 5);
+	assert_int_equal(log->file_count, file_count - 5);
 	assert_int_equal(log->ignored_count, 4);
 	compare(lab, log, 2);
 	hl_event_log_free(log);
-	free(list.items);
+	free(files);
 	lab_free(lab);
 }
 
 static void a_file_cut_off_anywhere_is_read_up_to_its_last_whole_piece(void **test)
 {
 	struct lab *lab = filled_lab(UINT64_C(1) << 30, 10);
-	struct hl_log_file_list list = list_files(lab);
-	int fd = openat(lab->fd, list.items[0].name, O_RDWR);
+	size_t file_count;
+	struct hl_log_file *files = list_files(lab, &file_count);
+	int fd = openat(lab->fd, files[0].name, O_RDWR);
 	off_t size = lseek(fd, 0, SEEK_END);
 	size_t before = lab->entry_count;
 	struct hl_event_log *log;
 
 	(void)test;
-	assert_int_equal(list.count, 1);
+	assert_int_equal(file_count, 1);
 	for (off_t length = size - 1; length >= 0; length -= 1 + length / 300) {
 		assert_int_equal(ftruncate(fd, length), 0);
-		if (hl_event_log_open(lab->directory, PROCESS, NULL, &log, NULL) < 0)
+		if (open_events_in(lab->directory, PROCESS, NULL, &log, NULL) < 0)
 			continue;
 		assert_true(log->cut_off);
 		size_t count = compare(lab, log, 1);
@@ -175,7 +177,7 @@ static void a_file_cut_off_anywhere_is_read_up_to_its_last_whole_piece(void **te
 	}
 	assert_true(before < lab->entry_count / 10);
 	close(fd);
-	free(list.items);
+	free(files);
 	lab_free(lab);
 }
 
@@ -199,8 +201,9 @@ static int count_run(void *context, size_t part, const struct hl_event_run *run)
 static void damage_is_found_out(void **test)
 {
 	struct lab *lab = filled_lab(16384, 1000);
-	struct hl_log_file_list list = list_files(lab);
-	int fd = openat(lab->fd, list.items[1].name, O_RDWR);
+	size_t file_count;
+	struct hl_log_file *files = list_files(lab, &file_count);
+	int fd = openat(lab->fd, files[1].name, O_RDWR);
 	off_t size = lseek(fd, 0, SEEK_END);
 	unsigned errors = 0;
 
@@ -223,7 +226,7 @@ static void damage_is_found_out(void **test)
 	}
 	assert_true(errors > size / 97 / 2);
 	close(fd);
-	free(list.items);
+	free(files);
 	lab_free(lab);
 }
 
@@ -235,17 +238,17 @@ static void no_events_and_other_files_are_told_apart(void **test)
 
 	(void)test;
 	finish(lab);
-	assert_int_equal(hl_event_log_open(lab->directory, PROCESS, NULL, &log, &err), 0);
+	assert_int_equal(open_events_in(lab->directory, PROCESS, NULL, &log, &err), 0);
 	assert_int_equal(log->part_count, 1);
 	hl_event_log_free(log);
-	assert_int_equal(hl_event_log_open(lab->directory, PROCESS + 1, NULL, &log, &err), -ENOENT);
+	assert_int_equal(open_events_in(lab->directory, PROCESS + 1, NULL, &log, &err), -ENOENT);
 	assert_non_null(strstr(err.text, "--events"));
 	err.text[0] = '\0';
 	int fd = openat(lab->fd, "events-4-20260101T000000-000001.hle", O_WRONLY | O_CREAT, 0600);
 	for (int i = 0; i < 100; i++)
 		assert_int_equal(write(fd, "#!/bin/sh\n", 10), 10);
 	close(fd);
-	assert_int_equal(hl_event_log_open(lab->directory, PROCESS + 1, NULL, &log, &err), -EBADMSG);
+	assert_int_equal(open_events_in(lab->directory, PROCESS + 1, NULL, &log, &err), -EBADMSG);
 	assert_non_null(strstr(err.text, "no file of events"));
 	lab_free(lab);
 }

@@ -102,7 +102,7 @@ static void replay_range(const struct lab *lab, unsigned jobs, struct hl_event_r
 	struct hl_log *log;
 	struct hl_error err = {0};
 
-	assert_int_equal(hl_log_open(lab->directory, PROCESS, &options, &log, NULL), 0);
+	assert_int_equal(open_log_in(lab->directory, PROCESS, &options, &log, NULL), 0);
 	if (hl_event_replay(events, log, &range, &options, ret_replay, &err) < 0)
 		fail_msg("%s", err.text);
 	hl_log_free(log);
@@ -174,20 +174,21 @@ static void replay_says_where_events_and_log_differ(void **test)
 static void replay_leaves_out_what_is_not_known(void **test)
 {
 	struct lab *lab = filled_lab(UINT64_C(1) << 30, 10);
-	struct hl_log_file_list list = list_files(lab);
+	size_t file_count;
+	struct hl_log_file *files = list_files(lab, &file_count);
 	struct hl_event_replay result;
 	struct stat status;
 
 	(void)test;
-	assert_int_equal(fstatat(lab->fd, list.items[0].name, &status, 0), 0);
-	int fd = openat(lab->fd, list.items[0].name, O_RDWR);
+	assert_int_equal(fstatat(lab->fd, files[0].name, &status, 0), 0);
+	int fd = openat(lab->fd, files[0].name, O_RDWR);
 	assert_int_equal(ftruncate(fd, status.st_size / 2), 0);
 	close(fd);
 	replay(lab, 1, &result);
 	assert_in_range(result.uncertain, 1, INTERVALS - 1);
 	assert_int_equal(result.compared + result.uncertain, INTERVALS);
 	assert_int_equal(result.different, 0);
-	free(list.items);
+	free(files);
 	lab_free(lab);
 }
 
@@ -211,8 +212,7 @@ static int read_all(const struct lab *lab)
 	struct hl_event_range all = ALL;
 	struct hl_event_log *log = NULL;
 
-	int r = summary ? hl_event_log_open(lab->directory, PROCESS, &options, &log, NULL)
-			: -ENOMEM;
+	int r = summary ? open_events_in(lab->directory, PROCESS, &options, &log, NULL) : -ENOMEM;
 	if (r == 0)
 		r = hl_event_summary_read(summary, log, &all, &options, NULL);
 	if (r == 0)

@@ -234,7 +234,7 @@ static void intervals_that_the_index_promised_and_damage_took_are_an_error(void 
 		assert_int_equal(pread(fd, &byte, 1, at), 1);
 		flipped = byte ^ 4;
 		assert_int_equal(pwrite(fd, &flipped, 1, at), 1);
-		if (hl_log_open(lab->directory, PROCESS, NULL, &log, NULL) == 0) {
+		if (open_log_in(lab->directory, PROCESS, NULL, &log, NULL) == 0) {
 			if (check_fold(log, 21))
 				whole++;
 			else
@@ -256,7 +256,7 @@ static void other_processes_and_no_log_at_all_are_told_apart(void **state)
 
 	(void)state;
 	write_intervals(lab, 0, 5);
-	assert_int_equal(hl_log_open(lab->directory, PROCESS + 1, NULL, &log, &err), -ENOENT);
+	assert_int_equal(open_log_in(lab->directory, PROCESS + 1, NULL, &log, &err), -ENOENT);
 	assert_non_null(strstr(err.text, "--mode log-fast"));
 	log = read_log(lab, 0);
 	struct hl_log_state *unused;

@@ -58,7 +58,7 @@ static void a_segment_that_is_cut_anywhere_is_read_up_to_its_last_whole_piece(vo
 		struct hl_error err = {0};
 		struct hl_log *log;
 		assert_int_equal(truncate(path, size), 0);
-		int r = hl_log_open(lab->directory, PROCESS, NULL, &log, &err);
+		int r = open_log_in(lab->directory, PROCESS, NULL, &log, &err);
 		if (r < 0) {
 			assert_int_equal(r, -ENODATA);
 			assert_non_null(strstr(err.text, "cut off"));
@@ -224,14 +224,14 @@ segments_of_another_recording_are_left_out_where_it_is_known_which_is_meant(void
 	hl_log_free(log);
 	segment_path(lab, newest, path, sizeof(path));
 	replace_segment(other, 3, path);
-	assert_int_equal(hl_log_open(lab->directory, PROCESS, &options, &log, &err), 0);
+	assert_int_equal(open_log_in(lab->directory, PROCESS, &options, &log, &err), 0);
 	assert_int_equal(log->foreign_count, 1);
 	assert_int_equal(log->ignored_count, 0);
 	assert_int_equal(log->segment_count, newest);
 	assert_int_equal(log->start_realtime_ns, START_NS);
 	check_points(lab, log);
 	hl_log_free(log);
-	assert_int_equal(hl_log_open(other->directory, PROCESS, &options, &log, &err), -EBADMSG);
+	assert_int_equal(open_log_in(other->directory, PROCESS, &options, &log, &err), -EBADMSG);
 	assert_non_null(strstr(err.text, "of another recording"));
 	lab_free(other);
 	lab_free(lab);
@@ -253,7 +253,7 @@ static void a_segment_under_the_name_of_another_ends_the_run(void **state)
 	segment_path(lab, (int)log->segment_count + 3, path, sizeof(path));
 	hl_log_free(log);
 	replace_segment(lab, 1, path);
-	assert_int_equal(hl_log_open(lab->directory, PROCESS, NULL, &log, &err), -EBADMSG);
+	assert_int_equal(open_log_in(lab->directory, PROCESS, NULL, &log, &err), -EBADMSG);
 	assert_non_null(strstr(err.text, "another number than its name says"));
 	lab_free(lab);
 }
@@ -296,7 +296,7 @@ static void flipped_bits_do_no_harm(void **state)
 		assert_int_equal(pread(fd, &byte, 1, at), 1);
 		flipped = (uint8_t)(byte ^ 1u << rand() % 8);
 		assert_int_equal(pwrite(fd, &flipped, 1, at), 1);
-		if (hl_log_open(lab->directory, PROCESS, NULL, &log, NULL) == 0) {
+		if (open_log_in(lab->directory, PROCESS, NULL, &log, NULL) == 0) {
 			check_readable_points(lab, log);
 			hl_log_free(log);
 		}

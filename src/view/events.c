@@ -149,7 +149,7 @@ int hl_view_events(struct hl_history *history, const struct hl_view_options *opt
 	struct hl_event_log *log;
 
 	int r = hl_event_log_open(&history->source.log.place, history->process->sequence,
-				     &history->reading, &log, err);
+				  &history->reading, &log, err);
 	if (r < 0)
 		return r;
 	report.log = log;

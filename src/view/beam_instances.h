@@ -2,7 +2,7 @@
 /* What a BEAM knows of its allocators without `instrument`, as a report. */
 #pragma once
 
-#include "heap/beam/instance.h"
+#include "heap/beam/beam.h"
 #include "view/emit.h"
 
 /* Writes the members `total` and `rows` of a report that was begun: in tables, the sums of all. */

@@ -44,7 +44,7 @@ static void read_carriers(struct hl_term term, size_t size)
 {
 	struct hl_carriers carriers = {0};
 
-	int r = hl_beam_decode_carriers(&term, &carriers);
+	int r = hl_decode_carriers(&term, &carriers);
 	check_result(r);
 	require(carriers.count <= size);
 	if (r == 0)
@@ -59,7 +59,7 @@ static void read_allocations(struct hl_term term, size_t size)
 	struct hl_allocations allocations = {0};
 	struct hl_allocation total;
 
-	int r = hl_beam_decode_allocations(&term, &allocations);
+	int r = hl_decode_allocations(&term, &allocations);
 	check_result(r);
 	require(allocations.count <= size);
 	if (r == 0) {
@@ -76,9 +76,9 @@ static void read_instances(struct hl_term term, size_t size)
 {
 	struct hl_beam_instances instances = {0};
 
-	check_result(hl_beam_decode_instances(&term, "ets_alloc", &instances));
+	check_result(hl_decode_instances(&term, "ets_alloc", &instances));
 	require(instances.count <= size);
-	hl_beam_instances_release(&instances);
+	free(instances.instances);
 }
 
 /* Each way of reading a term either goes on to within it, or leaves it as it was. */
@@ -108,7 +108,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 	if (size == 0 || hl_term_begin(&term, bytes + 1, size - 1) < 0)
 		return 0;
 	read_text(term);
-	if (hl_beam_decode_reply(&term, &answer) < 0 || answer != HL_BEAM_VALUE)
+	if (hl_decode_reply(&term, &answer) < 0 || answer != HL_BEAM_VALUE)
 		return 0;
 	if (bytes[0] % 3 == 0)
 		read_carriers(term, size);

@@ -283,17 +283,17 @@ struct decoded {
 
 static int decode_carriers(struct hl_term *term, struct decoded *decoded)
 {
-	return hl_beam_decode_carriers(term, &decoded->carriers);
+	return hl_decode_carriers(term, &decoded->carriers);
 }
 
 static int decode_allocations(struct hl_term *term, struct decoded *decoded)
 {
-	return hl_beam_decode_allocations(term, &decoded->allocations);
+	return hl_decode_allocations(term, &decoded->allocations);
 }
 
 static int decode_instances(struct hl_term *term, struct decoded *decoded)
 {
-	return hl_beam_decode_instances(term, "ets_alloc", &decoded->instances);
+	return hl_decode_instances(term, "ets_alloc", &decoded->instances);
 }
 
 typedef int decode(struct hl_term *term, struct decoded *decoded);
@@ -302,7 +302,7 @@ static void release(struct decoded *decoded)
 {
 	hl_carriers_release(&decoded->carriers);
 	hl_allocations_release(&decoded->allocations);
-	hl_beam_instances_release(&decoded->instances);
+	free(decoded->instances.instances);
 }
 
 /* ${size} bytes, of which all must have been read when nothing failed. */
@@ -313,7 +313,7 @@ static int decode_bytes(const void *bytes, size_t size, decode *run, struct deco
 	*ret_decoded = (struct decoded){0};
 	int r = hl_term_begin(&term, bytes, size);
 	if (r == 0)
-		r = hl_beam_decode_reply(&term, &ret_decoded->answer);
+		r = hl_decode_reply(&term, &ret_decoded->answer);
 	if (r == 0 && ret_decoded->answer == HL_BEAM_VALUE)
 		r = run(&term, ret_decoded);
 	if (r == 0 && ret_decoded->answer == HL_BEAM_VALUE)
@@ -593,7 +593,7 @@ static void an_answer_with_any_byte_changed_does_no_harm(void **state)
 				struct hl_term term;
 				struct decoded decoded = {0};
 				if (hl_term_begin(&term, answer.buff, (size_t)answer.index) == 0 &&
-				    hl_beam_decode_reply(&term, &decoded.answer) == 0)
+				    hl_decode_reply(&term, &decoded.answer) == 0)
 					answers[i].run(&term, &decoded);
 				release(&decoded);
 				answer.buff[at] = (char)(answer.buff[at] ^ (1 << bit));

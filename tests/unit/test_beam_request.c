@@ -56,7 +56,7 @@ static void what_was_not_chosen_is_left_to_the_node(void **state)
 	uint32_t pairs;
 	(void)state;
 
-	assert_int_equal(hl_beam_request_options(&settings, &arguments), 0);
+	assert_int_equal(hl_request_options(&settings, &arguments), 0);
 	struct hl_term term = argument_of(&arguments);
 	assert_int_equal(hl_term_map(&term, &pairs), 0);
 	assert_int_equal(pairs, 0);
@@ -78,7 +78,7 @@ static void all_that_was_chosen_is_passed_on(void **state)
 	uint32_t pairs;
 	(void)state;
 
-	assert_int_equal(hl_beam_request_options(&settings, &arguments), 0);
+	assert_int_equal(hl_request_options(&settings, &arguments), 0);
 	struct hl_term term = argument_of(&arguments);
 	assert_int_equal(hl_term_map(&term, &pairs), 0);
 	assert_int_equal(pairs, 5);
@@ -108,13 +108,13 @@ static void an_allocators_sums_are_asked_for_by_a_pair(void **state)
 	ei_x_buff arguments;
 	(void)state;
 
-	assert_int_equal(hl_beam_request_allocator("ets_alloc", &arguments), 0);
+	assert_int_equal(hl_request_allocator("ets_alloc", &arguments), 0);
 	struct hl_term term = argument_of(&arguments);
 	assert_int_equal(hl_term_tuple_of(&term, 2), 0);
 	assert_key(&term, "allocator");
 	assert_key(&term, "ets_alloc");
 	ei_x_free(&arguments);
-	assert_int_equal(hl_beam_request_item("otp_release", &arguments), 0);
+	assert_int_equal(hl_request_item("otp_release", &arguments), 0);
 	term = argument_of(&arguments);
 	assert_key(&term, "otp_release");
 	ei_x_free(&arguments);

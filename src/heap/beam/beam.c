@@ -52,15 +52,15 @@ static int ask(struct conversation *conversation, const char *module, const char
 	uint64_t start = hl_clock_ns(CLOCK_MONOTONIC);
 	struct answer answer;
 
-	int r = hl_beam_call(&conversation->connection, module, function, arguments, &answer.bytes,
-			     err);
+	int r = hl_connection_call(&conversation->connection, module, function, arguments,
+				   &answer.bytes, err);
 	ei_x_free(arguments);
 	if (r < 0)
 		return r;
 	conversation->report->answer_ns += hl_clock_ns(CLOCK_MONOTONIC) - start;
 	conversation->report->answer_bytes += (uint64_t)answer.bytes.index;
 	if (hl_term_begin(&answer.term, answer.bytes.buff, (size_t)answer.bytes.index) < 0 ||
-	    hl_beam_decode_reply(&answer.term, &answer.kind) < 0) {
+	    hl_decode_reply(&answer.term, &answer.kind) < 0) {
 		ei_x_free(&answer.bytes);
 		return explain_reply(conversation, function, err);
 	}
@@ -74,7 +74,7 @@ static int ask_item(struct conversation *conversation, const char *item, struct 
 {
 	ei_x_buff arguments;
 
-	if (hl_beam_request_item(item, &arguments) < 0)
+	if (hl_request_item(item, &arguments) < 0)
 		return out_of_memory(err);
 	return ask(conversation, "erlang", "system_info", &arguments, ret_answer, err);
 }
@@ -100,7 +100,7 @@ static int ask_instrument(struct conversation *conversation, const char *functio
 {
 	ei_x_buff arguments;
 
-	if (hl_beam_request_options(conversation->settings, &arguments) < 0)
+	if (hl_request_options(conversation->settings, &arguments) < 0)
 		return out_of_memory(err);
 	return ask(conversation, "instrument", function, &arguments, ret_answer, err);
 }
@@ -152,7 +152,7 @@ static int take_carriers(struct conversation *conversation, struct answer *answe
 
 	if (answer->kind != HL_BEAM_VALUE)
 		return explain_kind(conversation, "carriers", answer->kind, err);
-	int r = hl_beam_decode_carriers(&answer->term, &conversation->report->carriers);
+	int r = hl_decode_carriers(&answer->term, &conversation->report->carriers);
 	conversation->report->decode_ns += hl_clock_ns(CLOCK_MONOTONIC) - start;
 	return r < 0 ? explain_decoding(conversation, "carriers", r, err) : 0;
 }
@@ -171,7 +171,7 @@ static int take_allocations(struct conversation *conversation, struct answer *an
 			conversation->settings->node, conversation->report->otp_release);
 	if (answer->kind != HL_BEAM_VALUE)
 		return explain_kind(conversation, "allocations", answer->kind, err);
-	int r = hl_beam_decode_allocations(&answer->term, &conversation->report->allocations);
+	int r = hl_decode_allocations(&answer->term, &conversation->report->allocations);
 	conversation->report->decode_ns += hl_clock_ns(CLOCK_MONOTONIC) - start;
 	return r < 0 ? explain_decoding(conversation, "allocations", r, err) : 0;
 }
@@ -185,8 +185,7 @@ static int take_instances(struct conversation *conversation, const char *allocat
 		return explain_kind(conversation, "carriers", answer->kind, err);
 	if (answer->kind != HL_BEAM_VALUE)
 		return explain_reply(conversation, "system_info", err);
-	int r = hl_beam_decode_instances(&answer->term, allocator,
-					 &conversation->report->instances);
+	int r = hl_decode_instances(&answer->term, allocator, &conversation->report->instances);
 	return r < 0 ? explain_decoding(conversation, "system_info", r, err) : 0;
 }
 
@@ -197,7 +196,7 @@ static int ask_instances(struct conversation *conversation, const char *allocato
 	ei_x_buff arguments;
 	struct answer answer;
 
-	if (hl_beam_request_allocator(allocator, &arguments) < 0)
+	if (hl_request_allocator(allocator, &arguments) < 0)
 		return out_of_memory(err);
 	int r = ask(conversation, "erlang", "system_info", &arguments, &answer, err);
 	if (r < 0)
@@ -326,7 +325,7 @@ static int connect_as(const struct hl_cookie *cookie, struct conversation *conve
 	if (cookie->is_exposed)
 		snprintf(report->exposed_cookie_path, sizeof(report->exposed_cookie_path), "%.511s",
 			 cookie->path);
-	int r = hl_beam_connect(conversation->settings, cookie, &conversation->connection, err);
+	int r = hl_connection_open(conversation->settings, cookie, &conversation->connection, err);
 	report->connect_ns = hl_clock_ns(CLOCK_MONOTONIC) - start;
 	return r;
 }
@@ -348,7 +347,7 @@ static int converse(const struct hl_beam_settings *settings, struct hl_beam_repo
 	r = ask_release(&conversation, err);
 	if (r == 0)
 		r = ask_for(&conversation, err);
-	hl_beam_disconnect(&conversation.connection);
+	hl_connection_close(&conversation.connection);
 	return r;
 }
 

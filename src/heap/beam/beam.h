@@ -10,11 +10,11 @@
 
 #include "base/error.h"
 #include "heap/allocations.h"
-#include "heap/beam/instance.h"
 #include "heap/carriers.h"
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 /* What allocations() tells apart besides libraries and drivers, from OTP 27 on. */
 enum hl_beam_per {
@@ -37,6 +37,25 @@ struct hl_beam_settings {
 	uint64_t schedulers[HL_BEAM_SCHEDULERS_MAX];
 	size_t scheduler_count;
 	unsigned per; /* enum hl_beam_per */
+};
+
+/*
+ * What a BEAM knows of its allocators without its module `instrument`: sums of each instance of an
+ * allocator, of which each scheduler has one.
+ */
+struct hl_beam_instance {
+	char allocator[32];
+	char type[8];	 /* "mbc" carriers hold many blocks, "sbc" ones one each */
+	uint64_t number; /* 0: for all threads that are no schedulers */
+	bool in_pool;	 /* carriers that any instance may take */
+	uint64_t carriers, total_bytes;
+	uint64_t allocated_blocks, allocated_bytes;
+};
+
+/* Zero-initialize for an empty one. */
+struct hl_beam_instances {
+	struct hl_beam_instance *instances;
+	size_t count, capacity;
 };
 
 /* What a node said. Zero-initialize for an empty one. */
@@ -63,4 +82,10 @@ int hl_beam_carriers(const struct hl_beam_settings *settings, struct hl_beam_rep
 int hl_beam_allocations(const struct hl_beam_settings *settings, struct hl_beam_report *report,
 			struct hl_error *err);
 
-void hl_beam_report_release(struct hl_beam_report *report);
+static inline void hl_beam_report_release(struct hl_beam_report *report)
+{
+	hl_carriers_release(&report->carriers);
+	hl_allocations_release(&report->allocations);
+	free(report->instances.instances);
+	report->instances = (struct hl_beam_instances){0};
+}

@@ -3,7 +3,7 @@
 #include "heap/beam/connection.h"
 
 #include "base/clock.h"
-#include "heap/beam/epmd.h"
+#include "heap/beam/node.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -108,8 +108,8 @@ static int connect_to(struct hl_beam_connection *connection, struct in_addr addr
 	return r;
 }
 
-int hl_beam_connect(const struct hl_beam_settings *settings, const struct hl_cookie *cookie,
-		    struct hl_beam_connection *ret_connection, struct hl_error *err)
+int hl_connection_open(const struct hl_beam_settings *settings, const struct hl_cookie *cookie,
+		       struct hl_beam_connection *ret_connection, struct hl_error *err)
 {
 	struct in_addr address;
 
@@ -121,7 +121,7 @@ int hl_beam_connect(const struct hl_beam_settings *settings, const struct hl_coo
 	return r < 0 ? r : connect_to(ret_connection, address, cookie, err);
 }
 
-void hl_beam_disconnect(struct hl_beam_connection *connection)
+void hl_connection_close(struct hl_beam_connection *connection)
 {
 	ei_close_connection(connection->fd);
 	explicit_bzero(&connection->own, sizeof(connection->own)); /* the cookie is in it */
@@ -150,8 +150,9 @@ static int receive(struct hl_beam_connection *connection, uint64_t deadline_ns, 
 	}
 }
 
-int hl_beam_call(struct hl_beam_connection *connection, const char *module, const char *function,
-		 const ei_x_buff *arguments, ei_x_buff *ret_reply, struct hl_error *err)
+int hl_connection_call(struct hl_beam_connection *connection, const char *module,
+		       const char *function, const ei_x_buff *arguments, ei_x_buff *ret_reply,
+		       struct hl_error *err)
 {
 	uint64_t deadline_ns =
 		hl_clock_ns(CLOCK_MONOTONIC) + (uint64_t)connection->timeout_ms * NS_PER_MS;

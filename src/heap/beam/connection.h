@@ -3,8 +3,7 @@
 #pragma once
 
 #include "heap/beam/beam.h"
-#include "heap/beam/cookie.h"
-#include "heap/beam/node_name.h"
+#include "heap/beam/node.h"
 
 #include <ei.h>
 #include <signal.h>
@@ -22,15 +21,16 @@ struct hl_beam_connection {
  * Connects to ${settings}->node as a hidden node with a name that no other process has; its texts
  * stay in use. 0 or a negative errno with a sentence.
  */
-int hl_beam_connect(const struct hl_beam_settings *settings, const struct hl_cookie *cookie,
-		    struct hl_beam_connection *ret_connection, struct hl_error *err);
+int hl_connection_open(const struct hl_beam_settings *settings, const struct hl_cookie *cookie,
+		       struct hl_beam_connection *ret_connection, struct hl_error *err);
 
-void hl_beam_disconnect(struct hl_beam_connection *connection);
+void hl_connection_close(struct hl_beam_connection *connection);
 
 /*
  * Has the node call ${module}:${function} with the list of arguments that ${arguments} hold, and
  * waits for the answer, which ${ret_reply} gets whole; ei_x_free() it. 0 or a negative errno with a
  * sentence.
  */
-int hl_beam_call(struct hl_beam_connection *connection, const char *module, const char *function,
-		 const ei_x_buff *arguments, ei_x_buff *ret_reply, struct hl_error *err);
+int hl_connection_call(struct hl_beam_connection *connection, const char *module,
+		       const char *function, const ei_x_buff *arguments, ei_x_buff *ret_reply,
+		       struct hl_error *err);

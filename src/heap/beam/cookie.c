@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The secret that nodes of a cluster share; see cookie.h. */
-#include "heap/beam/cookie.h"
+/* The secret that nodes of a cluster share; see node.h. */
+#include "heap/beam/node.h"
 
 #include <errno.h>
 #include <fcntl.h>

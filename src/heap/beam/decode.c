@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What all answers of a BEAM have in common; see decode.h. */
+/* Answers of a BEAM as heapline's own structures; see decode.h. */
 #include "heap/beam/decode.h"
 
+#include "base/array.h"
+
 #include <errno.h>
+#include <stdio.h>
 
 /* {badrpc, {'EXIT', {Reason, Stack}}}: up to the reason. */
 static int take_exit(struct hl_term *term)
@@ -28,7 +31,7 @@ static enum hl_beam_answer answer_of_failure(struct hl_term term)
 	return HL_BEAM_FAILED;
 }
 
-int hl_beam_decode_reply(struct hl_term *term, enum hl_beam_answer *ret_answer)
+int hl_decode_reply(struct hl_term *term, enum hl_beam_answer *ret_answer)
 {
 	struct hl_term at = *term;
 
@@ -41,7 +44,8 @@ int hl_beam_decode_reply(struct hl_term *term, enum hl_beam_answer *ret_answer)
 	return 0;
 }
 
-int hl_beam_decode_ok(struct hl_term *term)
+/* {ok, ...} of `instrument`, up to the dots. 0, -ENODATA, -EBADMSG. */
+static int decode_ok(struct hl_term *term)
 {
 	if (hl_term_tuple_of(term, 2) < 0)
 		return -EBADMSG;
@@ -52,8 +56,10 @@ int hl_beam_decode_ok(struct hl_term *term)
 	return -EBADMSG;
 }
 
-int hl_beam_decode_histogram(struct hl_term *term, struct hl_log2_shape *shape,
-			     struct hl_log2_histogram *ret_histogram)
+/* A tuple of counts, the histogram of ${shape}, whose width is set if it is 0 and must be the
+ * tuple's own if not. 0 or -EBADMSG. */
+static int decode_histogram(struct hl_term *term, struct hl_log2_shape *shape,
+			    struct hl_log2_histogram *ret_histogram)
 {
 	struct hl_log2_histogram histogram = {0};
 	uint32_t width;
@@ -67,4 +73,389 @@ int hl_beam_decode_histogram(struct hl_term *term, struct hl_log2_shape *shape,
 	shape->width = width;
 	*ret_histogram = histogram;
 	return 0;
+}
+
+/* ---- instrument:allocations() ---- */
+
+#define ORIGIN_MAX (2 * HL_TERM_ATOM_MAX + 32) /* a function: two atoms and a number */
+
+/* #{Type => Histogram} of one origin. */
+static int decode_types(struct hl_term *term, const char *origin,
+			struct hl_allocations *allocations)
+{
+	struct hl_log2_shape *shape = &allocations->shape;
+	char type[HL_TERM_ATOM_MAX];
+	uint32_t pairs;
+
+	if (hl_term_map(term, &pairs) < 0)
+		return -EBADMSG;
+	for (uint32_t i = 0; i < pairs; i++) {
+		struct hl_log2_histogram histogram;
+		struct hl_allocation *row;
+		if (hl_term_atom(term, type, sizeof(type)) < 0 ||
+		    decode_histogram(term, shape, &histogram) < 0)
+			return -EBADMSG;
+		int r = hl_allocations_add(allocations, origin, type, &row);
+		if (r < 0)
+			return r;
+		row->histogram = histogram;
+		for (uint32_t slot = 0; slot < shape->width; slot++)
+			row->blocks += histogram.counts[slot];
+	}
+	return 0;
+}
+
+/* #{Origin => #{Type => Histogram}} */
+static int decode_origins(struct hl_term *term, struct hl_allocations *allocations)
+{
+	char origin[ORIGIN_MAX];
+	uint32_t pairs;
+
+	if (hl_term_map(term, &pairs) < 0)
+		return -EBADMSG;
+	for (uint32_t i = 0; i < pairs; i++) {
+		if (hl_term_origin(term, origin, sizeof(origin)) < 0)
+			return -EBADMSG;
+		int r = decode_types(term, origin, allocations);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+int hl_decode_allocations(struct hl_term *term, struct hl_allocations *allocations)
+{
+	uint64_t start;
+
+	int r = decode_ok(term);
+	if (r < 0)
+		return r;
+	if (hl_term_tuple_of(term, 3) < 0 || hl_term_unsigned(term, &start) < 0 || start == 0 ||
+	    start > HL_LOG2_START_MAX || hl_term_unsigned(term, &allocations->unscanned_bytes) < 0)
+		return -EBADMSG;
+	allocations->shape = (struct hl_log2_shape){.start = start, .is_erts = true};
+	r = decode_origins(term, allocations);
+	if (r == 0)
+		hl_allocations_sort(allocations);
+	return r;
+}
+
+/* ---- instrument:carriers() ---- */
+
+/* A carrier as a tuple. */
+enum shape {
+	ELEMENTS_OTP_22 = 6, /* {Allocator, InPool, Total, Unscanned, [{Type, Count, Bytes}],
+				Free} */
+	ELEMENTS_OTP_21 = 7, /* {Allocator, Total, Unscanned, Bytes, Count, InPool, Free} */
+};
+
+/* Blocks of one type. A carrier is not known to have as many types as there is room for; if it
+ * had, the last would be all the others. */
+static void add_blocks(struct hl_carrier *carrier, const struct hl_carrier_blocks *blocks)
+{
+	carrier->allocated_blocks += blocks->count;
+	carrier->allocated_bytes += blocks->bytes;
+	if (carrier->block_kinds < HL_CARRIER_BLOCKS_MAX) {
+		carrier->blocks[carrier->block_kinds++] = *blocks;
+		return;
+	}
+	struct hl_carrier_blocks *others = &carrier->blocks[HL_CARRIER_BLOCKS_MAX - 1];
+	snprintf(others->type, sizeof(others->type), "others");
+	others->count += blocks->count;
+	others->bytes += blocks->bytes;
+}
+
+static int decode_blocks(struct hl_term *term, struct hl_carrier *carrier)
+{
+	uint32_t count;
+
+	if (hl_term_list(term, &count) < 0)
+		return -EBADMSG;
+	for (uint32_t i = 0; i < count; i++) {
+		struct hl_carrier_blocks blocks = {0};
+		if (hl_term_tuple_of(term, 3) < 0 ||
+		    hl_term_atom(term, blocks.type, sizeof(blocks.type)) < 0 ||
+		    hl_term_unsigned(term, &blocks.count) < 0 ||
+		    hl_term_unsigned(term, &blocks.bytes) < 0)
+			return -EBADMSG;
+		add_blocks(carrier, &blocks);
+	}
+	return hl_term_list_end(term, count);
+}
+
+static int decode_otp_22(struct hl_term *term, struct hl_carrier *carrier)
+{
+	if (hl_term_boolean(term, &carrier->in_pool) < 0 ||
+	    hl_term_unsigned(term, &carrier->total_bytes) < 0 ||
+	    hl_term_unsigned(term, &carrier->unscanned_bytes) < 0)
+		return -EBADMSG;
+	return decode_blocks(term, carrier);
+}
+
+/* Blocks of a carrier were those of its allocator. */
+static int decode_otp_21(struct hl_term *term, struct hl_carrier *carrier)
+{
+	struct hl_carrier_blocks blocks = {0};
+
+	snprintf(blocks.type, sizeof(blocks.type), "%s", carrier->allocator);
+	if (hl_term_unsigned(term, &carrier->total_bytes) < 0 ||
+	    hl_term_unsigned(term, &carrier->unscanned_bytes) < 0 ||
+	    hl_term_unsigned(term, &blocks.bytes) < 0 ||
+	    hl_term_unsigned(term, &blocks.count) < 0 ||
+	    hl_term_boolean(term, &carrier->in_pool) < 0)
+		return -EBADMSG;
+	if (blocks.count || blocks.bytes)
+		add_blocks(carrier, &blocks);
+	return 0;
+}
+
+/* Of a carrier for a single block, and of no other, the block is as large as the carrier. */
+static const char *type_of(const struct hl_carrier *carrier)
+{
+	return carrier->allocated_blocks == 1 && carrier->allocated_bytes == carrier->total_bytes
+		       ? "sbc"
+		       : "mbc";
+}
+
+static void add_free(struct hl_carrier *carrier, uint32_t width)
+{
+	if (carrier->total_bytes > carrier->allocated_bytes)
+		carrier->free_bytes = carrier->total_bytes - carrier->allocated_bytes;
+	for (uint32_t slot = 0; slot < width; slot++)
+		carrier->free_blocks += carrier->free_histogram.counts[slot];
+}
+
+static int decode_carrier(struct hl_term *term, struct hl_log2_shape *shape,
+			  struct hl_carrier *carrier)
+{
+	uint32_t elements;
+
+	carrier->arena = UINT32_MAX;
+	if (hl_term_tuple(term, &elements) < 0 ||
+	    (elements != ELEMENTS_OTP_21 && elements != ELEMENTS_OTP_22) ||
+	    hl_term_atom(term, carrier->allocator, sizeof(carrier->allocator)) < 0)
+		return -EBADMSG;
+	int r = elements == ELEMENTS_OTP_21 ? decode_otp_21(term, carrier)
+					    : decode_otp_22(term, carrier);
+	if (r == 0)
+		r = decode_histogram(term, shape, &carrier->free_histogram);
+	if (r < 0)
+		return r;
+	snprintf(carrier->type, sizeof(carrier->type), "%s", type_of(carrier));
+	add_free(carrier, shape->width);
+	return 0;
+}
+
+static int decode_list(struct hl_term *term, struct hl_carriers *carriers)
+{
+	uint32_t count;
+
+	if (hl_term_list(term, &count) < 0)
+		return -EBADMSG;
+	for (uint32_t i = 0; i < count; i++) {
+		struct hl_carrier *carrier = hl_carriers_add(carriers);
+		if (!carrier)
+			return -ENOMEM;
+		int r = decode_carrier(term, &carriers->shape, carrier);
+		if (r < 0)
+			return r;
+	}
+	return hl_term_list_end(term, count);
+}
+
+int hl_decode_carriers(struct hl_term *term, struct hl_carriers *carriers)
+{
+	uint64_t start;
+
+	int r = decode_ok(term);
+	if (r < 0)
+		return r;
+	if (hl_term_tuple_of(term, 2) < 0 || hl_term_unsigned(term, &start) < 0 || start == 0 ||
+	    start > HL_LOG2_START_MAX)
+		return -EBADMSG;
+	carriers->shape = (struct hl_log2_shape){.start = 2 * start, .is_erts = true};
+	return decode_list(term, carriers);
+}
+
+/*
+ * ---- erlang:system_info({allocator, A}) ----
+ *
+ * A list of instances, each with lists of what it has in carriers of each type; these hold tuples
+ * of a name and numbers, of which the first is the present one. Up to OTP 22 blocks are counted in
+ * `blocks` and `blocks_size`, since then by the type of block within `blocks`.
+ */
+
+#define NAME_MAX_BYTES 64 /* no name known here is longer */
+
+static const struct {
+	const char *name, *type;
+	bool in_pool;
+} sections[] = {
+	{"mbcs", "mbc", false},
+	{"sbcs", "sbc", false},
+	{"mbcs_pool", "mbc", true},
+};
+
+/* The head and the name of a tuple {Name, ...}, and how many elements are left of it. */
+static int take_named(struct hl_term *term, char name[NAME_MAX_BYTES], uint32_t *ret_left)
+{
+	uint32_t arity;
+
+	if (hl_term_tuple(term, &arity) < 0 || arity < 2 ||
+	    hl_term_atom(term, name, NAME_MAX_BYTES) < 0)
+		return -EBADMSG;
+	*ret_left = arity - 1;
+	return 0;
+}
+
+static int skip_terms(struct hl_term *term, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (hl_term_skip(term) < 0)
+			return -EBADMSG;
+	return 0;
+}
+
+/* What a figure of this name is kept in; NULL: nowhere. */
+static uint64_t *figure_of(struct hl_beam_instance *instance, const char *name)
+{
+	if (!strcmp(name, "carriers"))
+		return &instance->carriers;
+	if (!strcmp(name, "carriers_size"))
+		return &instance->total_bytes;
+	if (!strcmp(name, "blocks") || !strcmp(name, "count"))
+		return &instance->allocated_blocks;
+	if (!strcmp(name, "blocks_size") || !strcmp(name, "size"))
+		return &instance->allocated_bytes;
+	return NULL;
+}
+
+/* The first number after ${name} is added where it belongs, whatever else stands there left. */
+static int add_figure(struct hl_term *term, const char *name, uint32_t left,
+		      struct hl_beam_instance *instance)
+{
+	uint64_t *figure = figure_of(instance, name);
+	struct hl_term at = *term;
+	uint64_t number;
+
+	if (skip_terms(term, left) < 0)
+		return -EBADMSG;
+	if (figure && hl_term_unsigned(&at, &number) == 0)
+		*figure += number;
+	return 0;
+}
+
+/* [{count, N, ...}, {size, N, ...}] */
+static int decode_figures(struct hl_term *term, struct hl_beam_instance *instance)
+{
+	char name[NAME_MAX_BYTES];
+	uint32_t count, left;
+
+	if (hl_term_list(term, &count) < 0)
+		return -EBADMSG;
+	for (uint32_t i = 0; i < count; i++)
+		if (take_named(term, name, &left) < 0 || add_figure(term, name, left, instance) < 0)
+			return -EBADMSG;
+	return hl_term_list_end(term, count);
+}
+
+/* [{Type, [{count, ...}, {size, ...}]}] */
+static int decode_block_types(struct hl_term *term, struct hl_beam_instance *instance)
+{
+	char type[NAME_MAX_BYTES];
+	uint32_t count, left;
+
+	if (hl_term_list(term, &count) < 0)
+		return -EBADMSG;
+	for (uint32_t i = 0; i < count; i++)
+		if (take_named(term, type, &left) < 0 || left != 1 ||
+		    decode_figures(term, instance) < 0)
+			return -EBADMSG;
+	return hl_term_list_end(term, count);
+}
+
+/* [{blocks, ...}, {carriers, ...}, ...] */
+static int decode_section(struct hl_term *term, struct hl_beam_instance *instance)
+{
+	char name[NAME_MAX_BYTES];
+	uint32_t count, left;
+
+	if (hl_term_list(term, &count) < 0)
+		return -EBADMSG;
+	for (uint32_t i = 0; i < count; i++) {
+		if (take_named(term, name, &left) < 0)
+			return -EBADMSG;
+		int r = !strcmp(name, "blocks") && left == 1
+				? decode_block_types(term, instance)
+				: add_figure(term, name, left, instance);
+		if (r < 0)
+			return r;
+	}
+	return hl_term_list_end(term, count);
+}
+
+/* Adds a row, unless there are no carriers of it. */
+static int add_instance(struct hl_beam_instances *instances,
+			const struct hl_beam_instance *instance)
+{
+	if (!instance->carriers && !instance->total_bytes)
+		return 0;
+	return HL_ARRAY_APPEND(instances->instances, instances->count, instances->capacity,
+			       *instance);
+}
+
+/* One of the lists of an instance, if it is one that counts. */
+static int decode_named_section(struct hl_term *term, const char *name, uint32_t left,
+				const struct hl_beam_instance *blank,
+				struct hl_beam_instances *instances)
+{
+	for (size_t i = 0; left == 1 && i < HL_COUNT_OF(sections); i++) {
+		struct hl_beam_instance instance = *blank;
+		if (strcmp(name, sections[i].name) != 0)
+			continue;
+		snprintf(instance.type, sizeof(instance.type), "%s", sections[i].type);
+		instance.in_pool = sections[i].in_pool;
+		int r = decode_section(term, &instance);
+		return r < 0 ? r : add_instance(instances, &instance);
+	}
+	return skip_terms(term, left);
+}
+
+/* {instance, Number, [{versions, ...}, {mbcs, [...]}, ...]} */
+static int decode_instance(struct hl_term *term, struct hl_beam_instance blank,
+			   struct hl_beam_instances *instances)
+{
+	char name[NAME_MAX_BYTES];
+	uint32_t count, left;
+
+	if (hl_term_tuple_of(term, 3) < 0 || hl_term_this_atom(term, "instance") < 0 ||
+	    hl_term_unsigned(term, &blank.number) < 0 || hl_term_list(term, &count) < 0)
+		return -EBADMSG;
+	for (uint32_t i = 0; i < count; i++) {
+		if (take_named(term, name, &left) < 0)
+			return -EBADMSG;
+		int r = decode_named_section(term, name, left, &blank, instances);
+		if (r < 0)
+			return r;
+	}
+	return hl_term_list_end(term, count);
+}
+
+int hl_decode_instances(struct hl_term *term, const char *allocator,
+			struct hl_beam_instances *instances)
+{
+	struct hl_beam_instance blank = {0};
+	uint32_t count;
+
+	if (hl_term_this_atom(term, "false") == 0)
+		return 0;
+	snprintf(blank.allocator, sizeof(blank.allocator), "%s", allocator);
+	if (hl_term_list(term, &count) < 0)
+		return -EBADMSG;
+	for (uint32_t i = 0; i < count; i++) {
+		int r = decode_instance(term, blank, instances);
+		if (r < 0)
+			return r;
+	}
+	return hl_term_list_end(term, count);
 }

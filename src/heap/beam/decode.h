@@ -6,10 +6,8 @@
  */
 #pragma once
 
-#include "heap/allocations.h"
-#include "heap/beam/instance.h"
+#include "heap/beam/beam.h"
 #include "heap/beam/term.h"
-#include "heap/carriers.h"
 
 enum hl_beam_answer {
 	HL_BEAM_VALUE,	      /* the term goes on with what the function returned */
@@ -19,30 +17,20 @@ enum hl_beam_answer {
 };
 
 /* Takes what is around a function's value, up to that. 0 or -EBADMSG. */
-int hl_beam_decode_reply(struct hl_term *term, enum hl_beam_answer *ret_answer);
+int hl_decode_reply(struct hl_term *term, enum hl_beam_answer *ret_answer);
 
 /*
  * What instrument:carriers() returns, in the shape of OTP 21 or of 22 and later, into empty
  * ${carriers}. 0, -ENODATA when no allocator that was asked for is enabled, -EBADMSG, -ENOMEM.
  */
-int hl_beam_decode_carriers(struct hl_term *term, struct hl_carriers *carriers);
+int hl_decode_carriers(struct hl_term *term, struct hl_carriers *carriers);
 
 /* What instrument:allocations() returns, into empty ${allocations}. As above. */
-int hl_beam_decode_allocations(struct hl_term *term, struct hl_allocations *allocations);
+int hl_decode_allocations(struct hl_term *term, struct hl_allocations *allocations);
 
 /*
  * Adds what erlang:system_info({allocator, ${allocator}}) returns to ${instances}, nothing when it
  * is not enabled. 0, -EBADMSG, -ENOMEM.
  */
-int hl_beam_decode_instances(struct hl_term *term, const char *allocator,
-			     struct hl_beam_instances *instances);
-
-/* {ok, ...} of `instrument`, up to the dots. 0, -ENODATA, -EBADMSG. For these decoders alone. */
-int hl_beam_decode_ok(struct hl_term *term);
-
-/*
- * A tuple of counts, the histogram of ${shape}, whose width is set if it is 0 and must be the
- * tuple's own if not. 0 or -EBADMSG. For these decoders alone.
- */
-int hl_beam_decode_histogram(struct hl_term *term, struct hl_log2_shape *shape,
-			     struct hl_log2_histogram *ret_histogram);
+int hl_decode_instances(struct hl_term *term, const char *allocator,
+			struct hl_beam_instances *instances);

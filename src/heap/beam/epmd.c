@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Asks epmd for the names it knows; see epmd.h. The protocol: erts, "Distribution Protocol". */
-#include "heap/beam/epmd.h"
+/* Asks epmd for the names it knows; see node.h. The protocol: erts, "Distribution Protocol". */
+#include "heap/beam/node.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Names of nodes, and where they are; see node_name.h. */
-#include "heap/beam/node_name.h"
+/* Names of nodes, and where they are; see node.h. */
+#include "heap/beam/node.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -89,7 +89,7 @@ static int finish(int r, ei_x_buff *arguments, ei_x_buff *ret_arguments)
 	return -ENOMEM;
 }
 
-int hl_beam_request_options(const struct hl_beam_settings *settings, ei_x_buff *ret_arguments)
+int hl_request_options(const struct hl_beam_settings *settings, ei_x_buff *ret_arguments)
 {
 	ei_x_buff out;
 
@@ -101,7 +101,7 @@ int hl_beam_request_options(const struct hl_beam_settings *settings, ei_x_buff *
 	return finish(r, &out, ret_arguments);
 }
 
-int hl_beam_request_item(const char *item, ei_x_buff *ret_arguments)
+int hl_request_item(const char *item, ei_x_buff *ret_arguments)
 {
 	ei_x_buff out;
 
@@ -113,7 +113,7 @@ int hl_beam_request_item(const char *item, ei_x_buff *ret_arguments)
 	return finish(r, &out, ret_arguments);
 }
 
-int hl_beam_request_allocator(const char *allocator, ei_x_buff *ret_arguments)
+int hl_request_allocator(const char *allocator, ei_x_buff *ret_arguments)
 {
 	ei_x_buff out;
 

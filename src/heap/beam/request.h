@@ -9,10 +9,10 @@
 /* All: 0 or -ENOMEM; ei_x_free() the buffer. */
 
 /* [#{...}]: the options of `instrument` that ${settings} has. */
-int hl_beam_request_options(const struct hl_beam_settings *settings, ei_x_buff *ret_arguments);
+int hl_request_options(const struct hl_beam_settings *settings, ei_x_buff *ret_arguments);
 
 /* [${item}] */
-int hl_beam_request_item(const char *item, ei_x_buff *ret_arguments);
+int hl_request_item(const char *item, ei_x_buff *ret_arguments);
 
 /* [{allocator, ${allocator}}] */
-int hl_beam_request_allocator(const char *allocator, ei_x_buff *ret_arguments);
+int hl_request_allocator(const char *allocator, ei_x_buff *ret_arguments);

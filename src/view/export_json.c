@@ -4,6 +4,7 @@
  * describes it. Members that are 0 or empty are left out of the long lists. References are indices
  * of the lists; element 0 of modules, functions and frames stands for "none".
  */
+#include "base/hex.h"
 #include "view/summary.h"
 
 #include "base/hex.h"
@@ -71,26 +72,22 @@ static void put_threads(struct hl_emit *emit, const struct hl_profile *profile)
 	hl_emit_array_end(emit);
 }
 
-static void put_module(struct hl_emit *emit, const struct hl_profile *profile,
-		       const struct hl_profile_module *module)
-{
-	char build_id[2 * sizeof(module->build_id) + 1];
-
-	hl_hex_format(build_id, module->build_id, module->build_id_bytes);
-	hl_emit_object(emit, NULL);
-	put_text(emit, profile, "path", module->path);
-	if (*build_id)
-		hl_emit_text(emit, "build_id", build_id);
-	if (module->used)
-		hl_emit_text(emit, "symbols", hl_symbols_source_name(module->symbols));
-	hl_emit_object_end(emit);
-}
-
 static void put_modules(struct hl_emit *emit, const struct hl_profile *profile)
 {
 	hl_emit_array(emit, "modules");
-	for (size_t i = 0; i < profile->module_count; i++)
-		put_module(emit, profile, &profile->modules[i]);
+	for (size_t i = 0; i < profile->module_count; i++) {
+		const struct hl_profile_module *module = &profile->modules[i];
+		char build_id[2 * sizeof(module->build_id) + 1];
+		hl_emit_object(emit, NULL);
+		put_text(emit, profile, "path", module->path);
+		if (module->build_id_bytes)
+			hl_emit_text(
+				emit, "build_id",
+				hl_hex_format(build_id, module->build_id, module->build_id_bytes));
+		if (module->used)
+			hl_emit_text(emit, "symbols", hl_symbols_source_name(module->symbols));
+		hl_emit_object_end(emit);
+	}
 	hl_emit_array_end(emit);
 }
 
@@ -109,55 +106,45 @@ static void put_functions(struct hl_emit *emit, const struct hl_profile *profile
 	hl_emit_array_end(emit);
 }
 
-static void put_frame(struct hl_emit *emit, const struct hl_profile *profile,
-		      const struct hl_profile_frame *frame)
+static void put_frames(struct hl_emit *emit, const struct hl_profile *profile)
 {
 	char address[32];
 
-	/* As text: many readers of JSON keep 53 bits of a number. */
-	snprintf(address, sizeof(address), "0x%" PRIx64, frame->address);
-	hl_emit_object(emit, NULL);
-	put_number(emit, "function", frame->function);
-	if (frame->address)
-		hl_emit_text(emit, "address", address);
-	put_text(emit, profile, "file", frame->file);
-	put_number(emit, "line", frame->line);
-	if (frame->inlined)
-		hl_emit_boolean(emit, "inlined", true);
-	hl_emit_object_end(emit);
-}
-
-static void put_frames(struct hl_emit *emit, const struct hl_profile *profile)
-{
 	hl_emit_array(emit, "frames");
-	for (size_t i = 0; i < profile->frame_count; i++)
-		put_frame(emit, profile, &profile->frames[i]);
-	hl_emit_array_end(emit);
-}
-
-static void put_node(struct hl_emit *emit, const struct hl_profile *profile, size_t id)
-{
-	const struct hl_profile_node *node = &profile->nodes[id];
-
-	hl_emit_object(emit, NULL);
-	if (id) {
-		hl_emit_integer(emit, "parent", node->parent);
-		hl_emit_integer(emit, "frame", node->frame);
-	}
-	put_counters(emit, &profile->counters[id]);
-	if (profile->base && hl_profile_counters_any(&profile->base[id])) {
-		hl_emit_object(emit, "base");
-		put_counters(emit, &profile->base[id]);
+	for (size_t i = 0; i < profile->frame_count; i++) {
+		const struct hl_profile_frame *frame = &profile->frames[i];
+		hl_emit_object(emit, NULL);
+		put_number(emit, "function", frame->function);
+		/* As text: many readers of JSON keep 53 bits of a number. */
+		snprintf(address, sizeof(address), "0x%" PRIx64, frame->address);
+		if (frame->address)
+			hl_emit_text(emit, "address", address);
+		put_text(emit, profile, "file", frame->file);
+		put_number(emit, "line", frame->line);
+		if (frame->inlined)
+			hl_emit_boolean(emit, "inlined", true);
 		hl_emit_object_end(emit);
 	}
-	hl_emit_object_end(emit);
+	hl_emit_array_end(emit);
 }
 
 static void put_nodes(struct hl_emit *emit, const struct hl_profile *profile)
 {
 	hl_emit_array(emit, "nodes");
-	for (size_t i = 0; i < profile->node_count; i++)
-		put_node(emit, profile, i);
+	for (size_t i = 0; i < profile->node_count; i++) {
+		hl_emit_object(emit, NULL);
+		if (i) {
+			hl_emit_integer(emit, "parent", profile->nodes[i].parent);
+			hl_emit_integer(emit, "frame", profile->nodes[i].frame);
+		}
+		put_counters(emit, &profile->counters[i]);
+		if (profile->base && hl_profile_counters_any(&profile->base[i])) {
+			hl_emit_object(emit, "base");
+			put_counters(emit, &profile->base[i]);
+			hl_emit_object_end(emit);
+		}
+		hl_emit_object_end(emit);
+	}
 	hl_emit_array_end(emit);
 }
 

@@ -5,6 +5,7 @@
  * element each, and never lies in memory as a whole.
  */
 #include "base/array.h"
+#include "base/cleanup.h"
 #include "base/hex.h"
 #include "import/gzip.h"
 #include "import/pprof_values.h"
@@ -115,33 +116,26 @@ static int64_t profile_text_index(struct exporter *exporter, uint32_t id)
 
 /* ---- head ---- */
 
-static void put_type(struct exporter *exporter, const struct hl_pprof_type *type)
-{
-	Pprof__Profile part = PPROF__PROFILE__INIT;
-	Pprof__ValueType value_type = PPROF__VALUE_TYPE__INIT;
-	Pprof__ValueType *value_types[] = {&value_type};
-
-	value_type.type = text_index(exporter, type->name);
-	value_type.unit = text_index(exporter, hl_pprof_unit_names[type->unit]);
-	part.n_sample_type = 1;
-	part.sample_type = value_types;
-	put(exporter, &part);
-}
-
 static void put_types(struct exporter *exporter, const struct hl_view_options *options)
 {
-	Pprof__Profile part = PPROF__PROFILE__INIT;
+	Pprof__Profile chosen = PPROF__PROFILE__INIT;
 
 	for (size_t i = 0; i < HL_PPROF_TYPE_COUNT; i++) {
 		const struct hl_pprof_type *type = &hl_pprof_types[i];
+		Pprof__Profile part = PPROF__PROFILE__INIT;
+		Pprof__ValueType value_type = PPROF__VALUE_TYPE__INIT;
 		if (!hl_profile_knows(exporter->profile, type->value, type->unit))
 			continue;
 		exporter->types[exporter->type_count++] = type;
-		put_type(exporter, type);
+		value_type.type = text_index(exporter, type->name);
+		value_type.unit = text_index(exporter, hl_pprof_unit_names[type->unit]);
+		part.n_sample_type = 1;
+		part.sample_type = (Pprof__ValueType *[]){&value_type};
+		put(exporter, &part);
 		if (type->value == options->value && type->unit == options->unit)
-			part.default_sample_type = text_index(exporter, type->name);
+			chosen.default_sample_type = value_type.type;
 	}
-	put(exporter, &part);
+	put(exporter, &chosen);
 }
 
 static void put_times(struct exporter *exporter)
@@ -183,33 +177,28 @@ static void put_described(struct exporter *exporter, const char *what, uint32_t 
 	free(comment);
 }
 
-static int write_warnings(const struct hl_profile *profile, FILE *out)
-{
-	struct hl_emit *emit;
-
-	int r = hl_emit_new(out, HL_EMIT_TABLE, false, &emit);
-	if (r < 0)
-		return r;
-	hl_summary_warnings(emit, profile);
-	return hl_emit_finish(emit);
-}
-
 /* What is missing or doubtful must be known wherever the figures go: a comment for each line. */
 static void put_warnings(struct exporter *exporter)
 {
-	char *text = NULL, *rest = NULL;
+	HL_FREED char *text = NULL;
+	char *rest = NULL;
+	struct hl_emit *emit;
 	size_t size;
 	FILE *out = open_memstream(&text, &size);
-	int r = out ? write_warnings(exporter->profile, out) : -ENOMEM;
 
+	int r = out ? hl_emit_new(out, HL_EMIT_TABLE, false, &emit) : -ENOMEM;
+	if (r == 0) {
+		hl_summary_warnings(emit, exporter->profile);
+		r = hl_emit_finish(emit);
+	}
 	if (out && fclose(out) != 0)
 		r = -ENOMEM;
-	if (r < 0)
+	if (r < 0) {
 		fail(exporter, r);
-	for (char *line = r == 0 ? strtok_r(text, "\n", &rest) : NULL; line;
-	     line = strtok_r(NULL, "\n", &rest))
+		return;
+	}
+	for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
 		put_comment(exporter, line);
-	free(text);
 }
 
 static void put_head(struct exporter *exporter, const struct hl_view_options *options)
@@ -260,46 +249,37 @@ static void lay_out_spans(struct exporter *exporter)
 	}
 }
 
-static int64_t build_id_index(struct exporter *exporter, const struct hl_profile_module *module)
-{
-	char text[2 * sizeof(module->build_id) + 1];
-
-	return text_index(exporter, hl_hex_format(text, module->build_id, module->build_id_bytes));
-}
-
 /*
  * The offset holds if segments lie in the file where they lie in memory, as linkers like to have
  * it; readers need it for addresses that have no names, and here all have. For the same reason
  * has_functions is always said: else pprof looks for other names.
  */
-static void put_mapping(struct exporter *exporter, uint32_t id)
-{
-	const struct hl_profile_module *module = &exporter->profile->modules[id];
-	const struct span *span = &exporter->spans[id];
-	Pprof__Profile part = PPROF__PROFILE__INIT;
-	Pprof__Mapping mapping = PPROF__MAPPING__INIT;
-	Pprof__Mapping *mappings[] = {&mapping};
-	bool has_lines = module->symbols == HL_SYMBOLS_DWARF;
-
-	mapping.id = id;
-	mapping.memory_start = span->start;
-	mapping.memory_limit = span->start + (span->last - span->low) + 1;
-	mapping.file_offset = span->low;
-	mapping.filename = profile_text_index(exporter, module->path);
-	mapping.build_id = build_id_index(exporter, module);
-	mapping.has_functions = true;
-	mapping.has_filenames = mapping.has_line_numbers = mapping.has_inline_frames = has_lines;
-	part.n_mapping = 1;
-	part.mapping = mappings;
-	put(exporter, &part);
-}
-
 static void put_mappings(struct exporter *exporter)
 {
 	lay_out_spans(exporter);
-	for (uint32_t i = 1; i < exporter->profile->module_count; i++)
-		if (exporter->spans[i].used)
-			put_mapping(exporter, i);
+	for (uint32_t id = 1; id < exporter->profile->module_count; id++) {
+		const struct hl_profile_module *module = &exporter->profile->modules[id];
+		const struct span *span = &exporter->spans[id];
+		Pprof__Profile part = PPROF__PROFILE__INIT;
+		Pprof__Mapping mapping = PPROF__MAPPING__INIT;
+		char build_id[2 * sizeof(module->build_id) + 1];
+		bool has_lines = module->symbols == HL_SYMBOLS_DWARF;
+		if (!span->used)
+			continue;
+		mapping.id = id;
+		mapping.memory_start = span->start;
+		mapping.memory_limit = span->start + (span->last - span->low) + 1;
+		mapping.file_offset = span->low;
+		mapping.filename = profile_text_index(exporter, module->path);
+		mapping.build_id = text_index(exporter, hl_hex_format(build_id, module->build_id,
+								      module->build_id_bytes));
+		mapping.has_functions = true;
+		mapping.has_filenames = mapping.has_line_numbers = mapping.has_inline_frames =
+			has_lines;
+		part.n_mapping = 1;
+		part.mapping = (Pprof__Mapping *[]){&mapping};
+		put(exporter, &part);
+	}
 }
 
 /* ---- functions and locations ---- */
@@ -313,14 +293,13 @@ static void put_function(struct exporter *exporter, struct exported exported, ui
 	const struct hl_profile_function *from = &exporter->profile->functions[exported.function];
 	Pprof__Profile part = PPROF__PROFILE__INIT;
 	Pprof__Function function = PPROF__FUNCTION__INIT;
-	Pprof__Function *functions[] = {&function};
 
 	function.id = id;
 	function.name = profile_text_index(exporter, from->name);
 	function.filename = profile_text_index(exporter, exported.file);
 	function.start_line = exported.file == from->file ? from->line : 0;
 	part.n_function = 1;
-	part.function = functions;
+	part.function = (Pprof__Function *[]){&function};
 	put(exporter, &part);
 }
 
@@ -400,60 +379,35 @@ static void put_locations(struct exporter *exporter)
 
 /* ---- samples ---- */
 
-static size_t stack_of(const struct exporter *exporter, uint32_t node)
-{
-	size_t depth = 0;
-
-	for (; node;
-	     node = hl_pprof_locations_caller(&exporter->locations, exporter->profile, node))
-		exporter->stack[depth++] = exporter->locations.of_node[node];
-	return depth;
-}
-
 static void put_sample(struct exporter *exporter, uint32_t node)
 {
-	const struct hl_profile_counters *counters = &exporter->profile->counters[node];
+	const struct hl_profile *profile = exporter->profile;
+	const struct hl_profile_counters *counters = &profile->counters[node];
 	Pprof__Profile part = PPROF__PROFILE__INIT;
 	Pprof__Sample sample = PPROF__SAMPLE__INIT;
-	Pprof__Sample *samples[] = {&sample};
 	int64_t values[HL_PPROF_TYPE_COUNT];
 
 	for (size_t i = 0; i < exporter->type_count; i++)
 		values[i] = hl_profile_figure(counters, exporter->types[i]->value,
 					      exporter->types[i]->unit);
-	sample.n_location_id = stack_of(exporter, node);
+	for (uint32_t at = node; at;
+	     at = hl_pprof_locations_caller(&exporter->locations, profile, at))
+		exporter->stack[sample.n_location_id++] = exporter->locations.of_node[at];
 	sample.location_id = exporter->stack;
 	sample.n_value = exporter->type_count;
 	sample.value = values;
 	part.n_sample = 1;
-	part.sample = samples;
+	part.sample = (Pprof__Sample *[]){&sample};
 	put(exporter, &part);
-}
-
-static void put_samples(struct exporter *exporter)
-{
-	const struct hl_profile *profile = exporter->profile;
-
-	for (uint32_t i = 0; i < profile->node_count; i++)
-		if (hl_profile_counters_any(&profile->counters[i]))
-			put_sample(exporter, i);
 }
 
 /* ---- all of it ---- */
 
-static int prepare(struct exporter *exporter)
-{
-	const struct hl_profile *profile = exporter->profile;
-
-	exporter->spans = calloc(profile->module_count, sizeof(*exporter->spans));
-	exporter->stack = calloc(profile->node_count, sizeof(*exporter->stack));
-	if (!exporter->spans || !exporter->stack)
-		return -ENOMEM;
-	return hl_pprof_locations_init(&exporter->locations, profile);
-}
-
 static void release(struct exporter *exporter)
 {
+	if (exporter->gzip)
+		hl_gzip_writer_release(exporter->gzip);
+	free(exporter->gzip);
 	hl_strings_release(&exporter->texts);
 	hl_pprof_locations_release(&exporter->locations);
 	free(exporter->spans);
@@ -464,29 +418,36 @@ static void release(struct exporter *exporter)
 
 static int write_file(struct exporter *exporter, const struct hl_view_options *options)
 {
+	const struct hl_profile *profile = exporter->profile;
+
+	exporter->spans = calloc(profile->module_count, sizeof(*exporter->spans));
+	exporter->stack = calloc(profile->node_count, sizeof(*exporter->stack));
+	if (!exporter->spans || !exporter->stack)
+		return -ENOMEM;
+	int r = hl_pprof_locations_init(&exporter->locations, profile);
+	if (r < 0)
+		return r;
 	put_head(exporter, options);
 	put_mappings(exporter);
 	put_locations(exporter);
-	put_samples(exporter);
-	int r = hl_gzip_writer_finish(exporter->gzip);
+	for (uint32_t i = 0; i < profile->node_count; i++)
+		if (hl_profile_counters_any(&profile->counters[i]))
+			put_sample(exporter, i);
+	r = hl_gzip_writer_finish(exporter->gzip);
 	return exporter->error ? exporter->error : r;
 }
 
 int hl_view_pprof(const struct hl_profile *profile, const struct hl_view_options *options,
 		  struct hl_error *err)
 {
-	struct exporter exporter = {.base = {append}, .profile = profile};
+	HL_CLEANUP(release) struct exporter exporter = {.base = {append}, .profile = profile};
+	HL_FREED struct hl_gzip_writer *gzip = malloc(sizeof(*gzip));
 
-	exporter.gzip = malloc(sizeof(*exporter.gzip));
-	int r = exporter.gzip ? hl_gzip_writer_init(exporter.gzip, options->out) : -ENOMEM;
+	int r = gzip ? hl_gzip_writer_init(gzip, options->out) : -ENOMEM;
 	if (r == 0) {
-		r = prepare(&exporter);
-		if (r == 0)
-			r = write_file(&exporter, options);
-		hl_gzip_writer_release(exporter.gzip);
+		exporter.gzip = HL_TAKE(gzip);
+		r = write_file(&exporter, options);
 	}
-	free(exporter.gzip);
-	release(&exporter);
 	if (r == 0)
 		r = hl_summary_note(profile, options);
 	return r < 0 ? hl_summary_fail(profile, r, err) : 0;

@@ -37,15 +37,6 @@ static void emit_marks(struct hl_emit *emit, const struct hl_history *history)
 	hl_emit_array_end(emit);
 }
 
-static void emit_hole(struct hl_emit *emit, const struct hl_report_history *report, size_t first,
-		      size_t last)
-{
-	hl_emit_object(emit, NULL);
-	hl_emit_integer(emit, "first_ms", (int64_t)point_start_ms(report, first));
-	hl_emit_integer(emit, "last_ms", (int64_t)point_end_ms(report, last) - 1);
-	hl_emit_object_end(emit);
-}
-
 static void emit_holes(struct hl_emit *emit, const struct hl_report_history *report)
 {
 	const struct hl_report_point *points = report->points;
@@ -55,26 +46,24 @@ static void emit_holes(struct hl_emit *emit, const struct hl_report_history *rep
 	for (size_t i = 0; i < count; i++) {
 		if (!points[i].missing)
 			first = i + 1;
-		else if (i + 1 == count || !points[i + 1].missing)
-			emit_hole(emit, report, first, i);
+		if (!points[i].missing || (i + 1 < count && points[i + 1].missing))
+			continue;
+		hl_emit_object(emit, NULL);
+		hl_emit_integer(emit, "first_ms", (int64_t)point_start_ms(report, first));
+		hl_emit_integer(emit, "last_ms", (int64_t)point_end_ms(report, i) - 1);
+		hl_emit_object_end(emit);
 	}
 	hl_emit_array_end(emit);
-}
-
-static void emit_process(struct hl_emit *emit, const struct hl_profile *profile)
-{
-	const struct hl_profile_process *process = profile->processes;
-
-	hl_emit_integer(emit, "pid", process->pid);
-	hl_emit_text(emit, "command", hl_profile_text(profile, process->command));
 }
 
 void hl_report_timeline_members(struct hl_emit *emit, const struct hl_report_history *report)
 {
 	const struct hl_history *history = report->history;
+	const struct hl_profile_process *process = history->profile->processes;
 
 	hl_emit_object(emit, "timeline");
-	emit_process(emit, history->profile);
+	hl_emit_integer(emit, "pid", process->pid);
+	hl_emit_text(emit, "command", hl_profile_text(history->profile, process->command));
 	hl_emit_integer(emit, "first_ms", (int64_t)hl_history_start_ms(history));
 	hl_emit_integer(emit, "interval_ms", HL_INTERVAL_TICKS);
 	hl_emit_integer(emit, "intervals", (int64_t)history->point_count);
@@ -93,9 +82,12 @@ void hl_report_timeline_members(struct hl_emit *emit, const struct hl_report_his
 
 /* ---- the columns ---- */
 
-static void put_points(const struct hl_report_history *report, FILE *out)
+void hl_report_timeline_columns(const struct hl_report_history *report, const uint32_t *leaf_of,
+				FILE *out)
 {
 	const struct hl_report_point *points = report->points;
+	const struct hl_report_moment *moments = report->moments;
+	const struct hl_report_change *changes = report->changes;
 
 	for (size_t i = 0; i < report->point_count; i++)
 		hl_report_put_unsigned(out, points[i].ms - point_start_ms(report, i));
@@ -103,61 +95,22 @@ static void put_points(const struct hl_report_history *report, FILE *out)
 		hl_report_put_signed(out, points[i].bytes);
 	for (size_t i = 0; i < report->point_count; i++)
 		hl_report_put_unsigned(out, points[i].rss_bytes);
-}
-
-static void put_moments(const struct hl_report_history *report, FILE *out)
-{
-	const struct hl_report_moment *moments = report->moments;
-
 	for (size_t i = 0; i < report->moment_count; i++)
 		hl_report_put_unsigned(out, moments[i].point - i * report->moment_points);
 	for (size_t i = 0; i < report->moment_count; i++)
 		hl_report_put_unsigned(out, moments[i].change_count);
-}
-
-/* Writes a number of ${change}, the one after ${before} (NULL: the first of its moment). */
-typedef void put_number(const struct hl_report_change *change,
-			const struct hl_report_change *before, const uint32_t *leaf_of, FILE *out);
-
-static void put_leaf(const struct hl_report_change *change, const struct hl_report_change *before,
-		     const uint32_t *leaf_of, FILE *out)
-{
-	hl_report_put_unsigned(out, leaf_of[change->node] - (before ? leaf_of[before->node] : 0));
-}
-
-static void put_bytes(const struct hl_report_change *change, const struct hl_report_change *before,
-		      const uint32_t *leaf_of, FILE *out)
-{
-	(void)before;
-	(void)leaf_of;
-	hl_report_put_signed(out, change->bytes);
-}
-
-static void put_objects(const struct hl_report_change *change,
-			const struct hl_report_change *before, const uint32_t *leaf_of, FILE *out)
-{
-	(void)before;
-	(void)leaf_of;
-	hl_report_put_signed(out, change->objects);
-}
-
-static void put_changes(const struct hl_report_history *report, put_number *put,
-			const uint32_t *leaf_of, FILE *out)
-{
 	for (size_t i = 0; i < report->moment_count; i++) {
-		const struct hl_report_moment *moment = &report->moments[i];
-		const struct hl_report_change *changes = report->changes + moment->first_change;
-		for (size_t j = 0; j < moment->change_count; j++)
-			put(&changes[j], j ? &changes[j - 1] : NULL, leaf_of, out);
+		uint32_t before = 0;
+		for (size_t j = 0; j < moments[i].change_count; j++) {
+			uint32_t leaf = leaf_of[changes[moments[i].first_change + j].node];
+			hl_report_put_unsigned(out, leaf - before);
+			before = leaf;
+		}
 	}
-}
-
-void hl_report_timeline_columns(const struct hl_report_history *report, const uint32_t *leaf_of,
-				FILE *out)
-{
-	put_points(report, out);
-	put_moments(report, out);
-	put_changes(report, put_leaf, leaf_of, out);
-	put_changes(report, put_bytes, leaf_of, out);
-	put_changes(report, put_objects, leaf_of, out);
+	for (size_t i = 0; i < report->moment_count; i++)
+		for (size_t j = 0; j < moments[i].change_count; j++)
+			hl_report_put_signed(out, changes[moments[i].first_change + j].bytes);
+	for (size_t i = 0; i < report->moment_count; i++)
+		for (size_t j = 0; j < moments[i].change_count; j++)
+			hl_report_put_signed(out, changes[moments[i].first_change + j].objects);
 }

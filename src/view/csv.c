@@ -3,6 +3,7 @@
  * heapline export --format csv: a row for each stack with all its figures (RFC 4180). Stacks are
  * those of the folded view, and written as there.
  */
+#include "base/cleanup.h"
 #include "profile/calltree.h"
 #include "view/format.h"
 #include "view/keys.h"
@@ -11,15 +12,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
-
-static void put_header(FILE *out)
-{
-	for (int value = 0; value < HL_VALUE_COUNT; value++)
-		for (int unit = 0; unit < HL_UNIT_COUNT; unit++)
-			if (hl_profile_has_unit((enum hl_value)value, (enum hl_unit)unit))
-				fprintf(out, "%s_%s,", hl_value_names[value], hl_unit_names[unit]);
-	fputs("stack\r\n", out);
-}
 
 /* What the profile does not know is an empty field. */
 static void put_figures(FILE *out, const struct hl_profile *profile,
@@ -36,30 +28,36 @@ static void put_figures(FILE *out, const struct hl_profile *profile,
 	}
 }
 
-/* Within a name ';' would be another frame. */
-static void put_name(FILE *out, const char *name)
-{
-	while (*name) {
-		if (*name == '"')
-			putc('"', out);
-		name += hl_format_put_letter(out, *name == ';' ? ":" : name);
-	}
-}
-
 static void put_stack(FILE *out, const char *const *path, uint32_t length)
 {
 	putc('"', out);
 	for (uint32_t i = 0; i < length; i++) {
 		if (i)
 			putc(';', out);
-		put_name(out, path[i]);
+		for (const char *at = path[i]; *at;) {
+			if (*at == '"')
+				putc('"', out);
+			/* Within a name ';' would be another frame. */
+			at += hl_format_put_letter(out, *at == ';' ? ":" : at);
+		}
 	}
 	fputs("\"\r\n", out);
 }
 
-static void put_rows(FILE *out, const struct hl_profile *profile, const struct hl_calltree *tree,
-		     const struct hl_profile_counters *sums, const char **path)
+static int put_file(FILE *out, const struct hl_profile *profile, const struct hl_calltree *tree)
 {
+	HL_FREED struct hl_profile_counters *sums = calloc(tree->count, sizeof(*sums));
+	HL_FREED const char **path = calloc(tree->depth_max + 1, sizeof(*path));
+
+	if (!sums || !path)
+		return -ENOMEM;
+	for (size_t i = 0; i < profile->node_count; i++)
+		hl_profile_counters_add(&sums[tree->node_of[i]], &profile->counters[i]);
+	for (int value = 0; value < HL_VALUE_COUNT; value++)
+		for (int unit = 0; unit < HL_UNIT_COUNT; unit++)
+			if (hl_profile_has_unit((enum hl_value)value, (enum hl_unit)unit))
+				fprintf(out, "%s_%s,", hl_value_names[value], hl_unit_names[unit]);
+	fputs("stack\r\n", out);
 	for (size_t i = 0; i < tree->count; i++) {
 		const struct hl_calltree_node *node = &tree->nodes[i];
 		uint32_t length = node->depth ? node->depth : 1;
@@ -69,36 +67,17 @@ static void put_rows(FILE *out, const struct hl_profile *profile, const struct h
 		put_figures(out, profile, &sums[i]);
 		put_stack(out, path, length);
 	}
-}
-
-static int put_file(FILE *out, const struct hl_profile *profile, const struct hl_calltree *tree)
-{
-	struct hl_profile_counters *sums = calloc(tree->count, sizeof(*sums));
-	const char **path = calloc(tree->depth_max + 1, sizeof(*path));
-	int r = -ENOMEM;
-
-	if (sums && path) {
-		for (size_t i = 0; i < profile->node_count; i++)
-			hl_profile_counters_add(&sums[tree->node_of[i]], &profile->counters[i]);
-		put_header(out);
-		put_rows(out, profile, tree, sums, path);
-		r = ferror(out) ? -EIO : 0;
-	}
-	free(sums);
-	free(path);
-	return r;
+	return ferror(out) ? -EIO : 0;
 }
 
 int hl_view_csv(const struct hl_profile *profile, const struct hl_view_options *options,
 		struct hl_error *err)
 {
-	struct hl_calltree tree;
+	HL_CLEANUP(hl_calltree_release) struct hl_calltree tree = {0};
 
 	int r = hl_calltree_init(&tree, profile, options->value, options->unit);
-	if (r == 0) {
+	if (r == 0)
 		r = put_file(options->out, profile, &tree);
-		hl_calltree_release(&tree);
-	}
 	if (r == 0)
 		r = hl_summary_note(profile, options);
 	return r < 0 ? hl_summary_fail(profile, r, err) : 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Turns a call tree into frames side by side; see flame.h. */
+#include "base/cleanup.h"
 #include "view/flame.h"
 
 #include <errno.h>
@@ -50,20 +51,6 @@ static void sum_widths(struct widths *widths, struct hl_flame_layout *layout)
 	}
 }
 
-static int init_widths(struct widths *widths, const struct hl_profile *profile,
-		       const struct hl_view_options *options)
-{
-	int r = options->reversed
-			? hl_calltree_init_reversed(&widths->tree, profile, options->value,
-						    options->unit)
-			: hl_calltree_init(&widths->tree, profile, options->value, options->unit);
-	if (r < 0)
-		return r;
-	widths->values = calloc(widths->tree.count, sizeof(*widths->values));
-	widths->frame_of = calloc(widths->tree.count, sizeof(*widths->frame_of));
-	return widths->values && widths->frame_of ? 0 : -ENOMEM;
-}
-
 /* ---- what is kept ---- */
 
 static int heavier_first(const void *left, const void *right)
@@ -72,36 +59,27 @@ static int heavier_first(const void *left, const void *right)
 	return (a < b) - (a > b);
 }
 
-/* Of nodes with just light_max, as many of the first ones as there is ${room} for. */
-static void choose_ties(struct widths *widths, size_t room)
-{
-	size_t node = 0;
-
-	for (; node < widths->tree.count; node++)
-		if (widths->values[node] == widths->light_max && room-- == 0)
-			break;
-	widths->ties_end = node;
-}
-
-/* A caller is never lighter than what it calls, nor after it, so what is kept keeps its callers.
- */
+/* A caller is never lighter than what it calls, nor after it, so what is kept keeps its callers. */
 static int choose_light_max(struct widths *widths, size_t count_max)
 {
 	size_t count = widths->tree.count;
 
 	if (count <= count_max)
 		return 0;
-	int64_t *sorted = calloc(count, sizeof(*sorted));
+	HL_FREED int64_t *sorted = calloc(count, sizeof(*sorted));
 	if (!sorted)
 		return -ENOMEM;
 	memcpy(sorted, widths->values, count * sizeof(*sorted));
 	qsort(sorted, count, sizeof(*sorted), heavier_first);
 	widths->light_max = sorted[count_max];
-	size_t heavier = count_max;
-	while (heavier && sorted[heavier - 1] == widths->light_max)
-		heavier--;
-	free(sorted);
-	choose_ties(widths, count_max - heavier);
+	size_t room = 0; /* for nodes with just as much, the first ones */
+	while (room < count_max && sorted[count_max - room - 1] == widths->light_max)
+		room++;
+	size_t node = 0;
+	for (; node < count; node++)
+		if (widths->values[node] == widths->light_max && room-- == 0)
+			break;
+	widths->ties_end = node;
 	return 0;
 }
 
@@ -164,12 +142,10 @@ static int place_frames(struct hl_flame_layout *layout, const struct widths *wid
 			kept++;
 		else
 			count_left_out(widths, layout, i);
-	int64_t *next_start = calloc(kept, sizeof(*next_start));
+	HL_FREED int64_t *next_start = calloc(kept, sizeof(*next_start));
 	layout->frames = calloc(kept, sizeof(*layout->frames));
-	if (!next_start || !layout->frames) {
-		free(next_start);
+	if (!next_start || !layout->frames)
 		return -ENOMEM;
-	}
 	for (size_t i = 0; i < widths->tree.count; i++)
 		if (is_kept(widths, i))
 			place_frame(layout, widths, profile, i, next_start);
@@ -178,24 +154,29 @@ static int place_frames(struct hl_flame_layout *layout, const struct widths *wid
 		if (parent->end < layout->frames[i].end)
 			parent->end = layout->frames[i].end;
 	}
-	free(next_start);
 	return 0;
 }
 
 int hl_flame_layout_init(struct hl_flame_layout *layout, const struct hl_profile *profile,
 			 const struct hl_view_options *options, size_t count_max)
 {
-	struct widths widths = {0};
+	HL_CLEANUP(release_widths) struct widths widths = {0};
 
 	*layout = (struct hl_flame_layout){0};
-	int r = init_widths(&widths, profile, options);
-	if (r == 0) {
-		sum_widths(&widths, layout);
-		r = choose_light_max(&widths, count_max);
-	}
+	int r = options->reversed
+			? hl_calltree_init_reversed(&widths.tree, profile, options->value,
+						    options->unit)
+			: hl_calltree_init(&widths.tree, profile, options->value, options->unit);
+	if (r < 0)
+		return r;
+	widths.values = calloc(widths.tree.count, sizeof(*widths.values));
+	widths.frame_of = calloc(widths.tree.count, sizeof(*widths.frame_of));
+	if (!widths.values || !widths.frame_of)
+		return -ENOMEM;
+	sum_widths(&widths, layout);
+	r = choose_light_max(&widths, count_max);
 	if (r == 0)
 		r = place_frames(layout, &widths, profile);
-	release_widths(&widths);
 	if (r < 0)
 		hl_flame_layout_release(layout);
 	return r;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Sorts the modules of a flame graph by area and gives them colours; see flame.h. */
+#include "base/cleanup.h"
 #include "base/path.h"
 #include "view/flame.h"
 
@@ -20,47 +21,37 @@ static int larger_first(const void *left, const void *right)
 	return (a->module > b->module) - (a->module < b->module);
 }
 
-static void choose_colors(struct hl_flame_modules *modules, const struct hl_profile *profile,
-			  const char **names, unsigned *colors)
-{
-	for (size_t i = 0; i < modules->count; i++)
-		names[i] = hl_path_basename(
-			hl_profile_text(profile, profile->modules[modules->by_area[i]].path));
-	hl_palette_assign(names, modules->count, colors);
-	for (size_t i = 0; i < modules->count; i++)
-		modules->colors[modules->by_area[i]] = colors[i];
-}
-
 int hl_flame_modules_init(struct hl_flame_modules *modules, const struct hl_profile *profile,
 			  const struct hl_flame_layout *layout)
 {
 	const size_t count = profile->module_count;
-	struct module_area *areas = calloc(count, sizeof(*areas));
-	const char **names = calloc(count, sizeof(*names));
-	unsigned *colors = calloc(count, sizeof(*colors));
+	HL_FREED struct module_area *areas = calloc(count, sizeof(*areas));
+	HL_FREED const char **names = calloc(count, sizeof(*names));
+	HL_FREED unsigned *colors = calloc(count, sizeof(*colors));
 
 	*modules = (struct hl_flame_modules){
 		.by_area = calloc(count, sizeof(*modules->by_area)),
 		.colors = calloc(count, sizeof(*modules->colors)),
 	};
-	int r = areas && names && colors && modules->by_area && modules->colors ? 0 : -ENOMEM;
-	if (r == 0) {
-		for (size_t i = 0; i < count; i++)
-			areas[i].module = (uint32_t)i;
-		for (size_t i = 1; i < layout->count; i++) {
-			const struct hl_flame_frame *frame = &layout->frames[i];
-			areas[profile->functions[frame->function].module].area +=
-				(double)frame->value;
-		}
-		qsort(areas, count, sizeof(*areas), larger_first);
-		for (; modules->count < count && areas[modules->count].area > 0; modules->count++)
-			modules->by_area[modules->count] = areas[modules->count].module;
-		choose_colors(modules, profile, names, colors);
+	if (!areas || !names || !colors || !modules->by_area || !modules->colors)
+		return -ENOMEM;
+	for (size_t i = 0; i < count; i++)
+		areas[i].module = (uint32_t)i;
+	for (size_t i = 1; i < layout->count; i++) {
+		const struct hl_flame_frame *frame = &layout->frames[i];
+		areas[profile->functions[frame->function].module].area += (double)frame->value;
 	}
-	free(areas);
-	free(names);
-	free(colors);
-	return r;
+	qsort(areas, count, sizeof(*areas), larger_first);
+	for (size_t i = 0; i < count && areas[i].area > 0; i++) {
+		uint32_t module = areas[i].module;
+		modules->by_area[modules->count++] = module;
+		names[i] =
+			hl_path_basename(hl_profile_text(profile, profile->modules[module].path));
+	}
+	hl_palette_assign(names, modules->count, colors);
+	for (size_t i = 0; i < modules->count; i++)
+		modules->colors[modules->by_area[i]] = colors[i];
+	return 0;
 }
 
 void hl_flame_modules_release(struct hl_flame_modules *modules)

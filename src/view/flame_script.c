@@ -15,6 +15,7 @@
  *
  * A caller often has one callee, so that most differences are a single "A".
  */
+#include "base/cleanup.h"
 #include "view/flame.h"
 #include "view/format.h"
 #include "view/json.h"
@@ -34,6 +35,14 @@ struct script {
 	size_t function_count, module_count;
 	uint32_t *function_of, *module_of; /* by id of the profile: index + 1 in these; 0: none */
 };
+
+static void release_script(struct script *script)
+{
+	free(script->functions);
+	free(script->modules);
+	free(script->function_of);
+	free(script->module_of);
+}
 
 /* ---- frames ---- */
 
@@ -57,7 +66,7 @@ static void put_signed(FILE *out, int64_t number)
 static int write_frames(struct script *script)
 {
 	const struct hl_flame_layout *layout = script->picture->layout;
-	char *text = NULL;
+	HL_FREED char *text = NULL;
 	size_t size;
 	FILE *out = open_memstream(&text, &size);
 
@@ -75,11 +84,10 @@ static int write_frames(struct script *script)
 		if (script->picture->profile->base)
 			put_signed(out, frame->base);
 	}
-	int r = fclose(out) == 0 ? 0 : -ENOMEM;
-	if (r == 0)
-		hl_json_text(&script->json, "frames", text);
-	free(text);
-	return r;
+	if (fclose(out) != 0)
+		return -ENOMEM;
+	hl_json_text(&script->json, "frames", text);
+	return 0;
 }
 
 /* ---- names ---- */
@@ -181,6 +189,7 @@ int hl_flame_script_write(const struct hl_flame_picture *picture, int top)
 {
 	const struct hl_view_options *options = picture->options;
 	const enum hl_unit other = hl_unit_other(options->unit);
+	HL_CLEANUP(release_script)
 	struct script script = {
 		.picture = picture,
 		.json = {.out = options->out, .is_in_markup = true},
@@ -189,16 +198,12 @@ int hl_flame_script_write(const struct hl_flame_picture *picture, int top)
 	};
 
 	int r = collect_names(&script);
-	if (r == 0) {
-		fputs("<script type=\"application/json\" id=\"data\">\n", options->out);
-		r = write_data(&script, top);
-		fputs("</script>\n<script>\n", options->out);
-		hl_svg_source(options->out, hl_flame_js);
-		fputs("</script>\n", options->out);
-	}
-	free(script.function_of);
-	free(script.module_of);
-	free(script.functions);
-	free(script.modules);
+	if (r < 0)
+		return r;
+	fputs("<script type=\"application/json\" id=\"data\">\n", options->out);
+	r = write_data(&script, top);
+	fputs("</script>\n<script>\n", options->out);
+	hl_svg_source(options->out, hl_flame_js);
+	fputs("</script>\n", options->out);
 	return r;
 }

@@ -3,6 +3,7 @@
  * heapline export --format heaptrack-folded: the lines that `heaptrack_print --print-flamegraph`
  * writes. There a frame is "function (file)", where the file is known, and each ends with ';'.
  */
+#include "base/cleanup.h"
 #include "base/path.h"
 #include "profile/calltree.h"
 #include "view/keys.h"
@@ -76,13 +77,11 @@ static int emit_tree(const struct hl_profile *profile, const struct hl_view_opti
 int hl_view_heaptrack(const struct hl_profile *profile, const struct hl_view_options *options,
 		      struct hl_error *err)
 {
-	struct hl_calltree tree;
+	HL_CLEANUP(hl_calltree_release) struct hl_calltree tree = {0};
 
 	int r = hl_calltree_init(&tree, profile, options->value, options->unit);
-	if (r == 0) {
+	if (r == 0)
 		r = emit_tree(profile, options, &tree);
-		hl_calltree_release(&tree);
-	}
 	if (r == 0)
 		r = hl_summary_note(profile, options);
 	return r < 0 ? hl_summary_fail(profile, r, err) : 0;

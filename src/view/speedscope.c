@@ -3,6 +3,7 @@
  * heapline export --format speedscope: its own file format, with a profile for each value. Stacks
  * are those of the folded view.
  */
+#include "base/cleanup.h"
 #include "profile/calltree.h"
 #include "view/json.h"
 #include "view/keys.h"
@@ -39,22 +40,18 @@ static void put_frame(struct hl_json *json, const struct hl_profile *profile,
 	hl_json_close(json, '}');
 }
 
-/* Of what has no stack: the frame of the root, whose name is no string. */
-static void put_stackless_frame(struct hl_json *json, struct frame_table *frames)
-{
-	frames->index_of[0] = ++frames->count;
-	hl_json_open(json, NULL, '{');
-	hl_json_text(json, "name", HL_KEYS_NO_STACK);
-	hl_json_close(json, '}');
-}
-
 static void put_frames(struct hl_json *json, const struct hl_profile *profile,
 		       const struct hl_calltree *tree, struct frame_table *frames)
 {
 	hl_json_open(json, "shared", '{');
 	hl_json_open(json, "frames", '[');
-	if (hl_profile_counters_any(&profile->counters[0]))
-		put_stackless_frame(json, frames);
+	if (hl_profile_counters_any(&profile->counters[0])) {
+		/* Figures without a stack: the frame of the root, whose name is no string. */
+		frames->index_of[0] = ++frames->count;
+		hl_json_open(json, NULL, '{');
+		hl_json_text(json, "name", HL_KEYS_NO_STACK);
+		hl_json_close(json, '}');
+	}
 	for (size_t i = 1; i < tree->count; i++) {
 		uint32_t *index = &frames->index_of[tree->nodes[i].name];
 		if (*index)
@@ -104,27 +101,24 @@ static void put_samples(struct hl_json *json, const struct frame_table *frames,
 static int put_profile(struct hl_json *json, const struct hl_profile *profile,
 		       const struct frame_table *frames, struct figure figure)
 {
-	struct hl_calltree tree;
-	uint32_t *path = NULL;
+	HL_CLEANUP(hl_calltree_release) struct hl_calltree tree = {0};
 	char name[32];
 
 	int r = hl_calltree_init(&tree, profile, figure.value, figure.unit);
 	if (r < 0)
 		return r;
-	path = calloc(tree.depth_max + 1, sizeof(*path));
-	if (path) {
-		snprintf(name, sizeof(name), "%s %s", hl_value_words[figure.value],
-			 hl_unit_names[figure.unit]);
-		hl_json_open(json, NULL, '{');
-		hl_json_text(json, "type", "sampled");
-		hl_json_text(json, "name", name);
-		hl_json_text(json, "unit", figure.unit == HL_UNIT_BYTES ? "bytes" : "none");
-		put_samples(json, frames, &tree, path);
-		hl_json_close(json, '}');
-	}
-	free(path);
-	hl_calltree_release(&tree);
-	return path ? 0 : -ENOMEM;
+	HL_FREED uint32_t *path = calloc(tree.depth_max + 1, sizeof(*path));
+	if (!path)
+		return -ENOMEM;
+	snprintf(name, sizeof(name), "%s %s", hl_value_words[figure.value],
+		 hl_unit_names[figure.unit]);
+	hl_json_open(json, NULL, '{');
+	hl_json_text(json, "type", "sampled");
+	hl_json_text(json, "name", name);
+	hl_json_text(json, "unit", figure.unit == HL_UNIT_BYTES ? "bytes" : "none");
+	put_samples(json, frames, &tree, path);
+	hl_json_close(json, '}');
+	return 0;
 }
 
 /* The chosen value's profile is the one that speedscope opens with. */
@@ -153,11 +147,11 @@ static int put_profiles(struct hl_json *json, const struct hl_profile *profile,
 static int put_file(const struct hl_profile *profile, const struct hl_view_options *options,
 		    const struct hl_calltree *tree)
 {
+	HL_FREED uint32_t *index_of = calloc(profile->strings.count + 1, sizeof(*index_of));
+	struct frame_table frames = {.index_of = index_of};
 	struct hl_json json = {.out = options->out};
-	struct frame_table frames = {
-		.index_of = calloc(profile->strings.count + 1, sizeof(*frames.index_of))};
 
-	if (!frames.index_of)
+	if (!index_of)
 		return -ENOMEM;
 	hl_json_open(&json, NULL, '{');
 	hl_json_text(&json, "$schema", SCHEMA);
@@ -166,20 +160,17 @@ static int put_file(const struct hl_profile *profile, const struct hl_view_optio
 	put_frames(&json, profile, tree, &frames);
 	int r = put_profiles(&json, profile, options, &frames);
 	hl_json_close(&json, '}');
-	free(frames.index_of);
 	return r == 0 && ferror(options->out) ? -EIO : r;
 }
 
 int hl_view_speedscope(const struct hl_profile *profile, const struct hl_view_options *options,
 		       struct hl_error *err)
 {
-	struct hl_calltree tree;
+	HL_CLEANUP(hl_calltree_release) struct hl_calltree tree = {0};
 
 	int r = hl_calltree_init(&tree, profile, options->value, options->unit);
-	if (r == 0) {
+	if (r == 0)
 		r = put_file(profile, options, &tree);
-		hl_calltree_release(&tree);
-	}
 	if (r == 0)
 		r = hl_summary_note(profile, options);
 	return r < 0 ? hl_summary_fail(profile, r, err) : 0;

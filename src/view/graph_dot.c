@@ -44,13 +44,6 @@ static const char *escape_of(char letter, enum place place)
 	}
 }
 
-/* As hl_format_put() does. */
-static void put_control(FILE *out, const char *text, int length, enum place place)
-{
-	for (int i = 0; i < length; i++)
-		fprintf(out, "%s\\x%02x", place == IN_QUOTES ? "\\" : "", (unsigned char)text[i]);
-}
-
 /* Writes one letter of ${text}; returns how many bytes it has. */
 static size_t put_letter(FILE *out, const char *text, enum place place)
 {
@@ -62,7 +55,9 @@ static size_t put_letter(FILE *out, const char *text, enum place place)
 	else if (escape)
 		fputs(escape, out);
 	else if (hl_format_control(text))
-		put_control(out, text, length, place);
+		for (int i = 0; i < length; i++) /* as hl_format_put() does */
+			fprintf(out, "%s\\x%02x", place == IN_QUOTES ? "\\" : "",
+				(unsigned char)text[i]);
 	else
 		fwrite(text, 1, (size_t)length, out);
 	return length ? (size_t)length : 1;
@@ -257,14 +252,6 @@ static void put_edge(FILE *out, const struct hl_graph *graph, const struct hl_pr
 
 /* ---- all of it ---- */
 
-static bool has_residual_edge(const struct hl_graph *graph)
-{
-	for (size_t i = 0; i < graph->edge_count; i++)
-		if (graph->edges[i].residual)
-			return true;
-	return false;
-}
-
 /* A line of the legend; none for "". */
 static void put_legend_clause(FILE *out, const char *clause)
 {
@@ -302,7 +289,10 @@ static void put_legend(FILE *out, const struct hl_graph *graph, const struct hl_
 	fputs("<BR ALIGN=\"LEFT\"/>", out);
 	put_legend_clause(out, hl_profile_text(profile, profile->moment));
 	put_legend_clause(out, hl_profile_text(profile, profile->filter));
-	if (has_residual_edge(graph))
+	bool has_residual = false;
+	for (size_t i = 0; i < graph->edge_count; i++)
+		has_residual |= graph->edges[i].residual;
+	if (has_residual)
 		fputs("dashed: through functions left out<BR ALIGN=\"LEFT\"/>", out);
 	fputs("> tooltip=\"what is shown\"]\n", out);
 }

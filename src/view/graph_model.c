@@ -3,6 +3,7 @@
 #include "view/graph.h"
 
 #include "base/array.h"
+#include "base/cleanup.h"
 #include "base/index.h"
 
 #include <errno.h>
@@ -77,25 +78,18 @@ static int collect_nodes(struct hl_graph *graph, const struct hl_aggregate *sums
 	return 0;
 }
 
-static struct hl_graph_node *heaviest_unmarked(struct hl_graph *graph, enum hl_unit unit)
-{
-	struct hl_graph_node *best = NULL;
-
-	for (size_t i = 0; i < graph->node_count; i++) {
-		struct hl_graph_node *node = &graph->nodes[i];
-		if (!node->heaviest && hl_aggregate_figure(node->flat, unit) > 0 &&
-		    (!best || heavier_first(node->flat, best->flat, unit) < 0))
-			best = node;
-	}
-	return best;
-}
-
 static void mark_heaviest(struct hl_graph *graph, enum hl_unit unit)
 {
-	for (int i = 0; i < HEAVIEST_COUNT; i++) {
-		struct hl_graph_node *node = heaviest_unmarked(graph, unit);
-		if (node)
-			node->heaviest = true;
+	for (int count = 0; count < HEAVIEST_COUNT; count++) {
+		struct hl_graph_node *best = NULL;
+		for (size_t i = 0; i < graph->node_count; i++) {
+			struct hl_graph_node *node = &graph->nodes[i];
+			if (!node->heaviest && hl_aggregate_figure(node->flat, unit) > 0 &&
+			    (!best || heavier_first(node->flat, best->flat, unit) < 0))
+				best = node;
+		}
+		if (best)
+			best->heaviest = true;
 	}
 }
 
@@ -112,31 +106,6 @@ struct walk {
 	size_t covered_capacity;
 	struct hl_index edges;
 };
-
-static int init_walk(struct walk *walk, const struct hl_profile *profile,
-		     const struct hl_graph *graph, enum hl_value value)
-{
-	size_t count = profile->node_count;
-
-	*walk = (struct walk){
-		.profile = profile,
-		.shown = calloc(profile->function_count + 1, sizeof(*walk->shown)),
-		.sum = calloc(count, sizeof(*walk->sum)),
-		.nearest = calloc(count, sizeof(*walk->nearest)),
-		.gap = calloc(count, sizeof(*walk->gap)),
-	};
-	if (!walk->shown || !walk->sum || !walk->nearest || !walk->gap)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < graph->node_count; i++)
-		walk->shown[graph->nodes[i].function] = i + 1;
-	for (size_t i = count; i-- > 0;) {
-		hl_aggregate_add(&walk->sum[i],
-				 hl_aggregate_figures_of(&profile->counters[i], value));
-		if (i)
-			hl_aggregate_add(&walk->sum[profile->nodes[i].parent], walk->sum[i]);
-	}
-	return 0;
-}
 
 static void release_walk(struct walk *walk)
 {
@@ -169,39 +138,27 @@ static int intern_edge(struct walk *walk, struct hl_graph *graph, uint32_t from,
 	return 0;
 }
 
-/* An edge holds the subtrees that it leads into, but not those within such a subtree. */
-static int add_to_edge(struct walk *walk, struct hl_graph *graph, uint32_t node, uint32_t from,
-		       uint32_t to, bool residual)
-{
-	uint32_t edge;
-
-	int r = intern_edge(walk, graph, from, to, &edge);
-	if (r < 0)
-		return r;
-	graph->edges[edge].residual |= residual;
-	if (node < walk->covered_until[edge])
-		return 0;
-	walk->covered_until[edge] = walk->profile->nodes[node].end;
-	hl_aggregate_add(&graph->edges[edge].figures, walk->sum[node]);
-	return 0;
-}
-
+/* Adds the subtree of ${node} to the edge that leads into it. */
 static int follow(struct walk *walk, struct hl_graph *graph, uint32_t node)
 {
 	const struct hl_profile *profile = walk->profile;
-	uint32_t parent = profile->nodes[node].parent;
-	uint32_t shown = walk->shown[profile->frames[profile->nodes[node].frame].function];
+	uint32_t parent = profile->nodes[node].parent, from = walk->nearest[parent];
+	uint32_t to = walk->shown[profile->frames[profile->nodes[node].frame].function];
+	uint32_t edge;
 
-	if (!shown) {
-		walk->nearest[node] = walk->nearest[parent];
-		walk->gap[node] = true;
+	walk->nearest[node] = to ? to : from;
+	walk->gap[node] = !to;
+	if (!to || !from)
 		return 0;
-	}
-	walk->nearest[node] = shown;
-	if (!walk->nearest[parent])
+	int r = intern_edge(walk, graph, from - 1, to - 1, &edge);
+	if (r < 0)
+		return r;
+	graph->edges[edge].residual |= walk->gap[parent];
+	if (node < walk->covered_until[edge]) /* within a subtree that counts there already */
 		return 0;
-	return add_to_edge(walk, graph, node, walk->nearest[parent] - 1, shown - 1,
-			   walk->gap[parent]);
+	walk->covered_until[edge] = profile->nodes[node].end;
+	hl_aggregate_add(&graph->edges[edge].figures, walk->sum[node]);
+	return 0;
 }
 
 static int by_weight(const void *left, const void *right, void *unit)
@@ -242,12 +199,29 @@ static void trim_edges(struct hl_graph *graph, const struct hl_view_options *opt
 static int connect_nodes(struct hl_graph *graph, const struct hl_profile *profile,
 			 enum hl_value value)
 {
-	struct walk walk;
+	const size_t count = profile->node_count;
+	HL_CLEANUP(release_walk)
+	struct walk walk = {
+		.profile = profile,
+		.shown = calloc(profile->function_count + 1, sizeof(*walk.shown)),
+		.sum = calloc(count, sizeof(*walk.sum)),
+		.nearest = calloc(count, sizeof(*walk.nearest)),
+		.gap = calloc(count, sizeof(*walk.gap)),
+	};
+	int r = 0;
 
-	int r = init_walk(&walk, profile, graph, value);
-	for (uint32_t i = 1; r == 0 && i < profile->node_count; i++)
+	if (!walk.shown || !walk.sum || !walk.nearest || !walk.gap)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < graph->node_count; i++)
+		walk.shown[graph->nodes[i].function] = i + 1;
+	for (size_t i = count; i-- > 0;) {
+		hl_aggregate_add(&walk.sum[i],
+				 hl_aggregate_figures_of(&profile->counters[i], value));
+		if (i)
+			hl_aggregate_add(&walk.sum[profile->nodes[i].parent], walk.sum[i]);
+	}
+	for (uint32_t i = 1; r == 0 && i < count; i++)
 		r = follow(&walk, graph, i);
-	release_walk(&walk);
 	return r;
 }
 
@@ -309,9 +283,15 @@ static int by_score(const void *left, const void *right)
 	return (a->score < b->score) - (a->score > b->score);
 }
 
-static void score_all(const struct hl_graph *graph, struct candidate *candidates, enum hl_unit unit)
+/* Cuts the nodes of the whole graph down to ${limit}; its edges are then void. */
+static int choose_nodes(struct hl_graph *graph, size_t limit, enum hl_unit unit)
 {
-	for (size_t i = 0; i < graph->node_count; i++)
+	const size_t count = graph->node_count;
+	HL_FREED struct candidate *candidates = calloc(count, sizeof(*candidates));
+
+	if (!candidates)
+		return -ENOMEM;
+	for (size_t i = 0; i < count; i++)
 		candidates[i].node = graph->nodes[i];
 	for (size_t i = 0; i < graph->edge_count; i++) {
 		const struct hl_graph_edge *edge = &graph->edges[i];
@@ -321,22 +301,11 @@ static void score_all(const struct hl_graph *graph, struct candidate *candidates
 		add_to_spread(&candidates[edge->from].out, figure);
 		add_to_spread(&candidates[edge->to].in, figure);
 	}
-	for (size_t i = 0; i < graph->node_count; i++)
+	for (size_t i = 0; i < count; i++)
 		score(&candidates[i], unit);
-}
-
-/* Cuts the nodes of the whole graph down to ${limit}; its edges are then void. */
-static int choose_nodes(struct hl_graph *graph, size_t limit, enum hl_unit unit)
-{
-	struct candidate *candidates = calloc(graph->node_count, sizeof(*candidates));
-
-	if (!candidates)
-		return -ENOMEM;
-	score_all(graph, candidates, unit);
-	qsort(candidates, graph->node_count, sizeof(*candidates), by_score);
-	for (size_t i = 0; i < graph->node_count; i++)
+	qsort(candidates, count, sizeof(*candidates), by_score);
+	for (size_t i = 0; i < count; i++)
 		graph->nodes[i] = candidates[i].node;
-	free(candidates);
 	cut_nodes(graph, limit);
 	qsort_r(graph->nodes, limit, sizeof(*graph->nodes), by_cum_then_flat, &unit);
 	graph->edge_count = 0;
@@ -349,20 +318,20 @@ static int choose_nodes(struct hl_graph *graph, size_t limit, enum hl_unit unit)
 static int label_nodes(struct hl_graph *graph, const struct hl_profile *profile,
 		       const struct hl_view_options *options)
 {
-	uint32_t *key_of = calloc(profile->function_count + 1, sizeof(*key_of));
-	struct hl_keys keys = {0};
+	HL_FREED uint32_t *key_of = calloc(profile->function_count + 1, sizeof(*key_of));
+	HL_CLEANUP(hl_keys_release) struct hl_keys keys = {0};
 
 	int r = key_of ? hl_keys_init(&keys, profile, HL_VIEW_BY_FUNCTION) : -ENOMEM;
 	if (r == 0)
 		r = hl_keys_choose_lines(&keys, profile, options->value, options->unit, false);
-	for (uint32_t key = 1; r == 0 && key < keys.count; key++)
+	if (r < 0)
+		return r;
+	for (uint32_t key = 1; key < keys.count; key++)
 		key_of[profile->frames[keys.frames[key]].function] = key;
-	for (size_t i = 0; r == 0 && i < graph->node_count; i++)
+	for (size_t i = 0; i < graph->node_count; i++)
 		graph->nodes[i].label =
 			hl_keys_label(&keys, profile, key_of[graph->nodes[i].function]);
-	hl_keys_release(&keys);
-	free(key_of);
-	return r;
+	return 0;
 }
 
 /* ---- all of it ---- */
@@ -370,8 +339,16 @@ static int label_nodes(struct hl_graph *graph, const struct hl_profile *profile,
 static int build(struct hl_graph *graph, const struct hl_profile *profile,
 		 const struct hl_view_options *options)
 {
+	HL_CLEANUP(hl_aggregate_release) struct hl_aggregate sums = {0};
+
+	int r = hl_aggregate_init(&sums, profile, options->value, NULL, 0);
+	if (r < 0)
+		return r;
+	r = collect_nodes(graph, &sums, options);
+	if (r < 0)
+		return r;
 	mark_heaviest(graph, options->unit);
-	int r = connect_nodes(graph, profile, options->value);
+	r = connect_nodes(graph, profile, options->value);
 	if (r == 0 && options->node_limit && graph->node_count > options->node_limit) {
 		r = choose_nodes(graph, options->node_limit, options->unit);
 		if (r == 0)
@@ -380,25 +357,15 @@ static int build(struct hl_graph *graph, const struct hl_profile *profile,
 	if (r < 0)
 		return r;
 	trim_edges(graph, options);
-	return 0;
+	return label_nodes(graph, profile, options);
 }
 
 int hl_graph_init(struct hl_graph *graph, const struct hl_profile *profile,
 		  const struct hl_view_options *options)
 {
-	struct hl_aggregate sums;
-
 	*graph = (struct hl_graph){
 		.stackless = hl_aggregate_figures_of(&profile->counters[0], options->value)};
-	int r = hl_aggregate_init(&sums, profile, options->value, NULL, 0);
-	if (r < 0)
-		return r;
-	r = collect_nodes(graph, &sums, options);
-	hl_aggregate_release(&sums);
-	if (r == 0)
-		r = build(graph, profile, options);
-	if (r == 0)
-		r = label_nodes(graph, profile, options);
+	int r = build(graph, profile, options);
 	if (r < 0)
 		hl_graph_release(graph);
 	return r;

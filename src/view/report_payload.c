@@ -21,34 +21,25 @@ struct payload {
 
 /* ---- base64 (RFC 4648, section 4) ---- */
 
-static void put_group(FILE *out, const uint8_t *bytes, size_t count)
+static void put_line(struct payload *payload)
 {
 	static const char digits[] =
 		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-	uint32_t bits = (uint32_t)bytes[0] << 16 | (count > 1 ? (uint32_t)bytes[1] << 8 : 0) |
-			(count > 2 ? bytes[2] : 0);
+	FILE *out = payload->out;
 
-	putc(digits[bits >> 18], out);
-	putc(digits[bits >> 12 & 63], out);
-	putc(count > 1 ? digits[bits >> 6 & 63] : '=', out);
-	putc(count > 2 ? digits[bits & 63] : '=', out);
-}
-
-static void put_line(struct payload *payload)
-{
-	for (size_t i = 0; i < payload->line_used; i += 3)
-		put_group(payload->out, payload->line + i, payload->line_used - i);
-	putc('\n', payload->out);
-	payload->line_used = 0;
-}
-
-static void encode(struct payload *payload, const uint8_t *bytes, size_t size)
-{
-	for (size_t i = 0; i < size; i++) {
-		payload->line[payload->line_used++] = bytes[i];
-		if (payload->line_used == LINE_BYTES)
-			put_line(payload);
+	for (size_t i = 0; i < payload->line_used; i += 3) {
+		const uint8_t *bytes = payload->line + i;
+		size_t count = payload->line_used - i;
+		uint32_t bits = (uint32_t)bytes[0] << 16 |
+				(count > 1 ? (uint32_t)bytes[1] << 8 : 0) |
+				(count > 2 ? bytes[2] : 0);
+		putc(digits[bits >> 18], out);
+		putc(digits[bits >> 12 & 63], out);
+		putc(count > 1 ? digits[bits >> 6 & 63] : '=', out);
+		putc(count > 2 ? digits[bits & 63] : '=', out);
 	}
+	putc('\n', out);
+	payload->line_used = 0;
 }
 
 /* ---- the stream ---- */
@@ -62,7 +53,11 @@ static void drain(struct payload *payload, int flush)
 		deflater->next_out = payload->chunk;
 		deflater->avail_out = CHUNK_BYTES;
 		deflate(deflater, flush); /* cannot fail: the state is sound and there is room */
-		encode(payload, payload->chunk, CHUNK_BYTES - deflater->avail_out);
+		for (size_t i = 0; i < CHUNK_BYTES - deflater->avail_out; i++) {
+			payload->line[payload->line_used++] = payload->chunk[i];
+			if (payload->line_used == LINE_BYTES)
+				put_line(payload);
+		}
 	} while (deflater->avail_out == 0);
 }
 

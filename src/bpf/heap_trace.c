@@ -11,6 +11,7 @@
 #include "bpf/heap_program.h"
 #include "bpf/privilege.h"
 
+#include <bpf/libbpf.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -254,7 +255,8 @@ static int start(const struct hl_trace_request *request, void **ret_trace, struc
 	if (r == 0)
 		r = hl_heap_program_new(request->facts->pid, trace->probes.way, trace->settings,
 					&trace->program, err);
-	if (r == 0)
+	/* It cannot take more than all processors. */
+	if (r == 0 && trace->settings->max_overhead < 100 * (uint64_t)libbpf_num_possible_cpus())
 		r = check_cost(trace, err);
 	if (r == 0)
 		r = start_counting(trace, err);

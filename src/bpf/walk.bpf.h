@@ -140,18 +140,18 @@ static __always_inline bool hl_was_code(struct hl_walk_view *view, uint64_t star
  * A process is given a place for a new mapping, under the lock of its mappings. One that asks for a
  * certain place is not seen here: such code is noticed when the tool reads the mappings again.
  */
-SEC("tp_btf/vm_unmapped_area")
+SEC("raw_tp/vm_unmapped_area")
 int hl_place_given(uint64_t *context)
 {
 	uint64_t start = context[0];
-	struct vm_unmapped_area_info *place = (struct vm_unmapped_area_info *)context[1];
+	uint64_t bytes = BPF_CORE_READ((struct vm_unmapped_area_info *)context[1], length);
 	uint32_t zero = 0;
 	struct hl_walk_view *view = bpf_map_lookup_elem(&hl_view, &zero);
 	if (!view || (int64_t)start <= 0 || !hl_is_target() ||
-	    !hl_was_code(view, start, start + place->length))
+	    !hl_was_code(view, start, start + bytes))
 		return 0;
 	view->reloaded[(view->reloads + 1) % HL_BPF_RELOADS] =
-		(struct hl_code_range){start, start + place->length};
+		(struct hl_code_range){start, start + bytes};
 	__sync_fetch_and_add(&view->reloads, 1);
 	return hl_ask_for_mappings();
 }

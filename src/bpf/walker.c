@@ -67,11 +67,6 @@ static struct bpf_map *map_of(const struct hl_walker *walker, const char *name)
 	return bpf_object__find_map_by_name(walker->object, name);
 }
 
-static struct bpf_program *reloads_program(const struct hl_walker *walker)
-{
-	return bpf_object__find_program_by_name(walker->object, "hl_place_given");
-}
-
 /* The inode of this process' pid namespace; 0 for the first one, in which pids are the kernel's. */
 static uint32_t pid_namespace(void)
 {
@@ -123,10 +118,6 @@ int hl_walker_new(struct hl_target *target, struct bpf_object *object, hl_record
 	walker->on_record = on_record;
 	walker->context = context;
 	int r = prepare_maps(walker);
-	if (r == 0)
-		r = bpf_program__set_autoload(
-			reloads_program(walker),
-			libbpf_find_vmlinux_btf_id("vm_unmapped_area", BPF_TRACE_RAW_TP) > 0);
 	if (r < 0) {
 		free(walker);
 		return hl_error_set(err, r, "cannot prepare the BPF program's maps: %s",
@@ -341,8 +332,8 @@ int hl_walker_start(struct hl_walker *walker, struct hl_error *err)
 		r = map_values(walker, "hl_rule_slots", &walker->rule_slots);
 	if (r < 0)
 		return hl_error_set(err, r, "cannot read the BPF program's maps: %s", strerror(-r));
-	if (bpf_program__autoload(reloads_program(walker)))
-		walker->reloads_link = bpf_program__attach(reloads_program(walker));
+	walker->reloads_link = bpf_program__attach(
+		bpf_object__find_program_by_name(walker->object, "hl_place_given"));
 	/* Again: code may have come meanwhile. */
 	r = read_mappings(walker, err);
 	if (r < 0)

@@ -40,7 +40,7 @@
 #endif
 
 #define BLOCKS_MAX (2 << 20)
-#define SITES	   4
+#define SITES	   7
 #define SLOTS	   64
 #define THREADS	   4
 
@@ -242,17 +242,16 @@ SITE_FUNCTION(site_a, 0)
 SITE_FUNCTION(site_b, 1)
 SITE_FUNCTION(site_c, 2)
 SITE_FUNCTION(site_d, 3)
+SITE_FUNCTION(site_e, 4)
+SITE_FUNCTION(site_f, 5)
+SITE_FUNCTION(site_g, 6)
 
 static void run_site(const char *name, const char *call, size_t count, size_t size)
 {
-	if (strcmp(name, "site_a") == 0)
-		site_a(call, count, size);
-	else if (strcmp(name, "site_b") == 0)
-		site_b(call, count, size);
-	else if (strcmp(name, "site_c") == 0)
-		site_c(call, count, size);
-	else
-		site_d(call, count, size);
+	static void (*const functions[SITES])(const char *, size_t, size_t) = {
+		site_a, site_b, site_c, site_d, site_e, site_f, site_g};
+
+	functions[(name[5] - 'a') % SITES](call, count, size);
 }
 
 static void fork_site(const char *name, size_t count, size_t size)

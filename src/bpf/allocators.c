@@ -4,7 +4,6 @@
 
 #include "base/array.h"
 #include "base/path.h"
-#include "bpf/allocator_names.h"
 #include "elf/elf.h"
 
 #include <stdlib.h>

@@ -9,7 +9,7 @@
  * Calls of one allocator function by another count once, for the outermost: hl_calls holds what is
  * known of a thread's call until it returns.
  *
- * The same code runs in three ways, see probe_link.h. hl_heap_session is for the first; in the
+ * The same code runs in three ways, see probe.h. hl_heap_session is for the first; in the
  * others hl_heap_entry and hl_heap_return do its two halves.
  */
 #include "bpf/walk.bpf.h"

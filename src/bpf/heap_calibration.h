@@ -2,7 +2,7 @@
 /* What a probe costs on this machine. */
 #pragma once
 
-#include "bpf/probe_link.h"
+#include "bpf/probe.h"
 
 /*
  * Nanoseconds that a call takes longer when ${program_fd}, loaded for ${way}, runs at its entry:

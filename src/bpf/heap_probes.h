@@ -3,7 +3,7 @@
 #pragma once
 
 #include "bpf/allocators.h"
-#include "bpf/probe_link.h"
+#include "bpf/probe.h"
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 
 #include "bpf/heap_shared.h"
 #include "bpf/heap_trace.h"
-#include "bpf/probe_link.h"
+#include "bpf/probe.h"
 #include "bpf/walker.h"
 
 struct hl_heap_program;

@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "bpf/probe_link.h"
+#include "bpf/probe.h"
 #include "bpf/trace.h"
 
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* One sweep over the runs of both snapshots; see page_balance.h. */
-#include "bpf/page_balance.h"
+/* One sweep over the runs of both snapshots; see pages.h. */
+#include "bpf/pages.h"
 
 #include <errno.h>
 #include <stdlib.h>

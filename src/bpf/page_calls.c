@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Finds the calls in the symbol tables of ELF files; see page_calls.h. */
-#include "bpf/page_calls.h"
+/* Finds the calls in the symbol tables of ELF files; see page_watch.h. */
+#include "bpf/page_watch.h"
 
 #include "base/compiler.h"
-#include "bpf/probe_place.h"
+#include "bpf/probe.h"
 #include "elf/elf.h"
 
 #include <string.h>

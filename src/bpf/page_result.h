@@ -2,9 +2,9 @@
 /* What a trace of pages or of page faults found, as the result of a trace. */
 #pragma once
 
-#include "bpf/page_snapshot.h"
 #include "bpf/page_watch.h"
-#include "bpf/trace_result.h"
+#include "bpf/pages.h"
+#include "bpf/trace.h"
 
 struct hl_page_findings {
 	const struct hl_page_watch *watch; /* detached */

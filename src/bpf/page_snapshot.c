@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Scans mapping by mapping, each by the rules of its kind; see page_snapshot.h. */
-#include "bpf/page_snapshot.h"
+/* Scans mapping by mapping, each by the rules of its kind; see pages.h. */
+#include "bpf/pages.h"
 
 #include "base/array.h"
 #include "base/clock.h"

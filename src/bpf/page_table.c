@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Blocks of 2 MiB by a hash index, one word for each page; see page_table.h. */
-#include "bpf/page_table.h"
+/* Blocks of 2 MiB by a hash index, one word for each page; see pages.h. */
+#include "bpf/pages.h"
 
 #include "base/array.h"
 #include "base/compiler.h"

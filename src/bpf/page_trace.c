@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "bpf/page_result.h"
-#include "bpf/page_snapshot.h"
+#include "bpf/pages.h"
 #include "bpf/privilege.h"
 
 #include <errno.h>

@@ -8,8 +8,8 @@
  */
 #pragma once
 
-#include "bpf/page_balance.h"
 #include "bpf/page_watch.h"
+#include "bpf/pages.h"
 #include "bpf/trace.h"
 
 struct hl_page_settings {

@@ -4,9 +4,8 @@
 
 #include "base/compiler.h"
 #include "bpf/bpf_log.h"
-#include "bpf/page_calls.h"
 #include "bpf/privilege.h"
-#include "bpf/probe_link.h"
+#include "bpf/probe.h"
 
 #include "page.skel.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Makes uprobe links by bpf(2) and perf_event_open(2); see probe_link.h. */
-#include "bpf/probe_link.h"
+/* Makes uprobe links by bpf(2) and perf_event_open(2); see probe.h. */
+#include "bpf/probe.h"
 
 #include "base/array.h"
 

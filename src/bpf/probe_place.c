@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Decodes the beginning of functions with Zydis; see probe_place.h. */
-#include "bpf/probe_place.h"
+/* Decodes the beginning of functions with Zydis; see probe.h. */
+#include "bpf/probe.h"
 
 #include <Zydis/Zydis.h>
 

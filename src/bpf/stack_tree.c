@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Keeps stacks as a tree; see stack_tree.h. */
-#include "bpf/stack_tree.h"
+/* Keeps stacks as a tree; see walker.h. */
+#include "bpf/walker.h"
 
 #include "base/array.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Builds a recording out of what a trace found; see trace_result.h. */
-#include "bpf/trace_result.h"
+/* Builds a recording out of what a trace found; see trace.h. */
+#include "bpf/trace.h"
 
 #include "base/array.h"
 #include "base/clock.h"

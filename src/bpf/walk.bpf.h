@@ -12,7 +12,298 @@
 #pragma once
 
 #include "bpf/walk_maps.bpf.h"
-#include "bpf/walk_step.bpf.h"
+
+/* ---- words of the stack ---- */
+
+/*
+ * Lets the window begin at ${address}. It ends with the page, so that it does not reach beyond the
+ * stack: a copy that fails costs more than the rest of the walk. Close to the end of the page it is
+ * worth a try.
+ */
+static __noinline bool hl_move_window(struct hl_workplace *walk, uint64_t address)
+{
+	uint64_t in_page = HL_PAGE_BYTES - (address & (HL_PAGE_BYTES - 1));
+	uint64_t bytes = in_page < HL_WINDOW_BYTES ? in_page : HL_WINDOW_BYTES;
+	walk->window_bytes = 0;
+	if (address & 7)
+		return false;
+	if (bytes < HL_WINDOW_BYTES_MIN)
+		bytes = HL_WINDOW_BYTES_MIN;
+	if (bpf_probe_read_user(walk->window, bytes, (const void *)address)) {
+		if (bytes <= in_page)
+			return false;
+		bytes = in_page & (HL_WINDOW_BYTES_MIN - 1);
+		if (bpf_probe_read_user(walk->window, bytes, (const void *)address))
+			return false;
+	}
+	walk->window_start = address;
+	walk->window_bytes = bytes;
+	return true;
+}
+
+static __always_inline bool hl_in_window(const struct hl_workplace *walk, uint64_t address)
+{
+	return address - walk->window_start < walk->window_bytes;
+}
+
+/* The word at ${address}, which is a multiple of 8 and in the window. */
+static __always_inline uint64_t hl_window_word(const struct hl_workplace *walk, uint64_t address)
+{
+	return walk->window[(address - walk->window_start) / 8 & (HL_WINDOW_WORDS - 1)];
+}
+
+static __noinline bool hl_read_word(struct hl_workplace *walk, uint64_t address,
+				    uint64_t *ret_value)
+{
+	if (address & 7)
+		return false;
+	if (!hl_in_window(walk, address) && !hl_move_window(walk, address))
+		return false;
+	*ret_value = hl_window_word(walk, address);
+	return true;
+}
+
+/* ---- rules ---- */
+
+/* The last mapping of list (${generation} & 1) that does not begin after ${pc}; NULL: none does. */
+static __noinline struct hl_code_mapping *hl_mapping_up_to(uint64_t pc, uint32_t generation)
+{
+	uint32_t zero = 0, low = (generation & 1) * HL_BPF_MAPPINGS_MAX;
+	struct hl_walk_view *view = bpf_map_lookup_elem(&hl_view, &zero);
+	if (!view)
+		return NULL;
+	uint32_t count = view->count[generation & 1];
+	struct hl_code_mapping *mapping;
+	for (int step = 0; step < 13 && count > 1; step++) {
+		uint32_t half = count / 2, middle = low + half;
+		mapping = bpf_map_lookup_elem(&hl_mappings, &middle);
+		if (!mapping)
+			return NULL;
+		if (mapping->start <= pc)
+			low = middle;
+		count -= half;
+	}
+	mapping = bpf_map_lookup_elem(&hl_mappings, &low);
+	return count && mapping && mapping->start <= pc ? mapping : NULL;
+}
+
+/* The mapping of ${pc} becomes the workplace's. */
+static __always_inline bool hl_find_mapping(struct hl_workplace *walk, uint64_t pc)
+{
+	struct hl_code_mapping *mapping = hl_mapping_up_to(pc, walk->generation);
+	if (!mapping || pc >= mapping->end)
+		return false;
+	walk->mapping = *mapping;
+	return true;
+}
+
+static __always_inline uint64_t hl_find_row(struct hl_code_page *page, uint32_t offset)
+{
+	uint32_t low = page->first_row, count = page->row_count;
+	uint64_t *row;
+	for (int step = 0; step < HL_CODE_PAGE_SHIFT + 1 && count > 1; step++) {
+		uint32_t half = count / 2, middle = low + half;
+		row = bpf_map_lookup_elem(&hl_rows, &middle);
+		if (!row)
+			return HL_RULE_NONE;
+		if (*row >> HL_ROW_SHIFT <= offset)
+			low = middle;
+		count -= half;
+	}
+	row = bpf_map_lookup_elem(&hl_rows, &low);
+	return row && count ? *row & HL_RULE_MASK : HL_RULE_NONE;
+}
+
+/* The rule for a pc in the workplace's mapping, with the module id in the upper 16 bits. */
+static __always_inline uint64_t hl_rule_in_mapping(const struct hl_workplace *walk, uint64_t pc)
+{
+	uint32_t number = (pc - walk->mapping.start) >> HL_CODE_PAGE_SHIFT;
+	if (number >= walk->mapping.page_count)
+		return walk->mapping.module | HL_RULE_NONE;
+	number += walk->mapping.first_page;
+	struct hl_code_page *page = bpf_map_lookup_elem(&hl_pages, &number);
+	if (!page)
+		return walk->mapping.module | HL_RULE_NONE;
+	return walk->mapping.module | hl_find_row(page, pc & (HL_CODE_PAGE_BYTES - 1));
+}
+
+/* As below, from the tables; into ${slot}, unless the code is unknown, which may change soon. */
+static __noinline uint64_t hl_rule_miss(struct hl_workplace *walk, uint64_t pc,
+					struct hl_rule_slot *slot, uint64_t slot_key)
+{
+	if (pc - walk->mapping.start >= walk->mapping.end - walk->mapping.start &&
+	    !hl_find_mapping(walk, pc)) {
+		walk->record.flags |= HL_STACK_UNKNOWN_CODE;
+		hl_tell_unknown_code(pc);
+		return HL_RULE_UNSUPPORTED;
+	}
+	uint64_t rule = hl_rule_in_mapping(walk, pc);
+	/* Only code of no module may be stepped out of by its frame pointer; see
+	 * src/unwind/rule_cache.c. */
+	if (rule >> HL_MODULE_SHIFT != HL_MODULE_NONE && !(rule & HL_RULE_MASK))
+		rule |= HL_RULE_UNSUPPORTED;
+	slot->rule = rule;
+	slot->check = rule ^ slot_key;
+	return rule;
+}
+
+/* Whether ${pc} is in the range of a reload that came after the list. After too many any pc may be.
+ */
+static __noinline bool hl_is_reloaded(struct hl_workplace *walk, uint64_t pc)
+{
+	uint32_t zero = 0;
+	struct hl_walk_view *view = bpf_map_lookup_elem(&hl_view, &zero);
+	bool is_reloaded = walk->unheard > HL_BPF_RELOADS;
+	for (uint32_t i = 0; view && i < HL_BPF_RELOADS && i < walk->unheard && !is_reloaded; i++) {
+		struct hl_code_range *range = &view->reloaded[(walk->reloads - i) % HL_BPF_RELOADS];
+		is_reloaded = pc - range->start < range->end - range->start;
+	}
+	if (is_reloaded)
+		walk->record.flags |= HL_STACK_UNKNOWN_CODE;
+	return is_reloaded;
+}
+
+/* The rule for lookup pc ${pc}, with the module id in the upper 16 bits. */
+static __always_inline uint64_t hl_find_rule(struct hl_workplace *walk, uint64_t pc)
+{
+	if (walk->unheard && hl_is_reloaded(walk, pc))
+		return HL_RULE_UNSUPPORTED;
+	uint32_t number = pc * UINT64_C(0x9e3779b97f4a7c15) >> (64 - HL_RULE_SLOT_BITS);
+	uint64_t slot_key = pc | (uint64_t)walk->generation << HL_MODULE_SHIFT;
+	struct hl_rule_slot *slot = bpf_map_lookup_elem(&hl_rule_slots, &number);
+	if (!slot)
+		return HL_RULE_NONE;
+	uint64_t rule = slot->rule;
+	return (slot->check ^ rule) == slot_key ? rule : hl_rule_miss(walk, pc, slot, slot_key);
+}
+
+/* ---- steps: src/unwind/arch_x86_64.c says the same for the recorder ---- */
+
+static __always_inline bool hl_find_cfa(struct hl_workplace *walk, hl_rule rule, uint64_t context,
+					uint64_t *ret_cfa)
+{
+	const struct hl_arch_frame *at = &walk->at;
+	enum hl_rule_kind kind = hl_rule_kind_of(rule);
+	int64_t offset = hl_rule_cfa_offset(rule), extra = hl_rule_extra(rule);
+	if (kind == HL_RULE_SP || kind == HL_RULE_BP) {
+		*ret_cfa = (kind == HL_RULE_SP ? at->sp : at->bp) + offset;
+		return true;
+	}
+	if (kind == HL_RULE_PLT) {
+		*ret_cfa = at->sp + ((int64_t)(at->pc & 15) >= extra ? 16 : 8);
+		return true;
+	}
+	uint64_t place = kind == HL_RULE_DEREF_SP   ? at->sp + offset
+			 : kind == HL_RULE_DEREF_BP ? at->bp + offset
+						    : context + hl_arch_ucontext_offset(extra);
+	bool known = kind == HL_RULE_DEREF_SP || kind == HL_RULE_DEREF_BP ||
+		     (kind == HL_RULE_REGISTER && context);
+	uint64_t base;
+	if (!known || !hl_read_word(walk, place, &base))
+		return false;
+	*ret_cfa = base + (kind == HL_RULE_REGISTER ? offset : extra * 8);
+	return true;
+}
+
+static __always_inline bool hl_find_bp(struct hl_workplace *walk, hl_rule rule, uint64_t cfa,
+				       uint64_t *ret_bp)
+{
+	int64_t offset = hl_rule_bp_offset(rule);
+	switch (hl_rule_bp_of(rule)) {
+	case HL_BP_CFA:
+		return hl_read_word(walk, cfa + offset, ret_bp);
+	case HL_BP_AT_BP:
+		return hl_read_word(walk, walk->at.bp + offset, ret_bp);
+	case HL_BP_AT_SP:
+		return hl_read_word(walk, walk->at.sp + offset, ret_bp);
+	default:
+		*ret_bp = walk->at.bp;
+		return true;
+	}
+}
+
+static __noinline enum hl_arch_outcome hl_step_by_cfa(struct hl_workplace *walk, hl_rule rule,
+						      uint64_t context)
+{
+	uint64_t cfa = 0, ra = 0, bp = 0;
+	if (!hl_find_cfa(walk, rule, context, &cfa) || cfa <= walk->at.sp ||
+	    !hl_read_word(walk, cfa - 8, &ra) || !hl_find_bp(walk, rule, cfa, &bp))
+		return HL_STEP_LOST;
+	walk->at = (struct hl_arch_frame){.pc = ra - 1, .sp = cfa, .bp = bp};
+	return ra ? HL_STEP_OUT : HL_STEP_END;
+}
+
+static __noinline enum hl_arch_outcome hl_step_signal(struct hl_workplace *walk)
+{
+	uint64_t context = walk->at.sp, sp = 0, bp = 0, pc = 0;
+	if (!hl_read_word(walk, context + HL_UCONTEXT_RSP, &sp) ||
+	    !hl_read_word(walk, context + HL_UCONTEXT_RBP, &bp) ||
+	    !hl_read_word(walk, context + HL_UCONTEXT_RIP, &pc))
+		return HL_STEP_LOST;
+	walk->context = context;
+	walk->at = (struct hl_arch_frame){.pc = pc, .sp = sp, .bp = bp};
+	return pc ? HL_STEP_OUT : HL_STEP_END;
+}
+
+static __noinline enum hl_arch_outcome hl_step_frame_pointer(struct hl_workplace *walk)
+{
+	uint64_t frame = walk->at.bp, bp = 0, ra = 0;
+	if (!frame)
+		return HL_STEP_END;
+	if (frame - walk->at.sp > HL_FRAME_POINTER_REACH || !hl_read_word(walk, frame, &bp) ||
+	    !hl_read_word(walk, frame + 8, &ra))
+		return HL_STEP_LOST;
+	walk->at = (struct hl_arch_frame){.pc = ra - 1, .sp = frame + 16, .bp = bp};
+	return ra ? HL_STEP_OUT : HL_STEP_END;
+}
+
+static __noinline enum hl_arch_outcome hl_step_any(struct hl_workplace *walk, hl_rule rule)
+{
+	uint64_t context = walk->context;
+	enum hl_arch_outcome outcome;
+	walk->context = 0;
+	switch (hl_rule_kind_of(rule)) {
+	case HL_RULE_NONE:
+		outcome = hl_step_frame_pointer(walk);
+		break;
+	case HL_RULE_SIGNAL:
+		outcome = hl_step_signal(walk);
+		break;
+	case HL_RULE_END:
+		outcome = HL_STEP_END;
+		break;
+	case HL_RULE_UNSUPPORTED:
+		outcome = HL_STEP_LOST;
+		break;
+	default:
+		outcome = hl_step_by_cfa(walk, rule, context);
+	}
+	return outcome == HL_STEP_OUT && walk->at.pc > HL_FRAME_PC_MASK ? HL_STEP_LOST : outcome;
+}
+
+/* The common step, when everything about it is in order; else nothing has happened. */
+static __always_inline bool hl_step_plain(struct hl_workplace *walk, hl_rule rule)
+{
+	struct hl_arch_plain step = hl_arch_plain_step(rule, walk->at.sp, walk->at.bp);
+	uint64_t low = step.bp_at < step.ra_at ? step.bp_at : step.ra_at;
+	uint64_t high = step.bp_at < step.ra_at ? step.ra_at : step.bp_at;
+	if (step.cfa <= walk->at.sp || (low | high) & 7)
+		return false;
+	if ((!hl_in_window(walk, low) || !hl_in_window(walk, high)) &&
+	    (!hl_move_window(walk, low) || !hl_in_window(walk, high)))
+		return false;
+	uint64_t ra = hl_window_word(walk, step.ra_at), bp = hl_window_word(walk, step.bp_at);
+	if (ra - 1 >= HL_FRAME_PC_MASK)
+		return false;
+	walk->context = 0;
+	walk->at.pc = ra - 1;
+	walk->at.sp = step.cfa;
+	if (step.bp_saved)
+		walk->at.bp = bp;
+	return true;
+}
+
+/* ---- walks ---- */
 
 static __always_inline uint64_t hl_mix(uint64_t hash, uint64_t key)
 {

@@ -2,7 +2,6 @@
 /* Which functions of files are found to be an allocator's; this program has some of its own. */
 #include "bpf/allocators.h"
 
-#include "bpf/allocator_names.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Who owns which pages, and what two snapshots differ in. */
-#include "bpf/page_balance.h"
+#include "bpf/pages.h"
 
 #include "base/compiler.h"
 

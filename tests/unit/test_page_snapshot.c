@@ -2,8 +2,8 @@
 /* Snapshots of the pages of a child at rest, and where a C library has the calls that bring pages
  * in.
  */
-#include "bpf/page_calls.h"
-#include "bpf/page_snapshot.h"
+#include "bpf/page_watch.h"
+#include "bpf/pages.h"
 
 #include <errno.h>
 #include <fcntl.h>

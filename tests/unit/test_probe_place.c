@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Places of probes: by the beginnings of functions as distributions ship them, and made-up ones. */
-#include "bpf/probe_place.h"
+#include "bpf/probe.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Stacks as a tree. */
-#include "bpf/stack_tree.h"
+#include "bpf/walker.h"
 
 #include "fail_allocations.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What traces find becomes recordings that add up. */
-#include "bpf/trace_result.h"
+#include "bpf/trace.h"
 
 #include "fail_allocations.h"
 #include "profile/profile.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reads ELF files and compiles their call frame information; see code_table.h. */
-#include "bpf/code_table.h"
+/* Reads ELF files and compiles their call frame information; see target.h. */
+#include "bpf/target.h"
 
 #include "base/array.h"
 #include "unwind/arch_x86_64.h"

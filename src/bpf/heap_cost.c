@@ -2,7 +2,14 @@
 /* Estimates what tracing costs; see heap_cost.h. */
 #include "bpf/heap_cost.h"
 
+#include "base/clock.h"
+#include "bpf/heap_shared.h"
+#include "process/maps.h"
+
+#include <errno.h>
+#include <limits.h>
 #include <math.h>
+#include <unistd.h>
 
 /* Of each call, in times that a probe takes which does nothing, stacks of 20 frames:
  * bench/stacks.py. */
@@ -11,22 +18,81 @@
 #define TOTAL_TRAPS		 2.1
 #define FREE_TRAPS		 1.05
 
+#define TRAP_NS_DEFAULT 600.0
+#define ROUNDS		5 /* the fastest counts: others were interrupted */
+#define CALLS		4000
+
 #define BUSY_PERCENT  90   /* a target that uses more is held up by probes */
 #define LEAST_CALL_NS 10.0 /* no allocator answers faster on average */
 
-void hl_heap_counters_add(struct hl_heap_counters *sum, const struct hl_heap_counters *more)
+/* ---- what a probe costs on this machine ---- */
+
+/* Begins with an instruction that the kernel emulates, as good places for probes do. */
+__asm__(".pushsection .text\n"
+	".type hl_heap_calibration_site, @function\n"
+	"hl_heap_calibration_site:\n"
+	"	nop\n"
+	"	ret\n"
+	".size hl_heap_calibration_site, . - hl_heap_calibration_site\n"
+	".popsection");
+
+__attribute__((visibility("hidden"))) void hl_heap_calibration_site(void);
+
+static int link_site(struct hl_probe_links *links, enum hl_probe_way way, int program_fd)
 {
-	for (int call = 0; call < HL_HEAP_CALLS; call++)
-		sum->calls[call] += more->calls[call];
-	sum->requested_bytes += more->requested_bytes;
-	sum->unmatched_frees += more->unmatched_frees;
-	sum->lost_events += more->lost_events;
-	sum->lost_bytes += more->lost_bytes;
-	sum->too_large_events += more->too_large_events;
-	sum->too_large_bytes += more->too_large_bytes;
+	uint64_t address = (uint64_t)(uintptr_t)hl_heap_calibration_site;
+	struct hl_maps maps;
+	char path[PATH_MAX];
+	int r = hl_maps_read(getpid(), &maps, NULL);
+
+	if (r < 0)
+		return r;
+	r = -ENOENT;
+	for (size_t i = 0; i < maps.count; i++) {
+		const struct hl_map *map = &maps.maps[i];
+		if (address < map->start || address >= map->end)
+			continue;
+		const struct hl_probe_site site = {.offset = address - map->start + map->offset,
+						   .cookie = HL_HEAP_CALLS};
+		const struct hl_probe_target target = {getpid(), path, &site, 1};
+		r = hl_map_file_path(getpid(), map, path, sizeof(path));
+		if (r == 0)
+			r = hl_probe_links_add(links, way, program_fd, false, &target, NULL);
+	}
+	hl_maps_release(&maps);
+	return r;
 }
 
-struct hl_heap_rate hl_heap_rate(const struct hl_heap_counting *counting)
+/* Of one call. */
+static double time_calls(void)
+{
+	double fastest = 0;
+
+	for (int round = 0; round < ROUNDS; round++) {
+		uint64_t start_ns = hl_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+		for (int i = 0; i < CALLS; i++)
+			hl_heap_calibration_site();
+		double ns = (double)(hl_clock_ns(CLOCK_THREAD_CPUTIME_ID) - start_ns) / CALLS;
+		if (!round || ns < fastest)
+			fastest = ns;
+	}
+	return fastest;
+}
+
+double hl_heap_cost_measure_trap(enum hl_probe_way way, int program_fd)
+{
+	struct hl_probe_links links = {0};
+	double ns = TRAP_NS_DEFAULT;
+
+	if (link_site(&links, way, program_fd) == 0)
+		ns = time_calls();
+	hl_probe_links_release(&links);
+	return ns;
+}
+
+/* ---- what probes cost a program ---- */
+
+struct hl_heap_rate hl_heap_cost_rate(const struct hl_heap_counting *counting)
 {
 	const struct hl_heap_counters *counters = &counting->counters;
 	double seconds = (double)counting->elapsed_ns / 1e9, times = 1;
@@ -70,14 +136,14 @@ double hl_heap_cost(const struct hl_heap_rate *rate, const struct hl_heap_settin
 	return traps_per_second * trap_ns / 1e7;
 }
 
-double hl_heap_slowdown(const struct hl_heap_rate *rate, double cost_percent)
+double hl_heap_cost_slowdown(const struct hl_heap_rate *rate, double cost_percent)
 {
 	return rate->percent_of_core > 0 ? 1 + cost_percent / rate->percent_of_core : 1;
 }
 
-uint64_t hl_heap_fitting_sample(const struct hl_heap_rate *rate,
-				const struct hl_heap_settings *settings, double trap_ns,
-				double percent)
+uint64_t hl_heap_cost_fitting_sample(const struct hl_heap_rate *rate,
+				     const struct hl_heap_settings *settings, double trap_ns,
+				     double percent)
 {
 	struct hl_heap_settings tried = *settings;
 

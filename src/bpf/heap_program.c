@@ -2,9 +2,11 @@
 /* Loads heap.bpf.c and reads its counters; see heap_program.h. */
 #include "bpf/heap_program.h"
 
+#include "base/array.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
-#include "bpf/heap_caution.h"
 #include "bpf/heap_cost.h"
+#include "bpf/heap_probes.h"
 #include "bpf/privilege.h"
 #include "heap.skel.h"
 
@@ -18,6 +20,9 @@
 
 /* Stacks that --all can tell apart where memory for them is taken at the start. */
 #define EARLY_STACKS_MAX 16384u
+
+/* Elements in one call; a bucket of the kernel's table may have more, then it asks for room. */
+#define BATCH_ELEMENTS 16384u
 
 struct hl_heap_program {
 	const struct hl_heap_settings *settings;
@@ -45,7 +50,7 @@ static void set_constants(const struct hl_heap_program *program)
 	constants->hl_all = settings->all;
 	constants->hl_with_time = settings->older_seconds > 0;
 	constants->hl_sample_bytes = settings->sample_bytes;
-	constants->hl_throwing_max = hl_caution_request_max();
+	constants->hl_throwing_max = hl_heap_probes_request_max();
 	fill_log2_table((uint32_t *)constants->hl_log2_table);
 }
 
@@ -224,6 +229,18 @@ bool hl_heap_program_is_replaced(const struct hl_heap_program *program)
 
 /* ---- what it counted ---- */
 
+static void add_counters(struct hl_heap_counters *sum, const struct hl_heap_counters *more)
+{
+	for (int call = 0; call < HL_HEAP_CALLS; call++)
+		sum->calls[call] += more->calls[call];
+	sum->requested_bytes += more->requested_bytes;
+	sum->unmatched_frees += more->unmatched_frees;
+	sum->lost_events += more->lost_events;
+	sum->lost_bytes += more->lost_bytes;
+	sum->too_large_events += more->too_large_events;
+	sum->too_large_bytes += more->too_large_bytes;
+}
+
 int hl_heap_program_counters(const struct hl_heap_program *program,
 			     struct hl_heap_counters *ret_sum)
 {
@@ -239,21 +256,11 @@ int hl_heap_program_counters(const struct hl_heap_program *program,
 				    each);
 	struct hl_heap_counters sum = {0};
 	for (int i = 0; r == 0 && i < processors; i++)
-		hl_heap_counters_add(&sum, &each[i]);
+		add_counters(&sum, &each[i]);
 	free(each);
 	if (r == 0)
 		*ret_sum = sum;
 	return r;
-}
-
-int hl_heap_program_live_fd(const struct hl_heap_program *program)
-{
-	return bpf_map__fd(program->skeleton->maps.hl_live);
-}
-
-int hl_heap_program_totals_fd(const struct hl_heap_program *program)
-{
-	return bpf_map__fd(program->skeleton->maps.hl_totals);
 }
 
 uint64_t hl_heap_program_table_bytes(const struct hl_heap_program *program)
@@ -261,7 +268,8 @@ uint64_t hl_heap_program_table_bytes(const struct hl_heap_program *program)
 	char path[64], line[256];
 	unsigned long long bytes = 0;
 
-	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", hl_heap_program_live_fd(program));
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d",
+		 bpf_map__fd(program->skeleton->maps.hl_live));
 	FILE *file = fopen(path, "re");
 	while (file && fgets(line, sizeof(line), file))
 		if (sscanf(line, "memlock: %llu", &bytes) == 1)
@@ -270,6 +278,140 @@ uint64_t hl_heap_program_table_bytes(const struct hl_heap_program *program)
 		fclose(file);
 	return bytes;
 }
+
+/* ---- blocks, by stack ---- */
+
+struct map_reading {
+	int (*add)(struct hl_heap_sums *sums, uint64_t key, const void *value,
+		   const struct map_reading *reading);
+	uint64_t sample_bytes, before_ns;
+	int processors;
+};
+
+static int add_to_stack(struct hl_heap_sums *sums, uint64_t stack, double bytes, double objects)
+{
+	uint32_t hash = hl_hash_pair(stack, 0), at = hash, id;
+
+	while ((id = hl_index_next(&sums->index, hash, &at)))
+		if (sums->sums[id - 1].stack == stack)
+			break;
+	if (!id) {
+		int r = HL_ARRAY_RESERVE(sums->sums, sums->capacity, sums->count + 1);
+		if (r == 0)
+			r = hl_index_add(&sums->index, hash, (uint32_t)sums->count + 1);
+		if (r < 0)
+			return r;
+		sums->sums[sums->count] = (struct hl_heap_sum){.stack = stack};
+		id = (uint32_t)++sums->count;
+	}
+	sums->sums[id - 1].bytes += bytes;
+	sums->sums[id - 1].objects += objects;
+	return 0;
+}
+
+/*
+ * How many blocks of ${size} bytes one sampled one stands for. Of samples that come as a Poisson
+ * process, one per R bytes on average, a block of S bytes has at least one with probability
+ * 1 - exp(-S / R).
+ */
+static double weight_of(uint64_t size, uint64_t sample_bytes)
+{
+	return sample_bytes ? -1.0 / expm1(-(double)size / (double)sample_bytes) : 1.0;
+}
+
+static int add_block(struct hl_heap_sums *sums, uint64_t key, const void *value,
+		     const struct map_reading *reading)
+{
+	const struct hl_live_block *block = value;
+	double weight = weight_of(block->size, reading->sample_bytes);
+
+	(void)key;
+	if (block->time > reading->before_ns)
+		return 0;
+	return add_to_stack(sums, block->stack, weight * (double)block->size, weight);
+}
+
+static int add_totals(struct hl_heap_sums *sums, uint64_t stack, const void *value,
+		      const struct map_reading *reading)
+{
+	const struct hl_stack_total *totals = value;
+	double unit = reading->sample_bytes ? ldexp(1.0, -(int)HL_TOTAL_SHIFT) : 1.0;
+	double bytes = 0, objects = 0;
+
+	for (int i = 0; i < reading->processors; i++) {
+		bytes += (double)totals[i].bytes;
+		objects += (double)totals[i].objects * unit;
+	}
+	return add_to_stack(sums, stack, bytes, objects);
+}
+
+/* Calls ${reading->add} with each value of a hash map. */
+static int read_map(int fd, size_t value_bytes, const struct map_reading *reading,
+		    struct hl_heap_sums *sums)
+{
+	uint32_t at = 0;
+	HL_FREED uint64_t *keys = calloc(BATCH_ELEMENTS, sizeof(*keys));
+	HL_FREED char *values = calloc(BATCH_ELEMENTS, value_bytes);
+	bool is_first = true, is_last = false;
+
+	if (!keys || !values)
+		return -ENOMEM;
+	while (!is_last) {
+		uint32_t count = BATCH_ELEMENTS;
+		int r = bpf_map_lookup_batch(fd, is_first ? NULL : &at, &at, keys, values, &count,
+					     NULL);
+		is_last = r == -ENOENT; /* ${count} elements came all the same */
+		if (r < 0 && !is_last)
+			return r;
+		for (uint32_t i = 0; i < count; i++) {
+			r = reading->add(sums, keys[i], values + i * value_bytes, reading);
+			if (r < 0)
+				return r;
+		}
+		is_first = false;
+	}
+	return 0;
+}
+
+int hl_heap_program_sum(const struct hl_heap_program *program, uint64_t before_ns,
+			struct hl_heap_sums *sums)
+{
+	const struct heap *skeleton = program->skeleton;
+	struct map_reading reading = {
+		.add = program->settings->all ? add_totals : add_block,
+		.sample_bytes = program->settings->sample_bytes,
+		.before_ns = before_ns,
+		.processors = libbpf_num_possible_cpus(),
+	};
+
+	if (reading.processors < 0)
+		return reading.processors;
+	if (program->settings->all)
+		return read_map(bpf_map__fd(skeleton->maps.hl_totals),
+				sizeof(struct hl_stack_total) * (size_t)reading.processors,
+				&reading, sums);
+	return read_map(bpf_map__fd(skeleton->maps.hl_live), sizeof(struct hl_live_block), &reading,
+			sums);
+}
+
+int hl_heap_sums_add(struct hl_heap_sums *sums, const struct hl_heap_sums *more, double times)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < more->count; i++)
+		r = add_to_stack(sums, more->sums[i].stack, times * more->sums[i].bytes,
+				 times * more->sums[i].objects);
+	return r;
+}
+
+void hl_heap_sums_release(struct hl_heap_sums *sums)
+{
+	free(sums->sums);
+	hl_index_release(&sums->index);
+	*sums = (struct hl_heap_sums){0};
+}
+
+/* ---- the rest ---- */
 
 struct hl_walker *hl_heap_program_walker(const struct hl_heap_program *program)
 {

@@ -2,6 +2,7 @@
 /* heap.bpf.c from the user's side: loaded, switched on, and asked what it has counted. */
 #pragma once
 
+#include "base/index.h"
 #include "bpf/heap_shared.h"
 #include "bpf/heap_trace.h"
 #include "bpf/probe.h"
@@ -42,9 +43,27 @@ bool hl_heap_program_is_replaced(const struct hl_heap_program *program);
 int hl_heap_program_counters(const struct hl_heap_program *program,
 			     struct hl_heap_counters *ret_sum);
 
-/* Maps: live blocks by address, totals by stack (per processor). */
-int hl_heap_program_live_fd(const struct hl_heap_program *program);
-int hl_heap_program_totals_fd(const struct hl_heap_program *program);
+struct hl_heap_sum {
+	uint64_t stack;
+	double bytes, objects; /* scaled, where they were sampled */
+};
+
+/* Zero-initialize for an empty one. */
+struct hl_heap_sums {
+	struct hl_heap_sum *sums;
+	size_t count, capacity;
+	struct hl_index index; /* by stack */
+};
+
+/* Adds what was allocated before ${before_ns} and stays, or (settings->all) what was allocated at
+ * all. 0 or a negative errno. */
+int hl_heap_program_sum(const struct hl_heap_program *program, uint64_t before_ns,
+			struct hl_heap_sums *sums);
+
+/* Adds ${more} multiplied by ${times}; -1 subtracts it. Returns as above. */
+int hl_heap_sums_add(struct hl_heap_sums *sums, const struct hl_heap_sums *more, double times);
+
+void hl_heap_sums_release(struct hl_heap_sums *sums);
 
 /* The kernel's memory for the table of live blocks, as it says itself; 0 when it does not. */
 uint64_t hl_heap_program_table_bytes(const struct hl_heap_program *program);

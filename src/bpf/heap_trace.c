@@ -3,9 +3,6 @@
 #include "bpf/heap_trace.h"
 
 #include "base/clock.h"
-#include "bpf/heap_blocks.h"
-#include "bpf/heap_calibration.h"
-#include "bpf/heap_caution.h"
 #include "bpf/heap_cost.h"
 #include "bpf/heap_probes.h"
 #include "bpf/heap_program.h"
@@ -68,7 +65,7 @@ static int measure_rate(struct heap_trace *trace, struct hl_heap_counting *count
 	int count_fd = hl_heap_program_count_fd(trace->program);
 	enum hl_probe_way way = trace->probes.way;
 
-	counting->trap_ns = hl_heap_measure_trap(hl_heap_count_way(way), count_fd);
+	counting->trap_ns = hl_heap_cost_measure_trap(hl_heap_count_way(way), count_fd);
 	counting->percent_before = watch_cpu(trace->request, BASELINE_MS, &counting->elapsed_ns);
 	trace->probes.way = hl_heap_count_way(way);
 	int r = hl_heap_probes_link(&trace->probes, count_fd, -1, err);
@@ -120,8 +117,8 @@ static void format_remedy(const struct heap_trace *trace, const struct hl_heap_r
 {
 	struct hl_heap_settings sampled = *trace->settings;
 	int pid = (int)trace->request->facts->pid;
-	uint64_t fitting = hl_heap_fitting_sample(rate, trace->settings, trap_ns,
-						  (double)sampled.max_overhead * LIMIT_MARGIN);
+	uint64_t fitting = hl_heap_cost_fitting_sample(rate, trace->settings, trap_ns,
+						       (double)sampled.max_overhead * LIMIT_MARGIN);
 
 	sampled.sample_bytes = fitting ? fitting : SAMPLE_ADVISED;
 	double sampled_percent = hl_heap_cost(rate, &sampled, trap_ns);
@@ -153,10 +150,10 @@ static int check_cost(struct heap_trace *trace, struct hl_error *err)
 
 	if (r < 0)
 		return r;
-	struct hl_heap_rate rate = hl_heap_rate(&counting);
+	struct hl_heap_rate rate = hl_heap_cost_rate(&counting);
 	double percent = hl_heap_cost(&rate, settings, counting.trap_ns);
 	format_calls(rate.calls_per_second, calls);
-	format_slowdown(hl_heap_slowdown(&rate, percent), slowdown);
+	format_slowdown(hl_heap_cost_slowdown(&rate, percent), slowdown);
 	trace->request->note("%s allocator calls a second, %.0f ns for a probe: expect %.1f %% of "
 			     "a core more than the %.1f %% that the process uses%s%s",
 			     calls, counting.trap_ns, percent, rate.percent_of_core,
@@ -214,7 +211,7 @@ static int choose_way(struct heap_trace *trace, struct hl_error *err)
 	int r = hl_privilege_check(facts, HL_NEED_BPF | HL_NEED_TARGET, err);
 
 	if (r == 0 && !settings->all)
-		r = hl_caution_check_returns(facts->pid, err);
+		r = hl_heap_probes_check_returns(facts->pid, err);
 	if (r < 0)
 		return r;
 	enum hl_probe_way way = settings->choose_way ? settings->way : hl_probe_best_way();
@@ -224,7 +221,7 @@ static int choose_way(struct heap_trace *trace, struct hl_error *err)
 		.object = settings->object,
 		.entry_alone = settings->all,
 		.spares_throwing = !settings->all && (way != HL_PROBE_SESSION ||
-						      hl_caution_memory_is_limited(facts->pid)),
+						      hl_heap_probes_memory_is_limited(facts->pid)),
 	};
 	return way == HL_PROBE_PERF ? hl_privilege_check(facts, HL_NEED_PERF_UPROBES, err) : 0;
 }
@@ -300,21 +297,6 @@ static int poll_trace(void *handle, int timeout_ms, struct hl_error *err)
 }
 
 /* ---- the result ---- */
-
-static int sum_up(const struct heap_trace *trace, uint64_t end_ns, struct hl_heap_sums *sums)
-{
-	const struct hl_heap_settings *settings = trace->settings;
-	uint64_t age_ns = (uint64_t)(settings->older_seconds * (double)HL_NS_PER_SECOND);
-	struct hl_heap_selection selection = {
-		.sample_bytes = settings->sample_bytes,
-		.before_ns = age_ns < end_ns ? end_ns - age_ns : 0,
-	};
-
-	if (settings->all)
-		return hl_heap_sums_add_totals(sums, hl_heap_program_totals_fd(trace->program),
-					       settings->sample_bytes);
-	return hl_heap_sums_add_live(sums, hl_heap_program_live_fd(trace->program), &selection);
-}
 
 static int add_sums(const struct heap_trace *trace, const struct hl_heap_sums *sums,
 		    struct hl_trace_result *result)
@@ -456,7 +438,8 @@ static int add_growth(struct heap_trace *trace, struct hl_heap_sums *sums,
 static int fill_result(struct heap_trace *trace, uint64_t end_ns, struct hl_trace_result *result)
 {
 	struct hl_heap_sums sums = {0};
-	int r = sum_up(trace, end_ns, &sums);
+	uint64_t age_ns = (uint64_t)(trace->settings->older_seconds * (double)HL_NS_PER_SECOND);
+	int r = hl_heap_program_sum(trace->program, age_ns < end_ns ? end_ns - age_ns : 0, &sums);
 
 	if (r == 0)
 		r = hl_walker_poll(hl_heap_program_walker(trace->program), 0, NULL);

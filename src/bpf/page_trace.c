@@ -3,11 +3,13 @@
 #include "bpf/page_trace.h"
 
 #include "base/clock.h"
-#include "bpf/page_result.h"
+#include "base/compiler.h"
+#include "bpf/page_watch.h"
 #include "bpf/pages.h"
 #include "bpf/privilege.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -259,42 +261,187 @@ static int poll_pages(void *context, int timeout_ms, struct hl_error *err)
 		       : r;
 }
 
-/* ---- the end ---- */
+/* ---- results ---- */
 
-static struct hl_page_findings findings_of(const struct page_trace *trace, bool has_ended)
+static bool target_is_gone(const struct page_trace *trace, bool has_ended)
 {
-	return (struct hl_page_findings){
-		.watch = trace->watch,
-		.not_kept = trace->pages_not_kept,
-		.has_ended = has_ended || hl_page_watch_target_replaced(trace->watch),
-		.table = trace->table,
-		.first = &trace->first,
-		.last = latest_snapshot(trace),
-		.classes = trace->settings.classes,
+	return has_ended || hl_page_watch_target_replaced(trace->watch);
+}
+
+/* Frames, losses and what was seen besides. */
+static int fill_common(const struct page_trace *trace, struct hl_trace_result *result)
+{
+	struct hl_page_counters counters;
+	int r = hl_page_watch_counters(trace->watch, &counters);
+
+	if (r < 0)
+		return r;
+	hl_trace_result_lost(result)->events =
+		counters.lost + counters.lost_calls + trace->pages_not_kept;
+	r = hl_trace_result_walks(result, hl_page_watch_walker(trace->watch));
+	if (r == 0)
+		r = hl_trace_result_figure(result, "faults", (int64_t)counters.faults);
+	if (r == 0)
+		r = hl_trace_result_figure(result, "lost_faults", (int64_t)counters.lost);
+	if (r == 0 && counters.forks)
+		r = hl_trace_result_warn(
+			result, "it started %llu process%s, whose pages are not counted",
+			(unsigned long long)counters.forks, counters.forks == 1 ? "" : "es");
+	return r;
+}
+
+static int warn_of_end(const struct page_trace *trace, struct hl_trace_result *result,
+		       const char *figures)
+{
+	bool replaced = hl_page_watch_target_replaced(trace->watch);
+
+	return hl_trace_result_warn(result, "the process %s before the trace ended: %s",
+				    replaced ? "became another program" : "ended", figures);
+}
+
+struct visit {
+	const struct hl_walker *walker;
+	struct hl_trace_result *result;
+};
+
+static int add_faults(void *context, uint64_t stack, uint64_t faults)
+{
+	const struct visit *visit = context;
+	const struct hl_trace_value value = {
+		.alloc_bytes = faults * HL_PAGE_BYTES,
+		.alloc_objects = faults,
 	};
+
+	return hl_trace_result_add(visit->result, hl_walker_node(visit->walker, stack), &value);
 }
 
 static int finish_events(void *context, bool has_ended, struct hl_trace_result *result,
 			 struct hl_error *err)
 {
 	struct page_trace *trace = context;
+	struct visit visit = {hl_page_watch_walker(trace->watch), result};
 
 	hl_page_watch_detach(trace->watch);
 	int r = hl_page_watch_poll(trace->watch, 0, err);
 	if (r < 0 && r != -ESRCH)
 		return r;
-	struct hl_page_findings findings = findings_of(trace, has_ended);
-	r = hl_page_result_fill_faults(&findings, result);
+	r = fill_common(trace, result);
+	if (r == 0)
+		r = hl_page_watch_each_stack(trace->watch, add_faults, &visit);
+	if (r == 0 && target_is_gone(trace, has_ended))
+		r = warn_of_end(trace, result, "these are the faults until then");
 	return r < 0 ? hl_error_set(err, r, "cannot sum up page faults: %s", strerror(-r)) : 0;
 }
 
-static void say_what_it_took(const struct page_trace *trace, uint64_t detach_ns)
+/* Pages of the classes that are shown. */
+static uint64_t sum_of_shown(const struct page_trace *trace, const struct hl_page_counts *counts)
+{
+	uint32_t classes = trace->settings.classes;
+	uint64_t sum = 0;
+
+	for (int i = 0; i < HL_PAGE_CLASSES; i++)
+		if (!classes || classes & (1u << i))
+			sum += counts->of[i];
+	return sum;
+}
+
+static struct hl_trace_value gained(uint64_t pages)
+{
+	return (struct hl_trace_value){.alloc_bytes = pages * HL_PAGE_BYTES,
+				       .alloc_objects = pages};
+}
+
+static int add_balance(const struct page_trace *trace, const struct hl_page_balance *balance,
+		       struct hl_trace_result *result)
+{
+	const struct hl_walker *walker = hl_page_watch_walker(trace->watch);
+	struct hl_trace_value unattributed = gained(sum_of_shown(trace, &balance->unattributed));
+	uint64_t gone = sum_of_shown(trace, &balance->released);
+	struct hl_trace_value released = {.free_bytes = gone * HL_PAGE_BYTES, .free_objects = gone};
+
+	for (uint32_t i = 1; i <= balance->stack_count; i++) {
+		struct hl_trace_value value = gained(sum_of_shown(trace, &balance->gains[i - 1]));
+		uint64_t stack = hl_page_table_stack(trace->table, i);
+		int r = value.alloc_objects
+				? hl_trace_result_add(result, hl_walker_node(walker, stack), &value)
+				: 0;
+		if (r < 0)
+			return r;
+	}
+	int r = hl_trace_result_add_pseudo(result, HL_PSEUDO_RELEASED, &released);
+	return r < 0 ? r : hl_trace_result_add_pseudo(result, HL_PSEUDO_NO_FAULT, &unattributed);
+}
+
+static int64_t growth(const struct hl_page_balance *balance, enum hl_page_class page_class)
+{
+	return (int64_t)(balance->after.of[page_class] - balance->before.of[page_class]);
+}
+
+static int add_figures(const struct page_trace *trace, const struct hl_page_balance *balance,
+		       struct hl_trace_result *result)
 {
 	const struct hl_page_snapshot *last = latest_snapshot(trace);
+	const struct {
+		const char *name;
+		int64_t value;
+	} figures[] = {
+		{"pages", (int64_t)(sum_of_shown(trace, &balance->after) -
+				    sum_of_shown(trace, &balance->before))},
+		{"rss_growth_pages", (int64_t)(last->rss.rss_pages - trace->first.rss.rss_pages)},
+		{"released_pages", (int64_t)sum_of_shown(trace, &balance->released)},
+		{"unattributed_pages", (int64_t)sum_of_shown(trace, &balance->unattributed)},
+		{"anon_pages", growth(balance, HL_PAGE_CLASS_ANON)},
+		{"file_pages", growth(balance, HL_PAGE_CLASS_FILE)},
+		{"shmem_pages", growth(balance, HL_PAGE_CLASS_SHMEM)},
+	};
 
-	trace->request->detail("looked at %llu pages in %.1f ms; detached in %.0f ms",
-			       (unsigned long long)last->pages.page_count,
-			       (double)last->cost_ns / 1e6, (double)detach_ns / 1e6);
+	for (size_t i = 0; i < HL_COUNT_OF(figures); i++) {
+		int r = hl_trace_result_figure(result, figures[i].name, figures[i].value);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int warn_of_limits(const struct page_trace *trace, bool is_gone,
+			  struct hl_trace_result *result)
+{
+	const char *calls_error = hl_page_watch_calls_error(trace->watch);
+	uint64_t age_ns = hl_clock_ns(CLOCK_MONOTONIC) - latest_snapshot(trace)->taken_ns;
+	char figures[96];
+	int r = 0;
+
+	if (is_gone) {
+		snprintf(figures, sizeof(figures),
+			 "its pages are those that it had %.1f seconds before this report",
+			 (double)age_ns / (double)HL_NS_PER_SECOND);
+		r = warn_of_end(trace, result, figures);
+	}
+	if (r == 0 && *calls_error)
+		r = hl_trace_result_warn(result,
+					 "calls that bring in pages were not watched: %s; such "
+					 "pages are in [no fault seen]",
+					 calls_error);
+	if (r == 0 && !hl_pagemap_knows_zero_page(hl_page_camera_pagemap(trace->camera)))
+		r = hl_trace_result_warn(result, "pages that were only read count as gained: this "
+						 "kernel does not tell them from others");
+	return r;
+}
+
+static int fill_pages(const struct page_trace *trace, bool is_gone, struct hl_trace_result *result)
+{
+	HL_CLEANUP(hl_page_balance_release) struct hl_page_balance balance = {0};
+	const struct hl_page_snapshot *last = latest_snapshot(trace);
+	int r = hl_page_balance_compare(&trace->first.pages, &last->pages, &last->maps,
+					trace->table, &balance);
+
+	if (r == 0)
+		r = add_balance(trace, &balance, result);
+	if (r == 0)
+		r = add_figures(trace, &balance, result);
+	if (r == 0)
+		r = fill_common(trace, result);
+	return r < 0 ? r : warn_of_limits(trace, is_gone, result);
 }
 
 static int finish_pages(void *context, bool has_ended, struct hl_trace_result *result,
@@ -304,20 +451,21 @@ static int finish_pages(void *context, bool has_ended, struct hl_trace_result *r
 	struct hl_error gone_error = {0};
 	int polled = hl_page_watch_poll(trace->watch, 0, err);
 	int taken = has_ended ? -ESRCH : take_snapshot(trace, HL_PAGE_SNAPSHOT_RSS, &gone_error);
+	const struct hl_page_snapshot *last = latest_snapshot(trace);
 
 	uint64_t detach_ns = hl_clock_ns(CLOCK_MONOTONIC);
 	hl_page_watch_detach(trace->watch);
-	say_what_it_took(trace, hl_clock_ns(CLOCK_MONOTONIC) - detach_ns);
+	trace->request->detail("looked at %llu pages in %.1f ms; detached in %.0f ms",
+			       (unsigned long long)last->pages.page_count,
+			       (double)last->cost_ns / 1e6,
+			       (double)(hl_clock_ns(CLOCK_MONOTONIC) - detach_ns) / 1e6);
 	if (polled == 0 || polled == -ESRCH)
 		polled = hl_page_watch_poll(trace->watch, 0, err);
 	if (polled < 0 && polled != -ESRCH)
 		return polled;
 	if (taken < 0 && taken != -ESRCH)
 		return hl_error_set(err, taken, "%s", gone_error.text);
-	struct hl_page_findings findings = findings_of(trace, taken < 0);
-	findings.knows_zero_page =
-		hl_pagemap_knows_zero_page(hl_page_camera_pagemap(trace->camera));
-	int r = hl_page_result_fill(&findings, result);
+	int r = fill_pages(trace, target_is_gone(trace, taken < 0), result);
 	return r < 0 ? hl_error_set(err, r, "cannot sum up pages: %s", strerror(-r)) : 0;
 }
 

@@ -3,7 +3,6 @@
 #include "bpf/page_watch.h"
 
 #include "base/compiler.h"
-#include "bpf/bpf_log.h"
 #include "bpf/privilege.h"
 #include "bpf/probe.h"
 
@@ -289,7 +288,7 @@ static int start_source(struct hl_page_watch *watch, enum hl_page_source source,
 			hl_record_fn *on_record, void *context, struct hl_error *err)
 {
 	watch->source = source;
-	hl_bpf_log_forget();
+	hl_privilege_log_forget();
 	int r = load(watch, on_record, context, err);
 	if (r == 0)
 		r = link_source(watch, err);

@@ -3,12 +3,13 @@
 #include "bpf/privilege.h"
 
 #include "base/compiler.h"
-#include "bpf/bpf_log.h"
 
+#include <bpf/libbpf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
@@ -20,6 +21,7 @@
 
 #define CAPABILITY(number) (UINT64_C(1) << (number))
 #define LIST_MAX	   160
+#define LIBBPF_PREFIX	   "libbpf: "
 
 static const struct {
 	unsigned number;
@@ -230,6 +232,54 @@ int hl_privilege_check(const struct hl_process_facts *target, unsigned needs, st
 
 /* ---- what went wrong all the same ---- */
 
+static void (*listener)(const char *line);
+static char complaint[256];
+
+/* A message may hold many lines: the verifier's log is one. */
+static void tell_lines(char *message)
+{
+	for (char *line = message, *end; line; line = end) {
+		end = strchr(line, '\n');
+		if (end)
+			*end++ = '\0';
+		if (*line)
+			listener(line);
+	}
+}
+
+static void keep(const char *message)
+{
+	if (!strncmp(message, LIBBPF_PREFIX, strlen(LIBBPF_PREFIX)))
+		message += strlen(LIBBPF_PREFIX);
+	snprintf(complaint, sizeof(complaint), "%.*s", (int)strcspn(message, "\n"), message);
+}
+
+static int on_message(enum libbpf_print_level level, const char *format, va_list arguments)
+{
+	char *message;
+	int length = vasprintf(&message, format, arguments);
+	if (length < 0)
+		return 0;
+	if (level == LIBBPF_WARN && !complaint[0])
+		keep(message);
+	if (listener)
+		tell_lines(message);
+	free(message);
+	return length;
+}
+
+void hl_privilege_log_start(void (*say)(const char *line))
+{
+	listener = say;
+	complaint[0] = '\0';
+	libbpf_set_print(on_message);
+}
+
+void hl_privilege_log_forget(void)
+{
+	complaint[0] = '\0';
+}
+
 static const char *remedy_of(int code)
 {
 	switch (code) {
@@ -253,7 +303,6 @@ static const char *remedy_of(int code)
 
 int hl_privilege_explain(const char *what, int code, struct hl_error *err)
 {
-	const char *complaint = hl_bpf_log_complaint();
 	return hl_error_set(err, code, "cannot %s: %s%s%s%s; %s", what, strerror(-code),
 			    *complaint ? " (" : "", complaint, *complaint ? ")" : "",
 			    remedy_of(code));

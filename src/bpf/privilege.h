@@ -52,3 +52,12 @@ int hl_privilege_check(const struct hl_process_facts *target, unsigned needs, st
  * ${what}: "load the programs of 'stacks'". Adds the first of libbpf's complaints. Returns ${code}.
  */
 int hl_privilege_explain(const char *what, int code, struct hl_error *err);
+
+/*
+ * Keeps what libbpf says off standard error, for hl_privilege_explain(). From here on ${say} (may
+ * be NULL) gets each line; without a newline, and with what a terminal would obey still in it.
+ */
+void hl_privilege_log_start(void (*say)(const char *line));
+
+/* What libbpf said so far explains nothing of what comes. */
+void hl_privilege_log_forget(void);

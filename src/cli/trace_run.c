@@ -3,7 +3,7 @@
 #include "cli/trace_run.h"
 
 #include "base/clock.h"
-#include "bpf/bpf_log.h"
+#include "bpf/privilege.h"
 #include "cli/terminal_progress.h"
 #include "cli/trace_output.h"
 #include "cli/trace_recorded.h"
@@ -319,7 +319,7 @@ static int trace_and_report(const struct hl_trace_command *command,
 	int r = hl_trace_output_open(&output, &directory, err);
 	if (r < 0)
 		return r;
-	hl_bpf_log_start(verbose ? tell_bpf : NULL);
+	hl_privilege_log_start(verbose ? tell_bpf : NULL);
 	say("tracing process %d (%s)", facts->pid, facts->comm);
 	int traced = run_trace(command, facts, seconds, &recording, err);
 	if (recording && has_ended())

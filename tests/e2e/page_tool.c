@@ -7,7 +7,7 @@
  *
  *	page_tool PID NAME.hl [events] [typed|tracepoint|perf] [no-calls] [no-scan] [ring=BYTES]
  */
-#include "bpf/bpf_log.h"
+#include "bpf/privilege.h"
 #include "bpf/page_trace.h"
 #include "collector/directory.h"
 
@@ -103,7 +103,7 @@ int main(int argc, char **argv)
 		return 2;
 	for (int i = 3; i < argc; i++)
 		take_argument(&settings, argv[i]);
-	hl_bpf_log_start(NULL);
+	hl_privilege_log_start(NULL);
 	require(hl_process_facts_read((pid_t)atoi(argv[1]), &facts, &err), &err);
 	require(hl_trace_result_new(&facts, backend->mode, &result), &err);
 	const struct hl_trace_request request = {

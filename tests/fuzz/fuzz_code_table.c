@@ -3,7 +3,7 @@
  * Fuzz target: an ELF file of any bytes gives a code table or an error, and a table is what
  * walk_shared.h says: what the walker in the kernel relies on.
  */
-#include "bpf/code_table.h"
+#include "bpf/target.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>

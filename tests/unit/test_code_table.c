@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Code tables: what they say of real files is what the recorder's unwinder finds there; damaged
  * files are no harm. */
-#include "bpf/code_table.h"
+#include "bpf/target.h"
 
 #include "fail_allocations.h"
 #include "unwind/arch_x86_64.h"

@@ -24,7 +24,7 @@ static struct hl_heap_rate rate_of(uint64_t calls, uint64_t bytes, double before
 		.trap_ns = TRAP_NS,
 	};
 
-	return hl_heap_rate(&counting);
+	return hl_heap_cost_rate(&counting);
 }
 
 static void expect_about(double number, double expected)
@@ -43,7 +43,7 @@ static void the_baseline_is_what_the_target_used_without_probes(void **state)
 	expect_about(rate.frees_per_second, 20000);
 	expect_about(rate.calls_per_second, 40000);
 	expect_about(rate.mean_bytes, 100);
-	expect_about(hl_heap_slowdown(&rate, 3.4), 3);
+	expect_about(hl_heap_cost_slowdown(&rate, 3.4), 3);
 }
 
 /* 0.8 million probes took 40 of its 100 percent, so without them it makes 100/60 as many calls. */
@@ -70,7 +70,7 @@ static void an_idle_target_costs_nothing(void **state)
 
 	(void)state;
 	assert_true(hl_heap_cost(&rate, &settings, TRAP_NS) == 0);
-	assert_true(hl_heap_slowdown(&rate, 0) == 1);
+	assert_true(hl_heap_cost_slowdown(&rate, 0) == 1);
 }
 
 static void samples_cost_the_less_the_rarer_they_are(void **state)
@@ -97,12 +97,12 @@ static void the_sample_that_is_advised_fits_and_no_smaller_one_does(void **state
 	double limit = 1.2 * 160000 * TRAP_NS / 1e7;
 
 	(void)state;
-	uint64_t sample = hl_heap_fitting_sample(&rate, &settings, TRAP_NS, limit);
+	uint64_t sample = hl_heap_cost_fitting_sample(&rate, &settings, TRAP_NS, limit);
 	assert_true(sample > HL_HEAP_SAMPLE_MIN && sample < HL_HEAP_SAMPLE_MAX);
 	settings.sample_bytes = sample;
 	assert_true(hl_heap_cost(&rate, &settings, TRAP_NS) <= limit);
 	/* Who samples so already is told a larger one. */
-	assert_true(hl_heap_fitting_sample(&rate, &settings, TRAP_NS, limit) > sample);
+	assert_true(hl_heap_cost_fitting_sample(&rate, &settings, TRAP_NS, limit) > sample);
 	settings.sample_bytes = sample / 2;
 	assert_true(hl_heap_cost(&rate, &settings, TRAP_NS) > limit);
 }
@@ -113,7 +113,7 @@ static void where_no_sample_fits_none_is_advised(void **state)
 	struct hl_heap_settings settings = {0};
 
 	(void)state;
-	assert_int_equal(hl_heap_fitting_sample(&rate, &settings, TRAP_NS, 30), 0);
+	assert_int_equal(hl_heap_cost_fitting_sample(&rate, &settings, TRAP_NS, 30), 0);
 }
 
 int main(void)

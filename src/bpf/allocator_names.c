@@ -97,7 +97,7 @@ static const struct hl_allocator_name *find_prefixed(uint32_t prefix, const char
 	return found;
 }
 
-const struct hl_allocator_name *hl_allocator_name_find(const char *name, uint32_t *ret_rank)
+const struct hl_allocator_name *hl_allocator_names_find(const char *name, uint32_t *ret_rank)
 {
 	const struct hl_allocator_name *found;
 	uint32_t index;

@@ -54,7 +54,7 @@ static bool merge_alias(struct reading *reading, const struct candidate *added)
 static int add_symbol(struct reading *reading, const GElf_Sym *symbol, const char *name)
 {
 	uint32_t rank;
-	const struct hl_allocator_name *known = hl_allocator_name_find(name, &rank);
+	const struct hl_allocator_name *known = hl_allocator_names_find(name, &rank);
 
 	if (!known || GELF_ST_TYPE(symbol->st_info) != STT_FUNC || symbol->st_shndx == SHN_UNDEF)
 		return 0;
@@ -182,11 +182,11 @@ static bool is_left_out(const struct reading *reading, const struct candidate *c
 
 	if (is_operator(candidate) && !has_c_function(reading))
 		return true;
-	return hl_code_visit_branches(code, bytes_to_search(candidate, code, bytes, place),
-				      leads_to_candidate, &search);
+	return hl_probe_place_visit_branches(code, bytes_to_search(candidate, code, bytes, place),
+					     leads_to_candidate, &search);
 }
 
-unsigned hl_heap_call_arguments(enum hl_heap_call call)
+unsigned hl_allocators_call_arguments(enum hl_heap_call call)
 {
 	switch (call) {
 	case HL_HEAP_FREE:
@@ -211,7 +211,7 @@ static void place_candidate(const struct reading *reading, const struct candidat
 	if (!bytes)
 		return;
 	struct hl_probe_place place =
-		hl_probe_place(code, bytes, hl_heap_call_arguments(candidate->call));
+		hl_probe_place(code, bytes, hl_allocators_call_arguments(candidate->call));
 	if (is_left_out(reading, candidate, code, bytes, &place))
 		return;
 	struct call_search search = {reading, candidate};
@@ -221,7 +221,8 @@ static void place_candidate(const struct reading *reading, const struct candidat
 		.throws = candidate->throws,
 		.offset = candidate->offset,
 		.place = place,
-		.calls_others = hl_code_visit_branches(code, bytes, leads_to_candidate, &search),
+		.calls_others =
+			hl_probe_place_visit_branches(code, bytes, leads_to_candidate, &search),
 	};
 	memcpy(function->name, candidate->name, sizeof(function->name));
 }
@@ -244,7 +245,7 @@ static int place_candidates(const struct reading *reading, struct hl_allocator_f
 	return 0;
 }
 
-int hl_allocator_functions_read(int fd, struct hl_allocator_functions *ret_found)
+int hl_allocators_read_functions(int fd, struct hl_allocator_functions *ret_found)
 {
 	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_elf_open(fd);
 	struct hl_allocator_functions found = {0};
@@ -263,7 +264,7 @@ int hl_allocator_functions_read(int fd, struct hl_allocator_functions *ret_found
 	return r;
 }
 
-void hl_allocator_functions_release(struct hl_allocator_functions *functions)
+void hl_allocators_release_functions(struct hl_allocator_functions *functions)
 {
 	free(functions->functions);
 	*functions = (struct hl_allocator_functions){0};
@@ -299,7 +300,7 @@ static int keep_seen(struct hl_allocators *allocators, const struct hl_map *map)
 
 static void release_allocator(struct hl_allocator *allocator)
 {
-	hl_allocator_functions_release(&allocator->found);
+	hl_allocators_release_functions(&allocator->found);
 	free(allocator->map.path);
 }
 
@@ -321,16 +322,16 @@ static int add_allocator(struct hl_allocators *allocators, const struct hl_map *
 static int look_through(struct hl_allocators *allocators, pid_t pid, const struct hl_map *map)
 {
 	struct hl_allocator_functions found = {0};
-	int fd = hl_map_open_file(pid, map);
+	int fd = hl_maps_open_file(pid, map);
 
 	if (fd < 0)
 		return fd == -ENOMEM ? fd : keep_seen(allocators, map);
-	int r = hl_allocator_functions_read(fd, &found);
+	int r = hl_allocators_read_functions(fd, &found);
 	close(fd);
 	if (r == 0 && found.count)
 		r = add_allocator(allocators, map, &found);
 	if (r < 0 || !found.count)
-		hl_allocator_functions_release(&found);
+		hl_allocators_release_functions(&found);
 	return r < 0 ? r : keep_seen(allocators, map);
 }
 

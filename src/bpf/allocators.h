@@ -54,7 +54,7 @@ struct hl_allocators {
 };
 
 /* How many integer arguments of such a call are needed. */
-unsigned hl_heap_call_arguments(enum hl_heap_call call);
+unsigned hl_allocators_call_arguments(enum hl_heap_call call);
 
 /*
  * The functions that the ELF file open as ${fd} defines, in its dynamic or its static symbol table.
@@ -66,9 +66,9 @@ unsigned hl_heap_call_arguments(enum hl_heap_call call);
  * that spares the program a second probe, and one through which exceptions would have to pass. Left
  * out are operators as well where the file has no malloc: they use that of another file.
  */
-int hl_allocator_functions_read(int fd, struct hl_allocator_functions *ret_found);
+int hl_allocators_read_functions(int fd, struct hl_allocator_functions *ret_found);
 
-void hl_allocator_functions_release(struct hl_allocator_functions *functions);
+void hl_allocators_release_functions(struct hl_allocator_functions *functions);
 
 /*
  * Adds the allocators in files of which ${maps} of ${pid} has code and that were not looked through
@@ -96,4 +96,4 @@ struct hl_allocator_name {
  * What the function called ${name} does, or NULL when it does not belong to an allocator. The
  * plainer the name, the smaller *${ret_rank}: show the alias with the smallest rank.
  */
-const struct hl_allocator_name *hl_allocator_name_find(const char *name, uint32_t *ret_rank);
+const struct hl_allocator_name *hl_allocator_names_find(const char *name, uint32_t *ret_rank);

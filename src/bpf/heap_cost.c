@@ -55,7 +55,7 @@ static int link_site(struct hl_probe_links *links, enum hl_probe_way way, int pr
 		const struct hl_probe_site site = {.offset = address - map->start + map->offset,
 						   .cookie = HL_HEAP_CALLS};
 		const struct hl_probe_target target = {getpid(), path, &site, 1};
-		r = hl_map_file_path(getpid(), map, path, sizeof(path));
+		r = hl_maps_file_path(getpid(), map, path, sizeof(path));
 		if (r == 0)
 			r = hl_probe_links_add(links, way, program_fd, false, &target, NULL);
 	}

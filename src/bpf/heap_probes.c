@@ -67,7 +67,7 @@ static bool arguments_are_moved(const struct hl_probe_place *place, enum hl_heap
 {
 	static const uint8_t abi[HL_PROBE_ARGUMENTS_MAX] = {7, 6, 2, 1};
 
-	for (unsigned i = 0; i < hl_heap_call_arguments(call); i++)
+	for (unsigned i = 0; i < hl_allocators_call_arguments(call); i++)
 		if (place->arguments[i] != abi[i])
 			return true;
 	return false;
@@ -112,7 +112,7 @@ static int link_allocator(struct hl_heap_probes *probes, const struct hl_allocat
 			  int program_fd, bool at_return, struct hl_error *err)
 {
 	char path[PATH_MAX];
-	int r = hl_map_file_path(probes->pid, &allocator->map, path, sizeof(path));
+	int r = hl_maps_file_path(probes->pid, &allocator->map, path, sizeof(path));
 
 	if (r < 0)
 		return hl_error_set(err, r, "cannot open '%s' as process '%d' has it mapped: %s",

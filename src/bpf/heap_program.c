@@ -54,7 +54,7 @@ static void set_constants(const struct hl_heap_program *program)
 	fill_log2_table((uint32_t *)constants->hl_log2_table);
 }
 
-enum hl_probe_way hl_heap_count_way(enum hl_probe_way way)
+enum hl_probe_way hl_heap_program_count_way(enum hl_probe_way way)
 {
 	return way == HL_PROBE_SESSION ? HL_PROBE_MULTI : way;
 }
@@ -64,7 +64,7 @@ static int choose_program(struct bpf_program *program, bool wanted, enum hl_prob
 {
 	bpf_program__set_autoload(program, wanted);
 	return bpf_program__set_expected_attach_type(
-		program, (enum bpf_attach_type)hl_probe_attach_type(way));
+		program, (enum bpf_attach_type)hl_probe_link_attach_type(way));
 }
 
 static int choose_programs(const struct hl_heap_program *program)
@@ -79,7 +79,8 @@ static int choose_programs(const struct hl_heap_program *program)
 	if (r == 0)
 		r = choose_program(skeleton->progs.hl_heap_return, !by_session, way);
 	if (r == 0)
-		r = choose_program(skeleton->progs.hl_heap_count, true, hl_heap_count_way(way));
+		r = choose_program(skeleton->progs.hl_heap_count, true,
+				   hl_heap_program_count_way(way));
 	return r;
 }
 
@@ -394,7 +395,8 @@ int hl_heap_program_sum(const struct hl_heap_program *program, uint64_t before_n
 			sums);
 }
 
-int hl_heap_sums_add(struct hl_heap_sums *sums, const struct hl_heap_sums *more, double times)
+int hl_heap_program_add_sums(struct hl_heap_sums *sums, const struct hl_heap_sums *more,
+			     double times)
 {
 	int r = 0;
 
@@ -404,7 +406,7 @@ int hl_heap_sums_add(struct hl_heap_sums *sums, const struct hl_heap_sums *more,
 	return r;
 }
 
-void hl_heap_sums_release(struct hl_heap_sums *sums)
+void hl_heap_program_release_sums(struct hl_heap_sums *sums)
 {
 	free(sums->sums);
 	hl_index_release(&sums->index);

@@ -22,12 +22,13 @@ struct hl_heap_entries {
 int hl_heap_program_new(pid_t pid, enum hl_probe_way way, const struct hl_heap_settings *settings,
 			struct hl_heap_program **ret_program, struct hl_error *err);
 
-/* Those that watch allocators, and the one that counts calls alone (for hl_heap_count_way()). */
+/* Those that watch allocators, and the one that counts calls alone (for
+ * hl_heap_program_count_way()). */
 struct hl_heap_entries hl_heap_program_entries(const struct hl_heap_program *program);
 int hl_heap_program_count_fd(const struct hl_heap_program *program);
 
 /* The way in which the program that counts calls is to be linked when the others are by ${way}. */
-enum hl_probe_way hl_heap_count_way(enum hl_probe_way way);
+enum hl_probe_way hl_heap_program_count_way(enum hl_probe_way way);
 
 /* Says that functions that are probed may call each other. */
 void hl_heap_program_may_nest(struct hl_heap_program *program);
@@ -61,9 +62,10 @@ int hl_heap_program_sum(const struct hl_heap_program *program, uint64_t before_n
 			struct hl_heap_sums *sums);
 
 /* Adds ${more} multiplied by ${times}; -1 subtracts it. Returns as above. */
-int hl_heap_sums_add(struct hl_heap_sums *sums, const struct hl_heap_sums *more, double times);
+int hl_heap_program_add_sums(struct hl_heap_sums *sums, const struct hl_heap_sums *more,
+			     double times);
 
-void hl_heap_sums_release(struct hl_heap_sums *sums);
+void hl_heap_program_release_sums(struct hl_heap_sums *sums);
 
 /* The kernel's memory for the table of live blocks, as it says itself; 0 when it does not. */
 uint64_t hl_heap_program_table_bytes(const struct hl_heap_program *program);

@@ -65,9 +65,9 @@ static int measure_rate(struct heap_trace *trace, struct hl_heap_counting *count
 	int count_fd = hl_heap_program_count_fd(trace->program);
 	enum hl_probe_way way = trace->probes.way;
 
-	counting->trap_ns = hl_heap_cost_measure_trap(hl_heap_count_way(way), count_fd);
+	counting->trap_ns = hl_heap_cost_measure_trap(hl_heap_program_count_way(way), count_fd);
 	counting->percent_before = watch_cpu(trace->request, BASELINE_MS, &counting->elapsed_ns);
-	trace->probes.way = hl_heap_count_way(way);
+	trace->probes.way = hl_heap_program_count_way(way);
 	int r = hl_heap_probes_link(&trace->probes, count_fd, -1, err);
 	trace->probes.way = way;
 	if (r < 0)
@@ -183,7 +183,7 @@ static void note_probes(const struct heap_trace *trace)
 				     slow);
 	if (probed)
 		trace->request->detail("counting, by %s probes: %s",
-				       hl_probe_way_name(trace->probes.way), probed);
+				       hl_probe_link_way_name(trace->probes.way), probed);
 	free(probed);
 	free(slow);
 }
@@ -214,7 +214,7 @@ static int choose_way(struct heap_trace *trace, struct hl_error *err)
 		r = hl_heap_probes_check_returns(facts->pid, err);
 	if (r < 0)
 		return r;
-	enum hl_probe_way way = settings->choose_way ? settings->way : hl_probe_best_way();
+	enum hl_probe_way way = settings->choose_way ? settings->way : hl_probe_link_best_way();
 	trace->probes = (struct hl_heap_probes){
 		.pid = facts->pid,
 		.way = way,
@@ -234,7 +234,7 @@ static void free_trace(void *handle)
 		return;
 	hl_heap_probes_release(&trace->probes);
 	hl_heap_program_free(trace->program);
-	hl_heap_sums_release(&trace->reported);
+	hl_heap_program_release_sums(&trace->reported);
 	free(trace);
 }
 
@@ -325,7 +325,7 @@ static const char *remedy_of_spared(const struct heap_trace *trace)
 	if (trace->probes.way == HL_PROBE_SESSION)
 		return "the process has a limit of memory, or the system does not overcommit, so "
 		       "that they may throw";
-	if (hl_probe_best_way() == HL_PROBE_SESSION)
+	if (hl_probe_link_best_way() == HL_PROBE_SESSION)
 		return "leave out --probes to have them watched";
 	return "a kernel from 6.13 on can watch them in programs without a limit of memory";
 }
@@ -422,15 +422,15 @@ static int add_growth(struct heap_trace *trace, struct hl_heap_sums *sums,
 		      struct hl_trace_result *result)
 {
 	struct hl_heap_sums growth = {0}, before = trace->reported;
-	int r = hl_heap_sums_add(&growth, sums, 1);
+	int r = hl_heap_program_add_sums(&growth, sums, 1);
 
 	if (r == 0)
-		r = hl_heap_sums_add(&growth, &before, -1);
+		r = hl_heap_program_add_sums(&growth, &before, -1);
 	if (r == 0)
 		r = add_sums(trace, &growth, result);
 	trace->reported = *sums;
 	*sums = before;
-	hl_heap_sums_release(&growth);
+	hl_heap_program_release_sums(&growth);
 	return r;
 }
 
@@ -453,7 +453,7 @@ static int fill_result(struct heap_trace *trace, uint64_t end_ns, struct hl_trac
 	if (r == 0 && trace->settings->growth)
 		subtract_lost(trace, hl_trace_result_lost(result));
 	hl_trace_result_set_sample(result, trace->settings->sample_bytes);
-	hl_heap_sums_release(&sums);
+	hl_heap_program_release_sums(&sums);
 	return r;
 }
 

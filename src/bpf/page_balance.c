@@ -5,14 +5,14 @@
 #include <errno.h>
 #include <stdlib.h>
 
-enum hl_page_class hl_page_class_of(uint32_t kind)
+enum hl_page_class hl_page_balance_class_of(uint32_t kind)
 {
 	if (kind & HL_PAGE_ANON)
 		return HL_PAGE_CLASS_ANON;
 	return kind & HL_PAGE_SHMEM ? HL_PAGE_CLASS_SHMEM : HL_PAGE_CLASS_FILE;
 }
 
-uint64_t hl_page_counts_sum(const struct hl_page_counts *counts)
+uint64_t hl_page_balance_sum(const struct hl_page_counts *counts)
 {
 	uint64_t sum = 0;
 
@@ -151,7 +151,7 @@ static void bounds_of_mapping(struct comparison *comparison, uint64_t address, u
 
 static void gain(struct comparison *comparison, const struct piece *piece)
 {
-	enum hl_page_class page_class = hl_page_class_of(piece->kind_after);
+	enum hl_page_class page_class = hl_page_balance_class_of(piece->kind_after);
 	uint64_t low, high;
 
 	for (uint64_t at = piece->start, end; at < piece->end; at = end) {
@@ -169,8 +169,8 @@ static void count_piece(struct comparison *comparison, const struct piece *piece
 {
 	struct hl_page_balance *balance = comparison->balance;
 	uint64_t pages = (piece->end - piece->start) >> HL_PAGE_SHIFT;
-	enum hl_page_class class_before = hl_page_class_of(piece->kind_before);
-	enum hl_page_class class_after = hl_page_class_of(piece->kind_after);
+	enum hl_page_class class_before = hl_page_balance_class_of(piece->kind_before);
+	enum hl_page_class class_after = hl_page_balance_class_of(piece->kind_after);
 
 	if (piece->kind_before)
 		balance->before.of[class_before] += pages;

@@ -25,11 +25,6 @@ static const struct {
 	{"mlockall", HL_PAGE_CALL_MLOCKALL, 1},
 };
 
-bool hl_page_call_returns_more(enum hl_page_call call)
-{
-	return call == HL_PAGE_CALL_MMAP || call == HL_PAGE_CALL_MREMAP;
-}
-
 /*
  * Functions that are hardly more than a system call have no place before it that a probe could be
  * cheap at, but the jump after it that tells an error: the kernel leaves rsp and the first three
@@ -105,7 +100,7 @@ const struct hl_map *hl_page_calls_find(pid_t pid, const struct hl_maps *maps,
 		const struct hl_map *map = &maps->maps[i];
 		if (!(map->flags & HL_MAP_EXEC) || !map->inode)
 			continue;
-		int fd = hl_map_open_file(pid, map);
+		int fd = hl_maps_open_file(pid, map);
 		if (fd < 0)
 			continue;
 		hl_page_calls_read(fd, ret_calls);

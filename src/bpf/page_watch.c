@@ -217,17 +217,21 @@ static void unlink_source(struct hl_page_watch *watch)
 
 /* ---- calls ---- */
 
+/* Those of ${calls} that are to be probed at their entry, or those whose return says what they did.
+ */
 static size_t sites_of(const struct hl_page_calls *calls, bool at_return,
 		       struct hl_probe_site sites[HL_PAGE_CALL_SITES_MAX])
 {
 	size_t count = 0;
 
-	for (size_t i = 0; i < calls->count; i++)
-		if (!at_return || hl_page_call_returns_more(calls->sites[i].call))
+	for (size_t i = 0; i < calls->count; i++) {
+		enum hl_page_call call = calls->sites[i].call;
+		if (!at_return || call == HL_PAGE_CALL_MMAP || call == HL_PAGE_CALL_MREMAP)
 			sites[count++] = (struct hl_probe_site){
 				.offset = calls->sites[i].offset,
-				.cookie = calls->sites[i].call,
+				.cookie = call,
 			};
+	}
 	return count;
 }
 
@@ -260,7 +264,7 @@ static int link_calls(struct hl_page_watch *watch, struct hl_error *err)
 	if (r < 0)
 		return r;
 	const struct hl_map *map = hl_page_calls_find(watch->settings.pid, &maps, &calls);
-	r = map ? hl_map_file_path(watch->settings.pid, map, path, sizeof(path)) : -ENOENT;
+	r = map ? hl_maps_file_path(watch->settings.pid, map, path, sizeof(path)) : -ENOENT;
 	if (r < 0)
 		hl_error_set(err, r, "%s",
 			     map			 ? "its file cannot be reached"
@@ -323,7 +327,8 @@ int hl_page_watch_start(const struct hl_page_watch_settings *settings, hl_record
 	if (!watch)
 		return hl_error_set(err, -ENOMEM, "cannot watch pages: out of memory");
 	watch->settings = *settings;
-	watch->call_way = hl_probe_best_way() == HL_PROBE_PERF ? HL_PROBE_PERF : HL_PROBE_MULTI;
+	watch->call_way =
+		hl_probe_link_best_way() == HL_PROBE_PERF ? HL_PROBE_PERF : HL_PROBE_MULTI;
 	int r = hl_target_new(settings->pid, &watch->target, err);
 	if (r == 0)
 		r = start_best_source(watch, on_record, context, err);

@@ -91,9 +91,6 @@ struct hl_page_calls {
 	size_t count;
 };
 
-/* Whether what ${call} did is known only when it returns. */
-bool hl_page_call_returns_more(enum hl_page_call call);
-
 /*
  * The calls that the ELF file open as ${fd} defines. None (which is no error) when it is not a C
  * library, nor a program with one linked into it: others that define them pass them on.

@@ -33,8 +33,8 @@ struct hl_page_counts {
 	uint64_t of[HL_PAGE_CLASSES];
 };
 
-enum hl_page_class hl_page_class_of(uint32_t kind);
-uint64_t hl_page_counts_sum(const struct hl_page_counts *counts);
+enum hl_page_class hl_page_balance_class_of(uint32_t kind);
+uint64_t hl_page_balance_sum(const struct hl_page_counts *counts);
 
 /* ---- who brought them in ---- */
 

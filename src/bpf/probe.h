@@ -42,8 +42,8 @@ struct hl_probe_place hl_probe_place(const uint8_t *code, size_t bytes, unsigned
  * Calls ${visit} with the target of each direct jump and call in ${code}, relative to its first
  * byte, until it returns true. Whether it did.
  */
-bool hl_code_visit_branches(const uint8_t *code, size_t bytes,
-			    bool (*visit)(int64_t target, void *context), void *context);
+bool hl_probe_place_visit_branches(const uint8_t *code, size_t bytes,
+				   bool (*visit)(int64_t target, void *context), void *context);
 
 /* ---- how ---- */
 
@@ -93,14 +93,14 @@ struct hl_probe_links {
 };
 
 /* "session", "multi", "perf". */
-const char *hl_probe_way_name(enum hl_probe_way way);
+const char *hl_probe_link_way_name(enum hl_probe_way way);
 
 /* The attach type that programs need for ${way}. */
-enum hl_probe_attach_type hl_probe_attach_type(enum hl_probe_way way);
+enum hl_probe_attach_type hl_probe_link_attach_type(enum hl_probe_way way);
 
 /* The best way that this kernel has. Needs the right to load BPF programs; without it, the answer
  * is HL_PROBE_PERF. */
-enum hl_probe_way hl_probe_best_way(void);
+enum hl_probe_way hl_probe_link_best_way(void);
 
 /*
  * Has the program ${program_fd}, loaded for ${way}, run at ${target}'s sites; ${at_return}: when

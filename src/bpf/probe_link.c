@@ -42,14 +42,14 @@ static int bpf_call(enum bpf_cmd command, const void *attributes, size_t bytes)
 	return fd < 0 ? -errno : (int)fd;
 }
 
-const char *hl_probe_way_name(enum hl_probe_way way)
+const char *hl_probe_link_way_name(enum hl_probe_way way)
 {
 	static const char *const names[] = {"perf", "multi", "session"};
 
 	return names[way];
 }
 
-enum hl_probe_attach_type hl_probe_attach_type(enum hl_probe_way way)
+enum hl_probe_attach_type hl_probe_link_attach_type(enum hl_probe_way way)
 {
 	static const enum hl_probe_attach_type types[] = {HL_ATTACH_PERF, HL_ATTACH_MULTI,
 							  HL_ATTACH_SESSION};
@@ -69,7 +69,7 @@ static int load_empty_program(enum hl_probe_way way)
 		.insns = (uint64_t)(uintptr_t)code,
 		.insn_cnt = sizeof(code) / sizeof(code[0]),
 		.license = (uint64_t)(uintptr_t) "Dual BSD/GPL",
-		.expected_attach_type = hl_probe_attach_type(way),
+		.expected_attach_type = hl_probe_link_attach_type(way),
 	};
 
 	return bpf_call(BPF_PROG_LOAD, &attributes, sizeof(attributes));
@@ -81,7 +81,7 @@ static int answer_to_link(enum hl_probe_way way, int program_fd, pid_t pid)
 	const uint64_t offset = 0;
 	struct multi_link_attributes attributes = {
 		.program_fd = (uint32_t)program_fd,
-		.attach_type = hl_probe_attach_type(way),
+		.attach_type = hl_probe_link_attach_type(way),
 		.path = (uint64_t)(uintptr_t) "/",
 		.offsets = (uint64_t)(uintptr_t)&offset,
 		.count = 1,
@@ -104,7 +104,7 @@ static bool way_works(enum hl_probe_way way)
 	return works;
 }
 
-enum hl_probe_way hl_probe_best_way(void)
+enum hl_probe_way hl_probe_link_best_way(void)
 {
 	if (way_works(HL_PROBE_SESSION))
 		return HL_PROBE_SESSION;
@@ -126,7 +126,7 @@ static int link_multi(enum hl_probe_way way, int program_fd, bool at_return,
 	}
 	struct multi_link_attributes attributes = {
 		.program_fd = (uint32_t)program_fd,
-		.attach_type = hl_probe_attach_type(way),
+		.attach_type = hl_probe_link_attach_type(way),
 		.path = (uint64_t)(uintptr_t)target->path,
 		.offsets = (uint64_t)(uintptr_t)numbers,
 		.cookies = (uint64_t)(uintptr_t)cookies,

@@ -157,8 +157,8 @@ static bool skip(const struct instruction *it, struct argument_holders *holders)
 	return all_are_held(holders);
 }
 
-bool hl_code_visit_branches(const uint8_t *code, size_t bytes,
-			    bool (*visit)(int64_t target, void *context), void *context)
+bool hl_probe_place_visit_branches(const uint8_t *code, size_t bytes,
+				   bool (*visit)(int64_t target, void *context), void *context)
 {
 	for (size_t at = 0; at < bytes;) {
 		struct instruction it;
@@ -204,7 +204,8 @@ struct hl_probe_place hl_probe_place(const uint8_t *code, size_t bytes, unsigned
 		if (is_emulated(code + at, &it.decoded)) {
 			struct hl_probe_place place = {.offset = at, .emulated = true};
 			say_holders(&holders, &place);
-			return at && hl_code_visit_branches(code, bytes, is_within_skipped, &at)
+			return at && hl_probe_place_visit_branches(code, bytes, is_within_skipped,
+								   &at)
 				       ? entry
 				       : place;
 		}

@@ -108,7 +108,7 @@ static int add_file(struct hl_target *target, const struct hl_map *map, struct h
  * no sense is a file of which nothing is known. */
 static int file_of(struct hl_target *target, const struct hl_map *map, size_t *ret_index)
 {
-	int fd = is_vdso(map) ? open_memory(target->pid) : hl_map_open_file(target->pid, map);
+	int fd = is_vdso(map) ? open_memory(target->pid) : hl_maps_open_file(target->pid, map);
 	if (fd == -ENOMEM)
 		return fd;
 	struct hl_target_file file = identify(map, fd);

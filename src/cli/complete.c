@@ -3,7 +3,7 @@
 
 #include "cli/cli.h"
 #include "cli/options.h"
-#include "process/by_name.h"
+#include "process/process.h"
 
 #include <stdio.h>
 #include <string.h>

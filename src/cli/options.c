@@ -2,7 +2,7 @@
 /* Runs getopt_long over the option tables; see options.h. */
 #include "cli/options.h"
 
-#include "process/by_name.h"
+#include "process/process.h"
 #include "view/format.h"
 
 #include <ctype.h>

@@ -83,7 +83,7 @@ static const char *find_file(struct hl_file_finder *finder, const char *path)
 	for (size_t i = 0; i < files->maps.count; i++) {
 		const struct hl_map *map = &files->maps.maps[i];
 		if (map->flags & HL_MAP_EXEC && !strcmp(map->path, path) &&
-		    hl_map_file_path(files->pid, map, files->path, sizeof(files->path)) == 0)
+		    hl_maps_file_path(files->pid, map, files->path, sizeof(files->path)) == 0)
 			return files->path;
 	}
 	return NULL;

@@ -62,7 +62,7 @@ static const struct hl_map *find_static_program(const struct hl_maps *maps)
 static const struct hl_map *find_data(const struct hl_maps *maps, const struct hl_map *module)
 {
 	for (size_t i = 0; i < maps->count; i++)
-		if (maps->maps[i].flags & HL_MAP_WRITE && hl_map_same_file(&maps->maps[i], module))
+		if (maps->maps[i].flags & HL_MAP_WRITE && hl_maps_same_file(&maps->maps[i], module))
 			return &maps->maps[i];
 	return NULL;
 }

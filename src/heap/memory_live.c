@@ -3,7 +3,7 @@
 #include "heap/memory.h"
 
 #include "heap/stop.h"
-#include "process/proc_file.h"
+#include "process/proc.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -38,7 +38,7 @@ static int live_scan(struct hl_memory *memory, uint64_t start, uint64_t end, str
 
 static int live_open_file(struct hl_memory *memory, const struct hl_map *map)
 {
-	return hl_map_open_file(((struct live_memory *)memory)->pid, map);
+	return hl_maps_open_file(((struct live_memory *)memory)->pid, map);
 }
 
 static void live_free(struct hl_memory *memory)

@@ -4,7 +4,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
-#include "process/proc_file.h"
+#include "process/proc.h"
 #include "process/process.h"
 
 #include <errno.h>

@@ -5,7 +5,7 @@
 #include "base/array.h"
 #include "base/hex.h"
 #include "base/search.h"
-#include "process/proc_file.h"
+#include "process/proc.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -211,7 +211,7 @@ bool hl_maps_are_32_bit(const struct hl_maps *maps)
 	return maps->count && maps->maps[maps->count - 1].end <= UINT64_C(1) << 32;
 }
 
-bool hl_map_same_file(const struct hl_map *a, const struct hl_map *b)
+bool hl_maps_same_file(const struct hl_map *a, const struct hl_map *b)
 {
 	return a->inode && a->inode == b->inode && a->dev_major == b->dev_major &&
 	       a->dev_minor == b->dev_minor;
@@ -275,7 +275,7 @@ static int reach_file(pid_t pid, const struct hl_map *map, char *path, size_t ca
 	return fd >= 0 ? fd : -ENOENT;
 }
 
-int hl_map_open_file(pid_t pid, const struct hl_map *map)
+int hl_maps_open_file(pid_t pid, const struct hl_map *map)
 {
 	char path[PATH_MAX + 64];
 	int found = reach_file(pid, map, path, sizeof(path));
@@ -288,7 +288,7 @@ int hl_map_open_file(pid_t pid, const struct hl_map *map)
 	return r;
 }
 
-int hl_map_file_path(pid_t pid, const struct hl_map *map, char *ret_path, size_t capacity)
+int hl_maps_file_path(pid_t pid, const struct hl_map *map, char *ret_path, size_t capacity)
 {
 	char path[PATH_MAX + 64];
 	int fd = reach_file(pid, map, path, sizeof(path));

@@ -50,7 +50,7 @@ const struct hl_map *hl_maps_find(const struct hl_maps *maps, uint64_t address);
 bool hl_maps_are_32_bit(const struct hl_maps *maps);
 
 /* Whether both are of the same file: device and inode, which is not 0. */
-bool hl_map_same_file(const struct hl_map *a, const struct hl_map *b);
+bool hl_maps_same_file(const struct hl_map *a, const struct hl_map *b);
 
 /*
  * Opens the file behind ${map} of ${pid} for reading, whatever has become of its name: by
@@ -58,10 +58,10 @@ bool hl_map_same_file(const struct hl_map *a, const struct hl_map *b);
  * A descriptor (close-on-exec) or a negative errno: -ENOENT when the file cannot be reached by
  * either way. A target in another mount namespace is no obstacle.
  */
-int hl_map_open_file(pid_t pid, const struct hl_map *map);
+int hl_maps_open_file(pid_t pid, const struct hl_map *map);
 
 /* A path by which the kernel finds the same file, for those that take no descriptor: uprobes. The
  * text is valid as long as the mapping lives. -ENOENT as above, -ENAMETOOLONG. */
-int hl_map_file_path(pid_t pid, const struct hl_map *map, char *ret_path, size_t capacity);
+int hl_maps_file_path(pid_t pid, const struct hl_map *map, char *ret_path, size_t capacity);
 
 void hl_maps_release(struct hl_maps *maps);

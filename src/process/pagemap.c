@@ -4,7 +4,7 @@
 
 #include "base/array.h"
 #include "base/search.h"
-#include "process/proc_file.h"
+#include "process/proc.h"
 
 #include <fcntl.h>
 #include <linux/types.h>

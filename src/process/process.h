@@ -47,3 +47,27 @@ struct hl_process_thread {
 
 /* The threads that ${pid} has now; ${ret_threads} to be freed. 0 or a negative errno. */
 int hl_process_threads(pid_t pid, struct hl_process_thread **ret_threads, size_t *ret_count);
+
+/* ---- by name ---- */
+
+#define HL_PROCESS_NAME_MAX 64
+
+/* What a process is called: the file name of its argv[0], or, where that is empty, its comm. */
+struct hl_named_process {
+	pid_t pid;
+	char name[HL_PROCESS_NAME_MAX]; /* cut off */
+	char comm[16];
+};
+
+/*
+ * Calls ${visit} for each process but this one and the kernel's threads, in rising order of number,
+ * until it returns false. 0 or a negative errno.
+ */
+int hl_process_each(bool (*visit)(const struct hl_named_process *process, void *context),
+		    void *context);
+
+/*
+ * The process whose comm or name is ${name}. 0; -ESRCH when there is none, -EEXIST when there are
+ * several, which the sentence lists.
+ */
+int hl_process_by_name(const char *name, pid_t *ret_pid, struct hl_error *err);

@@ -2,7 +2,6 @@
 /* Which functions of files are found to be an allocator's; this program has some of its own. */
 #include "bpf/allocators.h"
 
-
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -69,7 +68,7 @@ static struct hl_allocator_functions read_file(const char *path)
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 
 	assert_true(fd >= 0);
-	assert_int_equal(hl_allocator_functions_read(fd, &found), 0);
+	assert_int_equal(hl_allocators_read_functions(fd, &found), 0);
 	close(fd);
 	return found;
 }
@@ -83,7 +82,7 @@ static void functions_are_found_in_the_static_symbol_table(void **state)
 	assert_non_null(function);
 	assert_int_equal(function->call, HL_HEAP_MEMALIGN);
 	assert_false(function->throws);
-	hl_allocator_functions_release(&found);
+	hl_allocators_release_functions(&found);
 }
 
 static void aliases_are_one_function_under_its_plainest_name(void **state)
@@ -93,7 +92,7 @@ static void aliases_are_one_function_under_its_plainest_name(void **state)
 	(void)state;
 	assert_non_null(find(&found, "_rjem_malloc"));
 	assert_null(find(&found, "_rjem_valloc"));
-	hl_allocator_functions_release(&found);
+	hl_allocators_release_functions(&found);
 }
 
 static void functions_that_pass_the_call_on_are_left_out(void **state)
@@ -103,7 +102,7 @@ static void functions_that_pass_the_call_on_are_left_out(void **state)
 	(void)state;
 	assert_non_null(find(&found, "_rjem_realloc"));
 	assert_null(find(&found, "_rjem_reallocarray"));
-	hl_allocator_functions_release(&found);
+	hl_allocators_release_functions(&found);
 }
 
 static void functions_of_other_files_are_not_found(void **state)
@@ -113,7 +112,7 @@ static void functions_of_other_files_are_not_found(void **state)
 	(void)state;
 	assert_null(_rjem_free); /* so that its name is in the table */
 	assert_null(find(&found, "_rjem_free"));
-	hl_allocator_functions_release(&found);
+	hl_allocators_release_functions(&found);
 }
 
 static void offsets_lead_to_the_code_in_the_file(void **state)
@@ -128,7 +127,7 @@ static void offsets_lead_to_the_code_in_the_file(void **state)
 	assert_int_equal(pread(fd, code, sizeof(code), (off_t)function->offset), sizeof(code));
 	assert_memory_equal(code, (const void *)(uintptr_t)tc_memalign, sizeof(code));
 	close(fd);
-	hl_allocator_functions_release(&found);
+	hl_allocators_release_functions(&found);
 }
 
 static void libc_is_found_in_the_mappings_of_a_process(void **state)
@@ -143,7 +142,7 @@ static void libc_is_found_in_the_mappings_of_a_process(void **state)
 	for (size_t i = 0; i < allocators.count; i++) {
 		const struct hl_allocator *it = &allocators.allocators[i];
 		for (size_t k = 0; k < i; k++)
-			assert_false(hl_map_same_file(&it->map, &allocators.allocators[k].map));
+			assert_false(hl_maps_same_file(&it->map, &allocators.allocators[k].map));
 		if (!strstr(it->map.path, "libc") && !strstr(it->map.path, "ld-musl"))
 			continue;
 		found_libc = true;
@@ -202,9 +201,9 @@ static void other_names_are_no_allocator(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
-		assert_null(hl_allocator_name_find(others[i], &rank));
-	assert_true(hl_allocator_name_find("_Znwm", &rank)->throws);
-	assert_false(hl_allocator_name_find("_ZnwmRKSt9nothrow_t", &rank)->throws);
+		assert_null(hl_allocator_names_find(others[i], &rank));
+	assert_true(hl_allocator_names_find("_Znwm", &rank)->throws);
+	assert_false(hl_allocator_names_find("_ZnwmRKSt9nothrow_t", &rank)->throws);
 }
 
 static void damaged_files_are_read_as_far_as_they_make_sense(void **state)
@@ -220,16 +219,16 @@ static void damaged_files_are_read_as_far_as_they_make_sense(void **state)
 		struct hl_allocator_functions found;
 		assert_int_equal(ftruncate(to, 0), 0);
 		assert_int_equal(pwrite(to, content, (size_t)cut, 0), cut);
-		assert_int_equal(hl_allocator_functions_read(to, &found), 0);
-		hl_allocator_functions_release(&found);
+		assert_int_equal(hl_allocators_read_functions(to, &found), 0);
+		hl_allocators_release_functions(&found);
 	}
 	for (size_t at = 16; at < 4096; at += 5) {
 		struct hl_allocator_functions found;
 		content[at] ^= (char)0xff;
 		assert_int_equal(pwrite(to, content, (size_t)bytes, 0), bytes);
 		content[at] ^= (char)0xff;
-		assert_int_equal(hl_allocator_functions_read(to, &found), 0);
-		hl_allocator_functions_release(&found);
+		assert_int_equal(hl_allocators_read_functions(to, &found), 0);
+		hl_allocators_release_functions(&found);
 	}
 	munmap(content, (size_t)bytes);
 	close(to);

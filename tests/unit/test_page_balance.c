@@ -284,8 +284,8 @@ static struct hl_page_balance compare(const struct world *world, const struct hl
 	struct hl_page_balance balance;
 
 	assert_int_equal(hl_page_balance_compare(&before, &after, maps, table, &balance), 0);
-	assert_int_equal(hl_page_counts_sum(&balance.before), before.page_count);
-	assert_int_equal(hl_page_counts_sum(&balance.after), after.page_count);
+	assert_int_equal(hl_page_balance_sum(&balance.before), before.page_count);
+	assert_int_equal(hl_page_balance_sum(&balance.after), after.page_count);
 	test_free(before.runs);
 	test_free(after.runs);
 	return balance;
@@ -325,8 +325,9 @@ static void count_page_by_page(const struct world *world, uint64_t gains[4][HL_P
 			       uint64_t released[HL_PAGE_CLASSES])
 {
 	for (uint32_t i = 0; i < PAGES; i++) {
-		int before = world->before[i] ? (int)hl_page_class_of(world->before[i]) : -1;
-		int after = world->after[i] ? (int)hl_page_class_of(world->after[i]) : -1;
+		int before =
+			world->before[i] ? (int)hl_page_balance_class_of(world->before[i]) : -1;
+		int after = world->after[i] ? (int)hl_page_balance_class_of(world->after[i]) : -1;
 		if (before == after)
 			continue;
 		if (before >= 0)

@@ -47,9 +47,9 @@ static void a_snapshot_has_the_pages_of_rss_by_kind(void **state)
 			hl_page_snapshot_take(camera, HL_PAGE_SNAPSHOT_RSS, &snapshot, NULL), 0);
 		if (hl_pagemap_knows_zero_page(hl_page_camera_pagemap(camera)))
 			assert_int_equal(snapshot.pages.page_count, snapshot.rss.rss_pages);
-		assert_int_equal(hl_page_class_of(kind_at(&snapshot, areas.own)),
+		assert_int_equal(hl_page_balance_class_of(kind_at(&snapshot, areas.own)),
 				 HL_PAGE_CLASS_ANON);
-		assert_int_equal(hl_page_class_of(kind_at(&snapshot, areas.shared)),
+		assert_int_equal(hl_page_balance_class_of(kind_at(&snapshot, areas.shared)),
 				 HL_PAGE_CLASS_SHMEM);
 		assert_int_equal(kind_at(&snapshot, areas.own + STILL_AREA_BYTES / 2), 0);
 		hl_page_snapshot_release(&snapshot);
@@ -148,7 +148,7 @@ static void calls_that_programs_make_often_have_cheap_probes(void **state)
 	uint8_t code[2];
 
 	assert_int_equal(hl_maps_read(getpid(), &maps, NULL), 0);
-	int fd = hl_map_open_file(getpid(), hl_page_calls_find(getpid(), &maps, &calls));
+	int fd = hl_maps_open_file(getpid(), hl_page_calls_find(getpid(), &maps, &calls));
 	assert_true(fd >= 0);
 	for (size_t i = 0; i < calls.count; i++) {
 		enum hl_page_call call = calls.sites[i].call;

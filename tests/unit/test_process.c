@@ -177,10 +177,10 @@ static void only_files_can_be_the_same(void **state)
 	struct hl_map a = {.inode = 1, .dev_major = 2, .dev_minor = 3}, b = a, none = {0};
 
 	(void)state;
-	assert_true(hl_map_same_file(&a, &b));
+	assert_true(hl_maps_same_file(&a, &b));
 	b.dev_minor = 4;
-	assert_false(hl_map_same_file(&a, &b));
-	assert_false(hl_map_same_file(&none, &none));
+	assert_false(hl_maps_same_file(&a, &b));
+	assert_false(hl_maps_same_file(&none, &none));
 }
 
 static void our_own_mappings_hold_our_code_and_our_variables(void **state)
@@ -303,10 +303,10 @@ static void a_mapped_file_opens_and_has_a_path(void **state)
 	map_file(&file);
 	const struct hl_map *map = find_file(&file);
 	assert_string_equal(map->path, file.path);
-	assert_content(hl_map_open_file(getpid(), map));
-	assert_int_equal(hl_map_file_path(getpid(), map, path, sizeof(path)), 0);
+	assert_content(hl_maps_open_file(getpid(), map));
+	assert_int_equal(hl_maps_file_path(getpid(), map, path, sizeof(path)), 0);
 	assert_content(open(path, O_RDONLY | O_CLOEXEC));
-	assert_int_equal(hl_map_file_path(getpid(), map, small, sizeof(small)), -ENAMETOOLONG);
+	assert_int_equal(hl_maps_file_path(getpid(), map, small, sizeof(small)), -ENAMETOOLONG);
 	unmap_file(&file);
 }
 
@@ -337,8 +337,8 @@ static void a_replaced_file_opens_as_it_was(void **state)
 	struct hl_map elsewhere = *map; /* found by the path alone */
 	elsewhere.start -= PAGE;
 	elsewhere.deleted = false;
-	int by_path = hl_map_open_file(getpid(), &elsewhere);
-	int fd = hl_map_open_file(getpid(), map);
+	int by_path = hl_maps_open_file(getpid(), &elsewhere);
+	int fd = hl_maps_open_file(getpid(), map);
 	if (fd < 0) {
 		unlink(file.path);
 		skip_without_map_files(map);
@@ -356,12 +356,12 @@ static void what_is_no_file_does_not_open(void **state)
 	char path[128];
 
 	(void)state;
-	assert_int_equal(hl_map_open_file(getpid(), &stack), -ENOENT);
-	assert_int_equal(hl_map_file_path(getpid(), &stack, path, sizeof(path)), -ENOENT);
+	assert_int_equal(hl_maps_open_file(getpid(), &stack), -ENOENT);
+	assert_int_equal(hl_maps_file_path(getpid(), &stack, path, sizeof(path)), -ENOENT);
 	file.memory = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, fd, 0);
 	assert_ptr_not_equal(file.memory, MAP_FAILED);
 	close(fd);
-	assert_int_equal(hl_map_open_file(getpid(), find_file(&file)), -ENOENT);
+	assert_int_equal(hl_maps_open_file(getpid(), find_file(&file)), -ENOENT);
 	unmap_file(&file);
 }
 
@@ -409,10 +409,10 @@ static void files_of_another_mount_namespace_open(void **state)
 	if (answered) {
 		assert_int_equal(hl_maps_read(pid, &maps, NULL), 0);
 		struct hl_map map = *find_path(&maps, "/tmp/elsewhere");
-		assert_content(hl_map_open_file(pid, &map));
+		assert_content(hl_maps_open_file(pid, &map));
 		map.start -= PAGE; /* so that map_files has no such entry */
-		assert_content(hl_map_open_file(pid, &map));
-		assert_int_equal(hl_map_file_path(pid, &map, path, sizeof(path)), 0);
+		assert_content(hl_maps_open_file(pid, &map));
+		assert_int_equal(hl_maps_file_path(pid, &map, path, sizeof(path)), 0);
 		assert_content(open(path, O_RDONLY | O_CLOEXEC));
 		hl_maps_release(&maps);
 	}

@@ -157,14 +157,14 @@ static int find_in_map(struct hl_owner_names *names, const struct hl_map *map, u
 		bool is_same = stat(map->path, &status) == 0 && status.st_ino == map->inode &&
 			       major(status.st_dev) == map->dev_major &&
 			       minor(status.st_dev) == map->dev_minor;
-		if (is_same || hl_map_file_path(names->pid, map, path, sizeof(path)) < 0)
+		if (is_same || hl_maps_file_path(names->pid, map, path, sizeof(path)) < 0)
 			snprintf(path, sizeof(path), "%s", map->path);
 		r = add_file(names, id, path, &as_mapped, &file);
 	}
 	if (r < 0)
 		return r;
 	uint64_t in_file = map->offset + (address - map->start);
-	HL_CLOSED int fd = hl_map_open_file(names->pid, map);
+	HL_CLOSED int fd = hl_maps_open_file(names->pid, map);
 	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_elf_open(fd);
 	if (elf)
 		hl_elf_address(elf, in_file, true, &in_file);

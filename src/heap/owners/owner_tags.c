@@ -28,7 +28,7 @@ struct tag_walk {
 static int read_table(pid_t pid, const struct hl_map *library, struct tag_walk *walk)
 {
 	uint64_t address;
-	HL_CLOSED int fd = hl_map_open_file(pid, library);
+	HL_CLOSED int fd = hl_maps_open_file(pid, library);
 	if (fd < 0)
 		return fd;
 	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_elf_open(fd);

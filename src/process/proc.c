@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reads files of /proc/PID; see proc_file.h. */
-#include "process/proc_file.h"
+/* Reads files of /proc/PID; see proc.h. */
+#include "process/proc.h"
 
 #include "base/array.h"
 

@@ -7,8 +7,8 @@
  *
  *	page_tool PID NAME.hl [events] [typed|tracepoint|perf] [no-calls] [no-scan] [ring=BYTES]
  */
-#include "bpf/privilege.h"
 #include "bpf/page_trace.h"
+#include "bpf/privilege.h"
 #include "collector/directory.h"
 
 #include <errno.h>

@@ -2,7 +2,6 @@
 /* What is missing is named, with a remedy that helps. */
 #include "bpf/privilege.h"
 
-
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>

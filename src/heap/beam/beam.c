@@ -2,6 +2,7 @@
 /* Asks a live BEAM what its allocators hold; see beam.h. */
 #include "heap/beam/beam.h"
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "heap/beam/connection.h"
 #include "heap/beam/decode.h"
@@ -45,26 +46,28 @@ struct answer {
 	enum hl_beam_answer kind;
 };
 
-/* Calls; ${arguments} are freed. ei_x_free() the answer's bytes. */
+static void release_answer(struct answer *answer)
+{
+	ei_x_free(&answer->bytes);
+}
+
+/* Calls; ${arguments} are freed. The answer is to be released, on failure, too. */
 static int ask(struct conversation *conversation, const char *module, const char *function,
 	       ei_x_buff *arguments, struct answer *ret_answer, struct hl_error *err)
 {
 	uint64_t start = hl_clock_ns(CLOCK_MONOTONIC);
-	struct answer answer;
 
 	int r = hl_connection_call(&conversation->connection, module, function, arguments,
-				   &answer.bytes, err);
+				   &ret_answer->bytes, err);
 	ei_x_free(arguments);
 	if (r < 0)
 		return r;
 	conversation->report->answer_ns += hl_clock_ns(CLOCK_MONOTONIC) - start;
-	conversation->report->answer_bytes += (uint64_t)answer.bytes.index;
-	if (hl_term_begin(&answer.term, answer.bytes.buff, (size_t)answer.bytes.index) < 0 ||
-	    hl_decode_reply(&answer.term, &answer.kind) < 0) {
-		ei_x_free(&answer.bytes);
+	const ei_x_buff *bytes = &ret_answer->bytes;
+	conversation->report->answer_bytes += (uint64_t)bytes->index;
+	if (hl_term_begin(&ret_answer->term, bytes->buff, (size_t)bytes->index) < 0 ||
+	    hl_decode_reply(&ret_answer->term, &ret_answer->kind) < 0)
 		return explain_reply(conversation, function, err);
-	}
-	*ret_answer = answer;
 	return 0;
 }
 
@@ -82,16 +85,15 @@ static int ask_item(struct conversation *conversation, const char *item, struct 
 static int ask_release(struct conversation *conversation, struct hl_error *err)
 {
 	struct hl_beam_report *report = conversation->report;
-	struct answer answer;
+	HL_CLEANUP(release_answer) struct answer answer = {0};
 
 	int r = ask_item(conversation, "otp_release", &answer, err);
 	if (r < 0)
 		return r;
 	if (answer.kind != HL_BEAM_VALUE ||
 	    hl_term_string(&answer.term, report->otp_release, sizeof(report->otp_release)) < 0)
-		r = explain_reply(conversation, "system_info", err);
-	ei_x_free(&answer.bytes);
-	return r;
+		return explain_reply(conversation, "system_info", err);
+	return 0;
 }
 
 /* instrument:${function}(Options) */
@@ -105,7 +107,7 @@ static int ask_instrument(struct conversation *conversation, const char *functio
 	return ask(conversation, "instrument", function, &arguments, ret_answer, err);
 }
 
-/* ---- what `instrument` says ---- */
+/* ---- failures ---- */
 
 /* The sentence for ${r}, which a decoder returned. */
 static int explain_decoding(const struct conversation *conversation, const char *function, int r,
@@ -145,103 +147,44 @@ static int explain_kind(const struct conversation *conversation, const char *fun
 			    settings->node, conversation->report->otp_release, function);
 }
 
-static int take_carriers(struct conversation *conversation, struct answer *answer,
-			 struct hl_error *err)
-{
-	uint64_t start = hl_clock_ns(CLOCK_MONOTONIC);
-
-	if (answer->kind != HL_BEAM_VALUE)
-		return explain_kind(conversation, "carriers", answer->kind, err);
-	int r = hl_decode_carriers(&answer->term, &conversation->report->carriers);
-	conversation->report->decode_ns += hl_clock_ns(CLOCK_MONOTONIC) - start;
-	return r < 0 ? explain_decoding(conversation, "carriers", r, err) : 0;
-}
-
-static int take_allocations(struct conversation *conversation, struct answer *answer,
-			    struct hl_error *err)
-{
-	uint64_t start = hl_clock_ns(CLOCK_MONOTONIC);
-
-	if (answer->kind == HL_BEAM_UNDEFINED)
-		return hl_error_set(
-			err, -ENOSYS,
-			"cannot ask node '%s' (OTP %s) for allocations: it lacks the "
-			"module 'instrument'; install it there (Debian: erlang-tools up "
-			"to OTP 25, erlang-runtime-tools from 26 on)",
-			conversation->settings->node, conversation->report->otp_release);
-	if (answer->kind != HL_BEAM_VALUE)
-		return explain_kind(conversation, "allocations", answer->kind, err);
-	int r = hl_decode_allocations(&answer->term, &conversation->report->allocations);
-	conversation->report->decode_ns += hl_clock_ns(CLOCK_MONOTONIC) - start;
-	return r < 0 ? explain_decoding(conversation, "allocations", r, err) : 0;
-}
-
-/* ---- what there is without it ---- */
-
-static int take_instances(struct conversation *conversation, const char *allocator,
-			  struct answer *answer, struct hl_error *err)
-{
-	if (answer->kind == HL_BEAM_BAD_ARGUMENT)
-		return explain_kind(conversation, "carriers", answer->kind, err);
-	if (answer->kind != HL_BEAM_VALUE)
-		return explain_reply(conversation, "system_info", err);
-	int r = hl_decode_instances(&answer->term, allocator, &conversation->report->instances);
-	return r < 0 ? explain_decoding(conversation, "system_info", r, err) : 0;
-}
+/* ---- what there is without `instrument` ---- */
 
 /* erlang:system_info({allocator, ${allocator}}) */
 static int ask_instances(struct conversation *conversation, const char *allocator,
 			 struct hl_error *err)
 {
 	ei_x_buff arguments;
-	struct answer answer;
+	HL_CLEANUP(release_answer) struct answer answer = {0};
 
 	if (hl_request_allocator(allocator, &arguments) < 0)
 		return out_of_memory(err);
 	int r = ask(conversation, "erlang", "system_info", &arguments, &answer, err);
 	if (r < 0)
 		return r;
-	r = take_instances(conversation, allocator, &answer, err);
-	ei_x_free(&answer.bytes);
-	return r;
-}
-
-static int ask_listed(struct conversation *conversation, struct hl_term term, struct hl_error *err)
-{
-	char allocator[HL_TERM_ATOM_MAX];
-	uint32_t count;
-
-	if (hl_term_list(&term, &count) < 0)
+	if (answer.kind == HL_BEAM_BAD_ARGUMENT)
+		return explain_kind(conversation, "carriers", answer.kind, err);
+	if (answer.kind != HL_BEAM_VALUE)
 		return explain_reply(conversation, "system_info", err);
-	for (uint32_t i = 0; i < count; i++) {
-		if (hl_term_atom(&term, allocator, sizeof(allocator)) < 0)
-			return explain_reply(conversation, "system_info", err);
-		int r = ask_instances(conversation, allocator, err);
-		if (r < 0)
-			return r;
-	}
-	return 0;
+	r = hl_decode_instances(&answer.term, allocator, &conversation->report->instances);
+	return r < 0 ? explain_decoding(conversation, "system_info", r, err) : 0;
 }
 
 static int ask_all_instances(struct conversation *conversation, struct hl_error *err)
 {
-	struct answer answer;
+	HL_CLEANUP(release_answer) struct answer answer = {0};
+	char allocator[HL_TERM_ATOM_MAX];
+	uint32_t count;
 
 	int r = ask_item(conversation, "alloc_util_allocators", &answer, err);
 	if (r < 0)
 		return r;
-	r = ask_listed(conversation, answer.term, err);
-	ei_x_free(&answer.bytes);
-	return r;
-}
-
-static int ask_chosen_instances(struct conversation *conversation, struct hl_error *err)
-{
-	const struct hl_beam_settings *settings = conversation->settings;
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < settings->allocator_count; i++)
-		r = ask_instances(conversation, settings->allocators[i], err);
+	if (hl_term_list(&answer.term, &count) < 0)
+		return explain_reply(conversation, "system_info", err);
+	for (uint32_t i = 0; r == 0 && i < count; i++) {
+		if (hl_term_atom(&answer.term, allocator, sizeof(allocator)) < 0)
+			return explain_reply(conversation, "system_info", err);
+		r = ask_instances(conversation, allocator, err);
+	}
 	return r;
 }
 
@@ -253,25 +196,24 @@ static bool is_chosen(const struct hl_beam_settings *settings, uint64_t schedule
 	return !settings->scheduler_count;
 }
 
-/* system_info() itself cannot choose among schedulers. */
-static void keep_chosen(const struct hl_beam_settings *settings,
-			struct hl_beam_instances *instances)
+/* Sums for want of carriers. Which allocators there are, the node says, unless the user did. */
+static int fall_back(struct conversation *conversation, struct hl_error *err)
 {
+	const struct hl_beam_settings *settings = conversation->settings;
+	struct hl_beam_instances *instances = &conversation->report->instances;
 	size_t kept = 0;
+	int r = 0;
 
+	conversation->report->lacks_instrument = true;
+	if (!settings->allocator_count)
+		r = ask_all_instances(conversation, err);
+	for (size_t i = 0; r == 0 && i < settings->allocator_count; i++)
+		r = ask_instances(conversation, settings->allocators[i], err);
+	/* system_info() itself cannot choose among schedulers. */
 	for (size_t i = 0; i < instances->count; i++)
 		if (is_chosen(settings, instances->instances[i].number))
 			instances->instances[kept++] = instances->instances[i];
 	instances->count = kept;
-}
-
-/* Sums for want of carriers. Which allocators there are, the node says, unless the user did. */
-static int fall_back(struct conversation *conversation, struct hl_error *err)
-{
-	conversation->report->lacks_instrument = true;
-	int r = conversation->settings->allocator_count ? ask_chosen_instances(conversation, err)
-							: ask_all_instances(conversation, err);
-	keep_chosen(conversation->settings, &conversation->report->instances);
 	return r;
 }
 
@@ -279,55 +221,49 @@ static int fall_back(struct conversation *conversation, struct hl_error *err)
 
 static int ask_carriers(struct conversation *conversation, struct hl_error *err)
 {
-	struct answer answer;
+	HL_CLEANUP(release_answer) struct answer answer = {0};
 
 	int r = ask_instrument(conversation, "carriers", &answer, err);
 	if (r < 0)
 		return r;
-	r = answer.kind == HL_BEAM_UNDEFINED ? fall_back(conversation, err)
-					     : take_carriers(conversation, &answer, err);
-	ei_x_free(&answer.bytes);
-	return r;
-}
-
-static int check_per(const struct conversation *conversation, struct hl_error *err)
-{
-	const char *release = conversation->report->otp_release;
-
-	if (!conversation->settings->per || strtol(release, NULL, 10) >= OTP_WITH_PER)
-		return 0;
-	return hl_error_set(err, -ENOTSUP,
-			    "node '%s' (OTP %s) cannot tell allocations apart by process, port or "
-			    "function: that needs OTP %d; leave out --per",
-			    conversation->settings->node, release, OTP_WITH_PER);
+	if (answer.kind == HL_BEAM_UNDEFINED)
+		return fall_back(conversation, err);
+	if (answer.kind != HL_BEAM_VALUE)
+		return explain_kind(conversation, "carriers", answer.kind, err);
+	uint64_t start = hl_clock_ns(CLOCK_MONOTONIC);
+	r = hl_decode_carriers(&answer.term, &conversation->report->carriers);
+	conversation->report->decode_ns += hl_clock_ns(CLOCK_MONOTONIC) - start;
+	return r < 0 ? explain_decoding(conversation, "carriers", r, err) : 0;
 }
 
 static int ask_allocations(struct conversation *conversation, struct hl_error *err)
 {
-	struct answer answer;
+	const struct hl_beam_settings *settings = conversation->settings;
+	const char *release = conversation->report->otp_release;
+	HL_CLEANUP(release_answer) struct answer answer = {0};
 
-	int r = check_per(conversation, err);
-	if (r == 0)
-		r = ask_instrument(conversation, "allocations", &answer, err);
+	if (settings->per && strtol(release, NULL, 10) < OTP_WITH_PER)
+		return hl_error_set(
+			err, -ENOTSUP,
+			"node '%s' (OTP %s) cannot tell allocations apart by process, port or "
+			"function: that needs OTP %d; leave out --per",
+			settings->node, release, OTP_WITH_PER);
+	int r = ask_instrument(conversation, "allocations", &answer, err);
 	if (r < 0)
 		return r;
-	r = take_allocations(conversation, &answer, err);
-	ei_x_free(&answer.bytes);
-	return r;
-}
-
-static int connect_as(const struct hl_cookie *cookie, struct conversation *conversation,
-		      struct hl_error *err)
-{
-	struct hl_beam_report *report = conversation->report;
+	if (answer.kind == HL_BEAM_UNDEFINED)
+		return hl_error_set(
+			err, -ENOSYS,
+			"cannot ask node '%s' (OTP %s) for allocations: it lacks the "
+			"module 'instrument'; install it there (Debian: erlang-tools up "
+			"to OTP 25, erlang-runtime-tools from 26 on)",
+			settings->node, release);
+	if (answer.kind != HL_BEAM_VALUE)
+		return explain_kind(conversation, "allocations", answer.kind, err);
 	uint64_t start = hl_clock_ns(CLOCK_MONOTONIC);
-
-	if (cookie->is_exposed)
-		snprintf(report->exposed_cookie_path, sizeof(report->exposed_cookie_path), "%.511s",
-			 cookie->path);
-	int r = hl_connection_open(conversation->settings, cookie, &conversation->connection, err);
-	report->connect_ns = hl_clock_ns(CLOCK_MONOTONIC) - start;
-	return r;
+	r = hl_decode_allocations(&answer.term, &conversation->report->allocations);
+	conversation->report->decode_ns += hl_clock_ns(CLOCK_MONOTONIC) - start;
+	return r < 0 ? explain_decoding(conversation, "allocations", r, err) : 0;
 }
 
 static int converse(const struct hl_beam_settings *settings, struct hl_beam_report *report,
@@ -340,7 +276,12 @@ static int converse(const struct hl_beam_settings *settings, struct hl_beam_repo
 	int r = hl_cookie_read(settings->cookie_path, &cookie, err);
 	if (r < 0)
 		return r;
-	r = connect_as(&cookie, &conversation, err);
+	if (cookie.is_exposed)
+		snprintf(report->exposed_cookie_path, sizeof(report->exposed_cookie_path), "%.511s",
+			 cookie.path);
+	uint64_t start = hl_clock_ns(CLOCK_MONOTONIC);
+	r = hl_connection_open(settings, &cookie, &conversation.connection, err);
+	report->connect_ns = hl_clock_ns(CLOCK_MONOTONIC) - start;
 	explicit_bzero(&cookie, sizeof(cookie));
 	if (r < 0)
 		return r;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What heapline asks of ELF files: segments, symbols, sections, versions, debug files. Files are
- * not trusted: damage makes them say less and harms nobody.
+ * ELF files: segments, symbols, sections, versions, debug files. Files are not trusted: a damaged
+ * one gives fewer answers, and does no harm.
  */
 #pragma once
 
@@ -81,7 +81,9 @@ Elf_Scn *hl_elf_find_section(Elf *elf, const char *name, GElf_Shdr *ret_header);
 /* The hash of the file for its fingerprint, see base/file_print.h. */
 uint64_t hl_elf_hash(int fd);
 
-#define HL_ELF_DEBUG_PATH_MAX 1024u
+/* Where distributions put separate debug files. */
+#define HL_ELF_DEBUG_DIRECTORY "/usr/lib/debug"
+#define HL_ELF_DEBUG_PATH_MAX  1024u
 
 /*
  * Where the separate debug file of a build id would lie below ${directory}; false when the id is

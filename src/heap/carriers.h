@@ -41,7 +41,7 @@ struct hl_carrier {
 	uint64_t free_bytes, free_blocks, largest_free_bytes;
 	uint64_t resident_bytes, free_resident_bytes;
 	uint32_t arena; /* index of the arena it belongs to; UINT32_MAX: none */
-	bool in_pool;	/* nobody allocates from it now: glibc: an arena without threads */
+	bool in_pool;	/* unused by allocations now: glibc: an arena without threads */
 	struct hl_carrier_blocks blocks[HL_CARRIER_BLOCKS_MAX];
 	uint32_t block_kinds;
 	struct hl_log2_histogram free_histogram;

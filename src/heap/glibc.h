@@ -168,7 +168,7 @@ int hl_glibc_state_tcache(struct hl_memory *memory, const struct hl_glibc *glibc
  *
  * From glibc 2.34 on such a chunk's second word is a random number, one for the process: all
  * threads' caches are found in passing. A chunk that was in a cache when its thread ended keeps the
- * word, though, until somebody writes there; so those with the word are compared with the lists
+ * word, though, until it is overwritten; so chunks with the word are compared with the lists
  * afterwards. Before 2.34 there is nothing but the lists: a first walk looks for the caches, which
  * are blocks of a size of their own.
  */

@@ -15,8 +15,6 @@
  * it likes. The rest is not searched. */
 #define VARIABLES_MAX (UINT64_C(16) << 20)
 
-#define DEBUG_DIRECTORY "/usr/lib/debug"
-
 #define ARENAS_MAX 65536u /* in a ring that closes */
 
 /* The variables of a library, or of a static program. */
@@ -226,7 +224,7 @@ static bool try_layout(struct hl_memory *memory, const struct module *module,
 		mp.in_file = loaded_at(hl_glibc_file_mp(module->elf, layout), data, in_file);
 		if (!is_confirmed(&arena) || !is_confirmed(&mp)) {
 			struct hl_glibc_symbols symbols =
-				hl_glibc_file_symbols(module->elf, DEBUG_DIRECTORY);
+				hl_glibc_file_symbols(module->elf, HL_ELF_DEBUG_DIRECTORY);
 			arena.by_symbol = loaded_at(symbols.main_arena, data, in_file);
 			mp.by_symbol = loaded_at(symbols.mp, data, in_file);
 		}

@@ -73,7 +73,7 @@ struct hl_heap_rss {
 	uint64_t recorder_bytes;	/* heapline's own, in a program under `record` */
 	uint64_t stack_bytes, file_bytes, shared_bytes, anonymous_bytes; /* not heap */
 	uint64_t anonymous[HL_ANONYMOUS_COUNT]; /* whose the last are: their sum */
-	uint64_t largest_start, largest_bytes;	/* of those that are nobody's */
+	uint64_t largest_start, largest_bytes;	/* of those without an owner */
 };
 
 /* A page in RAM that is kept by few live bytes, or a run of such pages in a row. */
@@ -121,7 +121,7 @@ struct hl_heap_settings {
 	bool want_pins;
 	uint32_t strip_count;		 /* parts of each carrier's picture; 0: none */
 	struct hl_log2_shape free_shape; /* width 0: 512, 14 */
-	/* Gets each live block once, by carriers and mostly in rising order; NULL: nobody does.
+	/* Gets each live block once, by carriers and mostly in rising order; NULL: not wanted.
 	 * ${last_word} is the word at the end of its usable bytes, where tags lie. Non-zero ends
 	 * the walk. */
 	int (*block)(void *context, uint64_t address, uint64_t usable_bytes, uint64_t last_word);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The memory of a process as those see it who walk its heap: a live one, a core file, or an image
- * that a test made. Who reads asks first which pages are there: what is not in memory is not
- * touched, so that reading changes nothing in a live process.
+ * The memory of a process, as walks of its heap read it: of a live one, from a core file, or an
+ * image that a test made. Readers ask first which pages are present and touch no others, so that
+ * reading changes nothing in a live process.
  */
 #pragma once
 

@@ -135,7 +135,7 @@ struct others {
 	struct hl_pages pages;
 };
 
-/* A mapping without a file directly after one that nobody may touch is a thread's stack, or was
+/* A mapping without a file directly after one without any access is a thread's stack, or was
  * one: glibc keeps those of threads that ended. */
 static bool is_stack(const struct hl_maps *maps, size_t index)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Has all threads of a process stand still for a moment, by ptrace: nobody but us can see it, as a
- * stop signal would be seen by the parent. Should we die meanwhile, the kernel lets them go on.
+ * Has all threads of a process stand still for a moment, by ptrace: unlike a stop signal, its
+ * parent does not see it. If heapline dies meanwhile, the kernel lets them go on.
  */
 #pragma once
 

@@ -147,7 +147,7 @@ int hl_gzip_writer_init(struct hl_gzip_writer *writer, FILE *out)
 		       : -ENOMEM;
 }
 
-/* Deflates what is pending, until there is room left in the output: then nothing more comes. */
+/* Deflates all pending bytes: zlib is done when it leaves room in the output. */
 static void deflate_pending(struct hl_gzip_writer *writer, int flush)
 {
 	z_stream *stream = &writer->stream;

@@ -20,7 +20,7 @@ bool hl_gzip_detect(const uint8_t *bytes, size_t size);
 int hl_gzip_inflate(const uint8_t *bytes, size_t size, const char *name, size_t size_max,
 		    uint8_t **ret_inflated, size_t *ret_inflated_size, struct hl_error *err);
 
-/* Deflates what is appended and writes it to a FILE; equal input gives equal bytes. */
+/* Deflates appended bytes and writes them to a FILE; equal input gives equal bytes. */
 struct hl_gzip_writer {
 	FILE *out;
 	z_stream stream;

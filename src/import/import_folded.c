@@ -17,7 +17,7 @@
 #define UNKNOWN_FRAME "[unknown]"
 #define FIRST_COLUMN  "first column"
 
-/* Enough lines to tell another kind of file from folded text with a few bad lines. */
+/* Enough lines to distinguish another kind of file from folded text with a few bad lines. */
 #define LINES_LOOKED_AT 1000u
 
 /* A frame of the line before, and its node: neighbouring lines share most of their frames. */
@@ -48,8 +48,8 @@ static bool is_skipped(const struct hl_import_line *line)
 }
 
 /*
- * The number that ends ${text} .. *${end}, and what is before it; fractions are rounded. -EINVAL
- * when there is none, with a blank or the beginning before it; -ERANGE when it is too large.
+ * Takes the number that ends ${text} .. *${end}, after a blank; *${end} is then the end of the text
+ * before it. Fractions are rounded. -EINVAL when there is no number, -ERANGE when it is too large.
  */
 static int take_number(const char *text, const char **end, int64_t *ret_number)
 {

@@ -40,7 +40,7 @@
 /* What gperftools samples by where the file does not say. */
 #define GPERFTOOLS_MEAN_BYTES (128 * 1024.0)
 
-/* Of what begins the copy of /proc/self/maps; the second one is of old gperftools. */
+/* Lines before the copy of /proc/self/maps; the second one is of old gperftools. */
 static const char *const maps_marks[] = {"MAPPED_LIBRARIES:", "--- Memory map:"};
 
 /* Both of what a line has: in use and, in brackets, ever allocated. */

@@ -38,7 +38,7 @@ void hl_import_maps_finish(struct hl_import_maps *maps);
 int hl_import_maps_find(struct hl_import_maps *maps, struct hl_builder *builder, uint64_t address,
 			uint32_t *ret_module, uint64_t *ret_address);
 
-/* Whether ${path} is a plain file or not there: a pipe or a device is better not opened. */
+/* Whether ${path} is a regular file or missing: pipes and devices must not be opened. */
 bool hl_import_maps_may_hold_code(const char *path);
 
 /*

@@ -108,7 +108,7 @@ struct name {
 	bool has_offset;
 };
 
-/* Splits name->text. What was cut off is missing, what is left of a symbol is taken for it. */
+/* Splits name->text, which may be cut off: the rest of a symbol counts as the symbol. */
 static void split_name(struct name *name)
 {
 	char *parenthesis = strrchr(name->text, '('); /* none in symbols, which are mangled */
@@ -235,7 +235,7 @@ static int look_at_file(const struct mprof *mprof, uint32_t module)
 	return r;
 }
 
-/* Where every file was mapped, as far as the names tell. */
+/* Finds where each file was mapped, as far as the names say. */
 static int find_mappings(struct mprof *mprof)
 {
 	mprof->mapping_count = mprof->builder.profile->module_count;

@@ -11,7 +11,7 @@ struct hl_import_line {
 	uint64_t number; /* from 1 */
 };
 
-/* What is still to be read. */
+/* The lines that are still to be read. */
 struct hl_import_lines {
 	const char *next, *end;
 	uint64_t number; /* of the line that was read last */
@@ -33,7 +33,7 @@ const char *hl_import_text_trim(const char *text, const char *end);
 
 /*
  * Reads the decimal number, which may be negative, that ${text} .. ${end} begins with. 0, with what
- * follows it in ${ret_end}; -EINVAL when there is none; -ERANGE when it has no place in 64 bits.
+ * follows it in ${ret_end}; -EINVAL when there is none; -ERANGE when it does not fit into 64 bits.
  */
 int hl_import_text_number(const char *text, const char *end, int64_t *ret_number,
 			  const char **ret_end);

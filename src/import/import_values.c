@@ -83,7 +83,7 @@ void hl_import_values_release(struct hl_import_values *values)
  * does this.
  */
 
-/* What is larger than all integers becomes the largest. */
+/* Numbers beyond the range of integers become its ends. */
 static int64_t to_integer(double number)
 {
 	if (number >= 0x1p63)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Names addresses: from what is kept of earlier runs, then from the files; see symbols.h. */
+/* Names addresses: from the names kept of earlier runs, then from the files; see symbols.h. */
 #include "symbols/symbols.h"
 
 #include "base/compiler.h"
@@ -13,8 +13,8 @@
 #include <string.h>
 
 struct hl_symbols {
-	struct hl_symbols_cache *cache; /* NULL: nothing is kept of this module */
-	struct hl_symbols_file *file;	/* NULL: what is known was enough so far */
+	struct hl_symbols_cache *cache; /* NULL: no names of this module are kept */
+	struct hl_symbols_file *file;	/* NULL: the known names were enough so far */
 	bool used_known, used_file;	/* some name came from there */
 	char *mixed_reason;	/* where known names are better than the file's; else NULL */
 	char *path, *elsewhere; /* the latter may be NULL */
@@ -23,7 +23,7 @@ struct hl_symbols {
 	struct hl_file_print print;
 };
 
-/* Names that are kept are better than the file's where it was stripped or deleted since. */
+/* Kept names are better than the file's where it was stripped or deleted since. */
 static bool known_is_better(const struct hl_symbols *symbols)
 {
 	return symbols->cache && hl_symbols_cache_has_names(symbols->cache) &&

@@ -4,11 +4,10 @@
  *
  * Looks, best first, at DWARF (in the file, in its separate debug file, or from debuginfod when
  * DEBUGINFOD_URLS is set), the symbol table, the dynamic symbol table; and where nothing names an
- * address, it is `file+0xADDRESS`, the address being where the function begins if unwind tables
- * tell, so that the calls of one nameless function stay together.
+ * address, it is `file+0xADDRESS`, the address being where the function begins if unwind tables say
+ * so, so that the calls of one nameless function stay together.
  *
- * What an address of a file with a build id was named is kept for the next run, see
- * symbols_cache.h.
+ * Names of addresses in files with a build id are kept for the next run, see symbols_cache.h.
  */
 #pragma once
 
@@ -66,7 +65,7 @@ int hl_symbols_find(struct hl_symbols *symbols, uint64_t address,
 /* The best one of the names found so far, which may be kept from a run when the file had more. */
 enum hl_symbols_source hl_symbols_source(const struct hl_symbols *symbols);
 
-/* What would help, in general; profile/symbols_advice.h finds out what it is called. */
+/* The general remedy; profile/symbols_advice.h finds the name of the package. */
 #define HL_SYMBOLS_REMEDY "install its debug package or set DEBUGINFOD_URLS"
 
 /* Part of the reason where another file lies at the path by now. */

@@ -19,7 +19,7 @@ struct hl_symbols_cache {
 	struct hl_cached_names known;
 	bool is_current; /* nothing has changed that could make the known names better */
 
-	json_t *circumstances; /* of what is added; NULL: it would be worse than what is known */
+	json_t *circumstances; /* of the new names; NULL: they would be worse than the known ones */
 	enum hl_symbols_source source;
 	char *reason;
 	struct hl_cached_address *added; /* `first` counts in added_frames */
@@ -68,7 +68,7 @@ int hl_symbols_cache_open(const char *path, const uint8_t *build_id, size_t buil
 	return 0;
 }
 
-/* ---- what is known ---- */
+/* ---- known names ---- */
 
 bool hl_symbols_cache_has_names(const struct hl_symbols_cache *cache)
 {
@@ -104,7 +104,7 @@ bool hl_symbols_cache_find(const struct hl_symbols_cache *cache, uint64_t addres
 	return true;
 }
 
-/* ---- what is new ---- */
+/* ---- new names ---- */
 
 int hl_symbols_cache_meet(struct hl_symbols_cache *cache, const struct hl_symbols_file *file)
 {

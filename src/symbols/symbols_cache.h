@@ -14,8 +14,8 @@
 struct hl_symbols_cache;
 
 /*
- * Reads what is known of ${path} with ${build_id}. ${ret_cache} is NULL where nothing may be kept
- * of it: there is no build id, or no directory. A damaged file is no file. 0 or -ENOMEM.
+ * Reads the known names of ${path} with ${build_id}. ${ret_cache} is NULL where none may be kept:
+ * there is no build id, or no directory. A damaged file is no file. 0 or -ENOMEM.
  */
 int hl_symbols_cache_open(const char *path, const uint8_t *build_id, size_t build_id_bytes,
 			  struct hl_symbols_cache **ret_cache);
@@ -61,7 +61,7 @@ struct hl_cached_names {
 };
 
 /* Fills zeroed ${names}, to be released; after a failure they are as they were. 0 or a negative
- * errno. ${name} is for messages that nobody sees. */
+ * errno. ${name} is for messages, which are not shown. */
 int hl_symbols_cache_file_read(int fd, const char *name, struct hl_cached_names *names);
 
 /* Writes them to the file ${name}, unless another writer is at work. 0 or a negative errno. */
@@ -95,7 +95,7 @@ bool hl_symbols_circumstances_hold(const json_t *recorded, const char *path);
  */
 #define HL_SYMBOLS_STORE_SWITCH "HEAPLINE_SYMBOL_CACHE"
 
-/* What is kept at most, in all. */
+/* The most that all files may take. */
 #define HL_SYMBOLS_STORE_BYTES ((uint64_t)256 << 20)
 
 /* Room for the file name of any build id. */

@@ -11,15 +11,13 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#define DEBUG_ROOT "/usr/lib/debug"
-
-/* A server may have got what it had not; so its answer is good for this long. */
+/* A server may have received the file since; its answer is good for this long. */
 #define SERVER_ANSWER_S (24 * 60 * 60)
 
 /* ---- files ---- */
 
-/* Appends ${path}, to be freed here, NULL for want of memory, with what tells its versions apart.
- */
+/* Appends ${path} with size and time of the file there. Takes the path, which may be NULL: out of
+ * memory. */
 static int add_file(json_t *files, char *path)
 {
 	struct stat status;
@@ -55,15 +53,15 @@ static json_t *describe_files(const char *path, const uint8_t *build_id, size_t 
 	json_t *files = json_array();
 	int r = files ? add_file(files, strdup(path)) : -1;
 
-	if (r == 0 &&
-	    hl_elf_debug_path(DEBUG_ROOT, build_id, build_id_bytes, debug_path, sizeof(debug_path)))
+	if (r == 0 && hl_elf_debug_path(HL_ELF_DEBUG_DIRECTORY, build_id, build_id_bytes,
+					debug_path, sizeof(debug_path)))
 		r = add_file(files, strdup(debug_path));
 	if (r == 0 && debug_link)
 		r = add_file(files, linked_path("", path, "", debug_link));
 	if (r == 0 && debug_link)
 		r = add_file(files, linked_path("", path, "/.debug", debug_link));
 	if (r == 0 && debug_link)
-		r = add_file(files, linked_path(DEBUG_ROOT, path, "", debug_link));
+		r = add_file(files, linked_path(HL_ELF_DEBUG_DIRECTORY, path, "", debug_link));
 	if (r == 0)
 		return files;
 	json_decref(files);

@@ -16,7 +16,7 @@
 struct scope {
 	Dwarf_Off entry;   /* DW_TAG_subprogram or DW_TAG_inlined_subroutine */
 	uint32_t parent;   /* what it is inlined into; NO_SCOPE: it is a real function */
-	uint32_t function; /* NO_FUNCTION until somebody asks */
+	uint32_t function; /* NO_FUNCTION until the first lookup */
 	uint32_t call_file, call_line;
 };
 

@@ -107,8 +107,8 @@ static Dwarf_Die specification_of(Dwarf_Die *entry)
 		       : *entry;
 }
 
-/* The entry that says where ${entry} begins: of what nobody wrote, as the operator() that gcc makes
- * of a lambda, its class. */
+/* The entry that says where ${entry} begins. A function that the compiler made, as gcc makes the
+ * operator() of a lambda, begins where its class does. */
 static Dwarf_Die declaration_of(Dwarf_Die *entry)
 {
 	Dwarf_Attribute attribute;
@@ -240,7 +240,7 @@ static bool has_scopes(Dwarf_Die *entry)
 	}
 }
 
-/* Of a function without a linkage name. */
+/* The name of a function without a linkage name, with its scopes. */
 static int intern_qualified(Dwarf_Die *entry, struct hl_strings *strings, uint32_t *ret_name)
 {
 	const char *name = text_attribute(entry, DW_AT_name);

@@ -21,8 +21,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define DEBUG_DIRECTORY "/usr/lib/debug"
-
 /* The file that is looked for. */
 struct wanted {
 	const uint8_t *build_id; /* as kept, see build_id.h */
@@ -68,7 +66,7 @@ static bool has_print(const char *path, const struct hl_file_print *print, bool 
 	       hl_elf_hash(fd) == print->hash;
 }
 
-/* Libdwfl would wait for somebody to write to a pipe. */
+/* Libdwfl would block on a pipe. */
 static bool is_no_file(const char *path)
 {
 	struct stat status;
@@ -115,8 +113,8 @@ static Dwfl_Module *try_debug_file(struct hl_symbols_file *symbols, const struct
 {
 	char path[HL_ELF_DEBUG_PATH_MAX];
 
-	if (!hl_elf_debug_path(DEBUG_DIRECTORY, wanted->build_id, wanted->build_id_bytes, path,
-			       sizeof(path)) ||
+	if (!hl_elf_debug_path(HL_ELF_DEBUG_DIRECTORY, wanted->build_id, wanted->build_id_bytes,
+			       path, sizeof(path)) ||
 	    access(path, R_OK) != 0)
 		return NULL;
 	const struct wanted by_build_id = {wanted->build_id, wanted->build_id_bytes, {0}};

@@ -4,7 +4,7 @@
  * node runs `instrument` or `erlang:system_info` for it, nothing else; heapline is a hidden node of
  * it for that time.
  *
- * Of builds without libei both functions are -ENOTSUP.
+ * In builds without libei both functions fail with -ENOTSUP.
  */
 #pragma once
 
@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-/* What allocations() tells apart besides libraries and drivers, from OTP 27 on. */
+/* What allocations() distinguishes besides libraries and drivers, from OTP 27 on. */
 enum hl_beam_per {
 	HL_BEAM_PER_PROCESS = 1,
 	HL_BEAM_PER_PORT = 2,

@@ -36,7 +36,7 @@ static int explain_unknown_node(const struct hl_beam_connection *connection,
 			    connection->node, connection->name.host, epmd->names);
 }
 
-/* libei says little more than that it failed; epmd and ${errno_of_connect} tell more. */
+/* libei says little more than that it failed; epmd and ${errno_of_connect} say more. */
 static int explain_failure(const struct hl_beam_connection *connection, struct in_addr address,
 			   const struct hl_cookie *cookie, int errno_of_connect,
 			   struct hl_error *err)
@@ -68,7 +68,7 @@ static int explain_failure(const struct hl_beam_connection *connection, struct i
 
 /* ---- connecting ---- */
 
-/* As heapline_PID@HOST, which nobody else is. Nobody connects to it: it listens to nothing. */
+/* As heapline_PID@HOST, a name that no other process has. It listens to nothing. */
 static int init_own_node(struct hl_beam_connection *connection, const struct hl_cookie *cookie)
 {
 	struct in_addr address = {htonl(INADDR_LOOPBACK)};

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The first line, without what is blank at its end. -EINVAL: there is none, or it is too long. */
+/* The first line, without blanks at its end. -EINVAL: it is empty, or too long. */
 static int take_line(const char *bytes, size_t size, char ret_text[HL_COOKIE_MAX])
 {
 	size_t length = 0;
@@ -28,7 +28,7 @@ static int take_line(const char *bytes, size_t size, char ret_text[HL_COOKIE_MAX
 
 static int read_cookie(int fd, struct hl_cookie *cookie)
 {
-	char bytes[HL_COOKIE_MAX + 1]; /* one more than fits, to notice what is longer */
+	char bytes[HL_COOKIE_MAX + 1]; /* one more than fits, to notice longer lines */
 	struct stat status;
 
 	if (fstat(fd, &status) < 0)

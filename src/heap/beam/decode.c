@@ -209,7 +209,7 @@ static int decode_otp_21(struct hl_term *term, struct hl_carrier *carrier)
 	return 0;
 }
 
-/* Of a carrier for a single block, and of no other, the block is as large as the carrier. */
+/* Only in a carrier for a single block is the block as large as the carrier. */
 static const char *type_of(const struct hl_carrier *carrier)
 {
 	return carrier->allocated_blocks == 1 && carrier->allocated_bytes == carrier->total_bytes

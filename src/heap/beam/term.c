@@ -82,8 +82,8 @@ static int take_tag(struct hl_term *term, enum tag *ret_tag)
 /* ---- heads ---- */
 
 /*
- * The head of a term that is tagged ${tag}, with a count of ${count_size} bytes. Each of what is
- * counted takes a byte at least, so a count beyond what is left is a lie.
+ * The head of a term that is tagged ${tag}, with a count of ${count_size} bytes. Each
+ * element takes a byte at least, so a count beyond the rest is wrong.
  */
 static int take_head(struct hl_term *term, enum tag tag, size_t count_size, uint32_t *ret_count)
 {
@@ -397,23 +397,23 @@ static int take_function(struct hl_term *term, char *text, size_t size)
 /* As the node itself writes it, to which all its own are those of node 0. */
 static int take_process(struct hl_term *term, char *text, size_t size)
 {
-	struct hl_term at = *term, behind = *term;
+	struct hl_term at = *term, after = *term;
 	struct atom node;
 	enum tag tag;
 	uint64_t number, serial;
 
 	if (take_tag(&at, &tag) < 0 || (tag != TAG_PID && tag != TAG_NEW_PID) ||
 	    take_atom(&at, &node) < 0 || take_number(&at, 4, &number) < 0 ||
-	    take_number(&at, 4, &serial) < 0 || hl_term_skip(&behind) < 0)
+	    take_number(&at, 4, &serial) < 0 || hl_term_skip(&after) < 0)
 		return -EBADMSG;
 	snprintf(text, size, "<0.%" PRIu64 ".%" PRIu64 ">", number, serial);
-	*term = behind;
+	*term = after;
 	return 0;
 }
 
 static int take_port(struct hl_term *term, char *text, size_t size)
 {
-	struct hl_term at = *term, behind = *term;
+	struct hl_term at = *term, after = *term;
 	struct atom node;
 	enum tag tag;
 	uint64_t number;
@@ -421,10 +421,10 @@ static int take_port(struct hl_term *term, char *text, size_t size)
 	if (take_tag(&at, &tag) < 0 ||
 	    (tag != TAG_PORT && tag != TAG_NEW_PORT && tag != TAG_V4_PORT) ||
 	    take_atom(&at, &node) < 0 ||
-	    take_number(&at, tag == TAG_V4_PORT ? 8 : 4, &number) < 0 || hl_term_skip(&behind) < 0)
+	    take_number(&at, tag == TAG_V4_PORT ? 8 : 4, &number) < 0 || hl_term_skip(&after) < 0)
 		return -EBADMSG;
 	snprintf(text, size, "#Port<0.%" PRIu64 ">", number);
-	*term = behind;
+	*term = after;
 	return 0;
 }
 

@@ -54,8 +54,8 @@ static int keep_slots(struct hl_block_reader *reader, const struct hl_block_slot
 }
 
 /* The slots of ${shard}, as they were when its ${used} was read twice alike; the caller's to free.
- * Blocks that come and go leave ${used} as it was: what moves is told apart no better by asking
- * again, and is as much a matter of the moment as the rest. */
+ * Blocks that come and go leave ${used} as it was: reading again would not find them more surely.
+ */
 static int read_slots(struct hl_block_reader *reader, uint64_t place,
 		      struct hl_block_slot **ret_slots, uint64_t *ret_count)
 {

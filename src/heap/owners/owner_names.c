@@ -16,7 +16,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-/* A file with code, by its path and what tells its versions apart. */
+/* A file with code, by its path and version. */
 struct named_file {
 	uint32_t path; /* of names->strings */
 	uint8_t build_id[HL_BUILD_ID_MAX];

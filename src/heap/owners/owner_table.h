@@ -15,7 +15,7 @@ struct hl_owner_names;
 /* 0; -ESRCH, -EACCES, -ENOMEM with a sentence. */
 int hl_owner_names_new(pid_t pid, struct hl_owner_names **ret_names, struct hl_error *err);
 
-/* What is mapped, as it was when the names were made. */
+/* The mappings, as they were when the names were made. */
 const struct hl_maps *hl_owner_names_maps(const struct hl_owner_names *names);
 
 /* Whether code is mapped at ${address}. */

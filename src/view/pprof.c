@@ -9,13 +9,26 @@
 #include "base/hex.h"
 #include "import/gzip.h"
 #include "import/pprof_values.h"
-#include "view/pprof_locations.h"
 #include "view/summary.h"
 #include "view/utf8.h"
 
 #include "pprof.pb-c.h"
 
 #define PAGE_MASK UINT64_C(0xfff)
+
+struct location {
+	uint32_t frame;
+	uint32_t
+		outer; /* location that this one is inlined into, the same without ${frame}; or 0 */
+	bool used;     /* part of some stack */
+};
+
+struct locations {
+	struct location *all; /* [0] is unused */
+	uint32_t *of_node;    /* the location that ends with the node's frame */
+	size_t count, capacity;
+	struct hl_index index;
+};
 
 /* Where a module's addresses are said to lie: modules must not overlap, their files' addresses do.
  */
@@ -37,7 +50,7 @@ struct exporter {
 	const struct hl_pprof_type *types[HL_PPROF_TYPE_COUNT];
 	size_t type_count;
 	struct hl_strings texts; /* ids are indices of the string table */
-	struct hl_pprof_locations locations;
+	struct locations locations;
 	struct span *spans;	    /* by module */
 	struct exported *functions; /* by id - 1 */
 	size_t function_count, function_capacity;
@@ -45,6 +58,77 @@ struct exporter {
 	uint64_t *stack; /* room for the deepest */
 	int error;	 /* the first one */
 };
+
+/* ---- locations: an address with all functions that were inlined there ---- */
+
+/* Whether ${node} is inlined where its parent is; a filter may have taken that frame away. */
+static bool is_inlined(const struct hl_profile *profile, uint32_t node)
+{
+	uint32_t parent = profile->nodes[node].parent;
+	const struct hl_profile_frame *frame = &profile->frames[profile->nodes[node].frame];
+	const struct hl_profile_frame *outer = &profile->frames[profile->nodes[parent].frame];
+
+	return frame->inlined && parent && frame->address == outer->address &&
+	       profile->functions[frame->function].module ==
+		       profile->functions[outer->function].module;
+}
+
+static int intern(struct locations *locations, uint32_t frame, uint32_t outer,
+		  uint32_t *ret_location)
+{
+	uint32_t hash = hl_hash_pair(frame, outer), at = hash, id;
+
+	while ((id = hl_index_next(&locations->index, hash, &at)))
+		if (locations->all[id].frame == frame && locations->all[id].outer == outer) {
+			*ret_location = id;
+			return 0;
+		}
+	if (HL_ARRAY_RESERVE(locations->all, locations->capacity, locations->count + 1) < 0 ||
+	    hl_index_add(&locations->index, hash, (uint32_t)locations->count) < 0)
+		return -ENOMEM;
+	locations->all[locations->count] = (struct location){.frame = frame, .outer = outer};
+	*ret_location = (uint32_t)locations->count++;
+	return 0;
+}
+
+/* The node that the location of ${node} was called from; 0: none. */
+static uint32_t caller_of(const struct locations *locations, const struct hl_profile *profile,
+			  uint32_t node)
+{
+	for (uint32_t at = locations->of_node[node]; at; at = locations->all[at].outer)
+		node = profile->nodes[node].parent;
+	return node;
+}
+
+/* Finds the locations of ${profile}, used being those of stacks with figures. 0 or -ENOMEM. */
+static int find_locations(struct locations *locations, const struct hl_profile *profile)
+{
+	HL_FREED bool *is_called_from = calloc(profile->node_count, sizeof(*is_called_from));
+
+	locations->count = 1;
+	locations->of_node = calloc(profile->node_count, sizeof(*locations->of_node));
+	if (!is_called_from || !locations->of_node ||
+	    HL_ARRAY_RESERVE(locations->all, locations->capacity, 1) < 0)
+		return -ENOMEM;
+	locations->all[0] = (struct location){0};
+	for (uint32_t i = 1; i < profile->node_count; i++) {
+		uint32_t outer =
+			is_inlined(profile, i) ? locations->of_node[profile->nodes[i].parent] : 0;
+		int r = intern(locations, profile->nodes[i].frame, outer, &locations->of_node[i]);
+		if (r < 0)
+			return r;
+	}
+	/* Backwards, so that it is known of every node whether figures lie below it. */
+	for (uint32_t i = (uint32_t)profile->node_count; i-- > 1;) {
+		if (!is_called_from[i] && !hl_profile_counters_any(&profile->counters[i]))
+			continue;
+		locations->all[locations->of_node[i]].used = true;
+		is_called_from[caller_of(locations, profile, i)] = true;
+	}
+	return 0;
+}
+
+/* ---- parts of the file ---- */
 
 static void append(ProtobufCBuffer *buffer, size_t size, const uint8_t *bytes)
 {
@@ -236,7 +320,7 @@ static void lay_out_spans(struct exporter *exporter)
 	uint64_t start = PAGE_MASK + 1;
 
 	for (size_t i = 1; i < exporter->locations.count; i++) {
-		const struct hl_pprof_location *location = &exporter->locations.all[i];
+		const struct location *location = &exporter->locations.all[i];
 		if (location->used)
 			widen(&exporter->spans[module_of(profile, location->frame)],
 			      profile->frames[location->frame].address);
@@ -336,7 +420,7 @@ static uint64_t exported_address(const struct exporter *exporter, uint32_t frame
 
 static void put_lines(struct exporter *exporter, Pprof__Location *location, uint32_t id)
 {
-	const struct hl_pprof_location *all = exporter->locations.all;
+	const struct location *all = exporter->locations.all;
 	Pprof__Profile part = PPROF__PROFILE__INIT;
 	size_t count = 0;
 
@@ -366,7 +450,7 @@ static void put_lines(struct exporter *exporter, Pprof__Location *location, uint
 static void put_locations(struct exporter *exporter)
 {
 	for (uint32_t i = 1; i < exporter->locations.count; i++) {
-		const struct hl_pprof_location *from = &exporter->locations.all[i];
+		const struct location *from = &exporter->locations.all[i];
 		Pprof__Location location = PPROF__LOCATION__INIT;
 		if (!from->used)
 			continue;
@@ -390,8 +474,7 @@ static void put_sample(struct exporter *exporter, uint32_t node)
 	for (size_t i = 0; i < exporter->type_count; i++)
 		values[i] = hl_profile_figure(counters, exporter->types[i]->value,
 					      exporter->types[i]->unit);
-	for (uint32_t at = node; at;
-	     at = hl_pprof_locations_caller(&exporter->locations, profile, at))
+	for (uint32_t at = node; at; at = caller_of(&exporter->locations, profile, at))
 		exporter->stack[sample.n_location_id++] = exporter->locations.of_node[at];
 	sample.location_id = exporter->stack;
 	sample.n_value = exporter->type_count;
@@ -409,7 +492,9 @@ static void release(struct exporter *exporter)
 		hl_gzip_writer_release(exporter->gzip);
 	free(exporter->gzip);
 	hl_strings_release(&exporter->texts);
-	hl_pprof_locations_release(&exporter->locations);
+	free(exporter->locations.all);
+	free(exporter->locations.of_node);
+	hl_index_release(&exporter->locations.index);
 	free(exporter->spans);
 	free(exporter->functions);
 	hl_index_release(&exporter->function_index);
@@ -424,7 +509,7 @@ static int write_file(struct exporter *exporter, const struct hl_view_options *o
 	exporter->stack = calloc(profile->node_count, sizeof(*exporter->stack));
 	if (!exporter->spans || !exporter->stack)
 		return -ENOMEM;
-	int r = hl_pprof_locations_init(&exporter->locations, profile);
+	int r = find_locations(&exporter->locations, profile);
 	if (r < 0)
 		return r;
 	put_head(exporter, options);

@@ -62,16 +62,6 @@ static int make_points(struct hl_report_history *report)
 
 /* ---- moments ---- */
 
-static size_t highest_point(const struct hl_report_history *report, size_t first)
-{
-	size_t highest = first;
-
-	for (size_t i = first; i < report->point_count && i < first + report->moment_points; i++)
-		if (report->points[i].bytes > report->points[highest].bytes)
-			highest = i;
-	return highest;
-}
-
 /* Of runs of points, at most ${most} of them. */
 static int choose_moments(struct hl_report_history *report, size_t most)
 {
@@ -81,8 +71,14 @@ static int choose_moments(struct hl_report_history *report, size_t most)
 	report->moments = calloc(report->moment_count, sizeof(*report->moments));
 	if (!report->moments)
 		return -ENOMEM;
-	for (size_t i = 0; i < report->moment_count; i++)
-		report->moments[i].point = highest_point(report, i * report->moment_points);
+	for (size_t i = 0; i < report->moment_count; i++) {
+		size_t first = i * report->moment_points, highest = first;
+		size_t end = first + report->moment_points;
+		for (size_t j = first; j < report->point_count && j < end; j++)
+			if (report->points[j].bytes > report->points[highest].bytes)
+				highest = j;
+		report->moments[i].point = highest;
+	}
 	return 0;
 }
 
@@ -347,22 +343,7 @@ static int by_node(const void *left, const void *right)
 	return (a->node > b->node) - (a->node < b->node);
 }
 
-/* Several nodes of the log can be one of the profile. */
-static size_t merge_changes(struct hl_report_change *changes, size_t count)
-{
-	size_t merged = 0;
-
-	for (size_t i = 0; i < count; i++) {
-		if (merged && changes[merged - 1].node == changes[i].node) {
-			changes[merged - 1].bytes += changes[i].bytes;
-			changes[merged - 1].objects += changes[i].objects;
-		} else {
-			changes[merged++] = changes[i];
-		}
-	}
-	return merged;
-}
-
+/* Names the changes by nodes of the profile; several nodes of the log can be one of these. */
 static void rename_changes(struct hl_report_history *report, const uint32_t *node_of)
 {
 	const struct hl_history *history = report->history;
@@ -375,10 +356,19 @@ static void rename_changes(struct hl_report_history *report, const uint32_t *nod
 	for (size_t i = 0; i < report->moment_count; i++) {
 		struct hl_report_moment *moment = &report->moments[i];
 		struct hl_report_change *changes = report->changes + moment->first_change;
+		size_t merged = 0;
 		if (!moment->change_count)
 			continue;
 		qsort(changes, moment->change_count, sizeof(*changes), by_node);
-		moment->change_count = merge_changes(changes, moment->change_count);
+		for (size_t j = 1; j < moment->change_count; j++) {
+			if (changes[merged].node == changes[j].node) {
+				changes[merged].bytes += changes[j].bytes;
+				changes[merged].objects += changes[j].objects;
+			} else {
+				changes[++merged] = changes[j];
+			}
+		}
+		moment->change_count = merged + 1;
 	}
 }
 

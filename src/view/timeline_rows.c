@@ -2,6 +2,7 @@
 /* Chooses points for rows and keys for columns; see timeline.h. */
 #include "view/timeline.h"
 
+#include "base/cleanup.h"
 #include "base/path.h"
 
 #include <errno.h>
@@ -9,19 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- rows ---- */
-
-static size_t highest_of(const struct hl_history *history, size_t first, size_t end)
-{
-	size_t highest = first;
-
-	for (size_t i = first + 1; i < end; i++)
-		if (history->points[i].max_bytes > history->points[highest].max_bytes)
-			highest = i;
-	return highest;
-}
-
-static int choose_rows(struct hl_timeline *timeline, size_t row_max)
+/* Chooses the highest point of each row. */
+static int choose_points(struct hl_timeline *timeline, size_t row_max)
 {
 	const struct hl_history *history = timeline->history;
 
@@ -30,9 +20,14 @@ static int choose_rows(struct hl_timeline *timeline, size_t row_max)
 	timeline->points = calloc(timeline->row_count, sizeof(*timeline->points));
 	if (!timeline->points)
 		return -ENOMEM;
-	for (size_t i = 0; i < timeline->row_count; i++)
-		timeline->points[i] = highest_of(history, hl_timeline_first_point(timeline, i),
-						 hl_timeline_first_point(timeline, i + 1));
+	for (size_t row = 0; row < timeline->row_count; row++) {
+		size_t highest = hl_timeline_first_point(timeline, row);
+		size_t end = hl_timeline_first_point(timeline, row + 1);
+		for (size_t i = highest + 1; i < end; i++)
+			if (history->points[i].max_bytes > history->points[highest].max_bytes)
+				highest = i;
+		timeline->points[row] = highest;
+	}
 	return 0;
 }
 
@@ -97,36 +92,21 @@ static void choose_columns(struct hl_timeline *timeline, const struct area *area
 			(uint32_t)(i < timeline->key_count ? i : timeline->key_count - 1);
 }
 
-/* The column of each node of the profile; to be freed. */
-static uint32_t *columns_of_nodes(const struct hl_timeline *timeline, const uint32_t *column_of)
-{
-	size_t count = timeline->history->profile->node_count;
-	uint32_t *columns = calloc(count, sizeof(*columns));
-
-	for (uint32_t i = 0; columns && i < count; i++)
-		columns[i] = column_of[key_of_node(timeline, i)];
-	return columns;
-}
-
 static int fill_columns(struct hl_timeline *timeline, const struct hl_history_survey *survey,
 			size_t limit, struct hl_error *err)
 {
-	uint32_t *column_of = calloc(timeline->frame_keys.count, sizeof(*column_of));
-	struct area *areas = sort_areas(timeline, survey);
-	uint32_t *columns = NULL;
+	const size_t count = timeline->history->profile->node_count;
+	HL_FREED uint32_t *column_of = calloc(timeline->frame_keys.count, sizeof(*column_of));
+	HL_FREED uint32_t *columns = calloc(count, sizeof(*columns)); /* by node of the profile */
+	HL_FREED struct area *areas = sort_areas(timeline, survey);
 
-	if (column_of && areas) {
-		choose_columns(timeline, areas, limit, column_of);
-		columns = columns_of_nodes(timeline, column_of);
-	}
-	free(column_of);
-	free(areas);
-	if (!columns)
+	if (!column_of || !columns || !areas)
 		return -ENOMEM;
-	int r = hl_history_series(timeline->history, timeline->points, timeline->row_count, columns,
-				  timeline->key_count, &timeline->bytes, err);
-	free(columns);
-	return r;
+	choose_columns(timeline, areas, limit, column_of);
+	for (uint32_t i = 0; i < count; i++)
+		columns[i] = column_of[key_of_node(timeline, i)];
+	return hl_history_series(timeline->history, timeline->points, timeline->row_count, columns,
+				 timeline->key_count, &timeline->bytes, err);
 }
 
 static int split_by_keys(struct hl_timeline *timeline, struct hl_history *history,
@@ -134,18 +114,17 @@ static int split_by_keys(struct hl_timeline *timeline, struct hl_history *histor
 {
 	size_t limit = options->key_limit < HL_TIMELINE_KEYS_MAX ? (size_t)options->key_limit
 								 : HL_TIMELINE_KEYS_MAX;
-	struct hl_history_survey survey;
+	HL_CLEANUP(hl_history_survey_release) struct hl_history_survey survey = {0};
 
 	int r = hl_history_survey_init(&survey, history, 1, err);
-	if (r == 0)
-		r = hl_keys_init(&timeline->frame_keys, history->profile, options->by);
-	if (r == 0)
-		r = hl_keys_choose_lines(&timeline->frame_keys, history->profile, HL_VALUE_INUSE,
-					 HL_UNIT_BYTES, true);
-	if (r == 0)
-		r = fill_columns(timeline, &survey, limit, err);
-	hl_history_survey_release(&survey);
-	return r;
+	if (r < 0)
+		return r;
+	r = hl_keys_init(&timeline->frame_keys, history->profile, options->by);
+	if (r < 0)
+		return r;
+	r = hl_keys_choose_lines(&timeline->frame_keys, history->profile, HL_VALUE_INUSE,
+				 HL_UNIT_BYTES, true);
+	return r < 0 ? r : fill_columns(timeline, &survey, limit, err);
 }
 
 /* ---- all of it ---- */
@@ -154,7 +133,7 @@ int hl_timeline_init(struct hl_timeline *timeline, struct hl_history *history,
 		     const struct hl_view_options *options, size_t row_max, struct hl_error *err)
 {
 	*timeline = (struct hl_timeline){.history = history};
-	int r = choose_rows(timeline, row_max);
+	int r = choose_points(timeline, row_max);
 	if (r == 0 && options->by != HL_VIEW_BY_TOTAL)
 		r = split_by_keys(timeline, history, options, err);
 	return r == -ENOMEM ? hl_error_set(err, r, "cannot show '%s': out of memory", history->path)

@@ -4,7 +4,7 @@
 
 #include "base/array.h"
 #include "unwind/arch_x86_64.h"
-#include "unwind/cfi_reader.h"
+#include "unwind/cfi_program.h"
 
 #include <elf.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The hash form of the block table: shards of open addressing with linear probing and
- * backward-shift deletion, each behind a spin lock that is held for tens of nanoseconds, or while
+ * backward-shift deletion, each under a spin lock that is held for tens of nanoseconds, or while
  * its shard doubles.
  */
 #include "recorder/block.h"
@@ -16,7 +16,7 @@
 #define SHARD_BITS 6
 #define FIRST_BITS 8 /* 256 slots, 4 KiB */
 
-static_assert(HL_BLOCK_SHARDS == 1u << SHARD_BITS, "shards are told apart by bits of a hash");
+static_assert(HL_BLOCK_SHARDS == 1u << SHARD_BITS, "the shard is chosen by bits of a hash");
 
 static uint64_t hash_address(uintptr_t address)
 {

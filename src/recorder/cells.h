@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A thread's way from a stack node to its own cell in the region. One struct for each thread slot,
- * used by its owner only. */
+/* Finds a thread's own cell of a stack node in the region. One struct for each thread slot, used by
+ * its owner only. */
 #pragma once
 
 #include "recorder/region_map.h"
@@ -23,7 +23,7 @@ struct hl_cells {
 };
 
 /*
- * Where the size classes of a stack count, of those that this thread met lately; see event.c. The
+ * The cells of the size classes that this thread met lately; see event.c. The
  * key is (address of the stack's cell) << 1 | size class: cells are aligned to 64 bytes, so seven
  * bits are free. Zero-initialize.
  */

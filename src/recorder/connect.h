@@ -12,8 +12,9 @@
 bool hl_connect_read_environment(char *const *environment);
 
 /*
- * Gets and maps a region for this process; nothing stays open. NULL when there is no collector, it
- * refuses, or it does not answer in time. ${ret_collector_pid} is 0 when the collector is not to be
- * seen in this process' pid namespace. errno is kept.
+ * Gets and maps a region for this process; nothing stays open. NULL when there is no collector, or
+ * it refuses, or it does not answer in time, or did not answer another recorder (protocol.h).
+ * ${ret_collector_pid} is 0 when the collector is not to be seen in this process' pid namespace.
+ * errno is kept.
  */
 void *hl_connect_get_region(enum hl_hello_kind kind, size_t *ret_bytes, int32_t *ret_collector_pid);

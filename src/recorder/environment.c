@@ -15,7 +15,7 @@
 static char library[PATH_MAX]; /* the name alone; "" = nothing was kept */
 static char socket_entry[128], token_entry[128];
 
-static const char *value_of(char *const *environment, const char *name)
+const char *hl_environment_value(char *const *environment, const char *name)
 {
 	size_t length = strlen(name);
 	for (; environment && *environment; environment++)
@@ -69,13 +69,13 @@ static bool keep(char *place, size_t capacity, const char *name, const char *val
 
 void hl_environment_keep(char *const *environment, const char *recorder)
 {
-	const char *list = value_of(environment, PRELOAD), *name;
+	const char *list = hl_environment_value(environment, PRELOAD), *name;
 	size_t length = list ? find_name(list, recorder, &name) : 0;
 	if (!length || length >= sizeof(library) ||
 	    !keep(socket_entry, sizeof(socket_entry), HL_ENV_SOCKET,
-		  value_of(environment, HL_ENV_SOCKET)) ||
+		  hl_environment_value(environment, HL_ENV_SOCKET)) ||
 	    !keep(token_entry, sizeof(token_entry), HL_ENV_TOKEN,
-		  value_of(environment, HL_ENV_TOKEN)))
+		  hl_environment_value(environment, HL_ENV_TOKEN)))
 		return;
 	memcpy(library, name, length);
 }
@@ -116,9 +116,9 @@ static size_t preload_bytes(const char *list)
 
 size_t hl_environment_room(char *const *environment)
 {
-	const char *list = value_of(environment, PRELOAD);
+	const char *list = hl_environment_value(environment, PRELOAD);
 	if (!library[0] ||
-	    (value_of(environment, HL_ENV_SOCKET) && !has(environment, socket_entry)) ||
+	    (hl_environment_value(environment, HL_ENV_SOCKET) && !has(environment, socket_entry)) ||
 	    (list && has_sanitizer(list)))
 		return 0;
 	if (list && is_first(list) && has(environment, socket_entry) &&
@@ -149,7 +149,7 @@ static void write_preload(char *entry, const char *list)
 
 char *const *hl_environment_complete(char *const *environment, void *room, size_t bytes)
 {
-	const char *list = value_of(environment, PRELOAD);
+	const char *list = hl_environment_value(environment, PRELOAD);
 	size_t text_bytes = preload_bytes(list), count = 3;
 	if (bytes < text_bytes + 4 * sizeof(char *))
 		return environment;

@@ -202,7 +202,7 @@ static struct hl_cell *pseudo_cell(struct hl_recorder *recorder, struct hl_threa
 		       : hl_cells_get(&thread->cells, &recorder->region, node);
 }
 
-/* The cell of blocks of ${requested} bytes of a stack, where sizes are told apart. */
+/* The cell of blocks of ${requested} bytes of a stack, by size class. */
 static struct hl_cell *size_cell(struct hl_recorder *recorder, struct hl_thread *thread,
 				 const struct hl_cell *stack, uint64_t requested)
 {
@@ -235,8 +235,8 @@ static void write_event(struct hl_recorder *recorder, struct hl_thread *thread, 
 	hl_ring_writer_end(&thread->ring);
 }
 
-/* Writes into the log what the counters were told, if ${mode}, that of begin_event(), has a log:
- * without one that is a branch, no call. */
+/* Writes the event into the log, if ${mode}, that of begin_event(), has one. Without a log it costs
+ * a branch, no call. */
 static inline void log_event(struct hl_recorder *recorder, struct hl_thread *thread, uint32_t mode,
 			     uint32_t node, struct hl_weight weight, bool is_free)
 {
@@ -244,7 +244,7 @@ static inline void log_event(struct hl_recorder *recorder, struct hl_thread *thr
 		write_event(recorder, thread, node, weight, is_free);
 }
 
-/* Whether an allocation is to be recorded in ${mode}: one comparison tells it nearly always. */
+/* Whether an allocation is to be recorded in ${mode}: one comparison nearly always decides. */
 static inline bool is_open(struct hl_recorder *recorder, struct hl_thread *thread, uint32_t mode)
 {
 	/* Neither closed nor asked. */

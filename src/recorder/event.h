@@ -46,7 +46,7 @@ static inline uint64_t hl_event_seen(void)
 }
 
 /* A hook was entered while its thread was in the recorder or in the allocator: by a signal handler,
- * or by the allocator itself. These cannot be told apart, so the allocation counts as lost; as it
+ * or by the allocator itself. These look the same, so the allocation counts as lost; as it
  * does when the thread could not get a slot. Nothing happens while nothing is recorded. */
 void hl_event_nested_alloc(uint64_t requested);
 void hl_event_nested_free(const void *block);

@@ -65,7 +65,7 @@ static __attribute__((noinline)) void *pass_realloc(void *block, size_t size)
 static __attribute__((noinline)) void *move_out_of_bootstrap(const void *block, size_t size)
 {
 	void *moved = pass_malloc(size);
-	size_t readable = hl_libc_bootstrap_behind(block);
+	size_t readable = hl_libc_bootstrap_readable(block);
 	if (moved)
 		memcpy(moved, block, size < readable ? size : readable);
 	return moved;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * exec and its family: programs that the target starts are recorded, too, whatever they find in the
- * environment that they are given; and the collector hears of those that it may not see.
+ * exec and its family: programs that the target starts are recorded, too. The hooks complete the
+ * environment that a program gets, and report programs that the collector may not see (kin.h).
  *
  * A child by vfork() runs this in its parent's memory: nothing is allocated, and what is on the
  * stack is gone when the parent goes on. glibc's own calls of its execve() and posix_spawn() do not
@@ -267,7 +267,7 @@ HL_EXPORT __attribute__((naked)) long syscall(long number __attribute__((unused)
 /* exit() comes by the library's destructor. */
 static _Noreturn void end_with(void (*real)(int), int status)
 {
-	hl_kin_tell_title();
+	hl_kin_keep_title();
 	if (real)
 		real(status);
 	for (;;)

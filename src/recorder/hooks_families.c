@@ -25,7 +25,7 @@
 typedef uint64_t word; /* an integer or a pointer, as registers hold it */
 typedef word function(word, word, word, word, word, word);
 
-/* Of a call. */
+/* The arguments of a call. */
 struct words {
 	word a, b, c, d, e, f;
 };

@@ -4,8 +4,8 @@
  * with -fno-omit-frame-pointer, see HL_CALLER.
  *
  * All mappings that the program makes count, by their size in pages, whether they are ever touched
- * or not. The C library's own do not come by here, and those of another allocator are told by their
- * caller: they hold blocks that are recorded already.
+ * or not. The C library's own do not come by here. Those of another allocator are recognized by
+ * their caller and left out: the blocks in them are recorded already.
  *
  * Recorded after the system call, so that a failed one changes nothing; see mappings.h for what
  * other threads may do in between.

@@ -17,5 +17,5 @@ static __attribute__((constructor)) void start(int argc, char **argv, char **env
 
 static __attribute__((destructor)) void end(void)
 {
-	hl_kin_tell_title();
+	hl_kin_keep_title();
 }

@@ -24,7 +24,7 @@ extern int mallctlbymib(const size_t *mib, size_t mib_length, void *old, size_t 
 #define ALL_ARENAS 4096 /* MALLCTL_ARENAS_ALL */
 #define MIB_MAX	   8
 
-/* A number of any size up to 8 bytes; 0 when there is none of that name. */
+/* A number of up to 8 bytes; 0 when jemalloc knows no such name. */
 static uint64_t ask_jemalloc(const char *name)
 {
 	uint64_t number = 0;

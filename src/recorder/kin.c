@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Tells of execs and children; see kin.h. */
+/* Reports execs and children to the collector; see kin.h. */
 #include "recorder/kin.h"
 
 #include "recorder/private_map.h"
@@ -58,30 +58,14 @@ static void copy_name(char program[HL_KIN_NAME_MAX], const char *path)
 	program[length] = '\0';
 }
 
-/* "/proc/self/fd/7" */
-static void write_link(char *link, int fd)
-{
-	char digits[12];
-	int count = 0;
-	do {
-		digits[count++] = (char)('0' + fd % 10);
-		fd /= 10;
-	} while (fd > 0);
-	strcpy(link, "/proc/self/fd/");
-	link += strlen(link);
-	while (count > 0)
-		*link++ = digits[--count];
-	*link = '\0';
-}
-
 static void name_program(struct hl_region_kin *kin, const char *path, int fd)
 {
-	char link[32], target[256];
+	char link[32] = "/proc/self/fd/", target[256];
 	if (path && path[0]) {
 		copy_name(kin->program, path);
 		return;
 	}
-	write_link(link, fd < 0 ? 0 : fd);
+	hl_sys_put_decimal(link + strlen(link), fd < 0 ? 0 : (uint32_t)fd);
 	long length = HL_SYS(SYS_readlink, link, target, sizeof(target) - 1);
 	target[length > 0 ? length : 0] = '\0';
 	copy_name(kin->program, target);
@@ -160,7 +144,7 @@ void hl_kin_keep_arguments(char *const *arguments, char *const *environment)
 	memcpy(first_title, title, bytes_of(arguments_end));
 }
 
-void hl_kin_tell_title(void)
+void hl_kin_keep_title(void)
 {
 	struct hl_recorder *recorder = hl_recorder;
 	if (!title || !hl_recorder_is_running(recorder))

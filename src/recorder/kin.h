@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What becomes of this process and of its children, told to the collector where it cannot see it:
- * that a program is about to be replaced by exec, and that a child runs which has no region, so
- * that nobody else would speak of it.
+ * Reports to the collector what it cannot see: that exec is about to replace a program, and that a
+ * child runs without a region.
  *
- * The header of the process' region is where it is told. A forked child keeps its parent's until it
- * has one of its own; the rest of the parent's region it gives back.
+ * The report stands in the header of the process' region. A forked child keeps its parent's header
+ * until it has one of its own; the rest of the parent's region it gives back.
  */
 #pragma once
 
@@ -29,7 +28,7 @@ void hl_kin_leave(void);
 /* Whether programs that this process starts are to be recorded. */
 bool hl_kin_are_followed(void);
 
-/* What hl_kin_begin_exec() has counted, for the case that it fails. */
+/* What hl_kin_begin_exec() counted, for an exec that fails. */
 struct hl_kin_exec {
 	_Atomic uint32_t *counter; /* NULL: nothing */
 	bool moved;		   /* from the children that got no region */
@@ -39,15 +38,15 @@ struct hl_kin_exec {
  * one that ${fd} has open. */
 struct hl_kin_exec hl_kin_begin_exec(const char *path, int fd);
 
-/* It did not. */
+/* The exec failed. */
 void hl_kin_fail_exec(struct hl_kin_exec exec);
 
 /* Keeps where the arguments of the program lie: many write a title over them. */
 void hl_kin_keep_arguments(char *const *arguments, char *const *environment);
 
-/* The process is about to end: tells its title. Makes no system call, since a filter may forbid it.
- */
-void hl_kin_tell_title(void);
+/* Writes the title down when the process is about to end. Makes no system call, since a filter may
+ * forbid it. */
+void hl_kin_keep_title(void);
 
 /* The process asks for a namespace of libraries, whose allocations are not seen. */
 void hl_kin_count_namespace(void);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Looks the real allocator up; see libc.h. */
+/* Looks the real functions up; see libc.h. */
 #include "recorder/libc.h"
 
 #include "base/compiler.h"
@@ -137,7 +137,7 @@ bool hl_libc_is_bootstrap(const void *address)
 	return at >= (uintptr_t)bootstrap && at < (uintptr_t)bootstrap + sizeof(bootstrap);
 }
 
-size_t hl_libc_bootstrap_behind(const void *address)
+size_t hl_libc_bootstrap_readable(const void *address)
 {
 	return (size_t)(bootstrap + sizeof(bootstrap) - (const char *)address);
 }

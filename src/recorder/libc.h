@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The functions below the recorder's hooks: the entry points the program would reach without it. */
+/* The functions that the hooks pass calls on to: those that the program would reach without the
+ * recorder. */
 #pragma once
 
 #include <dlfcn.h>
@@ -56,8 +57,8 @@ extern long (*hl_libc_syscall)(long, long, long, long, long, long, long);
  * them for. */
 extern bool hl_libc_has_glibc_chunks;
 
-/* Finds out about hl_libc_has_glibc_chunks, by a small block of the real malloc. Once, before
- * anything is recorded. */
+/* Sets hl_libc_has_glibc_chunks, by a small block of the real malloc. Once, before anything is
+ * recorded. */
 void hl_libc_examine_chunks(const void *block);
 
 /*
@@ -104,4 +105,4 @@ void *hl_libc_bootstrap_alloc(size_t bytes);
 bool hl_libc_is_bootstrap(const void *address);
 
 /* Bytes from ${address}, a bootstrap block, to the end of all such memory. */
-size_t hl_libc_bootstrap_behind(const void *address);
+size_t hl_libc_bootstrap_readable(const void *address);

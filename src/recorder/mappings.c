@@ -34,7 +34,7 @@ static bool make_room(struct hl_mappings *mappings, uint32_t more)
 }
 
 /* The first range that ends after ${address}. */
-static uint32_t first_behind(const struct hl_mappings *mappings, uint64_t address)
+static uint32_t first_after(const struct hl_mappings *mappings, uint64_t address)
 {
 	return (uint32_t)HL_LOWER_BOUND(i, mappings->count, mappings->ranges[i].end <= address);
 }
@@ -53,7 +53,7 @@ bool hl_mappings_add(struct hl_mappings *mappings, uint64_t start, uint64_t end,
 	bool ok = make_room(mappings, 1);
 	if (ok) {
 		uint64_t number = atomic_fetch_add(&mappings->next_number, 1);
-		insert(mappings, first_behind(mappings, start),
+		insert(mappings, first_after(mappings, start),
 		       (struct hl_mapping_range){start, end, number, node, false});
 	}
 	hl_spin_unlock(&mappings->lock);
@@ -64,7 +64,7 @@ bool hl_mappings_add(struct hl_mappings *mappings, uint64_t start, uint64_t end,
  */
 static bool divide(struct hl_mappings *mappings, uint64_t address, uint64_t bound)
 {
-	uint32_t at = first_behind(mappings, address);
+	uint32_t at = first_after(mappings, address);
 	if (at == mappings->count || mappings->ranges[at].start >= address ||
 	    mappings->ranges[at].number >= bound)
 		return true;
@@ -116,7 +116,7 @@ bool hl_mappings_remove(struct hl_mappings *mappings, uint64_t start, uint64_t e
 	hl_spin_lock(&mappings->lock);
 	bool ok = divide(mappings, start, bound) && divide(mappings, end, bound);
 	if (ok && mappings->count)
-		take_out(mappings, first_behind(mappings, start), end, bound, gone, context);
+		take_out(mappings, first_after(mappings, start), end, bound, gone, context);
 	hl_spin_unlock(&mappings->lock);
 	return ok;
 }

@@ -101,7 +101,8 @@ static const void *image_of(const struct hl_region_module *module, const char *n
 	return *name ? (const void *)module->start : NULL;
 }
 
-/* What tells the module from another of the same name at the same place. ${name}: the loader's. */
+/* Reads what distinguishes the module from another one of the same name at the same place. ${name}
+ * is the loader's. */
 static void identify(struct hl_region_module *module, const char *name)
 {
 	bool is_file = !*name || strchr(name, '/');
@@ -290,7 +291,7 @@ struct hl_unwind_file hl_modules_file(struct hl_modules *modules, uint32_t id)
 	return found;
 }
 
-/* Of a line of /proc/PID/maps that is being read. */
+/* A line of /proc/PID/maps that is being read. */
 struct line {
 	uint64_t start;
 	bool has_start;	  /* the '-' has come */

@@ -36,8 +36,9 @@ struct hl_modules {
 bool hl_modules_find(struct hl_modules *modules, uint64_t pc, struct hl_unwind_module *ret_module,
 		     bool *ret_replaced);
 
-/* Whether ${address} is where functions return to whose return a probe (uretprobe) of another tool
- * watches. Reads /proc/self/maps, so only for an address in no module. */
+/* Whether ${address} is the kernel's trampoline, to which functions return that a return probe
+ * (uretprobe) of another tool watches. Reads /proc/self/maps: ask only for an address in no module.
+ */
 bool hl_modules_is_trampoline(uint64_t address);
 
 /* Parts of the file of module ${id}, mapped at the first call. As above. */

@@ -83,7 +83,8 @@ static uint32_t probe(const struct hl_region_map *region, uint32_t bits, const s
 	}
 }
 
-/* Enters ${id} for the key at *${place} or behind; returns the id that stands there in the end. */
+/* Enters ${id} for the key at *${place} or after it; returns the id that stands there in the end.
+ */
 static uint32_t enter(struct hl_region_map *region, uint32_t bits, const struct key *key,
 		      uint32_t place, uint32_t id)
 {
@@ -112,7 +113,7 @@ static uint32_t find_in_older_tables(struct hl_region_map *region, uint32_t newe
 	return 0;
 }
 
-/* An unused id with memory behind it, or 0. */
+/* An unused id whose node has memory, or 0. */
 static uint32_t take_id(struct hl_region_map *region, struct hl_node_cache *cache)
 {
 	uint32_t id = cache->spare;

@@ -37,9 +37,8 @@ enum hl_activity {
 			    allocator's own */
 };
 
-#define HL_PENDING_MAX                                                                            \
-	64u /* frees by signal handlers that interrupted the recorder; more are lost, and counted \
-	       so */
+/* Frees by signal handlers that interrupted the recorder; more are counted as lost. */
+#define HL_PENDING_MAX 64u
 
 struct hl_pending_free {
 	const void *address;
@@ -74,8 +73,8 @@ struct hl_recorder {
 	_Atomic uint32_t phase;
 	bool sampling;
 	bool hash_only; /* no block goes into the array of the block table */
-	bool sizes;	/* size classes are told apart */
-	bool inherits;	/* a forked child's: blocks of its parent are there, which are not known */
+	bool sizes;	/* blocks count by size class, too */
+	bool inherits;	/* a forked child: its parent's blocks are not in the table */
 	struct hl_region_map region;
 	struct hl_block_table blocks;
 	struct hl_mappings mappings;
@@ -89,7 +88,7 @@ struct hl_recorder {
 
 static_assert(offsetof(struct hl_thread, pending) == HL_PRIVATE_MAP_HEAD &&
 		      offsetof(struct hl_recorder, modules) == HL_PRIVATE_MAP_HEAD,
-	      "what a child looks at is in the head");
+	      "a child reads the head only");
 
 /* NULL until the first start; then the same address for good. Valid when phase is RUNNING. */
 extern struct hl_recorder *hl_recorder;

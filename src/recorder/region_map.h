@@ -3,7 +3,7 @@
 #pragma once
 
 #include "region/region.h"
-#include "region/ring_order.h"
+#include "region/ring.h"
 
 #include <stdbool.h>
 

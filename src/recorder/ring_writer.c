@@ -202,7 +202,7 @@ static bool is_hopeless(const struct hl_region_map *region, uint64_t silent_ns)
 
 /*
  * Waits until the collector has emptied the ring, which takes it a tick or two. False when it is
- * dead, as far as can be told, or when nobody shall wait.
+ * apparently dead, or in a region where nobody waits.
  */
 static bool wait_until_empty(struct hl_ring_writer *writer, struct hl_region_map *region)
 {

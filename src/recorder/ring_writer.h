@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A thread's end of its event ring: what changes bytes in use is written down, too, in the modes
- * with a log. ring.h describes what is written. */
+/* The writing end of a thread's event ring: in the modes with a log, each change of bytes in use is
+ * written there, as ring.h describes. */
 #pragma once
 
 #include "base/compiler.h"
 #include "recorder/region_map.h"
 #include "region/ring.h"
-#include "region/ring_order.h"
 
 #include <stdbool.h>
 
@@ -37,7 +36,7 @@ void hl_ring_writer_init(struct hl_ring_writer *writer, struct hl_region_map *re
 /* Makes room for one event of any kind, waiting if need be. False: the event is lost. */
 bool hl_ring_writer_make_room(struct hl_ring_writer *writer, struct hl_region_map *region);
 
-/* Writes what is no plain event: samples, mappings, enormous blocks. */
+/* Writes an event that has no short form: of a sample, a mapping, an enormous block. */
 void hl_ring_writer_put_extended(struct hl_ring_writer *writer, uint32_t node, uint64_t bytes,
 				 uint64_t objects, bool is_free);
 
@@ -72,8 +71,8 @@ static inline void hl_ring_writer_put_pair(struct hl_ring_writer *writer, uint64
 	hl_ring_writer_put_word(writer, pair >> 32);
 }
 
-/* Around all that an event changes: counters and ring. Stores of one thread are seen in their
- * order. */
+/* Begin and end enclose all that an event changes: counters and ring. Stores of one thread are seen
+ * in their order. */
 static inline void hl_ring_writer_begin(struct hl_ring_writer *writer)
 {
 	if (HL_UNLIKELY(!writer->ring))

@@ -36,6 +36,21 @@ long hl_sys_madvise(void *address, size_t bytes, int advice);
 /* RLIMIT_AS in bytes; UINT64_MAX when there is none. */
 uint64_t hl_sys_address_space_limit(void);
 
+/* Writes ${number} at ${at}, with a NUL; at most 11 bytes. Returns where the NUL is. */
+static inline char *hl_sys_put_decimal(char *at, uint32_t number)
+{
+	char digits[10];
+	int count = 0;
+	do {
+		digits[count++] = (char)('0' + number % 10);
+		number /= 10;
+	} while (number);
+	while (count > 0)
+		*at++ = digits[--count];
+	*at = '\0';
+	return at;
+}
+
 static inline long hl_sys_close(int fd)
 {
 	return HL_SYS(SYS_close, fd, 0, 0);

@@ -119,7 +119,7 @@ static struct hl_thread *start_thread(struct hl_recorder *recorder)
 	return thread;
 }
 
-/* Few threads are told apart for good; of many, later ones go on where earlier ones ended. */
+/* The first HL_THREADS_APART threads keep their slots for good; later ones share slots in turn. */
 static void give_back(struct hl_recorder *recorder, struct hl_thread *thread)
 {
 	if (thread->slot < HL_THREADS_APART) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What an allocator says of itself when it is asked by its own public functions: in the region,
- *where the recorder writes it and others read it.
+ * An allocator's own figures, asked by its public functions: the recorder writes them into the
+ * region, and tools read them there.
  *
  *	slab	a run of pages that an allocator cuts into blocks of one size
  *	class	all slabs of one block size
@@ -39,7 +39,7 @@ struct hl_introspection {
 	uint64_t cached_bytes;	 /* free, in threads' caches and the like */
 	uint64_t metadata_bytes;
 	struct hl_slab_class classes[HL_SLAB_CLASSES_MAX];
-	/* Bytes of slabs by how full they are, where the allocator tells of each slab (mimalloc).
+	/* Bytes of slabs by how full they are, where the allocator reports each slab (mimalloc).
 	 */
 	uint64_t occupancy_bytes[HL_OCCUPANCY_SLOTS];
 };

@@ -4,7 +4,7 @@
  * Any thread posts, in signal handlers too; the collector polls, and believes nothing.
  *
  *   mark     a name and when it was set; mark number p lies in slot p % HL_MAILBOX_MARKS
- *   lap      how often all slots have been gone through: p / HL_MAILBOX_MARKS
+ *   lap      times that all slots have been used: p / HL_MAILBOX_MARKS
  *   turn     of a slot: 2 * lap while it is free for that lap, + 1 once its mark is complete
  *   report   a request for a copy of the recording as it stands; one at a time
  */

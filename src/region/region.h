@@ -178,7 +178,7 @@ struct hl_region_module {
 	uint32_t build_id_bytes;
 	uint32_t reserved;
 	uint8_t build_id[HL_BUILD_ID_MAX]; /* see build_id.h */
-	struct hl_file_print print;	   /* without a build id that tells files apart */
+	struct hl_file_print print;	   /* of a file whose build id is missing or too short */
 };
 
 struct hl_region_node {

@@ -2,7 +2,7 @@
 /* Packs x86-64 frame states into rules and steps by them; see arch_x86_64.h. */
 #include "unwind/arch_x86_64.h"
 
-#include "unwind/cfi_reader.h"
+#include "unwind/cfi_program.h"
 #include "unwind/memory.h"
 
 #include <string.h>
@@ -227,7 +227,7 @@ hl_rule hl_arch_rule(const struct hl_cfi_state *state, bool is_signal_frame)
 HL_READS_STACK static bool read_word(struct hl_walk *walk, uint64_t address,
 				     struct hl_arch_reads *reads, uint64_t *ret_value)
 {
-	if (!hl_walk_is_readable(walk, address)) {
+	if (!hl_memory_is_readable(walk, address)) {
 		reads->unrepeatable = true; /* it may become readable */
 		return false;
 	}

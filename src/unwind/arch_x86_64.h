@@ -15,7 +15,7 @@
 #pragma once
 
 #include "base/compiler.h"
-#include "unwind/cfi_state.h"
+#include "unwind/cfi_program.h"
 
 /* The numbers of SP and BP differ in bit 0 only, and HL_BP_SAME and HL_BP_CFA in bit 4 only: one
  * masked compare finds the frames that step_plain can do, nearly all. */
@@ -43,7 +43,7 @@ enum hl_rule_bp {
 #define HL_RULE_FRAME_POINTER \
 	(HL_RULE_BP | (uint64_t)HL_BP_CFA << 4 | UINT64_C(0xffe) << 12 | UINT64_C(2) << 24)
 
-/* Of the code at a module's entry point, where nothing lies outward: the loader's has no rules. */
+/* The code at a module's entry point, where nothing lies outward: the loader's has no rules. */
 #define HL_ENTRY_CODE_BYTES 128u
 
 #define HL_RULE_BITS	   48
@@ -135,7 +135,7 @@ enum hl_ucontext_offset {
 	HL_UCONTEXT_RIP = 168,
 };
 
-/* Of the register with DWARF number 0 .. 15. BPF has no place for a table: the bytes of the
+/* The register with DWARF number 0 .. 15. BPF has no place for a table: the bytes of the
  * constant are the words at which rax rdx rcx rbx rsi rdi rbp rsp are; r8 .. r15 follow each other.
  */
 static inline uint64_t hl_arch_ucontext_offset(int64_t dwarf_register)
@@ -183,7 +183,7 @@ struct hl_arch_reads {
 /*
  * Steps out of ${frame} by a rule of any kind. ${interrupted_context} is the ucontext that a signal
  * frame just left held, 0 for other frames; set for the next step. Reads only addresses that
- * hl_walk_is_readable allows.
+ * hl_memory_is_readable allows.
  */
 enum hl_arch_outcome hl_arch_step(struct hl_walk *walk, hl_rule rule, struct hl_arch_frame *frame,
 				  uint64_t *interrupted_context, struct hl_arch_reads *ret_reads);

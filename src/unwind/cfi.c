@@ -3,7 +3,6 @@
 #include "base/search.h"
 #include "unwind/arch_x86_64.h"
 #include "unwind/cfi_program.h"
-#include "unwind/cfi_reader.h"
 
 #include <errno.h>
 
@@ -273,7 +272,7 @@ static int find_in_fde(const struct hl_cfi_section *section, const struct hl_fde
 	struct lookup lookup = {.pc = pc, .is_signal_frame = fde->cie->is_signal_frame};
 	if (pc < fde->begin || pc >= fde->end)
 		return -ENOENT;
-	int result = hl_cfi_run(section, fde, match_range, &lookup);
+	int result = hl_cfi_program_run(section, fde, match_range, &lookup);
 	if (result != LOOKUP_FOUND)
 		return result ? result : -EINVAL;
 	*ret_rule = lookup.rule;
@@ -417,7 +416,7 @@ int hl_cfi_compile(const struct hl_cfi_section *section, uint64_t base, hl_cfi_s
 		if (fde.end == fde.begin)
 			continue;
 		compilation.is_signal_frame = cie.is_signal_frame;
-		result = hl_cfi_run(section, &fde, compile_range, &compilation);
+		result = hl_cfi_program_run(section, &fde, compile_range, &compilation);
 		if (!result)
 			result = give_row(&compilation, fde.end, HL_RULE_NONE);
 		if (result)

@@ -291,8 +291,8 @@ static int run_program(struct machine *machine, const struct hl_cfi_reader *prog
 	return machine->reader.failed ? -EINVAL : 0;
 }
 
-int hl_cfi_run(const struct hl_cfi_section *section, const struct hl_fde *fde,
-	       hl_cfi_range_fn *visit, void *context)
+int hl_cfi_program_run(const struct hl_cfi_section *section, const struct hl_fde *fde,
+		       hl_cfi_range_fn *visit, void *context)
 {
 	struct machine machine;
 	machine.section = section;

@@ -17,7 +17,7 @@
  * readable, and nothing changes either way. The instruction itself instead of syscall(3), because
  * that would set errno.
  */
-bool hl_page_is_readable(uint64_t page)
+bool hl_memory_page_is_readable(uint64_t page)
 {
 	long result;
 	register long set_bytes __asm__("r10") = KERNEL_SET_BYTES;
@@ -33,15 +33,15 @@ bool hl_page_is_readable(uint64_t page)
 static bool extend_to(struct hl_walk *walk, uint64_t page)
 {
 	for (; walk->stack_low > page; walk->stack_low -= PAGE_BYTES)
-		if (!hl_page_is_readable(walk->stack_low - PAGE_BYTES))
+		if (!hl_memory_page_is_readable(walk->stack_low - PAGE_BYTES))
 			return false;
 	for (; walk->stack_high <= page; walk->stack_high += PAGE_BYTES)
-		if (!hl_page_is_readable(walk->stack_high))
+		if (!hl_memory_page_is_readable(walk->stack_high))
 			return false;
 	return true;
 }
 
-bool hl_walk_prove_readable(struct hl_walk *walk, uint64_t address)
+bool hl_memory_prove_readable(struct hl_walk *walk, uint64_t address)
 {
 	uint64_t page = address & ~(PAGE_BYTES - 1);
 	const uint64_t near_bytes = NEAR_PAGES * PAGE_BYTES;
@@ -51,7 +51,7 @@ bool hl_walk_prove_readable(struct hl_walk *walk, uint64_t address)
 		    page < walk->stack_high + near_bytes;
 	if (near && extend_to(walk, page))
 		return true;
-	if (!hl_page_is_readable(page))
+	if (!hl_memory_page_is_readable(page))
 		return false;
 	walk->stack_low = page;
 	walk->stack_high = page + PAGE_BYTES;

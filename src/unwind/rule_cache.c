@@ -65,8 +65,9 @@ static bool has_frame_pointer(const struct hl_unwind_module *module,
 		    pc < module->end && ELF64_ST_TYPE(symbol->st_info) == STT_FUNC &&
 		    symbol->st_shndx)
 			/* Damaged symbols may lead to where nothing is mapped. */
-			return hl_page_is_readable(start & ~UINT64_C(4095)) &&
-			       hl_page_is_readable((start + HL_PROLOGUE_BYTES) & ~UINT64_C(4095)) &&
+			return hl_memory_page_is_readable(start & ~UINT64_C(4095)) &&
+			       hl_memory_page_is_readable((start + HL_PROLOGUE_BYTES) &
+							  ~UINT64_C(4095)) &&
 			       hl_arch_frame_pointer_made((const uint8_t *)start,
 							  (size_t)(pc - start)) != 0;
 	}

@@ -5,14 +5,15 @@
  * In-process code: no allocation, no lock, no libc call on the hot path, errno untouched,
  * async-signal-safe as long as one hl_walk is used by one activation at a time.
  *
- * Words:
- *   lookup pc   an address inside the instruction that is running in a frame: the return address
- * minus one, or, in a frame that a signal interrupted, the program counter itself. It is what rules
- * and symbols are looked up by. frame key   (module id << 48) | lookup pc; in a frame that nobody
- * called, a signal's or makecontext's, the return address. The id separates modules
- * that lived at one address after each other. Id 0: code of no known module (JIT). Id
- * HL_MODULE_SCRIPT: reserved for frames of scripts. generation  a count of module changes; rules
- * and walks of an older generation are not used again.
+ *	lookup pc	an address inside the instruction that is running in a frame: the return
+ *			address minus one, or, in a frame that a signal interrupted, the program
+ *			counter itself. Rules and symbols are looked up by it.
+ *	frame key	(module id << 48) | lookup pc; in a frame that nobody called, a signal's or
+ *			makecontext's, the return address. The id separates modules that lived at
+ *			one address after each other. Id 0: code of no known module (JIT). Id
+ *			HL_MODULE_SCRIPT: reserved for frames of scripts.
+ *	generation	a count of module changes; rules and walks of an older generation are not
+ *			used again
  */
 #pragma once
 

@@ -54,7 +54,8 @@ PARTS = [
         ["unit", "cli", "fuzz"],
         ["-Db_sanitize=address,undefined", "-Dfuzz=true", "-Db_lundef=false",
          "-Dbuildtype=debugoptimized", NO_RECOVERY],
-        {"ASAN_OPTIONS": "detect_stack_use_after_return=1", "UBSAN_OPTIONS": "print_stacktrace=1"},
+        {"ASAN_OPTIONS": "detect_stack_use_after_return=1:allocator_may_return_null=1",
+         "UBSAN_OPTIONS": "print_stacktrace=1"},
     ),
     Part(
         "tsan",

@@ -9,21 +9,21 @@
 
 /* ---- types ---- */
 
-const struct hl_pprof_type hl_pprof_types[HL_PPROF_TYPE_COUNT] = {
+enum {
+	INUSE_OBJECTS = 2,
+	INUSE_SPACE,
+};
+
+const struct hl_pprof_type hl_pprof_types[] = {
 	{"alloc_objects", HL_VALUE_ALLOC, HL_UNIT_OBJECTS},
 	{"alloc_space", HL_VALUE_ALLOC, HL_UNIT_BYTES},
-	{"inuse_objects", HL_VALUE_INUSE, HL_UNIT_OBJECTS},
-	{"inuse_space", HL_VALUE_INUSE, HL_UNIT_BYTES},
+	[INUSE_OBJECTS] = {"inuse_objects", HL_VALUE_INUSE, HL_UNIT_OBJECTS},
+	[INUSE_SPACE] = {"inuse_space", HL_VALUE_INUSE, HL_UNIT_BYTES},
 	{"temporary_objects", HL_VALUE_TEMPORARY, HL_UNIT_OBJECTS},
 	{"slack_space", HL_VALUE_SLACK, HL_UNIT_BYTES},
 	{"peak_objects", HL_VALUE_PEAK, HL_UNIT_OBJECTS},
 	{"peak_space", HL_VALUE_PEAK, HL_UNIT_BYTES},
-};
-
-const char *const hl_pprof_unit_names[] = {"bytes", "count"};
-
-static const struct hl_pprof_type other_names[] = {
-	/* pprof itself, of heap files of gperftools, and crates of Rust */
+	/* pprof itself, of heap files of gperftools, and crates of Rust: */
 	{"objects", HL_VALUE_INUSE, HL_UNIT_OBJECTS},
 	{"space", HL_VALUE_INUSE, HL_UNIT_BYTES},
 	/* Perfetto's heapprofd */
@@ -33,20 +33,15 @@ static const struct hl_pprof_type other_names[] = {
 	{"Total malloc size", HL_VALUE_ALLOC, HL_UNIT_BYTES},
 };
 
-static const struct hl_pprof_type *find(const struct hl_pprof_type *types, size_t count,
-					const char *name)
-{
-	for (size_t i = 0; i < count; i++)
-		if (!strcmp(types[i].name, name))
-			return &types[i];
-	return NULL;
-}
+const char *const hl_pprof_unit_names[] = {"bytes", "count"};
 
-/* The type of that name, under which other tools may know it; NULL when none counts memory so. */
+/* The type of that name; NULL when none counts memory so. */
 static const struct hl_pprof_type *find_named(const char *name)
 {
-	const struct hl_pprof_type *type = find(hl_pprof_types, HL_PPROF_TYPE_COUNT, name);
-	return type ? type : find(other_names, HL_COUNT_OF(other_names), name);
+	for (size_t i = 0; i < HL_COUNT_OF(hl_pprof_types); i++)
+		if (!strcmp(hl_pprof_types[i].name, name))
+			return &hl_pprof_types[i];
+	return NULL;
 }
 
 /* The type of that name, if it counts in a unit that is ours, and if no column before is it. */
@@ -124,7 +119,7 @@ int hl_pprof_values_choose(struct hl_pprof_values *values, const char *preferred
 	if (!counts_memory(values)) {
 		struct hl_pprof_column *column = find_column(values, preferred);
 		bool is_bytes = !strcmp(column->unit, hl_pprof_unit_names[HL_UNIT_BYTES]);
-		column->type = find_named(is_bytes ? "inuse_space" : "inuse_objects");
+		column->type = &hl_pprof_types[is_bytes ? INUSE_SPACE : INUSE_OBJECTS];
 		values->known[column->type->value][column->type->unit] = true;
 		r = warn_of(profile, column);
 	}

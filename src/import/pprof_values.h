@@ -14,11 +14,12 @@ struct hl_pprof_type {
 };
 
 /*
- * Those that we write, in the order of Go's own heap profiles, which all know; ours come after.
- * The last one is what readers show that know nothing of a default.
+ * The first HL_PPROF_TYPE_COUNT are those that we write, in the order of Go's own heap profiles,
+ * which all know; ours come after. The last of them is what readers show that know nothing of a
+ * default. The others are only read.
  */
 #define HL_PPROF_TYPE_COUNT 8
-extern const struct hl_pprof_type hl_pprof_types[HL_PPROF_TYPE_COUNT];
+extern const struct hl_pprof_type hl_pprof_types[];
 
 /* "bytes" and "count"; by enum hl_unit. */
 extern const char *const hl_pprof_unit_names[];

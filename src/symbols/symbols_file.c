@@ -297,41 +297,6 @@ static int name_without_dwarf(struct hl_symbols_file *symbols, uint64_t address,
 	return r;
 }
 
-/* C++ functions without linkage (lambdas, clones) have their full name in the table alone. */
-static int prefer_mangled_name(struct hl_symbols_file *symbols, uint64_t address,
-			       struct hl_symbols_frame *frame)
-{
-	const char *name = hl_symbols_table_find(&symbols->table, address);
-
-	if (frame->function[0] && (!name || (strncmp(name, "_Z", 2) && strncmp(name, "_R", 2))))
-		return 0;
-	return name_without_dwarf(symbols, address, &frame->function);
-}
-
-static int copy_dwarf_frames(struct hl_symbols_file *symbols, uint64_t address,
-			     const struct hl_dwarf_frame *frames, size_t count)
-{
-	if (HL_ARRAY_RESERVE(symbols->frames, symbols->frame_capacity, count + 1) < 0)
-		return -ENOMEM;
-	for (size_t i = 0; i < count; i++)
-		symbols->frames[i] = frames[i].frame;
-	if (frames[count - 1].has_linkage_name)
-		return 0;
-	return prefer_mangled_name(symbols, address, &symbols->frames[count - 1]);
-}
-
-static int find_without_function(struct hl_symbols_file *symbols, uint64_t address)
-{
-	if (HL_ARRAY_RESERVE(symbols->frames, symbols->frame_capacity, 1) < 0)
-		return -ENOMEM;
-	struct hl_symbols_frame *frame = &symbols->frames[0];
-	*frame = (struct hl_symbols_frame){.function = "", .function_file = "", .file = ""};
-	if (symbols->dwarf)
-		hl_symbols_dwarf_find_line(symbols->dwarf, address - symbols->dwarf_bias,
-					   &frame->file, &frame->line);
-	return name_without_dwarf(symbols, address, &frame->function);
-}
-
 int hl_symbols_file_find(struct hl_symbols_file *symbols, uint64_t address,
 			 const struct hl_symbols_frame **ret_frames, size_t *ret_count,
 			 bool *ret_by_dwarf)
@@ -344,8 +309,26 @@ int hl_symbols_file_find(struct hl_symbols_file *symbols, uint64_t address,
 		r = hl_symbols_dwarf_find(symbols->dwarf, address - symbols->dwarf_bias, &frames,
 					  &count);
 	if (r == 0)
-		r = count ? copy_dwarf_frames(symbols, address, frames, count)
-			  : find_without_function(symbols, address);
+		r = HL_ARRAY_RESERVE(symbols->frames, symbols->frame_capacity, count + 1);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < count; i++)
+		symbols->frames[i] = frames[i].frame;
+	struct hl_symbols_frame *outer = &symbols->frames[count ? count - 1 : 0];
+	if (!count) {
+		*outer = (struct hl_symbols_frame){.function_file = "", .file = ""};
+		if (symbols->dwarf)
+			hl_symbols_dwarf_find_line(symbols->dwarf, address - symbols->dwarf_bias,
+						   &outer->file, &outer->line);
+	}
+	/* C++ functions without linkage (lambdas, clones) have their full name in the table alone.
+	 */
+	if (!count || !frames[count - 1].has_linkage_name) {
+		const char *name = hl_symbols_table_find(&symbols->table, address);
+		if (!count || !outer->function[0] ||
+		    (name && (!strncmp(name, "_Z", 2) || !strncmp(name, "_R", 2))))
+			r = name_without_dwarf(symbols, address, &outer->function);
+	}
 	if (r < 0)
 		return r;
 	*ret_frames = symbols->frames;

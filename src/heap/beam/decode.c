@@ -105,39 +105,31 @@ static int decode_types(struct hl_term *term, const char *origin,
 	return 0;
 }
 
-/* #{Origin => #{Type => Histogram}} */
-static int decode_origins(struct hl_term *term, struct hl_allocations *allocations)
-{
-	char origin[ORIGIN_MAX];
-	uint32_t pairs;
-
-	if (hl_term_map(term, &pairs) < 0)
-		return -EBADMSG;
-	for (uint32_t i = 0; i < pairs; i++) {
-		if (hl_term_origin(term, origin, sizeof(origin)) < 0)
-			return -EBADMSG;
-		int r = decode_types(term, origin, allocations);
-		if (r < 0)
-			return r;
-	}
-	return 0;
-}
-
+/* {ok, {Start, Unscanned, #{Origin => #{Type => Histogram}}}} */
 int hl_decode_allocations(struct hl_term *term, struct hl_allocations *allocations)
 {
+	char origin[ORIGIN_MAX];
 	uint64_t start;
+	uint32_t pairs;
 
 	int r = decode_ok(term);
 	if (r < 0)
 		return r;
 	if (hl_term_tuple_of(term, 3) < 0 || hl_term_unsigned(term, &start) < 0 || start == 0 ||
-	    start > HL_LOG2_START_MAX || hl_term_unsigned(term, &allocations->unscanned_bytes) < 0)
+	    start > HL_LOG2_START_MAX ||
+	    hl_term_unsigned(term, &allocations->unscanned_bytes) < 0 ||
+	    hl_term_map(term, &pairs) < 0)
 		return -EBADMSG;
 	allocations->shape = (struct hl_log2_shape){.start = start, .is_erts = true};
-	r = decode_origins(term, allocations);
-	if (r == 0)
-		hl_allocations_sort(allocations);
-	return r;
+	for (uint32_t i = 0; i < pairs; i++) {
+		if (hl_term_origin(term, origin, sizeof(origin)) < 0)
+			return -EBADMSG;
+		r = decode_types(term, origin, allocations);
+		if (r < 0)
+			return r;
+	}
+	hl_allocations_sort(allocations);
+	return 0;
 }
 
 /* ---- instrument:carriers() ---- */
@@ -183,98 +175,70 @@ static int decode_blocks(struct hl_term *term, struct hl_carrier *carrier)
 	return hl_term_list_end(term, count);
 }
 
-static int decode_otp_22(struct hl_term *term, struct hl_carrier *carrier)
-{
-	if (hl_term_boolean(term, &carrier->in_pool) < 0 ||
-	    hl_term_unsigned(term, &carrier->total_bytes) < 0 ||
-	    hl_term_unsigned(term, &carrier->unscanned_bytes) < 0)
-		return -EBADMSG;
-	return decode_blocks(term, carrier);
-}
-
-/* Blocks of a carrier were those of its allocator. */
-static int decode_otp_21(struct hl_term *term, struct hl_carrier *carrier)
-{
-	struct hl_carrier_blocks blocks = {0};
-
-	snprintf(blocks.type, sizeof(blocks.type), "%s", carrier->allocator);
-	if (hl_term_unsigned(term, &carrier->total_bytes) < 0 ||
-	    hl_term_unsigned(term, &carrier->unscanned_bytes) < 0 ||
-	    hl_term_unsigned(term, &blocks.bytes) < 0 ||
-	    hl_term_unsigned(term, &blocks.count) < 0 ||
-	    hl_term_boolean(term, &carrier->in_pool) < 0)
-		return -EBADMSG;
-	if (blocks.count || blocks.bytes)
-		add_blocks(carrier, &blocks);
-	return 0;
-}
-
-/* Only in a carrier for a single block is the block as large as the carrier. */
-static const char *type_of(const struct hl_carrier *carrier)
-{
-	return carrier->allocated_blocks == 1 && carrier->allocated_bytes == carrier->total_bytes
-		       ? "sbc"
-		       : "mbc";
-}
-
-static void add_free(struct hl_carrier *carrier, uint32_t width)
-{
-	if (carrier->total_bytes > carrier->allocated_bytes)
-		carrier->free_bytes = carrier->total_bytes - carrier->allocated_bytes;
-	for (uint32_t slot = 0; slot < width; slot++)
-		carrier->free_blocks += carrier->free_histogram.counts[slot];
-}
-
 static int decode_carrier(struct hl_term *term, struct hl_log2_shape *shape,
 			  struct hl_carrier *carrier)
 {
+	struct hl_carrier_blocks blocks = {0};
 	uint32_t elements;
+	int r = 0;
 
 	carrier->arena = UINT32_MAX;
 	if (hl_term_tuple(term, &elements) < 0 ||
 	    (elements != ELEMENTS_OTP_21 && elements != ELEMENTS_OTP_22) ||
-	    hl_term_atom(term, carrier->allocator, sizeof(carrier->allocator)) < 0)
+	    hl_term_atom(term, carrier->allocator, sizeof(carrier->allocator)) < 0 ||
+	    (elements == ELEMENTS_OTP_22 && hl_term_boolean(term, &carrier->in_pool) < 0) ||
+	    hl_term_unsigned(term, &carrier->total_bytes) < 0 ||
+	    hl_term_unsigned(term, &carrier->unscanned_bytes) < 0)
 		return -EBADMSG;
-	int r = elements == ELEMENTS_OTP_21 ? decode_otp_21(term, carrier)
-					    : decode_otp_22(term, carrier);
+	if (elements == ELEMENTS_OTP_22) {
+		r = decode_blocks(term, carrier);
+	} else {
+		/* Blocks of a carrier were those of its allocator. */
+		snprintf(blocks.type, sizeof(blocks.type), "%s", carrier->allocator);
+		if (hl_term_unsigned(term, &blocks.bytes) < 0 ||
+		    hl_term_unsigned(term, &blocks.count) < 0 ||
+		    hl_term_boolean(term, &carrier->in_pool) < 0)
+			return -EBADMSG;
+		if (blocks.count || blocks.bytes)
+			add_blocks(carrier, &blocks);
+	}
 	if (r == 0)
 		r = decode_histogram(term, shape, &carrier->free_histogram);
 	if (r < 0)
 		return r;
-	snprintf(carrier->type, sizeof(carrier->type), "%s", type_of(carrier));
-	add_free(carrier, shape->width);
+	/* Only in a carrier for a single block is the block as large as the carrier. */
+	bool is_single =
+		carrier->allocated_blocks == 1 && carrier->allocated_bytes == carrier->total_bytes;
+	snprintf(carrier->type, sizeof(carrier->type), is_single ? "sbc" : "mbc");
+	if (carrier->total_bytes > carrier->allocated_bytes)
+		carrier->free_bytes = carrier->total_bytes - carrier->allocated_bytes;
+	for (uint32_t slot = 0; slot < shape->width; slot++)
+		carrier->free_blocks += carrier->free_histogram.counts[slot];
 	return 0;
 }
 
-static int decode_list(struct hl_term *term, struct hl_carriers *carriers)
-{
-	uint32_t count;
-
-	if (hl_term_list(term, &count) < 0)
-		return -EBADMSG;
-	for (uint32_t i = 0; i < count; i++) {
-		struct hl_carrier *carrier = hl_carriers_add(carriers);
-		if (!carrier)
-			return -ENOMEM;
-		int r = decode_carrier(term, &carriers->shape, carrier);
-		if (r < 0)
-			return r;
-	}
-	return hl_term_list_end(term, count);
-}
-
+/* {ok, {Start, [Carrier]}} */
 int hl_decode_carriers(struct hl_term *term, struct hl_carriers *carriers)
 {
 	uint64_t start;
+	uint32_t count;
 
 	int r = decode_ok(term);
 	if (r < 0)
 		return r;
 	if (hl_term_tuple_of(term, 2) < 0 || hl_term_unsigned(term, &start) < 0 || start == 0 ||
-	    start > HL_LOG2_START_MAX)
+	    start > HL_LOG2_START_MAX || hl_term_list(term, &count) < 0)
 		return -EBADMSG;
 	carriers->shape = (struct hl_log2_shape){.start = 2 * start, .is_erts = true};
-	return decode_list(term, carriers);
+	for (uint32_t i = 0; i < count; i++) {
+		struct hl_carrier *carrier = hl_carriers_add(carriers);
+		if (!carrier)
+			return -ENOMEM;
+		r = decode_carrier(term, &carriers->shape, carrier);
+		if (r < 0)
+			return r;
+	}
+	return hl_term_list_end(term, count);
 }
 
 /*

@@ -36,32 +36,12 @@ static int put_atoms(ei_x_buff *out, const char *key, const char *const *names, 
 	return r | ei_x_encode_empty_list(out);
 }
 
-static int put_schedulers(ei_x_buff *out, const struct hl_beam_settings *settings)
-{
-	int r = put_atom(out, "scheduler_ids") |
-		ei_x_encode_list_header(out, (long)settings->scheduler_count);
-
-	for (size_t i = 0; i < settings->scheduler_count; i++)
-		r |= ei_x_encode_ulonglong(out, settings->schedulers[i]);
-	return r | ei_x_encode_empty_list(out);
-}
-
-static int put_flags(ei_x_buff *out, unsigned per)
-{
-	const char *names[HL_COUNT_OF(flags)];
-	size_t count = 0;
-
-	for (size_t i = 0; i < HL_COUNT_OF(flags); i++)
-		if (per & flags[i].per)
-			names[count++] = flags[i].flag;
-	return put_atoms(out, "flags", names, count);
-}
-
 static int put_options(ei_x_buff *out, const struct hl_beam_settings *settings)
 {
+	const char *names[HL_COUNT_OF(flags)];
+	size_t count = 0, schedulers = settings->scheduler_count;
 	int pairs = (settings->histogram_start > 0) + (settings->histogram_width > 0) +
-		    (settings->allocator_count > 0) + (settings->scheduler_count > 0) +
-		    (settings->per > 0);
+		    (settings->allocator_count > 0) + (schedulers > 0) + (settings->per > 0);
 	int r = ei_x_encode_map_header(out, pairs);
 
 	if (settings->histogram_start)
@@ -71,11 +51,17 @@ static int put_options(ei_x_buff *out, const struct hl_beam_settings *settings)
 	if (settings->allocator_count)
 		r |= put_atoms(out, "allocator_types", settings->allocators,
 			       settings->allocator_count);
-	if (settings->scheduler_count)
-		r |= put_schedulers(out, settings);
-	if (settings->per)
-		r |= put_flags(out, settings->per);
-	return r;
+	if (schedulers)
+		r |= put_atom(out, "scheduler_ids") |
+		     ei_x_encode_list_header(out, (long)schedulers);
+	for (size_t i = 0; i < schedulers; i++)
+		r |= ei_x_encode_ulonglong(out, settings->schedulers[i]);
+	if (schedulers)
+		r |= ei_x_encode_empty_list(out);
+	for (size_t i = 0; i < HL_COUNT_OF(flags); i++)
+		if (settings->per & flags[i].per)
+			names[count++] = flags[i].flag;
+	return settings->per ? r | put_atoms(out, "flags", names, count) : r;
 }
 
 /* Hands out ${arguments} after ${r}, which is 0 when all was put into them. */

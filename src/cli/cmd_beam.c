@@ -38,7 +38,7 @@ static const struct hl_option options[] = {
 	 &allocators, NULL},
 	{"scheduler", 0, "N,...", "only these schedulers' instances; 0: other threads'",
 	 HL_OPTION_TEXTS, &schedulers, NULL},
-	{"per", 0, "KIND,...", "allocations: tell apart by process, port or mfa (OTP 27)",
+	{"per", 0, "KIND,...", "allocations: a row for each process, port or mfa (OTP 27)",
 	 HL_OPTION_TEXTS, &per, NULL},
 	{"rows", 'n', "N", "at most N rows; 0: all (default: 40, in JSON all)", HL_OPTION_TEXT,
 	 &rows, NULL},
@@ -227,10 +227,10 @@ static int check_forms(enum question question, bool is_picture)
 	if (term && output.json)
 		return hl_cli_usage_error(&hl_verb_beam, "--term and --json exclude each other");
 	if (is_picture && (term || output.json))
-		return hl_cli_usage_error(&hl_verb_beam,
-					  "'%s' is named as a picture, which --term and --json are "
-					  "not",
-					  output.path);
+		return hl_cli_usage_error(
+			&hl_verb_beam,
+			"'%s' is named as a picture, but --term and --json write text",
+			output.path);
 	if (is_picture && question != QUESTION_CARRIERS)
 		return hl_cli_usage_error(&hl_verb_beam, "only carriers can be drawn as a picture");
 	if (per.count && question != QUESTION_ALLOCATIONS)
@@ -332,7 +332,7 @@ static int check_form(enum form form, const struct hl_beam_report *report, struc
 		return 0;
 	return hl_error_set(err, -ENOSYS,
 			    "cannot write the carriers of node '%s': it lacks the module "
-			    "'instrument' and knows sums alone, which the table and --json show",
+			    "'instrument' and reports only sums, which the table and --json show",
 			    node);
 }
 

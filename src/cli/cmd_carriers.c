@@ -99,16 +99,17 @@ static int check_form(void)
 {
 	const struct hl_view_output output = hl_view_options_parse_output();
 	if (ask && (term || is_picture() || !hl_heap_target_pid()))
-		return hl_cli_usage_error(&hl_verb_carriers,
-					  "--ask makes a report of a process, which --term, --core "
-					  "and pictures are not");
+		return hl_cli_usage_error(
+			&hl_verb_carriers,
+			"--ask cannot be combined with --term, --core or a picture");
 	if (term && output.json)
 		return hl_cli_usage_error(&hl_verb_carriers,
 					  "--term and --json exclude each other");
 	if (is_picture() && (term || output.json))
 		return hl_cli_usage_error(
 			&hl_verb_carriers,
-			"'%s' is named as a picture, which --term and --json are not", output.path);
+			"'%s' is named as a picture, but --term and --json write text",
+			output.path);
 	return HL_EXIT_DONE;
 }
 

@@ -177,7 +177,7 @@ static int several(const struct hl_control_peers *peers, struct hl_error *err)
 	return hl_error_set(err, -EEXIST,
 			    "process %" PRIu64
 			    " belongs to several recordings, of the collectors %s; name a process "
-			    "that belongs to one of them alone",
+			    "that belongs to only one of them",
 			    pid, list);
 }
 
@@ -332,9 +332,8 @@ static void say_done(const struct hl_control_request *request, const char *argum
 	else if (request->verb == HL_CONTROL_MARK)
 		hl_cli_note("marked %s", whom);
 	else if (request->verb == HL_CONTROL_SEGMENTS)
-		hl_cli_note("from here on %u segment%s of the log of %s %s kept", request->segments,
-			    request->segments == 1 ? "" : "s", whom,
-			    request->segments == 1 ? "is" : "are");
+		hl_cli_note("keeping %u segment%s of the log of %s from now on", request->segments,
+			    request->segments == 1 ? "" : "s", whom);
 	else
 		hl_cli_note("wrote '%s'; see 'heapline top %s'", argument, argument);
 }

@@ -6,11 +6,11 @@ static bool dump, lifetimes, replay, stacks, full;
 static uint64_t row_limit = HL_EMIT_ROWS_DEFAULT;
 
 static const struct hl_option options[] = {
-	{"dump", 0, NULL, "list them, one on each line", HL_OPTION_FLAG, &dump, NULL},
+	{"dump", 0, NULL, "list events, one on each line", HL_OPTION_FLAG, &dump, NULL},
 	{"lifetimes", 0, NULL, "show how long blocks live, by stack", HL_OPTION_FLAG, &lifetimes,
 	 NULL},
-	{"replay", 0, NULL, "check that they agree with the log", HL_OPTION_FLAG, &replay, NULL},
-	{"stacks", 0, NULL, "with --dump: the function that allocated, too", HL_OPTION_FLAG,
+	{"replay", 0, NULL, "check that events agree with the log", HL_OPTION_FLAG, &replay, NULL},
+	{"stacks", 0, NULL, "with --dump: also show the function that allocated", HL_OPTION_FLAG,
 	 &stacks, NULL},
 	{"full", 0, NULL, "with --lifetimes: stacks with all their frames", HL_OPTION_FLAG, &full,
 	 NULL},

@@ -13,10 +13,10 @@ static const char *const format_words[] = {"dot", "svg", "png", NULL};
 static const struct hl_option options[] = {
 	{"format", 0, "FORMAT", "dot, svg or png (default: as FILE is named, else dot)",
 	 HL_OPTION_CHOICE, &format, format_words},
-	{"nodes", 'n', "N", "the N functions that tell most; 0: all (default: 40)", HL_OPTION_COUNT,
-	 &node_limit, NULL},
-	{"edge-threshold", 0, "PERCENT", "no edges of less (default: 0.5)", HL_OPTION_PERCENT,
-	 &edge_threshold, NULL},
+	{"nodes", 'n', "N", "the N most informative functions; 0: all (default: 40)",
+	 HL_OPTION_COUNT, &node_limit, NULL},
+	{"edge-threshold", 0, "PERCENT", "leave out edges of less than PERCENT (default: 0.5)",
+	 HL_OPTION_PERCENT, &edge_threshold, NULL},
 	{0},
 };
 
@@ -34,7 +34,7 @@ static int run_graph(int argc, char **argv)
 		format = HL_VIEW_DOT;
 	if (format < 0)
 		return hl_cli_usage_error(&hl_verb_graph,
-					  "cannot tell what to draw from the name '%s': end it in "
+					  "cannot tell the format from the name '%s': end it in "
 					  ".dot, .svg or .png, or use --format",
 					  output.path);
 	const struct hl_view_command command = {.view = hl_view_graph,

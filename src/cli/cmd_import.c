@@ -46,7 +46,7 @@ static const struct hl_option options[] = {
 	{"value", 'v', "VALUE",
 	 "what the numbers of folded text are: inuse, alloc or peak (default: inuse)",
 	 HL_OPTION_CHOICE, &value, value_words},
-	{"unit", 'u', "UNIT", "and in what: bytes or objects (default: bytes)", HL_OPTION_CHOICE,
+	{"unit", 'u', "UNIT", "their unit: bytes or objects (default: bytes)", HL_OPTION_CHOICE,
 	 &unit, hl_unit_names},
 	{0},
 };
@@ -80,7 +80,7 @@ static int interpret(struct hl_profile *profile, struct hl_error *err)
 	if (strcmp(kind, hl_importer_folded.name) != 0)
 		return hl_error_set(err, -EINVAL,
 				    "cannot use --value and --unit for '%s': it is a file of the "
-				    "kind '%s', which tells them itself",
+				    "kind '%s', which states them itself",
 				    hl_profile_text(profile, profile->name), kind);
 	hl_import_folded_as(profile, value < 0 ? HL_VALUE_INUSE : (enum hl_value)value,
 			    unit < 0 ? HL_UNIT_BYTES : (enum hl_unit)unit);

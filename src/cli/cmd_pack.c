@@ -24,10 +24,10 @@ static const char *output;
 static bool force, no_log;
 
 static const struct hl_option options[] = {
-	{"output", 'o', "FILE", "where it goes (default: NAME.hlpack beside NAME.hl)",
+	{"output", 'o', "FILE", "packed recording (default: NAME.hlpack beside NAME.hl)",
 	 HL_OPTION_TEXT, &output, NULL},
 	{"force", 'f', NULL, "replace an existing file", HL_OPTION_FLAG, &force, NULL},
-	{"no-log", 0, NULL, "leave the log and the events out", HL_OPTION_FLAG, &no_log, NULL},
+	{"no-log", 0, NULL, "leave out the log and the events", HL_OPTION_FLAG, &no_log, NULL},
 	{0},
 };
 

@@ -13,7 +13,7 @@ static const struct hl_option options[] = {
 	{"stacks", 0, "N", "show N stacks of each; 0: all (default: 3)", HL_OPTION_COUNT,
 	 &stack_limit, NULL},
 	{"full", 0, NULL, "show stacks with all their frames", HL_OPTION_FLAG, &full, NULL},
-	{"valley", 0, "PERCENT", "hills fall by PERCENT of their height on both sides (default: 5)",
+	{"valley", 0, "PERCENT", "a hill falls by PERCENT of its height on both sides (default: 5)",
 	 HL_OPTION_PERCENT, &valley, NULL},
 	{0},
 };

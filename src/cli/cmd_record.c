@@ -48,7 +48,7 @@ static const struct hl_option options[] = {
 	 &output, NULL},
 	{"force", 'f', NULL, "replace an existing recording", HL_OPTION_FLAG, &force, NULL},
 	{"mode", 0, "MODE",
-	 "how blocks are remembered, and whether a log is kept (default: mem-fast; off: closed)",
+	 "how blocks are tracked, and whether a log is kept (default: mem-fast; off: closed)",
 	 HL_OPTION_CHOICE, &mode, hl_mode_names},
 	{"sample", 0, "BYTES", "sample on average one allocation every BYTES", HL_OPTION_BYTES,
 	 &sample_bytes, NULL},

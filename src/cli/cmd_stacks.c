@@ -73,8 +73,9 @@ static int run_stacks(int argc, char **argv)
 					  "number of seconds",
 					  interval);
 	if (settings.all && older)
-		return hl_cli_usage_error(&hl_verb_stacks,
-					  "'--older' is about blocks that stay; leave out '--all'");
+		return hl_cli_usage_error(
+			&hl_verb_stacks,
+			"'--older' selects blocks that were kept; leave out '--all'");
 	if (settings.max_blocks < 1 || settings.max_blocks > HL_HEAP_MAX_BLOCKS_MAX)
 		return hl_cli_usage_error(&hl_verb_stacks,
 					  "bad value '%" PRIu64

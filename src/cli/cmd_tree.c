@@ -7,11 +7,11 @@ static uint64_t depth_limit;
 static bool reversed;
 
 static const struct hl_option options[] = {
-	{"threshold", 0, "PERCENT", "fold branches of less (default: 1)", HL_OPTION_PERCENT,
-	 &threshold, NULL},
-	{"depth", 'd', "N", "fold what is deeper; 0: nothing (default: 0)", HL_OPTION_COUNT,
+	{"threshold", 0, "PERCENT", "fold branches below PERCENT of the total (default: 1)",
+	 HL_OPTION_PERCENT, &threshold, NULL},
+	{"depth", 'd', "N", "fold calls more than N deep; 0: none (default: 0)", HL_OPTION_COUNT,
 	 &depth_limit, NULL},
-	{"reversed", 'r', NULL, "from the functions that allocated to their callers",
+	{"reversed", 'r', NULL, "begin with the functions that allocated, then callers",
 	 HL_OPTION_FLAG, &reversed, NULL},
 	{"inverted", 0, NULL, "the same as --reversed", HL_OPTION_FLAG, &reversed, NULL},
 	{0},

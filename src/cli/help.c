@@ -62,7 +62,7 @@ void hl_help_program(FILE *out)
 	fputs("\n"
 	      "  heapline record -o app.hl -- COMMAND\n"
 	      "  heapline top app.hl\n"
-	      "or, for a process that runs:\n"
+	      "or, for a running process:\n"
 	      "  heapline heap -p PID\n",
 	      out);
 }

@@ -53,13 +53,13 @@ static int check_inputs(const char *path, const struct stat *status, char *const
 						    : fstat(STDIN_FILENO, &input);
 		if (r == 0 && S_ISREG(input.st_mode) && is_same(status, &input))
 			return hl_error_set(err, -EINVAL,
-					    "cannot write '%s': '%s', which is read, is the same "
-					    "file; name another one with -o",
+					    "cannot write '%s': '%s', which is being read, is the "
+					    "same file; name another one with -o",
 					    path, inputs[i]);
 		if (r == 0 && is_in_recording(path, &input))
 			return hl_error_set(err, -EINVAL,
 					    "cannot write '%s': it is a part of '%s', which is "
-					    "read; name another file with -o",
+					    "being read; name another file with -o",
 					    path, inputs[i]);
 	}
 	return 0;

@@ -48,7 +48,7 @@ static int make_directory(struct recorded_trace *trace, struct hl_error *err)
 	snprintf(path, sizeof(path), "/proc/%d", trace->peers.peers[0].pid);
 	if (stat(path, &collector) == 0 && collector.st_uid != geteuid() &&
 	    chown(trace->directory, collector.st_uid, (gid_t)-1) < 0)
-		return hl_error_set(err, -errno, "cannot hand '%s' to user %u: %s",
+		return hl_error_set(err, -errno, "cannot give '%s' to user %u: %s",
 				    trace->directory, collector.st_uid, strerror(errno));
 	return 0;
 }

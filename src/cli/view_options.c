@@ -48,8 +48,8 @@ const struct hl_option hl_view_selection_options[] = {
 	{"process", 'p', "PID[/SEQ]", "one process (default: the sum of all)", HL_OPTION_TEXT,
 	 &process, NULL},
 	{"thread", 't', "TID", "what one thread allocated", HL_OPTION_TEXT, &thread, NULL},
-	{"at", 0, "MS|peak", "what was in use at that moment, of a recording with a log",
-	 HL_OPTION_TEXTS, &at, NULL},
+	{"at", 0, "MS|peak", "show what was in use at that moment (needs a log)", HL_OPTION_TEXTS,
+	 &at, NULL},
 	{"jobs", 'j', "N", "read the log with N threads (default: as many as there are cores)",
 	 HL_OPTION_COUNT, &jobs, NULL},
 	{0},
@@ -58,16 +58,18 @@ const struct hl_option hl_view_selection_options[] = {
 const struct hl_option hl_view_history_options[] = {
 	{"process", 'p', "PID[/SEQ]", "which process (default: the one with the highest peak)",
 	 HL_OPTION_TEXT, &process, NULL},
-	{"between", 0, "MS MS", "from the one moment to the other (default: all)", HL_OPTION_RANGE,
-	 &between, NULL},
+	{"between", 0, "MS MS", "from one moment to the other, in ms (default: all)",
+	 HL_OPTION_RANGE, &between, NULL},
 	{"jobs", 'j', "N", "read the log with N threads (default: as many as there are cores)",
 	 HL_OPTION_COUNT, &jobs, NULL},
 	{0},
 };
 
 const struct hl_option hl_view_filter_options[] = {
-	{"focus", 0, "RE", "only stacks with a frame that matches", HL_OPTION_TEXTS, &focus, NULL},
-	{"ignore", 0, "RE", "no stacks with a frame that matches", HL_OPTION_TEXTS, &ignore, NULL},
+	{"focus", 0, "RE", "show only stacks with a frame that matches", HL_OPTION_TEXTS, &focus,
+	 NULL},
+	{"ignore", 0, "RE", "leave out stacks with a frame that matches", HL_OPTION_TEXTS, &ignore,
+	 NULL},
 	{"hide", 0, "RE", "leave matching frames out of stacks", HL_OPTION_TEXTS, &hide, NULL},
 	{0},
 };
@@ -86,7 +88,7 @@ const struct hl_option hl_view_json_options[] = {
 const struct hl_option hl_view_color_options[] = {
 	{"color", 0, "WHEN", "auto, always or never (default: auto)", HL_OPTION_CHOICE, &color,
 	 color_words},
-	{"no-pager", 0, NULL, "write straight to the terminal", HL_OPTION_FLAG, &no_pager, NULL},
+	{"no-pager", 0, NULL, "do not use a pager on a terminal", HL_OPTION_FLAG, &no_pager, NULL},
 	{0},
 };
 
@@ -190,11 +192,10 @@ int hl_view_options_parse_moments(const struct hl_verb *verb, size_t most,
 int hl_view_options_parse_between(const struct hl_verb *verb, struct hl_history_range *range)
 {
 	if (between.given && between.first > between.last)
-		return hl_cli_usage_error(verb,
-					  "bad value '%llu' of option '--between': the range "
-					  "ends before, at %llu",
-					  (unsigned long long)between.first,
-					  (unsigned long long)between.last);
+		return hl_cli_usage_error(
+			verb,
+			"bad value '%llu' of option '--between': the range ends earlier, at %llu",
+			(unsigned long long)between.first, (unsigned long long)between.last);
 	if (between.given)
 		*range = (struct hl_history_range){between.first, between.last};
 	return HL_EXIT_DONE;

@@ -197,7 +197,7 @@ static int open_sink(struct sink *sink, const struct hl_view_command *command, s
 	}
 	if (command->binary && !sink->output.json && isatty(STDOUT_FILENO))
 		return hl_error_set(err, -ENOTTY,
-				    "cannot write to a terminal what is not text; name a file "
+				    "cannot write binary output to a terminal; name a file "
 				    "with -o");
 	if (command->pages && !sink->output.no_pager) {
 		hl_pager_init(&sink->pager);

@@ -93,7 +93,7 @@ class OutputFiles(unittest.TestCase):
                     before = read.read_bytes()
                     result = self.heapline(verb, "-f", "-o", output, source)
                     self.assertEqual(result.status, 1)
-                    self.assertIn("which is read", result.stderr)
+                    self.assertIn("which is being read", result.stderr)
                     self.assertEqual(read.read_bytes(), before)
         for source in (["-"], [self.folder / "x.hl", self.input]):
             with self.subTest(source=source), open(self.input, "rb") as file:

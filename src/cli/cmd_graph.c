@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline graph: the call graph as a picture. */
 #include "cli/view_options.h"
-#include "view/graph.h"
+#include "view/pictures/graph.h"
 
 static int format = -1; /* -1: what the name of the output says */
 static uint64_t node_limit = HL_GRAPH_NODES_DEFAULT;

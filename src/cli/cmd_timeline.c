@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline timeline: how much was in use, over time. */
 #include "cli/view_options.h"
-#include "view/timeline.h"
+#include "view/pictures/timeline.h"
 
 static int by;
 static int format = -1; /* -1: what the name of the output says */

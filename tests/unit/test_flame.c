@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Flame graphs: frames lie where they should, what is left out is counted, and names stay text. */
 #include "profile/profile_join.h"
-#include "view/flame.h"
 #include "view/json.h"
-#include "view/svg.h"
+#include "view/pictures/flame.h"
+#include "view/pictures/svg.h"
 
 #include "fail_allocations.h"
 #include "stacks.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Call graphs: sums over nodes and edges, what is left out, names that would be markup, and dot. */
-#include "view/graph.h"
+#include "view/pictures/graph.h"
 
 #include "fail_allocations.h"
 #include "stacks.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The page of `heapline report`: what it carries comes out whole, and no name gets out of it. */
 #include "profile/builder.h"
-#include "view/report.h"
+#include "view/page/report.h"
 #include "view/view.h"
 
 #include <errno.h>

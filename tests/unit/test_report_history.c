@@ -5,7 +5,7 @@
  */
 #include "fail_allocations.h"
 #include "made_up_log.h"
-#include "view/report.h"
+#include "view/page/report.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Pictures of timelines: marks, as many as have room, and the number of the others; axes. */
-#include "view/timeline.h"
+#include "view/pictures/timeline.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// Reads the columns of numbers that stand after the summary; see src/view/report.h.
+// Reads the columns of numbers that stand after the summary; see src/view/page/report.h.
 
 const MORE = 0x80;
 

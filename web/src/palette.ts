@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // Colours of frames: by module, or by growth where two profiles are compared. Both are those of the
-// pictures of `heapline flame` (src/view/palette.c, flame_modules.c); darker in the dark theme.
+// pictures of `heapline flame` (src/view/pictures/palette.c, flame_modules.c); darker in the dark theme.
 
 import { sumSubtrees } from "./aggregate";
 import { Report } from "./data";

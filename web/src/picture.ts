@@ -11,7 +11,7 @@ import { addStyle, element, svg } from "./picture_svg";
 import { Tip } from "./picture_tip";
 import { depthOf, ROOT } from "./tree";
 
-// As in src/view/flame.h and flame_svg.c.
+// As in src/view/pictures/flame.h and flame_svg.c.
 const MARGIN = 12;
 const ROW = 18;
 const NARROWEST = 0.5;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// The frames of the picture that `heapline flame` writes, as src/view/flame_script.c describes them.
+// The frames of the picture that `heapline flame` writes, as src/view/pictures/flame_script.c describes them.
 
 import { formatBytes, formatCount } from "./format";
 import { ROOT, Tree } from "./tree";

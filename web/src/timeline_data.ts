@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// What a process had in use over time; see src/view/report.h.
+// What a process had in use over time; see src/view/page/report.h.
 
 import { ColumnReader } from "./columns";
 import { Figures } from "./data";

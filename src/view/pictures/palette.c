@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Palettes, made with equal steps in the OKLCH colour space; see palette.h. */
-#include "view/palette.h"
+#include "view/pictures/palette.h"
 
 #include "base/index.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Chooses the functions of a call graph, and sums up the edges between them; see graph.h. */
-#include "view/graph.h"
+#include "view/pictures/graph.h"
 
 #include "base/array.h"
 #include "base/cleanup.h"

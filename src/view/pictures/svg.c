@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Writes SVG 1.1, and any text into XML (Extensible Markup Language 1.0, section 2.2); see svg.h.
  */
-#include "view/svg.h"
+#include "view/pictures/svg.h"
 
 #include "view/utf8.h"
 

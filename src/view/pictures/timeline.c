@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline timeline: the maximum in use of each interval, as text, CSV, JSON or a picture. */
-#include "view/timeline.h"
+#include "view/pictures/timeline.h"
 #include "base/search.h"
 #include "view/format.h"
 #include "view/history_head.h"

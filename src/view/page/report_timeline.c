@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Writes a timeline as a page reads it; see report.h. */
-#include "view/report.h"
+#include "view/page/report.h"
 
 /* ---- the object ---- */
 

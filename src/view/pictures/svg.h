@@ -22,7 +22,7 @@
 #pragma once
 
 #include "base/compiler.h"
-#include "view/palette.h"
+#include "view/pictures/palette.h"
 
 #include <stdio.h>
 

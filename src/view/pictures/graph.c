@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline graph: the call graph as a picture, or as JSON. */
-#include "view/graph.h"
+#include "view/pictures/graph.h"
 
+#include "view/pictures/svg.h"
 #include "view/summary.h"
-#include "view/svg.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Chooses points for rows and keys for columns; see timeline.h. */
-#include "view/timeline.h"
+#include "view/pictures/timeline.h"
 
 #include "base/cleanup.h"
 #include "base/path.h"

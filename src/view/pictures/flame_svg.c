@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Draws a flame graph as it is without script; see flame.h. */
 #include "base/path.h"
-#include "view/flame.h"
 #include "view/format.h"
-#include "view/svg.h"
+#include "view/pictures/flame.h"
+#include "view/pictures/svg.h"
 
 #include <errno.h>
 #include <stdlib.h>

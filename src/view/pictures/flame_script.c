@@ -16,10 +16,10 @@
  * A caller often has one callee, so that most differences are a single "A".
  */
 #include "base/cleanup.h"
-#include "view/flame.h"
 #include "view/format.h"
 #include "view/json.h"
-#include "view/svg.h"
+#include "view/pictures/flame.h"
+#include "view/pictures/svg.h"
 
 #include <errno.h>
 #include <stdlib.h>

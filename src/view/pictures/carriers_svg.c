@@ -3,7 +3,7 @@
 #include "view/carriers.h"
 #include "view/format.h"
 #include "view/heap_words.h"
-#include "view/svg.h"
+#include "view/pictures/svg.h"
 
 #include <errno.h>
 #include <inttypes.h>

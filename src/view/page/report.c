@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline report: one page of HTML with every view, which needs nothing else. */
-#include "view/report.h"
+#include "view/page/report.h"
 #include "base/cleanup.h"
 #include "view/summary.h"
 

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "profile/calltree.h"
-#include "view/palette.h"
+#include "view/pictures/palette.h"
 #include "view/view.h"
 
 /* ---- layout ---- */

@@ -2,8 +2,8 @@
 /* heapline timeline --format svg: areas of what was in use, the line of RSS, marks and holes. */
 #include "view/format.h"
 #include "view/history_head.h"
-#include "view/svg.h"
-#include "view/timeline.h"
+#include "view/pictures/svg.h"
+#include "view/pictures/timeline.h"
 
 #include <inttypes.h>
 

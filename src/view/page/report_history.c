@@ -4,7 +4,7 @@
  * report.h. The log is read from its beginning to its end on one thread, so that what
  * changed between two moments is all that has to be kept.
  */
-#include "view/report.h"
+#include "view/page/report.h"
 
 #include "base/array.h"
 #include "profile/history_names.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Runs graphviz' program `dot`: the source into it, picture and complaints out of it, at once. */
-#include "view/graph.h"
+#include "view/pictures/graph.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
 /* Sorts the modules of a flame graph by area and gives them colours; see flame.h. */
 #include "base/cleanup.h"
 #include "base/path.h"
-#include "view/flame.h"
+#include "view/pictures/flame.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Turns a call tree into frames side by side; see flame.h. */
 #include "base/cleanup.h"
-#include "view/flame.h"
+#include "view/pictures/flame.h"
 
 #include <errno.h>
 #include <stdlib.h>

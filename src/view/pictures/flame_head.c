@@ -2,8 +2,8 @@
 /* Writes the lines above a flame graph into memory and breaks them; see flame.h. */
 #include "base/array.h"
 #include "profile/trace_kind.h"
-#include "view/flame.h"
 #include "view/format.h"
+#include "view/pictures/flame.h"
 #include "view/summary.h"
 
 #include <errno.h>

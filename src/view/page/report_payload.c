@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Deflates and encodes on the way to another stream; see report.h. */
-#include "view/report.h"
+#include "view/page/report.h"
 
 #include <errno.h>
 #include <stdint.h>

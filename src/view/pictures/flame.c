@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline flame: a flame graph, as an SVG that answers to mouse and keyboard. */
-#include "view/flame.h"
+#include "view/pictures/flame.h"
 #include "view/keys.h"
 #include "view/summary.h"
 

@@ -31,20 +31,6 @@ HL_EXPORT const char *hl_version(void)
 	return HL_VERSION;
 }
 
-static void read_status(struct hl_region_header *header, struct hl_status *status)
-{
-	status->recording = 1;
-	status->mode = (int32_t)hl_mode_of(atomic_load(&header->mode));
-	status->sample_bytes = header->sample_bytes;
-	status->inuse_bytes = atomic_load(&header->inuse_bytes);
-	status->peak_bytes = atomic_load(&header->peak_mark);
-	status->stack_nodes = atomic_load(&header->node_count);
-	/* Done before asked, so that none seems done before it was asked for. */
-	status->reports_done = atomic_load(&header->mailbox.reports_done);
-	status->report_result = atomic_load(&header->mailbox.report_error);
-	status->reports_asked = atomic_load(&header->mailbox.reports_asked);
-}
-
 HL_EXPORT int hl_status_get(struct hl_status *status)
 {
 	size_t size = status ? status->size : 0;
@@ -52,18 +38,20 @@ HL_EXPORT int hl_status_get(struct hl_status *status)
 		return -EINVAL;
 	struct hl_status found = {.size = size};
 	struct hl_region_header *header = running_region();
-	if (header)
-		read_status(header, &found);
+	if (header) {
+		found.recording = 1;
+		found.mode = (int32_t)hl_mode_of(atomic_load(&header->mode));
+		found.sample_bytes = header->sample_bytes;
+		found.inuse_bytes = atomic_load(&header->inuse_bytes);
+		found.peak_bytes = atomic_load(&header->peak_mark);
+		found.stack_nodes = atomic_load(&header->node_count);
+		/* Done before asked, so that none seems done before it was asked for. */
+		found.reports_done = atomic_load(&header->mailbox.reports_done);
+		found.report_result = atomic_load(&header->mailbox.report_error);
+		found.reports_asked = atomic_load(&header->mailbox.reports_asked);
+	}
 	memcpy(status, &found, size);
 	return 0;
-}
-
-/* A hole in the figures over time has a reason that can be seen. */
-static void mark_mode(struct hl_region_header *header, uint32_t mode)
-{
-	char text[HL_MARK_MAX + 1] = HL_MODE_MARK;
-	strcat(text, hl_mode_names[mode]);
-	hl_mailbox_mark(&header->mailbox, hl_clock_ns(CLOCK_MONOTONIC), text);
 }
 
 HL_EXPORT int hl_mode_set(enum hl_recording_mode mode)
@@ -75,8 +63,12 @@ HL_EXPORT int hl_mode_set(enum hl_recording_mode mode)
 		return -EINVAL;
 	if (hl_mode_logs((enum hl_mode)mode) && !header->areas[HL_AREA_RINGS].capacity)
 		return -EOPNOTSUPP;
-	if (hl_mode_switch(&header->mode, (enum hl_mode)mode) != (enum hl_mode)mode)
-		mark_mode(header, (uint32_t)mode);
+	if (hl_mode_switch(&header->mode, (enum hl_mode)mode) == (enum hl_mode)mode)
+		return 0;
+	/* The figures over time show why they change. */
+	char text[HL_MARK_MAX + 1] = HL_MODE_MARK;
+	strcat(text, hl_mode_names[mode]);
+	hl_mailbox_mark(&header->mailbox, hl_clock_ns(CLOCK_MONOTONIC), text);
 	return 0;
 }
 

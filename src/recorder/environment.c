@@ -94,19 +94,6 @@ static bool is_first(const char *list)
 	return strlen(library) == length && strncmp(list, library, length) == 0;
 }
 
-static bool has_sanitizer(const char *list)
-{
-	return strstr(list, "asan") || strstr(list, "tsan") || strstr(list, "lsan");
-}
-
-static size_t count_of(char *const *environment)
-{
-	size_t count = 0;
-	while (environment && environment[count])
-		count++;
-	return count;
-}
-
 /* LD_PRELOAD= the recorder : what stood there, and the end of the text; in whole pointers */
 static size_t preload_bytes(const char *list)
 {
@@ -119,12 +106,15 @@ size_t hl_environment_room(char *const *environment)
 	const char *list = hl_environment_value(environment, PRELOAD);
 	if (!library[0] ||
 	    (hl_environment_value(environment, HL_ENV_SOCKET) && !has(environment, socket_entry)) ||
-	    (list && has_sanitizer(list)))
+	    (list && (strstr(list, "asan") || strstr(list, "tsan") || strstr(list, "lsan"))))
 		return 0;
 	if (list && is_first(list) && has(environment, socket_entry) &&
 	    has(environment, token_entry))
 		return 0;
-	return (count_of(environment) + 4) * sizeof(char *) + preload_bytes(list);
+	size_t count = 0;
+	while (environment && environment[count])
+		count++;
+	return (count + 4) * sizeof(char *) + preload_bytes(list);
 }
 
 static bool is_one_of_three(const char *entry)

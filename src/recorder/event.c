@@ -49,12 +49,6 @@ bool hl_event_wants_array(struct hl_recorder *recorder, uint32_t mode)
 		add_array(recorder));
 }
 
-static void set_flush_bytes(struct hl_recorder *recorder, struct hl_thread *thread, uint64_t mark)
-{
-	uint32_t threads = atomic_load_explicit(&recorder->live_threads, memory_order_relaxed);
-	thread->flush_bytes = (int64_t)((mark >> PEAK_STEP_SHIFT) / (threads ? threads : 1));
-}
-
 void hl_event_flush(struct hl_recorder *recorder, struct hl_thread *thread)
 {
 	struct hl_region_header *header = recorder->region.header;
@@ -73,7 +67,8 @@ void hl_event_flush(struct hl_recorder *recorder, struct hl_thread *thread)
 		mark = (uint64_t)total;
 		break;
 	}
-	set_flush_bytes(recorder, thread, mark);
+	uint32_t threads = atomic_load_explicit(&recorder->live_threads, memory_order_relaxed);
+	thread->flush_bytes = (int64_t)((mark >> PEAK_STEP_SHIFT) / (threads ? threads : 1));
 }
 
 static void add_inuse(struct hl_recorder *recorder, struct hl_thread *thread, int64_t change)

@@ -172,17 +172,6 @@ static void introspect_tcmalloc(struct hl_introspection *answer)
 
 /* ---- the whole ---- */
 
-static void introspect(struct hl_introspection *answer)
-{
-	__builtin_memset(answer, 0, sizeof(*answer));
-	if (mallctl && mallctlnametomib && mallctlbymib)
-		introspect_jemalloc(answer);
-	else if (mi_heap_visit_blocks && mi_heap_get_default)
-		introspect_mimalloc(answer);
-	else if (MallocExtension_GetNumericProperty)
-		introspect_tcmalloc(answer);
-}
-
 /* Set while a thread answers. */
 static atomic_flag answering = ATOMIC_FLAG_INIT;
 
@@ -190,8 +179,15 @@ static void answer(struct hl_region_header *header, struct hl_thread *thread)
 {
 	int saved_errno = errno;
 	uint32_t asked = atomic_load(&header->introspection.asked);
+	struct hl_introspection *place = &header->introspection.answer;
 	hl_thread_set(thread, HL_IN_ALLOCATOR);
-	introspect(&header->introspection.answer);
+	__builtin_memset(place, 0, sizeof(*place));
+	if (mallctl && mallctlnametomib && mallctlbymib)
+		introspect_jemalloc(place);
+	else if (mi_heap_visit_blocks && mi_heap_get_default)
+		introspect_mimalloc(place);
+	else if (MallocExtension_GetNumericProperty)
+		introspect_tcmalloc(place);
 	hl_thread_set(thread, HL_RECORDING);
 	atomic_store_explicit(&header->introspection.answered, asked, memory_order_release);
 	errno = saved_errno;

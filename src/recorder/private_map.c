@@ -24,13 +24,6 @@ struct mapping {
 static struct mapping remembered[REMEMBERED_MAX];
 static _Atomic uint32_t remembered_end; /* slots [0, end) may be in use */
 
-static void raise_end(uint32_t end)
-{
-	uint32_t seen = atomic_load(&remembered_end);
-	while (seen < end && !atomic_compare_exchange_weak(&remembered_end, &seen, end))
-		;
-}
-
 #define PROTECTION (PROT_READ | PROT_WRITE)
 #define SHARED	   (MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE)
 
@@ -42,7 +35,9 @@ static void remember(void *address, size_t bytes)
 			continue;
 		remembered[i].bytes = bytes;
 		atomic_store(&remembered[i].address, (uintptr_t)address);
-		raise_end(i + 1);
+		uint32_t end = atomic_load(&remembered_end);
+		while (end < i + 1 && !atomic_compare_exchange_weak(&remembered_end, &end, i + 1))
+			;
 		return;
 	}
 }

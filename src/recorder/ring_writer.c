@@ -165,12 +165,6 @@ static uint64_t tick_of(const struct hl_region_map *region)
 	return atomic_load_explicit(&region->header->tick, memory_order_relaxed) & ~HL_TICK_DOZING;
 }
 
-/* Nobody waits again before ticks go on. */
-static bool collector_is_dead(struct hl_region_map *region, uint64_t tick)
-{
-	return atomic_load_explicit(&region->dead_tick, memory_order_relaxed) == tick + 1;
-}
-
 /*
  * Whether ${pid} has ended and nobody has reaped it. The kernel looks at the owner of a lock before
  * it lets anybody wait for it; this wait is over before it begins, and one for a process that has
@@ -193,13 +187,6 @@ static bool collector_exists(const struct hl_region_map *region)
 	return pid > 0 && HL_SYS(SYS_kill, pid, 0, 0) != -ESRCH && !is_zombie(pid);
 }
 
-/* Whether nobody reads any more, after ${silent_ns} without a tick. */
-static bool is_hopeless(const struct hl_region_map *region, uint64_t silent_ns)
-{
-	return silent_ns > DEAD_COLLECTOR_NS ||
-	       (silent_ns > SILENT_COLLECTOR_NS && !collector_exists(region));
-}
-
 /*
  * Waits until the collector has emptied the ring, which takes it a tick or two. False when it is
  * apparently dead, or in a region where nobody waits.
@@ -210,14 +197,18 @@ static bool wait_until_empty(struct hl_ring_writer *writer, struct hl_region_map
 		 since_ns = begin_ns;
 
 	while (!is_empty(writer)) {
-		if (is_lossy(region) || collector_is_dead(region, tick))
+		/* After a wait in vain nobody waits again before ticks go on. */
+		if (is_lossy(region) ||
+		    atomic_load_explicit(&region->dead_tick, memory_order_relaxed) == tick + 1)
 			return false;
 		uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC);
 		if (tick_of(region) != tick) {
 			tick = tick_of(region);
 			since_ns = now_ns;
 		}
-		if (is_hopeless(region, now_ns - since_ns)) {
+		uint64_t silent_ns = now_ns - since_ns;
+		if (silent_ns > DEAD_COLLECTOR_NS ||
+		    (silent_ns > SILENT_COLLECTOR_NS && !collector_exists(region))) {
 			atomic_store_explicit(&region->dead_tick, tick + 1, memory_order_relaxed);
 			return false;
 		}

@@ -77,13 +77,6 @@ static struct hl_thread *make_thread(struct hl_recorder *recorder)
 	return thread;
 }
 
-/* The slot and its figures stay; nobody will own it again. */
-static void unmake_thread(struct hl_thread *thread)
-{
-	hl_cells_release(&thread->cells);
-	hl_sys_munmap(thread, sizeof(*thread));
-}
-
 static struct hl_thread *reuse_thread(struct hl_recorder *recorder)
 {
 	hl_spin_lock(&recorder->threads_lock);
@@ -123,7 +116,8 @@ static struct hl_thread *start_thread(struct hl_recorder *recorder)
 static void give_back(struct hl_recorder *recorder, struct hl_thread *thread)
 {
 	if (thread->slot < HL_THREADS_APART) {
-		unmake_thread(thread);
+		hl_cells_release(&thread->cells);
+		hl_sys_munmap(thread, sizeof(*thread));
 		return;
 	}
 	hl_spin_lock(&recorder->threads_lock);

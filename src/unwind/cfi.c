@@ -305,13 +305,6 @@ static int64_t table_target(const uint8_t *table, uint64_t index)
 	return hl_cfi_read_signed(&reader, 4);
 }
 
-/* The last entry of the sorted table that does not begin after ${pc}; NULL when there is none. */
-static const uint8_t *search_table(const uint8_t *table, uint64_t count, int64_t target)
-{
-	uint64_t after = HL_LOWER_BOUND(i, count, table_target(table, i) <= target);
-	return after ? table + (after - 1) * HDR_ENTRY_BYTES : NULL;
-}
-
 /* ${memory} is the module's whole mapping. */
 static int find_by_table(const struct hl_cfi_section *memory, const uint8_t *hdr, uint64_t pc,
 			 hl_rule *ret_rule)
@@ -322,9 +315,11 @@ static int find_by_table(const struct hl_cfi_section *memory, const uint8_t *hdr
 	int64_t target = (int64_t)(pc - address_of(memory, hdr));
 	if (reader.failed || count > hl_cfi_left(&reader) / HDR_ENTRY_BYTES)
 		return -EINVAL;
-	const uint8_t *entry = search_table(hdr + HDR_TABLE_OFFSET, count, target);
-	if (!entry)
+	const uint8_t *table = hdr + HDR_TABLE_OFFSET;
+	uint64_t after = HL_LOWER_BOUND(i, count, table_target(table, i) <= target);
+	if (!after)
 		return -ENOENT;
+	const uint8_t *entry = table + (after - 1) * HDR_ENTRY_BYTES;
 	reader = (struct hl_cfi_reader){entry + 4, entry + HDR_ENTRY_BYTES, false};
 	uint64_t fde_offset =
 		(uint64_t)(hdr - memory->bytes) + (uint64_t)hl_cfi_read_signed(&reader, 4);

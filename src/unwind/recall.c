@@ -2,19 +2,6 @@
 /* Keeps stacks for recall; see recall.h. */
 #include "unwind/recall.h"
 
-static void keep_join(struct hl_recall_slot *slot, const struct hl_walk *walk, uint32_t kept)
-{
-	slot->join = HL_RECALL_NO_JOIN;
-	if (!kept)
-		return;
-	const struct hl_walk_frame *join = &walk->frames[kept - 1];
-	slot->join = (uint16_t)(kept - 1);
-	slot->join_sp = join->sp;
-	slot->join_bp = join->bp;
-	slot->join_key = join->key;
-	slot->join_node = join->node;
-}
-
 void hl_recall_keep(struct hl_recall *recall, const struct hl_walk *walk,
 		    const struct hl_registers *at, uint32_t kept, uint64_t tag)
 {
@@ -30,7 +17,15 @@ void hl_recall_keep(struct hl_recall *recall, const struct hl_walk *walk,
 	slot->generation = walk->generation;
 	slot->inner = (uint8_t)inner;
 	slot->tag = tag;
-	keep_join(slot, walk, kept);
+	slot->join = HL_RECALL_NO_JOIN;
+	if (kept) {
+		const struct hl_walk_frame *join = &walk->frames[kept - 1];
+		slot->join = (uint16_t)(kept - 1);
+		slot->join_sp = join->sp;
+		slot->join_bp = join->bp;
+		slot->join_key = join->key;
+		slot->join_node = join->node;
+	}
 	for (uint32_t i = 0; i < inner; i++) {
 		const struct hl_walk_frame *frame = &walk->frames[walk->depth - 1 - i];
 		for (unsigned k = 0; k < HL_COUNT_OF(frame->word); k++) {

@@ -112,22 +112,16 @@ uint64_t hl_rule_cache_miss(struct hl_unwind *unwind, uint32_t generation, uint6
 	return rule;
 }
 
-static void forget_all(struct hl_unwind *unwind)
-{
-	for (uint32_t i = 0; i < HL_RULE_SLOTS; i++) {
-		atomic_store_explicit(&unwind->slots[i].rule, 0, memory_order_relaxed);
-		atomic_store_explicit(&unwind->slots[i].check, 0, memory_order_relaxed);
-	}
-}
-
 void hl_unwind_invalidate(struct hl_unwind *unwind)
 {
 	uint32_t generation = atomic_load_explicit(&unwind->generation, memory_order_relaxed);
 	do {
 		/* Keys hold 16 bits of the generation. Before those come round the table is
 		 * emptied; nobody can write an entry of the coming generation until it has come. */
-		if (!(uint16_t)(generation + 1))
-			forget_all(unwind);
+		for (uint32_t i = 0; !(uint16_t)(generation + 1) && i < HL_RULE_SLOTS; i++) {
+			atomic_store_explicit(&unwind->slots[i].rule, 0, memory_order_relaxed);
+			atomic_store_explicit(&unwind->slots[i].check, 0, memory_order_relaxed);
+		}
 	} while (!atomic_compare_exchange_weak_explicit(&unwind->generation, &generation,
 							generation + 1, memory_order_acq_rel,
 							memory_order_relaxed));

@@ -251,6 +251,7 @@ static const struct hl_emit_column figures[] = {
 	{"stack_nodes", "stack nodes", HL_EMIT_COUNT, 0},
 	{"events", "events", HL_EMIT_COUNT, 0},
 	{"lost_events", "lost", HL_EMIT_COUNT, HL_EMIT_BLANK_ZERO},
+	{"damaged", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY}, /* 1: at its last save */
 	{"lost_log_events", "not in log", HL_EMIT_COUNT, HL_EMIT_BLANK_ZERO},
 	{"log_segments", "segments", HL_EMIT_COUNT, 0},
 	{"log_segments_kept", "kept", HL_EMIT_COUNT, 0},
@@ -297,6 +298,11 @@ static void emit_processes(struct hl_emit *emit, const json_t *processes)
 	}
 	columns[3 + FIGURES] =
 		(struct hl_emit_column){"command", "command", HL_EMIT_TEXT, HL_EMIT_SHORTENED};
+	json_array_foreach(processes, i, process) if (number(process, "damaged"))
+		hl_emit_warning(emit,
+				"DAMAGED: process %" PRId64 " overwrote heapline's memory; its "
+				"figures may be wrong",
+				number(process, "pid"));
 	hl_emit_line(emit, "%s", "");
 	hl_emit_rows(emit, "rows", columns, HL_COUNT_OF(columns));
 	json_array_foreach(processes, i, process) emit_process(emit, process);

@@ -75,6 +75,16 @@ void hl_archive_set_unrecorded(struct hl_archive *archive, uint32_t children)
 	archive->meta.unrecorded_children = children;
 }
 
+void hl_archive_note_mode(struct hl_archive *archive, enum hl_mode mode, bool all)
+{
+	const char *closed = hl_mode_names[HL_MODE_CLOSED];
+	if (mode >= HL_MODE_COUNT || (!all && archive->meta.mode != closed) ||
+	    hl_mode_names[mode] == closed || hl_mode_names[mode] == archive->meta.mode)
+		return;
+	archive->meta.mode = (char *)hl_mode_names[mode];
+	archive->meta_is_stale = true;
+}
+
 int hl_archive_mark(struct hl_archive *archive, pid_t pid, uint64_t ms, const char *name)
 {
 	struct hl_recording *meta = &archive->meta;

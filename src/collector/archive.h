@@ -45,6 +45,13 @@ int hl_archive_save_meta(struct hl_archive *archive, bool complete);
 void hl_archive_warn_of_log(struct hl_archive *archive, pid_t pid,
 			    const struct hl_log_losses *losses);
 
+/*
+ * Notes that a process, or with ${all} the whole recording, is in ${mode} from now on. The mode
+ * that a recording shows is the last that all were switched to and that counts; of one that began
+ * closed the first that any process was switched to.
+ */
+void hl_archive_note_mode(struct hl_archive *archive, enum hl_mode mode, bool all);
+
 /* Adds the mark ${name}, set ${ms} after the start of process ${pid}. 0, -ENOMEM, or -EAGAIN when
  * there are too many. */
 int hl_archive_mark(struct hl_archive *archive, pid_t pid, uint64_t ms, const char *name);

@@ -249,6 +249,8 @@ void hl_control_read_mailbox(struct hl_control *control, struct hl_tracked *trac
 	if (!hl_tracked_has_begun(tracked))
 		return;
 	begin_log(control, tracked);
+	hl_archive_note_mode(control->subject.archive,
+			     hl_mode_of(atomic_load(&tracked->region.header->mode)), false);
 	take_marks(control, tracked, last);
 	if (hl_mailbox_take_segments(&tracked->mailbox, &segments))
 		hl_control_keep(tracked, segments);

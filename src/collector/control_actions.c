@@ -31,9 +31,11 @@ uint64_t hl_control_tick(const struct hl_tracked *tracked)
 int hl_control_mark(const struct hl_control_subject *subject, struct hl_tracked *tracked,
 		    uint64_t tick, const char *name)
 {
-	if (tracked->log)
-		return hl_drain_orders_mark(&tracked->orders, tick, name);
-	return hl_archive_mark(subject->archive, tracked->pid, tick, name);
+	int r = tracked->log ? hl_drain_orders_mark(&tracked->orders, tick, name) : 0;
+	if (r < 0)
+		return r;
+	r = hl_archive_mark(subject->archive, tracked->pid, tick, name);
+	return tracked->log && r == -EAGAIN ? 0 : r;
 }
 
 int hl_control_begin_log(const struct hl_control_subject *subject, struct hl_tracked *tracked,
@@ -109,6 +111,7 @@ static int set_mode(const struct hl_control_subject *subject, struct hl_tracked 
 		return r;
 	if (hl_mode_switch(&tracked->region.header->mode, request->mode) != request->mode)
 		mark_mode(subject, tracked, request->mode);
+	hl_archive_note_mode(subject->archive, request->mode, false);
 	return 0;
 }
 
@@ -191,8 +194,10 @@ static char *act_on_log(const struct hl_control_subject *subject,
 static char *act_on_mode(const struct hl_control_subject *subject,
 			 const struct hl_control_request *request)
 {
-	if (request->pid == 0)
+	if (request->pid == 0) {
 		*subject->mode = request->mode;
+		hl_archive_note_mode(subject->archive, request->mode, true);
+	}
 	return act_on(subject, request, set_mode);
 }
 

@@ -17,8 +17,8 @@ struct hl_control_subject {
 /* The process of that PID that runs and is recorded, or NULL. */
 struct hl_tracked *hl_control_find(const struct hl_control_subject *subject, pid_t pid);
 
-/* Notes the mark ${name} at ${tick} of the process, where it has a log: there. 0 or a negative
- * errno. */
+/* Notes the mark ${name} at ${tick} of the process in the recording and, if it has one, in its log.
+ * 0, or a negative errno: -EAGAIN when there are too many. */
 int hl_control_mark(const struct hl_control_subject *subject, struct hl_tracked *tracked,
 		    uint64_t tick, const char *name);
 

@@ -107,14 +107,16 @@ static json_t *describe_process(const struct hl_tracked *tracked, const struct l
 	struct hl_region_figures figures;
 	hl_region_read_figures(&view, &figures);
 	json_t *object = json_pack(
-		"{s:i, s:i, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "pid", tracked->pid,
-		"sequence", tracked->sequence, "command", command_of(tracked->identity.command),
-		"mode", mode_name(tracked), "inuse_bytes", (json_int_t)figures.inuse_bytes,
-		"inuse_objects", (json_int_t)figures.inuse_objects, "peak_bytes",
-		(json_int_t)figures.peak_bytes, "stack_nodes", (json_int_t)figures.stack_nodes,
-		"events", (json_int_t)(figures.alloc_objects + figures.free_objects), "lost_events",
+		"{s:i, s:i, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:I}", "pid",
+		tracked->pid, "sequence", tracked->sequence, "command",
+		command_of(tracked->identity.command), "mode", mode_name(tracked), "inuse_bytes",
+		(json_int_t)figures.inuse_bytes, "inuse_objects", (json_int_t)figures.inuse_objects,
+		"peak_bytes", (json_int_t)figures.peak_bytes, "stack_nodes",
+		(json_int_t)figures.stack_nodes, "events",
+		(json_int_t)(figures.alloc_objects + figures.free_objects), "lost_events",
 		(json_int_t)figures.lost_events, "lost_log_events",
-		(json_int_t)figures.lost_log_events, "ms", (json_int_t)hl_control_tick(tracked));
+		(json_int_t)figures.lost_log_events, "damaged", tracked->totals.damaged, "ms",
+		(json_int_t)hl_control_tick(tracked));
 	if (object && add_log(object, tracked, files) < 0) {
 		json_decref(object);
 		return NULL;

@@ -101,7 +101,8 @@ struct hl_recording_process {
 	struct hl_recording_thread *threads;
 };
 
-/* A moment that somebody named while recording, of a process that has no log to keep it. */
+/* A moment of a process that was named while recording; its log, if it has one, has the mark, too.
+ */
 struct hl_recording_mark {
 	uint32_t pid;
 	uint64_t ms; /* after the process' start */

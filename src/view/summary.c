@@ -445,10 +445,9 @@ static bool has_return_probes(const struct hl_profile *profile)
 	return false;
 }
 
-static void lost_warnings(struct hl_emit *emit, const struct hl_profile *profile)
+static void damage_warning(struct hl_emit *emit, const struct hl_profile_lost *lost)
 {
-	const struct hl_profile_lost *lost = &profile->lost;
-	char count[HL_FORMAT_MAX], bytes[HL_FORMAT_MAX];
+	char count[HL_FORMAT_MAX];
 
 	if (lost->damaged)
 		hl_emit_warning(
@@ -457,6 +456,13 @@ static void lost_warnings(struct hl_emit *emit, const struct hl_profile *profile
 			"cannot be %s left out, and other figures may be wrong",
 			hl_format_count((int64_t)lost->damaged, count),
 			hl_format_plural(lost->damaged), lost->damaged == 1 ? "is" : "are");
+}
+
+static void lost_warnings(struct hl_emit *emit, const struct hl_profile *profile)
+{
+	const struct hl_profile_lost *lost = &profile->lost;
+	char count[HL_FORMAT_MAX], bytes[HL_FORMAT_MAX];
+
 	if (lost->events || lost->bytes)
 		events_warning(emit, profile);
 	hl_summary_log_warning(emit, lost);
@@ -622,6 +628,7 @@ void hl_summary_warnings(struct hl_emit *emit, const struct hl_profile *profile)
 					"allocations were not seen",
 					profile->processes[i].pid);
 	unrecorded_warnings(emit, profile);
+	damage_warning(emit, &profile->lost);
 	if (hl_summary_is_empty(profile))
 		emptiness_warning(emit, profile);
 	lost_warnings(emit, profile);

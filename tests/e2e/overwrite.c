@@ -7,6 +7,7 @@
  *	page I N BYTE	fills page I of N, counted over all of the region that can be written, and
  *			all pages that follow it by N
  *	all BYTE	fills all of it
+ *	wait		like objects, and waits for a signal
  */
 #include "program.h"
 
@@ -79,7 +80,7 @@ int main(int argc, char **argv)
 	for (int i = 0; i < BLOCKS; i++)
 		overwritten_site();
 	find_region();
-	if (!strcmp(argv[1], "objects"))
+	if (!strcmp(argv[1], "objects") || !strcmp(argv[1], "wait"))
 		find_counters()[1] |= UINT64_C(1) << 36;
 	else if (!strcmp(argv[1], "freed"))
 		find_counters()[2] = UINT64_C(1) << 40;
@@ -87,5 +88,7 @@ int main(int argc, char **argv)
 		fill(strtoul(argv[2], NULL, 10), strtoul(argv[3], NULL, 10), atoi(argv[4]));
 	else
 		fill(0, 1, atoi(argv[2]));
+	if (!strcmp(argv[1], "wait"))
+		pause();
 	_exit(3);
 }

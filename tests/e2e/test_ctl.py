@@ -190,6 +190,18 @@ class Mode(CtlCase):
                 self.assertEqual(self.row(recorded)["events"], before["events"] + 503)
                 self.assertEqual(recorded.end()[0], 0)
 
+    def test_a_recording_shows_the_last_mode_that_counts(self):
+        recorded = self.start("closed")
+        self.ctl_well(recorded.pid, "mode", "mem-fast")
+        recorded.ask("alloc 503")
+        self.ctl_well(recorded.pid, "mode", "closed")
+        self.assertEqual(recorded.end()[0], 0)
+        self.assertEqual(report("info", recorded.recording)["recording"]["mode"], "mem-fast")
+        recorded = self.start("mem-fast", name="all.hl")
+        self.ctl_well(recorded.pid, "--all", "mode", "mem-record")
+        self.assertEqual(recorded.end()[0], 0)
+        self.assertEqual(report("info", recorded.recording)["recording"]["mode"], "mem-record")
+
     def test_switches_of_the_mode_leave_marks(self):
         for mode, marks in (("log-fast", self.marks), ("mem-record", self.marks_in_meta)):
             with self.subTest(mode=mode):
@@ -305,7 +317,8 @@ class Mark(CtlCase):
                 self.assertEqual(recorded.end()[0], 0)
                 self.assertEqual(sorted(self.marks(recorded.recording)),
                                  ["everywhere", "from inside", "from outside"])
-                self.assertEqual(self.marks_in_meta(recorded.recording), [])
+                self.assertEqual(sorted(self.marks_in_meta(recorded.recording)),
+                                 sorted(self.marks(recorded.recording)))
 
     def test_marks_without_a_log_stand_in_the_recording(self):
         recorded = self.start()

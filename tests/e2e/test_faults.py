@@ -2,6 +2,7 @@
 """Want of memory, disk space, recording or collector: the program must not notice."""
 
 import ctypes
+import json
 import os
 import resource
 import shutil
@@ -199,6 +200,19 @@ class Overwritten(Faults):
                     for figure in ("alloc_objects", "alloc_bytes", "inuse_bytes"):
                         self.assertGreaterEqual(total[figure], 0)
                         self.assertLess(total[figure], 1 << 24)
+
+    def test_the_status_says_so_while_the_program_runs(self):
+        recording = self.path("test.hl")
+        command = harness.record_command(recording, [harness.program("overwrite"), "wait"])
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as recorder:
+            def rows():
+                status = harness.run([harness.HEAPLINE, "ctl", "-p", str(recorder.pid), "status",
+                                      "--json"])
+                return json.loads(status.stdout)["rows"] if status.status == 0 else []
+            harness.wait_until(lambda: [row["damaged"] for row in rows()] == [1], "the damage")
+            text = harness.run([harness.HEAPLINE, "ctl", "-p", str(recorder.pid), "status"])
+            self.assertIn("DAMAGED: process", text.stdout)
+            os.kill(rows()[0]["pid"], signal.SIGKILL)
 
     def test_a_region_full_of_junk_ends_as_any_other(self):
         for mode in harness.RECORDING_MODES:

@@ -10,9 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CODE_BYTES_MAX 4096 /* of a function; the rest is not searched for jumps */
-/* Of functions without a size, which are written in assembly. */
-#define CODE_BYTES_DEFAULT 64
+#define CODE_BYTES_MAX	   4096 /* of a function; the rest is not searched for jumps */
+#define CODE_BYTES_DEFAULT 64	/* of a function without a size, written in assembly */
 
 /* A function while its file is read. */
 struct candidate {
@@ -234,17 +233,6 @@ static int by_offset(const void *left, const void *right)
 	return a->offset < b->offset ? -1 : a->offset > b->offset;
 }
 
-static int place_candidates(const struct reading *reading, struct hl_allocator_functions *found)
-{
-	int r = HL_ARRAY_RESERVE(found->functions, found->capacity, reading->count);
-	if (r < 0 || !reading->count)
-		return r;
-	for (size_t i = 0; i < reading->count; i++)
-		place_candidate(reading, &reading->candidates[i], found);
-	qsort(found->functions, found->count, sizeof(*found->functions), by_offset);
-	return 0;
-}
-
 int hl_allocators_read_functions(int fd, struct hl_allocator_functions *ret_found)
 {
 	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_elf_open(fd);
@@ -257,10 +245,15 @@ int hl_allocators_read_functions(int fd, struct hl_allocator_functions *ret_foun
 		while (r == 0 && hl_elf_symbols_next(&all))
 			r = add_symbol(&reading, &all.symbol, all.name);
 	if (r == 0)
-		r = place_candidates(&reading, &found);
-	free(reading.candidates);
-	if (r == 0)
+		r = HL_ARRAY_RESERVE(found.functions, found.capacity, reading.count);
+	if (r == 0) {
+		for (size_t i = 0; i < reading.count; i++)
+			place_candidate(&reading, &reading.candidates[i], &found);
+		if (found.count)
+			qsort(found.functions, found.count, sizeof(*found.functions), by_offset);
 		*ret_found = found;
+	}
+	free(reading.candidates);
 	return r;
 }
 
@@ -268,13 +261,6 @@ void hl_allocators_release_functions(struct hl_allocator_functions *functions)
 {
 	free(functions->functions);
 	*functions = (struct hl_allocator_functions){0};
-}
-
-/* The loader of glibc has a malloc for the time before libc is there; musl's loader is its libc. */
-static bool is_of_interest(const struct hl_map *map, const char *object)
-{
-	return map->flags & HL_MAP_EXEC && map->inode && !hl_path_is_glibc_loader(map->path) &&
-	       (!object || strstr(map->path, object));
 }
 
 static bool was_seen(const struct hl_allocators *allocators, const struct hl_map *map)
@@ -289,19 +275,9 @@ static bool was_seen(const struct hl_allocators *allocators, const struct hl_map
 
 static int keep_seen(struct hl_allocators *allocators, const struct hl_map *map)
 {
-	int r = HL_ARRAY_RESERVE(allocators->seen, allocators->seen_capacity,
-				 allocators->seen_count + 1);
-
-	if (r == 0)
-		allocators->seen[allocators->seen_count++] =
-			(struct hl_allocator_file){map->dev_major, map->dev_minor, map->inode};
-	return r;
-}
-
-static void release_allocator(struct hl_allocator *allocator)
-{
-	hl_allocators_release_functions(&allocator->found);
-	free(allocator->map.path);
+	return HL_ARRAY_APPEND(
+		allocators->seen, allocators->seen_count, allocators->seen_capacity,
+		(struct hl_allocator_file){map->dev_major, map->dev_minor, map->inode});
 }
 
 static int add_allocator(struct hl_allocators *allocators, const struct hl_map *map,
@@ -340,9 +316,13 @@ int hl_allocators_add(struct hl_allocators *allocators, pid_t pid, const struct 
 {
 	for (size_t i = 0; i < maps->count; i++) {
 		const struct hl_map *map = &maps->maps[i];
-		int r = is_of_interest(map, object) && !was_seen(allocators, map)
-				? look_through(allocators, pid, map)
-				: 0;
+		/* glibc's loader has a malloc for the time before libc is there; musl's is its
+		 * libc. */
+		if (!(map->flags & HL_MAP_EXEC) || !map->inode ||
+		    hl_path_is_glibc_loader(map->path) || (object && !strstr(map->path, object)) ||
+		    was_seen(allocators, map))
+			continue;
+		int r = look_through(allocators, pid, map);
 		if (r < 0)
 			return r;
 	}
@@ -383,8 +363,10 @@ int hl_allocators_find(pid_t pid, const struct hl_maps *maps, const char *object
 
 void hl_allocators_release(struct hl_allocators *allocators)
 {
-	for (size_t i = 0; i < allocators->count; i++)
-		release_allocator(&allocators->allocators[i]);
+	for (size_t i = 0; i < allocators->count; i++) {
+		hl_allocators_release_functions(&allocators->allocators[i].found);
+		free(allocators->allocators[i].map.path);
+	}
 	free(allocators->allocators);
 	free(allocators->seen);
 	*allocators = (struct hl_allocators){0};

@@ -35,13 +35,6 @@ struct hl_heap_program {
 
 /* ---- loading ---- */
 
-static void fill_log2_table(uint32_t *table)
-{
-	for (uint32_t i = 0; i <= HL_LOG2_STEPS; i++)
-		table[i] = (uint32_t)lround(
-			ldexp(log2(1.0 + (double)i / HL_LOG2_STEPS), HL_LOG2_SHIFT));
-}
-
 static void set_constants(const struct hl_heap_program *program)
 {
 	const struct hl_heap_settings *settings = program->settings;
@@ -51,7 +44,9 @@ static void set_constants(const struct hl_heap_program *program)
 	constants->hl_with_time = settings->older_seconds > 0;
 	constants->hl_sample_bytes = settings->sample_bytes;
 	constants->hl_throwing_max = hl_heap_probes_request_max();
-	fill_log2_table((uint32_t *)constants->hl_log2_table);
+	for (uint32_t i = 0; i <= HL_LOG2_STEPS; i++)
+		((uint32_t *)constants->hl_log2_table)[i] = (uint32_t)lround(
+			ldexp(log2(1.0 + (double)i / HL_LOG2_STEPS), HL_LOG2_SHIFT));
 }
 
 enum hl_probe_way hl_heap_program_count_way(enum hl_probe_way way)
@@ -311,20 +306,15 @@ static int add_to_stack(struct hl_heap_sums *sums, uint64_t stack, double bytes,
 }
 
 /*
- * How many blocks of ${size} bytes one sampled one stands for. Of samples that come as a Poisson
- * process, one per R bytes on average, a block of S bytes has at least one with probability
- * 1 - exp(-S / R).
+ * Of samples that come as a Poisson process, one per R bytes on average, a block of S bytes has at
+ * least one with probability 1 - exp(-S / R); so a sampled block stands for 1 / that.
  */
-static double weight_of(uint64_t size, uint64_t sample_bytes)
-{
-	return sample_bytes ? -1.0 / expm1(-(double)size / (double)sample_bytes) : 1.0;
-}
-
 static int add_block(struct hl_heap_sums *sums, uint64_t key, const void *value,
 		     const struct map_reading *reading)
 {
 	const struct hl_live_block *block = value;
-	double weight = weight_of(block->size, reading->sample_bytes);
+	double intervals = (double)block->size / (double)reading->sample_bytes;
+	double weight = reading->sample_bytes ? -1.0 / expm1(-intervals) : 1.0;
 
 	(void)key;
 	if (block->time > reading->before_ns)

@@ -95,16 +95,6 @@ static const char *format_calls(double calls, char text[CALLS_TEXT_MAX])
 	return text;
 }
 
-/* "; each request takes about 2.5 times as long", where that is worth a word. */
-static const char *format_slowdown(double slowdown, char text[SLOWDOWN_TEXT_MAX])
-{
-	text[0] = '\0';
-	if (slowdown >= 1.05)
-		snprintf(text, SLOWDOWN_TEXT_MAX, "each request takes about %.1f times as long",
-			 slowdown);
-	return text;
-}
-
 /* A limit that will hold, though the rate is another one then. */
 static unsigned limit_for(double percent)
 {
@@ -153,7 +143,11 @@ static int check_cost(struct heap_trace *trace, struct hl_error *err)
 	struct hl_heap_rate rate = hl_heap_cost_rate(&counting);
 	double percent = hl_heap_cost(&rate, settings, counting.trap_ns);
 	format_calls(rate.calls_per_second, calls);
-	format_slowdown(hl_heap_cost_slowdown(&rate, percent), slowdown);
+	double times = hl_heap_cost_slowdown(&rate, percent);
+	slowdown[0] = '\0';
+	if (times >= 1.05) /* else it is not worth a word */
+		snprintf(slowdown, sizeof(slowdown), "each request takes about %.1f times as long",
+			 times);
 	trace->request->note("%s allocator calls a second, %.0f ns for a probe: expect %.1f %% of "
 			     "a core more than the %.1f %% that the process uses%s%s",
 			     calls, counting.trap_ns, percent, rate.percent_of_core,

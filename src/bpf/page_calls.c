@@ -27,11 +27,11 @@ static const struct {
 
 /*
  * Functions that are hardly more than a system call have no place before it that a probe could be
- * cheap at, but the jump after it that tells an error: the kernel leaves rsp and the first three
+ * cheap at, but the jump after it on an error: the kernel leaves rsp and the first three
  * arguments as they are. Where that is in ${code}, or 0: [endbr64], mov $N,%eax, syscall,
  * cmp $-4096,%rax, a conditional jump.
  */
-static uint32_t jump_behind_system_call(const uint8_t code[CODE_BYTES])
+static uint32_t jump_after_system_call(const uint8_t code[CODE_BYTES])
 {
 	static const uint8_t endbr64[] = {0xf3, 0x0f, 0x1e, 0xfa};
 	uint32_t at = memcmp(code, endbr64, sizeof(endbr64)) ? 0 : sizeof(endbr64);
@@ -56,7 +56,7 @@ static uint64_t place_in(int fd, uint64_t offset, unsigned arguments)
 	struct hl_probe_place first = hl_probe_place(code, 0, arguments);
 	if (!memcmp(best.arguments, first.arguments, arguments) && best.emulated)
 		return offset + best.offset;
-	return arguments <= 3 ? offset + jump_behind_system_call(code) : offset;
+	return arguments <= 3 ? offset + jump_after_system_call(code) : offset;
 }
 
 /* Aliases are one site. */

@@ -87,11 +87,11 @@ static enum rule rule_of_file_system(const char *type)
 /* A line of /proc/PID/mountinfo: "36 35 0:27 ... - tmpfs ...". */
 static int add_mount(struct hl_page_camera *camera, const char *line)
 {
-	const char *behind = strstr(line, " - ");
+	const char *after = strstr(line, " - ");
 	uint32_t device_major, device_minor;
 	char type[32];
 
-	if (!behind || sscanf(behind, " - %31s", type) != 1 ||
+	if (!after || sscanf(after, " - %31s", type) != 1 ||
 	    sscanf(line, "%*u %*u %u:%u", &device_major, &device_minor) != 2)
 		return 0;
 	enum rule rule = rule_of_file_system(type);
@@ -183,14 +183,6 @@ void hl_page_camera_avoid_scan(struct hl_page_camera *camera)
 
 /* ---- snapshots ---- */
 
-static int append_run(struct hl_pages *pages, struct hl_page_run run)
-{
-	if (HL_ARRAY_APPEND(pages->runs, pages->count, pages->capacity, run) < 0)
-		return -ENOMEM;
-	pages->page_count += (run.end - run.start) >> HL_PAGE_SHIFT;
-	return 0;
-}
-
 /* Takes over what ${found} holds of mappings of one rule. */
 static int append_by_rule(struct hl_pages *pages, const struct hl_pages *found, enum rule rule)
 {
@@ -200,8 +192,9 @@ static int append_by_rule(struct hl_pages *pages, const struct hl_pages *found, 
 			continue;
 		if (run.kind & HL_PAGE_FILE && rule == RULE_SHMEM)
 			run.kind |= HL_PAGE_SHMEM;
-		if (append_run(pages, run) < 0)
+		if (HL_ARRAY_APPEND(pages->runs, pages->count, pages->capacity, run) < 0)
 			return -ENOMEM;
+		pages->page_count += (run.end - run.start) >> HL_PAGE_SHIFT;
 	}
 	return 0;
 }

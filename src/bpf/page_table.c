@@ -295,15 +295,6 @@ static bool part_of_block(const struct block *block, uint64_t start, uint64_t en
 	return ret_part->start < ret_part->end;
 }
 
-static void forget_in_all_blocks(struct hl_page_table *table, uint64_t start, uint64_t end)
-{
-	struct part part;
-
-	for (size_t i = 0; i < table->block_count; i++)
-		if (part_of_block(&table->blocks[i], start, end, &part))
-			forget_part(&table->blocks[i], &part);
-}
-
 void hl_page_table_forget(struct hl_page_table *table, uint64_t start, uint64_t end)
 {
 	uint64_t at = round_down(start);
@@ -312,8 +303,10 @@ void hl_page_table_forget(struct hl_page_table *table, uint64_t start, uint64_t 
 	if (start >= end)
 		return;
 	end = round_up(end);
-	if ((end - at) >> HL_PAGE_BLOCK_SHIFT > table->block_count) {
-		forget_in_all_blocks(table, at, end);
+	if ((end - at) >> HL_PAGE_BLOCK_SHIFT > table->block_count) { /* fewer to look at */
+		for (size_t i = 0; i < table->block_count; i++)
+			if (part_of_block(&table->blocks[i], at, end, &part))
+				forget_part(&table->blocks[i], &part);
 		return;
 	}
 	while (next_part(&at, end, &part)) {
@@ -338,17 +331,6 @@ static int move_page(struct hl_page_table *table, uint64_t from, uint64_t to)
 	return 0;
 }
 
-/* The pages in ${part} go ${distance} up, which wraps around for down. */
-static int move_part(struct hl_page_table *table, const struct part *part, uint64_t distance)
-{
-	for (uint64_t page = part->start; page < part->end; page += HL_PAGE_BYTES) {
-		int r = move_page(table, page, page + distance);
-		if (r < 0)
-			return r;
-	}
-	return 0;
-}
-
 int hl_page_table_move(struct hl_page_table *table, uint64_t from, uint64_t to, uint64_t bytes)
 {
 	uint64_t start = round_down(from), end = round_up(from + bytes);
@@ -360,9 +342,12 @@ int hl_page_table_move(struct hl_page_table *table, uint64_t from, uint64_t to, 
 	if (end <= start || !distance)
 		return 0;
 	hl_page_table_forget(table, start + distance, end + distance);
-	for (size_t i = 0; i < block_count && r == 0; i++)
-		if (part_of_block(&table->blocks[i], start, end, &part))
-			r = move_part(table, &part, distance);
+	for (size_t i = 0; i < block_count; i++) {
+		if (!part_of_block(&table->blocks[i], start, end, &part))
+			continue;
+		for (uint64_t page = part.start; page < part.end && r == 0; page += HL_PAGE_BYTES)
+			r = move_page(table, page, page + distance); /* wraps around for down */
+	}
 	hl_page_table_forget(table, start, end);
 	return r;
 }
@@ -372,19 +357,19 @@ int hl_page_table_move(struct hl_page_table *table, uint64_t from, uint64_t to, 
 /* Gives those of ${count} words that are 0 the nearest other; of two the one before. */
 static void spread(uint32_t *words, uint32_t count)
 {
-	uint32_t before = count, behind = 0; /* count: none */
+	uint32_t before = count, after = 0; /* count: none */
 
 	for (uint32_t i = 0; i < count; i++) {
 		if (words[i]) {
 			before = i;
 			continue;
 		}
-		for (behind = behind > i ? behind : i + 1; behind < count && !words[behind];)
-			behind++;
-		if (before < count && (behind == count || i - before <= behind - i))
+		for (after = after > i ? after : i + 1; after < count && !words[after];)
+			after++;
+		if (before < count && (after == count || i - before <= after - i))
 			words[i] = words[before];
-		else if (behind < count)
-			words[i] = words[behind];
+		else if (after < count)
+			words[i] = words[after];
 	}
 }
 

@@ -153,16 +153,6 @@ static int link_perf_event(struct hl_page_watch *watch, int cpu)
 	return add_link(watch, link);
 }
 
-static int link_perf_events(struct hl_page_watch *watch)
-{
-	int cpus = libbpf_num_possible_cpus();
-	int r = cpus < 0 ? cpus : 0;
-
-	for (int cpu = 0; r == 0 && cpu < cpus; cpu++)
-		r = link_perf_event(watch, cpu);
-	return r;
-}
-
 static int link_programs(struct hl_page_watch *watch, struct bpf_program *user,
 			 struct bpf_program *kernel)
 {
@@ -198,7 +188,9 @@ static int link_source(struct hl_page_watch *watch, struct hl_error *err)
 				  programs->progs.kernel_fault_event);
 		break;
 	default:
-		r = link_perf_events(watch);
+		r = libbpf_num_possible_cpus();
+		for (int cpu = 0, cpus = r; r >= 0 && cpu < cpus; cpu++)
+			r = link_perf_event(watch, cpu);
 	}
 	if (r < 0)
 		return hl_error_set(err, r, "cannot watch page faults by %s: %s",
@@ -276,16 +268,6 @@ static int link_calls(struct hl_page_watch *watch, struct hl_error *err)
 	return r;
 }
 
-static void try_to_link_calls(struct hl_page_watch *watch)
-{
-	if (watch->settings.count_only)
-		return;
-	if (watch->settings.without_calls)
-		snprintf(watch->calls_error.text, sizeof(watch->calls_error.text), "not asked for");
-	else if (link_calls(watch, &watch->calls_error) < 0)
-		hl_probe_links_release(&watch->call_links);
-}
-
 /* ---- all of it ---- */
 
 static int start_source(struct hl_page_watch *watch, enum hl_page_source source,
@@ -336,7 +318,10 @@ int hl_page_watch_start(const struct hl_page_watch_settings *settings, hl_record
 		hl_page_watch_free(watch);
 		return r;
 	}
-	try_to_link_calls(watch);
+	if (settings->without_calls)
+		snprintf(watch->calls_error.text, sizeof(watch->calls_error.text), "not asked for");
+	else if (!settings->count_only && link_calls(watch, &watch->calls_error) < 0)
+		hl_probe_links_release(&watch->call_links);
 	*ret_watch = watch;
 	return 0;
 }
@@ -414,15 +399,6 @@ int hl_page_watch_counters(const struct hl_page_watch *watch, struct hl_page_cou
 	return 0;
 }
 
-static uint64_t sum_of(const uint64_t *counts, int cpus)
-{
-	uint64_t sum = 0;
-
-	for (int cpu = 0; cpu < cpus; cpu++)
-		sum += counts[cpu];
-	return sum;
-}
-
 int hl_page_watch_each_stack(const struct hl_page_watch *watch,
 			     int (*visit)(void *context, uint64_t stack, uint64_t faults),
 			     void *context)
@@ -437,8 +413,12 @@ int hl_page_watch_each_stack(const struct hl_page_watch *watch,
 	if (!counts)
 		return -ENOMEM;
 	while (r == 0 && bpf_map_get_next_key(fd, last, &stack) == 0) {
-		if (bpf_map_lookup_elem(fd, &stack, counts) == 0)
-			r = visit(context, stack, sum_of(counts, cpus));
+		uint64_t sum = 0;
+		if (bpf_map_lookup_elem(fd, &stack, counts) == 0) {
+			for (int cpu = 0; cpu < cpus; cpu++)
+				sum += counts[cpu];
+			r = visit(context, stack, sum);
+		}
 		last = &stack;
 	}
 	free(counts);

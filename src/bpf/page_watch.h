@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The programs of page.bpf.c at work on one process: loads them, links them to where faults are
- * told of, and to the calls of the C library that bring pages in otherwise. One thread.
+ * The programs of page.bpf.c at work on one process: loads them and links them to page faults and
+ * to the calls of the C library that bring pages in otherwise. One thread.
  *
- * Faults are told of in three ways: by tracepoints to programs that know the kernel's types (needs
- * CAP_BPF and CAP_PERFMON alone), by the same tracepoints as tracefs has them, and by a software
- * event of perf, which every machine and kernel has.
+ * The kernel reports faults in three ways: by tracepoints to programs that know the kernel's types
+ * (needs CAP_BPF and CAP_PERFMON alone), by the same tracepoints as tracefs has them, and by a
+ * software event of perf, which every machine and kernel has.
  */
 #pragma once
 

@@ -247,21 +247,18 @@ static void tell_lines(char *message)
 	}
 }
 
-static void keep(const char *message)
-{
-	if (!strncmp(message, LIBBPF_PREFIX, strlen(LIBBPF_PREFIX)))
-		message += strlen(LIBBPF_PREFIX);
-	snprintf(complaint, sizeof(complaint), "%.*s", (int)strcspn(message, "\n"), message);
-}
-
 static int on_message(enum libbpf_print_level level, const char *format, va_list arguments)
 {
 	char *message;
 	int length = vasprintf(&message, format, arguments);
 	if (length < 0)
 		return 0;
-	if (level == LIBBPF_WARN && !complaint[0])
-		keep(message);
+	if (level == LIBBPF_WARN && !complaint[0]) {
+		const char *text = message;
+		if (!strncmp(text, LIBBPF_PREFIX, strlen(LIBBPF_PREFIX)))
+			text += strlen(LIBBPF_PREFIX);
+		snprintf(complaint, sizeof(complaint), "%.*s", (int)strcspn(text, "\n"), text);
+	}
 	if (listener)
 		tell_lines(message);
 	free(message);

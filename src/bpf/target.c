@@ -3,6 +3,7 @@
 #include "bpf/target.h"
 
 #include "base/array.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/search.h"
 #include "elf/elf.h"
@@ -29,15 +30,7 @@ static bool is_vdso(const struct hl_map *map)
 
 /* ---- files ---- */
 
-static int open_memory(pid_t pid)
-{
-	char path[32];
-	snprintf(path, sizeof(path), "/proc/%d/mem", (int)pid);
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	return fd < 0 ? -errno : fd;
-}
-
-/* Who the file is, as far as it can be told before it is read. */
+/* What identifies the file before it is read. */
 static struct hl_target_file identify(const struct hl_map *map, int fd)
 {
 	struct hl_target_file file = {
@@ -54,28 +47,22 @@ static struct hl_target_file identify(const struct hl_map *map, int fd)
 	return file;
 }
 
-static bool has_same_number(const struct hl_target_file *a, const struct hl_target_file *b)
-{
-	return a->inode == b->inode && a->dev_major == b->dev_major && a->dev_minor == b->dev_minor;
-}
-
-static bool has_same_contents(const struct hl_target_file *a, const struct hl_target_file *b)
-{
-	return a->table.build_id_bytes >= HL_BUILD_ID_UNIQUE &&
-	       a->table.build_id_bytes == b->table.build_id_bytes &&
-	       !memcmp(a->table.build_id, b->table.build_id, a->table.build_id_bytes);
-}
-
-/* The newest file that is ${file}; file_count when there is none. A file that cannot be opened any
- * more is the one known by its number. */
+/* The newest known file that is the same as ${file}; file_count when there is none. A file that can
+ * no longer be opened is identified by its inode alone. */
 static size_t find_file(const struct hl_target *target, const struct hl_target_file *file,
 			bool is_open)
 {
 	for (size_t i = target->file_count; i-- > 0;) {
 		const struct hl_target_file *known = &target->files[i];
-		if (has_same_number(known, file) &&
-		    (!is_open || has_same_contents(known, file) ||
-		     (known->size == file->size && known->modified_ns == file->modified_ns)))
+		const struct hl_code_table *a = &known->table, *b = &file->table;
+		if (known->inode != file->inode || known->dev_major != file->dev_major ||
+		    known->dev_minor != file->dev_minor)
+			continue;
+		bool same_contents = a->build_id_bytes >= HL_BUILD_ID_UNIQUE &&
+				     a->build_id_bytes == b->build_id_bytes &&
+				     !memcmp(a->build_id, b->build_id, a->build_id_bytes);
+		if (!is_open || same_contents ||
+		    (known->size == file->size && known->modified_ns == file->modified_ns))
 			return i;
 	}
 	return target->file_count;
@@ -104,23 +91,25 @@ static int add_file(struct hl_target *target, const struct hl_map *map, struct h
 	return 0;
 }
 
-/* The index of the file behind ${map}; -ENOMEM is the only failure. What cannot be opened or makes
- * no sense is a file of which nothing is known. */
+/* The index of the file that ${map} maps; -ENOMEM is the only failure. A file that cannot be opened
+ * or makes no sense is kept without a code table. */
 static int file_of(struct hl_target *target, const struct hl_map *map, size_t *ret_index)
 {
-	int fd = is_vdso(map) ? open_memory(target->pid) : hl_maps_open_file(target->pid, map);
+	char memory[32];
+	snprintf(memory, sizeof(memory), "/proc/%d/mem", (int)target->pid);
+	HL_CLOSED int fd = is_vdso(map) ? open(memory, O_RDONLY | O_CLOEXEC)
+					: hl_maps_open_file(target->pid, map);
 	if (fd == -ENOMEM)
 		return fd;
 	struct hl_target_file file = identify(map, fd);
 	size_t index = find_file(target, &file, fd >= 0);
-	int r = 0;
-	if (index == target->file_count)
-		r = add_file(target, map, &file, fd, &index);
-	if (fd >= 0)
-		close(fd);
-	if (r == 0)
-		*ret_index = index;
-	return r;
+	if (index == target->file_count) {
+		int r = add_file(target, map, &file, fd, &index);
+		if (r < 0)
+			return r;
+	}
+	*ret_index = index;
+	return 0;
 }
 
 /* ---- modules ---- */
@@ -147,15 +136,6 @@ static void place_module(const struct hl_target_file *file, const struct hl_map 
 	}
 }
 
-static uint32_t find_module(const struct hl_target *target, size_t file, uint64_t load_bias)
-{
-	for (size_t i = 0; i < target->module_count; i++)
-		if (target->module_files[i].file == file &&
-		    target->modules[i].load_bias == load_bias)
-			return (uint32_t)i + 1;
-	return HL_MODULE_NONE;
-}
-
 static int add_module(struct hl_target *target, size_t file, const char *path,
 		      struct hl_recording_module *module)
 {
@@ -175,20 +155,23 @@ static int add_module(struct hl_target *target, size_t file, const char *path,
 	return 0;
 }
 
-/* The id of the module that ${map} is of; files and modules not seen before are added. */
+/* The id of the module that ${map} belongs to; new files and modules are added. */
 static int module_of(struct hl_target *target, const struct hl_map *map, uint32_t *ret_id)
 {
 	struct hl_recording_module module = {0};
-	size_t index;
-	int r = file_of(target, map, &index);
+	size_t file;
+	int r = file_of(target, map, &file);
 	if (r < 0)
 		return r;
-	place_module(&target->files[index], map, &module);
-	*ret_id = find_module(target, index, module.load_bias);
-	if (*ret_id != HL_MODULE_NONE)
-		return 0;
+	place_module(&target->files[file], map, &module);
+	for (size_t i = 0; i < target->module_count; i++)
+		if (target->module_files[i].file == file &&
+		    target->modules[i].load_bias == module.load_bias) {
+			*ret_id = (uint32_t)i + 1;
+			return 0;
+		}
 	size_t before = target->module_count;
-	r = add_module(target, index, is_vdso(map) ? VDSO_NAME : map->path, &module);
+	r = add_module(target, file, is_vdso(map) ? VDSO_NAME : map->path, &module);
 	if (target->module_count > before)
 		*ret_id = (uint32_t)target->module_count;
 	return r;
@@ -201,7 +184,7 @@ struct mapping_list {
 	size_t count, capacity;
 };
 
-/* Which of the file's code pages are behind a mapping. */
+/* Which of the file's code pages a mapping holds. */
 static void place_pages(const struct hl_target *target, struct hl_target_mapping *mapping)
 {
 	const struct hl_recording_module *module = &target->modules[mapping->module - 1];
@@ -268,16 +251,6 @@ static int add_mapping(struct hl_target *target, struct mapping_list *list,
 	return 0;
 }
 
-static int list_mappings(struct hl_target *target, const struct hl_maps *maps,
-			 struct mapping_list *list)
-{
-	int r = 0;
-	for (size_t i = 0; i < maps->count && r == 0; i++)
-		if (maps->maps[i].flags & HL_MAP_EXEC && maps->maps[i].end <= HL_FRAME_PC_MASK)
-			r = add_mapping(target, list, maps, i);
-	return r;
-}
-
 static bool is_same_list(const struct hl_target *target, const struct mapping_list *list)
 {
 	if (list->count != target->mapping_count)
@@ -290,30 +263,26 @@ static bool is_same_list(const struct hl_target *target, const struct mapping_li
 	return true;
 }
 
-static void take_list(struct hl_target *target, const struct mapping_list *list)
-{
-	free(target->mappings);
-	target->mappings = list->mappings;
-	target->mapping_count = list->count;
-	target->mapping_capacity = list->capacity;
-}
-
 int hl_target_refresh(struct hl_target *target, struct hl_error *err)
 {
-	struct hl_maps maps = {0};
+	HL_CLEANUP(hl_maps_release) struct hl_maps maps = {0};
 	struct mapping_list list = {0};
 	int r = hl_maps_read(target->pid, &maps, err);
 	if (r < 0)
 		return r;
-	r = list_mappings(target, &maps, &list);
-	hl_maps_release(&maps);
+	for (size_t i = 0; i < maps.count && r == 0; i++)
+		if (maps.maps[i].flags & HL_MAP_EXEC && maps.maps[i].end <= HL_FRAME_PC_MASK)
+			r = add_mapping(target, &list, &maps, i);
 	if (r < 0) {
 		free(list.mappings);
 		return hl_error_set(err, r, "cannot read the code of process '%d': out of memory",
 				    (int)target->pid);
 	}
 	target->changes += !is_same_list(target, &list);
-	take_list(target, &list);
+	free(target->mappings);
+	target->mappings = list.mappings;
+	target->mapping_count = list.count;
+	target->mapping_capacity = list.capacity;
 	return 0;
 }
 

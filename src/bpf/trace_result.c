@@ -305,19 +305,14 @@ static void put_value(struct hl_recording_process *process, uint32_t node,
 	};
 }
 
-/* Values of nodes that are not there belong to a lost stack. */
-static void cut_values(struct hl_trace_result *result, uint32_t node_count)
-{
-	for (size_t i = (size_t)node_count + 1; i < result->value_capacity; i++)
-		add_value(&result->pseudo_values[0], &result->values[i]);
-	if (result->value_capacity > (size_t)node_count + 1)
-		result->value_capacity = (size_t)node_count + 1;
-}
-
 static int fill_process(struct hl_trace_result *result)
 {
 	struct hl_recording_process *process = &result->recording->processes[0];
-	cut_values(result, process->node_count);
+	size_t known = (size_t)process->node_count + 1;
+	for (size_t i = known; i < result->value_capacity; i++)
+		add_value(&result->pseudo_values[0], &result->values[i]); /* [stack lost] */
+	if (result->value_capacity > known)
+		result->value_capacity = known;
 	process->values = calloc(result->value_capacity + HL_COUNT_OF(pseudo_frames),
 				 sizeof(*process->values));
 	if (!process->values)

@@ -36,7 +36,7 @@ struct values {
 
 enum file_state { FILE_NEW, FILE_UPLOADED, FILE_NO_ROOM };
 
-/* Of a file of the target, by its index. */
+/* Where the kernel has a file of the target; by the file's index. */
 struct upload {
 	enum file_state state;
 	uint32_t first_page;
@@ -76,15 +76,6 @@ static uint32_t pid_namespace(void)
 	return (uint32_t)status.st_ino;
 }
 
-static void count_needed(const struct hl_target *target, uint64_t *ret_rows, uint64_t *ret_pages)
-{
-	*ret_rows = *ret_pages = 0;
-	for (size_t i = 0; i < target->file_count; i++) {
-		*ret_rows += target->files[i].table.row_count;
-		*ret_pages += target->files[i].table.page_count;
-	}
-}
-
 static int set_capacity(const struct hl_walker *walker, const char *name, uint64_t needed,
 			uint32_t spare)
 {
@@ -96,8 +87,11 @@ static int set_capacity(const struct hl_walker *walker, const char *name, uint64
 static int prepare_maps(const struct hl_walker *walker)
 {
 	struct hl_walk_settings settings = {(uint32_t)walker->target->pid, pid_namespace()};
-	uint64_t rows, pages;
-	count_needed(walker->target, &rows, &pages);
+	uint64_t rows = 0, pages = 0;
+	for (size_t i = 0; i < walker->target->file_count; i++) {
+		rows += walker->target->files[i].table.row_count;
+		pages += walker->target->files[i].table.page_count;
+	}
 	int r = set_capacity(walker, "hl_rows", rows, SPARE_ROWS);
 	if (r == 0)
 		r = set_capacity(walker, "hl_pages", pages, SPARE_PAGES);
@@ -273,16 +267,6 @@ static bool refresh_is_due(const struct hl_walker *walker)
 
 /* ---- records ---- */
 
-/* With code that was mapped after the walk, as far as it is known by now. */
-static uint64_t late_key(const struct hl_walker *walker, uint64_t key)
-{
-	uint64_t module = key >> HL_MODULE_SHIFT;
-	if (module == HL_MODULE_NONE)
-		module = hl_target_module_at(walker->target, key);
-	return module == HL_MODULE_SCRIPT ? hl_pseudo_frame_key(HL_PSEUDO_RETURN_PROBE)
-					  : key | module << HL_MODULE_SHIFT;
-}
-
 static void take_stack(struct hl_walker *walker, const struct hl_stack_record *record, size_t bytes)
 {
 	uint64_t keys[HL_BPF_FRAMES_MAX];
@@ -291,8 +275,13 @@ static void take_stack(struct hl_walker *walker, const struct hl_stack_record *r
 		return;
 	/* What lies there now may be other code. */
 	bool is_lost = record->flags & HL_STACK_UNKNOWN_CODE && record->reloads != walker->heard;
-	for (uint32_t i = 0; i < record->count; i++)
-		keys[i] = is_lost ? record->keys[i] : late_key(walker, record->keys[i]);
+	for (uint32_t i = 0; i < record->count; i++) {
+		uint64_t module = record->keys[i] >> HL_MODULE_SHIFT;
+		if (module == HL_MODULE_NONE && !is_lost)
+			module = hl_target_module_at(walker->target, record->keys[i]);
+		keys[i] = module == HL_MODULE_SCRIPT ? hl_pseudo_frame_key(HL_PSEUDO_RETURN_PROBE)
+						     : record->keys[i] | module << HL_MODULE_SHIFT;
+	}
 	walker->stacks_unnamed += is_lost;
 	/* Without memory the stack stays unknown, as a lost one. */
 	hl_stack_tree_add(&walker->tree, record->id, keys, record->count);

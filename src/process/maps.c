@@ -3,6 +3,7 @@
 #include "process/maps.h"
 
 #include "base/array.h"
+#include "base/cleanup.h"
 #include "base/hex.h"
 #include "base/search.h"
 #include "process/proc.h"
@@ -129,9 +130,8 @@ static int read_path(struct cursor *cursor, struct hl_map *map)
 }
 
 /*
- * A list that is longer than a page is not of one moment: a mapping that was told of may have grown
- * into its neighbour when that is told of. What of it comes after ${floor} is new; false when
- * nothing does.
+ * The kernel writes a list that is longer than a page in several steps, between which a mapping may
+ * have grown into the next one. Keeps what lies from ${floor} on; false when nothing does.
  */
 static bool cut_below(struct hl_map *map, uint64_t floor)
 {
@@ -156,13 +156,6 @@ static int add_line(struct cursor line, struct hl_maps *maps)
 	return 0;
 }
 
-static int parse_error(int code, size_t line, struct hl_error *err)
-{
-	if (code == -ENOMEM)
-		return hl_error_set(err, code, "cannot read a list of mappings: out of memory");
-	return hl_error_set(err, code, "line %zu of a list of mappings makes no sense", line);
-}
-
 int hl_maps_parse(const char *text, size_t length, struct hl_maps *ret_maps, struct hl_error *err)
 {
 	struct hl_maps maps = {0};
@@ -173,7 +166,14 @@ int hl_maps_parse(const char *text, size_t length, struct hl_maps *ret_maps, str
 		int r = add_line((struct cursor){text, line_end}, &maps);
 		if (r) {
 			hl_maps_release(&maps);
-			return parse_error(r, line, err);
+			return r == -ENOMEM
+				       ? hl_error_set(err, r,
+						      "cannot read a list of mappings: "
+						      "out of memory")
+				       : hl_error_set(err, r,
+						      "line %zu of a list of mappings makes no "
+						      "sense",
+						      line);
 		}
 		text = newline ? newline + 1 : end;
 	}
@@ -183,20 +183,18 @@ int hl_maps_parse(const char *text, size_t length, struct hl_maps *ret_maps, str
 
 int hl_maps_read(pid_t pid, struct hl_maps *ret_maps, struct hl_error *err)
 {
-	char *text = NULL;
+	HL_FREED char *text = NULL;
 	size_t length;
 	int r = hl_proc_read_all(pid, "maps", &text, &length);
-	if (r)
+	if (r < 0)
 		return hl_proc_error(pid, r, "the mappings", err);
 	if (length == 0)
-		r = hl_error_set(err, -ESRCH,
-				 "process '%d' has no memory; it has ended, or is a thread of the "
-				 "kernel",
-				 pid);
-	else
-		r = hl_maps_parse(text, length, ret_maps, err);
-	free(text);
-	return r;
+		return hl_error_set(
+			err, -ESRCH,
+			"process '%d' has no memory; it has ended, or is a thread of the "
+			"kernel",
+			pid);
+	return hl_maps_parse(text, length, ret_maps, err);
 }
 
 const struct hl_map *hl_maps_find(const struct hl_maps *maps, uint64_t address)
@@ -218,7 +216,7 @@ bool hl_maps_same_file(const struct hl_map *a, const struct hl_map *b)
 }
 
 /*
- * Whether ${fd} is the file of ${map}. Maps tell the file system's device, which stat() hides on
+ * Whether ${fd} is the file of ${map}. Maps have the file system's device, which stat() hides on
  * btrfs (each subvolume has one); on overlayfs, the inode too may be that of a lower layer.
  */
 static bool is_file_of(int fd, const struct hl_map *map)

@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Behind it there are pages of the kernel alone; [vsyscall] lies there. */
+/* Higher addresses are the kernel's; [vsyscall] lies there. */
 #define USER_ADDRESSES_END UINT64_C(0x7ffffffff000)
 
 #define HUGE_BYTES (UINT64_C(2) << 20)
@@ -233,7 +233,7 @@ static bool learn_zero_pages(struct hl_pagemap *pagemap, int self_fd)
 	return scan_some(self_fd, pagemap->regions, huge, small) == 0;
 }
 
-/* Scans where that tells all zero pages from others, or nothing else does either. */
+/* Scans where that knows all zero pages, or where reading knows none. */
 static void choose_method(struct hl_pagemap *pagemap)
 {
 	int self_fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
@@ -293,12 +293,6 @@ bool hl_pagemap_knows_zero_page(const struct hl_pagemap *pagemap)
 	return pagemap->knows_zero_page;
 }
 
-/* Memory whose process has ended has no pages, and only reading tells so. */
-static bool has_ended(const struct hl_pagemap *pagemap)
-{
-	return read_entries(pagemap, 0, pagemap->page_bytes) == 0;
-}
-
 int hl_pagemap_scan(struct hl_pagemap *pagemap, uint64_t start, uint64_t end,
 		    struct hl_pages *pages)
 {
@@ -308,7 +302,8 @@ int hl_pagemap_scan(struct hl_pagemap *pagemap, uint64_t start, uint64_t end,
 		return 0;
 	int r = pagemap->scans ? scan_by_ioctl(pagemap, start, end, pages)
 			       : scan_by_reading(pagemap, start, end, pages);
-	return r == 0 && has_ended(pagemap) ? -ESRCH : r;
+	/* A process that has ended has no pages, which only reading shows. */
+	return r == 0 && read_entries(pagemap, 0, pagemap->page_bytes) == 0 ? -ESRCH : r;
 }
 
 void hl_pagemap_free(struct hl_pagemap *pagemap)
@@ -325,21 +320,21 @@ void hl_pagemap_free(struct hl_pagemap *pagemap)
 /* Sets of pages */
 
 /* The first run that ends after ${address}. */
-static size_t first_behind(const struct hl_pages *pages, uint64_t address)
+static size_t first_after(const struct hl_pages *pages, uint64_t address)
 {
 	return HL_LOWER_BOUND(i, pages->count, pages->runs[i].end <= address);
 }
 
 bool hl_pages_contain(const struct hl_pages *pages, uint64_t address)
 {
-	size_t at = first_behind(pages, address);
+	size_t at = first_after(pages, address);
 	return at < pages->count && pages->runs[at].start <= address;
 }
 
 uint64_t hl_pages_count_in(const struct hl_pages *pages, uint64_t start, uint64_t end)
 {
 	uint64_t bytes = 0;
-	for (size_t i = first_behind(pages, start); i < pages->count && pages->runs[i].start < end;
+	for (size_t i = first_after(pages, start); i < pages->count && pages->runs[i].start < end;
 	     i++) {
 		const struct hl_page_run *run = &pages->runs[i];
 		bytes += (run->end < end ? run->end : end) -

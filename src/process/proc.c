@@ -3,6 +3,7 @@
 #include "process/proc.h"
 
 #include "base/array.h"
+#include "base/cleanup.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -25,53 +26,38 @@ static int open_file(pid_t pid, const char *file)
 
 ssize_t hl_proc_read(pid_t pid, const char *file, char *text, size_t capacity)
 {
-	int fd = open_file(pid, file);
+	HL_CLOSED int fd = open_file(pid, file);
 	if (fd < 0)
 		return fd;
 	size_t length = 0;
 	ssize_t got = 0;
 	while (length < capacity - 1 && (got = read(fd, text + length, capacity - 1 - length)) > 0)
 		length += (size_t)got;
-	int code = -errno;
-	close(fd);
 	if (got < 0)
-		return code;
+		return -errno;
 	text[length] = '\0';
 	return (ssize_t)length;
 }
 
-/* Reads to the end of ${fd}; ${text} is the caller's to free in any case. */
-static int read_to_end(int fd, char **text, size_t *ret_length)
+int hl_proc_read_all(pid_t pid, const char *file, char **ret_text, size_t *ret_length)
 {
+	HL_CLOSED int fd = open_file(pid, file);
+	HL_FREED char *text = NULL;
 	size_t capacity = 0, length = 0;
-	for (;;) {
-		if (hl_array_reserve(text, &capacity, length + READ_BYTES, 1))
+	ssize_t got = 1;
+	if (fd < 0)
+		return fd;
+	while (got > 0) {
+		if (HL_ARRAY_RESERVE(text, capacity, length + READ_BYTES) < 0)
 			return -ENOMEM;
-		ssize_t got = read(fd, *text + length, capacity - length - 1);
+		got = read(fd, text + length, capacity - length - 1);
 		if (got < 0)
 			return -errno;
 		length += (size_t)got;
-		if (got == 0) {
-			(*text)[length] = '\0';
-			*ret_length = length;
-			return 0;
-		}
 	}
-}
-
-int hl_proc_read_all(pid_t pid, const char *file, char **ret_text, size_t *ret_length)
-{
-	int fd = open_file(pid, file);
-	if (fd < 0)
-		return fd;
-	char *text = NULL;
-	int r = read_to_end(fd, &text, ret_length);
-	close(fd);
-	if (r) {
-		free(text);
-		return r;
-	}
-	*ret_text = text;
+	text[length] = '\0';
+	*ret_length = length;
+	*ret_text = HL_TAKE(text);
 	return 0;
 }
 

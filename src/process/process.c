@@ -29,35 +29,20 @@ static uint64_t value_of(const char *text, const char *key)
 	return 0;
 }
 
-/* The letter after "State:". */
-static char state_of(const char *status)
-{
-	const char *state = strstr(status, "\nState:");
-	return state ? state[strlen("\nState:") + 1] : '?';
-}
-
 /* Refuses what is no living process of its own. */
-static int check_status(pid_t pid, const char *status, struct hl_error *err)
-{
-	pid_t process = (pid_t)value_of(status, "Tgid");
-	char state = state_of(status);
-	if (process != pid)
-		return hl_error_set(err, -ESRCH, "'%d' is a thread of process '%d'; name that", pid,
-				    process);
-	if (state == 'Z' || state == 'X')
-		return hl_error_set(err, -ESRCH, "process '%d' has ended", pid);
-	return 0;
-}
-
 static int read_status(pid_t pid, struct hl_process_facts *facts, struct hl_error *err)
 {
 	char status[8192];
 	ssize_t length = hl_proc_read(pid, "status", status, sizeof(status));
 	if (length < 0)
 		return hl_proc_error(pid, (int)length, "the status", err);
-	int r = check_status(pid, status, err);
-	if (r)
-		return r;
+	pid_t process = (pid_t)value_of(status, "Tgid");
+	const char *state = strstr(status, "\nState:\t");
+	if (process != pid)
+		return hl_error_set(err, -ESRCH, "'%d' is a thread of process '%d'; name that", pid,
+				    process);
+	if (state && strchr("ZX", state[strlen("\nState:\t")]))
+		return hl_error_set(err, -ESRCH, "process '%d' has ended", pid);
 	facts->parent_pid = (pid_t)value_of(status, "PPid");
 	facts->uid = (uint32_t)value_of(status, "Uid");
 	facts->threads = (uint32_t)value_of(status, "Threads");
@@ -96,15 +81,6 @@ static void read_comm(pid_t pid, const char *directory, char comm[16])
 	snprintf(comm, 16, "%.15s", text);
 }
 
-/* NULL for want of memory; "" when it may not be read. */
-static char *read_executable(pid_t pid)
-{
-	char link[32], path[PATH_MAX];
-	snprintf(link, sizeof(link), "/proc/%d/exe", pid);
-	ssize_t length = readlink(link, path, sizeof(path));
-	return strndup(path, length > 0 ? (size_t)length : 0);
-}
-
 static void free_command(char **command)
 {
 	for (char **argument = command; argument && *argument; argument++)
@@ -122,18 +98,13 @@ static size_t without_padding(const char *bytes, size_t length)
 	return length - used > 2 ? used + 1 : length;
 }
 
-static size_t count_arguments(const char *bytes, size_t length)
-{
-	size_t count = 0;
-	for (size_t i = 0; i < length; i++)
-		count += !bytes[i] || i + 1 == length;
-	return count;
-}
-
 /* Splits at NULs; NULL for want of memory. */
 static char **split_arguments(const char *bytes, size_t length)
 {
-	char **command = calloc(count_arguments(bytes, length) + 1, sizeof(*command));
+	size_t arguments = 0;
+	for (size_t i = 0; i < length; i++)
+		arguments += !bytes[i] || i + 1 == length;
+	char **command = calloc(arguments + 1, sizeof(*command));
 	for (size_t i = 0, count = 0; command && i < length; count++) {
 		size_t size = strnlen(bytes + i, length - i);
 		command[count] = strndup(bytes + i, size);
@@ -169,7 +140,10 @@ int hl_process_facts_read(pid_t pid, struct hl_process_facts *ret_facts, struct 
 	int64_t cpu_ns = hl_process_cpu_ns(pid);
 	facts.cpu_ns = cpu_ns > 0 ? (uint64_t)cpu_ns : 0;
 	read_comm(pid, "", facts.comm);
-	facts.executable = read_executable(pid);
+	char link[32], path[PATH_MAX];
+	snprintf(link, sizeof(link), "/proc/%d/exe", pid);
+	ssize_t length = readlink(link, path, sizeof(path)); /* may not be allowed */
+	facts.executable = strndup(path, length > 0 ? (size_t)length : 0);
 	facts.command = read_command(pid, facts.comm);
 	if (!facts.executable || !facts.command) {
 		hl_process_facts_release(&facts);

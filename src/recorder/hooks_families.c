@@ -150,11 +150,16 @@ static word release(const struct family *family, function *real, const struct wo
 	return result;
 }
 
-/* A block of another size, at the same place or elsewhere. */
+enum resize_way {
+	MOVES,		/* or stays; the block is as it was where there is no memory */
+	MOVES_OR_FREES, /* where there is no memory, it is freed */
+	IN_PLACE,	/* the result is the new size, at most the wanted one, and not an address */
+};
+
 struct resizing {
-	word block;    /* 0: there is none yet */
-	word size;     /* wanted */
-	bool in_place; /* the result is the new size, at most the wanted one, and not an address */
+	word block; /* 0: there is none yet */
+	word size;  /* wanted */
+	enum resize_way way;
 };
 
 static word resize(struct family *family, function *real, const struct words *words,
@@ -164,7 +169,7 @@ static word resize(struct family *family, function *real, const struct words *wo
 	if (!thread) {
 		uint64_t seen = hl_event_seen();
 		word block = call(real, words);
-		if (!it.in_place && !it.block)
+		if (it.way != IN_PLACE && !it.block)
 			record_new(family, block, it.size, seen, caller);
 		return block;
 	}
@@ -176,9 +181,9 @@ static word resize(struct family *family, function *real, const struct words *wo
 	word result = call(real, words);
 	hl_thread_set(thread, HL_RECORDING);
 	/* Of no bytes: a block that is freed, if the result is NULL. */
-	bool done = it.in_place ? result >= it.size : result || !it.size;
-	word block = it.in_place ? it.block : result;
-	if (known && !done)
+	bool done = it.way == IN_PLACE ? result >= it.size : result || !it.size;
+	word block = it.way == IN_PLACE ? it.block : result;
+	if (known && !done && it.way != MOVES_OR_FREES)
 		hl_event_put_back(thread, (const void *)it.block, old, usable);
 	else if (known)
 		hl_event_count_free(thread, (const void *)it.block, old, usable);
@@ -203,7 +208,7 @@ static word resize_or_throw(word block, word size, const struct hl_registers *ca
 		return (word)realloc((void *)block, size);
 	for (;;) {
 		word moved = resize(&mimalloc, real, &(struct words){.a = block, .b = size},
-				    (struct resizing){block, size, false}, caller);
+				    (struct resizing){block, size, MOVES}, caller);
 		word spare = moved ? 0 : mi_new(size, 0, 0, 0, 0, 0);
 		if (!spare)
 			return moved;
@@ -275,17 +280,16 @@ static word destroy_heap(function *real, const struct words *words, void *caller
 	return error;                                                      \
 	}
 
-#define RESIZE_OR(NAME, FAMILY, OLD, SIZE, IN_PLACE, STAND_IN)                              \
-	BEGIN(NAME, FAMILY)                                                                 \
-	return real ? resize(&FAMILY, real, &words, (struct resizing){OLD, SIZE, IN_PLACE}, \
-			     HL_CALLER)                                                     \
-		    : STAND_IN;                                                             \
+#define RESIZE_OR(NAME, FAMILY, OLD, SIZE, WAY, STAND_IN)                                         \
+	BEGIN(NAME, FAMILY)                                                                       \
+	return real ? resize(&FAMILY, real, &words, (struct resizing){OLD, SIZE, WAY}, HL_CALLER) \
+		    : STAND_IN;                                                                   \
 	}
 #define RESIZE(NAME, FAMILY, SIZE) \
-	RESIZE_OR(NAME, FAMILY, a, SIZE, false, (word)realloc((void *)a, SIZE))
-#define RESIZE_ONLY(NAME, FAMILY, OLD, SIZE) RESIZE_OR(NAME, FAMILY, OLD, SIZE, false, no_memory())
+	RESIZE_OR(NAME, FAMILY, a, SIZE, MOVES, (word)realloc((void *)a, SIZE))
+#define RESIZE_ONLY(NAME, FAMILY, OLD, SIZE) RESIZE_OR(NAME, FAMILY, OLD, SIZE, MOVES, no_memory())
 #define RESIZE_IN_PLACE(NAME, FAMILY) \
-	RESIZE_OR(NAME, FAMILY, a, b, true, malloc_usable_size((void *)a))
+	RESIZE_OR(NAME, FAMILY, a, b, IN_PLACE, malloc_usable_size((void *)a))
 
 #define RESIZE_OR_THROW(NAME, SIZE)                                         \
 	HL_EXPORT function NAME;                                            \
@@ -333,7 +337,7 @@ ALLOCATE_ALIGNED(mi_new_aligned_nothrow, mimalloc, a, b)
 RESIZE_OR_THROW(mi_new_realloc, b)
 RESIZE_OR_THROW(mi_new_reallocn, product(b, c))
 RESIZE(mi_realloc, mimalloc, b)
-RESIZE(mi_reallocf, mimalloc, b)
+RESIZE_OR(mi_reallocf, mimalloc, a, b, MOVES_OR_FREES, (word)realloc((void *)a, b))
 RESIZE(mi_reallocn, mimalloc, product(b, c))
 RESIZE(mi_reallocarray, mimalloc, product(b, c))
 RESIZE_ONLY(mi_rezalloc, mimalloc, a, b)
@@ -361,7 +365,7 @@ ALLOCATE_OR(mi_heap_strndup, mimalloc, text_bytes(block), (word)strndup((const c
 ALLOCATE(mi_heap_alloc_new, mimalloc, b)
 ALLOCATE(mi_heap_alloc_new_n, mimalloc, product(b, c))
 RESIZE_ONLY(mi_heap_realloc, mimalloc, b, c)
-RESIZE_ONLY(mi_heap_reallocf, mimalloc, b, c)
+RESIZE_OR(mi_heap_reallocf, mimalloc, b, c, MOVES_OR_FREES, no_memory())
 RESIZE_ONLY(mi_heap_reallocn, mimalloc, b, product(c, d))
 RESIZE_ONLY(mi_heap_rezalloc, mimalloc, b, c)
 RESIZE_ONLY(mi_heap_recalloc, mimalloc, b, product(c, d))

@@ -60,6 +60,7 @@ class Families(harness.TestCase):
         self.assert_row(inuse, "after_site", 127, 127 * 19)
         self.assert_row(inuse, "resize_site", 1, 300 << 10)
         self.assertNotIn("before_site", inuse)
+        self.assertNotIn("freed_site", inuse)
         self.assertEqual(harness.info(recording)["lost"]["unmatched_frees"], 0)
         self.assert_nothing_lost(recording)
 

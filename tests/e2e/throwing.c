@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Has mi_new_realloc() fail: once its new handler throws, once it makes room. */
+/* Has mi_new_realloc() fail: once its new handler throws, once it makes room; and mi_reallocf(). */
 #include "program.h"
 
 #include <setjmp.h>
@@ -9,6 +9,7 @@ extern void (*new_handler)(void);
 void *mi_malloc(size_t size);
 void *mi_new_realloc(void *block, size_t size);
 void mi_free(void *block);
+void *mi_reallocf(void *block, size_t size);
 
 static jmp_buf caught;
 
@@ -33,6 +34,11 @@ static SITE void *resize_site(void *block)
 	return mi_new_realloc(block, 300 << 10);
 }
 
+static SITE void *freed_site(void)
+{
+	return mi_malloc(47);
+}
+
 static SITE void after_site(void)
 {
 	for (int i = 0; i < 127; i++)
@@ -43,6 +49,7 @@ int main(void)
 {
 	void *block = before_site();
 	KEEP(mi_malloc(400 << 10));
+	REQUIRE(!mi_reallocf(freed_site(), 600 << 10));
 	new_handler = throw;
 	if (!setjmp(caught)) {
 		resize_site(block);

@@ -20,6 +20,7 @@ API void *mi_realloc(void *block, size_t size);
 API void *mi_new(size_t size);
 API void *mi_new_realloc(void *block, size_t size);
 API void mi_free(void *block);
+API void *mi_reallocf(void *block, size_t size);
 
 API size_t mi_usable_size(const void *block)
 {
@@ -64,4 +65,10 @@ API void *mi_new_realloc(void *block, size_t size)
 API void mi_free(void *block)
 {
 	(void)block;
+}
+
+/* The block is freed where there is no memory. */
+API void *mi_reallocf(void *block, size_t size)
+{
+	return mi_realloc(block, size);
 }

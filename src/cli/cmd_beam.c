@@ -299,10 +299,11 @@ static int write_report(const struct hl_report_output *output, enum question que
 			const struct hl_beam_report *report)
 {
 	const struct hl_emit_options how = hl_report_output_emit(output, row_limit);
-	const char *verb = question == QUESTION_CARRIERS ? "beam-carriers" : "beam-allocations";
+	const char *schema =
+		question == QUESTION_CARRIERS ? "beam-carriers/1" : "beam-allocations/1";
 	struct hl_emit *emit;
 
-	int r = hl_emit_open(&how, verb, &emit);
+	int r = hl_emit_open(&how, schema, &emit);
 	if (r < 0)
 		return r;
 	emit_head(emit, report);

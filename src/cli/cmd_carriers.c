@@ -40,7 +40,7 @@ static int write_report(const struct hl_report_output *output, const struct hl_h
 	const struct hl_emit_options how = hl_report_output_emit(output, row_limit);
 	struct hl_emit *emit;
 
-	int r = hl_emit_open(&how, "carriers", &emit);
+	int r = hl_emit_open(&how, "carriers/1", &emit);
 	if (r < 0)
 		return r;
 	hl_heap_emit_head(emit, heap);

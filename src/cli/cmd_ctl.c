@@ -4,7 +4,7 @@
 
 #include "collector/control_ask.h"
 #include "collector/snapshot.h"
-#include "view/emit.h"
+#include "view/table.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -241,81 +241,91 @@ static void emit_recording(struct hl_emit *emit, const json_t *status)
 	free(command);
 }
 
-/* Columns of numbers, by the keys of the collector's answer. */
-static const struct hl_emit_column figures[] = {
-	{"ms", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
-	{"inuse_bytes", "in use", HL_EMIT_BYTES, 0},
-	{"inuse_objects", "objects", HL_EMIT_COUNT, 0},
-	{"inuse_blocks", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY}, /* the same figure */
-	{"peak_bytes", "peak", HL_EMIT_BYTES, 0},
-	{"stack_nodes", "stack nodes", HL_EMIT_COUNT, 0},
-	{"events", "events", HL_EMIT_COUNT, 0},
-	{"lost_events", "lost", HL_EMIT_COUNT, HL_EMIT_BLANK_ZERO},
-	{"damaged", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY}, /* 1: at its last save */
-	{"lost_log_events", "not in log", HL_EMIT_COUNT, HL_EMIT_BLANK_ZERO},
-	{"log_segments", "segments", HL_EMIT_COUNT, 0},
-	{"log_segments_kept", "kept", HL_EMIT_COUNT, 0},
-	{"log_bytes", "log", HL_EMIT_BYTES, 0},
+struct process {
+	int64_t pid, sequence, ms, inuse_bytes, inuse_objects, peak_bytes, stack_nodes;
+	int64_t events, lost_events, lost_log_events, log_segments, log_segments_kept, log_bytes;
+	int64_t damaged; /* 1: at its last save */
+	const char *mode, *command;
 };
 
-#define FIGURES	       HL_COUNT_OF(figures)
-#define FIGURES_NO_LOG (FIGURES - 4) /* of processes without a log */
-#define HIDDEN	       (HL_EMIT_TEXT_ONLY | HL_EMIT_JSON_ONLY)
+#define MEMBER(name) HL_MEMBER(struct process, name)
+#define BLANK	     HL_COLUMN_BLANK_ZERO
+#define HAS_LOG	     1
+
+static const struct hl_column columns[] = {
+	{"pid", "pid", HL_COLUMN_NUMBER, MEMBER(pid)},
+	{"sequence", NULL, HL_COLUMN_NUMBER, MEMBER(sequence)},
+	{"mode", "mode", HL_COLUMN_TEXT, MEMBER(mode)},
+	{"ms", NULL, HL_COLUMN_COUNT, MEMBER(ms)},
+	{"inuse_bytes", "in use", HL_COLUMN_BYTES, MEMBER(inuse_bytes)},
+	{"inuse_objects", "objects", HL_COLUMN_COUNT, MEMBER(inuse_objects)},
+	{"inuse_blocks", NULL, HL_COLUMN_COUNT, MEMBER(inuse_objects)},
+	{"peak_bytes", "peak", HL_COLUMN_BYTES, MEMBER(peak_bytes)},
+	{"stack_nodes", "stack nodes", HL_COLUMN_COUNT, MEMBER(stack_nodes)},
+	{"events", "events", HL_COLUMN_COUNT, MEMBER(events)},
+	{"lost_events", "lost", HL_COLUMN_COUNT, MEMBER(lost_events), BLANK},
+	{"damaged", NULL, HL_COLUMN_COUNT, MEMBER(damaged)},
+	{"lost_log_events", "not in log", HL_COLUMN_COUNT, MEMBER(lost_log_events), BLANK, HAS_LOG},
+	{"log_segments", "segments", HL_COLUMN_COUNT, MEMBER(log_segments), .shown_if = HAS_LOG},
+	{"log_segments_kept", "kept", HL_COLUMN_COUNT, MEMBER(log_segments_kept),
+	 .shown_if = HAS_LOG},
+	{"log_bytes", "log", HL_COLUMN_BYTES, MEMBER(log_bytes), .shown_if = HAS_LOG},
+	{"command", "command", HL_COLUMN_TEXT, MEMBER(command), HL_COLUMN_SHORTENED},
+};
 
 static void emit_process(struct hl_emit *emit, const json_t *process)
 {
 	char *mode = hl_control_bytes(json_object_get(process, "mode"));
 	char *command = join(json_object_get(process, "command"));
+	const struct process row = {
+		.pid = number(process, "pid"),
+		.sequence = number(process, "sequence"),
+		.ms = number(process, "ms"),
+		.inuse_bytes = number(process, "inuse_bytes"),
+		.inuse_objects = number(process, "inuse_objects"),
+		.peak_bytes = number(process, "peak_bytes"),
+		.stack_nodes = number(process, "stack_nodes"),
+		.events = number(process, "events"),
+		.lost_events = number(process, "lost_events"),
+		.damaged = number(process, "damaged"),
+		.lost_log_events = number(process, "lost_log_events"),
+		.log_segments = number(process, "log_segments"),
+		.log_segments_kept = number(process, "log_segments_kept"),
+		.log_bytes = number(process, "log_bytes"),
+		.mode = mode ? mode : "",
+		.command = command ? command : "",
+	};
 
-	hl_emit_row(emit, 0);
-	hl_emit_cell_integer(emit, number(process, "pid"));
-	hl_emit_cell_integer(emit, number(process, "sequence"));
-	hl_emit_cell_text(emit, mode ? mode : "");
-	for (size_t i = 0; i < FIGURES; i++)
-		hl_emit_cell_integer(emit, number(process, strcmp(figures[i].key, "inuse_blocks")
-								   ? figures[i].key
-								   : "inuse_objects"));
-	hl_emit_cell_text(emit, command ? command : "");
+	hl_table_row(emit, &row, 0);
 	free(mode);
 	free(command);
 }
 
 static void emit_processes(struct hl_emit *emit, const json_t *processes)
 {
-	struct hl_emit_column columns[FIGURES + 4] = {
-		{"pid", "pid", HL_EMIT_NUMBER, 0},
-		{"sequence", NULL, HL_EMIT_NUMBER, HL_EMIT_JSON_ONLY},
-		{"mode", "mode", HL_EMIT_TEXT, 0},
-	};
 	bool has_log = json_object_get(json_array_get(processes, 0), "log_segments") != NULL;
 	size_t i;
 	const json_t *process;
 
-	for (i = 0; i < FIGURES; i++) {
-		columns[3 + i] = figures[i];
-		if (i >= FIGURES_NO_LOG && !has_log)
-			columns[3 + i].flags |= HIDDEN;
-	}
-	columns[3 + FIGURES] =
-		(struct hl_emit_column){"command", "command", HL_EMIT_TEXT, HL_EMIT_SHORTENED};
 	json_array_foreach(processes, i, process) if (number(process, "damaged"))
 		hl_emit_warning(emit,
 				"DAMAGED: process %" PRId64 " overwrote heapline's memory; its "
 				"figures may be wrong",
 				number(process, "pid"));
-	hl_emit_line(emit, "%s", "");
-	hl_emit_rows(emit, "rows", columns, HL_COUNT_OF(columns));
+	hl_emit_blank(emit);
+	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", columns),
+						.facts = has_log ? HAS_LOG : 0});
 	json_array_foreach(processes, i, process) emit_process(emit, process);
-	hl_emit_rows_end(emit);
+	hl_table_end(emit);
 }
 
 static int show(const json_t *status, struct hl_error *err)
 {
+	const struct hl_emit_options how = {.out = stdout, .json = json};
 	struct hl_emit *emit;
-	int r = hl_emit_new(stdout, json ? HL_EMIT_JSON : HL_EMIT_TABLE, false, &emit);
 
+	int r = hl_emit_open(&how, "ctl-status/1", &emit);
 	if (r == 0) {
-		hl_emit_begin(emit, "ctl-status");
 		emit_recording(emit, status);
 		emit_processes(emit, json_object_get(status, "processes"));
 		r = hl_emit_finish(emit);

@@ -31,108 +31,101 @@ void hl_annotate_section_release(struct hl_annotate_section *section)
 
 /* ---- JSON ---- */
 
-#define FIGURE_COLUMNS 4
-
-static void fill_figure_columns(const struct hl_annotate *report, struct hl_emit_column *columns)
+/* The cell of a text of the profile, by its id. */
+static void text(struct hl_emit *emit, const void *id, const void *profile)
 {
-	enum hl_value value = report->options->value;
-	bool bytes = hl_profile_knows(report->profile, value, HL_UNIT_BYTES);
-	bool objects = hl_profile_knows(report->profile, value, HL_UNIT_OBJECTS);
-	unsigned of_bytes = bytes ? 0 : HL_EMIT_TEXT_ONLY;
-	unsigned of_objects = objects ? 0 : HL_EMIT_TEXT_ONLY;
-
-	columns[0] = (struct hl_emit_column){"flat_bytes", NULL, HL_EMIT_BYTES, of_bytes};
-	columns[1] = (struct hl_emit_column){"flat_objects", NULL, HL_EMIT_COUNT, of_objects};
-	columns[2] = (struct hl_emit_column){"cum_bytes", NULL, HL_EMIT_BYTES, of_bytes};
-	columns[3] = (struct hl_emit_column){"cum_objects", NULL, HL_EMIT_COUNT, of_objects};
+	hl_cell_text(emit, hl_profile_text(profile, *(const uint32_t *)id));
 }
 
-static void emit_figures(struct hl_emit *emit, struct hl_aggregate_figures flat,
-			 struct hl_aggregate_figures cum)
-{
-	hl_emit_cell_integer(emit, flat.bytes);
-	hl_emit_cell_integer(emit, flat.objects);
-	hl_emit_cell_integer(emit, cum.bytes);
-	hl_emit_cell_integer(emit, cum.objects);
-}
+/* A function, or a line of it with its source. */
+struct row {
+	uint32_t name, file, line, module;
+	const char *source;
+	struct hl_aggregate_figures flat, cum;
+};
 
-static void emit_functions(const struct hl_annotate *report)
+#define MEMBER(name) HL_MEMBER(struct row, name)
+#define TEXT(id)     HL_MEMBER_CELL(struct row, id, text)
+#define IS_LINE	     1
+
+static const struct hl_column columns[] = {
+	{"name", NULL, HL_COLUMN_TEXT, TEXT(name)},
+	{"file", NULL, HL_COLUMN_TEXT, TEXT(file)},
+	{"line", NULL, HL_COLUMN_COUNT, MEMBER(line)},
+	{"module", NULL, HL_COLUMN_TEXT, TEXT(module)},
+	{"source", NULL, HL_COLUMN_TEXT, MEMBER(source), .shown_if = IS_LINE},
+	{"flat", NULL, HL_COLUMN_FIGURE, MEMBER(flat)},
+	{"cum", NULL, HL_COLUMN_FIGURE, MEMBER(cum)},
+};
+
+static void write_functions(const struct hl_annotate *report)
 {
 	const struct hl_profile *profile = report->profile;
-	struct hl_emit_column columns[4 + FIGURE_COLUMNS] = {
-		{"name", NULL, HL_EMIT_TEXT, 0},
-		{"file", NULL, HL_EMIT_TEXT, 0},
-		{"line", NULL, HL_EMIT_COUNT, 0},
-		{"module", NULL, HL_EMIT_TEXT, 0},
-	};
 
-	fill_figure_columns(report, columns + 4);
-	hl_emit_rows(report->emit, "functions", columns, HL_COUNT_OF(columns));
+	hl_table_begin(report->emit,
+		       &(struct hl_table){HL_TABLE("functions", columns), .context = profile});
 	for (size_t i = 0; i < report->annotation->function_count; i++) {
-		const struct hl_annotation_function *row = &report->annotation->functions[i];
-		const struct hl_profile_function *function = &profile->functions[row->function];
-		uint32_t path = profile->modules[function->module].path;
-		hl_emit_row(report->emit, 0);
-		hl_emit_cell_text(report->emit, hl_profile_text(profile, function->name));
-		hl_emit_cell_text(report->emit, hl_profile_text(profile, function->file));
-		hl_emit_cell_integer(report->emit, function->line);
-		hl_emit_cell_text(report->emit, hl_profile_text(profile, path));
-		emit_figures(report->emit, row->flat, row->cum);
+		const struct hl_annotation_function *of = &report->annotation->functions[i];
+		const struct hl_profile_function *function = &profile->functions[of->function];
+		const struct row row = {function->name,
+					function->file,
+					function->line,
+					profile->modules[function->module].path,
+					"",
+					of->flat,
+					of->cum};
+		hl_table_row(report->emit, &row, 0);
 	}
-	hl_emit_rows_end(report->emit);
+	hl_table_end(report->emit);
 }
 
-static void emit_section(const struct hl_annotate *report,
-			 const struct hl_annotate_section *section)
+static void write_section(const struct hl_annotate *report,
+			  const struct hl_annotate_section *section)
 {
 	const struct hl_profile *profile = report->profile;
 	const struct hl_profile_function *function =
 		&profile->functions[section->function->function];
-	uint32_t module = profile->modules[function->module].path;
 
 	for (size_t i = 0; i < section->count; i++) {
 		const struct hl_annotation_line *line = &section->lines[i];
-		const char *text = hl_source_line(&section->source, line->line);
-		hl_emit_row(report->emit, 0);
-		hl_emit_cell_text(report->emit, hl_profile_text(profile, function->name));
-		hl_emit_cell_text(report->emit, hl_profile_text(profile, line->file));
-		hl_emit_cell_integer(report->emit, line->line);
-		hl_emit_cell_text(report->emit, hl_profile_text(profile, module));
-		hl_emit_cell_text(report->emit, text ? text : "");
-		emit_figures(report->emit, line->flat, line->cum);
+		const char *source = hl_source_line(&section->source, line->line);
+		const struct row row = {function->name,
+					line->file,
+					line->line,
+					profile->modules[function->module].path,
+					source ? source : "",
+					line->flat,
+					line->cum};
+		hl_table_row(report->emit, &row, 0);
 	}
 }
 
-static int emit_lines(const struct hl_annotate *report,
-		      const struct hl_annotation_function *function)
+static int write_lines(const struct hl_annotate *report,
+		       const struct hl_annotation_function *function)
 {
 	for (size_t first = 0; first < function->line_count;) {
 		struct hl_annotate_section section;
 		int r = hl_annotate_section_init(&section, report, function, first);
 		if (r < 0)
 			return r;
-		emit_section(report, &section);
+		write_section(report, &section);
 		first += section.count;
 		hl_annotate_section_release(&section);
 	}
 	return 0;
 }
 
-static int emit_json(const struct hl_annotate *report)
+static int write_json(const struct hl_annotate *report)
 {
-	struct hl_emit_column columns[5 + FIGURE_COLUMNS] = {
-		{"name", NULL, HL_EMIT_TEXT, 0},   {"file", NULL, HL_EMIT_TEXT, 0},
-		{"line", NULL, HL_EMIT_COUNT, 0},  {"module", NULL, HL_EMIT_TEXT, 0},
-		{"source", NULL, HL_EMIT_TEXT, 0},
-	};
 	int r = 0;
 
-	emit_functions(report);
-	fill_figure_columns(report, columns + 5);
-	hl_emit_rows(report->emit, "rows", columns, HL_COUNT_OF(columns));
+	write_functions(report);
+	hl_table_begin(report->emit,
+		       &(struct hl_table){HL_TABLE("rows", columns), .context = report->profile,
+					  .facts = IS_LINE});
 	for (size_t i = 0; r == 0 && i < report->annotation->function_count; i++)
-		r = emit_lines(report, &report->annotation->functions[i]);
-	hl_emit_rows_end(report->emit);
+		r = write_lines(report, &report->annotation->functions[i]);
+	hl_table_end(report->emit);
 	return r;
 }
 
@@ -141,14 +134,15 @@ static int emit_json(const struct hl_annotate *report)
 static int emit_report(struct hl_annotate *report)
 {
 	const struct hl_view_options *options = report->options;
+	const struct hl_emit_options how = {
+		.out = options->out, .json = options->json, .color = options->color};
 
-	int r = hl_emit_new(options->out, options->json ? HL_EMIT_JSON : HL_EMIT_TABLE,
-			    options->color, &report->emit);
+	int r = hl_emit_open(&how, "annotate/1", &report->emit);
 	if (r < 0)
 		return r;
-	hl_emit_begin(report->emit, "annotate");
+	hl_table_figures(report->emit, report->profile, options->value, options->unit);
 	hl_summary_members(report->emit, report->profile, options);
-	r = options->json ? emit_json(report) : hl_annotate_text(report);
+	r = options->json ? write_json(report) : hl_annotate_text(report);
 	int finished = hl_emit_finish(report->emit);
 	return r < 0 ? r : finished;
 }

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "view/annotation.h"
-#include "view/emit.h"
 #include "view/source.h"
+#include "view/table.h"
 
 /* What all parts of one report need. */
 struct hl_annotate {

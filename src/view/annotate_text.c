@@ -104,35 +104,40 @@ static void section_lines(const struct hl_annotate *report,
 
 /* ---- rows of text ---- */
 
+/* Facts of the table. */
 enum {
-	COLUMN_FLAT_BYTES,
-	COLUMN_FLAT_OBJECTS,
-	COLUMN_CUM_BYTES,
-	COLUMN_CUM_OBJECTS,
-	COLUMN_LINE,
-	COLUMN_SOURCE,
-	COLUMN_COUNT,
+	KNOWS_BYTES = 1,
+	KNOWS_OBJECTS = 2,
 };
 
-static unsigned flag_unless(bool known)
-{
-	return known ? HL_EMIT_BLANK_ZERO : HL_EMIT_HIDDEN;
-}
+struct row {
+	struct hl_aggregate_figures flat, cum;
+	uint32_t line;
+	const char *source;
+};
+
+#define MEMBER(name) HL_MEMBER(struct row, name)
+#define BLANK	     HL_COLUMN_BLANK_ZERO
+
+static const struct hl_column columns[] = {
+	{NULL, "flat", HL_COLUMN_BYTES, MEMBER(flat.bytes), BLANK, KNOWS_BYTES},
+	{NULL, "objects", HL_COLUMN_COUNT, MEMBER(flat.objects), BLANK, KNOWS_OBJECTS},
+	{NULL, "cum", HL_COLUMN_BYTES, MEMBER(cum.bytes), BLANK, KNOWS_BYTES},
+	{NULL, "objects", HL_COLUMN_COUNT, MEMBER(cum.objects), BLANK, KNOWS_OBJECTS},
+	{NULL, "line", HL_COLUMN_NUMBER, MEMBER(line), BLANK},
+	{NULL, "source", HL_COLUMN_TEXT, MEMBER(source), HL_COLUMN_SHORTENED},
+};
 
 static void begin_table(const struct hl_annotate *report)
 {
 	enum hl_value value = report->options->value;
-	unsigned bytes = flag_unless(hl_profile_knows(report->profile, value, HL_UNIT_BYTES));
-	unsigned objects = flag_unless(hl_profile_knows(report->profile, value, HL_UNIT_OBJECTS));
-	const struct hl_emit_column columns[COLUMN_COUNT] = {
-		[COLUMN_FLAT_BYTES] = {NULL, "flat", HL_EMIT_BYTES, bytes},
-		[COLUMN_FLAT_OBJECTS] = {NULL, "objects", HL_EMIT_COUNT, objects},
-		[COLUMN_CUM_BYTES] = {NULL, "cum", HL_EMIT_BYTES, bytes},
-		[COLUMN_CUM_OBJECTS] = {NULL, "objects", HL_EMIT_COUNT, objects},
-		[COLUMN_LINE] = {NULL, "line", HL_EMIT_NUMBER, HL_EMIT_BLANK_ZERO},
-		[COLUMN_SOURCE] = {NULL, "source", HL_EMIT_TEXT, HL_EMIT_SHORTENED},
-	};
-	hl_emit_rows(report->emit, NULL, columns, COLUMN_COUNT);
+	unsigned facts = 0;
+
+	if (hl_profile_knows(report->profile, value, HL_UNIT_BYTES))
+		facts |= KNOWS_BYTES;
+	if (hl_profile_knows(report->profile, value, HL_UNIT_OBJECTS))
+		facts |= KNOWS_OBJECTS;
+	hl_table_begin(report->emit, &(struct hl_table){HL_TABLE(NULL, columns), .facts = facts});
 }
 
 /* Tabs as spaces. NULL: no memory. */
@@ -187,30 +192,24 @@ static int emit_source_row(const struct hl_annotate *report,
 			   const struct hl_annotate_section *section,
 			   const struct hl_annotation_line *line, uint32_t number)
 {
-	static const struct hl_annotation_line nothing;
 	const char *text = hl_source_line(&section->source, number);
 	char *expanded = expand_tabs(text ? text : "");
-	const struct hl_annotation_line *shown = line ? line : &nothing;
+	struct row row = {.line = number, .source = expanded};
 
 	if (!expanded)
 		return -ENOMEM;
-	hl_emit_row(report->emit, line ? emphasis_of(report, section, line) : 0);
-	hl_emit_cell_integer(report->emit, shown->flat.bytes);
-	hl_emit_cell_integer(report->emit, shown->flat.objects);
-	hl_emit_cell_integer(report->emit, shown->cum.bytes);
-	hl_emit_cell_integer(report->emit, shown->cum.objects);
-	hl_emit_cell_integer(report->emit, number);
-	hl_emit_cell_text(report->emit, expanded);
+	if (line) {
+		row.flat = line->flat;
+		row.cum = line->cum;
+	}
+	hl_table_row(report->emit, &row, line ? emphasis_of(report, section, line) : 0);
 	free(expanded);
 	return 0;
 }
 
 static void emit_gap_row(const struct hl_annotate *report)
 {
-	hl_emit_row(report->emit, 0);
-	for (int column = 0; column < COLUMN_SOURCE; column++)
-		hl_emit_cell_integer(report->emit, 0);
-	hl_emit_cell_text(report->emit, "...");
+	hl_table_row(report->emit, &(struct row){.source = "..."}, 0);
 }
 
 /* Lines without figures from ${first} up to before ${end}; many of them are cut short. */
@@ -274,7 +273,7 @@ static int emit_rows_of(const struct hl_annotate *report, const struct hl_annota
 	}
 	if (r == 0)
 		r = emit_tail_rows(report, section, next);
-	hl_emit_rows_end(report->emit);
+	hl_table_end(report->emit);
 	return r;
 }
 

@@ -6,7 +6,7 @@
  *
  *	hl_emit_new() hl_emit_begin()
  *	{ hl_emit_line() | hl_emit_object() hl_emit_text() ... hl_emit_object_end() }
- *	{ hl_emit_rows() { hl_emit_row() hl_emit_cell_X() for each column } hl_emit_rows_end() }
+ *	{ hl_table_begin() hl_table_row() ... hl_table_end(), see table.h }
  *	hl_emit_finish()
  */
 #pragma once
@@ -24,29 +24,6 @@ enum hl_emit_form {
 	HL_EMIT_JSON,
 };
 
-enum hl_emit_type {
-	HL_EMIT_TEXT,
-	HL_EMIT_BYTES,	/* table: 1.5 MiB; else an integer */
-	HL_EMIT_COUNT,	/* table: 1,234; else an integer */
-	HL_EMIT_NUMBER, /* an integer without commas, such as a PID */
-	HL_EMIT_PERCENT,
-	HL_EMIT_STACK,	/* text: frames joined by ';'; JSON: an array of names */
-	HL_EMIT_FRAMES, /* JSON: an array of objects */
-};
-
-enum hl_emit_flag {
-	HL_EMIT_TEXT_ONLY = 1, /* not in JSON */
-	HL_EMIT_JSON_ONLY = 2,
-	HL_EMIT_HIDDEN = HL_EMIT_TEXT_ONLY | HL_EMIT_JSON_ONLY, /* nowhere: not known, say */
-	HL_EMIT_SHORTENED = 4,	/* cut off, with "...", where a terminal is too narrow */
-	HL_EMIT_BLANK_ZERO = 8, /* in tables, 0 is left blank */
-	HL_EMIT_TREE = 16,	/* in tables, where hl_emit_row_below() draws branches */
-	HL_EMIT_PATH = 32,	/* shortened in front, for its end says most */
-	HL_EMIT_KEY = 64,	/* what rows stand for: shortened after all others */
-	HL_EMIT_OMITTED = 128,	/* left out where a terminal is too narrow */
-	HL_EMIT_NAMES = 256,	/* names of functions: see hl_format_templates() */
-};
-
 /* A frame of a stack, as JSON has it. Texts are "" and the line 0 when unknown. */
 struct hl_emit_frame {
 	const char *function, *module, *file;
@@ -57,13 +34,6 @@ struct hl_emit_frame {
 enum hl_emit_emphasis {
 	HL_EMIT_HEAVY = 1,    /* bold */
 	HL_EMIT_HEAVIEST = 2, /* red */
-};
-
-struct hl_emit_column {
-	const char *key;   /* in JSON */
-	const char *title; /* in tables */
-	enum hl_emit_type type;
-	unsigned flags; /* enum hl_emit_flag */
 };
 
 struct hl_emit;
@@ -78,18 +48,15 @@ struct hl_emit_options {
 	uint64_t row_limit; /* 0: all; or HL_EMIT_ROWS_DEFAULT */
 };
 
-/* Begins a report of ${verb} as a table for people or as JSON. 0 or -ENOMEM. */
-int hl_emit_open(const struct hl_emit_options *options, const char *verb,
+/* A report that is begun, as a table for people or as JSON. 0 or -ENOMEM. */
+int hl_emit_open(const struct hl_emit_options *options, const char *schema,
 		 struct hl_emit **ret_emit);
 
 /* A report on ${out}. 0 or -ENOMEM. */
 int hl_emit_new(FILE *out, enum hl_emit_form form, bool color, struct hl_emit **ret_emit);
 
-/* Begins the report of ${verb}: in JSON, the outermost object with its schema. */
-void hl_emit_begin(struct hl_emit *emit, const char *verb);
-
-/* The same with a schema that is not the first of its name. */
-void hl_emit_begin_version(struct hl_emit *emit, const char *verb, unsigned version);
+/* Begins a report: in JSON, the outermost object with its ${schema}, "top/1". */
+void hl_emit_begin(struct hl_emit *emit, const char *schema);
 
 /* Whether the report is JSON, for what its tables alone leave out. */
 bool hl_emit_is_json(const struct hl_emit *emit);
@@ -132,31 +99,6 @@ void hl_emit_boolean(struct hl_emit *emit, const char *key, bool truth);
 void hl_emit_unknown(struct hl_emit *emit, const char *key); /* null */
 void hl_emit_frames(struct hl_emit *emit, const char *key, const struct hl_emit_frame *frames,
 		    size_t count);
-
-/*
- * A list of rows under ${key}. Each row gives one cell for each of the ${column_count}
- * ${columns}, in their order, those of other forms included; columns are copied.
- */
-void hl_emit_rows(struct hl_emit *emit, const char *key, const struct hl_emit_column *columns,
-		  size_t column_count);
-/*
- * The same for any number of rows: a table is written as it comes, in columns of a width that is
- * fixed, without emphasis. Its last column alone may hold text.
- */
-void hl_emit_rows_streamed(struct hl_emit *emit, const char *key,
-			   const struct hl_emit_column *columns, size_t column_count);
-
-void hl_emit_row(struct hl_emit *emit, unsigned emphasis); /* enum hl_emit_emphasis */
-
-/* A row of a tree: below the last one of ${depth} - 1; of depth 1 it is below none. */
-void hl_emit_row_below(struct hl_emit *emit, size_t depth, unsigned emphasis);
-void hl_emit_cell_text(struct hl_emit *emit, const char *text);
-void hl_emit_cell_integer(struct hl_emit *emit, int64_t number);
-void hl_emit_cell_unknown(struct hl_emit *emit); /* "-", or null */
-void hl_emit_cell_percent(struct hl_emit *emit, int64_t part, int64_t whole);
-void hl_emit_cell_stack(struct hl_emit *emit, const char *const *frames, size_t count);
-void hl_emit_cell_frames(struct hl_emit *emit, const struct hl_emit_frame *frames, size_t count);
-void hl_emit_rows_end(struct hl_emit *emit);
 
 /* Keeps ${error}, unless another one came first; nothing more is written then. */
 void hl_emit_fail(struct hl_emit *emit, int error);

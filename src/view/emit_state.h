@@ -37,17 +37,6 @@ struct hl_emit {
 	enum hl_unit unit;
 	bool knows[HL_UNIT_COUNT];
 	struct hl_table_state table;
-	/* Positional */
-	struct libscols_table *scols;
-	struct libscols_line *row;
-	size_t row_depth;
-	struct hl_emit_column columns[HL_TABLE_COLUMNS_MAX];
-	size_t column_count, column;
-	size_t table_column;
-	bool line_has_cells;
-	bool streamed;
-	size_t width;
-	size_t line_width;
 };
 
 /* The title of ${column}. */

@@ -71,15 +71,6 @@ void hl_events_head(const struct hl_events_report *report, const char *name)
 		     hl_format_bytes((int64_t)report->log->file_bytes, bytes));
 }
 
-size_t hl_events_rows(const struct hl_events_report *report, size_t usual, size_t count)
-{
-	uint64_t limit = report->options->row_limit;
-
-	if (limit == HL_EMIT_ROWS_DEFAULT)
-		limit = report->options->json ? 0 : usual;
-	return limit && limit < count ? (size_t)limit : count;
-}
-
 /* ---- all of it ---- */
 
 /* The process may have left its last interval early; nothing lives on after that. */
@@ -134,7 +125,7 @@ static int write_report(struct hl_events_report *report, struct hl_error *err)
 			    options->color, &report->emit);
 	if (r < 0)
 		return r;
-	hl_emit_begin(report->emit, "events");
+	hl_emit_begin(report->emit, "events/1");
 	r = parts[options->events](report, err);
 	int finished = hl_emit_finish(report->emit);
 	if (r == 0)

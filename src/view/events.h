@@ -23,6 +23,3 @@ hl_events_part hl_events_summary, hl_events_dump, hl_events_lifetimes, hl_events
 
 /* Emits the head: which report it is, whose events they are, and what is missing. */
 void hl_events_head(const struct hl_events_report *report, const char *name);
-
-/* How many rows to show: options->row_limit; ${usual} unless that says, and all in JSON. */
-size_t hl_events_rows(const struct hl_events_report *report, size_t usual, size_t count);

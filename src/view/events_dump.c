@@ -3,6 +3,7 @@
 #include "profile/calltree.h"
 #include "profile/event_lifetimes.h"
 #include "view/events.h"
+#include "view/table.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -50,36 +51,62 @@ static const char *name_of(const struct dump *dump, uint32_t node)
 
 /* ---- events ---- */
 
+struct row {
+	uint64_t ms;
+	uint32_t thread;
+	const struct hl_event *event;
+};
+
 /* "+24", "-24"; where it is not of one block "+72/3". */
-static void format_event(const struct hl_event *event, char *text, size_t size)
+static void change(struct hl_emit *emit, const void *row, const void *context)
 {
-	char sign = event->is_free ? '-' : '+';
+	const struct hl_event *event = ((const struct row *)row)->event;
+	char sign = event->is_free ? '-' : '+', text[64];
 	int64_t bytes = event->is_free ? -event->bytes : event->bytes;
 	int64_t objects = event->is_free ? -event->objects : event->objects;
 
+	(void)context;
 	if (objects == 1)
-		snprintf(text, size, "%c%" PRId64, sign, bytes);
+		snprintf(text, sizeof(text), "%c%" PRId64, sign, bytes);
 	else
-		snprintf(text, size, "%c%" PRId64 "/%" PRId64, sign, bytes, objects);
+		snprintf(text, sizeof(text), "%c%" PRId64 "/%" PRId64, sign, bytes, objects);
+	hl_cell_text(emit, text);
 }
 
-static void emit_event(struct dump *dump, const struct hl_event_run *run,
-		       const struct hl_event *event)
+static void bytes(struct hl_emit *emit, const void *row, const void *context)
 {
-	struct hl_emit *emit = dump->report->emit;
-	char text[64];
-
-	format_event(event, text, sizeof(text));
-	hl_emit_row(emit, 0);
-	hl_emit_cell_integer(emit, (int64_t)run->tick);
-	hl_emit_cell_integer(emit, run->thread);
-	hl_emit_cell_text(emit, text);
-	hl_emit_cell_integer(emit, event->bytes);
-	hl_emit_cell_integer(emit, event->objects);
-	hl_emit_cell_integer(emit, event->node);
-	if (dump->report->options->stacks)
-		hl_emit_cell_text(emit, name_of(dump, event->node));
+	(void)context;
+	hl_cell_integer(emit, ((const struct row *)row)->event->bytes);
 }
+
+static void objects(struct hl_emit *emit, const void *row, const void *context)
+{
+	(void)context;
+	hl_cell_integer(emit, ((const struct row *)row)->event->objects);
+}
+
+static void node(struct hl_emit *emit, const void *row, const void *context)
+{
+	(void)context;
+	hl_cell_integer(emit, ((const struct row *)row)->event->node);
+}
+
+static void function(struct hl_emit *emit, const void *row, const void *dump)
+{
+	hl_cell_text(emit, name_of(dump, ((const struct row *)row)->event->node));
+}
+
+#define HAS_NAMES 1
+
+static const struct hl_column columns[] = {
+	{"tick", "ms", HL_COLUMN_NUMBER, HL_MEMBER(struct row, ms)},
+	{"thread", "thread", HL_COLUMN_NUMBER, HL_MEMBER(struct row, thread)},
+	{NULL, "bytes", HL_COLUMN_TEXT, .cell = change},
+	{"bytes", NULL, HL_COLUMN_NUMBER, .cell = bytes},
+	{"objects", NULL, HL_COLUMN_NUMBER, .cell = objects},
+	{"node", "node", HL_COLUMN_NUMBER, .cell = node},
+	{"name", "function", HL_COLUMN_TEXT, .cell = function, .shown_if = HAS_NAMES},
+};
 
 static int dump_run(void *context, size_t part, const struct hl_event_run *run)
 {
@@ -95,25 +122,10 @@ static int dump_run(void *context, size_t part, const struct hl_event_run *run)
 		if (!dump->left)
 			return STOPPED;
 		dump->left--;
-		emit_event(dump, run, &run->events[i]);
+		hl_table_row(dump->report->emit,
+			     &(struct row){run->tick, run->thread, &run->events[i]}, 0);
 	}
 	return ferror(dump->report->options->out) ? -EIO : 0;
-}
-
-static void begin_rows(const struct hl_events_report *report)
-{
-	const struct hl_emit_column columns[] = {
-		{"tick", "ms", HL_EMIT_NUMBER, 0},
-		{"thread", "thread", HL_EMIT_NUMBER, 0},
-		{NULL, "bytes", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY},
-		{"bytes", NULL, HL_EMIT_NUMBER, HL_EMIT_JSON_ONLY},
-		{"objects", NULL, HL_EMIT_NUMBER, HL_EMIT_JSON_ONLY},
-		{"node", "node", HL_EMIT_NUMBER, 0},
-		{"name", "function", HL_EMIT_TEXT, 0},
-	};
-	size_t count = HL_COUNT_OF(columns) - !report->options->stacks;
-
-	hl_emit_rows_streamed(report->emit, "rows", columns, count);
 }
 
 /* One part after another: lines are in the order of events. */
@@ -125,9 +137,11 @@ static int dump_events(struct dump *dump, struct hl_error *err)
 	const struct hl_event_fold fold = {.context = dump, .visit = dump_run};
 
 	hl_events_head(report, "dump");
-	begin_rows(report);
+	hl_table_begin_streamed(
+		report->emit, &(struct hl_table){HL_TABLE("rows", columns), .context = dump,
+						 .facts = report->options->stacks ? HAS_NAMES : 0});
 	int r = hl_event_range_read(report->log, &report->range, &options, &fold, err);
-	hl_emit_rows_end(report->emit);
+	hl_table_end(report->emit);
 	return r == STOPPED ? 0 : r;
 }
 

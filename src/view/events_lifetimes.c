@@ -112,101 +112,102 @@ static const char *format_lifetime(double ms, char buffer[HL_FORMAT_MAX])
 	return buffer;
 }
 
-static int emit_row(struct lifetimes *lifetimes, const struct row *row)
+static void life(struct hl_emit *emit, const void *row, const void *context)
 {
-	const struct hl_event_lifetime *figures = &row->figures;
+	char text[HL_FORMAT_MAX];
+
+	(void)context;
+	hl_cell_text(emit, format_lifetime(((const struct row *)row)->mean_ms, text));
+}
+
+static void lifetime_us(struct hl_emit *emit, const void *row, const void *context)
+{
+	(void)context;
+	hl_cell_integer(emit, (int64_t)(((const struct row *)row)->mean_ms * US_PER_MS + 0.5));
+}
+
+static void left_objects(struct hl_emit *emit, const void *row, const void *context)
+{
+	const struct hl_event_lifetime *figures = &((const struct row *)row)->figures;
+
+	(void)context;
+	hl_cell_integer(emit,
+			figures->held_objects + figures->alloc_objects - figures->free_objects);
+}
+
+static void left_bytes(struct hl_emit *emit, const void *row, const void *context)
+{
+	const struct hl_event_lifetime *figures = &((const struct row *)row)->figures;
+
+	(void)context;
+	hl_cell_integer(emit, figures->held_bytes + figures->alloc_bytes - figures->free_bytes);
+}
+
+/* Facts of the table. */
+enum {
+	SHORTENS = 1,
+	FULL = 2,
+};
+
+#define FIGURE(name) HL_MEMBER(struct row, figures.name)
+#define STACK(what)  HL_MEMBER_CELL(struct row, node, hl_stack_path_cell_##what)
+#define BLANK	     HL_COLUMN_BLANK_ZERO
+#define SHORTENED    HL_COLUMN_SHORTENED
+
+static const struct hl_column columns[] = {
+	{NULL, "mean life", HL_COLUMN_TEXT, .cell = life},
+	{"lifetime_us", NULL, HL_COLUMN_NUMBER, .cell = lifetime_us},
+	{"object_ms", NULL, HL_COLUMN_NUMBER, FIGURE(area)},
+	{"held_objects", "before", HL_COLUMN_COUNT, FIGURE(held_objects), BLANK},
+	{"alloc_objects", "allocated", HL_COLUMN_COUNT, FIGURE(alloc_objects)},
+	{"alloc_bytes", "bytes", HL_COLUMN_BYTES, FIGURE(alloc_bytes)},
+	{"left_objects", "left", HL_COLUMN_COUNT, .cell = left_objects, .flags = BLANK},
+	{"left_bytes", "bytes", HL_COLUMN_BYTES, .cell = left_bytes, .flags = BLANK},
+	{NULL, "stack, from its leaf", HL_COLUMN_TEXT, STACK(line), .flags = SHORTENED,
+	 .shown_if = SHORTENS},
+	{NULL, "stack, from its leaf", HL_COLUMN_TEXT, STACK(line), .shown_if = FULL},
+	{"stack", NULL, HL_COLUMN_STACK, STACK(names)},
+	{"frames", NULL, HL_COLUMN_FRAMES, STACK(frames)},
+};
+
+static void emit_rows(struct lifetimes *lifetimes, size_t count)
+{
 	struct hl_emit *emit = lifetimes->report->emit;
-	bool json = lifetimes->report->options->json;
-	size_t depth = hl_stack_path_fill(&lifetimes->path, row->node);
-	char *line = json ? NULL
-			  : hl_stack_path_line(&lifetimes->path, row->node,
-					       lifetimes->report->options->full);
-	char lifetime[HL_FORMAT_MAX];
+	bool full = lifetimes->report->options->full;
 
-	if (!json && !line)
-		return -ENOMEM;
-	hl_emit_row(emit, 0);
-	hl_emit_cell_text(emit, format_lifetime(row->mean_ms, lifetime));
-	hl_emit_cell_integer(emit, (int64_t)(row->mean_ms * US_PER_MS + 0.5));
-	hl_emit_cell_integer(emit, figures->area);
-	hl_emit_cell_integer(emit, figures->held_objects);
-	hl_emit_cell_integer(emit, figures->alloc_objects);
-	hl_emit_cell_integer(emit, figures->alloc_bytes);
-	hl_emit_cell_integer(emit, figures->held_objects + figures->alloc_objects -
-					   figures->free_objects);
-	hl_emit_cell_integer(emit,
-			     figures->held_bytes + figures->alloc_bytes - figures->free_bytes);
-	hl_emit_cell_text(emit, line ? line : "");
-	hl_emit_cell_stack(emit, lifetimes->path.names, depth);
-	hl_emit_cell_frames(emit, lifetimes->path.frames, depth);
-	free(line);
-	return 0;
-}
-
-static int tell_apart(struct lifetimes *lifetimes, size_t count)
-{
-	int r = 0;
-
+	lifetimes->path.full = full;
 	hl_stack_path_begin_table(&lifetimes->path);
-	for (size_t i = 0; r == 0 && i < count; i++)
-		r = hl_stack_path_add(&lifetimes->path, lifetimes->rows[i].node);
-	return r;
-}
-
-static int emit_rows(struct lifetimes *lifetimes, size_t count)
-{
-	unsigned shortened = lifetimes->report->options->full ? 0 : HL_EMIT_SHORTENED;
-	const struct hl_emit_column columns[] = {
-		{NULL, "mean life", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY},
-		{"lifetime_us", NULL, HL_EMIT_NUMBER, HL_EMIT_JSON_ONLY},
-		{"object_ms", NULL, HL_EMIT_NUMBER, HL_EMIT_JSON_ONLY},
-		{"held_objects", "before", HL_EMIT_COUNT, HL_EMIT_BLANK_ZERO},
-		{"alloc_objects", "allocated", HL_EMIT_COUNT, 0},
-		{"alloc_bytes", "bytes", HL_EMIT_BYTES, 0},
-		{"left_objects", "left", HL_EMIT_COUNT, HL_EMIT_BLANK_ZERO},
-		{"left_bytes", "bytes", HL_EMIT_BYTES, HL_EMIT_BLANK_ZERO},
-		{NULL, "stack, from its leaf", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY | shortened},
-		{"stack", NULL, HL_EMIT_STACK, HL_EMIT_JSON_ONLY},
-		{"frames", NULL, HL_EMIT_FRAMES, HL_EMIT_JSON_ONLY},
-	};
-	int r = tell_apart(lifetimes, count);
-
-	if (r < 0)
-		return r;
-
-	hl_emit_rows(lifetimes->report->emit, "rows", columns, HL_COUNT_OF(columns));
-	for (size_t i = 0; r == 0 && i < count; i++)
-		r = emit_row(lifetimes, &lifetimes->rows[i]);
-	hl_emit_rows_end(lifetimes->report->emit);
-	return r;
+	for (size_t i = 0; i < count; i++)
+		if (hl_stack_path_add(&lifetimes->path, lifetimes->rows[i].node) < 0)
+			hl_emit_fail(emit, -ENOMEM);
+	hl_table_begin(emit,
+		       &(struct hl_table){HL_TABLE("rows", columns), .context = &lifetimes->path,
+					  .facts = full ? FULL : SHORTENS});
+	for (size_t i = 0; i < count; i++)
+		hl_table_row(emit, &lifetimes->rows[i], 0);
+	hl_table_end(emit);
 }
 
 /* People want both ends of the list; JSON has all of it. */
-static int emit_ends(struct lifetimes *lifetimes, size_t count)
-{
-	struct hl_emit *emit = lifetimes->report->emit;
-
-	hl_emit_line(emit, "%s", "");
-	hl_emit_line(emit, "longest lived, of %zu stacks:", lifetimes->row_count);
-	int r = emit_rows(lifetimes, count);
-	if (r < 0 || count == lifetimes->row_count)
-		return r;
-	qsort(lifetimes->rows, lifetimes->row_count, sizeof(*lifetimes->rows), shortest_first);
-	hl_emit_line(emit, "%s", "");
-	hl_emit_line(emit, "shortest lived; -n shows more of both:");
-	return emit_rows(lifetimes, count);
-}
-
-static int emit_all(struct lifetimes *lifetimes)
+static void emit_all(struct lifetimes *lifetimes)
 {
 	const struct hl_events_report *report = lifetimes->report;
-	size_t count = hl_events_rows(report, ROWS_USUAL, lifetimes->row_count);
+	struct hl_emit *emit = report->emit;
+	size_t all = lifetimes->row_count;
+	size_t count = hl_emit_shown(emit, report->options->row_limit, ROWS_USUAL, all);
 
 	hl_events_head(report, "lifetimes");
-	hl_emit_integer(report->emit, "stacks", (int64_t)lifetimes->row_count);
-	hl_emit_line(report->emit, "mean lifetimes of blocks as far as they lie within that time, "
-				   "to 1 ms");
-	return report->options->json ? emit_rows(lifetimes, count) : emit_ends(lifetimes, count);
+	hl_emit_integer(emit, "stacks", all);
+	hl_emit_line(emit, "mean lifetimes of blocks as far as they lie within that time, to 1 ms");
+	hl_emit_blank(emit);
+	hl_emit_line(emit, "longest lived, of %zu stacks:", all);
+	emit_rows(lifetimes, count);
+	if (report->options->json || count == all)
+		return;
+	qsort(lifetimes->rows, all, sizeof(*lifetimes->rows), shortest_first);
+	hl_emit_blank(emit);
+	hl_emit_line(emit, "shortest lived; -n shows more of both:");
+	emit_rows(lifetimes, count);
 }
 
 int hl_events_lifetimes(const struct hl_events_report *report, struct hl_error *err)
@@ -215,7 +216,7 @@ int hl_events_lifetimes(const struct hl_events_report *report, struct hl_error *
 
 	int r = read_rows(&lifetimes, err);
 	if (r == 0)
-		r = emit_all(&lifetimes);
+		emit_all(&lifetimes);
 	free(lifetimes.rows);
 	hl_stack_path_release(&lifetimes.path);
 	hl_calltree_release(&lifetimes.tree);

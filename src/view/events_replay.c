@@ -3,6 +3,7 @@
 #include "profile/event_replay.h"
 #include "view/events.h"
 #include "view/format.h"
+#include "view/table.h"
 
 #include <errno.h>
 
@@ -23,27 +24,29 @@ static void emit_members(struct hl_emit *emit, const struct hl_event_replay *rep
 	hl_emit_integer(emit, "different_stacks", (int64_t)replay->different_stacks);
 }
 
+static void from_ms(struct hl_emit *emit, const void *row, const void *context)
+{
+	(void)context;
+	hl_cell_unsigned(emit,
+			 ((const struct hl_event_difference *)row)->number * HL_INTERVAL_TICKS);
+}
+
+#define MEMBER(name) HL_MEMBER(struct hl_event_difference, name)
+
+static const struct hl_column columns[] = {
+	{"ms", "from ms", HL_COLUMN_NUMBER, .cell = from_ms},
+	{"log_max_bytes", "log's maximum", HL_COLUMN_NUMBER, MEMBER(log.max_bytes)},
+	{"replayed_max_bytes", "replayed", HL_COLUMN_NUMBER, MEMBER(replayed.max_bytes)},
+	{"log_end_bytes", "log's end", HL_COLUMN_NUMBER, MEMBER(log.end_bytes)},
+	{"replayed_end_bytes", "replayed", HL_COLUMN_NUMBER, MEMBER(replayed.end_bytes)},
+};
+
 static void emit_differences(struct hl_emit *emit, const struct hl_event_replay *replay)
 {
-	static const struct hl_emit_column columns[] = {
-		{"ms", "from ms", HL_EMIT_NUMBER, 0},
-		{"log_max_bytes", "log's maximum", HL_EMIT_NUMBER, 0},
-		{"replayed_max_bytes", "replayed", HL_EMIT_NUMBER, 0},
-		{"log_end_bytes", "log's end", HL_EMIT_NUMBER, 0},
-		{"replayed_end_bytes", "replayed", HL_EMIT_NUMBER, 0},
-	};
-
-	hl_emit_rows(emit, "rows", columns, HL_COUNT_OF(columns));
-	for (size_t i = 0; i < replay->different && i < HL_EVENT_DIFFERENCES_MAX; i++) {
-		const struct hl_event_difference *difference = &replay->first[i];
-		hl_emit_row(emit, 0);
-		hl_emit_cell_integer(emit, (int64_t)difference->number * HL_INTERVAL_TICKS);
-		hl_emit_cell_integer(emit, difference->log.max_bytes);
-		hl_emit_cell_integer(emit, difference->replayed.max_bytes);
-		hl_emit_cell_integer(emit, difference->log.end_bytes);
-		hl_emit_cell_integer(emit, difference->replayed.end_bytes);
-	}
-	hl_emit_rows_end(emit);
+	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", columns)});
+	for (size_t i = 0; i < replay->different && i < HL_EVENT_DIFFERENCES_MAX; i++)
+		hl_table_row(emit, &replay->first[i], 0);
+	hl_table_end(emit);
 }
 
 static void say(struct hl_emit *emit, const struct hl_event_replay *replay)

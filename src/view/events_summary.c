@@ -2,6 +2,7 @@
 /* heapline events: what they add up to. */
 #include "view/events.h"
 #include "view/format.h"
+#include "view/table.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -41,34 +42,32 @@ static void say_cost(const struct hl_events_report *report, uint64_t events)
 			     (double)report->log->file_bytes * 2 / (double)events);
 }
 
-static void emit_row(struct hl_emit *emit, uint64_t id, const struct hl_event_figures *figures,
-		     uint64_t whole)
-{
-	hl_emit_row(emit, 0);
-	hl_emit_cell_integer(emit, (int64_t)id);
-	hl_emit_cell_integer(emit, (int64_t)figures->events);
-	hl_emit_cell_percent(emit, (int64_t)figures->events, (int64_t)whole);
-	hl_emit_cell_integer(emit, figures->allocations);
-	hl_emit_cell_integer(emit, figures->alloc_bytes);
-	hl_emit_cell_integer(emit, figures->frees);
-	hl_emit_cell_integer(emit, figures->free_bytes);
-}
+/* Of a thread, or of a tick. */
+struct row {
+	uint64_t id;
+	struct hl_event_figures figures;
+};
 
-static void begin_rows(struct hl_emit *emit, const char *rows, const char *key, const char *title)
-{
-	const struct hl_emit_column columns[] = {
-		{key, title, HL_EMIT_NUMBER, 0},
-		{"events", "events", HL_EMIT_COUNT, 0},
-		{NULL, "share", HL_EMIT_PERCENT, HL_EMIT_TEXT_ONLY},
-		{"alloc_objects", "allocated", HL_EMIT_COUNT, 0},
-		{"alloc_bytes", "bytes", HL_EMIT_BYTES, 0},
-		{"free_objects", "freed", HL_EMIT_COUNT, 0},
-		{"free_bytes", "bytes", HL_EMIT_BYTES, 0},
-	};
+#define FIGURE(name) HL_MEMBER(struct row, figures.name)
+#define FIGURE_COLUMNS                                                                \
+	{"events", "events", HL_COLUMN_COUNT, FIGURE(events)},                        \
+		{NULL, "share", HL_COLUMN_SHARE, FIGURE(events)},                     \
+		{"alloc_objects", "allocated", HL_COLUMN_COUNT, FIGURE(allocations)}, \
+		{"alloc_bytes", "bytes", HL_COLUMN_BYTES, FIGURE(alloc_bytes)},       \
+		{"free_objects", "freed", HL_COLUMN_COUNT, FIGURE(frees)},            \
+	{                                                                             \
+		"free_bytes", "bytes", HL_COLUMN_BYTES, FIGURE(free_bytes)            \
+	}
 
-	hl_emit_line(emit, "%s", "");
-	hl_emit_rows(emit, rows, columns, HL_COUNT_OF(columns));
-}
+static const struct hl_column thread_columns[] = {
+	{"thread", "thread", HL_COLUMN_NUMBER, HL_MEMBER(struct row, id)},
+	FIGURE_COLUMNS,
+};
+
+static const struct hl_column tick_columns[] = {
+	{"ms", "ms", HL_COLUMN_NUMBER, HL_MEMBER(struct row, id)},
+	FIGURE_COLUMNS,
+};
 
 /* ---- threads ---- */
 
@@ -94,12 +93,13 @@ static int emit_threads(const struct hl_events_report *report,
 		if (summary->threads[i].events)
 			order[count++] = i;
 	qsort_r(order, count, sizeof(*order), busiest_first, summary->threads);
-	size_t shown = hl_events_rows(report, ROWS_USUAL, count);
-	begin_rows(report->emit, "threads", "thread", "thread");
+	size_t shown = hl_emit_shown(report->emit, report->options->row_limit, ROWS_USUAL, count);
+	hl_emit_blank(report->emit);
+	hl_table_begin(report->emit, &(struct hl_table){HL_TABLE("threads", thread_columns),
+							.sum = summary->total.events});
 	for (size_t i = 0; i < shown; i++)
-		emit_row(report->emit, order[i], &summary->threads[order[i]],
-			 summary->total.events);
-	hl_emit_rows_end(report->emit);
+		hl_table_row(report->emit, &(struct row){order[i], summary->threads[order[i]]}, 0);
+	hl_table_end(report->emit);
 	if (shown < count)
 		hl_emit_line(report->emit, "... and %zu more threads; -n 0 shows all",
 			     count - shown);
@@ -112,13 +112,16 @@ static int emit_threads(const struct hl_events_report *report,
 static void emit_ticks(const struct hl_events_report *report,
 		       const struct hl_event_summary *summary)
 {
-	size_t shown = hl_events_rows(report, ROWS_USUAL, summary->tick_count);
+	size_t shown = hl_emit_shown(report->emit, report->options->row_limit, ROWS_USUAL,
+				     summary->tick_count);
 
-	begin_rows(report->emit, "ticks", "ms", "ms");
+	hl_emit_blank(report->emit);
+	hl_table_begin(report->emit, &(struct hl_table){HL_TABLE("ticks", tick_columns),
+							.sum = summary->total.events});
 	for (size_t i = 0; i < shown; i++)
-		emit_row(report->emit, summary->ticks[i].tick, &summary->ticks[i].figures,
-			 summary->total.events);
-	hl_emit_rows_end(report->emit);
+		hl_table_row(report->emit,
+			     &(struct row){summary->ticks[i].tick, summary->ticks[i].figures}, 0);
+	hl_table_end(report->emit);
 }
 
 /* ---- all of it ---- */

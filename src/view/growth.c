@@ -3,13 +3,11 @@
 #include "view/format.h"
 #include "view/growth_rows.h"
 #include "view/history_head.h"
-#include "view/rows.h"
 #include "view/stack_path.h"
 #include "view/summary.h"
 
 #include <errno.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define ROWS_DEFAULT	 20
@@ -40,71 +38,65 @@ static const char *format_slope(double slope, char buffer[HL_FORMAT_MAX])
 	return strcat(buffer, by_hour ? "/h" : "/s");
 }
 
-static void begin_rows(struct hl_emit *emit, const struct hl_view_options *options)
+static void slope(struct hl_emit *emit, const void *row, const void *context)
 {
-	bool by_stack = options->by == HL_VIEW_BY_STACK;
-	const struct hl_emit_column columns[] = {
-		{NULL, "growth", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY},
-		{"bytes_per_second", NULL, HL_EMIT_BYTES, HL_EMIT_JSON_ONLY},
-		{"bytes_per_hour", NULL, HL_EMIT_BYTES, HL_EMIT_JSON_ONLY},
-		{NULL, "leak score", HL_EMIT_PERCENT, HL_EMIT_TEXT_ONLY | HL_EMIT_OMITTED},
-		{"steady_percent", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
-		{"from_bytes", "from", HL_EMIT_BYTES, HL_EMIT_OMITTED},
-		{"to_bytes", "to", HL_EMIT_BYTES, HL_EMIT_OMITTED},
-		{NULL, "time rising", HL_EMIT_PERCENT, HL_EMIT_TEXT_ONLY | HL_EMIT_OMITTED},
-		{"rose_percent", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
-		{NULL, "where", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY | HL_EMIT_SHORTENED | HL_EMIT_PATH},
-		{NULL, by_stack ? "stack, from its leaf" : "function", HL_EMIT_TEXT,
-		 HL_EMIT_TEXT_ONLY |
-			 (options->full ? 0 : HL_EMIT_SHORTENED | HL_EMIT_NAMES | HL_EMIT_KEY)},
-		{"name", NULL, HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},
-		{"file", NULL, HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},
-		{"line", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
-		{"module", NULL, HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},
-		{"stack", NULL, HL_EMIT_STACK,
-		 HL_EMIT_JSON_ONLY | (by_stack ? 0 : HL_EMIT_TEXT_ONLY)},
-		{"frames", NULL, HL_EMIT_FRAMES,
-		 HL_EMIT_JSON_ONLY | (by_stack ? 0 : HL_EMIT_TEXT_ONLY)},
-	};
-	hl_emit_rows(emit, "rows", columns, HL_COUNT_OF(columns));
+	char text[HL_FORMAT_MAX];
+
+	(void)context;
+	hl_cell_text(emit, format_slope(((const struct hl_growth_row *)row)->slope, text));
 }
 
-/* ${step_count}: from a bucket to the next. */
-static void emit_figures(struct hl_emit *emit, const struct hl_growth_row *row, size_t step_count)
+static void score(struct hl_emit *emit, const void *row, const void *context)
 {
-	int64_t steps = step_count ? (int64_t)step_count : 1;
-	char slope[HL_FORMAT_MAX];
-
-	hl_emit_cell_text(emit, format_slope(row->slope, slope));
-	hl_emit_cell_integer(emit, llround(row->slope));
-	hl_emit_cell_integer(emit, llround(row->slope * SECONDS_PER_HOUR));
-	hl_emit_cell_percent(emit, lround(row->score * PERCENT * 10), PERCENT * 10);
-	hl_emit_cell_integer(emit, lround(row->score * PERCENT));
-	hl_emit_cell_integer(emit, row->from_bytes);
-	hl_emit_cell_integer(emit, row->to_bytes);
-	hl_emit_cell_percent(emit, row->rose, steps);
-	hl_emit_cell_integer(emit, (row->rose * PERCENT + steps / 2) / steps);
+	(void)context;
+	hl_cell_share(emit, ((const struct hl_growth_row *)row)->score_permille, 1000);
 }
 
-static void emit_words(struct hl_emit *emit, struct growth *growth, const struct hl_growth_row *row)
+static void time_rising(struct hl_emit *emit, const void *at, const void *context)
 {
-	bool by_stack = growth->options->by == HL_VIEW_BY_STACK;
-	size_t depth = by_stack ? hl_stack_path_fill(&growth->path, row->id) : 0;
-	char *line = by_stack && !growth->options->json
-			     ? hl_stack_path_line(&growth->path, row->id, growth->options->full)
-			     : NULL;
-	char place[256];
+	const struct hl_growth_row *row = at;
 
-	hl_emit_cell_text(emit, hl_keys_place(&row->label, place, sizeof(place)));
-	hl_emit_cell_text(emit, line ? line : row->label.name);
-	hl_emit_cell_text(emit, row->label.name);
-	hl_emit_cell_text(emit, row->label.file);
-	hl_emit_cell_integer(emit, row->label.line);
-	hl_emit_cell_text(emit, row->label.module);
-	hl_emit_cell_stack(emit, growth->path.names, depth);
-	hl_emit_cell_frames(emit, growth->path.frames, depth);
-	free(line);
+	(void)context;
+	hl_cell_share(emit, row->rose, row->steps);
 }
+
+/* Facts of the table: */
+enum {
+	BY_STACK = 1,
+	BY_STACK_SHORT = 2,
+	BY_STACK_FULL = 4,
+	BY_NAME = 8,
+};
+
+#define MEMBER(name) HL_MEMBER(struct hl_growth_row, name)
+#define AT	     HL_MEMBER_CELL(struct hl_growth_row, label, hl_keys_cell_place)
+#define STACK(what)  HL_MEMBER_CELL(struct hl_growth_row, id, hl_stack_path_cell_##what)
+#define PLACE	     HL_COLUMN_SHORTENED | HL_COLUMN_PATH
+#define NAME	     HL_COLUMN_SHORTENED | HL_COLUMN_NAMES | HL_COLUMN_KEY
+#define OMITTED	     HL_COLUMN_OMITTED
+
+static const struct hl_column columns[] = {
+	{NULL, "growth", HL_COLUMN_TEXT, .cell = slope},
+	{"bytes_per_second", NULL, HL_COLUMN_BYTES, MEMBER(per_second)},
+	{"bytes_per_hour", NULL, HL_COLUMN_BYTES, MEMBER(per_hour)},
+	{NULL, "leak score", HL_COLUMN_SHARE, .cell = score, .flags = OMITTED},
+	{"steady_percent", NULL, HL_COLUMN_COUNT, MEMBER(steady_percent)},
+	{"from_bytes", "from", HL_COLUMN_BYTES, MEMBER(from_bytes), OMITTED},
+	{"to_bytes", "to", HL_COLUMN_BYTES, MEMBER(to_bytes), OMITTED},
+	{NULL, "time rising", HL_COLUMN_SHARE, .cell = time_rising, .flags = OMITTED},
+	{"rose_percent", NULL, HL_COLUMN_COUNT, MEMBER(rose_percent)},
+	{NULL, "where", HL_COLUMN_TEXT, AT, .flags = PLACE},
+	{NULL, "function", HL_COLUMN_TEXT, MEMBER(label.name), NAME, BY_NAME},
+	{NULL, "stack, from its leaf", HL_COLUMN_TEXT, STACK(line), .flags = NAME,
+	 .shown_if = BY_STACK_SHORT},
+	{NULL, "stack, from its leaf", HL_COLUMN_TEXT, STACK(line), .shown_if = BY_STACK_FULL},
+	{"name", NULL, HL_COLUMN_TEXT, MEMBER(label.name)},
+	{"file", NULL, HL_COLUMN_TEXT, MEMBER(label.file)},
+	{"line", NULL, HL_COLUMN_COUNT, MEMBER(label.line)},
+	{"module", NULL, HL_COLUMN_TEXT, MEMBER(label.module)},
+	{"stack", NULL, HL_COLUMN_STACK, STACK(names), .shown_if = BY_STACK},
+	{"frames", NULL, HL_COLUMN_FRAMES, STACK(frames), .shown_if = BY_STACK},
+};
 
 static size_t count_steady(const struct growth *growth)
 {
@@ -125,7 +117,7 @@ static void leave_out_scoreless(struct growth *growth)
 		return;
 	rows->count = 0;
 	for (size_t i = 0; i < growth->grew; i++)
-		if (lround(rows->rows[i].score * PERCENT * 10))
+		if (rows->rows[i].score_permille)
 			rows->rows[rows->count++] = rows->rows[i];
 }
 
@@ -136,58 +128,39 @@ static bool may_leak(const struct growth *growth)
 	       growth->rows.score >= HL_GROWTH_STEADY || count_steady(growth);
 }
 
-static size_t count_shown(const struct growth *growth)
+static void write_rows(struct hl_emit *emit, struct growth *growth)
 {
-	uint64_t limit = growth->options->row_limit;
-
-	if (!growth->options->json && !may_leak(growth))
-		return 0;
-	if (limit == HL_EMIT_ROWS_DEFAULT)
-		limit = growth->options->json ? 0 : ROWS_DEFAULT;
-	return limit && limit < growth->rows.count ? (size_t)limit : growth->rows.count;
-}
-
-static int tell_apart(struct growth *growth, size_t shown)
-{
-	int r = 0;
+	const struct hl_view_options *options = growth->options;
+	const struct hl_growth_rows *rows = &growth->rows;
+	bool is_listed = options->json || may_leak(growth),
+	     by_stack = options->by == HL_VIEW_BY_STACK;
+	size_t shown =
+		is_listed ? hl_emit_shown(emit, options->row_limit, ROWS_DEFAULT, rows->count) : 0;
+	size_t left_out = growth->grew - rows->count;
+	char count[HL_FORMAT_MAX];
 
 	hl_stack_path_begin_table(&growth->path);
-	if (growth->options->by != HL_VIEW_BY_STACK)
-		return 0;
-	for (size_t i = 0; r == 0 && i < shown; i++)
-		r = hl_stack_path_add(&growth->path, growth->rows.rows[i].id);
-	return r;
-}
-
-static int emit_rows(struct hl_emit *emit, struct growth *growth)
-{
-	const struct hl_growth_rows *rows = &growth->rows;
-	char more[HL_FORMAT_MAX];
-	size_t shown = count_shown(growth);
-
-	if (tell_apart(growth, shown) < 0)
-		return -ENOMEM;
-	if (!shown && !growth->options->json)
-		return 0;
-	begin_rows(emit, growth->options);
-	for (size_t i = 0; i < shown; i++) {
-		bool steady = rows->rows[i].score >= HL_GROWTH_STEADY;
-		hl_emit_row(emit, steady ? HL_EMIT_HEAVIEST : 0);
-		emit_figures(emit, &rows->rows[i], rows->bucket_count - 1);
-		emit_words(emit, growth, &rows->rows[i]);
-	}
-	hl_emit_rows_end(emit);
-	if (shown && shown < rows->count)
-		hl_emit_line(emit, "... and %s more; -n 0 shows all",
-			     hl_format_count((int64_t)(rows->count - shown), more));
-	if (growth->grew > rows->count)
+	for (size_t i = 0; by_stack && i < shown; i++)
+		if (hl_stack_path_add(&growth->path, rows->rows[i].id) < 0)
+			hl_emit_fail(emit, -ENOMEM);
+	if (!shown && !options->json)
+		return;
+	unsigned facts =
+		!by_stack ? BY_NAME : BY_STACK | (options->full ? BY_STACK_FULL : BY_STACK_SHORT);
+	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", columns), .context = &growth->path,
+						.facts = facts});
+	for (size_t i = 0; i < shown; i++)
+		hl_table_row(emit, &rows->rows[i],
+			     rows->rows[i].score >= HL_GROWTH_STEADY ? HL_EMIT_HEAVIEST : 0);
+	hl_table_end(emit);
+	if (shown)
+		hl_emit_more(emit, rows->count - shown, "-n");
+	if (left_out)
 		hl_emit_line(emit, "%s with a leak score of 0 left out; --json has %s",
-			     hl_format_count((int64_t)(growth->grew - rows->count), more),
-			     growth->grew - rows->count == 1 ? "it" : "them");
-	return 0;
+			     hl_format_count(left_out, count), left_out == 1 ? "it" : "them");
 }
 
-static void emit_explanation(struct hl_emit *emit, const struct growth *growth)
+static void write_explanation(struct hl_emit *emit, const struct growth *growth)
 {
 	const struct hl_growth_rows *rows = &growth->rows;
 	size_t steady = count_steady(growth);
@@ -219,27 +192,26 @@ static void emit_explanation(struct hl_emit *emit, const struct growth *growth)
 	hl_emit_line(emit, "%s", "");
 }
 
-static int write_growth(struct growth *growth)
+static int write_report(struct growth *growth)
 {
 	const struct hl_view_options *options = growth->options;
 	struct hl_emit *emit;
 
-	int r = hl_emit_new(options->out, options->json ? HL_EMIT_JSON : HL_EMIT_TABLE,
-			    options->color, &emit);
+	if (options->by == HL_VIEW_BY_STACK &&
+	    hl_stack_path_init(&growth->path, growth->history->profile, &growth->rows.keys.tree) <
+		    0)
+		return -ENOMEM;
+	growth->path.full = options->full;
+	int r = hl_history_head_begin(growth->history, options, "growth/1", &emit);
 	if (r < 0)
 		return r;
-	hl_emit_begin(emit, "growth");
-	hl_history_head_members(emit, growth->history);
 	hl_emit_text(emit, "by", by_names[options->by]);
 	hl_emit_integer(emit, "total_bytes_per_second", llround(growth->rows.slope));
 	hl_emit_integer(emit, "total_steady_percent", lround(growth->rows.score * PERCENT));
-	hl_emit_integer(emit, "left_out_ms", (int64_t)growth->rows.left_out_ms);
-	hl_history_head_lines(emit, growth->history);
-	emit_explanation(emit, growth);
-	r = emit_rows(emit, growth);
-	hl_summary_names_line(emit, growth->history->profile);
-	int finished = hl_emit_finish(emit);
-	return r < 0 ? r : finished;
+	hl_emit_integer(emit, "left_out_ms", growth->rows.left_out_ms);
+	write_explanation(emit, growth);
+	write_rows(emit, growth);
+	return hl_summary_end(emit, growth->history->profile);
 }
 
 int hl_view_growth(struct hl_history *history, const struct hl_view_options *options,
@@ -250,13 +222,9 @@ int hl_view_growth(struct hl_history *history, const struct hl_view_options *opt
 	int r = hl_growth_rows_init(&growth.rows, history, options, err);
 	if (r < 0)
 		return r;
-	r = hl_stack_path_init(&growth.path, history->profile, &growth.rows.tree);
 	leave_out_scoreless(&growth);
-	if (r == 0)
-		r = write_growth(&growth);
+	r = write_report(&growth);
 	hl_stack_path_release(&growth.path);
 	hl_growth_rows_release(&growth.rows);
-	if (r < 0)
-		return hl_error_set(err, r, "cannot show '%s': %s", history->path, strerror(-r));
-	return 0;
+	return r < 0 ? hl_history_head_fail(history, r, err) : 0;
 }

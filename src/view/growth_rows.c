@@ -69,29 +69,28 @@ double hl_growth_score(const double *least, size_t count)
 	return score;
 }
 
-static unsigned count_rises(const double *least, size_t count)
-{
-	unsigned rises = 0;
-
-	for (size_t i = 1; i < count; i++)
-		rises += least[i] > least[i - 1];
-	return rises;
-}
-
 static struct hl_growth_row judge(const struct hl_history_sum *sum,
 				  const struct hl_history *history, size_t bucket_count)
 {
 	const double *least = &sum->buckets[bucket_count];
 	bool weighs = (least[bucket_count - 1] - least[bucket_count / 2]) * PEAK_PARTS >=
 		      (double)history->profile->total.peak_bytes;
-
-	return (struct hl_growth_row){
+	struct hl_growth_row row = {
 		.slope = hl_history_slope(sum, history),
 		.score = weighs ? hl_growth_score(least, bucket_count) : 0,
-		.rose = count_rises(least, bucket_count),
+		.steps = bucket_count > 1 ? (uint32_t)bucket_count - 1 : 1,
 		.from_bytes = sum->from_bytes,
 		.to_bytes = sum->to_bytes,
 	};
+
+	for (size_t i = 1; i < bucket_count; i++)
+		row.rose += least[i] > least[i - 1];
+	row.per_second = llround(row.slope);
+	row.per_hour = llround(row.slope * 3600);
+	row.score_permille = llround(row.score * 1000);
+	row.steady_percent = llround(row.score * 100);
+	row.rose_percent = (row.rose * 100 + row.steps / 2) / row.steps;
+	return row;
 }
 
 static int steady_and_fast_first(const void *left, const void *right)
@@ -107,29 +106,6 @@ static int steady_and_fast_first(const void *left, const void *right)
 	return by_name ? by_name : (a->id > b->id) - (a->id < b->id);
 }
 
-/* ---- keys ---- */
-
-static size_t key_count(const struct hl_growth_rows *rows)
-{
-	return rows->tree.nodes ? rows->tree.count : rows->keys.count;
-}
-
-static uint32_t key_of_node(const struct hl_growth_rows *rows, const struct hl_profile *profile,
-			    uint32_t node)
-{
-	if (rows->tree.nodes)
-		return rows->tree.node_of[node];
-	return node ? rows->keys.of_frame[profile->nodes[node].frame] : 0;
-}
-
-static struct hl_keys_label label_of(const struct hl_growth_rows *rows,
-				     const struct hl_profile *profile, uint32_t key)
-{
-	if (!rows->tree.nodes)
-		return hl_keys_label(&rows->keys, profile, key);
-	return hl_keys_node_label(profile, &rows->tree.nodes[key]);
-}
-
 /* ---- rows ---- */
 
 static int sum_by_key(const struct hl_growth_rows *rows, const struct hl_history *history,
@@ -138,7 +114,7 @@ static int sum_by_key(const struct hl_growth_rows *rows, const struct hl_history
 	int r = 0;
 
 	for (uint32_t i = 0; r == 0 && i < survey->sum_count; i++)
-		r = hl_history_sum_add(&sums[key_of_node(rows, history->profile, i)],
+		r = hl_history_sum_add(&sums[hl_keys_of_node(&rows->keys, history->profile, i)],
 				       &survey->sums[i], history, rows->bucket_count);
 	return r;
 }
@@ -174,7 +150,7 @@ static int collect(struct hl_growth_rows *rows, const struct hl_history *history
 		if (row.slope <= 0)
 			continue;
 		row.id = key;
-		row.label = label_of(rows, history->profile, key);
+		row.label = hl_keys_label(&rows->keys, history->profile, key);
 		rows->rows[rows->count++] = row;
 	}
 	qsort(rows->rows, rows->count, sizeof(*rows->rows), steady_and_fast_first);
@@ -184,15 +160,11 @@ static int collect(struct hl_growth_rows *rows, const struct hl_history *history
 static int fill(struct hl_growth_rows *rows, const struct hl_history *history,
 		const struct hl_history_survey *survey, const struct hl_view_options *options)
 {
-	const struct hl_profile *profile = history->profile;
-	int r = options->by == HL_VIEW_BY_STACK
-			? hl_calltree_init(&rows->tree, profile, HL_VALUE_INUSE, HL_UNIT_BYTES)
-			: hl_keys_init(&rows->keys, profile, options->by);
-	if (r == 0 && options->by != HL_VIEW_BY_STACK)
-		r = hl_keys_choose_lines(&rows->keys, profile, HL_VALUE_INUSE, HL_UNIT_BYTES, true);
+	int r = hl_keys_init(&rows->keys, history->profile, options->by, HL_VALUE_INUSE,
+			     HL_UNIT_BYTES, true);
 	if (r < 0)
 		return r;
-	size_t count = key_count(rows);
+	size_t count = rows->keys.count;
 	struct hl_history_sum *sums = calloc(count, sizeof(*sums));
 	r = sums ? sum_by_key(rows, history, survey, sums) : -ENOMEM;
 	if (r == 0)
@@ -315,7 +287,6 @@ int hl_growth_rows_init(struct hl_growth_rows *rows, struct hl_history *history,
 void hl_growth_rows_release(struct hl_growth_rows *rows)
 {
 	hl_keys_release(&rows->keys);
-	hl_calltree_release(&rows->tree);
 	free(rows->rows);
 	*rows = (struct hl_growth_rows){0};
 }

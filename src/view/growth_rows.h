@@ -24,7 +24,6 @@
 #pragma once
 
 #include "open/history.h"
-#include "profile/calltree.h"
 #include "view/keys.h"
 #include "view/view.h"
 
@@ -37,18 +36,19 @@ struct hl_growth_row {
 	uint32_t id;		    /* the key; by stack, the node of the call tree */
 	double slope;		    /* bytes per second */
 	double score;
-	unsigned rose; /* in how many of the parts but the first its least was above that before */
+	uint32_t steps, rose; /* from part to part, and in how many of them its least rose */
 	int64_t from_bytes, to_bytes;
+	/* As reports have them: */
+	int64_t per_second, per_hour, score_permille, steady_percent, rose_percent;
 };
 
 struct hl_growth_rows {
 	struct hl_growth_row *rows; /* those that rise; steady ones first, then by slope */
 	size_t count;
-	double slope, score;	 /* of all that is in use, as in a row */
-	uint64_t left_out_ms;	 /* of the end of the history's range, in which memory was freed */
-	size_t bucket_count;	 /* one for each interval, HL_GROWTH_BUCKETS_MAX at most */
-	struct hl_keys keys;	 /* none by stack */
-	struct hl_calltree tree; /* by stack */
+	double slope, score;  /* of all that is in use, as in a row */
+	uint64_t left_out_ms; /* of the end of the history's range, in which memory was freed */
+	size_t bucket_count;  /* one for each interval, HL_GROWTH_BUCKETS_MAX at most */
+	struct hl_keys keys;
 };
 
 /*

@@ -185,7 +185,7 @@ int hl_view_heap(const struct hl_heap *heap, const struct hl_emit_options *optio
 {
 	struct hl_emit *emit;
 
-	int r = hl_emit_open(options, "heap", &emit);
+	int r = hl_emit_open(options, "heap/1", &emit);
 	if (r < 0)
 		return r;
 	hl_heap_emit_head(emit, heap);

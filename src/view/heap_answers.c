@@ -393,22 +393,24 @@ static void write_lines(struct hl_emit *emit, struct figures *of)
 	hl_emit_blank(emit);
 }
 
+struct row {
+	const char *question, *answer;
+};
+
+static const struct hl_column columns[] = {
+	{"question", NULL, HL_COLUMN_TEXT, HL_MEMBER(struct row, question)},
+	{"answer", NULL, HL_COLUMN_TEXT, HL_MEMBER(struct row, answer)},
+};
+
 static void write_rows(struct hl_emit *emit, struct figures *of)
 {
-	static const struct hl_emit_column columns[] = {
-		{"question", NULL, HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},
-		{"answer", NULL, HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},
-	};
-	hl_emit_rows(emit, "answers", columns, HL_COUNT_OF(columns));
+	hl_table_begin(emit, &(struct hl_table){HL_TABLE("answers", columns)});
 	for (size_t i = 0; i < HL_COUNT_OF(questions); i++) {
-		const char *text = answer(of, i);
-		if (!text)
-			continue;
-		hl_emit_row(emit, 0);
-		hl_emit_cell_text(emit, questions[i].question);
-		hl_emit_cell_text(emit, text);
+		const struct row row = {questions[i].question, answer(of, i)};
+		if (row.answer)
+			hl_table_row(emit, &row, 0);
 	}
-	hl_emit_rows_end(emit);
+	hl_table_end(emit);
 }
 
 void hl_heap_emit_answers(struct hl_emit *emit, const struct hl_heap *heap)

@@ -91,7 +91,7 @@ int hl_view_heap_diff(const struct hl_heap_figures *before, const struct hl_heap
 {
 	struct hl_emit *emit;
 
-	int r = hl_emit_open(options, "heap-diff", &emit);
+	int r = hl_emit_open(options, "heap-diff/1", &emit);
 	if (r < 0)
 		return r;
 	emit_snapshot(emit, "before", before);

@@ -6,6 +6,8 @@
 #include "view/sparkline.h"
 #include "view/summary.h"
 
+#include <string.h>
+
 #define HOLES_SHOWN 3
 #define NS_PER_MS   UINT64_C(1000000)
 
@@ -215,7 +217,7 @@ static void put_range_line(struct hl_emit *emit, const struct hl_history *histor
 		     (unsigned long long)hl_history_head_ms(peak));
 }
 
-void hl_history_head_lines(struct hl_emit *emit, const struct hl_history *history)
+static void put_lines(struct hl_emit *emit, const struct hl_history *history)
 {
 	char sparkline[HL_SPARKLINE_MAX];
 
@@ -223,6 +225,27 @@ void hl_history_head_lines(struct hl_emit *emit, const struct hl_history *histor
 	hl_history_head_warnings(emit, history);
 	put_range_line(emit, history);
 	hl_emit_line(emit, "%s", hl_sparkline(history, hl_emit_width(emit), sparkline));
+}
+
+/* ---- begin and end ---- */
+
+int hl_history_head_begin(const struct hl_history *history, const struct hl_view_options *options,
+			  const char *schema, struct hl_emit **ret_emit)
+{
+	const struct hl_emit_options how = {
+		.out = options->out, .json = options->json, .color = options->color};
+
+	int r = hl_emit_open(&how, schema, ret_emit);
+	if (r < 0)
+		return r;
+	hl_history_head_members(*ret_emit, history);
+	put_lines(*ret_emit, history);
+	return 0;
+}
+
+int hl_history_head_fail(const struct hl_history *history, int code, struct hl_error *err)
+{
+	return hl_error_set(err, code, "cannot show '%s': %s", history->path, strerror(-code));
 }
 
 /* ---- notes ---- */

@@ -6,11 +6,16 @@
 #include "view/emit.h"
 #include "view/view.h"
 
+/* Begins the report of ${schema}, "top/1",: its members, and the lines of its head. 0 or -ENOMEM.
+ */
+int hl_history_head_begin(const struct hl_history *history, const struct hl_view_options *options,
+			  const char *schema, struct hl_emit **ret_emit);
+
+/* The code and sentence for a report that could not be written. */
+int hl_history_head_fail(const struct hl_history *history, int code, struct hl_error *err);
+
 /* JSON members recording, total, lost, log and marks. */
 void hl_history_head_members(struct hl_emit *emit, const struct hl_history *history);
-
-/* Lines for people: target, totals, what the log covers, its shape, and what is missing. */
-void hl_history_head_lines(struct hl_emit *emit, const struct hl_history *history);
 
 /* The lines of what is missing alone, on options->notes, for output that has no place for them. */
 int hl_history_head_note(const struct hl_history *history, const struct hl_view_options *options);

@@ -5,6 +5,7 @@
 #include "view/format.h"
 #include "view/keys.h"
 #include "view/summary.h"
+#include "view/table.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -106,72 +107,116 @@ static void count_line(struct hl_emit *emit, const struct hl_profile *profile)
 
 /* ---- marks ---- */
 
+static void mark_text(struct hl_emit *emit, const void *mark, const void *profile)
+{
+	hl_cell_text(emit, hl_profile_text(profile, ((const struct hl_profile_mark *)mark)->name));
+}
+
+static const struct hl_column mark_columns[] = {
+	{"pid", "marked", HL_COLUMN_NUMBER, HL_MEMBER(struct hl_profile_mark, pid)},
+	{"ms", "at ms", HL_COLUMN_COUNT, HL_MEMBER(struct hl_profile_mark, ms)},
+	{"text", "mark", HL_COLUMN_TEXT, .cell = mark_text},
+};
+
 static void mark_rows(struct hl_emit *emit, const struct hl_profile *profile)
 {
-	static const struct hl_emit_column columns[] = {
-		{"pid", "marked", HL_EMIT_NUMBER, 0},
-		{"ms", "at ms", HL_EMIT_COUNT, 0},
-		{"text", "mark", HL_EMIT_TEXT, 0},
-	};
 	if (profile->mark_count)
-		hl_emit_line(emit, "%s", "");
-	hl_emit_rows(emit, "marks", columns, HL_COUNT_OF(columns));
-	for (size_t i = 0; i < profile->mark_count; i++) {
-		const struct hl_profile_mark *mark = &profile->marks[i];
-		hl_emit_row(emit, 0);
-		hl_emit_cell_integer(emit, mark->pid);
-		hl_emit_cell_integer(emit, (int64_t)mark->ms);
-		hl_emit_cell_text(emit, hl_profile_text(profile, mark->name));
-	}
-	hl_emit_rows_end(emit);
+		hl_emit_blank(emit);
+	hl_table_begin(emit,
+		       &(struct hl_table){HL_TABLE("marks", mark_columns), .context = profile});
+	for (size_t i = 0; i < profile->mark_count; i++)
+		hl_table_row(emit, &profile->marks[i], 0);
+	hl_table_end(emit);
 }
 
 /* ---- processes ---- */
 
+/* The cell of a text of the profile, by its id. */
+static void text(struct hl_emit *emit, const void *id, const void *profile)
+{
+	hl_cell_text(emit, hl_profile_text(profile, *(const uint32_t *)id));
+}
+
+static void process_name(struct hl_emit *emit, const void *row, const void *context)
+{
+	const struct hl_profile_process *process = row;
+	char name[HL_FORMAT_MAX];
+
+	(void)context;
+	snprintf(name, sizeof(name), "%u/%u", process->pid, process->sequence);
+	hl_cell_text(emit, name);
+}
+
+static void duration_ms(struct hl_emit *emit, const void *row, const void *context)
+{
+	(void)context;
+	hl_cell_unsigned(emit, ((const struct hl_profile_process *)row)->duration_ns / 1000000);
+}
+
+static void inuse(struct hl_emit *emit, const void *row, const void *context)
+{
+	const struct hl_profile_counters *total = &((const struct hl_profile_process *)row)->total;
+
+	(void)context;
+	hl_cell_integer(emit, total->alloc_bytes - total->free_bytes);
+}
+
+/* The facts of tables: which figures the profile knows, and which of them when it does not know
+ * what was allocated. */
+#define KNOWS(value, unit) (1u << (HL_UNIT_COUNT * HL_VALUE_##value + HL_UNIT_##unit))
+#define ALONE(value, unit) (KNOWS(value, unit) << 10)
+#define KNOWS_FREED(unit)  (1u << (20 + HL_UNIT_##unit))
+
+static unsigned facts_of(const struct hl_profile *profile)
+{
+	unsigned facts = 0;
+
+	for (unsigned value = 0; value < HL_VALUE_COUNT; value++)
+		for (unsigned unit = 0; unit < HL_UNIT_COUNT; unit++)
+			if (profile->known[value][unit])
+				facts |= 1u << (HL_UNIT_COUNT * value + unit);
+	if (!(facts & (KNOWS(ALLOC, BYTES) | KNOWS(ALLOC, OBJECTS))))
+		facts |= facts << 10;
+	if (facts & KNOWS(ALLOC, BYTES) && facts & KNOWS(INUSE, BYTES))
+		facts |= KNOWS_FREED(BYTES);
+	if (facts & KNOWS(ALLOC, OBJECTS) && facts & KNOWS(INUSE, OBJECTS))
+		facts |= KNOWS_FREED(OBJECTS);
+	return facts;
+}
+
+#define PROCESS(name)	 HL_MEMBER(struct hl_profile_process, name)
+#define PROCESS_TEXT(id) HL_MEMBER_CELL(struct hl_profile_process, id, text)
+#define OMITTED		 HL_COLUMN_OMITTED
+#define SHORTENED	 HL_COLUMN_SHORTENED
+#define KEY		 HL_COLUMN_KEY
+
+static const struct hl_column process_columns[] = {
+	{"pid", NULL, HL_COLUMN_COUNT, PROCESS(pid)},
+	{"sequence", NULL, HL_COLUMN_COUNT, PROCESS(sequence)},
+	{NULL, "process", HL_COLUMN_TEXT, .cell = process_name},
+	{"parent_pid", NULL, HL_COLUMN_COUNT, PROCESS(parent_pid)},
+	{"threads", "threads", HL_COLUMN_COUNT, PROCESS(thread_count), OMITTED},
+	{"duration_ms", "ms", HL_COLUMN_COUNT, .cell = duration_ms, .flags = OMITTED},
+	{"peak_bytes", "peak", HL_COLUMN_BYTES, PROCESS(total.peak_bytes),
+	 .shown_if = KNOWS(PEAK, BYTES)},
+	{"inuse_bytes", "in use", HL_COLUMN_BYTES, .cell = inuse, .shown_if = KNOWS(INUSE, BYTES)},
+	{"alloc_bytes", "alloc", HL_COLUMN_BYTES, PROCESS(total.alloc_bytes),
+	 .shown_if = KNOWS(ALLOC, BYTES)},
+	{"lost_events", "lost", HL_COLUMN_COUNT, PROCESS(lost.events), OMITTED},
+	{"end", "end", HL_COLUMN_TEXT, PROCESS_TEXT(end), .flags = SHORTENED},
+	{"executable", NULL, HL_COLUMN_TEXT, PROCESS_TEXT(executable)},
+	{"command", "command", HL_COLUMN_TEXT, PROCESS_TEXT(command), .flags = SHORTENED | KEY},
+};
+
 static void process_rows(struct hl_emit *emit, const struct hl_profile *profile)
 {
-	bool knows_peak = hl_profile_knows(profile, HL_VALUE_PEAK, HL_UNIT_BYTES);
-	bool knows_inuse = hl_profile_knows(profile, HL_VALUE_INUSE, HL_UNIT_BYTES);
-	bool knows_alloc = hl_profile_knows(profile, HL_VALUE_ALLOC, HL_UNIT_BYTES);
-	const struct hl_emit_column columns[] = {
-		{"pid", "pid", HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
-		{"sequence", "sequence", HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
-		{NULL, "process", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY},
-		{"parent_pid", "parent", HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
-		{"threads", "threads", HL_EMIT_COUNT, HL_EMIT_OMITTED},
-		{"duration_ms", "ms", HL_EMIT_COUNT, HL_EMIT_OMITTED},
-		{"peak_bytes", "peak", HL_EMIT_BYTES, knows_peak ? 0 : HL_EMIT_HIDDEN},
-		{"inuse_bytes", "in use", HL_EMIT_BYTES, knows_inuse ? 0 : HL_EMIT_HIDDEN},
-		{"alloc_bytes", "alloc", HL_EMIT_BYTES, knows_alloc ? 0 : HL_EMIT_HIDDEN},
-		{"lost_events", "lost", HL_EMIT_COUNT, HL_EMIT_OMITTED},
-		{"end", "end", HL_EMIT_TEXT, HL_EMIT_SHORTENED},
-		{"executable", "executable", HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},
-		{"command", "command", HL_EMIT_TEXT, HL_EMIT_SHORTENED | HL_EMIT_KEY},
-	};
 	if (profile->process_count)
-		hl_emit_line(emit, "%s", "");
-	hl_emit_rows(emit, "rows", columns, HL_COUNT_OF(columns));
-	for (size_t i = 0; i < profile->process_count; i++) {
-		const struct hl_profile_process *process = &profile->processes[i];
-		const struct hl_profile_counters *total = &process->total;
-		char name[HL_FORMAT_MAX];
-		snprintf(name, sizeof(name), "%u/%u", process->pid, process->sequence);
-		hl_emit_row(emit, 0);
-		hl_emit_cell_integer(emit, process->pid);
-		hl_emit_cell_integer(emit, process->sequence);
-		hl_emit_cell_text(emit, name);
-		hl_emit_cell_integer(emit, process->parent_pid);
-		hl_emit_cell_integer(emit, process->thread_count);
-		hl_emit_cell_integer(emit, (int64_t)(process->duration_ns / 1000000));
-		hl_emit_cell_integer(emit, total->peak_bytes);
-		hl_emit_cell_integer(emit, total->alloc_bytes - total->free_bytes);
-		hl_emit_cell_integer(emit, total->alloc_bytes);
-		hl_emit_cell_integer(emit, (int64_t)process->lost.events);
-		hl_emit_cell_text(emit, hl_profile_text(profile, process->end));
-		hl_emit_cell_text(emit, hl_profile_text(profile, process->executable));
-		hl_emit_cell_text(emit, hl_profile_text(profile, process->command));
-	}
-	hl_emit_rows_end(emit);
+		hl_emit_blank(emit);
+	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", process_columns),
+						.context = profile, .facts = facts_of(profile)});
+	for (size_t i = 0; i < profile->process_count; i++)
+		hl_table_row(emit, &profile->processes[i], 0);
+	hl_table_end(emit);
 }
 
 /* ---- modules ---- */
@@ -185,28 +230,39 @@ static const char *symbols_text(const struct hl_profile *profile,
 	return module->used ? hl_symbols_source_name(module->symbols) : "unused";
 }
 
+static void build_id(struct hl_emit *emit, const void *row, const void *context)
+{
+	const struct hl_profile_module *module = row;
+	char hex[2 * sizeof(module->build_id) + 1];
+
+	(void)context;
+	hl_cell_text(emit, hl_hex_format(hex, module->build_id, module->build_id_bytes));
+}
+
+static void symbols(struct hl_emit *emit, const void *module, const void *profile)
+{
+	hl_cell_text(emit, symbols_text(profile, module));
+}
+
+#define MODULE_TEXT(id) HL_MEMBER_CELL(struct hl_profile_module, id, text)
+
+static const struct hl_column module_columns[] = {
+	{"path", "module", HL_COLUMN_TEXT, MODULE_TEXT(path),
+	 .flags = SHORTENED | HL_COLUMN_PATH | KEY},
+	{"build_id", "build id", HL_COLUMN_TEXT, .cell = build_id, .flags = OMITTED},
+	{"symbols", "symbols", HL_COLUMN_TEXT, .cell = symbols},
+	{"reason", "remark", HL_COLUMN_TEXT, MODULE_TEXT(symbols_reason), .flags = SHORTENED},
+};
+
 static void module_rows(struct hl_emit *emit, const struct hl_profile *profile)
 {
-	static const struct hl_emit_column columns[] = {
-		{"path", "module", HL_EMIT_TEXT, HL_EMIT_SHORTENED | HL_EMIT_PATH | HL_EMIT_KEY},
-		{"build_id", "build id", HL_EMIT_TEXT, HL_EMIT_OMITTED},
-		{"symbols", "symbols", HL_EMIT_TEXT, 0},
-		{"reason", "remark", HL_EMIT_TEXT, HL_EMIT_SHORTENED},
-	};
 	if (profile->module_count > 1)
-		hl_emit_line(emit, "%s", "");
-	hl_emit_rows(emit, "modules", columns, HL_COUNT_OF(columns));
-	for (size_t i = 1; i < profile->module_count; i++) {
-		const struct hl_profile_module *module = &profile->modules[i];
-		char build_id[2 * sizeof(module->build_id) + 1];
-		hl_emit_row(emit, 0);
-		hl_emit_cell_text(emit, hl_profile_text(profile, module->path));
-		hl_emit_cell_text(
-			emit, hl_hex_format(build_id, module->build_id, module->build_id_bytes));
-		hl_emit_cell_text(emit, symbols_text(profile, module));
-		hl_emit_cell_text(emit, hl_profile_text(profile, module->symbols_reason));
-	}
-	hl_emit_rows_end(emit);
+		hl_emit_blank(emit);
+	hl_table_begin(emit,
+		       &(struct hl_table){HL_TABLE("modules", module_columns), .context = profile});
+	for (size_t i = 1; i < profile->module_count; i++)
+		hl_table_row(emit, &profile->modules[i], 0);
+	hl_table_end(emit);
 }
 
 /* ---- stacks ---- */
@@ -227,113 +283,73 @@ static char *frame_text(const struct hl_profile *profile, uint32_t id)
 	return text;
 }
 
-/* Room for a stack, from the root, and for those that have figures. */
+/* Room for a stack, from the root. */
 struct path {
-	uint32_t *nodes;
+	const struct hl_profile *profile;
+	char **frame_texts; /* by frame */
 	const char **texts;
 	struct hl_emit_frame *frames;
 };
 
 /* The frames from the root to ${node} into ${path}; returns how many. */
-static size_t path_to(const struct hl_profile *profile, uint32_t node, const char *const *texts,
-		      struct path *path)
+static size_t path_to(const struct path *path, uint32_t node)
 {
+	const struct hl_profile_node *nodes = path->profile->nodes;
 	size_t count = 0;
 
-	for (uint32_t at = node; at; at = profile->nodes[at].parent)
+	for (uint32_t at = node; at; at = nodes[at].parent)
 		count++;
-	for (size_t i = count; i-- > 0; node = profile->nodes[node].parent) {
-		uint32_t frame = profile->nodes[node].frame;
-		const struct hl_keys_label label = hl_keys_frame_label(profile, frame);
-		path->texts[i] = texts[frame];
+	for (size_t i = count; i-- > 0; node = nodes[node].parent) {
+		uint32_t frame = nodes[node].frame;
+		const struct hl_keys_label label = hl_keys_frame_label(path->profile, frame);
+		path->texts[i] = path->frame_texts[frame];
 		path->frames[i] =
 			(struct hl_emit_frame){label.name, label.module, label.file, label.line};
 	}
 	return count;
 }
 
-/* Instructions and the functions that they lie in, the innermost inlined one last. */
-static void function_rows(struct hl_emit *emit, const struct hl_profile *profile)
-{
-	static const struct hl_emit_column columns[] = {
-		{"module", "module", HL_EMIT_TEXT, 0},
-		{"address", "address", HL_EMIT_TEXT, 0},
-		{NULL, "where", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY},
-		{"file", NULL, HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},
-		{"line", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
-		{"inlined", "inlined", HL_EMIT_COUNT, HL_EMIT_BLANK_ZERO},
-		{"name", "function", HL_EMIT_TEXT, 0},
-	};
-	hl_emit_line(emit, "%s", "");
-	hl_emit_rows(emit, "functions", columns, HL_COUNT_OF(columns));
-	for (uint32_t i = 1; i < profile->frame_count; i++) {
-		const struct hl_profile_frame *frame = &profile->frames[i];
-		const struct hl_profile_function *function = &profile->functions[frame->function];
-		const char *file = hl_profile_text(profile, frame->file);
-		uint32_t module = profile->modules[function->module].path;
-		char address[2 + 16 + 1], place[256] = "";
-		snprintf(address, sizeof(address), "0x%" PRIx64, frame->address);
-		if (file[0] && frame->line)
-			snprintf(place, sizeof(place), "%s:%u", hl_path_basename(file),
-				 frame->line);
-		else if (file[0])
-			snprintf(place, sizeof(place), "%s", hl_path_basename(file));
-		hl_emit_row(emit, 0);
-		hl_emit_cell_text(emit, hl_profile_text(profile, module));
-		hl_emit_cell_text(emit, address);
-		hl_emit_cell_text(emit, place);
-		hl_emit_cell_text(emit, file);
-		hl_emit_cell_integer(emit, frame->line);
-		hl_emit_cell_integer(emit, frame->inlined);
-		hl_emit_cell_text(emit, hl_profile_text(profile, function->name));
-	}
-	hl_emit_rows_end(emit);
-}
-
-/* The figures of a stack: their columns, and what must be known for them to be shown. */
-static const struct {
-	struct hl_emit_column column;
-	enum hl_value needed, needed_too;
-} stack_figures[] = {
-	{{"alloc_bytes", "alloc", HL_EMIT_BYTES, 0}, HL_VALUE_ALLOC, HL_VALUE_ALLOC},
-	{{"free_bytes", "free", HL_EMIT_BYTES, 0}, HL_VALUE_ALLOC, HL_VALUE_INUSE},
-	{{"alloc_objects", "allocs", HL_EMIT_COUNT, 0}, HL_VALUE_ALLOC, HL_VALUE_ALLOC},
-	{{"free_objects", "frees", HL_EMIT_COUNT, 0}, HL_VALUE_ALLOC, HL_VALUE_INUSE},
-	{{"inuse_bytes", "in use", HL_EMIT_BYTES, 0}, HL_VALUE_INUSE, HL_VALUE_INUSE},
-	{{"inuse_objects", "objects", HL_EMIT_COUNT, 0}, HL_VALUE_INUSE, HL_VALUE_INUSE},
-	{{"peak_bytes", "peak", HL_EMIT_BYTES, 0}, HL_VALUE_PEAK, HL_VALUE_PEAK},
-	{{"peak_objects", "objects", HL_EMIT_COUNT, 0}, HL_VALUE_PEAK, HL_VALUE_PEAK},
-	{{"temporary_objects", "temporary", HL_EMIT_COUNT, 0},
-	 HL_VALUE_TEMPORARY,
-	 HL_VALUE_TEMPORARY},
-	{{"slack_bytes", "slack", HL_EMIT_BYTES, 0}, HL_VALUE_SLACK, HL_VALUE_SLACK},
+/* Instructions and the functions that they lie in, the innermost inlined one
+last. */
+struct function_row {
+	struct hl_keys_label label;
+	uint64_t address;
+	uint32_t inlined;
 };
 
-#define STACK_FIGURES HL_COUNT_OF(stack_figures)
+#define FUNCTION(name) HL_MEMBER(struct function_row, name)
 
-/* Text has what was allocated and freed; where that is not known, whatever is. */
-static void begin_stacks(struct hl_emit *emit, const struct hl_profile *profile)
+static void function_place(struct hl_emit *emit, const void *at, const void *context)
 {
-	struct hl_emit_column columns[STACK_FIGURES + 2];
-	bool has_alloc = hl_profile_knows(profile, HL_VALUE_ALLOC, HL_UNIT_BYTES) ||
-			 hl_profile_knows(profile, HL_VALUE_ALLOC, HL_UNIT_OBJECTS);
+	const struct hl_keys_label *label = at;
 
-	for (size_t i = 0; i < STACK_FIGURES; i++) {
-		enum hl_value needed = stack_figures[i].needed;
-		columns[i] = stack_figures[i].column;
-		enum hl_unit unit =
-			columns[i].type == HL_EMIT_BYTES ? HL_UNIT_BYTES : HL_UNIT_OBJECTS;
-		if (has_alloc && needed != HL_VALUE_ALLOC)
-			columns[i].flags |= HL_EMIT_JSON_ONLY;
-		if (!hl_profile_knows(profile, needed, unit) ||
-		    !hl_profile_knows(profile, stack_figures[i].needed_too, unit))
-			columns[i].flags |= HL_EMIT_HIDDEN;
-	}
-	columns[STACK_FIGURES] = (struct hl_emit_column){"stack", "stack", HL_EMIT_STACK, 0};
-	columns[STACK_FIGURES + 1] =
-		(struct hl_emit_column){"frames", NULL, HL_EMIT_FRAMES, HL_EMIT_JSON_ONLY};
-	hl_emit_line(emit, "%s", "");
-	hl_emit_rows_streamed(emit, "stacks", columns, STACK_FIGURES + 2);
+	if (label->file[0])
+		hl_keys_cell_place(emit, label, context);
+	else
+		hl_cell_text(emit, "");
+}
+
+static const struct hl_column function_columns[] = {
+	{"module", "module", HL_COLUMN_TEXT, FUNCTION(label.module)},
+	{"address", "address", HL_COLUMN_ADDRESS, FUNCTION(address)},
+	{NULL, "where", HL_COLUMN_TEXT, HL_MEMBER_CELL(struct function_row, label, function_place)},
+	{"file", NULL, HL_COLUMN_TEXT, FUNCTION(label.file)},
+	{"line", NULL, HL_COLUMN_COUNT, FUNCTION(label.line)},
+	{"inlined", "inlined", HL_COLUMN_COUNT, FUNCTION(inlined), HL_COLUMN_BLANK_ZERO},
+	{"name", "function", HL_COLUMN_TEXT, FUNCTION(label.name)},
+};
+
+static void function_rows(struct hl_emit *emit, const struct hl_profile *profile)
+{
+	hl_emit_blank(emit);
+	hl_table_begin(emit, &(struct hl_table){HL_TABLE("functions", function_columns)});
+	for (uint32_t i = 1; i < profile->frame_count; i++)
+		hl_table_row(emit,
+			     &(struct function_row){hl_keys_frame_label(profile, i),
+						    profile->frames[i].address,
+						    profile->frames[i].inlined},
+			     0);
+	hl_table_end(emit);
 }
 
 /* By the first figures that rows show: those of what was allocated, else in use, else the peak. */
@@ -352,62 +368,106 @@ static int heaviest_first(const void *left, const void *right, void *context)
 	return (*a > *b) - (*a < *b);
 }
 
-static void stack_rows(struct hl_emit *emit, const struct hl_profile *profile,
-		       const char *const *texts, struct path *path)
+struct stack_row {
+	struct hl_profile_counters counters;
+	int64_t inuse_bytes, inuse_objects;
+	uint32_t node;
+};
+
+static void stack(struct hl_emit *emit, const void *node, const void *context)
 {
+	const struct path *path = context;
+
+	hl_cell_stack(emit, path->texts, path_to(path, *(const uint32_t *)node));
+}
+
+static void frames(struct hl_emit *emit, const void *node, const void *context)
+{
+	const struct path *path = context;
+
+	hl_cell_frames(emit, path->frames, path_to(path, *(const uint32_t *)node));
+}
+
+#define BYTES(name)   HL_COLUMN_BYTES, HL_MEMBER(struct stack_row, name)
+#define OBJECTS(name) HL_COLUMN_COUNT, HL_MEMBER(struct stack_row, name)
+#define NODE(cell)    HL_MEMBER_CELL(struct stack_row, node, cell)
+
+/* Text has what was allocated and freed; where that is not known, whatever is. */
+static const struct hl_column stack_columns[] = {
+	{"alloc_bytes", "alloc", BYTES(counters.alloc_bytes), .shown_if = KNOWS(ALLOC, BYTES)},
+	{"free_bytes", "free", BYTES(counters.free_bytes), .shown_if = KNOWS_FREED(BYTES)},
+	{"alloc_objects", "allocs", OBJECTS(counters.alloc_objects),
+	 .shown_if = KNOWS(ALLOC, OBJECTS)},
+	{"free_objects", "frees", OBJECTS(counters.free_objects), .shown_if = KNOWS_FREED(OBJECTS)},
+	{"inuse_bytes", NULL, BYTES(inuse_bytes), .shown_if = KNOWS(INUSE, BYTES)},
+	{NULL, "in use", BYTES(inuse_bytes), .shown_if = ALONE(INUSE, BYTES)},
+	{"inuse_objects", NULL, OBJECTS(inuse_objects), .shown_if = KNOWS(INUSE, OBJECTS)},
+	{NULL, "objects", OBJECTS(inuse_objects), .shown_if = ALONE(INUSE, OBJECTS)},
+	{"peak_bytes", NULL, BYTES(counters.peak_bytes), .shown_if = KNOWS(PEAK, BYTES)},
+	{NULL, "peak", BYTES(counters.peak_bytes), .shown_if = ALONE(PEAK, BYTES)},
+	{"peak_objects", NULL, OBJECTS(counters.peak_objects), .shown_if = KNOWS(PEAK, OBJECTS)},
+	{NULL, "objects", OBJECTS(counters.peak_objects), .shown_if = ALONE(PEAK, OBJECTS)},
+	{"temporary_objects", NULL, OBJECTS(counters.temporary_objects),
+	 .shown_if = KNOWS(TEMPORARY, OBJECTS)},
+	{NULL, "temporary", OBJECTS(counters.temporary_objects),
+	 .shown_if = ALONE(TEMPORARY, OBJECTS)},
+	{"slack_bytes", NULL, BYTES(counters.slack_bytes), .shown_if = KNOWS(SLACK, BYTES)},
+	{NULL, "slack", BYTES(counters.slack_bytes), .shown_if = ALONE(SLACK, BYTES)},
+	{"stack", "stack", HL_COLUMN_STACK, NODE(stack)},
+	{"frames", NULL, HL_COLUMN_FRAMES, NODE(frames)},
+};
+
+static void stack_rows(struct hl_emit *emit, const struct path *path, uint32_t *order)
+{
+	const struct hl_profile *profile = path->profile;
 	size_t count = 0;
 
 	for (uint32_t i = 0; i < profile->node_count; i++)
 		if (hl_profile_counters_any(&profile->counters[i]))
-			path->nodes[count++] = i;
+			order[count++] = i;
 	if (count)
-		qsort_r(path->nodes, count, sizeof(*path->nodes), heaviest_first,
-			profile->counters);
-	begin_stacks(emit, profile);
-	for (size_t row = 0; row < count; row++) {
-		uint32_t i = path->nodes[row];
-		const struct hl_profile_counters *counters = &profile->counters[i];
-		hl_emit_row(emit, 0);
-		hl_emit_cell_integer(emit, counters->alloc_bytes);
-		hl_emit_cell_integer(emit, counters->free_bytes);
-		hl_emit_cell_integer(emit, counters->alloc_objects);
-		hl_emit_cell_integer(emit, counters->free_objects);
-		hl_emit_cell_integer(emit, counters->alloc_bytes - counters->free_bytes);
-		hl_emit_cell_integer(emit, counters->alloc_objects - counters->free_objects);
-		hl_emit_cell_integer(emit, counters->peak_bytes);
-		hl_emit_cell_integer(emit, counters->peak_objects);
-		hl_emit_cell_integer(emit, counters->temporary_objects);
-		hl_emit_cell_integer(emit, counters->slack_bytes);
-		size_t depth = path_to(profile, i, texts, path);
-		hl_emit_cell_stack(emit, path->texts, depth);
-		hl_emit_cell_frames(emit, path->frames, depth);
+		qsort_r(order, count, sizeof(*order), heaviest_first, profile->counters);
+	hl_emit_blank(emit);
+	hl_table_begin_streamed(emit,
+				&(struct hl_table){HL_TABLE("stacks", stack_columns),
+						   .context = path, .facts = facts_of(profile)});
+	for (size_t i = 0; i < count; i++) {
+		const struct hl_profile_counters *counters = &profile->counters[order[i]];
+		const struct stack_row row = {
+			.counters = *counters,
+			.inuse_bytes = counters->alloc_bytes - counters->free_bytes,
+			.inuse_objects = counters->alloc_objects - counters->free_objects,
+			.node = order[i],
+		};
+		hl_table_row(emit, &row, 0);
 	}
-	hl_emit_rows_end(emit);
+	hl_table_end(emit);
 }
 
 static int emit_stacks(struct hl_emit *emit, const struct hl_profile *profile)
 {
-	char **texts = calloc(profile->frame_count, sizeof(*texts));
+	uint32_t *order = calloc(profile->node_count, sizeof(*order));
 	struct path path = {
-		.nodes = calloc(profile->node_count, sizeof(*path.nodes)),
+		.profile = profile,
+		.frame_texts = calloc(profile->frame_count, sizeof(*path.frame_texts)),
 		.texts = calloc(profile->node_count, sizeof(*path.texts)),
 		.frames = calloc(profile->node_count, sizeof(*path.frames)),
 	};
-	int r = texts && path.nodes && path.texts && path.frames ? 0 : -ENOMEM;
+	int r = order && path.frame_texts && path.texts && path.frames ? 0 : -ENOMEM;
 
 	for (uint32_t i = 1; r == 0 && i < profile->frame_count; i++) {
-		texts[i] = frame_text(profile, i);
-		if (!texts[i])
+		path.frame_texts[i] = frame_text(profile, i);
+		if (!path.frame_texts[i])
 			r = -ENOMEM;
 	}
 	if (r == 0)
-		stack_rows(emit, profile, (const char *const *)texts, &path);
-	for (size_t i = 0; texts && i < profile->frame_count; i++)
-		free(texts[i]);
-	free(texts);
-	free(path.nodes);
+		stack_rows(emit, &path, order);
+	for (size_t i = 0; path.frame_texts && i < profile->frame_count; i++)
+		free(path.frame_texts[i]);
+	free(path.frame_texts);
 	free(path.texts);
 	free(path.frames);
+	free(order);
 	return r;
 }
 
@@ -416,13 +476,13 @@ static int emit_stacks(struct hl_emit *emit, const struct hl_profile *profile)
 int hl_view_info(const struct hl_profile *profile, const struct hl_view_options *options,
 		 struct hl_error *err)
 {
+	const struct hl_emit_options how = {
+		.out = options->out, .json = options->json, .color = options->color};
 	struct hl_emit *emit;
 
-	int r = hl_emit_new(options->out, options->json ? HL_EMIT_JSON : HL_EMIT_TABLE,
-			    options->color, &emit);
+	int r = hl_emit_open(&how, "info/1", &emit);
 	if (r < 0)
 		return hl_summary_fail(profile, r, err);
-	hl_emit_begin(emit, "info");
 	hl_summary_members(emit, profile, NULL);
 	recording_members(emit, profile);
 	recording_lines(emit, profile);

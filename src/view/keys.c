@@ -88,23 +88,6 @@ static int intern_all(struct hl_keys *keys, const struct hl_profile *profile)
 	return r;
 }
 
-int hl_keys_init(struct hl_keys *keys, const struct hl_profile *profile, enum hl_view_key by)
-{
-	*keys = (struct hl_keys){0};
-	if (by == HL_VIEW_BY_THREAD || by == HL_VIEW_BY_STACK)
-		return -EINVAL;
-	*keys = (struct hl_keys){
-		.of_frame = calloc(profile->frame_count + 1, sizeof(*keys->of_frame)),
-		.frames = calloc(profile->frame_count + 1, sizeof(*keys->frames)),
-		.count = 1,
-		.by = by,
-	};
-	int r = keys->of_frame && keys->frames ? intern_all(keys, profile) : -ENOMEM;
-	if (r < 0)
-		hl_keys_release(keys);
-	return r;
-}
-
 /* ---- the heaviest line of each function ---- */
 
 /* A line of a function. */
@@ -182,11 +165,9 @@ static void choose_heaviest(struct hl_keys *keys, const struct lines *lines,
 	}
 }
 
-int hl_keys_choose_lines(struct hl_keys *keys, const struct hl_profile *profile,
-			 enum hl_value value, enum hl_unit unit, bool flat)
+static int choose_lines(struct hl_keys *keys, const struct hl_profile *profile, enum hl_value value,
+			enum hl_unit unit, bool flat)
 {
-	if (keys->by != HL_VIEW_BY_FUNCTION)
-		return 0;
 	struct lines lines = {
 		.lines = calloc(profile->frame_count + 1, sizeof(*lines.lines)),
 		.of_frame = calloc(profile->frame_count + 1, sizeof(*lines.of_frame)),
@@ -211,11 +192,33 @@ int hl_keys_choose_lines(struct hl_keys *keys, const struct hl_profile *profile,
 	return r;
 }
 
+int hl_keys_init(struct hl_keys *keys, const struct hl_profile *profile, enum hl_view_key by,
+		 enum hl_value value, enum hl_unit unit, bool flat)
+{
+	*keys = (struct hl_keys){.count = 1, .by = by};
+	if (by == HL_VIEW_BY_THREAD)
+		return -EINVAL;
+	if (by == HL_VIEW_BY_STACK) {
+		int r = hl_calltree_init(&keys->tree, profile, value, unit);
+		keys->count = keys->tree.count;
+		return r;
+	}
+	keys->of_frame = calloc(profile->frame_count + 1, sizeof(*keys->of_frame));
+	keys->frames = calloc(profile->frame_count + 1, sizeof(*keys->frames));
+	int r = keys->of_frame && keys->frames ? intern_all(keys, profile) : -ENOMEM;
+	if (r == 0 && by == HL_VIEW_BY_FUNCTION)
+		r = choose_lines(keys, profile, value, unit, flat);
+	if (r < 0)
+		hl_keys_release(keys);
+	return r;
+}
+
 void hl_keys_release(struct hl_keys *keys)
 {
 	free(keys->of_frame);
 	free(keys->frames);
 	free(keys->several);
+	hl_calltree_release(&keys->tree);
 	*keys = (struct hl_keys){0};
 }
 
@@ -224,8 +227,9 @@ void hl_keys_release(struct hl_keys *keys)
 struct hl_keys_label hl_keys_label(const struct hl_keys *keys, const struct hl_profile *profile,
 				   uint32_t key)
 {
+	if (keys->by == HL_VIEW_BY_STACK)
+		return hl_keys_node_label(profile, &keys->tree.nodes[key]);
 	struct hl_keys_label label = hl_keys_frame_label(profile, keys->frames[key]);
-
 	if (!key)
 		return (struct hl_keys_label){.name = HL_KEYS_NO_STACK, .file = "", .module = ""};
 	if (keys->by == HL_VIEW_BY_MODULE)
@@ -272,6 +276,14 @@ const char *hl_keys_place(const struct hl_keys_label *label, char *buffer, size_
 	snprintf(buffer, size, "%s:%u%s", hl_path_basename(label->file), label->line,
 		 label->several_lines ? ",..." : "");
 	return buffer;
+}
+
+void hl_keys_cell_place(struct hl_emit *emit, const void *label, const void *context)
+{
+	char text[256];
+
+	(void)context;
+	hl_cell_text(emit, hl_keys_place(label, text, sizeof(text)));
 }
 
 bool hl_keys_names_module(const struct hl_keys_label *label)

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "profile/calltree.h"
+#include "view/table.h"
 #include "view/view.h"
 
 struct hl_keys {
@@ -14,6 +15,7 @@ struct hl_keys {
 	bool *several;	    /* by key: has other lines; NULL: not asked for */
 	size_t count;	    /* one more than there are keys */
 	enum hl_view_key by;
+	struct hl_calltree tree; /* by stack: keys are its nodes */
 };
 
 /*
@@ -23,22 +25,26 @@ struct hl_keys {
  * - line: a line of a source file, whatever was inlined there; where lines are not known, the
  *   function;
  * - address: an instruction; where addresses are not known, a line of a function;
- * - module: a file of machine code.
+ * - module: a file of machine code;
+ * - stack: functions from the root; calls from different lines are one stack.
  *
- * Threads and stacks are no property of frames: -EINVAL. Else 0 or -ENOMEM. ${keys} is all zero
- * after a failure.
+ * By function, labels name the line by which most of ${value} was allocated in ${unit}: in the
+ * function itself where ${flat} and it allocated any, else in what it calls. Threads are no
+ * property of frames: -EINVAL. Else 0 or -ENOMEM. ${keys} is all zero after a failure.
  */
-int hl_keys_init(struct hl_keys *keys, const struct hl_profile *profile, enum hl_view_key by);
-
-/*
- * By function, has labels name the line by which most of ${value} was allocated: in the function
- * itself where ${flat} and it allocated any, else in what it calls. Without this, or of any other
- * keys, it is a line of theirs. 0 or -ENOMEM.
- */
-int hl_keys_choose_lines(struct hl_keys *keys, const struct hl_profile *profile,
-			 enum hl_value value, enum hl_unit unit, bool flat);
+int hl_keys_init(struct hl_keys *keys, const struct hl_profile *profile, enum hl_view_key by,
+		 enum hl_value value, enum hl_unit unit, bool flat);
 
 void hl_keys_release(struct hl_keys *keys); /* a zero-initialized one is fine */
+
+/* The key of a node of ${profile}. */
+static inline uint32_t hl_keys_of_node(const struct hl_keys *keys, const struct hl_profile *profile,
+				       uint32_t node)
+{
+	if (keys->by == HL_VIEW_BY_STACK)
+		return keys->tree.node_of[node];
+	return node ? keys->of_frame[profile->nodes[node].frame] : 0;
+}
 
 /* What every view calls the stack of what was allocated with no frame at all. */
 #define HL_KEYS_NO_STACK "[no stack]"
@@ -67,6 +73,9 @@ struct hl_keys_label hl_keys_node_label(const struct hl_profile *profile,
 /* "file.c:12" for people, "file.c:12,..." where there are several, or the module's file name, or
  * "". */
 const char *hl_keys_place(const struct hl_keys_label *label, char *buffer, size_t size);
+
+/* The cell with the place of the struct hl_keys_label ${label}. */
+hl_cell hl_keys_cell_place;
 
 /* Whether the name has the module in it already: "file+0x1234", of a function without a name. */
 bool hl_keys_names_module(const struct hl_keys_label *label);

@@ -94,14 +94,14 @@ static void leave_out_callers(struct hl_rows *rows)
 static int write_report(const struct hl_profile *profile, const struct hl_view_options *options,
 			const struct hl_rows *rows)
 {
-	size_t shown = hl_rows_shown(rows, options, 0);
 	struct hl_aggregate_figures rest = rows->total;
 	struct hl_emit *emit;
 	char more[64];
 
-	int r = hl_summary_begin_lines(profile, options, "lines", &emit);
+	int r = hl_summary_begin_lines(profile, options, "lines/1", &emit);
 	if (r < 0)
 		return r;
+	size_t shown = hl_emit_shown(emit, options->row_limit, 0, rows->count);
 	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", columns), .context = options});
 	for (size_t i = 0; i < shown; i++) {
 		hl_table_row(emit, &rows->rows[i], 0);

@@ -59,7 +59,7 @@ int hl_view_owners(const struct hl_owners *owners, pid_t pid, const struct hl_em
 {
 	struct hl_emit *emit;
 
-	int r = hl_emit_open(options, "allocations", &emit);
+	int r = hl_emit_open(options, "allocations/1", &emit);
 	if (r < 0)
 		return r;
 	emit_head(emit, owners, pid);

@@ -155,7 +155,10 @@ static int name_stacks(struct peaks *peaks, const struct hl_log_state *names, st
 		if (r == 0)
 			r = sum_by_stack(peaks, &peak->bytes, peak->node_count);
 	}
-	return r == 0 ? hl_stack_path_init(&peaks->path, peaks->history->profile, &peaks->tree) : r;
+	if (r == 0)
+		r = hl_stack_path_init(&peaks->path, peaks->history->profile, &peaks->tree);
+	peaks->path.full = peaks->options->full;
+	return r;
 }
 
 static int read_peaks(struct peaks *peaks, struct hl_error *err)
@@ -178,7 +181,7 @@ static int read_peaks(struct peaks *peaks, struct hl_error *err)
 
 struct stack {
 	uint32_t node;
-	int64_t growth;
+	int64_t growth, bytes;
 };
 
 static int more_growth_first(const void *left, const void *right)
@@ -201,79 +204,55 @@ static struct stack *sort_stacks(const struct peaks *peaks, const struct peak *p
 		return NULL;
 	for (uint32_t i = 0; i < peaks->tree.count; i++)
 		if (peak->growth[i] > 0)
-			stacks[count++] = (struct stack){i, peak->growth[i]};
+			stacks[count++] = (struct stack){i, peak->growth[i], peak->bytes[i]};
 	qsort(stacks, count, sizeof(*stacks), more_growth_first);
 	*ret_count = count;
 	return stacks;
 }
 
-static void emit_stack(struct hl_emit *emit, struct peaks *peaks, const struct peak *peak,
-		       const struct stack *stack)
+/* Facts of the table. */
+enum {
+	SHORTENS = 1,
+	FULL = 2,
+};
+
+#define MEMBER(name) HL_MEMBER(struct stack, name)
+#define STACK(what)  HL_MEMBER_CELL(struct stack, node, hl_stack_path_cell_##what)
+#define NAME	     HL_COLUMN_SHORTENED | HL_COLUMN_NAMES
+
+static const struct hl_column columns[] = {
+	{"growth_bytes", "grew by", HL_COLUMN_BYTES, MEMBER(growth)},
+	{NULL, "share", HL_COLUMN_SHARE, MEMBER(growth)},
+	{"bytes", "to", HL_COLUMN_BYTES, MEMBER(bytes)},
+	{NULL, "stack, from its leaf", HL_COLUMN_TEXT, STACK(line), .flags = NAME,
+	 .shown_if = SHORTENS},
+	{NULL, "stack, from its leaf", HL_COLUMN_TEXT, STACK(line), .shown_if = FULL},
+	{"stack", NULL, HL_COLUMN_STACK, STACK(names)},
+	{"frames", NULL, HL_COLUMN_FRAMES, STACK(frames)},
+};
+
+static void write_stacks(struct hl_emit *emit, struct peaks *peaks, const struct peak *peak)
 {
-	int64_t whole = point_of(peaks, peak)->max_bytes - peak->hill.valley_bytes;
-	size_t depth = hl_stack_path_fill(&peaks->path, stack->node);
-	char *line = peaks->options->json
-			     ? NULL
-			     : hl_stack_path_line(&peaks->path, stack->node, peaks->options->full);
-
-	hl_emit_row(emit, 0);
-	hl_emit_cell_integer(emit, stack->growth);
-	hl_emit_cell_percent(emit, stack->growth, whole);
-	hl_emit_cell_integer(emit, peak->bytes[stack->node]);
-	hl_emit_cell_text(emit, line ? line : "");
-	hl_emit_cell_stack(emit, peaks->path.names, depth);
-	hl_emit_cell_frames(emit, peaks->path.frames, depth);
-	free(line);
-}
-
-static int tell_apart(struct peaks *peaks, const struct stack *stacks, size_t count)
-{
-	int r = 0;
-
-	hl_stack_path_begin_table(&peaks->path);
-	for (size_t i = 0; r == 0 && i < count; i++)
-		r = hl_stack_path_add(&peaks->path, stacks[i].node);
-	return r;
-}
-
-static void begin_stacks(struct hl_emit *emit, const struct hl_view_options *options)
-{
-	const struct hl_emit_column columns[] = {
-		{"growth_bytes", "grew by", HL_EMIT_BYTES, 0},
-		{NULL, "share", HL_EMIT_PERCENT, HL_EMIT_TEXT_ONLY},
-		{"bytes", "to", HL_EMIT_BYTES, 0},
-		{NULL, "stack, from its leaf", HL_EMIT_TEXT,
-		 HL_EMIT_TEXT_ONLY | (options->full ? 0 : HL_EMIT_SHORTENED | HL_EMIT_NAMES)},
-		{"stack", NULL, HL_EMIT_STACK, HL_EMIT_JSON_ONLY},
-		{"frames", NULL, HL_EMIT_FRAMES, HL_EMIT_JSON_ONLY},
-	};
-
-	hl_emit_rows(emit, "stacks", columns, HL_COUNT_OF(columns));
-}
-
-static int emit_stacks(struct hl_emit *emit, struct peaks *peaks, const struct peak *peak)
-{
-	uint64_t limit = peaks->options->stack_limit;
-	char more[HL_FORMAT_MAX];
-	size_t count;
+	size_t count = 0;
 	struct stack *stacks = sort_stacks(peaks, peak, &count);
+	size_t shown = hl_emit_shown(emit, peaks->options->stack_limit, 0, count);
 
 	if (!stacks)
-		return -ENOMEM;
-	size_t shown = limit && limit < count ? (size_t)limit : count;
-	if (tell_apart(peaks, stacks, shown) < 0) {
-		free(stacks);
-		return -ENOMEM;
-	}
-	begin_stacks(emit, peaks->options);
+		hl_emit_fail(emit, -ENOMEM);
+	hl_stack_path_begin_table(&peaks->path);
 	for (size_t i = 0; i < shown; i++)
-		emit_stack(emit, peaks, peak, &stacks[i]);
-	hl_emit_rows_end(emit);
-	if (shown < count)
-		hl_emit_line(emit, "... and %s more; --stacks 0 shows all",
-			     hl_format_count((int64_t)(count - shown), more));
+		if (hl_stack_path_add(&peaks->path, stacks[i].node) < 0)
+			hl_emit_fail(emit, -ENOMEM);
+	hl_table_begin(emit,
+		       &(struct hl_table){HL_TABLE("stacks", columns), .context = &peaks->path,
+					  .facts = peaks->options->full ? FULL : SHORTENS,
+					  .sum = point_of(peaks, peak)->max_bytes -
+						 peak->hill.valley_bytes});
+	for (size_t i = 0; i < shown; i++)
+		hl_table_row(emit, &stacks[i], 0);
+	hl_table_end(emit);
+	hl_emit_more(emit, count - shown, "--stacks");
 	free(stacks);
-	return 0;
 }
 
 /* When the valley's interval ended. */
@@ -286,7 +265,7 @@ static int64_t valley_ms(const struct peaks *peaks, const struct peak *peak)
 	return (int64_t)hl_history_head_ms(&history->points[peak->hill.valley]) + HL_INTERVAL_TICKS;
 }
 
-static void emit_head_of(struct hl_emit *emit, const struct peaks *peaks, const struct peak *peak)
+static void write_head_of(struct hl_emit *emit, const struct peaks *peaks, const struct peak *peak)
 {
 	const struct hl_log_point *point = point_of(peaks, peak);
 	int64_t since = valley_ms(peaks, peak), valley = peak->hill.valley_bytes;
@@ -301,7 +280,7 @@ static void emit_head_of(struct hl_emit *emit, const struct peaks *peaks, const 
 	hl_emit_integer(emit, "valley_ms", since);
 	hl_emit_integer(emit, "valley_bytes", valley);
 	hl_emit_boolean(emit, "valley_is_known", peak->hill.valley_is_known);
-	hl_emit_line(emit, "%s", "");
+	hl_emit_blank(emit);
 	hl_emit_line(emit, "%s at %llu ms (RSS %s), %s%s at %lld ms",
 		     hl_format_bytes(point->max_bytes, bytes), (unsigned long long)peak->tick,
 		     point->rss_bytes ? hl_format_bytes((int64_t)point->rss_bytes, rss) : "unknown",
@@ -310,40 +289,26 @@ static void emit_head_of(struct hl_emit *emit, const struct peaks *peaks, const 
 		     (long long)since);
 }
 
-static int emit_peaks(struct hl_emit *emit, struct peaks *peaks)
+static int write_report(struct peaks *peaks)
 {
-	int r = 0;
+	struct hl_emit *emit;
 
+	int r = hl_history_head_begin(peaks->history, peaks->options, "peaks/1", &emit);
+	if (r < 0)
+		return r;
+	hl_emit_integer(emit, "hills", peaks->hill_count);
 	hl_emit_array(emit, "rows");
-	for (size_t i = 0; r == 0 && i < peaks->peak_count; i++) {
+	for (size_t i = 0; i < peaks->peak_count; i++) {
 		hl_emit_object(emit, NULL);
-		emit_head_of(emit, peaks, &peaks->peaks[i]);
-		r = emit_stacks(emit, peaks, &peaks->peaks[i]);
+		write_head_of(emit, peaks, &peaks->peaks[i]);
+		write_stacks(emit, peaks, &peaks->peaks[i]);
 		hl_emit_object_end(emit);
 	}
 	hl_emit_array_end(emit);
 	if (peaks->peak_count < peaks->hill_count)
 		hl_emit_line(emit, "... and %zu more%s", peaks->hill_count - peaks->peak_count,
 			     peaks->peak_count < PEAKS_MAX ? "; -n 0 shows all" : "");
-	return r;
-}
-
-static int write_peaks(struct peaks *peaks)
-{
-	const struct hl_view_options *options = peaks->options;
-	struct hl_emit *emit;
-
-	int r = hl_emit_new(options->out, options->json ? HL_EMIT_JSON : HL_EMIT_TABLE,
-			    options->color, &emit);
-	if (r < 0)
-		return r;
-	hl_emit_begin(emit, "peaks");
-	hl_history_head_members(emit, peaks->history);
-	hl_emit_integer(emit, "hills", (int64_t)peaks->hill_count);
-	hl_history_head_lines(emit, peaks->history);
-	r = emit_peaks(emit, peaks);
-	int finished = hl_emit_finish(emit);
-	return r < 0 ? r : finished;
+	return hl_emit_finish(emit);
 }
 
 static void release(struct peaks *peaks)
@@ -369,9 +334,7 @@ int hl_view_peaks(struct hl_history *history, const struct hl_view_options *opti
 						   history->path)
 				    : r;
 	}
-	r = write_peaks(&peaks);
+	r = write_report(&peaks);
 	release(&peaks);
-	if (r < 0)
-		return hl_error_set(err, r, "cannot show '%s': %s", history->path, strerror(-r));
-	return 0;
+	return r < 0 ? hl_history_head_fail(history, r, err) : 0;
 }

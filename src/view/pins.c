@@ -53,7 +53,7 @@ int hl_view_pins(const struct hl_heap *heap, const struct hl_emit_options *optio
 {
 	struct hl_emit *emit;
 
-	int r = hl_emit_open(options, "pins", &emit);
+	int r = hl_emit_open(options, "pins/1", &emit);
 	if (r < 0)
 		return r;
 	size_t shown = hl_emit_shown(emit, options->row_limit, 0, heap->pin_count);

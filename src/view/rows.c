@@ -2,13 +2,16 @@
 /* Sums by key, without what is nothing, sorted; see rows.h. */
 #include "view/rows.h"
 
-#include "view/emit.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define HEAVY_SHARE 10 /* a row from a tenth of the total on stands out */
+
+static bool compares(const struct hl_view_options *options)
+{
+	return options->sort == HL_VIEW_SORT_GROWTH || options->sort == HL_VIEW_SORT_SIZE;
+}
 
 /* ---- order ---- */
 
@@ -27,94 +30,118 @@ static int compare_figures(struct hl_aggregate_figures a, struct hl_aggregate_fi
 	return objects ? objects : bytes;
 }
 
-static int by_weight(const void *left, const void *right, void *context)
+/* The larger of before and after, in each unit. */
+static struct hl_aggregate_figures size_of(const struct hl_row *row)
 {
-	const struct hl_row *a = left, *b = right;
-	const struct hl_view_options *options = context;
-	int flat = compare_figures(a->flat, b->flat, options->unit);
-	int cum = compare_figures(a->cum, b->cum, options->unit);
-	bool flat_first = options->sort == HL_VIEW_SORT_FLAT;
-	int by_name = strcmp(a->label.name, b->label.name);
-
-	if (flat_first && a->leaf != b->leaf)
-		return a->leaf ? -1 : 1;
-	if (flat || cum)
-		return flat_first ? (flat ? flat : cum) : (cum ? cum : flat);
-	return by_name ? by_name : (a->id > b->id) - (a->id < b->id);
+	return (struct hl_aggregate_figures){
+		row->before.bytes > row->flat.bytes ? row->before.bytes : row->flat.bytes,
+		row->before.objects > row->flat.objects ? row->before.objects : row->flat.objects,
+	};
 }
 
-/* ---- by frames ---- */
+static int compare_weights(const struct hl_row *a, const struct hl_row *b,
+			   const struct hl_view_options *options)
+{
+	int flat = compare_figures(a->flat, b->flat, options->unit);
+	int cum = compare_figures(a->cum, b->cum, options->unit);
+
+	switch (options->sort) {
+	case HL_VIEW_SORT_FLAT:
+		return a->leaf != b->leaf ? (a->leaf ? -1 : 1) : flat ? flat : cum;
+	case HL_VIEW_SORT_CUM:
+		return cum ? cum : flat;
+	case HL_VIEW_SORT_GROWTH:
+		return compare_figures(a->delta, b->delta, options->unit);
+	case HL_VIEW_SORT_SIZE:
+		return compare_figures(size_of(a), size_of(b), options->unit);
+	}
+	return 0;
+}
+
+static int by_weight(const void *left, const void *right, void *options)
+{
+	const struct hl_row *a = left, *b = right;
+	int weight = compare_weights(a, b, options);
+	int name = weight ? 0 : strcmp(a->label.name, b->label.name);
+
+	return weight ? weight : name ? name : (a->id > b->id) - (a->id < b->id);
+}
+
+/* ---- by frames or stacks ---- */
+
+/* Sums by key of each node's own figures before and after. */
+static void sum_both(struct hl_rows *rows, const struct hl_profile *profile, enum hl_value value)
+{
+	for (uint32_t i = 0; i < profile->node_count; i++) {
+		struct hl_row *row = &rows->rows[hl_keys_of_node(&rows->keys, profile, i)];
+		struct hl_aggregate_figures before =
+			hl_aggregate_figures_of(&profile->base[i], value);
+		struct hl_aggregate_figures after =
+			hl_aggregate_figures_of(&profile->counters[i], value);
+		hl_aggregate_add(&row->before, before);
+		hl_aggregate_add(&row->flat, after);
+		hl_aggregate_add(&rows->before, before);
+		hl_aggregate_add(&rows->total, after);
+	}
+}
+
+/* Sums by key what was allocated there and in what it called, and marks where stacks with any of
+ * the value end. */
+static int sum_flat_and_cum(struct hl_rows *rows, const struct hl_profile *profile,
+			    enum hl_value value)
+{
+	struct hl_aggregate sums = {0};
+
+	int r = hl_aggregate_init(&sums, profile, value, rows->keys.of_frame, rows->keys.count);
+	if (r < 0)
+		return r;
+	for (uint32_t key = 1; key < rows->keys.count; key++) {
+		rows->rows[key].flat = sums.flat[key];
+		rows->rows[key].cum = sums.cum[key];
+	}
+	rows->total = sums.total;
+	hl_aggregate_release(&sums);
+	/* What was allocated with no frame at all: the root's own. */
+	rows->rows[0].flat = rows->rows[0].cum =
+		hl_aggregate_figures_of(&profile->counters[0], value);
+	rows->rows[0].leaf = true;
+	for (uint32_t i = 1; i < profile->node_count; i++)
+		if (hl_profile_figure(&profile->counters[i], value, HL_UNIT_BYTES) ||
+		    hl_profile_figure(&profile->counters[i], value, HL_UNIT_OBJECTS))
+			rows->rows[hl_keys_of_node(&rows->keys, profile, i)].leaf = true;
+	return 0;
+}
 
 static bool is_nothing(struct hl_aggregate_figures figures)
 {
 	return !figures.bytes && !figures.objects;
 }
 
-static void append(struct hl_rows *rows, struct hl_row row)
-{
-	if (!is_nothing(row.flat) || !is_nothing(row.cum))
-		rows->rows[rows->count++] = row;
-}
-
-/* What was allocated with no frame at all: the root's own. */
-static void append_root(struct hl_rows *rows, const struct hl_profile *profile, enum hl_value value)
-{
-	struct hl_aggregate_figures own = hl_aggregate_figures_of(&profile->counters[0], value);
-
-	append(rows, (struct hl_row){.label = hl_keys_label(&rows->keys, profile, 0),
-				     .flat = own,
-				     .cum = own,
-				     .leaf = true});
-}
-
-/* ${leaves}: by key, whether stacks with any of the value end there. */
-static void mark_leaves(const struct hl_rows *rows, const struct hl_profile *profile,
-			enum hl_value value, bool *leaves)
-{
-	for (uint32_t i = 1; i < profile->node_count; i++)
-		if (hl_profile_figure(&profile->counters[i], value, HL_UNIT_BYTES) ||
-		    hl_profile_figure(&profile->counters[i], value, HL_UNIT_OBJECTS))
-			leaves[rows->keys.of_frame[profile->nodes[i].frame]] = true;
-}
-
 static int collect_keys(struct hl_rows *rows, const struct hl_profile *profile,
-			const struct hl_view_options *options, const struct hl_aggregate *sums)
+			const struct hl_view_options *options)
 {
-	bool *leaves = calloc(rows->keys.count, sizeof(*leaves));
-
+	int r = hl_keys_init(&rows->keys, profile, options->by, options->value, options->unit,
+			     options->sort != HL_VIEW_SORT_CUM);
+	if (r < 0)
+		return r;
 	rows->rows = calloc(rows->keys.count, sizeof(*rows->rows));
-	if (!leaves || !rows->rows) {
-		free(leaves);
+	if (!rows->rows)
 		return -ENOMEM;
+	if (compares(options))
+		sum_both(rows, profile, options->value);
+	else
+		r = sum_flat_and_cum(rows, profile, options->value);
+	for (uint32_t key = 0; r == 0 && key < rows->keys.count; key++) {
+		struct hl_row row = rows->rows[key];
+		row.delta = (struct hl_aggregate_figures){row.flat.bytes - row.before.bytes,
+							  row.flat.objects - row.before.objects};
+		if (compares(options) ? is_nothing(row.delta)
+				      : is_nothing(row.flat) && is_nothing(row.cum))
+			continue;
+		row.id = key;
+		row.label = hl_keys_label(&rows->keys, profile, key);
+		rows->rows[rows->count++] = row;
 	}
-	mark_leaves(rows, profile, options->value, leaves);
-	append_root(rows, profile, options->value);
-	for (uint32_t key = 1; key < rows->keys.count; key++)
-		append(rows, (struct hl_row){.label = hl_keys_label(&rows->keys, profile, key),
-					     .id = key,
-					     .flat = sums->flat[key],
-					     .cum = sums->cum[key],
-					     .leaf = leaves[key]});
-	rows->total = sums->total;
-	free(leaves);
-	return 0;
-}
-
-static int collect_frames(struct hl_rows *rows, const struct hl_profile *profile,
-			  const struct hl_view_options *options)
-{
-	struct hl_aggregate sums = {0};
-
-	int r = hl_keys_init(&rows->keys, profile, options->by);
-	if (r == 0)
-		r = hl_keys_choose_lines(&rows->keys, profile, options->value, options->unit,
-					 options->sort == HL_VIEW_SORT_FLAT);
-	if (r == 0)
-		r = hl_aggregate_init(&sums, profile, options->value, rows->keys.of_frame,
-				      rows->keys.count);
-	if (r == 0)
-		r = collect_keys(rows, profile, options, &sums);
-	hl_aggregate_release(&sums);
 	return r;
 }
 
@@ -129,14 +156,15 @@ static int collect_threads(struct hl_rows *rows, const struct hl_profile *profil
 	for (uint32_t i = 0; i < profile->thread_count; i++) {
 		const struct hl_profile_thread *thread = &profile->threads[i];
 		struct hl_aggregate_figures own = hl_aggregate_figures_of(&thread->total, value);
-		append(rows,
-		       (struct hl_row){.label = {.name = hl_profile_text(profile, thread->name),
-						 .file = "",
-						 .module = ""},
-				       .id = i,
-				       .flat = own,
-				       .cum = own,
-				       .leaf = true});
+		if (!is_nothing(own))
+			rows->rows[rows->count++] = (struct hl_row){
+				.label = {.name = hl_profile_text(profile, thread->name),
+					  .file = "",
+					  .module = ""},
+				.id = i,
+				.flat = own,
+				.cum = own,
+				.leaf = true};
 	}
 	rows->total = hl_aggregate_figures_of(&profile->total, value);
 	return 0;
@@ -151,12 +179,17 @@ int hl_rows_init(struct hl_rows *rows, const struct hl_profile *profile,
 
 	*rows = (struct hl_rows){0};
 	int r = options->by == HL_VIEW_BY_THREAD ? collect_threads(rows, profile, options->value)
-						 : collect_frames(rows, profile, options);
-	if (r == 0)
-		qsort_r(rows->rows, rows->count, sizeof(*rows->rows), by_weight, &order);
-	else
+						 : collect_keys(rows, profile, options);
+	if (r < 0) {
 		hl_rows_release(rows);
-	return r;
+		return r;
+	}
+	qsort_r(rows->rows, rows->count, sizeof(*rows->rows), by_weight, &order);
+	rows->shrunk_from = rows->count;
+	while (options->sort == HL_VIEW_SORT_GROWTH && rows->shrunk_from &&
+	       hl_aggregate_figure(rows->rows[rows->shrunk_from - 1].delta, options->unit) < 0)
+		rows->shrunk_from--;
+	return 0;
 }
 
 void hl_rows_release(struct hl_rows *rows)
@@ -164,16 +197,6 @@ void hl_rows_release(struct hl_rows *rows)
 	hl_keys_release(&rows->keys);
 	free(rows->rows);
 	*rows = (struct hl_rows){0};
-}
-
-size_t hl_rows_shown(const struct hl_rows *rows, const struct hl_view_options *options,
-		     uint64_t row_default)
-{
-	uint64_t limit = options->row_limit;
-
-	if (limit == HL_EMIT_ROWS_DEFAULT)
-		limit = options->json ? 0 : row_default;
-	return limit && limit < rows->count ? limit : rows->count;
 }
 
 unsigned hl_rows_emphasis(size_t rank, int64_t figure, int64_t whole)

@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BAR_COLUMNS 16
-
 /* What all parts of the report need. */
 struct report {
 	struct hl_emit *emit;
@@ -65,19 +63,6 @@ static void format_class(uint32_t size_class, char *buffer, size_t buffer_size)
 		snprintf(buffer, buffer_size, "%s ..", format_power(first, low));
 }
 
-/* As many signs as ${part} is of ${most}; one at least when it is anything. */
-static void draw_bar(int64_t part, int64_t most, char bar[BAR_COLUMNS + 1])
-{
-	size_t length = 0;
-
-	if (part > 0 && most > 0)
-		length = (size_t)((double)part / (double)most * BAR_COLUMNS + 0.5);
-	if (part > 0 && !length)
-		length = 1;
-	memset(bar, '#', length);
-	bar[length] = '\0';
-}
-
 /* Not so when it has slack alone. Blocks of size 0 have no bytes, but count. */
 static bool has_value(const struct hl_histogram_stack *stack)
 {
@@ -85,49 +70,6 @@ static bool has_value(const struct hl_histogram_stack *stack)
 }
 
 /* ---- the histogram ---- */
-
-/* JSON's integers are signed; a size beyond them stands in damaged files alone. */
-static int64_t size_number(uint64_t size)
-{
-	return size > INT64_MAX ? INT64_MAX : (int64_t)size;
-}
-
-static void begin_classes(const struct report *report)
-{
-	unsigned bytes = report->knows_bytes ? 0 : HL_EMIT_HIDDEN;
-	unsigned objects = report->knows_objects ? 0 : HL_EMIT_HIDDEN;
-	unsigned slack = report->knows_slack ? 0 : HL_EMIT_HIDDEN;
-	bool is_slack = report->options->value == HL_VALUE_SLACK;
-	const struct hl_emit_column columns[] = {
-		{NULL, "size", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY},
-		{"size_min", NULL, HL_EMIT_BYTES, HL_EMIT_JSON_ONLY},
-		{"size_max", NULL, HL_EMIT_BYTES, HL_EMIT_JSON_ONLY},
-		{"objects", "objects", HL_EMIT_COUNT, objects},
-		{"bytes", "bytes", HL_EMIT_BYTES, bytes},
-		{NULL, "share", HL_EMIT_PERCENT, HL_EMIT_TEXT_ONLY},
-		{NULL, "", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY | HL_EMIT_OMITTED},
-		{"slack_bytes", "slack", HL_EMIT_BYTES, slack | (is_slack ? HL_EMIT_JSON_ONLY : 0)},
-		{NULL, "slack%", HL_EMIT_PERCENT, slack | HL_EMIT_TEXT_ONLY},
-		{"inuse_bytes", NULL, HL_EMIT_BYTES, slack | HL_EMIT_JSON_ONLY},
-	};
-	hl_emit_rows(report->emit, "rows", columns, HL_COUNT_OF(columns));
-}
-
-/* Slack is a share of what the allocator has set aside. */
-static void emit_figures(const struct report *report, const struct hl_histogram_figures *figures,
-			 const char *bar)
-{
-	struct hl_emit *emit = report->emit;
-
-	hl_emit_cell_integer(emit, figures->objects);
-	hl_emit_cell_integer(emit, figures->bytes);
-	hl_emit_cell_percent(emit, weight_of(report, figures), whole_of(report));
-	hl_emit_cell_text(emit, bar);
-	hl_emit_cell_integer(emit, figures->slack_bytes);
-	hl_emit_cell_percent(emit, figures->slack_bytes,
-			     figures->inuse_bytes + figures->slack_bytes);
-	hl_emit_cell_integer(emit, figures->inuse_bytes);
-}
 
 /* How many classes are heavier. */
 static size_t rank_of(const struct report *report, const struct hl_histogram_class *class)
@@ -140,175 +82,218 @@ static size_t rank_of(const struct report *report, const struct hl_histogram_cla
 	return rank;
 }
 
-static int64_t heaviest_weight(const struct report *report)
-{
-	int64_t most = 0;
-
-	for (size_t i = 0; i < report->histogram->class_count; i++) {
-		int64_t weight = weight_of(report, &report->histogram->classes[i].figures);
-		most = weight > most ? weight : most;
-	}
-	return most;
-}
-
 /* Classes are few, so the heaviest five would be nearly all: a tenth of the total is asked, too. */
-static void begin_row(const struct report *report, const struct hl_histogram_class *class)
+static unsigned emphasis_of(const struct report *report, const struct hl_histogram_class *class)
 {
 	unsigned emphasis = hl_rows_emphasis(rank_of(report, class),
 					     weight_of(report, &class->figures), whole_of(report));
-	hl_emit_row(report->emit, emphasis & HL_EMIT_HEAVY ? emphasis : 0);
+
+	return emphasis & HL_EMIT_HEAVY ? emphasis : 0;
 }
 
 static size_t stacks_shown(const struct report *report, const struct hl_histogram_class *class)
 {
-	uint64_t limit = report->options->stack_limit;
-	return limit && limit < class->stack_count ? limit : class->stack_count;
+	return hl_emit_shown(report->emit, report->options->stack_limit, 0, class->stack_count);
 }
 
-/* Nothing in tables, where stacks have one of their own. */
-static void emit_stack_member(const struct report *report, const struct hl_histogram_stack *stack)
+/* A class, or all of them. */
+struct class_row {
+	char label[2 * HL_FORMAT_MAX + 8], bar[HL_FORMAT_MAX];
+	uint64_t size_min, size_max;
+	struct hl_histogram_figures figures;
+	int64_t weight;
+	const struct hl_histogram_class *class;
+};
+
+/* Slack is a share of what the allocator has set aside. */
+static void slack_share(struct hl_emit *emit, const void *at, const void *context)
+{
+	const struct hl_histogram_figures *figures = at;
+
+	(void)context;
+	hl_cell_share(emit, figures->slack_bytes, figures->inuse_bytes + figures->slack_bytes);
+}
+
+/* In tables stacks have one of their own. */
+static void write_stack_member(const struct report *report, const struct hl_histogram_stack *stack)
 {
 	struct hl_emit *emit = report->emit;
+	size_t depth = hl_stack_path_fill(report->path, stack->leaf);
 
 	hl_emit_object(emit, NULL);
 	if (report->knows_bytes)
 		hl_emit_integer(emit, "bytes", stack->figures.bytes);
 	if (report->knows_objects)
 		hl_emit_integer(emit, "objects", stack->figures.objects);
-	size_t depth = hl_stack_path_fill(report->path, stack->leaf);
+	for (size_t i = 0; i < depth / 2; i++) { /* from the leaf */
+		const char *name = report->path->names[i];
+		struct hl_emit_frame frame = report->path->frames[i];
+		report->path->names[i] = report->path->names[depth - 1 - i];
+		report->path->names[depth - 1 - i] = name;
+		report->path->frames[i] = report->path->frames[depth - 1 - i];
+		report->path->frames[depth - 1 - i] = frame;
+	}
 	hl_emit_array(emit, "stack");
-	for (size_t i = depth; i-- > 0;)
+	for (size_t i = 0; i < depth; i++)
 		hl_emit_text(emit, NULL, report->path->names[i]);
 	hl_emit_array_end(emit);
-	hl_emit_array(emit, "frames");
-	for (size_t i = depth; i-- > 0;) {
-		const struct hl_emit_frame *frame = &report->path->frames[i];
-		hl_emit_object(emit, NULL);
-		hl_emit_text(emit, "function", frame->function);
-		hl_emit_text(emit, "module", frame->module);
-		hl_emit_text(emit, "file", frame->file);
-		hl_emit_integer(emit, "line", frame->line);
-		hl_emit_object_end(emit);
-	}
-	hl_emit_array_end(emit);
+	hl_emit_frames(emit, "frames", report->path->frames, depth);
 	hl_emit_object_end(emit);
 }
 
-static void emit_class(const struct report *report, const struct hl_histogram_class *class)
+static void stacks(struct hl_emit *emit, const void *row, const void *context)
 {
-	char label[2 * HL_FORMAT_MAX + 8], bar[BAR_COLUMNS + 1];
+	const struct hl_histogram_class *class = ((const struct class_row *)row)->class;
+	const struct report *report = context;
 
-	format_class(class->size_class, label, sizeof(label));
-	draw_bar(weight_of(report, &class->figures), heaviest_weight(report), bar);
-	begin_row(report, class);
-	hl_emit_cell_text(report->emit, label);
-	hl_emit_cell_integer(report->emit, size_number(hl_size_class_first(class->size_class)));
-	hl_emit_cell_integer(report->emit, size_number(hl_size_class_last(class->size_class)));
-	emit_figures(report, &class->figures, bar);
-	hl_emit_array(report->emit, "stacks");
+	hl_emit_array(emit, "stacks");
 	for (size_t i = 0; i < stacks_shown(report, class); i++)
 		if (has_value(&class->stacks[i]))
-			emit_stack_member(report, &class->stacks[i]);
-	hl_emit_array_end(report->emit);
+			write_stack_member(report, &class->stacks[i]);
+	hl_emit_array_end(emit);
 }
 
-/* For people; JSON has the totals at its head. */
-static void emit_total(const struct report *report)
+/* Facts of tables. */
+enum {
+	KNOWS_BYTES = 1,
+	KNOWS_OBJECTS = 2,
+	KNOWS_SLACK = 4,
+	SHOWS_SLACK = 8, /* beside another value */
+	SHORTENS = 16,
+	FULL = 32,
+};
+
+static unsigned facts_of(const struct report *report)
 {
-	if (report->options->json || !report->histogram->class_count)
-		return;
-	hl_emit_row(report->emit, 0);
-	hl_emit_cell_text(report->emit, "total");
-	hl_emit_cell_integer(report->emit, 0);
-	hl_emit_cell_integer(report->emit, 0);
-	emit_figures(report, &report->histogram->total, "");
+	bool shows_slack = report->knows_slack && report->options->value != HL_VALUE_SLACK;
+
+	return (report->knows_bytes ? KNOWS_BYTES : 0) |
+	       (report->knows_objects ? KNOWS_OBJECTS : 0) |
+	       (report->knows_slack ? KNOWS_SLACK : 0) | (shows_slack ? SHOWS_SLACK : 0) |
+	       (report->options->full ? FULL : SHORTENS);
 }
 
-static void emit_classes(const struct report *report)
+#define CLASS(name) HL_MEMBER(struct class_row, name)
+#define TEXT(name)  HL_MEMBER_ARRAY(struct class_row, name)
+
+static const struct hl_column class_columns[] = {
+	{NULL, "size", HL_COLUMN_TEXT, TEXT(label)},
+	{"size_min", NULL, HL_COLUMN_BYTES, CLASS(size_min)},
+	{"size_max", NULL, HL_COLUMN_BYTES, CLASS(size_max)},
+	{"objects", "objects", HL_COLUMN_COUNT, CLASS(figures.objects), .shown_if = KNOWS_OBJECTS},
+	{"bytes", "bytes", HL_COLUMN_BYTES, CLASS(figures.bytes), .shown_if = KNOWS_BYTES},
+	{NULL, "share", HL_COLUMN_SHARE, CLASS(weight)},
+	{NULL, "", HL_COLUMN_TEXT, TEXT(bar), HL_COLUMN_OMITTED},
+	{"slack_bytes", NULL, HL_COLUMN_BYTES, CLASS(figures.slack_bytes), .shown_if = KNOWS_SLACK},
+	{NULL, "slack", HL_COLUMN_BYTES, CLASS(figures.slack_bytes), .shown_if = SHOWS_SLACK},
+	{NULL, "slack%", HL_COLUMN_SHARE, HL_MEMBER_CELL(struct class_row, figures, slack_share),
+	 .shown_if = KNOWS_SLACK},
+	{"inuse_bytes", NULL, HL_COLUMN_BYTES, CLASS(figures.inuse_bytes), .shown_if = KNOWS_SLACK},
+	{"stacks", NULL, HL_COLUMN_MEMBERS, .cell = stacks},
+};
+
+static void write_class(const struct report *report, const struct hl_histogram_class *class,
+			int64_t heaviest)
 {
-	hl_emit_line(report->emit, "%s", "");
-	begin_classes(report);
-	for (size_t i = 0; i < report->histogram->class_count; i++)
-		emit_class(report, &report->histogram->classes[i]);
-	emit_total(report);
-	hl_emit_rows_end(report->emit);
-	if (report->knows_slack && report->histogram->class_count)
+	struct class_row row = {
+		.size_min = hl_size_class_first(class->size_class),
+		.size_max = hl_size_class_last(class->size_class),
+		.figures = class->figures,
+		.weight = weight_of(report, &class->figures),
+		.class = class,
+	};
+
+	format_class(class->size_class, row.label, sizeof(row.label));
+	hl_format_bar(row.weight > 0 ? row.weight : 0, heaviest, row.bar);
+	row.bar[strcspn(row.bar, ".")] = '\0';
+	hl_table_row(report->emit, &row, emphasis_of(report, class));
+}
+
+static void write_classes(const struct report *report)
+{
+	const struct hl_histogram *histogram = report->histogram;
+	struct class_row total = {
+		.label = "total", .figures = histogram->total, .weight = whole_of(report)};
+	int64_t heaviest = 0;
+
+	for (size_t i = 0; i < histogram->class_count; i++) {
+		int64_t weight = weight_of(report, &histogram->classes[i].figures);
+		heaviest = weight > heaviest ? weight : heaviest;
+	}
+	hl_emit_blank(report->emit);
+	hl_table_begin(report->emit,
+		       &(struct hl_table){HL_TABLE("rows", class_columns), .context = report,
+					  .facts = facts_of(report), .sum = whole_of(report)});
+	for (size_t i = 0; i < histogram->class_count; i++)
+		write_class(report, &histogram->classes[i], heaviest);
+	if (!report->options->json && histogram->class_count)
+		hl_table_row(report->emit, &total, 0);
+	hl_table_end(report->emit);
+	if (report->knows_slack && histogram->class_count)
 		hl_emit_line(report->emit, "slack: of the blocks in use at the end, as a share of "
 					   "what the allocator set aside for them");
 }
 
 /* ---- the stacks of each class, as a table ---- */
 
-static int emit_stack_row(const struct report *report, const struct hl_histogram_stack *stack,
-			  const char *label)
+struct stack_row {
+	const char *label; /* of the class; "" after its first stack */
+	struct hl_histogram_figures figures;
+	int64_t weight;
+	uint32_t leaf;
+};
+
+#define STACK(name) HL_MEMBER(struct stack_row, name)
+#define LINE	    HL_MEMBER_CELL(struct stack_row, leaf, hl_stack_path_cell_line)
+#define NAME	    HL_COLUMN_SHORTENED | HL_COLUMN_NAMES | HL_COLUMN_KEY
+
+static const struct hl_column stack_columns[] = {
+	{NULL, "size", HL_COLUMN_TEXT, STACK(label)},
+	{NULL, "objects", HL_COLUMN_COUNT, STACK(figures.objects), .shown_if = KNOWS_OBJECTS},
+	{NULL, "bytes", HL_COLUMN_BYTES, STACK(figures.bytes), .shown_if = KNOWS_BYTES},
+	{NULL, "share", HL_COLUMN_SHARE, STACK(weight)},
+	{NULL, "allocated by", HL_COLUMN_TEXT, LINE, .flags = NAME, .shown_if = SHORTENS},
+	{NULL, "allocated by", HL_COLUMN_TEXT, LINE, .shown_if = FULL},
+};
+
+static void write_stacks_of(const struct report *report, const struct hl_histogram_class *class)
 {
-	char *text = hl_stack_path_line(report->path, stack->leaf, report->options->full);
-
-	if (!text)
-		return -ENOMEM;
-	hl_emit_cell_text(report->emit, label);
-	hl_emit_cell_integer(report->emit, stack->figures.objects);
-	hl_emit_cell_integer(report->emit, stack->figures.bytes);
-	hl_emit_cell_percent(report->emit, weight_of(report, &stack->figures), whole_of(report));
-	hl_emit_cell_text(report->emit, text);
-	free(text);
-	return 0;
-}
-
-static int tell_apart(const struct report *report, const struct hl_histogram_class *class)
-{
-	int r = 0;
-
-	hl_stack_path_begin_table(report->path);
-	for (size_t i = 0; r == 0 && i < stacks_shown(report, class); i++)
-		r = hl_stack_path_add(report->path, class->stacks[i].leaf);
-	return r;
-}
-
-static int emit_stacks_of(const struct report *report, const struct hl_histogram_class *class)
-{
+	size_t shown = stacks_shown(report, class);
 	char label[2 * HL_FORMAT_MAX + 8];
-	int r = tell_apart(report, class);
 
 	format_class(class->size_class, label, sizeof(label));
-	for (size_t i = 0; r == 0 && i < stacks_shown(report, class); i++) {
-		if (!has_value(&class->stacks[i]))
-			continue;
-		begin_row(report, class);
-		r = emit_stack_row(report, &class->stacks[i], i ? "" : label);
+	hl_stack_path_begin_table(report->path);
+	for (size_t i = 0; i < shown; i++)
+		if (hl_stack_path_add(report->path, class->stacks[i].leaf) < 0)
+			hl_emit_fail(report->emit, -ENOMEM);
+	for (size_t i = 0; i < shown; i++) {
+		const struct hl_histogram_stack *stack = &class->stacks[i];
+		const struct stack_row row = {i ? "" : label, stack->figures,
+					      weight_of(report, &stack->figures), stack->leaf};
+		if (has_value(stack))
+			hl_table_row(report->emit, &row, emphasis_of(report, class));
 	}
-	return r;
 }
 
-static int emit_stacks(const struct report *report)
+static void write_stacks(const struct report *report)
 {
-	const struct hl_view_options *options = report->options;
-	const struct hl_emit_column columns[] = {
-		{NULL, "size", HL_EMIT_TEXT, 0},
-		{NULL, "objects", HL_EMIT_COUNT, report->knows_objects ? 0 : HL_EMIT_HIDDEN},
-		{NULL, "bytes", HL_EMIT_BYTES, report->knows_bytes ? 0 : HL_EMIT_HIDDEN},
-		{NULL, "share", HL_EMIT_PERCENT, 0},
-		{NULL, "allocated by", HL_EMIT_TEXT,
-		 options->full ? 0 : HL_EMIT_SHORTENED | HL_EMIT_NAMES | HL_EMIT_KEY},
-	};
-	int r = 0;
-
-	if (options->json || !report->histogram->class_count)
-		return 0;
-	hl_emit_line(report->emit, "%s", "");
-	hl_emit_rows(report->emit, NULL, columns, HL_COUNT_OF(columns));
-	for (size_t i = 0; r == 0 && i < report->histogram->class_count; i++)
-		r = emit_stacks_of(report, &report->histogram->classes[i]);
-	hl_emit_rows_end(report->emit);
+	if (report->options->json || !report->histogram->class_count)
+		return;
+	hl_emit_blank(report->emit);
+	hl_table_begin(report->emit,
+		       &(struct hl_table){HL_TABLE(NULL, stack_columns), .context = report->path,
+					  .facts = facts_of(report), .sum = whole_of(report)});
+	for (size_t i = 0; i < report->histogram->class_count; i++)
+		write_stacks_of(report, &report->histogram->classes[i]);
+	hl_table_end(report->emit);
 	hl_emit_line(report->emit, "the heaviest stacks of each size; --stacks shows more, --full "
 				   "all their frames");
-	return r;
 }
 
 /* ---- all of it ---- */
 
 /* Whose size decides: the block's own, or the mean of its stack. */
-static void emit_method(const struct report *report)
+static void write_method(const struct report *report)
 {
 	const struct hl_profile *profile = report->profile;
 
@@ -327,8 +312,8 @@ static void emit_method(const struct report *report)
 				     : "; 'heapline record --sizes' tells each size apart");
 }
 
-static int emit_report(const struct hl_profile *profile, const struct hl_view_options *options,
-		       const struct hl_histogram *histogram, struct hl_stack_path *path)
+static int write_report(const struct hl_profile *profile, const struct hl_view_options *options,
+			const struct hl_histogram *histogram, struct hl_stack_path *path)
 {
 	struct report report = {
 		.profile = profile,
@@ -340,21 +325,16 @@ static int emit_report(const struct hl_profile *profile, const struct hl_view_op
 		.knows_slack = hl_profile_knows(profile, HL_VALUE_SLACK, HL_UNIT_BYTES),
 	};
 
-	int r = hl_emit_new(options->out, options->json ? HL_EMIT_JSON : HL_EMIT_TABLE,
-			    options->color, &report.emit);
+	path->full = options->full;
+	int r = hl_summary_begin(profile, options, "sizes/2", &report.emit);
 	if (r < 0)
 		return r;
-	hl_emit_begin_version(report.emit, "sizes", 2); /* 1: names in `frames` */
-	hl_summary_members(report.emit, profile, options);
-	hl_summary_lines(report.emit, profile);
 	if (histogram->class_count)
 		hl_summary_value_line(report.emit, profile, options);
-	emit_method(&report);
-	emit_classes(&report);
-	r = emit_stacks(&report);
-	hl_summary_names_line(report.emit, profile);
-	int finished = hl_emit_finish(report.emit);
-	return r < 0 ? r : finished;
+	write_method(&report);
+	write_classes(&report);
+	write_stacks(&report);
+	return hl_summary_end(report.emit, profile);
 }
 
 static bool knows_in_both_units(const struct hl_profile *profile, enum hl_value value)
@@ -407,7 +387,7 @@ int hl_view_sizes(const struct hl_profile *profile, const struct hl_view_options
 	if (r == 0)
 		r = hl_stack_path_init(&path, profile, &tree);
 	if (r == 0)
-		r = emit_report(profile, options, &histogram, &path);
+		r = write_report(profile, options, &histogram, &path);
 	hl_stack_path_release(&path);
 	hl_histogram_release(&histogram);
 	hl_calltree_release(&tree);

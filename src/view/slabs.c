@@ -121,7 +121,7 @@ int hl_view_slabs(const struct hl_slabs *slabs, pid_t pid, const struct hl_emit_
 {
 	struct hl_emit *emit;
 
-	int r = hl_emit_open(options, "slabs", &emit);
+	int r = hl_emit_open(options, "slabs/1", &emit);
 	if (r < 0)
 		return r;
 	hl_emit_object(emit, "process");

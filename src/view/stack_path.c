@@ -32,7 +32,7 @@ void hl_stack_path_release(struct hl_stack_path *path)
 	*path = (struct hl_stack_path){0};
 }
 
-size_t hl_stack_path_fill(struct hl_stack_path *path, uint32_t node)
+size_t hl_stack_path_fill(const struct hl_stack_path *path, uint32_t node)
 {
 	const struct hl_profile_node *nodes = path->profile->nodes;
 	size_t depth = path->tree->nodes[node].depth;
@@ -88,14 +88,18 @@ static uint32_t telling_frame(const struct hl_stack_path *path, uint32_t node)
 	return most;
 }
 
-/* "..." stands for frames that are left out. */
-static void write_line(const struct hl_stack_path *path, uint32_t node, bool full, FILE *out)
+char *hl_stack_path_line(const struct hl_stack_path *path, uint32_t node)
 {
 	const struct hl_calltree_node *nodes = path->tree->nodes;
-	uint32_t telling = full ? 0 : telling_frame(path, node), at = 0, next = 0;
+	uint32_t telling = path->full ? 0 : telling_frame(path, node), at = 0, next = 0;
+	char *text = NULL;
+	size_t size;
+	FILE *out = open_memstream(&text, &size);
 
+	if (!out)
+		return NULL;
 	for (; node; node = nodes[node].parent, at++) {
-		if (!full && at >= FRAMES_SHOWN && at != telling)
+		if (!path->full && at >= FRAMES_SHOWN && at != telling)
 			continue;
 		fprintf(out, "%s%s%s", next < at ? " < ..." : "", at ? " < " : "",
 			hl_profile_text(path->profile, nodes[node].name));
@@ -105,19 +109,35 @@ static void write_line(const struct hl_stack_path *path, uint32_t node, bool ful
 		fputs(" < ...", out);
 	if (!at)
 		fputs(HL_KEYS_NO_STACK, out);
-}
-
-char *hl_stack_path_line(const struct hl_stack_path *path, uint32_t node, bool full)
-{
-	char *text = NULL;
-	size_t size;
-	FILE *out = open_memstream(&text, &size);
-
-	if (!out)
-		return NULL;
-	write_line(path, node, full, out);
 	if (fclose(out) == 0)
 		return text;
 	free(text);
 	return NULL;
+}
+
+/* ---- cells ---- */
+
+void hl_stack_path_cell_line(struct hl_emit *emit, const void *node, const void *path)
+{
+	char *line = hl_stack_path_line(path, *(const uint32_t *)node);
+
+	if (line)
+		hl_cell_text(emit, line);
+	else
+		hl_emit_fail(emit, -ENOMEM);
+	free(line);
+}
+
+void hl_stack_path_cell_names(struct hl_emit *emit, const void *node, const void *context)
+{
+	const struct hl_stack_path *path = context;
+
+	hl_cell_stack(emit, path->names, hl_stack_path_fill(path, *(const uint32_t *)node));
+}
+
+void hl_stack_path_cell_frames(struct hl_emit *emit, const void *node, const void *context)
+{
+	const struct hl_stack_path *path = context;
+
+	hl_cell_frames(emit, path->frames, hl_stack_path_fill(path, *(const uint32_t *)node));
 }

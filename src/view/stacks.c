@@ -18,11 +18,9 @@
 #define ROWS_DEFAULT 20 /* stacks take many lines each */
 #define FIGURES_MAX  512
 
-#define SCHEMA_VERSION 2 /* in version 1, `frames` were the names that `stack` has now */
-
 struct stack {
 	uint32_t node; /* of the call tree */
-	int64_t figures[HL_UNIT_COUNT];
+	struct hl_aggregate_figures figures;
 };
 
 struct stacks {
@@ -41,82 +39,68 @@ static int heavier_first(const void *left, const void *right, void *context)
 	const struct stack *a = left, *b = right;
 	const enum hl_unit *unit = context;
 
-	if (a->figures[*unit] != b->figures[*unit])
-		return a->figures[*unit] < b->figures[*unit] ? 1 : -1;
+	int64_t a_figure = hl_aggregate_figure(a->figures, *unit);
+	int64_t b_figure = hl_aggregate_figure(b->figures, *unit);
+
+	if (a_figure != b_figure)
+		return a_figure < b_figure ? 1 : -1;
 	return (a->node > b->node) - (a->node < b->node);
-}
-
-/* Sums up what different addresses of the same lines, or functions, have. */
-static void sum_up(struct stacks *stacks)
-{
-	const struct hl_profile *profile = stacks->profile;
-
-	for (size_t i = 0; i < profile->node_count; i++) {
-		struct stack *stack = &stacks->stacks[stacks->tree.node_of[i]];
-		for (int unit = 0; unit < HL_UNIT_COUNT; unit++)
-			stack->figures[unit] += hl_profile_figure(
-				&profile->counters[i], stacks->options->value, (enum hl_unit)unit);
-	}
 }
 
 static int collect(struct stacks *stacks)
 {
+	const struct hl_profile *profile = stacks->profile;
 	enum hl_unit unit = stacks->options->unit;
 
 	stacks->stacks = calloc(stacks->tree.count + 1, sizeof(*stacks->stacks));
 	if (!stacks->stacks)
 		return -ENOMEM;
-	sum_up(stacks);
+	/* Different addresses of the same lines, or functions, are one stack. */
+	for (size_t i = 0; i < profile->node_count; i++)
+		hl_aggregate_add(
+			&stacks->stacks[stacks->tree.node_of[i]].figures,
+			hl_aggregate_figures_of(&profile->counters[i], stacks->options->value));
 	for (uint32_t node = 0; node < stacks->tree.count; node++) {
 		struct stack stack = stacks->stacks[node];
 		stack.node = node;
-		if (stack.figures[HL_UNIT_BYTES] || stack.figures[HL_UNIT_OBJECTS])
+		if (stack.figures.bytes || stack.figures.objects)
 			stacks->stacks[stacks->count++] = stack;
 	}
 	qsort_r(stacks->stacks, stacks->count, sizeof(*stacks->stacks), heavier_first, &unit);
 	return 0;
 }
 
-static size_t count_shown(const struct stacks *stacks)
-{
-	uint64_t limit = stacks->options->row_limit;
-
-	if (limit == HL_EMIT_ROWS_DEFAULT)
-		limit = stacks->options->json ? 0 : ROWS_DEFAULT;
-	return limit && limit < stacks->count ? (size_t)limit : stacks->count;
-}
-
 /* ---- JSON ---- */
 
-static void begin_rows(struct hl_emit *emit, const struct stacks *stacks)
+enum {
+	KNOWS_BYTES = 1,
+	KNOWS_OBJECTS = 2,
+};
+
+#define MEMBER(name) HL_MEMBER(struct stack, name)
+#define STACK(what)  HL_MEMBER_CELL(struct stack, node, hl_stack_path_cell_##what)
+
+static const struct hl_column columns[] = {
+	{"bytes", NULL, HL_COLUMN_BYTES, MEMBER(figures.bytes), .shown_if = KNOWS_BYTES},
+	{"objects", NULL, HL_COLUMN_COUNT, MEMBER(figures.objects), .shown_if = KNOWS_OBJECTS},
+	{"stack", NULL, HL_COLUMN_STACK, STACK(names)},
+	{"frames", NULL, HL_COLUMN_FRAMES, STACK(frames)},
+};
+
+static void write_rows(struct hl_emit *emit, const struct stacks *stacks, size_t shown)
 {
-	const struct hl_profile *profile = stacks->profile;
 	enum hl_value value = stacks->options->value;
-	bool bytes = hl_profile_knows(profile, value, HL_UNIT_BYTES);
-	bool objects = hl_profile_knows(profile, value, HL_UNIT_OBJECTS);
-	const struct hl_emit_column columns[] = {
-		{"bytes", NULL, HL_EMIT_BYTES, bytes ? HL_EMIT_JSON_ONLY : HL_EMIT_HIDDEN},
-		{"objects", NULL, HL_EMIT_COUNT, objects ? HL_EMIT_JSON_ONLY : HL_EMIT_HIDDEN},
-		{"stack", NULL, HL_EMIT_STACK, HL_EMIT_JSON_ONLY},
-		{"frames", NULL, HL_EMIT_FRAMES, HL_EMIT_JSON_ONLY},
-	};
+	unsigned facts = 0;
 
-	hl_emit_rows(emit, "rows", columns, HL_COUNT_OF(columns));
-}
-
-static void emit_rows(struct hl_emit *emit, struct stacks *stacks, size_t shown)
-{
-	begin_rows(emit, stacks);
-	for (size_t i = 0; i < shown; i++) {
-		const struct stack *stack = &stacks->stacks[i];
-		size_t depth = hl_stack_path_fill(&stacks->path, stack->node);
-		hl_emit_row(emit, 0);
-		hl_emit_cell_integer(emit, stack->figures[HL_UNIT_BYTES]);
-		hl_emit_cell_integer(emit, stack->figures[HL_UNIT_OBJECTS]);
-		hl_emit_cell_stack(emit, stacks->path.names, depth);
-		hl_emit_cell_frames(emit, stacks->path.frames, depth);
-	}
-	hl_emit_rows_end(emit);
+	if (hl_profile_knows(stacks->profile, value, HL_UNIT_BYTES))
+		facts |= KNOWS_BYTES;
+	if (hl_profile_knows(stacks->profile, value, HL_UNIT_OBJECTS))
+		facts |= KNOWS_OBJECTS;
+	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", columns), .context = &stacks->path,
+						.facts = facts});
+	for (size_t i = 0; i < shown; i++)
+		hl_table_row(emit, &stacks->stacks[i], 0);
+	hl_table_end(emit);
 }
 
 /* ---- text ---- */
@@ -135,17 +119,17 @@ static void figures_line(struct hl_emit *emit, const struct stacks *stacks,
 {
 	const struct hl_profile *profile = stacks->profile;
 	enum hl_value value = stacks->options->value;
-	int64_t objects = stack->figures[HL_UNIT_OBJECTS];
+	int64_t objects = stack->figures.objects;
 	int64_t whole = hl_profile_figure(&profile->total, value, stacks->options->unit);
 	char bytes[HL_FORMAT_MAX] = "", count[HL_FORMAT_MAX] = "", share[HL_FORMAT_MAX];
 
 	bool knows_bytes = hl_profile_knows(profile, value, HL_UNIT_BYTES);
 	bool knows_objects = hl_profile_knows(profile, value, HL_UNIT_OBJECTS);
 	if (knows_bytes)
-		hl_format_bytes(stack->figures[HL_UNIT_BYTES], bytes);
+		hl_format_bytes(stack->figures.bytes, bytes);
 	if (knows_objects)
 		hl_format_count(objects, count);
-	hl_format_percent(stack->figures[stacks->options->unit], whole, share);
+	hl_format_percent(hl_aggregate_figure(stack->figures, stacks->options->unit), whole, share);
 	hl_emit_line(emit, "%s%s%s%s%s%s%s%s", bytes, knows_bytes && knows_objects ? " in " : "",
 		     count, knows_objects ? " " : "", knows_objects ? noun(profile) : "",
 		     knows_objects ? hl_format_plural((uint64_t)objects) : "",
@@ -176,7 +160,7 @@ static void stack_lines(struct hl_emit *emit, struct stacks *stacks, const struc
 {
 	size_t depth = hl_stack_path_fill(&stacks->path, stack->node);
 
-	hl_emit_line(emit, "%s", "");
+	hl_emit_blank(emit);
 	figures_line(emit, stacks, stack);
 	if (!depth)
 		hl_emit_line(emit, "    %s", HL_KEYS_NO_STACK);
@@ -191,8 +175,8 @@ static void rest_line(struct hl_emit *emit, const struct stacks *stacks, size_t 
 	int64_t sum = 0;
 
 	for (size_t i = shown; i < stacks->count; i++)
-		sum += stacks->stacks[i].figures[unit];
-	hl_emit_line(emit, "%s", "");
+		sum += hl_aggregate_figure(stacks->stacks[i].figures, unit);
+	hl_emit_blank(emit);
 	hl_emit_line(emit, "... and %s more stack%s with %s%s%s%s; -n 0 shows all",
 		     hl_format_count((int64_t)(stacks->count - shown), count),
 		     hl_format_plural(stacks->count - shown),
@@ -230,10 +214,12 @@ static void whole_line(struct hl_emit *emit, const struct hl_profile *profile)
 static void emit_report(struct hl_emit *emit, struct stacks *stacks)
 {
 	const struct hl_trace_kind *kind = hl_trace_kind_of_profile(stacks->profile);
-	size_t shown = count_shown(stacks);
-	char sample[HL_FORMAT_MAX];
+	size_t shown = hl_emit_shown(emit, stacks->options->row_limit, ROWS_DEFAULT, stacks->count);
+	char sample[HL_FORMAT_MAX], schema[64];
 
-	hl_emit_begin_version(emit, kind ? kind->verb : "stacks", SCHEMA_VERSION);
+	/* In version 1, `frames` were the names that `stack` has now. */
+	snprintf(schema, sizeof(schema), "%s/2", kind ? kind->verb : "stacks");
+	hl_emit_begin(emit, schema);
 	hl_summary_members(emit, stacks->profile, stacks->options);
 	if (stacks->options->brief) {
 		hl_summary_totals_line(emit, stacks->profile, "", &stacks->profile->total);
@@ -248,7 +234,7 @@ static void emit_report(struct hl_emit *emit, struct stacks *stacks)
 		hl_summary_value_line(emit, stacks->profile, stacks->options);
 	}
 	if (stacks->options->json)
-		emit_rows(emit, stacks, shown);
+		write_rows(emit, stacks, shown);
 	for (size_t i = 0; !stacks->options->json && i < shown; i++)
 		stack_lines(emit, stacks, &stacks->stacks[i]);
 	if (shown < stacks->count)

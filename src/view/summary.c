@@ -637,7 +637,7 @@ void hl_summary_warnings(struct hl_emit *emit, const struct hl_profile *profile)
 /* ---- begin and end ---- */
 
 static int begin(const struct hl_profile *profile, const struct hl_view_options *options,
-		 const char *verb, enum hl_emit_form text_form, struct hl_emit **ret_emit)
+		 const char *schema, enum hl_emit_form text_form, struct hl_emit **ret_emit)
 {
 	struct hl_emit *emit;
 
@@ -645,7 +645,7 @@ static int begin(const struct hl_profile *profile, const struct hl_view_options 
 			    &emit);
 	if (r < 0)
 		return r;
-	hl_emit_begin(emit, verb);
+	hl_emit_begin(emit, schema);
 	hl_table_figures(emit, profile, options->value, options->unit);
 	hl_summary_members(emit, profile, options);
 	hl_summary_lines(emit, profile);
@@ -654,15 +654,15 @@ static int begin(const struct hl_profile *profile, const struct hl_view_options 
 }
 
 int hl_summary_begin(const struct hl_profile *profile, const struct hl_view_options *options,
-		     const char *verb, struct hl_emit **ret_emit)
+		     const char *schema, struct hl_emit **ret_emit)
 {
-	return begin(profile, options, verb, HL_EMIT_TABLE, ret_emit);
+	return begin(profile, options, schema, HL_EMIT_TABLE, ret_emit);
 }
 
 int hl_summary_begin_lines(const struct hl_profile *profile, const struct hl_view_options *options,
-			   const char *verb, struct hl_emit **ret_emit)
+			   const char *schema, struct hl_emit **ret_emit)
 {
-	return begin(profile, options, verb, HL_EMIT_LINES, ret_emit);
+	return begin(profile, options, schema, HL_EMIT_LINES, ret_emit);
 }
 
 int hl_summary_end(struct hl_emit *emit, const struct hl_profile *profile)

@@ -7,15 +7,15 @@
 #include "view/view.h"
 
 /*
- * Begins the report of ${verb} about ${profile}, and how figures are shown in it: its members, and
- * the lines of its head. 0 or -ENOMEM.
+ * Begins the report of ${schema}, "top/1", about ${profile}, and how figures are shown in it: its
+ * members, and the lines of its head. 0 or -ENOMEM.
  */
 int hl_summary_begin(const struct hl_profile *profile, const struct hl_view_options *options,
-		     const char *verb, struct hl_emit **ret_emit);
+		     const char *schema, struct hl_emit **ret_emit);
 
 /* The same for a view whose text is plain lines, without a head. */
 int hl_summary_begin_lines(const struct hl_profile *profile, const struct hl_view_options *options,
-			   const char *verb, struct hl_emit **ret_emit);
+			   const char *schema, struct hl_emit **ret_emit);
 
 /* Ends it, as hl_emit_finish() does, after the lines on names. */
 int hl_summary_end(struct hl_emit *emit, const struct hl_profile *profile);

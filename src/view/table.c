@@ -90,7 +90,6 @@ static int new_scols(struct hl_emit *emit)
 
 	if (!scols)
 		return -ENOMEM;
-	scols_table_set_stream(scols, emit->out);
 	scols_table_enable_colors(scols, emit->color);
 	scols_table_enable_minout(scols, true); /* no blanks at the ends of lines */
 	scols_table_set_termforce(scols, SCOLS_TERMFORCE_NEVER); /* hl_table_fit() cuts */
@@ -258,7 +257,7 @@ static void put_integer(struct hl_emit *emit, enum hl_column_kind kind, int64_t 
 	else if (kind == HL_COLUMN_BYTES)
 		hl_format_bytes(number, text);
 	else if (kind == HL_COLUMN_SHARE)
-		hl_format_percent(number, clamp(emit->table.table.sum), text);
+		hl_format_percent(number, emit->table.table.sum, text);
 	else if (kind == HL_COLUMN_BAR)
 		hl_format_bar(number, emit->table.table.sum, text);
 	else
@@ -463,14 +462,33 @@ void hl_table_row(struct hl_emit *emit, const void *row, unsigned emphasis)
 	hl_table_row_below(emit, 0, row, emphasis);
 }
 
+/* libsmartcols pads the titles of columns that have none. */
+static int print_scols(struct hl_emit *emit)
+{
+	char *text = NULL;
+
+	if (hl_table_fit(emit, hl_emit_width(emit)) < 0 ||
+	    scols_print_table_to_string(emit->table.scols, &text) < 0)
+		return -ENOMEM;
+	for (const char *line = text; line && *line;) {
+		size_t length = strcspn(line, "\n"), used = length;
+		while (used && line[used - 1] == ' ')
+			used--;
+		fwrite(line, 1, used, emit->out);
+		putc('\n', emit->out);
+		line += length + (line[length] == '\n');
+	}
+	free(text);
+	return 0;
+}
+
 void hl_table_end(struct hl_emit *emit)
 {
 	struct hl_table_state *table = &emit->table;
 
 	if (emit->form == HL_EMIT_JSON)
 		hl_json_close(&emit->json, ']');
-	if (table->scols && !emit->error &&
-	    (hl_table_fit(emit, hl_emit_width(emit)) < 0 || scols_print_table(table->scols) < 0))
+	if (table->scols && !emit->error && print_scols(emit) < 0)
 		hl_emit_fail(emit, -ENOMEM);
 	scols_unref_table(table->scols);
 	*table = (struct hl_table_state){0};

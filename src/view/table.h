@@ -93,7 +93,7 @@ struct hl_table {
 	const void *context;		   /* for functions of cells */
 	unsigned facts;			   /* bits that the view chooses, for hl_column.shown_if */
 	struct hl_aggregate_figures whole; /* of which figures have shares */
-	uint64_t sum;			   /* of which numbers have shares */
+	int64_t sum;			   /* of which numbers have shares */
 };
 
 /* Initializes the first members of a struct hl_table. */

@@ -35,15 +35,8 @@ static void tid(struct hl_emit *emit, const void *row, const void *context)
 	hl_cell_integer(emit, profile->threads[((const struct hl_row *)row)->id].tid);
 }
 
-static void place(struct hl_emit *emit, const void *row, const void *context)
-{
-	char text[256];
-
-	(void)context;
-	hl_cell_text(emit, hl_keys_place(&((const struct hl_row *)row)->label, text, sizeof(text)));
-}
-
 #define MEMBER(name) HL_MEMBER(struct hl_row, name)
+#define AT	     HL_MEMBER_CELL(struct hl_row, label, hl_keys_cell_place)
 #define PLACE	     HL_COLUMN_SHORTENED | HL_COLUMN_PATH
 #define NAME	     HL_COLUMN_SHORTENED | HL_COLUMN_NAMES
 #define KEY	     HL_COLUMN_KEY
@@ -57,8 +50,8 @@ static const struct hl_column columns[] = {
 	{NULL, "other", HL_COLUMN_OTHER, MEMBER(flat), HL_COLUMN_OMITTED},
 	{"pid", "pid", HL_COLUMN_NUMBER, .cell = pid, .shown_if = BY(THREAD)},
 	{"tid", "tid", HL_COLUMN_NUMBER, .cell = tid, .shown_if = BY(THREAD)},
-	{NULL, "where", HL_COLUMN_TEXT, .cell = place, .flags = PLACE | KEY, .shown_if = BY(LINE)},
-	{NULL, "where", HL_COLUMN_TEXT, .cell = place, .flags = PLACE, .shown_if = BY_NAME},
+	{NULL, "where", HL_COLUMN_TEXT, AT, .flags = PLACE | KEY, .shown_if = BY(LINE)},
+	{NULL, "where", HL_COLUMN_TEXT, AT, .flags = PLACE, .shown_if = BY_NAME},
 	{"address", "address", HL_COLUMN_ADDRESS, MEMBER(label.address), .shown_if = BY(ADDRESS)},
 	/* Last in tables: names can be very long. */
 	{"name", "function", HL_COLUMN_TEXT, MEMBER(label.name), NAME | KEY, BY_NAME},
@@ -83,13 +76,13 @@ static bool has_negative_rows(const struct hl_rows *rows)
 static int write_report(const struct hl_profile *profile, const struct hl_view_options *options,
 			const struct hl_rows *rows)
 {
-	size_t shown = hl_rows_shown(rows, options, ROWS_DEFAULT);
 	int64_t whole = hl_aggregate_figure(rows->total, options->unit);
 	struct hl_emit *emit;
 
-	int r = hl_summary_begin(profile, options, "top", &emit);
+	int r = hl_summary_begin(profile, options, "top/1", &emit);
 	if (r < 0)
 		return r;
+	size_t shown = hl_emit_shown(emit, options->row_limit, ROWS_DEFAULT, rows->count);
 	hl_emit_text(emit, "by", by_names[options->by]);
 	if (rows->count) {
 		hl_summary_value_line(emit, profile, options);

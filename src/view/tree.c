@@ -263,7 +263,7 @@ static int write_report(struct drawing *drawing)
 	const struct hl_calltree_node *root = &drawing->tree.nodes[0];
 	struct hl_emit *emit;
 
-	int r = hl_summary_begin(drawing->profile, options, "tree", &emit);
+	int r = hl_summary_begin(drawing->profile, options, "tree/1", &emit);
 	if (r < 0)
 		return r;
 	hl_emit_boolean(emit, "reversed", options->reversed);

@@ -261,7 +261,7 @@ static void without_a_source_lines_are_listed_and_it_is_said_where_it_was_looked
 			      (struct hl_view_options){.function = "inner", .source_path = "/usr"});
 	assert_int_equal(rename(elsewhere, recorded), 0);
 	assert_contains(text, "shop.c' cannot be read: No such file or directory; --source-path");
-	assert_contains(text, "\n1009 B       11  1009 B       11    52  \n");
+	assert_contains(text, "\n1009 B       11  1009 B       11    52\n");
 	assert_contains(other, "shop.c' nor an end of that path below '/usr' can be read");
 	free(text);
 	free(other);

@@ -115,7 +115,7 @@ static int write_report(const struct hl_carriers *carriers, enum hl_emit_form fo
 	int r = hl_emit_new(out, form, false, &emit);
 
 	if (r == 0) {
-		hl_emit_begin(emit, "carriers");
+		hl_emit_begin(emit, "carriers/1");
 		r = hl_carriers_emit(emit, carriers, rows);
 		int finished = hl_emit_finish(emit);
 		r = r < 0 ? r : finished;
@@ -391,7 +391,7 @@ static int write_allocations(const struct hl_allocations *allocations, enum hl_e
 	int r = hl_emit_new(out, form, false, &emit);
 
 	if (r == 0) {
-		hl_emit_begin(emit, "allocations");
+		hl_emit_begin(emit, "allocations/1");
 		hl_allocations_emit(emit, allocations, HL_EMIT_ROWS_DEFAULT);
 		r = hl_emit_finish(emit);
 	}
@@ -463,7 +463,7 @@ static void write_instances(const struct hl_beam_instances *instances, enum hl_e
 	FILE *out = open_text();
 
 	assert_int_equal(hl_emit_new(out, form, false, &emit), 0);
-	hl_emit_begin(emit, "beam-carriers");
+	hl_emit_begin(emit, "beam-carriers/1");
 	hl_beam_instances_emit(emit, instances);
 	assert_int_equal(hl_emit_finish(emit), 0);
 	assert_int_equal(fclose(out), 0);

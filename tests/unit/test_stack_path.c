@@ -62,10 +62,10 @@ static void add_to_table(struct fixture *fixture, uint32_t node)
 	assert_int_equal(hl_stack_path_add(&fixture->path, node), 0);
 }
 
-static void assert_line(const struct fixture *fixture, uint32_t node, bool full,
-			const char *expected)
+static void assert_line(struct fixture *fixture, uint32_t node, bool full, const char *expected)
 {
-	char *line = hl_stack_path_line(&fixture->path, node, full);
+	fixture->path.full = full;
+	char *line = hl_stack_path_line(&fixture->path, node);
 
 	assert_non_null(line);
 	assert_string_equal(line, expected);

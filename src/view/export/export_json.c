@@ -184,7 +184,7 @@ int hl_view_json(const struct hl_profile *profile, const struct hl_view_options 
 	int r = hl_emit_new(options->out, HL_EMIT_JSON, false, &emit);
 	if (r < 0)
 		return hl_summary_fail(profile, r, err);
-	hl_emit_begin(emit, "export");
+	hl_emit_begin(emit, "export/1");
 	hl_summary_members(emit, profile, NULL);
 	hl_summary_origin(emit, profile);
 	hl_summary_figure_names(emit, "known", profile);

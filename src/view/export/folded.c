@@ -3,43 +3,54 @@
 #include "view/keys.h"
 #include "view/stack_path.h"
 #include "view/summary.h"
+#include "view/table.h"
 
-static void emit_stacks(struct hl_emit *emit, struct hl_stack_path *path)
+struct row {
+	uint32_t node;
+	int64_t value;
+};
+
+/* What was allocated with no frame at all has a name. */
+static void stack(struct hl_emit *emit, const void *node, const void *path)
 {
 	static const char *const no_stack[] = {HL_KEYS_NO_STACK};
 
-	for (uint32_t i = 0; i < path->tree->count; i++) {
-		const struct hl_calltree_node *node = &path->tree->nodes[i];
-		if (!node->self)
-			continue;
-		size_t depth = hl_stack_path_fill(path, i);
-		hl_emit_row(emit, 0);
-		hl_emit_cell_stack(emit, i ? path->names : no_stack, i ? depth : 1);
-		hl_emit_cell_frames(emit, path->frames, depth);
-		hl_emit_cell_integer(emit, node->self);
-	}
+	if (*(const uint32_t *)node)
+		hl_stack_path_cell_names(emit, node, path);
+	else
+		hl_cell_stack(emit, no_stack, 1);
 }
 
-static int emit_tree(const struct hl_profile *profile, const struct hl_view_options *options,
-		     struct hl_stack_path *path)
+enum {
+	IN_BYTES = 1,
+	IN_OBJECTS = 2,
+};
+
+#define VALUE HL_MEMBER(struct row, value)
+
+static const struct hl_column columns[] = {
+	{"stack", "stack", HL_COLUMN_STACK, HL_MEMBER_CELL(struct row, node, stack)},
+	{"frames", NULL, HL_COLUMN_FRAMES,
+	 HL_MEMBER_CELL(struct row, node, hl_stack_path_cell_frames)},
+	{"bytes", "bytes", HL_COLUMN_BYTES, VALUE, .shown_if = IN_BYTES},
+	{"objects", "objects", HL_COLUMN_COUNT, VALUE, .shown_if = IN_OBJECTS},
+};
+
+static int write_report(const struct hl_profile *profile, const struct hl_view_options *options,
+			const struct hl_stack_path *path)
 {
-	const struct hl_emit_column columns[] = {
-		{"stack", "stack", HL_EMIT_STACK, 0},
-		{"frames", NULL, HL_EMIT_FRAMES, HL_EMIT_JSON_ONLY},
-		{hl_unit_names[options->unit], "value",
-		 options->unit == HL_UNIT_BYTES ? HL_EMIT_BYTES : HL_EMIT_COUNT, 0},
-	};
+	unsigned unit = options->unit == HL_UNIT_BYTES ? IN_BYTES : IN_OBJECTS;
 	struct hl_emit *emit;
 
-	int r = hl_emit_new(options->out, options->json ? HL_EMIT_JSON : HL_EMIT_LINES, false,
-			    &emit);
+	int r = hl_summary_begin_lines(profile, options, "folded/1", &emit);
 	if (r < 0)
 		return r;
-	hl_emit_begin(emit, "folded");
-	hl_summary_members(emit, profile, options);
-	hl_emit_rows(emit, "rows", columns, HL_COUNT_OF(columns));
-	emit_stacks(emit, path);
-	hl_emit_rows_end(emit);
+	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", columns), .context = path,
+						.facts = unit});
+	for (uint32_t i = 0; i < path->tree->count; i++)
+		if (path->tree->nodes[i].self)
+			hl_table_row(emit, &(struct row){i, path->tree->nodes[i].self}, 0);
+	hl_table_end(emit);
 	return hl_emit_finish(emit);
 }
 
@@ -53,7 +64,7 @@ int hl_view_folded(const struct hl_profile *profile, const struct hl_view_option
 	if (r == 0)
 		r = hl_stack_path_init(&path, profile, &tree);
 	if (r == 0)
-		r = emit_tree(profile, options, &path);
+		r = write_report(profile, options, &path);
 	hl_stack_path_release(&path);
 	hl_calltree_release(&tree);
 	if (r == 0 && !options->json)

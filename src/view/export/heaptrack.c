@@ -8,6 +8,7 @@
 #include "profile/calltree.h"
 #include "view/keys.h"
 #include "view/summary.h"
+#include "view/table.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -27,6 +28,25 @@ static char *frame_text(const struct hl_profile *profile, const struct hl_calltr
 	return text;
 }
 
+struct row {
+	char **frames;
+	size_t count;
+	int64_t value;
+};
+
+static void stack(struct hl_emit *emit, const void *at, const void *context)
+{
+	const struct row *row = at;
+
+	(void)context;
+	hl_cell_stack(emit, (const char *const *)row->frames, row->count);
+}
+
+static const struct hl_column columns[] = {
+	{"stack", "stack", HL_COLUMN_STACK, .cell = stack},
+	{"value", "value", HL_COLUMN_COUNT, HL_MEMBER(struct row, value)},
+};
+
 /* path[] holds the frames from the root; the empty one after them ends the last with a ';'. */
 static int emit_stacks(struct hl_emit *emit, const struct hl_profile *profile,
 		       const struct hl_calltree *tree, char **path)
@@ -42,9 +62,7 @@ static int emit_stacks(struct hl_emit *emit, const struct hl_profile *profile,
 		if (!node->self)
 			continue;
 		path[length] = "";
-		hl_emit_row(emit, false);
-		hl_emit_cell_stack(emit, (const char *const *)path, length + 1);
-		hl_emit_cell_integer(emit, node->self);
+		hl_table_row(emit, &(struct row){path, length + 1, node->self}, 0);
 		path[length] = empty;
 	}
 	return 0;
@@ -53,18 +71,14 @@ static int emit_stacks(struct hl_emit *emit, const struct hl_profile *profile,
 static int emit_tree(const struct hl_profile *profile, const struct hl_view_options *options,
 		     const struct hl_calltree *tree)
 {
-	static const struct hl_emit_column columns[] = {
-		{"stack", "stack", HL_EMIT_STACK, 0},
-		{"value", "value", HL_EMIT_COUNT, 0},
-	};
 	char **path = calloc(tree->depth_max + 2, sizeof(*path));
 	struct hl_emit *emit;
 
 	int r = path ? hl_emit_new(options->out, HL_EMIT_LINES, false, &emit) : -ENOMEM;
 	if (r == 0) {
-		hl_emit_rows(emit, "rows", columns, HL_COUNT_OF(columns));
+		hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", columns)});
 		r = emit_stacks(emit, profile, tree, path);
-		hl_emit_rows_end(emit);
+		hl_table_end(emit);
 		int finished = hl_emit_finish(emit);
 		r = r < 0 ? r : finished;
 	}

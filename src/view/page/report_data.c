@@ -251,7 +251,7 @@ static int write_summary(struct hl_emit *emit, const struct report_data *data,
 {
 	const struct hl_profile *profile = data->profile;
 
-	hl_emit_begin(emit, "report");
+	hl_emit_begin(emit, "report/1");
 	hl_summary_members(emit, profile, options);
 	hl_summary_origin(emit, profile);
 	hl_emit_text(emit, "filter", hl_profile_text(profile, profile->filter));

@@ -3,48 +3,60 @@
 #include "view/pictures/flame.h"
 #include "view/keys.h"
 #include "view/summary.h"
+#include "view/table.h"
 
 #include <errno.h>
 
 /* In a picture: some 8 bytes each, of 3 MB that browsers open at once. */
 #define FRAMES_MAX 200000
 
-static void emit_row(struct hl_emit *emit, const struct hl_profile *profile,
-		     const struct hl_flame_frame *frame)
-{
-	const struct hl_keys_label label = hl_keys_frame_label(profile, frame->frame);
+struct row {
+	struct hl_keys_label label;
+	uint32_t depth;
+	int64_t value, self, start, base;
+};
 
-	hl_emit_row(emit, 0);
-	hl_emit_cell_text(emit, frame->depth ? label.name : "all");
-	hl_emit_cell_text(emit, label.file);
-	hl_emit_cell_integer(emit, label.line);
-	hl_emit_cell_text(emit, label.module);
-	hl_emit_cell_integer(emit, frame->depth);
-	hl_emit_cell_integer(emit, frame->value);
-	hl_emit_cell_integer(emit, frame->self);
-	hl_emit_cell_integer(emit, frame->start);
-	hl_emit_cell_integer(emit, frame->base);
-}
+#define MEMBER(name) HL_MEMBER(struct row, name)
 
-static void emit_rows(struct hl_emit *emit, const struct hl_profile *profile,
-		      const struct hl_view_options *options, const struct hl_flame_layout *layout)
+enum {
+	IN_BYTES = 1,
+	IN_OBJECTS = 2,
+	HAS_BASE = 4,
+};
+
+static const struct hl_column columns[] = {
+	{"name", NULL, HL_COLUMN_TEXT, MEMBER(label.name)},
+	{"file", NULL, HL_COLUMN_TEXT, MEMBER(label.file)},
+	{"line", NULL, HL_COLUMN_COUNT, MEMBER(label.line)},
+	{"module", NULL, HL_COLUMN_TEXT, MEMBER(label.module)},
+	{"depth", NULL, HL_COLUMN_COUNT, MEMBER(depth)},
+	{"bytes", NULL, HL_COLUMN_COUNT, MEMBER(value), .shown_if = IN_BYTES},
+	{"objects", NULL, HL_COLUMN_COUNT, MEMBER(value), .shown_if = IN_OBJECTS},
+	{"self", NULL, HL_COLUMN_COUNT, MEMBER(self)},
+	{"start", NULL, HL_COLUMN_COUNT, MEMBER(start)},
+	{"base", NULL, HL_COLUMN_COUNT, MEMBER(base), .shown_if = HAS_BASE},
+};
+
+static void write_rows(struct hl_emit *emit, const struct hl_profile *profile,
+		       const struct hl_view_options *options, const struct hl_flame_layout *layout)
 {
-	enum hl_emit_type type = options->unit == HL_UNIT_BYTES ? HL_EMIT_BYTES : HL_EMIT_COUNT;
-	const struct hl_emit_column columns[] = {
-		{"name", NULL, HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},
-		{"file", NULL, HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},
-		{"line", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
-		{"module", NULL, HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},
-		{"depth", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
-		{hl_unit_names[options->unit], NULL, type, HL_EMIT_JSON_ONLY},
-		{"self", NULL, type, HL_EMIT_JSON_ONLY},
-		{"start", NULL, type, HL_EMIT_JSON_ONLY},
-		{"base", NULL, type, profile->base ? HL_EMIT_JSON_ONLY : HL_EMIT_TEXT_ONLY},
-	};
-	hl_emit_rows(emit, "rows", columns, HL_COUNT_OF(columns));
-	for (size_t i = 0; i < layout->count; i++)
-		emit_row(emit, profile, &layout->frames[i]);
-	hl_emit_rows_end(emit);
+	unsigned unit = options->unit == HL_UNIT_BYTES ? IN_BYTES : IN_OBJECTS;
+
+	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", columns),
+						.facts = unit | (profile->base ? HAS_BASE : 0)});
+	for (size_t i = 0; i < layout->count; i++) {
+		const struct hl_flame_frame *frame = &layout->frames[i];
+		struct row row = {hl_keys_frame_label(profile, frame->frame),
+				  frame->depth,
+				  frame->value,
+				  frame->self,
+				  frame->start,
+				  frame->base};
+		if (!frame->depth)
+			row.label.name = "all";
+		hl_table_row(emit, &row, 0);
+	}
+	hl_table_end(emit);
 }
 
 static int write_json(const struct hl_profile *profile, const struct hl_view_options *options,
@@ -55,7 +67,7 @@ static int write_json(const struct hl_profile *profile, const struct hl_view_opt
 	int r = hl_emit_new(options->out, HL_EMIT_JSON, false, &emit);
 	if (r < 0)
 		return r;
-	hl_emit_begin(emit, "flame");
+	hl_emit_begin(emit, "flame/1");
 	hl_summary_members(emit, profile, options);
 	hl_emit_object(emit, "left_out");
 	hl_emit_integer(emit, "negative_stacks", (int64_t)layout->negative_count);
@@ -63,7 +75,7 @@ static int write_json(const struct hl_profile *profile, const struct hl_view_opt
 	hl_emit_integer(emit, "vanished_frames", (int64_t)layout->vanished_count);
 	hl_emit_integer(emit, "vanished", layout->vanished_sum);
 	hl_emit_object_end(emit);
-	emit_rows(emit, profile, options, layout);
+	write_rows(emit, profile, options, layout);
 	return hl_emit_finish(emit);
 }
 

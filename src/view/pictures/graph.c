@@ -4,6 +4,7 @@
 
 #include "view/pictures/svg.h"
 #include "view/summary.h"
+#include "view/table.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -11,37 +12,32 @@
 
 /* ---- JSON ---- */
 
-static void emit_node(struct hl_emit *emit, const struct hl_graph_node *node, size_t id)
+static void id(struct hl_emit *emit, const void *node, const void *graph)
 {
-	hl_emit_row(emit, 0);
-	hl_emit_cell_integer(emit, (int64_t)id);
-	hl_emit_cell_text(emit, node->label.name);
-	hl_emit_cell_text(emit, node->label.file);
-	hl_emit_cell_integer(emit, node->label.line);
-	hl_emit_cell_text(emit, node->label.module);
-	hl_emit_cell_integer(emit, node->flat.bytes);
-	hl_emit_cell_integer(emit, node->flat.objects);
-	hl_emit_cell_integer(emit, node->cum.bytes);
-	hl_emit_cell_integer(emit, node->cum.objects);
+	hl_cell_integer(emit, (const struct hl_graph_node *)node -
+				      ((const struct hl_graph *)graph)->nodes + 1);
 }
+
+#define MEMBER(name) HL_MEMBER(struct hl_graph_node, name)
+
+static const struct hl_column columns[] = {
+	{"id", NULL, HL_COLUMN_COUNT, .cell = id},
+	{"name", NULL, HL_COLUMN_TEXT, MEMBER(label.name)},
+	{"file", NULL, HL_COLUMN_TEXT, MEMBER(label.file)},
+	{"line", NULL, HL_COLUMN_COUNT, MEMBER(label.line)},
+	{"module", NULL, HL_COLUMN_TEXT, MEMBER(label.module)},
+	{"flat_bytes", NULL, HL_COLUMN_BYTES, MEMBER(flat.bytes)},
+	{"flat_objects", NULL, HL_COLUMN_COUNT, MEMBER(flat.objects)},
+	{"cum_bytes", NULL, HL_COLUMN_BYTES, MEMBER(cum.bytes)},
+	{"cum_objects", NULL, HL_COLUMN_COUNT, MEMBER(cum.objects)},
+};
 
 static void emit_nodes(struct hl_emit *emit, const struct hl_graph *graph)
 {
-	const struct hl_emit_column columns[] = {
-		{"id", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
-		{"name", NULL, HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},
-		{"file", NULL, HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},
-		{"line", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
-		{"module", NULL, HL_EMIT_TEXT, HL_EMIT_JSON_ONLY},
-		{"flat_bytes", NULL, HL_EMIT_BYTES, HL_EMIT_JSON_ONLY},
-		{"flat_objects", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
-		{"cum_bytes", NULL, HL_EMIT_BYTES, HL_EMIT_JSON_ONLY},
-		{"cum_objects", NULL, HL_EMIT_COUNT, HL_EMIT_JSON_ONLY},
-	};
-	hl_emit_rows(emit, "rows", columns, HL_COUNT_OF(columns));
+	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", columns), .context = graph});
 	for (size_t i = 0; i < graph->node_count; i++)
-		emit_node(emit, &graph->nodes[i], i + 1);
-	hl_emit_rows_end(emit);
+		hl_table_row(emit, &graph->nodes[i], 0);
+	hl_table_end(emit);
 }
 
 static void emit_edges(struct hl_emit *emit, const struct hl_graph *graph)
@@ -80,7 +76,7 @@ static int write_json(const struct hl_graph *graph, const struct hl_profile *pro
 	int r = hl_emit_new(options->out, HL_EMIT_JSON, false, &emit);
 	if (r < 0)
 		return r;
-	hl_emit_begin(emit, "graph");
+	hl_emit_begin(emit, "graph/1");
 	hl_summary_members(emit, profile, options);
 	emit_left_out(emit, graph);
 	emit_nodes(emit, graph);

@@ -321,9 +321,9 @@ static int label_nodes(struct hl_graph *graph, const struct hl_profile *profile,
 	HL_FREED uint32_t *key_of = calloc(profile->function_count + 1, sizeof(*key_of));
 	HL_CLEANUP(hl_keys_release) struct hl_keys keys = {0};
 
-	int r = key_of ? hl_keys_init(&keys, profile, HL_VIEW_BY_FUNCTION) : -ENOMEM;
-	if (r == 0)
-		r = hl_keys_choose_lines(&keys, profile, options->value, options->unit, false);
+	int r = key_of ? hl_keys_init(&keys, profile, HL_VIEW_BY_FUNCTION, options->value,
+				      options->unit, false)
+		       : -ENOMEM;
 	if (r < 0)
 		return r;
 	for (uint32_t key = 1; key < keys.count; key++)

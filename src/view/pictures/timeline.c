@@ -4,10 +4,10 @@
 #include "base/search.h"
 #include "view/format.h"
 #include "view/history_head.h"
+#include "view/table.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define ROWS_DEFAULT 40 /* what fits a screen */
 #define WORDS_MAX    256
@@ -73,58 +73,91 @@ static void emit_keys(struct hl_emit *emit, const struct hl_timeline *timeline)
 	hl_emit_array_end(emit);
 }
 
-static void begin_rows(struct hl_emit *emit, const struct hl_timeline *timeline)
-{
-	struct hl_emit_column columns[3 + HL_TIMELINE_KEYS_MAX + 1 + 1] = {
-		{"ms", "ms", HL_EMIT_COUNT, 0},
-		{"bytes", "in use", HL_EMIT_BYTES, 0},
-		{"rss_bytes", "RSS", HL_EMIT_BYTES, 0},
-	};
-	char titles[HL_TIMELINE_KEYS_MAX + 1][2];
-	size_t count = 3;
+struct row {
+	uint64_t ms, rss_bytes;
+	int64_t max_bytes, key_bytes[HL_TIMELINE_KEYS_MAX + 1];
+	size_t number;
+};
 
-	for (size_t i = 0; i < timeline->key_count; i++) {
-		titles[i][0] = (char)('A' + i);
-		titles[i][1] = '\0';
-		columns[count++] =
-			(struct hl_emit_column){NULL, titles[i], HL_EMIT_BYTES, HL_EMIT_TEXT_ONLY};
-	}
-	if (timeline->history->log->mark_count)
-		columns[count++] =
-			(struct hl_emit_column){NULL, "mark", HL_EMIT_TEXT, HL_EMIT_TEXT_ONLY};
-	hl_emit_rows_streamed(emit, "rows", columns, count);
+static void rss(struct hl_emit *emit, const void *row, const void *context)
+{
+	uint64_t bytes = ((const struct row *)row)->rss_bytes;
+
+	(void)context;
+	if (bytes)
+		hl_cell_unsigned(emit, bytes);
+	else
+		hl_cell_unknown(emit);
 }
 
-/* The figures of keys are cells of a table, and an array of JSON. */
-static void emit_row_keys(struct hl_emit *emit, const struct hl_timeline *timeline, size_t row)
+/* In JSON, figures of keys are an array. */
+static void by(struct hl_emit *emit, const void *row, const void *context)
 {
-	if (!timeline->key_count)
-		return;
-	for (size_t i = 0; i < timeline->key_count; i++)
-		hl_emit_cell_integer(emit, hl_timeline_bytes(timeline, row, i));
+	const struct hl_timeline *timeline = context;
+
 	hl_emit_array(emit, "by");
 	for (size_t i = 0; i < timeline->key_count; i++)
-		hl_emit_integer(emit, NULL, hl_timeline_bytes(timeline, row, i));
+		hl_emit_integer(emit, NULL, ((const struct row *)row)->key_bytes[i]);
 	hl_emit_array_end(emit);
 }
 
-static void emit_row(struct hl_emit *emit, const struct hl_timeline *timeline, size_t row)
+static void marks(struct hl_emit *emit, const void *row, const void *timeline)
 {
-	const struct hl_log_point *point = hl_timeline_point(timeline, row);
+	char *text = marks_of_row(timeline, ((const struct row *)row)->number);
 
-	hl_emit_row(emit, 0);
-	hl_emit_cell_integer(emit, (int64_t)hl_history_head_ms(point));
-	hl_emit_cell_integer(emit, point->max_bytes);
-	if (point->rss_bytes)
-		hl_emit_cell_integer(emit, (int64_t)point->rss_bytes);
-	else
-		hl_emit_cell_unknown(emit);
-	emit_row_keys(emit, timeline, row);
-	if (!timeline->history->log->mark_count)
-		return;
-	char *marks = marks_of_row(timeline, row);
-	hl_emit_cell_text(emit, marks ? marks : "");
-	free(marks);
+	hl_cell_text(emit, text ? text : "");
+	free(text);
+}
+
+/* Of key I, if there are as many. */
+#define HAS_KEY(i) (1u << (i))
+#define HAS_MARKS  (1u << 31)
+#define KEY(title, i)                                                              \
+	{                                                                          \
+		NULL, title, HL_COLUMN_BYTES, HL_MEMBER(struct row, key_bytes[i]), \
+			.shown_if = HAS_KEY(i)                                     \
+	}
+
+static const struct hl_column columns[] = {
+	{"ms", "ms", HL_COLUMN_COUNT, HL_MEMBER(struct row, ms)},
+	{"bytes", "in use", HL_COLUMN_BYTES, HL_MEMBER(struct row, max_bytes)},
+	{"rss_bytes", "RSS", HL_COLUMN_BYTES, .cell = rss},
+	KEY("A", 0),
+	KEY("B", 1),
+	KEY("C", 2),
+	KEY("D", 3),
+	KEY("E", 4),
+	KEY("F", 5),
+	KEY("G", 6),
+	KEY("H", 7),
+	KEY("I", 8),
+	KEY("J", 9),
+	KEY("K", 10),
+	KEY("L", 11),
+	KEY("M", 12),
+	{"by", NULL, HL_COLUMN_MEMBERS, .cell = by, .shown_if = HAS_KEY(0)},
+	{NULL, "mark", HL_COLUMN_TEXT, .cell = marks, .shown_if = HAS_MARKS},
+};
+
+static void write_rows(struct hl_emit *emit, const struct hl_timeline *timeline)
+{
+	unsigned facts = HAS_KEY(timeline->key_count) - 1;
+
+	if (timeline->history->log->mark_count)
+		facts |= HAS_MARKS;
+	hl_table_begin_streamed(emit, &(struct hl_table){HL_TABLE("rows", columns),
+							 .context = timeline, .facts = facts});
+	for (size_t i = 0; i < timeline->row_count; i++) {
+		const struct hl_log_point *point = hl_timeline_point(timeline, i);
+		struct row row = {.ms = hl_history_head_ms(point),
+				  .rss_bytes = point->rss_bytes,
+				  .max_bytes = point->max_bytes,
+				  .number = i};
+		for (size_t key = 0; key < timeline->key_count; key++)
+			row.key_bytes[key] = hl_timeline_bytes(timeline, i, key);
+		hl_table_row(emit, &row, 0);
+	}
+	hl_table_end(emit);
 }
 
 static int write_text(const struct hl_timeline *timeline, const struct hl_view_options *options)
@@ -132,23 +165,16 @@ static int write_text(const struct hl_timeline *timeline, const struct hl_view_o
 	const struct hl_history *history = timeline->history;
 	struct hl_emit *emit;
 
-	int r = hl_emit_new(options->out, options->json ? HL_EMIT_JSON : HL_EMIT_TABLE,
-			    options->color, &emit);
+	int r = hl_history_head_begin(history, options, "timeline/1", &emit);
 	if (r < 0)
 		return r;
-	hl_emit_begin(emit, "timeline");
-	hl_history_head_members(emit, history);
 	hl_emit_text(emit, "by", by_names[options->by]);
-	hl_history_head_lines(emit, history);
 	emit_keys(emit, timeline);
 	if (timeline->row_count < history->point_count)
 		hl_emit_line(emit, "each row is the maximum of up to %zu intervals; -n 0 shows all",
 			     (history->point_count - 1) / timeline->row_count + 1);
-	hl_emit_line(emit, "%s", "");
-	begin_rows(emit, timeline);
-	for (size_t i = 0; i < timeline->row_count; i++)
-		emit_row(emit, timeline, i);
-	hl_emit_rows_end(emit);
+	hl_emit_blank(emit);
+	write_rows(emit, timeline);
 	return hl_emit_finish(emit);
 }
 
@@ -220,7 +246,5 @@ int hl_view_timeline(struct hl_history *history, const struct hl_view_options *o
 	else
 		r = hl_timeline_svg(&timeline, options);
 	hl_timeline_release(&timeline);
-	if (r < 0)
-		return hl_error_set(err, r, "cannot show '%s': %s", history->path, strerror(-r));
-	return 0;
+	return r < 0 ? hl_history_head_fail(history, r, err) : 0;
 }

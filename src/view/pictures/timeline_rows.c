@@ -47,12 +47,6 @@ static int largest_first(const void *left, const void *right)
 	return (a->key > b->key) - (a->key < b->key);
 }
 
-static uint32_t key_of_node(const struct hl_timeline *timeline, uint32_t node)
-{
-	const struct hl_profile *profile = timeline->history->profile;
-	return node ? timeline->frame_keys.of_frame[profile->nodes[node].frame] : 0;
-}
-
 /* Areas of all keys, largest first; to be freed. */
 static struct area *sort_areas(const struct hl_timeline *timeline,
 			       const struct hl_history_survey *survey)
@@ -65,7 +59,8 @@ static struct area *sort_areas(const struct hl_timeline *timeline,
 	for (uint32_t i = 0; i < count; i++)
 		areas[i].key = i;
 	for (uint32_t i = 0; i < survey->sum_count; i++)
-		areas[key_of_node(timeline, i)].area += survey->sums[i].area;
+		areas[hl_keys_of_node(&timeline->frame_keys, timeline->history->profile, i)].area +=
+			survey->sums[i].area;
 	qsort(areas, count, sizeof(*areas), largest_first);
 	return areas;
 }
@@ -104,7 +99,8 @@ static int fill_columns(struct hl_timeline *timeline, const struct hl_history_su
 		return -ENOMEM;
 	choose_columns(timeline, areas, limit, column_of);
 	for (uint32_t i = 0; i < count; i++)
-		columns[i] = column_of[key_of_node(timeline, i)];
+		columns[i] = column_of[hl_keys_of_node(&timeline->frame_keys,
+						       timeline->history->profile, i)];
 	return hl_history_series(timeline->history, timeline->points, timeline->row_count, columns,
 				 timeline->key_count, &timeline->bytes, err);
 }
@@ -119,11 +115,8 @@ static int split_by_keys(struct hl_timeline *timeline, struct hl_history *histor
 	int r = hl_history_survey_init(&survey, history, 1, err);
 	if (r < 0)
 		return r;
-	r = hl_keys_init(&timeline->frame_keys, history->profile, options->by);
-	if (r < 0)
-		return r;
-	r = hl_keys_choose_lines(&timeline->frame_keys, history->profile, HL_VALUE_INUSE,
-				 HL_UNIT_BYTES, true);
+	r = hl_keys_init(&timeline->frame_keys, history->profile, options->by, HL_VALUE_INUSE,
+			 HL_UNIT_BYTES, true);
 	return r < 0 ? r : fill_columns(timeline, &survey, limit, err);
 }
 

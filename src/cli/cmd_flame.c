@@ -21,7 +21,7 @@ static const struct hl_option options[] = {
 	 &palette, palette_words},
 	{"flames-up", 0, NULL, "draw the outermost function at the bottom", HL_OPTION_FLAG,
 	 &flames_up, NULL},
-	{"reversed", 0, NULL, "begin with the functions that allocated; callers above them",
+	{"reversed", 0, NULL, "begin with the functions that allocated; callers below them",
 	 HL_OPTION_FLAG, &reversed, NULL},
 	{"normalize", 0, NULL, "scale BEFORE by the ratio of the durations", HL_OPTION_FLAG,
 	 &normalize, NULL},

@@ -65,7 +65,7 @@ static int read_period_type(void *context, const struct hl_pprof_field *field)
 }
 
 /*
- * Ours tell what the format has no field for; others are for people, who shall see them. A warning
+ * Ours hold what the format has no field for; others are for people and become warnings. A warning
  * that was exported is a warning again.
  */
 static int take_comment(struct hl_profile *profile, const char *text)

@@ -60,8 +60,7 @@ enum hl_pprof_number {
 struct hl_pprof_reader {
 	const struct hl_import_input *input;
 	struct hl_error *err;
-	ProtobufCAllocator
-		allocator; /* for unpacking messages; out_of_memory tells why it failed */
+	ProtobufCAllocator allocator; /* for unpacking messages; out_of_memory says why it failed */
 	bool out_of_memory;
 	uint32_t *texts; /* offsets of their fields */
 	size_t text_count, text_capacity;
@@ -84,7 +83,7 @@ int hl_pprof_reader_each(struct hl_pprof_reader *reader, enum hl_pprof_number nu
 /* A copy of text ${index}, to be freed; up to its first NUL byte, if it has any. */
 int hl_pprof_reader_text(struct hl_pprof_reader *reader, int64_t index, char **ret_text);
 
-/* Says that what is being read is wrong. -EBADMSG. */
+/* Reports an error at the offset that is being read. -EBADMSG. */
 int hl_pprof_reader_bad(struct hl_pprof_reader *reader, const char *reason, ...) HL_PRINTF(2, 3);
 
 /* Why a message, ${what}, could not be unpacked. */

@@ -119,7 +119,7 @@ static int add_element(struct stacks *stacks, struct table *table, const char *w
  */
 static uint32_t build_id_of(const char *text, uint8_t ret_kept[HL_BUILD_ID_MAX])
 {
-	uint8_t bytes[512]; /* nobody's is longer */
+	uint8_t bytes[512]; /* no linker writes longer ones */
 	int size = hl_hex_parse(text, strlen(text), bytes, sizeof(bytes));
 	return size < 0 ? 0 : hl_build_id_keep(ret_kept, bytes, (uint64_t)size);
 }
@@ -254,7 +254,7 @@ static void look_at_file(struct stacks *stacks, struct mapping *mapping)
 
 /*
  * Where the location is in its file. Where a name must be found for it, that has to be an address
- * and not an offset; else it only tells places apart.
+ * and not an offset; otherwise it only distinguishes places.
  */
 static int place(struct stacks *stacks, const Pprof__Location *message, struct location *location)
 {

@@ -35,7 +35,7 @@ const struct hl_pprof_type hl_pprof_types[] = {
 
 const char *const hl_pprof_unit_names[] = {"bytes", "count"};
 
-/* The type of that name; NULL when none counts memory so. */
+/* The type of that name; NULL where it does not count memory. */
 static const struct hl_pprof_type *find_named(const char *name)
 {
 	for (size_t i = 0; i < HL_COUNT_OF(hl_pprof_types); i++)
@@ -130,7 +130,7 @@ int hl_pprof_values_choose(struct hl_pprof_values *values, const char *preferred
 /* ---- values ---- */
 
 /*
- * A file has what is in use, a profile what was freed. Where only one of alloc and inuse is known
+ * A file counts memory in use, a profile freed memory. Where only one of alloc and inuse is known
  * the other is taken to be equal, and not shown.
  */
 static void fill(struct hl_profile_counters *counters, const struct hl_pprof_values *values,

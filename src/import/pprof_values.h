@@ -24,7 +24,7 @@ extern const struct hl_pprof_type hl_pprof_types[];
 /* "bytes" and "count"; by enum hl_unit. */
 extern const char *const hl_pprof_unit_names[];
 
-/* Beginnings of comments that tell what pprof has no field for. */
+/* Prefixes of comments that hold what pprof has no field for. */
 #define HL_PPROF_COMMAND "command: "
 #define HL_PPROF_MODE	 "mode: "
 
@@ -51,8 +51,8 @@ struct hl_pprof_values {
 int hl_pprof_values_add_type(struct hl_pprof_values *values, const char *name, const char *unit);
 
 /*
- * Decides which values are shown, once there is a type: those that count memory; if none does the
- * one called ${preferred}, else the last, in place of what is in use, and a warning in ${profile}
+ * Decides which values are shown, once there is a type: those that count memory. If none does, the
+ * one called ${preferred} or else the last is shown as memory in use, and a warning in ${profile}
  * says so. 0 or -ENOMEM.
  */
 int hl_pprof_values_choose(struct hl_pprof_values *values, const char *preferred,

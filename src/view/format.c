@@ -58,6 +58,11 @@ const char *hl_format_count(int64_t count, char buffer[HL_FORMAT_MAX])
 	return buffer;
 }
 
+const char *hl_format_figure(int64_t figure, bool is_bytes, char buffer[HL_FORMAT_MAX])
+{
+	return is_bytes ? hl_format_bytes(figure, buffer) : hl_format_count(figure, buffer);
+}
+
 const char *hl_format_percent(int64_t part, int64_t whole, char buffer[HL_FORMAT_MAX])
 {
 	if (whole <= 0) /* of less than nothing, there are no shares */

@@ -2,6 +2,7 @@
 /* Numbers and texts as people read them. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -13,6 +14,9 @@ const char *hl_format_bytes(int64_t bytes, char buffer[HL_FORMAT_MAX]);
 
 /* "1,234,567". */
 const char *hl_format_count(int64_t count, char buffer[HL_FORMAT_MAX]);
+
+/* Either of the two. */
+const char *hl_format_figure(int64_t figure, bool is_bytes, char buffer[HL_FORMAT_MAX]);
 
 /* What makes a word out of "block" that fits ${count} of them. */
 static inline const char *hl_format_plural(uint64_t count)

@@ -180,8 +180,7 @@ static void rest_line(struct hl_emit *emit, const struct stacks *stacks, size_t 
 	hl_emit_line(emit, "... and %s more stack%s with %s%s%s%s; -n 0 shows all",
 		     hl_format_count((int64_t)(stacks->count - shown), count),
 		     hl_format_plural(stacks->count - shown),
-		     unit == HL_UNIT_BYTES ? hl_format_bytes(sum, sum_text)
-					   : hl_format_count(sum, sum_text),
+		     hl_format_figure(sum, unit == HL_UNIT_BYTES, sum_text),
 		     unit == HL_UNIT_BYTES ? "" : " ",
 		     unit == HL_UNIT_BYTES ? "" : noun(stacks->profile),
 		     unit == HL_UNIT_BYTES ? "" : hl_format_plural((uint64_t)sum));

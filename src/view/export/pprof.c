@@ -38,7 +38,8 @@ struct span {
 	bool used;
 };
 
-/* A function of the profile, as far as its lines lie in one file: in pprof a line has none. */
+/* A function in one of the files of its lines: pprof has a file for each function, not for a line.
+ */
 struct exported {
 	uint32_t function, file;
 };
@@ -91,7 +92,7 @@ static int intern(struct locations *locations, uint32_t frame, uint32_t outer,
 	return 0;
 }
 
-/* The node that the location of ${node} was called from; 0: none. */
+/* The node that called the location of ${node}; 0 for the outermost one. */
 static uint32_t caller_of(const struct locations *locations, const struct hl_profile *profile,
 			  uint32_t node)
 {
@@ -149,7 +150,7 @@ static void fail(struct exporter *exporter, int error)
 
 /* ---- texts ---- */
 
-/* A copy of ${text} in which U+FFFD stands for what is not UTF-8. */
+/* A copy of ${text} in which U+FFFD stands for bytes that are not UTF-8. */
 static char *as_utf8(const char *text)
 {
 	char *copy = malloc(strlen(text) * strlen("\uFFFD") + 1), *end = copy;
@@ -261,7 +262,7 @@ static void put_described(struct exporter *exporter, const char *what, uint32_t 
 	free(comment);
 }
 
-/* What is missing or doubtful must be known wherever the figures go: a comment for each line. */
+/* Warnings go with the figures, wherever these go: a comment for each line. */
 static void put_warnings(struct exporter *exporter)
 {
 	HL_FREED char *text = NULL;
@@ -336,7 +337,7 @@ static void lay_out_spans(struct exporter *exporter)
 /*
  * The offset holds if segments lie in the file where they lie in memory, as linkers like to have
  * it; readers need it for addresses that have no names, and here all have. For the same reason
- * has_functions is always said: else pprof looks for other names.
+ * has_functions is always set; without it pprof looks for other names.
  */
 static void put_mappings(struct exporter *exporter)
 {

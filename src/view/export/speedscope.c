@@ -76,7 +76,7 @@ static void put_stack(struct hl_json *json, const struct frame_table *frames,
 	hl_json_close(json, ']');
 }
 
-/* speedscope knows no stacks of less than nothing; recordings have none, damaged files may. */
+/* speedscope refuses negative weights, which only damaged files have. */
 static void put_samples(struct hl_json *json, const struct frame_table *frames,
 			const struct hl_calltree *tree, uint32_t *path)
 {

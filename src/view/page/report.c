@@ -46,7 +46,7 @@ int hl_view_report(const struct hl_profile *profile, const struct hl_view_option
 		r = hl_report_history_init(&history, options->history, profile, err);
 	if (r == 0) {
 		r = write_page(history.profile, &history, options);
-	} else if (r != -ENOMEM) { /* a log that cannot be read takes nothing else away */
+	} else if (r != -ENOMEM) { /* the page needs no log */
 		if (options->history)
 			fprintf(options->notes, "heapline: nothing is shown over time: %s\n",
 				err->text);

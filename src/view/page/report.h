@@ -70,7 +70,7 @@ void hl_report_history_release(struct hl_report_history *report);
  *
  * The object has the members of every report, and
  *
- *	notes	   sentences on what is missing or doubtful
+ *	notes	   sentences on missing or doubtful data
  *	figures	   those that are known, in the order of their columns: "inuse_bytes", ...
  *	modules	   path, symbols, reason; [0] stands for addresses outside every module
  *	texts	   names of functions and paths of source files, in byte order; [0] is ""

@@ -62,7 +62,7 @@ static int make_points(struct hl_report_history *report)
 
 /* ---- moments ---- */
 
-/* Of runs of points, at most ${most} of them. */
+/* Chooses at most ${most} moments: the highest point of each run of as many points. */
 static int choose_moments(struct hl_report_history *report, size_t most)
 {
 	report->moment_points = divide_up(report->point_count, most);
@@ -133,7 +133,7 @@ static int change(struct reading *reading, uint32_t id, int64_t bytes, int64_t o
 	return 0;
 }
 
-/* Of nodes of the log; they become those of the profile when it has named them. */
+/* Keeps the change of a node of the log; rename_changes() puts the profile's node in its place. */
 static int keep_change(struct reading *reading, uint32_t id)
 {
 	struct hl_report_history *report = reading->report;

@@ -58,7 +58,7 @@ struct picture {
 	const struct hl_carrier **order;
 	size_t shown;
 	uint64_t total_bytes, sums[KIND_COUNT]; /* also of the carriers that are not shown */
-	bool has_lines;				/* below strips, for what is unscanned */
+	bool has_lines;				/* below strips, for unscanned bytes */
 	FILE *out;
 };
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "profile/calltree.h"
+#include "view/format.h"
 #include "view/pictures/palette.h"
 #include "view/view.h"
 
@@ -38,8 +39,8 @@ struct hl_flame_layout {
 };
 
 /*
- * Lays out ${profile} by options->value, unit and reversed. Of more than ${count_max} frames the
- * lightest are left out; what they hold stays in their callers. 0 or -ENOMEM, after which
+ * Lays out ${profile} by options->value, unit and reversed. Only the ${count_max} heaviest frames
+ * are kept; what the others hold stays in their callers. 0 or -ENOMEM, after which
  * ${layout} is all zero.
  */
 int hl_flame_layout_init(struct hl_flame_layout *layout, const struct hl_profile *profile,
@@ -66,6 +67,10 @@ struct hl_flame_head {
 
 /* What ${unit} counts in ${profile}: "bytes", "blocks", "pages"; static text. */
 const char *hl_flame_head_unit(const struct hl_profile *profile, enum hl_unit unit);
+
+/* "1.5 MiB", or a plain count where options->unit or countname ask for it. Returns ${buffer}. */
+const char *hl_flame_head_figure(int64_t figure, const struct hl_view_options *options,
+				 char buffer[HL_FORMAT_MAX]);
 
 /* ${narrow_count}: frames that are too narrow to be drawn before one zooms in. 0 or -ENOMEM;
  * release in any case. */

@@ -14,14 +14,6 @@
 
 /* ---- texts ---- */
 
-static const char *format_figure(int64_t figure, const struct hl_view_options *options,
-				 char buffer[HL_FORMAT_MAX])
-{
-	return options->unit == HL_UNIT_BYTES && !options->countname
-		       ? hl_format_bytes(figure, buffer)
-		       : hl_format_count(figure, buffer);
-}
-
 static void write_growth(struct hl_emit *emit, const struct hl_view_options *options,
 			 const struct hl_flame_layout *layout)
 {
@@ -29,15 +21,16 @@ static void write_growth(struct hl_emit *emit, const struct hl_view_options *opt
 	char before[HL_FORMAT_MAX], after[HL_FORMAT_MAX], growth[HL_FORMAT_MAX];
 	char gone[HL_FORMAT_MAX], gone_count[HL_FORMAT_MAX];
 
-	hl_emit_line(emit, "%s before, %s now: %s%s", format_figure(root->base, options, before),
-		     format_figure(root->value, options, after),
+	hl_emit_line(emit, "%s before, %s now: %s%s",
+		     hl_flame_head_figure(root->base, options, before),
+		     hl_flame_head_figure(root->value, options, after),
 		     root->value > root->base ? "+" : "",
-		     format_figure(root->value - root->base, options, growth));
+		     hl_flame_head_figure(root->value - root->base, options, growth));
 	if (layout->vanished_count)
 		hl_emit_line(emit, "nothing is left of %s frame%s that held %s before",
 			     hl_format_count((int64_t)layout->vanished_count, gone_count),
 			     hl_format_plural(layout->vanished_count),
-			     format_figure(layout->vanished_sum, options, gone));
+			     hl_flame_head_figure(layout->vanished_sum, options, gone));
 }
 
 static void write_notes(struct hl_emit *emit, const struct hl_profile *profile,
@@ -52,12 +45,12 @@ static void write_notes(struct hl_emit *emit, const struct hl_profile *profile,
 		hl_emit_line(emit, "%s stack%s with less than nothing left out: %s in all",
 			     hl_format_count((int64_t)layout->negative_count, count),
 			     hl_format_plural(layout->negative_count),
-			     format_figure(layout->negative_sum, options, sum));
+			     hl_flame_head_figure(layout->negative_sum, options, sum));
 	if (layout->light_count)
 		hl_emit_line(emit, "%s frame%s of %s or less left out of this file",
 			     hl_format_count((int64_t)layout->light_count, count),
 			     hl_format_plural(layout->light_count),
-			     format_figure(layout->light_max, options, sum));
+			     hl_flame_head_figure(layout->light_max, options, sum));
 	if (narrow_count)
 		hl_emit_line(emit, "%s frame%s too narrow to draw; zoom in to see %s",
 			     hl_format_count((int64_t)narrow_count, count),
@@ -73,6 +66,13 @@ const char *hl_flame_head_unit(const struct hl_profile *profile, enum hl_unit un
 	if (unit == HL_UNIT_BYTES)
 		return "bytes";
 	return kind ? kind->nouns : "blocks";
+}
+
+const char *hl_flame_head_figure(int64_t figure, const struct hl_view_options *options,
+				 char buffer[HL_FORMAT_MAX])
+{
+	return hl_format_figure(figure, options->unit == HL_UNIT_BYTES && !options->countname,
+				buffer);
 }
 
 /* "after.hl compared with before.hl: allocated bytes, by callers"; to be freed. */

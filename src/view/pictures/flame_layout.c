@@ -10,8 +10,8 @@
 /* The call tree with a width for each node, all by node of the tree. */
 struct widths {
 	struct hl_calltree tree;
-	int64_t *values;    /* sums of what is positive */
-	uint32_t *frame_of; /* frame of the layout; 0 also for nodes that have none */
+	int64_t *values;    /* sums of the positive figures */
+	uint32_t *frame_of; /* frame of the layout; 0 for nodes that were left out */
 	int64_t light_max;  /* nodes up to this are left out, */
 	size_t ties_end;    /* but those before this that have just as much */
 };
@@ -51,7 +51,7 @@ static void sum_widths(struct widths *widths, struct hl_flame_layout *layout)
 	}
 }
 
-/* ---- what is kept ---- */
+/* ---- choice of frames ---- */
 
 static int heavier_first(const void *left, const void *right)
 {
@@ -59,7 +59,7 @@ static int heavier_first(const void *left, const void *right)
 	return (a < b) - (a > b);
 }
 
-/* A caller is never lighter than what it calls, nor after it, so what is kept keeps its callers. */
+/* A caller is never lighter than what it calls, nor after it, so kept nodes keep their callers. */
 static int choose_light_max(struct widths *widths, size_t count_max)
 {
 	size_t count = widths->tree.count;

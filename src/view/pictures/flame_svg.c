@@ -89,14 +89,6 @@ static void put_head(const struct hl_flame_picture *picture, const struct hl_fla
 
 /* ---- frames ---- */
 
-static const char *format_value(const struct hl_flame_picture *picture, int64_t value,
-				char buffer[HL_FORMAT_MAX])
-{
-	return picture->options->unit == HL_UNIT_BYTES && !picture->options->countname
-		       ? hl_format_bytes(value, buffer)
-		       : hl_format_count(value, buffer);
-}
-
 static double width_of(const struct geometry *geometry, const struct hl_flame_frame *frame)
 {
 	return frame->depth ? geometry->scale * (double)frame->value
@@ -132,8 +124,8 @@ static void put_labelled(const struct hl_flame_picture *picture, const struct ge
 
 	if (frame->depth)
 		name = hl_profile_text(profile, profile->functions[frame->function].name);
-	format_value(picture, frame->value, value);
-	format_value(picture, frame->value - frame->base, growth);
+	hl_flame_head_figure(frame->value, picture->options, value);
+	hl_flame_head_figure(frame->value - frame->base, picture->options, growth);
 	if (profile->base)
 		snprintf(figures, sizeof(figures), "%s (%s%s)", value,
 			 frame->value > frame->base ? "+" : "", growth);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The call graph: a node for each function, an edge where one calls another. A stack that passes a
- * node or an edge more than once counts once there. What is too light is left out, and stacks lead
+ * node or an edge more than once counts once there. Light functions are left out, and stacks lead
  * past it: an edge that stands for calls through functions left out is residual.
  */
 #pragma once
@@ -38,7 +38,7 @@ struct hl_graph {
 };
 
 /*
- * The graph of options->value: the options->node_limit (0: all) functions that tell most, by cum,
+ * The graph of options->value: the options->node_limit (0: all) functions that show most, by cum,
  * flat and how calls branch there, and edges of at least options->edge_threshold percent; all by
  * options->unit. 0 or -ENOMEM.
  */

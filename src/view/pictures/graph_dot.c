@@ -18,7 +18,7 @@
 #define EDGE_GROWTH   6.0 /* points, of an edge that carries all */
 #define EDGE_SPACE    2.5 /* points, of a space in a label */
 #define NAME_COLUMNS  30  /* a longer name takes several lines, */
-#define NAME_LINES    3	  /* and what is left then is for the tooltip */
+#define NAME_LINES    3	  /* and the tooltip has the rest */
 
 /* What names are written into. */
 enum place {
@@ -116,18 +116,12 @@ static double share_of(int64_t figure, int64_t total)
 	return share < 0 ? 0 : share > 1 ? 1 : share;
 }
 
-static const char *format_figure(int64_t figure, enum hl_unit unit, char buffer[HL_FORMAT_MAX])
-{
-	return unit == HL_UNIT_BYTES ? hl_format_bytes(figure, buffer)
-				     : hl_format_count(figure, buffer);
-}
-
 /* "1.5 MiB (12.3%)" */
 static void put_figure(FILE *out, int64_t figure, int64_t total, enum hl_unit unit)
 {
 	char value[HL_FORMAT_MAX], percent[HL_FORMAT_MAX];
 
-	fprintf(out, "%s (%s)", format_figure(figure, unit, value),
+	fprintf(out, "%s (%s)", hl_format_figure(figure, unit == HL_UNIT_BYTES, value),
 		hl_format_percent(figure, total, percent));
 }
 
@@ -241,8 +235,9 @@ static void put_edge(FILE *out, const struct hl_graph *graph, const struct hl_pr
 	/* graphviz keeps labels clear of an edge's middle, not of its width. */
 	fprintf(out, "n%u -> n%u [label=\"%*s%s\" penwidth=%.1f weight=%d color=\"%s\"%s",
 		edge->from + 1, edge->to + 1, 1 + (int)(width / EDGE_SPACE + 0.5), "",
-		format_figure(figure, unit, value), width, 1 + (int)(100 * share),
-		share > 0.1 ? "#6e7781" : "#afb8c1", edge->residual ? " style=dashed" : "");
+		hl_format_figure(figure, unit == HL_UNIT_BYTES, value), width,
+		1 + (int)(100 * share), share > 0.1 ? "#6e7781" : "#afb8c1",
+		edge->residual ? " style=dashed" : "");
 	fputs(" tooltip=", out);
 	put_edge_tooltip(out, graph, profile, edge, unit);
 	fputs(" labeltooltip=", out);
@@ -252,7 +247,7 @@ static void put_edge(FILE *out, const struct hl_graph *graph, const struct hl_pr
 
 /* ---- all of it ---- */
 
-/* A line of the legend; none for "". */
+/* A line of the legend, unless it is empty. */
 static void put_legend_clause(FILE *out, const char *clause)
 {
 	if (!*clause)
@@ -276,7 +271,7 @@ static void put_legend(FILE *out, const struct hl_graph *graph, const struct hl_
 	fprintf(out,
 		"</FONT><BR ALIGN=\"LEFT\"/>%s: %s%s in all<BR ALIGN=\"LEFT\"/>"
 		"%s of %s functions",
-		hl_value_names[options->value], format_figure(total, options->unit, value),
+		hl_value_names[options->value], hl_format_figure(total, bytes, value),
 		bytes ? "" : " blocks", hl_format_count((int64_t)graph->node_count, count),
 		hl_format_count((int64_t)(graph->node_count + graph->left_out_count), all));
 	if (graph->left_out_count) {

@@ -172,7 +172,7 @@ static int by_weight(const void *left, const void *right, void *unit)
 	return (a->to > b->to) - (a->to < b->to);
 }
 
-/* What is below the threshold, or nothing at all, is left out. */
+/* Leaves out edges below the threshold, and those that carry nothing. */
 static void trim_edges(struct hl_graph *graph, const struct hl_view_options *options)
 {
 	enum hl_unit unit = options->unit;
@@ -256,7 +256,7 @@ struct candidate {
 
 /*
  * By cum alone, the chain of functions through which a program starts would leave no room for
- * those where it branches. So cum counts as often as a node has something to tell, in bits: where
+ * those where it branches. So cum is weighted by the information at a node, in bits: where
  * the calls come from and where the memory goes. Where stacks begin or end counts as one bit, and
  * what is allocated right there more than all that, because it is what one looks for.
  */

@@ -19,8 +19,8 @@ extern const struct hl_palette hl_palette_growth; /* blue, grey, red: for the co
 unsigned hl_palette_of_name(const char *name);
 
 /*
- * Colours of hl_palette_names for ${count} names: each has the one of its name, unless an earlier
- * one has that or a neighbour; then the next free.
+ * Chooses colours of hl_palette_names for ${count} names: a name gets hl_palette_of_name(), or the
+ * next free colour where an earlier name has that one or a neighbour.
  */
 void hl_palette_assign(const char *const *names, size_t count, unsigned *ret_colors);
 

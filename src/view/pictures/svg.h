@@ -2,9 +2,9 @@
 /*
  * Pictures in SVG: one style for all, light and dark, and the elements that they are made of.
  *
- * Texts may be anything: control characters become their pictures (U+2400 and on), and U+FFFD
- * stands for what is no character or changes the direction of text. Sizes are pixels; errors stay
- * in the stream, where ferror() finds them.
+ * Texts may hold any bytes: control characters become their pictures (U+2400 and on), and U+FFFD
+ * stands for bytes that are not UTF-8 and for characters that change the direction of text. Sizes
+ *are pixels; errors stay in the stream, where ferror() finds them.
  *
  *	class	    of	   looks like
  *	title	    text   large and bold
@@ -17,7 +17,7 @@
  *	axis	    line   muted
  *	mark	    line   dashed
  *	signal	    line   in a warning's colour
- *	hole	    rect   a veil over what is not known
+ *	hole	    rect   a veil over time without data
  */
 #pragma once
 

@@ -9,7 +9,7 @@
 #include "view/format.h"
 #include "view/keys.h"
 
-#define HL_TIMELINE_KEYS_MAX 12 /* as many colours as one can tell apart */
+#define HL_TIMELINE_KEYS_MAX 12 /* more colours look alike */
 
 /* What a module or a function held; the last one is all others together, if there are any. */
 struct hl_timeline_key {
@@ -61,7 +61,8 @@ const char *hl_timeline_key_text(const struct hl_timeline_key *key, char *buffer
 
 #define HL_TIMELINE_SVG_COLUMNS 880u /* a row for each column of the plot */
 
-/* Writes ${timeline} to options->out, and what is missing to options->notes too. 0 or -ENOMEM. */
+/* Writes ${timeline} to options->out, and notes about missing data to options->notes. 0 or -ENOMEM.
+ */
 int hl_timeline_svg(const struct hl_timeline *timeline, const struct hl_view_options *options);
 
 /* Where the plot is, which shows the range of a history from edge to edge. */

@@ -25,7 +25,7 @@ struct picture {
 	unsigned colors[HL_TIMELINE_KEYS_MAX + 1];
 };
 
-/* Of a point of the range, or of the end after the last one. */
+/* The x of a point of the range, or of the end after the last one. */
 static double x_of(const struct picture *picture, double point)
 {
 	return plot.left + point / (double)picture->history->point_count * plot.width;
@@ -226,7 +226,7 @@ static void put_areas(const struct picture *picture)
 			plot.left, picture->bottom);
 		for (size_t row = 0; row < timeline->row_count; row++) {
 			double y = y_of(picture, height_of(timeline, row, key));
-			if (y != before) /* else the step is level */
+			if (y != before) /* a level step needs no new point */
 				fprintf(picture->out, "H%.1fV%.1f", x_of_row(picture, row), y);
 			before = y;
 		}

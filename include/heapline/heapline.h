@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * heapline.h: what a program can say to, and ask of, the recorder inside it.
+ * heapline.h: how a program queries and controls the recorder inside it.
  *
  * Link with -lheapline, or leave the symbols weak and check them: they are there only when the
  * recorder is preloaded or linked. Without a collector (heapline record) the recorder passes every
@@ -77,8 +77,8 @@ int hl_mark(const char *name);
  * Asks the collector for a copy of the recording as it stands, a new directory at ${path}, which is
  * absolute or relative to the working directory of this process. 0 when asked, -ENOTCONN when
  * nothing is being recorded, -EBUSY while another report is due, -EINVAL for an empty path,
- * -ENAMETOOLONG. Whether and how it was done is seen in hl_status_get(). A collector that was
- * killed never answers; one whose user is not that of the process refuses (-EPERM).
+ * -ENAMETOOLONG. hl_status_get() shows whether and how it was done. A collector that was killed
+ * never answers; one whose user is not that of the process refuses (-EPERM).
  */
 int hl_report(const char *path);
 
@@ -95,9 +95,9 @@ int hl_log_segments_set(unsigned count);
 #define HL_TAG_NAME_MAX 63 /* bytes of a tag's name, without the NUL */
 
 /*
- * What this thread allocates from here on is of kind ${name}, until the hl_tag_pop() that belongs
- * to it: `heapline allocations` lists it so. Only where libheapline-tags.so runs (heapline record
- * --tags); it copies the name and keeps up to 1024 different ones. 0; -EOPNOTSUPP without that
+ * Tags what this thread allocates from here on with ${name}, until the matching hl_tag_pop():
+ * `heapline allocations` lists blocks by tag. Works only with libheapline-tags.so (heapline record
+ * --tags), which copies the name and keeps up to 1024 different ones. 0; -EOPNOTSUPP without that
  * library; -EINVAL or -ENAMETOOLONG for the name, which is one line without control characters;
  * -ENOSPC when there are too many. Pushed in any case, so that every push has its pop.
  */

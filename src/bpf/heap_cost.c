@@ -11,7 +11,7 @@
 #include <math.h>
 #include <unistd.h>
 
-/* Of each call, in times that a probe takes which does nothing, stacks of 20 frames:
+/* What a call costs, in units of a probe that does nothing; stacks of 20 frames, by
  * bench/stacks.py. */
 #define ALLOCATION_TRAPS	 2.8
 #define SAMPLED_ALLOCATION_TRAPS 1.05 /* and no sample in it */
@@ -63,7 +63,7 @@ static int link_site(struct hl_probe_links *links, enum hl_probe_way way, int pr
 	return r;
 }
 
-/* Of one call. */
+/* Nanoseconds of one call. */
 static double time_calls(void)
 {
 	double fastest = 0;

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Stacks that --all can tell apart where memory for them is taken at the start. */
+/* Room for stacks of --all where memory is allocated at the start. */
 #define EARLY_STACKS_MAX 16384u
 
 /* Elements in one call; a bucket of the kernel's table may have more, then it asks for room. */

@@ -197,7 +197,7 @@ int BPF_PROG(kernel_fault, uint64_t address, struct pt_regs *regs, uint64_t erro
 	return at_kernel_fault(address, error_code);
 }
 
-/* Of the tracepoints' format: stable, and the same on all kernels that have them. */
+/* The tracepoints' format, which is the same on all kernels that have them. */
 struct fault_event {
 	uint64_t common;
 	uint64_t address, ip, error_code;
@@ -370,7 +370,7 @@ int call_entered(struct pt_regs *regs)
 	}
 }
 
-/* Of mmap and mremap alone. */
+/* For mmap and mremap only. */
 SEC("uretprobe")
 int call_returned(struct pt_regs *regs)
 {

@@ -74,7 +74,7 @@ static bool next_piece(struct sweep *sweep, struct piece *ret_piece)
 
 /* ---- gains ---- */
 
-/* Who owns the pages of the block looked at last, as seen from one mapping. */
+/* The owners of the pages of one block, as seen from one mapping; the last one looked at. */
 struct block_view {
 	uint64_t block, low, high;
 	bool valid;

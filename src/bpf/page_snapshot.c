@@ -139,7 +139,7 @@ static enum rule rule_of(const struct hl_page_camera *camera, const struct hl_ma
 
 /* ---- the camera ---- */
 
-int hl_page_camera_new(pid_t pid, struct hl_page_camera **ret_camera, struct hl_error *err)
+int hl_page_snapshot_camera_new(pid_t pid, struct hl_page_camera **ret_camera, struct hl_error *err)
 {
 	struct hl_page_camera *camera = calloc(1, sizeof(*camera));
 
@@ -155,14 +155,14 @@ int hl_page_camera_new(pid_t pid, struct hl_page_camera **ret_camera, struct hl_
 				     strerror(-r));
 	}
 	if (r < 0) {
-		hl_page_camera_free(camera);
+		hl_page_snapshot_camera_free(camera);
 		return r;
 	}
 	*ret_camera = camera;
 	return 0;
 }
 
-void hl_page_camera_free(struct hl_page_camera *camera)
+void hl_page_snapshot_camera_free(struct hl_page_camera *camera)
 {
 	if (!camera)
 		return;
@@ -171,12 +171,12 @@ void hl_page_camera_free(struct hl_page_camera *camera)
 	free(camera);
 }
 
-const struct hl_pagemap *hl_page_camera_pagemap(const struct hl_page_camera *camera)
+const struct hl_pagemap *hl_page_snapshot_camera_pagemap(const struct hl_page_camera *camera)
 {
 	return camera->pagemap;
 }
 
-void hl_page_camera_avoid_scan(struct hl_page_camera *camera)
+void hl_page_snapshot_camera_avoid_scan(struct hl_page_camera *camera)
 {
 	hl_pagemap_avoid_scan(camera->pagemap);
 }

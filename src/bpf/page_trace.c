@@ -131,7 +131,7 @@ static void free_trace(void *context)
 		return;
 	hl_page_watch_free(trace->watch);
 	hl_page_table_free(trace->table);
-	hl_page_camera_free(trace->camera);
+	hl_page_snapshot_camera_free(trace->camera);
 	hl_page_snapshot_release(&trace->first);
 	hl_page_snapshot_release(&trace->last);
 	free(trace);
@@ -152,12 +152,12 @@ static int watch_target(struct page_trace *trace, bool count_only, struct hl_err
 
 static int take_first_snapshot(struct page_trace *trace, struct hl_error *err)
 {
-	int r = hl_page_camera_new(pid_of(trace), &trace->camera, err);
+	int r = hl_page_snapshot_camera_new(pid_of(trace), &trace->camera, err);
 
 	if (r < 0)
 		return r;
 	if (trace->settings.without_scan)
-		hl_page_camera_avoid_scan(trace->camera);
+		hl_page_snapshot_camera_avoid_scan(trace->camera);
 	return hl_page_snapshot_take(trace->camera, HL_PAGE_SNAPSHOT_RSS, &trace->first, err);
 }
 
@@ -168,7 +168,8 @@ static void say_what_is_watched(const struct page_trace *trace, bool count_only)
 	trace->request->detail(
 		"watching page faults by %s%s%s", hl_page_watch_source_name(trace->watch),
 		count_only ? "" : ", pages by ",
-		count_only ? "" : hl_pagemap_method(hl_page_camera_pagemap(trace->camera)));
+		count_only ? ""
+			   : hl_pagemap_method(hl_page_snapshot_camera_pagemap(trace->camera)));
 	if (*error)
 		trace->request->note("calls that bring in pages are not watched: %s", error);
 }
@@ -422,7 +423,7 @@ static int warn_of_limits(const struct page_trace *trace, bool is_gone,
 					 "calls that bring in pages were not watched: %s; such "
 					 "pages are in [no fault seen]",
 					 calls_error);
-	if (r == 0 && !hl_pagemap_knows_zero_page(hl_page_camera_pagemap(trace->camera)))
+	if (r == 0 && !hl_pagemap_knows_zero_page(hl_page_snapshot_camera_pagemap(trace->camera)))
 		r = hl_trace_result_warn(result, "pages that were only read count as gained: this "
 						 "kernel does not tell them from others");
 	return r;

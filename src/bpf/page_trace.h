@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * heapline pgfault: which stacks brought in the pages by which a process has grown. Each fault
- * tells the page and the stack; two snapshots tell which pages came and went in between, so that
+ * has a page and a stack; two snapshots show which pages came and went in between, so that
  * what goes need not be watched. Order: attach, snapshot, run, snapshot, detach.
  *
  * heapline page-events: how many faults each stack had, whatever became of the pages.

@@ -67,6 +67,7 @@ static void choose_programs(struct hl_page_watch *watch)
 	bpf_program__set_autoload(programs->progs.kernel_fault, typed);
 	bpf_program__set_autoload(programs->progs.program_replaced, typed);
 	bpf_program__set_autoload(programs->progs.child_born, typed);
+	bpf_program__set_autoload(programs->progs.hl_place_given, typed);
 	bpf_program__set_autoload(programs->progs.user_fault_event, classic);
 	bpf_program__set_autoload(programs->progs.kernel_fault_event, classic);
 	bpf_program__set_autoload(programs->progs.fault_sample, !typed && !classic);
@@ -129,8 +130,8 @@ static int add_link(struct hl_page_watch *watch, struct bpf_link *link)
 	return 0;
 }
 
-/* On one processor; of all processes, since a process' own event would miss the threads that it
- * has already. The program looks for the target's. */
+/* On one processor, for all processes: a process' own event would miss the threads that it has
+ * already. The program picks the target's faults. */
 static int link_perf_event(struct hl_page_watch *watch, int cpu)
 {
 	struct perf_event_attr attributes = {

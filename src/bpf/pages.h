@@ -131,15 +131,16 @@ struct hl_page_camera;
  * For snapshots of ${pid}. Holds on to its present memory: when it has become another program,
  * there is nothing to see any more. 0 or a negative errno with a sentence.
  */
-int hl_page_camera_new(pid_t pid, struct hl_page_camera **ret_camera, struct hl_error *err);
+int hl_page_snapshot_camera_new(pid_t pid, struct hl_page_camera **ret_camera,
+				struct hl_error *err);
 
-void hl_page_camera_free(struct hl_page_camera *camera); /* NULL is fine */
+void hl_page_snapshot_camera_free(struct hl_page_camera *camera); /* NULL is fine */
 
 /* Which method is used and what it knows. */
-const struct hl_pagemap *hl_page_camera_pagemap(const struct hl_page_camera *camera);
+const struct hl_pagemap *hl_page_snapshot_camera_pagemap(const struct hl_page_camera *camera);
 
 /* As on kernels without PAGEMAP_SCAN. */
-void hl_page_camera_avoid_scan(struct hl_page_camera *camera);
+void hl_page_snapshot_camera_avoid_scan(struct hl_page_camera *camera);
 
 enum hl_page_snapshot_depth {
 	/* Pages alone: a tenth of the time. Rss is then as the pages have it. */

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What a trace may need; hl_privilege_check() tells which of it is missing. */
+/* What a trace may need; hl_privilege_check() names what is missing. */
 enum hl_privilege_need {
 	HL_NEED_BPF = 1 << 0,	       /* programs that read memory: always */
 	HL_NEED_TARGET = 1 << 1,       /* /proc/PID of the target: maps, root */
@@ -59,5 +59,5 @@ int hl_privilege_explain(const char *what, int code, struct hl_error *err);
  */
 void hl_privilege_log_start(void (*say)(const char *line));
 
-/* What libbpf said so far explains nothing of what comes. */
+/* Forgets what libbpf said so far: it does not explain later failures. */
 void hl_privilege_log_forget(void);

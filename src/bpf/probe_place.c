@@ -182,7 +182,7 @@ static bool is_within_skipped(int64_t target, void *context)
 	return target > 0 && target <= (int64_t) * (const uint32_t *)context;
 }
 
-/* Of the registers that hold an argument the one of the ABI, if it still is among them. */
+/* For each argument the register of the ABI, if it still holds it; else any that does. */
 static void say_holders(const struct argument_holders *holders, struct hl_probe_place *place)
 {
 	for (unsigned i = 0; i < holders->count; i++)

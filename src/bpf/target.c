@@ -17,10 +17,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What the loader, and so the recorder, calls it. */
+/* The loader's name for it, and so the recorder's. */
 #define VDSO_MAPPING "[vdso]"
 #define VDSO_NAME    "linux-vdso.so.1"
-/* What functions return to whose return a probe watches. */
+/* Functions with a return probe return to this mapping. */
 #define TRAMPOLINE_MAPPING "[uprobes]"
 
 static bool is_vdso(const struct hl_map *map)
@@ -114,7 +114,7 @@ static int file_of(struct hl_target *target, const struct hl_map *map, size_t *r
 
 /* ---- modules ---- */
 
-/* Where the module of ${map} lies and by how much it was moved. */
+/* Sets the place and load bias of the module of ${map}. */
 static void place_module(const struct hl_target_file *file, const struct hl_map *map,
 			 struct hl_recording_module *module)
 {

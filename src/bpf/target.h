@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the walker has to know of the process it looks at: which files its code comes from, where
- * they are mapped, and their call frame information.
+ * The code of the process that the walker looks at: its files, where they are mapped, and their
+ * call frame information.
  *
  *   file      an executable file (or the vdso); compiled once, however often it is mapped
  *   module    a file at one place in memory; module id m is the m-th module, and keeps its id when
@@ -75,12 +75,12 @@ struct hl_target_file {
 	uint32_t dev_major, dev_minor;
 	uint64_t inode;		    /* 0: the vdso */
 	uint64_t size, modified_ns; /* numbers of inodes are used again */
-	uint64_t hash;		    /* of a file without a build id that tells it from others */
+	uint64_t hash;		    /* identifies a file without a build id */
 	bool is_read;		    /* else nothing is known of its insides */
 	struct hl_code_table table;
 };
 
-/* Beside each struct hl_recording_module. */
+/* One for each struct hl_recording_module. */
 struct hl_target_module {
 	uint32_t file; /* index */
 };
@@ -115,8 +115,8 @@ struct hl_target {
 int hl_target_new(pid_t pid, struct hl_target **ret_target, struct hl_error *err);
 
 /*
- * Reads it again. Ids, files and modules stay; new ones come after. ${changes} rises when
- * mappings are others now. On failure the last state stays. -ESRCH: the process has ended.
+ * Reads it again. Ids, files and modules stay; new ones come after. ${changes} rises when the
+ * mappings have changed. On failure the last state stays. -ESRCH: the process has ended.
  */
 int hl_target_refresh(struct hl_target *target, struct hl_error *err);
 

@@ -64,7 +64,7 @@ struct hl_trace_backend {
 
 /* ---- results ---- */
 
-/* Of one stack. In use is alloc - free, which may be below zero. */
+/* One stack's. In use is alloc - free, which may be below zero. */
 struct hl_trace_value {
 	uint64_t alloc_bytes, alloc_objects;
 	uint64_t free_bytes, free_objects;

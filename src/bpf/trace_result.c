@@ -30,7 +30,7 @@ struct hl_trace_result {
 	size_t figure_capacity, warning_count, warning_capacity;
 };
 
-/* A list with a NULL after its words. */
+/* Copies a NULL-terminated list of words. */
 static char **copy_words(char *const *words)
 {
 	size_t count = 0;
@@ -70,7 +70,7 @@ static int describe_recording(struct hl_recording *recording, const struct hl_pr
 		       : -ENOMEM;
 }
 
-/* Values are not told apart by thread, so that there is one, which stands for all. */
+/* Values are not kept by thread: one thread stands for all. */
 static int describe_process(struct hl_recording *recording, const struct hl_process_facts *facts)
 {
 	recording->processes = calloc(1, sizeof(*recording->processes));

@@ -171,7 +171,7 @@ struct {
 	__uint(max_entries, 8 << 20);
 } hl_records SEC(".maps");
 
-/* When unknown code was last told of. */
+/* When unknown code was last reported. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);

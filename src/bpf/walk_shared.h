@@ -40,13 +40,13 @@ struct hl_code_range {
 };
 
 /*
- * Which mappings are true now. There are two lists of them: walks use list (current & 1) and the
+ * Which mappings are valid now. There are two lists of them: walks use list (current & 1) and the
  * tool writes the other one, so that a list never changes under a walk that is done in time. The
  * tool sets ${next} before it touches a list, so that a walk that took too long can tell.
  *
  * A reload is a new mapping where a list has code. The kernel numbers these as they are placed,
- * from 1, and keeps the ranges of the last HL_BPF_RELOADS. A list was made after reload ${heard}:
- * in the range of a later one it may have code that is gone.
+ * from 1, and keeps the ranges of the last HL_BPF_RELOADS. A list is as of reload ${heard}: in
+ * the range of a later one it may have code that is gone.
  */
 #define HL_BPF_RELOADS	    32u
 #define HL_BPF_UNKNOWN_CODE 16u
@@ -69,7 +69,7 @@ struct hl_walk_settings {
 	uint32_t pid_namespace; /* the tool's, by its inode; 0 for the first one */
 };
 
-/* Of records in the ring; the including program's kinds begin at HL_RECORD_OWN. */
+/* Kinds of records in the ring; the including program's begin at HL_RECORD_OWN. */
 enum hl_record_kind {
 	HL_RECORD_STACK = 1,	    /* struct hl_stack_record */
 	HL_RECORD_UNKNOWN_CODE = 2, /* header alone: code ran that is in no list; or a reload */

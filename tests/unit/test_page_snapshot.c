@@ -40,12 +40,12 @@ static void a_snapshot_has_the_pages_of_rss_by_kind(void **state)
 	for (int scans = 0; scans < 2; scans++) {
 		struct hl_page_camera *camera;
 		struct hl_page_snapshot snapshot;
-		assert_int_equal(hl_page_camera_new(pid, &camera, NULL), 0);
+		assert_int_equal(hl_page_snapshot_camera_new(pid, &camera, NULL), 0);
 		if (!scans)
-			hl_page_camera_avoid_scan(camera);
+			hl_page_snapshot_camera_avoid_scan(camera);
 		assert_int_equal(
 			hl_page_snapshot_take(camera, HL_PAGE_SNAPSHOT_RSS, &snapshot, NULL), 0);
-		if (hl_pagemap_knows_zero_page(hl_page_camera_pagemap(camera)))
+		if (hl_pagemap_knows_zero_page(hl_page_snapshot_camera_pagemap(camera)))
 			assert_int_equal(snapshot.pages.page_count, snapshot.rss.rss_pages);
 		assert_int_equal(hl_page_balance_class_of(kind_at(&snapshot, areas.own)),
 				 HL_PAGE_CLASS_ANON);
@@ -53,7 +53,7 @@ static void a_snapshot_has_the_pages_of_rss_by_kind(void **state)
 				 HL_PAGE_CLASS_SHMEM);
 		assert_int_equal(kind_at(&snapshot, areas.own + STILL_AREA_BYTES / 2), 0);
 		hl_page_snapshot_release(&snapshot);
-		hl_page_camera_free(camera);
+		hl_page_snapshot_camera_free(camera);
 	}
 	still_end(pid);
 }
@@ -69,25 +69,25 @@ static void a_process_that_has_ended_has_no_pages(void **state)
 	struct hl_page_snapshot snapshot;
 	struct hl_error err = {0};
 
-	assert_int_equal(hl_page_camera_new(pid, &camera, NULL), 0);
+	assert_int_equal(hl_page_snapshot_camera_new(pid, &camera, NULL), 0);
 	still_end(pid);
 	assert_int_equal(hl_page_snapshot_take(camera, HL_PAGE_SNAPSHOT_PAGES, &snapshot, &err),
 			 -ESRCH);
 	assert_string_not_equal(err.text, "");
-	hl_page_camera_free(camera);
-	assert_true(hl_page_camera_new(pid, &camera, &err) < 0);
+	hl_page_snapshot_camera_free(camera);
+	assert_true(hl_page_snapshot_camera_new(pid, &camera, &err) < 0);
 }
 
 static int take_one(pid_t pid)
 {
 	struct hl_page_camera *camera = NULL;
 	struct hl_page_snapshot snapshot = {0};
-	int r = hl_page_camera_new(pid, &camera, NULL);
+	int r = hl_page_snapshot_camera_new(pid, &camera, NULL);
 
 	if (r == 0)
 		r = hl_page_snapshot_take(camera, HL_PAGE_SNAPSHOT_PAGES, &snapshot, NULL);
 	hl_page_snapshot_release(&snapshot);
-	hl_page_camera_free(camera);
+	hl_page_snapshot_camera_free(camera);
 	return r;
 }
 

@@ -121,6 +121,7 @@ int hl_glibc_roots_find(struct hl_memory *memory, struct hl_glibc *ret_glibc, st
 
 struct hl_glibc_arena {
 	uint64_t address, next;
+	bool is_locked;		 /* a thread is changing it */
 	bool is_contiguous;	 /* its memory comes from the break, as far as it can */
 	uint64_t top, top_bytes; /* 0: it has no memory yet, or is damaged */
 	bool is_damaged;	 /* the top is nowhere */

@@ -8,6 +8,10 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
+
+#define STOPS_MAX     50u /* while a thread is inside the allocator */
+#define STOP_PAUSE_US 200
 
 /* ---- all of it ---- */
 
@@ -25,32 +29,48 @@ static int read_mappings(struct hl_glibc_reader *reader, uint32_t arena)
 	return hl_glibc_mmapped_read(reader);
 }
 
-/* Reads one part of the heap, while the process stands still if that is wanted: then what the
- * arena, and glibc as a whole, say is read again, for they may have moved since. */
-static int read_stopped(struct hl_glibc_reader *reader, read_part *part, uint32_t index)
+/* Stops the process, and reads what the arena, and glibc as a whole, say then. A thread that stops
+ * inside the allocator may leave chunks that do not fit: it gets time to come out. */
+static int stop_outside(struct hl_glibc_reader *reader, struct hl_glibc_arena *arena)
 {
-	struct hl_heap_arena *shown = &reader->heap->arenas[index];
-	struct hl_glibc_arena *arena = &reader->arenas[index];
-
-	if (!reader->account.settings->stop)
-		return part(reader, index);
-	int r = hl_memory_stop(reader->memory, reader->err);
-	if (r < 0)
-		return r;
-	/* What main_arena has got stays what it had when the break was read. */
-	if (part != read_mappings) {
+	for (unsigned tries = 1;; tries++) {
+		int r = hl_memory_stop(reader->memory, reader->err);
+		if (r < 0)
+			return r;
 		r = hl_glibc_state_common(reader->memory, reader->glibc, &reader->common);
 		if (r == 0)
 			r = hl_glibc_state_arena(reader->memory, reader->glibc, arena->address,
 						 arena);
-		if (r == 0) {
-			shown->threads = (uint32_t)arena->threads;
-			shown->system_bytes = arena->system_bytes;
-			shown->max_system_bytes = arena->max_system_bytes;
-		}
+		if (r == 0 && (!arena->is_locked || tries == STOPS_MAX))
+			return 0;
+		hl_memory_go_on(reader->memory);
+		if (r < 0)
+			return r;
+		usleep(STOP_PAUSE_US);
 	}
-	if (r == 0)
-		r = part(reader, index);
+}
+
+/* Reads one part of the heap, while the process stands still if that is wanted. */
+static int read_stopped(struct hl_glibc_reader *reader, read_part *part, uint32_t index)
+{
+	struct hl_heap_arena *shown = &reader->heap->arenas[index];
+	struct hl_glibc_arena *arena = &reader->arenas[index];
+	struct hl_glibc_arena before = *arena;
+
+	if (!reader->account.settings->stop)
+		return part(reader, index);
+	int r = stop_outside(reader, arena);
+	if (r < 0)
+		return r;
+	if (part == read_mappings) {
+		/* What main_arena has got stays what it had when the break was read. */
+		*arena = before;
+	} else {
+		shown->threads = (uint32_t)arena->threads;
+		shown->system_bytes = arena->system_bytes;
+		shown->max_system_bytes = arena->max_system_bytes;
+	}
+	r = part(reader, index);
 	hl_memory_go_on(reader->memory);
 	return r;
 }

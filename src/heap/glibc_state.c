@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ARENA_FLAGS   4u /* in all versions, after the lock */
+#define ARENA_FLAGS   4u /* in all versions, after the lock, with which an arena begins */
 #define NONCONTIGUOUS 2u
 
 #define HUGE_PAGE_MAX  (UINT64_C(1) << 30) /* of x86-64 */
@@ -59,6 +59,7 @@ int hl_glibc_state_arena(struct hl_memory *memory, const struct hl_glibc *glibc,
 
 	if (r < 0)
 		return r;
+	arena.is_locked = int_at(bytes);
 	arena.is_contiguous = !(int_at(bytes + ARENA_FLAGS) & NONCONTIGUOUS);
 	arena.top = hl_glibc_word(bytes + at->arena.top);
 	arena.next = hl_glibc_word(bytes + at->arena.next);

@@ -155,6 +155,47 @@ static void symbols_agree_with_what_is_found_without_them(void **state)
 	assert_int_equal(glibc.mp, bias + symbols.mp);
 }
 
+/* A process that stops inside malloc once: its arena is locked, and a chunk is half written. */
+static struct builder stopping;
+static uint64_t half_written, *half_written_at;
+static unsigned stops;
+
+static int stop_inside_malloc_once(struct hl_memory *memory, struct hl_error *err)
+{
+	(void)memory;
+	(void)err;
+	bool is_inside = stops++ == 0;
+	*(uint32_t *)builder_word(&stopping, MAIN_ARENA) = is_inside;
+	*half_written_at = is_inside ? 8 : half_written;
+	return 0;
+}
+
+static void go_on(struct hl_memory *memory)
+{
+	(void)memory;
+}
+
+static void a_stopped_walk_waits_until_no_thread_is_inside_malloc(void **state)
+{
+	(void)state;
+	builder_make(&stopping, &versions[10]);
+	struct hl_memory_kind kind = *stopping.image.base.kind;
+	kind.stop = stop_inside_malloc_once;
+	kind.go_on = go_on;
+	stopping.image.base.kind = &kind;
+	half_written_at = builder_word(&stopping, HEAP_BASE + 8);
+	half_written = *half_written_at;
+	stops = 0;
+	const struct hl_heap_settings stop = {.stop = true};
+	struct hl_heap *heap;
+	assert_int_equal(read_image(&stopping, &stop, &heap), 0);
+	assert_int_equal(heap->abandoned, 0);
+	assert_int_equal(heap->rereads, 0);
+	assert_true(stops > 1);
+	hl_heap_free(heap);
+	image_release(&stopping.image);
+}
+
 static void unknown_versions_are_refused(void **state)
 {
 	static struct builder builder;
@@ -506,6 +547,7 @@ int main(void)
 		cmocka_unit_test(tunables_do_not_hide_the_roots),
 		cmocka_unit_test(a_file_without_initial_values_is_no_obstacle),
 		cmocka_unit_test(symbols_agree_with_what_is_found_without_them),
+		cmocka_unit_test(a_stopped_walk_waits_until_no_thread_is_inside_malloc),
 		cmocka_unit_test(unknown_versions_are_refused),
 		cmocka_unit_test(a_heap_without_memory_is_empty),
 		cmocka_unit_test(an_overwritten_header_costs_what_lies_up_to_the_next_known_chunk),

@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 struct hl_block_table {
-	/* NULL: hash only, so far. Whoever frees a block that is in the array got it from one who
+	/* NULL: hash only, so far. A thread that frees a block in the array got it from one that
 	 * saw the array, and so sees it, too. */
 	_Atomic(struct hl_block_array *) array;
 	struct hl_block_hash *hash;

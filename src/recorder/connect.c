@@ -283,8 +283,8 @@ typedef void thread_fn(void *argument);
 #define CLONE_FLAGS \
 	(CLONE_VM | CLONE_FS | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_VFORK)
 
-/* The thread begins after the system call with nothing on its stack, and ends before it would come
- * to what is here only for us. */
+/* The thread begins after the system call with nothing on its stack, and ends before label 1, where
+ * only its parent goes on. */
 static long clone_and_call(void *stack_end, thread_fn *run, void *argument)
 {
 	register long r10 __asm__("r10") = 0;

@@ -11,7 +11,7 @@
 /* The value of variable ${name}, or NULL. */
 const char *hl_environment_value(char *const *environment, const char *name);
 
-/* Keeps what the functions below need, from the environment that this program was started with.
+/* Keeps the entries that the functions below add, from the environment of this program's start.
  * ${recorder} is the recorder's file; the environment may name it by another path. */
 void hl_environment_keep(char *const *environment, const char *recorder);
 

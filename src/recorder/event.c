@@ -18,7 +18,7 @@
 
 #define PEAK_STEP_SHIFT 8
 
-/* The mode with its flags. It may change at any time: whoever counts an event reads it once. */
+/* The mode with its flags. It may change at any time, so each event reads it once. */
 static uint32_t read_mode(const struct hl_recorder *recorder)
 {
 	return atomic_load_explicit(&recorder->region.header->mode, memory_order_relaxed);
@@ -141,7 +141,7 @@ static uint32_t intern_frames(struct hl_recorder *recorder, struct hl_thread *th
 		node = hl_node_intern(&recorder->region, &thread->nodes, node,
 				      walk->frames[at].key);
 		if (HL_UNLIKELY(node == HL_NODE_NONE)) {
-			walk->depth = at; /* what has no node must not be remembered */
+			walk->depth = at; /* frames without nodes must not be remembered */
 			return HL_NODE_NONE;
 		}
 		walk->frames[at].node = node;

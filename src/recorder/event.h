@@ -5,8 +5,8 @@
 
 #include "recorder/recorder.h"
 
-/* Whether what is allocated in ${mode} goes into the array of the block table, which is made if
- * need be. Without memory for it the hash takes all. */
+/* Whether blocks that are allocated in ${mode} go into the array of the block table, which is made
+ * if need be. Without memory for it the hash takes all. */
 bool hl_event_wants_array(struct hl_recorder *recorder, uint32_t mode);
 
 /* ${block} was allocated for a request of ${requested} bytes by the caller at ${caller}. */
@@ -58,7 +58,7 @@ void hl_event_nested_free(const void *block);
 void hl_event_map(struct hl_thread *thread, uint64_t start, uint64_t end, enum hl_pseudo_frame way,
 		  const struct hl_registers *caller);
 
-/* [${start}, ${end}), whole pages, has been unmapped. ${bound}: what hl_mappings_next() said before
+/* [${start}, ${end}), whole pages, has been unmapped. ${bound}: hl_mappings_next() from before
  * the system was asked to; later mappings at these addresses stay. */
 void hl_event_unmap(struct hl_thread *thread, uint64_t start, uint64_t end, uint64_t bound);
 

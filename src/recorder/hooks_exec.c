@@ -3,9 +3,9 @@
  * exec and its family: programs that the target starts are recorded, too. The hooks complete the
  * environment that a program gets, and report programs that the collector may not see (kin.h).
  *
- * A child by vfork() runs this in its parent's memory: nothing is allocated, and what is on the
- * stack is gone when the parent goes on. glibc's own calls of its execve() and posix_spawn() do not
- * come by here, so that each function that ends in one has a hook.
+ * A child by vfork() runs this in its parent's memory: it allocates nothing, and the parent
+ * goes on without what the child had on the stack. glibc's own calls of its execve() and
+ * posix_spawn() do not come by here, so that each function that ends in one has a hook.
  */
 #include "recorder/hooks.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Allocators that programs call by names of their own: mimalloc, jemalloc, tcmalloc as shared
- * libraries. Those that only pass a call on to malloc are passed on here, too: what malloc's hook
- * has seen is not recorded twice.
+ * libraries. Calls that such an allocator passes on to malloc are left to malloc's hook, and not
+ * recorded twice.
  *
  * Blocks of such an allocator may be others than the real malloc's, so that their usable size is
  * asked of the allocator itself. Compiled with -fno-omit-frame-pointer, see HL_CALLER. A function
@@ -103,7 +103,7 @@ static uint64_t usable_size(const struct family *family, word block)
 	return ((function *)usable)(block, 0, 0, 0, 0, 0);
 }
 
-/* Whether what the family gives out is to be recorded here. */
+/* Whether the family's blocks are to be recorded here. */
 static bool is_own(const struct family *family)
 {
 	return atomic_load_explicit(&family->own, memory_order_relaxed);

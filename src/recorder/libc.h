@@ -53,8 +53,8 @@ extern void *(*hl_libc_dlmopen)(Lmid_t, const char *, int);
 /* The real syscall(); never NULL. */
 extern long (*hl_libc_syscall)(long, long, long, long, long, long, long);
 
-/* The real malloc is glibc's, and its chunk headers are where and what hl_libc_usable_size() takes
- * them for. */
+/* The real malloc is glibc's, and its chunk headers are as hl_libc_usable_size() expects
+ * them. */
 extern bool hl_libc_has_glibc_chunks;
 
 /* Sets hl_libc_has_glibc_chunks, by a small block of the real malloc. Once, before anything is
@@ -83,7 +83,8 @@ bool hl_libc_resolve(void);
 
 /*
  * A program of another libc inherits LD_PRELOAD from a recorded parent. It must load the recorder
- * and run: so what only glibc has is weak, and where it is missing the hooks pass through for good.
+ * and run: so references to functions of glibc alone are weak, and without them the hooks pass
+ * through for good.
  */
 #pragma weak _dl_find_object
 #pragma weak gnu_get_libc_version

@@ -8,8 +8,8 @@
  *   number   mappings are numbered in the order in which they were added
  *
  * Ranges are taken out after the system has unmapped them. Meanwhile another thread may have got
- * the same addresses and have added its mapping; so whoever unmaps takes the next number before the
- * system call, and takes out only ranges with smaller ones.
+ * the same addresses and have added its mapping; so a thread that unmaps takes the next number
+ * before the system call, and takes out only ranges with smaller ones.
  *
  * All functions are thread-safe and keep errno. None may be called by a signal handler that
  * interrupted another.

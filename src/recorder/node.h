@@ -25,7 +25,7 @@ struct hl_node_cache {
  */
 bool hl_node_init(struct hl_region_map *region);
 
-/* hl_node_intern() for what is not in the cache. */
+/* hl_node_intern() for nodes that are not in the cache. */
 uint32_t hl_node_intern_slow(struct hl_region_map *region, struct hl_node_cache *cache,
 			     uint32_t parent, uint64_t frame);
 

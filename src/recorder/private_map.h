@@ -27,12 +27,12 @@ void hl_private_map_free(void *address, size_t bytes);
  * (MADV_WIPEONFORK). hl_sys_munmap() gives them back. */
 void *hl_private_map_new_headed(size_t bytes);
 
-/* Has the addresses after the head inherited, to be used by hl_private_map_renew(): what else the
- * child maps must not lie there. */
+/* Has the child inherit the addresses after the head, for hl_private_map_renew(): nothing else that
+ * the child maps may lie there. */
 void hl_private_map_reserve(void *address, size_t bytes);
 
-/* In a forked child: makes zero-filled memory of its own of what is after the head. False without
- * memory. */
+/* In a forked child: replaces the memory after the head by zero-filled memory of its own. False
+ * without memory. */
 bool hl_private_map_renew(void *address, size_t bytes);
 
 /* Takes the region, a mapping made elsewhere, from forked children, too. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Room in rings: memory, waiting, and what to do when nobody reads; see ring_writer.h. */
+/* Room in rings: memory, waiting, and giving up when nobody reads; see ring_writer.h. */
 #include "recorder/ring_writer.h"
 
 #include "base/clock.h"
@@ -10,8 +10,8 @@
 #include <linux/futex.h>
 #include <time.h>
 
-/* Between looks at the ring: a part of what has been waited for already. So hundreds of threads
- * that wait do not take the processor from the collector, for which they do. */
+/* The pause between looks at the ring is a part of the time waited so far, so that hundreds of
+ * waiting threads do not take the processor from the collector that they wait for. */
 #define WAIT_PART   16
 #define WAIT_NS_MIN 50000
 #define WAIT_NS_MAX 4000000
@@ -27,7 +27,7 @@ static bool is_lossy(const struct hl_region_map *region)
 	return atomic_load_explicit(&region->header->flags, memory_order_relaxed) & HL_REGION_LOSSY;
 }
 
-/* Who does not wait for the collector needs all the room there is from the beginning. */
+/* A ring that never waits for the collector needs all its room from the beginning. */
 static uint32_t first_capacity(struct hl_ring_writer *writer, const struct hl_region_map *region)
 {
 	return is_lossy(region) && hl_region_map_back(writer->bytes, HL_RING_BYTES_MAX)
@@ -59,7 +59,7 @@ void hl_ring_writer_init(struct hl_ring_writer *writer, struct hl_region_map *re
 	atomic_store(&region->threads[slot].has_ring, 1);
 }
 
-/* ---- what is written seldom ---- */
+/* ---- rare records ---- */
 
 static void write_words(struct hl_ring_writer *writer, uint64_t value, unsigned bits)
 {
@@ -137,7 +137,7 @@ static bool is_empty(const struct hl_ring_writer *writer)
 	return atomic_load_explicit(&writer->ring->tail, memory_order_acquire) == writer->head;
 }
 
-/* Doubles the capacity of the ring, which must be empty: what is written next lies elsewhere. */
+/* Doubles the capacity of the ring, which must be empty: the next records lie elsewhere. */
 static void grow(struct hl_ring_writer *writer)
 {
 	uint64_t capacity = writer->mask + 1;

@@ -26,7 +26,7 @@ static inline long hl_sys6(long number, long a, long b, long c, long d, long e, 
 
 #define HL_SYS(number, a, b, c) hl_sys6(number, (long)(a), (long)(b), (long)(c), 0, 0, 0)
 
-/* Not inline: memory is what can be refused, and tests refuse it by other definitions. */
+/* Not inline: tests put other definitions in their place, which refuse memory. */
 
 /* Maps ${bytes} anywhere. NULL on failure. */
 void *hl_sys_mmap(size_t bytes, int protection, int flags, int fd);

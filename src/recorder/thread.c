@@ -14,8 +14,9 @@
 static pthread_key_t end_key;
 static hl_thread_start_fn *start_child;
 
-/* Set while the thread gets its slot or gives it back: what a signal handler or libc allocates
- * meanwhile passes through. Above all, it must not wait for the lock that its own thread holds. */
+/* Set while the thread gets its slot or gives it back: allocations of signal handlers and of
+ * libc pass through meanwhile. Above all, it must not wait for the lock that its own thread holds.
+ */
 static __thread bool changing_slot __attribute__((tls_model("initial-exec")));
 
 /* Other keys' destructors come after ours, and free: the slot stays for a round of them. */
@@ -112,10 +113,10 @@ static struct hl_thread *start_thread(struct hl_recorder *recorder)
 	return thread;
 }
 
-/* The first HL_THREADS_APART threads keep their slots for good; later ones share slots in turn. */
+/* The first HL_THREADS_OWNED threads keep their slots for good; later ones share slots in turn. */
 static void give_back(struct hl_recorder *recorder, struct hl_thread *thread)
 {
-	if (thread->slot < HL_THREADS_APART) {
+	if (thread->slot < HL_THREADS_OWNED) {
 		hl_cells_release(&thread->cells);
 		hl_sys_munmap(thread, sizeof(*thread));
 		return;

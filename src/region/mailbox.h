@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The mailbox, in the region's header: what a program says to the collector through heapline.h.
+ * The mailbox in the region's header: a program's messages to the collector, through heapline.h.
  * Any thread posts, in signal handlers too; the collector polls, and believes nothing.
  *
  *   mark     a name and when it was set; mark number p lies in slot p % HL_MAILBOX_MARKS
@@ -47,7 +47,7 @@ struct hl_mailbox {
 	_Alignas(64) _Atomic uint64_t reports_done;
 	_Atomic int32_t report_error; /* of the last one done: 0 or a negative errno */
 	_Atomic uint32_t closed;      /* nobody polls any more */
-	/* Segments of the log that are kept; 0: there is no log. Whoever writes last is right. */
+	/* Segments of the log that are kept; 0: there is no log. The last writer wins. */
 	_Atomic uint32_t log_segments;
 	char report_path[HL_REPORT_PATH_BYTES];
 	struct hl_mark_slot marks[HL_MAILBOX_MARKS];

@@ -42,7 +42,7 @@
 #define HL_INDEX_BITS_MIN 12 /* the first table of the node index has 2^12 slots */
 #define HL_INDEX_BITS_MAX 25
 #define HL_THREADS_MAX	  8192u
-#define HL_THREADS_APART  128u
+#define HL_THREADS_OWNED  128u
 #define HL_MODULES_MAX	  16384u
 #define HL_STRINGS_BYTES  (UINT64_C(16) << 20)
 
@@ -77,11 +77,11 @@ static inline bool hl_mode_logs(enum hl_mode mode)
 /*
  * What header.mode holds beside the mode:
  *
- *	ASKED	  the next thread that allocates shall ask the allocator what it has, and take the
- *		  flag away; see introspection.h
+ *	ASKED	  the next thread that allocates asks the allocator for its figures and clears the
+ *		  flag; see introspection.h
  *	LOGGING	  events go into rings: in modes with a log, and after them in HL_MODE_CLOSED, where
  *		  frees go on
- *	switches  how often the mode was changed, in the bits between; it wraps
+ *	switches  number of changes of the mode, in the bits between; it wraps
  */
 #define HL_MODE_ASKED	   (UINT32_C(1) << 31)
 #define HL_MODE_LOGGING	   (UINT32_C(1) << 30)
@@ -89,7 +89,7 @@ static inline bool hl_mode_logs(enum hl_mode mode)
 #define HL_MODE_ONE_SWITCH (HL_MODE_MASK + 1)
 #define HL_MODE_SWITCHES   (HL_MODE_LOGGING - HL_MODE_ONE_SWITCH)
 
-/* The mode in what header.mode holds. */
+/* The mode in a value of header.mode. */
 static inline enum hl_mode hl_mode_of(uint32_t mode)
 {
 	return (enum hl_mode)(mode & HL_MODE_MASK);
@@ -101,7 +101,7 @@ static inline uint32_t hl_mode_first(enum hl_mode mode)
 	return (uint32_t)mode | (hl_mode_logs(mode) ? HL_MODE_LOGGING : 0);
 }
 
-/* Switches to ${to}, and leaves HL_MODE_ASKED as it is: who asked is answered in any mode. Returns
+/* Switches to ${to}, and leaves HL_MODE_ASKED as it is: a question is answered in any mode. Returns
  * the mode until then. */
 static inline enum hl_mode hl_mode_switch(_Atomic uint32_t *mode, enum hl_mode to)
 {
@@ -225,7 +225,7 @@ struct hl_cell_chunk {
 static_assert(sizeof(struct hl_cell) == 64, "one cache line a cell");
 static_assert(sizeof(struct hl_cell_chunk) == HL_CHUNK_BYTES, "a chunk is a page");
 
-/* A thread slot. The first HL_THREADS_APART threads have one each; later ones take slots of threads
+/* A thread slot. The first HL_THREADS_OWNED threads have one each; later ones take slots of threads
  * that have ended, whose cells then count both. */
 struct hl_region_thread {
 	_Atomic uint32_t live;	  /* 1 while a thread owns the slot */
@@ -250,7 +250,7 @@ static_assert(sizeof(struct hl_region_thread) == 128, "format");
 #define HL_KIN_NAME_MAX	 64
 #define HL_KIN_TITLE_MAX 256
 
-/* What became of the process and of its children, where the collector cannot see it; see kin.h. The
+/* What the collector cannot see of the process and its children; see kin.h. The
  * children write it, too. */
 struct hl_region_kin {
 	_Atomic uint32_t replacing;    /* calls of exec by the process that have not failed */
@@ -277,7 +277,7 @@ struct hl_region_header {
 	uint64_t sample_bytes;	/* mean distance of samples in bytes; 0 = every allocation */
 	struct hl_area areas[HL_AREA_COUNT];
 	/* Written by the collector while it drains rings: milliseconds since it made the region.
-	 * With HL_TICK_DOZING: who writes an event wakes it, and takes the flag away. */
+	 * With HL_TICK_DOZING: the writer of an event wakes it and clears the flag. */
 	_Alignas(64) _Atomic uint64_t tick;
 
 	/* Written by the recorder. */

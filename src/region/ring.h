@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The event ring of a thread slot, in the region: written by the slot's thread, read by the
- * collector. It holds what changed bytes in use, and when, in the order in which it happened.
+ * collector. It holds the changes of bytes in use and their times, in the order in which they
+ *happened.
  *
  * Positions count bytes for ever; position p lies at p & (capacity - 1) of the ring's data. What is
  * between tail and head is unread. The capacity changes only while the ring is empty, before the
@@ -10,7 +11,7 @@
  * The content is a stream of little-endian u16 words; an event is one to eleven of them. The first
  * holds the opcode in its upper 3 bits and an argument in the lower 13:
  *
- *	ALLOC, FREE		argument = slot: what that slot holds happens again
+ *	ALLOC, FREE		argument = slot: the pair in that slot happens again
  *	ALLOC_NEW, FREE_NEW	argument = bits 48..60 of a pair, then its three lower words; the
  *				pair goes into its slot
  *	TICK			argument = ticks since the last tick record of the ring
@@ -102,21 +103,22 @@ static inline uint32_t hl_ring_slot(uint64_t pair)
  *	else:	reads the clock, then reads in `alone` that nobody is; if somebody is, ends
  *		that, and begins again.
  *
- * The clock orders two stamps. An event of a thread that is alone comes after
- * all events with stamps below S: theirs is S at the earliest who read `alone` after S began. And
- * before all others: these read `alone`, and so the clock at last, after the end of being alone,
- * which is after all that was read by its thread as its own name. Who reads the clock late for what
- * it read in `alone`, or early for what came before it, would break that: hl_ring_clock() prevents
- * the latter, and the former is prevented by an address that depends on the clock.
+ * The clock orders two stamps. An event of a thread that is alone comes after all events with
+ *stamps below S: a thread that reads `alone` after S began has a stamp of at least S. It comes
+ *before all others: their threads read `alone`, and then the clock for the last time, after the
+ *time alone had ended, which is after each read in which the lone thread found its own name. The
+ *order would break if a thread read the clock after `alone`, or before what precedes the event: an
+ *address that depends on the clock prevents the former, hl_ring_clock() the latter.
  */
 
 #define HL_RING_NOBODY UINT32_C(0)
 
 struct hl_ring_order {
 	_Atomic uint32_t alone; /* name of the ring whose thread is; HL_RING_NOBODY */
-	/* The last tick in which events were written, << 16 | name of the ring, or that there were
-	 * several. Written once or twice a tick; apart from what is read for each event. */
-	_Alignas(8) char apart[64];
+	/* On a cache line of its own: `alone` is read for each event. */
+	_Alignas(8) char padding[64];
+	/* The last tick in which events were written, << 16 | name of the ring, or UINT16_MAX when
+	 * there were several. Written once or twice a tick. */
 	_Atomic uint64_t seen;
 };
 

@@ -161,7 +161,7 @@ int hl_arch_tracked(uint64_t dwarf_register);
 #define HL_PROLOGUE_BYTES 128u
 size_t hl_arch_frame_pointer_made(const uint8_t *function, size_t bytes);
 
-/* Packs a state; "not supported" when the layout has no place for what it says. */
+/* Packs a state; "not supported" when the layout has no place for it. */
 hl_rule hl_arch_rule(const struct hl_cfi_state *state, bool is_signal_frame);
 
 struct hl_walk;

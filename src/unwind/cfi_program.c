@@ -51,7 +51,7 @@ struct machine {
 	uint64_t location;
 	unsigned remembered_count;
 	struct hl_cfi_state now;
-	struct hl_cfi_state initial; /* what the CIE set up; restore goes back to it */
+	struct hl_cfi_state initial; /* set up by the CIE; restore goes back to it */
 	struct hl_cfi_state remembered[REMEMBERED_MAX];
 };
 

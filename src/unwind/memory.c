@@ -8,7 +8,7 @@
 #define PAGE_BYTES	 UINT64_C(4096)
 #define KERNEL_SET_BYTES 8L /* the size of the kernel's sigset_t */
 #define INVALID_HOW	 -1L
-/* A walk moves from frame to frame of one stack: what is farther away is another stack. */
+/* A walk moves from frame to frame of one stack: farther away lies another stack. */
 #define NEAR_PAGES 64u
 #define USER_END   (UINT64_C(1) << 47)
 

@@ -73,7 +73,7 @@ static inline struct hl_recall_set *hl_recall_set_of(struct hl_recall *recall,
 	return &recall->sets[hash >> (64 - HL_RECALL_SET_BITS)];
 }
 
-/* Whether this capture should try, and keep what it finds. */
+/* Whether this capture should try to recall, and keep the stack that it finds. */
 static inline bool hl_recall_wants(struct hl_recall *recall)
 {
 	if (HL_LIKELY(recall->credit > 0))

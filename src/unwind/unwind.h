@@ -29,8 +29,7 @@
 
 #define HL_MAX_FRAMES 1024u /* deeper stacks keep the leaf side and are marked truncated */
 
-/* What the unwinder needs to know of the module that holds a program counter. All addresses are of
- * this process. */
+/* The module that holds a program counter. All addresses are of this process. */
 struct hl_unwind_module {
 	uint32_t id; /* 1 .. HL_MODULE_SCRIPT - 1; HL_MODULE_NONE when it could not be registered;
 			HL_MODULE_SCRIPT: no module, but the kernel's trampoline of return probes,
@@ -41,7 +40,7 @@ struct hl_unwind_module {
 	uint64_t load_bias;	     /* address in memory minus address in the ELF file */
 };
 
-/* What is not in memory of a module's file, mapped by the finder; NULL where it has none. */
+/* Parts of a module's file that are not in memory, mapped by the finder; NULL where it has none. */
 struct hl_unwind_file {
 	const uint8_t *debug_frame;
 	size_t debug_frame_bytes;
@@ -129,7 +128,7 @@ struct hl_registers {
  *
  * Returns k: frames [0, k) are those of the last walk, with state, words and node unchanged; frames
  * [k, depth) are new and their nodes must be set by the caller before the next call. k = depth when
- * nothing changed. Never fails: what cannot be walked ends the stack and sets truncated or
+ * nothing changed. Never fails: a frame that cannot be walked ends the stack and sets truncated or
  * incomplete.
  */
 uint32_t hl_walk_capture(struct hl_unwind *unwind, struct hl_walk *walk,

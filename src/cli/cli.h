@@ -73,6 +73,11 @@ enum hl_verb_group {
 	HL_GROUP_COUNT,
 };
 
+/* An option that other tools have, and the sentence that says what this verb has in its place. */
+struct hl_hint {
+	const char *option, *sentence;
+};
+
 struct hl_verb {
 	const char *name;
 	enum hl_verb_group group;
@@ -90,6 +95,7 @@ struct hl_verb {
 
 	const char *const *words; /* NULL-terminated: what the first operand can be, where that is
 				     one of a few words; NULL: anything */
+	const struct hl_hint *hints; /* the last one is zero; NULL: none */
 };
 
 /* Whether ${table} is one of the shared options of ${verb}. */

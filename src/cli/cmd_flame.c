@@ -48,6 +48,11 @@ static int run_flame(int argc, char **argv)
 			   });
 }
 
+static const struct hl_hint hints[] = {
+	{"inverted", "the root is drawn on top by default, --flames-up turns the picture"},
+	{0},
+};
+
 const struct hl_verb hl_verb_flame = {
 	.name = "flame",
 	.group = HL_GROUP_LOOK,
@@ -57,4 +62,5 @@ const struct hl_verb hl_verb_flame = {
 	.shared_options = {hl_view_value_options, hl_view_selection_options, hl_view_filter_options,
 			   hl_view_plumbing_options, hl_view_json_options, hl_view_output_options},
 	.run = run_flame,
+	.hints = hints,
 };

@@ -13,7 +13,6 @@ static const struct hl_option options[] = {
 	 &depth_limit, NULL},
 	{"reversed", 'r', NULL, "begin with the functions that allocated, then callers",
 	 HL_OPTION_FLAG, &reversed, NULL},
-	{"inverted", 0, NULL, "the same as --reversed", HL_OPTION_FLAG, &reversed, NULL},
 	{0},
 };
 

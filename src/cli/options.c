@@ -233,6 +233,9 @@ static int unknown_option(const struct hl_verb *verb, const struct hl_option *co
 		names[i] = options[i]->name;
 	snprintf(name, sizeof(name), "%.*s", (int)strcspn(written, "="), written);
 	snprintf(thing, sizeof(thing), "'%s' has no option '%s'", verb->name, name);
+	for (const struct hl_hint *hint = verb->hints; hint && hint->option; hint++)
+		if (!strncmp(name, "--", 2) && !strcmp(name + 2, hint->option))
+			return hl_cli_usage_error(verb, "%s: %s", thing, hint->sentence);
 	return hl_cli_unknown_word(verb, thing, strncmp(name, "--", 2) ? "" : name + 2, names,
 				   count);
 }

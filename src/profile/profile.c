@@ -148,27 +148,6 @@ bool hl_profile_counters_any(const struct hl_profile_counters *counters)
 	return memcmp(counters, &none, sizeof(none)) != 0;
 }
 
-int64_t hl_profile_figure(const struct hl_profile_counters *counters, enum hl_value value,
-			  enum hl_unit unit)
-{
-	bool bytes = unit == HL_UNIT_BYTES;
-
-	switch (value) {
-	case HL_VALUE_INUSE:
-		return bytes ? counters->alloc_bytes - counters->free_bytes
-			     : counters->alloc_objects - counters->free_objects;
-	case HL_VALUE_ALLOC:
-		return bytes ? counters->alloc_bytes : counters->alloc_objects;
-	case HL_VALUE_PEAK:
-		return bytes ? counters->peak_bytes : counters->peak_objects;
-	case HL_VALUE_TEMPORARY:
-		return bytes ? 0 : counters->temporary_objects;
-	case HL_VALUE_SLACK:
-		return bytes ? counters->slack_bytes : 0;
-	}
-	return 0;
-}
-
 static bool tree_is_valid(const struct hl_profile *profile)
 {
 	const struct hl_profile_node *nodes = profile->nodes;

@@ -284,9 +284,28 @@ bool hl_profile_was_replaced(const struct hl_profile *profile,
 const char *hl_profile_went_on(const struct hl_profile *profile,
 			       const struct hl_profile_process *process);
 
-/* One figure out of ${counters}; 0 where the value has no such unit. */
-int64_t hl_profile_figure(const struct hl_profile_counters *counters, enum hl_value value,
-			  enum hl_unit unit);
+/* One figure out of ${counters}; 0 where the value has no such unit. Inline, because views ask for
+ * each node's. */
+static inline int64_t hl_profile_figure(const struct hl_profile_counters *counters,
+					enum hl_value value, enum hl_unit unit)
+{
+	bool bytes = unit == HL_UNIT_BYTES;
+
+	switch (value) {
+	case HL_VALUE_INUSE:
+		return bytes ? counters->alloc_bytes - counters->free_bytes
+			     : counters->alloc_objects - counters->free_objects;
+	case HL_VALUE_ALLOC:
+		return bytes ? counters->alloc_bytes : counters->alloc_objects;
+	case HL_VALUE_PEAK:
+		return bytes ? counters->peak_bytes : counters->peak_objects;
+	case HL_VALUE_TEMPORARY:
+		return bytes ? 0 : counters->temporary_objects;
+	case HL_VALUE_SLACK:
+		return bytes ? counters->slack_bytes : 0;
+	}
+	return 0;
+}
 
 /* Whether ${value} is counted in ${unit} at all: temporary has objects only, slack bytes only. */
 bool hl_profile_has_unit(enum hl_value value, enum hl_unit unit);

@@ -17,6 +17,8 @@
 #define COMMAND_MIN   20   /* columns for it, however narrow the terminal is */
 #define NS_PER_MS     1000000u
 #define WENT_ON_SHOWN 3 /* processes that went on as other programs */
+#define PIDS_SHOWN    3 /* of processes that were not recorded, for each reason */
+#define REASONS_MAX   8 /* more are listed one by one */
 
 /* ---- JSON ---- */
 
@@ -607,6 +609,61 @@ static void unrecorded_warnings(struct hl_emit *emit, const struct hl_profile *p
 				profile->unrecorded_children == 1 ? "" : "ren");
 }
 
+/* Processes that were not recorded for the same reason. */
+struct unrecorded {
+	const char *reason;
+	size_t count;
+	unsigned pids[PIDS_SHOWN];
+};
+
+/* Counts ${sentence} if it is "process 4711 was not recorded: REASON"; false if it is not, or there
+ * are too many reasons. */
+static bool count_unrecorded(struct unrecorded groups[REASONS_MAX], const char *sentence)
+{
+	int length = 0;
+	unsigned pid;
+
+	if (sscanf(sentence, "process %u was not recorded: %n", &pid, &length) < 1 || !length)
+		return false;
+	for (size_t i = 0; i < REASONS_MAX; i++) {
+		struct unrecorded *group = &groups[i];
+		if (group->count && strcmp(group->reason, sentence + length) != 0)
+			continue;
+		if (group->count < PIDS_SHOWN)
+			group->pids[group->count] = pid;
+		group->reason = sentence + length;
+		group->count++;
+		return true;
+	}
+	return false;
+}
+
+/* What the recording itself says; processes that were not recorded are counted by their reason. */
+static void recorded_warnings(struct hl_emit *emit, const struct hl_profile *profile)
+{
+	struct unrecorded groups[REASONS_MAX] = {0};
+	char count[HL_FORMAT_MAX];
+
+	for (size_t i = 0; i < profile->warning_count; i++) {
+		const char *sentence = hl_profile_text(profile, profile->warnings[i]);
+		if (!count_unrecorded(groups, sentence))
+			hl_emit_warning(emit, "WARNING: %s", sentence);
+	}
+	for (size_t i = 0; i < REASONS_MAX && groups[i].count; i++) {
+		const struct unrecorded *group = &groups[i];
+		if (group->count <= PIDS_SHOWN)
+			for (size_t j = 0; j < group->count; j++)
+				hl_emit_warning(emit, "WARNING: process %u was not recorded: %s",
+						group->pids[j], group->reason);
+		else
+			hl_emit_warning(emit,
+					"WARNING: %s processes (%u, %u, %u ...) were not recorded: "
+					"%s",
+					hl_format_count(group->count, count), group->pids[0],
+					group->pids[1], group->pids[2], group->reason);
+	}
+}
+
 void hl_summary_warnings(struct hl_emit *emit, const struct hl_profile *profile)
 {
 	if (profile->snapshot)
@@ -618,9 +675,7 @@ void hl_summary_warnings(struct hl_emit *emit, const struct hl_profile *profile)
 	else if (!profile->complete && !profile->imported)
 		hl_emit_warning(emit, "INCOMPLETE: the recording was interrupted; figures are "
 				      "those of its last save");
-	for (size_t i = 0; i < profile->warning_count; i++)
-		hl_emit_warning(emit, "WARNING: %s",
-				hl_profile_text(profile, profile->warnings[i]));
+	recorded_warnings(emit, profile);
 	for (size_t i = 0; i < profile->process_count; i++)
 		if (profile->processes[i].own_malloc)
 			hl_emit_warning(emit,

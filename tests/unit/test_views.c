@@ -356,6 +356,27 @@ static void figures_below_nothing_are_explained(void **state)
 	hl_profile_free(profile);
 }
 
+static void processes_that_were_not_recorded_for_one_reason_are_one_line(void **state)
+{
+	struct hl_profile *profile = make_profile();
+
+	(void)state;
+	assert_int_equal(hl_profile_warn(profile, "process 7 was not recorded: too late"), 0);
+	assert_int_equal(hl_profile_warn(profile, "a process was not recorded"), 0);
+	for (unsigned pid = 100; pid < 116; pid++)
+		assert_int_equal(
+			hl_profile_warn(profile, "process %u was not recorded: no memory", pid), 0);
+	char *text = text_of_profile(hl_view_top, (struct hl_view_options){0}, profile);
+	assert_non_null(strstr(text, "\nWARNING: process 7 was not recorded: too late\n"));
+	assert_non_null(strstr(text, "\nWARNING: a process was not recorded\n"));
+	assert_non_null(strstr(text,
+			       "\nWARNING: 16 processes (100, 101, 102 ...) were not recorded: "
+			       "no memory\n"));
+	assert_null(strstr(text, "process 100 "));
+	free(text);
+	hl_profile_free(profile);
+}
+
 /* A shell that ran a helper, and then replaced itself. */
 static struct hl_profile *make_family(void)
 {
@@ -777,6 +798,7 @@ int main(void)
 		cmocka_unit_test(template_arguments_are_shortened_and_nothing_else),
 		cmocka_unit_test(columns_align_behind_wide_letters),
 		cmocka_unit_test(only_utf_8_passes_into_json),
+		cmocka_unit_test(processes_that_were_not_recorded_for_one_reason_are_one_line),
 		cmocka_unit_test(bytes_have_the_unit_that_reads_best),
 		cmocka_unit_test(counts_percentages_and_durations_read_well),
 		cmocka_unit_test(want_of_memory_is_an_error_wherever_it_strikes),

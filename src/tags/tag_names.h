@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#define HL_TAG_DEPTH_MAX                                                         \
+#define HL_TAG_DEPTH_MAX \
 	16u /* tags remembered within each other; deeper ones are not told apart \
 	     */
 

@@ -2,6 +2,7 @@
 /* Kept events read back are those that happened, however the files were cut, and whatever is gone.
  */
 #include "event_lab.h"
+#include "sanitized.h"
 
 #include <glob.h>
 #include <sys/stat.h>
@@ -165,7 +166,7 @@ static void a_file_cut_off_anywhere_is_read_up_to_its_last_whole_piece(void **te
 
 	(void)test;
 	assert_int_equal(file_count, 1);
-	for (off_t length = size - 1; length >= 0; length -= 1 + length / 300) {
+	for (off_t length = size - 1; length >= 0; length -= 1 + length * STRIDE(1) / 300) {
 		assert_int_equal(ftruncate(fd, length), 0);
 		if (open_events_in(lab->directory, PROCESS, NULL, &log, NULL) < 0)
 			continue;
@@ -208,7 +209,7 @@ static void damage_is_found_out(void **test)
 	unsigned errors = 0;
 
 	(void)test;
-	for (off_t at = 0; at < size; at += 97) {
+	for (off_t at = 0; at < size; at += STRIDE(97)) {
 		struct hl_event_log *log;
 		struct hl_error err = {0};
 		uint64_t count = 0;
@@ -224,7 +225,7 @@ static void damage_is_found_out(void **test)
 		hl_event_log_free(log);
 		flip_byte(fd, at);
 	}
-	assert_true(errors > size / 97 / 2);
+	assert_true(errors > size / STRIDE(97) / 2);
 	close(fd);
 	free(files);
 	lab_free(lab);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Logs of which something is missing, cut off, damaged or another log's: what is left is right. */
 #include "log_lab.h"
+#include "sanitized.h"
 
 static void only_the_newest_run_without_a_gap_is_used(void **state)
 {
@@ -54,7 +55,7 @@ static void a_segment_that_is_cut_anywhere_is_read_up_to_its_last_whole_piece(vo
 	write_intervals(lab, 0, 30);
 	segment_path(lab, 0, path, sizeof(path));
 	assert_int_equal(stat(path, &status), 0);
-	for (off_t size = status.st_size - 1; size >= 0; size--) {
+	for (off_t size = status.st_size - 1; size >= 0; size -= STRIDE(1)) {
 		struct hl_error err = {0};
 		struct hl_log *log;
 		assert_int_equal(truncate(path, size), 0);
@@ -88,7 +89,7 @@ static void what_is_cut_off_before_another_segment_is_missing(void **state)
 	hl_log_free(log);
 	segment_path(lab, 2, path, sizeof(path));
 	assert_int_equal(stat(path, &status), 0);
-	for (off_t size = status.st_size - 1; size > 0; size -= 11) {
+	for (off_t size = status.st_size - 1; size > 0; size -= STRIDE(11)) {
 		assert_int_equal(truncate(path, size), 0);
 		log = read_log(lab, 0);
 		assert_false(log->cut_off);
@@ -121,7 +122,7 @@ static void a_first_segment_of_which_no_interval_is_left_is_ignored(void **state
 	(void)state;
 	segment_path(lab, 0, path, sizeof(path));
 	assert_int_equal(stat(path, &status), 0);
-	for (off_t size = status.st_size - 1; size > 0; size -= 11) {
+	for (off_t size = status.st_size - 1; size > 0; size -= STRIDE(11)) {
 		assert_int_equal(truncate(path, size), 0);
 		struct hl_log *log = read_log(lab, 0);
 		assert_int_equal(log->ignored_count, log->points[0].number != 0);
@@ -290,7 +291,7 @@ static void flipped_bits_do_no_harm(void **state)
 	segment_path(lab, 0, path, sizeof(path));
 	assert_int_equal(stat(path, &status), 0);
 	int fd = open(path, O_RDWR);
-	for (off_t at = 0; at < status.st_size; at++) {
+	for (off_t at = 0; at < status.st_size; at += STRIDE(1)) {
 		struct hl_log *log;
 		uint8_t byte, flipped;
 		assert_int_equal(pread(fd, &byte, 1, at), 1);

@@ -260,8 +260,7 @@ int hl_walker_refresh(struct hl_walker *walker, struct hl_error *err)
 static bool refresh_is_due(const struct hl_walker *walker)
 {
 	uint64_t passed_ns = hl_clock_ns(CLOCK_MONOTONIC) - walker->refreshed_ns;
-	return passed_ns >= REFRESH_INTERVAL_NS ||
-	       (reloads(walker) != walker->heard && passed_ns >= walker->refresh_took_ns) ||
+	return passed_ns >= REFRESH_INTERVAL_NS || reloads(walker) != walker->heard ||
 	       (walker->refresh_wanted && passed_ns >= REFRESH_PAUSES * walker->refresh_took_ns);
 }
 

@@ -5,9 +5,7 @@
  */
 #pragma once
 
-#include "base/varint.h"
 #include "open/history.h"
-#include "view/emit.h"
 #include "view/view.h"
 
 #include <stdio.h>
@@ -125,27 +123,6 @@ int hl_report_data_write(const struct hl_profile *profile, const struct hl_repor
 /* Writes the members that say something on their own: `heapline report --json`. The same. */
 int hl_report_data_write_summary(const struct hl_profile *profile,
 				 const struct hl_view_options *options, FILE *out);
-
-void hl_report_timeline_members(struct hl_emit *emit, const struct hl_report_history *report);
-
-/* ${leaf_of} is the place among the leaves of each node that changed. */
-void hl_report_timeline_columns(const struct hl_report_history *report, const uint32_t *leaf_of,
-				FILE *out);
-
-/* A number in a column, see base/varint.h. */
-static inline void hl_report_put_unsigned(FILE *out, uint64_t number)
-{
-	uint8_t bytes[HL_VARINT_MAX];
-	size_t count = hl_varint_put(bytes, number);
-
-	for (size_t i = 0; i < count; i++)
-		putc_unlocked(bytes[i], out);
-}
-
-static inline void hl_report_put_signed(FILE *out, int64_t number)
-{
-	hl_report_put_unsigned(out, hl_zigzag(number));
-}
 
 /*
  * Opens a stream whose bytes reach ${out} deflated (zlib) and as lines of base64, so that no name

@@ -3,6 +3,7 @@
 #include "view/page/report.h"
 
 #include "base/cleanup.h"
+#include "base/varint.h"
 #include "view/history_head.h"
 #include "view/summary.h"
 
@@ -284,6 +285,86 @@ static void write_texts(struct hl_emit *emit, const struct report_data *data)
 	hl_emit_array_end(emit);
 }
 
+/* ---- over time ---- */
+
+static uint64_t point_start_ms(const struct hl_report_history *report, size_t point)
+{
+	return hl_history_start_ms(report->history) +
+	       point * report->point_intervals * HL_INTERVAL_TICKS;
+}
+
+static uint64_t point_end_ms(const struct hl_report_history *report, size_t point)
+{
+	uint64_t end = point_start_ms(report, point + 1);
+	uint64_t log_end =
+		hl_history_start_ms(report->history) + hl_history_length_ms(report->history);
+
+	return end < log_end ? end : log_end;
+}
+
+static void emit_marks(struct hl_emit *emit, const struct hl_history *history)
+{
+	const struct hl_log *log = history->log;
+	uint64_t start = hl_history_start_ms(history);
+
+	hl_emit_array(emit, "marks");
+	for (size_t i = 0; i < log->mark_count; i++) {
+		const struct hl_log_mark *mark = &log->marks[i];
+		if (mark->tick < start || mark->tick - start >= hl_history_length_ms(history))
+			continue;
+		hl_emit_object(emit, NULL);
+		hl_emit_integer(emit, "ms", (int64_t)mark->tick);
+		hl_emit_text(emit, "text", mark->text);
+		hl_emit_object_end(emit);
+	}
+	hl_emit_array_end(emit);
+}
+
+static void emit_holes(struct hl_emit *emit, const struct hl_report_history *report)
+{
+	const struct hl_report_point *points = report->points;
+	size_t count = report->point_count, first = 0;
+
+	hl_emit_array(emit, "holes");
+	for (size_t i = 0; i < count; i++) {
+		if (!points[i].missing)
+			first = i + 1;
+		if (!points[i].missing || (i + 1 < count && points[i + 1].missing))
+			continue;
+		hl_emit_object(emit, NULL);
+		hl_emit_integer(emit, "first_ms", (int64_t)point_start_ms(report, first));
+		hl_emit_integer(emit, "last_ms", (int64_t)point_end_ms(report, i) - 1);
+		hl_emit_object_end(emit);
+	}
+	hl_emit_array_end(emit);
+}
+
+static void write_timeline(struct hl_emit *emit, const struct hl_report_history *report)
+{
+	const struct hl_history *history = report->history;
+	const struct hl_profile_process *process = history->profile->processes;
+
+	hl_emit_object(emit, "timeline");
+	hl_emit_integer(emit, "pid", process->pid);
+	hl_emit_text(emit, "command", hl_profile_text(history->profile, process->command));
+	hl_emit_integer(emit, "first_ms", (int64_t)hl_history_start_ms(history));
+	hl_emit_integer(emit, "interval_ms", HL_INTERVAL_TICKS);
+	hl_emit_integer(emit, "intervals", (int64_t)history->point_count);
+	hl_emit_integer(emit, "point_intervals", (int64_t)report->point_intervals);
+	hl_emit_integer(emit, "moment_points", (int64_t)report->moment_points);
+	hl_emit_integer(emit, "points", (int64_t)report->point_count);
+	hl_emit_integer(emit, "moments", (int64_t)report->moment_count);
+	size_t changes = 0;
+	for (size_t i = 0; i < report->moment_count; i++)
+		changes += report->moments[i].change_count;
+	hl_emit_integer(emit, "changes", (int64_t)changes);
+	emit_marks(emit, history);
+	emit_holes(emit, report);
+	hl_emit_object_end(emit);
+}
+
+/* ---- all of the object ---- */
+
 static int write_object(const struct report_data *data, const struct hl_view_options *options,
 			FILE *out)
 {
@@ -301,12 +382,27 @@ static int write_object(const struct report_data *data, const struct hl_view_opt
 	hl_emit_integer(emit, "nodes", (int64_t)data->profile->node_count);
 	hl_emit_integer(emit, "leaves", (int64_t)data->leaf_count);
 	if (data->history)
-		hl_report_timeline_members(emit, data->history);
+		write_timeline(emit, data->history);
 	int finished = hl_emit_finish(emit);
 	return r < 0 ? r : finished == -ENOMEM ? finished : 0;
 }
 
 /* ---- the columns ---- */
+
+/* A number in a column. */
+static void put_unsigned(FILE *out, uint64_t number)
+{
+	uint8_t bytes[HL_VARINT_MAX];
+	size_t count = hl_varint_put(bytes, number);
+
+	for (size_t i = 0; i < count; i++)
+		putc_unlocked(bytes[i], out);
+}
+
+static void put_signed(FILE *out, int64_t number)
+{
+	put_unsigned(out, hl_zigzag(number));
+}
 
 static void put_functions(const struct report_data *data, FILE *out)
 {
@@ -314,13 +410,13 @@ static void put_functions(const struct report_data *data, FILE *out)
 	const struct hl_profile_function *functions = profile->functions;
 
 	for (size_t i = 1; i < profile->function_count; i++)
-		hl_report_put_unsigned(out, data->text_of[functions[i].name]);
+		put_unsigned(out, data->text_of[functions[i].name]);
 	for (size_t i = 1; i < profile->function_count; i++)
-		hl_report_put_unsigned(out, data->text_of[functions[i].file]);
+		put_unsigned(out, data->text_of[functions[i].file]);
 	for (size_t i = 1; i < profile->function_count; i++)
-		hl_report_put_unsigned(out, functions[i].line);
+		put_unsigned(out, functions[i].line);
 	for (size_t i = 1; i < profile->function_count; i++)
-		hl_report_put_unsigned(out, functions[i].module);
+		put_unsigned(out, functions[i].module);
 }
 
 static void put_frames(const struct report_data *data, FILE *out)
@@ -328,11 +424,11 @@ static void put_frames(const struct report_data *data, FILE *out)
 	const struct hl_profile *profile = data->profile;
 
 	for (size_t i = 1; i < profile->frame_count; i++)
-		hl_report_put_unsigned(out, profile->frames[i].function);
+		put_unsigned(out, profile->frames[i].function);
 	for (size_t i = 1; i < profile->frame_count; i++)
-		hl_report_put_unsigned(out, data->text_of[profile->frames[i].file]);
+		put_unsigned(out, data->text_of[profile->frames[i].file]);
 	for (size_t i = 1; i < profile->frame_count; i++)
-		hl_report_put_unsigned(out, profile->frames[i].line);
+		put_unsigned(out, profile->frames[i].line);
 }
 
 /* Levels from a child of ${node} - 1 out to ${node}: 0 where one calls the other. */
@@ -349,9 +445,9 @@ static uint64_t levels_out(const struct hl_profile *profile, uint32_t node)
 static void put_nodes(const struct hl_profile *profile, FILE *out)
 {
 	for (uint32_t i = 1; i < profile->node_count; i++)
-		hl_report_put_unsigned(out, levels_out(profile, i));
+		put_unsigned(out, levels_out(profile, i));
 	for (uint32_t i = 1; i < profile->node_count; i++)
-		hl_report_put_unsigned(out, profile->nodes[i].frame);
+		put_unsigned(out, profile->nodes[i].frame);
 }
 
 static void put_figures(const struct report_data *data, const struct hl_profile_counters *counters,
@@ -359,9 +455,9 @@ static void put_figures(const struct report_data *data, const struct hl_profile_
 {
 	for (size_t i = 0; i < data->figure_count; i++)
 		for (size_t j = 0; j < data->leaf_count; j++)
-			hl_report_put_signed(out, hl_profile_figure(&counters[data->leaves[j]],
-								    data->figures[i].value,
-								    data->figures[i].unit));
+			put_signed(out, hl_profile_figure(&counters[data->leaves[j]],
+							  data->figures[i].value,
+							  data->figures[i].unit));
 }
 
 static void put_threads(const struct report_data *data, FILE *out)
@@ -370,13 +466,45 @@ static void put_threads(const struct report_data *data, FILE *out)
 		const struct thread_leaf *sums = &data->thread_leaves[data->threads[i].first];
 		size_t count = data->threads[i].count;
 		for (size_t j = 0; j < count; j++)
-			hl_report_put_unsigned(out, sums[j].leaf - (j ? sums[j - 1].leaf : 0));
+			put_unsigned(out, sums[j].leaf - (j ? sums[j - 1].leaf : 0));
 		for (size_t k = 0; k < data->figure_count; k++)
 			for (size_t j = 0; j < count; j++)
-				hl_report_put_signed(out, hl_profile_figure(&sums[j].counters,
-									    data->figures[k].value,
-									    data->figures[k].unit));
+				put_signed(out, hl_profile_figure(&sums[j].counters,
+								  data->figures[k].value,
+								  data->figures[k].unit));
 	}
+}
+
+static void put_timeline(const struct hl_report_history *report, const uint32_t *leaf_of, FILE *out)
+{
+	const struct hl_report_point *points = report->points;
+	const struct hl_report_moment *moments = report->moments;
+	const struct hl_report_change *changes = report->changes;
+
+	for (size_t i = 0; i < report->point_count; i++)
+		put_unsigned(out, points[i].ms - point_start_ms(report, i));
+	for (size_t i = 0; i < report->point_count; i++)
+		put_signed(out, points[i].bytes);
+	for (size_t i = 0; i < report->point_count; i++)
+		put_unsigned(out, points[i].rss_bytes);
+	for (size_t i = 0; i < report->moment_count; i++)
+		put_unsigned(out, moments[i].point - i * report->moment_points);
+	for (size_t i = 0; i < report->moment_count; i++)
+		put_unsigned(out, moments[i].change_count);
+	for (size_t i = 0; i < report->moment_count; i++) {
+		uint32_t before = 0;
+		for (size_t j = 0; j < moments[i].change_count; j++) {
+			uint32_t leaf = leaf_of[changes[moments[i].first_change + j].node];
+			put_unsigned(out, leaf - before);
+			before = leaf;
+		}
+	}
+	for (size_t i = 0; i < report->moment_count; i++)
+		for (size_t j = 0; j < moments[i].change_count; j++)
+			put_signed(out, changes[moments[i].first_change + j].bytes);
+	for (size_t i = 0; i < report->moment_count; i++)
+		for (size_t j = 0; j < moments[i].change_count; j++)
+			put_signed(out, changes[moments[i].first_change + j].objects);
 }
 
 static void put_columns(const struct report_data *data, FILE *out)
@@ -387,13 +515,13 @@ static void put_columns(const struct report_data *data, FILE *out)
 	put_frames(data, out);
 	put_nodes(profile, out);
 	for (size_t i = 0; i < data->leaf_count; i++)
-		hl_report_put_unsigned(out, data->leaves[i] - (i ? data->leaves[i - 1] : 0));
+		put_unsigned(out, data->leaves[i] - (i ? data->leaves[i - 1] : 0));
 	put_figures(data, profile->counters, out);
 	if (profile->base)
 		put_figures(data, profile->base, out);
 	put_threads(data, out);
 	if (data->history)
-		hl_report_timeline_columns(data->history, data->leaf_of, out);
+		put_timeline(data->history, data->leaf_of, out);
 }
 
 /* ---- all of it ---- */

@@ -78,7 +78,8 @@ void hl_account_end(struct hl_account *account, uint64_t end);
 int hl_account_chunks(void *context, const struct hl_chunk *chunks, size_t count);
 void hl_account_pages(void *context, const struct hl_pages *pages);
 
-/* Has ${cached}, one of account->cached, be live after all. What the visitor of blocks said. */
+/* Counts ${cached}, one of account->cached, as live after all. Returns what the visitor of blocks
+ * said. */
 int hl_account_revive(struct hl_account *account, const struct hl_cached_chunk *cached);
 
 void hl_account_release(struct hl_account *account);

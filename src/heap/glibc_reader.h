@@ -50,7 +50,7 @@ uint64_t hl_glibc_arenas_tcache_key(struct hl_glibc_reader *reader);
 struct hl_glibc_stretch hl_glibc_main_next_stretch(const struct hl_maps *maps, size_t *index);
 
 /* Walks the memory that the break gave main_arena. 0, a negative errno, or what the visitor of
- * blocks said: so all of these. */
+ * blocks said; as all functions below that walk. */
 int hl_glibc_main_read_break(struct hl_glibc_reader *reader);
 
 /* Walks a piece of main_arena that begins at ${start}, within a stretch that ends at ${end}. Its

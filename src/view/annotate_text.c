@@ -351,7 +351,7 @@ int hl_annotate_text(const struct hl_annotate *report)
 	hl_emit_line(report->emit, "%s", "");
 	if (more)
 		hl_emit_line(report->emit, "... and %s more; -n 0 shows all",
-			     hl_format_count((int64_t)more, count));
+			     hl_format_count(more, count));
 	if (!shown)
 		hl_emit_line(report->emit, "nothing of it comes from '%s'",
 			     report->options->function);

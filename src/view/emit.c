@@ -154,8 +154,8 @@ void hl_emit_more(struct hl_emit *emit, size_t count, const char *option)
 	char more[HL_FORMAT_MAX];
 
 	if (count)
-		hl_emit_line(emit, "... and %s more; %s 0 shows all",
-			     hl_format_count((int64_t)count, more), option);
+		hl_emit_line(emit, "... and %s more; %s 0 shows all", hl_format_count(count, more),
+			     option);
 }
 
 void hl_emit_object(struct hl_emit *emit, const char *key)

@@ -27,13 +27,13 @@ static void emit_files(const struct hl_events_report *report)
 
 	hl_emit_object(emit, "files");
 	hl_emit_integer(emit, "count", log->file_count);
-	hl_emit_integer(emit, "bytes", (int64_t)log->file_bytes);
+	hl_emit_integer(emit, "bytes", log->file_bytes);
 	hl_emit_integer(emit, "ignored", log->ignored_count);
 	hl_emit_integer(emit, "foreign", log->foreign_count);
-	hl_emit_integer(emit, "missing_events", (int64_t)log->missing_events);
+	hl_emit_integer(emit, "missing_events", log->missing_events);
 	hl_emit_boolean(emit, "complete", !log->cut_off);
 	hl_emit_object_end(emit);
-	hl_emit_integer(emit, "first_ms", (int64_t)report->range.first);
+	hl_emit_integer(emit, "first_ms", report->range.first);
 	hl_emit_integer(emit, "last_ms", (int64_t)report->range.end - 1);
 }
 
@@ -68,7 +68,7 @@ void hl_events_head(const struct hl_events_report *report, const char *name)
 		     (unsigned long long)first, (unsigned long long)end - 1,
 		     hl_format_duration((end - first) * NS_PER_MS, duration),
 		     report->log->file_count, report->log->file_count == 1 ? "" : "s",
-		     hl_format_bytes((int64_t)report->log->file_bytes, bytes));
+		     hl_format_bytes(report->log->file_bytes, bytes));
 }
 
 /* ---- all of it ---- */

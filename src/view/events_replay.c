@@ -15,13 +15,13 @@ static bool is_equal(const struct hl_event_replay *replay)
 static void emit_members(struct hl_emit *emit, const struct hl_event_replay *replay)
 {
 	hl_emit_boolean(emit, "equal", is_equal(replay));
-	hl_emit_integer(emit, "events", (int64_t)replay->events);
-	hl_emit_integer(emit, "intervals", (int64_t)replay->compared);
-	hl_emit_integer(emit, "uncertain_intervals", (int64_t)replay->uncertain);
-	hl_emit_integer(emit, "different_intervals", (int64_t)replay->different);
-	hl_emit_integer(emit, "states", (int64_t)replay->states);
-	hl_emit_integer(emit, "stacks", (int64_t)replay->stacks);
-	hl_emit_integer(emit, "different_stacks", (int64_t)replay->different_stacks);
+	hl_emit_integer(emit, "events", replay->events);
+	hl_emit_integer(emit, "intervals", replay->compared);
+	hl_emit_integer(emit, "uncertain_intervals", replay->uncertain);
+	hl_emit_integer(emit, "different_intervals", replay->different);
+	hl_emit_integer(emit, "states", replay->states);
+	hl_emit_integer(emit, "stacks", replay->stacks);
+	hl_emit_integer(emit, "different_stacks", replay->different_stacks);
 }
 
 static void from_ms(struct hl_emit *emit, const void *row, const void *context)
@@ -55,10 +55,9 @@ static void say(struct hl_emit *emit, const struct hl_event_replay *replay)
 
 	hl_emit_line(emit,
 		     "%s events replayed: %s intervals, and %s stacks at %llu moments, compared",
-		     hl_format_count((int64_t)replay->events, events),
-		     hl_format_count((int64_t)replay->compared, intervals),
-		     hl_format_count((int64_t)replay->stacks, stacks),
-		     (unsigned long long)replay->states);
+		     hl_format_count(replay->events, events),
+		     hl_format_count(replay->compared, intervals),
+		     hl_format_count(replay->stacks, stacks), (unsigned long long)replay->states);
 	if (replay->uncertain)
 		hl_emit_line(emit,
 			     "%llu intervals could not be compared: some of their events "

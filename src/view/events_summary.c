@@ -11,7 +11,7 @@
 
 static void emit_figures(struct hl_emit *emit, const struct hl_event_figures *figures)
 {
-	hl_emit_integer(emit, "events", (int64_t)figures->events);
+	hl_emit_integer(emit, "events", figures->events);
 	hl_emit_integer(emit, "alloc_objects", figures->allocations);
 	hl_emit_integer(emit, "alloc_bytes", figures->alloc_bytes);
 	hl_emit_integer(emit, "free_objects", figures->frees);
@@ -24,7 +24,7 @@ static void say_figures(struct hl_emit *emit, const struct hl_event_figures *fig
 	char allocated[HL_FORMAT_MAX], freed[HL_FORMAT_MAX];
 
 	hl_emit_line(emit, "%s events: %s blocks of %s allocated, %s of %s freed",
-		     hl_format_count((int64_t)figures->events, events),
+		     hl_format_count(figures->events, events),
 		     hl_format_count(figures->allocations, allocations),
 		     hl_format_bytes(figures->alloc_bytes, allocated),
 		     hl_format_count(figures->frees, frees),

@@ -189,7 +189,7 @@ static void write_explanation(struct hl_emit *emit, const struct growth *growth)
 			     "%zu of %zu %s%s that grew did so steadily to the end, as leaks do%s",
 			     steady, growth->grew, by, plural,
 			     steady < rows->count ? "; they come first" : "");
-	hl_emit_line(emit, "%s", "");
+	hl_emit_blank(emit);
 }
 
 static int write_report(struct growth *growth)

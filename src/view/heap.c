@@ -49,8 +49,7 @@ void hl_heap_emit_head(struct hl_emit *emit, const struct hl_heap *heap)
 		     hl_format_shortened(command, COMMAND_COLUMNS, shortened, sizeof(shortened)),
 		     heap->process.pid, heap->process.threads,
 		     hl_format_plural(heap->process.threads), heap->allocator);
-	hl_emit_line(emit, "%s chunks read in %s, %s",
-		     hl_format_count((int64_t)heap->chunks, chunks),
+	hl_emit_line(emit, "%s chunks read in %s, %s", hl_format_count(heap->chunks, chunks),
 		     hl_format_duration(heap->walk_ns, took), how_it_was_read(heap));
 }
 

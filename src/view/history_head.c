@@ -105,14 +105,14 @@ static void emit_log(struct hl_emit *emit, const struct hl_history *history)
 	hl_emit_object(emit, "log");
 	hl_emit_text(emit, "start",
 		     hl_format_time(log->start_realtime_ns + start * NS_PER_MS, time));
-	hl_emit_integer(emit, "first_ms", (int64_t)start);
+	hl_emit_integer(emit, "first_ms", start);
 	hl_emit_integer(emit, "last_ms", (int64_t)(start + hl_history_length_ms(history) - 1));
 	hl_emit_integer(emit, "interval_ms", HL_INTERVAL_TICKS);
 	hl_emit_integer(emit, "segments", log->segment_count);
 	hl_emit_integer(emit, "ignored_segments", log->ignored_count);
 	hl_emit_integer(emit, "foreign_segments", log->foreign_count);
-	hl_emit_integer(emit, "lost_events", (int64_t)log->lost_events);
-	hl_emit_integer(emit, "missing_intervals", (int64_t)log->missing_count);
+	hl_emit_integer(emit, "lost_events", log->lost_events);
+	hl_emit_integer(emit, "missing_intervals", log->missing_count);
 	emit_holes(emit, history);
 	hl_emit_boolean(emit, "complete", !log->cut_off && !early_end_ms(history));
 	hl_emit_object_end(emit);

@@ -50,7 +50,7 @@ static void recording_lines(struct hl_emit *emit, const struct hl_profile *profi
 	fact(emit, "mode", hl_profile_text(profile, profile->mode));
 	if (profile->sample_bytes)
 		hl_emit_line(emit, "sampled    about every %s",
-			     hl_format_bytes((int64_t)profile->sample_bytes, text));
+			     hl_format_bytes(profile->sample_bytes, text));
 	if (version[0])
 		hl_emit_line(emit, "written by heapline %s", version);
 	fact(emit, "filter", hl_profile_text(profile, profile->filter));
@@ -98,7 +98,7 @@ static void count_line(struct hl_emit *emit, const struct hl_profile *profile)
 	if (profile->node_count == 1)
 		return;
 	hl_emit_line(emit, "stacks     %s stack%s, %s function%s, %s call site%s",
-		     hl_format_count((int64_t)count, stacks), hl_format_plural(count),
+		     hl_format_count(count, stacks), hl_format_plural(count),
 		     hl_format_count((int64_t)profile->function_count - 1, functions),
 		     hl_format_plural(profile->function_count - 1),
 		     hl_format_count((int64_t)profile->frame_count - 1, frames),

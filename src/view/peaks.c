@@ -271,10 +271,10 @@ static void write_head_of(struct hl_emit *emit, const struct peaks *peaks, const
 	int64_t since = valley_ms(peaks, peak), valley = peak->hill.valley_bytes;
 	char bytes[HL_FORMAT_MAX], rss[HL_FORMAT_MAX], low[HL_FORMAT_MAX];
 
-	hl_emit_integer(emit, "ms", (int64_t)peak->tick);
+	hl_emit_integer(emit, "ms", peak->tick);
 	hl_emit_integer(emit, "bytes", point->max_bytes);
 	if (point->rss_bytes)
-		hl_emit_integer(emit, "rss_bytes", (int64_t)point->rss_bytes);
+		hl_emit_integer(emit, "rss_bytes", point->rss_bytes);
 	else
 		hl_emit_unknown(emit, "rss_bytes");
 	hl_emit_integer(emit, "valley_ms", since);
@@ -283,7 +283,7 @@ static void write_head_of(struct hl_emit *emit, const struct peaks *peaks, const
 	hl_emit_blank(emit);
 	hl_emit_line(emit, "%s at %llu ms (RSS %s), %s%s at %lld ms",
 		     hl_format_bytes(point->max_bytes, bytes), (unsigned long long)peak->tick,
-		     point->rss_bytes ? hl_format_bytes((int64_t)point->rss_bytes, rss) : "unknown",
+		     point->rss_bytes ? hl_format_bytes(point->rss_bytes, rss) : "unknown",
 		     peak->hill.valley_is_known ? "from " : "from what is not known",
 		     peak->hill.valley_is_known ? hl_format_bytes(valley, low) : "",
 		     (long long)since);

@@ -35,7 +35,7 @@ static void emit_total(struct hl_emit *emit, const struct hl_heap *heap)
 		live_blocks += heap->pins[i].live_blocks;
 	}
 	hl_emit_object(emit, "total");
-	hl_emit_integer(emit, "places", (int64_t)heap->pin_count);
+	hl_emit_integer(emit, "places", heap->pin_count);
 	hl_emit_unsigned(emit, "returned_bytes", returned_bytes);
 	hl_emit_unsigned(emit, "live_bytes", live_bytes);
 	hl_emit_unsigned(emit, "live_blocks", live_blocks);

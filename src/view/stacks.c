@@ -223,9 +223,8 @@ static void emit_report(struct hl_emit *emit, struct stacks *stacks)
 	if (stacks->options->brief) {
 		hl_summary_totals_line(emit, stacks->profile, "", &stacks->profile->total);
 		if (stacks->profile->sample_bytes)
-			hl_emit_line(
-				emit, "sampled about every %s: figures are estimates",
-				hl_format_bytes((int64_t)stacks->profile->sample_bytes, sample));
+			hl_emit_line(emit, "sampled about every %s: figures are estimates",
+				     hl_format_bytes(stacks->profile->sample_bytes, sample));
 		hl_summary_warnings(emit, stacks->profile);
 	} else {
 		hl_summary_lines(emit, stacks->profile);

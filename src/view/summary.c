@@ -35,9 +35,9 @@ static void recording_member(struct hl_emit *emit, const struct hl_profile *prof
 		     profile->start_realtime_ns ? hl_format_time(profile->start_realtime_ns, start)
 						: "");
 	hl_emit_text(emit, "mode", hl_profile_text(profile, profile->mode));
-	hl_emit_integer(emit, "sample_bytes", (int64_t)profile->sample_bytes);
+	hl_emit_integer(emit, "sample_bytes", profile->sample_bytes);
 	hl_emit_integer(emit, "duration_ms", (int64_t)(profile->duration_ns / NS_PER_MS));
-	hl_emit_integer(emit, "processes", (int64_t)profile->process_count);
+	hl_emit_integer(emit, "processes", profile->process_count);
 	hl_summary_process_members(emit, profile);
 	hl_emit_boolean(emit, "complete", profile->complete);
 	if (profile->snapshot)
@@ -109,7 +109,7 @@ static void base_member(struct hl_emit *emit, const struct hl_profile *profile)
 	hl_emit_object(emit, "base");
 	hl_emit_text(emit, "name", hl_profile_text(profile, profile->base_name));
 	if (profile->base_moment)
-		hl_emit_integer(emit, "at_ms", (int64_t)profile->base_moment_ms);
+		hl_emit_integer(emit, "at_ms", profile->base_moment_ms);
 	hl_emit_integer(emit, "duration_ms", (int64_t)(profile->base_duration_ns / NS_PER_MS));
 	total_member(emit, "total", profile, &profile->base_total);
 	hl_emit_object_end(emit);
@@ -121,15 +121,15 @@ static void lost_member(struct hl_emit *emit, const struct hl_profile *profile)
 
 	hl_emit_object(emit, "lost");
 	hl_emit_integer(emit, "events", (int64_t)(lost->events + lost->log_events));
-	hl_emit_integer(emit, "bytes", (int64_t)lost->bytes);
-	hl_emit_integer(emit, "truncated_stacks", (int64_t)lost->truncated_stacks);
-	hl_emit_integer(emit, "incomplete_stacks", (int64_t)lost->incomplete_stacks);
-	hl_emit_integer(emit, "unmatched_frees", (int64_t)lost->unmatched_frees);
-	hl_emit_integer(emit, "inherited_frees", (int64_t)lost->inherited_frees);
-	hl_emit_integer(emit, "modules", (int64_t)lost->modules);
-	hl_emit_integer(emit, "unscanned_bytes", (int64_t)lost->unscanned_bytes);
-	hl_emit_integer(emit, "damaged", (int64_t)lost->damaged);
-	hl_emit_integer(emit, "unrecorded_children", (int64_t)profile->unrecorded_children);
+	hl_emit_integer(emit, "bytes", lost->bytes);
+	hl_emit_integer(emit, "truncated_stacks", lost->truncated_stacks);
+	hl_emit_integer(emit, "incomplete_stacks", lost->incomplete_stacks);
+	hl_emit_integer(emit, "unmatched_frees", lost->unmatched_frees);
+	hl_emit_integer(emit, "inherited_frees", lost->inherited_frees);
+	hl_emit_integer(emit, "modules", lost->modules);
+	hl_emit_integer(emit, "unscanned_bytes", lost->unscanned_bytes);
+	hl_emit_integer(emit, "damaged", lost->damaged);
+	hl_emit_integer(emit, "unrecorded_children", profile->unrecorded_children);
 	hl_emit_object_end(emit);
 }
 
@@ -138,7 +138,7 @@ void hl_summary_members(struct hl_emit *emit, const struct hl_profile *profile,
 {
 	recording_member(emit, profile);
 	if (profile->moment)
-		hl_emit_integer(emit, "at_ms", (int64_t)profile->moment_ms);
+		hl_emit_integer(emit, "at_ms", profile->moment_ms);
 	if (profile->base)
 		base_member(emit, profile);
 	if (options) {
@@ -224,8 +224,8 @@ static void imported_line(struct hl_emit *emit, const struct hl_profile *profile
 	char count[HL_FORMAT_MAX];
 
 	hl_emit_line(emit, "%s: %s, %s stack%s", hl_profile_text(profile, profile->name),
-		     hl_profile_text(profile, profile->source),
-		     hl_format_count((int64_t)stacks, count), hl_format_plural(stacks));
+		     hl_profile_text(profile, profile->source), hl_format_count(stacks, count),
+		     hl_format_plural(stacks));
 }
 
 /* "NAME: COMMAND (REST)", the command cut off where the terminal is too narrow for all of it. */
@@ -367,7 +367,7 @@ void hl_summary_lines(struct hl_emit *emit, const struct hl_profile *profile)
 			     profile->process_count);
 	if (profile->sample_bytes)
 		hl_emit_line(emit, "sampled about every %s: figures are estimates",
-			     hl_format_bytes((int64_t)profile->sample_bytes, sample));
+			     hl_format_bytes(profile->sample_bytes, sample));
 	if (has_negative_figures(profile))
 		hl_summary_negative_line(emit, profile);
 	hl_summary_warnings(emit, profile);
@@ -413,7 +413,7 @@ void hl_summary_log_warning(struct hl_emit *emit, const struct hl_profile_lost *
 		hl_emit_warning(emit,
 				"LOST: %s event%s of the log, which the counters have: figures "
 				"over time are wrong from then until the log was re-based",
-				hl_format_count((int64_t)lost->log_events, count),
+				hl_format_count(lost->log_events, count),
 				hl_format_plural(lost->log_events));
 }
 
@@ -428,13 +428,13 @@ static void events_warning(struct hl_emit *emit, const struct hl_profile *profil
 		hl_emit_warning(emit,
 				"LOST: the stacks of %s event%s: their pages are in the total, "
 				"and may be in [no fault seen]",
-				hl_format_count((int64_t)lost->events, count),
+				hl_format_count(lost->events, count),
 				hl_format_plural(lost->events));
 	else
 		hl_emit_warning(emit, "LOST: %s event%s, %s: not in the figures below",
-				hl_format_count((int64_t)lost->events, count),
+				hl_format_count(lost->events, count),
 				hl_format_plural(lost->events),
-				hl_format_bytes((int64_t)lost->bytes, bytes));
+				hl_format_bytes(lost->bytes, bytes));
 }
 
 /* Whether stacks end where a probe of another tool had taken the return address. */
@@ -456,8 +456,8 @@ static void damage_warning(struct hl_emit *emit, const struct hl_profile_lost *l
 			emit,
 			"DAMAGED: the program overwrote heapline's memory; %s record%s that "
 			"cannot be %s left out, and other figures may be wrong",
-			hl_format_count((int64_t)lost->damaged, count),
-			hl_format_plural(lost->damaged), lost->damaged == 1 ? "is" : "are");
+			hl_format_count(lost->damaged, count), hl_format_plural(lost->damaged),
+			lost->damaged == 1 ? "is" : "are");
 }
 
 static void lost_warnings(struct hl_emit *emit, const struct hl_profile *profile)
@@ -470,12 +470,12 @@ static void lost_warnings(struct hl_emit *emit, const struct hl_profile *profile
 	hl_summary_log_warning(emit, lost);
 	if (lost->truncated_stacks)
 		hl_emit_warning(emit, "LOST: the outer frames of %s stack%s, too deep to keep",
-				hl_format_count((int64_t)lost->truncated_stacks, count),
+				hl_format_count(lost->truncated_stacks, count),
 				hl_format_plural(lost->truncated_stacks));
 	if (lost->incomplete_stacks)
 		hl_emit_warning(emit,
 				"LOST: the outer frames of %s stack%s, which could not be unwound",
-				hl_format_count((int64_t)lost->incomplete_stacks, count),
+				hl_format_count(lost->incomplete_stacks, count),
 				hl_format_plural(lost->incomplete_stacks));
 	if (lost->incomplete_stacks && has_return_probes(profile))
 		hl_emit_line(emit,
@@ -483,21 +483,21 @@ static void lost_warnings(struct hl_emit *emit, const struct hl_profile *profile
 			     "functions under " HL_PROFILE_RETURN_PROBE);
 	if (lost->modules)
 		hl_emit_warning(emit, "LOST: the names of %s module%s",
-				hl_format_count((int64_t)lost->modules, count),
+				hl_format_count(lost->modules, count),
 				hl_format_plural(lost->modules));
 	if (lost->unscanned_bytes)
 		hl_emit_warning(emit, "LOST: %s could not be read",
-				hl_format_bytes((int64_t)lost->unscanned_bytes, bytes));
+				hl_format_bytes(lost->unscanned_bytes, bytes));
 	if (lost->unmatched_frees)
 		hl_emit_line(emit, "note: %s free%s of blocks %s",
-			     hl_format_count((int64_t)lost->unmatched_frees, count),
+			     hl_format_count(lost->unmatched_frees, count),
 			     hl_format_plural(lost->unmatched_frees),
 			     hl_trace_kind_of_profile(profile)
 				     ? "allocated before the trace (harmless)"
 				     : "whose allocation was not seen");
 	if (lost->inherited_frees)
 		hl_emit_line(emit, "note: %s free%s of blocks that forked children inherited",
-			     hl_format_count((int64_t)lost->inherited_frees, count),
+			     hl_format_count(lost->inherited_frees, count),
 			     hl_format_plural(lost->inherited_frees));
 }
 
@@ -605,7 +605,7 @@ static void unrecorded_warnings(struct hl_emit *emit, const struct hl_profile *p
 				hl_format_count((int64_t)(count - WENT_ON_SHOWN), number));
 	if (profile->unrecorded_children)
 		hl_emit_warning(emit, "UNSEEN: %s child%s ran unrecorded",
-				hl_format_count((int64_t)profile->unrecorded_children, number),
+				hl_format_count(profile->unrecorded_children, number),
 				profile->unrecorded_children == 1 ? "" : "ren");
 }
 

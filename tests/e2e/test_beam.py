@@ -356,8 +356,8 @@ class WithoutTheModule(BeamTest):
         one = self.beam_json(node, "carriers", "--scheduler", "1")
         self.assertEqual({row["instance"] for row in one["rows"]}, {1})
         self.assert_refused(self.beam(node, "allocations"), "erlang-tools")
-        self.assert_refused(self.beam(node, "carriers", "--term"), "sums alone")
-        self.assert_refused(self.beam(node, "carriers", "-o", self.path("x.svg")), "sums alone")
+        self.assert_refused(self.beam(node, "carriers", "--term"), "only sums")
+        self.assert_refused(self.beam(node, "carriers", "-o", self.path("x.svg")), "only sums")
         self.assertFalse(os.path.exists(self.path("x.svg")))
 
 

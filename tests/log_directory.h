@@ -3,8 +3,8 @@
 #pragma once
 
 #include "base/cleanup.h"
-#include "log/event_reader.h"
-#include "log/log_reader.h"
+#include "log/event_log.h"
+#include "log/log.h"
 
 static inline int open_log_in(const char *directory, uint32_t process,
 			      const struct hl_log_options *options, struct hl_log **ret_log,

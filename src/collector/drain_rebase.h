@@ -16,7 +16,7 @@
 #include "collector/region_reader.h"
 #include "log/event_writer.h"
 #include "log/interval.h"
-#include "log/ring_merge.h"
+#include "log/ring_reader.h"
 #include "log/segment_writer.h"
 
 struct hl_rebase {

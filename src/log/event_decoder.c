@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Columns back into events; see event_decoder.h. */
-#include "log/event_decoder.h"
+/* Columns back into events; see event_codec.h. */
+#include "log/event_codec.h"
 
 #include "base/array.h"
 #include "base/compiler.h"

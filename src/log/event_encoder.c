@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Events, sorted by thread and kind; see event_encoder.h. */
-#include "log/event_encoder.h"
+/* Events, sorted by thread and kind; see event_codec.h. */
+#include "log/event_codec.h"
 
 #include "base/array.h"
 

@@ -2,7 +2,7 @@
 /* Batches that come and go, and files of them; see event_writer.h. */
 #include "log/event_writer.h"
 
-#include "log/event_encoder.h"
+#include "log/event_codec.h"
 #include "log/log_files.h"
 #include "log/piece_writer.h"
 

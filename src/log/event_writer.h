@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Keeps every event of one process in files beside its log; event_format.h describes them.
+ * Keeps every event of one process in files beside its log; event_codec.h describes them.
  *
  * Events are put into batches, which a thread of the writer's own encodes, compresses and writes.
  * There are a few batches: when the thread has none left to give back, adding an event waits. What
@@ -11,7 +11,7 @@
  */
 #pragma once
 
-#include "log/event_batch.h"
+#include "log/event_codec.h"
 #include "log/segment_writer.h"
 
 struct hl_event_writer {

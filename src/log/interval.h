@@ -18,6 +18,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A module as logs name it: on whose code a stack stood. */
+struct hl_log_module {
+	const char *path; /* "" when unknown */
+	uint64_t start, end;
+	uint64_t load_bias;
+	uint8_t build_id[32];
+	uint32_t build_id_bytes;
+};
+
 #define HL_INTERVAL_TICKS 100u
 
 /* What one interval did to one node. */

@@ -4,7 +4,7 @@
 
 #include "base/array.h"
 #include "log/interval.h"
-#include "log/segment_reader.h"
+#include "log/segment.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "log/log_place.h"
-#include "log/segment.h"
+#include "log/segment_format.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,7 +26,7 @@ struct hl_log_file_kind {
 	const char *name, *pronoun; /* for sentences: "log", "one" */
 	const char *record_options; /* with which they are written */
 	const char *reading;	    /* for the progress */
-	/* Reads what is to be known of a file that was opened, see segment_reader.h; 0 or a
+	/* Reads what is to be known of a file that was opened, see segment.h; 0 or a
 	 * negative errno with a sentence. */
 	int (*read)(struct hl_segment *segment, struct hl_error *err);
 };

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "log/segment.h"
+#include "log/segment_format.h"
 
 #include <stdbool.h>
 #include <stddef.h>

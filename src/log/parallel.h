@@ -2,7 +2,7 @@
 /* The same work on many things, on several threads. */
 #pragma once
 
-#include "log/log_reader.h"
+#include "log/log.h"
 
 #include <stddef.h>
 

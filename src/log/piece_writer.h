@@ -3,7 +3,7 @@
 #pragma once
 
 #include "log/byte_buffer.h"
-#include "log/segment.h"
+#include "log/segment_format.h"
 
 #include <stdbool.h>
 #include <zstd.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A heap of rings, the earliest next event on top; see ring_merge.h. */
-#include "log/ring_merge.h"
+/* A heap of rings, the earliest next event on top; see ring_reader.h. */
+#include "log/ring_reader.h"
 
 #include "base/compiler.h"
 

@@ -1,65 +1,163 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The format of log segments, as docs/format.md tells it: a header, then pieces. The payloads of
- * successive pieces are one zstd stream, flushed at each; a piece with HL_PIECE_FRAME begins a new
- * one, so that reading can begin there. All numbers are little-endian.
+ * Reads files of pieces, segments and files of events: what is in them, and their pieces from any
+ * checkpoint on. Trusts nothing.
  */
 #pragma once
 
-#include <assert.h>
-#include <stdint.h>
+#include "base/error.h"
+#include "log/byte_buffer.h"
+#include "log/event_log.h"
+#include "log/log.h"
+#include "log/log_files.h"
+#include "log/segment_format.h"
 
-#define HL_SEGMENT_MAGIC    "HEAPLLOG"
-#define HL_SEGMENT_VERSION  1u
-#define HL_SEGMENT_NAME_MAX 64
+#include <zstd.h>
 
-/* Files of events have the same header and pieces; see event_format.h. */
-#define HL_EVENTS_MAGIC	  "HEAPLEVT"
-#define HL_EVENTS_VERSION 2u
+/* ---- the index: timeline, marks, and where reading can begin ---- */
 
-#define HL_SEGMENT_FOURCC(a, b, c, d) \
-	((uint32_t)(a) | (uint32_t)(b) << 8 | (uint32_t)(c) << 16 | (uint32_t)(d) << 24)
-
-enum hl_piece_kind {
-	HL_PIECE_CHECKPOINT = HL_SEGMENT_FOURCC('C', 'H', 'K', 'P'),
-	HL_PIECE_INTERVAL = HL_SEGMENT_FOURCC('I', 'N', 'T', 'V'),
-	HL_PIECE_MARK = HL_SEGMENT_FOURCC('M', 'A', 'R', 'K'),
-	HL_PIECE_INDEX = HL_SEGMENT_FOURCC('I', 'N', 'D', 'X'),
+struct hl_segment_checkpoint {
+	uint64_t next_interval; /* the first whose changes follow it */
+	uint64_t offset;	/* of its piece */
 };
 
-enum hl_piece_flag {
-	HL_PIECE_FRAME = 1, /* a zstd frame begins here */
+/* Zero-initialize; release in any case. Points are those that were written. */
+struct hl_segment_index {
+	struct hl_log_point *points;
+	size_t point_count, point_capacity;
+	struct hl_segment_checkpoint *checkpoints;
+	size_t checkpoint_count, checkpoint_capacity;
+	struct hl_log_mark *marks; /* their texts are the index's */
+	size_t mark_count, mark_capacity;
+	uint64_t lost_events;	/* at the segment's end */
+	uint64_t missing_count; /* intervals, at its end */
 };
 
-/* What no piece exceeds: more is damage. */
-#define HL_PIECE_BYTES_MAX (UINT32_C(1) << 30)
+/* Each returns 0, or -ENOMEM with the index unchanged. */
+int hl_segment_index_add_point(struct hl_segment_index *index, const struct hl_log_point *point);
+int hl_segment_index_add_checkpoint(struct hl_segment_index *index, uint64_t next_interval,
+				    uint64_t offset);
+int hl_segment_index_add_mark(struct hl_segment_index *index, uint64_t tick, const char *text,
+			      size_t length);
 
-struct hl_segment_header {
-	uint8_t magic[8];
-	uint32_t version;
-	uint32_t header_bytes;
-	uint32_t process; /* sequence */
-	uint32_t number;  /* of the segment, from 1 */
-	uint64_t first_interval;
-	uint64_t start_realtime_ns; /* of tick 0 */
-	uint32_t tick_ns;
-	uint32_t interval_ticks;
-	uint64_t hash; /* of all that is before it */
+void hl_segment_index_write(const struct hl_segment_index *index, struct hl_byte_buffer *buffer);
+
+/* 0, -ENOMEM, or -EBADMSG. ${index} must be empty. */
+int hl_segment_index_read(struct hl_segment_index *index, struct hl_byte_reader *reader);
+
+/* Empties it and keeps the memory. */
+void hl_segment_index_clear(struct hl_segment_index *index);
+void hl_segment_index_release(struct hl_segment_index *index);
+
+/* ---- reading ---- */
+
+struct hl_segment {
+	char *path; /* for messages */
+	int fd;
+	uint64_t offset; /* of its first byte in the file at fd */
+	uint64_t size;
+	struct hl_segment_header header;
+	struct hl_segment_index index; /* as written, or as found by walking the pieces */
+	bool cut_off;		       /* had no index, or no end */
+	uint64_t missing_before; /* intervals, before the first; known where there was no index */
+
+	/* Of a file of events: */
+	struct hl_event_part *parts;
+	size_t part_count, part_capacity;
+	uint64_t missing_events; /* at its end */
+	bool torn;		 /* bytes after the last whole piece are not usable */
 };
 
-struct hl_piece_header {
-	uint32_t kind, flags;
-	uint32_t stored_bytes, raw_bytes;
-	uint64_t hash; /* of the stored bytes, seeded with the hash of the 16 bytes before it */
+/*
+ * Opens ${file} of ${place} and reads what is to be known of it. 0 or a negative errno with a
+ * sentence; -EBADMSG where it is damaged, -ENODATA where it was cut off before its first
+ * checkpoint. Release in any case.
+ */
+int hl_segment_open(struct hl_segment *segment, const struct hl_log_place *place,
+		    const struct hl_log_file *file, struct hl_error *err);
+void hl_segment_release(struct hl_segment *segment);
+
+/* Read what is to be known of an open segment, or file of events, as hl_segment_open(). */
+int hl_segment_read_index(struct hl_segment *segment, struct hl_error *err);
+int hl_segment_find_parts(struct hl_segment *segment, struct hl_error *err);
+
+/* A file that was opened, or why it cannot be used. */
+struct hl_segment_found {
+	struct hl_segment segment;
+	int result;
+	struct hl_error err;
 };
 
-/* Behind the index, at the file's end. */
-struct hl_segment_trailer {
-	uint8_t magic[8];
-	uint64_t index_offset; /* of its piece header */
-	uint64_t hash;	       /* of the 16 bytes before it */
+/* The newest run of files, by numbers without a gap. Zero-initialize, release in any case. */
+struct hl_segment_run {
+	struct hl_segment_found *files;
+	size_t count;
+	uint32_t ignored_count; /* files before it */
+	uint32_t foreign_count; /* files of another recording, which are not looked at */
 };
 
-static_assert(sizeof(struct hl_segment_header) == 56, "format");
-static_assert(sizeof(struct hl_piece_header) == 24, "format");
-static_assert(sizeof(struct hl_segment_trailer) == 24, "format");
+/*
+ * Opens the files of ${kind} and ${process} in ${place}, several at once. Those that do not begin
+ * at options->start_realtime_ns, if that is known, are foreign. 0, -ENOMEM, or a negative errno
+ * with a sentence: -ENOENT where there is no file, -EBADMSG where all are foreign.
+ */
+int hl_segment_run_open(struct hl_segment_run *run, const struct hl_log_place *place,
+			const struct hl_log_file_kind *kind, uint32_t process,
+			const struct hl_log_options *options, struct hl_error *err);
+void hl_segment_run_release(struct hl_segment_run *run);
+
+/* A place in a segment. Release in any case. */
+struct hl_segment_cursor {
+	const struct hl_segment *segment;
+	uint64_t offset; /* of the next piece */
+	ZSTD_DCtx *stream;
+	bool in_frame;
+	uint8_t *window; /* bytes of the file from window_offset on */
+	uint64_t window_offset;
+	size_t window_size, window_capacity;
+	struct hl_byte_buffer raw; /* of the last piece */
+};
+
+/* Begins at ${offset}, where a piece with HL_PIECE_FRAME lies. */
+void hl_segment_cursor_init(struct hl_segment_cursor *cursor, const struct hl_segment *segment,
+			    uint64_t offset);
+void hl_segment_cursor_release(struct hl_segment_cursor *cursor);
+
+/*
+ * The next piece: its kind, and its content, valid until the next call. 1; 0 at the end of what is
+ * whole; or a negative errno: -ENOMEM, or the file's.
+ */
+int hl_segment_next(struct hl_segment_cursor *cursor, uint32_t *ret_kind,
+		    struct hl_byte_reader *ret_content);
+
+/* Adds the modules and definitions at the beginning of what follows to ${state}. 0, -ENOMEM or
+ * -EBADMSG. */
+int hl_segment_read_names(struct hl_byte_reader *content, struct hl_log_state *state);
+
+/* What a checkpoint says beside the state. */
+struct hl_segment_checkpoint_head {
+	uint64_t next_interval, missing_count;
+};
+
+/* Puts the state of a checkpoint in the place of ${state}'s. 0, -ENOMEM or -EBADMSG. */
+int hl_segment_read_checkpoint(struct hl_byte_reader *content, struct hl_log_state *state,
+			       struct hl_segment_checkpoint_head *ret_head);
+
+/* An interval as it was written; the changes are the struct's own. Zero-initialize. */
+struct hl_segment_interval {
+	struct hl_log_interval interval;
+	uint64_t rss_bytes, lost_events;
+	struct hl_log_change *changes;
+	size_t change_capacity;
+};
+
+/* Reads an interval, and adds what it names to ${state}. 0, -ENOMEM or -EBADMSG. */
+int hl_segment_read_interval(struct hl_byte_reader *content, struct hl_log_state *state,
+			     struct hl_segment_interval *interval);
+
+/* Adds the changes to the maximum, or those from there to the end, to ${state}. 0 or -ENOMEM. */
+int hl_segment_apply(struct hl_log_state *state, const struct hl_log_interval *interval,
+		     enum hl_log_moment part);
+
+/* An empty state. */
+int hl_log_state_new(struct hl_log_state **ret_state);

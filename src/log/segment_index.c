@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Columns of small differences; see segment_index.h. */
-#include "log/segment_index.h"
+/* Columns of small differences; see segment.h. */
+#include "log/segment.h"
 
 #include "base/array.h"
 

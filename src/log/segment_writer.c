@@ -4,7 +4,7 @@
 
 #include "log/log_files.h"
 #include "log/piece_writer.h"
-#include "log/segment_index.h"
+#include "log/segment.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "log/byte_buffer.h"
-#include "log/log_module.h"
+#include "log/interval.h"
 
 #include <stdbool.h>
 #include <stddef.h>

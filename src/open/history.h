@@ -3,12 +3,12 @@
  * A process over time, as its log tells it. The timeline is known from the log's indexes alone;
  * names, and what each stack held, are read from the log itself when a view asks for them.
  *
- *	point	one interval of 100 ms, see log/log_reader.h
+ *	point	one interval of 100 ms, see log/log.h
  *	range	the points that the views show; times count from its beginning
  */
 #pragma once
 
-#include "log/log_reader.h"
+#include "log/log.h"
 #include "open/log_source.h"
 #include "profile/filter.h"
 

@@ -3,8 +3,8 @@
 #include "open/log_source.h"
 
 #include "base/array.h"
+#include "log/log.h"
 #include "log/log_files.h"
-#include "log/log_reader.h"
 #include "recording/recording_files.h"
 
 #include <errno.h>

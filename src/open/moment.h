@@ -2,7 +2,7 @@
 /* Profiles of a moment: what was in use then, read from the log of one process. */
 #pragma once
 
-#include "log/log_reader.h"
+#include "log/log.h"
 #include "open/log_source.h"
 
 /*

@@ -2,7 +2,7 @@
 /* What kept events add up to: in all, by thread, and in the busiest ticks. */
 #pragma once
 
-#include "log/event_reader.h"
+#include "log/event_log.h"
 
 /* Ticks from the first to before the end. */
 struct hl_event_range {

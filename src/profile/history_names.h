@@ -2,7 +2,7 @@
 /* Names from several states of a log, put together. */
 #pragma once
 
-#include "log/log_reader.h"
+#include "log/log.h"
 #include "recording/recording.h"
 
 /*

@@ -8,8 +8,7 @@
  *	B	a batch of events, 8 bytes each, which must come back as they are
  */
 #include "../log_directory.h"
-#include "log/event_decoder.h"
-#include "log/event_encoder.h"
+#include "log/event_codec.h"
 
 #include "region/region.h"
 

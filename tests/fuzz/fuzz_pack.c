@@ -8,7 +8,7 @@
  * checksums, so that the code past the checks is reached: u16 bytes of each section but the last,
  *            then their contents
  */
-#include "log/log_reader.h"
+#include "log/log.h"
 #include "pack/pack_sections.h"
 #include "scratch.h"
 #include "symbols/symbols_cache.h"

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "../log_directory.h"
-#include "log/segment_reader.h"
+#include "log/segment.h"
 #include "log/segment_writer.h"
 
 #include <dirent.h>

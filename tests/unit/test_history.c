@@ -4,7 +4,7 @@
  * written: sums of every node, figures at every maximum, hills, and what the views make of them.
  */
 #include "fail_allocations.h"
-#include "log/segment_reader.h"
+#include "log/segment.h"
 #include "made_up_log.h"
 #include "open/history.h"
 #include "open/history_hills.h"

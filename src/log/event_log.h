@@ -6,8 +6,8 @@
  */
 #pragma once
 
-#include "log/event_decoder.h"
-#include "log/log_reader.h"
+#include "log/event_codec.h"
+#include "log/log.h"
 
 /* What lies from one checkpoint to the next: read alone, with others at the same time. */
 struct hl_event_part {

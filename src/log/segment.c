@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Files of pieces: hashes, windows, frames, indexes; see segment_reader.h. */
-#include "log/segment_reader.h"
+/* Files of pieces: hashes, windows, frames, indexes; see segment.h. */
+#include "log/segment.h"
 
 #include "base/cleanup.h"
 #include "log/parallel.h"

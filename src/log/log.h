@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "base/progress.h"
 #include "log/interval.h"
-#include "log/log_module.h"
 #include "log/log_place.h"
 
 #include <stdbool.h>

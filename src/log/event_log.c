@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Files of events as one log, and their parts; see event_reader.h. */
-#include "log/event_reader.h"
+/* Files of events as one log, and their parts; see event_log.h. */
+#include "log/event_log.h"
 
 #include "base/array.h"
 #include "base/search.h"
 #include "log/log_files.h"
 #include "log/parallel.h"
-#include "log/segment_reader.h"
+#include "log/segment.h"
 
 #include <errno.h>
 #include <stdlib.h>

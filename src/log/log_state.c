@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What was in use at a moment: read from checkpoints, changed by intervals. */
-#include "log/segment_reader.h"
+#include "log/segment.h"
 
 #include "base/array.h"
 

@@ -187,7 +187,7 @@ static void a_stopped_walk_waits_until_no_thread_is_inside_malloc(void **state)
 	half_written = *half_written_at;
 	stops = 0;
 	const struct hl_heap_settings stop = {.stop = true};
-	struct hl_heap *heap;
+	struct hl_heap *heap = NULL;
 	assert_int_equal(read_image(&stopping, &stop, &heap), 0);
 	assert_int_equal(heap->abandoned, 0);
 	assert_int_equal(heap->rereads, 0);

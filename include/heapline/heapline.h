@@ -17,11 +17,7 @@
 extern "C" {
 #endif
 
-/*
- * How a program is recorded. The GS driver's mem_profiler has the same choice between a hash and an
- * array index; its 100 ms local maxima, in files named after memlog, are what the modes with a log
- * keep.
- */
+/* How a program is recorded. The modes with a log keep the maximum of each 100 ms. */
 enum hl_recording_mode {
 	HL_CLOSED =
 		0, /* allocations pass through unrecorded; frees of recorded blocks still count */

@@ -16,14 +16,15 @@ struct hl_import_input {
 };
 
 /*
- * One kind of foreign file. Readers trust nothing; what is wrong is a sentence that names the
+ * One kind of foreign file. A new one also goes into the tables of open/open.c, which finds out the
+ * kind of a file, and of cli/cmd_import.c, whose --format names it. Readers trust nothing; what is wrong is a sentence that names the
  * offset (binary) or the line (text). They fill values and `known`, and may fill the source; the
  * rest of the head is filled by hl_profile_open().
  */
 struct hl_importer {
 	const char *name; /* "pprof", as people call the format */
-	/* Whether the bytes look so, or may with what follows them; called in the order of the
-	 * table, the first that does reads. */
+	/* Whether the bytes look so, or may with what follows them; called in the order of
+	 * open/open.c; the first that does reads. */
 	bool (*detects)(const struct hl_import_input *input);
 	int (*read)(const struct hl_import_input *input, struct hl_profile **ret_profile,
 		    struct hl_error *err);

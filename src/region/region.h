@@ -182,7 +182,7 @@ struct hl_region_module {
 };
 
 struct hl_region_node {
-	_Atomic uint64_t frame; /* frame key, see unwind.h */
+	_Atomic uint64_t frame; /* see base/frame_key.h */
 	uint32_t parent;
 	uint32_t reserved;
 };

@@ -51,7 +51,10 @@ void hl_summary_lines(struct hl_emit *emit, const struct hl_profile *profile);
 /* The line that says which of several processes this is, where only one of them can be shown. */
 void hl_summary_process_line(struct hl_emit *emit, const struct hl_profile *profile);
 
-/* One line for each thing that is missing or doubtful; none when all is well. */
+/*
+ * One line of text for each thing that is missing or doubtful. What JSON must have as well is a
+ * warning of the profile: hl_profile_warn(). Views of a live heap have no profile.
+ */
 void hl_summary_warnings(struct hl_emit *emit, const struct hl_profile *profile);
 
 /* The line that says how many events a log lacks; none when it has all. */

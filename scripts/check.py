@@ -29,6 +29,8 @@ CLANG_FORMAT_MAJOR = "14"
 NO_RECOVERY = "-Dc_args=-fno-sanitize-recover=all"
 # A time limit only ends a hang. The limits in meson.build suit a quiet machine.
 TIMEOUT_MULTIPLIER = "10"
+# Many tests wait for what they test.
+TEST_JOBS = str(int(JOBS) * 3 // 2)
 SLOWEST_SHOWN = 10
 
 
@@ -225,7 +227,7 @@ def run_part(part, tally):
     log.unlink(missing_ok=True)
     names = [test["name"] for test in tests]
     run([*part.wrapper, "meson", "test", "-C", str(directory), "--no-rebuild",
-         "--num-processes", "2", "--timeout-multiplier", TIMEOUT_MULTIPLIER, "--print-errorlogs",
+         "--num-processes", TEST_JOBS, "--timeout-multiplier", TIMEOUT_MULTIPLIER, "--print-errorlogs",
          *names], part.environment)
     records = log.read_text().splitlines() if log.exists() else []
     for record in records:

@@ -8,13 +8,16 @@
 
 static uint64_t histogram_start = 128, histogram_width = 18;
 static uint64_t row_limit = HL_EMIT_ROWS_DEFAULT;
-static bool term;
+static bool term, plumbing;
 
 static const struct hl_option options[] = {
 	{"histogram-start", 0, "BYTES", "where histograms begin (default: 128)", HL_OPTION_BYTES,
 	 &histogram_start, NULL},
 	{"histogram-width", 0, "N", "slots of histograms (default: 18)", HL_OPTION_COUNT,
 	 &histogram_width, NULL},
+	{"plumbing", 0, NULL,
+	 "name allocation plumbing (operator new, xmalloc, ...), not its callers", HL_OPTION_FLAG,
+	 &plumbing, NULL},
 	{"rows", 'n', "N", "at most N rows; 0: all (default: 40, in JSON all)", HL_OPTION_COUNT,
 	 &row_limit, NULL},
 	{"term", 0, NULL, "write a term of Erlang", HL_OPTION_FLAG, &term, NULL},
@@ -58,6 +61,7 @@ static int run_allocations(int argc, char **argv)
 	if (status != HL_EXIT_DONE)
 		return status;
 	settings.stop = hl_heap_target_stops();
+	settings.plumbing = plumbing;
 	return write_allocations(&settings, &err) < 0 ? hl_cli_error("%s", err.text) : HL_EXIT_DONE;
 }
 

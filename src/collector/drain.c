@@ -91,6 +91,12 @@ static int take_event(struct hl_ring_sink *sink, uint32_t node, int64_t bytes, i
 	return 0;
 }
 
+static bool has_begun(const struct hl_drain *drain)
+{
+	return atomic_load_explicit(&header_of(drain)->state, memory_order_acquire) !=
+	       HL_REGION_EMPTY;
+}
+
 /* ---- rings ---- */
 
 /* Slots that were never used have no memory for their rings, which reading would take. */
@@ -100,7 +106,10 @@ static void find_rings(struct hl_drain *drain)
 	uint32_t count =
 		atomic_load_explicit(&header_of(drain)->thread_count, memory_order_acquire);
 	struct hl_ring_set *set = &drain->rings;
+	uint64_t most = header_of(drain)->areas[HL_AREA_THREADS].capacity / sizeof(*threads);
 	set->count = count < set->max ? count : set->max;
+	if (set->count > most)
+		set->count = (uint32_t)most;
 	for (uint32_t i = 0; i < set->count; i++) {
 		if (HL_LIKELY(set->readers[i].ring) ||
 		    !atomic_load_explicit(&threads[i].has_ring, memory_order_acquire))
@@ -261,12 +270,6 @@ static bool count_events(struct hl_drain *drain, uint64_t last, uint64_t now)
 	return any;
 }
 
-static bool has_begun(const struct hl_drain *drain)
-{
-	return atomic_load_explicit(&header_of(drain)->state, memory_order_acquire) !=
-	       HL_REGION_EMPTY;
-}
-
 /* The second is for threads that were in the middle of an event when the mode changed. */
 #define REBASES_OF_MODE 2
 
@@ -343,8 +346,8 @@ void hl_drain_wake(struct hl_drain *drain)
 
 static void finish_events(struct hl_drain *drain)
 {
-	drain->losses.event_error =
-		hl_event_writer_finish(drain->events, &drain->losses.missing_events);
+	drain->losses.event_error = hl_event_writer_finish(drain->events, has_begun(drain),
+							   &drain->losses.missing_events);
 	drain->events = NULL;
 }
 

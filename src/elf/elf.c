@@ -21,7 +21,8 @@
 Elf *hl_elf_open(int fd)
 {
 	elf_version(EV_CURRENT);
-	Elf *elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
+	/* Not mapped: a file that is cut short meanwhile would end this process with SIGBUS. */
+	Elf *elf = elf_begin(fd, ELF_C_READ, NULL);
 	if (elf_kind(elf) == ELF_K_ELF)
 		return elf;
 	elf_end(elf);

@@ -340,6 +340,8 @@ static int read_core(struct core_memory *core, const char *path, struct hl_proce
 		return hl_error_set(err, -EBADMSG, "'%s' is not a core file of an x86-64 program",
 				    path);
 	uint64_t count = segment_count(core, &header);
+	if (!count)
+		return hl_error_set(err, -EBADMSG, "'%s' holds no memory", path);
 	const uint8_t *segments = core->bytes + header.e_phoff;
 	for (uint64_t i = 0; i < count && r == 0; i++) {
 		memcpy(&segment, segments + i * sizeof(segment), sizeof(segment));

@@ -134,7 +134,7 @@ static int read_comment(struct legacy *legacy, const struct hl_import_line *line
 	if (!cut_at_last(call.function, &call.function_end, '+', &rest) ||
 	    !cut_at_last(call.file, &call.file_end, ':', &rest) ||
 	    hl_import_text_number(rest, end, &number, &rest) < 0 || rest < end || number < 0 ||
-	    number > UINT32_MAX)
+	    number > UINT32_MAX || call.function == call.function_end || !*call.function)
 		return 0;
 	call.line = (uint32_t)number;
 	return HL_ARRAY_APPEND(legacy->calls, legacy->call_count, legacy->call_capacity, call);

@@ -67,6 +67,14 @@ static int begin_part(struct hl_segment *file, uint64_t offset)
 	return 1;
 }
 
+static int fail(const struct hl_segment *file, int code, struct hl_error *err)
+{
+	if (code == -ENOMEM)
+		return hl_error_set(err, code, "cannot read '%s': out of memory", file->path);
+	return hl_error_set(err, code, "cannot read '%s': %s", file->path,
+			    code == -EBADMSG ? "it is damaged" : strerror(-code));
+}
+
 /* Finds the parts by the headers of their pieces; what these hold is checked when it is read. */
 int hl_segment_find_parts(struct hl_segment *file, struct hl_error *err)
 {
@@ -89,7 +97,7 @@ int hl_segment_find_parts(struct hl_segment *file, struct hl_error *err)
 			file->parts[file->part_count - 1].end = offset;
 	}
 	if (r < 0)
-		return r;
+		return fail(file, r, err);
 	if (!file->part_count)
 		return hl_error_set(err, -ENODATA,
 				    "cannot use '%s': it was cut off before its first checkpoint",
@@ -280,14 +288,6 @@ static int read_whole_part(struct part_reading *it)
 		it->stopped = r != 0;
 	}
 	return r;
-}
-
-static int fail(const struct hl_segment *file, int code, struct hl_error *err)
-{
-	if (code == -ENOMEM)
-		return hl_error_set(err, code, "cannot read '%s': out of memory", file->path);
-	return hl_error_set(err, code, "cannot read '%s': %s", file->path,
-			    code == -EBADMSG ? "it is damaged" : strerror(-code));
 }
 
 static int read_part(void *context, size_t index)

@@ -448,16 +448,15 @@ int hl_event_writer_new(const struct hl_log_settings *settings, struct hl_event_
 	return 0;
 }
 
-int hl_event_writer_finish(struct hl_event_writer *writer, uint64_t *ret_missing)
+int hl_event_writer_finish(struct hl_event_writer *writer, bool has_begun, uint64_t *ret_missing)
 {
 	*ret_missing = 0;
 	if (!writer)
 		return 0;
 	struct hl_event_files *files = writer->files;
-	/* A program without events has a file without events: it says that they were kept. */
 	if (!writer->has_flushed && !writer->batch->count)
 		writer->batch->interval = writer->first_interval;
-	if (!writer->has_flushed || writer->batch->count) {
+	if (writer->batch->count || (has_begun && !writer->has_flushed)) {
 		give_full(&files->queue, writer->batch);
 		writer->batch = NULL;
 	}

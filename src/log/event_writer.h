@@ -54,7 +54,8 @@ void hl_event_writer_interval(struct hl_event_writer *writer, uint64_t number);
 void hl_event_writer_keep(struct hl_event_writer *writer, uint32_t kept);
 
 /*
- * Writes all that is left, ends the last file, and frees the writer. Events that are missing go to
+ * Writes all that is left, ends the last file, and frees the writer. A program that ${has_begun}
+ * leaves a file even without events: it says that they were kept. Events that are missing go to
  * ${ret_missing}; returns the negative errno for which the last of them are, or 0. NULL is fine.
  */
-int hl_event_writer_finish(struct hl_event_writer *writer, uint64_t *ret_missing);
+int hl_event_writer_finish(struct hl_event_writer *writer, bool has_begun, uint64_t *ret_missing);

@@ -103,7 +103,8 @@ static int add_processes(struct hl_log_source *source, struct hl_error *err)
 	for (size_t i = 0; i < place->file_count; i++) {
 		const struct hl_log_file *file = &place->files[i];
 		struct hl_log *log;
-		if (file->kind != &hl_log_segments || (i && file[-1].process == file->process) ||
+		if (file->kind != &hl_log_segments ||
+		    (i && file[-1].kind == file->kind && file[-1].process == file->process) ||
 		    is_known(recording, file->process))
 			continue;
 		int r = hl_log_open(place, file->process, NULL, &log, &why);

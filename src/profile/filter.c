@@ -5,7 +5,7 @@
 #include "base/cleanup.h"
 #include "profile/builder.h"
 #include "profile/expression.h"
-#include "profile/plumbing.h"
+#include "profile/plumbing_fold.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -66,7 +66,10 @@ static json_t *write_build_id(const void *value)
 {
 	const struct hl_recording_module *module = value;
 	char text[2 * sizeof(module->build_id) + 1];
-	return json_string(hl_hex_format(text, module->build_id, module->build_id_bytes));
+	size_t bytes = module->build_id_bytes;
+	if (bytes > sizeof(module->build_id))
+		bytes = sizeof(module->build_id);
+	return json_string(hl_hex_format(text, module->build_id, bytes));
 }
 
 static int read_build_id(const json_t *json, void *value)

@@ -6,8 +6,8 @@
 #include "view/emit.h"
 #include "view/view.h"
 
-/* Begins the report of ${schema}, "top/1",: its members, and the lines of its head. 0 or -ENOMEM.
- */
+/* Begins the report of ${schema}, such as "peaks/1": its members, and the lines of its head. 0 or
+ * -ENOMEM. */
 int hl_history_head_begin(const struct hl_history *history, const struct hl_view_options *options,
 			  const char *schema, struct hl_emit **ret_emit);
 

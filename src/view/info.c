@@ -309,8 +309,7 @@ static size_t path_to(const struct path *path, uint32_t node)
 	return count;
 }
 
-/* Instructions and the functions that they lie in, the innermost inlined one
-last. */
+/* Instructions and the functions that they lie in, the innermost inlined one last. */
 struct function_row {
 	struct hl_keys_label label;
 	uint64_t address;

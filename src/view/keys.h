@@ -30,7 +30,7 @@ struct hl_keys {
  *
  * By function, labels name the line by which most of ${value} was allocated in ${unit}: in the
  * function itself where ${flat} and it allocated any, else in what it calls. Threads are no
- * property of frames: -EINVAL. Else 0 or -ENOMEM. ${keys} is all zero after a failure.
+ * property of frames: -EINVAL. Else 0 or -ENOMEM. ${keys} holds nothing after a failure.
  */
 int hl_keys_init(struct hl_keys *keys, const struct hl_profile *profile, enum hl_view_key by,
 		 enum hl_value value, enum hl_unit unit, bool flat);

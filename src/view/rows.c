@@ -120,6 +120,8 @@ static bool is_nothing(struct hl_aggregate_figures figures)
 static int collect_keys(struct hl_rows *rows, const struct hl_profile *profile,
 			const struct hl_view_options *options)
 {
+	if (options->by == HL_VIEW_BY_STACK && !compares(options))
+		return -EINVAL; /* a whole stack has no flat and cum */
 	int r = hl_keys_init(&rows->keys, profile, options->by, options->value, options->unit,
 			     options->sort != HL_VIEW_SORT_CUM);
 	if (r < 0)

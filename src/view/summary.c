@@ -658,7 +658,7 @@ static void recorded_warnings(struct hl_emit *emit, const struct hl_profile *pro
 		else
 			hl_emit_warning(emit,
 					"WARNING: %s processes (%u, %u, %u ...) were not recorded: "
-					"%s",
+					"%s; 'heapline info --json' lists them",
 					hl_format_count(group->count, count), group->pids[0],
 					group->pids[1], group->pids[2], group->reason);
 	}

@@ -103,7 +103,7 @@ static int end(struct logging *logging, int r)
 	uint64_t missing;
 
 	if (finished == 0)
-		finished = hl_event_writer_finish(logging->events, &missing);
+		finished = hl_event_writer_finish(logging->events, true, &missing);
 	hl_intervals_release(&logging->intervals);
 	return r < 0 ? r : finished;
 }

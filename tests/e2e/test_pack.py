@@ -88,6 +88,15 @@ class Pack(harness.TestCase):
         os.remove(copy)
         self.assert_same(of_recording, self.views(self.path("elsewhere"), LOG_VIEWS))
 
+    def logs_of(self, folder):
+        """A copy of the segments and of the events beside them, alone."""
+        logs = self.path("logs")
+        os.mkdir(logs)
+        for name in os.listdir(folder):
+            if name.endswith((".hll", ".hle")):
+                shutil.copy(os.path.join(folder, name), logs)
+        return logs
+
     def test_a_copied_segment_is_named_where_the_program_is(self):
         self.record_log(rounds=6)
         folder = self.path("test.hl")
@@ -97,6 +106,8 @@ class Pack(harness.TestCase):
         for verb in ("timeline", "growth", "peaks"):
             of_recording, of_segment = (harness.report(verb, path) for path in (folder, alone))
             self.assertEqual(of_segment["rows"], of_recording["rows"])
+        self.assertEqual(harness.report("timeline", self.logs_of(folder))["rows"],
+                         harness.report("timeline", folder)["rows"])
         top = harness.run([harness.HEAPLINE, "top", alone])
         self.assertEqual(top.status, 0, top.stderr)
         self.assertIn("leak_site", top.stdout)

@@ -5,6 +5,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import tempfile
 import unittest
@@ -128,6 +129,31 @@ class RunningServer(unittest.TestCase):
         self.assertIn(int(re.search(r"request_server\.cc:(\d+)", first).group(1)), leaking_lines())
         self.assertIn(" serve<...>(", result.stdout)
         self.assertTrue(report["plumbing_folded"])
+
+    def names_of_owners(self, pid, *options):
+        result = harness.run([harness.HEAPLINE, "allocations", "-p", str(pid), "--json", *options])
+        self.assertEqual(result.status, 0, result.stderr)
+        return {row["type"] for row in json.loads(result.stdout)["rows"]}
+
+    def test_allocations_are_those_of_the_functions_that_wanted_them(self):
+        with tempfile.TemporaryDirectory(prefix="heapline-e2e-") as folder:
+            for mode in ("mem-fast", "mem-record"):
+                command = harness.record_command(os.path.join(folder, mode + ".hl"),
+                                                 [harness.program("request_server"), "60000", "1000"],
+                                                 mode)
+                with subprocess.Popen(command, stdout=subprocess.PIPE) as recorder:
+                    self.assertEqual(recorder.stdout.readline(), b"serving\n")
+                    server, = harness.children_of(recorder.pid)
+                    try:
+                        harness.wait_until(lambda pid=server: any(
+                            name.startswith(NAME) for name in self.names_of_owners(pid)), NAME)
+                        self.assertFalse([name for name in self.names_of_owners(server)
+                                          if "operator new" in name])
+                        self.assertIn("operator new(unsigned long)",
+                                      self.names_of_owners(server, "--plumbing"))
+                    finally:
+                        os.kill(server, signal.SIGKILL)
+                        recorder.wait()
 
 
 if __name__ == "__main__":

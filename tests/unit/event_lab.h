@@ -115,7 +115,7 @@ static inline struct lab *lab_new(uint64_t file_bytes, uint32_t kept)
 
 static inline void finish(struct lab *lab)
 {
-	lab->error = hl_event_writer_finish(lab->writer, &lab->missing);
+	lab->error = hl_event_writer_finish(lab->writer, true, &lab->missing);
 	assert_int_equal(hl_log_writer_finish(lab->log), 0);
 	lab->writer = NULL;
 	lab->log = NULL;
@@ -126,7 +126,7 @@ static inline void lab_free(struct lab *lab)
 	char command[128];
 	uint64_t missing;
 
-	hl_event_writer_finish(lab->writer, &missing);
+	hl_event_writer_finish(lab->writer, true, &missing);
 	hl_log_writer_finish(lab->log);
 	hl_intervals_release(&lab->intervals);
 	close(lab->fd);

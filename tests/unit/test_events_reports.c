@@ -201,7 +201,7 @@ static int start_and_stop(const struct lab *lab)
 	uint64_t missing;
 
 	int r = hl_event_writer_new(&settings, &writer);
-	return r < 0 ? r : hl_event_writer_finish(writer, &missing);
+	return r < 0 ? r : hl_event_writer_finish(writer, true, &missing);
 }
 
 static int read_all(const struct lab *lab)

@@ -135,7 +135,7 @@ static void who_adds_events_waits_for_a_thread_that_does_not_keep_up(void **test
 
 	(void)test;
 	sem_init(&busy.go_on, 0, 0);
-	hl_event_writer_finish(lab->writer, &missing);
+	hl_event_writer_finish(lab->writer, true, &missing);
 	struct hl_log_settings settings = settings_of(lab, UINT64_C(1) << 30, 10);
 	settings.names = &busy.base;
 	assert_int_equal(hl_event_writer_new(&settings, &lab->writer), 0);

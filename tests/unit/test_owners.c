@@ -91,17 +91,17 @@ static void code_of_this_process_has_its_names(void **state)
 {
 	(void)state;
 	struct hl_owner_names *names;
-	const char *file, *function;
+	struct hl_owner_name name;
 	uint64_t here = (uintptr_t)code_of_this_process_has_its_names + 1;
-	assert_int_equal(hl_owner_names_new(getpid(), &names, NULL), 0);
+	assert_int_equal(hl_owner_names_new(getpid(), false, &names, NULL), 0);
 	assert_true(hl_owner_names_is_code(names, here));
 	assert_false(hl_owner_names_is_code(names, (uintptr_t)&names));
-	assert_int_equal(hl_owner_names_find(names, here, &file, &function), 0);
-	assert_string_equal(file, "test_owners");
-	assert_string_equal(function, "code_of_this_process_has_its_names");
+	assert_int_equal(hl_owner_names_find(names, here, &name), 0);
+	assert_string_equal(name.file, "test_owners");
+	assert_string_equal(name.function, "code_of_this_process_has_its_names");
 	assert_int_equal(hl_owner_names_whole(names, (uint32_t)here), here);
-	assert_int_equal(hl_owner_names_find(names, 0x1000, &file, &function), 0);
-	assert_string_equal(file, "[no file]");
+	assert_int_equal(hl_owner_names_find(names, 0x1000, &name), 0);
+	assert_string_equal(name.file, "[no file]");
 	hl_owner_names_free(names);
 }
 
@@ -110,7 +110,7 @@ static void a_process_that_is_not_there_is_an_error(void **state)
 	(void)state;
 	struct hl_owner_names *names;
 	struct hl_error err = {0};
-	assert_int_equal(hl_owner_names_new(0x7ffffff0, &names, &err), -ESRCH);
+	assert_int_equal(hl_owner_names_new(0x7ffffff0, false, &names, &err), -ESRCH);
 	assert_string_not_equal(err.text, "");
 }
 
@@ -294,7 +294,7 @@ static struct hl_region_header *map_region(void)
 static int open_own_region(struct hl_open_region *ret_region)
 {
 	struct hl_owner_names *names;
-	assert_int_equal(hl_owner_names_new(getpid(), &names, NULL), 0);
+	assert_int_equal(hl_owner_names_new(getpid(), false, &names, NULL), 0);
 	int r = hl_open_region(getpid(), names, ret_region);
 	hl_owner_names_free(names);
 	return r;

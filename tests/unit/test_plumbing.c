@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Allocation plumbing: which functions are some, and that every figure follows when it is folded.
  */
-#include "profile/plumbing.h"
+#include "profile/plumbing_fold.h"
+#include "symbols/plumbing.h"
 
 #include "profile/builder.h"
 #include "profile/filter.h"

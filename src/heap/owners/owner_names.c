@@ -7,6 +7,7 @@
 #include "base/path.h"
 #include "base/strings.h"
 #include "elf/elf.h"
+#include "symbols/plumbing.h"
 #include "symbols/symbols.h"
 
 #include <limits.h>
@@ -31,14 +32,19 @@ struct hl_owner_names {
 	struct hl_strings strings;
 	struct named_file *files;
 	size_t file_count, file_capacity;
+	struct hl_plumbing plumbing;
+	bool folds_plumbing;
 };
 
-int hl_owner_names_new(pid_t pid, struct hl_owner_names **ret_names, struct hl_error *err)
+int hl_owner_names_new(pid_t pid, bool plumbing, struct hl_owner_names **ret_names,
+		       struct hl_error *err)
 {
 	struct hl_owner_names *names = calloc(1, sizeof(*names));
 	if (!names)
 		return hl_error_set(err, -ENOMEM, "out of memory");
 	names->pid = pid;
+	hl_plumbing_init(&names->plumbing);
+	names->folds_plumbing = !plumbing;
 	int r = hl_maps_read(pid, &names->maps, err);
 	if (r < 0) {
 		hl_owner_names_free(names);
@@ -110,26 +116,37 @@ static struct named_file *find_file(struct hl_owner_names *names, uint32_t path,
 	return NULL;
 }
 
-/* The innermost function at ${address} of ${file}, inlined or not. */
+static bool is_plumbing(const struct hl_owner_names *names, const char *function)
+{
+	return names->folds_plumbing && hl_plumbing_matches(&names->plumbing, function);
+}
+
 static int find_function(struct hl_owner_names *names, struct named_file *file, uint64_t address,
-			 const char **ret_file, const char **ret_function)
+			 struct hl_owner_name *ret_name)
 {
 	const struct hl_symbols_frame *frames;
 	size_t count;
 	uint32_t function;
+	size_t at = 0;
 	int r = hl_symbols_find(file->symbols, address, &frames, &count);
-	if (r == 0)
-		r = hl_strings_intern(&names->strings, frames[0].function, &function);
 	if (r < 0)
 		return r;
-	*ret_file = hl_path_basename(hl_strings_text(&names->strings, file->path));
-	*ret_function = hl_strings_text(&names->strings, function);
+	while (at + 1 < count && is_plumbing(names, frames[at].function))
+		at++;
+	r = hl_strings_intern(&names->strings, frames[at].function, &function);
+	if (r < 0)
+		return r;
+	*ret_name = (struct hl_owner_name){
+		.file = hl_path_basename(hl_strings_text(&names->strings, file->path)),
+		.function = hl_strings_text(&names->strings, function),
+		.is_plumbing = is_plumbing(names, frames[at].function),
+	};
 	return 0;
 }
 
 int hl_owner_names_find_in_file(struct hl_owner_names *names, const char *path,
 				const struct hl_recording_module *module, uint64_t address,
-				const char **ret_file, const char **ret_function)
+				struct hl_owner_name *ret_name)
 {
 	uint32_t id;
 	int r = hl_strings_intern(&names->strings, path, &id);
@@ -138,11 +155,11 @@ int hl_owner_names_find_in_file(struct hl_owner_names *names, const char *path,
 	struct named_file *file = find_file(names, id, module);
 	if (!file)
 		r = add_file(names, id, path, module, &file);
-	return r < 0 ? r : find_function(names, file, address, ret_file, ret_function);
+	return r < 0 ? r : find_function(names, file, address, ret_name);
 }
 
 static int find_in_map(struct hl_owner_names *names, const struct hl_map *map, uint64_t address,
-		       const char **ret_file, const char **ret_function)
+		       struct hl_owner_name *ret_name)
 {
 	const struct hl_recording_module as_mapped = {0};
 	char path[PATH_MAX];
@@ -168,17 +185,16 @@ static int find_in_map(struct hl_owner_names *names, const struct hl_map *map, u
 	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_elf_open(fd);
 	if (elf)
 		hl_elf_address(elf, in_file, true, &in_file);
-	return find_function(names, file, in_file, ret_file, ret_function);
+	return find_function(names, file, in_file, ret_name);
 }
 
-int hl_owner_names_find(struct hl_owner_names *names, uint64_t address, const char **ret_file,
-			const char **ret_function)
+int hl_owner_names_find(struct hl_owner_names *names, uint64_t address,
+			struct hl_owner_name *ret_name)
 {
 	const struct hl_map *map = hl_maps_find(&names->maps, address);
 	if (map && map->path[0])
-		return find_in_map(names, map, address, ret_file, ret_function);
-	*ret_file = "[no file]";
-	*ret_function = "[unknown]";
+		return find_in_map(names, map, address, ret_name);
+	*ret_name = (struct hl_owner_name){"[no file]", "[unknown]", false};
 	return 0;
 }
 

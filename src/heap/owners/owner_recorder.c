@@ -16,41 +16,29 @@
 
 /* ---- names of nodes ---- */
 
-/* The frame that called the allocator: of a node for a size class, the one above it. */
-static uint64_t frame_of(const struct hl_open_region *region, uint32_t node)
-{
-	uint32_t size_class;
-	struct hl_recording_node found = {0};
-	if (node && node <= hl_region_node_count(&region->view))
-		found = hl_region_read_node(&region->view, node);
-	if (hl_frame_key_is_size(found.frame, &size_class) && found.parent &&
-	    found.parent <= hl_region_node_count(&region->view))
-		found = hl_region_read_node(&region->view, found.parent);
-	return found.frame;
-}
-
 /* Names ${frame} of ${module}; NULL: it lies in none. The program itself has no path in the region.
  */
 static int name_in(struct hl_owner_names *names, const struct hl_recording_module *module,
-		   uint64_t frame, const char **ret_origin, const char **ret_type)
+		   uint64_t frame, struct hl_owner_name *ret_name)
 {
 	uint64_t pc = frame & HL_FRAME_PC_MASK;
 	bool is_pseudo = frame >> HL_MODULE_SHIFT == HL_MODULE_SCRIPT;
 	if (!module) {
-		*ret_origin = "[no file]";
-		*ret_type = is_pseudo && pc == HL_PSEUDO_MMAP  ? "[mmap]"
-			    : is_pseudo && pc == HL_PSEUDO_BRK ? "[brk]"
-							       : "[unknown]";
+		*ret_name = (struct hl_owner_name){
+			.file = "[no file]",
+			.function = is_pseudo && pc == HL_PSEUDO_MMAP  ? "[mmap]"
+				    : is_pseudo && pc == HL_PSEUDO_BRK ? "[brk]"
+								       : "[unknown]",
+		};
 		return 0;
 	}
 	const struct hl_map *map = hl_maps_find(hl_owner_names_maps(names), module->start);
 	const char *path = module->path[0] ? module->path : map ? map->path : "";
-	return hl_owner_names_find_in_file(names, path, module, pc - module->load_bias, ret_origin,
-					   ret_type);
+	return hl_owner_names_find_in_file(names, path, module, pc - module->load_bias, ret_name);
 }
 
 static int name_frame(const struct hl_open_region *region, struct hl_owner_names *names,
-		      uint64_t frame, const char **ret_origin, const char **ret_type)
+		      uint64_t frame, struct hl_owner_name *ret_name)
 {
 	struct hl_recording_module module;
 	uint64_t id = frame >> HL_MODULE_SHIFT;
@@ -58,9 +46,28 @@ static int name_frame(const struct hl_open_region *region, struct hl_owner_names
 	int r = is_known ? hl_region_read_module(&region->view, (uint32_t)id - 1, &module) : 0;
 	if (r < 0)
 		return r;
-	r = name_in(names, is_known ? &module : NULL, frame, ret_origin, ret_type);
+	r = name_in(names, is_known ? &module : NULL, frame, ret_name);
 	if (is_known)
 		free(module.path);
+	return r;
+}
+
+/* Who called the allocator, or the plumbing that did; a node for a size class is no frame. */
+static int name_node(const struct hl_open_region *region, struct hl_owner_names *names,
+		     uint32_t node, struct hl_owner_name *ret_name)
+{
+	uint32_t count = hl_region_node_count(&region->view), size_class;
+	int r = name_in(names, NULL, 0, ret_name);
+	bool goes_on = true;
+
+	while (r == 0 && goes_on && node && node <= count) {
+		struct hl_recording_node found = hl_region_read_node(&region->view, node);
+		node = found.parent;
+		if (hl_frame_key_is_size(found.frame, &size_class))
+			continue;
+		r = name_frame(region, names, found.frame, ret_name);
+		goes_on = ret_name->is_plumbing;
+	}
 	return r;
 }
 
@@ -70,11 +77,10 @@ static int name_all(const struct hl_open_region *region, struct hl_owner_names *
 	struct hl_owner_rows rows = {.allocations = &owners->allocations};
 	int r = 0;
 	for (size_t i = 0; r == 0 && i < counts->count; i++) {
-		const char *origin, *type;
-		uint64_t frame = frame_of(region, (uint32_t)counts->counts[i].key);
-		r = name_frame(region, names, frame, &origin, &type);
+		struct hl_owner_name name;
+		r = name_node(region, names, (uint32_t)counts->counts[i].key, &name);
 		if (r == 0)
-			r = hl_owner_rows_add(&rows, origin, type, &counts->counts[i]);
+			r = hl_owner_rows_add(&rows, name.file, name.function, &counts->counts[i]);
 	}
 	hl_owner_rows_release(&rows);
 	return r;
@@ -108,29 +114,42 @@ static int take_hashed(void *context, struct hl_block block)
 
 /* ---- counters, where blocks cannot be walked ---- */
 
+/* As name_node(), of a process that was read: its nodes have numbers of their own. */
+static int name_read_node(const struct hl_recording_process *process, struct hl_owner_names *names,
+			  uint32_t node, struct hl_owner_name *ret_name)
+{
+	uint32_t size_class;
+	int r = name_in(names, NULL, 0, ret_name);
+	bool goes_on = true;
+
+	while (r == 0 && goes_on && node) {
+		const struct hl_recording_node *found = &process->nodes[node - 1];
+		uint64_t id = found->frame >> HL_MODULE_SHIFT;
+		node = found->parent;
+		if (hl_frame_key_is_size(found->frame, &size_class))
+			continue;
+		bool is_known = id != HL_MODULE_NONE && id <= process->module_count;
+		r = name_in(names, is_known ? &process->modules[id - 1] : NULL, found->frame,
+			    ret_name);
+		goes_on = ret_name->is_plumbing;
+	}
+	return r;
+}
+
 static int add_means(const struct hl_recording_process *process, struct hl_owner_names *names,
 		     const struct hl_owner_count *sums, struct hl_owner_rows *rows)
 {
 	int r = 0;
 	for (uint32_t node = 1; r == 0 && node <= process->node_count; node++) {
 		struct hl_owner_count count = sums[node - 1];
-		const char *origin, *type;
-		uint32_t size_class;
+		struct hl_owner_name name;
 		if ((int64_t)count.blocks <= 0 || (int64_t)count.bytes < 0)
 			continue;
 		uint32_t slot = hl_log2_slot(&rows->allocations->shape, count.bytes / count.blocks);
 		count.histogram.counts[slot] = count.blocks;
-		const struct hl_recording_node *found = &process->nodes[node - 1];
-		if (hl_frame_key_is_size(found->frame, &size_class) && found->parent)
-			found = &process->nodes[found->parent - 1];
-		uint64_t id = found->frame >> HL_MODULE_SHIFT;
-		r = name_in(names,
-			    id == HL_MODULE_NONE || id > process->module_count
-				    ? NULL
-				    : &process->modules[id - 1],
-			    found->frame, &origin, &type);
+		r = name_read_node(process, names, node, &name);
 		if (r == 0)
-			r = hl_owner_rows_add(rows, origin, type, &count);
+			r = hl_owner_rows_add(rows, name.file, name.function, &count);
 	}
 	return r;
 }

@@ -12,8 +12,16 @@
 
 struct hl_owner_names;
 
-/* 0; -ESRCH, -EACCES, -ENOMEM with a sentence. */
-int hl_owner_names_new(pid_t pid, struct hl_owner_names **ret_names, struct hl_error *err);
+/* Where code lies: texts are valid until the names are freed. */
+struct hl_owner_name {
+	const char *file, *function;
+	bool is_plumbing; /* as far as callers are asked for in its place */
+};
+
+/* Without ${plumbing} a function's caller is asked for where the function is allocation plumbing.
+ * 0; -ESRCH, -EACCES, -ENOMEM with a sentence. */
+int hl_owner_names_new(pid_t pid, bool plumbing, struct hl_owner_names **ret_names,
+		       struct hl_error *err);
 
 /* The mappings, as they were when the names were made. */
 const struct hl_maps *hl_owner_names_maps(const struct hl_owner_names *names);
@@ -25,15 +33,15 @@ bool hl_owner_names_is_code(const struct hl_owner_names *names, uint64_t address
  */
 uint64_t hl_owner_names_whole(const struct hl_owner_names *names, uint32_t low);
 
-/* Names the code at ${address}: the file it lies in, and the function. Texts are valid until the
- * names are freed. 0 or -ENOMEM. */
-int hl_owner_names_find(struct hl_owner_names *names, uint64_t address, const char **ret_file,
-			const char **ret_function);
+/* Names the code at ${address}: the innermost function that is not plumbing, of those inlined there.
+ * 0 or -ENOMEM. */
+int hl_owner_names_find(struct hl_owner_names *names, uint64_t address,
+			struct hl_owner_name *ret_name);
 
 /* The same by an address in the file ${path} of ${module}, wherever it is mapped. */
 int hl_owner_names_find_in_file(struct hl_owner_names *names, const char *path,
 				const struct hl_recording_module *module, uint64_t address,
-				const char **ret_file, const char **ret_function);
+				struct hl_owner_name *ret_name);
 
 void hl_owner_names_free(struct hl_owner_names *names); /* NULL is fine */
 

@@ -74,18 +74,18 @@ static uint64_t address_of(const struct hl_owner_names *names, uint64_t word)
 static int name_count(struct tag_walk *walk, struct hl_owner_names *names,
 		      const struct hl_owner_count *count, struct hl_owner_rows *rows)
 {
-	const char *origin = "[unknown]", *type = NULL;
+	struct hl_owner_name name = {.file = "[unknown]"};
 	uint64_t word = count->key << 16;
 	uint64_t address = address_of(names, word);
 	uint32_t tag = hl_tag_of_word(word);
 	/* The call itself is before the address that it returns to. */
-	int r = address ? hl_owner_names_find(names, address - 1, &origin, &type) : 0;
+	int r = address ? hl_owner_names_find(names, address - 1, &name) : 0;
 	if (r < 0)
 		return r;
 	if (tag && tag <= walk->tag_count && walk->table.names[tag - 1][0])
-		type = walk->table.names[tag - 1];
-	if (type)
-		return hl_owner_rows_add(rows, origin, type, count);
+		name.function = walk->table.names[tag - 1];
+	if (name.function)
+		return hl_owner_rows_add(rows, name.file, name.function, count);
 	walk->unknown_blocks += count->blocks;
 	walk->unknown_bytes += count->bytes;
 	return 0;

@@ -193,7 +193,7 @@ int hl_owners_read(pid_t pid, const struct hl_owners_settings *settings,
 	struct hl_owners *owners = owners_new(settings);
 	if (!owners)
 		return hl_error_set(err, -ENOMEM, "out of memory");
-	int r = hl_owner_names_new(pid, &names, err);
+	int r = hl_owner_names_new(pid, settings->plumbing, &names, err);
 	if (r == 0)
 		r = read_best(pid, settings, names, owners, err);
 	hl_owner_names_free(names);

@@ -34,6 +34,7 @@ struct hl_owners {
 struct hl_owners_settings {
 	struct hl_log2_shape shape; /* width 0: 128, 18 */
 	bool stop;		    /* as in struct hl_heap_settings */
+	bool plumbing;		    /* name operator new and the like, not their callers */
 };
 
 /* Reads ${pid} from the best source there is. 0 or a negative errno with a sentence, as

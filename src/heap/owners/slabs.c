@@ -120,7 +120,7 @@ int hl_slabs_ask(pid_t pid, struct hl_slabs *ret_slabs, struct hl_error *err)
 {
 	struct hl_owner_names *names;
 	struct hl_open_region region;
-	int r = hl_owner_names_new(pid, &names, err);
+	int r = hl_owner_names_new(pid, true, &names, err);
 	if (r < 0)
 		return r;
 	struct hl_other_found other = hl_other_allocator_library(hl_owner_names_maps(names));

@@ -4,7 +4,6 @@
  * describes it. Members that are 0 or empty are left out of the long lists. References are indices
  * of the lists; element 0 of modules, functions and frames stands for "none".
  */
-#include "base/hex.h"
 #include "view/summary.h"
 
 #include "base/hex.h"

@@ -400,12 +400,12 @@ static uint64_t function_id(struct exporter *exporter, const struct hl_profile_f
 		    exporter->functions[id - 1].file == exported.file)
 			return id;
 	id = (uint32_t)exporter->function_count + 1;
-	if (hl_index_add(&exporter->function_index, hash, id) < 0 ||
-	    HL_ARRAY_APPEND(exporter->functions, exporter->function_count,
-			    exporter->function_capacity, exported) < 0) {
+	if (HL_ARRAY_RESERVE(exporter->functions, exporter->function_capacity, id) < 0 ||
+	    hl_index_add(&exporter->function_index, hash, id) < 0) {
 		fail(exporter, -ENOMEM);
 		return 0;
 	}
+	exporter->functions[exporter->function_count++] = exported;
 	put_function(exporter, exported, id);
 	return id;
 }

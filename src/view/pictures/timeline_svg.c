@@ -186,7 +186,7 @@ static void put_ms_axis(const struct picture *picture)
 
 /* ---- the plot ---- */
 
-/* By module these are the colours of flame graphs. */
+/* By module these begin as the colours of flame graphs; where two would look alike, they differ. */
 static void choose_colors(struct picture *picture)
 {
 	const struct hl_timeline *timeline = picture->timeline;

@@ -9,7 +9,8 @@
  */
 #pragma once
 
-#include "profile/retree.h"
+#include <stdbool.h>
+#include <stdint.h>
 
 /* The patterns by their first byte: indices from 1; 0 ends a list. */
 struct hl_plumbing {
@@ -21,9 +22,3 @@ void hl_plumbing_init(struct hl_plumbing *plumbing);
 
 /* Whether the function ${name}, demangled where it was mangled, is plumbing. */
 bool hl_plumbing_matches(const struct hl_plumbing *plumbing, const char *name);
-
-/*
- * Folds the plumbing of all stacks of ${profile}, sets profile->plumbing_folded where there was
- * some, and has ${follow}, unless NULL, follow. 0 or -ENOMEM, which changes nothing.
- */
-int hl_plumbing_fold(struct hl_profile *profile, const struct hl_node_ids *follow);

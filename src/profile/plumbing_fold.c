@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Folds allocation plumbing into its callers; see plumbing_fold.h. */
+#include "profile/plumbing_fold.h"
+
+#include "base/cleanup.h"
+#include "symbols/plumbing.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/*
+ * Makes the tree of what is left: ${receiver} says which node gets the figures of each. Kept are
+ * nodes that keep or get figures and those above them, in their order, so a subtree ends where the
+ * next node that is kept begins.
+ */
+static int rebuild(struct hl_profile *profile, uint32_t *receiver, const struct hl_node_ids *follow)
+{
+	HL_FREED bool *kept = calloc(profile->node_count, sizeof(*kept));
+	HL_FREED uint32_t *ids = calloc(profile->node_count + 1, sizeof(*ids));
+
+	if (!kept || !ids)
+		return -ENOMEM;
+	kept[0] = true;
+	for (size_t i = profile->node_count; i-- > 0;) {
+		kept[i] |= receiver[i] == i;
+		if (kept[i])
+			kept[profile->nodes[i].parent] = true;
+	}
+	for (size_t i = 0; i < profile->node_count; i++)
+		ids[i + 1] = ids[i] + kept[i];
+	uint32_t count = ids[profile->node_count];
+	struct hl_profile_node *nodes = calloc(count, sizeof(*nodes));
+	if (!nodes)
+		return -ENOMEM;
+	for (size_t i = 0; i < profile->node_count; i++) {
+		const struct hl_profile_node *node = &profile->nodes[i];
+		if (kept[i])
+			nodes[ids[i]] = (struct hl_profile_node){
+				.parent = ids[node->parent],
+				.end = ids[node->end],
+				.frame = node->frame,
+			};
+		receiver[i] = ids[receiver[i]];
+	}
+	return hl_retree(profile, nodes, count, receiver, NULL, follow);
+}
+
+int hl_plumbing_fold(struct hl_profile *profile, const struct hl_node_ids *follow)
+{
+	HL_FREED bool *is_plumbing = calloc(profile->function_count + 1, sizeof(*is_plumbing));
+	HL_FREED uint32_t *receiver = calloc(profile->node_count + 1, sizeof(*receiver));
+	struct hl_plumbing plumbing;
+	bool folds = false;
+
+	if (!is_plumbing || !receiver)
+		return -ENOMEM;
+	hl_plumbing_init(&plumbing);
+	for (size_t i = 1; i < profile->function_count; i++)
+		is_plumbing[i] = hl_plumbing_matches(
+			&plumbing, hl_profile_text(profile, profile->functions[i].name));
+	for (uint32_t i = 1; i < profile->node_count; i++) {
+		const struct hl_profile_node *node = &profile->nodes[i];
+		bool folded = is_plumbing[profile->frames[node->frame].function] && node->parent;
+		receiver[i] = folded ? receiver[node->parent] : i;
+		folds |= folded;
+	}
+	if (!folds)
+		return 0;
+	int r = rebuild(profile, receiver, follow);
+	profile->plumbing_folded = r == 0;
+	return r;
+}

@@ -20,6 +20,9 @@
 /* A collector that has not answered in this time is looked at. */
 #define LOOK_MS 100
 
+/* Recorders that may learn of one silence; the system may allow fewer (net.core.somaxconn). */
+#define SILENCE_BACKLOG 4096
+
 /* A name in the abstract namespace: a leading NUL, none after. */
 struct address {
 	struct sockaddr_un name;
@@ -64,8 +67,8 @@ static bool try_again(long result, uint64_t deadline_ms)
 }
 
 /*
- * Whether our own user or root listens. The name of a collector that has gone is free to anybody,
- * and whoever makes the region can have us write anywhere.
+ * Whether our own user or root listened, who may have ended since. The name of a collector that has
+ * gone is free to anybody, and whoever makes the region can have us write anywhere.
  */
 static bool is_trusted(int fd, int32_t *ret_pid)
 {
@@ -138,15 +141,25 @@ static bool send_hello(int fd, enum hl_hello_kind kind)
 	       sizeof(hello);
 }
 
-/* Whether the collector has not answered another recorder, and has not come to its hello since. */
+static int make_silence_socket(void)
+{
+	return (int)HL_SYS(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+}
+
+/*
+ * Whether the collector has not answered another recorder, and has not come to its hello since.
+ * Anybody may bind the name; once it has more connections than may wait, -EAGAIN, nobody is told.
+ */
 static bool is_silent(void)
 {
-	int fd = (int)HL_SYS(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int fd = make_silence_socket();
 	if (fd < 0)
 		return false;
-	bool bound = HL_SYS(SYS_connect, fd, &silence.name, silence.bytes) == 0;
+	int32_t pid;
+	bool silent =
+		HL_SYS(SYS_connect, fd, &silence.name, silence.bytes) == 0 && is_trusted(fd, &pid);
 	hl_sys_close(fd);
-	return bound;
+	return silent;
 }
 
 /* Room for one descriptor. */
@@ -158,10 +171,11 @@ union control {
 /* Has the others not wait for a collector that did not answer on connection ${fd}. */
 static void announce_silence(int fd)
 {
-	int bound = (int)HL_SYS(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int bound = make_silence_socket();
 	if (bound < 0)
 		return;
-	if (HL_SYS(SYS_bind, bound, &silence.name, silence.bytes) == 0) {
+	if (HL_SYS(SYS_bind, bound, &silence.name, silence.bytes) == 0 &&
+	    HL_SYS(SYS_listen, bound, SILENCE_BACKLOG, 0) == 0) {
 		union control control = {.header = {CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS}};
 		memcpy(CMSG_DATA(&control.header), &bound, sizeof(bound));
 		char byte = 0;

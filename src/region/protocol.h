@@ -7,10 +7,10 @@
  * at its first event; an exec'ed program likewise, from its environment.
  *
  * While the collector is stopped or hangs, only the first hello waits for it. Its recorder then
- * binds a datagram socket to the name HL_SILENCE_PREFIX + the token and sends it along the
- * connection (SCM_RIGHTS): the name stays bound while that connection waits to be read, whoever
- * ends meanwhile. Recorders that find it bound go on unrecorded at once. The collector drops the
- * socket with the connection when it comes to it.
+ * listens at the name HL_SILENCE_PREFIX + the token and sends that socket along the connection
+ * (SCM_RIGHTS): the name stays bound while that connection waits to be read, whoever ends
+ * meanwhile. Recorders that can connect to it, and whose own user or root listens there, go on
+ * unrecorded at once. The collector drops the socket with the connection when it comes to it.
  */
 #pragma once
 
@@ -19,8 +19,9 @@
 #define HL_ENV_SOCKET "HEAPLINE_SOCKET" /* name of the collector's socket */
 #define HL_ENV_TOKEN  "HEAPLINE_TOKEN"	/* 32 hexadecimal digits that the hello must repeat */
 
-/* Bound: the collector did not answer another recorder. The token in it is known to nobody else
- * until then, and useless to other users. */
+/* Where another recorder listens, the collector did not answer it. All users can read the token in
+ * the name then (/proc/net/unix), and can bind the name: only SO_PEERCRED tells who listens. The
+ * collector refuses other users whatever token they send. */
 #define HL_SILENCE_PREFIX "heapline-silent-"
 
 #define HL_HELLO_MAGIC	 UINT64_C(0x31304f4c4c45484c) /* "LHELLO01" */

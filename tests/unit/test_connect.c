@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define TICK_US	   50000
@@ -31,21 +33,39 @@ static void on_tick(int signal_number)
 		abort();
 }
 
+static void skip_unless_root(void)
+{
+	if (geteuid() != 0) {
+		print_message("skipped: needs root\n");
+		skip();
+	}
+}
+
+static char token[33];
+
+static int bind_name(int type, const char *name)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int length = snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1, "%s", name);
+	socklen_t size =
+		(socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1) + (socklen_t)length;
+	int fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	assert_int_equal(bind(fd, (struct sockaddr *)&address, size), 0);
+	return fd;
+}
+
 /* Listens at an abstract name of this process' own and tells the recorder's part of it. */
 static int listen_in_silence(void)
 {
 	static char socket_variable[160];
-	static char token_variable[] = HL_ENV_TOKEN "=0123456789abcdef0123456789abcdef";
+	static char token_variable[sizeof(HL_ENV_TOKEN "=") + sizeof(token)];
 	static char *environment[] = {socket_variable, token_variable, NULL};
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	int length = snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1,
-			      "heapline-test-connect-%d", getpid());
-	snprintf(socket_variable, sizeof(socket_variable), HL_ENV_SOCKET "=%s",
-		 address.sun_path + 1);
-	socklen_t size =
-		(socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1) + (socklen_t)length;
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	assert_int_equal(bind(fd, (struct sockaddr *)&address, size), 0);
+	char name[64];
+	snprintf(name, sizeof(name), "heapline-test-connect-%d", getpid());
+	snprintf(socket_variable, sizeof(socket_variable), HL_ENV_SOCKET "=%s", name);
+	snprintf(token, sizeof(token), "%032x", getpid());
+	snprintf(token_variable, sizeof(token_variable), HL_ENV_TOKEN "=%s", token);
+	int fd = bind_name(SOCK_SEQPACKET, name);
 	assert_int_equal(listen(fd, 1), 0);
 	assert_true(hl_connect_read_environment(environment));
 	return fd;
@@ -109,13 +129,62 @@ static void one_recorder_waits_for_a_silent_collector_and_the_others_do_not(void
 	close(fd);
 }
 
+/* A recorder says hello to the collector at ${fd}, which hangs up. */
+static void assert_is_asked(int fd)
+{
+	pid_t collector = fork();
+	if (collector == 0) {
+		struct pollfd call = {.fd = fd, .events = POLLIN};
+		poll(&call, 1, GIVE_UP_MS);
+		_exit(accept_hello(fd) >= 0 ? 0 : 1);
+	}
+	ask_in_vain();
+	int status;
+	assert_int_equal(waitpid(collector, &status, 0), collector);
+	assert_int_equal(status, 0);
+}
+
+static int bind_silence(int type)
+{
+	char name[sizeof(HL_SILENCE_PREFIX) + sizeof(token)];
+	snprintf(name, sizeof(name), HL_SILENCE_PREFIX "%s", token);
+	return bind_name(type, name);
+}
+
+static void a_name_that_is_only_bound_does_not_silence(void **state)
+{
+	(void)state;
+	int fd = listen_in_silence();
+	const int types[] = {SOCK_DGRAM, SOCK_STREAM, SOCK_SEQPACKET};
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+		int bound = bind_silence(types[i]);
+		assert_is_asked(fd);
+		close(bound);
+	}
+	close(fd);
+}
+
+static void a_listener_of_another_user_does_not_silence(void **state)
+{
+	(void)state;
+	skip_unless_root();
+	int fd = listen_in_silence();
+	assert_int_equal(seteuid(LISTENER), 0);
+	int bound = bind_silence(SOCK_SEQPACKET);
+	assert_int_equal(listen(bound, 1), 0);
+	assert_int_equal(seteuid(0), 0);
+	assert_is_asked(fd);
+	assert_int_equal(seteuid(CALLER), 0);
+	assert_is_asked(fd);
+	assert_int_equal(seteuid(0), 0);
+	close(bound);
+	close(fd);
+}
+
 static void the_region_of_another_user_is_not_taken(void **state)
 {
 	(void)state;
-	if (geteuid() != 0) {
-		print_message("skipped: needs root\n");
-		skip();
-	}
+	skip_unless_root();
 	assert_int_equal(seteuid(LISTENER), 0);
 	int fd = listen_in_silence();
 	assert_int_equal(seteuid(0), 0);
@@ -136,6 +205,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_silent_collector_is_given_up_however_many_signals_come),
 		cmocka_unit_test(one_recorder_waits_for_a_silent_collector_and_the_others_do_not),
+		cmocka_unit_test(a_name_that_is_only_bound_does_not_silence),
+		cmocka_unit_test(a_listener_of_another_user_does_not_silence),
 		cmocka_unit_test(the_region_of_another_user_is_not_taken),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,7 @@
 
 #include "region/ring.h"
 
+#include <assert.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -40,9 +41,11 @@ struct scale {
 };
 
 #define NAMES_SHARE 8 /* of a small region, all that is scaled by `names` */
-#define NAMES_MAX   6 /* 256 modules and 128 threads are left */
+#define NAMES_MAX   5 /* 512 modules and 256 threads are left */
 #define SHIFT_MAX   16
 #define NO_RINGS    64
+
+static_assert(HL_THREADS_MAX >> NAMES_MAX > HL_THREADS_OWNED, "threads that end free slots");
 
 static uint64_t capacity_of(enum hl_area_id id, struct scale scale)
 {

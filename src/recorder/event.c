@@ -354,18 +354,36 @@ void hl_event_free(struct hl_thread *thread, const void *block)
 	hl_event_free_sized(thread, block, hl_libc_usable_size(block));
 }
 
-void hl_event_free_sized(struct hl_thread *thread, const void *block, uint64_t usable)
+/* ${it} has been taken. */
+static inline __attribute__((always_inline)) void finish_free(struct hl_thread *thread,
+							      const void *block, struct hl_block it,
+							      uint64_t usable, bool temporary)
 {
-	bool temporary = thread->last_block == block;
-	thread->last_block = NULL;
-	struct hl_block it;
-	if (!hl_event_take_sized(thread, block, usable, &it))
-		return;
 	struct hl_cell *cell = count_free(thread, block, it, usable);
 	/* Under sampling the thread's next event is mostly not seen, so the question has no answer.
 	 */
 	if (temporary && cell && !thread->sampling)
 		cell->temporary_objects++;
+}
+
+void hl_event_free_sized(struct hl_thread *thread, const void *block, uint64_t usable)
+{
+	bool temporary = thread->last_block == block;
+	thread->last_block = NULL;
+	struct hl_block it;
+	if (hl_event_take_sized(thread, block, usable, &it))
+		finish_free(thread, block, it, usable, temporary);
+}
+
+bool hl_event_free_known(struct hl_thread *thread, const void *block, uint64_t usable)
+{
+	struct hl_block it;
+	if (!hl_block_take(&hl_recorder->blocks, block, usable, &it))
+		return false;
+	bool temporary = thread->last_block == block;
+	thread->last_block = NULL;
+	finish_free(thread, block, it, usable, temporary);
+	return true;
 }
 
 void hl_event_put_back(struct hl_thread *thread, const void *block, struct hl_block it,

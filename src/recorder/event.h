@@ -33,6 +33,8 @@ void hl_event_put_back(struct hl_thread *thread, const void *block, struct hl_bl
 void hl_event_alloc_sized(struct hl_thread *thread, const void *block, uint64_t requested,
 			  uint64_t usable, const struct hl_registers *caller);
 void hl_event_free_sized(struct hl_thread *thread, const void *block, uint64_t usable);
+/* False, and nothing happens, where no block is known at ${block}. */
+bool hl_event_free_known(struct hl_thread *thread, const void *block, uint64_t usable);
 bool hl_event_take_sized(struct hl_thread *thread, const void *block, uint64_t usable,
 			 struct hl_block *ret_block);
 

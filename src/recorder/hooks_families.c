@@ -218,19 +218,35 @@ static word resize_or_throw(word block, word size, const struct hl_registers *ca
 
 /* ---- heaps of mimalloc ---- */
 
-/* What mi_heap_visit_blocks() calls for each run of blocks, and for each block. */
-static bool forget_block(const void *heap, const void *area, void *block, size_t size,
-			 void *context)
+/* Whether a block was recorded at ${block}; it counts as freed now. Only then is its size asked:
+ * there may be none. */
+static bool forget_block(struct hl_thread *thread, word block)
+{
+	return hl_block_may_hold(&hl_recorder->blocks, (const void *)block) &&
+	       hl_event_free_known(thread, (const void *)block, usable_size(&mimalloc, block));
+}
+
+/*
+ * What mi_heap_visit_blocks() calls for each run of blocks, and for each block. ${start} and
+ * ${size} are those of its slot, in which an aligned block begins at the first multiple of its
+ * alignment.
+ */
+static bool forget_slot(const void *heap, const void *area, void *start, size_t size, void *thread)
 {
 	(void)heap;
 	(void)area;
-	(void)size;
-	if (block)
-		hl_event_free_sized(context, block, usable_size(&mimalloc, (word)block));
+	const word slot = (word)start;
+	if (!slot || forget_block(thread, slot))
+		return true;
+	for (word alignment = 32; alignment; alignment *= 2) {
+		word block = (slot + alignment - 1) & -alignment;
+		if (block - slot >= size || (block != slot && forget_block(thread, block)))
+			break;
+	}
 	return true;
 }
 
-/* The heap goes with all of its blocks. */
+/* The heap goes with all of its blocks, and with its own, which mi_heap_new() has allocated. */
 static word destroy_heap(function *real, const struct words *words, void *caller)
 {
 	static struct entry visit_entry = {"mi_heap_visit_blocks", &mimalloc, 0};
@@ -238,7 +254,8 @@ static word destroy_heap(function *real, const struct words *words, void *caller
 	struct hl_thread *thread = visit && is_own(&mimalloc) ? hl_thread_enter() : NULL;
 	if (!thread)
 		return call(real, words);
-	visit(words->a, true, (word)forget_block, (word)thread, 0, 0);
+	visit(words->a, true, (word)forget_slot, (word)thread, 0, 0);
+	forget_block(thread, words->a);
 	hl_thread_set(thread, HL_IN_ALLOCATOR);
 	word result = call(real, words);
 	hl_thread_leave(thread);

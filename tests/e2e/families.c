@@ -18,6 +18,7 @@ char *mi_strdup(const char *text);
 void mi_free(void *block);
 void *mi_heap_new(void);
 void *mi_heap_malloc(void *heap, size_t size);
+void *mi_heap_malloc_aligned(void *heap, size_t size, size_t alignment);
 void *mi_heap_zalloc(void *heap, size_t size);
 void *mi_heap_realloc(void *heap, void *block, size_t size);
 void mi_heap_delete(void *heap);
@@ -115,6 +116,23 @@ static SITE void text_site(void)
 }
 
 #ifdef MIMALLOC
+/* The allocator may take a heap itself from the program's first one. */
+static SITE void heaps_site(void)
+{
+	for (int i = 0; i < 3; i++)
+		mi_heap_destroy(mi_heap_new());
+}
+
+/* They begin anywhere in what the heap visits. */
+static SITE void aligned_away_site(void *heap)
+{
+	for (size_t alignment = 32; alignment <= 4096; alignment *= 2)
+		for (int i = 0; i < 19; i++)
+			REQUIRE((uintptr_t)mi_heap_malloc_aligned(heap, 53, alignment) %
+					alignment ==
+				0);
+}
+
 /* All blocks of a heap go with it. */
 static SITE void destroyed_site(void *heap)
 {
@@ -171,7 +189,10 @@ int main(int argc, char **argv)
 #endif
 #ifdef MIMALLOC
 	mi_free(mi_zalloc(31));
-	destroyed_site(mi_heap_new());
+	heaps_site();
+	void *heap = mi_heap_new();
+	aligned_away_site(heap);
+	destroyed_site(heap);
 	deleted_site(mi_heap_new());
 #endif
 #ifdef TCMALLOC

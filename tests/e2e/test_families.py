@@ -52,6 +52,10 @@ class Families(harness.TestCase):
                 alloc, inuse = (harness.top_rows(recording, value) for value in ("alloc", "inuse"))
                 self.assert_row(alloc, "destroyed_site", 2 * 131, 131 * (37 + 3001))
                 self.assertNotIn("destroyed_site", inuse)
+                self.assert_row(alloc, "aligned_away_site", 8 * 19, 8 * 19 * 53)
+                self.assertNotIn("aligned_away_site", inuse)
+                self.assertNotIn("heaps_site", inuse)
+                self.assertEqual(harness.info(recording)["lost"]["unmatched_frees"], 0)
                 self.assert_row(inuse, "deleted_site", 137, 137 * 47)
 
     def test_a_thread_is_recorded_after_a_new_handler_has_thrown(self):

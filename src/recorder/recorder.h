@@ -2,7 +2,7 @@
 /*
  * The recorder of this process: its state, its threads, and the way into and out of recording.
  *
- * Life: hooks pass through until hl_recorder_start() has got a region (phase RUNNING). In a forked
+ * Life: hooks pass through until hl_start() has got a region (phase RUNNING). In a forked
  * child the state reads as zero (private_map.h), which is phase FORKED: the child's first event
  * starts again. A vfork()ed child runs in its parent's memory and counts as its parent.
  */

@@ -319,7 +319,7 @@ int hl_page_watch_start(const struct hl_page_watch_settings *settings, hl_record
 		hl_page_watch_free(watch);
 		return r;
 	}
-	if (settings->without_calls)
+	if (!settings->count_only && settings->without_calls)
 		snprintf(watch->calls_error.text, sizeof(watch->calls_error.text), "not asked for");
 	else if (!settings->count_only && link_calls(watch, &watch->calls_error) < 0)
 		hl_probe_links_release(&watch->call_links);

@@ -153,13 +153,15 @@ static __noinline bool hl_is_reloaded(struct hl_workplace *walk, uint64_t pc)
 {
 	uint32_t zero = 0;
 	struct hl_walk_view *view = bpf_map_lookup_elem(&hl_view, &zero);
-	bool is_reloaded = walk->unheard > HL_BPF_RELOADS;
+	bool is_reloaded = walk->unheard >= HL_BPF_RELOADS; /* the oldest may be overwritten now */
 	for (uint32_t i = 0; view && i < HL_BPF_RELOADS && i < walk->unheard && !is_reloaded; i++) {
 		struct hl_code_range *range = &view->reloaded[(walk->reloads - i) % HL_BPF_RELOADS];
 		is_reloaded = pc - range->start < range->end - range->start;
 	}
-	if (is_reloaded)
+	if (is_reloaded) {
 		walk->record.flags |= HL_STACK_UNKNOWN_CODE;
+		hl_tell_unknown_code(pc);
+	}
 	return is_reloaded;
 }
 
@@ -384,8 +386,10 @@ static __always_inline uint64_t hl_walk_from(struct hl_workplace *walk, uint64_t
 	if (!view)
 		return 0;
 	walk->generation = *(volatile uint32_t *)&view->current;
+	/* In this order: what the tool has heard of by now is never more than reloads after it. */
+	uint32_t heard = *(volatile uint32_t *)&view->heard[walk->generation & 1];
 	walk->reloads = *(volatile uint32_t *)&view->reloads;
-	walk->unheard = walk->reloads - *(volatile uint32_t *)&view->heard[walk->generation & 1];
+	walk->unheard = walk->reloads - heard;
 	walk->at = (struct hl_arch_frame){.pc = pc, .sp = sp, .bp = bp};
 	walk->context = 0;
 	walk->hash = 0;
@@ -421,10 +425,13 @@ static __always_inline bool hl_was_code(struct hl_walk_view *view, uint64_t star
 		hl_mapping_up_to(end - 1, *(volatile uint32_t *)&view->current);
 	if (mapping && mapping->end > start)
 		return true;
+	bool was_code = false;
 	for (uint32_t i = 0; i < HL_BPF_UNKNOWN_CODE; i++)
-		if (view->unknown[i] - start < end - start)
-			return true;
-	return false;
+		if (view->unknown[i] - start < end - start) {
+			view->unknown[i] = 0; /* until code runs there again */
+			was_code = true;
+		}
+	return was_code;
 }
 
 /*

@@ -23,6 +23,8 @@
 /* Where code runs that stays unknown, reading the mappings again and again takes a tenth of a
  * processor at most. */
 #define REFRESH_PAUSES 10u
+/* How often one refresh reads the mappings of a target that keeps on changing them. */
+#define REFRESH_ROUNDS 3
 
 /* PROC_PID_INIT_INO of the kernel. */
 #define FIRST_PID_NAMESPACE UINT32_C(0xeffffffc)
@@ -234,24 +236,33 @@ static int read_mappings(struct hl_walker *walker, struct hl_error *err)
 	return r;
 }
 
-static int upload(struct hl_walker *walker)
+static int upload(struct hl_walker *walker, struct hl_error *err)
 {
 	int r = upload_new_files(walker);
-	if (r == 0)
-		publish_mappings(walker);
-	return r;
+	if (r < 0)
+		return hl_error_set(err, r, "cannot fill the BPF program's maps: %s", strerror(-r));
+	publish_mappings(walker);
+	return 0;
 }
 
+/* Reads the mappings until they are those of the published list: the kernel does not number a
+ * reload of a library that is in no list yet. */
 int hl_walker_refresh(struct hl_walker *walker, struct hl_error *err)
 {
 	struct hl_walk_view *view = walker->view.start;
-	uint64_t before = walker->target->changes, start_ns = hl_clock_ns(CLOCK_MONOTONIC);
-	int r = read_mappings(walker, err);
-	if (r == 0 && walker->target->changes != before)
-		r = upload(walker);
-	else if (r == 0)
-		*(volatile uint32_t *)&view->heard[view->current & 1] = walker->heard;
-	walker->refresh_wanted = false;
+	uint64_t start_ns = hl_clock_ns(CLOCK_MONOTONIC);
+	bool is_changed = true;
+	int r = 0;
+	for (int round = 0; r == 0 && is_changed && round < REFRESH_ROUNDS; round++) {
+		uint64_t before = walker->target->changes;
+		r = read_mappings(walker, err);
+		is_changed = walker->target->changes != before;
+		if (r == 0 && is_changed)
+			r = upload(walker, err);
+		else if (r == 0)
+			*(volatile uint32_t *)&view->heard[view->current & 1] = walker->heard;
+	}
+	walker->refresh_wanted = is_changed;
 	walker->refreshed_ns = hl_clock_ns(CLOCK_MONOTONIC);
 	walker->refresh_took_ns = walker->refreshed_ns - start_ns;
 	return r;
@@ -260,8 +271,11 @@ int hl_walker_refresh(struct hl_walker *walker, struct hl_error *err)
 static bool refresh_is_due(const struct hl_walker *walker)
 {
 	uint64_t passed_ns = hl_clock_ns(CLOCK_MONOTONIC) - walker->refreshed_ns;
-	return passed_ns >= REFRESH_INTERVAL_NS || reloads(walker) != walker->heard ||
-	       (walker->refresh_wanted && passed_ns >= REFRESH_PAUSES * walker->refresh_took_ns);
+	if (passed_ns >= REFRESH_INTERVAL_NS)
+		return true;
+	if (reloads(walker) != walker->heard)
+		return passed_ns >= walker->refresh_took_ns;
+	return walker->refresh_wanted && passed_ns >= REFRESH_PAUSES * walker->refresh_took_ns;
 }
 
 /* ---- records ---- */
@@ -320,16 +334,15 @@ int hl_walker_start(struct hl_walker *walker, struct hl_error *err)
 		r = map_values(walker, "hl_rule_slots", &walker->rule_slots);
 	if (r < 0)
 		return hl_error_set(err, r, "cannot read the BPF program's maps: %s", strerror(-r));
-	walker->reloads_link = bpf_program__attach(
-		bpf_object__find_program_by_name(walker->object, "hl_place_given"));
-	/* Again: code may have come meanwhile. */
-	r = read_mappings(walker, err);
+	const struct bpf_program *reloaded =
+		bpf_object__find_program_by_name(walker->object, "hl_place_given");
+	if (bpf_program__autoload(reloaded))
+		walker->reloads_link = bpf_program__attach(reloaded);
+	r = upload(walker, err);
+	if (r == 0)
+		r = hl_walker_refresh(walker, err); /* code may have come meanwhile */
 	if (r < 0)
 		return r;
-	r = upload(walker);
-	if (r < 0)
-		return hl_error_set(err, r, "cannot fill the BPF program's maps: %s", strerror(-r));
-	walker->refreshed_ns = hl_clock_ns(CLOCK_MONOTONIC);
 	walker->ring = ring_buffer__new(bpf_map__fd(map_of(walker, "hl_records")), take_record,
 					walker, NULL);
 	if (!walker->ring)

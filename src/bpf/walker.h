@@ -42,7 +42,8 @@ int hl_walker_start(struct hl_walker *walker, struct hl_error *err);
 
 /*
  * Takes in all records that are there, after waiting up to ${timeout_ms} for some; a signal ends
- * the wait. Reads the target's mappings again when code ran that is in none, and once a second.
+ * the wait. Reads the target's mappings again when code ran that is in none, after a reload
+ * (walk_shared.h), and once a second.
  * 0, -ESRCH when the target has ended (the records are taken in all the same), what on_record
  * returned, or another negative errno with a sentence.
  */

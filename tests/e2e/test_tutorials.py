@@ -103,8 +103,12 @@ class Tutorials(unittest.TestCase):
         growth = bytes_of("gained", grows)
         pages = re.search(r"pages ([0-9,]+); rss growth ([0-9,]+) pages", grows)
         self.assertEqual(pages[1], pages[2])
-        self.assert_leak(harness.report("top", os.path.join(self.folder, "leak.hl")))
-        self.assertLess(bytes_of("not freed", mended), growth / 20)
+        leak = harness.report("top", os.path.join(self.folder, "leak.hl"))
+        self.assert_leak(leak)
+        # Not bytes: Lua's table of strings may double once more. The values of all 1000 pages may be
+        # older than two seconds where the server is slow; a leak that goes on keeps most blocks.
+        blocks = re.search(r"not freed .* in ([0-9,]+) blocks?\n", mended)
+        self.assertLess(int(blocks[1].replace(",", "")), leak["total"]["inuse_objects"] / 5)
         self.assertLess(bytes_of("gained", mended), growth / 2)
 
     def assert_leak(self, top):

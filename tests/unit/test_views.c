@@ -371,7 +371,7 @@ static void processes_that_were_not_recorded_for_one_reason_are_one_line(void **
 	assert_non_null(strstr(text, "\nWARNING: a process was not recorded\n"));
 	assert_non_null(strstr(text,
 			       "\nWARNING: 16 processes (100, 101, 102 ...) were not recorded: "
-			       "no memory\n"));
+			       "no memory; 'heapline info --json' lists them\n"));
 	assert_null(strstr(text, "process 100 "));
 	free(text);
 	hl_profile_free(profile);

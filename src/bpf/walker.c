@@ -8,7 +8,6 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -212,14 +211,13 @@ static void publish_mappings(struct hl_walker *walker)
 	if (!(uint16_t)next)
 		memset(walker->rule_slots.start, 0, walker->rule_slots.bytes);
 	view->next = next;
-	atomic_thread_fence(memory_order_seq_cst);
+	__sync_synchronize(); /* a fence that the thread sanitizer's builds have, too */
 	list += (next & 1) * HL_BPF_MAPPINGS_MAX;
 	for (size_t i = 0; i < count; i++)
 		list[i] = mapping_for_kernel(walker, i);
 	view->count[next & 1] = (uint32_t)count;
 	view->heard[next & 1] = walker->heard;
-	atomic_thread_fence(memory_order_release);
-	*(volatile uint32_t *)&view->current = next;
+	__atomic_store_n(&view->current, next, __ATOMIC_RELEASE);
 }
 
 static uint32_t reloads(const struct hl_walker *walker)

@@ -71,7 +71,8 @@ struct part {
 };
 
 static const struct hl_column part_columns[] = {
-	{"part", "resident memory", HL_COLUMN_TEXT, HL_MEMBER(struct part, name), HL_COLUMN_KEY},
+	{"part", "resident memory", HL_COLUMN_TEXT, HL_MEMBER(struct part, name),
+	 HL_COLUMN_SHORTENED | HL_COLUMN_KEY},
 	{"bytes", "bytes", HL_COLUMN_BYTES, HL_MEMBER(struct part, bytes)},
 	{NULL, "of RSS", HL_COLUMN_SHARE, HL_MEMBER(struct part, bytes)},
 	{NULL, "", HL_COLUMN_BAR, HL_MEMBER(struct part, bytes), HL_COLUMN_OMITTED},

@@ -12,8 +12,7 @@ import subprocess
 from dataclasses import dataclass, field
 
 from figure import Figure
-from stacks import DEPTH, DETACH_MAX_MS, FRAMES, Watcher
-from workloads import RunFailed
+from stacks import DETACH_MAX_MS, Load, added_figure, measure_tool
 
 PGFAULT = "heapline pgfault"
 EVENTS = "heapline page-events"
@@ -36,30 +35,8 @@ class FaultsCost:
     detach_ms: float = None
 
 
-class Touches:
-    """The program that touches pages."""
-
-    def __init__(self, machine):
-        self.pages = 512 if machine.small else 16384
-        self.rounds = 2 if machine.small else 15
-        self.process = subprocess.Popen([machine.build / "bench" / "page_touches", str(DEPTH)],
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.process.stdout.readline()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.kill()
-        self.process.wait()
-
-    def tell(self, number):
-        self.process.stdin.write(f"{number}\n")
-        self.process.stdin.flush()
-        return self.process.stdout.readline()
-
-    def fastest_ns(self):
-        return min(float(self.tell(self.pages)) for _ in range(self.rounds))
+def touches_of(machine):
+    return Load(machine, "page_touches", 512 if machine.small else 16384, 15)
 
 
 def watchers(heapline, pid):
@@ -72,27 +49,10 @@ def watchers(heapline, pid):
     }
 
 
-def measure_tool(cost, tool, watcher, touches):
-    command, stream, ready = watcher
-    if not command[0]:
-        cost.absent[tool] = "not installed"
-        return
-    try:
-        with Watcher(command, stream, ready) as running:
-            cost.added_ns[tool] = touches.fastest_ns() - cost.base_ns
-            said = running.stop()
-    except RunFailed as problem:
-        cost.absent[tool] = str(problem)
-        return
-    if tool == PGFAULT:
-        lost = re.search(r"LOST: ([\d,]+) events", said)
-        cost.lost = int(lost[1].replace(",", "")) if lost else 0
-
-
 def measure_snapshot(cost, heapline, machine):
     """As the tool says it; the fastest of a few."""
     took = []
-    with Touches(machine) as touches:
+    with touches_of(machine) as touches:
         touches.tell(-(512 if machine.small else KEPT_PAGES))
         for _ in range(touches.rounds):
             result = subprocess.run([str(word) for word in (
@@ -105,24 +65,16 @@ def measure_snapshot(cost, heapline, machine):
 
 
 def measure_faults(machine, heapline):
-    with Touches(machine) as touches:
+    with touches_of(machine) as touches:
         cost = FaultsCost(touches.fastest_ns())
         for tool, watcher in watchers(heapline, touches.process.pid).items():
-            measure_tool(cost, tool, watcher, touches)
+            said = measure_tool(cost, tool, watcher, touches)
+            if tool == PGFAULT and said is not None:
+                lost = re.search(r"LOST: ([\d,]+) events", said)
+                cost.lost = int(lost[1].replace(",", "")) if lost else 0
         cost.base_ns = min(cost.base_ns, touches.fastest_ns())
     measure_snapshot(cost, heapline, machine)
     return cost
-
-
-def added_figure(cost, tool, limit_ns=None):
-    figure = Figure(f"`{tool}`: time added per page fault at {FRAMES} frames",
-                    f"at most {limit_ns} ns" if limit_ns else "")
-    if cost and tool in cost.added_ns:
-        figure.measured = f"{cost.added_ns[tool]:.0f} ns on {cost.base_ns:.0f}"
-        figure.met = cost.added_ns[tool] <= limit_ns if limit_ns else None
-    elif cost:
-        figure.measured = cost.absent.get(tool, figure.measured)
-    return figure
 
 
 def faults_figures(cost):
@@ -131,5 +83,6 @@ def faults_figures(cost):
     if cost and cost.snapshot_ms is not None:
         snapshot.measured = f"{cost.snapshot_ms:.1f} ms"
         detach.measured, detach.met = f"{cost.detach_ms:.0f} ms", cost.detach_ms <= DETACH_MAX_MS
-    return [added_figure(cost, PGFAULT, ADDED_MAX_NS), added_figure(cost, EVENTS),
-            added_figure(cost, BPFTRACE), detach, snapshot]
+    return [added_figure(cost, PGFAULT, "page fault", ADDED_MAX_NS),
+            added_figure(cost, EVENTS, "page fault"), added_figure(cost, BPFTRACE, "page fault"),
+            detach, snapshot]

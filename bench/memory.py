@@ -24,6 +24,7 @@ class Footprint:
     recorded_rss: int
     heap: int  # resident pages that hold malloc's blocks, in the plain run
     nodes: int
+    blocks: int = 0  # that live; 0 where the bar is about bytes
 
     @property
     def recorder(self):
@@ -84,15 +85,28 @@ def start(machine, recorder, command):
                             stderr=subprocess.DEVNULL)
 
 
-def big_heap_footprint(machine, recorder):
-    mib = 8 if machine.small else BIG_HEAP_MIB
-    with start(machine, recorder, [machine.build / "bench" / "big_heap", mib]) as process:
+def waiting_footprint(machine, recorder, program, *words):
+    """Of a program that says when it is ready, and waits."""
+    command = [machine.build / "bench" / program, *words]
+    with start(machine, recorder, command) as process:
         ready = process.stdout.readline()
-        measured = resident(find_program(process.pid, "big_heap") or 0)
+        measured = resident(find_program(process.pid, program) or 0)
         process.stdin.close()
         if process.wait() or ready != "ready\n":
-            raise RunFailed("big_heap did not get ready")
+            raise RunFailed(f"{program} did not get ready")
     return measured
+
+
+def big_heap_footprint(machine, recorder):
+    return waiting_footprint(machine, recorder, "big_heap", 8 if machine.small else BIG_HEAP_MIB)
+
+
+def block_count(machine):
+    return 20_000 if machine.small else 20_000_000
+
+
+def many_blocks_footprint(machine, recorder):
+    return waiting_footprint(machine, recorder, "small_blocks", block_count(machine), 24)
 
 
 def compiler_footprint(machine, recorder):
@@ -130,4 +144,9 @@ def all_footprints(machine, heapline):
     CompilerCase().prepare(machine)
     programs = {f"heap of {BIG_HEAP_MIB} MiB in small blocks": big_heap_footprint,
                 "cc1plus": compiler_footprint}
-    return [footprint(title, measure, machine, heapline) for title, measure in programs.items()]
+    found = [footprint(title, measure, machine, heapline) for title, measure in programs.items()]
+    blocks = block_count(machine)
+    found.append(footprint(f"{blocks // 1_000_000} million blocks of 24 bytes",
+                           many_blocks_footprint, machine, heapline))
+    found[-1].blocks = blocks
+    return found

@@ -44,11 +44,12 @@ class Results:
         """The series if it was measured, else None."""
         case_and_table = self.cases.get(title)
         series = case_and_table[1][tool] if case_and_table else None
-        return series if series and series.values else None
+        return series if series and series.runs else None
 
-    def median(self, title, tool):
+    def cpu(self, title, tool):
+        """The least processor time of the rounds, None if it was not measured."""
         series = self.series(title, tool)
-        return series.median if series else None
+        return series.cpu if series else None
 
 
 def number(value):
@@ -59,26 +60,29 @@ def number(value):
 
 
 def rows_of(case, table, tools):
-    """(tool, median, spread, ratio to its baseline, added) as text, for each tool."""
+    """Cells under HEADINGS, as text, for each tool."""
     for tool in tools:
-        series = table[tool.name]
-        if not series.values:
-            yield tool.name, "-", series.failure or "not measured", "-", "-"
+        series, base = table[tool.name], table[tool.baseline]
+        if not series.runs:
+            yield tool.name, "-", "-", "-", "-", "-", series.failure or "not measured"
             continue
-        low, high = min(series.values), max(series.values)
-        base = table[tool.baseline]
-        ratio = added = "-"
-        if tool.name != tool.baseline and base.values:
-            ratio = f"{series.median / base.median:.2f}"
-            added = number_with_sign(series.median - base.median)
-        yield tool.name, number(series.median), f"{number(low)} .. {number(high)}", ratio, added
+        compared = ["-", "-", "-"]
+        if tool.name != tool.baseline and base.runs:
+            compared = [ratio(series.cpu, base.cpu), number_with_sign(series.cpu - base.cpu),
+                        ratio(series.wall, base.wall)]
+        yield (tool.name, number(series.cpu), number(series.cpu_median), *compared[:2],
+               number(series.wall), compared[2])
+
+
+def ratio(value, base):
+    return f"{value / base:.2f}" if base else "-"
 
 
 def number_with_sign(value):
     return ("+" if value >= 0 else "-") + number(abs(value))
 
 
-HEADINGS = ("tool", "median", "min .. max", "ratio", "added")
+HEADINGS = ("tool", "CPU, least", "CPU, median", "ratio", "added", "time, median", "ratio of times")
 
 
 def terminal_table(case, table, tools):
@@ -126,25 +130,26 @@ def document(results, tools):
     """docs/benchmarks.md."""
     bars = figures(results)
     missed = [figure.what for figure in bars if figure.met is False]
+    decided = [figure for figure in bars if figure.met is not None]
     unmeasured = [figure.what for figure in bars if figure.met is None]
     parts = [
         "# Benchmarks",
         "Written by `make bench`; do not edit. All numbers come from one run on one machine, "
         f"{datetime.date.today().isoformat()}: for each case one run of each tool that does not "
-        f"count, then {results.repeat} interleaved rounds; medians, with the smallest and the "
-        "largest value. A ratio compares with the same program on the same allocator without the "
-        "tool; `added` is the difference.",
+        f"count, then {results.repeat} interleaved rounds. Ratios compare with the same program on "
+        "the same allocator without the tool, the first by the least processor time of all rounds, "
+        "the tool's own processes included; `added` is the difference of the two.",
         markdown_table(("machine", ""), machine_rows(results)),
         "## Figures to reach",
         markdown_table(("what", "bar", "measured", "met"), [figure.row() for figure in bars]),
-        "Missed: " + ("; ".join(missed) if missed else "none of those measured") + ".",
+        f"{len(decided) - len(missed)} of {len(decided)} figures that were measured met their bar. "
+        "Missed: " + ("; ".join(missed) if missed else "none of them") + ".",
     ]
     if unmeasured:
         parts.append("Not decided by this run: " + "; ".join(unmeasured) + ".")
     parts.append("## What was measured")
     for case, table in results.cases.values():
-        better = "more is better" if case.more_is_better else "less is better"
-        parts += [f"### {case.title}", f"In {case.unit}; {better}.",
+        parts += [f"### {case.title}", f"In {case.unit}; less is better.",
                   markdown_table(HEADINGS, rows_of(case, table, tools))]
     if results.skipped:
         parts.append("## Not run")
@@ -156,12 +161,17 @@ def document(results, tools):
 HOW = """## How to read this
 
 - *alloc ring* (`bench/alloc_ring.c`): a malloc+free pair of 16 to 271 bytes with 1,024 live blocks, \
-from 256 stacks whose innermost 3 to 6 frames change from pair to pair.
+from 256 stacks whose innermost frames change from pair to pair: 3 to 6, or as many as the title says. \
+Its processor time is that of its own threads.
 - *closed* passes every call through: the price of having the recorder in place.
 - *heaptrack --raw* leaves interpretation out; its compressor runs on the other core.
 - *gperftools HEAPPROFILE* records every call, *jemalloc prof* one sample in 512 KiB: compare the \
 latter with `--sample 512K`. A tool that needs more than 12 times the plain time is not waited for.
-- *redis-server* of Debian allocates with jemalloc; plain is that.
+- *redis-server* of Debian allocates with jemalloc; plain is that. Its processor time, and that of \
+postgres with all its processes, is what the server and the tool used from start to end.
+- *mimalloc-bench*: programs that `bench/mimalloc_bench.sh` built; those of a fixed duration show what \
+a million operations took.
+- *Short programs*: means of 20 runs, a recorder's start and its saving included.
 - The recorder's memory is the largest resident size of the target with the recorder, shared pages \
 included, less that without it. The heap is the resident part of the heap segment without it.
 - Views (`bench/views.py`): the fastest of 5 runs. The million stack nodes are made up; a program \

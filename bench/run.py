@@ -25,34 +25,47 @@ from logs import measure_logs  # noqa: E402
 from memory import all_footprints  # noqa: E402
 from redis_path import add_redis_server  # noqa: E402
 from report import Results, document, terminal_table  # noqa: E402
+from servers import server_cases  # noqa: E402
 from stacks import measure_stacks  # noqa: E402
+from suite import suite_cases  # noqa: E402
 from tags import measure_tags  # noqa: E402
 from tools import all_tools  # noqa: E402
 from views import measure_views  # noqa: E402
-from workloads import Machine, RunFailed, TooSlow, all_cases  # noqa: E402
+from workloads import Machine, RunFailed, TooSlow, timed_cases  # noqa: E402
 
 LIBC = "/lib/x86_64-linux-gnu/libc.so.6"
-PARTS = ("ring", "python", "cc1plus", "redis", "sqlite", "memory", "symbols", "views",
-         "logs", "events", "stacks", "faults", "tags", "heap")
+CASES = [*timed_cases(), *server_cases(), *suite_cases()]
+PARTS = (*dict.fromkeys(case.part for case in CASES), "memory", "symbols", "views", "logs",
+         "events", "stacks", "faults", "tags", "heap")
 
 
 @dataclass
 class Series:
     """What one tool measured in one case."""
 
-    values: list = field(default_factory=list)
-    failure: str = ""  # why there are no values
+    runs: list = field(default_factory=list)
+    failure: str = ""  # why there are none
 
     @property
-    def median(self):
-        return statistics.median(self.values)
+    def wall(self):
+        """The median, of what others on the machine delayed as well."""
+        return statistics.median(run.wall for run in self.runs)
+
+    @property
+    def cpu(self):
+        """The least: a round that nobody disturbed."""
+        return min(run.cpu for run in self.runs)
+
+    @property
+    def cpu_median(self):
+        return statistics.median(run.cpu for run in self.runs)
 
 
 def attempt(case, tool, machine, series):
-    """One run; its number goes to the series, or the reason why there is none."""
+    """One Run, or None and the reason in the series."""
     try:
         return case.measure(tool, machine)
-    except (TooSlow, RunFailed) as problem:
+    except (TooSlow, RunFailed, subprocess.CalledProcessError) as problem:
         series.failure = str(problem)
         return None
 
@@ -68,10 +81,10 @@ def measure_case(case, tools, machine, repeat):
             note(f"{case.title}: {'warm-up' if turn == 0 else f'round {turn}'}: {tool.name}")
             value = attempt(case, tool, machine, series)
             if turn > 0 and value is not None:
-                series.values.append(value)
+                series.runs.append(value)
     for series in table.values():
         if series.failure:
-            series.values.clear()
+            series.runs.clear()
     return table
 
 
@@ -112,7 +125,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=Path, default=TREE / "build", help="where heapline is")
     parser.add_argument("--only", default="", help=f"parts, by comma, of: {' '.join(PARTS)}")
-    parser.add_argument("--repeat", type=int, default=5, help="rounds that count (5)")
+    parser.add_argument("--repeat", type=int, default=7, help="rounds that count (7)")
     parser.add_argument("--small", action="store_true", help="tiny inputs: tries the runner only")
     parser.add_argument("--output", type=Path, help="write the document there")
     options = parser.parse_args()
@@ -151,7 +164,7 @@ def measure_others(options, machine, heapline, results):
 def measure_all(options, machine):
     heapline = options.build / "heapline"
     results = Results(repeat=options.repeat)
-    for case in all_cases():
+    for case in CASES:
         if case.part not in options.only:
             continue
         if case.missing():

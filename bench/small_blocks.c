@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * small_blocks COUNT: keeps COUNT blocks of 16 to 160 bytes, with every tenth freed between them,
- * says that it is ready, and waits for the end of its standard input.
+ * small_blocks COUNT [BYTES]: keeps COUNT blocks of 16 to 160 bytes, with every tenth freed between
+ * them, or of BYTES, all of them; says that it is ready, and waits for the end of its standard input.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -11,18 +11,19 @@
 int main(int argc, char **argv)
 {
 	size_t count = argc > 1 ? strtoul(argv[1], NULL, 10) : 0;
+	size_t bytes = argc > 2 ? strtoul(argv[2], NULL, 10) : 0;
 	uint32_t random = 1;
 	void **last = NULL;
 	char byte;
 
 	for (size_t i = 0; i < count; i++) {
 		random = random * 1664525 + 1013904223;
-		void **block = malloc(16 + random % 145);
+		void **block = malloc(bytes ? bytes : 16 + random % 145);
 		if (!block)
 			return 1;
 		*block = last;
 		last = block;
-		if (i % 10 == 9) { /* the one before the last */
+		if (!bytes && i % 10 == 9) { /* the one before the last */
 			void **before = block[0];
 			*block = *before;
 			free(before);

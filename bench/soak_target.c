@@ -91,6 +91,7 @@ static void *(*const functions[FUNCTIONS])(uint32_t) = {
 __attribute__((noinline)) static void *allocate(uint32_t function, uint32_t size, uint32_t depth)
 {
 	void *bytes = depth ? allocate(function, size, depth - 1) : functions[function](size);
+
 	KEEP(bytes);
 	return bytes;
 }
@@ -109,6 +110,7 @@ static struct block new_block(struct worker *worker, uint32_t function, uint32_t
 			      uint32_t depth)
 {
 	struct block block = {allocate(function, size, depth), size, function};
+
 	if (!block.bytes)
 		abort();
 	memset(block.bytes, 1, size);
@@ -136,6 +138,7 @@ static uint32_t draw(struct worker *worker, uint32_t count)
 static uint32_t wanted(const struct worker *worker)
 {
 	uint32_t phase = (uint32_t)(worker->events >> 10) % (2 * BLOCKS_MAX);
+
 	return phase < BLOCKS_MAX ? phase : 2 * BLOCKS_MAX - phase;
 }
 
@@ -158,6 +161,7 @@ static void work_once(struct worker *worker)
 static void pause_a_little(void)
 {
 	const struct timespec time = {.tv_nsec = PAUSE_NS};
+
 	nanosleep(&time, NULL);
 }
 

@@ -53,13 +53,13 @@ class StacksCost:
     many_blocks_lost: int = None
 
 
-class Pairs:
-    """The program that makes pairs."""
+class Load:
+    """A program that does one thing again and again, and says how long each took."""
 
-    def __init__(self, machine):
-        self.pairs = 2000 if machine.small else 100_000
-        self.rounds = 2 if machine.small else 9
-        self.process = subprocess.Popen([machine.build / "bench" / "alloc_pairs", str(DEPTH)],
+    def __init__(self, machine, program, times, rounds):
+        self.times = times
+        self.rounds = 2 if machine.small else rounds
+        self.process = subprocess.Popen([machine.build / "bench" / program, str(DEPTH)],
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.process.stdout.readline()
 
@@ -76,7 +76,11 @@ class Pairs:
         return self.process.stdout.readline()
 
     def fastest_ns(self):
-        return min(float(self.tell(self.pairs)) for _ in range(self.rounds))
+        return min(float(self.tell(self.times)) for _ in range(self.rounds))
+
+
+def pairs_of(machine):
+    return Load(machine, "alloc_pairs", 2000 if machine.small else 100_000, 9)
 
 
 class Watcher:
@@ -132,28 +136,26 @@ def watchers(heapline, pid):
     }
 
 
-def measure_tool(cost, tool, watcher, pairs):
+def measure_tool(cost, tool, watcher, load):
+    """What TOOL adds to a round of LOAD; returns what it said, None where it could not run."""
     command, stream, ready = watcher
     if not command[0]:
         cost.absent[tool] = "not installed"
-        return
+        return None
     try:
         with Watcher(command, stream, ready) as running:
-            cost.added_ns[tool] = pairs.fastest_ns() - cost.base_ns
-            said = running.stop()
+            cost.added_ns[tool] = load.fastest_ns() - cost.base_ns
+            return running.stop()
     except RunFailed as problem:
         cost.absent[tool] = str(problem)
-        return
-    detached = re.search(r"detached in (\d+) ms", said)
-    if tool == FULL and detached:
-        cost.detach_ms = float(detached[1])
+        return None
 
 
 def measure_many_blocks(cost, heapline, machine):
     """The same while the table holds a million blocks more."""
     kept = 1000 if machine.small else MANY_BLOCKS
     recording = machine.scratch / "many.hl"
-    with Pairs(machine) as pairs:
+    with pairs_of(machine) as pairs:
         base_ns = pairs.fastest_ns()
         command = [*heapline_command(heapline, pairs.process.pid), "-o", recording]
         with Watcher(command, "stderr", "counting, by") as running:
@@ -168,16 +170,19 @@ def measure_many_blocks(cost, heapline, machine):
 
 
 def measure_stacks(machine, heapline):
-    with Pairs(machine) as pairs:
+    with pairs_of(machine) as pairs:
         cost = StacksCost(pairs.fastest_ns())
         for tool, watcher in watchers(heapline, pairs.process.pid).items():
-            measure_tool(cost, tool, watcher, pairs)
+            said = measure_tool(cost, tool, watcher, pairs)
+            detached = re.search(r"detached in (\d+) ms", said or "")
+            if tool == FULL and detached:
+                cost.detach_ms = float(detached[1])
     measure_many_blocks(cost, heapline, machine)
     return cost
 
 
-def added_figure(cost, tool, limit_ns=None):
-    figure = Figure(f"`{tool}`: time added per malloc+free pair at {FRAMES} frames",
+def added_figure(cost, tool, what, limit_ns=None):
+    figure = Figure(f"`{tool}`: time added per {what} at {FRAMES} frames",
                     f"at most {limit_ns} ns" if limit_ns else "")
     if cost and tool in cost.added_ns:
         figure.measured = f"{cost.added_ns[tool]:.0f} ns on {cost.base_ns:.0f}"
@@ -207,5 +212,7 @@ def stacks_figures(cost):
         many.measured = (f"{cost.many_blocks_lost} lost; {cost.many_blocks_bytes / MIB:.0f} MiB of "
                          f"the kernel's memory; {cost.many_blocks_ns:.0f} ns a pair")
         many.met = cost.many_blocks_lost == 0
-    return [added_figure(cost, FULL, FULL_MAX_NS), added_figure(cost, SAMPLED, SAMPLED_MAX_NS),
-            added_figure(cost, ALL), rival_figure(cost), detach, many]
+    pair = "malloc+free pair"
+    return [added_figure(cost, FULL, pair, FULL_MAX_NS),
+            added_figure(cost, SAMPLED, pair, SAMPLED_MAX_NS), added_figure(cost, ALL, pair),
+            rival_figure(cost), detach, many]

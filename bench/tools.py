@@ -10,6 +10,7 @@ TCMALLOC = LIBRARIES / "libtcmalloc.so.4"
 JEMALLOC = LIBRARIES / "libjemalloc.so.2"
 
 PLAIN = "plain"
+CLOSED = "heapline closed"
 MEM_FAST = "heapline mem-fast"
 LOG_RECORD = "heapline log-record"
 LOG_FAST = "heapline log-fast"
@@ -51,7 +52,7 @@ def record_tool(program, name, *options):
 
 def heapline_tools(program):
     modes = {
-        "heapline closed": ("--mode", "closed"),
+        CLOSED: ("--mode", "closed"),
         "heapline mem-record": ("--mode", "mem-record"),
         MEM_FAST: ("--mode", "mem-fast"),
         LOG_RECORD: ("--mode", "log-record"),

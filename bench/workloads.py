@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What is measured: each case runs one program under a tool and returns one number."""
+"""What is measured: each case runs one program under a tool and returns a Run."""
 
-import csv
 import os
 import re
+import resource
 import shutil
 import subprocess
 import time
@@ -12,11 +12,12 @@ from pathlib import Path
 
 from tools import PLAIN
 
-TREE = Path(__file__).resolve().parent.parent
+BENCH = Path(__file__).resolve().parent
+TREE = BENCH.parent
 
 SECONDS = "s"
+MILLISECONDS = "ms a run"
 NS_PER_PAIR = "ns a pair"
-PER_SECOND = "requests/s"
 
 # A tool that needs more than this many times the plain run is not waited for.
 PATIENCE = 12
@@ -40,9 +41,33 @@ class Machine:
     small: bool  # tiny inputs, to try the runner itself
 
 
+@dataclass(frozen=True)
+class Run:
+    """One run, in the unit of its case. Less is better.
+
+    Processor time is that of the program and of all that the tool runs beside it, unless the case
+    says otherwise; another load on the machine changes it less than the time that passes.
+    """
+
+    wall: float
+    cpu: float
+
+    def over(self, count):
+        return Run(self.wall / count, self.cpu / count)
+
+
+def children_cpu_s():
+    """Processor time of all children that were waited for, and of theirs."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def run(tool, command, machine, limit_s=None, environment=None, stdin=subprocess.DEVNULL):
-    """Runs a command under a tool; returns its standard output. Raises TooSlow or RunFailed."""
+    """Runs a command under a tool; returns its standard output and the Run in seconds. Raises
+    TooSlow or RunFailed.
+    """
     words, added = tool.wrap(command, machine.scratch)
+    cpu_s, started = children_cpu_s(), time.perf_counter()
     process = subprocess.Popen(words, env={**os.environ, **(environment or {}), **added},
                                cwd=machine.scratch, stdin=stdin, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True, start_new_session=True)
@@ -54,14 +79,15 @@ def run(tool, command, machine, limit_s=None, environment=None, stdin=subprocess
         raise TooSlow(f"over {limit_s:.0f} s") from None
     finally:
         tool.clean(machine.scratch)
+    took = Run(time.perf_counter() - started, children_cpu_s() - cpu_s)
     if process.returncode:
         last = (stderr.strip().splitlines() or ["no message"])[-1]
         raise RunFailed(f"exit status {process.returncode}: {last}")
-    return stdout
+    return stdout, took
 
 
 class Case:
-    """One row of numbers. ``unit`` decides whether less or more is better."""
+    """One table: a program under every tool."""
 
     part = ""
     title = ""
@@ -75,49 +101,47 @@ class Case:
         """Makes the inputs, once."""
 
     def measure(self, tool, machine):
-        """One run; a number in ``unit``."""
+        """One Run in ``unit``."""
         raise NotImplementedError
 
-    @property
-    def more_is_better(self):
-        return self.unit == PER_SECOND
 
-
-def ring_title(depth, threads):
-    return f"alloc ring, {depth} frames, {threads} thread{'s' if threads > 1 else ''}"
+def ring_title(depth, threads, chain=6):
+    inner = "" if chain == 6 else f", {chain} of them fresh"
+    return f"alloc ring, {depth} frames{inner}, {threads} thread{'s' if threads > 1 else ''}"
 
 
 class RingCase(Case):
-    """bench/alloc_ring at one depth and number of threads."""
+    """bench/alloc_ring, which takes its own times: processor time is that of its threads alone."""
 
     part = "ring"
     unit = NS_PER_PAIR
     RUN_NS = 1.0e9
     PAIRS_MAX = 10_000_000
 
-    def __init__(self, depth, threads):
-        self.depth, self.threads = depth, threads
-        self.title = ring_title(depth, threads)
+    def __init__(self, depth, threads, chain=6):
+        self.shape = (depth, threads, chain)
+        self.title = ring_title(*self.shape)
         self.pairs = {}  # by tool: as many as take about a second
 
     def measure(self, tool, machine):
         if tool.name not in self.pairs:
-            estimate_ns = self.run_pairs(tool, machine, 2_000 if machine.small else 20_000)
+            estimate_ns = self.run_pairs(tool, machine, 2_000 if machine.small else 20_000).wall
             run_ns = self.RUN_NS / 100 if machine.small else self.RUN_NS
             self.pairs[tool.name] = min(self.PAIRS_MAX, int(run_ns / estimate_ns) + 1)
         return self.run_pairs(tool, machine, self.pairs[tool.name])
 
     def run_pairs(self, tool, machine, pairs):
+        depth, threads, chain = self.shape
         ring = machine.build / "bench" / "alloc_ring"
-        said = run(tool, [ring, self.depth, self.threads, pairs], machine, limit_s=120)
-        found = re.search(r"ns_per_pair=([0-9.]+)", said)
+        said, _ = run(tool, [ring, depth, threads, pairs, chain], machine, limit_s=120)
+        found = re.search(r"ns_per_pair=([0-9.]+) cpu_ns_per_pair=([0-9.]+)", said)
         if not found:
             raise RunFailed("the ring printed no figure")
-        return float(found[1])
+        return Run(float(found[1]), float(found[2]))
 
 
 class TimedCase(Case):
-    """A command whose wall clock time counts."""
+    """A command that counts from its start to its end."""
 
     program = ""
     plain_s = None
@@ -136,12 +160,28 @@ class TimedCase(Case):
     def measure(self, tool, machine):
         limit_s = max(PATIENCE_FLOOR_S, PATIENCE * self.plain_s) if self.plain_s else None
         with open(self.stdin(machine), encoding="utf-8") as stdin:
-            started = time.perf_counter()
-            run(tool, self.command(machine), machine, limit_s, self.environment, stdin)
-            elapsed_s = time.perf_counter() - started
+            took = run(tool, self.command(machine), machine, limit_s, self.environment, stdin)[1]
         if tool.name == PLAIN:
-            self.plain_s = elapsed_s
-        return elapsed_s
+            self.plain_s = took.wall
+        return took
+
+
+class ShortCase(Case):
+    """A program that ends at once: what a tool takes to start and to save."""
+
+    part = "short"
+    unit = MILLISECONDS
+    RUNS = 20
+
+    def __init__(self, title, *words):
+        self.title, self.words = title, words
+
+    def measure(self, tool, machine):
+        command = [str(word).format(build=machine.build) for word in self.words]
+        runs = [run(tool, command, machine, limit_s=30)[1]
+                for _ in range(2 if machine.small else self.RUNS)]
+        return Run(sum(one.wall for one in runs), sum(one.cpu for one in runs)).over(
+            len(runs) / 1000)
 
 
 class PythonCase(TimedCase):
@@ -154,26 +194,55 @@ class PythonCase(TimedCase):
         return [self.program, TREE / "demo" / "json_workload.py", 1 if machine.small else 20]
 
 
-class CompilerCase(TimedCase):
-    """cc1plus alone, on preprocessed text, so that nothing but the compiler is recorded."""
+class ScriptCase(TimedCase):
+    """A script of bench/programs that makes many small objects."""
 
-    part = "cc1plus"
-    title = "cc1plus -O1 on a large translation unit"
-    program = "g++"
+    part = "scripts"
+
+    def __init__(self, program, script):
+        self.program, self.script = program, script
+        self.title = f"{program} {script}"
+
+    def command(self, machine):
+        return [self.program, BENCH / "programs" / self.script, 1 if machine.small else 30]
+
+
+class RustCase(TimedCase):
+    part = "rust"
+    title = "a Rust program, 3 million allocations"
+    program = "rustc"
+
+    def prepare(self, machine):
+        subprocess.run(["rustc", "-O", "-g", "-o", machine.scratch / "words",
+                        BENCH / "programs" / "words.rs"], check=True)
+
+    def command(self, machine):
+        return [machine.scratch / "words", 1 if machine.small else 30]
+
+
+class CompilerCase(TimedCase):
+    """A compiler alone, on preprocessed text, so that nothing but the compiler is recorded."""
+
+    def __init__(self, part="cc1plus", driver="g++", options=("-O1",), classes=12):
+        self.part, self.program, self.options, self.classes = part, driver, options, classes
+        self.title = f"{part} {' '.join(options)} on a large translation unit"
 
     def prepare(self, machine):
         source = machine.scratch / "unit.cc"
-        source.write_text(translation_unit(1 if machine.small else 12))
-        subprocess.run(["g++", "-std=c++17", "-E", "-o", self.preprocessed(machine), source],
+        source.write_text(translation_unit(1 if machine.small else self.classes))
+        subprocess.run([self.program, "-std=c++17", "-E", "-o", self.preprocessed(machine), source],
                        check=True)
 
     def preprocessed(self, machine):
-        return machine.scratch / "unit.ii"
+        return machine.scratch / f"{self.part}.ii"
 
     def command(self, machine):
-        said = subprocess.run(["g++", "-print-prog-name=cc1plus"], check=True, text=True,
+        if self.part != "cc1plus":  # clang compiles in its own process
+            return [self.program, "-fintegrated-cc1", "-c", "-std=c++17", *self.options,
+                    self.preprocessed(machine), "-o", "/dev/null"]
+        said = subprocess.run([self.program, "-print-prog-name=cc1plus"], check=True, text=True,
                               capture_output=True)
-        return [said.stdout.strip(), "-quiet", "-fpreprocessed", "-std=c++17", "-O1",
+        return [said.stdout.strip(), "-quiet", "-fpreprocessed", "-std=c++17", *self.options,
                 self.preprocessed(machine), "-o", "/dev/null"]
 
 
@@ -231,76 +300,16 @@ select count(*), sum(value) from t;
         return ["sqlite3", ":memory:"]
 
 
-class RedisCase(Case):
-    """Throughput of redis-server under redis-benchmark, pipelined, on a unix socket."""
-
-    part = "redis"
-    title = "redis-server, set/get/lpush, 16 in a pipeline"
-    unit = PER_SECOND
-    START_LIMIT_S = 20
-    requests = 1_000_000  # of each kind
-
-    def missing(self):
-        absent = [name for name in ("redis-server", "redis-benchmark", "redis-cli")
-                  if not shutil.which(name)]
-        return f"no {absent[0]}" if absent else ""
-
-    def measure(self, tool, machine):
-        socket = machine.scratch / "redis.sock"
-        command, added = tool.wrap(["redis-server", "--port", "0", "--unixsocket", socket, "--save",
-                                    "", "--appendonly", "no"], machine.scratch)
-        with subprocess.Popen(command, env={**os.environ, **added}, cwd=machine.scratch,
-                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                              start_new_session=True) as server:
-            try:
-                self.wait_ready(socket, server)
-                return self.throughput(socket, 1000 if machine.small else self.requests)
-            finally:
-                self.stop(socket, server)
-                tool.clean(machine.scratch)
-                socket.unlink(missing_ok=True)
-
-    def wait_ready(self, socket, server):
-        limit = time.monotonic() + self.START_LIMIT_S
-        while "PONG" not in self.ask(socket, "ping"):
-            if server.poll() is not None:
-                raise RunFailed(f"redis-server ended with status {server.returncode}")
-            if time.monotonic() > limit:
-                raise TooSlow(f"no answer in {self.START_LIMIT_S} s")
-            time.sleep(0.05)
-
-    @staticmethod
-    def ask(socket, *words):
-        return subprocess.run(["redis-cli", "-s", socket, *words], capture_output=True, text=True,
-                              check=False).stdout
-
-    @staticmethod
-    def throughput(socket, requests):
-        """Requests per second over the three kinds of request together."""
-        try:
-            said = subprocess.run(
-                ["redis-benchmark", "-s", socket, "-t", "set,get,lpush", "-n", str(requests), "-r",
-                 "100000", "-d", "64", "-P", "16", "--csv"],
-                capture_output=True, text=True, check=True, timeout=120).stdout
-        except subprocess.TimeoutExpired:
-            raise TooSlow("over 120 s") from None
-        rates = [float(row["rps"]) for row in csv.DictReader(said.splitlines())]
-        if len(rates) != 3:
-            raise RunFailed("redis-benchmark printed no figures")
-        return len(rates) / sum(1 / rate for rate in rates)
-
-    def stop(self, socket, server):
-        self.ask(socket, "shutdown", "nosave")
-        try:
-            server.wait(timeout=60)
-        except subprocess.TimeoutExpired:
-            os.killpg(server.pid, 9)
-
-
 RING_DEPTHS = (9, 24, 64)
-RING_THREADS = (1, 2)
+RING_THREADS = (1, 8)
+RING_CHAINS = (12, 20)
 
 
-def all_cases():
+def timed_cases():
     rings = [RingCase(depth, threads) for depth in RING_DEPTHS for threads in RING_THREADS]
-    return [*rings, PythonCase(), CompilerCase(), RedisCase(), SqliteCase()]
+    rings += [RingCase(24, 1, chain) for chain in RING_CHAINS]
+    return [*rings, PythonCase(), CompilerCase(),
+            CompilerCase("clang", "clang++", ("-O2",), classes=6), RustCase(),
+            ScriptCase("ruby", "words.rb"), ScriptCase("node", "words.js"), SqliteCase(),
+            ShortCase("`true`", "true"),
+            ShortCase("10 ms of pairs", "{build}/bench/alloc_ring", 24, 1, 150_000)]

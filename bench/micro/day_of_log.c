@@ -8,7 +8,7 @@
  * DIRECTORY is that of a recording, whose process 0 gets the log; one that it has must be gone.
  */
 #include "base/frame_key.h"
-#include "log/segment_writer.h"
+#include "log/log_writer.h"
 #include "recording/recording.h"
 
 #include <fcntl.h>
@@ -89,6 +89,7 @@ static uint32_t draw(struct day *day, uint32_t count)
 static double wanted_blocks(uint64_t number)
 {
 	double hours = (double)number / INTERVALS_OF_HOUR;
+
 	return BLOCKS_MIDDLE + BLOCKS_SWING * sin(hours * 2 * M_PI) + BLOCKS_GROWTH * hours / 24;
 }
 
@@ -127,6 +128,7 @@ static void write_interval(struct day *day, uint64_t number)
 static uint64_t start_of(const char *directory)
 {
 	struct hl_recording *recording;
+
 	must(hl_recording_open(directory, &recording, NULL) == 0 && recording->process_count,
 	     "day_of_log: there is no recording to write a log for");
 	uint64_t start_ns = recording->processes[0].start_realtime_ns;
@@ -137,6 +139,7 @@ static uint64_t start_of(const char *directory)
 static struct day *begin(const char *directory, const struct hl_log_names *names)
 {
 	struct day *day = calloc(1, sizeof(*day));
+
 	must(day != NULL, "day_of_log");
 	day->random = 88172645463325252;
 	for (uint32_t i = 0; i < NODES; i++)

@@ -58,6 +58,7 @@ static void must(int ok, const char *what)
 static double cpu_seconds(void)
 {
 	struct timespec now;
+
 	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
 	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }

@@ -11,6 +11,7 @@
 #include "base/compiler.h"
 #include "bpf/walker.h"
 
+#include "paths.h"
 #include "walk_test.skel.h"
 
 #include <bpf/libbpf.h>
@@ -19,23 +20,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#define EVENTS	  20000u
-#define RUNS	  9
-#define PATHS	  4096u
-#define VARY_MIN  3u
-#define VARY_MAX  7u
-#define NOINLINE  __attribute__((noinline))
-#define BRANCHES  8u
-#define PATH_BITS 3u /* log2 of BRANCHES */
+#define EVENTS 20000u
+#define RUNS   9
 
 static const unsigned depths[] = {10, 20, 25, 87};
 
 struct costs {
 	double same[HL_COUNT_OF(depths)], varying[HL_COUNT_OF(depths)];
 };
-
-static uint64_t paths[PATHS];
-static volatile unsigned sink;
 
 /* What is probed. */
 void walk_bpf_probed(void);
@@ -44,47 +36,17 @@ NOINLINE void walk_bpf_probed(void)
 	__asm__ volatile("nop");
 }
 
-/* Eight functions that differ in the size of their frames; which calls which is the path's choice.
- */
-static void branch(unsigned depth, uint64_t path);
-
-#define DEFINE_BRANCH(n)                                               \
-	static NOINLINE void branch_##n(unsigned depth, uint64_t path) \
-	{                                                              \
-		volatile char frame[16 + 24 * n];                      \
-		frame[n] = (char)depth;                                \
-		if (depth)                                             \
-			branch(depth - 1, path >> PATH_BITS);          \
-		else                                                   \
-			walk_bpf_probed();                             \
-		sink = sink + (unsigned)frame[n];                      \
-	}
-
-DEFINE_BRANCH(0)
-DEFINE_BRANCH(1)
-DEFINE_BRANCH(2)
-DEFINE_BRANCH(3)
-DEFINE_BRANCH(4)
-DEFINE_BRANCH(5)
-DEFINE_BRANCH(6)
-DEFINE_BRANCH(7)
-
-static inline __attribute__((always_inline)) void branch(unsigned depth, uint64_t path)
+static inline __attribute__((always_inline)) void leaf(void)
 {
-	static void (*const branches[BRANCHES])(unsigned, uint64_t) = {
-		branch_0, branch_1, branch_2, branch_3, branch_4, branch_5, branch_6, branch_7,
-	};
-	branches[path % BRANCHES](depth, path);
+	walk_bpf_probed();
 }
 
 static NOINLINE double time_events(unsigned path_count)
 {
 	uint64_t start = hl_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
-	for (unsigned i = 0; i < EVENTS; i++) {
-		uint64_t path = paths[i % path_count];
-		unsigned varying = VARY_MIN + (unsigned)(path >> 40) % (VARY_MAX - VARY_MIN + 1);
-		branch(varying - 1, path);
-	}
+
+	for (unsigned i = 0; i < EVENTS; i++)
+		walk_path(paths[i % path_count]);
 	return (double)(hl_clock_ns(CLOCK_PROCESS_CPUTIME_ID) - start) / EVENTS;
 }
 
@@ -92,6 +54,7 @@ static NOINLINE double at_depth(unsigned outer, unsigned path_count)
 {
 	volatile unsigned here = outer;
 	double ns = outer ? at_depth(outer - 1, path_count) : time_events(path_count);
+
 	sink = sink + here;
 	return ns;
 }
@@ -99,6 +62,7 @@ static NOINLINE double at_depth(unsigned outer, unsigned path_count)
 static double best_of_runs(struct hl_walker *walker, unsigned outer, unsigned path_count)
 {
 	double best = 1e9;
+
 	for (unsigned run = 0; run < RUNS; run++) {
 		double ns = at_depth(outer, path_count);
 		if (ns < best)
@@ -120,6 +84,7 @@ static struct costs measure(struct hl_walker *walker, struct bpf_program *progra
 	/* The stack has main, this, the C library's two, _start and the frames that time it too. */
 	const unsigned around = 8, middle = (VARY_MIN + VARY_MAX) / 2;
 	struct costs costs;
+
 	LIBBPF_OPTS(bpf_uprobe_opts, options, .func_name = "walk_bpf_probed");
 	struct bpf_link *link =
 		bpf_program__attach_uprobe_opts(program, getpid(), "/proc/self/exe", 0, &options);
@@ -146,6 +111,7 @@ static void print_costs(const struct costs *empty, const struct costs *walks)
 static void print_losses(const struct hl_walker *walker)
 {
 	struct hl_walker_losses losses;
+
 	if (hl_walker_losses(walker, &losses) < 0)
 		fail("losses", "cannot be read");
 	for (int loss = 0; loss < HL_LOSS_COUNT; loss++)
@@ -158,13 +124,8 @@ int main(void)
 	struct hl_error err = {{0}};
 	struct hl_target *target;
 	struct hl_walker *walker = NULL;
-	uint64_t random = 88172645463325252;
-	for (unsigned i = 0; i < PATHS; i++) { /* xorshift64 */
-		random ^= random << 13;
-		random ^= random >> 7;
-		random ^= random << 17;
-		paths[i] = random;
-	}
+
+	make_paths();
 	if (hl_target_new(getpid(), &target, &err) < 0)
 		fail("target", err.text);
 	struct walk_test *skeleton = walk_test__open();

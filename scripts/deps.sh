@@ -23,7 +23,7 @@ packages() {
 		python3-selenium chromium chromium-driver fonts-dejavu-core \
 		google-perftools libgoogle-perftools4 libjemalloc2 libjemalloc-dev \
 		erlang-tools libmimalloc2.0 libtcmalloc-minimal4 ;;
-	bench) echo g++ libc6-dbg redis-tools sqlite3 heaptrack libgoogle-perftools4 libjemalloc2 \
+	bench) echo g++ clang rustc ruby nodejs libc6-dbg redis-tools sqlite3 heaptrack libgoogle-perftools4 libjemalloc2 \
 		bpfcc-tools bpftrace ;;
 	*)
 		echo "deps.sh: unknown set '$1'; there are: build check bench" >&2

@@ -26,6 +26,7 @@ class Function:
         self.path = path
         self.name = re.search(r"(\w+)\(", head)[1]
         self.is_static = "static" in head.split("(")[0].split()
+        self.is_for_programs = "HL_EXPORT" in head  # its name is libc's, or the library's promise
         self.lines = lines
 
 
@@ -78,7 +79,8 @@ def print_figures(folders):
         uses = uses_of({function.name for function in own}, code)
         static += len(own)
         once += sum(uses[function.name] == 1 for function in own)
-        public = [function for function in functions if not function.is_static]
+        public = [function for function in functions
+                  if not function.is_static and not function.is_for_programs]
         exported += len(public)
         prefixed += sum(has_prefix(function) for function in public)
     lengths.sort()

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/cleanup.h"
-#include "log/event_log.h"
+#include "log/events.h"
 #include "log/log.h"
 
 static inline int open_log_in(const char *directory, uint32_t process,
@@ -12,6 +12,7 @@ static inline int open_log_in(const char *directory, uint32_t process,
 {
 	HL_CLEANUP(hl_log_place_release) struct hl_log_place place = HL_LOG_PLACE_NONE;
 	int r = hl_log_place_open_directory(&place, directory, err);
+
 	return r < 0 ? r : hl_log_open(&place, process, options, ret_log, err);
 }
 
@@ -21,5 +22,6 @@ static inline int open_events_in(const char *directory, uint32_t process,
 {
 	HL_CLEANUP(hl_log_place_release) struct hl_log_place place = HL_LOG_PLACE_NONE;
 	int r = hl_log_place_open_directory(&place, directory, err);
+
 	return r < 0 ? r : hl_event_log_open(&place, process, options, ret_log, err);
 }

@@ -41,6 +41,7 @@
 static inline void hl_cleanup_free(void *pointer)
 {
 	void *storage;
+
 	memcpy(&storage, pointer, sizeof(storage)); /* the pointer's own type is not known here */
 	free(storage);
 }
@@ -48,6 +49,7 @@ static inline void hl_cleanup_free(void *pointer)
 static inline void hl_cleanup_close(int *fd)
 {
 	int saved = errno;
+
 	if (*fd >= 0)
 		close(*fd);
 	errno = saved;
@@ -57,6 +59,7 @@ static inline void hl_cleanup_close(int *fd)
 static inline int hl_cleanup_take_fd(int *fd)
 {
 	int taken = *fd;
+
 	*fd = -1;
 	return taken;
 }

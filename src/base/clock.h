@@ -10,6 +10,7 @@
 static inline uint64_t hl_clock_ns(clockid_t clock)
 {
 	struct timespec now;
+
 	clock_gettime(clock, &now);
 	return (uint64_t)now.tv_sec * HL_NS_PER_SECOND + (uint64_t)now.tv_nsec;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Compiler attributes under short names; understood by gcc and clang. */
+/* Attributes under short names, and macros over the extensions that gcc and clang share. */
 #pragma once
 
 #include <stddef.h>
@@ -10,3 +10,22 @@
 #define HL_CLEANUP(f)	 __attribute__((cleanup(f)))
 #define HL_EXPORT	 __attribute__((visibility("default")))
 #define HL_COUNT_OF(arr) (sizeof(arr) / sizeof((arr)[0]))
+
+/*
+ * Binary search in ${count} sorted elements: the first index for which ${is_before}, an expression
+ * over the index ${i}, is false; ${count} when it is true for all.
+ *
+ *	size_t at = HL_LOWER_BOUND(i, maps->count, maps->maps[i].end <= address);
+ */
+#define HL_LOWER_BOUND(i, count, is_before)                   \
+	({                                                    \
+		size_t low_ = 0, high_ = (count);             \
+		while (low_ < high_) {                        \
+			size_t i = low_ + (high_ - low_) / 2; \
+			if (is_before)                        \
+				low_ = i + 1;                 \
+			else                                  \
+				high_ = i;                    \
+		}                                             \
+		low_;                                         \
+	})

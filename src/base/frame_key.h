@@ -8,8 +8,6 @@
  */
 #pragma once
 
-#include "base/size_class.h"
-
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -17,6 +15,29 @@
 #define HL_MODULE_NONE	 0u
 #define HL_MODULE_SCRIPT 0xffffu
 #define HL_FRAME_PC_MASK ((UINT64_C(1) << HL_MODULE_SHIFT) - 1)
+
+/*
+ * Size classes: blocks by the power of two of their requested size. Class 0 is size 0, class c > 0
+ * the sizes of c binary digits: 1, 2-3, 4-7, 8-15 ...
+ */
+#define HL_SIZE_CLASS_COUNT 65u
+
+static inline uint32_t hl_size_class(uint64_t size)
+{
+	return size ? 64u - (uint32_t)__builtin_clzll(size) : 0;
+}
+
+/* The smallest size in ${size_class}. */
+static inline uint64_t hl_size_class_first(uint32_t size_class)
+{
+	return size_class ? UINT64_C(1) << (size_class - 1) : 0;
+}
+
+/* The largest one. */
+static inline uint64_t hl_size_class_last(uint32_t size_class)
+{
+	return size_class ? hl_size_class_first(size_class) * 2 - 1 : 0;
+}
 
 /*
  * Frames that are no code. Mostly innermost ones, that say by which way memory came that no
@@ -61,5 +82,6 @@ static inline bool hl_frame_key_is_size(uint64_t key, uint32_t *ret_size_class)
 static inline bool hl_frame_key_is_valid(uint64_t key, uint32_t module_count)
 {
 	uint64_t module = key >> HL_MODULE_SHIFT;
+
 	return module <= module_count || module == HL_MODULE_SCRIPT;
 }

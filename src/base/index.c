@@ -38,6 +38,7 @@ int hl_index_reserve(struct hl_index *index, size_t count)
 int hl_index_add(struct hl_index *index, uint32_t hash, uint32_t id)
 {
 	int r = hl_index_reserve(index, index->used + 1);
+
 	if (r < 0)
 		return r;
 	insert(index->slots, index->capacity, (struct hl_index_slot){hash, id});

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* Each block is twice the one before: there is a list for every module, and most stay short. */
+/* Each block is twice as large as the one before: each module has a table, and most stay short. */
 #define BLOCK_BYTES_LEAST 1024
 #define BLOCK_BYTES_MOST  (64 * 1024)
 
@@ -28,27 +28,19 @@ static int add_block(struct hl_strings *strings, size_t needed)
 	return 0;
 }
 
-static const char *copy_text(struct hl_strings *strings, const char *text, size_t bytes)
-{
-	if (!strings->block || strings->block_bytes - strings->block_used < bytes)
-		if (add_block(strings, bytes) < 0)
-			return NULL;
-	char *copy = strings->block + strings->block_used;
-	memcpy(copy, text, bytes);
-	strings->block_used += bytes;
-	return copy;
-}
-
 static int add_text(struct hl_strings *strings, const char *text, size_t length, uint32_t hash,
 		    uint32_t *ret_id)
 {
-	size_t id = strings->count ? strings->count : 1;
+	size_t id = strings->count ? strings->count : 1, bytes = length + 1;
 
-	if (hl_array_reserve(&strings->texts, &strings->capacity, id + 1, sizeof(char *)) < 0)
+	if (HL_ARRAY_RESERVE(strings->texts, strings->capacity, id + 1) < 0)
 		return -ENOMEM;
-	const char *copy = copy_text(strings, text, length + 1);
-	if (!copy)
+	if ((!strings->block || strings->block_bytes - strings->block_used < bytes) &&
+	    add_block(strings, bytes) < 0)
 		return -ENOMEM;
+	char *copy = strings->block + strings->block_used;
+	memcpy(copy, text, bytes);
+	strings->block_used += bytes;
 	strings->texts[id] = copy;
 	int r = hl_index_add(&strings->index, hash, (uint32_t)id);
 	if (r < 0)

@@ -82,29 +82,21 @@ static const struct hl_allocator_name *find_in(const struct hl_allocator_name *n
 	return NULL;
 }
 
-static const struct hl_allocator_name *find_prefixed(uint32_t prefix, const char *name,
-						     uint32_t *ret_rank)
-{
-	size_t length = strlen(prefixes[prefix]);
-	uint32_t index;
-
-	if (strncmp(name, prefixes[prefix], length) != 0)
-		return NULL;
-	const struct hl_allocator_name *found =
-		find_in(c_names, HL_COUNT_OF(c_names), name + length, &index);
-	if (found)
-		*ret_rank = prefix * (uint32_t)HL_COUNT_OF(c_names) + index;
-	return found;
-}
-
 const struct hl_allocator_name *hl_allocator_names_find(const char *name, uint32_t *ret_rank)
 {
 	const struct hl_allocator_name *found;
 	uint32_t index;
 
-	for (uint32_t prefix = 0; prefix < HL_COUNT_OF(prefixes); prefix++)
-		if ((found = find_prefixed(prefix, name, ret_rank)))
-			return found;
+	for (uint32_t prefix = 0; prefix < HL_COUNT_OF(prefixes); prefix++) {
+		size_t length = strlen(prefixes[prefix]);
+		if (strncmp(name, prefixes[prefix], length) != 0)
+			continue;
+		found = find_in(c_names, HL_COUNT_OF(c_names), name + length, &index);
+		if (!found)
+			continue;
+		*ret_rank = prefix * (uint32_t)HL_COUNT_OF(c_names) + index;
+		return found;
+	}
 	found = find_in(other_names, HL_COUNT_OF(other_names), name, &index);
 	if (found)
 		*ret_rank = (uint32_t)(HL_COUNT_OF(prefixes) * HL_COUNT_OF(c_names)) + index;

@@ -3,7 +3,7 @@
 #include "bpf/allocators.h"
 
 #include "base/array.h"
-#include "base/path.h"
+#include "base/names.h"
 #include "elf/elf.h"
 
 #include <stdlib.h>
@@ -31,25 +31,8 @@ struct reading {
 	size_t count, capacity;
 };
 
-/* An alias of what is there already: the plainer name stays, and what holds for either. */
-static bool merge_alias(struct reading *reading, const struct candidate *added)
-{
-	for (size_t i = 0; i < reading->count; i++) {
-		struct candidate *known = &reading->candidates[i];
-		if (known->address != added->address)
-			continue;
-		known->throws |= added->throws;
-		if (added->rank < known->rank) {
-			memcpy(known->name, added->name, sizeof(known->name));
-			known->rank = added->rank;
-			known->call = added->call;
-		}
-		return true;
-	}
-	return false;
-}
-
-/* What an indirect function (STT_GNU_IFUNC) is at run time only its own code knows. */
+/* What an indirect function (STT_GNU_IFUNC) is at run time only its own code knows: it is left out.
+ */
 static int add_symbol(struct reading *reading, const GElf_Sym *symbol, const char *name)
 {
 	uint32_t rank;
@@ -63,9 +46,21 @@ static int add_symbol(struct reading *reading, const GElf_Sym *symbol, const cha
 				  .address = symbol->st_value,
 				  .bytes = symbol->st_size ? symbol->st_size : CODE_BYTES_DEFAULT};
 	strncpy(added.name, name, sizeof(added.name) - 1);
-	if (!hl_elf_code_offset(reading->elf, added.address, &added.offset) ||
-	    merge_alias(reading, &added))
+	if (!hl_elf_code_offset(reading->elf, added.address, &added.offset))
 		return 0;
+	/* Of aliases the plainer name stays, and what holds for either. */
+	for (size_t i = 0; i < reading->count; i++) {
+		struct candidate *alias = &reading->candidates[i];
+		if (alias->address != added.address)
+			continue;
+		alias->throws |= added.throws;
+		if (added.rank < alias->rank) {
+			memcpy(alias->name, added.name, sizeof(alias->name));
+			alias->rank = added.rank;
+			alias->call = added.call;
+		}
+		return 0;
+	}
 	return HL_ARRAY_APPEND(reading->candidates, reading->count, reading->capacity, added);
 }
 
@@ -174,17 +169,6 @@ static size_t bytes_to_search(const struct candidate *candidate, const uint8_t *
 	return 0;
 }
 
-static bool is_left_out(const struct reading *reading, const struct candidate *candidate,
-			const uint8_t *code, size_t bytes, const struct hl_probe_place *place)
-{
-	struct call_search search = {reading, candidate};
-
-	if (is_operator(candidate) && !has_c_function(reading))
-		return true;
-	return hl_probe_place_visit_branches(code, bytes_to_search(candidate, code, bytes, place),
-					     leads_to_candidate, &search);
-}
-
 unsigned hl_allocators_call_arguments(enum hl_heap_call call)
 {
 	switch (call) {
@@ -203,17 +187,18 @@ unsigned hl_allocators_call_arguments(enum hl_heap_call call)
 static void place_candidate(const struct reading *reading, const struct candidate *candidate,
 			    struct hl_allocator_functions *found)
 {
+	struct call_search search = {reading, candidate};
 	uint8_t code[CODE_BYTES_MAX];
 	size_t wanted = candidate->bytes < sizeof(code) ? candidate->bytes : sizeof(code);
 	size_t bytes = read_code(reading->fd, candidate->offset, wanted, code);
 
-	if (!bytes)
+	if (!bytes || (is_operator(candidate) && !has_c_function(reading)))
 		return;
 	struct hl_probe_place place =
 		hl_probe_place(code, bytes, hl_allocators_call_arguments(candidate->call));
-	if (is_left_out(reading, candidate, code, bytes, &place))
+	if (hl_probe_place_visit_branches(code, bytes_to_search(candidate, code, bytes, &place),
+					  leads_to_candidate, &search))
 		return;
-	struct call_search search = {reading, candidate};
 	struct hl_allocator_function *function = &found->functions[found->count++];
 	*function = (struct hl_allocator_function){
 		.call = candidate->call,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reads ELF files and compiles their call frame information; see target.h. */
-#include "bpf/target.h"
+/* Reads ELF files and compiles their call frame information; see walker.h. */
+#include "bpf/walker.h"
 
 #include "base/array.h"
-#include "unwind/arch_x86_64.h"
+#include "unwind/arch.h"
 #include "unwind/cfi_program.h"
 
 #include <elf.h>
@@ -34,6 +34,7 @@ static int read_at(const struct image *image, void *buffer, uint64_t bytes, uint
 {
 	char *at = buffer;
 	uint64_t place = image->start + offset;
+
 	if (offset > INT64_MAX - image->start || bytes > INT64_MAX - place)
 		return -ENOEXEC;
 	while (bytes) {
@@ -52,6 +53,7 @@ static int read_at(const struct image *image, void *buffer, uint64_t bytes, uint
 static int read_new(const struct image *image, uint64_t bytes, uint64_t offset, void **ret_bytes)
 {
 	void *buffer = malloc(bytes + 1);
+
 	if (!buffer)
 		return -ENOMEM;
 	int r = read_at(image, buffer, bytes, offset);
@@ -65,6 +67,7 @@ static int read_new(const struct image *image, uint64_t bytes, uint64_t offset, 
 static int read_headers(struct image *image)
 {
 	Elf64_Ehdr *header = &image->header;
+
 	int r = read_at(image, header, sizeof(*header), 0);
 	if (r < 0)
 		return r;
@@ -77,40 +80,7 @@ static int read_headers(struct image *image)
 			(void **)&image->segments);
 }
 
-static const Elf64_Phdr *find_header(const struct image *image, uint32_t type)
-{
-	for (uint16_t i = 0; i < image->header.e_phnum; i++)
-		if (image->segments[i].p_type == type)
-			return &image->segments[i];
-	return NULL;
-}
-
 /* ---- segments ---- */
-
-static bool makes_sense(const Elf64_Phdr *segment)
-{
-	return segment->p_vaddr < HL_FRAME_PC_MASK && segment->p_memsz < HL_FRAME_PC_MASK &&
-	       segment->p_filesz <= segment->p_memsz &&
-	       (segment->p_vaddr - segment->p_offset) % MEMORY_PAGE == 0;
-}
-
-static void add_segment(struct hl_code_table *table, const Elf64_Phdr *segment)
-{
-	uint64_t low = segment->p_vaddr & ~(MEMORY_PAGE - 1);
-	uint64_t high = segment->p_vaddr + segment->p_memsz;
-	table->segments[table->segment_count++] = (struct hl_code_segment){
-		.offset = segment->p_offset,
-		.bytes = segment->p_filesz,
-		.address = segment->p_vaddr,
-		.is_executable = segment->p_flags & PF_X,
-	};
-	table->low = low < table->low ? low : table->low;
-	table->high = high > table->high ? high : table->high;
-	if (!(segment->p_flags & PF_X))
-		return;
-	table->code_low = low < table->code_low ? low : table->code_low;
-	table->code_high = high > table->code_high ? high : table->code_high;
-}
 
 static int take_segments(const struct image *image, struct hl_code_table *table)
 {
@@ -119,9 +89,25 @@ static int take_segments(const struct image *image, struct hl_code_table *table)
 		const Elf64_Phdr *segment = &image->segments[i];
 		if (segment->p_type != PT_LOAD)
 			continue;
-		if (!makes_sense(segment) || table->segment_count == HL_CODE_SEGMENTS_MAX)
+		if (segment->p_vaddr >= HL_FRAME_PC_MASK || segment->p_memsz >= HL_FRAME_PC_MASK ||
+		    segment->p_filesz > segment->p_memsz ||
+		    (segment->p_vaddr - segment->p_offset) % MEMORY_PAGE != 0 ||
+		    table->segment_count == HL_CODE_SEGMENTS_MAX)
 			return -ENOEXEC;
-		add_segment(table, segment);
+		uint64_t low = segment->p_vaddr & ~(MEMORY_PAGE - 1);
+		uint64_t high = segment->p_vaddr + segment->p_memsz;
+		table->segments[table->segment_count++] = (struct hl_code_segment){
+			.offset = segment->p_offset,
+			.bytes = segment->p_filesz,
+			.address = segment->p_vaddr,
+			.is_executable = segment->p_flags & PF_X,
+		};
+		table->low = low < table->low ? low : table->low;
+		table->high = high > table->high ? high : table->high;
+		if (!(segment->p_flags & PF_X))
+			continue;
+		table->code_low = low < table->code_low ? low : table->code_low;
+		table->code_high = high > table->code_high ? high : table->code_high;
 	}
 	if (!table->segment_count)
 		return -ENOEXEC;
@@ -130,19 +116,16 @@ static int take_segments(const struct image *image, struct hl_code_table *table)
 	return table->code_high - table->code_low < CODE_BYTES_MAX ? 0 : -ENOEXEC;
 }
 
-static bool holds(const struct hl_code_segment *segment, uint64_t offset)
-{
-	uint64_t first = segment->offset & ~(MEMORY_PAGE - 1);
-	return offset >= first && offset < segment->offset + segment->bytes;
-}
-
 bool hl_code_table_address(const struct hl_code_table *table, uint64_t offset,
 			   uint64_t *ret_address)
 {
 	const struct hl_code_segment *found = NULL;
+
 	for (uint32_t i = 0; i < table->segment_count; i++) {
 		const struct hl_code_segment *segment = &table->segments[i];
-		if (holds(segment, offset) && (!found || segment->is_executable))
+		uint64_t first = segment->offset & ~(MEMORY_PAGE - 1);
+		if (offset >= first && offset < segment->offset + segment->bytes &&
+		    (!found || segment->is_executable))
 			found = segment;
 	}
 	if (found)
@@ -213,28 +196,25 @@ static int load_frames(const struct image *image, uint64_t address, uint64_t off
 	return 0;
 }
 
-/* Where .eh_frame begins, from .eh_frame_hdr (LSB 5 core, 10.6.2). */
-static int find_eh_frame(const struct image *image, const Elf64_Phdr *hdr, uint64_t *ret_address)
+/* Loads .eh_frame from where .eh_frame_hdr says (LSB 5 core, 10.6.2) to the end of its segment: a
+ * terminator ends it before that. */
+static int load_eh_frame(const struct image *image, const struct hl_code_table *table,
+			 struct frames *ret_frames)
 {
+	const Elf64_Phdr *hdr = image->segments, *end = hdr + image->header.e_phnum;
 	uint8_t head[HDR_POINTER_ENDS];
+
+	while (hdr < end && hdr->p_type != PT_GNU_EH_FRAME)
+		hdr++;
+	if (hdr == end)
+		return -ENOENT;
 	int r = read_at(image, head, sizeof(head), hdr->p_offset);
 	if (r < 0)
 		return r;
 	if (head[0] != 1 || head[1] != HDR_PCREL_SDATA4)
 		return -ENOEXEC;
 	struct hl_cfi_reader reader = {head + HDR_POINTER_AT, head + sizeof(head), false};
-	*ret_address = hdr->p_vaddr + HDR_POINTER_AT + (uint64_t)hl_cfi_read_signed(&reader, 4);
-	return 0;
-}
-
-/* .eh_frame goes to its terminator, at most to the end of its segment. */
-static int load_eh_frame(const struct image *image, const struct hl_code_table *table,
-			 const Elf64_Phdr *hdr, struct frames *ret_frames)
-{
-	uint64_t address;
-	int r = find_eh_frame(image, hdr, &address);
-	if (r < 0)
-		return r;
+	uint64_t address = hdr->p_vaddr + HDR_POINTER_AT + (uint64_t)hl_cfi_read_signed(&reader, 4);
 	for (uint32_t i = 0; i < table->segment_count; i++) {
 		const struct hl_code_segment *segment = &table->segments[i];
 		uint64_t skipped = address - segment->address;
@@ -257,6 +237,7 @@ static int load_section(const struct image *image, const char *wanted, struct fr
 	const Elf64_Ehdr *header = &image->header;
 	Elf64_Shdr names, section;
 	char name[16];
+
 	if (header->e_shentsize != sizeof(section) || header->e_shstrndx >= header->e_shnum)
 		return -ENOENT;
 	int r = read_section(image, header->e_shstrndx, &names);
@@ -271,14 +252,6 @@ static int load_section(const struct image *image, const char *wanted, struct fr
 				   ret_frames);
 	}
 	return r < 0 ? r : -ENOENT;
-}
-
-static int find_eh_frames(const struct image *image, const struct hl_code_table *table,
-			  struct frames *ret_frames)
-{
-	const Elf64_Phdr *hdr = find_header(image, PT_GNU_EH_FRAME);
-	int r = hdr ? load_eh_frame(image, table, hdr, ret_frames) : -ENOENT;
-	return r < 0 && r != -ENOMEM ? load_section(image, ".eh_frame", ret_frames) : r;
 }
 
 /* ---- rows ---- */
@@ -297,6 +270,7 @@ struct row_gaps {
 static int keep_row(void *context, const struct hl_cfi_row *row)
 {
 	struct cfi_rows *rows = context;
+
 	int r = hl_array_reserve(&rows->rows, &rows->capacity, rows->count + 1, sizeof(*row));
 	if (r < 0)
 		return r;
@@ -307,6 +281,7 @@ static int keep_row(void *context, const struct hl_cfi_row *row)
 static int keep_row_in_gap(void *context, const struct hl_cfi_row *row)
 {
 	struct row_gaps *gaps = context;
+
 	if (hl_cfi_rows_find(gaps->rows->rows, gaps->known, row->offset) != HL_RULE_NONE)
 		return 0;
 	return keep_row(gaps->rows, row);
@@ -317,7 +292,10 @@ static int compile_eh_frames(const struct image *image, const struct hl_code_tab
 			     struct cfi_rows *rows)
 {
 	struct frames frames = {0};
-	int r = find_eh_frames(image, table, &frames);
+
+	int r = load_eh_frame(image, table, &frames);
+	if (r < 0 && r != -ENOMEM)
+		r = load_section(image, ".eh_frame", &frames);
 	if (r == 0)
 		r = hl_cfi_compile(&frames.section, table->code_low, keep_row, rows);
 	free(frames.bytes);
@@ -333,6 +311,7 @@ static int compile_debug_frames(const struct image *image, const struct hl_code_
 {
 	struct frames frames = {.section.is_debug_frame = true};
 	struct row_gaps gaps = {rows, rows->count};
+
 	int r = load_section(image, ".debug_frame", &frames);
 	if (r == 0)
 		r = hl_cfi_compile(&frames.section, table->code_low, keep_row_in_gap, &gaps);
@@ -344,31 +323,26 @@ static int compile_debug_frames(const struct image *image, const struct hl_code_
 
 /* ---- frame pointers; src/unwind/rule_cache.c has the same for the recorder ---- */
 
-static bool file_offset(const struct hl_code_table *table, uint64_t address, uint64_t *ret_offset)
-{
-	for (uint32_t i = 0; i < table->segment_count; i++) {
-		const struct hl_code_segment *segment = &table->segments[i];
-		if (!segment->is_executable || address - segment->address >= segment->bytes)
-			continue;
-		*ret_offset = segment->offset + (address - segment->address);
-		return true;
-	}
-	return false;
-}
-
 /* Rows for a function without rules whose first instructions make rbp its frame pointer. */
 static int add_function_rows(const struct image *image, const struct hl_code_table *table,
 			     const struct row_gaps *gaps, const Elf64_Sym *symbol)
 {
 	const struct cfi_rows *rows = gaps->rows;
+	const struct hl_code_segment *segment = table->segments,
+				     *end = segment + table->segment_count;
 	uint8_t code[HL_PROLOGUE_BYTES];
-	uint64_t offset, at = symbol->st_value - table->code_low;
+	uint64_t at = symbol->st_value - table->code_low;
 	uint64_t bytes = symbol->st_size < sizeof(code) ? symbol->st_size : sizeof(code);
+
 	if (at >= table->code_high - table->code_low ||
 	    symbol->st_size > table->code_high - symbol->st_value ||
-	    hl_cfi_rows_find(rows->rows, gaps->known, (uint32_t)at) != HL_RULE_NONE ||
-	    !file_offset(table, symbol->st_value, &offset) ||
-	    read_at(image, code, bytes, offset) < 0)
+	    hl_cfi_rows_find(rows->rows, gaps->known, (uint32_t)at) != HL_RULE_NONE)
+		return 0;
+	while (segment < end &&
+	       (!segment->is_executable || symbol->st_value - segment->address >= segment->bytes))
+		segment++;
+	if (segment == end || read_at(image, code, bytes,
+				      segment->offset + (symbol->st_value - segment->address)) < 0)
 		return 0;
 	size_t made = hl_arch_frame_pointer_made(code, bytes);
 	if (!made)
@@ -384,6 +358,7 @@ static int add_function_rows(const struct image *image, const struct hl_code_tab
 static int load_symbols(const struct image *image, Elf64_Sym **ret_symbols, size_t *ret_count)
 {
 	Elf64_Shdr section, found = {0};
+
 	if (image->header.e_shentsize != sizeof(section))
 		return 0;
 	for (uint32_t i = 0; i < image->header.e_shnum; i++) {
@@ -407,6 +382,7 @@ static int add_frame_pointer_rows(const struct image *image, const struct hl_cod
 	Elf64_Sym *symbols = NULL;
 	size_t count = 0;
 	int r = load_symbols(image, &symbols, &count);
+
 	for (size_t i = 0; i < count && r == 0; i++)
 		if (ELF64_ST_TYPE(symbols[i].st_info) == STT_FUNC && symbols[i].st_shndx)
 			r = add_function_rows(image, table, &gaps, &symbols[i]);
@@ -422,6 +398,7 @@ static int add_entry_rows(const struct image *image, const struct hl_code_table 
 {
 	uint64_t entry = image->header.e_entry - table->code_low;
 	size_t next = 0;
+
 	if (!rows->count || entry >= table->code_high - table->code_low ||
 	    hl_cfi_rows_find(rows->rows, rows->count, (uint32_t)entry) != HL_RULE_NONE)
 		return 0;
@@ -452,6 +429,7 @@ static int write_row(struct row_writer *writer, uint64_t offset, uint64_t rule)
 	struct hl_code_table *table = writer->table;
 	struct hl_code_page *page = &table->pages[offset >> HL_CODE_PAGE_SHIFT];
 	uint64_t in_page = offset & (HL_CODE_PAGE_BYTES - 1);
+
 	int r = HL_ARRAY_RESERVE(table->rows, writer->capacity, table->row_count + (size_t)2);
 	if (r < 0)
 		return r;
@@ -469,6 +447,7 @@ static int write_row(struct row_writer *writer, uint64_t offset, uint64_t rule)
 static int set_rule(struct row_writer *writer, uint64_t *at, uint64_t from, uint64_t rule)
 {
 	uint64_t end = (uint64_t)writer->table->page_count << HL_CODE_PAGE_SHIFT;
+
 	if (from > end)
 		from = end;
 	for (; *at < from; *at += HL_CODE_PAGE_BYTES) {
@@ -482,66 +461,54 @@ static int set_rule(struct row_writer *writer, uint64_t *at, uint64_t from, uint
 	return write_row(writer, from, rule);
 }
 
-/*
- * No call pushes a return address that is a function's first byte with nothing of a function before
- * it: the stack ends there; see src/unwind/rule_cache.c.
- */
-static int write_rows(struct row_writer *writer, const struct cfi_rows *rows)
-{
-	uint64_t at = 0;
-	bool was_none = true;
-	int r = 0;
-	for (size_t i = 0; i < rows->count && r == 0; i++) {
-		const struct hl_cfi_row *row = &rows->rows[i];
-		bool is_none = row->rule == HL_RULE_NONE;
-		if (was_none && !is_none && row->offset)
-			r = set_rule(writer, &at, row->offset - UINT64_C(1), HL_RULE_END_BEFORE);
-		if (r == 0)
-			r = set_rule(writer, &at, row->offset, row->rule);
-		was_none = is_none;
-	}
-	return r < 0 ? r : set_rule(writer, &at, UINT64_MAX, HL_RULE_NONE);
-}
-
 static int build_pages(struct hl_code_table *table, const struct cfi_rows *rows)
 {
-	uint64_t bytes = table->code_high - table->code_low;
+	uint64_t bytes = table->code_high - table->code_low, at = 0;
 	struct row_writer writer = {.table = table, .rule = HL_RULE_NONE};
+	bool was_none = true;
+	int r = 0;
+
 	table->page_count = (uint32_t)((bytes + HL_CODE_PAGE_BYTES - 1) >> HL_CODE_PAGE_SHIFT);
 	table->pages = calloc(table->page_count + (size_t)1, sizeof(*table->pages));
 	if (!table->pages)
 		return -ENOMEM;
 	table->has_rows = rows->count > 0;
-	return write_rows(&writer, rows);
-}
-
-static int read_rows(const struct image *image, struct hl_code_table *table)
-{
-	struct cfi_rows rows = {0};
-	int r = compile_eh_frames(image, table, &rows);
-	if (r == 0)
-		r = compile_debug_frames(image, table, &rows);
-	if (r == 0)
-		r = add_entry_rows(image, table, &rows);
-	if (r == 0)
-		r = add_frame_pointer_rows(image, table, &rows);
-	if (r == 0)
-		r = build_pages(table, &rows);
-	free(rows.rows);
-	return r;
+	for (size_t i = 0; i < rows->count && r == 0; i++) {
+		const struct hl_cfi_row *row = &rows->rows[i];
+		bool is_none = row->rule == HL_RULE_NONE;
+		/* No call pushes a return address that is a function's first byte with nothing of a
+		 * function before it: the stack ends there; see src/unwind/rule_cache.c. */
+		if (was_none && !is_none && row->offset)
+			r = set_rule(&writer, &at, row->offset - UINT64_C(1), HL_RULE_END_BEFORE);
+		if (r == 0)
+			r = set_rule(&writer, &at, row->offset, row->rule);
+		was_none = is_none;
+	}
+	return r < 0 ? r : set_rule(&writer, &at, UINT64_MAX, HL_RULE_NONE);
 }
 
 int hl_code_table_read(int fd, uint64_t start, struct hl_code_table *ret_table)
 {
 	struct image image = {.fd = fd, .start = start};
 	struct hl_code_table table = {0};
+	struct cfi_rows rows = {0};
+
 	int r = read_headers(&image);
 	if (r == 0)
 		r = take_segments(&image, &table);
 	if (r == 0)
 		r = read_build_id(&image, &table);
 	if (r == 0)
-		r = read_rows(&image, &table);
+		r = compile_eh_frames(&image, &table, &rows);
+	if (r == 0)
+		r = compile_debug_frames(&image, &table, &rows);
+	if (r == 0)
+		r = add_entry_rows(&image, &table, &rows);
+	if (r == 0)
+		r = add_frame_pointer_rows(&image, &table, &rows);
+	if (r == 0)
+		r = build_pages(&table, &rows);
+	free(rows.rows);
 	free(image.segments);
 	if (r == 0)
 		*ret_table = table;
@@ -553,6 +520,7 @@ int hl_code_table_read(int fd, uint64_t start, struct hl_code_table *ret_table)
 uint64_t hl_code_table_rule(const struct hl_code_table *table, uint64_t address)
 {
 	uint64_t offset = address - table->code_low, rule = HL_RULE_NONE;
+
 	if (offset >> HL_CODE_PAGE_SHIFT >= table->page_count)
 		return rule;
 	const struct hl_code_page *page = &table->pages[offset >> HL_CODE_PAGE_SHIFT];

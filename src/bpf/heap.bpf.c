@@ -22,28 +22,6 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-
-/* The page of a process in which the kernel keeps its breakpoints; functions whose return is
- * watched return to its first byte. */
-struct xol_area {
-	unsigned long vaddr;
-};
-
-struct uprobes_state {
-	struct xol_area *xol_area;
-};
-
-struct mm_struct {
-	struct uprobes_state uprobes_state;
-};
-
-struct task_struct___mm {
-	struct mm_struct *mm;
-};
-
-#pragma clang attribute pop
-
 extern bool bpf_session_is_return(void) __ksym __weak;
 
 /* Set by heap_trace.c before loading. */
@@ -81,45 +59,24 @@ struct {
 	__type(value, struct call);
 } hl_calls SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1); /* set by heap_trace.c */
-	__type(key, uint64_t);
-	__type(value, struct hl_live_block);
-} hl_live SEC(".maps");
+/* heap_trace.c sets how many. */
+HL_MAP(hl_live, HASH, BPF_F_NO_PREALLOC, uint64_t, struct hl_live_block, 1);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1 << 18);
-	__type(key, uint64_t);
-	__type(value, struct hl_stack_total);
-} hl_totals SEC(".maps");
+HL_MAP(hl_totals, PERCPU_HASH, BPF_F_NO_PREALLOC, uint64_t, struct hl_stack_total, 1 << 18);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, uint32_t);
-	__type(value, struct hl_heap_counters);
-} hl_heap_counters SEC(".maps");
+HL_MAP(hl_heap_counters, PERCPU_ARRAY, 0, uint32_t, struct hl_heap_counters, 1);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, uint32_t);
-	__type(value, struct hl_heap_processor);
-} hl_heap_processors SEC(".maps");
+HL_MAP(hl_heap_processors, PERCPU_ARRAY, 0, uint32_t, struct hl_heap_processor, 1);
 
 static __always_inline struct hl_heap_counters *counters(void)
 {
-	uint32_t zero = 0;
-	return bpf_map_lookup_elem(&hl_heap_counters, &zero);
+	return HL_FIRST(hl_heap_counters);
 }
 
 static __always_inline void count_lost(uint64_t size)
 {
 	struct hl_heap_counters *count = counters();
+
 	if (!count)
 		return;
 	count->lost_events++;
@@ -213,7 +170,7 @@ static __always_inline uint64_t requested(struct pt_regs *regs, uint64_t site)
 /* Where functions return to whose return is watched; 0 when the kernel does not say. */
 static __noinline uint64_t trampoline(void)
 {
-	struct task_struct___mm *task = (void *)bpf_get_current_task_btf();
+	struct task_struct *task = bpf_get_current_task_btf();
 	uint64_t address = 0;
 
 	if (!bpf_core_field_exists(struct mm_struct, uprobes_state) ||
@@ -256,6 +213,7 @@ static __always_inline struct call *thread_call(uint64_t flags)
 static __always_inline struct call *begin_call(struct pt_regs *regs, uint64_t site, uint64_t size)
 {
 	struct call *call = thread_call(BPF_LOCAL_STORAGE_GET_F_CREATE);
+
 	if (!call) {
 		count_lost(size);
 		return NULL;
@@ -272,6 +230,7 @@ static __always_inline struct call *begin_call(struct pt_regs *regs, uint64_t si
 static __noinline bool enter_unwatched(struct pt_regs *regs, uint64_t site, uint64_t size)
 {
 	struct call *call = begin_call(regs, site, size);
+
 	if (call && bpf_probe_read_user(&call->slot, sizeof(call->slot), (const void *)regs->sp))
 		call->sp = 0;
 	return call != NULL;
@@ -284,6 +243,7 @@ static __noinline uint64_t random_exponential(void)
 {
 	uint64_t number = (uint64_t)bpf_get_prandom_u32() + 1, mantissa;
 	uint32_t exponent = 0;
+
 	for (int i = 32; i >= 1; i >>= 1)
 		if (number >> exponent >> i)
 			exponent += i;
@@ -308,8 +268,8 @@ static __always_inline int64_t draw_distance(void)
  */
 static __always_inline uint64_t take_samples(uint64_t size)
 {
-	uint32_t zero = 0;
-	struct hl_heap_processor *here = bpf_map_lookup_elem(&hl_heap_processors, &zero);
+	struct hl_heap_processor *here = HL_FIRST(hl_heap_processors);
+
 	if (!here)
 		return 0;
 	if (!size) /* no sample by bytes hits it */
@@ -337,14 +297,15 @@ static __always_inline void enter_block(uint64_t block, const struct hl_live_blo
 static __always_inline void count_unmatched(struct hl_heap_processor *here, uint64_t block)
 {
 	struct hl_heap_counters *count = counters();
+
 	if (count && here->last_freed != block)
 		count->unmatched_frees++;
 }
 
 static __always_inline int free_block(uint64_t block)
 {
-	uint32_t zero = 0;
-	struct hl_heap_processor *here = bpf_map_lookup_elem(&hl_heap_processors, &zero);
+	struct hl_heap_processor *here = HL_FIRST(hl_heap_processors);
+
 	if (!block || hl_all || !here)
 		return HL_NO_RETURN;
 	if (hl_sample_bytes && !bpf_map_lookup_elem(&hl_live, &block))
@@ -359,8 +320,7 @@ static __always_inline int free_block(uint64_t block)
 static __always_inline void take_old_block(struct call *call, uint64_t block)
 {
 	struct hl_live_block *old = block ? bpf_map_lookup_elem(&hl_live, &block) : NULL;
-	uint32_t zero = 0;
-	struct hl_heap_processor *here = bpf_map_lookup_elem(&hl_heap_processors, &zero);
+	struct hl_heap_processor *here = HL_FIRST(hl_heap_processors);
 
 	call->argument = block;
 	call->old_is_known = old != NULL;
@@ -377,6 +337,7 @@ static __always_inline void take_old_block(struct call *call, uint64_t block)
 static __always_inline bool old_block_is_sampled(struct pt_regs *regs, uint64_t site)
 {
 	uint64_t block = is_realloc(site) ? argument(regs, site, 0) : 0;
+
 	return block && bpf_map_lookup_elem(&hl_live, &block);
 }
 
@@ -386,6 +347,7 @@ static __always_inline bool old_block_is_sampled(struct pt_regs *regs, uint64_t 
 static __always_inline struct hl_stack_total scale_samples(uint64_t samples, uint64_t size)
 {
 	struct hl_stack_total total = {size, UINT64_C(1) << HL_TOTAL_SHIFT};
+
 	if (size && size / HL_SURE_SAMPLE < hl_sample_bytes) {
 		total.bytes = samples * hl_sample_bytes;
 		total.objects = (total.bytes << HL_TOTAL_SHIFT) / size;
@@ -396,6 +358,7 @@ static __always_inline struct hl_stack_total scale_samples(uint64_t samples, uin
 static __always_inline void add_total(uint64_t stack, const struct hl_stack_total *added)
 {
 	struct hl_stack_total *total = bpf_map_lookup_elem(&hl_totals, &stack);
+
 	if (total) {
 		total->bytes += added->bytes;
 		total->objects += added->objects;
@@ -479,6 +442,7 @@ static __always_inline int enter(struct pt_regs *regs)
 static __always_inline uint64_t result_of(const struct call *call, struct pt_regs *regs)
 {
 	uint64_t block = regs->ax;
+
 	if (call_of(call->site) != HL_HEAP_POSIX_MEMALIGN)
 		return block;
 	if ((uint32_t)regs->ax ||
@@ -490,6 +454,7 @@ static __always_inline uint64_t result_of(const struct call *call, struct pt_reg
 static __always_inline int leave(struct pt_regs *regs)
 {
 	struct call *call = thread_call(0);
+
 	if (!call || !call->sp || call->slot || call->sp != regs->sp - 8)
 		return 0;
 	call->sp = 0;
@@ -529,6 +494,7 @@ int hl_heap_count(struct pt_regs *regs)
 {
 	struct hl_heap_counters *count = counters();
 	uint64_t site = bpf_get_attach_cookie(regs), call = call_of(site);
+
 	if (!count || call >= HL_HEAP_CALLS || !hl_is_target())
 		return 0;
 	count->calls[call]++;

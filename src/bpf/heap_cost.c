@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Estimates what tracing costs; see heap_cost.h. */
-#include "bpf/heap_cost.h"
+/* Estimates what tracing costs; see heap_trace.h. */
+#include "bpf/heap_trace.h"
 
 #include "base/clock.h"
 #include "bpf/heap_shared.h"
@@ -63,31 +63,22 @@ static int link_site(struct hl_probe_links *links, enum hl_probe_way way, int pr
 	return r;
 }
 
-/* Nanoseconds of one call. */
-static double time_calls(void)
+double hl_heap_cost_measure_trap(enum hl_probe_way way, int program_fd)
 {
-	double fastest = 0;
+	struct hl_probe_links links = {0};
+	double fastest_ns = TRAP_NS_DEFAULT;
 
-	for (int round = 0; round < ROUNDS; round++) {
+	int rounds = link_site(&links, way, program_fd) == 0 ? ROUNDS : 0;
+	for (int round = 0; round < rounds; round++) {
 		uint64_t start_ns = hl_clock_ns(CLOCK_THREAD_CPUTIME_ID);
 		for (int i = 0; i < CALLS; i++)
 			hl_heap_calibration_site();
 		double ns = (double)(hl_clock_ns(CLOCK_THREAD_CPUTIME_ID) - start_ns) / CALLS;
-		if (!round || ns < fastest)
-			fastest = ns;
+		if (!round || ns < fastest_ns)
+			fastest_ns = ns;
 	}
-	return fastest;
-}
-
-double hl_heap_cost_measure_trap(enum hl_probe_way way, int program_fd)
-{
-	struct hl_probe_links links = {0};
-	double ns = TRAP_NS_DEFAULT;
-
-	if (link_site(&links, way, program_fd) == 0)
-		ns = time_calls();
 	hl_probe_links_release(&links);
-	return ns;
+	return fastest_ns;
 }
 
 /* ---- what probes cost a program ---- */
@@ -95,13 +86,13 @@ double hl_heap_cost_measure_trap(enum hl_probe_way way, int program_fd)
 struct hl_heap_rate hl_heap_cost_rate(const struct hl_heap_counting *counting)
 {
 	const struct hl_heap_counters *counters = &counting->counters;
-	double seconds = (double)counting->elapsed_ns / 1e9, times = 1;
+	double seconds = (double)counting->elapsed_ns / 1e9, times = counting->wanted;
 	uint64_t calls = 0;
 
 	for (int call = 0; call < HL_HEAP_CALLS; call++)
 		calls += counters->calls[call];
 	if (!counting->elapsed_ns || !calls)
-		return (struct hl_heap_rate){.percent_of_core = counting->percent_before};
+		return (struct hl_heap_rate){.percent_of_core = times * counting->percent_before};
 	uint64_t frees = counters->calls[HL_HEAP_FREE], allocations = calls - frees;
 	double own_percent =
 		counting->percent_during - (double)calls / seconds * counting->trap_ns / 1e7;
@@ -109,15 +100,16 @@ struct hl_heap_rate hl_heap_cost_rate(const struct hl_heap_counting *counting)
 	double least_percent = (double)calls / seconds * LEAST_CALL_NS / 1e7;
 	if (own_percent < least_percent)
 		own_percent = least_percent;
-	if (counting->percent_during > BUSY_PERCENT && own_percent < counting->percent_before)
-		times = counting->percent_before / own_percent;
+	if (times * counting->percent_during > BUSY_PERCENT &&
+	    own_percent < counting->percent_before)
+		times *= counting->percent_before / own_percent;
 	return (struct hl_heap_rate){
 		.allocations_per_second = times * (double)allocations / seconds,
 		.frees_per_second = times * (double)frees / seconds,
 		.calls_per_second = times * (double)calls / seconds,
 		.mean_bytes =
 			allocations ? (double)counters->requested_bytes / (double)allocations : 0,
-		.percent_of_core = counting->percent_before,
+		.percent_of_core = counting->wanted * counting->percent_before,
 	};
 }
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Chooses and links the probes of `stacks`; see heap_probes.h. */
-#include "bpf/heap_probes.h"
+/* Chooses and links the probes of `stacks`; see heap_trace.h. */
+#include "bpf/heap_trace.h"
 
+#include "base/cleanup.h"
+#include "base/names.h"
 #include "bpf/privilege.h"
 #include "process/process.h"
 
@@ -63,46 +65,30 @@ bool hl_heap_probes_may_nest(const struct hl_heap_probes *probes)
 
 /* ---- links ---- */
 
-static bool arguments_are_moved(const struct hl_probe_place *place, enum hl_heap_call call)
-{
-	static const uint8_t abi[HL_PROBE_ARGUMENTS_MAX] = {7, 6, 2, 1};
-
-	for (unsigned i = 0; i < hl_allocators_call_arguments(call); i++)
-		if (place->arguments[i] != abi[i])
-			return true;
-	return false;
-}
-
-static uint64_t cookie_of(const struct hl_allocator_function *function, size_t number)
-{
-	uint64_t cookie = function->call | (uint64_t)number << HL_SITE_FUNCTION;
-
-	for (unsigned i = 0; i < HL_PROBE_ARGUMENTS_MAX; i++)
-		cookie |= (uint64_t)function->place.arguments[i] << (HL_SITE_ARGUMENTS + 4 * i);
-	if (arguments_are_moved(&function->place, function->call))
-		cookie |= HL_SITE_MOVED;
-	if (function->throws)
-		cookie |= HL_SITE_THROWS;
-	return cookie;
-}
-
-enum site_choice { ALL_SITES, ALLOCATION_SITES };
-
-/* Sites of ${allocator}, into an array with room for all; how many. */
+/* Sites of ${allocator}, into an array with room for all; how many. Only allocations are watched
+ * ${at_return}. */
 static size_t choose_sites(const struct hl_heap_probes *probes,
-			   const struct hl_allocator *allocator, enum site_choice choice,
+			   const struct hl_allocator *allocator, bool at_return,
 			   struct hl_probe_site *sites)
 {
+	static const uint8_t abi[HL_PROBE_ARGUMENTS_MAX] = {7, 6, 2, 1};
 	size_t first = (size_t)(allocator - probes->allocators.allocators) << 16, count = 0;
 
 	for (size_t i = 0; i < allocator->found.count; i++) {
 		const struct hl_allocator_function *function = &allocator->found.functions[i];
-		if (!is_probed(probes, function) ||
-		    (choice == ALLOCATION_SITES && function->call == HL_HEAP_FREE))
+		if (!is_probed(probes, function) || (at_return && function->call == HL_HEAP_FREE))
 			continue;
+		const uint8_t *arguments = function->place.arguments;
+		uint64_t cookie = function->call | (uint64_t)(first + i) << HL_SITE_FUNCTION;
+		for (unsigned k = 0; k < HL_PROBE_ARGUMENTS_MAX; k++)
+			cookie |= (uint64_t)arguments[k] << (HL_SITE_ARGUMENTS + 4 * k);
+		if (memcmp(arguments, abi, hl_allocators_call_arguments(function->call)) != 0)
+			cookie |= HL_SITE_MOVED;
+		if (function->throws)
+			cookie |= HL_SITE_THROWS;
 		sites[count++] = (struct hl_probe_site){
 			.offset = function->offset + function->place.offset,
-			.cookie = cookie_of(function, first + i),
+			.cookie = cookie,
 		};
 	}
 	return count;
@@ -124,8 +110,7 @@ static int link_allocator(struct hl_heap_probes *probes, const struct hl_allocat
 		.pid = probes->pid,
 		.path = path,
 		.sites = sites,
-		.site_count = choose_sites(probes, allocator,
-					   at_return ? ALLOCATION_SITES : ALL_SITES, sites),
+		.site_count = choose_sites(probes, allocator, at_return, sites),
 	};
 	r = hl_probe_links_add(&probes->links, probes->way, program_fd, at_return, &target, err);
 	free(sites);
@@ -185,30 +170,6 @@ void hl_heap_probes_unlink(struct hl_heap_probes *probes)
 
 /* ---- for the user ---- */
 
-static const char *file_name(const struct hl_allocator *allocator)
-{
-	const char *slash = strrchr(allocator->map.path, '/');
-
-	return slash ? slash + 1 : allocator->map.path;
-}
-
-static void describe_allocator(FILE *stream, const struct hl_heap_probes *probes,
-			       const struct hl_allocator *allocator)
-{
-	const char *separator = "";
-
-	for (size_t i = 0; i < allocator->found.count; i++) {
-		const struct hl_allocator_function *function = &allocator->found.functions[i];
-		if (!is_probed(probes, function))
-			continue;
-		fprintf(stream, "%s%s", separator, function->name);
-		if (function->place.offset)
-			fprintf(stream, "+%u", function->place.offset);
-		separator = ", ";
-	}
-	fprintf(stream, " in %s", file_name(allocator));
-}
-
 char *hl_heap_probes_describe(const struct hl_heap_probes *probes)
 {
 	char *text = NULL;
@@ -218,8 +179,20 @@ char *hl_heap_probes_describe(const struct hl_heap_probes *probes)
 	if (!stream)
 		return NULL;
 	for (size_t i = 0; i < probes->allocators.count; i++) {
+		const struct hl_allocator *allocator = &probes->allocators.allocators[i];
+		const char *separator = "";
 		fputs(i ? "; " : "", stream);
-		describe_allocator(stream, probes, &probes->allocators.allocators[i]);
+		for (size_t k = 0; k < allocator->found.count; k++) {
+			const struct hl_allocator_function *function =
+				&allocator->found.functions[k];
+			if (!is_probed(probes, function))
+				continue;
+			fprintf(stream, "%s%s", separator, function->name);
+			if (function->place.offset)
+				fprintf(stream, "+%u", function->place.offset);
+			separator = ", ";
+		}
+		fprintf(stream, " in %s", hl_path_basename(allocator->map.path));
 	}
 	return fclose(stream) == 0 ? text : NULL;
 }
@@ -242,7 +215,7 @@ static char *list_functions(const struct hl_heap_probes *probes,
 			if (!belongs(probes, &allocator->found.functions[k]))
 				continue;
 			fprintf(stream, "%s%s of %s", separator, allocator->found.functions[k].name,
-				file_name(allocator));
+				hl_path_basename(allocator->map.path));
 			separator = ", ";
 		}
 	}
@@ -273,18 +246,6 @@ void hl_heap_probes_release(struct hl_heap_probes *probes)
 
 /* ---- what would harm a target ---- */
 
-static bool overcommitment_is_forbidden(void)
-{
-	int policy = 0;
-	FILE *file = fopen("/proc/sys/vm/overcommit_memory", "re");
-
-	if (!file)
-		return false;
-	bool forbidden = fscanf(file, "%d", &policy) == 1 && policy == 2;
-	fclose(file);
-	return forbidden;
-}
-
 static bool has_limit(pid_t pid, enum __rlimit_resource resource)
 {
 	struct rlimit limit;
@@ -294,8 +255,13 @@ static bool has_limit(pid_t pid, enum __rlimit_resource resource)
 
 bool hl_heap_probes_memory_is_limited(pid_t pid)
 {
-	return overcommitment_is_forbidden() || has_limit(pid, RLIMIT_AS) ||
-	       has_limit(pid, RLIMIT_DATA);
+	int policy = 0; /* of overcommitment: 2 forbids it */
+	FILE *file = fopen("/proc/sys/vm/overcommit_memory", "re");
+
+	bool forbidden = file && fscanf(file, "%d", &policy) == 1 && policy == 2;
+	if (file)
+		fclose(file);
+	return forbidden || has_limit(pid, RLIMIT_AS) || has_limit(pid, RLIMIT_DATA);
 }
 
 uint64_t hl_heap_probes_request_max(void)
@@ -309,40 +275,32 @@ uint64_t hl_heap_probes_request_max(void)
 
 static bool thread_has_filter(pid_t pid, pid_t tid)
 {
-	char path[64], line[256];
+	HL_FREED char *text = NULL;
+	char file[48];
+	size_t length;
 	int mode = 0;
 
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/status", (int)pid, (int)tid);
-	FILE *file = fopen(path, "re");
-	while (file && fgets(line, sizeof(line), file))
-		if (sscanf(line, "Seccomp: %d", &mode) == 1)
-			break;
-	if (file)
-		fclose(file);
-	return mode != 0;
-}
-
-static bool has_filter(pid_t pid)
-{
-	struct hl_process_thread *threads = NULL;
-	size_t count = 0;
-	bool found = false;
-
-	if (hl_process_threads(pid, &threads, &count) < 0)
-		return thread_has_filter(pid, pid);
-	for (size_t i = 0; i < count && !found; i++)
-		found = thread_has_filter(pid, threads[i].tid);
-	free(threads);
-	return found;
+	snprintf(file, sizeof(file), "task/%d/status", (int)tid);
+	if (hl_proc_read_all(pid, file, &text, &length) < 0)
+		return false;
+	const char *line = strstr(text, "\nSeccomp:");
+	return line && sscanf(line, "\nSeccomp: %d", &mode) == 1 && mode != 0;
 }
 
 int hl_heap_probes_check_returns(pid_t pid, struct hl_error *err)
 {
+	HL_FREED struct hl_process_thread *threads = NULL;
 	struct hl_privileges system;
+	size_t count = 0;
 
-	hl_privileges_read(&system);
-	if (system.kernel_major != 6 || system.kernel_minor < 11 || system.kernel_minor > 13 ||
-	    !has_filter(pid))
+	hl_privilege_read(&system);
+	if (system.kernel_major != 6 || system.kernel_minor < 11 || system.kernel_minor > 13)
+		return 0;
+	bool has_filter =
+		hl_process_threads(pid, &threads, &count) < 0 && thread_has_filter(pid, pid);
+	for (size_t i = 0; i < count && !has_filter; i++)
+		has_filter = thread_has_filter(pid, threads[i].tid);
+	if (!has_filter)
 		return 0;
 	return hl_error_set(
 		err, -ENOTSUP,

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Loads heap.bpf.c and reads its counters; see heap_program.h. */
-#include "bpf/heap_program.h"
+/* Loads heap.bpf.c and reads its counters; see heap_trace.h. */
+#include "bpf/heap_trace.h"
 
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "bpf/heap_cost.h"
-#include "bpf/heap_probes.h"
 #include "bpf/privilege.h"
 #include "heap.skel.h"
 
@@ -35,20 +33,6 @@ struct hl_heap_program {
 
 /* ---- loading ---- */
 
-static void set_constants(const struct hl_heap_program *program)
-{
-	const struct hl_heap_settings *settings = program->settings;
-	struct heap__rodata *constants = program->skeleton->rodata;
-
-	constants->hl_all = settings->all;
-	constants->hl_with_time = settings->older_seconds > 0;
-	constants->hl_sample_bytes = settings->sample_bytes;
-	constants->hl_throwing_max = hl_heap_probes_request_max();
-	for (uint32_t i = 0; i <= HL_LOG2_STEPS; i++)
-		((uint32_t *)constants->hl_log2_table)[i] = (uint32_t)lround(
-			ldexp(log2(1.0 + (double)i / HL_LOG2_STEPS), HL_LOG2_SHIFT));
-}
-
 enum hl_probe_way hl_heap_program_count_way(enum hl_probe_way way)
 {
 	return way == HL_PROBE_SESSION ? HL_PROBE_MULTI : way;
@@ -62,23 +46,6 @@ static int choose_program(struct bpf_program *program, bool wanted, enum hl_prob
 		program, (enum bpf_attach_type)hl_probe_link_attach_type(way));
 }
 
-static int choose_programs(const struct hl_heap_program *program)
-{
-	struct heap *skeleton = program->skeleton;
-	enum hl_probe_way way = program->way;
-	bool by_session = way == HL_PROBE_SESSION;
-	int r = choose_program(skeleton->progs.hl_heap_session, by_session, way);
-
-	if (r == 0)
-		r = choose_program(skeleton->progs.hl_heap_entry, !by_session, way);
-	if (r == 0)
-		r = choose_program(skeleton->progs.hl_heap_return, !by_session, way);
-	if (r == 0)
-		r = choose_program(skeleton->progs.hl_heap_count, true,
-				   hl_heap_program_count_way(way));
-	return r;
-}
-
 /*
  * Kernels before 6.1 warn of tables that grow while such programs run, once and loudly; machines
  * may be set to stop at a warning. There all memory is taken at the start.
@@ -87,7 +54,7 @@ static int allocate_early(const struct hl_heap_program *program)
 {
 	struct hl_privileges system;
 
-	hl_privileges_read(&system);
+	hl_privilege_read(&system);
 	if (system.kernel_major > 6 || (system.kernel_major == 6 && system.kernel_minor >= 1))
 		return 0;
 	int r = bpf_map__set_map_flags(program->skeleton->maps.hl_live, 0);
@@ -101,11 +68,28 @@ static int allocate_early(const struct hl_heap_program *program)
 static int prepare_object(struct hl_heap_program *program, struct hl_error *err)
 {
 	const struct hl_heap_settings *settings = program->settings;
-	int r = choose_programs(program);
+	struct heap *skeleton = program->skeleton;
+	struct heap__rodata *constants = skeleton->rodata;
+	enum hl_probe_way way = program->way;
+	bool by_session = way == HL_PROBE_SESSION;
 
-	set_constants(program);
+	constants->hl_all = settings->all;
+	constants->hl_with_time = settings->older_seconds > 0;
+	constants->hl_sample_bytes = settings->sample_bytes;
+	constants->hl_throwing_max = hl_heap_probes_request_max();
+	for (uint32_t i = 0; i <= HL_LOG2_STEPS; i++)
+		((uint32_t *)constants->hl_log2_table)[i] = (uint32_t)lround(
+			ldexp(log2(1.0 + (double)i / HL_LOG2_STEPS), HL_LOG2_SHIFT));
+	int r = choose_program(skeleton->progs.hl_heap_session, by_session, way);
 	if (r == 0)
-		r = bpf_map__set_max_entries(program->skeleton->maps.hl_live,
+		r = choose_program(skeleton->progs.hl_heap_entry, !by_session, way);
+	if (r == 0)
+		r = choose_program(skeleton->progs.hl_heap_return, !by_session, way);
+	if (r == 0)
+		r = choose_program(skeleton->progs.hl_heap_count, true,
+				   hl_heap_program_count_way(way));
+	if (r == 0)
+		r = bpf_map__set_max_entries(skeleton->maps.hl_live,
 					     settings->all ? 1 : (uint32_t)settings->max_blocks);
 	if (r == 0)
 		r = allocate_early(program);
@@ -225,38 +209,10 @@ bool hl_heap_program_is_replaced(const struct hl_heap_program *program)
 
 /* ---- what it counted ---- */
 
-static void add_counters(struct hl_heap_counters *sum, const struct hl_heap_counters *more)
-{
-	for (int call = 0; call < HL_HEAP_CALLS; call++)
-		sum->calls[call] += more->calls[call];
-	sum->requested_bytes += more->requested_bytes;
-	sum->unmatched_frees += more->unmatched_frees;
-	sum->lost_events += more->lost_events;
-	sum->lost_bytes += more->lost_bytes;
-	sum->too_large_events += more->too_large_events;
-	sum->too_large_bytes += more->too_large_bytes;
-}
-
 int hl_heap_program_counters(const struct hl_heap_program *program,
 			     struct hl_heap_counters *ret_sum)
 {
-	int processors = libbpf_num_possible_cpus();
-	const uint32_t zero = 0;
-
-	if (processors < 0)
-		return processors;
-	struct hl_heap_counters *each = calloc((size_t)processors, sizeof(*each));
-	if (!each)
-		return -ENOMEM;
-	int r = bpf_map_lookup_elem(bpf_map__fd(program->skeleton->maps.hl_heap_counters), &zero,
-				    each);
-	struct hl_heap_counters sum = {0};
-	for (int i = 0; r == 0 && i < processors; i++)
-		add_counters(&sum, &each[i]);
-	free(each);
-	if (r == 0)
-		*ret_sum = sum;
-	return r;
+	return hl_walker_sum_counters(program->skeleton->maps.hl_heap_counters, ret_sum);
 }
 
 uint64_t hl_heap_program_table_bytes(const struct hl_heap_program *program)

@@ -2,10 +2,8 @@
 /* Sets probes, waits, and makes a result of what they found; see heap_trace.h. */
 #include "bpf/heap_trace.h"
 
+#include "base/cleanup.h"
 #include "base/clock.h"
-#include "bpf/heap_cost.h"
-#include "bpf/heap_probes.h"
-#include "bpf/heap_program.h"
 #include "bpf/privilege.h"
 
 #include <bpf/libbpf.h>
@@ -14,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define BASELINE_MS 500 /* how long the target is watched before there is any probe */
 #define MEASURE_MS  700 /* how long its calls are counted */
@@ -58,6 +57,18 @@ static double watch_cpu(const struct hl_trace_request *request, int for_ms,
 	return (double)(after - before) / (double)*ret_elapsed_ns * 100;
 }
 
+/* A target that others keep from running calls its allocator as often as they let it: what it would
+ * use if they went away counts, on as many processors as there are. */
+static double wanted_times(double percent, uint64_t waited_ns, uint64_t elapsed_ns)
+{
+	double all = 100.0 * (double)sysconf(_SC_NPROCESSORS_ONLN);
+	double wanted = percent + 100.0 * (double)(int64_t)waited_ns / (double)elapsed_ns;
+
+	if (percent <= 0 || wanted <= percent) /* threads that have ended took their waits along */
+		return 1;
+	return (wanted < all ? wanted : fmax(all, percent)) / percent;
+}
+
 /* Looks at what the target uses, and only then counts its calls, which takes probes. */
 static int measure_rate(struct heap_trace *trace, struct hl_heap_counting *counting,
 			struct hl_error *err)
@@ -66,7 +77,10 @@ static int measure_rate(struct heap_trace *trace, struct hl_heap_counting *count
 	enum hl_probe_way way = trace->probes.way;
 
 	counting->trap_ns = hl_heap_cost_measure_trap(hl_heap_program_count_way(way), count_fd);
+	uint64_t waited_ns = hl_process_wait_ns(trace->request->facts->pid);
 	counting->percent_before = watch_cpu(trace->request, BASELINE_MS, &counting->elapsed_ns);
+	waited_ns = hl_process_wait_ns(trace->request->facts->pid) - waited_ns;
+	counting->wanted = wanted_times(counting->percent_before, waited_ns, counting->elapsed_ns);
 	trace->probes.way = hl_heap_program_count_way(way);
 	int r = hl_heap_probes_link(&trace->probes, count_fd, -1, err);
 	trace->probes.way = way;
@@ -146,8 +160,8 @@ static int check_cost(struct heap_trace *trace, struct hl_error *err)
 	double times = hl_heap_cost_slowdown(&rate, percent);
 	slowdown[0] = '\0';
 	if (times >= 1.05) /* else it is not worth a word */
-		snprintf(slowdown, sizeof(slowdown), "each request takes about %.1f times as long",
-			 times);
+		snprintf(slowdown, sizeof(slowdown),
+			 "each request takes at least %.1f times as long", times);
 	trace->request->note("%s allocator calls a second, %.0f ns for a probe: expect %.1f %% of "
 			     "a core more than the %.1f %% that the process uses%s%s",
 			     calls, counting.trap_ns, percent, rate.percent_of_core,
@@ -168,8 +182,8 @@ static int check_cost(struct heap_trace *trace, struct hl_error *err)
 
 static void note_probes(const struct heap_trace *trace)
 {
-	char *probed = hl_heap_probes_describe(&trace->probes);
-	char *slow = hl_heap_probes_slow(&trace->probes);
+	HL_FREED char *probed = hl_heap_probes_describe(&trace->probes);
+	HL_FREED char *slow = hl_heap_probes_slow(&trace->probes);
 
 	if (slow && slow[0])
 		trace->request->note("each call of %s costs the target some 10 us: no instruction "
@@ -178,23 +192,6 @@ static void note_probes(const struct heap_trace *trace)
 	if (probed)
 		trace->request->detail("counting, by %s probes: %s",
 				       hl_probe_link_way_name(trace->probes.way), probed);
-	free(probed);
-	free(slow);
-}
-
-static int start_counting(struct heap_trace *trace, struct hl_error *err)
-{
-	struct hl_heap_entries entries = hl_heap_program_entries(trace->program);
-
-	if (hl_heap_probes_may_nest(&trace->probes))
-		hl_heap_program_may_nest(trace->program);
-	trace->modules_known = hl_heap_program_target(trace->program)->module_count;
-	int r = hl_heap_probes_link(&trace->probes, entries.entry_fd, entries.return_fd, err);
-	if (r == 0)
-		r = hl_heap_program_start(trace->program, err);
-	if (r == 0)
-		note_probes(trace);
-	return r;
 }
 
 /* How probes are to be set, and whether that is permitted. */
@@ -249,45 +246,48 @@ static int start(const struct hl_trace_request *request, void **ret_trace, struc
 	/* It cannot take more than all processors. */
 	if (r == 0 && trace->settings->max_overhead < 100 * (uint64_t)libbpf_num_possible_cpus())
 		r = check_cost(trace, err);
+	if (r == 0) {
+		struct hl_heap_entries entries = hl_heap_program_entries(trace->program);
+		if (hl_heap_probes_may_nest(&trace->probes))
+			hl_heap_program_may_nest(trace->program);
+		trace->modules_known = hl_heap_program_target(trace->program)->module_count;
+		r = hl_heap_probes_link(&trace->probes, entries.entry_fd, entries.return_fd, err);
+	}
 	if (r == 0)
-		r = start_counting(trace, err);
-	if (r == 0)
-		*ret_trace = trace;
-	else
+		r = hl_heap_program_start(trace->program, err);
+	if (r != 0) {
 		free_trace(trace);
-	return r;
+		return r;
+	}
+	note_probes(trace);
+	*ret_trace = trace;
+	return 0;
 }
 
 /* ---- until it is enough ---- */
 
-/* Code that was mapped meanwhile may have an allocator, too. */
-static int watch_new_code(struct heap_trace *trace, struct hl_error *err)
+static int poll_trace(void *handle, int timeout_ms, struct hl_error *err)
 {
+	struct heap_trace *trace = handle;
 	struct hl_heap_entries entries = hl_heap_program_entries(trace->program);
 	const struct hl_target *target = hl_heap_program_target(trace->program);
 
-	if (target->module_count == trace->modules_known)
-		return 0;
+	if (hl_heap_program_is_replaced(trace->program))
+		return -ESRCH;
+	int r = hl_walker_poll(hl_heap_program_walker(trace->program), timeout_ms, err);
+	if (r < 0 || target->module_count == trace->modules_known)
+		return r;
+	/* Code that was mapped meanwhile may have an allocator, too. */
 	for (; trace->modules_known < target->module_count; trace->modules_known++)
 		trace->request->detail("'%s' was loaded",
 				       target->modules[trace->modules_known].path);
-	int r = hl_heap_probes_extend(&trace->probes, entries.entry_fd, entries.return_fd, err);
+	r = hl_heap_probes_extend(&trace->probes, entries.entry_fd, entries.return_fd, err);
 	if (r <= 0)
 		return r;
 	trace->late_allocators += r;
 	hl_heap_program_may_nest(trace->program);
 	note_probes(trace);
 	return 0;
-}
-
-static int poll_trace(void *handle, int timeout_ms, struct hl_error *err)
-{
-	struct heap_trace *trace = handle;
-
-	if (hl_heap_program_is_replaced(trace->program))
-		return -ESRCH;
-	int r = hl_walker_poll(hl_heap_program_walker(trace->program), timeout_ms, err);
-	return r < 0 ? r : watch_new_code(trace, err);
 }
 
 /* ---- the result ---- */
@@ -313,31 +313,25 @@ static int add_sums(const struct heap_trace *trace, const struct hl_heap_sums *s
 	return 0;
 }
 
-/* What would have them watched. */
-static const char *remedy_of_spared(const struct heap_trace *trace)
-{
-	if (trace->probes.way == HL_PROBE_SESSION)
-		return "the process has a limit of memory, or the system does not overcommit, so "
-		       "that they may throw";
-	if (hl_probe_link_best_way() == HL_PROBE_SESSION)
-		return "leave out --probes to have them watched";
-	return "a kernel from 6.13 on can watch them in programs without a limit of memory";
-}
-
 static int warn_of_spared(const struct heap_trace *trace, struct hl_trace_result *result)
 {
-	char *spared = hl_heap_probes_spared(&trace->probes);
-	int r = 0;
+	HL_FREED char *spared = hl_heap_probes_spared(&trace->probes);
+	const char *remedy =
+		"a kernel from 6.13 on can watch them in programs without a limit of memory";
 
 	if (!spared)
 		return -ENOMEM;
-	if (spared[0])
-		r = hl_trace_result_warn(result,
-					 "not watched, because an exception would end the "
-					 "program: %s; %s",
-					 spared, remedy_of_spared(trace));
-	free(spared);
-	return r;
+	if (!spared[0])
+		return 0;
+	if (trace->probes.way == HL_PROBE_SESSION)
+		remedy = "the process has a limit of memory, or the system does not overcommit, so "
+			 "that they may throw";
+	else if (hl_probe_link_best_way() == HL_PROBE_SESSION)
+		remedy = "leave out --probes to have them watched";
+	return hl_trace_result_warn(result,
+				    "not watched, because an exception would end the program: %s; "
+				    "%s",
+				    spared, remedy);
 }
 
 static int add_warnings(const struct heap_trace *trace, const struct hl_heap_counters *counters,
@@ -398,19 +392,6 @@ static int add_losses(const struct heap_trace *trace, struct hl_trace_result *re
 	return r;
 }
 
-/* Leaves in ${lost} what was lost since the last report. */
-static void subtract_lost(struct heap_trace *trace, struct hl_recording_lost *lost)
-{
-	struct hl_recording_lost all = *lost, *before = &trace->reported_lost;
-
-	lost->events -= before->events;
-	lost->bytes -= before->bytes;
-	lost->truncated_stacks -= before->truncated_stacks;
-	lost->incomplete_stacks -= before->incomplete_stacks;
-	lost->unmatched_frees -= before->unmatched_frees;
-	*before = all;
-}
-
 /* By how much each stack has grown since the last report. */
 static int add_growth(struct heap_trace *trace, struct hl_heap_sums *sums,
 		      struct hl_trace_result *result)
@@ -429,7 +410,8 @@ static int add_growth(struct heap_trace *trace, struct hl_heap_sums *sums,
 }
 
 /* Blocks are read first, and then the stacks that they name. */
-static int fill_result(struct heap_trace *trace, uint64_t end_ns, struct hl_trace_result *result)
+static int fill_result(struct heap_trace *trace, uint64_t end_ns, struct hl_trace_result *result,
+		       struct hl_error *err)
 {
 	struct hl_heap_sums sums = {0};
 	uint64_t age_ns = (uint64_t)(trace->settings->older_seconds * (double)HL_NS_PER_SECOND);
@@ -444,18 +426,24 @@ static int fill_result(struct heap_trace *trace, uint64_t end_ns, struct hl_trac
 		r = hl_trace_result_walks(result, hl_heap_program_walker(trace->program));
 	if (r == 0)
 		r = add_losses(trace, result);
-	if (r == 0 && trace->settings->growth)
-		subtract_lost(trace, hl_trace_result_lost(result));
+	if (r == 0 && trace->settings->growth) { /* what was lost since the last report */
+		struct hl_recording_lost *lost = hl_trace_result_lost(result);
+		struct hl_recording_lost all = *lost, *before = &trace->reported_lost;
+		lost->events -= before->events;
+		lost->bytes -= before->bytes;
+		lost->truncated_stacks -= before->truncated_stacks;
+		lost->incomplete_stacks -= before->incomplete_stacks;
+		lost->unmatched_frees -= before->unmatched_frees;
+		*before = all;
+	}
 	hl_trace_result_set_sample(result, trace->settings->sample_bytes);
 	hl_heap_program_release_sums(&sums);
-	return r;
+	return r < 0 ? hl_error_set(err, r, "cannot read the blocks: %s", strerror(-r)) : 0;
 }
 
 static int report(void *handle, struct hl_trace_result *result, struct hl_error *err)
 {
-	int r = fill_result(handle, hl_clock_ns(CLOCK_MONOTONIC), result);
-
-	return r < 0 ? hl_error_set(err, r, "cannot read the blocks: %s", strerror(-r)) : 0;
+	return fill_result(handle, hl_clock_ns(CLOCK_MONOTONIC), result, err);
 }
 
 static int finish(void *handle, bool has_ended, struct hl_trace_result *result,
@@ -469,8 +457,7 @@ static int finish(void *handle, bool has_ended, struct hl_trace_result *result,
 	hl_heap_probes_unlink(&trace->probes);
 	trace->request->detail("detached in %.0f ms",
 			       (double)(hl_clock_ns(CLOCK_MONOTONIC) - end_ns) / 1e6);
-	int r = fill_result(trace, end_ns, result);
-	return r < 0 ? hl_error_set(err, r, "cannot read the blocks: %s", strerror(-r)) : 0;
+	return fill_result(trace, end_ns, result, err);
 }
 
 const struct hl_trace_backend hl_heap_trace = {

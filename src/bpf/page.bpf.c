@@ -33,28 +33,6 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define MCL_FUTURE	     2
 #define MCL_ONFAULT	     4
 
-/* What else is needed of the kernel's types; the loader drops what follows three underscores. */
-#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-
-struct xol_area {
-	unsigned long vaddr;
-};
-
-struct uprobes_state {
-	struct xol_area *xol_area;
-};
-
-struct mm_struct {
-	struct uprobes_state uprobes_state;
-};
-
-struct task_struct___memory {
-	struct mm_struct *mm;
-	int pagefault_disabled;
-};
-
-#pragma clang attribute pop
-
 /* Past this share of the ring the tool is woken; before, it comes by itself from time to time. */
 #define RING_WAKE_SHARE 4
 
@@ -68,31 +46,19 @@ bool target_replaced;
 /* mlockall(MCL_FUTURE): what is mapped from now on is populated. */
 bool maps_populate;
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
-	__uint(max_entries, 1 << 16);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, uint64_t); /* stack */
-	__type(value, uint64_t);
-} fault_counts SEC(".maps");
+/* By stack. */
+HL_MAP(fault_counts, PERCPU_HASH, BPF_F_NO_PREALLOC, uint64_t, uint64_t, 1 << 16);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, uint32_t);
-	__type(value, struct hl_page_counters);
-} counters SEC(".maps");
+HL_MAP(counters, PERCPU_ARRAY, 0, uint32_t, struct hl_page_counters, 1);
 
 static __always_inline struct hl_page_counters *get_counters(void)
 {
-	uint32_t zero = 0;
-
-	return bpf_map_lookup_elem(&counters, &zero);
+	return HL_FIRST(counters);
 }
 
 static __always_inline uint64_t memory_of(struct task_struct *task)
 {
-	return (uint64_t)((struct task_struct___memory *)task)->mm;
+	return (uint64_t)task->mm;
 }
 
 static __always_inline bool touches_target(struct task_struct *task)
@@ -146,7 +112,7 @@ static __always_inline bool count_fault(uint64_t stack)
 static __always_inline bool is_page_of_probes(uint64_t address)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct mm_struct *memory = ((struct task_struct___memory *)task)->mm;
+	struct mm_struct *memory = task->mm;
 	struct xol_area *area = memory ? memory->uprobes_state.xol_area : NULL;
 
 	return area && address - area->vaddr <= HL_PAGE_RECORD_FLAGS;
@@ -180,7 +146,7 @@ static __always_inline int at_kernel_fault(uint64_t address, uint64_t error_code
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 
-	if (!touches_target(task) || ((struct task_struct___memory *)task)->pagefault_disabled)
+	if (!touches_target(task) || task->pagefault_disabled)
 		return 0;
 	return take_fault(address, error_code);
 }
@@ -240,13 +206,8 @@ struct call {
 	uint64_t stack; /* 0: it populates nothing */
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1 << 14);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, uint32_t); /* thread */
-	__type(value, struct call);
-} calls SEC(".maps");
+/* By thread. */
+HL_MAP(calls, HASH, BPF_F_NO_PREALLOC, uint32_t, struct call, 1 << 14);
 
 static __always_inline void count_lost_call(void)
 {

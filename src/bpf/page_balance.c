@@ -89,29 +89,22 @@ struct comparison {
 	struct block_view view;
 };
 
-static void look_at_block(struct comparison *comparison, uint64_t block, uint64_t low,
-			  uint64_t high)
-{
-	struct block_view *view = &comparison->view;
-
-	if (view->valid && view->block == block && view->low == low && view->high == high)
-		return;
-	hl_page_table_owners(comparison->table, block, low, high, view->owners);
-	view->block = block;
-	view->low = low;
-	view->high = high;
-	view->valid = true;
-}
-
 /* Pages gained that are all in one block and in the mapping [${low}, ${high}). */
 static void gain_in_block(struct comparison *comparison, uint64_t start, uint64_t end,
 			  enum hl_page_class page_class, uint64_t low, uint64_t high)
 {
+	struct block_view *view = &comparison->view;
 	uint64_t block = start & ~(HL_PAGE_BLOCK_BYTES - 1);
 
-	look_at_block(comparison, block, low, high);
+	if (!view->valid || view->block != block || view->low != low || view->high != high) {
+		hl_page_table_owners(comparison->table, block, low, high, view->owners);
+		view->block = block;
+		view->low = low;
+		view->high = high;
+		view->valid = true;
+	}
 	for (uint64_t page = start; page < end; page += HL_PAGE_BYTES) {
-		uint32_t owner = comparison->view.owners[(page - block) >> HL_PAGE_SHIFT];
+		uint32_t owner = view->owners[(page - block) >> HL_PAGE_SHIFT];
 		struct hl_page_counts *counts = owner ? &comparison->balance->gains[owner - 1]
 						      : &comparison->balance->unattributed;
 		counts->of[page_class]++;
@@ -149,22 +142,6 @@ static void bounds_of_mapping(struct comparison *comparison, uint64_t address, u
 	*ret_high = last + 1 < count ? maps[last + 1].start : UINT64_MAX;
 }
 
-static void gain(struct comparison *comparison, const struct piece *piece)
-{
-	enum hl_page_class page_class = hl_page_balance_class_of(piece->kind_after);
-	uint64_t low, high;
-
-	for (uint64_t at = piece->start, end; at < piece->end; at = end) {
-		bounds_of_mapping(comparison, at, &low, &high);
-		end = (at | (HL_PAGE_BLOCK_BYTES - 1)) + 1;
-		if (end > piece->end)
-			end = piece->end;
-		if (end > high)
-			end = high;
-		gain_in_block(comparison, at, end, page_class, low, high);
-	}
-}
-
 static void count_piece(struct comparison *comparison, const struct piece *piece)
 {
 	struct hl_page_balance *balance = comparison->balance;
@@ -180,8 +157,16 @@ static void count_piece(struct comparison *comparison, const struct piece *piece
 		return;
 	if (piece->kind_before)
 		balance->released.of[class_before] += pages;
-	if (piece->kind_after)
-		gain(comparison, piece);
+	for (uint64_t at = piece->start, end; piece->kind_after && at < piece->end; at = end) {
+		uint64_t low, high;
+		bounds_of_mapping(comparison, at, &low, &high);
+		end = (at | (HL_PAGE_BLOCK_BYTES - 1)) + 1;
+		if (end > piece->end)
+			end = piece->end;
+		if (end > high)
+			end = high;
+		gain_in_block(comparison, at, end, class_after, low, high);
+	}
 }
 
 int hl_page_balance_compare(const struct hl_pages *before, const struct hl_pages *after,

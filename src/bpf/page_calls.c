@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Finds the calls in the symbol tables of ELF files; see page_watch.h. */
-#include "bpf/page_watch.h"
+/* Finds the calls in the symbol tables of ELF files; see page_trace.h. */
+#include "bpf/page_trace.h"
 
 #include "base/compiler.h"
 #include "bpf/probe.h"

@@ -3,8 +3,8 @@
 #include "bpf/pages.h"
 
 #include "base/array.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/compiler.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -67,7 +67,7 @@ static int add_device_of_memfd(struct hl_page_camera *camera, unsigned flags, en
 	return r;
 }
 
-static enum rule rule_of_file_system(const char *type)
+static int add_mounts(struct hl_page_camera *camera)
 {
 	static const struct {
 		const char *type;
@@ -77,41 +77,25 @@ static enum rule rule_of_file_system(const char *type)
 		{"devtmpfs", RULE_DEVICE},
 		{"hugetlbfs", RULE_NOT_COUNTED},
 	};
-
-	for (size_t i = 0; i < HL_COUNT_OF(rules); i++)
-		if (!strcmp(type, rules[i].type))
-			return rules[i].rule;
-	return RULE_ORDINARY;
-}
-
-/* A line of /proc/PID/mountinfo: "36 35 0:27 ... - tmpfs ...". */
-static int add_mount(struct hl_page_camera *camera, const char *line)
-{
-	const char *after = strstr(line, " - ");
+	HL_FREED char *text = NULL;
 	uint32_t device_major, device_minor;
 	char type[32];
+	size_t length;
+	char *rest;
+	int r = hl_proc_read_all(camera->pid, "mountinfo", &text, &length);
 
-	if (!after || sscanf(after, " - %31s", type) != 1 ||
-	    sscanf(line, "%*u %*u %u:%u", &device_major, &device_minor) != 2)
-		return 0;
-	enum rule rule = rule_of_file_system(type);
-	return rule == RULE_ORDINARY ? 0 : add_device(camera, device_major, device_minor, rule);
-}
-
-static int add_mounts(struct hl_page_camera *camera)
-{
-	char path[64], *line = NULL;
-	size_t capacity = 0;
-	int r = 0;
-
-	snprintf(path, sizeof(path), "/proc/%d/mountinfo", camera->pid);
-	FILE *file = fopen(path, "re");
-	if (!file)
-		return 0; /* a process that ends; the page map has the sentence */
-	while (r == 0 && getline(&line, &capacity, file) >= 0)
-		r = add_mount(camera, line);
-	free(line);
-	fclose(file);
+	if (r < 0) /* a process that ends; the page map has the sentence */
+		return r == -ENOMEM ? r : 0;
+	for (char *line = strtok_r(text, "\n", &rest); line && r == 0;
+	     line = strtok_r(NULL, "\n", &rest)) {
+		const char *after = strstr(line, " - "); /* "36 35 0:27 ... - tmpfs ..." */
+		if (!after || sscanf(after, " - %31s", type) != 1 ||
+		    sscanf(line, "%*u %*u %u:%u", &device_major, &device_minor) != 2)
+			continue;
+		for (size_t i = 0; r == 0 && i < HL_COUNT_OF(rules); i++)
+			if (!strcmp(type, rules[i].type))
+				r = add_device(camera, device_major, device_minor, rules[i].rule);
+	}
 	return r;
 }
 
@@ -199,19 +183,6 @@ static int append_by_rule(struct hl_pages *pages, const struct hl_pages *found, 
 	return 0;
 }
 
-/* The end of the mappings from ${index} on that lie side by side and follow one rule. */
-static size_t end_of_stretch(const struct hl_page_camera *camera, const struct hl_maps *maps,
-			     size_t index)
-{
-	enum rule rule = rule_of(camera, &maps->maps[index]);
-
-	do
-		index++;
-	while (index < maps->count && maps->maps[index].start == maps->maps[index - 1].end &&
-	       rule_of(camera, &maps->maps[index]) == rule);
-	return index;
-}
-
 static int scan_maps(struct hl_page_camera *camera, const struct hl_maps *maps,
 		     struct hl_pages *pages)
 {
@@ -220,7 +191,11 @@ static int scan_maps(struct hl_page_camera *camera, const struct hl_maps *maps,
 
 	for (size_t i = 0, end; r == 0 && i < maps->count; i = end) {
 		enum rule rule = rule_of(camera, &maps->maps[i]);
-		end = end_of_stretch(camera, maps, i);
+		/* Mappings that lie side by side and follow one rule are scanned at once. */
+		for (end = i + 1; end < maps->count; end++)
+			if (maps->maps[end].start != maps->maps[end - 1].end ||
+			    rule_of(camera, &maps->maps[end]) != rule)
+				break;
 		if (rule == RULE_NOT_COUNTED)
 			continue;
 		found.count = 0;
@@ -231,23 +206,6 @@ static int scan_maps(struct hl_page_camera *camera, const struct hl_maps *maps,
 			r = append_by_rule(pages, &found, rule);
 	}
 	hl_pages_release(&found);
-	return r;
-}
-
-static int take_once(struct hl_page_camera *camera, enum hl_page_snapshot_depth depth,
-		     struct hl_page_snapshot *snapshot, struct hl_error *err)
-{
-	int r = hl_maps_read(camera->pid, &snapshot->maps, err);
-
-	if (r < 0)
-		return r;
-	r = scan_maps(camera, &snapshot->maps, &snapshot->pages);
-	if (r < 0)
-		hl_error_set(err, r, "cannot look at the pages of '%d': %s", camera->pid,
-			     strerror(-r));
-	snapshot->rss.rss_pages = snapshot->pages.page_count;
-	if (r == 0 && depth == HL_PAGE_SNAPSHOT_RSS)
-		r = hl_process_rss_read(camera->pid, &snapshot->rss, err);
 	return r;
 }
 
@@ -264,8 +222,17 @@ static int take_timed(struct hl_page_camera *camera, enum hl_page_snapshot_depth
 {
 	struct hl_page_snapshot snapshot = {0};
 	uint64_t start_ns = hl_clock_ns(CLOCK_MONOTONIC);
-	int r = take_once(camera, depth, &snapshot, err);
+	int r = hl_maps_read(camera->pid, &snapshot.maps, err);
 
+	if (r == 0) {
+		r = scan_maps(camera, &snapshot.maps, &snapshot.pages);
+		if (r < 0)
+			hl_error_set(err, r, "cannot look at the pages of '%d': %s", camera->pid,
+				     strerror(-r));
+	}
+	snapshot.rss.rss_pages = snapshot.pages.page_count;
+	if (r == 0 && depth == HL_PAGE_SNAPSHOT_RSS)
+		r = hl_process_rss_read(camera->pid, &snapshot.rss, err);
 	if (r < 0) {
 		hl_page_snapshot_release(&snapshot);
 		return r;
@@ -276,27 +243,10 @@ static int take_timed(struct hl_page_camera *camera, enum hl_page_snapshot_depth
 	return 0;
 }
 
-/* Takes another one, which replaces ${best} when it is better. False when there is nothing to see
- * any more. */
-static bool try_again(struct hl_page_camera *camera, struct hl_page_snapshot *best)
-{
-	struct hl_page_snapshot other;
-
-	if (take_timed(camera, HL_PAGE_SNAPSHOT_RSS, &other, NULL) < 0)
-		return false;
-	if (mismatch(&other) <= mismatch(best)) {
-		hl_page_snapshot_release(best);
-		*best = other;
-	} else {
-		hl_page_snapshot_release(&other);
-	}
-	return true;
-}
-
 int hl_page_snapshot_take(struct hl_page_camera *camera, enum hl_page_snapshot_depth depth,
 			  struct hl_page_snapshot *ret_snapshot, struct hl_error *err)
 {
-	struct hl_page_snapshot best;
+	struct hl_page_snapshot best, other;
 	int r = take_timed(camera, depth, &best, err);
 
 	if (r < 0)
@@ -306,8 +256,12 @@ int hl_page_snapshot_take(struct hl_page_camera *camera, enum hl_page_snapshot_d
 		if (hl_clock_ns(CLOCK_MONOTONIC) + pause_us * UINT64_C(1000) > end_ns)
 			break;
 		usleep(pause_us);
-		if (!try_again(camera, &best))
-			break;
+		if (take_timed(camera, HL_PAGE_SNAPSHOT_RSS, &other, NULL) < 0)
+			break; /* there is nothing to see any more */
+		bool is_better = mismatch(&other) <= mismatch(&best);
+		hl_page_snapshot_release(is_better ? &best : &other);
+		if (is_better)
+			best = other;
 	}
 	*ret_snapshot = best;
 	return 0;

@@ -106,28 +106,23 @@ static struct block *find_block(const struct hl_page_table *table, uint64_t numb
 	return NULL;
 }
 
-static struct block *add_block(struct hl_page_table *table, uint64_t number)
-{
-	if (HL_ARRAY_RESERVE(table->blocks, table->block_capacity, table->block_count + 1) < 0)
-		return NULL;
-	if (hl_index_add(&table->block_index, hl_hash_pair(number, 1),
-			 (uint32_t)table->block_count + 1) < 0)
-		return NULL;
-	struct block *block = &table->blocks[table->block_count++];
-	*block = (struct block){.number = number};
-	return block;
-}
-
+/* The block, made if need be; NULL: no memory. */
 static struct block *get_block(struct hl_page_table *table, uint64_t number)
 {
 	if (HL_LIKELY(table->latest < table->block_count &&
 		      table->blocks[table->latest].number == number))
 		return &table->blocks[table->latest];
 	struct block *block = find_block(table, number);
-	if (!block)
-		block = add_block(table, number);
-	if (block)
-		table->latest = (size_t)(block - table->blocks);
+	if (!block) {
+		if (HL_ARRAY_RESERVE(table->blocks, table->block_capacity, table->block_count + 1) <
+			    0 ||
+		    hl_index_add(&table->block_index, hl_hash_pair(number, 1),
+				 (uint32_t)table->block_count + 1) < 0)
+			return NULL;
+		block = &table->blocks[table->block_count++];
+		*block = (struct block){.number = number};
+	}
+	table->latest = (size_t)(block - table->blocks);
 	return block;
 }
 
@@ -160,16 +155,6 @@ int hl_page_table_touch(struct hl_page_table *table, uint64_t address, uint64_t 
 		return 0;
 	*word = index && !(touch & HL_PAGE_TOUCH_WRITE) ? index | ONLY_READ : index;
 	return 0;
-}
-
-static uint32_t word_at(const struct hl_page_table *table, uint64_t address)
-{
-	const struct block *block = find_block(table, address >> HL_PAGE_BLOCK_SHIFT);
-
-	if (!block)
-		return 0;
-	uint32_t word = block->words ? block->words[page_in_block(address)] : 0;
-	return word ? word : block->rest;
 }
 
 /* ---- ranges ---- */
@@ -209,16 +194,6 @@ static int spell_out_rest(struct block *block)
 	return 0;
 }
 
-/* Forgets what came with others by assumption only. */
-static void drop_guesses(struct block *block, const struct part *part)
-{
-	uint32_t first = page_in_block(part->start), last = page_in_block(part->end - 1);
-
-	for (uint32_t i = first; block->words && i <= last; i++)
-		if (block->words[i] & CAME_WITH)
-			block->words[i] = 0;
-}
-
 static int populate_part(struct hl_page_table *table, const struct part *part, uint32_t index)
 {
 	struct block *block = get_block(table, part->start >> HL_PAGE_BLOCK_SHIFT);
@@ -227,14 +202,16 @@ static int populate_part(struct hl_page_table *table, const struct part *part, u
 		return -ENOMEM;
 	if (block->rest)
 		return 0;
-	drop_guesses(block, part);
+	uint32_t first = page_in_block(part->start), last = page_in_block(part->end - 1);
+	for (uint32_t i = first; block->words && i <= last; i++)
+		if (block->words[i] & CAME_WITH) /* by assumption only */
+			block->words[i] = 0;
 	if (is_whole_block(part)) {
 		block->rest = index;
 		return 0;
 	}
 	if (need_words(block) < 0)
 		return -ENOMEM;
-	uint32_t first = page_in_block(part->start), last = page_in_block(part->end - 1);
 	for (uint32_t i = first; i <= last; i++)
 		if (!block->words[i])
 			block->words[i] = index;
@@ -320,11 +297,14 @@ void hl_page_table_forget(struct hl_page_table *table, uint64_t start, uint64_t 
 
 static int move_page(struct hl_page_table *table, uint64_t from, uint64_t to)
 {
-	uint32_t word = word_at(table, from);
-	struct block *block = word ? get_block(table, to >> HL_PAGE_BLOCK_SHIFT) : NULL;
+	const struct block *before = find_block(table, from >> HL_PAGE_BLOCK_SHIFT);
+	uint32_t word = before && before->words ? before->words[page_in_block(from)] : 0;
 
+	if (before && !word)
+		word = before->rest;
 	if (!word)
 		return 0;
+	struct block *block = get_block(table, to >> HL_PAGE_BLOCK_SHIFT);
 	if (!block || need_words(block) < 0)
 		return -ENOMEM;
 	block->words[page_in_block(to)] = word;

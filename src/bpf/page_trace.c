@@ -4,7 +4,6 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
-#include "bpf/page_watch.h"
 #include "bpf/pages.h"
 #include "bpf/privilege.h"
 
@@ -40,25 +39,6 @@ static pid_t pid_of(const struct page_trace *trace)
 
 /* ---- records ---- */
 
-static int take_touch(struct page_trace *trace, const struct hl_page_touch_record *record)
-{
-	uint64_t stack = record->stack ? record->stack : STACK_LOST;
-	uint32_t touch = 0;
-
-	if (record->page & HL_PAGE_RECORD_WRITE)
-		touch |= HL_PAGE_TOUCH_WRITE;
-	if (record->page & HL_PAGE_RECORD_PRESENT)
-		touch |= HL_PAGE_TOUCH_PRESENT;
-	return hl_page_table_touch(trace->table, record->page, stack, touch);
-}
-
-static int take_mapped(struct page_trace *trace, const struct hl_page_range_record *record)
-{
-	hl_page_table_forget(trace->table, record->start, record->start + record->bytes);
-	return hl_page_table_populate(trace->table, record->start, record->start + record->bytes,
-				      record->stack);
-}
-
 static int take_moved(struct page_trace *trace, const struct hl_page_range_record *record)
 {
 	bool shrinks = record->to_bytes < record->bytes;
@@ -73,7 +53,7 @@ static int take_moved(struct page_trace *trace, const struct hl_page_range_recor
 /* mlockall(2) brings in what is mapped. */
 static int take_locked(struct page_trace *trace, uint64_t stack)
 {
-	struct hl_maps maps;
+	HL_CLEANUP(hl_maps_release) struct hl_maps maps = {0};
 	int r = hl_maps_read(pid_of(trace), &maps, NULL);
 
 	if (r < 0)
@@ -82,20 +62,21 @@ static int take_locked(struct page_trace *trace, uint64_t stack)
 		if (maps.maps[i].flags & HL_MAP_READ)
 			r = hl_page_table_populate(trace->table, maps.maps[i].start,
 						   maps.maps[i].end, stack);
-	hl_maps_release(&maps);
 	return r;
 }
 
 static int take_range(struct page_trace *trace, const struct hl_page_range_record *record)
 {
+	uint64_t start = record->start, end = record->start + record->bytes;
+
 	switch (record->header.kind) {
 	case HL_RECORD_PAGES_MAPPED:
-		return take_mapped(trace, record);
+		hl_page_table_forget(trace->table, start, end);
+		return hl_page_table_populate(trace->table, start, end, record->stack);
 	case HL_RECORD_PAGES_POPULATED:
-		return hl_page_table_populate(trace->table, record->start,
-					      record->start + record->bytes, record->stack);
+		return hl_page_table_populate(trace->table, start, end, record->stack);
 	case HL_RECORD_PAGES_GONE:
-		hl_page_table_discard(trace->table, record->start, record->start + record->bytes);
+		hl_page_table_discard(trace->table, start, end);
 		return 0;
 	case HL_RECORD_PAGES_MOVED:
 		return take_moved(trace, record);
@@ -112,10 +93,19 @@ static int take_record(void *context, const struct hl_record_header *header, siz
 	struct page_trace *trace = context;
 	int r = 0;
 
-	if (header->kind == HL_RECORD_PAGE_TOUCHED && bytes >= sizeof(struct hl_page_touch_record))
-		r = take_touch(trace, (const struct hl_page_touch_record *)header);
-	else if (bytes >= sizeof(struct hl_page_range_record))
+	if (header->kind == HL_RECORD_PAGE_TOUCHED &&
+	    bytes >= sizeof(struct hl_page_touch_record)) {
+		const struct hl_page_touch_record *record = (const void *)header;
+		uint64_t stack = record->stack ? record->stack : STACK_LOST;
+		uint32_t touch = 0;
+		if (record->page & HL_PAGE_RECORD_WRITE)
+			touch |= HL_PAGE_TOUCH_WRITE;
+		if (record->page & HL_PAGE_RECORD_PRESENT)
+			touch |= HL_PAGE_TOUCH_PRESENT;
+		r = hl_page_table_touch(trace->table, record->page, stack, touch);
+	} else if (bytes >= sizeof(struct hl_page_range_record)) {
 		r = take_range(trace, (const struct hl_page_range_record *)header);
+	}
 	if (r < 0)
 		trace->pages_not_kept++;
 	return 0;
@@ -137,43 +127,6 @@ static void free_trace(void *context)
 	free(trace);
 }
 
-static int watch_target(struct page_trace *trace, bool count_only, struct hl_error *err)
-{
-	const struct hl_page_watch_settings settings = {
-		.pid = pid_of(trace),
-		.count_only = count_only,
-		.without_calls = trace->settings.without_calls,
-		.ring_bytes = trace->settings.ring_bytes,
-		.source = trace->settings.source,
-	};
-
-	return hl_page_watch_start(&settings, take_record, trace, &trace->watch, err);
-}
-
-static int take_first_snapshot(struct page_trace *trace, struct hl_error *err)
-{
-	int r = hl_page_snapshot_camera_new(pid_of(trace), &trace->camera, err);
-
-	if (r < 0)
-		return r;
-	if (trace->settings.without_scan)
-		hl_page_snapshot_camera_avoid_scan(trace->camera);
-	return hl_page_snapshot_take(trace->camera, HL_PAGE_SNAPSHOT_RSS, &trace->first, err);
-}
-
-static void say_what_is_watched(const struct page_trace *trace, bool count_only)
-{
-	const char *error = hl_page_watch_calls_error(trace->watch);
-
-	trace->request->detail(
-		"watching page faults by %s%s%s", hl_page_watch_source_name(trace->watch),
-		count_only ? "" : ", pages by ",
-		count_only ? ""
-			   : hl_pagemap_method(hl_page_snapshot_camera_pagemap(trace->camera)));
-	if (*error)
-		trace->request->note("calls that bring in pages are not watched: %s", error);
-}
-
 static int start_either(const struct hl_trace_request *request, bool count_only, void **ret_trace,
 			struct hl_error *err)
 {
@@ -187,16 +140,36 @@ static int start_either(const struct hl_trace_request *request, bool count_only,
 	trace->request = request;
 	if (request->settings)
 		trace->settings = *(const struct hl_page_settings *)request->settings;
+	const struct hl_page_watch_settings settings = {
+		.pid = pid_of(trace),
+		.count_only = count_only,
+		.without_calls = trace->settings.without_calls,
+		.ring_bytes = trace->settings.ring_bytes,
+		.source = trace->settings.source,
+	};
 	r = hl_privilege_check(request->facts, HL_NEED_BPF | HL_NEED_TARGET | HL_NEED_PAGEMAP, err);
 	if (r == 0)
-		r = watch_target(trace, count_only, err);
-	if (r == 0 && !count_only)
-		r = take_first_snapshot(trace, err);
+		r = hl_page_watch_start(&settings, take_record, trace, &trace->watch, err);
+	if (r == 0 && !count_only) {
+		r = hl_page_snapshot_camera_new(pid_of(trace), &trace->camera, err);
+		if (r == 0 && trace->settings.without_scan)
+			hl_page_snapshot_camera_avoid_scan(trace->camera);
+		if (r == 0)
+			r = hl_page_snapshot_take(trace->camera, HL_PAGE_SNAPSHOT_RSS,
+						  &trace->first, err);
+	}
 	if (r < 0) {
 		free_trace(trace);
 		return r;
 	}
-	say_what_is_watched(trace, count_only);
+	request->detail(
+		"watching page faults by %s%s%s", hl_page_watch_source_name(trace->watch),
+		count_only ? "" : ", pages by ",
+		count_only ? ""
+			   : hl_pagemap_method(hl_page_snapshot_camera_pagemap(trace->camera)));
+	const char *calls_error = hl_page_watch_calls_error(trace->watch);
+	if (*calls_error)
+		request->note("calls that bring in pages are not watched: %s", calls_error);
 	*ret_trace = trace;
 	return 0;
 }
@@ -216,18 +189,6 @@ static int start_events(const struct hl_trace_request *request, void **ret_trace
 static const struct hl_page_snapshot *latest_snapshot(const struct page_trace *trace)
 {
 	return trace->last.taken_ns ? &trace->last : &trace->first;
-}
-
-static bool is_checkpoint_due(const struct page_trace *trace)
-{
-	const struct hl_page_snapshot *latest = latest_snapshot(trace);
-	uint64_t pause_ns = latest->cost_ns * CHECKPOINT_SHARE;
-
-	if (pause_ns < CHECKPOINT_INTERVAL_NS)
-		pause_ns = CHECKPOINT_INTERVAL_NS;
-	if (trace->settings.checkpoint_pause_ns)
-		pause_ns = trace->settings.checkpoint_pause_ns;
-	return hl_clock_ns(CLOCK_MONOTONIC) - latest->taken_ns >= pause_ns;
 }
 
 /* In place of the last one, which stays when there is nothing to see any more. */
@@ -255,11 +216,17 @@ static int poll_events(void *context, int timeout_ms, struct hl_error *err)
 static int poll_pages(void *context, int timeout_ms, struct hl_error *err)
 {
 	struct page_trace *trace = context;
+	const struct hl_page_snapshot *latest = latest_snapshot(trace);
+	uint64_t pause_ns = latest->cost_ns * CHECKPOINT_SHARE;
 	int r = poll_events(context, timeout_ms, err);
 
-	return r == 0 && is_checkpoint_due(trace)
-		       ? take_snapshot(trace, HL_PAGE_SNAPSHOT_PAGES, err)
-		       : r;
+	if (pause_ns < CHECKPOINT_INTERVAL_NS)
+		pause_ns = CHECKPOINT_INTERVAL_NS;
+	if (trace->settings.checkpoint_pause_ns)
+		pause_ns = trace->settings.checkpoint_pause_ns;
+	if (r < 0 || hl_clock_ns(CLOCK_MONOTONIC) - latest->taken_ns < pause_ns)
+		return r;
+	return take_snapshot(trace, HL_PAGE_SNAPSHOT_PAGES, err);
 }
 
 /* ---- results ---- */
@@ -382,6 +349,7 @@ static int add_figures(const struct page_trace *trace, const struct hl_page_bala
 		       struct hl_trace_result *result)
 {
 	const struct hl_page_snapshot *last = latest_snapshot(trace);
+
 	const struct {
 		const char *name;
 		int64_t value;
@@ -429,26 +397,11 @@ static int warn_of_limits(const struct page_trace *trace, bool is_gone,
 	return r;
 }
 
-static int fill_pages(const struct page_trace *trace, bool is_gone, struct hl_trace_result *result)
-{
-	HL_CLEANUP(hl_page_balance_release) struct hl_page_balance balance = {0};
-	const struct hl_page_snapshot *last = latest_snapshot(trace);
-	int r = hl_page_balance_compare(&trace->first.pages, &last->pages, &last->maps,
-					trace->table, &balance);
-
-	if (r == 0)
-		r = add_balance(trace, &balance, result);
-	if (r == 0)
-		r = add_figures(trace, &balance, result);
-	if (r == 0)
-		r = fill_common(trace, result);
-	return r < 0 ? r : warn_of_limits(trace, is_gone, result);
-}
-
 static int finish_pages(void *context, bool has_ended, struct hl_trace_result *result,
 			struct hl_error *err)
 {
 	struct page_trace *trace = context;
+	HL_CLEANUP(hl_page_balance_release) struct hl_page_balance balance = {0};
 	struct hl_error gone_error = {0};
 	int polled = hl_page_watch_poll(trace->watch, 0, err);
 	int taken = has_ended ? -ESRCH : take_snapshot(trace, HL_PAGE_SNAPSHOT_RSS, &gone_error);
@@ -466,7 +419,16 @@ static int finish_pages(void *context, bool has_ended, struct hl_trace_result *r
 		return polled;
 	if (taken < 0 && taken != -ESRCH)
 		return hl_error_set(err, taken, "%s", gone_error.text);
-	int r = fill_pages(trace, target_is_gone(trace, taken < 0), result);
+	int r = hl_page_balance_compare(&trace->first.pages, &last->pages, &last->maps,
+					trace->table, &balance);
+	if (r == 0)
+		r = add_balance(trace, &balance, result);
+	if (r == 0)
+		r = add_figures(trace, &balance, result);
+	if (r == 0)
+		r = fill_common(trace, result);
+	if (r == 0)
+		r = warn_of_limits(trace, target_is_gone(trace, taken < 0), result);
 	return r < 0 ? hl_error_set(err, r, "cannot sum up pages: %s", strerror(-r)) : 0;
 }
 

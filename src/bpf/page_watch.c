@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Loads and links what watches pages; see page_watch.h. */
-#include "bpf/page_watch.h"
+/* Loads and links what watches pages; see page_trace.h. */
+#include "bpf/page_trace.h"
 
-#include "base/compiler.h"
+#include "base/cleanup.h"
 #include "bpf/privilege.h"
 #include "bpf/probe.h"
 
@@ -162,19 +162,6 @@ static int link_programs(struct hl_page_watch *watch, struct bpf_program *user,
 	return r < 0 ? r : add_link(watch, bpf_program__attach(kernel));
 }
 
-/* Forks and exec are worth a sentence, not a failure. */
-static int link_typed(struct hl_page_watch *watch)
-{
-	struct page *programs = watch->programs;
-	int r = link_programs(watch, programs->progs.user_fault, programs->progs.kernel_fault);
-
-	if (r == 0) {
-		add_link(watch, bpf_program__attach(programs->progs.program_replaced));
-		add_link(watch, bpf_program__attach(programs->progs.child_born));
-	}
-	return r;
-}
-
 static int link_source(struct hl_page_watch *watch, struct hl_error *err)
 {
 	struct page *programs = watch->programs;
@@ -182,7 +169,11 @@ static int link_source(struct hl_page_watch *watch, struct hl_error *err)
 
 	switch (watch->source) {
 	case HL_PAGE_SOURCE_TYPED_TRACEPOINT:
-		r = link_typed(watch);
+		r = link_programs(watch, programs->progs.user_fault, programs->progs.kernel_fault);
+		if (r == 0) { /* forks and exec are worth a sentence, not a failure */
+			add_link(watch, bpf_program__attach(programs->progs.program_replaced));
+			add_link(watch, bpf_program__attach(programs->progs.child_born));
+		}
 		break;
 	case HL_PAGE_SOURCE_TRACEPOINT:
 		r = link_programs(watch, programs->progs.user_fault_event,
@@ -228,30 +219,15 @@ static size_t sites_of(const struct hl_page_calls *calls, bool at_return,
 	return count;
 }
 
-static int link_calls_in(struct hl_page_watch *watch, const char *path,
-			 const struct hl_page_calls *calls, struct hl_error *err)
+static int link_calls(struct hl_page_watch *watch, struct hl_error *err)
 {
+	struct hl_page_calls calls = {0};
+	HL_CLEANUP(hl_maps_release) struct hl_maps maps = {0};
+	char path[4096];
 	struct hl_probe_site sites[HL_PAGE_CALL_SITES_MAX];
 	struct hl_probe_target target = {watch->settings.pid, path, sites, 0};
 	int entered = bpf_program__fd(watch->programs->progs.call_entered);
 	int returned = bpf_program__fd(watch->programs->progs.call_returned);
-
-	/* Returns first: a call that was entered is then seen to return. */
-	target.site_count = sites_of(calls, true, sites);
-	int r = hl_probe_links_add(&watch->call_links, watch->call_way, returned, true, &target,
-				   err);
-	if (r < 0)
-		return r;
-	target.site_count = sites_of(calls, false, sites);
-	return hl_probe_links_add(&watch->call_links, watch->call_way, entered, false, &target,
-				  err);
-}
-
-static int link_calls(struct hl_page_watch *watch, struct hl_error *err)
-{
-	struct hl_page_calls calls = {0};
-	struct hl_maps maps;
-	char path[4096];
 	int r = hl_maps_read(watch->settings.pid, &maps, err);
 
 	if (r < 0)
@@ -259,32 +235,21 @@ static int link_calls(struct hl_page_watch *watch, struct hl_error *err)
 	const struct hl_map *map = hl_page_calls_find(watch->settings.pid, &maps, &calls);
 	r = map ? hl_maps_file_path(watch->settings.pid, map, path, sizeof(path)) : -ENOENT;
 	if (r < 0)
-		hl_error_set(err, r, "%s",
-			     map			 ? "its file cannot be reached"
-			     : hl_maps_are_32_bit(&maps) ? "it is a 32-bit program"
-							 : "no C library is mapped");
-	else
-		r = link_calls_in(watch, path, &calls, err);
-	hl_maps_release(&maps);
-	return r;
+		return hl_error_set(err, r, "%s",
+				    map				? "its file cannot be reached"
+				    : hl_maps_are_32_bit(&maps) ? "it is a 32-bit program"
+								: "no C library is mapped");
+	/* Returns first: a call that was entered is then seen to return. */
+	target.site_count = sites_of(&calls, true, sites);
+	r = hl_probe_links_add(&watch->call_links, watch->call_way, returned, true, &target, err);
+	if (r < 0)
+		return r;
+	target.site_count = sites_of(&calls, false, sites);
+	return hl_probe_links_add(&watch->call_links, watch->call_way, entered, false, &target,
+				  err);
 }
 
 /* ---- all of it ---- */
-
-static int start_source(struct hl_page_watch *watch, enum hl_page_source source,
-			hl_record_fn *on_record, void *context, struct hl_error *err)
-{
-	watch->source = source;
-	hl_privilege_log_forget();
-	int r = load(watch, on_record, context, err);
-	if (r == 0)
-		r = link_source(watch, err);
-	if (r < 0) {
-		unlink_source(watch);
-		unload(watch);
-	}
-	return r;
-}
 
 /* The first that works; the sentence is of the first that did not. */
 static int start_best_source(struct hl_page_watch *watch, hl_record_fn *on_record, void *context,
@@ -294,9 +259,19 @@ static int start_best_source(struct hl_page_watch *watch, hl_record_fn *on_recor
 	struct hl_error first = {0};
 	int r = -EINVAL;
 
-	for (enum hl_page_source source = 1; r < 0 && source < HL_PAGE_SOURCES_END; source++)
-		if (wanted == HL_PAGE_SOURCE_BEST || wanted == source)
-			r = start_source(watch, source, on_record, context, &first);
+	for (enum hl_page_source source = 1; r < 0 && source < HL_PAGE_SOURCES_END; source++) {
+		if (wanted != HL_PAGE_SOURCE_BEST && wanted != source)
+			continue;
+		watch->source = source;
+		hl_privilege_log_forget();
+		r = load(watch, on_record, context, &first);
+		if (r == 0)
+			r = link_source(watch, &first);
+		if (r < 0) {
+			unlink_source(watch);
+			unload(watch);
+		}
+	}
 	if (r < 0 && err)
 		*err = first;
 	return r;
@@ -377,27 +352,7 @@ const struct hl_walker *hl_page_watch_walker(const struct hl_page_watch *watch)
 
 int hl_page_watch_counters(const struct hl_page_watch *watch, struct hl_page_counters *ret_counters)
 {
-	int cpus = libbpf_num_possible_cpus();
-	struct hl_page_counters sum = {0};
-	uint32_t zero = 0;
-
-	if (cpus < 0)
-		return cpus;
-	struct hl_page_counters *each = calloc((size_t)cpus, sizeof(*each));
-	if (!each)
-		return -ENOMEM;
-	int r = bpf_map_lookup_elem(bpf_map__fd(watch->programs->maps.counters), &zero, each);
-	for (int cpu = 0; r == 0 && cpu < cpus; cpu++) {
-		sum.faults += each[cpu].faults;
-		sum.lost += each[cpu].lost;
-		sum.lost_calls += each[cpu].lost_calls;
-		sum.forks += each[cpu].forks;
-	}
-	free(each);
-	if (r < 0)
-		return r;
-	*ret_counters = sum;
-	return 0;
+	return hl_walker_sum_counters(watch->programs->maps.counters, ret_counters);
 }
 
 int hl_page_watch_each_stack(const struct hl_page_watch *watch,

@@ -50,75 +50,47 @@ static bool read_line(const char *path, char *line, size_t capacity)
 	return true;
 }
 
-static uint64_t read_capabilities(void)
+void hl_privilege_read(struct hl_privileges *ret_privileges)
 {
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
 	struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {0};
-	if (syscall(SYS_capget, &header, sets) < 0)
-		return 0;
-	return sets[0].effective | (uint64_t)sets[1].effective << 32;
-}
-
-/* The first namespace maps every id to itself. */
-static bool is_in_user_namespace(void)
-{
-	char line[128];
-	unsigned inside, outside, count;
-	if (!read_line("/proc/self/uid_map", line, sizeof(line)))
-		return false;
-	return sscanf(line, "%u %u %u", &inside, &outside, &count) != 3 || inside || outside ||
-	       count != UINT32_MAX;
-}
-
-static enum hl_lockdown read_lockdown(void)
-{
-	char line[128];
-	read_line("/sys/kernel/security/lockdown", line, sizeof(line));
-	if (strstr(line, "[confidentiality]"))
-		return HL_LOCKDOWN_CONFIDENTIALITY;
-	return strstr(line, "[integrity]") ? HL_LOCKDOWN_INTEGRITY : HL_LOCKDOWN_NONE;
-}
-
-static void read_program(char *program, size_t capacity)
-{
-	ssize_t length = readlink("/proc/self/exe", program, capacity - 1);
-	if (length > 0)
-		program[length] = '\0';
-	else
-		snprintf(program, capacity, "heapline");
-}
-
-void hl_privileges_read(struct hl_privileges *ret_privileges)
-{
 	struct utsname system;
 	struct hl_privileges privileges = {
-		.capabilities = read_capabilities(),
 		.uid = geteuid(),
-		.in_user_namespace = is_in_user_namespace(),
 		.has_btf = access("/sys/kernel/btf/vmlinux", R_OK) == 0,
-		.lockdown = read_lockdown(),
+		.program = "heapline",
 	};
+	unsigned inside, outside, count;
+	char line[128];
+
+	if (syscall(SYS_capget, &header, sets) == 0)
+		privileges.capabilities = sets[0].effective | (uint64_t)sets[1].effective << 32;
+	/* The first namespace maps every id to itself. */
+	privileges.in_user_namespace = read_line("/proc/self/uid_map", line, sizeof(line)) &&
+				       (sscanf(line, "%u %u %u", &inside, &outside, &count) != 3 ||
+					inside || outside || count != UINT32_MAX);
+	read_line("/sys/kernel/security/lockdown", line, sizeof(line));
+	if (strstr(line, "[confidentiality]"))
+		privileges.lockdown = HL_LOCKDOWN_CONFIDENTIALITY;
+	else if (strstr(line, "[integrity]"))
+		privileges.lockdown = HL_LOCKDOWN_INTEGRITY;
 	uname(&system);
 	sscanf(system.release, "%u.%u", &privileges.kernel_major, &privileges.kernel_minor);
-	read_program(privileges.program, sizeof(privileges.program));
+	ssize_t length =
+		readlink("/proc/self/exe", privileges.program, sizeof(privileges.program) - 1);
+	if (length > 0)
+		privileges.program[length] = '\0';
 	*ret_privileges = privileges;
 }
 
 /* ---- whether it is enough ---- */
 
-/* CAP_SYS_ADMIN stands for the two that were once part of it. */
-static bool has(const struct hl_privileges *privileges, unsigned number)
-{
-	bool part_of_admin = number == CAP_BPF || number == CAP_PERFMON;
-	uint64_t enough = CAPABILITY(number) | (part_of_admin ? CAPABILITY(CAP_SYS_ADMIN) : 0);
-	return privileges->capabilities & enough;
-}
-
 static uint64_t missing_capabilities(const struct hl_privileges *privileges,
 				     const struct hl_process_facts *target, unsigned needs)
 {
 	bool is_own = target->uid == privileges->uid;
-	uint64_t wanted = 0, missing = 0;
+	uint64_t wanted = 0, held = privileges->capabilities;
+
 	if (needs & HL_NEED_BPF)
 		wanted |= CAPABILITY(CAP_BPF) | CAPABILITY(CAP_PERFMON);
 	if (needs & (HL_NEED_TARGET | HL_NEED_PAGEMAP) && !is_own)
@@ -127,50 +99,34 @@ static uint64_t missing_capabilities(const struct hl_privileges *privileges,
 		wanted |= CAPABILITY(CAP_DAC_READ_SEARCH);
 	if (needs & HL_NEED_PERF_UPROBES)
 		wanted |= CAPABILITY(CAP_SYS_ADMIN);
-	for (size_t i = 0; i < HL_COUNT_OF(capabilities); i++)
-		if (wanted & CAPABILITY(capabilities[i].number) &&
-		    !has(privileges, capabilities[i].number))
-			missing |= CAPABILITY(capabilities[i].number);
-	return missing;
-}
-
-static const char *list_titles(uint64_t set, char text[LIST_MAX])
-{
-	size_t used = 0;
-	uint64_t left = set;
-	text[0] = '\0';
-	for (size_t i = 0; i < HL_COUNT_OF(capabilities); i++) {
-		if (!(set & CAPABILITY(capabilities[i].number)))
-			continue;
-		left &= ~CAPABILITY(capabilities[i].number);
-		used += (size_t)snprintf(text + used, LIST_MAX - used, "%s%s",
-					 !used	? ""
-					 : left ? ", "
-						: " and ",
-					 capabilities[i].title);
-	}
-	return text;
-}
-
-/* "cap_bpf,cap_perfmon": with those that are there already, for setcap replaces them all. */
-static const char *list_names(uint64_t set, char text[LIST_MAX])
-{
-	size_t used = 0;
-	text[0] = '\0';
-	for (size_t i = 0; i < HL_COUNT_OF(capabilities); i++)
-		if (set & CAPABILITY(capabilities[i].number))
-			used += (size_t)snprintf(text + used, LIST_MAX - used, "%s%s",
-						 used ? "," : "", capabilities[i].name);
-	return text;
+	/* It stands for the two that were once part of it. */
+	if (held & CAPABILITY(CAP_SYS_ADMIN))
+		held |= CAPABILITY(CAP_BPF) | CAPABILITY(CAP_PERFMON);
+	return wanted & ~held;
 }
 
 static int refuse(const struct hl_privileges *privileges, const struct hl_process_facts *target,
 		  uint64_t missing, struct hl_error *err)
 {
-	char titles[LIST_MAX], names[LIST_MAX];
+	char titles[LIST_MAX] = "", names[LIST_MAX] = "";
 	const char *verb = missing & (missing - 1) ? "are" : "is";
-	list_titles(missing, titles);
-	list_names(missing | privileges->capabilities, names);
+	/* setcap replaces them all: those that are there already must be in its list. */
+	uint64_t set = missing | privileges->capabilities, left = missing;
+	size_t named = 0, titled = 0; /* letters */
+
+	for (size_t i = 0; i < HL_COUNT_OF(capabilities); i++) {
+		uint64_t capability = CAPABILITY(capabilities[i].number);
+		if (set & capability)
+			named += (size_t)snprintf(names + named, LIST_MAX - named, "%s%s",
+						  named ? "," : "", capabilities[i].name);
+		left &= ~capability;
+		if (missing & capability)
+			titled += (size_t)snprintf(titles + titled, LIST_MAX - titled, "%s%s",
+						   !titled ? ""
+						   : left  ? ", "
+							   : " and ",
+						   capabilities[i].title);
+	}
 	if (privileges->uid == 0)
 		return hl_error_set(err, -EPERM,
 				    "cannot trace process '%d': %s %s missing, although heapline "
@@ -183,9 +139,13 @@ static int refuse(const struct hl_privileges *privileges, const struct hl_proces
 			    target->pid, titles, verb, names, privileges->program);
 }
 
-/* What no capability helps against. */
-static int check_kernel(const struct hl_privileges *privileges, struct hl_error *err)
+int hl_privilege_suffices(const struct hl_privileges *privileges,
+			  const struct hl_process_facts *target, unsigned needs,
+			  struct hl_error *err)
 {
+	uint64_t missing = missing_capabilities(privileges, target, needs);
+
+	/* What no capability helps against comes first. */
 	if (privileges->kernel_major < KERNEL_MAJOR_MIN ||
 	    (privileges->kernel_major == KERNEL_MAJOR_MIN &&
 	     privileges->kernel_minor < KERNEL_MINOR_MIN))
@@ -204,17 +164,6 @@ static int check_kernel(const struct hl_privileges *privileges, struct hl_error 
 				    "cannot trace here: the kernel is locked down "
 				    "(confidentiality), so that programs may not read memory; boot "
 				    "with 'lockdown=integrity' or without Secure Boot");
-	return 0;
-}
-
-int hl_privileges_suffice(const struct hl_privileges *privileges,
-			  const struct hl_process_facts *target, unsigned needs,
-			  struct hl_error *err)
-{
-	uint64_t missing = missing_capabilities(privileges, target, needs);
-	int r = check_kernel(privileges, err);
-	if (r < 0)
-		return r;
 	if (privileges->in_user_namespace)
 		return hl_error_set(err, -EPERM,
 				    "cannot trace process '%d': heapline runs in a user namespace, "
@@ -226,8 +175,9 @@ int hl_privileges_suffice(const struct hl_privileges *privileges,
 int hl_privilege_check(const struct hl_process_facts *target, unsigned needs, struct hl_error *err)
 {
 	struct hl_privileges privileges;
-	hl_privileges_read(&privileges);
-	return hl_privileges_suffice(&privileges, target, needs, err);
+
+	hl_privilege_read(&privileges);
+	return hl_privilege_suffices(&privileges, target, needs, err);
 }
 
 /* ---- what went wrong all the same ---- */
@@ -235,21 +185,10 @@ int hl_privilege_check(const struct hl_process_facts *target, unsigned needs, st
 static void (*listener)(const char *line);
 static char complaint[256];
 
-/* A message may hold many lines: the verifier's log is one. */
-static void tell_lines(char *message)
-{
-	for (char *line = message, *end; line; line = end) {
-		end = strchr(line, '\n');
-		if (end)
-			*end++ = '\0';
-		if (*line)
-			listener(line);
-	}
-}
-
 static int on_message(enum libbpf_print_level level, const char *format, va_list arguments)
 {
-	char *message;
+	char *message, *rest;
+
 	int length = vasprintf(&message, format, arguments);
 	if (length < 0)
 		return 0;
@@ -259,8 +198,10 @@ static int on_message(enum libbpf_print_level level, const char *format, va_list
 			text += strlen(LIBBPF_PREFIX);
 		snprintf(complaint, sizeof(complaint), "%.*s", (int)strcspn(text, "\n"), text);
 	}
-	if (listener)
-		tell_lines(message);
+	/* A message may hold many lines: the verifier's log is one. */
+	for (char *line = strtok_r(message, "\n", &rest); line && listener;
+	     line = strtok_r(NULL, "\n", &rest))
+		listener(line);
 	free(message);
 	return length;
 }

@@ -34,13 +34,13 @@ struct hl_privileges {
 	char program[256]; /* our own, as the remedy names it */
 };
 
-void hl_privileges_read(struct hl_privileges *ret_privileges);
+void hl_privilege_read(struct hl_privileges *ret_privileges);
 
 /*
  * Whether ${privileges} suffice for ${needs} (enum hl_privilege_need) on ${target}. 0; -EPERM or
  * -ENOTSUP with a sentence that names all that is missing, and the remedy.
  */
-int hl_privileges_suffice(const struct hl_privileges *privileges,
+int hl_privilege_suffices(const struct hl_privileges *privileges,
 			  const struct hl_process_facts *target, unsigned needs,
 			  struct hl_error *err);
 

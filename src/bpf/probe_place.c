@@ -62,29 +62,6 @@ struct argument_holders {
 	unsigned count;
 };
 
-static struct argument_holders holders_at_entry(unsigned count)
-{
-	struct argument_holders holders = {.count = count};
-
-	for (unsigned i = 0; i < count; i++)
-		holders.masks[i] = UINT32_C(1) << abi_arguments[i];
-	return holders;
-}
-
-static void overwrite(struct argument_holders *holders, int number)
-{
-	for (unsigned i = 0; i < holders->count; i++)
-		holders->masks[i] &= ~(UINT32_C(1) << number);
-}
-
-static bool all_are_held(const struct argument_holders *holders)
-{
-	for (unsigned i = 0; i < holders->count; i++)
-		if (!holders->masks[i])
-			return false;
-	return true;
-}
-
 static bool is_register_copy(const struct instruction *it)
 {
 	return it->decoded.mnemonic == ZYDIS_MNEMONIC_MOV && it->decoded.operand_width == 64 &&
@@ -92,19 +69,6 @@ static bool is_register_copy(const struct instruction *it)
 	       it->operands[1].type == ZYDIS_OPERAND_TYPE_REGISTER &&
 	       register_number(it->operands[0].reg.value) != NO_REGISTER &&
 	       register_number(it->operands[1].reg.value) != NO_REGISTER;
-}
-
-/* The copy of a register holds what that one holds. */
-static void copy_register(const struct instruction *it, struct argument_holders *holders)
-{
-	int to = register_number(it->operands[0].reg.value);
-	int from = register_number(it->operands[1].reg.value);
-
-	for (unsigned i = 0; i < holders->count; i++)
-		if (holders->masks[i] & UINT32_C(1) << from)
-			holders->masks[i] |= UINT32_C(1) << to;
-		else
-			holders->masks[i] &= ~(UINT32_C(1) << to);
 }
 
 /* Whether the instruction goes on to the next one, writes no memory, and leaves both stack
@@ -141,20 +105,28 @@ static bool is_harmless(const struct instruction *it)
 /* Whether the instruction may come before the probe; follows where the arguments are then. */
 static bool skip(const struct instruction *it, struct argument_holders *holders)
 {
+	uint32_t written = 0, source = 0; /* masks of registers */
+
 	if (!is_harmless(it))
 		return false;
-	if (is_register_copy(it)) {
-		copy_register(it, holders);
-		return all_are_held(holders);
-	}
 	for (unsigned i = 0; i < it->decoded.operand_count; i++) {
 		const ZydisDecodedOperand *operand = &it->operands[i];
 		if (operand->type == ZYDIS_OPERAND_TYPE_REGISTER &&
 		    operand->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE &&
 		    register_number(operand->reg.value) != NO_REGISTER)
-			overwrite(holders, register_number(operand->reg.value));
+			written |= UINT32_C(1) << register_number(operand->reg.value);
 	}
-	return all_are_held(holders);
+	if (is_register_copy(it)) /* it holds what the source holds */
+		source = UINT32_C(1) << register_number(it->operands[1].reg.value);
+	for (unsigned i = 0; i < holders->count; i++)
+		if (holders->masks[i] & source)
+			holders->masks[i] |= written;
+		else
+			holders->masks[i] &= ~written;
+	for (unsigned i = 0; i < holders->count; i++)
+		if (!holders->masks[i])
+			return false;
+	return true;
 }
 
 bool hl_probe_place_visit_branches(const uint8_t *code, size_t bytes,
@@ -194,9 +166,11 @@ static void say_holders(const struct argument_holders *holders, struct hl_probe_
 struct hl_probe_place hl_probe_place(const uint8_t *code, size_t bytes, unsigned argument_count)
 {
 	struct hl_probe_place entry = {0};
-	struct argument_holders holders = holders_at_entry(argument_count);
+	struct argument_holders holders = {.count = argument_count};
 	struct instruction it;
 
+	for (unsigned i = 0; i < argument_count; i++)
+		holders.masks[i] = UINT32_C(1) << abi_arguments[i];
 	say_holders(&holders, &entry);
 	for (uint32_t at = 0; at <= SKIPPED_BYTES_MAX && at < bytes; at += it.decoded.length) {
 		if (!decode(code + at, bytes - at, &it))

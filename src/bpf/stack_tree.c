@@ -13,6 +13,7 @@ int hl_stack_tree_node(struct hl_stack_tree *tree, uint32_t parent, uint64_t fra
 		       uint32_t *ret_node)
 {
 	uint32_t hash = hl_hash_pair(frame, parent), at = hash, id;
+
 	while ((id = hl_index_next(&tree->node_index, hash, &at))) {
 		const struct hl_recording_node *node = &tree->nodes[id - 1];
 		if (node->frame == frame && node->parent == parent) {
@@ -31,33 +32,30 @@ int hl_stack_tree_node(struct hl_stack_tree *tree, uint32_t parent, uint64_t fra
 	return 0;
 }
 
-static int add_leaf(struct hl_stack_tree *tree, uint64_t stack, uint32_t node)
-{
-	size_t id = tree->leaf_count + 1;
-	int r = HL_ARRAY_RESERVE(tree->leaves, tree->leaf_capacity, id);
-	if (r == 0)
-		r = hl_index_add(&tree->leaf_index, hash_of(stack), (uint32_t)id);
-	if (r < 0)
-		return r;
-	tree->leaves[tree->leaf_count++] = (struct hl_stack_leaf){.stack = stack, .node = node};
-	return 0;
-}
-
 int hl_stack_tree_add(struct hl_stack_tree *tree, uint64_t stack, const uint64_t *keys,
 		      size_t count)
 {
+	size_t id = tree->leaf_count + 1;
 	uint32_t node = 0;
 	int r = 0;
+
 	if (hl_stack_tree_find(tree, stack))
 		return 0;
 	for (size_t i = count; i-- > 0 && r == 0;)
 		r = hl_stack_tree_node(tree, node, keys[i], &node);
-	return r < 0 ? r : add_leaf(tree, stack, node);
+	if (r == 0)
+		r = HL_ARRAY_RESERVE(tree->leaves, tree->leaf_capacity, id);
+	if (r == 0)
+		r = hl_index_add(&tree->leaf_index, hash_of(stack), (uint32_t)id);
+	if (r == 0)
+		tree->leaves[tree->leaf_count++] = (struct hl_stack_leaf){stack, node};
+	return r;
 }
 
 uint32_t hl_stack_tree_find(const struct hl_stack_tree *tree, uint64_t stack)
 {
 	uint32_t hash = hash_of(stack), at = hash, id;
+
 	while ((id = hl_index_next(&tree->leaf_index, hash, &at)))
 		if (tree->leaves[id - 1].stack == stack)
 			return tree->leaves[id - 1].node;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reads mappings and files of a process; see target.h. */
-#include "bpf/target.h"
+/* Reads mappings and files of a process; see walker.h. */
+#include "bpf/walker.h"
 
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/search.h"
+#include "base/compiler.h"
 #include "elf/elf.h"
 #include "process/maps.h"
 
@@ -29,23 +29,6 @@ static bool is_vdso(const struct hl_map *map)
 }
 
 /* ---- files ---- */
-
-/* What identifies the file before it is read. */
-static struct hl_target_file identify(const struct hl_map *map, int fd)
-{
-	struct hl_target_file file = {
-		.dev_major = map->dev_major,
-		.dev_minor = map->dev_minor,
-		.inode = map->inode,
-	};
-	struct stat status;
-	if (map->inode && fd >= 0 && fstat(fd, &status) == 0) {
-		file.size = (uint64_t)status.st_size;
-		file.modified_ns = (uint64_t)status.st_mtim.tv_sec * HL_NS_PER_SECOND +
-				   (uint64_t)status.st_mtim.tv_nsec;
-	}
-	return file;
-}
 
 /* The newest known file that is the same as ${file}; file_count when there is none. A file that can
  * no longer be opened is identified by its inode alone. */
@@ -74,6 +57,7 @@ static int add_file(struct hl_target *target, const struct hl_map *map, struct h
 {
 	int r = hl_array_reserve(&target->files, &target->file_capacity, target->file_count + 1,
 				 sizeof(*file));
+
 	if (r == 0 && fd >= 0)
 		r = hl_code_table_read(fd, is_vdso(map) ? map->start : 0, &file->table);
 	if (r == -ENOMEM)
@@ -95,13 +79,24 @@ static int add_file(struct hl_target *target, const struct hl_map *map, struct h
  * or makes no sense is kept without a code table. */
 static int file_of(struct hl_target *target, const struct hl_map *map, size_t *ret_index)
 {
+	struct hl_target_file file = {
+		.dev_major = map->dev_major,
+		.dev_minor = map->dev_minor,
+		.inode = map->inode,
+	};
+	struct stat status;
 	char memory[32];
+
 	snprintf(memory, sizeof(memory), "/proc/%d/mem", (int)target->pid);
 	HL_CLOSED int fd = is_vdso(map) ? open(memory, O_RDONLY | O_CLOEXEC)
 					: hl_maps_open_file(target->pid, map);
 	if (fd == -ENOMEM)
 		return fd;
-	struct hl_target_file file = identify(map, fd);
+	if (map->inode && fd >= 0 && fstat(fd, &status) == 0) {
+		file.size = (uint64_t)status.st_size;
+		file.modified_ns = (uint64_t)status.st_mtim.tv_sec * HL_NS_PER_SECOND +
+				   (uint64_t)status.st_mtim.tv_nsec;
+	}
 	size_t index = find_file(target, &file, fd >= 0);
 	if (index == target->file_count) {
 		int r = add_file(target, map, &file, fd, &index);
@@ -120,6 +115,7 @@ static void place_module(const struct hl_target_file *file, const struct hl_map 
 {
 	const struct hl_code_table *table = &file->table;
 	uint64_t address;
+
 	if (file->is_read && hl_code_table_address(table, map->offset, &address)) {
 		module->load_bias = map->start - address;
 		module->start = module->load_bias + table->low;
@@ -140,6 +136,7 @@ static int add_module(struct hl_target *target, size_t file, const char *path,
 		      struct hl_recording_module *module)
 {
 	size_t needed = target->module_count + 1;
+
 	if (needed >= HL_MODULE_SCRIPT) {
 		target->lost_modules++;
 		return 0;
@@ -160,6 +157,7 @@ static int module_of(struct hl_target *target, const struct hl_map *map, uint32_
 {
 	struct hl_recording_module module = {0};
 	size_t file;
+
 	int r = file_of(target, map, &file);
 	if (r < 0)
 		return r;
@@ -193,6 +191,7 @@ static void place_pages(const struct hl_target *target, struct hl_target_mapping
 	uint64_t address = mapping->start - module->load_bias;
 	uint64_t first = (address - file->table.code_low) >> HL_CODE_PAGE_SHIFT;
 	uint64_t count = (mapping->end - mapping->start) >> HL_CODE_PAGE_SHIFT;
+
 	if (address < file->table.code_low || first >= file->table.page_count)
 		return;
 	if (count > file->table.page_count - first)
@@ -214,6 +213,7 @@ static int module_before(struct hl_target *target, const struct mapping_list *li
 		list->count ? &list->mappings[list->count - 1] : NULL;
 	uint32_t id = HL_MODULE_NONE;
 	int r = 0;
+
 	if (last && last->end == map->start)
 		id = last->module;
 	else if (before && before->end == map->start && before->inode &&
@@ -230,6 +230,7 @@ static int add_mapping(struct hl_target *target, struct mapping_list *list,
 {
 	const struct hl_map *map = &maps->maps[index];
 	struct hl_target_mapping mapping = {.start = map->start, .end = map->end};
+
 	int r = hl_array_reserve(&list->mappings, &list->capacity, list->count + 1,
 				 sizeof(mapping));
 	if (r == 0 && !map->inode && strcmp(map->path, TRAMPOLINE_MAPPING) == 0) {
@@ -267,6 +268,7 @@ int hl_target_refresh(struct hl_target *target, struct hl_error *err)
 {
 	HL_CLEANUP(hl_maps_release) struct hl_maps maps = {0};
 	struct mapping_list list = {0};
+
 	int r = hl_maps_read(target->pid, &maps, err);
 	if (r < 0)
 		return r;
@@ -289,6 +291,7 @@ int hl_target_refresh(struct hl_target *target, struct hl_error *err)
 int hl_target_new(pid_t pid, struct hl_target **ret_target, struct hl_error *err)
 {
 	struct hl_target *target = calloc(1, sizeof(*target));
+
 	if (!target)
 		return hl_error_set(err, -ENOMEM, "cannot look at process '%d': out of memory",
 				    (int)pid);
@@ -314,6 +317,7 @@ uint32_t hl_target_module_at(const struct hl_target *target, uint64_t pc)
 const struct hl_target_file *hl_target_mapping_file(const struct hl_target *target, size_t index)
 {
 	uint32_t module = target->mappings[index].module;
+
 	return module == HL_MODULE_NONE || module == HL_MODULE_SCRIPT
 		       ? NULL
 		       : &target->files[target->module_files[module - 1].file];

@@ -27,61 +27,36 @@ struct hl_trace_result {
 	size_t value_capacity;
 	struct hl_trace_value pseudo_values[HL_COUNT_OF(pseudo_frames)];
 	uint64_t start_ns; /* of the monotonic clock */
-	size_t figure_capacity, warning_count, warning_capacity;
+	size_t figure_capacity;
 };
 
-/* Copies a NULL-terminated list of words. */
-static char **copy_words(char *const *words)
-{
-	size_t count = 0;
-	while (words[count])
-		count++;
-	char **copies = calloc(count + 1, sizeof(*copies));
-	for (size_t i = 0; copies && i < count; i++) {
-		copies[i] = strdup(words[i]);
-		if (copies[i])
-			continue;
-		while (i-- > 0)
-			free(copies[i]);
-		free(copies);
-		return NULL;
-	}
-	return copies;
-}
-
-static int describe_recording(struct hl_recording *recording, const struct hl_process_facts *facts,
-			      const char *mode)
+/* Values are not kept by thread: one thread stands for all. */
+static int describe(struct hl_recording *recording, const struct hl_process_facts *facts,
+		    const char *mode)
 {
 	struct utsname system;
+
 	uname(&system);
 	if (asprintf(&recording->name, "process %d", facts->pid) < 0) {
 		recording->name = NULL;
 		return -ENOMEM;
 	}
 	recording->tool_version = strdup(HL_VERSION);
-	recording->command = copy_words(facts->command);
+	recording->command = hl_recording_copy_words(facts->command);
 	recording->host = strdup(system.nodename);
 	recording->kernel = strdup(system.release);
 	recording->mode = strdup(mode);
 	recording->warnings = calloc(1, sizeof(*recording->warnings));
-	return recording->tool_version && recording->command && recording->host &&
-			       recording->kernel && recording->mode && recording->warnings
-		       ? 0
-		       : -ENOMEM;
-}
-
-/* Values are not kept by thread: one thread stands for all. */
-static int describe_process(struct hl_recording *recording, const struct hl_process_facts *facts)
-{
 	recording->processes = calloc(1, sizeof(*recording->processes));
-	if (!recording->processes)
+	if (!recording->tool_version || !recording->command || !recording->host ||
+	    !recording->kernel || !recording->mode || !recording->warnings || !recording->processes)
 		return -ENOMEM;
 	recording->process_count = 1;
 	struct hl_recording_process *process = recording->processes;
 	process->pid = (uint32_t)facts->pid;
 	process->parent_pid = (uint32_t)facts->parent_pid;
 	process->executable = strdup(facts->executable);
-	process->command = copy_words(facts->command);
+	process->command = hl_recording_copy_words(facts->command);
 	process->threads = calloc(1, sizeof(*process->threads));
 	if (!process->executable || !process->command || !process->threads)
 		return -ENOMEM;
@@ -95,12 +70,11 @@ int hl_trace_result_new(const struct hl_process_facts *facts, const char *mode,
 			struct hl_trace_result **ret_result)
 {
 	struct hl_trace_result *result = calloc(1, sizeof(*result));
+
 	if (!result)
 		return -ENOMEM;
 	result->recording = calloc(1, sizeof(*result->recording));
-	int r = result->recording ? describe_recording(result->recording, facts, mode) : -ENOMEM;
-	if (r == 0)
-		r = describe_process(result->recording, facts);
+	int r = result->recording ? describe(result->recording, facts, mode) : -ENOMEM;
 	if (r < 0) {
 		hl_trace_result_free(result);
 		return r;
@@ -130,11 +104,8 @@ int hl_trace_result_add(struct hl_trace_result *result, uint32_t node,
 {
 	if (node == 0 || node > NODES_MAX)
 		return hl_trace_result_add_pseudo(result, HL_PSEUDO_STACK_LOST, value);
-	size_t before = result->value_capacity;
-	if (HL_ARRAY_RESERVE(result->values, result->value_capacity, (size_t)node + 1))
+	if (HL_ARRAY_RESERVE_ZEROED(result->values, result->value_capacity, (size_t)node + 1))
 		return -ENOMEM;
-	memset(result->values + before, 0,
-	       (result->value_capacity - before) * sizeof(*result->values));
 	add_value(&result->values[node], value);
 	return 0;
 }
@@ -151,6 +122,7 @@ int hl_trace_result_add_pseudo(struct hl_trace_result *result, enum hl_pseudo_fr
 int hl_trace_result_figure(struct hl_trace_result *result, const char *name, int64_t value)
 {
 	struct hl_recording *recording = result->recording;
+
 	if (!hl_figure_name_is_valid(name))
 		return -EINVAL;
 	char *copy = strdup(name);
@@ -165,24 +137,12 @@ int hl_trace_result_figure(struct hl_trace_result *result, const char *name, int
 
 int hl_trace_result_warn(struct hl_trace_result *result, const char *format, ...)
 {
-	struct hl_recording *recording = result->recording;
-	char *sentence;
 	va_list arguments;
+
 	va_start(arguments, format);
-	int length = vasprintf(&sentence, format, arguments);
+	int r = hl_error_append(&result->recording->warnings, format, arguments);
 	va_end(arguments);
-	if (length < 0)
-		return -ENOMEM;
-	char **warnings =
-		reallocarray(recording->warnings, result->warning_count + 2, sizeof(*warnings));
-	if (!warnings) {
-		free(sentence);
-		return -ENOMEM;
-	}
-	warnings[result->warning_count++] = sentence;
-	warnings[result->warning_count] = NULL;
-	recording->warnings = warnings;
-	return 0;
+	return r;
 }
 
 struct hl_recording_lost *hl_trace_result_lost(struct hl_trace_result *result)
@@ -200,13 +160,24 @@ void hl_trace_result_set_end(struct hl_trace_result *result, enum hl_process_end
 	result->recording->processes[0].end = end;
 }
 
-static int copy_modules(struct hl_recording_process *process,
-			const struct hl_recording_module *modules, uint32_t count)
+int hl_trace_result_stacks(struct hl_trace_result *result, const struct hl_recording_node *nodes,
+			   uint32_t node_count, const struct hl_recording_module *modules,
+			   uint32_t module_count)
 {
-	process->modules = calloc((size_t)count + 1, sizeof(*process->modules));
+	struct hl_recording_process *process = &result->recording->processes[0];
+	uint32_t kept = node_count < NODES_MAX ? node_count : NODES_MAX;
+
+	/* Room for the frames that stand for no code, too. */
+	process->nodes = calloc(kept + HL_COUNT_OF(pseudo_frames), sizeof(*process->nodes));
+	if (!process->nodes)
+		return -ENOMEM;
+	if (kept)
+		memcpy(process->nodes, nodes, kept * sizeof(*nodes));
+	process->node_count = kept;
+	process->modules = calloc((size_t)module_count + 1, sizeof(*process->modules));
 	if (!process->modules)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < count; i++) {
+	for (uint32_t i = 0; i < module_count; i++) {
 		process->modules[i] = modules[i];
 		process->modules[i].path = strdup(modules[i].path);
 		process->module_count = i + 1;
@@ -216,38 +187,11 @@ static int copy_modules(struct hl_recording_process *process,
 	return 0;
 }
 
-/* The first module whose addresses another one had before; NULL when there is none. */
-static const struct hl_recording_module *find_reload(const struct hl_recording_module *modules,
-						     uint32_t count)
-{
-	for (uint32_t i = 1; i < count; i++)
-		for (uint32_t k = 0; k < i; k++)
-			if (modules[i].start < modules[k].end && modules[k].start < modules[i].end)
-				return &modules[i];
-	return NULL;
-}
-
-int hl_trace_result_stacks(struct hl_trace_result *result, const struct hl_recording_node *nodes,
-			   uint32_t node_count, const struct hl_recording_module *modules,
-			   uint32_t module_count)
-{
-	struct hl_recording_process *process = &result->recording->processes[0];
-	uint32_t kept = node_count < NODES_MAX ? node_count : NODES_MAX;
-	/* Room for the frames that stand for no code, too. */
-	process->nodes = calloc(kept + HL_COUNT_OF(pseudo_frames), sizeof(*process->nodes));
-	if (!process->nodes)
-		return -ENOMEM;
-	if (kept)
-		memcpy(process->nodes, nodes, kept * sizeof(*nodes));
-	process->node_count = kept;
-	return copy_modules(process, modules, module_count);
-}
-
 static int warn_of_new_code(struct hl_trace_result *result, const struct hl_target *target,
 			    const struct hl_walker_losses *losses)
 {
-	const struct hl_recording_module *reloaded =
-		find_reload(target->modules, (uint32_t)target->module_count);
+	const struct hl_recording_module *modules = target->modules, *reloaded = NULL;
+
 	if (losses->stacks_unnamed)
 		return hl_trace_result_warn(
 			result,
@@ -256,7 +200,12 @@ static int warn_of_new_code(struct hl_trace_result *result, const struct hl_targ
 			(unsigned long long)losses->stacks_unnamed,
 			losses->stacks_unnamed == 1 ? " ends" : "s end",
 			losses->stacks_unnamed == 1 ? "s" : "ve");
-	if (losses->reloads_unseen && reloaded)
+	/* The first module whose addresses another one had before. */
+	for (size_t i = 1; losses->reloads_unseen && i < target->module_count; i++)
+		for (size_t k = 0; !reloaded && k < i; k++)
+			if (modules[i].start < modules[k].end && modules[k].start < modules[i].end)
+				reloaded = &modules[i];
+	if (reloaded)
 		return hl_trace_result_warn(
 			result,
 			"'%s' was loaded where other code had been: calls within a second of that "
@@ -272,6 +221,7 @@ int hl_trace_result_walks(struct hl_trace_result *result, const struct hl_walker
 	struct hl_walker_losses losses;
 	uint32_t count;
 	const struct hl_recording_node *nodes = hl_walker_nodes(walker, &count);
+
 	int r = hl_walker_losses(walker, &losses);
 	if (r == 0)
 		r = hl_trace_result_stacks(result, nodes, count, target->modules,
@@ -309,6 +259,7 @@ static int fill_process(struct hl_trace_result *result)
 {
 	struct hl_recording_process *process = &result->recording->processes[0];
 	size_t known = (size_t)process->node_count + 1;
+
 	for (size_t i = known; i < result->value_capacity; i++)
 		add_value(&result->pseudo_values[0], &result->values[i]); /* [stack lost] */
 	if (result->value_capacity > known)
@@ -333,6 +284,7 @@ int hl_trace_result_recording(struct hl_trace_result *result, enum hl_process_en
 {
 	struct hl_recording *recording = result->recording;
 	struct hl_recording_process *process = &recording->processes[0];
+
 	int r = process->nodes ? 0 : hl_trace_result_stacks(result, NULL, 0, NULL, 0);
 	if (r == 0)
 		r = fill_process(result);

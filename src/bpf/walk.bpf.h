@@ -24,6 +24,7 @@ static __noinline bool hl_move_window(struct hl_workplace *walk, uint64_t addres
 {
 	uint64_t in_page = HL_PAGE_BYTES - (address & (HL_PAGE_BYTES - 1));
 	uint64_t bytes = in_page < HL_WINDOW_BYTES ? in_page : HL_WINDOW_BYTES;
+
 	walk->window_bytes = 0;
 	if (address & 7)
 		return false;
@@ -68,8 +69,9 @@ static __noinline bool hl_read_word(struct hl_workplace *walk, uint64_t address,
 /* The last mapping of list (${generation} & 1) that does not begin after ${pc}; NULL: none does. */
 static __noinline struct hl_code_mapping *hl_mapping_up_to(uint64_t pc, uint32_t generation)
 {
-	uint32_t zero = 0, low = (generation & 1) * HL_BPF_MAPPINGS_MAX;
-	struct hl_walk_view *view = bpf_map_lookup_elem(&hl_view, &zero);
+	uint32_t low = (generation & 1) * HL_BPF_MAPPINGS_MAX;
+
+	struct hl_walk_view *view = HL_FIRST(hl_view);
 	if (!view)
 		return NULL;
 	uint32_t count = view->count[generation & 1];
@@ -91,6 +93,7 @@ static __noinline struct hl_code_mapping *hl_mapping_up_to(uint64_t pc, uint32_t
 static __always_inline bool hl_find_mapping(struct hl_workplace *walk, uint64_t pc)
 {
 	struct hl_code_mapping *mapping = hl_mapping_up_to(pc, walk->generation);
+
 	if (!mapping || pc >= mapping->end)
 		return false;
 	walk->mapping = *mapping;
@@ -101,6 +104,7 @@ static __always_inline uint64_t hl_find_row(struct hl_code_page *page, uint32_t 
 {
 	uint32_t low = page->first_row, count = page->row_count;
 	uint64_t *row;
+
 	for (int step = 0; step < HL_CODE_PAGE_SHIFT + 1 && count > 1; step++) {
 		uint32_t half = count / 2, middle = low + half;
 		row = bpf_map_lookup_elem(&hl_rows, &middle);
@@ -118,6 +122,7 @@ static __always_inline uint64_t hl_find_row(struct hl_code_page *page, uint32_t 
 static __always_inline uint64_t hl_rule_in_mapping(const struct hl_workplace *walk, uint64_t pc)
 {
 	uint32_t number = (pc - walk->mapping.start) >> HL_CODE_PAGE_SHIFT;
+
 	if (number >= walk->mapping.page_count)
 		return walk->mapping.module | HL_RULE_NONE;
 	number += walk->mapping.first_page;
@@ -151,9 +156,9 @@ static __noinline uint64_t hl_rule_miss(struct hl_workplace *walk, uint64_t pc,
  */
 static __noinline bool hl_is_reloaded(struct hl_workplace *walk, uint64_t pc)
 {
-	uint32_t zero = 0;
-	struct hl_walk_view *view = bpf_map_lookup_elem(&hl_view, &zero);
+	struct hl_walk_view *view = HL_FIRST(hl_view);
 	bool is_reloaded = walk->unheard >= HL_BPF_RELOADS; /* the oldest may be overwritten now */
+
 	for (uint32_t i = 0; view && i < HL_BPF_RELOADS && i < walk->unheard && !is_reloaded; i++) {
 		struct hl_code_range *range = &view->reloaded[(walk->reloads - i) % HL_BPF_RELOADS];
 		is_reloaded = pc - range->start < range->end - range->start;
@@ -179,7 +184,7 @@ static __always_inline uint64_t hl_find_rule(struct hl_workplace *walk, uint64_t
 	return (slot->check ^ rule) == slot_key ? rule : hl_rule_miss(walk, pc, slot, slot_key);
 }
 
-/* ---- steps: src/unwind/arch_x86_64.c says the same for the recorder ---- */
+/* ---- steps: src/unwind/arch.c says the same for the recorder ---- */
 
 static __always_inline bool hl_find_cfa(struct hl_workplace *walk, hl_rule rule, uint64_t context,
 					uint64_t *ret_cfa)
@@ -187,6 +192,7 @@ static __always_inline bool hl_find_cfa(struct hl_workplace *walk, hl_rule rule,
 	const struct hl_arch_frame *at = &walk->at;
 	enum hl_rule_kind kind = hl_rule_kind_of(rule);
 	int64_t offset = hl_rule_cfa_offset(rule), extra = hl_rule_extra(rule);
+
 	if (kind == HL_RULE_SP || kind == HL_RULE_BP) {
 		*ret_cfa = (kind == HL_RULE_SP ? at->sp : at->bp) + offset;
 		return true;
@@ -211,6 +217,7 @@ static __always_inline bool hl_find_bp(struct hl_workplace *walk, hl_rule rule, 
 				       uint64_t *ret_bp)
 {
 	int64_t offset = hl_rule_bp_offset(rule);
+
 	switch (hl_rule_bp_of(rule)) {
 	case HL_BP_CFA:
 		return hl_read_word(walk, cfa + offset, ret_bp);
@@ -228,6 +235,7 @@ static __noinline enum hl_arch_outcome hl_step_by_cfa(struct hl_workplace *walk,
 						      uint64_t context)
 {
 	uint64_t cfa = 0, ra = 0, bp = 0;
+
 	if (!hl_find_cfa(walk, rule, context, &cfa) || cfa <= walk->at.sp ||
 	    !hl_read_word(walk, cfa - 8, &ra) || !hl_find_bp(walk, rule, cfa, &bp))
 		return HL_STEP_LOST;
@@ -238,6 +246,7 @@ static __noinline enum hl_arch_outcome hl_step_by_cfa(struct hl_workplace *walk,
 static __noinline enum hl_arch_outcome hl_step_signal(struct hl_workplace *walk)
 {
 	uint64_t context = walk->at.sp, sp = 0, bp = 0, pc = 0;
+
 	if (!hl_read_word(walk, context + HL_UCONTEXT_RSP, &sp) ||
 	    !hl_read_word(walk, context + HL_UCONTEXT_RBP, &bp) ||
 	    !hl_read_word(walk, context + HL_UCONTEXT_RIP, &pc))
@@ -250,6 +259,7 @@ static __noinline enum hl_arch_outcome hl_step_signal(struct hl_workplace *walk)
 static __noinline enum hl_arch_outcome hl_step_frame_pointer(struct hl_workplace *walk)
 {
 	uint64_t frame = walk->at.bp, bp = 0, ra = 0;
+
 	if (!frame)
 		return HL_STEP_END;
 	if (frame - walk->at.sp > HL_FRAME_POINTER_REACH || !hl_read_word(walk, frame, &bp) ||
@@ -263,6 +273,7 @@ static __noinline enum hl_arch_outcome hl_step_any(struct hl_workplace *walk, hl
 {
 	uint64_t context = walk->context;
 	enum hl_arch_outcome outcome;
+
 	walk->context = 0;
 	switch (hl_rule_kind_of(rule)) {
 	case HL_RULE_NONE:
@@ -289,6 +300,7 @@ static __always_inline bool hl_step_plain(struct hl_workplace *walk, hl_rule rul
 	struct hl_arch_plain step = hl_arch_plain_step(rule, walk->at.sp, walk->at.bp);
 	uint64_t low = step.bp_at < step.ra_at ? step.bp_at : step.ra_at;
 	uint64_t high = step.bp_at < step.ra_at ? step.ra_at : step.bp_at;
+
 	if (step.cfa <= walk->at.sp || (low | high) & 7)
 		return false;
 	if ((!hl_in_window(walk, low) || !hl_in_window(walk, high)) &&
@@ -320,6 +332,7 @@ static long hl_walk_frame(uint32_t number, void *context)
 	uint64_t pc = walk->at.pc;
 	uint64_t rule = hl_find_rule(walk, pc);
 	uint64_t key = (pc | (rule & ~HL_RULE_MASK)) + hl_rule_is_at_next(rule & HL_RULE_MASK);
+
 	walk->hash = hl_mix(walk->hash, key);
 	walk->record.keys[walk->record.count++ & (HL_BPF_FRAMES_MAX - 1)] = key;
 	rule &= HL_RULE_MASK;
@@ -338,6 +351,7 @@ static __always_inline bool hl_is_sent(uint64_t id)
 {
 	uint32_t number = id >> (64 - HL_SEEN_BITS);
 	struct hl_seen_set *set = bpf_map_lookup_elem(&hl_seen, &number);
+
 	return set &&
 	       (set->ids[0] == id || set->ids[1] == id || set->ids[2] == id || set->ids[3] == id);
 }
@@ -345,6 +359,7 @@ static __always_inline bool hl_is_sent(uint64_t id)
 static __always_inline void hl_keep_sent(uint64_t id)
 {
 	uint32_t number = id >> (64 - HL_SEEN_BITS);
+
 	struct hl_seen_set *set = bpf_map_lookup_elem(&hl_seen, &number);
 	if (set)
 		set->ids[id & (HL_SEEN_WAYS - 1)] = id;
@@ -354,6 +369,7 @@ static __noinline int hl_send_stack(struct hl_workplace *walk)
 {
 	uint64_t bytes = offsetof(struct hl_stack_record, keys) +
 			 walk->record.count * sizeof(walk->record.keys[0]);
+
 	if (bytes > sizeof(walk->record))
 		return 0;
 	walk->record.header.kind = HL_RECORD_STACK;
@@ -381,8 +397,8 @@ static __always_inline struct hl_workplace *hl_take_workplace(void)
 static __always_inline uint64_t hl_walk_from(struct hl_workplace *walk, uint64_t pc, uint64_t sp,
 					     uint64_t bp)
 {
-	uint32_t zero = 0;
-	struct hl_walk_view *view = bpf_map_lookup_elem(&hl_view, &zero);
+	struct hl_walk_view *view = HL_FIRST(hl_view);
+
 	if (!view)
 		return 0;
 	walk->generation = *(volatile uint32_t *)&view->current;
@@ -423,6 +439,7 @@ static __always_inline bool hl_was_code(struct hl_walk_view *view, uint64_t star
 {
 	struct hl_code_mapping *mapping =
 		hl_mapping_up_to(end - 1, *(volatile uint32_t *)&view->current);
+
 	if (mapping && mapping->end > start)
 		return true;
 	bool was_code = false;
@@ -443,8 +460,8 @@ int hl_place_given(uint64_t *context)
 {
 	uint64_t start = context[0];
 	uint64_t bytes = BPF_CORE_READ((struct vm_unmapped_area_info *)context[1], length);
-	uint32_t zero = 0;
-	struct hl_walk_view *view = bpf_map_lookup_elem(&hl_view, &zero);
+
+	struct hl_walk_view *view = HL_FIRST(hl_view);
 	if (!view || (int64_t)start <= 0 || !hl_is_target() ||
 	    !hl_was_code(view, start, start + bytes))
 		return 0;
@@ -461,6 +478,7 @@ int hl_place_given(uint64_t *context)
 static __always_inline bool hl_walk_caused_this(void)
 {
 	uint32_t thread = (uint32_t)bpf_get_current_pid_tgid();
+
 	for (uint32_t i = 0; i < HL_WORKPLACES; i++) {
 		uint32_t number = i;
 		struct hl_workplace *walk = bpf_map_lookup_elem(&hl_workplaces, &number);
@@ -476,6 +494,7 @@ static __noinline uint64_t hl_stack_from(uint64_t pc, uint64_t sp, uint64_t bp, 
 {
 	struct hl_workplace *walk = hl_take_workplace();
 	uint64_t id = 0;
+
 	if (!walk) {
 		hl_count_loss(HL_LOSS_BUSY);
 		return 0;
@@ -512,5 +531,6 @@ static __always_inline uint64_t hl_stack_of_fault(void)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
 	bool in_call = (long)regs->orig_ax != -1;
+
 	return hl_stack_from(regs->ip - in_call, regs->sp, regs->bp, false);
 }

@@ -18,7 +18,7 @@
 #include <bpf/bpf_core_read.h>
 
 #include "bpf/walk_shared.h"
-#include "unwind/arch_x86_64.h"
+#include "unwind/arch.h"
 
 #define HL_PAGE_BYTES UINT64_C(4096)
 
@@ -55,8 +55,24 @@ struct signal_struct {
 	struct pid *pids[4]; /* by enum pid_type of the kernel */
 };
 
+/* The page of a process in which the kernel keeps its breakpoints; functions whose return is
+ * watched return to its first byte. */
+struct xol_area {
+	unsigned long vaddr;
+};
+
+struct uprobes_state {
+	struct xol_area *xol_area;
+};
+
+struct mm_struct {
+	struct uprobes_state uprobes_state;
+};
+
 struct task_struct {
 	struct signal_struct *signal;
+	struct mm_struct *mm;
+	int pagefault_disabled;
 };
 
 struct vm_unmapped_area_info {
@@ -90,40 +106,32 @@ struct hl_workplace {
 	struct hl_stack_record record;
 };
 
-/* max_entries of what follows are set by walker.c. */
+/* A map of up to ${count} elements; ${flags} are BPF_F_ flags or 0. */
+#define HL_MAP(name, kind, flags, key_type, element, count) \
+	struct {                                            \
+		__uint(type, BPF_MAP_TYPE_##kind);          \
+		__uint(map_flags, flags);                   \
+		__uint(max_entries, count);                 \
+		__type(key, key_type);                      \
+		__type(value, element);                     \
+	} name SEC(".maps")
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, uint32_t);
-	__type(value, uint64_t);
-} hl_rows SEC(".maps");
+/* The element of a map that has one, or NULL. */
+#define HL_FIRST(map)                                 \
+	({                                            \
+		uint32_t first_ = 0;                  \
+		bpf_map_lookup_elem(&(map), &first_); \
+	})
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, uint32_t);
-	__type(value, struct hl_code_page);
-} hl_pages SEC(".maps");
+/* walker.c sets how many elements these two have. */
+HL_MAP(hl_rows, ARRAY, BPF_F_MMAPABLE, uint32_t, uint64_t, 1);
+HL_MAP(hl_pages, ARRAY, BPF_F_MMAPABLE, uint32_t, struct hl_code_page, 1);
 
 /* Two lists of HL_BPF_MAPPINGS_MAX, see struct hl_walk_view. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 2 * HL_BPF_MAPPINGS_MAX);
-	__type(key, uint32_t);
-	__type(value, struct hl_code_mapping);
-} hl_mappings SEC(".maps");
+HL_MAP(hl_mappings, ARRAY, BPF_F_MMAPABLE, uint32_t, struct hl_code_mapping,
+       2 * HL_BPF_MAPPINGS_MAX);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, uint32_t);
-	__type(value, struct hl_walk_view);
-} hl_view SEC(".maps");
+HL_MAP(hl_view, ARRAY, BPF_F_MMAPABLE, uint32_t, struct hl_walk_view, 1);
 
 /*
  * Rules found lately, by pc and generation, which is how often the mappings have changed. Written
@@ -135,36 +143,14 @@ struct hl_rule_slot {
 
 #define HL_RULE_SLOT_BITS 14
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1 << HL_RULE_SLOT_BITS);
-	__type(key, uint32_t);
-	__type(value, struct hl_rule_slot);
-} hl_rule_slots SEC(".maps");
+HL_MAP(hl_rule_slots, ARRAY, BPF_F_MMAPABLE, uint32_t, struct hl_rule_slot, 1 << HL_RULE_SLOT_BITS);
 
 /* Stacks that were sent. Written without a lock: an id that is lost is sent again. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1 << 14);
-	__type(key, uint32_t);
-	__type(value, struct hl_seen_set);
-} hl_seen SEC(".maps");
+HL_MAP(hl_seen, ARRAY, 0, uint32_t, struct hl_seen_set, 1 << 14);
 #define HL_SEEN_BITS 14
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, HL_WORKPLACES);
-	__type(key, uint32_t);
-	__type(value, struct hl_workplace);
-} hl_workplaces SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, uint32_t);
-	__type(value, struct hl_walk_losses);
-} hl_losses SEC(".maps");
+HL_MAP(hl_workplaces, PERCPU_ARRAY, 0, uint32_t, struct hl_workplace, HL_WORKPLACES);
+HL_MAP(hl_losses, PERCPU_ARRAY, 0, uint32_t, struct hl_walk_losses, 1);
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -172,12 +158,7 @@ struct {
 } hl_records SEC(".maps");
 
 /* When unknown code was last reported. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, uint32_t);
-	__type(value, uint64_t);
-} hl_unknown_told SEC(".maps");
+HL_MAP(hl_unknown_told, ARRAY, 0, uint32_t, uint64_t, 1);
 #define HL_UNKNOWN_PAUSE_NS UINT64_C(10000000)
 
 /* Set by walker.c before loading. */
@@ -191,6 +172,7 @@ static __noinline uint32_t hl_pid_in_namespace(void)
 {
 	struct pid *pid = bpf_get_current_task_btf()->signal->pids[HL_PIDTYPE_TGID];
 	uint32_t level = pid->level;
+
 	for (uint32_t i = 0; i < HL_PID_LEVELS && i <= level; i++) {
 		struct upid number = {0};
 		bpf_probe_read_kernel(&number, sizeof(number), &pid->numbers[i]);
@@ -205,13 +187,14 @@ static __always_inline bool hl_is_target(void)
 {
 	uint32_t pid = hl_walk_settings.pid_namespace ? hl_pid_in_namespace()
 						      : bpf_get_current_pid_tgid() >> 32;
+
 	return pid == hl_walk_settings.pid;
 }
 
 static __always_inline void hl_count_loss(enum hl_walk_loss loss)
 {
-	uint32_t zero = 0;
-	struct hl_walk_losses *losses = bpf_map_lookup_elem(&hl_losses, &zero);
+	struct hl_walk_losses *losses = HL_FIRST(hl_losses);
+
 	if (losses)
 		losses->count[loss]++;
 }
@@ -219,6 +202,7 @@ static __always_inline void hl_count_loss(enum hl_walk_loss loss)
 static __noinline int hl_ask_for_mappings(void)
 {
 	struct hl_record_header record = {HL_RECORD_UNKNOWN_CODE, sizeof(record)};
+
 	bpf_ringbuf_output(&hl_records, &record, sizeof(record), BPF_RB_FORCE_WAKEUP);
 	return 0;
 }
@@ -226,10 +210,10 @@ static __noinline int hl_ask_for_mappings(void)
 /* Says that code ran at ${pc}, which is in no list, but not more often than the tool can follow. */
 static __noinline int hl_tell_unknown_code(uint64_t pc)
 {
-	uint32_t zero = 0;
 	uint64_t now = bpf_ktime_get_ns();
-	uint64_t *told = bpf_map_lookup_elem(&hl_unknown_told, &zero);
-	struct hl_walk_view *view = bpf_map_lookup_elem(&hl_view, &zero);
+	uint64_t *told = HL_FIRST(hl_unknown_told);
+
+	struct hl_walk_view *view = HL_FIRST(hl_view);
 	if (!told || !view)
 		return 0;
 	view->unknown[view->unknown_count++ % HL_BPF_UNKNOWN_CODE] = pc;

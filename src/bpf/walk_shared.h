@@ -7,7 +7,7 @@
  *   code page   HL_CODE_PAGE_BYTES of a file's code, as counted from the start of its executable
  *               segments. Not a page of memory: smaller, so that a page has few rows.
  *   row         (offset in the code page << 48) | rule: from there on in its page, step by the
- *               rule (unwind/arch_x86_64.h). Rows of a page are sorted; the first has offset 0.
+ *               rule (unwind/arch.h). Rows of a page are sorted; the first has offset 0.
  *   stack id    64-bit hash of a stack's frame keys, never 0.
  */
 #pragma once

@@ -5,16 +5,12 @@
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 /* Events by stack id; 0: without a stack. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1 << 18);
-	__type(key, uint64_t);
-	__type(value, uint64_t);
-} stack_counts SEC(".maps");
+HL_MAP(stack_counts, HASH, 0, uint64_t, uint64_t, 1 << 18);
 
 static __always_inline bool add_to(uint64_t stack)
 {
 	uint64_t *number = bpf_map_lookup_elem(&stack_counts, &stack);
+
 	if (number)
 		__sync_fetch_and_add(number, 1);
 	return number;
@@ -24,6 +20,7 @@ static __always_inline bool add_to(uint64_t stack)
 static __always_inline int count(uint64_t stack)
 {
 	uint64_t one = 1;
+
 	if (!add_to(stack) && bpf_map_update_elem(&stack_counts, &stack, &one, BPF_NOEXIST) &&
 	    !add_to(stack))
 		hl_count_loss(HL_LOSS_RING);

@@ -3,6 +3,7 @@
 #include "bpf/walker.h"
 
 #include "base/array.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 
 #include <bpf/bpf.h>
@@ -68,27 +69,24 @@ static struct bpf_map *map_of(const struct hl_walker *walker, const char *name)
 	return bpf_object__find_map_by_name(walker->object, name);
 }
 
-/* The inode of this process' pid namespace; 0 for the first one, in which pids are the kernel's. */
-static uint32_t pid_namespace(void)
-{
-	struct stat status;
-	if (stat("/proc/self/ns/pid", &status) < 0 || status.st_ino == FIRST_PID_NAMESPACE)
-		return 0;
-	return (uint32_t)status.st_ino;
-}
-
 static int set_capacity(const struct hl_walker *walker, const char *name, uint64_t needed,
 			uint32_t spare)
 {
 	uint64_t capacity = needed + needed / 4 + spare;
+
 	return bpf_map__set_max_entries(map_of(walker, name),
 					capacity < ROWS_MAX ? (uint32_t)capacity : ROWS_MAX);
 }
 
 static int prepare_maps(const struct hl_walker *walker)
 {
-	struct hl_walk_settings settings = {(uint32_t)walker->target->pid, pid_namespace()};
+	struct hl_walk_settings settings = {.pid = (uint32_t)walker->target->pid};
 	uint64_t rows = 0, pages = 0;
+	struct stat status;
+
+	/* It stays 0 for the first namespace, in which pids are the kernel's. */
+	if (stat("/proc/self/ns/pid", &status) == 0 && status.st_ino != FIRST_PID_NAMESPACE)
+		settings.pid_namespace = (uint32_t)status.st_ino;
 	for (size_t i = 0; i < walker->target->file_count; i++) {
 		rows += walker->target->files[i].table.row_count;
 		pages += walker->target->files[i].table.page_count;
@@ -106,6 +104,7 @@ int hl_walker_new(struct hl_target *target, struct bpf_object *object, hl_record
 		  void *context, struct hl_walker **ret_walker, struct hl_error *err)
 {
 	struct hl_walker *walker = calloc(1, sizeof(*walker));
+
 	if (!walker)
 		return hl_error_set(err, -ENOMEM, "cannot walk stacks: out of memory");
 	walker->target = target;
@@ -129,6 +128,7 @@ static int map_values(const struct hl_walker *walker, const char *name, struct v
 	const struct bpf_map *map = map_of(walker, name);
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	size_t bytes = (size_t)bpf_map__max_entries(map) * bpf_map__value_size(map);
+
 	bytes = (bytes + page - 1) & ~(page - 1);
 	void *start = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(map), 0);
 	if (start == MAP_FAILED)
@@ -150,6 +150,7 @@ static void upload_file(struct hl_walker *walker, const struct hl_code_table *ta
 {
 	struct hl_code_page *pages = (struct hl_code_page *)walker->pages.start;
 	uint64_t *rows = walker->rows.start;
+
 	upload->state = FILE_NO_ROOM;
 	if (table->row_count > walker->rows.capacity - walker->rows_used ||
 	    table->page_count > walker->pages.capacity - walker->pages_used)
@@ -167,18 +168,6 @@ static void upload_file(struct hl_walker *walker, const struct hl_code_table *ta
 	walker->pages_used += table->page_count;
 }
 
-static int upload_new_files(struct hl_walker *walker)
-{
-	const struct hl_target *target = walker->target;
-	int r = HL_ARRAY_RESERVE(walker->uploads, walker->upload_capacity, target->file_count);
-	if (r < 0)
-		return r;
-	for (size_t i = walker->upload_count; i < target->file_count; i++)
-		upload_file(walker, &target->files[i].table, &walker->uploads[i]);
-	walker->upload_count = target->file_count;
-	return 0;
-}
-
 static struct hl_code_mapping mapping_for_kernel(const struct hl_walker *walker, size_t index)
 {
 	const struct hl_target_mapping *mapping = &walker->target->mappings[index];
@@ -187,6 +176,7 @@ static struct hl_code_mapping mapping_for_kernel(const struct hl_walker *walker,
 		.end = mapping->end,
 		.module = (uint64_t)mapping->module << HL_MODULE_SHIFT,
 	};
+
 	const struct hl_target_file *file = hl_target_mapping_file(walker->target, index);
 	if (!file)
 		return kernels;
@@ -205,6 +195,7 @@ static void publish_mappings(struct hl_walker *walker)
 	struct hl_code_mapping *list = walker->mappings.start;
 	uint32_t next = view->current + 1;
 	size_t count = walker->target->mapping_count;
+
 	walker->mappings_full = count > HL_BPF_MAPPINGS_MAX ? count - HL_BPF_MAPPINGS_MAX : 0;
 	count -= walker->mappings_full;
 	/* Cached rules have 16 bits of their generation: before those come round, none are left. */
@@ -225,20 +216,16 @@ static uint32_t reloads(const struct hl_walker *walker)
 	return *(volatile uint32_t *)&((struct hl_walk_view *)walker->view.start)->reloads;
 }
 
-static int read_mappings(struct hl_walker *walker, struct hl_error *err)
-{
-	uint32_t heard = reloads(walker); /* before the mappings, which may then have more */
-	int r = hl_target_refresh(walker->target, err);
-	if (r == 0)
-		walker->heard = heard;
-	return r;
-}
-
 static int upload(struct hl_walker *walker, struct hl_error *err)
 {
-	int r = upload_new_files(walker);
+	const struct hl_target *target = walker->target;
+
+	int r = HL_ARRAY_RESERVE(walker->uploads, walker->upload_capacity, target->file_count);
 	if (r < 0)
 		return hl_error_set(err, r, "cannot fill the BPF program's maps: %s", strerror(-r));
+	for (size_t i = walker->upload_count; i < target->file_count; i++)
+		upload_file(walker, &target->files[i].table, &walker->uploads[i]);
+	walker->upload_count = target->file_count;
 	publish_mappings(walker);
 	return 0;
 }
@@ -251,9 +238,13 @@ int hl_walker_refresh(struct hl_walker *walker, struct hl_error *err)
 	uint64_t start_ns = hl_clock_ns(CLOCK_MONOTONIC);
 	bool is_changed = true;
 	int r = 0;
+
 	for (int round = 0; r == 0 && is_changed && round < REFRESH_ROUNDS; round++) {
 		uint64_t before = walker->target->changes;
-		r = read_mappings(walker, err);
+		uint32_t heard = reloads(walker); /* before the mappings, which may have more */
+		r = hl_target_refresh(walker->target, err);
+		if (r == 0)
+			walker->heard = heard;
 		is_changed = walker->target->changes != before;
 		if (r == 0 && is_changed)
 			r = upload(walker, err);
@@ -269,6 +260,7 @@ int hl_walker_refresh(struct hl_walker *walker, struct hl_error *err)
 static bool refresh_is_due(const struct hl_walker *walker)
 {
 	uint64_t passed_ns = hl_clock_ns(CLOCK_MONOTONIC) - walker->refreshed_ns;
+
 	if (passed_ns >= REFRESH_INTERVAL_NS)
 		return true;
 	if (reloads(walker) != walker->heard)
@@ -281,6 +273,7 @@ static bool refresh_is_due(const struct hl_walker *walker)
 static void take_stack(struct hl_walker *walker, const struct hl_stack_record *record, size_t bytes)
 {
 	uint64_t keys[HL_BPF_FRAMES_MAX];
+
 	if (bytes < offsetof(struct hl_stack_record, keys) || record->count > HL_BPF_FRAMES_MAX ||
 	    bytes - offsetof(struct hl_stack_record, keys) < record->count * sizeof(keys[0]))
 		return;
@@ -302,6 +295,7 @@ static int take_record(void *context, void *bytes, size_t size)
 {
 	struct hl_walker *walker = context;
 	const struct hl_record_header *header = bytes;
+
 	if (size < sizeof(*header))
 		return 0;
 	switch (header->kind) {
@@ -322,6 +316,7 @@ static int take_record(void *context, void *bytes, size_t size)
 int hl_walker_start(struct hl_walker *walker, struct hl_error *err)
 {
 	int r = map_values(walker, "hl_rows", &walker->rows);
+
 	if (r == 0)
 		r = map_values(walker, "hl_pages", &walker->pages);
 	if (r == 0)
@@ -352,6 +347,7 @@ int hl_walker_start(struct hl_walker *walker, struct hl_error *err)
 int hl_walker_poll(struct hl_walker *walker, int timeout_ms, struct hl_error *err)
 {
 	int r = ring_buffer__poll(walker->ring, timeout_ms);
+
 	if (r >= 0 || r == -EINTR)
 		r = ring_buffer__consume(walker->ring);
 	if (r < 0)
@@ -372,21 +368,24 @@ const struct hl_recording_node *hl_walker_nodes(const struct hl_walker *walker, 
 	return walker->tree.nodes;
 }
 
-static int sum_walk_losses(const struct hl_walker *walker, struct hl_walk_losses *ret_losses)
+int hl_walker_sum_counters(const struct bpf_map *map, void *ret_sums)
 {
+	size_t count = bpf_map__value_size(map) / sizeof(uint64_t);
 	int cpus = libbpf_num_possible_cpus();
-	uint32_t zero = 0;
+	const uint32_t zero = 0;
+
 	if (cpus < 0)
 		return cpus;
-	struct hl_walk_losses *each = calloc((size_t)cpus, sizeof(*each));
+	HL_FREED uint64_t *each = calloc((size_t)cpus * count, sizeof(*each));
 	if (!each)
 		return -ENOMEM;
-	int r = bpf_map_lookup_elem(bpf_map__fd(map_of(walker, "hl_losses")), &zero, each);
-	for (int cpu = 0; r == 0 && cpu < cpus; cpu++)
-		for (int loss = 0; loss < HL_LOSS_COUNT; loss++)
-			ret_losses->count[loss] += each[cpu].count[loss];
-	free(each);
-	return r < 0 ? -errno : 0;
+	int r = bpf_map_lookup_elem(bpf_map__fd(map), &zero, each);
+	if (r < 0)
+		return r;
+	for (size_t i = count; i < (size_t)cpus * count; i++)
+		each[i % count] += each[i];
+	memcpy(ret_sums, each, count * sizeof(*each));
+	return 0;
 }
 
 int hl_walker_losses(const struct hl_walker *walker, struct hl_walker_losses *ret_losses)
@@ -398,7 +397,8 @@ int hl_walker_losses(const struct hl_walker *walker, struct hl_walker_losses *re
 		.files_lost = walker->target->lost_files,
 		.modules_lost = walker->target->lost_modules,
 	};
-	int r = sum_walk_losses(walker, &losses.walk);
+
+	int r = hl_walker_sum_counters(map_of(walker, "hl_losses"), &losses.walk);
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < walker->upload_count; i++)

@@ -82,6 +82,7 @@ static void say(const char *format, va_list args)
 int hl_cli_error(const char *format, ...)
 {
 	va_list args;
+
 	va_start(args, format);
 	say(format, args);
 	va_end(args);
@@ -92,6 +93,7 @@ int hl_cli_error(const char *format, ...)
 int hl_cli_usage_error(const struct hl_verb *verb, const char *format, ...)
 {
 	va_list args;
+
 	va_start(args, format);
 	say(format, args);
 	va_end(args);
@@ -125,6 +127,7 @@ int hl_cli_unknown_verb(const char *name)
 void hl_cli_note(const char *format, ...)
 {
 	va_list args;
+
 	va_start(args, format);
 	say(format, args);
 	va_end(args);

@@ -26,11 +26,12 @@ enum hl_exit {
 enum hl_option_kind {
 	HL_OPTION_FLAG,	   /* no argument; target: bool, set to true */
 	HL_OPTION_TEXT,	   /* target: const char * */
-	HL_OPTION_COUNT,   /* target: uint64_t, a decimal number */
-	HL_OPTION_BYTES,   /* target: uint64_t, a number with an optional suffix K, M, G (powers of
-			      1024) */
+	HL_OPTION_COUNT,   /* target: uint64_t, a decimal number within accepts */
+	HL_OPTION_BYTES,   /* target: uint64_t, a number with an optional suffix K, M, G, T (powers
+			      of 1024), within accepts */
+	HL_OPTION_SECONDS, /* target: double, see hl_option_parse_seconds() */
 	HL_OPTION_PERCENT, /* target: double, 0 to 100, with or without a percent sign */
-	HL_OPTION_CHOICE,  /* target: int, index into choices */
+	HL_OPTION_CHOICE,  /* target: int, index into accepts */
 	HL_OPTION_TEXTS,   /* may be given more than once; target: struct hl_option_texts */
 	HL_OPTION_RANGE,   /* two numbers after it, FROM and TO; target: struct hl_option_range */
 	HL_OPTION_PID,	   /* target: uint64_t, the number of a process */
@@ -50,6 +51,13 @@ struct hl_option_range {
 	uint64_t first, last; /* not in order, perhaps */
 };
 
+/* Numbers that an option takes. */
+struct hl_option_bounds {
+	uint64_t least, most;
+};
+
+#define HL_BOUNDS(least, most) (&(const struct hl_option_bounds){(least), (most)})
+
 struct hl_option {
 	const char *name;     /* without dashes; NULL ends a table */
 	char short_name;      /* 0: none */
@@ -57,7 +65,9 @@ struct hl_option {
 	const char *help;     /* lowercase phrase, no full stop */
 	enum hl_option_kind kind;
 	void *target;
-	const char *const *choices; /* HL_OPTION_CHOICE: NULL-terminated words */
+	/* HL_OPTION_CHOICE: NULL-terminated words; HL_OPTION_COUNT and _BYTES: HL_BOUNDS(), or NULL
+	 * for any number. */
+	const void *accepts;
 };
 
 #define HL_SHARED_TABLES 7
@@ -78,6 +88,8 @@ struct hl_hint {
 	const char *option, *sentence;
 };
 
+struct hl_view_command;
+
 struct hl_verb {
 	const char *name;
 	enum hl_verb_group group;
@@ -88,10 +100,11 @@ struct hl_verb {
 	bool stops_at_operand; /* what follows the first operand is not parsed (COMMAND...) */
 
 	/*
-	 * Runs the verb. ${argc}, ${argv}: the operands that are left after the options;
+	 * Runs the verb; NULL: hl_view_run() does, with ${view}. ${argc}, ${argv}: the operands that are left after the options;
 	 * argv[argc] is NULL. Returns the exit status.
 	 */
 	int (*run)(int argc, char **argv);
+	const struct hl_view_command *view; /* see view_options.h; options fill it in */
 
 	const char *const *words; /* NULL-terminated: what the first operand can be, where that is
 				     one of a few words; NULL: anything */
@@ -139,6 +152,34 @@ extern const struct hl_verb hl_verb_help;
 /* The verb of that name, or NULL. */
 const struct hl_verb *hl_verb_find(const char *name);
 
+/* ---- options ---- */
+
+/*
+ * Parses the options in ${argv} (argv[0] is the verb's name) into their targets. -1 and the index
+ * of the first operand in ${ret_first_operand}; or the exit status to leave with: after -h, which
+ * writes the help, or after a usage error, which was reported.
+ */
+int hl_options_parse(const struct hl_verb *verb, int argc, char **argv, int *ret_first_operand);
+
+#define HL_OPTIONS_MAX 64 /* more than any verb has; hl_options_of() asserts it */
+
+/* All options of ${verb}, help last; returns how many. */
+size_t hl_options_of(const struct hl_verb *verb,
+		     const struct hl_option *ret_options[HL_OPTIONS_MAX]);
+
+/* The table that help shows, in lines of ${width} columns. */
+void hl_options_help(const struct hl_verb *verb, FILE *out, size_t width);
+
+/* Reads a decimal number, with a suffix K, M, G or T (powers of 1024) if ${suffix_allowed}. 0 or
+ * -EINVAL. */
+int hl_option_parse_number(const char *text, bool suffix_allowed, uint64_t *ret_number);
+
+/* Reads a number of seconds, fractions allowed, more than 0 and at most thirty years. 0 or
+ * -EINVAL. */
+int hl_option_parse_seconds(const char *text, double *ret_seconds);
+
+/* ---- sentences ---- */
+
 /* Writes one sentence `heapline: ...` to stderr. Returns HL_EXIT_FAILED. */
 int hl_cli_error(const char *format, ...) HL_PRINTF(1, 2);
 
@@ -164,6 +205,8 @@ void hl_cli_note(const char *format, ...) HL_PRINTF(1, 2);
  * is near, or several are equally near. Letters swapped, missing, added and changed count one each.
  */
 const char *hl_cli_nearest_word(const char *word, const char *const *words, size_t count);
+
+/* ---- help and completion ---- */
 
 /* Help: what heapline is and its verbs; one verb with its usage, summary and options. */
 void hl_help_program(FILE *out);

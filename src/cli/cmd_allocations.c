@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline allocations: live blocks of a process by who allocated them, and of which sizes. */
 #include "cli/heap_target.h"
-#include "cli/report_output.h"
 #include "heap/owners/owners.h"
-#include "view/allocations.h"
-#include "view/owners.h"
+#include "view/heap.h"
 
 static uint64_t histogram_start = 128, histogram_width = 18;
 static uint64_t row_limit = HL_EMIT_ROWS_DEFAULT;
@@ -12,9 +10,9 @@ static bool term, plumbing;
 
 static const struct hl_option options[] = {
 	{"histogram-start", 0, "BYTES", "where histograms begin (default: 128)", HL_OPTION_BYTES,
-	 &histogram_start, NULL},
+	 &histogram_start, HL_BOUNDS(1, HL_LOG2_START_MAX)},
 	{"histogram-width", 0, "N", "slots of histograms (default: 18)", HL_OPTION_COUNT,
-	 &histogram_width, NULL},
+	 &histogram_width, HL_BOUNDS(1, HL_LOG2_WIDTH_MAX)},
 	{"plumbing", 0, NULL,
 	 "name allocation plumbing (operator new, xmalloc, ...), not its callers", HL_OPTION_FLAG,
 	 &plumbing, NULL},
@@ -24,45 +22,36 @@ static const struct hl_option options[] = {
 	{0},
 };
 
-static int write_form(const struct hl_report_output *output, const struct hl_owners *owners)
-{
-	const struct hl_emit_options how = hl_report_output_emit(output, row_limit);
-
-	return term ? hl_allocations_write_term(output->out, &owners->allocations)
-		    : hl_view_owners(owners, hl_heap_target_pid(), &how);
-}
-
-static int write_allocations(const struct hl_owners_settings *settings, struct hl_error *err)
-{
-	struct hl_report_output output;
-	struct hl_owners *owners = NULL;
-	int r = hl_report_output_check(err);
-	if (r == 0)
-		r = hl_owners_read(hl_heap_target_pid(), settings, &owners, err);
-	if (r == 0)
-		r = hl_report_output_open(&output, !term, err);
-	if (r == 0)
-		r = hl_report_output_close(&output, write_form(&output, owners), err);
-	hl_owners_free(owners);
-	return r;
-}
-
 static int run_allocations(int argc, char **argv)
 {
-	struct hl_owners_settings settings = {0};
+	struct hl_owners_settings settings = {
+		.shape = {.start = histogram_start, .width = (uint32_t)histogram_width},
+		.stop = hl_heap_target_stops(),
+		.plumbing = plumbing,
+	};
+	struct hl_report_output output;
+	struct hl_owners *owners = NULL;
 	struct hl_error err = {0};
+	enum hl_report_form form;
+
 	int status = hl_heap_target_check(&hl_verb_allocations, argc, argv);
-	if (status == HL_EXIT_DONE && term && hl_view_options_parse_output().json)
-		status = hl_cli_usage_error(&hl_verb_allocations,
-					    "--term and --json exclude each other");
 	if (status == HL_EXIT_DONE)
-		status = hl_heap_target_shape(&hl_verb_allocations, histogram_start,
-					      histogram_width, &settings.shape);
+		status = hl_report_output_choose_form(&hl_verb_allocations, term, false, &form);
 	if (status != HL_EXIT_DONE)
 		return status;
-	settings.stop = hl_heap_target_stops();
-	settings.plumbing = plumbing;
-	return write_allocations(&settings, &err) < 0 ? hl_cli_error("%s", err.text) : HL_EXIT_DONE;
+	int r = hl_report_output_check(NULL, 0, &err);
+	if (r == 0)
+		r = hl_owners_read(hl_heap_target_pid(), &settings, &owners, &err);
+	if (r == 0)
+		r = hl_report_output_open(&output, !term, &err);
+	if (r == 0) {
+		const struct hl_emit_options how = hl_report_output_emit(&output, row_limit);
+		r = term ? hl_erlang_term_put_allocations(output.out, &owners->allocations)
+			 : hl_owners_view(owners, hl_heap_target_pid(), &how);
+		r = hl_report_output_close(&output, r, &err);
+	}
+	hl_owners_free(owners);
+	return r < 0 ? hl_cli_error("%s", err.text) : HL_EXIT_DONE;
 }
 
 const struct hl_verb hl_verb_allocations = {

@@ -2,8 +2,10 @@
 /* heapline ctl: queries and controls a running recording. */
 #include "cli/cli.h"
 
+#include "base/cleanup.h"
 #include "collector/control_ask.h"
 #include "collector/snapshot.h"
+#include "view/format.h"
 #include "view/table.h"
 
 #include <errno.h>
@@ -46,62 +48,27 @@ static const struct {
 	{"log-segments", HL_CONTROL_SEGMENTS, "a number"},
 };
 
-/* A usage error, or -1. */
-static int check_operands(size_t action, int argc, char **argv)
-{
-	const char *argument = actions[action].argument;
-
-	if (!argument && argc > 1)
-		return hl_cli_usage_error(&hl_verb_ctl, "unexpected argument '%s'", argv[1]);
-	if (argument && argc < 2)
-		return hl_cli_usage_error(&hl_verb_ctl, "'%s' needs %s", argv[0], argument);
-	if (argc > 2)
-		return hl_cli_usage_error(&hl_verb_ctl, "unexpected argument '%s'", argv[2]);
-	if (json && actions[action].verb != HL_CONTROL_STATUS)
-		return hl_cli_usage_error(&hl_verb_ctl, "'%s' writes no JSON; 'status' does",
-					  argv[0]);
-	if (force && actions[action].verb != HL_CONTROL_SNAPSHOT)
-		return hl_cli_usage_error(&hl_verb_ctl, "'%s' replaces nothing; 'snapshot' does",
-					  argv[0]);
-	if (!pid)
-		return hl_cli_usage_error(
-			&hl_verb_ctl, "'ctl' needs a process; name it with -p PID or --comm NAME");
-	return -1;
-}
-
-/* ${path} as an absolute one: the collector may be elsewhere. False: that is too long. */
-static bool make_absolute(const char *path, char ret_path[PATH_MAX])
-{
-	char here[PATH_MAX] = "";
-
-	if (path[0] != '/' && !getcwd(here, sizeof(here)))
-		return false;
-	return snprintf(ret_path, PATH_MAX, "%s%s%s", here, path[0] != '/' ? "/" : "", path) <
-	       PATH_MAX;
-}
-
-static int put_path(struct hl_control_request *request, const char *path, struct hl_error *err)
-{
-	if (path[0] && !strchr(path, '\n') && make_absolute(path, request->argument))
-		return 0;
-	return hl_error_set(
-		err, -EINVAL,
-		"cannot write a snapshot to '%.200s': its path is empty, too long or has "
-		"a line break; choose another name",
-		path);
-}
-
 static int make_request(size_t action, const char *argument, struct hl_control_request *request,
 			struct hl_error *err)
 {
+	char here[PATH_MAX] = "";
+
 	request->verb = actions[action].verb;
 	request->pid = all ? 0 : (pid_t)pid;
-	if (request->verb == HL_CONTROL_SNAPSHOT && force)
-		request->verb = HL_CONTROL_REPLACE;
-	if (actions[action].verb == HL_CONTROL_SNAPSHOT) {
-		int r = put_path(request, argument, err);
-		if (r < 0)
-			return r;
+	if (request->verb == HL_CONTROL_SNAPSHOT) {
+		/* The path as an absolute one: the collector may be elsewhere. */
+		bool is_relative = argument[0] != '/';
+		if (!argument[0] || strchr(argument, '\n') ||
+		    (is_relative && !getcwd(here, sizeof(here))) ||
+		    snprintf(request->argument, PATH_MAX, "%s%s%s", here, is_relative ? "/" : "",
+			     argument) >= PATH_MAX)
+			return hl_error_set(
+				err, -EINVAL,
+				"cannot write a snapshot to '%.200s': its path is empty, "
+				"too long or has a line break; choose another name",
+				argument);
+		if (force)
+			request->verb = HL_CONTROL_REPLACE;
 	} else if (argument) {
 		if (strlen(argument) >= sizeof(request->argument))
 			return hl_error_set(err, -EINVAL, "the argument of '%s' is too long",
@@ -110,13 +77,13 @@ static int make_request(size_t action, const char *argument, struct hl_control_r
 		if (request->verb == HL_CONTROL_MODE && !strcmp(argument, "off"))
 			strcpy(request->argument, hl_mode_names[HL_MODE_CLOSED]);
 	}
-	return hl_control_check(request, err);
+	return hl_control_protocol_check(request, err);
 }
 
 /* ---- whom ---- */
 
-/* Whether the recorder is in it, or it is a collector. */
-static bool has_to_do_with_recording(void)
+/* Whether the process has a file of ${name} mapped. */
+static bool has_mapped(const char *name)
 {
 	char path[32], *line = NULL;
 	size_t capacity = 0;
@@ -125,7 +92,7 @@ static bool has_to_do_with_recording(void)
 	snprintf(path, sizeof(path), "/proc/%" PRIu64 "/maps", pid);
 	FILE *maps = fopen(path, "re");
 	while (maps && !found && getline(&line, &capacity, maps) > 0)
-		found = strstr(line, "/libheapline.so") || strstr(line, "/heapline\n");
+		found = strstr(line, name);
 	free(line);
 	if (maps)
 		fclose(maps);
@@ -147,13 +114,20 @@ static int not_found(const struct hl_control_peers *peers, struct hl_error *err)
 				    "cannot control process %" PRIu64
 				    ": it is another user's; run as that user or as root",
 				    pid);
-	if (peers->silent)
+	if (peers->silent[0])
 		return hl_error_set(err, -ETIMEDOUT,
 				    "cannot control process %" PRIu64
-				    ": it may be recorded by collector %d, which does not answer; "
-				    "is that stopped?",
+				    ": it may be recorded by a collector that does not answer "
+				    "(process %s); is that stopped?",
 				    pid, peers->silent);
-	if (has_to_do_with_recording())
+	if (has_mapped("/libheapline-tags.so"))
+		return hl_error_set(err, -ENOENT,
+				    "cannot control process %" PRIu64
+				    ": 'heapline record --tags' tags its blocks and records "
+				    "nothing; 'heapline allocations -p %" PRIu64
+				    "' shows who owns them",
+				    pid, pid);
+	if (has_mapped("/libheapline.so") || has_mapped("/heapline\n"))
 		return hl_error_set(err, -ENOENT,
 				    "cannot control process %" PRIu64
 				    ": no collector of it was found; if it is still being "
@@ -165,34 +139,11 @@ static int not_found(const struct hl_control_peers *peers, struct hl_error *err)
 			    pid);
 }
 
-static int several(const struct hl_control_peers *peers, struct hl_error *err)
-{
-	char list[512] = "";
-	size_t used = 0;
-
-	for (size_t i = 0; i < peers->count && used < sizeof(list); i++)
-		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%d ('%s')",
-					 i ? ", " : "", peers->peers[i].pid,
-					 peers->peers[i].recording);
-	return hl_error_set(err, -EEXIST,
-			    "process %" PRIu64
-			    " belongs to several recordings, of the collectors %s; name a process "
-			    "that belongs to only one of them",
-			    pid, list);
-}
-
 /* ---- the report ---- */
 
 static int64_t number(const json_t *object, const char *key)
 {
 	return json_integer_value(json_object_get(object, key));
-}
-
-static void emit_member(struct hl_emit *emit, const char *key, const json_t *text)
-{
-	char *bytes = hl_control_bytes(text);
-	hl_emit_text(emit, key, bytes ? bytes : "");
-	free(bytes);
 }
 
 /* A command line as one text, to be freed; NULL for want of memory. */
@@ -207,7 +158,7 @@ static char *join(const json_t *words)
 		return NULL;
 	json_array_foreach(words, i, word)
 	{
-		char *bytes = hl_control_bytes(word);
+		char *bytes = hl_control_ask_bytes(word);
 		fprintf(out, "%s%s", i ? " " : "", bytes ? bytes : "");
 		free(bytes);
 	}
@@ -215,30 +166,6 @@ static char *join(const json_t *words)
 		return line;
 	free(line);
 	return NULL;
-}
-
-static void emit_recording(struct hl_emit *emit, const json_t *status)
-{
-	char *path = hl_control_bytes(json_object_get(status, "recording"));
-	char *command = join(json_object_get(status, "command"));
-	int64_t ended = number(status, "ended");
-
-	hl_emit_object(emit, "recording");
-	hl_emit_text(emit, "name", path ? path : "");
-	hl_emit_text(emit, "command", command ? command : "");
-	hl_emit_integer(emit, "collector", number(status, "collector"));
-	emit_member(emit, "mode", json_object_get(status, "mode"));
-	hl_emit_integer(emit, "ended_processes", ended);
-	hl_emit_integer(emit, "marks", number(status, "marks"));
-	hl_emit_object_end(emit);
-	hl_emit_line(emit, "%s of '%s', started in mode %s by collector %" PRId64, path ? path : "",
-		     command ? command : "", json_string_value(json_object_get(status, "mode")),
-		     number(status, "collector"));
-	if (ended)
-		hl_emit_line(emit, "%" PRId64 " process%s ended", ended,
-			     ended == 1 ? " has" : "es have");
-	free(path);
-	free(command);
 }
 
 struct process {
@@ -273,34 +200,6 @@ static const struct hl_column columns[] = {
 	{"command", "command", HL_COLUMN_TEXT, MEMBER(command), HL_COLUMN_SHORTENED},
 };
 
-static void emit_process(struct hl_emit *emit, const json_t *process)
-{
-	char *mode = hl_control_bytes(json_object_get(process, "mode"));
-	char *command = join(json_object_get(process, "command"));
-	const struct process row = {
-		.pid = number(process, "pid"),
-		.sequence = number(process, "sequence"),
-		.ms = number(process, "ms"),
-		.inuse_bytes = number(process, "inuse_bytes"),
-		.inuse_objects = number(process, "inuse_objects"),
-		.peak_bytes = number(process, "peak_bytes"),
-		.stack_nodes = number(process, "stack_nodes"),
-		.events = number(process, "events"),
-		.lost_events = number(process, "lost_events"),
-		.damaged = number(process, "damaged"),
-		.lost_log_events = number(process, "lost_log_events"),
-		.log_segments = number(process, "log_segments"),
-		.log_segments_kept = number(process, "log_segments_kept"),
-		.log_bytes = number(process, "log_bytes"),
-		.mode = mode ? mode : "",
-		.command = command ? command : "",
-	};
-
-	hl_table_row(emit, &row, 0);
-	free(mode);
-	free(command);
-}
-
 static void emit_processes(struct hl_emit *emit, const json_t *processes)
 {
 	bool has_log = json_object_get(json_array_get(processes, 0), "log_segments") != NULL;
@@ -315,18 +214,58 @@ static void emit_processes(struct hl_emit *emit, const json_t *processes)
 	hl_emit_blank(emit);
 	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", columns),
 						.facts = has_log ? HAS_LOG : 0});
-	json_array_foreach(processes, i, process) emit_process(emit, process);
+	json_array_foreach(processes, i, process)
+	{
+		HL_FREED char *mode = hl_control_ask_bytes(json_object_get(process, "mode"));
+		HL_FREED char *command = join(json_object_get(process, "command"));
+		const struct process row = {
+			.pid = number(process, "pid"),
+			.sequence = number(process, "sequence"),
+			.ms = number(process, "ms"),
+			.inuse_bytes = number(process, "inuse_bytes"),
+			.inuse_objects = number(process, "inuse_objects"),
+			.peak_bytes = number(process, "peak_bytes"),
+			.stack_nodes = number(process, "stack_nodes"),
+			.events = number(process, "events"),
+			.lost_events = number(process, "lost_events"),
+			.damaged = number(process, "damaged"),
+			.lost_log_events = number(process, "lost_log_events"),
+			.log_segments = number(process, "log_segments"),
+			.log_segments_kept = number(process, "log_segments_kept"),
+			.log_bytes = number(process, "log_bytes"),
+			.mode = mode ? mode : "",
+			.command = command ? command : "",
+		};
+		hl_table_row(emit, &row, 0);
+	}
 	hl_table_end(emit);
 }
 
 static int show(const json_t *status, struct hl_error *err)
 {
 	const struct hl_emit_options how = {.out = stdout, .json = json};
+	HL_FREED char *path = hl_control_ask_bytes(json_object_get(status, "recording"));
+	HL_FREED char *command = join(json_object_get(status, "command"));
+	HL_FREED char *mode = hl_control_ask_bytes(json_object_get(status, "mode"));
+	int64_t ended = number(status, "ended");
 	struct hl_emit *emit;
 
 	int r = hl_emit_open(&how, "ctl-status/1", &emit);
 	if (r == 0) {
-		emit_recording(emit, status);
+		hl_emit_object(emit, "recording");
+		hl_emit_text(emit, "name", path ? path : "");
+		hl_emit_text(emit, "command", command ? command : "");
+		hl_emit_integer(emit, "collector", number(status, "collector"));
+		hl_emit_text(emit, "mode", mode ? mode : "");
+		hl_emit_integer(emit, "ended_processes", ended);
+		hl_emit_integer(emit, "marks", number(status, "marks"));
+		hl_emit_object_end(emit);
+		hl_emit_line(emit, "%s of '%s', started in mode %s by collector %" PRId64,
+			     path ? path : "", command ? command : "", mode ? mode : "",
+			     number(status, "collector"));
+		if (ended)
+			hl_emit_line(emit, "%" PRId64 " process%s ended", ended,
+				     ended == 1 ? " has" : "es have");
 		emit_processes(emit, json_object_get(status, "processes"));
 		r = hl_emit_finish(emit);
 	}
@@ -336,38 +275,6 @@ static int show(const json_t *status, struct hl_error *err)
 }
 
 /* ---- the whole ---- */
-
-static void say_done(const struct hl_control_request *request, const char *argument)
-{
-	char whom[32] = "all processes";
-
-	if (request->pid)
-		snprintf(whom, sizeof(whom), "process %d", request->pid);
-	if (request->verb == HL_CONTROL_MODE)
-		hl_cli_note("switched %s to mode '%s'", whom, argument);
-	else if (request->verb == HL_CONTROL_MARK)
-		hl_cli_note("marked %s", whom);
-	else if (request->verb == HL_CONTROL_SEGMENTS)
-		hl_cli_note("keeping %u segment%s of the log of %s from now on", request->segments,
-			    request->segments == 1 ? "" : "s", whom);
-	else
-		hl_cli_note("wrote '%s'; see 'heapline top %s'", argument, argument);
-}
-
-static bool is_snapshot(const struct hl_control_request *request)
-{
-	return request->verb == HL_CONTROL_SNAPSHOT || request->verb == HL_CONTROL_REPLACE;
-}
-
-/* Whether the collector may be unable to write where root can. */
-static bool is_another_users(const struct hl_control_peer *peer)
-{
-	char path[32];
-	struct stat status;
-
-	snprintf(path, sizeof(path), "/proc/%d", peer->pid);
-	return geteuid() == 0 && stat(path, &status) == 0 && status.st_uid != 0;
-}
 
 /* The collector writes beside its recording, and root takes it from there. */
 static int ask_by_way(const struct hl_control_peer *peer, const struct hl_control_request *request,
@@ -403,19 +310,34 @@ static int ask_by_way(const struct hl_control_peer *peer, const struct hl_contro
 static int ask(const struct hl_control_peer *peer, struct hl_control_request *request,
 	       const char *argument, struct hl_error *err)
 {
+	bool is_snapshot =
+		request->verb == HL_CONTROL_SNAPSHOT || request->verb == HL_CONTROL_REPLACE;
+	char path[32], whom[32] = "all processes";
+	struct stat status;
 	json_t *answer;
 
 	if (request->pid == peer->pid)
 		request->pid = 0;
-	int r = is_snapshot(request) && is_another_users(peer)
-			? ask_by_way(peer, request, &answer, err)
-			: hl_control_ask(peer, request, &answer, err);
+	/* Another user's collector may be unable to write where root can. */
+	snprintf(path, sizeof(path), "/proc/%d", peer->pid);
+	bool is_another_users = geteuid() == 0 && stat(path, &status) == 0 && status.st_uid != 0;
+	int r = is_snapshot && is_another_users ? ask_by_way(peer, request, &answer, err)
+						: hl_control_ask(peer, request, &answer, err);
 	if (r < 0)
 		return r;
+	if (request->pid)
+		snprintf(whom, sizeof(whom), "process %d", request->pid);
 	if (request->verb == HL_CONTROL_STATUS)
 		r = show(answer, err);
+	else if (request->verb == HL_CONTROL_MODE)
+		hl_cli_note("switched %s to mode '%s'", whom, argument);
+	else if (request->verb == HL_CONTROL_MARK)
+		hl_cli_note("marked %s", whom);
+	else if (request->verb == HL_CONTROL_SEGMENTS)
+		hl_cli_note("keeping %u segment%s of the log of %s from now on", request->segments,
+			    hl_format_plural(request->segments), whom);
 	else
-		say_done(request, argument);
+		hl_cli_note("wrote '%s'; see 'heapline top %s'", argument, argument);
 	json_decref(answer);
 	return r;
 }
@@ -423,17 +345,27 @@ static int ask(const struct hl_control_peer *peer, struct hl_control_request *re
 static int control(struct hl_control_request *request, const char *argument, struct hl_error *err)
 {
 	struct hl_control_peers peers;
-	int r = hl_control_search((pid_t)pid, &peers);
+	char list[512] = "";
+	size_t used = 0;
+	int r = hl_control_ask_search((pid_t)pid, &peers);
 
+	for (size_t i = 0; r == 0 && i < peers.count && used < sizeof(list); i++)
+		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%d ('%s')",
+					 i ? ", " : "", peers.peers[i].pid,
+					 peers.peers[i].recording);
 	if (r < 0)
 		hl_error_set(err, r, "out of memory");
 	else if (peers.count == 0)
 		r = not_found(&peers, err);
 	else if (peers.count > 1)
-		r = several(&peers, err);
+		r = hl_error_set(err, -EEXIST,
+				 "process %" PRIu64
+				 " belongs to several recordings, of the collectors %s; name a "
+				 "process that belongs to only one of them",
+				 pid, list);
 	else
 		r = ask(&peers.peers[0], request, argument, err);
-	hl_control_peers_release(&peers);
+	hl_control_ask_release(&peers);
 	return r;
 }
 
@@ -458,9 +390,21 @@ static int run_ctl(int argc, char **argv)
 					  "no action '%s': not status, mode, mark, snapshot or "
 					  "log-segments",
 					  argv[0]);
-	int status = check_operands(action, argc, argv);
-	if (status >= 0)
-		return status;
+	const char *argument = actions[action].argument;
+	int operands = argument ? 2 : 1;
+	if (argc < operands)
+		return hl_cli_usage_error(&hl_verb_ctl, "'%s' needs %s", argv[0], argument);
+	if (argc > operands)
+		return hl_cli_usage_error(&hl_verb_ctl, "unexpected argument '%s'", argv[operands]);
+	if (json && actions[action].verb != HL_CONTROL_STATUS)
+		return hl_cli_usage_error(&hl_verb_ctl, "'%s' writes no JSON; 'status' does",
+					  argv[0]);
+	if (force && actions[action].verb != HL_CONTROL_SNAPSHOT)
+		return hl_cli_usage_error(&hl_verb_ctl, "'%s' replaces nothing; 'snapshot' does",
+					  argv[0]);
+	if (!pid)
+		return hl_cli_usage_error(
+			&hl_verb_ctl, "'ctl' needs a process; name it with -p PID or --comm NAME");
 	if (make_request(action, argv[1], &request, &err) < 0 ||
 	    control(&request, argv[1], &err) < 0)
 		return hl_cli_error("%s", err.text);

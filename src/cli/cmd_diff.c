@@ -7,11 +7,18 @@
 
 #define NO_LIMIT UINT64_MAX
 
+static hl_view view_and_check;
+
+static struct hl_view_command command = {
+	.view = view_and_check,
+	.profiles_max = 2,
+	.compares = true,
+	.pages = true,
+	.options.row_limit = HL_EMIT_ROWS_DEFAULT,
+};
 static int by;
 static int sort;
-static uint64_t row_limit = HL_EMIT_ROWS_DEFAULT;
 static uint64_t fail_above = NO_LIMIT;
-static bool normalize;
 
 static const char *const by_words[] = {"function", "line", "module", "stack", NULL};
 static const enum hl_view_key by_keys[] = {HL_VIEW_BY_FUNCTION, HL_VIEW_BY_LINE, HL_VIEW_BY_MODULE,
@@ -27,25 +34,29 @@ static const struct hl_option options[] = {
 	 HL_OPTION_CHOICE, &sort, sort_words},
 	{"rows", 'n', "N",
 	 "N rows that grew and N that shrank; 0: all (default: 20, with --json all)",
-	 HL_OPTION_COUNT, &row_limit, NULL},
+	 HL_OPTION_COUNT, &command.options.row_limit, NULL},
 	{"normalize", 0, NULL, "scale BEFORE by the ratio of the durations", HL_OPTION_FLAG,
-	 &normalize, NULL},
+	 &command.normalize, NULL},
 	{"fail-above", 0, "BYTES", "exit with status 3 if the total grew by more", HL_OPTION_BYTES,
 	 &fail_above, NULL},
 	{0},
 };
 
-static int check_limit(const struct hl_profile *profile, enum hl_value value, struct hl_error *err)
+static int view_and_check(const struct hl_profile *profile, const struct hl_view_options *chosen,
+			  struct hl_error *err)
 {
-	int64_t before = hl_profile_figure(&profile->base_total, value, HL_UNIT_BYTES);
-	int64_t growth = hl_profile_figure(&profile->total, value, HL_UNIT_BYTES) - before;
+	int64_t before = hl_profile_figure(&profile->base_total, chosen->value, HL_UNIT_BYTES);
+	int64_t growth = hl_profile_figure(&profile->total, chosen->value, HL_UNIT_BYTES) - before;
 	char grown[HL_FORMAT_MAX], limit[HL_FORMAT_MAX];
 
-	if (!hl_profile_knows(profile, value, HL_UNIT_BYTES))
+	int r = hl_diff_view(profile, chosen, err);
+	if (r < 0 || fail_above == NO_LIMIT)
+		return r;
+	if (!hl_profile_knows(profile, chosen->value, HL_UNIT_BYTES))
 		return hl_error_set(err, -ENODATA,
 				    "cannot check '--fail-above': '%s' is not known in bytes; "
 				    "choose another --value",
-				    hl_value_names[value]);
+				    hl_value_names[chosen->value]);
 	if (growth <= 0 || (uint64_t)growth <= fail_above)
 		return 0;
 	hl_cli_note("'%s' grew by %s B, more than the %s B that --fail-above allows",
@@ -54,25 +65,11 @@ static int check_limit(const struct hl_profile *profile, enum hl_value value, st
 	return HL_VIEW_LIMIT_CROSSED;
 }
 
-static int view_and_check(const struct hl_profile *profile, const struct hl_view_options *chosen,
-			  struct hl_error *err)
-{
-	int r = hl_view_diff(profile, chosen, err);
-	if (r < 0 || fail_above == NO_LIMIT)
-		return r;
-	return check_limit(profile, chosen->value, err);
-}
-
 static int run_diff(int argc, char **argv)
 {
-	const struct hl_view_command command = {.view = view_and_check,
-						.profiles_max = 2,
-						.compares = true,
-						.pages = true,
-						.normalize = normalize};
-	return hl_view_run(&hl_verb_diff, argc, argv, &command,
-			   (struct hl_view_options){
-				   .by = by_keys[by], .sort = sorts[sort], .row_limit = row_limit});
+	command.options.by = by_keys[by];
+	command.options.sort = sorts[sort];
+	return hl_view_run(&hl_verb_diff, argc, argv, &command);
 }
 
 const struct hl_verb hl_verb_diff = {
@@ -81,8 +78,6 @@ const struct hl_verb hl_verb_diff = {
 	.arguments = "[BEFORE.hl] AFTER.hl",
 	.summary = "show what grew from one recording to another",
 	.options = options,
-	.shared_options = {hl_view_value_options, hl_view_selection_options, hl_view_filter_options,
-			   hl_view_plumbing_options, hl_view_json_options, hl_view_color_options,
-			   hl_view_output_options},
+	.shared_options = {HL_VIEW_TABLE_OPTIONS},
 	.run = run_diff,
 };

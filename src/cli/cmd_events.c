@@ -2,8 +2,13 @@
 /* heapline events: the events that were kept beside a log. */
 #include "cli/view_options.h"
 
-static bool dump, lifetimes, replay, stacks, full;
-static uint64_t row_limit = HL_EMIT_ROWS_DEFAULT;
+static struct hl_view_command command = {
+	.history_view = hl_events_view,
+	.pages = true,
+	.options.row_limit = HL_EMIT_ROWS_DEFAULT,
+};
+
+static bool dump, lifetimes, replay;
 
 static const struct hl_option options[] = {
 	{"dump", 0, NULL, "list events, one on each line", HL_OPTION_FLAG, &dump, NULL},
@@ -11,38 +16,28 @@ static const struct hl_option options[] = {
 	 NULL},
 	{"replay", 0, NULL, "check that events agree with the log", HL_OPTION_FLAG, &replay, NULL},
 	{"stacks", 0, NULL, "with --dump: also show the function that allocated", HL_OPTION_FLAG,
-	 &stacks, NULL},
-	{"full", 0, NULL, "with --lifetimes: stacks with all their frames", HL_OPTION_FLAG, &full,
-	 NULL},
+	 &command.options.events.names, NULL},
+	{"full", 0, NULL, "with --lifetimes: stacks with all their frames", HL_OPTION_FLAG,
+	 &command.options.full, NULL},
 	{"rows", 'n', "N", "at most N rows; 0: all (default: 10, with --dump and in JSON all)",
-	 HL_OPTION_COUNT, &row_limit, NULL},
+	 HL_OPTION_COUNT, &command.options.row_limit, NULL},
 	{0},
 };
 
-static enum hl_view_events chosen_report(void)
-{
-	return dump	   ? HL_VIEW_EVENTS_DUMP
-	       : lifetimes ? HL_VIEW_EVENTS_LIFETIMES
-	       : replay	   ? HL_VIEW_EVENTS_REPLAY
-			   : HL_VIEW_EVENTS_SUMMARY;
-}
-
 static int run_events(int argc, char **argv)
 {
-	const struct hl_view_command command = {.history_view = hl_view_events, .pages = true};
-
 	if (dump + lifetimes + replay > 1)
 		return hl_cli_usage_error(&hl_verb_events,
 					  "--dump, --lifetimes and --replay exclude each other");
-	if (stacks && !dump)
+	if (command.options.events.names && !dump)
 		return hl_cli_usage_error(&hl_verb_events, "--stacks is for --dump");
-	if (full && !lifetimes)
+	if (command.options.full && !lifetimes)
 		return hl_cli_usage_error(&hl_verb_events, "--full is for --lifetimes");
-	return hl_view_run(&hl_verb_events, argc, argv, &command,
-			   (struct hl_view_options){.events = chosen_report(),
-						    .stacks = stacks,
-						    .full = full,
-						    .row_limit = row_limit});
+	command.options.events.report = dump	    ? HL_VIEW_EVENTS_DUMP
+					: lifetimes ? HL_VIEW_EVENTS_LIFETIMES
+					: replay    ? HL_VIEW_EVENTS_REPLAY
+						    : HL_VIEW_EVENTS_SUMMARY;
+	return hl_view_run(&hl_verb_events, argc, argv, &command);
 }
 
 const struct hl_verb hl_verb_events = {

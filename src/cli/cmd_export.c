@@ -17,12 +17,12 @@ static const char *const format_words[] = {"pprof", "folded", "speedscope", "hea
 					   "csv",   "json",   NULL};
 
 static hl_view *const views[] = {
-	[FORMAT_PPROF] = hl_view_pprof,
-	[FORMAT_FOLDED] = hl_view_folded,
-	[FORMAT_SPEEDSCOPE] = hl_view_speedscope,
-	[FORMAT_HEAPTRACK_FOLDED] = hl_view_heaptrack,
-	[FORMAT_CSV] = hl_view_csv,
-	[FORMAT_JSON] = hl_view_json,
+	[FORMAT_PPROF] = hl_pprof_view,
+	[FORMAT_FOLDED] = hl_folded_view,
+	[FORMAT_SPEEDSCOPE] = hl_speedscope_view,
+	[FORMAT_HEAPTRACK_FOLDED] = hl_heaptrack_view,
+	[FORMAT_CSV] = hl_csv_view,
+	[FORMAT_JSON] = hl_export_json_view,
 };
 
 static const struct hl_option options[] = {
@@ -35,27 +35,20 @@ static const struct hl_option options[] = {
 
 static int run_export(int argc, char **argv)
 {
-	bool format_given = format >= 0;
-	if (!format_given)
-		format = hl_view_options_format_of(hl_view_options_parse_output().path,
-						   format_words);
-	if (format < 0)
-		format = FORMAT_PPROF;
-	const struct hl_view_command command = {
-		.view = views[format],
-		.binary = format == FORMAT_PPROF,
-		.keep_rows = format == FORMAT_JSON,
-		.formats = format_words,
-		.format_given = format_given,
-	};
-	return hl_view_run(&hl_verb_export, argc, argv, &command, (struct hl_view_options){0});
+	struct hl_view_command command = {.formats = format_words};
+
+	format = hl_view_options_choose_format(&command, format, FORMAT_PPROF);
+	command.view = views[format];
+	command.binary = format == FORMAT_PPROF;
+	command.keep_rows = format == FORMAT_JSON;
+	return hl_view_run(&hl_verb_export, argc, argv, &command);
 }
 
 const struct hl_verb hl_verb_export = {
 	.name = "export",
 	.group = HL_GROUP_FILES,
 	.arguments = "[NAME.hl]",
-	.summary = "write a file for other programs: pprof, speedscope, CSV, ...",
+	.summary = "write a file for other tools, such as pprof or speedscope",
 	.options = options,
 	.shared_options = {hl_view_value_options, hl_view_selection_options, hl_view_filter_options,
 			   hl_view_output_options},

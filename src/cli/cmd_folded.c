@@ -2,11 +2,7 @@
 /* heapline folded: one line for each stack, for flame graph programs. */
 #include "cli/view_options.h"
 
-static int run_folded(int argc, char **argv)
-{
-	const struct hl_view_command command = {.view = hl_view_folded};
-	return hl_view_run(&hl_verb_folded, argc, argv, &command, (struct hl_view_options){0});
-}
+static const struct hl_view_command command = {.view = hl_folded_view};
 
 const struct hl_verb hl_verb_folded = {
 	.name = "folded",
@@ -15,5 +11,5 @@ const struct hl_verb hl_verb_folded = {
 	.summary = "write stacks as folded lines, for flame graph programs",
 	.shared_options = {hl_view_value_options, hl_view_selection_options, hl_view_filter_options,
 			   hl_view_json_options, hl_view_output_options},
-	.run = run_folded,
+	.view = &command,
 };

@@ -4,47 +4,42 @@
 #include "view/pictures/graph.h"
 
 static int format = -1; /* -1: what the name of the output says */
-static uint64_t node_limit = HL_GRAPH_NODES_DEFAULT;
-static double edge_threshold = 0.5;
 
 /* By enum hl_view_picture. */
 static const char *const format_words[] = {"dot", "svg", "png", NULL};
+
+static struct hl_view_command command = {
+	.view = hl_graph_view,
+	.formats = format_words,
+	.options.graph = {.node_limit = HL_GRAPH_NODES_DEFAULT, .edge_threshold = 0.5},
+};
 
 static const struct hl_option options[] = {
 	{"format", 0, "FORMAT", "dot, svg or png (default: as FILE is named, else dot)",
 	 HL_OPTION_CHOICE, &format, format_words},
 	{"nodes", 'n', "N", "the N most informative functions; 0: all (default: 40)",
-	 HL_OPTION_COUNT, &node_limit, NULL},
+	 HL_OPTION_COUNT, &command.options.graph.node_limit, NULL},
 	{"edge-threshold", 0, "PERCENT", "leave out edges of less than PERCENT (default: 0.5)",
-	 HL_OPTION_PERCENT, &edge_threshold, NULL},
+	 HL_OPTION_PERCENT, &command.options.graph.edge_threshold, NULL},
 	{0},
 };
 
-static const char *const json_word[] = {"json", NULL};
-
 static int run_graph(int argc, char **argv)
 {
+	static const char *const json_word[] = {"json", NULL};
 	struct hl_view_output output = hl_view_options_parse_output();
-	bool format_given = format >= 0;
+	bool is_json = output.json || hl_view_options_format_of(output.path, json_word) >= 0;
 
-	if (!format_given && output.path && !output.json &&
-	    hl_view_options_format_of(output.path, json_word) < 0)
-		format = hl_view_options_format_of(output.path, format_words);
-	else if (!format_given)
-		format = HL_VIEW_DOT;
+	format = hl_view_options_choose_format(&command, format,
+					       output.path && !is_json ? -1 : HL_VIEW_DOT);
 	if (format < 0)
 		return hl_cli_usage_error(&hl_verb_graph,
 					  "cannot tell the format from the name '%s': end it in "
 					  ".dot, .svg or .png, or use --format",
 					  output.path);
-	const struct hl_view_command command = {.view = hl_view_graph,
-						.binary = format == HL_VIEW_PNG,
-						.formats = format_words,
-						.format_given = format_given};
-	return hl_view_run(&hl_verb_graph, argc, argv, &command,
-			   (struct hl_view_options){.picture = (enum hl_view_picture)format,
-						    .node_limit = node_limit,
-						    .edge_threshold = edge_threshold});
+	command.binary = format == HL_VIEW_PNG;
+	command.options.graph.picture = (enum hl_view_picture)format;
+	return hl_view_run(&hl_verb_graph, argc, argv, &command);
 }
 
 const struct hl_verb hl_verb_graph = {
@@ -53,7 +48,6 @@ const struct hl_verb hl_verb_graph = {
 	.arguments = "[NAME.hl]",
 	.summary = "draw who calls whom: a box for each function",
 	.options = options,
-	.shared_options = {hl_view_value_options, hl_view_selection_options, hl_view_filter_options,
-			   hl_view_plumbing_options, hl_view_json_options, hl_view_output_options},
+	.shared_options = {HL_VIEW_PICTURE_OPTIONS},
 	.run = run_graph,
 };

@@ -2,9 +2,13 @@
 /* heapline growth: what rises steadily, as leaks do. */
 #include "cli/view_options.h"
 
-static bool full;
+static struct hl_view_command command = {
+	.history_view = hl_growth_view,
+	.pages = true,
+	.options.row_limit = HL_EMIT_ROWS_DEFAULT,
+};
+
 static int by;
-static uint64_t row_limit = HL_EMIT_ROWS_DEFAULT;
 
 static const char *const by_words[] = {"stack", "function", "line", NULL};
 static const enum hl_view_key by_keys[] = {HL_VIEW_BY_STACK, HL_VIEW_BY_FUNCTION, HL_VIEW_BY_LINE};
@@ -13,17 +17,16 @@ static const struct hl_option options[] = {
 	{"by", 'b', "KEY", "stack, function or line (default: stack)", HL_OPTION_CHOICE, &by,
 	 by_words},
 	{"rows", 'n', "N", "show N rows; 0: all (default: 20, with --json all)", HL_OPTION_COUNT,
-	 &row_limit, NULL},
-	{"full", 0, NULL, "show stacks with all their frames", HL_OPTION_FLAG, &full, NULL},
+	 &command.options.row_limit, NULL},
+	{"full", 0, NULL, "show stacks with all their frames", HL_OPTION_FLAG,
+	 &command.options.full, NULL},
 	{0},
 };
 
 static int run_growth(int argc, char **argv)
 {
-	const struct hl_view_command command = {.history_view = hl_view_growth, .pages = true};
-	return hl_view_run(
-		&hl_verb_growth, argc, argv, &command,
-		(struct hl_view_options){.by = by_keys[by], .row_limit = row_limit, .full = full});
+	command.options.by = by_keys[by];
+	return hl_view_run(&hl_verb_growth, argc, argv, &command);
 }
 
 const struct hl_verb hl_verb_growth = {

@@ -1,22 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline heap: the state of a process' heap on one screen; snapshots and their differences. */
 #include "cli/heap_target.h"
-#include "cli/options.h"
-#include "cli/report_output.h"
 #include "heap/heap_figures.h"
 #include "view/format.h"
 #include "view/heap.h"
-#include "view/heap_words.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #define ROWS_DEFAULT 20
-#define WATCH_MAX_S  86400
+#define WATCH_MAX_S  86400 /* a day */
 
 static uint64_t row_limit = ROWS_DEFAULT;
 static uint64_t watch_s;
@@ -28,7 +24,7 @@ static const struct hl_option options[] = {
 	{"rows", 'n', "N", "show at most N arenas; 0: all (default: 20)", HL_OPTION_COUNT,
 	 &row_limit, NULL},
 	{"watch", 'w', "SECONDS", "repeat every SECONDS, until the process ends or Ctrl-C",
-	 HL_OPTION_COUNT, &watch_s, NULL},
+	 HL_OPTION_COUNT, &watch_s, HL_BOUNDS(0, WATCH_MAX_S)},
 	{"save", 0, "FILE", "save the state to FILE, for --diff", HL_OPTION_TEXT, &save, NULL},
 	{"diff", 0, NULL, "compare two saved files", HL_OPTION_FLAG, &diff, NULL},
 	{"fail-above", 0, "FIGURE=N",
@@ -100,6 +96,7 @@ static int check_figures(const struct hl_heap_figures *before, const struct hl_h
 static int check_limits(const struct hl_heap *heap)
 {
 	struct hl_heap_figures figures;
+
 	hl_heap_figures_of(heap, &figures);
 	return check_figures(NULL, &figures);
 }
@@ -108,11 +105,12 @@ static int check_limits(const struct hl_heap *heap)
 static int save_heap(const struct hl_heap *heap, struct hl_error *err)
 {
 	struct hl_output_file file;
+
 	int r = hl_output_file_open(&file, save, err);
 	if (r < 0)
 		return r;
 	struct hl_emit_options how = {.out = file.out, .json = true};
-	r = hl_view_heap(heap, &how);
+	r = hl_heap_view(heap, &how);
 	int closed = hl_output_file_close(&file, r == 0, err);
 	if (r < 0 && closed >= 0)
 		return hl_error_set(err, r, "cannot write '%s'", save);
@@ -122,36 +120,33 @@ static int save_heap(const struct hl_heap *heap, struct hl_error *err)
 	return closed;
 }
 
-static int show_heap(const struct hl_heap *heap, struct hl_error *err)
-{
-	struct hl_report_output output;
-	int r = hl_report_output_open(&output, true, err);
-	if (r < 0)
-		return r;
-	const struct hl_emit_options how = hl_report_output_emit(&output, row_limit);
-	return hl_report_output_close(&output, hl_view_heap(heap, &how), err);
-}
-
 /* ---- once ---- */
 
 static int read_heap(struct hl_heap **ret_heap, struct hl_error *err)
 {
 	struct hl_heap_settings settings = {.want_pins = true};
+
 	return hl_heap_target_read(&settings, ret_heap, err);
 }
 
 static int run_once(void)
 {
+	bool force = hl_view_options_parse_output().force;
+	struct hl_report_output output;
 	struct hl_error err = {0};
 	struct hl_heap *heap = NULL;
-	bool force = hl_view_options_parse_output().force;
 	int status = HL_EXIT_DONE;
+
 	int r = save ? hl_output_file_check(save, force, NULL, 0, &err)
-		     : hl_report_output_check(&err);
+		     : hl_report_output_check(NULL, 0, &err);
 	if (r == 0)
 		r = read_heap(&heap, &err);
 	if (r == 0)
-		r = save ? save_heap(heap, &err) : show_heap(heap, &err);
+		r = save ? save_heap(heap, &err) : hl_report_output_open(&output, true, &err);
+	if (r == 0 && !save) {
+		const struct hl_emit_options how = hl_report_output_emit(&output, row_limit);
+		r = hl_report_output_close(&output, hl_heap_view(heap, &how), &err);
+	}
 	if (r == 0)
 		status = check_limits(heap);
 	hl_heap_free(heap);
@@ -161,10 +156,11 @@ static int run_once(void)
 /* ---- again and again ---- */
 
 /* All at once, so that a terminal does not flicker. */
-static int show_on(FILE *out, const struct hl_heap *heap, const struct hl_view_output *output)
+static int show(const struct hl_heap *heap, const struct hl_view_output *output)
 {
 	char *text = NULL;
 	size_t size;
+
 	FILE *buffer = open_memstream(&text, &size);
 	if (!buffer)
 		return -ENOMEM;
@@ -172,15 +168,15 @@ static int show_on(FILE *out, const struct hl_heap *heap, const struct hl_view_o
 					    .json = output->json,
 					    .color = output->color,
 					    .row_limit = row_limit};
-	int r = hl_view_heap(heap, &how);
+	int r = hl_heap_view(heap, &how);
 	if (fclose(buffer) != 0 && r == 0)
 		r = -ENOMEM;
-	if (r == 0 && isatty(fileno(out)) && !output->json)
-		fputs("\033[H\033[2J", out);
+	if (r == 0 && isatty(STDOUT_FILENO) && !output->json)
+		fputs("\033[H\033[2J", stdout);
 	if (r == 0)
-		fwrite(text, 1, size, out);
+		fwrite(text, 1, size, stdout);
 	free(text);
-	if (r == 0 && fflush(out) != 0)
+	if (r == 0 && fflush(stdout) != 0)
 		r = -errno;
 	return r;
 }
@@ -191,6 +187,7 @@ static int run_watch(void)
 	uint64_t start_ticks =
 		0; /* of the process that was read first; its number may be another's */
 	int status = HL_EXIT_DONE;
+
 	for (bool first = true;; first = false) {
 		struct hl_error err = {0};
 		struct hl_heap *heap = NULL;
@@ -203,7 +200,7 @@ static int run_watch(void)
 			break; /* it has ended, as everything does */
 		}
 		if (r == 0)
-			r = show_on(stdout, heap, &output);
+			r = show(heap, &output);
 		if (r == 0 && status == HL_EXIT_DONE)
 			status = check_limits(heap);
 		hl_heap_free(heap);
@@ -218,38 +215,32 @@ static int run_watch(void)
 
 /* ---- differences ---- */
 
-static int show_diff(const struct hl_heap_figures *before, const struct hl_heap_figures *after,
-		     struct hl_error *err)
-{
-	struct hl_report_output output;
-	int r = hl_report_output_open(&output, true, err);
-	if (r < 0)
-		return r;
-	const struct hl_emit_options how = hl_report_output_emit(&output, row_limit);
-	return hl_report_output_close(&output, hl_view_heap_diff(before, after, &how), err);
-}
-
 static int run_diff(char **paths)
 {
 	struct hl_heap_figures before, after;
+	struct hl_report_output output;
 	struct hl_error err = {0};
-	int r = hl_report_output_check(&err);
+
+	int r = hl_report_output_check(NULL, 0, &err);
 	if (r == 0)
 		r = hl_heap_figures_read(paths[0], &before, &err);
 	if (r == 0)
 		r = hl_heap_figures_read(paths[1], &after, &err);
 	if (r == 0)
-		r = show_diff(&before, &after, &err);
-	if (r < 0)
-		return hl_cli_error("%s", err.text);
-	return check_figures(&before, &after);
+		r = hl_report_output_open(&output, true, &err);
+	if (r == 0) {
+		const struct hl_emit_options how = hl_report_output_emit(&output, row_limit);
+		r = hl_heap_diff_view(&before, &after, &how);
+		r = hl_report_output_close(&output, r, &err);
+	}
+	return r < 0 ? hl_cli_error("%s", err.text) : check_figures(&before, &after);
 }
 
-/* ---- usage ---- */
-
-static int check_together(void)
+static int run_heap(int argc, char **argv)
 {
 	const struct hl_view_output output = hl_view_options_parse_output();
+	enum hl_report_form form;
+
 	if (diff && (save || watch_s))
 		return hl_cli_usage_error(
 			&hl_verb_heap,
@@ -260,20 +251,9 @@ static int check_together(void)
 	if (watch_s && !hl_heap_target_pid())
 		return hl_cli_usage_error(&hl_verb_heap,
 					  "--watch needs a process, not a core file");
-	if (watch_s > WATCH_MAX_S)
-		return hl_cli_usage_error(&hl_verb_heap,
-					  "bad value '%" PRIu64
-					  "' of option '--watch': more than a "
-					  "day",
-					  watch_s);
 	if (save && output.path)
 		return hl_cli_usage_error(&hl_verb_heap, "--save and --output exclude each other");
-	return HL_EXIT_DONE;
-}
-
-static int run_heap(int argc, char **argv)
-{
-	int status = check_together();
+	int status = hl_report_output_choose_form(&hl_verb_heap, false, false, &form);
 	if (status == HL_EXIT_DONE)
 		status = parse_limits();
 	if (status != HL_EXIT_DONE)

@@ -2,7 +2,7 @@
 /* heapline import: another tool's file as a packed recording. */
 #include "cli/cli.h"
 
-#include "cli/output_file.h"
+#include "cli/output.h"
 #include "cli/terminal_progress.h"
 #include "import/importer.h"
 #include "open/log_source.h"
@@ -66,48 +66,15 @@ static int load(const char *path, struct hl_profile **ret_profile, struct hl_err
 				 "every view opens as it is",
 				 path);
 	if (r == 0)
-		r = hl_profile_import(&input, importers[format], ret_profile, err);
+		r = hl_open_import(&input, importers[format], ret_profile, err);
 	hl_input_close(&input);
-	return r;
-}
-
-/* Applies --value and --unit, which other files than folded text say themselves. */
-static int interpret(struct hl_profile *profile, struct hl_error *err)
-{
-	if (value < 0 && unit < 0)
-		return 0;
-	const char *kind = hl_profile_text(profile, profile->source);
-	if (strcmp(kind, hl_importer_folded.name) != 0)
-		return hl_error_set(err, -EINVAL,
-				    "cannot use --value and --unit for '%s': it is a file of the "
-				    "kind '%s', which states them itself",
-				    hl_profile_text(profile, profile->name), kind);
-	hl_import_folded_as(profile, value < 0 ? HL_VALUE_INUSE : (enum hl_value)value,
-			    unit < 0 ? HL_UNIT_BYTES : (enum hl_unit)unit);
-	return 0;
-}
-
-static int import(char *path, struct hl_error *err)
-{
-	struct hl_terminal_progress progress;
-	struct hl_profile *profile = NULL;
-
-	hl_terminal_progress_init(&progress, "reading");
-	int r = hl_output_file_check_regular(output, force, &path, 1, err);
-	if (r == 0)
-		r = load(path, &profile, err);
-	if (r == 0)
-		r = interpret(profile, err);
-	hl_terminal_progress_phase(&progress, "writing");
-	if (r == 0)
-		r = hl_output_file_write_packed(profile, NULL, output, err);
-	hl_terminal_progress_clear(&progress);
-	hl_profile_free(profile);
 	return r;
 }
 
 static int run_import(int argc, char **argv)
 {
+	HL_CLEANUP(hl_profile_free_at) struct hl_profile *profile = NULL;
+	struct hl_terminal_progress progress;
 	struct hl_error err = {0};
 
 	if (argc == 0)
@@ -117,7 +84,27 @@ static int run_import(int argc, char **argv)
 	if (!output || !strcmp(output, "-"))
 		return hl_cli_usage_error(&hl_verb_import,
 					  "'import' writes a file; name it with -o");
-	if (import(argv[0], &err) < 0)
+	hl_terminal_progress_init(&progress, "reading");
+	int r = hl_output_file_check_regular(output, force, argv, 1, &err);
+	if (r == 0)
+		r = load(argv[0], &profile, &err);
+	if (r == 0 && (value >= 0 || unit >= 0)) {
+		const char *kind = hl_profile_text(profile, profile->source);
+		if (!strcmp(kind, hl_importer_folded.name))
+			hl_import_folded_as(profile,
+					    value < 0 ? HL_VALUE_INUSE : (enum hl_value)value,
+					    unit < 0 ? HL_UNIT_BYTES : (enum hl_unit)unit);
+		else
+			r = hl_error_set(&err, -EINVAL,
+					 "cannot use --value and --unit for '%s': it is a file of "
+					 "the kind '%s', which states them itself",
+					 hl_profile_text(profile, profile->name), kind);
+	}
+	hl_terminal_progress_phase(&progress, "writing");
+	if (r == 0)
+		r = hl_output_file_write_packed(profile, NULL, output, &err);
+	hl_terminal_progress_clear(&progress);
+	if (r < 0)
 		return hl_cli_error("%s", err.text);
 	hl_cli_note("imported '%s' into '%s'", strcmp(argv[0], "-") ? argv[0] : STDIN_NAME, output);
 	return HL_EXIT_DONE;

@@ -2,21 +2,13 @@
 /* heapline info: what was recorded, how, and what is missing. */
 #include "cli/view_options.h"
 
-static bool stacks;
+static struct hl_view_command command = {.view = hl_info_view, .pages = true, .advises = true};
 
 static const struct hl_option options[] = {
 	{"stacks", 0, NULL, "list functions with addresses, and the counters of each stack",
-	 HL_OPTION_FLAG, &stacks, NULL},
+	 HL_OPTION_FLAG, &command.options.info.stacks, NULL},
 	{0},
 };
-
-static int run_info(int argc, char **argv)
-{
-	const struct hl_view_command command = {
-		.view = hl_view_info, .pages = true, .advises = true};
-	return hl_view_run(&hl_verb_info, argc, argv, &command,
-			   (struct hl_view_options){.stacks = stacks});
-}
 
 const struct hl_verb hl_verb_info = {
 	.name = "info",
@@ -27,5 +19,5 @@ const struct hl_verb hl_verb_info = {
 	.shared_options = {hl_view_selection_options, hl_view_filter_options,
 			   hl_view_plumbing_options, hl_view_json_options, hl_view_color_options,
 			   hl_view_output_options},
-	.run = run_info,
+	.view = &command,
 };

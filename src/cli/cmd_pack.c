@@ -2,12 +2,12 @@
 /* heapline pack: one file that opens where none of the programs are. */
 #include "cli/cli.h"
 
-#include "cli/output_file.h"
+#include "cli/output.h"
 #include "cli/terminal_progress.h"
 #include "log/log_files.h"
 #include "open/log_source.h"
 #include "open/open.h"
-#include "profile/history_names.h"
+#include "profile/known_names.h"
 #include "profile/symbols_advice.h"
 #include "view/format.h"
 
@@ -52,7 +52,7 @@ static char *default_output(const char *path)
 	return name;
 }
 
-/* What is packed. Zero-initialize but for the source; release in any case. */
+/* What is packed; run_pack() releases it. */
 struct packing {
 	char *path;
 	const char *output;
@@ -65,11 +65,16 @@ struct packing {
 	struct hl_profile *profile;
 };
 
-static void add_log_files(struct packing *packing)
+/* Called again when all else has been read, as files come while a recording goes on. */
+static int find_log_files(struct packing *packing, struct hl_error *err)
 {
-	const struct hl_log_place *place = &packing->source.log.place;
+	struct hl_log_place *place = &packing->source.log.place;
 	struct hl_log_extent extent;
 
+	int r = hl_log_place_list(place);
+	if (r < 0)
+		return hl_error_set(err, r, "cannot pack '%s': %s", packing->path, strerror(-r));
+	packing->log_bytes = 0;
 	for (size_t i = 0; i < place->file_count; i++) {
 		if (hl_log_place_open(place, &place->files[i], &extent) < 0)
 			continue;
@@ -77,20 +82,7 @@ static void add_log_files(struct packing *packing)
 		packing->has_log = true;
 		packing->log_bytes += extent.bytes;
 	}
-}
-
-/* A log can name what its process was killed before saving. What cannot be read has no names. */
-static void read_names(struct packing *packing, const struct hl_recording_process *process,
-		       struct hl_log_state **ret_names)
-{
-	const struct hl_log_options reading = {.progress = &packing->progress.progress,
-					       .start_realtime_ns = process->start_realtime_ns};
-	struct hl_log *log;
-
-	if (hl_log_open(&packing->source.log.place, process->sequence, &reading, &log, NULL) < 0)
-		return;
-	hl_history_names_read(log, &reading, ret_names, NULL);
-	hl_log_free(log);
+	return 0;
 }
 
 /* Finds the log, if there is one. What is packed already has all names. */
@@ -105,17 +97,27 @@ static int open_log(struct packing *packing, struct hl_error *err)
 		*err = (struct hl_error){0};
 		return 0;
 	}
-	if (r < 0)
+	if (r == 0)
+		r = find_log_files(packing, err);
+	if (r < 0 || !packing->has_log || source->packed)
 		return r;
-	add_log_files(packing);
-	if (!packing->has_log || source->packed)
-		return 0;
 	const struct hl_recording *recording = source->log.recording;
 	packing->names = calloc(recording->process_count + (size_t)1, sizeof(*packing->names));
 	if (!packing->names)
 		return hl_error_set(err, -ENOMEM, "cannot pack '%s': out of memory", packing->path);
-	for (uint32_t i = 0; i < recording->process_count; i++)
-		read_names(packing, &recording->processes[i], &packing->names[i]);
+	/* A log can name what its process was killed before saving. What cannot be read has no names. */
+	for (uint32_t i = 0; i < recording->process_count; i++) {
+		const struct hl_recording_process *process = &recording->processes[i];
+		const struct hl_log_options reading = {
+			.progress = &packing->progress.progress,
+			.start_realtime_ns = process->start_realtime_ns,
+		};
+		struct hl_log *log;
+		if (hl_log_open(&source->log.place, process->sequence, &reading, &log, NULL) < 0)
+			continue;
+		hl_history_names_read(log, &reading, &packing->names[i], NULL);
+		hl_log_free(log);
+	}
 	return 0;
 }
 
@@ -132,14 +134,16 @@ static int pack(struct packing *packing, struct hl_error *err)
 		r = open_log(packing, err);
 	selection.logs = packing->names;
 	if (r == 0)
-		r = packing->input.name ? hl_profile_open_input(&packing->input, &selection,
+		r = packing->input.name ? hl_open_profile_input(&packing->input, &selection,
 								&packing->profile, err)
-					: hl_profile_open(path, &selection, &packing->profile, err);
+					: hl_open_profile(path, &selection, &packing->profile, err);
 	if (r == 0 && packing->profile->moment && !packing->source.packed)
 		r = hl_error_set(err, -EINVAL,
 				 "cannot pack '%s': it is a log without its recording; pack the "
 				 "recording that it was copied from",
 				 path);
+	if (r == 0 && packing->has_log)
+		r = find_log_files(packing, err);
 	if (r < 0)
 		return r;
 	hl_symbols_advice_add(packing->profile, HL_DPKG_DIRECTORY); /* or goes without advice */
@@ -149,35 +153,10 @@ static int pack(struct packing *packing, struct hl_error *err)
 					   packing->output, err);
 }
 
-static void note_result(const struct packing *packing)
-{
-	char size[HL_FORMAT_MAX];
-
-	if (!packing->has_log)
-		hl_cli_note("packed '%s' into '%s'", packing->path, packing->output);
-	else if (packing->log_bytes < WORTH_A_WORD_BYTES)
-		hl_cli_note("packed '%s' and its log into '%s'", packing->path, packing->output);
-	else
-		hl_cli_note("packed '%s' and its log, %s, into '%s'; --no-log leaves the log out",
-			    packing->path, hl_format_bytes((int64_t)packing->log_bytes, size),
-			    packing->output);
-}
-
-static void release(struct packing *packing)
-{
-	const struct hl_recording *recording = packing->source.log.recording;
-
-	for (uint32_t i = 0; packing->names && i < recording->process_count; i++)
-		hl_log_state_free(packing->names[i]);
-	free(packing->names);
-	hl_profile_free(packing->profile);
-	hl_log_source_release(&packing->source);
-	hl_input_close(&packing->input);
-}
-
 static int run_pack(int argc, char **argv)
 {
 	struct hl_error err = {0};
+	char size[HL_FORMAT_MAX];
 
 	if (argc == 0)
 		return hl_cli_usage_error(&hl_verb_pack, "'pack' needs a recording");
@@ -195,11 +174,24 @@ static int run_pack(int argc, char **argv)
 	hl_terminal_progress_init(&packing.progress, "reading");
 	int r = pack(&packing, &err);
 	hl_terminal_progress_clear(&packing.progress);
-	if (r == 0)
-		note_result(&packing);
-	release(&packing);
+	if (r < 0)
+		hl_cli_error("%s", err.text);
+	else if (!packing.has_log)
+		hl_cli_note("packed '%s' into '%s'", argv[0], name);
+	else if (packing.log_bytes < WORTH_A_WORD_BYTES)
+		hl_cli_note("packed '%s' and its log into '%s'", argv[0], name);
+	else
+		hl_cli_note("packed '%s' and its log, %s, into '%s'; --no-log leaves the log out",
+			    argv[0], hl_format_bytes((int64_t)packing.log_bytes, size), name);
+	const struct hl_recording *recording = packing.source.log.recording;
+	for (uint32_t i = 0; packing.names && i < recording->process_count; i++)
+		hl_log_state_free(packing.names[i]);
+	free(packing.names);
+	hl_profile_free(packing.profile);
+	hl_log_source_release(&packing.source);
+	hl_input_close(&packing.input);
 	free(name);
-	return r == 0 ? HL_EXIT_DONE : hl_cli_error("%s", err.text);
+	return r < 0 ? HL_EXIT_FAILED : HL_EXIT_DONE;
 }
 
 const struct hl_verb hl_verb_pack = {

@@ -9,6 +9,7 @@ static int run_page_events(int argc, char **argv)
 	static const struct hl_page_settings settings;
 	const struct hl_trace_command command = {.backend = &hl_page_event_trace,
 						 .settings = &settings};
+
 	return hl_trace_run(&hl_verb_page_events, argc, argv, &command);
 }
 

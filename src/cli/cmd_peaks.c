@@ -2,31 +2,23 @@
 /* heapline peaks: when most was in use, and what made it so. */
 #include "cli/view_options.h"
 
-static bool full;
-static uint64_t row_limit = 5;
-static uint64_t stack_limit = 3;
-static double valley = 5;
+static struct hl_view_command command = {
+	.history_view = hl_peaks_view,
+	.pages = true,
+	.options = {.row_limit = 5, .stack_limit = 3, .peaks.valley = 5},
+};
 
 static const struct hl_option options[] = {
 	{"rows", 'n', "N", "show the N highest hills; 0: all (default: 5)", HL_OPTION_COUNT,
-	 &row_limit, NULL},
+	 &command.options.row_limit, NULL},
 	{"stacks", 0, "N", "show N stacks of each; 0: all (default: 3)", HL_OPTION_COUNT,
-	 &stack_limit, NULL},
-	{"full", 0, NULL, "show stacks with all their frames", HL_OPTION_FLAG, &full, NULL},
+	 &command.options.stack_limit, NULL},
+	{"full", 0, NULL, "show stacks with all their frames", HL_OPTION_FLAG,
+	 &command.options.full, NULL},
 	{"valley", 0, "PERCENT", "a hill falls by PERCENT of its height on both sides (default: 5)",
-	 HL_OPTION_PERCENT, &valley, NULL},
+	 HL_OPTION_PERCENT, &command.options.peaks.valley, NULL},
 	{0},
 };
-
-static int run_peaks(int argc, char **argv)
-{
-	const struct hl_view_command command = {.history_view = hl_view_peaks, .pages = true};
-	return hl_view_run(&hl_verb_peaks, argc, argv, &command,
-			   (struct hl_view_options){.row_limit = row_limit,
-						    .stack_limit = stack_limit,
-						    .full = full,
-						    .valley = valley});
-}
 
 const struct hl_verb hl_verb_peaks = {
 	.name = "peaks",
@@ -37,5 +29,5 @@ const struct hl_verb hl_verb_peaks = {
 	.shared_options = {hl_view_history_options, hl_view_filter_options,
 			   hl_view_plumbing_options, hl_view_json_options, hl_view_color_options,
 			   hl_view_output_options},
-	.run = run_peaks,
+	.view = &command,
 };

@@ -19,6 +19,7 @@ static int run_pgfault(int argc, char **argv)
 {
 	const struct hl_page_settings settings = {.classes = kind < 0 ? 0 : 1u << kind};
 	const struct hl_trace_command command = {.backend = &hl_page_trace, .settings = &settings};
+
 	return hl_trace_run(&hl_verb_pgfault, argc, argv, &command);
 }
 

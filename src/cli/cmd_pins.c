@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline pins: which live blocks keep pages in memory that are nearly empty. */
 #include "cli/heap_target.h"
-#include "cli/report_output.h"
 #include "view/heap.h"
 
 #define ROWS_DEFAULT 30
@@ -14,31 +13,17 @@ static const struct hl_option options[] = {
 	{0},
 };
 
-static int write_pins(struct hl_error *err)
-{
-	struct hl_heap_settings settings = {.want_pins = true};
-	struct hl_report_output output;
-	struct hl_heap *heap = NULL;
-	int r = hl_report_output_check(err);
-	if (r == 0)
-		r = hl_heap_target_read(&settings, &heap, err);
-	if (r == 0)
-		r = hl_report_output_open(&output, true, err);
-	if (r == 0) {
-		const struct hl_emit_options how = hl_report_output_emit(&output, row_limit);
-		r = hl_report_output_close(&output, hl_view_pins(heap, &how), err);
-	}
-	hl_heap_free(heap);
-	return r;
-}
-
 static int run_pins(int argc, char **argv)
 {
-	struct hl_error err = {0};
+	struct hl_heap_settings settings = {.want_pins = true};
+	enum hl_report_form form;
+
 	int status = hl_heap_target_check(&hl_verb_pins, argc, argv);
-	if (status != HL_EXIT_DONE)
-		return status;
-	return write_pins(&err) < 0 ? hl_cli_error("%s", err.text) : HL_EXIT_DONE;
+	if (status == HL_EXIT_DONE)
+		status = hl_report_output_choose_form(&hl_verb_pins, false, false, &form);
+	return status == HL_EXIT_DONE
+		       ? hl_heap_target_report(&settings, form, row_limit, hl_pins_view)
+		       : status;
 }
 
 const struct hl_verb hl_verb_pins = {

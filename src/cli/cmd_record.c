@@ -2,11 +2,11 @@
 /* heapline record: runs a program and keeps what it allocates. */
 #include "cli/cli.h"
 
-#include "base/path.h"
+#include "base/cleanup.h"
+#include "base/names.h"
 #include "collector/collector.h"
 #include "collector/examine.h"
 #include "collector/launch.h"
-#include "collector/preload.h"
 #include "view/format.h"
 
 #include <errno.h>
@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* As env(1): a program's own status is anything else. */
@@ -26,6 +27,9 @@ enum {
 
 #define LOG_SEGMENT_BYTES (UINT64_C(100) << 20)
 #define LOG_SEGMENTS	  10
+
+/* The recorder takes an eighth and more, and the arena of each thread reserves 64 MiB. */
+#define LITTLE_ADDRESS_SPACE (UINT64_C(512) << 20)
 
 static int mode = HL_MODE_MEM_FAST;
 static uint64_t sample_bytes;
@@ -58,10 +62,10 @@ static const struct hl_option options[] = {
 	 HL_OPTION_FLAG, &sizes, NULL},
 	{"log-segment-size", 0, "BYTES",
 	 "with a log: start a new file of the log after BYTES (default: 100M)", HL_OPTION_BYTES,
-	 &log_segment_bytes, NULL},
+	 &log_segment_bytes, HL_BOUNDS(1, UINT64_MAX)},
 	{"log-segments", 0, "N",
 	 "with a log: keep the newest N files of each process (default: 10)", HL_OPTION_COUNT,
-	 &log_segments, NULL},
+	 &log_segments, HL_BOUNDS(1, HL_LOG_SEGMENTS_MAX)},
 	{"events", 0, NULL,
 	 "with a log: also keep every event, for 'heapline events', in files of the same size and "
 	 "number",
@@ -81,46 +85,32 @@ static const struct hl_option options[] = {
 	{0},
 };
 
+HL_DEFINE_FREE_AT(struct hl_collector, hl_collector_free)
+
 /* ---- the recording's name ---- */
-
-/* Writes what %${letter} stands for; an unknown one stands for itself. */
-static void expand_letter(FILE *out, char letter, pid_t pid)
-{
-	char host[HOST_NAME_MAX + 1] = "";
-	if (letter == 'p') {
-		fprintf(out, "%d", pid);
-	} else if (letter == 'h') {
-		gethostname(host, sizeof(host) - 1);
-		fputs(host, out);
-	} else if (letter == '%') {
-		fputc('%', out);
-	} else {
-		fprintf(out, "%%%c", letter);
-	}
-}
-
-static void expand(FILE *out, const char *pattern, pid_t pid)
-{
-	for (; *pattern; pattern++) {
-		if (*pattern == '%' && pattern[1])
-			expand_letter(out, *++pattern, pid);
-		else
-			fputc(*pattern, out);
-	}
-}
 
 /* To be freed; NULL for want of memory. */
 static char *choose_name(const char *command, pid_t pid)
 {
-	char *name = NULL;
+	char host[HOST_NAME_MAX + 1] = "", *name = NULL;
 	size_t size;
+
 	FILE *out = open_memstream(&name, &size);
 	if (!out)
 		return NULL;
-	if (output)
-		expand(out, output, pid);
-	else
+	gethostname(host, sizeof(host) - 1);
+	if (!output)
 		fprintf(out, "heapline.%s.%d.hl", hl_path_basename(command), pid);
+	for (const char *at = output; at && *at; at++) {
+		char letter = *at == '%' ? at[1] : '\0';
+		if (letter == 'p')
+			fprintf(out, "%d", pid);
+		else if (letter == 'h')
+			fputs(host, out);
+		else
+			fputc(*at, out); /* of an unknown letter, the percent sign */
+		at += letter == 'p' || letter == 'h' || letter == '%';
+	}
 	if (fclose(out) != 0) {
 		free(name);
 		return NULL;
@@ -132,18 +122,35 @@ static char *choose_name(const char *command, pid_t pid)
 
 /* ---- what is said at the end ---- */
 
-static void say_warnings(char *const *warnings, const char *name)
+/* "3 children ran unrecorded"; "" where warnings tell of all of them. */
+static const char *format_unseen(const struct hl_collector_summary *summary, char text[64])
 {
-	if (!warnings[0])
-		return;
-	if (warnings[1])
-		hl_cli_note("%s; there is more: see 'heapline info %s'", warnings[0], name);
-	else
-		hl_cli_note("%s", warnings[0]);
+	char count[HL_FORMAT_MAX];
+
+	text[0] = '\0';
+	if (summary->unrecorded_children <= summary->refused_children)
+		return text;
+	uint32_t others = summary->unrecorded_children - summary->refused_children;
+	snprintf(text, 64, "%s %schild%s ran unrecorded", hl_format_count(others, count),
+		 summary->refused_children ? "more " : "", others == 1 ? "" : "ren");
+	return text;
 }
 
-static void say_unrecorded(const struct hl_collector_summary *summary, const char *name)
+static void say_problems(const struct hl_collector_summary *summary, const char *name,
+			 const char *command)
 {
+	char *const *warnings = summary->warnings;
+	char unseen[64], count[HL_FORMAT_MAX];
+	if (summary->incomplete)
+		hl_cli_note("the recording '%s' is incomplete: %s", name, summary->failure);
+	else if (warnings[0] && warnings[1])
+		hl_cli_note("%s; there is more: see 'heapline info %s'", warnings[0], name);
+	else if (warnings[0])
+		hl_cli_note("%s", warnings[0]);
+	if (summary->own_malloc)
+		hl_cli_note("some processes have a malloc of their own, whose calls were not seen; "
+			    "see 'heapline info %s'",
+			    name);
 	if (summary->replaced == 1)
 		hl_cli_note("pid %d went on as '%s', unrecorded", summary->replaced_pid,
 			    summary->replaced_name);
@@ -151,27 +158,14 @@ static void say_unrecorded(const struct hl_collector_summary *summary, const cha
 		hl_cli_note("%u processes went on as other programs, unrecorded, the first as "
 			    "'%s' (pid %d); see 'heapline info %s'",
 			    summary->replaced, summary->replaced_name, summary->replaced_pid, name);
+	format_unseen(summary, unseen);
 	/* Otherwise the last line says so. */
-	if (summary->unrecorded_children && (quiet || !summary->processes))
-		hl_cli_note("%u child%s ran unrecorded", summary->unrecorded_children,
-			    summary->unrecorded_children == 1 ? "" : "ren");
-}
-
-static void say_problems(const struct hl_collector_summary *summary, const char *name,
-			 const char *command)
-{
-	if (summary->incomplete)
-		hl_cli_note("the recording '%s' is incomplete: %s", name, summary->failure);
-	else
-		say_warnings(summary->warnings, name);
-	if (summary->own_malloc)
-		hl_cli_note("some processes have a malloc of their own, whose calls were not seen; "
-			    "see 'heapline info %s'",
-			    name);
-	say_unrecorded(summary, name);
+	if (unseen[0] && (quiet || !summary->processes))
+		hl_cli_note("%s", unseen);
 	if (summary->lost_events)
-		hl_cli_note("%" PRIu64 " events could not be counted; see 'heapline info %s'",
-			    summary->lost_events, name);
+		hl_cli_note("%s event%s could not be counted; see 'heapline info %s'",
+			    hl_format_count((int64_t)summary->lost_events, count),
+			    summary->lost_events == 1 ? "" : "s", name);
 	if (!summary->processes && !summary->refused && !summary->incomplete)
 		hl_cli_note("nothing was recorded: '%s' ended before the recorder could start in "
 			    "it, or runs without preloaded libraries",
@@ -180,22 +174,21 @@ static void say_problems(const struct hl_collector_summary *summary, const char 
 
 static void say_result(const struct hl_collector_summary *summary, const char *name)
 {
-	char count[HL_FORMAT_MAX], peak[HL_FORMAT_MAX], children[64] = "";
+	char count[HL_FORMAT_MAX], peak[HL_FORMAT_MAX], unseen[64];
+
 	if (!summary->processes || quiet)
 		return;
 	if (summary->running)
-		hl_cli_note("%u of the processes are still running, now unrecorded; --wait waits "
-			    "for them",
-			    summary->running);
-	if (summary->unrecorded_children)
-		snprintf(children, sizeof(children), ", %u child%s ran unrecorded",
-			 summary->unrecorded_children,
-			 summary->unrecorded_children == 1 ? "" : "ren");
+		hl_cli_note("%u of the processes %s still running, now unrecorded; --wait waits "
+			    "for %s",
+			    summary->running, summary->running == 1 ? "is" : "are",
+			    summary->running == 1 ? "it" : "them");
+	format_unseen(summary, unseen);
 	hl_cli_note(
-		"recorded %s allocation%s of %u process%s%s, at most %s in use, to '%s'%s%s%s%s",
+		"recorded %s allocation%s of %u process%s%s%s, at most %s in use, to '%s'%s%s%s%s",
 		hl_format_count((int64_t)summary->allocations, count),
 		summary->allocations == 1 ? "" : "s", summary->processes,
-		summary->processes == 1 ? "" : "es", children,
+		summary->processes == 1 ? "" : "es", unseen[0] ? ", " : "", unseen,
 		hl_format_bytes(summary->peak_bytes, peak), name,
 		summary->damaged ? "; damaged: the program overwrote heapline's memory" : "",
 		summary->incomplete ? ", which is incomplete" : "; see 'heapline top ",
@@ -219,9 +212,17 @@ static int status_of_exec(int r)
 static int run_program(struct hl_launch *launch, struct hl_collector *collector,
 		       const char *command, const char *name)
 {
+	struct hl_collector_summary summary;
 	struct hl_error err = {0};
+	char bytes[HL_FORMAT_MAX];
+	struct rlimit limit;
+
 	if (hl_collector_begin(collector, name, force, launch->pid, &err) < 0)
 		return say_error(&err, STATUS_FAILED);
+	if (!quiet && getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur < LITTLE_ADDRESS_SPACE)
+		hl_cli_note("the recorder needs a part of the program's address space, which is "
+			    "limited to %s; raise 'ulimit -v' if the program runs out of it",
+			    hl_format_bytes((int64_t)limit.rlim_cur, bytes));
 	int r = hl_launch_go(launch);
 	if (r < 0) {
 		hl_collector_abandon(collector);
@@ -229,35 +230,9 @@ static int run_program(struct hl_launch *launch, struct hl_collector *collector,
 		return status_of_exec(r);
 	}
 	int status = hl_launch_supervise(launch, collector);
-	struct hl_collector_summary summary;
 	hl_collector_finish(collector, &summary);
 	say_problems(&summary, name, command);
 	say_result(&summary, name);
-	return status;
-}
-
-static int launch_program(struct hl_collector *collector, const char *recorder, char **argv)
-{
-	struct hl_error err = {0};
-	struct hl_launch launch;
-	char **environment = hl_preload_environment(recorder, hl_collector_socket(collector),
-						    hl_collector_token(collector));
-	if (!environment) {
-		hl_cli_error("out of memory");
-		return STATUS_FAILED;
-	}
-	int r = hl_launch_init(&launch, argv, environment, wait_for_all, &err);
-	hl_preload_environment_free(environment);
-	if (r < 0)
-		return say_error(&err, STATUS_FAILED);
-	char *name = choose_name(argv[0], launch.pid);
-	int status = STATUS_FAILED;
-	if (name)
-		status = run_program(&launch, collector, argv[0], name);
-	else
-		hl_cli_error("out of memory");
-	free(name);
-	hl_launch_release(&launch);
 	return status;
 }
 
@@ -275,12 +250,30 @@ static int record_program(const char *recorder, char **argv)
 			.events = events},
 		.command = argv,
 	};
-	struct hl_collector *collector;
+	HL_CLEANUP(hl_collector_free_at) struct hl_collector *collector = NULL;
+	HL_FREED char *name = NULL;
 	struct hl_error err = {0};
+	struct hl_launch launch;
+	int status = STATUS_FAILED;
+
 	if (hl_collector_new(&settings, &collector, &err) < 0)
 		return say_error(&err, STATUS_FAILED);
-	int status = launch_program(collector, recorder, argv);
-	hl_collector_free(collector);
+	char **environment = hl_preload_environment(recorder, hl_collector_socket(collector),
+						    hl_collector_token(collector));
+	if (!environment) {
+		hl_cli_error("out of memory");
+		return STATUS_FAILED;
+	}
+	int r = hl_launch_init(&launch, argv, environment, wait_for_all, &err);
+	hl_preload_environment_free(environment);
+	if (r < 0)
+		return say_error(&err, STATUS_FAILED);
+	name = choose_name(argv[0], launch.pid);
+	if (name)
+		status = run_program(&launch, collector, argv[0], name);
+	else
+		hl_cli_error("out of memory");
+	hl_launch_release(&launch);
 	return status;
 }
 
@@ -289,6 +282,7 @@ static int run_with_tags(char **argv)
 {
 	char library[PATH_MAX];
 	struct hl_error err = {0};
+
 	if (hl_preload_find(HL_PRELOAD_TAGS, library, sizeof(library), &err) < 0)
 		return say_error(&err, STATUS_FAILED);
 	char **environment = hl_preload_environment(library, NULL, NULL);
@@ -303,9 +297,11 @@ static int run_with_tags(char **argv)
 	return status_of_exec(r);
 }
 
-/* -1, or the exit status to leave with. */
-static int check_usage(int argc)
+static int run_record(int argc, char **argv)
 {
+	char program[PATH_MAX], recorder[PATH_MAX];
+	struct hl_error err = {0};
+
 	mode = (int)hl_mode_of_word(mode);
 	bool about_log = events || lossy || log_segment_bytes != LOG_SEGMENT_BYTES ||
 			 log_segments != LOG_SEGMENTS;
@@ -321,25 +317,6 @@ static int check_usage(int argc)
 					  "mode '%s' keeps no log; options about logs need "
 					  "'--mode log-fast' or '--mode log-record'",
 					  hl_mode_names[mode]);
-	if (log_segments < 1 || log_segments > HL_LOG_SEGMENTS_MAX)
-		return hl_cli_usage_error(&hl_verb_record,
-					  "bad value '%" PRIu64
-					  "' of option '--log-segments': not from 1 to %u",
-					  log_segments, HL_LOG_SEGMENTS_MAX);
-	if (!log_segment_bytes)
-		return hl_cli_usage_error(&hl_verb_record,
-					  "bad value '0' of option "
-					  "'--log-segment-size': must be more than 0");
-	return -1;
-}
-
-static int run_record(int argc, char **argv)
-{
-	char program[PATH_MAX], recorder[PATH_MAX];
-	struct hl_error err = {0};
-	int status = check_usage(argc);
-	if (status >= 0)
-		return status;
 	hl_launch_guard_standard_streams();
 	int r = hl_examine_find(argv[0], program, sizeof(program), &err);
 	if (r < 0)

@@ -2,27 +2,15 @@
 /* Completes from the tables of verbs and options; see cli.h. */
 
 #include "cli/cli.h"
-#include "cli/options.h"
 #include "process/process.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static void offer(const char *word, const char *meaning)
-{
-	printf("%s%s%s\n", word, meaning ? "\t" : "", meaning ? meaning : "");
-}
-
 static void offer_words(const char *const *words)
 {
 	for (; words && *words; words++)
-		offer(*words, NULL);
-}
-
-static void offer_verbs(void)
-{
-	for (const struct hl_verb *const *verb = hl_verbs; *verb; verb++)
-		offer((*verb)->name, (*verb)->summary);
+		puts(*words);
 }
 
 static bool offer_pid(const struct hl_named_process *process, void *context)
@@ -35,7 +23,7 @@ static bool offer_pid(const struct hl_named_process *process, void *context)
 static bool offer_comm(const struct hl_named_process *process, void *context)
 {
 	(void)context;
-	offer(process->name, NULL);
+	puts(process->name);
 	return true;
 }
 
@@ -46,18 +34,6 @@ static void offer_files(const char *argument)
 		puts(":recordings");
 	else if (strstr(argument, "FILE") || strstr(argument, "FOLDER"))
 		puts(":files");
-}
-
-static void offer_value(const struct hl_option *option)
-{
-	if (option->kind == HL_OPTION_CHOICE)
-		offer_words(option->choices);
-	else if (option->kind == HL_OPTION_PID)
-		hl_process_each(offer_pid, NULL);
-	else if (option->kind == HL_OPTION_COMM)
-		hl_process_each(offer_comm, NULL);
-	else
-		offer_files(option->argument);
 }
 
 /* The option with an argument that ${word} is, or NULL. */
@@ -74,18 +50,11 @@ static const struct hl_option *takes_value(const struct hl_option *const *option
 	return NULL;
 }
 
-static void offer_options(const struct hl_option *const *options, size_t count)
+static void complete_verb(const struct hl_verb *verb, int count, char **words)
 {
-	for (size_t i = 0; i < count; i++)
-		if (options[i]->kind != HL_OPTION_RENAMED)
-			printf("--%s\t%s\n", options[i]->name, options[i]->help);
-}
-
-/* How many of ${words} are operands, as far as the last one. */
-static int count_operands(const struct hl_option *const *options, size_t option_count, int count,
-			  char **words)
-{
-	int operands = 0;
+	const struct hl_option *options[HL_OPTIONS_MAX], *option = NULL;
+	size_t option_count = hl_options_of(verb, options);
+	int operands = 0; /* before the last word */
 
 	for (int i = 0; i < count - 1; i++) {
 		if (takes_value(options, option_count, words[i]))
@@ -93,31 +62,31 @@ static int count_operands(const struct hl_option *const *options, size_t option_
 		else if (words[i][0] != '-')
 			operands++;
 	}
-	return operands;
-}
-
-static void complete_verb(const struct hl_verb *verb, int count, char **words)
-{
-	const struct hl_option *options[HL_OPTIONS_MAX], *option = NULL;
-	size_t option_count = hl_options_of(verb, options);
-	int operands = count_operands(options, option_count, count, words);
-
 	if (verb->stops_at_operand && operands) {
 		puts(":files");
 		return;
 	}
 	if (count > 1)
 		option = takes_value(options, option_count, words[count - 2]);
-	if (option)
-		offer_value(option);
-	else if (words[count - 1][0] == '-')
-		offer_options(options, option_count);
-	else if (verb->words && !operands)
+	if (option && option->kind == HL_OPTION_CHOICE) {
+		offer_words(option->accepts);
+	} else if (option && option->kind == HL_OPTION_PID) {
+		hl_process_each(offer_pid, NULL);
+	} else if (option && option->kind == HL_OPTION_COMM) {
+		hl_process_each(offer_comm, NULL);
+	} else if (option) {
+		offer_files(option->argument);
+	} else if (words[count - 1][0] == '-') {
+		for (size_t i = 0; i < option_count; i++)
+			if (options[i]->kind != HL_OPTION_RENAMED)
+				printf("--%s\t%s\n", options[i]->name, options[i]->help);
+	} else if (verb->words && !operands) {
 		offer_words(verb->words);
-	else if (verb->stops_at_operand)
+	} else if (verb->stops_at_operand) {
 		puts(":commands");
-	else
+	} else {
 		offer_files(verb->arguments);
+	}
 }
 
 int hl_complete(int count, char **words)
@@ -125,7 +94,8 @@ int hl_complete(int count, char **words)
 	const struct hl_verb *verb = count > 1 ? hl_verb_find(words[0]) : NULL;
 
 	if (count == 1 || (count == 2 && verb == &hl_verb_help && words[1][0] != '-'))
-		offer_verbs();
+		for (const struct hl_verb *const *it = hl_verbs; *it; it++)
+			printf("%s\t%s\n", (*it)->name, (*it)->summary);
 	else if (verb)
 		complete_verb(verb, count - 1, words + 1);
 	return HL_EXIT_DONE;

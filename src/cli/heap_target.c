@@ -2,8 +2,6 @@
 /* Options that say whose heap is read; see heap_target.h. */
 #include "cli/heap_target.h"
 
-#include <inttypes.h>
-
 static uint64_t pid;
 static const char *core;
 static bool stop;
@@ -58,18 +56,24 @@ int hl_heap_target_read(struct hl_heap_settings *settings, struct hl_heap **ret_
 		    : hl_heap_read((pid_t)pid, settings, ret_heap, err);
 }
 
-int hl_heap_target_shape(const struct hl_verb *verb, uint64_t start, uint64_t width,
-			 struct hl_log2_shape *ret_shape)
+int hl_heap_target_report(struct hl_heap_settings *settings, enum hl_report_form form,
+			  uint64_t row_limit,
+			  int (*write)(const struct hl_heap *heap,
+				       const struct hl_emit_options *how))
 {
-	if (start < 1 || start > HL_LOG2_START_MAX)
-		return hl_cli_usage_error(verb,
-					  "bad value '%" PRIu64
-					  "' of option '--histogram-start': not 1 to 256M",
-					  start);
-	if (width < 1 || width > HL_LOG2_WIDTH_MAX)
-		return hl_cli_usage_error(
-			verb, "bad value '%" PRIu64 "' of option '--histogram-width': not 1 to %u",
-			width, HL_LOG2_WIDTH_MAX);
-	*ret_shape = (struct hl_log2_shape){.start = start, .width = (uint32_t)width};
-	return HL_EXIT_DONE;
+	struct hl_report_output output;
+	struct hl_error err = {0};
+	struct hl_heap *heap = NULL;
+
+	int r = hl_report_output_check(NULL, 0, &err);
+	if (r == 0)
+		r = hl_heap_target_read(settings, &heap, &err);
+	if (r == 0)
+		r = hl_report_output_open(&output, form != HL_REPORT_TERM, &err);
+	if (r == 0) {
+		const struct hl_emit_options how = hl_report_output_emit(&output, row_limit);
+		r = hl_report_output_close(&output, write(heap, &how), &err);
+	}
+	hl_heap_free(heap);
+	return r < 0 ? hl_cli_error("%s", err.text) : HL_EXIT_DONE;
 }

@@ -2,7 +2,7 @@
 /* Which heap is read, and how: what heapline heap, carriers, allocations and pins share. */
 #pragma once
 
-#include "cli/cli.h"
+#include "cli/output.h"
 #include "heap/heap.h"
 
 /* For the shared_options of a verb. */
@@ -23,7 +23,11 @@ bool hl_heap_target_stops(void);
 int hl_heap_target_read(struct hl_heap_settings *settings, struct hl_heap **ret_heap,
 			struct hl_error *err);
 
-/* Parses --histogram-start and --histogram-width, 0 when not given, into ${ret_shape}.
- * HL_EXIT_DONE, or HL_EXIT_USAGE after a report. */
-int hl_heap_target_shape(const struct hl_verb *verb, uint64_t start, uint64_t width,
-			 struct hl_log2_shape *ret_shape);
+/*
+ * Reads it and has ${write} write its report to the output, in ${form}. Returns the exit status;
+ * what went wrong was reported.
+ */
+int hl_heap_target_report(struct hl_heap_settings *settings, enum hl_report_form form,
+			  uint64_t row_limit,
+			  int (*write)(const struct hl_heap *heap,
+				       const struct hl_emit_options *how));

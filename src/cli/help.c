@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Writes help from the table of verbs; see cli.h. */
-
-#include "cli/options.h"
+#include "cli/cli.h"
 #include "view/format.h"
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
-#define WIDTH_DEFAULT  80
 #define SUMMARY_COLUMN 15
 
 /* By enum hl_verb_group. */
@@ -20,33 +15,9 @@ static const char *const headings[HL_GROUP_COUNT] = {
 	[HL_GROUP_ABOUT] = "about heapline",
 };
 
-/* Of the terminal; what is no terminal has 80 columns. */
-static size_t width_of(FILE *out)
-{
-	struct winsize size;
-
-	return isatty(fileno(out)) && ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col
-		       ? size.ws_col
-		       : WIDTH_DEFAULT;
-}
-
-static void put_group(FILE *out, enum hl_verb_group group, size_t width)
-{
-	fputc('\n', out);
-	hl_format_put_wrapped(out, headings[group], 0, 2, width);
-	fputc('\n', out);
-	for (const struct hl_verb *const *verb = hl_verbs; *verb; verb++) {
-		if ((*verb)->group != group)
-			continue;
-		fprintf(out, "  %-*s", SUMMARY_COLUMN - 2, (*verb)->name);
-		hl_format_put_wrapped(out, (*verb)->summary, SUMMARY_COLUMN, SUMMARY_COLUMN, width);
-		fputc('\n', out);
-	}
-}
-
 void hl_help_program(FILE *out)
 {
-	size_t width = width_of(out);
+	size_t width = hl_format_terminal_width(fileno(out));
 
 	hl_format_put_wrapped(out, "usage: heapline VERB [OPTIONS] [ARGUMENTS]", 0, 7, width);
 	fputs("\n\n", out);
@@ -54,8 +25,19 @@ void hl_help_program(FILE *out)
 		out, "Shows where the memory of a program went: every allocation, by call stack.",
 		0, 0, width);
 	fputc('\n', out);
-	for (int group = 0; group < HL_GROUP_COUNT; group++)
-		put_group(out, (enum hl_verb_group)group, width);
+	for (int group = 0; group < HL_GROUP_COUNT; group++) {
+		fputc('\n', out);
+		hl_format_put_wrapped(out, headings[group], 0, 2, width);
+		fputc('\n', out);
+		for (const struct hl_verb *const *verb = hl_verbs; *verb; verb++) {
+			if ((int)(*verb)->group != group)
+				continue;
+			fprintf(out, "  %-*s", SUMMARY_COLUMN - 2, (*verb)->name);
+			hl_format_put_wrapped(out, (*verb)->summary, SUMMARY_COLUMN, SUMMARY_COLUMN,
+					      width);
+			fputc('\n', out);
+		}
+	}
 	fputc('\n', out);
 	hl_format_put_wrapped(
 		out, "'heapline help VERB' shows the options of a verb. Begin with:", 0, 0, width);
@@ -70,7 +52,7 @@ void hl_help_program(FILE *out)
 void hl_help_verb(const struct hl_verb *verb, FILE *out)
 {
 	static const char usage[] = "usage: ";
-	size_t width = width_of(out);
+	size_t width = hl_format_terminal_width(fileno(out));
 	char line[512];
 
 	snprintf(line, sizeof(line), "%sheapline %s [OPTIONS]%s%s", usage, verb->name,

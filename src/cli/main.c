@@ -1,24 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The heapline program: finds the verb, parses its options, runs it, and checks standard output. */
 #include "cli/cli.h"
-#include "cli/options.h"
+#include "cli/view_options.h"
 
 #include <errno.h>
 #include <locale.h>
 #include <stdio.h>
 #include <string.h>
-
-/* A reader that went away (EPIPE) wanted no more: not an error worth a sentence. */
-static int close_stdout(int status)
-{
-	if (fflush(stdout) == 0 && !ferror(stdout))
-		return status;
-	if (errno == EPIPE)
-		return status ? status : HL_EXIT_FAILED;
-	hl_cli_error("cannot write standard output: %s; what was written is incomplete",
-		     strerror(errno));
-	return status ? status : HL_EXIT_FAILED;
-}
 
 static int run_verb(const struct hl_verb *verb, int argc, char **argv)
 {
@@ -27,7 +15,9 @@ static int run_verb(const struct hl_verb *verb, int argc, char **argv)
 	int status = hl_options_parse(verb, argc, argv, &first_operand);
 	if (status >= 0)
 		return status;
-	return verb->run(argc - first_operand, argv + first_operand);
+	argc -= first_operand;
+	argv += first_operand;
+	return verb->run ? verb->run(argc, argv) : hl_view_run(verb, argc, argv, verb->view);
 }
 
 static int dispatch(int argc, char **argv)
@@ -51,5 +41,11 @@ static int dispatch(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	setlocale(LC_CTYPE, ""); /* for the width of letters in tables */
-	return close_stdout(dispatch(argc, argv));
+	int status = dispatch(argc, argv);
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return status;
+	if (errno != EPIPE) /* a reader that went away wanted no more */
+		hl_cli_error("cannot write standard output: %s; what was written is incomplete",
+			     strerror(errno));
+	return status ? status : HL_EXIT_FAILED;
 }

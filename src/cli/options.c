@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Runs getopt_long over the option tables; see options.h. */
-#include "cli/options.h"
+/* Runs getopt_long over the option tables; see cli.h. */
+#include "cli/cli.h"
 
 #include "process/process.h"
 #include "view/format.h"
@@ -8,6 +8,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,7 @@
 #define HELP_COLUMN	   26
 #define HELP_COLUMN_NARROW 8 /* where a terminal has no room for two columns */
 #define EXIT_NOT_YET	   (-1)
+#define SECONDS_MAX	   1e9 /* thirty years; more is a slip of the finger */
 
 static const struct hl_option help_option[] = {
 	{.name = "help", .short_name = 'h', .help = "show this help"},
@@ -66,6 +68,19 @@ int hl_option_parse_number(const char *text, bool suffix_allowed, uint64_t *ret_
 	return 0;
 }
 
+int hl_option_parse_seconds(const char *text, double *ret_seconds)
+{
+	char *end;
+
+	if (!isdigit((unsigned char)text[0]) && text[0] != '.')
+		return -EINVAL;
+	double seconds = strtod(text, &end);
+	if (*end || strpbrk(text, "xXeE") || !(seconds > 0) || seconds > SECONDS_MAX)
+		return -EINVAL;
+	*ret_seconds = seconds;
+	return 0;
+}
+
 static int parse_percent(const char *text, double *ret_percent)
 {
 	char *end;
@@ -81,25 +96,14 @@ static int parse_percent(const char *text, double *ret_percent)
 	return 0;
 }
 
-static int parse_choice(const struct hl_option *option, const char *text)
-{
-	for (int i = 0; option->choices[i]; i++)
-		if (!strcmp(option->choices[i], text)) {
-			*(int *)option->target = i;
-			return 0;
-		}
-	return -EINVAL;
-}
-
-static void append_text(struct hl_option_texts *texts, const char *text)
-{
-	if (texts->count < HL_OPTION_TEXTS_MAX)
-		texts->texts[texts->count] = text;
-	texts->count++;
-}
-
 static int store(const struct hl_option *option, char *text)
 {
+	const char *const *words = option->accepts;
+	const struct hl_option_bounds *bounds = option->accepts;
+	struct hl_option_texts *texts = option->target;
+	struct hl_option_range *range = option->target;
+	uint64_t number;
+
 	switch (option->kind) {
 	case HL_OPTION_FLAG:
 		*(bool *)option->target = true;
@@ -108,15 +112,27 @@ static int store(const struct hl_option *option, char *text)
 		*(const char **)option->target = text;
 		return 0;
 	case HL_OPTION_COUNT:
-		return hl_option_parse_number(text, false, option->target);
 	case HL_OPTION_BYTES:
-		return hl_option_parse_number(text, true, option->target);
+		if (hl_option_parse_number(text, option->kind == HL_OPTION_BYTES, &number) < 0 ||
+		    (bounds && (number < bounds->least || number > bounds->most)))
+			return -EINVAL;
+		*(uint64_t *)option->target = number;
+		return 0;
+	case HL_OPTION_SECONDS:
+		return hl_option_parse_seconds(text, option->target);
 	case HL_OPTION_PERCENT:
 		return parse_percent(text, option->target);
 	case HL_OPTION_CHOICE:
-		return parse_choice(option, text);
+		for (int i = 0; words[i]; i++)
+			if (!strcmp(words[i], text)) {
+				*(int *)option->target = i;
+				return 0;
+			}
+		return -EINVAL;
 	case HL_OPTION_TEXTS:
-		append_text(option->target, text);
+		if (texts->count < HL_OPTION_TEXTS_MAX)
+			texts->texts[texts->count] = text;
+		texts->count++;
 		return 0;
 	case HL_OPTION_PID:
 		return hl_option_parse_number(text, false, option->target) == 0 &&
@@ -127,55 +143,77 @@ static int store(const struct hl_option *option, char *text)
 	case HL_OPTION_RENAMED:
 		break;
 	case HL_OPTION_RANGE:
-		((struct hl_option_range *)option->target)->given = true;
-		return hl_option_parse_number(text, false,
-					      &((struct hl_option_range *)option->target)->first);
+		range->given = true;
+		return hl_option_parse_number(text, false, &range->first);
 	}
 	return -EINVAL;
 }
 
-/* The second number of a range, which getopt does not know of: the word after the first one. */
-static int store_last(const struct hl_option *option, int argc, char **argv)
+/* "256M" of a number of bytes, else plain digits. */
+static const char *bound_text(const struct hl_option *option, uint64_t bound, char buffer[24])
 {
-	struct hl_option_range *range = option->target;
+	size_t shift = option->kind == HL_OPTION_BYTES ? 4 : 0;
 
-	if (optind >= argc)
-		return -EINVAL;
-	return hl_option_parse_number(argv[optind++], false, &range->last);
+	while (shift && (!bound || bound & ((UINT64_C(1) << 10 * shift) - 1)))
+		shift--;
+	snprintf(buffer, 24, "%" PRIu64 "%.*s", bound >> 10 * shift, shift > 0,
+		 shift ? &"KMGT"[shift - 1] : "");
+	return buffer;
 }
 
+/* What ${option} takes: "a whole number from 1 to 12", "json, csv or svg". */
 static const char *expectation(const struct hl_option *option, char *buffer, size_t size)
 {
-	if (option->kind == HL_OPTION_COUNT)
-		return "a whole number";
-	if (option->kind == HL_OPTION_RANGE)
-		return "two whole numbers";
-	if (option->kind == HL_OPTION_PID)
-		return "the number of a process";
-	if (option->kind == HL_OPTION_BYTES)
-		return "a number of bytes such as 4096 or 512K";
-	if (option->kind == HL_OPTION_PERCENT)
-		return "a percentage from 0 to 100";
+	static const char *const phrases[] = {
+		[HL_OPTION_COUNT] = "a whole number",
+		[HL_OPTION_RANGE] = "two whole numbers",
+		[HL_OPTION_PID] = "the number of a process",
+		[HL_OPTION_BYTES] = "a number of bytes such as 4096 or 512K",
+		[HL_OPTION_SECONDS] = "a possible number of seconds",
+		[HL_OPTION_PERCENT] = "a percentage from 0 to 100",
+	};
+	const struct hl_option_bounds *bounds = option->accepts;
+
+	const char *const *words = option->accepts;
+	char least[24], most[24];
+
+	if (option->kind != HL_OPTION_CHOICE) {
+		if (!bounds)
+			return phrases[option->kind];
+		const char *kind =
+			option->kind == HL_OPTION_BYTES ? "number of bytes" : "whole number";
+		bound_text(option, bounds->least, least);
+		bound_text(option, bounds->most, most);
+		if (bounds->most == UINT64_MAX)
+			snprintf(buffer, size, "a %s of at least %s", kind, least);
+		else if (bounds->least)
+			snprintf(buffer, size, "a %s from %s to %s", kind, least, most);
+		else
+			snprintf(buffer, size, "a %s up to %s", kind, most);
+		return buffer;
+	}
 	buffer[0] = '\0';
-	for (size_t i = 0; option->choices[i]; i++) {
-		const char *separator = i == 0 ? "" : option->choices[i + 1] ? ", " : " or ";
+	for (size_t i = 0; words[i]; i++) {
+		const char *separator = i == 0 ? "" : words[i + 1] ? ", " : " or ";
 		size_t used = strlen(buffer);
-		snprintf(buffer + used, size - used, "%s%s", separator, option->choices[i]);
+		snprintf(buffer + used, size - used, "%s%s", separator, words[i]);
 	}
 	return buffer;
 }
 
 static int bad_value(const struct hl_verb *verb, const struct hl_option *option, const char *text)
 {
-	char words[256];
+	const char *const *words = option->kind == HL_OPTION_CHOICE ? option->accepts : NULL;
+	char phrase[256];
 	size_t count = 0;
 
-	while (option->kind == HL_OPTION_CHOICE && option->choices[count])
+	while (words && words[count])
 		count++;
-	const char *near = hl_cli_nearest_word(text, option->choices, count);
+	const char *near = hl_cli_nearest_word(text, words, count);
 	if (!near)
 		return hl_cli_usage_error(verb, "bad value '%s' of option '--%s': not %s", text,
-					  option->name, expectation(option, words, sizeof(words)));
+					  option->name,
+					  expectation(option, phrase, sizeof(phrase)));
 	hl_cli_error("bad value '%s' of option '--%s'; did you mean '%s'?", text, option->name,
 		     near);
 	return HL_EXIT_USAGE;
@@ -222,45 +260,29 @@ static const char *as_written(char **argv, char buffer[3])
 	return buffer;
 }
 
-/* An option that there is not, or an abbreviation of several. */
-static int unknown_option(const struct hl_verb *verb, const struct hl_option *const *options,
-			  size_t count, const char *written)
-{
-	const char *names[HL_OPTIONS_MAX];
-	char name[64], thing[160];
-
-	for (size_t i = 0; i < count; i++)
-		names[i] = options[i]->name;
-	snprintf(name, sizeof(name), "%.*s", (int)strcspn(written, "="), written);
-	snprintf(thing, sizeof(thing), "'%s' has no option '%s'", verb->name, name);
-	for (const struct hl_hint *hint = verb->hints; hint && hint->option; hint++)
-		if (!strncmp(name, "--", 2) && !strcmp(name + 2, hint->option))
-			return hl_cli_usage_error(verb, "%s: %s", thing, hint->sentence);
-	return hl_cli_unknown_word(verb, thing, strncmp(name, "--", 2) ? "" : name + 2, names,
-				   count);
-}
-
-/* getopt's '?': an unknown option, or a flag with an argument. */
+/*
+ * getopt's '?': a flag with an argument, an option that there is not, or an abbreviation of
+ * several.
+ */
 static int bad_option(const struct hl_verb *verb, const struct hl_option *const *options,
 		      size_t count, char **argv)
 {
-	char written[3];
+	const char *names[HL_OPTIONS_MAX];
+	char buffer[3], name[64], thing[160];
 
 	if (optopt >= LONG_BASE)
 		return hl_cli_usage_error(verb, "option '--%s' takes no argument",
 					  options[optopt - LONG_BASE]->name);
-	return unknown_option(verb, options, count, as_written(argv, written));
-}
-
-static int find_process(const struct hl_option *option, const char *name)
-{
-	struct hl_error err = {0};
-	pid_t pid;
-
-	if (hl_process_by_name(name, &pid, &err) < 0)
-		return hl_cli_error("%s", err.text);
-	*(uint64_t *)option->target = (uint64_t)pid;
-	return HL_EXIT_DONE;
+	for (size_t i = 0; i < count; i++)
+		names[i] = options[i]->name;
+	const char *written = as_written(argv, buffer);
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(written, "="), written);
+	snprintf(thing, sizeof(thing), "'%s' has no option '%s'", verb->name, name);
+	const char *word = strncmp(name, "--", 2) ? "" : name + 2;
+	for (const struct hl_hint *hint = verb->hints; hint && hint->option; hint++)
+		if (!strcmp(word, hint->option))
+			return hl_cli_usage_error(verb, "%s: %s", thing, hint->sentence);
+	return hl_cli_unknown_word(verb, thing, word, names, count);
 }
 
 int hl_options_parse(const struct hl_verb *verb, int argc, char **argv, int *ret_first_operand)
@@ -269,6 +291,8 @@ int hl_options_parse(const struct hl_verb *verb, int argc, char **argv, int *ret
 	struct option longs[HL_OPTIONS_MAX + 1];
 	char shorts[2 * HL_OPTIONS_MAX + 3], written[3];
 	size_t count = hl_options_of(verb, options);
+	struct hl_error err = {0};
+	pid_t pid;
 	int code;
 
 	fill_getopt(verb, options, count, shorts, longs);
@@ -289,13 +313,20 @@ int hl_options_parse(const struct hl_verb *verb, int argc, char **argv, int *ret
 			return hl_cli_usage_error(verb, "option '--%s' is now '--%s'", option->name,
 						  option->help);
 		if (option->kind == HL_OPTION_COMM) {
-			int status = find_process(option, optarg);
-			if (status != HL_EXIT_DONE)
-				return status;
+			if (hl_process_by_name(optarg, &pid, &err) < 0)
+				return hl_cli_error("%s", err.text);
+			*(uint64_t *)option->target = (uint64_t)pid;
 			continue;
 		}
-		if (store(option, optarg) < 0 ||
-		    (option->kind == HL_OPTION_RANGE && store_last(option, argc, argv) < 0))
+		int r = store(option, optarg);
+		/* getopt does not know of a range's second number, the word after the first one. */
+		if (r == 0 && option->kind == HL_OPTION_RANGE)
+			r = optind < argc
+				    ? hl_option_parse_number(
+					      argv[optind++], false,
+					      &((struct hl_option_range *)option->target)->last)
+				    : -EINVAL;
+		if (r < 0)
 			return bad_value(verb, option, optarg);
 	}
 	*ret_first_operand = optind;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Checks, opens and closes files of reports; see output_file.h. */
-#include "cli/output_file.h"
+/* Checks, opens and closes the files of -o; see output.h. */
+#include "cli/output.h"
 
 #include "base/compiler.h"
 #include "pack/pack.h"
@@ -43,28 +43,6 @@ static bool is_in_recording(const char *path, const struct stat *directory)
 	return named_so && stat(target, &parent) == 0 && is_same(&parent, directory);
 }
 
-static int check_inputs(const char *path, const struct stat *status, char *const *inputs,
-			size_t input_count, struct hl_error *err)
-{
-	struct stat input;
-
-	for (size_t i = 0; i < input_count; i++) {
-		int r = strcmp(inputs[i], "-") != 0 ? stat(inputs[i], &input)
-						    : fstat(STDIN_FILENO, &input);
-		if (r == 0 && S_ISREG(input.st_mode) && is_same(status, &input))
-			return hl_error_set(err, -EINVAL,
-					    "cannot write '%s': '%s', which is being read, is the "
-					    "same file; name another one with -o",
-					    path, inputs[i]);
-		if (r == 0 && is_in_recording(path, &input))
-			return hl_error_set(err, -EINVAL,
-					    "cannot write '%s': it is a part of '%s', which is "
-					    "being read; name another file with -o",
-					    path, inputs[i]);
-	}
-	return 0;
-}
-
 /* Other names of what is open already; a regular file may be behind them. */
 static bool is_descriptor(const char *path)
 {
@@ -76,7 +54,7 @@ static bool is_descriptor(const char *path)
 int hl_output_file_check(const char *path, bool force, char *const *inputs, size_t input_count,
 			 struct hl_error *err)
 {
-	struct stat status;
+	struct stat status, input;
 
 	if (stat(path, &status) < 0)
 		return 0;
@@ -87,7 +65,21 @@ int hl_output_file_check(const char *path, bool force, char *const *inputs, size
 	if (S_ISREG(status.st_mode) && !is_descriptor(path) && !force)
 		return hl_error_set(err, -EEXIST, "cannot write '%s': it exists; -f overwrites it",
 				    path);
-	return check_inputs(path, &status, inputs, input_count, err);
+	for (size_t i = 0; i < input_count; i++) {
+		int r = strcmp(inputs[i], "-") != 0 ? stat(inputs[i], &input)
+						    : fstat(STDIN_FILENO, &input);
+		if (r == 0 && S_ISREG(input.st_mode) && is_same(&status, &input))
+			return hl_error_set(err, -EINVAL,
+					    "cannot write '%s': '%s', which is being read, is the "
+					    "same file; name another one with -o",
+					    path, inputs[i]);
+		if (r == 0 && is_in_recording(path, &input))
+			return hl_error_set(err, -EINVAL,
+					    "cannot write '%s': it is a part of '%s', which is "
+					    "being read; name another file with -o",
+					    path, inputs[i]);
+	}
+	return 0;
 }
 
 int hl_output_file_check_regular(const char *path, bool force, char *const *inputs,
@@ -162,21 +154,23 @@ static int close_fd(void *cookie)
 
 static const cookie_io_functions_t stream_functions = {.write = write_all, .close = close_fd};
 
-/* What stands at ${path} already is written to as it is, rather than replaced. */
-static bool is_written_in_place(const char *path, const struct stat *status, bool exists)
+static int open_fd(struct hl_output_file *file)
 {
-	struct stat link;
+	struct stat status, link;
+	bool exists = stat(file->path, &status) == 0;
 
-	if (exists)
-		return !S_ISREG(status->st_mode) || is_descriptor(path);
-	return lstat(path, &link) == 0; /* a link to what is not there yet */
-}
-
-/* Beside the target, with a short name of its own: that of the target may be as long as can be. */
-static int open_temporary(struct hl_output_file *file, const struct stat *status, bool exists)
-{
+	/* Written to as it is: what is no regular file, and a link to what is not there yet. */
+	if (exists ? !S_ISREG(status.st_mode) || is_descriptor(file->path)
+		   : lstat(file->path, &link) == 0) {
+		file->fd =
+			open(file->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
+		return file->fd < 0 ? -errno : 0;
+	}
+	file->target = exists ? realpath(file->path, NULL) : strdup(file->path);
+	if (!file->target)
+		return -errno;
+	/* Beside the target, with a short name of its own: the target's may be as long as can be. */
 	const char *slash = strrchr(file->target, '/');
-
 	if (asprintf(&file->temporary, "%.*s.heapline-%d.part",
 		     slash ? (int)(slash + 1 - file->target) : 0, file->target,
 		     (int)getpid()) < 0) {
@@ -188,25 +182,11 @@ static int open_temporary(struct hl_output_file *file, const struct stat *status
 	if (file->fd < 0)
 		return -errno;
 	/* The owner only root can keep; a mode that cannot be kept is the file system's affair. */
-	if (exists && fchown(file->fd, status->st_uid, status->st_gid) == 0)
-		fchmod(file->fd, status->st_mode & MODE_BITS);
+	if (exists && fchown(file->fd, status.st_uid, status.st_gid) == 0)
+		fchmod(file->fd, status.st_mode & MODE_BITS);
 	else if (exists)
-		fchmod(file->fd, status->st_mode & 0777);
+		fchmod(file->fd, status.st_mode & 0777);
 	return 0;
-}
-
-static int open_fd(struct hl_output_file *file)
-{
-	struct stat status;
-	bool exists = stat(file->path, &status) == 0;
-
-	if (is_written_in_place(file->path, &status, exists)) {
-		file->fd =
-			open(file->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
-		return file->fd < 0 ? -errno : 0;
-	}
-	file->target = exists ? realpath(file->path, NULL) : strdup(file->path);
-	return file->target ? open_temporary(file, &status, exists) : -errno;
 }
 
 static void release(struct hl_output_file *file)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Runs the pager behind a pipe; see pager.h. */
-#include "cli/pager.h"
+/* Runs the pager behind a pipe; see output.h. */
+#include "cli/output.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -34,29 +34,6 @@ static const char *chosen_pager(void)
 	return pager[strspn(pager, " \t")] && strcmp(pager, "cat") != 0 ? pager : NULL;
 }
 
-/* Quits when all fits on the screen, keeps colours, scrolls sideways, leaves the text there. */
-static void set_defaults(void)
-{
-	setenv("LESS", "FRSX", 0);
-	setenv("LV", "-c", 0);
-}
-
-/* Starts sh -c ${command}, which reads from ${input}. 0 or an errno. */
-static int start(const char *command, int input, pid_t *ret_pid)
-{
-	char *words[] = {"sh", "-c", (char *)command, NULL};
-	posix_spawn_file_actions_t actions;
-
-	int r = posix_spawn_file_actions_init(&actions);
-	if (r != 0)
-		return r;
-	r = posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
-	if (r == 0)
-		r = posix_spawn(ret_pid, "/bin/sh", &actions, NULL, words, environ);
-	posix_spawn_file_actions_destroy(&actions);
-	return r;
-}
-
 static void copy_rest(int from)
 {
 	char bytes[COPY_BYTES];
@@ -88,19 +65,20 @@ static void *mind(void *argument)
 	return NULL;
 }
 
-static int begin(struct hl_pager *pager, const char *command, FILE *out)
+/* Starts sh -c ${command}, which reads from the pager's input. 0 or an errno. */
+static int start(struct hl_pager *pager, const char *command)
 {
-	int r = start(command, pager->input, &pager->pid);
+	char *words[] = {"sh", "-c", (char *)command, NULL};
+	posix_spawn_file_actions_t actions;
 
+	int r = posix_spawn_file_actions_init(&actions);
 	if (r != 0)
 		return r;
-	pager->out = out;
-	signal(SIGPIPE, SIG_IGN); /* who leaves the pager early has seen enough */
-	signal(SIGINT, SIG_IGN);  /* is the pager's, which shares the terminal */
-	pager->minded = pthread_create(&pager->minder, NULL, mind, pager) == 0;
-	if (!pager->minded)
-		close(pager->input);
-	return 0;
+	r = posix_spawn_file_actions_adddup2(&actions, pager->input, STDIN_FILENO);
+	if (r == 0)
+		r = posix_spawn(&pager->pid, "/bin/sh", &actions, NULL, words, environ);
+	posix_spawn_file_actions_destroy(&actions);
+	return r;
 }
 
 void hl_pager_init(struct hl_pager *pager)
@@ -111,11 +89,20 @@ void hl_pager_init(struct hl_pager *pager)
 	*pager = (struct hl_pager){.out = stdout};
 	if (!command || !isatty(STDOUT_FILENO) || pipe2(ends, O_CLOEXEC) < 0)
 		return;
-	set_defaults();
+	/* Quits when all fits on the screen, keeps colours, scrolls sideways, leaves the text there. */
+	setenv("LESS", "FRSX", 0);
+	setenv("LV", "-c", 0);
 	pager->input = ends[0];
 	FILE *out = fdopen(ends[1], "w");
-	if (out && begin(pager, command, out) == 0)
+	if (out && start(pager, command) == 0) {
+		pager->out = out;
+		signal(SIGPIPE, SIG_IGN); /* who leaves the pager early has seen enough */
+		signal(SIGINT, SIG_IGN);  /* is the pager's, which shares the terminal */
+		pager->minded = pthread_create(&pager->minder, NULL, mind, pager) == 0;
+		if (!pager->minded)
+			close(pager->input);
 		return;
+	}
 	pager->pid = 0;
 	close(ends[0]);
 	if (out)

@@ -1,14 +1,35 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Where a report goes that is not of a recording; see report_output.h. */
-#include "cli/report_output.h"
+/* Opens and closes what a report is written to; see output.h. */
+#include "cli/output.h"
 
-#include <errno.h>
 #include <string.h>
 
-int hl_report_output_check(struct hl_error *err)
+int hl_report_output_choose_form(const struct hl_verb *verb, bool term, bool draws,
+				 enum hl_report_form *ret_form)
+{
+	static const char *const pictures[] = {"svg", NULL};
+	const struct hl_view_command command = {.formats = draws ? pictures : NULL,
+						.format_given = term};
+	const struct hl_view_output output = hl_view_options_parse_output();
+	bool is_picture = draws && hl_view_options_format_of(output.path, pictures) >= 0;
+
+	if (term && output.json)
+		return hl_cli_usage_error(verb, "--term and --json exclude each other");
+	if (is_picture && (term || output.json))
+		return hl_cli_usage_error(
+			verb, "'%s' is named as a picture, but --term and --json write text",
+			output.path);
+	*ret_form = is_picture ? HL_REPORT_SVG : term ? HL_REPORT_TERM : HL_REPORT_TABLE;
+	return hl_view_options_obey_name(verb, &command);
+}
+
+int hl_report_output_check(char *const *inputs, size_t input_count, struct hl_error *err)
 {
 	struct hl_view_output options = hl_view_options_parse_output();
-	return options.path ? hl_output_file_check(options.path, options.force, NULL, 0, err) : 0;
+
+	return options.path
+		       ? hl_output_file_check(options.path, options.force, inputs, input_count, err)
+		       : 0;
 }
 
 int hl_report_output_open(struct hl_report_output *output, bool pages, struct hl_error *err)
@@ -30,7 +51,7 @@ int hl_report_output_open(struct hl_report_output *output, bool pages, struct hl
 int hl_report_output_close(struct hl_report_output *output, int r, struct hl_error *err)
 {
 	if (output->options.path) {
-		int closed = hl_output_file_close(&output->file, r == 0, err);
+		int closed = hl_output_file_close(&output->file, r >= 0, err);
 		if (closed < 0)
 			return closed;
 	} else {
@@ -38,5 +59,5 @@ int hl_report_output_close(struct hl_report_output *output, int r, struct hl_err
 			r = 0;
 		hl_pager_release(&output->pager);
 	}
-	return r < 0 ? hl_error_set(err, r, "cannot write the report: %s", strerror(-r)) : 0;
+	return r < 0 ? hl_error_set(err, r, "cannot write the report: %s", strerror(-r)) : r;
 }

@@ -21,18 +21,6 @@ static void wipe(struct hl_terminal_progress *progress)
 	progress->shown = false;
 }
 
-static void show(struct hl_terminal_progress *progress)
-{
-	if (progress->detail)
-		fprintf(stderr, "\r%s: %u %%\033[K", progress->detail, progress->percent);
-	else if (progress->phase)
-		fprintf(stderr, "\r%s\033[K", progress->phase);
-	else
-		return;
-	fflush(stderr);
-	progress->shown = true;
-}
-
 static struct timespec later(struct timespec from, long ns)
 {
 	from.tv_nsec += ns;
@@ -52,7 +40,12 @@ static void *run(void *argument)
 	while (!progress->ends) {
 		if (pthread_cond_clockwait(&progress->ended, &lock, CLOCK_MONOTONIC, &next) == 0)
 			continue;
-		show(progress);
+		if (progress->detail)
+			fprintf(stderr, "\r%s: %u %%\033[K", progress->detail, progress->percent);
+		else if (progress->phase)
+			fprintf(stderr, "\r%s\033[K", progress->phase);
+		progress->shown |= progress->detail || progress->phase;
+		fflush(stderr);
 		next = later(next, STEP_NS);
 	}
 	pthread_mutex_unlock(&lock);

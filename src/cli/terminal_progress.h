@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "base/progress.h"
+#include "base/error.h"
 
 #include <pthread.h>
 #include <stdbool.h>

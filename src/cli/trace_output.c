@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Writes the results of traces; see trace_output.h. */
-#include "cli/trace_output.h"
+/* Writes the results of traces; see trace_run.h. */
+#include "cli/trace_run.h"
 
 #include "base/clock.h"
-#include "cli/pager.h"
+#include "cli/output.h"
 #include "cli/terminal_progress.h"
-#include "cli/view_options.h"
 #include "process/maps.h"
 #include "profile/symbols_advice.h"
 #include "view/format.h"
-#include "view/stacks.h"
+#include "view/view.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -21,6 +20,7 @@ int hl_trace_output_open(const struct hl_trace_output *output, struct hl_directo
 			 struct hl_error *err)
 {
 	struct hl_directory directory = {.fd = -1};
+
 	int r = output->path ? hl_directory_init(&directory, output->path, output->force, err) : 0;
 	if (r == 0)
 		*ret_directory = directory;
@@ -32,35 +32,6 @@ void hl_trace_output_close(struct hl_directory *directory, bool keep)
 	if (!keep)
 		hl_directory_remove(directory);
 	hl_directory_release(directory);
-}
-
-/* ---- the recording ---- */
-
-static int keep_recording(const struct hl_directory *directory,
-			  const struct hl_recording *recording, struct hl_error *err)
-{
-	int r = 0;
-	for (uint32_t i = 0; r == 0 && i < recording->process_count; i++)
-		r = hl_recording_write_process(directory->fd, &recording->processes[i], err);
-	if (r == 0)
-		r = hl_recording_write_meta(directory->fd, recording, err);
-	if (r == 0)
-		hl_directory_sync(directory);
-	return r;
-}
-
-static void say_kept(const struct hl_recording *recording, const char *path)
-{
-	char duration[HL_FORMAT_MAX], bytes[HL_FORMAT_MAX];
-	const struct hl_recording_process *process = &recording->processes[0];
-	uint64_t sum = 0;
-	for (uint32_t i = 0; i < process->value_count; i++)
-		sum += process->values[i].alloc_bytes - process->values[i].free_bytes;
-	hl_cli_note("traced process %u for %s, kept %s by %u stack%s in '%s'; see 'heapline top "
-		    "%s'",
-		    process->pid, hl_format_duration(recording->duration_ns, duration),
-		    hl_format_bytes((int64_t)sum, bytes), process->value_count,
-		    hl_format_plural(process->value_count), path, path);
 }
 
 /* ---- a view ---- */
@@ -112,70 +83,27 @@ static int load(const struct hl_trace_output *output, const struct hl_recording 
 	return r;
 }
 
-/* "14:03:20, growth of the last 5.0 s" */
-static void put_interval(const struct hl_recording *recording, FILE *out)
-{
-	time_t end = (time_t)((recording->start_realtime_ns + recording->duration_ns) /
-			      HL_NS_PER_SECOND);
-	char clock[16], duration[HL_FORMAT_MAX];
-	struct tm parts;
-
-	strftime(clock, sizeof(clock), "%H:%M:%S", localtime_r(&end, &parts));
-	fprintf(out, "%s, growth of the last %s\n", clock,
-		hl_format_duration(recording->duration_ns, duration));
-}
-
 /* JSON in one line: line feeds stand between its words alone. */
-static void put_in_one_line(const char *json, FILE *out)
-{
-	while (*json) {
-		size_t length = strcspn(json, "\n");
-		fwrite(json, 1, length, out);
-		json += length;
-		json += strspn(json, "\n ");
-	}
-	putc('\n', out);
-}
-
 static int show_in_one_line(const struct hl_profile *profile, struct hl_view_options *options,
 			    struct hl_error *err)
 {
+	FILE *out = options->out;
 	char *json = NULL;
 	size_t size;
 
 	options->out = open_memstream(&json, &size);
 	if (!options->out)
 		return hl_error_set(err, -ENOMEM, "out of memory");
-	int r = hl_view_stacks(profile, options, err);
-	if (fclose(options->out) == 0 && r == 0)
-		put_in_one_line(json, stdout);
-	options->out = stdout;
-	free(json);
-	return r;
-}
-
-static int run_view(const struct hl_trace_output *output, const struct hl_profile *profile,
-		    struct hl_view_options *options, struct hl_error *err)
-{
-	struct hl_view_output settings = hl_view_options_parse_output();
-	bool pages = !output->folded && !settings.json && !settings.no_pager && !output->repeated;
-	struct hl_pager pager;
-
-	options->json = settings.json;
-	options->color = settings.color;
-	options->notes = stderr;
-	options->out = stdout;
-	if (pages) {
-		hl_pager_init(&pager);
-		options->out = pager.out;
+	int r = hl_stacks_view(profile, options, err);
+	if (fclose(options->out) == 0 && r == 0) {
+		for (const char *at = json; *at; at += strspn(at, "\n ")) {
+			size_t length = strcspn(at, "\n");
+			fwrite(at, 1, length, out);
+			at += length;
+		}
+		putc('\n', out);
 	}
-	int r = output->folded			    ? hl_view_folded(profile, options, err)
-		: output->repeated && options->json ? show_in_one_line(profile, options, err)
-						    : hl_view_stacks(profile, options, err);
-	if (r < 0 && ferror(options->out)) /* checked when the program ends, or a pager was left */
-		r = 0;
-	if (pages)
-		hl_pager_release(&pager);
+	free(json);
 	return r;
 }
 
@@ -183,36 +111,44 @@ static int show(const struct hl_trace_output *output, const struct hl_recording 
 		struct hl_error *err)
 {
 	struct hl_view_options options = {
-		.row_limit = output->row_limit, .by = output->by, .brief = output->repeated};
+		.row_limit = output->row_limit, .by = output->by, .stacks.brief = output->repeated};
+	bool json = hl_view_options_parse_output().json, has_head = output->repeated && !json;
 	struct hl_profile *profile = NULL;
+	struct hl_report_output report;
 
 	int r = load(output, recording, &profile, err);
 	if (r < 0)
 		return r;
 	hl_symbols_advice_add(profile, HL_DPKG_DIRECTORY); /* or goes without advice */
 	r = hl_view_options_choose_value(profile, output->folded, &options, err);
-	if (r == 0 && output->repeated && !hl_view_options_parse_output().json)
-		put_interval(recording, stdout);
-	if (r == 0)
-		r = run_view(output, profile, &options, err);
-	if (output->repeated) {
-		if (!hl_view_options_parse_output().json)
-			putchar('\n');
-		fflush(stdout);
+	if (r == 0 && has_head) {
+		time_t end = (time_t)((recording->start_realtime_ns + recording->duration_ns) /
+				      HL_NS_PER_SECOND);
+		char clock[16], duration[HL_FORMAT_MAX];
+		struct tm parts;
+		strftime(clock, sizeof(clock), "%H:%M:%S", localtime_r(&end, &parts));
+		printf("%s, growth of the last %s\n", clock,
+		       hl_format_duration(recording->duration_ns, duration));
 	}
+	if (r == 0)
+		r = hl_report_output_open(&report, !output->folded && !json && !output->repeated,
+					  err);
+	if (r == 0) {
+		options.json = json;
+		options.color = report.options.color;
+		options.notes = stderr;
+		options.out = report.out;
+		r = output->folded	       ? hl_folded_view(profile, &options, err)
+		    : output->repeated && json ? show_in_one_line(profile, &options, err)
+					       : hl_stacks_view(profile, &options, err);
+		r = hl_report_output_close(&report, r, err);
+	}
+	if (has_head)
+		putchar('\n');
+	if (output->repeated)
+		fflush(stdout);
 	hl_profile_free(profile);
 	return r;
-}
-
-/* So that names are known later, too, when the target and its own files are gone: symbols_cache.h
- * keeps them by build id. Without them the recording is as good. */
-static void name_functions(const struct hl_trace_output *output,
-			   const struct hl_recording *recording)
-{
-	struct hl_profile *profile;
-
-	if (load(output, recording, &profile, NULL) == 0)
-		hl_profile_free(profile);
 }
 
 int hl_trace_output_write(const struct hl_trace_output *output,
@@ -223,12 +159,32 @@ int hl_trace_output_write(const struct hl_trace_output *output,
 	bool shows = !keeps || output->folded || hl_view_options_parse_output().json;
 
 	if (keeps) {
-		int r = keep_recording(directory, recording, err);
+		int r = 0;
+		for (uint32_t i = 0; r == 0 && i < recording->process_count; i++)
+			r = hl_recording_write_process(directory->fd, &recording->processes[i],
+						       err);
+		if (r == 0)
+			r = hl_recording_write_meta(directory->fd, recording, err);
 		if (r < 0)
 			return r;
-		if (!shows)
-			name_functions(output, recording);
-		say_kept(recording, output->path);
+		hl_directory_sync(directory);
+		/* So that names are known later, too, when the target and its own files are gone:
+		 * the cache of symbols keeps them by build id. Without them the recording is as
+		 * good. */
+		struct hl_profile *profile;
+		char duration[HL_FORMAT_MAX], bytes[HL_FORMAT_MAX];
+		const struct hl_recording_process *process = &recording->processes[0];
+		uint64_t sum = 0;
+		if (!shows && load(output, recording, &profile, NULL) == 0)
+			hl_profile_free(profile);
+		for (uint32_t i = 0; i < process->value_count; i++)
+			sum += process->values[i].alloc_bytes - process->values[i].free_bytes;
+		hl_cli_note(
+			"traced process %u for %s, kept %s by %u stack%s in '%s'; see 'heapline "
+			"top %s'",
+			process->pid, hl_format_duration(recording->duration_ns, duration),
+			hl_format_bytes((int64_t)sum, bytes), process->value_count,
+			hl_format_plural(process->value_count), output->path, output->path);
 	}
 	return shows ? show(output, recording, err) : 0;
 }

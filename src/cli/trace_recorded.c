@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The difference of two snapshots of a recording; see trace_recorded.h. */
-#include "cli/trace_recorded.h"
+/* The difference of two snapshots of a recording; see trace_run.h. */
+#include "cli/trace_run.h"
 
-#include "cli/cli.h"
 #include "collector/control_ask.h"
-#include "collector/directory.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -22,12 +20,12 @@ struct recorded_trace {
 	struct hl_recording *last; /* the snapshot that the next one is compared with */
 };
 
-bool hl_trace_is_recorded(pid_t pid)
+bool hl_trace_recorded_has(pid_t pid)
 {
 	struct hl_control_peers peers;
-	bool is = hl_control_search(pid, &peers) == 0 && peers.count;
+	bool is = hl_control_ask_search(pid, &peers) == 0 && peers.count;
 
-	hl_control_peers_release(&peers);
+	hl_control_ask_release(&peers);
 	return is;
 }
 
@@ -53,33 +51,27 @@ static int make_directory(struct recorded_trace *trace, struct hl_error *err)
 	return 0;
 }
 
-static void remove_recording(const char *path)
-{
-	struct hl_directory directory;
-
-	if (hl_directory_init(&directory, path, true, NULL) < 0)
-		return;
-	hl_directory_remove(&directory);
-	hl_directory_release(&directory);
-}
-
 static int take_snapshot(struct recorded_trace *trace, struct hl_recording **ret_recording,
 			 struct hl_error *err)
 {
 	static struct hl_control_request request; /* large */
+	struct hl_directory directory;
 	json_t *answer;
 
 	request = (struct hl_control_request){.verb = HL_CONTROL_SNAPSHOT};
 	snprintf(request.argument, sizeof(request.argument), "%s/%u.hl", trace->directory,
 		 trace->snapshot_count++);
-	int r = hl_control_check(&request, err);
+	int r = hl_control_protocol_check(&request, err);
 	if (r == 0)
 		r = hl_control_ask(&trace->peers.peers[0], &request, &answer, err);
 	if (r < 0)
 		return r;
 	json_decref(answer);
 	r = hl_recording_open(request.argument, ret_recording, err);
-	remove_recording(request.argument);
+	if (hl_directory_init(&directory, request.argument, true, NULL) == 0) {
+		hl_directory_remove(&directory);
+		hl_directory_release(&directory);
+	}
 	return r;
 }
 
@@ -117,16 +109,6 @@ static int add_values(struct hl_trace_result *result, const struct hl_recording_
 	return r;
 }
 
-static void add_lost(struct hl_recording_lost *lost, const struct hl_recording_lost *before,
-		     const struct hl_recording_lost *after)
-{
-	lost->events = after->events - before->events;
-	lost->bytes = after->bytes - before->bytes;
-	lost->truncated_stacks = after->truncated_stacks - before->truncated_stacks;
-	lost->incomplete_stacks = after->incomplete_stacks - before->incomplete_stacks;
-	lost->modules = after->modules - before->modules;
-}
-
 /* Nodes of a process keep their ids for as long as it runs. */
 static int compare(const struct recorded_trace *trace, const struct hl_recording *after,
 		   struct hl_trace_result *result, struct hl_error *err)
@@ -149,7 +131,12 @@ static int compare(const struct recorded_trace *trace, const struct hl_recording
 					   now->module_count);
 	if (r < 0)
 		return hl_error_set(err, r, "out of memory");
-	add_lost(hl_trace_result_lost(result), &before->lost, &now->lost);
+	struct hl_recording_lost *lost = hl_trace_result_lost(result);
+	lost->events = now->lost.events - before->lost.events;
+	lost->bytes = now->lost.bytes - before->lost.bytes;
+	lost->truncated_stacks = now->lost.truncated_stacks - before->lost.truncated_stacks;
+	lost->incomplete_stacks = now->lost.incomplete_stacks - before->lost.incomplete_stacks;
+	lost->modules = now->lost.modules - before->lost.modules;
 	hl_trace_result_set_sample(result, after->sample_bytes);
 	return 0;
 }
@@ -165,7 +152,7 @@ static void free_trace(void *handle)
 	hl_recording_free(trace->last);
 	if (trace->directory[0])
 		rmdir(trace->directory);
-	hl_control_peers_release(&trace->peers);
+	hl_control_ask_release(&trace->peers);
 	free(trace);
 }
 
@@ -179,7 +166,7 @@ static int check_mode(const struct recorded_trace *trace, struct hl_error *err)
 	size_t i;
 
 	request = (struct hl_control_request){.verb = HL_CONTROL_STATUS};
-	int r = hl_control_check(&request, err);
+	int r = hl_control_protocol_check(&request, err);
 	if (r == 0)
 		r = hl_control_ask(&trace->peers.peers[0], &request, &answer, err);
 	if (r < 0)
@@ -199,24 +186,6 @@ static int check_mode(const struct recorded_trace *trace, struct hl_error *err)
 			    pid, pid);
 }
 
-static int begin(struct recorded_trace *trace, struct hl_error *err)
-{
-	int pid = (int)trace->request->facts->pid;
-	int r = hl_control_search(pid, &trace->peers);
-
-	if (r < 0 || !trace->peers.count)
-		return hl_error_set(err, r < 0 ? r : -ESRCH,
-				    "process '%d' is no longer recorded; try again", pid);
-	hl_cli_note("process %d is recorded in '%s': reading its recorder, without probes", pid,
-		    trace->peers.peers[0].recording);
-	r = check_mode(trace, err);
-	if (r == 0)
-		r = make_directory(trace, err);
-	if (r == 0)
-		r = take_snapshot(trace, &trace->last, err);
-	return r;
-}
-
 static int start(const struct hl_trace_request *request, void **ret_trace, struct hl_error *err)
 {
 	struct recorded_trace *trace = calloc(1, sizeof(*trace));
@@ -224,7 +193,21 @@ static int start(const struct hl_trace_request *request, void **ret_trace, struc
 	if (!trace)
 		return hl_error_set(err, -ENOMEM, "cannot trace: out of memory");
 	trace->request = request;
-	int r = begin(trace, err);
+	int pid = (int)request->facts->pid;
+	int r = hl_control_ask_search(pid, &trace->peers);
+	if (r == 0 && !trace->peers.count)
+		r = -ESRCH;
+	if (r < 0)
+		hl_error_set(err, r, "process '%d' is no longer recorded; try again", pid);
+	else
+		hl_cli_note("process %d is recorded in '%s': reading its recorder, without probes",
+			    pid, trace->peers.peers[0].recording);
+	if (r == 0)
+		r = check_mode(trace, err);
+	if (r == 0)
+		r = make_directory(trace, err);
+	if (r == 0)
+		r = take_snapshot(trace, &trace->last, err);
 	if (r == 0)
 		*ret_trace = trace;
 	else

@@ -5,11 +5,8 @@
 #include "base/clock.h"
 #include "bpf/privilege.h"
 #include "cli/terminal_progress.h"
-#include "cli/trace_output.h"
-#include "cli/trace_recorded.h"
 #include "cli/view_options.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <poll.h>
@@ -22,8 +19,6 @@
 #define POLL_MS 100 /* how late Ctrl-C may be noticed */
 
 #define INTERVAL_ROWS 5 /* of each report of several, by default */
-
-#define SECONDS_MAX 1e9 /* thirty years; more is a slip of the finger */
 
 /* ---- options ---- */
 
@@ -52,18 +47,6 @@ const struct hl_option hl_trace_options[] = {
 	{0},
 };
 
-int hl_trace_run_parse_seconds(const char *text, double *ret_seconds)
-{
-	char *end;
-	if (!isdigit((unsigned char)text[0]) && text[0] != '.')
-		return -EINVAL;
-	double seconds = strtod(text, &end);
-	if (*end || strpbrk(text, "xXeE") || !(seconds > 0) || seconds > SECONDS_MAX)
-		return -EINVAL;
-	*ret_seconds = seconds;
-	return 0;
-}
-
 /* Leaves ${seconds} as it is when there is no duration. */
 static int check_usage(const struct hl_verb *verb, int argc, char **argv, double *seconds)
 {
@@ -75,7 +58,7 @@ static int check_usage(const struct hl_verb *verb, int argc, char **argv, double
 		return hl_cli_usage_error(verb, "'%s' cannot look at itself", verb->name);
 	if (argc > 1)
 		return hl_cli_usage_error(verb, "unexpected argument '%s'", argv[1]);
-	if (argc == 1 && hl_trace_run_parse_seconds(argv[0], seconds) < 0)
+	if (argc == 1 && hl_option_parse_seconds(argv[0], seconds) < 0)
 		return hl_cli_usage_error(
 			verb, "bad duration '%s': not a possible number of seconds", argv[0]);
 	if (output.force && !output.path)
@@ -115,6 +98,7 @@ static void on_signal(int number)
 static bool has_ended(void)
 {
 	struct pollfd target = {.fd = target_fd, .events = POLLIN};
+
 	return poll(&target, 1, 0) == 1;
 }
 
@@ -171,6 +155,7 @@ static int poll_until(const struct hl_trace_backend *backend, void *trace, doubl
 	uint64_t start_ns = hl_clock_ns(CLOCK_MONOTONIC);
 	uint64_t now_ns = start_ns, end_ns = later_ns(start_ns, seconds);
 	int r = 0;
+
 	while (r == 0 && now_ns < end_ns && !is_enough()) {
 		uint64_t left_ms = (end_ns - now_ns) / 1000000 + 1;
 		r = backend->poll(trace, left_ms < POLL_MS ? (int)left_ms : POLL_MS, err);
@@ -249,6 +234,7 @@ static int trace(const struct hl_trace_command *command, const struct hl_trace_r
 	struct hl_terminal_progress progress;
 	struct hl_error last = {0};
 	void *trace = NULL;
+
 	int r = backend->start(request, &trace, err);
 	if (r)
 		return r;
@@ -281,6 +267,7 @@ static int run_trace(const struct hl_trace_command *command, const struct hl_pro
 	struct hl_trace_result *result;
 	bool is_full = false;
 	const char *mode = command->mode ? command->mode : command->backend->mode;
+
 	int r = hl_trace_result_new(facts, mode, &result);
 	if (r < 0)
 		return hl_error_set(err, r, "out of memory");
@@ -316,6 +303,7 @@ static int trace_and_report(const struct hl_trace_command *command,
 {
 	struct hl_recording *recording = NULL;
 	struct hl_directory directory;
+
 	int r = hl_trace_output_open(&output, &directory, err);
 	if (r < 0)
 		return r;
@@ -334,7 +322,7 @@ static int trace_and_report(const struct hl_trace_command *command,
 /* Probes would harm what is recorded, and the recorder knows already. */
 static int choose_recorder(struct hl_trace_command *command, struct hl_error *err)
 {
-	if (!command->recorded_backend || !hl_trace_is_recorded((pid_t)pid))
+	if (!command->recorded_backend || !hl_trace_recorded_has((pid_t)pid))
 		return 0;
 	if (command->needs_probes)
 		return hl_error_set(err, -ENOTSUP,
@@ -354,6 +342,7 @@ int hl_trace_run(const struct hl_verb *verb, int argc, char **argv,
 	struct hl_error err = {0};
 	double seconds = INFINITY;
 	int status = check_usage(verb, argc, argv, &seconds);
+
 	output.by = by_keys[by];
 	if (status == HL_EXIT_DONE)
 		status = hl_view_options_parse_filter(verb, &output.filter);

@@ -5,6 +5,9 @@
 
 #include "bpf/trace.h"
 #include "cli/cli.h"
+#include "collector/directory.h"
+#include "profile/filter.h"
+#include "recording/recording.h"
 #include "view/view.h"
 
 /* For the shared_options of a verb. */
@@ -23,9 +26,6 @@ struct hl_trace_command {
 	const char *needs_probes; /* an option that was given and that it cannot do; NULL: none */
 };
 
-/* Reads a number of seconds, fractions allowed, more than 0. 0 or -EINVAL. */
-int hl_trace_run_parse_seconds(const char *text, double *ret_seconds);
-
 /*
  * Traces the process that --pid names for as long as the operand says, or until Ctrl-C or the
  * target's end, and writes what --folded, --json or --output ask for. Returns the exit status; what
@@ -33,3 +33,43 @@ int hl_trace_run_parse_seconds(const char *text, double *ret_seconds);
  */
 int hl_trace_run(const struct hl_verb *verb, int argc, char **argv,
 		 const struct hl_trace_command *command);
+
+/* ---- where the result goes: a recording, folded lines, JSON, or text for people ---- */
+
+struct hl_trace_output {
+	const char *path; /* of the recording; NULL: none is kept */
+	bool force;	  /* replace a recording that is there */
+	bool folded;
+	bool repeated; /* one of several: text has a short head, JSON is one line */
+	uint64_t row_limit;
+	enum hl_view_key by;	 /* line or function */
+	struct hl_filter filter; /* of what is shown */
+};
+
+/* Makes the directory of the recording, if there is to be one, so that nothing is traced in vain.
+ * 0 or a negative errno with a sentence. */
+int hl_trace_output_open(const struct hl_trace_output *output, struct hl_directory *ret_directory,
+			 struct hl_error *err);
+
+/*
+ * Keeps ${recording} in ${directory} if that is open; writes text, folded lines or JSON to standard
+ * output if they were asked for, or no recording is kept. 0 or a negative errno with a sentence.
+ */
+int hl_trace_output_write(const struct hl_trace_output *output,
+			  const struct hl_directory *directory, struct hl_recording *recording,
+			  struct hl_error *err);
+
+/* Removes the directory again unless ${keep}. */
+void hl_trace_output_close(struct hl_directory *directory, bool keep);
+
+/* ---- processes that are being recorded ---- */
+
+/* Whether a collector that can be asked records ${pid}. */
+bool hl_trace_recorded_has(pid_t pid);
+
+/*
+ * Reads such a process from its recorder, by snapshots, because probes would put the kernel's
+ * trampoline onto the stacks that the recorder walks. Results are what each stack has gained
+ * between two snapshots. It has no settings.
+ */
+extern const struct hl_trace_backend hl_recorded_trace;

@@ -127,18 +127,13 @@ static int parse_process(const char *text, struct hl_profile_selection *selectio
 	return parse_id(end + 1, '\0', &selection->sequence, &end);
 }
 
-/* More threads than any machine has are as good as all that it has. */
-static unsigned parse_jobs(void)
-{
-	return jobs > UINT16_MAX ? UINT16_MAX : (unsigned)jobs;
-}
-
 int hl_view_options_parse_selection(const struct hl_verb *verb,
 				    struct hl_profile_selection *selection)
 {
 	const char *end;
 
-	selection->jobs = parse_jobs();
+	/* More threads than any machine has are as good as all that it has. */
+	selection->jobs = jobs > UINT16_MAX ? UINT16_MAX : (unsigned)jobs;
 	if (process && parse_process(process, selection) < 0)
 		return hl_cli_usage_error(verb,
 					  "bad value '%s' of option '--process': not a PID "
@@ -154,23 +149,6 @@ int hl_view_options_parse_selection(const struct hl_verb *verb,
 	return HL_EXIT_DONE;
 }
 
-/* "305" or "peak". */
-static int parse_moment(const char *text, struct hl_moment *ret_moment)
-{
-	char *end;
-
-	if (!strcmp(text, "peak")) {
-		*ret_moment = (struct hl_moment){.kind = HL_MOMENT_PEAK};
-		return 0;
-	}
-	errno = 0;
-	unsigned long long ms = strtoull(text, &end, 10);
-	if (errno || *end || !isdigit((unsigned char)text[0]))
-		return -EINVAL;
-	*ret_moment = (struct hl_moment){.kind = HL_MOMENT_MS, .ms = ms};
-	return 0;
-}
-
 int hl_view_options_parse_moments(const struct hl_verb *verb, size_t most,
 				  struct hl_moment *moments, size_t *ret_count)
 {
@@ -178,13 +156,18 @@ int hl_view_options_parse_moments(const struct hl_verb *verb, size_t most,
 		return hl_cli_usage_error(
 			verb, most > 1 ? "'%s' takes --at twice at most" : "'%s' takes --at once",
 			verb->name);
-	for (size_t i = 0; i < at.count; i++)
-		if (parse_moment(at.texts[i], &moments[i]) < 0)
+	for (size_t i = 0; i < at.count; i++) {
+		moments[i] = (struct hl_moment){.kind = HL_MOMENT_PEAK};
+		if (!strcmp(at.texts[i], "peak"))
+			continue;
+		moments[i].kind = HL_MOMENT_MS;
+		if (hl_option_parse_number(at.texts[i], false, &moments[i].ms) < 0)
 			return hl_cli_usage_error(
 				verb,
 				"bad value '%s' of option '--at': not a number of milliseconds, "
 				"nor 'peak'",
 				at.texts[i]);
+	}
 	*ret_count = at.count;
 	return HL_EXIT_DONE;
 }
@@ -262,6 +245,8 @@ static const char *reason_for_inuse(const struct hl_profile *profile)
 		return NULL;
 	if (profile->snapshot)
 		return "because this is a snapshot";
+	if (profile->base_snapshot)
+		return "because the earlier recording is a snapshot";
 	if (!profile->complete)
 		return "because the recording is not finished";
 	if (profile->base && !differs_in(profile, HL_VALUE_PEAK) &&
@@ -270,49 +255,27 @@ static const char *reason_for_inuse(const struct hl_profile *profile)
 	return NULL;
 }
 
-static enum hl_value default_value(const struct hl_profile *profile)
-{
-	for (size_t i = 0; i < HL_COUNT_OF(default_values); i++)
-		if (knows_some(profile, default_values[i]))
-			return default_values[i];
-	return HL_VALUE_PEAK;
-}
-
-/* "inuse (bytes, objects), alloc (bytes)" */
-static const char *known_values(const struct hl_profile *profile, char *buffer, size_t size)
-{
-	size_t used = 0;
-
-	buffer[0] = '\0';
-	for (int it = 0; it < HL_VALUE_COUNT; it++) {
-		bool bytes = hl_profile_knows(profile, (enum hl_value)it, HL_UNIT_BYTES);
-		bool objects = hl_profile_knows(profile, (enum hl_value)it, HL_UNIT_OBJECTS);
-		if ((bytes || objects) && used < size)
-			used += (size_t)snprintf(buffer + used, size - used, "%s%s (%s%s%s)",
-						 used ? ", " : "", hl_value_names[it],
-						 bytes ? "bytes" : "", bytes && objects ? ", " : "",
-						 objects ? "objects" : "");
-	}
-	return buffer;
-}
-
-/* "no peak in objects", as far as it was asked for. */
-static const char *missing_value(const struct hl_view_options *options, char *buffer, size_t size)
-{
-	snprintf(buffer, size, "%s%s%s%s", value >= 0 ? "no " : "nothing",
-		 value >= 0 ? hl_value_names[options->value] : "", unit >= 0 ? " in " : "",
-		 unit >= 0 ? hl_unit_names[options->unit] : "");
-	return buffer;
-}
-
 static int value_not_known(const struct hl_profile *profile, const struct hl_view_options *options,
 			   struct hl_error *err)
 {
 	const char *name = hl_profile_text(profile, profile->name);
-	char missing[64], known[160];
+	char missing[64], known[160] = "";
+	size_t used = 0;
 
-	missing_value(options, missing, sizeof(missing));
-	known_values(profile, known, sizeof(known));
+	/* "no peak in objects", as far as it was asked for. */
+	snprintf(missing, sizeof(missing), "%s%s%s%s", value >= 0 ? "no " : "nothing",
+		 value >= 0 ? hl_value_names[options->value] : "", unit >= 0 ? " in " : "",
+		 unit >= 0 ? hl_unit_names[options->unit] : "");
+	/* "inuse (bytes, objects), alloc (bytes)" */
+	for (int it = 0; it < HL_VALUE_COUNT; it++) {
+		bool bytes = hl_profile_knows(profile, (enum hl_value)it, HL_UNIT_BYTES);
+		bool objects = hl_profile_knows(profile, (enum hl_value)it, HL_UNIT_OBJECTS);
+		if ((bytes || objects) && used < sizeof(known))
+			used += (size_t)snprintf(
+				known + used, sizeof(known) - used, "%s%s (%s%s%s)",
+				used ? ", " : "", hl_value_names[it], bytes ? "bytes" : "",
+				bytes && objects ? ", " : "", objects ? "objects" : "");
+	}
 	if (profile->base)
 		return hl_error_set(err, -ENODATA, "'%s' and '%s' hold %s in common; both hold %s",
 				    hl_profile_text(profile, profile->base_name), name, missing,
@@ -327,10 +290,12 @@ int hl_view_options_choose_value(const struct hl_profile *profile, bool flame,
 	bool counts_pages = flame && kind && hl_trace_kind_counts_pages(kind);
 
 	options->value_reason = value < 0 ? reason_for_inuse(profile) : NULL;
+	options->value = options->value_reason ? HL_VALUE_INUSE : HL_VALUE_PEAK;
+	for (size_t i = HL_COUNT_OF(default_values); !options->value_reason && i-- > 0;)
+		if (knows_some(profile, default_values[i]))
+			options->value = default_values[i]; /* the first that is known stays */
 	if (value >= 0)
 		options->value = (enum hl_value)value;
-	else
-		options->value = options->value_reason ? HL_VALUE_INUSE : default_value(profile);
 	if (unit >= 0)
 		options->unit = (enum hl_unit)unit;
 	else
@@ -345,31 +310,20 @@ int hl_view_options_choose_value(const struct hl_profile *profile, bool flame,
 
 /* ---- output ---- */
 
-static bool terminal_has_color(void)
+struct hl_view_output hl_view_options_parse_output(void)
 {
 	const char *no_color = getenv("NO_COLOR"); /* https://no-color.org */
 	const char *terminal = getenv("TERM");
-
-	return isatty(STDOUT_FILENO) && !(no_color && no_color[0]) && terminal &&
-	       strcmp(terminal, "dumb") != 0;
-}
-
-void hl_view_options_choose_json(void)
-{
-	json = true;
-}
-
-struct hl_view_output hl_view_options_parse_output(void)
-{
 	bool to_file = output && strcmp(output, "-") != 0;
+	bool has_color = !to_file && isatty(STDOUT_FILENO) && !(no_color && no_color[0]) &&
+			 terminal && strcmp(terminal, "dumb") != 0;
 
 	return (struct hl_view_output){
 		.path = to_file ? output : NULL,
 		.force = force,
 		.json = json,
 		.no_pager = no_pager,
-		.color = color == COLOR_AUTO ? !to_file && terminal_has_color()
-					     : color == COLOR_ALWAYS,
+		.color = color == COLOR_AUTO ? has_color : color == COLOR_ALWAYS,
 	};
 }
 
@@ -402,6 +356,15 @@ int hl_view_options_format_of(const char *path, const char *const *words)
 	return -1;
 }
 
+int hl_view_options_choose_format(struct hl_view_command *command, int given, int otherwise)
+{
+	int named =
+		hl_view_options_format_of(hl_view_options_parse_output().path, command->formats);
+
+	command->format_given = given >= 0;
+	return given >= 0 ? given : named >= 0 ? named : otherwise;
+}
+
 int hl_view_options_obey_name(const struct hl_verb *verb, const struct hl_view_command *command)
 {
 	const char *path = hl_view_options_parse_output().path, *extension = extension_of(path);
@@ -410,7 +373,7 @@ int hl_view_options_obey_name(const struct hl_verb *verb, const struct hl_view_c
 	    (command->formats && hl_view_options_format_of(path, command->formats) >= 0))
 		return HL_EXIT_DONE;
 	if (!strcmp(extension, "json") && hl_verb_shares(verb, hl_view_json_options)) {
-		hl_view_options_choose_json();
+		json = true;
 		return HL_EXIT_DONE;
 	}
 	for (size_t i = 0; i < HL_COUNT_OF(promises); i++)

@@ -19,6 +19,15 @@ extern const struct hl_option hl_view_json_options[];	/* --json */
 extern const struct hl_option hl_view_color_options[];	/* --color --no-pager */
 extern const struct hl_option hl_view_output_options[]; /* --output --force */
 
+/* The tables of a view of a profile that is a table, and of one that is a picture or a page. */
+#define HL_VIEW_TABLE_OPTIONS                                                          \
+	hl_view_value_options, hl_view_selection_options, hl_view_filter_options,      \
+		hl_view_plumbing_options, hl_view_json_options, hl_view_color_options, \
+		hl_view_output_options
+#define HL_VIEW_PICTURE_OPTIONS                                                   \
+	hl_view_value_options, hl_view_selection_options, hl_view_filter_options, \
+		hl_view_plumbing_options, hl_view_json_options, hl_view_output_options
+
 /* How a verb runs its view; zero is the common case. */
 struct hl_view_command {
 	hl_view *view;
@@ -33,18 +42,18 @@ struct hl_view_command {
 	bool keep_rows;	    /* the view needs profile->rows */
 	bool normalize;	    /* scale the first profile by the ratio of durations */
 	bool advises;	    /* the view says what would give better symbols */
-	bool tells_history; /* the view takes options->history, where there is one */
-	const char *const *formats; /* that it writes where the output is named after one, .json
+	bool tells_history; /* the view takes options.report.history, where there is one */
+	const char *const *formats;	/* that it writes where the output is named after one, .json
 				       aside; NULL: none */
-	bool format_given;	    /* by an option, whatever the output is named */
+	bool format_given;		/* by an option, whatever the output is named */
+	struct hl_view_options options; /* of the view itself; the shared ones are filled in */
 };
 
 /*
- * Loads what ${argv} names, with the shared options filled into ${options}, and writes the view to
- * --output or standard output. Returns the exit status; what went wrong was reported.
+ * Loads what ${argv} names, and writes the view to --output or standard output. Returns the exit status; what went wrong was reported.
  */
 int hl_view_run(const struct hl_verb *verb, int argc, char **argv,
-		const struct hl_view_command *command, struct hl_view_options options);
+		const struct hl_view_command *command);
 
 /* ---- what the shared options were set to, checked ---- */
 
@@ -78,12 +87,15 @@ struct hl_view_output {
 
 struct hl_view_output hl_view_options_parse_output(void);
 
-/* As if --json had been given. */
-void hl_view_options_choose_json(void);
-
 /* Index of the one of the NULL-terminated ${words} after which ${path} is named ("x.svg": svg), or
  * -1. ${path} may be NULL. */
 int hl_view_options_format_of(const char *path, const char *const *words);
+
+/*
+ * The format of ${command} that a view writes: ${given} by an option, unless that is negative; else
+ * that after which the output is named, if it is named after one; else ${otherwise}.
+ */
+int hl_view_options_choose_format(struct hl_view_command *command, int given, int otherwise);
 
 /*
  * Chooses JSON where the output is named so and ${verb} writes it. HL_EXIT_DONE; or HL_EXIT_USAGE

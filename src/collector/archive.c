@@ -7,13 +7,18 @@
 #include "recording/recording_files.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static void describe(struct hl_archive *archive, char **command,
-		     const struct hl_region_settings *settings)
+int hl_archive_init(struct hl_archive *archive, const char *path, bool replace, char **command,
+		    const struct hl_region_settings *settings, struct hl_error *err)
 {
+	*archive = (struct hl_archive){0};
+	int r = hl_directory_init(&archive->directory, path, replace, err);
+	if (r < 0)
+		return r;
 	uname(&archive->system);
 	archive->start_ns = hl_clock_ns(CLOCK_MONOTONIC);
 	archive->meta = (struct hl_recording){
@@ -26,16 +31,6 @@ static void describe(struct hl_archive *archive, char **command,
 		.start_realtime_ns = hl_clock_ns(CLOCK_REALTIME),
 		.warnings = archive->warnings.texts,
 	};
-}
-
-int hl_archive_init(struct hl_archive *archive, const char *path, bool replace, char **command,
-		    const struct hl_region_settings *settings, struct hl_error *err)
-{
-	*archive = (struct hl_archive){0};
-	int r = hl_directory_init(&archive->directory, path, replace, err);
-	if (r < 0)
-		return r;
-	describe(archive, command, settings);
 	hl_archive_save_meta(archive, false);
 	return 0;
 }
@@ -63,21 +58,36 @@ void hl_archive_warn_of_log(struct hl_archive *archive, pid_t pid,
 		archive->meta_is_stale = true;
 }
 
-void hl_archive_warn(struct hl_archive *archive, const char *sentence)
+void hl_archive_warn(struct hl_archive *archive, const char *format, ...)
 {
+	char sentence[HL_WARNING_BYTES];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(sentence, sizeof(sentence), format, args);
+	va_end(args);
 	if (hl_warnings_add(&archive->warnings, "%s", sentence))
 		archive->meta_is_stale = true;
 }
 
-void hl_archive_set_unrecorded(struct hl_archive *archive, uint32_t children)
+void hl_archive_warn_instead(struct hl_archive *archive, const char *before, const char *sentence)
 {
-	archive->meta_is_stale |= archive->meta.unrecorded_children != children;
+	if (hl_warnings_replace(&archive->warnings, before, sentence))
+		archive->meta_is_stale = true;
+}
+
+void hl_archive_set_unrecorded(struct hl_archive *archive, uint32_t children, uint32_t refused)
+{
+	archive->meta_is_stale |= archive->meta.unrecorded_children != children ||
+				  archive->meta.refused_children != refused;
 	archive->meta.unrecorded_children = children;
+	archive->meta.refused_children = refused;
 }
 
 void hl_archive_note_mode(struct hl_archive *archive, enum hl_mode mode, bool all)
 {
 	const char *closed = hl_mode_names[HL_MODE_CLOSED];
+
 	if (mode >= HL_MODE_COUNT || (!all && archive->meta.mode != closed) ||
 	    hl_mode_names[mode] == closed || hl_mode_names[mode] == archive->meta.mode)
 		return;
@@ -88,6 +98,7 @@ void hl_archive_note_mode(struct hl_archive *archive, enum hl_mode mode, bool al
 int hl_archive_mark(struct hl_archive *archive, pid_t pid, uint64_t ms, const char *name)
 {
 	struct hl_recording *meta = &archive->meta;
+
 	if (meta->mark_count == HL_RECORDING_MARKS_MAX)
 		return -EAGAIN;
 	char *copy = strdup(name);
@@ -108,14 +119,12 @@ static bool revive(struct hl_archive *archive)
 {
 	if (hl_directory_revive(&archive->directory) <= 0)
 		return false;
-	char sentence[128];
-	snprintf(sentence, sizeof(sentence),
-		 "the recording's directory vanished while recording; %u processes that had ended "
-		 "by then are lost",
-		 archive->ended_files);
+	hl_archive_warn(archive,
+			"the recording's directory vanished while recording; %u processes that had "
+			"ended by then are lost",
+			archive->ended_files);
 	archive->ended_files = 0;
 	archive->revivals++;
-	hl_archive_warn(archive, sentence);
 	return true;
 }
 
@@ -124,7 +133,7 @@ static int note(struct hl_archive *archive, int r, const struct hl_error *err)
 {
 	if (r < 0) {
 		archive->failure = *err;
-		hl_archive_warn(archive, err->text);
+		hl_archive_warn(archive, "%s", err->text);
 	}
 	return r;
 }
@@ -132,6 +141,7 @@ static int note(struct hl_archive *archive, int r, const struct hl_error *err)
 int hl_archive_save(struct hl_archive *archive, struct hl_tracked *tracked, bool last)
 {
 	struct hl_error err = {0};
+
 	int r = hl_tracked_save(tracked, archive->directory.fd, last, &err);
 	if (r < 0 && revive(archive)) {
 		err = (struct hl_error){0};
@@ -145,6 +155,7 @@ int hl_archive_save(struct hl_archive *archive, struct hl_tracked *tracked, bool
 int hl_archive_save_meta(struct hl_archive *archive, bool complete)
 {
 	struct hl_error err = {0};
+
 	archive->meta.duration_ns = hl_clock_ns(CLOCK_MONOTONIC) - archive->start_ns;
 	archive->meta.complete = complete;
 	archive->meta.ended_processes = archive->ended_files;

@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "collector/directory.h"
-#include "collector/log_losses.h"
 #include "collector/tracked.h"
 #include "collector/warnings.h"
 #include "recording/recording.h"
@@ -56,8 +55,11 @@ void hl_archive_note_mode(struct hl_archive *archive, enum hl_mode mode, bool al
  * there are too many. */
 int hl_archive_mark(struct hl_archive *archive, pid_t pid, uint64_t ms, const char *name);
 
-/* Says how many children ran unrecorded. */
-void hl_archive_set_unrecorded(struct hl_archive *archive, uint32_t children);
+/* Says how many children ran unrecorded, and of how many of these a warning gives the reason. */
+void hl_archive_set_unrecorded(struct hl_archive *archive, uint32_t children, uint32_t refused);
 
 /* Adds a sentence to the recording. */
-void hl_archive_warn(struct hl_archive *archive, const char *sentence);
+void hl_archive_warn(struct hl_archive *archive, const char *format, ...) HL_PRINTF(2, 3);
+
+/* Adds it in the place of ${before}. */
+void hl_archive_warn_instead(struct hl_archive *archive, const char *before, const char *sentence);

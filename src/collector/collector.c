@@ -7,14 +7,12 @@
 #include "collector/control.h"
 #include "collector/examine.h"
 #include "collector/reception.h"
-#include "collector/region_check.h"
+#include "collector/region_read.h"
 #include "collector/tracked.h"
 #include "collector/unrecorded.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -24,10 +22,16 @@
 /* Callers that have connected and not yet said hello; more are turned away. */
 #define WAITING_MAX 64
 
-/* A save may cost this part of a core's time, so the next is due after as many times its cost. */
+/* Saves may take 1/SAVE_SHARE of a core's time: the next is due after SAVE_SHARE times the cost of
+ * the last. */
 #define SAVE_SHARE 20
 
-/* Ended processes whose last save failed, kept in memory for another try; the oldest gives way. */
+/* After a hello of the program that record started, and of what replaces it by exec: a recording
+ * whose collector is killed before the next second names it all the same. */
+#define FIRST_SAVE_NS 20000000
+
+/* Processes that have ended and could not be saved stay in memory for another try, at most this
+ * many; of more, the oldest is given up. */
 #define UNSAVED_MAX 16
 
 /* Programs that are not searched again for allocators of their own; a build runs a few over and
@@ -79,29 +83,15 @@ struct hl_collector {
 static int watch(struct hl_collector *collector, int fd, uint64_t cookie)
 {
 	struct epoll_event event = {.events = EPOLLIN, .data.u64 = cookie};
-	return epoll_ctl(collector->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
-}
 
-static int open_descriptors(struct hl_collector *collector, struct hl_error *err)
-{
-	collector->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	collector->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-	if (collector->epoll_fd < 0 || collector->timer_fd < 0)
-		return hl_error_set(err, -errno, "cannot start the collector: %s", strerror(errno));
-	int r = hl_reception_init(&collector->reception, err);
-	if (r == 0)
-		r = watch(collector, collector->reception.fd, EVENT_SOCKET);
-	if (r == 0)
-		r = watch(collector, collector->timer_fd, EVENT_TIMER);
-	if (r < 0)
-		return hl_error_set(err, r, "cannot start the collector: %s", strerror(-r));
-	return 0;
+	return epoll_ctl(collector->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
 }
 
 int hl_collector_new(const struct hl_collector_settings *settings,
 		     struct hl_collector **ret_collector, struct hl_error *err)
 {
 	struct hl_collector *collector = calloc(1, sizeof(*collector));
+
 	if (!collector)
 		return hl_error_set(err, -ENOMEM, "out of memory");
 	collector->settings = *settings;
@@ -109,10 +99,18 @@ int hl_collector_new(const struct hl_collector_settings *settings,
 	collector->reception.fd = collector->reception.reserve_fd = -1;
 	for (int i = 0; i < WAITING_MAX; i++)
 		collector->waiting[i].caller.fd = -1;
-	int r = open_descriptors(collector, err);
+	collector->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	collector->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	int r = collector->epoll_fd < 0 || collector->timer_fd < 0 ? -errno : 0;
+	if (r == 0)
+		r = hl_reception_init(&collector->reception, err);
+	if (r == 0)
+		r = watch(collector, collector->reception.fd, EVENT_SOCKET);
+	if (r == 0)
+		r = watch(collector, collector->timer_fd, EVENT_TIMER);
 	if (r < 0) {
 		hl_collector_free(collector);
-		return r;
+		return hl_error_set(err, r, "cannot start the collector: %s", strerror(-r));
 	}
 	*ret_collector = collector;
 	return 0;
@@ -160,7 +158,29 @@ int hl_collector_fd(const struct hl_collector *collector)
 	return collector->epoll_fd;
 }
 
-/* A recording that cannot be controlled is a recording all the same. */
+/* Once a second, the first time after ${first_ns}. */
+static void start_timer(struct hl_collector *collector, uint64_t first_ns)
+{
+	const struct itimerspec timer = {
+		.it_interval.tv_sec = 1,
+		.it_value = {.tv_sec = (time_t)(first_ns / HL_NS_PER_SECOND),
+			     .tv_nsec = (long)(first_ns % HL_NS_PER_SECOND)},
+	};
+
+	timerfd_settime(collector->timer_fd, 0, &timer, NULL);
+}
+
+static void save_soon(struct hl_collector *collector)
+{
+	struct itimerspec left;
+
+	timerfd_gettime(collector->timer_fd, &left);
+	/* A program that is replaced again and again must not put the save off. */
+	if (left.it_value.tv_sec || left.it_value.tv_nsec > FIRST_SAVE_NS)
+		start_timer(collector, FIRST_SAVE_NS);
+}
+
+/* Where this fails, the recording goes on with a warning that it cannot be controlled. */
 static void begin_control(struct hl_collector *collector)
 {
 	const struct hl_control_subject subject = {
@@ -169,19 +189,17 @@ static void begin_control(struct hl_collector *collector)
 		.limits = &collector->settings.log,
 		.mode = &collector->settings.region.mode,
 	};
+
 	int r = hl_control_new(&subject, &collector->control);
 	if (r == 0)
 		r = watch(collector, hl_control_fd(collector->control), EVENT_CONTROL);
 	if (r == 0)
 		r = hl_control_open(collector->control);
-	if (r < 0) {
-		char sentence[160];
-		snprintf(sentence, sizeof(sentence),
-			 "'heapline ctl' cannot reach this recording: no place for its socket in "
-			 "XDG_RUNTIME_DIR, /run/user or /tmp: %s",
-			 strerror(-r));
-		hl_archive_warn(&collector->archive, sentence);
-	}
+	if (r < 0)
+		hl_archive_warn(&collector->archive,
+				"'heapline ctl' cannot reach this recording: no place for its "
+				"socket in XDG_RUNTIME_DIR, /run/user or /tmp: %s",
+				strerror(-r));
 }
 
 int hl_collector_begin(struct hl_collector *collector, const char *path, bool replace,
@@ -189,10 +207,10 @@ int hl_collector_begin(struct hl_collector *collector, const char *path, bool re
 {
 	int r = hl_archive_init(&collector->archive, path, replace, collector->settings.command,
 				&collector->settings.region, err);
+
 	if (r < 0)
 		return r;
-	static const struct itimerspec second = {.it_interval.tv_sec = 1, .it_value.tv_sec = 1};
-	timerfd_settime(collector->timer_fd, 0, &second, NULL);
+	start_timer(collector, HL_NS_PER_SECOND);
 	collector->begun = true;
 	collector->program = program;
 	begin_control(collector);
@@ -207,18 +225,11 @@ void hl_collector_abandon(struct hl_collector *collector)
 
 /* ---- recorded processes ---- */
 
-static void append(struct hl_collector *collector, struct hl_tracked *tracked)
-{
-	struct hl_tracked **end = &collector->tracked;
-	while (*end)
-		end = &(*end)->next;
-	*end = tracked;
-}
-
 /* Takes it off the list and frees it. */
 static void forget(struct hl_collector *collector, struct hl_tracked *tracked)
 {
 	struct hl_tracked **link = &collector->tracked;
+
 	while (*link != tracked)
 		link = &(*link)->next;
 	*link = tracked->next;
@@ -226,21 +237,15 @@ static void forget(struct hl_collector *collector, struct hl_tracked *tracked)
 	hl_tracked_free(tracked);
 }
 
-static void count_replaced(struct hl_collector_summary *summary, const struct hl_tracked *tracked)
-{
-	const char *successor = hl_tracked_successor(tracked);
-	if (!successor[0])
-		return;
-	if (!summary->replaced++) {
-		summary->replaced_pid = tracked->pid;
-		strcpy(summary->replaced_name, successor);
-	}
-}
-
 static void count_in(struct hl_collector_summary *summary, const struct hl_tracked *tracked)
 {
 	const struct hl_tracked_totals *totals = &tracked->totals;
-	count_replaced(summary, tracked);
+
+	const char *successor = hl_tracked_successor(tracked);
+	if (successor[0] && !summary->replaced++) {
+		summary->replaced_pid = tracked->pid;
+		strcpy(summary->replaced_name, successor);
+	}
 	summary->allocations += totals->allocations;
 	summary->lost_events += totals->lost_events;
 	summary->own_malloc |= totals->own_malloc;
@@ -249,11 +254,11 @@ static void count_in(struct hl_collector_summary *summary, const struct hl_track
 		summary->peak_bytes = totals->peak_bytes;
 }
 
-static void warn_refused(struct hl_collector *collector, pid_t pid, const char *reason)
+/* ${was_expected}: it is one of those that are counted as children, too. */
+static void refuse(struct hl_collector *collector, pid_t pid, const char *reason, bool was_expected)
 {
-	char sentence[160];
-	snprintf(sentence, sizeof(sentence), "process %d was not recorded: %s", pid, reason);
-	hl_archive_warn(&collector->archive, sentence);
+	hl_unrecorded_refuse(&collector->unrecorded, &collector->archive, pid, reason);
+	collector->unrecorded.refused += was_expected;
 	collector->summary.refused++;
 }
 
@@ -272,59 +277,27 @@ static const char *reason_of(int error)
 	}
 }
 
-/* An entry of zeros would tell of a program without allocations. */
-static void forget_unrecorded(struct hl_collector *collector, struct hl_tracked *tracked)
-{
-	warn_refused(collector, tracked->pid, "it had no memory or address space for it");
-	collector->summary.processes--;
-	collector->unrecorded.arrived -= tracked->arrived;
-	forget(collector, tracked);
-}
-
-static void end_log(struct hl_collector *collector, struct hl_tracked *tracked)
-{
-	struct hl_log_losses losses;
-	if (collector->control)
-		hl_control_read_mailbox(collector->control, tracked, true);
-	hl_tracked_end_log(tracked, &losses);
-	hl_archive_warn_of_log(&collector->archive, tracked->pid, &losses);
-}
-
-static void warn_of_namespaces(struct hl_collector *collector, const struct hl_tracked *tracked)
-{
-	char sentence[160];
-	const struct hl_region_kin *kin = &tracked->region.header->kin;
-	uint32_t count = atomic_load(&kin->namespaces);
-	if (!count || !hl_region_kin_can_be(kin))
-		return;
-	snprintf(sentence, sizeof(sentence),
-		 "process %d asked for %u namespace%s by dlmopen(); what is allocated in such a "
-		 "namespace is not seen",
-		 tracked->pid, count, count == 1 ? "" : "s");
-	hl_archive_warn(&collector->archive, sentence);
-}
-
 static void warn_of_address_space(struct hl_collector *collector, const struct hl_tracked *tracked,
 				  uint64_t limit)
 {
 	const struct hl_region_header *layout = &tracked->region.layout;
-	char sentence[160];
+
 	if (limit == UINT64_MAX)
 		return;
 	uint64_t taken = hl_mode_logs(collector->settings.region.mode)
 				 ? layout->region_bytes
 				 : layout->areas[HL_AREA_RINGS].offset;
-	snprintf(sentence, sizeof(sentence),
-		 "of the %" PRIu64 " MiB of address space that RLIMIT_AS leaves a program, the "
-		 "recorder takes %" PRIu64 " MiB, and more for each block",
-		 limit >> 20, taken >> 20);
-	hl_archive_warn(&collector->archive, sentence);
+	hl_archive_warn(&collector->archive,
+			"of the %" PRIu64 " MiB of address space that RLIMIT_AS leaves a program, "
+			"the recorder takes %" PRIu64 " MiB, and more for each block",
+			limit >> 20, taken >> 20);
 }
 
-/* Once for each of the programs that were looked at last. */
+/* Warns once for each program, of the last EXAMINED_MAX programs. */
 static void warn_of_allocator(struct hl_collector *collector, const struct hl_tracked *tracked)
 {
 	const struct hl_identity *program = &tracked->identity;
+
 	for (size_t i = 0; i < HL_COUNT_OF(collector->examined); i++)
 		if (collector->examined[i].device == program->device &&
 		    collector->examined[i].inode == program->inode)
@@ -333,24 +306,41 @@ static void warn_of_allocator(struct hl_collector *collector, const struct hl_tr
 	collector->examined[place].device = program->device;
 	collector->examined[place].inode = program->inode;
 	const char *function = hl_examine_allocator(program->executable);
-	char sentence[PATH_MAX + 160];
-	if (!function)
-		return;
-	snprintf(sentence, sizeof(sentence),
-		 "'%s' has an allocator of its own linked into it ('%s'), whose allocations are "
-		 "not seen; 'heapline stacks -p PID' traces them while it runs",
-		 program->executable, function);
-	hl_archive_warn(&collector->archive, sentence);
+	if (function)
+		hl_archive_warn(&collector->archive,
+				"'%s' has an allocator of its own linked into it ('%s'), whose "
+				"allocations are not seen; 'heapline stacks -p PID' traces them "
+				"while it runs",
+				program->executable, function);
 }
 
 /* The last save of a process; on success nothing of it stays in memory. */
 static int save_last(struct hl_collector *collector, struct hl_tracked *tracked)
 {
-	end_log(collector, tracked);
-	warn_of_namespaces(collector, tracked);
+	struct hl_log_losses losses;
+
+	if (collector->control)
+		hl_control_read_mailbox(collector->control, tracked, true);
+	hl_tracked_end_log(tracked, &losses);
+	hl_archive_warn_of_log(&collector->archive, tracked->pid, &losses);
+	const struct hl_region_kin *kin = &tracked->region.header->kin;
+	uint32_t namespaces = hl_region_check_kin(kin) ? atomic_load(&kin->namespaces) : 0;
+	if (namespaces)
+		hl_archive_warn(&collector->archive,
+				"process %d asked for %u namespace%s by dlmopen(); what is "
+				"allocated in such a namespace is not seen",
+				tracked->pid, namespaces, namespaces == 1 ? "" : "s");
 	warn_of_allocator(collector, tracked);
+	/* An entry of zeros would tell of a program without allocations. */
 	if (!hl_tracked_has_begun(tracked)) {
-		forget_unrecorded(collector, tracked);
+		refuse(collector, tracked->pid,
+		       tracked->end != HL_END_RUNNING
+			       ? "it had no memory or address space for the recorder"
+			       : "the recording ended while it started",
+		       tracked->arrived || tracked->first_name[0]);
+		collector->summary.processes--;
+		collector->unrecorded.arrived -= tracked->arrived;
+		forget(collector, tracked);
 		return 0;
 	}
 	int r = hl_archive_save(&collector->archive, tracked, true);
@@ -361,7 +351,8 @@ static int save_last(struct hl_collector *collector, struct hl_tracked *tracked)
 	return 0;
 }
 
-/* Its file lacks what came after the last save, if there is a file; its totals are known. */
+/* The file, if there is one, lacks what came after the last save that succeeded; the totals are
+ * known. */
 static void give_up_saving(struct hl_collector *collector, const struct hl_tracked *tracked)
 {
 	collector->summary.incomplete = true;
@@ -372,6 +363,7 @@ static void drop_oldest_unsaved(struct hl_collector *collector)
 {
 	uint32_t unsaved = 0;
 	struct hl_tracked *oldest = NULL;
+
 	for (struct hl_tracked *it = collector->tracked; it; it = it->next) {
 		unsaved += it->end_ns != 0;
 		if (it->end_ns && !oldest)
@@ -383,35 +375,26 @@ static void drop_oldest_unsaved(struct hl_collector *collector)
 	forget(collector, oldest);
 }
 
-/* For a process whose end has been noted. */
-static void finish_process(struct hl_collector *collector, struct hl_tracked *tracked)
-{
-	epoll_ctl(collector->epoll_fd, EPOLL_CTL_DEL, tracked->pidfd, NULL);
-	if (save_last(collector, tracked) < 0)
-		drop_oldest_unsaved(collector);
-}
-
-static struct hl_tracked *find_sequence(struct hl_collector *collector, uint64_t sequence)
-{
-	struct hl_tracked *it = collector->tracked;
-	while (it && it->sequence != sequence)
-		it = it->next;
-	return it;
-}
-
 static struct hl_tracked *find_running(struct hl_collector *collector, pid_t pid)
 {
 	struct hl_tracked *it = collector->tracked;
+
 	while (it && (it->pid != pid || it->end_ns))
 		it = it->next;
 	return it;
 }
 
-static void on_process(struct hl_collector *collector, uint64_t sequence)
+/* For a process whose end has been noted. */
+static void finish_process(struct hl_collector *collector, struct hl_tracked *tracked)
 {
-	struct hl_tracked *tracked = find_sequence(collector, sequence);
-	if (tracked && hl_tracked_check_end(tracked))
-		finish_process(collector, tracked);
+	struct hl_tracked *program = find_running(collector, collector->program);
+
+	/* First, so that no recording holds children without the program that started them. */
+	if (program && !program->saved && hl_tracked_has_begun(program))
+		hl_archive_save(&collector->archive, program, false);
+	epoll_ctl(collector->epoll_fd, EPOLL_CTL_DEL, tracked->pidfd, NULL);
+	if (save_last(collector, tracked) < 0)
+		drop_oldest_unsaved(collector);
 }
 
 void hl_collector_check_ends(struct hl_collector *collector)
@@ -425,21 +408,20 @@ void hl_collector_check_ends(struct hl_collector *collector)
 
 /* ---- hellos ---- */
 
-/* Whether the hello is that of a child that its parent told of. */
-static bool was_expected(struct hl_collector *collector, const struct hl_tracked *tracked,
-			 const struct hl_hello *hello)
+/* Whether the program that says hello is a child that its parent told of. */
+static bool was_expected(struct hl_collector *collector, pid_t pid, pid_t parent)
 {
-	pid_t parent = (pid_t)tracked->identity.parent_pid;
-	return hello->kind == HL_HELLO_START && tracked->pid != collector->program &&
+	return pid != collector->program &&
 	       hl_unrecorded_was_expected(parent, find_running(collector, parent));
 }
 
-/* A region for the caller, sent to it. ${before}: the program that the caller was until now, or
- * NULL. 0 or a negative errno for the caller to be told. */
+/* Makes a region for the caller and sends it. ${before}: the program that the caller ran until now,
+ * or NULL. 0, or a negative errno that the caller is to be told. */
 static int admit(struct hl_collector *collector, const struct hl_caller *caller,
 		 const struct hl_hello *hello, const struct hl_tracked *before)
 {
 	int pidfd = hl_reception_pidfd(caller);
+
 	if (pidfd < 0)
 		return pidfd;
 	struct hl_tracked *tracked;
@@ -464,9 +446,16 @@ static int admit(struct hl_collector *collector, const struct hl_caller *caller,
 	}
 	collector->next_sequence++;
 	collector->summary.processes++;
-	tracked->arrived = !before && was_expected(collector, tracked, hello);
+	tracked->arrived =
+		!before && hello->kind == HL_HELLO_START &&
+		was_expected(collector, tracked->pid, (pid_t)tracked->identity.parent_pid);
 	collector->unrecorded.arrived += tracked->arrived;
-	append(collector, tracked);
+	struct hl_tracked **end = &collector->tracked;
+	while (*end)
+		end = &(*end)->next;
+	*end = tracked;
+	if (tracked->pid == collector->program)
+		save_soon(collector);
 	warn_of_address_space(collector, tracked, hello->address_space_limit);
 	return 0;
 }
@@ -476,22 +465,20 @@ static void greet(struct hl_collector *collector, const struct hl_caller *caller
 		  const struct hl_hello *hello)
 {
 	struct hl_tracked *before = find_running(collector, caller->pid);
+
 	/* Asked before the answer, after which the new program may end, too. */
 	if (before && !hl_tracked_check_end(before))
 		hl_tracked_set_end(before, HL_END_EXEC);
 	int r = admit(collector, caller, hello, before);
 	if (r < 0) {
 		hl_reception_answer(caller, -r, -1, 0);
-		warn_refused(collector, caller->pid, reason_of(-r));
+		refuse(collector, caller->pid, reason_of(-r),
+		       hello->kind == HL_HELLO_FORK ||
+			       (!before && was_expected(collector, caller->pid,
+							(pid_t)hl_identity_parent(caller->pid))));
 	}
 	if (before)
 		finish_process(collector, before);
-}
-
-static bool is_wanted(const struct hl_collector *collector, const struct hl_caller *caller)
-{
-	return collector->begun &&
-	       (collector->settings.region.follow || caller->pid == collector->program);
 }
 
 static void on_waiting(struct hl_collector *collector, struct waiting *waiting)
@@ -504,60 +491,40 @@ static void on_waiting(struct hl_collector *collector, struct waiting *waiting)
 		return;
 	if (r < 0)
 		collector->strangers++;
-	else if (is_wanted(collector, &waiting->caller))
+	else if (collector->begun &&
+		 (collector->settings.region.follow || waiting->caller.pid == collector->program))
 		greet(collector, &waiting->caller, &hello);
 	else
 		hl_reception_answer(&waiting->caller, EPERM, -1, 0);
 	stop_waiting(waiting);
 }
 
-static struct waiting *free_place(struct hl_collector *collector)
-{
-	for (int i = 0; i < WAITING_MAX; i++)
-		if (collector->waiting[i].caller.fd < 0)
-			return &collector->waiting[i];
-	return NULL;
-}
-
-static void let_wait(struct hl_collector *collector, struct hl_caller caller)
-{
-	struct waiting *place = free_place(collector);
-	uint64_t index = place ? (uint64_t)(place - collector->waiting) : 0;
-	if (!place || watch(collector, caller.fd, EVENT_WAITING + index) < 0) {
-		close(caller.fd);
-		warn_refused(collector, caller.pid, reason_of(EPIPE));
-		return;
-	}
-	place->caller = caller;
-	place->deadline_ns = hl_clock_ns(CLOCK_MONOTONIC) + HL_HELLO_WAIT_MS * UINT64_C(1000000);
-	on_waiting(collector, place);
-}
-
 static void on_socket(struct hl_collector *collector)
 {
 	struct hl_caller caller;
 	int r = hl_reception_accept(&collector->reception, &caller);
-	if (r == 0) {
-		let_wait(collector, caller);
-	} else if (r == -EPERM) {
-		collector->strangers++;
-	} else if (r == -EMFILE) {
+
+	collector->strangers += r == -EPERM;
+	if (r == -EMFILE) {
 		hl_archive_warn(&collector->archive,
 				"a process was not recorded: the collector ran out of file "
 				"descriptors (see ulimit -n)");
 		collector->summary.refused++;
 	}
-}
-
-static void drop_late_callers(struct hl_collector *collector, uint64_t now_ns)
-{
-	for (int i = 0; i < WAITING_MAX; i++) {
-		struct waiting *waiting = &collector->waiting[i];
-		if (waiting->caller.fd < 0 || waiting->deadline_ns > now_ns)
-			continue;
-		collector->strangers++;
-		stop_waiting(waiting);
+	if (r < 0)
+		return;
+	uint64_t index = 0;
+	while (index < WAITING_MAX && collector->waiting[index].caller.fd >= 0)
+		index++;
+	if (index == WAITING_MAX || watch(collector, caller.fd, EVENT_WAITING + index) < 0) {
+		close(caller.fd);
+		refuse(collector, caller.pid, reason_of(EPIPE), false);
+		return;
 	}
+	struct waiting *place = &collector->waiting[index];
+	place->caller = caller;
+	place->deadline_ns = hl_clock_ns(CLOCK_MONOTONIC) + HL_HELLO_WAIT_MS * UINT64_C(1000000);
+	on_waiting(collector, place);
 }
 
 /* ---- the second ---- */
@@ -566,6 +533,7 @@ static void drop_late_callers(struct hl_collector *collector, uint64_t now_ns)
 static bool save_changed(struct hl_collector *collector)
 {
 	bool any = false;
+
 	for (struct hl_tracked *it = collector->tracked, *next; it; it = next) {
 		next = it->next; /* save_last frees it */
 		if (!it->end_ns)
@@ -578,32 +546,43 @@ static bool save_changed(struct hl_collector *collector)
 	return any;
 }
 
-/* Logs must not go on in a directory that has been deleted. */
-static void move_logs(struct hl_collector *collector)
-{
-	if (collector->revivals_seen == collector->archive.revivals)
-		return;
-	collector->revivals_seen = collector->archive.revivals;
-	for (struct hl_tracked *it = collector->tracked; it; it = it->next)
-		if (it->log)
-			hl_drain_thread_move(it->log, collector->archive.directory.fd);
-}
-
 static void on_second(struct hl_collector *collector)
 {
 	uint64_t expirations;
+
 	if (read(collector->timer_fd, &expirations, sizeof(expirations)) < 0)
 		return;
 	uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC);
-	drop_late_callers(collector, now_ns);
-	if (now_ns < collector->next_save_ns)
+	for (int i = 0; i < WAITING_MAX; i++) {
+		struct waiting *waiting = &collector->waiting[i];
+		if (waiting->caller.fd < 0 || waiting->deadline_ns > now_ns)
+			continue;
+		collector->strangers++;
+		stop_waiting(waiting);
+	}
+	/* On a busy machine a program may begin later than its first save. */
+	for (const struct hl_tracked *it = collector->tracked; it; it = it->next)
+		if (!it->end_ns && !hl_tracked_has_begun(it) &&
+		    now_ns - it->start_ns < HL_NS_PER_SECOND)
+			start_timer(collector, FIRST_SAVE_NS);
+	if (now_ns < collector->next_save_ns) {
+		uint64_t left_ns = collector->next_save_ns - now_ns;
+		start_timer(collector, left_ns < HL_NS_PER_SECOND ? left_ns : HL_NS_PER_SECOND);
 		return;
+	}
 	uint64_t cpu_ns = hl_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 	hl_archive_set_unrecorded(&collector->archive,
-				  hl_unrecorded_steady(&collector->unrecorded, collector->tracked));
+				  hl_unrecorded_steady(&collector->unrecorded, collector->tracked),
+				  collector->unrecorded.refused);
 	if (save_changed(collector) || collector->archive.meta_is_stale)
 		hl_archive_save_meta(&collector->archive, false);
-	move_logs(collector);
+	/* Logs must not go on in a directory that has been deleted. */
+	if (collector->revivals_seen != collector->archive.revivals) {
+		collector->revivals_seen = collector->archive.revivals;
+		for (struct hl_tracked *it = collector->tracked; it; it = it->next)
+			if (it->log)
+				hl_drain_thread_move(it->log, collector->archive.directory.fd);
+	}
 	cpu_ns = hl_clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu_ns;
 	collector->next_save_ns = now_ns + SAVE_SHARE * cpu_ns;
 }
@@ -612,9 +591,13 @@ static void on_second(struct hl_collector *collector)
 
 static void on_event(struct hl_collector *collector, uint64_t cookie)
 {
-	if (cookie >= EVENT_TRACKED)
-		on_process(collector, cookie - EVENT_TRACKED);
-	else if (cookie >= EVENT_WAITING)
+	if (cookie >= EVENT_TRACKED) {
+		struct hl_tracked *tracked = collector->tracked;
+		while (tracked && tracked->sequence != cookie - EVENT_TRACKED)
+			tracked = tracked->next;
+		if (tracked && hl_tracked_check_end(tracked))
+			finish_process(collector, tracked);
+	} else if (cookie >= EVENT_WAITING)
 		on_waiting(collector, &collector->waiting[cookie - EVENT_WAITING]);
 	else if (cookie == EVENT_CONTROL)
 		hl_control_dispatch(collector->control);
@@ -627,6 +610,7 @@ static void on_event(struct hl_collector *collector, uint64_t cookie)
 void hl_collector_dispatch(struct hl_collector *collector)
 {
 	struct epoll_event event;
+
 	/* One at a time: what one event frees, another of the same batch might name. */
 	for (int i = 0; i < EVENTS_PER_DISPATCH; i++) {
 		if (epoll_wait(collector->epoll_fd, &event, 1, 0) != 1)
@@ -646,47 +630,36 @@ static void close_running(struct hl_collector *collector)
 		atomic_fetch_or(&it->region.header->flags, HL_REGION_LOSSY);
 		atomic_fetch_and(&it->region.header->flags, ~(uint32_t)HL_REGION_FOLLOW);
 		hl_mode_switch(&it->region.header->mode, HL_MODE_CLOSED);
-		hl_mailbox_close(&it->mailbox);
+		hl_mailbox_reader_close(&it->mailbox);
 		hl_tracked_set_end(it, HL_END_RUNNING);
 		collector->summary.running += it->end == HL_END_RUNNING;
 	}
 }
 
-static void save_all(struct hl_collector *collector)
-{
-	for (struct hl_tracked *it = collector->tracked, *next; it; it = next) {
-		next = it->next;
-		if (save_last(collector, it) < 0)
-			give_up_saving(collector, it);
-	}
-}
-
-static void warn_of_strangers(struct hl_collector *collector)
-{
-	char sentence[160];
-	if (!collector->strangers)
-		return;
-	snprintf(sentence, sizeof(sentence),
-		 "turned away %u time%s a process of another user, or one that is no recorder of "
-		 "this "
-		 "recording",
-		 collector->strangers, collector->strangers == 1 ? "" : "s");
-	hl_archive_warn(&collector->archive, sentence);
-}
-
 void hl_collector_finish(struct hl_collector *collector, struct hl_collector_summary *ret_summary)
 {
 	struct hl_collector_summary *summary = &collector->summary;
+
 	hl_collector_dispatch(collector);
 	hl_reception_release(&collector->reception);
 	if (collector->control)
 		hl_control_close(collector->control);
 	close_running(collector);
-	save_all(collector);
+	for (struct hl_tracked *it = collector->tracked, *next; it; it = next) {
+		next = it->next;
+		if (save_last(collector, it) < 0)
+			give_up_saving(collector, it);
+	}
 	summary->unrecorded_children =
 		hl_unrecorded_count(&collector->unrecorded, collector->tracked);
-	hl_archive_set_unrecorded(&collector->archive, summary->unrecorded_children);
-	warn_of_strangers(collector);
+	summary->refused_children = collector->unrecorded.refused;
+	hl_archive_set_unrecorded(&collector->archive, summary->unrecorded_children,
+				  summary->refused_children);
+	if (collector->strangers)
+		hl_archive_warn(&collector->archive,
+				"turned away %u time%s a process of another user, or one that is "
+				"no recorder of this recording",
+				collector->strangers, collector->strangers == 1 ? "" : "s");
 	if (hl_archive_save_meta(&collector->archive, true) < 0)
 		summary->incomplete = true;
 	if (summary->incomplete)

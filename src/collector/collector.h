@@ -9,7 +9,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "collector/region_maker.h"
+#include "collector/region.h"
 #include "collector/tracked.h"
 
 #include <stdbool.h>
@@ -29,8 +29,9 @@ struct hl_collector_summary {
 	uint32_t running;   /* of these, outlived the recording */
 	uint32_t refused;   /* said hello and were not recorded; the warnings say why */
 	uint32_t unrecorded_children;
-	uint32_t replaced;  /* processes that went on as other programs, unrecorded */
-	pid_t replaced_pid; /* the first of these */
+	uint32_t refused_children; /* of these, those that are among the refused */
+	uint32_t replaced;	   /* processes that went on as other programs, unrecorded */
+	pid_t replaced_pid;	   /* the first of these */
 	char replaced_name[HL_IDENTITY_NAME_MAX]; /* the program that it became */
 	uint64_t allocations;
 	int64_t peak_bytes; /* the largest of any process */

@@ -3,15 +3,14 @@
 #include "collector/control.h"
 
 #include "base/clock.h"
-#include "base/mark.h"
+#include "base/names.h"
 #include "collector/control_client.h"
-#include "collector/control_directory.h"
-#include "collector/program_report.h"
+#include "collector/control_protocol.h"
+#include "collector/mailbox_reader.h"
 #include "collector/snapshot.h"
 #include "region/ring.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -32,7 +31,7 @@ enum event {
 	EVENT_CLIENT,
 };
 
-/* No process; those that are recorded are fewer. */
+/* A sequence number that no process has: there are never that many. */
 #define NOBODY UINT32_MAX
 
 struct hl_control {
@@ -40,10 +39,10 @@ struct hl_control {
 	int epoll_fd, timer_fd;
 	int directory_fd, socket_fd; /* -1: nobody is listened to */
 	bool deaf;		     /* for want of descriptors; until the next poll */
-	struct hl_client clients[CLIENTS_MAX];
-	struct hl_snapshot *snapshot;	   /* NULL: none is being made */
-	struct hl_client *snapshot_client; /* who waits for it; NULL: a program */
-	uint32_t snapshot_sequence;	   /* of that program */
+	struct hl_control_client clients[CLIENTS_MAX];
+	struct hl_snapshot *snapshot;		   /* NULL: none is being made */
+	struct hl_control_client *snapshot_client; /* who waits for it; NULL: a program */
+	uint32_t snapshot_sequence;		   /* of that program */
 };
 
 /* ---- making ---- */
@@ -51,6 +50,7 @@ struct hl_control {
 static int watch(struct hl_control *control, int fd, uint32_t events, uint64_t cookie)
 {
 	struct epoll_event event = {.events = events, .data.u64 = cookie};
+
 	return epoll_ctl(control->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
 }
 
@@ -59,26 +59,22 @@ static void unwatch(struct hl_control *control, int fd)
 	epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
 }
 
-static int start_polling(struct hl_control *control)
-{
-	const struct timespec interval = {.tv_nsec = HL_MAILBOX_POLL_MS * 1000000L};
-	const struct itimerspec often = {.it_interval = interval, .it_value = interval};
-	control->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	control->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-	if (control->epoll_fd < 0 || control->timer_fd < 0 ||
-	    timerfd_settime(control->timer_fd, 0, &often, NULL) < 0)
-		return -errno;
-	return watch(control, control->timer_fd, EPOLLIN, EVENT_TIMER);
-}
-
 int hl_control_new(const struct hl_control_subject *subject, struct hl_control **ret_control)
 {
 	struct hl_control *control = calloc(1, sizeof(*control));
+
 	if (!control)
 		return -ENOMEM;
 	control->subject = *subject;
 	control->directory_fd = control->socket_fd = -1;
-	int r = start_polling(control);
+	const struct timespec interval = {.tv_nsec = HL_MAILBOX_POLL_MS * 1000000L};
+	const struct itimerspec often = {.it_interval = interval, .it_value = interval};
+	control->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	control->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	int r = control->epoll_fd < 0 || control->timer_fd < 0 ||
+				timerfd_settime(control->timer_fd, 0, &often, NULL) < 0
+			? -errno
+			: watch(control, control->timer_fd, EPOLLIN, EVENT_TIMER);
 	if (r < 0) {
 		hl_control_free(control);
 		return r;
@@ -90,6 +86,7 @@ int hl_control_new(const struct hl_control_subject *subject, struct hl_control *
 int hl_control_open(struct hl_control *control)
 {
 	int directory_fd = hl_control_directory_make();
+
 	if (directory_fd < 0)
 		return directory_fd;
 	hl_control_directory_clean(directory_fd);
@@ -110,15 +107,16 @@ int hl_control_fd(const struct hl_control *control)
 
 /* ---- answers ---- */
 
-/* The rest of an answer that is not taken at once waits for its reader. */
-static void answer(struct hl_control *control, struct hl_client *client, char *text)
+/* Sends an answer; what its reader does not take at once is sent when it is ready for more. */
+static void answer(struct hl_control *control, struct hl_control_client *client, char *text)
 {
 	uint64_t index = (uint64_t)(client - control->clients);
+
 	unwatch(control, client->fd);
-	hl_client_answer(client, text);
-	if (hl_client_send(client) ||
+	hl_control_client_answer(client, text);
+	if (hl_control_client_send(client) ||
 	    watch(control, client->fd, EPOLLOUT, EVENT_CLIENT + index) < 0)
-		hl_client_end(client);
+		hl_control_client_end(client);
 }
 
 /* ---- snapshots ---- */
@@ -127,6 +125,7 @@ static int begin_snapshot(struct hl_control *control, const char *path, bool rep
 			  struct hl_error *err)
 {
 	const struct hl_control_subject *subject = &control->subject;
+
 	if (control->snapshot)
 		return hl_error_set(err, -EBUSY,
 				    "another snapshot is being made; try again when it is done");
@@ -136,7 +135,7 @@ static int begin_snapshot(struct hl_control *control, const char *path, bool rep
 		return r;
 	control->snapshot_client = NULL;
 	control->snapshot_sequence = NOBODY;
-	/* Without it the poll finds the snapshot's end. */
+	/* Where this fails, the snapshot ends with the recording. */
 	watch(control, hl_snapshot_fd(control->snapshot), EPOLLIN, EVENT_SNAPSHOT);
 	return 0;
 }
@@ -145,79 +144,57 @@ static int begin_snapshot(struct hl_control *control, const char *path, bool rep
 static void end_report(struct hl_control *control, struct hl_tracked *tracked, int result,
 		       const struct hl_error *err)
 {
-	hl_mailbox_end_report(&tracked->mailbox, result);
+	hl_mailbox_reader_end_report(&tracked->mailbox, result);
 	if (result < 0)
-		hl_archive_warn(control->subject.archive, err->text);
-}
-
-static struct hl_tracked *find_sequence(const struct hl_control *control, uint32_t sequence)
-{
-	struct hl_tracked *it = *control->subject.tracked;
-	while (it && it->sequence != sequence)
-		it = it->next;
-	return it;
+		hl_archive_warn(control->subject.archive, "%s", err->text);
 }
 
 static void end_snapshot(struct hl_control *control)
 {
 	struct hl_error err = {0};
-	struct hl_client *client = control->snapshot_client;
-	struct hl_tracked *asker = find_sequence(control, control->snapshot_sequence);
+	struct hl_control_client *client = control->snapshot_client;
+	struct hl_tracked *asker = *control->subject.tracked;
+
+	while (asker && asker->sequence != control->snapshot_sequence)
+		asker = asker->next;
 	int r = hl_snapshot_end(control->snapshot, &err);
 	control->snapshot = NULL;
 	control->snapshot_client = NULL;
 	if (asker)
 		end_report(control, asker, r, &err);
 	if (client)
-		answer(control, client, r < 0 ? hl_control_error(err.text) : hl_control_done());
+		answer(control, client,
+		       r < 0 ? hl_control_answer_error(err.text) : hl_control_answer_done());
 }
 
 /* ---- programs ---- */
 
-static uint64_t tick_of_mark(const struct hl_tracked *tracked, uint64_t time_ns)
-{
-	uint64_t now = hl_control_tick(tracked);
-	uint64_t tick =
-		time_ns < tracked->start_ns ? 0 : (time_ns - tracked->start_ns) / HL_RING_TICK_NS;
-	return tick < now ? tick : now;
-}
-
 static void take_marks(struct hl_control *control, struct hl_tracked *tracked, bool last)
 {
-	char name[HL_MARK_MAX + 1], sentence[96];
+	char name[HL_MARK_MAX + 1];
 	uint64_t time_ns;
-	/* As many as there can be at once: a program that goes on posting comes to the next poll.
-	 */
-	for (unsigned i = 0; i < HL_MAILBOX_MARKS; i++) {
-		if (!hl_mailbox_take_mark(&tracked->mailbox, last, &time_ns, name))
-			return;
-		if (hl_control_mark(&control->subject, tracked, tick_of_mark(tracked, time_ns),
-				    name) == 0)
-			continue;
-		snprintf(sentence, sizeof(sentence),
-			 "process %d set more marks than there is room for", tracked->pid);
-		hl_archive_warn(control->subject.archive, sentence);
-	}
-}
 
-/* The program was told, but whoever reads the recording was not. */
-static void warn_of_refused_marks(struct hl_control *control, const struct hl_tracked *tracked)
-{
-	char sentence[128];
-	uint32_t refused = atomic_load(&tracked->mailbox.mailbox->refused_marks);
-	if (!refused)
-		return;
-	snprintf(sentence, sizeof(sentence),
-		 "process %d set %u mark%s faster than they were fetched; they are lost",
-		 tracked->pid, refused, refused == 1 ? "" : "s");
-	hl_archive_warn(control->subject.archive, sentence);
+	/* As many as there can be at once: what a program posts beyond waits for the next poll. */
+	for (unsigned i = 0; i < HL_MAILBOX_MARKS; i++) {
+		if (!hl_mailbox_reader_take_mark(&tracked->mailbox, last, &time_ns, name))
+			return;
+		uint64_t now = hl_control_actions_tick(tracked), tick = 0;
+		if (time_ns > tracked->start_ns)
+			tick = (time_ns - tracked->start_ns) / HL_RING_TICK_NS;
+		if (hl_control_actions_mark(&control->subject, tracked, tick < now ? tick : now,
+					    name) < 0)
+			hl_archive_warn(control->subject.archive,
+					"process %d set more marks than there is room for",
+					tracked->pid);
+	}
 }
 
 static void take_report(struct hl_control *control, struct hl_tracked *tracked)
 {
 	char wanted[HL_REPORT_PATH_BYTES], path[PATH_MAX];
 	struct hl_error err = {0};
-	if (control->snapshot || !hl_mailbox_take_report(&tracked->mailbox, wanted))
+
+	if (control->snapshot || !hl_mailbox_reader_take_report(&tracked->mailbox, wanted))
 		return;
 	int r = hl_program_report_path(tracked->pid, wanted, path, &err);
 	if (r == 0)
@@ -233,53 +210,67 @@ static void begin_log(struct hl_control *control, struct hl_tracked *tracked)
 {
 	struct hl_region_header *header = tracked->region.header;
 	struct hl_error err = {0};
+
 	if (tracked->log || tracked->log_failed ||
 	    !(atomic_load(&header->mode) & HL_MODE_LOGGING) ||
-	    hl_control_begin_log(&control->subject, tracked, &err) == 0)
+	    hl_control_actions_begin_log(&control->subject, tracked, &err) == 0)
 		return;
 	tracked->log_failed = true;
 	/* Nobody reads its rings: they must not be waited for. */
 	atomic_fetch_or(&header->flags, HL_REGION_LOSSY);
-	hl_archive_warn(control->subject.archive, err.text);
+	hl_archive_warn(control->subject.archive, "%s", err.text);
 }
 
 void hl_control_read_mailbox(struct hl_control *control, struct hl_tracked *tracked, bool last)
 {
 	uint32_t segments;
+
 	if (!hl_tracked_has_begun(tracked))
 		return;
 	begin_log(control, tracked);
 	hl_archive_note_mode(control->subject.archive,
 			     hl_mode_of(atomic_load(&tracked->region.header->mode)), false);
 	take_marks(control, tracked, last);
-	if (hl_mailbox_take_segments(&tracked->mailbox, &segments))
-		hl_control_keep(tracked, segments);
-	if (last)
-		warn_of_refused_marks(control, tracked);
-	else
+	if (hl_mailbox_reader_take_segments(&tracked->mailbox, &segments))
+		hl_control_actions_keep(tracked, segments);
+	uint32_t refused = last ? atomic_load(&tracked->mailbox.mailbox->refused_marks) : 0;
+	/* The program was told, but whoever reads the recording was not. */
+	if (refused)
+		hl_archive_warn(control->subject.archive,
+				"process %d set %u mark%s faster than they were fetched; they are "
+				"lost",
+				tracked->pid, refused, refused == 1 ? "" : "s");
+	if (!last)
 		take_report(control, tracked);
-}
-
-static void read_mailboxes(struct hl_control *control)
-{
-	for (struct hl_tracked *it = *control->subject.tracked; it; it = it->next)
-		if (!it->end_ns)
-			hl_control_read_mailbox(control, it, false);
 }
 
 /* ---- clients ---- */
 
-static void on_request(struct hl_control *control, struct hl_client *client,
-		       const struct hl_control_request *request)
+static void on_client(struct hl_control *control, struct hl_control_client *client)
 {
+	struct hl_control_request request = {0};
 	struct hl_error err = {0};
-	if (request->verb != HL_CONTROL_SNAPSHOT && request->verb != HL_CONTROL_REPLACE) {
-		answer(control, client, hl_control_act(&control->subject, request));
+
+	if (client->state == HL_CLIENT_ANSWERED) {
+		if (hl_control_client_send(client))
+			hl_control_client_end(client);
 		return;
 	}
-	bool replace = request->verb == HL_CONTROL_REPLACE;
-	if (begin_snapshot(control, request->argument, replace, &err) < 0) {
-		answer(control, client, hl_control_error(err.text));
+	int r = hl_control_client_read(client, &request, &err);
+	if (r == -EPIPE)
+		hl_control_client_end(client);
+	if (r == -EPIPE || r == -EAGAIN)
+		return;
+	bool is_copy = request.verb == HL_CONTROL_SNAPSHOT || request.verb == HL_CONTROL_REPLACE;
+	if (r == 0 && !is_copy) {
+		answer(control, client, hl_control_actions_act(&control->subject, &request));
+		return;
+	}
+	if (r == 0)
+		r = begin_snapshot(control, request.argument, request.verb == HL_CONTROL_REPLACE,
+				   &err);
+	if (r < 0) {
+		answer(control, client, hl_control_answer_error(err.text));
 		return;
 	}
 	control->snapshot_client = client;
@@ -287,76 +278,43 @@ static void on_request(struct hl_control *control, struct hl_client *client,
 	unwatch(control, client->fd); /* or its going away would wake us over and over */
 }
 
-static void on_client(struct hl_control *control, struct hl_client *client)
-{
-	struct hl_control_request request;
-	struct hl_error err = {0};
-	if (client->state == HL_CLIENT_ANSWERED) {
-		if (hl_client_send(client))
-			hl_client_end(client);
-		return;
-	}
-	int r = hl_client_read(client, &request, &err);
-	if (r == 0)
-		on_request(control, client, &request);
-	else if (r == -EPIPE)
-		hl_client_end(client);
-	else if (r != -EAGAIN)
-		answer(control, client, hl_control_error(err.text));
-}
-
-/* Only the recording's own user and root; others should not have got as far as here. */
-static bool is_trusted(int fd)
-{
-	struct ucred peer;
-	socklen_t size = sizeof(peer);
-	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
-	       (peer.uid == geteuid() || peer.uid == 0);
-}
-
 static void refuse(int fd, const char *text)
 {
 	ssize_t taken = send(fd, text, strlen(text), MSG_NOSIGNAL | MSG_DONTWAIT);
+
 	(void)taken; /* what is not taken at once is not worth waiting for */
 	close(fd);
 }
 
-static void receive(struct hl_control *control, int fd)
+static void on_socket(struct hl_control *control)
 {
+	struct ucred peer;
+	socklen_t size = sizeof(peer);
 	unsigned i = 0;
+
+	int fd = accept4(control->socket_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (fd < 0) {
+		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+			/* The socket stays readable; it is looked at again when there may be
+			 * means. */
+			unwatch(control, control->socket_fd);
+			control->deaf = true;
+		}
+		return;
+	}
 	while (i < CLIENTS_MAX && control->clients[i].state != HL_CLIENT_NONE)
 		i++;
-	if (!is_trusted(fd)) {
+	/* Others should not have got as far as here. */
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 ||
+	    (peer.uid != geteuid() && peer.uid != 0)) {
 		refuse(fd, "{\"error\":\"only the user who records and root may ask\"}\n");
 	} else if (i == CLIENTS_MAX) {
 		refuse(fd, "{\"error\":\"too many ask at once; try again\"}\n");
 	} else if (watch(control, fd, EPOLLIN, EVENT_CLIENT + i) < 0) {
 		close(fd);
 	} else {
-		hl_client_begin(&control->clients[i], fd);
+		hl_control_client_begin(&control->clients[i], fd);
 		on_client(control, &control->clients[i]);
-	}
-}
-
-static void on_socket(struct hl_control *control)
-{
-	int fd = accept4(control->socket_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	if (fd >= 0) {
-		receive(control, fd);
-	} else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
-		/* The socket stays readable; it is looked at again when there may be means. */
-		unwatch(control, control->socket_fd);
-		control->deaf = true;
-	}
-}
-
-static void drop_late_clients(struct hl_control *control)
-{
-	uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC);
-	for (unsigned i = 0; i < CLIENTS_MAX; i++) {
-		struct hl_client *client = &control->clients[i];
-		if (client->state != HL_CLIENT_WAITING && client->deadline_ns < now_ns)
-			hl_client_end(client);
 	}
 }
 
@@ -365,17 +323,26 @@ static void drop_late_clients(struct hl_control *control)
 static void on_timer(struct hl_control *control)
 {
 	uint64_t expirations;
+
 	if (read(control->timer_fd, &expirations, sizeof(expirations)) < 0)
 		return;
-	drop_late_clients(control);
+	uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC);
+	for (unsigned i = 0; i < CLIENTS_MAX; i++) {
+		struct hl_control_client *client = &control->clients[i];
+		if (client->state != HL_CLIENT_WAITING && client->deadline_ns < now_ns)
+			hl_control_client_end(client);
+	}
 	if (control->deaf)
 		control->deaf = watch(control, control->socket_fd, EPOLLIN, EVENT_SOCKET) < 0;
-	read_mailboxes(control);
+	for (struct hl_tracked *it = *control->subject.tracked; it; it = it->next)
+		if (!it->end_ns)
+			hl_control_read_mailbox(control, it, false);
 }
 
 void hl_control_dispatch(struct hl_control *control)
 {
 	struct epoll_event event;
+
 	/* One at a time: what one event ends, another of the same batch might name. */
 	for (int i = 0; i < EVENTS_PER_DISPATCH; i++) {
 		if (epoll_wait(control->epoll_fd, &event, 1, 0) != 1)
@@ -396,7 +363,7 @@ void hl_control_close(struct hl_control *control)
 	if (control->snapshot)
 		end_snapshot(control);
 	for (unsigned i = 0; i < CLIENTS_MAX; i++)
-		hl_client_end(&control->clients[i]);
+		hl_control_client_end(&control->clients[i]);
 	if (control->socket_fd >= 0) {
 		hl_control_directory_remove(control->directory_fd);
 		close(control->socket_fd);

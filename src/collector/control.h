@@ -18,7 +18,7 @@ void hl_control_close(struct hl_control *control);
 
 void hl_control_free(struct hl_control *control); /* NULL is fine; closes */
 
-/* Listens at a socket, see control_directory.h. 0, or a negative errno: there is no control, which
+/* Listens at a socket, see control_protocol.h. 0, or a negative errno: there is no control, which
  * need not keep a recording. */
 int hl_control_open(struct hl_control *control);
 

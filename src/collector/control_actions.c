@@ -3,8 +3,7 @@
 #include "collector/control_actions.h"
 
 #include "base/clock.h"
-#include "base/mark.h"
-#include "collector/control_status.h"
+#include "base/names.h"
 #include "recording/fields.h"
 #include "region/ring.h"
 
@@ -15,22 +14,21 @@
 
 /* ---- processes ---- */
 
-struct hl_tracked *hl_control_find(const struct hl_control_subject *subject, pid_t pid)
-{
-	struct hl_tracked *it = *subject->tracked;
-	while (it && (it->pid != pid || !hl_tracked_is_running(it)))
-		it = it->next;
-	return it;
-}
-
-uint64_t hl_control_tick(const struct hl_tracked *tracked)
+uint64_t hl_control_actions_tick(const struct hl_tracked *tracked)
 {
 	return (hl_clock_ns(CLOCK_MONOTONIC) - tracked->start_ns) / HL_RING_TICK_NS;
 }
 
-int hl_control_mark(const struct hl_control_subject *subject, struct hl_tracked *tracked,
-		    uint64_t tick, const char *name)
+int hl_control_actions_mark(const struct hl_control_subject *subject, struct hl_tracked *tracked,
+			    uint64_t tick, const char *name)
 {
+	bool marks_mode = !strncmp(name, HL_MODE_MARK, strlen(HL_MODE_MARK));
+
+	/* Without a mark at the start nobody could tell that the time until now lacks figures. */
+	if (marks_mode && !tracked->mode_marked &&
+	    hl_mode_of(atomic_load(&tracked->region.layout.mode)) == HL_MODE_CLOSED)
+		hl_archive_mark(subject->archive, tracked->pid, 0, HL_CLOSED_MARK);
+	tracked->mode_marked |= marks_mode;
 	int r = tracked->log ? hl_drain_orders_mark(&tracked->orders, tick, name) : 0;
 	if (r < 0)
 		return r;
@@ -38,8 +36,8 @@ int hl_control_mark(const struct hl_control_subject *subject, struct hl_tracked 
 	return tracked->log && r == -EAGAIN ? 0 : r;
 }
 
-int hl_control_begin_log(const struct hl_control_subject *subject, struct hl_tracked *tracked,
-			 struct hl_error *err)
+int hl_control_actions_begin_log(const struct hl_control_subject *subject,
+				 struct hl_tracked *tracked, struct hl_error *err)
 {
 	if (tracked->log)
 		return 0;
@@ -50,37 +48,20 @@ int hl_control_begin_log(const struct hl_control_subject *subject, struct hl_tra
 			"room for one; raise 'ulimit -v' and start it again",
 			tracked->pid);
 	int r = hl_tracked_begin_log(tracked, subject->archive->directory.fd, subject->limits,
-				     hl_control_tick(tracked) + 1);
+				     hl_control_actions_tick(tracked) + 1);
 	if (r < 0)
 		return hl_error_set(err, r, "the log of process %d cannot be begun: %s",
 				    tracked->pid, strerror(-r));
 	return 0;
 }
 
-bool hl_control_keep(struct hl_tracked *tracked, uint32_t segments)
+bool hl_control_actions_keep(struct hl_tracked *tracked, uint32_t segments)
 {
 	if (!tracked->log)
 		return false;
 	hl_drain_orders_keep(&tracked->orders, segments);
-	hl_mailbox_tell_segments(&tracked->mailbox, segments);
+	hl_mailbox_reader_tell_segments(&tracked->mailbox, segments);
 	return true;
-}
-
-/* ---- answers ---- */
-
-char *hl_control_error(const char *sentence)
-{
-	return hl_control_write(json_pack("{s:o}", "error", hl_text_to_json(sentence)));
-}
-
-char *hl_control_done(void)
-{
-	return hl_control_write(json_pack("{s:b}", "done", 1));
-}
-
-static char *error_of(const struct hl_error *err)
-{
-	return hl_control_error(err->text);
 }
 
 /* ---- verbs ---- */
@@ -89,28 +70,23 @@ static char *error_of(const struct hl_error *err)
 typedef int action(const struct hl_control_subject *subject, struct hl_tracked *tracked,
 		   const struct hl_control_request *request, struct hl_error *err);
 
-/* A hole in the figures over time has a reason that can be seen. */
-static void mark_mode(const struct hl_control_subject *subject, struct hl_tracked *tracked,
-		      uint32_t mode)
-{
-	char text[HL_MARK_MAX + 1], sentence[96];
-	snprintf(text, sizeof(text), HL_MODE_MARK "%s", hl_mode_names[mode]);
-	if (hl_control_mark(subject, tracked, hl_control_tick(tracked), text) == 0)
-		return;
-	snprintf(sentence, sizeof(sentence),
-		 "process %d was switched to mode '%s' without a mark: it has too many already",
-		 tracked->pid, hl_mode_names[mode]);
-	hl_archive_warn(subject->archive, sentence);
-}
-
 static int set_mode(const struct hl_control_subject *subject, struct hl_tracked *tracked,
 		    const struct hl_control_request *request, struct hl_error *err)
 {
-	int r = hl_mode_logs(request->mode) ? hl_control_begin_log(subject, tracked, err) : 0;
+	char text[HL_MARK_MAX + 1];
+
+	int r = hl_mode_logs(request->mode) ? hl_control_actions_begin_log(subject, tracked, err)
+					    : 0;
 	if (r < 0)
 		return r;
-	if (hl_mode_switch(&tracked->region.header->mode, request->mode) != request->mode)
-		mark_mode(subject, tracked, request->mode);
+	snprintf(text, sizeof(text), HL_MODE_MARK "%s", hl_mode_names[request->mode]);
+	/* The mark shows why there is a hole in the figures over time. */
+	if (hl_mode_switch(&tracked->region.header->mode, request->mode) != request->mode &&
+	    hl_control_actions_mark(subject, tracked, hl_control_actions_tick(tracked), text) < 0)
+		hl_archive_warn(subject->archive,
+				"process %d was switched to mode '%s' without a mark: it has too "
+				"many already",
+				tracked->pid, hl_mode_names[request->mode]);
 	hl_archive_note_mode(subject->archive, request->mode, false);
 	return 0;
 }
@@ -118,7 +94,9 @@ static int set_mode(const struct hl_control_subject *subject, struct hl_tracked 
 static int mark(const struct hl_control_subject *subject, struct hl_tracked *tracked,
 		const struct hl_control_request *request, struct hl_error *err)
 {
-	int r = hl_control_mark(subject, tracked, hl_control_tick(tracked), request->argument);
+	int r = hl_control_actions_mark(subject, tracked, hl_control_actions_tick(tracked),
+					request->argument);
+
 	if (r == -EAGAIN)
 		return hl_error_set(err, r, "cannot mark process %d: it has too many marks already",
 				    tracked->pid);
@@ -133,6 +111,7 @@ static int ask_allocator(const struct hl_control_subject *subject, struct hl_tra
 			 const struct hl_control_request *request, struct hl_error *err)
 {
 	struct hl_region_header *header = tracked->region.header;
+
 	(void)subject;
 	(void)request;
 	(void)err;
@@ -145,79 +124,58 @@ static int keep(const struct hl_control_subject *subject, struct hl_tracked *tra
 		const struct hl_control_request *request, struct hl_error *err)
 {
 	(void)subject;
-	if (hl_control_keep(tracked, request->segments))
+	if (hl_control_actions_keep(tracked, request->segments))
 		return 0;
 	return hl_error_set(err, -EOPNOTSUPP,
 			    "process %d has no log; 'heapline ctl -p %d mode log-fast' begins one",
 			    tracked->pid, tracked->pid);
 }
 
-static char *act_on_all(const struct hl_control_subject *subject,
-			const struct hl_control_request *request, action *act)
-{
-	struct hl_error err = {0};
-	unsigned count = 0;
-	for (struct hl_tracked *it = *subject->tracked; it; it = it->next) {
-		if (!hl_tracked_is_running(it))
-			continue;
-		if (act(subject, it, request, &err) < 0)
-			return error_of(&err);
-		count++;
-	}
-	return count ? hl_control_done()
-		     : hl_control_error("no process of the recording runs at the moment");
-}
-
+/* On the process that is asked for, or on all that run. */
 static char *act_on(const struct hl_control_subject *subject,
 		    const struct hl_control_request *request, action *act)
 {
 	struct hl_error err = {0};
-	if (request->pid == 0)
-		return act_on_all(subject, request, act);
-	struct hl_tracked *tracked = hl_control_find(subject, request->pid);
-	if (!tracked)
-		hl_error_set(&err, -ESRCH, "process %d is not recorded here, or has ended",
-			     request->pid);
-	else if (act(subject, tracked, request, &err) == 0)
-		return hl_control_done();
-	return error_of(&err);
-}
+	unsigned count = 0;
 
-static char *act_on_log(const struct hl_control_subject *subject,
-			const struct hl_control_request *request)
-{
-	if (request->pid == 0)
-		subject->limits->segments_kept = request->segments;
-	return act_on(subject, request, keep);
-}
-
-static char *act_on_mode(const struct hl_control_subject *subject,
-			 const struct hl_control_request *request)
-{
-	if (request->pid == 0) {
-		*subject->mode = request->mode;
-		hl_archive_note_mode(subject->archive, request->mode, true);
+	for (struct hl_tracked *it = *subject->tracked; it; it = it->next) {
+		if (!hl_tracked_is_running(it) || (request->pid && it->pid != request->pid))
+			continue;
+		if (act(subject, it, request, &err) < 0)
+			return hl_control_answer_error(err.text);
+		count++;
 	}
-	return act_on(subject, request, set_mode);
+	if (count)
+		return hl_control_answer_done();
+	if (request->pid == 0)
+		return hl_control_answer_error("no process of the recording runs at the moment");
+	hl_error_set(&err, -ESRCH, "process %d is not recorded here, or has ended", request->pid);
+	return hl_control_answer_error(err.text);
 }
 
-char *hl_control_act(const struct hl_control_subject *subject,
-		     const struct hl_control_request *request)
+char *hl_control_actions_act(const struct hl_control_subject *subject,
+			     const struct hl_control_request *request)
 {
 	switch (request->verb) {
 	case HL_CONTROL_FIND:
-		return hl_control_whose(subject, request->pid);
+		return hl_control_answer_whose(subject, request->pid);
 	case HL_CONTROL_STATUS:
-		return hl_control_status(subject);
+		return hl_control_answer_status(subject);
 	case HL_CONTROL_MODE:
-		return act_on_mode(subject, request);
+		if (request->pid == 0) {
+			*subject->mode = request->mode;
+			hl_archive_note_mode(subject->archive, request->mode, true);
+		}
+		return act_on(subject, request, set_mode);
 	case HL_CONTROL_MARK:
 		return act_on(subject, request, mark);
 	case HL_CONTROL_SEGMENTS:
-		return act_on_log(subject, request);
+		if (request->pid == 0)
+			subject->limits->segments_kept = request->segments;
+		return act_on(subject, request, keep);
 	case HL_CONTROL_ALLOCATOR:
 		return act_on(subject, request, ask_allocator);
 	default:
-		return hl_control_error("this cannot be asked for");
+		return hl_control_answer_error("this cannot be asked for");
 	}
 }

@@ -6,6 +6,8 @@
 #include "collector/control_protocol.h"
 #include "collector/tracked.h"
 
+#include <jansson.h>
+
 /* What is controlled; the collector's. */
 struct hl_control_subject {
 	struct hl_archive *archive;
@@ -14,31 +16,41 @@ struct hl_control_subject {
 	enum hl_mode *mode;	      /* the same */
 };
 
-/* The process of that PID that runs and is recorded, or NULL. */
-struct hl_tracked *hl_control_find(const struct hl_control_subject *subject, pid_t pid);
-
 /* Notes the mark ${name} at ${tick} of the process in the recording and, if it has one, in its log.
  * 0, or a negative errno: -EAGAIN when there are too many. */
-int hl_control_mark(const struct hl_control_subject *subject, struct hl_tracked *tracked,
-		    uint64_t tick, const char *name);
+int hl_control_actions_mark(const struct hl_control_subject *subject, struct hl_tracked *tracked,
+			    uint64_t tick, const char *name);
 
 /* From now on ${segments} of the process' log are kept. False: it has none. */
-bool hl_control_keep(struct hl_tracked *tracked, uint32_t segments);
+bool hl_control_actions_keep(struct hl_tracked *tracked, uint32_t segments);
 
 /* Begins the log of a process that has none, now. 0, or a negative errno with a sentence. */
-int hl_control_begin_log(const struct hl_control_subject *subject, struct hl_tracked *tracked,
-			 struct hl_error *err);
+int hl_control_actions_begin_log(const struct hl_control_subject *subject,
+				 struct hl_tracked *tracked, struct hl_error *err);
 
 /* The present tick of a process. */
-uint64_t hl_control_tick(const struct hl_tracked *tracked);
+uint64_t hl_control_actions_tick(const struct hl_tracked *tracked);
 
 /* Does what a checked request asks for. The answer, which the caller frees; NULL for want of
  * memory. Not for snapshots. */
-char *hl_control_act(const struct hl_control_subject *subject,
-		     const struct hl_control_request *request);
+char *hl_control_actions_act(const struct hl_control_subject *subject,
+			     const struct hl_control_request *request);
 
 /* The answer that is an error sentence. As above. */
-char *hl_control_error(const char *sentence);
+char *hl_control_answer_error(const char *sentence);
 
 /* The answer that something was done. As above. */
-char *hl_control_done(void);
+char *hl_control_answer_done(void);
+
+/* ---- answers, as lines of JSON ---- */
+
+/* An answer's line, which the caller frees. Takes ${object} over; NULL for want of memory, as is
+ * the result then. */
+char *hl_control_answer_write(json_t *object);
+
+/* Members `collector`, `recording`, `command`, `recorded`: whether process ${pid} is. */
+char *hl_control_answer_whose(const struct hl_control_subject *subject, pid_t pid);
+
+/* The same without `recorded`, then `mode`, `ended`, `marks` (their number), and
+ * `processes`: those that run. */
+char *hl_control_answer_status(const struct hl_control_subject *subject);

@@ -3,9 +3,10 @@
 #include "collector/control_ask.h"
 
 #include "base/array.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/mark.h"
-#include "collector/control_directory.h"
+#include "base/names.h"
+#include "collector/control_protocol.h"
 #include "recording/fields.h"
 
 #include <errno.h>
@@ -18,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A collector that is asked in passing may be stopped, or no collector at all. */
+/* A search comes by collectors that may be stopped, and by sockets of other programs. */
 #define FIND_WAIT_NS  (2 * HL_NS_PER_SECOND)
 #define ASK_WAIT_NS   (20 * HL_NS_PER_SECOND)
 #define WAIT_FOR_EVER UINT64_MAX
@@ -28,10 +29,11 @@
 
 /* ---- one question ---- */
 
-/* Until ${fd} is ready for ${events}. 0, -ETIMEDOUT or another negative errno. */
+/* Waits until ${fd} is ready for ${events}. 0, -ETIMEDOUT or another negative errno. */
 static int wait_for(int fd, short events, uint64_t deadline_ns)
 {
 	struct pollfd poller = {.fd = fd, .events = events};
+
 	for (;;) {
 		uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC);
 		int left_ms = -1;
@@ -65,12 +67,13 @@ static int send_line(int fd, const char *line, size_t size, uint64_t deadline_ns
 	return 0;
 }
 
-/* All that comes until the connection ends. */
+/* Reads all that comes until the connection ends. */
 static int receive_all(int fd, uint64_t deadline_ns, char **ret_bytes, size_t *ret_size)
 {
 	char *bytes = NULL;
 	size_t size = 0, capacity = 0;
 	int r;
+
 	while ((r = wait_for(fd, POLLIN, deadline_ns)) == 0) {
 		r = hl_array_reserve(&bytes, &capacity, size + PART_BYTES, 1);
 		if (r < 0)
@@ -99,19 +102,26 @@ static bool is_trusted(int fd)
 {
 	struct ucred peer;
 	socklen_t size = sizeof(peer);
+
 	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
 	       (geteuid() == 0 || peer.uid == geteuid() || peer.uid == 0);
 }
 
-static int converse(int fd, const struct hl_control_request *request, uint64_t deadline_ns,
-		    json_t **ret_answer)
+static int ask(int directory_fd, pid_t collector, const struct hl_control_request *request,
+	       uint64_t wait_ns, json_t **ret_answer)
 {
 	char line[HL_CONTROL_LINE_MAX], *bytes = NULL;
 	size_t size = 0;
+	uint64_t deadline_ns =
+		wait_ns == WAIT_FOR_EVER ? WAIT_FOR_EVER : hl_clock_ns(CLOCK_MONOTONIC) + wait_ns;
+
+	HL_CLOSED int fd = hl_control_directory_connect(directory_fd, collector);
+	if (fd < 0)
+		return fd;
 	if (!is_trusted(fd))
 		return -EPERM;
-	int r = send_line(fd, line, hl_control_format(request, line), deadline_ns);
-	if (r == 0 || r == -EPIPE)
+	int r = send_line(fd, line, hl_control_protocol_format(request, line), deadline_ns);
+	if (r == 0 || r == -EPIPE) /* who refuses us may have answered */
 		r = receive_all(fd, deadline_ns, &bytes, &size);
 	if (r < 0)
 		return r;
@@ -123,19 +133,6 @@ static int converse(int fd, const struct hl_control_request *request, uint64_t d
 	}
 	*ret_answer = answer;
 	return 0;
-}
-
-static int ask(int directory_fd, pid_t collector, const struct hl_control_request *request,
-	       uint64_t wait_ns, json_t **ret_answer)
-{
-	uint64_t deadline_ns =
-		wait_ns == WAIT_FOR_EVER ? WAIT_FOR_EVER : hl_clock_ns(CLOCK_MONOTONIC) + wait_ns;
-	int fd = hl_control_directory_connect(directory_fd, collector);
-	if (fd < 0)
-		return fd;
-	int r = converse(fd, request, deadline_ns, ret_answer);
-	close(fd);
-	return r;
 }
 
 static const char *reason_of(int r)
@@ -155,6 +152,7 @@ int hl_control_ask(const struct hl_control_peer *peer, const struct hl_control_r
 	/* A copy takes as long as the disk does. */
 	bool is_copy = request->verb == HL_CONTROL_SNAPSHOT || request->verb == HL_CONTROL_REPLACE;
 	json_t *answer;
+
 	int r = ask(peer->directory_fd, peer->pid, request, is_copy ? WAIT_FOR_EVER : ASK_WAIT_NS,
 		    &answer);
 	if (r < 0)
@@ -162,7 +160,7 @@ int hl_control_ask(const struct hl_control_peer *peer, const struct hl_control_r
 				    peer->recording, reason_of(r));
 	const json_t *error = json_object_get(answer, "error");
 	if (error) {
-		char *sentence = hl_control_bytes(error);
+		char *sentence = hl_control_ask_bytes(error);
 		hl_error_set(err, -EREMOTEIO, "%s", sentence ? sentence : "out of memory");
 		free(sentence);
 		json_decref(answer);
@@ -172,27 +170,14 @@ int hl_control_ask(const struct hl_control_peer *peer, const struct hl_control_r
 	return 0;
 }
 
-char *hl_control_bytes(const json_t *text)
+char *hl_control_ask_bytes(const json_t *text)
 {
 	char *bytes;
+
 	return hl_text_from_json(text, &bytes) == 0 ? bytes : strdup("");
 }
 
 /* ---- the search ---- */
-
-static int add_peer(struct hl_control_peers *peers, int directory_fd, pid_t pid,
-		    const json_t *answer)
-{
-	if (HL_ARRAY_RESERVE(peers->peers, peers->capacity, peers->count + 1) < 0)
-		return -ENOMEM;
-	struct hl_control_peer peer = {
-		.pid = pid,
-		.directory_fd = fcntl(directory_fd, F_DUPFD_CLOEXEC, 0),
-		.recording = hl_control_bytes(json_object_get(answer, "recording")),
-	};
-	peers->peers[peers->count++] = peer;
-	return peer.recording ? 0 : -ENOMEM;
-}
 
 /* Asks one collector whether it records ${pid}; those that do not answer do not. */
 static int consider(struct hl_control_peers *peers, int directory_fd, pid_t collector, pid_t pid)
@@ -200,12 +185,25 @@ static int consider(struct hl_control_peers *peers, int directory_fd, pid_t coll
 	const struct hl_control_request request = {.verb = HL_CONTROL_FIND, .pid = pid};
 	json_t *answer;
 	int r = ask(directory_fd, collector, &request, FIND_WAIT_NS, &answer);
-	if (r == -ETIMEDOUT)
-		peers->silent = collector;
+
+	size_t length = strlen(peers->silent);
+	if (r == -ETIMEDOUT && length + sizeof(", 4294967295") <= sizeof(peers->silent))
+		snprintf(peers->silent + length, sizeof(peers->silent) - length, "%s%d",
+			 length ? ", " : "", collector);
 	if (r < 0)
 		return 0;
-	if (collector == pid || json_is_true(json_object_get(answer, "recorded")))
-		r = add_peer(peers, directory_fd, collector, answer);
+	bool records = collector == pid || json_is_true(json_object_get(answer, "recorded"));
+	if (records)
+		r = HL_ARRAY_RESERVE(peers->peers, peers->capacity, peers->count + 1);
+	if (records && r == 0) {
+		struct hl_control_peer peer = {
+			.pid = collector,
+			.directory_fd = fcntl(directory_fd, F_DUPFD_CLOEXEC, 0),
+			.recording = hl_control_ask_bytes(json_object_get(answer, "recording")),
+		};
+		peers->peers[peers->count++] = peer;
+		r = peer.recording ? 0 : -ENOMEM;
+	}
 	json_decref(answer);
 	return r;
 }
@@ -214,6 +212,7 @@ static int search_directory(struct hl_control_peers *peers, int directory_fd, pi
 {
 	pid_t *collectors;
 	size_t count;
+
 	int r = hl_control_directory_list(directory_fd, &collectors, &count);
 	if (r < 0)
 		return r == -ENOMEM ? r : 0;
@@ -232,6 +231,7 @@ struct seen {
 static bool is_seen(struct seen *seen, int fd)
 {
 	struct stat status;
+
 	if (fstat(fd, &status) < 0)
 		return true;
 	for (unsigned i = 0; i < seen->count; i++)
@@ -245,6 +245,7 @@ static bool is_seen(struct seen *seen, int fd)
 static int search_user(struct hl_control_peers *peers, struct seen *seen, uid_t uid, pid_t pid)
 {
 	int r = 0;
+
 	for (unsigned place = 0; r == 0 && place < HL_CONTROL_PLACES; place++) {
 		int fd = hl_control_directory_open(place, uid);
 		if (fd < 0)
@@ -256,11 +257,12 @@ static int search_user(struct hl_control_peers *peers, struct seen *seen, uid_t 
 	return r;
 }
 
-int hl_control_search(pid_t pid, struct hl_control_peers *peers)
+int hl_control_ask_search(pid_t pid, struct hl_control_peers *peers)
 {
 	struct seen seen = {0};
 	struct stat status;
 	char path[32];
+
 	*peers = (struct hl_control_peers){0};
 	int r = search_user(peers, &seen, geteuid(), pid);
 	snprintf(path, sizeof(path), "/proc/%d", pid);
@@ -269,7 +271,7 @@ int hl_control_search(pid_t pid, struct hl_control_peers *peers)
 	return r;
 }
 
-void hl_control_peers_release(struct hl_control_peers *peers)
+void hl_control_ask_release(struct hl_control_peers *peers)
 {
 	for (size_t i = 0; i < peers->count; i++) {
 		if (peers->peers[i].directory_fd >= 0)

@@ -19,7 +19,7 @@ struct hl_control_peer {
 struct hl_control_peers {
 	struct hl_control_peer *peers;
 	size_t count, capacity;
-	pid_t silent; /* a collector that does not answer; 0: there is none */
+	char silent[128]; /* collectors that do not answer, as "412, 508"; more are left out */
 };
 
 /*
@@ -27,9 +27,9 @@ struct hl_control_peers {
  * root, those of the process' user. 0, with whatever was found, or -ENOMEM. To be released in any
  * case.
  */
-int hl_control_search(pid_t pid, struct hl_control_peers *peers);
+int hl_control_ask_search(pid_t pid, struct hl_control_peers *peers);
 
-void hl_control_peers_release(struct hl_control_peers *peers);
+void hl_control_ask_release(struct hl_control_peers *peers);
 
 /*
  * Asks one collector. 0 with the answer, an object that the caller decrefs, or a negative errno
@@ -40,4 +40,4 @@ int hl_control_ask(const struct hl_control_peer *peer, const struct hl_control_r
 
 /* A text of an answer as bytes, which the caller frees; NULL for want of memory, "" when there is
  * no text. */
-char *hl_control_bytes(const json_t *text);
+char *hl_control_ask_bytes(const json_t *text);

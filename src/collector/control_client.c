@@ -15,12 +15,12 @@
 
 static const char no_memory[] = "{\"error\":\"the collector is out of memory\"}\n";
 
-static void be_patient(struct hl_client *client)
+static void be_patient(struct hl_control_client *client)
 {
 	client->deadline_ns = hl_clock_ns(CLOCK_MONOTONIC) + PATIENCE_NS;
 }
 
-void hl_client_begin(struct hl_client *client, int fd)
+void hl_control_client_begin(struct hl_control_client *client, int fd)
 {
 	client->state = HL_CLIENT_ASKING;
 	client->fd = fd;
@@ -29,7 +29,7 @@ void hl_client_begin(struct hl_client *client, int fd)
 	be_patient(client);
 }
 
-void hl_client_end(struct hl_client *client)
+void hl_control_client_end(struct hl_control_client *client)
 {
 	if (client->state == HL_CLIENT_NONE)
 		return;
@@ -39,12 +39,20 @@ void hl_client_end(struct hl_client *client)
 	client->state = HL_CLIENT_NONE;
 }
 
-/* 0 when there is a whole line, and nothing after it. */
-static int read_line(struct hl_client *client, struct hl_error *err)
+int hl_control_client_read(struct hl_control_client *client, struct hl_control_request *ret_request,
+			   struct hl_error *err)
 {
+	ssize_t size = recv(client->fd, client->line + client->size,
+			    sizeof(client->line) - client->size, MSG_DONTWAIT);
+
+	if (size < 0)
+		return errno == EAGAIN || errno == EINTR ? -EAGAIN : -EPIPE;
+	if (size == 0)
+		return -EPIPE;
+	client->size += (size_t)size;
 	const char *end = memchr(client->line, '\n', client->size);
 	if (end == client->line + client->size - 1)
-		return 0;
+		return hl_control_protocol_parse(client->line, client->size - 1, ret_request, err);
 	if (end)
 		return hl_error_set(err, -EINVAL, "the request is more than one line");
 	if (client->size == sizeof(client->line))
@@ -52,31 +60,18 @@ static int read_line(struct hl_client *client, struct hl_error *err)
 	return -EAGAIN;
 }
 
-int hl_client_read(struct hl_client *client, struct hl_control_request *ret_request,
-		   struct hl_error *err)
-{
-	ssize_t size = recv(client->fd, client->line + client->size,
-			    sizeof(client->line) - client->size, MSG_DONTWAIT);
-	if (size < 0)
-		return errno == EAGAIN || errno == EINTR ? -EAGAIN : -EPIPE;
-	if (size == 0)
-		return -EPIPE;
-	client->size += (size_t)size;
-	int r = read_line(client, err);
-	return r < 0 ? r : hl_control_parse(client->line, client->size - 1, ret_request, err);
-}
-
-void hl_client_answer(struct hl_client *client, char *answer)
+void hl_control_client_answer(struct hl_control_client *client, char *answer)
 {
 	client->answer = answer;
 	client->state = HL_CLIENT_ANSWERED;
 	be_patient(client);
 }
 
-bool hl_client_send(struct hl_client *client)
+bool hl_control_client_send(struct hl_control_client *client)
 {
 	const char *answer = client->answer ? client->answer : no_memory;
 	size_t left = strlen(answer + client->sent);
+
 	ssize_t size = send(client->fd, answer + client->sent, left, MSG_NOSIGNAL | MSG_DONTWAIT);
 	if (size < 0)
 		return errno != EAGAIN && errno != EINTR;

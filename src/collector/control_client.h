@@ -8,15 +8,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum hl_client_state {
+enum hl_control_client_state {
 	HL_CLIENT_NONE,	    /* a free place */
 	HL_CLIENT_ASKING,   /* the request is coming */
 	HL_CLIENT_WAITING,  /* for its answer */
 	HL_CLIENT_ANSWERED, /* the answer is going out */
 };
 
-struct hl_client {
-	enum hl_client_state state;
+struct hl_control_client {
+	enum hl_control_client_state state;
 	int fd;
 	uint64_t deadline_ns; /* of asking and of taking the answer */
 	size_t size;	      /* bytes of the line so far */
@@ -26,20 +26,20 @@ struct hl_client {
 };
 
 /* Takes ${fd} over, which does not block. */
-void hl_client_begin(struct hl_client *client, int fd);
+void hl_control_client_begin(struct hl_control_client *client, int fd);
 
 /* Closes the connection. */
-void hl_client_end(struct hl_client *client);
+void hl_control_client_end(struct hl_control_client *client);
 
 /*
  * Reads what has come of the request. 0 with the request complete and good, -EAGAIN when more is to
  * come, -EPIPE when the client has gone, -EINVAL with a sentence for a bad request.
  */
-int hl_client_read(struct hl_client *client, struct hl_control_request *ret_request,
-		   struct hl_error *err);
+int hl_control_client_read(struct hl_control_client *client, struct hl_control_request *ret_request,
+			   struct hl_error *err);
 
 /* Sets the answer, which it takes over; NULL says that there was no memory for one. */
-void hl_client_answer(struct hl_client *client, char *answer);
+void hl_control_client_answer(struct hl_control_client *client, char *answer);
 
 /* Sends as much of the answer as is taken. Whether all is sent, or nobody takes it any more. */
-bool hl_client_send(struct hl_client *client);
+bool hl_control_client_send(struct hl_control_client *client);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Makes, lists and cleans the directory of sockets; see control_directory.h. */
-#include "collector/control_directory.h"
+/* Makes, lists and cleans the directory of sockets; see control_protocol.h. */
+#include "collector/control_protocol.h"
 
 #include "base/array.h"
 
@@ -25,6 +25,7 @@
 static int open_private(int base_fd, const char *name, uid_t uid, bool make)
 {
 	bool made = make && mkdirat(base_fd, name, 0700) == 0;
+
 	int fd = openat(base_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return errno == ELOOP || errno == ENOTDIR ? -EPERM : -errno;
@@ -43,6 +44,7 @@ static int open_private(int base_fd, const char *name, uid_t uid, bool make)
 static int open_in_runtime_dir(const char *path, uid_t uid, bool make)
 {
 	struct stat status;
+
 	int base_fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (base_fd < 0)
 		return -errno;
@@ -57,6 +59,7 @@ static int open_place(unsigned place, uid_t uid, bool make)
 {
 	char path[64];
 	const char *runtime = secure_getenv("XDG_RUNTIME_DIR");
+
 	switch (place) {
 	case HL_CONTROL_IN_RUNTIME_DIR:
 		if (!runtime || runtime[0] != '/' || uid != geteuid())
@@ -79,6 +82,7 @@ int hl_control_directory_open(unsigned place, uid_t uid)
 int hl_control_directory_make(void)
 {
 	int fd = -ENOENT;
+
 	for (unsigned place = 0; fd < 0 && place < HL_CONTROL_PLACES; place++)
 		fd = open_place(place, geteuid(), true);
 	return fd;
@@ -90,6 +94,7 @@ int hl_control_directory_make(void)
 static pid_t pid_of_name(const char *name)
 {
 	char expected[NAME_BYTES];
+
 	long pid = strtol(name, NULL, 10);
 	if (pid <= 0 || pid > INT32_MAX)
 		return 0;
@@ -97,27 +102,10 @@ static pid_t pid_of_name(const char *name)
 	return strcmp(name, expected) == 0 ? (pid_t)pid : 0;
 }
 
-static int collect_pids(DIR *stream, pid_t **ret_pids, size_t *ret_count)
-{
-	pid_t *pids = NULL;
-	size_t count = 0, capacity = 0;
-	for (const struct dirent *entry; (entry = readdir(stream));) {
-		pid_t pid = pid_of_name(entry->d_name);
-		if (!pid)
-			continue;
-		if (HL_ARRAY_APPEND(pids, count, capacity, pid) < 0) {
-			free(pids);
-			return -ENOMEM;
-		}
-	}
-	*ret_pids = pids;
-	*ret_count = count;
-	return 0;
-}
-
 int hl_control_directory_list(int directory_fd, pid_t **ret_pids, size_t *ret_count)
 {
 	int fd = openat(directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
 	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
 	if (!stream) {
 		int r = -errno;
@@ -125,14 +113,28 @@ int hl_control_directory_list(int directory_fd, pid_t **ret_pids, size_t *ret_co
 			close(fd);
 		return r;
 	}
-	int r = collect_pids(stream, ret_pids, ret_count);
+	pid_t *pids = NULL;
+	size_t count = 0, capacity = 0;
+	int r = 0;
+	for (const struct dirent *entry; r == 0 && (entry = readdir(stream));) {
+		pid_t pid = pid_of_name(entry->d_name);
+		if (pid)
+			r = HL_ARRAY_APPEND(pids, count, capacity, pid);
+	}
 	closedir(stream);
-	return r;
+	if (r < 0) {
+		free(pids);
+		return r;
+	}
+	*ret_pids = pids;
+	*ret_count = count;
+	return 0;
 }
 
 static void remove_name(int directory_fd, pid_t pid)
 {
 	char name[NAME_BYTES];
+
 	snprintf(name, sizeof(name), "%d.sock", pid);
 	unlinkat(directory_fd, name, 0);
 }
@@ -146,6 +148,7 @@ void hl_control_directory_clean(int directory_fd)
 {
 	pid_t *pids;
 	size_t count;
+
 	if (hl_control_directory_list(directory_fd, &pids, &count) < 0)
 		return;
 	for (size_t i = 0; i < count; i++) {
@@ -158,10 +161,12 @@ void hl_control_directory_clean(int directory_fd)
 	free(pids);
 }
 
-/* By way of the descriptor: a path of any length fits, and nobody can put another one there. */
+/* The path goes by way of the descriptor: it fits whatever the directory's name is, and nobody can
+ * put another directory in its place. */
 static struct sockaddr_un address_of(int directory_fd, const char *name)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
+
 	snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s", directory_fd,
 		 name);
 	return address;
@@ -170,38 +175,29 @@ static struct sockaddr_un address_of(int directory_fd, const char *name)
 static int new_socket(void)
 {
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	return fd < 0 ? -errno : fd;
-}
 
-/*
- * Under another name until it listens, so that under its own name a socket that refuses is one of
- * the dead.
- */
-static int listen_under(int fd, int directory_fd, const char *before, const char *name)
-{
-	struct sockaddr_un address = address_of(directory_fd, before);
-	unlinkat(directory_fd, before, 0);
-	if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
-		return -errno;
-	if (fchmodat(directory_fd, before, 0600, 0) == 0 && listen(fd, BACKLOG) == 0 &&
-	    renameat2(directory_fd, before, directory_fd, name, RENAME_NOREPLACE) == 0)
-		return 0;
-	int r = -errno;
-	unlinkat(directory_fd, before, 0);
-	return r;
+	return fd < 0 ? -errno : fd;
 }
 
 int hl_control_directory_listen(int directory_fd)
 {
 	char before[NAME_BYTES], name[NAME_BYTES];
+
 	snprintf(before, sizeof(before), ".%d.new", getpid());
 	snprintf(name, sizeof(name), "%d.sock", getpid());
 	int fd = new_socket();
 	if (fd < 0)
 		return fd;
-	int r = listen_under(fd, directory_fd, before, name);
-	if (r == 0)
+	/* Under another name until it listens, so that under its own name a socket that refuses is
+	 * one of the dead. */
+	struct sockaddr_un address = address_of(directory_fd, before);
+	unlinkat(directory_fd, before, 0);
+	if (bind(fd, (struct sockaddr *)&address, sizeof(address)) == 0 &&
+	    fchmodat(directory_fd, before, 0600, 0) == 0 && listen(fd, BACKLOG) == 0 &&
+	    renameat2(directory_fd, before, directory_fd, name, RENAME_NOREPLACE) == 0)
 		return fd;
+	int r = -errno;
+	unlinkat(directory_fd, before, 0);
 	close(fd);
 	return r;
 }
@@ -209,6 +205,7 @@ int hl_control_directory_listen(int directory_fd)
 int hl_control_directory_connect(int directory_fd, pid_t pid)
 {
 	char name[NAME_BYTES];
+
 	snprintf(name, sizeof(name), "%d.sock", pid);
 	struct sockaddr_un address = address_of(directory_fd, name);
 	int fd = new_socket();

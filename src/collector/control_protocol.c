@@ -31,6 +31,7 @@ static int check_mode(struct hl_control_request *request, struct hl_error *err)
 static int check_mark(struct hl_control_request *request, struct hl_error *err)
 {
 	int length = hl_mark_length(request->argument);
+
 	if (length == -ENAMETOOLONG)
 		return hl_error_set(err, -EINVAL,
 				    "the name of the mark is too long; use at most %d bytes",
@@ -52,6 +53,7 @@ static int check_path(struct hl_control_request *request, struct hl_error *err)
 static int check_segments(struct hl_control_request *request, struct hl_error *err)
 {
 	const char *text = request->argument;
+
 	size_t length = strlen(text);
 	if (length && length < 10 && strspn(text, "0123456789") == length)
 		request->segments = (uint32_t)strtoul(text, NULL, 10);
@@ -66,7 +68,7 @@ static int check_nothing(struct hl_control_request *request, struct hl_error *er
 	if (request->argument[0] == '\0')
 		return 0;
 	return hl_error_set(err, -EINVAL, "'%s' takes no argument",
-			    hl_control_verb_name(request->verb));
+			    hl_control_protocol_verb(request->verb));
 }
 
 static const struct {
@@ -83,12 +85,12 @@ static const struct {
 	[HL_CONTROL_ALLOCATOR] = {"ask-allocator", check_nothing},
 };
 
-const char *hl_control_verb_name(enum hl_control_verb verb)
+const char *hl_control_protocol_verb(enum hl_control_verb verb)
 {
 	return verbs[verb].name;
 }
 
-int hl_control_check(struct hl_control_request *request, struct hl_error *err)
+int hl_control_protocol_check(struct hl_control_request *request, struct hl_error *err)
 {
 	request->segments = 0;
 	request->mode = HL_MODE_CLOSED;
@@ -105,6 +107,7 @@ struct rest {
 static bool skip(struct rest *rest, const char *text)
 {
 	size_t length = strlen(text);
+
 	if ((size_t)(rest->end - rest->at) < length || memcmp(rest->at, text, length) != 0)
 		return false;
 	rest->at += length;
@@ -116,6 +119,7 @@ static struct rest next_word(struct rest *rest)
 {
 	struct rest word = *rest;
 	const char *space = memchr(rest->at, ' ', (size_t)(rest->end - rest->at));
+
 	word.end = space ? space : rest->end;
 	rest->at = space ? space + 1 : rest->end;
 	return word;
@@ -136,6 +140,7 @@ static bool read_verb(struct rest word, enum hl_control_verb *ret_verb)
 static bool read_pid(struct rest word, pid_t *ret_pid)
 {
 	int64_t pid = 0;
+
 	if (word.at == word.end)
 		return false;
 	for (; word.at < word.end; word.at++) {
@@ -149,10 +154,11 @@ static bool read_pid(struct rest word, pid_t *ret_pid)
 	return true;
 }
 
-int hl_control_parse(const char *line, size_t size, struct hl_control_request *ret_request,
-		     struct hl_error *err)
+int hl_control_protocol_parse(const char *line, size_t size, struct hl_control_request *ret_request,
+			      struct hl_error *err)
 {
 	struct rest rest = {line, line + size};
+
 	if (memchr(line, '\0', size) || memchr(line, '\n', size) || !skip(&rest, GREETING))
 		return hl_error_set(err, -EINVAL,
 				    "the request is not one of this version of heapline; ask with "
@@ -166,12 +172,14 @@ int hl_control_parse(const char *line, size_t size, struct hl_control_request *r
 		return hl_error_set(err, -EINVAL, "the request is too long");
 	memcpy(ret_request->argument, rest.at, length);
 	ret_request->argument[length] = '\0';
-	return hl_control_check(ret_request, err);
+	return hl_control_protocol_check(ret_request, err);
 }
 
-size_t hl_control_format(const struct hl_control_request *request, char line[HL_CONTROL_LINE_MAX])
+size_t hl_control_protocol_format(const struct hl_control_request *request,
+				  char line[HL_CONTROL_LINE_MAX])
 {
 	const char *space = request->argument[0] ? " " : "";
+
 	return (size_t)snprintf(line, HL_CONTROL_LINE_MAX, GREETING "%s %d%s%s\n",
 				verbs[request->verb].name, request->pid, space, request->argument);
 }

@@ -12,7 +12,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "base/mark.h"
+#include "base/names.h"
 #include "region/region.h"
 
 #include <limits.h>
@@ -43,17 +43,59 @@ struct hl_control_request {
 };
 
 /* The word of ${verb} in a request. */
-const char *hl_control_verb_name(enum hl_control_verb verb);
+const char *hl_control_protocol_verb(enum hl_control_verb verb);
 
 /*
  * Reads a request of ${size} bytes, without its newline. 0, or -EINVAL with a sentence that is
  * fit to be answered; ${ret_request} is then undefined.
  */
-int hl_control_parse(const char *line, size_t size, struct hl_control_request *ret_request,
-		     struct hl_error *err);
+int hl_control_protocol_parse(const char *line, size_t size, struct hl_control_request *ret_request,
+			      struct hl_error *err);
 
 /* Checks verb and argument of a request and fills the members that follow from them. As above. */
-int hl_control_check(struct hl_control_request *request, struct hl_error *err);
+int hl_control_protocol_check(struct hl_control_request *request, struct hl_error *err);
 
 /* Writes a checked request as a line to ${line}; returns how many bytes. */
-size_t hl_control_format(const struct hl_control_request *request, char line[HL_CONTROL_LINE_MAX]);
+size_t hl_control_protocol_format(const struct hl_control_request *request,
+				  char line[HL_CONTROL_LINE_MAX]);
+
+/* ---- where collectors listen ---- */
+
+/*
+ * Where collectors listen for `heapline ctl`: PID.sock in a directory of one user, which nobody
+ * else may enter. It is the first of $XDG_RUNTIME_DIR/heapline, /run/user/UID/heapline and
+ * /tmp/heapline-UID that can be had.
+ */
+
+enum {
+	HL_CONTROL_IN_RUNTIME_DIR, /* $XDG_RUNTIME_DIR; of the calling user alone */
+	HL_CONTROL_IN_RUN_USER,
+	HL_CONTROL_IN_TMP,
+	HL_CONTROL_PLACES,
+};
+
+/*
+ * Opens a directory of user ${uid} if it is private to them: theirs, mode 0700, no symbolic link.
+ * The descriptor, or a negative errno: -ENOENT when there is none, -EPERM when it is not private.
+ */
+int hl_control_directory_open(unsigned place, uid_t uid);
+
+/* Opens the first place of the calling user that can be had, and makes it if need be. */
+int hl_control_directory_make(void);
+
+/* The PIDs that have a socket there, dead or alive; the caller frees them. 0 or a negative errno.
+ */
+int hl_control_directory_list(int directory_fd, pid_t **ret_pids, size_t *ret_count);
+
+/* Removes sockets that nobody listens to any more. */
+void hl_control_directory_clean(int directory_fd);
+
+/* Listens as the calling process. A descriptor that does not block, or a negative errno. */
+int hl_control_directory_listen(int directory_fd);
+
+/* Removes the calling process' socket. */
+void hl_control_directory_remove(int directory_fd);
+
+/* Connects to the collector ${pid}. A descriptor that does not block, or a negative errno:
+ * -ECONNREFUSED when it is dead. */
+int hl_control_directory_connect(int directory_fd, pid_t pid);

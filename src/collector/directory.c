@@ -2,6 +2,7 @@
 /* Makes and replaces recording directories; see directory.h. */
 #include "collector/directory.h"
 
+#include "base/cleanup.h"
 #include "recording/recording_files.h"
 
 #include <dirent.h>
@@ -14,7 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A wait for the disk for each of many files (a build's children) takes longer than one for all. */
+/* Of more files (a build's children) the whole file system is synced, which waits for the disk
+ * once. */
 #define SYNCED_FILES_MAX 16
 
 bool hl_directory_is_file(const char *name)
@@ -25,21 +27,18 @@ bool hl_directory_is_file(const char *name)
 					       ".process-[0-9]*-[0-9]*.hlp.tmp",
 					       "memlog-[0-9]*-[0-9]*.hll",
 					       "events-[0-9]*-[0-9]*.hle"};
+
 	for (size_t i = 0; i < HL_COUNT_OF(patterns); i++)
 		if (fnmatch(patterns[i], name, 0) == 0)
 			return true;
 	return false;
 }
 
-static bool is_dots(const char *name)
-{
-	return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
-}
-
 /* A stream over the open directory that leaves ${fd} open; NULL with errno. */
 static DIR *list(int fd)
 {
 	int own = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
 	DIR *stream = own < 0 ? NULL : fdopendir(own);
 	if (!stream && own >= 0)
 		close(own);
@@ -50,11 +49,13 @@ static DIR *list(int fd)
 static bool may_be_replaced(int fd)
 {
 	DIR *stream = list(fd);
+
 	if (!stream)
 		return false;
 	bool good = true;
 	for (const struct dirent *entry; good && (entry = readdir(stream));)
-		good = is_dots(entry->d_name) || hl_directory_is_file(entry->d_name);
+		good = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
+		       hl_directory_is_file(entry->d_name);
 	closedir(stream);
 	return good;
 }
@@ -62,6 +63,7 @@ static bool may_be_replaced(int fd)
 static int empty(int fd)
 {
 	DIR *stream = list(fd);
+
 	if (!stream)
 		return -errno;
 	int r = 0;
@@ -88,11 +90,9 @@ static bool own(int fd)
 
 static bool is_owned(const char *path)
 {
-	int fd = open_existing(path);
-	bool owned = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK;
-	if (fd >= 0)
-		close(fd);
-	return owned;
+	HL_CLOSED int fd = open_existing(path);
+
+	return fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK;
 }
 
 static int refuse_owned(const char *path, struct hl_error *err)
@@ -106,6 +106,7 @@ static int refuse_owned(const char *path, struct hl_error *err)
 static int replace_existing(struct hl_directory *directory, struct hl_error *err)
 {
 	const char *path = directory->path;
+
 	directory->fd = open_existing(path);
 	if (directory->fd < 0 && errno != ENOTDIR && errno != ELOOP)
 		return hl_error_set(err, -errno, "cannot replace '%s': %s", path, strerror(errno));
@@ -125,6 +126,7 @@ static int replace_existing(struct hl_directory *directory, struct hl_error *err
 static int make(struct hl_directory *directory, bool replace, struct hl_error *err)
 {
 	const char *path = directory->path;
+
 	if (mkdir(path, 0777) == 0) {
 		directory->fd = open_existing(path);
 		if (directory->fd >= 0 && !own(directory->fd)) /* replaced before we came to it */
@@ -157,6 +159,7 @@ int hl_directory_init(struct hl_directory *directory, const char *path, bool rep
 int hl_directory_revive(struct hl_directory *directory)
 {
 	struct stat status;
+
 	if (fstat(directory->fd, &status) == 0 && status.st_nlink > 0)
 		return 0;
 	if (mkdir(directory->path, 0777) < 0 && errno != EEXIST)
@@ -174,31 +177,24 @@ int hl_directory_revive(struct hl_directory *directory)
 	return 1;
 }
 
-/* Syncs the recording's files one by one; returns false after SYNCED_FILES_MAX of them. */
-static bool sync_few(const struct hl_directory *directory, DIR *stream)
-{
-	int left = SYNCED_FILES_MAX;
-	for (const struct dirent *entry; (entry = readdir(stream));) {
-		if (!hl_directory_is_file(entry->d_name))
-			continue;
-		if (left-- == 0)
-			return false;
-		int fd = openat(directory->fd, entry->d_name, O_RDONLY | O_CLOEXEC);
-		if (fd < 0)
-			continue;
-		fsync(fd);
-		close(fd);
-	}
-	return true;
-}
-
 void hl_directory_sync(const struct hl_directory *directory)
 {
 	DIR *stream = list(directory->fd);
+
 	if (!stream)
 		return;
-	if (!sync_few(directory, stream))
-		syncfs(directory->fd);
+	unsigned files = 0;
+	for (const struct dirent *entry; (entry = readdir(stream));) {
+		if (!hl_directory_is_file(entry->d_name))
+			continue;
+		if (files++ == SYNCED_FILES_MAX) {
+			syncfs(directory->fd);
+			break;
+		}
+		HL_CLOSED int fd = openat(directory->fd, entry->d_name, O_RDONLY | O_CLOEXEC);
+		if (fd >= 0)
+			fsync(fd);
+	}
 	closedir(stream);
 }
 

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Rings into intervals into segments; see drain.h. */
+/* Reads rings into intervals and writes these to segments; see drain.h. */
 #include "collector/drain.h"
 
 #include "base/compiler.h"
-#include "collector/drain_rebase.h"
 #include "collector/region_names.h"
-#include "log/event_writer.h"
-#include "log/interval.h"
+#include "log/events.h"
+#include "log/intervals.h"
+#include "log/log_writer.h"
 #include "log/ring_reader.h"
-#include "log/segment_writer.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +24,7 @@
 #define REBASE_INTERVALS      10
 #define REBASE_MARK_INTERVALS 100
 
-#define EVENT_MAX (UINT64_C(1) << 48) /* bytes, or blocks, of one event */
+#define EVENT_MAX (UINT64_C(1) << 48) /* bytes, or blocks, of one event, scaled if a sample */
 
 struct hl_drain {
 	struct hl_ring_sink sink; /* first: what it is given leads back here */
@@ -64,26 +63,17 @@ static void *area_of(const struct hl_drain *drain, enum hl_area_id id)
 
 /* ---- events ---- */
 
-/* The node's event was written after the node. */
-static bool node_exists(struct hl_drain *drain, uint32_t node)
-{
-	if (HL_UNLIKELY(node > drain->node_count))
-		drain->node_count = hl_region_node_count(&drain->view);
-	return node && node <= drain->node_count;
-}
-
-/* Of one event, scaled if it is a sample. */
-static bool can_be(int64_t bytes, int64_t objects)
-{
-	return (uint64_t)bytes + EVENT_MAX < 2 * EVENT_MAX &&
-	       (uint64_t)objects + EVENT_MAX < 2 * EVENT_MAX;
-}
-
 /* Never fails: an event that cannot be counted is lost, or its thread would wait for ever. */
 static int take_event(struct hl_ring_sink *sink, uint32_t node, int64_t bytes, int64_t objects)
 {
 	struct hl_drain *drain = (struct hl_drain *)sink;
-	if (HL_UNLIKELY(!node_exists(drain, node)) || HL_UNLIKELY(!can_be(bytes, objects)) ||
+
+	/* The node's event was written after the node. */
+	if (HL_UNLIKELY(node > drain->node_count))
+		drain->node_count = hl_region_read_node_count(&drain->view);
+	if (HL_UNLIKELY(!node || node > drain->node_count) ||
+	    HL_UNLIKELY((uint64_t)bytes + EVENT_MAX >= 2 * EVENT_MAX) ||
+	    HL_UNLIKELY((uint64_t)objects + EVENT_MAX >= 2 * EVENT_MAX) ||
 	    HL_UNLIKELY(hl_intervals_event(&drain->intervals, node, bytes, objects) < 0))
 		drain->losses.refused_events++;
 	else if (drain->events)
@@ -99,61 +89,43 @@ static bool has_begun(const struct hl_drain *drain)
 
 /* ---- rings ---- */
 
-/* Slots that were never used have no memory for their rings, which reading would take. */
-static void find_rings(struct hl_drain *drain)
+/* Whether there are new ones. Slots that were never used have no memory for their rings, which
+ * reading would take. */
+static bool find_rings(struct hl_drain *drain)
 {
+	bool any = false;
 	const struct hl_region_thread *threads = area_of(drain, HL_AREA_THREADS);
 	uint32_t count =
 		atomic_load_explicit(&header_of(drain)->thread_count, memory_order_acquire);
 	struct hl_ring_set *set = &drain->rings;
 	uint64_t most = header_of(drain)->areas[HL_AREA_THREADS].capacity / sizeof(*threads);
+
 	set->count = count < set->max ? count : set->max;
 	if (set->count > most)
 		set->count = (uint32_t)most;
 	for (uint32_t i = 0; i < set->count; i++) {
-		if (HL_LIKELY(set->readers[i].ring) ||
-		    !atomic_load_explicit(&threads[i].has_ring, memory_order_acquire))
+		if (HL_LIKELY(set->readers[i].ring))
 			continue;
+		set->next_ticks[i] = UINT64_MAX; /* until it is looked at */
+		if (!atomic_load_explicit(&threads[i].has_ring, memory_order_acquire))
+			continue;
+		any = true;
 		char *rings = area_of(drain, HL_AREA_RINGS);
 		hl_ring_reader_init(&set->readers[i],
 				    (struct hl_ring *)(void *)(rings + i * HL_RING_STRIDE));
 	}
+	return any;
 }
 
 /* Events that come late are of the tick at which they come, as in the intervals. */
 static void begin_run(struct hl_ring_sink *sink, uint32_t slot)
 {
 	struct hl_drain *drain = (struct hl_drain *)sink;
+
 	hl_event_writer_run(drain->events, slot, drain->intervals.tick, drain->intervals.unordered);
 }
 
-/* Without stamps rings are read one by one: of what several threads did in a tick the order is not
- * known. */
-static bool has_stamps(const struct hl_drain *drain)
-{
-	return atomic_load_explicit(&header_of(drain)->flags, memory_order_relaxed) &
-	       HL_REGION_STAMPS;
-}
-
-/* Reads the events of ${tick}. The earliest tick of those left. */
-static uint64_t read_rings(struct hl_drain *drain, uint64_t tick)
-{
-	hl_intervals_run(&drain->intervals,
-			 !has_stamps(drain) && hl_ring_set_several(&drain->rings, tick));
-	return hl_ring_set_read(&drain->rings, tick, &drain->sink);
-}
-
 /* ---- intervals ---- */
-
-/* What the process has in memory; what it had at last when it has gone. */
-static void read_rss(struct hl_drain *drain)
-{
-	char text[64] = "";
-	unsigned long size, resident;
-	if (drain->statm_fd >= 0 && pread(drain->statm_fd, text, sizeof(text) - 1, 0) > 0 &&
-	    sscanf(text, "%lu %lu", &size, &resident) == 2 && resident)
-		drain->rss_bytes = resident * drain->page_bytes;
-}
 
 static uint64_t lost_events(const struct hl_drain *drain)
 {
@@ -162,17 +134,10 @@ static uint64_t lost_events(const struct hl_drain *drain)
 		atomic_load_explicit(&header_of(drain)->thread_count, memory_order_acquire);
 	uint64_t lost = 0;
 	uint64_t places = drain->view.layout->areas[HL_AREA_THREADS].capacity / sizeof(*threads);
+
 	for (uint32_t i = 0; i < count && i < places; i++)
 		lost += __atomic_load_n(&threads[i].lost_log_events, __ATOMIC_RELAXED);
 	return lost;
-}
-
-static void tell_event_writer(struct hl_drain *drain, uint64_t next)
-{
-	if (!drain->events)
-		return;
-	hl_event_writer_interval(drain->events, next);
-	hl_event_writer_keep(drain->events, hl_log_writer_kept(drain->writer));
 }
 
 static uint64_t all_losses(const struct hl_drain *drain)
@@ -187,15 +152,19 @@ static bool needs_rebase(const struct hl_drain *drain)
 	       all_losses(drain) != drain->rebased_losses;
 }
 
-/* At the current tick. Without memory the next time is soon enough. */
+/* Puts the log right at the current tick. Without memory the next re-base does it. */
 static void rebase(struct hl_drain *drain)
 {
-	const struct hl_rebase rebase = {&drain->view, &drain->rings, drain->writer,
-					 &drain->intervals, drain->events};
+	const struct hl_drain_rebase rebase = {&drain->view, &drain->rings, drain->writer,
+					       &drain->intervals, drain->events};
 	uint64_t losses = all_losses(drain); /* later ones may be in the counters, or not */
+
 	drain->next_rebase = drain->intervals.number + REBASE_INTERVALS;
-	if (hl_rebase_log(&rebase, &drain->losses.unsettled) < 0)
+	/* What a thread has counted and is unread in a ring that is not known would be added twice. */
+	find_rings(drain);
+	if (hl_drain_rebase(&rebase, &drain->losses.unsettled) < 0)
 		return;
+	drain->losses.unsettled += find_rings(drain);
 	drain->rebases_due -= drain->rebases_due > 0;
 	if (losses == drain->rebased_losses)
 		return;
@@ -203,28 +172,25 @@ static void rebase(struct hl_drain *drain)
 	drain->losses.rebased_tick = drain->intervals.tick;
 }
 
-/* Between intervals; best effort. */
-static void mark_rebase(struct hl_drain *drain)
-{
-	char text[64];
-	if (drain->intervals.number < drain->next_mark || !drain->rebased_losses)
-		return;
-	drain->next_mark = drain->intervals.number + REBASE_MARK_INTERVALS;
-	snprintf(text, sizeof(text), "log re-based after %" PRIu64 " lost events",
-		 drain->rebased_losses);
-	hl_log_writer_mark(drain->writer, drain->losses.rebased_tick, text);
-}
-
-/* Ends the current interval; ${next} will be the current one. When there is no memory for that it
- * goes on, and is told apart from the next no more. */
+/* Ends the current interval; ${next} will be the current one. Without memory for that the current
+ * one goes on and takes the next one in. */
 static int write_interval(struct hl_drain *drain, uint64_t next)
 {
 	struct hl_log_interval interval;
+	char text[64] = "";
+	unsigned long size, resident;
+
 	int r = hl_intervals_end(&drain->intervals, next, &interval);
 	if (r < 0)
 		return r;
-	tell_event_writer(drain, next);
-	read_rss(drain);
+	if (drain->events) {
+		hl_event_writer_interval(drain->events, next);
+		hl_event_writer_keep(drain->events, hl_log_writer_kept(drain->writer));
+	}
+	/* Of a process that has gone, what it had at last */
+	if (drain->statm_fd >= 0 && pread(drain->statm_fd, text, sizeof(text) - 1, 0) > 0 &&
+	    sscanf(text, "%lu %lu", &size, &resident) == 2 && resident)
+		drain->rss_bytes = resident * drain->page_bytes;
 	drain->losses.lost_events = lost_events(drain);
 	return hl_log_writer_interval(drain->writer, &interval, drain->rss_bytes,
 				      drain->losses.lost_events + drain->losses.refused_events);
@@ -234,7 +200,9 @@ static void end_interval(struct hl_drain *drain, uint64_t next)
 {
 	bool rebases = needs_rebase(drain) && drain->intervals.number >= drain->next_rebase;
 	int r = 0;
-	/* What the counters say now was not so before a time without events. */
+
+	/* The counters are those of now: what they say must not stand before a time without events.
+	 */
 	if (rebases && next > drain->intervals.number + 1)
 		r = write_interval(drain, next - 1);
 	if (rebases && r == 0)
@@ -243,14 +211,22 @@ static void end_interval(struct hl_drain *drain, uint64_t next)
 		r = write_interval(drain, next);
 	if (r < 0)
 		drain->losses.error = r;
-	else if (rebases)
-		mark_rebase(drain);
+	/* Between intervals; best effort */
+	if (r == 0 && rebases && drain->rebased_losses &&
+	    drain->intervals.number >= drain->next_mark) {
+		char text[64];
+		drain->next_mark = drain->intervals.number + REBASE_MARK_INTERVALS;
+		snprintf(text, sizeof(text), "log re-based after %" PRIu64 " lost events",
+			 drain->rebased_losses);
+		hl_log_writer_mark(drain->writer, drain->losses.rebased_tick, text);
+	}
 }
 
 /* All events before ${tick} have been counted. */
 static void move_to(struct hl_drain *drain, uint64_t tick)
 {
 	uint64_t number = tick / HL_INTERVAL_TICKS;
+
 	if (number > drain->intervals.number)
 		end_interval(drain, number);
 	if (number == drain->intervals.number)
@@ -265,33 +241,39 @@ static bool count_events(struct hl_drain *drain, uint64_t last, uint64_t now)
 	find_rings(drain);
 	uint64_t tick = hl_ring_set_look(&drain->rings, now);
 	bool any = tick != UINT64_MAX;
-	for (; tick <= last; tick = read_rings(drain, tick))
+	/* Without stamps rings are read one by one: of what several threads did in a tick the order
+	 * is not known. */
+	bool has_stamps = atomic_load_explicit(&header_of(drain)->flags, memory_order_relaxed) &
+			  HL_REGION_STAMPS;
+	while (tick <= last) {
 		move_to(drain, tick);
+		hl_intervals_run(&drain->intervals,
+				 !has_stamps && hl_ring_set_several(&drain->rings, tick));
+		tick = hl_ring_set_read(&drain->rings, tick, &drain->sink);
+	}
 	return any;
 }
 
 /* The second is for threads that were in the middle of an event when the mode changed. */
 #define REBASES_OF_MODE 2
 
-/* Between two runs. After a switch the log goes on from the counters, before any event of after it
- * is read. */
+/* After a switch of the mode the log goes on from the counters, before any later event is read. */
 static void follow_mode(struct hl_drain *drain)
 {
 	uint32_t mode = atomic_load(&header_of(drain)->mode), before = drain->mode;
 	uint32_t switches =
 		((mode & HL_MODE_SWITCHES) - (before & HL_MODE_SWITCHES)) & HL_MODE_SWITCHES;
+
 	drain->mode = mode;
 	if (mode & before & HL_MODE_LOGGING && switches <= HL_MODE_ONE_SWITCH)
 		return;
 	drain->was_without_log = true;
 	drain->rebases_due = REBASES_OF_MODE;
-	if (!switches)
-		return;
-	find_rings(drain);
-	rebase(drain);
+	if (switches)
+		rebase(drain);
 }
 
-/* Events of the tick at which a doze began are those that ended it, just now. */
+/* The events that ended a doze have the tick at which it began, and happened just now. */
 static void pass_doze(struct hl_drain *drain, uint64_t tick)
 {
 	if (drain->dozed)
@@ -325,6 +307,7 @@ void hl_drain_doze(struct hl_drain *drain, uint64_t tick, const struct timespec 
 {
 	_Atomic uint64_t *place = &header_of(drain)->tick;
 	uint64_t dozing = tick | HL_TICK_DOZING;
+
 	atomic_store(place, dozing);
 	/* Threads that did not see the flag in time have written their events by now, nearly
 	 * always; those of the others wait for the deadline. */
@@ -339,6 +322,7 @@ void hl_drain_doze(struct hl_drain *drain, uint64_t tick, const struct timespec 
 void hl_drain_wake(struct hl_drain *drain)
 {
 	_Atomic uint64_t *place = &header_of(drain)->tick;
+
 	atomic_store(&drain->awake, true);
 	atomic_fetch_and(place, ~HL_TICK_DOZING);
 	syscall(SYS_futex, hl_tick_futex(place), FUTEX_WAKE, INT_MAX);
@@ -353,7 +337,7 @@ static void finish_events(struct hl_drain *drain)
 
 void hl_drain_move(struct hl_drain *drain, int directory_fd)
 {
-	/* Whoever opens a file there meanwhile does so in the one or in the other. */
+	/* At once: a file that is opened meanwhile lies in the one directory or in the other. */
 	dup3(directory_fd, drain->directory_fd, O_CLOEXEC);
 }
 
@@ -385,21 +369,21 @@ void hl_drain_finish(struct hl_drain *drain, uint64_t tick, struct hl_log_losses
 		drain->losses.is_rebased = !needs_rebase(drain);
 	}
 	obey(drain, true);
-	for (uint32_t i = 0; i < drain->rings.count; i++)
+	const struct hl_region_thread *threads = area_of(drain, HL_AREA_THREADS);
+	for (uint32_t i = 0; i < drain->rings.count; i++) {
 		drain->losses.bad_rings += drain->rings.readers[i].given_up;
+		uint64_t waited_ns = __atomic_load_n(&threads[i].waited_ns, __ATOMIC_RELAXED);
+		/* A thread cannot have waited for longer than until ${tick}. */
+		if (!waited_ns || waited_ns > tick * HL_RING_TICK_NS)
+			continue;
+		drain->losses.waiting_threads++;
+		if (waited_ns > drain->losses.waited_ns)
+			drain->losses.waited_ns = waited_ns;
+	}
 	drain->losses.missing_intervals = hl_log_writer_missing(drain->writer);
 	finish_events(drain);
 	*ret_losses = drain->losses;
 	drain_free(drain);
-}
-
-static int open_files(struct hl_drain *drain, const struct hl_drain_settings *settings)
-{
-	char path[32];
-	snprintf(path, sizeof(path), "/proc/%d/statm", settings->pid);
-	drain->statm_fd = open(path, O_RDONLY | O_CLOEXEC); /* without: RSS is unknown */
-	drain->directory_fd = fcntl(settings->directory_fd, F_DUPFD_CLOEXEC, 0);
-	return drain->directory_fd < 0 ? -errno : 0;
 }
 
 /* So that the target waits with the drain, and does not take it for dead. A whole tick has passed
@@ -420,28 +404,23 @@ static int make_writers(struct hl_drain *drain, const struct hl_drain_settings *
 		.names = &drain->names.names,
 	};
 	int r = hl_log_writer_new(&log, &drain->writer);
+
 	log.names = &drain->event_names.names;
 	if (r == 0 && settings->events)
-		r = hl_event_writer_new(&log, &drain->events);
+		r = hl_event_writer_new(&log, settings->first_tick / HL_INTERVAL_TICKS,
+					&drain->events);
 	if (r == 0 && settings->events) {
 		drain->sink.run = begin_run;
-		hl_event_writer_interval(drain->events, settings->first_tick / HL_INTERVAL_TICKS);
 		drain->events->while_waiting = keep_ticking;
 		drain->events->context = drain;
 	}
 	return r;
 }
 
-static int make_readers(struct hl_drain *drain)
-{
-	uint64_t capacity = drain->view.layout->areas[HL_AREA_RINGS].capacity / HL_RING_STRIDE;
-	return hl_ring_set_init(&drain->rings,
-				capacity < HL_THREADS_MAX ? (uint32_t)capacity : HL_THREADS_MAX);
-}
-
 int hl_drain_new(const struct hl_drain_settings *settings, struct hl_drain **ret_drain)
 {
 	struct hl_drain *drain = calloc(1, sizeof(*drain));
+
 	if (!drain)
 		return -ENOMEM;
 	drain->sink.event = take_event;
@@ -454,9 +433,15 @@ int hl_drain_new(const struct hl_drain_settings *settings, struct hl_drain **ret
 	hl_intervals_go_on(&drain->intervals, settings->first_tick / HL_INTERVAL_TICKS, 0, 0);
 	hl_region_names_init(&drain->names, &settings->view, settings->executable);
 	hl_region_names_init(&drain->event_names, &settings->view, settings->executable);
-	int r = open_files(drain, settings);
+	char path[32];
+	snprintf(path, sizeof(path), "/proc/%d/statm", settings->pid);
+	drain->statm_fd = open(path, O_RDONLY | O_CLOEXEC); /* without: RSS is unknown */
+	drain->directory_fd = fcntl(settings->directory_fd, F_DUPFD_CLOEXEC, 0);
+	int r = drain->directory_fd < 0 ? -errno : 0;
+	uint64_t rings = drain->view.layout->areas[HL_AREA_RINGS].capacity / HL_RING_STRIDE;
 	if (r == 0)
-		r = make_readers(drain);
+		r = hl_ring_set_init(&drain->rings,
+				     rings < HL_THREADS_MAX ? (uint32_t)rings : HL_THREADS_MAX);
 	if (r == 0)
 		r = make_writers(drain, settings);
 	if (r < 0) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Hands orders from one thread to another; see drain_orders.h. */
-#include "collector/drain_orders.h"
+/* Hands orders from one thread to another; see drain.h. */
+#include "collector/drain.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -24,6 +24,7 @@ void hl_drain_orders_init(struct hl_drain_orders *orders)
 static void drop_first(struct hl_drain_orders *orders)
 {
 	struct hl_drain_mark *mark = orders->first;
+
 	orders->first = mark->next;
 	orders->mark_count--;
 	if (!orders->first)
@@ -41,6 +42,7 @@ void hl_drain_orders_release(struct hl_drain_orders *orders)
 int hl_drain_orders_mark(struct hl_drain_orders *orders, uint64_t tick, const char *text)
 {
 	size_t size = strlen(text) + 1;
+
 	struct hl_drain_mark *mark = malloc(sizeof(*mark) + size);
 	if (!mark)
 		return -ENOMEM;
@@ -69,18 +71,6 @@ void hl_drain_orders_keep(struct hl_drain_orders *orders, uint32_t segments)
 	pthread_mutex_unlock(&orders->lock);
 }
 
-/* The log takes marks between intervals, and not while the disk is full. */
-static void write_marks(struct hl_drain_orders *orders, struct hl_log_writer *writer, bool last)
-{
-	while (orders->first) {
-		int r = hl_log_writer_mark(writer, orders->first->tick, orders->first->text);
-		if (r == -EAGAIN && !last)
-			return;
-		orders->lost_marks += r < 0;
-		drop_first(orders);
-	}
-}
-
 void hl_drain_orders_obey(struct hl_drain_orders *orders, struct hl_log_writer *writer, bool last)
 {
 	if (!atomic_load_explicit(&orders->any, memory_order_relaxed))
@@ -89,7 +79,14 @@ void hl_drain_orders_obey(struct hl_drain_orders *orders, struct hl_log_writer *
 	if (orders->segments_kept)
 		hl_log_writer_keep(writer, orders->segments_kept);
 	orders->segments_kept = 0;
-	write_marks(orders, writer, last);
+	while (orders->first) {
+		int r = hl_log_writer_mark(writer, orders->first->tick, orders->first->text);
+		/* The log takes marks between intervals, and not while the disk is full. */
+		if (r == -EAGAIN && !last)
+			break;
+		orders->lost_marks += r < 0;
+		drop_first(orders);
+	}
 	atomic_store(&orders->any, orders->first != NULL);
 	pthread_mutex_unlock(&orders->lock);
 }

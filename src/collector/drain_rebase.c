@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Compares counters and log, thread by thread; see drain_rebase.h. */
-#include "collector/drain_rebase.h"
+/* Compares counters and log, thread by thread; see drain.h. */
+#include "collector/drain.h"
 
 #include "base/compiler.h"
-#include "collector/region_check.h"
+#include "collector/region_read.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-/* Of a cell; what is more was not counted. */
+/* The most events of a cell; one with more is damaged. */
 #define COUNT_MAX (UINT64_C(1) << 40)
 
 /* How often a thread in the middle of an event is looked at: some microseconds. */
@@ -23,7 +23,7 @@ struct node {
 
 struct reading {
 	struct hl_ring_sink sink; /* first: what it is given leads back here */
-	const struct hl_rebase *rebase;
+	const struct hl_drain_rebase *rebase;
 	struct node *nodes;
 	uint32_t node_count; /* ids up to it */
 	uint64_t *chunks;    /* thread << 32 | chunk; sorted */
@@ -41,6 +41,7 @@ static const struct hl_cell_chunk *chunk_at(const struct reading *reading, uint3
 {
 	const struct hl_region_view *view = reading->rebase->view;
 	uintptr_t cells = (uintptr_t)view->base + view->layout->areas[HL_AREA_CELLS].offset;
+
 	return (const struct hl_cell_chunk *)cells + chunk;
 }
 
@@ -48,12 +49,13 @@ static const struct hl_cell_chunk *chunk_at(const struct reading *reading, uint3
 static struct hl_ring *ring_of(const struct reading *reading)
 {
 	const struct hl_ring_set *rings = reading->rebase->rings;
+
 	if (reading->thread >= rings->count || rings->readers[reading->thread].given_up)
 		return NULL;
 	return rings->readers[reading->thread].ring;
 }
 
-/* Copies ${cell} between two events of its thread; where the ring was then. The thread sanitizer
+/* Copies ${cell} between two events of its thread; returns where the ring was then. The thread sanitizer
  * does not know of sequences. */
 __attribute__((no_sanitize("thread"))) static uint64_t
 copy_cell(struct reading *reading, const struct hl_cell *cell, struct hl_cell *ret_cell)
@@ -62,6 +64,7 @@ copy_cell(struct reading *reading, const struct hl_cell *cell, struct hl_cell *r
 	uint32_t before, after;
 	uint64_t position;
 	unsigned looks = reading->settled ? LOOKS : 1;
+
 	if (!ring) {
 		*ret_cell = *cell;
 		return 0;
@@ -81,8 +84,9 @@ static void read_cell(struct reading *reading, const struct hl_cell *shared)
 {
 	struct hl_cell cell;
 	uint64_t position = copy_cell(reading, shared, &cell);
+
 	if (!cell.node || cell.node > reading->node_count ||
-	    !hl_region_cell_can_be(&cell, COUNT_MAX))
+	    !hl_region_check_cell(&cell, COUNT_MAX))
 		return;
 	struct node *node = &reading->nodes[cell.node];
 	node->bytes += cell.alloc_bytes - cell.free_bytes;
@@ -93,19 +97,13 @@ static void read_cell(struct reading *reading, const struct hl_cell *shared)
 		reading->end = position;
 }
 
-static void read_chunk(struct reading *reading, const struct hl_cell_chunk *chunk)
-{
-	uint32_t used = atomic_load_explicit(&chunk->used, memory_order_acquire);
-	for (uint32_t i = 0; i < used && i < HL_CHUNK_CELLS; i++)
-		read_cell(reading, &chunk->cells[i]);
-}
-
 /* ---- unread events ---- */
 
 /* What the counter has already will be added to the log when the event is read. */
 static int take_off(struct hl_ring_sink *sink, uint32_t id, int64_t bytes, int64_t objects)
 {
 	struct reading *reading = (struct reading *)sink;
+
 	if (!id || id > reading->node_count)
 		return 0;
 	struct node *node = &reading->nodes[id];
@@ -116,14 +114,6 @@ static int take_off(struct hl_ring_sink *sink, uint32_t id, int64_t bytes, int64
 	return 0;
 }
 
-static void look_ahead(struct reading *reading)
-{
-	if (!ring_of(reading))
-		return;
-	reading->ahead = reading->rebase->rings->readers[reading->thread];
-	hl_ring_peek(&reading->ahead, reading->end, &reading->sink);
-}
-
 /* ---- all threads ---- */
 
 static uint32_t thread_at(const struct reading *reading, uint32_t index)
@@ -131,46 +121,52 @@ static uint32_t thread_at(const struct reading *reading, uint32_t index)
 	return (uint32_t)(reading->chunks[index] >> 32);
 }
 
-/* Reads what the thread of the ${first}th chunk has counted; where the next thread's begin. */
+/* Reads what the thread of the ${first}th chunk has counted; returns where the next thread's chunks begin. */
 static uint32_t read_thread(struct reading *reading, uint32_t first)
 {
 	uint32_t i = first;
+
 	reading->thread = thread_at(reading, first);
 	reading->end = 0;
 	reading->settled = true;
-	for (; i < reading->chunk_count && thread_at(reading, i) == reading->thread; i++)
-		read_chunk(reading, chunk_at(reading, (uint32_t)reading->chunks[i]));
-	look_ahead(reading);
+	for (; i < reading->chunk_count && thread_at(reading, i) == reading->thread; i++) {
+		const struct hl_cell_chunk *chunk = chunk_at(reading, (uint32_t)reading->chunks[i]);
+		uint32_t used = atomic_load_explicit(&chunk->used, memory_order_acquire);
+		for (uint32_t cell = 0; cell < used && cell < HL_CHUNK_CELLS; cell++)
+			read_cell(reading, &chunk->cells[cell]);
+	}
+	if (ring_of(reading)) {
+		reading->ahead = reading->rebase->rings->readers[reading->thread];
+		hl_ring_reader_peek(&reading->ahead, reading->end, &reading->sink);
+	}
 	reading->unsettled += !reading->settled;
 	return i;
-}
-
-/* Until it has its first cell a chunk does not say whose it is. What is counted there later is
- * unread, too. */
-static void gather_chunk(struct reading *reading, uint32_t index)
-{
-	const struct hl_cell_chunk *chunk = chunk_at(reading, index);
-	if (atomic_load_explicit(&chunk->used, memory_order_acquire))
-		reading->chunks[reading->chunk_count++] = (uint64_t)chunk->thread << 32 | index;
 }
 
 static int by_number(const void *left, const void *right)
 {
 	uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+
 	return (a > b) - (a < b);
 }
 
 static int read_counters(struct reading *reading)
 {
 	const struct hl_region_view *view = reading->rebase->view;
-	reading->node_count = hl_region_node_count(view);
-	uint32_t chunks = hl_region_chunk_count(view);
+
+	reading->node_count = hl_region_read_node_count(view);
+	uint32_t chunks = hl_region_read_chunk_count(view);
 	reading->nodes = calloc(reading->node_count + (size_t)1, sizeof(*reading->nodes));
 	reading->chunks = calloc(chunks + (size_t)1, sizeof(*reading->chunks));
 	if (!reading->nodes || !reading->chunks)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < chunks; i++)
-		gather_chunk(reading, i);
+	/* Until it has its first cell a chunk does not say whose it is. What is counted there later
+	 * is unread, too. */
+	for (uint32_t i = 0; i < chunks; i++) {
+		const struct hl_cell_chunk *chunk = chunk_at(reading, i);
+		if (atomic_load_explicit(&chunk->used, memory_order_acquire))
+			reading->chunks[reading->chunk_count++] = (uint64_t)chunk->thread << 32 | i;
+	}
 	qsort(reading->chunks, reading->chunk_count, sizeof(*reading->chunks), by_number);
 	for (uint32_t i = 0; i < reading->chunk_count;)
 		i = read_thread(reading, i);
@@ -179,7 +175,7 @@ static int read_counters(struct reading *reading)
 
 /* ---- the log ---- */
 
-static int add(const struct hl_rebase *rebase, uint32_t node, int64_t bytes, int64_t objects)
+static int add(const struct hl_drain_rebase *rebase, uint32_t node, int64_t bytes, int64_t objects)
 {
 	if (!bytes && !objects)
 		return 0;
@@ -189,34 +185,35 @@ static int add(const struct hl_rebase *rebase, uint32_t node, int64_t bytes, int
 	return r;
 }
 
-/* Bytes and blocks apart: kept events are allocations or frees, of both alike. */
-static int add_difference(const struct hl_rebase *rebase, uint32_t id, const struct node *node)
-{
-	int64_t bytes, objects, bytes_since, objects_since;
-	hl_log_writer_in_use(rebase->writer, id, &bytes, &objects);
-	hl_intervals_change(rebase->intervals, id, &bytes_since, &objects_since);
-	uint64_t missing_bytes = node->bytes - (uint64_t)bytes - (uint64_t)bytes_since;
-	uint64_t missing_objects = node->objects - (uint64_t)objects - (uint64_t)objects_since;
-	int r = add(rebase, id, (int64_t)missing_bytes, 0);
-	return r < 0 ? r : add(rebase, id, 0, (int64_t)missing_objects);
-}
-
-/* In no order: what is in use after all of it can be a maximum, and nothing before. */
+/* The differences have no order: what is in use after all of them can be a maximum, and nothing
+ * before. */
 static int add_differences(const struct reading *reading)
 {
-	const struct hl_rebase *rebase = reading->rebase;
+	const struct hl_drain_rebase *rebase = reading->rebase;
 	int r = 0;
+
 	hl_intervals_run(rebase->intervals, true);
 	if (rebase->events)
 		hl_event_writer_run(rebase->events, 0, rebase->intervals->tick, true);
-	for (uint32_t i = 1; r == 0 && i <= reading->node_count; i++)
-		r = add_difference(rebase, i, &reading->nodes[i]);
+	for (uint32_t id = 1; r == 0 && id <= reading->node_count; id++) {
+		const struct node *node = &reading->nodes[id];
+		int64_t bytes, objects, bytes_since, objects_since;
+		hl_log_writer_in_use(rebase->writer, id, &bytes, &objects);
+		hl_intervals_change(rebase->intervals, id, &bytes_since, &objects_since);
+		uint64_t more_bytes = node->bytes - (uint64_t)bytes - (uint64_t)bytes_since;
+		uint64_t more_objects = node->objects - (uint64_t)objects - (uint64_t)objects_since;
+		/* Bytes and blocks apart: kept events are allocations or frees, of both alike. */
+		r = add(rebase, id, (int64_t)more_bytes, 0);
+		if (r == 0)
+			r = add(rebase, id, 0, (int64_t)more_objects);
+	}
 	return r;
 }
 
-int hl_rebase_log(const struct hl_rebase *rebase, uint32_t *ret_unsettled)
+int hl_drain_rebase(const struct hl_drain_rebase *rebase, uint32_t *ret_unsettled)
 {
 	struct reading *reading = calloc(1, sizeof(*reading));
+
 	if (!reading)
 		return -ENOMEM;
 	reading->sink.event = take_off;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Runs a drain by the clock; see drain_thread.h. */
-#include "collector/drain_thread.h"
+/* Runs a drain by the clock; see drain.h. */
+#include "collector/drain.h"
 
 #include "base/clock.h"
 #include "region/ring.h"
@@ -14,7 +14,7 @@
 
 #define STACK_BYTES (256u << 10)
 
-/* Beside hundreds of busy threads of the target, which wait for this one. */
+/* The target may have hundreds of busy threads, and they wait for this one. */
 #define NICENESS (-10)
 
 /* After QUIET_TICKS without an event the thread sleeps for at most DOZE_TICKS. Each wake-up costs
@@ -34,25 +34,20 @@ static uint64_t tick_of(const struct hl_drain_thread *thread)
 	return (hl_clock_ns(CLOCK_MONOTONIC) - thread->start_ns) / HL_RING_TICK_NS;
 }
 
-static struct timespec begin_of(const struct hl_drain_thread *thread, uint64_t tick)
-{
-	uint64_t begin_ns = thread->start_ns + tick * HL_RING_TICK_NS;
-	return (struct timespec){
-		.tv_sec = (time_t)(begin_ns / HL_NS_PER_SECOND),
-		.tv_nsec = (long)(begin_ns % HL_NS_PER_SECOND),
-	};
-}
-
 static void *run(void *argument)
 {
 	struct hl_drain_thread *thread = argument;
 	unsigned quiet_ticks = 0;
+
 	setpriority(PRIO_PROCESS, 0, NICENESS); /* of this thread alone, and only if it may */
 	while (!atomic_load(&thread->stop)) {
 		uint64_t tick = tick_of(thread);
 		quiet_ticks = hl_drain_run(thread->drain, tick) ? 0 : quiet_ticks + 1;
 		bool doze = quiet_ticks > QUIET_TICKS;
-		struct timespec next = begin_of(thread, tick + (doze ? DOZE_TICKS : 1));
+		uint64_t next_tick = tick + (doze ? DOZE_TICKS : 1);
+		uint64_t next_ns = thread->start_ns + next_tick * HL_RING_TICK_NS;
+		struct timespec next = {.tv_sec = (time_t)(next_ns / HL_NS_PER_SECOND),
+					.tv_nsec = (long)(next_ns % HL_NS_PER_SECOND)};
 		if (doze)
 			hl_drain_doze(thread->drain, tick, &next);
 		else
@@ -66,6 +61,7 @@ static int create(struct hl_drain_thread *thread)
 {
 	pthread_attr_t attributes;
 	sigset_t all, before;
+
 	int error = pthread_attr_init(&attributes);
 	if (error)
 		return -error;
@@ -82,6 +78,7 @@ int hl_drain_thread_start(const struct hl_drain_settings *settings, uint64_t sta
 			  struct hl_drain_thread **ret_thread)
 {
 	struct hl_drain_thread *thread = calloc(1, sizeof(*thread));
+
 	if (!thread)
 		return -ENOMEM;
 	thread->start_ns = start_ns;

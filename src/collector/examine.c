@@ -3,7 +3,7 @@
 #include "collector/examine.h"
 
 #include "base/cleanup.h"
-#include "base/path.h"
+#include "base/names.h"
 #include "elf/elf.h"
 
 #include <errno.h>
@@ -29,6 +29,7 @@
 static bool is_runnable(const char *path)
 {
 	struct stat status;
+
 	if (stat(path, &status) < 0)
 		return false;
 	if (!S_ISREG(status.st_mode) || faccessat(AT_FDCWD, path, X_OK, AT_EACCESS) < 0) {
@@ -42,6 +43,7 @@ static bool is_runnable(const char *path)
 static int find_along(const char *directories, const char *command, char *path, size_t capacity)
 {
 	int r = -ENOENT;
+
 	for (const char *start = directories, *end; start; start = *end ? end + 1 : NULL) {
 		end = strchrnul(start, ':');
 		int length = (int)(end - start);
@@ -60,6 +62,7 @@ static int find_along(const char *directories, const char *command, char *path, 
 int hl_examine_find(const char *command, char *ret_path, size_t capacity, struct hl_error *err)
 {
 	const char *directories = getenv("PATH");
+
 	if (command[0] == '\0')
 		return hl_error_set(err, -ENOENT, "cannot run '': the name is empty");
 	int r;
@@ -84,6 +87,7 @@ static bool gains_privileges(const char *path)
 {
 	struct stat status;
 	struct statvfs mount;
+
 	if (stat(path, &status) < 0 || (statvfs(path, &mount) == 0 && (mount.f_flag & ST_NOSUID)))
 		return false;
 	if ((status.st_mode & S_ISUID) && status.st_uid != geteuid())
@@ -105,6 +109,7 @@ static int refuse(const char *path, const char *reason, const char *remedy, stru
 static const char *loader_of(Elf *elf)
 {
 	GElf_Phdr segment;
+
 	for (int i = 0; gelf_getphdr(elf, i, &segment); i++) {
 		if (segment.p_type != PT_INTERP)
 			continue;
@@ -138,6 +143,7 @@ static int judge_loader(const char *path, const char *loader, struct hl_error *e
 static bool defines_malloc(Elf *elf)
 {
 	struct hl_elf_symbols exported = {.elf = elf, .tables = HL_ELF_DYNSYM};
+
 	while (hl_elf_symbols_next(&exported)) {
 		const GElf_Sym *symbol = &exported.symbol;
 		unsigned type = GELF_ST_TYPE(symbol->st_info);
@@ -154,6 +160,7 @@ static bool defines_malloc(Elf *elf)
 static bool needs_asan(Elf *elf)
 {
 	struct hl_elf_symbols exported = {.elf = elf, .tables = HL_ELF_DYNSYM};
+
 	while (hl_elf_symbols_next(&exported))
 		if (strcmp(exported.name, "__asan_init") == 0)
 			return true;
@@ -205,6 +212,7 @@ static bool read_interpreter(const char *path, char interpreter[SCRIPT_LINE_BYTE
 {
 	char line[SCRIPT_LINE_BYTES];
 	HL_CLOSED int fd = open_program(path);
+
 	ssize_t size = read(fd, line, sizeof(line) - 1);
 	if (size < 2 || memcmp(line, "#!", 2) != 0)
 		return false;
@@ -219,6 +227,7 @@ static bool read_interpreter(const char *path, char interpreter[SCRIPT_LINE_BYTE
 int hl_examine_program(const char *path, struct hl_error *err)
 {
 	char program[PATH_MAX], interpreter[SCRIPT_LINE_BYTES];
+
 	snprintf(program, sizeof(program), "%s", path);
 	for (int i = 0; i < INTERPRETERS_MAX && read_interpreter(program, interpreter); i++)
 		snprintf(program, sizeof(program), "%s", interpreter);
@@ -241,6 +250,7 @@ const char *hl_examine_allocator(const char *path)
 	HL_CLOSED int fd = open_program(path);
 	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_elf_open(fd);
 	struct hl_elf_symbols all = {.elf = elf, .tables = HL_ELF_SYMTAB | HL_ELF_DYNSYM};
+
 	while (elf && hl_elf_symbols_next(&all))
 		for (size_t i = 0; i < HL_COUNT_OF(allocators); i++)
 			if (all.symbol.st_shndx != SHN_UNDEF &&

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reads /proc/PID/{exe,cmdline,stat}; see identity.h. */
-#include "collector/identity.h"
+/* Reads /proc/PID/{exe,cmdline,stat}; see tracked.h. */
+#include "collector/tracked.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,18 +14,11 @@
 /* Longer command lines are cut; a recording need not hold megabytes of arguments. */
 #define COMMAND_BYTES_MAX 65536
 
-static char *read_executable(pid_t pid)
-{
-	char name[32], path[PATH_MAX];
-	snprintf(name, sizeof(name), "/proc/%d/exe", pid);
-	ssize_t size = readlink(name, path, sizeof(path));
-	return strndup(path, size > 0 ? (size_t)size : 0);
-}
-
 /* Reads a file of /proc up to ${capacity} bytes; 0 bytes when it cannot be read. */
 static size_t read_file(pid_t pid, const char *file, char *bytes, size_t capacity)
 {
 	char name[48];
+
 	snprintf(name, sizeof(name), "/proc/%d/%s", pid, file);
 	int fd = open(name, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
@@ -42,51 +35,11 @@ uint32_t hl_identity_parent(pid_t pid)
 {
 	char text[512];
 	size_t size = read_file(pid, "stat", text, sizeof(text) - 1);
+
 	text[size] = '\0';
 	const char *name_end = strrchr(text, ')');
 	unsigned parent;
 	return name_end && sscanf(name_end, ") %*c %u", &parent) == 1 ? parent : 0;
-}
-
-static size_t count_arguments(const char *bytes, size_t size)
-{
-	size_t count = 0;
-	for (size_t i = 0; i < size; i++)
-		count += bytes[i] == '\0' || i + 1 == size;
-	return count;
-}
-
-/* Splits at NULs; NULL for want of memory. */
-static char **split_arguments(const char *bytes, size_t size)
-{
-	char **arguments = calloc(count_arguments(bytes, size) + 1, sizeof(*arguments));
-	for (size_t i = 0, count = 0; arguments && i < size; count++) {
-		size_t length = strnlen(bytes + i, size - i);
-		arguments[count] = strndup(bytes + i, length);
-		if (!arguments[count])
-			break;
-		i += length + 1;
-	}
-	return arguments;
-}
-
-/* A program that writes a title over its arguments fills the rest with NULs. That many in a
- * row are not empty arguments. */
-static size_t without_padding(const char *bytes, size_t size)
-{
-	size_t used = size;
-	while (used > 0 && !bytes[used - 1])
-		used--;
-	return size - used > 2 ? used + 1 : size;
-}
-
-/* NULL for want of memory. */
-static char *read_command(pid_t pid, size_t *ret_size)
-{
-	char *bytes = malloc(COMMAND_BYTES_MAX);
-	if (bytes)
-		*ret_size = read_file(pid, "cmdline", bytes, COMMAND_BYTES_MAX);
-	return bytes;
 }
 
 static void free_command(char **command)
@@ -98,9 +51,27 @@ static void free_command(char **command)
 
 void hl_identity_set_command(struct hl_identity *identity, const char *bytes, size_t size)
 {
-	char **command = split_arguments(bytes, without_padding(bytes, size));
+	size_t used = size;
+
+	while (used > 0 && !bytes[used - 1])
+		used--;
+	/* A program that writes a title over its arguments fills the rest with NULs. That many in a
+	 * row are not empty arguments. */
+	if (size - used > 2)
+		size = used + 1;
+	size_t most = 1;
+	for (size_t i = 0; i < size; i++)
+		most += bytes[i] == '\0' || i + 1 == size;
+	char **command = calloc(most, sizeof(*command));
 	if (!command)
 		return;
+	for (size_t i = 0, count = 0; i < size; count++) {
+		size_t length = strnlen(bytes + i, size - i);
+		command[count] = strndup(bytes + i, length);
+		if (!command[count])
+			break;
+		i += length + 1;
+	}
 	free_command(identity->command);
 	identity->command = command;
 }
@@ -108,6 +79,7 @@ void hl_identity_set_command(struct hl_identity *identity, const char *bytes, si
 bool hl_identity_read_name(pid_t pid, char ret_name[HL_IDENTITY_NAME_MAX])
 {
 	size_t size = read_file(pid, "comm", ret_name, HL_IDENTITY_NAME_MAX - 1);
+
 	ret_name[size] = '\0';
 	ret_name[strcspn(ret_name, "\n")] = '\0';
 	return size != 0;
@@ -116,9 +88,10 @@ bool hl_identity_read_name(pid_t pid, char ret_name[HL_IDENTITY_NAME_MAX])
 void hl_identity_refresh(struct hl_identity *identity, pid_t pid)
 {
 	char name[HL_IDENTITY_NAME_MAX];
-	size_t size;
-	char *bytes = read_command(pid, &size);
-	if (bytes && size)
+	char *bytes = malloc(COMMAND_BYTES_MAX);
+
+	size_t size = bytes ? read_file(pid, "cmdline", bytes, COMMAND_BYTES_MAX) : 0;
+	if (size)
 		hl_identity_set_command(identity, bytes, size);
 	free(bytes);
 	if (hl_identity_read_name(pid, name))
@@ -129,15 +102,20 @@ void hl_identity_refresh(struct hl_identity *identity, pid_t pid)
 static bool find_executable(pid_t pid, struct stat *ret_status)
 {
 	char name[32];
+
 	snprintf(name, sizeof(name), "/proc/%d/exe", pid);
 	return stat(name, ret_status) == 0;
 }
 
 int hl_identity_read(pid_t pid, struct hl_identity *ret_identity)
 {
+	char link[32], path[PATH_MAX];
+
+	snprintf(link, sizeof(link), "/proc/%d/exe", pid);
+	ssize_t length = readlink(link, path, sizeof(path));
 	struct hl_identity identity = {
 		.parent_pid = hl_identity_parent(pid),
-		.executable = read_executable(pid),
+		.executable = strndup(path, length > 0 ? (size_t)length : 0),
 		.command = calloc(1, sizeof(*identity.command)),
 	};
 	hl_identity_refresh(&identity, pid);
@@ -158,6 +136,7 @@ bool hl_identity_has_changed(const struct hl_identity *identity, pid_t pid,
 			     char ret_name[HL_IDENTITY_NAME_MAX])
 {
 	struct stat status;
+
 	if (!identity->inode || !find_executable(pid, &status) ||
 	    (status.st_dev == identity->device && status.st_ino == identity->inode))
 		return false;

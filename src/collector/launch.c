@@ -14,27 +14,17 @@
 /* Exit status of the child when it cannot become the program; nobody sees it. */
 #define CHILD_FAILED 125
 
-/* Stopped programs wake us only for other reasons; a signal is never lost, so no time limit is
- * needed. */
+/* No signal is lost, so poll() needs no time limit. */
 #define NO_TIMEOUT (-1)
 
 /* What is passed on when it was sent to heapline itself. */
 static const int forwarded[] = {SIGHUP,	 SIGINT,  SIGQUIT,  SIGTERM, SIGUSR1, SIGUSR2,
 				SIGALRM, SIGCONT, SIGWINCH, SIGTSTP, SIGTTIN, SIGTTOU};
 
-static sigset_t caught_signals(void)
-{
-	sigset_t set;
-	sigemptyset(&set);
-	sigaddset(&set, SIGCHLD);
-	for (size_t i = 0; i < HL_COUNT_OF(forwarded); i++)
-		sigaddset(&set, forwarded[i]);
-	return set;
-}
-
 void hl_launch_guard_standard_streams(void)
 {
 	int fd;
+
 	do {
 		fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 	} while (fd >= 0 && fd <= STDERR_FILENO);
@@ -48,6 +38,7 @@ static _Noreturn void become_program(const struct hl_launch *launch, int go_fd, 
 				     char **argv, char **environment)
 {
 	char byte;
+
 	/* Our copy of the other end would keep the pipe open after heapline's death. */
 	close(launch->go_fd);
 	if (read(go_fd, &byte, 1) != 1)
@@ -66,16 +57,6 @@ static int launch_error(struct hl_launch *launch, int error, struct hl_error *er
 {
 	hl_launch_release(launch);
 	return hl_error_set(err, -error, "cannot start a process: %s", strerror(error));
-}
-
-/* A write to a closed pipe or past a file size limit shall be an error, not our end; and a SIGCHLD
- * that the parent ignores would hide the program's status. After the fork: the program inherits
- * neither. */
-static void set_own_dispositions(void)
-{
-	signal(SIGPIPE, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN);
-	signal(SIGCHLD, SIG_DFL);
 }
 
 static int fork_child(struct hl_launch *launch, const int go[2], const int result[2], char **argv,
@@ -97,7 +78,12 @@ int hl_launch_init(struct hl_launch *launch, char **argv, char **environment, bo
 		   struct hl_error *err)
 {
 	int go[2], result[2];
-	sigset_t caught = caught_signals();
+	sigset_t caught;
+
+	sigemptyset(&caught);
+	sigaddset(&caught, SIGCHLD);
+	for (size_t i = 0; i < HL_COUNT_OF(forwarded); i++)
+		sigaddset(&caught, forwarded[i]);
 	*launch = (struct hl_launch){.go_fd = -1, .result_fd = -1, .signal_fd = -1, .wait = wait};
 	sigprocmask(SIG_BLOCK, &caught, &launch->mask);
 	launch->signal_fd = signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -112,7 +98,12 @@ int hl_launch_init(struct hl_launch *launch, char **argv, char **environment, bo
 	int r = fork_child(launch, go, result, argv, environment);
 	if (r < 0)
 		return launch_error(launch, -r, err);
-	set_own_dispositions();
+	/* A write to a closed pipe or past a file size limit shall be an error, not our end; and a
+	 * SIGCHLD that the parent ignores would hide the program's status. After the fork: the
+	 * program inherits neither. */
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
+	signal(SIGCHLD, SIG_DFL);
 	if (wait)
 		prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 	return 0;
@@ -122,6 +113,7 @@ int hl_launch_go(struct hl_launch *launch)
 {
 	int error = 0;
 	ssize_t size;
+
 	if (write(launch->go_fd, "", 1) != 1)
 		return -EPIPE;
 	close(launch->go_fd);
@@ -153,25 +145,10 @@ void hl_launch_release(struct hl_launch *launch)
 
 /* ---- signals ---- */
 
-/*
- * What the kernel sent (a key on the terminal, a hangup) and what the program sent to its group
- * reached the program without us.
- */
-static void forward(const struct hl_launch *launch, const struct signalfd_siginfo *info)
-{
-	if (info->ssi_code > 0 || info->ssi_pid == (uint32_t)launch->pid)
-		return;
-	kill(launch->pid, (int)info->ssi_signo);
-}
-
-static bool is_job_control_stop(int signal_number)
-{
-	return signal_number == SIGTSTP || signal_number == SIGTTIN || signal_number == SIGTTOU;
-}
-
 static bool has_terminal(void)
 {
 	int fd = open("/dev/tty", O_RDONLY | O_CLOEXEC | O_NOCTTY);
+
 	if (fd >= 0)
 		close(fd);
 	return fd >= 0;
@@ -184,6 +161,7 @@ static bool has_terminal(void)
 static void stop_likewise(int signal_number)
 {
 	sigset_t stop, before;
+
 	sigemptyset(&stop);
 	sigaddset(&stop, signal_number);
 	raise(signal_number);
@@ -194,14 +172,13 @@ static void stop_likewise(int signal_number)
 static void follow_stop(const struct hl_launch *launch)
 {
 	siginfo_t info = {0};
-	if (waitid(P_PID, (id_t)launch->pid, &info, WSTOPPED | WNOHANG) == 0 &&
-	    info.si_pid == launch->pid && is_job_control_stop(info.si_status) && has_terminal())
-		stop_likewise(info.si_status);
-}
 
-static int shell_status(const siginfo_t *info)
-{
-	return info->si_code == CLD_EXITED ? info->si_status : 128 + info->si_status;
+	if (waitid(P_PID, (id_t)launch->pid, &info, WSTOPPED | WNOHANG) < 0 ||
+	    info.si_pid != launch->pid)
+		return;
+	int stop = info.si_status;
+	if ((stop == SIGTSTP || stop == SIGTTIN || stop == SIGTTOU) && has_terminal())
+		stop_likewise(stop);
 }
 
 /* Reaps children that have ended: the program, and with PR_SET_CHILD_SUBREAPER its orphans. Before
@@ -209,13 +186,15 @@ static int shell_status(const siginfo_t *info)
 static bool reap(struct hl_launch *launch, struct hl_collector *collector, int *status)
 {
 	siginfo_t info = {0};
+
 	while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0) {
 		if (info.si_pid == 0)
 			return true;
 		hl_collector_check_ends(collector);
 		waitpid(info.si_pid, NULL, 0);
 		if (info.si_pid == launch->pid) {
-			*status = shell_status(&info);
+			*status =
+				info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
 			launch->pid = 0;
 		}
 		info.si_pid = 0;
@@ -223,24 +202,23 @@ static bool reap(struct hl_launch *launch, struct hl_collector *collector, int *
 	return false;
 }
 
-static bool asks_to_end(uint32_t signal_number)
-{
-	return signal_number == SIGINT || signal_number == SIGTERM || signal_number == SIGHUP ||
-	       signal_number == SIGQUIT;
-}
-
 /* Returns false when heapline, left alone by the program, has been asked to end. */
 static bool handle_signals(struct hl_launch *launch)
 {
 	bool go_on = true;
 	struct signalfd_siginfo info;
+
 	while (read(launch->signal_fd, &info, sizeof(info)) == sizeof(info)) {
+		uint32_t number = info.ssi_signo;
 		if (launch->pid <= 0)
-			go_on &= !asks_to_end(info.ssi_signo);
-		else if (info.ssi_signo == SIGCHLD)
+			go_on &= number != SIGINT && number != SIGTERM && number != SIGHUP &&
+				 number != SIGQUIT;
+		else if (number == SIGCHLD)
 			follow_stop(launch);
-		else
-			forward(launch, &info);
+		/* What the kernel sent (a key on the terminal, a hangup) and what the program sent
+		 * to its group reached the program without us. */
+		else if (info.ssi_code <= 0 && info.ssi_pid != (uint32_t)launch->pid)
+			kill(launch->pid, (int)number);
 	}
 	return go_on;
 }
@@ -255,6 +233,7 @@ int hl_launch_supervise(struct hl_launch *launch, struct hl_collector *collector
 	};
 	int status = 0;
 	bool children = true;
+
 	while (launch->pid > 0 || (launch->wait && children)) {
 		poll(pollers, HL_COUNT_OF(pollers), NO_TIMEOUT);
 		hl_collector_dispatch(collector);

@@ -1,60 +1,71 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Words for losses; see log_losses.h. */
-#include "collector/log_losses.h"
+/* Words for losses; see warnings.h. */
+#include "collector/warnings.h"
+
+#include "base/clock.h"
+#include "base/encode.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-static const char *plural(uint64_t count)
+/* "1 event", "1,234 events". */
+struct words {
+	char text[48];
+};
+
+static struct words count_of(uint64_t count, const char *noun)
 {
-	return count == 1 ? "" : "s";
+	struct words words;
+	char number[HL_GROUPED_MAX];
+
+	snprintf(words.text, sizeof(words.text), "%s %s%s", hl_grouped(number, count), noun,
+		 count == 1 ? "" : "s");
+	return words;
 }
 
-static bool tell_lost(const struct hl_log_losses *losses, pid_t pid, struct hl_warnings *warnings)
+bool hl_log_losses_tell(const struct hl_log_losses *losses, pid_t pid, struct hl_warnings *warnings)
 {
+	bool any = false;
 	char since[64] = "";
 
 	if (losses->is_rebased)
 		snprintf(since, sizeof(since),
 			 "; its figures are right again from %" PRIu64 " ms on",
 			 losses->rebased_tick);
-	return hl_warnings_add(warnings,
-			       "the log of process %d lacks %" PRIu64
-			       " event%s: there was no room for them in its rings%s",
-			       pid, losses->lost_events, plural(losses->lost_events), since);
-}
-
-bool hl_log_losses_tell(const struct hl_log_losses *losses, pid_t pid, struct hl_warnings *warnings)
-{
-	bool any = false;
 	if (losses->lost_events)
-		any |= tell_lost(losses, pid, warnings);
+		any |= hl_warnings_add(warnings,
+				       "the log of process %d lacks %s: there was no room for them "
+				       "in its rings%s",
+				       pid, count_of(losses->lost_events, "event").text, since);
 	if (losses->refused_events)
 		any |= hl_warnings_add(warnings,
-				       "the log of process %d lacks %" PRIu64
-				       " event%s that made no sense or found no memory",
-				       pid, losses->refused_events, plural(losses->refused_events));
+				       "the log of process %d lacks %s that made no sense or found "
+				       "no memory",
+				       pid, count_of(losses->refused_events, "event").text);
 	if (losses->bad_rings)
 		any |= hl_warnings_add(warnings,
-				       "the log of process %d lacks the events of %" PRIu32
-				       " thread%s: the process has damaged their rings",
-				       pid, losses->bad_rings, plural(losses->bad_rings));
+				       "the log of process %d lacks the events of %s: the process "
+				       "has damaged their rings",
+				       pid, count_of(losses->bad_rings, "thread").text);
 	if (losses->lost_marks)
 		any |= hl_warnings_add(warnings,
-				       "the log of process %d lacks %" PRIu64
-				       " mark%s that could not be written",
-				       pid, losses->lost_marks, plural(losses->lost_marks));
+				       "the log of process %d lacks %s that could not be written",
+				       pid, count_of(losses->lost_marks, "mark").text);
 	if (losses->missing_intervals)
 		any |= hl_warnings_add(warnings,
-				       "%" PRIu64 " interval%s of the log of process %d could not "
-				       "be written: %s",
-				       losses->missing_intervals, plural(losses->missing_intervals),
-				       pid, strerror(-losses->error));
+				       "%s of the log of process %d could not be written: %s",
+				       count_of(losses->missing_intervals, "interval").text, pid,
+				       strerror(-losses->error));
 	if (losses->missing_events)
-		any |= hl_warnings_add(warnings,
-				       "%" PRIu64 " event%s of process %d could not be kept: %s",
-				       losses->missing_events, plural(losses->missing_events), pid,
+		any |= hl_warnings_add(warnings, "%s of process %d could not be kept: %s",
+				       count_of(losses->missing_events, "event").text, pid,
 				       strerror(-losses->event_error));
+	if (losses->waiting_threads)
+		any |= hl_warnings_add(warnings,
+				       "%s of process %d stood still for up to %.1f s, because the "
+				       "collector did not read events",
+				       count_of(losses->waiting_threads, "thread").text, pid,
+				       (double)losses->waited_ns / HL_NS_PER_SECOND);
 	return any;
 }

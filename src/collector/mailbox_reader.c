@@ -8,14 +8,7 @@ void hl_mailbox_reader_init(struct hl_mailbox_reader *reader, struct hl_mailbox 
 			    uint32_t log_segments)
 {
 	*reader = (struct hl_mailbox_reader){.mailbox = mailbox};
-	hl_mailbox_tell_segments(reader, log_segments);
-}
-
-/* Whether the next mark was begun and will never be complete. */
-static bool was_left(const struct hl_mailbox_reader *reader)
-{
-	uint64_t count = atomic_load(&reader->mailbox->mark_count);
-	return count > reader->next && count - reader->next <= HL_MAILBOX_MARKS;
+	hl_mailbox_reader_tell_segments(reader, log_segments);
 }
 
 /* Reads the mark of the next slot, which is complete, and frees the slot. False: it is no mark. */
@@ -37,15 +30,18 @@ static bool read_mark(struct hl_mailbox_reader *reader, uint64_t *ret_time_ns, c
 	return true;
 }
 
-bool hl_mailbox_take_mark(struct hl_mailbox_reader *reader, bool last, uint64_t *ret_time_ns,
-			  char ret_text[HL_MARK_MAX + 1])
+bool hl_mailbox_reader_take_mark(struct hl_mailbox_reader *reader, bool last, uint64_t *ret_time_ns,
+				 char ret_text[HL_MARK_MAX + 1])
 {
 	for (uint32_t tries = 0; tries < HL_MAILBOX_MARKS; tries++) {
 		const struct hl_mark_slot *slot =
 			&reader->mailbox->marks[reader->next % HL_MAILBOX_MARKS];
 		uint64_t turn = atomic_load_explicit(&slot->turn, memory_order_acquire);
 		if (turn != HL_MAILBOX_TURN(reader->next) + 1) {
-			if (!last || !was_left(reader))
+			uint64_t begun = atomic_load(&reader->mailbox->mark_count);
+			/* At the end, marks that were begun will never be complete. */
+			if (!last || begun <= reader->next ||
+			    begun - reader->next > HL_MAILBOX_MARKS)
 				return false;
 			reader->next++;
 		} else if (read_mark(reader, ret_time_ns, ret_text)) {
@@ -55,27 +51,28 @@ bool hl_mailbox_take_mark(struct hl_mailbox_reader *reader, bool last, uint64_t 
 	return false;
 }
 
-bool hl_mailbox_take_segments(struct hl_mailbox_reader *reader, uint32_t *ret_segments)
+bool hl_mailbox_reader_take_segments(struct hl_mailbox_reader *reader, uint32_t *ret_segments)
 {
 	uint32_t wanted = atomic_load(&reader->mailbox->log_segments);
 
 	if (wanted == reader->log_segments || !reader->log_segments)
 		return false;
 	if (wanted == 0 || wanted > HL_LOG_SEGMENTS_MAX) {
-		hl_mailbox_tell_segments(reader, reader->log_segments);
+		hl_mailbox_reader_tell_segments(reader, reader->log_segments);
 		return false;
 	}
 	reader->log_segments = *ret_segments = wanted;
 	return true;
 }
 
-void hl_mailbox_tell_segments(struct hl_mailbox_reader *reader, uint32_t count)
+void hl_mailbox_reader_tell_segments(struct hl_mailbox_reader *reader, uint32_t count)
 {
 	reader->log_segments = count;
 	atomic_store(&reader->mailbox->log_segments, count);
 }
 
-bool hl_mailbox_take_report(struct hl_mailbox_reader *reader, char ret_path[HL_REPORT_PATH_BYTES])
+bool hl_mailbox_reader_take_report(struct hl_mailbox_reader *reader,
+				   char ret_path[HL_REPORT_PATH_BYTES])
 {
 	struct hl_mailbox *mailbox = reader->mailbox;
 
@@ -88,7 +85,7 @@ bool hl_mailbox_take_report(struct hl_mailbox_reader *reader, char ret_path[HL_R
 	return true;
 }
 
-void hl_mailbox_end_report(struct hl_mailbox_reader *reader, int error)
+void hl_mailbox_reader_end_report(struct hl_mailbox_reader *reader, int error)
 {
 	struct hl_mailbox *mailbox = reader->mailbox;
 
@@ -99,7 +96,7 @@ void hl_mailbox_end_report(struct hl_mailbox_reader *reader, int error)
 	atomic_fetch_add(&mailbox->reports_done, 1);
 }
 
-void hl_mailbox_close(struct hl_mailbox_reader *reader)
+void hl_mailbox_reader_close(struct hl_mailbox_reader *reader)
 {
 	atomic_store(&reader->mailbox->closed, 1);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Judges what programs ask for; see program_report.h. */
-#include "collector/program_report.h"
+/* Judges what programs ask for; see mailbox_reader.h. */
+#include "collector/mailbox_reader.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -15,6 +15,7 @@ static bool has_our_rights(pid_t pid)
 	char path[32], line[128];
 	unsigned ids[4];
 	bool same = false;
+
 	snprintf(path, sizeof(path), "/proc/%d/status", pid);
 	FILE *file = fopen(path, "re");
 	if (!file)
@@ -30,18 +31,6 @@ static bool has_our_rights(pid_t pid)
 	return same;
 }
 
-/* Puts the process' working directory before ${wanted}. False: there is no such path. */
-static bool make_absolute(pid_t pid, const char *wanted, char ret_path[PATH_MAX])
-{
-	char link[32], base[PATH_MAX];
-	snprintf(link, sizeof(link), "/proc/%d/cwd", pid);
-	ssize_t length = readlink(link, base, sizeof(base) - 1);
-	if (length <= 0 || base[0] != '/')
-		return false;
-	base[length] = '\0';
-	return snprintf(ret_path, PATH_MAX, "%s/%s", base, wanted) < PATH_MAX;
-}
-
 int hl_program_report_path(pid_t pid, const char *wanted, char ret_path[PATH_MAX],
 			   struct hl_error *err)
 {
@@ -54,8 +43,14 @@ int hl_program_report_path(pid_t pid, const char *wanted, char ret_path[PATH_MAX
 		strcpy(ret_path, wanted);
 		return 0;
 	}
-	if (make_absolute(pid, wanted, ret_path))
-		return 0;
+	char link[32], base[PATH_MAX];
+	snprintf(link, sizeof(link), "/proc/%d/cwd", pid);
+	ssize_t length = readlink(link, base, sizeof(base) - 1);
+	if (length > 0 && base[0] == '/') {
+		base[length] = '\0';
+		if (snprintf(ret_path, PATH_MAX, "%s/%s", base, wanted) < PATH_MAX)
+			return 0;
+	}
 	return hl_error_set(err, -ENOENT,
 			    "process %d asked for a report '%s': its path cannot be found", pid,
 			    wanted);

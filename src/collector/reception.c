@@ -2,7 +2,7 @@
 /* The handshake, collector's side; see reception.h and region/protocol.h. */
 #include "collector/reception.h"
 
-#include "base/hex.h"
+#include "base/encode.h"
 #include "region/region.h"
 
 #include <errno.h>
@@ -23,32 +23,10 @@
 static int random_digits(char digits[33])
 {
 	uint8_t bytes[16];
+
 	if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
 		return -EIO;
 	hl_hex_format(digits, bytes, sizeof(bytes));
-	return 0;
-}
-
-static int choose_names(struct hl_reception *reception)
-{
-	char digits[33];
-	int r = random_digits(digits);
-	if (r == 0)
-		r = random_digits(reception->token);
-	snprintf(reception->name, sizeof(reception->name), "heapline-%s", digits);
-	return r;
-}
-
-static int listen_at(struct hl_reception *reception)
-{
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	size_t length = strlen(reception->name);
-	memcpy(address.sun_path + 1, reception->name, length);
-	socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
-	reception->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (reception->fd < 0 || bind(reception->fd, (struct sockaddr *)&address, size) < 0 ||
-	    listen(reception->fd, SOMAXCONN) < 0)
-		return -errno;
 	return 0;
 }
 
@@ -56,9 +34,20 @@ int hl_reception_init(struct hl_reception *reception, struct hl_error *err)
 {
 	*reception = (struct hl_reception){.fd = -1};
 	reception->reserve_fd = open("/", O_PATH | O_CLOEXEC);
-	int r = choose_names(reception);
+	char digits[33];
+	int r = random_digits(digits);
 	if (r == 0)
-		r = listen_at(reception);
+		r = random_digits(reception->token);
+	snprintf(reception->name, sizeof(reception->name), "heapline-%s", r < 0 ? "" : digits);
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	size_t length = strlen(reception->name);
+	memcpy(address.sun_path + 1, reception->name, length);
+	socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
+	reception->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (r == 0 &&
+	    (reception->fd < 0 || bind(reception->fd, (struct sockaddr *)&address, size) < 0 ||
+	     listen(reception->fd, SOMAXCONN) < 0))
+		r = -errno;
 	if (r == 0)
 		return 0;
 	hl_reception_release(reception);
@@ -88,6 +77,7 @@ static int refuse_for_want_of_descriptors(struct hl_reception *reception)
 int hl_reception_accept(struct hl_reception *reception, struct hl_caller *ret_caller)
 {
 	int fd = accept4(reception->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
 	if (fd < 0 && (errno == EMFILE || errno == ENFILE) && reception->reserve_fd >= 0)
 		return refuse_for_want_of_descriptors(reception);
 	if (fd < 0)
@@ -107,6 +97,7 @@ int hl_reception_read_hello(const struct hl_reception *reception, const struct h
 			    struct hl_hello *ret_hello)
 {
 	struct hl_hello hello;
+
 	/* MSG_TRUNC: the true length, so that a longer message is not taken for a hello. */
 	ssize_t size = recv(caller->fd, &hello, sizeof(hello), MSG_DONTWAIT | MSG_TRUNC);
 	if (size < 0 && (errno == EAGAIN || errno == EINTR))
@@ -133,6 +124,7 @@ int hl_reception_answer(const struct hl_caller *caller, int error, int region_fd
 	} control = {0};
 	struct iovec part = {&welcome, sizeof(welcome)};
 	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+
 	if (region_fd >= 0) {
 		control.header.cmsg_level = SOL_SOCKET;
 		control.header.cmsg_type = SCM_RIGHTS;
@@ -150,6 +142,7 @@ int hl_reception_pidfd(const struct hl_caller *caller)
 {
 	int fd;
 	socklen_t size = sizeof(fd);
+
 	if (getsockopt(caller->fd, SOL_SOCKET, SO_PEERPIDFD, &fd, &size) == 0)
 		return fd; /* close-on-exec by itself */
 	fd = (int)syscall(SYS_pidfd_open, caller->pid, 0);

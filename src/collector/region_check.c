@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Bounds of what is counted; see region_check.h. */
-#include "collector/region_check.h"
+/* Bounds of what is counted; see region_read.h. */
+#include "collector/region_read.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -19,10 +19,11 @@ static const struct hl_region_header *header_of(const struct hl_region_view *vie
 	return view->base;
 }
 
-uint64_t hl_region_most_events(const struct hl_region_view *view, uint64_t ns)
+uint64_t hl_region_check_most_events(const struct hl_region_view *view, uint64_t ns)
 {
 	long processors = sysconf(_SC_NPROCESSORS_ONLN);
 	uint64_t most = ns / NS_PER_EVENT * (uint64_t)(processors > 0 ? processors : 1);
+
 	return most + EVENTS_MIN + SAMPLES_DEVIATE * view->layout->sample_bytes;
 }
 
@@ -32,10 +33,11 @@ static bool bytes_can_be(uint64_t bytes, uint64_t objects)
 	return bytes / BLOCK_BYTES_MAX <= objects;
 }
 
-bool hl_region_cell_can_be(const struct hl_cell *cell, uint64_t most)
+bool hl_region_check_cell(const struct hl_cell *cell, uint64_t most)
 {
 	uint64_t at_peak = (uint64_t)(cell->at_peak_bytes < 0 ? -(cell->at_peak_bytes + 1)
 							      : cell->at_peak_bytes);
+
 	return cell->alloc_objects <= most && cell->free_objects <= most &&
 	       cell->temporary_objects <= cell->free_objects + 1 &&
 	       bytes_can_be(cell->alloc_bytes, cell->alloc_objects) &&
@@ -44,17 +46,18 @@ bool hl_region_cell_can_be(const struct hl_cell *cell, uint64_t most)
 	       cell->slack_bytes < SLACK_BYTES_MAX && cell->slack_bytes > -SLACK_BYTES_MAX;
 }
 
-bool hl_region_kin_can_be(const struct hl_region_kin *kin)
+bool hl_region_check_kin(const struct hl_region_kin *kin)
 {
 	return atomic_load(&kin->replacing) <= HL_THREADS_MAX &&
 	       atomic_load(&kin->namespaces) <= NAMESPACES_MAX;
 }
 
-uint64_t hl_region_count_changed(const struct hl_region_view *view)
+uint64_t hl_region_check_header(const struct hl_region_view *view)
 {
 	const struct hl_region_header *header = header_of(view), *layout = view->layout;
 	uint64_t changed = memcmp(header->magic, layout->magic, sizeof(header->magic)) != 0;
-	changed += !hl_region_kin_can_be(&header->kin);
+
+	changed += !hl_region_check_kin(&header->kin);
 	changed += header->version != layout->version;
 	changed += header->header_bytes != layout->header_bytes;
 	changed += header->region_bytes != layout->region_bytes;
@@ -65,12 +68,13 @@ uint64_t hl_region_count_changed(const struct hl_region_view *view)
 	return changed;
 }
 
-bool hl_region_total_can_be(const struct hl_region_view *view, int64_t inuse_bytes)
+bool hl_region_check_total(const struct hl_region_view *view, int64_t inuse_bytes)
 {
 	const struct hl_region_header *header = header_of(view);
 	uint64_t threads = atomic_load(&header->thread_count);
 	uint64_t mark = atomic_load(&header->peak_mark);
 	int64_t held;
+
 	if (threads > HL_THREADS_MAX || mark > BLOCK_BYTES_MAX ||
 	    __builtin_sub_overflow(inuse_bytes, atomic_load(&header->inuse_bytes), &held))
 		return false;

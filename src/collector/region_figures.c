@@ -1,79 +1,46 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Adds cells and threads up; see region_figures.h. */
-#include "collector/region_figures.h"
+/* Adds cells and threads up; see region_read.h. */
+#include "collector/region_read.h"
 
-#include "collector/region_check.h"
-
-/* Of a cell; what is more was not counted. */
+/* The most events of a cell; one with more is damaged. */
 #define COUNT_MAX (UINT64_C(1) << 40)
 
-static const void *area_of(const struct hl_region_view *view, enum hl_area_id id)
-{
-	return (const char *)view->base + view->layout->areas[id].offset;
-}
-
-/* How many records of ${size} bytes may be read: as many as are backed by memory. */
-static uint64_t bounded_count(const struct hl_region_view *view, enum hl_area_id id,
-			      uint64_t claimed, size_t size)
-{
-	const struct hl_region_header *header = view->base;
-	uint64_t bytes = atomic_load_explicit(&header->areas[id].committed, memory_order_acquire);
-	if (bytes > view->layout->areas[id].capacity)
-		bytes = view->layout->areas[id].capacity;
-	return claimed < bytes / size ? claimed : bytes / size;
-}
-
-/* Unsigned, so that sums of nonsense wrap. */
-struct sums {
-	uint64_t alloc_bytes, alloc_objects, free_bytes, free_objects;
-};
-
-static void add_chunk(const struct hl_cell_chunk *chunk, uint64_t most, struct sums *sums)
-{
-	uint32_t used = atomic_load_explicit(&chunk->used, memory_order_acquire);
-	for (uint32_t i = 0; i < used && i < HL_CHUNK_CELLS; i++) {
-		if (!hl_region_cell_can_be(&chunk->cells[i], most))
-			continue;
-		sums->alloc_bytes += chunk->cells[i].alloc_bytes;
-		sums->alloc_objects += chunk->cells[i].alloc_objects;
-		sums->free_bytes += chunk->cells[i].free_bytes;
-		sums->free_objects += chunk->cells[i].free_objects;
-	}
-}
-
-static void add_threads(const struct hl_region_view *view, struct hl_region_figures *figures)
-{
-	const struct hl_region_header *header = view->base;
-	const struct hl_region_thread *threads = area_of(view, HL_AREA_THREADS);
-	uint64_t count = bounded_count(view, HL_AREA_THREADS, atomic_load(&header->thread_count),
-				       sizeof(*threads));
-	figures->lost_events = atomic_load(&header->lost_events);
-	for (uint64_t i = 0; i < count; i++) {
-		figures->lost_events += threads[i].lost_events;
-		figures->lost_log_events += threads[i].lost_log_events;
-	}
-}
-
-void hl_region_read_figures(const struct hl_region_view *view,
+void hl_region_figures_read(const struct hl_region_view *view,
 			    struct hl_region_figures *ret_figures)
 {
 	const struct hl_region_header *header = view->base;
-	const struct hl_cell_chunk *chunks = area_of(view, HL_AREA_CELLS);
-	uint64_t count = bounded_count(view, HL_AREA_CELLS, atomic_load(&header->chunk_count),
-				       sizeof(*chunks));
-	struct sums sums = {0};
-	for (uint64_t i = 0; i < count; i++)
-		add_chunk(&chunks[i], COUNT_MAX, &sums);
+	const struct hl_cell_chunk *chunks = hl_region_read_area(view, HL_AREA_CELLS);
+	const struct hl_region_thread *threads = hl_region_read_area(view, HL_AREA_THREADS);
+	uint32_t chunk_count = hl_region_read_chunk_count(view);
+	uint32_t thread_count = hl_region_read_thread_count(view);
+	/* Unsigned, so that sums of nonsense wrap */
+	uint64_t inuse_bytes = 0, alloc_objects = 0, free_objects = 0;
+
+	for (uint32_t chunk = 0; chunk < chunk_count; chunk++) {
+		uint32_t used = atomic_load_explicit(&chunks[chunk].used, memory_order_acquire);
+		for (uint32_t i = 0; i < used && i < HL_CHUNK_CELLS; i++) {
+			const struct hl_cell *cell = &chunks[chunk].cells[i];
+			if (!hl_region_check_cell(cell, COUNT_MAX))
+				continue;
+			inuse_bytes += cell->alloc_bytes - cell->free_bytes;
+			alloc_objects += cell->alloc_objects;
+			free_objects += cell->free_objects;
+		}
+	}
 	struct hl_region_figures figures = {
-		.alloc_objects = sums.alloc_objects,
-		.free_objects = sums.free_objects,
-		.inuse_bytes = (int64_t)(sums.alloc_bytes - sums.free_bytes),
-		.inuse_objects = (int64_t)(sums.alloc_objects - sums.free_objects),
+		.alloc_objects = alloc_objects,
+		.free_objects = free_objects,
+		.inuse_bytes = (int64_t)inuse_bytes,
+		.inuse_objects = (int64_t)(alloc_objects - free_objects),
 		.peak_bytes = (int64_t)atomic_load(&header->peak_mark),
-		.stack_nodes = hl_region_node_count(view),
+		.stack_nodes = hl_region_read_node_count(view),
+		.lost_events = atomic_load(&header->lost_events),
 	};
 	if (figures.inuse_bytes > figures.peak_bytes)
 		figures.peak_bytes = figures.inuse_bytes;
-	add_threads(view, &figures);
+	for (uint32_t i = 0; i < thread_count; i++) {
+		figures.lost_events += threads[i].lost_events;
+		figures.lost_log_events += threads[i].lost_log_events;
+	}
 	*ret_figures = figures;
 }

@@ -9,7 +9,7 @@
 
 static bool is_published(const struct hl_region_view *view, uint32_t id)
 {
-	return id && id <= hl_region_node_count(view) && hl_region_read_node(view, id).frame;
+	return id && id <= hl_region_read_node_count(view) && hl_region_read_node(view, id).frame;
 }
 
 /* As in a recording: a parent that is not there makes the node one of the outermost, a frame in a
@@ -18,10 +18,11 @@ static bool find_node(const struct hl_log_names *log_names, uint32_t id, uint64_
 		      uint32_t *ret_parent)
 {
 	const struct hl_region_names *names = (const struct hl_region_names *)log_names;
+
 	if (!is_published(&names->view, id))
 		return false;
 	struct hl_recording_node node = hl_region_read_node(&names->view, id);
-	if (!hl_frame_key_is_valid(node.frame, hl_region_module_count(&names->view)))
+	if (!hl_frame_key_is_valid(node.frame, hl_region_read_module_count(&names->view)))
 		node.frame &= HL_FRAME_PC_MASK;
 	*ret_frame = node.frame;
 	*ret_parent = is_published(&names->view, node.parent) ? node.parent : 0;
@@ -30,7 +31,7 @@ static bool find_node(const struct hl_log_names *log_names, uint32_t id, uint64_
 
 static uint32_t count_modules(const struct hl_log_names *log_names)
 {
-	return hl_region_module_count(&((const struct hl_region_names *)log_names)->view);
+	return hl_region_read_module_count(&((const struct hl_region_names *)log_names)->view);
 }
 
 static bool find_module(const struct hl_log_names *log_names, uint32_t number,
@@ -38,7 +39,8 @@ static bool find_module(const struct hl_log_names *log_names, uint32_t number,
 {
 	struct hl_region_names *names = (struct hl_region_names *)(uintptr_t)log_names;
 	struct hl_recording_module *module = &names->module;
-	if (!number || number > hl_region_module_count(&names->view))
+
+	if (!number || number > hl_region_read_module_count(&names->view))
 		return false;
 	hl_region_names_release(names);
 	if (hl_region_read_module(&names->view, number - 1, module) < 0)

@@ -3,8 +3,8 @@
  * Node ids are the region's own. */
 #pragma once
 
-#include "collector/region_reader.h"
-#include "log/segment_writer.h"
+#include "collector/region_read.h"
+#include "log/log_writer.h"
 
 struct hl_region_names {
 	struct hl_log_names names; /* what the writer is given */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Builds the tree of a recording from a region's nodes; see region_tree.h. */
-#include "collector/region_tree.h"
+/* Builds the tree of a recording from a region's nodes; see region_read.h. */
+#include "collector/region_read.h"
 
 #include "recording/recording.h"
 
@@ -17,27 +17,12 @@ struct builder {
 	uint32_t mask;
 };
 
-/* Nodes that are not there are nobody's parents. */
-static void drop_unpublished_parents(struct hl_recording_node *nodes, uint32_t count)
-{
-	for (uint32_t i = 0; i < count; i++) {
-		uint32_t parent = nodes[i].parent;
-		if (nodes[i].frame == 0 || parent > count ||
-		    (parent && nodes[parent - 1].frame == 0))
-			nodes[i].parent = 0;
-	}
-}
-
-static uint32_t slot_of(const struct builder *builder, uint32_t parent, uint64_t frame)
-{
-	uint64_t hash = (frame ^ (uint64_t)parent << 40 ^ parent) * UINT64_C(0x9e3779b97f4a7c15);
-	return (uint32_t)(hash >> 32) & builder->mask;
-}
-
 /* The new node of that parent and frame, made if need be. */
 static uint32_t intern(struct builder *builder, uint32_t parent, uint64_t frame)
 {
-	uint32_t slot = slot_of(builder, parent, frame);
+	uint64_t hash = (frame ^ (uint64_t)parent << 40 ^ parent) * UINT64_C(0x9e3779b97f4a7c15);
+	uint32_t slot = (uint32_t)(hash >> 32) & builder->mask;
+
 	for (uint32_t id; (id = builder->slots[slot]); slot = (slot + 1) & builder->mask)
 		if (builder->nodes[id - 1].parent == parent &&
 		    builder->nodes[id - 1].frame == frame)
@@ -50,6 +35,7 @@ static uint32_t intern(struct builder *builder, uint32_t parent, uint64_t frame)
 static void map_node(struct builder *builder, uint32_t id)
 {
 	uint32_t waiting = 0;
+
 	for (; id && !builder->map[id]; id = builder->old[id - 1].parent)
 		builder->chain[waiting++] = id;
 	while (waiting) {
@@ -59,28 +45,31 @@ static void map_node(struct builder *builder, uint32_t id)
 	}
 }
 
-static int builder_init(struct builder *builder, const struct hl_recording_node *nodes,
-			uint32_t count)
-{
-	uint32_t slots = 16;
-	while (slots < 2 * count)
-		slots *= 2;
-	*builder = (struct builder){.old = nodes, .mask = slots - 1};
-	builder->nodes = calloc(count + 1, sizeof(*builder->nodes));
-	builder->map = calloc(count + 1, sizeof(*builder->map));
-	builder->chain = calloc(count + 1, sizeof(*builder->chain));
-	builder->slots = calloc(slots, sizeof(*builder->slots));
-	return builder->nodes && builder->map && builder->chain && builder->slots ? 0 : -ENOMEM;
-}
-
 int hl_region_tree_build(struct hl_recording_node *nodes, uint32_t count,
 			 struct hl_recording_node **ret_nodes, uint32_t *ret_count,
 			 uint32_t **ret_map)
 {
-	struct builder builder;
-	int r = builder_init(&builder, nodes, count);
+	uint32_t slots = 16;
+
+	while (slots < 2 * count)
+		slots *= 2;
+	struct builder builder = {
+		.old = nodes,
+		.nodes = calloc(count + 1, sizeof(*builder.nodes)),
+		.map = calloc(count + 1, sizeof(*builder.map)),
+		.chain = calloc(count + 1, sizeof(*builder.chain)),
+		.slots = calloc(slots, sizeof(*builder.slots)),
+		.mask = slots - 1,
+	};
+	int r = builder.nodes && builder.map && builder.chain && builder.slots ? 0 : -ENOMEM;
 	if (r == 0) {
-		drop_unpublished_parents(nodes, count);
+		/* Nodes that are not there are nobody's parents. */
+		for (uint32_t i = 0; i < count; i++) {
+			uint32_t parent = nodes[i].parent;
+			if (!nodes[i].frame || parent > count ||
+			    (parent && !nodes[parent - 1].frame))
+				nodes[i].parent = 0;
+		}
 		hl_recording_repair_tree(nodes, count, builder.chain);
 		for (uint32_t id = 1; id <= count; id++)
 			if (nodes[id - 1].frame)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Asks processor and kernel; see time_stamps.h. */
-#include "collector/time_stamps.h"
+/* Asks processor and kernel; see region.h. */
+#include "collector/region.h"
 
 #include <cpuid.h>
 #include <fcntl.h>
@@ -14,18 +14,13 @@
 #define POWER_LEAF    0x80000007u
 #define INVARIANT_TSC (1u << 8)
 
-static bool is_invariant(void)
-{
-	unsigned eax, ebx, ecx, edx;
-	return __get_cpuid(POWER_LEAF, &eax, &ebx, &ecx, &edx) && edx & INVARIANT_TSC;
-}
-
 bool hl_time_stamps_are_clock(const char *path)
 {
 	/* The latter two in virtual machines, whose kernels reckon from the counter, too. */
 	static const char *const sources[] = {"tsc\n", "kvm-clock\n",
 					      "hyperv_clocksource_tsc_page\n"};
 	char text[64] = "";
+
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return false;
@@ -39,5 +34,8 @@ bool hl_time_stamps_are_clock(const char *path)
 
 bool hl_time_stamps_work(void)
 {
-	return is_invariant() && hl_time_stamps_are_clock(CLOCK_SOURCE);
+	unsigned eax, ebx, ecx, edx;
+
+	return __get_cpuid(POWER_LEAF, &eax, &ebx, &ecx, &edx) && edx & INVARIANT_TSC &&
+	       hl_time_stamps_are_clock(CLOCK_SOURCE);
 }

@@ -3,7 +3,7 @@
 #include "collector/tracked.h"
 
 #include "base/clock.h"
-#include "collector/region_check.h"
+#include "collector/region_read.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -18,6 +18,7 @@ int hl_tracked_new(pid_t pid, int pidfd, const struct hl_region_settings *settin
 		   int *ret_region_fd)
 {
 	struct hl_tracked *tracked = calloc(1, sizeof(*tracked));
+
 	if (!tracked) {
 		close(pidfd);
 		return -ENOMEM;
@@ -42,6 +43,7 @@ int hl_tracked_new(pid_t pid, int pidfd, const struct hl_region_settings *settin
 void hl_tracked_free(struct hl_tracked *tracked)
 {
 	struct hl_log_losses untold;
+
 	if (!tracked)
 		return;
 	hl_tracked_end_log(tracked, &untold);
@@ -55,6 +57,7 @@ void hl_tracked_free(struct hl_tracked *tracked)
 static void note_child_status(struct hl_tracked *tracked)
 {
 	siginfo_t info = {0};
+
 	tracked->end = HL_END_UNKNOWN;
 	/* WNOWAIT: whoever started the program reaps it. Fails when it is not our child. */
 	if (waitid(P_PIDFD, (id_t)tracked->pidfd, &info, WEXITED | WNOHANG | WNOWAIT) < 0 ||
@@ -69,7 +72,8 @@ static void note_child_status(struct hl_tracked *tracked)
 static bool note_replacement(struct hl_tracked *tracked)
 {
 	const struct hl_region_kin *kin = &tracked->region.header->kin;
-	if (!tracked->is_another && atomic_load(&kin->replacing) && hl_region_kin_can_be(kin)) {
+
+	if (!tracked->is_another && atomic_load(&kin->replacing) && hl_region_check_kin(kin)) {
 		memcpy(tracked->successor, kin->program, sizeof(kin->program));
 		tracked->successor[sizeof(kin->program) - 1] = '\0';
 		tracked->is_another = true;
@@ -83,13 +87,6 @@ void hl_tracked_set_forked(struct hl_tracked *tracked)
 {
 	if (!hl_identity_read_name((pid_t)tracked->identity.parent_pid, tracked->first_name))
 		strcpy(tracked->first_name, tracked->identity.name);
-}
-
-/* The name that a forked child gave itself; "" when it did not. */
-static const char *own_name(const struct hl_tracked *tracked)
-{
-	const char *name = tracked->identity.name;
-	return tracked->first_name[0] && strcmp(tracked->first_name, name) ? name : "";
 }
 
 void hl_tracked_look(struct hl_tracked *tracked)
@@ -107,6 +104,7 @@ static void note_title(struct hl_tracked *tracked)
 {
 	char title[HL_KIN_TITLE_MAX], name[HL_IDENTITY_NAME_MAX];
 	const struct hl_region_kin *kin = &tracked->region.header->kin;
+
 	uint32_t bytes = atomic_load(&kin->title_bytes);
 	if (bytes && bytes <= sizeof(title)) {
 		memcpy(title, kin->title, bytes);
@@ -126,6 +124,7 @@ const char *hl_tracked_successor(const struct hl_tracked *tracked)
 bool hl_tracked_check_end(struct hl_tracked *tracked)
 {
 	struct pollfd poller = {.fd = tracked->pidfd, .events = POLLIN};
+
 	if (tracked->end_ns)
 		return true;
 	if (poll(&poller, 1, 0) != 1 || !(poller.revents & (POLLIN | POLLHUP)))
@@ -175,7 +174,8 @@ int hl_tracked_begin_log(struct hl_tracked *tracked, int directory_fd,
 		.orders = &tracked->orders,
 		.first_tick = first_tick,
 	};
-	hl_mailbox_tell_segments(&tracked->mailbox, limits->segments_kept);
+
+	hl_mailbox_reader_tell_segments(&tracked->mailbox, limits->segments_kept);
 	return hl_drain_thread_start(&settings, tracked->start_ns, &tracked->log);
 }
 
@@ -191,6 +191,7 @@ void hl_tracked_end_log(struct hl_tracked *tracked, struct hl_log_losses *ret_lo
 bool hl_tracked_has_begun(const struct hl_tracked *tracked)
 {
 	const struct hl_region_header *header = tracked->region.header;
+
 	/* A program that has written over the header has a recorder. */
 	return atomic_load(&header->state) != HL_REGION_EMPTY ||
 	       memcmp(header->magic, HL_REGION_MAGIC, sizeof(header->magic)) != 0;
@@ -204,7 +205,8 @@ bool hl_tracked_is_running(const struct hl_tracked *tracked)
 bool hl_tracked_has_changed(const struct hl_tracked *tracked)
 {
 	struct hl_region_view view = hl_tracked_view(tracked);
-	return !tracked->saved || hl_region_activity(&view) != tracked->saved_activity;
+
+	return !tracked->saved || hl_region_read_activity(&view) != tracked->saved_activity;
 }
 
 static struct hl_tracked_totals add_up(const struct hl_recording_process *process)
@@ -214,6 +216,7 @@ static struct hl_tracked_totals add_up(const struct hl_recording_process *proces
 		.own_malloc = process->own_malloc,
 		.damaged = process->lost.damaged,
 	};
+
 	for (uint32_t i = 0; i < process->value_count; i++) {
 		totals.allocations += process->values[i].alloc_objects;
 		totals.peak_bytes = (int64_t)((uint64_t)totals.peak_bytes +
@@ -234,26 +237,6 @@ static void name_main_module(struct hl_recording_process *process)
 	}
 }
 
-/* The process with what the collector itself knows of it; identity stays owned by ${tracked}. */
-static struct hl_recording_process describe(const struct hl_tracked *tracked, bool complete,
-					    uint64_t now_ns)
-{
-	return (struct hl_recording_process){
-		.pid = (uint32_t)tracked->pid,
-		.parent_pid = tracked->identity.parent_pid,
-		.sequence = tracked->sequence,
-		.executable = tracked->identity.executable,
-		.command = tracked->identity.command,
-		.name = (char *)own_name(tracked),
-		.start_realtime_ns = tracked->start_realtime_ns,
-		.duration_ns = now_ns - tracked->start_ns,
-		.complete = complete,
-		.end = tracked->end,
-		.end_status = tracked->end_status,
-		.successor = (char *)hl_tracked_successor(tracked),
-	};
-}
-
 /* Writes the process' file as it stands. The totals are known before it is written. */
 static int write_file(const struct hl_tracked *tracked, int directory_fd, bool complete,
 		      struct hl_tracked_totals *ret_totals, struct hl_error *err)
@@ -261,13 +244,31 @@ static int write_file(const struct hl_tracked *tracked, int directory_fd, bool c
 	struct hl_region_view view = hl_tracked_view(tracked);
 	uint64_t now_ns = tracked->end_ns ? tracked->end_ns : hl_clock_ns(CLOCK_MONOTONIC);
 	struct hl_region_times times = {tracked->start_ns, now_ns};
-	struct hl_recording_process process = describe(tracked, complete, now_ns);
+	/* Of a forked child its parent's name is not one that it gave itself. */
+	bool is_named =
+		tracked->first_name[0] && strcmp(tracked->first_name, tracked->identity.name);
+	struct hl_recording_process process = {
+		.pid = (uint32_t)tracked->pid,
+		.parent_pid = tracked->identity.parent_pid,
+		.sequence = tracked->sequence,
+		.executable = tracked->identity.executable,
+		.command = tracked->identity.command,
+		.name = (char *)(is_named ? tracked->identity.name : ""),
+		.start_realtime_ns = tracked->start_realtime_ns,
+		.duration_ns = now_ns - tracked->start_ns,
+		.complete = complete,
+		.end = tracked->end,
+		.end_status = tracked->end_status,
+		.successor = (char *)hl_tracked_successor(tracked),
+	};
+
 	int r = hl_region_read(&view, &times, &process, err);
 	if (r == 0) {
 		*ret_totals = add_up(&process);
 		name_main_module(&process);
 		r = hl_recording_write_process(directory_fd, &process, err);
 	}
+	/* These stay the tracked process' own. */
 	process.executable = process.successor = process.name = NULL;
 	process.command = NULL;
 	hl_recording_process_release(&process);
@@ -278,7 +279,8 @@ int hl_tracked_save(struct hl_tracked *tracked, int directory_fd, bool complete,
 		    struct hl_error *err)
 {
 	struct hl_region_view view = hl_tracked_view(tracked);
-	uint64_t activity = hl_region_activity(&view);
+	uint64_t activity = hl_region_read_activity(&view);
+
 	int r = write_file(tracked, directory_fd, complete, &tracked->totals, err);
 	if (r < 0)
 		return r;
@@ -290,5 +292,6 @@ int hl_tracked_save(struct hl_tracked *tracked, int directory_fd, bool complete,
 int hl_tracked_copy(const struct hl_tracked *tracked, int directory_fd, struct hl_error *err)
 {
 	struct hl_tracked_totals totals;
+
 	return write_file(tracked, directory_fd, tracked->end_ns != 0, &totals, err);
 }

@@ -3,15 +3,53 @@
 #pragma once
 
 #include "base/error.h"
-#include "collector/drain_thread.h"
-#include "collector/identity.h"
+#include "collector/drain.h"
 #include "collector/mailbox_reader.h"
-#include "collector/region_maker.h"
+#include "collector/region.h"
 #include "recording/recording.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
+
+/* ---- who a process is, from /proc ---- */
+
+#define HL_IDENTITY_NAME_MAX 64 /* bytes, with the end of the text */
+
+struct hl_identity {
+	uint32_t parent_pid;
+	char *executable;		 /* "" when unknown */
+	char **command;			 /* NULL-terminated */
+	dev_t device;			 /* of the executable */
+	ino_t inode;			 /* of the executable; 0 when unknown */
+	char name[HL_IDENTITY_NAME_MAX]; /* the kernel's, of its main thread; "" when unknown */
+};
+
+/* What cannot be read is left empty. 0 or -ENOMEM. */
+int hl_identity_read(pid_t pid, struct hl_identity *ret_identity);
+
+/* Reads the command line and the name again, which a process may change to say what it does. What
+ * cannot be read, as of one that has ended, stays as it is. */
+void hl_identity_refresh(struct hl_identity *identity, pid_t pid);
+
+/* Reads the name alone, into ${ret_name}; of one that has ended, too, as long as nobody has waited
+ * for it. False when it cannot be read. */
+bool hl_identity_read_name(pid_t pid, char ret_name[HL_IDENTITY_NAME_MAX]);
+
+/* Takes the ${size} bytes of a command line, as in /proc/PID/cmdline, for the process'. */
+void hl_identity_set_command(struct hl_identity *identity, const char *bytes, size_t size);
+
+/* 0 when unknown. */
+uint32_t hl_identity_parent(pid_t pid);
+
+/* Whether the process runs another program than then. ${ret_name} is what the kernel calls it now.
+ */
+bool hl_identity_has_changed(const struct hl_identity *identity, pid_t pid,
+			     char ret_name[HL_IDENTITY_NAME_MAX]);
+
+void hl_identity_release(struct hl_identity *identity);
+
+/* ---- the process as it is recorded ---- */
 
 /* What a recording's end note tells. */
 struct hl_tracked_totals {
@@ -41,8 +79,9 @@ struct hl_tracked {
 	bool arrived;	 /* counted as a child that was expected; see unrecorded.h */
 	bool is_another; /* another program runs in its place, as far as is known unrecorded */
 	char successor[HL_IDENTITY_NAME_MAX]; /* that one's name */
-	uint64_t saved_activity;	      /* hl_region_activity() at the last save */
+	uint64_t saved_activity;	      /* hl_region_read_activity() at the last save */
 	bool saved;			      /* at least once */
+	bool mode_marked;		      /* its mode was switched, and a mark says so */
 	struct hl_tracked_totals totals;      /* at the last save, or try */
 };
 
@@ -56,7 +95,7 @@ int hl_tracked_new(pid_t pid, int pidfd, const struct hl_region_settings *settin
 
 void hl_tracked_free(struct hl_tracked *tracked); /* NULL is fine */
 
-/* How large a log may become; see segment_writer.h. */
+/* How large a log may become; see log_writer.h. */
 struct hl_log_limits {
 	uint64_t segment_bytes;
 	uint32_t segments_kept;

@@ -27,6 +27,7 @@ static bool has_region(pid_t pid)
 	char path[32], *line = NULL;
 	size_t capacity = 0;
 	bool found = false;
+
 	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
 	FILE *maps = fopen(path, "re");
 	if (!maps)
@@ -46,15 +47,62 @@ bool hl_unrecorded_was_expected(pid_t parent, const struct hl_tracked *tracked)
 	return !is_below(parent, getpid()) || has_region(parent);
 }
 
+/* "2 processes (4711, 4712) were not recorded: REASON". */
+static void describe_refused(const struct hl_unrecorded *unrecorded, size_t place,
+			     char sentence[256])
+{
+	const pid_t *pids = unrecorded->reasons[place].pids;
+	uint32_t count = unrecorded->reasons[place].count;
+	char list[64] = "";
+	size_t used = 0;
+
+	for (uint32_t i = 0; i < count && i < HL_UNRECORDED_PIDS; i++)
+		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%d", i ? ", " : "",
+					 pids[i]);
+	if (count == 1)
+		snprintf(sentence, 256, "process %d was not recorded: %s", pids[0],
+			 unrecorded->reasons[place].reason);
+	else
+		snprintf(sentence, 256, "%u processes (%s%s) were not recorded: %s", count, list,
+			 count > HL_UNRECORDED_PIDS ? " ..." : "",
+			 unrecorded->reasons[place].reason);
+}
+
+void hl_unrecorded_refuse(struct hl_unrecorded *unrecorded, struct hl_archive *archive, pid_t pid,
+			  const char *reason)
+{
+	char before[256] = "", sentence[256];
+	size_t i = 0;
+
+	while (i < HL_UNRECORDED_REASONS && unrecorded->reasons[i].count &&
+	       strcmp(unrecorded->reasons[i].reason, reason) != 0)
+		i++;
+	if (i == HL_UNRECORDED_REASONS) {
+		hl_archive_warn(archive, "process %d was not recorded: %s", pid, reason);
+		return;
+	}
+	if (unrecorded->reasons[i].count)
+		describe_refused(unrecorded, i, before);
+	snprintf(unrecorded->reasons[i].reason, sizeof(unrecorded->reasons[i].reason), "%s",
+		 reason);
+	if (unrecorded->reasons[i].count < HL_UNRECORDED_PIDS)
+		unrecorded->reasons[i].pids[unrecorded->reasons[i].count] = pid;
+	unrecorded->reasons[i].count++;
+	describe_refused(unrecorded, i, sentence);
+	hl_archive_warn_instead(archive, before, sentence);
+}
+
 static uint32_t plausible(const _Atomic uint32_t *count)
 {
 	uint32_t value = atomic_load(count);
+
 	return value <= CHILDREN_MAX ? value : 0;
 }
 
 void hl_unrecorded_keep(struct hl_unrecorded *unrecorded, const struct hl_tracked *tracked)
 {
 	const struct hl_region_kin *kin = &tracked->region.header->kin;
+
 	unrecorded->started += plausible(&kin->started);
 	unrecorded->forked += plausible(&kin->unrecorded);
 }
@@ -63,6 +111,7 @@ uint32_t hl_unrecorded_count(const struct hl_unrecorded *unrecorded,
 			     const struct hl_tracked *running)
 {
 	struct hl_unrecorded sum = *unrecorded;
+
 	for (; running; running = running->next)
 		hl_unrecorded_keep(&sum, running);
 	uint64_t missing = sum.started > sum.arrived ? sum.started - sum.arrived : 0;
@@ -72,6 +121,7 @@ uint32_t hl_unrecorded_count(const struct hl_unrecorded *unrecorded,
 uint32_t hl_unrecorded_steady(struct hl_unrecorded *unrecorded, const struct hl_tracked *running)
 {
 	uint32_t before = unrecorded->just_now;
+
 	unrecorded->just_now = hl_unrecorded_count(unrecorded, running);
 	return before < unrecorded->just_now ? before : unrecorded->just_now;
 }

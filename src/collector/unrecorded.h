@@ -7,18 +7,33 @@
  */
 #pragma once
 
+#include "collector/archive.h"
 #include "collector/tracked.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
+#define HL_UNRECORDED_REASONS 8 /* of more, each process has a sentence of its own */
+#define HL_UNRECORDED_PIDS    3 /* named in the sentence about a reason */
+
 struct hl_unrecorded {
 	uint64_t started;  /* children with programs of their own, of processes that have ended */
 	uint64_t forked;   /* children without a region, of processes that have ended */
 	uint64_t arrived;  /* programs that were expected and said hello */
 	uint32_t just_now; /* hl_unrecorded_steady()'s last count */
+	uint32_t refused;  /* of the children, those that said hello in vain */
+	struct {
+		char reason[96];
+		uint32_t count;
+		pid_t pids[HL_UNRECORDED_PIDS];
+	} reasons[HL_UNRECORDED_REASONS]; /* why processes were refused */
 };
+
+/* Process ${pid} said hello and is not recorded: the sentence of the recording about those that
+ * were refused for that ${reason} counts it. */
+void hl_unrecorded_refuse(struct hl_unrecorded *unrecorded, struct hl_archive *archive, pid_t pid,
+			  const char *reason);
 
 /*
  * Whether a program that says hello was told of when it was started. One that ${parent} started,

@@ -9,8 +9,9 @@
 
 bool hl_warnings_add(struct hl_warnings *warnings, const char *format, ...)
 {
-	char text[1024];
+	char text[HL_WARNING_BYTES];
 	va_list args;
+
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
@@ -24,6 +25,21 @@ bool hl_warnings_add(struct hl_warnings *warnings, const char *format, ...)
 		return false;
 	warnings->texts[warnings->count++] = copy;
 	return true;
+}
+
+bool hl_warnings_replace(struct hl_warnings *warnings, const char *before, const char *sentence)
+{
+	for (uint32_t i = 0; i < warnings->count; i++) {
+		if (strcmp(warnings->texts[i], before) != 0)
+			continue;
+		char *copy = strdup(sentence);
+		if (!copy)
+			return false;
+		free(warnings->texts[i]);
+		warnings->texts[i] = copy;
+		return true;
+	}
+	return hl_warnings_add(warnings, "%s", sentence);
 }
 
 void hl_warnings_release(struct hl_warnings *warnings)

@@ -2,8 +2,8 @@
 /* Reads ELF files with libelf; see elf.h. */
 #include "elf/elf.h"
 
+#include "base/encode.h"
 #include "base/file_print.h"
-#include "base/hex.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -32,6 +32,7 @@ Elf *hl_elf_open(int fd)
 bool hl_elf_is_native(Elf *elf)
 {
 	GElf_Ehdr header;
+
 	return gelf_getehdr(elf, &header) && header.e_ident[EI_CLASS] == ELFCLASS64 &&
 	       header.e_ident[EI_DATA] == ELFDATA2LSB && header.e_machine == NATIVE_MACHINE;
 }
@@ -41,6 +42,7 @@ bool hl_elf_is_native(Elf *elf)
 bool hl_elf_code_offset(Elf *elf, uint64_t address, uint64_t *ret_offset)
 {
 	GElf_Phdr segment;
+
 	for (int i = 0; gelf_getphdr(elf, i, &segment); i++) {
 		if (segment.p_type != PT_LOAD || !(segment.p_flags & PF_X) ||
 		    address < segment.p_vaddr || address - segment.p_vaddr >= segment.p_filesz)
@@ -55,6 +57,7 @@ bool hl_elf_address(Elf *elf, uint64_t offset, bool is_code, uint64_t *ret_addre
 {
 	GElf_Phdr segment;
 	bool found = false;
+
 	for (int i = 0; gelf_getphdr(elf, i, &segment); i++) {
 		if (segment.p_type != PT_LOAD || offset < (segment.p_offset & ~(PAGE_BYTES - 1)) ||
 		    offset >= segment.p_offset + segment.p_filesz)
@@ -68,15 +71,10 @@ bool hl_elf_address(Elf *elf, uint64_t offset, bool is_code, uint64_t *ret_addre
 
 /* ---- symbols ---- */
 
-static bool is_wanted(const struct hl_elf_symbols *symbols, const GElf_Shdr *header)
-{
-	return (header->sh_type == SHT_SYMTAB && symbols->tables & HL_ELF_SYMTAB) ||
-	       (header->sh_type == SHT_DYNSYM && symbols->tables & HL_ELF_DYNSYM);
-}
-
 bool hl_elf_symbols_next(struct hl_elf_symbols *symbols)
 {
 	GElf_Shdr header;
+
 	for (;;) {
 		while (symbols->content &&
 		       gelf_getsym(symbols->content, symbols->next++, &symbols->symbol)) {
@@ -89,7 +87,9 @@ bool hl_elf_symbols_next(struct hl_elf_symbols *symbols)
 		symbols->section = elf_nextscn(symbols->elf, symbols->section);
 		if (!symbols->section)
 			return false;
-		if (!gelf_getshdr(symbols->section, &header) || !is_wanted(symbols, &header))
+		if (!gelf_getshdr(symbols->section, &header) ||
+		    !((header.sh_type == SHT_SYMTAB && symbols->tables & HL_ELF_SYMTAB) ||
+		      (header.sh_type == SHT_DYNSYM && symbols->tables & HL_ELF_DYNSYM)))
 			continue;
 		symbols->content = elf_getdata(symbols->section, NULL);
 		symbols->names = header.sh_link;
@@ -100,6 +100,7 @@ bool hl_elf_symbols_next(struct hl_elf_symbols *symbols)
 bool hl_elf_find_symbol(Elf *elf, unsigned tables, const char *name, uint64_t *ret_address)
 {
 	struct hl_elf_symbols all = {.elf = elf, .tables = tables};
+
 	while (hl_elf_symbols_next(&all))
 		if (all.symbol.st_shndx != SHN_UNDEF && strcmp(all.name, name) == 0) {
 			*ret_address = all.symbol.st_value;
@@ -113,6 +114,7 @@ bool hl_elf_find_symbol(Elf *elf, unsigned tables, const char *name, uint64_t *r
 Elf_Scn *hl_elf_find_section(Elf *elf, const char *name, GElf_Shdr *ret_header)
 {
 	size_t names;
+
 	if (elf_getshdrstrndx(elf, &names) < 0)
 		return NULL;
 	for (Elf_Scn *section = NULL; (section = elf_nextscn(elf, section));) {
@@ -130,6 +132,7 @@ Elf_Scn *hl_elf_find_section(Elf *elf, const char *name, GElf_Shdr *ret_header)
 static long read_at(int fd, void *buffer, size_t bytes, uint64_t offset)
 {
 	ssize_t size = pread(fd, buffer, bytes, (off_t)offset);
+
 	return size < 0 ? -errno : size;
 }
 
@@ -142,6 +145,7 @@ bool hl_elf_debug_path(const char *directory, const uint8_t *build_id, size_t bu
 		       char *ret_path, size_t capacity)
 {
 	char head[3], rest[2 * UINT8_MAX + 1];
+
 	if (build_id_bytes < 2 || build_id_bytes > UINT8_MAX)
 		return false;
 	hl_hex_format(head, build_id, 1);

@@ -13,9 +13,8 @@
 #include <stdint.h>
 
 /*
- * Opens the file ${fd}, which stays open, and the caller's, for as long as the result: elf_end().
- * NULL when it is not an ELF file, or there is no memory. The functions below take no NULL but
- * where they say so.
+ * Opens the file ${fd}, which the caller keeps open until elf_end(). NULL when it is not an ELF
+ * file, or when out of memory. The functions below take NULL only where they say so.
  */
 Elf *hl_elf_open(int fd);
 
@@ -25,7 +24,8 @@ static inline void hl_elf_cleanup(Elf **elf)
 	elf_end(*elf);
 }
 
-/* Whether the file has code for the machine that heapline was built for; not if ${elf} is NULL. */
+/* Whether the file has code for the machine that heapline was built for. False if ${elf} is NULL.
+ * */
 bool hl_elf_is_native(Elf *elf);
 
 /* ---- segments ---- */
@@ -34,8 +34,8 @@ bool hl_elf_is_native(Elf *elf);
 bool hl_elf_code_offset(Elf *elf, uint64_t address, uint64_t *ret_offset);
 
 /*
- * The address that the file has for its byte at ${offset}, or false. Mappings begin at pages and
- * segments need not: several may share the page at ${offset}, and ${is_code} says which is meant.
+ * The address of the file's byte at ${offset}; false when it has none. Mappings begin at pages,
+ * segments need not: several may share the page at ${offset}, and ${is_code} chooses one.
  */
 bool hl_elf_address(Elf *elf, uint64_t offset, bool is_code, uint64_t *ret_address);
 

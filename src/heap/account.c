@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What malloc_trim keeps at the beginning of a free chunk: its own words. */
+/* malloc_trim keeps the first bytes of a free chunk: they hold its links. */
 #define TRIM_KEPT 48u
 
-/* What it keeps of the top besides. */
+/* malloc_trim also leaves this much of the top in place. */
 #define TOP_KEPT (HL_CHUNK_MIN + 1)
 
 static struct hl_carrier *carrier_of(struct hl_account *account)
@@ -60,7 +60,7 @@ void hl_account_pages(void *context, const struct hl_pages *pages)
 	account->page_run = 0;
 }
 
-/* Bytes of [${start}, ${end}) in memory; asked in rising order. */
+/* Bytes of [${start}, ${end}) in memory. Calls must come in rising order of address. */
 static uint64_t resident(struct hl_account *account, uint64_t start, uint64_t end)
 {
 	const struct hl_pages *pages = account->pages;
@@ -77,8 +77,9 @@ static uint64_t resident(struct hl_account *account, uint64_t start, uint64_t en
 }
 
 /*
- * malloc_trim joins free chunks in a row first, then gives back the whole pages after the words of
- * each, and what the top can spare. Free chunks in a row end with ${chunk}, unless it is free, too.
+ * malloc_trim first joins adjacent free chunks. It then returns the whole pages of each, but for
+ * its first bytes, and what the top can spare. A row of free chunks ends at ${chunk} unless that is
+ * free, too.
  */
 static void account_trim(struct hl_account *account, const struct hl_chunk *chunk)
 {
@@ -112,9 +113,7 @@ static uint64_t part_start(const struct hl_carrier *carrier, uint32_t part)
 	       (uint64_t)((__uint128_t)carrier->total_bytes * part / carrier->strip_count);
 }
 
-/* Adds [${start}, ${end}), which is in one part of the picture. */
-static void draw_part(struct hl_account *account, enum hl_chunk_kind kind, uint32_t part,
-		      uint64_t start, uint64_t end)
+static void draw(struct hl_account *account, const struct hl_chunk *chunk)
 {
 	static const enum hl_stretch_kind stretches[] = {
 		[HL_CHUNK_LIVE] = HL_STRETCH_LIVE,
@@ -125,17 +124,7 @@ static void draw_part(struct hl_account *account, enum hl_chunk_kind kind, uint3
 		[HL_CHUNK_OWN] = HL_STRETCH_LIVE,
 		[HL_CHUNK_UNSCANNED] = HL_STRETCH_UNSCANNED,
 	};
-	uint64_t *bytes = carrier_of(account)->strip[part], in_memory = 0;
-	enum hl_stretch_kind stretch = stretches[kind];
-
-	if (stretch == HL_STRETCH_FREE_ABSENT)
-		in_memory = resident(account, start, end);
-	bytes[HL_STRETCH_FREE_RESIDENT] += in_memory;
-	bytes[stretch] += end - start - in_memory;
-}
-
-static void draw(struct hl_account *account, const struct hl_chunk *chunk)
-{
+	enum hl_stretch_kind stretch = stretches[chunk->kind];
 	const struct hl_carrier *carrier = carrier_of(account);
 	uint64_t at = chunk->address, end = at + chunk->size;
 	uint32_t last = carrier->strip_count - 1;
@@ -147,7 +136,10 @@ static void draw(struct hl_account *account, const struct hl_chunk *chunk)
 	for (uint64_t part_end; at < end; at = part_end, part++) {
 		part_end = part < last ? part_start(carrier, part + 1) : end;
 		part_end = part_end < at ? at : part_end < end ? part_end : end;
-		draw_part(account, chunk->kind, part, at, part_end);
+		uint64_t in_memory =
+			stretch == HL_STRETCH_FREE_ABSENT ? resident(account, at, part_end) : 0;
+		carrier->strip[part][HL_STRETCH_FREE_RESIDENT] += in_memory;
+		carrier->strip[part][stretch] += part_end - at - in_memory;
 	}
 }
 

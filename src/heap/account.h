@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Adds up what a walk says of chunks: for their arena, for their carrier, and of their pages; then
- * all other memory that is in RAM. */
+/* Adds up the chunks that a walk reports, by arena, by carrier and by page; then all other memory
+ * that is in RAM. */
 #pragma once
 
-#include "heap/glibc_walker.h"
+#include "heap/glibc.h"
 #include "heap/heap.h"
 
 /* ---- pins.c: pages in memory that a few live bytes keep there ---- */
 
 /*
- * A page is pinned when nothing but small live blocks, of an eighth of a page together, and free
- * memory lie on it. Freed, they would let malloc_trim return it, but for the first page of the free
- * chunk that came of it, if the chunk's own words are on it.
+ * A page is pinned when it holds only free memory and small live blocks that add up to at most an
+ * eighth of a page. If these blocks were freed, malloc_trim could return the page, unless it holds
+ * the first bytes of the free chunk that results.
  */
 
 /* The page whose chunks are being reported, and the pinned pages in a row before it. */
@@ -20,7 +20,7 @@ struct hl_pins {
 	uint64_t first_chunk; /* that lies on the page */
 	uint64_t live_bytes, live_blocks;
 	uint64_t block, block_bytes; /* the largest */
-	bool is_blocked;	     /* by what cannot be freed alone, or is large */
+	bool is_blocked;	     /* a chunk that is large or not the program's keeps it */
 	bool straddles;		     /* a live block began on the page before */
 	struct hl_heap_pin run;	     /* end 0: there is none */
 	uint64_t run_first_chunk;
@@ -33,12 +33,12 @@ void hl_pins_begin(struct hl_pins *pins, uint64_t page_bytes);
 int hl_pins_chunk(struct hl_pins *pins, const struct hl_chunk *chunk, const struct hl_pages *pages,
 		  struct hl_heap *heap);
 
-/* Puts what returns most first. */
+/* Sorts the pins: those that would return most bytes first. */
 void hl_pins_sort(struct hl_heap *heap);
 
 /* ---- account.c ---- */
 
-/* A chunk that counts as one in a thread's cache. */
+/* A chunk that was counted as cached by a thread. */
 struct hl_cached_chunk {
 	struct hl_chunk chunk;
 	uint64_t in_memory; /* bytes of it */
@@ -46,7 +46,7 @@ struct hl_cached_chunk {
 	uint32_t arena;
 };
 
-/* The state of accounting; the last part is one carrier's. */
+/* The state of accounting. The members at the end belong to the current carrier. */
 struct hl_account {
 	struct hl_heap *heap;
 	const struct hl_heap_settings *settings;
@@ -59,11 +59,11 @@ struct hl_account {
 	uint32_t arena; /* index; UINT32_MAX: none */
 	size_t carrier; /* index */
 	uint64_t page_bytes;
-	uint64_t trim_unit; /* the top is given back in such pieces; 0: it is not given back */
+	uint64_t trim_unit; /* the top shrinks in units of this size; 0: it does not shrink */
 	const struct hl_pages *pages;
 	size_t page_run; /* cursor */
 	struct hl_pins pins;
-	uint64_t free_start; /* of the free chunks in a row that were reported last; 0: none */
+	uint64_t free_start; /* start of the current row of free chunks; 0: none */
 };
 
 /* Begins a carrier of ${type} from ${start} to about ${end}, of ${arena} (index, or UINT32_MAX). 0
@@ -74,7 +74,7 @@ int hl_account_begin(struct hl_account *account, const char *type, uint64_t star
 /* Ends it; its last byte is before ${end}. */
 void hl_account_end(struct hl_account *account, uint64_t end);
 
-/* As struct hl_glibc_walker_settings wants them; ${context} is the account. */
+/* Callbacks for struct hl_glibc_walker_settings; ${context} is the account. */
 int hl_account_chunks(void *context, const struct hl_chunk *chunks, size_t count);
 void hl_account_pages(void *context, const struct hl_pages *pages);
 

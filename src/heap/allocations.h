@@ -6,7 +6,7 @@
 #pragma once
 
 #include "base/strings.h"
-#include "heap/histogram.h"
+#include "heap/carriers.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -28,8 +28,8 @@ struct hl_allocations {
 };
 
 /*
- * Appends a row of no blocks yet, even if there is one of that ${origin} and ${type}. 0 or -ENOMEM;
- * *${ret_row} is valid until the next one is added.
+ * Appends a row without blocks, even if ${origin} and ${type} already have one. 0 or -ENOMEM;
+ * *${ret_row} is valid until the next row is added.
  */
 int hl_allocations_add(struct hl_allocations *allocations, const char *origin, const char *type,
 		       struct hl_allocation **ret_row);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Stretches of addresses; see extents.h. */
+/* Address ranges; see extents.h. */
 #include "heap/extents.h"
 
 #include "base/array.h"
-#include "base/search.h"
+#include "base/compiler.h"
 
 static int compare(const void *a, const void *b)
 {

@@ -13,13 +13,13 @@
 #pragma once
 
 #include "elf/elf.h"
-#include "heap/addresses.h"
+#include "heap/extents.h"
 #include "heap/memory.h"
 
 #include <string.h>
 
 #define HL_CHUNK_MIN	32u
-#define HL_CHUNK_HEADER 8u  /* what a chunk takes besides what the program may use */
+#define HL_CHUNK_HEADER 8u  /* bytes of a chunk that the program may not use */
 #define HL_CHUNK_BLOCK	16u /* from the chunk to its block */
 
 #define HL_CHUNK_IN_USE_BEFORE UINT64_C(1) /* flags of a size */
@@ -30,6 +30,7 @@
 static inline uint64_t hl_glibc_word(const uint8_t *bytes)
 {
 	uint64_t word;
+
 	memcpy(&word, bytes, sizeof(word));
 	return word;
 }
@@ -79,7 +80,7 @@ const struct hl_glibc_layout *hl_glibc_layout_at(uint32_t index);
 
 /* ---- glibc_file.c: what a file says of its allocator ---- */
 
-/* x of the version 2.x that the file says it is; 0 when it says none. */
+/* The minor version that the file states: x of 2.x; 0 when it states none. */
 uint32_t hl_glibc_file_minor(Elf *elf);
 
 /* Virtual addresses of the file; 0: not found. */
@@ -91,7 +92,7 @@ struct hl_glibc_symbols {
  * ${debug_directory}. */
 struct hl_glibc_symbols hl_glibc_file_symbols(Elf *elf, const char *debug_directory);
 
-/* The same by their initial values; 0 when no place fits, or more than one does. */
+/* The same by their initial values; 0 unless exactly one place fits. */
 uint64_t hl_glibc_file_main_arena(Elf *elf, const struct hl_glibc_layout *layout);
 uint64_t hl_glibc_file_mp(Elf *elf, const struct hl_glibc_layout *layout);
 
@@ -122,7 +123,7 @@ int hl_glibc_roots_find(struct hl_memory *memory, struct hl_glibc *ret_glibc, st
 struct hl_glibc_arena {
 	uint64_t address, next;
 	bool is_locked;		 /* a thread is changing it */
-	bool is_contiguous;	 /* its memory comes from the break, as far as it can */
+	bool is_contiguous;	 /* its memory comes from the break where possible */
 	uint64_t top, top_bytes; /* 0: it has no memory yet, or is damaged */
 	bool is_damaged;	 /* the top is nowhere */
 	uint64_t threads;	 /* attached */
@@ -131,7 +132,7 @@ struct hl_glibc_arena {
 	uint64_t bins[HL_GLIBC_BINS];
 };
 
-/* What glibc has for all arenas: mp_. */
+/* mp_: what all arenas share. */
 struct hl_glibc_common {
 	uint64_t trim_threshold, mmap_threshold, arena_max;
 	uint64_t thp_page_bytes, hp_page_bytes; /* 0: not used */
@@ -151,8 +152,8 @@ int hl_glibc_state_arena(struct hl_memory *memory, const struct hl_glibc *glibc,
 /* Heaps of arenas begin at multiples of this; a power of two. */
 uint64_t hl_glibc_state_heap_alignment(const struct hl_glibc_common *common);
 
-/* Appends the chunks in the fastbins of ${arena}, sorted. Lists that are damaged, or change
- * meanwhile, end where they do. 0 or -ENOMEM. */
+/* Appends the chunks in the fastbins of ${arena}, sorted. A list that is damaged, or changes
+ * meanwhile, ends at that place. 0 or -ENOMEM. */
 int hl_glibc_state_fastbins(struct hl_memory *memory, const struct hl_glibc *glibc,
 			    const struct hl_glibc_arena *arena, struct hl_addresses *chunks);
 
@@ -160,7 +161,7 @@ int hl_glibc_state_fastbins(struct hl_memory *memory, const struct hl_glibc *gli
 int hl_glibc_state_bins(struct hl_memory *memory, const struct hl_glibc *glibc,
 			const struct hl_glibc_arena *arena, struct hl_addresses *chunks);
 
-/* The same for the chunks in the lists of the tcache at ${address}, as far as it is one. */
+/* The same for the chunks in the lists of the tcache at ${address}; nothing if it is no tcache. */
 int hl_glibc_state_tcache(struct hl_memory *memory, const struct hl_glibc *glibc, uint64_t address,
 			  struct hl_addresses *chunks);
 
@@ -174,18 +175,84 @@ int hl_glibc_state_tcache(struct hl_memory *memory, const struct hl_glibc *glibc
  * are blocks of a size of their own.
  */
 
-/* Size of the chunk that a tcache is, if the allocator found one that fits. */
+/* The size of the chunk that holds a tcache, if it is an exact fit. */
 uint64_t hl_glibc_state_tcache_size(const struct hl_glibc_layout *layout);
 
-/* The random number, from the lists of the tcache in the chunk at ${address}; 0 when there is none,
- * or nothing in its lists. */
+/* The random number, read from the lists of the tcache in the chunk at ${address}; 0 when there is
+ * no tcache, or its lists are empty. */
 uint64_t hl_glibc_state_tcache_key(struct hl_memory *memory, const struct hl_glibc *glibc,
 				   uint64_t address);
 
-/* Appends the chunks in the lists of those of ${blocks}, blocks of a tcache's size, that are one.
- * Sorted; 0 or -ENOMEM. */
+/* ${blocks} have the size of a tcache. Appends the chunks in the lists of those that are one,
+ * sorted. 0 or -ENOMEM. */
 int hl_glibc_state_cached(struct hl_memory *memory, const struct hl_glibc *glibc,
 			  const struct hl_addresses *blocks, struct hl_addresses *chunks);
 
 /* Whether the chunk at ${address} has ${key} where a cached one has it. */
 bool hl_glibc_state_has_key(struct hl_memory *memory, uint64_t address, uint64_t key);
+
+/* ---- glibc_walker.c: walks runs of chunks, and reports what each is ---- */
+
+/*
+ * The process may run on meanwhile. Chunks are reported in batches, once all chunks of a batch are
+ * consistent. An inconsistent batch is read again; on the third failure the walk continues at the
+ * next chunk that a list knows, and reports what lies between as unscanned.
+ */
+
+enum hl_chunk_kind {
+	HL_CHUNK_LIVE,
+	HL_CHUNK_TCACHE,
+	HL_CHUNK_FASTBIN,
+	HL_CHUNK_FREE,
+	HL_CHUNK_TOP,
+	HL_CHUNK_OWN, /* the allocator's own: structs, guards, or not its memory at all */
+	HL_CHUNK_UNSCANNED,
+};
+
+struct hl_chunk {
+	uint64_t address, size; /* without gaps to the next one */
+	uint64_t last_word;	/* of a live block */
+	enum hl_chunk_kind kind;
+};
+
+/* A stretch of memory that begins with a chunk. */
+struct hl_run {
+	uint64_t own_start; /* the allocator's own structs before it, reported first */
+	uint64_t start, end;
+	uint64_t limit; /* how far the end may be at most: it may have moved */
+	uint64_t top;	/* the arena's top, which reaches to the end; 0: it lies elsewhere */
+	uint64_t arena; /* the address of its malloc_state */
+	bool is_main;	/* of main_arena: two guards of 16 bytes end it where there is no top */
+};
+
+struct hl_glibc_walker_settings {
+	uint64_t tcache_key;	   /* second word of chunks in a tcache; 0: not known */
+	uint64_t tcache_max_bytes; /* user bytes of the largest block in one */
+	const struct hl_addresses *tcache_chunks; /* that are known to be cached, sorted; or NULL */
+	bool is_strict;				  /* -EBADMSG where chunks do not fit, at once */
+	/* Called with all chunks in order; may be NULL. Non-zero ends the walk and is its result.
+	 * */
+	int (*chunks)(void *context, const struct hl_chunk *chunks, size_t count);
+	/* Called with the present pages of a run before its chunks; may be NULL. */
+	void (*pages)(void *context, const struct hl_pages *pages);
+	void *context;
+};
+
+struct hl_glibc_walker_counts {
+	uint64_t chunks, rereads, abandoned;
+	uint64_t first_abandoned; /* address of the first; 0: none */
+};
+
+struct hl_glibc_walker;
+
+int hl_glibc_walker_new(struct hl_memory *memory, const struct hl_glibc *glibc,
+			const struct hl_glibc_walker_settings *settings,
+			struct hl_glibc_walker **ret_walker);
+
+/* Walks ${run}; all of [own_start, *${ret_end}) was reported, where ${ret_end} is the end of the
+ * run, or of the guards that ended it before. 0, a negative errno, or what the visitor said. */
+int hl_glibc_walker_run(struct hl_glibc_walker *walker, const struct hl_run *run,
+			uint64_t *ret_end);
+
+const struct hl_glibc_walker_counts *hl_glibc_walker_counts(const struct hl_glibc_walker *walker);
+void hl_glibc_walker_free(struct hl_glibc_walker *walker); /* NULL is fine */

@@ -11,33 +11,24 @@
 
 /* ---- the ring ---- */
 
-/* Whether ${address} is among the arenas; else it is added to ${seen}. 1, 0 or -ENOMEM. */
-static int is_known_arena(const struct hl_glibc_reader *reader, struct hl_index *seen,
-			  uint64_t address)
-{
-	uint32_t hash = hl_hash_pair(address, 0), at = hash, id;
-
-	while ((id = hl_index_next(seen, hash, &at)))
-		if (reader->arenas[id - 1].address == address)
-			return 1;
-	return hl_index_add(seen, hash, (uint32_t)reader->arena_count + 1);
-}
-
 int hl_glibc_arenas_read(struct hl_glibc_reader *reader)
 {
 	HL_CLEANUP(hl_index_release) struct hl_index seen = {0};
 	struct hl_heap *heap = reader->heap;
 	uint64_t address = reader->glibc->main_arena;
 	struct hl_glibc_arena arena;
-	int r;
 
 	do {
-		if ((r = is_known_arena(reader, &seen, address)) < 0)
-			return r;
-		if (r > 0 || reader->arena_count == ARENAS_MAX)
+		uint32_t hash = hl_hash_pair(address, 0), at = hash, id;
+		while ((id = hl_index_next(&seen, hash, &at)) &&
+		       reader->arenas[id - 1].address != address)
+			;
+		if (id || reader->arena_count == ARENAS_MAX)
 			return hl_heap_note(heap, "the ring of arenas does not lead back to the "
 						  "first one: the heap is damaged");
-		r = hl_glibc_state_arena(reader->memory, reader->glibc, address, &arena);
+		if (hl_index_add(&seen, hash, (uint32_t)reader->arena_count + 1) < 0)
+			return -ENOMEM;
+		int r = hl_glibc_state_arena(reader->memory, reader->glibc, address, &arena);
 		if (r == -ENOMEM || r == -ESRCH || (r < 0 && !reader->arena_count))
 			return r;
 		if (r < 0)
@@ -68,8 +59,8 @@ int hl_glibc_arenas_read(struct hl_glibc_reader *reader)
 
 /* ---- heaps ---- */
 
-/* Where the first chunk of the heap at ${start} is: after its own struct, and the arena's if that
- * lies in it. */
+/* The address of the first chunk of the heap at ${start}: after its heap_info, and after the
+ * arena's malloc_state if that lies there. */
 static uint64_t first_chunk(const struct hl_glibc_reader *reader,
 			    const struct hl_glibc_arena *arena, uint64_t start)
 {
@@ -81,42 +72,8 @@ static uint64_t first_chunk(const struct hl_glibc_reader *reader,
 	return (first + 15) & ~UINT64_C(15);
 }
 
-static int walk_heap(struct hl_glibc_reader *reader, uint32_t index, uint64_t start, uint64_t bytes)
-{
-	const struct hl_glibc_arena *arena = &reader->arenas[index];
-	uint64_t alignment = hl_glibc_state_heap_alignment(&reader->common);
-	uint64_t first = first_chunk(reader, arena, start), end = start + bytes;
-	bool has_top = arena->top >= start && arena->top < end;
-	const struct hl_run run = {
-		start,		first, end, start + alignment, has_top ? arena->top : 0,
-		arena->address, false};
-
-	if (first >= end)
-		return 0;
-	reader->account.trim_unit = 0;
-	int r = hl_account_begin(&reader->account, "arena heap", start, end, index);
-	if (r == 0)
-		r = hl_glibc_walker_run(reader->walker, &run, &end);
-	if (r == 0)
-		hl_account_end(&reader->account, end);
-	return r;
-}
-
-/* Whether the heap at ${address} was walked; else it is taken down as the next carrier. 1, 0 or
- * -ENOMEM. */
-static int is_known_heap(struct hl_glibc_reader *reader, uint64_t address)
-{
-	const struct hl_carriers *carriers = &reader->heap->carriers;
-	uint32_t hash = hl_hash_pair(address, 0), at = hash, id;
-
-	while ((id = hl_index_next(&reader->heaps, hash, &at)))
-		if (id <= carriers->count && carriers->carriers[id - 1].address == address)
-			return 1;
-	return hl_index_add(&reader->heaps, hash, (uint32_t)carriers->count + 1);
-}
-
-/* Whether the heap at ${address} is one of ${arena}, and is met for the first time: 1, 0, -ENOMEM.
- */
+/* Whether the heap at ${address} belongs to ${arena} and was not seen before; it is then remembered
+ * as the next carrier. 1, 0 or -ENOMEM. */
 static int check_heap(struct hl_glibc_reader *reader, const struct hl_glibc_arena *arena,
 		      uint64_t address, uint64_t *ret_previous, uint64_t *ret_bytes)
 {
@@ -124,29 +81,33 @@ static int check_heap(struct hl_glibc_reader *reader, const struct hl_glibc_aren
 	struct {
 		uint64_t arena, previous, bytes;
 	} info; /* glibc's heap_info */
+	const struct hl_carriers *carriers = &reader->heap->carriers;
+	uint32_t hash = hl_hash_pair(address, 0), at = hash, id;
 
 	if (address & (alignment - 1) ||
 	    hl_memory_read(reader->memory, address, &info, sizeof(info)) < 0 ||
 	    info.arena != arena->address || info.bytes > alignment || info.bytes & 4095)
 		return 0;
-	int known = is_known_heap(reader, address);
-	if (known)
-		return known < 0 ? known : 0;
+	while ((id = hl_index_next(&reader->heaps, hash, &at)))
+		if (id <= carriers->count && carriers->carriers[id - 1].address == address)
+			return 0;
+	int r = hl_index_add(&reader->heaps, hash, (uint32_t)carriers->count + 1);
+	if (r < 0)
+		return r;
 	*ret_previous = info.previous;
 	*ret_bytes = info.bytes;
 	return 1;
 }
 
-/* From the newest heap, which has the top, to the one with the arena itself; where the top is not
- * known, that one alone. */
+/* Goes from the newest heap, which has the top, to the oldest, which holds the arena. Where the top
+ * is unknown, reads only the oldest. */
 int hl_glibc_arenas_read_heaps(struct hl_glibc_reader *reader, uint32_t index)
 {
 	const struct hl_glibc_arena *arena = &reader->arenas[index];
-	uint64_t mask = ~(hl_glibc_state_heap_alignment(&reader->common) - 1);
-	uint64_t address = (arena->is_damaged ? arena->address : arena->top) & mask;
-	uint64_t previous, bytes;
+	uint64_t alignment = hl_glibc_state_heap_alignment(&reader->common);
+	uint64_t newest = (arena->is_damaged ? arena->address : arena->top) & ~(alignment - 1);
 
-	for (; address; address = previous) {
+	for (uint64_t address = newest, previous, bytes; address; address = previous) {
 		int is_good = check_heap(reader, arena, address, &previous, &bytes);
 		if (is_good < 0)
 			return is_good;
@@ -154,9 +115,24 @@ int hl_glibc_arenas_read_heaps(struct hl_glibc_reader *reader, uint32_t index)
 			return hl_heap_note(reader->heap,
 					    "the heap at 0x%llx is damaged, or has just ended",
 					    (unsigned long long)address);
-		int r = walk_heap(reader, index, address, bytes);
+		uint64_t end = address + bytes;
+		const struct hl_run run = {
+			.own_start = address,
+			.start = first_chunk(reader, arena, address),
+			.end = end,
+			.limit = address + alignment,
+			.top = arena->top >= address && arena->top < end ? arena->top : 0,
+			.arena = arena->address,
+		};
+		if (run.start >= end)
+			continue;
+		reader->account.trim_unit = 0;
+		int r = hl_account_begin(&reader->account, "arena heap", address, end, index);
+		if (r == 0)
+			r = hl_glibc_walker_run(reader->walker, &run, &end);
 		if (r != 0)
 			return r;
+		hl_account_end(&reader->account, end);
 	}
 	return 0;
 }

@@ -8,7 +8,7 @@
 #include <fcntl.h>
 #include <string.h>
 
-#define DEFAULT_THRESHOLD  (128u << 10) /* trim_threshold, top_pad, mmap_threshold at first */
+#define DEFAULT_THRESHOLD  (128u << 10) /* initial trim_threshold, top_pad and mmap_threshold */
 #define DEFAULT_ARENA_TEST 8u
 
 uint32_t hl_glibc_file_minor(Elf *elf)
@@ -64,7 +64,7 @@ struct hl_glibc_symbols hl_glibc_file_symbols(Elf *elf, const char *debug_direct
 typedef bool place_test(const uint8_t *bytes, uint64_t address,
 			const struct hl_glibc_layout *layout);
 
-/* Before it has a second arena, main_arena is its own next one, and one thread is attached. */
+/* Until there is a second arena, main_arena links to itself, and one thread is attached to it. */
 static bool is_main_arena(const uint8_t *bytes, uint64_t address,
 			  const struct hl_glibc_layout *layout)
 {

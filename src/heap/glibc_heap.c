@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define STOPS_MAX     50u /* while a thread is inside the allocator */
+#define STOPS_MAX     50u /* how often to wait for a thread to leave the allocator */
 #define STOP_PAUSE_US 200
 
 /* ---- all of it ---- */
@@ -29,8 +29,8 @@ static int read_mappings(struct hl_glibc_reader *reader, uint32_t arena)
 	return hl_glibc_mmapped_read(reader);
 }
 
-/* Stops the process, and reads what the arena, and glibc as a whole, say then. A thread that stops
- * inside the allocator may leave chunks that do not fit: it gets time to come out. */
+/* Stops the process and reads ${arena} and mp_ again. Chunks may be inconsistent while a thread is
+ * inside the allocator, so the process goes on for a moment until no thread is. */
 static int stop_outside(struct hl_glibc_reader *reader, struct hl_glibc_arena *arena)
 {
 	for (unsigned tries = 1;; tries++) {
@@ -50,7 +50,7 @@ static int stop_outside(struct hl_glibc_reader *reader, struct hl_glibc_arena *a
 	}
 }
 
-/* Reads one part of the heap, while the process stands still if that is wanted. */
+/* Reads one part of the heap; stops the process for it if the settings say so. */
 static int read_stopped(struct hl_glibc_reader *reader, read_part *part, uint32_t index)
 {
 	struct hl_heap_arena *shown = &reader->heap->arenas[index];
@@ -63,7 +63,7 @@ static int read_stopped(struct hl_glibc_reader *reader, read_part *part, uint32_
 	if (r < 0)
 		return r;
 	if (part == read_mappings) {
-		/* What main_arena has got stays what it had when the break was read. */
+		/* The size of main_arena stays as it was when the break was read. */
 		*arena = before;
 	} else {
 		shown->threads = (uint32_t)arena->threads;
@@ -75,31 +75,7 @@ static int read_stopped(struct hl_glibc_reader *reader, read_part *part, uint32_
 	return r;
 }
 
-/* What an arena has got is more than what it counted if it has grown since; what it counts and was
- * not found is unscanned; all the rest is overhead. */
-static void add_up(struct hl_glibc_reader *reader)
-{
-	struct hl_heap_arena *first = &reader->heap->arenas[0];
-	struct hl_glibc_arena now, *main = &reader->arenas[0];
-
-	/* The main arena may have given memory back since it was read. */
-	if (hl_glibc_main_lacks_pieces(reader) &&
-	    hl_glibc_state_arena(reader->memory, reader->glibc, main->address, &now) == 0 &&
-	    now.system_bytes < main->system_bytes)
-		first->system_bytes = main->system_bytes = now.system_bytes;
-	if (hl_glibc_main_lacks_pieces(reader))
-		first->unscanned_bytes += main->system_bytes - reader->main_bytes;
-	for (size_t i = 0; i < reader->heap->arena_count; i++) {
-		struct hl_heap_arena *arena = &reader->heap->arenas[i];
-		uint64_t parts = arena->inuse_bytes + arena->tcache_bytes + arena->fastbin_bytes +
-				 arena->free_bytes + arena->unscanned_bytes;
-		if (arena->system_bytes < parts)
-			arena->system_bytes = parts;
-		arena->overhead_bytes = arena->system_bytes - parts;
-	}
-}
-
-/* Says what could not be read, and what glibc counts, but was not found. */
+/* Adds notes on what could not be read, and on what glibc counts but was not found. */
 static int note_gaps(const struct hl_glibc_reader *reader,
 		     const struct hl_glibc_walker_counts *counts)
 {
@@ -134,8 +110,25 @@ static int describe(struct hl_glibc_reader *reader)
 {
 	struct hl_heap *heap = reader->heap;
 	const struct hl_glibc_walker_counts *counts = hl_glibc_walker_counts(reader->walker);
+	struct hl_glibc_arena now, *main = &reader->arenas[0];
 
-	add_up(reader);
+	/* The main arena may have given memory back since it was read. */
+	if (hl_glibc_main_lacks_pieces(reader) &&
+	    hl_glibc_state_arena(reader->memory, reader->glibc, main->address, &now) == 0 &&
+	    now.system_bytes < main->system_bytes)
+		heap->arenas[0].system_bytes = main->system_bytes = now.system_bytes;
+	if (hl_glibc_main_lacks_pieces(reader))
+		heap->arenas[0].unscanned_bytes += main->system_bytes - reader->main_bytes;
+	/* An arena that has grown since it was read has more than system_bytes said. Overhead is
+	 * what belongs to no other part. */
+	for (size_t i = 0; i < heap->arena_count; i++) {
+		struct hl_heap_arena *arena = &heap->arenas[i];
+		uint64_t parts = arena->inuse_bytes + arena->tcache_bytes + arena->fastbin_bytes +
+				 arena->free_bytes + arena->unscanned_bytes;
+		if (arena->system_bytes < parts)
+			arena->system_bytes = parts;
+		arena->overhead_bytes = arena->system_bytes - parts;
+	}
 	heap->trim_threshold = reader->common.trim_threshold;
 	heap->mmap_threshold = reader->common.mmap_threshold;
 	heap->arena_max = (uint32_t)reader->common.arena_max;
@@ -170,7 +163,7 @@ static void begin_account(struct hl_glibc_reader *reader, struct hl_heap *heap,
 	};
 }
 
-/* Walks all there is, and puts it into ${heap}. */
+/* Walks the whole heap and fills ${heap}. */
 static int read_pass(struct hl_glibc_reader *reader, struct hl_heap *heap,
 		     const struct hl_heap_settings *settings)
 {
@@ -246,8 +239,8 @@ static bool needs_first_pass(struct hl_glibc_reader *reader)
 	return !has_key;
 }
 
-/* Chunks that have the key, but are in no list, are live: the key is left from a thread that
- * ended. */
+/* Counts chunks as live that have the key but are in no list: a thread that ended has left the key.
+ * */
 static int revive_stale(struct hl_glibc_reader *reader)
 {
 	struct hl_account *account = &reader->account;

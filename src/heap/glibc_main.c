@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define GROWTH_MAX (UINT64_C(1) << 30) /* while we read */
-#define TRIES_MAX  10000u	       /* of places where a piece might begin */
+#define TRIES_MAX  10000u	       /* places that are tried for the start of a piece */
 #define GAP_WINDOW (UINT64_C(64) << 10)
 #define GAP_MAX	   (UINT64_C(256) << 20) /* how far the program may have moved the break */
 
@@ -41,19 +41,7 @@ struct hl_glibc_stretch hl_glibc_main_next_stretch(const struct hl_maps *maps, s
 	return stretch;
 }
 
-/* The end of the stretch that holds ${address}; 0 when none does. */
-static uint64_t stretch_end(const struct hl_maps *maps, uint64_t address)
-{
-	struct hl_glibc_stretch stretch;
-	size_t index = 0;
-
-	do
-		stretch = hl_glibc_main_next_stretch(maps, &index);
-	while (stretch.end && stretch.end <= address);
-	return stretch.start <= address ? stretch.end : 0;
-}
-
-/* How far memory up to ${end} can have grown since the mappings were read. */
+/* The end up to which memory that ended at ${end} can have grown since the mappings were read. */
 static uint64_t growth_limit(const struct hl_maps *maps, uint64_t end)
 {
 	uint64_t limit = end + GROWTH_MAX;
@@ -72,7 +60,7 @@ static bool is_break(const struct hl_glibc_reader *reader, uint64_t address)
 	return !(address & (reader->memory->page_bytes - 1));
 }
 
-/* The run from ${start} in a stretch that ends at ${end}: to the top if that lies there. */
+/* The run from ${start} to the top, if that lies in the stretch, else to ${end}. */
 static struct hl_run run_of(const struct hl_glibc_reader *reader, uint64_t start, uint64_t end)
 {
 	const struct hl_glibc_arena *arena = &reader->arenas[0];
@@ -96,7 +84,7 @@ static struct hl_run run_of(const struct hl_glibc_reader *reader, uint64_t start
 	return run;
 }
 
-/* Whether chunks that fit to each other lead from ${run}'s start to guards or to the top. */
+/* Whether consistent chunks lead from the start of ${run} to guards or to the top. */
 static bool is_piece(struct hl_glibc_reader *reader, const struct hl_run *run)
 {
 	uint64_t words[2], end, size;
@@ -155,7 +143,7 @@ static uint64_t find_in_window(struct hl_glibc_reader *reader, uint64_t start, u
 	return end;
 }
 
-/* Where main_arena goes on after ${start}, where the program moved the break; 0: nowhere. */
+/* Where main_arena continues after a gap that begins at ${start}; 0: nowhere. */
 static uint64_t find_next(struct hl_glibc_reader *reader, uint64_t start, uint64_t bound)
 {
 	struct hl_pages pages = {0};
@@ -176,17 +164,24 @@ static uint64_t find_next(struct hl_glibc_reader *reader, uint64_t start, uint64
 	return found;
 }
 
-/* Where the memory from the break on ends: it may have grown since the mappings were read. */
+/* The end of the break's memory, which may have grown since the mappings were read; 0: no stretch
+ * holds ${base}. */
 static uint64_t break_end(const struct hl_glibc_reader *reader, uint64_t base)
 {
 	const struct hl_glibc_arena *arena = &reader->arenas[0];
-	uint64_t end = stretch_end(&reader->memory->maps, base);
+	const struct hl_maps *maps = &reader->memory->maps;
 	uint64_t top_end = arena->top + arena->top_bytes;
+	struct hl_glibc_stretch stretch;
+	size_t index = 0;
 
-	return end && arena->is_contiguous && is_break(reader, top_end) && top_end > end &&
-			       top_end <= growth_limit(&reader->memory->maps, end)
-		       ? top_end
-		       : end;
+	do
+		stretch = hl_glibc_main_next_stretch(maps, &index);
+	while (stretch.end && stretch.end <= base);
+	if (!stretch.end || stretch.start > base)
+		return 0;
+	bool has_grown = arena->is_contiguous && is_break(reader, top_end) &&
+			 top_end > stretch.end && top_end <= growth_limit(maps, stretch.end);
+	return has_grown ? top_end : stretch.end;
 }
 
 int hl_glibc_main_read_break(struct hl_glibc_reader *reader)

@@ -14,11 +14,11 @@
 
 #include <string.h>
 
-/* Limit of the search among candidates: some milliseconds. */
+/* Bounds the search among candidates to some milliseconds. */
 #define STEPS_MAX (UINT64_C(1) << 20)
 
 enum depth {
-	CHAINS,	    /* where mappings begin, and after what was found there */
+	CHAINS,	    /* at the start of mappings, and directly after each block found there */
 	EVERY_PAGE, /* that no candidate before it covers */
 	INSIDE,	    /* and those */
 };
@@ -43,29 +43,22 @@ struct search {
 
 /* ---- candidates ---- */
 
-/* Whether the words at ${address} are a mapped block's header: its end in ${ret_end}. */
-static bool is_block(struct search *search, uint64_t address, uint64_t end, uint64_t *ret_end)
-{
-	uint64_t words[2], size;
-
-	if (!hl_pages_contain(&search->pages, address) ||
-	    hl_memory_read(search->memory, address, words, sizeof(words)) < 0)
-		return false;
-	size = words[1] & ~HL_CHUNK_FLAGS;
-	if (words[0] != 0 || (words[1] & HL_CHUNK_FLAGS) != HL_CHUNK_MMAPPED || !size ||
-	    size & (search->memory->page_bytes - 1) || size > end - address ||
-	    size > search->reader->common.mmapped_bytes)
-		return false;
-	*ret_end = address + size;
-	return true;
-}
-
-/* What begins at ${at}: a block, or a piece of main_arena; its end, or ${at}, in ${ret_end}. */
+/* Reads what begins at ${at}: a block or a piece of main_arena. ${ret_end} is its end, or ${at}
+ * where neither begins. */
 static int read_one(struct search *search, uint64_t at, uint64_t end, bool is_chained,
 		    uint64_t *ret_end)
 {
+	uint64_t words[2] = {0};
+
 	*ret_end = at;
-	if (is_block(search, at, end, ret_end))
+	if (!hl_pages_contain(&search->pages, at))
+		return 0;
+	bool is_read = hl_memory_read(search->memory, at, words, sizeof(words)) == 0;
+	uint64_t size = words[1] & ~HL_CHUNK_FLAGS;
+	if (is_read && words[0] == 0 && (words[1] & HL_CHUNK_FLAGS) == HL_CHUNK_MMAPPED && size &&
+	    !(size & (search->memory->page_bytes - 1)) && size <= end - at &&
+	    size <= search->reader->common.mmapped_bytes) {
+		*ret_end = at + size;
 		return HL_ARRAY_APPEND(search->candidates, search->count, search->capacity,
 				       (struct candidate){
 					       .start = at,
@@ -73,28 +66,18 @@ static int read_one(struct search *search, uint64_t at, uint64_t end, bool is_ch
 					       .is_chained = is_chained,
 					       .merits = (uint8_t)(is_chained + (*ret_end == end)),
 				       });
-	if (search->depth == INSIDE || !hl_glibc_main_lacks_pieces(search->reader) ||
-	    !hl_pages_contain(&search->pages, at))
+	}
+	if (search->depth == INSIDE || !hl_glibc_main_lacks_pieces(search->reader))
 		return 0;
 	hl_account_pages(&search->reader->account, &search->pages);
 	return hl_glibc_main_read_piece(search->reader, at, end, ret_end);
 }
 
-/* The first page that is in memory, from ${at} on; UINT64_MAX when there is none. ${run}: cursor.
- */
-static uint64_t next_present(const struct hl_pages *pages, size_t *run, uint64_t at)
-{
-	while (*run < pages->count && pages->runs[*run].end <= at)
-		++*run;
-	if (*run == pages->count)
-		return UINT64_MAX;
-	return pages->runs[*run].start > at ? pages->runs[*run].start : at;
-}
-
-/* Memory that no carrier has: [${start}, ${end}). */
+/* Searches [${start}, ${end}), which no carrier occupies. */
 static int search_gap(void *context, uint64_t start, uint64_t end)
 {
 	struct search *search = context;
+	const struct hl_pages *pages = &search->pages;
 	uint64_t chain = start; /* where the next block in a row would begin */
 	size_t run = 0;
 	int r;
@@ -109,35 +92,28 @@ static int search_gap(void *context, uint64_t start, uint64_t end)
 			break;
 		if (at == chain)
 			chain = next > at ? next : UINT64_MAX;
-		if (next == at || search->depth == INSIDE)
-			next = next_present(&search->pages, &run, at + search->memory->page_bytes);
+		if (next > at && search->depth != INSIDE)
+			continue;
+		next = at + search->memory->page_bytes;
+		while (run < pages->count && pages->runs[run].end <= next)
+			run++;
+		if (run == pages->count)
+			break; /* no page after it is in memory */
+		if (pages->runs[run].start > next)
+			next = pages->runs[run].start;
 	}
-	return r;
-}
-
-static int search_mappings(struct search *search)
-{
-	const struct hl_maps *maps = &search->memory->maps;
-	int r = hl_extents_of_carriers(&search->reader->heap->carriers, search->memory->page_bytes,
-				       &search->extents);
-	struct hl_glibc_stretch stretch;
-	size_t index = 0;
-
-	search->count = 0;
-	while (r == 0 && (stretch = hl_glibc_main_next_stretch(maps, &index)).end)
-		r = hl_extents_gaps(&search->extents, stretch.start, stretch.end, search_gap,
-				    search);
 	return r;
 }
 
 /* ---- which of them are blocks ---- */
 
-/* How many candidates are chosen, and their sum. */
+/* The number of the chosen candidates, and their bytes. */
 struct sum {
 	uint64_t blocks, bytes;
 };
 
-/* Chooses the candidates that no other covers; ${chained}: only those in chains. Their sum. */
+/* Chooses the candidates that no other covers, and returns their sum. ${chained}: only those in
+ * chains. */
 static struct sum choose_outer(struct search *search, bool chained)
 {
 	struct sum sum = {0};
@@ -156,8 +132,8 @@ static struct sum choose_outer(struct search *search, bool chained)
 	return sum;
 }
 
-/* Whether ${sum} can be a part of what glibc counts, some of which was not in memory, say: where
- * one of both is all, the other must be. */
+/* Whether ${sum} can be a part of what glibc counts, as when some blocks were not in memory. If the
+ * number or the bytes equal glibc's, both must. */
 static bool is_part(struct sum sum, const struct hl_glibc_common *common)
 {
 	if (sum.blocks == common->mmapped_blocks || sum.bytes == common->mmapped_bytes)
@@ -172,28 +148,8 @@ struct way {
 	uint64_t end; /* of the last one that is taken */
 };
 
-static bool is_hopeless(const struct way *way, const struct sum *goal, const struct sum *rest)
-{
-	return way->taken.blocks >= goal->blocks || way->taken.bytes >= goal->bytes ||
-	       way->taken.blocks + rest->blocks < goal->blocks ||
-	       way->taken.bytes + rest->bytes < goal->bytes;
-}
-
-/* The way after ${candidate}, which is taken unless it overlaps the one before. */
-static struct way step(struct way way, struct candidate *candidate)
-{
-	candidate->is_taken = candidate->start >= way.end;
-	if (!candidate->is_taken)
-		return way;
-	way.taken.blocks++;
-	way.taken.bytes += candidate->end - candidate->start;
-	way.merits += candidate->merits;
-	way.end = candidate->end;
-	return way;
-}
-
-/* A way has led to the goal, on which the first ${count} candidates are decided: those are chosen
- * that it has in common with the ways since the one that was ${is_first}. */
+/* A way that decides the first ${count} candidates has led to the goal. Chooses the candidates that
+ * it has in common with all such ways since the last that was ${is_first}. */
 static void keep_common(struct search *search, size_t count, bool is_first)
 {
 	for (size_t i = 0; i < search->count; i++) {
@@ -204,10 +160,10 @@ static void keep_common(struct search *search, size_t count, bool is_first)
 }
 
 /*
- * Looks for candidates that do not overlap and whose number and sum are ${goal}'s; of several ways
- * those with most merits count, and what they have in common is chosen. ${ways} before each
- * candidate and after the last; ${rests} as many: what candidates from there on sum up to. Whether
- * there is a way, and all were tried.
+ * Looks for candidates that do not overlap and whose number and bytes equal ${goal}. Of several
+ * ways those with most merits count, and what they have in common is chosen. ${ways} has room for a
+ * way before each candidate and one after the last; ${rests} holds, for each, the sum of the
+ * candidates from there on. True if there is a way and all were tried.
  */
 static bool choose(struct search *search, const struct sum *goal, struct way *ways,
 		   const struct sum *rests)
@@ -221,14 +177,26 @@ static bool choose(struct search *search, const struct sum *goal, struct way *wa
 		const struct way *way = &ways[i];
 		bool is_goal = way->taken.blocks == goal->blocks && way->taken.bytes == goal->bytes;
 		bool is_better = is_goal && (!is_found || way->merits > most_merits);
+		bool is_hopeless = way->taken.blocks >= goal->blocks ||
+				   way->taken.bytes >= goal->bytes ||
+				   way->taken.blocks + rests[i].blocks < goal->blocks ||
+				   way->taken.bytes + rests[i].bytes < goal->bytes;
 		if (is_better || (is_goal && way->merits == most_merits)) {
 			keep_common(search, i, is_better);
 			most_merits = way->merits;
 			is_found = true;
 		}
-		if (!is_goal && !is_hopeless(way, goal, &rests[i])) {
-			ways[i + 1] = step(ways[i], &candidates[i]);
-			i++;
+		if (!is_goal && !is_hopeless) {
+			/* A candidate is taken unless it overlaps the one before. */
+			struct candidate *candidate = &candidates[i++];
+			candidate->is_taken = candidate->start >= way->end;
+			ways[i] = *way;
+			if (candidate->is_taken) {
+				ways[i].taken.blocks++;
+				ways[i].taken.bytes += candidate->end - candidate->start;
+				ways[i].merits += candidate->merits;
+				ways[i].end = candidate->end;
+			}
 			continue;
 		}
 		while (i && !candidates[i - 1].is_taken)
@@ -241,7 +209,7 @@ static bool choose(struct search *search, const struct sum *goal, struct way *wa
 	return false;
 }
 
-/* Whether a choice equals what glibc counts: 1, 0 or -ENOMEM. */
+/* Chooses candidates that equal what glibc counts. 1; 0 when there is no such choice; -ENOMEM. */
 static int choose_exactly(struct search *search)
 {
 	const struct sum goal = {search->reader->common.mmapped_blocks,
@@ -260,18 +228,6 @@ static int choose_exactly(struct search *search)
 	free(ways);
 	free(rests);
 	return r;
-}
-
-/* Where no choice is exact, only what cannot be too much is located. */
-static void choose_part(struct search *search)
-{
-	const struct hl_glibc_common *common = &search->reader->common;
-
-	if (is_part(choose_outer(search, false), common) ||
-	    is_part(choose_outer(search, true), common))
-		return;
-	for (size_t i = 0; i < search->count; i++)
-		search->candidates[i].is_chosen = false;
 }
 
 /* ---- accounting ---- */
@@ -296,32 +252,21 @@ static uint64_t find_header(struct search *search, uint64_t start, uint64_t byte
 	return start;
 }
 
-static int account_block(struct search *search, const struct candidate *block)
-{
-	struct hl_account *account = &search->reader->account;
-	uint64_t last_word = 0;
-
-	search->pages.count = 0;
-	search->pages.page_count = 0;
-	int r = hl_memory_scan(search->memory, block->start, block->end, &search->pages);
-	if (r < 0)
-		return r;
-	if (account->settings->block && hl_pages_contain(&search->pages, block->end - 8))
-		hl_memory_read(search->memory, block->end - 8, &last_word, sizeof(last_word));
-	hl_account_pages(account, &search->pages);
-	return hl_account_mmapped(account, block->start, block->end,
-				  find_header(search, block->start, block->end - block->start) +
-					  HL_CHUNK_BLOCK,
-				  last_word);
-}
-
 static int search_and_choose(struct search *search)
 {
 	struct hl_glibc_reader *reader = search->reader;
-	int r = 0;
 
 	for (search->depth = CHAINS; search->depth <= INSIDE; search->depth++) {
-		if ((r = search_mappings(search)) != 0 ||
+		struct hl_glibc_stretch stretch;
+		size_t index = 0;
+		int r = hl_extents_of_carriers(&reader->heap->carriers, search->memory->page_bytes,
+					       &search->extents);
+		search->count = 0;
+		while (r == 0 &&
+		       (stretch = hl_glibc_main_next_stretch(&search->memory->maps, &index)).end)
+			r = hl_extents_gaps(&search->extents, stretch.start, stretch.end,
+					    search_gap, search);
+		if (r != 0 ||
 		    (r = hl_glibc_state_common(reader->memory, reader->glibc, &reader->common)) <
 			    0 ||
 		    (r = choose_exactly(search)) < 0)
@@ -330,19 +275,37 @@ static int search_and_choose(struct search *search)
 		if (r > 0 && !needs_pieces)
 			return 0;
 	}
-	choose_part(search);
+	/* Without an exact choice, a sum is taken only if it cannot be too large. */
+	if (is_part(choose_outer(search, false), &reader->common) ||
+	    is_part(choose_outer(search, true), &reader->common))
+		return 0;
+	for (size_t i = 0; i < search->count; i++)
+		search->candidates[i].is_chosen = false;
 	return 0;
 }
 
 int hl_glibc_mmapped_read(struct hl_glibc_reader *reader)
 {
 	struct search search = {.reader = reader, .memory = reader->memory};
+	struct hl_account *account = &reader->account;
 	int r = search_and_choose(&search);
 
-	for (size_t i = 0; i < search.count && r == 0; i++)
-		if (search.candidates[i].is_chosen)
-			r = account_block(&search, &search.candidates[i]);
-	hl_account_pages(&reader->account, NULL);
+	for (size_t i = 0; i < search.count && r == 0; i++) {
+		uint64_t start = search.candidates[i].start, end = search.candidates[i].end;
+		uint64_t last_word = 0;
+		if (!search.candidates[i].is_chosen)
+			continue;
+		search.pages.count = 0;
+		search.pages.page_count = 0;
+		if ((r = hl_memory_scan(search.memory, start, end, &search.pages)) < 0)
+			break;
+		if (account->settings->block && hl_pages_contain(&search.pages, end - 8))
+			hl_memory_read(search.memory, end - 8, &last_word, sizeof(last_word));
+		hl_account_pages(account, &search.pages);
+		uint64_t block = find_header(&search, start, end - start) + HL_CHUNK_BLOCK;
+		r = hl_account_mmapped(account, start, end, block, last_word);
+	}
+	hl_account_pages(account, NULL);
 	hl_extents_release(&search.extents);
 	hl_pages_release(&search.pages);
 	free(search.candidates);

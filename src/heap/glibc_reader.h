@@ -4,10 +4,10 @@
 
 #include "base/index.h"
 #include "heap/account.h"
-#include "heap/glibc_walker.h"
+#include "heap/glibc.h"
 
-/* Walks the heap of ${glibc} into ${heap}: arenas, carriers, and what of RSS is theirs. 0, a
- * negative errno with a sentence, or what the visitor of blocks said. */
+/* Walks the heap of ${glibc} and fills ${heap}: arenas, carriers, and their share of RSS. 0, a
+ * negative errno with a sentence, or what the visitor of blocks returned. */
 int hl_glibc_heap_read(struct hl_memory *memory, const struct hl_glibc *glibc,
 		       const struct hl_heap_settings *settings, struct hl_heap *heap,
 		       struct hl_error *err);
@@ -21,8 +21,8 @@ struct hl_glibc_reader {
 	struct hl_glibc_common common;
 	struct hl_glibc_arena *arenas; /* as heap->arenas */
 	size_t arena_count, arena_capacity;
-	struct hl_index heaps; /* of arenas, by address: carriers' indices + 1 */
-	uint64_t main_bytes;   /* of main_arena's memory that was found */
+	struct hl_index heaps; /* of arenas by address: index of the carrier + 1 */
+	uint64_t main_bytes;   /* found so far of main_arena's memory */
 	uint32_t tries;	       /* to find more of it */
 	struct hl_account account;
 	struct hl_glibc_walker_settings walk;
@@ -30,37 +30,37 @@ struct hl_glibc_reader {
 	struct hl_glibc_walker *strict; /* reports nothing, and stops where chunks do not fit */
 };
 
-/* Writable memory without a file in a row, whatever mappings it is divided into: advice and locks
- * divide it. */
+/* Contiguous writable memory without a file. It may have several mappings: madvise() and mlock()
+ * split them. */
 struct hl_glibc_stretch {
 	uint64_t start, end;
 };
 
-/* Follows the ring of arenas into reader->arenas, which a damaged heap may lead astray: then a note
- * says so. 0 or a negative errno. */
+/* Follows the ring of arenas and fills reader->arenas. Where a damaged heap breaks the ring, adds a
+ * note. 0 or a negative errno. */
 int hl_glibc_arenas_read(struct hl_glibc_reader *reader);
 
 /* Walks the heaps of arena ${index}, which is not the main one. */
 int hl_glibc_arenas_read_heaps(struct hl_glibc_reader *reader, uint32_t index);
 
-/* The key of chunks in thread caches, as the first caches of the arenas have it; 0: not known. */
+/* The key of chunks in thread caches, read from the first caches of the arenas; 0: unknown. */
 uint64_t hl_glibc_arenas_tcache_key(struct hl_glibc_reader *reader);
 
-/* The next stretch, from mapping *${index} on, which is moved on; empty when there is none. */
+/* The next stretch from mapping *${index} on, which it advances; empty when there is none. */
 struct hl_glibc_stretch hl_glibc_main_next_stretch(const struct hl_maps *maps, size_t *index);
 
-/* Walks the memory that the break gave main_arena. 0, a negative errno, or what the visitor of
- * blocks said; as all functions below that walk. */
+/* Walks the memory that main_arena has from the break. Like all functions below that walk, returns
+ * 0, a negative errno, or what the visitor of blocks returned. */
 int hl_glibc_main_read_break(struct hl_glibc_reader *reader);
 
-/* Walks a piece of main_arena that begins at ${start}, within a stretch that ends at ${end}. Its
- * end in ${ret_end}, which is ${start} when there is none. */
+/* Walks the piece of main_arena that begins at ${start}, in a stretch that ends at ${end}.
+ * ${ret_end} is the end of the piece, or ${start} when none begins there. */
 int hl_glibc_main_read_piece(struct hl_glibc_reader *reader, uint64_t start, uint64_t end,
 			     uint64_t *ret_end);
 
 /* Whether memory of main_arena is still missing. */
 bool hl_glibc_main_lacks_pieces(const struct hl_glibc_reader *reader);
 
-/* Finds blocks that have mappings of their own, and pieces of main_arena that the break could not
- * give. */
+/* Finds blocks that have mappings of their own, and pieces of main_arena that are not from the
+ * break. */
 int hl_glibc_mmapped_read(struct hl_glibc_reader *reader);

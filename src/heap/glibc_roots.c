@@ -3,7 +3,7 @@
 #include "heap/glibc.h"
 
 #include "base/cleanup.h"
-#include "base/path.h"
+#include "base/names.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -11,8 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Variables of a program may fill gigabytes; those of libc fill 64 KiB, of a static program what
- * it likes. The rest is not searched. */
+/* Searches no more bytes of variables than this. libc has 64 KiB; a static program may have
+ * gigabytes. */
 #define VARIABLES_MAX (UINT64_C(16) << 20)
 
 #define ARENAS_MAX 65536u /* in a ring that closes */
@@ -25,48 +25,34 @@ struct variables {
 
 /* ---- which file is the libc ---- */
 
-/* The first mapping of libc; NULL when there is none. */
-static const struct hl_map *find_libc(const struct hl_maps *maps)
-{
-	for (size_t i = 0; i < maps->count; i++) {
-		const char *name = hl_path_basename(maps->maps[i].path);
-		if (maps->maps[i].inode &&
-		    (strcmp(name, "libc.so.6") == 0 || strncmp(name, "libc-2.", 7) == 0))
-			return &maps->maps[i];
-	}
-	return NULL;
-}
-
-/* The first mapping of a program without libraries: it may have glibc inside. */
-static const struct hl_map *find_static_program(const struct hl_maps *maps)
+/* The first mapping of libc, or of a program without libraries, which may have glibc inside; NULL
+ * when there is neither. */
+static const struct hl_map *find_module(const struct hl_maps *maps, bool *ret_is_static)
 {
 	const struct hl_map *program = NULL;
+	bool has_libraries = false;
 
 	for (size_t i = 0; i < maps->count; i++) {
-		const char *name = hl_path_basename(maps->maps[i].path);
-		if (!maps->maps[i].inode)
+		const struct hl_map *map = &maps->maps[i];
+		const char *name = hl_path_basename(map->path);
+		if (!map->inode)
 			continue;
-		if (strstr(name, ".so.") || strncmp(name, "ld-", 3) == 0)
-			return NULL;
-		if (!program && maps->maps[i].flags & (HL_MAP_EXEC | HL_MAP_WRITE))
-			program = &maps->maps[i];
+		if (strcmp(name, "libc.so.6") == 0 || strncmp(name, "libc-2.", 7) == 0) {
+			*ret_is_static = false;
+			return map;
+		}
+		has_libraries = has_libraries || strstr(name, ".so.") || !strncmp(name, "ld-", 3);
+		if (!program && map->flags & (HL_MAP_EXEC | HL_MAP_WRITE))
+			program = map;
 	}
-	return program;
+	*ret_is_static = true;
+	return has_libraries ? NULL : program;
 }
 
 /* ---- its variables ---- */
 
-/* The writable mapping of the same file as ${module}. */
-static const struct hl_map *find_data(const struct hl_maps *maps, const struct hl_map *module)
-{
-	for (size_t i = 0; i < maps->count; i++)
-		if (maps->maps[i].flags & HL_MAP_WRITE && hl_maps_same_file(&maps->maps[i], module))
-			return &maps->maps[i];
-	return NULL;
-}
-
-/* Copies the variables that begin with ${data}, which the .bss may follow. Only pages that are in
- * memory are read; the others were never written to and stay zero. */
+/* Copies the variables in ${data} and in the .bss, if that follows. Reads only pages that are in
+ * memory; the others were never written to and stay zero. */
 static int read_variables(struct hl_memory *memory, const struct hl_map *data,
 			  struct variables *ret)
 {
@@ -97,7 +83,7 @@ static int read_variables(struct hl_memory *memory, const struct hl_map *data,
 
 /* ---- the live test ---- */
 
-/* All bins lead somewhere, and at least one is empty: it leads back to itself. */
+/* Whether all bins hold addresses, and at least one is empty: it leads back to itself. */
 static bool has_bins(const uint8_t *bytes, uint64_t address, const struct hl_glibc_layout *layout)
 {
 	const uint8_t *bins = bytes + layout->arena.bins;
@@ -137,25 +123,9 @@ static uint64_t find_live_arena(struct hl_memory *memory, const struct variables
 	return 0;
 }
 
-/* How many of the constants that nothing but tunables change are where mp_ would have them. */
-static int mp_votes(const uint8_t *bytes, const struct hl_glibc_layout *layout)
-{
-	int32_t n_mmaps, n_mmaps_max;
-
-	memcpy(&n_mmaps, bytes + layout->mp.n_mmaps, sizeof(n_mmaps));
-	memcpy(&n_mmaps_max, bytes + layout->mp.n_mmaps_max, sizeof(n_mmaps_max));
-	if (n_mmaps < 0 || hl_glibc_word(bytes + layout->mp.mmapped_mem) & 4095 ||
-	    hl_glibc_word(bytes + layout->mp.sbrk_base) & 7)
-		return 0;
-	return (hl_glibc_word(bytes + layout->mp.top_pad) == 131072) +
-	       (hl_glibc_word(bytes + layout->mp.arena_test) == 8) + (n_mmaps_max == 65536) +
-	       (hl_glibc_word(bytes + layout->mp.tcache_bins) == HL_GLIBC_TCACHES) +
-	       (hl_glibc_word(bytes + layout->mp.tcache_max_bytes) == 1032) +
-	       (hl_glibc_word(bytes + layout->mp.tcache_count) == 7);
-}
-
 #define MP_VOTES_NEEDED 3
 
+/* The place with most of the constants that only tunables change. */
 static uint64_t find_live_mp(const struct variables *variables,
 			     const struct hl_glibc_layout *layout)
 {
@@ -163,7 +133,19 @@ static uint64_t find_live_mp(const struct variables *variables,
 	int most = MP_VOTES_NEEDED - 1;
 
 	for (uint64_t at = 0; at + layout->mp.bytes <= variables->length; at += 8) {
-		int votes = mp_votes(variables->bytes + at, layout);
+		const uint8_t *bytes = variables->bytes + at;
+		int32_t n_mmaps, n_mmaps_max;
+		memcpy(&n_mmaps, bytes + layout->mp.n_mmaps, sizeof(n_mmaps));
+		memcpy(&n_mmaps_max, bytes + layout->mp.n_mmaps_max, sizeof(n_mmaps_max));
+		if (n_mmaps < 0 || hl_glibc_word(bytes + layout->mp.mmapped_mem) & 4095 ||
+		    hl_glibc_word(bytes + layout->mp.sbrk_base) & 7)
+			continue;
+		int votes = (hl_glibc_word(bytes + layout->mp.top_pad) == 131072) +
+			    (hl_glibc_word(bytes + layout->mp.arena_test) == 8) +
+			    (n_mmaps_max == 65536) +
+			    (hl_glibc_word(bytes + layout->mp.tcache_bins) == HL_GLIBC_TCACHES) +
+			    (hl_glibc_word(bytes + layout->mp.tcache_max_bytes) == 1032) +
+			    (hl_glibc_word(bytes + layout->mp.tcache_count) == 7);
 		if (votes > most) {
 			most = votes;
 			found = variables->start + at;
@@ -174,7 +156,7 @@ static uint64_t find_live_mp(const struct variables *variables,
 
 /* ---- all ways ---- */
 
-/* What may have the roots: libc, or a static program. */
+/* The file that may hold the roots: libc or a static program. */
 struct module {
 	const struct hl_map *map, *data; /* the first mapping, and that of its variables */
 	Elf *elf;
@@ -182,7 +164,7 @@ struct module {
 	struct variables variables;
 };
 
-/* Where a root is, by each way; 0: that way found nothing. */
+/* The address of a root as each way found it; 0: it found nothing. */
 struct ways {
 	uint64_t live, in_file, by_symbol;
 };
@@ -203,7 +185,7 @@ static uint64_t choose(const struct ways *ways)
 	return ways->live ? ways->live : ways->in_file;
 }
 
-/* Where ${address} of the file was loaded; ${in_file} is the file's address for ${data}. */
+/* The process' address for ${address} of the file; ${in_file} is the file's address for ${data}. */
 static uint64_t loaded_at(uint64_t address, const struct hl_map *data, uint64_t in_file)
 {
 	return address ? data->start + (address - in_file) : 0;
@@ -261,7 +243,11 @@ static int find_in_module(struct hl_memory *memory, struct module *module, struc
 			"the C library is glibc 2.%u, whose heap is not known; versions 2.%u to "
 			"2.%u are",
 			minor, HL_GLIBC_MINOR_FIRST, HL_GLIBC_MINOR_LAST);
-	module->data = find_data(&memory->maps, module->map);
+	for (size_t i = 0; i < memory->maps.count && !module->data; i++) {
+		const struct hl_map *map = &memory->maps.maps[i];
+		if (map->flags & HL_MAP_WRITE && hl_maps_same_file(map, module->map))
+			module->data = map;
+	}
 	if (!module->data)
 		return hl_error_set(err, -ENOTSUP, "'%s' has no variables", module->map->path);
 	int r = read_variables(memory, module->data, &module->variables);
@@ -287,11 +273,9 @@ static int find_in_module(struct hl_memory *memory, struct module *module, struc
 
 int hl_glibc_roots_find(struct hl_memory *memory, struct hl_glibc *ret_glibc, struct hl_error *err)
 {
-	struct module module = {.map = find_libc(&memory->maps)};
+	struct module module = {0};
 
-	module.is_static = !module.map;
-	if (!module.map)
-		module.map = find_static_program(&memory->maps);
+	module.map = find_module(&memory->maps, &module.is_static);
 	if (!module.map)
 		return hl_error_set(err, -ENOTSUP, "found no glibc in the process");
 	HL_CLOSED int fd = hl_memory_open_file(memory, module.map);

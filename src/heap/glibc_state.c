@@ -69,7 +69,7 @@ int hl_glibc_state_arena(struct hl_memory *memory, const struct hl_glibc *glibc,
 	memcpy(arena.fastbins, bytes + at->arena.fastbins, sizeof(arena.fastbins));
 	memcpy(arena.bins, bytes + at->arena.bins, sizeof(arena.bins));
 	if (!arena.top || arena.top - address < at->arena.bytes) {
-		arena.top = 0; /* an arena without memory has its bins for a top */
+		arena.top = 0; /* the top of an arena without memory is its bins */
 	} else if (arena.top & 15 ||
 		   hl_memory_read(memory, arena.top + 8, &head, sizeof(head)) < 0) {
 		arena.top = 0;
@@ -98,34 +98,27 @@ struct list {
 	bool has_safe_links; /* xored with their own address >> 12 */
 };
 
-/* The chunk after ${chunk}, whose links are the first words of its block; 0 at the end, or where
- * the list cannot be followed. */
-static uint64_t list_next(const struct list *list, uint64_t chunk)
-{
-	uint64_t at = chunk + HL_CHUNK_BLOCK, link;
-
-	if (hl_memory_read(list->memory, at, &link, sizeof(link)) < 0)
-		return 0;
-	if (list->has_safe_links)
-		link ^= at >> 12;
-	if (!link || link & 15 || link == list->head)
-		return 0;
-	return link - list->link_to;
-}
-
-/* Appends ${chunk} and those after it. Brent's way of finding loops: a marked chunk that comes
- * again. */
+/* Appends ${chunk} and those after it, up to the end or to where the list is damaged. Links are the
+ * first words of blocks. Loops are found by Brent's algorithm: a marked chunk comes again. */
 static int list_collect(const struct list *list, uint64_t chunk, struct hl_addresses *chunks)
 {
 	uint64_t marked = 0, steps = 0, next_mark = 1;
 
-	for (; chunk && chunk != marked && !(chunk & 15); chunk = list_next(list, chunk)) {
+	while (chunk && chunk != marked && !(chunk & 15)) {
+		uint64_t at = chunk + HL_CHUNK_BLOCK, link;
 		if (HL_ARRAY_APPEND(chunks->addresses, chunks->count, chunks->capacity, chunk) < 0)
 			return -ENOMEM;
 		if (++steps == next_mark) {
 			next_mark *= 2;
 			marked = chunk;
 		}
+		if (hl_memory_read(list->memory, at, &link, sizeof(link)) < 0)
+			break;
+		if (list->has_safe_links)
+			link ^= at >> 12;
+		if (!link || link & 15 || link == list->head)
+			break;
+		chunk = link - list->link_to;
 	}
 	return 0;
 }
@@ -181,35 +174,26 @@ uint64_t hl_glibc_state_tcache_size(const struct hl_glibc_layout *layout)
 	return (layout->tcache_bytes + HL_CHUNK_HEADER + 15) & ~UINT64_C(15);
 }
 
-/* The second words of ${chunks}, if they are all alike. */
-static uint64_t common_key(struct hl_memory *memory, const struct hl_addresses *chunks)
-{
-	uint64_t key = 0, word;
-
-	for (size_t i = 0; i < chunks->count; i++) {
-		uint64_t at = chunks->addresses[i] + HL_CHUNK_BLOCK + 8;
-		if (hl_memory_read(memory, at, &word, sizeof(word)) < 0)
-			continue;
-		if (!key)
-			key = word;
-		else if (word != key)
-			return 0;
-	}
-	return key;
-}
-
 uint64_t hl_glibc_state_tcache_key(struct hl_memory *memory, const struct hl_glibc *glibc,
 				   uint64_t address)
 {
-	struct hl_addresses chunks = {0};
-	uint64_t head, key = 0;
+	HL_CLEANUP(hl_addresses_release) struct hl_addresses chunks = {0};
+	uint64_t head, word, key = 0;
 
 	if (hl_memory_read(memory, address + 8, &head, sizeof(head)) < 0 ||
 	    (head & ~HL_CHUNK_FLAGS) != hl_glibc_state_tcache_size(glibc->layout))
 		return 0;
-	if (hl_glibc_state_tcache(memory, glibc, address + HL_CHUNK_BLOCK, &chunks) == 0)
-		key = common_key(memory, &chunks);
-	hl_addresses_release(&chunks);
+	if (hl_glibc_state_tcache(memory, glibc, address + HL_CHUNK_BLOCK, &chunks) < 0)
+		return 0;
+	/* It is the second word of all chunks. */
+	for (size_t i = 0; i < chunks.count; i++) {
+		uint64_t at = chunks.addresses[i] + HL_CHUNK_BLOCK + 8;
+		if (hl_memory_read(memory, at, &word, sizeof(word)) < 0)
+			continue;
+		if (key && word != key)
+			return 0;
+		key = word;
+	}
 	return key;
 }
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The walk from chunk to chunk; see glibc_walker.h. */
-#include "heap/glibc_walker.h"
+/* The walk from chunk to chunk; see glibc.h. */
+#include "heap/glibc.h"
 
 #include "base/array.h"
 #include "base/compiler.h"
-#include "base/search.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -51,8 +50,8 @@ struct hl_glibc_walker {
 
 /* ---- the window: present pages in a row ---- */
 
-/* Has the window begin at ${address}; -EFAULT when that page is not in memory. It ends with the
- * pages in a row from there on, which may differ in kind. */
+/* Moves the window to ${address}; -EFAULT when that page is not in memory. The window ends where a
+ * page is missing. */
 static int window_move(struct hl_glibc_walker *walker, uint64_t address)
 {
 	const struct hl_pages *pages = &walker->pages;
@@ -90,7 +89,7 @@ static int scan_pages(struct hl_glibc_walker *walker)
 
 /* ---- reporting ---- */
 
-/* Whether ${address} is in ${set}, asked in rising order. */
+/* Whether ${set} holds ${address}. Calls must come in rising order of address. */
 static bool in_set(const struct hl_addresses *set, size_t *cursor, uint64_t address)
 {
 	while (*cursor < set->count && set->addresses[*cursor] < address)
@@ -98,11 +97,13 @@ static bool in_set(const struct hl_addresses *set, size_t *cursor, uint64_t addr
 	return *cursor < set->count && set->addresses[*cursor] == address;
 }
 
-/* Finds the cached ones among blocks that their neighbours mark as used. */
-static void classify(struct hl_glibc_walker *walker)
+/* Reports what is in the batch; ${anchor} is where it ends. */
+static int flush(struct hl_glibc_walker *walker, uint64_t anchor)
 {
 	const struct hl_glibc_walker_settings *settings = &walker->settings;
+	int r = 0;
 
+	/* Finds the cached ones among blocks that their neighbours mark as used. */
 	for (size_t i = 0; i < walker->batch_count; i++) {
 		struct hl_chunk *chunk = &walker->batch[i];
 		if (chunk->kind > HL_CHUNK_TCACHE)
@@ -114,17 +115,8 @@ static void classify(struct hl_glibc_walker *walker)
 			 in_set(settings->tcache_chunks, &walker->tcache, chunk->address))
 			chunk->kind = HL_CHUNK_TCACHE;
 	}
-}
-
-/* Reports what is in the batch; ${anchor} is where it ends. */
-static int flush(struct hl_glibc_walker *walker, uint64_t anchor)
-{
-	int r = 0;
-
-	classify(walker);
-	if (walker->batch_count && walker->settings.chunks)
-		r = walker->settings.chunks(walker->settings.context, walker->batch,
-					    walker->batch_count);
+	if (walker->batch_count && settings->chunks)
+		r = settings->chunks(settings->context, walker->batch, walker->batch_count);
 	walker->counts.chunks += walker->batch_count;
 	walker->batch_count = 0;
 	walker->anchor = anchor;
@@ -149,7 +141,8 @@ static enum step fail(struct hl_glibc_walker *walker, int error)
 	return STEP_FAILED;
 }
 
-/* The chunk before ${walker->at} is as the header there, of ${before} and ${head}, says. */
+/* Reports the pending chunk: the header after it, of words ${before} and ${head}, says whether it
+ * is in use. False when the two are inconsistent. */
 static bool resolve(struct hl_glibc_walker *walker, uint64_t before, uint64_t head)
 {
 	bool in_use = head & HL_CHUNK_IN_USE_BEFORE;
@@ -178,8 +171,9 @@ static enum step finish(struct hl_glibc_walker *walker, uint64_t size, enum hl_c
 	return STEP_FAILED;
 }
 
-/* Meets what has no size of a chunk: nothing that could be, or guards. main_arena's are two headers
- * of size 16; a heap's the same with 0 for the second, or that alone. */
+/* Handles a header whose size is not a chunk's: guards end the run, all else is inconsistent.
+ * main_arena's guards are two headers of size 16; those of other heaps are one of size 16 and one
+ * of size 0, or the latter alone. */
 static enum step finish_at_guard(struct hl_glibc_walker *walker, uint64_t head)
 {
 	const struct hl_run *run = &walker->run;
@@ -200,13 +194,6 @@ static enum step finish_at_guard(struct hl_glibc_walker *walker, uint64_t head)
 		guards += GUARD_BYTES; /* the old top was too small to be a chunk */
 	return walker->at + guards > run->end ? STEP_INCONSISTENT
 					      : finish(walker, guards, HL_CHUNK_OWN);
-}
-
-static bool is_keyed(const struct hl_glibc_walker *walker, const uint8_t *header, uint64_t size)
-{
-	return hl_glibc_word(header + 24) == walker->settings.tcache_key &&
-	       walker->settings.tcache_key &&
-	       size <= walker->settings.tcache_max_bytes + HL_CHUNK_HEADER;
 }
 
 /* Looks at the header at ${walker->at} and goes on to the next. */
@@ -234,15 +221,17 @@ static enum step step_on(struct hl_glibc_walker *walker)
 			       : STEP_INCONSISTENT;
 	walker->pending = at;
 	walker->pending_size = size;
-	walker->pending_keyed =
-		at + HL_CHUNK_MIN <= walker->window_end && is_keyed(walker, header, size);
+	walker->pending_keyed = at + HL_CHUNK_MIN <= walker->window_end &&
+				hl_glibc_word(header + 24) == walker->settings.tcache_key &&
+				walker->settings.tcache_key &&
+				size <= walker->settings.tcache_max_bytes + HL_CHUNK_HEADER;
 	walker->at = at + size;
 	return STEP_ON;
 }
 
 /* ---- what to do about inconsistency ---- */
 
-/* The top may have moved since it was read: whether the run is longer or shorter now. */
+/* Reads the top again. True when it has moved, which changes the end of the run. */
 static bool look_for_top(struct hl_glibc_walker *walker)
 {
 	struct hl_glibc_arena arena;
@@ -288,8 +277,8 @@ static int read_again(struct hl_glibc_walker *walker)
 	return is_stale ? scan_pages(walker) : 0;
 }
 
-/* Reports what fitted, and as unscanned all from there to the next chunk that a list knows: a
- * fastbin, a bin, the top. */
+/* Reports the consistent chunks, and as unscanned all from there to the next known chunk: one in a
+ * fastbin or a bin, or the top. */
 static int give_up(struct hl_glibc_walker *walker)
 {
 	uint64_t from = walker->pending ? walker->pending : walker->at;
@@ -315,11 +304,11 @@ static int give_up(struct hl_glibc_walker *walker)
 	walker->pending = 0;
 	walker->at = next;
 	r = flush(walker, next);
-	walker->window_bytes = SMALL_WINDOW_BYTES; /* where there is one, there may be more */
+	walker->window_bytes = SMALL_WINDOW_BYTES; /* more damage is likely nearby */
 	return r;
 }
 
-static int begin_run(struct hl_glibc_walker *walker, const struct hl_run *run)
+int hl_glibc_walker_run(struct hl_glibc_walker *walker, const struct hl_run *run, uint64_t *ret_end)
 {
 	struct hl_glibc_arena arena;
 
@@ -343,13 +332,6 @@ static int begin_run(struct hl_glibc_walker *walker, const struct hl_run *run)
 		r = scan_pages(walker);
 	if (run->own_start < run->start)
 		put(walker, run->own_start, run->start - run->own_start, 0, HL_CHUNK_OWN);
-	return r;
-}
-
-int hl_glibc_walker_run(struct hl_glibc_walker *walker, const struct hl_run *run, uint64_t *ret_end)
-{
-	int r = begin_run(walker, run);
-
 	while (r == 0 && walker->anchor < walker->run.end) {
 		enum step step;
 		while ((step = step_on(walker)) == STEP_ON)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The heap of a process: joins walk, pages in memory, and facts of the process. */
+/* The heap of a process: joins the walk, the pages in memory, and facts of the process. */
 #include "heap/heap.h"
 
 #include "base/array.h"
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whether glibc gave the process nothing, or is not there at all. */
+/* Whether glibc has no memory, or is not there. */
 static bool has_no_glibc_heap(const struct hl_heap *heap)
 {
 	struct hl_heap_arena total;
@@ -28,34 +28,7 @@ static pid_t pid_of(const struct hl_heap *heap)
 	return heap->from_core ? 0 : heap->process.pid;
 }
 
-/* The sentence for a heap that another allocator has. */
-static int refuse(const struct hl_other_found *other, const struct hl_heap *heap,
-		  struct hl_error *err)
-{
-	char remedy[HL_OTHER_REMEDY_MAX];
-
-	if (err)
-		err->text[0] = '\0'; /* what was said of glibc does not matter then */
-	return hl_error_set(err, -ENOTSUP,
-			    "the process allocates by %s%s, whose heap cannot be read from "
-			    "outside; %s",
-			    other->allocator->name,
-			    other->is_built_in ? ", built into its program" : "",
-			    hl_other_allocator_remedy(other, pid_of(heap), remedy));
-}
-
-/* Says what works where nothing is known of the allocator. */
-static void add_remedy(const struct hl_other_found *unknown, const struct hl_heap *heap,
-		       struct hl_error *err)
-{
-	char remedy[HL_OTHER_REMEDY_MAX];
-	size_t length = err ? strlen(err->text) : 0;
-
-	if (length && hl_other_allocator_remedy(unknown, pid_of(heap), remedy)[0])
-		snprintf(err->text + length, sizeof(err->text) - length, "; %s", remedy);
-}
-
-/* An allocator beside glibc's: memory without a file counts as its own. */
+/* Notes an allocator beside glibc's, and counts memory without a file as its own. */
 static int note_other(const struct hl_other_found *other, struct hl_heap *heap)
 {
 	static const enum hl_anonymous_kind its_own[] = {HL_ANONYMOUS_BREAK, HL_ANONYMOUS_OTHER};
@@ -79,18 +52,29 @@ static int read_heap(struct hl_memory *memory, const struct hl_heap_settings *se
 {
 	struct hl_other_found other = hl_other_allocator_library(&memory->maps);
 	struct hl_glibc glibc;
+	char remedy[HL_OTHER_REMEDY_MAX];
 	int r = hl_glibc_roots_find(memory, &glibc, err);
 
 	if (r == 0)
 		r = hl_glibc_heap_read(memory, &glibc, settings, heap, err);
 	if ((r == -ENOTSUP || (r == 0 && has_no_glibc_heap(heap))) && !other.allocator)
 		other = hl_other_allocator_built_in(memory);
-	if (other.allocator && (r == -ENOTSUP || (r == 0 && has_no_glibc_heap(heap))))
-		return refuse(&other, heap, err);
+	if (other.allocator && (r == -ENOTSUP || (r == 0 && has_no_glibc_heap(heap)))) {
+		if (err)
+			err->text[0] = '\0'; /* what was said of glibc does not matter then */
+		return hl_error_set(err, -ENOTSUP,
+				    "the process allocates by %s%s, whose heap cannot be read from "
+				    "outside; %s",
+				    other.allocator->name,
+				    other.is_built_in ? ", built into its program" : "",
+				    hl_other_allocator_remedy(&other, pid_of(heap), remedy));
+	}
 	if (r == 0 && glibc.minor == 0)
 		heap->is_stripped = hl_other_allocator_built_in(memory).is_stripped;
-	if (r == -ENOTSUP)
-		add_remedy(&other, heap, err);
+	size_t length = r == -ENOTSUP && err ? strlen(err->text) : 0;
+	/* Nothing is known of the allocator. */
+	if (length && hl_other_allocator_remedy(&other, pid_of(heap), remedy)[0])
+		snprintf(err->text + length, sizeof(err->text) - length, "; %s", remedy);
 	if (r == 0 && (r = hl_rss_add_others(memory, heap)) < 0)
 		hl_error_set(err, r, "cannot read which pages are in memory: %s", strerror(-r));
 	if (r == 0 && other.allocator && (r = note_other(&other, heap)) < 0)
@@ -107,7 +91,8 @@ static struct hl_heap *new_heap(void)
 	return heap;
 }
 
-/* Reads ${memory}, which is freed, into ${heap}, which is freed on failure. ${r}: of opening it. */
+/* Reads ${memory} into ${heap} unless ${r}, the result of opening it, is an error. Frees ${memory},
+ * and on failure ${heap}. */
 static int finish(int r, struct hl_memory *memory, const struct hl_heap_settings *settings,
 		  struct hl_heap *heap, struct hl_heap **ret_heap, struct hl_error *err)
 {

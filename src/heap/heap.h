@@ -20,8 +20,8 @@
 #include <stdint.h>
 
 /*
- * Who has mapped private memory that is no heap of glibc's, as far as the process shows it: by what
- * lies in it, where it lies, and which runtime is loaded. What shows nothing is `other`.
+ * Who has mapped private memory that is not glibc's, judged by its contents, its address and the
+ * runtimes that are loaded; `other` when these say nothing.
  */
 enum hl_anonymous_kind {
 	HL_ANONYMOUS_VARIABLES, /* .data and .bss, and other pages of files that were written to */
@@ -44,13 +44,13 @@ struct hl_heap_arena {
 	uint64_t address; /* of its malloc_state */
 	uint32_t threads; /* attached */
 	uint32_t carriers;
-	/* Got from the system, by its own count: live, tcache, fastbins, free, unscanned and
-	 * overhead together. */
+	/* Bytes from the system, by the arena's own count: live, tcache, fastbins, free, unscanned
+	 * and overhead together. */
 	uint64_t system_bytes;
 	uint64_t max_system_bytes;
-	/* Live blocks, in bytes that the program may use (malloc_usable_size). What is cached and
-	 * free is in bytes of chunks, each 8 bytes larger: as mallinfo2 counts. Free is what is in
-	 * bins and the top, which the largest free block may be, too. */
+	/* Live blocks count the bytes that the program may use (malloc_usable_size). Cached and
+	 * free ones count their chunks, which are 8 bytes larger, as in mallinfo2. Free is what
+	 * lies in bins, and the top; the largest free block may be the top. */
 	uint64_t inuse_bytes, inuse_blocks;
 	uint64_t tcache_bytes, tcache_blocks;
 	uint64_t fastbin_bytes, fastbin_blocks;
@@ -60,7 +60,7 @@ struct hl_heap_arena {
 	uint64_t top_bytes;	  /* of the free ones */
 	uint64_t trimmable_bytes; /* what malloc_trim would return to the system now, in RAM */
 	uint64_t unscanned_bytes;
-	uint64_t overhead_bytes; /* headers, the arena's own, what others have in its memory */
+	uint64_t overhead_bytes; /* headers, the arena's structs, memory that others took from it */
 };
 
 /* Where resident memory is. The sum of all is rss_bytes. */
@@ -76,11 +76,11 @@ struct hl_heap_rss {
 	uint64_t largest_start, largest_bytes;	/* of those without an owner */
 };
 
-/* A page in RAM that is kept by few live bytes, or a run of such pages in a row. */
+/* A page in RAM that few live bytes keep there, or a run of such pages. */
 struct hl_heap_pin {
 	uint64_t start, end; /* page-aligned addresses */
 	uint64_t live_bytes, live_blocks;
-	uint64_t returned_bytes; /* what freeing these blocks would allow to be returned */
+	uint64_t returned_bytes; /* what could be returned if these blocks were freed */
 	uint64_t block;		 /* address of its largest live block */
 	uint64_t block_bytes;
 };
@@ -91,10 +91,10 @@ struct hl_heap_note {
 };
 
 struct hl_heap {
-	struct hl_process_facts process; /* of a core: what it holds of them */
+	struct hl_process_facts process; /* of a core: those that it states */
 	bool from_core;
-	bool was_stopped; /* nothing moved while it was read */
-	bool is_stripped; /* no function of the allocator can be found, so none can be traced */
+	bool was_stopped; /* the process stood still while it was read */
+	bool is_stripped; /* the allocator has no symbols, so its functions cannot be traced */
 	uint64_t taken_realtime_ns, walk_ns;
 	uint64_t page_bytes;
 	char allocator[64]; /* "glibc 2.36"; others that were seen are in notes */
@@ -103,8 +103,8 @@ struct hl_heap {
 	struct hl_heap_arena *arenas;		 /* [0] is the main arena */
 	size_t arena_count, arena_capacity;
 	struct hl_carriers carriers;
-	/* Blocks with a mapping of their own, in no arena: those that were found, whole mappings,
-	 * never more than glibc counts; and as glibc counts them. */
+	/* Blocks with a mapping of their own, in no arena. First those that were found, whole
+	 * mappings, never more than glibc counts; then glibc's count. */
 	uint64_t mmapped_bytes, mmapped_blocks;
 	uint64_t mp_mmapped_bytes, mp_mmapped_blocks;
 	struct hl_heap_rss rss;
@@ -121,7 +121,7 @@ struct hl_heap_settings {
 	bool want_pins;
 	uint32_t strip_count;		 /* parts of each carrier's picture; 0: none */
 	struct hl_log2_shape free_shape; /* width 0: 512, 14 */
-	/* Gets each live block once, by carriers and mostly in rising order; NULL: not wanted.
+	/* Called once for each live block, by carrier and mostly in rising order; may be NULL.
 	 * ${last_word} is the word at the end of its usable bytes, where tags lie. Non-zero ends
 	 * the walk. */
 	int (*block)(void *context, uint64_t address, uint64_t usable_bytes, uint64_t last_word);
@@ -129,10 +129,10 @@ struct hl_heap_settings {
 };
 
 /*
- * Reads the heap of ${pid}. 0; -ESRCH; -EACCES; -ENOTSUP when no allocator is there that can be
- * walked, with a sentence that says which one there is and what helps. Takes some 250 ms for a GiB
- * of small blocks. The target is neither stopped (but see ${settings}) nor changed; pages that are
- * not in memory are not touched.
+ * Reads the heap of ${pid}. 0; -ESRCH; -EACCES; -ENOTSUP when the allocator cannot be walked, with
+ * a sentence that names it and a remedy. Takes some 250 ms for a GiB of small blocks. The target is
+ * not changed, and not stopped unless ${settings} say so; pages that are not in memory are not
+ * touched.
  */
 int hl_heap_read(pid_t pid, const struct hl_heap_settings *settings, struct hl_heap **ret_heap,
 		 struct hl_error *err);

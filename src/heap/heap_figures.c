@@ -43,19 +43,11 @@ const char *const hl_heap_figure_names[HL_HEAP_FIGURE_COUNT] = {
 	[HL_HEAP_RESIDENT_ANONYMOUS] = "resident_anonymous_bytes",
 };
 
-static void copy_command(const struct hl_heap *heap, struct hl_heap_figures *figures)
-{
-	size_t used = 0;
-	for (char **word = heap->process.command; word && *word && used < sizeof(figures->command);
-	     word++)
-		used += (size_t)snprintf(figures->command + used, sizeof(figures->command) - used,
-					 "%s%s", used ? " " : "", *word);
-}
-
 void hl_heap_figures_of(const struct hl_heap *heap, struct hl_heap_figures *ret_figures)
 {
 	struct hl_heap_arena total;
 	const struct hl_heap_rss *rss = &heap->rss;
+
 	hl_heap_total(heap, &total);
 	*ret_figures = (struct hl_heap_figures){
 		.pid = heap->process.pid,
@@ -94,7 +86,11 @@ void hl_heap_figures_of(const struct hl_heap *heap, struct hl_heap_figures *ret_
 				[HL_HEAP_RESIDENT_ANONYMOUS] = rss->anonymous_bytes,
 			},
 	};
-	copy_command(heap, ret_figures);
+	char *command = ret_figures->command;
+	size_t used = 0, room = sizeof(ret_figures->command);
+	for (char **word = heap->process.command; word && *word && used < room; word++)
+		used += (size_t)snprintf(command + used, room - used, "%s%s", used ? " " : "",
+					 *word);
 }
 
 /* ---- files ---- */
@@ -102,15 +98,17 @@ void hl_heap_figures_of(const struct hl_heap *heap, struct hl_heap_figures *ret_
 static void copy_text(const json_t *object, const char *key, char *text, size_t size)
 {
 	const char *value = json_string_value(json_object_get(object, key));
+
 	snprintf(text, size, "%s", value ? value : "");
 }
 
-/* A figure that the file lacks is 0: it may be of a version that did not know it. */
+/* A figure that the file lacks is 0: an older version may have written it. */
 static int take_figures(const json_t *root, struct hl_heap_figures *figures)
 {
 	const char *schema = json_string_value(json_object_get(root, "schema"));
 	const json_t *total = json_object_get(root, "total");
 	const json_t *process = json_object_get(root, "process");
+
 	if (!schema || strcmp(schema, SCHEMA) != 0 || !json_is_object(total))
 		return -EBADMSG;
 	for (size_t i = 0; i < HL_HEAP_FIGURE_COUNT; i++) {
@@ -131,6 +129,7 @@ int hl_heap_figures_read(const char *path, struct hl_heap_figures *ret_figures,
 {
 	json_error_t why;
 	struct hl_heap_figures figures = {0};
+
 	FILE *in = fopen(path, "re");
 	if (!in)
 		return hl_error_set(err, -errno, "cannot read '%s': %s", path, strerror(errno));
@@ -154,6 +153,7 @@ bool hl_heap_figure_is_bytes(enum hl_heap_figure figure)
 {
 	const char *name = hl_heap_figure_names[figure];
 	size_t length = strlen(name);
+
 	return length > strlen(BYTES) && strcmp(name + length - strlen(BYTES), BYTES) == 0;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A heap as a list of named numbers: what reports have as `total`, what snapshots keep, what two
- * snapshots are compared by, and what limits are set on. Names never change their meaning.
+ * A heap as a list of named numbers. Reports have them as `total`, snapshots keep them, comparisons
+ * use them, and limits are set on them. Names never change their meaning.
  */
 #pragma once
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The memory of a process, as walks of its heap read it: of a live one, from a core file, or an
- * image that a test made. Readers ask first which pages are present and touch no others, so that
- * reading changes nothing in a live process.
+ * The memory of a process, as a walk of its heap reads it: of a live process, from a core file, or
+ * from an image that a test made. Readers ask first which pages are present and touch no others, so
+ * that reading changes nothing in a live process.
  */
 #pragma once
 
@@ -17,15 +17,15 @@
 struct hl_memory;
 
 struct hl_memory_kind {
-	/* Copies ${length} bytes. 0, -EFAULT when some are not there, -ESRCH when the process has
+	/* Copies ${length} bytes. 0, -EFAULT when some are not mapped, -ESRCH when the process has
 	 * ended, -EACCES. */
 	int (*read)(struct hl_memory *memory, uint64_t address, void *bytes, size_t length);
 	/* Appends the present pages in [${start}, ${end}), page-aligned. 0 or a negative errno. */
 	int (*scan)(struct hl_memory *memory, uint64_t start, uint64_t end, struct hl_pages *pages);
 	/* Opens the file of ${map}; a descriptor or a negative errno. */
 	int (*open_file)(struct hl_memory *memory, const struct hl_map *map);
-	/* Has the process stand still, and reads its mappings again; and lets it go on. NULL where
-	 * nothing moves. 0 or a negative errno with a sentence. */
+	/* `stop` stops the process and reads its mappings again, 0 or a negative errno with a
+	 * sentence; `go_on` lets it run. NULL where nothing runs. */
 	int (*stop)(struct hl_memory *memory, struct hl_error *err);
 	void (*go_on)(struct hl_memory *memory);
 	void (*free)(struct hl_memory *memory);
@@ -75,7 +75,26 @@ static inline void hl_memory_free(struct hl_memory *memory)
 /* The memory of ${pid}. 0; -ESRCH; -EACCES; -ENOMEM, with a sentence. */
 int hl_memory_live_open(pid_t pid, struct hl_memory **ret_memory, struct hl_error *err);
 
-/* The memory in a core file, and what it says of the process: ${facts}, empty, to be released also
- * on failure. 0; -EBADMSG when it is not a core file; another negative errno, with a sentence. */
+/* Opens the memory in a core file and fills ${facts}, which must be empty and are to be released,
+ * on failure, too. 0; -EBADMSG when it is not a core file; another negative errno, with a sentence.
+ * */
 int hl_memory_core_open(const char *path, struct hl_memory **ret_memory,
 			struct hl_process_facts *facts, struct hl_error *err);
+
+/* ---- stop.c ---- */
+
+/*
+ * Stops all threads of a process for a moment, by ptrace: unlike with a stop signal, its parent
+ * does not notice. If heapline dies meanwhile, the kernel lets them go on.
+ */
+struct hl_stop;
+
+/*
+ * Stops all threads of ${pid}, also those that begin meanwhile. 0; or with a sentence and with
+ * nothing stopped: -EBUSY when it is traced already; -EACCES; -ESRCH; -ETIMEDOUT when a thread does
+ * not stop, as it hangs in the kernel; -ENOMEM. The same thread must call hl_stop_end().
+ */
+int hl_stop_begin(pid_t pid, struct hl_stop **ret_stop, struct hl_error *err);
+
+/* Lets them go on; signals that came meanwhile are delivered. NULL is fine. */
+void hl_stop_end(struct hl_stop *stop);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The memory of a process that a core file holds. The kernel leaves a hole in the file for each
- * page that was not in memory. Where there are no holes, as in files of gcore or in copies, those
- * pages were that hold anything but zeros.
+ * The memory of a process in a core file. The kernel leaves a hole in the file for each page that
+ * was not in memory. Where there are no holes, as in files of gcore or in copies, all pages but
+ * those of zeros count as present.
  */
 #include "heap/memory.h"
 
 #include "base/array.h"
 #include "base/cleanup.h"
-#include "base/search.h"
+#include "base/compiler.h"
 #include "heap/extents.h"
 
 #include <elf.h>
@@ -23,7 +23,7 @@
 
 #define PAGE_BYTES 4096u
 
-/* What the file holds of a mapping; as many as memory.maps, in the same order. */
+/* The part of a mapping that the file holds. */
 struct core_part {
 	uint64_t start, length, offset;
 };
@@ -34,12 +34,12 @@ struct core_memory {
 	size_t length;
 	struct core_part *parts;
 	size_t count, capacity;
-	struct hl_extents data; /* of the file, where it has holes; else empty */
+	struct hl_extents data; /* extents of data in the file, if it has holes; else empty */
 };
 
 /* ---- reading ---- */
 
-/* The part that holds ${address}, or the first after it; NULL for none. */
+/* The part that holds ${address}, else the next one; NULL for none. */
 static const struct core_part *part_at(const struct core_memory *core, uint64_t address)
 {
 	size_t at = HL_LOWER_BOUND(i, core->count,
@@ -67,15 +67,6 @@ static int core_read(struct hl_memory *memory, uint64_t address, void *bytes, si
 	return 0;
 }
 
-static bool is_present(const struct core_memory *core, uint64_t offset)
-{
-	const uint8_t *page = core->bytes + offset;
-
-	if (core->data.count)
-		return hl_extents_hold(&core->data, offset);
-	return page[0] != 0 || memcmp(page, page + 1, PAGE_BYTES - 1) != 0;
-}
-
 static int scan_part(const struct core_memory *core, const struct core_part *part, uint64_t start,
 		     uint64_t end, struct hl_pages *pages)
 {
@@ -87,7 +78,10 @@ static int scan_part(const struct core_memory *core, const struct core_part *par
 	end = end < part_end ? end : part_end;
 	for (; start + PAGE_BYTES <= end; start += PAGE_BYTES) {
 		struct hl_page_run *last = pages->count ? &pages->runs[pages->count - 1] : NULL;
-		if (!is_present(core, part->offset + (start - part->start)))
+		uint64_t offset = part->offset + (start - part->start);
+		const uint8_t *page = core->bytes + offset;
+		if (core->data.count ? !hl_extents_hold(&core->data, offset)
+				     : !page[0] && memcmp(page, page + 1, PAGE_BYTES - 1) == 0)
 			continue;
 		pages->page_count++;
 		if (last && last->end == start && last->kind == kind)
@@ -142,12 +136,7 @@ struct core_file {
 	uint64_t start, end, page;
 };
 
-struct note {
-	const uint8_t *content;
-	size_t length;
-};
-
-/* The map that begins at, or holds, ${address}. */
+/* The mapping that holds ${address}. */
 static struct hl_map *map_at(struct hl_maps *maps, uint64_t address)
 {
 	return (struct hl_map *)(uintptr_t)hl_maps_find(maps, address);
@@ -164,73 +153,65 @@ static int set_path(struct hl_map *map, const char *path)
 	return 0;
 }
 
-static int name_map(struct hl_maps *maps, const struct core_file *file, uint64_t page_bytes,
-		    const char *path)
+static int read_files(const uint8_t *note, size_t note_bytes, struct hl_maps *maps)
 {
 	/* Core files do not say which mappings are shared; these paths are those of shared ones. */
 	static const char *const shared[] = {"/dev/zero", "/memfd:", "/dev/shm/", "/SYSV"};
-	struct hl_map *map = map_at(maps, file->start);
-	const struct hl_map *same = maps->maps;
-
-	if (!map)
-		return 0;
-	/* the same number for the same path */
-	for (; same < map && strcmp(same->path, path) != 0; same++)
-		;
-	map->inode = (uint64_t)(same - maps->maps) + 1;
-	map->offset = file->page * page_bytes;
-	for (size_t i = 0; i < HL_COUNT_OF(shared); i++)
-		if (strncmp(path, shared[i], strlen(shared[i])) == 0)
-			map->flags |= HL_MAP_SHARED;
-	return set_path(map, path);
-}
-
-static int read_files(const struct note *note, struct hl_maps *maps)
-{
-	uint64_t head[2];
+	uint64_t head[2]; /* the count of files, the page size */
 	struct core_file file;
 
-	if (note->length < sizeof(head))
+	if (note_bytes < sizeof(head))
 		return 0;
-	memcpy(head, note->content, sizeof(head));
-	if (head[0] > (note->length - sizeof(head)) / sizeof(file))
+	memcpy(head, note, sizeof(head));
+	if (head[0] > (note_bytes - sizeof(head)) / sizeof(file))
 		return 0;
-	const uint8_t *at = note->content + sizeof(head);
-	const char *name = (const char *)at + head[0] * sizeof(file);
-	const char *end = (const char *)note->content + note->length;
-	for (uint64_t i = 0; i < head[0] && name < end; i++, at += sizeof(file)) {
-		size_t length = strnlen(name, (size_t)(end - name));
+	const uint8_t *at = note + sizeof(head);
+	const char *path = (const char *)at + head[0] * sizeof(file), *next;
+	const char *end = (const char *)note + note_bytes;
+	for (uint64_t i = 0; i < head[0] && path < end; i++, at += sizeof(file), path = next) {
+		next = path + strnlen(path, (size_t)(end - path)) + 1;
+		if (next > end)
+			break; /* cut off */
 		memcpy(&file, at, sizeof(file));
-		if (name + length == end)
-			break;
-		if (name_map(maps, &file, head[1], name) < 0)
+		struct hl_map *map = map_at(maps, file.start);
+		const struct hl_map *same = maps->maps;
+		if (!map)
+			continue;
+		/* the same number for the same path */
+		while (same < map && strcmp(same->path, path) != 0)
+			same++;
+		map->inode = (uint64_t)(same - maps->maps) + 1;
+		map->offset = file.page * head[1];
+		for (size_t k = 0; k < HL_COUNT_OF(shared); k++)
+			if (strncmp(path, shared[k], strlen(shared[k])) == 0)
+				map->flags |= HL_MAP_SHARED;
+		if (set_path(map, path) < 0)
 			return -ENOMEM;
-		name += length + 1;
 	}
 	return 0;
 }
 
-/* A thread: where its stack pointer is, there is a stack. */
-static int read_thread(const struct note *note, struct hl_maps *maps,
+/* Counts a thread, and marks the mapping of its stack pointer as a stack. */
+static int read_thread(const uint8_t *note, size_t note_bytes, struct hl_maps *maps,
 		       struct hl_process_facts *facts)
 {
 	struct elf_prstatus status;
 
-	if (note->length < sizeof(status))
+	if (note_bytes < sizeof(status))
 		return 0;
-	memcpy(&status, note->content, sizeof(status));
+	memcpy(&status, note, sizeof(status));
 	facts->threads++;
 	struct hl_map *map = map_at(maps, status.pr_reg[REGISTER_SP]);
 	return map && !map->inode ? set_path(map, "[stack]") : 0;
 }
 
-static int read_process(const struct note *note, struct hl_process_facts *facts)
+static int read_process(const uint8_t *note, size_t note_bytes, struct hl_process_facts *facts)
 {
 	struct elf_prpsinfo info;
 
-	if (note->length < sizeof(info) || facts->command)
+	if (note_bytes < sizeof(info) || facts->command)
 		return 0;
-	memcpy(&info, note->content, sizeof(info));
+	memcpy(&info, note, sizeof(info));
 	facts->pid = info.pr_pid;
 	facts->parent_pid = info.pr_ppid;
 	facts->uid = info.pr_uid;
@@ -257,13 +238,13 @@ static int read_notes(const uint8_t *bytes, size_t length, struct hl_maps *maps,
 		uint64_t content = ((uint64_t)header.n_descsz + 3) & ~UINT64_C(3);
 		if (sizeof(header) + name + header.n_descsz > length)
 			break;
-		const struct note note = {bytes + sizeof(header) + name, header.n_descsz};
+		const uint8_t *note = bytes + sizeof(header) + name;
 		if (header.n_type == NT_FILE)
-			r = read_files(&note, maps);
+			r = read_files(note, header.n_descsz, maps);
 		else if (header.n_type == NT_PRSTATUS)
-			r = read_thread(&note, maps, facts);
+			r = read_thread(note, header.n_descsz, maps, facts);
 		else if (header.n_type == NT_PRPSINFO)
-			r = read_process(&note, facts);
+			r = read_process(note, header.n_descsz, facts);
 		uint64_t all = sizeof(header) + name + content;
 		all = all < length ? all : length;
 		bytes += all;
@@ -274,7 +255,8 @@ static int read_notes(const uint8_t *bytes, size_t length, struct hl_maps *maps,
 
 /* ---- opening ---- */
 
-/* A mapping, and what the file has of it: less than all when the file was cut short. */
+/* Adds a mapping, and the part of it that the file holds: less than all if the file was cut short.
+ * */
 static int add_segment(struct core_memory *core, const Elf64_Phdr *segment)
 {
 	struct hl_maps *maps = &core->base.maps;
@@ -307,8 +289,8 @@ static int add_segment(struct core_memory *core, const Elf64_Phdr *segment)
 			       (struct core_part){segment->p_vaddr, length, segment->p_offset});
 }
 
-/* How many segments the file has whole. More than e_phnum can count are counted in the first
- * section header. */
+/* The number of segments that lie in the file whole. The first section header has it where e_phnum
+ * cannot. */
 static uint64_t segment_count(const struct core_memory *core, const Elf64_Ehdr *header)
 {
 	uint64_t count = header->e_phnum, room;
@@ -375,7 +357,7 @@ static int map_core(struct core_memory *core, const char *path, struct hl_error 
 	if (bytes == MAP_FAILED)
 		return hl_error_set(err, -EBADMSG, "'%s' is no core file", path);
 	core->bytes = bytes;
-	/* Where the file has data, if it has holes, and its file system says so. */
+	/* Finds the extents of data, if the file has holes and its file system tells them. */
 	for (off_t length = status.st_size, start, end = 0;
 	     end < length && (start = lseek(fd, end, SEEK_DATA)) >= 0;) {
 		end = lseek(fd, start, SEEK_HOLE);

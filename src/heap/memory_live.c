@@ -2,8 +2,7 @@
 /* The memory of a running process, by process_vm_readv and its page map. */
 #include "heap/memory.h"
 
-#include "heap/stop.h"
-#include "process/proc.h"
+#include "process/process.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -54,8 +53,8 @@ static void live_free(struct hl_memory *memory)
 /* ---- mappings ---- */
 
 /*
- * The recorder's own memory is not inherited on fork, or wiped: smaps says so of shared mappings of
- * no file, and of private ones.
+ * The recorder's own memory is either not inherited on fork (shared mappings) or wiped (private
+ * ones): VmFlags of smaps say so.
  */
 static void mark_wiped(const char *text, struct hl_maps *maps)
 {
@@ -82,29 +81,24 @@ static void mark_wiped(const char *text, struct hl_maps *maps)
 	}
 }
 
-static void mark_recorder(pid_t pid, struct hl_maps *maps)
-{
-	bool is_there = false;
-	char *text = NULL;
-	size_t length;
-
-	for (size_t i = 0; i < maps->count; i++)
-		if (strcmp(maps->maps[i].path, "/memfd:heapline") == 0) {
-			maps->maps[i].flags |= HL_MAP_RECORDER;
-			is_there = true;
-		}
-	if (is_there && hl_proc_read_all(pid, "smaps", &text, &length) == 0)
-		mark_wiped(text, maps);
-	free(text);
-}
-
 static int read_maps(pid_t pid, struct hl_maps *ret_maps, struct hl_error *err)
 {
+	bool has_recorder = false;
+	char *text = NULL;
+	size_t length;
 	int r = hl_maps_read(pid, ret_maps, err);
 
-	if (r == 0)
-		mark_recorder(pid, ret_maps);
-	return r;
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < ret_maps->count; i++)
+		if (strcmp(ret_maps->maps[i].path, "/memfd:heapline") == 0) {
+			ret_maps->maps[i].flags |= HL_MAP_RECORDER;
+			has_recorder = true;
+		}
+	if (has_recorder && hl_proc_read_all(pid, "smaps", &text, &length) == 0)
+		mark_wiped(text, ret_maps);
+	free(text);
+	return 0;
 }
 
 static void live_go_on(struct hl_memory *memory)

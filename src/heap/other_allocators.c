@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Knows other allocators by their files and texts; see other_allocators.h. */
+/* Recognizes other allocators by their files and texts; see other_allocators.h. */
 #include "heap/other_allocators.h"
 
 #include "base/cleanup.h"
-#include "base/path.h"
+#include "base/names.h"
 #include "elf/elf.h"
 
 #include <stdio.h>
@@ -41,20 +41,17 @@ struct hl_other_found hl_other_allocator_library(const struct hl_maps *maps)
 	return (struct hl_other_found){0};
 }
 
-/* The first file that is mapped: the program, but where it was moved after its libraries. */
-static const struct hl_map *program_of(const struct hl_maps *maps)
-{
-	for (size_t i = 0; i < maps->count; i++)
-		if (maps->maps[i].inode)
-			return &maps->maps[i];
-	return NULL;
-}
-
 struct hl_other_found hl_other_allocator_built_in(struct hl_memory *memory)
 {
-	const struct hl_map *program = program_of(&memory->maps);
+	const struct hl_maps *maps = &memory->maps;
 	struct hl_other_found found = {.is_built_in = true};
-	HL_CLOSED int fd = program ? hl_memory_open_file(memory, program) : -1;
+	size_t first = 0;
+
+	/* The first file that is mapped: the program, unless it was moved after its libraries. */
+	while (first < maps->count && !maps->maps[first].inode)
+		first++;
+	HL_CLOSED int fd =
+		first < maps->count ? hl_memory_open_file(memory, &maps->maps[first]) : -1;
 	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_elf_open(fd);
 
 	if (!elf)

@@ -4,24 +4,19 @@
 
 #include "base/array.h"
 
-#define LIVE_SHARE 8u  /* of a page, at most, on one that is pinned */
-#define TRIM_KEPT  48u /* what malloc_trim keeps at the beginning of a free chunk */
+#define LIVE_SHARE 8u  /* live blocks fill at most an eighth of a pinned page */
+#define TRIM_KEPT  48u /* malloc_trim keeps the first bytes of a free chunk */
 
 void hl_pins_begin(struct hl_pins *pins, uint64_t page_bytes)
 {
 	*pins = (struct hl_pins){.page_bytes = page_bytes};
 }
 
-static bool is_free(const struct hl_chunk *chunk)
-{
-	return chunk->kind == HL_CHUNK_FREE || chunk->kind == HL_CHUNK_FASTBIN ||
-	       chunk->kind == HL_CHUNK_TOP;
-}
-
 /* Adds ${bytes} of ${chunk}, which lie on the page. */
 static void add_part(struct hl_pins *pins, const struct hl_chunk *chunk, uint64_t bytes)
 {
-	if (is_free(chunk))
+	if (chunk->kind == HL_CHUNK_FREE || chunk->kind == HL_CHUNK_FASTBIN ||
+	    chunk->kind == HL_CHUNK_TOP)
 		return;
 	if (chunk->kind != HL_CHUNK_LIVE || chunk->size > pins->page_bytes / LIVE_SHARE) {
 		pins->is_blocked = true;
@@ -48,17 +43,18 @@ static int end_run(struct hl_pins *pins, struct hl_heap *heap)
 	if (first >= pin.end)
 		return 0;
 	pin.returned_bytes = pin.end - first;
-	if (hl_array_reserve(&heap->pins, &heap->pin_capacity, heap->pin_count + 1, sizeof(pin)) <
-	    0)
-		return -ENOMEM;
-	heap->pins[heap->pin_count++] = pin;
-	return 0;
+	return HL_ARRAY_APPEND(heap->pins, heap->pin_count, heap->pin_capacity, pin);
 }
 
-static void extend_run(struct hl_pins *pins)
+/* A pinned page extends the run, any other ends it. */
+static int end_page(struct hl_pins *pins, const struct hl_pages *pages, struct hl_heap *heap)
 {
 	struct hl_heap_pin *run = &pins->run;
 
+	if (pins->is_blocked || !pins->live_blocks ||
+	    pins->live_bytes > pins->page_bytes / LIVE_SHARE ||
+	    !hl_pages_contain(pages, pins->page))
+		return end_run(pins, heap);
 	if (!run->end) {
 		*run = (struct hl_heap_pin){.start = pins->page};
 		pins->run_first_chunk = pins->first_chunk;
@@ -71,17 +67,6 @@ static void extend_run(struct hl_pins *pins)
 		run->block = pins->block;
 		run->block_bytes = pins->block_bytes;
 	}
-}
-
-static int end_page(struct hl_pins *pins, const struct hl_pages *pages, struct hl_heap *heap)
-{
-	bool is_pinned = !pins->is_blocked && pins->live_blocks &&
-			 pins->live_bytes <= pins->page_bytes / LIVE_SHARE &&
-			 hl_pages_contain(pages, pins->page);
-
-	if (!is_pinned)
-		return end_run(pins, heap);
-	extend_run(pins);
 	return 0;
 }
 

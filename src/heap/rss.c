@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Memory in RAM that is no heap: stacks, files, other mappings, and who has mapped those. */
+/* Memory in RAM outside of the heap: stacks, files, other mappings and who has mapped them. */
 #include "heap/account.h"
 
 #include "base/compiler.h"
-#include "base/path.h"
+#include "base/names.h"
 #include "heap/extents.h"
 
 #include <errno.h>
 #include <string.h>
 
-/* V8 and pymalloc map memory in such pieces at least, and V8 at multiples of it. */
+/* V8 and pymalloc map memory in pieces of at least this size, V8 at multiples of it. */
 #define PIECE_BYTES (UINT64_C(256) << 10)
 
-/* Pools of pymalloc are this large since 3.10, and have been 4 KiB before. */
+/* Pools of pymalloc have POOL_MAX bytes since Python 3.10, and had POOL_MIN before. */
 #define POOL_MAX     (UINT64_C(16) << 10)
 #define POOL_MIN     (UINT64_C(4) << 10)
 #define POOL_SAMPLES 32u
@@ -21,7 +21,7 @@
  * mapped anywhere, and their libraries, lie far above. Larger heaps are not known. */
 #define JAVA_END (UINT64_C(32) << 30)
 
-/* Where Go has its heap begin, and a bound that no heap has reached. */
+/* Go's heap begins at GO_START; no heap reaches GO_END. */
 #define GO_START UINT64_C(0xc000000000)
 #define GO_END	 UINT64_C(0xd000000000)
 
@@ -79,7 +79,7 @@ static bool is_pool(const struct pool *pool, uint64_t bytes)
 	       pool->count <= bytes / block;
 }
 
-/* Whether pools begin at most of the places where they would. */
+/* Whether pools begin at most of the sampled places. */
 static bool holds_pools(struct hl_memory *memory, uint64_t start, uint64_t end,
 			const struct hl_pages *pages)
 {
@@ -148,50 +148,35 @@ static bool is_stack(const struct hl_maps *maps, size_t index)
 	       !(guard->flags & (HL_MAP_READ | HL_MAP_WRITE | HL_MAP_EXEC));
 }
 
-/* Adds ${bytes} of [${start}, ${end}), a part of the mapping, which have no file. */
-static void add_anonymous(struct others *others, uint64_t start, uint64_t end, uint64_t bytes)
-{
-	struct hl_heap_rss *rss = others->rss;
-	size_t index = (size_t)(others->map - others->memory->maps.maps);
-
-	if (!bytes)
-		return;
-	enum hl_anonymous_kind kind =
-		kind_of(others->memory, &others->runtimes, index, start, end, &others->pages);
-	rss->anonymous[kind] += bytes;
-	rss->anonymous_bytes += bytes;
-	if (kind == HL_ANONYMOUS_OTHER && bytes > rss->largest_bytes) {
-		rss->largest_start = start;
-		rss->largest_bytes = bytes;
-	}
-}
-
-/* Where pages of the mapping are counted; NULL: they are anonymous. */
-static uint64_t *sum_of(struct others *others, const struct hl_page_run *run)
-{
-	if (others->map->flags & HL_MAP_RECORDER)
-		return &others->rss->recorder_bytes;
-	if (others->map->flags & HL_MAP_SHARED)
-		return &others->rss->shared_bytes;
-	if (run->kind & HL_PAGE_FILE)
-		return &others->rss->file_bytes;
-	return others->is_stack ? &others->rss->stack_bytes : NULL;
-}
-
 static int add_gap(void *context, uint64_t start, uint64_t end)
 {
 	struct others *others = context;
+	struct hl_heap_rss *rss = others->rss;
+	uint64_t anonymous = 0;
 
 	others->pages.count = 0;
 	others->pages.page_count = 0;
-	uint64_t anonymous = 0;
 	int r = hl_memory_scan(others->memory, start, end, &others->pages);
 	for (size_t i = 0; i < others->pages.count && r == 0; i++) {
 		const struct hl_page_run *run = &others->pages.runs[i];
-		uint64_t *sum = sum_of(others, run);
-		*(sum ? sum : &anonymous) += run->end - run->start;
+		uint64_t *sum = others->map->flags & HL_MAP_RECORDER ? &rss->recorder_bytes
+				: others->map->flags & HL_MAP_SHARED ? &rss->shared_bytes
+				: run->kind & HL_PAGE_FILE	     ? &rss->file_bytes
+				: others->is_stack		     ? &rss->stack_bytes
+								     : &anonymous;
+		*sum += run->end - run->start;
 	}
-	add_anonymous(others, start, end, anonymous);
+	if (!anonymous)
+		return r;
+	size_t index = (size_t)(others->map - others->memory->maps.maps);
+	enum hl_anonymous_kind kind =
+		kind_of(others->memory, &others->runtimes, index, start, end, &others->pages);
+	rss->anonymous[kind] += anonymous;
+	rss->anonymous_bytes += anonymous;
+	if (kind == HL_ANONYMOUS_OTHER && anonymous > rss->largest_bytes) {
+		rss->largest_start = start;
+		rss->largest_bytes = anonymous;
+	}
 	return r;
 }
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Stopping by PTRACE_SEIZE and PTRACE_INTERRUPT; see stop.h. */
-#include "heap/stop.h"
+/* Stopping by PTRACE_SEIZE and PTRACE_INTERRUPT; see memory.h. */
+#include "heap/memory.h"
 
 #include "base/array.h"
 #include "base/clock.h"
-#include "process/proc.h"
 #include "process/process.h"
 
 #include <errno.h>
@@ -38,22 +37,14 @@ static struct stopped_thread *find_thread(struct hl_stop *stop, pid_t tid)
 	return NULL;
 }
 
-/* The process that traces ${pid}; 0: none. */
-static int tracer_of(pid_t pid)
-{
-	char status[4096];
-	const char *line;
-
-	if (hl_proc_read(pid, "status", status, sizeof(status)) < 0)
-		return 0;
-	line = strstr(status, "TracerPid:");
-	return line ? atoi(line + strlen("TracerPid:")) : 0;
-}
-
 static int refuse(const struct hl_stop *stop, int code, struct hl_error *err)
 {
-	int tracer = code == -EPERM ? tracer_of(stop->pid) : 0;
+	char status[4096];
+	const char *line = NULL;
 
+	if (code == -EPERM && hl_proc_read(stop->pid, "status", status, sizeof(status)) >= 0)
+		line = strstr(status, "TracerPid:");
+	int tracer = line ? atoi(line + strlen("TracerPid:")) : 0;
 	if (tracer)
 		return hl_error_set(err, -EBUSY,
 				    "cannot stop process '%d': process %d traces it; end that one, "
@@ -80,20 +71,7 @@ static bool is_zombie(pid_t tid)
 	return end && end[1] == ' ' && (end[2] == 'Z' || end[2] == 'X');
 }
 
-/* 1: interrupted; 0: it has just ended; or a negative errno. */
-static int interrupt(struct hl_stop *stop, pid_t tid)
-{
-	if (HL_ARRAY_RESERVE(stop->threads, stop->capacity, stop->count + 1) < 0)
-		return -ENOMEM;
-	if (ptrace(PTRACE_SEIZE, tid, NULL, NULL) < 0) {
-		int code = -errno;
-		return code == -ESRCH || is_zombie(tid) ? 0 : code;
-	}
-	stop->threads[stop->count++] = (struct stopped_thread){.tid = tid};
-	return ptrace(PTRACE_INTERRUPT, tid, NULL, NULL) < 0 && errno != ESRCH ? -errno : 1;
-}
-
-/* Interrupts those threads that are not yet; how many. */
+/* Interrupts all threads that are not interrupted yet; returns their number. */
 static int interrupt_new(struct hl_stop *stop)
 {
 	struct hl_process_thread *threads;
@@ -102,17 +80,28 @@ static int interrupt_new(struct hl_stop *stop)
 
 	if (r < 0)
 		return r;
-	for (size_t i = 0; i < count && r >= 0; i++) {
-		if (find_thread(stop, threads[i].tid))
+	for (size_t i = 0; i < count && r == 0; i++) {
+		pid_t tid = threads[i].tid;
+		if (find_thread(stop, tid))
 			continue;
-		r = interrupt(stop, threads[i].tid);
-		found += r > 0;
+		r = HL_ARRAY_RESERVE(stop->threads, stop->capacity, stop->count + 1);
+		if (r < 0)
+			break;
+		if (ptrace(PTRACE_SEIZE, tid, NULL, NULL) < 0) {
+			int code = -errno;
+			r = code == -ESRCH || is_zombie(tid) ? 0 : code; /* it has just ended */
+			continue;
+		}
+		stop->threads[stop->count++] = (struct stopped_thread){.tid = tid};
+		found++;
+		if (ptrace(PTRACE_INTERRUPT, tid, NULL, NULL) < 0 && errno != ESRCH)
+			r = -errno;
 	}
 	free(threads);
 	return r < 0 ? r : found;
 }
 
-/* Waits for the stop of a thread, which may end instead: 0, -ETIMEDOUT. */
+/* Waits until a thread stops or ends. 0 or -ETIMEDOUT. */
 static int await(struct hl_stop *stop, pid_t tid, uint64_t deadline)
 {
 	int status;
@@ -136,30 +125,22 @@ static int await(struct hl_stop *stop, pid_t tid, uint64_t deadline)
 	}
 }
 
-static int await_all(struct hl_stop *stop)
-{
-	uint64_t deadline = hl_clock_ns(CLOCK_MONOTONIC) + PATIENCE_NS;
-	int r = 0;
-
-	for (size_t i = 0; i < stop->count && r == 0;) {
-		if (stop->threads[i].is_stopped)
-			i++;
-		else
-			r = await(stop, stop->threads[i].tid, deadline);
-	}
-	return r;
-}
-
-/* A thread that has not stopped yet may have begun another: until a look finds none. */
+/* A thread that has not stopped yet may start another, so this looks again until it finds none. */
 static int stop_all(struct hl_stop *stop)
 {
 	int found;
 
 	do {
 		found = interrupt_new(stop);
-		int r = found < 0 ? found : await_all(stop);
-		if (r < 0)
-			return r;
+		if (found < 0)
+			return found;
+		uint64_t deadline = hl_clock_ns(CLOCK_MONOTONIC) + PATIENCE_NS;
+		for (size_t i = 0; i < stop->count;) {
+			if (stop->threads[i].is_stopped)
+				i++;
+			else if (await(stop, stop->threads[i].tid, deadline) < 0)
+				return -ETIMEDOUT;
+		}
 	} while (found > 0);
 	return stop->count ? 0 : -ESRCH;
 }
@@ -185,7 +166,7 @@ void hl_stop_end(struct hl_stop *stop)
 {
 	if (!stop)
 		return;
-	/* Those that hang in the kernel cannot be let go: the kernel does it when we end. */
+	/* Threads that hang in the kernel cannot be detached: the kernel does it when we end. */
 	for (size_t i = 0; i < stop->count; i++)
 		ptrace(PTRACE_DETACH, stop->threads[i].tid, NULL,
 		       (void *)(intptr_t)stop->threads[i].signal);

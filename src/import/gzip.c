@@ -45,63 +45,41 @@ static size_t smaller(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
-/* Room for more output, never beyond one byte over the limit and the NUL byte. */
-static int make_room(struct reader *reader)
-{
-	size_t wanted = reader->capacity ? reader->capacity * 2 : FIRST_BYTES;
-
-	if (reader->size + 1 < reader->capacity)
-		return 0;
-	wanted = smaller(wanted, reader->size_max + 2);
-	uint8_t *bytes = reallocarray(reader->bytes, wanted, 1);
-	if (!bytes)
-		return -ENOMEM;
-	reader->bytes = bytes;
-	reader->capacity = wanted;
-	return 0;
-}
-
-static int too_large(const struct reader *reader, struct hl_error *err)
-{
-	return hl_error_set(
-		err, -EFBIG,
-		"cannot read '%s': it inflates to more than %zu MiB; if it is meant to, "
-		"give it inflated",
-		reader->name, reader->size_max >> 20);
-}
-
 static int damaged(const struct reader *reader, const char *what, struct hl_error *err)
 {
 	return hl_error_set(err, -EBADMSG, "cannot read '%s': its gzip data %s at byte %lu",
 			    reader->name, what, reader->stream.total_in);
 }
 
-/* Inflates as much as there is room for; at the end of a member Z_STREAM_END. */
-static int inflate_some(struct reader *reader, const uint8_t **at, const uint8_t *end)
-{
-	z_stream *stream = &reader->stream;
-
-	stream->next_in = (z_const Bytef *)*at;
-	stream->avail_in = (uInt)smaller((size_t)(end - *at), INT32_MAX);
-	stream->next_out = reader->bytes + reader->size;
-	stream->avail_out = (uInt)smaller(reader->capacity - reader->size - 1, INT32_MAX);
-	int z = inflate(stream, Z_NO_FLUSH);
-	*at = stream->next_in;
-	reader->size = (size_t)(stream->next_out - reader->bytes);
-	return z;
-}
-
 static int inflate_members(struct reader *reader, const uint8_t *at, const uint8_t *end,
 			   struct hl_error *err)
 {
+	z_stream *stream = &reader->stream;
 	int z = Z_OK;
 
 	while (z != Z_STREAM_END) {
-		if (make_room(reader) < 0)
-			return -ENOMEM;
-		z = inflate_some(reader, &at, end);
+		/* Room for more output, never beyond one byte over the limit and the NUL byte. */
+		if (reader->size + 1 >= reader->capacity) {
+			size_t doubled = reader->capacity ? reader->capacity * 2 : FIRST_BYTES;
+			size_t wanted = smaller(doubled, reader->size_max + 2);
+			uint8_t *bytes = reallocarray(reader->bytes, wanted, 1);
+			if (!bytes)
+				return -ENOMEM;
+			reader->bytes = bytes;
+			reader->capacity = wanted;
+		}
+		stream->next_in = (z_const Bytef *)at;
+		stream->avail_in = (uInt)smaller((size_t)(end - at), INT32_MAX);
+		stream->next_out = reader->bytes + reader->size;
+		stream->avail_out = (uInt)smaller(reader->capacity - reader->size - 1, INT32_MAX);
+		z = inflate(stream, Z_NO_FLUSH);
+		at = stream->next_in;
+		reader->size = (size_t)(stream->next_out - reader->bytes);
 		if (reader->size > reader->size_max)
-			return too_large(reader, err);
+			return hl_error_set(err, -EFBIG,
+					    "cannot read '%s': it inflates to more than %zu MiB; "
+					    "if it is meant to, give it inflated",
+					    reader->name, reader->size_max >> 20);
 		if (z == Z_MEM_ERROR)
 			return -ENOMEM;
 		if (z == Z_BUF_ERROR)
@@ -109,7 +87,7 @@ static int inflate_members(struct reader *reader, const uint8_t *at, const uint8
 		if (z != Z_OK && z != Z_STREAM_END)
 			return damaged(reader, "is damaged", err);
 		if (z == Z_STREAM_END && hl_gzip_detect(at, (size_t)(end - at)))
-			z = inflateReset(&reader->stream);
+			z = inflateReset(stream);
 	}
 	return 0;
 }

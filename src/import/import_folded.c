@@ -7,8 +7,8 @@
 #include "import/importer.h"
 
 #include "base/array.h"
+#include "import/import_stacks.h"
 #include "import/import_text.h"
-#include "import/import_values.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -161,29 +161,12 @@ static int intern_frame(struct folded *folded, const char *text, size_t length, 
 	return r;
 }
 
-/* Writes step ${depth} of the path: the frame at ${text}, below ${parent}. */
-static int add_step(struct folded *folded, size_t depth, const char *text, size_t length,
-		    uint32_t parent)
-{
-	struct step step = {.text = text, .length = length};
-	uint32_t frame = 0;
-
-	int r = intern_frame(folded, text, length, &frame);
-	if (r == 0)
-		r = hl_builder_child(&folded->builder, parent, frame, &step.node);
-	if (r == 0)
-		r = HL_ARRAY_RESERVE(folded->path, folded->path_capacity, depth + 1);
-	if (r == 0)
-		folded->path[depth] = step;
-	return r;
-}
-
 /* Makes the path that of the stack ${text} .. ${end}. */
 static int walk_stack(struct folded *folded, const char *text, const char *end)
 {
 	bool is_shared = true;
 	size_t depth = 0;
-	uint32_t node = 0;
+	uint32_t node = 0, frame;
 
 	while (end > text && end[-1] == ';') /* some tools end every frame with it */
 		end--;
@@ -194,10 +177,19 @@ static int walk_stack(struct folded *folded, const char *text, const char *end)
 		is_shared = is_shared && depth < folded->depth &&
 			    folded->path[depth].length == length &&
 			    !memcmp(folded->path[depth].text, text, length);
-		int r = is_shared ? 0 : add_step(folded, depth, text, length, node);
-		if (r < 0)
-			return r;
-		node = folded->path[depth].node;
+		if (is_shared) {
+			node = folded->path[depth].node;
+		} else {
+			int r = intern_frame(folded, text, length, &frame);
+			if (r == 0)
+				r = hl_builder_child(&folded->builder, node, frame, &node);
+			if (r == 0)
+				r = HL_ARRAY_RESERVE(folded->path, folded->path_capacity,
+						     depth + 1);
+			if (r < 0)
+				return r;
+			folded->path[depth] = (struct step){text, length, node};
+		}
 		text += length + more;
 	}
 	folded->depth = depth;
@@ -216,7 +208,7 @@ static int read_line(struct folded *folded, const struct hl_import_line *line, s
 				    "cannot read '%s': line %" PRIu64
 				    " holds a NUL byte, so it is not text",
 				    folded->input->name, line->number);
-	int r = take_number(line->text, &end, &value.alloc_bytes);
+	int r = take_number(line->text, &end, &value.counters.alloc_bytes);
 	if (r == 0 && folded->two_columns)
 		r = take_number(line->text, &end, &value.base_bytes);
 	if (r == -EINVAL && !folded->junk_lines++)
@@ -235,26 +227,9 @@ static int read_line(struct folded *folded, const struct hl_import_line *line, s
 	return hl_import_values_add(&folded->values, &value);
 }
 
-static int read_lines(struct folded *folded, struct hl_error *err)
-{
-	struct hl_import_lines lines = hl_import_text_lines(folded->input);
-	struct hl_import_line line;
-	int r = 0;
-
-	while (r == 0 && hl_import_text_next(&lines, &line))
-		if (!is_skipped(&line))
-			r = read_line(folded, &line, err);
-	if (r < 0 || folded->junk_lines <= folded->stack_lines)
-		return r;
-	return hl_error_set(err, -EBADMSG,
-			    "cannot read '%s': line %" PRIu64 " does not end in a number, and most "
-			    "lines do not; folded text has 'a;b;c 123' in every line",
-			    folded->input->name, folded->first_junk);
-}
-
 static int finish(struct folded *folded, struct hl_profile **ret_profile)
 {
-	struct hl_profile *profile;
+	HL_CLEANUP(hl_profile_free_at) struct hl_profile *profile = NULL;
 
 	int r = hl_import_values_finish(&folded->values, folded->two_columns, &folded->builder,
 					&profile);
@@ -270,10 +245,8 @@ static int finish(struct folded *folded, struct hl_profile **ret_profile)
 				    "first of them line %" PRIu64,
 				    folded->junk_lines, folded->junk_lines == 1 ? "" : "s",
 				    folded->junk_lines == 1 ? "was" : "were", folded->first_junk);
-	if (r < 0)
-		hl_profile_free(profile);
-	else
-		*ret_profile = profile;
+	if (r == 0)
+		*ret_profile = HL_TAKE(profile);
 	return r;
 }
 
@@ -281,10 +254,18 @@ static int read_folded(const struct hl_import_input *input, struct hl_profile **
 		       struct hl_error *err)
 {
 	struct folded folded = {.input = input, .two_columns = has_two_columns(input)};
+	struct hl_import_lines lines = hl_import_text_lines(input);
+	struct hl_import_line line;
 
 	int r = hl_builder_init(&folded.builder);
-	if (r == 0)
-		r = read_lines(&folded, err);
+	while (r == 0 && hl_import_text_next(&lines, &line))
+		if (!is_skipped(&line))
+			r = read_line(&folded, &line, err);
+	if (r == 0 && folded.junk_lines > folded.stack_lines)
+		r = hl_error_set(err, -EBADMSG,
+				 "cannot read '%s': line %" PRIu64 " does not end in a number, and "
+				 "most lines do not; folded text has 'a;b;c 123' in every line",
+				 input->name, folded.first_junk);
 	if (r == 0)
 		r = finish(&folded, ret_profile);
 	hl_builder_release(&folded.builder);

@@ -13,13 +13,6 @@ static bool begins_with(const struct hl_import_input *input, const char *mark)
 	return input->size >= length && !memcmp(input->bytes, mark, length);
 }
 
-static bool line_begins_with(const struct hl_import_line *line, const char *mark)
-{
-	size_t length = strlen(mark);
-
-	return (size_t)(line->end - line->text) >= length && !memcmp(line->text, mark, length);
-}
-
 /* "v VERSION FORMAT" and then "x EXECUTABLE" or "X COMMAND", numbers in hexadecimal. */
 static bool is_heaptrack(const struct hl_import_input *input)
 {
@@ -28,11 +21,11 @@ static bool is_heaptrack(const struct hl_import_input *input)
 	uint64_t number;
 	const char *at;
 
-	if (!hl_import_text_next(&lines, &line) || !line_begins_with(&line, "v ") ||
+	if (!hl_import_text_next(&lines, &line) || !hl_import_text_begins(&line, "v ") ||
 	    hl_import_text_hex(line.text + 2, line.end, &number, &at) < 0)
 		return false;
 	return hl_import_text_next(&lines, &line) &&
-	       (line_begins_with(&line, "x ") || line_begins_with(&line, "X "));
+	       (hl_import_text_begins(&line, "x ") || hl_import_text_begins(&line, "X "));
 }
 
 static bool is_callgrind(const struct hl_import_input *input)
@@ -41,8 +34,8 @@ static bool is_callgrind(const struct hl_import_input *input)
 	struct hl_import_line line;
 
 	for (int i = 0; i < 5 && hl_import_text_next(&lines, &line); i++)
-		if (line_begins_with(&line, "# callgrind format") ||
-		    line_begins_with(&line, "creator: callgrind"))
+		if (hl_import_text_begins(&line, "# callgrind format") ||
+		    hl_import_text_begins(&line, "creator: callgrind"))
 			return true;
 	return false;
 }
@@ -52,9 +45,9 @@ static bool is_massif(const struct hl_import_input *input)
 	struct hl_import_lines lines = hl_import_text_lines(input);
 	struct hl_import_line line;
 
-	return hl_import_text_next(&lines, &line) && line_begins_with(&line, "desc:") &&
-	       hl_import_text_next(&lines, &line) && line_begins_with(&line, "cmd:") &&
-	       hl_import_text_next(&lines, &line) && line_begins_with(&line, "time_unit:");
+	return hl_import_text_next(&lines, &line) && hl_import_text_begins(&line, "desc:") &&
+	       hl_import_text_next(&lines, &line) && hl_import_text_begins(&line, "cmd:") &&
+	       hl_import_text_next(&lines, &line) && hl_import_text_begins(&line, "time_unit:");
 }
 
 /* "[003]" or "4711", and then a time, "4426.961505:". */
@@ -106,24 +99,20 @@ const char *hl_import_foreign(const struct hl_import_input *input)
 {
 	if (begins_with(input, "\x28\xb5\x2f\xfd"))
 		return "compressed by zstd; inflate it with 'zstd -d', or, if heaptrack wrote it, "
-		       "turn "
-		       "it into folded text with 'heaptrack_print -f FILE -F OUT.folded'";
+		       "turn it into folded text with 'heaptrack_print -f FILE -F OUT.folded'";
 	if (is_heaptrack(input))
 		return "heaptrack's own; 'heaptrack_print -f FILE -F OUT.folded' turns it into "
-		       "folded "
-		       "text, which heapline reads";
+		       "folded text, which heapline reads";
 	if (begins_with(input, "PERFILE2"))
 		return "perf's own; 'perf script -i FILE | stackcollapse-perf.pl >OUT.folded' "
-		       "turns it "
-		       "into folded text, which heapline reads";
+		       "turns it into folded text, which heapline reads";
 	if (is_perf_script(input))
 		return "the text of 'perf script'; 'stackcollapse-perf.pl FILE >OUT.folded' turns "
-		       "it "
-		       "into folded text, which heapline reads";
+		       "it into folded text, which heapline reads";
 	if (is_massif(input))
 		return "massif's, which heapline does not read; 'ms_print FILE' shows it";
 	if (is_callgrind(input))
-		return "callgrind's, which heapline does not read; 'callgrind_annotate FILE' shows "
-		       "it";
+		return "callgrind's, which heapline does not read; 'callgrind_annotate FILE' "
+		       "shows it";
 	return NULL;
 }

@@ -21,13 +21,12 @@
  *
  *	#	0xCALL	FUNCTION+0xOFFSET	FILE:LINE
  */
-#include "import/import_maps.h"
+#include "import/import_stacks.h"
 #include "import/import_text.h"
-#include "import/import_values.h"
 
 #include "base/array.h"
 #include "base/cleanup.h"
-#include "base/search.h"
+#include "base/compiler.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -81,12 +80,6 @@ struct legacy {
 	bool knows_alloc; /* and does */
 };
 
-static bool begins_with(const struct hl_import_line *line, const char *mark)
-{
-	size_t length = strlen(mark);
-	return (size_t)(line->end - line->text) >= length && !memcmp(line->text, mark, length);
-}
-
 static int bad_line(const struct legacy *legacy, const struct hl_import_line *line,
 		    const char *reason, struct hl_error *err)
 {
@@ -99,7 +92,7 @@ static int bad_line(const struct legacy *legacy, const struct hl_import_line *li
 static bool begins_maps(const struct hl_import_line *line)
 {
 	for (size_t i = 0; i < HL_COUNT_OF(maps_marks); i++)
-		if (begins_with(line, maps_marks[i]))
+		if (hl_import_text_begins(line, maps_marks[i]))
 			return true;
 	return false;
 }
@@ -147,19 +140,6 @@ static int by_call(const void *left, const void *right)
 	if (a->call != b->call)
 		return a->call < b->call ? -1 : 1;
 	return (a->line_number > b->line_number) - (a->line_number < b->line_number);
-}
-
-/* The names of ${call}: the first, and how many of it follow each other in the file; 0: none. */
-static size_t find_call(const struct legacy *legacy, uint64_t call, const struct named_call **ret)
-{
-	size_t at = HL_LOWER_BOUND(i, legacy->call_count, legacy->calls[i].call < call);
-	size_t count = 0;
-
-	*ret = &legacy->calls[at];
-	while (at + count < legacy->call_count && (*ret)[count].call == call &&
-	       (*ret)[count].line_number == (*ret)[0].line_number + count)
-		count++;
-	return count;
 }
 
 static bool is_comment(const struct hl_import_line *line)
@@ -253,24 +233,6 @@ static int judge_functions(struct legacy *legacy)
 	return 0;
 }
 
-/*
- * Both tools' stacks begin inside the allocator, heapline's with its caller. If one of the nodes
- * from ${node} up to, but not with, ${above} is the allocator's, the outermost one's parent; else
- * 0.
- */
-static uint32_t allocator_caller(const struct legacy *legacy, uint32_t node, uint32_t above)
-{
-	const struct hl_builder *builder = &legacy->builder;
-	uint32_t caller = 0;
-
-	for (; node != above; node = builder->nodes[node].parent) {
-		uint32_t frame = builder->nodes[node].frame;
-		if (legacy->is_allocator[builder->profile->frames[frame].function])
-			caller = builder->nodes[node].parent;
-	}
-	return caller;
-}
-
 static int add_named_frame(struct legacy *legacy, uint32_t parent, const struct named_call *call,
 			   bool inlined, uint32_t *ret_node)
 {
@@ -295,39 +257,47 @@ static int add_frame(struct legacy *legacy, uint32_t parent, uint64_t return_add
 		     uint32_t *ret_node)
 {
 	uint64_t address = return_address ? return_address - 1 : 0;
-	const struct named_call *calls;
 	uint32_t module;
 	int r = 0;
 
-	size_t count = find_call(legacy, address, &calls);
-	for (size_t i = count; r == 0 && i-- > 0; parent = *ret_node)
-		r = add_named_frame(legacy, parent, &calls[i], i + 1 < count, ret_node);
-	if (count)
-		return r < 0 ? r : judge_functions(legacy);
+	/* The names of a call follow each other in the file. */
+	size_t first = HL_LOWER_BOUND(i, legacy->call_count, legacy->calls[i].call < address);
+	size_t end = first;
+	while (end < legacy->call_count && legacy->calls[end].call == address &&
+	       legacy->calls[end].line_number == legacy->calls[first].line_number + end - first)
+		end++;
+	for (size_t i = end; r == 0 && i-- > first; parent = *ret_node)
+		r = add_named_frame(legacy, parent, &legacy->calls[i], i + 1 < end, ret_node);
+	if (end > first)
+		return r;
 	r = hl_import_maps_find(&legacy->maps, &legacy->builder, address, &module, &address);
-	if (r == 0)
-		r = hl_builder_node(&legacy->builder, parent, module, address, ret_node);
-	return r < 0 ? r : judge_functions(legacy);
+	return r < 0 ? r : hl_builder_node(&legacy->builder, parent, module, address, ret_node);
 }
 
+/* Both tools' stacks begin inside the allocator, heapline's with its caller: frames from the
+ * outermost one of an allocator on are left out. */
 static int add_stack(struct legacy *legacy, uint32_t *ret_node)
 {
-	uint32_t node = 0;
+	const struct hl_builder *builder = &legacy->builder;
+	uint32_t node = 0, caller = 0;
 
 	if (!legacy->depth)
 		return hl_builder_node(&legacy->builder, 0, HL_BUILDER_PSEUDO, 0, ret_node);
-	for (size_t i = legacy->depth; i-- > 0;) {
+	for (size_t i = legacy->depth; !caller && i-- > 0;) {
 		uint32_t above = node;
 		int r = add_frame(legacy, above, legacy->stack[i], &node);
+		if (r == 0)
+			r = judge_functions(legacy);
 		if (r < 0)
 			return r;
-		uint32_t caller = allocator_caller(legacy, node, above);
-		if (caller) {
-			node = caller;
-			break;
+		/* an address has several nodes where functions are inlined */
+		for (uint32_t at = node; at != above; at = builder->nodes[at].parent) {
+			uint32_t frame = builder->nodes[at].frame;
+			if (legacy->is_allocator[builder->profile->frames[frame].function])
+				caller = builder->nodes[at].parent;
 		}
 	}
-	*ret_node = node;
+	*ret_node = caller ? caller : node;
 	return 0;
 }
 
@@ -338,10 +308,10 @@ static int add_value(struct legacy *legacy, const struct amounts *amounts)
 	struct hl_import_amount allocated =
 		hl_import_values_unsample(&legacy->sampling, amounts->allocated);
 	struct hl_import_value value = {
-		.alloc_bytes = allocated.bytes,
-		.alloc_objects = allocated.objects,
-		.free_bytes = allocated.bytes - in_use.bytes,
-		.free_objects = allocated.objects - in_use.objects,
+		.counters.alloc_bytes = allocated.bytes,
+		.counters.alloc_objects = allocated.objects,
+		.counters.free_bytes = allocated.bytes - in_use.bytes,
+		.counters.free_objects = allocated.objects - in_use.objects,
 	};
 
 	legacy->found.in_use.bytes += amounts->in_use.bytes;
@@ -429,7 +399,8 @@ static bool detects(const struct hl_import_input *input)
 	struct hl_import_line line;
 
 	return hl_import_text_next(&lines, &line) &&
-	       (begins_with(&line, GPERFTOOLS_MARK) || begins_with(&line, JEMALLOC_MARK));
+	       (hl_import_text_begins(&line, GPERFTOOLS_MARK) ||
+		hl_import_text_begins(&line, JEMALLOC_MARK));
 }
 
 static int read_header(struct legacy *legacy, struct hl_import_lines *lines, struct hl_error *err)
@@ -439,7 +410,7 @@ static int read_header(struct legacy *legacy, struct hl_import_lines *lines, str
 
 	hl_import_text_next(lines, &line);
 	const char *at = line.text;
-	if (begins_with(&line, JEMALLOC_MARK)) {
+	if (hl_import_text_begins(&line, JEMALLOC_MARK)) {
 		at += strlen(JEMALLOC_MARK);
 		if (hl_import_text_number(at, line.end, &interval, &at) < 0 || at < line.end ||
 		    interval <= 0)
@@ -450,7 +421,7 @@ static int read_header(struct legacy *legacy, struct hl_import_lines *lines, str
 		legacy->read_line = read_jemalloc_line;
 		return 0;
 	}
-	if (begins_with(&line, GPERFTOOLS_MARK))
+	if (hl_import_text_begins(&line, GPERFTOOLS_MARK))
 		at += strlen(GPERFTOOLS_MARK);
 	if (at == line.text || !take_amounts(&at, line.end, &legacy->announced))
 		return bad_line(legacy, &line, "is no header of a heap file", err);
@@ -458,18 +429,6 @@ static int read_header(struct legacy *legacy, struct hl_import_lines *lines, str
 		read_kind(legacy, hl_import_text_skip_blanks(at, line.end), line.end);
 	legacy->read_line = read_gperftools_line;
 	return 0;
-}
-
-static int read_stacks(struct legacy *legacy, struct hl_error *err)
-{
-	struct hl_import_lines lines = hl_import_text_lines(legacy->input);
-	struct hl_import_line line;
-
-	int r = read_header(legacy, &lines, err);
-	while (r == 0 && hl_import_text_next(&lines, &line) && !begins_maps(&line))
-		if (line.text < line.end && !is_comment(&line))
-			r = legacy->read_line(legacy, &line, err);
-	return r;
 }
 
 /* Percent of what was ${announced} that was ${found}. */
@@ -505,15 +464,15 @@ static int warn_of_gaps(const struct legacy *legacy, struct hl_profile *profile)
 
 static int finish(struct legacy *legacy, struct hl_profile **ret_profile)
 {
-	struct hl_profile *profile;
+	HL_CLEANUP(hl_profile_free_at) struct hl_profile *profile = NULL;
 	int r;
 
 	/* Where no more is known, what is in use is all that was allocated. */
 	for (size_t i = 0; !legacy->knows_alloc && i < legacy->values.count; i++) {
-		struct hl_import_value *value = &legacy->values.items[i];
-		value->alloc_bytes -= value->free_bytes;
-		value->alloc_objects -= value->free_objects;
-		value->free_bytes = value->free_objects = 0;
+		struct hl_profile_counters *counters = &legacy->values.items[i].counters;
+		counters->alloc_bytes -= counters->free_bytes;
+		counters->alloc_objects -= counters->free_objects;
+		counters->free_bytes = counters->free_objects = 0;
 	}
 	r = hl_import_values_finish(&legacy->values, false, &legacy->builder, &profile);
 	if (r < 0)
@@ -531,10 +490,8 @@ static int finish(struct legacy *legacy, struct hl_profile **ret_profile)
 				      : legacy->call_count		      ? "go"
 									      : "gperftools",
 				      &profile->source);
-	if (r < 0)
-		hl_profile_free(profile);
-	else
-		*ret_profile = profile;
+	if (r == 0)
+		*ret_profile = HL_TAKE(profile);
 	return r;
 }
 
@@ -542,12 +499,17 @@ static int read_legacy(const struct hl_import_input *input, struct hl_profile **
 		       struct hl_error *err)
 {
 	struct legacy legacy = {.input = input};
+	struct hl_import_lines lines = hl_import_text_lines(input);
+	struct hl_import_line line;
 
 	int r = hl_builder_init(&legacy.builder);
 	if (r == 0)
 		r = read_maps(&legacy);
 	if (r == 0)
-		r = read_stacks(&legacy, err);
+		r = read_header(&legacy, &lines, err);
+	while (r == 0 && hl_import_text_next(&lines, &line) && !begins_maps(&line))
+		if (line.text < line.end && !is_comment(&line))
+			r = legacy.read_line(&legacy, &line, err);
 	if (r == 0)
 		r = finish(&legacy, ret_profile);
 	hl_builder_release(&legacy.builder);

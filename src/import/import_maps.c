@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Places of addresses in files; see import_maps.h. */
-#include "import/import_maps.h"
+/* Places of addresses in files; see import_stacks.h. */
+#include "import/import_stacks.h"
 
 #include "base/array.h"
 #include "base/cleanup.h"
-#include "base/search.h"
+#include "base/compiler.h"
 #include "elf/elf.h"
 
 #include <fcntl.h>
@@ -50,26 +50,16 @@ static bool parse_short_rest(const char *at, const char *end, struct hl_import_m
 }
 
 /* "START-END" and blanks, then one of the two. */
-static bool parse(const struct hl_import_line *line, struct hl_import_mapping *ret_mapping)
+int hl_import_maps_add(struct hl_import_maps *maps, const struct hl_import_line *line)
 {
 	struct hl_import_mapping mapping = {0};
 	const char *at = hl_import_text_skip_blanks(line->text, line->end), *end = line->end;
 
 	if (hl_import_text_hex(at, end, &mapping.start, &at) < 0 || at == end || *at++ != '-' ||
 	    hl_import_text_hex(at, end, &mapping.end, &at) < 0 || mapping.end <= mapping.start)
-		return false;
+		return 0;
 	at = hl_import_text_skip_blanks(at, end);
 	if (!parse_rest(at, end, &mapping) && !parse_short_rest(at, end, &mapping))
-		return false;
-	*ret_mapping = mapping;
-	return true;
-}
-
-int hl_import_maps_add(struct hl_import_maps *maps, const struct hl_import_line *line)
-{
-	struct hl_import_mapping mapping;
-
-	if (!parse(line, &mapping))
 		return 0;
 	return HL_ARRAY_APPEND(maps->mappings, maps->count, maps->capacity, mapping);
 }
@@ -77,6 +67,7 @@ int hl_import_maps_add(struct hl_import_maps *maps, const struct hl_import_line 
 static int by_start(const void *left, const void *right)
 {
 	const struct hl_import_mapping *a = left, *b = right;
+
 	return (a->start > b->start) - (a->start < b->start);
 }
 
@@ -114,23 +105,6 @@ uint64_t hl_import_maps_shift(const char *path, const struct hl_import_mapping *
 	return address - mapping->offset;
 }
 
-static int resolve(struct hl_import_mapping *mapping, struct hl_builder *builder)
-{
-	HL_FREED char *path = strndup(mapping->path, (size_t)(mapping->path_end - mapping->path));
-
-	if (!path)
-		return -ENOMEM;
-	if (hl_import_maps_may_hold_code(path)) {
-		int r = hl_builder_module(builder, path, (const uint8_t *)"", 0, NULL,
-					  &mapping->module);
-		if (r < 0)
-			return r;
-		mapping->shift = hl_import_maps_shift(path, mapping);
-	}
-	mapping->resolved = true;
-	return 0;
-}
-
 /* ---- addresses ---- */
 
 int hl_import_maps_find(struct hl_import_maps *maps, struct hl_builder *builder, uint64_t address,
@@ -144,9 +118,18 @@ int hl_import_maps_find(struct hl_import_maps *maps, struct hl_builder *builder,
 	if (!mapping || mapping->end <= address)
 		return 0;
 	if (!mapping->resolved) {
-		int r = resolve(mapping, builder);
-		if (r < 0)
-			return r;
+		HL_FREED char *path =
+			strndup(mapping->path, (size_t)(mapping->path_end - mapping->path));
+		if (!path)
+			return -ENOMEM;
+		if (hl_import_maps_may_hold_code(path)) {
+			int r = hl_builder_module(builder, path, (const uint8_t *)"", 0, NULL,
+						  &mapping->module);
+			if (r < 0)
+				return r;
+			mapping->shift = hl_import_maps_shift(path, mapping);
+		}
+		mapping->resolved = true;
 	}
 	*ret_module = mapping->module;
 	if (mapping->module)

@@ -12,14 +12,13 @@
  * or "path(+0xOFFSET) [0xADDRESS]", the offset being that in the file. They tell where the file
  * was mapped, and so the place of each address in it.
  */
-#include "import/import_maps.h"
+#include "import/import_stacks.h"
 #include "import/import_text.h"
-#include "import/import_values.h"
 
 #include "base/array.h"
 #include "base/cleanup.h"
-#include "base/path.h"
-#include "base/search.h"
+#include "base/compiler.h"
+#include "base/names.h"
 #include "elf/elf.h"
 
 #include <endian.h>
@@ -138,6 +137,7 @@ static void split_name(struct name *name)
 static void set_base(struct mapping *mapping, uint64_t base)
 {
 	mapping->is_contradictory |= mapping->has_base && mapping->base != base;
+
 	mapping->has_base = true;
 	mapping->base = base;
 }
@@ -159,22 +159,6 @@ static int by_name(const void *left, const void *right)
 	const struct exported *a = left, *b = right;
 
 	return strcmp(a->name, b->name);
-}
-
-static int find_exports(struct exports *exports, Elf *elf)
-{
-	struct hl_elf_symbols all = {.elf = elf, .tables = HL_ELF_DYNSYM};
-	int r = 0;
-
-	while (r == 0 && hl_elf_symbols_next(&all)) {
-		if (all.symbol.st_shndx == SHN_UNDEF)
-			continue;
-		r = HL_ARRAY_APPEND(exports->items, exports->count, exports->capacity,
-				    (struct exported){all.name, all.symbol.st_value});
-	}
-	if (exports->count)
-		qsort(exports->items, exports->count, sizeof(*exports->items), by_name);
-	return r;
 }
 
 /* How many are called ${name}, different versions of one symbol; the first of them. */
@@ -228,7 +212,14 @@ static int look_at_file(const struct mprof *mprof, uint32_t module)
 	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_elf_open(fd);
 	if (!elf)
 		return 0;
-	int r = find_exports(&exports, elf);
+	struct hl_elf_symbols all = {.elf = elf, .tables = HL_ELF_DYNSYM};
+	int r = 0;
+	while (r == 0 && hl_elf_symbols_next(&all))
+		if (all.symbol.st_shndx != SHN_UNDEF)
+			r = HL_ARRAY_APPEND(exports.items, exports.count, exports.capacity,
+					    (struct exported){all.name, all.symbol.st_value});
+	if (exports.count)
+		qsort(exports.items, exports.count, sizeof(*exports.items), by_name);
 	compare_symbols(mprof, module, &exports);
 	free(exports.items);
 	mapping->is_there = mapping->has_base && !mapping->is_contradictory && !mapping->is_other;
@@ -277,16 +268,6 @@ static int add_frame(struct mprof *mprof, struct function *function)
 }
 
 /* ---- functions ---- */
-
-static const struct function *find_function(const struct mprof *mprof, uint64_t id)
-{
-	uint32_t hash = hl_hash_pair(id, 0), at = hash, number;
-
-	while ((number = hl_index_next(&mprof->by_id, hash, &at)))
-		if (mprof->functions[number - 1].id == id)
-			return &mprof->functions[number - 1];
-	return NULL;
-}
 
 static int read_function(struct mprof *mprof, struct hl_error *err)
 {
@@ -350,21 +331,6 @@ static int64_t in_use(uint32_t allocated, uint32_t freed, bool *wrapped)
 	return difference + (INT64_C(1) << 32);
 }
 
-static void read_counters(struct mprof *mprof, struct hl_import_value *ret_value)
-{
-	uint32_t alloc_objects = read_u32(mprof), alloc_bytes = read_u32(mprof);
-	uint32_t free_objects = read_u32(mprof), free_bytes = read_u32(mprof);
-	bool wrapped = false;
-
-	*ret_value = (struct hl_import_value){
-		.alloc_bytes = free_bytes + in_use(alloc_bytes, free_bytes, &wrapped),
-		.alloc_objects = free_objects + in_use(alloc_objects, free_objects, &wrapped),
-		.free_bytes = free_bytes,
-		.free_objects = free_objects,
-	};
-	mprof->wrapped_stacks += wrapped;
-}
-
 /* Adds the ${depth} frames from here on, the last of which is the outermost. */
 static int read_stack(struct mprof *mprof, uint32_t depth, uint32_t *ret_node, struct hl_error *err)
 {
@@ -374,9 +340,14 @@ static int read_stack(struct mprof *mprof, uint32_t depth, uint32_t *ret_node, s
 	for (uint32_t i = depth; i-- > 0;) {
 		size_t at = begin + i * sizeof(uint64_t);
 		mprof->offset = at;
-		const struct function *function = find_function(mprof, read_u64(mprof));
-		if (!function)
+		uint64_t id = read_u64(mprof);
+		uint32_t hash = hl_hash_pair(id, 0), place = hash, number;
+		while ((number = hl_index_next(&mprof->by_id, hash, &place)))
+			if (mprof->functions[number - 1].id == id)
+				break;
+		if (!number)
 			return bad(mprof, at, "a stack has a function that the list has not", err);
+		const struct function *function = &mprof->functions[number - 1];
 		/* the call is what is before its return address */
 		uint64_t call = function->id - mprof->mappings[function->module].base - 1;
 		int r = function->frame
@@ -393,12 +364,21 @@ static int read_stack(struct mprof *mprof, uint32_t depth, uint32_t *ret_node, s
 
 static int read_sample(struct mprof *mprof, struct hl_error *err)
 {
-	struct hl_import_value value;
+	struct hl_import_value value = {0};
 	size_t begin = mprof->offset;
+	bool wrapped = false;
 
 	if (left(mprof) < SAMPLE_BYTES)
 		return bad(mprof, begin, "the last stack is cut off", err);
-	read_counters(mprof, &value);
+	uint32_t alloc_objects = read_u32(mprof), alloc_bytes = read_u32(mprof);
+	uint32_t free_objects = read_u32(mprof), free_bytes = read_u32(mprof);
+	value.counters = (struct hl_profile_counters){
+		.alloc_bytes = free_bytes + in_use(alloc_bytes, free_bytes, &wrapped),
+		.alloc_objects = free_objects + in_use(alloc_objects, free_objects, &wrapped),
+		.free_bytes = free_bytes,
+		.free_objects = free_objects,
+	};
+	mprof->wrapped_stacks += wrapped;
 	begin = mprof->offset;
 	uint32_t depth = read_u32(mprof);
 	if (depth > left(mprof) / sizeof(uint64_t))
@@ -421,11 +401,14 @@ static bool has_right_length(const struct hl_import_input *input)
 	return be32toh(length) == (input->partial ? input->whole_size : input->size) - LENGTH_BYTES;
 }
 
-/* Whether the first function looks like one: an address of a program, called after a file. */
-static bool has_function(const struct hl_import_input *input)
+/* The length is the only mark. A file that was cut off is known by its first function: an address
+ * of a program, called after a file. */
+static bool detects(const struct hl_import_input *input)
 {
 	size_t begin = 2 * LENGTH_BYTES;
 
+	if (has_right_length(input))
+		return true;
 	if (input->size < begin + FUNCTION_BYTES || input->bytes[LENGTH_BYTES])
 		return false;
 	size_t length = input->bytes[begin];
@@ -435,36 +418,9 @@ static bool has_function(const struct hl_import_input *input)
 	return (name[0] == '.' || name[0] == '/' || name[0] == '[') && !id[0] && !id[1];
 }
 
-/* The length is the only mark; files that were cut off are known by what they begin with. */
-static bool detects(const struct hl_import_input *input)
-{
-	return has_right_length(input) || has_function(input);
-}
-
-static int read_parts(struct mprof *mprof, struct hl_error *err)
-{
-	if (!has_right_length(mprof->input))
-		return bad(mprof, 0,
-			   "the length is not that of the file; it was cut off, or is another "
-			   "kind of file",
-			   err);
-	mprof->offset = LENGTH_BYTES;
-	int r = hl_builder_init(&mprof->builder);
-	if (r == 0)
-		r = read_functions(mprof, err);
-	if (r == 0)
-		r = find_mappings(mprof);
-	for (uint32_t i = 0; r == 0 && i < mprof->function_count; i++)
-		if (!mprof->mappings[mprof->functions[i].module].is_there)
-			r = add_frame(mprof, &mprof->functions[i]);
-	while (r == 0 && left(mprof))
-		r = read_sample(mprof, err);
-	return r;
-}
-
 static int finish(struct mprof *mprof, struct hl_profile **ret_profile)
 {
-	struct hl_profile *profile;
+	HL_CLEANUP(hl_profile_free_at) struct hl_profile *profile = NULL;
 
 	int r = hl_import_values_finish(&mprof->values, false, &mprof->builder, &profile);
 	if (r < 0)
@@ -486,19 +442,31 @@ static int finish(struct mprof *mprof, struct hl_profile **ret_profile)
 				"'%s' is not the file that was profiled: its functions have the "
 				"names of the dump, and no lines",
 				hl_profile_text(profile, profile->modules[i].path));
-	if (r < 0)
-		hl_profile_free(profile);
-	else
-		*ret_profile = profile;
+	if (r == 0)
+		*ret_profile = HL_TAKE(profile);
 	return r;
 }
 
 static int read_mprof(const struct hl_import_input *input, struct hl_profile **ret_profile,
 		      struct hl_error *err)
 {
-	struct mprof mprof = {.input = input};
+	struct mprof mprof = {.input = input, .offset = LENGTH_BYTES};
 
-	int r = read_parts(&mprof, err);
+	if (!has_right_length(input))
+		return bad(&mprof, 0,
+			   "the length is not that of the file; it was cut off, or is another "
+			   "kind of file",
+			   err);
+	int r = hl_builder_init(&mprof.builder);
+	if (r == 0)
+		r = read_functions(&mprof, err);
+	if (r == 0)
+		r = find_mappings(&mprof);
+	for (uint32_t i = 0; r == 0 && i < mprof.function_count; i++)
+		if (!mprof.mappings[mprof.functions[i].module].is_there)
+			r = add_frame(&mprof, &mprof.functions[i]);
+	while (r == 0 && left(&mprof))
+		r = read_sample(&mprof, err);
 	if (r == 0)
 		r = finish(&mprof, ret_profile);
 	hl_builder_release(&mprof.builder);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Reads profile.proto, the format of pprof. */
-#include "base/varint.h"
+#include "base/cleanup.h"
+#include "base/encode.h"
+#include "import/import_stacks.h"
 #include "import/import_text.h"
-#include "import/import_values.h"
-#include "import/pprof_reader.h"
-#include "import/pprof_stacks.h"
+#include "import/pprof.h"
 
 #include "pprof.pb-c.h"
 
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WARNING "WARNING: " /* as hl_summary_warnings() begins them */
+#define WARNING "WARNING: " /* as hl_notices_of_profile() begins them */
 
 struct importer {
 	struct hl_pprof_reader reader;
@@ -28,7 +28,7 @@ static int read_type(void *context, const struct hl_pprof_field *field)
 {
 	struct importer *importer = context;
 	ProtobufCAllocator *allocator = &importer->reader.allocator;
-	char *name = NULL, *unit = NULL;
+	HL_FREED char *name = NULL, *unit = NULL;
 
 	Pprof__ValueType *type = pprof__value_type__unpack(allocator, field->size, field->bytes);
 	if (!type)
@@ -39,8 +39,6 @@ static int read_type(void *context, const struct hl_pprof_field *field)
 	if (r == 0)
 		r = hl_pprof_values_add_type(&importer->values, name, unit);
 	pprof__value_type__free_unpacked(type, allocator);
-	free(name);
-	free(unit);
 	return r;
 }
 
@@ -49,17 +47,14 @@ static int read_period_type(void *context, const struct hl_pprof_field *field)
 {
 	struct importer *importer = context;
 	ProtobufCAllocator *allocator = &importer->reader.allocator;
-	char *unit;
+	HL_FREED char *unit = NULL;
 
 	Pprof__ValueType *type = pprof__value_type__unpack(allocator, field->size, field->bytes);
 	if (!type)
 		return hl_pprof_reader_unpack_failed(&importer->reader, "period type");
 	int r = hl_pprof_reader_text(&importer->reader, type->unit, &unit);
-	if (r == 0) {
-		if (!strcmp(unit, hl_pprof_unit_names[HL_UNIT_BYTES]) && importer->period > 1)
-			importer->builder.profile->sample_bytes = (uint64_t)importer->period;
-		free(unit);
-	}
+	if (r == 0 && !strcmp(unit, hl_pprof_unit_names[HL_UNIT_BYTES]) && importer->period > 1)
+		importer->builder.profile->sample_bytes = (uint64_t)importer->period;
 	pprof__value_type__free_unpacked(type, allocator);
 	return r;
 }
@@ -68,29 +63,22 @@ static int read_period_type(void *context, const struct hl_pprof_field *field)
  * Ours hold what the format has no field for; others are for people and become warnings. A warning
  * that was exported is a warning again.
  */
-static int take_comment(struct hl_profile *profile, const char *text)
+static int read_comment_text(struct importer *importer, uint64_t index)
 {
+	struct hl_profile *profile = importer->builder.profile;
+	HL_FREED char *text = NULL;
+
+	int r = hl_pprof_reader_text(&importer->reader, (int64_t)index, &text);
+	if (r < 0)
+		return r;
 	if (!strncmp(text, HL_PPROF_COMMAND, strlen(HL_PPROF_COMMAND)))
 		return hl_strings_intern(&profile->strings, text + strlen(HL_PPROF_COMMAND),
 					 &profile->command);
 	if (!strncmp(text, HL_PPROF_MODE, strlen(HL_PPROF_MODE)))
 		return hl_strings_intern(&profile->strings, text + strlen(HL_PPROF_MODE),
 					 &profile->mode);
-	if (!strncmp(text, WARNING, strlen(WARNING)))
-		text += strlen(WARNING);
-	return hl_profile_warn(profile, "%s", text);
-}
-
-static int read_comment_text(struct importer *importer, uint64_t index)
-{
-	char *text;
-
-	int r = hl_pprof_reader_text(&importer->reader, (int64_t)index, &text);
-	if (r < 0)
-		return r;
-	r = take_comment(importer->builder.profile, text);
-	free(text);
-	return r;
+	bool is_warning = !strncmp(text, WARNING, strlen(WARNING));
+	return hl_profile_warn(profile, "%s", text + (is_warning ? strlen(WARNING) : 0));
 }
 
 /* Several comments in one field. */
@@ -131,22 +119,6 @@ static int read_number(void *context, const struct hl_pprof_field *field)
 	return 0;
 }
 
-static int choose_types(struct importer *importer)
-{
-	char *name;
-
-	int r = hl_pprof_reader_text(&importer->reader, importer->default_type, &name);
-	if (r < 0)
-		return r;
-	if (!importer->values.column_count)
-		r = hl_pprof_reader_bad(&importer->reader,
-					"the file ends, and has said of no value what it counts");
-	else
-		r = hl_pprof_values_choose(&importer->values, name, importer->builder.profile);
-	free(name);
-	return r;
-}
-
 static int read_head(struct importer *importer)
 {
 	static const struct {
@@ -163,37 +135,40 @@ static int read_head(struct importer *importer)
 		{HL_PPROF_COMMENT, HL_PPROF_VARINT, read_comment},
 		{HL_PPROF_COMMENT, HL_PPROF_BYTES, read_comments},
 	};
+	HL_FREED char *default_type = NULL;
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < HL_COUNT_OF(steps); i++)
 		r = hl_pprof_reader_each(&importer->reader, steps[i].number, steps[i].wire,
 					 steps[i].read, importer);
-	return r < 0 ? r : choose_types(importer);
+	if (r == 0)
+		r = hl_pprof_reader_text(&importer->reader, importer->default_type, &default_type);
+	if (r < 0)
+		return r;
+	if (!importer->values.column_count)
+		return hl_pprof_reader_bad(&importer->reader,
+					   "the file ends, and has said of no value what it "
+					   "counts");
+	return hl_pprof_values_choose(&importer->values, default_type, importer->builder.profile);
 }
 
 /* ---- all of it ---- */
-
-static int read_file(struct importer *importer, const struct hl_import_input *input,
-		     struct hl_profile **ret_profile, struct hl_error *err)
-{
-	int r = hl_pprof_reader_init(&importer->reader, input, err);
-	if (r == 0)
-		r = hl_builder_init(&importer->builder);
-	if (r == 0)
-		r = read_head(importer);
-	if (r == 0)
-		r = hl_pprof_stacks_read(&importer->reader, &importer->builder, &importer->values);
-	if (r == 0)
-		r = hl_pprof_values_finish(&importer->values, &importer->builder, ret_profile);
-	return r;
-}
 
 static int read_pprof(const struct hl_import_input *input, struct hl_profile **ret_profile,
 		      struct hl_error *err)
 {
 	struct importer importer = {0};
 
-	int r = read_file(&importer, input, ret_profile, err);
+	int r = hl_pprof_reader_init(&importer.reader, input, err);
+	if (r == 0)
+		r = hl_builder_init(&importer.builder);
+	if (r == 0)
+		r = read_head(&importer);
+	if (r == 0)
+		r = hl_pprof_stacks_read(&importer.reader, &importer.builder, &importer.values);
+	if (r == 0)
+		r = hl_import_values_finish(&importer.values.figures, false, &importer.builder,
+					    ret_profile);
 	hl_pprof_reader_release(&importer.reader);
 	hl_builder_release(&importer.builder);
 	hl_pprof_values_release(&importer.values);

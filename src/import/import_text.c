@@ -2,7 +2,7 @@
 /* Lines and numbers of text files; see import_text.h. */
 #include "import/import_text.h"
 
-#include "base/hex.h"
+#include "base/encode.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -32,6 +32,13 @@ bool hl_import_text_next(struct hl_import_lines *lines, struct hl_import_line *r
 		end--;
 	*ret_line = (struct hl_import_line){text, hl_import_text_trim(text, end), ++lines->number};
 	return true;
+}
+
+bool hl_import_text_begins(const struct hl_import_line *line, const char *mark)
+{
+	size_t length = strlen(mark);
+
+	return (size_t)(line->end - line->text) >= length && !memcmp(line->text, mark, length);
 }
 
 bool hl_import_text_is_blank(char letter)

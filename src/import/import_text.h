@@ -23,6 +23,8 @@ struct hl_import_lines hl_import_text_lines(const struct hl_import_input *input)
 /* The next line in ${ret_line}; false when there is none. */
 bool hl_import_text_next(struct hl_import_lines *lines, struct hl_import_line *ret_line);
 
+bool hl_import_text_begins(const struct hl_import_line *line, const char *mark);
+
 bool hl_import_text_is_blank(char letter); /* space or tab */
 
 /* The first letter in ${text} .. ${end} that is no blank. */

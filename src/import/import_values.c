@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Values of imported stacks; see import_values.h. */
-#include "import/import_values.h"
+/* Values of imported stacks; see import_stacks.h. */
+#include "import/import_stacks.h"
 
 #include "base/array.h"
-#include "base/path.h"
+#include "base/names.h"
 
 #include <math.h>
 #include <string.h>
@@ -16,42 +16,32 @@ int hl_import_values_add(struct hl_import_values *values, const struct hl_import
 int hl_import_values_finish(const struct hl_import_values *values, bool has_base,
 			    struct hl_builder *builder, struct hl_profile **ret_profile)
 {
-	struct hl_profile *profile;
-	uint32_t *final_ids;
+	HL_CLEANUP(hl_profile_free_at) struct hl_profile *profile = NULL;
+	HL_FREED uint32_t *final_ids = NULL;
 
 	int r = hl_builder_finish(builder, &final_ids, &profile);
 	if (r < 0)
 		return r;
 	if (has_base) {
 		profile->base = calloc(profile->node_count, sizeof(*profile->base));
-		if (!profile->base) {
-			free(final_ids);
-			hl_profile_free(profile);
+		if (!profile->base)
 			return -ENOMEM;
-		}
 	}
 	for (size_t i = 0; i < values->count; i++) {
 		const struct hl_import_value *value = &values->items[i];
 		uint32_t node = final_ids[value->node];
-		const struct hl_profile_counters counters = {
-			.alloc_bytes = value->alloc_bytes,
-			.alloc_objects = value->alloc_objects,
-			.free_bytes = value->free_bytes,
-			.free_objects = value->free_objects,
-		};
 		const struct hl_profile_counters base = {.alloc_bytes = value->base_bytes};
-		hl_profile_counters_add(&profile->counters[node], &counters);
-		hl_profile_counters_add(&profile->total, &counters);
+		hl_profile_counters_add(&profile->counters[node], &value->counters);
+		hl_profile_counters_add(&profile->total, &value->counters);
 		if (!has_base)
 			continue;
 		hl_profile_counters_add(&profile->base[node], &base);
 		hl_profile_counters_add(&profile->base_total, &base);
 	}
-	free(final_ids);
 	profile->imported = true;
 	profile->complete = true;
 	profile->unfiltered_total = profile->total;
-	*ret_profile = profile;
+	*ret_profile = HL_TAKE(profile);
 	return 0;
 }
 

@@ -19,7 +19,7 @@ struct hl_import_input {
  * One kind of foreign file. A new one also goes into the tables of open/open.c, which finds out the
  * kind of a file, and of cli/cmd_import.c, whose --format names it. Readers trust nothing; what is wrong is a sentence that names the
  * offset (binary) or the line (text). They fill values and `known`, and may fill the source; the
- * rest of the head is filled by hl_profile_open().
+ * rest of the head is filled by hl_open_profile().
  */
 struct hl_importer {
 	const char *name; /* "pprof", as people call the format */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Goes through a pprof file; see pprof_reader.h. */
-#include "import/pprof_reader.h"
+/* Goes through a pprof file; see pprof.h. */
+#include "import/pprof.h"
 
 #include "base/array.h"
-#include "base/varint.h"
+#include "base/encode.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Messages refer to each other by ids: those that are referred to are read first. */
-#include "import/pprof_stacks.h"
+#include "import/pprof.h"
 
 #include "base/array.h"
-#include "base/hex.h"
+#include "base/cleanup.h"
+#include "base/encode.h"
 #include "base/index.h"
-#include "import/import_maps.h"
 
 #include "pprof.pb-c.h"
 
@@ -115,43 +115,29 @@ static int add_element(struct stacks *stacks, struct table *table, const char *w
 	return 0;
 }
 
-/* The build id of ${text}; 0 bytes when it is not what the GNU linker gives, but some other mark.
- */
-static uint32_t build_id_of(const char *text, uint8_t ret_kept[HL_BUILD_ID_MAX])
-{
-	uint8_t bytes[512]; /* no linker writes longer ones */
-	int size = hl_hex_parse(text, strlen(text), bytes, sizeof(bytes));
-	return size < 0 ? 0 : hl_build_id_keep(ret_kept, bytes, (uint64_t)size);
-}
-
 /* The module of ${message}; 0 when its file has no name. */
 static int add_module(struct stacks *stacks, const Pprof__Mapping *message, struct mapping *mapping)
 {
-	char *path = NULL, *build_id = NULL;
-	uint8_t bytes[HL_BUILD_ID_MAX] = {0};
+	HL_FREED char *path = NULL, *build_id = NULL;
+	uint8_t bytes[512], kept[HL_BUILD_ID_MAX] = {0}; /* no linker writes longer ones than 512 */
 
 	int r = hl_pprof_reader_text(stacks->reader, message->filename, &path);
 	if (r == 0)
 		r = hl_pprof_reader_text(stacks->reader, message->build_id, &build_id);
-	if (r == 0 && path[0]) {
-		mapping->may_hold_code = hl_import_maps_may_hold_code(path);
-		r = hl_builder_module(stacks->builder, path, bytes, build_id_of(build_id, bytes),
-				      NULL, &mapping->module);
+	if (r < 0 || !path[0])
+		return r;
+	mapping->may_hold_code = hl_import_maps_may_hold_code(path);
+	int size = hl_hex_parse(build_id, strlen(build_id), bytes, sizeof(bytes));
+	/* size < 0: some other mark than the GNU linker gives */
+	uint32_t kept_size = size < 0 ? 0 : hl_build_id_keep(kept, bytes, (uint64_t)size);
+	r = hl_builder_module(stacks->builder, path, kept, kept_size, NULL, &mapping->module);
+	if (r == 0 && mapping->module && message->has_functions) { /* names need no file */
+		struct hl_profile_module *module =
+			&stacks->builder->profile->modules[mapping->module];
+		module->used = true;
+		module->symbols = message->has_line_numbers ? HL_SYMBOLS_DWARF : HL_SYMBOLS_SYMTAB;
 	}
-	free(path);
-	free(build_id);
 	return r;
-}
-
-/* What the file says of the module's names, unless they must be looked for. */
-static void describe_module(struct stacks *stacks, const Pprof__Mapping *message, uint32_t module)
-{
-	struct hl_profile_module *described = &stacks->builder->profile->modules[module];
-
-	if (!module || !message->has_functions)
-		return;
-	described->used = true;
-	described->symbols = message->has_line_numbers ? HL_SYMBOLS_DWARF : HL_SYMBOLS_SYMTAB;
 }
 
 static int read_mapping(void *context, const struct hl_pprof_field *field)
@@ -165,10 +151,8 @@ static int read_mapping(void *context, const struct hl_pprof_field *field)
 	struct mapping mapping = {
 		.id = message->id, .start = message->memory_start, .offset = message->file_offset};
 	int r = add_module(stacks, message, &mapping);
-	if (r == 0) {
-		describe_module(stacks, message, mapping.module);
+	if (r == 0)
 		r = add_element(stacks, &stacks->mappings, "mapping", &mapping);
-	}
 	pprof__mapping__free_unpacked(message, allocator);
 	return r;
 }
@@ -228,30 +212,6 @@ static int add_frame(struct stacks *stacks, const struct location *location,
 	return r;
 }
 
-/* The last of several lines is the function that has the others inlined. */
-static int add_frames(struct stacks *stacks, const Pprof__Location *message,
-		      struct location *location)
-{
-	int r = 0;
-
-	location->first_frame = (uint32_t)stacks->frame_count;
-	location->frame_count = (uint32_t)message->n_line;
-	for (size_t i = message->n_line; r == 0 && i-- > 0;)
-		r = add_frame(stacks, location, message->line[i], i + 1 < message->n_line);
-	return r;
-}
-
-static void look_at_file(struct stacks *stacks, struct mapping *mapping)
-{
-	const struct hl_profile *profile = stacks->builder->profile;
-	const struct hl_import_mapping executable = {.offset = mapping->offset, .executable = true};
-	const char *path = hl_profile_text(profile, profile->modules[mapping->module].path);
-
-	if (!mapping->is_looked_at)
-		mapping->shift = hl_import_maps_shift(path, &executable);
-	mapping->is_looked_at = true;
-}
-
 /*
  * Where the location is in its file. Where a name must be found for it, that has to be an address
  * and not an offset; otherwise it only distinguishes places.
@@ -272,7 +232,13 @@ static int place(struct stacks *stacks, const Pprof__Location *message, struct l
 	location->module = mapping->module;
 	location->address = message->address - mapping->start + mapping->offset;
 	if (!message->n_line) {
-		look_at_file(stacks, mapping);
+		const struct hl_profile *profile = stacks->builder->profile;
+		const struct hl_import_mapping code = {.offset = mapping->offset,
+						       .executable = true};
+		const char *path = hl_profile_text(profile, profile->modules[mapping->module].path);
+		if (!mapping->is_looked_at)
+			mapping->shift = hl_import_maps_shift(path, &code);
+		mapping->is_looked_at = true;
 		location->address += mapping->shift;
 	}
 	return 0;
@@ -286,10 +252,15 @@ static int read_location(void *context, const struct hl_pprof_field *field)
 	Pprof__Location *message = pprof__location__unpack(allocator, field->size, field->bytes);
 	if (!message)
 		return hl_pprof_reader_unpack_failed(stacks->reader, "location");
-	struct location location = {.id = message->id};
+	struct location location = {
+		.id = message->id,
+		.first_frame = (uint32_t)stacks->frame_count,
+		.frame_count = (uint32_t)message->n_line,
+	};
 	int r = place(stacks, message, &location);
-	if (r == 0)
-		r = add_frames(stacks, message, &location);
+	/* The last of several lines is the function that has the others inlined. */
+	for (size_t i = message->n_line; r == 0 && i-- > 0;)
+		r = add_frame(stacks, &location, message->line[i], i + 1 < message->n_line);
 	if (r == 0)
 		r = add_element(stacks, &stacks->locations, "location", &location);
 	pprof__location__free_unpacked(message, allocator);
@@ -323,20 +294,6 @@ static int add_location(struct stacks *stacks, uint64_t id, uint32_t *node)
 					  NODES_MAX);
 }
 
-static int add_sample(struct stacks *stacks, const Pprof__Sample *sample)
-{
-	uint32_t node = 0;
-	int r = 0;
-
-	if (sample->n_value != stacks->values->column_count)
-		return hl_pprof_reader_bad(stacks->reader,
-					   "a sample has %zu values where there should be %zu",
-					   sample->n_value, stacks->values->column_count);
-	for (size_t i = sample->n_location_id; r == 0 && i-- > 0;)
-		r = add_location(stacks, sample->location_id[i], &node);
-	return r < 0 ? r : hl_pprof_values_add(stacks->values, node, sample->value);
-}
-
 static int read_sample(void *context, const struct hl_pprof_field *field)
 {
 	struct stacks *stacks = context;
@@ -345,7 +302,16 @@ static int read_sample(void *context, const struct hl_pprof_field *field)
 	Pprof__Sample *sample = pprof__sample__unpack(allocator, field->size, field->bytes);
 	if (!sample)
 		return hl_pprof_reader_unpack_failed(stacks->reader, "sample");
-	int r = add_sample(stacks, sample);
+	uint32_t node = 0;
+	int r = 0;
+	if (sample->n_value != stacks->values->column_count)
+		r = hl_pprof_reader_bad(stacks->reader,
+					"a sample has %zu values where there should be %zu",
+					sample->n_value, stacks->values->column_count);
+	for (size_t i = sample->n_location_id; r == 0 && i-- > 0;)
+		r = add_location(stacks, sample->location_id[i], &node);
+	if (r == 0)
+		r = hl_pprof_values_add(stacks->values, node, sample->value);
 	pprof__sample__free_unpacked(sample, allocator);
 	return r;
 }

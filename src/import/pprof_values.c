@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* From columns of a pprof file to the profile's counters; see pprof_values.h. */
-#include "import/pprof_values.h"
+/* From columns of a pprof file to the profile's counters; see pprof.h. */
+#include "import/pprof.h"
 
 #include "base/array.h"
-#include "import/import_values.h"
 
 #include <stdio.h>
 
@@ -35,31 +34,18 @@ const struct hl_pprof_type hl_pprof_types[] = {
 
 const char *const hl_pprof_unit_names[] = {"bytes", "count"};
 
-/* The type of that name; NULL where it does not count memory. */
-static const struct hl_pprof_type *find_named(const char *name)
-{
-	for (size_t i = 0; i < HL_COUNT_OF(hl_pprof_types); i++)
-		if (!strcmp(hl_pprof_types[i].name, name))
-			return &hl_pprof_types[i];
-	return NULL;
-}
-
-/* The type of that name, if it counts in a unit that is ours, and if no column before is it. */
-static const struct hl_pprof_type *find_type(struct hl_pprof_values *values, const char *name,
-					     const char *unit)
-{
-	const struct hl_pprof_type *type = find_named(name);
-	bool is_bytes = !strcmp(unit, hl_pprof_unit_names[HL_UNIT_BYTES]);
-
-	if (!type || is_bytes != (type->unit == HL_UNIT_BYTES))
-		return NULL;
-	return values->known[type->value][type->unit] ? NULL : type;
-}
-
 int hl_pprof_values_add_type(struct hl_pprof_values *values, const char *name, const char *unit)
 {
-	struct hl_pprof_column column = {.type = find_type(values, name, unit)};
+	bool is_bytes = !strcmp(unit, hl_pprof_unit_names[HL_UNIT_BYTES]);
+	struct hl_pprof_column column = {0};
 
+	/* The type of that name, if it counts in a unit that is ours, and if no column before is it. */
+	for (size_t i = 0; !column.type && i < HL_COUNT_OF(hl_pprof_types); i++) {
+		const struct hl_pprof_type *type = &hl_pprof_types[i];
+		if (!strcmp(type->name, name) && is_bytes == (type->unit == HL_UNIT_BYTES) &&
+		    !values->known[type->value][type->unit])
+			column.type = type;
+	}
 	int r = HL_ARRAY_RESERVE(values->columns, values->column_capacity,
 				 values->column_count + 1);
 	if (r < 0)
@@ -77,51 +63,27 @@ int hl_pprof_values_add_type(struct hl_pprof_values *values, const char *name, c
 	return 0;
 }
 
-static bool counts_memory(const struct hl_pprof_values *values)
-{
-	for (size_t i = 0; i < values->column_count; i++)
-		if (values->columns[i].type)
-			return true;
-	return false;
-}
-
-static struct hl_pprof_column *find_column(const struct hl_pprof_values *values,
-					   const char *preferred)
-{
-	struct hl_pprof_column *found = &values->columns[values->column_count - 1];
-
-	for (size_t i = values->column_count; i-- > 0;)
-		if (!strcmp(values->columns[i].name, preferred))
-			found = &values->columns[i];
-	return found;
-}
-
-static int warn_of(struct hl_profile *profile, const struct hl_pprof_column *column)
-{
-	char *sentence;
-
-	if (asprintf(&sentence,
-		     "the file does not count memory in use, but '%s' in %s, which is "
-		     "shown as %s in use",
-		     column->name, column->unit[0] ? column->unit : "no unit",
-		     hl_unit_names[column->type->unit]) < 0)
-		return -ENOMEM;
-	int r = hl_profile_warn(profile, "%s", sentence);
-	free(sentence);
-	return r;
-}
-
 int hl_pprof_values_choose(struct hl_pprof_values *values, const char *preferred,
 			   struct hl_profile *profile)
 {
+	bool counts_memory = false;
 	int r = 0;
 
-	if (!counts_memory(values)) {
-		struct hl_pprof_column *column = find_column(values, preferred);
+	for (size_t i = 0; i < values->column_count; i++)
+		counts_memory |= values->columns[i].type != NULL;
+	if (!counts_memory) {
+		struct hl_pprof_column *column = &values->columns[values->column_count - 1];
+		for (size_t i = values->column_count; i-- > 0;)
+			if (!strcmp(values->columns[i].name, preferred))
+				column = &values->columns[i];
 		bool is_bytes = !strcmp(column->unit, hl_pprof_unit_names[HL_UNIT_BYTES]);
 		column->type = &hl_pprof_types[is_bytes ? INUSE_SPACE : INUSE_OBJECTS];
 		values->known[column->type->value][column->type->unit] = true;
-		r = warn_of(profile, column);
+		r = hl_profile_warn(profile,
+				    "the file does not count memory in use, but '%s' in %s, which "
+				    "is shown as %s in use",
+				    column->name, column->unit[0] ? column->unit : "no unit",
+				    hl_unit_names[column->type->unit]);
 	}
 	memcpy(profile->known, values->known, sizeof(profile->known));
 	return r;
@@ -133,9 +95,16 @@ int hl_pprof_values_choose(struct hl_pprof_values *values, const char *preferred
  * A file counts memory in use, a profile freed memory. Where only one of alloc and inuse is known
  * the other is taken to be equal, and not shown.
  */
-static void fill(struct hl_profile_counters *counters, const struct hl_pprof_values *values,
-		 int64_t figures[HL_VALUE_COUNT][HL_UNIT_COUNT])
+int hl_pprof_values_add(struct hl_pprof_values *values, uint32_t node, const int64_t *numbers)
 {
+	int64_t figures[HL_VALUE_COUNT][HL_UNIT_COUNT] = {0};
+	struct hl_import_value value = {.node = node};
+
+	for (size_t i = 0; i < values->column_count; i++) {
+		const struct hl_pprof_type *type = values->columns[i].type;
+		if (type)
+			figures[type->value][type->unit] = numbers[i];
+	}
 	for (int unit = 0; unit < HL_UNIT_COUNT; unit++) {
 		if (!values->known[HL_VALUE_ALLOC][unit])
 			figures[HL_VALUE_ALLOC][unit] = figures[HL_VALUE_INUSE][unit];
@@ -143,7 +112,7 @@ static void fill(struct hl_profile_counters *counters, const struct hl_pprof_val
 			figures[HL_VALUE_INUSE][unit] = figures[HL_VALUE_ALLOC][unit];
 	}
 	const int64_t *inuse = figures[HL_VALUE_INUSE], *alloc = figures[HL_VALUE_ALLOC];
-	*counters = (struct hl_profile_counters){
+	value.counters = (struct hl_profile_counters){
 		.alloc_bytes = alloc[HL_UNIT_BYTES],
 		.alloc_objects = alloc[HL_UNIT_OBJECTS],
 		.free_bytes = alloc[HL_UNIT_BYTES] - inuse[HL_UNIT_BYTES],
@@ -153,42 +122,7 @@ static void fill(struct hl_profile_counters *counters, const struct hl_pprof_val
 		.temporary_objects = figures[HL_VALUE_TEMPORARY][HL_UNIT_OBJECTS],
 		.slack_bytes = figures[HL_VALUE_SLACK][HL_UNIT_BYTES],
 	};
-}
-
-int hl_pprof_values_add(struct hl_pprof_values *values, uint32_t node, const int64_t *numbers)
-{
-	int64_t figures[HL_VALUE_COUNT][HL_UNIT_COUNT] = {0};
-	struct hl_pprof_value item = {.node = node};
-
-	for (size_t i = 0; i < values->column_count; i++) {
-		const struct hl_pprof_type *type = values->columns[i].type;
-		if (type)
-			figures[type->value][type->unit] = numbers[i];
-	}
-	fill(&item.counters, values, figures);
-	return HL_ARRAY_APPEND(values->items, values->count, values->capacity, item);
-}
-
-int hl_pprof_values_finish(const struct hl_pprof_values *values, struct hl_builder *builder,
-			   struct hl_profile **ret_profile)
-{
-	struct hl_profile *profile;
-	uint32_t *final_ids;
-
-	int r = hl_builder_finish(builder, &final_ids, &profile);
-	if (r < 0)
-		return r;
-	for (size_t i = 0; i < values->count; i++) {
-		const struct hl_pprof_value *item = &values->items[i];
-		hl_profile_counters_add(&profile->counters[final_ids[item->node]], &item->counters);
-		hl_profile_counters_add(&profile->total, &item->counters);
-	}
-	free(final_ids);
-	profile->imported = true;
-	profile->complete = true;
-	profile->unfiltered_total = profile->total;
-	*ret_profile = profile;
-	return 0;
+	return hl_import_values_add(&values->figures, &value);
 }
 
 void hl_pprof_values_release(struct hl_pprof_values *values)
@@ -198,6 +132,6 @@ void hl_pprof_values_release(struct hl_pprof_values *values)
 		free(values->columns[i].unit);
 	}
 	free(values->columns);
-	free(values->items);
+	hl_import_values_release(&values->figures);
 	*values = (struct hl_pprof_values){0};
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Bytes that are put together, and taken apart again, field by field. */
+/* Buffers that fields are appended to, and readers that take fields out of bytes. */
 #pragma once
 
-#include "base/varint.h"
+#include "base/encode.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* Zero-initialize. Want of memory is remembered, and nothing is added from then on. */
+/* Zero-initialize. A failed allocation is remembered, and nothing is added from then on. */
 struct hl_byte_buffer {
 	uint8_t *bytes;
 	size_t size, capacity;
@@ -41,7 +41,7 @@ static inline void hl_byte_buffer_signed(struct hl_byte_buffer *buffer, int64_t 
 	hl_byte_buffer_number(buffer, hl_zigzag(number));
 }
 
-/* Takes fields apart; the first that is not there sets `failed`, and all from then on are 0. */
+/* The first field that is missing sets `failed`; it and all later ones are 0. */
 struct hl_byte_reader {
 	const uint8_t *at, *end;
 	bool failed;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Columns back into events; see event_codec.h. */
-#include "log/event_codec.h"
+/* Decodes columns into events; see events.h. */
+#include "log/events.h"
 
 #include "base/array.h"
 #include "base/compiler.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Allocations, or frees: what is still to be read of them. */
+/* What is left to read of the allocations, or of the frees. */
 struct column {
 	const uint8_t *low, *high;
 	struct hl_byte_reader sizes;
@@ -23,43 +23,15 @@ struct columns {
 	struct column of[2]; /* [1]: frees */
 };
 
-/* ---- what there is ---- */
+/* ---- finding the columns ---- */
 
-/* Passes over a column of ${count} numbers below ${limit}. */
+/* Skips a column of ${count} numbers below ${limit}. */
 static int pass_numbers(struct hl_byte_reader *content, uint64_t count, uint64_t limit)
 {
 	for (uint64_t i = 0; i < count; i++)
 		if (hl_byte_reader_number(content) >= limit || content->failed)
 			return -EBADMSG;
 	return 0;
-}
-
-static int count_events(struct hl_byte_reader *content, struct columns *columns)
-{
-	uint64_t count = 0;
-
-	for (uint64_t i = 0; i < columns->run_count; i++) {
-		uint64_t events = hl_byte_reader_number(content);
-		if (content->failed || events > HL_EVENTS_MAX - count)
-			return -EBADMSG;
-		count += events;
-	}
-	columns->count = (uint32_t)count;
-	return 0;
-}
-
-static int find_runs(struct hl_byte_reader *content, struct columns *columns)
-{
-	columns->run_count = hl_byte_reader_number(content);
-	columns->threads = *content;
-	int r = pass_numbers(content, columns->run_count, 2 * HL_THREADS_MAX);
-	columns->ticks = *content;
-	if (r == 0)
-		r = pass_numbers(content, columns->run_count, UINT64_MAX);
-	columns->counts = *content;
-	if (r == 0)
-		r = count_events(content, columns);
-	return content->failed ? -EBADMSG : r;
 }
 
 /* How many of the first ${count} bits are set. */
@@ -85,9 +57,22 @@ static void find_sizes(struct hl_byte_reader *content, struct column *column)
 
 static int find_columns(struct hl_byte_reader *content, struct columns *columns)
 {
-	int r = find_runs(content, columns);
-	if (r < 0)
-		return r;
+	columns->run_count = hl_byte_reader_number(content);
+	columns->threads = *content;
+	if (pass_numbers(content, columns->run_count, 2 * HL_THREADS_MAX) < 0)
+		return -EBADMSG;
+	columns->ticks = *content;
+	if (pass_numbers(content, columns->run_count, UINT64_MAX) < 0)
+		return -EBADMSG;
+	columns->counts = *content;
+	for (uint64_t i = 0; i < columns->run_count; i++) {
+		uint64_t events = hl_byte_reader_number(content);
+		if (content->failed || events > HL_EVENTS_MAX - columns->count)
+			return -EBADMSG;
+		columns->count += (uint32_t)events;
+	}
+	if (content->failed)
+		return -EBADMSG;
 	uint32_t bits = (columns->count + 7) / 8;
 	columns->is_free = hl_byte_reader_bytes(content, bits);
 	columns->has_size = hl_byte_reader_bytes(content, bits);
@@ -106,22 +91,7 @@ static int find_columns(struct hl_byte_reader *content, struct columns *columns)
 
 /* ---- events ---- */
 
-static int reserve_last_size(struct hl_event_decoder *decoder, uint32_t node)
-{
-	return HL_ARRAY_RESERVE_ZEROED(decoder->last_sizes, decoder->last_size_capacity,
-				       (size_t)node + 1);
-}
-
-static uint32_t take_node(struct column *column)
-{
-	uint16_t low;
-
-	memcpy(&low, column->low, sizeof(low));
-	column->low += sizeof(low);
-	return (uint32_t)*column->high++ << 16 | low;
-}
-
-/* The size that stands among the sizes; it is the next of its node, too. */
+/* Takes the size from among the sizes; the node's next event has it, too. */
 static int take_size(struct column *column, uint64_t *last_size, struct hl_event *event)
 {
 	uint64_t size = hl_byte_reader_number(&column->sizes);
@@ -146,10 +116,14 @@ static inline int take_event(struct hl_event_decoder *decoder, struct columns *c
 {
 	bool is_free = bit_at(columns->is_free, index);
 	struct column *column = &columns->of[is_free];
-	uint32_t node = take_node(column);
+	uint16_t low;
 
+	memcpy(&low, column->low, sizeof(low));
+	column->low += sizeof(low);
+	uint32_t node = (uint32_t)*column->high++ << 16 | low;
 	if (HL_UNLIKELY(node >= decoder->last_size_capacity) &&
-	    reserve_last_size(decoder, node) < 0)
+	    HL_ARRAY_RESERVE_ZEROED(decoder->last_sizes, decoder->last_size_capacity,
+				    (size_t)node + 1) < 0)
 		return -ENOMEM;
 	uint64_t *last_size = &decoder->last_sizes[node];
 	*event = (struct hl_event){(int64_t)*last_size, 1, node, is_free};
@@ -160,15 +134,6 @@ static inline int take_event(struct hl_event_decoder *decoder, struct columns *c
 		event->objects = -event->objects;
 	}
 	return HL_LIKELY(node) ? 0 : -EBADMSG;
-}
-
-static int take_events(struct hl_event_decoder *decoder, struct columns *columns)
-{
-	int r = 0;
-
-	for (uint32_t i = 0; r == 0 && i < columns->count; i++)
-		r = take_event(decoder, columns, i, &decoder->events[i]);
-	return r;
 }
 
 /* ---- runs ---- */
@@ -187,7 +152,7 @@ static void take_run(struct hl_event_decoder *decoder, struct columns *columns,
 	decoder->places[run->thread] += (uint32_t)run->count;
 }
 
-/* Finds where the events of each thread begin. By value: all runs are taken once more. */
+/* Finds where the events of each thread begin. ${columns} by value: the runs are taken again. */
 static void find_places(struct hl_event_decoder *decoder, struct columns columns)
 {
 	struct hl_event_run run = {0};
@@ -210,8 +175,8 @@ int hl_event_decoder_read(struct hl_event_decoder *decoder, struct hl_byte_reade
 	struct hl_event_run run = {0};
 	int r = find_columns(content, &columns);
 
-	if (r == 0)
-		r = take_events(decoder, &columns);
+	for (uint32_t i = 0; r == 0 && i < columns.count; i++)
+		r = take_event(decoder, &columns, i, &decoder->events[i]);
 	if (r < 0)
 		return r;
 	find_places(decoder, columns);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Files of events as one log, and their parts; see event_log.h. */
-#include "log/event_log.h"
+/* Files of events as one log, and their parts; see events.h. */
+#include "log/events.h"
 
 #include "base/array.h"
-#include "base/search.h"
+#include "base/compiler.h"
 #include "log/log_files.h"
-#include "log/parallel.h"
 #include "log/segment.h"
 
 #include <errno.h>
@@ -15,7 +14,7 @@
 
 /* ---- opening a file ---- */
 
-/* False where no whole piece lies at ${offset}. */
+/* False when there is no whole piece at ${offset}. */
 static bool read_piece_header(const struct hl_segment *segment, uint64_t offset,
 			      struct hl_piece_header *ret_header)
 {
@@ -28,8 +27,8 @@ static bool read_piece_header(const struct hl_segment *segment, uint64_t offset,
 	return ret_header->stored_bytes <= segment->size - offset - sizeof(*ret_header);
 }
 
-/* The numbers that a checkpoint, or the end, begins with. 1; 0 when it is not whole; or a negative
- * errno. */
+/* Reads the numbers at the beginning of a checkpoint, or of the end. 1; 0 when it is not whole; or
+ * a negative errno. */
 static int read_numbers(const struct hl_segment *segment, uint64_t offset, unsigned count,
 			uint64_t *ret_numbers)
 {
@@ -47,26 +46,6 @@ static int read_numbers(const struct hl_segment *segment, uint64_t offset, unsig
 	return r;
 }
 
-/* As read_numbers(). */
-static int begin_part(struct hl_segment *file, uint64_t offset)
-{
-	uint64_t numbers[2];
-
-	int r = read_numbers(file, offset, 2, numbers);
-	if (r <= 0)
-		return r;
-	if (HL_ARRAY_APPEND(file->parts, file->part_count, file->part_capacity,
-			    (struct hl_event_part){
-				    .offset = offset,
-				    .end = offset,
-				    .first_interval = numbers[0],
-				    .missing_events = numbers[1],
-			    }) < 0)
-		return -ENOMEM;
-	file->missing_events = numbers[1];
-	return 1;
-}
-
 static int fail(const struct hl_segment *file, int code, struct hl_error *err)
 {
 	if (code == -ENOMEM)
@@ -76,16 +55,26 @@ static int fail(const struct hl_segment *file, int code, struct hl_error *err)
 }
 
 /* Finds the parts by the headers of their pieces; what these hold is checked when it is read. */
-int hl_segment_find_parts(struct hl_segment *file, struct hl_error *err)
+int hl_event_log_find_parts(struct hl_segment *file, struct hl_error *err)
 {
 	uint64_t offset = sizeof(file->header);
 	struct hl_piece_header header;
+	uint64_t numbers[2] = {0};
 	int r = 1;
 
 	file->cut_off = true;
 	while (r > 0 && file->cut_off && read_piece_header(file, offset, &header)) {
 		if (header.kind == HL_PIECE_CHECKPOINT) {
-			r = begin_part(file, offset);
+			r = read_numbers(file, offset, 2, numbers);
+			struct hl_event_part part = {.offset = offset,
+						     .end = offset,
+						     .first_interval = numbers[0],
+						     .missing_events = numbers[1]};
+			if (r > 0 && HL_ARRAY_APPEND(file->parts, file->part_count,
+						     file->part_capacity, part) < 0)
+				r = -ENOMEM;
+			if (r > 0)
+				file->missing_events = numbers[1];
 		} else if (!file->part_count) {
 			r = 0;
 		} else if (header.kind == HL_PIECE_END) {
@@ -133,7 +122,7 @@ static int take_file(struct hl_event_log *log, struct hl_segment *file, size_t *
 	return 0;
 }
 
-/* The newest run without a file that is damaged; the very newest may hold nothing whole yet. */
+/* Uses the newest run without a damaged file; the newest file may hold nothing whole yet. */
 static int use_files(struct hl_event_log *log, struct hl_segment_run *run, struct hl_error *err)
 {
 	struct hl_segment_found *files = run->files;
@@ -159,15 +148,18 @@ static int use_files(struct hl_event_log *log, struct hl_segment_run *run, struc
 	return r;
 }
 
-int hl_event_log_open(const struct hl_log_place *place, uint32_t process,
+int hl_event_log_open(struct hl_log_place *place, uint32_t process,
 		      const struct hl_log_options *options, struct hl_event_log **ret_log,
 		      struct hl_error *err)
 {
 	struct hl_segment_run run = {0};
 	struct hl_event_log *log = calloc(1, sizeof(*log));
 
-	int r = log ? hl_segment_run_open(&run, place, &hl_log_event_files, process, options, err)
-		    : -ENOMEM;
+	int r = log ? hl_log_place_list(place) : -ENOMEM;
+	if (r < 0 && r != -ENOMEM)
+		hl_error_set(err, r, "cannot open '%s': %s", place->path, strerror(-r));
+	if (r == 0)
+		r = hl_segment_run_open(&run, place, &hl_log_event_files, process, options, err);
 	if (r == 0) {
 		log->process = process;
 		r = use_files(log, &run, err);
@@ -197,6 +189,7 @@ void hl_event_log_free(struct hl_event_log *log)
 size_t hl_event_log_find(const struct hl_event_log *log, uint64_t number)
 {
 	size_t after = HL_LOWER_BOUND(i, log->part_count, log->parts[i].first_interval <= number);
+
 	return after ? after - 1 : 0;
 }
 
@@ -229,40 +222,40 @@ static int visit_run(void *context, const struct hl_event_run *run)
 	if (run->tick < it->last_tick)
 		return -EBADMSG;
 	it->last_tick = run->tick;
-	int r = fold->visit(fold->context, it->part, run);
-	it->stopped = r != 0;
-	return r;
-}
-
-static int read_checkpoint(struct part_reading *it, struct hl_byte_reader *content)
-{
-	const struct hl_event_fold *fold = it->reading->fold;
-	struct hl_segment_checkpoint_head head;
-
-	int r = hl_segment_read_checkpoint(content, it->state, &head);
-	if (r < 0)
-		return r;
-	it->last_tick = head.next_interval * HL_INTERVAL_TICKS;
-	hl_event_decoder_begin(it->decoder);
-	r = fold->begin ? fold->begin(fold->context, it->part, it->state) : 0;
+	int r = fold->visit ? fold->visit(fold->context, it->part, run) : 0;
 	it->stopped = r != 0;
 	return r;
 }
 
 static int read_piece(struct part_reading *it, uint32_t kind, struct hl_byte_reader *content)
 {
-	if (kind == HL_PIECE_CHECKPOINT)
-		return read_checkpoint(it, content);
-	if (kind != HL_PIECE_EVENTS)
+	const struct hl_event_fold *fold = it->reading->fold;
+	struct hl_segment_checkpoint_head head;
+	int r;
+
+	switch (kind) {
+	case HL_PIECE_CHECKPOINT:
+		r = hl_log_state_read_checkpoint(content, it->state, &head);
+		if (r < 0)
+			return r;
+		it->last_tick = head.next_interval * HL_INTERVAL_TICKS;
+		hl_event_decoder_begin(it->decoder);
+		r = fold->begin ? fold->begin(fold->context, it->part, it->state) : 0;
+		it->stopped = r != 0;
+		return r;
+	case HL_PIECE_EVENTS:
+		r = hl_log_state_read_names(content, it->state);
+		return r < 0 ? r : hl_event_decoder_read(it->decoder, content, visit_run, it);
+	default:
 		return 0; /* of a later version */
-	int r = hl_segment_read_names(content, it->state);
-	return r < 0 ? r : hl_event_decoder_read(it->decoder, content, visit_run, it);
+	}
 }
 
-/* What ends before its end is damaged, unless it is the last of a file that was cut off. */
+/* A part that ends early is damaged, unless it is the last of a file that was cut off. */
 static int read_pieces(struct part_reading *it)
 {
 	const struct hl_event_log *log = it->reading->log;
+	const struct hl_event_fold *fold = it->reading->fold;
 	const struct hl_event_part *part = &log->parts[it->part];
 	struct hl_byte_reader content;
 	uint32_t kind;
@@ -270,19 +263,13 @@ static int read_pieces(struct part_reading *it)
 
 	while (r == 0 && it->cursor.offset < part->end) {
 		r = hl_segment_next(&it->cursor, &kind, &content);
+		if (r == 0 && log->cut_off && it->part + 1 == log->part_count)
+			break;
 		if (r == 0)
-			return log->cut_off && it->part + 1 == log->part_count ? 0 : -EBADMSG;
+			return -EBADMSG;
 		if (r > 0)
 			r = read_piece(it, kind, &content);
 	}
-	return r;
-}
-
-static int read_whole_part(struct part_reading *it)
-{
-	const struct hl_event_fold *fold = it->reading->fold;
-	int r = read_pieces(it);
-
 	if (r == 0 && fold->end) {
 		r = fold->end(fold->context, it->part, it->state);
 		it->stopped = r != 0;
@@ -301,7 +288,7 @@ static int read_part(void *context, size_t index)
 	it.decoder = calloc(1, sizeof(*it.decoder));
 	int r = it.decoder ? hl_log_state_new(&it.state) : -ENOMEM;
 	if (r == 0)
-		r = read_whole_part(&it);
+		r = read_pieces(&it);
 	if (r < 0 && !it.stopped)
 		r = fail(file, r, &reading->errors[index]);
 	if (it.decoder)
@@ -310,16 +297,6 @@ static int read_part(void *context, size_t index)
 	hl_log_state_free(it.state);
 	hl_segment_cursor_release(&it.cursor);
 	return r;
-}
-
-/* The sentence of the first part that has one. */
-static void take_error(const struct hl_error *errors, size_t count, struct hl_error *err)
-{
-	for (size_t i = 0; i < count; i++)
-		if (errors[i].text[0]) {
-			*err = errors[i];
-			return;
-		}
 }
 
 int hl_event_log_read(const struct hl_event_log *log, size_t first, size_t last,
@@ -337,8 +314,21 @@ int hl_event_log_read(const struct hl_event_log *log, size_t first, size_t last,
 	if (!reading.errors)
 		return hl_error_set(err, -ENOMEM, "cannot read events: out of memory");
 	int r = hl_parallel(count, options, "reading events", read_part, &reading);
-	if (r < 0 && err)
-		take_error(reading.errors, count, err);
+	size_t at = 0; /* of the first part with a sentence */
+	while (at < count && !reading.errors[at].text[0])
+		at++;
+	if (r < 0 && err && at < count)
+		*err = reading.errors[at];
 	free(reading.errors);
 	return r;
+}
+
+int hl_event_log_read_range(const struct hl_event_log *log, const struct hl_event_range *range,
+			    const struct hl_log_options *options, const struct hl_event_fold *fold,
+			    struct hl_error *err)
+{
+	size_t first = hl_event_log_find(log, range->first / HL_INTERVAL_TICKS);
+	size_t last = hl_event_log_find(log, (range->end - 1) / HL_INTERVAL_TICKS);
+
+	return hl_event_log_read(log, first, last, options, fold, err);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Batches that come and go, and files of them; see event_writer.h. */
-#include "log/event_writer.h"
+/* Passes batches of events to a thread, which writes them to files; see events.h. */
+#include "log/events.h"
 
-#include "log/event_codec.h"
 #include "log/log_files.h"
 #include "log/piece_writer.h"
 
@@ -14,15 +13,16 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Each some 600 KB: what rings hold for a few milliseconds at full speed, as often as the disk
- * makes the thread wait. */
+/* Each takes some 600 KB and holds the events of a few milliseconds at full speed; several bridge
+ * the times for which the disk makes the thread wait. */
 #define BATCHES 8
 
 /* Columns compress well as they are: higher levels cost twice as much for a tenth of the size. */
 #define LEVEL 1
 
-/* Between checkpoints lie this many bytes of events before compression, or this many times the last
- * one's: parts are small enough to be read in parallel, and checkpoints are few beside them. */
+/* Between checkpoints lie this many bytes of events before compression, or this many times the
+ * bytes of the last checkpoint: parts are small enough to be read in parallel, and checkpoints are
+ * few beside them. */
 #define PART_BYTES (UINT64_C(8) << 20)
 #define PART_RATIO 8
 
@@ -57,14 +57,15 @@ struct hl_event_files {
 	bool needs_checkpoint;
 	bool broken; /* the state is wrong for want of memory; nothing more is written */
 	uint64_t missing;
-	int error; /* for which the last are missing */
+	int error; /* why the last of them are missing */
 };
 
 /* ---- pieces ---- */
 
 static int write_piece(struct hl_event_files *files, uint32_t kind, uint32_t flags)
 {
-	int r = hl_piece_write(&files->pieces, kind, flags, &files->raw);
+	int r = hl_piece_writer_write(&files->pieces, kind, flags, &files->raw);
+
 	if (r == 0)
 		files->bytes_since_checkpoint += files->raw.size;
 	return r;
@@ -84,26 +85,10 @@ static int write_checkpoint(struct hl_event_files *files, uint64_t next)
 	return 0;
 }
 
-static bool wants_checkpoint(const struct hl_event_files *files)
-{
-	uint64_t distance = PART_RATIO * files->checkpoint_bytes;
-
-	if (distance < PART_BYTES)
-		distance = PART_BYTES;
-	return files->needs_checkpoint || files->bytes_since_checkpoint > distance;
-}
-
 /* ---- files ---- */
 
-static void close_file(struct hl_event_files *files)
-{
-	if (files->pieces.fd >= 0)
-		close(files->pieces.fd);
-	files->pieces.fd = -1;
-}
-
-/* Ends and closes a file of which ${position} bytes are written, beside the stream of the current
- * one. A file without its end was cut off; all its pieces are read all the same. */
+/* Ends and closes a file of ${position} bytes, apart from the stream of the current file. A file
+ * without its end was cut off; all its pieces are read all the same. */
 static int end_file(struct hl_event_files *files, int fd, uint64_t position)
 {
 	struct hl_piece_writer pieces = {.fd = fd, .position = position, .level = LEVEL};
@@ -112,43 +97,25 @@ static int end_file(struct hl_event_files *files, int fd, uint64_t position)
 		return 0;
 	hl_byte_buffer_clear(&files->raw);
 	hl_byte_buffer_number(&files->raw, files->missing);
-	int r = hl_piece_write(&pieces, (uint32_t)HL_PIECE_END, HL_PIECE_FRAME, &files->raw);
+	int r = hl_piece_writer_write(&pieces, (uint32_t)HL_PIECE_END, HL_PIECE_FRAME, &files->raw);
 	hl_piece_writer_release(&pieces);
 	return r;
-}
-
-static int end_last_file(struct hl_event_files *files)
-{
-	int r = end_file(files, files->pieces.fd, files->pieces.position);
-
-	files->pieces.fd = -1;
-	return r;
-}
-
-static int write_header(struct hl_event_files *files, uint64_t first_interval)
-{
-	struct hl_segment_header header = hl_log_rotation_header(&files->files, first_interval);
-
-	return hl_piece_write_bytes(&files->pieces, &header, sizeof(header));
 }
 
 /* The file before it, if there is one, ends only when the next has begun: when there will be none,
  * its end says how many events are missing. */
 static int open_file(struct hl_event_files *files, uint64_t first_interval)
 {
-	int fd = hl_log_rotation_create(&files->files, first_interval);
-	if (fd < 0)
-		return fd;
 	int fd_before = files->pieces.fd;
 	uint64_t position_before = files->pieces.position;
-	files->pieces.fd = fd;
-	files->pieces.position = 0;
-	int r = write_header(files, first_interval);
-	if (r == 0)
-		r = write_checkpoint(files, first_interval);
+
+	int r = hl_log_rotation_begin(&files->files, first_interval, &files->pieces);
+	if (r < 0)
+		return r;
+	r = write_checkpoint(files, first_interval);
 	if (r < 0) {
 		hl_log_rotation_abandon(&files->files);
-		close_file(files);
+		hl_piece_writer_close(&files->pieces);
 		files->pieces.fd = fd_before;
 		files->pieces.position = position_before;
 		return r;
@@ -162,47 +129,29 @@ static int open_file(struct hl_event_files *files, uint64_t first_interval)
 
 /* ---- batches ---- */
 
-/* Whether another interval like the last one would make the file too large. */
-static bool is_full(struct hl_event_files *files)
+/* Events cease to be missing here, as reading can begin before an interval. */
+static int begin_interval(struct hl_event_files *files, uint64_t number)
 {
+	uint64_t distance = PART_RATIO * files->checkpoint_bytes;
 	uint64_t position = files->pieces.position;
+	int r = 0;
 
 	if (position > files->interval_begin)
 		files->interval_bytes = position - files->interval_begin;
-	return position >= files->file_bytes ||
-	       (position > files->begin &&
-		position + files->interval_bytes + END_BYTES > files->file_bytes);
-}
-
-/* Reading can begin before an interval; so what is missing ends there. */
-static int begin_interval(struct hl_event_files *files, uint64_t number)
-{
-	int r = 0;
-
+	/* Another interval like the last one would make the file too large. */
+	bool is_full = position >= files->file_bytes ||
+		       (position > files->begin &&
+			position + files->interval_bytes + END_BYTES > files->file_bytes);
+	if (distance < PART_BYTES)
+		distance = PART_BYTES;
 	if (hl_piece_writer_lost_file(&files->pieces))
-		close_file(files);
-	if (files->pieces.fd < 0 || is_full(files))
+		hl_piece_writer_close(&files->pieces);
+	if (files->pieces.fd < 0 || is_full)
 		return open_file(files, number);
-	if (wants_checkpoint(files))
+	if (files->needs_checkpoint || files->bytes_since_checkpoint > distance)
 		r = write_checkpoint(files, number);
 	files->interval_begin = files->pieces.position;
 	return r;
-}
-
-/* What is not written is encoded all the same, as the state follows from it. */
-static int write_events(struct hl_event_files *files, const struct hl_event_batch *batch)
-{
-	hl_byte_buffer_clear(&files->raw);
-	int r = hl_event_encoder_encode(&files->encoder, batch, &files->raw);
-	if (r < 0) {
-		files->broken = true;
-		return r;
-	}
-	if (files->needs_checkpoint)
-		return files->error;
-	if (!batch->count)
-		return 0;
-	return write_piece(files, HL_PIECE_EVENTS, 0);
 }
 
 static void fail(struct hl_event_files *files, int error)
@@ -220,8 +169,16 @@ static void take_batch(struct hl_event_files *files, const struct hl_event_batch
 		if (begun < 0)
 			fail(files, begun);
 	}
-	if (r == 0)
-		r = write_events(files, batch);
+	if (r == 0) {
+		/* Events that will not be written are encoded as well: the state follows them. */
+		hl_byte_buffer_clear(&files->raw);
+		r = hl_event_encoder_encode(&files->encoder, batch, &files->raw);
+		files->broken = r < 0;
+		if (r == 0 && files->needs_checkpoint)
+			r = files->error;
+		else if (r == 0 && batch->count)
+			r = write_piece(files, HL_PIECE_EVENTS, 0);
+	}
 	if (r < 0) {
 		fail(files, r);
 		files->missing += batch->count;
@@ -266,40 +223,27 @@ static void give_full(struct queue *queue, struct hl_event_batch *batch)
 	pthread_mutex_unlock(&queue->lock);
 }
 
-/* Whether the whole of a millisecond has passed. */
-static bool wait_a_little(struct queue *queue)
-{
-	struct timespec until;
-
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += WAIT_NS;
-	if (until.tv_nsec >= NS_PER_SECOND) {
-		until.tv_nsec -= NS_PER_SECOND;
-		until.tv_sec++;
-	}
-	return pthread_cond_clockwait(&queue->changed, &queue->lock, CLOCK_MONOTONIC, &until) ==
-	       ETIMEDOUT;
-}
-
 static struct hl_event_batch *take_free(struct hl_event_writer *writer)
 {
 	struct queue *queue = &writer->files->queue;
 
 	pthread_mutex_lock(&queue->lock);
-	while (!queue->free_count)
-		if (wait_a_little(queue) && writer->while_waiting)
+	while (!queue->free_count) {
+		struct timespec until;
+		clock_gettime(CLOCK_MONOTONIC, &until);
+		until.tv_nsec += WAIT_NS;
+		if (until.tv_nsec >= NS_PER_SECOND) {
+			until.tv_nsec -= NS_PER_SECOND;
+			until.tv_sec++;
+		}
+		int waited = pthread_cond_clockwait(&queue->changed, &queue->lock, CLOCK_MONOTONIC,
+						    &until);
+		if (waited == ETIMEDOUT && writer->while_waiting)
 			writer->while_waiting(writer->context);
+	}
 	struct hl_event_batch *batch = queue->free[--queue->free_count];
 	pthread_mutex_unlock(&queue->lock);
 	return batch;
-}
-
-static void end_queue(struct queue *queue)
-{
-	pthread_mutex_lock(&queue->lock);
-	queue->ended = true;
-	pthread_cond_broadcast(&queue->changed);
-	pthread_mutex_unlock(&queue->lock);
 }
 
 static void *run(void *argument)
@@ -310,7 +254,8 @@ static void *run(void *argument)
 		take_batch(files, batch);
 		give_free(&files->queue, batch);
 	}
-	int r = end_last_file(files);
+	int r = end_file(files, files->pieces.fd, files->pieces.position);
+	files->pieces.fd = -1;
 	if (r < 0 && !files->error)
 		files->error = r;
 	return NULL;
@@ -324,7 +269,7 @@ void hl_event_writer_flush(struct hl_event_writer *writer)
 
 	if (!batch->count)
 		return;
-	writer->has_flushed = true;
+	writer->first_interval = HL_EVENT_NO_INTERVAL;
 	struct hl_event_batch_run run = batch->runs[batch->run_count - 1];
 	give_full(&writer->files->queue, batch);
 	writer->batch = take_free(writer);
@@ -354,9 +299,6 @@ void hl_event_writer_run(struct hl_event_writer *writer, uint32_t thread, uint64
 void hl_event_writer_interval(struct hl_event_writer *writer, uint64_t number)
 {
 	hl_event_writer_flush(writer);
-	if (!writer->has_interval)
-		writer->first_interval = number;
-	writer->has_interval = true;
 	writer->batch->interval = number;
 }
 
@@ -405,17 +347,6 @@ static struct hl_event_files *new_files(const struct hl_log_settings *settings)
 	return files;
 }
 
-static int add_batches(struct queue *queue)
-{
-	for (size_t i = 0; i < BATCHES; i++) {
-		struct hl_event_batch *batch = malloc(sizeof(*batch));
-		if (!batch)
-			return -ENOMEM;
-		give_free(queue, batch);
-	}
-	return 0;
-}
-
 /* Signals are for the thread that supervises the program. */
 static int start_thread(struct hl_event_files *files)
 {
@@ -428,12 +359,20 @@ static int start_thread(struct hl_event_files *files)
 	return -error;
 }
 
-int hl_event_writer_new(const struct hl_log_settings *settings, struct hl_event_writer **ret_writer)
+int hl_event_writer_new(const struct hl_log_settings *settings, uint64_t first_interval,
+			struct hl_event_writer **ret_writer)
 {
 	struct hl_event_writer *writer = calloc(1, sizeof(*writer));
 	struct hl_event_files *files = new_files(settings);
-	int r = writer && files ? add_batches(&files->queue) : -ENOMEM;
+	int r = writer && files ? 0 : -ENOMEM;
 
+	for (size_t i = 0; r == 0 && i < BATCHES; i++) {
+		struct hl_event_batch *batch = malloc(sizeof(*batch));
+		if (batch)
+			give_free(&files->queue, batch);
+		else
+			r = -ENOMEM;
+	}
 	if (r == 0)
 		r = start_thread(files);
 	if (r < 0) {
@@ -443,7 +382,7 @@ int hl_event_writer_new(const struct hl_log_settings *settings, struct hl_event_
 	}
 	writer->files = files;
 	writer->batch = take_free(writer);
-	writer->batch->interval = 0;
+	writer->batch->interval = writer->first_interval = first_interval;
 	*ret_writer = writer;
 	return 0;
 }
@@ -454,13 +393,18 @@ int hl_event_writer_finish(struct hl_event_writer *writer, bool has_begun, uint6
 	if (!writer)
 		return 0;
 	struct hl_event_files *files = writer->files;
-	if (!writer->has_flushed && !writer->batch->count)
+	bool is_without_events =
+		!writer->batch->count && writer->first_interval != HL_EVENT_NO_INTERVAL;
+	if (is_without_events)
 		writer->batch->interval = writer->first_interval;
-	if (writer->batch->count || (has_begun && !writer->has_flushed)) {
+	if (writer->batch->count || (has_begun && is_without_events)) {
 		give_full(&files->queue, writer->batch);
 		writer->batch = NULL;
 	}
-	end_queue(&files->queue);
+	pthread_mutex_lock(&files->queue.lock);
+	files->queue.ended = true;
+	pthread_cond_broadcast(&files->queue.changed);
+	pthread_mutex_unlock(&files->queue.lock);
 	pthread_join(files->thread, NULL);
 	int r = files->error;
 	*ret_missing = files->missing;

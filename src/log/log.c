@@ -3,9 +3,9 @@
 #include "log/log.h"
 
 #include "base/array.h"
-#include "base/search.h"
+#include "base/cleanup.h"
+#include "base/compiler.h"
 #include "log/log_files.h"
-#include "log/parallel.h"
 #include "log/segment.h"
 
 #include <errno.h>
@@ -17,23 +17,9 @@
 
 /* ---- which segments are used ---- */
 
-/* Whether segment ${index} is part of the log whose newest one is ${newest}. */
-static bool is_usable(const struct hl_segment_run *run, size_t index, size_t newest)
-{
-	return run->files[index].result == 0 &&
-	       run->files[index].segment.header.start_realtime_ns ==
-		       run->files[newest].segment.header.start_realtime_ns;
-}
-
-/* A segment of which only the beginning is left, before its first interval. */
-static bool is_empty(const struct hl_segment *segment)
-{
-	return segment->cut_off && !segment->index.point_count;
-}
-
 /*
- * Which of the opened segments are used: the newest run without one that is damaged or of another
- * recording. The newest ones may have nothing whole in them, yet or any more.
+ * Uses the newest run of segments in which none is damaged or of another recording. The newest ones
+ * may hold nothing whole yet, or nothing any more, and are left out.
  */
 static int use_segments(struct hl_log *log, struct hl_segment_run *run, struct hl_error *err)
 {
@@ -41,19 +27,28 @@ static int use_segments(struct hl_log *log, struct hl_segment_run *run, struct h
 	size_t last = run->count, first;
 
 	log->segments = calloc(run->count, sizeof(*log->segments));
-	if (!log->segments)
+	log->cuts = calloc(run->count, sizeof(*log->cuts));
+	if (!log->segments || !log->cuts)
 		return -ENOMEM;
 	while (last > 1 && files[last - 1].result == -ENODATA)
 		last--;
-	for (first = last; first > 0 && is_usable(run, first - 1, last - 1); first--)
-		continue;
+	uint64_t start_ns = files[last - 1].segment.header.start_realtime_ns;
+	for (first = last; first > 0; first--)
+		if (files[first - 1].result < 0 ||
+		    files[first - 1].segment.header.start_realtime_ns != start_ns)
+			break;
 	if (first == last)
 		return hl_error_set(err, files[last - 1].result, "%s", files[last - 1].err.text);
-	while (first + 1 < last && is_empty(&files[first].segment))
+	/* An old segment that was cut off before its first interval says nothing. */
+	while (first + 1 < last && files[first].segment.cut_off &&
+	       !files[first].segment.index.point_count)
 		first++;
 	log->foreign_count = run->foreign_count;
 	log->ignored_count = run->ignored_count + (uint32_t)first;
 	log->cut_off = last < run->count || files[last - 1].segment.cut_off;
+	log->start_realtime_ns = start_ns;
+	log->lost_events = files[last - 1].segment.index.lost_events;
+	log->missing_count = files[last - 1].segment.index.missing_count;
 	for (size_t i = first; i < last; i++) {
 		log->segments[log->segment_count++] = files[i].segment;
 		files[i].segment = (struct hl_segment){.fd = -1};
@@ -63,24 +58,9 @@ static int use_segments(struct hl_log *log, struct hl_segment_run *run, struct h
 
 /* ---- the timeline ---- */
 
-/* Intervals that were not written, up to ${next}; some of them are missing if ${next} says so. */
-static void fill_gap(struct hl_log *log, const struct hl_log_point *next)
-{
-	const struct hl_log_point *before = &log->points[log->point_count - 1];
-	struct hl_log_point gap = {
-		.number = before->number,
-		.max_bytes = before->end_bytes,
-		.end_bytes = before->end_bytes,
-		.rss_bytes = before->rss_bytes,
-		.missing = next->missing,
-	};
-
-	while (++gap.number < next->number)
-		log->points[log->point_count++] = gap;
-}
-
-/* A point that does not come after the one before, or comes after more than any log holds, can only
- * be damage, and is left out. */
+/* Adds a point, and before it those of intervals that were not written: some of these are missing
+ * if the point says so. A point that does not come after the one before, or comes after more than
+ * any log holds, can only be damage, and is left out. */
 static int add_point(struct hl_log *log, size_t *capacity, const struct hl_log_point *point)
 {
 	const struct hl_log_point *before =
@@ -91,16 +71,21 @@ static int add_point(struct hl_log *log, size_t *capacity, const struct hl_log_p
 		return 0;
 	if (HL_ARRAY_RESERVE(log->points, *capacity, log->point_count + step) < 0)
 		return -ENOMEM;
-	if (before)
-		fill_gap(log, point);
+	if (log->point_count) {
+		struct hl_log_point gap = log->points[log->point_count - 1];
+		gap.max_bytes = gap.end_bytes;
+		gap.missing = point->missing;
+		while (++gap.number < point->number)
+			log->points[log->point_count++] = gap;
+	}
 	log->points[log->point_count] = *point;
 	log->points[log->point_count++].missing = false;
 	return 0;
 }
 
 /*
- * Segment ${index} is followed by another, and has no end. What is between what is left of it and
- * ${next} may have been in it, unless there was no room to write it, which has been counted.
+ * Segment ${index} has no end, but another one follows. The intervals between the last one that is
+ * left of it and ${next} may have been in it, unless they could not be written, which was counted.
  */
 static void note_cut(struct hl_log *log, uint32_t index, struct hl_log_point *next)
 {
@@ -116,56 +101,27 @@ static void note_cut(struct hl_log *log, uint32_t index, struct hl_log_point *ne
 		(struct hl_log_cut){log->segments[index].path, before + 1, next->number - 1};
 }
 
-/* Whether intervals are missing between segment ${index} and the one before, which the index of
- * one that was cut off would have said. */
-static bool has_hole_before(const struct hl_log *log, uint32_t index)
-{
-	const struct hl_segment *segment = &log->segments[index];
-
-	return segment->cut_off &&
-	       segment->missing_before != log->segments[index - 1].index.missing_count;
-}
-
 static int collect_points(struct hl_log *log)
 {
 	size_t capacity = 0;
 	int r = 0;
 
 	for (uint32_t i = 0; i < log->segment_count; i++) {
-		const struct hl_segment_index *index = &log->segments[i].index;
+		const struct hl_segment *segment = &log->segments[i];
+		const struct hl_segment_index *index = &segment->index;
 		for (size_t at = 0; r == 0 && at < index->point_count; at++) {
 			struct hl_log_point point = index->points[at];
-			if (at == 0 && i > 0)
-				point.missing |= has_hole_before(log, i);
-			if (at == 0 && i > 0 && log->segments[i - 1].cut_off)
+			/* The index of a segment that was cut off would have said what is missing
+			 * before it. */
+			if (at == 0 && i > 0 && segment->cut_off)
+				point.missing |=
+					segment->missing_before != segment[-1].index.missing_count;
+			if (at == 0 && i > 0 && segment[-1].cut_off)
 				note_cut(log, i - 1, &point);
 			r = add_point(log, &capacity, &point);
 		}
 	}
 	return r;
-}
-
-static int collect_marks(struct hl_log *log)
-{
-	size_t count = 0;
-
-	for (uint32_t i = 0; i < log->segment_count; i++)
-		count += log->segments[i].index.mark_count;
-	log->marks = calloc(count + 1, sizeof(*log->marks));
-	if (!log->marks)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < log->segment_count; i++) {
-		const struct hl_segment_index *index = &log->segments[i].index;
-		for (size_t at = 0; at < index->mark_count; at++) {
-			struct hl_log_mark *mark = &log->marks[log->mark_count];
-			*mark = (struct hl_log_mark){index->marks[at].tick,
-						     strdup(index->marks[at].text)};
-			if (!mark->text)
-				return -ENOMEM;
-			log->mark_count++;
-		}
-	}
-	return 0;
 }
 
 static int earlier_first(const void *left, const void *right)
@@ -178,40 +134,32 @@ static int earlier_first(const void *left, const void *right)
 	return (a > b) - (a < b);
 }
 
-/* A program's marks come to the collector later than those of heapline ctl. */
-static int sort_marks(struct hl_log *log)
+/* A program's marks come to the collector later than those of heapline ctl. Their texts stay the
+ * segments'. */
+static int collect_marks(struct hl_log *log)
 {
-	struct hl_log_mark *sorted = calloc(log->mark_count + 1, sizeof(*sorted));
-	const struct hl_log_mark **order = calloc(log->mark_count + 1, sizeof(*order));
+	size_t count = 0, at = 0;
 
-	if (!sorted || !order) {
-		free(sorted);
-		free(order);
+	for (uint32_t i = 0; i < log->segment_count; i++)
+		count += log->segments[i].index.mark_count;
+	HL_FREED const struct hl_log_mark **order = calloc(count + 1, sizeof(*order));
+	HL_FREED struct hl_log_mark *written = calloc(count + 1, sizeof(*written));
+	log->marks = calloc(count + 1, sizeof(*log->marks));
+	if (!order || !written || !log->marks)
 		return -ENOMEM;
+	for (uint32_t i = 0; i < log->segment_count; i++) {
+		const struct hl_segment_index *index = &log->segments[i].index;
+		for (size_t mark = 0; mark < index->mark_count; mark++, at++) {
+			written[at] = index->marks[mark];
+			order[at] = &written[at];
+		}
 	}
-	for (size_t i = 0; i < log->mark_count; i++)
-		order[i] = &log->marks[i];
-	qsort(order, log->mark_count, sizeof(*order), earlier_first);
-	for (size_t i = 0; i < log->mark_count; i++)
-		sorted[i] = *order[i];
-	free(order);
-	free(log->marks);
-	log->marks = sorted;
+	if (count > 1)
+		qsort(order, count, sizeof(*order), earlier_first);
+	for (size_t i = 0; i < count; i++)
+		log->marks[i] = *order[i];
+	log->mark_count = count;
 	return 0;
-}
-
-static int sum_up(struct hl_log *log)
-{
-	const struct hl_segment *newest = &log->segments[log->segment_count - 1];
-
-	log->start_realtime_ns = newest->header.start_realtime_ns;
-	log->lost_events = newest->index.lost_events;
-	log->missing_count = newest->index.missing_count;
-	log->cuts = calloc(log->segment_count, sizeof(*log->cuts));
-	int r = log->cuts ? collect_points(log) : -ENOMEM;
-	if (r == 0)
-		r = collect_marks(log);
-	return r < 0 ? r : sort_marks(log);
 }
 
 /* ---- the log ---- */
@@ -229,7 +177,9 @@ int hl_log_open(const struct hl_log_place *place, uint32_t process,
 		r = use_segments(log, &run, err);
 	}
 	if (r == 0)
-		r = sum_up(log);
+		r = collect_points(log);
+	if (r == 0)
+		r = collect_marks(log);
 	hl_segment_run_release(&run);
 	if (r == 0) {
 		*ret_log = log;
@@ -247,8 +197,6 @@ void hl_log_free(struct hl_log *log)
 		return;
 	for (uint32_t i = 0; i < log->segment_count; i++)
 		hl_segment_release(&log->segments[i]);
-	for (size_t i = 0; i < log->mark_count; i++)
-		free(log->marks[i].text);
 	free(log->segments);
 	free(log->points);
 	free(log->cuts);
@@ -266,19 +214,7 @@ struct reading {
 	struct hl_segment_interval next;
 	uint64_t missing_count; /* intervals, up to the last checkpoint */
 	bool after_hole;	/* some are missing before `next` */
-	size_t visited;		/* intervals that were handed on */
 };
-
-static const struct hl_segment_checkpoint *checkpoint_before(const struct hl_segment *segment,
-							     uint64_t number)
-{
-	const struct hl_segment_index *index = &segment->index;
-	size_t i = index->checkpoint_count;
-
-	while (i > 1 && index->checkpoints[i - 1].next_interval > number)
-		i--;
-	return &index->checkpoints[i - 1];
-}
 
 /* 1 with the next interval read, 0 at the segment's end, or a negative errno. */
 static int read_on(struct reading *reading)
@@ -290,12 +226,12 @@ static int read_on(struct reading *reading)
 
 	while ((r = hl_segment_next(&reading->cursor, &kind, &content)) > 0) {
 		if (kind == HL_PIECE_INTERVAL) {
-			r = hl_segment_read_interval(&content, reading->state, &reading->next);
+			r = hl_log_state_read_interval(&content, reading->state, &reading->next);
 			return r < 0 ? r : 1;
 		}
 		if (kind != HL_PIECE_CHECKPOINT)
 			continue;
-		r = hl_segment_read_checkpoint(&content, reading->state, &head);
+		r = hl_log_state_read_checkpoint(&content, reading->state, &head);
 		if (r < 0)
 			return r;
 		reading->after_hole |= head.missing_count != reading->missing_count;
@@ -304,20 +240,29 @@ static int read_on(struct reading *reading)
 	return r;
 }
 
+static int apply_interval(struct reading *reading)
+{
+	int r = hl_log_state_apply(reading->state, &reading->next.interval, HL_LOG_AT_MAX);
+
+	return r < 0 ? r
+		     : hl_log_state_apply(reading->state, &reading->next.interval, HL_LOG_AT_END);
+}
+
 /* Begins with the state before interval ${number}, or the first one after it. As read_on(). */
 static int begin_reading(struct reading *reading, const struct hl_segment *segment, uint64_t number)
 {
+	const struct hl_segment_index *index = &segment->index;
+	size_t i = index->checkpoint_count - 1;
+
+	while (i > 0 && index->checkpoints[i].next_interval > number)
+		i--;
 	*reading = (struct reading){.segment = segment};
 	int r = hl_log_state_new(&reading->state);
 	if (r < 0)
 		return r;
-	hl_segment_cursor_init(&reading->cursor, segment,
-			       checkpoint_before(segment, number)->offset);
+	hl_segment_cursor_init(&reading->cursor, segment, index->checkpoints[i].offset);
 	while ((r = read_on(reading)) > 0 && reading->next.interval.number < number) {
-		r = hl_segment_apply(reading->state, &reading->next.interval, HL_LOG_AT_MAX);
-		if (r == 0)
-			r = hl_segment_apply(reading->state, &reading->next.interval,
-					     HL_LOG_AT_END);
+		r = apply_interval(reading);
 		if (r < 0)
 			return r;
 	}
@@ -359,34 +304,12 @@ static const struct hl_segment *find_point(const struct hl_log *log, uint64_t nu
 	return NULL;
 }
 
-static int read_state(const struct hl_segment *segment, uint64_t number, enum hl_log_moment moment,
-		      struct hl_log_state **ret_state)
-{
-	struct reading reading;
-
-	int r = begin_reading(&reading, segment, number);
-	if (r == 0 || (r > 0 && reading.next.interval.number != number))
-		r = -EBADMSG; /* the index promised it */
-	if (r > 0)
-		r = hl_segment_apply(reading.state, &reading.next.interval, HL_LOG_AT_MAX);
-	if (r == 0 && moment == HL_LOG_AT_END)
-		r = hl_segment_apply(reading.state, &reading.next.interval, HL_LOG_AT_END);
-	if (r == 0) {
-		reading.state->tick = moment == HL_LOG_AT_MAX
-					      ? reading.next.interval.max_tick
-					      : (number + 1) * HL_INTERVAL_TICKS - 1;
-		*ret_state = reading.state;
-		reading.state = NULL;
-	}
-	end_reading(&reading);
-	return r;
-}
-
 int hl_log_state_at(const struct hl_log *log, uint64_t number, enum hl_log_moment moment,
 		    struct hl_log_state **ret_state, struct hl_error *err)
 {
 	const struct hl_log_point *point;
 	const struct hl_segment *segment = find_point(log, number, &point);
+	struct reading reading;
 
 	if (!segment)
 		return hl_error_set(err, -ERANGE, "the log begins later: at %llu ms",
@@ -396,7 +319,21 @@ int hl_log_state_at(const struct hl_log *log, uint64_t number, enum hl_log_momen
 	/* Nothing happened in an interval that was not written: it is as the one before ended. */
 	if (point->number != number)
 		moment = HL_LOG_AT_END;
-	int r = read_state(segment, point->number, moment, ret_state);
+	int r = begin_reading(&reading, segment, point->number);
+	const struct hl_log_interval *interval = &reading.next.interval;
+	if (r == 0 || (r > 0 && interval->number != point->number))
+		r = -EBADMSG; /* the index promised it */
+	if (r > 0)
+		r = hl_log_state_apply(reading.state, interval, HL_LOG_AT_MAX);
+	if (r == 0 && moment == HL_LOG_AT_END)
+		r = hl_log_state_apply(reading.state, interval, HL_LOG_AT_END);
+	if (r == 0) {
+		reading.state->tick = moment == HL_LOG_AT_MAX
+					      ? interval->max_tick
+					      : (point->number + 1) * HL_INTERVAL_TICKS - 1;
+		*ret_state = HL_TAKE(reading.state);
+	}
+	end_reading(&reading);
 	return r < 0 ? fail(segment, r, err) : 0;
 }
 
@@ -405,74 +342,59 @@ int hl_log_state_at(const struct hl_log *log, uint64_t number, enum hl_log_momen
 struct range_reading {
 	const struct hl_log *log;
 	uint64_t first, last;
-	const struct hl_log_fold *fold;
+	struct hl_log_fold fold;
 	int *results; /* of each segment: 0, or why it ended */
 };
 
-/* How many intervals from ${first} to ${last} the index says there are. */
-static size_t count_promised(const struct hl_segment_index *index, uint64_t first, uint64_t last)
+static int pass_state(void *context, size_t part, const struct hl_log_state *state)
 {
-	size_t count = 0;
-
-	for (size_t i = 0; i < index->point_count; i++)
-		count += index->points[i].number >= first && index->points[i].number <= last;
-	return count;
+	(void)context, (void)part, (void)state;
+	return 0;
 }
 
-static int fold_interval(const struct range_reading *range, size_t part, struct reading *reading)
+static int pass_interval(void *context, size_t part, const struct hl_log_interval *interval)
 {
-	const struct hl_log_interval *interval = &reading->next.interval;
-
-	reading->visited++;
-	int r = range->fold->visit(range->fold->context, part, interval);
-	if (r == 0)
-		r = hl_segment_apply(reading->state, interval, HL_LOG_AT_MAX);
-	if (r == 0)
-		r = hl_segment_apply(reading->state, interval, HL_LOG_AT_END);
-	return r;
+	(void)context, (void)part, (void)interval;
+	return 0;
 }
 
-static int fold_intervals(const struct range_reading *range, size_t part, struct reading *reading)
-{
-	const struct hl_log_fold *fold = range->fold;
-	int r = begin_reading(reading, &range->log->segments[part], range->first);
-
-	if (r <= 0 || reading->next.interval.number > range->last)
-		return r < 0 ? r : 0;
-	int folded = fold->begin(fold->context, part, reading->state);
-	reading->after_hole = false;
-	while (folded == 0 && r > 0 && reading->next.interval.number <= range->last) {
-		if (reading->after_hole)
-			folded = fold->begin(fold->context, part, reading->state);
-		reading->after_hole = false;
-		if (folded == 0)
-			folded = fold_interval(range, part, reading);
-		if (folded == 0)
-			r = read_on(reading);
-	}
-	if (folded == 0 && r >= 0)
-		folded = fold->end(fold->context, part, reading->state);
-	return folded ? folded : r < 0 ? r : 0;
-}
-
-/* Where a piece is damaged, reading ends before what the index promised: what came out is stale. */
-static int fold_segment(const struct range_reading *range, size_t part, struct reading *reading)
-{
-	const struct hl_segment_index *index = &range->log->segments[part].index;
-	int r = fold_intervals(range, part, reading);
-
-	if (r == 0 && reading->visited < count_promised(index, range->first, range->last))
-		r = -EBADMSG;
-	return r;
-}
-
+/* A damaged piece ends the reading before all intervals came that the index promised: that is an
+ * error, as the figures would be stale. */
 static int fold_part(void *context, size_t part)
 {
 	struct range_reading *range = context;
+	const struct hl_log_fold *fold = &range->fold;
+	const struct hl_segment *segment = &range->log->segments[part];
+	const struct hl_log_point *points = segment->index.points;
 	struct reading reading;
+	size_t promised = 0, visited = 0;
+	int folded = 0;
 
-	range->results[part] = fold_segment(range, part, &reading);
+	for (size_t i = 0; i < segment->index.point_count; i++)
+		promised += points[i].number >= range->first && points[i].number <= range->last;
+	int r = begin_reading(&reading, segment, range->first);
+	bool has_any = r > 0 && reading.next.interval.number <= range->last;
+	if (has_any)
+		folded = fold->begin(fold->context, part, reading.state);
+	reading.after_hole = false;
+	while (folded == 0 && r > 0 && reading.next.interval.number <= range->last) {
+		if (reading.after_hole)
+			folded = fold->begin(fold->context, part, reading.state);
+		reading.after_hole = false;
+		visited += folded == 0;
+		if (folded == 0)
+			folded = fold->visit(fold->context, part, &reading.next.interval);
+		if (folded == 0)
+			folded = apply_interval(&reading);
+		if (folded == 0)
+			r = read_on(&reading);
+	}
+	if (has_any && folded == 0 && r >= 0)
+		folded = fold->end(fold->context, part, reading.state);
+	if (folded == 0 && r >= 0 && visited < promised)
+		r = -EBADMSG;
 	end_reading(&reading);
+	range->results[part] = folded ? folded : r < 0 ? r : 0;
 	return range->results[part];
 }
 
@@ -480,17 +402,26 @@ int hl_log_read(const struct hl_log *log, uint64_t first, uint64_t last,
 		const struct hl_log_options *options, const struct hl_log_fold *fold,
 		struct hl_error *err)
 {
-	struct range_reading range = {log, first, last, fold,
-				      calloc(log->segment_count, sizeof(*range.results))};
+	HL_CLEANUP(hl_log_state_free_at) struct hl_log_state *state = NULL;
+	HL_FREED int *results = calloc(log->segment_count, sizeof(*results));
+	struct range_reading range = {log, first, last, *fold, results};
+	const struct hl_log_point *point;
 
-	if (!range.results)
+	if (!results)
 		return hl_error_set(err, -ENOMEM, "cannot read the log: out of memory");
+	range.fold.begin = fold->begin ?: pass_state;
+	range.fold.visit = fold->visit ?: pass_interval;
+	range.fold.end = fold->end ?: pass_state;
 	hl_parallel(log->segment_count, options, "reading the log", fold_part, &range);
-	int r = 0;
-	for (uint32_t i = 0; r == 0 && i < log->segment_count; i++)
-		if (range.results[i])
-			r = range.results[i] < 0 ? fail(&log->segments[i], range.results[i], err)
-						 : range.results[i];
-	free(range.results);
-	return r;
+	for (uint32_t i = 0; i < log->segment_count; i++)
+		if (results[i])
+			return results[i] < 0 ? fail(&log->segments[i], results[i], err)
+					      : results[i];
+	if (!find_point(log, last, &point) || point->number >= first)
+		return 0;
+	/* The range has no interval that was written: it is as the one before it ended. */
+	int r = hl_log_state_at(log, first, HL_LOG_AT_END, &state, err);
+	if (r == 0)
+		r = range.fold.begin(fold->context, 0, state);
+	return r ? r : range.fold.end(fold->context, 0, state);
 }

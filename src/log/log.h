@@ -5,10 +5,10 @@
  */
 #pragma once
 
+#include "base/cleanup.h"
 #include "base/error.h"
-#include "base/progress.h"
-#include "log/interval.h"
-#include "log/log_place.h"
+#include "log/intervals.h"
+#include "log/log_files.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,7 +23,7 @@ struct hl_log_point {
 	bool missing;	    /* could not be written or read; figures are those before it */
 };
 
-/* A segment that has no end, though others follow it: what follows its last whole interval is
+/* A segment that has no end, though others follow it: the intervals after its last whole one are
  * missing. */
 struct hl_log_cut {
 	const char *name;     /* of the file */
@@ -32,7 +32,7 @@ struct hl_log_cut {
 
 struct hl_log_mark {
 	uint64_t tick;
-	char *text;
+	char *text; /* its segment's */
 };
 
 struct hl_log {
@@ -64,9 +64,9 @@ struct hl_log_node {
 struct hl_log_state {
 	struct hl_log_node *nodes;
 	int64_t *bytes, *objects;
-	size_t node_count;	       /* largest id + 1 */
-	struct hl_log_module *modules; /* number 1 is modules[0] */
-	size_t module_count;
+	size_t node_count, node_capacity; /* count: largest id + 1 */
+	struct hl_log_module *modules;	  /* number 1 is modules[0] */
+	size_t module_count, module_capacity;
 	int64_t total_bytes, total_objects;
 	uint64_t tick; /* of the moment */
 };
@@ -76,17 +76,16 @@ enum hl_log_moment {
 	HL_LOG_AT_END,
 };
 
-/* How many threads to decode with; 0: one for each segment, up to the cores. */
 struct hl_log_options {
-	unsigned jobs;
+	unsigned jobs; /* threads to decode with; 0: one for each segment, up to the cores */
 	uint64_t start_realtime_ns;   /* of the log, whose files alone are used; 0: not known */
 	struct hl_progress *progress; /* NULL: nobody watches */
 };
 
 /*
- * Opens the log of process ${process} in ${place}, which is not needed any more afterwards; indexes
- * alone are read where there are any. -ENOENT when there is no log; another negative errno with a
- * sentence.
+ * Opens the log of process ${process} in ${place}, which is not needed afterwards. Only the index
+ * is read of segments that have one. 0 or a negative errno with a sentence; -ENOENT when there is
+ * no log.
  */
 int hl_log_open(const struct hl_log_place *place, uint32_t process,
 		const struct hl_log_options *options, struct hl_log **ret_log,
@@ -98,9 +97,10 @@ int hl_log_state_at(const struct hl_log *log, uint64_t number, enum hl_log_momen
 		    struct hl_log_state **ret_state, struct hl_error *err);
 
 /*
- * What is done with the intervals of a range. They are read in parts, one for each segment, on
- * several threads at once: each call is given the number of its part, and calls for one part come
- * one after another. A non-zero return ends the reading, and is returned.
+ * Functions that the intervals of a range are handed to. They are read in parts, one for each
+ * segment, on several threads at once: each call is given the number of its part, and calls for one
+ * part come one after another. A non-zero return ends the reading, and is returned. NULL: nothing
+ * is done.
  */
 struct hl_log_fold {
 	void *context;
@@ -115,8 +115,9 @@ struct hl_log_fold {
 /*
  * Folds the intervals from ${first} to ${last} that were written. There are at most
  * log->segment_count parts, numbered in order of time; those without an interval in the range get
- * no call. 0, what a fold returned, or a negative errno with a sentence: -EBADMSG where not all of
- * them could be read.
+ * no call. If the range has no interval that was written, part 0 begins and ends with the state
+ * that the interval before it left. 0, what a fold returned, or a negative errno with a sentence:
+ * -EBADMSG where not all of them could be read.
  */
 int hl_log_read(const struct hl_log *log, uint64_t first, uint64_t last,
 		const struct hl_log_options *options, const struct hl_log_fold *fold,
@@ -124,3 +125,5 @@ int hl_log_read(const struct hl_log *log, uint64_t first, uint64_t last,
 
 void hl_log_state_free(struct hl_log_state *state); /* NULL is fine */
 void hl_log_free(struct hl_log *log);		    /* NULL is fine */
+HL_DEFINE_FREE_AT(struct hl_log_state, hl_log_state_free)
+HL_DEFINE_FREE_AT(struct hl_log, hl_log_free)

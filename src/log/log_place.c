@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Directories, and files that hold files; see log_place.h. */
-#include "log/log_place.h"
+/* Directories, and files that hold files; see log_files.h. */
+#include "log/log_files.h"
 
 #include "base/array.h"
 #include "base/cleanup.h"
-#include "base/search.h"
-#include "log/log_files.h"
+#include "base/compiler.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -42,18 +41,19 @@ int hl_log_place_add(struct hl_log_place *place, const char *name, uint64_t offs
 	return HL_ARRAY_APPEND(place->files, place->file_count, place->file_capacity, file);
 }
 
-/* A duplicate of the descriptor would share its position: the directory is opened again. */
-static int list_directory(struct hl_log_place *place)
+int hl_log_place_list(struct hl_log_place *place)
 {
-	int fd = openat(place->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
+	if (!place->is_directory)
+		return 0;
+	/* A duplicate of the descriptor would share its position. */
+	HL_CLOSED int fd = openat(place->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *directory = fd < 0 ? NULL : fdopendir(fd);
+	int r = 0;
 
-	if (!directory) {
-		r = -errno;
-		if (fd >= 0)
-			close(fd);
-		return r;
-	}
+	if (!directory)
+		return -errno;
+	hl_cleanup_take_fd(&fd);
+	place->file_count = 0;
 	for (const struct dirent *entry; r == 0 && (entry = readdir(directory));)
 		r = hl_log_place_add(place, entry->d_name, 0, 0);
 	closedir(directory);
@@ -67,7 +67,7 @@ int hl_log_place_open_directory(struct hl_log_place *place, const char *path, st
 	if (!place->path)
 		return hl_error_set(err, -ENOMEM, "cannot open '%s': out of memory", path);
 	place->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int r = place->fd < 0 ? -errno : list_directory(place);
+	int r = place->fd < 0 ? -errno : hl_log_place_list(place);
 	return r < 0 ? hl_error_set(err, r, "cannot open '%s': %s", path, strerror(-r)) : 0;
 }
 

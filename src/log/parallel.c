@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Threads that take the next index; see parallel.h. */
-#include "log/parallel.h"
+/* Runs work on several threads, each of which takes the next index; see segment.h. */
+#include "log/segment.h"
 
 #include <pthread.h>
 #include <unistd.h>
@@ -15,52 +15,29 @@ struct crew {
 	const char *what;
 	pthread_mutex_t lock; /* of what follows */
 	size_t next, done;
-	size_t failed_at; /* SIZE_MAX: none has */
+	size_t failed_at; /* SIZE_MAX: nothing has failed */
 	int failure;
 };
-
-/* The next index, or count when there is no more to begin. */
-static size_t take(struct crew *crew)
-{
-	pthread_mutex_lock(&crew->lock);
-	size_t index = crew->failed_at == SIZE_MAX && crew->next < crew->count ? crew->next++
-									       : crew->count;
-	pthread_mutex_unlock(&crew->lock);
-	return index;
-}
-
-static void put_result(struct crew *crew, size_t index, int result)
-{
-	pthread_mutex_lock(&crew->lock);
-	crew->done++;
-	if (result && index < crew->failed_at) {
-		crew->failed_at = index;
-		crew->failure = result;
-	}
-	hl_progress_report(crew->progress, crew->what, crew->done, crew->count);
-	pthread_mutex_unlock(&crew->lock);
-}
 
 static void *run(void *context)
 {
 	struct crew *crew = context;
-	size_t index;
 
-	while ((index = take(crew)) < crew->count)
-		put_result(crew, index, crew->work(crew->context, index));
+	pthread_mutex_lock(&crew->lock);
+	while (crew->failed_at == SIZE_MAX && crew->next < crew->count) {
+		size_t index = crew->next++;
+		pthread_mutex_unlock(&crew->lock);
+		int result = crew->work(crew->context, index);
+		pthread_mutex_lock(&crew->lock);
+		crew->done++;
+		if (result && index < crew->failed_at) {
+			crew->failed_at = index;
+			crew->failure = result;
+		}
+		hl_progress_report(crew->progress, crew->what, crew->done, crew->count);
+	}
+	pthread_mutex_unlock(&crew->lock);
 	return NULL;
-}
-
-static unsigned thread_count(size_t count, const struct hl_log_options *options)
-{
-	long cores = sysconf(_SC_NPROCESSORS_ONLN);
-	unsigned wanted = options && options->jobs ? options->jobs
-			  : cores > 0		   ? (unsigned)cores
-						   : 1;
-
-	if (wanted > THREADS_MAX)
-		wanted = THREADS_MAX;
-	return wanted < count ? wanted : (unsigned)count;
 }
 
 int hl_parallel(size_t count, const struct hl_log_options *options, const char *what,
@@ -76,13 +53,19 @@ int hl_parallel(size_t count, const struct hl_log_options *options, const char *
 		.failed_at = SIZE_MAX,
 	};
 	pthread_t threads[THREADS_MAX];
-	unsigned wanted = thread_count(count, options), started = 0;
+	long cores = sysconf(_SC_NPROCESSORS_ONLN);
+	size_t wanted = options && options->jobs ? options->jobs : cores > 0 ? (size_t)cores : 1;
+	size_t started = 0;
 
-	/* Fewer threads than wanted do the same, later. */
+	if (wanted > THREADS_MAX)
+		wanted = THREADS_MAX;
+	if (wanted > count)
+		wanted = count;
+	/* Fewer threads than wanted do the same work, slower. */
 	while (started + 1 < wanted && pthread_create(&threads[started], NULL, run, &crew) == 0)
 		started++;
 	run(&crew);
-	for (unsigned i = 0; i < started; i++)
+	for (size_t i = 0; i < started; i++)
 		pthread_join(threads[i], NULL);
 	return crew.failure;
 }

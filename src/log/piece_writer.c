@@ -12,18 +12,6 @@
 
 /* ---- compression ---- */
 
-static int begin_frame(struct hl_piece_writer *writer)
-{
-	if (!writer->stream)
-		writer->stream = ZSTD_createCCtx();
-	if (!writer->stream)
-		return -ENOMEM;
-	ZSTD_CCtx_reset(writer->stream, ZSTD_reset_session_only);
-	ZSTD_CCtx_setParameter(writer->stream, ZSTD_c_compressionLevel,
-			       writer->level ? writer->level : LEVEL);
-	return 0;
-}
-
 /* Appends the compressed ${raw} to the packed piece, so that a reader needs nothing after it. */
 static int compress(struct hl_piece_writer *writer, const struct hl_byte_buffer *raw)
 {
@@ -44,32 +32,9 @@ static int compress(struct hl_piece_writer *writer, const struct hl_byte_buffer 
 	return 0;
 }
 
-static int pack(struct hl_piece_writer *writer, enum hl_piece_kind kind, uint32_t flags,
-		const struct hl_byte_buffer *raw)
-{
-	struct hl_piece_header header = {
-		.kind = kind, .flags = flags, .raw_bytes = (uint32_t)raw->size};
-
-	hl_byte_buffer_clear(&writer->packed);
-	hl_byte_buffer_put(&writer->packed, &header, sizeof(header));
-	int r = flags & HL_PIECE_FRAME ? begin_frame(writer) : 0;
-	if (r == 0)
-		r = compress(writer, raw);
-	if (r < 0 || writer->packed.failed)
-		return -ENOMEM;
-	size_t stored = writer->packed.size - sizeof(header);
-	if (stored > HL_PIECE_BYTES_MAX)
-		return -EFBIG;
-	header.stored_bytes = (uint32_t)stored;
-	XXH64_hash_t seed = XXH3_64bits(&header, offsetof(struct hl_piece_header, hash));
-	header.hash = XXH3_64bits_withSeed(writer->packed.bytes + sizeof(header), stored, seed);
-	memcpy(writer->packed.bytes, &header, sizeof(header));
-	return 0;
-}
-
 /* ---- the file ---- */
 
-int hl_piece_write_bytes(struct hl_piece_writer *writer, const void *bytes, size_t size)
+int hl_piece_writer_write_bytes(struct hl_piece_writer *writer, const void *bytes, size_t size)
 {
 	const char *at = bytes;
 	size_t left = size;
@@ -93,15 +58,37 @@ int hl_piece_write_bytes(struct hl_piece_writer *writer, const void *bytes, size
 	return 0;
 }
 
-int hl_piece_write(struct hl_piece_writer *writer, enum hl_piece_kind kind, uint32_t flags,
-		   const struct hl_byte_buffer *raw)
+int hl_piece_writer_write(struct hl_piece_writer *writer, enum hl_piece_kind kind, uint32_t flags,
+			  const struct hl_byte_buffer *raw)
 {
+	struct hl_piece_header header = {
+		.kind = kind, .flags = flags, .raw_bytes = (uint32_t)raw->size};
+
 	if (raw->failed)
 		return -ENOMEM;
 	if (raw->size > HL_PIECE_BYTES_MAX)
 		return -EFBIG;
-	int r = pack(writer, kind, flags, raw);
-	return r < 0 ? r : hl_piece_write_bytes(writer, writer->packed.bytes, writer->packed.size);
+	hl_byte_buffer_clear(&writer->packed);
+	hl_byte_buffer_put(&writer->packed, &header, sizeof(header));
+	if (flags & HL_PIECE_FRAME) {
+		if (!writer->stream)
+			writer->stream = ZSTD_createCCtx();
+		if (!writer->stream)
+			return -ENOMEM;
+		ZSTD_CCtx_reset(writer->stream, ZSTD_reset_session_only);
+		ZSTD_CCtx_setParameter(writer->stream, ZSTD_c_compressionLevel,
+				       writer->level ? writer->level : LEVEL);
+	}
+	if (compress(writer, raw) < 0)
+		return -ENOMEM;
+	size_t stored = writer->packed.size - sizeof(header);
+	if (stored > HL_PIECE_BYTES_MAX)
+		return -EFBIG;
+	header.stored_bytes = (uint32_t)stored;
+	XXH64_hash_t seed = XXH3_64bits(&header, offsetof(struct hl_piece_header, hash));
+	header.hash = XXH3_64bits_withSeed(writer->packed.bytes + sizeof(header), stored, seed);
+	memcpy(writer->packed.bytes, &header, sizeof(header));
+	return hl_piece_writer_write_bytes(writer, writer->packed.bytes, writer->packed.size);
 }
 
 bool hl_piece_writer_lost_file(const struct hl_piece_writer *writer)
@@ -111,10 +98,16 @@ bool hl_piece_writer_lost_file(const struct hl_piece_writer *writer)
 	return writer->fd >= 0 && fstat(writer->fd, &status) == 0 && status.st_nlink == 0;
 }
 
-void hl_piece_writer_release(struct hl_piece_writer *writer)
+void hl_piece_writer_close(struct hl_piece_writer *writer)
 {
 	if (writer->fd >= 0)
 		close(writer->fd);
+	writer->fd = -1;
+}
+
+void hl_piece_writer_release(struct hl_piece_writer *writer)
+{
+	hl_piece_writer_close(writer);
 	ZSTD_freeCCtx(writer->stream);
 	hl_byte_buffer_release(&writer->packed);
 	*writer = (struct hl_piece_writer){.fd = -1};

@@ -3,7 +3,6 @@
 #include "log/segment.h"
 
 #include "base/cleanup.h"
-#include "log/parallel.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -78,25 +77,20 @@ void hl_segment_cursor_release(struct hl_segment_cursor *cursor)
 	*cursor = (struct hl_segment_cursor){0};
 }
 
-static int begin_frame(struct hl_segment_cursor *cursor)
-{
-	if (!cursor->stream)
-		cursor->stream = ZSTD_createDCtx();
-	if (!cursor->stream)
-		return -ENOMEM;
-	ZSTD_DCtx_reset(cursor->stream, ZSTD_reset_session_only);
-	cursor->in_frame = true;
-	return 0;
-}
-
 /* 0, -ENOMEM, or -EBADMSG when the payload is not what its header says. */
 static int unpack(struct hl_segment_cursor *cursor, const struct hl_piece_header *header,
 		  const uint8_t *payload)
 {
 	ZSTD_inBuffer in = {payload, header->stored_bytes, 0};
 
-	if (header->flags & HL_PIECE_FRAME && begin_frame(cursor) < 0)
-		return -ENOMEM;
+	if (header->flags & HL_PIECE_FRAME) {
+		if (!cursor->stream)
+			cursor->stream = ZSTD_createDCtx();
+		if (!cursor->stream)
+			return -ENOMEM;
+		ZSTD_DCtx_reset(cursor->stream, ZSTD_reset_session_only);
+		cursor->in_frame = true;
+	}
 	if (!cursor->in_frame)
 		return -EBADMSG;
 	hl_byte_buffer_clear(&cursor->raw);
@@ -117,19 +111,6 @@ static int unpack(struct hl_segment_cursor *cursor, const struct hl_piece_header
 	return 0;
 }
 
-static bool header_is_valid(const struct hl_piece_header *header)
-{
-	return !(header->flags & ~(uint32_t)HL_PIECE_FRAME) &&
-	       header->stored_bytes <= HL_PIECE_BYTES_MAX &&
-	       header->raw_bytes <= HL_PIECE_BYTES_MAX;
-}
-
-static bool hash_is_right(const struct hl_piece_header *header, const uint8_t *payload)
-{
-	XXH64_hash_t seed = XXH3_64bits(header, offsetof(struct hl_piece_header, hash));
-	return header->hash == XXH3_64bits_withSeed(payload, header->stored_bytes, seed);
-}
-
 int hl_segment_next(struct hl_segment_cursor *cursor, uint32_t *ret_kind,
 		    struct hl_byte_reader *ret_content)
 {
@@ -140,12 +121,14 @@ int hl_segment_next(struct hl_segment_cursor *cursor, uint32_t *ret_kind,
 	if (r < 0)
 		return r == -ENODATA ? 0 : r;
 	memcpy(&header, bytes, sizeof(header));
-	if (!header_is_valid(&header))
+	if (header.flags & ~(uint32_t)HL_PIECE_FRAME || header.stored_bytes > HL_PIECE_BYTES_MAX ||
+	    header.raw_bytes > HL_PIECE_BYTES_MAX)
 		return 0;
 	r = look_at(cursor, cursor->offset + sizeof(header), header.stored_bytes, &bytes);
 	if (r < 0)
 		return r == -ENODATA ? 0 : r;
-	if (!hash_is_right(&header, bytes))
+	XXH64_hash_t seed = XXH3_64bits(&header, offsetof(struct hl_piece_header, hash));
+	if (header.hash != XXH3_64bits_withSeed(bytes, header.stored_bytes, seed))
 		return 0;
 	r = unpack(cursor, &header, bytes);
 	if (r < 0)
@@ -159,30 +142,20 @@ int hl_segment_next(struct hl_segment_cursor *cursor, uint32_t *ret_kind,
 
 /* ---- the index ---- */
 
-/* Offset of the index piece; false without a trailer. */
-static bool find_index(const struct hl_segment *segment, uint64_t *ret_offset)
-{
-	struct hl_segment_trailer trailer;
-
-	if (segment->size < sizeof(segment->header) + sizeof(trailer) ||
-	    read_at(segment, segment->size - sizeof(trailer), &trailer, sizeof(trailer)) < 0)
-		return false;
-	*ret_offset = trailer.index_offset;
-	return !memcmp(trailer.magic, HL_SEGMENT_MAGIC, sizeof(trailer.magic)) &&
-	       trailer.hash == XXH3_64bits(&trailer, offsetof(struct hl_segment_trailer, hash));
-}
-
 /* 1, 0 when there is no (whole) index, or -ENOMEM. */
 static int load_index(struct hl_segment *segment)
 {
+	struct hl_segment_trailer trailer;
 	struct hl_segment_cursor cursor;
 	struct hl_byte_reader content;
-	uint64_t offset;
 	uint32_t kind;
 
-	if (!find_index(segment, &offset))
+	if (segment->size < sizeof(segment->header) + sizeof(trailer) ||
+	    read_at(segment, segment->size - sizeof(trailer), &trailer, sizeof(trailer)) < 0 ||
+	    memcmp(trailer.magic, HL_SEGMENT_MAGIC, sizeof(trailer.magic)) != 0 ||
+	    trailer.hash != XXH3_64bits(&trailer, offsetof(struct hl_segment_trailer, hash)))
 		return 0;
-	hl_segment_cursor_init(&cursor, segment, offset);
+	hl_segment_cursor_init(&cursor, segment, trailer.index_offset);
 	int r = hl_segment_next(&cursor, &kind, &content);
 	if (r > 0)
 		r = kind == HL_PIECE_INDEX ? hl_segment_index_read(&segment->index, &content)
@@ -203,25 +176,11 @@ struct walk {
 	bool any;		    /* a checkpoint was there */
 };
 
-static int walk_checkpoint(struct walk *walk, struct hl_byte_reader *content, uint64_t offset)
-{
-	struct hl_segment_checkpoint_head head;
-
-	int r = hl_segment_read_checkpoint(content, walk->state, &head);
-	if (r < 0)
-		return r;
-	if (!walk->any)
-		walk->missing_before = walk->segment->missing_before = head.missing_count;
-	walk->any = true;
-	walk->segment->index.missing_count = head.missing_count;
-	return hl_segment_index_add_checkpoint(&walk->segment->index, head.next_interval, offset);
-}
-
 static int walk_interval(struct walk *walk, struct hl_byte_reader *content)
 {
 	struct hl_segment_index *index = &walk->segment->index;
 
-	int r = hl_segment_read_interval(content, walk->state, &walk->interval);
+	int r = hl_log_state_read_interval(content, walk->state, &walk->interval);
 	if (r < 0)
 		return r;
 	struct hl_log_point point = {
@@ -239,33 +198,30 @@ static int walk_interval(struct walk *walk, struct hl_byte_reader *content)
 	return hl_segment_index_add_point(index, &point);
 }
 
-static int walk_mark(struct walk *walk, struct hl_byte_reader *content)
-{
-	uint64_t tick = hl_byte_reader_number(content);
-	uint64_t length = hl_byte_reader_number(content);
-	const uint8_t *text = hl_byte_reader_bytes(content, length);
-
-	return text ? hl_segment_index_add_mark(&walk->segment->index, tick, (const char *)text,
-						(size_t)length)
-		    : -EBADMSG;
-}
-
+/* 0 for a piece of a later version, too. */
 static int walk_piece(struct walk *walk, uint32_t kind, struct hl_byte_reader *content,
 		      uint64_t offset)
 {
-	switch (kind) {
-	case HL_PIECE_CHECKPOINT:
-		return walk_checkpoint(walk, content, offset);
-	case HL_PIECE_INTERVAL:
+	struct hl_segment_index *index = &walk->segment->index;
+	struct hl_segment_checkpoint_head head;
+
+	if (kind == HL_PIECE_INTERVAL)
 		return walk_interval(walk, content);
-	case HL_PIECE_MARK:
-		return walk_mark(walk, content);
-	default:
-		return 0; /* of a later version */
-	}
+	if (kind == HL_PIECE_MARK)
+		return hl_segment_index_read_mark(index, content);
+	if (kind != HL_PIECE_CHECKPOINT)
+		return 0;
+	int r = hl_log_state_read_checkpoint(content, walk->state, &head);
+	if (r < 0)
+		return r;
+	if (!walk->any)
+		walk->missing_before = walk->segment->missing_before = head.missing_count;
+	walk->any = true;
+	index->missing_count = head.missing_count;
+	return hl_segment_index_add_checkpoint(index, head.next_interval, offset);
 }
 
-/* Makes the index of a segment that was cut off, up to what makes no sense. 0 or -ENOMEM. */
+/* Makes the index of a segment that was cut off, up to the first damaged piece. 0 or -ENOMEM. */
 static int walk_pieces(struct hl_segment *segment)
 {
 	struct walk walk = {.segment = segment};
@@ -279,11 +235,10 @@ static int walk_pieces(struct hl_segment *segment)
 	do {
 		uint64_t offset = walk.cursor.offset;
 		r = hl_segment_next(&walk.cursor, &kind, &content);
-		if (r > 0) {
-			int walked = walk_piece(&walk, kind, &content, offset);
-			r = walked < 0 ? walked : r;
-		}
-	} while (r > 0);
+		if (r <= 0)
+			break;
+		r = walk_piece(&walk, kind, &content, offset);
+	} while (r == 0);
 	hl_segment_cursor_release(&walk.cursor);
 	hl_log_state_free(walk.state);
 	free(walk.interval.changes);
@@ -293,6 +248,7 @@ static int walk_pieces(struct hl_segment *segment)
 int hl_segment_read_index(struct hl_segment *segment, struct hl_error *err)
 {
 	int r = load_index(segment);
+
 	segment->cut_off = r == 0;
 	if (r == 0)
 		r = walk_pieces(segment);

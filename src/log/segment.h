@@ -7,12 +7,12 @@
 
 #include "base/error.h"
 #include "log/byte_buffer.h"
-#include "log/event_log.h"
 #include "log/log.h"
 #include "log/log_files.h"
-#include "log/segment_format.h"
 
 #include <zstd.h>
+
+struct hl_event_part;
 
 /* ---- the index: timeline, marks, and where reading can begin ---- */
 
@@ -27,7 +27,7 @@ struct hl_segment_index {
 	size_t point_count, point_capacity;
 	struct hl_segment_checkpoint *checkpoints;
 	size_t checkpoint_count, checkpoint_capacity;
-	struct hl_log_mark *marks; /* their texts are the index's */
+	struct hl_log_mark *marks; /* the index owns their texts */
 	size_t mark_count, mark_capacity;
 	uint64_t lost_events;	/* at the segment's end */
 	uint64_t missing_count; /* intervals, at its end */
@@ -42,8 +42,9 @@ int hl_segment_index_add_mark(struct hl_segment_index *index, uint64_t tick, con
 
 void hl_segment_index_write(const struct hl_segment_index *index, struct hl_byte_buffer *buffer);
 
-/* 0, -ENOMEM, or -EBADMSG. ${index} must be empty. */
+/* Reads an index into the empty ${index}; _mark() adds a single mark. 0, -ENOMEM, or -EBADMSG. */
 int hl_segment_index_read(struct hl_segment_index *index, struct hl_byte_reader *reader);
+int hl_segment_index_read_mark(struct hl_segment_index *index, struct hl_byte_reader *reader);
 
 /* Empties it and keeps the memory. */
 void hl_segment_index_clear(struct hl_segment_index *index);
@@ -69,7 +70,7 @@ struct hl_segment {
 };
 
 /*
- * Opens ${file} of ${place} and reads what is to be known of it. 0 or a negative errno with a
+ * Opens ${file} of ${place} and finds its index, or its parts. 0 or a negative errno with a
  * sentence; -EBADMSG where it is damaged, -ENODATA where it was cut off before its first
  * checkpoint. Release in any case.
  */
@@ -77,9 +78,10 @@ int hl_segment_open(struct hl_segment *segment, const struct hl_log_place *place
 		    const struct hl_log_file *file, struct hl_error *err);
 void hl_segment_release(struct hl_segment *segment);
 
-/* Read what is to be known of an open segment, or file of events, as hl_segment_open(). */
+/* Find the index of an open segment, or the parts of an open file of events; as hl_segment_open().
+ */
 int hl_segment_read_index(struct hl_segment *segment, struct hl_error *err);
-int hl_segment_find_parts(struct hl_segment *segment, struct hl_error *err);
+int hl_event_log_find_parts(struct hl_segment *segment, struct hl_error *err);
 
 /* A file that was opened, or why it cannot be used. */
 struct hl_segment_found {
@@ -124,15 +126,15 @@ void hl_segment_cursor_init(struct hl_segment_cursor *cursor, const struct hl_se
 void hl_segment_cursor_release(struct hl_segment_cursor *cursor);
 
 /*
- * The next piece: its kind, and its content, valid until the next call. 1; 0 at the end of what is
- * whole; or a negative errno: -ENOMEM, or the file's.
+ * The next piece: its kind, and its content, valid until the next call. 1; 0 after the last whole
+ * piece; or a negative errno: -ENOMEM, or that of reading the file.
  */
 int hl_segment_next(struct hl_segment_cursor *cursor, uint32_t *ret_kind,
 		    struct hl_byte_reader *ret_content);
 
-/* Adds the modules and definitions at the beginning of what follows to ${state}. 0, -ENOMEM or
- * -EBADMSG. */
-int hl_segment_read_names(struct hl_byte_reader *content, struct hl_log_state *state);
+/* Reads the modules and definitions at the beginning of ${content}, and adds them to ${state}. 0,
+ * -ENOMEM or -EBADMSG. */
+int hl_log_state_read_names(struct hl_byte_reader *content, struct hl_log_state *state);
 
 /* What a checkpoint says beside the state. */
 struct hl_segment_checkpoint_head {
@@ -140,8 +142,8 @@ struct hl_segment_checkpoint_head {
 };
 
 /* Puts the state of a checkpoint in the place of ${state}'s. 0, -ENOMEM or -EBADMSG. */
-int hl_segment_read_checkpoint(struct hl_byte_reader *content, struct hl_log_state *state,
-			       struct hl_segment_checkpoint_head *ret_head);
+int hl_log_state_read_checkpoint(struct hl_byte_reader *content, struct hl_log_state *state,
+				 struct hl_segment_checkpoint_head *ret_head);
 
 /* An interval as it was written; the changes are the struct's own. Zero-initialize. */
 struct hl_segment_interval {
@@ -152,12 +154,25 @@ struct hl_segment_interval {
 };
 
 /* Reads an interval, and adds what it names to ${state}. 0, -ENOMEM or -EBADMSG. */
-int hl_segment_read_interval(struct hl_byte_reader *content, struct hl_log_state *state,
-			     struct hl_segment_interval *interval);
+int hl_log_state_read_interval(struct hl_byte_reader *content, struct hl_log_state *state,
+			       struct hl_segment_interval *interval);
 
 /* Adds the changes to the maximum, or those from there to the end, to ${state}. 0 or -ENOMEM. */
-int hl_segment_apply(struct hl_log_state *state, const struct hl_log_interval *interval,
-		     enum hl_log_moment part);
+int hl_log_state_apply(struct hl_log_state *state, const struct hl_log_interval *interval,
+		       enum hl_log_moment part);
 
 /* An empty state. */
 int hl_log_state_new(struct hl_log_state **ret_state);
+
+/* ---- several files at once ---- */
+
+/* Does part ${index} of the work. After a non-zero result no other part is begun. */
+typedef int hl_parallel_work(void *context, size_t index);
+
+/*
+ * Calls ${work} for 0 .. ${count} - 1, on as many threads as ${options} say (NULL: as many as there
+ * are cores), the calling one among them, and waits. ${what} is for the progress. Returns 0, or the
+ * result of the first index at which it was not 0.
+ */
+int hl_parallel(size_t count, const struct hl_log_options *options, const char *what,
+		hl_parallel_work *work, void *context);

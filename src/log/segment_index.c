@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Columns of small differences; see segment.h. */
+/* The index of a segment, written as small differences; see segment.h. */
 #include "log/segment.h"
 
 #include "base/array.h"
@@ -33,12 +33,24 @@ int hl_segment_index_add_mark(struct hl_segment_index *index, uint64_t tick, con
 	return 0;
 }
 
+int hl_segment_index_read_mark(struct hl_segment_index *index, struct hl_byte_reader *reader)
+{
+	uint64_t tick = hl_byte_reader_number(reader);
+	uint64_t length = hl_byte_reader_number(reader);
+	const uint8_t *text = hl_byte_reader_bytes(reader, length);
+
+	return text ? hl_segment_index_add_mark(index, tick, (const char *)text, (size_t)length)
+		    : -EBADMSG;
+}
+
 /* ---- writing ---- */
 
-static void write_points(const struct hl_segment_index *index, struct hl_byte_buffer *buffer)
+void hl_segment_index_write(const struct hl_segment_index *index, struct hl_byte_buffer *buffer)
 {
 	struct hl_log_point before = {0};
 
+	hl_byte_buffer_number(buffer, index->lost_events);
+	hl_byte_buffer_number(buffer, index->missing_count);
 	hl_byte_buffer_number(buffer, index->point_count);
 	for (size_t i = 0; i < index->point_count; i++) {
 		const struct hl_log_point *point = &index->points[i];
@@ -49,13 +61,6 @@ static void write_points(const struct hl_segment_index *index, struct hl_byte_bu
 		hl_byte_buffer_signed(buffer, (int64_t)(point->rss_bytes - before.rss_bytes));
 		before = *point;
 	}
-}
-
-void hl_segment_index_write(const struct hl_segment_index *index, struct hl_byte_buffer *buffer)
-{
-	hl_byte_buffer_number(buffer, index->lost_events);
-	hl_byte_buffer_number(buffer, index->missing_count);
-	write_points(index, buffer);
 	hl_byte_buffer_number(buffer, index->checkpoint_count);
 	for (size_t i = 0; i < index->checkpoint_count; i++) {
 		hl_byte_buffer_number(buffer, index->checkpoints[i].next_interval);
@@ -72,7 +77,7 @@ void hl_segment_index_write(const struct hl_segment_index *index, struct hl_byte
 
 /* ---- reading ---- */
 
-/* Counts are not believed: each element needs a byte at least. */
+/* Each element takes a byte at least: a larger count is damage. */
 static uint64_t read_count(struct hl_byte_reader *reader)
 {
 	uint64_t count = hl_byte_reader_number(reader);
@@ -82,12 +87,15 @@ static uint64_t read_count(struct hl_byte_reader *reader)
 	return reader->failed ? 0 : count;
 }
 
-static int read_points(struct hl_segment_index *index, struct hl_byte_reader *reader)
+int hl_segment_index_read(struct hl_segment_index *index, struct hl_byte_reader *reader)
 {
 	struct hl_log_point point = {0};
-	uint64_t count = read_count(reader);
+	uint64_t count;
 	int r = 0;
 
+	index->lost_events = hl_byte_reader_number(reader);
+	index->missing_count = hl_byte_reader_number(reader);
+	count = read_count(reader);
 	for (uint64_t i = 0; r == 0 && i < count; i++) {
 		uint64_t step = hl_byte_reader_number(reader);
 		point.missing = step & 1;
@@ -99,14 +107,7 @@ static int read_points(struct hl_segment_index *index, struct hl_byte_reader *re
 			return -EBADMSG;
 		r = hl_segment_index_add_point(index, &point);
 	}
-	return r;
-}
-
-static int read_checkpoints(struct hl_segment_index *index, struct hl_byte_reader *reader)
-{
-	uint64_t count = read_count(reader);
-	int r = 0;
-
+	count = read_count(reader);
 	for (uint64_t i = 0; r == 0 && i < count; i++) {
 		uint64_t next_interval = hl_byte_reader_number(reader);
 		uint64_t offset = hl_byte_reader_number(reader);
@@ -114,34 +115,9 @@ static int read_checkpoints(struct hl_segment_index *index, struct hl_byte_reade
 			return -EBADMSG;
 		r = hl_segment_index_add_checkpoint(index, next_interval, offset);
 	}
-	return r;
-}
-
-static int read_marks(struct hl_segment_index *index, struct hl_byte_reader *reader)
-{
-	uint64_t count = read_count(reader);
-	int r = 0;
-
-	for (uint64_t i = 0; r == 0 && i < count; i++) {
-		uint64_t tick = hl_byte_reader_number(reader);
-		uint64_t length = hl_byte_reader_number(reader);
-		const uint8_t *text = hl_byte_reader_bytes(reader, length);
-		if (!text)
-			return -EBADMSG;
-		r = hl_segment_index_add_mark(index, tick, (const char *)text, (size_t)length);
-	}
-	return r;
-}
-
-int hl_segment_index_read(struct hl_segment_index *index, struct hl_byte_reader *reader)
-{
-	index->lost_events = hl_byte_reader_number(reader);
-	index->missing_count = hl_byte_reader_number(reader);
-	int r = read_points(index, reader);
-	if (r == 0)
-		r = read_checkpoints(index, reader);
-	if (r == 0)
-		r = read_marks(index, reader);
+	count = read_count(reader);
+	for (uint64_t i = 0; r == 0 && i < count; i++)
+		r = hl_segment_index_read_mark(index, reader);
 	return r == 0 && reader->failed ? -EBADMSG : r;
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Names, defined before they are used, and checkpoints; see state_writer.h. */
-#include "log/state_writer.h"
+/* Writes definitions before they are used, and checkpoints; see piece_writer.h. */
+#include "log/piece_writer.h"
 
 #include "base/array.h"
+#include "log/log_writer.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -10,20 +11,7 @@
 
 /* ---- modules ---- */
 
-static void put_module(struct hl_byte_buffer *buffer, const struct hl_log_module *module)
-{
-	size_t length = strlen(module->path);
-
-	hl_byte_buffer_number(buffer, length);
-	hl_byte_buffer_put(buffer, module->path, length);
-	hl_byte_buffer_number(buffer, module->start);
-	hl_byte_buffer_number(buffer, module->end);
-	hl_byte_buffer_number(buffer, module->load_bias);
-	hl_byte_buffer_number(buffer, module->build_id_bytes);
-	hl_byte_buffer_put(buffer, module->build_id, module->build_id_bytes);
-}
-
-/* The modules that are new since the last piece. Those that cannot be read are nameless. */
+/* The modules that are new since the last piece. A module that cannot be read has no name. */
 static void put_modules(struct hl_state_writer *writer, struct hl_byte_buffer *buffer)
 {
 	const struct hl_log_names *names = writer->names;
@@ -38,7 +26,14 @@ static void put_modules(struct hl_state_writer *writer, struct hl_byte_buffer *b
 		writer->module_count++;
 		if (!names->module(names, writer->module_count, &module))
 			module = (struct hl_log_module){.path = ""};
-		put_module(buffer, &module);
+		size_t length = strlen(module.path);
+		hl_byte_buffer_number(buffer, length);
+		hl_byte_buffer_put(buffer, module.path, length);
+		hl_byte_buffer_number(buffer, module.start);
+		hl_byte_buffer_number(buffer, module.end);
+		hl_byte_buffer_number(buffer, module.load_bias);
+		hl_byte_buffer_number(buffer, module.build_id_bytes);
+		hl_byte_buffer_put(buffer, module.build_id, module.build_id_bytes);
 	}
 }
 
@@ -53,15 +48,7 @@ int hl_state_writer_reserve(struct hl_state_writer *writer, uint32_t node)
 	return 0;
 }
 
-static int add_definition(struct hl_state_writer *writer, uint32_t node, uint64_t frame,
-			  uint32_t parent)
-{
-	return HL_ARRAY_APPEND(writer->definitions, writer->definition_count,
-			       writer->definition_capacity,
-			       (struct hl_state_definition){frame, node, parent});
-}
-
-/* A cycle, which only damage can make, ends where it comes back. */
+/* A cycle, which only damage can make, ends where it closes. */
 int hl_state_writer_define(struct hl_state_writer *writer, uint32_t node)
 {
 	const struct hl_log_names *names = writer->names;
@@ -75,7 +62,9 @@ int hl_state_writer_define(struct hl_state_writer *writer, uint32_t node)
 			break;
 		if (!names->node(names, node, &frame, &parent))
 			break;
-		if (add_definition(writer, node, frame, parent) < 0)
+		if (HL_ARRAY_APPEND(writer->definitions, writer->definition_count,
+				    writer->definition_capacity,
+				    (struct hl_state_definition){frame, node, parent}) < 0)
 			return -ENOMEM;
 		writer->nodes[node].defined_in = writer->round;
 	}
@@ -85,6 +74,7 @@ int hl_state_writer_define(struct hl_state_writer *writer, uint32_t node)
 static int by_node(const void *left, const void *right)
 {
 	const struct hl_state_definition *a = left, *b = right;
+
 	return (a->node > b->node) - (a->node < b->node);
 }
 
@@ -125,23 +115,26 @@ static bool holds_something(const struct hl_state_node *node)
 	return node->bytes || node->objects;
 }
 
-static int define_held_nodes(struct hl_state_writer *writer)
-{
-	int r = 0;
-
-	for (uint32_t i = 1; r == 0 && i < writer->node_count; i++)
-		if (holds_something(&writer->nodes[i]))
-			r = hl_state_writer_define(writer, i);
-	return r;
-}
-
-static void put_figures(const struct hl_state_writer *writer, struct hl_byte_buffer *buffer)
+int hl_state_writer_put_checkpoint(struct hl_state_writer *writer, struct hl_byte_buffer *buffer,
+				   uint64_t next, uint64_t missing)
 {
 	uint32_t before = 0;
 	uint64_t count = 0;
 
-	for (uint32_t i = 1; i < writer->node_count; i++)
-		count += holds_something(&writer->nodes[i]);
+	writer->round++;
+	writer->module_count = 0;
+	writer->definition_count = 0;
+	hl_byte_buffer_number(buffer, next);
+	hl_byte_buffer_number(buffer, missing);
+	/* Nodes may be added by this, at the end: parents that hold nothing. */
+	for (uint32_t i = 1; i < writer->node_count; i++) {
+		if (!holds_something(&writer->nodes[i]))
+			continue;
+		count++;
+		if (hl_state_writer_define(writer, i) < 0)
+			return -ENOMEM;
+	}
+	hl_state_writer_put_names(writer, buffer);
 	hl_byte_buffer_number(buffer, count);
 	for (uint32_t i = 1; i < writer->node_count; i++) {
 		if (!holds_something(&writer->nodes[i]))
@@ -151,21 +144,6 @@ static void put_figures(const struct hl_state_writer *writer, struct hl_byte_buf
 		hl_byte_buffer_signed(buffer, writer->nodes[i].objects);
 		before = i;
 	}
-}
-
-int hl_state_writer_put_checkpoint(struct hl_state_writer *writer, struct hl_byte_buffer *buffer,
-				   uint64_t next, uint64_t missing)
-{
-	writer->round++;
-	writer->module_count = 0;
-	writer->definition_count = 0;
-	hl_byte_buffer_number(buffer, next);
-	hl_byte_buffer_number(buffer, missing);
-	int r = define_held_nodes(writer);
-	if (r < 0)
-		return r;
-	hl_state_writer_put_names(writer, buffer);
-	put_figures(writer, buffer);
 	return 0;
 }
 

@@ -41,27 +41,11 @@ static int choose_range(struct hl_history *history, const struct hl_history_rang
 
 /* ---- the profile ---- */
 
-/* Of what was in use, the timeline says bytes alone. */
-static void set_figures(struct hl_history *history)
-{
-	struct hl_profile *profile = history->profile;
-	struct hl_profile_counters total = {0};
-
-	for (size_t i = 0; i < history->point_count; i++)
-		if (history->points[i].max_bytes > total.peak_bytes)
-			total.peak_bytes = history->points[i].max_bytes;
-	total.alloc_bytes = history->points[history->point_count - 1].end_bytes;
-	profile->total = profile->unfiltered_total = total;
-	memset(profile->known, 0, sizeof(profile->known));
-	profile->known[HL_VALUE_INUSE][HL_UNIT_BYTES] = true;
-	profile->known[HL_VALUE_PEAK][HL_UNIT_BYTES] = true;
-	profile->lost.log_events = history->log->lost_events;
-}
-
 int hl_history_name(struct hl_history *history, const struct hl_log_state *state,
 		    struct hl_error *err)
 {
 	struct hl_profile_selection selection = {.progress = history->reading.progress};
+	struct hl_profile_counters total = {0};
 	struct hl_profile *profile;
 	uint32_t *nodes;
 
@@ -82,41 +66,26 @@ int hl_history_name(struct hl_history *history, const struct hl_log_state *state
 	history->profile_nodes = nodes;
 	history->log_node_count = state->node_count;
 	hl_progress_report(history->reading.progress, "naming functions", 1, 1);
-	set_figures(history);
+	/* Of the memory in use, the timeline tells the bytes alone. */
+	for (size_t i = 0; i < history->point_count; i++)
+		if (history->points[i].max_bytes > total.peak_bytes)
+			total.peak_bytes = history->points[i].max_bytes;
+	total.alloc_bytes = history->points[history->point_count - 1].end_bytes;
+	profile->total = profile->unfiltered_total = total;
+	memset(profile->known, 0, sizeof(profile->known));
+	profile->known[HL_VALUE_INUSE][HL_UNIT_BYTES] = true;
+	profile->known[HL_VALUE_PEAK][HL_UNIT_BYTES] = true;
+	profile->lost.log_events = history->log->lost_events;
 	return 0;
 }
 
 /* ---- opening ---- */
 
-static int open_log(struct hl_history *history, const struct hl_profile_selection *selection,
-		    struct hl_error *err)
-{
-	int r = hl_log_source_open(&history->source, history->path, err);
-	if (r < 0)
-		return r;
-	r = hl_moment_open_log(&history->source, selection, &history->process, &history->log, err);
-	if (r == 0)
-		history->reading.start_realtime_ns = history->process->start_realtime_ns;
-	return r;
-}
-
-static int open_history(struct hl_history *history, const struct hl_profile_selection *selection,
-			const struct hl_history_range *range, struct hl_error *err)
-{
-	const struct hl_log_state nothing = {0};
-
-	int r = open_log(history, selection, err);
-	if (r == 0)
-		r = choose_range(history, range, err);
-	if (r == 0)
-		r = hl_history_name(history, &nothing, err);
-	return r;
-}
-
 int hl_history_open(const char *path, const struct hl_profile_selection *selection,
 		    const struct hl_history_range *range, const struct hl_filter *filter,
 		    struct hl_history **ret_history, struct hl_error *err)
 {
+	const struct hl_log_state nothing = {0};
 	struct hl_history *history = calloc(1, sizeof(*history));
 	char *copy = strdup(path);
 
@@ -130,12 +99,21 @@ int hl_history_open(const char *path, const struct hl_profile_selection *selecti
 	history->source = HL_LOG_SOURCE_NONE;
 	history->reading =
 		(struct hl_log_options){.jobs = selection->jobs, .progress = selection->progress};
-	int r = open_history(history, selection, range, err);
-	if (r < 0)
+	int r = hl_log_source_open(&history->source, path, err);
+	if (r == 0)
+		r = hl_moment_open_log(&history->source, selection, &history->process,
+				       &history->log, err);
+	if (r == 0)
+		r = choose_range(history, range, err);
+	if (r == 0)
+		r = hl_history_name(history, &nothing, err);
+	if (r < 0) {
 		hl_history_free(history);
-	else
-		*ret_history = history;
-	return r;
+		return r;
+	}
+	history->reading.start_realtime_ns = history->process->start_realtime_ns;
+	*ret_history = history;
+	return 0;
 }
 
 void hl_history_free(struct hl_history *history)

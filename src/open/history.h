@@ -12,7 +12,7 @@
 #include "open/log_source.h"
 #include "profile/filter.h"
 
-/* In milliseconds since the process' recording began; the intervals that hold them are in it. */
+/* In milliseconds since the process' recording began. The intervals of both ends are included. */
 struct hl_history_range {
 	uint64_t first_ms, last_ms;
 };
@@ -31,7 +31,7 @@ struct hl_history {
 	struct hl_profile *profile;	/* has the figures of the range, and no nodes until
 					   hl_history_survey() */
 	uint32_t *profile_nodes;	/* by node of the log: its node of the profile, or
-					   HL_NODE_LEFT_OUT where an expression of the filter did so */
+					   HL_NODE_LEFT_OUT if an expression of the filter did so */
 	size_t log_node_count;		/* 0 until hl_history_survey() */
 };
 
@@ -84,10 +84,10 @@ struct hl_history_survey {
 
 /*
  * Reads the whole range: names the nodes, as hl_history_name() does of the range's end, and sums up
- * what they held. Within an interval it is known what was in use at its maximum and at its end, and
- * so changes are taken to happen there; what is in use at the end of the first interval of a log
- * that began after the process did is taken to have been so from its beginning. Release in any
- * case. 0 or a negative errno with a sentence.
+ * what they held. A log knows what was in use at the maximum and at the end of an interval: changes
+ * are taken to happen there. If the log began after the process did, what is in use at the end of
+ * its first interval counts from the beginning of that interval. Release in any case. 0 or a
+ * negative errno with a sentence.
  */
 int hl_history_survey_init(struct hl_history_survey *survey, struct hl_history *history,
 			   size_t bucket_count, struct hl_error *err);
@@ -101,11 +101,11 @@ static inline uint64_t hl_history_bucket_ms(const struct hl_history *history, si
 }
 
 /* Adds ${more} to ${sum}; buckets of ${sum} are made if need be. 0 or -ENOMEM. */
-int hl_history_sum_add(struct hl_history_sum *sum, const struct hl_history_sum *more,
-		       const struct hl_history *history, size_t bucket_count);
+int hl_history_survey_add_sum(struct hl_history_sum *sum, const struct hl_history_sum *more,
+			      const struct hl_history *history, size_t bucket_count);
 
 /* Bytes per second, by least squares over every ms of the range. */
-double hl_history_slope(const struct hl_history_sum *sum, const struct hl_history *history);
+double hl_history_survey_slope(const struct hl_history_sum *sum, const struct hl_history *history);
 
 /* ---- what was in use at maxima, by key ---- */
 
@@ -119,3 +119,28 @@ double hl_history_slope(const struct hl_history_sum *sum, const struct hl_histor
 int hl_history_series(const struct hl_history *history, const size_t *points, size_t count,
 		      const uint32_t *key_of, size_t key_count, int64_t **ret_bytes,
 		      struct hl_error *err);
+
+/* ---- hills: maxima of the timeline that are told apart ---- */
+
+/*
+ * A point is a hill when, on the way to any higher point, what is in use falls by a share of the
+ * hill's height at least. The highest point always is one; of equal points without such a valley in
+ * between, the first is. So a hill's own ups and downs make no further hills, however many there
+ * are.
+ */
+struct hl_history_hill {
+	size_t point; /* index of history->points */
+	/* Since the hill before, or the range's beginning, what was in use was lowest at the end of
+	 * this point's interval; SIZE_MAX: before the first one. */
+	size_t valley;
+	int64_t valley_bytes;
+	bool valley_is_known; /* false where the log begins with the hill, long after the process;
+				 valley_bytes is then 0 */
+};
+
+/*
+ * The hills of the range in order of time; each falls by ${percent} of its height on both sides.
+ * ${ret_hills} is to be freed. 0 or -ENOMEM.
+ */
+int hl_history_hills(const struct hl_history *history, double percent,
+		     struct hl_history_hill **ret_hills, size_t *ret_count);

@@ -8,7 +8,8 @@
  */
 #include "open/history.h"
 
-#include "base/search.h"
+#include "base/cleanup.h"
+#include "base/compiler.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -37,6 +38,7 @@ struct series {
 static uint32_t key_of_node(const struct series *series, uint32_t node)
 {
 	const struct hl_history *history = series->history;
+
 	return series->key_of[node < history->log_node_count ? history->profile_nodes[node] : 0];
 }
 
@@ -81,12 +83,6 @@ static uint64_t number_of(const struct series *series, size_t index)
 	return series->history->points[series->points[index]].number;
 }
 
-/* The first of the chosen points from interval ${number} on. */
-static size_t find_point(const struct series *series, uint64_t number)
-{
-	return HL_LOWER_BOUND(i, series->count, number_of(series, i) < number);
-}
-
 static void add_changes(const struct series *series, const struct hl_log_interval *interval,
 			enum hl_log_moment moment, int64_t *held)
 {
@@ -103,7 +99,8 @@ static int visit_interval(void *context, size_t index, const struct hl_log_inter
 	struct part *part = &series->parts[index];
 
 	if (!part->visited)
-		part->first = part->next = find_point(series, interval->number);
+		part->first = part->next =
+			HL_LOWER_BOUND(i, series->count, number_of(series, i) < interval->number);
 	part->visited = true;
 	while (part->next < series->count && number_of(series, part->next) < interval->number)
 		fill(series, part->next++, part->held);
@@ -117,19 +114,11 @@ static int visit_interval(void *context, size_t index, const struct hl_log_inter
 	return 0;
 }
 
-static int end_part(void *context, size_t index, const struct hl_log_state *state)
-{
-	(void)context;
-	(void)index;
-	(void)state;
-	return 0;
-}
-
 /* ---- the parts together ---- */
 
 /*
- * Before the first part it is as that began, unless ${held} says what it was, after any other as it
- * ended.
+ * Fills the points that no part has filled: before the first part with ${held}, or, if that is
+ * NULL, with what the part began with; after each part with what it ended with.
  */
 static void fill_between(struct series *series, const int64_t *held)
 {
@@ -151,67 +140,31 @@ static void fill_between(struct series *series, const int64_t *held)
 		fill(series, next++, held);
 }
 
-/* Where nothing was written in the range, it is as the interval before left it. */
-static int read_nothing(struct series *series, struct hl_error *err)
-{
-	struct hl_log_state *state;
-
-	int r = hl_log_state_at(series->history->log, series->history->points[0].number,
-				HL_LOG_AT_END, &state, err);
-	if (r < 0)
-		return r;
-	r = begin_part(series, 0, state);
-	hl_log_state_free(state);
-	return r;
-}
-
-static bool has_begun(const struct series *series)
-{
-	for (size_t i = 0; i < series->part_count; i++)
-		if (series->parts[i].begun)
-			return true;
-	return false;
-}
-
-/*
- * In a hole at the range's beginning it is as before the hole, and not as the first part begins:
- * ${ret_held}, to be freed, is that by key; NULL: there is no such hole.
- */
-static int read_hole(const struct series *series, int64_t **ret_held, struct hl_error *err)
-{
-	const struct hl_history *history = series->history;
-	struct hl_log_state *state;
-
-	*ret_held = NULL;
-	if (!history->points[0].missing)
-		return 0;
-	int r = hl_log_state_at(history->log, history->points[0].number, HL_LOG_AT_END, &state,
-				err);
-	if (r < 0)
-		return r;
-	*ret_held = calloc(series->key_count, sizeof(**ret_held));
-	if (*ret_held)
-		sum_state(series, state, *ret_held);
-	hl_log_state_free(state);
-	return *ret_held ? 0 : -ENOMEM;
-}
-
 static int read_parts(struct series *series, struct hl_error *err)
 {
 	const struct hl_history *history = series->history;
-	const struct hl_log_fold fold = {series, begin_part, visit_interval, end_part};
+	const struct hl_log_fold fold = {series, begin_part, visit_interval, NULL};
+	HL_FREED int64_t *held = NULL;
 
 	int r = hl_log_read(history->log, history->points[0].number,
 			    history->points[history->point_count - 1].number, &history->reading,
 			    &fold, err);
-	if (r == 0 && !has_begun(series))
-		r = read_nothing(series, err);
-	int64_t *held = NULL;
-	if (r == 0)
-		r = read_hole(series, &held, err);
+	/* In a hole at the range's beginning the figures are those before the hole, and not those
+	 * with which the first part begins. */
+	if (r == 0 && history->points[0].missing) {
+		struct hl_log_state *state;
+		r = hl_log_state_at(history->log, history->points[0].number, HL_LOG_AT_END, &state,
+				    err);
+		if (r < 0)
+			return r;
+		held = calloc(series->key_count, sizeof(*held));
+		if (held)
+			sum_state(series, state, held);
+		hl_log_state_free(state);
+		r = held ? 0 : -ENOMEM;
+	}
 	if (r == 0)
 		fill_between(series, held);
-	free(held);
 	return r;
 }
 

@@ -8,8 +8,9 @@
  * change of a node in it to the last one, and put together in order of time.
  */
 #include "base/array.h"
+#include "base/cleanup.h"
 #include "open/history.h"
-#include "profile/history_names.h"
+#include "profile/known_names.h"
 
 #include <errno.h>
 #include <math.h>
@@ -26,16 +27,15 @@ struct tally {
 	double *buckets;
 };
 
-/* What one part of the log has told so far. */
+/* What one part of the log has said so far. */
 struct part {
 	bool begun, visited;
-	bool from_nothing; /* in use when it begins */
-	uint64_t begin_ms; /* of the first interval */
-	const struct hl_log_state
-		*after_hole; /* what the next interval begins with, after a hole */
-	size_t node_count;   /* of what follows */
-	int64_t *bytes;	     /* now, by node */
-	uint32_t *tally_of;  /* by node; 0: it did not change */
+	bool from_nothing;		       /* in use when it begins */
+	uint64_t begin_ms;		       /* of the first interval */
+	const struct hl_log_state *after_hole; /* the next interval begins with it; else NULL */
+	size_t node_count;		       /* of what follows */
+	int64_t *bytes;			       /* now, by node */
+	uint32_t *tally_of;		       /* by node; 0: it did not change */
 	struct tally *tallies;
 	size_t tally_count, tally_capacity;
 };
@@ -52,46 +52,30 @@ struct survey {
 
 /* ---- sums over time ---- */
 
-static size_t bucket_of(const struct hl_history *history, size_t bucket_count, uint64_t ms)
-{
-	size_t bucket = (size_t)(ms * bucket_count / hl_history_length_ms(history));
-
-	while (bucket + 1 < bucket_count &&
-	       hl_history_bucket_ms(history, bucket_count, bucket + 1) <= ms)
-		bucket++;
-	return bucket;
-}
-
-/* Adds ${bytes} held from ${from} to ${to} to the buckets, and to what was least in them. */
-static void fill_buckets(double *buckets, const struct hl_history *history, size_t bucket_count,
-			 int64_t bytes, uint64_t from, uint64_t to)
-{
-	size_t bucket = bucket_of(history, bucket_count, from);
-
-	while (from < to && bucket < bucket_count) {
-		uint64_t end = hl_history_bucket_ms(history, bucket_count, bucket + 1);
-		if (end > to)
-			end = to;
-		double *least = &buckets[bucket_count + bucket];
-		if ((double)bytes < *least)
-			*least = (double)bytes;
-		buckets[bucket++] += (double)bytes * (double)(end - from);
-		from = end;
-	}
-}
-
 /* The node held ${bytes} from tally->last_ms to ${ms}. */
 static void hold(struct tally *tally, const struct survey *survey, int64_t bytes, uint64_t ms)
 {
+	const struct hl_history *history = survey->history;
 	double from = (double)tally->last_ms, to = (double)ms;
+	size_t count = tally->buckets ? survey->bucket_count : 0;
 
 	if (ms <= tally->last_ms)
 		return;
 	tally->area += (double)bytes * (to - from);
 	tally->moment += (double)bytes * (to - from) * (to + from) / 2;
-	if (tally->buckets)
-		fill_buckets(tally->buckets, survey->history, survey->bucket_count, bytes,
-			     tally->last_ms, ms);
+	size_t bucket = (size_t)(tally->last_ms * count / hl_history_length_ms(history));
+	while (bucket + 1 < count &&
+	       hl_history_bucket_ms(history, count, bucket + 1) <= tally->last_ms)
+		bucket++;
+	for (; tally->last_ms < ms && bucket < count; bucket++) {
+		uint64_t end = hl_history_bucket_ms(history, count, bucket + 1);
+		if (end > ms)
+			end = ms;
+		tally->buckets[bucket] += (double)bytes * (double)(end - tally->last_ms);
+		tally->buckets[count + bucket] =
+			fmin(tally->buckets[count + bucket], (double)bytes);
+		tally->last_ms = end;
+	}
 	tally->last_ms = ms;
 }
 
@@ -128,22 +112,6 @@ static int reserve_nodes(struct part *part, size_t count)
 	return 0;
 }
 
-static int begin_tally(struct part *part, const struct survey *survey, uint32_t node, uint64_t ms)
-{
-	if (HL_ARRAY_RESERVE(part->tallies, part->tally_capacity, part->tally_count + 1) < 0)
-		return -ENOMEM;
-	double *buckets = new_buckets(survey->bucket_count);
-	if (!buckets)
-		return -ENOMEM;
-	part->tallies[part->tally_count++] = (struct tally){.node = node,
-							    .first_ms = ms,
-							    .last_ms = ms,
-							    .from_bytes = part->bytes[node],
-							    .buckets = buckets};
-	part->tally_of[node] = (uint32_t)part->tally_count;
-	return 0;
-}
-
 static int change(struct part *part, const struct survey *survey, uint32_t node, int64_t bytes,
 		  uint64_t ms)
 {
@@ -151,14 +119,25 @@ static int change(struct part *part, const struct survey *survey, uint32_t node,
 		return 0;
 	if (reserve_nodes(part, (size_t)node + 1) < 0)
 		return -ENOMEM;
-	if (!part->tally_of[node] && begin_tally(part, survey, node, ms) < 0)
-		return -ENOMEM;
+	if (!part->tally_of[node]) {
+		struct tally tally = {.node = node,
+				      .first_ms = ms,
+				      .last_ms = ms,
+				      .from_bytes = part->bytes[node],
+				      .buckets = new_buckets(survey->bucket_count)};
+		if (!tally.buckets || HL_ARRAY_APPEND(part->tallies, part->tally_count,
+						      part->tally_capacity, tally) < 0) {
+			free(tally.buckets);
+			return -ENOMEM;
+		}
+		part->tally_of[node] = (uint32_t)part->tally_count;
+	}
 	hold(&part->tallies[part->tally_of[node] - 1], survey, part->bytes[node], ms);
 	part->bytes[node] += bytes;
 	return 0;
 }
 
-/* When within the hole is unknown; its end is assumed. */
+/* It is unknown when things changed within the hole; its end is assumed. */
 static int close_hole(struct part *part, const struct survey *survey, uint64_t ms)
 {
 	const struct hl_log_state *state = part->after_hole;
@@ -190,23 +169,6 @@ static int begin_part(void *context, size_t index, const struct hl_log_state *st
 	return 0;
 }
 
-/* Where the log begins after the process did, its first interval has what was in use then. */
-static bool is_late_beginning(const struct survey *survey, const struct part *part, uint64_t number)
-{
-	return number > 0 && number == survey->history->log->points[0].number && part->from_nothing;
-}
-
-static int take_beginning(struct part *part, const struct hl_log_interval *interval)
-{
-	for (size_t i = 0; i < interval->change_count; i++) {
-		const struct hl_log_change *one = &interval->changes[i];
-		if (reserve_nodes(part, (size_t)one->node + 1) < 0)
-			return -ENOMEM;
-		part->bytes[one->node] += one->max_bytes + one->rest_bytes;
-	}
-	return 0;
-}
-
 static int visit_interval(void *context, size_t index, const struct hl_log_interval *interval)
 {
 	const struct survey *survey = context;
@@ -214,19 +176,27 @@ static int visit_interval(void *context, size_t index, const struct hl_log_inter
 	uint64_t start = hl_history_start_ms(survey->history);
 	uint64_t begin = interval->number * HL_INTERVAL_TICKS - start;
 	uint64_t end = begin + HL_INTERVAL_TICKS, max = interval->max_tick - start;
+	/* Where the log begins after the process did, its first interval has what was in use then.
+	 */
+	bool is_beginning = interval->number > 0 && part->from_nothing &&
+			    interval->number == survey->history->log->points[0].number;
 	int r = 0;
 
 	if (!part->visited)
 		part->begin_ms = begin;
 	part->visited = true;
-	if (is_late_beginning(survey, part, interval->number))
-		return take_beginning(part, interval);
 	if (interval->max_tick < begin + start || max > end)
 		max = end; /* only damage can bring it */
 	if (part->after_hole)
 		r = close_hole(part, survey, begin);
 	for (size_t i = 0; r == 0 && i < interval->change_count; i++) {
 		const struct hl_log_change *one = &interval->changes[i];
+		if (is_beginning) {
+			r = reserve_nodes(part, (size_t)one->node + 1);
+			if (r == 0)
+				part->bytes[one->node] += one->max_bytes + one->rest_bytes;
+			continue;
+		}
 		r = change(part, survey, one->node, one->max_bytes, max);
 		if (r == 0)
 			r = change(part, survey, one->node, one->rest_bytes, end);
@@ -245,15 +215,6 @@ static int end_part(void *context, size_t index, const struct hl_log_state *stat
 	return r;
 }
 
-static void release_part(struct part *part)
-{
-	for (size_t i = 0; i < part->tally_count; i++)
-		free(part->tallies[i].buckets);
-	free(part->tallies);
-	free(part->tally_of);
-	free(part->bytes);
-}
-
 /* ---- the parts together ---- */
 
 static int64_t first_bytes(const struct part *part, uint32_t node)
@@ -264,23 +225,10 @@ static int64_t first_bytes(const struct part *part, uint32_t node)
 				    : part->bytes[node];
 }
 
-/* Takes the buckets of ${part}'s tally over, or adds them to those that are there. */
-static void join_buckets(struct tally *whole, struct tally *more, size_t bucket_count)
-{
-	if (!whole->buckets) {
-		whole->buckets = more->buckets;
-		more->buckets = NULL;
-		return;
-	}
-	for (size_t i = 0; i < bucket_count; i++)
-		whole->buckets[i] += more->buckets[i];
-	for (size_t i = bucket_count; i < 2 * bucket_count; i++)
-		whole->buckets[i] = fmin(whole->buckets[i], more->buckets[i]);
-}
-
 /*
  * Goes on with ${part}: ${whole} is one node's tally of the range up to the part before, ${now}
- * what it held then. What changed in a hole between the parts is taken to have done so at its end.
+ * what the node held then. Changes in a hole between the parts are taken to have happened at its
+ * end.
  */
 static int join_node(struct tally *whole, int64_t *now, const struct survey *survey,
 		     struct part *part, uint32_t node)
@@ -292,10 +240,17 @@ static int join_node(struct tally *whole, int64_t *now, const struct survey *sur
 
 	if (!more && first == *now)
 		return 0;
-	if (more)
-		join_buckets(whole, more, survey->bucket_count);
-	else if (!whole->buckets && !(whole->buckets = new_buckets(survey->bucket_count)))
-		return -ENOMEM;
+	if (!whole->buckets) {
+		whole->buckets = more ? HL_TAKE(more->buckets) : new_buckets(survey->bucket_count);
+		if (!whole->buckets)
+			return -ENOMEM;
+	} else if (more) {
+		for (size_t i = 0; i < survey->bucket_count; i++) {
+			size_t least = survey->bucket_count + i;
+			whole->buckets[i] += more->buckets[i];
+			whole->buckets[least] = fmin(whole->buckets[least], more->buckets[least]);
+		}
+	}
 	if (first != *now)
 		hold(whole, survey, *now, part->begin_ms);
 	*now = first;
@@ -345,8 +300,8 @@ static void add_constant(double *buckets, const struct hl_history *history, size
 	}
 }
 
-int hl_history_sum_add(struct hl_history_sum *sum, const struct hl_history_sum *more,
-		       const struct hl_history *history, size_t bucket_count)
+int hl_history_survey_add_sum(struct hl_history_sum *sum, const struct hl_history_sum *more,
+			      const struct hl_history *history, size_t bucket_count)
 {
 	if (more->buckets && !sum->buckets) {
 		sum->buckets = calloc(2 * bucket_count, sizeof(*sum->buckets));
@@ -365,21 +320,6 @@ int hl_history_sum_add(struct hl_history_sum *sum, const struct hl_history_sum *
 	return 0;
 }
 
-static int add_node(struct hl_history_survey *result, const struct survey *survey, uint32_t node)
-{
-	uint32_t profile_node = survey->history->profile_nodes[node];
-	struct hl_history_sum sum;
-
-	if (profile_node == HL_NODE_LEFT_OUT)
-		return 0;
-	int r = join_parts(survey, node, &sum);
-	if (r == 0)
-		r = hl_history_sum_add(&result->sums[profile_node], &sum, survey->history,
-				       survey->bucket_count);
-	free(sum.buckets);
-	return r;
-}
-
 static int add_nodes(struct hl_history_survey *result, const struct survey *survey)
 {
 	const struct hl_history *history = survey->history;
@@ -390,48 +330,21 @@ static int add_nodes(struct hl_history_survey *result, const struct survey *surv
 	result->sums = calloc(result->sum_count, sizeof(*result->sums));
 	if (!result->sums)
 		return -ENOMEM;
-	for (uint32_t i = 1; r == 0 && i < history->log_node_count; i++)
-		r = add_node(result, survey, i);
+	for (uint32_t i = 1; r == 0 && i < history->log_node_count; i++) {
+		uint32_t profile_node = history->profile_nodes[i];
+		struct hl_history_sum sum;
+		if (profile_node == HL_NODE_LEFT_OUT)
+			continue;
+		r = join_parts(survey, i, &sum);
+		if (r == 0)
+			r = hl_history_survey_add_sum(&result->sums[profile_node], &sum, history,
+						      survey->bucket_count);
+		free(sum.buckets);
+	}
 	return r;
 }
 
 /* ---- all of it ---- */
-
-/* Where nothing was written in the range, it is as the interval before left it. */
-static int survey_nothing(struct survey *survey, struct hl_error *err)
-{
-	struct hl_log_state *state;
-
-	int r = hl_log_state_at(survey->history->log, survey->history->points[0].number,
-				HL_LOG_AT_END, &state, err);
-	if (r < 0)
-		return r;
-	r = begin_part(survey, 0, state);
-	if (r == 0)
-		r = end_part(survey, 0, state);
-	hl_log_state_free(state);
-	return r;
-}
-
-static bool has_begun(const struct survey *survey)
-{
-	for (size_t i = 0; i < survey->part_count; i++)
-		if (survey->parts[i].begun)
-			return true;
-	return false;
-}
-
-/* What was in use before a hole in which the range begins is so until the first part does. */
-static int read_hole(struct survey *survey, struct hl_error *err)
-{
-	const struct hl_history *history = survey->history;
-
-	if (!history->points[0].missing)
-		return 0;
-	int r = hl_log_state_at(history->log, history->points[0].number, HL_LOG_AT_END,
-				&survey->hole, err);
-	return r < 0 ? r : hl_history_names_add(survey->names, survey->hole);
-}
 
 static int read_parts(struct survey *survey, struct hl_error *err)
 {
@@ -441,23 +354,23 @@ static int read_parts(struct survey *survey, struct hl_error *err)
 	int r = hl_log_read(history->log, history->points[0].number,
 			    history->points[history->point_count - 1].number, &history->reading,
 			    &fold, err);
-	if (r == 0 && !has_begun(survey))
-		r = survey_nothing(survey, err);
-	return r == 0 ? read_hole(survey, err) : r;
-}
-
-/* What the nodes held at the range's end, for the profile. */
-static void set_ends(struct survey *survey)
-{
-	for (size_t i = survey->part_count; i-- > 0;) {
-		const struct part *part = &survey->parts[i];
-		if (!part->begun)
-			continue;
-		for (size_t node = 0; node < survey->names->node_count; node++)
-			survey->names->bytes[node] =
-				node < part->node_count ? part->bytes[node] : 0;
-		return;
+	/* In a hole at the range's beginning, what was in use before the hole counts until the
+	 * first part begins. */
+	if (r == 0 && history->points[0].missing) {
+		r = hl_log_state_at(history->log, history->points[0].number, HL_LOG_AT_END,
+				    &survey->hole, err);
+		if (r == 0)
+			r = hl_history_names_add(survey->names, survey->hole);
 	}
+	if (r < 0)
+		return r;
+	/* The profile has what the nodes hold at the range's end. */
+	const struct part *last = &survey->parts[survey->part_count - 1];
+	while (last > survey->parts && !last->begun)
+		last--;
+	for (size_t node = 0; last->begun && node < survey->names->node_count; node++)
+		survey->names->bytes[node] = node < last->node_count ? last->bytes[node] : 0;
+	return 0;
 }
 
 int hl_history_survey_init(struct hl_history_survey *result, struct hl_history *history,
@@ -476,14 +389,18 @@ int hl_history_survey_init(struct hl_history_survey *result, struct hl_history *
 	*result = (struct hl_history_survey){0};
 	if (survey.parts && survey.names)
 		r = read_parts(&survey, err);
-	if (r == 0) {
-		set_ends(&survey);
+	if (r == 0)
 		r = hl_history_name(history, survey.names, err);
-	}
 	if (r == 0)
 		r = add_nodes(result, &survey);
-	for (size_t i = 0; survey.parts && i < survey.part_count; i++)
-		release_part(&survey.parts[i]);
+	for (size_t i = 0; survey.parts && i < survey.part_count; i++) {
+		struct part *part = &survey.parts[i];
+		for (size_t at = 0; at < part->tally_count; at++)
+			free(part->tallies[at].buckets);
+		free(part->tallies);
+		free(part->tally_of);
+		free(part->bytes);
+	}
 	free(survey.parts);
 	hl_log_state_free(survey.hole);
 	hl_log_state_free(survey.names);
@@ -503,7 +420,7 @@ void hl_history_survey_release(struct hl_history_survey *survey)
  * With n ms, the line through bytes(t) at every t from 0 to n rises by
  * (moment - mean t * area) / (sum of squares of t - mean t).
  */
-double hl_history_slope(const struct hl_history_sum *sum, const struct hl_history *history)
+double hl_history_survey_slope(const struct hl_history_sum *sum, const struct hl_history *history)
 {
 	double length = (double)hl_history_length_ms(history);
 

@@ -3,6 +3,7 @@
 #include "open/input.h"
 
 #include "base/array.h"
+#include "base/cleanup.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -81,29 +82,6 @@ static int wait_for_writer(struct hl_input *input, struct hl_error *err)
 	return 0;
 }
 
-static int read_head(struct hl_input *input, bool is_fifo, struct hl_error *err)
-{
-	int r = 0;
-
-	input->head = malloc(HL_INPUT_HEAD_BYTES + 1);
-	if (!input->head)
-		return fail(input, -ENOMEM, err);
-	if (is_fifo && !input->is_stdin) {
-		r = wait_for_writer(input, err);
-		fcntl(input->fd, F_SETFL, 0); /* from here on it waits for the writer */
-	}
-	if (r < 0)
-		return r;
-	ssize_t count = input->is_stream ? read_fully(input->fd, input->head + input->head_size,
-						      HL_INPUT_HEAD_BYTES - input->head_size)
-					 : pread(input->fd, input->head, HL_INPUT_HEAD_BYTES, 0);
-	if (count < 0)
-		return fail(input, input->is_stream ? (int)count : -errno, err);
-	input->head_size += (size_t)count;
-	input->head[input->head_size] = '\0';
-	return 0;
-}
-
 int hl_input_open(struct hl_input *input, const char *path, struct hl_error *err)
 {
 	struct stat status;
@@ -120,7 +98,23 @@ int hl_input_open(struct hl_input *input, const char *path, struct hl_error *err
 		return fail(input, -EISDIR, err);
 	input->is_stream = !S_ISREG(status.st_mode);
 	input->size = input->is_stream ? 0 : (uint64_t)status.st_size;
-	return read_head(input, S_ISFIFO(status.st_mode), err);
+	input->head = malloc(HL_INPUT_HEAD_BYTES + 1);
+	if (!input->head)
+		return fail(input, -ENOMEM, err);
+	if (S_ISFIFO(status.st_mode) && !input->is_stdin) {
+		int r = wait_for_writer(input, err);
+		if (r < 0)
+			return r;
+		fcntl(input->fd, F_SETFL, 0); /* from here on it waits for the writer */
+	}
+	ssize_t count = input->is_stream ? read_fully(input->fd, input->head + input->head_size,
+						      HL_INPUT_HEAD_BYTES - input->head_size)
+					 : pread(input->fd, input->head, HL_INPUT_HEAD_BYTES, 0);
+	if (count < 0)
+		return fail(input, input->is_stream ? (int)count : -errno, err);
+	input->head_size += (size_t)count;
+	input->head[input->head_size] = '\0';
+	return 0;
 }
 
 void hl_input_close(struct hl_input *input)
@@ -192,37 +186,29 @@ static int write_all(int fd, const uint8_t *bytes, size_t size)
 	return 0;
 }
 
-/* Copies the head and what follows it to ${copy}. */
-static int copy_stream(struct hl_input *input, int copy, uint64_t *ret_size)
+int hl_input_make_file(struct hl_input *input, struct hl_error *err)
 {
 	uint8_t buffer[HL_INPUT_HEAD_BYTES];
 	uint64_t size = input->head_size;
+	ssize_t count = 1;
 
-	int r = write_all(copy, input->head, input->head_size);
-	while (r == 0) {
-		ssize_t count = read_fully(input->fd, buffer, sizeof(buffer));
-		if (count <= 0) {
-			*ret_size = size;
-			return (int)count;
-		}
-		size += (uint64_t)count;
-		r = size > HL_INPUT_BYTES_MAX ? -EFBIG : write_all(copy, buffer, (size_t)count);
-	}
-	return r;
-}
-
-int hl_input_make_file(struct hl_input *input, struct hl_error *err)
-{
 	if (!input->is_stream)
 		return 0;
-	int copy = memfd_create("heapline-input", MFD_CLOEXEC);
-	int r = copy < 0 ? -errno : copy_stream(input, copy, &input->size);
+	HL_CLOSED int copy = memfd_create("heapline-input", MFD_CLOEXEC);
+	int r = copy < 0 ? -errno : write_all(copy, input->head, input->head_size);
+	while (r == 0 && count > 0) {
+		count = read_fully(input->fd, buffer, sizeof(buffer));
+		if (count > 0)
+			size += (uint64_t)count;
+		if (size > HL_INPUT_BYTES_MAX)
+			return too_large(input, err);
+		r = count < 0 ? (int)count : write_all(copy, buffer, (size_t)count);
+	}
 	if (r == 0 && dup3(copy, input->fd, input->is_stdin ? 0 : O_CLOEXEC) < 0)
 		r = -errno;
-	if (copy >= 0)
-		close(copy);
 	if (r < 0)
-		return r == -EFBIG ? too_large(input, err) : fail(input, r, err);
+		return fail(input, r, err);
+	input->size = size;
 	input->is_stream = false;
 	return 0;
 }

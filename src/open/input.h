@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A file that is not a directory, opened so that nothing can make the reader wait for ever or take
- * all memory: what it is is found out from its first block, before more of it is read.
+ * all memory. Its first block tells its kind before more of it is read.
  */
 #pragma once
 
@@ -24,12 +24,12 @@ struct hl_input {
 	bool is_stream; /* a pipe or device, which has been read as far as the head */
 	uint64_t size;	/* of a file that is no stream */
 	uint8_t *head;
-	size_t head_size; /* less than HL_INPUT_HEAD_BYTES: it is all there is */
+	size_t head_size; /* less than HL_INPUT_HEAD_BYTES: the head is the whole input */
 };
 
 #define HL_INPUT_NONE ((struct hl_input){.fd = -1})
 
-/* Whether ${path} is a directory, or nothing, which is a missing recording; "-" is not. */
+/* Whether ${path} is a directory, or does not exist, as a missing recording; "-" never is. */
 bool hl_input_is_directory(const char *path);
 
 /*

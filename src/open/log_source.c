@@ -3,6 +3,7 @@
 #include "open/log_source.h"
 
 #include "base/array.h"
+#include "base/cleanup.h"
 #include "log/log.h"
 #include "log/log_files.h"
 #include "recording/recording_files.h"
@@ -30,26 +31,6 @@ static bool is_known(const struct hl_recording *recording, uint32_t sequence)
 	return false;
 }
 
-/* NULL-terminated, as ${words} are, which may be NULL. NULL for want of memory. */
-static char **copy_words(char *const *words)
-{
-	size_t count = 0;
-
-	while (words && words[count])
-		count++;
-	char **copy = calloc(count + 1, sizeof(*copy));
-	for (size_t i = 0; copy && i < count; i++) {
-		copy[i] = strdup(words[i]);
-		if (!copy[i]) {
-			while (i > 0)
-				free(copy[--i]);
-			free(copy);
-			return NULL;
-		}
-	}
-	return copy;
-}
-
 /* The first process of a recording is the one that 'record' was asked to run. */
 static int add_process(struct hl_recording *recording, uint32_t sequence, const struct hl_log *log)
 {
@@ -59,7 +40,7 @@ static int add_process(struct hl_recording *recording, uint32_t sequence, const 
 	struct hl_recording_process process = {
 		.sequence = sequence,
 		.executable = strdup(""),
-		.command = copy_words(sequence == 0 ? recording->command : NULL),
+		.command = hl_recording_copy_words(sequence == 0 ? recording->command : NULL),
 		.start_realtime_ns = log->start_realtime_ns,
 		.duration_ns = last ? (last->number + 1) * HL_INTERVAL_TICKS * NS_PER_MS : 0,
 		.complete = true,
@@ -88,10 +69,12 @@ static int add_process(struct hl_recording *recording, uint32_t sequence, const 
 static int by_sequence(const void *left, const void *right)
 {
 	const struct hl_recording_process *a = left, *b = right;
+
 	return (a->sequence > b->sequence) - (a->sequence < b->sequence);
 }
 
-/* What is wrong with a log is said only where there is no other. */
+/* Adds the processes that have a log alone. A log that cannot be read is an error only if it is the
+ * only one. */
 static int add_processes(struct hl_log_source *source, struct hl_error *err)
 {
 	struct hl_recording *recording = source->log.recording;
@@ -125,7 +108,7 @@ static int add_processes(struct hl_log_source *source, struct hl_error *err)
 	return 0;
 }
 
-/* A recording of nothing, which says that it is not known what was recorded. */
+/* An empty recording, with a warning that says that it is not known what was recorded. */
 static int make_recording(const char *path, struct hl_recording **ret_recording,
 			  struct hl_error *err)
 {
@@ -151,15 +134,7 @@ static int make_recording(const char *path, struct hl_recording **ret_recording,
 		       : out_of_memory(path, err);
 }
 
-/* ---- what holds them ---- */
-
-static bool has_segments(const struct hl_log_place *place)
-{
-	for (size_t i = 0; i < place->file_count; i++)
-		if (place->files[i].kind == &hl_log_segments)
-			return true;
-	return false;
-}
+/* ---- directories, packed recordings, segments ---- */
 
 static int open_directory(struct hl_log_source *source, const char *path, struct hl_error *err)
 {
@@ -171,24 +146,14 @@ static int open_directory(struct hl_log_source *source, const char *path, struct
 	int opened = hl_log_place_open_directory(&source->log.place, path, err);
 	if (opened < 0)
 		return opened;
-	/* Without a recording.hlm it may be segments that were copied. */
-	if (r == -ENOENT && !has_segments(&source->log.place))
+	/* Without a recording.hlm it may be segments that were copied. They come last in order. */
+	const struct hl_log_place *place = &source->log.place;
+	if (r == -ENOENT &&
+	    (!place->file_count || place->files[place->file_count - 1].kind != &hl_log_segments))
 		return hl_error_set(err, r, "%s", why.text);
 	if (r == -ENOENT)
 		r = make_recording(path, &source->log.recording, err);
 	return r < 0 ? r : add_processes(source, err);
-}
-
-static int open_pack(struct hl_log_source *source, struct hl_input *input, struct hl_error *err)
-{
-	int r = hl_input_make_file(input, err);
-	if (r == 0)
-		r = hl_pack_read(input->fd, input->name, NULL, &source->packed, err);
-	if (r == 0)
-		r = hl_pack_read_log(input->fd, input->name, source->packed, &source->log, err);
-	if (r == 0 && hl_known_names_init(&source->names, source->packed) < 0)
-		r = out_of_memory(input->name, err);
-	return r;
 }
 
 /* The recording in the directory of ${path}, if the segment belongs to it; else NULL. 0 or
@@ -197,12 +162,9 @@ static int open_neighbour(const char *path, const struct hl_segment_header *head
 			  struct hl_recording **ret_recording)
 {
 	struct hl_recording *recording;
-	char *copy = strdup(path);
+	HL_FREED char *copy = strdup(path);
 
-	if (!copy)
-		return -ENOMEM;
-	int r = hl_recording_open(dirname(copy), &recording, NULL);
-	free(copy);
+	int r = copy ? hl_recording_open(dirname(copy), &recording, NULL) : -ENOMEM;
 	if (r < 0)
 		return r == -ENOMEM ? r : 0;
 	bool is_foreign = false;
@@ -254,8 +216,17 @@ int hl_log_source_open_input(struct hl_log_source *source, struct hl_input *inpu
 			     struct hl_error *err)
 {
 	*source = HL_LOG_SOURCE_NONE;
-	if (hl_pack_detect(input->head, input->head_size))
-		return open_pack(source, input, err);
+	if (hl_pack_detect(input->head, input->head_size)) {
+		int r = hl_input_make_file(input, err);
+		if (r == 0)
+			r = hl_pack_read(input->fd, input->name, NULL, &source->packed, err);
+		if (r == 0)
+			r = hl_pack_log_read(input->fd, input->name, source->packed, &source->log,
+					     err);
+		if (r == 0 && hl_known_names_init(&source->names, source->packed) < 0)
+			r = out_of_memory(input->name, err);
+		return r;
+	}
 	if (hl_log_source_is_segment(input))
 		return open_segment(source, input, err);
 	if (hl_input_begins_with(input, HL_EVENTS_MAGIC, strlen(HL_EVENTS_MAGIC)))
@@ -271,16 +242,13 @@ int hl_log_source_open_input(struct hl_log_source *source, struct hl_input *inpu
 
 int hl_log_source_open(struct hl_log_source *source, const char *path, struct hl_error *err)
 {
-	struct hl_input input = HL_INPUT_NONE;
+	HL_CLEANUP(hl_input_close) struct hl_input input = HL_INPUT_NONE;
 
 	*source = HL_LOG_SOURCE_NONE;
 	if (hl_input_is_directory(path))
 		return open_directory(source, path, err);
 	int r = hl_input_open(&input, path, err);
-	if (r == 0)
-		r = hl_log_source_open_input(source, &input, err);
-	hl_input_close(&input);
-	return r;
+	return r < 0 ? r : hl_log_source_open_input(source, &input, err);
 }
 
 void hl_log_source_release(struct hl_log_source *source)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Whatever holds the logs of processes: a recording, a packed recording, a directory with segments
- * alone, or one segment. Processes that no recording tells of are known by their logs alone.
+ * Opens anything that holds logs of processes: a recording, a packed recording, a directory with
+ * segments alone, or one segment. A process that is in no recording is known by its log alone.
  */
 #pragma once
 
@@ -11,7 +11,7 @@
 
 struct hl_log_source {
 	struct hl_pack_log log;	     /* its recording's processes need not have any nodes */
-	struct hl_profile *packed;   /* of a packed recording: who names what is in the log */
+	struct hl_profile *packed;   /* of a packed recording: it has the names */
 	struct hl_known_names names; /* in it */
 };
 

@@ -2,7 +2,8 @@
 /* Turns states of logs into recordings of one process, and these into profiles; see moment.h. */
 #include "open/moment.h"
 
-#include "profile/history_names.h"
+#include "base/cleanup.h"
+#include "profile/known_names.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -10,23 +11,6 @@
 #include <string.h>
 
 /* ---- which log ---- */
-
-static bool is_selected(const struct hl_profile_selection *selection,
-			const struct hl_recording_process *process)
-{
-	if (selection->pid && process->pid != selection->pid)
-		return false;
-	return !selection->by_sequence || process->sequence == selection->sequence;
-}
-
-static int64_t peak_of(const struct hl_recording_process *process)
-{
-	int64_t peak = 0;
-
-	for (uint32_t i = 0; i < process->value_count; i++)
-		peak += process->values[i].peak_bytes;
-	return peak;
-}
 
 struct candidate {
 	const struct hl_recording_process *process;
@@ -42,38 +26,6 @@ static int highest_first(const void *left, const void *right)
 	return (a->process > b->process) - (a->process < b->process);
 }
 
-static size_t list_candidates(const struct hl_recording *recording,
-			      const struct hl_profile_selection *selection,
-			      struct candidate *candidates)
-{
-	size_t count = 0;
-
-	for (uint32_t i = 0; i < recording->process_count; i++)
-		if (is_selected(selection, &recording->processes[i]))
-			candidates[count++] = (struct candidate){&recording->processes[i],
-								 peak_of(&recording->processes[i])};
-	if (count > 1)
-		qsort(candidates, count, sizeof(*candidates), highest_first);
-	return count;
-}
-
-static int open_first_log(const struct hl_log_place *place, const struct candidate *candidates,
-			  size_t count, const struct hl_log_options *options,
-			  const struct hl_recording_process **ret_process, struct hl_log **ret_log,
-			  struct hl_error *err)
-{
-	int r = -ENOENT;
-
-	for (size_t i = 0; r == -ENOENT && i < count; i++) {
-		struct hl_log_options of_process = *options;
-		of_process.start_realtime_ns = candidates[i].process->start_realtime_ns;
-		r = hl_log_open(place, candidates[i].process->sequence, &of_process, ret_log, err);
-		if (r == 0)
-			*ret_process = candidates[i].process;
-	}
-	return r;
-}
-
 int hl_moment_open_log(const struct hl_log_source *source,
 		       const struct hl_profile_selection *selection,
 		       const struct hl_recording_process **ret_process, struct hl_log **ret_log,
@@ -83,28 +35,46 @@ int hl_moment_open_log(const struct hl_log_source *source,
 	const struct hl_recording *recording = source->log.recording;
 	const struct hl_log_place *place = &source->log.place;
 	struct hl_profile_selection process = *selection;
-	struct candidate *candidates =
+	HL_FREED struct candidate *candidates =
 		calloc((size_t)recording->process_count + 1, sizeof(*candidates));
+	size_t count = 0;
+	int r = -ENOENT;
 
 	if (!candidates)
 		return hl_error_set(err, -ENOMEM, "cannot read '%s': out of memory", place->path);
+	for (uint32_t i = 0; i < recording->process_count; i++) {
+		struct candidate candidate = {&recording->processes[i], 0};
+		if ((selection->pid && candidate.process->pid != selection->pid) ||
+		    (selection->by_sequence && candidate.process->sequence != selection->sequence))
+			continue;
+		for (uint32_t value = 0; value < candidate.process->value_count; value++)
+			candidate.peak += candidate.process->values[value].peak_bytes;
+		candidates[count++] = candidate;
+	}
 	process.tid = 0; /* logs do not tell threads apart */
-	size_t count = list_candidates(recording, selection, candidates);
-	int r = count ? open_first_log(place, candidates, count, &options, ret_process, ret_log,
-				       err)
-		      : hl_profile_selection_fail(&process, place->path, err);
-	free(candidates);
+	if (!count)
+		return hl_profile_selection_fail(&process, place->path, err);
+	qsort(candidates, count, sizeof(*candidates), highest_first);
+	for (size_t i = 0; r == -ENOENT && i < count; i++) {
+		options.start_realtime_ns = candidates[i].process->start_realtime_ns;
+		r = hl_log_open(place, candidates[i].process->sequence, &options, ret_log, err);
+		if (r == 0)
+			*ret_process = candidates[i].process;
+	}
 	return r;
 }
 
 /* ---- from a state to a profile ---- */
 
-static int copy_modules(const struct hl_log_state *state,
-			const struct hl_recording_process *recorded,
-			struct hl_recording_process *process)
+/* Copies modules, nodes and values; ${recorded} is the process as its recording has it. */
+static int copy_state(const struct hl_log_state *state, const struct hl_recording_process *recorded,
+		      struct hl_recording_process *process)
 {
 	process->modules = calloc(state->module_count + 1, sizeof(*process->modules));
-	if (!process->modules)
+	process->nodes = calloc(state->node_count + 1, sizeof(*process->nodes));
+	process->values = calloc(state->node_count + 1, sizeof(*process->values));
+	process->threads = calloc(1, sizeof(*process->threads));
+	if (!process->modules || !process->nodes || !process->values || !process->threads)
 		return -ENOMEM;
 	for (size_t i = 0; i < state->module_count; i++) {
 		const struct hl_log_module *from = &state->modules[i];
@@ -120,32 +90,12 @@ static int copy_modules(const struct hl_log_state *state,
 		memcpy(to->build_id, from->build_id, sizeof(to->build_id));
 	}
 	process->module_count = (uint32_t)state->module_count;
-	return 0;
-}
-
-/* Nodes that the log mentions without defining them keep their place, as code of no module. */
-static int copy_nodes(const struct hl_log_state *state, struct hl_recording_process *process)
-{
-	size_t count = state->node_count ? state->node_count - 1 : 0;
-
-	process->nodes = calloc(count + 1, sizeof(*process->nodes));
-	if (!process->nodes)
-		return -ENOMEM;
-	for (size_t i = 0; i < count; i++)
-		process->nodes[i] = (struct hl_recording_node){state->nodes[i + 1].frame,
-							       state->nodes[i + 1].parent};
-	process->node_count = (uint32_t)count;
-	return 0;
-}
-
-static int copy_values(const struct hl_log_state *state, struct hl_recording_process *process)
-{
-	process->values = calloc(state->node_count + 1, sizeof(*process->values));
-	process->threads = calloc(1, sizeof(*process->threads));
-	if (!process->values || !process->threads)
-		return -ENOMEM;
 	process->thread_count = 1;
 	for (size_t i = 1; i < state->node_count; i++) {
+		/* A node that the log mentions without defining it keeps its place, as code of no
+		 * module. */
+		process->nodes[process->node_count++] =
+			(struct hl_recording_node){state->nodes[i].frame, state->nodes[i].parent};
 		if (!state->bytes[i] && !state->objects[i])
 			continue;
 		process->values[process->value_count++] = (struct hl_recording_value){
@@ -155,23 +105,6 @@ static int copy_values(const struct hl_log_state *state, struct hl_recording_pro
 		};
 	}
 	return 0;
-}
-
-static void release_copy(struct hl_recording_process *process)
-{
-	free(process->modules);
-	free(process->nodes);
-	free(process->values);
-	free(process->threads);
-}
-
-/* A log knows what was in use, and nothing else. */
-static void know_inuse_alone(struct hl_profile *profile)
-{
-	memset(profile->known, 0, sizeof(profile->known));
-	profile->known[HL_VALUE_INUSE][HL_UNIT_BYTES] = true;
-	profile->known[HL_VALUE_INUSE][HL_UNIT_OBJECTS] = true;
-	profile->thread_count = 0; /* nor who allocated it */
 }
 
 int hl_moment_profile(const struct hl_log_source *source,
@@ -196,19 +129,22 @@ int hl_moment_profile(const struct hl_log_source *source,
 	copy.module_count = copy.node_count = copy.value_count = copy.thread_count = 0;
 	of_one.processes = &copy;
 	of_one.process_count = 1;
-	int r = copy_modules(state, process, &copy);
-	if (r == 0)
-		r = copy_nodes(state, &copy);
-	if (r == 0)
-		r = copy_values(state, &copy);
+	int r = copy_state(state, process, &copy);
 	r = r == 0 ? hl_profile_load(&of_one, &all, &profile, err)
 		   : hl_error_set(err, r, "cannot load '%s': out of memory", recording->name);
-	release_copy(&copy);
+	free(copy.modules);
+	free(copy.nodes);
+	free(copy.values);
+	free(copy.threads);
 	if (r < 0)
 		return r;
 	profile->recorded_process_count = recording->process_count;
 	profile->recorded_process_number = (size_t)(process - recording->processes) + 1;
-	know_inuse_alone(profile);
+	/* A log knows what was in use, but not who allocated it, and nothing else. */
+	memset(profile->known, 0, sizeof(profile->known));
+	profile->known[HL_VALUE_INUSE][HL_UNIT_BYTES] = true;
+	profile->known[HL_VALUE_INUSE][HL_UNIT_OBJECTS] = true;
+	profile->thread_count = 0;
 	if (source->packed && hl_strings_intern(&profile->strings, HL_PACK_SOURCE "recording",
 						&profile->source) < 0) {
 		hl_profile_free(profile);
@@ -223,25 +159,17 @@ int hl_moment_profile(const struct hl_log_source *source,
 
 /* ---- a moment ---- */
 
-static const struct hl_log_point *highest_point(const struct hl_log *log)
-{
-	const struct hl_log_point *highest = log->points;
-
-	for (size_t i = 1; i < log->point_count; i++)
-		if (log->points[i].max_bytes > highest->max_bytes)
-			highest = &log->points[i];
-	return highest;
-}
-
 static int find_interval(const struct hl_log *log, const struct hl_moment *at, const char *path,
 			 uint64_t *ret_number, struct hl_error *err)
 {
 	if (!log->point_count)
 		return hl_error_set(err, -ERANGE, "the log in '%s' holds no interval yet", path);
-	const struct hl_log_point *first = log->points;
+	const struct hl_log_point *first = log->points, *highest = first;
 	const struct hl_log_point *last = &log->points[log->point_count - 1];
-	uint64_t number = at->kind == HL_MOMENT_PEAK ? highest_point(log)->number
-						     : at->ms / HL_INTERVAL_TICKS;
+	for (const struct hl_log_point *point = first; point <= last; point++)
+		if (point->max_bytes > highest->max_bytes)
+			highest = point;
+	uint64_t number = at->kind == HL_MOMENT_PEAK ? highest->number : at->ms / HL_INTERVAL_TICKS;
 	if (number < first->number || number > last->number)
 		return hl_error_set(
 			err, -ERANGE,
@@ -253,8 +181,8 @@ static int find_interval(const struct hl_log *log, const struct hl_moment *at, c
 	return 0;
 }
 
-/* Where nothing happened in an interval, all of it is its maximum. ${state_tick} is when it was as
- * the profile says. */
+/* Says which moment the profile shows. ${state_tick} is when the state was reached; in an interval
+ * in which nothing happened, every tick is the maximum. */
 static int describe(struct hl_profile *profile, const struct hl_log_point *point,
 		    uint64_t state_tick)
 {
@@ -275,47 +203,33 @@ static int describe(struct hl_profile *profile, const struct hl_log_point *point
 	return hl_strings_intern(&profile->strings, clause, &profile->moment);
 }
 
-static int load_at(const struct hl_log_source *source, const struct hl_recording_process *process,
-		   const struct hl_log *log, const struct hl_profile_selection *selection,
-		   struct hl_profile **ret_profile, struct hl_error *err)
-{
-	struct hl_log_state *state;
-	struct hl_profile *profile;
-	uint64_t number = 0;
-
-	int r = find_interval(log, &selection->at, source->log.place.path, &number, err);
-	if (r == 0)
-		r = hl_log_state_at(log, number, HL_LOG_AT_MAX, &state, err);
-	if (r < 0)
-		return r;
-	r = hl_moment_profile(source, process, state, selection, &profile, NULL, err);
-	if (r == 0) {
-		r = describe(profile, &log->points[number - log->points[0].number], state->tick);
-		profile->lost.log_events = log->lost_events;
-		if (r < 0)
-			hl_profile_free(profile);
-		else
-			*ret_profile = profile;
-	}
-	hl_log_state_free(state);
-	return r;
-}
-
 int hl_moment_load(const struct hl_log_source *source, const struct hl_profile_selection *selection,
 		   struct hl_profile **ret_profile, struct hl_error *err)
 {
+	HL_CLEANUP(hl_log_state_free_at) struct hl_log_state *state = NULL;
+	HL_CLEANUP(hl_profile_free_at) struct hl_profile *profile = NULL;
+	HL_CLEANUP(hl_log_free_at) struct hl_log *log = NULL;
 	const struct hl_recording_process *process;
-	struct hl_log *log;
+	const char *path = source->log.place.path;
+	uint64_t number = 0;
 
 	if (selection->tid)
 		return hl_error_set(err, -EINVAL,
 				    "cannot select a thread at a moment: the log of '%s' does not "
 				    "tell threads apart",
-				    source->log.place.path);
+				    path);
 	int r = hl_moment_open_log(source, selection, &process, &log, err);
+	if (r == 0)
+		r = find_interval(log, &selection->at, path, &number, err);
+	if (r == 0)
+		r = hl_log_state_at(log, number, HL_LOG_AT_MAX, &state, err);
+	if (r == 0)
+		r = hl_moment_profile(source, process, state, selection, &profile, NULL, err);
+	if (r == 0)
+		r = describe(profile, &log->points[number - log->points[0].number], state->tick);
 	if (r < 0)
 		return r;
-	r = load_at(source, process, log, selection, ret_profile, err);
-	hl_log_free(log);
-	return r;
+	profile->lost.log_events = log->lost_events;
+	*ret_profile = HL_TAKE(profile);
+	return 0;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Finds out what a file is, and has the right reader read it; see open.h. */
+/* Finds the kind of a file and chooses its reader; see open.h. */
 #include "open/open.h"
 
+#include "base/cleanup.h"
 #include "import/gzip.h"
 #include "import/import_text.h"
 #include "import/importer.h"
@@ -30,48 +31,9 @@ static int fail(struct hl_error *err, int code, const char *name)
 	return hl_error_set(err, code, "cannot read '%s': %s", name, strerror(-code));
 }
 
-/* ---- recordings ---- */
-
-static int open_recording(const char *path, const struct hl_profile_selection *selection,
-			  struct hl_profile **ret_profile, struct hl_error *err)
-{
-	struct hl_recording *recording;
-
-	int r = hl_recording_open(path, &recording, err);
-	if (r < 0)
-		return r;
-	r = hl_profile_load(recording, selection, ret_profile, err);
-	hl_recording_free(recording);
-	return r;
-}
-
 /* ---- files of other tools ---- */
 
-static int check_selection(const struct hl_profile_selection *selection, const char *name,
-			   struct hl_error *err)
-{
-	if (!selection || (!selection->pid && !selection->by_sequence && !selection->tid))
-		return 0;
-	return hl_error_set(err, -EINVAL,
-			    "cannot select a process or thread of '%s': it is another tool's file, "
-			    "which does not tell them apart",
-			    name);
-}
-
-static int describe(struct hl_profile *profile, const char *name, const char *source)
-{
-	profile->imported = true;
-	profile->complete = true;
-	profile->unfiltered_total = profile->total;
-	int r = hl_strings_intern(&profile->strings, name, &profile->name);
-	if (r == 0 && !profile->source) /* some say more than what reads them */
-		r = hl_strings_intern(&profile->strings, source, &profile->source);
-	if (r == 0 && !profile->mode)
-		profile->mode = profile->source;
-	return r;
-}
-
-/* What is known not to be read may look like folded text. */
+/* A format that is known but not read may look like folded text. */
 static const struct hl_importer *find_importer(const struct hl_import_input *input)
 {
 	for (size_t i = 0; i < HL_COUNT_OF(importers); i++)
@@ -112,7 +74,14 @@ static int import_decoded(const struct hl_importer *importer, const struct hl_im
 	int r = importer->read(input, &profile, err);
 	if (r < 0)
 		return r;
-	r = describe(profile, input->name, importer->name);
+	profile->imported = true;
+	profile->complete = true;
+	profile->unfiltered_total = profile->total;
+	r = hl_strings_intern(&profile->strings, input->name, &profile->name);
+	if (r == 0 && !profile->source) /* some importers say more than their name */
+		r = hl_strings_intern(&profile->strings, importer->name, &profile->source);
+	if (r == 0 && !profile->mode)
+		profile->mode = profile->source;
 	if (r < 0) {
 		hl_profile_free(profile);
 		return fail(err, r, input->name);
@@ -137,8 +106,8 @@ static int import_inflated(const struct hl_importer *importer, const struct hl_i
 	return r;
 }
 
-int hl_profile_import_bytes(const struct hl_importer *importer, const struct hl_import_input *input,
-			    struct hl_profile **ret_profile, struct hl_error *err)
+int hl_open_import_bytes(const struct hl_importer *importer, const struct hl_import_input *input,
+			 struct hl_profile **ret_profile, struct hl_error *err)
 {
 	struct hl_import_input inflated = {.name = input->name};
 	uint8_t *bytes;
@@ -155,7 +124,7 @@ int hl_profile_import_bytes(const struct hl_importer *importer, const struct hl_
 	return r;
 }
 
-/* Whether the head of a file may be that of one that ${importer} reads (NULL: that any does). */
+/* 0 when ${importer} (NULL: any importer) may read a file with that head, else a negative errno. */
 static int check_head(const struct hl_importer *importer, const struct hl_import_input *head,
 		      struct hl_error *err)
 {
@@ -176,8 +145,8 @@ static int check_head(const struct hl_importer *importer, const struct hl_import
 	return r;
 }
 
-int hl_profile_import(struct hl_input *file, const struct hl_importer *importer,
-		      struct hl_profile **ret_profile, struct hl_error *err)
+int hl_open_import(struct hl_input *file, const struct hl_importer *importer,
+		   struct hl_profile **ret_profile, struct hl_error *err)
 {
 	struct hl_import_input input = {.name = file->name,
 					.bytes = file->head,
@@ -193,7 +162,7 @@ int hl_profile_import(struct hl_input *file, const struct hl_importer *importer,
 		return r;
 	input.bytes = bytes;
 	input.partial = false;
-	r = hl_profile_import_bytes(importer, &input, ret_profile, err);
+	r = hl_open_import_bytes(importer, &input, ret_profile, err);
 	free(bytes);
 	return r;
 }
@@ -211,40 +180,20 @@ static int open_log(struct hl_log_source *source, const struct hl_profile_select
 	return hl_moment_load(source, &at, ret_profile, err);
 }
 
-static int open_input(struct hl_input *input, const struct hl_profile_selection *selection,
-		      struct hl_profile **ret_profile, struct hl_error *err)
-{
-	bool at_moment = selection && selection->at.kind != HL_MOMENT_NONE;
-	bool is_pack = hl_pack_detect(input->head, input->head_size);
-	struct hl_log_source source;
-	int r;
-
-	if (at_moment || hl_log_source_is_segment(input)) {
-		r = hl_log_source_open_input(&source, input, err);
-		if (r == 0)
-			r = open_log(&source, selection, ret_profile, err);
-		hl_log_source_release(&source);
-		return r;
-	}
-	if (is_pack) {
-		r = hl_input_make_file(input, err);
-		return r < 0 ? r
-			     : hl_pack_read(input->fd, input->name, selection, ret_profile, err);
-	}
-	r = check_selection(selection, input->name, err);
-	return r < 0 ? r : hl_profile_import(input, NULL, ret_profile, err);
-}
-
-/* Where the files of the processes are not there, their logs may be. */
+/* A recording without files of processes may have their logs. */
 static int open_directory(const char *path, const struct hl_profile_selection *selection,
 			  struct hl_profile **ret_profile, struct hl_error *err)
 {
 	bool at_moment = selection && selection->at.kind != HL_MOMENT_NONE;
+	struct hl_recording *recording = NULL;
 	struct hl_profile *empty = NULL;
 	struct hl_log_source source;
 	struct hl_error why = {0};
 
-	int r = at_moment ? -ENOENT : open_recording(path, selection, &empty, &why);
+	int r = at_moment ? -ENOENT : hl_recording_open(path, &recording, &why);
+	if (r == 0)
+		r = hl_profile_load(recording, selection, &empty, &why);
+	hl_recording_free(recording);
 	if (r < 0 && r != -ENOENT)
 		return hl_error_set(err, r, "%s", why.text);
 	if (r == 0 && empty->process_count) {
@@ -262,40 +211,52 @@ static int open_directory(const char *path, const struct hl_profile_selection *s
 	return r;
 }
 
-static int open_path(const char *path, const struct hl_profile_selection *selection,
-		     struct hl_profile **ret_profile, struct hl_error *err)
-{
-	struct hl_input input = HL_INPUT_NONE;
-
-	if (hl_input_is_directory(path))
-		return open_directory(path, selection, ret_profile, err);
-	int r = hl_input_open(&input, path, err);
-	if (r == 0)
-		r = open_input(&input, selection, ret_profile, err);
-	hl_input_close(&input);
-	return r;
-}
-
-/* Recording takes a moment longer than what it records; views show one duration. */
+/* Recording takes a moment longer than the program; views show the program's duration. */
 static void set_duration(struct hl_profile *profile)
 {
 	if (profile->process_count == 1)
 		profile->duration_ns = profile->processes[0].duration_ns;
 }
 
-int hl_profile_open(const char *path, const struct hl_profile_selection *selection,
-		    struct hl_profile **ret_profile, struct hl_error *err)
+int hl_open_profile_input(struct hl_input *input, const struct hl_profile_selection *selection,
+			  struct hl_profile **ret_profile, struct hl_error *err)
 {
-	int r = open_path(path, selection, ret_profile, err);
+	bool at_moment = selection && selection->at.kind != HL_MOMENT_NONE;
+	struct hl_log_source source;
+	int r;
+
+	if (at_moment || hl_log_source_is_segment(input)) {
+		r = hl_log_source_open_input(&source, input, err);
+		if (r == 0)
+			r = open_log(&source, selection, ret_profile, err);
+		hl_log_source_release(&source);
+	} else if (hl_pack_detect(input->head, input->head_size)) {
+		r = hl_input_make_file(input, err);
+		if (r == 0)
+			r = hl_pack_read(input->fd, input->name, selection, ret_profile, err);
+	} else if (selection && (selection->pid || selection->by_sequence || selection->tid)) {
+		r = hl_error_set(err, -EINVAL,
+				 "cannot select a process or thread of '%s': it is another tool's "
+				 "file, which does not tell them apart",
+				 input->name);
+	} else {
+		r = hl_open_import(input, NULL, ret_profile, err);
+	}
 	if (r == 0)
 		set_duration(*ret_profile);
 	return r;
 }
 
-int hl_profile_open_input(struct hl_input *input, const struct hl_profile_selection *selection,
-			  struct hl_profile **ret_profile, struct hl_error *err)
+int hl_open_profile(const char *path, const struct hl_profile_selection *selection,
+		    struct hl_profile **ret_profile, struct hl_error *err)
 {
-	int r = open_input(input, selection, ret_profile, err);
+	HL_CLEANUP(hl_input_close) struct hl_input input = HL_INPUT_NONE;
+
+	if (!hl_input_is_directory(path)) {
+		int r = hl_input_open(&input, path, err);
+		return r < 0 ? r : hl_open_profile_input(&input, selection, ret_profile, err);
+	}
+	int r = open_directory(path, selection, ret_profile, err);
 	if (r == 0)
 		set_duration(*ret_profile);
 	return r;

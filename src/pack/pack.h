@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "log/log_place.h"
+#include "log/log_files.h"
 #include "profile/profile.h"
 #include "recording/recording.h"
 
@@ -39,6 +39,6 @@ int hl_pack_read(int fd, const char *name, const struct hl_profile_selection *se
  * each. 0 or a negative errno with a sentence, -ENOENT where it holds no log. Release
  * in any case.
  */
-int hl_pack_read_log(int fd, const char *name, const struct hl_profile *profile,
+int hl_pack_log_read(int fd, const char *name, const struct hl_profile *profile,
 		     struct hl_pack_log *ret_log, struct hl_error *err);
 void hl_pack_log_release(struct hl_pack_log *log);

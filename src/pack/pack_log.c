@@ -21,15 +21,6 @@ static int out_of_memory(const struct hl_container_writer *writer, struct hl_err
 	return hl_error_set(err, -ENOMEM, "cannot write '%s': out of memory", writer->name);
 }
 
-static int add_recording(struct hl_container_writer *writer, const struct hl_recording *recording,
-			 struct hl_error *err)
-{
-	HL_FREED char *text = hl_recording_json_write(recording);
-	return text ? hl_container_writer_add(writer, HL_PACK_RECORDING, text, strlen(text), true,
-					      err)
-		    : out_of_memory(writer, err);
-}
-
 /* Everything about the processes but their stacks, which the profile and the logs have. */
 static int add_processes(struct hl_container_writer *writer, const struct hl_recording *recording,
 			 struct hl_error *err)
@@ -51,21 +42,7 @@ static int add_processes(struct hl_container_writer *writer, const struct hl_rec
 				       err);
 }
 
-static int add_names(struct hl_container_writer *writer, const struct hl_log_place *place,
-		     struct hl_error *err)
-{
-	HL_FREED char *texts = malloc(place->file_count * HL_SEGMENT_NAME_MAX + 1);
-
-	if (!texts)
-		return out_of_memory(writer, err);
-	char *end = texts;
-	for (size_t i = 0; i < place->file_count; i++)
-		end = stpcpy(end, place->files[i].name) + 1;
-	return hl_container_writer_add(writer, HL_PACK_LOG_NAMES, texts, (size_t)(end - texts),
-				       true, err);
-}
-
-/* Of a file that grows, as much as there was when it was opened. */
+/* Copies as much of a growing file as there was when it was opened. */
 static int copy(struct hl_container_writer *writer, const char *name,
 		const struct hl_log_extent *extent, uint8_t *buffer, struct hl_error *err)
 {
@@ -87,37 +64,37 @@ static int copy(struct hl_container_writer *writer, const char *name,
 	return 0;
 }
 
-/* One that is not there any more, as the oldest ones of a running recording are deleted, is left
- * out: it has no bytes. */
-static int add_file(struct hl_container_writer *writer, const struct hl_log_place *place,
-		    const struct hl_log_file *file, uint8_t *buffer, uint64_t *ret_bytes,
-		    struct hl_error *err)
-{
-	struct hl_log_extent extent;
-
-	*ret_bytes = 0;
-	int r = hl_log_place_open(place, file, &extent);
-	if (r == -ENOENT || r == -EBADMSG)
-		return 0;
-	if (r < 0)
-		return hl_error_set(err, r, "cannot open '%s': %s", file->name, strerror(-r));
-	*ret_bytes = extent.bytes;
-	r = copy(writer, file->name, &extent, buffer, err);
-	close(extent.fd);
-	return r;
-}
-
+/* A running recording deletes its oldest files. One that is gone is left out: it has no bytes. */
 static int add_files(struct hl_container_writer *writer, const struct hl_log_place *place,
 		     struct hl_error *err)
 {
 	HL_FREED uint64_t *bytes = calloc(place->file_count + 1, sizeof(*bytes));
 	HL_FREED uint8_t *buffer = malloc(COPY_BYTES);
+	HL_FREED char *names = malloc(place->file_count * HL_SEGMENT_NAME_MAX + 1);
+	char *end = names;
 
-	if (!bytes || !buffer)
+	if (!bytes || !buffer || !names)
 		return out_of_memory(writer, err);
-	int r = hl_container_writer_begin(writer, HL_PACK_LOG_FILES, HL_SECTION_HASHED_WITHIN, err);
-	for (size_t i = 0; r == 0 && i < place->file_count; i++)
-		r = add_file(writer, place, &place->files[i], buffer, &bytes[i], err);
+	for (size_t i = 0; i < place->file_count; i++)
+		end = stpcpy(end, place->files[i].name) + 1;
+	int r = hl_container_writer_add(writer, HL_PACK_LOG_NAMES, names, (size_t)(end - names),
+					true, err);
+	if (r == 0)
+		r = hl_container_writer_begin(writer, HL_PACK_LOG_FILES, HL_SECTION_HASHED_WITHIN,
+					      err);
+	for (size_t i = 0; r == 0 && i < place->file_count; i++) {
+		const struct hl_log_file *file = &place->files[i];
+		struct hl_log_extent extent;
+		int opened = hl_log_place_open(place, file, &extent);
+		if (opened == -ENOENT || opened == -EBADMSG)
+			continue;
+		if (opened < 0)
+			return hl_error_set(err, opened, "cannot open '%s': %s", file->name,
+					    strerror(-opened));
+		bytes[i] = extent.bytes;
+		r = copy(writer, file->name, &extent, buffer, err);
+		close(extent.fd);
+	}
 	if (r < 0)
 		return r;
 	hl_container_writer_end(writer);
@@ -128,11 +105,13 @@ static int add_files(struct hl_container_writer *writer, const struct hl_log_pla
 int hl_pack_log_write(const struct hl_pack_log *log, struct hl_container_writer *writer,
 		      struct hl_error *err)
 {
-	int r = add_recording(writer, log->recording, err);
+	HL_FREED char *text = hl_recording_json_write(log->recording);
+
+	int r = text ? hl_container_writer_add(writer, HL_PACK_RECORDING, text, strlen(text), true,
+					       err)
+		     : out_of_memory(writer, err);
 	if (r == 0)
 		r = add_processes(writer, log->recording, err);
-	if (r == 0)
-		r = add_names(writer, &log->place, err);
 	return r < 0 ? r : add_files(writer, &log->place, err);
 }
 
@@ -157,22 +136,6 @@ static int memory_failed(const struct reading *reading)
 			    reading->container.path);
 }
 
-static int load_recording(struct reading *reading)
-{
-	struct hl_recording *recording = calloc(1, sizeof(*recording));
-	HL_FREED void *text = NULL;
-	size_t size;
-
-	reading->log->recording = recording;
-	if (!recording || !(recording->name = strdup(reading->container.path)))
-		return memory_failed(reading);
-	int r = hl_container_load(&reading->container, HL_PACK_RECORDING, HL_PACK_TEXT_MAX, &text,
-				  &size, reading->err);
-	return r < 0 ? r
-		     : hl_recording_json_read(text, size, reading->container.path, recording,
-					      reading->err);
-}
-
 /* The texts of a section, each with its NUL; the caller frees them. */
 static int load_texts(struct reading *reading, uint32_t type, char **ret_texts, size_t *ret_count)
 {
@@ -195,24 +158,10 @@ static int load_texts(struct reading *reading, uint32_t type, char **ret_texts, 
 	return 0;
 }
 
-/* The peak chooses among the logs of several processes. */
-static int set_peak(struct reading *reading, struct hl_recording_process *process)
-{
-	const struct hl_profile *profile = reading->profile;
-
-	process->values = calloc(1, sizeof(*process->values));
-	if (!process->values)
-		return memory_failed(reading);
-	process->value_count = 1;
-	for (size_t i = 0; i < profile->process_count; i++)
-		if (profile->processes[i].sequence == process->sequence)
-			process->values[0].peak_bytes = profile->processes[i].total.peak_bytes;
-	return 0;
-}
-
 static int load_processes(struct reading *reading)
 {
 	struct hl_recording *recording = reading->log->recording;
+	const struct hl_profile *profile = reading->profile;
 	HL_FREED char *texts = NULL;
 	size_t count;
 
@@ -223,29 +172,50 @@ static int load_processes(struct reading *reading)
 	recording->processes = calloc(count + 1, sizeof(*recording->processes));
 	if (!recording->processes)
 		return memory_failed(reading);
-	for (size_t i = 0; r == 0 && i < count; i++, text += strlen(text) + 1) {
+	for (size_t i = 0; i < count; i++, text += strlen(text) + 1) {
 		struct hl_recording_process *process =
 			&recording->processes[recording->process_count++];
 		r = hl_recording_json_read_process(text, strlen(text), reading->container.path,
 						   process, reading->err);
 		process->node_count = process->value_count = 0; /* which no section holds */
-		if (r == 0)
-			r = set_peak(reading, process);
+		if (r < 0)
+			return r;
+		/* The peak chooses among the logs of several processes. */
+		process->values = calloc(1, sizeof(*process->values));
+		if (!process->values)
+			return memory_failed(reading);
+		process->value_count = 1;
+		for (size_t at = 0; at < profile->process_count; at++)
+			if (profile->processes[at].sequence == process->sequence)
+				process->values[0].peak_bytes =
+					profile->processes[at].total.peak_bytes;
 	}
-	return r;
+	return 0;
 }
 
-static int place_files(struct reading *reading, const char *names, size_t count,
-		       const uint64_t *bytes)
+static int load_files(struct reading *reading)
 {
+	HL_FREED char *names = NULL;
+	HL_FREED void *section = NULL;
 	uint64_t offset, left;
+	size_t count, size;
 
+	int r = load_texts(reading, HL_PACK_LOG_NAMES, &names, &count);
+	if (r == 0)
+		r = hl_container_load(&reading->container, HL_PACK_LOG_BYTES,
+				      count * sizeof(uint64_t), &section, &size, reading->err);
+	if (r < 0)
+		return r;
+	if (size != count * sizeof(uint64_t))
+		return damage(reading, "a section is shorter than its rows");
 	if (!hl_container_locate(&reading->container, HL_PACK_LOG_FILES, &offset, &left))
 		return damage(reading, "a section is missing");
-	for (size_t i = 0; i < count; i++, names += strlen(names) + 1) {
+	const uint64_t *bytes = section;
+	const char *name = names;
+	for (size_t i = 0; i < count; i++, name += strlen(name) + 1) {
 		if (bytes[i] > left)
 			return damage(reading, "the files of its log are longer than it");
-		if (bytes[i] && hl_log_place_add(&reading->log->place, names, offset, bytes[i]) < 0)
+		if (bytes[i] && hl_log_place_add(&reading->log->place, name, offset, bytes[i]) < 0)
 			return memory_failed(reading);
 		offset += bytes[i];
 		left -= bytes[i];
@@ -254,28 +224,13 @@ static int place_files(struct reading *reading, const char *names, size_t count,
 	return 0;
 }
 
-static int load_files(struct reading *reading)
-{
-	HL_FREED char *names = NULL;
-	HL_FREED void *bytes = NULL;
-	size_t count, size;
-
-	int r = load_texts(reading, HL_PACK_LOG_NAMES, &names, &count);
-	if (r == 0)
-		r = hl_container_load(&reading->container, HL_PACK_LOG_BYTES,
-				      count * sizeof(uint64_t), &bytes, &size, reading->err);
-	if (r < 0)
-		return r;
-	if (size != count * sizeof(uint64_t))
-		return damage(reading, "a section is shorter than its rows");
-	return place_files(reading, names, count, bytes);
-}
-
-int hl_pack_read_log(int fd, const char *name, const struct hl_profile *profile,
+int hl_pack_log_read(int fd, const char *name, const struct hl_profile *profile,
 		     struct hl_pack_log *ret_log, struct hl_error *err)
 {
 	struct reading reading = {.profile = profile, .log = ret_log, .err = err};
+	HL_FREED void *text = NULL;
 	uint64_t offset, bytes;
+	size_t size;
 
 	*ret_log = (struct hl_pack_log){.place = HL_LOG_PLACE_NONE};
 	int r = hl_container_open(&reading.container, fd, name, HL_KIND_PACK, err);
@@ -289,10 +244,16 @@ int hl_pack_read_log(int fd, const char *name, const struct hl_profile *profile,
 	r = hl_log_place_open_file(&ret_log->place, fd, name);
 	if (r < 0)
 		return hl_error_set(err, r, "cannot read '%s': %s", name, strerror(-r));
-	r = load_recording(&reading);
+	struct hl_recording *recording = ret_log->recording = calloc(1, sizeof(*recording));
+	if (!recording || !(recording->name = strdup(name)))
+		return memory_failed(&reading);
+	r = hl_container_load(&reading.container, HL_PACK_RECORDING, HL_PACK_TEXT_MAX, &text, &size,
+			      err);
+	if (r == 0)
+		r = hl_recording_json_read(text, size, name, recording, err);
 	if (r == 0)
 		r = load_processes(&reading);
-	return r == 0 ? load_files(&reading) : r;
+	return r < 0 ? r : load_files(&reading);
 }
 
 void hl_pack_log_release(struct hl_pack_log *log)

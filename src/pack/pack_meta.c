@@ -93,6 +93,7 @@ static const struct hl_field fields[] = {
 	HL_FIELD(hl_profile, U64, base_moment_ms),
 	HL_FIELD(hl_profile, BOOL, snapshot, .optional = true),
 	HL_FIELD(hl_profile, U64, unrecorded_children, .optional = true),
+	HL_FIELD(hl_profile, U64, refused_children, .optional = true),
 	HL_FIELD(hl_profile, CODED, known, .codec = &known_codec),
 	HL_FIELD_ITEMS(hl_profile, warnings, warning_count, &warning_field,
 		       .items = HL_ITEMS_VALUES),

@@ -2,7 +2,8 @@
 /* Reads packed recordings and trusts nothing in them; see pack.h. */
 #include "pack/pack_sections.h"
 
-#include "base/size_class.h"
+#include "base/cleanup.h"
+#include "base/frame_key.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -29,27 +30,19 @@ static int out_of_memory(const struct reading *reading)
 
 /* ---- sections ---- */
 
-static int load_meta(struct reading *reading, bool *ret_compared)
-{
-	void *text;
-	size_t size;
-
-	int r = hl_container_load(&reading->container, HL_PACK_META, HL_PACK_TEXT_MAX, &text, &size,
-				  reading->err);
-	if (r < 0)
-		return r;
-	r = hl_pack_meta_read(text, size, reading->container.path, reading->profile, ret_compared,
-			      reading->err);
-	free(text);
-	return r;
-}
-
 /* Equal texts must have equal ids, so none may come twice; id 0 is the empty text. */
-static int intern_texts(struct reading *reading, const char *bytes, size_t size)
+static int load_texts(struct reading *reading)
 {
 	struct hl_strings *strings = &reading->profile->strings;
 	uint32_t expected = 1, id;
+	HL_FREED void *section = NULL;
+	size_t size;
 
+	int r = hl_container_load(&reading->container, HL_PACK_TEXTS, HL_PACK_TEXT_MAX, &section,
+				  &size, reading->err);
+	if (r < 0)
+		return r;
+	const char *bytes = section;
 	if (size && bytes[size - 1])
 		return damage(reading, "its last text has no end");
 	for (size_t at = 0; at < size; at += strlen(bytes + at) + 1) {
@@ -61,99 +54,35 @@ static int intern_texts(struct reading *reading, const char *bytes, size_t size)
 	return 0;
 }
 
-static int load_texts(struct reading *reading)
-{
-	void *bytes;
-	size_t size;
-
-	int r = hl_container_load(&reading->container, HL_PACK_TEXTS, HL_PACK_TEXT_MAX, &bytes,
-				  &size, reading->err);
-	if (r < 0)
-		return r;
-	r = intern_texts(reading, bytes, size);
-	free(bytes);
-	return r;
-}
-
-/* Columns of one byte are booleans; any other value than 0 and 1 must not get into a bool. */
-static bool booleans_are_valid(const struct hl_columns *columns, const uint8_t *bytes, size_t rows)
-{
-	for (size_t c = 0; c < columns->count; c++) {
-		size_t size = columns->columns[c].size;
-		for (size_t i = 0; size == 1 && i < rows; i++)
-			if (bytes[i] > 1)
-				return false;
-		bytes += size * rows;
-	}
-	return true;
-}
-
-static int join_columns(struct reading *reading, const struct hl_columns *columns,
-			const void *bytes, size_t rows, size_t first, void **ret_structs)
-{
-	if (!booleans_are_valid(columns, bytes, rows))
-		return damage(reading, "a boolean is neither 0 nor 1");
-	char *structs = calloc(first + rows + 1, columns->struct_bytes);
-	if (!structs)
-		return out_of_memory(reading);
-	hl_columns_join(columns, bytes, rows, structs + first * columns->struct_bytes);
-	*ret_structs = structs;
-	return 0;
-}
-
 /* Elements ${first} and following of an array; those before are zero. */
 static int load_structs(struct reading *reading, uint32_t type, const struct hl_columns *columns,
 			size_t first, void *ret_structs, size_t *ret_count)
 {
-	void *bytes, *structs = NULL;
-	size_t size;
-
-	int r = hl_container_load(&reading->container, type, HL_PACK_ROWS_MAX * columns->row_bytes,
-				  &bytes, &size, reading->err);
-	if (r < 0)
-		return r;
-	size_t rows = size / columns->row_bytes;
-	if (size % columns->row_bytes)
-		r = damage(reading, "a section ends within a row");
-	if (r == 0)
-		r = join_columns(reading, columns, bytes, rows, first, &structs);
-	free(bytes);
-	if (r < 0)
-		return r;
-	memcpy(ret_structs, &structs, sizeof(structs));
-	*ret_count = first + rows;
-	return 0;
+	return hl_columns_read(columns, &reading->container, type, HL_PACK_ROWS_MAX, first,
+			       ret_structs, ret_count, reading->err);
 }
 
-static bool has_section(const struct reading *reading, uint32_t type)
-{
-	const struct hl_container *container = &reading->container;
-
-	for (uint32_t i = 0; i < container->header.section_count; i++)
-		if (container->table[i].type == type)
-			return true;
-	return false;
-}
-
-/* Into ${count} structs that are there; older files do not have the section. */
+/* Fills columns of ${count} structs that exist; older files do not have the section. */
 static int load_more(struct reading *reading, uint32_t type, const struct hl_columns *columns,
 		     void *structs, size_t count)
 {
-	void *bytes;
+	const struct hl_container *container = &reading->container;
+	HL_FREED void *bytes = NULL;
+	uint32_t at = 0;
 	size_t size;
 
-	if (!has_section(reading, type))
+	while (at < container->header.section_count && container->table[at].type != type)
+		at++;
+	if (at == container->header.section_count)
 		return 0;
 	int r = hl_container_load(&reading->container, type, count * columns->row_bytes, &bytes,
 				  &size, reading->err);
 	if (r < 0)
 		return r;
-	if (size == count * columns->row_bytes)
-		hl_columns_join(columns, bytes, count, structs);
-	else
-		r = damage(reading, "a section ends within a row");
-	free(bytes);
-	return r;
+	if (size != count * columns->row_bytes)
+		return damage(reading, "a section ends within a row");
+	hl_columns_join(columns, bytes, count, structs);
+	return 0;
 }
 
 /* ---- the tree ---- */
@@ -171,12 +100,23 @@ static uint32_t close_subtrees(struct hl_profile_node *nodes, uint32_t id, uint3
 	return at;
 }
 
-static int place_nodes(struct reading *reading, const struct hl_pack_node *packed)
+static int load_nodes(struct reading *reading)
 {
 	struct hl_profile *profile = reading->profile;
-	struct hl_profile_node *nodes = profile->nodes;
-	uint32_t count = (uint32_t)profile->node_count, depth = 0;
+	HL_FREED struct hl_pack_node *packed = NULL;
+	uint32_t depth = 0;
 
+	int r = load_structs(reading, HL_PACK_NODES, &hl_pack_node_columns, 1, &packed,
+			     &profile->node_count);
+	if (r < 0) {
+		profile->node_count = 0;
+		return r;
+	}
+	uint32_t count = (uint32_t)profile->node_count;
+	struct hl_profile_node *nodes = profile->nodes = calloc(count, sizeof(*nodes));
+	profile->counters = calloc(count, sizeof(*profile->counters));
+	if (!nodes || !profile->counters)
+		return out_of_memory(reading);
 	for (uint32_t i = 1; i < count; i++) {
 		if (packed[i].depth == 0 || packed[i].depth > depth + 1)
 			return damage(reading, "its call tree is not in preorder");
@@ -191,33 +131,14 @@ static int place_nodes(struct reading *reading, const struct hl_pack_node *packe
 	return 0;
 }
 
-static int load_nodes(struct reading *reading)
-{
-	struct hl_profile *profile = reading->profile;
-	struct hl_pack_node *packed;
-
-	int r = load_structs(reading, HL_PACK_NODES, &hl_pack_node_columns, 1, &packed,
-			     &profile->node_count);
-	if (r < 0) {
-		profile->node_count = 0;
-		return r;
-	}
-	profile->nodes = calloc(profile->node_count, sizeof(*profile->nodes));
-	profile->counters = calloc(profile->node_count, sizeof(*profile->counters));
-	r = profile->nodes && profile->counters ? place_nodes(reading, packed)
-						: out_of_memory(reading);
-	free(packed);
-	return r;
-}
-
-/* ---- what refers to what ---- */
+/* ---- references ---- */
 
 static bool is_text(const struct hl_profile *profile, uint32_t id)
 {
 	return id == 0 || id < profile->strings.count;
 }
 
-static bool modules_are_valid(const struct hl_profile *profile)
+static bool names_are_valid(const struct hl_profile *profile)
 {
 	for (size_t i = 0; i < profile->module_count; i++) {
 		const struct hl_profile_module *module = &profile->modules[i];
@@ -226,43 +147,18 @@ static bool modules_are_valid(const struct hl_profile *profile)
 		    (uint32_t)module->symbols > HL_SYMBOLS_DWARF)
 			return false;
 	}
-	return true;
-}
-
-static bool functions_are_valid(const struct hl_profile *profile)
-{
 	for (size_t i = 1; i < profile->function_count; i++) {
 		const struct hl_profile_function *function = &profile->functions[i];
 		if (!function->name || !is_text(profile, function->name) ||
 		    !is_text(profile, function->file) || function->module >= profile->module_count)
 			return false;
 	}
-	return true;
-}
-
-static bool frames_are_valid(const struct hl_profile *profile)
-{
 	for (size_t i = 1; i < profile->frame_count; i++) {
 		const struct hl_profile_frame *frame = &profile->frames[i];
 		if (!frame->function || frame->function >= profile->function_count ||
 		    !is_text(profile, frame->file))
 			return false;
 	}
-	return true;
-}
-
-static bool processes_are_valid(const struct hl_profile *profile)
-{
-	for (size_t i = 0; i < profile->process_count; i++) {
-		const struct hl_profile_process *process = &profile->processes[i];
-		if (!is_text(profile, process->command) || !is_text(profile, process->executable) ||
-		    !is_text(profile, process->end))
-			return false;
-	}
-	for (size_t i = 0; i < profile->thread_count; i++)
-		if (profile->threads[i].process >= profile->process_count ||
-		    !is_text(profile, profile->threads[i].name))
-			return false;
 	return true;
 }
 
@@ -278,14 +174,24 @@ static bool rows_are_valid(const struct hl_profile *profile, const struct hl_pro
 	return true;
 }
 
-static bool sizes_are_valid(const struct hl_profile *profile)
+static bool figures_are_valid(const struct hl_profile *profile)
 {
+	for (size_t i = 0; i < profile->process_count; i++) {
+		const struct hl_profile_process *process = &profile->processes[i];
+		if (!is_text(profile, process->command) || !is_text(profile, process->executable) ||
+		    !is_text(profile, process->end))
+			return false;
+	}
+	for (size_t i = 0; i < profile->thread_count; i++)
+		if (profile->threads[i].process >= profile->process_count ||
+		    !is_text(profile, profile->threads[i].name))
+			return false;
 	for (size_t i = 0; i < profile->size_count; i++)
 		if (profile->sizes[i].node >= profile->node_count ||
 		    profile->sizes[i].thread >= profile->thread_count ||
 		    profile->sizes[i].size_class >= HL_SIZE_CLASS_COUNT)
 			return false;
-	return true;
+	return rows_are_valid(profile, profile->rows, profile->row_count, !profile->thread_count);
 }
 
 /* ---- all of it ---- */
@@ -307,8 +213,7 @@ static int load_names(struct reading *reading)
 				 &profile->frames, &profile->frame_count);
 	if (r < 0)
 		return r;
-	if (!modules_are_valid(profile) || !functions_are_valid(profile) ||
-	    !frames_are_valid(profile))
+	if (!names_are_valid(profile))
 		return damage(reading, "its names refer to what is not there");
 	return 0;
 }
@@ -333,53 +238,51 @@ static int load_figures(struct reading *reading)
 				 &profile->size_count);
 	if (r < 0)
 		return r;
-	if (!processes_are_valid(profile) || !sizes_are_valid(profile) ||
-	    !rows_are_valid(profile, profile->rows, profile->row_count, !profile->thread_count))
+	if (!figures_are_valid(profile))
 		return damage(reading, "its figures refer to what is not there");
 	return 0;
 }
 
-static int load_base(struct reading *reading)
-{
-	struct hl_profile *profile = reading->profile;
-	struct hl_profile_row *rows;
-	size_t count;
-
-	int r = load_structs(reading, HL_PACK_BASE, &hl_pack_row_columns, 0, &rows, &count);
-	if (r < 0)
-		return r;
-	profile->base = calloc(profile->node_count, sizeof(*profile->base));
-	if (!profile->base)
-		r = out_of_memory(reading);
-	else if (!rows_are_valid(profile, rows, count, true))
-		r = damage(reading, "its figures refer to what is not there");
-	for (size_t i = 0; r == 0 && i < count; i++)
-		hl_profile_counters_add(&profile->base[rows[i].node], &rows[i].counters);
-	free(rows);
-	return r;
-}
-
 static int load_all(struct reading *reading)
 {
+	struct hl_profile *profile = reading->profile;
+	HL_FREED struct hl_profile_row *rows = NULL;
+	HL_FREED void *meta = NULL;
 	bool compared = false;
+	size_t size, count;
 
 	int r = load_texts(reading);
 	if (r == 0)
-		r = load_meta(reading, &compared);
+		r = hl_container_load(&reading->container, HL_PACK_META, HL_PACK_TEXT_MAX, &meta,
+				      &size, reading->err);
+	if (r == 0)
+		r = hl_pack_meta_read(meta, size, reading->container.path, profile, &compared,
+				      reading->err);
 	if (r == 0)
 		r = load_names(reading);
 	if (r == 0)
 		r = load_nodes(reading);
 	if (r == 0)
 		r = load_figures(reading);
-	return r == 0 && compared ? load_base(reading) : r;
+	if (r < 0 || !compared)
+		return r;
+	r = load_structs(reading, HL_PACK_BASE, &hl_pack_row_columns, 0, &rows, &count);
+	if (r < 0)
+		return r;
+	profile->base = calloc(profile->node_count, sizeof(*profile->base));
+	if (!profile->base)
+		return out_of_memory(reading);
+	if (!rows_are_valid(profile, rows, count, true))
+		return damage(reading, "its figures refer to what is not there");
+	for (size_t i = 0; i < count; i++)
+		hl_profile_counters_add(&profile->base[rows[i].node], &rows[i].counters);
+	return 0;
 }
 
-/* Where it comes from now. */
+/* Names the packed file as the profile's source. */
 static int set_name(struct reading *reading)
 {
 	struct hl_profile *profile = reading->profile;
-
 	const char *source = hl_profile_text(profile, profile->source);
 	char packed[64];
 
@@ -390,37 +293,6 @@ static int set_name(struct reading *reading)
 		r = hl_strings_intern(&profile->strings, packed, &profile->source);
 	}
 	return r < 0 ? out_of_memory(reading) : 0;
-}
-
-static int apply_selection(struct reading *reading, const struct hl_profile_selection *selection)
-{
-	struct hl_profile *profile = reading->profile;
-	int r = selection ? hl_pack_select(profile, selection) : 0;
-
-	if (r == -ESRCH)
-		return hl_profile_selection_fail(selection, reading->container.path, reading->err);
-	if (r < 0)
-		return out_of_memory(reading);
-	hl_pack_sum(profile);
-	if (selection && selection->keep_rows && profile->thread_count)
-		return 0;
-	free(profile->rows);
-	profile->rows = NULL;
-	profile->row_count = 0;
-	return 0;
-}
-
-static int read_pack(struct reading *reading, const struct hl_profile_selection *selection)
-{
-	reading->profile = calloc(1, sizeof(*reading->profile));
-	if (!reading->profile)
-		return out_of_memory(reading);
-	int r = load_all(reading);
-	if (r == 0)
-		r = set_name(reading);
-	if (r == 0)
-		r = apply_selection(reading, selection);
-	return r;
 }
 
 bool hl_pack_detect(const uint8_t *bytes, size_t size)
@@ -434,12 +306,26 @@ int hl_pack_read(int fd, const char *name, const struct hl_profile_selection *se
 	struct reading reading = {.err = err};
 
 	int r = hl_container_open(&reading.container, fd, name, HL_KIND_PACK, err);
-	if (r == 0)
-		r = read_pack(&reading, selection);
-	if (r < 0) {
-		hl_profile_free(reading.profile);
+	if (r < 0)
 		return r;
+	HL_CLEANUP(hl_profile_free_at) struct hl_profile *profile = calloc(1, sizeof(*profile));
+	reading.profile = profile;
+	r = profile ? load_all(&reading) : out_of_memory(&reading);
+	if (r == 0)
+		r = set_name(&reading);
+	if (r < 0)
+		return r;
+	r = selection ? hl_pack_select(profile, selection) : 0;
+	if (r == -ESRCH)
+		return hl_profile_selection_fail(selection, name, err);
+	if (r < 0)
+		return out_of_memory(&reading);
+	hl_pack_select_sum(profile);
+	if (!selection || !selection->keep_rows || !profile->thread_count) {
+		free(profile->rows);
+		profile->rows = NULL;
+		profile->row_count = 0;
 	}
-	*ret_profile = reading.profile;
+	*ret_profile = HL_TAKE(profile);
 	return 0;
 }

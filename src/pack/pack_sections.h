@@ -74,4 +74,4 @@ int hl_pack_log_write(const struct hl_pack_log *log, struct hl_container_writer 
 		      struct hl_error *err);
 
 /* Makes all sums of ${profile} from its rows. */
-void hl_pack_sum(struct hl_profile *profile);
+void hl_pack_select_sum(struct hl_profile *profile);

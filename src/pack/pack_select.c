@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Takes processes and threads out of a whole profile, and sums up what is left; see
- * pack_sections.h. */
+/* Takes processes and threads out of a whole profile, and makes its sums; see pack_sections.h. */
 #include "pack/pack_sections.h"
+
+#include "base/cleanup.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 
 #define GONE UINT32_MAX
 
-/* Where everything goes that stays, by its old index. */
+/* By its old index: where each process, thread or node that stays goes. */
 struct selecting {
 	struct hl_profile *profile;
 	const struct hl_profile_selection *selection;
@@ -21,6 +22,7 @@ struct selecting {
 static bool thread_is_selected(const struct selecting *selecting, size_t thread)
 {
 	uint32_t tid = selecting->selection->tid;
+
 	return !tid || selecting->profile->threads[thread].tid == tid;
 }
 
@@ -75,50 +77,39 @@ static void keep_threads(struct selecting *selecting)
 /* ---- the tree ---- */
 
 /* Marks ${node} if ${thread}, whatever thread was selected, is of a selected process. */
-static void mark_node(struct selecting *selecting, const uint32_t *process_of_thread, uint32_t node,
-		      uint32_t thread)
+static void mark_node(struct selecting *selecting, uint32_t node, uint32_t thread)
 {
-	if (selecting->processes[process_of_thread[thread]] != GONE)
+	if (selecting->processes[selecting->profile->threads[thread].process] != GONE)
 		selecting->nodes[node] = 1;
 }
 
 /* Marks the nodes of selected processes: those with figures, and their ancestors. */
-static void mark_nodes(struct selecting *selecting, const uint32_t *process_of_thread)
+static void mark_nodes(struct selecting *selecting)
 {
 	const struct hl_profile *profile = selecting->profile;
 
 	for (size_t i = 0; i < profile->row_count; i++)
-		mark_node(selecting, process_of_thread, profile->rows[i].node,
-			  profile->rows[i].thread);
+		mark_node(selecting, profile->rows[i].node, profile->rows[i].thread);
 	for (size_t i = 0; i < profile->size_count; i++)
-		mark_node(selecting, process_of_thread, profile->sizes[i].node,
-			  profile->sizes[i].thread);
+		mark_node(selecting, profile->sizes[i].node, profile->sizes[i].thread);
 	for (size_t i = profile->node_count; i-- > 1;)
 		if (selecting->nodes[i])
 			selecting->nodes[profile->nodes[i].parent] = 1;
 	selecting->nodes[0] = 1;
 }
 
-/* From marks to new ids; that of a node that goes is the next one's that stays. */
-static uint32_t number_nodes(struct selecting *selecting)
-{
-	uint32_t kept = 0;
-
-	for (size_t i = 0; i < selecting->profile->node_count; i++) {
-		uint32_t stays = selecting->nodes[i];
-		selecting->nodes[i] = kept;
-		kept += stays;
-	}
-	selecting->nodes[selecting->profile->node_count] = kept;
-	return kept;
-}
-
 static void keep_nodes(struct selecting *selecting)
 {
 	struct hl_profile *profile = selecting->profile;
-	const uint32_t *new_ids = selecting->nodes;
-	uint32_t kept = number_nodes(selecting);
+	uint32_t *new_ids = selecting->nodes, kept = 0;
 
+	/* From marks to new ids; a node that goes has the id of the next one that stays. */
+	for (size_t i = 0; i < profile->node_count; i++) {
+		uint32_t stays = new_ids[i];
+		new_ids[i] = kept;
+		kept += stays;
+	}
+	new_ids[profile->node_count] = kept;
 	for (size_t i = 0; i < profile->node_count; i++) {
 		struct hl_profile_node node = profile->nodes[i];
 		if (new_ids[i + 1] == new_ids[i])
@@ -156,7 +147,7 @@ static void keep_rows(struct selecting *selecting)
 	profile->size_count = kept;
 }
 
-/* Modules that no stack passes through any more are those whose symbols nobody wants. */
+/* Nobody needs the symbols of modules that no stack passes through any more. */
 static void release_modules(struct hl_profile *profile)
 {
 	for (size_t i = 0; i < profile->module_count; i++)
@@ -172,67 +163,36 @@ static void release_modules(struct hl_profile *profile)
 
 /* ---- all of it ---- */
 
-static int select_all(struct selecting *selecting)
-{
-	struct hl_profile *profile = selecting->profile;
-
-	if (!profile->thread_count)
-		profile->row_count = 0; /* rows of no thread are of no process */
-	uint32_t *process_of_thread = calloc(profile->thread_count + 1, sizeof(*process_of_thread));
-
-	selecting->processes = calloc(profile->process_count + 1, sizeof(*selecting->processes));
-	selecting->threads = calloc(profile->thread_count + 1, sizeof(*selecting->threads));
-	selecting->nodes = calloc(profile->node_count + 1, sizeof(*selecting->nodes));
-	int r = process_of_thread && selecting->processes && selecting->threads && selecting->nodes
-			? 0
-			: -ENOMEM;
-	if (r == 0) {
-		for (size_t i = 0; i < profile->thread_count; i++)
-			process_of_thread[i] = profile->threads[i].process;
-		keep_processes(selecting);
-		keep_threads(selecting);
-		r = profile->process_count ? 0 : -ESRCH;
-	}
-	if (r == 0) {
-		mark_nodes(selecting, process_of_thread);
-		keep_nodes(selecting);
-		keep_rows(selecting);
-		release_modules(profile);
-	}
-	free(process_of_thread);
-	free(selecting->processes);
-	free(selecting->threads);
-	free(selecting->nodes);
-	return r;
-}
-
 int hl_pack_select(struct hl_profile *profile, const struct hl_profile_selection *selection)
 {
-	struct selecting selecting = {.profile = profile, .selection = selection};
-
 	if (!selection->pid && !selection->by_sequence && !selection->tid)
 		return 0;
-	int r = select_all(&selecting);
-	return r == 0 && selection->tid ? hl_profile_warn_of_earlier_threads(profile) : r;
+	if (!profile->thread_count)
+		profile->row_count = 0; /* rows of no thread are of no process */
+	HL_FREED uint32_t *processes = calloc(profile->process_count + 1, sizeof(*processes));
+	HL_FREED uint32_t *threads = calloc(profile->thread_count + 1, sizeof(*threads));
+	HL_FREED uint32_t *nodes = calloc(profile->node_count + 1, sizeof(*nodes));
+	struct selecting selecting = {profile, selection, processes, threads, nodes};
+
+	if (!processes || !threads || !nodes)
+		return -ENOMEM;
+	keep_processes(&selecting);
+	if (!profile->process_count)
+		return -ESRCH;
+	mark_nodes(&selecting); /* by processes of threads, which get new numbers next */
+	keep_threads(&selecting);
+	keep_nodes(&selecting);
+	keep_rows(&selecting);
+	release_modules(profile);
+	return selection->tid ? hl_profile_warn_of_earlier_threads(profile) : 0;
 }
 
 /* ---- sums ---- */
 
-static void add_lost(struct hl_profile_lost *sum, const struct hl_profile_lost *more)
+void hl_pack_select_sum(struct hl_profile *profile)
 {
-	sum->events += more->events;
-	sum->bytes += more->bytes;
-	sum->truncated_stacks += more->truncated_stacks;
-	sum->incomplete_stacks += more->incomplete_stacks;
-	sum->unmatched_frees += more->unmatched_frees;
-	sum->inherited_frees += more->inherited_frees;
-	sum->modules += more->modules;
-	sum->unscanned_bytes += more->unscanned_bytes;
-	sum->damaged += more->damaged;
-}
+	struct hl_profile_lost *sum = &profile->lost;
 
-void hl_pack_sum(struct hl_profile *profile)
-{
 	for (size_t i = 0; i < profile->row_count; i++) {
 		const struct hl_profile_row *row = &profile->rows[i];
 		hl_profile_counters_add(&profile->counters[row->node], &row->counters);
@@ -247,8 +207,18 @@ void hl_pack_sum(struct hl_profile *profile)
 		process->thread_count++;
 		hl_profile_counters_add(&process->total, &thread->total);
 	}
-	for (size_t i = 0; i < profile->process_count; i++)
-		add_lost(&profile->lost, &profile->processes[i].lost);
+	for (size_t i = 0; i < profile->process_count; i++) {
+		const struct hl_profile_lost *more = &profile->processes[i].lost;
+		sum->events += more->events;
+		sum->bytes += more->bytes;
+		sum->truncated_stacks += more->truncated_stacks;
+		sum->incomplete_stacks += more->incomplete_stacks;
+		sum->unmatched_frees += more->unmatched_frees;
+		sum->inherited_frees += more->inherited_frees;
+		sum->modules += more->modules;
+		sum->unscanned_bytes += more->unscanned_bytes;
+		sum->damaged += more->damaged;
+	}
 	for (size_t i = 0; profile->base && i < profile->node_count; i++)
 		hl_profile_counters_add(&profile->base_total, &profile->base[i]);
 	profile->unfiltered_total = profile->total;

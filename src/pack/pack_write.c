@@ -2,11 +2,12 @@
 /* Writes packed recordings; see pack.h. */
 #include "pack/pack_sections.h"
 
+#include "base/cleanup.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What one packed recording is written with. */
 struct packing {
 	const struct hl_profile *profile;
 	struct hl_container_writer writer;
@@ -19,52 +20,10 @@ static int out_of_memory(struct packing *packing)
 			    packing->writer.name);
 }
 
-static int add_meta(struct packing *packing)
-{
-	char *text = hl_pack_meta_write(packing->profile);
-
-	if (!text)
-		return out_of_memory(packing);
-	int r = hl_container_writer_add(&packing->writer, HL_PACK_META, text, strlen(text), false,
-					packing->err);
-	free(text);
-	return r;
-}
-
-/* All texts in the order of their ids, each with its NUL. */
-static int add_texts(struct packing *packing)
-{
-	const struct hl_strings *strings = &packing->profile->strings;
-	size_t size = 0, used = 0;
-
-	for (uint32_t id = 1; id < strings->count; id++)
-		size += strlen(strings->texts[id]) + 1;
-	char *bytes = malloc(size + 1);
-	if (!bytes)
-		return out_of_memory(packing);
-	for (uint32_t id = 1; id < strings->count; id++) {
-		size_t length = strlen(strings->texts[id]) + 1;
-		memcpy(bytes + used, strings->texts[id], length);
-		used += length;
-	}
-	int r = hl_container_writer_add(&packing->writer, HL_PACK_TEXTS, bytes, size, true,
-					packing->err);
-	free(bytes);
-	return r;
-}
-
 static int add_structs(struct packing *packing, uint32_t type, const struct hl_columns *columns,
 		       const void *structs, size_t count)
 {
-	size_t size = count * columns->row_bytes;
-	void *bytes = malloc(size + 1);
-
-	if (!bytes)
-		return out_of_memory(packing);
-	hl_columns_split(columns, structs, count, bytes);
-	int r = hl_container_writer_add(&packing->writer, type, bytes, size, true, packing->err);
-	free(bytes);
-	return r;
+	return hl_columns_write(columns, &packing->writer, type, structs, count, packing->err);
 }
 
 /* Of arrays whose element 0 stands for "none". */
@@ -78,7 +37,7 @@ static int add_numbered(struct packing *packing, uint32_t type, const struct hl_
 static int add_nodes(struct packing *packing)
 {
 	const struct hl_profile *profile = packing->profile;
-	struct hl_pack_node *nodes = calloc(profile->node_count, sizeof(*nodes));
+	HL_FREED struct hl_pack_node *nodes = calloc(profile->node_count, sizeof(*nodes));
 
 	if (!nodes)
 		return out_of_memory(packing);
@@ -86,10 +45,8 @@ static int add_nodes(struct packing *packing)
 		const struct hl_profile_node *node = &profile->nodes[i];
 		nodes[i] = (struct hl_pack_node){nodes[node->parent].depth + 1, node->frame};
 	}
-	int r = add_numbered(packing, HL_PACK_NODES, &hl_pack_node_columns, nodes,
-			     profile->node_count);
-	free(nodes);
-	return r;
+	return add_numbered(packing, HL_PACK_NODES, &hl_pack_node_columns, nodes,
+			    profile->node_count);
 }
 
 /* Counters by node as rows of no thread. */
@@ -97,35 +54,27 @@ static int add_counters(struct packing *packing, uint32_t type,
 			const struct hl_profile_counters *counters)
 {
 	size_t node_count = counters ? packing->profile->node_count : 0, count = 0;
-	struct hl_profile_row *rows = calloc(node_count + 1, sizeof(*rows));
+	HL_FREED struct hl_profile_row *rows = calloc(node_count + 1, sizeof(*rows));
 
 	if (!rows)
 		return out_of_memory(packing);
 	for (uint32_t i = 0; i < node_count; i++)
 		if (hl_profile_counters_any(&counters[i]))
 			rows[count++] = (struct hl_profile_row){i, HL_PACK_NO_THREAD, counters[i]};
-	int r = add_structs(packing, type, &hl_pack_row_columns, rows, count);
-	free(rows);
-	return r;
-}
-
-static int add_rows(struct packing *packing)
-{
-	const struct hl_profile *profile = packing->profile;
-
-	if (!profile->thread_count)
-		return add_counters(packing, HL_PACK_ROWS, profile->counters);
-	return add_structs(packing, HL_PACK_ROWS, &hl_pack_row_columns, profile->rows,
-			   profile->row_count);
+	return add_structs(packing, type, &hl_pack_row_columns, rows, count);
 }
 
 static int add_sections(struct packing *packing)
 {
 	const struct hl_profile *profile = packing->profile;
+	HL_FREED char *meta = hl_pack_meta_write(profile);
 
-	int r = add_meta(packing);
+	int r = meta ? hl_container_writer_add(&packing->writer, HL_PACK_META, meta, strlen(meta),
+					       false, packing->err)
+		     : out_of_memory(packing);
 	if (r == 0)
-		r = add_texts(packing);
+		r = hl_container_writer_add_texts(&packing->writer, HL_PACK_TEXTS,
+						  &profile->strings, packing->err);
 	if (r == 0)
 		r = add_structs(packing, HL_PACK_PROCESSES, &hl_pack_process_columns,
 				profile->processes, profile->process_count);
@@ -150,7 +99,9 @@ static int add_sections(struct packing *packing)
 	if (r == 0)
 		r = add_nodes(packing);
 	if (r == 0)
-		r = add_rows(packing);
+		r = profile->thread_count ? add_structs(packing, HL_PACK_ROWS, &hl_pack_row_columns,
+							profile->rows, profile->row_count)
+					  : add_counters(packing, HL_PACK_ROWS, profile->counters);
 	if (r == 0)
 		r = add_structs(packing, HL_PACK_SIZES, &hl_pack_size_columns, profile->sizes,
 				profile->size_count);

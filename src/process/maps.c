@@ -4,9 +4,9 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
-#include "base/hex.h"
-#include "base/search.h"
-#include "process/proc.h"
+#include "base/compiler.h"
+#include "base/encode.h"
+#include "process/process.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -37,6 +37,7 @@ static bool read_number(struct cursor *cursor, int base, uint64_t max, uint64_t 
 {
 	uint64_t number = 0;
 	const char *first = cursor->at;
+
 	for (; cursor->at < cursor->end; cursor->at++) {
 		int digit = hl_hex_digit(*cursor->at);
 		if (digit < 0 || digit >= base)
@@ -62,6 +63,7 @@ static bool read_flags(struct cursor *cursor, uint32_t *ret_flags)
 		{'s', 'p', HL_MAP_SHARED},
 	};
 	uint32_t flags = 0;
+
 	for (size_t i = 0; i < HL_COUNT_OF(letters); i++)
 		if (skip(cursor, letters[i].set))
 			flags |= letters[i].flag;
@@ -71,84 +73,61 @@ static bool read_flags(struct cursor *cursor, uint32_t *ret_flags)
 	return true;
 }
 
-static bool read_device(struct cursor *cursor, struct hl_map *map)
-{
-	uint64_t major_number, minor_number;
-	if (!read_number(cursor, 16, UINT32_MAX, &major_number) || !skip(cursor, ':') ||
-	    !read_number(cursor, 16, UINT32_MAX, &minor_number))
-		return false;
-	map->dev_major = (uint32_t)major_number;
-	map->dev_minor = (uint32_t)minor_number;
-	return true;
-}
-
-/* All before the path. */
+/* The fields before the path. */
 static bool read_fields(struct cursor *cursor, struct hl_map *map)
 {
-	return read_number(cursor, 16, UINT64_MAX, &map->start) && skip(cursor, '-') &&
-	       read_number(cursor, 16, UINT64_MAX, &map->end) && skip(cursor, ' ') &&
-	       read_flags(cursor, &map->flags) && skip(cursor, ' ') &&
-	       read_number(cursor, 16, UINT64_MAX, &map->offset) && skip(cursor, ' ') &&
-	       read_device(cursor, map) && skip(cursor, ' ') &&
-	       read_number(cursor, 10, UINT64_MAX, &map->inode) &&
-	       (cursor->at == cursor->end || skip(cursor, ' ')) && map->start < map->end;
-}
+	uint64_t major_number = 0, minor_number = 0;
+	bool is_read = read_number(cursor, 16, UINT64_MAX, &map->start) && skip(cursor, '-') &&
+		       read_number(cursor, 16, UINT64_MAX, &map->end) && skip(cursor, ' ') &&
+		       read_flags(cursor, &map->flags) && skip(cursor, ' ') &&
+		       read_number(cursor, 16, UINT64_MAX, &map->offset) && skip(cursor, ' ') &&
+		       read_number(cursor, 16, UINT32_MAX, &major_number) && skip(cursor, ':') &&
+		       read_number(cursor, 16, UINT32_MAX, &minor_number) && skip(cursor, ' ') &&
+		       read_number(cursor, 10, UINT64_MAX, &map->inode) &&
+		       (cursor->at == cursor->end || skip(cursor, ' '));
 
-static void cut_deleted(struct hl_map *map)
-{
-	size_t length = strlen(map->path), suffix = strlen(DELETED);
-	map->deleted = length > suffix && !strcmp(map->path + length - suffix, DELETED);
-	if (map->deleted)
-		map->path[length - suffix] = '\0';
-}
-
-/* The kernel writes a newline in a name as \012, and nothing else in another way than it is. */
-static void undo_escapes(char *path)
-{
-	char *to = path;
-	for (const char *from = path; *from; to++) {
-		bool newline = !strncmp(from, "\\012", 4);
-		*to = newline ? '\n' : *from;
-		from += newline ? 4 : 1;
-	}
-	*to = '\0';
+	map->dev_major = (uint32_t)major_number;
+	map->dev_minor = (uint32_t)minor_number;
+	return is_read && map->start < map->end;
 }
 
 static int read_path(struct cursor *cursor, struct hl_map *map)
 {
 	while (skip(cursor, ' '))
 		continue;
-	size_t length = (size_t)(cursor->end - cursor->at);
-	map->path = malloc(length + 1);
+	size_t length = (size_t)(cursor->end - cursor->at), suffix = strlen(DELETED);
+	map->path = strndup(cursor->at, length);
 	if (!map->path)
 		return -ENOMEM;
-	memcpy(map->path, cursor->at, length);
-	map->path[length] = '\0';
-	cut_deleted(map);
-	undo_escapes(map->path);
+	length = strlen(map->path);
+	map->deleted = length > suffix && !strcmp(map->path + length - suffix, DELETED);
+	if (map->deleted)
+		map->path[length - suffix] = '\0';
+	/* The kernel writes a newline in a name as \012 and escapes nothing else. */
+	char *to = map->path;
+	for (const char *from = map->path; *from; to++) {
+		bool newline = !strncmp(from, "\\012", 4);
+		*to = newline ? '\n' : *from;
+		from += newline ? 4 : 1;
+	}
+	*to = '\0';
 	return 0;
-}
-
-/*
- * The kernel writes a list that is longer than a page in several steps, between which a mapping may
- * have grown into the next one. Keeps what lies from ${floor} on; false when nothing does.
- */
-static bool cut_below(struct hl_map *map, uint64_t floor)
-{
-	if (map->start < floor && map->inode)
-		map->offset += floor - map->start;
-	if (map->start < floor)
-		map->start = floor;
-	return map->start < map->end;
 }
 
 static int add_line(struct cursor line, struct hl_maps *maps)
 {
 	struct hl_map map = {0};
 	uint64_t floor = maps->count ? maps->maps[maps->count - 1].end : 0;
+
 	if (!read_fields(&line, &map))
 		return -EBADMSG;
-	if (!cut_below(&map, floor))
+	/* The kernel writes a list that is longer than a page in several steps, between which a
+	 * mapping may have grown into the next one. */
+	if (map.start < floor) {
+		map.offset += map.inode ? floor - map.start : 0;
+		map.start = floor;
+	}
+	if (map.start >= map.end)
 		return 0;
 	if (HL_ARRAY_RESERVE(maps->maps, maps->capacity, maps->count + 1) || read_path(&line, &map))
 		return -ENOMEM;
@@ -160,6 +139,7 @@ int hl_maps_parse(const char *text, size_t length, struct hl_maps *ret_maps, str
 {
 	struct hl_maps maps = {0};
 	const char *end = text + length;
+
 	for (size_t line = 1; text < end; line++) {
 		const char *newline = memchr(text, '\n', (size_t)(end - text));
 		const char *line_end = newline ? newline : end;
@@ -185,6 +165,7 @@ int hl_maps_read(pid_t pid, struct hl_maps *ret_maps, struct hl_error *err)
 {
 	HL_FREED char *text = NULL;
 	size_t length;
+
 	int r = hl_proc_read_all(pid, "maps", &text, &length);
 	if (r < 0)
 		return hl_proc_error(pid, r, "the mappings", err);
@@ -223,6 +204,7 @@ static bool is_file_of(int fd, const struct hl_map *map)
 {
 	struct stat status;
 	struct statfs system;
+
 	if (fstat(fd, &status) || fstatfs(fd, &system) || !S_ISREG(status.st_mode))
 		return false;
 	if (system.f_type == OVERLAYFS_SUPER_MAGIC)
@@ -236,6 +218,7 @@ static bool is_file_of(int fd, const struct hl_map *map)
 static int find_if_same(const char *path, const struct hl_map *map)
 {
 	int fd = open(path, O_PATH | O_CLOEXEC);
+
 	if (fd < 0)
 		return -errno;
 	if (is_file_of(fd, map))
@@ -276,6 +259,7 @@ static int reach_file(pid_t pid, const struct hl_map *map, char *path, size_t ca
 int hl_maps_open_file(pid_t pid, const struct hl_map *map)
 {
 	char path[PATH_MAX + 64];
+
 	int found = reach_file(pid, map, path, sizeof(path));
 	if (found < 0)
 		return found;
@@ -289,6 +273,7 @@ int hl_maps_open_file(pid_t pid, const struct hl_map *map)
 int hl_maps_file_path(pid_t pid, const struct hl_map *map, char *ret_path, size_t capacity)
 {
 	char path[PATH_MAX + 64];
+
 	int fd = reach_file(pid, map, path, sizeof(path));
 	if (fd < 0)
 		return fd;

@@ -3,8 +3,7 @@
 #include "process/pagemap.h"
 
 #include "base/array.h"
-#include "base/search.h"
-#include "process/proc.h"
+#include "process/process.h"
 
 #include <fcntl.h>
 #include <linux/types.h>
@@ -73,12 +72,6 @@ static int append(struct hl_pages *pages, const struct hl_pagemap *pagemap, stru
 
 /* PAGEMAP_SCAN */
 
-static uint32_t kind_of_categories(uint64_t categories)
-{
-	return (categories & CATEGORY_FILE ? HL_PAGE_FILE : HL_PAGE_ANON) |
-	       (categories & CATEGORY_HUGE ? HL_PAGE_HUGE : 0u);
-}
-
 /* Asks for the first present pages that are not the zero page: the number of their regions. */
 static int scan_some(int fd, struct scan_region *regions, uint64_t start, uint64_t end)
 {
@@ -93,25 +86,14 @@ static int scan_some(int fd, struct scan_region *regions, uint64_t start, uint64
 		.return_mask = CATEGORY_FILE | CATEGORY_HUGE,
 	};
 	int count = ioctl(fd, SCAN_IOCTL, &arguments);
+
 	return count < 0 ? -errno : count;
 }
 
-static int append_regions(const struct hl_pagemap *pagemap, size_t count, struct hl_pages *pages)
-{
-	for (size_t i = 0; i < count; i++) {
-		const struct scan_region *region = &pagemap->regions[i];
-		if (append(pages, pagemap,
-			   (struct hl_page_run){region->start, region->end,
-						kind_of_categories(region->categories)}))
-			return -ENOMEM;
-	}
-	return 0;
-}
-
 /*
- * A call that does not fill its room has come to the end. Where it came, walk_end, is not to be
- * relied on: kernels up to 6.18 at least leave it at the last of their own buffers, and who begins
- * there again gets regions twice.
+ * A call that fills less than its room has reached the end. walk_end does not say where it stopped:
+ * kernels up to 6.18 at least leave it at the last of their own buffers, and a scan that goes on
+ * from there gets regions twice.
  */
 static int scan_by_ioctl(const struct hl_pagemap *pagemap, uint64_t start, uint64_t end,
 			 struct hl_pages *pages)
@@ -120,30 +102,32 @@ static int scan_by_ioctl(const struct hl_pagemap *pagemap, uint64_t start, uint6
 		count = scan_some(pagemap->fd, pagemap->regions, start, end);
 		if (count < 0)
 			return count;
-		if (append_regions(pagemap, (size_t)count, pages))
-			return -ENOMEM;
-		if (count > 0)
-			start = pagemap->regions[count - 1].end;
+		for (int i = 0; i < count; i++) {
+			const struct scan_region *region = &pagemap->regions[i];
+			uint32_t kind =
+				region->categories & CATEGORY_FILE ? HL_PAGE_FILE : HL_PAGE_ANON;
+			if (region->categories & CATEGORY_HUGE)
+				kind |= HL_PAGE_HUGE;
+			if (append(pages, pagemap,
+				   (struct hl_page_run){region->start, region->end, kind}))
+				return -ENOMEM;
+			start = region->end;
+		}
 	}
 	return 0;
 }
 
 /* pagemap */
 
-static bool is_zero_page(const struct hl_pagemap *pagemap, uint64_t entry)
-{
-	uint64_t frame = entry & ENTRY_FRAME;
-	if (!pagemap->zero_frame)
-		return false;
-	return frame == pagemap->zero_frame ||
-	       (pagemap->huge_zero_frame &&
-		frame - pagemap->huge_zero_frame < HUGE_BYTES / pagemap->page_bytes);
-}
-
-/* What an entry is to a run: its kind, or 0 when the page is not in memory. */
+/* The kind of page that ${entry} is of; 0: it is not in memory, or the zero page. */
 static uint32_t kind_of_entry(const struct hl_pagemap *pagemap, uint64_t entry)
 {
-	if (!(entry & ENTRY_PRESENT) || is_zero_page(pagemap, entry))
+	uint64_t frame = entry & ENTRY_FRAME, huge = pagemap->huge_zero_frame;
+
+	if (!(entry & ENTRY_PRESENT))
+		return 0;
+	if (pagemap->zero_frame && (frame == pagemap->zero_frame ||
+				    (huge && frame - huge < HUGE_BYTES / pagemap->page_bytes)))
 		return 0;
 	return entry & ENTRY_FILE ? HL_PAGE_FILE : HL_PAGE_ANON;
 }
@@ -153,6 +137,7 @@ static int append_entries(const struct hl_pagemap *pagemap, uint64_t start, size
 			  struct hl_pages *pages)
 {
 	const uint64_t *entries = pagemap->entries;
+
 	for (size_t i = 0, first; i<count; i = i> first ? i : i + 1) {
 		first = i;
 		uint32_t kind = kind_of_entry(pagemap, entries[i]);
@@ -175,6 +160,7 @@ static ssize_t read_entries(const struct hl_pagemap *pagemap, uint64_t start, ui
 	size_t entries = wanted < READ_ENTRIES ? (size_t)wanted : READ_ENTRIES;
 	ssize_t got = pread(pagemap->fd, pagemap->entries, entries * sizeof(*pagemap->entries),
 			    (off_t)(start / pagemap->page_bytes * sizeof(*pagemap->entries)));
+
 	return got < 0 ? -errno : got / (ssize_t)sizeof(*pagemap->entries);
 }
 
@@ -199,6 +185,7 @@ static uint64_t frame_of(int fd, const struct hl_pagemap *pagemap, uintptr_t add
 {
 	uint64_t entry = 0;
 	off_t offset = (off_t)(address / pagemap->page_bytes * sizeof(entry));
+
 	if (pread(fd, &entry, sizeof(entry), offset) != sizeof(entry) || !(entry & ENTRY_PRESENT))
 		return 0;
 	return entry & ENTRY_FRAME;
@@ -240,6 +227,7 @@ static void choose_method(struct hl_pagemap *pagemap)
 	bool scan_works = scan_some(pagemap->fd, pagemap->regions, 0, 0) >= 0;
 	bool scan_knows = learn_zero_pages(pagemap, self_fd);
 	bool frames_known = pagemap->zero_frame != 0;
+
 	if (self_fd >= 0)
 		close(self_fd);
 	pagemap->scans = scan_works && (scan_knows || !frames_known);
@@ -256,6 +244,7 @@ static int open_error(pid_t pid, int code, struct hl_error *err)
 int hl_pagemap_open(pid_t pid, struct hl_pagemap **ret_pagemap, struct hl_error *err)
 {
 	char path[32];
+
 	snprintf(path, sizeof(path), "/proc/%d/pagemap", pid);
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
@@ -315,36 +304,4 @@ void hl_pagemap_free(struct hl_pagemap *pagemap)
 	close(pagemap->fd);
 	free(pagemap->buffer);
 	free(pagemap);
-}
-
-/* Sets of pages */
-
-/* The first run that ends after ${address}. */
-static size_t first_after(const struct hl_pages *pages, uint64_t address)
-{
-	return HL_LOWER_BOUND(i, pages->count, pages->runs[i].end <= address);
-}
-
-bool hl_pages_contain(const struct hl_pages *pages, uint64_t address)
-{
-	size_t at = first_after(pages, address);
-	return at < pages->count && pages->runs[at].start <= address;
-}
-
-uint64_t hl_pages_count_in(const struct hl_pages *pages, uint64_t start, uint64_t end)
-{
-	uint64_t bytes = 0;
-	for (size_t i = first_after(pages, start); i < pages->count && pages->runs[i].start < end;
-	     i++) {
-		const struct hl_page_run *run = &pages->runs[i];
-		bytes += (run->end < end ? run->end : end) -
-			 (run->start > start ? run->start : start);
-	}
-	return bytes / (uint64_t)sysconf(_SC_PAGESIZE);
-}
-
-void hl_pages_release(struct hl_pages *pages)
-{
-	free(pages->runs);
-	*pages = (struct hl_pages){0};
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reads files of /proc/PID; see proc.h. */
-#include "process/proc.h"
+/* Reads files of /proc/PID; see process.h. */
+#include "process/process.h"
 
 #include "base/array.h"
 #include "base/cleanup.h"
@@ -15,6 +15,7 @@
 static int open_file(pid_t pid, const char *file)
 {
 	char path[64];
+
 	int length = snprintf(path, sizeof(path), "/proc/%d/%s", pid, file);
 	if (length >= (int)sizeof(path))
 		return -ENAMETOOLONG;
@@ -27,6 +28,7 @@ static int open_file(pid_t pid, const char *file)
 ssize_t hl_proc_read(pid_t pid, const char *file, char *text, size_t capacity)
 {
 	HL_CLOSED int fd = open_file(pid, file);
+
 	if (fd < 0)
 		return fd;
 	size_t length = 0;
@@ -45,6 +47,7 @@ int hl_proc_read_all(pid_t pid, const char *file, char **ret_text, size_t *ret_l
 	HL_FREED char *text = NULL;
 	size_t capacity = 0, length = 0;
 	ssize_t got = 1;
+
 	if (fd < 0)
 		return fd;
 	while (got > 0) {

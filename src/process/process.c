@@ -3,9 +3,9 @@
 #include "process/process.h"
 
 #include "base/array.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/path.h"
-#include "process/proc.h"
+#include "base/names.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -21,6 +21,7 @@
 static uint64_t value_of(const char *text, const char *key)
 {
 	size_t length = strlen(key);
+
 	for (const char *at = text; at; at = strchr(at, '\n')) {
 		at += *at == '\n';
 		if (!strncmp(at, key, length) && at[length] == ':')
@@ -33,6 +34,7 @@ static uint64_t value_of(const char *text, const char *key)
 static int read_status(pid_t pid, struct hl_process_facts *facts, struct hl_error *err)
 {
 	char status[8192];
+
 	ssize_t length = hl_proc_read(pid, "status", status, sizeof(status));
 	if (length < 0)
 		return hl_proc_error(pid, (int)length, "the status", err);
@@ -53,6 +55,7 @@ static int read_status(pid_t pid, struct hl_process_facts *facts, struct hl_erro
 static int read_start(pid_t pid, struct hl_process_facts *facts, struct hl_error *err)
 {
 	char stat[1024];
+
 	ssize_t length = hl_proc_read(pid, "stat", stat, sizeof(stat));
 	if (length < 0)
 		return hl_proc_error(pid, (int)length, "the start time", err);
@@ -72,6 +75,7 @@ static int read_start(pid_t pid, struct hl_process_facts *facts, struct hl_error
 static void read_comm(pid_t pid, const char *directory, char comm[16])
 {
 	char file[48], text[64];
+
 	snprintf(file, sizeof(file), "%scomm", directory);
 	ssize_t length = hl_proc_read(pid, file, text, sizeof(text));
 	text[length > 0 ? length : 0] = '\0';
@@ -88,20 +92,11 @@ static void free_command(char **command)
 	free(command);
 }
 
-/* A program that writes a title over its arguments fills the rest with NULs; an empty argument at
- * the end is then none. */
-static size_t without_padding(const char *bytes, size_t length)
-{
-	size_t used = length;
-	while (used > 0 && !bytes[used - 1])
-		used--;
-	return length - used > 2 ? used + 1 : length;
-}
-
 /* Splits at NULs; NULL for want of memory. */
 static char **split_arguments(const char *bytes, size_t length)
 {
 	size_t arguments = 0;
+
 	for (size_t i = 0; i < length; i++)
 		arguments += !bytes[i] || i + 1 == length;
 	char **command = calloc(arguments + 1, sizeof(*command));
@@ -119,19 +114,25 @@ static char **split_arguments(const char *bytes, size_t length)
 
 static char **read_command(pid_t pid, const char *comm)
 {
-	char *bytes = malloc(COMMAND_BYTES_MAX);
+	HL_FREED char *bytes = malloc(COMMAND_BYTES_MAX);
+
 	if (!bytes)
 		return NULL;
-	ssize_t length = hl_proc_read(pid, "cmdline", bytes, COMMAND_BYTES_MAX);
-	char **command = length > 0 ? split_arguments(bytes, without_padding(bytes, (size_t)length))
-				    : split_arguments(comm, strlen(comm));
-	free(bytes);
-	return command;
+	ssize_t got = hl_proc_read(pid, "cmdline", bytes, COMMAND_BYTES_MAX);
+	if (got <= 0)
+		return split_arguments(comm, strlen(comm));
+	/* A program that writes a title over its arguments fills the rest with NULs, which are not
+	 * empty arguments. */
+	size_t length = (size_t)got, used = length;
+	while (used > 0 && !bytes[used - 1])
+		used--;
+	return split_arguments(bytes, length - used > 2 ? used + 1 : length);
 }
 
 int hl_process_facts_read(pid_t pid, struct hl_process_facts *ret_facts, struct hl_error *err)
 {
 	struct hl_process_facts facts = {.pid = pid};
+
 	int r = read_status(pid, &facts, err);
 	if (!r)
 		r = read_start(pid, &facts, err);
@@ -164,6 +165,7 @@ int64_t hl_process_cpu_ns(pid_t pid)
 {
 	clockid_t clock;
 	struct timespec used;
+
 	int code = clock_getcpuclockid(pid, &clock);
 	if (code)
 		return -code;
@@ -175,6 +177,7 @@ int64_t hl_process_cpu_ns(pid_t pid)
 int hl_process_rss_read(pid_t pid, struct hl_process_rss *ret_rss, struct hl_error *err)
 {
 	char rollup[4096], status[8192];
+
 	ssize_t length = hl_proc_read(pid, "smaps_rollup", rollup, sizeof(rollup));
 	if (length == 0) /* of a zombie */
 		length = -ESRCH;
@@ -192,42 +195,53 @@ int hl_process_rss_read(pid_t pid, struct hl_process_rss *ret_rss, struct hl_err
 	return 0;
 }
 
-static int list_threads(pid_t pid, DIR *directory, struct hl_process_thread **threads,
-			size_t *ret_count)
+static void close_directory(DIR **directory)
 {
-	size_t count = 0, capacity = 0;
-	for (struct dirent *entry; (entry = readdir(directory));) {
-		pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
-		if (tid <= 0)
-			continue;
-		if (HL_ARRAY_RESERVE(*threads, capacity, count + 1))
-			return -ENOMEM;
-		struct hl_process_thread *thread = &(*threads)[count++];
-		*thread = (struct hl_process_thread){.tid = tid};
-		char task[32];
-		snprintf(task, sizeof(task), "task/%d/", tid);
-		read_comm(pid, task, thread->comm);
-	}
-	*ret_count = count;
-	return 0;
+	if (*directory)
+		closedir(*directory);
 }
 
 int hl_process_threads(pid_t pid, struct hl_process_thread **ret_threads, size_t *ret_count)
 {
+	HL_FREED struct hl_process_thread *threads = NULL;
+	size_t count = 0, capacity = 0;
 	char path[32];
+
 	snprintf(path, sizeof(path), "/proc/%d/task", pid);
-	DIR *directory = opendir(path);
+	HL_CLEANUP(close_directory) DIR *directory = opendir(path);
 	if (!directory)
 		return errno == ENOENT ? -ESRCH : -errno;
-	struct hl_process_thread *threads = NULL;
-	int r = list_threads(pid, directory, &threads, ret_count);
-	closedir(directory);
-	if (r) {
-		free(threads);
-		return r;
+	for (struct dirent *entry; (entry = readdir(directory));) {
+		pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
+		if (tid <= 0)
+			continue;
+		if (HL_ARRAY_APPEND(threads, count, capacity,
+				    (struct hl_process_thread){.tid = tid}) < 0)
+			return -ENOMEM;
+		snprintf(path, sizeof(path), "task/%d/", tid);
+		read_comm(pid, path, threads[count - 1].comm);
 	}
-	*ret_threads = threads;
+	*ret_count = count;
+	*ret_threads = HL_TAKE(threads);
 	return 0;
+}
+
+uint64_t hl_process_wait_ns(pid_t pid)
+{
+	HL_FREED struct hl_process_thread *threads = NULL;
+	size_t count = 0;
+	uint64_t sum_ns = 0;
+
+	hl_process_threads(pid, &threads, &count);
+	for (size_t i = 0; i < count; i++) {
+		char name[32], text[128];
+		unsigned long long waited_ns;
+		snprintf(name, sizeof(name), "task/%d/schedstat", threads[i].tid);
+		if (hl_proc_read(pid, name, text, sizeof(text)) > 0 &&
+		    sscanf(text, "%*u %llu", &waited_ns) == 1)
+			sum_ns += waited_ns;
+	}
+	return sum_ns;
 }
 
 /* ---- by name ---- */
@@ -235,16 +249,14 @@ int hl_process_threads(pid_t pid, struct hl_process_thread **ret_threads, size_t
 /* False where it has ended meanwhile, or is a thread of the kernel, which has no command. */
 static bool read_names(pid_t pid, struct hl_named_process *process)
 {
-	char command[4096], comm[32];
-	ssize_t length = hl_proc_read(pid, "cmdline", command, sizeof(command));
+	char command[4096];
 
-	if (length <= 0 || hl_proc_read(pid, "comm", comm, sizeof(comm)) <= 0)
+	if (hl_proc_read(pid, "cmdline", command, sizeof(command)) <= 0)
 		return false;
-	comm[strcspn(comm, "\n")] = '\0';
 	process->pid = pid;
-	snprintf(process->comm, sizeof(process->comm), "%.15s", comm);
+	read_comm(pid, "", process->comm);
 	snprintf(process->name, sizeof(process->name), "%.63s",
-		 command[0] ? hl_path_basename(command) : comm);
+		 command[0] ? hl_path_basename(command) : process->comm);
 	return true;
 }
 

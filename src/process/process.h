@@ -1,12 +1,34 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Facts about a running process, from /proc. */
+/* What /proc says of running processes: its files, facts from them, and processes by name. */
 #pragma once
 
 #include "base/error.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+
+/* ---- files of /proc/PID ---- */
+
+/*
+ * Reads /proc/PID/${file} into ${text}, cut at ${capacity} - 1 bytes, with a NUL after. The
+ * length, or a negative errno: -ESRCH when there is no such process (or it ended while being read),
+ * -EACCES when it may not be read.
+ */
+ssize_t hl_proc_read(pid_t pid, const char *file, char *text, size_t capacity);
+
+/* The same for a file of any length, into memory that the caller frees. */
+int hl_proc_read_all(pid_t pid, const char *file, char **ret_text, size_t *ret_length);
+
+/* What helps where a process may not be read. */
+const char *hl_proc_access_remedy(void);
+
+/* Sets the sentence for ${code}, a negative errno met when ${what} ("the mappings") of ${pid} was
+ * to be read, and returns it. */
+int hl_proc_error(pid_t pid, int code, const char *what, struct hl_error *err);
+
+/* ---- facts ---- */
 
 struct hl_process_facts {
 	pid_t pid, parent_pid;
@@ -28,6 +50,10 @@ void hl_process_facts_release(struct hl_process_facts *facts);
 
 /* CPU time that all threads of ${pid} have used, in ns; negative errno when it has ended. */
 int64_t hl_process_cpu_ns(pid_t pid);
+
+/* Time that all living threads of ${pid} have waited for a processor, in ns; 0 where the kernel does
+ * not tell. */
+uint64_t hl_process_wait_ns(pid_t pid);
 
 /* What smaps_rollup says of memory in RAM. Pages are of the system's page size. */
 struct hl_process_rss {

@@ -20,6 +20,19 @@ static inline void hl_aggregate_add(struct hl_aggregate_figures *sum,
 	sum->objects += more.objects;
 }
 
+static inline struct hl_aggregate_figures
+hl_aggregate_difference(struct hl_aggregate_figures before, struct hl_aggregate_figures after)
+{
+	return (struct hl_aggregate_figures){after.bytes - before.bytes,
+					     after.objects - before.objects};
+}
+
+/* Whether ${figures} are not both zero. */
+static inline bool hl_aggregate_any(struct hl_aggregate_figures figures)
+{
+	return figures.bytes || figures.objects;
+}
+
 /* ${value} out of ${counters}. */
 struct hl_aggregate_figures hl_aggregate_figures_of(const struct hl_profile_counters *counters,
 						    enum hl_value value);
@@ -38,9 +51,5 @@ struct hl_aggregate {
  */
 int hl_aggregate_init(struct hl_aggregate *aggregate, const struct hl_profile *profile,
 		      enum hl_value value, const uint32_t *keys, size_t key_count);
-
-/* The same of profile->base, which must be there. */
-int hl_aggregate_init_base(struct hl_aggregate *aggregate, const struct hl_profile *profile,
-			   enum hl_value value, const uint32_t *keys, size_t key_count);
 
 void hl_aggregate_release(struct hl_aggregate *aggregate);

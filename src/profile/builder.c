@@ -339,6 +339,7 @@ int hl_builder_reserve(struct hl_builder *builder, size_t count)
 {
 	int r = HL_ARRAY_RESERVE(builder->nodes, builder->node_capacity,
 				 builder->node_count + count);
+
 	return r < 0 ? r : hl_index_reserve(&builder->node_index, builder->node_count + count);
 }
 

@@ -236,33 +236,6 @@ static void arrive(struct merging *merging, const struct merging *upright,
 	group->other += leaf->other;
 }
 
-/*
- * Takes every climber up by one frame, and out of the list when it has arrived. All groups that
- * are made are of one depth, so that the index need hold no others and stays small.
- */
-static int climb(struct merging *merging, const struct merging *upright, struct climber *climbers,
-		 size_t *count)
-{
-	size_t left = 0;
-
-	hl_index_release(&merging->index);
-	int r = hl_index_reserve(&merging->index, *count);
-	for (size_t i = 0; r == 0 && i < *count; i++) {
-		struct climber climber = climbers[i];
-		const struct group *from = &upright->groups[climber.at];
-		r = intern_group(merging, climber.group, from->frame, &climber.group);
-		if (r < 0)
-			break;
-		climber.at = from->parent;
-		if (climber.at)
-			climbers[left++] = climber;
-		else
-			arrive(merging, upright, &climber);
-	}
-	*count = left;
-	return r;
-}
-
 static int heavier_first(const void *left, const void *right, void *context)
 {
 	const struct climber *a = left, *b = right;
@@ -274,36 +247,47 @@ static int heavier_first(const void *left, const void *right, void *context)
 	return (a->leaf > b->leaf) - (a->leaf < b->leaf);
 }
 
-static int climb_all(struct merging *merging, const struct merging *upright)
-{
-	HL_FREED struct climber *climbers = calloc(upright->count, sizeof(*climbers));
-	size_t count = 0;
-	int r = 0;
-
-	if (!climbers)
-		return -ENOMEM;
-	for (uint32_t i = 1; i < upright->count; i++) {
-		const struct group *group = &upright->groups[i];
-		if (group->self || group->base || group->other)
-			climbers[count++] = (struct climber){.leaf = i, .at = i};
-	}
-	/* A group's frame is that of the first stack to reach it. */
-	qsort_r(climbers, count, sizeof(*climbers), heavier_first, (void *)upright);
-	while (r == 0 && count)
-		r = climb(merging, upright, climbers, &count);
-	return r;
-}
-
 /* Merged from the root first, far fewer stacks are left to follow than the profile has nodes. */
 static int merge_reversed(struct merging *merging, enum hl_value value, enum hl_unit unit)
 {
 	HL_CLEANUP(release_merging)
 	struct merging upright = {.profile = merging->profile, .by_line = true};
+	HL_FREED struct climber *climbers = NULL;
+	size_t count = 0;
 
 	if (merge(&upright, value, unit) < 0 || begin_merging(merging, 1) < 0)
 		return -ENOMEM;
+	climbers = calloc(upright.count, sizeof(*climbers));
+	if (!climbers)
+		return -ENOMEM;
 	arrive(merging, &upright, &(struct climber){0}); /* what has no stack */
-	return climb_all(merging, &upright);
+	for (uint32_t i = 1; i < upright.count; i++) {
+		const struct group *group = &upright.groups[i];
+		if (group->self || group->base || group->other)
+			climbers[count++] = (struct climber){.leaf = i, .at = i};
+	}
+	/* A group's frame is that of the first stack to reach it. */
+	qsort_r(climbers, count, sizeof(*climbers), heavier_first, &upright);
+	/* Each round takes every climber up by one frame. All groups that it makes are of one depth,
+	 * so that the index need hold no others and stays small. */
+	int r = 0;
+	while (r == 0 && count) {
+		size_t left = 0;
+		hl_index_release(&merging->index);
+		r = hl_index_reserve(&merging->index, count);
+		for (size_t i = 0; r == 0 && i < count; i++) {
+			struct climber climber = climbers[i];
+			const struct group *from = &upright.groups[climber.at];
+			r = intern_group(merging, climber.group, from->frame, &climber.group);
+			climber.at = from->parent;
+			if (climber.at)
+				climbers[left++] = climber;
+			else if (r == 0)
+				arrive(merging, &upright, &climber);
+		}
+		count = left;
+	}
+	return r;
 }
 
 /* ---- order ---- */
@@ -449,6 +433,7 @@ static void lay_out(struct hl_calltree *tree, const struct merging *merging,
 static int arrange(struct hl_calltree *tree, struct merging *merging)
 {
 	size_t count = merging->count;
+
 	HL_CLEANUP(release_layout)
 	struct layout layout = {
 		.sizes = calloc(count, sizeof(*layout.sizes)),

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Areas under blocks in use; see event_lifetimes.h for the mathematics. */
-#include "profile/event_lifetimes.h"
+/* Areas under blocks in use; see event_reports.h for the mathematics. */
+#include "profile/event_reports.h"
 
 #include "base/array.h"
 #include "base/compiler.h"
-#include "profile/history_names.h"
+#include "profile/known_names.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -146,7 +146,7 @@ int hl_event_lifetimes_read(struct hl_event_lifetimes *lifetimes, const struct h
 
 	lifetimes->names = calloc(1, sizeof(*lifetimes->names));
 	int r = measuring.parts && lifetimes->names
-			? hl_event_range_read(log, range, options, &fold, err)
+			? hl_event_log_read_range(log, range, options, &fold, err)
 			: -ENOMEM;
 	for (size_t i = 0; measuring.parts && i < log->part_count; i++)
 		free(measuring.parts[i].nodes);
@@ -159,46 +159,4 @@ void hl_event_lifetimes_release(struct hl_event_lifetimes *lifetimes)
 	free(lifetimes->nodes);
 	hl_log_state_free(lifetimes->names);
 	*lifetimes = (struct hl_event_lifetimes){0};
-}
-
-/* ---- names alone ---- */
-
-struct naming {
-	pthread_mutex_t lock;
-	struct hl_log_state *names;
-};
-
-static int skip_run(void *context, size_t index, const struct hl_event_run *run)
-{
-	(void)context;
-	(void)index;
-	(void)run;
-	return 0;
-}
-
-static int add_names(void *context, size_t index, const struct hl_log_state *state)
-{
-	struct naming *naming = context;
-
-	(void)index;
-	pthread_mutex_lock(&naming->lock);
-	int r = hl_history_names_add(naming->names, state);
-	pthread_mutex_unlock(&naming->lock);
-	return r;
-}
-
-int hl_event_names_read(const struct hl_event_log *log, const struct hl_event_range *range,
-			const struct hl_log_options *options, struct hl_log_state **ret_names,
-			struct hl_error *err)
-{
-	struct naming naming = {PTHREAD_MUTEX_INITIALIZER, calloc(1, sizeof(*naming.names))};
-	const struct hl_event_fold fold = {&naming, NULL, skip_run, add_names};
-
-	int r = naming.names ? hl_event_range_read(log, range, options, &fold, err) : -ENOMEM;
-	if (r < 0) {
-		hl_log_state_free(naming.names);
-		return hl_error_set(err, r, "cannot name stacks: out of memory");
-	}
-	*ret_names = naming.names;
-	return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Parts replayed side by side; see event_replay.h. */
-#include "profile/event_replay.h"
+/* Parts replayed side by side; see event_reports.h. */
+#include "profile/event_reports.h"
 
 #include "base/array.h"
 
@@ -36,15 +36,6 @@ static const struct hl_log_point *find_point(const struct hl_log *log, uint64_t 
 								    : NULL;
 }
 
-static void note_difference(struct hl_event_replay *result, const struct hl_log_point *point,
-			    const struct hl_log_point *replayed)
-{
-	if (result->different < HL_EVENT_DIFFERENCES_MAX)
-		result->first[result->different] =
-			(struct hl_event_difference){point->number, *point, *replayed};
-	result->different++;
-}
-
 static void compare_interval(const struct replaying *replaying, struct part *part,
 			     const struct hl_log_point *replayed)
 {
@@ -57,27 +48,20 @@ static void compare_interval(const struct replaying *replaying, struct part *par
 		return;
 	}
 	part->result.compared++;
-	if (point->max_bytes != replayed->max_bytes || point->end_bytes != replayed->end_bytes)
-		note_difference(&part->result, point, replayed);
+	if (point->max_bytes == replayed->max_bytes && point->end_bytes == replayed->end_bytes)
+		return;
+	if (part->result.different < HL_EVENT_DIFFERENCES_MAX)
+		part->result.first[part->result.different] =
+			(struct hl_event_difference){point->number, *point, *replayed};
+	part->result.different++;
 }
 
 static int reserve(struct part *part, uint32_t node)
 {
 	int r = HL_ARRAY_RESERVE_ZEROED(part->objects, part->object_capacity, (size_t)node + 1);
+
 	return r < 0 ? r
 		     : HL_ARRAY_RESERVE_ZEROED(part->bytes, part->node_capacity, (size_t)node + 1);
-}
-
-static int apply(struct part *part, const struct hl_log_interval *interval)
-{
-	for (size_t i = 0; i < interval->change_count; i++) {
-		const struct hl_log_change *change = &interval->changes[i];
-		if (reserve(part, change->node) < 0)
-			return -ENOMEM;
-		part->bytes[change->node] += change->max_bytes + change->rest_bytes;
-		part->objects[change->node] += change->max_objects + change->rest_objects;
-	}
-	return 0;
 }
 
 /* Ends the current interval, and those without an event after it, before ${next}. */
@@ -97,25 +81,29 @@ static int end_interval(const struct replaying *replaying, struct part *part, ui
 	point.max_bytes = point.end_bytes;
 	for (point.number++; point.number < next && point.number < replaying->end; point.number++)
 		compare_interval(replaying, part, &point);
-	return apply(part, &interval);
+	for (size_t i = 0; i < interval.change_count; i++) {
+		const struct hl_log_change *change = &interval.changes[i];
+		if (reserve(part, change->node) < 0)
+			return -ENOMEM;
+		part->bytes[change->node] += change->max_bytes + change->rest_bytes;
+		part->objects[change->node] += change->max_objects + change->rest_objects;
+	}
+	return 0;
 }
 
 /* ---- parts ---- */
-
-/* The interval after the last one. */
-static uint64_t end_of(const struct hl_log *log)
-{
-	return log->point_count ? log->points[log->point_count - 1].number + 1 : 0;
-}
 
 static int begin_part(void *context, size_t index, const struct hl_log_state *state)
 {
 	const struct replaying *replaying = context;
 	const struct hl_event_log *events = replaying->events;
+	const struct hl_log *log = replaying->log;
 	struct part *part = &replaying->parts[index];
 	bool is_last = index + 1 == events->part_count;
 
-	part->end = is_last ? end_of(replaying->log) : events->parts[index + 1].first_interval;
+	part->end = !is_last	       ? events->parts[index + 1].first_interval
+		    : log->point_count ? log->points[log->point_count - 1].number + 1
+				       : 0;
 	part->uncertain = is_last ? events->cut_off || events->missing_events !=
 							       events->parts[index].missing_events
 				  : events->parts[index + 1].missing_events !=
@@ -194,28 +182,6 @@ static int compare_state(const struct replaying *replaying, size_t index)
 	return 0;
 }
 
-/* Where events are missing, it is unknown at which point of the last interval that has any. */
-static void skip_uncertain(const struct replaying *replaying, struct part *part)
-{
-	uint64_t from = part->intervals.number, end = part->end;
-
-	if (from < replaying->first)
-		from = replaying->first;
-	if (end > replaying->end)
-		end = replaying->end;
-	part->result.uncertain += end > from ? end - from : 0;
-}
-
-/* Only where the log has been cut off it ends before the events. */
-static int finish_part(const struct replaying *replaying, size_t index)
-{
-	struct part *part = &replaying->parts[index];
-	uint64_t next = part->intervals.number + 1;
-
-	int r = end_interval(replaying, part, part->end > next ? part->end : next);
-	return r == 0 && part->end >= next ? compare_state(replaying, index) : r;
-}
-
 static void release_part(struct part *part)
 {
 	hl_intervals_release(&part->intervals);
@@ -228,13 +194,23 @@ static int end_part(void *context, size_t index, const struct hl_log_state *stat
 {
 	const struct replaying *replaying = context;
 	struct part *part = &replaying->parts[index];
+	uint64_t at = part->intervals.number, end = part->end;
 	int r = 0;
 
 	(void)state;
-	if (part->uncertain)
-		skip_uncertain(replaying, part);
-	else
-		r = finish_part(replaying, index);
+	if (part->uncertain) {
+		/* It is unknown at which point of the last interval with an event others are missing. */
+		if (at < replaying->first)
+			at = replaying->first;
+		if (end > replaying->end)
+			end = replaying->end;
+		part->result.uncertain += end > at ? end - at : 0;
+	} else {
+		/* Only a log that was cut off ends before the events. */
+		r = end_interval(replaying, part, end > at + 1 ? end : at + 1);
+		if (r == 0 && end > at)
+			r = compare_state(replaying, index);
+	}
 	release_part(part);
 	return r;
 }
@@ -260,14 +236,6 @@ static void add_result(struct hl_event_replay *sum, const struct hl_event_replay
 	sum->different_stacks += part->different_stacks;
 }
 
-static int fail(const struct replaying *replaying, int code, struct hl_error *err)
-{
-	for (size_t i = 0; replaying->errors && i < replaying->events->part_count; i++)
-		if (replaying->errors[i].text[0])
-			return hl_error_set(err, code, "%s", replaying->errors[i].text);
-	return hl_error_set(err, code, "cannot replay events: out of memory");
-}
-
 int hl_event_replay(const struct hl_event_log *events, const struct hl_log *log,
 		    const struct hl_event_range *range, const struct hl_log_options *options,
 		    struct hl_event_replay *ret_replay, struct hl_error *err)
@@ -285,12 +253,14 @@ int hl_event_replay(const struct hl_event_log *events, const struct hl_log *log,
 	struct hl_event_replay sum = {0};
 
 	int r = replaying.parts && replaying.errors
-			? hl_event_range_read(events, range, options, &fold, err)
+			? hl_event_log_read_range(events, range, options, &fold, err)
 			: -ENOMEM;
 	for (size_t i = 0; r == 0 && i < events->part_count; i++)
 		add_result(&sum, &replaying.parts[i].result);
-	if (r < 0)
-		fail(&replaying, r, err);
+	for (size_t i = 0; r < 0 && replaying.errors && i < events->part_count; i++)
+		hl_error_set(err, r, "%s", replaying.errors[i].text);
+	if (r < 0) /* with nothing said so far */
+		hl_error_set(err, r, "cannot replay events: out of memory");
 	else
 		*ret_replay = sum;
 	for (size_t i = 0; replaying.parts && i < events->part_count; i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Adds events up, each part alone, then the parts in order of time; see event_summary.h. */
-#include "profile/event_summary.h"
+/* Adds events up, each part alone, then the parts in order of time; see event_reports.h. */
+#include "profile/event_reports.h"
 
 #include "base/array.h"
 #include "base/compiler.h"
@@ -8,16 +8,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-int hl_event_range_read(const struct hl_event_log *log, const struct hl_event_range *range,
-			const struct hl_log_options *options, const struct hl_event_fold *fold,
-			struct hl_error *err)
-{
-	size_t first = hl_event_log_find(log, range->first / HL_INTERVAL_TICKS);
-	size_t last = hl_event_log_find(log, (range->end - 1) / HL_INTERVAL_TICKS);
-
-	return hl_event_log_read(log, first, last, options, fold, err);
-}
 
 /* ---- figures ---- */
 
@@ -28,24 +18,6 @@ static void add_figures(struct hl_event_figures *sum, const struct hl_event_figu
 	sum->frees += more->frees;
 	sum->alloc_bytes += more->alloc_bytes;
 	sum->free_bytes += more->free_bytes;
-}
-
-static struct hl_event_figures figures_of(const struct hl_event_run *run)
-{
-	int64_t bytes[2] = {0}, objects[2] = {0};
-
-	for (size_t i = 0; i < run->count; i++) {
-		const struct hl_event *event = &run->events[i];
-		bytes[event->is_free] += event->bytes;
-		objects[event->is_free] += event->objects;
-	}
-	return (struct hl_event_figures){
-		.events = run->count,
-		.allocations = objects[0],
-		.frees = -objects[1],
-		.alloc_bytes = bytes[0],
-		.free_bytes = -bytes[1],
-	};
 }
 
 static int add_to_thread(struct hl_event_summary *summary, uint32_t thread,
@@ -109,7 +81,18 @@ static int add_run(void *context, size_t index, const struct hl_event_run *run)
 		part->tick = (struct hl_event_tick){.tick = run->tick};
 		part->summary.last_tick = run->tick;
 	}
-	struct hl_event_figures figures = figures_of(run);
+	int64_t bytes[2] = {0}, objects[2] = {0}; /* allocated, freed */
+	for (size_t i = 0; i < run->count; i++) {
+		bytes[run->events[i].is_free] += run->events[i].bytes;
+		objects[run->events[i].is_free] += run->events[i].objects;
+	}
+	const struct hl_event_figures figures = {
+		.events = run->count,
+		.allocations = objects[0],
+		.frees = -objects[1],
+		.alloc_bytes = bytes[0],
+		.free_bytes = -bytes[1],
+	};
 	add_figures(&part->tick.figures, &figures);
 	add_figures(&part->summary.total, &figures);
 	return add_to_thread(&part->summary, run->thread, &figures);
@@ -125,23 +108,6 @@ static int end_part(void *context, size_t index, const struct hl_log_state *stat
 	return 0;
 }
 
-static int add_part(struct hl_event_summary *summary, const struct hl_event_summary *part)
-{
-	int r = 0;
-
-	if (!part->total.events)
-		return 0;
-	if (!summary->total.events)
-		summary->first_tick = part->first_tick;
-	summary->last_tick = part->last_tick;
-	add_figures(&summary->total, &part->total);
-	for (uint32_t i = 0; r == 0 && i < part->thread_count; i++)
-		r = add_to_thread(summary, i, &part->threads[i]);
-	for (size_t i = 0; i < part->tick_count; i++)
-		rank_tick(summary, &part->ticks[i]);
-	return r;
-}
-
 int hl_event_summary_read(struct hl_event_summary *summary, const struct hl_event_log *log,
 			  const struct hl_event_range *range, const struct hl_log_options *options,
 			  struct hl_error *err)
@@ -149,9 +115,20 @@ int hl_event_summary_read(struct hl_event_summary *summary, const struct hl_even
 	struct summing summing = {range, calloc(log->part_count, sizeof(*summing.parts))};
 	const struct hl_event_fold fold = {&summing, NULL, add_run, end_part};
 
-	int r = summing.parts ? hl_event_range_read(log, range, options, &fold, err) : -ENOMEM;
-	for (size_t i = 0; r == 0 && i < log->part_count; i++)
-		r = add_part(summary, &summing.parts[i].summary);
+	int r = summing.parts ? hl_event_log_read_range(log, range, options, &fold, err) : -ENOMEM;
+	for (size_t i = 0; r == 0 && i < log->part_count; i++) {
+		const struct hl_event_summary *part = &summing.parts[i].summary;
+		if (!part->total.events)
+			continue;
+		if (!summary->total.events)
+			summary->first_tick = part->first_tick;
+		summary->last_tick = part->last_tick;
+		add_figures(&summary->total, &part->total);
+		for (uint32_t thread = 0; r == 0 && thread < part->thread_count; thread++)
+			r = add_to_thread(summary, thread, &part->threads[thread]);
+		for (size_t tick = 0; tick < part->tick_count; tick++)
+			rank_tick(summary, &part->ticks[tick]);
+	}
 	for (size_t i = 0; summing.parts && i < log->part_count; i++)
 		hl_event_summary_release(&summing.parts[i].summary);
 	free(summing.parts);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Bounds on regular expressions; see expression.h. libc compiles by recursion, one level for each
+ * Bounds on regular expressions; see filter.h. libc compiles by recursion, one level for each
  * parenthesis, writes what is repeated as often as it may come, and needs memory by the square of
  * what then stands there: a few letters from a user could take gigabytes.
  */
-#include "profile/expression.h"
+#include "profile/filter.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -55,44 +55,36 @@ static void repeat(struct measure *measure, size_t times)
 	measure->written[measure->depth] += more;
 }
 
-/* "{2}", "{2,}", "{,5}", "{2,5}". libc judges everything else. */
-static const char *measure_count(struct measure *measure)
-{
-	char *end = (char *)measure->at + 1;
-	unsigned long first = isdigit((unsigned char)*end) ? strtoul(end, &end, 10) : 0, last = 0;
-
-	if (*end == ',')
-		last = isdigit((unsigned char)*++end) ? strtoul(end, &end, 10) : 0;
-	measure->at = end + (*end == '}');
-	if (first > REPETITION_MAX || last > REPETITION_MAX)
-		return "it repeats something more than 255 times";
-	repeat(measure, (first > last ? first : last) + 1);
-	return NULL;
-}
-
-static const char *measure_parenthesis(struct measure *measure)
-{
-	if (*measure->at == '(') {
-		if (measure->depth == NESTING_MAX)
-			return "its parentheses are nested more than 64 deep";
-		measure->written[++measure->depth] = 1;
-	} else if (measure->depth) {
-		size_t written = measure->written[measure->depth--];
-		add(measure, written);
-	}
-	measure->at++;
-	return NULL;
-}
-
 /* Goes on by one letter, or by what else stands there. NULL, or what is wrong. */
 static const char *measure_next(struct measure *measure)
 {
+	unsigned long first, last = 0;
+	char *end;
+
 	switch (*measure->at) {
 	case '(':
+		if (measure->depth == NESTING_MAX)
+			return "its parentheses are nested more than 64 deep";
+		measure->written[++measure->depth] = 1;
+		measure->at++;
+		return NULL;
 	case ')':
-		return measure_parenthesis(measure);
-	case '{':
-		return measure_count(measure);
+		if (measure->depth) {
+			size_t written = measure->written[measure->depth--];
+			add(measure, written);
+		}
+		measure->at++;
+		return NULL;
+	case '{': /* "{2}", "{2,}", "{,5}", "{2,5}": libc judges everything else */
+		end = (char *)measure->at + 1;
+		first = isdigit((unsigned char)*end) ? strtoul(end, &end, 10) : 0;
+		if (*end == ',')
+			last = isdigit((unsigned char)*++end) ? strtoul(end, &end, 10) : 0;
+		measure->at = end + (*end == '}');
+		if (first > REPETITION_MAX || last > REPETITION_MAX)
+			return "it repeats something more than 255 times";
+		repeat(measure, (first > last ? first : last) + 1);
+		return NULL;
 	case '+': /* "a+" is written as "aa*" */
 		measure->at++;
 		repeat(measure, 2);
@@ -114,29 +106,21 @@ static const char *measure_next(struct measure *measure)
 	return NULL;
 }
 
-/* NULL, or why ${text} is not given to libc. */
-static const char *find_excess(const char *text)
+int hl_expression_compile(const char *text, const char *origin, regex_t *expression,
+			  struct hl_error *err)
 {
 	struct measure measure = {.at = text};
-	const char *excess = NULL;
+	const char *excess = NULL; /* why ${text} is not given to libc */
+	char reason[128];
+	bool is_short = strlen(text) <= SHOWN_LETTERS;
 
 	if (strlen(text) > LENGTH_MAX)
-		return "it is longer than 1,024 bytes";
-	while (*measure.at && !excess) {
+		excess = "it is longer than 1,024 bytes";
+	while (!excess && *measure.at) {
 		excess = measure_next(&measure);
 		if (!excess && measure.written[measure.depth] > WRITTEN_MAX)
 			excess = "its repetitions make it too large";
 	}
-	return excess;
-}
-
-int hl_expression_compile(const char *text, const char *origin, regex_t *expression,
-			  struct hl_error *err)
-{
-	const char *excess = find_excess(text);
-	char reason[128];
-	bool is_short = strlen(text) <= SHOWN_LETTERS;
-
 	if (!excess) {
 		int r = regcomp(expression, text, REG_EXTENDED | REG_NOSUB);
 		if (r == 0)

@@ -4,8 +4,6 @@
 
 #include "base/cleanup.h"
 #include "profile/builder.h"
-#include "profile/expression.h"
-#include "profile/plumbing_fold.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -47,47 +45,41 @@ struct filtering {
 
 /* ---- expressions ---- */
 
-static int compile(struct expressions *expressions, enum role role, const char *text,
-		   struct hl_error *err)
-{
-	struct expression *expression = &expressions->each[expressions->count];
-	char origin[32];
-
-	snprintf(origin, sizeof(origin), " of --%s", role_names[role]);
-	int r = hl_expression_compile(text, origin, &expression->compiled, err);
-	if (r < 0)
-		return r;
-	expression->role = role;
-	expression->text = text;
-	expressions->bits[role] |= 1u << expressions->count++;
-	return 0;
-}
-
 static int compile_all(struct expressions *expressions, const struct hl_filter *filter,
 		       struct hl_error *err)
 {
 	const char *const *const texts[ROLE_COUNT] = {filter->focus, filter->ignore, filter->hide};
-	int r = 0;
+	char origin[32];
 
-	for (unsigned role = 0; role < ROLE_COUNT; role++)
-		for (size_t i = 0; r == 0 && i < HL_FILTER_EXPRESSIONS_MAX && texts[role][i]; i++)
-			r = compile(expressions, (enum role)role, texts[role][i], err);
-	return r;
+	for (unsigned role = 0; role < ROLE_COUNT; role++) {
+		snprintf(origin, sizeof(origin), " of --%s", role_names[role]);
+		for (size_t i = 0; i < HL_FILTER_EXPRESSIONS_MAX && texts[role][i]; i++) {
+			struct expression *expression = &expressions->each[expressions->count];
+			int r = hl_expression_compile(texts[role][i], origin, &expression->compiled,
+						      err);
+			if (r < 0)
+				return r;
+			expression->role = (enum role)role;
+			expression->text = texts[role][i];
+			expressions->bits[role] |= 1u << expressions->count++;
+		}
+	}
+	return 0;
 }
 
-static void release_expressions(struct expressions *expressions)
+static void release_filtering(struct filtering *filtering)
 {
-	for (size_t i = 0; i < expressions->count; i++)
-		regfree(&expressions->each[i].compiled);
+	for (size_t i = 0; i < filtering->expressions.count; i++)
+		regfree(&filtering->expressions.each[i].compiled);
+	free(filtering->marks);
+	free(filtering->chosen);
 }
 
 int hl_filter_check(const struct hl_filter *filter, struct hl_error *err)
 {
-	struct expressions expressions = {0};
+	HL_CLEANUP(release_filtering) struct filtering filtering = {0};
 
-	int r = compile_all(&expressions, filter, err);
-	release_expressions(&expressions);
-	return r;
+	return compile_all(&filtering.expressions, filter, err);
 }
 
 /* ---- frames ---- */
@@ -209,26 +201,6 @@ static int describe(struct filtering *filtering)
 	return r;
 }
 
-static int choose(const struct hl_filter *filter, struct hl_profile *profile,
-		  const struct hl_node_ids *follow, struct hl_error *err)
-{
-	struct filtering filtering = {.profile = profile};
-
-	int r = compile_all(&filtering.expressions, filter, err);
-	if (r == 0)
-		r = mark_frames(&filtering);
-	if (r == 0)
-		r = choose_stacks(&filtering);
-	if (r == 0)
-		r = rebuild(&filtering, follow);
-	if (r == 0)
-		r = describe(&filtering);
-	release_expressions(&filtering.expressions);
-	free(filtering.marks);
-	free(filtering.chosen);
-	return r;
-}
-
 bool hl_filter_has_expressions(const struct hl_filter *filter)
 {
 	return filter->focus[0] || filter->ignore[0] || filter->hide[0];
@@ -237,8 +209,20 @@ bool hl_filter_has_expressions(const struct hl_filter *filter)
 int hl_filter_apply(const struct hl_filter *filter, struct hl_profile *profile,
 		    const struct hl_node_ids *follow, struct hl_error *err)
 {
-	int r = hl_filter_has_expressions(filter) ? choose(filter, profile, follow, err) : 0;
+	HL_CLEANUP(release_filtering) struct filtering filtering = {.profile = profile};
+	int r = 0;
 
+	if (hl_filter_has_expressions(filter)) {
+		r = compile_all(&filtering.expressions, filter, err);
+		if (r == 0)
+			r = mark_frames(&filtering);
+		if (r == 0)
+			r = choose_stacks(&filtering);
+		if (r == 0)
+			r = rebuild(&filtering, follow);
+		if (r == 0)
+			r = describe(&filtering);
+	}
 	if (r == 0 && filter->fold_plumbing)
 		r = hl_plumbing_fold(profile, follow);
 	if (r == -ENOMEM)

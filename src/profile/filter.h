@@ -5,7 +5,45 @@
  */
 #pragma once
 
-#include "profile/retree.h"
+#include "profile/profile.h"
+
+#include <regex.h>
+
+/* ---- regular expressions as people give them ---- */
+
+/*
+ * Compiles ${text} for matches alone (REG_NOSUB) into ${expression}, to be given to regfree().
+ * ${origin} follows the expression in messages, such as " of --focus". 0; -EINVAL with a sentence
+ * when it is invalid, or would cost libc too much memory or stack; -ENOMEM.
+ */
+int hl_expression_compile(const char *text, const char *origin, regex_t *expression,
+			  struct hl_error *err);
+
+/* ---- another tree for a profile, whose figures follow their nodes ---- */
+
+/* Ids of nodes that somebody else keeps, and that follow the tree too. */
+struct hl_node_ids {
+	uint32_t *ids; /* HL_NODE_LEFT_OUT: of a stack that is not in the profile */
+	size_t count;
+};
+
+#define HL_NODE_LEFT_OUT UINT32_MAX
+
+/*
+ * Gives ${profile} the ${count} nodes ${nodes}, which it takes over. ${new_node} says what each old
+ * node has become; ${chosen}, by old node, whose figures are left (NULL: all). ${follow} may be
+ * NULL. 0; or -ENOMEM, and nothing has changed but that ${nodes} are freed.
+ */
+int hl_retree(struct hl_profile *profile, struct hl_profile_node *nodes, size_t count,
+	      const uint32_t *new_node, const bool *chosen, const struct hl_node_ids *follow);
+
+/*
+ * What allocation plumbing (symbols/plumbing.h) allocated goes to its callers: folds the plumbing of all stacks of ${profile}, sets profile->plumbing_folded where there was
+ * some, and has ${follow}, unless NULL, follow. 0 or -ENOMEM, which changes nothing.
+ */
+int hl_plumbing_fold(struct hl_profile *profile, const struct hl_node_ids *follow);
+
+/* ---- filters ---- */
 
 #define HL_FILTER_EXPRESSIONS_MAX 8 /* in each role */
 

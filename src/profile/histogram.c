@@ -7,14 +7,6 @@
 
 #include <string.h>
 
-struct filling {
-	struct hl_histogram *histogram;
-	const struct hl_profile *profile;
-	const struct hl_calltree *tree;
-	enum hl_value value;
-	size_t capacity;
-};
-
 static void add(struct hl_histogram_figures *sum, const struct hl_histogram_figures *more)
 {
 	sum->bytes += more->bytes;
@@ -75,15 +67,6 @@ static struct hl_histogram_figures figures_of(const struct hl_profile_counters *
 	};
 }
 
-static int append(struct filling *filling, uint32_t leaf, uint32_t size_class,
-		  struct hl_histogram_figures figures)
-{
-	struct hl_histogram *histogram = filling->histogram;
-
-	return HL_ARRAY_APPEND(histogram->stacks, histogram->stack_count, filling->capacity,
-			       (struct hl_histogram_stack){size_class, leaf, figures});
-}
-
 static void subtract(struct hl_profile_counters *counters, const struct hl_profile_counters *less)
 {
 	counters->alloc_bytes -= less->alloc_bytes;
@@ -96,38 +79,11 @@ static void subtract(struct hl_profile_counters *counters, const struct hl_profi
 	counters->slack_bytes -= less->slack_bytes;
 }
 
-/*
- * Blocks whose size was recorded count in its class. The rest goes by the mean of each node of the
- * profile: calls of one function from different lines are one leaf of the call tree, but seldom ask
- * for one size.
- */
-static int append_all(struct filling *filling)
+static int append(struct hl_histogram *histogram, size_t *capacity, uint32_t leaf,
+		  uint32_t size_class, const struct hl_histogram_figures *figures)
 {
-	const struct hl_profile *profile = filling->profile;
-	const struct hl_calltree *tree = filling->tree;
-	HL_FREED struct hl_profile_counters *rest = calloc(profile->node_count, sizeof(*rest));
-
-	if (!rest)
-		return -ENOMEM;
-	memcpy(rest, profile->counters, profile->node_count * sizeof(*rest));
-	for (size_t i = 0; i < profile->size_count; i++) {
-		const struct hl_profile_size *size = &profile->sizes[i];
-		struct hl_histogram_figures figures = figures_of(&size->counters, filling->value);
-		subtract(&rest[size->node], &size->counters);
-		if (!is_nothing(&figures) &&
-		    append(filling, tree->node_of[size->node], size->size_class, figures) < 0)
-			return -ENOMEM;
-	}
-	for (size_t i = 0; i < profile->node_count; i++) {
-		struct hl_histogram_figures figures = figures_of(&rest[i], filling->value);
-		if (is_nothing(&figures))
-			continue;
-		filling->histogram->exact = false;
-		if (append(filling, tree->node_of[i], class_of_mean(&rest[i], filling->value),
-			   figures) < 0)
-			return -ENOMEM;
-	}
-	return 0;
+	return HL_ARRAY_APPEND(histogram->stacks, histogram->stack_count, *capacity,
+			       (struct hl_histogram_stack){size_class, leaf, *figures});
 }
 
 /* ---- from entries to classes ---- */
@@ -193,19 +149,42 @@ static void make_classes(struct hl_histogram *histogram, enum hl_unit unit)
 	}
 }
 
+/*
+ * Blocks whose size was recorded count in its class. The rest goes by the mean of each node of the
+ * profile: calls of one function from different lines are one leaf of the call tree, but seldom ask
+ * for one size.
+ */
 int hl_histogram_init(struct hl_histogram *histogram, const struct hl_profile *profile,
 		      const struct hl_calltree *tree, enum hl_value value, enum hl_unit unit)
 {
-	struct filling filling = {histogram, profile, tree, value, 0};
+	HL_FREED struct hl_profile_counters *rest = calloc(profile->node_count, sizeof(*rest));
+	size_t capacity = 0;
+	int r = rest ? 0 : -ENOMEM;
 
 	*histogram = (struct hl_histogram){.exact = true};
-	int r = append_all(&filling);
-	if (r < 0) {
-		hl_histogram_release(histogram);
-		return r;
+	if (rest)
+		memcpy(rest, profile->counters, profile->node_count * sizeof(*rest));
+	for (size_t i = 0; r == 0 && i < profile->size_count; i++) {
+		const struct hl_profile_size *size = &profile->sizes[i];
+		struct hl_histogram_figures figures = figures_of(&size->counters, value);
+		subtract(&rest[size->node], &size->counters);
+		if (!is_nothing(&figures))
+			r = append(histogram, &capacity, tree->node_of[size->node],
+				   size->size_class, &figures);
 	}
-	make_classes(histogram, unit);
-	return 0;
+	for (size_t i = 0; r == 0 && i < profile->node_count; i++) {
+		struct hl_histogram_figures figures = figures_of(&rest[i], value);
+		if (is_nothing(&figures))
+			continue;
+		histogram->exact = false;
+		r = append(histogram, &capacity, tree->node_of[i], class_of_mean(&rest[i], value),
+			   &figures);
+	}
+	if (r == 0)
+		make_classes(histogram, unit);
+	else
+		hl_histogram_release(histogram);
+	return r;
 }
 
 void hl_histogram_release(struct hl_histogram *histogram)

@@ -10,7 +10,7 @@
  */
 #pragma once
 
-#include "base/size_class.h"
+#include "base/frame_key.h"
 #include "profile/calltree.h"
 
 struct hl_histogram_figures {

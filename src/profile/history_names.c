@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Arrays by node id, as large as the largest; see history_names.h. */
-#include "profile/history_names.h"
+/* Arrays by node id, as large as the largest; see known_names.h. */
+#include "profile/known_names.h"
+
+#include "profile/event_reports.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -50,24 +52,12 @@ int hl_history_names_add(struct hl_log_state *names, const struct hl_log_state *
 	return 0;
 }
 
-/* ---- a whole log ---- */
+/* ---- a whole log, or kept events ---- */
 
 struct reading {
 	struct hl_log_state *names;
 	pthread_mutex_t lock;
 };
-
-static int begin_part(void *context, size_t part, const struct hl_log_state *state)
-{
-	(void)context, (void)part, (void)state;
-	return 0;
-}
-
-static int visit_interval(void *context, size_t part, const struct hl_log_interval *interval)
-{
-	(void)context, (void)part, (void)interval;
-	return 0;
-}
 
 static int end_part(void *context, size_t part, const struct hl_log_state *state)
 {
@@ -80,19 +70,36 @@ static int end_part(void *context, size_t part, const struct hl_log_state *state
 	return r;
 }
 
+static int finish(struct reading *reading, int r, struct hl_log_state **ret_names,
+		  struct hl_error *err)
+{
+	if (r < 0) {
+		hl_log_state_free(reading->names);
+		return hl_error_set(err, r, "cannot name stacks: out of memory");
+	}
+	*ret_names = reading->names;
+	return 0;
+}
+
 int hl_history_names_read(const struct hl_log *log, const struct hl_log_options *options,
 			  struct hl_log_state **ret_names, struct hl_error *err)
 {
 	struct reading reading = {calloc(1, sizeof(*reading.names)), PTHREAD_MUTEX_INITIALIZER};
-	const struct hl_log_fold fold = {&reading, begin_part, visit_interval, end_part};
+	const struct hl_log_fold fold = {&reading, NULL, NULL, end_part};
 
-	int r = reading.names ? hl_log_read(log, 0, UINT64_MAX, options, &fold, err)
-			      : hl_error_set(err, -ENOMEM, "cannot read the log: out of memory");
-	if (r < 0)
-		hl_log_state_free(reading.names);
-	else
-		*ret_names = reading.names;
-	return r;
+	int r = reading.names ? hl_log_read(log, 0, UINT64_MAX, options, &fold, err) : -ENOMEM;
+	return finish(&reading, r, ret_names, err);
+}
+
+int hl_history_names_read_events(const struct hl_event_log *log, const struct hl_event_range *range,
+				 const struct hl_log_options *options,
+				 struct hl_log_state **ret_names, struct hl_error *err)
+{
+	struct reading reading = {calloc(1, sizeof(*reading.names)), PTHREAD_MUTEX_INITIALIZER};
+	const struct hl_event_fold fold = {&reading, NULL, NULL, end_part};
+
+	int r = reading.names ? hl_event_log_read_range(log, range, options, &fold, err) : -ENOMEM;
+	return finish(&reading, r, ret_names, err);
 }
 
 /* ---- fingerprints ---- */
@@ -102,6 +109,7 @@ struct hl_file_print hl_history_names_print(const struct hl_recording_process *r
 {
 	const struct hl_recording_module *known =
 		index < recorded->module_count ? &recorded->modules[index] : NULL;
+
 	if (!known || known->start != module->start || strcmp(known->path, module->path) != 0)
 		return (struct hl_file_print){0};
 	return known->print;

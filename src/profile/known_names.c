@@ -10,14 +10,6 @@ static const struct hl_profile_module *module_of(const struct hl_profile *profil
 	return &profile->modules[profile->functions[profile->frames[frame].function].module];
 }
 
-/* Frames of one address follow each other, the outermost first. */
-static bool is_next(const struct hl_profile *profile, uint32_t frame)
-{
-	return frame + 1 < profile->frame_count && profile->frames[frame + 1].inlined &&
-	       profile->frames[frame + 1].address == profile->frames[frame].address &&
-	       module_of(profile, frame + 1) == module_of(profile, frame);
-}
-
 static uint32_t hash_of(const char *path, const struct hl_profile_module *module, uint64_t address)
 {
 	return hl_hash_pair(hl_hash_pair(address, hl_hash_bytes(path, strlen(path))),
@@ -60,11 +52,13 @@ uint32_t hl_known_names_find(const struct hl_known_names *names,
 		    !hl_file_print_is_same(&known->print, &module->print) ||
 		    strcmp(hl_profile_text(profile, known->path), path) != 0)
 			continue;
-		uint32_t last = frame;
-		while (is_next(profile, last))
-			last++;
+		/* Frames of one address follow each other, the outermost first. */
+		uint32_t end = frame + 1;
+		while (end < profile->frame_count && profile->frames[end].inlined &&
+		       profile->frames[end].address == address && module_of(profile, end) == known)
+			end++;
 		*ret_first = frame;
-		return last - frame + 1;
+		return end - frame;
 	}
 	return 0;
 }

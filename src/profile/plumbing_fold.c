@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Folds allocation plumbing into its callers; see plumbing_fold.h. */
-#include "profile/plumbing_fold.h"
+/* Folds allocation plumbing into its callers; see filter.h. */
+#include "profile/filter.h"
 
 #include "base/cleanup.h"
 #include "symbols/plumbing.h"

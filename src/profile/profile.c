@@ -2,7 +2,9 @@
 /* What every view asks of a profile; see profile.h. */
 #include "profile/profile.h"
 
+#include "base/names.h"
 #include "profile/trace_kind.h"
+#include "recording/recording.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -72,6 +74,115 @@ int hl_profile_warn_of_earlier_threads(struct hl_profile *profile)
 	}
 	return r;
 }
+
+/* Milliseconds for which ${process} was not recorded, by the marks at switches of its mode. */
+static uint64_t closed_ms(const struct hl_profile *profile,
+			  const struct hl_profile_process *process)
+{
+	uint64_t closed_at = UINT64_MAX, sum = 0;
+
+	for (size_t i = 0; i < profile->mark_count; i++) {
+		const struct hl_profile_mark *mark = &profile->marks[i];
+		const char *name = hl_profile_text(profile, mark->name);
+		if (mark->pid != process->pid || strncmp(name, HL_MODE_MARK, strlen(HL_MODE_MARK)))
+			continue;
+		if (!strcmp(name, HL_CLOSED_MARK)) {
+			closed_at = closed_at == UINT64_MAX ? mark->ms : closed_at;
+		} else if (closed_at != UINT64_MAX) {
+			sum += mark->ms > closed_at ? mark->ms - closed_at : 0;
+			closed_at = UINT64_MAX;
+		}
+	}
+	uint64_t end = process->duration_ns / 1000000;
+	return closed_at < end ? sum + end - closed_at : sum;
+}
+
+int hl_profile_warn_of_pauses(struct hl_profile *profile)
+{
+	const struct hl_profile_process *longest = NULL;
+	uint64_t longest_ms = 0;
+	size_t count = 0;
+	char others[48] = "";
+
+	for (size_t i = 0; profile->mark_count && i < profile->process_count; i++) {
+		const struct hl_profile_process *process = &profile->processes[i];
+		uint64_t ms = closed_ms(profile, process);
+		count += ms > 0;
+		if (ms > longest_ms) {
+			longest_ms = ms;
+			longest = process;
+		}
+	}
+	if (!longest)
+		return 0;
+	if (count > 1)
+		snprintf(others, sizeof(others), ", and for less in %zu other%s", count - 1,
+			 count == 2 ? "" : "s");
+	return hl_profile_warn(profile,
+			       "process %u was in mode 'closed' for %.3f of %.3f s%s: allocations "
+			       "made then are in no figure; 'heapline info' lists the switches",
+			       longest->pid, (double)longest_ms / 1e3,
+			       (double)longest->duration_ns / 1e9, others);
+}
+
+/* ---- how a process ended ---- */
+
+#define REPLACED "replaced by exec"
+
+/* What the end says beyond that, where the process' next program was not recorded. */
+#define WENT_ON REPLACED ", "
+
+int hl_profile_intern_end(struct hl_profile *profile, const struct hl_recording_process *process,
+			  uint32_t *ret_id)
+{
+	bool has_name = process->successor && process->successor[0];
+	char sentence[160] = "ended";
+	const char *signal_name;
+
+	switch (process->end) {
+	case HL_END_RUNNING:
+		strcpy(sentence, "was still running");
+		break;
+	case HL_END_EXITED:
+		snprintf(sentence, sizeof(sentence), "exited with status %d", process->end_status);
+		break;
+	case HL_END_SIGNALED:
+		signal_name = sigabbrev_np(process->end_status);
+		snprintf(sentence, sizeof(sentence), "killed by signal %d (SIG%s)",
+			 process->end_status, signal_name ? signal_name : "?");
+		break;
+	case HL_END_EXEC:
+		if (has_name)
+			snprintf(sentence, sizeof(sentence),
+				 WENT_ON "went on as '%.64s', unrecorded", process->successor);
+		else
+			strcpy(sentence, REPLACED);
+		break;
+	case HL_END_UNKNOWN:
+		break;
+	}
+	return hl_strings_intern(&profile->strings, sentence, ret_id);
+}
+
+bool hl_profile_was_replaced(const struct hl_profile *profile,
+			     const struct hl_profile_process *process)
+{
+	const char *end = hl_profile_text(profile, process->end);
+
+	/* Packed recordings of heapline 0.1 have the other words. */
+	return !strncmp(end, REPLACED, strlen(REPLACED)) ||
+	       !strcmp(end, "replaced itself by another program (exec)");
+}
+
+const char *hl_profile_went_on(const struct hl_profile *profile,
+			       const struct hl_profile_process *process)
+{
+	const char *end = hl_profile_text(profile, process->end);
+
+	return strncmp(end, WENT_ON, strlen(WENT_ON)) ? NULL : end + strlen(WENT_ON);
+}
+
+/* ---- what was asked for and is known ---- */
 
 int hl_profile_selection_fail(const struct hl_profile_selection *selection, const char *name,
 			      struct hl_error *err)
@@ -145,12 +256,15 @@ void hl_profile_counters_add(struct hl_profile_counters *sum,
 bool hl_profile_counters_any(const struct hl_profile_counters *counters)
 {
 	static const struct hl_profile_counters none;
+
 	return memcmp(counters, &none, sizeof(none)) != 0;
 }
 
-static bool tree_is_valid(const struct hl_profile *profile)
+bool hl_profile_is_valid(const struct hl_profile *profile)
 {
 	const struct hl_profile_node *nodes = profile->nodes;
+	const struct hl_profile_counters *total = &profile->total;
+	struct hl_profile_counters sum = {0};
 
 	if (!profile->node_count || nodes[0].end != profile->node_count || nodes[0].frame)
 		return false;
@@ -161,11 +275,6 @@ static bool tree_is_valid(const struct hl_profile *profile)
 		if (!nodes[i].frame || nodes[i].frame >= profile->frame_count)
 			return false;
 	}
-	return true;
-}
-
-static bool frames_are_valid(const struct hl_profile *profile)
-{
 	for (size_t i = 1; i < profile->frame_count; i++)
 		if (!profile->frames[i].function ||
 		    profile->frames[i].function >= profile->function_count)
@@ -174,24 +283,8 @@ static bool frames_are_valid(const struct hl_profile *profile)
 		if (!profile->functions[i].name ||
 		    profile->functions[i].module >= profile->module_count)
 			return false;
-	return true;
-}
-
-static bool totals_are_valid(const struct hl_profile *profile)
-{
-	struct hl_profile_counters sum = {0};
-
-	for (size_t i = 0; i < profile->node_count; i++) {
-		sum.alloc_bytes += profile->counters[i].alloc_bytes;
-		sum.free_objects += profile->counters[i].free_objects;
-		sum.peak_bytes += profile->counters[i].peak_bytes;
-	}
-	return sum.alloc_bytes == profile->total.alloc_bytes &&
-	       sum.free_objects == profile->total.free_objects &&
-	       sum.peak_bytes == profile->total.peak_bytes;
-}
-
-bool hl_profile_is_valid(const struct hl_profile *profile)
-{
-	return tree_is_valid(profile) && frames_are_valid(profile) && totals_are_valid(profile);
+	for (size_t i = 0; i < profile->node_count; i++)
+		hl_profile_counters_add(&sum, &profile->counters[i]);
+	return sum.alloc_bytes == total->alloc_bytes && sum.free_objects == total->free_objects &&
+	       sum.peak_bytes == total->peak_bytes;
 }

@@ -15,11 +15,9 @@
  */
 #pragma once
 
-#include "base/build_id.h"
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/file_print.h"
-#include "base/progress.h"
 #include "base/strings.h"
 #include "symbols/symbols.h"
 
@@ -54,7 +52,7 @@ struct hl_profile_counters {
 /* Texts are ids of profile->strings. */
 struct hl_profile_module {
 	uint32_t path;			   /* 0: addresses outside every module */
-	uint8_t build_id[HL_BUILD_ID_MAX]; /* see build_id.h */
+	uint8_t build_id[HL_BUILD_ID_MAX]; /* see base/file_print.h */
 	uint32_t build_id_bytes;
 	struct hl_file_print print;
 	bool used; /* some frame lies in it; only then are its symbols looked for */
@@ -178,7 +176,7 @@ struct hl_profile {
 	struct hl_profile_size *sizes; /* counters[] by size class; none unless recorded so */
 	size_t size_count;
 
-	/* Of two profiles that were compared (profile_join.h), or of folded text with two columns:
+	/* Of two profiles that were compared (hl_profile_join()), or of folded text with two columns:
 	 * the earlier one, by node; `counters` and `total` are then the later one. NULL: not
 	 * compared.
 	 */
@@ -188,8 +186,10 @@ struct hl_profile {
 	uint64_t base_duration_ns;
 	uint32_t base_moment; /* as `moment` below */
 	uint64_t base_moment_ms;
+	bool base_snapshot; /* as `snapshot` */
 
 	uint64_t unrecorded_children;	  /* of the recording: that should be in it */
+	uint64_t refused_children;	  /* of these, those whose reason a warning gives */
 	size_t recorded_process_count;	  /* in the recording, selected or not */
 	size_t recorded_process_number;	  /* from 1: of a log's process among them; else 0 */
 	struct hl_profile_counters total; /* of the selected processes and threads */
@@ -250,6 +250,7 @@ int hl_profile_selection_fail(const struct hl_profile_selection *selection, cons
 			      struct hl_error *err);
 
 struct hl_recording;
+struct hl_recording_process;
 
 /*
  * Builds a profile of ${recording}, which is not needed any more afterwards. 0; -ENOMEM; -ESRCH
@@ -259,11 +260,51 @@ int hl_profile_load(const struct hl_recording *recording,
 		    const struct hl_profile_selection *selection, struct hl_profile **ret_profile,
 		    struct hl_error *err);
 
+/* ---- the parts of loading that concern meta data ---- */
+
+/* Fills the members of ${profile} that say where it comes from. 0 or -ENOMEM. */
+int hl_profile_describe_recording(struct hl_profile *profile, const struct hl_recording *recording);
+
+/* All of ${ret_described} but its thread count and total; texts go to ${profile}. 0 or -ENOMEM. */
+int hl_profile_describe_process(struct hl_profile *profile,
+				const struct hl_recording_process *process,
+				struct hl_profile_process *ret_described);
+
+/* ---- two profiles as one ---- */
+
+/*
+ * A profile with the stacks of both: `counters` are those of ${after}, `base` those of ${before}.
+ * Frames are equal when function, file, line and the module's file name are, whatever their
+ * addresses, so that two builds of a program can be compared. The rest (name, processes, lost,
+ * warnings of both) is said of ${after}. ${normalize}: the base is scaled by the ratio of the
+ * durations. 0 or a negative errno with a sentence.
+ */
+int hl_profile_join(const struct hl_profile *before, const struct hl_profile *after, bool normalize,
+		    struct hl_profile **ret_profile, struct hl_error *err);
+
+/*
+ * ${profile} with the stacks of ${more} too, whose figures are left out: *${ret_nodes}, to be freed
+ * by the caller, says which node each node of ${more} is. Both are of one recording, so that
+ * modules are equal when path and build id are; else frames are equal as above. Nothing else of
+ * what ${profile} says has changed. 0 or a negative errno with a sentence.
+ */
+int hl_profile_join_stacks(const struct hl_profile *profile, const struct hl_profile *more,
+			   struct hl_profile **ret_profile, uint32_t **ret_nodes,
+			   struct hl_error *err);
+
+/* ---- what is said of a profile ---- */
+
 /* Adds a sentence to the warnings of ${profile}. 0 or -ENOMEM. */
 int hl_profile_warn(struct hl_profile *profile, const char *format, ...) HL_PRINTF(2, 3);
 
 /* Where one thread was asked for and several match: adds a warning for each. 0 or -ENOMEM. */
 int hl_profile_warn_of_earlier_threads(struct hl_profile *profile);
+
+/*
+ * Warns of time that processes spent in mode 'closed' while the recording went on; for when marks
+ * and processes are there. Source: marks at switches of the mode. 0 or -ENOMEM.
+ */
+int hl_profile_warn_of_pauses(struct hl_profile *profile);
 
 void hl_profile_free(struct hl_profile *profile); /* NULL is fine */
 HL_DEFINE_FREE_AT(struct hl_profile, hl_profile_free)
@@ -272,6 +313,10 @@ static inline const char *hl_profile_text(const struct hl_profile *profile, uint
 {
 	return hl_strings_text(&profile->strings, id);
 }
+
+/* How ${process} ended, as a clause: "exited with status 0". 0 or -ENOMEM. */
+int hl_profile_intern_end(struct hl_profile *profile, const struct hl_recording_process *process,
+			  uint32_t *ret_id);
 
 /*
  * Whether ${process} ended by exec, which took its memory away: what it had in use then is not in

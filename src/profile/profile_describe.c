@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a profile says of its recording and of its processes, as texts; see profile_describe.h. */
-#include "profile/profile_describe.h"
+/* What a profile says of its recording and of its processes, as texts; see profile.h. */
+#include "profile/profile.h"
 
 #include "base/cleanup.h"
 #include "profile/trace_kind.h"
+#include "recording/recording.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -79,58 +80,6 @@ static int intern_words(struct hl_strings *strings, char *const *words, const ch
 	return fclose(out) == 0 ? hl_strings_intern(strings, joined, ret_id) : -ENOMEM;
 }
 
-#define REPLACED "replaced by exec"
-
-/* What a process' end says beyond that, where its next program was not recorded. */
-#define WENT_ON REPLACED ", "
-
-bool hl_profile_was_replaced(const struct hl_profile *profile,
-			     const struct hl_profile_process *process)
-{
-	const char *end = hl_profile_text(profile, process->end);
-
-	/* Packed recordings of heapline 0.1 have the other words. */
-	return !strncmp(end, REPLACED, strlen(REPLACED)) ||
-	       !strcmp(end, "replaced itself by another program (exec)");
-}
-
-const char *hl_profile_went_on(const struct hl_profile *profile,
-			       const struct hl_profile_process *process)
-{
-	const char *end = hl_profile_text(profile, process->end);
-
-	return strncmp(end, WENT_ON, strlen(WENT_ON)) ? NULL : end + strlen(WENT_ON);
-}
-
-static int intern_end(struct hl_strings *strings, const struct hl_recording_process *process,
-		      uint32_t *ret_id)
-{
-	char sentence[160];
-	const char *signal_name;
-
-	switch (process->end) {
-	case HL_END_RUNNING:
-		return hl_strings_intern(strings, "was still running", ret_id);
-	case HL_END_EXITED:
-		snprintf(sentence, sizeof(sentence), "exited with status %d", process->end_status);
-		return hl_strings_intern(strings, sentence, ret_id);
-	case HL_END_SIGNALED:
-		signal_name = sigabbrev_np(process->end_status);
-		snprintf(sentence, sizeof(sentence), "killed by signal %d (SIG%s)",
-			 process->end_status, signal_name ? signal_name : "?");
-		return hl_strings_intern(strings, sentence, ret_id);
-	case HL_END_EXEC:
-		if (!process->successor || !process->successor[0])
-			return hl_strings_intern(strings, REPLACED, ret_id);
-		snprintf(sentence, sizeof(sentence), WENT_ON "went on as '%.64s', unrecorded",
-			 process->successor);
-		return hl_strings_intern(strings, sentence, ret_id);
-	case HL_END_UNKNOWN:
-		break;
-	}
-	return hl_strings_intern(strings, "ended", ret_id);
-}
-
 int hl_profile_describe_process(struct hl_profile *profile,
 				const struct hl_recording_process *process,
 				struct hl_profile_process *ret_described)
@@ -160,7 +109,7 @@ int hl_profile_describe_process(struct hl_profile *profile,
 	if (intern_words(&profile->strings, process->command, process->name, &described.command) <
 		    0 ||
 	    hl_strings_intern(&profile->strings, process->executable, &described.executable) < 0 ||
-	    intern_end(&profile->strings, process, &described.end) < 0)
+	    hl_profile_intern_end(profile, process, &described.end) < 0)
 		return -ENOMEM;
 	*ret_described = described;
 	return 0;
@@ -198,6 +147,7 @@ static int describe_lists(struct hl_profile *profile, const struct hl_recording 
 int hl_profile_describe_recording(struct hl_profile *profile, const struct hl_recording *recording)
 {
 	const char *source = recording->snapshot ? "snapshot" : "recording";
+
 	const struct {
 		const char *text;
 		uint32_t *id;
@@ -215,6 +165,7 @@ int hl_profile_describe_recording(struct hl_profile *profile, const struct hl_re
 	profile->duration_ns = recording->duration_ns;
 	profile->recorded_process_count = recording->process_count;
 	profile->unrecorded_children = recording->unrecorded_children;
+	profile->refused_children = recording->refused_children;
 	profile->complete = recording->complete;
 	profile->snapshot = recording->snapshot;
 	profile->running = recording->running;

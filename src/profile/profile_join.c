@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Interns modules, frames and stacks of two profiles side by side; see profile_join.h. */
-#include "profile/profile_join.h"
+/* Interns modules, frames and stacks of two profiles side by side; see profile.h. */
+#include "profile/profile.h"
 
-#include "base/path.h"
+#include "base/encode.h"
+#include "base/names.h"
 #include "profile/builder.h"
 
 #include <errno.h>
@@ -116,39 +117,6 @@ static void describe_frames(struct hl_profile *joined, const struct side *side)
 	}
 }
 
-static int describe_recording(struct hl_profile *joined, const struct hl_profile *from)
-{
-	struct {
-		uint32_t id, *ret_id;
-	} texts[] = {
-		{from->name, &joined->name},	 {from->command, &joined->command},
-		{from->host, &joined->host},	 {from->kernel, &joined->kernel},
-		{from->mode, &joined->mode},	 {from->tool_version, &joined->tool_version},
-		{from->source, &joined->source}, {from->filter, &joined->filter},
-		{from->moment, &joined->moment},
-	};
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < HL_COUNT_OF(texts); i++)
-		r = copy_text(joined, from, texts[i].id, texts[i].ret_id);
-	joined->imported = from->imported;
-	joined->sample_bytes = from->sample_bytes;
-	joined->start_realtime_ns = from->start_realtime_ns;
-	joined->duration_ns = from->duration_ns;
-	joined->moment_ms = from->moment_ms;
-	joined->complete = from->complete;
-	joined->snapshot = from->snapshot;
-	joined->running = from->running;
-	joined->unrecorded_children = from->unrecorded_children;
-	joined->recorded_process_count = from->recorded_process_count;
-	joined->recorded_process_number = from->recorded_process_number;
-	joined->total = from->total;
-	joined->unfiltered_total = from->unfiltered_total;
-	joined->plumbing_folded = from->plumbing_folded;
-	joined->lost = from->lost;
-	return r;
-}
-
 static int copy_processes(struct hl_profile *joined, const struct hl_profile *from)
 {
 	joined->processes = calloc(from->process_count + 1, sizeof(*joined->processes));
@@ -201,28 +169,41 @@ static int warn_of_doubts(struct hl_profile *joined, const struct hl_profile *be
 {
 	const char *name = hl_profile_text(before, before->name);
 	const struct hl_profile_lost *lost = &before->lost;
-	uint64_t stacks = lost->truncated_stacks + lost->incomplete_stacks;
+	const struct {
+		uint64_t count;
+		const char *lost, *of_what;
+	} losses[] = {
+		{lost->damaged, "lost",
+		 "records that the program had overwritten: its other figures may be wrong"},
+		{lost->log_events, "lost",
+		 "events of its log: its figures are wrong from then until the log was re-based"},
+		{lost->truncated_stacks + lost->incomplete_stacks, "lost the outer frames of",
+		 "stacks"},
+		{lost->modules, "lost the names of", "modules"},
+	};
+	char count[HL_GROUPED_MAX], bytes[HL_GROUPED_MAX];
 	int r = 0;
 
 	if (!before->complete && !before->imported && !before->snapshot)
 		r = hl_profile_warn(joined, "'%s' %s; its figures are those of its last save", name,
 				    before->running ? "is still running" : "was interrupted");
 	if (r == 0 && (lost->events || lost->bytes))
-		r = hl_profile_warn(joined, "'%s' lost %llu events, %llu bytes: not in its figures",
-				    name, (unsigned long long)lost->events,
-				    (unsigned long long)lost->bytes);
-	if (r == 0 && lost->log_events)
-		r = hl_profile_warn(
-			joined,
-			"the log of '%s' lost %llu events: its figures are wrong from then "
-			"until it was re-based",
-			name, (unsigned long long)lost->log_events);
-	if (r == 0 && stacks)
-		r = hl_profile_warn(joined, "'%s' lost the outer frames of %llu stacks", name,
-				    (unsigned long long)stacks);
+		r = hl_profile_warn(joined, "'%s' lost %s events, %s bytes: not in its figures",
+				    name, hl_grouped(count, lost->events),
+				    hl_grouped(bytes, lost->bytes));
+	for (size_t i = 0; r == 0 && i < HL_COUNT_OF(losses); i++)
+		if (losses[i].count)
+			r = hl_profile_warn(joined, "'%s' %s %s %s", name, losses[i].lost,
+					    hl_grouped(count, losses[i].count), losses[i].of_what);
+	for (size_t i = 0; r == 0 && i < before->process_count; i++)
+		if (before->processes[i].own_malloc)
+			r = hl_profile_warn(joined,
+					    "process %u of '%s' has a malloc of its own, whose "
+					    "allocations were not seen",
+					    before->processes[i].pid, name);
 	if (r == 0 && before->unrecorded_children)
-		r = hl_profile_warn(joined, "%llu children of '%s' ran unrecorded",
-				    (unsigned long long)before->unrecorded_children, name);
+		r = hl_profile_warn(joined, "%s children of '%s' ran unrecorded",
+				    hl_grouped(count, before->unrecorded_children), name);
 	if (r == 0 && before->sample_bytes != joined->sample_bytes)
 		r = hl_profile_warn(
 			joined, "'%s' was sampled in another way: small differences mean nothing",
@@ -287,6 +268,7 @@ static int add_base(struct hl_profile *joined, const struct side *before, struct
 	joined->base_total = scale(&of_total, &from->total);
 	joined->base_duration_ns = from->duration_ns;
 	joined->base_moment_ms = from->moment_ms;
+	joined->base_snapshot = from->snapshot;
 	if (copy_text(joined, from, from->moment, &joined->base_moment) < 0)
 		return -ENOMEM;
 	return copy_text(joined, from, from->name, &joined->base_name);
@@ -304,16 +286,42 @@ static void add_counters(struct hl_profile *joined, const struct side *after)
 /* All but the warnings. */
 static int describe(struct hl_profile *joined, const struct side *before, const struct side *after)
 {
+	const struct hl_profile *from = after->profile;
+	struct {
+		uint32_t id, *ret_id;
+	} texts[] = {
+		{from->name, &joined->name},	 {from->command, &joined->command},
+		{from->host, &joined->host},	 {from->kernel, &joined->kernel},
+		{from->mode, &joined->mode},	 {from->tool_version, &joined->tool_version},
+		{from->source, &joined->source}, {from->filter, &joined->filter},
+		{from->moment, &joined->moment},
+	};
+
 	describe_frames(joined, before);
 	describe_frames(joined, after);
 	int r = describe_modules(joined, before);
 	if (r == 0)
 		r = describe_modules(joined, after);
+	for (size_t i = 0; r == 0 && i < HL_COUNT_OF(texts); i++)
+		r = copy_text(joined, from, texts[i].id, texts[i].ret_id);
+	joined->imported = from->imported;
+	joined->sample_bytes = from->sample_bytes;
+	joined->start_realtime_ns = from->start_realtime_ns;
+	joined->duration_ns = from->duration_ns;
+	joined->moment_ms = from->moment_ms;
+	joined->complete = from->complete;
+	joined->snapshot = from->snapshot;
+	joined->running = from->running;
+	joined->unrecorded_children = from->unrecorded_children;
+	joined->refused_children = from->refused_children;
+	joined->recorded_process_count = from->recorded_process_count;
+	joined->recorded_process_number = from->recorded_process_number;
+	joined->total = from->total;
+	joined->unfiltered_total = from->unfiltered_total;
+	joined->plumbing_folded = from->plumbing_folded || before->profile->plumbing_folded;
+	joined->lost = from->lost;
 	if (r == 0)
-		r = describe_recording(joined, after->profile);
-	joined->plumbing_folded |= before->profile->plumbing_folded;
-	if (r == 0)
-		r = copy_processes(joined, after->profile);
+		r = copy_processes(joined, from);
 	if (r == 0)
 		r = copy_rows(joined, after);
 	return r;
@@ -381,30 +389,6 @@ static int fail(const struct hl_profile *before, const struct hl_profile *after,
 			    hl_profile_text(after, after->name), strerror(-code));
 }
 
-static int check_duration(const struct hl_profile *profile, struct hl_error *err)
-{
-	if (profile->duration_ns)
-		return 0;
-	return hl_error_set(err, -ENODATA,
-			    "cannot normalize by time: '%s' does not say how long it took; compare "
-			    "without --normalize",
-			    hl_profile_text(profile, profile->name));
-}
-
-static int check_values(const struct hl_profile *before, const struct hl_profile *after,
-			struct hl_error *err)
-{
-	for (int value = 0; value < HL_VALUE_COUNT; value++)
-		for (int unit = 0; unit < HL_UNIT_COUNT; unit++)
-			if (before->known[value][unit] && after->known[value][unit])
-				return 0;
-	return hl_error_set(err, -ENODATA,
-			    "cannot compare '%s' with '%s': they hold no value in common; "
-			    "'heapline info' shows what each of them holds",
-			    hl_profile_text(before, before->name),
-			    hl_profile_text(after, after->name));
-}
-
 int hl_profile_join(const struct hl_profile *before, const struct hl_profile *after, bool normalize,
 		    struct hl_profile **ret_profile, struct hl_error *err)
 {
@@ -412,18 +396,28 @@ int hl_profile_join(const struct hl_profile *before, const struct hl_profile *af
 	HL_CLEANUP(release_side) struct side of_before = {0};
 	HL_CLEANUP(release_side) struct side of_after = {0};
 
-	int r = check_values(before, after, err);
-	if (r == 0 && normalize)
-		r = check_duration(before, err);
-	if (r == 0 && normalize)
-		r = check_duration(after, err);
-	if (r < 0)
-		return r;
+	bool has_common = false;
+	for (int value = 0; value < HL_VALUE_COUNT; value++)
+		for (int unit = 0; unit < HL_UNIT_COUNT; unit++)
+			has_common |= before->known[value][unit] && after->known[value][unit];
+	if (!has_common)
+		return hl_error_set(err, -ENODATA,
+				    "cannot compare '%s' with '%s': they hold no value in common; "
+				    "'heapline info' shows what each of them holds",
+				    hl_profile_text(before, before->name),
+				    hl_profile_text(after, after->name));
 	if (normalize) {
+		const struct hl_profile *timeless = before->duration_ns ? after : before;
+		if (!timeless->duration_ns)
+			return hl_error_set(
+				err, -ENODATA,
+				"cannot normalize by time: '%s' does not say how long it "
+				"took; compare without --normalize",
+				hl_profile_text(timeless, timeless->name));
 		scaler.numerator = after->duration_ns;
 		scaler.denominator = before->duration_ns;
 	}
-	r = init_side(&of_before, before);
+	int r = init_side(&of_before, before);
 	if (r == 0)
 		r = init_side(&of_after, after);
 	if (r == 0)

@@ -5,8 +5,8 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/frame_key.h"
-#include "profile/history_names.h"
-#include "profile/profile_describe.h"
+#include "profile/known_names.h"
+#include "profile/profile.h"
 #include "recording/recording.h"
 
 #include <stdio.h>
@@ -47,17 +47,6 @@ static bool thread_is_selected(const struct hl_profile_selection *selection,
 	return !selection->tid || thread->tid == selection->tid;
 }
 
-static bool is_selected(const struct hl_profile_selection *selection,
-			const struct hl_recording_process *process)
-{
-	bool has_thread = !selection->tid;
-
-	for (uint32_t i = 0; !has_thread && i < process->thread_count; i++)
-		has_thread = thread_is_selected(selection, &process->threads[i]);
-	return has_thread && (!selection->pid || process->pid == selection->pid) &&
-	       (!selection->by_sequence || process->sequence == selection->sequence);
-}
-
 static int select_sources(struct loading *loading, struct hl_error *err)
 {
 	const struct hl_recording *recording = loading->recording;
@@ -66,10 +55,15 @@ static int select_sources(struct loading *loading, struct hl_error *err)
 	loading->sources = calloc(recording->process_count + 1, sizeof(*loading->sources));
 	if (!loading->sources)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < recording->process_count; i++)
-		if (is_selected(selection, &recording->processes[i]))
-			loading->sources[loading->source_count++].process =
-				&recording->processes[i];
+	for (uint32_t i = 0; i < recording->process_count; i++) {
+		const struct hl_recording_process *process = &recording->processes[i];
+		bool has_thread = !selection->tid;
+		for (uint32_t t = 0; !has_thread && t < process->thread_count; t++)
+			has_thread = thread_is_selected(selection, &process->threads[t]);
+		if (has_thread && (!selection->pid || process->pid == selection->pid) &&
+		    (!selection->by_sequence || process->sequence == selection->sequence))
+			loading->sources[loading->source_count++].process = process;
+	}
 	if (loading->source_count ||
 	    (!selection->pid && !selection->by_sequence && !selection->tid))
 		return 0;
@@ -77,22 +71,6 @@ static int select_sources(struct loading *loading, struct hl_error *err)
 }
 
 /* ---- the tree ---- */
-
-static int map_modules(struct hl_builder *builder, struct source *source)
-{
-	const struct hl_recording_process *process = source->process;
-	int r = 0;
-
-	source->modules = calloc(process->module_count + 1, sizeof(*source->modules));
-	if (!source->modules)
-		return -ENOMEM;
-	for (uint32_t i = 0; r == 0 && i < process->module_count; i++) {
-		const struct hl_recording_module *module = &process->modules[i];
-		r = hl_builder_module(builder, module->path, module->build_id,
-				      module->build_id_bytes, &module->print, &source->modules[i]);
-	}
-	return r;
-}
 
 /* Adds the node ${id}, whose parent is known already. */
 static int map_node(struct hl_builder *builder, struct source *source, uint32_t id)
@@ -119,36 +97,13 @@ static int map_node(struct hl_builder *builder, struct source *source, uint32_t 
 			       &source->nodes[id]);
 }
 
-/*
- * Adds the node ${id} and its ancestors that are not there yet. Parents may have larger ids than
- * their children, so the way up is kept in ${path}, which holds node_count ids.
- */
-static int map_path(struct hl_builder *builder, struct source *source, uint32_t id, uint32_t *path)
-{
-	const struct hl_recording_process *process = source->process;
-	size_t depth = 0;
-
-	while (source->nodes[id] == UNRESOLVED) {
-		if (depth == process->node_count)
-			return -EBADMSG; /* a cycle */
-		path[depth++] = id;
-		id = process->nodes[id - 1].parent;
-		if (id > process->node_count)
-			return -EBADMSG;
-	}
-	while (depth > 0) {
-		int r = map_node(builder, source, path[--depth]);
-		if (r < 0)
-			return r;
-	}
-	return 0;
-}
-
 static int map_nodes(struct hl_builder *builder, struct source *source,
 		     struct hl_progress *progress)
 {
 	uint32_t count = source->process->node_count;
+	/* Of a node's ancestors that are not there yet: parents may have larger ids than children. */
 	HL_FREED uint32_t *path = calloc((size_t)count + 1, sizeof(*path));
+	size_t depth = 0;
 
 	source->nodes = calloc((size_t)count + 1, sizeof(*source->nodes));
 	if (!path || !source->nodes || hl_builder_reserve(builder, count) < 0)
@@ -158,9 +113,19 @@ static int map_nodes(struct hl_builder *builder, struct source *source,
 	for (uint32_t id = 1; id <= count; id++) {
 		if (id % PROGRESS_STEP == 0)
 			hl_progress_report(progress, "naming functions", id, count);
-		int r = map_path(builder, source, id, path);
-		if (r < 0)
-			return r;
+		for (uint32_t at = id; source->nodes[at] == UNRESOLVED;) {
+			if (depth == count)
+				return -EBADMSG; /* a cycle */
+			path[depth++] = at;
+			at = source->process->nodes[at - 1].parent;
+			if (at > count)
+				return -EBADMSG;
+		}
+		while (depth > 0) {
+			int r = map_node(builder, source, path[--depth]);
+			if (r < 0)
+				return r;
+		}
 	}
 	return 0;
 }
@@ -189,21 +154,6 @@ static int name_log(struct hl_builder *builder, const struct hl_recording_proces
 
 /* ---- values ---- */
 
-/* "worker", or "worker and 3 earlier ones" where threads that had ended count in its figures. */
-static int name_thread(struct hl_profile *profile, const struct hl_recording_thread *thread,
-		       uint32_t *ret_name)
-{
-	char name[sizeof(thread->name) + 48];
-	int length = (int)strnlen(thread->name, sizeof(thread->name));
-
-	if (thread->earlier_threads)
-		snprintf(name, sizeof(name), "%.*s and %u earlier %s", length, thread->name,
-			 thread->earlier_threads, thread->earlier_threads == 1 ? "one" : "ones");
-	else
-		snprintf(name, sizeof(name), "%.*s", length, thread->name);
-	return hl_strings_intern(&profile->strings, name, ret_name);
-}
-
 static int add_threads(struct filling *filling, struct source *source, uint32_t *ret_count)
 {
 	const struct hl_recording_process *process = source->process;
@@ -216,6 +166,9 @@ static int add_threads(struct filling *filling, struct source *source, uint32_t 
 		return -ENOMEM;
 	for (uint32_t i = 0; i < process->thread_count; i++) {
 		const struct hl_recording_thread *recorded = &process->threads[i];
+		char name[sizeof(recorded->name) + 48];
+		int length = snprintf(name, sizeof(name), "%.*s", (int)sizeof(recorded->name),
+				      recorded->name);
 		struct hl_profile_thread thread = {
 			.process = (uint32_t)profile->process_count,
 			.tid = recorded->tid,
@@ -224,7 +177,11 @@ static int add_threads(struct filling *filling, struct source *source, uint32_t 
 		source->threads[i] = UNRESOLVED;
 		if (!thread_is_selected(&filling->loading->selection, recorded))
 			continue;
-		if (name_thread(profile, recorded, &thread.name) < 0)
+		if (recorded->earlier_threads) /* which had ended, and count in its figures */
+			snprintf(name + length, sizeof(name) - (size_t)length, " and %u earlier %s",
+				 recorded->earlier_threads,
+				 recorded->earlier_threads == 1 ? "one" : "ones");
+		if (hl_strings_intern(&profile->strings, name, &thread.name) < 0)
 			return -ENOMEM;
 		source->threads[i] = (uint32_t)profile->thread_count;
 		profile->threads[profile->thread_count++] = thread;
@@ -272,19 +229,6 @@ static int add_value(struct filling *filling, const struct source *source,
 	return 0;
 }
 
-static void add_lost(struct hl_profile_lost *sum, const struct hl_profile_lost *more)
-{
-	sum->events += more->events;
-	sum->bytes += more->bytes;
-	sum->truncated_stacks += more->truncated_stacks;
-	sum->incomplete_stacks += more->incomplete_stacks;
-	sum->unmatched_frees += more->unmatched_frees;
-	sum->inherited_frees += more->inherited_frees;
-	sum->modules += more->modules;
-	sum->unscanned_bytes += more->unscanned_bytes;
-	sum->damaged += more->damaged;
-}
-
 /* ---- all of it ---- */
 
 static int build_tree(struct loading *loading)
@@ -296,11 +240,20 @@ static int build_tree(struct loading *loading)
 	builder->files = selection->files;
 	builder->names = selection->names;
 	for (size_t i = 0; r == 0 && i < loading->source_count; i++) {
-		const struct hl_recording_process *process = loading->sources[i].process;
+		struct source *source = &loading->sources[i];
+		const struct hl_recording_process *process = source->process;
 		size_t number = (size_t)(process - loading->recording->processes);
-		r = map_modules(builder, &loading->sources[i]);
+		source->modules = calloc(process->module_count + 1, sizeof(*source->modules));
+		if (!source->modules)
+			return -ENOMEM;
+		for (uint32_t m = 0; r == 0 && m < process->module_count; m++) {
+			const struct hl_recording_module *module = &process->modules[m];
+			r = hl_builder_module(builder, module->path, module->build_id,
+					      module->build_id_bytes, &module->print,
+					      &source->modules[m]);
+		}
 		if (r == 0)
-			r = map_nodes(builder, &loading->sources[i], selection->progress);
+			r = map_nodes(builder, source, selection->progress);
 		if (r == 0 && selection->logs && selection->logs[number])
 			r = name_log(builder, process, selection->logs[number]);
 	}
@@ -311,6 +264,7 @@ static int fill_process(struct filling *filling, struct source *source)
 {
 	struct hl_profile *profile = filling->profile;
 	struct hl_profile_process *process = &profile->processes[profile->process_count];
+	const struct hl_profile_lost *lost = &process->lost;
 
 	int r = hl_profile_describe_process(profile, source->process, process);
 	if (r == 0)
@@ -320,7 +274,15 @@ static int fill_process(struct filling *filling, struct source *source)
 	if (r < 0)
 		return r;
 	hl_profile_counters_add(&profile->total, &process->total);
-	add_lost(&profile->lost, &process->lost);
+	profile->lost.events += lost->events;
+	profile->lost.bytes += lost->bytes;
+	profile->lost.truncated_stacks += lost->truncated_stacks;
+	profile->lost.incomplete_stacks += lost->incomplete_stacks;
+	profile->lost.unmatched_frees += lost->unmatched_frees;
+	profile->lost.inherited_frees += lost->inherited_frees;
+	profile->lost.modules += lost->modules;
+	profile->lost.unscanned_bytes += lost->unscanned_bytes;
+	profile->lost.damaged += lost->damaged;
 	profile->complete = profile->complete && process->complete;
 	profile->process_count++;
 	return 0;
@@ -341,22 +303,7 @@ static int fill_profile(struct hl_profile *profile, const struct loading *loadin
 	profile->unfiltered_total = profile->total;
 	if (r == 0 && loading->selection.tid)
 		r = hl_profile_warn_of_earlier_threads(profile);
-	return r;
-}
-
-/* The final node of each node id of the only process, in the order of ids. */
-static int list_nodes(const struct loading *loading, const uint32_t *final_ids)
-{
-	const struct source *source = &loading->sources[0];
-	size_t count = loading->source_count == 1 ? source->process->node_count : 0;
-	uint32_t *nodes = calloc(count + 1, sizeof(*nodes));
-
-	if (!nodes)
-		return -ENOMEM;
-	for (size_t i = 1; i <= count; i++)
-		nodes[i] = final_ids[source->nodes[i]];
-	*loading->selection.ret_nodes = nodes;
-	return 0;
+	return r < 0 ? r : hl_profile_warn_of_pauses(profile);
 }
 
 static void release_loading(struct loading *loading)
@@ -370,35 +317,36 @@ static void release_loading(struct loading *loading)
 	hl_builder_release(&loading->builder);
 }
 
-static int load(struct loading *loading, struct hl_profile **ret_profile, struct hl_error *err)
-{
-	HL_CLEANUP(hl_profile_free_at) struct hl_profile *profile = NULL;
-	HL_FREED uint32_t *final_ids = NULL;
-
-	int r = select_sources(loading, err);
-	if (r == 0)
-		r = build_tree(loading);
-	if (r == 0)
-		r = hl_builder_finish(&loading->builder, &final_ids, &profile);
-	if (r == 0)
-		r = fill_profile(profile, loading, final_ids);
-	if (r == 0 && loading->selection.ret_nodes)
-		r = list_nodes(loading, final_ids);
-	if (r == 0)
-		*ret_profile = HL_TAKE(profile);
-	return r;
-}
-
 int hl_profile_load(const struct hl_recording *recording,
 		    const struct hl_profile_selection *selection, struct hl_profile **ret_profile,
 		    struct hl_error *err)
 {
-	struct loading loading = {.recording = recording};
+	HL_CLEANUP(release_loading) struct loading loading = {.recording = recording};
+	HL_CLEANUP(hl_profile_free_at) struct hl_profile *profile = NULL;
+	HL_FREED uint32_t *final_ids = NULL;
 
 	if (selection)
 		loading.selection = *selection;
-	int r = load(&loading, ret_profile, err);
-	release_loading(&loading);
+	int r = select_sources(&loading, err);
+	if (r == 0)
+		r = build_tree(&loading);
+	if (r == 0)
+		r = hl_builder_finish(&loading.builder, &final_ids, &profile);
+	if (r == 0)
+		r = fill_profile(profile, &loading, final_ids);
+	if (r == 0 && loading.selection.ret_nodes) {
+		/* The final node of each node id of the only process, in the order of ids. */
+		const struct source *source = &loading.sources[0];
+		size_t count = loading.source_count == 1 ? source->process->node_count : 0;
+		uint32_t *nodes = calloc(count + 1, sizeof(*nodes));
+		for (size_t i = 1; nodes && i <= count; i++)
+			nodes[i] = final_ids[source->nodes[i]];
+		if (nodes)
+			*loading.selection.ret_nodes = nodes;
+		r = nodes ? 0 : -ENOMEM;
+	}
+	if (r == 0)
+		*ret_profile = HL_TAKE(profile);
 	if (r == -EBADMSG)
 		hl_error_set(err, r,
 			     "cannot use '%s': its call tree contradicts itself; the "

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Moves counters, rows, sizes and totals to the nodes of another tree; see retree.h. */
-#include "profile/retree.h"
+/* Moves counters, rows, sizes and totals to the nodes of another tree; see filter.h. */
+#include "profile/filter.h"
 
 #include <errno.h>
 #include <stdlib.h>

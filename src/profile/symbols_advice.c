@@ -41,24 +41,8 @@ static int by_path(const void *left, const void *right)
 static bool ends_with(const char *text, const char *end)
 {
 	size_t length = strlen(text), end_length = strlen(end);
-	return length >= end_length && !strcmp(text + length - end_length, end);
-}
 
-static int list_orphans(const struct hl_profile *profile, struct orphans *orphans)
-{
-	for (uint32_t i = 1; i < profile->module_count; i++) {
-		const struct hl_profile_module *module = &profile->modules[i];
-		const char *path = hl_profile_text(profile, module->path);
-		if (!module->used || path[0] != '/' ||
-		    !ends_with(hl_profile_text(profile, module->symbols_reason), HL_SYMBOLS_REMEDY))
-			continue;
-		if (HL_ARRAY_APPEND(orphans->list, orphans->count, orphans->capacity,
-				    (struct orphan){.path = path_key(path), .module = i}) < 0)
-			return -ENOMEM;
-	}
-	if (orphans->count)
-		qsort(orphans->list, orphans->count, sizeof(*orphans->list), by_path);
-	return 0;
+	return length >= end_length && !strcmp(text + length - end_length, end);
 }
 
 /* ---- owners ---- */
@@ -86,18 +70,6 @@ static void search_list(const char *path, const char *package, struct orphans *o
 	fclose(in);
 }
 
-/* From "libc6:amd64.list" to "libc6"; false for other files. */
-static bool package_of_list(const char *name, char package[PACKAGE_MAX])
-{
-	size_t length = strcspn(name, ":");
-
-	if (!ends_with(name, ".list"))
-		return false;
-	if (!name[length])
-		length -= strlen(".list");
-	return snprintf(package, PACKAGE_MAX, "%.*s", (int)length, name) < PACKAGE_MAX;
-}
-
 static int find_owners(const char *directory, struct orphans *orphans)
 {
 	char *folder, *path, package[PACKAGE_MAX];
@@ -107,7 +79,14 @@ static int find_owners(const char *directory, struct orphans *orphans)
 		return -ENOMEM;
 	DIR *lists = opendir(folder);
 	for (const struct dirent *entry; r == 0 && lists && (entry = readdir(lists));) {
-		if (!package_of_list(entry->d_name, package))
+		/* From "libc6:amd64.list" to "libc6". */
+		const char *name = entry->d_name;
+		size_t length = strcspn(name, ":");
+		if (!ends_with(name, ".list"))
+			continue;
+		if (!name[length])
+			length -= strlen(".list");
+		if (snprintf(package, sizeof(package), "%.*s", (int)length, name) >= PACKAGE_MAX)
 			continue;
 		if (asprintf(&path, "%s/%s", folder, entry->d_name) < 0) {
 			r = -ENOMEM;
@@ -188,10 +167,20 @@ static int advise(struct hl_profile *profile, const struct orphan *orphan)
 int hl_symbols_advice_add(struct hl_profile *profile, const char *directory)
 {
 	struct orphans orphans = {0};
+	int r = 0;
 
-	int r = list_orphans(profile, &orphans);
-	if (r == 0 && orphans.count)
+	for (uint32_t i = 1; r == 0 && i < profile->module_count; i++) {
+		const struct hl_profile_module *module = &profile->modules[i];
+		const char *path = hl_profile_text(profile, module->path);
+		if (module->used && path[0] == '/' &&
+		    ends_with(hl_profile_text(profile, module->symbols_reason), HL_SYMBOLS_REMEDY))
+			r = HL_ARRAY_APPEND(orphans.list, orphans.count, orphans.capacity,
+					    (struct orphan){.path = path_key(path), .module = i});
+	}
+	if (r == 0 && orphans.count) {
+		qsort(orphans.list, orphans.count, sizeof(*orphans.list), by_path);
 		r = find_owners(directory, &orphans);
+	}
 	if (r == 0 && orphans.count)
 		r = find_debug_packages(directory, &orphans);
 	for (size_t i = 0; r == 0 && i < orphans.count; i++)

@@ -15,6 +15,7 @@ static const struct hl_trace_kind kinds[] = {
 		.nouns = "blocks",
 		.word = "not freed",
 		.no_object = "everything allocated during the trace was freed",
+		.no_stack = "nothing was allocated during the trace",
 	},
 	{
 		.mode = "stacks-all",

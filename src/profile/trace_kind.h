@@ -14,6 +14,7 @@ struct hl_trace_kind {
 	const char *nouns;     /* of several */
 	const char *word;      /* for the value: "not freed" */
 	const char *no_object; /* when there is nothing: "nothing was allocated ..." */
+	const char *no_stack;  /* when not even a stack was seen; NULL: says no more */
 	const char *negative;  /* why a figure can be less than nothing; NULL: it cannot */
 };
 

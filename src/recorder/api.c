@@ -23,6 +23,7 @@ static_assert(HL_MARK_NAME_MAX == HL_MARK_MAX, "and so is the longest name");
 static struct hl_region_header *running_region(void)
 {
 	struct hl_recorder *recorder = hl_recorder;
+
 	return hl_recorder_is_running(recorder) ? recorder->region.header : NULL;
 }
 
@@ -34,6 +35,7 @@ HL_EXPORT const char *hl_version(void)
 HL_EXPORT int hl_status_get(struct hl_status *status)
 {
 	size_t size = status ? status->size : 0;
+
 	if (size != sizeof(*status) && size != STATUS_BYTES_AT_FIRST)
 		return -EINVAL;
 	struct hl_status found = {.size = size};
@@ -57,6 +59,7 @@ HL_EXPORT int hl_status_get(struct hl_status *status)
 HL_EXPORT int hl_mode_set(enum hl_recording_mode mode)
 {
 	struct hl_region_header *header = running_region();
+
 	if (!header)
 		return -ENOTCONN;
 	if ((uint32_t)mode >= HL_MODE_COUNT)
@@ -75,6 +78,7 @@ HL_EXPORT int hl_mode_set(enum hl_recording_mode mode)
 HL_EXPORT int hl_mark(const char *name)
 {
 	struct hl_region_header *header = running_region();
+
 	if (!name)
 		return -EINVAL;
 	return header ? hl_mailbox_mark(&header->mailbox, hl_clock_ns(CLOCK_MONOTONIC), name)
@@ -84,6 +88,7 @@ HL_EXPORT int hl_mark(const char *name)
 HL_EXPORT int hl_report(const char *path)
 {
 	struct hl_region_header *header = running_region();
+
 	if (!path)
 		return -EINVAL;
 	return header ? hl_mailbox_report(&header->mailbox, path) : -ENOTCONN;
@@ -92,12 +97,14 @@ HL_EXPORT int hl_report(const char *path)
 HL_EXPORT int hl_log_segments_get(void)
 {
 	struct hl_region_header *header = running_region();
+
 	return header ? hl_mailbox_segments(&header->mailbox) : -ENOTCONN;
 }
 
 HL_EXPORT int hl_log_segments_set(unsigned count)
 {
 	struct hl_region_header *header = running_region();
+
 	return header ? hl_mailbox_set_segments(&header->mailbox, count) : -ENOTCONN;
 }
 

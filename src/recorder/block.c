@@ -28,6 +28,7 @@ static hl_block_entry *leaf_of(const struct hl_block_array *array, uintptr_t add
 static hl_block_entry *make_leaf(struct hl_block_array *array, uintptr_t address)
 {
 	hl_block_entry *leaf = hl_private_map_new(HL_BLOCK_LEAF_ENTRIES * sizeof(hl_block_entry));
+
 	if (!leaf)
 		return NULL;
 	hl_block_entry *other = NULL;
@@ -41,6 +42,7 @@ static hl_block_entry *make_leaf(struct hl_block_array *array, uintptr_t address
 bool hl_block_array_set(struct hl_block_array *array, uintptr_t address, uint32_t entry)
 {
 	hl_block_entry *leaf = leaf_of(array, address);
+
 	if (HL_UNLIKELY(!leaf)) {
 		leaf = make_leaf(array, address);
 		if (!leaf)
@@ -53,6 +55,7 @@ bool hl_block_array_set(struct hl_block_array *array, uintptr_t address, uint32_
 uint32_t hl_block_array_get(const struct hl_block_array *array, uintptr_t address)
 {
 	hl_block_entry *leaf = leaf_of(array, address);
+
 	return leaf ? atomic_load_explicit(&leaf[hl_block_place_in_leaf(address)],
 					   memory_order_relaxed)
 		    : 0;
@@ -61,6 +64,7 @@ uint32_t hl_block_array_get(const struct hl_block_array *array, uintptr_t addres
 uint32_t hl_block_array_take(struct hl_block_array *array, uintptr_t address)
 {
 	hl_block_entry *leaf = leaf_of(array, address);
+
 	if (HL_UNLIKELY(!leaf))
 		return 0;
 	hl_block_entry *entry = &leaf[hl_block_place_in_leaf(address)];
@@ -84,6 +88,7 @@ bool hl_block_table_init(struct hl_block_table *table)
 struct hl_block_array *hl_block_table_add_array(struct hl_block_table *table)
 {
 	struct hl_block_array *array = hl_block_array_new(), *other = NULL;
+
 	if (!array || atomic_compare_exchange_strong(&table->array, &other, array))
 		return array;
 	hl_private_map_free(array, sizeof(*array));
@@ -112,6 +117,7 @@ bool hl_block_set(struct hl_block_table *table, bool in_array, const void *addre
 		  struct hl_block block, uint64_t usable)
 {
 	uintptr_t at = (uintptr_t)address;
+
 	struct hl_block_array *array = array_for(table, at);
 	if (HL_UNLIKELY(!array))
 		return hl_block_hash_set(table->hash, at, block);
@@ -119,17 +125,16 @@ bool hl_block_set(struct hl_block_table *table, bool in_array, const void *addre
 		return set_beside_array(table, array, at, block);
 	uint64_t slack = usable - block.requested;
 	if (HL_LIKELY(slack < HL_BLOCK_SLACK_IN_HASH))
-		return hl_block_array_set(array, at,
-					  block.node << HL_BLOCK_SLACK_BITS | (uint32_t)slack);
+		return hl_block_array_set(array, at, hl_block_entry_of(block.node, slack));
 	return hl_block_hash_set(table->hash, at, block) &&
-	       hl_block_array_set(array, at,
-				  block.node << HL_BLOCK_SLACK_BITS | HL_BLOCK_SLACK_IN_HASH);
+	       hl_block_array_set(array, at, hl_block_entry_of(block.node, HL_BLOCK_SLACK_IN_HASH));
 }
 
 static bool take(struct hl_block_table *table, uintptr_t at, uint64_t usable,
 		 struct hl_block *ret_block, bool *ret_busy)
 {
 	struct hl_block_array *array = array_for(table, at);
+
 	uint32_t entry = HL_LIKELY(array) ? hl_block_array_take(array, at) : 0;
 	if (HL_UNLIKELY(!entry))
 		return hl_block_hash_may_hold(table->hash, at) &&
@@ -160,6 +165,7 @@ bool hl_block_may_hold(const struct hl_block_table *table, const void *address)
 {
 	uintptr_t at = (uintptr_t)address;
 	const struct hl_block_array *array = array_for(table, at);
+
 	return (array && hl_block_array_get(array, at) != 0) ||
 	       hl_block_hash_may_hold(table->hash, at);
 }

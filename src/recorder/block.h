@@ -15,6 +15,7 @@
  */
 #pragma once
 
+#include "base/compiler.h"
 #include "region/block_format.h"
 
 #include <stdbool.h>
@@ -50,6 +51,23 @@ bool hl_block_take(struct hl_block_table *table, const void *address, uint64_t u
  * thread: gives up on a busy shard, and says so in ${ret_busy}, which is false otherwise. */
 bool hl_block_try_take(struct hl_block_table *table, const void *address, uint64_t usable,
 		       struct hl_block *ret_block, bool *ret_busy);
+
+/*
+ * The entry of the array for ${address}, where it has one by now: whatever does not is for the
+ * functions above. The owner of the block may read and write it.
+ */
+static inline hl_block_entry *hl_block_entry_at(const struct hl_block_table *table,
+						const void *address)
+{
+	uintptr_t at = (uintptr_t)address;
+
+	struct hl_block_array *array = atomic_load_explicit(&table->array, memory_order_acquire);
+	if (HL_UNLIKELY(!array || at & 15 || at >> HL_BLOCK_ADDRESS_BITS))
+		return NULL;
+	hl_block_entry *leaf = atomic_load_explicit(&array->leaves[at >> HL_BLOCK_LEAF_BITS],
+						    memory_order_acquire);
+	return HL_LIKELY(leaf) ? &leaf[hl_block_place_in_leaf(at)] : NULL;
+}
 
 /* True when the array certainly, or the hash possibly, holds the block. One or two loads. */
 bool hl_block_may_hold(const struct hl_block_table *table, const void *address);

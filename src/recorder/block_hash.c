@@ -21,6 +21,7 @@ static_assert(HL_BLOCK_SHARDS == 1u << SHARD_BITS, "the shard is chosen by bits 
 static uint64_t hash_address(uintptr_t address)
 {
 	uint64_t hash = (address >> 3) * UINT64_C(0x9e3779b97f4a7c15);
+
 	return hash ^ (hash >> 32);
 }
 
@@ -37,6 +38,7 @@ static _Atomic uint8_t *filter_of(const struct hl_block_hash *hash, uint64_t h)
 static void filter_add(struct hl_block_hash *hash, uint64_t h)
 {
 	_Atomic uint8_t *count = filter_of(hash, h);
+
 	uint8_t seen = atomic_load_explicit(count, memory_order_relaxed);
 	while (seen != UINT8_MAX &&
 	       !atomic_compare_exchange_weak(count, &seen, (uint8_t)(seen + 1)))
@@ -46,6 +48,7 @@ static void filter_add(struct hl_block_hash *hash, uint64_t h)
 static void filter_remove(struct hl_block_hash *hash, uint64_t h)
 {
 	_Atomic uint8_t *count = filter_of(hash, h);
+
 	uint8_t seen = atomic_load_explicit(count, memory_order_relaxed);
 	while (seen != UINT8_MAX &&
 	       !atomic_compare_exchange_weak(count, &seen, (uint8_t)(seen - 1)))
@@ -66,6 +69,7 @@ static uint64_t mask_of(const struct hl_block_shard *shard)
 static uint64_t find(const struct hl_block_shard *shard, uintptr_t address)
 {
 	uint64_t mask = mask_of(shard);
+
 	uint64_t at = hash_address(address) & mask;
 	while (shard->slots[at].address &&
 	       (shard->slots[at].address & HL_BLOCK_ADDRESS_MASK) != address)
@@ -76,6 +80,7 @@ static uint64_t find(const struct hl_block_shard *shard, uintptr_t address)
 static bool resize(struct hl_block_shard *shard, uint32_t bits)
 {
 	struct hl_block_shard old = *shard;
+
 	struct hl_block_slot *slots = hl_private_map_new(sizeof(struct hl_block_slot) << bits);
 	if (!slots)
 		return false;
@@ -105,6 +110,7 @@ bool hl_block_hash_set(struct hl_block_hash *hash, uintptr_t address, struct hl_
 {
 	uint64_t h = hash_address(address);
 	struct hl_block_shard *shard = shard_of(hash, h);
+
 	hl_spin_lock(&shard->lock);
 	bool ok = make_room(shard);
 	if (ok) {
@@ -124,6 +130,7 @@ bool hl_block_hash_set(struct hl_block_hash *hash, uintptr_t address, struct hl_
 static void erase(struct hl_block_shard *shard, uint64_t hole)
 {
 	uint64_t mask = mask_of(shard);
+
 	for (uint64_t at = (hole + 1) & mask; shard->slots[at].address; at = (at + 1) & mask) {
 		uint64_t home =
 			hash_address(shard->slots[at].address & HL_BLOCK_ADDRESS_MASK) & mask;
@@ -141,6 +148,7 @@ bool hl_block_hash_take(struct hl_block_hash *hash, uintptr_t address, struct hl
 {
 	uint64_t h = hash_address(address);
 	struct hl_block_shard *shard = shard_of(hash, h);
+
 	if (!ret_busy) {
 		hl_spin_lock(&shard->lock);
 	} else if (!hl_spin_try(&shard->lock)) {

@@ -9,6 +9,7 @@
 static void insert(struct hl_cells *cells, struct hl_cell_slot slot)
 {
 	uint32_t mask = (UINT32_C(1) << cells->bits) - 1;
+
 	uint32_t at = hl_cells_place(cells, slot.node);
 	while (cells->slots[at].node)
 		at = (at + 1) & mask;
@@ -18,6 +19,7 @@ static void insert(struct hl_cells *cells, struct hl_cell_slot slot)
 static bool resize(struct hl_cells *cells, uint32_t bits)
 {
 	struct hl_cells old = *cells;
+
 	struct hl_cell_slot *slots = hl_private_map_new(sizeof(*slots) << bits);
 	if (!slots)
 		return false;
@@ -48,6 +50,7 @@ static bool take_chunk(struct hl_cells *cells, struct hl_region_map *region)
 {
 	_Atomic uint32_t *count = &region->header->chunk_count;
 	uint32_t chunk = atomic_load_explicit(count, memory_order_relaxed);
+
 	do {
 		uint64_t end = (chunk + UINT64_C(1)) * sizeof(struct hl_cell_chunk);
 		if (!hl_region_map_has(region, HL_AREA_CELLS, end) &&

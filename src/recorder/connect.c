@@ -35,6 +35,7 @@ static char token[32];
 static void set_address(struct address *address, const char *prefix, const char *text, size_t bytes)
 {
 	size_t prefix_bytes = strlen(prefix);
+
 	address->name.sun_family = AF_UNIX;
 	memcpy(address->name.sun_path + 1, prefix, prefix_bytes);
 	memcpy(address->name.sun_path + 1 + prefix_bytes, text, bytes);
@@ -45,6 +46,7 @@ static void set_address(struct address *address, const char *prefix, const char 
 bool hl_connect_read_environment(char *const *environment)
 {
 	const char *name = hl_environment_value(environment, HL_ENV_SOCKET);
+
 	const char *digits = hl_environment_value(environment, HL_ENV_TOKEN);
 	if (!name || !digits || strlen(digits) != sizeof(token) ||
 	    strlen(name) + 1 > sizeof(collector.name.sun_path))
@@ -74,6 +76,7 @@ static bool is_trusted(int fd, int32_t *ret_pid)
 {
 	struct ucred peer;
 	socklen_t bytes = sizeof(peer);
+
 	long result =
 		hl_sys6(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, (long)&peer, (long)&bytes, 0);
 	if (result < 0 || (peer.uid != 0 && peer.uid != (uint32_t)HL_SYS(SYS_geteuid, 0, 0, 0)))
@@ -90,6 +93,7 @@ static bool is_trusted(int fd, int32_t *ret_pid)
 static bool is_stopped(int32_t pid)
 {
 	char path[32] = "/proc/", text[64];
+
 	if (pid <= 0)
 		return false;
 	strcpy(hl_sys_put_decimal(path + strlen(path), (uint32_t)pid), "/stat");
@@ -107,6 +111,7 @@ static bool is_stopped(int32_t pid)
 static int open_connection(uint64_t deadline_ms, int32_t *ret_pid)
 {
 	int fd = (int)HL_SYS(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
 	if (fd < 0)
 		return fd;
 	struct timeval wait = {HL_HELLO_WAIT_MS / 1000, HL_HELLO_WAIT_MS % 1000 * 1000};
@@ -136,6 +141,7 @@ static bool send_hello(int fd, enum hl_hello_kind kind)
 		.parent_pid = (uint32_t)HL_SYS(SYS_getppid, 0, 0, 0),
 		.address_space_limit = hl_sys_address_space_limit(),
 	};
+
 	memcpy(hello.token, token, sizeof(token));
 	return hl_sys6(SYS_sendto, fd, (long)&hello, sizeof(hello), MSG_NOSIGNAL, 0, 0) ==
 	       sizeof(hello);
@@ -153,6 +159,7 @@ static int make_silence_socket(void)
 static bool is_silent(void)
 {
 	int fd = make_silence_socket();
+
 	if (fd < 0)
 		return false;
 	int32_t pid;
@@ -172,6 +179,7 @@ union control {
 static void announce_silence(int fd)
 {
 	int bound = make_silence_socket();
+
 	if (bound < 0)
 		return;
 	if (HL_SYS(SYS_bind, bound, &silence.name, silence.bytes) == 0 &&
@@ -203,6 +211,7 @@ static int receive_region(int fd, int32_t collector_pid, uint64_t deadline_ms,
 		.msg_controllen = sizeof(control),
 	};
 	long received;
+
 	do {
 		received = HL_SYS(SYS_recvmsg, fd, &message, MSG_CMSG_CLOEXEC);
 	} while (try_again(received, deadline_ms) && !is_stopped(collector_pid));
@@ -226,6 +235,7 @@ static void *map_region(int fd, size_t *bytes)
 {
 	/* Inaccessible but for the header until it is needed: mlockall() passes over such pages. */
 	struct hl_region_header *header = hl_sys_mmap(*bytes, PROT_NONE, MAP_SHARED, fd);
+
 	if (!header)
 		return NULL;
 	HL_SYS(SYS_mprotect, header, sizeof(*header), PROT_READ | PROT_WRITE);
@@ -255,6 +265,7 @@ struct request {
 static void ask(struct request *request)
 {
 	uint64_t deadline_ms = now_ms() + HL_HELLO_WAIT_MS;
+
 	int fd = is_silent() ? -EAGAIN : open_connection(deadline_ms, &request->collector_pid);
 	if (fd < 0)
 		return;
@@ -277,6 +288,7 @@ static void ask(struct request *request)
 static bool has_two_descriptors(void)
 {
 	int one = (int)HL_SYS(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
 	int other = one < 0 ? -1 : (int)HL_SYS(SYS_fcntl, one, F_DUPFD_CLOEXEC, 0);
 	if (other >= 0)
 		hl_sys_close(other);
@@ -290,8 +302,7 @@ static bool has_two_descriptors(void)
 
 typedef void thread_fn(void *argument);
 
-#define STACK_BYTES  (UINT64_C(64) << 10)
-#define SIGSET_BYTES 8 /* the kernel's, of which libc's is a longer form */
+#define STACK_BYTES (UINT64_C(64) << 10)
 
 /* All of a thread but CLONE_FILES; CLONE_VFORK lets us wait for its end. */
 #define CLONE_FLAGS \
@@ -330,14 +341,15 @@ static long clone_and_call(void *stack_end, thread_fn *run, void *argument)
  */
 static int run_with_own_descriptors(thread_fn *run, void *argument)
 {
-	uint64_t all = UINT64_MAX, before;
+	uint64_t before;
+
 	uint8_t *stack = hl_sys_mmap(STACK_BYTES, PROT_READ | PROT_WRITE,
 				     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
 	if (!stack)
 		return -ENOMEM;
-	hl_sys6(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)&before, SIGSET_BYTES, 0, 0);
+	hl_sys_block_signals(&before);
 	long result = clone_and_call(stack + STACK_BYTES, run, argument);
-	hl_sys6(SYS_rt_sigprocmask, SIG_SETMASK, (long)&before, 0, SIGSET_BYTES, 0, 0);
+	hl_sys_restore_signals(&before);
 	hl_sys_munmap(stack, STACK_BYTES);
 	return result < 0 ? (int)result : 0;
 }
@@ -353,6 +365,7 @@ static void ask_with_own_descriptors(void *request)
 void *hl_connect_get_region(enum hl_hello_kind kind, size_t *ret_bytes, int32_t *ret_collector_pid)
 {
 	struct request request = {.kind = kind};
+
 	if (!collector.bytes)
 		return NULL;
 	if (has_two_descriptors())

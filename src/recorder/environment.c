@@ -18,6 +18,7 @@ static char socket_entry[128], token_entry[128];
 const char *hl_environment_value(char *const *environment, const char *name)
 {
 	size_t length = strlen(name);
+
 	for (; environment && *environment; environment++)
 		if (strncmp(*environment, name, length) == 0 && (*environment)[length] == '=')
 			return *environment + length + 1;
@@ -33,6 +34,7 @@ static size_t name_length(const char *list)
 static const char *file_name(const char *path, size_t length)
 {
 	size_t at = length;
+
 	while (at > 0 && path[at - 1] != '/')
 		at--;
 	return path + at;
@@ -42,6 +44,7 @@ static const char *file_name(const char *path, size_t length)
 static size_t find_name(const char *list, const char *path, const char **ret_name)
 {
 	const char *file = file_name(path, strlen(path));
+
 	while (*list) {
 		size_t length = name_length(list);
 		const char *name = file_name(list, length);
@@ -59,6 +62,7 @@ static size_t find_name(const char *list, const char *path, const char **ret_nam
 static bool keep(char *place, size_t capacity, const char *name, const char *value)
 {
 	size_t length = strlen(name);
+
 	if (!value || length + 1 + strlen(value) >= capacity)
 		return false;
 	memcpy(place, name, length);
@@ -70,6 +74,7 @@ static bool keep(char *place, size_t capacity, const char *name, const char *val
 void hl_environment_keep(char *const *environment, const char *recorder)
 {
 	const char *list = hl_environment_value(environment, PRELOAD), *name;
+
 	size_t length = list ? find_name(list, recorder, &name) : 0;
 	if (!length || length >= sizeof(library) ||
 	    !keep(socket_entry, sizeof(socket_entry), HL_ENV_SOCKET,
@@ -91,6 +96,7 @@ static bool has(char *const *environment, const char *entry)
 static bool is_first(const char *list)
 {
 	size_t length = name_length(list);
+
 	return strlen(library) == length && strncmp(list, library, length) == 0;
 }
 
@@ -98,12 +104,14 @@ static bool is_first(const char *list)
 static size_t preload_bytes(const char *list)
 {
 	size_t bytes = sizeof(PRELOAD) + strlen(library) + 1 + (list ? strlen(list) : 0) + 1;
+
 	return (bytes + sizeof(char *) - 1) & ~(sizeof(char *) - 1);
 }
 
 size_t hl_environment_room(char *const *environment)
 {
 	const char *list = hl_environment_value(environment, PRELOAD);
+
 	if (!library[0] ||
 	    (hl_environment_value(environment, HL_ENV_SOCKET) && !has(environment, socket_entry)) ||
 	    (list && (strstr(list, "asan") || strstr(list, "tsan") || strstr(list, "lsan"))))
@@ -120,6 +128,7 @@ size_t hl_environment_room(char *const *environment)
 static bool is_one_of_three(const char *entry)
 {
 	static const char *const names[] = {PRELOAD "=", HL_ENV_SOCKET "=", HL_ENV_TOKEN "="};
+
 	for (size_t i = 0; i < HL_COUNT_OF(names); i++)
 		if (strncmp(entry, names[i], strlen(names[i])) == 0)
 			return true;
@@ -140,6 +149,7 @@ static void write_preload(char *entry, const char *list)
 char *const *hl_environment_complete(char *const *environment, void *room, size_t bytes)
 {
 	const char *list = hl_environment_value(environment, PRELOAD);
+
 	size_t text_bytes = preload_bytes(list), count = 3;
 	if (bytes < text_bytes + 4 * sizeof(char *))
 		return environment;

@@ -12,6 +12,7 @@
 #include "recorder/introspect.h"
 #include "recorder/libc.h"
 #include "recorder/node.h"
+#include "recorder/recall_check.h"
 #include "recorder/sample.h"
 
 #include <time.h>
@@ -36,8 +37,10 @@ static __attribute__((noinline)) bool add_array(struct hl_recorder *recorder)
 	if (recorder->hash_only)
 		return false;
 	struct hl_block_array *array = hl_block_table_add_array(&recorder->blocks);
-	if (!array)
+	if (!array) {
+		recorder->hash_only = true; /* not to be tried at each event */
 		return false;
+	}
 	atomic_store(&recorder->region.header->block_array, (uintptr_t)array);
 	return true;
 }
@@ -53,6 +56,7 @@ void hl_event_flush(struct hl_recorder *recorder, struct hl_thread *thread)
 {
 	struct hl_region_header *header = recorder->region.header;
 	int64_t change = thread->unflushed_bytes;
+
 	thread->unflushed_bytes = 0;
 	int64_t total =
 		atomic_fetch_add_explicit(&header->inuse_bytes, change, memory_order_relaxed) +
@@ -84,6 +88,7 @@ static int64_t *at_peak_objects(struct hl_cell *cell)
 {
 	struct hl_cell_chunk *chunk =
 		(struct hl_cell_chunk *)((uintptr_t)cell & ~(uintptr_t)(HL_CHUNK_BYTES - 1));
+
 	return &chunk->at_peak_objects[cell - chunk->cells];
 }
 
@@ -93,6 +98,7 @@ static void keep_peak(const struct hl_recorder *recorder, struct hl_cell *cell)
 {
 	uint32_t epoch =
 		atomic_load_explicit(&recorder->region.header->peak_epoch, memory_order_relaxed);
+
 	if (cell->epoch == epoch)
 		return;
 	cell->at_peak_bytes = (int64_t)(cell->alloc_bytes - cell->free_bytes);
@@ -128,15 +134,22 @@ static void count_lost(struct hl_thread *thread, uint64_t bytes)
 static void count_lost_in_header(struct hl_recorder *recorder, uint64_t bytes)
 {
 	struct hl_region_header *header = recorder->region.header;
+
 	atomic_fetch_add_explicit(&header->lost_events, 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&header->lost_bytes, bytes, memory_order_relaxed);
 }
+
+/* New frames from which on their places in the index are asked for together. */
+#define PREFETCHED_FRAMES_MIN 2u
 
 /* Interns the frames of the walk from ${at} on. The innermost node, or HL_NODE_NONE. */
 static uint32_t intern_frames(struct hl_recorder *recorder, struct hl_thread *thread, uint32_t at)
 {
 	struct hl_walk *walk = &thread->walk;
 	uint32_t node = at ? walk->frames[at - 1].node : 0;
+
+	if (walk->depth - at >= PREFETCHED_FRAMES_MIN)
+		hl_node_prefetch(&recorder->region, node, &walk->frames[at], walk->depth - at);
 	for (; at < walk->depth; at++) {
 		node = hl_node_intern(&recorder->region, &thread->nodes, node,
 				      walk->frames[at].key);
@@ -153,11 +166,14 @@ static uint32_t intern_frames(struct hl_recorder *recorder, struct hl_thread *th
  * was incomplete. */
 #define TAG_INCOMPLETE UINT64_C(1)
 
-static struct hl_cell *walk_to_cell(struct hl_recorder *recorder, struct hl_thread *thread,
-				    const struct hl_registers *caller, bool keep)
+static __attribute__((noinline)) struct hl_cell *walk_to_cell(struct hl_recorder *recorder,
+							      struct hl_thread *thread,
+							      const struct hl_registers *caller,
+							      bool keep)
 {
 	struct hl_walk *walk = &thread->walk;
 	uint32_t kept = hl_walk_capture(&recorder->unwind, walk, caller);
+
 	uint32_t node = intern_frames(recorder, thread, kept);
 	if (HL_UNLIKELY(node == HL_NODE_NONE))
 		return NULL;
@@ -165,23 +181,28 @@ static struct hl_cell *walk_to_cell(struct hl_recorder *recorder, struct hl_thre
 	thread->in_region->incomplete_stacks += walk->incomplete;
 	struct hl_cell *cell = hl_cells_get(&thread->cells, &recorder->region, node);
 	if (keep && HL_LIKELY(cell))
-		hl_recall_keep(&thread->recall, walk, caller, kept,
+		hl_recall_keep(&thread->recall, walk, kept, caller,
 			       (uint64_t)cell | walk->incomplete);
 	return cell;
 }
 
 /* The cell of the calling thread's stack; NULL when there is no memory for it. */
-static struct hl_cell *stack_cell(struct hl_recorder *recorder, struct hl_thread *thread,
-				  const struct hl_registers *caller)
+static inline struct hl_cell *stack_cell(struct hl_recorder *recorder, struct hl_thread *thread,
+					 const struct hl_registers *caller,
+					 struct hl_recall_place place)
 {
 	bool wanted = hl_recall_wants(&thread->recall);
-	uint64_t tag =
-		wanted ? hl_recall_find(&thread->recall, &recorder->unwind, &thread->walk, caller)
-		       : 0;
-	if (!tag)
+
+	uint64_t tag = HL_LIKELY(wanted) ? hl_recall_find(&thread->recall, &recorder->unwind,
+							  &thread->walk, caller, place)
+					 : 0;
+	if (HL_UNLIKELY(!tag))
 		return walk_to_cell(recorder, thread, caller, wanted);
 	thread->in_region->incomplete_stacks += tag & TAG_INCOMPLETE;
-	return (struct hl_cell *)(tag & ~TAG_INCOMPLETE);
+	struct hl_cell *cell = (struct hl_cell *)(tag & ~TAG_INCOMPLETE);
+	if (HL_UNLIKELY(hl_recall_check_every))
+		hl_recall_check(recorder, thread, caller, cell->node, tag & TAG_INCOMPLETE);
+	return cell;
 }
 
 /* The cell of the pseudo frame ${key} below that of a stack; NULL when there is no memory for it.
@@ -203,6 +224,7 @@ static struct hl_cell *size_cell(struct hl_recorder *recorder, struct hl_thread 
 {
 	uint32_t size_class = hl_size_class(requested);
 	uint64_t key = (uint64_t)stack << 1 | size_class;
+
 	struct hl_size_cell *known = &thread->size_cells[hl_size_cell_place(key)];
 	if (HL_LIKELY(known->key == key && known->cell))
 		return known->cell;
@@ -252,13 +274,13 @@ static inline bool is_open(struct hl_recorder *recorder, struct hl_thread *threa
 
 /* ${known}: the usable bytes of a block of an allocator that is not the real malloc; NULL: it is.
  */
-static inline __attribute__((always_inline)) void count_alloc(struct hl_thread *thread,
-							      const void *block, uint64_t requested,
-							      const uint64_t *known,
-							      const struct hl_registers *caller)
+static inline __attribute__((always_inline)) void
+count_alloc(struct hl_thread *thread, const void *block, uint64_t requested, const uint64_t *known,
+	    const struct hl_registers *caller, struct hl_recall_place place)
 {
 	struct hl_recorder *recorder = hl_recorder;
 	const uint32_t mode = read_mode(recorder);
+
 	thread->last_block = NULL;
 	struct hl_block it = {.requested = requested};
 	if (HL_UNLIKELY(thread->sampling)) {
@@ -267,7 +289,7 @@ static inline __attribute__((always_inline)) void count_alloc(struct hl_thread *
 	}
 	if (HL_UNLIKELY(!is_open(recorder, thread, mode)))
 		return;
-	struct hl_cell *cell = stack_cell(recorder, thread, caller);
+	struct hl_cell *cell = stack_cell(recorder, thread, caller, place);
 	if (HL_UNLIKELY(recorder->sizes))
 		cell = size_cell(recorder, thread, cell, requested);
 	uint64_t usable = known ? *known : hl_libc_usable_size(block);
@@ -289,22 +311,60 @@ static inline __attribute__((always_inline)) void count_alloc(struct hl_thread *
 	log_event(recorder, thread, mode, it.node, weight, false);
 }
 
-void hl_event_alloc(struct hl_thread *thread, const void *block, uint64_t requested,
-		    const struct hl_registers *caller)
+static __attribute__((noinline)) void alloc_any(struct hl_thread *thread, const void *block,
+						uint64_t requested,
+						const struct hl_registers *caller,
+						struct hl_recall_place place)
 {
-	count_alloc(thread, block, requested, NULL, caller);
+	count_alloc(thread, block, requested, NULL, caller, place);
+}
+
+/* Whether an event in ${mode} counts and does no more, its block being in the array. */
+static inline bool is_plain(uint32_t mode)
+{
+	return (mode & (HL_MODE_ASKED | HL_MODE_LOGGING | HL_MODE_MASK)) == HL_MODE_MEM_FAST;
+}
+
+void hl_event_alloc(struct hl_thread *thread, const void *block, uint64_t requested,
+		    const struct hl_registers *caller, struct hl_recall_place place)
+{
+	struct hl_recorder *recorder = hl_recorder;
+	hl_block_entry *entry = hl_block_entry_at(&recorder->blocks, block);
+	uint64_t slack = hl_libc_usable_size(block) - requested;
+
+	if (HL_UNLIKELY(!thread->plain || !is_plain(read_mode(recorder)) || !entry ||
+			slack >= HL_BLOCK_SLACK_IN_HASH)) {
+		alloc_any(thread, block, requested, caller, place);
+		return;
+	}
+	struct hl_cell *cell = stack_cell(recorder, thread, caller, place);
+	if (HL_UNLIKELY(!cell)) {
+		thread->last_block = NULL;
+		count_lost(thread, requested);
+		return;
+	}
+	atomic_store_explicit(entry, hl_block_entry_of(cell->node, slack), memory_order_relaxed);
+	keep_peak(recorder, cell);
+	cell->alloc_bytes += requested;
+	cell->alloc_objects++;
+	cell->slack_bytes += (int64_t)slack;
+	thread->alloc_events++;
+	thread->last_block = block;
+	add_inuse(recorder, thread, (int64_t)requested);
 }
 
 void hl_event_alloc_sized(struct hl_thread *thread, const void *block, uint64_t requested,
 			  uint64_t usable, const struct hl_registers *caller)
 {
-	count_alloc(thread, block, requested, &usable, caller);
+	count_alloc(thread, block, requested, &usable, caller,
+		    hl_recall_locate(&thread->recall, &thread->walk, caller));
 }
 
 static inline __attribute__((always_inline)) struct hl_cell *
 count_free(struct hl_thread *thread, const void *block, struct hl_block it, uint64_t usable)
 {
 	struct hl_recorder *recorder = hl_recorder;
+
 	struct hl_cell *cell = hl_cells_get(&thread->cells, &recorder->region, it.node);
 	if (HL_UNLIKELY(!cell)) {
 		count_lost(thread, it.requested);
@@ -331,6 +391,7 @@ bool hl_event_take_sized(struct hl_thread *thread, const void *block, uint64_t u
 			 struct hl_block *ret_block)
 {
 	struct hl_recorder *recorder = hl_recorder;
+
 	if (HL_LIKELY(hl_block_take(&recorder->blocks, block, usable, ret_block)))
 		return true;
 	if (thread->sampling || is_closed(recorder))
@@ -360,6 +421,7 @@ static inline __attribute__((always_inline)) void finish_free(struct hl_thread *
 							      uint64_t usable, bool temporary)
 {
 	struct hl_cell *cell = count_free(thread, block, it, usable);
+
 	/* Under sampling the thread's next event is mostly not seen, so the question has no answer.
 	 */
 	if (temporary && cell && !thread->sampling)
@@ -369,15 +431,43 @@ static inline __attribute__((always_inline)) void finish_free(struct hl_thread *
 void hl_event_free_sized(struct hl_thread *thread, const void *block, uint64_t usable)
 {
 	bool temporary = thread->last_block == block;
+
 	thread->last_block = NULL;
 	struct hl_block it;
 	if (hl_event_take_sized(thread, block, usable, &it))
 		finish_free(thread, block, it, usable, temporary);
 }
 
+bool hl_event_free_plain(struct hl_thread *thread, const void *block)
+{
+	struct hl_recorder *recorder = hl_recorder;
+	hl_block_entry *entry = hl_block_entry_at(&recorder->blocks, block);
+	uint32_t value = entry ? atomic_load_explicit(entry, memory_order_relaxed) : 0;
+	uint32_t slack = value & HL_BLOCK_SLACK_IN_HASH;
+
+	if (HL_UNLIKELY(!thread->plain || !value || slack == HL_BLOCK_SLACK_IN_HASH ||
+			read_mode(recorder) & HL_MODE_LOGGING))
+		return false;
+	struct hl_cell *cell =
+		hl_cells_get(&thread->cells, &recorder->region, value >> HL_BLOCK_SLACK_BITS);
+	if (HL_UNLIKELY(!cell))
+		return false;
+	uint64_t requested = hl_libc_usable_size(block) - slack;
+	atomic_store_explicit(entry, 0, memory_order_relaxed);
+	keep_peak(recorder, cell);
+	cell->free_bytes += requested;
+	cell->free_objects++;
+	cell->slack_bytes -= slack;
+	cell->temporary_objects += thread->last_block == block;
+	thread->last_block = NULL;
+	add_inuse(recorder, thread, -(int64_t)requested);
+	return true;
+}
+
 bool hl_event_free_known(struct hl_thread *thread, const void *block, uint64_t usable)
 {
 	struct hl_block it;
+
 	if (!hl_block_take(&hl_recorder->blocks, block, usable, &it))
 		return false;
 	bool temporary = thread->last_block == block;
@@ -390,6 +480,7 @@ void hl_event_put_back(struct hl_thread *thread, const void *block, struct hl_bl
 		       uint64_t usable)
 {
 	struct hl_recorder *recorder = hl_recorder;
+
 	bool in_array = hl_event_wants_array(recorder, read_mode(recorder));
 	if (!hl_block_set(&recorder->blocks, in_array, block, it, usable))
 		count_lost(thread, it.requested);
@@ -398,6 +489,7 @@ void hl_event_put_back(struct hl_thread *thread, const void *block, struct hl_bl
 void hl_event_nested_alloc(uint64_t requested)
 {
 	struct hl_recorder *recorder = hl_recorder;
+
 	if (!hl_recorder_is_running(recorder) || is_closed(recorder))
 		return;
 	if (hl_thread_is_inside(hl_this_thread))
@@ -411,6 +503,7 @@ static void lose_free(struct hl_recorder *recorder, const void *block)
 {
 	struct hl_block it = {0};
 	bool busy;
+
 	if (hl_block_try_take(&recorder->blocks, block, hl_libc_usable_size(block), &it, &busy) ||
 	    busy)
 		count_lost_in_header(recorder, it.requested);
@@ -420,6 +513,7 @@ void hl_event_nested_free(const void *block)
 {
 	struct hl_recorder *recorder = hl_recorder;
 	struct hl_thread *thread = hl_this_thread;
+
 	if (!hl_recorder_is_running(recorder) || !hl_block_may_hold(&recorder->blocks, block))
 		return;
 	if (!hl_thread_is_inside(thread)) {
@@ -450,6 +544,7 @@ static void count_unmapped(void *context, uint32_t node, uint64_t bytes, bool la
 {
 	struct hl_thread *thread = context;
 	struct hl_recorder *recorder = hl_recorder;
+
 	struct hl_cell *cell = hl_cells_get(&thread->cells, &recorder->region, node);
 	if (HL_UNLIKELY(!cell)) {
 		count_lost(thread, bytes);
@@ -474,12 +569,15 @@ void hl_event_map(struct hl_thread *thread, uint64_t start, uint64_t end, enum h
 		  const struct hl_registers *caller)
 {
 	struct hl_recorder *recorder = hl_recorder;
+
 	hl_event_unmap(thread, start, end, HL_MAPPING_ANY);
 	const uint32_t mode = read_mode(recorder);
 	if (hl_mode_of(mode) == HL_MODE_CLOSED)
 		return;
-	struct hl_cell *cell = pseudo_cell(recorder, thread, stack_cell(recorder, thread, caller),
-					   hl_pseudo_frame_key(way));
+	struct hl_recall_place place = hl_recall_locate(&thread->recall, &thread->walk, caller);
+	struct hl_cell *cell =
+		pseudo_cell(recorder, thread, stack_cell(recorder, thread, caller, place),
+			    hl_pseudo_frame_key(way));
 	if (!cell || !hl_mappings_add(&recorder->mappings, start, end, cell->node)) {
 		count_lost(thread, end - start);
 		return;

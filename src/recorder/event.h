@@ -9,12 +9,24 @@
  * if need be. Without memory for it the hash takes all. */
 bool hl_event_wants_array(struct hl_recorder *recorder, uint32_t mode);
 
-/* ${block} was allocated for a request of ${requested} bytes by the caller at ${caller}. */
+/* ${block} was allocated for a request of ${requested} bytes by the caller at ${caller}. ${place}:
+ * hl_event_locate(), asked before the real allocation. */
 void hl_event_alloc(struct hl_thread *thread, const void *block, uint64_t requested,
-		    const struct hl_registers *caller);
+		    const struct hl_registers *caller, struct hl_recall_place place);
+
+/* Has what the caller's stack may be remembered by come into the cache while the allocator works. */
+static inline struct hl_recall_place hl_event_locate(struct hl_thread *thread,
+						     const struct hl_registers *caller)
+{
+	return hl_recall_locate(&thread->recall, &thread->walk, caller);
+}
 
 /* ${block} is about to be freed. */
 void hl_event_free(struct hl_thread *thread, const void *block);
+
+/* The same in the common case: a block in the array, in a thread and a mode where events only
+ * count. False, and nothing has happened, in all others. */
+bool hl_event_free_plain(struct hl_thread *thread, const void *block);
 
 /*
  * realloc in two steps: hl_event_take() before the real call, while the block is certainly the
@@ -38,10 +50,31 @@ bool hl_event_free_known(struct hl_thread *thread, const void *block, uint64_t u
 bool hl_event_take_sized(struct hl_thread *thread, const void *block, uint64_t usable,
 			 struct hl_block *ret_block);
 
+/* Nothing is recorded now and nothing asked. */
+static inline bool hl_event_is_closed(const struct hl_thread *thread)
+{
+	uint32_t mode = atomic_load_explicit(&hl_recorder->region.header->mode,
+					     memory_order_relaxed); /* as read_mode() */
+
+	return HL_UNLIKELY(!(mode & (HL_MODE_ASKED | HL_MODE_MASK))) && !thread->sampling;
+}
+
+/* Whether an allocation has no more to do than to pass through, or the free of a block that was not
+ * recorded. */
+static inline bool hl_event_passes(struct hl_thread *thread, const void *freed)
+{
+	if (HL_LIKELY(!hl_event_is_closed(thread)) ||
+	    (freed && hl_block_may_hold(&hl_recorder->blocks, freed)))
+		return false;
+	thread->last_block = NULL;
+	return true;
+}
+
 /* Changes when the calling thread's hooks see an allocation. */
 static inline uint64_t hl_event_seen(void)
 {
 	struct hl_thread *thread = hl_this_thread;
+
 	if (!thread)
 		return 0;
 	return thread->sampling ? (uint64_t)thread->sample_countdown : thread->alloc_events;

@@ -35,6 +35,7 @@ static __attribute__((noinline)) void *pass_malloc(size_t size)
 static __attribute__((noinline)) void *pass_calloc(size_t count, size_t size)
 {
 	size_t bytes;
+
 	if (!hl_libc_resolve())
 		return __builtin_mul_overflow(count, size, &bytes) ? NULL
 								   : hl_libc_bootstrap_alloc(bytes);
@@ -66,6 +67,7 @@ static __attribute__((noinline)) void *move_out_of_bootstrap(const void *block, 
 {
 	void *moved = pass_malloc(size);
 	size_t readable = hl_libc_bootstrap_readable(block);
+
 	if (moved)
 		memcpy(moved, block, size < readable ? size : readable);
 	return moved;
@@ -83,13 +85,32 @@ bool hl_hooks_reach_program(void)
 	return passed_malloc;
 }
 
+/* Whether a call in ${thread}, which has entered, may pass through after all: then it has left. */
+static inline bool passes(struct hl_thread *thread, const void *freed)
+{
+	if (HL_LIKELY(!hl_event_passes(thread, freed)))
+		return false;
+	hl_thread_leave(thread);
+	return true;
+}
+
+/* Before a real allocation. */
+static inline struct hl_recall_place begin(struct hl_thread *thread,
+					   const struct hl_registers *caller)
+{
+	struct hl_recall_place place = hl_event_locate(thread, caller);
+
+	hl_thread_set(thread, HL_IN_ALLOCATOR);
+	return place;
+}
+
 /* After a real allocation: records it if there is one, and leaves. */
 static inline void *finish(struct hl_thread *thread, void *block, size_t size,
-			   const struct hl_registers *caller)
+			   const struct hl_registers *caller, struct hl_recall_place place)
 {
 	hl_thread_set(thread, HL_RECORDING);
 	if (HL_LIKELY(block))
-		hl_event_alloc(thread, block, size, caller);
+		hl_event_alloc(thread, block, size, caller, place);
 	hl_thread_leave(thread);
 	return block;
 }
@@ -101,8 +122,11 @@ HL_EXPORT void *malloc(size_t size)
 	struct hl_thread *thread = hl_thread_enter();
 	if (HL_UNLIKELY(!thread))
 		return pass_malloc(size);
-	hl_thread_set(thread, HL_IN_ALLOCATOR);
-	return finish(thread, hl_libc.malloc(size), size, HL_CALLER);
+	if (passes(thread, NULL))
+		return hl_libc.malloc(size);
+	const struct hl_registers *caller = HL_CALLER;
+	struct hl_recall_place place = begin(thread, caller);
+	return finish(thread, hl_libc.malloc(size), size, caller, place);
 }
 
 HL_EXPORT void *calloc(size_t count, size_t size)
@@ -112,14 +136,33 @@ HL_EXPORT void *calloc(size_t count, size_t size)
 	struct hl_thread *thread = hl_thread_enter();
 	if (HL_UNLIKELY(!thread))
 		return pass_calloc(count, size);
-	hl_thread_set(thread, HL_IN_ALLOCATOR);
+	if (passes(thread, NULL))
+		return hl_libc.calloc(count, size);
+	const struct hl_registers *caller = HL_CALLER;
+	struct hl_recall_place place = begin(thread, caller);
 	/* When the product overflows, the real calloc fails and nothing is recorded. */
-	return finish(thread, hl_libc.calloc(count, size), count * size, HL_CALLER);
+	return finish(thread, hl_libc.calloc(count, size), count * size, caller, place);
+}
+
+/* All that is not common; whether ${block} is still to be freed. ${thread}: NULL or entered, and left
+ * when there is nothing more to do. */
+static __attribute__((noinline)) bool free_any(struct hl_thread *thread, void *block)
+{
+	if (HL_UNLIKELY(!thread || hl_libc_is_bootstrap(block))) {
+		if (thread)
+			hl_thread_leave(thread);
+		pass_free(block);
+		return false;
+	}
+	if (!hl_event_passes(thread, block))
+		hl_event_free(thread, block);
+	return true;
 }
 
 HL_EXPORT void free(void *block)
 {
 	struct hl_thread *thread = hl_this_thread;
+
 	if (thread && thread->sampling && !hl_block_may_hold(&hl_recorder->blocks, block) &&
 	    !hl_libc_is_bootstrap(block)) {
 		hl_libc.free(block);
@@ -128,13 +171,8 @@ HL_EXPORT void free(void *block)
 	if (!block)
 		return;
 	thread = hl_thread_enter();
-	if (HL_UNLIKELY(!thread || hl_libc_is_bootstrap(block))) {
-		if (thread)
-			hl_thread_leave(thread);
-		pass_free(block);
+	if (HL_UNLIKELY(!thread || !hl_event_free_plain(thread, block)) && !free_any(thread, block))
 		return;
-	}
-	hl_event_free(thread, block);
 	hl_thread_set(thread, HL_IN_ALLOCATOR);
 	hl_libc.free(block);
 	hl_thread_leave(thread);
@@ -147,8 +185,9 @@ static void *reallocate(struct hl_thread *thread, void *block, size_t size, bool
 	struct hl_block old;
 	uint64_t usable;
 	bool known = hl_event_take(thread, block, &old, &usable);
-	hl_thread_set(thread, HL_IN_ALLOCATOR);
+	struct hl_recall_place place = begin(thread, caller);
 	void *moved = hl_libc.realloc(block, size);
+
 	hl_thread_set(thread, HL_RECORDING);
 	bool failed = !moved && size;
 	if (known && failed)
@@ -156,7 +195,7 @@ static void *reallocate(struct hl_thread *thread, void *block, size_t size, bool
 	else if (known)
 		hl_event_count_free(thread, block, old, usable);
 	if (moved && sampled)
-		hl_event_alloc(thread, moved, size, caller);
+		hl_event_alloc(thread, moved, size, caller, place);
 	hl_thread_leave(thread);
 	return moved;
 }
@@ -171,10 +210,12 @@ static inline void *realloc_from(void *block, size_t size, const struct hl_regis
 	struct hl_thread *thread = hl_thread_enter();
 	if (HL_UNLIKELY(!thread))
 		return pass_realloc(block, size);
+	if (passes(thread, block))
+		return hl_libc.realloc(block, size);
 	if (block)
 		return reallocate(thread, block, size, sampled, caller);
-	hl_thread_set(thread, HL_IN_ALLOCATOR);
-	return finish(thread, hl_libc.realloc(NULL, size), size, caller);
+	struct hl_recall_place place = begin(thread, caller);
+	return finish(thread, hl_libc.realloc(NULL, size), size, caller, place);
 }
 
 HL_EXPORT void *realloc(void *block, size_t size)
@@ -186,6 +227,7 @@ HL_EXPORT void *realloc(void *block, size_t size)
 HL_EXPORT void *reallocarray(void *block, size_t count, size_t size)
 {
 	size_t bytes;
+
 	if (__builtin_mul_overflow(count, size, &bytes)) {
 		errno = ENOMEM;
 		return NULL;
@@ -194,21 +236,24 @@ HL_EXPORT void *reallocarray(void *block, size_t count, size_t size)
 }
 
 /* The aligned family: ${CALL} is the real call, of which ${REAL} is the function. */
-#define HOOK_ALIGNED(REAL, SIZE, CALL)                                \
-	do {                                                          \
-		if (!hl_libc_resolve() || !hl_libc.REAL) {            \
-			errno = ENOMEM;                               \
-			return NULL;                                  \
-		}                                                     \
-		if (hl_sample_passes(SIZE))                           \
-			return hl_libc.CALL;                          \
-		struct hl_thread *thread = hl_thread_enter();         \
-		if (HL_UNLIKELY(!thread)) {                           \
-			hl_event_nested_alloc(SIZE);                  \
-			return hl_libc.CALL;                          \
-		}                                                     \
-		hl_thread_set(thread, HL_IN_ALLOCATOR);               \
-		return finish(thread, hl_libc.CALL, SIZE, HL_CALLER); \
+#define HOOK_ALIGNED(REAL, SIZE, CALL)                                    \
+	do {                                                              \
+		if (!hl_libc_resolve() || !hl_libc.REAL) {                \
+			errno = ENOMEM;                                   \
+			return NULL;                                      \
+		}                                                         \
+		if (hl_sample_passes(SIZE))                               \
+			return hl_libc.CALL;                              \
+		struct hl_thread *thread = hl_thread_enter();             \
+		if (HL_UNLIKELY(!thread)) {                               \
+			hl_event_nested_alloc(SIZE);                      \
+			return hl_libc.CALL;                              \
+		}                                                         \
+		if (passes(thread, NULL))                                 \
+			return hl_libc.CALL;                              \
+		const struct hl_registers *caller = HL_CALLER;            \
+		struct hl_recall_place place = begin(thread, caller);     \
+		return finish(thread, hl_libc.CALL, SIZE, caller, place); \
 	} while (0)
 
 HL_EXPORT void *aligned_alloc(size_t alignment, size_t size)
@@ -242,9 +287,12 @@ HL_EXPORT int posix_memalign(void **ret_block, size_t alignment, size_t size)
 		hl_event_nested_alloc(size);
 		return hl_libc.posix_memalign(ret_block, alignment, size);
 	}
-	hl_thread_set(thread, HL_IN_ALLOCATOR);
+	if (passes(thread, NULL))
+		return hl_libc.posix_memalign(ret_block, alignment, size);
+	const struct hl_registers *caller = HL_CALLER;
+	struct hl_recall_place place = begin(thread, caller);
 	int error = hl_libc.posix_memalign(ret_block, alignment, size);
-	finish(thread, error ? NULL : *ret_block, size, HL_CALLER);
+	finish(thread, error ? NULL : *ret_block, size, caller, place);
 	return error;
 }
 
@@ -305,6 +353,6 @@ HL_EXPORT int dlclose(void *handle)
 		hl_thread_leave(thread);
 	}
 	if (hl_recorder_is_running(recorder))
-		hl_unwind_invalidate(&recorder->unwind);
+		hl_rule_cache_invalidate(&recorder->unwind);
 	return result;
 }

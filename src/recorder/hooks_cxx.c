@@ -26,6 +26,7 @@ struct cxx_operator {
 static uintptr_t resolve(struct cxx_operator *it, void *caller)
 {
 	uintptr_t real = atomic_load_explicit(&it->real, memory_order_acquire);
+
 	if (HL_LIKELY(real))
 		return real;
 	void *symbol = hl_libc_look_up(it->name, caller);
@@ -46,19 +47,21 @@ static void record_new(void *block, size_t size, uint64_t seen_before,
 	struct hl_thread *thread = hl_thread_enter();
 	if (!thread)
 		return;
-	hl_event_alloc(thread, block, size, caller);
+	hl_event_alloc(thread, block, size, caller, hl_event_locate(thread, caller));
 	hl_thread_leave(thread);
 }
 
 static void delete_own(uintptr_t real, void *block, size_t size, size_t alignment)
 {
 	void (*function)(void *, size_t, size_t) = (void (*)(void *, size_t, size_t))real;
+
 	struct hl_thread *thread = block ? hl_thread_enter() : NULL;
 	if (!thread) {
 		function(block, size, alignment);
 		return;
 	}
-	hl_event_free(thread, block);
+	if (!hl_event_free_plain(thread, block))
+		hl_event_free(thread, block);
 	hl_thread_set(thread, HL_IN_ALLOCATOR);
 	function(block, size, alignment);
 	hl_thread_leave(thread);

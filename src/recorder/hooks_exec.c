@@ -75,6 +75,7 @@ static __thread struct {
 static void *map_for_exec(size_t bytes)
 {
 	uint32_t pid = hl_sys_getpid();
+
 	if (mapped.room && mapped.pid != pid) {
 		hl_sys_munmap(mapped.room, mapped.bytes);
 		mapped.room = NULL;
@@ -200,6 +201,7 @@ HL_EXPORT int execveat(int fd, const char *path, char *const *arguments, char *c
 static size_t count_arguments(va_list list)
 {
 	size_t count = 1;
+
 	while (va_arg(list, char *))
 		count++;
 	return count;
@@ -335,6 +337,7 @@ static struct loan lend_environment(void)
 {
 	bool alone = &__libc_single_threaded && __libc_single_threaded;
 	struct loan loan = {.own = environ};
+
 	if (hl_libc_resolve() && alone && hl_kin_are_followed())
 		loan.bytes = hl_environment_room(environ);
 	loan.room = loan.bytes ? map_room(loan.bytes) : NULL;
@@ -357,6 +360,7 @@ HL_EXPORT int system(const char *command)
 {
 	struct loan loan = lend_environment();
 	int status = hl_libc.system ? hl_libc.system(command) : unknown();
+
 	take_environment_back(loan);
 	if (command && status != -1)
 		hl_kin_count_spawned();
@@ -367,6 +371,7 @@ HL_EXPORT FILE *popen(const char *command, const char *type)
 {
 	struct loan loan = lend_environment();
 	FILE *stream = hl_libc.popen ? hl_libc.popen(command, type) : NULL;
+
 	take_environment_back(loan);
 	if (stream)
 		hl_kin_count_spawned();

@@ -57,6 +57,7 @@ struct entry {
 static function *resolve(struct entry *it, void *caller)
 {
 	uintptr_t real = atomic_load_explicit(&it->real, memory_order_acquire);
+
 	if (HL_LIKELY(real))
 		return (function *)real;
 	if (atomic_load(&it->family->absent))
@@ -80,6 +81,7 @@ static function *resolve(struct entry *it, void *caller)
 static word stand_in(word size, word alignment)
 {
 	void *block = memalign(alignment, size);
+
 	return (word)(block ? memset(block, 0, size) : NULL);
 }
 
@@ -100,6 +102,7 @@ static word no_memory(void)
 static uint64_t usable_size(const struct family *family, word block)
 {
 	uintptr_t usable = atomic_load_explicit(&family->usable, memory_order_relaxed);
+
 	return ((function *)usable)(block, 0, 0, 0, 0, 0);
 }
 
@@ -135,12 +138,14 @@ static word text_bytes(word text)
 static word product(word count, word size)
 {
 	word bytes;
+
 	return __builtin_mul_overflow(count, size, &bytes) ? UINT64_MAX : bytes;
 }
 
 static word release(const struct family *family, function *real, const struct words *words)
 {
 	struct hl_thread *thread = words->a && is_own(family) ? hl_thread_enter() : NULL;
+
 	if (!thread)
 		return call(real, words);
 	hl_event_free_sized(thread, (const void *)words->a, usable_size(family, words->a));
@@ -166,6 +171,7 @@ static word resize(struct family *family, function *real, const struct words *wo
 		   struct resizing it, const struct hl_registers *caller)
 {
 	struct hl_thread *thread = it.block && is_own(family) ? hl_thread_enter() : NULL;
+
 	if (!thread) {
 		uint64_t seen = hl_event_seen();
 		word block = call(real, words);
@@ -203,6 +209,7 @@ HL_EXPORT function mi_new, mi_free;
 static word resize_or_throw(word block, word size, const struct hl_registers *caller)
 {
 	static struct entry it = {"mi_realloc", &mimalloc, 0};
+
 	function *real = resolve(&it, (void *)caller->pc);
 	if (HL_UNLIKELY(!real))
 		return (word)realloc((void *)block, size);
@@ -251,6 +258,7 @@ static word destroy_heap(function *real, const struct words *words, void *caller
 {
 	static struct entry visit_entry = {"mi_heap_visit_blocks", &mimalloc, 0};
 	function *visit = resolve(&visit_entry, caller);
+
 	struct hl_thread *thread = visit && is_own(&mimalloc) ? hl_thread_enter() : NULL;
 	if (!thread)
 		return call(real, words);

@@ -112,6 +112,7 @@ static void *map(void *address, size_t bytes, int protection, int flags, int fd,
 {
 	struct hl_thread *thread = enter((void *)caller->pc, bytes);
 	void *area = real_mmap(address, bytes, protection, flags, fd, offset);
+
 	if (!thread)
 		return area;
 	hl_thread_set(thread, HL_RECORDING);
@@ -136,6 +137,7 @@ HL_EXPORT void *mmap64(void *address, size_t bytes, int protection, int flags, i
 HL_EXPORT int munmap(void *address, size_t bytes)
 {
 	struct hl_thread *thread = enter(__builtin_return_address(0), 0);
+
 	if (!thread)
 		return real_munmap(address, bytes);
 	uint64_t bound = hl_mappings_next(&hl_recorder->mappings);
@@ -151,6 +153,7 @@ HL_EXPORT int munmap(void *address, size_t bytes)
 HL_EXPORT void *mremap(void *old, size_t old_bytes, size_t new_bytes, int flags, ...)
 {
 	va_list rest;
+
 	va_start(rest, flags);
 	void *wanted = flags & (MREMAP_FIXED | MREMAP_DONTUNMAP) ? va_arg(rest, void *) : NULL;
 	va_end(rest);
@@ -186,6 +189,7 @@ static void record_break(struct hl_thread *thread, uint64_t from, uint64_t to, u
 HL_EXPORT int brk(void *end)
 {
 	struct hl_thread *thread = enter(__builtin_return_address(0), 0);
+
 	if (!thread)
 		return real_brk(end);
 	uint64_t bound = hl_mappings_next(&hl_recorder->mappings);
@@ -203,6 +207,7 @@ HL_EXPORT void *sbrk(intptr_t change)
 	struct hl_thread *thread =
 		change ? enter(__builtin_return_address(0), change > 0 ? (uint64_t)change : 0)
 		       : NULL;
+
 	if (!thread)
 		return real_sbrk(change);
 	uint64_t bound = hl_mappings_next(&hl_recorder->mappings);

@@ -29,6 +29,7 @@ static uint64_t ask_jemalloc(const char *name)
 {
 	uint64_t number = 0;
 	size_t size = sizeof(size_t);
+
 	return mallctl(name, &number, &size, NULL, 0) == 0 ? number : 0;
 }
 
@@ -38,6 +39,7 @@ static uint64_t ask_of_class(const char *name, int arena_at, int class_at, size_
 {
 	size_t mib[MIB_MAX], length = MIB_MAX;
 	uint64_t number = 0;
+
 	if (mallctlnametomib(name, mib, &length) != 0)
 		return 0;
 	if (arena_at)
@@ -61,6 +63,7 @@ static struct hl_slab_class class_of_jemalloc(size_t class)
 	};
 	uint64_t with_room = ask_of_class("stats.arenas.0.bins.0.nonfull_slabs", ARENA, CLASS,
 					  class, sizeof(size_t));
+
 	it.blocks =
 		it.slabs * ask_of_class("arenas.bin.0.nregs", 0, OF_CLASS, class, sizeof(uint32_t));
 	/* Each arena allocates from one slab that is not among the ones with room: taken for full.
@@ -72,6 +75,7 @@ static struct hl_slab_class class_of_jemalloc(size_t class)
 static void introspect_jemalloc(struct hl_introspection *answer)
 {
 	uint64_t epoch = 1;
+
 	mallctl("epoch", NULL, NULL, &epoch, sizeof(epoch)); /* so that counts are of now */
 	answer->kind = HL_INTROSPECTED_JEMALLOC;
 	answer->allocated_bytes = ask_jemalloc("stats.allocated");
@@ -118,6 +122,7 @@ static bool take_area(const void *heap, const struct mi_heap_area *area, void *b
 		      void *context)
 {
 	struct hl_introspection *answer = context;
+
 	(void)heap;
 	(void)block;
 	(void)size;
@@ -154,6 +159,7 @@ extern int MallocExtension_GetNumericProperty(const char *property, size_t *valu
 static uint64_t ask_tcmalloc(const char *property)
 {
 	size_t value = 0;
+
 	return MallocExtension_GetNumericProperty(property, &value) ? value : 0;
 }
 
@@ -180,6 +186,7 @@ static void answer(struct hl_region_header *header, struct hl_thread *thread)
 	int saved_errno = errno;
 	uint32_t asked = atomic_load(&header->introspection.asked);
 	struct hl_introspection *place = &header->introspection.answer;
+
 	hl_thread_set(thread, HL_IN_ALLOCATOR);
 	__builtin_memset(place, 0, sizeof(*place));
 	if (mallctl && mallctlnametomib && mallctlbymib)
@@ -196,6 +203,7 @@ static void answer(struct hl_region_header *header, struct hl_thread *thread)
 void hl_introspect(struct hl_recorder *recorder, struct hl_thread *thread)
 {
 	struct hl_region_header *header = recorder->region.header;
+
 	/* Asked again meanwhile, it stays asked until the one answer is whole. */
 	if (atomic_flag_test_and_set(&answering))
 		return;

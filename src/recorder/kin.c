@@ -31,6 +31,7 @@ void hl_kin_take(struct hl_region_header *region, size_t bytes)
 bool hl_kin_are_followed(void)
 {
 	struct hl_region_header *header = atomic_load(&nearest);
+
 	return header && (atomic_load(&header->flags) & HL_REGION_FOLLOW);
 }
 
@@ -52,6 +53,7 @@ void hl_kin_leave(void)
 static void copy_name(char program[HL_KIN_NAME_MAX], const char *path)
 {
 	const char *name = strrchr(path, '/');
+
 	name = name && name[1] ? name + 1 : path;
 	size_t length = strnlen(name, HL_KIN_NAME_MAX - 1);
 	memcpy(program, name, length);
@@ -61,6 +63,7 @@ static void copy_name(char program[HL_KIN_NAME_MAX], const char *path)
 static void name_program(struct hl_region_kin *kin, const char *path, int fd)
 {
 	char link[32] = "/proc/self/fd/", target[256];
+
 	if (path && path[0]) {
 		copy_name(kin->program, path);
 		return;
@@ -76,6 +79,7 @@ struct hl_kin_exec hl_kin_begin_exec(const char *path, int fd)
 	struct hl_kin_exec exec = {0};
 	struct hl_region_header *header = atomic_load(&nearest);
 	uint32_t pid = hl_sys_getpid();
+
 	if (!header)
 		return exec;
 	if (header->pid == pid) {
@@ -110,6 +114,7 @@ void hl_kin_count_spawned(void)
 void hl_kin_count_namespace(void)
 {
 	struct hl_region_header *header = atomic_load(&nearest);
+
 	if (header && header->pid == hl_sys_getpid())
 		atomic_fetch_add(&header->kin.namespaces, 1);
 }
@@ -131,6 +136,7 @@ static const char *end_of(char *const *list, const char *at)
 static size_t bytes_of(const char *end)
 {
 	size_t bytes = (size_t)(end - title);
+
 	return bytes < HL_KIN_TITLE_MAX ? bytes : HL_KIN_TITLE_MAX;
 }
 
@@ -147,6 +153,7 @@ void hl_kin_keep_arguments(char *const *arguments, char *const *environment)
 void hl_kin_keep_title(void)
 {
 	struct hl_recorder *recorder = hl_recorder;
+
 	if (!title || !hl_recorder_is_running(recorder))
 		return;
 	/* A title that is longer than the arguments goes on in the environment's place. */

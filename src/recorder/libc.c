@@ -97,6 +97,7 @@ bool hl_libc_is_known(void)
 bool hl_libc_same_module(void *a, void *b)
 {
 	struct dl_find_object of_a, of_b;
+
 	return hl_libc_is_known() && _dl_find_object(a, &of_a) == 0 &&
 	       _dl_find_object(b, &of_b) == 0 && of_a.dlfo_map_start == of_b.dlfo_map_start;
 }
@@ -104,6 +105,7 @@ bool hl_libc_same_module(void *a, void *b)
 const char *hl_libc_own_path(void)
 {
 	struct dl_find_object own;
+
 	return _dl_find_object(&hl_libc, &own) == 0 ? own.dlfo_link_map->l_name : "";
 }
 
@@ -111,6 +113,7 @@ void *hl_libc_look_up(const char *name, void *caller)
 {
 	void *symbol = dlsym(RTLD_NEXT, name);
 	struct dl_find_object module;
+
 	if (symbol || !hl_libc_is_known() || _dl_find_object(caller, &module) != 0)
 		return symbol;
 	void *handle = dlopen(module.dlfo_link_map->l_name, RTLD_LAZY | RTLD_NOLOAD);
@@ -134,6 +137,7 @@ void *hl_libc_bootstrap_alloc(size_t bytes)
 bool hl_libc_is_bootstrap(const void *address)
 {
 	uintptr_t at = (uintptr_t)address;
+
 	return at >= (uintptr_t)bootstrap && at < (uintptr_t)bootstrap + sizeof(bootstrap);
 }
 

@@ -69,6 +69,7 @@ void hl_libc_examine_chunks(const void *block);
 static inline size_t hl_libc_usable_size(const void *block)
 {
 	enum { MMAPPED = 2, FLAGS = 7 };
+
 	if (__builtin_expect(hl_libc_has_glibc_chunks, 1)) {
 		size_t size = ((const size_t *)block)[-1];
 		if (__builtin_expect(!(size & MMAPPED), 1))

@@ -2,7 +2,7 @@
 /* Keeps the program's mappings in a sorted array; see mappings.h. */
 #include "recorder/mappings.h"
 
-#include "base/search.h"
+#include "base/compiler.h"
 #include "recorder/private_map.h"
 
 #include <string.h>
@@ -42,6 +42,7 @@ static uint32_t first_after(const struct hl_mappings *mappings, uint64_t address
 static void insert(struct hl_mappings *mappings, uint32_t at, struct hl_mapping_range range)
 {
 	struct hl_mapping_range *place = &mappings->ranges[at];
+
 	memmove(place + 1, place, (mappings->count - at) * sizeof(*place));
 	*place = range;
 	mappings->count++;
@@ -65,6 +66,7 @@ bool hl_mappings_add(struct hl_mappings *mappings, uint64_t start, uint64_t end,
 static bool divide(struct hl_mappings *mappings, uint64_t address, uint64_t bound)
 {
 	uint32_t at = first_after(mappings, address);
+
 	if (at == mappings->count || mappings->ranges[at].start >= address ||
 	    mappings->ranges[at].number >= bound)
 		return true;
@@ -94,6 +96,7 @@ static void take_out(struct hl_mappings *mappings, uint32_t first, uint64_t end,
 {
 	struct hl_mapping_range *ranges = mappings->ranges;
 	uint32_t from = first, kept = first;
+
 	for (; from < mappings->count && ranges[from].start < end; from++) {
 		struct hl_mapping_range range = ranges[from];
 		if (range.number >= bound) {

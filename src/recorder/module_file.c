@@ -24,6 +24,7 @@ static bool has_headers_of(int fd, const uint8_t *image)
 	const Elf64_Ehdr *header = (const Elf64_Ehdr *)image;
 	uint64_t end = header->e_phoff + header->e_phnum * sizeof(Elf64_Phdr);
 	uint8_t bytes[256];
+
 	for (uint64_t at = 0; at < end && at < COMPARED_MAX; at += sizeof(bytes)) {
 		size_t size = end - at < sizeof(bytes) ? (size_t)(end - at) : sizeof(bytes);
 		if (read_at(fd, bytes, size, at) != (long)size ||
@@ -36,6 +37,7 @@ static bool has_headers_of(int fd, const uint8_t *image)
 int hl_module_file_open(const char *path, const void *image)
 {
 	const char *name = *path ? path : "/proc/self/exe";
+
 	int fd = (int)hl_sys6(SYS_openat, AT_FDCWD, (long)name, O_RDONLY | O_CLOEXEC | O_NONBLOCK,
 			      0, 0, 0);
 	if (fd >= 0 && image && !has_headers_of(fd, image)) {
@@ -48,6 +50,7 @@ int hl_module_file_open(const char *path, const void *image)
 struct hl_file_print hl_module_file_print(int fd)
 {
 	struct stat status;
+
 	uint64_t hash = hl_file_print_hash(fd, read_at);
 	if (!hash || HL_SYS(SYS_fstat, fd, &status, 0) != 0)
 		return (struct hl_file_print){.hash = HL_FILE_PRINT_UNKNOWN};
@@ -63,6 +66,7 @@ struct hl_file_print hl_module_file_print(int fd)
 static const uint8_t *map_section(int fd, const Elf64_Shdr *section, uint64_t file_bytes)
 {
 	uint64_t skipped = section->sh_offset % PAGE_BYTES;
+
 	if (!section->sh_size || section->sh_offset > file_bytes ||
 	    section->sh_size > file_bytes - section->sh_offset)
 		return NULL;
@@ -74,6 +78,7 @@ static const uint8_t *map_section(int fd, const Elf64_Shdr *section, uint64_t fi
 static bool read_section(int fd, const Elf64_Ehdr *header, uint32_t index, Elf64_Shdr *ret_section)
 {
 	uint64_t offset = header->e_shoff + index * sizeof(*ret_section);
+
 	return read_at(fd, ret_section, sizeof(*ret_section), offset) == (long)sizeof(*ret_section);
 }
 
@@ -81,6 +86,7 @@ static bool is_debug_frame(int fd, const Elf64_Shdr *names, const Elf64_Shdr *se
 {
 	static const char wanted[] = ".debug_frame";
 	char name[sizeof(wanted)];
+
 	return section->sh_type != SHT_NOBITS && !(section->sh_flags & SHF_COMPRESSED) &&
 	       read_at(fd, name, sizeof(name), names->sh_offset + section->sh_name) ==
 		       (long)sizeof(name) &&
@@ -93,6 +99,7 @@ struct hl_unwind_file hl_module_file_map(int fd)
 	Elf64_Ehdr header;
 	Elf64_Shdr names, section, symbols = {0}, frames = {0};
 	struct stat status;
+
 	if (HL_SYS(SYS_fstat, fd, &status, 0) != 0 ||
 	    read_at(fd, &header, sizeof(header), 0) != (long)sizeof(header) ||
 	    memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||

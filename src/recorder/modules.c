@@ -27,6 +27,7 @@ static bool same_path(const struct hl_region_map *region, uint32_t index, const 
 {
 	const struct hl_region_module *module = &region->modules[index];
 	uint64_t bytes = strlen(without_dot(name));
+
 	bool relative = name[0] != '/' && strchr(name, '/');
 	if (relative ? bytes > module->path_bytes : bytes != module->path_bytes)
 		return false;
@@ -85,6 +86,7 @@ static void read_build_id(struct hl_region_module *module, const uint8_t *note, 
 static void find_build_id(struct hl_region_module *module, const char *name)
 {
 	struct program_headers headers = program_headers(module, name);
+
 	for (size_t i = 0; headers.first && i < headers.count && !module->build_id_bytes; i++) {
 		const Elf64_Phdr *header = &headers.first[i];
 		uint64_t address = module->load_bias + header->p_vaddr;
@@ -106,6 +108,7 @@ static const void *image_of(const struct hl_region_module *module, const char *n
 static void identify(struct hl_region_module *module, const char *name)
 {
 	bool is_file = !*name || strchr(name, '/');
+
 	find_build_id(module, name);
 	if (module->build_id_bytes >= HL_BUILD_ID_UNIQUE || !is_file)
 		return;
@@ -121,6 +124,7 @@ static bool is_same_file(const struct hl_region_module *a, const struct hl_regio
 {
 	bool is_known =
 		a->build_id_bytes >= HL_BUILD_ID_UNIQUE || hl_file_print_is_known(&a->print);
+
 	return is_known && a->build_id_bytes == b->build_id_bytes &&
 	       !memcmp(a->build_id, b->build_id, sizeof(a->build_id)) &&
 	       hl_file_print_is_same(&a->print, &b->print);
@@ -147,6 +151,7 @@ static bool store_path(struct hl_region_map *region, const char *name,
 		       struct hl_region_module *module)
 {
 	uint64_t used = atomic_load_explicit(&region->header->string_bytes, memory_order_relaxed);
+
 	uint64_t bytes = strlen(name);
 	if (!hl_region_map_commit(region, HL_AREA_STRINGS, used + PATH_MAX + 1 + bytes + 1))
 		return false;
@@ -168,6 +173,7 @@ static int64_t add_entry(struct hl_modules *modules, struct hl_region_module *mo
 {
 	struct hl_region_map *region = modules->region;
 	uint32_t index = modules->count;
+
 	if (index >= HL_MODULES_MAX ||
 	    !hl_region_map_commit(region, HL_AREA_MODULES,
 				  (index + UINT64_C(1)) * sizeof(*module)) ||
@@ -187,6 +193,7 @@ static int64_t add_entry(struct hl_modules *modules, struct hl_region_module *mo
 static bool retire_overlapping(struct hl_modules *modules, uint64_t start, uint64_t end)
 {
 	bool retired = false;
+
 	for (uint32_t i = 0; i < modules->count; i++) {
 		struct hl_module_entry *entry = &modules->entries[i];
 		if (entry->gone || entry->start >= end || entry->end <= start)
@@ -230,6 +237,7 @@ static int64_t find_or_add(struct hl_modules *modules, const struct dl_find_obje
 			   bool *ret_replaced)
 {
 	const char *name = object->dlfo_link_map->l_name;
+
 	int64_t index = find_live(modules, object);
 	if (index >= 0)
 		return index;
@@ -254,6 +262,7 @@ bool hl_modules_find(struct hl_modules *modules, uint64_t pc, struct hl_unwind_m
 		     bool *ret_replaced)
 {
 	struct dl_find_object object;
+
 	*ret_replaced = false;
 	if (_dl_find_object((void *)pc, &object) != 0)
 		return false;
@@ -301,6 +310,7 @@ struct line {
 static bool ends_trampolines_line(struct line *line, char next, uint64_t address)
 {
 	static const char name[] = "[uprobes]\n";
+
 	line->matched = next == name[line->matched] ? line->matched + 1 : next == name[0];
 	if (next == '\n') {
 		bool found = line->matched == sizeof(name) - 1 && line->start == address;
@@ -321,6 +331,7 @@ bool hl_modules_is_trampoline(uint64_t address)
 	char bytes[512];
 	struct line line = {0};
 	bool found = false;
+
 	if (address % 4096 != 0)
 		return false;
 	if (address == USUAL_TRAMPOLINE)
@@ -339,6 +350,7 @@ bool hl_modules_is_trampoline(uint64_t address)
 void hl_modules_retire_unloaded(struct hl_modules *modules)
 {
 	struct dl_find_object object;
+
 	hl_spin_lock(&modules->lock);
 	for (uint32_t i = 0; i < modules->count; i++) {
 		struct hl_module_entry *entry = &modules->entries[i];

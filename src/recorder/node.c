@@ -3,12 +3,17 @@
  * Interns stack nodes; see node.h and the description of the node index in region.h.
  *
  * Growth: when the newest table is half full, one thread backs the next one with memory and raises
- * index_bits. Nothing is moved at that moment. A key that is not in the newest table is looked up
- * in the older ones, newest first, and entered into the newest when found, so tables fill by use.
+ * index_bits. Nothing is moved at that moment: each new node takes some of the table before along
+ * into the newest. Until all are there, a key that is not in the newest table is looked up in the
+ * older ones, newest first, and entered into the newest when found.
  */
 #include "recorder/node.h"
 
 #define TAG_SHIFT HL_NODE_BITS
+
+/* Of the slots of the table before the newest: all are moved when the newest has got a quarter of
+ * the nodes that it is made for. */
+#define MOVED_AT_ONCE 8u
 
 struct key {
 	uint64_t frame;
@@ -16,9 +21,11 @@ struct key {
 	uint32_t hash;
 };
 
-static uint32_t hash_key(uint32_t parent, uint64_t frame)
+/* Of a path, from the hash of the path without its innermost frame. */
+static inline uint32_t hash_path(uint32_t outer, uint64_t frame)
 {
-	uint64_t hash = (frame ^ ((uint64_t)parent << 40) ^ parent) * UINT64_C(0x9e3779b97f4a7c15);
+	uint64_t hash = (frame ^ ((uint64_t)outer << 40) ^ outer) * UINT64_C(0x9e3779b97f4a7c15);
+
 	hash ^= hash >> 29;
 	hash *= UINT64_C(0xbf58476d1ce4e5b9);
 	return (uint32_t)(hash >> 32);
@@ -46,14 +53,24 @@ bool hl_node_init(struct hl_region_map *region)
 	if (!commit_table(region, HL_INDEX_BITS_MIN) ||
 	    !hl_region_map_commit(region, HL_AREA_NODES, sizeof(struct hl_region_node)))
 		return false;
+	for (uint32_t bits = 0; bits <= HL_INDEX_BITS_MAX; bits++)
+		atomic_store(&region->moved[bits], 0);
 	atomic_store(&region->header->index_bits, HL_INDEX_BITS_MIN);
 	return true;
+}
+
+/* The program can write over the index. */
+static bool has_node(const struct hl_region_map *region, uint32_t id)
+{
+	return hl_region_map_has(region, HL_AREA_NODES,
+				 (id + UINT64_C(1)) * sizeof(struct hl_region_node));
 }
 
 static bool is_node(const struct hl_region_map *region, uint32_t id, const struct key *key)
 {
 	const struct hl_region_node *node = &region->nodes[id];
-	return hl_region_map_has(region, HL_AREA_NODES, (id + UINT64_C(1)) * sizeof(*node)) &&
+
+	return has_node(region, id) &&
 	       atomic_load_explicit(&node->frame, memory_order_relaxed) == key->frame &&
 	       node->parent == key->parent;
 }
@@ -69,6 +86,7 @@ static uint32_t probe(const struct hl_region_map *region, uint32_t bits, const s
 {
 	_Atomic uint32_t *table = region->index + table_start(bits);
 	uint32_t mask = (UINT32_C(1) << bits) - 1;
+
 	for (uint32_t at = *place, left = mask;; at = (at + 1) & mask) {
 		uint32_t slot = atomic_load_explicit(&table[at], memory_order_acquire);
 		if (!slot) {
@@ -89,6 +107,7 @@ static uint32_t enter(struct hl_region_map *region, uint32_t bits, const struct 
 		      uint32_t place, uint32_t id)
 {
 	_Atomic uint32_t *table = region->index + table_start(bits);
+
 	for (;;) {
 		uint32_t empty = 0;
 		if (atomic_compare_exchange_strong_explicit(&table[place], &empty, slot_of(key, id),
@@ -101,11 +120,21 @@ static uint32_t enter(struct hl_region_map *region, uint32_t bits, const struct 
 	}
 }
 
+/*
+ * Whether the table has, or is about to have, all nodes that older ones have. Relaxed: who sees it
+ * before the last node has come makes that node once more, as in all races of growth.
+ */
+static bool has_all(const struct hl_region_map *region, uint32_t bits)
+{
+	return bits == HL_INDEX_BITS_MIN ||
+	       atomic_load_explicit(&region->moved[bits], memory_order_relaxed) >> (bits - 1);
+}
+
 static uint32_t find_in_older_tables(struct hl_region_map *region, uint32_t newest,
 				     const struct key *key)
 {
-	for (uint32_t bits = newest; bits-- > HL_INDEX_BITS_MIN;) {
-		uint32_t place = key->hash & ((UINT32_C(1) << bits) - 1);
+	for (uint32_t bits = newest; !has_all(region, bits);) {
+		uint32_t place = key->hash & ((UINT32_C(1) << --bits) - 1);
 		uint32_t id = probe(region, bits, key, &place);
 		if (id)
 			return id;
@@ -113,10 +142,32 @@ static uint32_t find_in_older_tables(struct hl_region_map *region, uint32_t newe
 	return 0;
 }
 
+/* Enters some of the nodes of the table before into this one. Acquire as in probe(). */
+static void move_some(struct hl_region_map *region, uint32_t bits)
+{
+	if (HL_LIKELY(has_all(region, bits)))
+		return;
+	uint32_t at = atomic_fetch_add_explicit(&region->moved[bits], MOVED_AT_ONCE,
+						memory_order_relaxed);
+	const _Atomic uint32_t *older = region->index + table_start(bits - 1) + at;
+	for (uint32_t i = 0; i < MOVED_AT_ONCE && !(at >> (bits - 1)); i++) {
+		uint32_t id = atomic_load_explicit(&older[i], memory_order_acquire) & HL_NODE_MAX;
+		if (!id || !has_node(region, id))
+			continue;
+		const struct hl_region_node *node = &region->nodes[id];
+		struct key key = {atomic_load_explicit(&node->frame, memory_order_relaxed),
+				  node->parent, node->path_hash};
+		uint32_t place = key.hash & ((UINT32_C(1) << bits) - 1);
+		if (!probe(region, bits, &key, &place))
+			enter(region, bits, &key, place, id);
+	}
+}
+
 /* An unused id whose node has memory, or 0. */
 static uint32_t take_id(struct hl_region_map *region, struct hl_node_cache *cache)
 {
 	uint32_t id = cache->spare;
+
 	cache->spare = 0;
 	if (id)
 		return id;
@@ -140,6 +191,7 @@ static bool make_room(struct hl_region_map *region, uint32_t bits)
 {
 	struct hl_region_header *header = region->header;
 	uint32_t count = atomic_load_explicit(&header->node_count, memory_order_relaxed);
+
 	uint32_t slots = UINT32_C(1) << bits;
 	if (HL_LIKELY(count < slots / 2))
 		return true;
@@ -157,18 +209,21 @@ static uint32_t make_node(struct hl_region_map *region, struct hl_node_cache *ca
 	if (!id)
 		return HL_NODE_NONE;
 	region->nodes[id].parent = key->parent;
+	region->nodes[id].path_hash = key->hash;
 	atomic_store_explicit(&region->nodes[id].frame, key->frame, memory_order_release);
 	uint32_t entered = enter(region, bits, key, place, id);
 	if (entered != id) {
 		atomic_store_explicit(&region->nodes[id].frame, 0, memory_order_release);
 		cache->spare = id;
 	}
+	move_some(region, bits);
 	return entered;
 }
 
 static uint32_t newest_bits(const struct hl_region_map *region)
 {
 	uint32_t bits = atomic_load_explicit(&region->header->index_bits, memory_order_acquire);
+
 	/* The program can write there. */
 	return HL_LIKELY(bits - HL_INDEX_BITS_MIN <= HL_INDEX_BITS_MAX - HL_INDEX_BITS_MIN)
 		       ? bits
@@ -179,6 +234,7 @@ static uint32_t intern_in(struct hl_region_map *region, struct hl_node_cache *ca
 			  const struct key *key)
 {
 	uint32_t place = key->hash & ((UINT32_C(1) << bits) - 1);
+
 	uint32_t id = probe(region, bits, key, &place);
 	if (HL_LIKELY(id))
 		return id;
@@ -190,9 +246,12 @@ static uint32_t intern_in(struct hl_region_map *region, struct hl_node_cache *ca
 uint32_t hl_node_intern_slow(struct hl_region_map *region, struct hl_node_cache *cache,
 			     uint32_t parent, uint64_t frame)
 {
-	struct key key = {frame, parent, hash_key(parent, frame)};
+	if (HL_UNLIKELY(!has_node(region, parent)))
+		return HL_NODE_NONE;
+	struct key key = {frame, parent, hash_path(region->nodes[parent].path_hash, frame)};
 	uint32_t bits = newest_bits(region), tried;
 	uint32_t id;
+
 	/* What was the newest table when this thread was interrupted may be full by now, and
 	 * another the newest. */
 	do {
@@ -201,4 +260,24 @@ uint32_t hl_node_intern_slow(struct hl_region_map *region, struct hl_node_cache 
 		bits = newest_bits(region);
 	} while (HL_UNLIKELY(id == HL_NODE_NONE) && bits != tried);
 	return id;
+}
+
+void hl_node_prefetch(const struct hl_region_map *region, uint32_t parent,
+		      const struct hl_walk_frame *frames, uint32_t count)
+{
+	uint32_t bits = newest_bits(region), mask = (UINT32_C(1) << bits) - 1;
+	const _Atomic uint32_t *table = region->index + table_start(bits);
+	uint32_t outer = region->nodes[parent].path_hash, hash = outer;
+
+	for (uint32_t i = 0; i < count; i++) {
+		hash = hash_path(hash, frames[i].key);
+		__builtin_prefetch((const void *)&table[hash & mask]);
+	}
+	/* The node that the first place of each names is nearly always the one. */
+	hash = outer;
+	for (uint32_t i = 0; i < count; i++) {
+		hash = hash_path(hash, frames[i].key);
+		uint32_t slot = atomic_load_explicit(&table[hash & mask], memory_order_relaxed);
+		__builtin_prefetch(&region->nodes[slot & HL_NODE_MAX]);
+	}
 }

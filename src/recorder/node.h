@@ -3,6 +3,7 @@
 #pragma once
 
 #include "recorder/region_map.h"
+#include "unwind/unwind.h"
 
 #include <stdint.h>
 
@@ -25,6 +26,14 @@ struct hl_node_cache {
  */
 bool hl_node_init(struct hl_region_map *region);
 
+/*
+ * Has the places of ${count} frames, of a path that begins with the node ${parent}, come into the
+ * cache: a place follows from the path alone, so that interning need not wait for one after the
+ * other. Pays for frames that are not in the cache of the thread.
+ */
+void hl_node_prefetch(const struct hl_region_map *region, uint32_t parent,
+		      const struct hl_walk_frame *frames, uint32_t count);
+
 /* hl_node_intern() for nodes that are not in the cache. */
 uint32_t hl_node_intern_slow(struct hl_region_map *region, struct hl_node_cache *cache,
 			     uint32_t parent, uint64_t frame);
@@ -44,6 +53,7 @@ static inline uint32_t hl_node_intern(struct hl_region_map *region, struct hl_no
 	uint32_t hash = (uint32_t)(frame * UINT64_C(0x9e3779b97f4a7c15) >> 40);
 	struct hl_node_cache_slot *slot =
 		&cache->slots[(hash ^ parent) & (HL_NODE_CACHE_SLOTS - 1)];
+
 	if (HL_LIKELY(slot->frame == frame && slot->parent == parent))
 		return slot->node;
 	uint32_t node = hl_node_intern_slow(region, cache, parent, frame);

@@ -51,6 +51,7 @@ static bool map_at(void *address, size_t bytes, int flags)
 static void *map(size_t bytes)
 {
 	void *address = hl_sys_mmap(bytes, PROTECTION, SHARED, -1);
+
 	if (!address)
 		return NULL;
 	/* A huge page would back 8 MiB of heap for one entry of a block table. */
@@ -62,17 +63,24 @@ static void *map(size_t bytes)
 	return address;
 }
 
+/* Without signals: a handler that forks in the middle of an event must not have a child that
+ * shares the mapping, or misses it. */
 void *hl_private_map_new(size_t bytes)
 {
+	uint64_t before;
+
+	hl_sys_block_signals(&before);
 	void *address = map(bytes);
 	if (address)
 		remember(address, bytes);
+	hl_sys_restore_signals(&before);
 	return address;
 }
 
 void hl_private_map_free(void *address, size_t bytes)
 {
 	uint32_t end = atomic_load(&remembered_end);
+
 	for (uint32_t i = 0; i < end; i++) {
 		uintptr_t expected = (uintptr_t)address;
 		if (atomic_compare_exchange_strong(&remembered[i].address, &expected, 0))
@@ -90,6 +98,7 @@ void hl_private_map_adopt(void *address, size_t bytes)
 void hl_private_map_forget(void)
 {
 	uint32_t end = atomic_exchange(&remembered_end, 0);
+
 	for (uint32_t i = 0; i < end; i++)
 		atomic_store(&remembered[i].address, 0);
 }
@@ -104,6 +113,7 @@ static void *tail_of(void *address)
 void *hl_private_map_new_headed(size_t bytes)
 {
 	void *address = map(bytes);
+
 	if (!address)
 		return NULL;
 	if (!map_at(address, HL_PRIVATE_MAP_HEAD, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE) ||
@@ -143,6 +153,7 @@ void hl_private_map_wipe(void *address, size_t bytes, bool reserved)
 void hl_private_map_separate(void *address, size_t bytes)
 {
 	size_t tail_bytes = bytes - HL_PRIVATE_MAP_HEAD;
+
 	void *copy = hl_sys_mmap(tail_bytes, PROTECTION, SHARED, -1);
 	if (!copy)
 		return;
@@ -154,6 +165,7 @@ void hl_private_map_separate(void *address, size_t bytes)
 void hl_private_map_replace(void)
 {
 	uint32_t end = atomic_load(&remembered_end);
+
 	for (uint32_t i = 0; i < end; i++) {
 		uintptr_t address = atomic_load(&remembered[i].address);
 		if (address > RESERVED)

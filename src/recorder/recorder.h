@@ -51,6 +51,7 @@ struct hl_thread {
 	uint32_t slot;			    /* in the region */
 	struct hl_region_thread *in_region; /* its slot */
 	bool sampling;
+	bool plain; /* neither sampling nor sizes: events only count, if the mode says no other */
 	int64_t sample_countdown; /* bytes until the next sample */
 	uint64_t random;
 	const void *last_block;	 /* allocated by this thread's last event, else NULL */
@@ -65,6 +66,8 @@ struct hl_thread {
 	struct hl_node_cache nodes;
 	struct hl_size_cell size_cells[1 << HL_SIZE_CELL_BITS];
 	struct hl_ring_writer ring;
+	struct hl_walk *check_walk; /* for recall_check.h; NULL until it is needed */
+	uint32_t unchecked;	    /* stacks recalled since the last comparison */
 	struct hl_recall recall;
 	struct hl_walk walk;
 };
@@ -72,9 +75,9 @@ struct hl_thread {
 struct hl_recorder {
 	_Atomic uint32_t phase;
 	bool sampling;
-	bool hash_only; /* no block goes into the array of the block table */
-	bool sizes;	/* blocks count by size class, too */
-	bool inherits;	/* a forked child: its parent's blocks are not in the table */
+	_Atomic bool hash_only; /* no block goes into the array of the block table */
+	bool sizes;		/* blocks count by size class, too */
+	bool inherits;		/* a forked child: its parent's blocks are not in the table */
 	struct hl_region_map region;
 	struct hl_block_table blocks;
 	struct hl_mappings mappings;

@@ -24,6 +24,7 @@ static void *area_start(struct hl_region_header *header, enum hl_area_id id)
 void hl_region_map_init(struct hl_region_map *region, void *base, size_t bytes)
 {
 	struct hl_region_header *header = base;
+
 	region->header = header;
 	region->modules = area_start(header, HL_AREA_MODULES);
 	region->strings = area_start(header, HL_AREA_STRINGS);
@@ -43,6 +44,7 @@ void hl_region_map_init(struct hl_region_map *region, void *base, size_t bytes)
 char *hl_region_map_rings(struct hl_region_map *region)
 {
 	const struct hl_area *area = &region->header->areas[HL_AREA_RINGS];
+
 	char *rings = atomic_load_explicit(&region->rings, memory_order_acquire), *other = NULL;
 	if (rings || !area->capacity)
 		return rings;
@@ -62,6 +64,7 @@ char *hl_region_map_rings(struct hl_region_map *region)
 static uint64_t next_commit(const struct hl_area *area, uint64_t committed, uint64_t end)
 {
 	uint64_t step = committed / 8;
+
 	if (step < COMMIT_MIN)
 		step = COMMIT_MIN;
 	if (step > COMMIT_MAX)
@@ -87,6 +90,7 @@ bool hl_region_map_back(void *start, uint64_t bytes)
 bool hl_region_map_commit(struct hl_region_map *region, enum hl_area_id id, uint64_t end)
 {
 	struct hl_area *area = &region->header->areas[id];
+
 	if (end > area->capacity)
 		return false;
 	uint64_t committed = atomic_load_explicit(&area->committed, memory_order_acquire);

@@ -14,6 +14,8 @@ struct hl_region_map {
 	struct hl_region_thread *threads;
 	struct hl_region_node *nodes; /* by id; nodes[0] is the root and stays zero */
 	_Atomic uint32_t *index;
+	/* How many slots of the index table before have been moved into the table of 2^bits slots. */
+	_Atomic uint32_t moved[HL_INDEX_BITS_MAX + 1];
 	struct hl_cell_chunk *chunks;
 	_Atomic(char *) rings;	    /* NULL: not mapped yet; see hl_region_map_rings() */
 	int32_t collector_pid;	    /* 0: unknown in this pid namespace */
@@ -45,5 +47,6 @@ static inline bool hl_region_map_has(const struct hl_region_map *region, enum hl
 				     uint64_t end)
 {
 	const struct hl_area *it = &region->header->areas[area];
+
 	return HL_LIKELY(end <= atomic_load_explicit(&it->committed, memory_order_acquire));
 }

@@ -20,6 +20,8 @@
 #define SILENT_COLLECTOR_NS UINT64_C(1000000000)
 /* While its process exists it is stopped or starved: wait no longer than this in all. */
 #define DEAD_COLLECTOR_NS UINT64_C(10000000000)
+/* From here on a wait without a tick is counted: a report tells of it. */
+#define LONG_WAIT_NS UINT64_C(100000000)
 
 /* Asked each time: a collector that leaves says so with this flag. */
 static bool is_lossy(const struct hl_region_map *region)
@@ -187,6 +189,13 @@ static bool collector_exists(const struct hl_region_map *region)
 	return pid > 0 && HL_SYS(SYS_kill, pid, 0, 0) != -ESRCH && !is_zombie(pid);
 }
 
+static void note_silence(const struct hl_ring_writer *writer, struct hl_region_map *region,
+			 uint64_t silent_ns)
+{
+	if (silent_ns >= LONG_WAIT_NS)
+		region->threads[writer->name - 1].waited_ns += silent_ns;
+}
+
 /*
  * Waits until the collector has emptied the ring, which takes it a tick or two. False when it is
  * apparently dead, or in a region where nobody waits.
@@ -194,27 +203,30 @@ static bool collector_exists(const struct hl_region_map *region)
 static bool wait_until_empty(struct hl_ring_writer *writer, struct hl_region_map *region)
 {
 	uint64_t tick = tick_of(region), begin_ns = hl_clock_ns(CLOCK_MONOTONIC),
-		 since_ns = begin_ns;
+		 since_ns = begin_ns, silent_ns = 0;
+	bool emptied;
 
-	while (!is_empty(writer)) {
+	while (!(emptied = is_empty(writer))) {
 		/* After a wait in vain nobody waits again before ticks go on. */
 		if (is_lossy(region) ||
 		    atomic_load_explicit(&region->dead_tick, memory_order_relaxed) == tick + 1)
-			return false;
+			break;
 		uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC);
 		if (tick_of(region) != tick) {
+			note_silence(writer, region, silent_ns);
 			tick = tick_of(region);
 			since_ns = now_ns;
 		}
-		uint64_t silent_ns = now_ns - since_ns;
+		silent_ns = now_ns - since_ns;
 		if (silent_ns > DEAD_COLLECTOR_NS ||
 		    (silent_ns > SILENT_COLLECTOR_NS && !collector_exists(region))) {
 			atomic_store_explicit(&region->dead_tick, tick + 1, memory_order_relaxed);
-			return false;
+			break;
 		}
 		sleep_a_little(now_ns - begin_ns);
 	}
-	return true;
+	note_silence(writer, region, silent_ns);
+	return emptied;
 }
 
 bool hl_ring_writer_make_room(struct hl_ring_writer *writer, struct hl_region_map *region)

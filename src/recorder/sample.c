@@ -9,6 +9,7 @@
 static uint64_t next_random(struct hl_thread *thread)
 {
 	uint64_t x = thread->random;
+
 	x ^= x >> 12;
 	x ^= x << 25;
 	x ^= x >> 27;
@@ -21,6 +22,7 @@ static uint64_t next_random(struct hl_thread *thread)
 static double natural_log(double x)
 {
 	uint64_t bits;
+
 	memcpy(&bits, &x, sizeof(bits));
 	int exponent = (int)(bits >> 52) - 1022;
 	bits = (bits & UINT64_C(0x000fffffffffffff)) | UINT64_C(0x3fe0000000000000);
@@ -55,6 +57,7 @@ void hl_sample_next(struct hl_thread *thread, uint64_t mean)
 {
 	double uniform = (double)((next_random(thread) >> 11) + 1) * 0x1p-53;
 	double distance = -natural_log(uniform) * (double)mean;
+
 	thread->sample_countdown = distance < 0x1p62 ? (int64_t)distance + 1 : INT64_MAX;
 }
 
@@ -73,6 +76,7 @@ void hl_sample_start(struct hl_thread *thread, uint64_t mean)
 static uint64_t round_by_chance(double value, double chance)
 {
 	uint64_t whole = (uint64_t)value;
+
 	return whole + (value - (double)whole > chance);
 }
 
@@ -87,12 +91,14 @@ static double chance_of(const void *address, uint32_t draw)
 {
 	uint64_t hash = (uint64_t)(uintptr_t)address * UINT64_C(0x9e3779b97f4a7c15);
 	uint64_t bits = (uint64_t)draw << (64 - HL_DRAW_BITS) | hash >> HL_DRAW_BITS;
+
 	return (double)(bits >> 11) * 0x1p-53;
 }
 
 struct hl_weight hl_sample_weight(uint64_t mean, const void *address, struct hl_block block)
 {
 	uint64_t requested = block.requested;
+
 	if (!mean)
 		return (struct hl_weight){requested, 1};
 	double chance = chance_of(address, block.draw);

@@ -10,6 +10,7 @@
 #include "recorder/libc.h"
 #include "recorder/node.h"
 #include "recorder/private_map.h"
+#include "recorder/recall_check.h"
 #include "recorder/sys.h"
 #include "recorder/thread.h"
 
@@ -25,8 +26,9 @@ static bool find_module(struct hl_unwind *unwind, uint64_t pc, struct hl_unwind_
 {
 	bool replaced;
 	bool found = hl_modules_find(&hl_recorder->modules, pc, ret_module, &replaced);
+
 	if (replaced)
-		hl_unwind_invalidate(unwind);
+		hl_rule_cache_invalidate(unwind);
 	if (!found && hl_modules_is_trampoline(pc + 1)) {
 		*ret_module = (struct hl_unwind_module){.id = HL_MODULE_SCRIPT};
 		return true;
@@ -45,6 +47,7 @@ static struct hl_unwind_file find_file(struct hl_unwind *unwind,
 static bool may_read_clock(void)
 {
 	int state = 0;
+
 	return HL_SYS(SYS_prctl, PR_GET_TSC, &state, 0) == 0 && state == PR_TSC_ENABLE;
 }
 
@@ -78,6 +81,7 @@ static enum hl_phase start(struct hl_recorder *recorder, enum hl_hello_kind kind
 {
 	size_t bytes;
 	int32_t collector_pid;
+
 	void *region = hl_connect_get_region(kind, &bytes, &collector_pid);
 	if (!region)
 		return HL_PHASE_OFF;
@@ -96,6 +100,7 @@ static enum hl_phase start(struct hl_recorder *recorder, enum hl_hello_kind kind
 static bool start_in_child(struct hl_recorder *recorder)
 {
 	uint32_t forked = HL_PHASE_FORKED;
+
 	if (!atomic_compare_exchange_strong(&recorder->phase, &forked, HL_PHASE_STARTING))
 		return forked == HL_PHASE_RUNNING;
 	hl_private_map_forget();
@@ -153,6 +158,7 @@ void hl_start(char *const *environment)
 	if (!hl_connect_read_environment(environment) || !hl_thread_init(start_in_child))
 		return;
 	hl_environment_keep(environment, hl_libc_own_path());
+	hl_recall_check_read_environment(environment);
 	/* A forked child goes on using it, wiped. */
 	struct hl_recorder *recorder = hl_private_map_new_headed(sizeof(*recorder));
 	if (!recorder)

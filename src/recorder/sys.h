@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/mman.h>
@@ -41,6 +42,7 @@ static inline char *hl_sys_put_decimal(char *at, uint32_t number)
 {
 	char digits[10];
 	int count = 0;
+
 	do {
 		digits[count++] = (char)('0' + number % 10);
 		number /= 10;
@@ -49,6 +51,22 @@ static inline char *hl_sys_put_decimal(char *at, uint32_t number)
 		*at++ = digits[--count];
 	*at = '\0';
 	return at;
+}
+
+#define HL_SYS_SIGSET_BYTES 8 /* the kernel's, of which libc's is a longer form */
+
+/* Keeps all signals from the thread; ${ret_before} is for hl_sys_restore_signals(). */
+static inline void hl_sys_block_signals(uint64_t *ret_before)
+{
+	uint64_t all = UINT64_MAX;
+
+	hl_sys6(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)ret_before, HL_SYS_SIGSET_BYTES,
+		0, 0);
+}
+
+static inline void hl_sys_restore_signals(const uint64_t *before)
+{
+	hl_sys6(SYS_rt_sigprocmask, SIG_SETMASK, (long)before, 0, HL_SYS_SIGSET_BYTES, 0, 0);
 }
 
 static inline long hl_sys_close(int fd)

@@ -4,6 +4,7 @@
 
 #include "recorder/event.h"
 #include "recorder/private_map.h"
+#include "recorder/recall_check.h"
 #include "recorder/sample.h"
 #include "recorder/sys.h"
 
@@ -12,6 +13,7 @@
 #include <sys/prctl.h>
 
 static pthread_key_t end_key;
+static pthread_t main_thread; /* forked children that another thread made have none */
 static hl_thread_start_fn *start_child;
 
 /* Set while the thread gets its slot or gives it back: allocations of signal handlers and of
@@ -25,6 +27,7 @@ static __thread bool waited_for_others __attribute__((tls_model("initial-exec"))
 static void on_thread_end(void *value)
 {
 	struct hl_thread *thread = value;
+
 	/* A value inherited by a forked child is wiped: not this process' thread. */
 	if (thread != hl_this_thread || atomic_load(&thread->activity) != HL_IDLE)
 		return;
@@ -37,6 +40,7 @@ static void on_thread_end(void *value)
 bool hl_thread_init(hl_thread_start_fn *start)
 {
 	start_child = start;
+	main_thread = pthread_self();
 	/* Early in the program's life, so among the first 32 keys: setting those never allocates.
 	 */
 	return pthread_key_create(&end_key, on_thread_end) == 0;
@@ -52,6 +56,7 @@ static bool take_slot(struct hl_recorder *recorder, struct hl_thread *thread)
 {
 	_Atomic uint32_t *count = &recorder->region.header->thread_count;
 	uint32_t slot = atomic_load(count);
+
 	do {
 		uint64_t end = (slot + UINT64_C(1)) * sizeof(struct hl_region_thread);
 		if (slot >= HL_THREADS_MAX ||
@@ -69,6 +74,7 @@ static struct hl_thread *make_thread(struct hl_recorder *recorder)
 	/* Its head stays mapped in forked children, wiped: the forking thread's pointer to it must
 	 * stay readable there. */
 	struct hl_thread *thread = hl_private_map_new_headed(sizeof(*thread));
+
 	if (!thread)
 		return NULL;
 	if (!take_slot(recorder, thread)) {
@@ -90,21 +96,22 @@ static struct hl_thread *reuse_thread(struct hl_recorder *recorder)
 	return thread;
 }
 
-static struct hl_thread *start_thread(struct hl_recorder *recorder)
+static struct hl_thread *begin_thread(struct hl_recorder *recorder)
 {
 	struct hl_thread *thread = reuse_thread(recorder);
+
 	if (!thread)
 		thread = make_thread(recorder);
 	if (!thread)
 		return NULL;
 	thread->in_region->tid = hl_sys_gettid();
 	read_name(thread->in_region);
-	thread->walk.depth = 0;
-	thread->walk.stack_low = thread->walk.stack_high = 0;
+	hl_walk_begin(&thread->walk, pthread_equal(pthread_self(), main_thread));
 	thread->last_block = NULL;
 	if (atomic_load(&recorder->region.header->mode) & HL_MODE_LOGGING)
 		hl_ring_writer_init(&thread->ring, &recorder->region, thread->slot);
 	hl_sample_start(thread, recorder->region.header->sample_bytes);
+	thread->plain = !recorder->sampling && !recorder->sizes;
 	atomic_fetch_add(&recorder->live_threads, 1);
 	atomic_store(&thread->in_region->live, 1);
 	hl_thread_set(thread, HL_RECORDING);
@@ -113,11 +120,24 @@ static struct hl_thread *start_thread(struct hl_recorder *recorder)
 	return thread;
 }
 
+/* Without signals: a child that a handler forked before hl_this_thread is set would go on with a
+ * thread whose memory it does not have. */
+static struct hl_thread *start_thread(struct hl_recorder *recorder)
+{
+	uint64_t before;
+
+	hl_sys_block_signals(&before);
+	struct hl_thread *thread = begin_thread(recorder);
+	hl_sys_restore_signals(&before);
+	return thread;
+}
+
 /* The first HL_THREADS_OWNED threads keep their slots for good; later ones share slots in turn. */
 static void give_back(struct hl_recorder *recorder, struct hl_thread *thread)
 {
 	if (thread->slot < HL_THREADS_OWNED) {
 		hl_cells_release(&thread->cells);
+		hl_recall_check_release(thread);
 		hl_sys_munmap(thread, sizeof(*thread));
 		return;
 	}
@@ -127,9 +147,13 @@ static void give_back(struct hl_recorder *recorder, struct hl_thread *thread)
 	hl_spin_unlock(&recorder->threads_lock);
 }
 
+/* Without signals: a child that a handler forked here would go on with half a thread. */
 void hl_thread_end(struct hl_thread *thread)
 {
 	struct hl_recorder *recorder = hl_recorder;
+	uint64_t before;
+
+	hl_sys_block_signals(&before);
 	hl_thread_set(thread, HL_RECORDING);
 	read_name(thread->in_region);
 	changing_slot = true;
@@ -144,11 +168,13 @@ void hl_thread_end(struct hl_thread *thread)
 	give_back(recorder, thread);
 	atomic_signal_fence(memory_order_seq_cst);
 	changing_slot = false;
+	hl_sys_restore_signals(&before);
 }
 
 struct hl_thread *hl_thread_enter_slow(void)
 {
 	struct hl_recorder *recorder = hl_recorder;
+
 	if (!recorder)
 		return NULL;
 	struct hl_thread *thread = hl_this_thread;

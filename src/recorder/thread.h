@@ -10,7 +10,7 @@
 /* Starts a forked child's recorder. True when it runs. */
 typedef bool hl_thread_start_fn(struct hl_recorder *recorder);
 
-/* Once, before the first thread is entered; a forked child calls ${start_child} at its first event.
+/* Once, by the main thread, before the first thread is entered; a forked child calls ${start_child} at its first event.
  * False when the system has no key left. */
 bool hl_thread_init(hl_thread_start_fn *start_child);
 
@@ -28,6 +28,7 @@ void hl_thread_end(struct hl_thread *thread);
 static inline struct hl_thread *hl_thread_enter(void)
 {
 	struct hl_thread *thread = hl_this_thread;
+
 	if (HL_LIKELY(thread &&
 		      atomic_load_explicit(&thread->activity, memory_order_relaxed) == HL_IDLE)) {
 		hl_thread_set(thread, HL_RECORDING);

@@ -3,8 +3,11 @@
  * container.h. */
 #include "recording/container.h"
 
+#include "base/cleanup.h"
 #include "recording/recording.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define COLUMN(owner, member)                                                       \
@@ -57,26 +60,73 @@ static void copy_column(char *out, size_t out_step, const char *in, size_t in_st
 		copy_strided(out, out_step, in, in_step, size, rows);
 }
 
-void hl_columns_split(const struct hl_columns *columns, const void *structs, size_t rows,
-		      void *bytes)
+int hl_columns_write(const struct hl_columns *columns, struct hl_container_writer *writer,
+		     uint32_t type, const void *structs, size_t rows, struct hl_error *err)
 {
+	size_t size = rows * columns->row_bytes;
+	HL_FREED char *bytes = malloc(size + 1);
 	char *out = bytes;
+
+	if (!bytes)
+		return hl_error_set(err, -ENOMEM, "cannot write '%s': out of memory", writer->name);
 	for (size_t c = 0; rows && c < columns->count; c++) {
 		const struct hl_column *column = &columns->columns[c];
 		copy_column(out, column->size, (const char *)structs + column->offset,
 			    columns->struct_bytes, column->size, rows);
 		out += rows * column->size;
 	}
+	return hl_container_writer_add(writer, type, bytes, size, true, err);
 }
 
 void hl_columns_join(const struct hl_columns *columns, const void *bytes, size_t rows,
 		     void *structs)
 {
 	const char *in = bytes;
+
 	for (size_t c = 0; rows && c < columns->count; c++) {
 		const struct hl_column *column = &columns->columns[c];
 		copy_column((char *)structs + column->offset, columns->struct_bytes, in,
 			    column->size, column->size, rows);
 		in += rows * column->size;
 	}
+}
+
+static bool booleans_are_valid(const struct hl_columns *columns, const uint8_t *bytes, size_t rows)
+{
+	for (size_t c = 0; c < columns->count; c++) {
+		size_t size = columns->columns[c].size;
+		for (size_t i = 0; size == 1 && i < rows; i++)
+			if (bytes[i] > 1)
+				return false;
+		bytes += size * rows;
+	}
+	return true;
+}
+
+int hl_columns_read(const struct hl_columns *columns, const struct hl_container *container,
+		    uint32_t type, size_t rows_max, size_t first, void *ret_structs,
+		    size_t *ret_count, struct hl_error *err)
+{
+	HL_FREED void *bytes = NULL;
+	const char *path = container->path;
+	size_t size;
+
+	int r = hl_container_load(container, type, rows_max * columns->row_bytes, &bytes, &size,
+				  err);
+	if (r < 0)
+		return r;
+	size_t rows = size / columns->row_bytes;
+	if (size % columns->row_bytes)
+		return hl_error_set(err, -EBADMSG, "cannot read '%s': a section ends within a row",
+				    path);
+	if (!booleans_are_valid(columns, bytes, rows))
+		return hl_error_set(err, -EBADMSG, "cannot read '%s': a boolean is neither 0 nor 1",
+				    path);
+	char *structs = calloc(first + rows + 1, columns->struct_bytes);
+	if (!structs)
+		return hl_error_set(err, -ENOMEM, "cannot read '%s': out of memory", path);
+	hl_columns_join(columns, bytes, rows, structs + first * columns->struct_bytes);
+	memcpy(ret_structs, &structs, sizeof(structs)); /* the pointer's own type is not known */
+	*ret_count = first + rows;
+	return 0;
 }

@@ -2,6 +2,8 @@
 /* Writes and reads containers; see container.h. */
 #include "recording/container.h"
 
+#include "base/cleanup.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -28,6 +30,9 @@ static const uint8_t container_magic[8] = {'H', 'E', 'A', 'P', 'L', 'I', 'N', 'E
  */
 #define ZSTD_RATIO_MAX 32768u
 
+/* Formats change seldom: a larger version is damage. */
+#define VERSION_PLAUSIBLE 1000u
+
 static uint64_t header_hash(const struct hl_container_header *header)
 {
 	return XXH3_64bits(header, offsetof(struct hl_container_header, header_hash));
@@ -49,6 +54,7 @@ static int write_all(struct hl_container_writer *writer, const void *bytes, size
 		     uint64_t position, struct hl_error *err)
 {
 	const uint8_t *next = bytes;
+
 	while (size > 0) {
 		ssize_t written = pwrite(writer->fd, next, size, (off_t)position);
 		if (written < 0 && errno == EINTR)
@@ -90,10 +96,25 @@ int hl_container_writer_init(struct hl_container_writer *writer, int directory_f
 	return 0;
 }
 
-static int add_stored(struct hl_container_writer *writer, struct hl_section_entry entry,
-		      const void *stored, struct hl_error *err)
+int hl_container_writer_add(struct hl_container_writer *writer, uint32_t type, const void *bytes,
+			    size_t size, bool compress, struct hl_error *err)
 {
+	struct hl_section_entry entry = {.type = type, .stored_bytes = size, .raw_bytes = size};
+	HL_FREED void *compressed = NULL;
+	const void *stored = bytes;
+
 	assert(writer->added < writer->header.section_count);
+	if (compress) {
+		size_t bound = ZSTD_compressBound(size);
+		stored = compressed = malloc(bound);
+		if (!compressed)
+			return write_error(writer, ENOMEM, err);
+		entry.stored_bytes =
+			ZSTD_compress(compressed, bound, bytes, size, writer->compression_level);
+		entry.flags = HL_SECTION_ZSTD;
+		if (ZSTD_isError(entry.stored_bytes))
+			return write_error(writer, ENOMEM, err);
+	}
 	int r = write_all(writer, stored, entry.stored_bytes, writer->position, err);
 	if (r < 0)
 		return r;
@@ -103,33 +124,19 @@ static int add_stored(struct hl_container_writer *writer, struct hl_section_entr
 	return 0;
 }
 
-static int add_compressed(struct hl_container_writer *writer, struct hl_section_entry entry,
-			  const void *bytes, struct hl_error *err)
+int hl_container_writer_add_texts(struct hl_container_writer *writer, uint32_t type,
+				  const struct hl_strings *strings, struct hl_error *err)
 {
-	size_t bound = ZSTD_compressBound(entry.raw_bytes);
-	void *stored = malloc(bound);
-	if (!stored)
-		return write_error(writer, ENOMEM, err);
-	int r;
-	size_t size =
-		ZSTD_compress(stored, bound, bytes, entry.raw_bytes, writer->compression_level);
-	if (ZSTD_isError(size)) {
-		r = write_error(writer, ENOMEM, err);
-	} else {
-		entry.flags |= HL_SECTION_ZSTD;
-		entry.stored_bytes = size;
-		r = add_stored(writer, entry, stored, err);
-	}
-	free(stored);
-	return r;
-}
+	size_t size = 0, used = 0;
 
-int hl_container_writer_add(struct hl_container_writer *writer, uint32_t type, const void *bytes,
-			    size_t size, bool compress, struct hl_error *err)
-{
-	struct hl_section_entry entry = {.type = type, .stored_bytes = size, .raw_bytes = size};
-	return compress ? add_compressed(writer, entry, bytes, err)
-			: add_stored(writer, entry, bytes, err);
+	for (uint32_t id = 1; id < strings->count; id++)
+		size += strlen(strings->texts[id]) + 1;
+	HL_FREED char *bytes = malloc(size + 1);
+	if (!bytes)
+		return write_error(writer, ENOMEM, err);
+	for (uint32_t id = 1; id < strings->count; id++)
+		used = (size_t)(stpcpy(bytes + used, strings->texts[id]) + 1 - bytes);
+	return hl_container_writer_add(writer, type, bytes, size, true, err);
 }
 
 int hl_container_writer_begin(struct hl_container_writer *writer, uint32_t type, uint32_t flags,
@@ -169,6 +176,7 @@ void hl_container_writer_end(struct hl_container_writer *writer)
 int hl_container_writer_finish(struct hl_container_writer *writer, bool sync, struct hl_error *err)
 {
 	struct hl_container_header *header = &writer->header;
+
 	assert(writer->added == header->section_count);
 	header->file_bytes = writer->position;
 	header->table_hash = XXH3_64bits(writer->table, table_bytes(header));
@@ -219,6 +227,7 @@ static int read_all(const struct hl_container *container, void *bytes, size_t si
 		    uint64_t position, struct hl_error *err)
 {
 	uint8_t *next = bytes;
+
 	while (size > 0) {
 		ssize_t got = pread(container->fd, next, size, (off_t)position);
 		if (got < 0 && errno == EINTR)
@@ -238,8 +247,11 @@ static int read_all(const struct hl_container *container, void *bytes, size_t si
 static int check_header(const struct hl_container *container, uint32_t kind, struct hl_error *err)
 {
 	const struct hl_container_header *header = &container->header;
+
 	if (memcmp(header->magic, container_magic, sizeof(container_magic)) != 0)
 		return damage(container, "it is not a file of a heapline recording", err);
+	if (header->version > VERSION_PLAUSIBLE)
+		return damage(container, "its header is damaged", err);
 	if (header->version > HL_FORMAT_VERSION)
 		return hl_error_set(err, -ENOTSUP,
 				    "cannot read '%s': its format version is %u and this heapline "
@@ -259,6 +271,7 @@ static int check_table(const struct hl_container *container, uint64_t file_bytes
 		       struct hl_error *err)
 {
 	const struct hl_container_header *header = &container->header;
+
 	if (XXH3_64bits(container->table, table_bytes(header)) != header->table_hash)
 		return damage(container, "its table of sections is damaged", err);
 	uint64_t left = header->file_bytes;
@@ -281,6 +294,7 @@ static int check_section(const struct hl_container *container, const struct hl_s
 			 uint64_t position, XXH3_state_t *state, struct hl_error *err)
 {
 	uint8_t piece[16384];
+
 	XXH3_64bits_reset(state);
 	for (uint64_t done = 0; done < entry->stored_bytes;) {
 		uint64_t rest = entry->stored_bytes - done;
@@ -299,6 +313,7 @@ static int check_section(const struct hl_container *container, const struct hl_s
 static int check_sections(const struct hl_container *container, struct hl_error *err)
 {
 	XXH3_state_t *state = XXH3_createState();
+
 	if (!state)
 		return out_of_memory(container, err);
 	int r = 0;
@@ -315,6 +330,7 @@ static int check_sections(const struct hl_container *container, struct hl_error 
 bool hl_container_detect(const uint8_t *bytes, size_t size, uint32_t kind)
 {
 	uint32_t found;
+
 	size_t at = offsetof(struct hl_container_header, kind);
 	if (size < at + sizeof(found) ||
 	    memcmp(bytes, container_magic, sizeof(container_magic)) != 0)
@@ -349,6 +365,7 @@ static const struct hl_section_entry *find_section(const struct hl_container *co
 						   uint32_t type, uint64_t *ret_position)
 {
 	uint64_t position = sizeof(container->header) + table_bytes(&container->header);
+
 	for (uint32_t i = 0; i < container->header.section_count; i++) {
 		if (container->table[i].type == type) {
 			*ret_position = position;
@@ -374,54 +391,37 @@ static int check_size(const struct hl_container *container, const struct hl_sect
 	return 0;
 }
 
-/* Turns the stored bytes, which it takes over, into the raw ones with a NUL after. */
-static int expand(const struct hl_container *container, const struct hl_section_entry *entry,
-		  void *stored, void **ret_raw, struct hl_error *err)
-{
-	if (!(entry->flags & HL_SECTION_ZSTD)) {
-		*ret_raw = stored;
-		return 0;
-	}
-	int r = 0;
-	char *raw = malloc(entry->raw_bytes + 1);
-	if (!raw)
-		r = out_of_memory(container, err);
-	else if (ZSTD_decompress(raw, entry->raw_bytes, stored, entry->stored_bytes) !=
-		 entry->raw_bytes)
-		r = damage(container, "a section cannot be decompressed", err);
-	free(stored);
-	if (r < 0) {
-		free(raw);
-		return r;
-	}
-	raw[entry->raw_bytes] = '\0';
-	*ret_raw = raw;
-	return 0;
-}
-
 int hl_container_load(const struct hl_container *container, uint32_t type, size_t max_bytes,
 		      void **ret_bytes, size_t *ret_size, struct hl_error *err)
 {
 	uint64_t position;
+
 	const struct hl_section_entry *entry = find_section(container, type, &position);
 	if (!entry)
 		return damage(container, "a section is missing", err);
 	int r = check_size(container, entry, max_bytes, err);
 	if (r < 0)
 		return r;
-	char *stored = malloc(entry->stored_bytes + 1);
+	HL_FREED char *stored = malloc(entry->stored_bytes + 1), *raw = NULL;
 	if (!stored)
 		return out_of_memory(container, err);
 	r = read_all(container, stored, entry->stored_bytes, position, err);
-	if (r < 0) {
-		free(stored);
+	if (r < 0)
 		return r;
+	if (entry->flags & HL_SECTION_ZSTD) {
+		raw = malloc(entry->raw_bytes + 1);
+		if (!raw)
+			return out_of_memory(container, err);
+		if (ZSTD_decompress(raw, entry->raw_bytes, stored, entry->stored_bytes) !=
+		    entry->raw_bytes)
+			return damage(container, "a section cannot be decompressed", err);
+	} else {
+		raw = HL_TAKE(stored);
 	}
-	stored[entry->stored_bytes] = '\0';
-	r = expand(container, entry, stored, ret_bytes, err);
-	if (r == 0)
-		*ret_size = entry->raw_bytes;
-	return r;
+	raw[entry->raw_bytes] = '\0';
+	*ret_bytes = HL_TAKE(raw);
+	*ret_size = entry->raw_bytes;
+	return 0;
 }
 
 bool hl_container_locate(const struct hl_container *container, uint32_t type, uint64_t *ret_offset,

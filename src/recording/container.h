@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/strings.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -85,6 +86,10 @@ int hl_container_writer_append(struct hl_container_writer *writer, const void *b
 			       struct hl_error *err);
 void hl_container_writer_end(struct hl_container_writer *writer);
 
+/* Writes a compressed section of the texts of ${strings}, each with its NUL, by id from 1 on. */
+int hl_container_writer_add_texts(struct hl_container_writer *writer, uint32_t type,
+				  const struct hl_strings *strings, struct hl_error *err);
+
 /* Writes the header and puts the file in the place of the old one; ${sync} waits for the disk. */
 int hl_container_writer_finish(struct hl_container_writer *writer, bool sync, struct hl_error *err);
 
@@ -136,8 +141,20 @@ struct hl_columns {
 extern const struct hl_columns hl_node_columns;	 /* struct hl_recording_node */
 extern const struct hl_columns hl_value_columns; /* struct hl_recording_value */
 
-/* ${bytes} has room for rows * row_bytes. */
-void hl_columns_split(const struct hl_columns *columns, const void *structs, size_t rows,
-		      void *bytes);
+/* Adds a compressed section of ${type} with ${rows} of ${structs}. 0 or a negative errno with a
+ * sentence. */
+int hl_columns_write(const struct hl_columns *columns, struct hl_container_writer *writer,
+		     uint32_t type, const void *structs, size_t rows, struct hl_error *err);
+
+/*
+ * Loads a section of at most ${rows_max} rows into an array that the caller frees, the pointer at
+ * ${ret_structs}. Its first ${first} elements are zero and count as well. Columns of one byte are
+ * booleans: another value than 0 and 1 is damage. 0 or a negative errno with a sentence.
+ */
+int hl_columns_read(const struct hl_columns *columns, const struct hl_container *container,
+		    uint32_t type, size_t rows_max, size_t first, void *ret_structs,
+		    size_t *ret_count, struct hl_error *err);
+
+/* Fills the members of ${rows} structs from the ${rows} * row_bytes ${bytes} of a section. */
 void hl_columns_join(const struct hl_columns *columns, const void *bytes, size_t rows,
 		     void *structs);

@@ -2,6 +2,8 @@
 /* Writes and reads JSON objects by tables of fields; see fields.h. */
 #include "recording/fields.h"
 
+#include "base/cleanup.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +23,7 @@ static json_t *write_texts(char *const *texts)
 static size_t count_items(const struct hl_field *field, const void *owner)
 {
 	const char *count = (const char *)owner + field->count_offset;
+
 	return field->count_bytes == sizeof(uint32_t) ? *(const uint32_t *)(const void *)count
 						      : *(const size_t *)(const void *)count;
 }
@@ -105,6 +108,7 @@ json_t *hl_fields_write(const struct hl_field *fields, const void *owner,
 char *hl_fields_print(json_t *object)
 {
 	char *text = json_dumps(object, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
+
 	json_decref(object);
 	return text;
 }
@@ -174,18 +178,6 @@ static int read_texts(const json_t *json, char ***ret_texts)
 	return r;
 }
 
-static int read_interned(struct hl_strings *strings, const json_t *json, uint32_t *ret_id)
-{
-	char *text;
-	int r = hl_text_from_json(json, &text);
-
-	if (r < 0)
-		return r;
-	r = hl_strings_intern(strings, text, ret_id);
-	free(text);
-	return r;
-}
-
 static int read_items(const struct hl_field_source *source, const struct hl_field *field,
 		      const json_t *json, void *owner);
 
@@ -193,6 +185,8 @@ static int read_value(const struct hl_field_source *source, const struct hl_fiel
 		      const json_t *json, void *owner)
 {
 	void *value = (char *)owner + field->offset;
+	HL_FREED char *text = NULL;
+	int r;
 
 	switch (field->type) {
 	case HL_FIELD_U32:
@@ -208,7 +202,8 @@ static int read_value(const struct hl_field_source *source, const struct hl_fiel
 	case HL_FIELD_TEXTS:
 		return read_texts(json, value);
 	case HL_FIELD_INTERNED:
-		return read_interned(source->strings, json, value);
+		r = hl_text_from_json(json, &text);
+		return r < 0 ? r : hl_strings_intern(source->strings, text, value);
 	case HL_FIELD_CODED:
 		return field->codec->read(json, value);
 	case HL_FIELD_OBJECT:

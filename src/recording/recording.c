@@ -26,6 +26,23 @@ static void free_texts(char **texts)
 	free(texts);
 }
 
+char **hl_recording_copy_words(char *const *words)
+{
+	size_t count = 0;
+
+	while (words && words[count])
+		count++;
+	char **copy = calloc(count + 1, sizeof(*copy));
+	for (size_t i = 0; copy && i < count; i++) {
+		copy[i] = strdup(words[i]);
+		if (!copy[i]) {
+			free_texts(copy);
+			return NULL;
+		}
+	}
+	return copy;
+}
+
 void hl_recording_process_release(struct hl_recording_process *process)
 {
 	for (uint32_t i = 0; i < process->module_count; i++)
@@ -75,22 +92,11 @@ static int add_json(struct hl_container_writer *writer, char *text, struct hl_er
 	return r;
 }
 
-static int add_columns(struct hl_container_writer *writer, uint32_t type,
-		       const struct hl_columns *columns, const void *structs, uint32_t rows,
-		       struct hl_error *err)
-{
-	size_t size = rows * columns->row_bytes;
-	HL_FREED void *bytes = malloc(size + 1);
-	if (!bytes)
-		return hl_error_set(err, -ENOMEM, "cannot write '%s': out of memory", writer->name);
-	hl_columns_split(columns, structs, rows, bytes);
-	return hl_container_writer_add(writer, type, bytes, size, true, err);
-}
-
 int hl_recording_write_meta(int directory_fd, const struct hl_recording *recording,
 			    struct hl_error *err)
 {
 	struct hl_container_writer writer;
+
 	int r = hl_container_writer_init(&writer, directory_fd, HL_META_FILE, HL_KIND_RECORDING, 1,
 					 err);
 	if (r == 0)
@@ -105,17 +111,18 @@ int hl_recording_write_process(int directory_fd, const struct hl_recording_proce
 			       struct hl_error *err)
 {
 	char name[64];
+
 	snprintf(name, sizeof(name), HL_PROCESS_FILE, process->sequence, process->pid);
 	struct hl_container_writer writer;
 	int r = hl_container_writer_init(&writer, directory_fd, name, HL_KIND_PROCESS, 3, err);
 	if (r == 0)
 		r = add_json(&writer, hl_recording_json_write_process(process), err);
 	if (r == 0)
-		r = add_columns(&writer, HL_SECTION_NODES, &hl_node_columns, process->nodes,
-				process->node_count, err);
+		r = hl_columns_write(&hl_node_columns, &writer, HL_SECTION_NODES, process->nodes,
+				     process->node_count, err);
 	if (r == 0)
-		r = add_columns(&writer, HL_SECTION_VALUES, &hl_value_columns, process->values,
-				process->value_count, err);
+		r = hl_columns_write(&hl_value_columns, &writer, HL_SECTION_VALUES, process->values,
+				     process->value_count, err);
 	if (r == 0)
 		r = hl_container_writer_finish(&writer, false, err);
 	hl_container_writer_release(&writer);
@@ -129,6 +136,7 @@ int hl_recording_write_process(int directory_fd, const struct hl_recording_proce
 static uint32_t cut_cycle_above(struct hl_recording_node *nodes, uint32_t *marks, uint32_t id)
 {
 	uint32_t walk = id;
+
 	while (marks[id - 1] == 0) {
 		marks[id - 1] = walk;
 		uint32_t parent = nodes[id - 1].parent;
@@ -146,6 +154,7 @@ static uint32_t cut_cycle_above(struct hl_recording_node *nodes, uint32_t *marks
 uint32_t hl_recording_repair_tree(struct hl_recording_node *nodes, uint32_t count, uint32_t *marks)
 {
 	uint32_t changed = 0;
+
 	for (uint32_t i = 0; i < count; i++) {
 		if (nodes[i].parent > count) {
 			nodes[i].parent = 0;
@@ -176,6 +185,7 @@ int hl_recording_read_meta(int fd, const char *path, struct hl_recording *record
 	struct hl_container container;
 	HL_FREED void *text = NULL;
 	size_t size;
+
 	int r = hl_container_open(&container, fd, path, HL_KIND_RECORDING, err);
 	if (r == 0)
 		r = hl_container_load(&container, HL_SECTION_META, HL_META_BYTES_MAX, &text, &size,
@@ -186,46 +196,22 @@ int hl_recording_read_meta(int fd, const char *path, struct hl_recording *record
 	return hl_recording_json_read(text, size, path, recording, err);
 }
 
-static int load_columns(const struct hl_container *container, uint32_t type,
-			const struct hl_columns *columns, uint32_t rows, void **ret_structs,
-			struct hl_error *err)
-{
-	HL_FREED void *bytes = NULL;
-	size_t size, expected = rows * columns->row_bytes;
-	int r = hl_container_load(container, type, expected, &bytes, &size, err);
-	if (r < 0)
-		return r;
-	if (size != expected)
-		return damage(container->path, "a section is shorter than its rows", err);
-	*ret_structs = calloc(rows ? rows : 1, columns->struct_bytes);
-	if (!*ret_structs)
-		return out_of_memory(container->path, err);
-	hl_columns_join(columns, bytes, rows, *ret_structs);
-	return 0;
-}
-
-static int check_nodes(struct hl_recording_process *process, const char *path, struct hl_error *err)
+static int check_nodes_and_values(struct hl_recording_process *process, const char *path,
+				  struct hl_error *err)
 {
 	uint32_t count = process->node_count;
-	uint32_t *marks = malloc((count + 1) * sizeof(*marks));
+
+	HL_FREED uint32_t *marks = malloc((count + 1) * sizeof(*marks));
 	if (!marks)
 		return out_of_memory(path, err);
-	uint32_t changed = hl_recording_repair_tree(process->nodes, count, marks);
-	free(marks);
-	if (changed)
+	if (hl_recording_repair_tree(process->nodes, count, marks))
 		return damage(path, "its stack nodes are not a tree", err);
 	for (uint32_t i = 0; i < count; i++)
 		if (!hl_frame_key_is_valid(process->nodes[i].frame, process->module_count))
 			return damage(path, "a stack node names a module that is not there", err);
-	return 0;
-}
-
-static int check_values(const struct hl_recording_process *process, const char *path,
-			struct hl_error *err)
-{
 	for (uint32_t i = 0; i < process->value_count; i++) {
 		const struct hl_recording_value *value = &process->values[i];
-		if (value->node == 0 || value->node > process->node_count)
+		if (value->node == 0 || value->node > count)
 			return damage(path, "a value names a stack node that is not there", err);
 		if (value->thread >= process->thread_count)
 			return damage(path, "a value names a thread that is not there", err);
@@ -238,7 +224,8 @@ int hl_recording_read_process(int fd, const char *path, struct hl_recording_proc
 {
 	struct hl_container container;
 	HL_FREED void *text = NULL;
-	size_t size;
+	size_t size, nodes = 0, values = 0;
+
 	int r = hl_container_open(&container, fd, path, HL_KIND_PROCESS, err);
 	if (r == 0)
 		r = hl_container_load(&container, HL_SECTION_META, HL_META_BYTES_MAX, &text, &size,
@@ -246,16 +233,14 @@ int hl_recording_read_process(int fd, const char *path, struct hl_recording_proc
 	if (r == 0)
 		r = hl_recording_json_read_process(text, size, path, process, err);
 	if (r == 0)
-		r = load_columns(&container, HL_SECTION_NODES, &hl_node_columns,
-				 process->node_count, (void **)&process->nodes, err);
+		r = hl_columns_read(&hl_node_columns, &container, HL_SECTION_NODES,
+				    process->node_count, 0, &process->nodes, &nodes, err);
 	if (r == 0)
-		r = load_columns(&container, HL_SECTION_VALUES, &hl_value_columns,
-				 process->value_count, (void **)&process->values, err);
-	if (r == 0)
-		r = check_nodes(process, path, err);
-	if (r == 0)
-		r = check_values(process, path, err);
-	return r;
+		r = hl_columns_read(&hl_value_columns, &container, HL_SECTION_VALUES,
+				    process->value_count, 0, &process->values, &values, err);
+	if (r == 0 && (nodes != process->node_count || values != process->value_count))
+		r = damage(path, "a section is shorter than its rows", err);
+	return r < 0 ? r : check_nodes_and_values(process, path, err);
 }
 
 /* ---- reading the directory ---- */
@@ -264,16 +249,12 @@ struct file_name {
 	uint32_t sequence, pid;
 };
 
-struct file_list {
-	struct file_name *names;
-	size_t count, capacity;
-};
-
 /* The numbers of a process file's name; false for another name. */
 static bool parse_name(const char *text, struct file_name *ret_name)
 {
 	struct file_name name;
 	char again[64];
+
 	if (sscanf(text, HL_PROCESS_FILE, &name.sequence, &name.pid) != 2)
 		return false;
 	snprintf(again, sizeof(again), HL_PROCESS_FILE, name.sequence, name.pid);
@@ -284,28 +265,17 @@ static bool parse_name(const char *text, struct file_name *ret_name)
 static int compare_names(const void *a, const void *b)
 {
 	const struct file_name *left = a, *right = b;
+
 	if (left->sequence != right->sequence)
 		return left->sequence < right->sequence ? -1 : 1;
 	return left->pid < right->pid ? -1 : left->pid > right->pid;
-}
-
-static int list_files(DIR *directory, struct file_list *list)
-{
-	for (const struct dirent *entry; (entry = readdir(directory));) {
-		struct file_name name;
-		if (parse_name(entry->d_name, &name) &&
-		    HL_ARRAY_APPEND(list->names, list->count, list->capacity, name) < 0)
-			return -ENOMEM;
-	}
-	if (list->count)
-		qsort(list->names, list->count, sizeof(*list->names), compare_names);
-	return 0;
 }
 
 /* Opens DIRECTORY/NAME; O_NONBLOCK so that a FIFO of that name does not stop us. */
 static int open_file(int directory_fd, const char *name, const char *path, struct hl_error *err)
 {
 	int fd = openat(directory_fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
 	if (fd < 0)
 		return hl_error_set(err, -errno, "cannot read '%s': %s", path, strerror(errno));
 	return fd;
@@ -316,6 +286,7 @@ static int read_process_file(const struct hl_recording *recording, int directory
 			     struct hl_error *err)
 {
 	char file[64], path[PATH_MAX];
+
 	snprintf(file, sizeof(file), HL_PROCESS_FILE, name.sequence, name.pid);
 	snprintf(path, sizeof(path), "%s/%s", recording->name, file);
 	HL_CLOSED int fd = open_file(directory_fd, file, path, err);
@@ -330,44 +301,42 @@ static int read_process_file(const struct hl_recording *recording, int directory
 /* Adds a sentence to those of the recording. */
 static int add_warning(struct hl_recording *recording, const char *format, ...)
 {
-	size_t count = 0;
-	char *sentence;
 	va_list args;
 
-	while (recording->warnings && recording->warnings[count])
-		count++;
-	char **warnings = reallocarray(recording->warnings, count + 2, sizeof(*warnings));
-	if (!warnings)
-		return -ENOMEM;
-	recording->warnings = warnings;
-	warnings[count] = warnings[count + 1] = NULL;
 	va_start(args, format);
-	int length = vasprintf(&sentence, format, args);
+	int r = hl_error_append(&recording->warnings, format, args);
 	va_end(args);
-	if (length < 0)
-		return -ENOMEM;
-	warnings[count] = sentence;
-	return 0;
+	return r;
 }
 
 /* What is damaged is left out with a warning, unless it is all there is. */
-static int read_processes(struct hl_recording *recording, int directory_fd,
-			  const struct file_list *list, struct hl_error *err)
+static int read_processes(struct hl_recording *recording, DIR *directory, struct hl_error *err)
 {
-	size_t missing = recording->complete && list->count < recording->ended_processes
-				 ? recording->ended_processes - list->count
+	HL_FREED struct file_name *names = NULL;
+	size_t count = 0, capacity = 0;
+
+	for (const struct dirent *entry; (entry = readdir(directory));) {
+		struct file_name name;
+		if (parse_name(entry->d_name, &name) &&
+		    HL_ARRAY_APPEND(names, count, capacity, name) < 0)
+			return out_of_memory(recording->name, err);
+	}
+	if (count)
+		qsort(names, count, sizeof(*names), compare_names);
+	size_t missing = recording->complete && count < recording->ended_processes
+				 ? recording->ended_processes - count
 				 : 0;
-	recording->processes = calloc(list->count + 1, sizeof(*recording->processes));
+	recording->processes = calloc(count + 1, sizeof(*recording->processes));
 	if (!recording->processes ||
 	    (missing && add_warning(recording, "the files of %zu of %u processes are missing",
 				    missing, recording->ended_processes) < 0))
 		return out_of_memory(recording->name, err);
-	for (size_t i = 0; i < list->count; i++) {
+	for (size_t i = 0; i < count; i++) {
 		struct hl_error why = {0};
 		struct hl_recording_process *process =
 			&recording->processes[recording->process_count++];
-		int r = read_process_file(recording, directory_fd, list->names[i], process, &why);
-		bool is_all = i + 1 == list->count && recording->process_count == 1;
+		int r = read_process_file(recording, dirfd(directory), names[i], process, &why);
+		bool is_all = i + 1 == count && recording->process_count == 1;
 		if (r == -ENOMEM || (r < 0 && is_all))
 			return hl_error_set(err, r, "%s", why.text);
 		if (r == 0)
@@ -383,6 +352,7 @@ static int read_processes(struct hl_recording *recording, int directory_fd,
 static int read_meta_file(struct hl_recording *recording, int directory_fd, struct hl_error *err)
 {
 	char path[PATH_MAX];
+
 	snprintf(path, sizeof(path), "%s/" HL_META_FILE, recording->name);
 	if (faccessat(directory_fd, HL_META_FILE, F_OK, 0) < 0 && errno == ENOENT)
 		return hl_error_set(err, -ENOENT,
@@ -393,25 +363,11 @@ static int read_meta_file(struct hl_recording *recording, int directory_fd, stru
 	return fd < 0 ? fd : hl_recording_read_meta(fd, path, recording, err);
 }
 
-static int read_directory(struct hl_recording *recording, DIR *directory, struct hl_error *err)
-{
-	int r = read_meta_file(recording, dirfd(directory), err);
-	if (r < 0)
-		return r;
-	struct file_list list = {0};
-	r = list_files(directory, &list);
-	if (r < 0)
-		r = out_of_memory(recording->name, err);
-	else
-		r = read_processes(recording, dirfd(directory), &list, err);
-	free(list.names);
-	return r;
-}
-
 /* A collector keeps the directory locked until it has finished the recording, or has died. */
 static bool has_collector(DIR *directory)
 {
 	int fd = dirfd(directory);
+
 	bool has = flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK;
 	if (!has)
 		flock(fd, LOCK_UN);
@@ -421,19 +377,19 @@ static bool has_collector(DIR *directory)
 int hl_recording_open(const char *path, struct hl_recording **ret_recording, struct hl_error *err)
 {
 	DIR *directory = opendir(path);
+
 	if (!directory)
 		return hl_error_set(err, -errno, "cannot open '%s': %s", path,
 				    errno == ENOTDIR ? "a recording is a directory, this is not"
 						     : strerror(errno));
-	int r;
 	bool running = has_collector(directory); /* asked before it can have finished */
 	struct hl_recording *recording = calloc(1, sizeof(*recording));
 	if (recording)
 		recording->name = strdup(path);
-	if (!recording || !recording->name)
-		r = out_of_memory(path, err);
-	else
-		r = read_directory(recording, directory, err);
+	int r = recording && recording->name ? read_meta_file(recording, dirfd(directory), err)
+					     : out_of_memory(path, err);
+	if (r == 0)
+		r = read_processes(recording, directory, err);
 	closedir(directory);
 	if (r < 0) {
 		hl_recording_free(recording);

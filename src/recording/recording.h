@@ -9,7 +9,6 @@
  */
 #pragma once
 
-#include "base/build_id.h"
 #include "base/compiler.h"
 #include "base/error.h"
 #include "base/file_print.h"
@@ -23,7 +22,7 @@ struct hl_recording_module {
 	char *path; /* as the target saw it; "" when unknown */
 	uint64_t start, end;
 	uint64_t load_bias;
-	uint8_t build_id[HL_BUILD_ID_MAX]; /* see build_id.h */
+	uint8_t build_id[HL_BUILD_ID_MAX]; /* see base/file_print.h */
 	uint32_t build_id_bytes;
 	struct hl_file_print print; /* of a file without a build id that tells it from others */
 };
@@ -159,6 +158,7 @@ struct hl_recording {
 	struct hl_recording_figure *figures; /* no name twice */
 	uint32_t ended_processes;	     /* whose files were there when it was finished */
 	uint32_t unrecorded_children;	     /* that should have been recorded and were not */
+	uint32_t refused_children;	     /* of these, those whose reason a warning gives */
 	uint32_t process_count;
 	struct hl_recording_process *processes; /* by sequence */
 };
@@ -178,6 +178,10 @@ int hl_recording_write_meta(int directory_fd, const struct hl_recording *recordi
 /* Writes one process' file; as above. */
 int hl_recording_write_process(int directory_fd, const struct hl_recording_process *process,
 			       struct hl_error *err);
+
+/* A copy of ${words}, as `command` and `warnings` are: NULL-terminated, each text of its own; empty
+ * for NULL. NULL when out of memory. */
+char **hl_recording_copy_words(char *const *words);
 
 /* Frees what a process refers to, not the struct itself. */
 void hl_recording_process_release(struct hl_recording_process *process);

@@ -3,7 +3,7 @@
 #include "recording/recording_files.h"
 
 #include "base/cleanup.h"
-#include "base/hex.h"
+#include "base/encode.h"
 #include "recording/fields.h"
 #include "recording/recording.h"
 
@@ -42,6 +42,7 @@ static const struct hl_field_codec end_codec = {write_end, read_end};
 static json_t *write_thread_name(const void *name)
 {
 	char text[THREAD_NAME_BYTES + 1] = "";
+
 	memcpy(text, name, THREAD_NAME_BYTES);
 	return hl_text_to_json(text);
 }
@@ -67,6 +68,7 @@ static json_t *write_build_id(const void *value)
 	const struct hl_recording_module *module = value;
 	char text[2 * sizeof(module->build_id) + 1];
 	size_t bytes = module->build_id_bytes;
+
 	if (bytes > sizeof(module->build_id))
 		bytes = sizeof(module->build_id);
 	return json_string(hl_hex_format(text, module->build_id, bytes));
@@ -118,6 +120,7 @@ static const struct hl_field recording_fields[] = {
 	HL_FIELD(hl_recording, U32, ended_processes, .optional = true),
 	HL_FIELD(hl_recording, BOOL, snapshot, .optional = true),
 	HL_FIELD(hl_recording, U32, unrecorded_children, .optional = true),
+	HL_FIELD(hl_recording, U32, refused_children, .optional = true),
 	HL_FIELD_ITEMS(hl_recording, marks, mark_count, mark_fields, .max = HL_RECORDING_MARKS_MAX,
 		       .optional = true),
 	HL_FIELD_ITEMS(hl_recording, figures, figure_count, figure_fields,

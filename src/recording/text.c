@@ -3,30 +3,13 @@
 #include "recording/fields.h"
 
 #include "base/cleanup.h"
-#include "base/hex.h"
+#include "base/encode.h"
 
 #include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-static bool is_continuation(uint8_t byte)
-{
-	return (byte & 0xc0) == 0x80;
-}
-
-/* Bytes of the sequence that a lead byte begins; 0 when it begins none. */
-static size_t sequence_length(uint8_t lead)
-{
-	if (lead < 0x80)
-		return 1;
-	if (lead >= 0xc2 && lead <= 0xdf)
-		return 2;
-	if (lead >= 0xe0 && lead <= 0xef)
-		return 3;
-	return lead >= 0xf0 && lead <= 0xf4 ? 4 : 0;
-}
 
 /* The second byte decides about overlong forms, surrogates and code points past U+10FFFF
  * (Unicode 15, table 3-7). */
@@ -49,18 +32,25 @@ static bool second_byte_fits(uint8_t lead, uint8_t second)
 /* Length of the valid UTF-8 sequence at ${bytes}, 0 when there is none. */
 static size_t utf8_length(const uint8_t *bytes, size_t size)
 {
-	size_t length = sequence_length(bytes[0]);
+	uint8_t lead = bytes[0];
+	size_t length = lead < 0x80		       ? 1
+			: lead >= 0xc2 && lead <= 0xdf ? 2
+			: lead >= 0xe0 && lead <= 0xef ? 3
+			: lead >= 0xf0 && lead <= 0xf4 ? 4
+						       : 0;
+
 	if (length == 0 || length > size)
 		return 0;
 	for (size_t i = 1; i < length; i++)
-		if (!is_continuation(bytes[i]))
+		if ((bytes[i] & 0xc0) != 0x80)
 			return 0;
-	return length == 1 || second_byte_fits(bytes[0], bytes[1]) ? length : 0;
+	return length == 1 || second_byte_fits(lead, bytes[1]) ? length : 0;
 }
 
 char *hl_text_escape(const char *bytes, size_t size)
 {
 	static const char digits[] = "0123456789ABCDEF";
+
 	char *text = malloc(3 * size + 1);
 	if (!text)
 		return NULL;
@@ -94,6 +84,7 @@ static int unescape_one(const char *text, const char *end)
 int hl_text_unescape(const char *text, size_t size, char **ret_bytes)
 {
 	char *bytes = malloc(size + 1);
+
 	if (!bytes)
 		return -ENOMEM;
 	char *out = bytes;
@@ -114,6 +105,7 @@ int hl_text_unescape(const char *text, size_t size, char **ret_bytes)
 json_t *hl_text_to_json(const char *bytes)
 {
 	HL_FREED char *text = hl_text_escape(bytes ? bytes : "", bytes ? strlen(bytes) : 0);
+
 	return text ? json_string(text) : NULL;
 }
 

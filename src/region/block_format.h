@@ -33,6 +33,11 @@ struct hl_block_array {
 	_Atomic(hl_block_entry *) leaves[HL_BLOCK_LEAVES];
 };
 
+static inline uint32_t hl_block_entry_of(uint32_t node, uint64_t slack)
+{
+	return node << HL_BLOCK_SLACK_BITS | (uint32_t)slack;
+}
+
 static inline uint64_t hl_block_place_in_leaf(uintptr_t address)
 {
 	return (address >> HL_BLOCK_GRANULE_BITS) & (HL_BLOCK_LEAF_ENTRIES - 1);

@@ -10,7 +10,7 @@
  */
 #pragma once
 
-#include "base/mark.h"
+#include "base/names.h"
 
 #include <assert.h>
 #include <stdatomic.h>

@@ -58,6 +58,7 @@ static uint64_t capacity_of(enum hl_area_id id, struct scale scale)
 static uint64_t end_of(enum hl_area_id last, struct scale scale)
 {
 	uint64_t end = align_up(sizeof(struct hl_region_header));
+
 	for (enum hl_area_id id = 0; id <= last; id++)
 		end += capacity_of(id, scale);
 	return end;
@@ -69,6 +70,7 @@ static struct scale scale_for(uint64_t bytes, enum hl_mode mode)
 {
 	bool logs = hl_mode_logs(mode);
 	struct scale scale = {.rings = logs ? 0 : NO_RINGS};
+
 	if (!bytes)
 		return (struct scale){0};
 	while (end_of(HL_AREA_THREADS, scale) > bytes / NAMES_SHARE && scale.names < NAMES_MAX)

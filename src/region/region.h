@@ -23,7 +23,6 @@
  */
 #pragma once
 
-#include "base/build_id.h"
 #include "base/compiler.h"
 #include "base/file_print.h"
 #include "region/introspection.h"
@@ -35,7 +34,7 @@
 #include <stdint.h>
 
 #define HL_REGION_MAGIC	  "HLREGION"
-#define HL_REGION_VERSION 7u
+#define HL_REGION_VERSION 8u
 
 #define HL_NODE_BITS	  24
 #define HL_NODE_MAX	  ((UINT32_C(1) << HL_NODE_BITS) - 1) /* ids 1 .. HL_NODE_MAX */
@@ -106,6 +105,7 @@ static inline uint32_t hl_mode_first(enum hl_mode mode)
 static inline enum hl_mode hl_mode_switch(_Atomic uint32_t *mode, enum hl_mode to)
 {
 	uint32_t was = atomic_load(mode), next;
+
 	do {
 		if (hl_mode_of(was) == to)
 			return to;
@@ -177,14 +177,14 @@ struct hl_region_module {
 	uint32_t path_bytes;  /* without the NUL after it */
 	uint32_t build_id_bytes;
 	uint32_t reserved;
-	uint8_t build_id[HL_BUILD_ID_MAX]; /* see build_id.h */
+	uint8_t build_id[HL_BUILD_ID_MAX]; /* see base/file_print.h */
 	struct hl_file_print print;	   /* of a file whose build id is missing or too short */
 };
 
 struct hl_region_node {
 	_Atomic uint64_t frame; /* see base/frame_key.h */
 	uint32_t parent;
-	uint32_t reserved;
+	uint32_t path_hash; /* of its frames and all outward of them: its place in the index */
 };
 
 /*
@@ -242,7 +242,8 @@ struct hl_region_thread {
 	_Atomic uint32_t has_ring; /* its ring's header and first bytes are backed by memory */
 	uint32_t earlier_owners;   /* threads that owned the slot before the last one */
 	uint64_t inherited_frees;  /* in a forked child: blocks that it did not allocate itself */
-	uint64_t reserved[5];
+	uint64_t waited_ns;	   /* for room in its ring, while the collector read nothing */
+	uint64_t reserved[4];
 };
 
 static_assert(sizeof(struct hl_region_thread) == 128, "format");

@@ -187,14 +187,6 @@ static bool matches_some(const struct hl_plumbing *plumbing, const char *name)
 	return false;
 }
 
-/* Only templates have return types; most names need not be read to their ends. */
-static bool is_plain(const char *name)
-{
-	size_t length = strcspn(name, "(< ");
-
-	return !name[length] || (name[length] == '(' && length && !begins_with(name, "decltype"));
-}
-
 /*
  * "<u8 as alloc::slice::Join>::join", "<[T]>::to_vec": what Rust itself defines for types without a
  * path. Traits of programs have paths that begin otherwise, and so have types of programs.
@@ -219,8 +211,10 @@ static bool is_rust_builtin(const char *name)
 bool hl_plumbing_matches(const struct hl_plumbing *plumbing, const char *name)
 {
 	bool is_new = false;
+	size_t length = strcspn(name, "(< ");
 
-	if (is_plain(name))
+	/* Only templates have return types; most names need not be read to their ends. */
+	if (!name[length] || (name[length] == '(' && length && !begins_with(name, "decltype")))
 		return matches_some(plumbing, name);
 	const char *begin = skip_return_type(name, &is_new);
 	return is_new || is_rust_builtin(name) || matches_some(plumbing, begin);

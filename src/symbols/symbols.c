@@ -52,23 +52,6 @@ static int open_file(struct hl_symbols *symbols)
 	return -ENOMEM;
 }
 
-static int open_symbols(struct hl_symbols *symbols, const char *path, const char *elsewhere,
-			const uint8_t *build_id, size_t build_id_bytes)
-{
-	symbols->path = strdup(path);
-	symbols->elsewhere = elsewhere ? strdup(elsewhere) : NULL;
-	symbols->build_id = malloc(build_id_bytes + 1);
-	if (!symbols->path || !symbols->build_id || (elsewhere && !symbols->elsewhere))
-		return -ENOMEM;
-	if (build_id_bytes)
-		memcpy(symbols->build_id, build_id, build_id_bytes);
-	symbols->build_id_bytes = build_id_bytes;
-	int r = hl_symbols_cache_open(path, build_id, build_id_bytes, &symbols->cache);
-	if (r == 0 && (!symbols->cache || !hl_symbols_cache_has_names(symbols->cache)))
-		r = open_file(symbols);
-	return r;
-}
-
 int hl_symbols_open(const char *path, const uint8_t *build_id, size_t build_id_bytes,
 		    struct hl_symbols **ret_symbols)
 {
@@ -80,12 +63,23 @@ int hl_symbols_open_elsewhere(const char *path, const char *elsewhere, const uin
 			      struct hl_symbols **ret_symbols)
 {
 	struct hl_symbols *symbols = calloc(1, sizeof(*symbols));
+	int r = -ENOMEM;
 
 	if (!symbols)
-		return -ENOMEM;
+		return r;
 	if (print)
 		symbols->print = *print;
-	int r = open_symbols(symbols, path, elsewhere, build_id, build_id_bytes);
+	symbols->path = strdup(path);
+	symbols->elsewhere = elsewhere ? strdup(elsewhere) : NULL;
+	symbols->build_id = malloc(build_id_bytes + 1);
+	if (symbols->path && symbols->build_id && (!elsewhere || symbols->elsewhere)) {
+		if (build_id_bytes)
+			memcpy(symbols->build_id, build_id, build_id_bytes);
+		symbols->build_id_bytes = build_id_bytes;
+		r = hl_symbols_cache_open(path, build_id, build_id_bytes, &symbols->cache);
+	}
+	if (r == 0 && (!symbols->cache || !hl_symbols_cache_has_names(symbols->cache)))
+		r = open_file(symbols);
 	if (r < 0)
 		hl_symbols_free(symbols);
 	else
@@ -141,6 +135,7 @@ const char *hl_symbols_reason(const struct hl_symbols *symbols)
 const char *hl_symbols_source_name(enum hl_symbols_source source)
 {
 	static const char *const names[] = {"none", "dynsym", "symtab", "dwarf"};
+
 	return names[source];
 }
 

@@ -37,18 +37,18 @@ struct hl_symbols_frame {
 struct hl_symbols;
 
 /*
- * Opens ${path} to name addresses. A file that is missing, or that has not the ${build_id_bytes}
- * bytes of ${build_id} (0 bytes: any), gives symbols all the same, that say why they know no names.
- * ${path} may be a name without a file, such as "[vdso]". 0 or -ENOMEM. Takes milliseconds; what
- * costs more is done when first needed.
+ * Opens ${path} to name addresses. If the file is missing, or its build id is not ${build_id} of
+ * ${build_id_bytes} (0: any), opens symbols that know no names, and say why. ${path} may be a name
+ * without a file, such as "[vdso]". 0 or -ENOMEM. Takes milliseconds; costlier work is done when
+ * first needed.
  */
 int hl_symbols_open(const char *path, const uint8_t *build_id, size_t build_id_bytes,
 		    struct hl_symbols **ret_symbols);
 
 /*
- * The same for a file that is called ${path} but may not lie there, or be another one there by now:
- * it is then looked for at ${elsewhere} (NULL: nowhere). A file that has not the ${print} (NULL or
- * all zero: any) is not used; of one that was copied elsewhere the time may differ.
+ * The same for a file that may be gone from ${path}, or be another one there by now: it is then
+ * looked for at ${elsewhere} (NULL: nowhere). A file is used only if it has the ${print} (NULL or
+ * all zero: any); of a copy elsewhere the time may differ.
  */
 int hl_symbols_open_elsewhere(const char *path, const char *elsewhere, const uint8_t *build_id,
 			      size_t build_id_bytes, const struct hl_file_print *print,
@@ -62,7 +62,8 @@ int hl_symbols_open_elsewhere(const char *path, const char *elsewhere, const uin
 int hl_symbols_find(struct hl_symbols *symbols, uint64_t address,
 		    const struct hl_symbols_frame **ret_frames, size_t *ret_count);
 
-/* The best one of the names found so far, which may be kept from a run when the file had more. */
+/* The best source of the names found so far. It may be better than the file now allows, where names
+ * were kept from an earlier run. */
 enum hl_symbols_source hl_symbols_source(const struct hl_symbols *symbols);
 
 /* The general remedy; profile/symbols_advice.h finds the name of the package. */
@@ -81,7 +82,7 @@ void hl_symbols_free(struct hl_symbols *symbols); /* NULL is fine */
 
 /*
  * A copy of ${name} as the programmer wrote it: C++ and Rust names demangled, suffixes of
- * compilers' clones (".cold", ".isra.0") cut off. NULL when it is so already, or -- the caller goes
- * on with the name as it is -- memory is short.
+ * compilers' clones (".cold", ".isra.0") cut off. NULL when that changes nothing, or when out of
+ * memory; the caller then uses the name as it is.
  */
 char *hl_symbols_demangle(const char *name);

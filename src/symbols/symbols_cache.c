@@ -5,7 +5,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
-#include "base/search.h"
+#include "base/compiler.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -146,6 +146,7 @@ int hl_symbols_cache_add(struct hl_symbols_cache *cache, uint64_t address,
 static int by_address(const void *left, const void *right)
 {
 	const struct hl_cached_address *a = left, *b = right;
+
 	return (a->address > b->address) - (a->address < b->address);
 }
 
@@ -161,24 +162,7 @@ static void append_names(struct hl_cached_names *names, const struct hl_cached_a
 	names->frame_count += from->count;
 }
 
-/* Known ones that may still be used, and new ones, by address. What was asked twice is there
- * twice, and one of the two goes. */
-static void merge_names(const struct hl_symbols_cache *cache, struct hl_cached_names *names)
-{
-	size_t kept = 0;
-
-	for (size_t i = 0; i < cache->known.count; i++)
-		if (is_usable(cache, &cache->known.addresses[i]))
-			append_names(names, &cache->known.addresses[i], cache->known.frames);
-	for (size_t i = 0; i < cache->added_count; i++)
-		append_names(names, &cache->added[i], cache->added_frames);
-	qsort(names->addresses, names->count, sizeof(*names->addresses), by_address);
-	for (size_t i = 0; i < names->count; i++)
-		if (!kept || names->addresses[kept - 1].address != names->addresses[i].address)
-			names->addresses[kept++] = names->addresses[i];
-	names->count = kept;
-}
-
+/* Writes the known names that may still be used, and the new ones, by address. */
 static void save(const struct hl_symbols_cache *cache)
 {
 	struct hl_cached_names names = {
@@ -191,12 +175,23 @@ static void save(const struct hl_symbols_cache *cache)
 	HL_FREED struct hl_symbols_frame *frames =
 		calloc(cache->known.frame_count + cache->frame_count, sizeof(*frames));
 	HL_CLOSED int directory_fd = addresses && frames ? hl_symbols_store_open(true) : -1;
+	size_t kept = 0;
 
 	if (directory_fd < 0)
 		return;
 	names.addresses = addresses;
 	names.frames = frames;
-	merge_names(cache, &names);
+	for (size_t i = 0; i < cache->known.count; i++)
+		if (is_usable(cache, &cache->known.addresses[i]))
+			append_names(&names, &cache->known.addresses[i], cache->known.frames);
+	for (size_t i = 0; i < cache->added_count; i++)
+		append_names(&names, &cache->added[i], cache->added_frames);
+	qsort(addresses, names.count, sizeof(*addresses), by_address);
+	/* Drops duplicates: an address may have been asked for twice. */
+	for (size_t i = 0; i < names.count; i++)
+		if (!kept || addresses[kept - 1].address != addresses[i].address)
+			addresses[kept++] = addresses[i];
+	names.count = kept;
 	if (hl_symbols_cache_file_write(directory_fd, cache->name, &names) == 0)
 		hl_symbols_store_trim(directory_fd, HL_SYMBOLS_STORE_BYTES);
 }

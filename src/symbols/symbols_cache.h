@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the addresses of one module were named before: kept in one file for each build id, in the
- * directory of symbols_store.c. What DWARF named stays; other names are used only while nothing has
- * changed that could make them better. docs/format.md describes the file.
+ * The names that the addresses of a module had in earlier runs, in one file for each build id in
+ * the directory of symbols_store.c. Names from DWARF stay; others are used only until something
+ * changes that could make them better. docs/format.md describes the file.
  */
 #pragma once
 
@@ -30,12 +30,13 @@ bool hl_symbols_cache_find(const struct hl_symbols_cache *cache, uint64_t addres
 			   const struct hl_symbols_frame **ret_frames, size_t *ret_count);
 
 /*
- * Says that ${file} was opened, which may give better names: then those that are known are not
- * found any more. 0 or -ENOMEM.
+ * Tells the cache that ${file} was opened. If its names may be better, the known ones are no longer
+ * found. 0 or -ENOMEM.
  */
 int hl_symbols_cache_meet(struct hl_symbols_cache *cache, const struct hl_symbols_file *file);
 
-/* Adds what ${file}, which must outlive the cache, said of an address. 0 or -ENOMEM. */
+/* Adds the frames at an address; their texts belong to the file, which must outlive the cache. 0 or
+ * -ENOMEM. */
 int hl_symbols_cache_add(struct hl_symbols_cache *cache, uint64_t address,
 			 const struct hl_symbols_frame *frames, size_t count, bool by_dwarf);
 
@@ -60,8 +61,8 @@ struct hl_cached_names {
 	char *texts; /* of frames that were read */
 };
 
-/* Fills zeroed ${names}, to be released; after a failure they are as they were. 0 or a negative
- * errno. ${name} is for messages, which are not shown. */
+/* Fills ${names}, which must be zero and are to be released; on failure they stay zero. 0 or a
+ * negative errno. ${name} is for messages, which are not shown. */
 int hl_symbols_cache_file_read(int fd, const char *name, struct hl_cached_names *names);
 
 /* Writes them to the file ${name}, unless another writer is at work. 0 or a negative errno. */
@@ -83,15 +84,15 @@ void hl_symbols_cache_file_release(struct hl_cached_names *names);
 json_t *hl_symbols_circumstances_new(const char *path, const uint8_t *build_id,
 				     size_t build_id_bytes, const char *debug_link);
 
-/* Whether ${recorded}, read from somewhere, is how the file ${path} would be described now. */
+/* Whether ${recorded}, read from a file, describes the file ${path} as it is now. */
 bool hl_symbols_circumstances_hold(const json_t *recorded, const char *path);
 
 /* ---- symbols_store.c: the directory ---- */
 
 /*
- * The directory where the names of a module's addresses are kept between runs:
- * $XDG_CACHE_HOME/heapline/symbols, else $HOME/.cache/heapline/symbols. It is nothing to rely on:
- * where it cannot be had, nothing is kept. "off" in HL_SYMBOLS_STORE_SWITCH turns it off.
+ * The directory that keeps names between runs: $XDG_CACHE_HOME/heapline/symbols, else
+ * $HOME/.cache/heapline/symbols. Without it nothing is kept, which is no error.
+ * HL_SYMBOLS_STORE_SWITCH=off disables it.
  */
 #define HL_SYMBOLS_STORE_SWITCH "HEAPLINE_SYMBOL_CACHE"
 
@@ -102,16 +103,15 @@ bool hl_symbols_circumstances_hold(const json_t *recorded, const char *path);
 #define HL_SYMBOLS_STORE_NAME_MAX 72
 
 /*
- * Opens the directory, to be closed by the caller; ${create}: makes it where it is missing. A
- * directory that belongs to another user is not used: what root keeps in a user's home, the user
- * could not remove, and what a user keeps, root should not trust. A negative errno when there is
- * none.
+ * Opens the directory, which the caller closes; ${create}: makes it if it is missing. A directory
+ * of another user is not used: a user could not remove what root keeps in their home, and root
+ * should not trust what a user keeps. A negative errno when there is none.
  */
 int hl_symbols_store_open(bool create);
 
-/* The name in it of the file of a module; false for a build id of unusual length. */
+/* The name of a module's file in the directory; false for a build id of unusual length. */
 bool hl_symbols_store_name(const uint8_t *build_id, size_t build_id_bytes,
 			   char ret_name[HL_SYMBOLS_STORE_NAME_MAX]);
 
-/* Removes the files that were written longest ago until the rest has at most ${bytes_max}. */
+/* Removes the oldest files until the rest has at most ${bytes_max}. */
 void hl_symbols_store_trim(int directory_fd, uint64_t bytes_max);

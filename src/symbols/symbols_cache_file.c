@@ -2,6 +2,7 @@
 /* Reads and writes files of known names, and trusts nothing in them; see symbols_cache.h. */
 #include "symbols/symbols_cache.h"
 
+#include "base/cleanup.h"
 #include "base/strings.h"
 #include "recording/container.h"
 
@@ -18,8 +19,9 @@
 #define SECTION_COUNT 4
 
 #define SECTION_BYTES_MAX ((size_t)1 << 28)
+#define ROWS_MAX	  ((size_t)1 << 24)
 
-/* To be raised when the same debug information is to be named in another way. */
+/* Raise this when names of the same debug information change. */
 #define NAMING 4
 
 /* A frame as it is stored; texts are numbers, 0 is "". */
@@ -63,36 +65,7 @@ void hl_symbols_cache_file_release(struct hl_cached_names *names)
 
 /* ---- writing ---- */
 
-static int add_structs(struct hl_container_writer *writer, uint32_t type,
-		       const struct hl_columns *columns, const void *structs, size_t count)
-{
-	size_t size = count * columns->row_bytes;
-	void *bytes = malloc(size + 1);
-
-	if (!bytes)
-		return -ENOMEM;
-	hl_columns_split(columns, structs, count, bytes);
-	int r = hl_container_writer_add(writer, type, bytes, size, true, NULL);
-	free(bytes);
-	return r;
-}
-
-static int add_meta(struct hl_container_writer *writer, const struct hl_cached_names *names)
-{
-	json_t *object =
-		json_pack("{s:i, s:i, s:s, s:O}", "naming", NAMING, "source", (int)names->source,
-			  "reason", names->reason, "circumstances", names->circumstances);
-	char *text = object ? json_dumps(object, JSON_INDENT(1)) : NULL;
-	int r = text ? hl_container_writer_add(writer, SECTION_META, text, strlen(text), false,
-					       NULL)
-		     : -ENOMEM;
-
-	json_decref(object);
-	free(text);
-	return r;
-}
-
-/* The frames in the order of the addresses. */
+/* Copies the frames in the order of the addresses, with numbers for their texts. */
 static int store_frames(const struct hl_cached_names *names, struct hl_strings *strings,
 			struct stored_frame *stored, size_t *ret_count)
 {
@@ -116,40 +89,26 @@ static int store_frames(const struct hl_cached_names *names, struct hl_strings *
 	return 0;
 }
 
-static int add_texts(struct hl_container_writer *writer, const struct hl_strings *strings)
-{
-	size_t size = 0, used = 0;
-
-	for (uint32_t id = 1; id < strings->count; id++)
-		size += strlen(strings->texts[id]) + 1;
-	char *bytes = malloc(size + 1);
-	if (!bytes)
-		return -ENOMEM;
-	for (uint32_t id = 1; id < strings->count; id++)
-		used = (size_t)(stpcpy(bytes + used, strings->texts[id]) + 1 - bytes);
-	int r = hl_container_writer_add(writer, SECTION_TEXTS, bytes, size, true, NULL);
-	free(bytes);
-	return r;
-}
-
 static int add_sections(struct hl_container_writer *writer, const struct hl_cached_names *names)
 {
-	struct stored_frame *stored = calloc(names->frame_count + 1, sizeof(*stored));
-	struct hl_strings strings = {0};
+	HL_FREED struct stored_frame *stored = calloc(names->frame_count + 1, sizeof(*stored));
+	HL_CLEANUP(hl_strings_release) struct hl_strings strings = {0};
+	json_auto_t *meta =
+		json_pack("{s:i, s:i, s:s, s:O}", "naming", NAMING, "source", (int)names->source,
+			  "reason", names->reason, "circumstances", names->circumstances);
+	HL_FREED char *text = meta ? json_dumps(meta, JSON_INDENT(1)) : NULL;
 	size_t count = 0;
 
-	int r = stored ? store_frames(names, &strings, stored, &count) : -ENOMEM;
+	int r = stored && text ? store_frames(names, &strings, stored, &count) : -ENOMEM;
 	if (r == 0)
-		r = add_meta(writer, names);
+		r = hl_container_writer_add(writer, SECTION_META, text, strlen(text), false, NULL);
 	if (r == 0)
-		r = add_texts(writer, &strings);
+		r = hl_container_writer_add_texts(writer, SECTION_TEXTS, &strings, NULL);
 	if (r == 0)
-		r = add_structs(writer, SECTION_ADDRS, &address_columns, names->addresses,
-				names->count);
+		r = hl_columns_write(&address_columns, writer, SECTION_ADDRS, names->addresses,
+				     names->count, NULL);
 	if (r == 0)
-		r = add_structs(writer, SECTION_FRAME, &frame_columns, stored, count);
-	hl_strings_release(&strings);
-	free(stored);
+		r = hl_columns_write(&frame_columns, writer, SECTION_FRAME, stored, count, NULL);
 	return r;
 }
 
@@ -196,27 +155,8 @@ static int read_meta(const struct hl_container *container, struct hl_cached_name
 	return r == 0 && !names->reason ? -ENOMEM : r;
 }
 
-static int load_structs(const struct hl_container *container, uint32_t type,
-			const struct hl_columns *columns, void *ret_structs, size_t *ret_count)
-{
-	void *bytes;
-	size_t size;
-
-	int r = hl_container_load(container, type, SECTION_BYTES_MAX, &bytes, &size, NULL);
-	if (r < 0)
-		return r;
-	size_t count = size / columns->row_bytes;
-	void *structs = size % columns->row_bytes ? NULL : calloc(count + 1, columns->struct_bytes);
-	if (structs) {
-		hl_columns_join(columns, bytes, count, structs);
-		memcpy(ret_structs, &structs, sizeof(structs));
-		*ret_count = count;
-	}
-	free(bytes);
-	return structs ? 0 : size % columns->row_bytes ? -EBADMSG : -ENOMEM;
-}
-
-/* The texts by number, in memory that the caller frees; they stay in names->texts. */
+/* Fills ${ret_texts}, which the caller frees, with the texts by number; names->texts holds the
+ * bytes. */
 static int read_texts(const struct hl_container *container, struct hl_cached_names *names,
 		      const char ***ret_texts, size_t *ret_count)
 {
@@ -244,9 +184,18 @@ static int read_texts(const struct hl_container *container, struct hl_cached_nam
 	return 0;
 }
 
-static int resolve_frames(struct hl_cached_names *names, const struct stored_frame *stored,
-			  size_t count, const char *const *texts, size_t text_count)
+static int read_frames(const struct hl_container *container, struct hl_cached_names *names)
 {
+	HL_FREED struct stored_frame *stored = NULL;
+	HL_FREED const char **texts = NULL;
+	size_t count = 0, text_count = 0;
+
+	int r = read_texts(container, names, &texts, &text_count);
+	if (r == 0)
+		r = hl_columns_read(&frame_columns, container, SECTION_FRAME, ROWS_MAX, 0, &stored,
+				    &count, NULL);
+	if (r < 0)
+		return r;
 	names->frames = calloc(count + 1, sizeof(*names->frames));
 	if (!names->frames)
 		return -ENOMEM;
@@ -269,23 +218,7 @@ static int resolve_frames(struct hl_cached_names *names, const struct stored_fra
 	return 0;
 }
 
-static int read_frames(const struct hl_container *container, struct hl_cached_names *names)
-{
-	struct stored_frame *stored = NULL;
-	const char **texts = NULL;
-	size_t count, text_count;
-
-	int r = read_texts(container, names, &texts, &text_count);
-	if (r == 0)
-		r = load_structs(container, SECTION_FRAME, &frame_columns, &stored, &count);
-	if (r == 0)
-		r = resolve_frames(names, stored, count, texts, text_count);
-	free(stored);
-	free(texts);
-	return r;
-}
-
-/* Each address has the next frames, the last of which alone is not inlined. */
+/* Gives each address the next frames: inlined ones, then one that is not. */
 static int assign_frames(struct hl_cached_names *names)
 {
 	size_t used = 0;
@@ -314,8 +247,8 @@ int hl_symbols_cache_file_read(int fd, const char *name, struct hl_cached_names 
 	if (r == 0)
 		r = read_frames(&container, names);
 	if (r == 0)
-		r = load_structs(&container, SECTION_ADDRS, &address_columns, &names->addresses,
-				 &names->count);
+		r = hl_columns_read(&address_columns, &container, SECTION_ADDRS, ROWS_MAX, 0,
+				    &names->addresses, &names->count, NULL);
 	if (r == 0)
 		r = assign_frames(names);
 	if (r < 0)

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-/* A server may have received the file since; its answer is good for this long. */
+/* A server may have received the file since, so its answer expires after this time. */
 #define SERVER_ANSWER_S (24 * 60 * 60)
 
 /* ---- files ---- */
@@ -45,14 +45,29 @@ static char *linked_path(const char *root, const char *path, const char *below, 
 	return linked;
 }
 
-/* The file first; then where libdwfl looks for a separate debug file. */
-static json_t *describe_files(const char *path, const uint8_t *build_id, size_t build_id_bytes,
-			      const char *debug_link)
+/* ---- all of it ---- */
+
+/* Takes ${files}; ${r} is negative where they are not complete. */
+static json_t *describe(json_t *files, int r)
+{
+	const char *servers = getenv("DEBUGINFOD_URLS");
+
+	if (r < 0) {
+		json_decref(files);
+		return NULL;
+	}
+	return json_pack("{s:s, s:o*, s:o}", "heapline", HL_VERSION, "debuginfod_urls",
+			 hl_text_to_json(servers ? servers : ""), "files", files);
+}
+
+json_t *hl_symbols_circumstances_new(const char *path, const uint8_t *build_id,
+				     size_t build_id_bytes, const char *debug_link)
 {
 	char debug_path[HL_ELF_DEBUG_PATH_MAX];
 	json_t *files = json_array();
-	int r = files ? add_file(files, strdup(path)) : -1;
 
+	/* The file first; then where libdwfl looks for a separate debug file. */
+	int r = add_file(files, strdup(path));
 	if (r == 0 && hl_elf_debug_path(HL_ELF_DEBUG_DIRECTORY, build_id, build_id_bytes,
 					debug_path, sizeof(debug_path)))
 		r = add_file(files, strdup(debug_path));
@@ -62,47 +77,7 @@ static json_t *describe_files(const char *path, const uint8_t *build_id, size_t 
 		r = add_file(files, linked_path("", path, "/.debug", debug_link));
 	if (r == 0 && debug_link)
 		r = add_file(files, linked_path(HL_ELF_DEBUG_DIRECTORY, path, "", debug_link));
-	if (r == 0)
-		return files;
-	json_decref(files);
-	return NULL;
-}
-
-/* The files of ${recorded} as they are now. */
-static json_t *describe_again(const json_t *recorded)
-{
-	json_t *files = json_array();
-	int r = files ? 0 : -1;
-
-	for (size_t i = 0; r == 0 && i < json_array_size(recorded); i++) {
-		const json_t *text = json_object_get(json_array_get(recorded, i), "path");
-		char *path = NULL;
-		hl_text_from_json(text, &path);
-		r = add_file(files, path);
-	}
-	if (r == 0)
-		return files;
-	json_decref(files);
-	return NULL;
-}
-
-/* ---- all of it ---- */
-
-static json_t *describe(json_t *files)
-{
-	const char *servers = getenv("DEBUGINFOD_URLS");
-
-	if (!files)
-		return NULL;
-	return json_pack("{s:s, s:o*, s:o}", "heapline", HL_VERSION, "debuginfod_urls",
-			 hl_text_to_json(servers ? servers : ""), "files", files);
-}
-
-json_t *hl_symbols_circumstances_new(const char *path, const uint8_t *build_id,
-				     size_t build_id_bytes, const char *debug_link)
-{
-	json_t *object = describe(describe_files(path, build_id, build_id_bytes, debug_link));
-
+	json_t *object = describe(files, r);
 	if (object && json_object_set_new(object, "described_s", json_integer(time(NULL))) < 0) {
 		json_decref(object);
 		return NULL;
@@ -110,25 +85,25 @@ json_t *hl_symbols_circumstances_new(const char *path, const uint8_t *build_id,
 	return object;
 }
 
-static bool is_fresh(const json_t *recorded)
-{
-	const char *servers = json_string_value(json_object_get(recorded, "debuginfod_urls"));
-	json_int_t described_s = json_integer_value(json_object_get(recorded, "described_s"));
-	json_int_t now_s = (json_int_t)time(NULL);
-
-	return !servers || !servers[0] ||
-	       (described_s <= now_s && now_s - described_s < SERVER_ANSWER_S);
-}
-
 bool hl_symbols_circumstances_hold(const json_t *recorded, const char *path)
 {
 	const json_t *files = json_object_get(recorded, "files");
-	json_t *now = describe(describe_again(files));
-	json_t *expected = hl_text_to_json(path);
+	const char *servers = json_string_value(json_object_get(recorded, "debuginfod_urls"));
+	json_t *described = json_object_get(recorded, "described_s");
+	json_int_t age_s = (json_int_t)time(NULL) - json_integer_value(described);
+	bool is_fresh = !servers || !servers[0] || (age_s >= 0 && age_s < SERVER_ANSWER_S);
+	json_t *expected = hl_text_to_json(path), *files_now = json_array();
+	int r = files_now ? 0 : -1;
 
-	bool equal = now && expected && is_fresh(recorded) &&
-		     json_object_set(now, "described_s",
-				     json_object_get(recorded, "described_s")) == 0 &&
+	for (size_t i = 0; r == 0 && i < json_array_size(files); i++) {
+		const json_t *text = json_object_get(json_array_get(files, i), "path");
+		char *file = NULL;
+		hl_text_from_json(text, &file);
+		r = add_file(files_now, file);
+	}
+	json_t *now = describe(files_now, r);
+	bool equal = now && expected && is_fresh &&
+		     json_object_set(now, "described_s", described) == 0 &&
 		     json_equal(recorded, now) &&
 		     json_equal(json_object_get(json_array_get(files, 0), "path"), expected);
 	json_decref(now);

@@ -3,7 +3,7 @@
 #include "symbols/symbols_dwarf.h"
 
 #include "base/array.h"
-#include "base/search.h"
+#include "base/compiler.h"
 
 #include <dwarf.h>
 
@@ -185,49 +185,39 @@ static int add_scope(struct indexing *indexing, Dwarf_Die *entry, uint32_t paren
 }
 
 static int index_children(struct indexing *indexing, Dwarf_Die *entry, uint32_t scope,
-			  uint32_t depth);
-
-static int index_entry(struct indexing *indexing, Dwarf_Die *entry, uint32_t scope, uint32_t depth)
-{
-	int r;
-
-	switch (dwarf_tag(entry)) {
-	case DW_TAG_subprogram:
-		scope = NO_SCOPE;
-		/* fall through */
-	case DW_TAG_inlined_subroutine:
-		r = add_scope(indexing, entry, scope, depth, &scope);
-		if (r < 0 || scope == NO_SCOPE)
-			return r;
-		break;
-	case DW_TAG_lexical_block:
-	case DW_TAG_try_block:
-	case DW_TAG_catch_block:
-	case DW_TAG_namespace:
-	case DW_TAG_module:
-	case DW_TAG_structure_type:
-	case DW_TAG_class_type:
-	case DW_TAG_union_type:
-		break;
-	default:
-		return 0;
-	}
-	return index_children(indexing, entry, scope, depth);
-}
-
-static int index_children(struct indexing *indexing, Dwarf_Die *entry, uint32_t scope,
 			  uint32_t depth)
 {
 	Dwarf_Die child;
+	int r = 0;
 
 	if (depth == NESTING_MAX || dwarf_child(entry, &child) != 0)
 		return 0;
 	do {
-		int r = index_entry(indexing, &child, scope, depth + 1);
-		if (r < 0)
-			return r;
-	} while (dwarf_siblingof(&child, &child) == 0);
-	return 0;
+		uint32_t inner = scope;
+		switch (dwarf_tag(&child)) {
+		case DW_TAG_subprogram:
+			inner = NO_SCOPE;
+			/* fall through */
+		case DW_TAG_inlined_subroutine:
+			r = add_scope(indexing, &child, inner, depth + 1, &inner);
+			if (r < 0 || inner == NO_SCOPE)
+				continue;
+			break;
+		case DW_TAG_lexical_block:
+		case DW_TAG_try_block:
+		case DW_TAG_catch_block:
+		case DW_TAG_namespace:
+		case DW_TAG_module:
+		case DW_TAG_structure_type:
+		case DW_TAG_class_type:
+		case DW_TAG_union_type:
+			break;
+		default:
+			continue;
+		}
+		r = index_children(indexing, &child, inner, depth + 1);
+	} while (r == 0 && dwarf_siblingof(&child, &child) == 0);
+	return r;
 }
 
 /* ---- indexing one unit: extents to segments ---- */
@@ -263,8 +253,8 @@ static size_t close_extents(struct unit *unit, const struct extent *stack, size_
 }
 
 /*
- * Sweeps the extents in order of address. They are nested, as DWARF wants it; one that is not is
- * cut off at the end of what it lies in. Each extent opens one segment and closes one.
+ * Sweeps the extents in order of address. DWARF wants them nested; one that is not is cut off at
+ * the end of the enclosing one. Each extent opens one segment and closes one.
  */
 static int flatten(struct unit *unit, struct extent *extents, size_t count)
 {

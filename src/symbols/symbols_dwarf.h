@@ -38,10 +38,10 @@ uint64_t hl_symbols_table_function_start(const struct hl_symbols_table *table, u
 /* A function as its entry describes it; texts by number in the strings. */
 struct hl_symbols_entry_function {
 	uint32_t name, file, line;
-	bool has_linkage_name; /* else `name` is without parameters */
+	bool has_linkage_name; /* else `name` has no parameters */
 };
 
-/* The entry that ${entry} is an instance of, and that one's, to the end. */
+/* The entry that ${entry} is an instance of; follows such links to the end. */
 Dwarf_Die hl_symbols_entry_origin(Dwarf_Die entry);
 
 /* Names the function at ${entry}, an origin. 0 or -ENOMEM. */
@@ -49,8 +49,8 @@ int hl_symbols_entry_function(Dwarf_Die *entry, struct hl_strings *strings,
 			      struct hl_symbols_entry_function *ret_function);
 
 /*
- * ${path} (NULL: none) of a file of the unit ${root}: line tables may give it relative to where the
- * unit was compiled. Without memory it stays so.
+ * Makes ${path} (NULL: none) absolute: line tables of the unit ${root} may give it relative to
+ * where the unit was compiled. Returns ${path} as it is when out of memory.
  */
 const char *hl_symbols_entry_path(Dwarf_Die *root, struct hl_strings *strings, const char *path);
 
@@ -67,7 +67,7 @@ struct hl_dwarf;
 
 struct hl_dwarf_frame {
 	struct hl_symbols_frame frame;
-	bool has_linkage_name; /* else `function` is without parameters */
+	bool has_linkage_name; /* else `function` has no parameters */
 };
 
 /* Lists the units of ${dwarf}, which must outlive it, as must ${strings}, where names are kept. 0

@@ -59,7 +59,7 @@ const char *hl_symbols_entry_file(Dwarf_Die *root, struct hl_strings *strings, D
 	return hl_symbols_entry_path(root, strings, dwarf_filesrc(files, number, NULL, NULL));
 }
 
-/* Where ${entry} is declared. dwarf_decl_file() would abort on units that have no line table. */
+/* The file that declares ${entry}. dwarf_decl_file() would abort on units without a line table. */
 static const char *declaration_file(Dwarf_Die *entry, struct hl_strings *strings)
 {
 	Dwarf_Attribute attribute;
@@ -73,8 +73,8 @@ static const char *declaration_file(Dwarf_Die *entry, struct hl_strings *strings
 	return hl_symbols_entry_file(&root, strings, number);
 }
 
-/* The entries that ${entry} lies in, the unit's root first; their number, 0 where it was not found.
- * Entries come in order of their offsets, parents first. */
+/* Fills ${ret_parents} with the entries that enclose ${entry}, the unit's root first, and returns
+ * their number; 0 when it was not found. Entries are ordered by offset, parents first. */
 static int parents_of(Dwarf_Die *entry, Dwarf_Die ret_parents[PARENTS_MAX])
 {
 	Dwarf_Off wanted = dwarf_dieoffset(entry);
@@ -105,20 +105,6 @@ static Dwarf_Die specification_of(Dwarf_Die *entry)
 			       dwarf_formref_die(&attribute, &declared)
 		       ? declared
 		       : *entry;
-}
-
-/* The entry that says where ${entry} begins. A function that the compiler made, as gcc makes the
- * operator() of a lambda, begins where its class does. */
-static Dwarf_Die declaration_of(Dwarf_Die *entry)
-{
-	Dwarf_Attribute attribute;
-	Dwarf_Die declared, parents[PARENTS_MAX];
-
-	if (dwarf_attr_integrate(entry, DW_AT_decl_file, &attribute))
-		return *entry;
-	declared = specification_of(entry);
-	int count = parents_of(&declared, parents);
-	return count > 1 ? parents[count - 1] : *entry;
 }
 
 /* ---- names with their scopes ---- */
@@ -171,7 +157,7 @@ static unsigned count_nameless(Dwarf_Die *scope, Dwarf_Off last, int depth)
 	return count;
 }
 
-/* Where names of ${parents} are to be looked for: not in blocks. */
+/* The index of the innermost of ${parents} that is not a block; -1: none. */
 static int innermost_scope(const Dwarf_Die *parents, int count)
 {
 	while (count && dwarf_tag((Dwarf_Die *)&parents[count - 1]) == DW_TAG_lexical_block)
@@ -179,20 +165,8 @@ static int innermost_scope(const Dwarf_Die *parents, int count)
 	return count - 1;
 }
 
-/* Numbers as the symbol table has them, if no class of the scope was optimized away. */
-static void write_class(FILE *out, Dwarf_Die *parents, int at)
-{
-	if (!is_nameless_class(&parents[at])) {
-		fprintf(out, "%s::", text_attribute(&parents[at], DW_AT_name));
-		return;
-	}
-	int scope = innermost_scope(parents, at);
-	fprintf(out, "{%s#%u}::", is_lambda(&parents[at]) ? "lambda" : "unnamed type",
-		count_nameless(&parents[scope < 0 ? 0 : scope], dwarf_dieoffset(&parents[at]), 0));
-}
-
-/* The scopes of ${entry} and its own name, as the demangler writes them, without parameters. A
- * function within a function, which C++ does not have, is written without. */
+/* Writes the scopes of ${entry} and its name as the demangler does, without parameters. Nested
+ * functions, which C++ does not have, are written without their scopes. */
 static void write_qualified(FILE *out, Dwarf_Die *entry, int depth)
 {
 	Dwarf_Die origin = hl_symbols_entry_origin(*entry), declared = specification_of(&origin);
@@ -207,14 +181,23 @@ static void write_qualified(FILE *out, Dwarf_Die *entry, int depth)
 		if (dwarf_tag(&parents[i]) == DW_TAG_subprogram)
 			first = i;
 	for (int i = first; i < count; i++) {
-		const char *text = text_attribute(&parents[i], DW_AT_name);
-		if (dwarf_tag(&parents[i]) == DW_TAG_subprogram) {
-			write_qualified(out, &parents[i], depth + 1);
+		Dwarf_Die *parent = &parents[i];
+		const char *text = text_attribute(parent, DW_AT_name);
+		if (dwarf_tag(parent) == DW_TAG_subprogram) {
+			write_qualified(out, parent, depth + 1);
 			fputs("::", out);
-		} else if (dwarf_tag(&parents[i]) == DW_TAG_namespace) {
+		} else if (dwarf_tag(parent) == DW_TAG_namespace) {
 			fprintf(out, "%s::", text ? text : "(anonymous namespace)");
-		} else if (is_class(&parents[i])) {
-			write_class(out, parents, i);
+		} else if (is_class(parent) && !is_nameless_class(parent)) {
+			fprintf(out, "%s::", text);
+		} else if (is_class(parent)) {
+			/* Numbered as the symbol table does, provided that no class of the scope
+			 * was optimized away. */
+			int around = innermost_scope(parents, i);
+			unsigned number = count_nameless(&parents[around < 0 ? 0 : around],
+							 dwarf_dieoffset(parent), 0);
+			fprintf(out, "{%s#%u}::", is_lambda(parent) ? "lambda" : "unnamed type",
+				number);
 		}
 	}
 	fputs(name ? name : "", out);
@@ -262,6 +245,8 @@ int hl_symbols_entry_function(Dwarf_Die *entry, struct hl_strings *strings,
 			      struct hl_symbols_entry_function *ret_function)
 {
 	const char *name = text_attribute(entry, DW_AT_linkage_name);
+	Dwarf_Die declaration = *entry, parents[PARENTS_MAX];
+	Dwarf_Attribute attribute;
 	int line = 0;
 
 	if (!name)
@@ -271,7 +256,14 @@ int hl_symbols_entry_function(Dwarf_Die *entry, struct hl_strings *strings,
 	int r = name ? hl_strings_intern(strings, demangled ? demangled : name, &function.name)
 		     : intern_qualified(entry, strings, &function.name);
 	free(demangled);
-	Dwarf_Die declaration = declaration_of(entry);
+	/* A function that the compiler made, such as gcc's operator() of a lambda, begins at the
+	 * line of its class. */
+	if (!dwarf_attr_integrate(entry, DW_AT_decl_file, &attribute)) {
+		Dwarf_Die declared = specification_of(entry);
+		int count = parents_of(&declared, parents);
+		if (count > 1)
+			declaration = parents[count - 1];
+	}
 	if (r == 0)
 		r = hl_strings_intern(strings, declaration_file(&declaration, strings),
 				      &function.file);

@@ -4,10 +4,10 @@
 #include "symbols/symbols_file.h"
 
 #include "base/array.h"
-#include "base/build_id.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/path.h"
+#include "base/file_print.h"
+#include "base/names.h"
 #include "base/strings.h"
 #include "elf/elf.h"
 #include "symbols/symbols_dwarf.h"
@@ -23,7 +23,7 @@
 
 /* The file that is looked for. */
 struct wanted {
-	const uint8_t *build_id; /* as kept, see build_id.h */
+	const uint8_t *build_id; /* as kept, see base/file_print.h */
 	size_t build_id_bytes;
 	struct hl_file_print print;
 };
@@ -54,11 +54,12 @@ static const Dwfl_Callbacks callbacks = {
 
 /* ---- finding the file ---- */
 
-/* Whether ${path} has the fingerprint. A copy of the file has another time. */
+/* Whether ${path} has the fingerprint; of a copy the time may differ. */
 static bool has_print(const char *path, const struct hl_file_print *print, bool is_copy)
 {
 	struct stat status;
 	HL_CLOSED int fd = open(path, O_RDONLY | O_CLOEXEC);
+
 	return fd >= 0 && fstat(fd, &status) == 0 && (uint64_t)status.st_size == print->bytes &&
 	       (is_copy || (uint64_t)status.st_mtim.tv_sec * HL_NS_PER_SECOND +
 					   (uint64_t)status.st_mtim.tv_nsec ==
@@ -70,11 +71,12 @@ static bool has_print(const char *path, const struct hl_file_print *print, bool 
 static bool is_no_file(const char *path)
 {
 	struct stat status;
+
 	return stat(path, &status) == 0 && !S_ISREG(status.st_mode);
 }
 
-/* Reports ${path} to a fresh Dwfl, at its own addresses. NULL when it is not the wanted file; then
- * the reason is set if there was none. */
+/* Reports ${path} to libdwfl, at its own addresses. NULL when it is not the wanted file; then sets
+ * the reason unless there is one. */
 static Dwfl_Module *try_file(struct hl_symbols_file *symbols, const char *path,
 			     const struct wanted *wanted, bool is_copy)
 {
@@ -108,19 +110,6 @@ static Dwfl_Module *try_file(struct hl_symbols_file *symbols, const char *path,
 	return wrong ? NULL : module;
 }
 
-/* A separate debug file can stand in for the file itself: it has the same addresses. */
-static Dwfl_Module *try_debug_file(struct hl_symbols_file *symbols, const struct wanted *wanted)
-{
-	char path[HL_ELF_DEBUG_PATH_MAX];
-
-	if (!hl_elf_debug_path(HL_ELF_DEBUG_DIRECTORY, wanted->build_id, wanted->build_id_bytes,
-			       path, sizeof(path)) ||
-	    access(path, R_OK) != 0)
-		return NULL;
-	const struct wanted by_build_id = {wanted->build_id, wanted->build_id_bytes, {0}};
-	return try_file(symbols, path, &by_build_id, true);
-}
-
 /* By build id alone: /usr/lib/debug/.build-id/xx/yyy, then debuginfod. */
 static Dwfl_Module *try_build_id(struct hl_symbols_file *symbols, const struct wanted *wanted)
 {
@@ -138,50 +127,28 @@ static Dwfl_Module *try_build_id(struct hl_symbols_file *symbols, const struct w
 	return module;
 }
 
-static enum hl_symbols_source table_source(Dwfl_Module *module, size_t symbol_count)
-{
-	GElf_Addr bias;
-	GElf_Shdr header;
-	Elf *elf = dwfl_module_getelf(module, &bias);
-
-	if (!symbol_count)
-		return HL_SYMBOLS_NONE;
-	if (elf && (hl_elf_find_section(elf, ".symtab", &header) ||
-		    hl_elf_find_section(elf, ".gnu_debugdata", &header)))
-		return HL_SYMBOLS_SYMTAB;
-	return HL_SYMBOLS_DYNSYM;
-}
-
-static void give_reason(struct hl_symbols_file *symbols)
-{
-	static const char *const reasons[] = {
-		[HL_SYMBOLS_NONE] = "no symbols; " HL_SYMBOLS_REMEDY,
-		[HL_SYMBOLS_DYNSYM] =
-			"stripped, exported functions alone have names; " HL_SYMBOLS_REMEDY,
-		[HL_SYMBOLS_SYMTAB] = "no source lines; " HL_SYMBOLS_REMEDY,
-		[HL_SYMBOLS_DWARF] = "",
-	};
-	if (symbols->source == HL_SYMBOLS_DWARF)
-		symbols->reason[0] = '\0';
-	else if (!symbols->reason[0])
-		snprintf(symbols->reason, sizeof(symbols->reason), "%s", reasons[symbols->source]);
-}
-
 static int read_module(struct hl_symbols_file *symbols, Dwfl_Module *module)
 {
 	Dwarf_Addr bias = 0;
 	GElf_Addr elf_bias;
+	GElf_Shdr header;
 	GElf_Word checksum;
 	Dwarf *dwarf = dwfl_module_getdwarf(module, &bias);
+	Elf *elf = dwfl_module_getelf(module, &elf_bias);
 	Dwarf_CU *cu;
 
 	symbols->found = true;
-	symbols->debug_link =
-		dwelf_elf_gnu_debuglink(dwfl_module_getelf(module, &elf_bias), &checksum);
+	symbols->debug_link = dwelf_elf_gnu_debuglink(elf, &checksum);
 	int r = hl_symbols_table_init(&symbols->table, module);
 	if (r < 0)
 		return r;
-	symbols->source = table_source(module, symbols->table.count);
+	if (!symbols->table.count)
+		symbols->source = HL_SYMBOLS_NONE;
+	else if (elf && (hl_elf_find_section(elf, ".symtab", &header) ||
+			 hl_elf_find_section(elf, ".gnu_debugdata", &header)))
+		symbols->source = HL_SYMBOLS_SYMTAB;
+	else
+		symbols->source = HL_SYMBOLS_DYNSYM;
 	if (!dwarf || dwarf_get_units(dwarf, NULL, &cu, NULL, NULL, NULL, NULL) != 0)
 		return 0;
 	symbols->dwarf_bias = bias;
@@ -202,6 +169,9 @@ static int intern(struct hl_symbols_file *symbols, const char *text, const char 
 static int open_symbols(struct hl_symbols_file *symbols, const char *path, const char *elsewhere,
 			const struct wanted *wanted)
 {
+	const struct wanted by_build_id = {wanted->build_id, wanted->build_id_bytes, {0}};
+	char debug_path[HL_ELF_DEBUG_PATH_MAX];
+
 	int r = intern(symbols, hl_path_basename(path), &symbols->basename);
 	if (r < 0)
 		return r;
@@ -218,8 +188,12 @@ static int open_symbols(struct hl_symbols_file *symbols, const char *path, const
 		if (module) /* what was wrong with the file's own path does not matter */
 			symbols->reason[0] = '\0';
 	}
-	if (!module)
-		module = try_debug_file(symbols, wanted);
+	/* A separate debug file can stand in for the file itself: it has the same addresses. */
+	if (!module &&
+	    hl_elf_debug_path(HL_ELF_DEBUG_DIRECTORY, wanted->build_id, wanted->build_id_bytes,
+			      debug_path, sizeof(debug_path)) &&
+	    access(debug_path, R_OK) == 0)
+		module = try_file(symbols, debug_path, &by_build_id, true);
 	if (!module)
 		module = try_build_id(symbols, wanted);
 	return module ? read_module(symbols, module) : 0;
@@ -229,6 +203,12 @@ int hl_symbols_file_open(const char *path, const char *elsewhere, const uint8_t 
 			 size_t build_id_bytes, const struct hl_file_print *print,
 			 struct hl_symbols_file **ret_symbols)
 {
+	static const char *const reasons[] = {
+		[HL_SYMBOLS_NONE] = "no symbols; " HL_SYMBOLS_REMEDY,
+		[HL_SYMBOLS_DYNSYM] =
+			"stripped, exported functions alone have names; " HL_SYMBOLS_REMEDY,
+		[HL_SYMBOLS_SYMTAB] = "no source lines; " HL_SYMBOLS_REMEDY,
+	};
 	const struct wanted wanted = {build_id, build_id_bytes, *print};
 	struct hl_symbols_file *symbols = calloc(1, sizeof(*symbols));
 
@@ -239,7 +219,10 @@ int hl_symbols_file_open(const char *path, const char *elsewhere, const uint8_t 
 		hl_symbols_file_free(symbols);
 		return r;
 	}
-	give_reason(symbols);
+	if (symbols->source == HL_SYMBOLS_DWARF)
+		symbols->reason[0] = '\0';
+	else if (!symbols->reason[0])
+		snprintf(symbols->reason, sizeof(symbols->reason), "%s", reasons[symbols->source]);
 	*ret_symbols = symbols;
 	return 0;
 }

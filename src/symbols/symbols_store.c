@@ -3,9 +3,9 @@
 #include "symbols/symbols_cache.h"
 
 #include "base/array.h"
-#include "base/build_id.h"
 #include "base/cleanup.h"
-#include "base/hex.h"
+#include "base/encode.h"
+#include "base/file_print.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -22,35 +22,33 @@
 static bool is_ours(int fd)
 {
 	struct stat status;
+
 	return fstat(fd, &status) == 0 && status.st_uid == geteuid();
 }
 
-/* Opens ${name} in the directory ${at}; a new one is made only where the old ones are ours. */
-static int open_below(int at, const char *name, bool create)
-{
-	int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-	if (fd < 0 && errno == ENOENT && create && is_ours(at) && mkdirat(at, name, 0700) == 0)
-		fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return fd < 0 ? -errno : fd;
-}
-
-/* Opens ${path}, then ${names} below one another, up to NULL. */
+/* Opens ${path}, then ${names} below one another, up to NULL. A new directory is made only where the
+ * old ones are ours. */
 static int open_path(const char *path, const char *const *names, bool create)
 {
-	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+	int fd = open(path, flags);
 
 	if (fd < 0)
 		return -errno;
 	for (; *names && fd >= 0; names++) {
-		int below = open_below(fd, *names, create);
+		int below = openat(fd, *names, flags);
+		if (below < 0 && errno == ENOENT && create && is_ours(fd) &&
+		    mkdirat(fd, *names, 0700) == 0)
+			below = openat(fd, *names, flags);
+		if (below < 0)
+			below = -errno;
 		close(fd);
 		fd = below;
 	}
 	return fd;
 }
 
-/* The directory ${cache} itself may have to be made, too. */
+/* Opens the directory below ${cache}, which may have to be made, too. */
 static int open_in_cache(const char *cache, bool create)
 {
 	char *parent = strdup(cache);
@@ -118,44 +116,33 @@ static int oldest_first(const void *left, const void *right)
 	return (a->tv_nsec > b->tv_nsec) - (a->tv_nsec < b->tv_nsec);
 }
 
-/* Lists the directory's files, leftovers of interrupted writers too; 0 or -ENOMEM. */
-static int list_files(DIR *directory, struct kept_file **files, size_t *ret_count)
-{
-	size_t capacity = 0;
-
-	for (const struct dirent *entry; (entry = readdir(directory));) {
-		struct stat status;
-		if (strlen(entry->d_name) >= sizeof((*files)->name) ||
-		    fstatat(dirfd(directory), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) < 0 ||
-		    !S_ISREG(status.st_mode))
-			continue;
-		if (HL_ARRAY_RESERVE(*files, capacity, *ret_count + 1) < 0)
-			return -ENOMEM;
-		struct kept_file *file = &(*files)[(*ret_count)++];
-		strcpy(file->name, entry->d_name);
-		file->bytes = (uint64_t)status.st_size;
-		file->written = status.st_mtim;
-	}
-	return 0;
-}
-
 void hl_symbols_store_trim(int directory_fd, uint64_t bytes_max)
 {
 	HL_FREED struct kept_file *files = NULL;
 	uint64_t bytes = 0;
-	size_t count = 0;
-	int fd = openat(directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	size_t count = 0, capacity = 0;
+	int r = 0;
+	HL_CLOSED int fd = openat(directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *directory = fd < 0 ? NULL : fdopendir(fd);
 
-	if (!directory) {
-		if (fd >= 0)
-			close(fd);
+	if (!directory)
 		return;
+	hl_cleanup_take_fd(&fd);
+	/* All files, leftovers of interrupted writers too. */
+	for (const struct dirent *entry; r == 0 && (entry = readdir(directory));) {
+		struct kept_file file;
+		struct stat status;
+		if (strlen(entry->d_name) >= sizeof(file.name) ||
+		    fstatat(directory_fd, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) < 0 ||
+		    !S_ISREG(status.st_mode))
+			continue;
+		strcpy(file.name, entry->d_name);
+		file.bytes = (uint64_t)status.st_size;
+		file.written = status.st_mtim;
+		r = HL_ARRAY_APPEND(files, count, capacity, file);
+		bytes += file.bytes;
 	}
-	int r = list_files(directory, &files, &count);
 	closedir(directory);
-	for (size_t i = 0; i < count; i++)
-		bytes += files[i].bytes;
 	if (r < 0 || bytes <= bytes_max)
 		return;
 	qsort(files, count, sizeof(*files), oldest_first);

@@ -3,7 +3,7 @@
 #include "symbols/symbols_dwarf.h"
 
 #include "base/array.h"
-#include "base/search.h"
+#include "base/compiler.h"
 #include "elf/elf.h"
 
 #include <string.h>
@@ -61,25 +61,10 @@ static int read_symbols(struct hl_symbols_table *table, Dwfl_Module *module)
 
 /* The table's layout: Linux Standard Base, "Exception Frame Header". Only the encodings that
  * linkers write are taken: pc-relative pointer, 4-byte count, 4-byte header-relative pairs. */
-static void read_unwind_starts(struct hl_symbols_table *table, const GElf_Shdr *section,
-			       const Elf_Data *content)
-{
-	static const unsigned char expected[4] = {1, 0x1b, 0x03, 0x3b};
-	const unsigned char *bytes = content->d_buf;
-	uint32_t count;
-
-	if (content->d_size < 12 || memcmp(bytes, expected, sizeof(expected)) != 0)
-		return;
-	memcpy(&count, bytes + 8, sizeof(count));
-	if (count > (content->d_size - 12) / 8)
-		return;
-	table->unwind_starts = bytes + 12;
-	table->unwind_count = count;
-	table->unwind_base = section->sh_addr;
-}
-
 static void find_unwind_table(struct hl_symbols_table *table, Dwfl_Module *module)
 {
+	static const unsigned char expected[4] = {1, 0x1b, 0x03, 0x3b};
+	uint32_t count;
 	GElf_Addr bias;
 	GElf_Shdr header;
 	Elf *elf = dwfl_module_getelf(module, &bias);
@@ -88,8 +73,15 @@ static void find_unwind_table(struct hl_symbols_table *table, Dwfl_Module *modul
 	if (!section || header.sh_type == SHT_NOBITS)
 		return;
 	Elf_Data *content = elf_rawdata(section, NULL);
-	if (content && content->d_buf)
-		read_unwind_starts(table, &header, content);
+	const unsigned char *bytes = content ? content->d_buf : NULL;
+	if (!bytes || content->d_size < 12 || memcmp(bytes, expected, sizeof(expected)) != 0)
+		return;
+	memcpy(&count, bytes + 8, sizeof(count));
+	if (count > (content->d_size - 12) / 8)
+		return;
+	table->unwind_starts = bytes + 12;
+	table->unwind_count = count;
+	table->unwind_base = header.sh_addr;
 }
 
 int hl_symbols_table_init(struct hl_symbols_table *table, Dwfl_Module *module)

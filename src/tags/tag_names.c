@@ -3,7 +3,7 @@
 #include "tags/tag_names.h"
 
 #include "base/compiler.h"
-#include "base/mark.h"
+#include "base/names.h"
 #include "heapline/heapline.h"
 #include "tags/tag_table.h"
 
@@ -33,6 +33,7 @@ static _Atomic uint16_t slots[SLOTS];
 static uint32_t hash_of(const char *name, size_t length)
 {
 	uint64_t hash = length;
+
 	for (size_t i = 0; i < length; i++)
 		hash = (hash ^ (uint8_t)name[i]) * UINT64_C(0x100000001b3);
 	return (uint32_t)(hash >> 16) % SLOTS;
@@ -41,6 +42,7 @@ static uint32_t hash_of(const char *name, size_t length)
 static bool is_named(uint16_t tag, const char *name, size_t length)
 {
 	const char *named = hl_tag_table.names[tag - 1];
+
 	return memcmp(named, name, length) == 0 && !named[length];
 }
 
@@ -48,6 +50,7 @@ static bool is_named(uint16_t tag, const char *name, size_t length)
 static uint16_t add_name(const char *name, size_t length)
 {
 	uint32_t count = atomic_load(&hl_tag_table.count);
+
 	do {
 		if (count == HL_TAG_NAMES_MAX)
 			return 0;
@@ -64,6 +67,7 @@ static uint16_t add_name(const char *name, size_t length)
 static uint16_t find_or_add(const char *name, size_t length)
 {
 	uint32_t at = hash_of(name, length);
+
 	for (uint32_t tries = 0; tries < SLOTS; tries++, at = (at + 1) % SLOTS) {
 		uint16_t tag = atomic_load_explicit(&slots[at], memory_order_acquire);
 		if (!tag && atomic_compare_exchange_strong(&slots[at], &tag, BEING_NAMED)) {
@@ -80,6 +84,7 @@ static uint16_t find_or_add(const char *name, size_t length)
 HL_EXPORT int hl_tag_push(const char *name)
 {
 	int length = name ? hl_mark_length(name) : -EINVAL;
+
 	if (length > (int)HL_TAG_NAME_MAX)
 		length = -ENAMETOOLONG;
 	uint16_t tag = length > 0 ? find_or_add(name, (size_t)length) : 0;

@@ -19,6 +19,7 @@ extern __thread struct hl_tag_stack hl_tag_stack __attribute__((tls_model("initi
 static inline uint32_t hl_tag_current(void)
 {
 	uint32_t depth = hl_tag_stack.depth;
+
 	if (__builtin_expect(!depth, 1))
 		return 0;
 	return hl_tag_stack.tags[depth < HL_TAG_DEPTH_MAX ? depth - 1 : HL_TAG_DEPTH_MAX - 1];

@@ -111,6 +111,7 @@ void *hl_tags_allocate(size_t size, uint64_t caller)
 HL_EXPORT void *calloc(size_t count, size_t size)
 {
 	size_t bytes;
+
 	if (__builtin_mul_overflow(count, size, &bytes))
 		return fail();
 	if (HL_UNLIKELY(!hl_libc_resolve()))
@@ -138,6 +139,7 @@ HL_EXPORT void *realloc(void *block, size_t size)
 HL_EXPORT void *reallocarray(void *block, size_t count, size_t size)
 {
 	size_t bytes;
+
 	if (__builtin_mul_overflow(count, size, &bytes))
 		return fail();
 	return reallocate(block, bytes, CALLER);

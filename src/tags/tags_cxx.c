@@ -21,6 +21,7 @@ static __attribute__((noinline)) void *pass_on(const char *name, size_t size, si
 					       size_t third)
 {
 	operator_new *real = (operator_new *)dlsym(RTLD_NEXT, name);
+
 	if (!real)
 		abort(); /* nothing can be returned or thrown */
 	return real(size, second, third);

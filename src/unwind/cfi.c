@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Reads CIEs and FDEs and runs their programs; see cfi.h. */
-#include "base/search.h"
-#include "unwind/arch_x86_64.h"
+#include "base/compiler.h"
+#include "unwind/arch.h"
 #include "unwind/cfi_program.h"
 
 #include <errno.h>
@@ -79,6 +79,7 @@ static uint64_t read_pointer(const struct hl_cfi_section *section, struct hl_cfi
 {
 	uint64_t place = address_of(section, reader->at);
 	uint64_t value = read_format(reader, encoding);
+
 	switch (encoding & (POINTER_BASE | POINTER_INDIRECT)) {
 	case 0:
 		return value + section->bias;
@@ -103,6 +104,7 @@ static int read_record(const struct hl_cfi_section *section, struct hl_cfi_reade
 		       struct record *ret_record)
 {
 	struct record record = {.start = reader->at};
+
 	if (!hl_cfi_left(reader))
 		return 0;
 	uint64_t length = hl_cfi_read_unsigned(reader, 4);
@@ -136,6 +138,7 @@ static int read_augmentation(const struct hl_cfi_section *section, struct hl_cfi
 			     char letter, struct hl_cie *cie)
 {
 	unsigned encoding;
+
 	switch (letter) {
 	case 'R':
 		cie->pointer_encoding = hl_cfi_read_byte(reader);
@@ -194,6 +197,7 @@ static int parse_cie(const struct hl_cfi_section *section, const uint8_t *at,
 {
 	struct hl_cfi_reader reader = {at, section->bytes + section->size, false};
 	struct record record;
+
 	if (read_record(section, &reader, &record) != 1 || !record.is_cie)
 		return -EINVAL;
 	struct hl_cie cie = {.start = at, .pointer_encoding = POINTER_ABSOLUTE};
@@ -220,6 +224,7 @@ static int parse_cie(const struct hl_cfi_section *section, const uint8_t *at,
 static bool is_left_out(const struct hl_cfi_section *section, uint64_t begin)
 {
 	uint64_t address = begin - section->bias;
+
 	return section->is_debug_frame && (address == 0 || address >= UINT64_MAX - 1);
 }
 
@@ -231,6 +236,7 @@ static int parse_fde(const struct hl_cfi_section *section, const struct record *
 	uint64_t back = section->is_debug_frame
 				? (uint64_t)(record->id_at - section->bytes) - record->id
 				: record->id;
+
 	if (back > (uint64_t)(record->id_at - section->bytes))
 		return -EINVAL;
 	const uint8_t *cie_at = record->id_at - back;
@@ -260,6 +266,7 @@ struct lookup {
 static int match_range(void *context, uint64_t from, uint64_t to, const struct hl_cfi_state *state)
 {
 	struct lookup *lookup = context;
+
 	if (lookup->pc < from || lookup->pc >= to)
 		return 0;
 	lookup->rule = hl_arch_rule(state, lookup->is_signal_frame);
@@ -270,6 +277,7 @@ static int find_in_fde(const struct hl_cfi_section *section, const struct hl_fde
 		       hl_rule *ret_rule)
 {
 	struct lookup lookup = {.pc = pc, .is_signal_frame = fde->cie->is_signal_frame};
+
 	if (pc < fde->begin || pc >= fde->end)
 		return -ENOENT;
 	int result = hl_cfi_program_run(section, fde, match_range, &lookup);
@@ -286,6 +294,7 @@ int hl_cfi_find(const struct hl_cfi_section *section, uint64_t pc, hl_rule *ret_
 	struct record record;
 	struct hl_fde fde;
 	int result;
+
 	while ((result = read_record(section, &reader, &record)) == 1) {
 		if (record.is_cie)
 			continue;
@@ -302,6 +311,7 @@ static int64_t table_target(const uint8_t *table, uint64_t index)
 {
 	const uint8_t *entry = table + index * HDR_ENTRY_BYTES;
 	struct hl_cfi_reader reader = {entry, entry + HDR_ENTRY_BYTES, false};
+
 	return hl_cfi_read_signed(&reader, 4);
 }
 
@@ -313,6 +323,7 @@ static int find_by_table(const struct hl_cfi_section *memory, const uint8_t *hdr
 	struct hl_cfi_reader reader = {hdr + 8, end, false};
 	uint64_t count = hl_cfi_read_unsigned(&reader, 4);
 	int64_t target = (int64_t)(pc - address_of(memory, hdr));
+
 	if (reader.failed || count > hl_cfi_left(&reader) / HDR_ENTRY_BYTES)
 		return -EINVAL;
 	const uint8_t *table = hdr + HDR_TABLE_OFFSET;
@@ -342,6 +353,7 @@ static int find_by_scan(const struct hl_cfi_section *memory, const uint8_t *hdr,
 	struct hl_cfi_reader reader = {hdr + 4, memory->bytes + memory->size, false};
 	uint64_t frames = read_pointer(memory, &reader, hdr[1], address_of(memory, hdr));
 	uint64_t offset = frames - memory->address;
+
 	if (reader.failed || offset >= memory->size)
 		return -EINVAL;
 	/* Whole mapping minus what lies before, so that CIE pointers stay inside .eh_frame. */
@@ -360,6 +372,7 @@ int hl_cfi_find_in_memory(const uint8_t *hdr, uint64_t start, uint64_t end, uint
 		.size = end - start,
 		.address = start,
 	};
+
 	if (end < start || (uint64_t)hdr < start || (uint64_t)hdr >= end ||
 	    end - (uint64_t)hdr < HDR_TABLE_OFFSET || hdr[0] != HDR_VERSION)
 		return -EINVAL;
@@ -380,6 +393,7 @@ struct compilation {
 static int give_row(const struct compilation *compilation, uint64_t pc, hl_rule rule)
 {
 	uint64_t offset = pc - compilation->base;
+
 	if (pc < compilation->base || offset > UINT32_MAX)
 		return 0;
 	struct hl_cfi_row row = {.offset = (uint32_t)offset, .rule = rule};
@@ -390,6 +404,7 @@ static int compile_range(void *context, uint64_t from, uint64_t to,
 			 const struct hl_cfi_state *state)
 {
 	struct compilation *compilation = context;
+
 	(void)to;
 	return give_row(compilation, from, hl_arch_rule(state, compilation->is_signal_frame));
 }
@@ -403,6 +418,7 @@ int hl_cfi_compile(const struct hl_cfi_section *section, uint64_t base, hl_cfi_s
 	struct record record;
 	struct hl_fde fde;
 	int result;
+
 	while ((result = read_record(section, &reader, &record)) == 1) {
 		if (record.is_cie)
 			continue;

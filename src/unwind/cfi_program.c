@@ -2,7 +2,7 @@
 /* The call frame machine of DWARF 5 section 6.4.2; see cfi_program.h. */
 #include "unwind/cfi_program.h"
 
-#include "unwind/arch_x86_64.h"
+#include "unwind/arch.h"
 
 #include <errno.h>
 
@@ -64,6 +64,7 @@ static int64_t factored(const struct machine *machine, uint64_t offset)
 static int advance_to(struct machine *machine, uint64_t location)
 {
 	uint64_t from = machine->location;
+
 	if (location < from)
 		return -EINVAL;
 	machine->location = location;
@@ -82,6 +83,7 @@ static int advance_by(struct machine *machine, uint64_t delta)
 static void set_saved(struct machine *machine, uint64_t reg, struct hl_cfi_value value)
 {
 	int tracked = hl_arch_tracked(reg);
+
 	if (tracked >= 0)
 		machine->now.saved[tracked] = value;
 }
@@ -99,6 +101,7 @@ static void set_saved_offset(struct machine *machine, uint64_t reg, int64_t offs
 static void restore(struct machine *machine, uint64_t reg)
 {
 	int tracked = hl_arch_tracked(reg);
+
 	if (tracked >= 0)
 		machine->now.saved[tracked] = machine->initial.saved[tracked];
 }
@@ -119,6 +122,7 @@ static struct hl_cfi_value read_expression(struct machine *machine)
 {
 	uint64_t bytes = hl_cfi_read_uleb(&machine->reader);
 	struct hl_cfi_value value = {.kind = HL_CFI_EXPRESSION, .expression = machine->reader.at};
+
 	hl_cfi_skip(&machine->reader, bytes);
 	value.expression_bytes = (uint32_t)(machine->reader.at - value.expression);
 	return value;
@@ -143,6 +147,7 @@ static int recall(struct machine *machine)
 static int run_location(struct machine *machine, unsigned operation)
 {
 	struct hl_cfi_reader *reader = &machine->reader;
+
 	switch (operation) {
 	case CFA_SET_LOC:
 		return advance_to(
@@ -161,6 +166,7 @@ static int run_cfa(struct machine *machine, unsigned operation)
 	struct hl_cfi_reader *reader = &machine->reader;
 	struct hl_cfi_value *cfa = &machine->now.cfa;
 	uint64_t reg;
+
 	switch (operation) {
 	case CFA_DEF_CFA:
 		reg = hl_cfi_read_uleb(reader);
@@ -191,6 +197,7 @@ static int run_register(struct machine *machine, unsigned operation)
 {
 	struct hl_cfi_reader *reader = &machine->reader;
 	uint64_t reg = hl_cfi_read_uleb(reader);
+
 	switch (operation) {
 	case CFA_OFFSET_EXTENDED:
 		set_saved_offset(machine, reg, factored(machine, hl_cfi_read_uleb(reader)));
@@ -265,6 +272,7 @@ static int run_one(struct machine *machine)
 {
 	unsigned operation = hl_cfi_read_byte(&machine->reader);
 	unsigned operand = operation & ~(unsigned)CFA_PRIMARY;
+
 	switch (operation & CFA_PRIMARY) {
 	case CFA_ADVANCE_LOC:
 		return advance_by(machine, operand);
@@ -295,6 +303,7 @@ int hl_cfi_program_run(const struct hl_cfi_section *section, const struct hl_fde
 		       hl_cfi_range_fn *visit, void *context)
 {
 	struct machine machine;
+
 	machine.section = section;
 	machine.fde = fde;
 	machine.visit = visit;

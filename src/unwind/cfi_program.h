@@ -50,6 +50,7 @@ static inline uint64_t hl_cfi_read_unsigned(struct hl_cfi_reader *reader, unsign
 static inline int64_t hl_cfi_read_signed(struct hl_cfi_reader *reader, unsigned size)
 {
 	unsigned unused = 64 - 8 * size;
+
 	return (int64_t)(hl_cfi_read_unsigned(reader, size) << unused) >> unused;
 }
 
@@ -64,6 +65,7 @@ static inline uint64_t hl_cfi_read_uleb(struct hl_cfi_reader *reader)
 	uint64_t value = 0;
 	uint8_t byte;
 	unsigned shift = 0;
+
 	do {
 		byte = hl_cfi_read_byte(reader);
 		if (shift < 64)
@@ -79,6 +81,7 @@ static inline int64_t hl_cfi_read_sleb(struct hl_cfi_reader *reader)
 	uint64_t value = 0;
 	uint8_t byte;
 	unsigned shift = 0;
+
 	do {
 		byte = hl_cfi_read_byte(reader);
 		if (shift < 64)

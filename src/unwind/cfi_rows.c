@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Sorts, merges and searches compiled rows; see cfi.h. */
-#include "base/search.h"
-#include "unwind/arch_x86_64.h"
+#include "base/compiler.h"
+#include "unwind/arch.h"
 
 /* By offset, then rows with information first, then as given (the number is in ${reserved}). */
 static bool is_before(const struct hl_cfi_row *a, const struct hl_cfi_row *b)
@@ -17,6 +17,7 @@ static bool is_before(const struct hl_cfi_row *a, const struct hl_cfi_row *b)
 static void sift_down(struct hl_cfi_row *rows, size_t root, size_t count)
 {
 	struct hl_cfi_row moving = rows[root];
+
 	for (size_t child; (child = 2 * root + 1) < count; root = child) {
 		if (child + 1 < count && is_before(&rows[child], &rows[child + 1]))
 			child++;
@@ -44,6 +45,7 @@ size_t hl_cfi_rows_finish(struct hl_cfi_row *rows, size_t count)
 {
 	size_t kept = 0;
 	uint64_t last_offset = UINT64_MAX;
+
 	for (size_t i = 0; i < count; i++)
 		rows[i].reserved = (uint32_t)i;
 	sort_rows(rows, count);
@@ -62,5 +64,6 @@ size_t hl_cfi_rows_finish(struct hl_cfi_row *rows, size_t count)
 hl_rule hl_cfi_rows_find(const struct hl_cfi_row *rows, size_t count, uint32_t offset)
 {
 	size_t at = HL_LOWER_BOUND(i, count, rows[i].offset <= offset);
+
 	return at ? rows[at - 1].rule : HL_RULE_NONE;
 }

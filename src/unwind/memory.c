@@ -20,6 +20,7 @@
 bool hl_memory_page_is_readable(uint64_t page)
 {
 	long result;
+
 	register long set_bytes __asm__("r10") = KERNEL_SET_BYTES;
 	__asm__ volatile("syscall"
 			 : "=a"(result)
@@ -45,6 +46,7 @@ bool hl_memory_prove_readable(struct hl_walk *walk, uint64_t address)
 {
 	uint64_t page = address & ~(PAGE_BYTES - 1);
 	const uint64_t near_bytes = NEAR_PAGES * PAGE_BYTES;
+
 	if (address >= USER_END)
 		return false;
 	bool near = walk->stack_low < walk->stack_high && page + near_bytes >= walk->stack_low &&

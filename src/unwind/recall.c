@@ -2,35 +2,184 @@
 /* Keeps stacks for recall; see recall.h. */
 #include "unwind/recall.h"
 
-void hl_recall_keep(struct hl_recall *recall, const struct hl_walk *walk,
-		    const struct hl_registers *at, uint32_t kept, uint64_t tag)
+#include <string.h>
+
+/* What the inner frames of a stack read. */
+struct words {
+	uint32_t count;
+	uint16_t reach;
+	uint16_t offset[HL_RECALL_WORDS];
+	uint64_t value[HL_RECALL_WORDS];
+};
+
+/* In words from ${sp}; false when that is too far, or not outward of it. */
+static bool find_offset(uint64_t address, uint64_t sp, uint16_t *ret_offset)
 {
-	uint32_t inner = walk->depth - kept;
-	if (walk->truncated || inner == 0 || inner > HL_RECALL_FRAMES)
-		return;
-	struct hl_recall_set *set = hl_recall_set_of(recall, at);
-	struct hl_recall_slot *slot = &set->ways[set->next++ % HL_RECALL_WAYS];
-	slot->pc = at->pc;
-	slot->sp = at->sp;
-	slot->bp = at->bp;
-	slot->bp_matters = walk->frames[walk->depth - 1].flags & HL_FRAME_NEEDS_BP;
-	slot->generation = walk->generation;
-	slot->inner = (uint8_t)inner;
-	slot->tag = tag;
-	slot->join = HL_RECALL_NO_JOIN;
-	if (kept) {
-		const struct hl_walk_frame *join = &walk->frames[kept - 1];
-		slot->join = (uint16_t)(kept - 1);
-		slot->join_sp = join->sp;
-		slot->join_bp = join->bp;
-		slot->join_key = join->key;
-		slot->join_node = join->node;
+	uint64_t offset = (address - sp) / sizeof(uint64_t);
+
+	if (address < sp || (address - sp) % sizeof(uint64_t) || offset > UINT16_MAX)
+		return false;
+	*ret_offset = (uint16_t)offset;
+	return true;
+}
+
+/* False, and nothing has happened, when the frame's words are too far away or too many. */
+static bool add_words(struct words *words, uint64_t sp, const struct hl_walk_frame *frame)
+{
+	uint32_t distinct = frame->word[0] == frame->word[1] ? 1 : 2;
+	uint16_t offset[2];
+
+	if (words->count + distinct > HL_RECALL_WORDS)
+		return false;
+	for (uint32_t k = 0; k < distinct; k++)
+		if (!find_offset((uint64_t)frame->word[k], sp, &offset[k]))
+			return false;
+	for (uint32_t k = 0; k < distinct; k++, words->count++) {
+		words->offset[words->count] = offset[k];
+		words->value[words->count] = frame->value[k];
+		words->reach = offset[k] > words->reach ? offset[k] : words->reach;
 	}
-	for (uint32_t i = 0; i < inner; i++) {
-		const struct hl_walk_frame *frame = &walk->frames[walk->depth - 1 - i];
-		for (unsigned k = 0; k < HL_COUNT_OF(frame->word); k++) {
-			slot->reads[i].word[k] = frame->word[k];
-			slot->reads[i].value[k] = frame->value[k];
-		}
+	return true;
+}
+
+/* Guesses for the next stack; what they lead to is the hash of this one. ${frame} is the innermost
+ * of ${inner}, whose words are ${words}. */
+static uint64_t learn_shape(struct hl_recall *recall, const struct hl_registers *at, uint64_t room,
+			    const struct hl_walk_frame *frame, uint32_t inner)
+{
+	uint16_t last;
+
+	if (!find_offset((uint64_t)frame->word[0], at->sp, &last) || last >= room)
+		return hl_recall_hash_of_place(at);
+	*hl_recall_head_of(recall, at->pc) = last;
+	struct hl_recall_shape *shape = hl_recall_shape_of(recall, at, frame->value[0]);
+	shape->reach = last;
+	for (uint32_t i = 0; i < HL_RECALL_FRAMES - 1; i++) {
+		if (i + 1 < inner)
+			find_offset((uint64_t)(--frame)->word[0], at->sp, &last);
+		shape->offset[i] = last;
+		shape->reach = last > shape->reach ? last : shape->reach;
+	}
+	return hl_recall_find_hash(recall, room, at);
+}
+
+static bool has_same_frames(const struct hl_recall_slot *a, const struct hl_recall_slot *b)
+{
+	return a->pc == b->pc && a->sp == b->sp && a->join_offset == b->join_offset &&
+	       a->bp_matters == b->bp_matters && a->join_bp == b->join_bp &&
+	       a->join_ra == b->join_ra && memcmp(a->offset, b->offset, sizeof(a->offset)) == 0 &&
+	       memcmp(a->value, b->value, HL_RECALL_WORDS * sizeof(a->value[0])) == 0 &&
+	       (!a->bp_matters || a->value[HL_RECALL_WORDS] == b->value[HL_RECALL_WORDS]);
+}
+
+/* A serial that no slot has that may be used. */
+static uint32_t next_serial(struct hl_recall *recall)
+{
+	if (++recall->serial == 0) {
+		memset(recall->slots, 0, sizeof(recall->slots));
+		memset(recall->results, 0, sizeof(recall->results));
+		recall->outdated = 0;
+		recall->serial = 1;
+	}
+	return recall->serial;
+}
+
+/* Keeps the slot, whose serial follows from what was in its place. Whether its frames were. */
+static bool put_slot(struct hl_recall *recall, uint64_t hash, struct hl_recall_slot *slot)
+{
+	uint64_t set = hl_recall_set_of(hash);
+
+	uint32_t way = hl_recall_way_of(recall, hash);
+	if (recall->checks[set][way] != hl_recall_check_of(hash))
+		way = recall->next++ % HL_RECALL_WAYS;
+	recall->checks[set][way] = hl_recall_check_of(hash);
+	struct hl_recall_slot *place = &recall->slots[set][way];
+	bool is_known = place->serial > recall->outdated && has_same_frames(place, slot);
+	slot->serial = is_known ? place->serial : next_serial(recall);
+	*place = *slot;
+	struct hl_recall_result *results =
+		hl_recall_results_of(recall, slot->serial, slot->join_node);
+	if (results[0].serial != slot->serial || results[0].join_node != slot->join_node)
+		results[1] = results[0];
+	results[0] = (struct hl_recall_result){slot->serial, slot->join_node, slot->tag};
+	return is_known;
+}
+
+/* Where the slot has ${value}, or HL_RECALL_WORDS. */
+static uint32_t find_value(const struct hl_recall_slot *slot, uint64_t value)
+{
+	uint32_t at = 0;
+
+	while (at < HL_RECALL_WORDS && slot->value[at] != value)
+		at++;
+	return at;
+}
+
+/* Keeps the stack, or part of one, that begins with ${innermost} in the state ${at}. Returns its
+ * join, or NULL if it cannot be recalled. *${ret_part}: what begins at the join is to be kept as a
+ * part, as the frames up to there were known already and yet the stack was not recalled. */
+static const struct hl_walk_frame *keep_slot(struct hl_recall *recall, const struct hl_walk *walk,
+					     const struct hl_walk_frame *innermost,
+					     const struct hl_registers *at, uint64_t tag,
+					     bool *ret_part)
+{
+	struct words words = {.count = 0};
+	uint32_t inner = 0;
+
+	while (inner < HL_RECALL_FRAMES && innermost - inner > walk->frames &&
+	       add_words(&words, at->sp, innermost - inner))
+		inner++;
+	const struct hl_walk_frame *join = innermost - inner;
+	uint16_t join_offset;
+	if (!inner || !find_offset(join->sp, at->sp, &join_offset))
+		return NULL;
+	struct hl_recall_slot slot = {
+		.pc = at->pc,
+		.sp = at->sp,
+		.tag = tag,
+		.join_node = join->node,
+		.join = (uint16_t)(join - walk->frames),
+		.join_offset = join_offset,
+		.reach = words.reach,
+		.bp_matters = innermost->flags & HL_FRAME_NEEDS_BP,
+		.value[HL_RECALL_WORDS] = at->bp,
+	};
+	for (uint32_t i = 0; i < HL_RECALL_WORDS; i++) {
+		slot.offset[i] = words.offset[i < words.count ? i : 0];
+		slot.value[i] = words.value[i < words.count ? i : 0];
+	}
+	slot.join_bp = find_value(&slot, join->bp) & 15u;
+	bool knows_bp = slot.value[slot.join_bp] == join->bp;
+	if (join->flags & HL_FRAME_NEEDS_BP && !knows_bp)
+		return NULL;
+	/* In a frame that a signal interrupted, the lookup pc is no return address minus one. */
+	uint64_t return_address = (join->key & HL_FRAME_PC_MASK) + 1;
+	slot.join_ra = (knows_bp ? find_value(&slot, return_address) : HL_RECALL_WORDS) & 15u;
+	uint64_t hash = learn_shape(recall, at, hl_recall_room(walk, at->sp), innermost, inner);
+	*ret_part = put_slot(recall, hash, &slot) && slot.join_ra < HL_RECALL_WORDS;
+	return join;
+}
+
+void hl_recall_keep(struct hl_recall *recall, const struct hl_walk *walk, uint32_t kept,
+		    const struct hl_registers *at, uint64_t tag)
+{
+	struct hl_registers from = *at;
+
+	if (recall->generation != walk->generation) {
+		recall->generation = walk->generation;
+		recall->outdated = recall->serial;
+	}
+	bool goes_on = !walk->truncated && walk->depth >= 2;
+	const struct hl_walk_frame *frame = &walk->frames[walk->depth - 1];
+	for (uint32_t parts = 0; goes_on && parts <= HL_RECALL_PARTS; parts++) {
+		frame = keep_slot(recall, walk, frame, &from, tag, &goes_on);
+		if (!frame || frame < &walk->frames[kept])
+			return;
+		from = (struct hl_registers){
+			.pc = ((frame->key & HL_FRAME_PC_MASK) + 1) | HL_RECALL_PART,
+			.sp = frame->sp,
+			.bp = frame->bp,
+		};
+		tag = frame->node;
 	}
 }

@@ -18,6 +18,7 @@ static hl_rule rule_at(const struct hl_unwind_module *module, const struct hl_un
 {
 	hl_rule rule;
 	uint64_t start = module->start, end = module->end, hdr = (uint64_t)module->eh_frame_hdr;
+
 	/* Of a program whose segments leave gaps, _dl_find_object names the segment with the code:
 	 * its call frame information is in another, whose bounds are not known. */
 	if (hdr < start || hdr >= end) {
@@ -43,6 +44,7 @@ static bool is_entry_code(const struct hl_unwind_module *module, const struct hl
 			  uint64_t pc)
 {
 	const Elf64_Ehdr *header = (const Elf64_Ehdr *)module->start;
+
 	if (module->end - module->start < sizeof(*header) ||
 	    memcmp(header->e_ident, ELFMAG, SELFMAG) != 0)
 		return false;
@@ -58,6 +60,7 @@ static bool has_frame_pointer(const struct hl_unwind_module *module,
 			      const struct hl_unwind_file *file, uint64_t pc)
 {
 	uint64_t address = pc - module->load_bias;
+
 	for (size_t i = 0; i < file->symbol_count; i++) {
 		const Elf64_Sym *symbol = &file->symbols[i];
 		uint64_t start = module->load_bias + symbol->st_value;
@@ -85,6 +88,7 @@ static hl_rule rule_in_module(struct hl_unwind *unwind, const struct hl_unwind_m
 			      uint64_t pc)
 {
 	struct hl_unwind_file file = {0};
+
 	hl_rule rule = rule_at(module, &file, pc);
 	if (rule == HL_RULE_NONE && unwind->find_file) {
 		file = unwind->find_file(unwind, module);
@@ -103,6 +107,7 @@ uint64_t hl_rule_cache_miss(struct hl_unwind *unwind, uint32_t generation, uint6
 {
 	struct hl_unwind_module module = {0};
 	uint64_t rule = HL_RULE_NONE;
+
 	if (unwind->find_module(unwind, pc, &module))
 		rule = rule_in_module(unwind, &module, pc) | (uint64_t)module.id << HL_MODULE_SHIFT;
 	struct hl_rule_slot *slot = hl_rule_slot_of(unwind, pc);
@@ -112,9 +117,10 @@ uint64_t hl_rule_cache_miss(struct hl_unwind *unwind, uint32_t generation, uint6
 	return rule;
 }
 
-void hl_unwind_invalidate(struct hl_unwind *unwind)
+void hl_rule_cache_invalidate(struct hl_unwind *unwind)
 {
 	uint32_t generation = atomic_load_explicit(&unwind->generation, memory_order_relaxed);
+
 	do {
 		/* Keys hold 16 bits of the generation. Before those come round the table is
 		 * emptied; nobody can write an entry of the coming generation until it has come. */

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/compiler.h"
-#include "unwind/arch_x86_64.h"
+#include "unwind/arch.h"
 #include "unwind/unwind.h"
 
 #define HL_RULE_MASK HL_FRAME_PC_MASK
@@ -32,6 +32,7 @@ static inline uint64_t hl_rule_cache_find(struct hl_unwind *unwind, uint32_t gen
 {
 	struct hl_rule_slot *slot = hl_rule_slot_of(unwind, pc);
 	uint64_t rule = atomic_load_explicit(&slot->rule, memory_order_relaxed);
+
 	uint64_t check = atomic_load_explicit(&slot->check, memory_order_relaxed);
 	if (HL_LIKELY((check ^ rule) == hl_rule_key(generation, pc)))
 		return rule;

@@ -102,7 +102,7 @@ enum hl_walk_frame_flag {
 	HL_FRAME_SAVES_BP = 1 << 1, /* word[1] is where the frame saved its caller's bp */
 };
 
-/* A thread's last walk and the workplace of its next. Zero-initialize; about 128 KiB, touched as
+/* A thread's last walk and the workplace of its next. Zero-initialize; about 160 KiB, touched as
  * far as stacks are deep. */
 struct hl_walk {
 	uint32_t depth; /* frames of the last walk */
@@ -112,6 +112,24 @@ struct hl_walk {
 			    readable memory */
 	uint64_t stack_low,
 		stack_high; /* addresses known to be readable; grows as they are proved */
+	/*
+	 * [own_low, own_high) lies on the stack that the thread was given when it was made, and so
+	 * is mapped for as long as the thread runs: what lies there may be read whatever else has
+	 * happened. Other stacks (of coroutines, of signal handlers) come and go.
+	 *
+	 * Once a whole walk, frame by frame from sp outward, has ended close below own_top, where
+	 * that stack begins, through memory without a gap, sp is on it.
+	 */
+	uint64_t own_low, own_high;
+	uint64_t own_top; /* 0: not known */
+	/* What can change of frames[0 .. i] are the words of checks[0 .. check_end[i]), as long as
+	 * i < listed: those are frames whose words lie on the thread's own stack. */
+	uint32_t listed;
+	uint16_t check_end[HL_MAX_FRAMES];
+	_Alignas(64) struct hl_walk_check {
+		const uint64_t *word;
+		uint64_t value;
+	} checks[2 * HL_MAX_FRAMES];
 	_Alignas(64) struct hl_walk_frame frames[HL_MAX_FRAMES];
 	struct hl_walk_frame fresh[HL_MAX_FRAMES];
 };
@@ -122,6 +140,16 @@ struct hl_registers {
 	uint64_t sp; /* stack pointer once the call has returned */
 	uint64_t bp; /* the caller's rbp */
 };
+
+/* Forgets the last walk, and notes where the stack of the calling thread begins: of the process'
+ * main thread or not. A walk without it knows no stack to be the thread's own. */
+void hl_walk_begin(struct hl_walk *walk, bool is_main);
+
+/* Whether ${address} is known to lie on the thread's own stack. */
+static inline bool hl_walk_is_own(const struct hl_walk *walk, uint64_t address)
+{
+	return address - walk->own_low < walk->own_high - walk->own_low;
+}
 
 /*
  * Walks outward from ${at}. On return walk->frames[0 .. depth) is the stack, outermost first.
@@ -146,6 +174,7 @@ HL_READS_STACK static inline uint32_t hl_walk_first_changed(const struct hl_walk
 							    uint32_t count)
 {
 	const struct hl_walk_frame *frame = &walk->frames[count];
+
 	for (; frame > walk->frames; frame--) {
 		if (HL_UNLIKELY(*frame[-1].word[0] != frame[-1].value[0]))
 			break;
@@ -155,6 +184,23 @@ HL_READS_STACK static inline uint32_t hl_walk_first_changed(const struct hl_walk
 	return (uint32_t)(frame - walk->frames);
 }
 
+/* Whether the words of frames [0, count) are all unchanged. On the thread's own stack all are looked
+ * at at once: nearly always they are. */
+HL_READS_STACK static inline bool hl_walk_is_unchanged(const struct hl_walk *walk, uint32_t count)
+{
+	if (HL_UNLIKELY(count > walk->listed))
+		return !hl_walk_first_changed(walk, count);
+	const struct hl_walk_check *check = walk->checks;
+	const struct hl_walk_check *end = check + walk->check_end[count - 1];
+	uint64_t differs = 0;
+	for (; end - check >= 4; check += 4)
+		differs |= (*check[0].word ^ check[0].value) | (*check[1].word ^ check[1].value) |
+			   (*check[2].word ^ check[2].value) | (*check[3].word ^ check[3].value);
+	for (; check < end; check++)
+		differs |= *check->word ^ check->value;
+	return !differs;
+}
+
 /* Says that modules may have changed: cached rules and remembered walks are not used again.
  * Callable from any thread. */
-void hl_unwind_invalidate(struct hl_unwind *unwind);
+void hl_rule_cache_invalidate(struct hl_unwind *unwind);

@@ -4,6 +4,7 @@
 #include "unwind/rule_cache.h"
 
 #include <assert.h>
+#include <pthread.h>
 
 /*
  * What a frame's step depends on beside (pc, sp, bp) are at most two words, kept in the frame. A
@@ -39,6 +40,7 @@ static inline uint32_t pass_inner(const struct hl_walk *walk, uint32_t count, ui
 static inline bool is_in_state(const struct hl_walk_frame *frame, const struct hl_arch_frame *at)
 {
 	uint64_t bp_differs = frame->flags & HL_FRAME_NEEDS_BP ? frame->bp ^ at->bp : 0;
+
 	return !((frame->sp ^ at->sp) | bp_differs | (lookup_pc_of(frame) ^ at->pc));
 }
 
@@ -48,6 +50,10 @@ static void remember_reads(struct hl_walk_frame *frame, const struct hl_arch_rea
 		bool is_read = i < reads->count;
 		frame->word[i] = is_read ? reads->word[i] : &constant_word;
 		frame->value[i] = is_read ? reads->value[i] : VALUE_ALWAYS;
+	}
+	if (reads->count == 1) {
+		frame->word[1] = frame->word[0];
+		frame->value[1] = frame->value[0];
 	}
 	if (reads->unrepeatable) {
 		frame->word[0] = &constant_word;
@@ -63,6 +69,7 @@ static __attribute__((noinline)) bool step_any(struct hl_walk *walk, struct hl_a
 	struct hl_arch_reads reads = {0};
 	enum hl_arch_outcome outcome =
 		hl_arch_step(walk, rule & HL_RULE_MASK, at, interrupted_context, &reads);
+
 	frame->key += hl_rule_is_at_next(rule & HL_RULE_MASK);
 	if (rule >> HL_MODULE_SHIFT == HL_MODULE_SCRIPT)
 		frame->key = hl_pseudo_frame_key(HL_PSEUDO_RETURN_PROBE);
@@ -80,6 +87,7 @@ HL_READS_STACK static inline bool step_plain(const struct hl_walk *walk, struct 
 {
 	struct hl_arch_plain step = hl_arch_plain_step(rule, at->sp, at->bp);
 	uint64_t low = walk->stack_low, size = walk->stack_high - low;
+
 	if (HL_UNLIKELY((step.ra_at - low >= size) | (step.bp_at - low >= size) |
 			((step.ra_at & 7) != 0) | (step.cfa <= at->sp)))
 		return false;
@@ -106,6 +114,7 @@ HL_READS_STACK static inline bool step_plain(const struct hl_walk *walk, struct 
 static inline bool settle_bp(struct hl_walk_frame *frame, bool outer_needs_bp)
 {
 	bool saved = frame->flags & HL_FRAME_SAVES_BP;
+
 	if (!saved && outer_needs_bp)
 		frame->flags |= HL_FRAME_NEEDS_BP;
 	if (saved && !outer_needs_bp) {
@@ -115,10 +124,83 @@ static inline bool settle_bp(struct hl_walk_frame *frame, bool outer_needs_bp)
 	return frame->flags & HL_FRAME_NEEDS_BP;
 }
 
+/* ---- the thread's own stack, and the list of its words ---- */
+
+/* From the beginning of a stack to the outermost frame at most, in bytes: the thread's descriptor
+ * and its thread-local variables lie between. Less than the smallest stack. */
+#define OWN_TOP_BYTES UINT64_C(12288)
+
+static bool is_repeatable(const struct hl_walk_frame *frame)
+{
+	return frame->word[0] != &constant_word || frame->value[0] == VALUE_ALWAYS;
+}
+
+/*
+ * Extends what is known of the thread's own stack to the innermost frame. The way there goes frame
+ * by frame, not through a signal's, and all memory in between could be read one page after the
+ * other: below a stack there is a page that cannot. False when the innermost frame is elsewhere.
+ */
+static __attribute__((noinline)) bool find_own_stack(struct hl_walk *walk)
+{
+	uint64_t low = walk->frames[0].sp, high = walk->own_top;
+
+	if (high - low >= OWN_TOP_BYTES || walk->truncated || walk->incomplete)
+		return false;
+	high = high < walk->stack_high ? high : walk->stack_high;
+	for (uint32_t i = 0; i < walk->depth; i++) {
+		if (!is_repeatable(&walk->frames[i]) || walk->frames[i].sp > low ||
+		    walk->frames[i].sp < walk->stack_low)
+			return false;
+		low = walk->frames[i].sp;
+	}
+	walk->own_low = low;
+	walk->own_high = high;
+	return true;
+}
+
+static bool is_constant(const struct hl_walk_frame *frame, unsigned k)
+{
+	return frame->word[k] == &constant_word && frame->value[k] == VALUE_ALWAYS;
+}
+
+/* Lists what can change of a frame, after those outward of it. False when some of it lies elsewhere
+ * than on the thread's own stack. */
+static inline bool list_words(struct hl_walk *walk, uint32_t index)
+{
+	const struct hl_walk_frame *frame = &walk->frames[index];
+	uint32_t end = index ? walk->check_end[index - 1] : 0;
+	unsigned distinct = frame->word[0] == frame->word[1] ? 1 : 2;
+
+	for (unsigned k = 0; k < distinct; k++) {
+		if (HL_UNLIKELY(is_constant(frame, k)))
+			continue;
+		if (HL_UNLIKELY(!hl_walk_is_own(walk, (uint64_t)frame->word[k])))
+			return false;
+		walk->checks[end++] = (struct hl_walk_check){frame->word[k], frame->value[k]};
+	}
+	walk->check_end[index] = (uint16_t)end;
+	return true;
+}
+
+/* ${kept} frames are listed as they were. */
+static void list_frames(struct hl_walk *walk, uint32_t kept)
+{
+	bool found = HL_UNLIKELY(!hl_walk_is_own(walk, walk->frames[walk->depth - 1].sp)) &&
+		     find_own_stack(walk);
+
+	if (HL_UNLIKELY(found))
+		kept = 0;
+	if (walk->listed > kept)
+		walk->listed = kept;
+	while (walk->listed < walk->depth && list_words(walk, walk->listed))
+		walk->listed++;
+}
+
 /* Puts the fresh frames after the ${kept} outer ones. Returns how many are unchanged there. */
 static uint32_t settle(struct hl_walk *walk, uint32_t kept, uint32_t fresh)
 {
 	uint32_t unchanged = kept;
+
 	if (HL_UNLIKELY(kept + fresh > HL_MAX_FRAMES)) {
 		uint32_t surplus = kept + fresh - HL_MAX_FRAMES;
 		for (uint32_t i = surplus; i < kept; i++)
@@ -133,6 +215,7 @@ static uint32_t settle(struct hl_walk *walk, uint32_t kept, uint32_t fresh)
 		needs_bp = settle_bp(&walk->frames[kept + i], needs_bp);
 	}
 	walk->depth = kept + fresh;
+	list_frames(walk, unchanged);
 	return unchanged;
 }
 
@@ -152,18 +235,20 @@ uint32_t hl_walk_capture(struct hl_unwind *unwind, struct hl_walk *walk,
 	bool was_incomplete = walk->incomplete;
 	struct hl_arch_frame at = {start->pc - 1, start->sp, start->bp};
 	uint64_t context = 0;
+
 	walk->generation = generation;
 	walk->truncated = false;
 	for (;;) {
 		remembered = pass_inner(walk, remembered, at.sp);
 		if (remembered && is_in_state(&walk->frames[remembered - 1], &at)) {
-			uint32_t changed = hl_walk_first_changed(walk, remembered);
-			if (HL_LIKELY(!changed)) {
+			if (HL_LIKELY(hl_walk_is_unchanged(walk, remembered))) {
 				walk->incomplete = was_incomplete;
 				return settle(walk, remembered, fresh);
 			}
-			/* Only what lies outward of the change can still match. */
-			remembered = changed - 1;
+			/* Only what lies outward of the change can still match; a word that is what
+			 * it was by now, as others write there, proves nothing. */
+			uint32_t changed = hl_walk_first_changed(walk, remembered);
+			remembered = changed ? changed - 1 : 0;
 		}
 		if (HL_UNLIKELY(fresh == HL_MAX_FRAMES))
 			break;
@@ -188,4 +273,19 @@ uint32_t hl_walk_capture(struct hl_unwind *unwind, struct hl_walk *walk,
 	walk->truncated = true;
 	walk->incomplete = false;
 	return settle(walk, 0, fresh);
+}
+
+/* Where the main thread's stack begins; glibc's alone (its loader's). */
+extern void *__libc_stack_end;
+#pragma weak __libc_stack_end
+
+void hl_walk_begin(struct hl_walk *walk, bool is_main)
+{
+	walk->depth = walk->listed = 0;
+	walk->stack_low = walk->stack_high = 0;
+	walk->own_low = walk->own_high = 0;
+	if (is_main)
+		walk->own_top = &__libc_stack_end ? (uint64_t)__libc_stack_end : 0;
+	else /* it lies below the thread's descriptor, in one mapping */
+		walk->own_top = (uint64_t)pthread_self();
 }

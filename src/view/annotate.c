@@ -2,6 +2,7 @@
 /* heapline annotate: the source of functions, with figures beside its lines. */
 #include "view/annotate.h"
 
+#include "base/cleanup.h"
 #include "view/summary.h"
 
 #include <errno.h>
@@ -20,7 +21,7 @@ int hl_annotate_section_init(struct hl_annotate_section *section, const struct h
 	if (lines->file)
 		section->missing = hl_source_read(&section->source,
 						  hl_profile_text(report->profile, lines->file),
-						  report->options->source_path);
+						  report->options->annotate.source_path);
 	return section->missing == -ENOMEM ? -ENOMEM : 0;
 }
 
@@ -58,9 +59,10 @@ static const struct hl_column columns[] = {
 	{"cum", NULL, HL_COLUMN_FIGURE, MEMBER(cum)},
 };
 
-static void write_functions(const struct hl_annotate *report)
+static int write_json(const struct hl_annotate *report)
 {
 	const struct hl_profile *profile = report->profile;
+	int r = 0;
 
 	hl_table_begin(report->emit,
 		       &(struct hl_table){HL_TABLE("functions", columns), .context = profile});
@@ -77,86 +79,58 @@ static void write_functions(const struct hl_annotate *report)
 		hl_table_row(report->emit, &row, 0);
 	}
 	hl_table_end(report->emit);
-}
-
-static void write_section(const struct hl_annotate *report,
-			  const struct hl_annotate_section *section)
-{
-	const struct hl_profile *profile = report->profile;
-	const struct hl_profile_function *function =
-		&profile->functions[section->function->function];
-
-	for (size_t i = 0; i < section->count; i++) {
-		const struct hl_annotation_line *line = &section->lines[i];
-		const char *source = hl_source_line(&section->source, line->line);
-		const struct row row = {function->name,
-					line->file,
-					line->line,
-					profile->modules[function->module].path,
-					source ? source : "",
-					line->flat,
-					line->cum};
-		hl_table_row(report->emit, &row, 0);
-	}
-}
-
-static int write_lines(const struct hl_annotate *report,
-		       const struct hl_annotation_function *function)
-{
-	for (size_t first = 0; first < function->line_count;) {
-		struct hl_annotate_section section;
-		int r = hl_annotate_section_init(&section, report, function, first);
-		if (r < 0)
-			return r;
-		write_section(report, &section);
-		first += section.count;
-		hl_annotate_section_release(&section);
-	}
-	return 0;
-}
-
-static int write_json(const struct hl_annotate *report)
-{
-	int r = 0;
-
-	write_functions(report);
 	hl_table_begin(report->emit,
 		       &(struct hl_table){HL_TABLE("rows", columns), .context = report->profile,
 					  .facts = IS_LINE});
-	for (size_t i = 0; r == 0 && i < report->annotation->function_count; i++)
-		r = write_lines(report, &report->annotation->functions[i]);
+	for (size_t i = 0; r == 0 && i < report->annotation->function_count; i++) {
+		const struct hl_annotation_function *of = &report->annotation->functions[i];
+		const struct hl_profile_function *function = &profile->functions[of->function];
+		for (size_t first = 0; first < of->line_count;) {
+			struct hl_annotate_section section;
+			r = hl_annotate_section_init(&section, report, of, first);
+			if (r < 0)
+				break;
+			for (size_t j = 0; j < section.count; j++) {
+				const struct hl_annotation_line *line = &section.lines[j];
+				const char *source = hl_source_line(&section.source, line->line);
+				const struct row row = {function->name,
+							line->file,
+							line->line,
+							profile->modules[function->module].path,
+							source ? source : "",
+							line->flat,
+							line->cum};
+				hl_table_row(report->emit, &row, 0);
+			}
+			first += section.count;
+			hl_annotate_section_release(&section);
+		}
+	}
 	hl_table_end(report->emit);
 	return r;
 }
 
 /* ---- all of it ---- */
 
-static int emit_report(struct hl_annotate *report)
-{
-	const struct hl_view_options *options = report->options;
-	const struct hl_emit_options how = {
-		.out = options->out, .json = options->json, .color = options->color};
-
-	int r = hl_emit_open(&how, "annotate/1", &report->emit);
-	if (r < 0)
-		return r;
-	hl_table_figures(report->emit, report->profile, options->value, options->unit);
-	hl_summary_members(report->emit, report->profile, options);
-	r = options->json ? write_json(report) : hl_annotate_text(report);
-	int finished = hl_emit_finish(report->emit);
-	return r < 0 ? r : finished;
-}
-
-int hl_view_annotate(const struct hl_profile *profile, const struct hl_view_options *options,
+int hl_annotate_view(const struct hl_profile *profile, const struct hl_view_options *options,
 		     struct hl_error *err)
 {
-	struct hl_annotation annotation;
+	const struct hl_emit_options how = {
+		.out = options->out, .json = options->json, .color = options->color};
+	HL_CLEANUP(hl_annotation_release) struct hl_annotation annotation = {0};
 	struct hl_annotate report = {
 		.profile = profile, .options = options, .annotation = &annotation};
 
 	int r = hl_annotation_init(&annotation, profile, options, err);
 	if (r == 0)
-		r = emit_report(&report);
-	hl_annotation_release(&annotation);
+		r = hl_emit_open(&how, "annotate/1", &report.emit);
+	if (r < 0)
+		return hl_summary_fail(profile, r, err);
+	hl_table_figures(report.emit, profile, options->value, options->unit);
+	hl_summary_members(report.emit, profile, options);
+	r = options->json ? write_json(&report) : hl_annotate_text(&report);
+	int finished = hl_emit_finish(report.emit);
+	if (r == 0)
+		r = finished;
 	return r < 0 ? hl_summary_fail(profile, r, err) : 0;
 }

@@ -2,7 +2,7 @@
 /* Functions with their source as text: a table for each function and file. */
 #include "view/annotate.h"
 
-#include "base/path.h"
+#include "base/names.h"
 #include "view/format.h"
 #include "view/rows.h"
 #include "view/summary.h"
@@ -34,6 +34,7 @@ static const char *module_path(const struct hl_annotate *report,
 			       const struct hl_annotation_function *function)
 {
 	uint32_t module = function_of(report, function)->module;
+
 	return text_of(report, report->profile->modules[module].path);
 }
 
@@ -50,49 +51,37 @@ static bool is_later_than_program(const struct hl_annotate *report,
 	return start && section->source.changed > (time_t)start;
 }
 
-/* Why there are no line numbers, and what would help. */
-static void nameless_line(const struct hl_annotate *report,
+static void section_lines(const struct hl_annotate *report,
 			  const struct hl_annotate_section *section)
 {
 	const struct hl_profile_function *function = function_of(report, section->function);
 	uint32_t reason = report->profile->modules[function->module].symbols_reason;
 	const char *module = hl_path_basename(module_path(report, section->function));
+	const char *recorded = text_of(report, section->lines->file);
+	const char *folder = report->options->annotate.source_path;
 
-	if (report->profile->imported || !function->module)
+	if (!section->lines->file && (report->profile->imported || !function->module)) {
 		hl_emit_line(report->emit, "no line numbers: '%s' does not have them",
 			     text_of(report, report->profile->name));
-	else
+		return;
+	}
+	if (!section->lines->file) { /* with what would help */
 		hl_emit_line(report->emit, "no line numbers for '%s'%s%s", module,
 			     reason ? ": " : "", text_of(report, reason));
-}
-
-static void missing_line(const struct hl_annotate *report,
-			 const struct hl_annotate_section *section)
-{
-	const char *recorded = text_of(report, section->lines->file);
-	const char *folder = report->options->source_path;
-
-	if (folder)
+		return;
+	}
+	if (section->missing && folder) {
 		hl_emit_line(report->emit,
 			     "no source: neither '%s' nor an end of that path below '%s' can be "
 			     "read: %s",
 			     recorded, folder, strerror(-section->missing));
-	else
+		return;
+	}
+	if (section->missing) {
 		hl_emit_line(report->emit,
 			     "no source: '%s' cannot be read: %s; --source-path names the folder "
 			     "where the sources are",
 			     recorded, strerror(-section->missing));
-}
-
-static void section_lines(const struct hl_annotate *report,
-			  const struct hl_annotate_section *section)
-{
-	if (!section->lines->file) {
-		nameless_line(report, section);
-		return;
-	}
-	if (section->missing) {
-		missing_line(report, section);
 		return;
 	}
 	hl_emit_line(report->emit, "source: %s", section->source.path);
@@ -127,18 +116,6 @@ static const struct hl_column columns[] = {
 	{NULL, "line", HL_COLUMN_NUMBER, MEMBER(line), BLANK},
 	{NULL, "source", HL_COLUMN_TEXT, MEMBER(source), HL_COLUMN_SHORTENED},
 };
-
-static void begin_table(const struct hl_annotate *report)
-{
-	enum hl_value value = report->options->value;
-	unsigned facts = 0;
-
-	if (hl_profile_knows(report->profile, value, HL_UNIT_BYTES))
-		facts |= KNOWS_BYTES;
-	if (hl_profile_knows(report->profile, value, HL_UNIT_OBJECTS))
-		facts |= KNOWS_OBJECTS;
-	hl_table_begin(report->emit, &(struct hl_table){HL_TABLE(NULL, columns), .facts = facts});
-}
 
 /* Tabs as spaces. NULL: no memory. */
 static char *expand_tabs(const char *line)
@@ -176,17 +153,6 @@ static int64_t heaviest_from(const struct hl_annotate_section *section, enum hl_
 	return heaviest[HL_ROWS_HEAVIEST - 1];
 }
 
-static unsigned emphasis_of(const struct hl_annotate *report,
-			    const struct hl_annotate_section *section,
-			    const struct hl_annotation_line *line)
-{
-	enum hl_unit unit = report->options->unit;
-	int64_t figure = hl_aggregate_figure(line->cum, unit);
-
-	return hl_rows_emphasis(figure >= section->heaviest_from ? 0 : HL_ROWS_HEAVIEST, figure,
-				hl_aggregate_figure(section->function->cum, unit));
-}
-
 /* ${line}: NULL for one without figures. */
 static int emit_source_row(const struct hl_annotate *report,
 			   const struct hl_annotate_section *section,
@@ -195,21 +161,22 @@ static int emit_source_row(const struct hl_annotate *report,
 	const char *text = hl_source_line(&section->source, number);
 	char *expanded = expand_tabs(text ? text : "");
 	struct row row = {.line = number, .source = expanded};
+	enum hl_unit unit = report->options->unit;
+	unsigned emphasis = 0;
 
 	if (!expanded)
 		return -ENOMEM;
 	if (line) {
+		int64_t figure = hl_aggregate_figure(line->cum, unit);
 		row.flat = line->flat;
 		row.cum = line->cum;
+		emphasis =
+			hl_rows_emphasis(figure >= section->heaviest_from ? 0 : HL_ROWS_HEAVIEST,
+					 figure, hl_aggregate_figure(section->function->cum, unit));
 	}
-	hl_table_row(report->emit, &row, line ? emphasis_of(report, section, line) : 0);
+	hl_table_row(report->emit, &row, emphasis);
 	free(expanded);
 	return 0;
-}
-
-static void emit_gap_row(const struct hl_annotate *report)
-{
-	hl_table_row(report->emit, &(struct row){.source = "..."}, 0);
 }
 
 /* Lines without figures from ${first} up to before ${end}; many of them are cut short. */
@@ -221,7 +188,7 @@ static int emit_plain_rows(const struct hl_annotate *report,
 
 	for (uint32_t number = first; r == 0 && number < end; number++) {
 		if (cut && number == first + CONTEXT_LINES) {
-			emit_gap_row(report);
+			hl_table_row(report->emit, &(struct row){.source = "..."}, 0);
 			number = end - CONTEXT_LINES;
 		}
 		r = emit_source_row(report, section, NULL, number);
@@ -241,28 +208,19 @@ static uint32_t first_number(const struct hl_annotate *report,
 	return line > CONTEXT_LINES ? line - CONTEXT_LINES : 1;
 }
 
-/* A few lines after the last one with figures, but nothing after the end of the function. */
-static int emit_tail_rows(const struct hl_annotate *report,
-			  const struct hl_annotate_section *section, uint32_t next)
-{
-	const char *text = hl_source_line(&section->source, next - 1);
-	int r = 0;
-
-	for (uint32_t i = 0; r == 0 && i < CONTEXT_LINES && text && *text != '}'; i++, next++) {
-		text = hl_source_line(&section->source, next);
-		if (text)
-			r = emit_source_row(report, section, NULL, next);
-	}
-	return r;
-}
-
 static int emit_rows_of(const struct hl_annotate *report, const struct hl_annotate_section *section)
 {
+	enum hl_value value = report->options->value;
+	unsigned facts = 0;
 	bool has_source = section->source.count;
 	uint32_t next = has_source ? first_number(report, section) : 0;
 	int r = 0;
 
-	begin_table(report);
+	if (hl_profile_knows(report->profile, value, HL_UNIT_BYTES))
+		facts |= KNOWS_BYTES;
+	if (hl_profile_knows(report->profile, value, HL_UNIT_OBJECTS))
+		facts |= KNOWS_OBJECTS;
+	hl_table_begin(report->emit, &(struct hl_table){HL_TABLE(NULL, columns), .facts = facts});
 	for (size_t i = 0; r == 0 && i < section->count; i++) {
 		const struct hl_annotation_line *line = &section->lines[i];
 		if (has_source)
@@ -271,16 +229,21 @@ static int emit_rows_of(const struct hl_annotate *report, const struct hl_annota
 			r = emit_source_row(report, section, line, line->line);
 		next = line->line + 1;
 	}
-	if (r == 0)
-		r = emit_tail_rows(report, section, next);
+	/* A few lines after the last one with figures, but nothing after the end of the function. */
+	const char *text = hl_source_line(&section->source, next - 1);
+	for (uint32_t i = 0; r == 0 && i < CONTEXT_LINES && text && *text != '}'; i++, next++) {
+		text = hl_source_line(&section->source, next);
+		if (text)
+			r = emit_source_row(report, section, NULL, next);
+	}
 	hl_table_end(report->emit);
 	return r;
 }
 
 /* ---- one function ---- */
 
-static void function_line(const struct hl_annotate *report,
-			  const struct hl_annotation_function *function)
+static int emit_function(const struct hl_annotate *report,
+			 const struct hl_annotation_function *function)
 {
 	const struct hl_profile_function *described = function_of(report, function);
 	const char *module = module_path(report, function);
@@ -290,23 +253,17 @@ static void function_line(const struct hl_annotate *report,
 	int64_t whole = hl_aggregate_figure(report->annotation->total, unit);
 	char number[HL_FORMAT_MAX], share[HL_FORMAT_MAX];
 	char other[HL_FORMAT_MAX], other_share[HL_FORMAT_MAX];
+
 	const char *(*format)(int64_t, char *) =
 		unit == HL_UNIT_BYTES ? hl_format_bytes : hl_format_count;
+	int r = 0;
 
-	hl_emit_line(report->emit, "%s", "");
+	hl_emit_blank(report->emit);
 	hl_emit_line(report->emit, "%s%s%s", text_of(report, described->name),
 		     module[0] ? " in " : "", module);
 	hl_emit_line(report->emit, "flat %s (%s), cum %s (%s)", format(flat, number),
 		     hl_format_percent(flat, whole, share), format(cum, other),
 		     hl_format_percent(cum, whole, other_share));
-}
-
-static int emit_function(const struct hl_annotate *report,
-			 const struct hl_annotation_function *function)
-{
-	int r = 0;
-
-	function_line(report, function);
 	for (size_t first = 0; r == 0 && first < function->line_count;) {
 		struct hl_annotate_section section;
 		r = hl_annotate_section_init(&section, report, function, first);
@@ -321,12 +278,6 @@ static int emit_function(const struct hl_annotate *report,
 	return r;
 }
 
-static bool has_figures(const struct hl_annotation_function *function)
-{
-	return function->cum.bytes || function->cum.objects || function->flat.bytes ||
-	       function->flat.objects;
-}
-
 int hl_annotate_text(const struct hl_annotate *report)
 {
 	const struct hl_annotation *annotation = report->annotation;
@@ -339,22 +290,24 @@ int hl_annotate_text(const struct hl_annotate *report)
 	hl_summary_lines(report->emit, report->profile);
 	hl_summary_value_line(report->emit, report->profile, report->options);
 	for (size_t i = 0; r == 0 && i < annotation->function_count; i++) {
-		if (!has_figures(&annotation->functions[i]))
+		const struct hl_annotation_function *function = &annotation->functions[i];
+		if (!function->cum.bytes && !function->cum.objects && !function->flat.bytes &&
+		    !function->flat.objects)
 			continue;
 		if (limit && shown == limit) {
 			more++;
 			continue;
 		}
-		r = emit_function(report, &annotation->functions[i]);
+		r = emit_function(report, function);
 		shown++;
 	}
-	hl_emit_line(report->emit, "%s", "");
+	hl_emit_blank(report->emit);
 	if (more)
 		hl_emit_line(report->emit, "... and %s more; -n 0 shows all",
 			     hl_format_count(more, count));
 	if (!shown)
 		hl_emit_line(report->emit, "nothing of it comes from '%s'",
-			     report->options->function);
-	hl_summary_names_line(report->emit, report->profile);
+			     report->options->annotate.function);
+	hl_summary_names(report->emit, report->profile);
 	return r;
 }

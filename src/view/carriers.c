@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Carriers as a report: sums of each allocator, each carrier, free blocks by size; see carriers.h.
+/* Carriers as a report: sums of each allocator, each carrier, free blocks by size; see heap.h.
  */
-#include "view/carriers.h"
+#include "view/heap.h"
 
-#include "base/array.h"
-#include "view/format.h"
-#include "view/heap_words.h"
+#include "base/cleanup.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -17,8 +15,6 @@
 /* There are a dozen allocators. Of a node that lies about them the last one is all others. */
 #define ALLOCATORS_MAX 64
 
-/* ---- what is known ---- */
-
 /* What some carrier has, and columns show. */
 enum {
 	HAS_ADDRESSES = 1,
@@ -28,22 +24,6 @@ enum {
 	HAS_UNSCANNED = 16,
 	HAS_POOL = 32,
 };
-
-static unsigned facts_of(const struct hl_carriers *carriers)
-{
-	unsigned facts = 0;
-
-	for (size_t i = 0; i < carriers->count; i++) {
-		const struct hl_carrier *carrier = &carriers->carriers[i];
-		facts |= carrier->address ? HAS_ADDRESSES : 0;
-		facts |= carrier->resident_bytes ? HAS_RESIDENCY : 0;
-		facts |= carrier->cached_bytes ? HAS_CACHES : 0;
-		facts |= carrier->largest_free_bytes ? HAS_LARGEST : 0;
-		facts |= carrier->unscanned_bytes ? HAS_UNSCANNED : 0;
-		facts |= carrier->in_pool ? HAS_POOL : 0;
-	}
-	return facts;
-}
 
 /* ---- sums ---- */
 
@@ -55,12 +35,6 @@ struct sum {
 	uint64_t free_bytes, free_blocks, resident_bytes, free_resident_bytes;
 	uint64_t pool_carriers, pool_bytes;
 	struct hl_log2_histogram free_histogram;
-};
-
-/* Zero-initialize for an empty one. */
-struct sums {
-	struct sum *sums;
-	size_t count, capacity;
 };
 
 static void add_to_sum(struct sum *sum, const struct hl_carrier *carrier, uint32_t width)
@@ -82,33 +56,6 @@ static void add_to_sum(struct sum *sum, const struct hl_carrier *carrier, uint32
 		sum->free_histogram.counts[slot] += carrier->free_histogram.counts[slot];
 }
 
-static struct sum sum_of_all(const struct hl_carriers *carriers)
-{
-	struct sum total = {0};
-
-	for (size_t i = 0; i < carriers->count; i++)
-		add_to_sum(&total, &carriers->carriers[i], carriers->shape.width);
-	return total;
-}
-
-static struct sum *sum_named(struct sums *sums, const char *allocator)
-{
-	for (size_t i = 0; i < sums->count; i++)
-		if (!strcmp(sums->sums[i].allocator, allocator))
-			return &sums->sums[i];
-	if (sums->count == ALLOCATORS_MAX) {
-		struct sum *others = &sums->sums[ALLOCATORS_MAX - 1];
-		strcpy(others->allocator, "others");
-		return others;
-	}
-	if (HL_ARRAY_RESERVE(sums->sums, sums->capacity, sums->count + 1) < 0)
-		return NULL;
-	struct sum *sum = &sums->sums[sums->count++];
-	*sum = (struct sum){0};
-	strcpy(sum->allocator, allocator);
-	return sum;
-}
-
 static int compare_sums(const void *left, const void *right)
 {
 	const struct sum *a = left, *b = right;
@@ -116,25 +63,6 @@ static int compare_sums(const void *left, const void *right)
 	if (a->total_bytes != b->total_bytes)
 		return a->total_bytes > b->total_bytes ? -1 : 1;
 	return strcmp(a->allocator, b->allocator);
-}
-
-/* Of each allocator, the largest first. 0 or -ENOMEM; free ret_sums->sums. */
-static int sum_by_allocator(const struct hl_carriers *carriers, struct sums *ret_sums)
-{
-	struct sums sums = {0};
-
-	for (size_t i = 0; i < carriers->count; i++) {
-		struct sum *sum = sum_named(&sums, carriers->carriers[i].allocator);
-		if (!sum) {
-			free(sums.sums);
-			return -ENOMEM;
-		}
-		add_to_sum(sum, &carriers->carriers[i], carriers->shape.width);
-	}
-	if (sums.count)
-		qsort(sums.sums, sums.count, sizeof(*sums.sums), compare_sums);
-	*ret_sums = sums;
-	return 0;
 }
 
 /* ---- order ---- */
@@ -162,7 +90,7 @@ const struct hl_carrier **hl_carriers_by_size(const struct hl_carriers *carriers
 
 /* ---- members and lines about all of them ---- */
 
-static void emit_totals(struct hl_emit *emit, const struct sum *total, unsigned facts)
+static void emit_total(struct hl_emit *emit, const struct sum *total, unsigned facts)
 {
 	hl_emit_object(emit, "total");
 	hl_emit_unsigned(emit, "carriers", total->carriers);
@@ -185,55 +113,29 @@ static void emit_totals(struct hl_emit *emit, const struct sum *total, unsigned 
 	hl_emit_object(emit, "lost");
 	hl_emit_unsigned(emit, "unscanned_bytes", total->unscanned_bytes);
 	hl_emit_object_end(emit);
-}
-
-static void emit_summary(struct hl_emit *emit, const struct sum *total)
-{
-	char all[HL_FORMAT_MAX], live[HL_FORMAT_MAX], share[HL_FORMAT_MAX], none[HL_FORMAT_MAX];
-	char carriers[HL_FORMAT_MAX], blocks[HL_FORMAT_MAX], pool[HL_FORMAT_MAX];
-
 	hl_emit_line(emit, "%s in %s segment%s (carriers); %s (%s) in use, in %s block%s; %s free",
-		     hl_format_bytes(hl_heap_number(total->total_bytes), all),
-		     hl_format_count(hl_heap_number(total->carriers), carriers),
-		     hl_format_plural(total->carriers),
-		     hl_format_bytes(hl_heap_number(total->allocated_bytes), live),
-		     hl_format_percent(hl_heap_number(total->allocated_bytes),
-				       hl_heap_number(total->total_bytes), share),
-		     hl_format_count(hl_heap_number(total->allocated_blocks), blocks),
-		     hl_format_plural(total->allocated_blocks),
-		     hl_format_bytes(hl_heap_number(total->free_bytes), none));
+		     HL_HEAP_BYTES(total->total_bytes), HL_HEAP_COUNT(total->carriers),
+		     hl_format_plural(total->carriers), HL_HEAP_BYTES(total->allocated_bytes),
+		     HL_HEAP_PERCENT(total->allocated_bytes, total->total_bytes),
+		     HL_HEAP_COUNT(total->allocated_blocks),
+		     hl_format_plural(total->allocated_blocks), HL_HEAP_BYTES(total->free_bytes));
 	if (total->pool_carriers)
 		hl_emit_line(emit,
 			     "in the pool, where no thread allocates from them: %s in %s segment%s",
-			     hl_format_bytes(hl_heap_number(total->pool_bytes), pool),
-			     hl_format_count(hl_heap_number(total->pool_carriers), carriers),
+			     HL_HEAP_BYTES(total->pool_bytes), HL_HEAP_COUNT(total->pool_carriers),
 			     hl_format_plural(total->pool_carriers));
 	if (total->unscanned_bytes)
 		hl_emit_warning(emit, "unscanned: %s; free blocks there are not in the histograms",
-				hl_format_bytes(hl_heap_number(total->unscanned_bytes), all));
+				HL_HEAP_BYTES(total->unscanned_bytes));
 }
 
 /* ---- a table of allocators ---- */
 
-static void sum_use(struct hl_emit *emit, const void *at, const void *context)
-{
-	const struct sum *sum = at;
-
-	(void)context;
-	hl_cell_share(emit, hl_heap_number(sum->allocated_bytes), hl_heap_number(sum->total_bytes));
-}
-
-static void sum_bar(struct hl_emit *emit, const void *at, const void *context)
-{
-	const struct sum *sum = at;
-
-	(void)context;
-	hl_cell_bar(emit, sum->allocated_bytes, sum->total_bytes);
-}
-
 #define BLANK	  HL_COLUMN_BLANK_ZERO
 #define OMITTED	  HL_COLUMN_OMITTED
+#define ESSENTIAL HL_COLUMN_ESSENTIAL
 #define SUM(name) HL_MEMBER(struct sum, name)
+#define SUM_USE	  HL_MEMBER_SHARE(struct sum, allocated_bytes, total_bytes)
 
 static const struct hl_column sum_columns[] = {
 	{"allocator", "allocator", HL_COLUMN_TEXT, HL_MEMBER_ARRAY(struct sum, allocator),
@@ -242,8 +144,8 @@ static const struct hl_column sum_columns[] = {
 	{"total_bytes", "total", HL_COLUMN_BYTES, SUM(total_bytes)},
 	{"inuse_bytes", "in use", HL_COLUMN_BYTES, SUM(allocated_bytes)},
 	{"inuse_blocks", "blocks", HL_COLUMN_COUNT, SUM(allocated_blocks)},
-	{NULL, "use%", HL_COLUMN_SHARE, .cell = sum_use},
-	{NULL, "", HL_COLUMN_BAR, .cell = sum_bar, .flags = OMITTED},
+	{NULL, "use%", HL_COLUMN_SHARE, SUM_USE},
+	{NULL, "", HL_COLUMN_BAR, SUM_USE, OMITTED},
 	{"cached_bytes", "cached", HL_COLUMN_BYTES, SUM(cached_bytes), BLANK, HAS_CACHES},
 	{"free_bytes", "free", HL_COLUMN_BYTES, SUM(free_bytes), OMITTED},
 	{"free_blocks", NULL, HL_COLUMN_COUNT, SUM(free_blocks)},
@@ -256,41 +158,35 @@ static const struct hl_column sum_columns[] = {
 	{NULL, "unscanned", HL_COLUMN_BYTES, SUM(unscanned_bytes), BLANK, HAS_UNSCANNED},
 };
 
-static int emit_allocators(struct hl_emit *emit, const struct hl_carriers *carriers, unsigned facts)
+static void emit_allocators(struct hl_emit *emit, const struct hl_carriers *carriers,
+			    unsigned facts)
 {
-	struct sums sums;
+	struct sum sums[ALLOCATORS_MAX];
+	size_t count = 0;
 
-	int r = sum_by_allocator(carriers, &sums);
-	if (r < 0)
-		return r;
+	for (size_t i = 0; i < carriers->count; i++) {
+		const struct hl_carrier *carrier = &carriers->carriers[i];
+		size_t at = 0;
+		while (at < count && strcmp(sums[at].allocator, carrier->allocator) != 0)
+			at++;
+		if (at == ALLOCATORS_MAX) {
+			strcpy(sums[--at].allocator, "others");
+		} else if (at == count) {
+			sums[count++] = (struct sum){0};
+			strcpy(sums[at].allocator, carrier->allocator);
+		}
+		add_to_sum(&sums[at], carrier, carriers->shape.width);
+	}
+	qsort(sums, count, sizeof(*sums), compare_sums);
 	hl_emit_blank(emit);
 	hl_table_begin(emit,
 		       &(struct hl_table){HL_TABLE("allocators", sum_columns), .facts = facts});
-	for (size_t i = 0; i < sums.count; i++)
-		hl_table_row(emit, &sums.sums[i], 0);
+	for (size_t i = 0; i < count; i++)
+		hl_table_row(emit, &sums[i], 0);
 	hl_table_end(emit);
-	free(sums.sums);
-	return 0;
 }
 
-/* ---- a table of carriers ---- */
-
-static void use(struct hl_emit *emit, const void *at, const void *context)
-{
-	const struct hl_carrier *carrier = at;
-
-	(void)context;
-	hl_cell_share(emit, hl_heap_number(carrier->allocated_bytes),
-		      hl_heap_number(carrier->total_bytes));
-}
-
-static void bar(struct hl_emit *emit, const void *at, const void *context)
-{
-	const struct hl_carrier *carrier = at;
-
-	(void)context;
-	hl_cell_bar(emit, carrier->allocated_bytes, carrier->total_bytes);
-}
+/* ---- carriers ---- */
 
 static void by_size(struct hl_emit *emit, const void *at, const void *shape)
 {
@@ -298,7 +194,7 @@ static void by_size(struct hl_emit *emit, const void *at, const void *shape)
 	char spark[HL_HEAP_SPARK_MAX] = "";
 
 	if (carrier->free_blocks)
-		hl_heap_spark(shape, &carrier->free_histogram, spark);
+		hl_heap_histogram_spark(shape, &carrier->free_histogram, spark);
 	hl_cell_text(emit, spark);
 }
 
@@ -325,22 +221,23 @@ static void members(struct hl_emit *emit, const void *at, const void *shape)
 		hl_emit_object_end(emit);
 	}
 	hl_emit_array_end(emit);
-	hl_heap_emit_counts(emit, "free_histogram", shape, &carrier->free_histogram);
+	hl_heap_histogram_emit_counts(emit, "free_histogram", shape, &carrier->free_histogram);
 }
 
 #define MEMBER(name) HL_MEMBER(struct hl_carrier, name)
 #define TEXT(name)   HL_MEMBER_ARRAY(struct hl_carrier, name)
+#define USE	     HL_MEMBER_SHARE(struct hl_carrier, allocated_bytes, total_bytes)
 
 static const struct hl_column columns[] = {
 	{"allocator", "allocator", HL_COLUMN_TEXT, TEXT(allocator), HL_COLUMN_SHORTENED},
 	{"type", "type", HL_COLUMN_TEXT, TEXT(type), HL_COLUMN_SHORTENED},
 	{NULL, "address", HL_COLUMN_ADDRESS, MEMBER(address), BLANK, HAS_ADDRESSES},
 	{"address", NULL, HL_COLUMN_NUMBER, MEMBER(address)},
-	{"total_bytes", "total", HL_COLUMN_BYTES, MEMBER(total_bytes)},
-	{"inuse_bytes", "in use", HL_COLUMN_BYTES, MEMBER(allocated_bytes)},
+	{"total_bytes", "total", HL_COLUMN_BYTES, MEMBER(total_bytes), ESSENTIAL},
+	{"inuse_bytes", "in use", HL_COLUMN_BYTES, MEMBER(allocated_bytes), ESSENTIAL},
 	{"inuse_blocks", "blocks", HL_COLUMN_COUNT, MEMBER(allocated_blocks)},
-	{NULL, "use%", HL_COLUMN_SHARE, .cell = use},
-	{NULL, "", HL_COLUMN_BAR, .cell = bar, .flags = OMITTED},
+	{NULL, "use%", HL_COLUMN_SHARE, USE},
+	{NULL, "", HL_COLUMN_BAR, USE, OMITTED},
 	{"cached_bytes", "cached", HL_COLUMN_BYTES, MEMBER(cached_bytes), BLANK, HAS_CACHES},
 	{"cached_blocks", NULL, HL_COLUMN_COUNT, MEMBER(cached_blocks), .shown_if = HAS_CACHES},
 	{"free_bytes", NULL, HL_COLUMN_BYTES, MEMBER(free_bytes)},
@@ -358,43 +255,38 @@ static const struct hl_column columns[] = {
 	{"blocks", NULL, HL_COLUMN_MEMBERS, .cell = members},
 };
 
-static int emit_carriers(struct hl_emit *emit, const struct hl_carriers *carriers,
-			 const struct sum *total, unsigned facts, uint64_t row_limit)
+int hl_carriers_emit(struct hl_emit *emit, const struct hl_carriers *carriers, uint64_t row_limit)
 {
-	const struct hl_carrier **order = hl_carriers_by_size(carriers);
+	HL_FREED const struct hl_carrier **order = hl_carriers_by_size(carriers);
 	size_t shown = hl_emit_shown(emit, row_limit, ROWS_DEFAULT, carriers->count);
+	struct sum total = {0};
+	unsigned facts = 0;
 
 	if (!order)
 		return -ENOMEM;
+	for (size_t i = 0; i < carriers->count; i++) {
+		const struct hl_carrier *carrier = &carriers->carriers[i];
+		facts |= carrier->address ? HAS_ADDRESSES : 0;
+		facts |= carrier->resident_bytes ? HAS_RESIDENCY : 0;
+		facts |= carrier->cached_bytes ? HAS_CACHES : 0;
+		facts |= carrier->largest_free_bytes ? HAS_LARGEST : 0;
+		facts |= carrier->unscanned_bytes ? HAS_UNSCANNED : 0;
+		facts |= carrier->in_pool ? HAS_POOL : 0;
+		add_to_sum(&total, carrier, carriers->shape.width);
+	}
+	emit_total(emit, &total, facts);
+	emit_allocators(emit, carriers, facts);
 	hl_emit_blank(emit);
 	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", columns),
 						.context = &carriers->shape, .facts = facts});
 	for (size_t i = 0; i < shown; i++) {
 		bool is_heavy =
-			total->free_bytes && order[i]->free_bytes >= total->free_bytes / LONE_SHARE;
+			total.free_bytes && order[i]->free_bytes >= total.free_bytes / LONE_SHARE;
 		hl_table_row(emit, order[i], is_heavy ? HL_EMIT_HEAVY : 0);
 	}
 	hl_table_end(emit);
-	free(order);
 	hl_emit_more(emit, carriers->count - shown, "-n");
-	return 0;
-}
-
-/* ---- all of it ---- */
-
-int hl_carriers_emit(struct hl_emit *emit, const struct hl_carriers *carriers, uint64_t row_limit)
-{
-	unsigned facts = facts_of(carriers);
-	const struct sum total = sum_of_all(carriers);
-
-	emit_totals(emit, &total, facts);
-	emit_summary(emit, &total);
-	int r = emit_allocators(emit, carriers, facts);
-	if (r == 0)
-		r = emit_carriers(emit, carriers, &total, facts, row_limit);
-	if (r < 0)
-		return r;
-	hl_heap_emit_histogram(emit, "free_histogram", "free blocks", &carriers->shape,
+	hl_heap_histogram_emit(emit, "free_histogram", "free blocks", &carriers->shape,
 			       &total.free_histogram);
 	if (total.free_blocks)
 		hl_emit_line(emit, "by size: one bar for each of these sizes, taller for more free "

@@ -5,15 +5,7 @@
 #include "view/stack_path.h"
 #include "view/summary.h"
 
-#include <errno.h>
-
 #define ROWS_DEFAULT 20 /* of those that grew, and of those that shrank */
-
-static const char *const by_names[] = {
-	[HL_VIEW_BY_FUNCTION] = "function", [HL_VIEW_BY_LINE] = "line",
-	[HL_VIEW_BY_ADDRESS] = "address",   [HL_VIEW_BY_MODULE] = "module",
-	[HL_VIEW_BY_STACK] = "stack",
-};
 
 #define BY(key)	      (1u << HL_VIEW_BY_##key)
 #define BY_NAME	      (BY(FUNCTION) | BY(ADDRESS))
@@ -57,107 +49,69 @@ static const struct hl_column columns[] = {
 	{"delta_objects", NULL, HL_COLUMN_COUNT, MEMBER(delta.objects), .shown_if = KNOWS_OBJECTS},
 };
 
-struct diff {
-	const struct hl_profile *profile;
-	const struct hl_view_options *options;
-	struct hl_rows rows;
-	struct hl_stack_path path; /* by stack */
-};
-
-/* ---- lines ---- */
-
-/* "grew by 5.0 MiB (12.5%), 1,234 objects" */
-static void write_growth(struct hl_emit *emit, const struct diff *diff)
+/* "difference in all: 5.0 MiB (12.5%), 1,234 blocks" */
+static void write_growth(struct hl_emit *emit, const struct hl_rows *rows,
+			 const struct hl_profile *profile, const struct hl_view_options *options)
 {
-	enum hl_value value = diff->options->value;
-	struct hl_aggregate_figures before = diff->rows.before, after = diff->rows.total;
-	struct hl_aggregate_figures delta = {after.bytes - before.bytes,
-					     after.objects - before.objects};
-	enum hl_unit unit = diff->options->unit, other = hl_unit_other(unit);
-	int64_t growth = hl_aggregate_figure(delta, unit);
+	struct hl_aggregate_figures delta = hl_aggregate_difference(rows->before, rows->total);
+	enum hl_unit unit = options->unit, other = hl_unit_other(unit);
+	bool knows_other = hl_profile_knows(profile, options->value, other);
 	char figures[HL_UNIT_COUNT][HL_FORMAT_MAX], percent[HL_FORMAT_MAX];
-	bool knows_other = hl_profile_knows(diff->profile, value, other);
 
 	hl_format_bytes(delta.bytes, figures[HL_UNIT_BYTES]);
 	hl_format_count(delta.objects, figures[HL_UNIT_OBJECTS]);
-	hl_format_percent(growth, hl_aggregate_figure(before, unit), percent);
+	hl_format_percent(hl_aggregate_figure(delta, unit), hl_aggregate_figure(rows->before, unit),
+			  percent);
 	hl_emit_line(emit, "difference in all: %s%s (%s)%s%s%s", figures[unit],
 		     unit == HL_UNIT_OBJECTS ? " blocks" : "", percent, knows_other ? ", " : "",
 		     knows_other ? figures[other] : "",
 		     knows_other && other == HL_UNIT_OBJECTS ? " blocks" : "");
 }
 
-/* ---- all of it ---- */
-
-static void write_row(struct hl_emit *emit, const struct diff *diff, size_t rank)
+int hl_diff_view(const struct hl_profile *profile, const struct hl_view_options *options,
+		 struct hl_error *err)
 {
-	const struct hl_row *row = &diff->rows.rows[rank];
-	enum hl_unit unit = diff->options->unit;
-
-	hl_table_row(emit, row,
-		     hl_rows_emphasis(rank, hl_aggregate_figure(row->delta, unit),
-				      hl_aggregate_figure(diff->rows.before, unit)));
-}
-
-/* The first of those that grew, and the last of those that shrank. */
-static void write_rows(struct hl_emit *emit, const struct diff *diff)
-{
-	const struct hl_view_options *options = diff->options;
-	const struct hl_rows *rows = &diff->rows;
-	size_t first = hl_emit_shown(emit, options->row_limit, ROWS_DEFAULT, rows->shrunk_from);
-	size_t last = hl_emit_shown(emit, options->row_limit, ROWS_DEFAULT,
-				    rows->count - rows->shrunk_from);
+	HL_CLEANUP(hl_rows_release) struct hl_rows rows = {0};
+	HL_CLEANUP(hl_stack_path_release) struct hl_stack_path path = {0};
 	unsigned facts = 1u << options->by;
-
-	if (hl_profile_knows(diff->profile, options->value, HL_UNIT_BYTES))
-		facts |= KNOWS_BYTES;
-	if (hl_profile_knows(diff->profile, options->value, HL_UNIT_OBJECTS))
-		facts |= KNOWS_OBJECTS;
-	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", columns), .context = &diff->path,
-						.facts = facts, .whole = rows->before});
-	for (size_t i = 0; i < first; i++)
-		write_row(emit, diff, i);
-	for (size_t i = rows->count - last; i < rows->count; i++)
-		write_row(emit, diff, i);
-	hl_table_end(emit);
-	if (first + last < rows->count)
-		hl_emit_line(emit, "... and %zu more in between; -n 0 shows all",
-			     rows->count - first - last);
-}
-
-static int write_report(struct diff *diff)
-{
-	const struct hl_view_options *options = diff->options;
 	struct hl_emit *emit;
 
-	if (options->by == HL_VIEW_BY_STACK &&
-	    hl_stack_path_init(&diff->path, diff->profile, &diff->rows.keys.tree) < 0)
-		return -ENOMEM;
-	diff->path.full = true;
-	int r = hl_summary_begin(diff->profile, options, "diff/1", &emit);
+	int r = hl_rows_init(&rows, profile, options);
+	if (r == 0 && options->by == HL_VIEW_BY_STACK)
+		r = hl_stack_path_init(&path, profile, &rows.keys.tree);
+	path.full = true;
+	if (r == 0)
+		r = hl_summary_begin(profile, options, "diff/1", &emit);
 	if (r < 0)
-		return r;
-	hl_emit_text(emit, "by", by_names[options->by]);
-	hl_summary_value_line(emit, diff->profile, options);
-	if (diff->rows.count) {
-		write_growth(emit, diff);
+		return hl_summary_fail(profile, r, err);
+	hl_emit_text(emit, "by", hl_keys_by_names[options->by]);
+	hl_summary_value_line(emit, profile, options);
+	if (rows.count) {
+		write_growth(emit, &rows, profile, options);
 		hl_emit_blank(emit);
 	} else {
 		hl_emit_line(emit, "no difference");
 	}
-	write_rows(emit, diff);
-	return hl_summary_end(emit, diff->profile);
-}
-
-int hl_view_diff(const struct hl_profile *profile, const struct hl_view_options *options,
-		 struct hl_error *err)
-{
-	struct diff diff = {.profile = profile, .options = options};
-
-	int r = hl_rows_init(&diff.rows, profile, options);
-	if (r == 0)
-		r = write_report(&diff);
-	hl_stack_path_release(&diff.path);
-	hl_rows_release(&diff.rows);
+	if (hl_profile_knows(profile, options->value, HL_UNIT_BYTES))
+		facts |= KNOWS_BYTES;
+	if (hl_profile_knows(profile, options->value, HL_UNIT_OBJECTS))
+		facts |= KNOWS_OBJECTS;
+	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", columns), .context = &path,
+						.facts = facts, .whole = rows.before});
+	/* The first of those that grew, and the last of those that shrank. */
+	size_t grew = rows.shrunk_from, shrank = rows.count - grew;
+	size_t first = hl_emit_shown(emit, options->row_limit, ROWS_DEFAULT, grew);
+	size_t last = hl_emit_shown(emit, options->row_limit, ROWS_DEFAULT, shrank);
+	size_t left_out = rows.count - first - last;
+	int64_t whole = hl_aggregate_figure(rows.before, options->unit);
+	for (size_t i = 0; i < rows.count; i++) {
+		int64_t delta = hl_aggregate_figure(rows.rows[i].delta, options->unit);
+		if (i < first || i >= rows.count - last)
+			hl_table_row(emit, &rows.rows[i], hl_rows_emphasis(i, delta, whole));
+	}
+	hl_table_end(emit);
+	if (left_out)
+		hl_emit_line(emit, "... and %zu more in between; -n 0 shows all", left_out);
+	r = hl_summary_end(emit, profile);
 	return r < 0 ? hl_summary_fail(profile, r, err) : 0;
 }

@@ -11,18 +11,18 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define WIDTH_DEFAULT 80 /* of a terminal that does not say */
-#define INDENT	      2	 /* of a line that goes on */
+#define INDENT	      2 /* of a line that goes on */
 #define WARNING_COLOR "\033[1;31m"
 #define PLAIN_COLOR   "\033[0m"
 
-int hl_emit_new(FILE *out, enum hl_emit_form form, bool color, struct hl_emit **ret_emit)
+int hl_emit_new(FILE *out, enum hl_emit_form form, bool color, const char *schema,
+		struct hl_emit **ret_emit)
 {
 	struct hl_emit *emit = calloc(1, sizeof(*emit));
+	char text[64];
 
 	if (!emit)
 		return -ENOMEM;
@@ -30,6 +30,11 @@ int hl_emit_new(FILE *out, enum hl_emit_form form, bool color, struct hl_emit **
 	emit->form = form;
 	emit->color = color;
 	emit->json.out = out;
+	if (form == HL_EMIT_JSON) {
+		snprintf(text, sizeof(text), "heapline/%s", schema);
+		hl_json_open(&emit->json, NULL, '{');
+		hl_json_text(&emit->json, "schema", text);
+	}
 	*ret_emit = emit;
 	return 0;
 }
@@ -37,12 +42,8 @@ int hl_emit_new(FILE *out, enum hl_emit_form form, bool color, struct hl_emit **
 int hl_emit_open(const struct hl_emit_options *options, const char *schema,
 		 struct hl_emit **ret_emit)
 {
-	int r = hl_emit_new(options->out, options->json ? HL_EMIT_JSON : HL_EMIT_TABLE,
-			    options->color, ret_emit);
-	if (r < 0)
-		return r;
-	hl_emit_begin(*ret_emit, schema);
-	return 0;
+	return hl_emit_new(options->out, options->json ? HL_EMIT_JSON : HL_EMIT_TABLE,
+			   options->color, schema, ret_emit);
 }
 
 void hl_emit_fail(struct hl_emit *emit, int error)
@@ -61,37 +62,19 @@ bool hl_emit_is_json(const struct hl_emit *emit)
 	return is_json(emit);
 }
 
-void hl_emit_begin(struct hl_emit *emit, const char *schema)
-{
-	char text[64];
-
-	if (!is_json(emit))
-		return;
-	snprintf(text, sizeof(text), "heapline/%s", schema);
-	hl_json_open(&emit->json, NULL, '{');
-	hl_json_text(&emit->json, "schema", text);
-}
-
-/* Standard output is a terminal, and what is written gets there, through a pager perhaps. */
-static bool is_for_terminal(FILE *out)
-{
-	struct stat status;
-	int fd = fileno(out); /* -1 where the file is in memory */
-
-	return isatty(STDOUT_FILENO) && fd >= 0 && fstat(fd, &status) == 0 &&
-	       !S_ISREG(status.st_mode);
-}
-
-/* Of the terminal; 0 when there is none. */
+/*
+ * Of the terminal; 0 unless standard output is one, and what is written gets there, through a pager
+ * perhaps.
+ */
 static size_t terminal_width(const struct hl_emit *emit)
 {
-	struct winsize size;
+	struct stat status;
+	int fd = fileno(emit->out); /* -1 where the file is in memory */
 
-	if (!is_for_terminal(emit->out))
-		return 0;
-	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) < 0 || !size.ws_col)
-		return WIDTH_DEFAULT;
-	return size.ws_col;
+	return isatty(STDOUT_FILENO) && fd >= 0 && fstat(fd, &status) == 0 &&
+			       !S_ISREG(status.st_mode)
+		       ? hl_format_terminal_width(STDOUT_FILENO)
+		       : 0;
 }
 
 size_t hl_emit_width(const struct hl_emit *emit)

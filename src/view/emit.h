@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Writes a report: the same calls make a table for people, plain lines for other programs, or JSON,
- * so that these cannot drift apart. Errors (memory, output) are kept and returned by
+ * Writes a report: the same calls make a table for people, or plain lines, CSV or JSON for other
+ * programs, so that these cannot drift apart. Errors (memory, output) are kept and returned by
  * hl_emit_finish(); until then nobody need check.
  *
- *	hl_emit_new() hl_emit_begin()
+ *	hl_emit_new()
  *	{ hl_emit_line() | hl_emit_object() hl_emit_text() ... hl_emit_object_end() }
  *	{ hl_table_begin() hl_table_row() ... hl_table_end(), see table.h }
  *	hl_emit_finish()
@@ -21,6 +21,7 @@
 enum hl_emit_form {
 	HL_EMIT_TABLE, /* aligned columns under titles */
 	HL_EMIT_LINES, /* cells separated by one space, no titles */
+	HL_EMIT_CSV,   /* cells separated by commas below keys, or titles in quotes (RFC 4180) */
 	HL_EMIT_JSON,
 };
 
@@ -52,11 +53,10 @@ struct hl_emit_options {
 int hl_emit_open(const struct hl_emit_options *options, const char *schema,
 		 struct hl_emit **ret_emit);
 
-/* A report on ${out}. 0 or -ENOMEM. */
-int hl_emit_new(FILE *out, enum hl_emit_form form, bool color, struct hl_emit **ret_emit);
-
-/* Begins a report: in JSON, the outermost object with its ${schema}, "top/1". */
-void hl_emit_begin(struct hl_emit *emit, const char *schema);
+/* A report on ${out}. In JSON this begins the outermost object with its ${schema}, "top/1"; other
+ * forms need none. 0 or -ENOMEM. */
+int hl_emit_new(FILE *out, enum hl_emit_form form, bool color, const char *schema,
+		struct hl_emit **ret_emit);
 
 /* Whether the report is JSON, for what its tables alone leave out. */
 bool hl_emit_is_json(const struct hl_emit *emit);
@@ -68,9 +68,9 @@ bool hl_emit_is_json(const struct hl_emit *emit);
 size_t hl_emit_width(const struct hl_emit *emit);
 
 /*
- * One line of text, which goes on in a next one where a terminal is too narrow; nothing in JSON and
- * in lines. What a terminal would obey is written as it is
- * in hl_format_put(), here as in every other text.
+ * One line of text, which goes on in a next one where a terminal is too narrow; nothing in the
+ * other forms. What a terminal would obey is written as it is in hl_format_put(), here as in every
+ * other text.
  */
 void hl_emit_line(struct hl_emit *emit, const char *format, ...) HL_PRINTF(2, 3);
 

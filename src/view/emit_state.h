@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a report is in memory: for emit.c, table.c and table_fit.c alone. */
+/* What a report is in memory: for emit.c, table.c, cell.c and table_fit.c alone. */
 #pragma once
 
 #include "view/json.h"
@@ -41,6 +41,12 @@ struct hl_emit {
 
 /* The title of ${column}. */
 const char *hl_table_title(const struct hl_emit *emit, const struct hl_column *column);
+
+/* Whether cells of ${column} are aligned to the right. */
+bool hl_table_is_number(const struct hl_column *column);
+
+/* Writes ${text} as it is to the row, in any form but JSON. */
+void hl_cell_put(struct hl_emit *emit, const struct hl_column *column, const char *text);
 
 /*
  * Makes a table fit into a narrow terminal. libsmartcols would cut ends off without a mark, and

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Pieces of Erlang's syntax for terms; see erlang_term.h. Syntax: Erlang Reference Manual, "Data
- * Types". */
-#include "view/erlang_term.h"
+/* Carriers and allocations in the syntax of the Erlang Reference Manual, "Data Types"; see heap.h.
+ */
+#include "view/heap.h"
 
-#include "base/compiler.h"
-#include "view/heap_words.h"
+#include "base/cleanup.h"
 #include "view/utf8.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <inttypes.h>
-#include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define ATOM_LETTERS_MAX 255 /* Erlang refuses longer ones */
@@ -35,37 +35,33 @@ static bool is_plain(const char *text)
 	return true;
 }
 
-/* One letter within quotes. Returns how many bytes of ${text} that took. */
-static int put_letter(FILE *out, const char *text)
-{
-	uint32_t code_point;
-	int length = hl_utf8_decode(text, &code_point);
-
-	if (!length)
-		fputs(REPLACEMENT, out);
-	else if (hl_utf8_is_control(code_point))
-		fprintf(out, "\\x{%x}", code_point);
-	else if (*text == '\'' || *text == '\\')
-		fprintf(out, "\\%c", *text);
-	else
-		fprintf(out, "%.*s", length, text);
-	return length ? length : 1;
-}
-
-void hl_erlang_put_atom(FILE *out, const char *text)
+/* Quoted where it must be. What is no UTF-8 in ${text} becomes U+FFFD. */
+static void put_atom(FILE *out, const char *text)
 {
 	if (is_plain(text)) {
 		fputs(text, out);
 		return;
 	}
 	putc('\'', out);
-	for (unsigned letters = 0; *text && letters < ATOM_LETTERS_MAX; letters++)
-		text += put_letter(out, text);
+	for (unsigned letters = 0; *text && letters < ATOM_LETTERS_MAX; letters++) {
+		uint32_t code_point;
+		int length = hl_utf8_decode(text, &code_point);
+		if (!length)
+			fputs(REPLACEMENT, out);
+		else if (hl_utf8_is_control(code_point))
+			fprintf(out, "\\x{%x}", code_point);
+		else if (*text == '\'' || *text == '\\')
+			fprintf(out, "\\%c", *text);
+		else
+			fprintf(out, "%.*s", length, text);
+		text += length ? length : 1;
+	}
 	putc('\'', out);
 }
 
-void hl_erlang_put_histogram(FILE *out, const struct hl_log2_shape *shape,
-			     const struct hl_log2_histogram *histogram)
+/* A tuple of the counts. */
+static void put_histogram(FILE *out, const struct hl_log2_shape *shape,
+			  const struct hl_log2_histogram *histogram)
 {
 	putc('{', out);
 	for (uint32_t slot = 0; slot < shape->width; slot++)
@@ -73,12 +69,84 @@ void hl_erlang_put_histogram(FILE *out, const struct hl_log2_shape *shape,
 	putc('}', out);
 }
 
-void hl_erlang_put_slots(FILE *out, const char *what, const struct hl_log2_shape *shape)
+/* The sizes that each of the slots of ${what} has. */
+static void put_comment(FILE *out, const char *what, const struct hl_log2_shape *shape)
 {
 	char label[HL_HEAP_LABEL_MAX];
 
 	fprintf(out, "%%%% sizes of %s:", what);
 	for (uint32_t slot = 0; slot < shape->width; slot++)
-		fprintf(out, "%s %s", slot ? ";" : "", hl_heap_slot_label(shape, slot, label));
+		fprintf(out, "%s %s", slot ? ";" : "", hl_heap_histogram_label(shape, slot, label));
 	putc('\n', out);
+}
+
+void hl_erlang_term_put_carriers(FILE *out, const struct hl_carriers *carriers)
+{
+	const struct hl_log2_shape *shape = &carriers->shape;
+
+	fputs("%% coding: utf-8\n"
+	      "%% {ok,{HistogramStart,[{Allocator,InPool,Total,Unscanned,[{Type,Count,Bytes}],"
+	      "FreeBlocks}]}}\n",
+	      out);
+	put_comment(out, "free blocks", shape);
+	/* The start as the option that makes such a histogram has it. */
+	fprintf(out, "{ok,{%" PRIu64 ",\n  [", shape->is_erts ? shape->start / 2 : shape->start);
+	for (size_t i = 0; i < carriers->count; i++) {
+		const struct hl_carrier *carrier = &carriers->carriers[i];
+		fputs(i ? ",\n   {" : "{", out);
+		put_atom(out, carrier->allocator);
+		fprintf(out, ",%s,%" PRIu64 ",%" PRIu64 ",[", carrier->in_pool ? "true" : "false",
+			carrier->total_bytes, carrier->unscanned_bytes);
+		for (uint32_t kind = 0; kind < carrier->block_kinds; kind++) {
+			const struct hl_carrier_blocks *blocks = &carrier->blocks[kind];
+			fputs(kind ? ",{" : "{", out);
+			put_atom(out, blocks->type);
+			fprintf(out, ",%" PRIu64 ",%" PRIu64 "}", blocks->count, blocks->bytes);
+		}
+		fputs("],", out);
+		put_histogram(out, shape, &carrier->free_histogram);
+		putc('}', out);
+	}
+	fputs("]}}.\n", out);
+}
+
+/* Texts are kept once, so equal origins are equal numbers. */
+static int compare_origins(const void *left, const void *right)
+{
+	const struct hl_allocation *a = *(const struct hl_allocation *const *)left;
+	const struct hl_allocation *b = *(const struct hl_allocation *const *)right;
+
+	if (a->origin != b->origin)
+		return a->origin < b->origin ? -1 : 1;
+	return a < b ? -1 : a > b;
+}
+
+int hl_erlang_term_put_allocations(FILE *out, const struct hl_allocations *allocations)
+{
+	HL_FREED const struct hl_allocation **rows = calloc(allocations->count + 1, sizeof(*rows));
+
+	if (!rows)
+		return -ENOMEM;
+	for (size_t i = 0; i < allocations->count; i++)
+		rows[i] = &allocations->rows[i];
+	qsort(rows, allocations->count, sizeof(*rows), compare_origins);
+	fputs("%% coding: utf-8\n"
+	      "%% {ok,{HistogramStart,Unscanned,#{Origin => #{Type => Blocks}}}}\n",
+	      out);
+	put_comment(out, "blocks", &allocations->shape);
+	fprintf(out, "{ok,{%" PRIu64 ",%" PRIu64 ",\n   #{", allocations->shape.start,
+		allocations->unscanned_bytes);
+	for (size_t i = 0; i < allocations->count; i++) {
+		bool begins = !i || rows[i]->origin != rows[i - 1]->origin;
+		if (begins) {
+			fputs(i ? "},\n     " : "", out);
+			put_atom(out, hl_strings_text(&allocations->names, rows[i]->origin));
+		}
+		fputs(begins ? " =>\n      #{" : ",\n        ", out);
+		put_atom(out, hl_strings_text(&allocations->names, rows[i]->type));
+		fputs(" => ", out);
+		put_histogram(out, &allocations->shape, &rows[i]->histogram);
+	}
+	fputs(allocations->count ? "}}}}.\n" : "}}}.\n", out);
+	return 0;
 }

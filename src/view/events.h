@@ -2,7 +2,7 @@
 /* What the reports of `heapline events` have in common. */
 #pragma once
 
-#include "profile/event_summary.h"
+#include "profile/event_reports.h"
 #include "view/view.h"
 
 struct hl_events_report {
@@ -19,7 +19,7 @@ struct hl_events_report {
  */
 typedef int hl_events_part(const struct hl_events_report *report, struct hl_error *err);
 
-hl_events_part hl_events_summary, hl_events_dump, hl_events_lifetimes, hl_events_replay;
+hl_events_part hl_events_dump, hl_events_lifetimes;
 
 /* Emits the head: which report it is, whose events they are, and what is missing. */
 void hl_events_head(const struct hl_events_report *report, const char *name);

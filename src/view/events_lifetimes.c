@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline events --lifetimes: how long the blocks of each stack live. */
 #include "profile/calltree.h"
-#include "profile/event_lifetimes.h"
+#include "profile/event_reports.h"
 #include "view/events.h"
 #include "view/format.h"
 #include "view/stack_path.h"
@@ -15,6 +15,7 @@
 struct row {
 	uint32_t node; /* of the call tree */
 	double mean_ms;
+	int64_t lifetime_us, left_objects, left_bytes;
 	struct hl_event_lifetime figures;
 };
 
@@ -55,28 +56,6 @@ static int shortest_first(const void *left, const void *right)
 	return longest_first(left, right);
 }
 
-/* Sums by stack; stacks of which no block was seen are left out. */
-static void fill_rows(struct lifetimes *lifetimes)
-{
-	const struct hl_history *history = lifetimes->report->history;
-	size_t known = history->log_node_count;
-
-	for (uint32_t i = 0; i < lifetimes->tree.count; i++)
-		lifetimes->rows[i].node = i;
-	for (size_t i = 1; i < lifetimes->nodes.node_count && i < known; i++) {
-		uint32_t node = lifetimes->tree.node_of[history->profile_nodes[i]];
-		hl_event_lifetime_add(&lifetimes->rows[node].figures, &lifetimes->nodes.nodes[i]);
-	}
-	for (uint32_t i = 0; i < lifetimes->tree.count; i++) {
-		struct row *row = &lifetimes->rows[i];
-		int64_t seen = hl_event_lifetime_seen(&row->figures);
-		if (seen <= 0)
-			continue;
-		row->mean_ms = (double)row->figures.area / (double)seen;
-		lifetimes->rows[lifetimes->row_count++] = *row;
-	}
-}
-
 static int read_rows(struct lifetimes *lifetimes, struct hl_error *err)
 {
 	const struct hl_events_report *report = lifetimes->report;
@@ -96,7 +75,25 @@ static int read_rows(struct lifetimes *lifetimes, struct hl_error *err)
 	lifetimes->rows = calloc(lifetimes->tree.count, sizeof(*lifetimes->rows));
 	if (!lifetimes->rows)
 		return -ENOMEM;
-	fill_rows(lifetimes);
+	for (size_t i = 1; i < lifetimes->nodes.node_count && i < history->log_node_count; i++) {
+		uint32_t node = lifetimes->tree.node_of[history->profile_nodes[i]];
+		hl_event_lifetime_add(&lifetimes->rows[node].figures, &lifetimes->nodes.nodes[i]);
+	}
+	for (uint32_t i = 0; i < lifetimes->tree.count; i++) {
+		const struct hl_event_lifetime sum = lifetimes->rows[i].figures;
+		int64_t seen = hl_event_lifetime_seen(&sum);
+		if (seen <= 0) /* no block of it was seen */
+			continue;
+		double mean_ms = (double)sum.area / (double)seen;
+		lifetimes->rows[lifetimes->row_count++] = (struct row){
+			.node = i,
+			.mean_ms = mean_ms,
+			.lifetime_us = (int64_t)(mean_ms * US_PER_MS + 0.5),
+			.left_objects = seen - sum.free_objects,
+			.left_bytes = sum.held_bytes + sum.alloc_bytes - sum.free_bytes,
+			.figures = sum,
+		};
+	}
 	qsort(lifetimes->rows, lifetimes->row_count, sizeof(*lifetimes->rows), longest_first);
 	return 0;
 }
@@ -104,43 +101,17 @@ static int read_rows(struct lifetimes *lifetimes, struct hl_error *err)
 /* ---- writing ---- */
 
 /* "0.25 ms", "12 s". */
-static const char *format_lifetime(double ms, char buffer[HL_FORMAT_MAX])
-{
-	if (ms >= 10)
-		return hl_format_duration((uint64_t)(ms * 1e6), buffer);
-	snprintf(buffer, HL_FORMAT_MAX, "%.2f ms", ms);
-	return buffer;
-}
-
 static void life(struct hl_emit *emit, const void *row, const void *context)
 {
+	double ms = ((const struct row *)row)->mean_ms;
 	char text[HL_FORMAT_MAX];
 
 	(void)context;
-	hl_cell_text(emit, format_lifetime(((const struct row *)row)->mean_ms, text));
-}
-
-static void lifetime_us(struct hl_emit *emit, const void *row, const void *context)
-{
-	(void)context;
-	hl_cell_integer(emit, (int64_t)(((const struct row *)row)->mean_ms * US_PER_MS + 0.5));
-}
-
-static void left_objects(struct hl_emit *emit, const void *row, const void *context)
-{
-	const struct hl_event_lifetime *figures = &((const struct row *)row)->figures;
-
-	(void)context;
-	hl_cell_integer(emit,
-			figures->held_objects + figures->alloc_objects - figures->free_objects);
-}
-
-static void left_bytes(struct hl_emit *emit, const void *row, const void *context)
-{
-	const struct hl_event_lifetime *figures = &((const struct row *)row)->figures;
-
-	(void)context;
-	hl_cell_integer(emit, figures->held_bytes + figures->alloc_bytes - figures->free_bytes);
+	if (ms >= 10)
+		hl_format_duration((uint64_t)(ms * 1e6), text);
+	else
+		snprintf(text, sizeof(text), "%.2f ms", ms);
+	hl_cell_text(emit, text);
 }
 
 /* Facts of the table. */
@@ -156,13 +127,13 @@ enum {
 
 static const struct hl_column columns[] = {
 	{NULL, "mean life", HL_COLUMN_TEXT, .cell = life},
-	{"lifetime_us", NULL, HL_COLUMN_NUMBER, .cell = lifetime_us},
+	{"lifetime_us", NULL, HL_COLUMN_NUMBER, HL_MEMBER(struct row, lifetime_us)},
 	{"object_ms", NULL, HL_COLUMN_NUMBER, FIGURE(area)},
 	{"held_objects", "before", HL_COLUMN_COUNT, FIGURE(held_objects), BLANK},
 	{"alloc_objects", "allocated", HL_COLUMN_COUNT, FIGURE(alloc_objects)},
 	{"alloc_bytes", "bytes", HL_COLUMN_BYTES, FIGURE(alloc_bytes)},
-	{"left_objects", "left", HL_COLUMN_COUNT, .cell = left_objects, .flags = BLANK},
-	{"left_bytes", "bytes", HL_COLUMN_BYTES, .cell = left_bytes, .flags = BLANK},
+	{"left_objects", "left", HL_COLUMN_COUNT, HL_MEMBER(struct row, left_objects), BLANK},
+	{"left_bytes", "bytes", HL_COLUMN_BYTES, HL_MEMBER(struct row, left_bytes), BLANK},
 	{NULL, "stack, from its leaf", HL_COLUMN_TEXT, STACK(line), .flags = SHORTENED,
 	 .shown_if = SHORTENS},
 	{NULL, "stack, from its leaf", HL_COLUMN_TEXT, STACK(line), .shown_if = FULL},
@@ -180,43 +151,37 @@ static void emit_rows(struct lifetimes *lifetimes, size_t count)
 	for (size_t i = 0; i < count; i++)
 		if (hl_stack_path_add(&lifetimes->path, lifetimes->rows[i].node) < 0)
 			hl_emit_fail(emit, -ENOMEM);
-	hl_table_begin(emit,
+	hl_table_write(emit,
 		       &(struct hl_table){HL_TABLE("rows", columns), .context = &lifetimes->path,
-					  .facts = full ? FULL : SHORTENS});
-	for (size_t i = 0; i < count; i++)
-		hl_table_row(emit, &lifetimes->rows[i], 0);
-	hl_table_end(emit);
-}
-
-/* People want both ends of the list; JSON has all of it. */
-static void emit_all(struct lifetimes *lifetimes)
-{
-	const struct hl_events_report *report = lifetimes->report;
-	struct hl_emit *emit = report->emit;
-	size_t all = lifetimes->row_count;
-	size_t count = hl_emit_shown(emit, report->options->row_limit, ROWS_USUAL, all);
-
-	hl_events_head(report, "lifetimes");
-	hl_emit_integer(emit, "stacks", all);
-	hl_emit_line(emit, "mean lifetimes of blocks as far as they lie within that time, to 1 ms");
-	hl_emit_blank(emit);
-	hl_emit_line(emit, "longest lived, of %zu stacks:", all);
-	emit_rows(lifetimes, count);
-	if (report->options->json || count == all)
-		return;
-	qsort(lifetimes->rows, all, sizeof(*lifetimes->rows), shortest_first);
-	hl_emit_blank(emit);
-	hl_emit_line(emit, "shortest lived; -n shows more of both:");
-	emit_rows(lifetimes, count);
+					  .facts = full ? FULL : SHORTENS},
+		       lifetimes->rows, count, sizeof(*lifetimes->rows));
 }
 
 int hl_events_lifetimes(const struct hl_events_report *report, struct hl_error *err)
 {
 	struct lifetimes lifetimes = {.report = report};
+	struct hl_emit *emit = report->emit;
 
 	int r = read_rows(&lifetimes, err);
-	if (r == 0)
-		emit_all(&lifetimes);
+	if (r == 0) {
+		size_t all = lifetimes.row_count;
+		size_t count = hl_emit_shown(emit, report->options->row_limit, ROWS_USUAL, all);
+		hl_events_head(report, "lifetimes");
+		hl_emit_integer(emit, "stacks", all);
+		hl_emit_line(
+			emit,
+			"mean lifetimes of blocks as far as they lie within that time, to 1 ms");
+		hl_emit_blank(emit);
+		hl_emit_line(emit, "longest lived, of %zu stacks:", all);
+		emit_rows(&lifetimes, count);
+		/* People want both ends of the list; JSON has all of it. */
+		if (!report->options->json && count < all) {
+			qsort(lifetimes.rows, all, sizeof(*lifetimes.rows), shortest_first);
+			hl_emit_blank(emit);
+			hl_emit_line(emit, "shortest lived; -n shows more of both:");
+			emit_rows(&lifetimes, count);
+		}
+	}
 	free(lifetimes.rows);
 	hl_stack_path_release(&lifetimes.path);
 	hl_calltree_release(&lifetimes.tree);

@@ -2,18 +2,21 @@
 /* Formats numbers and texts for people; see format.h. */
 #include "view/format.h"
 
+#include "base/encode.h"
 #include "view/utf8.h"
 
 #include <ctype.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <wchar.h>
 
-#define NS_PER_MS   1000000u
-#define NS_PER_S    1000000000u
-#define BAR_COLUMNS 16
+#define NS_PER_MS     1000000u
+#define NS_PER_S      1000000000u
+#define BAR_COLUMNS   16
+#define WIDTH_DEFAULT 80 /* of a terminal that does not say */
 
 static uint64_t magnitude(int64_t number)
 {
@@ -42,19 +45,20 @@ const char *hl_format_bytes(int64_t bytes, char buffer[HL_FORMAT_MAX])
 
 const char *hl_format_count(int64_t count, char buffer[HL_FORMAT_MAX])
 {
-	char digits[HL_FORMAT_MAX];
-	size_t length = (size_t)snprintf(digits, sizeof(digits), "%llu",
-					 (unsigned long long)magnitude(count));
-	char *out = buffer;
+	buffer[0] = '-';
+	hl_grouped(buffer + (count < 0), magnitude(count));
+	return buffer;
+}
 
-	if (count < 0)
-		*out++ = '-';
-	for (size_t i = 0; i < length; i++) {
-		if (i && (length - i) % 3 == 0)
-			*out++ = ',';
-		*out++ = digits[i];
-	}
-	*out = '\0';
+const char *hl_format_exact_bytes(uint64_t bytes, char buffer[HL_FORMAT_MAX])
+{
+	static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+	char number[HL_GROUPED_MAX];
+	size_t unit = 0;
+
+	for (; bytes >= 1024 && bytes % 1024 == 0; bytes /= 1024)
+		unit++;
+	snprintf(buffer, HL_FORMAT_MAX, "%s %s", hl_grouped(number, bytes), units[unit]);
 	return buffer;
 }
 
@@ -156,6 +160,13 @@ void hl_format_put_wrapped(FILE *out, const char *text, size_t column, size_t in
 		column = indent;
 	}
 	hl_format_put(out, text);
+}
+
+size_t hl_format_terminal_width(int fd)
+{
+	struct winsize size;
+
+	return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : WIDTH_DEFAULT;
 }
 
 /* The letter at ${text}: its bytes, and in ${ret_columns} its width. An invalid byte counts as one

@@ -12,6 +12,9 @@
 /* "0 B", "1023 B", "1.5 MiB", "-3.0 GiB". Returns ${buffer}, as do the others. */
 const char *hl_format_bytes(int64_t bytes, char buffer[HL_FORMAT_MAX]);
 
+/* "896 B", "1,920 B", "3 KiB": nothing is rounded. */
+const char *hl_format_exact_bytes(uint64_t bytes, char buffer[HL_FORMAT_MAX]);
+
 /* "1,234,567". */
 const char *hl_format_count(int64_t count, char buffer[HL_FORMAT_MAX]);
 
@@ -55,6 +58,9 @@ size_t hl_format_put_letter(FILE *out, const char *text);
  * ${indent}.
  */
 void hl_format_put_wrapped(FILE *out, const char *text, size_t column, size_t indent, size_t width);
+
+/* How many columns the terminal behind ${fd} has; 80 where there is none, or it does not say. */
+size_t hl_format_terminal_width(int fd);
 
 /* How many columns of a terminal ${text} takes. */
 size_t hl_format_width(const char *text);

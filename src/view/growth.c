@@ -15,17 +15,13 @@
 #define PERCENT		 100
 #define NS_PER_MS	 1000000u
 
-static const char *const by_names[] = {
-	[HL_VIEW_BY_STACK] = "stack",
-	[HL_VIEW_BY_FUNCTION] = "function",
-	[HL_VIEW_BY_LINE] = "line",
-};
-
 struct growth {
 	struct hl_history *history;
 	const struct hl_view_options *options;
 	struct hl_growth_rows rows;
 	size_t grew;		   /* rows, with those that are left out */
+	size_t steady;		   /* of these; they come first */
+	bool may_leak;		   /* there is a leak, or it is not known */
 	struct hl_stack_path path; /* by stack */
 };
 
@@ -46,20 +42,6 @@ static void slope(struct hl_emit *emit, const void *row, const void *context)
 	hl_cell_text(emit, format_slope(((const struct hl_growth_row *)row)->slope, text));
 }
 
-static void score(struct hl_emit *emit, const void *row, const void *context)
-{
-	(void)context;
-	hl_cell_share(emit, ((const struct hl_growth_row *)row)->score_permille, 1000);
-}
-
-static void time_rising(struct hl_emit *emit, const void *at, const void *context)
-{
-	const struct hl_growth_row *row = at;
-
-	(void)context;
-	hl_cell_share(emit, row->rose, row->steps);
-}
-
 /* Facts of the table: */
 enum {
 	BY_STACK = 1,
@@ -69,6 +51,7 @@ enum {
 };
 
 #define MEMBER(name) HL_MEMBER(struct hl_growth_row, name)
+#define ROSE	     HL_MEMBER_SHARE(struct hl_growth_row, rose, steps)
 #define AT	     HL_MEMBER_CELL(struct hl_growth_row, label, hl_keys_cell_place)
 #define STACK(what)  HL_MEMBER_CELL(struct hl_growth_row, id, hl_stack_path_cell_##what)
 #define PLACE	     HL_COLUMN_SHORTENED | HL_COLUMN_PATH
@@ -79,11 +62,11 @@ static const struct hl_column columns[] = {
 	{NULL, "growth", HL_COLUMN_TEXT, .cell = slope},
 	{"bytes_per_second", NULL, HL_COLUMN_BYTES, MEMBER(per_second)},
 	{"bytes_per_hour", NULL, HL_COLUMN_BYTES, MEMBER(per_hour)},
-	{NULL, "leak score", HL_COLUMN_SHARE, .cell = score, .flags = OMITTED},
+	{NULL, "leak score", HL_COLUMN_SHARE, MEMBER(score_permille), OMITTED},
 	{"steady_percent", NULL, HL_COLUMN_COUNT, MEMBER(steady_percent)},
 	{"from_bytes", "from", HL_COLUMN_BYTES, MEMBER(from_bytes), OMITTED},
 	{"to_bytes", "to", HL_COLUMN_BYTES, MEMBER(to_bytes), OMITTED},
-	{NULL, "time rising", HL_COLUMN_SHARE, .cell = time_rising, .flags = OMITTED},
+	{NULL, "time rising", HL_COLUMN_SHARE, ROSE, OMITTED},
 	{"rose_percent", NULL, HL_COLUMN_COUNT, MEMBER(rose_percent)},
 	{NULL, "where", HL_COLUMN_TEXT, AT, .flags = PLACE},
 	{NULL, "function", HL_COLUMN_TEXT, MEMBER(label.name), NAME, BY_NAME},
@@ -98,41 +81,11 @@ static const struct hl_column columns[] = {
 	{"frames", NULL, HL_COLUMN_FRAMES, STACK(frames), .shown_if = BY_STACK},
 };
 
-static size_t count_steady(const struct growth *growth)
-{
-	size_t steady = 0;
-
-	while (steady < growth->rows.count && growth->rows.rows[steady].score >= HL_GROWTH_STEADY)
-		steady++;
-	return steady;
-}
-
-/* Beside leaks, rows that look nothing like one are noise; see growth->grew. */
-static void leave_out_scoreless(struct growth *growth)
-{
-	struct hl_growth_rows *rows = &growth->rows;
-
-	growth->grew = rows->count;
-	if (growth->options->json || !count_steady(growth))
-		return;
-	rows->count = 0;
-	for (size_t i = 0; i < growth->grew; i++)
-		if (rows->rows[i].score_permille)
-			rows->rows[rows->count++] = rows->rows[i];
-}
-
-/* Whether there is a leak, or it is not known. */
-static bool may_leak(const struct growth *growth)
-{
-	return (growth->rows.bucket_count < HL_GROWTH_BUCKETS_MIN && growth->rows.count) ||
-	       growth->rows.score >= HL_GROWTH_STEADY || count_steady(growth);
-}
-
 static void write_rows(struct hl_emit *emit, struct growth *growth)
 {
 	const struct hl_view_options *options = growth->options;
 	const struct hl_growth_rows *rows = &growth->rows;
-	bool is_listed = options->json || may_leak(growth),
+	bool is_listed = options->json || growth->may_leak,
 	     by_stack = options->by == HL_VIEW_BY_STACK;
 	size_t shown =
 		is_listed ? hl_emit_shown(emit, options->row_limit, ROWS_DEFAULT, rows->count) : 0;
@@ -148,10 +101,9 @@ static void write_rows(struct hl_emit *emit, struct growth *growth)
 	unsigned facts =
 		!by_stack ? BY_NAME : BY_STACK | (options->full ? BY_STACK_FULL : BY_STACK_SHORT);
 	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", columns), .context = &growth->path,
-						.facts = facts});
+						.facts = facts, .sum = 1000 /* permille */});
 	for (size_t i = 0; i < shown; i++)
-		hl_table_row(emit, &rows->rows[i],
-			     rows->rows[i].score >= HL_GROWTH_STEADY ? HL_EMIT_HEAVIEST : 0);
+		hl_table_row(emit, &rows->rows[i], i < growth->steady ? HL_EMIT_HEAVIEST : 0);
 	hl_table_end(emit);
 	if (shown)
 		hl_emit_more(emit, rows->count - shown, "-n");
@@ -163,8 +115,8 @@ static void write_rows(struct hl_emit *emit, struct growth *growth)
 static void write_explanation(struct hl_emit *emit, const struct growth *growth)
 {
 	const struct hl_growth_rows *rows = &growth->rows;
-	size_t steady = count_steady(growth);
-	const char *by = by_names[growth->options->by], *plural = growth->grew == 1 ? "" : "s";
+	const char *by = hl_keys_by_names[growth->options->by],
+		   *plural = growth->grew == 1 ? "" : "s";
 	char text[HL_FORMAT_MAX];
 
 	if (rows->left_out_ms)
@@ -172,14 +124,14 @@ static void write_explanation(struct hl_emit *emit, const struct growth *growth)
 			     "the last %s, in which the program freed memory as it ended, are "
 			     "left out",
 			     hl_format_duration(rows->left_out_ms * NS_PER_MS, text));
-	if (!may_leak(growth))
+	if (!growth->may_leak)
 		hl_emit_line(emit, "nothing grew steadily to the end; no leak seen");
 	else if (rows->bucket_count < HL_GROWTH_BUCKETS_MIN)
 		hl_emit_line(emit,
 			     "%zu %s%s grew, but less than a second is too short to judge how "
 			     "steadily",
 			     growth->grew, by, plural);
-	else if (!steady)
+	else if (!growth->steady)
 		hl_emit_line(emit,
 			     "memory in use grows steadily, by %s, but no %s alone does; these "
 			     "grew most",
@@ -187,44 +139,48 @@ static void write_explanation(struct hl_emit *emit, const struct growth *growth)
 	else
 		hl_emit_line(emit,
 			     "%zu of %zu %s%s that grew did so steadily to the end, as leaks do%s",
-			     steady, growth->grew, by, plural,
-			     steady < rows->count ? "; they come first" : "");
+			     growth->steady, growth->grew, by, plural,
+			     growth->steady < rows->count ? "; they come first" : "");
 	hl_emit_blank(emit);
 }
 
-static int write_report(struct growth *growth)
-{
-	const struct hl_view_options *options = growth->options;
-	struct hl_emit *emit;
-
-	if (options->by == HL_VIEW_BY_STACK &&
-	    hl_stack_path_init(&growth->path, growth->history->profile, &growth->rows.keys.tree) <
-		    0)
-		return -ENOMEM;
-	growth->path.full = options->full;
-	int r = hl_history_head_begin(growth->history, options, "growth/1", &emit);
-	if (r < 0)
-		return r;
-	hl_emit_text(emit, "by", by_names[options->by]);
-	hl_emit_integer(emit, "total_bytes_per_second", llround(growth->rows.slope));
-	hl_emit_integer(emit, "total_steady_percent", lround(growth->rows.score * PERCENT));
-	hl_emit_integer(emit, "left_out_ms", growth->rows.left_out_ms);
-	write_explanation(emit, growth);
-	write_rows(emit, growth);
-	return hl_summary_end(emit, growth->history->profile);
-}
-
-int hl_view_growth(struct hl_history *history, const struct hl_view_options *options,
+int hl_growth_view(struct hl_history *history, const struct hl_view_options *options,
 		   struct hl_error *err)
 {
 	struct growth growth = {.history = history, .options = options};
+	struct hl_growth_rows *rows = &growth.rows;
+	struct hl_emit *emit;
 
-	int r = hl_growth_rows_init(&growth.rows, history, options, err);
+	int r = hl_growth_rows_init(rows, history, options, err);
 	if (r < 0)
 		return r;
-	leave_out_scoreless(&growth);
-	r = write_report(&growth);
+	while (growth.steady < rows->count && rows->rows[growth.steady].score >= HL_GROWTH_STEADY)
+		growth.steady++;
+	growth.may_leak = growth.steady || rows->score >= HL_GROWTH_STEADY ||
+			  (rows->bucket_count < HL_GROWTH_BUCKETS_MIN && rows->count);
+	growth.grew = rows->count;
+	if (!options->json && growth.steady) {
+		/* Beside leaks, rows that look nothing like one are noise. */
+		rows->count = 0;
+		for (size_t i = 0; i < growth.grew; i++)
+			if (rows->rows[i].score_permille)
+				rows->rows[rows->count++] = rows->rows[i];
+	}
+	if (options->by == HL_VIEW_BY_STACK)
+		r = hl_stack_path_init(&growth.path, history->profile, &rows->keys.tree);
+	growth.path.full = options->full;
+	if (r == 0)
+		r = hl_history_head_begin(history, options, "growth/1", &emit);
+	if (r == 0) {
+		hl_emit_text(emit, "by", hl_keys_by_names[options->by]);
+		hl_emit_integer(emit, "total_bytes_per_second", llround(rows->slope));
+		hl_emit_integer(emit, "total_steady_percent", lround(rows->score * PERCENT));
+		hl_emit_integer(emit, "left_out_ms", rows->left_out_ms);
+		write_explanation(emit, &growth);
+		write_rows(emit, &growth);
+		r = hl_summary_end(emit, history->profile);
+	}
 	hl_stack_path_release(&growth.path);
-	hl_growth_rows_release(&growth.rows);
+	hl_growth_rows_release(rows);
 	return r < 0 ? hl_history_head_fail(history, r, err) : 0;
 }

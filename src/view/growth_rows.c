@@ -21,26 +21,20 @@
 
 /* ---- judging ---- */
 
-/* The least of each part and the ${width} - 1 after it. Returns how many there are. */
-static size_t find_floors(const double *least, size_t count, size_t width, double *floors)
-{
-	for (size_t i = 0; i + width <= count; i++) {
-		floors[i] = least[i];
-		for (size_t j = 1; j < width; j++)
-			floors[i] = fmin(floors[i], least[i + j]);
-	}
-	return count - width + 1;
-}
-
+/* The score by floors of ${width} parts. */
 static double score_of_floors(const double *least, size_t count, size_t width)
 {
 	double floors[HL_GROWTH_BUCKETS_MAX], movement = 0, largest = 0;
 	double lowest = INFINITY, highest = -INFINITY;
-	size_t middle = count / 2 - 1, quarter = count - count / 4 - 1;
-	size_t last = find_floors(least, count, width, floors) - 1;
+	size_t middle = count / 2 - 1, quarter = count - count / 4 - 1, last = count - width;
+
+	for (size_t i = 0; i <= last; i++) {
+		floors[i] = least[i];
+		for (size_t j = 1; j < width; j++)
+			floors[i] = fmin(floors[i], least[i + j]);
+	}
 	double steps = (double)(last - middle), rise = floors[last] - floors[middle];
 	double late_rise = floors[last] - floors[quarter];
-
 	if (rise <= 0 || late_rise <= 0)
 		return 0;
 	for (size_t i = middle; i < last; i++) {
@@ -58,7 +52,7 @@ static double score_of_floors(const double *least, size_t count, size_t width)
 	return steadiness * lateness * spread * clearness;
 }
 
-double hl_growth_score(const double *least, size_t count)
+double hl_growth_rows_score(const double *least, size_t count)
 {
 	double score = 0;
 
@@ -76,9 +70,9 @@ static struct hl_growth_row judge(const struct hl_history_sum *sum,
 	bool weighs = (least[bucket_count - 1] - least[bucket_count / 2]) * PEAK_PARTS >=
 		      (double)history->profile->total.peak_bytes;
 	struct hl_growth_row row = {
-		.slope = hl_history_slope(sum, history),
-		.score = weighs ? hl_growth_score(least, bucket_count) : 0,
-		.steps = bucket_count > 1 ? (uint32_t)bucket_count - 1 : 1,
+		.slope = hl_history_survey_slope(sum, history),
+		.score = weighs ? hl_growth_rows_score(least, bucket_count) : 0,
+		.steps = bucket_count > 1 ? bucket_count - 1 : 1,
 		.from_bytes = sum->from_bytes,
 		.to_bytes = sum->to_bytes,
 	};
@@ -89,7 +83,7 @@ static struct hl_growth_row judge(const struct hl_history_sum *sum,
 	row.per_hour = llround(row.slope * 3600);
 	row.score_permille = llround(row.score * 1000);
 	row.steady_percent = llround(row.score * 100);
-	row.rose_percent = (row.rose * 100 + row.steps / 2) / row.steps;
+	row.rose_percent = (int64_t)((row.rose * 100 + row.steps / 2) / row.steps);
 	return row;
 }
 
@@ -108,43 +102,25 @@ static int steady_and_fast_first(const void *left, const void *right)
 
 /* ---- rows ---- */
 
-static int sum_by_key(const struct hl_growth_rows *rows, const struct hl_history *history,
-		      const struct hl_history_survey *survey, struct hl_history_sum *sums)
+static int fill(struct hl_growth_rows *rows, const struct hl_history *history,
+		const struct hl_history_survey *survey, const struct hl_view_options *options)
 {
-	int r = 0;
+	int r = hl_keys_init(&rows->keys, history->profile, options->by, HL_VALUE_INUSE,
+			     HL_UNIT_BYTES, true);
 
-	for (uint32_t i = 0; r == 0 && i < survey->sum_count; i++)
-		r = hl_history_sum_add(&sums[hl_keys_of_node(&rows->keys, history->profile, i)],
-				       &survey->sums[i], history, rows->bucket_count);
-	return r;
-}
-
-/* The figures of all keys together. */
-static int judge_total(struct hl_growth_rows *rows, const struct hl_history *history,
-		       const struct hl_history_sum *sums, size_t count)
-{
-	struct hl_history_sum total = {0};
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < count; i++)
-		r = hl_history_sum_add(&total, &sums[i], history, rows->bucket_count);
-	if (r == 0 && total.buckets) {
-		struct hl_growth_row row = judge(&total, history, rows->bucket_count);
-		rows->slope = row.slope;
-		rows->score = row.score;
-	}
-	free(total.buckets);
-	return r;
-}
-
-static int collect(struct hl_growth_rows *rows, const struct hl_history *history,
-		   const struct hl_history_sum *sums, size_t count)
-{
+	if (r < 0)
+		return r;
+	size_t count = rows->keys.count;
+	struct hl_history_sum *sums = calloc(count, sizeof(*sums)), total = {0};
 	rows->rows = calloc(count, sizeof(*rows->rows));
-	if (!rows->rows)
-		return -ENOMEM;
-	for (uint32_t key = 0; key < count; key++) {
-		if (!sums[key].buckets)
+	r = sums && rows->rows ? 0 : -ENOMEM;
+	for (uint32_t i = 0; r == 0 && i < survey->sum_count; i++)
+		r = hl_history_survey_add_sum(
+			&sums[hl_keys_of_node(&rows->keys, history->profile, i)], &survey->sums[i],
+			history, rows->bucket_count);
+	for (uint32_t key = 0; r == 0 && key < count; key++) {
+		r = hl_history_survey_add_sum(&total, &sums[key], history, rows->bucket_count);
+		if (r < 0 || !sums[key].buckets)
 			continue;
 		struct hl_growth_row row = judge(&sums[key], history, rows->bucket_count);
 		if (row.slope <= 0)
@@ -153,24 +129,14 @@ static int collect(struct hl_growth_rows *rows, const struct hl_history *history
 		row.label = hl_keys_label(&rows->keys, history->profile, key);
 		rows->rows[rows->count++] = row;
 	}
-	qsort(rows->rows, rows->count, sizeof(*rows->rows), steady_and_fast_first);
-	return 0;
-}
-
-static int fill(struct hl_growth_rows *rows, const struct hl_history *history,
-		const struct hl_history_survey *survey, const struct hl_view_options *options)
-{
-	int r = hl_keys_init(&rows->keys, history->profile, options->by, HL_VALUE_INUSE,
-			     HL_UNIT_BYTES, true);
-	if (r < 0)
-		return r;
-	size_t count = rows->keys.count;
-	struct hl_history_sum *sums = calloc(count, sizeof(*sums));
-	r = sums ? sum_by_key(rows, history, survey, sums) : -ENOMEM;
+	if (r == 0 && total.buckets) {
+		struct hl_growth_row row = judge(&total, history, rows->bucket_count);
+		rows->slope = row.slope;
+		rows->score = row.score;
+	}
 	if (r == 0)
-		r = judge_total(rows, history, sums, count);
-	if (r == 0)
-		r = collect(rows, history, sums, count);
+		qsort(rows->rows, rows->count, sizeof(*rows->rows), steady_and_fast_first);
+	free(total.buckets);
 	for (size_t i = 0; sums && i < count; i++)
 		free(sums[i].buckets);
 	free(sums);
@@ -234,7 +200,7 @@ static bool fall_matters(const struct hl_log_point *points, size_t count, size_t
 	return fall >= peak / PEAK_PARTS && fall >= (highest - lowest) / SWING_PARTS;
 }
 
-size_t hl_growth_points_before_end(const struct hl_log_point *points, size_t count)
+size_t hl_growth_rows_before_end(const struct hl_log_point *points, size_t count)
 {
 	size_t earliest = count - count / TEARDOWN_PARTS;
 
@@ -249,22 +215,17 @@ size_t hl_growth_points_before_end(const struct hl_log_point *points, size_t cou
 	return first < count && fall_matters(points, count, first) ? first : count;
 }
 
-static size_t points_to_judge(const struct hl_history *history)
-{
-	const struct hl_log *log = history->log;
-
-	if (history->process->end == HL_END_RUNNING ||
-	    history->points + history->point_count != log->points + log->point_count)
-		return history->point_count;
-	return hl_growth_points_before_end(history->points, history->point_count);
-}
-
 int hl_growth_rows_init(struct hl_growth_rows *rows, struct hl_history *history,
 			const struct hl_view_options *options, struct hl_error *err)
 {
+	const struct hl_log *log = history->log;
+	bool has_end = history->process->end != HL_END_RUNNING &&
+		       history->points + history->point_count == log->points + log->point_count;
+	size_t point_count = history->point_count;
 	struct hl_history_survey survey;
 
-	size_t point_count = points_to_judge(history);
+	if (has_end)
+		point_count = hl_growth_rows_before_end(history->points, point_count);
 	*rows = (struct hl_growth_rows){
 		.bucket_count = point_count,
 		.left_out_ms = (history->point_count - point_count) * HL_INTERVAL_TICKS,

@@ -19,7 +19,7 @@
  *		    8, for it is not known how often a collector runs
  *
  * Programs free what they have when they end. So the teardown of a process that has ended, see
- * hl_growth_points_before_end(), is not part of the range.
+ * hl_growth_rows_before_end(), is not part of the range.
  */
 #pragma once
 
@@ -36,7 +36,7 @@ struct hl_growth_row {
 	uint32_t id;		    /* the key; by stack, the node of the call tree */
 	double slope;		    /* bytes per second */
 	double score;
-	uint32_t steps, rose; /* from part to part, and in how many of them its least rose */
+	uint64_t steps, rose; /* from part to part, and in how many of them its least rose */
 	int64_t from_bytes, to_bytes;
 	/* As reports have them: */
 	int64_t per_second, per_hour, score_permille, steady_percent, rose_percent;
@@ -67,7 +67,7 @@ void hl_growth_rows_release(struct hl_growth_rows *rows);
  * that fall to the end, where they fall far enough to hide a rise: a 50th of the swing of the later
  * half. ${count} where there is none.
  */
-size_t hl_growth_points_before_end(const struct hl_log_point *points, size_t count);
+size_t hl_growth_rows_before_end(const struct hl_log_point *points, size_t count);
 
 /* The score, weight aside, of a row with these ${count} least amounts. */
-double hl_growth_score(const double *least, size_t count);
+double hl_growth_rows_score(const double *least, size_t count);

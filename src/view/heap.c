@@ -3,8 +3,6 @@
 #include "view/heap.h"
 
 #include "heap/heap_figures.h"
-#include "view/format.h"
-#include "view/heap_words.h"
 
 #include <inttypes.h>
 
@@ -12,30 +10,16 @@
 
 /* ---- head ---- */
 
-static void emit_command(struct hl_emit *emit, const struct hl_heap *heap, char *buffer,
-			 size_t size)
-{
-	size_t used = 0;
-	buffer[0] = '\0';
-	for (char **word = heap->process.command; word && *word && used < size; word++)
-		used += (size_t)snprintf(buffer + used, size - used, "%s%s", used ? " " : "",
-					 *word);
-	hl_emit_text(emit, "command", buffer);
-}
-
-static const char *how_it_was_read(const struct hl_heap *heap)
-{
-	if (heap->from_core)
-		return "from a core file";
-	return heap->was_stopped ? "while it stood still" : "while it ran";
-}
-
 void hl_heap_emit_head(struct hl_emit *emit, const struct hl_heap *heap)
 {
-	char command[512], shortened[512], took[HL_FORMAT_MAX], chunks[HL_FORMAT_MAX],
-		time[HL_FORMAT_MAX];
+	char command[512] = "", shortened[512], took[HL_FORMAT_MAX], time[HL_FORMAT_MAX];
+	size_t used = 0;
+
+	for (char **word = heap->process.command; word && *word && used < sizeof(command); word++)
+		used += (size_t)snprintf(command + used, sizeof(command) - used, "%s%s",
+					 used ? " " : "", *word);
 	hl_emit_object(emit, "process");
-	emit_command(emit, heap, command, sizeof(command));
+	hl_emit_text(emit, "command", command);
 	hl_emit_integer(emit, "pid", heap->process.pid);
 	hl_emit_integer(emit, "threads", heap->process.threads);
 	hl_emit_object_end(emit);
@@ -49,8 +33,11 @@ void hl_heap_emit_head(struct hl_emit *emit, const struct hl_heap *heap)
 		     hl_format_shortened(command, COMMAND_COLUMNS, shortened, sizeof(shortened)),
 		     heap->process.pid, heap->process.threads,
 		     hl_format_plural(heap->process.threads), heap->allocator);
-	hl_emit_line(emit, "%s chunks read in %s, %s", hl_format_count(heap->chunks, chunks),
-		     hl_format_duration(heap->walk_ns, took), how_it_was_read(heap));
+	hl_emit_line(emit, "%s chunks read in %s, %s", HL_HEAP_COUNT(heap->chunks),
+		     hl_format_duration(heap->walk_ns, took),
+		     heap->from_core	 ? "from a core file"
+		     : heap->was_stopped ? "while it stood still"
+					 : "while it ran");
 }
 
 void hl_heap_emit_notes(struct hl_emit *emit, const struct hl_heap *heap)
@@ -140,22 +127,16 @@ static const struct hl_column arena_columns[] = {
 	{"overhead_bytes", NULL, HL_COLUMN_BYTES, MEMBER(overhead_bytes)},
 };
 
-static void emit_arenas(struct hl_emit *emit, const struct hl_heap *heap, uint64_t limit)
+int hl_heap_view(const struct hl_heap *heap, const struct hl_emit_options *options)
 {
-	size_t count = heap->arena_count;
-	size_t shown = hl_emit_is_json(emit) ? count : hl_emit_shown(emit, limit, 0, count);
-
-	hl_emit_blank(emit);
-	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", arena_columns), .context = heap});
-	for (size_t i = 0; i < shown; i++)
-		hl_table_row(emit, &heap->arenas[i], 0);
-	hl_table_end(emit);
-	hl_emit_more(emit, count - shown, "-n");
-}
-
-static void emit_total(struct hl_emit *emit, const struct hl_heap *heap)
-{
+	size_t count = heap->arena_count, shown = count;
 	struct hl_heap_figures figures;
+	struct hl_emit *emit;
+
+	int r = hl_emit_open(options, "heap/1", &emit);
+	if (r < 0)
+		return r;
+	hl_heap_emit_head(emit, heap);
 	hl_heap_figures_of(heap, &figures);
 	hl_emit_object(emit, "total");
 	for (size_t i = 0; i < HL_HEAP_FIGURE_COUNT; i++)
@@ -169,31 +150,21 @@ static void emit_total(struct hl_emit *emit, const struct hl_heap *heap)
 	hl_emit_unsigned(emit, "rereads", heap->rereads);
 	hl_emit_unsigned(emit, "abandoned", heap->abandoned);
 	hl_emit_object_end(emit);
-}
-
-static void say_mmapped(struct hl_emit *emit, const struct hl_heap *heap)
-{
-	char bytes[HL_FORMAT_MAX], blocks[HL_FORMAT_MAX];
+	emit_rss(emit, heap);
+	if (!hl_emit_is_json(emit))
+		shown = hl_emit_shown(emit, options->row_limit, 0, count);
+	hl_emit_blank(emit);
+	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", arena_columns), .context = heap});
+	for (size_t i = 0; i < shown; i++)
+		hl_table_row(emit, &heap->arenas[i], 0);
+	hl_table_end(emit);
+	hl_emit_more(emit, count - shown, "-n");
 	if (heap->mp_mmapped_blocks)
 		hl_emit_line(emit, "and %s in %s separately mapped block%s",
-			     hl_format_bytes(hl_heap_number(heap->mp_mmapped_bytes), bytes),
-			     hl_format_count(hl_heap_number(heap->mp_mmapped_blocks), blocks),
+			     HL_HEAP_BYTES(heap->mp_mmapped_bytes),
+			     HL_HEAP_COUNT(heap->mp_mmapped_blocks),
 			     hl_format_plural(heap->mp_mmapped_blocks));
-}
-
-int hl_view_heap(const struct hl_heap *heap, const struct hl_emit_options *options)
-{
-	struct hl_emit *emit;
-
-	int r = hl_emit_open(options, "heap/1", &emit);
-	if (r < 0)
-		return r;
-	hl_heap_emit_head(emit, heap);
-	emit_total(emit, heap);
-	emit_rss(emit, heap);
-	emit_arenas(emit, heap, options->row_limit);
-	say_mmapped(emit, heap);
-	hl_heap_emit_answers(emit, heap);
+	hl_heap_answers_emit(emit, heap);
 	hl_heap_emit_notes(emit, heap);
 	return hl_emit_finish(emit);
 }

@@ -1,32 +1,142 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A heap that was read from outside, as reports. */
+/*
+ * What allocators hold, as reports, parts of reports, terms of Erlang, and a picture: heaps that
+ * were read from outside, carriers, allocations, the allocator instances of a BEAM.
+ */
 #pragma once
 
 #include "base/error.h"
+#include "heap/allocations.h"
+#include "heap/carriers.h"
 #include "heap/heap.h"
-#include "view/emit.h"
+#include "view/format.h"
+#include "view/table.h"
 
 #include <stdio.h>
 
-/* One screen: where resident memory is, each arena, what malloc_trim would return, and the
- * questions that people ask, answered. 0, -ENOMEM, or the output's error. */
-int hl_view_heap(const struct hl_heap *heap, const struct hl_emit_options *options);
-
-/* Resident pages that few live bytes keep. As above. */
-int hl_view_pins(const struct hl_heap *heap, const struct hl_emit_options *options);
-
+struct hl_beam_instances;
 struct hl_heap_figures;
+struct hl_owners;
+struct hl_slabs;
 
-/* What has changed from one snapshot to a later one. As above. */
-int hl_view_heap_diff(const struct hl_heap_figures *before, const struct hl_heap_figures *after,
+/* ---- reports; each returns 0, -ENOMEM, or the output's error ---- */
+
+/* One screen: where resident memory is, each arena, what malloc_trim would return, and the
+ * questions that people ask, answered. */
+int hl_heap_view(const struct hl_heap *heap, const struct hl_emit_options *options);
+
+/* Resident pages that few live bytes keep. */
+int hl_pins_view(const struct hl_heap *heap, const struct hl_emit_options *options);
+
+/* What has changed from one snapshot to a later one. */
+int hl_heap_diff_view(const struct hl_heap_figures *before, const struct hl_heap_figures *after,
 		      const struct hl_emit_options *options);
 
-/* For the reports of this and of other files: members that say which process it was and how it was
- * read, and the lines on top of tables. */
+/* Live blocks of process ${pid} by owner. */
+int hl_owners_view(const struct hl_owners *owners, pid_t pid,
+		   const struct hl_emit_options *options);
+
+/* Slabs that the allocator of process ${pid} reports. */
+int hl_slabs_view(const struct hl_slabs *slabs, pid_t pid, const struct hl_emit_options *options);
+
+/* ---- parts of a report that was begun ---- */
+
+/* Which process it was and how it was read: members, and the lines on top of tables. */
 void hl_heap_emit_head(struct hl_emit *emit, const struct hl_heap *heap);
 
 /* What could not be read or seen, at the end. */
 void hl_heap_emit_notes(struct hl_emit *emit, const struct hl_heap *heap);
 
 /* The questions, see heap_answers.c. */
-void hl_heap_emit_answers(struct hl_emit *emit, const struct hl_heap *heap);
+void hl_heap_answers_emit(struct hl_emit *emit, const struct hl_heap *heap);
+
+/*
+ * The members `total`, `lost`, `allocators`, `rows` and `free_histogram`; in tables the sums of
+ * each allocator, its ${row_limit} largest carriers (0: all; or HL_EMIT_ROWS_DEFAULT) and a
+ * histogram of free blocks. What is known of carriers decides what is shown: addresses, residency,
+ * caches, the type of blocks. 0 or -ENOMEM.
+ */
+int hl_carriers_emit(struct hl_emit *emit, const struct hl_carriers *carriers, uint64_t row_limit);
+
+/* The members `total`, `lost`, `rows` and `histogram`; in tables, the first ${row_limit} rows (0:
+ * all; or HL_EMIT_ROWS_DEFAULT) and a histogram of all. */
+void hl_allocations_emit(struct hl_emit *emit, const struct hl_allocations *allocations,
+			 uint64_t row_limit);
+
+/* What a BEAM knows of its allocators without `instrument`: the members `total` and `rows`; in
+ * tables, the sums of all. */
+void hl_beam_instances_emit(struct hl_emit *emit, const struct hl_beam_instances *instances);
+
+/* ---- terms of Erlang ---- */
+
+/*
+ * Writes what instrument:carriers() of OTP 22 and later would return, {ok, {Start, Carriers}}, in
+ * the order in which the carriers are, readable by file:consult(). Comments before it tell the
+ * bounds that slots of free blocks have.
+ */
+void hl_erlang_term_put_carriers(FILE *out, const struct hl_carriers *carriers);
+
+/*
+ * The same for instrument:allocations(), {ok, {Start, Unscanned, #{Origin => #{Type =>
+ * Histogram}}}}; rows of one origin must not have equal types. 0 or -ENOMEM.
+ */
+int hl_erlang_term_put_allocations(FILE *out, const struct hl_allocations *allocations);
+
+/* ---- a picture ---- */
+
+/*
+ * Writes a picture under ${title}: a strip for each of the largest carriers. Of carriers that have
+ * hl_carrier.strip a strip is the carrier from its beginning to its end, of others it shows shares.
+ * 0 or -ENOMEM.
+ */
+int hl_carriers_svg_write(FILE *out, const struct hl_carriers *carriers, const char *title);
+
+/*
+ * The carriers by size, the largest first, those of one size in their own order; to be freed. NULL
+ * for want of memory.
+ */
+const struct hl_carrier **hl_carriers_by_size(const struct hl_carriers *carriers);
+
+/* ---- figures ---- */
+
+/* JSON's integers, and those of tables, are signed; what is beyond them is a lie anyway. */
+static inline int64_t hl_heap_number(uint64_t number)
+{
+	return number > INT64_MAX ? INT64_MAX : (int64_t)number;
+}
+
+/* "1.5 MiB", "1,234" and "12.3%" of a uint64_t, which live until the end of the caller's block. */
+#define HL_HEAP_BYTES(number) hl_format_bytes(hl_heap_number(number), (char[HL_FORMAT_MAX]){""})
+#define HL_HEAP_COUNT(number) hl_format_count(hl_heap_number(number), (char[HL_FORMAT_MAX]){""})
+#define HL_HEAP_PERCENT(part, whole) \
+	hl_format_percent(hl_heap_number(part), hl_heap_number(whole), (char[HL_FORMAT_MAX]){""})
+
+/* ---- histograms ---- */
+
+#define HL_HEAP_SPARK_MAX (3 * HL_LOG2_WIDTH_MAX + 1) /* bytes: letters of UTF-8 */
+#define HL_HEAP_LABEL_MAX 80
+
+/*
+ * A sign for each slot of ${histogram}, taller for more blocks, on a logarithmic scale, for some
+ * sizes are a million times as frequent as others; a dot where there is none. Returns ${buffer}.
+ */
+const char *hl_heap_histogram_spark(const struct hl_log2_shape *shape,
+				    const struct hl_log2_histogram *histogram,
+				    char buffer[HL_HEAP_SPARK_MAX]);
+
+/* "3 KiB .. <7 KiB": the bounds of a slot, exact. Returns ${buffer}. */
+const char *hl_heap_histogram_label(const struct hl_log2_shape *shape, uint32_t slot,
+				    char buffer[HL_HEAP_LABEL_MAX]);
+
+/*
+ * A histogram in full: in tables a row for each slot up to the last that has ${what}; in JSON the
+ * object ${key} with `start_bytes`, `first_bytes` of each slot, and `counts`.
+ */
+void hl_heap_histogram_emit(struct hl_emit *emit, const char *key, const char *what,
+			    const struct hl_log2_shape *shape,
+			    const struct hl_log2_histogram *histogram);
+
+/* A member ${key}: the counts of ${histogram}, slot by slot; nothing in tables. */
+void hl_heap_histogram_emit_counts(struct hl_emit *emit, const char *key,
+				   const struct hl_log2_shape *shape,
+				   const struct hl_log2_histogram *histogram);

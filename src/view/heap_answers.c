@@ -6,9 +6,6 @@
  */
 #include "view/heap.h"
 
-#include "view/format.h"
-#include "view/heap_words.h"
-
 #include <inttypes.h>
 #include <stdarg.h>
 #include <string.h>
@@ -40,11 +37,6 @@ static bool is_percent(uint64_t part, uint64_t whole, unsigned percent)
 static bool is_most(uint64_t part, uint64_t whole)
 {
 	return part > whole / 2;
-}
-
-static const char *bytes(uint64_t number, char buffer[HL_FORMAT_MAX])
-{
-	return hl_format_bytes(hl_heap_number(number), buffer);
 }
 
 /* Appends to the answer. */
@@ -86,6 +78,7 @@ static const char *largest_outside(const struct hl_heap_rss *rss, uint64_t *ret_
 {
 	const char *name = "other allocators";
 	uint64_t most = rss->other_allocator_bytes;
+
 	const struct {
 		const char *name;
 		uint64_t bytes;
@@ -110,17 +103,6 @@ static const char *largest_outside(const struct hl_heap_rss *rss, uint64_t *ret_
 	return name;
 }
 
-static void say_it_is_outside(struct figures *of)
-{
-	char rss[HL_FORMAT_MAX], heap[HL_FORMAT_MAX], part[HL_FORMAT_MAX];
-	uint64_t part_bytes;
-	const char *name = largest_outside(&of->heap->rss, &part_bytes);
-
-	say(of, "not in malloc's heap, which has %s of %s: %s is %s", bytes(of->heap_bytes, heap),
-	    bytes(of->heap->rss.rss_bytes, rss), bytes(part_bytes, part), name);
-	say_who_maps(of);
-}
-
 static const char *kind_of_waste(const struct figures *of)
 {
 	bool trims = is_percent(of->total.trimmable_bytes, of->heap_bytes, MUCH_PERCENT);
@@ -137,39 +119,36 @@ static const char *kind_of_waste(const struct figures *of)
 	return "no part stands out";
 }
 
-static void say_parts(struct figures *of)
-{
-	const struct hl_heap_rss *rss = &of->heap->rss;
-	char all[HL_FORMAT_MAX], live[HL_FORMAT_MAX], cached[HL_FORMAT_MAX], none[HL_FORMAT_MAX],
-		trimmed[HL_FORMAT_MAX], pinned[HL_FORMAT_MAX], rest[HL_FORMAT_MAX];
-
-	say(of,
-	    ": malloc has %s in memory: %s live, %s cached, %s its own, and %s free, of which %s "
-	    "come back by malloc_trim(0) and %s are pinned by live blocks",
-	    bytes(of->heap_bytes, all), bytes(rss->live_bytes, live),
-	    bytes(rss->cached_bytes, cached),
-	    bytes(rss->overhead_bytes + rss->unscanned_bytes, rest), bytes(rss->free_bytes, none),
-	    bytes(rss->free_bytes - of->pinned_bytes, trimmed), bytes(of->pinned_bytes, pinned));
-}
-
 static const char *what_it_is(struct figures *of)
 {
-	char part[HL_FORMAT_MAX], all[HL_FORMAT_MAX];
 	const struct hl_heap_rss *rss = &of->heap->rss;
 
+	const char *all = HL_HEAP_BYTES(of->heap_bytes);
+	const char *live = HL_HEAP_BYTES(rss->live_bytes);
+
 	if (!is_most(of->heap_bytes, rss->rss_bytes)) {
-		say_it_is_outside(of);
+		uint64_t part_bytes;
+		const char *name = largest_outside(rss, &part_bytes);
+		say(of, "not in malloc's heap, which has %s of %s: %s is %s", all,
+		    HL_HEAP_BYTES(rss->rss_bytes), HL_HEAP_BYTES(part_bytes), name);
+		say_who_maps(of);
 	} else if (is_percent(rss->unscanned_bytes, of->heap_bytes, MUCH_PERCENT)) {
-		say(of, "unknown: %s could not be read%s", bytes(rss->unscanned_bytes, part),
+		say(of, "unknown: %s could not be read%s", HL_HEAP_BYTES(rss->unscanned_bytes),
 		    of->heap->was_stopped ? "" : " while it changed; --stop reads all");
 	} else if (is_percent(rss->live_bytes, of->heap_bytes, NEARLY_PERCENT)) {
 		say(of,
 		    "nearly all of it is live, %s of %s: if it grows, it is a leak or a cache; ",
-		    bytes(rss->live_bytes, part), bytes(of->heap_bytes, all));
+		    live, all);
 		say_who_allocates(of);
 	} else {
-		say(of, "%s", kind_of_waste(of));
-		say_parts(of);
+		say(of,
+		    "%s: malloc has %s in memory: %s live, %s cached, %s its own, and %s free, of "
+		    "which %s come back by malloc_trim(0) and %s are pinned by live blocks",
+		    kind_of_waste(of), all, live, HL_HEAP_BYTES(rss->cached_bytes),
+		    HL_HEAP_BYTES(rss->overhead_bytes + rss->unscanned_bytes),
+		    HL_HEAP_BYTES(rss->free_bytes),
+		    HL_HEAP_BYTES(rss->free_bytes - of->pinned_bytes),
+		    HL_HEAP_BYTES(of->pinned_bytes));
 		if (is_most(rss->live_bytes, of->heap_bytes)) {
 			say(of, "; most of it is live: ");
 			say_who_allocates(of);
@@ -182,17 +161,15 @@ static const char *what_it_is(struct figures *of)
 
 static const char *why_it_stays(struct figures *of)
 {
-	char top[HL_FORMAT_MAX], threshold[HL_FORMAT_MAX];
 	const struct hl_heap *heap = of->heap;
 
 	if (!heap->arena_count)
 		return NULL;
 	say(of,
 	    "free() keeps what is free between live blocks. It returns a separately mapped block "
-	    "at "
-	    "once, and the end of the heap, where %s are free now, only when a free() leaves more "
-	    "than %s there",
-	    bytes(heap->arenas[0].top_bytes, top), bytes(heap->trim_threshold, threshold));
+	    "at once, and the end of the heap, where %s are free now, only when a free() leaves "
+	    "more than %s there",
+	    HL_HEAP_BYTES(heap->arenas[0].top_bytes), HL_HEAP_BYTES(heap->trim_threshold));
 	return of->text;
 }
 
@@ -200,7 +177,6 @@ static const char *why_it_stays(struct figures *of)
 
 static const char *what_trim_returns(struct figures *of)
 {
-	char all[HL_FORMAT_MAX], most[HL_FORMAT_MAX], pages[HL_FORMAT_MAX];
 	const struct hl_heap *heap = of->heap;
 	uint64_t trimmable = of->total.trimmable_bytes;
 	size_t best = 0;
@@ -212,13 +188,13 @@ static const char *what_trim_returns(struct figures *of)
 		return NULL;
 	if (!trimmable)
 		return "nothing: it finds no page in memory that it could return";
-	say(of, "%s in %s pages", bytes(trimmable, all),
-	    hl_format_count(hl_heap_number(trimmable / heap->page_bytes), pages));
+	say(of, "%s in %s pages", HL_HEAP_BYTES(trimmable),
+	    HL_HEAP_COUNT(trimmable / heap->page_bytes));
 	if (heap->arena_count > 1)
 		say(of, ", %s, %s, from arena %zu",
 		    is_most(heap->arenas[best].trimmable_bytes, trimmable) ? "most of it"
 									   : "the largest part",
-		    bytes(heap->arenas[best].trimmable_bytes, most), best);
+		    HL_HEAP_BYTES(heap->arenas[best].trimmable_bytes), best);
 	say(of, " (each arena is locked while it is trimmed); the program must call it");
 	return of->text;
 }
@@ -227,7 +203,6 @@ static const char *what_trim_returns(struct figures *of)
 
 static const char *what_pins(struct figures *of)
 {
-	char returned[HL_FORMAT_MAX], live[HL_FORMAT_MAX], places[HL_FORMAT_MAX];
 	uint64_t returned_bytes = 0, live_bytes = 0;
 
 	for (size_t i = 0; i < of->heap->pin_count; i++) {
@@ -238,9 +213,8 @@ static const char *what_pins(struct figures *of)
 		return "none: no small live block pins much memory";
 	say(of,
 	    "%s in small live blocks keep %s of pages in memory, in %s place%s: 'heapline pins %s'",
-	    bytes(live_bytes, live), bytes(returned_bytes, returned),
-	    hl_format_count(hl_heap_number(of->heap->pin_count), places),
-	    hl_format_plural(of->heap->pin_count), of->target);
+	    HL_HEAP_BYTES(live_bytes), HL_HEAP_BYTES(returned_bytes),
+	    HL_HEAP_COUNT(of->heap->pin_count), hl_format_plural(of->heap->pin_count), of->target);
 	return of->text;
 }
 
@@ -249,7 +223,6 @@ static const char *what_pins(struct figures *of)
 static const char *how_arenas_are(struct figures *of)
 {
 	const struct hl_heap *heap = of->heap;
-	char all[HL_FORMAT_MAX], share[HL_FORMAT_MAX], idle_bytes[HL_FORMAT_MAX];
 	uint64_t idle = 0, free_in_idle = 0, free_bytes = 0, most = 0;
 
 	for (size_t i = 0; i < heap->arena_count; i++) {
@@ -264,11 +237,11 @@ static const char *how_arenas_are(struct figures *of)
 	bool too_many = heap->arena_count > ARENAS_FEW &&
 			is_percent(free_bytes - most, heap->rss.rss_bytes, MUCH_PERCENT);
 	say(of, "%s: %zu arenas have %s free in memory, %s of it outside the one with most",
-	    too_many ? "yes" : "no", heap->arena_count, bytes(free_bytes, all),
-	    bytes(free_bytes - most, share));
+	    too_many ? "yes" : "no", heap->arena_count, HL_HEAP_BYTES(free_bytes),
+	    HL_HEAP_BYTES(free_bytes - most));
 	if (idle)
 		say(of, "; %" PRIu64 " without a thread, with %s free", idle,
-		    bytes(free_in_idle, idle_bytes));
+		    HL_HEAP_BYTES(free_in_idle));
 	else
 		say(of, "; no arena is without a thread");
 	if (heap->arena_max)
@@ -283,18 +256,16 @@ static const char *how_arenas_are(struct figures *of)
 
 static const char *what_caches_hold(struct figures *of)
 {
-	char tcache[HL_FORMAT_MAX], fastbins[HL_FORMAT_MAX], blocks[HL_FORMAT_MAX];
 	uint64_t count = of->total.tcache_blocks + of->total.fastbin_blocks;
 
 	say(of, "%s in thread caches, %s in fastbins, in %s block%s",
-	    bytes(of->total.tcache_bytes, tcache), bytes(of->total.fastbin_bytes, fastbins),
-	    hl_format_count(hl_heap_number(count), blocks), hl_format_plural(count));
+	    HL_HEAP_BYTES(of->total.tcache_bytes), HL_HEAP_BYTES(of->total.fastbin_bytes),
+	    HL_HEAP_COUNT(count), hl_format_plural(count));
 	return of->text;
 }
 
 static const char *what_fits(struct figures *of)
 {
-	char largest[HL_FORMAT_MAX], top[HL_FORMAT_MAX], threshold[HL_FORMAT_MAX];
 	uint64_t top_bytes = 0;
 
 	for (size_t i = 0; i < of->heap->arena_count; i++)
@@ -304,18 +275,28 @@ static const char *what_fits(struct figures *of)
 	    "only if no free block of its arena is large enough: the largest free block is %s, "
 	    "the largest unused top of an arena is %s; a request of %s or more is mapped "
 	    "separately",
-	    bytes(of->total.largest_free_bytes, largest), bytes(top_bytes, top),
-	    bytes(of->heap->mmap_threshold, threshold));
+	    HL_HEAP_BYTES(of->total.largest_free_bytes), HL_HEAP_BYTES(top_bytes),
+	    HL_HEAP_BYTES(of->heap->mmap_threshold));
 	return of->text;
 }
 
 /* ---- 8: what is not malloc's? ---- */
 
-/* How those who own a runtime's objects see them. */
-static void say_of_runtime(struct figures *of)
+static const char *what_else_there_is(struct figures *of)
 {
 	const struct hl_heap_rss *rss = &of->heap->rss;
+	uint64_t outside = rss->rss_bytes - of->heap_bytes, part_bytes;
+	const char *name = largest_outside(rss, &part_bytes);
 
+	say(of, "%s of %s RSS; ", HL_HEAP_BYTES(outside), HL_HEAP_BYTES(rss->rss_bytes));
+	say(of, "%s, %s, is %s", is_most(part_bytes, outside) ? "most of it" : "the largest part",
+	    HL_HEAP_BYTES(part_bytes), name);
+	if (is_percent(rss->anonymous[HL_ANONYMOUS_OTHER], rss->rss_bytes, MUCH_PERCENT))
+		say(of, "; the largest mapping whose owner is unknown has %s, at 0x%" PRIx64,
+		    HL_HEAP_BYTES(rss->largest_bytes), rss->largest_start);
+	if (is_percent(outside - rss->file_bytes, rss->rss_bytes, MUCH_PERCENT))
+		say_who_maps(of);
+	/* How those who own a runtime's objects see them. */
 	if (is_percent(rss->anonymous[HL_ANONYMOUS_PYTHON], rss->rss_bytes, MUCH_PERCENT))
 		say(of, "; started with PYTHONMALLOC=malloc, Python takes each object from malloc, "
 			"and 'heapline record' shows all");
@@ -324,24 +305,6 @@ static void say_of_runtime(struct figures *of)
 		    of->heap->process.pid);
 	if (is_percent(rss->anonymous[HL_ANONYMOUS_V8], rss->rss_bytes, MUCH_PERCENT))
 		say(of, "; V8's own heap snapshots list JavaScript objects");
-}
-
-static const char *what_else_there_is(struct figures *of)
-{
-	const struct hl_heap_rss *rss = &of->heap->rss;
-	uint64_t outside = rss->rss_bytes - of->heap_bytes, part_bytes;
-	char all[HL_FORMAT_MAX], whole[HL_FORMAT_MAX], part[HL_FORMAT_MAX];
-	const char *name = largest_outside(rss, &part_bytes);
-
-	say(of, "%s of %s RSS; ", bytes(outside, all), bytes(rss->rss_bytes, whole));
-	say(of, "%s, %s, is %s", is_most(part_bytes, outside) ? "most of it" : "the largest part",
-	    bytes(part_bytes, part), name);
-	if (is_percent(rss->anonymous[HL_ANONYMOUS_OTHER], rss->rss_bytes, MUCH_PERCENT))
-		say(of, "; the largest mapping whose owner is unknown has %s, at 0x%" PRIx64,
-		    bytes(rss->largest_bytes, part), rss->largest_start);
-	if (is_percent(outside - rss->file_bytes, rss->rss_bytes, MUCH_PERCENT))
-		say_who_maps(of);
-	say_of_runtime(of);
 	return of->text;
 }
 
@@ -373,47 +336,7 @@ static const struct {
 	{"does it grow?", whether_it_grows},
 };
 
-/* The answer to question ${i}; NULL for none. */
-static const char *answer(struct figures *of, size_t i)
-{
-	of->text[0] = '\0';
-	of->length = 0;
-	return questions[i].answer(of);
-}
-
-static void write_lines(struct hl_emit *emit, struct figures *of)
-{
-	for (size_t i = 0; i < HL_COUNT_OF(questions); i++) {
-		const char *text = answer(of, i);
-		if (!text)
-			continue;
-		hl_emit_line(emit, "%s", questions[i].question);
-		hl_emit_line(emit, "  %s", text);
-	}
-	hl_emit_blank(emit);
-}
-
-struct row {
-	const char *question, *answer;
-};
-
-static const struct hl_column columns[] = {
-	{"question", NULL, HL_COLUMN_TEXT, HL_MEMBER(struct row, question)},
-	{"answer", NULL, HL_COLUMN_TEXT, HL_MEMBER(struct row, answer)},
-};
-
-static void write_rows(struct hl_emit *emit, struct figures *of)
-{
-	hl_table_begin(emit, &(struct hl_table){HL_TABLE("answers", columns)});
-	for (size_t i = 0; i < HL_COUNT_OF(questions); i++) {
-		const struct row row = {questions[i].question, answer(of, i)};
-		if (row.answer)
-			hl_table_row(emit, &row, 0);
-	}
-	hl_table_end(emit);
-}
-
-void hl_heap_emit_answers(struct hl_emit *emit, const struct hl_heap *heap)
+void hl_heap_answers_emit(struct hl_emit *emit, const struct hl_heap *heap)
 {
 	const struct hl_heap_rss *rss = &heap->rss;
 	struct figures of = {
@@ -421,6 +344,7 @@ void hl_heap_emit_answers(struct hl_emit *emit, const struct hl_heap *heap)
 		.heap_bytes = rss->live_bytes + rss->cached_bytes + rss->free_bytes +
 			      rss->overhead_bytes + rss->unscanned_bytes,
 	};
+
 	hl_heap_total(heap, &of.total);
 	if (rss->free_bytes > of.total.trimmable_bytes)
 		of.pinned_bytes = rss->free_bytes - of.total.trimmable_bytes;
@@ -429,8 +353,20 @@ void hl_heap_emit_answers(struct hl_emit *emit, const struct hl_heap *heap)
 	else
 		snprintf(of.target, sizeof(of.target), "-p %d", heap->process.pid);
 	hl_emit_blank(emit);
-	if (hl_emit_is_json(emit))
-		write_rows(emit, &of);
-	else
-		write_lines(emit, &of);
+	hl_emit_array(emit, "answers");
+	for (size_t i = 0; i < HL_COUNT_OF(questions); i++) {
+		of.text[0] = '\0';
+		of.length = 0;
+		const char *answer = questions[i].answer(&of);
+		if (!answer)
+			continue;
+		hl_emit_object(emit, NULL);
+		hl_emit_text(emit, "question", questions[i].question);
+		hl_emit_text(emit, "answer", answer);
+		hl_emit_object_end(emit);
+		hl_emit_line(emit, "%s", questions[i].question);
+		hl_emit_line(emit, "  %s", answer);
+	}
+	hl_emit_array_end(emit);
+	hl_emit_blank(emit);
 }

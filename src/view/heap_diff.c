@@ -3,8 +3,6 @@
 #include "view/heap.h"
 
 #include "heap/heap_figures.h"
-#include "view/format.h"
-#include "view/heap_words.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -22,71 +20,26 @@ static void emit_snapshot(struct hl_emit *emit, const char *key,
 }
 
 struct change {
-	enum hl_heap_figure figure;
 	const char *name;
 	int64_t before, after, change;
+	char before_text[HL_FORMAT_MAX], after_text[HL_FORMAT_MAX], change_text[HL_FORMAT_MAX + 1];
 };
 
-static void put(struct hl_emit *emit, const struct change *row, const char *sign, int64_t number)
-{
-	char text[HL_FORMAT_MAX], signed_text[HL_FORMAT_MAX + 1];
-
-	if (hl_heap_figure_is_bytes(row->figure))
-		hl_format_bytes(number, text);
-	else
-		hl_format_count(number, text);
-	snprintf(signed_text, sizeof(signed_text), "%s%s", sign, text);
-	hl_cell_text(emit, signed_text);
-}
-
-static void before_text(struct hl_emit *emit, const void *row, const void *context)
-{
-	(void)context;
-	put(emit, row, "", ((const struct change *)row)->before);
-}
-
-static void after_text(struct hl_emit *emit, const void *row, const void *context)
-{
-	(void)context;
-	put(emit, row, "", ((const struct change *)row)->after);
-}
-
-static void change_text(struct hl_emit *emit, const void *row, const void *context)
-{
-	int64_t change = ((const struct change *)row)->change;
-
-	(void)context;
-	put(emit, row, change > 0 ? "+" : "", change);
-}
+#define MEMBER(name) HL_MEMBER(struct change, name)
+#define TEXT(name)   HL_MEMBER_ARRAY(struct change, name)
 
 /* In tables bytes are for people; JSON has them all as integers. */
 static const struct hl_column columns[] = {
-	{"figure", "figure", HL_COLUMN_TEXT, HL_MEMBER(struct change, name), HL_COLUMN_KEY},
-	{"before", NULL, HL_COLUMN_COUNT, HL_MEMBER(struct change, before)},
-	{"after", NULL, HL_COLUMN_COUNT, HL_MEMBER(struct change, after)},
-	{"change", NULL, HL_COLUMN_COUNT, HL_MEMBER(struct change, change)},
-	{NULL, "before", HL_COLUMN_TEXT, .cell = before_text},
-	{NULL, "after", HL_COLUMN_TEXT, .cell = after_text},
-	{NULL, "change", HL_COLUMN_TEXT, .cell = change_text},
+	{"figure", "figure", HL_COLUMN_TEXT, MEMBER(name), HL_COLUMN_KEY},
+	{"before", NULL, HL_COLUMN_COUNT, MEMBER(before)},
+	{"after", NULL, HL_COLUMN_COUNT, MEMBER(after)},
+	{"change", NULL, HL_COLUMN_COUNT, MEMBER(change)},
+	{NULL, "before", HL_COLUMN_TEXT, TEXT(before_text)},
+	{NULL, "after", HL_COLUMN_TEXT, TEXT(after_text)},
+	{NULL, "change", HL_COLUMN_TEXT, TEXT(change_text)},
 };
 
-static void emit_changes(struct hl_emit *emit, const struct hl_heap_figures *before,
-			 const struct hl_heap_figures *after)
-{
-	hl_emit_blank(emit);
-	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", columns)});
-	for (int i = 0; i < HL_HEAP_FIGURE_COUNT; i++) {
-		int64_t from = hl_heap_number(before->numbers[i]);
-		int64_t to = hl_heap_number(after->numbers[i]);
-		struct change row = {(enum hl_heap_figure)i, hl_heap_figure_names[i], from, to,
-				     to - from};
-		if (from || to)
-			hl_table_row(emit, &row, 0);
-	}
-	hl_table_end(emit);
-}
-
-int hl_view_heap_diff(const struct hl_heap_figures *before, const struct hl_heap_figures *after,
+int hl_heap_diff_view(const struct hl_heap_figures *before, const struct hl_heap_figures *after,
 		      const struct hl_emit_options *options)
 {
 	struct hl_emit *emit;
@@ -98,6 +51,24 @@ int hl_view_heap_diff(const struct hl_heap_figures *before, const struct hl_heap
 	emit_snapshot(emit, "after", after);
 	if (before->pid != after->pid || strcmp(before->command, after->command) != 0)
 		hl_emit_warning(emit, "%s", "the snapshots are of different processes");
-	emit_changes(emit, before, after);
+	hl_emit_blank(emit);
+	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", columns)});
+	for (int i = 0; i < HL_HEAP_FIGURE_COUNT; i++) {
+		bool is_bytes = hl_heap_figure_is_bytes((enum hl_heap_figure)i);
+		struct change row = {
+			.name = hl_heap_figure_names[i],
+			.before = hl_heap_number(before->numbers[i]),
+			.after = hl_heap_number(after->numbers[i]),
+		};
+		if (!row.before && !row.after)
+			continue;
+		row.change = row.after - row.before;
+		hl_format_figure(row.before, is_bytes, row.before_text);
+		hl_format_figure(row.after, is_bytes, row.after_text);
+		row.change_text[0] = '+';
+		hl_format_figure(row.change, is_bytes, row.change_text + (row.change > 0));
+		hl_table_row(emit, &row, 0);
+	}
+	hl_table_end(emit);
 	return hl_emit_finish(emit);
 }

@@ -3,9 +3,9 @@
 #include "view/history_head.h"
 
 #include "view/format.h"
-#include "view/sparkline.h"
 #include "view/summary.h"
 
+#include <langinfo.h>
 #include <string.h>
 
 #define HOLES_SHOWN 3
@@ -80,28 +80,14 @@ const struct hl_log_point *hl_history_head_peak(const struct hl_history *history
 
 /* ---- JSON ---- */
 
-static void emit_holes(struct hl_emit *emit, const struct hl_history *history)
-{
-	struct hole hole = {0};
-
-	hl_emit_array(emit, "holes");
-	while (next_hole(history, hole.end, &hole)) {
-		hl_emit_object(emit, NULL);
-		hl_emit_integer(emit, "first_ms", (int64_t)hole_first_ms(history, hole));
-		hl_emit_integer(emit, "last_ms", (int64_t)hole_last_ms(history, hole));
-		if (cut_segment(history, hole))
-			hl_emit_text(emit, "cut_segment", cut_segment(history, hole));
-		hl_emit_object_end(emit);
-	}
-	hl_emit_array_end(emit);
-}
-
-static void emit_log(struct hl_emit *emit, const struct hl_history *history)
+void hl_history_head_members(struct hl_emit *emit, const struct hl_history *history)
 {
 	const struct hl_log *log = history->log;
 	uint64_t start = hl_history_start_ms(history);
+	struct hole hole = {0};
 	char time[HL_FORMAT_MAX];
 
+	hl_summary_members(emit, history->profile, NULL);
 	hl_emit_object(emit, "log");
 	hl_emit_text(emit, "start",
 		     hl_format_time(log->start_realtime_ns + start * NS_PER_MS, time));
@@ -113,20 +99,24 @@ static void emit_log(struct hl_emit *emit, const struct hl_history *history)
 	hl_emit_integer(emit, "foreign_segments", log->foreign_count);
 	hl_emit_integer(emit, "lost_events", log->lost_events);
 	hl_emit_integer(emit, "missing_intervals", log->missing_count);
-	emit_holes(emit, history);
+	hl_emit_array(emit, "holes");
+	while (next_hole(history, hole.end, &hole)) {
+		const char *cut = cut_segment(history, hole);
+		hl_emit_object(emit, NULL);
+		hl_emit_integer(emit, "first_ms", (int64_t)hole_first_ms(history, hole));
+		hl_emit_integer(emit, "last_ms", (int64_t)hole_last_ms(history, hole));
+		if (cut)
+			hl_emit_text(emit, "cut_segment", cut);
+		hl_emit_object_end(emit);
+	}
+	hl_emit_array_end(emit);
 	hl_emit_boolean(emit, "complete", !log->cut_off && !early_end_ms(history));
 	hl_emit_object_end(emit);
-}
-
-void hl_history_head_members(struct hl_emit *emit, const struct hl_history *history)
-{
-	hl_summary_members(emit, history->profile, NULL);
-	emit_log(emit, history);
 	hl_emit_array(emit, "marks");
-	for (size_t i = 0; i < history->log->mark_count; i++) {
+	for (size_t i = 0; i < log->mark_count; i++) {
 		hl_emit_object(emit, NULL);
-		hl_emit_integer(emit, "ms", (int64_t)history->log->marks[i].tick);
-		hl_emit_text(emit, "text", history->log->marks[i].text);
+		hl_emit_integer(emit, "ms", (int64_t)log->marks[i].tick);
+		hl_emit_text(emit, "text", log->marks[i].text);
 		hl_emit_object_end(emit);
 	}
 	hl_emit_array_end(emit);
@@ -134,112 +124,116 @@ void hl_history_head_members(struct hl_emit *emit, const struct hl_history *hist
 
 /* ---- text ---- */
 
-static void warn_of_hole(struct hl_emit *emit, const struct hl_history *history, struct hole hole)
+void hl_history_head_unused(struct hl_notices *notices, uint32_t foreign, uint32_t ignored,
+			    const char *noun)
 {
-	const char *cut = cut_segment(history, hole);
-
-	if (cut)
-		hl_emit_warning(emit,
-				"HOLE: intervals from %llu to %llu ms are missing, because '%s' "
-				"was cut off; of what happened then, only the outcome is known",
-				hole_first_ms(history, hole), hole_last_ms(history, hole), cut);
-	else
-		hl_emit_warning(emit,
-				"HOLE: intervals from %llu to %llu ms could not be written; of "
-				"what happened then, only the outcome is known",
-				hole_first_ms(history, hole), hole_last_ms(history, hole));
-}
-
-static void warn_of_holes(struct hl_emit *emit, const struct hl_history *history)
-{
-	struct hole hole = {0};
-	char more[HL_FORMAT_MAX];
-	size_t count = 0;
-
-	while (next_hole(history, hole.end, &hole))
-		if (count++ < HOLES_SHOWN)
-			warn_of_hole(emit, history, hole);
-	if (count > HOLES_SHOWN)
-		hl_emit_warning(emit, "HOLE: and %s more; --json lists them",
-				hl_format_count((int64_t)(count - HOLES_SHOWN), more));
-}
-
-static void warn_of_early_end(struct hl_emit *emit, const struct hl_history *history)
-{
-	char duration[HL_FORMAT_MAX];
-
-	hl_emit_warning(emit,
-			"GAP: the log ends %s before the process did: its newest segments are "
-			"missing%s",
-			hl_format_duration(early_end_ms(history) * NS_PER_MS, duration),
-			history->log->cut_off ? " or cut off" : "");
-}
-
-void hl_history_head_foreign(struct hl_emit *emit, uint32_t count)
-{
-	if (count)
-		hl_emit_warning(emit,
+	if (foreign)
+		hl_notices_warn(notices,
 				"FOREIGN: %u file%s of another recording lie%s among those of this "
 				"one, and %s not used",
-				count, count == 1 ? "" : "s", count == 1 ? "s" : "",
-				count == 1 ? "is" : "are");
+				foreign, foreign == 1 ? "" : "s", foreign == 1 ? "s" : "",
+				foreign == 1 ? "is" : "are");
+	if (ignored)
+		hl_notices_warn(notices,
+				"GAP: %u older %s%s left out, because what comes after %s is "
+				"missing or damaged",
+				ignored, noun, ignored == 1 ? " is" : "s are",
+				ignored == 1 ? "it" : "them");
 }
 
-void hl_history_head_warnings(struct hl_emit *emit, const struct hl_history *history)
+void hl_history_head_notices(struct hl_notices *notices, const struct hl_history *history)
 {
 	const struct hl_log *log = history->log;
+	uint64_t early_ms = early_end_ms(history);
+	struct hole hole = {0};
+	size_t hole_count = 0;
+	char duration[HL_FORMAT_MAX], more[HL_FORMAT_MAX];
 
-	warn_of_holes(emit, history);
-	hl_history_head_foreign(emit, log->foreign_count);
-	if (log->ignored_count)
-		hl_emit_warning(emit,
-				"GAP: %u older segment%s of the log left out, because what comes "
-				"after %s missing or damaged",
-				log->ignored_count, log->ignored_count == 1 ? "" : "s",
-				log->ignored_count == 1 ? "it is" : "them is");
-	if (early_end_ms(history))
-		warn_of_early_end(emit, history);
+	while (next_hole(history, hole.end, &hole)) {
+		const char *cut = cut_segment(history, hole);
+		if (hole_count++ >= HOLES_SHOWN)
+			continue;
+		hl_notices_warn(notices,
+				"HOLE: intervals from %llu to %llu ms %s%s%s; of what happened "
+				"then, only the outcome is known",
+				hole_first_ms(history, hole), hole_last_ms(history, hole),
+				cut ? "are missing, because '" : "could not be written",
+				cut ? cut : "", cut ? "' was cut off" : "");
+	}
+	if (hole_count > HOLES_SHOWN)
+		hl_notices_warn(notices, "HOLE: and %s more; --json lists them",
+				hl_format_count((int64_t)(hole_count - HOLES_SHOWN), more));
+	hl_history_head_unused(notices, log->foreign_count, log->ignored_count, "log segment");
+	if (early_ms)
+		hl_notices_warn(notices,
+				"GAP: the log ends %s before the process did: its newest segments "
+				"are missing%s",
+				hl_format_duration(early_ms * NS_PER_MS, duration),
+				log->cut_off ? " or cut off" : "");
 	else if (log->cut_off && !history->source.log.recording->snapshot)
-		hl_emit_line(emit, "note: the log has no end: it is still being written, or its "
-				   "writer was killed");
-}
-
-static void put_range_line(struct hl_emit *emit, const struct hl_history *history)
-{
-	const struct hl_log_point *peak = hl_history_head_peak(history);
-	uint64_t start = hl_history_start_ms(history);
-	char duration[HL_FORMAT_MAX];
-
-	hl_emit_line(emit, "log from %llu to %llu ms (%s), highest at %llu ms",
-		     (unsigned long long)start,
-		     (unsigned long long)(start + hl_history_length_ms(history) - 1),
-		     hl_format_duration(hl_history_length_ms(history) * NS_PER_MS, duration),
-		     (unsigned long long)hl_history_head_ms(peak));
-}
-
-static void put_lines(struct hl_emit *emit, const struct hl_history *history)
-{
-	char sparkline[HL_SPARKLINE_MAX];
-
-	hl_summary_lines(emit, history->profile);
-	hl_history_head_warnings(emit, history);
-	put_range_line(emit, history);
-	hl_emit_line(emit, "%s", hl_sparkline(history, hl_emit_width(emit), sparkline));
+		hl_notices_add(notices, "note: the log has no end: it is still being written, or "
+					"its writer was killed");
 }
 
 /* ---- begin and end ---- */
+
+#define SPARKLINE_COLUMNS 72
+#define SPARKLINE_LEVELS  8
+
+/* The range in one line of text; each column is the highest maximum of its share of the range. */
+static void put_sparkline(struct hl_emit *emit, const struct hl_history *history)
+{
+	static const char *const blocks[SPARKLINE_LEVELS] = {"▁", "▂", "▃", "▄",
+							     "▅", "▆", "▇", "█"};
+	static const char *const letters[SPARKLINE_LEVELS] = {"_", ".", "-", "~",
+							      "=", "+", "*", "#"};
+
+	const char *const *signs = strcmp(nl_langinfo(CODESET), "UTF-8") == 0 ? blocks : letters;
+	size_t count = history->point_count, width = hl_emit_width(emit);
+	size_t columns = width && width < SPARKLINE_COLUMNS ? width : SPARKLINE_COLUMNS;
+	char text[3 * SPARKLINE_COLUMNS + 1] = "", *at = text;
+	int64_t bytes[SPARKLINE_COLUMNS] = {0}, most = 0;
+
+	if (count < columns)
+		columns = count;
+	for (size_t i = 0; i < count; i++) {
+		int64_t *column = &bytes[((i + 1) * columns - 1) / count];
+		if (history->points[i].max_bytes > *column)
+			*column = history->points[i].max_bytes;
+		if (*column > most)
+			most = *column;
+	}
+	for (size_t i = 0; i < columns; i++) {
+		double height = most ? (double)bytes[i] / (double)most : 0;
+		at = stpcpy(at, signs[(size_t)(height * (SPARKLINE_LEVELS - 1) + 0.5)]);
+	}
+	hl_emit_line(emit, "%s", text);
+}
 
 int hl_history_head_begin(const struct hl_history *history, const struct hl_view_options *options,
 			  const char *schema, struct hl_emit **ret_emit)
 {
 	const struct hl_emit_options how = {
 		.out = options->out, .json = options->json, .color = options->color};
+	const struct hl_log_point *peak = hl_history_head_peak(history);
+	uint64_t start = hl_history_start_ms(history), length = hl_history_length_ms(history);
+	struct hl_notices notices = {0};
+	char duration[HL_FORMAT_MAX];
+	struct hl_emit *emit;
 
-	int r = hl_emit_open(&how, schema, ret_emit);
+	int r = hl_emit_open(&how, schema, &emit);
 	if (r < 0)
 		return r;
-	hl_history_head_members(*ret_emit, history);
-	put_lines(*ret_emit, history);
+	hl_history_head_members(emit, history);
+	hl_summary_lines(emit, history->profile);
+	hl_history_head_notices(&notices, history);
+	hl_notices_emit(&notices, emit);
+	hl_emit_line(emit, "log from %llu to %llu ms (%s), highest at %llu ms",
+		     (unsigned long long)start, (unsigned long long)(start + length - 1),
+		     hl_format_duration(length * NS_PER_MS, duration),
+		     (unsigned long long)hl_history_head_ms(peak));
+	put_sparkline(emit, history);
+	*ret_emit = emit;
 	return 0;
 }
 
@@ -248,17 +242,11 @@ int hl_history_head_fail(const struct hl_history *history, int code, struct hl_e
 	return hl_error_set(err, code, "cannot show '%s': %s", history->path, strerror(-code));
 }
 
-/* ---- notes ---- */
-
 int hl_history_head_note(const struct hl_history *history, const struct hl_view_options *options)
 {
-	struct hl_emit *emit;
+	struct hl_notices notices = {0};
 
-	int r = hl_emit_new(options->notes, HL_EMIT_TABLE, false, &emit);
-	if (r < 0)
-		return r;
-	hl_summary_process_line(emit, history->profile);
-	hl_summary_warnings(emit, history->profile);
-	hl_history_head_warnings(emit, history);
-	return hl_emit_finish(emit);
+	hl_summary_notices(&notices, history->profile);
+	hl_history_head_notices(&notices, history);
+	return hl_notices_put(&notices, options->notes);
 }

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "open/history.h"
-#include "view/emit.h"
+#include "view/notices.h"
 #include "view/view.h"
 
 /* Begins the report of ${schema}, such as "peaks/1": its members, and the lines of its head. 0 or
@@ -20,11 +20,13 @@ void hl_history_head_members(struct hl_emit *emit, const struct hl_history *hist
 /* The lines of what is missing alone, on options->notes, for output that has no place for them. */
 int hl_history_head_note(const struct hl_history *history, const struct hl_view_options *options);
 
-/* One line for each thing that is missing in the log, lost events aside; none when all is well. */
-void hl_history_head_warnings(struct hl_emit *emit, const struct hl_history *history);
+/* Adds what is missing in the log, lost events aside. */
+void hl_history_head_notices(struct hl_notices *notices, const struct hl_history *history);
 
-/* The line that says how many files of another recording were found; none where there are none. */
-void hl_history_head_foreign(struct hl_emit *emit, uint32_t count);
+/* Adds how many files of another recording (${foreign}) and how many older files of this one
+ * (${ignored}) are not used; ${noun} says what one of the latter is. Nothing where there are none. */
+void hl_history_head_unused(struct hl_notices *notices, uint32_t foreign, uint32_t ignored,
+			    const char *noun);
 
 /* "1.5 MiB at 300 ms": the highest maximum of the range, or its first one. */
 const struct hl_log_point *hl_history_head_peak(const struct hl_history *history);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline info: what was recorded, how, what is missing, and how well it can be named. */
-#include "base/hex.h"
-#include "base/path.h"
+#include "base/cleanup.h"
+#include "base/encode.h"
+#include "base/names.h"
 #include "view/format.h"
 #include "view/keys.h"
 #include "view/summary.h"
@@ -21,29 +22,26 @@ static void fact(struct hl_emit *emit, const char *name, const char *text)
 		hl_emit_line(emit, "%-10s %s", name, text);
 }
 
-static void time_line(struct hl_emit *emit, const struct hl_profile *profile)
-{
-	char start[HL_FORMAT_MAX], duration[HL_FORMAT_MAX];
-
-	hl_format_duration(profile->duration_ns, duration);
-	if (profile->start_realtime_ns)
-		hl_emit_line(emit, "started    %s, took %s",
-			     hl_format_time(profile->start_realtime_ns, start), duration);
-	else if (profile->duration_ns)
-		fact(emit, "took", duration);
-}
-
 static void recording_lines(struct hl_emit *emit, const struct hl_profile *profile)
 {
 	const char *host = hl_profile_text(profile, profile->host);
 	const char *version = hl_profile_text(profile, profile->tool_version);
-	char text[HL_FORMAT_MAX];
+	size_t count = hl_summary_stack_count(profile);
+	char text[HL_FORMAT_MAX], duration[HL_FORMAT_MAX];
+	char figures[HL_SUMMARY_FIGURES_MAX], caveat[HL_SUMMARY_CAVEAT_MAX];
+	char words[HL_SUMMARY_FIGURE_MAX], value_text[HL_SUMMARY_FIGURE_MAX];
+	char stacks[HL_FORMAT_MAX], frames[HL_FORMAT_MAX], functions[HL_FORMAT_MAX];
 
 	fact(emit, profile->imported ? "file" : "recording",
 	     hl_profile_text(profile, profile->name));
 	fact(emit, "kind", hl_profile_text(profile, profile->source));
 	fact(emit, "command", hl_profile_text(profile, profile->command));
-	time_line(emit, profile);
+	hl_format_duration(profile->duration_ns, duration);
+	if (profile->start_realtime_ns)
+		hl_emit_line(emit, "started    %s, took %s",
+			     hl_format_time(profile->start_realtime_ns, text), duration);
+	else if (profile->duration_ns)
+		fact(emit, "took", duration);
 	if (host[0])
 		hl_emit_line(emit, "host       %s, %s", host,
 			     hl_profile_text(profile, profile->kernel));
@@ -54,82 +52,28 @@ static void recording_lines(struct hl_emit *emit, const struct hl_profile *profi
 	if (version[0])
 		hl_emit_line(emit, "written by heapline %s", version);
 	fact(emit, "filter", hl_profile_text(profile, profile->filter));
-}
-
-static void recording_members(struct hl_emit *emit, const struct hl_profile *profile)
-{
-	hl_summary_origin(emit, profile);
-	hl_emit_object(emit, "counts");
-	hl_emit_integer(emit, "functions", (int64_t)profile->function_count - 1);
-	hl_emit_integer(emit, "frames", (int64_t)profile->frame_count - 1);
-	hl_emit_integer(emit, "nodes", (int64_t)profile->node_count - 1);
-	hl_emit_integer(emit, "stacks", (int64_t)hl_summary_stack_count(profile));
-	hl_emit_object_end(emit);
-}
-
-static void total_lines(struct hl_emit *emit, const struct hl_profile *profile)
-{
-	char figures[HL_SUMMARY_FIGURES_MAX], caveat[HL_SUMMARY_CAVEAT_MAX];
-
 	for (int i = 0; hl_value_names[i]; i++) {
 		enum hl_value value = (enum hl_value)i;
-		hl_summary_figures(profile, &profile->total, value, figures);
+		hl_summary_figures(profile, hl_aggregate_figures_of(&profile->total, value), value,
+				   figures);
 		if (figures[0])
 			hl_emit_line(emit, "%-10s %s%s", hl_value_names[value], figures,
 				     hl_summary_caveat(profile, value, caveat));
 	}
-}
-
-static void figure_lines(struct hl_emit *emit, const struct hl_profile *profile)
-{
-	char words[HL_SUMMARY_FIGURE_MAX], value[HL_SUMMARY_FIGURE_MAX];
-
 	for (size_t i = 0; i < profile->figure_count; i++) {
-		hl_summary_figure(profile, &profile->figures[i], words, value);
-		hl_emit_line(emit, "%s: %s", words, value);
+		hl_summary_figure(profile, &profile->figures[i], words, value_text);
+		hl_emit_line(emit, "%s: %s", words, value_text);
 	}
+	if (profile->node_count > 1)
+		hl_emit_line(emit, "stacks     %s stack%s, %s function%s, %s call site%s",
+			     hl_format_count((int64_t)count, stacks), hl_format_plural(count),
+			     hl_format_count((int64_t)profile->function_count - 1, functions),
+			     hl_format_plural(profile->function_count - 1),
+			     hl_format_count((int64_t)profile->frame_count - 1, frames),
+			     hl_format_plural(profile->frame_count - 1));
 }
 
-static void count_line(struct hl_emit *emit, const struct hl_profile *profile)
-{
-	size_t count = hl_summary_stack_count(profile);
-	char stacks[HL_FORMAT_MAX], frames[HL_FORMAT_MAX], functions[HL_FORMAT_MAX];
-
-	if (profile->node_count == 1)
-		return;
-	hl_emit_line(emit, "stacks     %s stack%s, %s function%s, %s call site%s",
-		     hl_format_count(count, stacks), hl_format_plural(count),
-		     hl_format_count((int64_t)profile->function_count - 1, functions),
-		     hl_format_plural(profile->function_count - 1),
-		     hl_format_count((int64_t)profile->frame_count - 1, frames),
-		     hl_format_plural(profile->frame_count - 1));
-}
-
-/* ---- marks ---- */
-
-static void mark_text(struct hl_emit *emit, const void *mark, const void *profile)
-{
-	hl_cell_text(emit, hl_profile_text(profile, ((const struct hl_profile_mark *)mark)->name));
-}
-
-static const struct hl_column mark_columns[] = {
-	{"pid", "marked", HL_COLUMN_NUMBER, HL_MEMBER(struct hl_profile_mark, pid)},
-	{"ms", "at ms", HL_COLUMN_COUNT, HL_MEMBER(struct hl_profile_mark, ms)},
-	{"text", "mark", HL_COLUMN_TEXT, .cell = mark_text},
-};
-
-static void mark_rows(struct hl_emit *emit, const struct hl_profile *profile)
-{
-	if (profile->mark_count)
-		hl_emit_blank(emit);
-	hl_table_begin(emit,
-		       &(struct hl_table){HL_TABLE("marks", mark_columns), .context = profile});
-	for (size_t i = 0; i < profile->mark_count; i++)
-		hl_table_row(emit, &profile->marks[i], 0);
-	hl_table_end(emit);
-}
-
-/* ---- processes ---- */
+/* ---- processes, marks, modules ---- */
 
 /* The cell of a text of the profile, by its id. */
 static void text(struct hl_emit *emit, const void *id, const void *profile)
@@ -208,27 +152,11 @@ static const struct hl_column process_columns[] = {
 	{"command", "command", HL_COLUMN_TEXT, PROCESS_TEXT(command), .flags = SHORTENED | KEY},
 };
 
-static void process_rows(struct hl_emit *emit, const struct hl_profile *profile)
-{
-	if (profile->process_count)
-		hl_emit_blank(emit);
-	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", process_columns),
-						.context = profile, .facts = facts_of(profile)});
-	for (size_t i = 0; i < profile->process_count; i++)
-		hl_table_row(emit, &profile->processes[i], 0);
-	hl_table_end(emit);
-}
-
-/* ---- modules ---- */
-
-/* Modules that no stack passes through were not looked at; foreign files bring names along. */
-static const char *symbols_text(const struct hl_profile *profile,
-				const struct hl_profile_module *module)
-{
-	if (profile->imported)
-		return "imported";
-	return module->used ? hl_symbols_source_name(module->symbols) : "unused";
-}
+static const struct hl_column mark_columns[] = {
+	{"pid", "marked", HL_COLUMN_NUMBER, HL_MEMBER(struct hl_profile_mark, pid)},
+	{"ms", "at ms", HL_COLUMN_COUNT, HL_MEMBER(struct hl_profile_mark, ms)},
+	{"text", "mark", HL_COLUMN_TEXT, HL_MEMBER_CELL(struct hl_profile_mark, name, text)},
+};
 
 static void build_id(struct hl_emit *emit, const void *row, const void *context)
 {
@@ -241,7 +169,7 @@ static void build_id(struct hl_emit *emit, const void *row, const void *context)
 
 static void symbols(struct hl_emit *emit, const void *module, const void *profile)
 {
-	hl_cell_text(emit, symbols_text(profile, module));
+	hl_cell_text(emit, hl_summary_symbols(profile, module));
 }
 
 #define MODULE_TEXT(id) HL_MEMBER_CELL(struct hl_profile_module, id, text)
@@ -254,34 +182,7 @@ static const struct hl_column module_columns[] = {
 	{"reason", "remark", HL_COLUMN_TEXT, MODULE_TEXT(symbols_reason), .flags = SHORTENED},
 };
 
-static void module_rows(struct hl_emit *emit, const struct hl_profile *profile)
-{
-	if (profile->module_count > 1)
-		hl_emit_blank(emit);
-	hl_table_begin(emit,
-		       &(struct hl_table){HL_TABLE("modules", module_columns), .context = profile});
-	for (size_t i = 1; i < profile->module_count; i++)
-		hl_table_row(emit, &profile->modules[i], 0);
-	hl_table_end(emit);
-}
-
 /* ---- stacks ---- */
-
-/* "function (module+0xoffset)", as addresses lie in the module's file: enough to find the
- * instruction again. Where there is no module, the address in the process. */
-static char *frame_text(const struct hl_profile *profile, uint32_t id)
-{
-	const struct hl_profile_frame *frame = &profile->frames[id];
-	const struct hl_profile_function *function = &profile->functions[frame->function];
-	const char *path = hl_profile_text(profile, profile->modules[function->module].path);
-	char *text;
-
-	if (asprintf(&text, "%s (%s%s0x%" PRIx64 "%s)", hl_profile_text(profile, function->name),
-		     hl_path_basename(path), path[0] ? "+" : "", frame->address,
-		     frame->inlined ? " inlined" : "") < 0)
-		return NULL;
-	return text;
-}
 
 /* Room for a stack, from the root. */
 struct path {
@@ -290,6 +191,15 @@ struct path {
 	const char **texts;
 	struct hl_emit_frame *frames;
 };
+
+static void path_release(struct path *path)
+{
+	for (size_t i = 0; path->frame_texts && i < path->profile->frame_count; i++)
+		free(path->frame_texts[i]);
+	free(path->frame_texts);
+	free(path->texts);
+	free(path->frames);
+}
 
 /* The frames from the root to ${node} into ${path}; returns how many. */
 static size_t path_to(const struct path *path, uint32_t node)
@@ -337,19 +247,6 @@ static const struct hl_column function_columns[] = {
 	{"inlined", "inlined", HL_COLUMN_COUNT, FUNCTION(inlined), HL_COLUMN_BLANK_ZERO},
 	{"name", "function", HL_COLUMN_TEXT, FUNCTION(label.name)},
 };
-
-static void function_rows(struct hl_emit *emit, const struct hl_profile *profile)
-{
-	hl_emit_blank(emit);
-	hl_table_begin(emit, &(struct hl_table){HL_TABLE("functions", function_columns)});
-	for (uint32_t i = 1; i < profile->frame_count; i++)
-		hl_table_row(emit,
-			     &(struct function_row){hl_keys_frame_label(profile, i),
-						    profile->frames[i].address,
-						    profile->frames[i].inlined},
-			     0);
-	hl_table_end(emit);
-}
 
 /* By the first figures that rows show: those of what was allocated, else in use, else the peak. */
 static int heaviest_first(const void *left, const void *right, void *context)
@@ -416,20 +313,53 @@ static const struct hl_column stack_columns[] = {
 	{"frames", NULL, HL_COLUMN_FRAMES, NODE(frames)},
 };
 
-static void stack_rows(struct hl_emit *emit, const struct path *path, uint32_t *order)
+static int emit_stacks(struct hl_emit *emit, const struct hl_profile *profile, unsigned facts)
 {
-	const struct hl_profile *profile = path->profile;
+	HL_FREED uint32_t *order = calloc(profile->node_count, sizeof(*order));
+
+	HL_CLEANUP(path_release)
+	struct path path = {
+		.profile = profile,
+		.frame_texts = calloc(profile->frame_count, sizeof(*path.frame_texts)),
+		.texts = calloc(profile->node_count, sizeof(*path.texts)),
+		.frames = calloc(profile->node_count, sizeof(*path.frames)),
+	};
 	size_t count = 0;
 
+	if (!order || !path.frame_texts || !path.texts || !path.frames)
+		return -ENOMEM;
+	/* "function (module+0xoffset)", as addresses lie in the module's file: enough to find the
+	 * instruction again. Where there is no module, the address in the process. */
+	for (uint32_t i = 1; i < profile->frame_count; i++) {
+		const struct hl_profile_frame *frame = &profile->frames[i];
+		const struct hl_profile_function *function = &profile->functions[frame->function];
+		const char *module =
+			hl_profile_text(profile, profile->modules[function->module].path);
+		if (asprintf(&path.frame_texts[i], "%s (%s%s0x%" PRIx64 "%s)",
+			     hl_profile_text(profile, function->name), hl_path_basename(module),
+			     module[0] ? "+" : "", frame->address,
+			     frame->inlined ? " inlined" : "") < 0) {
+			path.frame_texts[i] = NULL;
+			return -ENOMEM;
+		}
+	}
 	for (uint32_t i = 0; i < profile->node_count; i++)
 		if (hl_profile_counters_any(&profile->counters[i]))
 			order[count++] = i;
 	if (count)
 		qsort_r(order, count, sizeof(*order), heaviest_first, profile->counters);
 	hl_emit_blank(emit);
-	hl_table_begin_streamed(emit,
-				&(struct hl_table){HL_TABLE("stacks", stack_columns),
-						   .context = path, .facts = facts_of(profile)});
+	hl_table_begin(emit, &(struct hl_table){HL_TABLE("functions", function_columns)});
+	for (uint32_t i = 1; i < profile->frame_count; i++)
+		hl_table_row(emit,
+			     &(struct function_row){hl_keys_frame_label(profile, i),
+						    profile->frames[i].address,
+						    profile->frames[i].inlined},
+			     0);
+	hl_table_end(emit);
+	hl_emit_blank(emit);
+	hl_table_begin_streamed(emit, &(struct hl_table){HL_TABLE("stacks", stack_columns),
+							 .context = &path, .facts = facts});
 	for (size_t i = 0; i < count; i++) {
 		const struct hl_profile_counters *counters = &profile->counters[order[i]];
 		const struct stack_row row = {
@@ -441,63 +371,52 @@ static void stack_rows(struct hl_emit *emit, const struct path *path, uint32_t *
 		hl_table_row(emit, &row, 0);
 	}
 	hl_table_end(emit);
-}
-
-static int emit_stacks(struct hl_emit *emit, const struct hl_profile *profile)
-{
-	uint32_t *order = calloc(profile->node_count, sizeof(*order));
-	struct path path = {
-		.profile = profile,
-		.frame_texts = calloc(profile->frame_count, sizeof(*path.frame_texts)),
-		.texts = calloc(profile->node_count, sizeof(*path.texts)),
-		.frames = calloc(profile->node_count, sizeof(*path.frames)),
-	};
-	int r = order && path.frame_texts && path.texts && path.frames ? 0 : -ENOMEM;
-
-	for (uint32_t i = 1; r == 0 && i < profile->frame_count; i++) {
-		path.frame_texts[i] = frame_text(profile, i);
-		if (!path.frame_texts[i])
-			r = -ENOMEM;
-	}
-	if (r == 0)
-		stack_rows(emit, &path, order);
-	for (size_t i = 0; path.frame_texts && i < profile->frame_count; i++)
-		free(path.frame_texts[i]);
-	free(path.frame_texts);
-	free(path.texts);
-	free(path.frames);
-	free(order);
-	return r;
+	return 0;
 }
 
 /* ---- all of it ---- */
 
-int hl_view_info(const struct hl_profile *profile, const struct hl_view_options *options,
+int hl_info_view(const struct hl_profile *profile, const struct hl_view_options *options,
 		 struct hl_error *err)
 {
 	const struct hl_emit_options how = {
 		.out = options->out, .json = options->json, .color = options->color};
+	struct hl_notices notices = {0};
+	unsigned facts = facts_of(profile);
 	struct hl_emit *emit;
 
 	int r = hl_emit_open(&how, "info/1", &emit);
 	if (r < 0)
 		return hl_summary_fail(profile, r, err);
 	hl_summary_members(emit, profile, NULL);
-	recording_members(emit, profile);
+	hl_summary_origin(emit, profile);
+	hl_emit_object(emit, "counts");
+	hl_emit_integer(emit, "functions", (int64_t)profile->function_count - 1);
+	hl_emit_integer(emit, "frames", (int64_t)profile->frame_count - 1);
+	hl_emit_integer(emit, "nodes", (int64_t)profile->node_count - 1);
+	hl_emit_integer(emit, "stacks", (int64_t)hl_summary_stack_count(profile));
+	hl_emit_object_end(emit);
 	recording_lines(emit, profile);
-	total_lines(emit, profile);
-	figure_lines(emit, profile);
-	count_line(emit, profile);
-	hl_summary_warnings(emit, profile);
-	process_rows(emit, profile);
-	mark_rows(emit, profile);
-	module_rows(emit, profile);
-	if (options->stacks) {
-		function_rows(emit, profile);
-		r = emit_stacks(emit, profile);
-	}
-	int finished = hl_emit_finish(emit);
-	if (r == 0)
-		r = finished;
+	hl_notices_of_profile(&notices, profile);
+	hl_notices_emit(&notices, emit);
+	if (profile->process_count)
+		hl_emit_blank(emit);
+	hl_table_write(emit,
+		       &(struct hl_table){HL_TABLE("rows", process_columns), .context = profile,
+					  .facts = facts},
+		       profile->processes, profile->process_count, sizeof(*profile->processes));
+	if (profile->mark_count)
+		hl_emit_blank(emit);
+	hl_table_write(emit,
+		       &(struct hl_table){HL_TABLE("marks", mark_columns), .context = profile},
+		       profile->marks, profile->mark_count, sizeof(*profile->marks));
+	if (profile->module_count > 1)
+		hl_emit_blank(emit);
+	hl_table_write(emit,
+		       &(struct hl_table){HL_TABLE("modules", module_columns), .context = profile},
+		       &profile->modules[1], profile->module_count - 1, sizeof(*profile->modules));
+	if (options->info.stacks && emit_stacks(emit, profile, facts) < 0)
+		hl_emit_fail(emit, -ENOMEM);
+	r = hl_emit_finish(emit);
 	return r < 0 ? hl_summary_fail(profile, r, err) : 0;
 }

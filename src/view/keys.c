@@ -2,12 +2,20 @@
 /* Interns what frames have in common; see keys.h. */
 #include "view/keys.h"
 
-#include "base/path.h"
+#include "base/cleanup.h"
+#include "base/names.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+const char *const hl_keys_by_names[] = {
+	[HL_VIEW_BY_FUNCTION] = "function", [HL_VIEW_BY_LINE] = "line",
+	[HL_VIEW_BY_ADDRESS] = "address",   [HL_VIEW_BY_MODULE] = "module",
+	[HL_VIEW_BY_THREAD] = "thread",	    [HL_VIEW_BY_STACK] = "stack",
+	[HL_VIEW_BY_TOTAL] = "total",
+};
 
 /* Frames with equal identities share a key. */
 struct identity {
@@ -16,196 +24,123 @@ struct identity {
 
 #define NO_LINE (UINT64_C(1) << 32) /* beside a function instead of a line's number */
 
-static struct identity line_identity(const struct hl_profile_frame *frame)
-{
-	if (!frame->file)
-		return (struct identity){frame->function, NO_LINE};
-	return (struct identity){frame->file, frame->line};
-}
+#define BY_LINE_OF_FUNCTION HL_VIEW_BY_TOTAL /* in place of what no frame has */
 
-/* The functions that are inlined at one address share it; names without an address do not. */
-static struct identity address_identity(const struct hl_profile *profile,
-					const struct hl_profile_frame *frame)
+static struct identity identity_of(const struct hl_profile *profile,
+				   const struct hl_profile_frame *frame, enum hl_view_key by)
 {
+	uint64_t function = frame->function;
 	uint32_t module = profile->functions[frame->function].module;
-
-	if (!frame->address)
-		return (struct identity){(uint64_t)frame->function << 32 | frame->line, 0};
-	/* Without a module a pseudo frame may have the number of an address. */
-	return (struct identity){module ? module : (uint64_t)frame->function << 32, frame->address};
-}
-
-static struct identity identity_of(const struct hl_profile *profile, uint32_t id,
-				   enum hl_view_key by)
-{
-	const struct hl_profile_frame *frame = &profile->frames[id];
 
 	switch (by) {
 	case HL_VIEW_BY_LINE:
-		return line_identity(frame);
+		return frame->file ? (struct identity){frame->file, frame->line}
+				   : (struct identity){function, NO_LINE};
 	case HL_VIEW_BY_ADDRESS:
-		return address_identity(profile, frame);
+		/* The functions that are inlined at one address share it; names without an address
+		 * do not, and without a module a pseudo frame may have the number of one. */
+		return frame->address
+			       ? (struct identity){module ? module : function << 32, frame->address}
+			       : (struct identity){function << 32 | frame->line, 0};
 	case HL_VIEW_BY_MODULE:
-		return (struct identity){profile->functions[frame->function].module, 0};
+		return (struct identity){module, 0};
+	case BY_LINE_OF_FUNCTION:
+		return (struct identity){function, (uint64_t)frame->file << 32 | frame->line};
 	default:
-		return (struct identity){frame->function, 0};
+		return (struct identity){function, 0};
 	}
 }
 
-/* The key of frame ${id}, a new one if need be. 0 or -ENOMEM. */
-static int intern(struct hl_keys *keys, const struct hl_profile *profile, struct hl_index *index,
-		  uint32_t id)
+/* Gives each frame the key of its identity. 0 or -ENOMEM. */
+static int intern(struct hl_keys *keys, const struct hl_profile *profile, enum hl_view_key by)
 {
-	struct identity wanted = identity_of(profile, id, keys->by);
-	uint32_t hash = hl_hash_pair(wanted.a, wanted.b), at = hash, key;
+	const struct hl_profile_frame *frames = profile->frames;
+	HL_CLEANUP(hl_index_release) struct hl_index index = {0};
 
-	while ((key = hl_index_next(index, hash, &at))) {
-		struct identity found = identity_of(profile, keys->frames[key], keys->by);
-		if (found.a == wanted.a && found.b == wanted.b) {
-			keys->of_frame[id] = key;
-			/* Inner frames come last: of an address, they say most exactly where. */
-			if (keys->by == HL_VIEW_BY_ADDRESS)
-				keys->frames[key] = id;
-			return 0;
+	keys->count = 1;
+	keys->of_frame = calloc(profile->frame_count + 1, sizeof(*keys->of_frame));
+	keys->frames = calloc(profile->frame_count + 1, sizeof(*keys->frames));
+	if (!keys->of_frame || !keys->frames)
+		return -ENOMEM;
+	for (uint32_t id = 1; id < profile->frame_count; id++) {
+		struct identity wanted = identity_of(profile, &frames[id], by), found;
+		uint32_t hash = hl_hash_pair(wanted.a, wanted.b), at = hash, key;
+		while ((key = hl_index_next(&index, hash, &at))) {
+			found = identity_of(profile, &frames[keys->frames[key]], by);
+			if (found.a == wanted.a && found.b == wanted.b)
+				break;
 		}
+		if (!key) {
+			key = (uint32_t)keys->count++;
+			keys->frames[key] = id;
+			if (hl_index_add(&index, hash, key) < 0)
+				return -ENOMEM;
+		} else if (by == HL_VIEW_BY_ADDRESS) {
+			/* Inner frames come last: of an address, they say most exactly where. */
+			keys->frames[key] = id;
+		}
+		keys->of_frame[id] = key;
 	}
-	int r = hl_index_add(index, hash, (uint32_t)keys->count);
-	if (r < 0)
-		return r;
-	keys->of_frame[id] = (uint32_t)keys->count;
-	keys->frames[keys->count++] = id;
 	return 0;
 }
 
-static int intern_all(struct hl_keys *keys, const struct hl_profile *profile)
+/* Gives each function the heaviest of its lines: by what they allocated themselves, where ${flat}
+ * and there is any, else with what they call. */
+static int choose_lines(struct hl_keys *keys, const struct hl_profile *profile, enum hl_value value,
+			enum hl_unit unit, bool flat)
 {
-	struct hl_index index = {0};
-	int r = 0;
+	struct line {
+		int64_t flat, cum;
+	};
+	HL_CLEANUP(hl_keys_release) struct hl_keys lines = {0};
+	HL_FREED int64_t *sums = calloc(profile->node_count, sizeof(*sums));
+	HL_FREED int64_t *flat_sums = calloc(keys->count, sizeof(*flat_sums));
+	HL_FREED int64_t *heaviest = calloc(keys->count, sizeof(*heaviest));
 
-	for (uint32_t i = 1; r == 0 && i < profile->frame_count; i++)
-		r = intern(keys, profile, &index, i);
-	hl_index_release(&index);
-	return r;
-}
-
-/* ---- the heaviest line of each function ---- */
-
-/* A line of a function. */
-struct line {
-	uint32_t frame; /* one of those there */
-	int64_t flat, cum;
-};
-
-struct lines {
-	struct line *lines;
-	uint32_t *of_frame; /* + 1; 0: not seen */
-	size_t count;
-	struct hl_index index;
-};
-
-/* The line of frame ${id}; -ENOMEM is negative. */
-static int line_of(struct lines *lines, const struct hl_profile *profile, uint32_t id,
-		   struct line **ret_line)
-{
-	const struct hl_profile_frame *frames = profile->frames, *frame = &frames[id];
-	uint32_t hash = hl_hash_pair(hl_hash_pair(frame->file, frame->line), frame->function);
-	uint32_t at = hash, found = lines->of_frame[id];
-
-	while (!found && (found = hl_index_next(&lines->index, hash, &at))) {
-		const struct hl_profile_frame *other = &frames[lines->lines[found - 1].frame];
-		if (other->function != frame->function || other->file != frame->file ||
-		    other->line != frame->line)
-			found = 0;
-		else
-			break;
-	}
-	if (!found) {
-		found = (uint32_t)++lines->count;
-		lines->lines[found - 1].frame = id;
-		if (hl_index_add(&lines->index, hash, found) < 0)
-			return -ENOMEM;
-	}
-	lines->of_frame[id] = found;
-	*ret_line = &lines->lines[found - 1];
-	return 0;
-}
-
-static int sum_lines(struct lines *lines, const struct hl_profile *profile, enum hl_value value,
-		     enum hl_unit unit, int64_t *sums)
-{
+	keys->several = calloc(keys->count, sizeof(*keys->several));
+	if (intern(&lines, profile, BY_LINE_OF_FUNCTION) < 0)
+		return -ENOMEM;
+	HL_FREED struct line *of_line = calloc(lines.count, sizeof(*of_line));
+	if (!sums || !flat_sums || !heaviest || !keys->several || !of_line)
+		return -ENOMEM;
 	for (size_t i = profile->node_count; i-- > 1;) {
+		uint32_t frame = profile->nodes[i].frame;
+		struct line *line = &of_line[lines.of_frame[frame]];
 		int64_t own = hl_profile_figure(&profile->counters[i], value, unit);
-		struct line *line;
-		int r = line_of(lines, profile, profile->nodes[i].frame, &line);
-		if (r < 0)
-			return r;
 		sums[i] += own;
 		sums[profile->nodes[i].parent] += sums[i];
 		line->flat += own;
 		line->cum += sums[i];
+		flat_sums[keys->of_frame[frame]] += flat ? own : 0;
+	}
+	/* Of equal ones the last in the profile wins. */
+	for (size_t i = profile->node_count; i-- > 1;) {
+		uint32_t frame = profile->nodes[i].frame, key = keys->of_frame[frame];
+		uint32_t line = lines.of_frame[frame];
+		int64_t figure = flat_sums[key] > 0 ? of_line[line].flat : of_line[line].cum;
+		if (!figure || (heaviest[key] && line == lines.of_frame[keys->frames[key]]))
+			continue;
+		keys->several[key] |= heaviest[key] != 0;
+		if (figure > heaviest[key]) {
+			heaviest[key] = figure;
+			keys->frames[key] = frame;
+		}
 	}
 	return 0;
-}
-
-/* Gives each key the heaviest of its lines: by what they allocated themselves, where ${flat_sums}
- * says that there is any, else with what they call. */
-static void choose_heaviest(struct hl_keys *keys, const struct lines *lines,
-			    const int64_t *flat_sums, int64_t *heaviest)
-{
-	for (size_t i = 0; i < lines->count; i++) {
-		const struct line *line = &lines->lines[i];
-		uint32_t key = keys->of_frame[line->frame];
-		int64_t figure = flat_sums[key] > 0 ? line->flat : line->cum;
-		if (figure && heaviest[key])
-			keys->several[key] = true;
-		if (figure <= heaviest[key])
-			continue;
-		heaviest[key] = figure;
-		keys->frames[key] = line->frame;
-	}
-}
-
-static int choose_lines(struct hl_keys *keys, const struct hl_profile *profile, enum hl_value value,
-			enum hl_unit unit, bool flat)
-{
-	struct lines lines = {
-		.lines = calloc(profile->frame_count + 1, sizeof(*lines.lines)),
-		.of_frame = calloc(profile->frame_count + 1, sizeof(*lines.of_frame)),
-	};
-	int64_t *sums = calloc(profile->node_count, sizeof(*sums));
-	int64_t *flat_sums = calloc(keys->count, sizeof(*flat_sums));
-	int64_t *heaviest = calloc(keys->count, sizeof(*heaviest));
-	keys->several = calloc(keys->count, sizeof(*keys->several));
-	int r = -ENOMEM;
-	if (lines.lines && lines.of_frame && sums && flat_sums && heaviest && keys->several)
-		r = sum_lines(&lines, profile, value, unit, sums);
-	for (size_t i = 0; r == 0 && flat && i < lines.count; i++)
-		flat_sums[keys->of_frame[lines.lines[i].frame]] += lines.lines[i].flat;
-	if (r == 0)
-		choose_heaviest(keys, &lines, flat_sums, heaviest);
-	free(lines.lines);
-	free(lines.of_frame);
-	hl_index_release(&lines.index);
-	free(sums);
-	free(flat_sums);
-	free(heaviest);
-	return r;
 }
 
 int hl_keys_init(struct hl_keys *keys, const struct hl_profile *profile, enum hl_view_key by,
 		 enum hl_value value, enum hl_unit unit, bool flat)
 {
 	*keys = (struct hl_keys){.count = 1, .by = by};
-	if (by == HL_VIEW_BY_THREAD)
-		return -EINVAL;
 	if (by == HL_VIEW_BY_STACK) {
 		int r = hl_calltree_init(&keys->tree, profile, value, unit);
 		keys->count = keys->tree.count;
 		return r;
 	}
-	keys->of_frame = calloc(profile->frame_count + 1, sizeof(*keys->of_frame));
-	keys->frames = calloc(profile->frame_count + 1, sizeof(*keys->frames));
-	int r = keys->of_frame && keys->frames ? intern_all(keys, profile) : -ENOMEM;
+	if (by > HL_VIEW_BY_MODULE)
+		return -EINVAL;
+	int r = intern(keys, profile, by);
 	if (r == 0 && by == HL_VIEW_BY_FUNCTION)
 		r = choose_lines(keys, profile, value, unit, flat);
 	if (r < 0)
@@ -224,14 +159,16 @@ void hl_keys_release(struct hl_keys *keys)
 
 /* ---- words ---- */
 
+static const struct hl_keys_label no_stack = {.name = HL_KEYS_NO_STACK, .file = "", .module = ""};
+
 struct hl_keys_label hl_keys_label(const struct hl_keys *keys, const struct hl_profile *profile,
 				   uint32_t key)
 {
 	if (keys->by == HL_VIEW_BY_STACK)
 		return hl_keys_node_label(profile, &keys->tree.nodes[key]);
-	struct hl_keys_label label = hl_keys_frame_label(profile, keys->frames[key]);
 	if (!key)
-		return (struct hl_keys_label){.name = HL_KEYS_NO_STACK, .file = "", .module = ""};
+		return no_stack;
+	struct hl_keys_label label = hl_keys_frame_label(profile, keys->frames[key]);
 	if (keys->by == HL_VIEW_BY_MODULE)
 		return (struct hl_keys_label){
 			.name = label.module[0] ? label.module : "[no module]",
@@ -261,7 +198,7 @@ struct hl_keys_label hl_keys_node_label(const struct hl_profile *profile,
 					const struct hl_calltree_node *node)
 {
 	if (!node->depth)
-		return (struct hl_keys_label){.name = HL_KEYS_NO_STACK, .file = "", .module = ""};
+		return no_stack;
 	struct hl_keys_label label = hl_keys_frame_label(profile, node->frame);
 	label.several_lines = node->several_lines;
 	return label;

@@ -9,6 +9,8 @@
 #include "view/table.h"
 #include "view/view.h"
 
+extern const char *const hl_keys_by_names[]; /* by enum hl_view_key: "function" */
+
 struct hl_keys {
 	uint32_t *of_frame; /* by frame of the profile */
 	uint32_t *frames;   /* by key: one of its frames; [0] is no key */

@@ -1,52 +1,43 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline lines: source lines, heaviest first, as plain lines that scripts can read. */
-#include "base/path.h"
+#include "base/cleanup.h"
+#include "base/names.h"
 #include "view/rows.h"
 #include "view/summary.h"
 #include "view/table.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 /*
- * What stands before " line:": the file, or, where no line is known, "MODULE(FUNCTION)", or
- * "MODULE+0xADDRESS" of a function without a name. NULL: no memory.
+ * "FILE line:12"; where no line is known, "MODULE(FUNCTION) line:0", or "MODULE+0xADDRESS line:0"
+ * of a function without a name. Of a sum, which has no module, its name.
  */
-static char *path_text(const struct hl_keys_label *label)
+static void place(struct hl_emit *emit, const void *row, const void *context)
 {
-	const char *module = hl_path_basename(label->module);
-	size_t length = strlen(module);
-	char *text;
-	int r;
-
-	if (label->file[0])
-		r = asprintf(&text, "%s", label->file);
-	else if (!length)
-		r = asprintf(&text, "%s", label->name);
-	else if (!strncmp(label->name, module, length) && label->name[length] == '+')
-		r = asprintf(&text, "%s%s", label->module, label->name + length);
-	else
-		r = asprintf(&text, "%s(%s)", label->module, label->name);
-	return r < 0 ? NULL : text;
-}
-
-/* "FILE line:12"; of a sum, which has no module, its name. */
-static void place(struct hl_emit *emit, const void *at, const void *context)
-{
-	const struct hl_row *row = at;
-	char *path = row->label.module ? path_text(&row->label) : NULL, *text = NULL;
+	const struct hl_keys_label *label = &((const struct hl_row *)row)->label;
+	const char *path = label->file, *function = "";
+	HL_FREED char *text = NULL;
+	bool is_named = false;
 
 	(void)context;
-	if (!row->label.module)
-		hl_cell_text(emit, row->label.name);
-	else if (!path || asprintf(&text, "%s line:%" PRIu32, path, row->label.line) < 0)
+	if (!label->module) {
+		hl_cell_text(emit, label->name);
+		return;
+	}
+	if (!path[0] && !label->module[0]) {
+		path = label->name;
+	} else if (!path[0]) {
+		path = label->module;
+		is_named = !hl_keys_names_module(label);
+		function = label->name + (is_named ? 0 : strlen(hl_path_basename(path)));
+	}
+	if (asprintf(&text, "%s%s%s%s line:%" PRIu32, path, is_named ? "(" : "", function,
+		     is_named ? ")" : "", label->line) < 0)
 		hl_emit_fail(emit, -ENOMEM);
 	else
 		hl_cell_text(emit, text);
-	free(text);
-	free(path);
 }
 
 static void size(struct hl_emit *emit, const void *row, const void *options)
@@ -80,56 +71,40 @@ static void write_sum(struct hl_emit *emit, const char *name, struct hl_aggregat
 		hl_table_row(emit, &row, 0);
 }
 
-/* Rows that are only callers have nothing of their own. */
-static void leave_out_callers(struct hl_rows *rows)
-{
-	size_t kept = 0;
-
-	for (size_t i = 0; i < rows->count; i++)
-		if (rows->rows[i].flat.bytes || rows->rows[i].flat.objects)
-			rows->rows[kept++] = rows->rows[i];
-	rows->count = kept;
-}
-
-static int write_report(const struct hl_profile *profile, const struct hl_view_options *options,
-			const struct hl_rows *rows)
-{
-	struct hl_aggregate_figures rest = rows->total;
-	struct hl_emit *emit;
-	char more[64];
-
-	int r = hl_summary_begin_lines(profile, options, "lines/1", &emit);
-	if (r < 0)
-		return r;
-	size_t shown = hl_emit_shown(emit, options->row_limit, 0, rows->count);
-	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", columns), .context = options});
-	for (size_t i = 0; i < shown; i++) {
-		hl_table_row(emit, &rows->rows[i], 0);
-		rest.bytes -= rows->rows[i].flat.bytes;
-		rest.objects -= rows->rows[i].flat.objects;
-	}
-	snprintf(more, sizeof(more), "and %zu more", rows->count - shown);
-	if (shown < rows->count)
-		write_sum(emit, more, rest);
-	write_sum(emit, "total", rows->total);
-	hl_table_end(emit);
-	return hl_emit_finish(emit);
-}
-
-int hl_view_lines(const struct hl_profile *profile, const struct hl_view_options *options,
+int hl_lines_view(const struct hl_profile *profile, const struct hl_view_options *options,
 		  struct hl_error *err)
 {
 	struct hl_view_options by_line = *options;
-	struct hl_rows rows;
+	HL_CLEANUP(hl_rows_release) struct hl_rows rows = {0};
+	struct hl_emit *emit;
+	size_t kept = 0;
+	char more[64];
 
 	by_line.by = HL_VIEW_BY_LINE;
 	by_line.sort = HL_VIEW_SORT_FLAT;
 	int r = hl_rows_init(&rows, profile, &by_line);
-	if (r == 0) {
-		leave_out_callers(&rows);
-		r = write_report(profile, options, &rows);
+	/* Rows that are only callers have nothing of their own. */
+	for (size_t i = 0; i < rows.count; i++)
+		if (hl_aggregate_any(rows.rows[i].flat))
+			rows.rows[kept++] = rows.rows[i];
+	rows.count = kept;
+	if (r == 0)
+		r = hl_summary_begin_lines(profile, options, "lines/1", &emit);
+	if (r < 0)
+		return hl_summary_fail(profile, r, err);
+	size_t shown = hl_emit_shown(emit, options->row_limit, 0, rows.count);
+	struct hl_aggregate_figures rest = rows.total;
+	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", columns), .context = options});
+	for (size_t i = 0; i < shown; i++) {
+		hl_table_row(emit, &rows.rows[i], 0);
+		rest = hl_aggregate_difference(rows.rows[i].flat, rest);
 	}
-	hl_rows_release(&rows);
+	snprintf(more, sizeof(more), "and %zu more", rows.count - shown);
+	if (shown < rows.count)
+		write_sum(emit, more, rest);
+	write_sum(emit, "total", rows.total);
+	hl_table_end(emit);
+	r = hl_emit_finish(emit);
 	if (r == 0 && !options->json)
 		r = hl_summary_note(profile, options);
 	return r < 0 ? hl_summary_fail(profile, r, err) : 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline peaks: the highest hills of the timeline, and which stacks made them. */
-#include "open/history_hills.h"
+#include "base/cleanup.h"
+#include "open/history.h"
 #include "profile/calltree.h"
-#include "profile/history_names.h"
+#include "profile/known_names.h"
 #include "view/format.h"
 #include "view/history_head.h"
 #include "view/stack_path.h"
@@ -52,74 +53,38 @@ static int higher_first(const void *left, const void *right, void *context)
 	return (a->point > b->point) - (a->point < b->point);
 }
 
-static int find_hills(struct peaks *peaks)
-{
-	uint64_t limit = peaks->options->row_limit;
-
-	int r = hl_history_hills(peaks->history, peaks->options->valley, &peaks->hills,
-				 &peaks->hill_count);
-	if (r < 0)
-		return r;
-	qsort_r(peaks->hills, peaks->hill_count, sizeof(*peaks->hills), higher_first,
-		peaks->history);
-	if (!limit || limit > PEAKS_MAX)
-		limit = PEAKS_MAX;
-	peaks->peak_count = limit < peaks->hill_count ? (size_t)limit : peaks->hill_count;
-	for (size_t i = 0; i < peaks->peak_count; i++)
-		peaks->peaks[i].hill = peaks->hills[i];
-	return 0;
-}
-
 /* ---- what made them ---- */
-
-/* What was in use in the valley before the hill; NULL where nothing is known before it. */
-static int read_valley(const struct peaks *peaks, const struct peak *peak,
-		       struct hl_log_state **ret_state, struct hl_error *err)
-{
-	const struct hl_history *history = peaks->history;
-	const struct hl_log_point *points = history->points;
-	size_t valley = peak->hill.valley;
-
-	*ret_state = NULL;
-	if (valley == SIZE_MAX && points == history->log->points)
-		return 0; /* the process began then, or it is not known */
-	return hl_log_state_at(history->log,
-			       valley == SIZE_MAX ? points[-1].number : points[valley].number,
-			       HL_LOG_AT_END, ret_state, err);
-}
-
-static int subtract(struct peak *peak, const struct hl_log_state *top,
-		    const struct hl_log_state *valley)
-{
-	peak->node_count = top->node_count;
-	peak->growth = calloc(top->node_count + 1, sizeof(*peak->growth));
-	peak->bytes = calloc(top->node_count + 1, sizeof(*peak->bytes));
-	if (!peak->growth || !peak->bytes)
-		return -ENOMEM;
-	for (size_t i = 1; i < top->node_count; i++) {
-		peak->bytes[i] = top->bytes[i];
-		peak->growth[i] =
-			top->bytes[i] - (valley && i < valley->node_count ? valley->bytes[i] : 0);
-	}
-	return 0;
-}
 
 static int read_peak(struct peaks *peaks, struct peak *peak, struct hl_log_state *names,
 		     struct hl_error *err)
 {
-	const struct hl_log_point *point = point_of(peaks, peak);
+	const struct hl_history *history = peaks->history;
+	const struct hl_log_point *point = point_of(peaks, peak), *before = NULL;
 	uint64_t first = hl_history_head_ms(point); /* before it: nothing happened since then */
 	struct hl_log_state *top = NULL, *valley = NULL;
 
-	int r = hl_log_state_at(peaks->history->log, point->number, HL_LOG_AT_MAX, &top, err);
-	if (r == 0)
-		r = read_valley(peaks, peak, &valley, err);
-	if (r == 0)
-		r = subtract(peak, top, valley);
+	int r = hl_log_state_at(history->log, point->number, HL_LOG_AT_MAX, &top, err);
+	/* Where nothing is known before the hill, the process began then, or it is not known. */
+	if (peak->hill.valley != SIZE_MAX)
+		before = &history->points[peak->hill.valley];
+	else if (history->points != history->log->points)
+		before = history->points - 1;
+	if (r == 0 && before)
+		r = hl_log_state_at(history->log, before->number, HL_LOG_AT_END, &valley, err);
 	if (r == 0)
 		r = hl_history_names_add(names, top);
-	if (r == 0)
+	if (r == 0) {
 		peak->tick = top->tick > first ? top->tick : first;
+		peak->node_count = top->node_count;
+		peak->growth = calloc(top->node_count + 1, sizeof(*peak->growth));
+		peak->bytes = calloc(top->node_count + 1, sizeof(*peak->bytes));
+		r = peak->growth && peak->bytes ? 0 : -ENOMEM;
+	}
+	for (size_t i = 1; r == 0 && i < peak->node_count; i++) {
+		peak->bytes[i] = top->bytes[i];
+		peak->growth[i] =
+			top->bytes[i] - (valley && i < valley->node_count ? valley->bytes[i] : 0);
+	}
 	hl_log_state_free(top);
 	hl_log_state_free(valley);
 	return r;
@@ -142,13 +107,32 @@ static int sum_by_stack(const struct peaks *peaks, int64_t **figures, size_t cou
 	return 0;
 }
 
-static int name_stacks(struct peaks *peaks, const struct hl_log_state *names, struct hl_error *err)
+static int read_peaks(struct peaks *peaks, struct hl_error *err)
 {
-	int r = hl_history_name(peaks->history, names, err);
+	struct hl_history *history = peaks->history;
+	uint64_t limit = peaks->options->row_limit;
+	struct hl_log_state *names = calloc(1, sizeof(*names));
 
+	int r = names ? hl_history_hills(history, peaks->options->peaks.valley, &peaks->hills,
+					 &peaks->hill_count)
+		      : -ENOMEM;
+	if (r == 0) {
+		qsort_r(peaks->hills, peaks->hill_count, sizeof(*peaks->hills), higher_first,
+			history);
+		if (!limit || limit > PEAKS_MAX)
+			limit = PEAKS_MAX;
+		peaks->peak_count = limit < peaks->hill_count ? (size_t)limit : peaks->hill_count;
+	}
+	for (size_t i = 0; r == 0 && i < peaks->peak_count; i++) {
+		hl_progress_report(history->reading.progress, "reading peaks", i,
+				   peaks->peak_count);
+		peaks->peaks[i].hill = peaks->hills[i];
+		r = read_peak(peaks, &peaks->peaks[i], names, err);
+	}
 	if (r == 0)
-		r = hl_calltree_init(&peaks->tree, peaks->history->profile, HL_VALUE_INUSE,
-				     HL_UNIT_BYTES);
+		r = hl_history_name(history, names, err);
+	if (r == 0)
+		r = hl_calltree_init(&peaks->tree, history->profile, HL_VALUE_INUSE, HL_UNIT_BYTES);
 	for (size_t i = 0; r == 0 && i < peaks->peak_count; i++) {
 		struct peak *peak = &peaks->peaks[i];
 		r = sum_by_stack(peaks, &peak->growth, peak->node_count);
@@ -156,23 +140,8 @@ static int name_stacks(struct peaks *peaks, const struct hl_log_state *names, st
 			r = sum_by_stack(peaks, &peak->bytes, peak->node_count);
 	}
 	if (r == 0)
-		r = hl_stack_path_init(&peaks->path, peaks->history->profile, &peaks->tree);
+		r = hl_stack_path_init(&peaks->path, history->profile, &peaks->tree);
 	peaks->path.full = peaks->options->full;
-	return r;
-}
-
-static int read_peaks(struct peaks *peaks, struct hl_error *err)
-{
-	struct hl_log_state *names = calloc(1, sizeof(*names));
-	int r = names ? find_hills(peaks) : -ENOMEM;
-
-	for (size_t i = 0; r == 0 && i < peaks->peak_count; i++) {
-		hl_progress_report(peaks->history->reading.progress, "reading peaks", i,
-				   peaks->peak_count);
-		r = read_peak(peaks, &peaks->peaks[i], names, err);
-	}
-	if (r == 0)
-		r = name_stacks(peaks, names, err);
 	hl_log_state_free(names);
 	return r;
 }
@@ -191,23 +160,6 @@ static int more_growth_first(const void *left, const void *right)
 	if (a->growth != b->growth)
 		return a->growth < b->growth ? 1 : -1;
 	return (a->node > b->node) - (a->node < b->node);
-}
-
-/* The stacks that grew, those that grew most first; to be freed. */
-static struct stack *sort_stacks(const struct peaks *peaks, const struct peak *peak,
-				 size_t *ret_count)
-{
-	struct stack *stacks = calloc(peaks->tree.count, sizeof(*stacks));
-	size_t count = 0;
-
-	if (!stacks)
-		return NULL;
-	for (uint32_t i = 0; i < peaks->tree.count; i++)
-		if (peak->growth[i] > 0)
-			stacks[count++] = (struct stack){i, peak->growth[i], peak->bytes[i]};
-	qsort(stacks, count, sizeof(*stacks), more_growth_first);
-	*ret_count = count;
-	return stacks;
 }
 
 /* Facts of the table. */
@@ -231,46 +183,21 @@ static const struct hl_column columns[] = {
 	{"frames", NULL, HL_COLUMN_FRAMES, STACK(frames)},
 };
 
-static void write_stacks(struct hl_emit *emit, struct peaks *peaks, const struct peak *peak)
-{
-	size_t count = 0;
-	struct stack *stacks = sort_stacks(peaks, peak, &count);
-	size_t shown = hl_emit_shown(emit, peaks->options->stack_limit, 0, count);
-
-	if (!stacks)
-		hl_emit_fail(emit, -ENOMEM);
-	hl_stack_path_begin_table(&peaks->path);
-	for (size_t i = 0; i < shown; i++)
-		if (hl_stack_path_add(&peaks->path, stacks[i].node) < 0)
-			hl_emit_fail(emit, -ENOMEM);
-	hl_table_begin(emit,
-		       &(struct hl_table){HL_TABLE("stacks", columns), .context = &peaks->path,
-					  .facts = peaks->options->full ? FULL : SHORTENS,
-					  .sum = point_of(peaks, peak)->max_bytes -
-						 peak->hill.valley_bytes});
-	for (size_t i = 0; i < shown; i++)
-		hl_table_row(emit, &stacks[i], 0);
-	hl_table_end(emit);
-	hl_emit_more(emit, count - shown, "--stacks");
-	free(stacks);
-}
-
-/* When the valley's interval ended. */
-static int64_t valley_ms(const struct peaks *peaks, const struct peak *peak)
-{
-	const struct hl_history *history = peaks->history;
-
-	if (peak->hill.valley == SIZE_MAX)
-		return (int64_t)hl_history_start_ms(history);
-	return (int64_t)hl_history_head_ms(&history->points[peak->hill.valley]) + HL_INTERVAL_TICKS;
-}
-
-static void write_head_of(struct hl_emit *emit, const struct peaks *peaks, const struct peak *peak)
+static void write_peak(struct hl_emit *emit, struct peaks *peaks, const struct peak *peak)
 {
 	const struct hl_log_point *point = point_of(peaks, peak);
-	int64_t since = valley_ms(peaks, peak), valley = peak->hill.valley_bytes;
+	const struct hl_history *history = peaks->history;
+	int64_t valley = peak->hill.valley_bytes, since;
 	char bytes[HL_FORMAT_MAX], rss[HL_FORMAT_MAX], low[HL_FORMAT_MAX];
+	HL_FREED struct stack *stacks = calloc(peaks->tree.count, sizeof(*stacks));
+	size_t count = 0;
 
+	if (peak->hill.valley == SIZE_MAX)
+		since = (int64_t)hl_history_start_ms(history);
+	else /* when its interval ended */
+		since = (int64_t)hl_history_head_ms(&history->points[peak->hill.valley]) +
+			HL_INTERVAL_TICKS;
+	hl_emit_object(emit, NULL);
 	hl_emit_integer(emit, "ms", peak->tick);
 	hl_emit_integer(emit, "bytes", point->max_bytes);
 	if (point->rss_bytes)
@@ -287,28 +214,25 @@ static void write_head_of(struct hl_emit *emit, const struct peaks *peaks, const
 		     peak->hill.valley_is_known ? "from " : "from what is not known",
 		     peak->hill.valley_is_known ? hl_format_bytes(valley, low) : "",
 		     (long long)since);
-}
-
-static int write_report(struct peaks *peaks)
-{
-	struct hl_emit *emit;
-
-	int r = hl_history_head_begin(peaks->history, peaks->options, "peaks/1", &emit);
-	if (r < 0)
-		return r;
-	hl_emit_integer(emit, "hills", peaks->hill_count);
-	hl_emit_array(emit, "rows");
-	for (size_t i = 0; i < peaks->peak_count; i++) {
-		hl_emit_object(emit, NULL);
-		write_head_of(emit, peaks, &peaks->peaks[i]);
-		write_stacks(emit, peaks, &peaks->peaks[i]);
-		hl_emit_object_end(emit);
-	}
-	hl_emit_array_end(emit);
-	if (peaks->peak_count < peaks->hill_count)
-		hl_emit_line(emit, "... and %zu more%s", peaks->hill_count - peaks->peak_count,
-			     peaks->peak_count < PEAKS_MAX ? "; -n 0 shows all" : "");
-	return hl_emit_finish(emit);
+	if (!stacks)
+		hl_emit_fail(emit, -ENOMEM);
+	for (uint32_t i = 0; stacks && i < peaks->tree.count; i++)
+		if (peak->growth[i] > 0)
+			stacks[count++] = (struct stack){i, peak->growth[i], peak->bytes[i]};
+	if (count)
+		qsort(stacks, count, sizeof(*stacks), more_growth_first);
+	size_t shown = hl_emit_shown(emit, peaks->options->stack_limit, 0, count);
+	hl_stack_path_begin_table(&peaks->path);
+	for (size_t i = 0; i < shown; i++)
+		if (hl_stack_path_add(&peaks->path, stacks[i].node) < 0)
+			hl_emit_fail(emit, -ENOMEM);
+	hl_table_write(emit,
+		       &(struct hl_table){HL_TABLE("stacks", columns), .context = &peaks->path,
+					  .facts = peaks->options->full ? FULL : SHORTENS,
+					  .sum = point->max_bytes - valley},
+		       stacks, shown, sizeof(*stacks));
+	hl_emit_more(emit, count - shown, "--stacks");
+	hl_emit_object_end(emit);
 }
 
 static void release(struct peaks *peaks)
@@ -322,19 +246,28 @@ static void release(struct peaks *peaks)
 	hl_calltree_release(&peaks->tree);
 }
 
-int hl_view_peaks(struct hl_history *history, const struct hl_view_options *options,
+int hl_peaks_view(struct hl_history *history, const struct hl_view_options *options,
 		  struct hl_error *err)
 {
-	struct peaks peaks = {.history = history, .options = options};
+	HL_CLEANUP(release) struct peaks peaks = {.history = history, .options = options};
+	struct hl_emit *emit;
 
 	int r = read_peaks(&peaks, err);
-	if (r < 0) {
-		release(&peaks);
+	if (r < 0)
 		return r == -ENOMEM ? hl_error_set(err, r, "cannot show '%s': out of memory",
 						   history->path)
 				    : r;
-	}
-	r = write_report(&peaks);
-	release(&peaks);
+	r = hl_history_head_begin(history, options, "peaks/1", &emit);
+	if (r < 0)
+		return hl_history_head_fail(history, r, err);
+	hl_emit_integer(emit, "hills", peaks.hill_count);
+	hl_emit_array(emit, "rows");
+	for (size_t i = 0; i < peaks.peak_count; i++)
+		write_peak(emit, &peaks, &peaks.peaks[i]);
+	hl_emit_array_end(emit);
+	if (peaks.peak_count < peaks.hill_count)
+		hl_emit_line(emit, "... and %zu more%s", peaks.hill_count - peaks.peak_count,
+			     peaks.peak_count < PEAKS_MAX ? "; -n 0 shows all" : "");
+	r = hl_emit_finish(emit);
 	return r < 0 ? hl_history_head_fail(history, r, err) : 0;
 }

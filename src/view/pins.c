@@ -2,9 +2,6 @@
 /* Resident pages that few live bytes keep: what freeing a block would return. */
 #include "view/heap.h"
 
-#include "view/format.h"
-#include "view/heap_words.h"
-
 static void pages(struct hl_emit *emit, const void *at, const void *heap)
 {
 	const struct hl_heap_pin *pin = at;
@@ -25,10 +22,16 @@ static const struct hl_column columns[] = {
 	{"block_bytes", "its size", HL_COLUMN_BYTES, MEMBER(block_bytes)},
 };
 
-static void emit_total(struct hl_emit *emit, const struct hl_heap *heap)
+int hl_pins_view(const struct hl_heap *heap, const struct hl_emit_options *options)
 {
-	char returned[HL_FORMAT_MAX], live[HL_FORMAT_MAX];
 	uint64_t returned_bytes = 0, live_bytes = 0, live_blocks = 0;
+	struct hl_emit *emit;
+
+	int r = hl_emit_open(options, "pins/1", &emit);
+	if (r < 0)
+		return r;
+	size_t shown = hl_emit_shown(emit, options->row_limit, 0, heap->pin_count);
+	hl_heap_emit_head(emit, heap);
 	for (size_t i = 0; i < heap->pin_count; i++) {
 		returned_bytes += heap->pins[i].returned_bytes;
 		live_bytes += heap->pins[i].live_bytes;
@@ -44,21 +47,8 @@ static void emit_total(struct hl_emit *emit, const struct hl_heap *heap)
 		hl_emit_line(emit, "%s", "no small live block pins much memory");
 	else
 		hl_emit_line(emit, "%s in small live blocks keep %s of pages in memory",
-			     hl_format_bytes(hl_heap_number(live_bytes), live),
-			     hl_format_bytes(hl_heap_number(returned_bytes), returned));
+			     HL_HEAP_BYTES(live_bytes), HL_HEAP_BYTES(returned_bytes));
 	hl_emit_blank(emit);
-}
-
-int hl_view_pins(const struct hl_heap *heap, const struct hl_emit_options *options)
-{
-	struct hl_emit *emit;
-
-	int r = hl_emit_open(options, "pins/1", &emit);
-	if (r < 0)
-		return r;
-	size_t shown = hl_emit_shown(emit, options->row_limit, 0, heap->pin_count);
-	hl_heap_emit_head(emit, heap);
-	emit_total(emit, heap);
 	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", columns), .context = heap});
 	for (size_t i = 0; i < shown; i++)
 		hl_table_row(emit, &heap->pins[i], 0);

@@ -39,51 +39,27 @@ static struct hl_aggregate_figures size_of(const struct hl_row *row)
 	};
 }
 
-static int compare_weights(const struct hl_row *a, const struct hl_row *b,
-			   const struct hl_view_options *options)
-{
-	int flat = compare_figures(a->flat, b->flat, options->unit);
-	int cum = compare_figures(a->cum, b->cum, options->unit);
-
-	switch (options->sort) {
-	case HL_VIEW_SORT_FLAT:
-		return a->leaf != b->leaf ? (a->leaf ? -1 : 1) : flat ? flat : cum;
-	case HL_VIEW_SORT_CUM:
-		return cum ? cum : flat;
-	case HL_VIEW_SORT_GROWTH:
-		return compare_figures(a->delta, b->delta, options->unit);
-	case HL_VIEW_SORT_SIZE:
-		return compare_figures(size_of(a), size_of(b), options->unit);
-	}
-	return 0;
-}
-
-static int by_weight(const void *left, const void *right, void *options)
+static int by_weight(const void *left, const void *right, void *context)
 {
 	const struct hl_row *a = left, *b = right;
-	int weight = compare_weights(a, b, options);
-	int name = weight ? 0 : strcmp(a->label.name, b->label.name);
+	const struct hl_view_options *options = context;
+	int flat = compare_figures(a->flat, b->flat, options->unit);
+	int cum = compare_figures(a->cum, b->cum, options->unit), order;
 
-	return weight ? weight : name ? name : (a->id > b->id) - (a->id < b->id);
+	if (options->sort == HL_VIEW_SORT_GROWTH)
+		order = compare_figures(a->delta, b->delta, options->unit);
+	else if (options->sort == HL_VIEW_SORT_SIZE)
+		order = compare_figures(size_of(a), size_of(b), options->unit);
+	else if (options->sort == HL_VIEW_SORT_CUM)
+		order = cum ? cum : flat;
+	else
+		order = a->leaf != b->leaf ? (a->leaf ? -1 : 1) : flat ? flat : cum;
+	if (!order)
+		order = strcmp(a->label.name, b->label.name);
+	return order ? order : (a->id > b->id) - (a->id < b->id);
 }
 
 /* ---- by frames or stacks ---- */
-
-/* Sums by key of each node's own figures before and after. */
-static void sum_both(struct hl_rows *rows, const struct hl_profile *profile, enum hl_value value)
-{
-	for (uint32_t i = 0; i < profile->node_count; i++) {
-		struct hl_row *row = &rows->rows[hl_keys_of_node(&rows->keys, profile, i)];
-		struct hl_aggregate_figures before =
-			hl_aggregate_figures_of(&profile->base[i], value);
-		struct hl_aggregate_figures after =
-			hl_aggregate_figures_of(&profile->counters[i], value);
-		hl_aggregate_add(&row->before, before);
-		hl_aggregate_add(&row->flat, after);
-		hl_aggregate_add(&rows->before, before);
-		hl_aggregate_add(&rows->total, after);
-	}
-}
 
 /* Sums by key what was allocated there and in what it called, and marks where stacks with any of
  * the value end. */
@@ -106,15 +82,9 @@ static int sum_flat_and_cum(struct hl_rows *rows, const struct hl_profile *profi
 		hl_aggregate_figures_of(&profile->counters[0], value);
 	rows->rows[0].leaf = true;
 	for (uint32_t i = 1; i < profile->node_count; i++)
-		if (hl_profile_figure(&profile->counters[i], value, HL_UNIT_BYTES) ||
-		    hl_profile_figure(&profile->counters[i], value, HL_UNIT_OBJECTS))
+		if (hl_aggregate_any(hl_aggregate_figures_of(&profile->counters[i], value)))
 			rows->rows[hl_keys_of_node(&rows->keys, profile, i)].leaf = true;
 	return 0;
-}
-
-static bool is_nothing(struct hl_aggregate_figures figures)
-{
-	return !figures.bytes && !figures.objects;
 }
 
 static int collect_keys(struct hl_rows *rows, const struct hl_profile *profile,
@@ -129,16 +99,24 @@ static int collect_keys(struct hl_rows *rows, const struct hl_profile *profile,
 	rows->rows = calloc(rows->keys.count, sizeof(*rows->rows));
 	if (!rows->rows)
 		return -ENOMEM;
-	if (compares(options))
-		sum_both(rows, profile, options->value);
-	else
+	if (!compares(options))
 		r = sum_flat_and_cum(rows, profile, options->value);
+	for (uint32_t i = 0; compares(options) && i < profile->node_count; i++) {
+		struct hl_row *row = &rows->rows[hl_keys_of_node(&rows->keys, profile, i)];
+		struct hl_aggregate_figures before =
+			hl_aggregate_figures_of(&profile->base[i], options->value);
+		struct hl_aggregate_figures after =
+			hl_aggregate_figures_of(&profile->counters[i], options->value);
+		hl_aggregate_add(&row->before, before);
+		hl_aggregate_add(&row->flat, after);
+		hl_aggregate_add(&rows->before, before);
+		hl_aggregate_add(&rows->total, after);
+	}
 	for (uint32_t key = 0; r == 0 && key < rows->keys.count; key++) {
 		struct hl_row row = rows->rows[key];
-		row.delta = (struct hl_aggregate_figures){row.flat.bytes - row.before.bytes,
-							  row.flat.objects - row.before.objects};
-		if (compares(options) ? is_nothing(row.delta)
-				      : is_nothing(row.flat) && is_nothing(row.cum))
+		row.delta = hl_aggregate_difference(row.before, row.flat);
+		if (compares(options) ? !hl_aggregate_any(row.delta)
+				      : !hl_aggregate_any(row.flat) && !hl_aggregate_any(row.cum))
 			continue;
 		row.id = key;
 		row.label = hl_keys_label(&rows->keys, profile, key);
@@ -158,7 +136,7 @@ static int collect_threads(struct hl_rows *rows, const struct hl_profile *profil
 	for (uint32_t i = 0; i < profile->thread_count; i++) {
 		const struct hl_profile_thread *thread = &profile->threads[i];
 		struct hl_aggregate_figures own = hl_aggregate_figures_of(&thread->total, value);
-		if (!is_nothing(own))
+		if (hl_aggregate_any(own))
 			rows->rows[rows->count++] = (struct hl_row){
 				.label = {.name = hl_profile_text(profile, thread->name),
 					  .file = "",

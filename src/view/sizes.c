@@ -18,7 +18,17 @@ struct report {
 	const struct hl_view_options *options;
 	const struct hl_histogram *histogram;
 	struct hl_stack_path *path;
-	bool knows_bytes, knows_objects, knows_slack;
+	unsigned facts;
+};
+
+/* Facts of tables. */
+enum {
+	KNOWS_BYTES = 1,
+	KNOWS_OBJECTS = 2,
+	KNOWS_SLACK = 4,
+	SHOWS_SLACK = 8, /* beside another value */
+	SHORTENS = 16,
+	FULL = 32,
 };
 
 static int64_t weight_of(const struct report *report, const struct hl_histogram_figures *figures)
@@ -33,34 +43,23 @@ static int64_t whole_of(const struct report *report)
 
 /* ---- words ---- */
 
-/* "512 B", "4 KiB": the first size of a class is a power of two, so nothing is rounded. */
-static const char *format_power(uint64_t size, char buffer[HL_FORMAT_MAX])
-{
-	static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-	size_t unit = 0;
-
-	for (; size >= 1024; size /= 1024)
-		unit++;
-	snprintf(buffer, HL_FORMAT_MAX, "%u %s", (unsigned)size, units[unit]);
-	return buffer;
-}
+#define LABEL_MAX (2 * HL_FORMAT_MAX + 8)
 
 /* "16 B .. 31 B"; from 1 KiB on "1 KiB .. <2 KiB". */
-static void format_class(uint32_t size_class, char *buffer, size_t buffer_size)
+static void format_class(uint32_t size_class, char label[LABEL_MAX])
 {
 	uint64_t first = hl_size_class_first(size_class), last = hl_size_class_last(size_class);
 	char low[HL_FORMAT_MAX], high[HL_FORMAT_MAX];
 
+	hl_format_exact_bytes(first, low);
 	if (first == last)
-		snprintf(buffer, buffer_size, "%s", format_power(first, low));
+		snprintf(label, LABEL_MAX, "%s", low);
 	else if (last < 1024)
-		snprintf(buffer, buffer_size, "%s .. %s", format_power(first, low),
-			 format_power(last, high));
+		snprintf(label, LABEL_MAX, "%s .. %u B", low, (unsigned)last);
 	else if (last < UINT64_MAX)
-		snprintf(buffer, buffer_size, "%s .. <%s", format_power(first, low),
-			 format_power(last + 1, high));
+		snprintf(label, LABEL_MAX, "%s .. <%s", low, hl_format_exact_bytes(last + 1, high));
 	else
-		snprintf(buffer, buffer_size, "%s ..", format_power(first, low));
+		snprintf(label, LABEL_MAX, "%s ..", low);
 }
 
 /* Not so when it has slack alone. Blocks of size 0 have no bytes, but count. */
@@ -71,23 +70,15 @@ static bool has_value(const struct hl_histogram_stack *stack)
 
 /* ---- the histogram ---- */
 
-/* How many classes are heavier. */
-static size_t rank_of(const struct report *report, const struct hl_histogram_class *class)
-{
-	int64_t weight = weight_of(report, &class->figures);
-	size_t rank = 0;
-
-	for (size_t i = 0; i < report->histogram->class_count; i++)
-		rank += weight_of(report, &report->histogram->classes[i].figures) > weight;
-	return rank;
-}
-
 /* Classes are few, so the heaviest five would be nearly all: a tenth of the total is asked, too. */
 static unsigned emphasis_of(const struct report *report, const struct hl_histogram_class *class)
 {
-	unsigned emphasis = hl_rows_emphasis(rank_of(report, class),
-					     weight_of(report, &class->figures), whole_of(report));
+	int64_t weight = weight_of(report, &class->figures);
+	size_t rank = 0; /* how many classes are heavier */
 
+	for (size_t i = 0; i < report->histogram->class_count; i++)
+		rank += weight_of(report, &report->histogram->classes[i].figures) > weight;
+	unsigned emphasis = hl_rows_emphasis(rank, weight, whole_of(report));
 	return emphasis & HL_EMIT_HEAVY ? emphasis : 0;
 }
 
@@ -98,7 +89,7 @@ static size_t stacks_shown(const struct report *report, const struct hl_histogra
 
 /* A class, or all of them. */
 struct class_row {
-	char label[2 * HL_FORMAT_MAX + 8], bar[HL_FORMAT_MAX];
+	char label[LABEL_MAX], bar[HL_FORMAT_MAX];
 	uint64_t size_min, size_max;
 	struct hl_histogram_figures figures;
 	int64_t weight;
@@ -115,62 +106,36 @@ static void slack_share(struct hl_emit *emit, const void *at, const void *contex
 }
 
 /* In tables stacks have one of their own. */
-static void write_stack_member(const struct report *report, const struct hl_histogram_stack *stack)
-{
-	struct hl_emit *emit = report->emit;
-	size_t depth = hl_stack_path_fill(report->path, stack->leaf);
-
-	hl_emit_object(emit, NULL);
-	if (report->knows_bytes)
-		hl_emit_integer(emit, "bytes", stack->figures.bytes);
-	if (report->knows_objects)
-		hl_emit_integer(emit, "objects", stack->figures.objects);
-	for (size_t i = 0; i < depth / 2; i++) { /* from the leaf */
-		const char *name = report->path->names[i];
-		struct hl_emit_frame frame = report->path->frames[i];
-		report->path->names[i] = report->path->names[depth - 1 - i];
-		report->path->names[depth - 1 - i] = name;
-		report->path->frames[i] = report->path->frames[depth - 1 - i];
-		report->path->frames[depth - 1 - i] = frame;
-	}
-	hl_emit_array(emit, "stack");
-	for (size_t i = 0; i < depth; i++)
-		hl_emit_text(emit, NULL, report->path->names[i]);
-	hl_emit_array_end(emit);
-	hl_emit_frames(emit, "frames", report->path->frames, depth);
-	hl_emit_object_end(emit);
-}
-
 static void stacks(struct hl_emit *emit, const void *row, const void *context)
 {
 	const struct hl_histogram_class *class = ((const struct class_row *)row)->class;
 	const struct report *report = context;
+	struct hl_emit_frame *frames = report->path->frames;
 
 	hl_emit_array(emit, "stacks");
-	for (size_t i = 0; i < stacks_shown(report, class); i++)
-		if (has_value(&class->stacks[i]))
-			write_stack_member(report, &class->stacks[i]);
+	for (size_t i = 0; i < stacks_shown(report, class); i++) {
+		const struct hl_histogram_stack *stack = &class->stacks[i];
+		if (!has_value(stack))
+			continue;
+		size_t depth = hl_stack_path_fill(report->path, stack->leaf);
+		for (size_t root = 0, leaf = depth; root + 1 < leaf; root++) { /* leaf first */
+			struct hl_emit_frame frame = frames[--leaf];
+			frames[leaf] = frames[root];
+			frames[root] = frame;
+		}
+		hl_emit_object(emit, NULL);
+		if (report->facts & KNOWS_BYTES)
+			hl_emit_integer(emit, "bytes", stack->figures.bytes);
+		if (report->facts & KNOWS_OBJECTS)
+			hl_emit_integer(emit, "objects", stack->figures.objects);
+		hl_emit_array(emit, "stack");
+		for (size_t frame = 0; frame < depth; frame++)
+			hl_emit_text(emit, NULL, frames[frame].function);
+		hl_emit_array_end(emit);
+		hl_emit_frames(emit, "frames", frames, depth);
+		hl_emit_object_end(emit);
+	}
 	hl_emit_array_end(emit);
-}
-
-/* Facts of tables. */
-enum {
-	KNOWS_BYTES = 1,
-	KNOWS_OBJECTS = 2,
-	KNOWS_SLACK = 4,
-	SHOWS_SLACK = 8, /* beside another value */
-	SHORTENS = 16,
-	FULL = 32,
-};
-
-static unsigned facts_of(const struct report *report)
-{
-	bool shows_slack = report->knows_slack && report->options->value != HL_VALUE_SLACK;
-
-	return (report->knows_bytes ? KNOWS_BYTES : 0) |
-	       (report->knows_objects ? KNOWS_OBJECTS : 0) |
-	       (report->knows_slack ? KNOWS_SLACK : 0) | (shows_slack ? SHOWS_SLACK : 0) |
-	       (report->options->full ? FULL : SHORTENS);
 }
 
 #define CLASS(name) HL_MEMBER(struct class_row, name)
@@ -192,23 +157,6 @@ static const struct hl_column class_columns[] = {
 	{"stacks", NULL, HL_COLUMN_MEMBERS, .cell = stacks},
 };
 
-static void write_class(const struct report *report, const struct hl_histogram_class *class,
-			int64_t heaviest)
-{
-	struct class_row row = {
-		.size_min = hl_size_class_first(class->size_class),
-		.size_max = hl_size_class_last(class->size_class),
-		.figures = class->figures,
-		.weight = weight_of(report, &class->figures),
-		.class = class,
-	};
-
-	format_class(class->size_class, row.label, sizeof(row.label));
-	hl_format_bar(row.weight > 0 ? row.weight : 0, heaviest, row.bar);
-	row.bar[strcspn(row.bar, ".")] = '\0';
-	hl_table_row(report->emit, &row, emphasis_of(report, class));
-}
-
 static void write_classes(const struct report *report)
 {
 	const struct hl_histogram *histogram = report->histogram;
@@ -223,13 +171,25 @@ static void write_classes(const struct report *report)
 	hl_emit_blank(report->emit);
 	hl_table_begin(report->emit,
 		       &(struct hl_table){HL_TABLE("rows", class_columns), .context = report,
-					  .facts = facts_of(report), .sum = whole_of(report)});
-	for (size_t i = 0; i < histogram->class_count; i++)
-		write_class(report, &histogram->classes[i], heaviest);
+					  .facts = report->facts, .sum = whole_of(report)});
+	for (size_t i = 0; i < histogram->class_count; i++) {
+		const struct hl_histogram_class *class = &histogram->classes[i];
+		struct class_row row = {
+			.size_min = hl_size_class_first(class->size_class),
+			.size_max = hl_size_class_last(class->size_class),
+			.figures = class->figures,
+			.weight = weight_of(report, &class->figures),
+			.class = class,
+		};
+		format_class(class->size_class, row.label);
+		hl_format_bar(row.weight > 0 ? row.weight : 0, heaviest, row.bar);
+		row.bar[strcspn(row.bar, ".")] = '\0';
+		hl_table_row(report->emit, &row, emphasis_of(report, class));
+	}
 	if (!report->options->json && histogram->class_count)
 		hl_table_row(report->emit, &total, 0);
 	hl_table_end(report->emit);
-	if (report->knows_slack && histogram->class_count)
+	if (report->facts & KNOWS_SLACK && histogram->class_count)
 		hl_emit_line(report->emit, "slack: of the blocks in use at the end, as a share of "
 					   "what the allocator set aside for them");
 }
@@ -256,25 +216,6 @@ static const struct hl_column stack_columns[] = {
 	{NULL, "allocated by", HL_COLUMN_TEXT, LINE, .shown_if = FULL},
 };
 
-static void write_stacks_of(const struct report *report, const struct hl_histogram_class *class)
-{
-	size_t shown = stacks_shown(report, class);
-	char label[2 * HL_FORMAT_MAX + 8];
-
-	format_class(class->size_class, label, sizeof(label));
-	hl_stack_path_begin_table(report->path);
-	for (size_t i = 0; i < shown; i++)
-		if (hl_stack_path_add(report->path, class->stacks[i].leaf) < 0)
-			hl_emit_fail(report->emit, -ENOMEM);
-	for (size_t i = 0; i < shown; i++) {
-		const struct hl_histogram_stack *stack = &class->stacks[i];
-		const struct stack_row row = {i ? "" : label, stack->figures,
-					      weight_of(report, &stack->figures), stack->leaf};
-		if (has_value(stack))
-			hl_table_row(report->emit, &row, emphasis_of(report, class));
-	}
-}
-
 static void write_stacks(const struct report *report)
 {
 	if (report->options->json || !report->histogram->class_count)
@@ -282,9 +223,26 @@ static void write_stacks(const struct report *report)
 	hl_emit_blank(report->emit);
 	hl_table_begin(report->emit,
 		       &(struct hl_table){HL_TABLE(NULL, stack_columns), .context = report->path,
-					  .facts = facts_of(report), .sum = whole_of(report)});
-	for (size_t i = 0; i < report->histogram->class_count; i++)
-		write_stacks_of(report, &report->histogram->classes[i]);
+					  .facts = report->facts, .sum = whole_of(report)});
+	for (size_t i = 0; i < report->histogram->class_count; i++) {
+		const struct hl_histogram_class *class = &report->histogram->classes[i];
+		size_t shown = stacks_shown(report, class);
+		char label[LABEL_MAX];
+
+		format_class(class->size_class, label);
+		hl_stack_path_begin_table(report->path);
+		for (size_t j = 0; j < shown; j++)
+			if (hl_stack_path_add(report->path, class->stacks[j].leaf) < 0)
+				hl_emit_fail(report->emit, -ENOMEM);
+		for (size_t j = 0; j < shown; j++) {
+			const struct hl_histogram_stack *stack = &class->stacks[j];
+			const struct stack_row row = {j ? "" : label, stack->figures,
+						      weight_of(report, &stack->figures),
+						      stack->leaf};
+			if (has_value(stack))
+				hl_table_row(report->emit, &row, emphasis_of(report, class));
+		}
+	}
 	hl_table_end(report->emit);
 	hl_emit_line(report->emit, "the heaviest stacks of each size; --stacks shows more, --full "
 				   "all their frames");
@@ -292,64 +250,10 @@ static void write_stacks(const struct report *report)
 
 /* ---- all of it ---- */
 
-/* Whose size decides: the block's own, or the mean of its stack. */
-static void write_method(const struct report *report)
-{
-	const struct hl_profile *profile = report->profile;
-
-	hl_emit_boolean(report->emit, "exact", report->histogram->exact);
-	if (!report->histogram->class_count)
-		return;
-	if (report->histogram->exact)
-		hl_emit_line(report->emit, "by the size of each block");
-	else if (profile->size_count)
-		hl_emit_line(report->emit, "by the size of each block, mappings by the mean size "
-					   "of each stack");
-	else
-		hl_emit_line(report->emit, "by the mean size of each stack%s",
-			     profile->imported
-				     ? ""
-				     : "; 'heapline record --sizes' tells each size apart");
-}
-
-static int write_report(const struct hl_profile *profile, const struct hl_view_options *options,
-			const struct hl_histogram *histogram, struct hl_stack_path *path)
-{
-	struct report report = {
-		.profile = profile,
-		.options = options,
-		.histogram = histogram,
-		.path = path,
-		.knows_bytes = hl_profile_knows(profile, options->value, HL_UNIT_BYTES),
-		.knows_objects = hl_profile_knows(profile, options->value, HL_UNIT_OBJECTS),
-		.knows_slack = hl_profile_knows(profile, HL_VALUE_SLACK, HL_UNIT_BYTES),
-	};
-
-	path->full = options->full;
-	int r = hl_summary_begin(profile, options, "sizes/2", &report.emit);
-	if (r < 0)
-		return r;
-	if (histogram->class_count)
-		hl_summary_value_line(report.emit, profile, options);
-	write_method(&report);
-	write_classes(&report);
-	write_stacks(&report);
-	return hl_summary_end(report.emit, profile);
-}
-
 static bool knows_in_both_units(const struct hl_profile *profile, enum hl_value value)
 {
 	return hl_profile_knows(profile, value, HL_UNIT_BYTES) &&
 	       hl_profile_knows(profile, value, HL_UNIT_OBJECTS);
-}
-
-static bool knows_any_sizes(const struct hl_profile *profile)
-{
-	bool any = false;
-
-	for (unsigned value = 0; value < HL_VALUE_COUNT; value++)
-		any |= knows_in_both_units(profile, hl_histogram_size_value((enum hl_value)value));
-	return any;
 }
 
 /* Other tools' files may hold bytes alone; then the number of blocks is unknown. */
@@ -357,10 +261,13 @@ static int check_sizes_are_known(const struct hl_profile *profile, enum hl_value
 				 struct hl_error *err)
 {
 	enum hl_value of_sizes = hl_histogram_size_value(value);
+	bool any = false;
 
 	if (profile->size_count || knows_in_both_units(profile, of_sizes))
 		return 0;
-	if (!knows_any_sizes(profile))
+	for (unsigned other = 0; other < HL_VALUE_COUNT; other++)
+		any |= knows_in_both_units(profile, hl_histogram_size_value((enum hl_value)other));
+	if (!any)
 		return hl_error_set(err, -ENODATA,
 				    "cannot tell sizes in '%s': it holds no value in both bytes "
 				    "and objects",
@@ -371,13 +278,26 @@ static int check_sizes_are_known(const struct hl_profile *profile, enum hl_value
 			    hl_profile_text(profile, profile->name), hl_value_names[of_sizes]);
 }
 
-int hl_view_sizes(const struct hl_profile *profile, const struct hl_view_options *options,
+int hl_sizes_view(const struct hl_profile *profile, const struct hl_view_options *options,
 		  struct hl_error *err)
 {
-	struct hl_calltree tree = {0};
-	struct hl_histogram histogram = {0};
-	struct hl_stack_path path = {0};
+	HL_CLEANUP(hl_calltree_release) struct hl_calltree tree = {0};
+	HL_CLEANUP(hl_histogram_release) struct hl_histogram histogram = {0};
+	HL_CLEANUP(hl_stack_path_release) struct hl_stack_path path = {0};
+	struct report report = {
+		.profile = profile,
+		.options = options,
+		.histogram = &histogram,
+		.path = &path,
+		.facts = options->full ? FULL : SHORTENS,
+	};
 
+	if (hl_profile_knows(profile, options->value, HL_UNIT_BYTES))
+		report.facts |= KNOWS_BYTES;
+	if (hl_profile_knows(profile, options->value, HL_UNIT_OBJECTS))
+		report.facts |= KNOWS_OBJECTS;
+	if (hl_profile_knows(profile, HL_VALUE_SLACK, HL_UNIT_BYTES))
+		report.facts |= KNOWS_SLACK | (options->value == HL_VALUE_SLACK ? 0 : SHOWS_SLACK);
 	int r = check_sizes_are_known(profile, options->value, err);
 	if (r < 0)
 		return r;
@@ -386,10 +306,25 @@ int hl_view_sizes(const struct hl_profile *profile, const struct hl_view_options
 		r = hl_histogram_init(&histogram, profile, &tree, options->value, options->unit);
 	if (r == 0)
 		r = hl_stack_path_init(&path, profile, &tree);
+	path.full = options->full;
 	if (r == 0)
-		r = write_report(profile, options, &histogram, &path);
-	hl_stack_path_release(&path);
-	hl_histogram_release(&histogram);
-	hl_calltree_release(&tree);
+		r = hl_summary_begin(profile, options, "sizes/2", &report.emit);
+	if (r < 0)
+		return hl_summary_fail(profile, r, err);
+	/* Whose size decides: the block's own, or the mean of its stack. */
+	hl_emit_boolean(report.emit, "exact", histogram.exact);
+	if (histogram.class_count) {
+		hl_summary_value_line(report.emit, profile, options);
+		hl_emit_line(report.emit, "by the %s",
+			     histogram.exact	   ? "size of each block"
+			     : profile->size_count ? "size of each block, mappings by the mean "
+						     "size of each stack"
+			     : profile->imported   ? "mean size of each stack"
+						   : "mean size of each stack; 'heapline record "
+						     "--sizes' tells each size apart");
+	}
+	write_classes(&report);
+	write_stacks(&report);
+	r = hl_summary_end(report.emit, profile);
 	return r < 0 ? hl_summary_fail(profile, r, err) : 0;
 }

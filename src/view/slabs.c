@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Slabs by block size, and how full they are; see slabs.h. */
-#include "view/slabs.h"
+/* Slabs by block size, and how full they are; see heap.h. */
+#include "view/heap.h"
 
-#include "view/format.h"
-#include "view/heap_words.h"
+#include "heap/owners/slabs.h"
 
 /* ---- sums ---- */
 
@@ -59,31 +58,7 @@ static const struct hl_column slot_columns[] = {
 	{NULL, "", HL_COLUMN_BAR, HL_MEMBER(struct slot, bytes), HL_COLUMN_OMITTED},
 };
 
-static void emit_occupancy(struct hl_emit *emit, const struct hl_slabs *slabs)
-{
-	uint64_t sum = 0;
-
-	for (uint32_t i = 0; i < HL_OCCUPANCY_SLOTS; i++)
-		sum += slabs->occupancy_bytes[i];
-	hl_table_begin(emit, &(struct hl_table){HL_TABLE("occupancy", slot_columns), .sum = sum});
-	for (uint32_t i = 0; i < HL_OCCUPANCY_SLOTS; i++) {
-		struct slot slot = {100 * i / HL_OCCUPANCY_SLOTS, "", slabs->occupancy_bytes[i]};
-		snprintf(slot.label, sizeof(slot.label), "%u-%u %%", slot.from,
-			 100 * (i + 1) / HL_OCCUPANCY_SLOTS);
-		hl_table_row(emit, &slot, 0);
-	}
-	hl_table_end(emit);
-}
-
 /* ---- classes ---- */
-
-static void used_share(struct hl_emit *emit, const void *row, const void *context)
-{
-	const struct hl_slab_class *class = row;
-
-	(void)context;
-	hl_cell_share(emit, hl_heap_number(class->used_blocks), hl_heap_number(class->blocks));
-}
 
 static void free_bytes(struct hl_emit *emit, const void *row, const void *context)
 {
@@ -94,6 +69,7 @@ static void free_bytes(struct hl_emit *emit, const void *row, const void *contex
 }
 
 #define MEMBER(name) HL_MEMBER(struct hl_slab_class, name)
+#define USE	     HL_MEMBER_SHARE(struct hl_slab_class, used_blocks, blocks)
 
 static const struct hl_column class_columns[] = {
 	{"block_bytes", "block", HL_COLUMN_BYTES, MEMBER(block_bytes), HL_COLUMN_KEY},
@@ -102,23 +78,15 @@ static const struct hl_column class_columns[] = {
 	{"full_slabs", "full", HL_COLUMN_COUNT, MEMBER(full_slabs)},
 	{"used_blocks", "blocks in use", HL_COLUMN_COUNT, MEMBER(used_blocks)},
 	{"blocks", "of", HL_COLUMN_COUNT, MEMBER(blocks)},
-	{NULL, "use%", HL_COLUMN_SHARE, .cell = used_share},
+	{NULL, "use%", HL_COLUMN_SHARE, USE},
 	{"free_bytes", "free in slabs", HL_COLUMN_BYTES, .cell = free_bytes,
 	 .flags = HL_COLUMN_BLANK_ZERO},
 };
 
-static void emit_classes(struct hl_emit *emit, const struct hl_introspection *said)
+int hl_slabs_view(const struct hl_slabs *slabs, pid_t pid, const struct hl_emit_options *options)
 {
-	hl_emit_blank(emit);
-	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", class_columns)});
-	for (uint32_t i = 0; i < said->class_count; i++)
-		if (said->classes[i].slabs)
-			hl_table_row(emit, &said->classes[i], 0);
-	hl_table_end(emit);
-}
-
-int hl_view_slabs(const struct hl_slabs *slabs, pid_t pid, const struct hl_emit_options *options)
-{
+	const struct hl_introspection *said = &slabs->said;
+	uint64_t sum = 0;
 	struct hl_emit *emit;
 
 	int r = hl_emit_open(options, "slabs/1", &emit);
@@ -129,20 +97,33 @@ int hl_view_slabs(const struct hl_slabs *slabs, pid_t pid, const struct hl_emit_
 	hl_emit_object_end(emit);
 	hl_emit_text(emit, "allocator", hl_slabs_allocator(slabs));
 	hl_emit_line(emit, "process %d: %s, according to itself", pid, hl_slabs_allocator(slabs));
-	if (slabs->said.kind == HL_INTROSPECTED_MIMALLOC)
+	if (said->kind == HL_INTROSPECTED_MIMALLOC)
 		hl_emit_warning(emit, "%s",
 				"mimalloc reports the heap of one thread only, the one that "
 				"answered");
 	hl_emit_blank(emit);
-	emit_sums(emit, &slabs->said);
-	if (slabs->said.class_count || hl_emit_is_json(emit)) {
-		hl_emit_blank(emit);
-		emit_occupancy(emit, slabs);
-		emit_classes(emit, &slabs->said);
-		if (slabs->said.kind == HL_INTROSPECTED_JEMALLOC)
-			hl_emit_line(
-				emit, "%s",
-				"occupancy of partly used slabs is the mean of their block size");
+	emit_sums(emit, said);
+	if (!said->class_count && !hl_emit_is_json(emit))
+		return hl_emit_finish(emit);
+	for (uint32_t i = 0; i < HL_OCCUPANCY_SLOTS; i++)
+		sum += slabs->occupancy_bytes[i];
+	hl_emit_blank(emit);
+	hl_table_begin(emit, &(struct hl_table){HL_TABLE("occupancy", slot_columns), .sum = sum});
+	for (uint32_t i = 0; i < HL_OCCUPANCY_SLOTS; i++) {
+		struct slot slot = {100 * i / HL_OCCUPANCY_SLOTS, "", slabs->occupancy_bytes[i]};
+		snprintf(slot.label, sizeof(slot.label), "%u-%u %%", slot.from,
+			 100 * (i + 1) / HL_OCCUPANCY_SLOTS);
+		hl_table_row(emit, &slot, 0);
 	}
+	hl_table_end(emit);
+	hl_emit_blank(emit);
+	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", class_columns)});
+	for (uint32_t i = 0; i < said->class_count; i++)
+		if (said->classes[i].slabs)
+			hl_table_row(emit, &said->classes[i], 0);
+	hl_table_end(emit);
+	if (said->kind == HL_INTROSPECTED_JEMALLOC)
+		hl_emit_line(emit, "%s",
+			     "occupancy of partly used slabs is the mean of their block size");
 	return hl_emit_finish(emit);
 }

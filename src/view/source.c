@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Tries ends of paths, and cuts files into lines; see source.h. */
-#include "view/source.h"
+/* Tries ends of paths, and cuts files into lines; see annotate.h. */
+#include "view/annotate.h"
+
+#include "base/cleanup.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,70 +31,36 @@ static int open_regular(const char *path, struct stat *ret_status)
 	return r < 0 ? r : fd;
 }
 
-static const char *next_part(const char *path)
+/* The longest end of ${recorded} that is below ${folder}, else ${recorded} itself; the path is to
+ * be freed. */
+static int find(const char *folder, const char *recorded, char **ret_path, struct stat *ret_status)
 {
-	const char *slash = strchr(path, '/');
-	return slash ? slash + strspn(slash, "/") : path + strlen(path);
-}
+	char *path;
+	int fd;
 
-/* The longest end of ${recorded} that is below ${folder}; the path is to be freed. */
-static int open_below(const char *folder, const char *recorded, char **ret_path,
-		      struct stat *ret_status)
-{
-	int fd = -ENOENT;
-
-	for (const char *end = recorded + strspn(recorded, "/"); *end && fd < 0;
-	     end = next_part(end)) {
-		char *path;
+	for (const char *end = folder ? recorded + strspn(recorded, "/") : ""; *end;
+	     end += strcspn(end, "/"), end += strspn(end, "/")) {
 		if (!strncmp(end, "../", 3) || !strncmp(end, "./", 2))
 			continue;
 		if (asprintf(&path, "%s/%s", folder, end) < 0)
 			return -ENOMEM;
 		fd = open_regular(path, ret_status);
-		if (fd < 0)
-			free(path);
-		else
+		if (fd >= 0) {
 			*ret_path = path;
+			return fd;
+		}
+		free(path);
 	}
+	path = strdup(recorded);
+	fd = path ? open_regular(path, ret_status) : -ENOMEM;
+	if (fd < 0)
+		free(path);
+	else
+		*ret_path = path;
 	return fd;
 }
 
-static int find(const char *folder, const char *recorded, char **ret_path, struct stat *ret_status)
-{
-	int fd = folder ? open_below(folder, recorded, ret_path, ret_status) : -ENOENT;
-
-	if (fd >= 0 || fd == -ENOMEM)
-		return fd;
-	fd = open_regular(recorded, ret_status);
-	if (fd < 0)
-		return fd;
-	*ret_path = strdup(recorded);
-	if (*ret_path)
-		return fd;
-	close(fd);
-	return -ENOMEM;
-}
-
 /* ---- reading ---- */
-
-static int read_text(int fd, size_t size, char **ret_text)
-{
-	char *text = malloc(size + 1);
-	size_t used = 0;
-	ssize_t count = 0;
-
-	if (!text)
-		return -ENOMEM;
-	while (used < size && (count = read(fd, text + used, size - used)) > 0)
-		used += (size_t)count;
-	if (count < 0) {
-		free(text);
-		return -errno;
-	}
-	text[used] = '\0';
-	*ret_text = text;
-	return 0;
-}
 
 /* Lines end with a newline, or with the end of the file; a carriage return is part of the end. */
 static int cut_lines(struct hl_source *source)
@@ -119,16 +87,20 @@ static int cut_lines(struct hl_source *source)
 int hl_source_read(struct hl_source *source, const char *recorded, const char *folder)
 {
 	struct stat status;
+	size_t used = 0;
+	ssize_t count = 0;
 
 	*source = (struct hl_source){0};
-	int fd = find(folder, recorded, &source->path, &status);
+	HL_CLOSED int fd = find(folder, recorded, &source->path, &status);
 	if (fd < 0)
 		return fd;
+	size_t size = (size_t)status.st_size;
 	source->changed = status.st_mtime;
-	int r = read_text(fd, (size_t)status.st_size, &source->text);
-	close(fd);
-	if (r == 0)
-		r = cut_lines(source);
+	source->text = calloc(size + 1, 1);
+	while (source->text && used < size &&
+	       (count = read(fd, source->text + used, size - used)) > 0)
+		used += (size_t)count;
+	int r = !source->text ? -ENOMEM : count < 0 ? -errno : cut_lines(source);
 	if (r < 0)
 		hl_source_release(source);
 	return r;

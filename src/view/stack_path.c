@@ -62,26 +62,21 @@ int hl_stack_path_add(struct hl_stack_path *path, uint32_t node)
 	return HL_ARRAY_APPEND(path->table, path->table_count, path->table_capacity, node);
 }
 
-/* How many frames, from their leaves on, two stacks have in common. */
-static uint32_t count_shared(const struct hl_calltree_node *nodes, uint32_t a, uint32_t b)
-{
-	uint32_t shared = 0;
-
-	for (; a && b && nodes[a].name == nodes[b].name; a = nodes[a].parent, b = nodes[b].parent)
-		shared++;
-	return shared;
-}
-
 /* The frame that tells the stack from the others of the table; counted from the leaf, which is 0.
  */
 static uint32_t telling_frame(const struct hl_stack_path *path, uint32_t node)
 {
+	const struct hl_calltree_node *nodes = path->tree->nodes;
 	uint32_t most = 0;
 
 	for (size_t i = 0; i < path->table_count; i++) {
-		if (path->table[i] == node)
+		uint32_t a = node, b = path->table[i], shared = 0;
+		if (a == b)
 			continue;
-		uint32_t shared = count_shared(path->tree->nodes, node, path->table[i]);
+		for (; a && b && nodes[a].name == nodes[b].name; shared++) {
+			a = nodes[a].parent;
+			b = nodes[b].parent;
+		}
 		if (shared > most)
 			most = shared;
 	}

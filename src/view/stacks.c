@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* heapline stacks, pgfault, page-events: whole stacks, heaviest first; see stacks.h. */
-#include "view/stacks.h"
-
+/* heapline stacks, pgfault, page-events: whole stacks, heaviest first. */
+#include "base/cleanup.h"
 #include "profile/calltree.h"
 #include "profile/trace_kind.h"
 #include "view/format.h"
 #include "view/keys.h"
 #include "view/stack_path.h"
 #include "view/summary.h"
-#include "view/summary_totals.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -87,103 +85,39 @@ static const struct hl_column columns[] = {
 	{"frames", NULL, HL_COLUMN_FRAMES, STACK(frames)},
 };
 
-static void write_rows(struct hl_emit *emit, const struct stacks *stacks, size_t shown)
-{
-	enum hl_value value = stacks->options->value;
-	unsigned facts = 0;
-
-	if (hl_profile_knows(stacks->profile, value, HL_UNIT_BYTES))
-		facts |= KNOWS_BYTES;
-	if (hl_profile_knows(stacks->profile, value, HL_UNIT_OBJECTS))
-		facts |= KNOWS_OBJECTS;
-	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", columns), .context = &stacks->path,
-						.facts = facts});
-	for (size_t i = 0; i < shown; i++)
-		hl_table_row(emit, &stacks->stacks[i], 0);
-	hl_table_end(emit);
-}
-
 /* ---- text ---- */
-
-/* What an object is. */
-static const char *noun(const struct hl_profile *profile)
-{
-	const struct hl_trace_kind *kind = hl_trace_kind_of_profile(profile);
-
-	return kind ? kind->noun : "block";
-}
-
-/* "12.0 MiB in 3 blocks, 45.1 %", the chosen unit first. */
-static void figures_line(struct hl_emit *emit, const struct stacks *stacks,
-			 const struct stack *stack)
-{
-	const struct hl_profile *profile = stacks->profile;
-	enum hl_value value = stacks->options->value;
-	int64_t objects = stack->figures.objects;
-	int64_t whole = hl_profile_figure(&profile->total, value, stacks->options->unit);
-	char bytes[HL_FORMAT_MAX] = "", count[HL_FORMAT_MAX] = "", share[HL_FORMAT_MAX];
-
-	bool knows_bytes = hl_profile_knows(profile, value, HL_UNIT_BYTES);
-	bool knows_objects = hl_profile_knows(profile, value, HL_UNIT_OBJECTS);
-	if (knows_bytes)
-		hl_format_bytes(stack->figures.bytes, bytes);
-	if (knows_objects)
-		hl_format_count(objects, count);
-	hl_format_percent(hl_aggregate_figure(stack->figures, stacks->options->unit), whole, share);
-	hl_emit_line(emit, "%s%s%s%s%s%s%s%s", bytes, knows_bytes && knows_objects ? " in " : "",
-		     count, knows_objects ? " " : "", knows_objects ? noun(profile) : "",
-		     knows_objects ? hl_format_plural((uint64_t)objects) : "",
-		     whole > 0 ? ", " : "", whole > 0 ? share : "");
-}
-
-/* The function, and where it calls on, as far as that is known. */
-static void frame_line(struct hl_emit *emit, const struct hl_emit_frame *frame)
-{
-	char buffer[256], *name = strdup(frame->function);
-	const struct hl_keys_label label = {.name = name ? name : frame->function,
-					    .file = frame->file,
-					    .line = frame->line,
-					    .module = frame->module};
-
-	if (name)
-		hl_format_templates(name);
-	const char *place = hl_keys_place(&label, buffer, sizeof(buffer));
-
-	if (!*place || (!label.file[0] && hl_keys_names_module(&label)))
-		hl_emit_line(emit, "    %s", label.name);
-	else
-		hl_emit_line(emit, "    %s (%s)", label.name, place);
-	free(name);
-}
 
 static void stack_lines(struct hl_emit *emit, struct stacks *stacks, const struct stack *stack)
 {
+	const struct hl_profile *profile = stacks->profile;
+	enum hl_value value = stacks->options->value;
+	enum hl_unit unit = stacks->options->unit;
+	int64_t whole = hl_profile_figure(&profile->total, value, unit);
 	size_t depth = hl_stack_path_fill(&stacks->path, stack->node);
+	char figures[HL_SUMMARY_FIGURES_MAX], share[HL_FORMAT_MAX], buffer[256];
 
 	hl_emit_blank(emit);
-	figures_line(emit, stacks, stack);
+	hl_summary_figures(profile, stack->figures, value, figures);
+	hl_format_percent(hl_aggregate_figure(stack->figures, unit), whole, share);
+	hl_emit_line(emit, "%s%s%s", figures, whole > 0 ? ", " : "", whole > 0 ? share : "");
 	if (!depth)
 		hl_emit_line(emit, "    %s", HL_KEYS_NO_STACK);
-	while (depth-- > 0)
-		frame_line(emit, &stacks->path.frames[depth]);
-}
-
-static void rest_line(struct hl_emit *emit, const struct stacks *stacks, size_t shown)
-{
-	char count[HL_FORMAT_MAX], sum_text[HL_FORMAT_MAX];
-	enum hl_unit unit = stacks->options->unit;
-	int64_t sum = 0;
-
-	for (size_t i = shown; i < stacks->count; i++)
-		sum += hl_aggregate_figure(stacks->stacks[i].figures, unit);
-	hl_emit_blank(emit);
-	hl_emit_line(emit, "... and %s more stack%s with %s%s%s%s; -n 0 shows all",
-		     hl_format_count((int64_t)(stacks->count - shown), count),
-		     hl_format_plural(stacks->count - shown),
-		     hl_format_figure(sum, unit == HL_UNIT_BYTES, sum_text),
-		     unit == HL_UNIT_BYTES ? "" : " ",
-		     unit == HL_UNIT_BYTES ? "" : noun(stacks->profile),
-		     unit == HL_UNIT_BYTES ? "" : hl_format_plural((uint64_t)sum));
+	/* Each function, and where it calls on, as far as that is known. */
+	while (depth-- > 0) {
+		const struct hl_emit_frame *frame = &stacks->path.frames[depth];
+		HL_FREED char *name = strdup(frame->function);
+		if (name)
+			hl_format_templates(name);
+		const struct hl_keys_label label = {.name = name ? name : frame->function,
+						    .file = frame->file,
+						    .line = frame->line,
+						    .module = frame->module};
+		const char *place = hl_keys_place(&label, buffer, sizeof(buffer));
+		if (!*place || (!label.file[0] && hl_keys_names_module(&label)))
+			hl_emit_line(emit, "    %s", label.name);
+		else
+			hl_emit_line(emit, "    %s (%s)", label.name, place);
+	}
 }
 
 /* "rss growth 16,384 pages; released 0 pages" */
@@ -212,61 +146,78 @@ static void whole_line(struct hl_emit *emit, const struct hl_profile *profile)
 
 static void emit_report(struct hl_emit *emit, struct stacks *stacks)
 {
-	const struct hl_trace_kind *kind = hl_trace_kind_of_profile(stacks->profile);
 	size_t shown = hl_emit_shown(emit, stacks->options->row_limit, ROWS_DEFAULT, stacks->count);
-	char sample[HL_FORMAT_MAX], schema[64];
+	struct hl_notices notices = {0};
+	const struct hl_trace_kind *kind = hl_trace_kind_of_profile(stacks->profile);
+	bool is_bytes = stacks->options->unit == HL_UNIT_BYTES;
+	char sample[HL_FORMAT_MAX], count[HL_FORMAT_MAX], rest_text[HL_FORMAT_MAX];
+	unsigned facts = 0;
+	int64_t rest = 0;
 
-	/* In version 1, `frames` were the names that `stack` has now. */
-	snprintf(schema, sizeof(schema), "%s/2", kind ? kind->verb : "stacks");
-	hl_emit_begin(emit, schema);
+	if (hl_profile_knows(stacks->profile, stacks->options->value, HL_UNIT_BYTES))
+		facts |= KNOWS_BYTES;
+	if (hl_profile_knows(stacks->profile, stacks->options->value, HL_UNIT_OBJECTS))
+		facts |= KNOWS_OBJECTS;
 	hl_summary_members(emit, stacks->profile, stacks->options);
-	if (stacks->options->brief) {
+	if (stacks->options->stacks.brief) {
 		hl_summary_totals_line(emit, stacks->profile, "", &stacks->profile->total);
 		if (stacks->profile->sample_bytes)
 			hl_emit_line(emit, "sampled about every %s: figures are estimates",
 				     hl_format_bytes(stacks->profile->sample_bytes, sample));
-		hl_summary_warnings(emit, stacks->profile);
+		hl_notices_of_profile(&notices, stacks->profile);
+		hl_notices_emit(&notices, emit);
 	} else {
 		hl_summary_lines(emit, stacks->profile);
 		whole_line(emit, stacks->profile);
 		hl_summary_value_line(emit, stacks->profile, stacks->options);
 	}
 	if (stacks->options->json)
-		write_rows(emit, stacks, shown);
+		hl_table_write(emit,
+			       &(struct hl_table){HL_TABLE("rows", columns),
+						  .context = &stacks->path, .facts = facts},
+			       stacks->stacks, shown, sizeof(*stacks->stacks));
 	for (size_t i = 0; !stacks->options->json && i < shown; i++)
 		stack_lines(emit, stacks, &stacks->stacks[i]);
-	if (shown < stacks->count)
-		rest_line(emit, stacks, shown);
-	if (!stacks->options->brief)
-		hl_summary_names_line(emit, stacks->profile);
+	for (size_t i = shown; i < stacks->count; i++)
+		rest += hl_aggregate_figure(stacks->stacks[i].figures, stacks->options->unit);
+	if (shown < stacks->count) {
+		hl_emit_blank(emit);
+		hl_emit_line(emit, "... and %s more stack%s with %s%s%s%s; -n 0 shows all",
+			     hl_format_count((int64_t)(stacks->count - shown), count),
+			     hl_format_plural(stacks->count - shown),
+			     hl_format_figure(rest, is_bytes, rest_text), is_bytes ? "" : " ",
+			     is_bytes ? ""
+			     : kind   ? kind->noun
+				      : "block",
+			     is_bytes ? "" : hl_format_plural((uint64_t)rest));
+	}
+	if (!stacks->options->stacks.brief)
+		hl_summary_names(emit, stacks->profile);
 }
 
-static int write_report(struct stacks *stacks)
-{
-	const struct hl_view_options *options = stacks->options;
-	struct hl_emit *emit;
-
-	int r = hl_stack_path_init(&stacks->path, stacks->profile, &stacks->tree);
-	if (r == 0)
-		r = collect(stacks);
-	if (r == 0)
-		r = hl_emit_new(options->out, options->json ? HL_EMIT_JSON : HL_EMIT_TABLE,
-				options->color, &emit);
-	if (r < 0)
-		return r;
-	emit_report(emit, stacks);
-	return hl_emit_finish(emit);
-}
-
-int hl_view_stacks(const struct hl_profile *profile, const struct hl_view_options *options,
+int hl_stacks_view(const struct hl_profile *profile, const struct hl_view_options *options,
 		   struct hl_error *err)
 {
+	const struct hl_trace_kind *kind = hl_trace_kind_of_profile(profile);
 	struct stacks stacks = {.profile = profile, .options = options};
+	struct hl_emit *emit;
+	char schema[64];
 
 	int r = (options->by == HL_VIEW_BY_LINE ? hl_calltree_init_by_line : hl_calltree_init)(
 		&stacks.tree, profile, options->value, options->unit);
 	if (r == 0)
-		r = write_report(&stacks);
+		r = hl_stack_path_init(&stacks.path, profile, &stacks.tree);
+	if (r == 0)
+		r = collect(&stacks);
+	/* In version 1, `frames` were the names that `stack` has now. */
+	snprintf(schema, sizeof(schema), "%s/2", kind ? kind->verb : "stacks");
+	if (r == 0)
+		r = hl_emit_new(options->out, options->json ? HL_EMIT_JSON : HL_EMIT_TABLE,
+				options->color, schema, &emit);
+	if (r == 0) {
+		emit_report(emit, &stacks);
+		r = hl_emit_finish(emit);
+	}
 	free(stacks.stacks);
 	hl_stack_path_release(&stacks.path);
 	hl_calltree_release(&stacks.tree);

@@ -2,8 +2,8 @@
 /* What stands at the head of every report: whose profile it is, its totals, and what is missing. */
 #pragma once
 
-#include "profile/profile.h"
-#include "view/emit.h"
+#include "profile/aggregate.h"
+#include "view/notices.h"
 #include "view/view.h"
 
 /*
@@ -35,30 +35,29 @@ void hl_summary_origin(struct hl_emit *emit, const struct hl_profile *profile);
 void hl_summary_figure_names(struct hl_emit *emit, const char *key,
 			     const struct hl_profile *profile);
 
+/* Where the names of ${module} come from, unless no stack passes through it. */
+const char *hl_summary_symbols(const struct hl_profile *profile,
+			       const struct hl_profile_module *module);
+
 #define HL_SUMMARY_FIGURE_MAX 96 /* room for either of the texts below */
 
 /* What ${figure} is of, "rss growth", and its ${value}: "1,234 pages". */
 void hl_summary_figure(const struct hl_profile *profile, const struct hl_profile_figure *figure,
 		       char words[HL_SUMMARY_FIGURE_MAX], char value[HL_SUMMARY_FIGURE_MAX]);
 
-/* Writes hl_summary_warnings() to options->notes, for views whose own text has no place for them.
- */
-int hl_summary_note(const struct hl_profile *profile, const struct hl_view_options *options);
-
-/* Lines for people: target, totals, and what is missing. */
+/* Lines for people: target and totals; with hl_summary_lines() what is missing, too. */
+void hl_summary_facts(struct hl_emit *emit, const struct hl_profile *profile);
 void hl_summary_lines(struct hl_emit *emit, const struct hl_profile *profile);
 
-/* The line that says which of several processes this is, where only one of them can be shown. */
-void hl_summary_process_line(struct hl_emit *emit, const struct hl_profile *profile);
+/* Adds which of several processes this is, where only one can be shown, and what is missing. */
+void hl_summary_notices(struct hl_notices *notices, const struct hl_profile *profile);
 
-/*
- * One line of text for each thing that is missing or doubtful. What JSON must have as well is a
- * warning of the profile: hl_profile_warn(). Views of a live heap have no profile.
- */
-void hl_summary_warnings(struct hl_emit *emit, const struct hl_profile *profile);
+/* Writes them to options->notes, for views whose own text has no place for them. */
+int hl_summary_note(const struct hl_profile *profile, const struct hl_view_options *options);
 
-/* The line that says how many events a log lacks; none when it has all. */
-void hl_summary_log_warning(struct hl_emit *emit, const struct hl_profile_lost *lost);
+/* One line, behind ${begin}, of the ${total} of ${profile} or of what it is compared with. */
+void hl_summary_totals_line(struct hl_emit *emit, const struct hl_profile *profile,
+			    const char *begin, const struct hl_profile_counters *total);
 
 /* The line that says why figures can be less than nothing. */
 void hl_summary_negative_line(struct hl_emit *emit, const struct hl_profile *profile);
@@ -70,14 +69,14 @@ void hl_summary_value_line(struct hl_emit *emit, const struct hl_profile *profil
 /* The line that says that frames of allocation plumbing were folded; none where none were. */
 void hl_summary_plumbing_line(struct hl_emit *emit, const struct hl_profile *profile);
 
-/* The line that says which modules have no line numbers or no names; none when all have. */
-void hl_summary_names_line(struct hl_emit *emit, const struct hl_profile *profile);
+/* The lines of hl_notices_of_names(). */
+void hl_summary_names(struct hl_emit *emit, const struct hl_profile *profile);
 
 #define HL_SUMMARY_FIGURES_MAX 80 /* room for the text below */
 
-/* "1.5 MiB in 3 blocks", or as much of it as ${profile} knows of ${value} of ${total}. */
+/* "1.5 MiB in 3 blocks", or as much of ${figures} as ${profile} knows of ${value}. */
 const char *hl_summary_figures(const struct hl_profile *profile,
-			       const struct hl_profile_counters *total, enum hl_value value,
+			       struct hl_aggregate_figures figures, enum hl_value value,
 			       char buffer[HL_SUMMARY_FIGURES_MAX]);
 
 #define HL_SUMMARY_CAVEAT_MAX 96 /* room for the text below */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Tables of a report. A column is one line of one array: its key, its title, and where its cells
- * come from. The same array makes the table for people, plain lines, and JSON.
+ * come from. The same array makes the table for people, plain lines, CSV and JSON.
  *
  *	static const struct hl_column columns[] = {
  *		{"flat", "flat", HL_COLUMN_FIGURE, HL_MEMBER(struct hl_row, flat)},
@@ -42,6 +42,7 @@ enum hl_column_flag {
 	HL_COLUMN_BLANK_ZERO = 16, /* in tables, 0 is left blank */
 	HL_COLUMN_TREE = 32,	   /* in tables, draws the branches of hl_table_row_below() */
 	HL_COLUMN_NAMES = 64,	   /* names of functions: see hl_format_templates() */
+	HL_COLUMN_ESSENTIAL = 128, /* left out after all others but the key and the first column */
 };
 
 /* Writes one cell of ${row} by one call of hl_cell_X(). ${context} is that of the table. */
@@ -55,16 +56,17 @@ enum hl_member_type {
 	HL_MEMBER_UNSIGNED, /* uint64_t */
 	HL_MEMBER_SHORT,    /* uint32_t */
 	HL_MEMBER_FIGURES,  /* struct hl_aggregate_figures */
+	HL_MEMBER_PART,	    /* uint64_t, beside another one that is its whole */
 };
 
 struct hl_column {
-	const char *key;   /* in JSON; NULL: not there */
-	const char *title; /* in tables; NULL: not there */
+	const char *key;   /* in JSON and CSV; NULL: not in JSON */
+	const char *title; /* in tables, and in CSV where there is no key; NULL: not there */
 	enum hl_column_kind kind;
 	/* Where cells come from: a function, or a member of the row. The function is given the row
 	 * from that member on. */
 	hl_cell *cell;
-	size_t offset;
+	size_t offset, whole;
 	enum hl_member_type member;
 	unsigned flags;	   /* enum hl_column_flag */
 	unsigned shown_if; /* facts of the table, of which one must hold; 0: always shown */
@@ -79,6 +81,10 @@ struct hl_column {
 		uint64_t *: HL_MEMBER_UNSIGNED,                                                    \
 		uint32_t *: HL_MEMBER_SHORT,                                                       \
 		struct hl_aggregate_figures *: HL_MEMBER_FIGURES)
+
+/* The same for a HL_COLUMN_SHARE or HL_COLUMN_BAR: ${part} as a share of ${of}, both uint64_t. */
+#define HL_MEMBER_SHARE(type, part, of) \
+	.offset = offsetof(type, part), .whole = offsetof(type, of), .member = HL_MEMBER_PART
 
 /* The same for ${function}, which is given the member. */
 #define HL_MEMBER_CELL(type, name, function) .cell = function, .offset = offsetof(type, name)
@@ -119,6 +125,10 @@ void hl_table_row(struct hl_emit *emit, const void *row, unsigned emphasis);
 void hl_table_row_below(struct hl_emit *emit, size_t depth, const void *row, unsigned emphasis);
 
 void hl_table_end(struct hl_emit *emit);
+
+/* All of it at once: a table of ${count} rows that lie in an array, ${size} bytes each. */
+void hl_table_write(struct hl_emit *emit, const struct hl_table *table, const void *rows,
+		    size_t count, size_t size);
 
 void hl_cell_text(struct hl_emit *emit, const char *text);
 void hl_cell_integer(struct hl_emit *emit, int64_t number);

@@ -28,25 +28,6 @@ static const char *text_at(struct libscols_line *line, size_t column)
 	return text ? text : "";
 }
 
-static void widen(struct fitting *fitting, struct libscols_line *line)
-{
-	for (size_t i = 0; i < fitting->count; i++) {
-		size_t width = hl_format_width(text_at(line, i));
-		if (width > fitting->widths[i])
-			fitting->widths[i] = width;
-	}
-}
-
-static size_t total_width(const struct fitting *fitting)
-{
-	size_t total = 0;
-
-	for (size_t i = 0; i < fitting->count; i++)
-		if (!fitting->hidden[i])
-			total += fitting->widths[i] + (total ? SEPARATOR_WIDTH : 0);
-	return total;
-}
-
 static size_t least_width(const struct fitting *fitting, size_t i)
 {
 	const struct hl_column *column = fitting->columns[i];
@@ -58,41 +39,37 @@ static size_t least_width(const struct fitting *fitting, size_t i)
 	return title > least ? title : least;
 }
 
-/* How much could be saved by shortening. */
-static size_t slack_of(const struct fitting *fitting)
+/* The width of lines with all columns that are not hidden; ${least}: once they are shortened. */
+static size_t total_width(const struct fitting *fitting, bool least)
 {
-	size_t slack = 0;
+	size_t total = 0;
 
 	for (size_t i = 0; i < fitting->count; i++)
 		if (!fitting->hidden[i])
-			slack += fitting->widths[i] - least_width(fitting, i);
-	return slack;
+			total += (least ? least_width(fitting, i) : fitting->widths[i]) +
+				 (total ? SEPARATOR_WIDTH : 0);
+	return total;
 }
 
+/* Leaves out columns, from the right on: those that say they may go, then the others. The first one
+ * and what rows stand for stay on the narrowest terminal. */
 static void omit_columns(struct fitting *fitting, size_t width)
-{
-	for (size_t i = fitting->count;
-	     i-- > 0 && total_width(fitting) > width + slack_of(fitting);)
-		fitting->hidden[i] = fitting->columns[i]->flags & HL_COLUMN_OMITTED;
-}
-
-/* Whether column ${i} stays on the narrowest terminal: the first one, and what rows stand for. */
-static bool is_indispensable(const struct fitting *fitting, size_t i)
-{
-	return i == 0 || fitting->columns[i]->flags & HL_COLUMN_KEY;
-}
-
-/* Where that is not enough, columns go from the right on; but none where it would be in vain. */
-static void omit_more(struct fitting *fitting, size_t width)
 {
 	size_t least = 0;
 
 	for (size_t i = 0; i < fitting->count; i++)
-		if (is_indispensable(fitting, i))
+		if (i == 0 || fitting->columns[i]->flags & HL_COLUMN_KEY)
 			least += least_width(fitting, i) + (i ? SEPARATOR_WIDTH : 0);
-	for (size_t i = fitting->count;
-	     i-- > 0 && least <= width && total_width(fitting) > width + slack_of(fitting);)
-		fitting->hidden[i] |= !is_indispensable(fitting, i);
+	for (int pass = 0; pass < 3; pass++) {
+		if (pass && least > width)
+			return; /* in vain */
+		for (size_t i = fitting->count; i-- > 0 && total_width(fitting, true) > width;) {
+			unsigned flags = fitting->columns[i]->flags;
+			bool may_go = i && !(flags & HL_COLUMN_KEY) &&
+				      (pass == 2 || !(flags & HL_COLUMN_ESSENTIAL));
+			fitting->hidden[i] |= pass ? may_go : flags & HL_COLUMN_OMITTED;
+		}
+	}
 }
 
 /* Takes from the columns with just these ${flags}, the widest first, what is too much. */
@@ -100,7 +77,7 @@ static void narrow(struct fitting *fitting, size_t width, unsigned flags)
 {
 	const unsigned mask = HL_COLUMN_SHORTENED | HL_COLUMN_KEY;
 
-	while (total_width(fitting) > width) {
+	while (total_width(fitting, false) > width) {
 		size_t widest = fitting->count;
 		for (size_t i = 0; i < fitting->count; i++) {
 			if (!fitting->hidden[i] && (fitting->columns[i]->flags & mask) == flags &&
@@ -118,37 +95,18 @@ static void narrow(struct fitting *fitting, size_t width, unsigned flags)
 static int shorten_cell(struct libscols_line *line, size_t column, size_t width, unsigned flags)
 {
 	const char *text = text_at(line, column);
+	size_t size = strlen(text) + 1;
 
 	if (hl_format_width(text) <= width)
 		return 0;
-	char *buffer = malloc(strlen(text) + 1);
+	char *buffer = malloc(size);
 	if (!buffer)
 		return -ENOMEM;
-	if (flags & HL_COLUMN_PATH)
-		hl_format_tail(text, width, buffer, strlen(text) + 1);
-	else
-		hl_format_shortened(text, width, buffer, strlen(text) + 1);
-	int r = scols_line_refer_data(line, column, buffer);
-	if (r < 0)
-		free(buffer);
-	return r < 0 ? -ENOMEM : 0;
-}
-
-static int apply(struct fitting *fitting, struct libscols_table *scols, struct libscols_iter *lines)
-{
-	struct libscols_line *line;
-	int r = 0;
-
-	for (size_t i = 0; i < fitting->count; i++) {
-		struct libscols_column *column = scols_table_get_column(scols, i);
-		if (fitting->hidden[i])
-			scols_column_set_flags(column,
-					       scols_column_get_flags(column) | SCOLS_FL_HIDDEN);
-	}
-	while (r == 0 && scols_table_next_line(scols, lines, &line) == 0)
-		for (size_t i = 0; r == 0 && i < fitting->count; i++)
-			r = shorten_cell(line, i, fitting->widths[i], fitting->columns[i]->flags);
-	return r;
+	(flags & HL_COLUMN_PATH ? hl_format_tail : hl_format_shortened)(text, width, buffer, size);
+	if (scols_line_refer_data(line, column, buffer) == 0)
+		return 0;
+	free(buffer);
+	return -ENOMEM;
 }
 
 int hl_table_fit(struct hl_emit *emit, size_t width)
@@ -169,13 +127,25 @@ int hl_table_fit(struct hl_emit *emit, size_t width)
 	for (size_t i = 0; i < fitting.count; i++)
 		fitting.widths[i] = strlen(hl_table_title(emit, table->columns[i]));
 	while (scols_table_next_line(table->scols, lines, &line) == 0)
-		widen(&fitting, line);
+		for (size_t i = 0; i < fitting.count; i++) {
+			size_t cell_width = hl_format_width(text_at(line, i));
+			if (cell_width > fitting.widths[i])
+				fitting.widths[i] = cell_width;
+		}
 	omit_columns(&fitting, width);
-	omit_more(&fitting, width);
 	narrow(&fitting, width, HL_COLUMN_SHORTENED);
 	narrow(&fitting, width, HL_COLUMN_SHORTENED | HL_COLUMN_KEY);
+	for (size_t i = 0; i < fitting.count; i++) {
+		struct libscols_column *column = scols_table_get_column(table->scols, i);
+		int flags = scols_column_get_flags(column);
+		if (fitting.hidden[i])
+			scols_column_set_flags(column, flags | SCOLS_FL_HIDDEN);
+	}
 	scols_reset_iter(lines, SCOLS_ITER_FORWARD);
-	int r = apply(&fitting, table->scols, lines);
+	int r = 0;
+	while (r == 0 && scols_table_next_line(table->scols, lines, &line) == 0)
+		for (size_t i = 0; r == 0 && i < fitting.count; i++)
+			r = shorten_cell(line, i, fitting.widths[i], table->columns[i]->flags);
 	scols_free_iter(lines);
 	return r;
 }

@@ -8,14 +8,6 @@
 
 #define ROWS_DEFAULT 30
 
-static const char *const by_names[] = {
-	[HL_VIEW_BY_FUNCTION] = "function", [HL_VIEW_BY_LINE] = "line",
-	[HL_VIEW_BY_ADDRESS] = "address",   [HL_VIEW_BY_MODULE] = "module",
-	[HL_VIEW_BY_THREAD] = "thread",
-};
-
-/* ---- columns ---- */
-
 #define BY(key) (1u << HL_VIEW_BY_##key)
 #define BY_NAME (BY(FUNCTION) | BY(ADDRESS)) /* rows stand for what has the name */
 
@@ -47,6 +39,7 @@ static const struct hl_column columns[] = {
 	{NULL, "flat%", HL_COLUMN_SHARE, MEMBER(flat)},
 	{"cum", "cum", HL_COLUMN_FIGURE, MEMBER(cum)},
 	{NULL, "cum%", HL_COLUMN_SHARE, MEMBER(cum)},
+	/* In the unit that was not chosen, and called after it: "objects" or "bytes". */
 	{NULL, "other", HL_COLUMN_OTHER, MEMBER(flat), HL_COLUMN_OMITTED},
 	{"pid", "pid", HL_COLUMN_NUMBER, .cell = pid, .shown_if = BY(THREAD)},
 	{"tid", "tid", HL_COLUMN_NUMBER, .cell = tid, .shown_if = BY(THREAD)},
@@ -63,50 +56,12 @@ static const struct hl_column columns[] = {
 	{"module", NULL, HL_COLUMN_TEXT, MEMBER(label.module), .shown_if = BY_FRAME},
 };
 
-/* ---- all of it ---- */
-
-static bool has_negative_rows(const struct hl_rows *rows)
-{
-	for (size_t i = 0; i < rows->count; i++)
-		if (rows->rows[i].flat.bytes < 0 || rows->rows[i].flat.objects < 0)
-			return true;
-	return false;
-}
-
-static int write_report(const struct hl_profile *profile, const struct hl_view_options *options,
-			const struct hl_rows *rows)
-{
-	int64_t whole = hl_aggregate_figure(rows->total, options->unit);
-	struct hl_emit *emit;
-
-	int r = hl_summary_begin(profile, options, "top/1", &emit);
-	if (r < 0)
-		return r;
-	size_t shown = hl_emit_shown(emit, options->row_limit, ROWS_DEFAULT, rows->count);
-	hl_emit_text(emit, "by", by_names[options->by]);
-	if (rows->count) {
-		hl_summary_value_line(emit, profile, options);
-		if (options->by == HL_VIEW_BY_THREAD && has_negative_rows(rows))
-			hl_summary_negative_line(emit, profile);
-		hl_emit_blank(emit);
-	}
-	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", columns), .context = profile,
-						.facts = 1u << options->by, .whole = rows->total});
-	for (size_t i = 0; i < shown; i++) {
-		const struct hl_row *row = &rows->rows[i];
-		int64_t weight = hl_aggregate_figure(
-			options->sort == HL_VIEW_SORT_FLAT ? row->flat : row->cum, options->unit);
-		hl_table_row(emit, row, hl_rows_emphasis(i, weight, whole));
-	}
-	hl_table_end(emit);
-	hl_emit_more(emit, rows->count - shown, "-n");
-	return hl_summary_end(emit, profile);
-}
-
-int hl_view_top(const struct hl_profile *profile, const struct hl_view_options *options,
+int hl_top_view(const struct hl_profile *profile, const struct hl_view_options *options,
 		struct hl_error *err)
 {
-	struct hl_rows rows;
+	HL_CLEANUP(hl_rows_release) struct hl_rows rows = {0};
+	bool is_negative = false; /* a thread that freed what others allocated */
+	struct hl_emit *emit;
 
 	if (options->by == HL_VIEW_BY_THREAD && profile->imported)
 		return hl_error_set(err, -ENODATA,
@@ -116,7 +71,30 @@ int hl_view_top(const struct hl_profile *profile, const struct hl_view_options *
 				    hl_profile_text(profile, profile->source));
 	int r = hl_rows_init(&rows, profile, options);
 	if (r == 0)
-		r = write_report(profile, options, &rows);
-	hl_rows_release(&rows);
+		r = hl_summary_begin(profile, options, "top/1", &emit);
+	if (r < 0)
+		return hl_summary_fail(profile, r, err);
+	int64_t whole = hl_aggregate_figure(rows.total, options->unit);
+	size_t shown = hl_emit_shown(emit, options->row_limit, ROWS_DEFAULT, rows.count);
+	hl_emit_text(emit, "by", hl_keys_by_names[options->by]);
+	for (size_t i = 0; options->by == HL_VIEW_BY_THREAD && i < rows.count; i++)
+		is_negative |= rows.rows[i].flat.bytes < 0 || rows.rows[i].flat.objects < 0;
+	if (rows.count) {
+		hl_summary_value_line(emit, profile, options);
+		if (is_negative)
+			hl_summary_negative_line(emit, profile);
+		hl_emit_blank(emit);
+	}
+	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", columns), .context = profile,
+						.facts = 1u << options->by, .whole = rows.total});
+	for (size_t i = 0; i < shown; i++) {
+		const struct hl_row *row = &rows.rows[i];
+		int64_t weight = hl_aggregate_figure(
+			options->sort == HL_VIEW_SORT_FLAT ? row->flat : row->cum, options->unit);
+		hl_table_row(emit, row, hl_rows_emphasis(i, weight, whole));
+	}
+	hl_table_end(emit);
+	hl_emit_more(emit, rows.count - shown, "-n");
+	r = hl_summary_end(emit, profile);
 	return r < 0 ? hl_summary_fail(profile, r, err) : 0;
 }

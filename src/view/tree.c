@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline tree: the call tree, heaviest branches first, light ones folded into one line. */
 #include "base/array.h"
+#include "base/cleanup.h"
 #include "profile/calltree.h"
 #include "view/format.h"
 #include "view/keys.h"
@@ -55,33 +56,23 @@ static int add_item(struct drawing *drawing, struct item item)
 	return HL_ARRAY_APPEND(drawing->items, drawing->item_count, drawing->item_capacity, item);
 }
 
-static bool is_depth_drawn(const struct drawing *drawing, uint32_t depth)
-{
-	const struct hl_view_options *options = drawing->options;
-
-	if (options->depth_limit && depth > options->depth_limit)
-		return false;
-	return options->json || depth <= DRAWN_DEPTH_MAX;
-}
-
-static bool is_drawn(const struct drawing *drawing, const struct hl_calltree_node *node)
-{
-	return fabs((double)node->sum) >= drawing->least && is_depth_drawn(drawing, node->depth);
-}
-
 /* The children of ${node}, so that the heaviest comes next and what is folded comes last. */
 static int add_children(struct drawing *drawing, uint32_t node, uint32_t row)
 {
+	const struct hl_view_options *options = drawing->options;
 	const struct hl_calltree_node *nodes = drawing->tree.nodes;
-	struct item folded = {.depth = nodes[node].depth + 1, .parent_row = row};
+	uint32_t depth = nodes[node].depth + 1;
+	struct item folded = {.depth = depth, .parent_row = row};
 	size_t first = drawing->item_count;
+	bool is_depth_drawn = (!options->tree.depth_limit || depth <= options->tree.depth_limit) &&
+			      (options->json || depth <= DRAWN_DEPTH_MAX);
 
 	int r = add_item(drawing, folded);
 	for (uint32_t i = node + 1; r == 0 && i < nodes[node].end; i = nodes[i].end) {
 		const struct hl_calltree_node *child = &nodes[i];
-		if (is_drawn(drawing, child)) {
-			r = add_item(drawing, (struct item){i, 0, child->depth, row, child->sum,
-							    child->other});
+		if (is_depth_drawn && fabs((double)child->sum) >= drawing->least) {
+			r = add_item(drawing,
+				     (struct item){i, 0, depth, row, child->sum, child->other});
 		} else if (child->sum || child->other) {
 			folded.folded++;
 			folded.sum += child->sum;
@@ -180,56 +171,41 @@ static char *branch_text(const struct row *row, size_t width)
 	return shortened;
 }
 
-static void write_row(struct hl_emit *emit, struct drawing *drawing, const struct item *item)
-{
-	const struct hl_calltree_node *nodes = drawing->tree.nodes;
-	struct row row = {
-		.id = ++drawing->row_count,
-		.parent = item->parent_row,
-		.depth = item->depth,
-		.folded = item->folded,
-		.label = {.name = "", .file = "", .module = ""},
-		.cum = in_units(drawing->options->unit, item->sum, item->other),
-	};
-	unsigned emphasis = 0;
-
-	if (!item->folded) {
-		row.label = hl_keys_node_label(drawing->profile, &nodes[item->node]);
-		row.flat = own_figures(drawing, item->node);
-		emphasis = hl_rows_emphasis(SIZE_MAX, nodes[item->node].self, nodes[0].sum);
-	}
-	char *branch = branch_text(&row, hl_emit_width(emit));
-	if (!branch) {
-		hl_emit_fail(emit, -ENOMEM);
-		return;
-	}
-	row.branch = branch;
-	hl_table_row_below(emit, item->depth, &row, emphasis);
-	free(branch);
-}
-
-/* Whether ${item} stands for folded branches that would be a row of a table without figures. */
-static bool is_trifle(const struct hl_emit *emit, const struct drawing *drawing,
-		      const struct item *item)
-{
-	char percent[HL_FORMAT_MAX];
-
-	return item->folded && !hl_emit_is_json(emit) &&
-	       !strcmp(hl_format_percent(item->sum, drawing->tree.nodes[0].sum, percent), "0.0%");
-}
-
 /* Without recursion: profiles of other programs may have stacks of any depth. */
 static void write_rows(struct hl_emit *emit, struct drawing *drawing)
 {
+	const struct hl_calltree_node *nodes = drawing->tree.nodes;
+	char percent[HL_FORMAT_MAX];
 	int r = add_children(drawing, 0, 0);
 
 	while (r == 0 && drawing->item_count) {
 		struct item item = drawing->items[--drawing->item_count];
-		bool is_none = !item.folded && !item.node; /* nothing was folded */
-		if (is_none || is_trifle(emit, drawing, &item))
-			continue;
-		write_row(emit, drawing, &item);
-		if (!item.folded)
+		if (!item.folded && !item.node)
+			continue; /* nothing was folded */
+		if (item.folded && !hl_emit_is_json(emit) &&
+		    !strcmp(hl_format_percent(item.sum, nodes[0].sum, percent), "0.0%"))
+			continue; /* would be a row without figures */
+		struct row row = {
+			.id = ++drawing->row_count,
+			.parent = item.parent_row,
+			.depth = item.depth,
+			.folded = item.folded,
+			.label = {.name = "", .file = "", .module = ""},
+			.cum = in_units(drawing->options->unit, item.sum, item.other),
+		};
+		unsigned emphasis = 0;
+		if (!item.folded) {
+			row.label = hl_keys_node_label(drawing->profile, &nodes[item.node]);
+			row.flat = own_figures(drawing, item.node);
+			emphasis = hl_rows_emphasis(SIZE_MAX, nodes[item.node].self, nodes[0].sum);
+		}
+		HL_FREED char *branch = branch_text(&row, hl_emit_width(emit));
+		row.branch = branch;
+		if (branch)
+			hl_table_row_below(emit, item.depth, &row, emphasis);
+		else
+			r = -ENOMEM;
+		if (r == 0 && !item.folded)
 			r = add_children(drawing, item.node, drawing->row_count);
 	}
 	if (r < 0)
@@ -238,39 +214,33 @@ static void write_rows(struct hl_emit *emit, struct drawing *drawing)
 
 /* ---- all of it ---- */
 
-/* What was allocated with no frame at all stands in no row. */
-static void write_stackless(struct hl_emit *emit, const struct drawing *drawing)
-{
-	struct hl_aggregate_figures own = own_figures(drawing, 0);
-	char figures[HL_SUMMARY_FIGURES_MAX];
-	enum hl_value value = drawing->options->value;
-
-	hl_emit_object(emit, "stackless");
-	if (hl_profile_knows(drawing->profile, value, HL_UNIT_BYTES))
-		hl_emit_integer(emit, "bytes", own.bytes);
-	if (hl_profile_knows(drawing->profile, value, HL_UNIT_OBJECTS))
-		hl_emit_integer(emit, "objects", own.objects);
-	hl_emit_object_end(emit);
-	if (own.bytes || own.objects)
-		hl_emit_line(emit, "without a stack: %s",
-			     hl_summary_figures(drawing->profile, &drawing->profile->counters[0],
-						value, figures));
-}
-
 static int write_report(struct drawing *drawing)
 {
+	const struct hl_profile *profile = drawing->profile;
 	const struct hl_view_options *options = drawing->options;
 	const struct hl_calltree_node *root = &drawing->tree.nodes[0];
+	/* What was allocated with no frame at all stands in no row. */
+	struct hl_aggregate_figures stackless = own_figures(drawing, 0);
+	bool is_empty = hl_summary_is_empty(profile);
+	char figures[HL_SUMMARY_FIGURES_MAX];
 	struct hl_emit *emit;
 
-	int r = hl_summary_begin(drawing->profile, options, "tree/1", &emit);
+	int r = hl_summary_begin(profile, options, "tree/1", &emit);
 	if (r < 0)
 		return r;
 	hl_emit_boolean(emit, "reversed", options->reversed);
-	if (!hl_summary_is_empty(drawing->profile))
-		hl_summary_value_line(emit, drawing->profile, options);
-	write_stackless(emit, drawing);
-	if (!hl_summary_is_empty(drawing->profile))
+	if (!is_empty)
+		hl_summary_value_line(emit, profile, options);
+	hl_emit_object(emit, "stackless");
+	if (hl_profile_knows(profile, options->value, HL_UNIT_BYTES))
+		hl_emit_integer(emit, "bytes", stackless.bytes);
+	if (hl_profile_knows(profile, options->value, HL_UNIT_OBJECTS))
+		hl_emit_integer(emit, "objects", stackless.objects);
+	hl_emit_object_end(emit);
+	if (hl_aggregate_any(stackless))
+		hl_emit_line(emit, "without a stack: %s",
+			     hl_summary_figures(profile, stackless, options->value, figures));
+	if (!is_empty)
 		hl_emit_blank(emit);
 	bool is_narrow = !options->json && hl_emit_width(emit) && hl_emit_width(emit) < NARROW;
 	hl_table_begin(
@@ -280,10 +250,10 @@ static int write_report(struct drawing *drawing)
 					 .whole = in_units(options->unit, root->sum, root->other)});
 	write_rows(emit, drawing);
 	hl_table_end(emit);
-	return hl_summary_end(emit, drawing->profile);
+	return hl_summary_end(emit, profile);
 }
 
-int hl_view_tree(const struct hl_profile *profile, const struct hl_view_options *options,
+int hl_tree_view(const struct hl_profile *profile, const struct hl_view_options *options,
 		 struct hl_error *err)
 {
 	struct drawing drawing = {.profile = profile, .options = options};
@@ -292,7 +262,8 @@ int hl_view_tree(const struct hl_profile *profile, const struct hl_view_options 
 
 	int r = init(&drawing.tree, profile, options->value, options->unit);
 	if (r == 0) {
-		drawing.least = fabs((double)drawing.tree.nodes[0].sum) * options->threshold / 100;
+		drawing.least =
+			fabs((double)drawing.tree.nodes[0].sum) * options->tree.threshold / 100;
 		r = write_report(&drawing);
 	}
 	free(drawing.items);

@@ -2,21 +2,17 @@
 /* Decodes UTF-8; see utf8.h. */
 #include "view/utf8.h"
 
-/* Length of the sequence that ${first} announces, or 0 when none begins so. */
-static int announced_length(unsigned char first)
-{
-	if (first < 0x80)
-		return 1;
-	if (first < 0xc2 || first >= 0xf5)
-		return 0;
-	return first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-}
-
 int hl_utf8_length(const char *text)
 {
 	const unsigned char *at = (const unsigned char *)text;
-	int length = announced_length(at[0]);
+	int length = 4;
 
+	if (at[0] < 0x80)
+		length = 1;
+	else if (at[0] < 0xc2 || at[0] >= 0xf5)
+		length = 0; /* no sequence begins so */
+	else if (at[0] < 0xf0)
+		length = at[0] < 0xe0 ? 2 : 3;
 	for (int i = 1; i < length; i++)
 		if ((at[i] & 0xc0) != 0x80)
 			return 0;
@@ -41,14 +37,10 @@ int hl_utf8_decode(const char *text, uint32_t *ret_code_point)
 	return length;
 }
 
-static bool changes_direction(uint32_t code_point)
-{
-	return (code_point >= 0x202a && code_point <= 0x202e) ||
-	       (code_point >= 0x2066 && code_point <= 0x2069);
-}
-
 bool hl_utf8_is_control(uint32_t code_point)
 {
-	return code_point < 0x20 || (code_point >= 0x7f && code_point < 0xa0) ||
-	       changes_direction(code_point);
+	bool changes_direction = (code_point >= 0x202a && code_point <= 0x202e) ||
+				 (code_point >= 0x2066 && code_point <= 0x2069);
+
+	return code_point < 0x20 || (code_point >= 0x7f && code_point < 0xa0) || changes_direction;
 }

@@ -62,66 +62,83 @@ struct hl_view_options {
 	enum hl_view_sort sort;
 	enum hl_view_key by;
 	uint64_t row_limit;   /* 0: all; or HL_EMIT_ROWS_DEFAULT */
-	double threshold;     /* percent of the total; what is smaller is left out or folded */
-	bool stacks;	      /* info: list them; events: name the functions that allocated */
-	bool reversed;	      /* tree, flame: from the functions that allocated to their callers */
-	uint64_t depth_limit; /* tree: of nodes; 0: none */
-	bool brief;	      /* stacks: one report of several, whose head is said once */
-	const char *function; /* annotate: a name, or an extended regular expression */
-	const char *source_path; /* annotate: where the sources are now; NULL: where they were */
-
-	/* sizes */
-	uint64_t stack_limit; /* of each class; 0: all */
+	uint64_t stack_limit; /* of each size class or peak; 0: all */
 	bool full;	      /* stacks with all their frames */
+	bool reversed;	      /* from the functions that allocated to their callers */
 
-	/* flame */
-	const char *title, *countname; /* NULL: a fitting one */
-	enum hl_view_palette palette;
-	bool flames_up; /* the root at the bottom */
-
-	/* graph */
-	enum hl_view_picture picture;
-	uint64_t node_limit;
-	double edge_threshold; /* percent of the total */
-
-	/* timeline, peaks */
-	enum hl_view_timeline timeline;
-	uint64_t key_limit; /* timeline by module or function: this many, and the rest in one; 0:
-			       all, as far as there is room */
-	double valley;	    /* peaks: percent of its height that in use falls by on both sides */
-
-	enum hl_view_events events;
-
-	struct hl_history *history; /* report: of the profile's process; NULL: nothing is known */
+	/* What one view alone reads. */
+	struct {
+		const char *function;	 /* a name, or an extended regular expression */
+		const char *source_path; /* where the sources are now; NULL: where they were */
+	} annotate;
+	struct {
+		enum hl_view_events report;
+		bool names; /* of the functions that allocated */
+	} events;
+	struct {
+		const char *title, *countname; /* NULL: a fitting one */
+		enum hl_view_palette palette;
+		bool flames_up; /* the root at the bottom */
+	} flame;
+	struct {
+		enum hl_view_picture picture;
+		uint64_t node_limit;
+		double edge_threshold; /* percent of the total */
+	} graph;
+	struct {
+		bool stacks; /* lists them */
+	} info;
+	struct {
+		double valley; /* percent of its height that in use falls by on both sides */
+	} peaks;
+	struct {
+		struct hl_history *history; /* of the profile's process; NULL: nothing is known */
+	} report;
+	struct {
+		bool brief; /* one report of several, whose head is said once */
+	} stacks;
+	struct {
+		enum hl_view_timeline form;
+		uint64_t key_limit; /* by module or function: this many, and the rest in one; 0:
+				       all, as far as there is room */
+	} timeline;
+	struct {
+		double threshold;     /* percent of the total; what is smaller is folded */
+		uint64_t depth_limit; /* of nodes; 0: none */
+	} tree;
 };
 
 /* What a view returns when all is well but a limit that the user set was crossed. */
 #define HL_VIEW_LIMIT_CROSSED 1
 
-/* A view: writes a report of ${profile} to options->out. */
+/* A view: writes a report of ${profile} to options->out. hl_top_view() is in top.c, and so on. */
 typedef int hl_view(const struct hl_profile *profile, const struct hl_view_options *options,
 		    struct hl_error *err);
 
-hl_view hl_view_top;	/* functions, or what else options->by says, heaviest first */
-hl_view hl_view_lines;	/* source lines, heaviest first */
-hl_view hl_view_folded; /* a line for each stack: frames from the root, joined by ';', the value */
-hl_view hl_view_info;	/* what was recorded, how, and what is missing; all there is of it */
-hl_view hl_view_tree;	/* the call tree */
-hl_view hl_view_flame;	/* an interactive flame graph as SVG; differential with profile->base */
-hl_view hl_view_graph;	/* the call graph as a picture */
-hl_view hl_view_diff;	/* growth from profile->base; by options->by */
-hl_view hl_view_annotate; /* the source of a function with figures beside its lines */
-hl_view hl_view_sizes;	  /* histogram of sizes, and the heaviest stacks of each class */
-hl_view hl_view_report;	  /* one HTML page with all of it */
+hl_view hl_top_view;	/* functions, or what else options->by says, heaviest first */
+hl_view hl_lines_view;	/* source lines, heaviest first */
+hl_view hl_folded_view; /* a line for each stack: frames from the root, joined by ';', the value */
+hl_view hl_info_view;	/* what was recorded, how, and what is missing; all there is of it */
+hl_view hl_tree_view;	/* the call tree */
+hl_view hl_flame_view;	/* an interactive flame graph as SVG; differential with profile->base */
+hl_view hl_graph_view;	/* the call graph as a picture */
+hl_view hl_diff_view;	/* growth from profile->base; by options->by */
+hl_view hl_annotate_view; /* the source of a function with figures beside its lines */
+hl_view hl_sizes_view;	  /* histogram of sizes, and the heaviest stacks of each class */
+hl_view hl_report_view;	  /* one HTML page with all of it */
+
+/* Whole stacks, heaviest first. By line, calls from different lines of a function are different
+ * stacks. The schema is that of the trace's kind. */
+hl_view hl_stacks_view;
 
 /* A view of a recording's log. */
 typedef int hl_history_view(struct hl_history *history, const struct hl_view_options *options,
 			    struct hl_error *err);
 
-hl_history_view hl_view_timeline; /* the maximum in use of each interval */
-hl_history_view hl_view_peaks;	  /* the highest maxima, and the stacks that made them */
-hl_history_view hl_view_growth;	  /* what rises steadily; by options->by */
-hl_history_view hl_view_events;	  /* kept events, one by one or in sum; by options->events */
+hl_history_view hl_timeline_view; /* the maximum in use of each interval */
+hl_history_view hl_peaks_view;	  /* the highest maxima, and the stacks that made them */
+hl_history_view hl_growth_view;	  /* what rises steadily; by options->by */
+hl_history_view hl_events_view;	  /* kept events, one by one or in sum; by options->events.report */
 
 /* Files for other tools; these hold every value at once where their format can. */
-hl_view hl_view_pprof, hl_view_speedscope, hl_view_heaptrack, hl_view_csv, hl_view_json;
+hl_view hl_pprof_view, hl_speedscope_view, hl_heaptrack_view, hl_csv_view, hl_export_json_view;

@@ -2,8 +2,8 @@
 /* Runs events through the interval engine into segments, with fixed times; see make_log.h. */
 #include "make_log.h"
 
-#include "log/event_writer.h"
-#include "log/segment_writer.h"
+#include "log/events.h"
+#include "log/log_writer.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -94,7 +94,8 @@ static int keep_events(struct logging *logging, int directory_fd)
 		.segments_kept = 1000,
 		.names = &logging->names.base,
 	};
-	return hl_event_writer_new(&settings, &logging->events);
+
+	return hl_event_writer_new(&settings, 0, &logging->events);
 }
 
 static int end(struct logging *logging, int r)
@@ -136,6 +137,7 @@ static int end_interval(struct logging *logging, uint64_t number, uint64_t rss_b
 static int spike(struct logging *logging, uint64_t tick, int64_t bytes)
 {
 	int r = event(logging, tick + 30, 6, bytes);
+
 	return r < 0 ? r : event(logging, tick + 35, 6, -bytes);
 }
 

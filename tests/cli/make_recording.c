@@ -134,6 +134,7 @@ static struct hl_recording_process sized_process(void)
 		{12, 0, 70001, 61, 0, 0, 0, 7, 70001, 61},
 		{13, 0, 13, 1, 0, 0, 0, 0, 13, 1},
 	};
+
 	static const struct {
 		uint32_t parent, size;
 	} children[] = {{3, 1000}, {3, 2000}, {6, 1000}, {4, 0}, {4, 1024}, {7, 13}};
@@ -274,12 +275,17 @@ static int write_recording(const char *directory, struct hl_recording *recording
 	return r;
 }
 
+static char *warnings[] = {"the disk was full for 3 s", NULL};
+
 int main(int argc, char **argv)
 {
 	if (argc != 3)
 		return 2;
 	const char *wanted = argv[1];
-	static char *warnings[] = {"the disk was full for 3 s", NULL};
+	static struct hl_recording_mark switches[] = {{4711, 500, "mode closed"},
+						      {4711, 900, "mode mem-record"},
+						      {4711, 1300, "sold out"},
+						      {4711, 1700, "mode mem-fast"}};
 	struct hl_recording recording = base_recording(argv[2]);
 	struct hl_recording_process processes[2] = {shop_process(), second_process()};
 	write_log *log = NULL;
@@ -306,6 +312,10 @@ int main(int argc, char **argv)
 		recording.process_count = 2;
 		processes[0].end = processes[1].end = HL_END_EXEC;
 		processes[0].successor = "perl";
+	} else if (!strcmp(wanted, "switched")) {
+		recording.mode = "mem-record";
+		recording.marks = switches;
+		recording.mark_count = HL_COUNT_OF(switches);
 	} else if (!strcmp(wanted, "snapshot") || !strcmp(wanted, "later-snapshot")) {
 		recording.complete = processes[0].complete = false;
 		recording.snapshot = true;

@@ -3,6 +3,7 @@
 
 import mmap
 import struct
+import tempfile
 
 BYTES = 4096
 WINDOW = 61
@@ -29,6 +30,13 @@ def counts_after(events):
     return {"alloc_bytes": alloc_bytes, "alloc_objects": allocated,
             "inuse_bytes": alloc_bytes - _bytes_of_first(freed),
             "inuse_objects": allocated - freed}
+
+
+def shared_path(test):
+    """A file in memory for the length of a test."""
+    memory = tempfile.NamedTemporaryFile(dir="/dev/shm", prefix="heapline-e2e-ledger-")
+    test.addCleanup(memory.close)
+    return memory.name
 
 
 class Ledger:

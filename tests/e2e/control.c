@@ -40,6 +40,7 @@ static unsigned first, end;
 static SITE void alloc_site(void)
 {
 	void *block = malloc(127);
+
 	KEEP(block);
 	if (end < sizeof(blocks) / sizeof(*blocks))
 		blocks[end++] = block;
@@ -64,12 +65,14 @@ static int allocate(int count)
 static void wait_a_little(void)
 {
 	const struct timespec time = {.tv_nsec = 2000000};
+
 	nanosleep(&time, NULL);
 }
 
 static int report(const char *path)
 {
 	struct hl_status status = {.size = sizeof(status)};
+
 	int r = hl_report(path);
 	if (r < 0)
 		return r;
@@ -83,6 +86,7 @@ static int report(const char *path)
 static int flood(int count)
 {
 	int taken = 0;
+
 	for (int i = 0; i < count; i++)
 		taken += hl_mark("flood") == 0;
 	return taken;
@@ -100,6 +104,7 @@ static void mark_in_handler(int number)
 static void *mark_in_thread(void *name)
 {
 	int r;
+
 	for (int i = 0; i < MARKS_OF_THREADS; i++)
 		while ((r = hl_mark(name)) != 0) {
 			REQUIRE(r == -EAGAIN);
@@ -125,6 +130,7 @@ static int mark_everywhere(void)
 static int mode(void)
 {
 	struct hl_status status = {.size = sizeof(status)};
+
 	REQUIRE(hl_status_get(&status) == 0);
 	return status.recording ? status.mode : -ENOTCONN;
 }
@@ -133,6 +139,7 @@ static int mode(void)
 static int small_status(void)
 {
 	struct hl_status status;
+
 	memset(&status, 0x5a, sizeof(status));
 	status.size = offsetof(struct hl_status, reports_asked);
 	int r = hl_status_get(&status);
@@ -150,6 +157,7 @@ static int become(uid_t user)
 static int fork_child(void)
 {
 	pid_t child = fork();
+
 	REQUIRE(child >= 0);
 	if (child == 0) {
 		allocate(1);

@@ -20,6 +20,7 @@ struct block {
 static SITE struct block *limited_site(void)
 {
 	struct block *block = malloc(BLOCK_BYTES);
+
 	KEEP(block);
 	return block;
 }

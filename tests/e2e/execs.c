@@ -28,6 +28,7 @@ static char **program; /* and its arguments */
 static int status_of(pid_t child)
 {
 	int status;
+
 	REQUIRE(waitpid(child, &status, 0) == child);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 100;
 }
@@ -79,6 +80,7 @@ static int by_execle(void)
 static int by_fexecve(void)
 {
 	int fd = open(program[0], O_RDONLY | O_CLOEXEC);
+
 	return fexecve(fd, program, nothing);
 }
 
@@ -101,6 +103,7 @@ static int by_number_at(void)
 static int exec_by_instruction(char **arguments, char **environment)
 {
 	long result;
+
 	__asm__ volatile("syscall"
 			 : "=a"(result)
 			 : "a"(SYS_execve), "D"(arguments[0]), "S"(arguments), "d"(environment)
@@ -116,6 +119,7 @@ static int by_instruction(void)
 static int by_posix_spawn(void)
 {
 	pid_t child;
+
 	REQUIRE(!posix_spawn(&child, program[0], NULL, NULL, program, nothing));
 	return status_of(child);
 }
@@ -123,6 +127,7 @@ static int by_posix_spawn(void)
 static int by_posix_spawnp(void)
 {
 	pid_t child;
+
 	REQUIRE(!posix_spawnp(&child, program[0], NULL, NULL, program, nothing));
 	return status_of(child);
 }
@@ -130,6 +135,7 @@ static int by_posix_spawnp(void)
 static int by_vfork(void)
 {
 	pid_t child = vfork();
+
 	if (!child) {
 		execve(program[0], program, nothing);
 		_exit(101);
@@ -141,6 +147,7 @@ static int by_vfork(void)
 static int by_fork(void)
 {
 	pid_t child = fork();
+
 	if (!child) {
 		execve(program[0], program, nothing);
 		_exit(101);
@@ -151,6 +158,7 @@ static int by_fork(void)
 static char *command(void)
 {
 	static char text[4096];
+
 	snprintf(text, sizeof(text), "exec '%s' '%s'", program[0], program[1]);
 	return text;
 }
@@ -179,6 +187,7 @@ static void jump_out(int signal_number)
 static void overwrite_stack(void)
 {
 	volatile char stack[64 << 10];
+
 	memset((char *)stack, 'x', sizeof(stack));
 }
 
@@ -188,7 +197,7 @@ static int jump_out_of_system(void)
 	signal(SIGUSR1, jump_out);
 	unsetenv("LD_PRELOAD");
 	if (!sigsetjmp(interrupted, 1)) {
-		system("kill -USR1 $PPID; sleep 1000");
+		system("kill -USR1 $PPID; exec sleep 1000");
 		return 1;
 	}
 	overwrite_stack();
@@ -207,6 +216,7 @@ static void *wait_for_end(void *unused)
 static int by_system_with_threads(void)
 {
 	pthread_t other;
+
 	REQUIRE(!pthread_create(&other, NULL, wait_for_end, NULL));
 	return by_system();
 }
@@ -215,6 +225,7 @@ static int by_system_with_threads(void)
 static char **many_variables(void)
 {
 	static char *many[8193];
+
 	for (int i = 0; i < 8192; i++)
 		many[i] = "A=B";
 	return many;
@@ -229,6 +240,7 @@ static SITE int address_space_pages(void)
 {
 	int pages;
 	FILE *statm = fopen("/proc/self/statm", "r");
+
 	REQUIRE(statm && fscanf(statm, "%d", &pages) == 1);
 	fclose(statm);
 	return pages;
@@ -238,6 +250,7 @@ static SITE int address_space_pages(void)
 static int by_vfork_with_many_variables(void)
 {
 	int before = address_space_pages(), status = 0;
+
 	for (int i = 0; i < 11; i++) {
 		pid_t child = vfork();
 		if (!child) {
@@ -257,6 +270,7 @@ static int with_full_environment(void)
 	char *environment[] = {filler[0], filler[1], filler[2], NULL};
 	char *failing[] = {program[0], "full", NULL};	      /* as long as "leaf" */
 	const struct rlimit stack = {1 << 20, RLIM_INFINITY}; /* a quarter of it may be filled */
+
 	REQUIRE(setrlimit(RLIMIT_STACK, &stack) == 0);
 	memset(filler, 'x', sizeof(filler));
 	for (int i = 0; i < 3; i++)
@@ -285,6 +299,7 @@ static int after_failures(void)
 static int allocate_in_child(bool (*cut_off)(void))
 {
 	pid_t child = fork();
+
 	if (!child) {
 		if (!cut_off())
 			_exit(77);
@@ -309,6 +324,7 @@ static int in_other_network(void)
 static bool close_descriptors(void)
 {
 	struct rlimit none = {0};
+
 	return setrlimit(RLIMIT_NOFILE, &none) == 0;
 }
 
@@ -346,6 +362,7 @@ static void write_title(const char *title)
 static int in_child(void (*run)(void), bool at_once)
 {
 	pid_t child = fork();
+
 	if (!child) {
 		KEEP(malloc(47));
 		run();
@@ -384,6 +401,7 @@ static int with_titles(void)
 static SITE int in_namespace(void)
 {
 	void *library = dlmopen(LM_ID_NEWLM, "libc.so.6", RTLD_NOW);
+
 	REQUIRE(library);
 	void *(*allocate)(size_t) = (void *(*)(size_t))dlsym(library, "malloc");
 	REQUIRE(allocate && allocate != malloc);

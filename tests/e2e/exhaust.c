@@ -17,6 +17,7 @@ struct block {
 static SITE struct block *exhaust_site(void)
 {
 	struct block *block = malloc(BLOCK_BYTES);
+
 	KEEP(block);
 	return block;
 }

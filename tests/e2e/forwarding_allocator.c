@@ -17,6 +17,7 @@ static void *behind(char *block, size_t distance)
 static char *start_of(void *block)
 {
 	size_t distance;
+
 	memcpy(&distance, (char *)block - sizeof(distance), sizeof(distance));
 	return (char *)block - distance;
 }
@@ -49,5 +50,6 @@ __attribute__((visibility("default"))) void je_free(void *block)
 __attribute__((visibility("default"))) size_t je_malloc_usable_size(void *block)
 {
 	char *start = start_of(block);
+
 	return malloc_usable_size(start) - (size_t)((char *)block - start);
 }

@@ -17,6 +17,7 @@ void stop_at_gate(void);
 static void pass_byte(const char *suffix, int flags)
 {
 	char path[PATH_MAX], byte = 0;
+
 	snprintf(path, sizeof(path), "%s%s", getenv("HEAPLINE_TEST_GATE"), suffix);
 	int fd = open(path, flags | O_CLOEXEC);
 	ssize_t size = flags == O_WRONLY ? write(fd, &byte, 1) : read(fd, &byte, 1);
@@ -28,6 +29,7 @@ static void pass_byte(const char *suffix, int flags)
 __attribute__((visibility("default"), constructor, destructor)) void stop_at_gate(void)
 {
 	const char *preloaded = getenv("LD_PRELOAD");
+
 	if (!getenv("HEAPLINE_TEST_GATE") || !preloaded || !strstr(preloaded, "libheapline"))
 		return;
 	pass_byte(".at", O_WRONLY);

@@ -24,6 +24,7 @@ static SITE int in_the_way(int number)
 static SITE void *allocate(size_t bytes)
 {
 	void *block = malloc(bytes);
+
 	KEEP(block);
 	return block;
 }

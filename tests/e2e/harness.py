@@ -30,6 +30,9 @@ SKIPPED_STATUS = 77  # meson's
 # Meson sets it; it would have the allocator write to every byte of gigabytes that programs ask for.
 os.environ.pop("MALLOC_PERTURB_", None)
 
+# Recalled stacks are compared with walked ones in all that is recorded.
+os.environ.setdefault("HEAPLINE_CHECK_RECALL", "16")
+
 # Who runs tests by nohup ignores it, and so would every program here.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
@@ -217,6 +220,14 @@ class TestCase(unittest.TestCase):
         result, recording = self.record(command, mode, options, name, **run_options)
         self.assertEqual(result.status, 0, result.stderr + result.stdout)
         return result, recording
+
+    def assert_refused(self, result, *parts):
+        """heapline failed with a single line of its own that holds all parts."""
+        self.assertEqual(result.status, 1, result.stdout + result.stderr)
+        self.assertEqual(result.stdout, "")
+        self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
+        for part in parts:
+            self.assertIn(part, result.stderr)
 
     def assert_nothing_lost(self, recording):
         lost = dict(info(recording)["lost"])

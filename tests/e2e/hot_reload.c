@@ -22,6 +22,7 @@ static void copy(const char *from, const char *to)
 {
 	static char bytes[1 << 20];
 	int in = open(from, O_RDONLY), out = open(to, O_WRONLY | O_CREAT | O_TRUNC, 0755);
+
 	REQUIRE(in >= 0 && out >= 0);
 	ssize_t size = read(in, bytes, sizeof(bytes));
 	REQUIRE(size > 0 && size < (ssize_t)sizeof(bytes));
@@ -33,6 +34,7 @@ static void copy(const char *from, const char *to)
 static uintptr_t load_and_allocate(const char *path, size_t bytes)
 {
 	void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+
 	REQUIRE(handle);
 	allocate_fn *allocate = (allocate_fn *)(uintptr_t)dlsym(handle, "plugin_allocate");
 	REQUIRE(allocate);

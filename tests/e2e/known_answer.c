@@ -25,6 +25,7 @@ static void keep(void *block)
 static SITE void *site_malloc(void)
 {
 	void *block = malloc(13);
+
 	KEEP(block);
 	return block;
 }
@@ -32,6 +33,7 @@ static SITE void *site_malloc(void)
 static SITE void site_temporary(void)
 {
 	void *block = malloc(17);
+
 	KEEP(block);
 	free(block);
 	BARRIER();
@@ -40,6 +42,7 @@ static SITE void site_temporary(void)
 static SITE void *site_calloc(void)
 {
 	void *block = calloc(7, 11);
+
 	KEEP(block);
 	return block;
 }
@@ -47,6 +50,7 @@ static SITE void *site_calloc(void)
 static SITE void *site_grow_start(void)
 {
 	void *block = malloc(19);
+
 	KEEP(block);
 	return block;
 }
@@ -54,6 +58,7 @@ static SITE void *site_grow_start(void)
 static SITE void *site_grow(void *old)
 {
 	void *block = realloc(old, 1021);
+
 	KEEP(block);
 	return block;
 }
@@ -61,6 +66,7 @@ static SITE void *site_grow(void *old)
 static SITE void *site_shrink_start(void)
 {
 	void *block = malloc(523);
+
 	KEEP(block);
 	return block;
 }
@@ -68,6 +74,7 @@ static SITE void *site_shrink_start(void)
 static SITE void *site_shrink(void *old)
 {
 	void *block = realloc(old, 23);
+
 	KEEP(block);
 	return block;
 }
@@ -75,6 +82,7 @@ static SITE void *site_shrink(void *old)
 static SITE void *site_realloc_null(void)
 {
 	void *block = realloc(NULL, 29);
+
 	KEEP(block);
 	return block;
 }
@@ -82,6 +90,7 @@ static SITE void *site_realloc_null(void)
 static SITE void *site_realloc_zero_start(void)
 {
 	void *block = malloc(31);
+
 	KEEP(block);
 	return block;
 }
@@ -90,6 +99,7 @@ static SITE void *site_realloc_zero_start(void)
 static SITE void site_realloc_zero(void *old)
 {
 	void *block = realloc(old, 0);
+
 	KEEP(block);
 	REQUIRE(!block);
 }
@@ -97,6 +107,7 @@ static SITE void site_realloc_zero(void *old)
 static SITE void *site_reallocarray(void)
 {
 	void *block = reallocarray(NULL, 3, 5);
+
 	KEEP(block);
 	return block;
 }
@@ -105,6 +116,7 @@ static SITE void *site_posix_memalign(void)
 {
 	void *block = NULL;
 	int error = posix_memalign(&block, 64, 41);
+
 	KEEP(block);
 	REQUIRE(!error);
 	return block;
@@ -113,6 +125,7 @@ static SITE void *site_posix_memalign(void)
 static SITE void *site_aligned_alloc(void)
 {
 	void *block = aligned_alloc(256, 43);
+
 	KEEP(block);
 	return block;
 }
@@ -120,6 +133,7 @@ static SITE void *site_aligned_alloc(void)
 static SITE void *site_memalign(void)
 {
 	void *block = memalign(1024, 47);
+
 	KEEP(block);
 	return block;
 }
@@ -127,6 +141,7 @@ static SITE void *site_memalign(void)
 static SITE void *site_valloc(void)
 {
 	void *block = valloc(53);
+
 	KEEP(block);
 	return block;
 }
@@ -135,6 +150,7 @@ static SITE void *site_valloc(void)
 static SITE void *site_pvalloc(void)
 {
 	void *block = pvalloc(59);
+
 	KEEP(block);
 	return block;
 }
@@ -142,6 +158,7 @@ static SITE void *site_pvalloc(void)
 static SITE void *site_strdup(void)
 {
 	char *text = strdup("sixty characters and the end of the string make a prime: 61.");
+
 	KEEP(text);
 	REQUIRE(strlen(text) == 60);
 	return text;
@@ -151,6 +168,7 @@ static SITE void *site_asprintf(int number)
 {
 	char *text = NULL;
 	int length = asprintf(&text, "%066d", number);
+
 	KEEP(text);
 	REQUIRE(length == 66);
 	return text;
@@ -159,6 +177,7 @@ static SITE void *site_asprintf(int number)
 static SITE void *site_malloc_zero(void)
 {
 	void *block = malloc(0);
+
 	KEEP(block);
 	return block;
 }
@@ -168,6 +187,7 @@ static SITE void site_refused(void)
 {
 	volatile size_t too_much = SIZE_MAX / 2;
 	void *block = malloc(too_much);
+
 	KEEP(block);
 	REQUIRE(!block);
 	block = calloc(too_much, 16);
@@ -181,6 +201,7 @@ static SITE void *site_refused_realloc(void)
 {
 	volatile size_t too_much = SIZE_MAX / 2;
 	void *block = malloc(37);
+
 	KEEP(block);
 	void *grown = realloc(block, too_much);
 	KEEP(grown);
@@ -192,6 +213,7 @@ static SITE void *site_refused_realloc(void)
 static SITE void *site_huge(void)
 {
 	void *block = malloc(4194319);
+
 	KEEP(block);
 	return block;
 }
@@ -200,6 +222,7 @@ static SITE void *site_huge(void)
 static SITE void *site_huge_grow(void *old)
 {
 	void *block = realloc(old, 8388617);
+
 	KEEP(block);
 	return block;
 }

@@ -118,6 +118,7 @@ static SITE void *by_calloc(void *old, size_t bytes)
 static SITE void *by_realloc(void *old, size_t bytes)
 {
 	void *block = realloc(old, bytes);
+
 	KEEP(block);
 	return block;
 }
@@ -125,6 +126,7 @@ static SITE void *by_realloc(void *old, size_t bytes)
 static SITE void *by_reallocarray(void *old, size_t bytes)
 {
 	void *block = reallocarray(old, 1, bytes);
+
 	KEEP(block);
 	return block;
 }
@@ -223,6 +225,7 @@ static inline __attribute__((always_inline)) void *follow(const char *path, cons
 static struct account *account_of(const struct block *block)
 {
 	int digits = 64 - __builtin_clzl(block->bytes);
+
 	return &shared->accounts[block->stack][digits];
 }
 

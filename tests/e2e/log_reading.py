@@ -2,8 +2,11 @@
 """Reads logs of recordings through `log_dump`, and compares them with the counters."""
 
 import json
+import os
+import time
 
 import harness
+from test_faults import Steps
 
 LOG_MODES = ("log-record", "log-fast")
 
@@ -40,3 +43,28 @@ class LogTestCase(harness.TestCase):
             log = dump(recording, sequence=sequence)
             self.assertEqual((log["lost_events"], log["missing"], log["cut_off"]), (0, 0, False))
             self.assertEqual(at_end(recording, sequence), counters(recording, sequence))
+
+    def record_on_full_disk(self, options):
+        """Path of the recording of `steps`, whose disk was full for half a second on the way."""
+        harness.need_root()
+        small, saved = self.path("small"), self.path("saved.hl")
+        os.mkdir(small)
+        command = harness.record_command(f"{small}/test.hl", [harness.program("steps")], "log-fast",
+                                         options)
+        script = ("mount -t tmpfs -o size=256k,mode=777 heapline-test \"$0\" && saved=$1 && "
+                  "shift && \"$@\"; status=$?; cp -r \"$0/test.hl\" \"$saved\"; exit $status")
+        steps = Steps(self, ["unshare", "-m", "/bin/sh", "-c", script, small, saved, *command])
+        steps.step()
+        time.sleep(0.3)
+        inside = ["nsenter", "-m", "-t", str(steps.process.pid), "/bin/sh", "-c"]
+        filled = harness.run([*inside, f"cat /dev/zero > {small}/filler"])
+        self.assertIn("No space left", filled.stderr)
+        for _ in range(5):
+            steps.step()
+            time.sleep(0.12)
+        self.assertEqual(harness.run([*inside, f"rm {small}/filler"]).status, 0)
+        steps.step()
+        time.sleep(0.3)
+        rest, status = steps.finish()
+        self.assertEqual((rest, status), (b"done\n", 5), steps.messages)
+        return saved

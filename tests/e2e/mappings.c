@@ -14,6 +14,7 @@
 static SITE char *map_site(size_t bytes)
 {
 	char *area = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
 	KEEP(area);
 	REQUIRE(area != MAP_FAILED);
 	return area;
@@ -22,6 +23,7 @@ static SITE char *map_site(size_t bytes)
 static SITE char *map_to_cut_site(size_t bytes)
 {
 	char *area = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
 	KEEP(area);
 	REQUIRE(area != MAP_FAILED);
 	return area;
@@ -30,6 +32,7 @@ static SITE char *map_to_cut_site(size_t bytes)
 static SITE char *map_to_move_site(size_t bytes)
 {
 	char *area = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
 	KEEP(area);
 	REQUIRE(area != MAP_FAILED);
 	return area;
@@ -38,6 +41,7 @@ static SITE char *map_to_move_site(size_t bytes)
 static SITE char *move_site(char *area, size_t old_bytes, size_t new_bytes)
 {
 	char *moved = mremap(area, old_bytes, new_bytes, MREMAP_MAYMOVE);
+
 	KEEP(moved);
 	REQUIRE(moved != MAP_FAILED);
 	return moved;

@@ -26,6 +26,7 @@ static void pass_gate(void)
 static SITE void *allocate_here(size_t bytes)
 {
 	void *block = malloc(bytes);
+
 	KEEP(block);
 	return block;
 }
@@ -45,6 +46,7 @@ typedef void *generated_fn(size_t bytes, allocate_fn *allocate);
 static generated_fn *generate(void)
 {
 	void *code = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
 	REQUIRE(code != MAP_FAILED);
 	memcpy(code, generated, sizeof(generated));
 	REQUIRE(!mprotect(code, 4096, PROT_READ | PROT_EXEC));
@@ -54,6 +56,7 @@ static generated_fn *generate(void)
 static SITE void run_library(const char *path, generated_fn *call, size_t bytes)
 {
 	void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+
 	REQUIRE(handle);
 	allocate_fn *allocate = (allocate_fn *)(uintptr_t)dlsym(handle, "plugin_allocate");
 	REQUIRE(allocate);

@@ -32,6 +32,7 @@ static atomic_bool over;
 static SITE void *churn_site(void)
 {
 	void *block = malloc(127);
+
 	KEEP(block);
 	return block;
 }
@@ -54,6 +55,7 @@ static void *churn(void *argument)
 static SITE void *spike_site(void)
 {
 	void *block = malloc(SPIKE_BYTES);
+
 	KEEP(block);
 	return block;
 }
@@ -88,6 +90,7 @@ static void *_Atomic passed[PASS_LIVE]; /* NULL: a block may be allocated for it
 static SITE void *pass_site(void)
 {
 	void *block = malloc(4096);
+
 	KEEP(block);
 	return block;
 }

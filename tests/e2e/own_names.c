@@ -12,6 +12,7 @@ SITE void *mi_malloc(size_t size);
 SITE void *mi_malloc(size_t size)
 {
 	void *block = memory + used;
+
 	used = (used + size + 15) % (sizeof(memory) / 2) & ~(size_t)15;
 	return block;
 }

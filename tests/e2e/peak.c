@@ -22,6 +22,7 @@ static pthread_barrier_t phase;
 static SITE void *rise_first(void)
 {
 	void *block = malloc(FIRST_BYTES);
+
 	KEEP(block);
 	return block;
 }
@@ -29,6 +30,7 @@ static SITE void *rise_first(void)
 static SITE void *rise_second(void)
 {
 	void *block = malloc(SECOND_BYTES);
+
 	KEEP(block);
 	return block;
 }
@@ -36,6 +38,7 @@ static SITE void *rise_second(void)
 static SITE void *rise_third(void)
 {
 	void *block = malloc(THIRD_BYTES);
+
 	KEEP(block);
 	return block;
 }

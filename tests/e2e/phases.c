@@ -60,6 +60,7 @@ static void note(enum site site, int64_t bytes)
 static SITE void *leak_site(size_t size)
 {
 	void *block = malloc(size);
+
 	KEEP(block);
 	return block;
 }
@@ -67,6 +68,7 @@ static SITE void *leak_site(size_t size)
 static SITE void *cache_site(size_t size)
 {
 	void *block = malloc(size);
+
 	KEEP(block);
 	return block;
 }
@@ -74,6 +76,7 @@ static SITE void *cache_site(size_t size)
 static SITE void *pool_site(size_t size)
 {
 	void *block = malloc(size);
+
 	KEEP(block);
 	return block;
 }
@@ -81,6 +84,7 @@ static SITE void *pool_site(size_t size)
 static SITE void *spike_site(size_t size)
 {
 	void *block = malloc(size);
+
 	KEEP(block);
 	return block;
 }

@@ -10,6 +10,7 @@ void *plugin_allocate(size_t bytes);
 static SITE void *NAME(PLUGIN, _site)(size_t bytes)
 {
 	void *block = malloc(bytes);
+
 	KEEP(block);
 	return block;
 }
@@ -17,6 +18,7 @@ static SITE void *NAME(PLUGIN, _site)(size_t bytes)
 __attribute__((visibility("default"))) void *plugin_allocate(size_t bytes)
 {
 	void *block = NAME(PLUGIN, _site)(bytes);
+
 	KEEP(block);
 	return block;
 }

@@ -14,6 +14,7 @@ static void print_stack(const struct hl_recording_process *process, uint32_t nod
 {
 	uint64_t frame = process->nodes[node - 1].frame, pc = frame & HL_FRAME_PC_MASK;
 	uint64_t id = frame >> HL_MODULE_SHIFT;
+
 	if (process->nodes[node - 1].parent)
 		print_stack(process, process->nodes[node - 1].parent);
 	if (id == HL_MODULE_NONE || id == HL_MODULE_SCRIPT) {
@@ -28,6 +29,7 @@ int main(int argc, char **argv)
 {
 	struct hl_error err = {{0}};
 	struct hl_recording *recording;
+
 	if (argc != 2 || hl_recording_open(argv[1], &recording, &err) < 0) {
 		fprintf(stderr, "recorded_stacks: %s\n", err.text);
 		return 1;

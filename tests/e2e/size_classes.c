@@ -37,6 +37,7 @@ static struct answer *answer_of(const char *function, size_t size)
 static SITE void *site_one_size(void)
 {
 	void *block = malloc(24);
+
 	KEEP(block);
 	return block;
 }
@@ -44,6 +45,7 @@ static SITE void *site_one_size(void)
 static SITE void *site_two_sizes(size_t size)
 {
 	void *block = calloc(size, 1);
+
 	KEEP(block);
 	return block;
 }
@@ -51,6 +53,7 @@ static SITE void *site_two_sizes(size_t size)
 static SITE void *site_many_sizes(size_t size)
 {
 	void *block = malloc(size);
+
 	KEEP(block);
 	return block;
 }
@@ -58,6 +61,7 @@ static SITE void *site_many_sizes(size_t size)
 static SITE void *site_aligned(size_t size)
 {
 	void *block = aligned_alloc(64, size);
+
 	KEEP(block);
 	return block;
 }
@@ -65,6 +69,7 @@ static SITE void *site_aligned(size_t size)
 static SITE void *site_grow(void *old, size_t size)
 {
 	void *block = realloc(old, size);
+
 	KEEP(block);
 	return block;
 }
@@ -72,6 +77,7 @@ static SITE void *site_grow(void *old, size_t size)
 static SITE void site_temporary(size_t size)
 {
 	void *block = malloc(size);
+
 	KEEP(block);
 	free(block);
 	BARRIER();

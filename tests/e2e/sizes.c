@@ -38,6 +38,7 @@ static void allocate_many(void *(*site)(void), long count)
 static SITE void reused_50000(void)
 {
 	void *block = malloc(50000);
+
 	KEEP(block);
 	free(block);
 	BARRIER();

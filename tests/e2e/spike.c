@@ -13,6 +13,7 @@
 static SITE void *base_site(void)
 {
 	void *block = malloc(127);
+
 	KEEP(block);
 	return block;
 }
@@ -20,6 +21,7 @@ static SITE void *base_site(void)
 static SITE void *spike_site(void)
 {
 	void *block = malloc((size_t)64 << 20);
+
 	KEEP(block);
 	return block;
 }

@@ -16,6 +16,7 @@
 static SITE void *stack_site(size_t bytes)
 {
 	void *block = malloc(bytes);
+
 	KEEP(block);
 	return block;
 }
@@ -154,6 +155,7 @@ static int recurse_deep(void)
 static SITE void growing_frame(int depth)
 {
 	char *room = alloca((size_t)depth * 48 + 16);
+
 	KEEP(room);
 	KEEP(stack_site(89));
 	if (depth)
@@ -164,6 +166,7 @@ static SITE void growing_frame(int depth)
 static SITE void realigned_frame(int depth)
 {
 	_Alignas(256) char room[256];
+
 	KEEP(room);
 	REQUIRE((uintptr_t)room % 256 == 0);
 	KEEP(stack_site(97));
@@ -176,6 +179,7 @@ static SITE void realigned_and_growing_frame(int depth)
 {
 	_Alignas(128) char room[128];
 	char *more = alloca((size_t)depth * 16 + 24);
+
 	KEEP(more);
 	KEEP(room);
 	KEEP(stack_site(101));

@@ -35,6 +35,7 @@ static uint64_t word_of(void *block, uint64_t *ret_end)
 {
 	uint64_t word;
 	char *end = (char *)block + malloc_usable_size(block) + HL_TAG_WORD_BYTES;
+
 	memcpy(&word, end - sizeof(word), sizeof(word));
 	*ret_end = (uint64_t)(uintptr_t)end;
 	return word;
@@ -44,6 +45,7 @@ static uint64_t word_of(void *block, uint64_t *ret_end)
 static void check(const char *of, void *block, size_t size)
 {
 	uint64_t end;
+
 	if (!block) {
 		complain("no block", of);
 		return;
@@ -93,6 +95,7 @@ static void check_malloc_family(void)
 static void check_aligned(void)
 {
 	void *block = NULL;
+
 	for (size_t alignment = sizeof(void *); alignment <= 1 << 20; alignment *= 2) {
 		if (posix_memalign(&block, alignment, 100) || (uintptr_t)block % alignment)
 			complain("not aligned", "posix_memalign");
@@ -127,6 +130,7 @@ static void check_failure(const char *of, const void *block)
 static void check_too_much(void)
 {
 	volatile size_t most = SIZE_MAX;
+
 	errno = 0;
 	check_failure("malloc of all there is", malloc(most));
 	check_failure("malloc of nearly all", malloc(most - HL_TAG_WORD_BYTES + 1));
@@ -147,12 +151,14 @@ static void *block_of_tag; /* one that stays, for tests that look from outside *
 static uint32_t tag_of(void *block)
 {
 	uint64_t end, word = word_of(block, &end);
+
 	return hl_tag_word_is_valid(word, end) ? hl_tag_of_word(word) : 0;
 }
 
 static void expect_tag(const char *name)
 {
 	void *block = malloc(24);
+
 	uint32_t tag = tag_of(block);
 	if (!name ? tag != 0 : !tag || strcmp(hl_tag_table.names[tag - 1], name) != 0)
 		complain(name ? "not the tag of the block" : "a tag is left", name ? name : "pop");
@@ -172,6 +178,7 @@ static void check_names(void)
 {
 	pthread_t thread;
 	char name[HL_TAG_NAME_MAX + 2] = {0};
+
 	hl_tag_push("outer");
 	expect_tag("outer");
 	hl_tag_push("inner");
@@ -211,6 +218,7 @@ static void check_many_names(void)
 {
 	char name[32];
 	int refused = 0;
+
 	for (unsigned i = 0; i < HL_TAG_NAMES_MAX + 10; i++) {
 		snprintf(name, sizeof(name), "name %u", i);
 		refused += hl_tag_push(name) == -ENOSPC;

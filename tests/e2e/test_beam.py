@@ -198,13 +198,6 @@ class BeamTest(harness.TestCase):
     def beam_json(self, *arguments):
         return json.loads(self.beam_well(*arguments, "--json"))
 
-    def assert_refused(self, result, *parts):
-        self.assertEqual(result.status, 1, result.stdout)
-        self.assertEqual(result.stdout, "")
-        self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
-        for part in parts:
-            self.assertIn(part, result.stderr)
-
 
 class Carriers(BeamTest):
     """heapline beam carriers"""

@@ -145,6 +145,11 @@ class HeapTest(harness.TestCase):
         return Trace(target.pid, self.path("trace.hl"), "--force", "--max-overhead", "1000000",
                      *options)
 
+    def start(self, *options):
+        """A target and a trace of it."""
+        target = self.target()
+        return target, self.trace(target, *options)
+
     def finish(self, trace):
         status = trace.stop()
         self.assertEqual(status, 0, trace.said())
@@ -171,8 +176,7 @@ class Ledger(HeapTest):
     def test_in_every_way_of_probing_what_is_kept_is_known_to_the_byte(self):
         for way in WAYS:
             with self.subTest(way):
-                target = self.target()
-                trace = self.trace(target, "--probes", way)
+                target, trace = self.start("--probes", way)
                 sites = {**self.make_each_call(target), **self.grow_blocks(target),
                          **self.fail_calls(target), **self.exchange_blocks(target),
                          **self.make_blocks_in_a_child(target), **self.forbid_system_calls(target)}
@@ -216,8 +220,7 @@ class Ledger(HeapTest):
         return {"site_g": [64] * 10}
 
     def test_threads_free_each_others_blocks(self):
-        target = self.target()
-        trace = self.trace(target)
+        target, trace = self.start()
         target.do("malloc", "site_a", 5000, 48)
         target.do("free_elsewhere", "site_a", 4990)
         self.finish(trace)
@@ -236,8 +239,7 @@ class Ledger(HeapTest):
         self.assertEqual(harness.info(trace.recording)["lost"]["unmatched_frees"], 20 + 50)
 
     def test_many_blocks_are_kept_without_loss(self):
-        target = self.target()
-        trace = self.trace(target)
+        target, trace = self.start()
         target.do("malloc", "site_a", 300_000, 16)
         self.finish(trace)
         self.assert_sites(trace, {"site_a": [16] * 300_000})
@@ -246,8 +248,7 @@ class Ledger(HeapTest):
         self.assertLess(memory, 256 << 20)
 
     def test_only_old_blocks_are_shown_if_asked_for(self):
-        target = self.target()
-        trace = self.trace(target, "--older", "2")
+        target, trace = self.start("--older", "2")
         target.do("malloc", "site_a", 10, 100)
         time.sleep(2.1)  # it is time that makes them old
         target.do("malloc", "site_b", 10, 100)
@@ -278,8 +279,7 @@ class Reloads(HeapTest):
                              (len(sizes), sum(sizes)), letter)
 
     def test_each_version_of_a_library_has_its_own_names(self):
-        target = self.target()
-        trace = self.trace(target)
+        target, trace = self.start()
         sizes = {"a": 101, "b": 1009, "c": 10007}
         for round_, (letter, size) in enumerate(sizes.items(), 1):
             if round_ == 1:
@@ -299,8 +299,7 @@ class Reloads(HeapTest):
         self.assertEqual(harness.info(trace.recording)["recording"]["warnings"], [])
 
     def test_a_version_that_is_gone_before_it_was_read_has_no_names(self):
-        target = self.target()
-        trace = self.trace(target)
+        target, trace = self.start()
         self.load(target, "a")
         harness.wait_until(lambda: f"'{self.library}' was loaded" in trace.said(),
                            "the library to be read")
@@ -322,8 +321,7 @@ class Modes(HeapTest):
     def test_all_allocations_count_whether_freed_or_not(self):
         for way in WAYS:
             with self.subTest(way):
-                target = self.target()
-                trace = self.trace(target, "--all", "--probes", way)
+                target, trace = self.start("--all", "--probes", way)
                 target.do("churn", "site_a", 10_000, 30)
                 target.do("malloc", "site_b", 10, 30)
                 target.do("free", "site_b", 10)
@@ -335,8 +333,7 @@ class Modes(HeapTest):
 
     def estimates(self, *options):
         """Bytes and objects that samples of 16 KiB say were made, relative to what was."""
-        target = self.target()
-        trace = self.trace(target, "--sample", "16384", *options)
+        target, trace = self.start("--sample", "16384", *options)
         target.do("malloc", "site_a", 200_000, 64)
         target.do("malloc", "site_b", 2000, 16384)
         target.do("malloc", "site_c", 10, 10 << 20)
@@ -365,8 +362,7 @@ class Modes(HeapTest):
             self.assertAlmostEqual(ratio, 1, delta=0.22, msg=what)
 
     def test_blocks_without_room_are_counted_and_said(self):
-        target = self.target()
-        trace = self.trace(target, "--max-blocks", "100")
+        target, trace = self.start("--max-blocks", "100")
         target.do("malloc", "site_a", 1000, 64)
         self.finish(trace)
         lost = harness.info(trace.recording)["lost"]
@@ -387,11 +383,16 @@ class Modes(HeapTest):
         self.finish(trace)
         self.assert_sites(trace, {"site_a": [64] * 10})
 
+    @staticmethod
+    def limited_stacks(target):
+        """A trace for a second, under a limit that a busy target exceeds on a busy machine too."""
+        return [HEAPLINE, "stacks", "-p", str(target.pid), "1", "--max-overhead", "5"]
+
     def test_a_busy_program_is_not_slowed_down_unasked(self):
         target = self.target()
         target.tell("churn", "site_a", 10_000_000_000, 64)
-        result = harness.run([HEAPLINE, "stacks", "-p", str(target.pid), "1"])
-        self.assertEqual(result.status, 3, result.stderr)
+        result = harness.run(self.limited_stacks(target))
+        self.assertEqual(result.status, 3, result.stdout)
         self.assertIn("--max-overhead", result.stderr)
         self.assertIn("times as long", result.stderr)
         self.assertIn(f"'heapline pgfault -p {target.pid}'", result.stderr)
@@ -401,11 +402,11 @@ class Modes(HeapTest):
     def test_what_is_advised_when_it_costs_too_much_works(self):
         target = self.target()
         target.tell("churn", "site_a", 10_000_000_000, 64)
-        result = harness.run([HEAPLINE, "stacks", "-p", str(target.pid), "1"])
+        result = harness.run(self.limited_stacks(target))
         for _ in range(20):  # on a busy machine a measurement may be off: then it is taken again
-            self.assertEqual(result.status, 3, result.stderr)
+            self.assertEqual(result.status, 3, result.stdout)
             advice = re.search(r"use (--.+?) \(about", result.stderr)
-            result = harness.run([HEAPLINE, "stacks", "-p", str(target.pid), "1",
+            result = harness.run([*self.limited_stacks(target),
                                   *(advice[1].split() if advice else [])])
             if result.status == 0:
                 break
@@ -495,8 +496,7 @@ class Allocators(HeapTest):
                                      "--probes", way)
 
     def test_an_allocator_that_is_mapped_meanwhile_is_found(self):
-        target = self.target()
-        trace = self.trace(target)
+        target, trace = self.start()
         target.do("load", harness.program("late_allocator.so"))
         harness.wait_until(lambda: re.search("counting, by .*late_allocator", trace.said()),
                            "the allocator to be found")
@@ -583,8 +583,7 @@ class Ends(HeapTest):
     def test_nothing_is_left_when_heapline_is_killed(self):
         for way in WAYS:
             with self.subTest(way):
-                target = self.target()
-                trace = self.trace(target, "--probes", way)
+                target, trace = self.start("--probes", way)
                 self.assertGreater(changed_code(target.pid), 0)
                 trace.process.kill()
                 trace.wait()
@@ -593,15 +592,13 @@ class Ends(HeapTest):
                 self.assertEqual(target.end(), 0)
 
     def test_nothing_is_left_after_a_trace(self):
-        target = self.target()
-        trace = self.trace(target)
+        target, trace = self.start()
         self.assertGreater(changed_code(target.pid), 0)
         self.finish(trace)
         self.assertEqual(changed_code(target.pid), 0)
 
     def test_a_target_that_is_killed_is_reported_up_to_its_end(self):
-        target = self.target()
-        trace = self.trace(target)
+        target, trace = self.start()
         target.do("malloc", "site_a", 10, 64)
         target.process.kill()
         self.assertEqual(trace.wait(), 0, trace.said())
@@ -609,8 +606,7 @@ class Ends(HeapTest):
         self.assertEqual(harness.under(self.kept(trace), "site_a"), 640)
 
     def test_a_target_that_becomes_another_program_is_reported_up_to_there(self):
-        target = self.target()
-        trace = self.trace(target)
+        target, trace = self.start()
         target.do("malloc", "site_a", 10, 64)
         target.tell("exec", harness.program("trace_heap"))
         target.expect("ready")

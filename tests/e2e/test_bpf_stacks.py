@@ -13,7 +13,6 @@ import os
 import re
 import struct
 import subprocess
-import sys
 
 import harness
 

@@ -7,7 +7,6 @@ import time
 
 import harness
 from churn_ledger import SIZE_STEP, SIZES, WINDOW
-from test_faults import Steps
 from test_log_faults import THREADS, Churning
 from log_reading import LOG_MODES, LogTestCase
 
@@ -164,27 +163,7 @@ class Kills(Churning):
 
 class FullDisk(LogTestCase):
     def test_a_full_disk_loses_events_which_is_said_and_those_after_them_are_right(self):
-        harness.need_root()
-        small, saved = self.path("small"), self.path("saved.hl")
-        os.mkdir(small)
-        command = harness.record_command(f"{small}/test.hl", [harness.program("steps")], "log-fast",
-                                         SMALL_FILES)
-        script = ("mount -t tmpfs -o size=256k,mode=777 heapline-test \"$0\" && saved=$1 && "
-                  "shift && \"$@\"; status=$?; cp -r \"$0/test.hl\" \"$saved\"; exit $status")
-        steps = Steps(self, ["unshare", "-m", "/bin/sh", "-c", script, small, saved, *command])
-        steps.step()
-        time.sleep(0.3)
-        inside = ["nsenter", "-m", "-t", str(steps.process.pid), "/bin/sh", "-c"]
-        filled = harness.run([*inside, f"cat /dev/zero > {small}/filler"])
-        self.assertIn("No space left", filled.stderr)
-        for _ in range(5):
-            steps.step()
-            time.sleep(0.12)
-        self.assertEqual(harness.run([*inside, f"rm {small}/filler"]).status, 0)
-        steps.step()
-        time.sleep(0.3)
-        rest, status = steps.finish()
-        self.assertEqual((rest, status), (b"done\n", 5), steps.messages)
+        saved = self.record_on_full_disk(SMALL_FILES)
         replay, status = events(saved, "--replay")
         self.assertEqual((replay["equal"], status), (True, 0), replay)
         self.assertGreaterEqual(replay["files"]["missing_events"], 1)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Want of memory, disk space, recording or collector: the program must not notice."""
 
+import contextlib
 import ctypes
 import json
 import os
@@ -10,6 +11,7 @@ import signal
 import stat
 import subprocess
 import threading
+import time
 
 import harness
 
@@ -38,12 +40,12 @@ class Steps:
     def _end(self):
         self.process.kill()
         self.process.wait()
+        # The program may go on, with the same stderr, until its input ends.
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
         self.reader.join()
-        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
-            try:
-                stream.close()
-            except BrokenPipeError:
-                pass
+        self.process.stdout.close()
+        self.process.stderr.close()
 
     def step(self):
         self.process.stdin.write(b".")
@@ -139,6 +141,14 @@ class Memory(Faults):
                 self.assertIn("of the 64 MiB of address space", result.stderr)
                 self.assertIn("of the 64 MiB of address space",
                               str(harness.info(recording)["recording"]["warnings"]))
+
+    def test_a_small_limit_of_address_space_is_said_before_the_program_starts(self):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_AS, (200 << 20, 200 << 20))
+        result, _ = self.record(["/bin/sh", "-c", "echo begun >&2"], preexec_fn=limit)
+        said, begun, _ = result.stderr.partition("begun\n")
+        self.assertIn("address space, which is limited to 200.0 MiB; raise 'ulimit -v'", said)
+        self.assertTrue(begun)
 
     def record_limited(self, kilobytes, mode, program):
         """Records with a limit of private memory for heapline, too."""
@@ -344,6 +354,12 @@ class FullFileSystem(Faults):
         self.fill_and_finish(["-U", "-r", "-m"], "64k", **options)
 
 
+def shell_wait(recording, pattern):
+    """What a shell does, without a child, until the recording has a file of such a name."""
+    files = f"set -- {recording}/{pattern}"
+    return f'{files}; while [ ! -e "$1" ]; do {files}; done'
+
+
 class CollectorGone(Faults):
     def setUp(self):
         super().setUp()
@@ -373,6 +389,39 @@ class CollectorGone(Faults):
         self.assertEqual(os.waitstatus_to_exitcode(status), STEPS_STATUS)
         report = harness.info(recording)
         self.assertFalse(report["recording"]["complete"])
+
+    def test_a_recording_that_ends_in_the_first_second_names_the_program(self):
+        self.assert_named_at_once([harness.program("steps")], 1)
+
+    def test_a_recording_that_ends_soon_after_an_exec_names_the_new_program(self):
+        wait = shell_wait(self.path("test.hl"), "process-0-*")
+        self.assert_named_at_once(["sh", "-c", f"{wait}; exec {harness.program('steps')}"], 2)
+
+    def assert_named_at_once(self, program, count):
+        """The collector is killed in less than the second after which all that has changed is
+        saved. A busy machine may take longer, but not each time."""
+        for _ in range(8):
+            steps, child, recording = self.start_program(program)
+            steps.step()
+            time.sleep(0.6)
+            steps.process.kill()
+            steps.process.wait()
+            steps.process.stdin.close()
+            os.waitpid(child, 0)
+            info = harness.run([harness.HEAPLINE, "info", "--json", recording])
+            pids = [row["pid"] for row in json.loads(info.stdout)["rows"]] if not info.status else []
+            if pids == [child] * count:
+                return
+            shutil.rmtree(recording)
+        self.fail(f"{pids} are named each time, not {child} {count} times")
+
+    def test_a_recording_that_has_children_has_the_program_that_started_them(self):
+        recording = self.path("test.hl")
+        script = "; ".join([harness.program("hello"), shell_wait(recording, "process-1-*"),
+                            "kill -9 $PPID"])
+        for _ in range(5):
+            harness.run(harness.record_command(recording, ["sh", "-c", script]))
+            self.assertEqual([row["sequence"] for row in harness.processes(recording)], [0, 1])
 
     def stop_for_twenty_children(self, mode, prefix=()):
         """They run while the collector is stopped, and twenty more when it goes on. How many

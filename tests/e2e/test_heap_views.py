@@ -14,6 +14,7 @@ import xml.etree.ElementTree
 
 import harness
 from harness import HEAPLINE, Waiting, need, program, run
+from test_terminal import on_terminal
 
 PYTHON_KEEPS = """
 import sys
@@ -92,6 +93,14 @@ class Heaps(unittest.TestCase):
                 ask(verb, python.pid)
             self.assertEqual(resident_bytes(python.pid), before)
 
+    def test_narrow_terminals_show_what_carriers_hold_rather_than_where_they_are(self):
+        with waiting_python() as python:
+            written, status = on_terminal([HEAPLINE, "carriers", "--no-pager", "-p", str(python.pid)],
+                                          columns=40)
+        self.assertEqual(status, 0)
+        self.assertRegex(written, r"(?m)^allocator +total +in use$")
+        self.assertNotIn("0x", written)
+
     def test_stopped_or_not_a_program_that_waits_has_one_heap(self):
         with waiting_python() as python:
             running, stopped = ask("heap", python.pid), ask("heap", python.pid, "--stop")
@@ -133,9 +142,7 @@ class Heaps(unittest.TestCase):
         with tempfile.TemporaryDirectory() as scratch:
             command = [HEAPLINE, "record", "-q", "-o", os.path.join(scratch, "r.hl"), "--"]
             with waiting_python(*command) as recorder:
-                with open(f"/proc/{recorder.pid}/task/{recorder.pid}/children",
-                          encoding="ascii") as children:
-                    python = int(children.read().split()[0])
+                python = harness.children_of(recorder.pid)[0]
                 heap, carriers = ask("heap", python), ask("carriers", python)
         total = heap["total"]
         self.assertGreater(total["resident_recorder_bytes"], 1 << 20)
@@ -161,6 +168,19 @@ class Heaps(unittest.TestCase):
             self.assertEqual(result.status, 0, result.stderr)
             root = xml.etree.ElementTree.parse(picture).getroot()
         self.assertTrue(root.tag.endswith("svg"))
+
+    def test_the_name_of_the_output_chooses_the_form(self):
+        with tempfile.TemporaryDirectory() as scratch, waiting_python() as python:
+            for verb in "heap", "carriers", "allocations", "pins":
+                named = os.path.join(scratch, f"{verb}.json")
+                result = run([HEAPLINE, verb, "-p", str(python.pid), "-o", named])
+                self.assertEqual(result.status, 0, result.stderr)
+                with open(named, encoding="utf-8") as file:
+                    self.assertTrue(json.load(file)["schema"].startswith(f"heapline/{verb}/"))
+                table = os.path.join(scratch, f"{verb}.csv")
+                result = run([HEAPLINE, verb, "-p", str(python.pid), "-o", table])
+                self.assertEqual(result.status, 2)
+                self.assertIn(f"'{verb}' writes no CSV", result.stderr)
 
     def test_what_was_kept_is_compared_and_limited(self):
         with tempfile.TemporaryDirectory() as scratch, waiting_python() as python:
@@ -231,9 +251,7 @@ class Slabs(unittest.TestCase):
                        need("python3"), "-c", PYTHON_ALLOCATES]
             with Waiting(command, env={"PYTHONMALLOC": "malloc",
                                        "LD_PRELOAD": paths[0]}) as recorder:
-                with open(f"/proc/{recorder.pid}/task/{recorder.pid}/children",
-                          encoding="ascii") as children:
-                    python = int(children.read().split()[0])
+                python = harness.children_of(recorder.pid)[0]
                 return ask("carriers", python, "--ask")
 
     def expect_slabs(self, found):
@@ -272,9 +290,7 @@ class Slabs(unittest.TestCase):
         with tempfile.TemporaryDirectory() as scratch:
             recording = os.path.join(scratch, "r.hl")
             with waiting_python(HEAPLINE, "record", "-q", "-o", recording, "--") as recorder:
-                with open(f"/proc/{recorder.pid}/task/{recorder.pid}/children",
-                          encoding="ascii") as children:
-                    python = int(children.read().split()[0])
+                python = harness.children_of(recorder.pid)[0]
                 result = run([HEAPLINE, "carriers", "--ask", "-p", str(python)])
         self.assertEqual(result.status, 1)
         self.assertIn("answers when it allocates", result.stderr)
@@ -311,9 +327,7 @@ class Owners(unittest.TestCase):
             recording = os.path.join(scratch, "r.hl")
             command = [HEAPLINE, "record", "-q", "--mode", mode, "-o", recording, "--"]
             with waiting_python(*command) as recorder:
-                with open(f"/proc/{recorder.pid}/task/{recorder.pid}/children",
-                          encoding="ascii") as children:
-                    python = int(children.read().split()[0])
+                python = harness.children_of(recorder.pid)[0]
                 found = ask("allocations", python)
                 os.kill(python, signal.SIGKILL)
                 recorder.wait(harness.TIMEOUT_S)

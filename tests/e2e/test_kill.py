@@ -5,11 +5,10 @@ import os
 import random
 import signal
 import subprocess
-import tempfile
 import time
 
 import harness
-from churn_ledger import Ledger, counts_after
+from churn_ledger import Ledger, counts_after, shared_path
 
 KILLS = 200
 LATEST_KILL_S = 0.06
@@ -19,9 +18,7 @@ SEED = 20071
 class Kill(harness.TestCase):
     def setUp(self):
         super().setUp()
-        memory = tempfile.NamedTemporaryFile(dir="/dev/shm", prefix="heapline-e2e-ledger-")
-        self.addCleanup(memory.close)
-        self.ledger_path = memory.name
+        self.ledger_path = shared_path(self)
 
     def kill_once(self, moment, mode):
         """Records `churn`, kills it ${moment} seconds after its start; ledger and recording."""

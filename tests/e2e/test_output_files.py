@@ -6,8 +6,6 @@ import os
 import resource
 import signal
 import subprocess
-import tempfile
-import unittest
 from pathlib import Path
 
 import harness
@@ -21,11 +19,10 @@ def limit_files():
     resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL_BYTES, SMALL_BYTES))
 
 
-class OutputFiles(unittest.TestCase):
+class OutputFiles(harness.TestCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="heapline-test-")
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
+        super().setUp()
+        self.folder = Path(self.directory)
         self.input = self.folder / "stacks.folded"
         self.input.write_text("".join(f"main;function_{i} {i + 1}\n" for i in range(2_000)),
                               encoding="ascii")

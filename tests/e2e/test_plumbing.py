@@ -155,6 +155,20 @@ class RunningServer(unittest.TestCase):
                         os.kill(server, signal.SIGKILL)
                         recorder.wait()
 
+    def test_blocks_with_tags_say_that_they_name_plumbing(self):
+        command = [harness.HEAPLINE, "record", "--tags", "--", harness.program("request_server"), "60000",
+                   "1000"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as server:
+            try:
+                self.assertEqual(server.stdout.readline(), b"serving\n")
+                options = [harness.HEAPLINE, "allocations", "-p", str(server.pid), "--json"]
+                folded, named = (json.loads(harness.run([*options, *more]).stdout)["notes"]
+                                 for more in ([], ["--plumbing"]))
+            finally:
+                server.kill()
+        self.assertTrue([note for note in folded if "a tag keeps one function only" in note], folded)
+        self.assertFalse(named)
+
 
 if __name__ == "__main__":
     harness.main()

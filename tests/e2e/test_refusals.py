@@ -105,24 +105,24 @@ class Children(Refusals):
 
 
 class NotPrograms(Refusals):
-    def assert_refused(self, command, status):
+    def assert_ends_with(self, command, status):
         result, recording = self.record(command)
         self.assertEqual(result.status, status, result.stderr)
         self.assertIn(command[0], self.sentence(result))
         self.assertFalse(os.path.exists(recording), "leaves a recording of nothing")
 
     def test_a_missing_program_ends_with_127(self):
-        self.assert_refused([self.path("missing")], 127)
-        self.assert_refused(["heapline-no-such-program"], 127)
+        self.assert_ends_with([self.path("missing")], 127)
+        self.assert_ends_with(["heapline-no-such-program"], 127)
 
     def test_a_file_that_may_not_be_executed_ends_with_126(self):
         plain_file = self.path("plain")
         with open(plain_file, "w", encoding="ascii") as file:
             file.write("no program\n")
-        self.assert_refused([plain_file], 126)
+        self.assert_ends_with([plain_file], 126)
 
     def test_a_directory_ends_with_126(self):
-        self.assert_refused([self.directory], 126)
+        self.assert_ends_with([self.directory], 126)
 
 
 if __name__ == "__main__":

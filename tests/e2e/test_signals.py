@@ -77,13 +77,18 @@ class Forwarding(harness.TestCase):
 
 
 class Terminal(harness.TestCase):
-    def test_ctrl_c_reaches_the_program_once_and_the_terminal_stays_as_it_was(self):
-        recording = self.path("test.hl")
-        command = harness.record_command(recording, [harness.program("signals")])
+    def start(self, command):
+        """(pid, our end of its terminal)."""
         pid, terminal = pty.fork()
         if pid == 0:
             os.execv(command[0], command)
         self.addCleanup(os.close, terminal)
+        return pid, terminal
+
+    def test_ctrl_c_reaches_the_program_once_and_the_terminal_stays_as_it_was(self):
+        recording = self.path("test.hl")
+        command = harness.record_command(recording, [harness.program("signals")])
+        pid, terminal = self.start(command)
         before = termios.tcgetattr(terminal)
         said = read_until(terminal, b"ready")
         os.write(terminal, b"\x03")
@@ -98,10 +103,7 @@ class Terminal(harness.TestCase):
     def test_the_program_reads_the_terminal_as_if_it_were_alone(self):
         recording = self.path("test.hl")
         command = harness.record_command(recording, [harness.program("steps")])
-        pid, terminal = pty.fork()
-        if pid == 0:
-            os.execv(command[0], command)
-        self.addCleanup(os.close, terminal)
+        pid, terminal = self.start(command)
         os.write(terminal, b"\n")
         said = read_until(terminal, b"step")
         os.write(terminal, b"\x04")

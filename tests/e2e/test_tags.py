@@ -4,6 +4,7 @@
 
 import glob
 import os
+import subprocess
 import unittest
 
 import harness
@@ -57,6 +58,17 @@ class Tags(unittest.TestCase):
         result = tagged("/bin/sh", "-c", "echo $PPID $$; exit 7")
         self.assertEqual(result.status, 7)
         self.assertEqual(int(result.stdout.split()[0]), os.getpid())
+
+    def test_control_says_that_nothing_is_recorded(self):
+        with subprocess.Popen([HEAPLINE, "record", "--tags", "--", "/bin/sh", "-c",
+                               "echo begun; read line"], stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE) as process:
+            process.stdout.readline()
+            result = run([HEAPLINE, "ctl", "-p", str(process.pid), "status"])
+            process.stdin.close()
+        self.assertEqual(result.status, 1)
+        self.assertIn("tags its blocks and records nothing; 'heapline allocations -p "
+                      f"{process.pid}'", result.stderr)
 
     def test_options_of_recordings_are_refused(self):
         for option in (["-o", "x.hl"], ["--sizes"], ["--events"], ["--sample", "4K"]):

@@ -132,11 +132,10 @@ class Pagers(unittest.TestCase):
                 self.assertIn("function_0\n", written)
 
 
-class Progress(unittest.TestCase):
+class Progress(harness.TestCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="heapline-test-")
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
+        super().setUp()
+        self.folder = Path(self.directory)
 
     def start(self, *arguments, **variables):
         """heapline with standard error on a terminal, whose other end it returns too."""

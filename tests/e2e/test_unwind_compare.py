@@ -4,7 +4,7 @@
 
 usage: test_unwind_compare.py PRELOAD PROGRAM [EXECUTABLE]
 
-PROGRAM is python3, cc1plus, redis-server or cxx_throw (then EXECUTABLE is it). PRELOAD is the library
+PROGRAM is python3, cc1plus, redis-server, or one of ours (then EXECUTABLE is it). PRELOAD is the library
 of unwind_compare.c, empty when libunwind's headers were missing. Of all allocations that PROGRAM makes,
 each of which is captured, a random part is compared: 10,000 at least, and not one may differ.
 """
@@ -117,11 +117,17 @@ def run_cxx_throw(directory, environment):
     subprocess.run([sys.argv[3], "5"], env=environment, check=True, stdout=subprocess.DEVNULL)
 
 
+def run_coroutines(directory, environment):
+    environment.update(HL_COMPARE_EVERY="2")
+    subprocess.run([sys.argv[3], "4000"], env=environment, check=True, stdout=subprocess.DEVNULL)
+
+
 PROGRAMS = {
     "python3": run_python,
     "cc1plus": run_cc1plus,
     "redis-server": run_redis,
     "cxx_throw": run_cxx_throw,
+    "coroutines": run_coroutines,
 }
 
 

@@ -19,6 +19,7 @@
 static SITE void *thread_site(size_t bytes)
 {
 	void *block = malloc(bytes);
+
 	KEEP(block);
 	return block;
 }
@@ -188,6 +189,7 @@ static SITE void handler_site(int signal_number)
 {
 	int saved = errno;
 	void *block = malloc(HANDLER_BYTES);
+
 	KEEP(block);
 	free(block);
 	ticks = ticks + (signal_number == SIGALRM);
@@ -197,6 +199,7 @@ static SITE void handler_site(int signal_number)
 static SITE void churn_site(void)
 {
 	void *block = malloc(CHURN_BYTES);
+
 	KEEP(block);
 	free(block);
 	BARRIER();

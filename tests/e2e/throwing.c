@@ -48,6 +48,7 @@ static SITE void after_site(void)
 int main(void)
 {
 	void *block = before_site();
+
 	KEEP(mi_malloc(400 << 10));
 	REQUIRE(!mi_reallocf(freed_site(), 600 << 10));
 	new_handler = throw;

@@ -30,6 +30,7 @@ API size_t mi_usable_size(const void *block)
 API void *mi_malloc(size_t size)
 {
 	size_t rounded = (size + 15) & ~(size_t)15;
+
 	if (rounded + 16 > memory_limit - used)
 		return NULL;
 	char *block = memory + used + 16;
@@ -41,6 +42,7 @@ API void *mi_malloc(size_t size)
 API void *mi_realloc(void *block, size_t size)
 {
 	void *moved = mi_malloc(size);
+
 	if (moved && block)
 		memcpy(moved, block, mi_usable_size(block) < size ? mi_usable_size(block) : size);
 	return moved;
@@ -49,6 +51,7 @@ API void *mi_realloc(void *block, size_t size)
 API void *mi_new(size_t size)
 {
 	void *block;
+
 	while (!(block = mi_malloc(size)))
 		new_handler();
 	return block;
@@ -57,6 +60,7 @@ API void *mi_new(size_t size)
 API void *mi_new_realloc(void *block, size_t size)
 {
 	void *moved;
+
 	while (!(moved = mi_realloc(block, size)))
 		new_handler();
 	return moved;

@@ -86,6 +86,7 @@ static __thread struct thread *this_thread __attribute__((tls_model("initial-exe
 static bool find_module(struct hl_unwind *unwind, uint64_t pc, struct hl_unwind_module *ret_module)
 {
 	struct dl_find_object found;
+
 	(void)unwind;
 	if (_dl_find_object((void *)pc, &found))
 		return false;
@@ -106,6 +107,7 @@ static struct thread *get_thread(void)
 		if (memory == MAP_FAILED)
 			abort();
 		this_thread = memory;
+		hl_walk_begin(&this_thread->walk, getpid() == gettid());
 		this_thread->random = (uint64_t)memory ^ (uint64_t)getpid() << 32 ^ 1;
 	}
 	return this_thread;
@@ -115,6 +117,7 @@ static struct thread *get_thread(void)
 static uint64_t next_random(struct thread *thread)
 {
 	uint64_t x = thread->random;
+
 	x ^= x << 13;
 	x ^= x >> 7;
 	x ^= x << 17;
@@ -124,6 +127,7 @@ static uint64_t next_random(struct thread *thread)
 static bool is_in_module(uint64_t ip)
 {
 	struct dl_find_object found;
+
 	return !_dl_find_object((void *)ip, &found);
 }
 
@@ -132,6 +136,7 @@ static bool is_in_module(uint64_t ip)
 static bool is_restorer(uint64_t ip)
 {
 	static const uint8_t code[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
+
 	return !memcmp((void *)ip, code, sizeof(code));
 }
 
@@ -142,6 +147,7 @@ static bool walk_reference(struct thread *thread, unw_context_t *context,
 	unw_cursor_t cursor;
 	size_t count = 0;
 	bool is_inside = false;
+
 	if (reference.init_local(&cursor, context))
 		return false;
 	do {
@@ -161,6 +167,7 @@ static bool walk_reference(struct thread *thread, unw_context_t *context,
 static void describe(const char *label, uint64_t ip, uint64_t sp)
 {
 	Dl_info info = {0};
+
 	dladdr((void *)(ip - 1), &info);
 	dprintf(out_fd, "  %s %#lx sp %#lx %s+%#lx %s\n", label, ip, sp,
 		info.dli_fname ? info.dli_fname : "?", ip - (uint64_t)info.dli_fbase,
@@ -170,6 +177,7 @@ static void describe(const char *label, uint64_t ip, uint64_t sp)
 static void report_difference(const struct thread *thread, size_t expected_count)
 {
 	const struct hl_walk *walk = &thread->walk;
+
 	if (atomic_fetch_add(&counts.differences, 1) >= DIFFERENCES_SHOWN)
 		return;
 	dprintf(out_fd, "difference: %u frames%s, libunwind %zu\n", walk->depth,
@@ -194,12 +202,14 @@ static uint64_t expected_pc(const struct thread *thread, size_t i, size_t count)
 {
 	bool is_interrupted = i > 0 && thread->expected[i - 1].is_signal_frame;
 	bool is_called = !is_interrupted && !thread->expected[i].is_signal_frame;
+
 	return compared_pc(thread->expected[i].ip - is_called, i + 1 == count);
 }
 
 static bool stacks_are_equal(const struct thread *thread, size_t expected_count)
 {
 	const struct hl_walk *walk = &thread->walk;
+
 	if (walk->truncated && expected_count > walk->depth)
 		expected_count = walk->depth;
 	if (walk->depth != expected_count)
@@ -218,12 +228,14 @@ static bool stacks_are_equal(const struct thread *thread, size_t expected_count)
 static uint64_t add_frame(uint64_t outer, uint64_t lookup_pc, uint64_t sp)
 {
 	uint64_t hash = (outer ^ lookup_pc ^ sp << 17) * UINT64_C(0x9e3779b97f4a7c15);
+
 	return (hash ^ hash >> 29) | 1; /* tags are not 0 */
 }
 
 static uint64_t hash_of_expected(const struct thread *thread, size_t count)
 {
 	uint64_t hash = 0;
+
 	for (size_t i = count; i-- > 0;)
 		hash = add_frame(hash, expected_pc(thread, i, count), thread->expected[i].sp);
 	return hash;
@@ -234,6 +246,7 @@ static void keep(struct thread *thread, const struct hl_registers *at, uint32_t 
 {
 	struct hl_walk *walk = &thread->walk;
 	uint64_t hash = 0;
+
 	for (uint32_t i = 0; i < walk->depth; i++) {
 		struct hl_walk_frame *frame = &walk->frames[i];
 		hash = add_frame(hash, compared_pc(frame->key & HL_FRAME_PC_MASK, i == 0),
@@ -242,13 +255,15 @@ static void keep(struct thread *thread, const struct hl_registers *at, uint32_t 
 			frame->node = (uint32_t)hash;
 	}
 	if (walk->depth)
-		hl_recall_keep(&thread->recall, walk, at, kept, hash);
+		hl_recall_keep(&thread->recall, walk, kept, at, hash);
 }
 
 /* The hash of the stack when it was recalled; else 0, and it is in thread->walk. */
 static uint64_t capture_stack(struct thread *thread, const struct hl_registers *at)
 {
-	uint64_t recalled = hl_recall_find(&thread->recall, &unwinder, &thread->walk, at);
+	uint64_t recalled = hl_recall_find(&thread->recall, &unwinder, &thread->walk, at,
+					   hl_recall_locate(&thread->recall, &thread->walk, at));
+
 	atomic_fetch_add(&counts.captures, 1);
 	atomic_fetch_add(&counts.recalled, recalled != 0);
 	if (recalled)
@@ -263,6 +278,7 @@ static void capture(const struct hl_registers *at)
 {
 	struct thread *thread = get_thread();
 	uint64_t recalled = capture_stack(thread, at);
+
 	if (next_random(thread) % every)
 		return;
 	unw_context_t context;
@@ -332,13 +348,15 @@ HL_EXPORT void *realloc(void *old, size_t size)
 HL_EXPORT int dlclose(void *handle)
 {
 	int result = real.dlclose(handle);
-	hl_unwind_invalidate(&unwinder);
+
+	hl_rule_cache_invalidate(&unwinder);
 	return result;
 }
 
 static bool open_reference(void)
 {
 	void *library = dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL);
+
 	if (!library)
 		return false;
 	reference.init_local =
@@ -356,6 +374,7 @@ static __attribute__((constructor)) void begin(void)
 	const char *prefix = getenv("HL_COMPARE_OUT");
 	const char *every_text = getenv("HL_COMPARE_EVERY");
 	char path[4096];
+
 	if (!prefix)
 		return;
 	is_busy = true;

@@ -45,6 +45,7 @@ static void fail(const char *what, const char *reason)
 static void load(struct trace *trace, pid_t pid)
 {
 	struct hl_error err = {{0}};
+
 	if (hl_target_new(pid, &trace->target, &err) < 0)
 		fail("target", err.text);
 	trace->skeleton = walk_test__open();
@@ -77,6 +78,7 @@ static void attach_faults(struct trace *trace)
 static void say_mappings(const struct trace *trace)
 {
 	const struct hl_target *target = trace->target;
+
 	printf("code");
 	for (size_t i = 0; i < target->mapping_count; i++) {
 		const struct hl_target_mapping *mapping = &target->mappings[i];
@@ -93,6 +95,7 @@ static void run(struct trace *trace)
 {
 	struct hl_error err = {{0}};
 	struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+
 	while (poll(&input, 1, 0) == 0) {
 		uint64_t before = trace->target->changes;
 		int r = hl_walker_poll(trace->walker, 10, &err);
@@ -109,6 +112,7 @@ static void print_stack(const struct trace *trace, uint32_t node)
 	uint32_t node_count;
 	const struct hl_recording_node *nodes = hl_walker_nodes(trace->walker, &node_count);
 	uint64_t frame = nodes[node - 1].frame, pc = frame & HL_FRAME_PC_MASK;
+
 	if (nodes[node - 1].parent)
 		print_stack(trace, nodes[node - 1].parent);
 	if (frame >> HL_MODULE_SHIFT == HL_MODULE_NONE) {
@@ -124,6 +128,7 @@ static void print_counts(const struct trace *trace)
 {
 	int map = bpf_map__fd(trace->skeleton->maps.stack_counts);
 	uint64_t stack, count, *last = NULL;
+
 	while (bpf_map_get_next_key(map, last, &stack) == 0) {
 		last = &stack;
 		if (bpf_map_lookup_elem(map, &stack, &count) < 0)
@@ -142,6 +147,7 @@ static void print_counts(const struct trace *trace)
 static void print_losses(const struct trace *trace)
 {
 	struct hl_walker_losses losses;
+
 	if (hl_walker_losses(trace->walker, &losses) < 0)
 		fail("losses", "cannot be read");
 	for (int loss = 0; loss < HL_LOSS_COUNT; loss++)
@@ -154,6 +160,7 @@ static void print_losses(const struct trace *trace)
 int main(int argc, char **argv)
 {
 	struct trace trace = {0};
+
 	if (argc < 3)
 		fail("usage", "walk_trace PID FILE FUNCTION... | walk_trace PID faults");
 	pid_t pid = (pid_t)atoi(argv[1]);

@@ -11,6 +11,7 @@
 static SITE void *leaf(size_t bytes)
 {
 	void *block = malloc(bytes);
+
 	KEEP(block);
 	return block;
 }
@@ -19,6 +20,7 @@ static SITE void *leaf(size_t bytes)
 static SITE size_t many_values(size_t bytes, size_t a, size_t b, size_t c, size_t d)
 {
 	size_t e = a * b, f = c * d, g = a + d, h = b + c;
+
 	KEEP(leaf(bytes));
 	return a + b * c + d * e + f * g + h;
 }
@@ -26,6 +28,7 @@ static SITE size_t many_values(size_t bytes, size_t a, size_t b, size_t c, size_
 static SITE size_t large_frame(size_t bytes)
 {
 	char buffer[5000];
+
 	memset(buffer, (int)bytes, sizeof(buffer));
 	KEEP(buffer);
 	size_t sum = many_values(bytes, bytes + 1, bytes + 2, bytes + 3, bytes + 4);
@@ -36,6 +39,7 @@ static SITE size_t large_frame(size_t bytes)
 static SITE size_t growing_frame(size_t bytes, size_t size)
 {
 	char *buffer = __builtin_alloca(size);
+
 	memset(buffer, 1, size);
 	KEEP(buffer);
 	size_t sum = large_frame(bytes);

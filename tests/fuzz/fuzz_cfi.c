@@ -32,6 +32,7 @@ static void require(bool holds)
 static int add_row(void *context, const struct hl_cfi_row *row)
 {
 	struct row_list *list = context;
+
 	require(row->rule < RULE_END);
 	if (list->count == ROWS_MAX)
 		return -ENOSPC;
@@ -47,6 +48,7 @@ static void require_error_or_rule(int result, hl_rule rule)
 static void check_rows(const struct row_list *list)
 {
 	const struct hl_cfi_row *rows = list->rows;
+
 	for (size_t i = 0; i < list->count; i++) {
 		require(!i ||
 			(rows[i].offset > rows[i - 1].offset && rows[i].rule != rows[i - 1].rule));
@@ -63,6 +65,7 @@ static void check_section(const uint8_t *bytes, size_t size, bool is_debug_frame
 		.address = SECTION_ADDRESS,
 		.is_debug_frame = is_debug_frame,
 	};
+
 	list.count = 0;
 	int result = hl_cfi_compile(&section, 0, add_row, &list);
 	require(result == 0 || result == -EINVAL || result == -ENOSPC);
@@ -79,6 +82,7 @@ static void check_section(const uint8_t *bytes, size_t size, bool is_debug_frame
 static void check_memory(const uint8_t *bytes, size_t size)
 {
 	uint64_t start = (uint64_t)bytes;
+
 	for (int64_t distance = -8192; distance <= 8192; distance += 512) {
 		hl_rule rule = 0;
 		int result = hl_cfi_find_in_memory(bytes, start, start + size,

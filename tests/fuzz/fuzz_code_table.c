@@ -3,7 +3,7 @@
  * Fuzz target: an ELF file of any bytes gives a code table or an error, and a table is what
  * walk_shared.h says: what the walker in the kernel relies on.
  */
-#include "bpf/target.h"
+#include "bpf/walker.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -42,6 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
 	static int fd = -1;
 	struct hl_code_table table;
+
 	if (fd < 0)
 		fd = memfd_create("fuzzed", MFD_CLOEXEC);
 	require(ftruncate(fd, 0) == 0 && pwrite(fd, bytes, size, 0) == (ssize_t)size);

@@ -8,7 +8,7 @@
  *	B	a batch of events, 8 bytes each, which must come back as they are
  */
 #include "../log_directory.h"
-#include "log/event_codec.h"
+#include "log/events.h"
 
 #include "region/region.h"
 

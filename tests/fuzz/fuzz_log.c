@@ -98,9 +98,9 @@ static void fuzz_ring(const uint8_t *bytes, size_t size)
 	ring->capacity = HL_RING_BYTES_MIN;
 	ring->head = size;
 	hl_ring_reader_init(&reader, ring);
-	for (uint64_t tick = 0; hl_ring_read(&reader, tick, UINT64_MAX, &sink) > 0;) {
-		require(hl_ring_next_tick(&reader) > tick);
-		tick = hl_ring_next_tick(&reader);
+	for (uint64_t tick = 0; hl_ring_reader_read(&reader, tick, UINT64_MAX, &sink) > 0;) {
+		require(hl_ring_reader_next_tick(&reader) > tick);
+		tick = hl_ring_reader_next_tick(&reader);
 	}
 	require(reader.position <= size);
 }

@@ -26,6 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 	struct hl_maps maps = {0};
 	struct hl_error err = {0};
 	int r = hl_maps_parse((const char *)bytes, size, &maps, &err);
+
 	require(r == 0 || r == -EBADMSG);
 	require((r < 0) == (err.text[0] != '\0'));
 	check(&maps);

@@ -90,7 +90,7 @@ static void read_log(int fd)
 	struct hl_error err = {0};
 	struct hl_log *log;
 
-	int r = hl_pack_read_log(fd, "FILE", &profile, &packed, &err);
+	int r = hl_pack_log_read(fd, "FILE", &profile, &packed, &err);
 	require((r < 0) == (err.text[0] != '\0'));
 	for (uint32_t i = 0; r == 0 && i < packed.recording->process_count && i < LOGS_READ_MAX;
 	     i++) {

@@ -44,7 +44,7 @@ static struct hl_profile *write_and_read(const struct hl_profile *profile, FILE 
 	struct hl_view_options options = {.out = open_memstream(&bytes, &size), .notes = null};
 
 	require(options.out);
-	require(hl_view_pprof(profile, &options, &err) == 0);
+	require(hl_pprof_view(profile, &options, &err) == 0);
 	require(fclose(options.out) == 0);
 	require(hl_gzip_inflate((const uint8_t *)bytes, size, "x", INFLATED_MAX, &inflated,
 				&inflated_size, &err) == 0);

@@ -25,6 +25,7 @@ static void read_process_file(int fd)
 	struct hl_recording_process process = {0};
 	struct hl_error err = {0};
 	int r = hl_recording_read_process(fd, "FILE", &process, &err);
+
 	require((r < 0) == (err.text[0] != '\0'));
 	hl_recording_process_release(&process);
 }
@@ -34,6 +35,7 @@ static void read_meta_file(int fd)
 	struct hl_recording *recording = calloc(1, sizeof(*recording));
 	struct hl_error err = {0};
 	int r = hl_recording_read_meta(fd, "FILE", recording, &err);
+
 	require((r < 0) == (err.text[0] != '\0'));
 	hl_recording_free(recording);
 }
@@ -46,6 +48,7 @@ static void fuzz_file(const uint8_t *bytes, size_t size, void read_file(int fd))
 static void fuzz_sections(const uint8_t *bytes, size_t size)
 {
 	uint16_t sizes[2];
+
 	if (size < sizeof(sizes))
 		return;
 	memcpy(sizes, bytes, sizeof(sizes));
@@ -71,6 +74,7 @@ static void fuzz_meta(const uint8_t *bytes, size_t size)
 {
 	struct hl_container_writer writer;
 	int directory_fd = scratch_directory();
+
 	require(hl_container_writer_init(&writer, directory_fd, "file", HL_KIND_RECORDING, 1,
 					 NULL) == 0);
 	hl_container_writer_add(&writer, HL_SECTION_META, bytes, size, false, NULL);
@@ -120,6 +124,7 @@ static void write_words(struct fake_region *fake, const uint8_t *bytes, size_t s
 static void fuzz_region(const uint8_t *bytes, size_t size)
 {
 	struct fake_region fake = fake_region_new();
+
 	for (int id = 0; id < HL_AREA_COUNT; id++)
 		fake.header->areas[id].committed = fuzzed_bytes(&fake, id);
 	write_words(&fake, bytes, size);

@@ -26,6 +26,7 @@ static inline int create_file(const struct piece_file *file)
 {
 	int fd = openat(scratch_directory(), file->name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC,
 			0600);
+
 	require(fd >= 0);
 	return fd;
 }
@@ -47,10 +48,10 @@ static inline void fuzz_file(const struct piece_file *file, const uint8_t *bytes
 
 static inline void write_header(const struct piece_file *file, struct hl_piece_writer *writer)
 {
-	const struct hl_log_rotation rotation = {.kind = file->kind, .number = 1};
-	struct hl_segment_header header = hl_log_rotation_header(&rotation, 0);
+	struct hl_segment_header header = {.number = 1};
 
-	require(hl_piece_write_bytes(writer, &header, sizeof(header)) == 0);
+	hl_log_files_seal_header(file->kind, &header);
+	require(hl_piece_writer_write_bytes(writer, &header, sizeof(header)) == 0);
 }
 
 /* Each piece: its kind, two bytes of length, content. */
@@ -70,7 +71,7 @@ static inline void fuzz_pieces(const struct piece_file *file, const uint8_t *byt
 		hl_byte_buffer_clear(&raw);
 		hl_byte_buffer_put(&raw, bytes, length);
 		bool begins = kind == HL_PIECE_CHECKPOINT || !writer.stream;
-		if (hl_piece_write(&writer, kind, begins ? HL_PIECE_FRAME : 0, &raw) < 0)
+		if (hl_piece_writer_write(&writer, kind, begins ? HL_PIECE_FRAME : 0, &raw) < 0)
 			break;
 		bytes += length;
 		size -= length;

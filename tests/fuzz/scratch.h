@@ -20,6 +20,7 @@
 static inline int scratch_file(const uint8_t *bytes, size_t size)
 {
 	static int fd = -1;
+
 	if (fd < 0)
 		fd = memfd_create("fuzz", MFD_CLOEXEC);
 	require(ftruncate(fd, 0) == 0 && pwrite(fd, bytes, size, 0) == (ssize_t)size);
@@ -31,6 +32,7 @@ static char scratch_path[] = "/tmp/heapline-fuzz-XXXXXX";
 static inline void remove_scratch_directory(void)
 {
 	char path[64];
+
 	snprintf(path, sizeof(path), "%s/file", scratch_path);
 	unlink(path);
 	rmdir(scratch_path);
@@ -40,6 +42,7 @@ static inline void remove_scratch_directory(void)
 static inline int scratch_directory(void)
 {
 	static int fd = -1;
+
 	if (fd < 0 && mkdtemp(scratch_path)) {
 		fd = open(scratch_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		atexit(remove_scratch_directory);

@@ -75,6 +75,7 @@ static inline void end_record(struct builder *builder, size_t body, bool is_64)
 {
 	unsigned width = is_64 ? 8 : 4;
 	uint64_t length = builder->size - body;
+
 	for (unsigned i = 0; i < width; i++)
 		builder->bytes[body - width + i] = (uint8_t)(length >> (8 * i));
 }
@@ -99,6 +100,7 @@ static inline size_t put_cie(struct builder *builder, const struct cie_shape *sh
 	unsigned version = shape->version ? shape->version : 1;
 	size_t start = builder->size;
 	size_t body = begin_record(builder, shape->is_64);
+
 	if (shape->is_debug_frame)
 		put(builder, UINT64_MAX, shape->is_64 ? 8 : 4);
 	else
@@ -128,6 +130,7 @@ static inline void put_pointer(struct builder *builder, uint8_t encoding, uint64
 {
 	static const unsigned sizes[16] = {
 		[0] = 8, [2] = 2, [3] = 4, [4] = 8, [0xa] = 2, [0xb] = 4, [0xc] = 8};
+
 	if ((encoding & 0x70) == 0x10)
 		value -= builder->address + builder->size;
 	if ((encoding & 0x0f) == 1)
@@ -143,6 +146,7 @@ static inline void put_fde(struct builder *builder, size_t cie, const struct cie
 			   size_t program_size)
 {
 	size_t body = begin_record(builder, shape->is_64);
+
 	if (shape->is_debug_frame)
 		put(builder, cie, shape->is_64 ? 8 : 4);
 	else

@@ -25,6 +25,8 @@
 
 #include <cmocka.h>
 
+#include "temporary.h"
+
 /* ---- a recorder ---- */
 
 struct recorder {
@@ -39,6 +41,7 @@ static inline int connect_to(const struct hl_collector *collector)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	const char *name = hl_collector_socket(collector);
+
 	memcpy(address.sun_path + 1, name, strlen(name));
 	socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -52,6 +55,7 @@ static inline struct hl_hello make_hello(const struct hl_collector *collector)
 		.region_version = HL_REGION_VERSION,
 		.address_space_limit = UINT64_MAX,
 	};
+
 	memcpy(hello.token, hl_collector_token(collector), sizeof(hello.token));
 	return hello;
 }
@@ -68,6 +72,7 @@ static inline int receive_welcome(int fd, struct hl_welcome *welcome, int *ret_e
 				 .msg_iovlen = 1,
 				 .msg_control = &control,
 				 .msg_controllen = sizeof(control)};
+
 	*ret_error = -1;
 	if (recvmsg(fd, &message, 0) != sizeof(*welcome))
 		return -1;
@@ -83,6 +88,7 @@ static inline void say_hello(struct recorder *recorder, const struct hl_hello *h
 {
 	struct hl_welcome welcome;
 	int fd = connect_to(recorder->collector);
+
 	recorder->header = NULL;
 	recorder->error = -1;
 	if (fd < 0 || send(fd, hello, sizeof(*hello), MSG_NOSIGNAL) < 0)
@@ -100,6 +106,7 @@ static inline void say_hello(struct recorder *recorder, const struct hl_hello *h
 static inline void greet(struct recorder *recorder)
 {
 	struct hl_hello hello = make_hello(recorder->collector);
+
 	say_hello(recorder, &hello);
 }
 
@@ -111,6 +118,7 @@ static inline void allocate(struct recorder *recorder, uint64_t bytes)
 		(void *)((char *)header + header->areas[HL_AREA_NODES].offset);
 	struct hl_cell_chunk *chunk =
 		(void *)((char *)header + header->areas[HL_AREA_CELLS].offset);
+
 	header->areas[HL_AREA_NODES].committed = header->areas[HL_AREA_CELLS].committed = 4096;
 	atomic_store(&nodes[1].frame, 0x1234);
 	header->node_count = header->chunk_count = chunk->used = chunk->cells[0].node = 1;
@@ -122,6 +130,7 @@ static inline void allocate(struct recorder *recorder, uint64_t bytes)
 static inline void pause_child(struct recorder *recorder)
 {
 	char byte = 0;
+
 	if (write(recorder->ready, &byte, 1) != 1 || read(recorder->go, &byte, 1) != 1)
 		_exit(99);
 }
@@ -173,6 +182,7 @@ static inline void begin(struct fixture *fixture, enum hl_mode mode, bool follow
 		.command = command,
 	};
 	struct hl_error err = {0};
+
 	assert_int_equal(hl_collector_new(&settings, &fixture->collector, &err), 0);
 	assert_int_equal(
 		hl_collector_begin(fixture->collector, fixture->path, false, getpid(), &err), 0);
@@ -188,8 +198,8 @@ static inline void begin_again(struct fixture *fixture, enum hl_mode mode, bool 
 static inline int setup(void **state)
 {
 	struct fixture *fixture = calloc(1, sizeof(*fixture));
-	strcpy(fixture->directory, "/tmp/heapline-test-XXXXXX");
-	if (!mkdtemp(fixture->directory))
+
+	if (make_temporary(fixture->directory) < 0)
 		return -1;
 	snprintf(fixture->path, sizeof(fixture->path), "%s/test.hl", fixture->directory);
 	*state = fixture;
@@ -200,11 +210,10 @@ static inline int setup(void **state)
 static inline int teardown(void **state)
 {
 	struct fixture *fixture = *state;
-	char command[128];
+
 	hl_collector_free(fixture->collector);
 	hl_recording_free(fixture->recording);
-	snprintf(command, sizeof(command), "rm -rf '%s'", fixture->directory);
-	int r = system(command);
+	int r = remove_temporary(fixture->directory);
 	free(fixture);
 	return r;
 }
@@ -212,6 +221,7 @@ static inline int teardown(void **state)
 static inline void start(struct fixture *fixture, child_fn *run)
 {
 	int ready[2], go[2];
+
 	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
 	assert_int_equal(pipe2(go, O_CLOEXEC), 0);
 	fixture->child = fork();
@@ -233,6 +243,7 @@ static inline void serve_until(struct fixture *fixture, int fd)
 		{.fd = fd, .events = POLLIN},
 		{.fd = hl_collector_fd(fixture->collector), .events = POLLIN},
 	};
+
 	do {
 		assert_true(poll(pollers, 2, 60000) > 0);
 		hl_collector_dispatch(fixture->collector);
@@ -243,6 +254,7 @@ static inline void serve_until(struct fixture *fixture, int fd)
 static inline void await_pause(struct fixture *fixture)
 {
 	char byte;
+
 	serve_until(fixture, fixture->ready);
 	assert_int_equal(read(fixture->ready, &byte, 1), 1);
 }
@@ -257,6 +269,7 @@ static inline int await_end(struct fixture *fixture)
 {
 	int status;
 	char byte;
+
 	serve_until(fixture, fixture->ready); /* closed by its end */
 	assert_int_equal(read(fixture->ready, &byte, 1), 0);
 	siginfo_t info;
@@ -272,6 +285,7 @@ static inline int await_end(struct fixture *fixture)
 static inline const struct hl_recording *finish(struct fixture *fixture)
 {
 	struct hl_error err = {0};
+
 	hl_collector_finish(fixture->collector, &fixture->summary);
 	if (hl_recording_open(fixture->path, &fixture->recording, &err) < 0)
 		fail_msg("%s", err.text);
@@ -288,9 +302,7 @@ static inline bool warns(const struct hl_recording *recording, const char *part)
 
 static inline void remove_recording(const struct fixture *fixture)
 {
-	char command[160];
-	snprintf(command, sizeof(command), "rm -rf '%s'", fixture->path);
-	assert_int_equal(system(command), 0);
+	assert_int_equal(remove_temporary(fixture->path), 0);
 }
 
 #define TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)

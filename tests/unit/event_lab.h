@@ -4,10 +4,10 @@
 #pragma once
 
 #include "../log_directory.h"
-#include "log/event_writer.h"
+#include "log/events.h"
 #include "log/log_files.h"
-#include "log/segment_writer.h"
-#include "profile/event_summary.h"
+#include "log/log_writer.h"
+#include "profile/event_reports.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,6 +19,8 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "temporary.h"
 
 #define NODES	  400
 #define THREADS	  3
@@ -100,14 +102,13 @@ static inline struct lab *lab_new(uint64_t file_bytes, uint32_t kept)
 {
 	struct lab *lab = calloc(1, sizeof(*lab));
 
-	strcpy(lab->directory, "/tmp/heapline-events-XXXXXX");
-	assert_non_null(mkdtemp(lab->directory));
+	assert_int_equal(make_temporary(lab->directory), 0);
 	lab->fd = open(lab->directory, O_RDONLY | O_DIRECTORY);
 	lab->blocks = calloc(INTERVALS * EVENTS * 4, sizeof(*lab->blocks));
 	lab->entries = calloc(INTERVALS * EVENTS * 4, sizeof(*lab->entries));
 	lab->seed = 47;
 	struct hl_log_settings settings = settings_of(lab, file_bytes, kept);
-	assert_int_equal(hl_event_writer_new(&settings, &lab->writer), 0);
+	assert_int_equal(hl_event_writer_new(&settings, 0, &lab->writer), 0);
 	settings = settings_of(lab, UINT64_C(1) << 30, 1);
 	assert_int_equal(hl_log_writer_new(&settings, &lab->log), 0);
 	return lab;
@@ -123,15 +124,13 @@ static inline void finish(struct lab *lab)
 
 static inline void lab_free(struct lab *lab)
 {
-	char command[128];
 	uint64_t missing;
 
 	hl_event_writer_finish(lab->writer, true, &missing);
 	hl_log_writer_finish(lab->log);
 	hl_intervals_release(&lab->intervals);
 	close(lab->fd);
-	snprintf(command, sizeof(command), "rm -rf '%s'", lab->directory);
-	assert_int_equal(system(command), 0);
+	assert_int_equal(remove_temporary(lab->directory), 0);
 	free(lab->blocks);
 	free(lab->entries);
 	free(lab);

@@ -2,7 +2,7 @@
 /* Writes regions as a recorder does, for tests of what reads them. */
 #pragma once
 
-#include "collector/region_reader.h"
+#include "collector/region_read.h"
 #include "region/region.h"
 
 #include <stddef.h>
@@ -27,6 +27,7 @@ static inline void *fake_area(const struct fake_region *fake, enum hl_area_id id
 static inline struct fake_region fake_region_new(void)
 {
 	struct fake_region fake;
+
 	hl_region_layout(&fake.layout, FAKE_REGION_BYTES, HL_MODE_MEM_FAST);
 	fake.header = mmap(NULL, fake.layout.region_bytes, PROT_READ | PROT_WRITE,
 			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -54,6 +55,7 @@ static inline uint32_t fake_add_node(struct fake_region *fake, uint32_t parent, 
 {
 	struct hl_region_node *nodes = fake_area(fake, HL_AREA_NODES);
 	uint32_t id = ++fake->header->node_count;
+
 	nodes[id].parent = parent;
 	nodes[id].frame = frame;
 	return id;
@@ -70,6 +72,7 @@ static inline struct hl_cell *fake_add_cell(struct fake_region *fake, uint32_t n
 {
 	struct hl_cell_chunk *chunks = fake_area(fake, HL_AREA_CELLS);
 	struct hl_cell_chunk *chunk = &chunks[fake->header->chunk_count++];
+
 	chunk->thread = thread;
 	chunk->used = 1;
 	chunk->cells[0].node = node;
@@ -80,6 +83,7 @@ static inline struct hl_cell *fake_add_cell(struct fake_region *fake, uint32_t n
 static inline int64_t *fake_at_peak_objects(struct hl_cell *cell)
 {
 	char *chunk = (char *)cell - offsetof(struct hl_cell_chunk, cells);
+
 	return ((struct hl_cell_chunk *)chunk)->at_peak_objects;
 }
 
@@ -93,6 +97,7 @@ static inline struct hl_region_thread *fake_add_thread(struct fake_region *fake,
 {
 	struct hl_region_thread *threads = fake_area(fake, HL_AREA_THREADS);
 	struct hl_region_thread *thread = &threads[fake->header->thread_count++];
+
 	thread->tid = 1000 + fake->header->thread_count;
 	strncpy(thread->name, name, sizeof(thread->name) - 1);
 	return thread;
@@ -103,6 +108,7 @@ static inline struct hl_region_module *fake_add_module(struct fake_region *fake,
 	struct hl_region_module *modules = fake_area(fake, HL_AREA_MODULES);
 	struct hl_region_module *module = &modules[fake->header->module_count++];
 	uint32_t at = fake->header->string_bytes;
+
 	module->start = UINT64_C(0x10000) * fake->header->module_count;
 	module->end = module->start + 0x8000;
 	module->path_offset = at;

@@ -134,5 +134,6 @@ static inline void image_release(struct image *image)
 static inline uint64_t *image_word(struct image *image, uint64_t address)
 {
 	struct image_part *part = image_part_at(image, address);
+
 	return part ? (uint64_t *)(void *)(part->bytes + (address - part->start)) : NULL;
 }

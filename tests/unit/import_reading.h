@@ -26,7 +26,7 @@ static inline int read_bytes(const struct hl_importer *importer, const void *byt
 
 	memcpy(copy, bytes, size);
 	error = (struct hl_error){0};
-	int r = hl_profile_import_bytes(importer, &input, ret_profile, &error);
+	int r = hl_open_import_bytes(importer, &input, ret_profile, &error);
 	free(copy);
 	return r;
 }

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "../log_directory.h"
+#include "log/log_writer.h"
 #include "log/segment.h"
-#include "log/segment_writer.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -20,6 +20,8 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "temporary.h"
 
 #define NODES	  300
 #define INTERVALS 400
@@ -85,8 +87,7 @@ static inline struct lab *lab_new(uint64_t segment_bytes, uint32_t kept)
 {
 	struct lab *lab = calloc(1, sizeof(*lab));
 
-	strcpy(lab->directory, "/tmp/heapline-log-XXXXXX");
-	assert_non_null(mkdtemp(lab->directory));
+	assert_int_equal(make_temporary(lab->directory), 0);
 	lab->fd = open(lab->directory, O_RDONLY | O_DIRECTORY);
 	lab->moments = calloc(INTERVALS, sizeof(*lab->moments));
 	lab->names = (struct names){{name_node, count_modules, name_module}, 1, ""};
@@ -98,13 +99,10 @@ static inline struct lab *lab_new(uint64_t segment_bytes, uint32_t kept)
 
 static inline void lab_free(struct lab *lab)
 {
-	char command[128];
-
 	hl_log_writer_finish(lab->writer);
 	hl_intervals_release(&lab->intervals);
 	close(lab->fd);
-	snprintf(command, sizeof(command), "rm -rf '%s'", lab->directory);
-	assert_int_equal(system(command), 0);
+	assert_int_equal(remove_temporary(lab->directory), 0);
 	free(lab->moments);
 	free(lab);
 }

@@ -2,7 +2,7 @@
 /* Recordings of a program that is not there, for tests that write logs of what it did. */
 #pragma once
 
-#include "log/segment_writer.h"
+#include "log/log_writer.h"
 #include "recording/recording.h"
 
 #include <setjmp.h>

@@ -28,7 +28,7 @@ static int pprof_read(const struct pprof_file *file, struct hl_profile **ret_pro
 		.name = "x.pb", .bytes = file->bytes, .size = file->size};
 
 	*err = (struct hl_error){0};
-	int r = hl_profile_import_bytes(&hl_importer_pprof, &input, ret_profile, err);
+	int r = hl_open_import_bytes(&hl_importer_pprof, &input, ret_profile, err);
 	if (r == 0)
 		assert_true(hl_profile_is_valid(*ret_profile));
 	return r;

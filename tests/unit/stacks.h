@@ -21,7 +21,7 @@ struct stack {
 	int64_t bytes, objects; /* in use, allocated, and at the peak */
 };
 
-static uint32_t stack_frame(struct hl_builder *builder, char *text, uint64_t address)
+static inline uint32_t stack_frame(struct hl_builder *builder, char *text, uint64_t address)
 {
 	char *module_path = strchr(text, '!'), *line = strrchr(text, ':');
 	struct hl_symbols_frame symbol = {.function_file = "", .file = ""};
@@ -44,7 +44,7 @@ static uint32_t stack_frame(struct hl_builder *builder, char *text, uint64_t add
 	return frame;
 }
 
-static uint32_t stack_node(struct hl_builder *builder, const char *frames, uint64_t address)
+static inline uint32_t stack_node(struct hl_builder *builder, const char *frames, uint64_t address)
 {
 	char *text = strdup(frames), *rest = text, *word;
 	uint32_t node = 0;
@@ -57,7 +57,7 @@ static uint32_t stack_node(struct hl_builder *builder, const char *frames, uint6
 	return node;
 }
 
-static void add_stack(struct hl_profile *profile, uint32_t node, const struct stack *stack)
+static inline void add_stack(struct hl_profile *profile, uint32_t node, const struct stack *stack)
 {
 	struct hl_profile_counters counters = {
 		.alloc_bytes = stack->bytes,
@@ -65,12 +65,14 @@ static void add_stack(struct hl_profile *profile, uint32_t node, const struct st
 		.peak_bytes = stack->bytes,
 		.peak_objects = stack->objects,
 	};
+
 	hl_profile_counters_add(&profile->counters[node], &counters);
 	hl_profile_counters_add(&profile->total, &counters);
 }
 
 /* The profile ${name} of ${stacks}, that end with a zero; frames lie at ${address}. */
-static struct hl_profile *profile_of(const char *name, const struct stack *stacks, uint64_t address)
+static inline struct hl_profile *profile_of(const char *name, const struct stack *stacks,
+					    uint64_t address)
 {
 	struct hl_builder builder;
 	struct hl_profile *profile;
@@ -91,4 +93,19 @@ static struct hl_profile *profile_of(const char *name, const struct stack *stack
 	hl_builder_release(&builder);
 	assert_true(hl_profile_is_valid(profile));
 	return profile;
+}
+
+/* The names from the root to ${node}, joined by ';'. */
+static inline void path_of(const struct hl_profile *profile, uint32_t node, char *buffer,
+			   size_t size)
+{
+	if (!node) {
+		buffer[0] = '\0';
+		return;
+	}
+	path_of(profile, profile->nodes[node].parent, buffer, size);
+	uint32_t function = profile->frames[profile->nodes[node].frame].function;
+	size_t used = strlen(buffer);
+	snprintf(buffer + used, size - used, "%s%s", used ? ";" : "",
+		 hl_profile_text(profile, profile->functions[function].name));
 }

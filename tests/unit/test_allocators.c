@@ -43,6 +43,7 @@ __attribute__((noinline)) void *_rjem_realloc(void *block, size_t size)
 __attribute__((noinline)) void *_rjem_reallocarray(void *block, size_t count, size_t size)
 {
 	void *moved = _rjem_realloc(block, count * size);
+
 	calls++;
 	return moved;
 }
@@ -271,5 +272,6 @@ int main(void)
 		cmocka_unit_test(damaged_files_are_read_as_far_as_they_make_sense),
 		cmocka_unit_test(want_of_memory_is_an_error),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,7 @@
 /* Source lines: files are found, figures stand beside the right lines, and sums are the total. */
 #include "fail_allocations.h"
 #include "profile/builder.h"
-#include "view/source.h"
+#include "view/annotate.h"
 #include "view/view.h"
 
 #include <errno.h>
@@ -177,7 +177,8 @@ static void what_is_no_file_is_no_source(void **state)
 
 static void figures_stand_beside_their_lines(void **state)
 {
-	char *text = text_of(hl_view_annotate, (struct hl_view_options){.function = "outer"});
+	char *text =
+		text_of(hl_annotate_view, (struct hl_view_options){.annotate.function = "outer"});
 
 	(void)state;
 	assert_contains(text,
@@ -190,7 +191,8 @@ static void figures_stand_beside_their_lines(void **state)
 
 static void long_stretches_without_figures_are_left_out(void **state)
 {
-	char *text = text_of(hl_view_annotate, (struct hl_view_options){.function = "outer"});
+	char *text =
+		text_of(hl_annotate_view, (struct hl_view_options){.annotate.function = "outer"});
 
 	(void)state;
 	assert_contains(text, "10          line(10);\n");
@@ -205,7 +207,8 @@ static void long_stretches_without_figures_are_left_out(void **state)
 
 static void an_inlined_line_belongs_to_its_own_function_which_ends_at_its_brace(void **state)
 {
-	char *text = text_of(hl_view_annotate, (struct hl_view_options){.function = "inner"});
+	char *text =
+		text_of(hl_annotate_view, (struct hl_view_options){.annotate.function = "inner"});
 
 	(void)state;
 	assert_null(strstr(text, "outer"));
@@ -217,19 +220,21 @@ static void an_inlined_line_belongs_to_its_own_function_which_ends_at_its_brace(
 
 static void a_name_is_preferred_to_an_expression(void **state)
 {
-	char *text = text_of(hl_view_annotate, (struct hl_view_options){.function = "o.*r|inner"});
+	char *text = text_of(hl_annotate_view,
+			     (struct hl_view_options){.annotate.function = "o.*r|inner"});
 
 	(void)state;
 	assert_true(strstr(text, "\nouter(int) in") < strstr(text, "\ninner in")); /* by cum */
 	free(text);
-	text = text_of(hl_view_annotate, (struct hl_view_options){.function = "i", .row_limit = 1});
+	text = text_of(hl_annotate_view,
+		       (struct hl_view_options){.annotate.function = "i", .row_limit = 1});
 	assert_contains(text, "... and 2 more; -n 0 shows all");
 	free(text);
 }
 
 static void a_source_newer_than_the_program_is_a_warning(void **state)
 {
-	struct hl_view_options options = {.function = "inner", .value = HL_VALUE_ALLOC};
+	struct hl_view_options options = {.annotate.function = "inner", .value = HL_VALUE_ALLOC};
 	struct hl_profile *profile = make_profile();
 	struct hl_error err = {0};
 	char *text;
@@ -239,12 +244,12 @@ static void a_source_newer_than_the_program_is_a_warning(void **state)
 	options.out = open_memstream(&text, &size);
 	profile->start_realtime_ns =
 		UINT64_C(1000000000) * 86400; /* there is no program any more */
-	assert_int_equal(hl_view_annotate(profile, &options, &err), 0);
+	assert_int_equal(hl_annotate_view(profile, &options, &err), 0);
 	fclose(options.out);
 	assert_contains(text, "\nCHANGED: ");
 	free(text);
 	hl_profile_free(profile);
-	text = text_of(hl_view_annotate, options);
+	text = text_of(hl_annotate_view, options);
 	assert_null(strstr(text, "CHANGED"));
 	free(text);
 }
@@ -256,9 +261,11 @@ static void without_a_source_lines_are_listed_and_it_is_said_where_it_was_looked
 	(void)state;
 	snprintf(elsewhere, sizeof(elsewhere), "%s.gone", recorded);
 	assert_int_equal(rename(recorded, elsewhere), 0);
-	char *text = text_of(hl_view_annotate, (struct hl_view_options){.function = "inner"});
-	char *other = text_of(hl_view_annotate,
-			      (struct hl_view_options){.function = "inner", .source_path = "/usr"});
+	char *text =
+		text_of(hl_annotate_view, (struct hl_view_options){.annotate.function = "inner"});
+	char *other =
+		text_of(hl_annotate_view, (struct hl_view_options){.annotate.function = "inner",
+								   .annotate.source_path = "/usr"});
 	assert_int_equal(rename(elsewhere, recorded), 0);
 	assert_contains(text, "shop.c' cannot be read: No such file or directory; --source-path");
 	assert_contains(text, "\n1009 B       11  1009 B       11    52\n");
@@ -269,8 +276,8 @@ static void without_a_source_lines_are_listed_and_it_is_said_where_it_was_looked
 
 static void without_lines_it_is_said_what_would_give_them(void **state)
 {
-	char *text =
-		text_of(hl_view_annotate, (struct hl_view_options){.function = "without_line"});
+	char *text = text_of(hl_annotate_view,
+			     (struct hl_view_options){.annotate.function = "without_line"});
 
 	(void)state;
 	assert_contains(text, "no line numbers for 'shop': stripped; install its debug package\n");
@@ -279,8 +286,8 @@ static void without_lines_it_is_said_what_would_give_them(void **state)
 
 static void json_has_a_row_for_each_line_with_its_source(void **state)
 {
-	struct hl_view_options options = {.function = "outer|inner", .json = true};
-	char *text = text_of(hl_view_annotate, options);
+	struct hl_view_options options = {.annotate.function = "outer|inner", .json = true};
+	char *text = text_of(hl_annotate_view, options);
 	json_t *report = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
 	json_t *rows = json_object_get(report, "rows"), *row;
 	json_int_t flat = 0;
@@ -304,16 +311,16 @@ static void json_has_a_row_for_each_line_with_its_source(void **state)
 static void a_function_that_is_not_there_is_an_error(void **state)
 {
 	struct hl_profile *profile = make_profile();
-	struct hl_view_options options = {.out = stderr, .function = "nobody"};
+	struct hl_view_options options = {.out = stderr, .annotate.function = "nobody"};
 	struct hl_error err = {0};
 
 	(void)state;
-	assert_int_equal(hl_view_annotate(profile, &options, &err), -ENOENT);
+	assert_int_equal(hl_annotate_view(profile, &options, &err), -ENOENT);
 	assert_string_equal(err.text,
 			    "no function 'nobody' in 't.hl'; 'heapline top -n 0' lists them");
 	err = (struct hl_error){0};
-	options.function = "[";
-	assert_int_equal(hl_view_annotate(profile, &options, &err), -EINVAL);
+	options.annotate.function = "[";
+	assert_int_equal(hl_annotate_view(profile, &options, &err), -EINVAL);
 	assert_true(!strncmp(err.text, "bad expression '[': ", 20));
 	hl_profile_free(profile);
 }
@@ -322,7 +329,7 @@ static void a_function_that_is_not_there_is_an_error(void **state)
 
 static void lines_add_up_to_the_total(void **state)
 {
-	char *text = text_of(hl_view_lines, (struct hl_view_options){0}), *expected;
+	char *text = text_of(hl_lines_view, (struct hl_view_options){0}), *expected;
 
 	(void)state;
 	assert_true(asprintf(&expected,
@@ -336,7 +343,7 @@ static void lines_add_up_to_the_total(void **state)
 
 static void what_is_left_out_of_lines_is_summed(void **state)
 {
-	char *text = text_of(hl_view_lines, (struct hl_view_options){.row_limit = 1});
+	char *text = text_of(hl_lines_view, (struct hl_view_options){.row_limit = 1});
 
 	(void)state;
 	assert_contains(text, " line:52 size:1009\nand 2 more size:114\ntotal size:1123\n");
@@ -346,15 +353,16 @@ static void what_is_left_out_of_lines_is_summed(void **state)
 static void want_of_memory_is_an_error_wherever_it_strikes(void **state)
 {
 	struct hl_profile *profile = make_profile();
-	struct hl_view_options options = {
-		.out = fopen("/dev/null", "w"), .function = "outer|inner", .value = HL_VALUE_ALLOC};
+	struct hl_view_options options = {.out = fopen("/dev/null", "w"),
+					  .annotate.function = "outer|inner",
+					  .value = HL_VALUE_ALLOC};
 	struct hl_error err = {0};
 
 	(void)state;
 	options.notes = options.out;
 	for (int json = 0; json < 2; json++) {
 		options.json = json;
-		FOR_EACH_FAILING_ALLOCATION(r, hl_view_annotate(profile, &options, &err))
+		FOR_EACH_FAILING_ALLOCATION(r, hl_annotate_view(profile, &options, &err))
 		{
 			assert_int_equal(r, -ENOMEM);
 			assert_non_null(strstr(err.text, "t.hl"));
@@ -386,5 +394,6 @@ int main(void)
 		cmocka_unit_test(what_is_left_out_of_lines_is_summed),
 		cmocka_unit_test(want_of_memory_is_an_error_wherever_it_strikes),
 	};
+
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -2,8 +2,8 @@
 /* Arrays, searching, hexadecimal digits, release by scope. */
 #include "base/array.h"
 #include "base/cleanup.h"
-#include "base/hex.h"
-#include "base/search.h"
+#include "base/compiler.h"
+#include "base/encode.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -83,6 +83,7 @@ static void digits_are_read_as_they_were_written(void **state)
 static int open_null(int *ret_seen)
 {
 	HL_CLOSED int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
 	*ret_seen = fd;
 	return fcntl(fd, F_GETFD);
 }
@@ -90,6 +91,7 @@ static int open_null(int *ret_seen)
 static int open_and_keep(void)
 {
 	HL_CLOSED int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
 	HL_CLOSED __attribute__((unused)) int none = -1; /* closes nothing */
 	HL_FREED char *text = NULL;
 	assert_null(HL_TAKE(text));
@@ -117,5 +119,6 @@ int main(void)
 		cmocka_unit_test(digits_are_read_as_they_were_written),
 		cmocka_unit_test(what_a_scope_holds_is_released_unless_it_was_taken),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,6 +21,7 @@
 static void a_name_has_two_parts(void **state)
 {
 	struct hl_node_name name;
+
 	(void)state;
 
 	assert_int_equal(hl_node_name_parse("shop@db.example.org", &name, NULL), 0);
@@ -33,6 +34,7 @@ static void names_that_no_node_has_are_refused_with_a_remedy(void **state)
 	static const char *const bad[] = {"shop", "shop@", "@host", "", "a@b@c"};
 	struct hl_node_name name = {"unchanged", "unchanged"};
 	char long_name[1000];
+
 	(void)state;
 
 	for (size_t i = 0; i < HL_COUNT_OF(bad); i++) {
@@ -51,6 +53,7 @@ static void names_of_this_machine_are_found_on_loopback(void **state)
 	char host[HL_NODE_PART_MAX] = "";
 	struct hl_node_name name = {"shop", "LocalHost"};
 	struct in_addr address = {0};
+
 	(void)state;
 
 	assert_int_equal(hl_node_name_resolve(&name, &address, NULL), 0);
@@ -66,6 +69,7 @@ static void addresses_are_taken_as_they_are(void **state)
 {
 	const struct hl_node_name name = {"shop", "192.0.2.7"};
 	struct in_addr address;
+
 	(void)state;
 
 	assert_int_equal(hl_node_name_resolve(&name, &address, NULL), 0);
@@ -189,5 +193,6 @@ int main(void)
 		cmocka_unit_test_setup_teardown(cookies_are_looked_for_where_erlang_does,
 						make_directory, remove_directory),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -326,6 +326,7 @@ static int decode_bytes(const void *bytes, size_t size, decode *run, struct deco
 static int decode_answer(ei_x_buff answer, decode *run, struct decoded *ret_decoded)
 {
 	int r = decode_bytes(answer.buff, (size_t)answer.index, run, ret_decoded);
+
 	ei_x_free(&answer);
 	return r;
 }
@@ -344,6 +345,7 @@ static const struct {
 static void carriers_of_otp_22_have_blocks_by_type(void **state)
 {
 	struct decoded decoded;
+
 	(void)state;
 
 	assert_int_equal(decode_answer(carriers_22(), decode_carriers, &decoded), 0);
@@ -367,6 +369,7 @@ static void carriers_of_otp_22_have_blocks_by_type(void **state)
 static void a_carrier_for_a_single_block_is_known_as_such(void **state)
 {
 	struct decoded decoded;
+
 	(void)state;
 
 	assert_int_equal(decode_answer(carriers_22(), decode_carriers, &decoded), 0);
@@ -381,6 +384,7 @@ static void a_carrier_for_a_single_block_is_known_as_such(void **state)
 static void carriers_of_otp_21_say_the_same_in_another_order(void **state)
 {
 	struct decoded decoded;
+
 	(void)state;
 
 	assert_int_equal(decode_answer(carriers_21(), decode_carriers, &decoded), 0);
@@ -399,6 +403,7 @@ static void carriers_of_otp_21_say_the_same_in_another_order(void **state)
 static void slots_of_free_blocks_have_the_bounds_that_erts_counts_by(void **state)
 {
 	struct decoded decoded;
+
 	(void)state;
 
 	assert_int_equal(decode_answer(carriers_22(), decode_carriers, &decoded), 0);
@@ -418,6 +423,7 @@ static void blocks_of_more_types_than_there_is_room_for_are_summed(void **state)
 	struct decoded decoded;
 	ei_x_buff out;
 	char type[32];
+
 	(void)state;
 
 	begin_ok(&out, 2, 512);
@@ -459,6 +465,7 @@ static void assert_row(const struct hl_allocations *found, size_t row, const cha
 static void origins_of_every_kind_are_named_as_the_shell_does(void **state)
 {
 	struct decoded decoded;
+
 	(void)state;
 
 	assert_int_equal(decode_answer(allocations(), decode_allocations, &decoded), 0);
@@ -476,6 +483,7 @@ static void without_tags_there_are_no_rows(void **state)
 {
 	struct decoded decoded;
 	ei_x_buff out;
+
 	(void)state;
 
 	begin_ok(&out, 3, 128);
@@ -507,6 +515,7 @@ static void assert_instances(const struct hl_beam_instances *found)
 static void sums_of_instances_are_the_present_ones_in_both_shapes(void **state)
 {
 	struct decoded decoded;
+
 	(void)state;
 
 	assert_int_equal(decode_answer(instances_21(), decode_instances, &decoded), 0);
@@ -521,6 +530,7 @@ static void an_allocator_that_is_not_enabled_has_no_instances(void **state)
 {
 	struct decoded decoded;
 	ei_x_buff out;
+
 	(void)state;
 
 	begin(&out);
@@ -543,6 +553,7 @@ static void failures_on_the_node_are_told_apart(void **state)
 		{"system_limit", HL_BEAM_FAILED},
 	};
 	struct decoded decoded;
+
 	(void)state;
 
 	for (size_t i = 0; i < HL_COUNT_OF(reasons); i++) {
@@ -702,6 +713,7 @@ static void put_others(ei_x_buff *out)
 static void terms_of_every_kind_can_be_skipped(void **state)
 {
 	ei_x_buff out;
+
 	(void)state;
 
 	ei_x_new_with_version(&out);
@@ -720,6 +732,7 @@ static void terms_of_any_depth_can_be_skipped(void **state)
 {
 	enum { DEPTH = 1000000 };
 	ei_x_buff out;
+
 	(void)state;
 
 	ei_x_new_with_version(&out);
@@ -736,6 +749,7 @@ static void only_numbers_from_0_up_are_taken(void **state)
 {
 	uint64_t number = 42;
 	ei_x_buff out;
+
 	(void)state;
 
 	ei_x_new_with_version(&out);
@@ -762,6 +776,7 @@ static void atoms_become_utf_8_and_are_cut_between_letters(void **state)
 {
 	char text[16];
 	ei_x_buff out;
+
 	(void)state;
 
 	ei_x_new_with_version(&out);
@@ -800,5 +815,6 @@ int main(void)
 		cmocka_unit_test(only_numbers_from_0_up_are_taken),
 		cmocka_unit_test(atoms_become_utf_8_and_are_cut_between_letters),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

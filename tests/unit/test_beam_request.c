@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What a node is asked, read back as the node would read it. */
-#include "heap/beam/request.h"
-#include "heap/beam/term.h"
+#include "heap/beam/connection.h"
+#include "heap/beam/decode.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -54,6 +54,7 @@ static void what_was_not_chosen_is_left_to_the_node(void **state)
 	const struct hl_beam_settings settings = {.node = "n@h"};
 	ei_x_buff arguments;
 	uint32_t pairs;
+
 	(void)state;
 
 	assert_int_equal(hl_request_options(&settings, &arguments), 0);
@@ -76,6 +77,7 @@ static void all_that_was_chosen_is_passed_on(void **state)
 	};
 	ei_x_buff arguments;
 	uint32_t pairs;
+
 	(void)state;
 
 	assert_int_equal(hl_request_options(&settings, &arguments), 0);
@@ -106,6 +108,7 @@ static void all_that_was_chosen_is_passed_on(void **state)
 static void an_allocators_sums_are_asked_for_by_a_pair(void **state)
 {
 	ei_x_buff arguments;
+
 	(void)state;
 
 	assert_int_equal(hl_request_allocator("ets_alloc", &arguments), 0);
@@ -127,5 +130,6 @@ int main(void)
 		cmocka_unit_test(all_that_was_chosen_is_passed_on),
 		cmocka_unit_test(an_allocators_sums_are_asked_for_by_a_pair),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

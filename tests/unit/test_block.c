@@ -53,6 +53,7 @@ static void step(struct hl_block_table *table, enum form form, struct model_bloc
 	uint32_t place = (uint32_t)rand_r(seed) % PLACES;
 	struct model_block *it = &model[place];
 	const void *address = address_of(base, place);
+
 	if (!it->block.node) {
 		it->block.node = 1 + (uint32_t)rand_r(seed) % 0xffffff;
 		it->block.draw = form == HASH ? (uint32_t)rand_r(seed) >> (31 - HL_DRAW_BITS) : 0;
@@ -77,6 +78,7 @@ static void agree_with_model(enum form form)
 	struct hl_block_table table;
 	struct model_block *model = calloc(PLACES, sizeof(*model));
 	unsigned seed = 11;
+
 	init(&table, form);
 	for (uint32_t i = 0; i < ROUNDS; i++) {
 		/* There are blocks in the hash when the array comes. */
@@ -134,6 +136,7 @@ static void *work(void *argument)
 	const struct worker *worker = argument;
 	struct model_block *model = calloc(PLACES, sizeof(*model));
 	unsigned seed = (unsigned)worker->base;
+
 	for (uint32_t i = 0; i < ROUNDS / 4; i++)
 		step(worker->table, worker->form, model, worker->base, &seed);
 	free(model);
@@ -220,5 +223,6 @@ int main(void)
 		cmocka_unit_test(without_memory_a_full_hash_refuses_and_keeps_what_it_has),
 		cmocka_unit_test(without_memory_for_a_leaf_the_array_refuses),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

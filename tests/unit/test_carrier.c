@@ -127,5 +127,6 @@ int main(void)
 		cmocka_unit_test(carriers_are_added_zeroed_and_released_with_their_strips),
 		cmocka_unit_test(want_of_memory_leaves_the_carriers_that_are_there),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

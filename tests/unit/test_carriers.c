@@ -2,11 +2,9 @@
 /* Views of carriers and allocations: all forms say the same, whatever names and figures there are.
  */
 #include "base/compiler.h"
-#include "view/allocations.h"
-#include "view/beam_instances.h"
-#include "view/carriers.h"
+#include "heap/beam/beam.h"
 #include "view/format.h"
-#include "view/heap_words.h"
+#include "view/heap.h"
 
 #include "fail_allocations.h"
 
@@ -112,10 +110,9 @@ static int write_report(const struct hl_carriers *carriers, enum hl_emit_form fo
 {
 	struct hl_emit *emit;
 	FILE *out = open_text();
-	int r = hl_emit_new(out, form, false, &emit);
+	int r = hl_emit_new(out, form, false, "carriers/1", &emit);
 
 	if (r == 0) {
-		hl_emit_begin(emit, "carriers/1");
 		r = hl_carriers_emit(emit, carriers, rows);
 		int finished = hl_emit_finish(emit);
 		r = r < 0 ? r : finished;
@@ -169,6 +166,7 @@ static void rows_and_sums_of_allocators_add_up_to_the_total(void **state)
 	json_t *report = report_of(&carriers);
 	size_t i, at;
 	const json_t *row;
+
 	(void)state;
 
 	for (i = 0; i < HL_COUNT_OF(keys); i++) {
@@ -197,6 +195,7 @@ static void rows_have_the_members_that_scripts_rely_on(void **state)
 	struct hl_carriers beam = beam_carriers(), walked = walked_carriers();
 	json_t *report = report_of(&beam);
 	const json_t *row = json_array_get(json_object_get(report, "rows"), 0);
+
 	(void)state;
 
 	for (size_t i = 0; i < HL_COUNT_OF(keys); i++)
@@ -218,6 +217,7 @@ static void rows_have_the_members_that_scripts_rely_on(void **state)
 static void tables_show_what_is_known_and_no_more(void **state)
 {
 	struct hl_carriers beam = beam_carriers(), walked = walked_carriers();
+
 	(void)state;
 
 	assert_int_equal(write_report(&beam, HL_EMIT_TABLE, HL_EMIT_ROWS_DEFAULT), 0);
@@ -241,6 +241,7 @@ static void tables_show_what_is_known_and_no_more(void **state)
 static void the_largest_carriers_come_first_and_others_are_counted(void **state)
 {
 	struct hl_carriers carriers = beam_carriers();
+
 	(void)state;
 
 	assert_int_equal(write_report(&carriers, HL_EMIT_TABLE, 2), 0);
@@ -259,6 +260,7 @@ static void no_carriers_are_a_report_too(void **state)
 {
 	struct hl_carriers none = {0};
 	FILE *out;
+
 	(void)state;
 
 	json_t *report = report_of(&none);
@@ -267,7 +269,7 @@ static void no_carriers_are_a_report_too(void **state)
 	assert_int_equal(write_report(&none, HL_EMIT_TABLE, 0), 0);
 	assert_says("0 B in 0 segments (carriers)");
 	out = open_text();
-	assert_int_equal(hl_carriers_write_svg(out, &none, "nothing"), 0);
+	assert_int_equal(hl_carriers_svg_write(out, &none, "nothing"), 0);
 	assert_int_equal(fclose(out), 0);
 	assert_says("there are no carriers");
 }
@@ -276,6 +278,7 @@ static void a_node_that_names_too_many_allocators_is_summed_up(void **state)
 {
 	struct hl_carriers carriers = {.shape = beam_shape};
 	char name[32];
+
 	(void)state;
 
 	for (int i = 0; i < 100; i++) {
@@ -298,9 +301,10 @@ static void terms_have_the_shape_of_instrument(void **state)
 {
 	struct hl_carriers carriers = beam_carriers();
 	FILE *out = open_text();
+
 	(void)state;
 
-	hl_carriers_write_term(out, &carriers);
+	hl_erlang_term_put_carriers(out, &carriers);
 	assert_int_equal(fclose(out), 0);
 	assert_says("\n{ok,{512,\n"); /* the option's value, not that of the slots */
 	assert_says("{eheap_alloc,false,65536,0,[{eheap_alloc,1,4096}],{0,2,0,0}}");
@@ -327,9 +331,10 @@ static void pictures_have_a_strip_for_each_carrier(void **state)
 {
 	struct hl_carriers carriers = beam_carriers();
 	FILE *out = open_text();
+
 	(void)state;
 
-	assert_int_equal(hl_carriers_write_svg(out, &carriers, AWKWARD), 0);
+	assert_int_equal(hl_carriers_svg_write(out, &carriers, AWKWARD), 0);
 	assert_int_equal(fclose(out), 0);
 	assert_int_equal(count_of("<g>"), 5);
 	assert_int_equal(count_of(">pool<"), 1);
@@ -344,9 +349,10 @@ static void strips_are_drawn_from_their_beginning_to_their_end(void **state)
 {
 	struct hl_carriers carriers = walked_carriers();
 	FILE *out = open_text();
+
 	(void)state;
 
-	assert_int_equal(hl_carriers_write_svg(out, &carriers, "p"), 0);
+	assert_int_equal(hl_carriers_svg_write(out, &carriers, "p"), 0);
 	assert_int_equal(fclose(out), 0);
 	/* The two last parts hold the same: one rectangle. The second part is half and half. */
 	assert_says("x=\"360\" y=\"92\" width=\"150\" height=\"14\"");
@@ -388,10 +394,9 @@ static int write_allocations(const struct hl_allocations *allocations, enum hl_e
 {
 	struct hl_emit *emit;
 	FILE *out = open_text();
-	int r = hl_emit_new(out, form, false, &emit);
+	int r = hl_emit_new(out, form, false, "allocations/1", &emit);
 
 	if (r == 0) {
-		hl_emit_begin(emit, "allocations/1");
 		hl_allocations_emit(emit, allocations, HL_EMIT_ROWS_DEFAULT);
 		r = hl_emit_finish(emit);
 	}
@@ -402,6 +407,7 @@ static int write_allocations(const struct hl_allocations *allocations, enum hl_e
 static void allocations_are_the_same_in_tables_and_json(void **state)
 {
 	struct hl_allocations allocations = some_allocations();
+
 	(void)state;
 
 	assert_int_equal(write_allocations(&allocations, HL_EMIT_JSON), 0);
@@ -423,9 +429,26 @@ static void allocations_are_the_same_in_tables_and_json(void **state)
 	hl_allocations_release(&allocations);
 }
 
+static void template_arguments_are_shortened_in_tables_alone(void **state)
+{
+	static const char name[] = "std::map<int, long>::insert(int)";
+	struct hl_allocations allocations = {.shape = own_shape};
+	struct hl_allocation *row;
+
+	(void)state;
+
+	assert_int_equal(hl_allocations_add(&allocations, "shop", name, &row), 0);
+	assert_int_equal(write_allocations(&allocations, HL_EMIT_TABLE), 0);
+	assert_says("std::map<...>::insert(int)\n");
+	assert_int_equal(write_allocations(&allocations, HL_EMIT_JSON), 0);
+	assert_says(name);
+	hl_allocations_release(&allocations);
+}
+
 static void bytes_are_bounded_by_the_histogram_where_nothing_else_is_known(void **state)
 {
 	struct hl_allocations allocations = some_allocations();
+
 	(void)state;
 
 	allocations.rows[0].histogram.counts[2] = 0;
@@ -443,9 +466,10 @@ static void allocations_as_a_term_are_maps_of_maps(void **state)
 {
 	struct hl_allocations allocations = some_allocations();
 	FILE *out = open_text();
+
 	(void)state;
 
-	assert_int_equal(hl_allocations_write_term(out, &allocations), 0);
+	assert_int_equal(hl_erlang_term_put_allocations(out, &allocations), 0);
 	assert_int_equal(fclose(out), 0);
 	assert_says("{ok,{128,4096,");
 	assert_int_equal(count_of("system =>"), 1);
@@ -462,8 +486,7 @@ static void write_instances(const struct hl_beam_instances *instances, enum hl_e
 	struct hl_emit *emit;
 	FILE *out = open_text();
 
-	assert_int_equal(hl_emit_new(out, form, false, &emit), 0);
-	hl_emit_begin(emit, "beam-carriers/1");
+	assert_int_equal(hl_emit_new(out, form, false, "beam-carriers/1", &emit), 0);
 	hl_beam_instances_emit(emit, instances);
 	assert_int_equal(hl_emit_finish(emit), 0);
 	assert_int_equal(fclose(out), 0);
@@ -476,6 +499,7 @@ static void sums_of_instances_add_up_in_tables_and_json(void **state)
 		{"ets_alloc", "mbc", 2, true, 1, 65536, 1, 0},
 	};
 	const struct hl_beam_instances instances = {rows, 2, 2};
+
 	(void)state;
 
 	write_instances(&instances, HL_EMIT_TABLE);
@@ -499,6 +523,7 @@ static void bars_and_sparks_are_never_longer_than_their_room(void **state)
 	struct hl_log2_shape widest = {.start = 1, .width = HL_LOG2_WIDTH_MAX};
 	struct hl_log2_histogram histogram;
 	char bar[HL_FORMAT_MAX], spark[HL_HEAP_SPARK_MAX];
+
 	(void)state;
 
 	assert_string_equal(hl_format_bar(0, 0, bar), "................");
@@ -506,23 +531,25 @@ static void bars_and_sparks_are_never_longer_than_their_room(void **state)
 	assert_string_equal(hl_format_bar(UINT64_MAX, 1, bar), "################");
 	assert_string_equal(hl_format_bar(1, 2, bar), "########........");
 	memset(&histogram, 0xff, sizeof(histogram));
-	assert_int_equal(strlen(hl_heap_spark(&widest, &histogram, spark)), HL_LOG2_WIDTH_MAX);
+	assert_int_equal(strlen(hl_heap_histogram_spark(&widest, &histogram, spark)),
+			 HL_LOG2_WIDTH_MAX);
 	histogram = (struct hl_log2_histogram){.counts = {0, 1, 1000, 1000000}};
 	widest.width = 4;
-	assert_string_equal(hl_heap_spark(&widest, &histogram, spark), "._=#");
+	assert_string_equal(hl_heap_histogram_spark(&widest, &histogram, spark), "._=#");
 }
 
 static void slots_are_labelled_with_their_exact_bounds(void **state)
 {
 	char label[HL_HEAP_LABEL_MAX];
 	struct hl_log2_shape one = {.start = 512, .width = 1};
+
 	(void)state;
 
-	assert_string_equal(hl_heap_slot_label(&own_shape, 0, label), "below 1 KiB");
-	assert_string_equal(hl_heap_slot_label(&own_shape, 1, label), "1 KiB .. <2 KiB");
-	assert_string_equal(hl_heap_slot_label(&own_shape, 3, label), "4 KiB and more");
-	assert_string_equal(hl_heap_slot_label(&beam_shape, 2, label), "3 KiB .. <7 KiB");
-	assert_string_equal(hl_heap_slot_label(&one, 0, label), "all sizes");
+	assert_string_equal(hl_heap_histogram_label(&own_shape, 0, label), "below 1 KiB");
+	assert_string_equal(hl_heap_histogram_label(&own_shape, 1, label), "1 KiB .. <2 KiB");
+	assert_string_equal(hl_heap_histogram_label(&own_shape, 3, label), "4 KiB and more");
+	assert_string_equal(hl_heap_histogram_label(&beam_shape, 2, label), "3 KiB .. <7 KiB");
+	assert_string_equal(hl_heap_histogram_label(&one, 0, label), "all sizes");
 }
 
 /* ---- failures ---- */
@@ -535,7 +562,7 @@ static int write_all(const struct hl_carriers *carriers, const struct hl_allocat
 
 	if (!out)
 		return -ENOMEM;
-	int r = hl_emit_new(out, HL_EMIT_TABLE, false, &emit);
+	int r = hl_emit_new(out, HL_EMIT_TABLE, false, NULL, &emit);
 	if (r == 0) {
 		r = hl_carriers_emit(emit, carriers, 0);
 		hl_allocations_emit(emit, allocations, 0);
@@ -543,9 +570,9 @@ static int write_all(const struct hl_carriers *carriers, const struct hl_allocat
 		r = r < 0 ? r : finished;
 	}
 	if (r == 0)
-		r = hl_carriers_write_svg(out, carriers, "p");
+		r = hl_carriers_svg_write(out, carriers, "p");
 	if (r == 0)
-		r = hl_allocations_write_term(out, allocations);
+		r = hl_erlang_term_put_allocations(out, allocations);
 	fclose(out);
 	return r;
 }
@@ -554,6 +581,7 @@ static void every_allocation_may_fail(void **state)
 {
 	struct hl_carriers carriers = beam_carriers();
 	struct hl_allocations allocations = some_allocations();
+
 	(void)state;
 
 	FOR_EACH_FAILING_ALLOCATION(r, write_all(&carriers, &allocations))
@@ -575,6 +603,7 @@ int main(void)
 		cmocka_unit_test(pictures_have_a_strip_for_each_carrier),
 		cmocka_unit_test(strips_are_drawn_from_their_beginning_to_their_end),
 		cmocka_unit_test(allocations_are_the_same_in_tables_and_json),
+		cmocka_unit_test(template_arguments_are_shortened_in_tables_alone),
 		cmocka_unit_test(bytes_are_bounded_by_the_histogram_where_nothing_else_is_known),
 		cmocka_unit_test(allocations_as_a_term_are_maps_of_maps),
 		cmocka_unit_test(sums_of_instances_add_up_in_tables_and_json),
@@ -582,5 +611,6 @@ int main(void)
 		cmocka_unit_test(slots_are_labelled_with_their_exact_bounds),
 		cmocka_unit_test(every_allocation_may_fail),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, forget);
 }

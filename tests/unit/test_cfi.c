@@ -2,7 +2,7 @@
 /* The CFI compiler: hand-assembled programs, damaged ones, and those of real libraries. */
 #include "base/compiler.h"
 #include "cfi_builder.h"
-#include "unwind/arch_x86_64.h"
+#include "unwind/arch.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -47,6 +47,7 @@ static struct builder one_function(const struct cie_shape *shape, const uint8_t 
 {
 	struct builder builder = {.address = 0x1000};
 	size_t cie = put_cie(&builder, shape);
+
 	put_fde(&builder, cie, shape, CODE, CODE_SIZE, program, program_size);
 	return builder;
 }
@@ -57,6 +58,7 @@ static int find_with(const struct cie_shape *shape, const uint8_t *program, size
 {
 	struct builder builder = one_function(shape, program, program_size);
 	struct hl_cfi_section section = section_of(&builder, shape->is_debug_frame);
+
 	return hl_cfi_find(&section, CODE + at, ret_rule);
 }
 
@@ -326,6 +328,7 @@ static uint8_t *before_guard(const void *bytes, size_t size)
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	uint8_t *pages =
 		mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
 	assert_ptr_not_equal(pages, MAP_FAILED);
 	assert_int_equal(mprotect(pages + page, page, PROT_NONE), 0);
 	return memcpy(pages + page - size, bytes, size);
@@ -334,6 +337,7 @@ static uint8_t *before_guard(const void *bytes, size_t size)
 static void free_guarded(uint8_t *bytes)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
 	munmap((void *)((uintptr_t)bytes & ~(page - 1)), 2 * page);
 }
 
@@ -384,6 +388,7 @@ static struct headed build_headed(uint8_t table_encoding)
 	struct builder *builder = &headed.builder;
 	size_t fdes[3];
 	const uint8_t program[] = {0x41, 0x0e, 16};
+
 	builder->address = 0x1000;
 	size_t cie = put_cie(builder, &usual);
 	for (size_t i = 0; i < 3; i++) {
@@ -410,6 +415,7 @@ static int find_headed(const struct headed *headed, uint64_t pc, hl_rule *ret_ru
 {
 	const struct builder *builder = &headed->builder;
 	uint64_t start = (uint64_t)builder->bytes;
+
 	return hl_cfi_find_in_memory(builder->bytes + headed->hdr, start, start + builder->size,
 				     start + pc - builder->address, ret_rule);
 }
@@ -489,6 +495,7 @@ struct row_list {
 static int add_row(void *context, const struct hl_cfi_row *row)
 {
 	struct row_list *list = context;
+
 	if (list->count == list->capacity) {
 		list->capacity = list->capacity ? list->capacity * 2 : 4096;
 		list->rows = realloc(list->rows, list->capacity * sizeof(*list->rows));
@@ -528,6 +535,7 @@ static void code_outside_of_4_gib_has_no_rows(void **state)
 static struct hl_cfi_section read_section(const char *path, const char *name)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
 	assert_true(fd >= 0);
 	elf_version(EV_CURRENT);
 	Elf *elf = elf_begin(fd, ELF_C_READ, NULL);
@@ -553,6 +561,7 @@ static struct hl_cfi_section read_section(const char *path, const char *name)
 static struct row_list compile(const struct hl_cfi_section *section, uint64_t base)
 {
 	struct row_list list = {0};
+
 	assert_int_equal(hl_cfi_compile(section, base, add_row, &list), 0);
 	assert_true(list.count > 0);
 	list.count = hl_cfi_rows_finish(list.rows, list.count);
@@ -564,6 +573,7 @@ static hl_rule find_in_object(const struct dl_find_object *object, uint64_t pc)
 	hl_rule rule;
 	int error = hl_cfi_find_in_memory(object->dlfo_eh_frame, (uint64_t)object->dlfo_map_start,
 					  (uint64_t)object->dlfo_map_end, pc, &rule);
+
 	assert_true(error == 0 || error == -ENOENT);
 	return error ? HL_RULE_NONE : rule;
 }
@@ -572,6 +582,7 @@ static hl_rule find_in_object(const struct dl_find_object *object, uint64_t pc)
 static void check_module(const void *code, const char *path)
 {
 	struct dl_find_object object;
+
 	assert_int_equal(_dl_find_object((void *)code, &object), 0);
 	uint64_t bias = object.dlfo_link_map->l_addr;
 	struct hl_cfi_section file = read_section(path, ".eh_frame");
@@ -644,5 +655,6 @@ int main(void)
 		cmocka_unit_test(rows_of_libc_equal_lookups_in_memory),
 		cmocka_unit_test(rows_of_libstdcxx_equal_lookups_in_memory),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Code tables: what they say of real files is what the recorder's unwinder finds there; damaged
  * files are no harm. */
-#include "bpf/target.h"
+#include "bpf/walker.h"
 
 #include "fail_allocations.h"
-#include "unwind/arch_x86_64.h"
+#include "unwind/arch.h"
 
 #include <dlfcn.h>
 #include <elf.h>
@@ -35,6 +35,7 @@ static struct file copy_of(const char *path)
 	struct file file = {.fd = memfd_create("file", MFD_CLOEXEC)};
 	int from = open(path, O_RDONLY | O_CLOEXEC);
 	struct stat status;
+
 	assert_true(from >= 0 && file.fd >= 0);
 	assert_int_equal(fstat(from, &status), 0);
 	file.size = (size_t)status.st_size;
@@ -56,6 +57,7 @@ static Elf64_Phdr *header_of(const struct file *file, uint32_t type)
 {
 	const Elf64_Ehdr *header = (const Elf64_Ehdr *)file->bytes;
 	Elf64_Phdr *segments = (Elf64_Phdr *)(file->bytes + header->e_phoff);
+
 	for (uint16_t i = 0; i < header->e_phnum; i++)
 		if (segments[i].p_type == type)
 			return &segments[i];
@@ -67,6 +69,7 @@ static hl_rule rule_in_memory(const struct dl_find_object *module, uint64_t pc)
 	hl_rule rule;
 	bool found = !hl_cfi_find_in_memory(module->dlfo_eh_frame, (uint64_t)module->dlfo_map_start,
 					    (uint64_t)module->dlfo_map_end, pc, &rule);
+
 	return found ? rule : HL_RULE_NONE;
 }
 
@@ -74,6 +77,7 @@ static bool is_entry_code(const struct dl_find_object *module, uint64_t pc)
 {
 	const Elf64_Ehdr *header = module->dlfo_map_start;
 	uint64_t entry = module->dlfo_link_map->l_addr + header->e_entry;
+
 	return pc - entry < HL_ENTRY_CODE_BYTES && rule_in_memory(module, entry) == HL_RULE_NONE;
 }
 
@@ -81,6 +85,7 @@ static bool is_entry_code(const struct dl_find_object *module, uint64_t pc)
 static hl_rule recorders_rule(const struct dl_find_object *module, uint64_t pc)
 {
 	hl_rule rule = rule_in_memory(module, pc);
+
 	if (rule != HL_RULE_NONE)
 		return rule;
 	if (is_entry_code(module, pc))
@@ -94,6 +99,7 @@ static void assert_same_rules(const void *function)
 {
 	struct dl_find_object module;
 	struct hl_code_table table;
+
 	assert_int_equal(_dl_find_object((void *)(uintptr_t)function, &module), 0);
 	const char *name = module.dlfo_link_map->l_name;
 	uint64_t bias = module.dlfo_link_map->l_addr;
@@ -128,6 +134,7 @@ static void outside_of_the_code_there_is_no_rule(void **state)
 	struct hl_code_table table;
 	struct file file = copy_of("/proc/self/exe");
 	uint64_t address;
+
 	(void)state;
 	assert_int_equal(hl_code_table_read(file.fd, 0, &table), 0);
 	assert_int_equal(hl_code_table_rule(&table, table.code_low - 1), HL_RULE_NONE);
@@ -144,6 +151,7 @@ static void pages_begin_with_the_rule_in_force(void **state)
 {
 	struct hl_code_table table;
 	struct file file = copy_of("/proc/self/exe");
+
 	(void)state;
 	assert_int_equal(hl_code_table_read(file.fd, 0, &table), 0);
 	for (uint32_t i = 0; i < table.page_count; i++) {
@@ -166,6 +174,7 @@ static void the_build_id_is_the_files(void **state)
 {
 	struct hl_code_table table;
 	struct file file = copy_of("/proc/self/exe");
+
 	(void)state;
 	assert_int_equal(hl_code_table_read(file.fd, 0, &table), 0);
 	assert_int_equal(table.build_id_bytes, 20);
@@ -180,6 +189,7 @@ static void rows_are_found_by_section_where_there_is_no_index_of_frames(void **s
 {
 	struct hl_code_table usual, other;
 	struct file file = copy_of("/proc/self/exe");
+
 	(void)state;
 	assert_int_equal(hl_code_table_read(file.fd, 0, &usual), 0);
 	header_of(&file, PT_GNU_EH_FRAME)->p_type = PT_NULL;
@@ -195,6 +205,7 @@ static void files_without_frames_have_pages_without_rows(void **state)
 {
 	struct hl_code_table table;
 	struct file file = copy_of("/proc/self/exe");
+
 	(void)state;
 	header_of(&file, PT_GNU_EH_FRAME)->p_type = PT_NULL;
 	((Elf64_Ehdr *)file.bytes)->e_shnum = 0;
@@ -212,6 +223,7 @@ static void what_is_no_elf_file_for_this_machine_is_refused(void **state)
 	struct hl_code_table table;
 	struct file file = copy_of("/proc/self/exe");
 	int empty = memfd_create("empty", MFD_CLOEXEC);
+
 	(void)state;
 	assert_int_equal(hl_code_table_read(empty, 0, &table), -ENOEXEC);
 	close(empty);
@@ -229,6 +241,7 @@ static void what_is_no_elf_file_for_this_machine_is_refused(void **state)
 static int read_and_release(const struct file *file)
 {
 	struct hl_code_table table;
+
 	int r = hl_code_table_read(file->fd, 0, &table);
 	if (r == 0)
 		hl_code_table_release(&table);
@@ -239,6 +252,7 @@ static void no_file_that_was_cut_off_is_any_harm(void **state)
 {
 	struct file file = copy_of(getenv("WALK_PLUGIN_A"));
 	size_t step = file.size / 200 + 1;
+
 	(void)state;
 	munmap(file.bytes, file.size);
 	for (size_t size = file.size; size > step; size -= step) {
@@ -256,6 +270,7 @@ static void no_damage_of_headers_is_any_harm(void **state)
 	const Elf64_Ehdr *header = (const Elf64_Ehdr *)file.bytes;
 	size_t ends = sizeof(*header) + header->e_phnum * sizeof(Elf64_Phdr);
 	size_t frames = header_of(&file, PT_GNU_EH_FRAME)->p_offset;
+
 	(void)state;
 	for (size_t i = 0; i < ends + 16; i++) {
 		uint8_t *byte = &file.bytes[i < ends ? i : frames + i - ends];
@@ -273,6 +288,7 @@ static void no_damage_of_headers_is_any_harm(void **state)
 static void want_of_memory_is_reported(void **state)
 {
 	struct file file = copy_of(getenv("WALK_PLUGIN_A"));
+
 	(void)state;
 	FOR_EACH_FAILING_ALLOCATION(r, read_and_release(&file))
 	assert_int_equal(r, -ENOMEM);
@@ -293,5 +309,6 @@ int main(void)
 		cmocka_unit_test(no_damage_of_headers_is_any_harm),
 		cmocka_unit_test(want_of_memory_is_reported),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,6 +10,7 @@
 static void a_process_is_complete_when_it_has_exited(void **state)
 {
 	struct fixture *fixture = *state;
+
 	start(fixture, allocate_and_exit);
 	assert_int_equal(WEXITSTATUS(await_end(fixture)), 3);
 	const struct hl_recording *recording = finish(fixture);
@@ -36,6 +37,7 @@ static void a_process_is_complete_when_it_has_exited(void **state)
 static void a_killed_process_is_complete(void **state)
 {
 	struct fixture *fixture = *state;
+
 	start(fixture, allocate_and_pause);
 	await_pause(fixture);
 	kill(fixture->child, SIGKILL);
@@ -50,6 +52,7 @@ static void a_killed_process_is_complete(void **state)
 static void a_process_that_runs_on_is_closed_and_kept_as_it_stands(void **state)
 {
 	struct fixture *fixture = *state;
+
 	start(fixture, allocate_and_pause);
 	await_pause(fixture);
 	const struct hl_recording_process *process = finish(fixture)->processes;
@@ -74,6 +77,7 @@ static int greet_twice(struct recorder *recorder)
 static void a_second_hello_is_another_program_in_the_same_process(void **state)
 {
 	struct fixture *fixture = *state;
+
 	start(fixture, greet_twice);
 	await_end(fixture);
 	const struct hl_recording *recording = finish(fixture);
@@ -87,6 +91,7 @@ static void a_second_hello_is_another_program_in_the_same_process(void **state)
 static void a_region_that_was_never_taken_is_a_warning_and_no_entry(void **state)
 {
 	struct fixture *fixture = *state;
+
 	start(fixture, take_no_region);
 	await_end(fixture);
 	const struct hl_recording *recording = finish(fixture);
@@ -95,9 +100,24 @@ static void a_region_that_was_never_taken_is_a_warning_and_no_entry(void **state
 	assert_true(warns(recording, "no memory or address space"));
 }
 
+static void processes_that_are_refused_for_one_reason_are_one_sentence(void **state)
+{
+	struct fixture *fixture = *state;
+
+	for (int i = 0; i < 5; i++) {
+		start(fixture, take_no_region);
+		await_end(fixture);
+	}
+	const struct hl_recording *recording = finish(fixture);
+	assert_null(recording->warnings[1]);
+	assert_true(warns(recording, "5 processes ("));
+	assert_true(warns(recording, " ...) were not recorded: it had no memory"));
+}
+
 static int map_little(struct recorder *recorder)
 {
 	struct hl_hello hello = make_hello(recorder->collector);
+
 	hello.address_space_limit = UINT64_C(512) << 20;
 	say_hello(recorder, &hello);
 	return recorder->header->region_bytes <= UINT64_C(64) << 20 ? 0 : 1;
@@ -106,6 +126,7 @@ static int map_little(struct recorder *recorder)
 static void a_region_takes_an_eighth_of_a_limited_address_space(void **state)
 {
 	struct fixture *fixture = *state;
+
 	start(fixture, map_little);
 	assert_int_equal(WEXITSTATUS(await_end(fixture)), 0);
 }
@@ -115,6 +136,7 @@ static void a_region_takes_an_eighth_of_a_limited_address_space(void **state)
 static int greet_with_wrong_token(struct recorder *recorder)
 {
 	struct hl_hello hello = make_hello(recorder->collector);
+
 	hello.token[0] ^= 1;
 	say_hello(recorder, &hello);
 	return recorder->error == -1 && !recorder->header ? 0 : 1;
@@ -123,6 +145,7 @@ static int greet_with_wrong_token(struct recorder *recorder)
 static int greet_in_another_version(struct recorder *recorder)
 {
 	struct hl_hello hello = make_hello(recorder->collector);
+
 	hello.region_version++;
 	say_hello(recorder, &hello);
 	return recorder->error == -1 && !recorder->header ? 0 : 1;
@@ -131,6 +154,7 @@ static int greet_in_another_version(struct recorder *recorder)
 static int send_nonsense(struct recorder *recorder)
 {
 	char bytes[4096] = {0};
+
 	for (size_t size = 1; size <= sizeof(bytes); size *= 4) {
 		int fd = connect_to(recorder->collector);
 		send(fd, bytes, size, MSG_NOSIGNAL);
@@ -147,6 +171,7 @@ static void callers_without_a_proper_hello_are_turned_away(void **state)
 	static child_fn *const children[] = {greet_with_wrong_token, greet_in_another_version,
 					     send_nonsense, allocate_and_exit};
 	static const int expected[] = {0, 0, 0, 3};
+
 	for (size_t i = 0; i < HL_COUNT_OF(children); i++) {
 		start(fixture, children[i]);
 		assert_int_equal(WEXITSTATUS(await_end(fixture)), expected[i]);
@@ -165,6 +190,7 @@ static int expect_refusal(struct recorder *recorder)
 static void without_follow_children_are_refused(void **state)
 {
 	struct fixture *fixture = *state;
+
 	begin_again(fixture, HL_MODE_MEM_FAST, false);
 	start(fixture, expect_refusal);
 	assert_int_equal(WEXITSTATUS(await_end(fixture)), EPERM);
@@ -184,6 +210,7 @@ static int crowd_and_greet(struct recorder *recorder)
 static void a_crowd_of_silent_callers_is_kept_small(void **state)
 {
 	struct fixture *fixture = *state;
+
 	start(fixture, crowd_and_greet);
 	assert_int_equal(WEXITSTATUS(await_end(fixture)), 255); /* hung up on */
 	start(fixture, allocate_and_exit);			/* the crowd has gone */
@@ -200,6 +227,7 @@ static int greet_after_pause(struct recorder *recorder)
 static void a_collector_without_descriptors_refuses_and_goes_on(void **state)
 {
 	struct fixture *fixture = *state;
+
 	start(fixture, greet_after_pause);
 	await_pause(fixture);
 	struct rlimit limit, few;
@@ -228,11 +256,13 @@ int main(void)
 		TEST(a_process_that_runs_on_is_closed_and_kept_as_it_stands),
 		TEST(a_second_hello_is_another_program_in_the_same_process),
 		TEST(a_region_that_was_never_taken_is_a_warning_and_no_entry),
+		TEST(processes_that_are_refused_for_one_reason_are_one_sentence),
 		TEST(a_region_takes_an_eighth_of_a_limited_address_space),
 		TEST(callers_without_a_proper_hello_are_turned_away),
 		TEST(without_follow_children_are_refused),
 		TEST(a_crowd_of_silent_callers_is_kept_small),
 		TEST(a_collector_without_descriptors_refuses_and_goes_on),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

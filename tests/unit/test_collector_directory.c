@@ -10,6 +10,7 @@
 static void a_vanished_directory_is_made_again(void **state)
 {
 	struct fixture *fixture = *state;
+
 	start(fixture, allocate_and_exit);
 	await_end(fixture);
 	start(fixture, allocate_and_pause);
@@ -27,6 +28,7 @@ static void a_vanished_directory_is_made_again(void **state)
 static void another_directory_in_its_place_is_left_alone(void **state)
 {
 	struct fixture *fixture = *state;
+
 	start(fixture, allocate_and_pause);
 	await_pause(fixture);
 	remove_recording(fixture);
@@ -53,6 +55,7 @@ static void an_ended_process_is_saved_as_soon_as_the_disk_takes_it(void **state)
 {
 	struct fixture *fixture = *state;
 	char blocker[160];
+
 	start(fixture, allocate_and_pause);
 	await_pause(fixture);
 	block_writes(fixture, blocker);
@@ -71,6 +74,7 @@ static void a_disk_that_never_takes_it_is_told_in_the_end(void **state)
 {
 	struct fixture *fixture = *state;
 	char blocker[160];
+
 	start(fixture, allocate_and_pause);
 	await_pause(fixture);
 	block_writes(fixture, blocker);
@@ -91,6 +95,7 @@ static int pause_long_enough_to_be_saved(struct recorder *recorder)
 static void a_running_process_is_saved_every_second(void **state)
 {
 	struct fixture *fixture = *state;
+
 	start(fixture, pause_long_enough_to_be_saved);
 	await_pause(fixture);
 	char file[128];
@@ -119,6 +124,7 @@ static int begin_at(const char *path, bool replace, struct hl_error *err)
 	struct hl_collector_settings settings = {.region.mode = HL_MODE_MEM_FAST,
 						 .command = command};
 	struct hl_collector *collector;
+
 	assert_int_equal(hl_collector_new(&settings, &collector, err), 0);
 	int r = hl_collector_begin(collector, path, replace, getpid(), err);
 	hl_collector_free(collector);
@@ -136,6 +142,7 @@ static void an_existing_recording_is_replaced_only_when_asked_to(void **state)
 {
 	struct fixture *fixture = *state;
 	struct hl_error err = {0};
+
 	start(fixture, allocate_and_exit);
 	await_end(fixture);
 	finish(fixture);
@@ -153,6 +160,7 @@ static void an_existing_recording_is_replaced_only_when_asked_to(void **state)
 static void assert_untouched(struct fixture *fixture)
 {
 	const struct hl_recording *recording = finish(fixture);
+
 	assert_int_equal(recording->process_count, 1);
 	assert_false(fixture->summary.incomplete);
 }
@@ -160,6 +168,7 @@ static void assert_untouched(struct fixture *fixture)
 static void a_recording_that_goes_on_is_not_replaced(void **state)
 {
 	struct fixture *fixture = *state;
+
 	start(fixture, allocate_and_exit);
 	await_end(fixture);
 	for (int replace = 0; replace < 2; replace++) {
@@ -173,6 +182,7 @@ static void a_recording_that_goes_on_is_not_replaced(void **state)
 static void nothing_that_is_no_recording_is_ever_replaced(void **state)
 {
 	struct fixture *fixture = *state;
+
 	end(fixture);
 	struct hl_error err = {0};
 	char file[160];
@@ -198,5 +208,6 @@ int main(void)
 		TEST(a_recording_that_goes_on_is_not_replaced),
 		TEST(nothing_that_is_no_recording_is_ever_replaced),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,7 @@ static void allocate_with_log(struct recorder *recorder, uint64_t bytes)
 {
 	static struct hl_region_map region;
 	static struct hl_ring_writer writer;
+
 	if (region.header != recorder->header) {
 		memset(&writer, 0, sizeof(writer));
 		hl_region_map_init(&region, recorder->header, recorder->header->region_bytes);
@@ -34,6 +35,7 @@ static int64_t logged_bytes(const struct fixture *fixture, uint32_t sequence)
 {
 	struct hl_log *log;
 	struct hl_error err = {0};
+
 	if (open_log_in(fixture->path, sequence, &(struct hl_log_options){0}, &log, &err) < 0)
 		return -1;
 	assert_false(log->cut_off);
@@ -45,6 +47,7 @@ static int64_t logged_bytes(const struct fixture *fixture, uint32_t sequence)
 static void a_process_has_a_log_in_modes_with_one(void **state)
 {
 	struct fixture *fixture = *state;
+
 	begin_again(fixture, HL_MODE_LOG_FAST, true);
 	start(fixture, log_and_exit);
 	await_end(fixture);
@@ -66,6 +69,7 @@ static int log_twice(struct recorder *recorder)
 static void each_program_of_a_process_has_a_log_of_its_own(void **state)
 {
 	struct fixture *fixture = *state;
+
 	begin_again(fixture, HL_MODE_LOG_RECORD, true);
 	start(fixture, log_twice);
 	await_end(fixture);
@@ -85,6 +89,7 @@ static int log_and_outlive(struct recorder *recorder)
 static void who_outlives_the_recording_is_told_not_to_wait(void **state)
 {
 	struct fixture *fixture = *state;
+
 	begin_again(fixture, HL_MODE_LOG_FAST, true);
 	start(fixture, log_and_outlive);
 	await_pause(fixture);
@@ -99,6 +104,7 @@ static void who_outlives_the_recording_is_told_not_to_wait(void **state)
 static void a_region_that_was_never_taken_has_no_log(void **state)
 {
 	struct fixture *fixture = *state;
+
 	begin_again(fixture, HL_MODE_LOG_FAST, true);
 	start(fixture, take_no_region);
 	await_end(fixture);
@@ -119,6 +125,7 @@ static int damage_a_ring(struct recorder *recorder)
 static void what_a_log_lacks_is_said(void **state)
 {
 	struct fixture *fixture = *state;
+
 	begin_again(fixture, HL_MODE_LOG_FAST, true);
 	start(fixture, damage_a_ring);
 	await_end(fixture);
@@ -141,6 +148,7 @@ static void serve_until_there(struct fixture *fixture, const char *pattern)
 {
 	char path[160];
 	glob_t found;
+
 	snprintf(path, sizeof(path), "%s/%s", fixture->path, pattern);
 	for (int i = 0; glob(path, 0, NULL, &found) != 0; i++) {
 		struct pollfd poller = {hl_collector_fd(fixture->collector), POLLIN, 0};
@@ -153,6 +161,7 @@ static void serve_until_there(struct fixture *fixture, const char *pattern)
 static void a_log_goes_on_in_the_directory_that_is_made_again(void **state)
 {
 	struct fixture *fixture = *state;
+
 	begin_again(fixture, HL_MODE_LOG_FAST, true);
 	start(fixture, log_before_and_after);
 	await_pause(fixture);
@@ -178,5 +187,6 @@ int main(void)
 		TEST(what_a_log_lacks_is_said),
 		TEST(a_log_goes_on_in_the_directory_that_is_made_again),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

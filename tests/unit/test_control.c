@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* How a recording is asked while it goes on: requests, connections, sockets. */
 #include "collector/control_client.h"
-#include "collector/control_directory.h"
-#include "collector/program_report.h"
+#include "collector/control_protocol.h"
+#include "collector/mailbox_reader.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,11 +18,13 @@
 
 #include <cmocka.h>
 
+#include "temporary.h"
+
 /* ---- requests ---- */
 
 static int parse(const char *line, struct hl_control_request *request, struct hl_error *err)
 {
-	return hl_control_parse(line, strlen(line), request, err);
+	return hl_control_protocol_parse(line, strlen(line), request, err);
 }
 
 static void requests_come_back_as_they_were_written(void **state)
@@ -33,15 +35,16 @@ static void requests_come_back_as_they_were_written(void **state)
 		[HL_CONTROL_SNAPSHOT] = "/x y", [HL_CONTROL_REPLACE] = "/\xff",
 		[HL_CONTROL_SEGMENTS] = "12",	[HL_CONTROL_ALLOCATOR] = "",
 	};
+
 	(void)state;
 	for (enum hl_control_verb verb = 0; verb < HL_CONTROL_VERBS; verb++) {
 		struct hl_control_request request = {.verb = verb, .pid = 4711}, found;
 		char line[HL_CONTROL_LINE_MAX];
 		strcpy(request.argument, arguments[verb]);
-		assert_int_equal(hl_control_check(&request, NULL), 0);
-		size_t size = hl_control_format(&request, line);
+		assert_int_equal(hl_control_protocol_check(&request, NULL), 0);
+		size_t size = hl_control_protocol_format(&request, line);
 		assert_int_equal(line[size - 1], '\n');
-		assert_int_equal(hl_control_parse(line, size - 1, &found, NULL), 0);
+		assert_int_equal(hl_control_protocol_parse(line, size - 1, &found, NULL), 0);
 		assert_int_equal(found.verb, verb);
 		assert_int_equal(found.pid, 4711);
 		assert_string_equal(found.argument, arguments[verb]);
@@ -81,6 +84,7 @@ static void requests_that_make_no_sense_are_refused_with_a_sentence(void **state
 		"heapline/1 log-segments 0 1000001",
 		"heapline/1 log-segments 0 4294967297",
 	};
+
 	(void)state;
 	for (size_t i = 0; i < HL_COUNT_OF(lines); i++) {
 		struct hl_control_request request;
@@ -89,7 +93,8 @@ static void requests_that_make_no_sense_are_refused_with_a_sentence(void **state
 		assert_true(strlen(err.text) > 10);
 	}
 	struct hl_control_request request;
-	assert_int_equal(hl_control_parse("heapline/1 status 0\0", 20, &request, NULL), -EINVAL);
+	assert_int_equal(hl_control_protocol_parse("heapline/1 status 0\0", 20, &request, NULL),
+			 -EINVAL);
 }
 
 static void the_longest_argument_fits_a_line(void **state)
@@ -99,33 +104,34 @@ static void the_longest_argument_fits_a_line(void **state)
 	char line[HL_CONTROL_LINE_MAX + 1];
 	memset(request.argument, 'x', sizeof(request.argument) - 1);
 	request.argument[0] = '/';
-	size_t size = hl_control_format(&request, line);
+	size_t size = hl_control_protocol_format(&request, line);
 	assert_true(size <= HL_CONTROL_LINE_MAX);
 	assert_int_equal(line[size - 1], '\n');
-	assert_int_equal(hl_control_parse(line, size - 1, &found, NULL), 0);
+	assert_int_equal(hl_control_protocol_parse(line, size - 1, &found, NULL), 0);
 	assert_string_equal(found.argument, request.argument);
 	line[size - 1] = 'x';
-	assert_int_equal(hl_control_parse(line, size, &found, NULL), -EINVAL);
+	assert_int_equal(hl_control_protocol_parse(line, size, &found, NULL), -EINVAL);
 }
 
 /* ---- clients ---- */
 
 struct conversation {
-	struct hl_client client;
+	struct hl_control_client client;
 	int other; /* the client's own end */
 };
 
 static void begin(struct conversation *conversation)
 {
 	int fds[2];
+
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
-	hl_client_begin(&conversation->client, fds[0]);
+	hl_control_client_begin(&conversation->client, fds[0]);
 	conversation->other = fds[1];
 }
 
 static void end(struct conversation *conversation)
 {
-	hl_client_end(&conversation->client);
+	hl_control_client_end(&conversation->client);
 	assert_int_equal(conversation->client.state, HL_CLIENT_NONE);
 	close(conversation->other);
 }
@@ -140,15 +146,17 @@ static void a_request_may_come_in_pieces(void **state)
 	static const char line[] = "heapline/1 status 0\n";
 	struct conversation conversation;
 	struct hl_control_request request;
+
 	(void)state;
 	begin(&conversation);
-	assert_int_equal(hl_client_read(&conversation.client, &request, NULL), -EAGAIN);
+	assert_int_equal(hl_control_client_read(&conversation.client, &request, NULL), -EAGAIN);
 	for (size_t i = 0; i + 1 < strlen(line); i++) {
 		say(&conversation, line + i, 1);
-		assert_int_equal(hl_client_read(&conversation.client, &request, NULL), -EAGAIN);
+		assert_int_equal(hl_control_client_read(&conversation.client, &request, NULL),
+				 -EAGAIN);
 	}
 	say(&conversation, "\n", 1);
-	assert_int_equal(hl_client_read(&conversation.client, &request, NULL), 0);
+	assert_int_equal(hl_control_client_read(&conversation.client, &request, NULL), 0);
 	assert_int_equal(request.verb, HL_CONTROL_STATUS);
 	end(&conversation);
 }
@@ -159,21 +167,22 @@ static void more_or_less_than_one_line_is_refused(void **state)
 	struct hl_control_request request;
 	struct hl_error err = {0};
 	char much[HL_CONTROL_LINE_MAX];
+
 	(void)state;
 	begin(&conversation);
 	say(&conversation, "heapline/1 status 0\nx", 21);
-	assert_int_equal(hl_client_read(&conversation.client, &request, &err), -EINVAL);
+	assert_int_equal(hl_control_client_read(&conversation.client, &request, &err), -EINVAL);
 	end(&conversation);
 	memset(much, 'x', sizeof(much));
 	begin(&conversation);
 	say(&conversation, much, sizeof(much));
-	assert_int_equal(hl_client_read(&conversation.client, &request, &err), -EINVAL);
+	assert_int_equal(hl_control_client_read(&conversation.client, &request, &err), -EINVAL);
 	end(&conversation);
 	begin(&conversation);
 	say(&conversation, "heapline/1 status 0", 19);
 	close(conversation.other);
-	assert_int_equal(hl_client_read(&conversation.client, &request, &err), -EAGAIN);
-	assert_int_equal(hl_client_read(&conversation.client, &request, &err), -EPIPE);
+	assert_int_equal(hl_control_client_read(&conversation.client, &request, &err), -EAGAIN);
+	assert_int_equal(hl_control_client_read(&conversation.client, &request, &err), -EPIPE);
 	conversation.other = -1;
 	end(&conversation);
 }
@@ -185,12 +194,13 @@ static void a_long_answer_waits_for_its_reader(void **state)
 	struct conversation conversation;
 	char *answer = malloc(LONG_ANSWER + 1), part[4096];
 	size_t received = 0;
+
 	(void)state;
 	memset(answer, 'a', LONG_ANSWER);
 	answer[LONG_ANSWER] = '\0';
 	begin(&conversation);
-	hl_client_answer(&conversation.client, answer);
-	while (!hl_client_send(&conversation.client)) {
+	hl_control_client_answer(&conversation.client, answer);
+	while (!hl_control_client_send(&conversation.client)) {
 		ssize_t size;
 		while ((size = read(conversation.other, part, sizeof(part))) > 0)
 			received += (size_t)size;
@@ -202,12 +212,13 @@ static void a_long_answer_waits_for_its_reader(void **state)
 static void who_has_gone_is_not_answered(void **state)
 {
 	struct conversation conversation;
+
 	(void)state;
 	begin(&conversation);
 	close(conversation.other);
 	conversation.other = -1;
-	hl_client_answer(&conversation.client, NULL);
-	assert_true(hl_client_send(&conversation.client));
+	hl_control_client_answer(&conversation.client, NULL);
+	assert_true(hl_control_client_send(&conversation.client));
 	end(&conversation);
 }
 
@@ -215,10 +226,11 @@ static void want_of_memory_is_answered(void **state)
 {
 	struct conversation conversation;
 	char answer[128] = "";
+
 	(void)state;
 	begin(&conversation);
-	hl_client_answer(&conversation.client, NULL);
-	assert_true(hl_client_send(&conversation.client));
+	hl_control_client_answer(&conversation.client, NULL);
+	assert_true(hl_control_client_send(&conversation.client));
 	assert_true(read(conversation.other, answer, sizeof(answer) - 1) > 0);
 	assert_non_null(strstr(answer, "\"error\""));
 	end(&conversation);
@@ -229,6 +241,7 @@ static void want_of_memory_is_answered(void **state)
 static void a_program_may_name_relative_paths(void **state)
 {
 	char path[PATH_MAX], here[PATH_MAX], expected[PATH_MAX + 8];
+
 	(void)state;
 	assert_int_equal(hl_program_report_path(getpid(), "/x.hl", path, NULL), 0);
 	assert_string_equal(path, "/x.hl");
@@ -242,6 +255,7 @@ static void a_program_that_is_not_there_gets_none(void **state)
 {
 	char path[PATH_MAX];
 	struct hl_error err = {0};
+
 	(void)state;
 	assert_int_equal(hl_program_report_path(INT32_MAX, "/x.hl", path, &err), -EPERM);
 	assert_non_null(strstr(err.text, "'/x.hl'"));
@@ -259,22 +273,20 @@ static void path_in(const char *name, char path[256])
 static int setup(void **state)
 {
 	(void)state;
-	strcpy(runtime, "/tmp/heapline-test-XXXXXX");
-	return mkdtemp(runtime) ? setenv("XDG_RUNTIME_DIR", runtime, 1) : -1;
+	return make_temporary(runtime) < 0 ? -1 : setenv("XDG_RUNTIME_DIR", runtime, 1);
 }
 
 static int teardown(void **state)
 {
-	char command[128];
 	(void)state;
-	snprintf(command, sizeof(command), "rm -rf '%s'", runtime);
-	return system(command);
+	return remove_temporary(runtime);
 }
 
 static size_t count_sockets(int directory_fd)
 {
 	pid_t *pids;
 	size_t count;
+
 	assert_int_equal(hl_control_directory_list(directory_fd, &pids, &count), 0);
 	free(pids);
 	return count;
@@ -317,6 +329,7 @@ static void other_files_are_no_sockets(void **state)
 {
 	static const char *const names[] = {"0.sock", "-1.sock", "01.sock", "1.socks",
 					    ".sock",  "x",	 "1",	    "99999999999.sock"};
+
 	(void)state;
 	int directory_fd = hl_control_directory_make();
 	for (size_t i = 0; i < HL_COUNT_OF(names); i++)
@@ -328,6 +341,7 @@ static void other_files_are_no_sockets(void **state)
 static void only_private_directories_are_opened(void **state)
 {
 	char path[256], target[256];
+
 	(void)state;
 	path_in("heapline", path);
 	path_in("target", target);
@@ -350,6 +364,7 @@ static void only_private_directories_are_opened(void **state)
 static void a_directory_is_private_whatever_the_umask(void **state)
 {
 	struct stat status;
+
 	(void)state;
 	mode_t before = umask(0777);
 	int fd = hl_control_directory_make();
@@ -380,5 +395,6 @@ int main(void)
 		TEST_WITH_DIRECTORY(only_private_directories_are_opened),
 		TEST_WITH_DIRECTORY(a_directory_is_private_whatever_the_umask),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

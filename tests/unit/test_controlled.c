@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What is done to a recording that goes on: answers, marks, snapshots, orders to its log. */
 #include "collector/control.h"
-#include "collector/control_status.h"
-#include "collector/drain_orders.h"
+#include "collector/control_actions.h"
+#include "collector/drain.h"
 #include "collector/snapshot.h"
 
 #include <errno.h>
@@ -20,6 +20,7 @@
 #include <cmocka.h>
 
 #include "fail_allocations.h"
+#include "temporary.h"
 
 /* ---- a recording ---- */
 
@@ -44,8 +45,8 @@ static int setup(void **state)
 	struct fixture *fixture = calloc(1, sizeof(*fixture));
 	char path[256];
 	int region_fd;
-	strcpy(fixture->directory, "/tmp/heapline-test-XXXXXX");
-	if (!mkdtemp(fixture->directory))
+
+	if (make_temporary(fixture->directory) < 0)
 		return -1;
 	setenv("XDG_RUNTIME_DIR", fixture->directory, 1);
 	path_in(fixture, "test.hl", path);
@@ -72,11 +73,10 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	struct fixture *fixture = *state;
-	char command[128];
+
 	hl_tracked_free(fixture->tracked);
 	hl_archive_release(&fixture->archive);
-	snprintf(command, sizeof(command), "rm -rf '%s'", fixture->directory);
-	int r = system(command);
+	int r = remove_temporary(fixture->directory);
 	free(fixture);
 	return r;
 }
@@ -85,8 +85,9 @@ static int teardown(void **state)
 static json_t *act(struct fixture *fixture, const char *line)
 {
 	struct hl_control_request request;
-	assert_int_equal(hl_control_parse(line, strlen(line), &request, NULL), 0);
-	char *text = hl_control_act(&fixture->subject, &request);
+
+	assert_int_equal(hl_control_protocol_parse(line, strlen(line), &request, NULL), 0);
+	char *text = hl_control_actions_act(&fixture->subject, &request);
 	assert_non_null(text);
 	assert_int_equal(text[strlen(text) - 1], '\n');
 	json_t *answer = json_loads(text, 0, NULL);
@@ -98,6 +99,7 @@ static json_t *act(struct fixture *fixture, const char *line)
 static void assert_done(struct fixture *fixture, const char *line)
 {
 	json_t *answer = act(fixture, line);
+
 	assert_true(json_is_true(json_object_get(answer, "done")));
 	json_decref(answer);
 }
@@ -106,6 +108,7 @@ static void assert_error(struct fixture *fixture, const char *line, const char *
 {
 	json_t *answer = act(fixture, line);
 	const char *sentence = json_string_value(json_object_get(answer, "error"));
+
 	assert_non_null(sentence);
 	assert_non_null(strstr(sentence, part));
 	json_decref(answer);
@@ -116,6 +119,7 @@ static void status_escapes_what_is_no_text(void **state)
 	struct fixture *fixture = *state;
 	json_t *answer = act(fixture, "heapline/1 status 0");
 	json_t *command = json_object_get(answer, "command");
+
 	assert_string_equal(json_string_value(json_array_get(command, 1)), "two %FF words");
 	json_t *process = json_array_get(json_object_get(answer, "processes"), 0);
 	assert_int_equal(json_integer_value(json_object_get(process, "pid")), getpid());
@@ -125,7 +129,8 @@ static void status_escapes_what_is_no_text(void **state)
 
 static int make_status(struct fixture *fixture)
 {
-	char *text = hl_control_status(&fixture->subject);
+	char *text = hl_control_answer_status(&fixture->subject);
+
 	free(text);
 	return text ? 0 : -ENOMEM;
 }
@@ -133,6 +138,7 @@ static int make_status(struct fixture *fixture)
 static void status_fails_cleanly_for_want_of_memory(void **state)
 {
 	struct fixture *fixture = *state;
+
 	json_set_alloc_funcs(__wrap_malloc, free);
 	FOR_EACH_FAILING_ALLOCATION(r, make_status(fixture))
 	assert_int_equal(r, -ENOMEM);
@@ -142,6 +148,7 @@ static void status_fails_cleanly_for_want_of_memory(void **state)
 static void switch_to(struct fixture *fixture, enum hl_mode mode)
 {
 	char line[64];
+
 	snprintf(line, sizeof(line), "heapline/1 mode %d %s", getpid(), hl_mode_names[mode]);
 	assert_done(fixture, line);
 	uint32_t now = atomic_load(&fixture->tracked->region.header->mode);
@@ -154,6 +161,7 @@ static void switch_to(struct fixture *fixture, enum hl_mode mode)
 static void any_mode_follows_any_other(void **state)
 {
 	struct fixture *fixture = *state;
+
 	for (enum hl_mode from = 0; from < HL_MODE_COUNT; from++)
 		for (enum hl_mode to = 0; to < HL_MODE_COUNT; to++) {
 			switch_to(fixture, from);
@@ -171,6 +179,7 @@ static void nothing_is_done_to_processes_that_have_ended(void **state)
 {
 	struct fixture *fixture = *state;
 	char line[64];
+
 	snprintf(line, sizeof(line), "heapline/1 mark %d x", getpid());
 	assert_done(fixture, line);
 	hl_tracked_set_end(fixture->tracked, HL_END_EXITED);
@@ -185,6 +194,7 @@ static void nothing_is_done_to_processes_that_have_ended(void **state)
 static void logs_are_kept_only_where_there_are_any(void **state)
 {
 	struct fixture *fixture = *state;
+
 	assert_error(fixture, "heapline/1 log-segments 0 3", "no log");
 	assert_int_equal(fixture->limits.segments_kept, 3);
 }
@@ -193,6 +203,7 @@ static void a_recording_takes_so_many_marks_and_no_more(void **state)
 {
 	struct fixture *fixture = *state;
 	int r = 0;
+
 	for (int i = 0; r == 0; i++)
 		r = hl_archive_mark(&fixture->archive, 1, 2, "mark");
 	assert_int_equal(r, -EAGAIN);
@@ -202,6 +213,7 @@ static void a_recording_takes_so_many_marks_and_no_more(void **state)
 static int mark_twenty_times(struct fixture *fixture)
 {
 	int r = 0;
+
 	for (int i = 0; r == 0 && i < 20; i++)
 		r = hl_archive_mark(&fixture->archive, 1, 2, "mark");
 	return r;
@@ -210,6 +222,7 @@ static int mark_twenty_times(struct fixture *fixture)
 static void marks_fail_cleanly_for_want_of_memory(void **state)
 {
 	struct fixture *fixture = *state;
+
 	FOR_EACH_FAILING_ALLOCATION(r, mark_twenty_times(fixture))
 	assert_int_equal(r, -ENOMEM);
 }
@@ -221,6 +234,7 @@ static int make_snapshot(struct fixture *fixture, const char *name, bool replace
 {
 	struct hl_snapshot *snapshot;
 	char path[256];
+
 	path_in(fixture, name, path);
 	int r = hl_snapshot_begin(&fixture->archive, fixture->tracked, path, replace, &snapshot,
 				  err);
@@ -232,6 +246,7 @@ static void a_snapshot_opens_as_a_recording(void **state)
 	struct fixture *fixture = *state;
 	struct hl_recording *recording;
 	char path[256];
+
 	assert_int_equal(hl_archive_mark(&fixture->archive, 1, 2, "mark"), 0);
 	assert_int_equal(make_snapshot(fixture, "snapshot.hl", false, NULL), 0);
 	path_in(fixture, "snapshot.hl", path);
@@ -249,6 +264,7 @@ static void a_snapshot_copies_what_lies_there(void **state)
 	struct fixture *fixture = *state;
 	char path[256];
 	struct stat status;
+
 	static const struct {
 		const char *name;
 		bool is_copied;
@@ -278,6 +294,7 @@ static void a_recording_is_not_replaced_by_its_snapshot(void **state)
 {
 	struct fixture *fixture = *state;
 	struct hl_error err = {0};
+
 	assert_int_equal(make_snapshot(fixture, "test.hl", true, &err), -EEXIST);
 	assert_non_null(strstr(err.text, "the recording itself"));
 	assert_int_equal(faccessat(fixture->archive.directory.fd, "recording.hlm", F_OK, 0), 0);
@@ -287,6 +304,7 @@ static void a_snapshot_leaves_nothing_for_want_of_memory(void **state)
 {
 	struct fixture *fixture = *state;
 	char path[256];
+
 	path_in(fixture, "snapshot.hl", path);
 	FOR_EACH_FAILING_ALLOCATION(r, make_snapshot(fixture, "snapshot.hl", false, NULL))
 	{
@@ -299,6 +317,7 @@ static void a_snapshot_leaves_nothing_for_want_of_memory(void **state)
 static int open_control(struct fixture *fixture)
 {
 	struct hl_control *control;
+
 	int r = hl_control_new(&fixture->subject, &control);
 	if (r < 0)
 		return r;
@@ -310,6 +329,7 @@ static int open_control(struct fixture *fixture)
 static void control_fails_cleanly_for_want_of_memory(void **state)
 {
 	struct fixture *fixture = *state;
+
 	FOR_EACH_FAILING_ALLOCATION(r, open_control(fixture))
 	assert_int_equal(r, -ENOMEM);
 }
@@ -340,6 +360,7 @@ static struct hl_log_writer *new_writer(const struct fixture *fixture)
 		.names = &no_names,
 	};
 	struct hl_log_writer *writer;
+
 	assert_int_equal(hl_log_writer_new(&settings, &writer), 0);
 	return writer;
 }
@@ -349,6 +370,7 @@ static void marks_wait_until_the_log_has_begun(void **state)
 	struct fixture *fixture = *state;
 	struct hl_log_writer *writer = new_writer(fixture);
 	struct hl_drain_orders orders;
+
 	hl_drain_orders_init(&orders);
 	assert_int_equal(hl_drain_orders_mark(&orders, 3, "first"), 0);
 	assert_int_equal(hl_drain_orders_mark(&orders, 5, "second"), 0);
@@ -369,6 +391,7 @@ static void marks_are_lost_where_the_log_never_began(void **state)
 	struct fixture *fixture = *state;
 	struct hl_log_writer *writer = new_writer(fixture);
 	struct hl_drain_orders orders;
+
 	hl_drain_orders_init(&orders);
 	assert_int_equal(hl_drain_orders_mark(&orders, 3, "first"), 0);
 	hl_drain_orders_obey(&orders, writer, true);
@@ -382,6 +405,7 @@ static void marks_that_wait_are_bounded(void **state)
 {
 	struct hl_drain_orders orders;
 	int r = 0;
+
 	(void)state;
 	hl_drain_orders_init(&orders);
 	while (r == 0)
@@ -411,5 +435,6 @@ int main(void)
 		TEST_WITH_RECORDING(marks_wait_until_the_log_has_begun),
 		TEST_WITH_RECORDING(marks_are_lost_where_the_log_never_began),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Differences: what grew and shrank, by whatever key, adds up to the growth of the whole. */
-#include "profile/profile_join.h"
+#include "profile/profile.h"
 
 #include "fail_allocations.h"
 #include "stacks.h"
@@ -50,7 +50,7 @@ static char *text_of_join(const struct stack *before, const struct stack *after,
 			  struct hl_view_options options)
 {
 	struct hl_profile *profile = joined(before, after);
-	char *text = text_of(hl_view_diff, profile, options);
+	char *text = text_of(hl_diff_view, profile, options);
 
 	hl_profile_free(profile);
 	return text;
@@ -60,7 +60,7 @@ static json_t *json_of_join(const struct stack *before, const struct stack *afte
 			    struct hl_view_options options)
 {
 	struct hl_profile *profile = joined(before, after);
-	json_t *report = json_of(hl_view_diff, profile, options);
+	json_t *report = json_of(hl_diff_view, profile, options);
 
 	hl_profile_free(profile);
 	return report;
@@ -213,10 +213,10 @@ static void want_of_memory_is_an_error_wherever_it_strikes(void **state)
 
 	(void)state;
 	FOR_EACH_FAILING_ALLOCATION(
-		r, view_quietly(hl_view_diff, profile, options_by(HL_VIEW_BY_FUNCTION)))
+		r, view_quietly(hl_diff_view, profile, options_by(HL_VIEW_BY_FUNCTION)))
 	assert_int_equal(r, -ENOMEM);
 	FOR_EACH_FAILING_ALLOCATION(
-		r, view_quietly(hl_view_diff, profile, options_by(HL_VIEW_BY_STACK)))
+		r, view_quietly(hl_diff_view, profile, options_by(HL_VIEW_BY_STACK)))
 	assert_int_equal(r, -ENOMEM);
 	hl_profile_free(profile);
 }
@@ -234,5 +234,6 @@ int main(void)
 		cmocka_unit_test(what_has_no_stack_is_compared_too),
 		cmocka_unit_test(want_of_memory_is_an_error_wherever_it_strikes),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

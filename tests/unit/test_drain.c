@@ -6,8 +6,7 @@
 #include "../log_directory.h"
 #include "base/clock.h"
 #include "base/frame_key.h"
-#include "collector/drain_thread.h"
-#include "collector/time_stamps.h"
+#include "collector/region.h"
 #include "recorder/cells.h"
 #include "recorder/ring_writer.h"
 
@@ -27,6 +26,7 @@
 #include <cmocka.h>
 
 #include "fail_allocations.h"
+#include "temporary.h"
 #include "test_region.h"
 
 #define PROCESS	   5
@@ -90,8 +90,7 @@ static int setup(void **state)
 	make_tables(lab);
 	for (uint32_t i = 0; i < SLOTS; i++)
 		begin_thread(lab, i);
-	strcpy(lab->directory, "/tmp/heapline-test-XXXXXX");
-	assert_non_null(mkdtemp(lab->directory));
+	assert_int_equal(make_temporary(lab->directory), 0);
 	lab->settings = (struct hl_drain_settings){
 		.view = {lab->region.header, lab->layout.region_bytes, &lab->layout, NULL},
 		.executable = EXECUTABLE,
@@ -110,7 +109,6 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	struct lab *lab = *state;
-	char command[64];
 
 	if (lab->drain)
 		hl_drain_finish(lab->drain, 0, &lab->losses);
@@ -119,8 +117,7 @@ static int teardown(void **state)
 	for (uint32_t i = 0; i < SLOTS; i++)
 		hl_cells_release(&lab->cells[i]);
 	test_region_free(&lab->region);
-	snprintf(command, sizeof(command), "rm -rf '%s'", lab->directory);
-	int r = system(command);
+	int r = remove_temporary(lab->directory);
 	free(lab->writers);
 	free(lab);
 	return r;
@@ -560,12 +557,17 @@ static void each_loss_has_its_sentence(void **state)
 				    .refused_events = 2,
 				    .missing_intervals = 3,
 				    .bad_rings = 4,
+				    .waiting_threads = 2,
+				    .waited_ns = 9 * HL_NS_PER_SECOND,
 				    .error = -ENOSPC};
 
 	(void)state;
 	assert_false(hl_log_losses_tell(&none, 9, &warnings));
 	assert_true(hl_log_losses_tell(&all, 9, &warnings));
-	assert_int_equal(warnings.count, 4);
+	assert_int_equal(warnings.count, 5);
+	assert_string_equal(warnings.texts[4],
+			    "2 threads of process 9 stood still for up to 9.0 s, "
+			    "because the collector did not read events");
 	assert_string_equal(warnings.texts[0], "the log of process 9 lacks 1 event: there was no "
 					       "room for them in its rings");
 	assert_string_equal(warnings.texts[3], "3 intervals of the log of process 9 could not be "
@@ -799,6 +801,7 @@ static void each_failing_allocation_is_an_error_or_a_loss(void **state)
 static struct timespec after_ms(uint64_t ms)
 {
 	uint64_t ns = hl_clock_ns(CLOCK_MONOTONIC) + ms * 1000000;
+
 	return (struct timespec){(time_t)(ns / HL_NS_PER_SECOND), (long)(ns % HL_NS_PER_SECOND)};
 }
 
@@ -846,6 +849,27 @@ static void who_has_unread_events_or_was_woken_does_not_doze(void **state)
 	hl_drain_wake(lab->drain);
 	hl_drain_doze(lab->drain, 103, &deadline);
 	assert_true(hl_clock_ns(CLOCK_MONOTONIC) / HL_NS_PER_SECOND < (uint64_t)deadline.tv_sec);
+}
+
+/* The log is re-based when the doze ends, before any ring is read. */
+static void threads_that_begin_and_lose_events_during_a_doze_do_not_count_twice(void **state)
+{
+	struct lab *lab = *state;
+	struct timespec past = {0};
+
+	lab->region.header->thread_count = 0;
+	hl_drain_run(lab->drain, 100);
+	hl_drain_doze(lab->drain, 100, &past);
+	lab->region.header->thread_count = SLOTS;
+	lose_event(lab, 0, 2, 500);
+	for (uint32_t slot = 0; slot < SLOTS; slot++)
+		count_and_write(lab, slot, 1, 100);
+	hl_drain_run(lab->drain, 250);
+	hl_drain_run(lab->drain, 350);
+	finish(lab, 360);
+	assert_int_equal(end_bytes(lab, lab->log->point_count - 1), 800);
+	assert_int_equal(lab->losses.refused_events | lab->losses.unsettled, 0);
+	assert_true(lab->losses.is_rebased);
 }
 
 /* ---- the thread ---- */
@@ -909,7 +933,9 @@ int main(void)
 		TEST(each_failing_allocation_is_an_error_or_a_loss),
 		TEST(an_event_ends_a_doze_and_has_the_tick_of_its_end),
 		TEST(who_has_unread_events_or_was_woken_does_not_doze),
+		TEST(threads_that_begin_and_lose_events_during_a_doze_do_not_count_twice),
 		TEST(a_thread_drains_rings_until_it_is_stopped),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,6 +26,7 @@ int landmark(int number)
 static uint64_t load_bias(void)
 {
 	const struct link_map *map = _r_debug.r_map;
+
 	return map->l_addr;
 }
 
@@ -151,5 +152,6 @@ int main(void)
 		cmocka_unit_test(a_debug_file_has_its_build_id_as_its_name),
 		cmocka_unit_test(damage_harms_nobody),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

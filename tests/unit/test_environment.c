@@ -20,6 +20,7 @@
 static int keep(void **state)
 {
 	char *environment[] = {"A=1", "LD_PRELOAD=/x/first.so:" LIBRARY, SOCKET, TOKEN, NULL};
+
 	(void)state;
 	hl_environment_keep(environment, "/opt/libheapline.so");
 	return 0;
@@ -29,6 +30,7 @@ static int keep(void **state)
 static void assert_completed(char *const *given, char *const *wanted)
 {
 	size_t bytes = hl_environment_room(given);
+
 	assert_true(bytes > 0);
 	void *room = malloc(bytes);
 	assert_non_null(room);
@@ -44,6 +46,7 @@ static void what_is_missing_is_added(void **state)
 {
 	char *whole[] = {"LD_PRELOAD=" LIBRARY, SOCKET, TOKEN, NULL};
 	char *wanted[] = {"LD_PRELOAD=" LIBRARY, SOCKET, TOKEN, "A=1", "LD_PRELOADX=2", NULL};
+
 	(void)state;
 	assert_completed(NULL, whole);
 	assert_completed((char *[]){NULL}, whole);
@@ -105,5 +108,6 @@ int main(void)
 		cmocka_unit_test(another_recordings_environment_is_left_alone),
 		cmocka_unit_test(sanitizers_stay_first),
 	};
+
 	return cmocka_run_group_tests(tests, keep, NULL);
 }

@@ -9,6 +9,7 @@
 #include "log/ring_reader.h"
 #include "recorder/libc.h"
 #include "recorder/node.h"
+#include "recorder/recall_check.h"
 #include "recorder/sample.h"
 #include "recorder/sys.h"
 #include "recorder/thread.h"
@@ -16,6 +17,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -74,6 +76,7 @@ static bool is_refused(void)
 {
 	uint64_t number = atomic_fetch_add(&requests, 1) + 1;
 	uint64_t from = atomic_load(&refuse_from);
+
 	return from && (refuse_one ? number == from : number >= from);
 }
 
@@ -82,6 +85,7 @@ void *__wrap_hl_sys_mmap(size_t bytes, int protection, int flags, int fd);
 void *__wrap_hl_sys_mmap(size_t bytes, int protection, int flags, int fd)
 {
 	void *address = is_refused() ? MAP_FAILED : mmap(NULL, bytes, protection, flags, fd, 0);
+
 	return address == MAP_FAILED ? NULL : address;
 }
 
@@ -137,22 +141,27 @@ static const void *block_at(uint32_t thread, uint32_t place)
 static void alloc_event(const void *block, uint64_t stack)
 {
 	struct hl_thread *thread = hl_thread_enter();
+
 	if (!thread) {
 		hl_event_nested_alloc(requested_of(block));
 		return;
 	}
-	hl_event_alloc(thread, block, requested_of(block), &(struct hl_registers){.pc = stack});
+	const struct hl_registers caller = {.pc = stack};
+	hl_event_alloc(thread, block, requested_of(block), &caller,
+		       hl_event_locate(thread, &caller));
 	hl_thread_leave(thread);
 }
 
 static void free_event(const void *block)
 {
 	struct hl_thread *thread = hl_thread_enter();
+
 	if (!thread) {
 		hl_event_nested_free(block);
 		return;
 	}
-	hl_event_free(thread, block);
+	if (!hl_event_free_plain(thread, block))
+		hl_event_free(thread, block);
 	hl_thread_leave(thread);
 }
 
@@ -182,6 +191,7 @@ static void add_cell(const struct hl_cell *cell, uint32_t peak_epoch)
 	const struct hl_region_node *node = &recorder->region.nodes[cell->node];
 	uint64_t frame = atomic_load(&node->frame);
 	uint32_t size_class;
+
 	bool classed = hl_frame_key_is_size(frame, &size_class);
 	if (classed)
 		frame = atomic_load(&recorder->region.nodes[node->parent].frame);
@@ -213,6 +223,7 @@ static void add_up(void)
 static uint64_t lost_events(void)
 {
 	uint64_t lost = atomic_load(&recorder->region.header->lost_events);
+
 	for (uint32_t i = 0; i < atomic_load(&recorder->region.header->thread_count); i++)
 		lost += recorder->region.threads[i].lost_events;
 	return lost;
@@ -301,9 +312,63 @@ static void frees_by_handlers_while_the_thread_ends_are_counted(void **state)
 	stop();
 }
 
+/* ---- comparing recalled stacks ---- */
+
+static jmp_buf aborted;
+
+static void on_abort(int signal)
+{
+	(void)signal;
+	longjmp(aborted, 1);
+}
+
+/* Whether comparing the stack ${stack} as node ${node} ends the program; what it wrote is in
+ * ${ret_text}. */
+static bool check_ends(uint64_t stack, uint32_t node, char *ret_text, size_t capacity)
+{
+	int ends[2], stderr_copy = dup(2);
+
+	assert_int_equal(pipe(ends), 0);
+	dup2(ends[1], 2);
+	signal(SIGABRT, on_abort);
+	bool ended = setjmp(aborted);
+	if (!ended)
+		hl_recall_check(recorder, hl_this_thread, &(struct hl_registers){.pc = stack}, node,
+				false);
+	signal(SIGABRT, SIG_DFL);
+	dup2(stderr_copy, 2);
+	close(stderr_copy);
+	close(ends[1]);
+	ssize_t bytes = read(ends[0], ret_text, capacity - 1);
+	close(ends[0]);
+	ret_text[bytes > 0 ? bytes : 0] = '\0';
+	return ended;
+}
+
+static void a_recalled_stack_that_is_not_the_walked_one_ends_the_program(void **state)
+{
+	(void)state;
+	char text[1024];
+	start(HL_MODE_MEM_FAST);
+	alloc_event(block_at(0, 1), 3);
+	uint32_t node = recorder->region.chunks[0].cells[0].node;
+	hl_recall_check_every = 2;
+	for (unsigned i = 0; i < 4; i++)
+		assert_false(check_ends(3, node, text, sizeof(text)));
+	assert_false(check_ends(4, node, text, sizeof(text))); /* not its turn */
+	assert_true(check_ends(4, node, text, sizeof(text)));
+	assert_non_null(strstr(text, "recalled 0000000000000004 0000000000001003; walked "
+				     "0000000000000005 0000000000001004\n"));
+	assert_false(check_ends(3, node, text, sizeof(text)));
+	assert_true(check_ends(3, recorder->region.nodes[node].parent, text, sizeof(text)));
+	hl_recall_check_every = 0;
+	stop();
+}
+
 static void refuse_memory_in_turn(bool sizes)
 {
 	uint64_t needed = UINT64_MAX;
+
 	for (uint64_t from = 0; from < needed; from++) {
 		start(HL_MODE_MEM_FAST);
 		recorder->sizes = sizes;
@@ -369,6 +434,7 @@ static void step_in_mode(struct mode_ledger *ledger, struct place *place, uint32
 {
 	const void *block = block_at(number % 7, number);
 	uint32_t stack = number % STACKS;
+
 	pthread_rwlock_rdlock(&ledger->gate);
 	if (!place->live) {
 		place->recorded = !ledger->closed;
@@ -390,6 +456,7 @@ static void *allocate_in_any_mode(void *argument)
 {
 	struct mode_ledger *ledger = argument;
 	unsigned seed = (unsigned)(uintptr_t)&seed;
+
 	while (!atomic_load(&ledger->stop)) {
 		uint32_t number = (uint32_t)rand_r(&seed) % MODE_PLACES;
 		struct place *place = &ledger->places[number];
@@ -407,6 +474,7 @@ static void switch_mode(struct mode_ledger *ledger, enum hl_mode to)
 {
 	_Atomic uint32_t *mode = &recorder->region.header->mode;
 	bool gated = ledger->closed || to == HL_MODE_CLOSED;
+
 	if (gated)
 		pthread_rwlock_wrlock(&ledger->gate);
 	hl_mode_switch(mode, to);
@@ -422,6 +490,7 @@ static void switch_mode(struct mode_ledger *ledger, enum hl_mode to)
 static void assert_counters_are_those_of(const struct mode_ledger *ledger)
 {
 	uint64_t unmatched = 0;
+
 	add_up();
 	for (uint32_t i = 0; i < STACKS; i++) {
 		assert_int_equal(sums.alloc_bytes[i], ledger->alloc_bytes[i]);
@@ -479,6 +548,7 @@ static void note_class(const void *block, uint64_t stack, bool freed, bool tempo
 {
 	struct hl_cell *account = account_of(block, stack);
 	int64_t slack = (int64_t)(usable_size((void *)block) - requested_of(block));
+
 	*(freed ? &account->free_bytes : &account->alloc_bytes) += requested_of(block);
 	*(freed ? &account->free_objects : &account->alloc_objects) += 1;
 	account->slack_bytes += freed ? -slack : slack;
@@ -497,6 +567,7 @@ static void compare_classes_with_a_ledger(enum hl_mode mode)
 {
 	bool live[PLACES] = {false};
 	uint32_t last = PLACES; /* where the last event allocated; PLACES: it did not */
+
 	start(mode);
 	recorder->sizes = true;
 	memset(class_ledger, 0, sizeof(class_ledger));
@@ -531,6 +602,7 @@ static uint64_t frame_that_counted(void)
 {
 	const struct hl_cell_chunk *chunk = &recorder->region.chunks[0];
 	uint64_t frame = 0;
+
 	for (uint32_t i = 0; i < atomic_load(&chunk->used); i++) {
 		if (!chunk->cells[i].alloc_objects)
 			continue;
@@ -590,6 +662,7 @@ static void note_free(struct sums *ledger, const void *block, uint64_t stack)
 static void exchange(struct sums *ledger, const void *block, uint64_t stack)
 {
 	uint64_t slot = stack % 64;
+
 	pthread_mutex_lock(&hand_over_lock);
 	const void *other = handed_over[slot];
 	uint64_t other_stack = handed_over_stack[slot];
@@ -606,6 +679,7 @@ static void *make_events(void *argument)
 {
 	struct ledger *ledger = argument;
 	unsigned seed = ledger->thread + 1;
+
 	for (uint32_t i = 0; i < EVENTS; i++) {
 		const void *block = block_at(ledger->thread, i);
 		uint64_t stack = (uint64_t)rand_r(&seed) % STACKS;
@@ -627,6 +701,7 @@ static void run_threads(enum hl_mode mode, bool sizes)
 {
 	static struct ledger ledgers[THREADS];
 	pthread_t threads[THREADS];
+
 	memset(ledgers, 0, sizeof(ledgers));
 	memset(handed_over, 0, sizeof(handed_over));
 	start(mode);
@@ -692,6 +767,7 @@ struct log_reading {
 static int note_logged(struct hl_ring_sink *sink, uint32_t node, int64_t bytes, int64_t objects)
 {
 	struct log_reading *reading = (struct log_reading *)sink;
+
 	assert_true(node && node < LOGGED_NODES);
 	reading->bytes[node] += bytes;
 	reading->objects[node] += objects;
@@ -702,6 +778,7 @@ static int note_logged(struct hl_ring_sink *sink, uint32_t node, int64_t bytes, 
 static struct log_reading *log_reading_new(void)
 {
 	struct log_reading *reading = calloc(1, sizeof(*reading));
+
 	reading->sink.event = note_logged;
 	return reading;
 }
@@ -709,6 +786,7 @@ static struct log_reading *log_reading_new(void)
 static void read_log(struct log_reading *reading)
 {
 	uint32_t count = atomic_load(&recorder->region.header->thread_count);
+
 	for (uint32_t i = 0; i < count && i <= THREADS; i++) {
 		if (!atomic_load(&recorder->region.threads[i].has_ring))
 			continue;
@@ -716,9 +794,9 @@ static void read_log(struct log_reading *reading)
 			hl_ring_reader_init(&reading->readers[i],
 					    (void *)(atomic_load(&recorder->region.rings) +
 						     i * HL_RING_STRIDE));
-		assert_int_equal(
-			hl_ring_read(&reading->readers[i], UINT64_MAX, UINT64_MAX, &reading->sink),
-			0);
+		assert_int_equal(hl_ring_reader_read(&reading->readers[i], UINT64_MAX, UINT64_MAX,
+						     &reading->sink),
+				 0);
 		assert_false(reading->readers[i].given_up);
 	}
 }
@@ -726,6 +804,7 @@ static void read_log(struct log_reading *reading)
 static void *keep_reading(void *argument)
 {
 	struct log_reading *reading = argument;
+
 	while (!atomic_load(&reading->stop)) {
 		atomic_fetch_add(&recorder->region.header->tick, 1);
 		read_log(reading);
@@ -758,6 +837,7 @@ static void assert_log_is_what_cells_have(struct log_reading *reading)
 static uint64_t lost_log_events(void)
 {
 	uint64_t lost = 0;
+
 	for (uint32_t i = 0; i < atomic_load(&recorder->region.header->thread_count); i++)
 		lost += recorder->region.threads[i].lost_log_events;
 	return lost;
@@ -768,6 +848,7 @@ static void compare_log_with_counters(enum hl_mode mode)
 	static struct ledger ledgers[THREADS];
 	pthread_t threads[THREADS], reader;
 	struct log_reading *reading = log_reading_new();
+
 	memset(handed_over, 0, sizeof(handed_over));
 	start(mode);
 	assert_int_equal(pthread_create(&reader, NULL, keep_reading, reading), 0);
@@ -880,6 +961,7 @@ int main(void)
 		cmocka_unit_test(whatever_mode_follows_which_counters_are_those_of_the_ledger),
 		cmocka_unit_test(frees_by_handlers_inside_the_recorder_are_counted_when_it_is_left),
 		cmocka_unit_test(frees_by_handlers_while_the_thread_ends_are_counted),
+		cmocka_unit_test(a_recalled_stack_that_is_not_the_walked_one_ends_the_program),
 		cmocka_unit_test(whatever_memory_is_refused_figures_stay_consistent),
 		cmocka_unit_test(whatever_memory_is_refused_figures_by_size_stay_consistent),
 		cmocka_unit_test(with_sizes_each_class_of_a_stack_has_exact_counters_of_its_own),
@@ -894,5 +976,6 @@ int main(void)
 		cmocka_unit_test(frees_while_closed_are_in_the_log),
 		cmocka_unit_test(whatever_memory_is_refused_what_the_log_lacks_is_counted),
 	};
+
 	return cmocka_run_group_tests(tests, make_key, NULL);
 }

@@ -137,6 +137,25 @@ static void old_files_are_deleted_and_the_rest_is_read(void **test)
 	lab_free(lab);
 }
 
+static void files_that_came_after_a_place_was_opened_are_read(void **test)
+{
+	HL_CLEANUP(hl_log_place_release) struct hl_log_place place = HL_LOG_PLACE_NONE;
+	struct lab *lab = lab_new(4096, 10);
+	struct hl_event_log *log;
+	struct hl_error err;
+
+	(void)test;
+	assert_int_equal(hl_log_place_open_directory(&place, lab->directory, &err), 0);
+	assert_int_equal(place.file_count, 0);
+	for (uint64_t i = 0; i < INTERVALS; i++)
+		fill_interval(lab, i);
+	finish(lab);
+	assert_int_equal(hl_event_log_open(&place, PROCESS, NULL, &log, &err), 0);
+	assert_int_equal(log->file_count, 10);
+	hl_event_log_free(log);
+	lab_free(lab);
+}
+
 static void what_is_before_a_gap_is_left_out(void **test)
 {
 	struct lab *lab = filled_lab(4096, 1000);
@@ -263,10 +282,12 @@ int main(void)
 		cmocka_unit_test(events_of_any_size_and_weight_come_back),
 		cmocka_unit_test(many_short_runs_come_back),
 		cmocka_unit_test(old_files_are_deleted_and_the_rest_is_read),
+		cmocka_unit_test(files_that_came_after_a_place_was_opened_are_read),
 		cmocka_unit_test(what_is_before_a_gap_is_left_out),
 		cmocka_unit_test(a_file_cut_off_anywhere_is_read_up_to_its_last_whole_piece),
 		cmocka_unit_test(damage_is_found_out),
 		cmocka_unit_test(no_events_and_other_files_are_told_apart),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,8 +2,7 @@
 /* What is said of kept events is what a ledger says. */
 #include "event_lab.h"
 #include "fail_allocations.h"
-#include "profile/event_lifetimes.h"
-#include "profile/event_replay.h"
+#include "profile/event_reports.h"
 #include "recording/recording.h"
 #include "view/view.h"
 
@@ -200,7 +199,7 @@ static int start_and_stop(const struct lab *lab)
 	struct hl_event_writer *writer;
 	uint64_t missing;
 
-	int r = hl_event_writer_new(&settings, &writer);
+	int r = hl_event_writer_new(&settings, 0, &writer);
 	return r < 0 ? r : hl_event_writer_finish(writer, true, &missing);
 }
 
@@ -263,8 +262,8 @@ static int show(const struct lab *lab, enum hl_view_events report, bool json)
 	FILE *null = fopen("/dev/null", "w");
 	struct hl_view_options options = {.out = null,
 					  .notes = null,
-					  .events = report,
-					  .stacks = true,
+					  .events.report = report,
+					  .events.names = true,
 					  .row_limit = 20,
 					  .json = json};
 	struct hl_history *history = NULL;
@@ -272,7 +271,7 @@ static int show(const struct lab *lab, enum hl_view_events report, bool json)
 
 	int r = hl_history_open(lab->directory, &selection, &range, NULL, &history, &err);
 	if (r == 0)
-		r = hl_view_events(history, &options, &err);
+		r = hl_events_view(history, &options, &err);
 	hl_history_free(history);
 	if (null)
 		fclose(null);
@@ -323,5 +322,6 @@ int main(void)
 		cmocka_unit_test(replay_says_where_events_and_log_differ),
 		cmocka_unit_test(replay_leaves_out_what_is_not_known),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -138,7 +138,7 @@ static void who_adds_events_waits_for_a_thread_that_does_not_keep_up(void **test
 	hl_event_writer_finish(lab->writer, true, &missing);
 	struct hl_log_settings settings = settings_of(lab, UINT64_C(1) << 30, 10);
 	settings.names = &busy.base;
-	assert_int_equal(hl_event_writer_new(&settings, &lab->writer), 0);
+	assert_int_equal(hl_event_writer_new(&settings, 0, &lab->writer), 0);
 	lab->writer->while_waiting = let_go_on;
 	lab->writer->context = &busy;
 	write_batches(lab, 0, 40);
@@ -191,5 +191,6 @@ int main(void)
 		cmocka_unit_test(who_adds_events_waits_for_a_thread_that_does_not_keep_up),
 		cmocka_unit_test(no_more_waits_are_told_than_milliseconds_have_passed),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -85,7 +85,7 @@ static const char *string(const json_t *object, const char *key)
 
 static void csv_has_a_row_for_each_stack_with_all_its_figures(void **state)
 {
-	char *text = text_of(hl_view_csv);
+	char *text = text_of(hl_csv_view);
 
 	(void)state;
 	assert_string_equal(
@@ -105,7 +105,7 @@ static void csv_leaves_fields_empty_that_are_not_known(void **state)
 	(void)state;
 	memset(profile->known, 0, sizeof(profile->known));
 	profile->known[HL_VALUE_ALLOC][HL_UNIT_OBJECTS] = true;
-	assert_int_equal(write_result(hl_view_csv, profile, &text), 0);
+	assert_int_equal(write_result(hl_csv_view, profile, &text), 0);
 	assert_non_null(strstr(text, "\r\n,,,1,,,,,\"main;do"));
 	free(text);
 	hl_profile_free(profile);
@@ -115,7 +115,7 @@ static void csv_leaves_fields_empty_that_are_not_known(void **state)
 
 static void heaptracks_frames_name_their_file_and_end_with_a_semicolon(void **state)
 {
-	char *text = text_of(hl_view_heaptrack);
+	char *text = text_of(hl_heaptrack_view);
 
 	(void)state;
 	assert_string_equal(text, "main (app.c);do<[u8: 4]>\\x0a\"x\" (app.c); 13\n"
@@ -172,7 +172,7 @@ static void speedscope_gets_a_sampled_profile_for_each_value(void **state)
 		{"peak bytes", "bytes", 71526},	     {"peak objects", "none", 90},
 		{"temporary objects", "none", 0},    {"slack bytes", "bytes", 0},
 	};
-	json_t *file = json_of(hl_view_speedscope);
+	json_t *file = json_of(hl_speedscope_view);
 	const json_t *frames = json_object_get(json_object_get(file, "shared"), "frames");
 	const json_t *profiles = json_object_get(file, "profiles");
 
@@ -195,7 +195,7 @@ static void speedscope_gets_a_sampled_profile_for_each_value(void **state)
 
 static void speedscopes_stacks_begin_at_the_root(void **state)
 {
-	json_t *file = json_of(hl_view_speedscope);
+	json_t *file = json_of(hl_speedscope_view);
 	const json_t *frames = json_object_get(json_object_get(file, "shared"), "frames");
 	const json_t *inuse = json_array_get(json_object_get(file, "profiles"), 0);
 	const json_t *stack = json_array_get(json_object_get(inuse, "samples"), 0);
@@ -223,7 +223,7 @@ static json_int_t sum_of_nodes(const json_t *file, const char *key)
 
 static void json_holds_all_that_is_needed_to_name_stacks(void **state)
 {
-	json_t *file = json_of(hl_view_json), *node;
+	json_t *file = json_of(hl_export_json_view), *node;
 	const json_t *nodes = json_object_get(file, "nodes"),
 		     *frames = json_object_get(file, "frames");
 	const json_t *functions = json_object_get(file, "functions");
@@ -252,7 +252,7 @@ static void json_holds_all_that_is_needed_to_name_stacks(void **state)
 
 static void json_names_the_figures_that_are_known(void **state)
 {
-	json_t *file = json_of(hl_view_json);
+	json_t *file = json_of(hl_export_json_view);
 	const json_t *known = json_object_get(file, "known");
 
 	(void)state;
@@ -264,7 +264,8 @@ static void json_names_the_figures_that_are_known(void **state)
 
 /* ---- all of them ---- */
 
-static hl_view *const views[] = {hl_view_csv, hl_view_heaptrack, hl_view_speedscope, hl_view_json};
+static hl_view *const views[] = {hl_csv_view, hl_heaptrack_view, hl_speedscope_view,
+				 hl_export_json_view};
 
 static void what_has_no_stack_is_exported_too(void **state)
 {
@@ -273,11 +274,11 @@ static void what_has_no_stack_is_exported_too(void **state)
 	char *csv, *lines, *speedscope;
 
 	(void)state;
-	assert_int_equal(write_result(hl_view_csv, profile, &csv), 0);
+	assert_int_equal(write_result(hl_csv_view, profile, &csv), 0);
 	assert_non_null(strstr(csv, ",\"[no stack]\"\r\n"));
-	assert_int_equal(write_result(hl_view_heaptrack, profile, &lines), 0);
+	assert_int_equal(write_result(hl_heaptrack_view, profile, &lines), 0);
 	assert_string_equal(lines, "[no stack]; 4096\nmain (app.c); 10\n");
-	assert_int_equal(write_result(hl_view_speedscope, profile, &speedscope), 0);
+	assert_int_equal(write_result(hl_speedscope_view, profile, &speedscope), 0);
 	json_t *parsed = json_loads(speedscope, JSON_REJECT_DUPLICATES, NULL);
 	const json_t *frames = json_object_get(json_object_get(parsed, "shared"), "frames");
 	assert_string_equal(string(json_array_get(frames, 0), "name"), "[no stack]");
@@ -359,5 +360,6 @@ int main(void)
 		cmocka_unit_test(a_full_device_is_an_error),
 		cmocka_unit_test(want_of_memory_is_an_error_wherever_it_strikes),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

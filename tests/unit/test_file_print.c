@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Fingerprints of files and build ids as they are kept: other versions differ, damage is no harm.
  */
-#include "base/build_id.h"
 #include "base/compiler.h"
 #include "base/file_print.h"
 
@@ -84,6 +83,7 @@ static void versions_of_a_file_have_other_hashes(void **state)
 				 offsetof(struct image, names[0]),
 				 offsetof(struct image, names[199 * 16]),
 				 offsetof(struct image, sections[2].sh_flags)};
+
 	(void)state;
 	make_image();
 	uint64_t hash = hl_file_print_hash(7, read_image);
@@ -125,6 +125,7 @@ static void build_ids_of_any_length_are_told_apart(void **state)
 {
 	static const size_t sizes[] = {1, 2, 6, 20, 32, 33, 64, 300};
 	uint8_t id[300], kept[HL_BUILD_ID_MAX], other[HL_BUILD_ID_MAX];
+
 	(void)state;
 	memset(id, 0x77, sizeof(id));
 	for (size_t i = 0; i < HL_COUNT_OF(sizes); i++) {
@@ -150,5 +151,6 @@ int main(void)
 		cmocka_unit_test(damaged_files_are_no_harm),
 		cmocka_unit_test(build_ids_of_any_length_are_told_apart),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

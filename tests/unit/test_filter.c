@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "fail_allocations.h"
+#include "stacks.h"
 
 /*
  * main (1)
@@ -88,20 +89,6 @@ static struct hl_profile *make_profile(void)
 	hl_builder_release(&sample.builder);
 	assert_true(hl_profile_is_valid(profile));
 	return profile;
-}
-
-/* The names from the root to ${node}, joined by ';'. */
-static void path_of(const struct hl_profile *profile, uint32_t node, char *buffer, size_t size)
-{
-	if (!node) {
-		buffer[0] = '\0';
-		return;
-	}
-	path_of(profile, profile->nodes[node].parent, buffer, size);
-	uint32_t function = profile->frames[profile->nodes[node].frame].function;
-	size_t used = strlen(buffer);
-	snprintf(buffer + used, size - used, "%s%s", used ? ";" : "",
-		 hl_profile_text(profile, profile->functions[function].name));
 }
 
 static int64_t bytes_at(const struct hl_profile *profile, const char *path)
@@ -394,5 +381,6 @@ int main(void)
 		cmocka_unit_test(a_bad_expression_is_named),
 		cmocka_unit_test(want_of_memory_is_an_error_wherever_it_strikes),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

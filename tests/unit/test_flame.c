@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Flame graphs: frames lie where they should, what is left out is counted, and names stay text. */
-#include "profile/profile_join.h"
+#include "profile/profile.h"
 #include "view/json.h"
 #include "view/pictures/flame.h"
 #include "view/pictures/svg.h"
@@ -249,8 +249,8 @@ static void growth_cannot_be_coloured_without_an_earlier_profile(void **state)
 	struct hl_error err = {0};
 
 	(void)state;
-	options.palette = HL_VIEW_PALETTE_DIFF;
-	assert_int_equal(hl_view_flame(profile, &options, &err), -EINVAL);
+	options.flame.palette = HL_VIEW_PALETTE_DIFF;
+	assert_int_equal(hl_flame_view(profile, &options, &err), -EINVAL);
 	assert_non_null(strstr(err.text, "'t.hl'"));
 	hl_profile_free(profile);
 }
@@ -267,13 +267,13 @@ static void modules_have_colours_of_their_own(void **state)
 	struct hl_flame_modules modules;
 
 	(void)state;
-	assert_int_equal(hl_flame_modules_init(&modules, profile, &layout), 0);
+	assert_int_equal(hl_flame_svg_modules_init(&modules, profile, &layout), 0);
 	assert_int_equal(modules.count, 8);
 	for (size_t i = 0; i < modules.count; i++)
 		for (size_t j = 0; j < i; j++)
 			assert_int_not_equal(modules.colors[modules.by_area[i]],
 					     modules.colors[modules.by_area[j]]);
-	hl_flame_modules_release(&modules);
+	hl_flame_svg_modules_release(&modules);
 	hl_flame_layout_release(&layout);
 	hl_profile_free(profile);
 }
@@ -344,7 +344,7 @@ static char *picture_of(struct hl_profile *profile, struct hl_view_options optio
 	size_t size;
 
 	options.out = open_memstream(&text, &size);
-	assert_int_equal(hl_view_flame(profile, &options, &err), 0);
+	assert_int_equal(hl_flame_view(profile, &options, &err), 0);
 	fclose(options.out);
 	hl_profile_free(profile);
 	return text;
@@ -385,8 +385,8 @@ static void names_stay_text_in_pictures(void **state)
 	struct hl_view_options options = alloc_bytes;
 
 	(void)state;
-	options.title = "<script>";
-	options.countname = "a&b";
+	options.flame.title = "<script>";
+	options.flame.countname = "a&b";
 	char *text = picture_of(profile_of("t.hl", stacks, 0x1000), options);
 	assert_null(strstr(text, "]]>"));
 	assert_null(strstr(text, "<script>alert"));
@@ -455,11 +455,11 @@ static int draw(const struct hl_profile *profile, enum hl_view_palette palette, 
 {
 	struct hl_view_options options = alloc_bytes;
 
-	options.palette = palette;
+	options.flame.palette = palette;
 	options.json = json;
 	options.reversed = json;
 	options.out = fopen("/dev/null", "w");
-	int r = hl_view_flame(profile, &options, NULL);
+	int r = hl_flame_view(profile, &options, NULL);
 	fclose(options.out);
 	return r;
 }
@@ -508,5 +508,6 @@ int main(void)
 		cmocka_unit_test(compared_profiles_are_coloured_by_growth),
 		cmocka_unit_test(want_of_memory_is_an_error_wherever_it_strikes),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

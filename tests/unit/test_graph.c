@@ -19,8 +19,8 @@ static const struct stack shop[] = {
 static struct hl_view_options options_of(uint64_t nodes, double edge_threshold)
 {
 	return (struct hl_view_options){.value = HL_VALUE_ALLOC,
-					.node_limit = nodes,
-					.edge_threshold = edge_threshold,
+					.graph.node_limit = nodes,
+					.graph.edge_threshold = edge_threshold,
 					.notes = stderr};
 }
 
@@ -28,7 +28,7 @@ static struct hl_graph graph_of(const struct hl_profile *profile, struct hl_view
 {
 	struct hl_graph graph;
 
-	assert_int_equal(hl_graph_init(&graph, profile, &options), 0);
+	assert_int_equal(hl_graph_model_init(&graph, profile, &options), 0);
 	return graph;
 }
 
@@ -54,6 +54,7 @@ static int64_t edge_bytes(const struct hl_graph *graph, const struct hl_profile 
 			  const char *from, const char *to)
 {
 	const struct hl_graph_edge *edge = find_edge(graph, profile, from, to);
+
 	return edge ? edge->figures.bytes : -1;
 }
 
@@ -74,7 +75,7 @@ static void edges_hold_what_is_allocated_through_them(void **state)
 	assert_int_equal(edge_bytes(&graph, profile, "start", "main"), 1);
 	for (size_t i = 0; i < graph.edge_count; i++)
 		assert_false(graph.edges[i].residual);
-	hl_graph_release(&graph);
+	hl_graph_model_release(&graph);
 	hl_profile_free(profile);
 }
 
@@ -89,7 +90,7 @@ static void recursion_is_an_edge_of_a_function_to_itself(void **state)
 	assert_int_equal(edge->from, edge->to);
 	assert_int_equal(edge->figures.bytes, 100);
 	assert_int_equal(edge->figures.objects, 10);
-	hl_graph_release(&graph);
+	hl_graph_model_release(&graph);
 	hl_profile_free(profile);
 }
 
@@ -102,7 +103,7 @@ static void a_stack_counts_once_in_an_edge_that_it_takes_twice(void **state)
 	(void)state;
 	assert_int_equal(edge_bytes(&graph, profile, "a", "b"), 13);
 	assert_int_equal(edge_bytes(&graph, profile, "b", "a"), 13);
-	hl_graph_release(&graph);
+	hl_graph_model_release(&graph);
 	hl_profile_free(profile);
 }
 
@@ -120,7 +121,7 @@ static void what_is_left_out_is_counted_and_the_total_stays(void **state)
 		assert_int_equal(graph.node_count + graph.left_out_count, 6);
 		assert_int_equal(sum, 881);
 		assert_int_equal(graph.total.bytes, 881);
-		hl_graph_release(&graph);
+		hl_graph_model_release(&graph);
 	}
 	hl_profile_free(profile);
 }
@@ -140,7 +141,7 @@ static void edges_past_functions_left_out_are_residual(void **state)
 	edge = find_edge(&graph, profile, "main", "other");
 	assert_non_null(edge);
 	assert_false(edge->residual);
-	hl_graph_release(&graph);
+	hl_graph_model_release(&graph);
 	hl_profile_free(profile);
 }
 
@@ -156,7 +157,7 @@ static void a_chain_that_branches_nowhere_makes_room_for_what_it_leads_to(void *
 	assert_int_equal(edge_bytes(&graph, profile, "start", "work"), 100);
 	assert_int_equal(edge_bytes(&graph, profile, "work", "a"), 60);
 	assert_int_equal(edge_bytes(&graph, profile, "work", "b"), 40);
-	hl_graph_release(&graph);
+	hl_graph_model_release(&graph);
 	hl_profile_free(profile);
 }
 
@@ -170,7 +171,7 @@ static void light_edges_and_lonely_nodes_are_left_out(void **state)
 	assert_int_equal(graph.edge_count, 5);
 	assert_int_equal(graph.left_out_edges, 1);
 	assert_null(find_edge(&graph, profile, "parse", "cart"));
-	hl_graph_release(&graph);
+	hl_graph_model_release(&graph);
 	hl_profile_free(profile);
 }
 
@@ -185,7 +186,7 @@ static void the_five_heaviest_by_flat_are_marked(void **state)
 	(void)state;
 	for (size_t i = 0; i < graph.node_count; i++)
 		assert_int_equal(graph.nodes[i].heaviest, graph.nodes[i].flat.bytes > 1);
-	hl_graph_release(&graph);
+	hl_graph_model_release(&graph);
 	hl_profile_free(profile);
 }
 
@@ -203,7 +204,7 @@ static void the_five_heaviest_are_shown_before_all_others(void **state)
 		assert_true(graph.nodes[i].flat.bytes >= 100);
 	}
 	assert_int_equal(graph.left_out_flat.bytes, 99);
-	hl_graph_release(&graph);
+	hl_graph_model_release(&graph);
 	hl_profile_free(profile);
 }
 
@@ -212,7 +213,7 @@ static void the_five_heaviest_are_shown_before_all_others(void **state)
 static char *written(const struct stack *stacks, struct hl_view_options options)
 {
 	struct hl_profile *profile = profile_of("x\"\\.hl", stacks, 0x1000);
-	char *text = text_of(hl_view_graph, profile, options);
+	char *text = text_of(hl_graph_view, profile, options);
 
 	hl_profile_free(profile);
 	return text;
@@ -380,7 +381,7 @@ static void graphviz_draws_awkward_names(void **state)
 		puts("skipped: graphviz is not installed");
 		skip();
 	}
-	options.picture = HL_VIEW_SVG;
+	options.graph.picture = HL_VIEW_SVG;
 	char *text = written(awkward, options);
 	assert_non_null(strstr(text, "f&lt;a &amp; b&gt;"));
 	assert_non_null(strstr(text, "</svg>"));
@@ -393,10 +394,10 @@ static void want_of_memory_is_an_error_wherever_it_strikes(void **state)
 	struct hl_view_options options = options_of(3, 0);
 
 	(void)state;
-	FOR_EACH_FAILING_ALLOCATION(r, view_quietly(hl_view_graph, profile, options))
+	FOR_EACH_FAILING_ALLOCATION(r, view_quietly(hl_graph_view, profile, options))
 	assert_int_equal(r, -ENOMEM);
 	options.json = true;
-	FOR_EACH_FAILING_ALLOCATION(r, view_quietly(hl_view_graph, profile, options))
+	FOR_EACH_FAILING_ALLOCATION(r, view_quietly(hl_graph_view, profile, options))
 	assert_int_equal(r, -ENOMEM);
 	hl_profile_free(profile);
 }
@@ -421,5 +422,6 @@ int main(void)
 		cmocka_unit_test(graphviz_draws_awkward_names),
 		cmocka_unit_test(want_of_memory_is_an_error_wherever_it_strikes),
 	};
+
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -20,7 +20,7 @@ static double score_of(double (*shape)(double time))
 		double *part = &least[i / SAMPLES];
 		*part = i % SAMPLES ? fmin(*part, now) : now;
 	}
-	return hl_growth_score(least, HL_GROWTH_BUCKETS_MAX);
+	return hl_growth_rows_score(least, HL_GROWTH_BUCKETS_MAX);
 }
 
 static double leak(double time)
@@ -112,7 +112,7 @@ static void leaks_score_high_and_what_is_none_does_not(void **state)
 	assert_true(score_of(load) < 0.2);
 	assert_true(score_of(shrinking) == 0);
 	assert_true(score_of(nothing) == 0);
-	assert_true(hl_growth_score((double[]){1, 2, 3, 4, 5, 6, 7}, 7) == 0);
+	assert_true(hl_growth_rows_score((double[]){1, 2, 3, 4, 5, 6, 7}, 7) == 0);
 }
 
 /* ---- the end of a process ---- */
@@ -132,7 +132,7 @@ static size_t points_kept(double top, const double *end, size_t end_count)
 		if (i && points[i].max_bytes < points[i - 1].end_bytes)
 			points[i].max_bytes = points[i - 1].end_bytes;
 	}
-	return hl_growth_points_before_end(points, POINTS);
+	return hl_growth_rows_before_end(points, POINTS);
 }
 
 #define ASSERT_LEFT_OUT(count, top, ...)                                                         \
@@ -178,7 +178,7 @@ static void too_few_points_are_kept(void **state)
 
 	(void)state;
 	for (size_t count = 1; count <= HL_GROWTH_BUCKETS_MIN; count++)
-		assert_int_equal(hl_growth_points_before_end(points, count), count);
+		assert_int_equal(hl_growth_rows_before_end(points, count), count);
 }
 
 int main(void)
@@ -189,5 +189,6 @@ int main(void)
 		cmocka_unit_test(what_is_no_teardown_is_judged),
 		cmocka_unit_test(too_few_points_are_kept),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

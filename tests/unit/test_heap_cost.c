@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What `stacks` announces: from what was measured, and what is advised holds when it is followed.
  */
-#include "bpf/heap_cost.h"
+#include "bpf/heap_trace.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -13,7 +13,8 @@
 #define TRAP_NS 500.0
 
 /* Half a second with ${calls} allocations of ${bytes} and as many frees. */
-static struct hl_heap_rate rate_of(uint64_t calls, uint64_t bytes, double before, double during)
+static struct hl_heap_rate rate_of_starved(uint64_t calls, uint64_t bytes, double before,
+					   double during, double wanted)
 {
 	struct hl_heap_counting counting = {
 		.counters = {.calls = {[HL_HEAP_MALLOC] = calls, [HL_HEAP_FREE] = calls},
@@ -21,10 +22,16 @@ static struct hl_heap_rate rate_of(uint64_t calls, uint64_t bytes, double before
 		.elapsed_ns = 500000000,
 		.percent_before = before,
 		.percent_during = during,
+		.wanted = wanted,
 		.trap_ns = TRAP_NS,
 	};
 
 	return hl_heap_cost_rate(&counting);
+}
+
+static struct hl_heap_rate rate_of(uint64_t calls, uint64_t bytes, double before, double during)
+{
+	return rate_of_starved(calls, bytes, before, during, 1);
 }
 
 static void expect_about(double number, double expected)
@@ -53,6 +60,19 @@ static void a_busy_target_calls_more_often_than_was_counted(void **state)
 
 	(void)state;
 	expect_about(rate.calls_per_second, 800000 / 0.6);
+}
+
+/* Others leave it an eighth of a core; alone it would call eight times as often. */
+static void a_starved_target_is_judged_as_if_it_ran_alone(void **state)
+{
+	struct hl_heap_rate alone = rate_of(400000, 100, 96, 96);
+	struct hl_heap_rate starved = rate_of_starved(50000, 100, 12, 12, 8);
+
+	(void)state;
+	expect_about(starved.calls_per_second, alone.calls_per_second);
+	expect_about(starved.percent_of_core, alone.percent_of_core);
+	/* One that waits for something else than a processor wants no more. */
+	expect_about(rate_of_starved(50000, 100, 12, 16, 2).calls_per_second, 400000);
 }
 
 /* By these figures probes took all of its time; 2 million calls a second need 2 percent. */
@@ -121,6 +141,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_baseline_is_what_the_target_used_without_probes),
 		cmocka_unit_test(a_busy_target_calls_more_often_than_was_counted),
+		cmocka_unit_test(a_starved_target_is_judged_as_if_it_ran_alone),
 		cmocka_unit_test(calls_take_some_time_of_their_own),
 		cmocka_unit_test(an_idle_target_costs_nothing),
 		cmocka_unit_test(samples_cost_the_less_the_rarer_they_are),

@@ -3,7 +3,6 @@
 #include "view/heap.h"
 
 #include "heap/heap_figures.h"
-#include "view/owners.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -107,6 +106,7 @@ typedef int heap_view(const struct hl_heap *heap, const struct hl_emit_options *
 static int write_view(heap_view *view, const struct hl_heap *heap, bool json, char **ret_text)
 {
 	size_t size;
+
 	FILE *out = open_memstream(ret_text, &size);
 	if (!out)
 		return -ENOMEM;
@@ -127,7 +127,7 @@ static void the_screen_has_every_part(void **state)
 	(void)state;
 	struct hl_heap heap = sample_heap();
 	char *text;
-	assert_int_equal(write_view(hl_view_heap, &heap, false, &text), 0);
+	assert_int_equal(write_view(hl_heap_view, &heap, false, &text), 0);
 	static const char *const parts[] = {
 		"pid 4711, 5 threads",
 		"glibc 2.36",
@@ -154,6 +154,7 @@ static void the_screen_has_every_part(void **state)
 static json_t *json_of(heap_view *view, const struct hl_heap *heap)
 {
 	char *text;
+
 	assert_int_equal(write_view(view, heap, true, &text), 0);
 	json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
 	assert_non_null(root);
@@ -164,6 +165,7 @@ static json_t *json_of(heap_view *view, const struct hl_heap *heap)
 static json_int_t member(const json_t *object, const char *key)
 {
 	const json_t *value = json_object_get(object, key);
+
 	if (!json_is_integer(value))
 		fail_msg("there is no integer '%s'", key);
 	return json_integer_value(value);
@@ -173,7 +175,7 @@ static void resident_parts_add_up_in_json(void **state)
 {
 	(void)state;
 	struct hl_heap heap = sample_heap();
-	json_t *root = json_of(hl_view_heap, &heap), *part;
+	json_t *root = json_of(hl_heap_view, &heap), *part;
 	json_int_t sum = 0;
 	size_t i;
 	json_array_foreach(json_object_get(root, "resident"), i, part) sum += member(part, "bytes");
@@ -185,7 +187,7 @@ static void json_has_each_arena_and_the_sums(void **state)
 {
 	(void)state;
 	struct hl_heap heap = sample_heap();
-	json_t *root = json_of(hl_view_heap, &heap);
+	json_t *root = json_of(hl_heap_view, &heap);
 	const json_t *rows = json_object_get(root, "rows"), *total = json_object_get(root, "total");
 	static const char *const keys[] = {
 		"system_bytes",	  "inuse_bytes",     "tcache_bytes", "fastbin_bytes",
@@ -207,7 +209,7 @@ static void pins_are_listed(void **state)
 {
 	(void)state;
 	struct hl_heap heap = sample_heap();
-	json_t *root = json_of(hl_view_pins, &heap);
+	json_t *root = json_of(hl_pins_view, &heap);
 	const json_t *row = json_array_get(json_object_get(root, "rows"), 0);
 	assert_int_equal(member(row, "returned_bytes"), 8192);
 	assert_int_equal(member(row, "pages"), 2);
@@ -224,10 +226,11 @@ static void expect_answer(const struct hl_heap_rss *rss, uint64_t trimmable, con
 	struct hl_heap heap = sample_heap();
 	struct hl_heap_arena arena = {.trimmable_bytes = trimmable};
 	char *text;
+
 	heap.arenas = &arena;
 	heap.arena_count = 1;
 	heap.rss = *rss;
-	assert_int_equal(write_view(hl_view_heap, &heap, false, &text), 0);
+	assert_int_equal(write_view(hl_heap_view, &heap, false, &text), 0);
 	assert_says(text, answer);
 	free(text);
 }
@@ -239,6 +242,7 @@ static void expect_verdict(uint64_t live, uint64_t free_bytes, uint64_t trimmabl
 					.live_bytes = live,
 					.free_bytes = free_bytes,
 					.file_bytes = files};
+
 	expect_answer(&rss, trimmable, verdict);
 }
 
@@ -288,19 +292,19 @@ static void too_many_arenas_are_a_yes_or_a_no(void **state)
 	struct hl_heap heap = sample_heap();
 	struct hl_heap_arena many[4] = {arenas[0], arenas[0], arenas[0], arenas[1]};
 	char *text;
-	assert_int_equal(write_view(hl_view_heap, &heap, false, &text), 0);
+	assert_int_equal(write_view(hl_heap_view, &heap, false, &text), 0);
 	assert_says(text, "no: 2 arenas have 36.0 MiB free in memory, 6.0 MiB of it outside");
 	assert_says(text, "1 without a thread, with 6.0 MiB free");
 	assert_null(strstr(text, "MALLOC_ARENA_MAX"));
 	free(text);
 	heap.arenas = many;
 	heap.arena_count = 4;
-	assert_int_equal(write_view(hl_view_heap, &heap, false, &text), 0);
+	assert_int_equal(write_view(hl_heap_view, &heap, false, &text), 0);
 	assert_says(text, "yes: 4 arenas have 96.0 MiB free in memory, 66.0 MiB of it outside");
 	assert_says(text, "MALLOC_ARENA_MAX=2");
 	free(text);
 	heap.arena_count = 1;
-	assert_int_equal(write_view(hl_view_heap, &heap, false, &text), 0);
+	assert_int_equal(write_view(hl_heap_view, &heap, false, &text), 0);
 	assert_says(text, "no: there is one");
 	free(text);
 }
@@ -311,18 +315,18 @@ static void answers_name_no_memory_that_is_not_there(void **state)
 	struct hl_heap heap = sample_heap();
 	struct hl_heap_arena untrimmable[2] = {arenas[0], arenas[1]};
 	char *text;
-	assert_int_equal(write_view(hl_view_heap, &heap, false, &text), 0);
+	assert_int_equal(write_view(hl_heap_view, &heap, false, &text), 0);
 	assert_says(text, "the largest unused top of an arena is 7.0 MiB");
 	free(text);
 	untrimmable[0].trimmable_bytes = untrimmable[1].trimmable_bytes = 0;
 	heap.arenas = untrimmable;
 	heap.pin_count = 0;
-	assert_int_equal(write_view(hl_view_heap, &heap, false, &text), 0);
+	assert_int_equal(write_view(hl_heap_view, &heap, false, &text), 0);
 	assert_says(text, "malloc_trim(0) give back?\n  nothing: ");
 	assert_says(text, "none: no small live block pins much memory");
 	free(text);
 	heap.from_core = true;
-	assert_int_equal(write_view(hl_view_heap, &heap, false, &text), 0);
+	assert_int_equal(write_view(hl_heap_view, &heap, false, &text), 0);
 	assert_null(strstr(text, "-p 4711"));
 	free(text);
 }
@@ -332,6 +336,7 @@ static void answers_name_no_memory_that_is_not_there(void **state)
 static void write_file(const char *path, const char *text)
 {
 	FILE *out = fopen(path, "w");
+
 	assert_non_null(out);
 	fputs(text, out);
 	fclose(out);
@@ -344,7 +349,7 @@ static void a_snapshot_is_read_as_it_was(void **state)
 	struct hl_heap_figures was, is;
 	char path[] = "/tmp/heapline-test-XXXXXX", *text;
 	close(mkstemp(path));
-	assert_int_equal(write_view(hl_view_heap, &heap, true, &text), 0);
+	assert_int_equal(write_view(hl_heap_view, &heap, true, &text), 0);
 	write_file(path, text);
 	free(text);
 	hl_heap_figures_of(&heap, &was);
@@ -406,7 +411,7 @@ static void differences_have_both_sides(void **state)
 	before.numbers[HL_HEAP_THREADS] = 9;
 	FILE *out = open_memstream(&text, &size);
 	struct hl_emit_options options = {.out = out};
-	assert_int_equal(hl_view_heap_diff(&before, &after, &options), 0);
+	assert_int_equal(hl_heap_diff_view(&before, &after, &options), 0);
 	fclose(out);
 	assert_says(text, "+2.0 MiB");
 	assert_says(text, "-9");
@@ -421,6 +426,7 @@ static int write_and_free(heap_view *view, bool json)
 	struct hl_heap heap = sample_heap();
 	char *text = NULL;
 	int r = write_view(view, &heap, json, &text);
+
 	free(text);
 	return r;
 }
@@ -428,9 +434,9 @@ static int write_and_free(heap_view *view, bool json)
 static void reports_without_memory_say_so(void **state)
 {
 	(void)state;
-	FOR_EACH_FAILING_ALLOCATION(r, write_and_free(hl_view_heap, true))
+	FOR_EACH_FAILING_ALLOCATION(r, write_and_free(hl_heap_view, true))
 	assert_int_equal(r, -ENOMEM);
-	FOR_EACH_FAILING_ALLOCATION(r, write_and_free(hl_view_pins, true))
+	FOR_EACH_FAILING_ALLOCATION(r, write_and_free(hl_pins_view, true))
 	assert_int_equal(r, -ENOMEM);
 }
 
@@ -451,5 +457,6 @@ int main(void)
 		cmocka_unit_test(differences_have_both_sides),
 		cmocka_unit_test(reports_without_memory_say_so),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

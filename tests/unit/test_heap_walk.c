@@ -566,5 +566,6 @@ int main(void)
 		cmocka_unit_test(a_visitor_ends_the_walk),
 		cmocka_unit_test(want_of_memory_is_an_error),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,7 @@
 #include "log/segment.h"
 #include "made_up_log.h"
 #include "open/history.h"
-#include "open/history_hills.h"
+#include "temporary.h"
 #include "view/view.h"
 
 #include <errno.h>
@@ -43,8 +43,7 @@ static struct lab *lab_new(uint64_t segment_bytes)
 {
 	struct lab *lab = calloc(1, sizeof(*lab));
 
-	strcpy(lab->directory, "/tmp/heapline-history-XXXXXX");
-	assert_non_null(mkdtemp(lab->directory));
+	assert_int_equal(make_temporary(lab->directory), 0);
 	lab->fd = open(lab->directory, O_RDONLY | O_DIRECTORY);
 	write_made_up_recording(lab->fd, lab->directory, LENGTH_MS * UINT64_C(1000000));
 	struct hl_log_settings settings = {lab->fd,	  0,	START_NS,
@@ -55,13 +54,10 @@ static struct lab *lab_new(uint64_t segment_bytes)
 
 static void lab_free(struct lab *lab)
 {
-	char command[128];
-
 	hl_log_writer_finish(lab->writer);
 	hl_intervals_release(&lab->intervals);
 	close(lab->fd);
-	snprintf(command, sizeof(command), "rm -rf '%s'", lab->directory);
-	assert_int_equal(system(command), 0);
+	assert_int_equal(remove_temporary(lab->directory), 0);
 	free(lab);
 }
 
@@ -349,7 +345,7 @@ static void a_line_through_what_rises_evenly_has_its_slope(void **state)
 	const struct hl_history_sum *sum = &survey.sums[history->profile_nodes[3]];
 	double expected = regression(lab, 3);
 	assert_true(expected > 4900 && expected < 5100); /* 500 bytes every 100 ms */
-	assert_true(fabs(hl_history_slope(sum, history) - expected) < 0.001);
+	assert_true(fabs(hl_history_survey_slope(sum, history) - expected) < 0.001);
 	assert_int_equal(sum->from_bytes, 0);
 	assert_int_equal(sum->to_bytes, 500 * INTERVALS);
 	hl_history_survey_release(&survey);
@@ -380,7 +376,7 @@ static void a_log_that_begins_late_begins_with_what_is_in_use(void **state)
 	const struct hl_history_sum *grew = &survey.sums[history->profile_nodes[3]];
 	assert_int_equal(grew->from_bytes, 8000);
 	assert_int_equal(grew->to_bytes, 8000 + 500 * (INTERVALS - 38));
-	assert_true(fabs(hl_history_slope(grew, history) - 5000) < 50);
+	assert_true(fabs(hl_history_survey_slope(grew, history) - 5000) < 50);
 	const struct hl_history_sum *stayed = &survey.sums[history->profile_nodes[4]];
 	assert_int_equal(stayed->from_bytes, 7000);
 	assert_int_equal(stayed->to_bytes, 7000);
@@ -524,11 +520,11 @@ static int show_range(const struct lab *lab, struct hl_history_range range, hl_h
 	struct hl_view_options options = {.out = null,
 					  .notes = null,
 					  .by = by,
-					  .key_limit = 3,
+					  .timeline.key_limit = 3,
 					  .row_limit = 10,
 					  .stack_limit = 3,
-					  .timeline = HL_VIEW_TIMELINE_SVG,
-					  .json = view != hl_view_timeline};
+					  .timeline.form = HL_VIEW_TIMELINE_SVG,
+					  .json = view != hl_timeline_view};
 	struct hl_history *history = NULL;
 	struct hl_error err = {0};
 
@@ -557,7 +553,7 @@ static void want_of_memory_is_an_error_in_a_hole(void **state)
 	cut_segment(lab);
 	struct hl_history_range range = {first_missing_ms(lab), UINT64_MAX};
 	FOR_EACH_FAILING_ALLOCATION(r,
-				    show_range(lab, range, hl_view_timeline, HL_VIEW_BY_FUNCTION))
+				    show_range(lab, range, hl_timeline_view, HL_VIEW_BY_FUNCTION))
 	assert_int_equal(r, -ENOMEM);
 	lab_free(lab);
 }
@@ -569,15 +565,15 @@ static void want_of_memory_is_an_error_everywhere(void **state)
 	(void)state;
 	srand(11);
 	write_random_log(lab);
-	FOR_EACH_FAILING_ALLOCATION(r, show(lab, hl_view_timeline, HL_VIEW_BY_TOTAL))
+	FOR_EACH_FAILING_ALLOCATION(r, show(lab, hl_timeline_view, HL_VIEW_BY_TOTAL))
 	assert_int_equal(r, -ENOMEM);
-	FOR_EACH_FAILING_ALLOCATION(r, show(lab, hl_view_timeline, HL_VIEW_BY_FUNCTION))
+	FOR_EACH_FAILING_ALLOCATION(r, show(lab, hl_timeline_view, HL_VIEW_BY_FUNCTION))
 	assert_int_equal(r, -ENOMEM);
-	FOR_EACH_FAILING_ALLOCATION(r, show(lab, hl_view_peaks, HL_VIEW_BY_TOTAL))
+	FOR_EACH_FAILING_ALLOCATION(r, show(lab, hl_peaks_view, HL_VIEW_BY_TOTAL))
 	assert_int_equal(r, -ENOMEM);
-	FOR_EACH_FAILING_ALLOCATION(r, show(lab, hl_view_growth, HL_VIEW_BY_STACK))
+	FOR_EACH_FAILING_ALLOCATION(r, show(lab, hl_growth_view, HL_VIEW_BY_STACK))
 	assert_int_equal(r, -ENOMEM);
-	FOR_EACH_FAILING_ALLOCATION(r, show(lab, hl_view_growth, HL_VIEW_BY_LINE))
+	FOR_EACH_FAILING_ALLOCATION(r, show(lab, hl_growth_view, HL_VIEW_BY_LINE))
 	assert_int_equal(r, -ENOMEM);
 	lab_free(lab);
 }
@@ -598,5 +594,6 @@ int main(void)
 		cmocka_unit_test(want_of_memory_is_an_error_everywhere),
 		cmocka_unit_test(want_of_memory_is_an_error_in_a_hole),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -300,5 +300,6 @@ int main(void)
 		cmocka_unit_test(files_without_a_stack_are_not_taken_for_folded_text),
 		cmocka_unit_test(every_failed_allocation_is_reported_and_leaves_nothing_behind),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

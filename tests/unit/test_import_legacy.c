@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Heap files of gperftools and jemalloc: samples, places, and what is refused. */
-#include "import/import_values.h"
+#include "import/import_stacks.h"
 
 #include <dlfcn.h>
 #include <math.h>
@@ -511,5 +511,6 @@ int main(void)
 		cmocka_unit_test(every_failed_allocation_is_reported_and_leaves_nothing_behind),
 		cmocka_unit_test(heap_files_are_known_by_their_first_line),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,6 +46,7 @@ static void put_counters(struct dump *dump, uint32_t alloc_objects, uint32_t all
 static void finish_dump(struct dump *dump)
 {
 	uint32_t length = htobe32((uint32_t)dump->size - 4);
+
 	memcpy(dump->bytes, &length, sizeof(length));
 }
 
@@ -341,5 +342,6 @@ int main(void)
 		cmocka_unit_test(another_file_at_the_path_is_not_asked),
 		cmocka_unit_test(every_failed_allocation_is_reported_and_leaves_nothing_behind),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

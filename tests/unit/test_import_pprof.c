@@ -94,6 +94,7 @@ static struct hl_profile *profile_of_draft(void)
 {
 	struct pprof_file file = packed();
 	struct hl_profile *profile = profile_of_pprof(&file);
+
 	free(file.bytes);
 	return profile;
 }
@@ -122,6 +123,7 @@ static void assert_draft_refused(const char *reason)
 static const char *name_of(const struct hl_profile *profile, uint32_t node)
 {
 	uint32_t function = profile->frames[profile->nodes[node].frame].function;
+
 	return hl_profile_text(profile, profile->functions[function].name);
 }
 
@@ -464,6 +466,7 @@ static bool detected(const char *bytes, size_t size)
 {
 	const struct hl_import_input input = {
 		.name = "x", .bytes = (const uint8_t *)bytes, .size = size};
+
 	return hl_importer_pprof.detects(&input);
 }
 
@@ -513,5 +516,6 @@ int main(void)
 		TEST(inflating_stops_at_the_limit_to_the_byte),
 		TEST(only_what_begins_with_its_fields_is_taken_for_pprof),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

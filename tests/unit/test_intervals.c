@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Intervals equal a brute-force replay of the same events. */
-#include "log/interval.h"
+#include "log/intervals.h"
 
 #include "base/compiler.h"
 
@@ -95,6 +95,7 @@ static struct event random_event(uint64_t number, uint64_t at, uint64_t of)
 		.bytes = rand() % 1000,
 		.objects = 1,
 	};
+
 	if (rand() % 2) {
 		event.bytes = -event.bytes;
 		event.objects = -1;
@@ -285,5 +286,6 @@ int main(void)
 		cmocka_unit_test(what_several_threads_left_at_a_ticks_end_can_be_the_maximum),
 		cmocka_unit_test(want_of_memory_is_an_error_wherever_it_strikes),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

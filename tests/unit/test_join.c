@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Two profiles as one: stacks meet by name, figures stay whole, doubts about either are kept. */
 #include "profile/aggregate.h"
-#include "profile/profile_join.h"
+#include "profile/profile.h"
 
 #include "fail_allocations.h"
 #include "stacks.h"
@@ -113,11 +113,13 @@ static void equal_stacks_meet_whatever_their_addresses(void **state)
 static void functions_meet_in_modules_of_one_file_name_alone(void **state)
 {
 	struct hl_profile *joined = join_samples();
+	struct hl_profile earlier = *joined;
 	struct hl_aggregate before, after;
 	size_t found = 0;
 
 	(void)state;
-	assert_int_equal(hl_aggregate_init_base(&before, joined, HL_VALUE_ALLOC, NULL, 0), 0);
+	earlier.counters = joined->base;
+	assert_int_equal(hl_aggregate_init(&before, &earlier, HL_VALUE_ALLOC, NULL, 0), 0);
 	assert_int_equal(hl_aggregate_init(&after, joined, HL_VALUE_ALLOC, NULL, 0), 0);
 	for (uint32_t i = 1; i < joined->function_count; i++) {
 		const struct hl_profile_function *function = &joined->functions[i];
@@ -206,6 +208,8 @@ static void doubts_about_the_earlier_profile_are_warnings(void **state)
 	before->complete = false;
 	before->lost.events = 3;
 	before->lost.incomplete_stacks = 5;
+	before->lost.damaged = 1234;
+	before->lost.modules = 2;
 	before->sample_bytes = 512;
 	before->warnings = calloc(1, sizeof(uint32_t));
 	after->warnings = calloc(1, sizeof(uint32_t));
@@ -213,10 +217,13 @@ static void doubts_about_the_earlier_profile_are_warnings(void **state)
 	hl_strings_intern(&before->strings, "the disk was full", &before->warnings[0]);
 	hl_strings_intern(&after->strings, "the moon was full", &after->warnings[0]);
 	struct hl_profile *joined = join(before, after, false);
-	assert_int_equal(joined->warning_count, 6);
+	assert_int_equal(joined->warning_count, 8);
 	assert_true(has_warning(joined, "the moon was full"));
 	assert_true(has_warning(joined, "'old.hl': the disk was full"));
 	assert_true(has_warning(joined, "'old.hl' lost the outer frames of 5 stacks"));
+	assert_true(has_warning(joined, "'old.hl' lost the names of 2 modules"));
+	assert_true(has_warning(joined, "'old.hl' lost 1,234 records that the program had "
+					"overwritten: its other figures may be wrong"));
 	assert_true(joined->complete);
 	assert_int_equal(joined->lost.events, 0);
 	hl_profile_free(joined);
@@ -376,5 +383,6 @@ int main(void)
 		cmocka_unit_test(modules_of_one_file_name_stay_apart_in_one_recording),
 		cmocka_unit_test(want_of_memory_for_stacks_alone_is_an_error_too),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -279,5 +279,6 @@ int main(void)
 		cmocka_unit_test(intervals_that_the_index_promised_and_damage_took_are_an_error),
 		cmocka_unit_test(other_processes_and_no_log_at_all_are_told_apart),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

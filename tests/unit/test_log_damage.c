@@ -405,5 +405,6 @@ int main(void)
 		cmocka_unit_test(a_full_disk_leaves_a_hole_and_right_figures_after_it),
 		cmocka_unit_test(a_hole_between_segments_is_seen_without_indexes_too),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 
 #include "fail_allocations.h"
 #include "made_up_log.h"
+#include "temporary.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -62,7 +63,7 @@ static int pack_to(const struct lab *lab, const char *path)
 	assert_true(fd >= 0);
 	int r = hl_log_source_open(&source, lab->recording, &err);
 	if (r == 0)
-		r = hl_profile_open(lab->recording, &selection, &profile, &err);
+		r = hl_open_profile(lab->recording, &selection, &profile, &err);
 	if (r == 0)
 		r = hl_pack_write(profile, &source.log, fd, path, &err);
 	assert_true(r == 0 || err.text[0]);
@@ -77,8 +78,7 @@ static int set_up(void **state)
 	struct lab *lab = calloc(1, sizeof(*lab));
 
 	srand(7);
-	strcpy(lab->folder, "/tmp/heapline-test-XXXXXX");
-	if (!mkdtemp(lab->folder))
+	if (make_temporary(lab->folder) < 0)
 		return -1;
 	snprintf(lab->recording, sizeof(lab->recording), "%s/x.hl", lab->folder);
 	snprintf(lab->pack, sizeof(lab->pack), "%s/x.hlpack", lab->folder);
@@ -96,10 +96,8 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
 	struct lab *lab = *state;
-	char command[64];
 
-	snprintf(command, sizeof(command), "rm -rf '%s'", lab->folder);
-	int r = system(command);
+	int r = remove_temporary(lab->folder);
 	free(lab);
 	return r;
 }
@@ -209,7 +207,7 @@ static void a_pack_without_a_log_says_so(void **state)
 	struct hl_profile *profile;
 	struct hl_error err = {0};
 
-	assert_int_equal(hl_profile_open(lab->recording, &selection, &profile, NULL), 0);
+	assert_int_equal(hl_open_profile(lab->recording, &selection, &profile, NULL), 0);
 	int fd = open(lab->pack, O_RDWR | O_TRUNC | O_CLOEXEC);
 	assert_int_equal(hl_pack_write(profile, NULL, fd, lab->pack, NULL), 0);
 	close(fd);
@@ -282,11 +280,7 @@ static void a_foreign_recording_beside_a_segment_is_not_its_own(void **state)
 	int fd = open(path, O_RDWR | O_CLOEXEC);
 	assert_int_equal(pread(fd, &header, sizeof(header), 0), sizeof(header));
 	header.start_realtime_ns = start;
-	struct hl_log_rotation rotation = {.kind = &hl_log_segments,
-					   .process = header.process,
-					   .number = header.number,
-					   .start_realtime_ns = start};
-	header = hl_log_rotation_header(&rotation, header.first_interval);
+	hl_log_files_seal_header(&hl_log_segments, &header);
 	assert_int_equal(pwrite(fd, &header, sizeof(header), 0), sizeof(header));
 	close(fd);
 	history = open_history(path);
@@ -314,7 +308,7 @@ static void damage_in_a_packed_log_leaves_the_profile(void **state)
 		assert_int_equal(pread(fd, &was, 1, (off_t)(offset + at)), 1);
 		wrong = was ^ 0x10;
 		assert_int_equal(pwrite(fd, &wrong, 1, (off_t)(offset + at)), 1);
-		assert_int_equal(hl_profile_open(lab->pack, NULL, &profile, &err), 0);
+		assert_int_equal(hl_open_profile(lab->pack, NULL, &profile, &err), 0);
 		err.text[0] = '\0';
 		int r = try_history(lab->pack, &history, &err);
 		assert_true(r == 0 || err.text[0]);
@@ -349,7 +343,7 @@ static void names_of_a_log_are_in_the_profile_that_is_packed(void **state)
 	uint32_t first;
 
 	assert_true(readlink("/proc/self/exe", program, sizeof(program) - 1) > 0);
-	assert_int_equal(hl_profile_open(lab->recording, &selection, &profile, NULL), 0);
+	assert_int_equal(hl_open_profile(lab->recording, &selection, &profile, NULL), 0);
 	assert_true(hl_profile_is_valid(profile));
 	assert_int_equal(hl_known_names_init(&names, profile), 0);
 	assert_int_equal(hl_known_names_find(&names, &nameless, program,
@@ -385,7 +379,7 @@ static int read_profile(const char *path)
 	struct hl_profile *profile = NULL;
 	struct hl_error err = {0};
 
-	int r = hl_profile_open(path, NULL, &profile, &err);
+	int r = hl_open_profile(path, NULL, &profile, &err);
 	assert_true(r == 0 || err.text[0]);
 	hl_profile_free(r == 0 ? profile : NULL);
 	return r;

@@ -20,6 +20,7 @@ struct both {
 static int setup(void **state)
 {
 	struct both *both = aligned_alloc(64, sizeof(*both));
+
 	memset(both, 0, sizeof(*both));
 	hl_mailbox_reader_init(&both->reader, &both->mailbox, 0);
 	*state = both;
@@ -36,7 +37,8 @@ static void assert_mark(struct both *both, uint64_t time_ns, const char *text)
 {
 	char found[HL_MARK_MAX + 1];
 	uint64_t found_ns;
-	assert_true(hl_mailbox_take_mark(&both->reader, false, &found_ns, found));
+
+	assert_true(hl_mailbox_reader_take_mark(&both->reader, false, &found_ns, found));
 	assert_int_equal(found_ns, time_ns);
 	assert_string_equal(found, text);
 }
@@ -45,7 +47,8 @@ static void assert_no_mark(struct both *both, bool last)
 {
 	char found[HL_MARK_MAX + 1];
 	uint64_t found_ns;
-	assert_false(hl_mailbox_take_mark(&both->reader, last, &found_ns, found));
+
+	assert_false(hl_mailbox_reader_take_mark(&both->reader, last, &found_ns, found));
 }
 
 /* ---- marks ---- */
@@ -53,6 +56,7 @@ static void assert_no_mark(struct both *both, bool last)
 static void marks_come_out_as_they_went_in_lap_after_lap(void **state)
 {
 	struct both *both = *state;
+
 	for (unsigned i = 0; i < 5 * HL_MAILBOX_MARKS + 3; i++) {
 		char name[16];
 		snprintf(name, sizeof(name), "mark %u", i);
@@ -65,6 +69,7 @@ static void marks_come_out_as_they_went_in_lap_after_lap(void **state)
 static void a_full_mailbox_refuses_marks_and_counts_them(void **state)
 {
 	struct both *both = *state;
+
 	for (unsigned i = 0; i < HL_MAILBOX_MARKS; i++)
 		assert_int_equal(hl_mailbox_mark(&both->mailbox, i, "mark"), 0);
 	assert_int_equal(hl_mailbox_mark(&both->mailbox, 99, "mark"), -EAGAIN);
@@ -80,6 +85,7 @@ static void names_are_short_plain_lines(void **state)
 {
 	struct both *both = *state;
 	char name[HL_MARK_MAX + 2];
+
 	memset(name, 'x', sizeof(name));
 	name[HL_MARK_MAX + 1] = '\0';
 	assert_int_equal(hl_mailbox_mark(&both->mailbox, 1, name), -ENAMETOOLONG);
@@ -100,10 +106,11 @@ static void an_unfinished_mark_is_waited_for_and_passed_over_at_the_end(void **s
 	struct both *both = *state;
 	char found[HL_MARK_MAX + 1];
 	uint64_t found_ns;
+
 	atomic_fetch_add(&both->mailbox.mark_count, 1);
 	assert_int_equal(hl_mailbox_mark(&both->mailbox, 2, "second"), 0);
 	assert_no_mark(both, false);
-	assert_true(hl_mailbox_take_mark(&both->reader, true, &found_ns, found));
+	assert_true(hl_mailbox_reader_take_mark(&both->reader, true, &found_ns, found));
 	assert_string_equal(found, "second");
 	assert_no_mark(both, true);
 }
@@ -111,6 +118,7 @@ static void an_unfinished_mark_is_waited_for_and_passed_over_at_the_end(void **s
 static void what_a_program_damages_is_read_without_harm(void **state)
 {
 	struct both *both = *state;
+
 	srandom(4711);
 	for (int round = 0; round < 20000; round++) {
 		char found[HL_MARK_MAX + 1];
@@ -121,7 +129,7 @@ static void what_a_program_damages_is_read_without_harm(void **state)
 		slot->turn = HL_MAILBOX_TURN(both->reader.next) + (uint64_t)(random() % 4);
 		both->mailbox.mark_count =
 			round % 3 ? (uint64_t)random() << 40 : both->reader.next + random() % 100;
-		if (hl_mailbox_take_mark(&both->reader, random() % 2, &found_ns, found))
+		if (hl_mailbox_reader_take_mark(&both->reader, random() % 2, &found_ns, found))
 			assert_true(hl_mark_length(found) > 0);
 	}
 }
@@ -138,6 +146,7 @@ struct writer {
 static void *write_marks(void *argument)
 {
 	struct writer *writer = argument;
+
 	for (uint64_t i = 0; i < MARKS_OF_WRITER;) {
 		const char name[] = {writer->letter, writer->letter, '\0'};
 		if (hl_mailbox_mark(&writer->both->mailbox, i, name) == 0)
@@ -153,6 +162,7 @@ static void marks_of_several_threads_all_come_each_thread_in_order(void **state)
 	struct both *both = *state;
 	struct writer writers[WRITERS];
 	uint64_t next[WRITERS] = {0};
+
 	for (int i = 0; i < WRITERS; i++) {
 		writers[i] = (struct writer){.both = both, .letter = (char)('a' + i)};
 		assert_int_equal(pthread_create(&writers[i].id, NULL, write_marks, &writers[i]), 0);
@@ -160,7 +170,7 @@ static void marks_of_several_threads_all_come_each_thread_in_order(void **state)
 	for (int left = WRITERS * MARKS_OF_WRITER; left > 0;) {
 		char found[HL_MARK_MAX + 1];
 		uint64_t found_ns;
-		if (!hl_mailbox_take_mark(&both->reader, false, &found_ns, found)) {
+		if (!hl_mailbox_reader_take_mark(&both->reader, false, &found_ns, found)) {
 			sched_yield();
 			continue;
 		}
@@ -180,19 +190,20 @@ static void one_report_is_due_at_a_time(void **state)
 {
 	struct both *both = *state;
 	char path[HL_REPORT_PATH_BYTES];
-	assert_false(hl_mailbox_take_report(&both->reader, path));
+
+	assert_false(hl_mailbox_reader_take_report(&both->reader, path));
 	assert_int_equal(hl_mailbox_report(&both->mailbox, "first"), 0);
 	assert_int_equal(hl_mailbox_report(&both->mailbox, "second"), -EBUSY);
-	assert_true(hl_mailbox_take_report(&both->reader, path));
+	assert_true(hl_mailbox_reader_take_report(&both->reader, path));
 	assert_string_equal(path, "first");
-	assert_false(hl_mailbox_take_report(&both->reader, path));
+	assert_false(hl_mailbox_reader_take_report(&both->reader, path));
 	assert_int_equal(hl_mailbox_report(&both->mailbox, "second"), -EBUSY);
-	hl_mailbox_end_report(&both->reader, -EEXIST);
+	hl_mailbox_reader_end_report(&both->reader, -EEXIST);
 	assert_int_equal(both->mailbox.reports_done, 1);
 	assert_int_equal(both->mailbox.report_error, -EEXIST);
 	assert_int_equal(hl_mailbox_report(&both->mailbox, "third"), 0);
 	assert_int_equal(both->mailbox.reports_asked, 2);
-	assert_true(hl_mailbox_take_report(&both->reader, path));
+	assert_true(hl_mailbox_reader_take_report(&both->reader, path));
 	assert_string_equal(path, "third");
 }
 
@@ -200,6 +211,7 @@ static void paths_of_reports_have_a_bound(void **state)
 {
 	struct both *both = *state;
 	char path[HL_REPORT_PATH_BYTES + 1], found[HL_REPORT_PATH_BYTES];
+
 	memset(path, 'x', sizeof(path));
 	path[HL_REPORT_PATH_BYTES] = '\0';
 	assert_int_equal(hl_mailbox_report(&both->mailbox, path), -ENAMETOOLONG);
@@ -208,7 +220,7 @@ static void paths_of_reports_have_a_bound(void **state)
 	assert_int_equal(hl_mailbox_report(&both->mailbox, path), 0);
 	/* The program's own bugs. */
 	memset(both->mailbox.report_path, 'y', HL_REPORT_PATH_BYTES);
-	assert_true(hl_mailbox_take_report(&both->reader, found));
+	assert_true(hl_mailbox_reader_take_report(&both->reader, found));
 	assert_int_equal(strlen(found), HL_REPORT_PATH_BYTES - 1);
 }
 
@@ -218,18 +230,19 @@ static void who_writes_the_number_of_segments_last_is_right(void **state)
 {
 	struct both *both = *state;
 	uint32_t wanted;
+
 	assert_int_equal(hl_mailbox_segments(&both->mailbox), -EOPNOTSUPP);
 	assert_int_equal(hl_mailbox_set_segments(&both->mailbox, 3), -EOPNOTSUPP);
-	hl_mailbox_tell_segments(&both->reader, 10);
-	assert_false(hl_mailbox_take_segments(&both->reader, &wanted));
+	hl_mailbox_reader_tell_segments(&both->reader, 10);
+	assert_false(hl_mailbox_reader_take_segments(&both->reader, &wanted));
 	assert_int_equal(hl_mailbox_segments(&both->mailbox), 10);
 	assert_int_equal(hl_mailbox_set_segments(&both->mailbox, 0), -EINVAL);
 	assert_int_equal(hl_mailbox_set_segments(&both->mailbox, HL_LOG_SEGMENTS_MAX + 1), -EINVAL);
 	assert_int_equal(hl_mailbox_set_segments(&both->mailbox, 3), 0);
-	assert_true(hl_mailbox_take_segments(&both->reader, &wanted));
+	assert_true(hl_mailbox_reader_take_segments(&both->reader, &wanted));
 	assert_int_equal(wanted, 3);
-	assert_false(hl_mailbox_take_segments(&both->reader, &wanted));
-	hl_mailbox_tell_segments(&both->reader, 5);
+	assert_false(hl_mailbox_reader_take_segments(&both->reader, &wanted));
+	hl_mailbox_reader_tell_segments(&both->reader, 5);
 	assert_int_equal(hl_mailbox_segments(&both->mailbox), 5);
 }
 
@@ -238,10 +251,11 @@ static void numbers_of_segments_that_make_no_sense_are_put_right(void **state)
 	static const uint32_t numbers[] = {0, HL_LOG_SEGMENTS_MAX + 1, UINT32_MAX};
 	struct both *both = *state;
 	uint32_t wanted;
-	hl_mailbox_tell_segments(&both->reader, 10);
+
+	hl_mailbox_reader_tell_segments(&both->reader, 10);
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
 		both->mailbox.log_segments = numbers[i];
-		assert_false(hl_mailbox_take_segments(&both->reader, &wanted));
+		assert_false(hl_mailbox_reader_take_segments(&both->reader, &wanted));
 		assert_int_equal(both->mailbox.log_segments, 10);
 	}
 }
@@ -249,8 +263,9 @@ static void numbers_of_segments_that_make_no_sense_are_put_right(void **state)
 static void a_collector_that_has_left_is_asked_nothing(void **state)
 {
 	struct both *both = *state;
-	hl_mailbox_tell_segments(&both->reader, 10);
-	hl_mailbox_close(&both->reader);
+
+	hl_mailbox_reader_tell_segments(&both->reader, 10);
+	hl_mailbox_reader_close(&both->reader);
 	assert_int_equal(hl_mailbox_mark(&both->mailbox, 1, "mark"), -ENOTCONN);
 	assert_int_equal(hl_mailbox_report(&both->mailbox, "path"), -ENOTCONN);
 	assert_int_equal(hl_mailbox_segments(&both->mailbox), -ENOTCONN);

@@ -36,6 +36,7 @@ static uint32_t owner[PAGES]; /* the model: node of each page, 0 = none */
 static void count_gone(void *context, uint32_t node, uint64_t bytes, bool last)
 {
 	struct gone *it = context;
+
 	it->bytes[node] += bytes;
 	it->objects[node] += last;
 }
@@ -120,6 +121,7 @@ static void without_memory_for_a_hole_the_range_stays_whole(void **state)
 static uint32_t pages_of(uint32_t node)
 {
 	uint32_t count = 0;
+
 	for (uint32_t i = 0; i < PAGES; i++)
 		count += owner[i] == node;
 	return count;
@@ -166,5 +168,6 @@ int main(void)
 		cmocka_unit_test_setup(without_memory_for_a_hole_the_range_stays_whole, setup),
 		cmocka_unit_test_setup(random_calls_free_exactly_what_the_model_frees, setup),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

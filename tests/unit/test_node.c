@@ -86,6 +86,19 @@ static void ids_stay_while_the_index_grows_through_several_tables(void **state)
 	assert_null(test_region_check(&region));
 }
 
+static void the_newest_table_of_the_index_takes_over_all_nodes(void **state)
+{
+	(void)state;
+	for (uint32_t i = 1; i <= MANY; i++)
+		intern(parent_of(i), i * UINT64_C(16));
+	uint32_t bits = atomic_load(&region.header->index_bits);
+	memset((void *)region.index, 0,
+	       ((UINT64_C(1) << bits) - (UINT64_C(1) << HL_INDEX_BITS_MIN)) * sizeof(uint32_t));
+	for (uint32_t i = 1; i <= MANY; i++)
+		assert_int_equal(intern(parent_of(i), i * UINT64_C(16)), i);
+	assert_null(test_region_check(&region));
+}
+
 static void a_full_region_gives_no_more_nodes_and_keeps_those_it_has(void **state)
 {
 	(void)state;
@@ -128,6 +141,7 @@ static void *intern_tree(void *argument)
 {
 	uint32_t thread = (uint32_t)(uintptr_t)argument;
 	struct hl_node_cache *own = calloc(1, sizeof(*own));
+
 	for (uint32_t i = 1; i <= SHARED_KEYS; i++)
 		ids[thread][i] =
 			hl_node_intern(&region, own, ids[thread][parent_of(i)], i * UINT64_C(16));
@@ -164,6 +178,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_key_has_one_id, setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			ids_stay_while_the_index_grows_through_several_tables, setup, teardown),
+		cmocka_unit_test_setup_teardown(the_newest_table_of_the_index_takes_over_all_nodes,
+						setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			a_full_region_gives_no_more_nodes_and_keeps_those_it_has, setup, teardown),
 		cmocka_unit_test_setup_teardown(
@@ -172,5 +188,6 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			threads_that_intern_one_tree_get_nodes_that_merge_into_it, setup, teardown),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

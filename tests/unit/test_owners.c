@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Owners of blocks: tags, counts, names of this process' own code, and its own block table read as
  * another process' would be. */
-#include "heap/owners/open_region.h"
 #include "heap/owners/owner_table.h"
 #include "heap/owners/slabs.h"
 #include "recorder/block.h"
@@ -72,6 +71,7 @@ static int count_some(void)
 {
 	struct hl_owner_counts counts = {.shape = {.start = 128, .width = 4}};
 	int r = 0;
+
 	for (uint64_t i = 0; r == 0 && i < 200; i++)
 		r = hl_owner_counts_add(&counts, i, i, 1);
 	hl_owner_counts_release(&counts);
@@ -147,6 +147,7 @@ static uint64_t address_of(uint32_t i)
 static struct hl_block block_of(uint32_t i)
 {
 	static const uint64_t sizes[] = {0, 17, 1000, UINT64_C(1) << 41};
+
 	return (struct hl_block){.node = i + 1, .requested = sizes[i % 4]};
 }
 
@@ -169,6 +170,7 @@ static void fill(struct hl_block_table *table, bool with_array)
 static void expect_all(struct hl_block_reader *reader)
 {
 	struct hl_block found;
+
 	for (uint32_t i = 0; i < BLOCKS; i++) {
 		assert_true(hl_block_reader_find(reader, address_of(i), usable_of(i), &found));
 		assert_int_equal(found.node, i + 1);
@@ -229,6 +231,7 @@ static void expect_occupancy(struct hl_slab_class class, const uint64_t expected
 {
 	uint64_t bytes[HL_OCCUPANCY_SLOTS];
 	struct hl_introspection said = {.class_count = 1, .classes = {class}};
+
 	hl_slabs_occupancy(&said, bytes);
 	for (size_t i = 0; i < HL_OCCUPANCY_SLOTS; i++)
 		assert_int_equal(bytes[i], expected[i]);
@@ -277,6 +280,7 @@ static void slabs_that_contradict_themselves_stay_in_bounds(void **state)
 static struct hl_region_header *map_region(void)
 {
 	int fd = memfd_create("heapline", MFD_CLOEXEC);
+
 	assert_true(fd >= 0);
 	assert_int_equal(ftruncate(fd, REGION_BYTES), 0);
 	struct hl_region_header *header =
@@ -294,6 +298,7 @@ static struct hl_region_header *map_region(void)
 static int open_own_region(struct hl_open_region *ret_region)
 {
 	struct hl_owner_names *names;
+
 	assert_int_equal(hl_owner_names_new(getpid(), false, &names, NULL), 0);
 	int r = hl_open_region(getpid(), names, ret_region);
 	hl_owner_names_free(names);
@@ -368,5 +373,6 @@ int main(void)
 		cmocka_unit_test(a_region_is_copied),
 		cmocka_unit_test(regions_with_hostile_headers_are_none),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include "pack/pack_sections.h"
 #include "profile/builder.h"
 #include "recording/recording.h"
+#include "temporary.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -151,8 +152,7 @@ static int place_setup(void **state)
 {
 	struct place *place = calloc(1, sizeof(*place));
 
-	strcpy(place->folder, "/tmp/heapline-test-XXXXXX");
-	if (!mkdtemp(place->folder))
+	if (make_temporary(place->folder) < 0)
 		return -1;
 	snprintf(place->path, sizeof(place->path), "%s/x.hlpack", place->folder);
 	*state = place;
@@ -759,5 +759,6 @@ int main(void)
 		IN_PLACE(a_file_that_cannot_be_written_is_named),
 		IN_PLACE(want_of_memory_is_an_error_wherever_it_strikes),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

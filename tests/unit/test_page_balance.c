@@ -441,5 +441,6 @@ int main(void)
 		cmocka_unit_test(pages_of_one_fault_go_to_it_and_no_further_than_its_mapping),
 		cmocka_unit_test(want_of_memory_is_told),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

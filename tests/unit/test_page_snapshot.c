@@ -2,7 +2,7 @@
 /* Snapshots of the pages of a child at rest, and where a C library has the calls that bring pages
  * in.
  */
-#include "bpf/page_watch.h"
+#include "bpf/page_trace.h"
 #include "bpf/pages.h"
 
 #include <errno.h>
@@ -178,5 +178,6 @@ int main(void)
 		cmocka_unit_test(calls_that_programs_make_often_have_cheap_probes),
 		cmocka_unit_test(files_that_are_no_c_library_have_no_calls),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

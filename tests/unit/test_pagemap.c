@@ -36,6 +36,7 @@ struct lab {
 static int open_pagemap(struct lab *lab, pid_t pid)
 {
 	struct hl_error err = {0};
+
 	int r = hl_pagemap_open(pid, &lab->pagemap, &err);
 	if (r)
 		print_error("%s\n", err.text);
@@ -47,6 +48,7 @@ static int open_pagemap(struct lab *lab, pid_t pid)
 static int lab_setup(void **state, bool avoid_scan)
 {
 	struct lab *lab = calloc(1, sizeof(*lab));
+
 	lab->avoid_scan = avoid_scan;
 	*state = lab;
 	return open_pagemap(lab, getpid());
@@ -65,6 +67,7 @@ static int setup_read(void **state)
 static int lab_teardown(void **state)
 {
 	struct lab *lab = *state;
+
 	if (lab->memory)
 		munmap(lab->memory, lab->bytes);
 	hl_pages_release(&lab->pages);
@@ -99,6 +102,7 @@ static void read_pages(const char *memory, size_t first, size_t count)
 static void scan(struct lab *lab)
 {
 	uint64_t start = (uintptr_t)lab->memory;
+
 	hl_pages_release(&lab->pages);
 	assert_int_equal(hl_pagemap_scan(lab->pagemap, start, start + lab->bytes, &lab->pages), 0);
 }
@@ -194,6 +198,7 @@ static unsigned long anon_huge_kib(void)
 {
 	char line[256];
 	unsigned long kib = 0;
+
 	FILE *rollup = fopen("/proc/self/smaps_rollup", "r");
 	while (fgets(line, sizeof(line), rollup))
 		sscanf(line, "AnonHugePages: %lu", &kib);
@@ -350,6 +355,7 @@ static void a_process_that_has_ended_has_no_pages(void **state)
 static int scan_again(struct lab *lab)
 {
 	uint64_t start = (uintptr_t)lab->memory;
+
 	hl_pages_release(&lab->pages);
 	return hl_pagemap_scan(lab->pagemap, start, start + lab->bytes, &lab->pages);
 }
@@ -369,6 +375,7 @@ static void want_of_memory_in_a_scan_is_an_error(void **state)
 static int open_and_free(void)
 {
 	struct hl_pagemap *pagemap;
+
 	int r = hl_pagemap_open(getpid(), &pagemap, NULL);
 	if (!r)
 		hl_pagemap_free(pagemap);

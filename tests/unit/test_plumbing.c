@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Allocation plumbing: which functions are some, and that every figure follows when it is folded.
  */
-#include "profile/plumbing_fold.h"
+#include "profile/filter.h"
 #include "symbols/plumbing.h"
 
 #include "profile/builder.h"
-#include "profile/filter.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -17,6 +16,7 @@
 #include <cmocka.h>
 
 #include "fail_allocations.h"
+#include "stacks.h"
 
 /* ---- names ---- */
 
@@ -195,20 +195,6 @@ static struct hl_profile *make_profile(uint32_t ids[SAMPLE_COUNT + 1])
 	return profile;
 }
 
-/* The names from the root to ${node}, joined by ';'. */
-static void path_of(const struct hl_profile *profile, uint32_t node, char *buffer, size_t size)
-{
-	if (!node) {
-		buffer[0] = '\0';
-		return;
-	}
-	path_of(profile, profile->nodes[node].parent, buffer, size);
-	uint32_t function = profile->frames[profile->nodes[node].frame].function;
-	size_t used = strlen(buffer);
-	snprintf(buffer + used, size - used, "%s%s", used ? ";" : "",
-		 hl_profile_text(profile, profile->functions[function].name));
-}
-
 /* The node at ${path}, which has ${bytes} in each of its figures. */
 static uint32_t check_node(const struct hl_profile *profile, const char *path, int64_t bytes)
 {
@@ -331,5 +317,6 @@ int main(void)
 		cmocka_unit_test(a_profile_without_plumbing_stays),
 		cmocka_unit_test(want_of_memory_changes_nothing),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,7 +23,7 @@ static struct pprof_file pprof_write(const struct hl_profile *profile, enum hl_v
 	struct pprof_file file;
 
 	options.out = open_memstream((char **)&file.bytes, &file.size);
-	*ret_result = hl_view_pprof(profile, &options, &err);
+	*ret_result = hl_pprof_view(profile, &options, &err);
 	fclose(options.out);
 	fclose(options.notes);
 	assert_true((*ret_result < 0) == (err.text[0] != '\0'));
@@ -34,6 +34,7 @@ static struct pprof_file pprof_of(const struct hl_profile *profile)
 {
 	int r;
 	struct pprof_file file = pprof_write(profile, HL_VALUE_PEAK, &r);
+
 	assert_int_equal(r, 0);
 	return file;
 }
@@ -488,7 +489,7 @@ static void a_full_device_is_an_error(void **state)
 
 	(void)state;
 	setvbuf(options.out, NULL, _IONBF, 0);
-	assert_int_equal(hl_view_pprof(profile, &options, &err), -EIO);
+	assert_int_equal(hl_pprof_view(profile, &options, &err), -EIO);
 	assert_non_null(strstr(err.text, "t.hl"));
 	fclose(options.out);
 	hl_profile_free(profile);
@@ -498,6 +499,7 @@ static int write_result(const struct hl_profile *profile)
 {
 	int r;
 	struct pprof_file file = pprof_write(profile, HL_VALUE_PEAK, &r);
+
 	free(file.bytes);
 	return r;
 }
@@ -541,5 +543,6 @@ int main(void)
 		cmocka_unit_test(a_full_device_is_an_error),
 		cmocka_unit_test(want_of_memory_is_an_error_wherever_it_strikes),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

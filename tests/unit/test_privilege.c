@@ -39,7 +39,8 @@ static void assert_refused(struct hl_privileges privileges, const struct hl_proc
 			   unsigned needs, int code, const char *sentence)
 {
 	struct hl_error err = {0};
-	assert_int_equal(hl_privileges_suffice(&privileges, target, needs, &err), code);
+
+	assert_int_equal(hl_privilege_suffices(&privileges, target, needs, &err), code);
 	assert_string_equal(err.text, sentence);
 }
 
@@ -47,7 +48,8 @@ static void assert_enough(struct hl_privileges privileges, const struct hl_proce
 			  unsigned needs)
 {
 	struct hl_error err = {0};
-	assert_int_equal(hl_privileges_suffice(&privileges, target, needs, &err), 0);
+
+	assert_int_equal(hl_privilege_suffices(&privileges, target, needs, &err), 0);
 	assert_string_equal(err.text, "");
 }
 
@@ -136,7 +138,7 @@ static void what_we_have_is_read(void **state)
 	struct hl_privileges privileges;
 
 	(void)state;
-	hl_privileges_read(&privileges);
+	hl_privilege_read(&privileges);
 	assert_int_equal(privileges.uid, geteuid());
 	assert_true(privileges.kernel_major >= 5);
 	assert_non_null(strstr(privileges.program, "test_privilege"));

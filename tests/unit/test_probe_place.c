@@ -180,5 +180,6 @@ int main(void)
 		cmocka_unit_test(code_that_is_cut_off_is_probed_at_its_entry),
 		cmocka_unit_test(code_too_far_from_the_entry_is_no_place),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

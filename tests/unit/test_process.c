@@ -5,6 +5,7 @@
 
 #include "base/compiler.h"
 #include "fail_allocations.h"
+#include "temporary.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -257,8 +258,7 @@ struct mapped_file {
 
 static void map_file(struct mapped_file *file)
 {
-	strcpy(file->directory, "/tmp/heapline-test-XXXXXX");
-	assert_non_null(mkdtemp(file->directory));
+	assert_int_equal(make_temporary(file->directory), 0);
 	snprintf(file->path, sizeof(file->path), "%s/a file", file->directory);
 	int fd = open(file->path, O_RDWR | O_CREAT | O_EXCL, 0600);
 	assert_true(fd >= 0);
@@ -287,6 +287,7 @@ static void unmap_file(struct mapped_file *file)
 static void assert_content(int fd)
 {
 	char content[8] = "";
+
 	assert_true(fd >= 0);
 	assert_int_equal(read(fd, content, 7), 7);
 	assert_string_equal(content, "content");
@@ -314,6 +315,7 @@ static void a_mapped_file_opens_and_has_a_path(void **state)
 static void skip_without_map_files(const struct hl_map *map)
 {
 	char path[128];
+
 	snprintf(path, sizeof(path), "/proc/self/map_files/%lx-%lx", map->start, map->end);
 	if (!access(path, F_OK))
 		return;
@@ -369,6 +371,7 @@ static void what_is_no_file_does_not_open(void **state)
 static void live_elsewhere(int ready_fd, int wait_fd)
 {
 	char answer = 'n', byte;
+
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (!unshare(CLONE_NEWNS) && !mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) &&
 	    !mount("tmpfs", "/tmp", "tmpfs", 0, NULL)) {
@@ -488,6 +491,7 @@ static void *wait_in_thread(void *argument)
 {
 	struct waiting_thread *thread = argument;
 	char byte = 0;
+
 	thread->tid = gettid();
 	prctl(PR_SET_NAME, "waiting");
 	if (write(thread->ready[1], &byte, 1) != 1 || read(thread->stay[0], &byte, 1) != 1)
@@ -498,6 +502,7 @@ static void *wait_in_thread(void *argument)
 static void start_waiting(struct waiting_thread *thread)
 {
 	char byte;
+
 	assert_int_equal(pipe(thread->ready) | pipe(thread->stay), 0);
 	assert_int_equal(pthread_create(&thread->thread, NULL, wait_in_thread, thread), 0);
 	assert_int_equal(read(thread->ready[0], &byte, 1), 1);
@@ -570,6 +575,7 @@ static void memory_in_use_grows_with_what_is_touched(void **state)
 static int read_facts_and_release(void)
 {
 	struct hl_process_facts facts;
+
 	int r = hl_process_facts_read(getpid(), &facts, NULL);
 	if (!r)
 		hl_process_facts_release(&facts);
@@ -579,6 +585,7 @@ static int read_facts_and_release(void)
 static int read_maps_and_release(void)
 {
 	struct hl_maps maps;
+
 	int r = hl_maps_read(getpid(), &maps, NULL);
 	if (!r)
 		hl_maps_release(&maps);
@@ -589,6 +596,7 @@ static int list_threads_and_free(void)
 {
 	struct hl_process_thread *threads;
 	size_t count;
+
 	int r = hl_process_threads(getpid(), &threads, &count);
 	if (!r)
 		free(threads);

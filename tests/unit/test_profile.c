@@ -521,5 +521,6 @@ int main(void)
 		cmocka_unit_test(a_tree_that_contradicts_itself_is_refused),
 		cmocka_unit_test(want_of_memory_is_an_error_wherever_it_strikes),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 #include "recording/recording_files.h"
 
 #include "fail_allocations.h"
+#include "temporary.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -32,8 +33,8 @@ struct place {
 static int place_setup(void **state)
 {
 	struct place *place = calloc(1, sizeof(*place));
-	strcpy(place->path, "/tmp/heapline-test-XXXXXX");
-	if (!mkdtemp(place->path))
+
+	if (make_temporary(place->path) < 0)
 		return -1;
 	place->fd = open(place->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	*state = place;
@@ -43,10 +44,9 @@ static int place_setup(void **state)
 static int place_teardown(void **state)
 {
 	struct place *place = *state;
-	char command[128];
+
 	close(place->fd);
-	snprintf(command, sizeof(command), "rm -rf '%s'", place->path);
-	int r = system(command);
+	int r = remove_temporary(place->path);
 	free(place);
 	return r;
 }
@@ -148,6 +148,7 @@ static void assert_texts_equal(char **a, char **b)
 static void assert_is_sample_recording(const struct hl_recording *r)
 {
 	struct hl_recording s = sample_recording();
+
 	assert_string_equal(r->tool_version, s.tool_version);
 	assert_texts_equal(r->command, s.command);
 	assert_string_equal(r->host, s.host);
@@ -190,6 +191,7 @@ static void assert_is_sample_tables(const struct hl_recording_process *p)
 static void assert_is_sample_process(const struct hl_recording_process *p)
 {
 	struct hl_recording_process s = sample_process();
+
 	assert_int_equal(p->pid, s.pid);
 	assert_int_equal(p->parent_pid, s.parent_pid);
 	assert_int_equal(p->sequence, s.sequence);
@@ -211,6 +213,7 @@ static void write_sample(const struct place *place)
 	struct hl_recording recording = sample_recording();
 	struct hl_recording_process process = sample_process();
 	struct hl_error err = {0};
+
 	assert_int_equal(hl_recording_write_meta(place->fd, &recording, &err), 0);
 	assert_int_equal(hl_recording_write_process(place->fd, &process, &err), 0);
 	assert_string_equal(err.text, "");
@@ -222,6 +225,7 @@ static void assert_refused(const char *path, const char *part)
 	struct hl_recording *recording = NULL;
 	struct hl_error err = {0};
 	int r = hl_recording_open(path, &recording, &err);
+
 	assert_true(r < 0);
 	assert_null(recording);
 	if (!strstr(err.text, part))
@@ -233,6 +237,7 @@ static void assert_refused(const char *path, const char *part)
 static void what_is_written_is_read(void **state)
 {
 	struct place *place = *state;
+
 	write_sample(place);
 	struct hl_recording *recording;
 	struct hl_error err = {0};
@@ -251,6 +256,7 @@ static void an_empty_process_is_read(void **state)
 	struct hl_recording meta = {0};
 	struct hl_recording_process process = {.pid = 1};
 	struct hl_error err = {0};
+
 	assert_int_equal(hl_recording_write_meta(place->fd, &meta, &err), 0);
 	assert_int_equal(hl_recording_write_process(place->fd, &process, &err), 0);
 	struct hl_recording *recording;
@@ -266,6 +272,7 @@ static void processes_come_by_sequence(void **state)
 	struct place *place = *state;
 	struct hl_recording meta = {0};
 	struct hl_error err = {0};
+
 	assert_int_equal(hl_recording_write_meta(place->fd, &meta, &err), 0);
 	static const uint32_t order[] = {10, 2, 0, 1};
 	for (size_t i = 0; i < HL_COUNT_OF(order); i++) {
@@ -286,6 +293,7 @@ static void a_missing_path_is_said(void **state)
 {
 	struct place *place = *state;
 	char path[128];
+
 	snprintf(path, sizeof(path), "%s/none", place->path);
 	assert_refused(path, "No such file or directory");
 }
@@ -299,12 +307,14 @@ static void a_file_is_not_a_recording(void **state)
 static void an_empty_directory_is_not_a_recording(void **state)
 {
 	struct place *place = *state;
+
 	assert_refused(place->path, "it is not a recording");
 }
 
 static void other_files_are_left_alone(void **state)
 {
 	struct place *place = *state;
+
 	write_sample(place);
 	static const char *const names[] = {"notes", "process-1.hlp", "process-01-2.hlp",
 					    ".process-1-2.hlp.tmp", "process-1-2.hlp~"};
@@ -322,6 +332,7 @@ static void other_files_are_left_alone(void **state)
 static size_t load_file(int directory_fd, const char *name, uint8_t *bytes, size_t capacity)
 {
 	int fd = openat(directory_fd, name, O_RDONLY | O_CLOEXEC);
+
 	assert_true(fd >= 0);
 	ssize_t size = read(fd, bytes, capacity);
 	assert_true(size > 0 && (size_t)size < capacity);
@@ -332,6 +343,7 @@ static size_t load_file(int directory_fd, const char *name, uint8_t *bytes, size
 static int memory_file(const void *bytes, size_t size)
 {
 	int fd = memfd_create("damaged", MFD_CLOEXEC);
+
 	assert_true(fd >= 0);
 	assert_int_equal(pwrite(fd, bytes, size, 0), size);
 	return fd;
@@ -343,6 +355,7 @@ static void assert_damage_is_seen(const void *bytes, size_t size, uint32_t kind)
 	struct hl_error err = {0};
 	int fd = memory_file(bytes, size);
 	int r;
+
 	if (kind == HL_KIND_PROCESS) {
 		struct hl_recording_process process = {0};
 		r = hl_recording_read_process(fd, "FILE", &process, &err);
@@ -361,6 +374,7 @@ static void damage_file(const struct place *place, const char *name, uint32_t ki
 {
 	uint8_t bytes[8192];
 	size_t size = load_file(place->fd, name, bytes, sizeof(bytes));
+
 	for (size_t cut = 0; cut < size; cut++)
 		assert_damage_is_seen(bytes, cut, kind);
 	for (size_t bit = 0; bit < 8 * size; bit++) {
@@ -375,6 +389,7 @@ static void damage_file(const struct place *place, const char *name, uint32_t ki
 static void every_cut_and_every_flipped_bit_is_seen(void **state)
 {
 	struct place *place = *state;
+
 	write_sample(place);
 	damage_file(place, HL_META_FILE, HL_KIND_RECORDING);
 	damage_file(place, "process-7-4711.hlp", HL_KIND_PROCESS);
@@ -383,6 +398,7 @@ static void every_cut_and_every_flipped_bit_is_seen(void **state)
 static void one_damaged_process_file_fails_the_recording(void **state)
 {
 	struct place *place = *state;
+
 	write_sample(place);
 	int fd = openat(place->fd, "process-7-4711.hlp", O_WRONLY | O_CLOEXEC);
 	assert_int_equal(ftruncate(fd, 100), 0);
@@ -393,6 +409,7 @@ static void one_damaged_process_file_fails_the_recording(void **state)
 static void a_process_file_under_another_name_is_refused(void **state)
 {
 	struct place *place = *state;
+
 	write_sample(place);
 	assert_int_equal(renameat(place->fd, "process-7-4711.hlp", place->fd, "process-8-4711.hlp"),
 			 0);
@@ -402,12 +419,18 @@ static void a_process_file_under_another_name_is_refused(void **state)
 static void a_newer_version_is_said(void **state)
 {
 	struct place *place = *state;
+
 	write_sample(place);
 	int fd = openat(place->fd, HL_META_FILE, O_WRONLY | O_CLOEXEC);
 	uint32_t version = 2;
 	assert_int_equal(pwrite(fd, &version, sizeof(version), 8), sizeof(version));
 	close(fd);
 	assert_refused(place->path, "its format version is 2");
+	version = 0x10000001; /* no heapline has written this one */
+	fd = openat(place->fd, HL_META_FILE, O_WRONLY | O_CLOEXEC);
+	assert_int_equal(pwrite(fd, &version, sizeof(version), 8), sizeof(version));
+	close(fd);
+	assert_refused(place->path, "its header is damaged");
 }
 
 /* Writes a process file with valid checksums around the given sections. */
@@ -417,6 +440,7 @@ static void write_process_sections(const struct place *place, const char *json,
 {
 	struct hl_container_writer writer;
 	struct hl_error err = {0};
+
 	assert_int_equal(hl_container_writer_init(&writer, place->fd, "process-7-4711.hlp",
 						  HL_KIND_PROCESS, 4, &err),
 			 0);
@@ -456,6 +480,7 @@ static void assert_sections_refused(const struct place *place, const char *json,
 static void indexes_out_of_range_and_cycles_are_refused(void **state)
 {
 	struct place *place = *state;
+
 	write_sample(place);
 	const char *json = JSON_PROCESS("2", ",\"new key\":[1]");
 	struct two_nodes node = {{1, 2}, {0, 1}};
@@ -479,6 +504,7 @@ static void indexes_out_of_range_and_cycles_are_refused(void **state)
 static void lengths_that_do_not_fit_are_refused(void **state)
 {
 	struct place *place = *state;
+
 	write_sample(place);
 	struct two_nodes node = {{1, 2}, {0, 1}};
 	struct one_value value = {1, 0, {0}};
@@ -498,6 +524,7 @@ static void write_meta_section(const struct place *place, const char *json)
 {
 	struct hl_container_writer writer;
 	struct hl_error err = {0};
+
 	assert_int_equal(hl_container_writer_init(&writer, place->fd, HL_META_FILE,
 						  HL_KIND_RECORDING, 1, &err),
 			 0);
@@ -517,6 +544,7 @@ static void recordings_from_before_there_were_figures_have_none(void **state)
 	struct place *place = *state;
 	struct hl_recording *recording;
 	struct hl_error err = {0};
+
 	write_sample(place);
 	write_meta_section(place, JSON_RECORDING(""));
 	assert_int_equal(hl_recording_open(place->path, &recording, &err), 0);
@@ -527,6 +555,7 @@ static void recordings_from_before_there_were_figures_have_none(void **state)
 static void figures_that_make_no_sense_are_refused(void **state)
 {
 	struct place *place = *state;
+
 	static const struct {
 		const char *json, *key;
 	} bad[] = {
@@ -588,6 +617,7 @@ static void malformed_escapes_are_refused(void **state)
 static void a_failed_write_leaves_the_old_file(void **state)
 {
 	struct place *place = *state;
+
 	write_sample(place);
 	struct hl_recording_process process = sample_process();
 	struct hl_error err = {0};
@@ -677,5 +707,6 @@ int main(void)
 		IN_PLACE(each_failing_allocation_of_the_reader_is_an_error),
 		IN_PLACE(each_failing_allocation_of_the_writer_is_an_error),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,7 @@
 static inline struct hl_region_map test_region_new(uint64_t bytes)
 {
 	struct hl_region_header header;
+
 	hl_region_layout(&header, bytes, HL_MODE_LOG_FAST);
 	atomic_store(&header.mode, hl_mode_first(HL_MODE_LOG_FAST));
 	void *base = mmap(NULL, header.region_bytes, PROT_READ | PROT_WRITE,
@@ -33,6 +34,7 @@ static inline void test_region_free(struct hl_region_map *region)
 static inline const char *test_region_check_nodes(const struct hl_region_map *region)
 {
 	uint32_t count = atomic_load(&region->header->node_count);
+
 	for (uint32_t id = 1; id <= count; id++) {
 		uint32_t steps = 0;
 		for (uint32_t at = id; at && atomic_load(&region->nodes[id].frame);
@@ -47,6 +49,7 @@ static inline const char *test_region_check_chunk(const struct hl_region_map *re
 						  const struct hl_cell_chunk *chunk)
 {
 	uint32_t used = atomic_load(&chunk->used);
+
 	if (used > HL_CHUNK_CELLS)
 		return "a chunk has more cells than fit";
 	if (used && chunk->thread >= HL_THREADS_MAX)
@@ -65,6 +68,7 @@ static inline const char *test_region_check_chunk(const struct hl_region_map *re
 static inline const char *test_region_check(const struct hl_region_map *region)
 {
 	const struct hl_region_header *header = region->header;
+
 	for (enum hl_area_id id = 0; id < HL_AREA_COUNT; id++)
 		if (atomic_load(&header->areas[id].committed) > header->areas[id].capacity)
 			return "an area is backed beyond its end";

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Regions become recordings, whatever a target may have written into them. */
-#include "collector/region_reader.h"
+#include "collector/region_read.h"
 
 #include "fail_allocations.h"
 #include "fake_region.h"
@@ -23,6 +23,7 @@ static const struct hl_region_times times = {.start_ns = 1000, .now_ns = 5000};
 static int setup(void **state)
 {
 	struct fake_region *fake = malloc(sizeof(*fake));
+
 	*fake = fake_region_new();
 	*state = fake;
 	return 0;
@@ -40,6 +41,7 @@ static struct hl_recording_process read_region(const struct fake_region *fake)
 	struct hl_region_view view = fake_view(fake);
 	struct hl_recording_process process = {0};
 	struct hl_error err = {0};
+
 	assert_int_equal(hl_region_read(&view, &times, &process, &err), 0);
 	return process;
 }
@@ -49,6 +51,7 @@ static struct hl_recording_process read_region(const struct fake_region *fake)
 static void cells_become_values_of_their_nodes(void **state)
 {
 	struct fake_region *fake = *state;
+
 	fake_add_module(fake, "/bin/program");
 	fake_add_thread(fake, "first");
 	fake_add_thread(fake, "second");
@@ -89,6 +92,7 @@ static void cells_become_values_of_their_nodes(void **state)
 static void an_untouched_region_is_an_empty_process(void **state)
 {
 	struct hl_recording_process process = read_region(*state);
+
 	assert_int_equal(process.node_count, 0);
 	assert_int_equal(process.value_count, 0);
 	assert_int_equal(process.module_count, 0);
@@ -99,6 +103,7 @@ static void an_untouched_region_is_an_empty_process(void **state)
 static void losses_of_threads_and_process_are_added_up(void **state)
 {
 	struct fake_region *fake = *state;
+
 	for (uint64_t i = 1; i <= 2; i++) {
 		struct hl_region_thread *thread = fake_add_thread(fake, "t");
 		thread->unmatched_frees = 10 * i;
@@ -129,6 +134,7 @@ static void add_marked_cells(struct fake_region *fake, uint64_t now_bytes)
 	uint32_t node = fake_add_node(fake, 0, 1);
 	struct hl_cell *still = fake_add_cell(fake, node, 0);
 	struct hl_cell *moved = fake_add_cell(fake, node, 0);
+
 	*still = (struct hl_cell){.node = node,
 				  .epoch = 1,
 				  .alloc_bytes = 50,
@@ -150,6 +156,7 @@ static void add_marked_cells(struct fake_region *fake, uint64_t now_bytes)
 static void the_peak_is_that_of_the_last_mark(void **state)
 {
 	struct fake_region *fake = *state;
+
 	add_marked_cells(fake, 10);
 	struct hl_recording_process process = read_region(fake);
 	assert_int_equal(process.value_count, 2);
@@ -164,6 +171,7 @@ static void the_peak_is_that_of_the_last_mark(void **state)
 static void now_is_the_peak_when_more_is_in_use_than_at_the_mark(void **state)
 {
 	struct fake_region *fake = *state;
+
 	add_marked_cells(fake, 201);
 	struct hl_recording_process process = read_region(fake);
 	assert_int_equal(process.values[1].peak_bytes, 201);
@@ -179,6 +187,7 @@ static void a_node_that_occurs_twice_becomes_one(void **state)
 	uint32_t two = fake_add_node(fake, 0, 0x10);
 	uint32_t below_one = fake_add_node(fake, one, 0x20);
 	uint32_t below_two = fake_add_node(fake, two, 0x20);
+
 	fake_allocate(fake_add_cell(fake, below_one, 0), 1);
 	fake_allocate(fake_add_cell(fake, below_two, 0), 2);
 	struct hl_recording_process process = read_region(fake);
@@ -192,6 +201,7 @@ static void a_parent_may_have_the_larger_id(void **state)
 {
 	struct fake_region *fake = *state;
 	uint32_t child = fake_add_node(fake, 2, 0x20);
+
 	fake_add_node(fake, 0, 0x10);
 	fake_allocate(fake_add_cell(fake, child, 0), 1);
 	struct hl_recording_process process = read_region(fake);
@@ -210,6 +220,7 @@ static void what_is_not_published_is_skipped(void **state)
 	struct fake_region *fake = *state;
 	uint32_t unpublished = fake_add_node(fake, 0, 0);
 	uint32_t orphan = fake_add_node(fake, unpublished, 0x20);
+
 	fake_allocate(fake_add_cell(fake, unpublished, 0), 1);
 	fake_allocate(fake_add_cell(fake, orphan, 0), 2);
 	fake_allocate(fake_add_cell(fake, 0, 0), 4);
@@ -226,6 +237,7 @@ static void what_is_not_published_is_skipped(void **state)
 static void cycles_and_wild_parents_hang_on_the_root(void **state)
 {
 	struct fake_region *fake = *state;
+
 	for (uint64_t frame = 1; frame <= 5; frame++)
 		fake_add_node(fake, 0, frame);
 	fake_set_parent(fake, 1, 2);
@@ -248,6 +260,7 @@ static void counts_are_bounded_by_what_is_committed(void **state)
 {
 	struct fake_region *fake = *state;
 	struct hl_region_header *header = fake->header;
+
 	header->node_count = header->chunk_count = header->thread_count = UINT32_MAX;
 	header->module_count = header->string_bytes = UINT32_MAX;
 	for (int id = 0; id < HL_AREA_COUNT; id++)
@@ -271,6 +284,7 @@ static void counts_are_bounded_by_what_is_committed(void **state)
 static void the_regions_own_idea_of_its_layout_is_not_believed(void **state)
 {
 	struct fake_region *fake = *state;
+
 	fake_allocate(fake_add_cell(fake, fake_add_node(fake, 0, 1), 0), 1);
 	for (int id = 0; id < HL_AREA_COUNT; id++)
 		fake->header->areas[id].offset = fake->header->areas[id].capacity = UINT64_MAX / 2;
@@ -285,6 +299,7 @@ static void a_layout_that_does_not_fit_is_refused(void **state)
 	struct hl_region_view view = fake_view(fake);
 	struct hl_recording_process process = {0};
 	struct hl_error err = {0};
+
 	fake->layout.areas[HL_AREA_NODES].capacity = view.bytes;
 	assert_int_equal(hl_region_read(&view, &times, &process, &err), -EINVAL);
 	assert_non_null(strstr(err.text, "do not fit"));
@@ -295,6 +310,7 @@ static void a_layout_that_does_not_fit_is_refused(void **state)
 static void a_cell_of_no_thread_counts_under_the_first(void **state)
 {
 	struct fake_region *fake = *state;
+
 	fake_add_thread(fake, "only");
 	uint32_t node = fake_add_node(fake, 0, 1);
 	fake_allocate(fake_add_cell(fake, node, 1), 1);
@@ -309,6 +325,7 @@ static void wild_modules_have_no_name(void **state)
 {
 	struct fake_region *fake = *state;
 	struct hl_region_module *module = fake_add_module(fake, "/lib/one");
+
 	module->path_offset = UINT32_MAX;
 	module = fake_add_module(fake, "/lib/two");
 	module->path_bytes = UINT32_MAX;
@@ -341,6 +358,7 @@ static void scribble(struct fake_region *fake, unsigned *seed, int count)
 static void assert_can_be_written_and_read(struct hl_recording_process *process)
 {
 	char directory[] = "/tmp/heapline-test-XXXXXX";
+
 	assert_non_null(mkdtemp(directory));
 	int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct hl_error err = {0};
@@ -431,5 +449,6 @@ int main(void)
 		IN_REGION(whatever_a_target_scribbles_the_recording_can_be_read),
 		IN_REGION(each_failing_allocation_is_an_error_and_leaves_nothing),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "fail_allocations.h"
+#include "viewing.h"
 
 #define EVIL "</script><img src=x onerror=alert(1)>\"'\xe2\x80\xae\x01 \xff"
 
@@ -26,12 +27,6 @@ static uint32_t add_node(struct hl_builder *builder, uint32_t parent, uint64_t a
 
 	assert_int_equal(hl_builder_node(builder, parent, 0, address, &node), 0);
 	return node;
-}
-
-static void rename_function(struct hl_profile *profile, uint32_t function, const char *name)
-{
-	assert_int_equal(
-		hl_strings_intern(&profile->strings, name, &profile->functions[function].name), 0);
 }
 
 static struct hl_profile *make_profile(void)
@@ -74,7 +69,7 @@ static char *write_report(const struct hl_profile *profile, bool json)
 	size_t size;
 
 	options.out = open_memstream(&text, &size);
-	assert_int_equal(hl_view_report(profile, &options, &err), 0);
+	assert_int_equal(hl_report_view(profile, &options, &err), 0);
 	fclose(options.out);
 	return text;
 }
@@ -85,6 +80,7 @@ static int digit_of(char c)
 {
 	const char *digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 	const char *found = c ? strchr(digits, c) : NULL;
+
 	return found ? (int)(found - digits) : -1;
 }
 
@@ -145,6 +141,7 @@ static uint64_t next_unsigned(const uint8_t **at)
 static int64_t next_signed(const uint8_t **at)
 {
 	uint64_t number = next_unsigned(at);
+
 	return (int64_t)(number >> 1) ^ -(int64_t)(number & 1);
 }
 
@@ -336,7 +333,7 @@ static void a_full_device_is_an_error(void **state)
 		struct hl_error err = {0};
 		options.json = json;
 		setvbuf(options.out, NULL, _IONBF, 0);
-		assert_true(hl_view_report(profile, &options, &err) < 0);
+		assert_true(hl_report_view(profile, &options, &err) < 0);
 		assert_non_null(strstr(err.text, "t.hl"));
 	}
 	fclose(options.out);
@@ -349,7 +346,7 @@ static int report_into_nothing(const struct hl_profile *profile, bool json)
 		.out = fopen("/dev/null", "w"), .notes = stderr, .json = json};
 	struct hl_error err = {0};
 
-	int r = hl_view_report(profile, &options, &err);
+	int r = hl_report_view(profile, &options, &err);
 	fclose(options.out);
 	assert_true(r == 0 || strstr(err.text, "t.hl"));
 	return r;
@@ -380,5 +377,6 @@ int main(void)
 		cmocka_unit_test(a_full_device_is_an_error),
 		cmocka_unit_test(want_of_memory_is_an_error_wherever_it_strikes),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

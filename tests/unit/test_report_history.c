@@ -5,6 +5,7 @@
  */
 #include "fail_allocations.h"
 #include "made_up_log.h"
+#include "temporary.h"
 #include "view/page/report.h"
 
 #include <errno.h>
@@ -73,8 +74,7 @@ static struct lab *lab_new(uint64_t count, uint64_t segment_bytes, uint64_t hole
 	struct hl_error err = {0};
 
 	srand(5);
-	strcpy(lab->directory, "/tmp/heapline-report-XXXXXX");
-	assert_non_null(mkdtemp(lab->directory));
+	assert_int_equal(make_temporary(lab->directory), 0);
 	int fd = open(lab->directory, O_RDONLY | O_DIRECTORY);
 	write_made_up_recording(fd, lab->directory, 0);
 	write_log(fd, count, segment_bytes, hole_first, hole_end);
@@ -100,13 +100,10 @@ static int read_history(struct lab *lab)
 
 static void lab_free(struct lab *lab)
 {
-	char command[128];
-
 	hl_report_history_release(&lab->report);
 	hl_history_free(lab->history);
 	hl_profile_free(lab->profile);
-	snprintf(command, sizeof(command), "rm -rf '%s'", lab->directory);
-	assert_int_equal(system(command), 0);
+	assert_int_equal(remove_temporary(lab->directory), 0);
 	free(lab);
 }
 
@@ -273,6 +270,7 @@ int main(void)
 		cmocka_unit_test(stacks_that_the_recording_lacks_come_from_the_log),
 		cmocka_unit_test(want_of_memory_is_an_error_wherever_it_strikes),
 	};
+
 	signal(SIGXFSZ, SIG_IGN);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -120,13 +120,14 @@ static void every_kind_of_event_comes_out_as_it_went_in(void **state)
 		lab->events[i] = random_event(tick);
 		assert_true(write_event(lab, &lab->events[i]));
 		if (rand() % 200 == 0)
-			assert_int_equal(
-				hl_ring_read(&lab->reader, tick, UINT64_MAX, &lab->expecting.sink),
-				0);
+			assert_int_equal(hl_ring_reader_read(&lab->reader, tick, UINT64_MAX,
+							     &lab->expecting.sink),
+					 0);
 	}
-	assert_int_equal(hl_ring_read(&lab->reader, tick, UINT64_MAX, &lab->expecting.sink), 0);
+	assert_int_equal(hl_ring_reader_read(&lab->reader, tick, UINT64_MAX, &lab->expecting.sink),
+			 0);
 	assert_int_equal(lab->expecting.next, EVENTS);
-	assert_int_equal(hl_ring_next_tick(&lab->reader), UINT64_MAX);
+	assert_int_equal(hl_ring_reader_next_tick(&lab->reader), UINT64_MAX);
 	lab_free(lab);
 }
 
@@ -139,13 +140,13 @@ static void events_of_later_ticks_wait(void **state)
 	memcpy(lab->events, events, sizeof(events));
 	for (int i = 0; i < 3; i++)
 		assert_true(write_event(lab, &events[i]));
-	assert_int_equal(hl_ring_next_tick(&lab->reader), 5);
-	assert_int_equal(hl_ring_read(&lab->reader, 4, UINT64_MAX, &lab->expecting.sink), 1);
+	assert_int_equal(hl_ring_reader_next_tick(&lab->reader), 5);
+	assert_int_equal(hl_ring_reader_read(&lab->reader, 4, UINT64_MAX, &lab->expecting.sink), 1);
 	assert_int_equal(lab->expecting.next, 0);
-	assert_int_equal(hl_ring_read(&lab->reader, 6, UINT64_MAX, &lab->expecting.sink), 1);
+	assert_int_equal(hl_ring_reader_read(&lab->reader, 6, UINT64_MAX, &lab->expecting.sink), 1);
 	assert_int_equal(lab->expecting.next, 2);
-	assert_int_equal(hl_ring_next_tick(&lab->reader), 9);
-	assert_int_equal(hl_ring_read(&lab->reader, 9, UINT64_MAX, &lab->expecting.sink), 0);
+	assert_int_equal(hl_ring_reader_next_tick(&lab->reader), 9);
+	assert_int_equal(hl_ring_reader_read(&lab->reader, 9, UINT64_MAX, &lab->expecting.sink), 0);
 	assert_int_equal(lab->expecting.next, 3);
 	lab_free(lab);
 }
@@ -158,9 +159,10 @@ static void an_event_that_is_refused_is_read_again(void **state)
 	lab->events[0] = (struct event){1, 7, 99, 1};
 	assert_true(write_event(lab, &lab->events[0]));
 	lab->expecting.failure = -ENOMEM;
-	assert_int_equal(hl_ring_read(&lab->reader, 1, UINT64_MAX, &lab->expecting.sink), -ENOMEM);
+	assert_int_equal(hl_ring_reader_read(&lab->reader, 1, UINT64_MAX, &lab->expecting.sink),
+			 -ENOMEM);
 	lab->expecting.failure = 0;
-	assert_int_equal(hl_ring_read(&lab->reader, 1, UINT64_MAX, &lab->expecting.sink), 0);
+	assert_int_equal(hl_ring_reader_read(&lab->reader, 1, UINT64_MAX, &lab->expecting.sink), 0);
 	assert_int_equal(lab->expecting.next, 1);
 	lab_free(lab);
 }
@@ -173,7 +175,7 @@ static void *read_for_ever(void *context)
 
 	while (lab->expecting.next < lab->expecting.count && !lab->reader.given_up) {
 		atomic_fetch_add(&lab->region.header->tick, 1);
-		hl_ring_read(&lab->reader, UINT64_MAX, UINT64_MAX, &lab->expecting.sink);
+		hl_ring_reader_read(&lab->reader, UINT64_MAX, UINT64_MAX, &lab->expecting.sink);
 		sched_yield();
 	}
 	return NULL;
@@ -227,7 +229,7 @@ static void a_lossy_ring_drops_what_it_has_no_room_for(void **state)
 	}
 	assert_true(kept > HL_RING_BYTES_MAX / 9 && kept < HL_RING_BYTES_MAX / 8);
 	lab->expecting.count = kept;
-	assert_int_equal(hl_ring_read(&lab->reader, 1, UINT64_MAX, &lab->expecting.sink), 0);
+	assert_int_equal(hl_ring_reader_read(&lab->reader, 1, UINT64_MAX, &lab->expecting.sink), 0);
 	assert_int_equal(lab->expecting.next, kept);
 	assert_true(write_event(lab, &lab->events[0]));
 	lab_free(lab);
@@ -344,6 +346,7 @@ static int take_any(struct hl_ring_sink *sink, uint32_t node, int64_t bytes, int
 static void a_ring_that_makes_no_sense_is_given_up(void **state)
 {
 	struct hl_ring_sink sink = {.event = take_any};
+
 	static const struct {
 		uint64_t head;
 		uint32_t capacity;
@@ -365,9 +368,9 @@ static void a_ring_that_makes_no_sense_is_given_up(void **state)
 		*(uint16_t *)(void *)lab->writer.bytes = cases[i].word;
 		atomic_store(&lab->writer.ring->capacity, cases[i].capacity);
 		atomic_store(&lab->writer.ring->head, cases[i].head);
-		assert_int_equal(hl_ring_read(&lab->reader, 5, UINT64_MAX, &sink), 0);
+		assert_int_equal(hl_ring_reader_read(&lab->reader, 5, UINT64_MAX, &sink), 0);
 		assert_true(lab->reader.given_up);
-		assert_int_equal(hl_ring_next_tick(&lab->reader), UINT64_MAX);
+		assert_int_equal(hl_ring_reader_next_tick(&lab->reader), UINT64_MAX);
 		lab_free(lab);
 	}
 }
@@ -383,9 +386,9 @@ static void any_content_is_read_without_harm(void **state)
 		for (uint32_t i = 0; i < HL_RING_BYTES_MIN; i++)
 			lab->writer.bytes[i] = (uint8_t)rand();
 		atomic_store(&lab->writer.ring->head, HL_RING_BYTES_MIN);
-		hl_ring_read(&lab->reader, (uint64_t)rand(), UINT64_MAX, &sink);
-		hl_ring_next_tick(&lab->reader);
-		hl_ring_read(&lab->reader, UINT64_MAX, UINT64_MAX, &sink);
+		hl_ring_reader_read(&lab->reader, (uint64_t)rand(), UINT64_MAX, &sink);
+		hl_ring_reader_next_tick(&lab->reader);
+		hl_ring_reader_read(&lab->reader, UINT64_MAX, UINT64_MAX, &sink);
 		assert_true(lab->reader.position <= HL_RING_BYTES_MIN);
 		lab_free(lab);
 	}
@@ -408,5 +411,6 @@ int main(void)
 		cmocka_unit_test(a_ring_that_makes_no_sense_is_given_up),
 		cmocka_unit_test(any_content_is_read_without_harm),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

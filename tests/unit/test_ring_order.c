@@ -283,6 +283,7 @@ static void there_is_room_for_all_that_is_written_at_once(void **state)
 static void another_thread_ends_being_alone_until_a_tick_without_it(void **state)
 {
 	struct lab *lab = lab_new(2, HL_REGION_STAMPS);
+
 	static const struct {
 		uint64_t tick;
 		uint32_t ring;
@@ -419,5 +420,6 @@ int main(void)
 		cmocka_unit_test(what_threads_do_because_of_each_other_keeps_its_order),
 		cmocka_unit_test(sets_for_which_there_is_no_memory_are_refused),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -60,6 +60,7 @@ static void tell_sizes(struct hl_profile *profile, bool all)
 static struct hl_profile *told_profile(void)
 {
 	struct hl_profile *profile = profile_of("t.hl", stacks, 0x1000);
+
 	tell_sizes(profile, true);
 	return profile;
 }
@@ -273,7 +274,7 @@ static void json_has_classes_with_their_stacks(void **state)
 {
 	struct hl_profile *profile = told_profile();
 	json_t *report =
-		json_of(hl_view_sizes, profile, (struct hl_view_options){.value = HL_VALUE_ALLOC});
+		json_of(hl_sizes_view, profile, (struct hl_view_options){.value = HL_VALUE_ALLOC});
 	json_t *row = row_of(report, 16);
 	json_t *stack = json_array_get(json_object_get(row, "stacks"), 0);
 
@@ -297,10 +298,10 @@ static void names_break_neither_json_nor_the_terminal(void **state)
 {
 	struct hl_profile *profile = told_profile();
 	struct hl_view_options options = {.value = HL_VALUE_ALLOC};
-	json_t *report = json_of(hl_view_sizes, profile, options);
+	json_t *report = json_of(hl_sizes_view, profile, options);
 	json_t *stack = json_array_get(json_object_get(row_of(report, 1), "stacks"), 0);
 	json_t *frames = json_object_get(stack, "stack");
-	char *text = text_of(hl_view_sizes, profile, options);
+	char *text = text_of(hl_sizes_view, profile, options);
 
 	(void)state;
 	assert_string_equal(json_string_value(json_array_get(frames, 0)), AWKWARD);
@@ -335,7 +336,7 @@ static void stacks_are_limited_and_shortened_unless_said_otherwise(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < HL_COUNT_OF(cases); i++) {
-		char *text = text_of(hl_view_sizes, profile,
+		char *text = text_of(hl_sizes_view, profile,
 				     (struct hl_view_options){.value = HL_VALUE_ALLOC,
 							      .stack_limit = cases[i].limit,
 							      .full = cases[i].full});
@@ -365,7 +366,7 @@ static void classes_are_named_by_their_sizes(void **state)
 	(void)state;
 	for (size_t i = 0; i < HL_COUNT_OF(cases); i++) {
 		profile->sizes[0].size_class = cases[i].size_class;
-		char *text = text_of(hl_view_sizes, profile,
+		char *text = text_of(hl_sizes_view, profile,
 				     (struct hl_view_options){.value = HL_VALUE_ALLOC});
 		if (!strstr(text, cases[i].label))
 			fail_msg("no '%s' in %s", cases[i].label, text);
@@ -378,17 +379,17 @@ static void the_report_says_whose_size_decides(void **state)
 {
 	struct hl_view_options options = {.value = HL_VALUE_ALLOC};
 	struct hl_profile *profile = profile_of("t.hl", stacks, 0x1000);
-	char *means = text_of(hl_view_sizes, profile, options);
+	char *means = text_of(hl_sizes_view, profile, options);
 
 	(void)state;
 	profile->imported = true;
-	char *imported = text_of(hl_view_sizes, profile, options);
+	char *imported = text_of(hl_sizes_view, profile, options);
 	profile->imported = false;
 	tell_sizes(profile, false);
-	char *mixed = text_of(hl_view_sizes, profile, options);
+	char *mixed = text_of(hl_sizes_view, profile, options);
 	free(profile->sizes);
 	tell_sizes(profile, true);
-	char *exact = text_of(hl_view_sizes, profile, options);
+	char *exact = text_of(hl_sizes_view, profile, options);
 	assert_non_null(strstr(means, "\nby the mean size of each stack; 'heapline record --sizes' "
 				      "tells each size apart\n"));
 	assert_non_null(strstr(imported, "\nby the mean size of each stack\n"));
@@ -406,10 +407,10 @@ static void what_a_value_is_not_counted_in_is_left_out(void **state)
 {
 	struct hl_profile *profile = told_profile();
 	json_t *temporary = json_of(
-		hl_view_sizes, profile,
+		hl_sizes_view, profile,
 		(struct hl_view_options){.value = HL_VALUE_TEMPORARY, .unit = HL_UNIT_OBJECTS});
 	json_t *slack =
-		json_of(hl_view_sizes, profile, (struct hl_view_options){.value = HL_VALUE_SLACK});
+		json_of(hl_sizes_view, profile, (struct hl_view_options){.value = HL_VALUE_SLACK});
 
 	(void)state;
 	assert_null(json_object_get(row_of(temporary, 16), "bytes"));
@@ -430,7 +431,7 @@ static void a_file_without_counts_of_blocks_is_an_error(void **state)
 	(void)state;
 	profile->imported = true;
 	profile->known[HL_VALUE_INUSE][HL_UNIT_OBJECTS] = false;
-	assert_int_equal(hl_view_sizes(profile, &options, &err), -ENODATA);
+	assert_int_equal(hl_sizes_view(profile, &options, &err), -ENODATA);
 	assert_string_equal(err.text, "cannot tell sizes in 't.folded': it does not hold inuse in "
 				      "both bytes and objects; choose what it does with --value");
 	hl_profile_free(profile);
@@ -444,7 +445,7 @@ static void a_full_device_is_an_error_of_the_view(void **state)
 
 	(void)state;
 	setvbuf(options.out, NULL, _IONBF, 0);
-	assert_true(hl_view_sizes(profile, &options, &err) < 0);
+	assert_true(hl_sizes_view(profile, &options, &err) < 0);
 	assert_non_null(strstr(err.text, "t.hl"));
 	fclose(options.out);
 	hl_profile_free(profile);
@@ -459,7 +460,7 @@ static void want_of_memory_is_an_error_wherever_it_strikes(void **state)
 	(void)state;
 	for (int json = 0; json < 2; json++) {
 		struct hl_view_options options = {.out = fopen("/dev/null", "w"), .json = json};
-		FOR_EACH_FAILING_ALLOCATION(r, hl_view_sizes(profile, &options, &err))
+		FOR_EACH_FAILING_ALLOCATION(r, hl_sizes_view(profile, &options, &err))
 		{
 			assert_int_equal(r, -ENOMEM);
 			assert_non_null(strstr(err.text, "t.hl"));
@@ -491,5 +492,6 @@ int main(void)
 		cmocka_unit_test(a_full_device_is_an_error_of_the_view),
 		cmocka_unit_test(want_of_memory_is_an_error_wherever_it_strikes),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

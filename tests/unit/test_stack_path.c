@@ -183,5 +183,6 @@ int main(void)
 		cmocka_unit_test(tables_do_not_mix),
 		cmocka_unit_test(want_of_memory_is_said),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

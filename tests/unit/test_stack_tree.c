@@ -15,6 +15,7 @@ static void stacks_share_their_outer_frames(void **state)
 {
 	struct hl_stack_tree tree = {0};
 	const uint64_t one[] = {3, 2, 1}, other[] = {4, 2, 1}, inside[] = {2, 1};
+
 	(void)state;
 	assert_int_equal(hl_stack_tree_add(&tree, 100, one, 3), 0);
 	assert_int_equal(hl_stack_tree_add(&tree, 200, other, 3), 0);
@@ -32,6 +33,7 @@ static void a_stack_that_is_sent_again_changes_nothing(void **state)
 {
 	struct hl_stack_tree tree = {0};
 	const uint64_t keys[] = {2, 1}, others[] = {9};
+
 	(void)state;
 	assert_int_equal(hl_stack_tree_add(&tree, 100, keys, 2), 0);
 	uint32_t leaf = hl_stack_tree_find(&tree, 100);
@@ -44,6 +46,7 @@ static void a_stack_that_is_sent_again_changes_nothing(void **state)
 static void stacks_that_were_never_received_have_no_node(void **state)
 {
 	struct hl_stack_tree tree = {0};
+
 	(void)state;
 	assert_int_equal(hl_stack_tree_find(&tree, 100), 0);
 	assert_int_equal(hl_stack_tree_find(&tree, 0), 0);
@@ -52,6 +55,7 @@ static void stacks_that_were_never_received_have_no_node(void **state)
 static int add_many(struct hl_stack_tree *tree)
 {
 	int r = 0;
+
 	for (uint64_t i = 0; i < 200 && r == 0; i++)
 		r = hl_stack_tree_add(tree, 1000 + i, (const uint64_t[]){i, i / 7, 1}, 3);
 	return r;
@@ -60,6 +64,7 @@ static int add_many(struct hl_stack_tree *tree)
 static void want_of_memory_leaves_what_was_there(void **state)
 {
 	struct hl_stack_tree tree = {0};
+
 	(void)state;
 	FOR_EACH_FAILING_ALLOCATION(r, add_many(&tree))
 	{
@@ -83,5 +88,6 @@ int main(void)
 		cmocka_unit_test(stacks_that_were_never_received_have_no_node),
 		cmocka_unit_test(want_of_memory_leaves_what_was_there),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The report of a trace: whole stacks, heaviest first, and nothing lost. */
-#include "view/stacks.h"
+#include "view/view.h"
 
 #include "fail_allocations.h"
 #include "stacks.h"
@@ -82,7 +82,7 @@ static void expect_rows(const json_t *report, const char *expected)
 static void json_has_whole_stacks_and_the_figures_of_the_whole(void **state)
 {
 	struct hl_profile *profile = traced(kept);
-	json_t *report = json_of(hl_view_stacks, profile, options_of(HL_EMIT_ROWS_DEFAULT));
+	json_t *report = json_of(hl_stacks_view, profile, options_of(HL_EMIT_ROWS_DEFAULT));
 
 	(void)state;
 	expect_rows(report,
@@ -101,7 +101,7 @@ static void json_has_whole_stacks_and_the_figures_of_the_whole(void **state)
 static void recordings_that_are_no_traces_can_be_shown_so_too(void **state)
 {
 	struct hl_profile *profile = profile_of("app.hl", kept, 0x1000);
-	json_t *report = json_of(hl_view_stacks, profile, options_of(1));
+	json_t *report = json_of(hl_stacks_view, profile, options_of(1));
 
 	(void)state;
 	expect_rows(report, "main:12;serve:25;read 3072 3|");
@@ -134,10 +134,10 @@ static void stacks_merged_by_function_show_the_lines_of_the_heaviest(void **stat
 
 	(void)state;
 	options.by = HL_VIEW_BY_FUNCTION;
-	json_t *report = json_of(hl_view_stacks, profile, options);
+	json_t *report = json_of(hl_stacks_view, profile, options);
 	expect_rows(report, "main:14;serve:27;read 3584 3|main:15;log:33 1024 1|");
 	json_decref(report);
-	char *text = text_of(hl_view_stacks, profile, options);
+	char *text = text_of(hl_stacks_view, profile, options);
 	expect_text(text, "    read (libio.so)\n    serve (app.c:27)\n"
 			  "    main (app.c:14)\n");
 	expect_text(text, "    log (app.c:33)\n    main (app.c:15)\n");
@@ -151,9 +151,9 @@ static void a_brief_report_has_its_total_and_says_that_it_is_an_estimate(void **
 	struct hl_view_options options = options_of(1);
 
 	(void)state;
-	options.brief = true;
+	options.stacks.brief = true;
 	profile->sample_bytes = 65536;
-	char *text = text_of(hl_view_stacks, profile, options);
+	char *text = text_of(hl_stacks_view, profile, options);
 	expect_text(text, "gained 5.5 KiB in 4");
 	expect_text(text, "sampled about every 64.0 KiB: figures are estimates\n");
 	expect_text(text, "\n3.0 KiB in 3 pages, 54.5%\n");
@@ -169,7 +169,7 @@ static void of_lost_faults_it_is_said_that_their_pages_count(void **state)
 
 	(void)state;
 	profile->lost.events = 3;
-	char *text = text_of(hl_view_stacks, profile, options_of(HL_EMIT_ROWS_DEFAULT));
+	char *text = text_of(hl_stacks_view, profile, options_of(HL_EMIT_ROWS_DEFAULT));
 	expect_text(text, "LOST: the stacks of 3 events: their pages are in the total");
 	free(text);
 	hl_profile_free(profile);
@@ -178,7 +178,7 @@ static void of_lost_faults_it_is_said_that_their_pages_count(void **state)
 static void text_shows_frames_from_the_innermost_out(void **state)
 {
 	struct hl_profile *profile = traced(kept);
-	char *text = text_of(hl_view_stacks, profile, options_of(HL_EMIT_ROWS_DEFAULT));
+	char *text = text_of(hl_stacks_view, profile, options_of(HL_EMIT_ROWS_DEFAULT));
 
 	(void)state;
 	expect_text(text, "rss growth 1,234 pages; table 2.0 KiB\n");
@@ -197,7 +197,7 @@ static void text_shows_frames_from_the_innermost_out(void **state)
 static void what_is_left_out_is_counted(void **state)
 {
 	struct hl_profile *profile = traced(kept);
-	char *text = text_of(hl_view_stacks, profile, options_of(1));
+	char *text = text_of(hl_stacks_view, profile, options_of(1));
 
 	(void)state;
 	expect_text(text, "\n... and 4 more stacks with 2.5 KiB; -n 0 shows all\n");
@@ -205,7 +205,7 @@ static void what_is_left_out_is_counted(void **state)
 	free(text);
 	struct hl_view_options by_objects = options_of(2);
 	by_objects.unit = HL_UNIT_OBJECTS;
-	text = text_of(hl_view_stacks, profile, by_objects);
+	text = text_of(hl_stacks_view, profile, by_objects);
 	expect_text(text, "\n... and 3 more stacks with 0 pages; -n 0 shows all\n");
 	free(text);
 	hl_profile_free(profile);
@@ -216,7 +216,7 @@ static void of_less_than_nothing_there_are_no_shares(void **state)
 	static const struct stack gone[] = {
 		{"main", 1024, 1}, {"[released before the trace]", -4096, -4}, {NULL, 0, 0}};
 	struct hl_profile *profile = traced(gone);
-	char *text = text_of(hl_view_stacks, profile, options_of(0));
+	char *text = text_of(hl_stacks_view, profile, options_of(0));
 
 	(void)state;
 	expect_text(text, "\n1.0 KiB in 1 page\n    main");
@@ -229,7 +229,7 @@ static void nothing_at_all_is_said(void **state)
 {
 	static const struct stack nothing[] = {{"main", 0, 0}, {NULL, 0, 0}};
 	struct hl_profile *profile = traced(nothing);
-	char *text = text_of(hl_view_stacks, profile, options_of(0));
+	char *text = text_of(hl_stacks_view, profile, options_of(0));
 
 	(void)state;
 	expect_text(text, "EMPTY: no page came or went during the trace\n");
@@ -238,16 +238,35 @@ static void nothing_at_all_is_said(void **state)
 	hl_profile_free(profile);
 }
 
+/* Stacks of blocks that were freed are known. */
+static void a_trace_without_any_allocation_says_so(void **state)
+{
+	static const struct stack freed[] = {{"main", 0, 0}, {NULL, 0, 0}}, none[] = {{NULL, 0, 0}};
+	struct hl_profile *profiles[] = {traced(freed), traced(none)};
+	const char *const expected[] = {"EMPTY: everything allocated during the trace was freed\n",
+					"EMPTY: nothing was allocated during the trace\n"};
+
+	(void)state;
+	for (size_t i = 0; i < HL_COUNT_OF(profiles); i++) {
+		assert_int_equal(
+			hl_strings_intern(&profiles[i]->strings, "stacks", &profiles[i]->mode), 0);
+		char *text = text_of(hl_stacks_view, profiles[i], options_of(0));
+		expect_text(text, expected[i]);
+		free(text);
+		hl_profile_free(profiles[i]);
+	}
+}
+
 static void want_of_memory_is_an_error(void **state)
 {
 	struct hl_profile *profile = traced(kept);
 	struct hl_view_options options = options_of(2);
 
 	(void)state;
-	FOR_EACH_FAILING_ALLOCATION(r, view_quietly(hl_view_stacks, profile, options))
+	FOR_EACH_FAILING_ALLOCATION(r, view_quietly(hl_stacks_view, profile, options))
 	assert_int_equal(r, -ENOMEM);
 	options.json = true;
-	FOR_EACH_FAILING_ALLOCATION(r, view_quietly(hl_view_stacks, profile, options))
+	FOR_EACH_FAILING_ALLOCATION(r, view_quietly(hl_stacks_view, profile, options))
 	assert_int_equal(r, -ENOMEM);
 	hl_profile_free(profile);
 }
@@ -264,6 +283,7 @@ int main(void)
 		cmocka_unit_test(what_is_left_out_is_counted),
 		cmocka_unit_test(of_less_than_nothing_there_are_no_shares),
 		cmocka_unit_test(nothing_at_all_is_said),
+		cmocka_unit_test(a_trace_without_any_allocation_says_so),
 		cmocka_unit_test(want_of_memory_is_an_error),
 	};
 

@@ -3,6 +3,7 @@
 #include "symbols/symbols.h"
 
 #include "fail_allocations.h"
+#include "temporary.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -85,8 +86,7 @@ static int lab_setup(void **state)
 {
 	struct lab *lab = calloc(1, sizeof(*lab));
 
-	strcpy(lab->path, "/tmp/heapline-test-XXXXXX");
-	if (!mkdtemp(lab->path))
+	if (make_temporary(lab->path) < 0)
 		return -1;
 	lab->has_tools = system("cc --version >/dev/null 2>&1 && c++ --version >/dev/null 2>&1 && "
 				"objcopy --version >/dev/null 2>&1") == 0;
@@ -97,10 +97,8 @@ static int lab_setup(void **state)
 static int lab_teardown(void **state)
 {
 	struct lab *lab = *state;
-	char command[128];
 
-	snprintf(command, sizeof(command), "rm -rf '%s'", lab->path);
-	int r = system(command);
+	int r = remove_temporary(lab->path);
 	free(lab);
 	return r;
 }
@@ -186,6 +184,7 @@ static size_t ask(struct library *library, const char *function,
 static const char *base_name(const char *path)
 {
 	const char *slash = strrchr(path, '/');
+
 	return slash ? slash + 1 : path;
 }
 
@@ -427,6 +426,7 @@ static void what_is_no_elf_file_still_gives_places(void **state)
 		{"/etc/passwd", "passwd+0x10", "ELF"},
 		{"/", "/+0x10", ""},
 	};
+
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		const struct hl_symbols_frame *frames;
@@ -477,6 +477,7 @@ static void cxx_and_rust_names_are_demangled_and_c_names_left_alone(void **state
 		{"_R", NULL},
 		{"", NULL},
 	};
+
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		char *demangled = hl_symbols_demangle(cases[i].mangled);

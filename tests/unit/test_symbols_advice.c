@@ -5,6 +5,7 @@
 #include "base/compiler.h"
 #include "fail_allocations.h"
 #include "profile/builder.h"
+#include "temporary.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -52,10 +53,8 @@ static int dpkg_setup(void **state)
 
 static int dpkg_teardown(void **state)
 {
-	char command[64];
+	int r = remove_temporary(*state);
 
-	snprintf(command, sizeof(command), "rm -rf '%s'", (char *)*state);
-	int r = system(command);
 	free(*state);
 	return r;
 }
@@ -155,5 +154,6 @@ int main(void)
 		WITH_DPKG(other_reasons_stay),
 		WITH_DPKG(want_of_memory_is_an_error_wherever_it_strikes),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

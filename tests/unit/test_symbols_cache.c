@@ -4,6 +4,7 @@
 
 #include "base/compiler.h"
 #include "fail_allocations.h"
+#include "temporary.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -63,8 +64,7 @@ static int lab_setup(void **state)
 {
 	struct lab *lab = calloc(1, sizeof(*lab));
 
-	strcpy(lab->path, "/tmp/heapline-test-XXXXXX");
-	if (!mkdtemp(lab->path))
+	if (make_temporary(lab->path) < 0)
 		return -1;
 	snprintf(lab->library, sizeof(lab->library), "%s/a.so", lab->path);
 	snprintf(lab->cache, sizeof(lab->cache), "%s/cache", lab->path);
@@ -79,10 +79,8 @@ static int lab_setup(void **state)
 static int lab_teardown(void **state)
 {
 	struct lab *lab = *state;
-	char command[64];
 
-	snprintf(command, sizeof(command), "rm -rf '%s'", lab->path);
-	int r = system(command);
+	int r = remove_temporary(lab->path);
 	free(lab);
 	return r;
 }
@@ -537,5 +535,6 @@ int main(void)
 		IN_LAB(a_full_disk_leaves_nothing_behind),
 		IN_LAB(want_of_memory_is_an_error_where_it_is_in_the_way),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What is known of a process' code, which here is our own. */
-#include "bpf/target.h"
+#include "bpf/walker.h"
 
 #include "fail_allocations.h"
-#include "unwind/arch_x86_64.h"
+#include "unwind/arch.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -26,6 +26,7 @@ static struct hl_target *new_target(void)
 {
 	struct hl_target *target;
 	struct hl_error err = {{0}};
+
 	if (hl_target_new(getpid(), &target, &err) < 0)
 		fail_msg("%s", err.text);
 	return target;
@@ -40,12 +41,14 @@ static const struct hl_recording_module *module_at(const struct hl_target *targe
 						   const void *address)
 {
 	uint32_t id = hl_target_module_at(target, (uint64_t)address);
+
 	return id ? &target->modules[id - 1] : NULL;
 }
 
 static const struct hl_target_file *file_at(const struct hl_target *target, const void *address)
 {
 	uint32_t id = hl_target_module_at(target, (uint64_t)address);
+
 	return id ? &target->files[target->module_files[id - 1].file] : NULL;
 }
 
@@ -53,6 +56,7 @@ static void assert_is_loaders(const struct hl_target *target, const void *addres
 {
 	struct dl_find_object object;
 	const struct hl_recording_module *module = module_at(target, address);
+
 	assert_int_equal(_dl_find_object((void *)(uintptr_t)address, &object), 0);
 	assert_non_null(module);
 	assert_int_equal(module->start, (uint64_t)object.dlfo_map_start);
@@ -71,6 +75,7 @@ struct plugin {
 static void copy_file(const char *from, const char *to)
 {
 	char command[512];
+
 	snprintf(command, sizeof(command), "cp '%s' '%s'", from, to);
 	assert_int_equal(system(command), 0);
 }
@@ -78,6 +83,7 @@ static void copy_file(const char *from, const char *to)
 static struct plugin load_plugin(const char *variable)
 {
 	struct plugin plugin = {.path = "/tmp/heapline-test-XXXXXX"};
+
 	assert_non_null(getenv(variable));
 	int fd = mkstemp(plugin.path);
 	assert_true(fd >= 0);
@@ -93,6 +99,7 @@ static struct plugin load_plugin(const char *variable)
 static void modules_are_those_of_the_loader(void **state)
 {
 	struct hl_target *target = new_target();
+
 	(void)state;
 	assert_is_loaders(target, (const void *)(uintptr_t)new_target);
 	assert_is_loaders(target, (const void *)(uintptr_t)gnu_get_libc_version);
@@ -108,6 +115,7 @@ static void the_vdso_is_a_module_with_rows(void **state)
 {
 	struct hl_target *target = new_target();
 	bool found = false;
+
 	(void)state;
 	for (size_t i = 0; i < target->module_count; i++)
 		if (strcmp(target->modules[i].path, "linux-vdso.so.1") == 0)
@@ -121,6 +129,7 @@ static void a_refresh_without_change_changes_nothing(void **state)
 	struct hl_target *target = new_target();
 	uint64_t changes = target->changes;
 	size_t modules = target->module_count, files = target->file_count;
+
 	(void)state;
 	refresh(target);
 	assert_int_equal(target->changes, changes);
@@ -133,6 +142,7 @@ static void libraries_come_and_go_and_keep_their_ids(void **state)
 {
 	struct hl_target *target = new_target();
 	uint64_t changes = target->changes;
+
 	(void)state;
 	struct plugin plugin = load_plugin("WALK_PLUGIN_A");
 	assert_null(module_at(target, plugin.code));
@@ -207,6 +217,7 @@ static void a_file_that_was_only_touched_stays_the_same(void **state)
 static void code_of_no_file_has_no_module(void **state)
 {
 	void *code = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
 	(void)state;
 	assert_ptr_not_equal(code, MAP_FAILED);
 	struct hl_target *target = new_target();
@@ -245,6 +256,7 @@ static void a_file_that_is_no_elf_file_is_counted_and_named(void **state)
 {
 	char path[] = "/tmp/heapline-test-XXXXXX";
 	int fd = mkstemp(path);
+
 	(void)state;
 	assert_int_equal(ftruncate(fd, 8192), 0);
 	void *code = mmap(NULL, 8192, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
@@ -266,6 +278,7 @@ static void a_process_that_is_not_there_is_refused(void **state)
 	struct hl_target *target = NULL;
 	struct hl_error err = {{0}};
 	pid_t child = fork();
+
 	(void)state;
 	if (!child)
 		_exit(0);
@@ -278,6 +291,7 @@ static void a_process_that_is_not_there_is_refused(void **state)
 static int make_and_free(void)
 {
 	struct hl_target *target;
+
 	int r = hl_target_new(getpid(), &target, NULL);
 	if (r == 0)
 		hl_target_free(target);
@@ -307,5 +321,6 @@ int main(void)
 		cmocka_unit_test(a_process_that_is_not_there_is_refused),
 		cmocka_unit_test(want_of_memory_is_reported),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -132,5 +132,6 @@ int main(void)
 		cmocka_unit_test(marks_outside_the_range_are_not_counted),
 		cmocka_unit_test(axes_have_round_steps),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,6 +44,7 @@ static const struct hl_recording_node nodes[] = {
 static struct hl_trace_result *new_result(void)
 {
 	struct hl_trace_result *result;
+
 	assert_int_equal(hl_trace_result_new(&facts, "pgfault", &result), 0);
 	return result;
 }
@@ -51,12 +52,14 @@ static struct hl_trace_result *new_result(void)
 static void add(struct hl_trace_result *result, uint32_t node, uint64_t alloc, uint64_t free)
 {
 	struct hl_trace_value value = {alloc * 4096, alloc, free * 4096, free};
+
 	assert_int_equal(hl_trace_result_add(result, node, &value), 0);
 }
 
 static struct hl_recording *finish(struct hl_trace_result *result)
 {
 	struct hl_recording *recording;
+
 	assert_int_equal(hl_trace_result_recording(result, HL_END_RUNNING, &recording), 0);
 	hl_trace_result_free(result);
 	return recording;
@@ -67,6 +70,7 @@ static const struct hl_recording_value *value_of(const struct hl_recording *reco
 						 uint64_t frame)
 {
 	const struct hl_recording_process *process = &recording->processes[0];
+
 	for (uint32_t i = 0; i < process->value_count; i++)
 		if (process->nodes[process->values[i].node - 1].frame == frame)
 			return &process->values[i];
@@ -179,6 +183,7 @@ static struct hl_profile *load(struct hl_recording *recording)
 {
 	struct hl_profile *profile;
 	struct hl_error err = {0};
+
 	assert_int_equal(hl_profile_load(recording, NULL, &profile, &err), 0);
 	hl_recording_free(recording);
 	assert_true(hl_profile_is_valid(profile));
@@ -215,6 +220,7 @@ static int make_all_of_it(void)
 	struct hl_trace_result *result = NULL;
 	struct hl_recording *recording = NULL;
 	struct hl_trace_value value = {1, 1, 0, 0};
+
 	int r = hl_trace_result_new(&facts, "stacks", &result);
 	if (r == 0)
 		r = hl_trace_result_add(result, 3, &value);

@@ -20,8 +20,8 @@ static const struct stack shop[] = {
 static struct hl_view_options options_of(double threshold, uint64_t depth, bool reversed)
 {
 	return (struct hl_view_options){.value = HL_VALUE_ALLOC,
-					.threshold = threshold,
-					.depth_limit = depth,
+					.tree.threshold = threshold,
+					.tree.depth_limit = depth,
 					.reversed = reversed};
 }
 
@@ -57,7 +57,7 @@ static void expect_rows(const json_t *report, const char *expected)
 static void expect_tree(struct hl_view_options options, const char *expected)
 {
 	struct hl_profile *profile = profile_of("shop.hl", shop, 0x1000);
-	json_t *report = json_of(hl_view_tree, profile, options);
+	json_t *report = json_of(hl_tree_view, profile, options);
 
 	expect_rows(report, expected);
 	json_decref(report);
@@ -103,7 +103,7 @@ static void no_figure_gets_lost_by_folding(void **state)
 
 	(void)state;
 	for (int threshold = 0; threshold <= 100; threshold += 5) {
-		json_t *report = json_of(hl_view_tree, profile, options_of(threshold, 0, false));
+		json_t *report = json_of(hl_tree_view, profile, options_of(threshold, 0, false));
 		json_t *rows = json_object_get(report, "rows"), *row;
 		json_int_t missing[16] = {1000};
 		size_t i;
@@ -126,7 +126,7 @@ static void reversed_it_counts_blocks_without_bytes_too(void **state)
 {
 	static const struct stack stacks[] = {{"main;empty", 0, 3}, {"main", 10, 1}, {NULL, 0, 0}};
 	struct hl_profile *profile = profile_of("x.hl", stacks, 0x1000);
-	json_t *report = json_of(hl_view_tree, profile, options_of(0, 1, true)), *row;
+	json_t *report = json_of(hl_tree_view, profile, options_of(0, 1, true)), *row;
 	json_int_t objects = 0;
 	size_t i;
 
@@ -142,7 +142,7 @@ static void a_tree_of_nothing_has_all_members(void **state)
 {
 	static const struct stack none[] = {{NULL, 0, 0}};
 	struct hl_profile *profile = profile_of("x.hl", none, 0x1000);
-	json_t *report = json_of(hl_view_tree, profile, options_of(1, 0, false));
+	json_t *report = json_of(hl_tree_view, profile, options_of(1, 0, false));
 
 	(void)state;
 	assert_int_equal(number(json_object_get(report, "stackless"), "bytes"), 0);
@@ -155,14 +155,14 @@ static void what_has_no_stack_is_said(void **state)
 {
 	static const struct stack stacks[] = {{"", 5, 2}, {"main", 10, 1}, {NULL, 0, 0}};
 	struct hl_profile *profile = profile_of("x.hl", stacks, 0x1000);
-	json_t *report = json_of(hl_view_tree, profile, options_of(1, 0, false));
+	json_t *report = json_of(hl_tree_view, profile, options_of(1, 0, false));
 	json_t *stackless = json_object_get(report, "stackless");
 
 	(void)state;
 	assert_int_equal(number(stackless, "bytes"), 5);
 	assert_int_equal(number(stackless, "objects"), 2);
 	json_decref(report);
-	char *text = text_of(hl_view_tree, profile, options_of(1, 0, false));
+	char *text = text_of(hl_tree_view, profile, options_of(1, 0, false));
 	assert_non_null(strstr(text, "without a stack: 5 B in 2 blocks\n"));
 	free(text);
 	hl_profile_free(profile);
@@ -194,10 +194,10 @@ static void stacks_of_any_depth_can_be_shown(void **state)
 		memcpy(deep + 2 * i, i % 2 ? "a;" : "b;", 2);
 	deep[2 * DEPTH - 1] = '\0';
 	struct hl_profile *profile = profile_of("deep.hl", stacks, 0x1000);
-	json_t *report = json_of(hl_view_tree, profile, options_of(1, 0, false));
+	json_t *report = json_of(hl_tree_view, profile, options_of(1, 0, false));
 	assert_int_equal(json_array_size(json_object_get(report, "rows")), DEPTH);
 	json_decref(report);
-	char *text = text_of(hl_view_tree, profile, options_of(1, 0, false));
+	char *text = text_of(hl_tree_view, profile, options_of(1, 0, false));
 	assert_non_null(strstr(text, "... 1 more"));
 	free(text);
 	hl_profile_free(profile);
@@ -217,7 +217,7 @@ static void expect_lines(hl_view *view, const char *const *expected)
 		{NULL, 0, 0},
 	};
 	struct hl_profile *profile = profile_of("app.hl", lines, 0x1000);
-	struct hl_view_options options = {.value = HL_VALUE_INUSE, .threshold = 0};
+	struct hl_view_options options = {.value = HL_VALUE_INUSE, .tree.threshold = 0};
 	char *text = text_of(view, profile, options);
 
 	for (; *expected; expected++)
@@ -231,13 +231,13 @@ static void expect_lines(hl_view *view, const char *const *expected)
 static void the_line_shown_is_the_heaviest_call_site(void **state)
 {
 	(void)state;
-	expect_lines(hl_view_tree,
+	expect_lines(hl_tree_view,
 		     (const char *const[]){"main (app.c:4,...)", "serve (app.c:25,...)",
 					   "read (app.c:30,...)", "log (app.c:40)\n", NULL});
-	expect_lines(hl_view_top,
+	expect_lines(hl_top_view,
 		     (const char *const[]){"app.c:4,...   main", "app.c:25,...  serve",
 					   "app.c:30,...  read", "app.c:40      log", NULL});
-	expect_lines(hl_view_graph, (const char *const[]){"app.c:4,...", "app.c:25,...",
+	expect_lines(hl_graph_view, (const char *const[]){"app.c:4,...", "app.c:25,...",
 							  "app.c:30,...", "app.c:40<", NULL});
 }
 
@@ -246,9 +246,9 @@ static void want_of_memory_is_an_error_wherever_it_strikes(void **state)
 	struct hl_profile *profile = profile_of("shop.hl", shop, 0x1000);
 
 	(void)state;
-	FOR_EACH_FAILING_ALLOCATION(r, view_quietly(hl_view_tree, profile, options_of(1, 0, false)))
+	FOR_EACH_FAILING_ALLOCATION(r, view_quietly(hl_tree_view, profile, options_of(1, 0, false)))
 	assert_int_equal(r, -ENOMEM);
-	FOR_EACH_FAILING_ALLOCATION(r, view_quietly(hl_view_tree, profile, options_of(1, 0, true)))
+	FOR_EACH_FAILING_ALLOCATION(r, view_quietly(hl_tree_view, profile, options_of(1, 0, true)))
 	assert_int_equal(r, -ENOMEM);
 	hl_profile_free(profile);
 }
@@ -269,5 +269,6 @@ int main(void)
 		cmocka_unit_test(the_line_shown_is_the_heaviest_call_site),
 		cmocka_unit_test(want_of_memory_is_an_error_wherever_it_strikes),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

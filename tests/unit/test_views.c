@@ -4,7 +4,9 @@
 #include "profile/builder.h"
 #include "view/format.h"
 #include "view/json.h"
+#include "view/table.h"
 #include "view/view.h"
+#include "viewing.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -19,12 +21,6 @@
 /* ---- a profile made by hand: main -> one of two functions with awkward names ---- */
 
 #define AWKWARD "do<[u8; 4]>\n\"x\" \xff"
-
-static void rename_function(struct hl_profile *profile, uint32_t function, const char *name)
-{
-	assert_int_equal(
-		hl_strings_intern(&profile->strings, name, &profile->functions[function].name), 0);
-}
 
 static struct hl_profile *make_profile(void)
 {
@@ -56,54 +52,19 @@ static struct hl_profile *make_profile(void)
 	return profile;
 }
 
-typedef hl_view view_function;
-
-/*
- * What ${view} writes of ${profile}; to be freed. Inlined, it makes gcc 12 believe that the text is
- * the variable that open_memstream() fills.
- */
-static __attribute__((noinline)) char *text_of_profile(view_function *view,
-						       struct hl_view_options options,
-						       const struct hl_profile *profile)
-{
-	struct hl_error err = {0};
-	char *text;
-	size_t size;
-
-	options.out = open_memstream(&text, &size);
-	options.notes = options.out;
-	assert_int_equal(view(profile, &options, &err), 0);
-	fclose(options.out);
-	return text;
-}
-
-static char *text_of(view_function *view, struct hl_view_options options)
+static char *text_of_sample(hl_view *view, struct hl_view_options options)
 {
 	struct hl_profile *profile = make_profile();
-	char *text = text_of_profile(view, options, profile);
+	char *text = text_of(view, profile, options);
 
 	hl_profile_free(profile);
 	return text;
 }
 
-static json_t *json_of_profile(view_function *view, struct hl_view_options options,
-			       const struct hl_profile *profile)
-{
-	json_error_t error;
-
-	options.json = true;
-	char *text = text_of_profile(view, options, profile);
-	json_t *parsed = json_loads(text, JSON_REJECT_DUPLICATES, &error);
-	if (!parsed)
-		fail_msg("%s in %s", error.text, text);
-	free(text);
-	return parsed;
-}
-
-static json_t *json_of(view_function *view, struct hl_view_options options)
+static json_t *json_of_sample(hl_view *view, struct hl_view_options options)
 {
 	struct hl_profile *profile = make_profile();
-	json_t *parsed = json_of_profile(view, options, profile);
+	json_t *parsed = json_of(view, profile, options);
 
 	hl_profile_free(profile);
 	return parsed;
@@ -123,18 +84,19 @@ static const char *name_of_row(const json_t *report, size_t row)
 static void every_view_writes_json_with_the_common_members(void **state)
 {
 	static const struct {
-		view_function *view;
+		hl_view *view;
 		const char *schema;
 	} cases[] = {
-		{hl_view_top, "heapline/top/1"},
-		{hl_view_lines, "heapline/lines/1"},
-		{hl_view_folded, "heapline/folded/1"},
-		{hl_view_info, "heapline/info/1"},
+		{hl_top_view, "heapline/top/1"},
+		{hl_lines_view, "heapline/lines/1"},
+		{hl_folded_view, "heapline/folded/1"},
+		{hl_info_view, "heapline/info/1"},
 	};
+
 	(void)state;
 	for (size_t i = 0; i < HL_COUNT_OF(cases); i++) {
-		struct hl_view_options options = {.value = HL_VALUE_ALLOC, .stacks = true};
-		json_t *report = json_of(cases[i].view, options);
+		struct hl_view_options options = {.value = HL_VALUE_ALLOC, .info.stacks = true};
+		json_t *report = json_of_sample(cases[i].view, options);
 		json_t *total = json_object_get(report, "total");
 		assert_string_equal(json_string_value(json_object_get(report, "schema")),
 				    cases[i].schema);
@@ -148,7 +110,8 @@ static void every_view_writes_json_with_the_common_members(void **state)
 
 static void flat_of_all_rows_is_the_total_and_cum_of_main_too(void **state)
 {
-	json_t *report = json_of(hl_view_top, (struct hl_view_options){.value = HL_VALUE_PEAK});
+	json_t *report =
+		json_of_sample(hl_top_view, (struct hl_view_options){.value = HL_VALUE_PEAK});
 	json_t *rows = json_object_get(report, "rows"), *row;
 	json_int_t flat = 0, most = 0;
 	size_t i;
@@ -168,7 +131,8 @@ static void flat_of_all_rows_is_the_total_and_cum_of_main_too(void **state)
 
 static void names_that_are_not_text_stay_json(void **state)
 {
-	json_t *report = json_of(hl_view_folded, (struct hl_view_options){.value = HL_VALUE_PEAK});
+	json_t *report =
+		json_of_sample(hl_folded_view, (struct hl_view_options){.value = HL_VALUE_PEAK});
 	json_t *row = json_array_get(json_object_get(report, "rows"), 0);
 	json_t *stack = json_object_get(row, "stack");
 
@@ -181,7 +145,8 @@ static void names_that_are_not_text_stay_json(void **state)
 
 static void separators_within_names_do_not_break_folded_lines(void **state)
 {
-	char *text = text_of(hl_view_folded, (struct hl_view_options){.value = HL_VALUE_PEAK});
+	char *text =
+		text_of_sample(hl_folded_view, (struct hl_view_options){.value = HL_VALUE_PEAK});
 
 	(void)state;
 	assert_string_equal(text, "main;do<[u8: 4]>\\x0a\"x\" \xff 1024\nmain;z 512\n");
@@ -195,7 +160,7 @@ static void rows_follow_the_chosen_unit(void **state)
 	(void)state;
 	for (int unit = 0; hl_unit_names[unit]; unit++) {
 		options.unit = (enum hl_unit)unit;
-		json_t *report = json_of(hl_view_top, options);
+		json_t *report = json_of_sample(hl_top_view, options);
 		json_t *row = json_array_get(json_object_get(report, "rows"), 0);
 		assert_int_equal(json_integer_value(json_object_get(row, "flat_objects")),
 				 unit == HL_UNIT_BYTES ? 2 : 7);
@@ -211,7 +176,7 @@ static void a_full_device_is_an_error_of_the_view(void **state)
 
 	(void)state;
 	setvbuf(options.out, NULL, _IONBF, 0);
-	assert_true(hl_view_top(profile, &options, &err) < 0);
+	assert_true(hl_top_view(profile, &options, &err) < 0);
 	assert_non_null(strstr(err.text, "t.hl"));
 	fclose(options.out);
 	hl_profile_free(profile);
@@ -231,12 +196,12 @@ static void what_is_never_a_leaf_comes_after_all_leaves_by_flat(void **state)
 		profile->counters[i].free_bytes = i == 3 ? 1000 : profile->counters[i].alloc_bytes;
 		profile->counters[i].free_objects = i == 3 ? 1 : profile->counters[i].alloc_objects;
 	}
-	json_t *report = json_of_profile(hl_view_top, options, profile);
+	json_t *report = json_of(hl_top_view, profile, options);
 	assert_string_equal(name_of_row(report, 0), "z"); /* -488 bytes */
 	assert_string_equal(name_of_row(report, 1), "main");
 	json_decref(report);
 	options.sort = HL_VIEW_SORT_CUM;
-	report = json_of_profile(hl_view_top, options, profile);
+	report = json_of(hl_top_view, profile, options);
 	assert_string_equal(name_of_row(report, 0), "main");
 	json_decref(report);
 	hl_profile_free(profile);
@@ -276,7 +241,7 @@ static void the_five_heaviest_are_red_and_a_tenth_of_the_total_is_bold(void **st
 {
 	struct hl_profile *profile = make_ladder(16); /* 136 bytes; 14, 15 and 16 are heavy */
 	struct hl_view_options options = {.value = HL_VALUE_ALLOC, .color = true};
-	char *text = text_of_profile(hl_view_top, options, profile);
+	char *text = text_of(hl_top_view, profile, options);
 
 	(void)state;
 	assert_int_equal(occurrences(text, "\033[1;31m"), 3 + 1); /* one is the INCOMPLETE line */
@@ -289,7 +254,7 @@ static void the_five_heaviest_are_red_and_a_tenth_of_the_total_is_bold(void **st
 static void rows_can_stand_for_modules_and_addresses(void **state)
 {
 	struct hl_view_options options = {.value = HL_VALUE_PEAK, .by = HL_VIEW_BY_MODULE};
-	json_t *report = json_of(hl_view_top, options);
+	json_t *report = json_of_sample(hl_top_view, options);
 	json_t *row = json_array_get(json_object_get(report, "rows"), 0);
 
 	(void)state;
@@ -298,7 +263,7 @@ static void rows_can_stand_for_modules_and_addresses(void **state)
 	assert_int_equal(integer_of(row, "cum_bytes"), 1536);
 	json_decref(report);
 	options.by = HL_VIEW_BY_ADDRESS;
-	report = json_of(hl_view_top, options);
+	report = json_of_sample(hl_top_view, options);
 	row = json_array_get(json_object_get(report, "rows"), 1);
 	assert_string_equal(json_string_value(json_object_get(row, "address")), "0x30");
 	json_decref(report);
@@ -313,14 +278,14 @@ static void what_has_no_frame_is_a_row_so_that_flat_adds_up(void **state)
 	profile->counters[0] =
 		(struct hl_profile_counters){.alloc_bytes = 4096, .alloc_objects = 1};
 	profile->total.alloc_bytes += 4096;
-	json_t *report = json_of_profile(hl_view_top, options, profile);
+	json_t *report = json_of(hl_top_view, profile, options);
 	assert_string_equal(name_of_row(report, 0), "[no stack]");
 	json_decref(report);
-	char *text = text_of_profile(hl_view_lines, options, profile);
+	char *text = text_of(hl_lines_view, profile, options);
 	assert_non_null(strstr(text, "[no stack] line:0 size:4096\n"));
 	assert_non_null(strstr(text, "\ntotal size:6144\n"));
 	free(text);
-	text = text_of_profile(hl_view_folded, options, profile);
+	text = text_of(hl_folded_view, profile, options);
 	assert_int_equal(strncmp(text, "[no stack] 4096\n", 16), 0);
 	free(text);
 	hl_profile_free(profile);
@@ -334,7 +299,7 @@ static void a_foreign_file_without_threads_cannot_be_shown_by_thread(void **stat
 
 	(void)state;
 	profile->imported = true;
-	assert_int_equal(hl_view_top(profile, &options, &err), -ENODATA);
+	assert_int_equal(hl_top_view(profile, &options, &err), -ENODATA);
 	assert_non_null(strstr(err.text, "'t.hl'"));
 	hl_profile_free(profile);
 }
@@ -346,33 +311,45 @@ static void figures_below_nothing_are_explained(void **state)
 	struct hl_view_options options = {.value = HL_VALUE_INUSE};
 
 	(void)state;
-	char *text = text_of_profile(hl_view_top, options, profile);
+	char *text = text_of(hl_top_view, profile, options);
 	assert_null(strstr(text, reason));
 	free(text);
 	profile->counters[1].free_bytes = 4096;
-	text = text_of_profile(hl_view_top, options, profile);
+	text = text_of(hl_top_view, profile, options);
 	assert_non_null(strstr(text, reason));
 	free(text);
 	hl_profile_free(profile);
 }
 
-static void processes_that_were_not_recorded_for_one_reason_are_one_line(void **state)
+static void a_child_is_missing_in_one_sentence(void **state)
 {
 	struct hl_profile *profile = make_profile();
 
 	(void)state;
 	assert_int_equal(hl_profile_warn(profile, "process 7 was not recorded: too late"), 0);
-	assert_int_equal(hl_profile_warn(profile, "a process was not recorded"), 0);
-	for (unsigned pid = 100; pid < 116; pid++)
-		assert_int_equal(
-			hl_profile_warn(profile, "process %u was not recorded: no memory", pid), 0);
-	char *text = text_of_profile(hl_view_top, (struct hl_view_options){0}, profile);
+	profile->unrecorded_children = profile->refused_children = 1;
+	char *text = text_of(hl_top_view, profile, (struct hl_view_options){0});
 	assert_non_null(strstr(text, "\nWARNING: process 7 was not recorded: too late\n"));
-	assert_non_null(strstr(text, "\nWARNING: a process was not recorded\n"));
-	assert_non_null(strstr(text,
-			       "\nWARNING: 16 processes (100, 101, 102 ...) were not recorded: "
-			       "no memory; 'heapline info --json' lists them\n"));
-	assert_null(strstr(text, "process 100 "));
+	assert_null(strstr(text, "UNSEEN"));
+	free(text);
+	profile->unrecorded_children = 3;
+	text = text_of(hl_top_view, profile, (struct hl_view_options){0});
+	assert_non_null(strstr(text, "\nUNSEEN: 2 more children ran unrecorded\n"));
+	free(text);
+	hl_profile_free(profile);
+}
+
+static void a_recording_that_ended_before_its_first_save_says_so(void **state)
+{
+	struct hl_profile *profile = make_profile();
+
+	(void)state;
+	memset(&profile->total, 0, sizeof(profile->total));
+	profile->complete = false;
+	profile->recorded_process_count = 0;
+	char *text = text_of(hl_top_view, profile, (struct hl_view_options){0});
+	assert_non_null(strstr(text, "\nEMPTY: the recording ended before its first save; the "
+				     "program may have gone on unrecorded\n"));
 	free(text);
 	hl_profile_free(profile);
 }
@@ -402,12 +379,12 @@ static void the_peak_of_several_processes_is_called_a_sum(void **state)
 	struct hl_view_options options = {.value = HL_VALUE_PEAK};
 
 	(void)state;
-	char *text = text_of_profile(hl_view_top, options, profile);
+	char *text = text_of(hl_top_view, profile, options);
 	assert_non_null(strstr(text, "\nsum of the peaks of 3 processes 1.5 KiB in 9 blocks, the "
 				     "highest 612 B (pid 20); in use at the end 2.0 KiB in 10, of "
 				     "which 1.0 KiB went when a program was replaced by exec; "));
 	free(text);
-	json_t *report = json_of_profile(hl_view_top, options, profile);
+	json_t *report = json_of(hl_top_view, profile, options);
 	const json_t *recording = json_object_get(report, "recording");
 	assert_int_equal(integer_of(recording, "highest_peak_bytes"), 612);
 	assert_int_equal(integer_of(recording, "highest_peak_pid"), 20);
@@ -425,7 +402,7 @@ static void one_of_anything_is_not_called_many(void **state)
 	(void)state;
 	profile->total = (struct hl_profile_counters){
 		.alloc_bytes = 9, .alloc_objects = 1, .peak_bytes = 9, .peak_objects = 1};
-	char *text = text_of_profile(hl_view_top, options, profile);
+	char *text = text_of(hl_top_view, profile, options);
 	assert_non_null(strstr(text, "peak 9 B in 1 block; in use"));
 	free(text);
 	hl_profile_free(profile);
@@ -448,7 +425,7 @@ static void the_head_of_a_foreign_file_tells_its_kind_and_known_totals_alone(voi
 {
 	struct hl_profile *profile = make_imported();
 	struct hl_view_options options = {.value = HL_VALUE_ALLOC};
-	char *text = text_of_profile(hl_view_top, options, profile);
+	char *text = text_of(hl_top_view, profile, options);
 
 	(void)state;
 	assert_true(!strncmp(text, "t.hl: pprof, 2 stacks\nallocated 2.0 KiB\nshowing alloc", 52));
@@ -459,8 +436,8 @@ static void the_head_of_a_foreign_file_tells_its_kind_and_known_totals_alone(voi
 static void figures_that_are_not_known_are_not_in_json(void **state)
 {
 	struct hl_profile *profile = make_imported();
-	struct hl_view_options options = {.value = HL_VALUE_ALLOC, .stacks = true};
-	json_t *report = json_of_profile(hl_view_top, options, profile);
+	struct hl_view_options options = {.value = HL_VALUE_ALLOC, .info.stacks = true};
+	json_t *report = json_of(hl_top_view, profile, options);
 	json_t *row = json_array_get(json_object_get(report, "rows"), 0);
 
 	(void)state;
@@ -468,7 +445,7 @@ static void figures_that_are_not_known_are_not_in_json(void **state)
 	assert_int_equal(integer_of(row, "flat_bytes"), 1536);
 	assert_null(json_object_get(row, "flat_objects"));
 	json_decref(report);
-	report = json_of_profile(hl_view_info, options, profile);
+	report = json_of(hl_info_view, profile, options);
 	row = json_array_get(json_object_get(report, "stacks"), 0);
 	assert_int_equal(integer_of(row, "alloc_bytes"), 1536);
 	assert_int_equal(json_object_size(row), 3); /* and stack, frames */
@@ -485,12 +462,12 @@ static void a_comparison_names_both_profiles(void **state)
 	profile->base = calloc(profile->node_count, sizeof(*profile->base));
 	profile->base_total.alloc_bytes = 1024;
 	assert_int_equal(hl_strings_intern(&profile->strings, "old.hl", &profile->base_name), 0);
-	json_t *report = json_of_profile(hl_view_top, options, profile);
+	json_t *report = json_of(hl_top_view, profile, options);
 	json_t *base = json_object_get(report, "base");
 	assert_string_equal(json_string_value(json_object_get(base, "name")), "old.hl");
 	assert_int_equal(integer_of(json_object_get(base, "total"), "alloc_bytes"), 1024);
 	json_decref(report);
-	char *text = text_of_profile(hl_view_top, options, profile);
+	char *text = text_of(hl_top_view, profile, options);
 	assert_non_null(strstr(text, "compared with old.hl\nbefore: peak 0 B"));
 	free(text);
 	hl_profile_free(profile);
@@ -505,11 +482,11 @@ static void a_filter_stands_in_the_head_with_what_it_left(void **state)
 	profile->unfiltered_total =
 		(struct hl_profile_counters){.peak_bytes = 3072, .peak_objects = 9};
 	assert_int_equal(hl_strings_intern(&profile->strings, "focus 'z'", &profile->filter), 0);
-	char *text = text_of_profile(hl_view_top, options, profile);
+	char *text = text_of(hl_top_view, profile, options);
 	assert_non_null(
 		strstr(text, "\nfocus 'z': peak 1.5 KiB in 9 blocks, of 3.0 KiB in 9 blocks\n"));
 	free(text);
-	json_t *report = json_of_profile(hl_view_top, options, profile);
+	json_t *report = json_of(hl_top_view, profile, options);
 	assert_string_equal(json_string_value(json_object_get(report, "filter")), "focus 'z'");
 	assert_int_equal(integer_of(json_object_get(report, "unfiltered_total"), "peak_bytes"),
 			 3072);
@@ -529,11 +506,10 @@ static bool is_safe(const char *text)
 
 static void control_characters_reach_no_terminal(void **state)
 {
-	static view_function *const views[] = {hl_view_top, hl_view_lines, hl_view_folded,
-					       hl_view_info};
+	static hl_view *const views[] = {hl_top_view, hl_lines_view, hl_folded_view, hl_info_view};
 	static const char hostile[] = "/\033[2J\r\t\x7f\xc2\x9b";
 	struct hl_profile *profile = make_profile();
-	struct hl_view_options options = {.value = HL_VALUE_ALLOC, .stacks = true};
+	struct hl_view_options options = {.value = HL_VALUE_ALLOC, .info.stacks = true};
 	uint32_t id;
 
 	(void)state;
@@ -544,10 +520,10 @@ static void control_characters_reach_no_terminal(void **state)
 	profile->warnings = calloc(1, sizeof(id));
 	profile->warnings[profile->warning_count++] = id;
 	for (size_t i = 0; i < HL_COUNT_OF(views); i++) {
-		char *text = text_of_profile(views[i], options, profile);
+		char *text = text_of(views[i], profile, options);
 		assert_true(is_safe(text));
 		free(text);
-		json_decref(json_of_profile(views[i], options, profile));
+		json_decref(json_of(views[i], profile, options));
 	}
 	hl_profile_free(profile);
 }
@@ -656,7 +632,7 @@ static void columns_align_behind_wide_letters(void **state)
 					   &profile->frames[3].file),
 			 0);
 	profile->frames[3].line = 5;
-	char *text = text_of_profile(hl_view_top, options, profile);
+	char *text = text_of(hl_top_view, profile, options);
 	/* 12 bytes instead of 8 columns */
 	assert_int_equal(offset_in_line(text, "z\n"), offset_in_line(text, "function") + 4);
 	free(text);
@@ -680,6 +656,7 @@ static void only_utf_8_passes_into_json(void **state)
 		{"\xf4\x90\x80\x80", "[\"\\ufffd\\ufffd\\ufffd\\ufffd\"]"}, /* beyond U+10FFFF */
 		{"\t\x7f\\", "[\"\\u0009\\u007f\\\\\"]"},
 	};
+
 	(void)state;
 	for (size_t i = 0; i < HL_COUNT_OF(cases); i++) {
 		struct hl_json json = {0};
@@ -694,6 +671,39 @@ static void only_utf_8_passes_into_json(void **state)
 		assert_string_equal(strchr(text, '['), cases[i].expected);
 		free(text);
 	}
+}
+
+struct csv_row {
+	const char *name;
+	int64_t bytes;
+};
+
+static void csv_has_keys_above_and_quotes_around_texts_alone(void **state)
+{
+	static const struct hl_column columns[] = {
+		{"name", "function", HL_COLUMN_TEXT, HL_MEMBER(struct csv_row, name)},
+		{"bytes", "size", HL_COLUMN_BYTES, HL_MEMBER(struct csv_row, bytes)},
+		{NULL, "a \"b\"", HL_COLUMN_BYTES, HL_MEMBER(struct csv_row, bytes)},
+		{"json", NULL, HL_COLUMN_BYTES, HL_MEMBER(struct csv_row, bytes)},
+	};
+	struct hl_emit *emit;
+	char *text;
+	size_t size;
+	FILE *out = open_memstream(&text, &size);
+
+	(void)state;
+	assert_int_equal(hl_emit_new(out, HL_EMIT_CSV, false, NULL, &emit), 0);
+	hl_emit_line(emit, "a line for people");
+	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", columns)});
+	hl_table_row(emit, &(struct csv_row){"f(\"x,\n\")", 1536}, 0);
+	hl_table_row(emit, &(struct csv_row){"z", -1}, 0);
+	hl_table_end(emit);
+	assert_int_equal(hl_emit_finish(emit), 0);
+	fclose(out);
+	assert_string_equal(text, "name,bytes,\"a \"\"b\"\"\"\r\n"
+				  "\"f(\"\"x, \"\")\",1536,1536\r\n"
+				  "\"z\",-1,-1\r\n");
+	free(text);
 }
 
 static void bytes_have_the_unit_that_reads_best(void **state)
@@ -745,15 +755,15 @@ static void counts_percentages_and_durations_read_well(void **state)
 static void want_of_memory_is_an_error_wherever_it_strikes(void **state)
 {
 	static const struct {
-		view_function *view;
+		hl_view *view;
 		enum hl_view_key by;
 	} cases[] = {
-		{hl_view_top, HL_VIEW_BY_FUNCTION},    {hl_view_top, HL_VIEW_BY_LINE},
-		{hl_view_top, HL_VIEW_BY_THREAD},      {hl_view_lines, HL_VIEW_BY_FUNCTION},
-		{hl_view_folded, HL_VIEW_BY_FUNCTION}, {hl_view_info, HL_VIEW_BY_FUNCTION},
+		{hl_top_view, HL_VIEW_BY_FUNCTION},    {hl_top_view, HL_VIEW_BY_LINE},
+		{hl_top_view, HL_VIEW_BY_THREAD},      {hl_lines_view, HL_VIEW_BY_FUNCTION},
+		{hl_folded_view, HL_VIEW_BY_FUNCTION}, {hl_info_view, HL_VIEW_BY_FUNCTION},
 	};
 	struct hl_profile *profile = make_profile();
-	struct hl_view_options options = {.out = fopen("/dev/null", "w"), .stacks = true};
+	struct hl_view_options options = {.out = fopen("/dev/null", "w"), .info.stacks = true};
 
 	(void)state;
 	options.notes = options.out;
@@ -798,10 +808,13 @@ int main(void)
 		cmocka_unit_test(template_arguments_are_shortened_and_nothing_else),
 		cmocka_unit_test(columns_align_behind_wide_letters),
 		cmocka_unit_test(only_utf_8_passes_into_json),
-		cmocka_unit_test(processes_that_were_not_recorded_for_one_reason_are_one_line),
+		cmocka_unit_test(a_child_is_missing_in_one_sentence),
+		cmocka_unit_test(a_recording_that_ended_before_its_first_save_says_so),
+		cmocka_unit_test(csv_has_keys_above_and_quotes_around_texts_alone),
 		cmocka_unit_test(bytes_have_the_unit_that_reads_best),
 		cmocka_unit_test(counts_percentages_and_durations_read_well),
 		cmocka_unit_test(want_of_memory_is_an_error_wherever_it_strikes),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,7 +50,7 @@ static void a_new_generation_keeps_nothing(void **state)
 {
 	(void)state;
 	for (unsigned i = 0; i < 3; i++) {
-		hl_unwind_invalidate(&unwinder);
+		hl_rule_cache_invalidate(&unwinder);
 		capture();
 		assert_int_equal(kept, 0);
 	}
@@ -63,7 +63,7 @@ static void rules_do_not_outlive_65536_generations(void **state)
 	capture();
 	module_id = 2;
 	for (unsigned i = 0; i < 1u << 16; i++)
-		hl_unwind_invalidate(&unwinder);
+		hl_rule_cache_invalidate(&unwinder);
 	capture();
 	for (uint32_t i = 0; i < walk.depth; i++)
 		assert_int_equal(walk.frames[i].key >> HL_MODULE_SHIFT, 2);
@@ -75,6 +75,7 @@ static NOINLINE unsigned realigned(unsigned depth)
 {
 	_Alignas(64) volatile char buffer[192];
 	volatile char *extra = alloca(16 + depth * 24);
+
 	extra[0] = (char)depth;
 	buffer[depth] = extra[0];
 	capture();
@@ -100,6 +101,7 @@ static void realigned_stacks_are_walked(void **state)
 static NOINLINE unsigned with_alloca(unsigned depth)
 {
 	volatile char *extra = alloca(depth * 40 % 333 + 1);
+
 	extra[0] = (char)depth;
 	capture();
 	if (depth)
@@ -155,6 +157,7 @@ static void *prepare_coroutine(unsigned self)
 {
 	ucontext_t *context = &coroutine_contexts[self];
 	void *stack = malloc(COROUTINE_STACK_BYTES);
+
 	getcontext(context);
 	context->uc_stack.ss_sp = stack;
 	context->uc_stack.ss_size = COROUTINE_STACK_BYTES;
@@ -176,6 +179,156 @@ static void coroutines_are_walked_to_their_start(void **state)
 	free(stacks[1]);
 	assert_all_equal(2 * 40);
 	assert_int_equal(wrong_starts, 0);
+}
+
+/* ---- recall ---- */
+
+static NOINLINE void go_left(unsigned depth);
+
+static NOINLINE void go_right(unsigned depth)
+{
+	if (depth)
+		go_left(depth / 2);
+	else
+		capture();
+	sink = sink + depth;
+}
+
+static NOINLINE void go_left(unsigned depth)
+{
+	if (depth & 1)
+		go_left(depth / 2);
+	else if (depth)
+		go_right(depth / 2);
+	else
+		capture();
+	sink = sink + depth;
+}
+
+static void stacks_that_come_again_are_recalled(void **state)
+{
+	(void)state;
+	for (volatile unsigned i = 0; i < 2000; i++)
+		go_left(i * 7 % 16); /* few enough frames, frame pointers and all, to be kept */
+	assert_all_equal(2000);
+	assert_in_range(recalls, 500, 2000);
+	assert_true(hl_walk_is_own(&walk, (uint64_t)__builtin_frame_address(0)));
+}
+
+static NOINLINE void chain_right(unsigned levels);
+
+static NOINLINE void chain_left(unsigned levels)
+{
+	if (levels)
+		chain_right(levels - 1);
+	else
+		capture();
+	sink = sink + levels;
+}
+
+static NOINLINE void chain_right(unsigned levels)
+{
+	if (levels)
+		chain_left(levels - 1);
+	else
+		capture();
+	sink = sink + levels;
+}
+
+static NOINLINE void chain_other(unsigned levels)
+{
+	chain_left(levels - 1);
+	sink = sink + levels;
+}
+
+/* Of the stack before only the frames outward of the chain are the same: more than a slot of
+ * hl_recall reaches. */
+static void long_chains_that_come_in_turn_are_recalled_part_by_part(void **state)
+{
+	(void)state;
+	void (*volatile outermost[])(unsigned) = {chain_right, chain_other};
+	for (volatile unsigned i = 0; i < 200; i++)
+		outermost[i % 2](21);
+	assert_all_equal(200);
+	assert_in_range(recalls, 150, 200);
+}
+
+static jmp_buf way_out;
+
+static NOINLINE void jump_out(volatile unsigned depth)
+{
+	capture();
+	if (depth)
+		go_left(depth);
+	longjmp(way_out, 1);
+}
+
+static void stacks_left_by_longjmp_are_not_recalled_wrongly(void **state)
+{
+	(void)state;
+	for (volatile unsigned i = 0; i < 200; i++) {
+		if (!setjmp(way_out))
+			jump_out(i % 5);
+		go_left(i % 16);
+	}
+	assert_all_equal(500);
+	assert_in_range(recalls, 100, 1000);
+}
+
+/* Where its return address lies is one thing in one call and another in the next. */
+static NOINLINE void with_room_of(volatile unsigned bytes)
+{
+	volatile char *room = alloca(bytes);
+
+	room[0] = 1;
+	capture();
+}
+
+static void capture_in_coroutine(unsigned turns, unsigned depth)
+{
+	with_room_of(COROUTINE_STACK_BYTES / 2);
+	with_room_of(16);
+	for (volatile unsigned i = 0; i < turns; i++) {
+		go_left(i % 2 ? depth : i);
+		assert_false(hl_walk_is_own(&walk, (uint64_t)__builtin_frame_address(0)));
+	}
+}
+
+/* Maps a stack at ${at}, anywhere for NULL, and has a coroutine capture stacks on it. */
+static void *run_on_new_stack(void *at, unsigned turns, unsigned depth)
+{
+	ucontext_t *context = &coroutine_contexts[0];
+	char *stack = mmap(at, COROUTINE_STACK_BYTES, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | (at ? MAP_FIXED : 0), -1, 0);
+
+	assert_ptr_not_equal(stack, MAP_FAILED);
+	getcontext(context);
+	context->uc_stack.ss_sp = stack;
+	context->uc_stack.ss_size = COROUTINE_STACK_BYTES;
+	context->uc_link = &main_context;
+	makecontext(context, (void (*)(void))capture_in_coroutine, 2, turns, depth);
+	swapcontext(&main_context, context);
+	return stack;
+}
+
+/* Each stack lies where the last one did, deeper or not; above it there was another, which is gone.
+ * A word that is read beyond the stack ends the program. */
+static void stacks_that_are_unmapped_and_mapped_again_are_never_read(void **state)
+{
+	(void)state;
+	char *place = mmap(NULL, 2 * COROUTINE_STACK_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS,
+			   -1, 0);
+	assert_ptr_not_equal(place, MAP_FAILED);
+	for (volatile unsigned i = 0; i < 40; i++) {
+		char *upper = run_on_new_stack(place + COROUTINE_STACK_BYTES, 4 + i % 3, i);
+		run_on_new_stack(place, 4 + i % 5, 3 * i);
+		assert_int_equal(munmap(upper, COROUTINE_STACK_BYTES), 0);
+		run_on_new_stack(place, 3 + i % 4, 5 * i);
+		assert_int_equal(munmap(place, COROUTINE_STACK_BYTES), 0);
+		go_left(i);
+	}
+	assert_all_equal(40);
+	assert_true(recalls > 40);
 }
 
 /* push rbp; mov rbp,rsi; call rdi; pop rbp; ret */
@@ -225,6 +378,7 @@ static void a_frame_pointer_put_to_other_use_ends_the_stack(void **state)
 static void read_debug_frame(void)
 {
 	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+
 	elf_version(EV_CURRENT);
 	Elf *elf = elf_begin(fd, ELF_C_READ, NULL);
 	size_t names;
@@ -256,7 +410,7 @@ static void debug_frame_serves_where_there_is_no_eh_frame(void **state)
 	capture_only();
 	uint32_t outside = walk.depth;
 	read_debug_frame();
-	hl_unwind_invalidate(&unwinder);
+	hl_rule_cache_invalidate(&unwinder);
 	debug_frame_outer(capture_only);
 	assert_false(walk.incomplete);
 	assert_int_equal(walk.depth, outside + DEBUG_FRAME_DEPTH + 2);
@@ -298,10 +452,15 @@ int main(void)
 		WALK_TEST(frames_of_variable_size_are_walked),
 		WALK_TEST(frames_of_libc_are_walked),
 		WALK_TEST(coroutines_are_walked_to_their_start),
+		WALK_TEST(stacks_that_come_again_are_recalled),
+		WALK_TEST(long_chains_that_come_in_turn_are_recalled_part_by_part),
+		WALK_TEST(stacks_left_by_longjmp_are_not_recalled_wrongly),
+		WALK_TEST(stacks_that_are_unmapped_and_mapped_again_are_never_read),
 		WALK_TEST(code_without_cfi_is_walked_by_its_frame_pointer),
 		WALK_TEST(a_frame_pointer_put_to_other_use_ends_the_stack),
 		WALK_TEST(debug_frame_serves_where_there_is_no_eh_frame),
 		WALK_TEST(deep_stacks_keep_the_leaf_side),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

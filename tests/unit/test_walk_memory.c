@@ -23,6 +23,7 @@ static bool frames_are_equal(const struct hl_walk_frame *a, const struct hl_walk
 static NOINLINE void capture_twice(void)
 {
 	struct hl_registers at = REGISTERS_OF_CALLER();
+
 	kept = hl_walk_capture(&unwinder, &walk, &at);
 	memset(&fresh_walk, 0, offsetof(struct hl_walk, frames));
 	hl_walk_capture(&unwinder, &fresh_walk, &at);
@@ -57,6 +58,7 @@ static NOINLINE void wander_small(unsigned depth)
 static NOINLINE void wander_large(unsigned depth)
 {
 	volatile char buffer[200];
+
 	buffer[depth % 200] = 1;
 	wander(depth);
 	sink = sink + (unsigned)buffer[depth % 200];
@@ -65,6 +67,7 @@ static NOINLINE void wander_large(unsigned depth)
 static NOINLINE void wander_alloca(unsigned depth)
 {
 	volatile char *buffer = alloca(next_random() % 256 + 1);
+
 	buffer[0] = 1;
 	wander(depth);
 	sink = sink + (unsigned)buffer[0];
@@ -73,6 +76,7 @@ static NOINLINE void wander_alloca(unsigned depth)
 static NOINLINE void wander_realigned(unsigned depth)
 {
 	_Alignas(64) volatile char buffer[64];
+
 	buffer[0] = 1;
 	wander(depth);
 	sink = sink + (unsigned)buffer[0];
@@ -131,6 +135,7 @@ static void remembering_changes_nothing(void **state)
 static uintptr_t capture_in_plugin(const char *path)
 {
 	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+
 	assert_non_null(library);
 	unsigned (*call)(void (*)(void)) =
 		(unsigned (*)(void (*)(void)))dlsym(library, "plugin_call");
@@ -140,7 +145,7 @@ static uintptr_t capture_in_plugin(const char *path)
 	call(capture);
 	assert_int_equal(walk.frames[walk.depth - 1].key >> HL_MODULE_SHIFT, module_id);
 	assert_int_equal(dlclose(library), 0);
-	hl_unwind_invalidate(&unwinder);
+	hl_rule_cache_invalidate(&unwinder);
 	return address;
 }
 
@@ -198,6 +203,7 @@ static _Atomic bool threads_stop;
 static NOINLINE unsigned recurse_in_thread(struct hl_walk *own, unsigned depth)
 {
 	volatile unsigned right = 0;
+
 	if (depth) {
 		right = recurse_in_thread(own, depth - 1);
 		return right;
@@ -212,6 +218,7 @@ static NOINLINE unsigned recurse_in_thread(struct hl_walk *own, unsigned depth)
 static void *capture_in_thread(void *argument)
 {
 	struct hl_walk *own = aligned_alloc(64, sizeof(*own));
+
 	memset(own, 0, sizeof(*own));
 	uint32_t *failures = argument;
 	uint32_t depths[8] = {0};
@@ -234,7 +241,7 @@ static void threads_share_rules_while_modules_change(void **state)
 		assert_int_equal(pthread_create(&threads[i], NULL, capture_in_thread, &failures[i]),
 				 0);
 	for (unsigned i = 0; i < 1000; i++) {
-		hl_unwind_invalidate(&unwinder);
+		hl_rule_cache_invalidate(&unwinder);
 		sched_yield();
 	}
 	threads_stop = true;
@@ -253,5 +260,6 @@ int main(void)
 		WALK_TEST(no_registers_make_it_fault),
 		WALK_TEST(threads_share_rules_while_modules_change),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

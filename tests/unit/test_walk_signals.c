@@ -44,6 +44,7 @@ static void what_handlers_return_to_has_its_own_address(void **state)
 {
 	struct kernel_action action;
 	unsigned found = 0;
+
 	(void)state;
 	install(SIGUSR1, handle_by_capture, 0);
 	assert_int_equal(syscall(SYS_rt_sigaction, SIGUSR1, NULL, &action, sizeof(action.mask)), 0);
@@ -115,6 +116,7 @@ static void handle_step(int signal, siginfo_t *info, void *argument)
 	greg_t *flags = &context->uc_mcontext.gregs[REG_EFL];
 	uint64_t pc = (uint64_t)context->uc_mcontext.gregs[REG_RIP];
 	struct dl_find_object found;
+
 	(void)signal;
 	if (info->si_code != TRAP_TRACE)
 		*flags ^= 0x100;
@@ -130,6 +132,7 @@ static void handle_step(int signal, siginfo_t *info, void *argument)
 static void begin_steps(void)
 {
 	struct sigaction action = {.sa_sigaction = handle_step, .sa_flags = SA_SIGINFO};
+
 	assert_int_equal(sigaction(SIGTRAP, &action, NULL), 0);
 	steps_in_vdso = steps_in_loader = 0;
 }
@@ -138,6 +141,7 @@ static NOINLINE unsigned realigned_around(void (*callback)(void))
 {
 	_Alignas(64) volatile char buffer[192];
 	volatile char *extra = alloca(sink % 64 + 1);
+
 	extra[0] = 1;
 	buffer[0] = extra[0];
 	callback();
@@ -220,5 +224,6 @@ int main(void)
 		WALK_TEST(the_resolver_of_lazy_binding_can_be_interrupted),
 		WALK_TEST(the_vdso_can_be_interrupted),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -80,6 +80,7 @@ static int silent(enum libbpf_print_level level, const char *format, va_list arg
 static void open_walker(struct fixture *fixture)
 {
 	struct hl_error err = {{0}};
+
 	*fixture = (struct fixture){0};
 	if (hl_target_new(getpid(), &fixture->target, &err) < 0)
 		fail_msg("%s", err.text);
@@ -93,6 +94,7 @@ static void open_walker(struct fixture *fixture)
 static void start_walker(struct fixture *fixture)
 {
 	struct hl_error err = {{0}};
+
 	LIBBPF_OPTS(bpf_uprobe_opts, options, .func_name = "test_walker_probed");
 	assert_int_equal(walk_test__load(fixture->skeleton), 0);
 	if (hl_walker_start(fixture->walker, &err) < 0)
@@ -113,6 +115,7 @@ static void close_walker(struct fixture *fixture)
 static struct hl_walker_losses losses_of(const struct fixture *fixture)
 {
 	struct hl_walker_losses losses;
+
 	assert_int_equal(hl_walker_losses(fixture->walker, &losses), 0);
 	return losses;
 }
@@ -132,6 +135,7 @@ static struct counts counts_of(const struct fixture *fixture)
 	struct counts counts = {0};
 	int map = bpf_map__fd(fixture->skeleton->maps.stack_counts);
 	uint64_t stack, count, *last = NULL;
+
 	while (bpf_map_get_next_key(map, last, &stack) == 0) {
 		last = &stack;
 		assert_int_equal(bpf_map_lookup_elem(map, &stack, &count), 0);
@@ -156,6 +160,7 @@ static bool bpf_is_allowed(void)
 static void each_stack_is_received_once_and_counted_each_time(void **state)
 {
 	struct fixture fixture;
+
 	(void)state;
 	open_walker(&fixture);
 	start_walker(&fixture);
@@ -172,6 +177,7 @@ static void each_stack_is_received_once_and_counted_each_time(void **state)
 static void stacks_that_found_no_room_in_the_ring_are_counted_and_sent_again(void **state)
 {
 	struct fixture fixture;
+
 	(void)state;
 	open_walker(&fixture);
 	bpf_map__set_max_entries(fixture.skeleton->maps.hl_records, 4096);
@@ -197,6 +203,7 @@ static void stacks_that_found_no_room_in_the_ring_are_counted_and_sent_again(voi
 static void files_that_find_no_room_are_counted_and_their_code_is_no_harm(void **state)
 {
 	struct fixture fixture;
+
 	(void)state;
 	open_walker(&fixture);
 	bpf_map__set_max_entries(fixture.skeleton->maps.hl_rows, 16);
@@ -229,6 +236,7 @@ static void mappings_that_change_during_walks_never_make_wrong_stacks(void **sta
 	struct fixture fixture;
 	pthread_t thread;
 	uint64_t before;
+
 	(void)state;
 	open_walker(&fixture);
 	start_walker(&fixture);
@@ -264,6 +272,7 @@ static char *fresh_pages(void)
 {
 	char *pages = mmap(NULL, TOUCHED_PAGES * PAGE_BYTES, PROT_READ | PROT_WRITE,
 			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
 	assert_ptr_not_equal(pages, MAP_FAILED);
 	madvise(pages, TOUCHED_PAGES * PAGE_BYTES, MADV_NOHUGEPAGE);
 	return pages;
@@ -280,6 +289,7 @@ static NOINLINE void touch_pages(volatile char *pages)
 static NOINLINE void read_into_pages(char *pages)
 {
 	int zeros = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+
 	assert_int_equal(read(zeros, pages, TOUCHED_PAGES * PAGE_BYTES),
 			 TOUCHED_PAGES * PAGE_BYTES);
 	close(zeros);
@@ -297,6 +307,7 @@ static uint64_t events_in(const struct fixture *fixture, const void *function, u
 	uint64_t stack, count, sum = 0, *last = NULL;
 	uint32_t node_count;
 	const struct hl_recording_node *nodes = hl_walker_nodes(fixture->walker, &node_count);
+
 	while (bpf_map_get_next_key(map, last, &stack) == 0) {
 		last = &stack;
 		assert_int_equal(bpf_map_lookup_elem(map, &stack, &count), 0);
@@ -312,6 +323,7 @@ static uint64_t events_in(const struct fixture *fixture, const void *function, u
 static void page_faults_are_found_where_they_happen(void **state)
 {
 	struct fixture fixture;
+
 	(void)state;
 	open_walker(&fixture);
 	assert_int_equal(walk_test__load(fixture.skeleton), 0);
@@ -334,6 +346,7 @@ static void page_faults_are_found_where_they_happen(void **state)
 static int make_walker(const struct fixture *fixture)
 {
 	struct hl_walker *walker;
+
 	int r = hl_walker_new(fixture->target, fixture->skeleton->obj, NULL, NULL, &walker, NULL);
 	if (r == 0)
 		hl_walker_free(walker);
@@ -343,6 +356,7 @@ static int make_walker(const struct fixture *fixture)
 static void want_of_memory_is_reported_or_counted(void **state)
 {
 	struct fixture fixture;
+
 	(void)state;
 	open_walker(&fixture);
 	FOR_EACH_FAILING_ALLOCATION(r, make_walker(&fixture))
@@ -362,6 +376,7 @@ static void want_of_memory_is_reported_or_counted(void **state)
 static void run_in_pid_namespace(void)
 {
 	int status;
+
 	if (unshare(CLONE_NEWPID | CLONE_NEWNS) != 0)
 		fail_msg("no namespace: %s", strerror(errno));
 	pid_t child = fork();
@@ -379,6 +394,7 @@ static void all_is_the_same_in_a_pid_namespace(void **state)
 {
 	int status;
 	pid_t child = fork(); /* because the children of this process must stay where they are */
+
 	(void)state;
 	if (!child) {
 		run_in_pid_namespace();
@@ -401,6 +417,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest outside[] = {
 		cmocka_unit_test(all_is_the_same_in_a_pid_namespace),
 	};
+
 	(void)argv;
 	if (!bpf_is_allowed())
 		return SKIPPED_STATUS;

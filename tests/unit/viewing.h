@@ -13,6 +13,12 @@
 #include <cmocka.h>
 #include <jansson.h>
 
+static inline void rename_function(struct hl_profile *profile, uint32_t function, const char *name)
+{
+	assert_int_equal(
+		hl_strings_intern(&profile->strings, name, &profile->functions[function].name), 0);
+}
+
 /* All that ${view} writes, notes too; to be freed. */
 static inline char *text_of(hl_view *view, const struct hl_profile *profile,
 			    struct hl_view_options options)
@@ -23,7 +29,7 @@ static inline char *text_of(hl_view *view, const struct hl_profile *profile,
 
 	options.out = open_memstream(&text, &size);
 	options.notes = options.out;
-	if (view(profile, &options, &err) < 0)
+	if (view(profile, &options, &err) != 0)
 		fail_msg("%s", err.text);
 	fclose(options.out);
 	return text;

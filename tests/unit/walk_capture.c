@@ -11,6 +11,8 @@
 
 struct hl_unwind unwinder;
 struct hl_walk walk;
+static struct hl_recall recall;
+unsigned recalls;
 struct reference reference;
 uint32_t module_id = 1;
 struct hl_cfi_section debug_frame;
@@ -23,6 +25,7 @@ unsigned stops_in_loader;
 static bool find_module(struct hl_unwind *unwind, uint64_t pc, struct hl_unwind_module *ret_module)
 {
 	struct dl_find_object found;
+
 	(void)unwind;
 	if (_dl_find_object((void *)pc, &found))
 		return false;
@@ -51,6 +54,7 @@ static _Unwind_Reason_Code add_reference(struct _Unwind_Context *context, void *
 	int is_before = 0;
 	uint64_t ip = _Unwind_GetIPInfo(context, &is_before);
 	bool is_inward = !into->count && ip != into->start_pc;
+
 	if (is_inward || !ip) /* 0: what the outermost frame is said to return to */
 		return _URC_NO_REASON;
 	/* What a signal's handler returns to was called by nobody. */
@@ -83,6 +87,7 @@ static bool leaf_sides_are_equal(const struct hl_walk *of, const struct referenc
 bool is_in_loader(uint64_t pc)
 {
 	struct dl_find_object found;
+
 	return !_dl_find_object((void *)pc, &found) &&
 	       found.dlfo_link_map->l_addr == getauxval(AT_BASE);
 }
@@ -91,6 +96,7 @@ bool is_in_loader(uint64_t pc)
 static bool is_right(void)
 {
 	uint32_t count = reference.count;
+
 	if (walk.truncated && count > HL_MAX_FRAMES)
 		count = HL_MAX_FRAMES;
 	if (may_stop_in_loader && walk.incomplete && is_in_loader(frame_pc(&walk.frames[0]))) {
@@ -106,6 +112,7 @@ static bool is_right(void)
 static uint32_t node_of(uint32_t parent, uint64_t key)
 {
 	uint64_t mixed = (parent * UINT64_C(0x9e3779b97f4a7c15)) ^ key;
+
 	mixed ^= mixed >> 29;
 	mixed *= UINT64_C(0xbf58476d1ce4e5b9);
 	return (uint32_t)(mixed >> 32);
@@ -116,6 +123,7 @@ bool intern_nodes(struct hl_walk *of, uint32_t unchanged)
 {
 	uint32_t parent = 0;
 	bool is_right = unchanged <= of->depth;
+
 	for (uint32_t i = 0; i < of->depth; i++) {
 		uint32_t node = node_of(parent, of->frames[i].key);
 		if (i >= unchanged)
@@ -146,29 +154,51 @@ static void report_difference(void)
 NOINLINE void capture_only(void)
 {
 	struct hl_registers at = REGISTERS_OF_CALLER();
+
 	kept = hl_walk_capture(&unwinder, &walk, &at);
 	captures++;
 	if (!intern_nodes(&walk, kept))
 		report_difference();
 }
 
+/* Its innermost node and whether the walk was incomplete. Not 0. */
+static uint64_t tag_of(const struct hl_walk *of)
+{
+	return (uint64_t)of->frames[of->depth - 1].node << 1 | of->incomplete | UINT64_C(1) << 63;
+}
+
+/* What is recalled must be what is walked; all is kept for later. */
+static bool is_recalled_right(uint64_t recalled, const struct hl_registers *at)
+{
+	recalls += recalled != 0;
+	if (recalled)
+		return recalled == tag_of(&walk);
+	hl_recall_keep(&recall, &walk, kept, at, tag_of(&walk));
+	return true;
+}
+
 NOINLINE void capture(void)
 {
 	struct hl_registers at = REGISTERS_OF_CALLER();
+	uint64_t recalled = hl_recall_find(&recall, &unwinder, &walk, &at,
+					   hl_recall_locate(&recall, &walk, &at));
+
 	kept = hl_walk_capture(&unwinder, &walk, &at);
 	captures++;
 	reference.count = 0;
 	reference.start_pc = at.pc;
 	_Unwind_Backtrace(add_reference, &reference);
-	if (!is_right() || !intern_nodes(&walk, kept))
+	if (!is_right() || !intern_nodes(&walk, kept) || !is_recalled_right(recalled, &at))
 		report_difference();
 }
 
 int begin(void **state)
 {
 	(void)state;
-	hl_unwind_invalidate(&unwinder);
-	captures = differences = stops_in_loader = 0;
+	hl_rule_cache_invalidate(&unwinder);
+	if (!walk.own_top)
+		hl_walk_begin(&walk, true);
+	captures = differences = recalls = stops_in_loader = 0;
 	may_stop_in_loader = false;
 	debug_frame = (struct hl_cfi_section){0};
 	unwinder.find_module = find_module;
@@ -185,6 +215,7 @@ void assert_all_equal(unsigned captures_min)
 NOINLINE unsigned recurse(unsigned depth, void (*at_leaf)(void))
 {
 	volatile unsigned buffer[4];
+
 	buffer[depth % 4] = depth;
 	if (depth)
 		sink = sink + recurse(depth - 1, at_leaf);
@@ -196,6 +227,7 @@ NOINLINE unsigned recurse(unsigned depth, void (*at_leaf)(void))
 void install(int signal, void (*handler)(int), int flags)
 {
 	struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
+
 	assert_int_equal(sigaction(signal, &action, NULL), 0);
 }
 
@@ -205,6 +237,7 @@ generated_fn *generate(const uint8_t *code, size_t size)
 {
 	void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
 			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
 	assert_ptr_not_equal(page, MAP_FAILED);
 	memcpy(page, code, size);
 	return (generated_fn *)(uintptr_t)page;

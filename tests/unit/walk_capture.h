@@ -5,7 +5,8 @@
  */
 #pragma once
 
-#include "unwind/arch_x86_64.h"
+#include "unwind/arch.h"
+#include "unwind/recall.h"
 #include "unwind/unwind.h"
 #include "walk_parts.h"
 
@@ -37,6 +38,9 @@ extern struct reference reference;
 extern uint32_t module_id;
 extern struct hl_cfi_section debug_frame; /* of this program; empty when not wanted */
 extern volatile unsigned sink;
+
+/* How many of the captures that are compared were recalled, too. */
+extern unsigned recalls;
 
 /* What the last capture returned, and how often captures differed from libgcc's stack. */
 extern uint32_t kept;

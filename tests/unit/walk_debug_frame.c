@@ -5,6 +5,7 @@
 NOINLINE unsigned debug_frame_inner(void (*callback)(void), unsigned depth)
 {
 	volatile unsigned buffer[40];
+
 	buffer[depth] = depth;
 	if (depth)
 		debug_frame_inner(callback, depth - 1);

@@ -5,6 +5,7 @@
 HL_EXPORT NOINLINE unsigned plugin_call(void (*callback)(void))
 {
 	volatile unsigned char buffer[PLUGIN_FRAME_BYTES];
+
 	buffer[0] = 1;
 	callback();
 	return buffer[0];

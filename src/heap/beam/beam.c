@@ -6,14 +6,13 @@
 #include "base/clock.h"
 #include "heap/beam/connection.h"
 #include "heap/beam/decode.h"
-#include "heap/beam/request.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define OTP_WITH_PER 27 /* from when on allocations() takes flags; earlier it overlooks them */
+#define OTP_WITH_PER 27 /* allocations() of earlier releases ignores flags */
 
 /* A node that is being asked. */
 struct conversation {
@@ -39,7 +38,7 @@ static int explain_reply(const struct conversation *conversation, const char *fu
 
 /* ---- calls ---- */
 
-/* An answer: its bytes, and the term in them after what is around a function's value. */
+/* An answer: its bytes, and the term in them that holds the function's value. */
 struct answer {
 	ei_x_buff bytes;
 	struct hl_term term;
@@ -51,7 +50,8 @@ static void release_answer(struct answer *answer)
 	ei_x_free(&answer->bytes);
 }
 
-/* Calls; ${arguments} are freed. The answer is to be released, on failure, too. */
+/* Calls a function of the node. Frees ${arguments}; the caller releases the answer, on failure,
+ * too. */
 static int ask(struct conversation *conversation, const char *module, const char *function,
 	       ei_x_buff *arguments, struct answer *ret_answer, struct hl_error *err)
 {
@@ -80,20 +80,6 @@ static int ask_item(struct conversation *conversation, const char *item, struct 
 	if (hl_request_item(item, &arguments) < 0)
 		return out_of_memory(err);
 	return ask(conversation, "erlang", "system_info", &arguments, ret_answer, err);
-}
-
-static int ask_release(struct conversation *conversation, struct hl_error *err)
-{
-	struct hl_beam_report *report = conversation->report;
-	HL_CLEANUP(release_answer) struct answer answer = {0};
-
-	int r = ask_item(conversation, "otp_release", &answer, err);
-	if (r < 0)
-		return r;
-	if (answer.kind != HL_BEAM_VALUE ||
-	    hl_term_string(&answer.term, report->otp_release, sizeof(report->otp_release)) < 0)
-		return explain_reply(conversation, "system_info", err);
-	return 0;
 }
 
 /* instrument:${function}(Options) */
@@ -196,7 +182,8 @@ static bool is_chosen(const struct hl_beam_settings *settings, uint64_t schedule
 	return !settings->scheduler_count;
 }
 
-/* Sums for want of carriers. Which allocators there are, the node says, unless the user did. */
+/* Asks for sums, where the node cannot list carriers. The node names its allocators unless the user
+ * did. */
 static int fall_back(struct conversation *conversation, struct hl_error *err)
 {
 	const struct hl_beam_settings *settings = conversation->settings;
@@ -271,6 +258,7 @@ static int converse(const struct hl_beam_settings *settings, struct hl_beam_repo
 		    struct hl_error *err)
 {
 	struct conversation conversation = {.settings = settings, .report = report};
+	HL_CLEANUP(release_answer) struct answer answer = {0};
 	struct hl_cookie cookie;
 
 	int r = hl_cookie_read(settings->cookie_path, &cookie, err);
@@ -285,7 +273,11 @@ static int converse(const struct hl_beam_settings *settings, struct hl_beam_repo
 	explicit_bzero(&cookie, sizeof(cookie));
 	if (r < 0)
 		return r;
-	r = ask_release(&conversation, err);
+	r = ask_item(&conversation, "otp_release", &answer, err);
+	if (r == 0 &&
+	    (answer.kind != HL_BEAM_VALUE ||
+	     hl_term_string(&answer.term, report->otp_release, sizeof(report->otp_release)) < 0))
+		r = explain_reply(&conversation, "system_info", err);
 	if (r == 0)
 		r = ask_for(&conversation, err);
 	hl_connection_close(&conversation.connection);

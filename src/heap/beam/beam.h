@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Asks a live BEAM (Erlang, Elixir) over the distribution protocol what its allocators hold. The
- * node runs `instrument` or `erlang:system_info` for it, nothing else; heapline is a hidden node of
- * it for that time.
- *
- * In builds without libei both functions fail with -ENOTSUP.
+ * node runs functions of `instrument` or `erlang:system_info`, nothing else; meanwhile heapline is
+ * one of its hidden nodes. In builds without libei both functions fail with -ENOTSUP.
  */
 #pragma once
 
@@ -24,7 +22,7 @@ enum hl_beam_per {
 };
 
 #define HL_BEAM_ALLOCATORS_MAX 32u
-#define HL_BEAM_SCHEDULERS_MAX 1025u /* as many as a BEAM may have, and 0 for other threads */
+#define HL_BEAM_SCHEDULERS_MAX 1025u /* the most that a BEAM may have, and 0 for other threads */
 
 struct hl_beam_settings {
 	const char *node;	 /* name@host */
@@ -46,7 +44,7 @@ struct hl_beam_settings {
 struct hl_beam_instance {
 	char allocator[32];
 	char type[8];	 /* "mbc" carriers hold many blocks, "sbc" ones one each */
-	uint64_t number; /* 0: for all threads that are no schedulers */
+	uint64_t number; /* 0: for all threads that are not schedulers */
 	bool in_pool;	 /* carriers that any instance may take */
 	uint64_t carriers, total_bytes;
 	uint64_t allocated_blocks, allocated_bytes;
@@ -61,7 +59,7 @@ struct hl_beam_instances {
 /* What a node said. Zero-initialize for an empty one. */
 struct hl_beam_report {
 	char otp_release[16];
-	bool lacks_instrument; /* of its carriers only ${instances} are known */
+	bool lacks_instrument; /* the node could list no carriers, only ${instances} */
 	struct hl_carriers carriers;
 	struct hl_beam_instances instances;
 	struct hl_allocations allocations;

@@ -23,19 +23,6 @@ static int explain_silence(const struct hl_beam_connection *connection, struct h
 		connection->node, connection->timeout_ms / 1000);
 }
 
-static int explain_unknown_node(const struct hl_beam_connection *connection,
-				const struct hl_epmd_answer *epmd, struct hl_error *err)
-{
-	if (!epmd->names[0])
-		return hl_error_set(err, -ENOENT,
-				    "cannot find node '%s': no node runs at host '%s'; start it "
-				    "with -name or -sname",
-				    connection->node, connection->name.host);
-	return hl_error_set(err, -ENOENT,
-			    "cannot find node '%s': it does not run at host '%s'; there are: %s",
-			    connection->node, connection->name.host, epmd->names);
-}
-
 /* libei says little more than that it failed; epmd and ${errno_of_connect} say more. */
 static int explain_failure(const struct hl_beam_connection *connection, struct in_addr address,
 			   const struct hl_cookie *cookie, int errno_of_connect,
@@ -49,8 +36,16 @@ static int explain_failure(const struct hl_beam_connection *connection, struct i
 				    "cannot find node '%s': no epmd answers at host '%s', port %u; "
 				    "is the node running there? ERL_EPMD_PORT names another port",
 				    connection->node, connection->name.host, epmd.port);
+	if (!epmd.knows_node && !epmd.names[0])
+		return hl_error_set(err, -ENOENT,
+				    "cannot find node '%s': no node runs at host '%s'; start it "
+				    "with -name or -sname",
+				    connection->node, connection->name.host);
 	if (!epmd.knows_node)
-		return explain_unknown_node(connection, &epmd, err);
+		return hl_error_set(
+			err, -ENOENT,
+			"cannot find node '%s': it does not run at host '%s'; there are: %s",
+			connection->node, connection->name.host, epmd.names);
 	if (errno_of_connect == ETIMEDOUT)
 		return explain_silence(connection, err);
 	if (errno_of_connect == ECONNREFUSED || errno_of_connect == EHOSTUNREACH)
@@ -68,57 +63,39 @@ static int explain_failure(const struct hl_beam_connection *connection, struct i
 
 /* ---- connecting ---- */
 
-/* As heapline_PID@HOST, a name that no other process has. It listens to nothing. */
-static int init_own_node(struct hl_beam_connection *connection, const struct hl_cookie *cookie)
-{
-	struct in_addr address = {htonl(INADDR_LOOPBACK)};
-	char host[HL_NODE_PART_MAX] = "localhost", alive[32], whole[HL_NODE_PART_MAX + 32];
-
-	gethostname(host, sizeof(host) - 1);
-	snprintf(alive, sizeof(alive), "heapline_%d", getpid());
-	if (snprintf(whole, sizeof(whole), "%s@%s", alive, host) > MAXNODELEN)
-		return -ENAMETOOLONG;
-	if (ei_init() != 0 ||
-	    ei_connect_xinit(&connection->own, host, alive, whole, &address, cookie->text, 0) < 0)
-		return -EIO;
-	return 0;
-}
-
-static void ignore_sigpipe(struct hl_beam_connection *connection)
+int hl_connection_open(const struct hl_beam_settings *settings, const struct hl_cookie *cookie,
+		       struct hl_beam_connection *ret_connection, struct hl_error *err)
 {
 	const struct sigaction ignore = {.sa_handler = SIG_IGN};
-	sigaction(SIGPIPE, &ignore, &connection->sigpipe);
-}
+	struct in_addr address, own_address = {htonl(INADDR_LOOPBACK)};
+	char host[HL_NODE_PART_MAX] = "localhost", alive[32], whole[HL_NODE_PART_MAX + 32];
+	struct hl_beam_connection *connection = ret_connection;
 
-static int connect_to(struct hl_beam_connection *connection, struct in_addr address,
-		      const struct hl_cookie *cookie, struct hl_error *err)
-{
-	if (init_own_node(connection, cookie) < 0)
+	*connection = (struct hl_beam_connection){.node = settings->node,
+						  .timeout_ms = settings->timeout_ms};
+	int r = hl_node_name_parse(settings->node, &connection->name, err);
+	if (r == 0)
+		r = hl_node_name_resolve(&connection->name, &address, err);
+	if (r < 0)
+		return r;
+	/* heapline_PID@HOST is a name that no other process has; that node listens to nothing. */
+	gethostname(host, sizeof(host) - 1);
+	snprintf(alive, sizeof(alive), "heapline_%d", getpid());
+	if (snprintf(whole, sizeof(whole), "%s@%s", alive, host) > MAXNODELEN || ei_init() != 0 ||
+	    ei_connect_xinit(&connection->own, host, alive, whole, &own_address, cookie->text, 0) <
+		    0)
 		return hl_error_set(err, -EIO,
 				    "cannot connect to node '%s': libei cannot make a node of its "
 				    "own; is this machine's host name in order?",
 				    connection->node);
-	ignore_sigpipe(connection);
+	sigaction(SIGPIPE, &ignore, &connection->sigpipe);
 	connection->fd = ei_xconnect_tmo(&connection->own, &address, connection->name.alive,
 					 connection->timeout_ms);
 	if (connection->fd >= 0)
 		return 0;
-	int r = explain_failure(connection, address, cookie, erl_errno, err);
+	r = explain_failure(connection, address, cookie, erl_errno, err);
 	sigaction(SIGPIPE, &connection->sigpipe, NULL);
 	return r;
-}
-
-int hl_connection_open(const struct hl_beam_settings *settings, const struct hl_cookie *cookie,
-		       struct hl_beam_connection *ret_connection, struct hl_error *err)
-{
-	struct in_addr address;
-
-	*ret_connection = (struct hl_beam_connection){.node = settings->node,
-						      .timeout_ms = settings->timeout_ms};
-	int r = hl_node_name_parse(settings->node, &ret_connection->name, err);
-	if (r == 0)
-		r = hl_node_name_resolve(&ret_connection->name, &address, err);
-	return r < 0 ? r : connect_to(ret_connection, address, cookie, err);
 }
 
 void hl_connection_close(struct hl_beam_connection *connection)
@@ -130,7 +107,7 @@ void hl_connection_close(struct hl_beam_connection *connection)
 
 /* ---- calls ---- */
 
-/* What arrives until a message does, or until ${deadline_ns}. libei answers the node's ticks. */
+/* Receives until a message arrives or ${deadline_ns} is reached. libei answers the node's ticks. */
 static int receive(struct hl_beam_connection *connection, uint64_t deadline_ns, ei_x_buff *reply)
 {
 	for (;;) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A connection to a node, through libei. */
+/* Asking a node through libei: the connection, and the arguments of calls. */
 #pragma once
 
 #include "heap/beam/beam.h"
@@ -8,13 +8,15 @@
 #include <ei.h>
 #include <signal.h>
 
+/* ---- connection.c ---- */
+
 struct hl_beam_connection {
 	const char *node; /* as the user named it */
 	struct hl_node_name name;
 	unsigned timeout_ms;
 	ei_cnode own;
 	int fd;
-	struct sigaction sigpipe; /* what it did before; libei writes without a guard */
+	struct sigaction sigpipe; /* the handler to restore; libei writes without MSG_NOSIGNAL */
 };
 
 /*
@@ -27,10 +29,23 @@ int hl_connection_open(const struct hl_beam_settings *settings, const struct hl_
 void hl_connection_close(struct hl_beam_connection *connection);
 
 /*
- * Has the node call ${module}:${function} with the list of arguments that ${arguments} hold, and
- * waits for the answer, which ${ret_reply} gets whole; ei_x_free() it. 0 or a negative errno with a
+ * Has the node call ${module}:${function} with the list ${arguments}, and waits for the answer.
+ * ${ret_reply} holds all of it; the caller frees it with ei_x_free(). 0 or a negative errno with a
  * sentence.
  */
 int hl_connection_call(struct hl_beam_connection *connection, const char *module,
 		       const char *function, const ei_x_buff *arguments, ei_x_buff *ret_reply,
 		       struct hl_error *err);
+
+/* ---- request.c: arguments, in libei's buffers ---- */
+
+/* All return 0 or -ENOMEM; the caller frees the buffer with ei_x_free(). */
+
+/* [#{...}]: the options of `instrument` that ${settings} has. */
+int hl_request_options(const struct hl_beam_settings *settings, ei_x_buff *ret_arguments);
+
+/* [${item}] */
+int hl_request_item(const char *item, ei_x_buff *ret_arguments);
+
+/* [{allocator, ${allocator}}] */
+int hl_request_allocator(const char *allocator, ei_x_buff *ret_arguments);

@@ -7,30 +7,6 @@
 #include <errno.h>
 #include <stdio.h>
 
-/* {badrpc, {'EXIT', {Reason, Stack}}}: up to the reason. */
-static int take_exit(struct hl_term *term)
-{
-	struct hl_term at = *term;
-
-	if (hl_term_tuple_of(&at, 2) < 0 || hl_term_this_atom(&at, "EXIT") < 0 ||
-	    hl_term_tuple_of(&at, 2) < 0)
-		return -EBADMSG;
-	*term = at;
-	return 0;
-}
-
-static enum hl_beam_answer answer_of_failure(struct hl_term term)
-{
-	if (take_exit(&term) < 0)
-		return HL_BEAM_FAILED;
-	if (hl_term_this_atom(&term, "undef") == 0)
-		return HL_BEAM_UNDEFINED;
-	if (hl_term_this_atom(&term, "badarg") == 0 ||
-	    hl_term_this_atom(&term, "function_clause") == 0)
-		return HL_BEAM_BAD_ARGUMENT;
-	return HL_BEAM_FAILED;
-}
-
 int hl_decode_reply(struct hl_term *term, enum hl_beam_answer *ret_answer)
 {
 	struct hl_term at = *term;
@@ -39,12 +15,22 @@ int hl_decode_reply(struct hl_term *term, enum hl_beam_answer *ret_answer)
 		return -EBADMSG;
 	*term = at;
 	*ret_answer = HL_BEAM_VALUE;
-	if (hl_term_tuple_of(&at, 2) == 0 && hl_term_this_atom(&at, "badrpc") == 0)
-		*ret_answer = answer_of_failure(at);
+	if (hl_term_tuple_of(&at, 2) < 0 || hl_term_this_atom(&at, "badrpc") < 0)
+		return 0;
+	/* {badrpc, {'EXIT', {Reason, Stack}}}, or another reason in place of the inner tuple. */
+	*ret_answer = HL_BEAM_FAILED;
+	if (hl_term_tuple_of(&at, 2) < 0 || hl_term_this_atom(&at, "EXIT") < 0 ||
+	    hl_term_tuple_of(&at, 2) < 0)
+		return 0;
+	if (hl_term_this_atom(&at, "undef") == 0)
+		*ret_answer = HL_BEAM_UNDEFINED;
+	else if (hl_term_this_atom(&at, "badarg") == 0 ||
+		 hl_term_this_atom(&at, "function_clause") == 0)
+		*ret_answer = HL_BEAM_BAD_ARGUMENT;
 	return 0;
 }
 
-/* {ok, ...} of `instrument`, up to the dots. 0, -ENODATA, -EBADMSG. */
+/* Takes `{ok,` of an answer of `instrument`. 0, -ENODATA, -EBADMSG. */
 static int decode_ok(struct hl_term *term)
 {
 	if (hl_term_tuple_of(term, 2) < 0)
@@ -56,8 +42,8 @@ static int decode_ok(struct hl_term *term)
 	return -EBADMSG;
 }
 
-/* A tuple of counts, the histogram of ${shape}, whose width is set if it is 0 and must be the
- * tuple's own if not. 0 or -EBADMSG. */
+/* Takes a histogram: a tuple of counts. The first one sets the width of ${shape}, all others must
+ * have it. 0 or -EBADMSG. */
 static int decode_histogram(struct hl_term *term, struct hl_log2_shape *shape,
 			    struct hl_log2_histogram *ret_histogram)
 {
@@ -141,8 +127,8 @@ enum shape {
 	ELEMENTS_OTP_21 = 7, /* {Allocator, Total, Unscanned, Bytes, Count, InPool, Free} */
 };
 
-/* Blocks of one type. A carrier is not known to have as many types as there is room for; if it
- * had, the last would be all the others. */
+/* Adds blocks of one type. Carriers have fewer types than there is room for, as far as is known; in
+ * one with more, the last entry holds all others. */
 static void add_blocks(struct hl_carrier *carrier, const struct hl_carrier_blocks *blocks)
 {
 	carrier->allocated_blocks += blocks->count;
@@ -193,7 +179,7 @@ static int decode_carrier(struct hl_term *term, struct hl_log2_shape *shape,
 	if (elements == ELEMENTS_OTP_22) {
 		r = decode_blocks(term, carrier);
 	} else {
-		/* Blocks of a carrier were those of its allocator. */
+		/* OTP 21 gives no types: all blocks of a carrier have its allocator's. */
 		snprintf(blocks.type, sizeof(blocks.type), "%s", carrier->allocator);
 		if (hl_term_unsigned(term, &blocks.bytes) < 0 ||
 		    hl_term_unsigned(term, &blocks.count) < 0 ||
@@ -206,7 +192,7 @@ static int decode_carrier(struct hl_term *term, struct hl_log2_shape *shape,
 		r = decode_histogram(term, shape, &carrier->free_histogram);
 	if (r < 0)
 		return r;
-	/* Only in a carrier for a single block is the block as large as the carrier. */
+	/* A block is as large as its carrier only in a carrier for a single block. */
 	bool is_single =
 		carrier->allocated_blocks == 1 && carrier->allocated_bytes == carrier->total_bytes;
 	snprintf(carrier->type, sizeof(carrier->type), is_single ? "sbc" : "mbc");
@@ -260,7 +246,8 @@ static const struct {
 	{"mbcs_pool", "mbc", true},
 };
 
-/* The head and the name of a tuple {Name, ...}, and how many elements are left of it. */
+/* Takes the head and the name of a tuple {Name, ...}; ${ret_left} is the number of its other
+ * elements. */
 static int take_named(struct hl_term *term, char name[NAME_MAX_BYTES], uint32_t *ret_left)
 {
 	uint32_t arity;
@@ -280,109 +267,57 @@ static int skip_terms(struct hl_term *term, uint32_t count)
 	return 0;
 }
 
-/* What a figure of this name is kept in; NULL: nowhere. */
-static uint64_t *figure_of(struct hl_beam_instance *instance, const char *name)
-{
-	if (!strcmp(name, "carriers"))
-		return &instance->carriers;
-	if (!strcmp(name, "carriers_size"))
-		return &instance->total_bytes;
-	if (!strcmp(name, "blocks") || !strcmp(name, "count"))
-		return &instance->allocated_blocks;
-	if (!strcmp(name, "blocks_size") || !strcmp(name, "size"))
-		return &instance->allocated_bytes;
-	return NULL;
-}
-
-/* The first number after ${name} is added where it belongs, whatever else stands there left. */
+/* Takes ${left} terms after ${name}; if the first is a number, adds it where it belongs. */
 static int add_figure(struct hl_term *term, const char *name, uint32_t left,
 		      struct hl_beam_instance *instance)
 {
-	uint64_t *figure = figure_of(instance, name);
 	struct hl_term at = *term;
 	uint64_t number;
 
 	if (skip_terms(term, left) < 0)
 		return -EBADMSG;
-	if (figure && hl_term_unsigned(&at, &number) == 0)
-		*figure += number;
+	if (hl_term_unsigned(&at, &number) < 0)
+		return 0;
+	if (!strcmp(name, "carriers"))
+		instance->carriers += number;
+	else if (!strcmp(name, "carriers_size"))
+		instance->total_bytes += number;
+	else if (!strcmp(name, "blocks") || !strcmp(name, "count"))
+		instance->allocated_blocks += number;
+	else if (!strcmp(name, "blocks_size") || !strcmp(name, "size"))
+		instance->allocated_bytes += number;
 	return 0;
 }
 
-/* [{count, N, ...}, {size, N, ...}] */
-static int decode_figures(struct hl_term *term, struct hl_beam_instance *instance)
+/*
+ * [{blocks, [{Type, Figures}, ...]}, {carriers, N, ...}, ...], where Figures of a type are
+ * [{count, N, ...}, {size, N, ...}]: a list of this form, too, but ${of_type}.
+ */
+static int decode_section(struct hl_term *term, bool of_type, struct hl_beam_instance *instance)
 {
 	char name[NAME_MAX_BYTES];
-	uint32_t count, left;
-
-	if (hl_term_list(term, &count) < 0)
-		return -EBADMSG;
-	for (uint32_t i = 0; i < count; i++)
-		if (take_named(term, name, &left) < 0 || add_figure(term, name, left, instance) < 0)
-			return -EBADMSG;
-	return hl_term_list_end(term, count);
-}
-
-/* [{Type, [{count, ...}, {size, ...}]}] */
-static int decode_block_types(struct hl_term *term, struct hl_beam_instance *instance)
-{
-	char type[NAME_MAX_BYTES];
-	uint32_t count, left;
-
-	if (hl_term_list(term, &count) < 0)
-		return -EBADMSG;
-	for (uint32_t i = 0; i < count; i++)
-		if (take_named(term, type, &left) < 0 || left != 1 ||
-		    decode_figures(term, instance) < 0)
-			return -EBADMSG;
-	return hl_term_list_end(term, count);
-}
-
-/* [{blocks, ...}, {carriers, ...}, ...] */
-static int decode_section(struct hl_term *term, struct hl_beam_instance *instance)
-{
-	char name[NAME_MAX_BYTES];
-	uint32_t count, left;
+	uint32_t count, types, left;
 
 	if (hl_term_list(term, &count) < 0)
 		return -EBADMSG;
 	for (uint32_t i = 0; i < count; i++) {
 		if (take_named(term, name, &left) < 0)
 			return -EBADMSG;
-		int r = !strcmp(name, "blocks") && left == 1
-				? decode_block_types(term, instance)
-				: add_figure(term, name, left, instance);
-		if (r < 0)
-			return r;
+		if (of_type || left != 1 || strcmp(name, "blocks") != 0) {
+			if (add_figure(term, name, left, instance) < 0)
+				return -EBADMSG;
+			continue;
+		}
+		if (hl_term_list(term, &types) < 0)
+			return -EBADMSG;
+		for (uint32_t k = 0; k < types; k++)
+			if (take_named(term, name, &left) < 0 || left != 1 ||
+			    decode_section(term, true, instance) < 0)
+				return -EBADMSG;
+		if (hl_term_list_end(term, types) < 0)
+			return -EBADMSG;
 	}
 	return hl_term_list_end(term, count);
-}
-
-/* Adds a row, unless there are no carriers of it. */
-static int add_instance(struct hl_beam_instances *instances,
-			const struct hl_beam_instance *instance)
-{
-	if (!instance->carriers && !instance->total_bytes)
-		return 0;
-	return HL_ARRAY_APPEND(instances->instances, instances->count, instances->capacity,
-			       *instance);
-}
-
-/* One of the lists of an instance, if it is one that counts. */
-static int decode_named_section(struct hl_term *term, const char *name, uint32_t left,
-				const struct hl_beam_instance *blank,
-				struct hl_beam_instances *instances)
-{
-	for (size_t i = 0; left == 1 && i < HL_COUNT_OF(sections); i++) {
-		struct hl_beam_instance instance = *blank;
-		if (strcmp(name, sections[i].name) != 0)
-			continue;
-		snprintf(instance.type, sizeof(instance.type), "%s", sections[i].type);
-		instance.in_pool = sections[i].in_pool;
-		int r = decode_section(term, &instance);
-		return r < 0 ? r : add_instance(instances, &instance);
-	}
-	return skip_terms(term, left);
 }
 
 /* {instance, Number, [{versions, ...}, {mbcs, [...]}, ...]} */
@@ -396,9 +331,21 @@ static int decode_instance(struct hl_term *term, struct hl_beam_instance blank,
 	    hl_term_unsigned(term, &blank.number) < 0 || hl_term_list(term, &count) < 0)
 		return -EBADMSG;
 	for (uint32_t i = 0; i < count; i++) {
+		struct hl_beam_instance instance = blank;
+		size_t at = 0;
 		if (take_named(term, name, &left) < 0)
 			return -EBADMSG;
-		int r = decode_named_section(term, name, left, &blank, instances);
+		while (at < HL_COUNT_OF(sections) && strcmp(name, sections[at].name) != 0)
+			at++;
+		bool is_section = left == 1 && at < HL_COUNT_OF(sections);
+		int r = is_section ? decode_section(term, false, &instance)
+				   : skip_terms(term, left);
+		if (r == 0 && (instance.carriers || instance.total_bytes)) {
+			snprintf(instance.type, sizeof(instance.type), "%s", sections[at].type);
+			instance.in_pool = sections[at].in_pool;
+			r = HL_ARRAY_APPEND(instances->instances, instances->count,
+					    instances->capacity, instance);
+		}
 		if (r < 0)
 			return r;
 	}

@@ -1,13 +1,78 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a BEAM answers to the questions of heapline beam, as heapline's own structures. Answers may
- * be anything; of those that are not as expected the functions make -EBADMSG, and leave what they
- * had put into their results there.
+ * Answers of a BEAM: reads Erlang's external term format into heapline's own structures. Answers
+ * are not trusted.
  */
 #pragma once
 
 #include "heap/beam/beam.h"
-#include "heap/beam/term.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- term.c: terms, as other nodes send them ---- */
+
+/*
+ * Reads never go beyond the end, and take time linear in the bytes. (libei's own decoders do not
+ * know where a buffer ends.) All functions return 0, or -EBADMSG when the next term is of another
+ * kind or cut off; then ${term} and the results stay as they were.
+ */
+
+/* The rest of an encoded term. A copy of the struct is a bookmark. */
+struct hl_term {
+	const uint8_t *at, *end;
+};
+
+#define HL_TERM_ATOM_MAX 1024 /* 255 characters of UTF-8 and a NUL */
+
+/* Begins a term of ${size} ${bytes} with the version in front of it. */
+int hl_term_begin(struct hl_term *term, const void *bytes, size_t size);
+
+/* The head of a tuple; its elements follow. */
+int hl_term_tuple(struct hl_term *term, uint32_t *ret_arity);
+
+/* The head of a tuple that has ${arity} elements. */
+int hl_term_tuple_of(struct hl_term *term, uint32_t arity);
+
+/* The head of a list. Its elements follow, then its end, which hl_term_list_end() takes. */
+int hl_term_list(struct hl_term *term, uint32_t *ret_count);
+
+/* The end of a list that had ${count} elements, which must be a proper one. */
+int hl_term_list_end(struct hl_term *term, uint32_t count);
+
+/* The head of a map; keys and values follow by turns. */
+int hl_term_map(struct hl_term *term, uint32_t *ret_pairs);
+
+/* An integer from 0 to UINT64_MAX. */
+int hl_term_unsigned(struct hl_term *term, uint64_t *ret_number);
+
+/* An atom as UTF-8, cut off between letters where ${size} ends. */
+int hl_term_atom(struct hl_term *term, char *ret_text, size_t size);
+
+/* The atom ${text} and no other. */
+int hl_term_this_atom(struct hl_term *term, const char *text);
+
+int hl_term_boolean(struct hl_term *term, bool *ret_truth);
+
+/* A list of characters below 256, or a binary, cut off where ${size} ends. */
+int hl_term_string(struct hl_term *term, char *ret_text, size_t size);
+
+/*
+ * The origin of an allocation, as Erlang's shell writes it: an atom, a function (`m:f/1`), a
+ * process (`<0.81.0>`) or a port (`#Port<0.5>`); "?" for any other term.
+ */
+int hl_term_origin(struct hl_term *term, char *ret_text, size_t size);
+
+/* Skips a term of any kind. */
+int hl_term_skip(struct hl_term *term);
+
+/* ---- decode.c: answers to the questions of `heapline beam` ---- */
+
+/*
+ * The functions return -EBADMSG for answers of an unknown form; what they have put into their
+ * results by then stays there.
+ */
 
 enum hl_beam_answer {
 	HL_BEAM_VALUE,	      /* the term goes on with what the function returned */
@@ -16,7 +81,7 @@ enum hl_beam_answer {
 	HL_BEAM_FAILED,	      /* anything else went wrong */
 };
 
-/* Takes what is around a function's value, up to that. 0 or -EBADMSG. */
+/* Takes what precedes the function's value in an answer. 0 or -EBADMSG. */
 int hl_decode_reply(struct hl_term *term, enum hl_beam_answer *ret_answer);
 
 /*

@@ -2,6 +2,8 @@
 /* Asks epmd for the names it knows; see node.h. The protocol: erts, "Distribution Protocol". */
 #include "heap/beam/node.h"
 
+#include "base/cleanup.h"
+
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,14 +14,6 @@
 
 #define DEFAULT_PORT 4369
 #define ANSWER_MAX   16384 /* some 400 nodes; names beyond are not looked at */
-
-static uint16_t epmd_port(void)
-{
-	const char *text = getenv("ERL_EPMD_PORT");
-	long port = text ? strtol(text, NULL, 10) : 0;
-
-	return port > 0 && port <= UINT16_MAX ? (uint16_t)port : DEFAULT_PORT;
-}
 
 /* A connection, or -1. */
 static int connect_to(struct in_addr address, uint16_t port, unsigned timeout_ms)
@@ -39,62 +33,37 @@ static int connect_to(struct in_addr address, uint16_t port, unsigned timeout_ms
 	return -1;
 }
 
-/* All that comes until the other end closes, as a text. False: it is not epmd. */
-static bool ask_names(int fd, char answer[ANSWER_MAX])
-{
-	static const char request[] = {0, 1, 'n'};
-	const size_t head = sizeof(uint32_t); /* epmd's own port */
-	size_t used = 0;
-	ssize_t got;
-
-	if (send(fd, request, sizeof(request), MSG_NOSIGNAL) != sizeof(request))
-		return false;
-	while (used < ANSWER_MAX - 1 &&
-	       (got = recv(fd, answer + used, ANSWER_MAX - 1 - used, 0)) > 0)
-		used += (size_t)got;
-	if (used < head)
-		return false;
-	memmove(answer, answer + head, used - head);
-	answer[used - head] = '\0';
-	return true;
-}
-
-static void add_name(struct hl_epmd_answer *answer, const char *name)
-{
-	size_t used = strlen(answer->names);
-
-	if (used + strlen(name) + sizeof(", ") > sizeof(answer->names))
-		return;
-	snprintf(answer->names + used, sizeof(answer->names) - used, "%s%s", used ? ", " : "",
-		 name);
-}
-
-/* Lines of the form "name NAME at port PORT". */
-static void take_names(char *lines, const char *alive, struct hl_epmd_answer *answer)
-{
-	char *rest, *line = strtok_r(lines, "\n", &rest);
-
-	for (; line; line = strtok_r(NULL, "\n", &rest)) {
-		char name[256];
-		if (sscanf(line, "name %255s at port", name) != 1)
-			continue;
-		answer->knows_node |= !strcmp(name, alive);
-		add_name(answer, name);
-	}
-}
-
 void hl_epmd_ask(struct in_addr address, const char *alive, unsigned timeout_ms,
 		 struct hl_epmd_answer *ret_answer)
 {
-	char answer[ANSWER_MAX];
-	uint16_t port = epmd_port();
-	int fd = connect_to(address, port, timeout_ms);
+	static const char request[] = {0, 1, 'n'};
+	const size_t head = sizeof(uint32_t); /* epmd's own port, before the names */
+	char answer[ANSWER_MAX], name[256], *rest, *names = ret_answer->names;
+	const char *text = getenv("ERL_EPMD_PORT");
+	long wanted = text ? strtol(text, NULL, 10) : 0;
+	uint16_t port = wanted > 0 && wanted <= UINT16_MAX ? (uint16_t)wanted : DEFAULT_PORT;
+	size_t size = 0;
+	ssize_t got;
 
 	*ret_answer = (struct hl_epmd_answer){.port = port};
-	if (fd < 0)
+	HL_CLOSED int fd = connect_to(address, port, timeout_ms);
+	if (fd < 0 || send(fd, request, sizeof(request), MSG_NOSIGNAL) != sizeof(request))
 		return;
-	ret_answer->is_there = ask_names(fd, answer);
-	close(fd);
-	if (ret_answer->is_there)
-		take_names(answer, alive, ret_answer);
+	/* epmd closes the connection after its answer. */
+	while (size < ANSWER_MAX - 1 &&
+	       (got = recv(fd, answer + size, ANSWER_MAX - 1 - size, 0)) > 0)
+		size += (size_t)got;
+	ret_answer->is_there = size >= head;
+	if (!ret_answer->is_there)
+		return;
+	answer[size] = '\0';
+	for (char *line = strtok_r(answer + head, "\n", &rest); line;
+	     line = strtok_r(NULL, "\n", &rest)) {
+		if (sscanf(line, "name %255s at port", name) != 1)
+			continue;
+		ret_answer->knows_node |= !strcmp(name, alive);
+		size_t used = strlen(names), room = sizeof(ret_answer->names) - used;
+		if (strlen(name) + sizeof(", ") <= room)
+			snprintf(names + used, room, "%s%s", used ? ", " : "", name);
+	}
 }

@@ -12,7 +12,7 @@
 
 /* ---- node_name.c: names of nodes, and where they are ---- */
 
-#define HL_NODE_PART_MAX 254 /* what libei has room for, with what ends it */
+#define HL_NODE_PART_MAX 254 /* as much as libei has room for, with the NUL */
 
 struct hl_node_name {
 	char alive[HL_NODE_PART_MAX]; /* the part before the @ */

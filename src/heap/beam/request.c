@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Arguments of the functions that a node is to call; see request.h. */
-#include "heap/beam/request.h"
+/* Arguments of the functions that a node is to call; see connection.h. */
+#include "heap/beam/connection.h"
 
 #include "base/compiler.h"
 
@@ -36,35 +36,7 @@ static int put_atoms(ei_x_buff *out, const char *key, const char *const *names, 
 	return r | ei_x_encode_empty_list(out);
 }
 
-static int put_options(ei_x_buff *out, const struct hl_beam_settings *settings)
-{
-	const char *names[HL_COUNT_OF(flags)];
-	size_t count = 0, schedulers = settings->scheduler_count;
-	int pairs = (settings->histogram_start > 0) + (settings->histogram_width > 0) +
-		    (settings->allocator_count > 0) + (schedulers > 0) + (settings->per > 0);
-	int r = ei_x_encode_map_header(out, pairs);
-
-	if (settings->histogram_start)
-		r |= put_number(out, "histogram_start", settings->histogram_start);
-	if (settings->histogram_width)
-		r |= put_number(out, "histogram_width", settings->histogram_width);
-	if (settings->allocator_count)
-		r |= put_atoms(out, "allocator_types", settings->allocators,
-			       settings->allocator_count);
-	if (schedulers)
-		r |= put_atom(out, "scheduler_ids") |
-		     ei_x_encode_list_header(out, (long)schedulers);
-	for (size_t i = 0; i < schedulers; i++)
-		r |= ei_x_encode_ulonglong(out, settings->schedulers[i]);
-	if (schedulers)
-		r |= ei_x_encode_empty_list(out);
-	for (size_t i = 0; i < HL_COUNT_OF(flags); i++)
-		if (settings->per & flags[i].per)
-			names[count++] = flags[i].flag;
-	return settings->per ? r | put_atoms(out, "flags", names, count) : r;
-}
-
-/* Hands out ${arguments} after ${r}, which is 0 when all was put into them. */
+/* Returns ${arguments}, or frees them where ${r} is not 0: some of it found no memory. */
 static int finish(int r, ei_x_buff *arguments, ei_x_buff *ret_arguments)
 {
 	if (r == 0) {
@@ -77,12 +49,34 @@ static int finish(int r, ei_x_buff *arguments, ei_x_buff *ret_arguments)
 
 int hl_request_options(const struct hl_beam_settings *settings, ei_x_buff *ret_arguments)
 {
+	const char *names[HL_COUNT_OF(flags)];
+	size_t name_count = 0, schedulers = settings->scheduler_count;
+	int pairs = (settings->histogram_start > 0) + (settings->histogram_width > 0) +
+		    (settings->allocator_count > 0) + (schedulers > 0) + (settings->per > 0);
 	ei_x_buff out;
 
 	if (ei_x_new(&out) < 0)
 		return -ENOMEM;
-	int r = ei_x_encode_list_header(&out, 1);
-	r |= put_options(&out, settings);
+	int r = ei_x_encode_list_header(&out, 1) | ei_x_encode_map_header(&out, pairs);
+	if (settings->histogram_start)
+		r |= put_number(&out, "histogram_start", settings->histogram_start);
+	if (settings->histogram_width)
+		r |= put_number(&out, "histogram_width", settings->histogram_width);
+	if (settings->allocator_count)
+		r |= put_atoms(&out, "allocator_types", settings->allocators,
+			       settings->allocator_count);
+	if (schedulers)
+		r |= put_atom(&out, "scheduler_ids") |
+		     ei_x_encode_list_header(&out, (long)schedulers);
+	for (size_t i = 0; i < schedulers; i++)
+		r |= ei_x_encode_ulonglong(&out, settings->schedulers[i]);
+	if (schedulers)
+		r |= ei_x_encode_empty_list(&out);
+	for (size_t i = 0; i < HL_COUNT_OF(flags); i++)
+		if (settings->per & flags[i].per)
+			names[name_count++] = flags[i].flag;
+	if (settings->per)
+		r |= put_atoms(&out, "flags", names, name_count);
 	r |= ei_x_encode_empty_list(&out);
 	return finish(r, &out, ret_arguments);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reads Erlang's external term format; see term.h. The format: erts, "External Term Format". */
-#include "heap/beam/term.h"
+/* Reads Erlang's external term format; see decode.h. The format: erts, "External Term Format". */
+#include "heap/beam/decode.h"
 
 #include "base/compiler.h"
 
@@ -47,7 +47,7 @@ static size_t bytes_left(const struct hl_term *term)
 	return (size_t)(term->end - term->at);
 }
 
-/* ${size} bytes as they are. */
+/* Takes ${size} bytes. */
 static int take(struct hl_term *term, size_t size, const uint8_t **ret_bytes)
 {
 	if (size > bytes_left(term))
@@ -57,7 +57,7 @@ static int take(struct hl_term *term, size_t size, const uint8_t **ret_bytes)
 	return 0;
 }
 
-/* A number of ${size} bytes, the highest first. */
+/* Takes a big-endian number of ${size} bytes. */
 static int take_number(struct hl_term *term, size_t size, uint64_t *ret_number)
 {
 	const uint8_t *bytes;
@@ -82,8 +82,8 @@ static int take_tag(struct hl_term *term, enum tag *ret_tag)
 /* ---- heads ---- */
 
 /*
- * The head of a term that is tagged ${tag}, with a count of ${count_size} bytes. Each
- * element takes a byte at least, so a count beyond the rest is wrong.
+ * Takes the head of a term that is tagged ${tag} and has a count of ${count_size} bytes. Each
+ * element takes at least a byte, so a count larger than the rest is wrong.
  */
 static int take_head(struct hl_term *term, enum tag tag, size_t count_size, uint32_t *ret_count)
 {
@@ -137,6 +137,7 @@ int hl_term_list(struct hl_term *term, uint32_t *ret_count)
 int hl_term_list_end(struct hl_term *term, uint32_t count)
 {
 	uint32_t none;
+
 	return count ? take_head(term, TAG_NIL, 0, &none) : 0;
 }
 
@@ -147,7 +148,7 @@ int hl_term_map(struct hl_term *term, uint32_t *ret_pairs)
 
 /* ---- numbers ---- */
 
-/* The digits of a big number, the lowest first. */
+/* Takes a little-endian bignum. */
 static int take_big(struct hl_term *term, uint64_t *ret_number)
 {
 	uint64_t size, sign, number = 0;
@@ -224,25 +225,22 @@ static void write_latin1(const uint8_t *bytes, size_t count, char *text, size_t 
 	text[used] = '\0';
 }
 
-static void write_utf8(const uint8_t *bytes, size_t count, char *text, size_t size)
-{
-	if (count > size - 1)
-		for (count = size - 1; count && (bytes[count] & 0xc0) == 0x80;)
-			count--;
-	memcpy(text, bytes, count);
-	text[count] = '\0';
-}
-
 int hl_term_atom(struct hl_term *term, char *ret_text, size_t size)
 {
 	struct atom atom;
 
 	if (take_atom(term, &atom) < 0)
 		return -EBADMSG;
-	if (atom.is_latin1)
+	if (atom.is_latin1) {
 		write_latin1(atom.bytes, atom.size, ret_text, size);
-	else
-		write_utf8(atom.bytes, atom.size, ret_text, size);
+		return 0;
+	}
+	size_t count = atom.size;
+	if (count > size - 1)
+		for (count = size - 1; count && (atom.bytes[count] & 0xc0) == 0x80;)
+			count--;
+	memcpy(ret_text, atom.bytes, count);
+	ret_text[count] = '\0';
 	return 0;
 }
 
@@ -327,17 +325,6 @@ static const struct layout layouts[] = {
 	 .bytes_each = 4},
 };
 
-/* The size of a function stands before it, and counts itself. */
-static int skip_fun(struct hl_term *term)
-{
-	const uint8_t *body;
-	uint64_t size;
-
-	if (take_number(term, 4, &size) < 0 || size < 4)
-		return -EBADMSG;
-	return take(term, size - 4, &body);
-}
-
 /* Skips a term but not what it contains, which ${ret_terms} counts. */
 static int skip_head(struct hl_term *term, uint64_t *ret_terms)
 {
@@ -350,8 +337,10 @@ static int skip_head(struct hl_term *term, uint64_t *ret_terms)
 	*ret_terms = 0;
 	if (take_tag(term, &tag) < 0)
 		return -EBADMSG;
+	/* The size of a function stands before it, and counts itself. */
 	if (tag == TAG_NEW_FUN)
-		return skip_fun(term);
+		return take_number(term, 4, &count) < 0 || count < 4 ? -EBADMSG
+								     : take(term, count - 4, &body);
 	while (layout < layouts + HL_COUNT_OF(layouts) && layout->tag != tag)
 		layout++;
 	if (layout == layouts + HL_COUNT_OF(layouts) ||
@@ -394,7 +383,7 @@ static int take_function(struct hl_term *term, char *text, size_t size)
 	return 0;
 }
 
-/* As the node itself writes it, to which all its own are those of node 0. */
+/* Written as the node itself does, which calls itself node 0. */
 static int take_process(struct hl_term *term, char *text, size_t size)
 {
 	struct hl_term at = *term, after = *term;

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A block table from outside; see open_region.h. The process goes on meanwhile: an entry of the
+ * A block table from outside; see owner_table.h. The process goes on meanwhile: an entry of the
  * array is one word and so always whole; a shard of the hash is read again while it was changed.
  */
-#include "heap/owners/open_region.h"
+#include "heap/owners/owner_table.h"
 
 #include "base/array.h"
 #include "base/index.h"
-#include "heap/owners/owner_table.h"
 #include "region/block_format.h"
 
 #define PAGE_ENTRIES   1024u /* entries of the array that are read at once: 16 KiB of heap */
@@ -90,6 +89,7 @@ static int read_slots(struct hl_block_reader *reader, uint64_t place,
 static int read_hash(struct hl_block_reader *reader, uint64_t hash)
 {
 	int r = 0;
+
 	for (uint32_t i = 0; r == 0 && i < HL_BLOCK_SHARDS; i++) {
 		struct hl_block_slot *slots;
 		uint64_t count;
@@ -106,6 +106,7 @@ static bool find_in_hash(const struct hl_block_reader *reader, uint64_t address,
 			 struct hl_block *ret_block)
 {
 	uint32_t hash = hl_hash_pair(address, 0), at = hash, id;
+
 	while ((id = hl_index_next(&reader->index, hash, &at)))
 		if (reader->blocks[id - 1].address == address) {
 			*ret_block = reader->blocks[id - 1].block;
@@ -121,6 +122,7 @@ static bool move_to(struct hl_block_reader *reader, uint64_t address)
 {
 	uint64_t number = address >> HL_BLOCK_LEAF_BITS;
 	uint64_t place = hl_block_place_in_leaf(address) & ~(uint64_t)(PAGE_ENTRIES - 1);
+
 	if (number != reader->leaf_number) {
 		reader->leaf_number = number;
 		if (hl_owners_read_memory(reader->pid, reader->array + number * sizeof(uint64_t),
@@ -148,6 +150,7 @@ bool hl_block_reader_find(struct hl_block_reader *reader, uint64_t address, uint
 		in_array ? reader->entries[hl_block_place_in_leaf(address) & (PAGE_ENTRIES - 1)]
 			 : 0;
 	uint32_t slack = entry & HL_BLOCK_SLACK_IN_HASH;
+
 	if (!entry || slack == HL_BLOCK_SLACK_IN_HASH)
 		return find_in_hash(reader, address, ret_block);
 	*ret_block = (struct hl_block){.node = entry >> HL_BLOCK_SLACK_BITS,
@@ -161,6 +164,7 @@ int hl_block_reader_new(pid_t pid, uint64_t array, uint64_t hash,
 			struct hl_block_reader **ret_reader)
 {
 	struct hl_block_reader *reader = calloc(1, sizeof(*reader));
+
 	if (!reader)
 		return -ENOMEM;
 	reader->pid = pid;
@@ -184,6 +188,7 @@ int hl_block_reader_each(const struct hl_block_reader *reader,
 			 int (*visit)(void *context, struct hl_block block), void *context)
 {
 	int r = 0;
+
 	for (size_t i = 0; r == 0 && i < reader->count; i++)
 		r = visit(context, reader->blocks[i].block);
 	return r;

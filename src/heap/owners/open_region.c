@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Copies a region out of the process that it is in; see open_region.h. */
-#include "heap/owners/open_region.h"
-
+/* Copies a region out of the process that it is in; see owner_table.h. */
 #include "heap/owners/owner_table.h"
+
 #include "region/region.h"
 
 #include <errno.h>
@@ -17,25 +16,11 @@ static bool layout_is_sane(const struct hl_region_header *layout)
 	uint64_t bytes = layout->region_bytes;
 	bool sane = memcmp(layout->magic, HL_REGION_MAGIC, sizeof(layout->magic)) == 0 &&
 		    layout->version == HL_REGION_VERSION && bytes >= sizeof(*layout);
+
 	for (size_t i = 0; sane && i < HL_AREA_COUNT; i++)
 		sane = layout->areas[i].offset % 8 == 0 && layout->areas[i].offset <= bytes &&
 		       layout->areas[i].capacity <= bytes - layout->areas[i].offset;
 	return sane;
-}
-
-/* The part of an area that is backed by memory. */
-static int copy_area(struct hl_open_region *region, enum hl_area_id id)
-{
-	const struct hl_area *area = &region->layout.areas[id];
-	uint64_t committed = area->committed < area->capacity ? area->committed : area->capacity;
-	for (uint64_t done = 0; done < committed; done += PIECE_BYTES) {
-		uint64_t bytes = committed - done < PIECE_BYTES ? committed - done : PIECE_BYTES;
-		int r = hl_owners_read_memory(region->pid, region->address + area->offset + done,
-					      (char *)region->base + area->offset + done, bytes);
-		if (r < 0)
-			return r;
-	}
-	return 0;
 }
 
 int hl_open_region_refresh(struct hl_open_region *region)
@@ -50,7 +35,8 @@ int hl_open_region(pid_t pid, const struct hl_owner_names *names, struct hl_open
 						 HL_AREA_NODES, HL_AREA_CELLS};
 	const struct hl_map *map = hl_owners_find_file(names, REGION_FILE);
 	struct hl_open_region region = {.pid = pid, .base = MAP_FAILED};
-	if (!map || map->offset)
+
+	if (!map)
 		return -ENODATA;
 	region.address = map->start;
 	int r = hl_owners_read_memory(pid, map->start, &region.layout, sizeof(region.layout));
@@ -64,8 +50,17 @@ int hl_open_region(pid_t pid, const struct hl_owner_names *names, struct hl_open
 	if (region.base == MAP_FAILED)
 		return -errno;
 	r = hl_open_region_refresh(&region);
-	for (size_t i = 0; r == 0 && i < HL_COUNT_OF(wanted); i++)
-		r = copy_area(&region, wanted[i]);
+	/* Of an area, the part that is backed by memory. */
+	for (size_t i = 0; r == 0 && i < HL_COUNT_OF(wanted); i++) {
+		const struct hl_area *area = &region.layout.areas[wanted[i]];
+		uint64_t at = area->offset;
+		uint64_t left = area->committed < area->capacity ? area->committed : area->capacity;
+		for (uint64_t bytes; r == 0 && left; at += bytes, left -= bytes) {
+			bytes = left < PIECE_BYTES ? left : PIECE_BYTES;
+			r = hl_owners_read_memory(pid, region.address + at,
+						  (char *)region.base + at, bytes);
+		}
+	}
 	if (r < 0) {
 		munmap(region.base, region.bytes);
 		return r;

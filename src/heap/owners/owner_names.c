@@ -4,7 +4,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
-#include "base/path.h"
+#include "base/names.h"
 #include "base/strings.h"
 #include "elf/elf.h"
 #include "symbols/plumbing.h"
@@ -40,6 +40,7 @@ int hl_owner_names_new(pid_t pid, bool plumbing, struct hl_owner_names **ret_nam
 		       struct hl_error *err)
 {
 	struct hl_owner_names *names = calloc(1, sizeof(*names));
+
 	if (!names)
 		return hl_error_set(err, -ENOMEM, "out of memory");
 	names->pid = pid;
@@ -62,12 +63,14 @@ const struct hl_maps *hl_owner_names_maps(const struct hl_owner_names *names)
 bool hl_owner_names_is_code(const struct hl_owner_names *names, uint64_t address)
 {
 	const struct hl_map *map = hl_maps_find(&names->maps, address);
+
 	return map && map->flags & HL_MAP_EXEC;
 }
 
 uint64_t hl_owner_names_whole(const struct hl_owner_names *names, uint32_t low)
 {
 	uint64_t whole = 0;
+
 	for (size_t i = 0; i < names->maps.count; i++) {
 		const struct hl_map *map = &names->maps.maps[i];
 		uint64_t candidate = (map->start & ~(uint64_t)UINT32_MAX) | low;
@@ -88,6 +91,7 @@ static int add_file(struct hl_owner_names *names, uint32_t path, const char *ope
 		    const struct hl_recording_module *module, struct named_file **ret_file)
 {
 	int r = HL_ARRAY_RESERVE(names->files, names->file_capacity, names->file_count + 1);
+
 	if (r < 0)
 		return r;
 	struct named_file *file = &names->files[names->file_count];
@@ -128,6 +132,7 @@ static int find_function(struct hl_owner_names *names, struct named_file *file, 
 	size_t count;
 	uint32_t function;
 	size_t at = 0;
+
 	int r = hl_symbols_find(file->symbols, address, &frames, &count);
 	if (r < 0)
 		return r;
@@ -149,6 +154,7 @@ int hl_owner_names_find_in_file(struct hl_owner_names *names, const char *path,
 				struct hl_owner_name *ret_name)
 {
 	uint32_t id;
+
 	int r = hl_strings_intern(&names->strings, path, &id);
 	if (r < 0)
 		return r;
@@ -158,13 +164,19 @@ int hl_owner_names_find_in_file(struct hl_owner_names *names, const char *path,
 	return r < 0 ? r : find_function(names, file, address, ret_name);
 }
 
-static int find_in_map(struct hl_owner_names *names, const struct hl_map *map, uint64_t address,
-		       struct hl_owner_name *ret_name)
+int hl_owner_names_find(struct hl_owner_names *names, uint64_t address,
+			struct hl_owner_name *ret_name)
 {
+	const struct hl_map *map = hl_maps_find(&names->maps, address);
 	const struct hl_recording_module as_mapped = {0};
 	char path[PATH_MAX];
 	struct stat status;
 	uint32_t id;
+
+	if (!map || !map->path[0]) {
+		*ret_name = (struct hl_owner_name){"[no file]", "[unknown]", false};
+		return 0;
+	}
 	int r = hl_strings_intern(&names->strings, map->path, &id);
 	if (r < 0)
 		return r;
@@ -186,16 +198,6 @@ static int find_in_map(struct hl_owner_names *names, const struct hl_map *map, u
 	if (elf)
 		hl_elf_address(elf, in_file, true, &in_file);
 	return find_function(names, file, in_file, ret_name);
-}
-
-int hl_owner_names_find(struct hl_owner_names *names, uint64_t address,
-			struct hl_owner_name *ret_name)
-{
-	const struct hl_map *map = hl_maps_find(&names->maps, address);
-	if (map && map->path[0])
-		return find_in_map(names, map, address, ret_name);
-	*ret_name = (struct hl_owner_name){"[no file]", "[unknown]", false};
-	return 0;
 }
 
 void hl_owner_names_free(struct hl_owner_names *names)

@@ -8,7 +8,6 @@
 
 #include "base/frame_key.h"
 #include "heap/heap.h"
-#include "heap/owners/open_region.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -23,6 +22,7 @@ static int name_in(struct hl_owner_names *names, const struct hl_recording_modul
 {
 	uint64_t pc = frame & HL_FRAME_PC_MASK;
 	bool is_pseudo = frame >> HL_MODULE_SHIFT == HL_MODULE_SCRIPT;
+
 	if (!module) {
 		*ret_name = (struct hl_owner_name){
 			.file = "[no file]",
@@ -37,35 +37,51 @@ static int name_in(struct hl_owner_names *names, const struct hl_recording_modul
 	return hl_owner_names_find_in_file(names, path, module, pc - module->load_bias, ret_name);
 }
 
-static int name_frame(const struct hl_open_region *region, struct hl_owner_names *names,
+/* Where stack nodes and modules are: in a region, or in a process that was read from one, whose
+ * nodes have numbers of their own. */
+struct node_source {
+	const struct hl_region_view *view;
+	const struct hl_recording_process *process; /* NULL: the region's */
+};
+
+static int name_frame(const struct node_source *source, struct hl_owner_names *names,
 		      uint64_t frame, struct hl_owner_name *ret_name)
 {
+	const struct hl_recording_process *process = source->process;
 	struct hl_recording_module module;
 	uint64_t id = frame >> HL_MODULE_SHIFT;
-	bool is_known = id != HL_MODULE_NONE && id <= hl_region_module_count(&region->view);
-	int r = is_known ? hl_region_read_module(&region->view, (uint32_t)id - 1, &module) : 0;
+	uint32_t count =
+		process ? process->module_count : hl_region_read_module_count(source->view);
+
+	if (id == HL_MODULE_NONE || id > count)
+		return name_in(names, NULL, frame, ret_name);
+	if (process)
+		return name_in(names, &process->modules[id - 1], frame, ret_name);
+	int r = hl_region_read_module(source->view, (uint32_t)id - 1, &module);
 	if (r < 0)
 		return r;
-	r = name_in(names, is_known ? &module : NULL, frame, ret_name);
-	if (is_known)
-		free(module.path);
+	r = name_in(names, &module, frame, ret_name);
+	free(module.path);
 	return r;
 }
 
 /* Who called the allocator, or the plumbing that did; a node for a size class is no frame. */
-static int name_node(const struct hl_open_region *region, struct hl_owner_names *names,
-		     uint32_t node, struct hl_owner_name *ret_name)
+static int name_node(const struct node_source *source, struct hl_owner_names *names, uint32_t node,
+		     struct hl_owner_name *ret_name)
 {
-	uint32_t count = hl_region_node_count(&region->view), size_class;
+	const struct hl_recording_process *process = source->process;
+	uint32_t count = process ? process->node_count : hl_region_read_node_count(source->view);
+	uint32_t size_class;
 	int r = name_in(names, NULL, 0, ret_name);
 	bool goes_on = true;
 
 	while (r == 0 && goes_on && node && node <= count) {
-		struct hl_recording_node found = hl_region_read_node(&region->view, node);
+		struct hl_recording_node found = process ? process->nodes[node - 1]
+							 : hl_region_read_node(source->view, node);
 		node = found.parent;
 		if (hl_frame_key_is_size(found.frame, &size_class))
 			continue;
-		r = name_frame(region, names, found.frame, ret_name);
+		r = name_frame(source, names, found.frame, ret_name);
 		goes_on = ret_name->is_plumbing;
 	}
 	return r;
@@ -75,10 +91,12 @@ static int name_all(const struct hl_open_region *region, struct hl_owner_names *
 		    const struct hl_owner_counts *counts, struct hl_owners *owners)
 {
 	struct hl_owner_rows rows = {.allocations = &owners->allocations};
+	const struct node_source source = {.view = &region->view};
 	int r = 0;
+
 	for (size_t i = 0; r == 0 && i < counts->count; i++) {
 		struct hl_owner_name name;
-		r = name_node(region, names, (uint32_t)counts->counts[i].key, &name);
+		r = name_node(&source, names, (uint32_t)counts->counts[i].key, &name);
 		if (r == 0)
 			r = hl_owner_rows_add(&rows, name.file, name.function, &counts->counts[i]);
 	}
@@ -98,6 +116,7 @@ static int take_walked(void *context, uint64_t address, uint64_t usable_bytes, u
 {
 	struct recorder_walk *walk = context;
 	struct hl_block block;
+
 	(void)last_word;
 	if (hl_block_reader_find(walk->blocks, address, usable_bytes, &block))
 		return hl_owner_counts_add(&walk->counts, block.node, block.requested, 1);
@@ -109,37 +128,18 @@ static int take_walked(void *context, uint64_t address, uint64_t usable_bytes, u
 static int take_hashed(void *context, struct hl_block block)
 {
 	struct recorder_walk *walk = context;
+
 	return hl_owner_counts_add(&walk->counts, block.node, block.requested, 1);
 }
 
 /* ---- counters, where blocks cannot be walked ---- */
 
-/* As name_node(), of a process that was read: its nodes have numbers of their own. */
-static int name_read_node(const struct hl_recording_process *process, struct hl_owner_names *names,
-			  uint32_t node, struct hl_owner_name *ret_name)
-{
-	uint32_t size_class;
-	int r = name_in(names, NULL, 0, ret_name);
-	bool goes_on = true;
-
-	while (r == 0 && goes_on && node) {
-		const struct hl_recording_node *found = &process->nodes[node - 1];
-		uint64_t id = found->frame >> HL_MODULE_SHIFT;
-		node = found->parent;
-		if (hl_frame_key_is_size(found->frame, &size_class))
-			continue;
-		bool is_known = id != HL_MODULE_NONE && id <= process->module_count;
-		r = name_in(names, is_known ? &process->modules[id - 1] : NULL, found->frame,
-			    ret_name);
-		goes_on = ret_name->is_plumbing;
-	}
-	return r;
-}
-
 static int add_means(const struct hl_recording_process *process, struct hl_owner_names *names,
 		     const struct hl_owner_count *sums, struct hl_owner_rows *rows)
 {
+	const struct node_source source = {.process = process};
 	int r = 0;
+
 	for (uint32_t node = 1; r == 0 && node <= process->node_count; node++) {
 		struct hl_owner_count count = sums[node - 1];
 		struct hl_owner_name name;
@@ -147,7 +147,7 @@ static int add_means(const struct hl_recording_process *process, struct hl_owner
 			continue;
 		uint32_t slot = hl_log2_slot(&rows->allocations->shape, count.bytes / count.blocks);
 		count.histogram.counts[slot] = count.blocks;
-		r = name_read_node(process, names, node, &name);
+		r = name_node(&source, names, node, &name);
 		if (r == 0)
 			r = hl_owner_rows_add(rows, name.file, name.function, &count);
 	}
@@ -161,6 +161,7 @@ static int count_nodes(const struct hl_open_region *region, struct hl_owner_name
 	struct hl_recording_process process = {0};
 	struct hl_region_times times = {0};
 	struct hl_owner_rows rows = {.allocations = &owners->allocations};
+
 	int r = hl_region_read(&region->view, &times, &process, err);
 	if (r < 0)
 		return r;
@@ -186,6 +187,7 @@ static int read_blocks(pid_t pid, const struct hl_owners_settings *settings,
 {
 	struct hl_error why = {0};
 	int r;
+
 	if (!hl_block_reader_has_array(walk->blocks)) {
 		r = hl_block_reader_each(walk->blocks, take_hashed, walk);
 		return r < 0 ? r : name_all(region, names, &walk->counts, owners);
@@ -206,6 +208,7 @@ static int read_region(pid_t pid, const struct hl_owners_settings *settings,
 		       struct hl_owners *owners, struct hl_error *err)
 {
 	struct recorder_walk walk = {.counts.shape = owners->allocations.shape};
+
 	const struct hl_region_header *header = hl_open_region_header(region);
 	if (header->sample_bytes)
 		return hl_error_set(err, -ENOTSUP,
@@ -225,6 +228,7 @@ int hl_owner_recorder_read(pid_t pid, const struct hl_owners_settings *settings,
 			   struct hl_error *err)
 {
 	struct hl_open_region region;
+
 	int r = hl_open_region(pid, names, &region);
 	if (r < 0)
 		return r;

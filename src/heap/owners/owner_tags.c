@@ -18,6 +18,7 @@
 struct tag_walk {
 	struct hl_owner_counts counts; /* by the identity in the word */
 	uint64_t unknown_blocks, unknown_bytes;
+	uint64_t plumbing_blocks; /* their caller is allocation plumbing, and has no tag */
 	struct hl_tag_table table;
 	uint32_t tag_count;
 };
@@ -28,6 +29,7 @@ struct tag_walk {
 static int read_table(pid_t pid, const struct hl_map *library, struct tag_walk *walk)
 {
 	uint64_t address;
+
 	HL_CLOSED int fd = hl_maps_open_file(pid, library);
 	if (fd < 0)
 		return fd;
@@ -53,6 +55,7 @@ static int take_block(void *context, uint64_t address, uint64_t usable_bytes, ui
 {
 	struct tag_walk *walk = context;
 	uint64_t end = address + usable_bytes;
+
 	if (usable_bytes >= HL_TAG_WORD_BYTES && hl_tag_word_is_valid(last_word, end))
 		return hl_owner_counts_add(&walk->counts, last_word >> 16,
 					   usable_bytes - HL_TAG_WORD_BYTES, 1);
@@ -61,29 +64,27 @@ static int take_block(void *context, uint64_t address, uint64_t usable_bytes, ui
 	return 0;
 }
 
-/* The whole return address in an identity, 0 when it leads nowhere. */
-static uint64_t address_of(const struct hl_owner_names *names, uint64_t word)
-{
-	uint64_t address = hl_tag_address_of_word(word);
-	if (hl_tag_of_word(word))
-		return hl_owner_names_whole(names, (uint32_t)address);
-	return hl_owner_names_is_code(names, address) ? address : 0;
-}
-
 /* A word that leads nowhere was no tag. */
 static int name_count(struct tag_walk *walk, struct hl_owner_names *names,
 		      const struct hl_owner_count *count, struct hl_owner_rows *rows)
 {
 	struct hl_owner_name name = {.file = "[unknown]"};
 	uint64_t word = count->key << 16;
-	uint64_t address = address_of(names, word);
+	uint64_t address = hl_tag_address_of_word(word); /* beside a tag, its lower half */
+
 	uint32_t tag = hl_tag_of_word(word);
+	if (tag)
+		address = hl_owner_names_whole(names, (uint32_t)address);
+	else if (!hl_owner_names_is_code(names, address))
+		address = 0;
 	/* The call itself is before the address that it returns to. */
 	int r = address ? hl_owner_names_find(names, address - 1, &name) : 0;
 	if (r < 0)
 		return r;
 	if (tag && tag <= walk->tag_count && walk->table.names[tag - 1][0])
 		name.function = walk->table.names[tag - 1];
+	else if (name.is_plumbing)
+		walk->plumbing_blocks += count->blocks;
 	if (name.function)
 		return hl_owner_rows_add(rows, name.file, name.function, count);
 	walk->unknown_blocks += count->blocks;
@@ -91,22 +92,12 @@ static int name_count(struct tag_walk *walk, struct hl_owner_names *names,
 	return 0;
 }
 
-static int name_all(struct tag_walk *walk, struct hl_owner_names *names, struct hl_owners *owners)
-{
-	struct hl_owner_rows rows = {.allocations = &owners->allocations};
-	int r = 0;
-	for (size_t i = 0; r == 0 && i < walk->counts.count; i++)
-		r = name_count(walk, names, &walk->counts.counts[i], &rows);
-	hl_owner_rows_release(&rows);
-	owners->unknown_blocks = walk->unknown_blocks;
-	owners->unknown_bytes = walk->unknown_bytes;
-	return r;
-}
-
 int hl_owner_tags_read(pid_t pid, const struct hl_owners_settings *settings,
 		       struct hl_owner_names *names, struct hl_owners *owners, struct hl_error *err)
 {
 	const struct hl_map *library = hl_owners_find_file(names, LIBRARY);
+	struct hl_owner_rows rows = {.allocations = &owners->allocations};
+
 	if (!library)
 		return -ENODATA;
 	struct tag_walk *walk = calloc(1, sizeof(*walk));
@@ -116,8 +107,16 @@ int hl_owner_tags_read(pid_t pid, const struct hl_owners_settings *settings,
 	int r = read_table(pid, library, walk);
 	if (r == 0)
 		r = hl_owners_walk(pid, settings, take_block, walk, owners, NULL, err);
-	if (r == 0)
-		r = name_all(walk, names, owners);
+	for (size_t i = 0; r == 0 && i < walk->counts.count; i++)
+		r = name_count(walk, names, &walk->counts.counts[i], &rows);
+	owners->unknown_blocks = walk->unknown_blocks;
+	owners->unknown_bytes = walk->unknown_bytes;
+	if (r == 0 && walk->plumbing_blocks)
+		r = hl_owners_note(
+			owners, "blocks of allocation plumbing, such as 'xmalloc', name no caller "
+				"of it: a tag keeps one function only; 'heapline record' without "
+				"--tags keeps whole stacks");
+	hl_owner_rows_release(&rows);
 	hl_owner_counts_release(&walk->counts);
 	free(walk);
 	return r;

@@ -2,12 +2,12 @@
 /* Chooses the best source of owners that a process has; see owners.h. */
 #include "heap/owners/owners.h"
 
-#include "base/array.h"
-#include "base/path.h"
+#include "base/names.h"
 #include "heap/heap.h"
 #include "heap/owners/owner_table.h"
 
-#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/uio.h>
 
 #define SHAPE_START 128
@@ -23,6 +23,7 @@ int hl_owner_rows_add(struct hl_owner_rows *rows, const char *origin, const char
 	uint32_t hash = hl_hash_pair(hl_hash_bytes(origin, strlen(origin)),
 				     hl_hash_bytes(type, strlen(type)));
 	uint32_t id, at = hash;
+
 	while ((id = hl_index_next(&rows->index, hash, &at))) {
 		row = &allocations->rows[id - 1];
 		if (strcmp(hl_strings_text(&allocations->names, row->origin), origin) == 0 &&
@@ -57,6 +58,7 @@ int hl_owners_walk(pid_t pid, const struct hl_owners_settings *settings,
 	struct hl_heap_settings how = {.stop = settings->stop, .block = block, .context = context};
 	struct hl_heap_arena total;
 	struct hl_heap *heap;
+
 	int r = hl_heap_read(pid, &how, &heap, err);
 	if (r < 0)
 		return r;
@@ -72,26 +74,18 @@ int hl_owners_walk(pid_t pid, const struct hl_owners_settings *settings,
 
 int hl_owners_note(struct hl_owners *owners, const char *format, ...)
 {
-	char *text;
 	va_list arguments;
+
 	va_start(arguments, format);
-	int size = vasprintf(&text, format, arguments);
+	int r = hl_error_append(&owners->notes, format, arguments);
 	va_end(arguments);
-	if (size < 0)
-		return -ENOMEM;
-	int r = HL_ARRAY_RESERVE(owners->notes, owners->note_capacity, owners->note_count + 2);
-	if (r < 0) {
-		free(text);
-		return r;
-	}
-	owners->notes[owners->note_count++] = text;
-	owners->notes[owners->note_count] = NULL;
-	return 0;
+	return r;
 }
 
 const struct hl_map *hl_owners_find_file(const struct hl_owner_names *names, const char *prefix)
 {
 	const struct hl_maps *maps = hl_owner_names_maps(names);
+
 	for (size_t i = 0; i < maps->count; i++)
 		if (!maps->maps[i].offset &&
 		    strncmp(hl_path_basename(maps->maps[i].path), prefix, strlen(prefix)) == 0)
@@ -102,6 +96,7 @@ const struct hl_map *hl_owners_find_file(const struct hl_owner_names *names, con
 int hl_owners_read_memory(pid_t pid, uint64_t address, void *ret_bytes, size_t bytes)
 {
 	struct iovec here = {ret_bytes, bytes}, there = {(void *)(uintptr_t)address, bytes};
+
 	ssize_t got = process_vm_readv(pid, &here, 1, &there, 1, 0);
 	if (got < 0)
 		return -errno;
@@ -117,33 +112,29 @@ static int take_block(void *context, uint64_t address, uint64_t usable_bytes, ui
 	return hl_owner_counts_add(context, 0, usable_bytes, 1);
 }
 
-/* Nothing can be put into static programs, and none of their functions be found once stripped. */
-static int note_unknown(struct hl_owners *owners, const struct hl_heap *heap)
-{
-	bool is_static = strstr(heap->allocator, "static");
-
-	return hl_owners_note(
-		owners,
-		"who allocated is not known: there is neither a recorder nor the library for tags "
-		"in the process; 'heapline %s -p %d 60' shows %s%s",
-		heap->is_stripped ? "pgfault" : "stacks", (int)heap->process.pid,
-		heap->is_stripped ? "what makes it grow" : "who allocates from now on",
-		is_static ? ""
-			  : "; started with 'heapline record' or 'heapline record --tags' it would "
-			    "be known");
-}
-
 static int sizes_alone(pid_t pid, const struct hl_owners_settings *settings,
 		       struct hl_owners *owners, struct hl_error *err)
 {
 	struct hl_owner_counts counts = {.shape = owners->allocations.shape};
 	struct hl_owner_rows rows = {.allocations = &owners->allocations};
 	struct hl_heap *heap = NULL;
+
 	int r = hl_owners_walk(pid, settings, take_block, &counts, owners, &heap, err);
 	if (r == 0 && counts.count)
 		r = hl_owner_rows_add(&rows, "[unknown]", "[unknown]", &counts.counts[0]);
+	/* Nothing can be put into static programs, and once stripped none of their functions be
+	 * found. */
 	if (r == 0)
-		r = note_unknown(owners, heap);
+		r = hl_owners_note(
+			owners,
+			"who allocated is not known: there is neither a recorder nor the library "
+			"for tags in the process; 'heapline %s -p %d 60' shows %s%s",
+			heap->is_stripped ? "pgfault" : "stacks", (int)heap->process.pid,
+			heap->is_stripped ? "what makes it grow" : "who allocates from now on",
+			strstr(heap->allocator, "static")
+				? ""
+				: "; started with 'heapline record' or 'heapline record --tags' it "
+				  "would be known");
 	hl_heap_free(heap);
 	hl_owner_rows_release(&rows);
 	hl_owner_counts_release(&counts);
@@ -152,50 +143,32 @@ static int sizes_alone(pid_t pid, const struct hl_owners_settings *settings,
 
 /* ---- the whole ---- */
 
-static int read_best(pid_t pid, const struct hl_owners_settings *settings,
-		     struct hl_owner_names *names, struct hl_owners *owners, struct hl_error *err)
+int hl_owners_read(pid_t pid, const struct hl_owners_settings *settings,
+		   struct hl_owners **ret_owners, struct hl_error *err)
 {
-	owners->source = HL_OWNERS_RECORDER;
-	int r = hl_owner_recorder_read(pid, settings, names, owners, err);
-	if (r != -ENODATA)
-		return r;
-	owners->source = HL_OWNERS_TAGS;
-	r = hl_owner_tags_read(pid, settings, names, owners, err);
-	if (r != -ENODATA)
-		return r;
-	owners->source = HL_OWNERS_NONE;
-	return sizes_alone(pid, settings, owners, err);
-}
+	struct hl_owner_names *names = NULL;
 
-static struct hl_owners *owners_new(const struct hl_owners_settings *settings)
-{
 	struct hl_owners *owners = calloc(1, sizeof(*owners));
 	if (!owners)
-		return NULL;
+		return hl_error_set(err, -ENOMEM, "out of memory");
 	owners->allocations.shape = settings->shape;
 	owners->allocations.knows_bytes = true;
 	if (!settings->shape.width)
 		owners->allocations.shape =
 			(struct hl_log2_shape){.start = SHAPE_START, .width = SHAPE_WIDTH};
-	owners->notes = calloc(1, sizeof(*owners->notes));
-	owners->note_capacity = 1;
-	if (!owners->notes) {
-		free(owners);
-		return NULL;
-	}
-	return owners;
-}
-
-int hl_owners_read(pid_t pid, const struct hl_owners_settings *settings,
-		   struct hl_owners **ret_owners, struct hl_error *err)
-{
-	struct hl_owner_names *names = NULL;
-	struct hl_owners *owners = owners_new(settings);
-	if (!owners)
-		return hl_error_set(err, -ENOMEM, "out of memory");
 	int r = hl_owner_names_new(pid, settings->plumbing, &names, err);
-	if (r == 0)
-		r = read_best(pid, settings, names, owners, err);
+	if (r == 0) {
+		owners->source = HL_OWNERS_RECORDER;
+		r = hl_owner_recorder_read(pid, settings, names, owners, err);
+	}
+	if (r == -ENODATA) {
+		owners->source = HL_OWNERS_TAGS;
+		r = hl_owner_tags_read(pid, settings, names, owners, err);
+	}
+	if (r == -ENODATA) {
+		owners->source = HL_OWNERS_NONE;
+		r = sizes_alone(pid, settings, owners, err);
+	}
 	hl_owner_names_free(names);
 	if (r < 0) {
 		hl_owners_free(owners);
@@ -212,8 +185,8 @@ void hl_owners_free(struct hl_owners *owners)
 	if (!owners)
 		return;
 	hl_allocations_release(&owners->allocations);
-	for (size_t i = 0; i < owners->note_count; i++)
-		free(owners->notes[i]);
+	for (char **note = owners->notes; note && *note; note++)
+		free(*note);
 	free(owners->notes);
 	free(owners);
 }

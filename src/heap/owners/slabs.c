@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "collector/control_ask.h"
 #include "heap/other_allocators.h"
-#include "heap/owners/open_region.h"
 #include "heap/owners/owner_table.h"
 
 #include <errno.h>
@@ -22,6 +21,7 @@ const char *hl_slabs_allocator(const struct hl_slabs *slabs)
 		[HL_INTROSPECTED_MIMALLOC] = "mimalloc",
 		[HL_INTROSPECTED_TCMALLOC] = "tcmalloc",
 	};
+
 	return slabs->said.kind < HL_COUNT_OF(names) ? names[slabs->said.kind] : "";
 }
 
@@ -59,7 +59,8 @@ static int send_request(pid_t pid, struct hl_error *err)
 	struct hl_control_peers peers;
 	struct hl_control_request request = {.verb = HL_CONTROL_ALLOCATOR, .pid = pid};
 	json_t *answer = NULL;
-	int r = hl_control_search(pid, &peers);
+
+	int r = hl_control_ask_search(pid, &peers);
 	if (r == 0 && !peers.count)
 		r = hl_error_set(
 			err, -ENOTCONN,
@@ -70,13 +71,14 @@ static int send_request(pid_t pid, struct hl_error *err)
 		r = hl_control_ask(&peers.peers[0], &request, &answer, err);
 	if (r == 0)
 		json_decref(answer);
-	hl_control_peers_release(&peers);
+	hl_control_ask_release(&peers);
 	return r;
 }
 
 static int wait_for_answer(struct hl_open_region *region, struct hl_error *err)
 {
 	uint64_t end_ns = hl_clock_ns(CLOCK_MONOTONIC) + WAIT_NS;
+
 	do {
 		struct timespec pause = {.tv_nsec = PAUSE_NS};
 		int r = hl_open_region_refresh(region);
@@ -95,7 +97,7 @@ static int wait_for_answer(struct hl_open_region *region, struct hl_error *err)
 		region->pid);
 }
 
-/* Nothing of it is believed as a length. */
+/* Lengths in the answer are not trusted. */
 static int take_answer(const struct hl_open_region *region, struct hl_slabs *ret_slabs,
 		       struct hl_error *err)
 {
@@ -120,6 +122,7 @@ int hl_slabs_ask(pid_t pid, struct hl_slabs *ret_slabs, struct hl_error *err)
 {
 	struct hl_owner_names *names;
 	struct hl_open_region region;
+
 	int r = hl_owner_names_new(pid, true, &names, err);
 	if (r < 0)
 		return r;

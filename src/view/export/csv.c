@@ -13,21 +13,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* What the profile does not know is an empty field. */
-static void put_figures(FILE *out, const struct hl_profile *profile,
-			const struct hl_profile_counters *counters)
-{
-	for (int i = 0; i < HL_VALUE_COUNT * HL_UNIT_COUNT; i++) {
-		enum hl_value value = (enum hl_value)(i / HL_UNIT_COUNT);
-		enum hl_unit unit = (enum hl_unit)(i % HL_UNIT_COUNT);
-		if (!hl_profile_has_unit(value, unit))
-			continue;
-		if (hl_profile_knows(profile, value, unit))
-			fprintf(out, "%" PRId64, hl_profile_figure(counters, value, unit));
-		putc(',', out);
-	}
-}
-
 static void put_stack(FILE *out, const char *const *path, uint32_t length)
 {
 	putc('"', out);
@@ -64,13 +49,23 @@ static int put_file(FILE *out, const struct hl_profile *profile, const struct hl
 		path[length - 1] = i ? hl_profile_text(profile, node->name) : HL_KEYS_NO_STACK;
 		if (!hl_profile_counters_any(&sums[i]))
 			continue;
-		put_figures(out, profile, &sums[i]);
+		for (int value = 0; value < HL_VALUE_COUNT; value++)
+			for (int unit = 0; unit < HL_UNIT_COUNT; unit++) {
+				enum hl_value of = (enum hl_value)value;
+				enum hl_unit in = (enum hl_unit)unit;
+				if (!hl_profile_has_unit(of, in))
+					continue;
+				if (hl_profile_knows(profile, of, in)) /* else the field is empty */
+					fprintf(out, "%" PRId64,
+						hl_profile_figure(&sums[i], of, in));
+				putc(',', out);
+			}
 		put_stack(out, path, length);
 	}
 	return ferror(out) ? -EIO : 0;
 }
 
-int hl_view_csv(const struct hl_profile *profile, const struct hl_view_options *options,
+int hl_csv_view(const struct hl_profile *profile, const struct hl_view_options *options,
 		struct hl_error *err)
 {
 	HL_CLEANUP(hl_calltree_release) struct hl_calltree tree = {0};

@@ -6,7 +6,7 @@
  */
 #include "view/summary.h"
 
-#include "base/hex.h"
+#include "base/encode.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -56,27 +56,13 @@ static void put_processes(struct hl_emit *emit, const struct hl_profile *profile
 	hl_emit_array_end(emit);
 }
 
-static void put_threads(struct hl_emit *emit, const struct hl_profile *profile)
+static void put_names(struct hl_emit *emit, const struct hl_profile *profile)
 {
-	hl_emit_array(emit, "threads");
-	for (size_t i = 0; i < profile->thread_count; i++) {
-		const struct hl_profile_thread *thread = &profile->threads[i];
-		hl_emit_object(emit, NULL);
-		hl_emit_integer(emit, "process", thread->process);
-		hl_emit_integer(emit, "tid", thread->tid);
-		put_text(emit, profile, "name", thread->name);
-		put_counters(emit, &thread->total);
-		hl_emit_object_end(emit);
-	}
-	hl_emit_array_end(emit);
-}
+	char build_id[2 * sizeof(profile->modules->build_id) + 1], address[32];
 
-static void put_modules(struct hl_emit *emit, const struct hl_profile *profile)
-{
 	hl_emit_array(emit, "modules");
 	for (size_t i = 0; i < profile->module_count; i++) {
 		const struct hl_profile_module *module = &profile->modules[i];
-		char build_id[2 * sizeof(module->build_id) + 1];
 		hl_emit_object(emit, NULL);
 		put_text(emit, profile, "path", module->path);
 		if (module->build_id_bytes)
@@ -88,10 +74,6 @@ static void put_modules(struct hl_emit *emit, const struct hl_profile *profile)
 		hl_emit_object_end(emit);
 	}
 	hl_emit_array_end(emit);
-}
-
-static void put_functions(struct hl_emit *emit, const struct hl_profile *profile)
-{
 	hl_emit_array(emit, "functions");
 	for (size_t i = 0; i < profile->function_count; i++) {
 		const struct hl_profile_function *function = &profile->functions[i];
@@ -103,12 +85,6 @@ static void put_functions(struct hl_emit *emit, const struct hl_profile *profile
 		hl_emit_object_end(emit);
 	}
 	hl_emit_array_end(emit);
-}
-
-static void put_frames(struct hl_emit *emit, const struct hl_profile *profile)
-{
-	char address[32];
-
 	hl_emit_array(emit, "frames");
 	for (size_t i = 0; i < profile->frame_count; i++) {
 		const struct hl_profile_frame *frame = &profile->frames[i];
@@ -147,8 +123,31 @@ static void put_nodes(struct hl_emit *emit, const struct hl_profile *profile)
 	hl_emit_array_end(emit);
 }
 
-static void put_rows(struct hl_emit *emit, const struct hl_profile *profile)
+int hl_export_json_view(const struct hl_profile *profile, const struct hl_view_options *options,
+			struct hl_error *err)
 {
+	struct hl_emit *emit;
+
+	int r = hl_emit_new(options->out, HL_EMIT_JSON, false, "export/1", &emit);
+	if (r < 0)
+		return hl_summary_fail(profile, r, err);
+	hl_summary_members(emit, profile, NULL);
+	hl_summary_origin(emit, profile);
+	hl_summary_figure_names(emit, "known", profile);
+	put_processes(emit, profile);
+	hl_emit_array(emit, "threads");
+	for (size_t i = 0; i < profile->thread_count; i++) {
+		const struct hl_profile_thread *thread = &profile->threads[i];
+		hl_emit_object(emit, NULL);
+		hl_emit_integer(emit, "process", thread->process);
+		hl_emit_integer(emit, "tid", thread->tid);
+		put_text(emit, profile, "name", thread->name);
+		put_counters(emit, &thread->total);
+		hl_emit_object_end(emit);
+	}
+	hl_emit_array_end(emit);
+	put_names(emit, profile);
+	put_nodes(emit, profile);
 	hl_emit_array(emit, "by_thread");
 	for (size_t i = 0; i < profile->row_count; i++) {
 		const struct hl_profile_row *row = &profile->rows[i];
@@ -159,10 +158,6 @@ static void put_rows(struct hl_emit *emit, const struct hl_profile *profile)
 		hl_emit_object_end(emit);
 	}
 	hl_emit_array_end(emit);
-}
-
-static void put_sizes(struct hl_emit *emit, const struct hl_profile *profile)
-{
 	hl_emit_array(emit, "by_size");
 	for (size_t i = 0; i < profile->size_count; i++) {
 		const struct hl_profile_size *size = &profile->sizes[i];
@@ -173,28 +168,6 @@ static void put_sizes(struct hl_emit *emit, const struct hl_profile *profile)
 		hl_emit_object_end(emit);
 	}
 	hl_emit_array_end(emit);
-}
-
-int hl_view_json(const struct hl_profile *profile, const struct hl_view_options *options,
-		 struct hl_error *err)
-{
-	struct hl_emit *emit;
-
-	int r = hl_emit_new(options->out, HL_EMIT_JSON, false, &emit);
-	if (r < 0)
-		return hl_summary_fail(profile, r, err);
-	hl_emit_begin(emit, "export/1");
-	hl_summary_members(emit, profile, NULL);
-	hl_summary_origin(emit, profile);
-	hl_summary_figure_names(emit, "known", profile);
-	put_processes(emit, profile);
-	put_threads(emit, profile);
-	put_modules(emit, profile);
-	put_functions(emit, profile);
-	put_frames(emit, profile);
-	put_nodes(emit, profile);
-	put_rows(emit, profile);
-	put_sizes(emit, profile);
 	r = hl_emit_finish(emit);
 	return r < 0 ? hl_summary_fail(profile, r, err) : 0;
 }

@@ -36,35 +36,28 @@ static const struct hl_column columns[] = {
 	{"objects", "objects", HL_COLUMN_COUNT, VALUE, .shown_if = IN_OBJECTS},
 };
 
-static int write_report(const struct hl_profile *profile, const struct hl_view_options *options,
-			const struct hl_stack_path *path)
-{
-	unsigned unit = options->unit == HL_UNIT_BYTES ? IN_BYTES : IN_OBJECTS;
-	struct hl_emit *emit;
-
-	int r = hl_summary_begin_lines(profile, options, "folded/1", &emit);
-	if (r < 0)
-		return r;
-	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", columns), .context = path,
-						.facts = unit});
-	for (uint32_t i = 0; i < path->tree->count; i++)
-		if (path->tree->nodes[i].self)
-			hl_table_row(emit, &(struct row){i, path->tree->nodes[i].self}, 0);
-	hl_table_end(emit);
-	return hl_emit_finish(emit);
-}
-
-int hl_view_folded(const struct hl_profile *profile, const struct hl_view_options *options,
+int hl_folded_view(const struct hl_profile *profile, const struct hl_view_options *options,
 		   struct hl_error *err)
 {
+	unsigned unit = options->unit == HL_UNIT_BYTES ? IN_BYTES : IN_OBJECTS;
 	struct hl_calltree tree;
 	struct hl_stack_path path = {0};
+	struct hl_emit *emit;
 
 	int r = hl_calltree_init(&tree, profile, options->value, options->unit);
 	if (r == 0)
 		r = hl_stack_path_init(&path, profile, &tree);
 	if (r == 0)
-		r = write_report(profile, options, &path);
+		r = hl_summary_begin_lines(profile, options, "folded/1", &emit);
+	if (r == 0) {
+		hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", columns), .context = &path,
+							.facts = unit});
+		for (uint32_t i = 0; i < tree.count; i++)
+			if (tree.nodes[i].self)
+				hl_table_row(emit, &(struct row){i, tree.nodes[i].self}, 0);
+		hl_table_end(emit);
+		r = hl_emit_finish(emit);
+	}
 	hl_stack_path_release(&path);
 	hl_calltree_release(&tree);
 	if (r == 0 && !options->json)

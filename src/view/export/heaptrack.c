@@ -4,7 +4,7 @@
  * writes. There a frame is "function (file)", where the file is known, and each ends with ';'.
  */
 #include "base/cleanup.h"
-#include "base/path.h"
+#include "base/names.h"
 #include "profile/calltree.h"
 #include "view/keys.h"
 #include "view/summary.h"
@@ -48,36 +48,29 @@ static const struct hl_column columns[] = {
 };
 
 /* path[] holds the frames from the root; the empty one after them ends the last with a ';'. */
-static int emit_stacks(struct hl_emit *emit, const struct hl_profile *profile,
-		       const struct hl_calltree *tree, char **path)
-{
-	for (size_t i = 0; i < tree->count; i++) {
-		const struct hl_calltree_node *node = &tree->nodes[i];
-		uint32_t length = node->depth ? node->depth : 1;
-		char *empty = path[length], **frame = &path[length - 1];
-		free(*frame);
-		*frame = frame_text(profile, node);
-		if (!*frame)
-			return -ENOMEM;
-		if (!node->self)
-			continue;
-		path[length] = "";
-		hl_table_row(emit, &(struct row){path, length + 1, node->self}, 0);
-		path[length] = empty;
-	}
-	return 0;
-}
-
 static int emit_tree(const struct hl_profile *profile, const struct hl_view_options *options,
 		     const struct hl_calltree *tree)
 {
 	char **path = calloc(tree->depth_max + 2, sizeof(*path));
 	struct hl_emit *emit;
 
-	int r = path ? hl_emit_new(options->out, HL_EMIT_LINES, false, &emit) : -ENOMEM;
+	int r = path ? hl_emit_new(options->out, HL_EMIT_LINES, false, NULL, &emit) : -ENOMEM;
 	if (r == 0) {
 		hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", columns)});
-		r = emit_stacks(emit, profile, tree, path);
+		for (size_t i = 0; r == 0 && i < tree->count; i++) {
+			const struct hl_calltree_node *node = &tree->nodes[i];
+			uint32_t length = node->depth ? node->depth : 1;
+			char *deeper = path[length], **frame = &path[length - 1];
+			free(*frame);
+			*frame = frame_text(profile, node);
+			if (!*frame)
+				r = -ENOMEM;
+			if (r < 0 || !node->self)
+				continue;
+			path[length] = "";
+			hl_table_row(emit, &(struct row){path, length + 1, node->self}, 0);
+			path[length] = deeper;
+		}
 		hl_table_end(emit);
 		int finished = hl_emit_finish(emit);
 		r = r < 0 ? r : finished;
@@ -88,7 +81,7 @@ static int emit_tree(const struct hl_profile *profile, const struct hl_view_opti
 	return r;
 }
 
-int hl_view_heaptrack(const struct hl_profile *profile, const struct hl_view_options *options,
+int hl_heaptrack_view(const struct hl_profile *profile, const struct hl_view_options *options,
 		      struct hl_error *err)
 {
 	HL_CLEANUP(hl_calltree_release) struct hl_calltree tree = {0};

@@ -4,11 +4,11 @@
  * order and a repeated one element by element, so the file is written as many messages of one
  * element each, and never lies in memory as a whole.
  */
+#include "import/pprof.h"
 #include "base/array.h"
 #include "base/cleanup.h"
-#include "base/hex.h"
+#include "base/encode.h"
 #include "import/gzip.h"
-#include "import/pprof_values.h"
 #include "view/summary.h"
 #include "view/utf8.h"
 
@@ -74,24 +74,6 @@ static bool is_inlined(const struct hl_profile *profile, uint32_t node)
 		       profile->functions[outer->function].module;
 }
 
-static int intern(struct locations *locations, uint32_t frame, uint32_t outer,
-		  uint32_t *ret_location)
-{
-	uint32_t hash = hl_hash_pair(frame, outer), at = hash, id;
-
-	while ((id = hl_index_next(&locations->index, hash, &at)))
-		if (locations->all[id].frame == frame && locations->all[id].outer == outer) {
-			*ret_location = id;
-			return 0;
-		}
-	if (HL_ARRAY_RESERVE(locations->all, locations->capacity, locations->count + 1) < 0 ||
-	    hl_index_add(&locations->index, hash, (uint32_t)locations->count) < 0)
-		return -ENOMEM;
-	locations->all[locations->count] = (struct location){.frame = frame, .outer = outer};
-	*ret_location = (uint32_t)locations->count++;
-	return 0;
-}
-
 /* The node that called the location of ${node}; 0 for the outermost one. */
 static uint32_t caller_of(const struct locations *locations, const struct hl_profile *profile,
 			  uint32_t node)
@@ -113,11 +95,22 @@ static int find_locations(struct locations *locations, const struct hl_profile *
 		return -ENOMEM;
 	locations->all[0] = (struct location){0};
 	for (uint32_t i = 1; i < profile->node_count; i++) {
+		uint32_t frame = profile->nodes[i].frame;
 		uint32_t outer =
 			is_inlined(profile, i) ? locations->of_node[profile->nodes[i].parent] : 0;
-		int r = intern(locations, profile->nodes[i].frame, outer, &locations->of_node[i]);
-		if (r < 0)
-			return r;
+		uint32_t hash = hl_hash_pair(frame, outer), at = hash, id;
+		while ((id = hl_index_next(&locations->index, hash, &at)))
+			if (locations->all[id].frame == frame && locations->all[id].outer == outer)
+				break;
+		if (!id) {
+			id = (uint32_t)locations->count;
+			if (HL_ARRAY_RESERVE(locations->all, locations->capacity, id + 1) < 0 ||
+			    hl_index_add(&locations->index, hash, id) < 0)
+				return -ENOMEM;
+			locations->all[id] = (struct location){.frame = frame, .outer = outer};
+			locations->count++;
+		}
+		locations->of_node[i] = id;
 	}
 	/* Backwards, so that it is known of every node whether figures lie below it. */
 	for (uint32_t i = (uint32_t)profile->node_count; i-- > 1;) {
@@ -134,6 +127,7 @@ static int find_locations(struct locations *locations, const struct hl_profile *
 static void append(ProtobufCBuffer *buffer, size_t size, const uint8_t *bytes)
 {
 	struct exporter *exporter = (struct exporter *)buffer;
+
 	hl_gzip_writer_append(exporter->gzip, bytes, size);
 }
 
@@ -150,30 +144,22 @@ static void fail(struct exporter *exporter, int error)
 
 /* ---- texts ---- */
 
-/* A copy of ${text} in which U+FFFD stands for bytes that are not UTF-8. */
-static char *as_utf8(const char *text)
-{
-	char *copy = malloc(strlen(text) * strlen("\uFFFD") + 1), *end = copy;
-
-	while (copy && *text) {
-		int length = hl_utf8_length(text);
-		end = mempcpy(end, length ? text : "\uFFFD", length ? (size_t)length : 3);
-		text += length ? length : 1;
-	}
-	if (copy)
-		*end = '\0';
-	return copy;
-}
-
+/* U+FFFD stands for bytes that are not UTF-8. */
 static void put_text(struct exporter *exporter, const char *text)
 {
 	Pprof__Profile part = PPROF__PROFILE__INIT;
-	char *clean = as_utf8(text);
+	char *clean = malloc(strlen(text) * strlen("\uFFFD") + 1), *end = clean;
 
 	if (!clean) {
 		fail(exporter, -ENOMEM);
 		return;
 	}
+	while (*text) {
+		int length = hl_utf8_length(text);
+		end = mempcpy(end, length ? text : "\uFFFD", length ? (size_t)length : 3);
+		text += length ? length : 1;
+	}
+	*end = '\0';
 	part.n_string_table = 1;
 	part.string_table = &clean;
 	put(exporter, &part);
@@ -201,43 +187,6 @@ static int64_t profile_text_index(struct exporter *exporter, uint32_t id)
 
 /* ---- head ---- */
 
-static void put_types(struct exporter *exporter, const struct hl_view_options *options)
-{
-	Pprof__Profile chosen = PPROF__PROFILE__INIT;
-
-	for (size_t i = 0; i < HL_PPROF_TYPE_COUNT; i++) {
-		const struct hl_pprof_type *type = &hl_pprof_types[i];
-		Pprof__Profile part = PPROF__PROFILE__INIT;
-		Pprof__ValueType value_type = PPROF__VALUE_TYPE__INIT;
-		if (!hl_profile_knows(exporter->profile, type->value, type->unit))
-			continue;
-		exporter->types[exporter->type_count++] = type;
-		value_type.type = text_index(exporter, type->name);
-		value_type.unit = text_index(exporter, hl_pprof_unit_names[type->unit]);
-		part.n_sample_type = 1;
-		part.sample_type = (Pprof__ValueType *[]){&value_type};
-		put(exporter, &part);
-		if (type->value == options->value && type->unit == options->unit)
-			chosen.default_sample_type = value_type.type;
-	}
-	put(exporter, &chosen);
-}
-
-static void put_times(struct exporter *exporter)
-{
-	const struct hl_profile *profile = exporter->profile;
-	Pprof__Profile part = PPROF__PROFILE__INIT;
-	Pprof__ValueType period_type = PPROF__VALUE_TYPE__INIT;
-
-	period_type.type = text_index(exporter, "space");
-	period_type.unit = text_index(exporter, hl_pprof_unit_names[HL_UNIT_BYTES]);
-	part.period_type = &period_type;
-	part.period = profile->sample_bytes ? (int64_t)profile->sample_bytes : 1;
-	part.time_nanos = (int64_t)profile->start_realtime_ns;
-	part.duration_nanos = (int64_t)profile->duration_ns;
-	put(exporter, &part);
-}
-
 static void put_comment(struct exporter *exporter, const char *text)
 {
 	Pprof__Profile part = PPROF__PROFILE__INIT;
@@ -262,38 +211,45 @@ static void put_described(struct exporter *exporter, const char *what, uint32_t 
 	free(comment);
 }
 
-/* Warnings go with the figures, wherever these go: a comment for each line. */
-static void put_warnings(struct exporter *exporter)
-{
-	HL_FREED char *text = NULL;
-	char *rest = NULL;
-	struct hl_emit *emit;
-	size_t size;
-	FILE *out = open_memstream(&text, &size);
-
-	int r = out ? hl_emit_new(out, HL_EMIT_TABLE, false, &emit) : -ENOMEM;
-	if (r == 0) {
-		hl_summary_warnings(emit, exporter->profile);
-		r = hl_emit_finish(emit);
-	}
-	if (out && fclose(out) != 0)
-		r = -ENOMEM;
-	if (r < 0) {
-		fail(exporter, r);
-		return;
-	}
-	for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
-		put_comment(exporter, line);
-}
-
 static void put_head(struct exporter *exporter, const struct hl_view_options *options)
 {
+	const struct hl_profile *profile = exporter->profile;
+	Pprof__Profile whole = PPROF__PROFILE__INIT;
+	Pprof__ValueType period_type = PPROF__VALUE_TYPE__INIT;
+	struct hl_notices notices = {0};
+
 	put_text(exporter, "");
-	put_types(exporter, options);
-	put_times(exporter);
-	put_described(exporter, HL_PPROF_COMMAND, exporter->profile->command);
-	put_described(exporter, HL_PPROF_MODE, exporter->profile->mode);
-	put_warnings(exporter);
+	for (size_t i = 0; i < HL_PPROF_TYPE_COUNT; i++) {
+		const struct hl_pprof_type *type = &hl_pprof_types[i];
+		Pprof__Profile part = PPROF__PROFILE__INIT;
+		Pprof__ValueType value_type = PPROF__VALUE_TYPE__INIT;
+		if (!hl_profile_knows(profile, type->value, type->unit))
+			continue;
+		exporter->types[exporter->type_count++] = type;
+		value_type.type = text_index(exporter, type->name);
+		value_type.unit = text_index(exporter, hl_pprof_unit_names[type->unit]);
+		part.n_sample_type = 1;
+		part.sample_type = (Pprof__ValueType *[]){&value_type};
+		put(exporter, &part);
+		if (type->value == options->value && type->unit == options->unit)
+			whole.default_sample_type = value_type.type;
+	}
+	period_type.type = text_index(exporter, "space");
+	period_type.unit = text_index(exporter, hl_pprof_unit_names[HL_UNIT_BYTES]);
+	whole.period_type = &period_type;
+	whole.period = profile->sample_bytes ? (int64_t)profile->sample_bytes : 1;
+	whole.time_nanos = (int64_t)profile->start_realtime_ns;
+	whole.duration_nanos = (int64_t)profile->duration_ns;
+	put(exporter, &whole);
+	put_described(exporter, HL_PPROF_COMMAND, profile->command);
+	put_described(exporter, HL_PPROF_MODE, profile->mode);
+	/* Notices go with the figures, wherever these go. */
+	hl_notices_of_profile(&notices, profile);
+	if (notices.error)
+		fail(exporter, notices.error);
+	for (size_t i = 0; i < notices.count; i++)
+		put_comment(exporter, notices.notices[i].text);
+	hl_notices_release(&notices);
 }
 
 /* ---- mappings ---- */
@@ -303,54 +259,41 @@ static uint32_t module_of(const struct hl_profile *profile, uint32_t frame)
 	return profile->functions[profile->frames[frame].function].module;
 }
 
-static void widen(struct span *span, uint64_t address)
-{
-	uint64_t low = address & ~PAGE_MASK, last = address | PAGE_MASK;
-
-	if (!span->used || low < span->low)
-		span->low = low;
-	if (!span->used || last > span->last)
-		span->last = last;
-	span->used = true;
-}
-
-/* Gives each module pages of its own, a page apart; a file can claim any address, so they wrap. */
-static void lay_out_spans(struct exporter *exporter)
-{
-	const struct hl_profile *profile = exporter->profile;
-	uint64_t start = PAGE_MASK + 1;
-
-	for (size_t i = 1; i < exporter->locations.count; i++) {
-		const struct location *location = &exporter->locations.all[i];
-		if (location->used)
-			widen(&exporter->spans[module_of(profile, location->frame)],
-			      profile->frames[location->frame].address);
-	}
-	for (size_t i = 1; i < profile->module_count; i++) {
-		struct span *span = &exporter->spans[i];
-		span->start = start;
-		if (span->used)
-			start += span->last - span->low + PAGE_MASK + 2;
-	}
-}
-
 /*
+ * Gives each module pages of its own, a page apart; a file can claim any address, so they wrap.
+ *
  * The offset holds if segments lie in the file where they lie in memory, as linkers like to have
  * it; readers need it for addresses that have no names, and here all have. For the same reason
  * has_functions is always set; without it pprof looks for other names.
  */
 static void put_mappings(struct exporter *exporter)
 {
-	lay_out_spans(exporter);
-	for (uint32_t id = 1; id < exporter->profile->module_count; id++) {
-		const struct hl_profile_module *module = &exporter->profile->modules[id];
-		const struct span *span = &exporter->spans[id];
+	const struct hl_profile *profile = exporter->profile;
+	uint64_t start = PAGE_MASK + 1;
+
+	for (size_t i = 1; i < exporter->locations.count; i++) {
+		const struct location *location = &exporter->locations.all[i];
+		struct span *span = &exporter->spans[module_of(profile, location->frame)];
+		uint64_t address = profile->frames[location->frame].address;
+		if (!location->used)
+			continue;
+		if (!span->used || (address & ~PAGE_MASK) < span->low)
+			span->low = address & ~PAGE_MASK;
+		if (!span->used || (address | PAGE_MASK) > span->last)
+			span->last = address | PAGE_MASK;
+		span->used = true;
+	}
+	for (uint32_t id = 1; id < profile->module_count; id++) {
+		const struct hl_profile_module *module = &profile->modules[id];
+		struct span *span = &exporter->spans[id];
 		Pprof__Profile part = PPROF__PROFILE__INIT;
 		Pprof__Mapping mapping = PPROF__MAPPING__INIT;
 		char build_id[2 * sizeof(module->build_id) + 1];
 		bool has_lines = module->symbols == HL_SYMBOLS_DWARF;
+		span->start = start;
 		if (!span->used)
 			continue;
+		start += span->last - span->low + PAGE_MASK + 2;
 		mapping.id = id;
 		mapping.memory_start = span->start;
 		mapping.memory_limit = span->start + (span->last - span->low) + 1;
@@ -368,25 +311,6 @@ static void put_mappings(struct exporter *exporter)
 }
 
 /* ---- functions and locations ---- */
-
-/*
- * No system_name: the linker's is not kept, and one that equals the name would make pprof take it
- * for mangled, cut the parameters off, and add up functions that are not the same.
- */
-static void put_function(struct exporter *exporter, struct exported exported, uint64_t id)
-{
-	const struct hl_profile_function *from = &exporter->profile->functions[exported.function];
-	Pprof__Profile part = PPROF__PROFILE__INIT;
-	Pprof__Function function = PPROF__FUNCTION__INIT;
-
-	function.id = id;
-	function.name = profile_text_index(exporter, from->name);
-	function.filename = profile_text_index(exporter, exported.file);
-	function.start_line = exported.file == from->file ? from->line : 0;
-	part.n_function = 1;
-	part.function = (Pprof__Function *[]){&function};
-	put(exporter, &part);
-}
 
 /* The id of the function of ${frame}, which is put when it is new; 0 for want of memory. */
 static uint64_t function_id(struct exporter *exporter, const struct hl_profile_frame *frame)
@@ -406,59 +330,57 @@ static uint64_t function_id(struct exporter *exporter, const struct hl_profile_f
 		return 0;
 	}
 	exporter->functions[exporter->function_count++] = exported;
-	put_function(exporter, exported, id);
-	return id;
-}
-
-static uint64_t exported_address(const struct exporter *exporter, uint32_t frame)
-{
-	uint64_t address = exporter->profile->frames[frame].address;
-	uint32_t module = module_of(exporter->profile, frame);
-	const struct span *span = &exporter->spans[module];
-
-	return module ? span->start + (address - span->low) : address;
-}
-
-static void put_lines(struct exporter *exporter, Pprof__Location *location, uint32_t id)
-{
-	const struct location *all = exporter->locations.all;
+	/* No system_name: the linker's is not kept, and one that equals the name would make pprof
+	 * take it for mangled, cut the parameters off, and add up functions that differ. */
+	const struct hl_profile_function *from = &exporter->profile->functions[exported.function];
 	Pprof__Profile part = PPROF__PROFILE__INIT;
-	size_t count = 0;
-
-	for (uint32_t at = id; at; at = all[at].outer)
-		count++;
-	Pprof__Line *lines = calloc(count, sizeof(*lines));
-	Pprof__Line **pointers = calloc(count, sizeof(*pointers));
-	for (size_t i = 0; lines && pointers && i < count; i++, id = all[id].outer) {
-		const struct hl_profile_frame *frame = &exporter->profile->frames[all[id].frame];
-		lines[i] = (Pprof__Line)PPROF__LINE__INIT;
-		lines[i].function_id = function_id(exporter, frame);
-		lines[i].line = frame->line;
-		pointers[i] = &lines[i];
-	}
-	location->n_line = count;
-	location->line = pointers;
-	part.n_location = 1;
-	part.location = &location;
-	if (lines && pointers)
-		put(exporter, &part);
-	else
-		fail(exporter, -ENOMEM);
-	free(lines);
-	free(pointers);
+	Pprof__Function function = PPROF__FUNCTION__INIT;
+	function.id = id;
+	function.name = profile_text_index(exporter, from->name);
+	function.filename = profile_text_index(exporter, exported.file);
+	function.start_line = exported.file == from->file ? from->line : 0;
+	part.n_function = 1;
+	part.function = (Pprof__Function *[]){&function};
+	put(exporter, &part);
+	return id;
 }
 
 static void put_locations(struct exporter *exporter)
 {
+	const struct location *all = exporter->locations.all;
+
 	for (uint32_t i = 1; i < exporter->locations.count; i++) {
-		const struct location *from = &exporter->locations.all[i];
+		const struct location *from = &all[i];
+		uint64_t address = exporter->profile->frames[from->frame].address;
+		uint32_t module = module_of(exporter->profile, from->frame);
+		const struct span *span = &exporter->spans[module];
 		Pprof__Location location = PPROF__LOCATION__INIT;
+		Pprof__Profile part = PPROF__PROFILE__INIT;
 		if (!from->used)
 			continue;
 		location.id = i;
-		location.mapping_id = module_of(exporter->profile, from->frame);
-		location.address = exported_address(exporter, from->frame);
-		put_lines(exporter, &location, i);
+		location.mapping_id = module;
+		location.address = module ? span->start + (address - span->low) : address;
+		for (uint32_t at = i; at; at = all[at].outer)
+			location.n_line++;
+		HL_FREED Pprof__Line *lines = calloc(location.n_line, sizeof(*lines));
+		HL_FREED Pprof__Line **pointers = calloc(location.n_line, sizeof(*pointers));
+		if (!lines || !pointers) {
+			fail(exporter, -ENOMEM);
+			return;
+		}
+		for (uint32_t at = i, line = 0; at; at = all[at].outer, line++) {
+			const struct hl_profile_frame *frame =
+				&exporter->profile->frames[all[at].frame];
+			lines[line] = (Pprof__Line)PPROF__LINE__INIT;
+			lines[line].function_id = function_id(exporter, frame);
+			lines[line].line = frame->line;
+			pointers[line] = &lines[line];
+		}
+		location.line = pointers;
+		part.n_location = 1;
+		part.location = (Pprof__Location *[]){&location};
+		put(exporter, &part);
 	}
 }
 
@@ -502,37 +424,33 @@ static void release(struct exporter *exporter)
 	free(exporter->stack);
 }
 
-static int write_file(struct exporter *exporter, const struct hl_view_options *options)
-{
-	const struct hl_profile *profile = exporter->profile;
-
-	exporter->spans = calloc(profile->module_count, sizeof(*exporter->spans));
-	exporter->stack = calloc(profile->node_count, sizeof(*exporter->stack));
-	if (!exporter->spans || !exporter->stack)
-		return -ENOMEM;
-	int r = find_locations(&exporter->locations, profile);
-	if (r < 0)
-		return r;
-	put_head(exporter, options);
-	put_mappings(exporter);
-	put_locations(exporter);
-	for (uint32_t i = 0; i < profile->node_count; i++)
-		if (hl_profile_counters_any(&profile->counters[i]))
-			put_sample(exporter, i);
-	r = hl_gzip_writer_finish(exporter->gzip);
-	return exporter->error ? exporter->error : r;
-}
-
-int hl_view_pprof(const struct hl_profile *profile, const struct hl_view_options *options,
+int hl_pprof_view(const struct hl_profile *profile, const struct hl_view_options *options,
 		  struct hl_error *err)
 {
-	HL_CLEANUP(release) struct exporter exporter = {.base = {append}, .profile = profile};
+	HL_CLEANUP(release)
+	struct exporter exporter = {
+		.base = {append},
+		.profile = profile,
+		.spans = calloc(profile->module_count, sizeof(*exporter.spans)),
+		.stack = calloc(profile->node_count, sizeof(*exporter.stack)),
+	};
 	HL_FREED struct hl_gzip_writer *gzip = malloc(sizeof(*gzip));
 
-	int r = gzip ? hl_gzip_writer_init(gzip, options->out) : -ENOMEM;
+	int r = gzip && exporter.spans && exporter.stack ? hl_gzip_writer_init(gzip, options->out)
+							 : -ENOMEM;
 	if (r == 0) {
 		exporter.gzip = HL_TAKE(gzip);
-		r = write_file(&exporter, options);
+		r = find_locations(&exporter.locations, profile);
+	}
+	if (r == 0) {
+		put_head(&exporter, options);
+		put_mappings(&exporter);
+		put_locations(&exporter);
+		for (uint32_t i = 0; i < profile->node_count; i++)
+			if (hl_profile_counters_any(&profile->counters[i]))
+				put_sample(&exporter, i);
+		r = hl_gzip_writer_finish(exporter.gzip);
+		r = exporter.error ? exporter.error : r;
 	}
 	if (r == 0)
 		r = hl_summary_note(profile, options);

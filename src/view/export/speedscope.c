@@ -25,21 +25,6 @@ struct figure {
 	enum hl_unit unit;
 };
 
-static void put_frame(struct hl_json *json, const struct hl_profile *profile,
-		      const struct hl_calltree_node *node)
-{
-	const struct hl_profile_frame *frame = &profile->frames[node->frame];
-	const struct hl_profile_function *function = &profile->functions[frame->function];
-
-	hl_json_open(json, NULL, '{');
-	hl_json_text(json, "name", hl_profile_text(profile, node->name));
-	if (function->file)
-		hl_json_text(json, "file", hl_profile_text(profile, function->file));
-	if (function->file && function->line)
-		hl_json_integer(json, "line", function->line);
-	hl_json_close(json, '}');
-}
-
 static void put_frames(struct hl_json *json, const struct hl_profile *profile,
 		       const struct hl_calltree *tree, struct frame_table *frames)
 {
@@ -57,51 +42,25 @@ static void put_frames(struct hl_json *json, const struct hl_profile *profile,
 		if (*index)
 			continue;
 		*index = ++frames->count;
-		put_frame(json, profile, &tree->nodes[i]);
+		const struct hl_profile_frame *frame = &profile->frames[tree->nodes[i].frame];
+		const struct hl_profile_function *function = &profile->functions[frame->function];
+		hl_json_open(json, NULL, '{');
+		hl_json_text(json, "name", hl_profile_text(profile, tree->nodes[i].name));
+		if (function->file)
+			hl_json_text(json, "file", hl_profile_text(profile, function->file));
+		if (function->file && function->line)
+			hl_json_integer(json, "line", function->line);
+		hl_json_close(json, '}');
 	}
 	hl_json_close(json, ']');
 	hl_json_close(json, '}');
-}
-
-static void put_stack(struct hl_json *json, const struct frame_table *frames,
-		      const struct hl_calltree *tree, uint32_t node, uint32_t *path)
-{
-	uint32_t length = node ? tree->nodes[node].depth : 1;
-
-	for (uint32_t i = length; i > 0; i--, node = tree->nodes[node].parent)
-		path[i - 1] = frames->index_of[tree->nodes[node].name] - 1;
-	hl_json_open(json, NULL, '[');
-	for (uint32_t i = 0; i < length; i++)
-		hl_json_integer(json, NULL, path[i]);
-	hl_json_close(json, ']');
-}
-
-/* speedscope refuses negative weights, which only damaged files have. */
-static void put_samples(struct hl_json *json, const struct frame_table *frames,
-			const struct hl_calltree *tree, uint32_t *path)
-{
-	int64_t end = 0;
-
-	hl_json_open(json, "samples", '[');
-	for (uint32_t i = 0; i < tree->count; i++)
-		if (tree->nodes[i].self > 0)
-			put_stack(json, frames, tree, i, path);
-	hl_json_close(json, ']');
-	hl_json_open(json, "weights", '[');
-	for (size_t i = 0; i < tree->count; i++)
-		if (tree->nodes[i].self > 0) {
-			hl_json_integer(json, NULL, tree->nodes[i].self);
-			end += tree->nodes[i].self;
-		}
-	hl_json_close(json, ']');
-	hl_json_integer(json, "startValue", 0);
-	hl_json_integer(json, "endValue", end);
 }
 
 static int put_profile(struct hl_json *json, const struct hl_profile *profile,
 		       const struct frame_table *frames, struct figure figure)
 {
 	HL_CLEANUP(hl_calltree_release) struct hl_calltree tree = {0};
+	int64_t end = 0;
 	char name[32];
 
 	int r = hl_calltree_init(&tree, profile, figure.value, figure.unit);
@@ -116,32 +75,31 @@ static int put_profile(struct hl_json *json, const struct hl_profile *profile,
 	hl_json_text(json, "type", "sampled");
 	hl_json_text(json, "name", name);
 	hl_json_text(json, "unit", figure.unit == HL_UNIT_BYTES ? "bytes" : "none");
-	put_samples(json, frames, &tree, path);
-	hl_json_close(json, '}');
-	return 0;
-}
-
-/* The chosen value's profile is the one that speedscope opens with. */
-static int put_profiles(struct hl_json *json, const struct hl_profile *profile,
-			const struct hl_view_options *options, const struct frame_table *frames)
-{
-	int64_t count = 0, active = 0;
-	int r = 0;
-
-	hl_json_open(json, "profiles", '[');
-	for (int i = 0; r == 0 && i < HL_VALUE_COUNT * HL_UNIT_COUNT; i++) {
-		struct figure figure = {(enum hl_value)(i / HL_UNIT_COUNT),
-					(enum hl_unit)(i % HL_UNIT_COUNT)};
-		if (!hl_profile_knows(profile, figure.value, figure.unit))
+	/* speedscope refuses negative weights, which only damaged files have. */
+	hl_json_open(json, "samples", '[');
+	for (uint32_t i = 0; i < tree.count; i++) {
+		uint32_t length = i ? tree.nodes[i].depth : 1, node = i;
+		if (tree.nodes[i].self <= 0)
 			continue;
-		if (figure.value == options->value && figure.unit == options->unit)
-			active = count;
-		r = put_profile(json, profile, frames, figure);
-		count++;
+		for (uint32_t at = length; at-- > 0; node = tree.nodes[node].parent)
+			path[at] = frames->index_of[tree.nodes[node].name] - 1;
+		hl_json_open(json, NULL, '[');
+		for (uint32_t at = 0; at < length; at++)
+			hl_json_integer(json, NULL, path[at]);
+		hl_json_close(json, ']');
 	}
 	hl_json_close(json, ']');
-	hl_json_integer(json, "activeProfileIndex", active);
-	return r;
+	hl_json_open(json, "weights", '[');
+	for (size_t i = 0; i < tree.count; i++)
+		if (tree.nodes[i].self > 0) {
+			hl_json_integer(json, NULL, tree.nodes[i].self);
+			end += tree.nodes[i].self;
+		}
+	hl_json_close(json, ']');
+	hl_json_integer(json, "startValue", 0);
+	hl_json_integer(json, "endValue", end);
+	hl_json_close(json, '}');
+	return 0;
 }
 
 static int put_file(const struct hl_profile *profile, const struct hl_view_options *options,
@@ -150,6 +108,8 @@ static int put_file(const struct hl_profile *profile, const struct hl_view_optio
 	HL_FREED uint32_t *index_of = calloc(profile->strings.count + 1, sizeof(*index_of));
 	struct frame_table frames = {.index_of = index_of};
 	struct hl_json json = {.out = options->out};
+	int64_t count = 0, active = 0;
+	int r = 0;
 
 	if (!index_of)
 		return -ENOMEM;
@@ -158,12 +118,24 @@ static int put_file(const struct hl_profile *profile, const struct hl_view_optio
 	hl_json_text(&json, "exporter", "heapline@" HL_VERSION);
 	hl_json_text(&json, "name", hl_profile_text(profile, profile->name));
 	put_frames(&json, profile, tree, &frames);
-	int r = put_profiles(&json, profile, options, &frames);
+	hl_json_open(&json, "profiles", '[');
+	for (int i = 0; r == 0 && i < HL_VALUE_COUNT * HL_UNIT_COUNT; i++) {
+		struct figure figure = {(enum hl_value)(i / HL_UNIT_COUNT),
+					(enum hl_unit)(i % HL_UNIT_COUNT)};
+		if (!hl_profile_knows(profile, figure.value, figure.unit))
+			continue;
+		if (figure.value == options->value && figure.unit == options->unit)
+			active = count; /* the one that speedscope opens with */
+		r = put_profile(&json, profile, &frames, figure);
+		count++;
+	}
+	hl_json_close(&json, ']');
+	hl_json_integer(&json, "activeProfileIndex", active);
 	hl_json_close(&json, '}');
 	return r == 0 && ferror(options->out) ? -EIO : r;
 }
 
-int hl_view_speedscope(const struct hl_profile *profile, const struct hl_view_options *options,
+int hl_speedscope_view(const struct hl_profile *profile, const struct hl_view_options *options,
 		       struct hl_error *err)
 {
 	HL_CLEANUP(hl_calltree_release) struct hl_calltree tree = {0};

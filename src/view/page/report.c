@@ -138,7 +138,7 @@ static int write_page(const struct hl_profile *profile, const struct hl_report_h
 	return r == 0 && ferror(options->out) ? -EIO : r;
 }
 
-int hl_view_report(const struct hl_profile *profile, const struct hl_view_options *options,
+int hl_report_view(const struct hl_profile *profile, const struct hl_view_options *options,
 		   struct hl_error *err)
 {
 	HL_CLEANUP(hl_report_history_release) struct hl_report_history history = {0};
@@ -148,12 +148,12 @@ int hl_view_report(const struct hl_profile *profile, const struct hl_view_option
 		r = hl_report_data_write_summary(profile, options, options->out);
 		return r < 0 ? hl_summary_fail(profile, r, err) : 0;
 	}
-	if (options->history)
-		r = hl_report_history_init(&history, options->history, profile, err);
+	if (options->report.history)
+		r = hl_report_history_init(&history, options->report.history, profile, err);
 	if (r == 0) {
 		r = write_page(history.profile, &history, options);
 	} else if (r != -ENOMEM) { /* the page needs no log */
-		if (options->history)
+		if (options->report.history)
 			fprintf(options->notes, "heapline: nothing is shown over time: %s\n",
 				err->text);
 		r = write_page(profile, NULL, options);

@@ -3,7 +3,7 @@
 #include "view/page/report.h"
 
 #include "base/cleanup.h"
-#include "base/varint.h"
+#include "base/encode.h"
 #include "view/history_head.h"
 #include "view/summary.h"
 
@@ -17,6 +17,7 @@ struct figure {
 	enum hl_unit unit;
 };
 
+#define SCHEMA	    "report/1"
 #define THREADS_MAX 100 /* as many as one chooses from */
 
 /* What the rows of one leaf and one thread add up to. */
@@ -128,13 +129,26 @@ static int by_thread_and_leaf(const void *left, const void *right)
 	return (a->leaf > b->leaf) - (a->leaf < b->leaf);
 }
 
-/* Sums up the rows of one thread and one leaf; returns how many sums there are. */
-static size_t merge_rows(struct report_data *data)
+static int heavier_first(const void *left, const void *right)
+{
+	const struct thread *a = left, *b = right;
+
+	if (a->alloc_bytes != b->alloc_bytes)
+		return a->alloc_bytes < b->alloc_bytes ? 1 : -1;
+	return (a->thread > b->thread) - (a->thread < b->thread);
+}
+
+static int collect_threads(struct report_data *data)
 {
 	const struct hl_profile *profile = data->profile;
-	struct thread_leaf *sums = data->thread_leaves;
 	size_t count = 0, merged = 0;
 
+	if (profile->base || profile->thread_count < 2 || !profile->row_count)
+		return 0;
+	struct thread_leaf *sums = data->thread_leaves = calloc(profile->row_count, sizeof(*sums));
+	data->threads = calloc(profile->thread_count, sizeof(*data->threads));
+	if (!sums || !data->threads)
+		return -ENOMEM;
 	for (size_t i = 0; i < profile->row_count; i++) {
 		const struct hl_profile_row *row = &profile->rows[i];
 		uint32_t leaf = data->leaf_of[row->node];
@@ -148,37 +162,13 @@ static size_t merge_rows(struct report_data *data)
 		else
 			sums[merged++] = sums[i];
 	}
-	return merged;
-}
-
-static int heavier_first(const void *left, const void *right)
-{
-	const struct thread *a = left, *b = right;
-
-	if (a->alloc_bytes != b->alloc_bytes)
-		return a->alloc_bytes < b->alloc_bytes ? 1 : -1;
-	return (a->thread > b->thread) - (a->thread < b->thread);
-}
-
-static int collect_threads(struct report_data *data)
-{
-	const struct hl_profile *profile = data->profile;
-
-	if (profile->base || profile->thread_count < 2 || !profile->row_count)
-		return 0;
-	data->thread_leaves = calloc(profile->row_count, sizeof(*data->thread_leaves));
-	data->threads = calloc(profile->thread_count, sizeof(*data->threads));
-	if (!data->thread_leaves || !data->threads)
-		return -ENOMEM;
-	size_t count = merge_rows(data);
-	for (size_t i = 0; i < count; i++) {
-		const struct thread_leaf *sum = &data->thread_leaves[i];
-		if (!i || sum[-1].thread != sum->thread)
+	for (size_t i = 0; i < merged; i++) {
+		if (!i || sums[i - 1].thread != sums[i].thread)
 			data->threads[data->thread_count++] =
-				(struct thread){.thread = sum->thread, .first = i};
+				(struct thread){.thread = sums[i].thread, .first = i};
 		struct thread *thread = &data->threads[data->thread_count - 1];
 		thread->count++;
-		thread->alloc_bytes += sum->counters.alloc_bytes;
+		thread->alloc_bytes += sums[i].counters.alloc_bytes;
 	}
 	qsort(data->threads, data->thread_count, sizeof(*data->threads), heavier_first);
 	if (data->thread_count > THREADS_MAX)
@@ -188,82 +178,111 @@ static int collect_threads(struct report_data *data)
 
 /* ---- the object ---- */
 
-static void write_warnings(struct hl_emit *lines, const struct report_data *data)
-{
-	hl_summary_warnings(lines, data->profile);
-	if (!data->history)
-		return;
-	hl_summary_log_warning(lines, &data->history->history->profile->lost);
-	hl_history_head_warnings(lines, data->history->history);
-}
-
-/* The sentences that other views put at their head, one text for each. */
-static int write_notes(struct hl_emit *emit, const struct report_data *data)
-{
-	struct hl_emit *lines;
-	HL_FREED char *text = NULL;
-	char *rest;
-	size_t size;
-	FILE *out = open_memstream(&text, &size);
-
-	if (!out)
-		return -ENOMEM;
-	int r = hl_emit_new(out, HL_EMIT_TABLE, false, &lines);
-	if (r == 0) {
-		write_warnings(lines, data);
-		r = hl_emit_finish(lines);
-	}
-	if (fclose(out) != 0)
-		r = -ENOMEM;
-	hl_emit_array(emit, "notes");
-	rest = text;
-	for (char *line; r == 0 && (line = strsep(&rest, "\n")) && *line;)
-		hl_emit_text(emit, NULL, line);
-	hl_emit_array_end(emit);
-	return r;
-}
-
-/* As in info: modules that no stack passes through were not looked at. */
-static const char *symbols_text(const struct hl_profile *profile,
-				const struct hl_profile_module *module)
-{
-	if (profile->imported)
-		return "imported";
-	return module->used ? hl_symbols_source_name(module->symbols) : "unused";
-}
-
-static void write_modules(struct hl_emit *emit, const struct hl_profile *profile)
-{
-	hl_emit_array(emit, "modules");
-	for (size_t i = 0; i < profile->module_count; i++) {
-		const struct hl_profile_module *module = &profile->modules[i];
-		hl_emit_object(emit, NULL);
-		hl_emit_text(emit, "path", hl_profile_text(profile, module->path));
-		hl_emit_text(emit, "symbols", symbols_text(profile, module));
-		hl_emit_text(emit, "reason", hl_profile_text(profile, module->symbols_reason));
-		hl_emit_object_end(emit);
-	}
-	hl_emit_array_end(emit);
-}
-
 /* Begins the object: what it says on its own, without columns. */
 static int write_summary(struct hl_emit *emit, const struct report_data *data,
 			 const struct hl_view_options *options)
 {
 	const struct hl_profile *profile = data->profile;
+	struct hl_notices notices = {0};
 
-	hl_emit_begin(emit, "report/1");
 	hl_summary_members(emit, profile, options);
 	hl_summary_origin(emit, profile);
 	hl_emit_text(emit, "filter", hl_profile_text(profile, profile->filter));
-	write_modules(emit, profile);
-	return write_notes(emit, data);
+	hl_emit_array(emit, "modules");
+	for (size_t i = 0; i < profile->module_count; i++) {
+		const struct hl_profile_module *module = &profile->modules[i];
+		hl_emit_object(emit, NULL);
+		hl_emit_text(emit, "path", hl_profile_text(profile, module->path));
+		hl_emit_text(emit, "symbols", hl_summary_symbols(profile, module));
+		hl_emit_text(emit, "reason", hl_profile_text(profile, module->symbols_reason));
+		hl_emit_object_end(emit);
+	}
+	hl_emit_array_end(emit);
+	/* The sentences that other views put at their head. */
+	hl_notices_of_profile(&notices, profile);
+	if (data->history) {
+		hl_notices_of_log_loss(&notices, &data->history->history->profile->lost);
+		hl_history_head_notices(&notices, data->history->history);
+	}
+	hl_emit_array(emit, "notes");
+	for (size_t i = 0; i < notices.count; i++)
+		hl_emit_text(emit, NULL, notices.notices[i].text);
+	hl_emit_array_end(emit);
+	int r = notices.error;
+	hl_notices_release(&notices);
+	return r;
 }
 
-static void write_threads(struct hl_emit *emit, const struct report_data *data)
+/* ---- over time ---- */
+
+static uint64_t point_start_ms(const struct hl_report_history *report, size_t point)
+{
+	return hl_history_start_ms(report->history) +
+	       point * report->point_intervals * HL_INTERVAL_TICKS;
+}
+
+static void write_timeline(struct hl_emit *emit, const struct hl_report_history *report)
+{
+	const struct hl_history *history = report->history;
+	const struct hl_profile_process *process = history->profile->processes;
+	uint64_t start = hl_history_start_ms(history);
+	uint64_t log_end = start + hl_history_length_ms(history);
+	size_t changes = 0, hole = 0;
+
+	hl_emit_object(emit, "timeline");
+	hl_emit_integer(emit, "pid", process->pid);
+	hl_emit_text(emit, "command", hl_profile_text(history->profile, process->command));
+	hl_emit_integer(emit, "first_ms", (int64_t)start);
+	hl_emit_integer(emit, "interval_ms", HL_INTERVAL_TICKS);
+	hl_emit_integer(emit, "intervals", (int64_t)history->point_count);
+	hl_emit_integer(emit, "point_intervals", (int64_t)report->point_intervals);
+	hl_emit_integer(emit, "moment_points", (int64_t)report->moment_points);
+	hl_emit_integer(emit, "points", (int64_t)report->point_count);
+	hl_emit_integer(emit, "moments", (int64_t)report->moment_count);
+	for (size_t i = 0; i < report->moment_count; i++)
+		changes += report->moments[i].change_count;
+	hl_emit_integer(emit, "changes", (int64_t)changes);
+	hl_emit_array(emit, "marks");
+	for (size_t i = 0; i < history->log->mark_count; i++) {
+		const struct hl_log_mark *mark = &history->log->marks[i];
+		if (mark->tick < start || mark->tick >= log_end)
+			continue;
+		hl_emit_object(emit, NULL);
+		hl_emit_integer(emit, "ms", (int64_t)mark->tick);
+		hl_emit_text(emit, "text", mark->text);
+		hl_emit_object_end(emit);
+	}
+	hl_emit_array_end(emit);
+	hl_emit_array(emit, "holes");
+	for (size_t i = 0; i < report->point_count; i++) {
+		bool is_last = i + 1 == report->point_count;
+		if (!report->points[i].missing)
+			hole = i + 1;
+		if (!report->points[i].missing || (!is_last && report->points[i + 1].missing))
+			continue;
+		uint64_t end = point_start_ms(report, i + 1);
+		hl_emit_object(emit, NULL);
+		hl_emit_integer(emit, "first_ms", (int64_t)point_start_ms(report, hole));
+		hl_emit_integer(emit, "last_ms", (int64_t)(end < log_end ? end : log_end) - 1);
+		hl_emit_object_end(emit);
+	}
+	hl_emit_array_end(emit);
+	hl_emit_object_end(emit);
+}
+
+/* ---- all of the object ---- */
+
+static int write_object(const struct report_data *data, const struct hl_view_options *options,
+			FILE *out)
 {
 	const struct hl_profile *profile = data->profile;
+	struct hl_emit *emit;
 
+	int r = hl_emit_new(out, HL_EMIT_JSON, false, SCHEMA, &emit);
+	if (r < 0)
+		return r;
+	r = write_summary(emit, data, options);
+	hl_summary_figure_names(emit, "figures", profile);
 	hl_emit_array(emit, "threads");
 	for (size_t i = 0; i < data->thread_count; i++) {
 		const struct hl_profile_thread *thread = &profile->threads[data->threads[i].thread];
@@ -275,111 +294,13 @@ static void write_threads(struct hl_emit *emit, const struct report_data *data)
 		hl_emit_object_end(emit);
 	}
 	hl_emit_array_end(emit);
-}
-
-static void write_texts(struct hl_emit *emit, const struct report_data *data)
-{
 	hl_emit_array(emit, "texts");
 	for (size_t i = 0; i < data->text_count; i++)
-		hl_emit_text(emit, NULL, hl_profile_text(data->profile, data->texts[i]));
+		hl_emit_text(emit, NULL, hl_profile_text(profile, data->texts[i]));
 	hl_emit_array_end(emit);
-}
-
-/* ---- over time ---- */
-
-static uint64_t point_start_ms(const struct hl_report_history *report, size_t point)
-{
-	return hl_history_start_ms(report->history) +
-	       point * report->point_intervals * HL_INTERVAL_TICKS;
-}
-
-static uint64_t point_end_ms(const struct hl_report_history *report, size_t point)
-{
-	uint64_t end = point_start_ms(report, point + 1);
-	uint64_t log_end =
-		hl_history_start_ms(report->history) + hl_history_length_ms(report->history);
-
-	return end < log_end ? end : log_end;
-}
-
-static void emit_marks(struct hl_emit *emit, const struct hl_history *history)
-{
-	const struct hl_log *log = history->log;
-	uint64_t start = hl_history_start_ms(history);
-
-	hl_emit_array(emit, "marks");
-	for (size_t i = 0; i < log->mark_count; i++) {
-		const struct hl_log_mark *mark = &log->marks[i];
-		if (mark->tick < start || mark->tick - start >= hl_history_length_ms(history))
-			continue;
-		hl_emit_object(emit, NULL);
-		hl_emit_integer(emit, "ms", (int64_t)mark->tick);
-		hl_emit_text(emit, "text", mark->text);
-		hl_emit_object_end(emit);
-	}
-	hl_emit_array_end(emit);
-}
-
-static void emit_holes(struct hl_emit *emit, const struct hl_report_history *report)
-{
-	const struct hl_report_point *points = report->points;
-	size_t count = report->point_count, first = 0;
-
-	hl_emit_array(emit, "holes");
-	for (size_t i = 0; i < count; i++) {
-		if (!points[i].missing)
-			first = i + 1;
-		if (!points[i].missing || (i + 1 < count && points[i + 1].missing))
-			continue;
-		hl_emit_object(emit, NULL);
-		hl_emit_integer(emit, "first_ms", (int64_t)point_start_ms(report, first));
-		hl_emit_integer(emit, "last_ms", (int64_t)point_end_ms(report, i) - 1);
-		hl_emit_object_end(emit);
-	}
-	hl_emit_array_end(emit);
-}
-
-static void write_timeline(struct hl_emit *emit, const struct hl_report_history *report)
-{
-	const struct hl_history *history = report->history;
-	const struct hl_profile_process *process = history->profile->processes;
-
-	hl_emit_object(emit, "timeline");
-	hl_emit_integer(emit, "pid", process->pid);
-	hl_emit_text(emit, "command", hl_profile_text(history->profile, process->command));
-	hl_emit_integer(emit, "first_ms", (int64_t)hl_history_start_ms(history));
-	hl_emit_integer(emit, "interval_ms", HL_INTERVAL_TICKS);
-	hl_emit_integer(emit, "intervals", (int64_t)history->point_count);
-	hl_emit_integer(emit, "point_intervals", (int64_t)report->point_intervals);
-	hl_emit_integer(emit, "moment_points", (int64_t)report->moment_points);
-	hl_emit_integer(emit, "points", (int64_t)report->point_count);
-	hl_emit_integer(emit, "moments", (int64_t)report->moment_count);
-	size_t changes = 0;
-	for (size_t i = 0; i < report->moment_count; i++)
-		changes += report->moments[i].change_count;
-	hl_emit_integer(emit, "changes", (int64_t)changes);
-	emit_marks(emit, history);
-	emit_holes(emit, report);
-	hl_emit_object_end(emit);
-}
-
-/* ---- all of the object ---- */
-
-static int write_object(const struct report_data *data, const struct hl_view_options *options,
-			FILE *out)
-{
-	struct hl_emit *emit;
-
-	int r = hl_emit_new(out, HL_EMIT_JSON, false, &emit);
-	if (r < 0)
-		return r;
-	r = write_summary(emit, data, options);
-	hl_summary_figure_names(emit, "figures", data->profile);
-	write_threads(emit, data);
-	write_texts(emit, data);
-	hl_emit_integer(emit, "functions", (int64_t)data->profile->function_count);
-	hl_emit_integer(emit, "frames", (int64_t)data->profile->frame_count);
-	hl_emit_integer(emit, "nodes", (int64_t)data->profile->node_count);
+	hl_emit_integer(emit, "functions", (int64_t)profile->function_count);
+	hl_emit_integer(emit, "frames", (int64_t)profile->frame_count);
+	hl_emit_integer(emit, "nodes", (int64_t)profile->node_count);
 	hl_emit_integer(emit, "leaves", (int64_t)data->leaf_count);
 	if (data->history)
 		write_timeline(emit, data->history);
@@ -404,52 +325,6 @@ static void put_signed(FILE *out, int64_t number)
 	put_unsigned(out, hl_zigzag(number));
 }
 
-static void put_functions(const struct report_data *data, FILE *out)
-{
-	const struct hl_profile *profile = data->profile;
-	const struct hl_profile_function *functions = profile->functions;
-
-	for (size_t i = 1; i < profile->function_count; i++)
-		put_unsigned(out, data->text_of[functions[i].name]);
-	for (size_t i = 1; i < profile->function_count; i++)
-		put_unsigned(out, data->text_of[functions[i].file]);
-	for (size_t i = 1; i < profile->function_count; i++)
-		put_unsigned(out, functions[i].line);
-	for (size_t i = 1; i < profile->function_count; i++)
-		put_unsigned(out, functions[i].module);
-}
-
-static void put_frames(const struct report_data *data, FILE *out)
-{
-	const struct hl_profile *profile = data->profile;
-
-	for (size_t i = 1; i < profile->frame_count; i++)
-		put_unsigned(out, profile->frames[i].function);
-	for (size_t i = 1; i < profile->frame_count; i++)
-		put_unsigned(out, data->text_of[profile->frames[i].file]);
-	for (size_t i = 1; i < profile->frame_count; i++)
-		put_unsigned(out, profile->frames[i].line);
-}
-
-/* Levels from a child of ${node} - 1 out to ${node}: 0 where one calls the other. */
-static uint64_t levels_out(const struct hl_profile *profile, uint32_t node)
-{
-	uint64_t levels = 0;
-
-	for (uint32_t at = node - 1; at != profile->nodes[node].parent;
-	     at = profile->nodes[at].parent)
-		levels++;
-	return levels;
-}
-
-static void put_nodes(const struct hl_profile *profile, FILE *out)
-{
-	for (uint32_t i = 1; i < profile->node_count; i++)
-		put_unsigned(out, levels_out(profile, i));
-	for (uint32_t i = 1; i < profile->node_count; i++)
-		put_unsigned(out, profile->nodes[i].frame);
-}
-
 static void put_figures(const struct report_data *data, const struct hl_profile_counters *counters,
 			FILE *out)
 {
@@ -458,21 +333,6 @@ static void put_figures(const struct report_data *data, const struct hl_profile_
 			put_signed(out, hl_profile_figure(&counters[data->leaves[j]],
 							  data->figures[i].value,
 							  data->figures[i].unit));
-}
-
-static void put_threads(const struct report_data *data, FILE *out)
-{
-	for (size_t i = 0; i < data->thread_count; i++) {
-		const struct thread_leaf *sums = &data->thread_leaves[data->threads[i].first];
-		size_t count = data->threads[i].count;
-		for (size_t j = 0; j < count; j++)
-			put_unsigned(out, sums[j].leaf - (j ? sums[j - 1].leaf : 0));
-		for (size_t k = 0; k < data->figure_count; k++)
-			for (size_t j = 0; j < count; j++)
-				put_signed(out, hl_profile_figure(&sums[j].counters,
-								  data->figures[k].value,
-								  data->figures[k].unit));
-	}
 }
 
 static void put_timeline(const struct hl_report_history *report, const uint32_t *leaf_of, FILE *out)
@@ -510,16 +370,47 @@ static void put_timeline(const struct hl_report_history *report, const uint32_t 
 static void put_columns(const struct report_data *data, FILE *out)
 {
 	const struct hl_profile *profile = data->profile;
+	const struct hl_profile_function *functions = profile->functions;
+	const struct hl_profile_node *nodes = profile->nodes;
 
-	put_functions(data, out);
-	put_frames(data, out);
-	put_nodes(profile, out);
+	for (size_t i = 1; i < profile->function_count; i++)
+		put_unsigned(out, data->text_of[functions[i].name]);
+	for (size_t i = 1; i < profile->function_count; i++)
+		put_unsigned(out, data->text_of[functions[i].file]);
+	for (size_t i = 1; i < profile->function_count; i++)
+		put_unsigned(out, functions[i].line);
+	for (size_t i = 1; i < profile->function_count; i++)
+		put_unsigned(out, functions[i].module);
+	for (size_t i = 1; i < profile->frame_count; i++)
+		put_unsigned(out, profile->frames[i].function);
+	for (size_t i = 1; i < profile->frame_count; i++)
+		put_unsigned(out, data->text_of[profile->frames[i].file]);
+	for (size_t i = 1; i < profile->frame_count; i++)
+		put_unsigned(out, profile->frames[i].line);
+	for (uint32_t i = 1; i < profile->node_count; i++) {
+		uint64_t levels = 0;
+		for (uint32_t at = i - 1; at != nodes[i].parent; at = nodes[at].parent)
+			levels++;
+		put_unsigned(out, levels);
+	}
+	for (uint32_t i = 1; i < profile->node_count; i++)
+		put_unsigned(out, nodes[i].frame);
 	for (size_t i = 0; i < data->leaf_count; i++)
 		put_unsigned(out, data->leaves[i] - (i ? data->leaves[i - 1] : 0));
 	put_figures(data, profile->counters, out);
 	if (profile->base)
 		put_figures(data, profile->base, out);
-	put_threads(data, out);
+	for (size_t i = 0; i < data->thread_count; i++) {
+		const struct thread_leaf *sums = &data->thread_leaves[data->threads[i].first];
+		size_t count = data->threads[i].count;
+		for (size_t j = 0; j < count; j++)
+			put_unsigned(out, sums[j].leaf - (j ? sums[j - 1].leaf : 0));
+		for (size_t k = 0; k < data->figure_count; k++)
+			for (size_t j = 0; j < count; j++)
+				put_signed(out, hl_profile_figure(&sums[j].counters,
+								  data->figures[k].value,
+								  data->figures[k].unit));
+	}
 	if (data->history)
 		put_timeline(data->history, data->leaf_of, out);
 }
@@ -559,7 +450,7 @@ int hl_report_data_write_summary(const struct hl_profile *profile,
 	const struct report_data data = {.profile = profile};
 	struct hl_emit *emit;
 
-	int r = hl_emit_new(out, HL_EMIT_JSON, false, &emit);
+	int r = hl_emit_new(out, HL_EMIT_JSON, false, SCHEMA, &emit);
 	if (r < 0)
 		return r;
 	r = write_summary(emit, &data, options);

@@ -7,8 +7,9 @@
 #include "view/page/report.h"
 
 #include "base/array.h"
-#include "profile/history_names.h"
-#include "profile/profile_join.h"
+#include "base/cleanup.h"
+#include "profile/known_names.h"
+#include "profile/profile.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -24,24 +25,6 @@ static size_t divide_up(size_t count, size_t divisor)
 
 /* ---- points ---- */
 
-static struct hl_report_point make_point(const struct hl_log_point *intervals, size_t count)
-{
-	const struct hl_log_point *highest = intervals;
-	struct hl_report_point point = {0};
-
-	for (size_t i = 0; i < count; i++) {
-		if (intervals[i].max_bytes > highest->max_bytes)
-			highest = &intervals[i];
-		if (intervals[i].rss_bytes > point.rss_bytes)
-			point.rss_bytes = intervals[i].rss_bytes;
-		point.missing = point.missing || intervals[i].missing;
-	}
-	point.number = highest->number;
-	point.ms = highest->number * HL_INTERVAL_TICKS;
-	point.bytes = highest->max_bytes;
-	return point;
-}
-
 static int make_points(struct hl_report_history *report)
 {
 	const struct hl_history *history = report->history;
@@ -53,9 +36,20 @@ static int make_points(struct hl_report_history *report)
 	if (!report->points)
 		return -ENOMEM;
 	for (size_t i = 0; i < report->point_count; i++) {
+		const struct hl_log_point *intervals = &history->points[i * each];
+		const struct hl_log_point *highest = intervals;
+		struct hl_report_point *point = &report->points[i];
 		size_t rest = history->point_count - i * each;
-		report->points[i] =
-			make_point(&history->points[i * each], rest < each ? rest : each);
+		for (size_t j = 0; j < each && j < rest; j++) {
+			if (intervals[j].max_bytes > highest->max_bytes)
+				highest = &intervals[j];
+			if (intervals[j].rss_bytes > point->rss_bytes)
+				point->rss_bytes = intervals[j].rss_bytes;
+			point->missing |= intervals[j].missing;
+		}
+		point->number = highest->number;
+		point->ms = highest->number * HL_INTERVAL_TICKS;
+		point->bytes = highest->max_bytes;
 	}
 	return 0;
 }
@@ -133,38 +127,36 @@ static int change(struct reading *reading, uint32_t id, int64_t bytes, int64_t o
 	return 0;
 }
 
-/* Keeps the change of a node of the log; rename_changes() puts the profile's node in its place. */
-static int keep_change(struct reading *reading, uint32_t id)
-{
-	struct hl_report_history *report = reading->report;
-	struct held *node = &reading->nodes[id];
-	const struct hl_report_change change = {id, node->bytes - node->kept_bytes,
-						node->objects - node->kept_objects};
-
-	node->touched = false;
-	if (!change.bytes && !change.objects)
-		return 0;
-	if (HL_ARRAY_APPEND(report->changes, report->change_count, reading->change_capacity,
-			    change) < 0)
-		return -ENOMEM;
-	node->kept_bytes = node->bytes;
-	node->kept_objects = node->objects;
-	return 0;
-}
-
-/* -EBADMSG where damage kept intervals from being read, which the timeline knows of. */
+/*
+ * Keeps what has changed since the moment before, by nodes of the log; rename_changes() puts those
+ * of the profile in their place. -EBADMSG where damage kept intervals from being read, which the
+ * timeline knows of.
+ */
 static int keep_moment(struct reading *reading)
 {
 	struct hl_report_history *report = reading->report;
 	struct hl_report_moment *moment = &report->moments[reading->next_moment++];
-	int r = reading->bytes == report->points[moment->point].bytes ? 0 : -EBADMSG;
 
 	moment->first_change = report->change_count;
-	for (size_t i = 0; r == 0 && i < reading->touched_count; i++)
-		r = keep_change(reading, reading->touched[i]);
+	if (reading->bytes != report->points[moment->point].bytes)
+		return -EBADMSG;
+	for (size_t i = 0; i < reading->touched_count; i++) {
+		struct held *node = &reading->nodes[reading->touched[i]];
+		const struct hl_report_change change = {reading->touched[i],
+							node->bytes - node->kept_bytes,
+							node->objects - node->kept_objects};
+		node->touched = false;
+		if (!change.bytes && !change.objects)
+			continue;
+		if (HL_ARRAY_APPEND(report->changes, report->change_count, reading->change_capacity,
+				    change) < 0)
+			return -ENOMEM;
+		node->kept_bytes = node->bytes;
+		node->kept_objects = node->objects;
+	}
 	reading->touched_count = 0;
 	moment->change_count = report->change_count - moment->first_change;
-	return r;
+	return 0;
 }
 
 static uint64_t next_moment_number(const struct reading *reading)
@@ -216,28 +208,20 @@ static int begin(void *context, size_t part, const struct hl_log_state *state)
 	return take_state(reading);
 }
 
-/* Where damage has put the maximum elsewhere, it is at the interval's beginning. */
-static void set_ms(struct reading *reading, const struct hl_log_interval *interval)
-{
-	struct hl_report_history *report = reading->report;
-	size_t count = report->point_count;
-	size_t *next = &reading->next_point;
-
-	while (*next < count && report->points[*next].number < interval->number)
-		++*next;
-	if (*next < count && report->points[*next].number == interval->number &&
-	    interval->max_tick / HL_INTERVAL_TICKS == interval->number)
-		report->points[*next].ms = interval->max_tick;
-}
-
 static int visit(void *context, size_t part, const struct hl_log_interval *interval)
 {
 	struct reading *reading = context;
 	const struct hl_log_change *changes = interval->changes;
-	size_t count = interval->change_count;
+	struct hl_report_history *report = reading->report;
+	size_t count = interval->change_count, *next = &reading->next_point;
 
 	(void)part;
-	set_ms(reading, interval);
+	while (*next < report->point_count && report->points[*next].number < interval->number)
+		++*next;
+	/* Where damage has put the maximum elsewhere, it is at the interval's beginning. */
+	if (*next < report->point_count && report->points[*next].number == interval->number &&
+	    interval->max_tick / HL_INTERVAL_TICKS == interval->number)
+		report->points[*next].ms = interval->max_tick;
 	int r = keep_moments_before(reading, interval->number);
 	if (r == 0 && reading->state)
 		r = take_state(reading);
@@ -259,52 +243,29 @@ static int end(void *context, size_t part, const struct hl_log_state *state)
 	return hl_history_names_add(reading->names, state);
 }
 
-/* Where nothing was written in the range, it is as the interval before left it. */
-static int read_nothing(struct reading *reading, struct hl_error *err)
-{
-	const struct hl_history *history = reading->report->history;
-	struct hl_log_state *state;
-
-	int r = hl_log_state_at(history->log, history->points[0].number, HL_LOG_AT_END, &state,
-				err);
-	if (r < 0)
-		return r;
-	r = begin(reading, 0, state);
-	if (r == 0)
-		r = end(reading, 0, state);
-	hl_log_state_free(state);
-	return r;
-}
-
-static int read_log(struct reading *reading, struct hl_error *err)
-{
-	const struct hl_history *history = reading->report->history;
-	const struct hl_log_fold fold = {reading, begin, visit, end};
-	/* On one thread the parts come one after another. */
-	const struct hl_log_options options = {.jobs = 1, .progress = history->reading.progress};
-
-	int r = hl_log_read(history->log, history->points[0].number,
-			    history->points[history->point_count - 1].number, &options, &fold, err);
-	if (r == 0 && !reading->begun)
-		r = read_nothing(reading, err);
-	if (r == 0)
-		r = keep_moments_before(reading, UINT64_MAX);
-	return r == -EBADMSG
-		       ? hl_error_set(err, r, "the log of '%s' is damaged: stacks do not add up",
-				      history->path)
-		       : r;
-}
-
 /* Fills the moments; ${ret_names} is what the log defines. */
 static int read_moments(struct hl_report_history *report, struct hl_log_state **ret_names,
 			struct hl_error *err)
 {
+	const struct hl_history *history = report->history;
 	struct reading reading = {.report = report, .names = calloc(1, sizeof(*reading.names))};
+	const struct hl_log_fold fold = {&reading, begin, visit, end};
+	/* On one thread the parts come one after another. */
+	const struct hl_log_options options = {.jobs = 1, .progress = history->reading.progress};
+	int r = -ENOMEM;
 
 	free(report->changes);
 	report->changes = NULL;
 	report->change_count = 0;
-	int r = reading.names ? read_log(&reading, err) : -ENOMEM;
+	if (reading.names)
+		r = hl_log_read(history->log, history->points[0].number,
+				history->points[history->point_count - 1].number, &options, &fold,
+				err);
+	if (r == 0)
+		r = keep_moments_before(&reading, UINT64_MAX);
+	if (r == -EBADMSG)
+		hl_error_set(err, r, "the log of '%s' is damaged: stacks do not add up",
+			     history->path);
 	free(reading.nodes);
 	free(reading.touched);
 	if (r < 0)
@@ -314,32 +275,12 @@ static int read_moments(struct hl_report_history *report, struct hl_log_state **
 	return r;
 }
 
-/* As many moments as there is room for their changes. */
-static int read_enough(struct hl_report_history *report, struct hl_log_state **ret_names,
-		       struct hl_error *err)
-{
-	struct hl_log_state *names = NULL;
-	size_t most = HL_REPORT_MOMENTS_MAX;
-	int r;
-
-	do {
-		hl_log_state_free(names);
-		names = NULL;
-		r = choose_moments(report, most);
-		if (r == 0)
-			r = read_moments(report, &names, err);
-		most /= 2;
-	} while (r == 0 && report->change_count > CHANGES_MAX && most > 0);
-	if (r == 0)
-		*ret_names = names;
-	return r;
-}
-
 /* ---- nodes of the profile ---- */
 
 static int by_node(const void *left, const void *right)
 {
 	const struct hl_report_change *a = left, *b = right;
+
 	return (a->node > b->node) - (a->node < b->node);
 }
 
@@ -374,36 +315,32 @@ static void rename_changes(struct hl_report_history *report, const uint32_t *nod
 
 /* ---- all of it ---- */
 
-static int name_changes(struct hl_report_history *report, struct hl_history *history,
-			const struct hl_profile *profile, const struct hl_log_state *names,
-			struct hl_error *err)
-{
-	uint32_t *node_of;
-
-	int r = hl_history_name(history, names, err);
-	if (r == 0)
-		r = hl_profile_join_stacks(profile, history->profile, &report->profile, &node_of,
-					   err);
-	if (r < 0)
-		return r;
-	rename_changes(report, node_of);
-	free(node_of);
-	return 0;
-}
-
 int hl_report_history_init(struct hl_report_history *report, struct hl_history *history,
 			   const struct hl_profile *profile, struct hl_error *err)
 {
-	struct hl_log_state *names;
+	struct hl_log_state *names = NULL;
+	HL_FREED uint32_t *node_of = NULL;
+	size_t most = HL_REPORT_MOMENTS_MAX;
 
 	*report = (struct hl_report_history){.history = history};
 	int r = make_points(report);
-	if (r == 0)
-		r = read_enough(report, &names, err);
-	if (r == 0) {
-		r = name_changes(report, history, profile, names, err);
-		hl_log_state_free(names);
+	/* As many moments as there is room for their changes. */
+	while (r == 0 && !names) {
+		r = choose_moments(report, most);
+		if (r == 0)
+			r = read_moments(report, &names, err);
+		most /= 2;
+		if (report->change_count > CHANGES_MAX && most > 0)
+			hl_log_state_free(HL_TAKE(names));
 	}
+	if (r == 0)
+		r = hl_history_name(history, names, err);
+	hl_log_state_free(names);
+	if (r == 0)
+		r = hl_profile_join_stacks(profile, history->profile, &report->profile, &node_of,
+					   err);
+	if (r == 0)
+		rename_changes(report, node_of);
 	return r == -ENOMEM ? hl_error_set(err, r, "cannot read '%s': out of memory", history->path)
 			    : r;
 }

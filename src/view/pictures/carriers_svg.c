@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Carriers as a picture: a strip for each, by colour what it holds; see carriers.h. */
-#include "view/carriers.h"
-#include "view/format.h"
-#include "view/heap_words.h"
+/* Carriers as a picture: a strip for each, by colour what it holds; see heap.h. */
+#include "view/heap.h"
 #include "view/pictures/svg.h"
 
 #include <errno.h>
@@ -157,33 +155,20 @@ static void put_strip(const struct picture *picture, const struct hl_carrier *ca
 
 /* ---- rows ---- */
 
-static void begin_row(const struct picture *picture, const struct hl_carrier *carrier)
-{
-	char total[HL_FORMAT_MAX], live[HL_FORMAT_MAX], blocks[HL_FORMAT_MAX];
-	char unscanned[HL_FORMAT_MAX];
-
-	hl_svg_group_begin(
-		picture->out, "%s %s of %s: %s in %s block%s in use%s%s%s%s", carrier->allocator,
-		carrier->type, hl_format_bytes(hl_heap_number(carrier->total_bytes), total),
-		hl_format_bytes(hl_heap_number(carrier->allocated_bytes), live),
-		hl_format_count(hl_heap_number(carrier->allocated_blocks), blocks),
-		hl_format_plural(carrier->allocated_blocks), carrier->unscanned_bytes ? ", " : "",
-		carrier->unscanned_bytes
-			? hl_format_bytes(hl_heap_number(carrier->unscanned_bytes), unscanned)
-			: "",
-		carrier->unscanned_bytes ? " unscanned" : "",
-		carrier->in_pool ? ", in the pool" : "");
-}
-
 static void put_row(const struct picture *picture, size_t row)
 {
 	const struct hl_carrier *carrier = picture->order[row];
 	const double y = HEAD_HEIGHT + (double)row * ROW_HEIGHT, base = y + STRIP_HEIGHT - 3;
-	const int64_t total = hl_heap_number(carrier->total_bytes);
-	char size[HL_FORMAT_MAX], share[HL_FORMAT_MAX];
 	FILE *out = picture->out;
 
-	begin_row(picture, carrier);
+	hl_svg_group_begin(
+		out, "%s %s of %s: %s in %s block%s in use%s%s%s%s", carrier->allocator,
+		carrier->type, HL_HEAP_BYTES(carrier->total_bytes),
+		HL_HEAP_BYTES(carrier->allocated_bytes), HL_HEAP_COUNT(carrier->allocated_blocks),
+		hl_format_plural(carrier->allocated_blocks), carrier->unscanned_bytes ? ", " : "",
+		carrier->unscanned_bytes ? HL_HEAP_BYTES(carrier->unscanned_bytes) : "",
+		carrier->unscanned_bytes ? " unscanned" : "",
+		carrier->in_pool ? ", in the pool" : "");
 	hl_svg_text_begin(out, NULL, MARGIN, base);
 	hl_svg_put(out, carrier->allocator, NAME_CELLS);
 	putc(' ', out);
@@ -191,59 +176,26 @@ static void put_row(const struct picture *picture, size_t row)
 	if (carrier->address)
 		fprintf(out, " %#" PRIx64, carrier->address);
 	hl_svg_text_end(out);
-	hl_svg_text(out, "right", STRIP_LEFT - 10, base, "%s", hl_format_bytes(total, size));
+	hl_svg_text(out, "right", STRIP_LEFT - 10, base, "%s", HL_HEAP_BYTES(carrier->total_bytes));
 	if (carrier->total_bytes && carrier->strip) {
 		put_strip(picture, carrier, y);
 	} else if (carrier->total_bytes) {
 		put_shares(picture, carrier, y);
 		/* A line under it, as long as the part of it that is unscanned. */
-		uint64_t unscanned = minimum(carrier->unscanned_bytes, carrier->total_bytes);
-		double part = (double)unscanned / (double)carrier->total_bytes;
-		if (unscanned)
+		uint64_t bytes = minimum(carrier->unscanned_bytes, carrier->total_bytes);
+		double part = (double)bytes / (double)carrier->total_bytes;
+		if (bytes)
 			put_rectangle(picture, STRIP_LEFT, y + STRIP_HEIGHT, part * STRIP_WIDTH, 3,
 				      HL_STRETCH_UNSCANNED);
 	}
 	hl_svg_text(out, "right", STRIP_LEFT + STRIP_WIDTH + 60, base, "%s",
-		    hl_format_percent(hl_heap_number(carrier->allocated_bytes), total, share));
+		    HL_HEAP_PERCENT(carrier->allocated_bytes, carrier->total_bytes));
 	if (carrier->in_pool)
 		hl_svg_text(out, NULL, STRIP_LEFT + STRIP_WIDTH + 72, base, "pool");
 	hl_svg_group_end(out);
 }
 
-/* ---- around them ---- */
-
-/* The kinds that there are, with their sums, side by side. */
-static void put_legend(const struct picture *picture)
-{
-	char bytes[HL_FORMAT_MAX], words[2 * HL_FORMAT_MAX];
-	double x = MARGIN;
-
-	for (unsigned kind = 0; kind < KIND_COUNT; kind++) {
-		if (!picture->sums[kind])
-			continue;
-		snprintf(words, sizeof(words), "%s: %s", kind_words[kind],
-			 hl_format_bytes(hl_heap_number(picture->sums[kind]), bytes));
-		x = hl_svg_swatch(picture->out, kind, x, LEGEND_TOP, words, sizeof(words));
-	}
-}
-
-static void put_foot(const struct picture *picture)
-{
-	size_t left_out = picture->carriers->count - picture->shown;
-	double y = HEAD_HEIGHT + (double)picture->shown * ROW_HEIGHT + 22;
-
-	if (left_out)
-		hl_svg_text(picture->out, "plain", MARGIN, y,
-			    "there is no room for %zu smaller carrier%s; the sums above have them",
-			    left_out, hl_format_plural(left_out));
-	else if (!picture->shown)
-		hl_svg_text(picture->out, "plain", MARGIN, y, "there are no carriers");
-	else if (picture->has_lines)
-		hl_svg_text(picture->out, "plain", MARGIN, y,
-			    "a line below a strip is as long as the part of it that is unscanned");
-}
-
-int hl_carriers_write_svg(FILE *out, const struct hl_carriers *carriers, const char *title)
+int hl_carriers_svg_write(FILE *out, const struct hl_carriers *carriers, const char *title)
 {
 	struct picture picture = {
 		.carriers = carriers,
@@ -251,7 +203,10 @@ int hl_carriers_write_svg(FILE *out, const struct hl_carriers *carriers, const c
 		.shown = carriers->count < ROWS_MAX ? carriers->count : ROWS_MAX,
 		.out = out,
 	};
-	char heading[512], bytes[HL_FORMAT_MAX], count[HL_FORMAT_MAX];
+	size_t left_out = carriers->count - picture.shown;
+	double foot = HEAD_HEIGHT + (double)picture.shown * ROW_HEIGHT + 22;
+	char heading[512], words[2 * HL_FORMAT_MAX];
+	double x = MARGIN;
 
 	if (!picture.order)
 		return -ENOMEM;
@@ -262,13 +217,27 @@ int hl_carriers_write_svg(FILE *out, const struct hl_carriers *carriers, const c
 	fputs(HATCH, out);
 	hl_svg_heading(out, MARGIN, 26, heading);
 	hl_svg_text(out, "plain", MARGIN, 48, "%s in %s carrier%s",
-		    hl_format_bytes(hl_heap_number(picture.total_bytes), bytes),
-		    hl_format_count(hl_heap_number(carriers->count), count),
+		    HL_HEAP_BYTES(picture.total_bytes), HL_HEAP_COUNT(carriers->count),
 		    hl_format_plural(carriers->count));
-	put_legend(&picture);
+	/* The kinds that there are, with their sums, side by side. */
+	for (unsigned kind = 0; kind < KIND_COUNT; kind++) {
+		if (!picture.sums[kind])
+			continue;
+		snprintf(words, sizeof(words), "%s: %s", kind_words[kind],
+			 HL_HEAP_BYTES(picture.sums[kind]));
+		x = hl_svg_swatch(out, kind, x, LEGEND_TOP, words, sizeof(words));
+	}
 	for (size_t row = 0; row < picture.shown; row++)
 		put_row(&picture, row);
-	put_foot(&picture);
+	if (left_out)
+		hl_svg_text(out, "plain", MARGIN, foot,
+			    "there is no room for %zu smaller carrier%s; the sums above have them",
+			    left_out, hl_format_plural(left_out));
+	else if (!picture.shown)
+		hl_svg_text(out, "plain", MARGIN, foot, "there are no carriers");
+	else if (picture.has_lines)
+		hl_svg_text(out, "plain", MARGIN, foot,
+			    "a line below a strip is as long as the part of it that is unscanned");
 	hl_svg_end(out);
 	free(picture.order);
 	return 0;

@@ -37,11 +37,22 @@ static const struct hl_column columns[] = {
 	{"base", NULL, HL_COLUMN_COUNT, MEMBER(base), .shown_if = HAS_BASE},
 };
 
-static void write_rows(struct hl_emit *emit, const struct hl_profile *profile,
-		       const struct hl_view_options *options, const struct hl_flame_layout *layout)
+static int write_json(const struct hl_profile *profile, const struct hl_view_options *options,
+		      const struct hl_flame_layout *layout)
 {
 	unsigned unit = options->unit == HL_UNIT_BYTES ? IN_BYTES : IN_OBJECTS;
+	struct hl_emit *emit;
 
+	int r = hl_emit_new(options->out, HL_EMIT_JSON, false, "flame/1", &emit);
+	if (r < 0)
+		return r;
+	hl_summary_members(emit, profile, options);
+	hl_emit_object(emit, "left_out");
+	hl_emit_integer(emit, "negative_stacks", (int64_t)layout->negative_count);
+	hl_emit_integer(emit, "negative", layout->negative_sum);
+	hl_emit_integer(emit, "vanished_frames", (int64_t)layout->vanished_count);
+	hl_emit_integer(emit, "vanished", layout->vanished_sum);
+	hl_emit_object_end(emit);
 	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", columns),
 						.facts = unit | (profile->base ? HAS_BASE : 0)});
 	for (size_t i = 0; i < layout->count; i++) {
@@ -57,34 +68,15 @@ static void write_rows(struct hl_emit *emit, const struct hl_profile *profile,
 		hl_table_row(emit, &row, 0);
 	}
 	hl_table_end(emit);
-}
-
-static int write_json(const struct hl_profile *profile, const struct hl_view_options *options,
-		      const struct hl_flame_layout *layout)
-{
-	struct hl_emit *emit;
-
-	int r = hl_emit_new(options->out, HL_EMIT_JSON, false, &emit);
-	if (r < 0)
-		return r;
-	hl_emit_begin(emit, "flame/1");
-	hl_summary_members(emit, profile, options);
-	hl_emit_object(emit, "left_out");
-	hl_emit_integer(emit, "negative_stacks", (int64_t)layout->negative_count);
-	hl_emit_integer(emit, "negative", layout->negative_sum);
-	hl_emit_integer(emit, "vanished_frames", (int64_t)layout->vanished_count);
-	hl_emit_integer(emit, "vanished", layout->vanished_sum);
-	hl_emit_object_end(emit);
-	write_rows(emit, profile, options, layout);
 	return hl_emit_finish(emit);
 }
 
-int hl_view_flame(const struct hl_profile *profile, const struct hl_view_options *options,
+int hl_flame_view(const struct hl_profile *profile, const struct hl_view_options *options,
 		  struct hl_error *err)
 {
 	struct hl_flame_layout layout;
 
-	if (options->palette == HL_VIEW_PALETTE_DIFF && !profile->base)
+	if (options->flame.palette == HL_VIEW_PALETTE_DIFF && !profile->base)
 		return hl_error_set(err, -EINVAL,
 				    "cannot colour '%s' by growth: there is nothing to compare it "
 				    "with; name an earlier profile first",

@@ -89,11 +89,11 @@ struct hl_flame_modules {
 };
 
 /* 0 or -ENOMEM; release in any case. */
-int hl_flame_modules_init(struct hl_flame_modules *modules, const struct hl_profile *profile,
-			  const struct hl_flame_layout *layout);
+int hl_flame_svg_modules_init(struct hl_flame_modules *modules, const struct hl_profile *profile,
+			      const struct hl_flame_layout *layout);
 
 /* A zero-initialized one is fine. */
-void hl_flame_modules_release(struct hl_flame_modules *modules);
+void hl_flame_svg_modules_release(struct hl_flame_modules *modules);
 
 /* ---- the picture ---- */
 

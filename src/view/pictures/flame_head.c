@@ -14,33 +14,25 @@
 
 /* ---- texts ---- */
 
-static void write_growth(struct hl_emit *emit, const struct hl_view_options *options,
-			 const struct hl_flame_layout *layout)
-{
-	const struct hl_flame_frame *root = &layout->frames[0];
-	char before[HL_FORMAT_MAX], after[HL_FORMAT_MAX], growth[HL_FORMAT_MAX];
-	char gone[HL_FORMAT_MAX], gone_count[HL_FORMAT_MAX];
-
-	hl_emit_line(emit, "%s before, %s now: %s%s",
-		     hl_flame_head_figure(root->base, options, before),
-		     hl_flame_head_figure(root->value, options, after),
-		     root->value > root->base ? "+" : "",
-		     hl_flame_head_figure(root->value - root->base, options, growth));
-	if (layout->vanished_count)
-		hl_emit_line(emit, "nothing is left of %s frame%s that held %s before",
-			     hl_format_count((int64_t)layout->vanished_count, gone_count),
-			     hl_format_plural(layout->vanished_count),
-			     hl_flame_head_figure(layout->vanished_sum, options, gone));
-}
-
 static void write_notes(struct hl_emit *emit, const struct hl_profile *profile,
 			const struct hl_view_options *options, const struct hl_flame_layout *layout,
 			size_t narrow_count)
 {
+	const struct hl_flame_frame *root = &layout->frames[0];
+	char before[HL_FORMAT_MAX], after[HL_FORMAT_MAX], growth[HL_FORMAT_MAX];
 	char count[HL_FORMAT_MAX], sum[HL_FORMAT_MAX];
 
 	if (profile->base)
-		write_growth(emit, options, layout);
+		hl_emit_line(emit, "%s before, %s now: %s%s",
+			     hl_flame_head_figure(root->base, options, before),
+			     hl_flame_head_figure(root->value, options, after),
+			     root->value > root->base ? "+" : "",
+			     hl_flame_head_figure(root->value - root->base, options, growth));
+	if (profile->base && layout->vanished_count)
+		hl_emit_line(emit, "nothing is left of %s frame%s that held %s before",
+			     hl_format_count((int64_t)layout->vanished_count, count),
+			     hl_format_plural(layout->vanished_count),
+			     hl_flame_head_figure(layout->vanished_sum, options, sum));
 	if (layout->negative_count)
 		hl_emit_line(emit, "%s stack%s with less than nothing left out: %s in all",
 			     hl_format_count((int64_t)layout->negative_count, count),
@@ -56,7 +48,7 @@ static void write_notes(struct hl_emit *emit, const struct hl_profile *profile,
 			     hl_format_count((int64_t)narrow_count, count),
 			     narrow_count == 1 ? " is" : "s are",
 			     narrow_count == 1 ? "it" : "them");
-	hl_summary_names_line(emit, profile);
+	hl_summary_names(emit, profile);
 }
 
 const char *hl_flame_head_unit(const struct hl_profile *profile, enum hl_unit unit)
@@ -71,7 +63,7 @@ const char *hl_flame_head_unit(const struct hl_profile *profile, enum hl_unit un
 const char *hl_flame_head_figure(int64_t figure, const struct hl_view_options *options,
 				 char buffer[HL_FORMAT_MAX])
 {
-	return hl_format_figure(figure, options->unit == HL_UNIT_BYTES && !options->countname,
+	return hl_format_figure(figure, options->unit == HL_UNIT_BYTES && !options->flame.countname,
 				buffer);
 }
 
@@ -83,8 +75,8 @@ static char *default_title(const struct hl_profile *profile, const struct hl_vie
 	const char *before = "", *after = "";
 	char *title;
 
-	if (options->countname)
-		unit = options->countname;
+	if (options->flame.countname)
+		unit = options->flame.countname;
 	else if (kind)
 		after = kind->word;
 	else
@@ -126,38 +118,37 @@ int hl_flame_head_init(struct hl_flame_head *head, const struct hl_profile *prof
 		       const struct hl_view_options *options, const struct hl_flame_layout *layout,
 		       size_t narrow_count)
 {
+	struct hl_notices notices = {0};
 	struct hl_emit *emit;
-	size_t size, summary_end = 0, notes_begin = 0;
+	size_t size, facts_end = 0, notices_end = 0;
 
 	*head = (struct hl_flame_head){
-		.title = options->title ? strdup(options->title) : default_title(profile, options),
+		.title = options->flame.title ? strdup(options->flame.title)
+					      : default_title(profile, options),
 	};
 	FILE *out = head->title ? open_memstream(&head->text, &size) : NULL;
 	if (!out)
 		return -ENOMEM;
-	int r = hl_emit_new(out, HL_EMIT_TABLE, false, &emit);
+	int r = hl_emit_new(out, HL_EMIT_TABLE, false, NULL, &emit);
 	if (r == 0) {
-		if (!options->countname)
+		if (!options->flame.countname)
 			hl_summary_value_line(emit, profile, options);
-		hl_summary_lines(emit, profile);
+		hl_summary_facts(emit, profile);
 		putc('\0', out);
-		summary_end = (size_t)ftello(out);
-		/* Once more: the summary ends with them, and they are to stand out. */
-		hl_summary_warnings(emit, profile);
+		facts_end = (size_t)ftello(out);
+		hl_notices_of_profile(&notices, profile);
+		hl_notices_emit(&notices, emit);
 		putc('\0', out);
-		notes_begin = (size_t)ftello(out);
+		notices_end = (size_t)ftello(out);
 		write_notes(emit, profile, options, layout, narrow_count);
 		r = hl_emit_finish(emit);
 	}
 	if (fclose(out) != 0 || r < 0)
 		return -ENOMEM;
-	size_t warnings_length = notes_begin - summary_end;
-	char *warnings = head->text + summary_end;
-	head->text[summary_end - warnings_length] = '\0';
 	r = add_lines(head, head->text, false);
 	if (r == 0)
-		r = add_lines(head, warnings, true);
-	return r < 0 ? r : add_lines(head, head->text + notes_begin, false);
+		r = add_lines(head, head->text + facts_end, true);
+	return r < 0 ? r : add_lines(head, head->text + notices_end, false);
 }
 
 void hl_flame_head_release(struct hl_flame_head *head)

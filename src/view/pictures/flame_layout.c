@@ -31,31 +31,12 @@ static int64_t saturating_sum(int64_t a, int64_t b)
 	return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
 }
 
-/* Negative values would make callers narrower than what they called. */
-static void sum_widths(struct widths *widths, struct hl_flame_layout *layout)
-{
-	const struct hl_calltree *tree = &widths->tree;
-
-	for (size_t i = tree->count; i-- > 0;) {
-		int64_t self = tree->nodes[i].self;
-		if (self < 0) {
-			layout->negative_count++;
-			layout->negative_sum += self;
-			self = 0;
-		}
-		widths->values[i] = saturating_sum(widths->values[i], self);
-		if (i) {
-			int64_t *caller = &widths->values[tree->nodes[i].parent];
-			*caller = saturating_sum(*caller, widths->values[i]);
-		}
-	}
-}
-
 /* ---- choice of frames ---- */
 
 static int heavier_first(const void *left, const void *right)
 {
 	int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
+
 	return (a < b) - (a > b);
 }
 
@@ -107,31 +88,6 @@ static void count_left_out(const struct widths *widths, struct hl_flame_layout *
 
 /* ---- frames ---- */
 
-static void place_frame(struct hl_flame_layout *layout, const struct widths *widths,
-			const struct hl_profile *profile, size_t node, int64_t *next_start)
-{
-	const struct hl_calltree_node *from = &widths->tree.nodes[node];
-	uint32_t id = (uint32_t)layout->count++, parent = widths->frame_of[from->parent];
-	int64_t start = node ? next_start[parent] : 0;
-
-	widths->frame_of[node] = id;
-	layout->frames[id] = (struct hl_flame_frame){
-		.parent = parent,
-		.end = id + 1,
-		.depth = from->depth,
-		.function = node ? profile->frames[from->frame].function : 0,
-		.frame = node ? from->frame : 0,
-		.start = start,
-		.value = widths->values[node],
-		.self = from->self > 0 ? from->self : 0,
-		.other = from->other,
-		.base = from->base,
-	};
-	next_start[id] = start;
-	if (node)
-		next_start[parent] += widths->values[node];
-}
-
 static int place_frames(struct hl_flame_layout *layout, const struct widths *widths,
 			const struct hl_profile *profile)
 {
@@ -146,9 +102,28 @@ static int place_frames(struct hl_flame_layout *layout, const struct widths *wid
 	layout->frames = calloc(kept, sizeof(*layout->frames));
 	if (!next_start || !layout->frames)
 		return -ENOMEM;
-	for (size_t i = 0; i < widths->tree.count; i++)
-		if (is_kept(widths, i))
-			place_frame(layout, widths, profile, i, next_start);
+	for (size_t i = 0; i < widths->tree.count; i++) {
+		const struct hl_calltree_node *node = &widths->tree.nodes[i];
+		if (!is_kept(widths, i))
+			continue;
+		uint32_t id = (uint32_t)layout->count++, parent = widths->frame_of[node->parent];
+		widths->frame_of[i] = id;
+		layout->frames[id] = (struct hl_flame_frame){
+			.parent = parent,
+			.end = id + 1,
+			.depth = node->depth,
+			.function = i ? profile->frames[node->frame].function : 0,
+			.frame = i ? node->frame : 0,
+			.start = i ? next_start[parent] : 0,
+			.value = widths->values[i],
+			.self = node->self > 0 ? node->self : 0,
+			.other = node->other,
+			.base = node->base,
+		};
+		next_start[id] = layout->frames[id].start;
+		if (i)
+			next_start[parent] += widths->values[i];
+	}
 	for (size_t i = layout->count; i-- > 1;) {
 		struct hl_flame_frame *parent = &layout->frames[layout->frames[i].parent];
 		if (parent->end < layout->frames[i].end)
@@ -173,7 +148,21 @@ int hl_flame_layout_init(struct hl_flame_layout *layout, const struct hl_profile
 	widths.frame_of = calloc(widths.tree.count, sizeof(*widths.frame_of));
 	if (!widths.values || !widths.frame_of)
 		return -ENOMEM;
-	sum_widths(&widths, layout);
+	/* Negative values would make callers narrower than what they called. */
+	const struct hl_calltree_node *nodes = widths.tree.nodes;
+	for (size_t i = widths.tree.count; i-- > 0;) {
+		int64_t self = nodes[i].self;
+		if (self < 0) {
+			layout->negative_count++;
+			layout->negative_sum += self;
+			self = 0;
+		}
+		widths.values[i] = saturating_sum(widths.values[i], self);
+		if (i) {
+			int64_t *caller = &widths.values[nodes[i].parent];
+			*caller = saturating_sum(*caller, widths.values[i]);
+		}
+	}
 	r = choose_light_max(&widths, count_max);
 	if (r == 0)
 		r = place_frames(layout, &widths, profile);

@@ -154,41 +154,12 @@ static void write_names(struct script *script)
 
 /* ---- all of it ---- */
 
-static int write_data(struct script *script, int top)
-{
-	const struct hl_flame_picture *picture = script->picture;
-	const struct hl_view_options *options = picture->options;
-	const struct hl_flame_frame *root = &picture->layout->frames[0];
-	enum hl_unit other = hl_unit_other(options->unit);
-	struct hl_json *json = &script->json;
-
-	hl_json_open(json, NULL, '{');
-	hl_json_integer(json, "top", top);
-	hl_json_boolean(json, "flamesUp", options->flames_up);
-	hl_json_boolean(json, "reversed", options->reversed);
-	hl_json_boolean(json, "diff", picture->profile->base);
-	hl_json_boolean(json, "growthColors", picture->palette == &hl_palette_growth);
-	hl_json_text(json, "unit", hl_flame_head_unit(picture->profile, options->unit));
-	if (script->has_other)
-		hl_json_text(json, "other", hl_flame_head_unit(picture->profile, other));
-	if (options->countname)
-		hl_json_text(json, "countname", options->countname);
-	hl_json_open(json, "root", '[');
-	hl_json_integer(json, NULL, root->value);
-	hl_json_integer(json, NULL, root->self);
-	hl_json_integer(json, NULL, root->other);
-	hl_json_integer(json, NULL, root->base);
-	hl_json_close(json, ']');
-	write_names(script);
-	int r = write_frames(script);
-	hl_json_close(json, '}');
-	return r;
-}
-
 int hl_flame_script_write(const struct hl_flame_picture *picture, int top)
 {
 	const struct hl_view_options *options = picture->options;
+	const struct hl_flame_frame *root = &picture->layout->frames[0];
 	const enum hl_unit other = hl_unit_other(options->unit);
+
 	HL_CLEANUP(release_script)
 	struct script script = {
 		.picture = picture,
@@ -196,12 +167,32 @@ int hl_flame_script_write(const struct hl_flame_picture *picture, int top)
 		.has_other = hl_profile_has_unit(options->value, other) &&
 			     hl_profile_knows(picture->profile, options->value, other),
 	};
+	struct hl_json *json = &script.json;
 
 	int r = collect_names(&script);
 	if (r < 0)
 		return r;
 	fputs("<script type=\"application/json\" id=\"data\">\n", options->out);
-	r = write_data(&script, top);
+	hl_json_open(json, NULL, '{');
+	hl_json_integer(json, "top", top);
+	hl_json_boolean(json, "flamesUp", options->flame.flames_up);
+	hl_json_boolean(json, "reversed", options->reversed);
+	hl_json_boolean(json, "diff", picture->profile->base);
+	hl_json_boolean(json, "growthColors", picture->palette == &hl_palette_growth);
+	hl_json_text(json, "unit", hl_flame_head_unit(picture->profile, options->unit));
+	if (script.has_other)
+		hl_json_text(json, "other", hl_flame_head_unit(picture->profile, other));
+	if (options->flame.countname)
+		hl_json_text(json, "countname", options->flame.countname);
+	hl_json_open(json, "root", '[');
+	hl_json_integer(json, NULL, root->value);
+	hl_json_integer(json, NULL, root->self);
+	hl_json_integer(json, NULL, root->other);
+	hl_json_integer(json, NULL, root->base);
+	hl_json_close(json, ']');
+	write_names(&script);
+	r = write_frames(&script);
+	hl_json_close(json, '}');
 	fputs("</script>\n<script>\n", options->out);
 	hl_svg_source(options->out, hl_flame_js);
 	fputs("</script>\n", options->out);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Draws a flame graph as it is without script; see flame.h. */
-#include "base/path.h"
+#include "base/cleanup.h"
+#include "base/names.h"
 #include "view/format.h"
 #include "view/pictures/flame.h"
 #include "view/pictures/svg.h"
@@ -19,6 +20,62 @@
 #define TEXT_INSET     4
 #define TEXT_BASELINE  12.5
 #define LABELLED_WIDTH (HL_FLAME_LABEL_CELLS * HL_SVG_CELL + 2 * TEXT_INSET)
+
+/* ---- modules ---- */
+
+struct module_area {
+	uint32_t module;
+	double area; /* a sum over all rows, which may be beyond any integer */
+};
+
+static int larger_first(const void *left, const void *right)
+{
+	const struct module_area *a = left, *b = right;
+
+	if (a->area < b->area || a->area > b->area)
+		return a->area < b->area ? 1 : -1;
+	return (a->module > b->module) - (a->module < b->module);
+}
+
+int hl_flame_svg_modules_init(struct hl_flame_modules *modules, const struct hl_profile *profile,
+			      const struct hl_flame_layout *layout)
+{
+	const size_t count = profile->module_count;
+	HL_FREED struct module_area *areas = calloc(count, sizeof(*areas));
+	HL_FREED const char **names = calloc(count, sizeof(*names));
+	HL_FREED unsigned *colors = calloc(count, sizeof(*colors));
+
+	*modules = (struct hl_flame_modules){
+		.by_area = calloc(count, sizeof(*modules->by_area)),
+		.colors = calloc(count, sizeof(*modules->colors)),
+	};
+	if (!areas || !names || !colors || !modules->by_area || !modules->colors)
+		return -ENOMEM;
+	for (size_t i = 0; i < count; i++)
+		areas[i].module = (uint32_t)i;
+	for (size_t i = 1; i < layout->count; i++) {
+		const struct hl_flame_frame *frame = &layout->frames[i];
+		areas[profile->functions[frame->function].module].area += (double)frame->value;
+	}
+	qsort(areas, count, sizeof(*areas), larger_first);
+	for (size_t i = 0; i < count && areas[i].area > 0; i++) {
+		uint32_t module = areas[i].module;
+		modules->by_area[modules->count++] = module;
+		names[i] =
+			hl_path_basename(hl_profile_text(profile, profile->modules[module].path));
+	}
+	hl_palette_assign(names, modules->count, colors);
+	for (size_t i = 0; i < modules->count; i++)
+		modules->colors[modules->by_area[i]] = colors[i];
+	return 0;
+}
+
+void hl_flame_svg_modules_release(struct hl_flame_modules *modules)
+{
+	free(modules->by_area);
+	free(modules->colors);
+	*modules = (struct hl_flame_modules){0};
+}
 
 /* Where things are, from top to bottom. */
 struct geometry {
@@ -49,7 +106,7 @@ static unsigned color_of(const struct hl_flame_picture *picture, const struct hl
 	return hl_flame_svg_function_color(picture, frame->function);
 }
 
-/* ---- head and legend ---- */
+/* ---- the legend ---- */
 
 static void put_legend(const struct hl_flame_picture *picture, int y)
 {
@@ -73,20 +130,6 @@ static void put_legend(const struct hl_flame_picture *picture, int y)
 		}
 }
 
-static void put_head(const struct hl_flame_picture *picture, const struct hl_flame_head *head)
-{
-	FILE *out = picture->options->out;
-
-	hl_svg_heading(out, HL_FLAME_MARGIN, TITLE_BASELINE, head->title);
-	for (size_t i = 0; i < head->line_count; i++) {
-		hl_svg_text_begin(out, head->lines[i].is_warning ? "warning" : "plain",
-				  HL_FLAME_MARGIN,
-				  TITLE_BASELINE + LINE_HEIGHT * (double)(i + 1) + 4);
-		hl_svg_put(out, head->lines[i].text, HL_FLAME_HEAD_CELLS);
-		hl_svg_text_end(out);
-	}
-}
-
 /* ---- frames ---- */
 
 static double width_of(const struct geometry *geometry, const struct hl_flame_frame *frame)
@@ -103,8 +146,8 @@ static double left_of(const struct geometry *geometry, const struct hl_flame_fra
 static int top_of(const struct hl_flame_picture *picture, const struct geometry *geometry,
 		  const struct hl_flame_frame *frame)
 {
-	uint32_t row =
-		picture->options->flames_up ? picture->depth_max - frame->depth : frame->depth;
+	uint32_t row = picture->options->flame.flames_up ? picture->depth_max - frame->depth
+							 : frame->depth;
 
 	return geometry->frames + HL_FLAME_ROW * (int)row;
 }
@@ -185,7 +228,14 @@ static int write_picture(const struct hl_flame_picture *picture, const struct hl
 		geometry.frames + HL_FLAME_ROW * ((int)picture->depth_max + 1) + FRAMES_GAP;
 	hl_svg_begin(out, WIDTH, geometry.height, head->title, picture->palette);
 	fputs("<g id=\"head\">\n", out);
-	put_head(picture, head);
+	hl_svg_heading(out, HL_FLAME_MARGIN, TITLE_BASELINE, head->title);
+	for (size_t i = 0; i < head->line_count; i++) {
+		hl_svg_text_begin(out, head->lines[i].is_warning ? "warning" : "plain",
+				  HL_FLAME_MARGIN,
+				  TITLE_BASELINE + LINE_HEIGHT * (double)(i + 1) + 4);
+		hl_svg_put(out, head->lines[i].text, HL_FLAME_HEAD_CELLS);
+		hl_svg_text_end(out);
+	}
 	put_legend(picture, geometry.legend);
 	fputs("</g>\n<g id=\"frames\">\n", out);
 	for (unsigned i = 0; i < picture->palette->count; i++)
@@ -199,27 +249,14 @@ static int write_picture(const struct hl_flame_picture *picture, const struct hl
 	return r < 0 ? r : ferror(out) ? -EIO : 0;
 }
 
-/* Finds the deepest frame that is drawn; returns how many are too narrow. */
-static size_t measure_drawn(struct hl_flame_picture *picture)
-{
-	const struct hl_flame_layout *layout = picture->layout;
-	double least =
-		HL_FLAME_NARROW * (double)layout->frames[0].value / (WIDTH - 2.0 * HL_FLAME_MARGIN);
-	size_t narrow_count = 0;
-
-	for (size_t i = 1; i < layout->count; i++)
-		if ((double)layout->frames[i].value < least)
-			narrow_count++;
-		else if (layout->frames[i].depth > picture->depth_max)
-			picture->depth_max = layout->frames[i].depth;
-	return narrow_count;
-}
-
 int hl_flame_svg_write(const struct hl_profile *profile, const struct hl_view_options *options,
 		       const struct hl_flame_layout *layout)
 {
-	bool by_growth = options->palette == HL_VIEW_PALETTE_DIFF ||
-			 (options->palette == HL_VIEW_PALETTE_AUTO && profile->base);
+	bool by_growth = options->flame.palette == HL_VIEW_PALETTE_DIFF ||
+			 (options->flame.palette == HL_VIEW_PALETTE_AUTO && profile->base);
+	double least =
+		HL_FLAME_NARROW * (double)layout->frames[0].value / (WIDTH - 2.0 * HL_FLAME_MARGIN);
+	size_t narrow_count = 0;
 	struct hl_flame_head head;
 	struct hl_flame_picture picture = {
 		.profile = profile,
@@ -228,12 +265,17 @@ int hl_flame_svg_write(const struct hl_profile *profile, const struct hl_view_op
 		.palette = by_growth ? &hl_palette_growth : &hl_palette_names,
 	};
 
-	int r = hl_flame_head_init(&head, profile, options, layout, measure_drawn(&picture));
+	for (size_t i = 1; i < layout->count; i++)
+		if ((double)layout->frames[i].value < least)
+			narrow_count++;
+		else if (layout->frames[i].depth > picture.depth_max)
+			picture.depth_max = layout->frames[i].depth;
+	int r = hl_flame_head_init(&head, profile, options, layout, narrow_count);
 	if (r == 0 && !by_growth)
-		r = hl_flame_modules_init(&picture.modules, profile, layout);
+		r = hl_flame_svg_modules_init(&picture.modules, profile, layout);
 	if (r == 0)
 		r = write_picture(&picture, &head);
-	hl_flame_modules_release(&picture.modules);
+	hl_flame_svg_modules_release(&picture.modules);
 	hl_flame_head_release(&head);
 	return r;
 }

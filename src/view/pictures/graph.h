@@ -38,17 +38,17 @@ struct hl_graph {
 };
 
 /*
- * The graph of options->value: the options->node_limit (0: all) functions that show most, by cum,
- * flat and how calls branch there, and edges of at least options->edge_threshold percent; all by
+ * The graph of options->value: the options->graph.node_limit (0: all) functions that show most, by cum,
+ * flat and how calls branch there, and edges of at least options->graph.edge_threshold percent; all by
  * options->unit. 0 or -ENOMEM.
  */
-int hl_graph_init(struct hl_graph *graph, const struct hl_profile *profile,
-		  const struct hl_view_options *options);
+int hl_graph_model_init(struct hl_graph *graph, const struct hl_profile *profile,
+			const struct hl_view_options *options);
 
-void hl_graph_release(struct hl_graph *graph);
+void hl_graph_model_release(struct hl_graph *graph);
 
 /* Writes ${graph} in the language of graphviz, names escaped. Errors stay in ${out}. */
-void hl_graph_write_dot(const struct hl_graph *graph, const struct hl_profile *profile,
+void hl_graph_dot_write(const struct hl_graph *graph, const struct hl_profile *profile,
 			const struct hl_view_options *options, FILE *out);
 
 /*

@@ -26,30 +26,31 @@ enum place {
 	IN_QUOTES, /* a string in quotes, where backslashes and entities have a meaning, too */
 };
 
-static const char *escape_of(char letter, enum place place)
-{
-	switch (letter) {
-	case '&':
-		return "&amp;";
-	case '<':
-		return "&lt;";
-	case '>':
-		return "&gt;";
-	case '"':
-		return place == IN_QUOTES ? "\\\"" : "&quot;";
-	case '\\':
-		return place == IN_QUOTES ? "\\\\" : NULL;
-	default:
-		return NULL;
-	}
-}
-
 /* Writes one letter of ${text}; returns how many bytes it has. */
 static size_t put_letter(FILE *out, const char *text, enum place place)
 {
-	const char *escape = escape_of(*text, place);
+	const char *escape = NULL;
 	int length = hl_utf8_length(text);
 
+	switch (*text) {
+	case '&':
+		escape = "&amp;";
+		break;
+	case '<':
+		escape = "&lt;";
+		break;
+	case '>':
+		escape = "&gt;";
+		break;
+	case '"':
+		escape = place == IN_QUOTES ? "\\\"" : "&quot;";
+		break;
+	case '\\':
+		escape = place == IN_QUOTES ? "\\\\" : NULL;
+		break;
+	default:
+		break;
+	}
 	if (length == 0)
 		fputs("\xef\xbf\xbd", out); /* U+FFFD */
 	else if (escape)
@@ -113,6 +114,7 @@ static void put_name(FILE *out, const char *name)
 static double share_of(int64_t figure, int64_t total)
 {
 	double share = total > 0 ? (double)figure / (double)total : 0;
+
 	return share < 0 ? 0 : share > 1 ? 1 : share;
 }
 
@@ -128,46 +130,35 @@ static void put_figure(FILE *out, int64_t figure, int64_t total, enum hl_unit un
 /* ---- nodes ---- */
 
 /* Darker the more a function holds with all that it called; red if it is one of the heaviest. */
-static const char *fill_of(const struct hl_graph_node *node, double cum_share)
+static void put_node(FILE *out, const struct hl_graph *graph, const struct hl_profile *profile,
+		     enum hl_unit unit, size_t id)
 {
-	if (node->heaviest)
-		return "#f9c6bf";
-	return cum_share > 0.5 ? "#dde3ea" : cum_share > 0.1 ? "#e9edf2" : "#f6f8fa";
-}
+	const struct hl_graph_node *node = &graph->nodes[id];
+	const struct hl_profile_function *function = &profile->functions[node->function];
+	int64_t total = hl_aggregate_figure(graph->total, unit);
+	int64_t flat = hl_aggregate_figure(node->flat, unit);
+	int64_t cum = hl_aggregate_figure(node->cum, unit);
+	double flat_share = share_of(flat, total), cum_share = share_of(cum, total);
+	const struct hl_keys_label *label = &node->label;
+	char buffer[128];
+	const char *place = hl_keys_place(label, buffer, sizeof(buffer));
+	const char *fill = node->heaviest    ? "#f9c6bf"
+			   : cum_share > 0.5 ? "#dde3ea"
+			   : cum_share > 0.1 ? "#e9edf2"
+					     : "#f6f8fa";
 
-/* "file.c:12", or the module */
-static void put_place(FILE *out, const struct hl_keys_label *label)
-{
-	char place[128];
-	const char *text = hl_keys_place(label, place, sizeof(place));
-
-	if (!*text || (!label->file[0] && hl_keys_names_module(label)))
-		return;
-	fprintf(out, "<BR/><FONT POINT-SIZE=\"%.0f\" COLOR=\"#57606a\">", FONT_DETAIL);
-	put_escaped(out, text, IN_HTML);
+	fprintf(out,
+		"n%zu [fillcolor=\"%s\" color=\"%s\" penwidth=%s label=<<FONT POINT-SIZE="
+		"\"%.1f\">",
+		id + 1, fill, node->heaviest ? "#cf222e" : "#8c959f", node->heaviest ? "2" : "1",
+		FONT_SMALLEST + FONT_GROWTH * sqrt(flat_share));
+	put_name(out, hl_profile_text(profile, function->name));
 	fputs("</FONT>", out);
-}
-
-static void put_tooltip(FILE *out, const struct hl_keys_label *label)
-{
-	fputs(" tooltip=\"", out);
-	put_escaped(out, label->name, IN_QUOTES);
-	fputs("\\n", out);
-	put_escaped(out, label->file, IN_QUOTES);
-	if (label->file[0] && label->line)
-		fprintf(out, ":%u%s", label->line, label->several_lines ? ",..." : "");
-	if (label->file[0])
-		fputs("\\n", out);
-	put_escaped(out, label->module, IN_QUOTES);
-	fputs("\"", out);
-}
-
-static void put_figures(FILE *out, const struct hl_graph_node *node, int64_t total,
-			enum hl_unit unit)
-{
-	int64_t flat = hl_aggregate_figure(node->flat, unit),
-		cum = hl_aggregate_figure(node->cum, unit);
-
+	if (*place && (label->file[0] || !hl_keys_names_module(label))) {
+		fprintf(out, "<BR/><FONT POINT-SIZE=\"%.0f\" COLOR=\"#57606a\">", FONT_DETAIL);
+		put_escaped(out, place, IN_HTML);
+		fputs("</FONT>", out);
+	}
 	fprintf(out, "<BR/><FONT POINT-SIZE=\"%.0f\">", FONT_DETAIL);
 	if (flat) {
 		fputs("<B>", out);
@@ -179,29 +170,16 @@ static void put_figures(FILE *out, const struct hl_graph_node *node, int64_t tot
 	if (flat != cum)
 		put_figure(out, cum, total, unit);
 	fputs("</FONT>", out);
-}
-
-static void put_node(FILE *out, const struct hl_graph *graph, const struct hl_profile *profile,
-		     enum hl_unit unit, size_t id)
-{
-	const struct hl_graph_node *node = &graph->nodes[id];
-	const struct hl_profile_function *function = &profile->functions[node->function];
-	int64_t total = hl_aggregate_figure(graph->total, unit);
-	double flat_share = share_of(hl_aggregate_figure(node->flat, unit), total);
-	double cum_share = share_of(hl_aggregate_figure(node->cum, unit), total);
-
-	fprintf(out,
-		"n%zu [fillcolor=\"%s\" color=\"%s\" penwidth=%s label=<<FONT POINT-SIZE="
-		"\"%.1f\">",
-		id + 1, fill_of(node, cum_share), node->heaviest ? "#cf222e" : "#8c959f",
-		node->heaviest ? "2" : "1", FONT_SMALLEST + FONT_GROWTH * sqrt(flat_share));
-	put_name(out, hl_profile_text(profile, function->name));
-	fputs("</FONT>", out);
-	put_place(out, &node->label);
-	put_figures(out, node, total, unit);
-	fputs(">", out);
-	put_tooltip(out, &node->label);
-	fputs("]\n", out);
+	fputs("> tooltip=\"", out);
+	put_escaped(out, label->name, IN_QUOTES);
+	fputs("\\n", out);
+	put_escaped(out, label->file, IN_QUOTES);
+	if (label->file[0] && label->line)
+		fprintf(out, ":%u%s", label->line, label->several_lines ? ",..." : "");
+	if (label->file[0])
+		fputs("\\n", out);
+	put_escaped(out, label->module, IN_QUOTES);
+	fputs("\"]\n", out);
 }
 
 /* ---- edges ---- */
@@ -220,29 +198,6 @@ static void put_edge_tooltip(FILE *out, const struct hl_graph *graph,
 	put_figure(out, hl_aggregate_figure(edge->figures, unit),
 		   hl_aggregate_figure(graph->total, unit), unit);
 	fprintf(out, "%s\"", edge->residual ? ", some of it through functions left out" : "");
-}
-
-/* Heavy edges are wide and dark, and the layout keeps them short and straight. */
-static void put_edge(FILE *out, const struct hl_graph *graph, const struct hl_profile *profile,
-		     enum hl_unit unit, size_t id)
-{
-	const struct hl_graph_edge *edge = &graph->edges[id];
-	int64_t figure = hl_aggregate_figure(edge->figures, unit);
-	double share = share_of(figure, hl_aggregate_figure(graph->total, unit));
-	double width = 1 + EDGE_GROWTH * share;
-	char value[HL_FORMAT_MAX];
-
-	/* graphviz keeps labels clear of an edge's middle, not of its width. */
-	fprintf(out, "n%u -> n%u [label=\"%*s%s\" penwidth=%.1f weight=%d color=\"%s\"%s",
-		edge->from + 1, edge->to + 1, 1 + (int)(width / EDGE_SPACE + 0.5), "",
-		hl_format_figure(figure, unit == HL_UNIT_BYTES, value), width,
-		1 + (int)(100 * share), share > 0.1 ? "#6e7781" : "#afb8c1",
-		edge->residual ? " style=dashed" : "");
-	fputs(" tooltip=", out);
-	put_edge_tooltip(out, graph, profile, edge, unit);
-	fputs(" labeltooltip=", out);
-	put_edge_tooltip(out, graph, profile, edge, unit);
-	fputs("]\n", out);
 }
 
 /* ---- all of it ---- */
@@ -292,29 +247,13 @@ static void put_legend(FILE *out, const struct hl_graph *graph, const struct hl_
 	fputs("> tooltip=\"what is shown\"]\n", out);
 }
 
-/* One node for the callers that were left out, so that no function stands alone. */
-static void put_strays(FILE *out, const struct hl_graph *graph)
-{
-	bool begun = false;
-
-	for (size_t i = 0; i < graph->node_count; i++) {
-		if (!graph->nodes[i].stray)
-			continue;
-		if (!begun)
-			fputs("rest [shape=plaintext style=\"\" label=\"...\" fontsize=14 "
-			      "tooltip=\"callers that were left out\"]\n",
-			      out);
-		begun = true;
-		fprintf(out,
-			"rest -> n%zu [color=\"#afb8c1\" style=dotted "
-			"tooltip=\"from callers that were left out\"]\n",
-			i + 1);
-	}
-}
-
-void hl_graph_write_dot(const struct hl_graph *graph, const struct hl_profile *profile,
+void hl_graph_dot_write(const struct hl_graph *graph, const struct hl_profile *profile,
 			const struct hl_view_options *options, FILE *out)
 {
+	int64_t total = hl_aggregate_figure(graph->total, options->unit);
+	bool has_rest = false;
+	char value[HL_FORMAT_MAX];
+
 	fputs("digraph \"", out);
 	put_escaped(out, hl_profile_text(profile, profile->name), IN_QUOTES);
 	fputs("\" {\n"
@@ -326,8 +265,36 @@ void hl_graph_write_dot(const struct hl_graph *graph, const struct hl_profile *p
 	put_legend(out, graph, profile, options);
 	for (size_t i = 0; i < graph->node_count; i++)
 		put_node(out, graph, profile, options->unit, i);
-	for (size_t i = 0; i < graph->edge_count; i++)
-		put_edge(out, graph, profile, options->unit, i);
-	put_strays(out, graph);
+	/* Heavy edges are wide and dark, and the layout keeps them short and straight. */
+	for (size_t i = 0; i < graph->edge_count; i++) {
+		const struct hl_graph_edge *edge = &graph->edges[i];
+		int64_t figure = hl_aggregate_figure(edge->figures, options->unit);
+		double share = share_of(figure, total), width = 1 + EDGE_GROWTH * share;
+		/* graphviz keeps labels clear of an edge's middle, not of its width. */
+		fprintf(out, "n%u -> n%u [label=\"%*s%s\" penwidth=%.1f weight=%d color=\"%s\"%s",
+			edge->from + 1, edge->to + 1, 1 + (int)(width / EDGE_SPACE + 0.5), "",
+			hl_format_figure(figure, options->unit == HL_UNIT_BYTES, value), width,
+			1 + (int)(100 * share), share > 0.1 ? "#6e7781" : "#afb8c1",
+			edge->residual ? " style=dashed" : "");
+		fputs(" tooltip=", out);
+		put_edge_tooltip(out, graph, profile, edge, options->unit);
+		fputs(" labeltooltip=", out);
+		put_edge_tooltip(out, graph, profile, edge, options->unit);
+		fputs("]\n", out);
+	}
+	/* One node for the callers that were left out, so that no function stands alone. */
+	for (size_t i = 0; i < graph->node_count; i++) {
+		if (!graph->nodes[i].stray)
+			continue;
+		if (!has_rest)
+			fputs("rest [shape=plaintext style=\"\" label=\"...\" fontsize=14 "
+			      "tooltip=\"callers that were left out\"]\n",
+			      out);
+		has_rest = true;
+		fprintf(out,
+			"rest -> n%zu [color=\"#afb8c1\" style=dotted "
+			"tooltip=\"from callers that were left out\"]\n",
+			i + 1);
+	}
 	fputs("}\n", out);
 }

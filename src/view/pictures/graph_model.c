@@ -24,6 +24,7 @@ static int heavier_first(struct hl_aggregate_figures a, struct hl_aggregate_figu
 			 enum hl_unit unit)
 {
 	int64_t left = hl_aggregate_figure(a, unit), right = hl_aggregate_figure(b, unit);
+
 	return (left < right) - (left > right);
 }
 
@@ -51,7 +52,8 @@ static void cut_nodes(struct hl_graph *graph, size_t count)
 static double least_figure(const struct hl_graph *graph, const struct hl_view_options *options)
 {
 	int64_t total = hl_aggregate_figure(graph->total, options->unit);
-	return (double)total * options->edge_threshold / 100;
+
+	return (double)total * options->graph.edge_threshold / 100;
 }
 
 /* All functions that could have an edge, in order. */
@@ -117,47 +119,38 @@ static void release_walk(struct walk *walk)
 	hl_index_release(&walk->edges);
 }
 
-static int intern_edge(struct walk *walk, struct hl_graph *graph, uint32_t from, uint32_t to,
-		       uint32_t *ret_edge)
-{
-	uint32_t hash = hl_hash_pair(from, to), at = hash, id;
-
-	while ((id = hl_index_next(&walk->edges, hash, &at)))
-		if (graph->edges[id - 1].from == from && graph->edges[id - 1].to == to) {
-			*ret_edge = id - 1;
-			return 0;
-		}
-	size_t count = graph->edge_count;
-	if (HL_ARRAY_RESERVE(graph->edges, graph->edge_capacity, count + 1) < 0 ||
-	    HL_ARRAY_RESERVE(walk->covered_until, walk->covered_capacity, count + 1) < 0 ||
-	    hl_index_add(&walk->edges, hash, (uint32_t)count + 1) < 0)
-		return -ENOMEM;
-	graph->edges[count] = (struct hl_graph_edge){.from = from, .to = to};
-	walk->covered_until[count] = 0;
-	*ret_edge = (uint32_t)graph->edge_count++;
-	return 0;
-}
-
 /* Adds the subtree of ${node} to the edge that leads into it. */
 static int follow(struct walk *walk, struct hl_graph *graph, uint32_t node)
 {
 	const struct hl_profile *profile = walk->profile;
 	uint32_t parent = profile->nodes[node].parent, from = walk->nearest[parent];
 	uint32_t to = walk->shown[profile->frames[profile->nodes[node].frame].function];
-	uint32_t edge;
 
 	walk->nearest[node] = to ? to : from;
 	walk->gap[node] = !to;
 	if (!to || !from)
 		return 0;
-	int r = intern_edge(walk, graph, from - 1, to - 1, &edge);
-	if (r < 0)
-		return r;
-	graph->edges[edge].residual |= walk->gap[parent];
-	if (node < walk->covered_until[edge]) /* within a subtree that counts there already */
+	uint32_t hash = hl_hash_pair(from - 1, to - 1), at = hash, id;
+	while ((id = hl_index_next(&walk->edges, hash, &at)))
+		if (graph->edges[id - 1].from == from - 1 && graph->edges[id - 1].to == to - 1)
+			break;
+	if (!id) {
+		size_t count = graph->edge_count;
+		id = (uint32_t)count + 1;
+		if (HL_ARRAY_RESERVE(graph->edges, graph->edge_capacity, id) < 0 ||
+		    HL_ARRAY_RESERVE(walk->covered_until, walk->covered_capacity, id) < 0 ||
+		    hl_index_add(&walk->edges, hash, id) < 0)
+			return -ENOMEM;
+		graph->edges[count] = (struct hl_graph_edge){.from = from - 1, .to = to - 1};
+		walk->covered_until[count] = 0;
+		graph->edge_count++;
+	}
+	struct hl_graph_edge *edge = &graph->edges[id - 1];
+	edge->residual |= walk->gap[parent];
+	if (node < walk->covered_until[id - 1]) /* within a subtree that counts there already */
 		return 0;
-	walk->covered_until[edge] = profile->nodes[node].end;
-	hl_aggregate_add(&graph->edges[edge].figures, walk->sum[node]);
+	walk->covered_until[id - 1] = profile->nodes[node].end;
+	hl_aggregate_add(&edge->figures, walk->sum[node]);
 	return 0;
 }
 
@@ -200,6 +193,7 @@ static int connect_nodes(struct hl_graph *graph, const struct hl_profile *profil
 			 enum hl_value value)
 {
 	const size_t count = profile->node_count;
+
 	HL_CLEANUP(release_walk)
 	struct walk walk = {
 		.profile = profile,
@@ -254,36 +248,21 @@ struct candidate {
 	double score;
 };
 
+static int by_score(const void *left, const void *right)
+{
+	const struct candidate *a = left, *b = right;
+
+	return (a->score < b->score) - (a->score > b->score);
+}
+
 /*
+ * Cuts the nodes of the whole graph down to ${limit}; its edges are then void.
+ *
  * By cum alone, the chain of functions through which a program starts would leave no room for
  * those where it branches. So cum is weighted by the information at a node, in bits: where
  * the calls come from and where the memory goes. Where stacks begin or end counts as one bit, and
  * what is allocated right there more than all that, because it is what one looks for.
  */
-static void score(struct candidate *candidate, enum hl_unit unit)
-{
-	double flat = (double)hl_aggregate_figure(candidate->node.flat, unit);
-	double cum = (double)hl_aggregate_figure(candidate->node.cum, unit);
-	double bits = candidate->in.sum > 0 ? entropy_of(&candidate->in) : 1;
-
-	if (candidate->out.sum > 0) {
-		add_to_spread(&candidate->out, (int64_t)flat);
-		bits += entropy_of(&candidate->out);
-	} else {
-		bits += 1;
-	}
-	candidate->score = FLAT_BITS * flat + cum * bits;
-	if (candidate->node.heaviest)
-		candidate->score = INFINITY;
-}
-
-static int by_score(const void *left, const void *right)
-{
-	const struct candidate *a = left, *b = right;
-	return (a->score < b->score) - (a->score > b->score);
-}
-
-/* Cuts the nodes of the whole graph down to ${limit}; its edges are then void. */
 static int choose_nodes(struct hl_graph *graph, size_t limit, enum hl_unit unit)
 {
 	const size_t count = graph->node_count;
@@ -301,8 +280,17 @@ static int choose_nodes(struct hl_graph *graph, size_t limit, enum hl_unit unit)
 		add_to_spread(&candidates[edge->from].out, figure);
 		add_to_spread(&candidates[edge->to].in, figure);
 	}
-	for (size_t i = 0; i < count; i++)
-		score(&candidates[i], unit);
+	for (size_t i = 0; i < count; i++) {
+		struct candidate *candidate = &candidates[i];
+		double flat = (double)hl_aggregate_figure(candidate->node.flat, unit);
+		double cum = (double)hl_aggregate_figure(candidate->node.cum, unit);
+		double bits = candidate->in.sum > 0 ? entropy_of(&candidate->in) : 1;
+		if (candidate->out.sum > 0)
+			add_to_spread(&candidate->out, (int64_t)flat);
+		bits += candidate->out.sum > 0 ? entropy_of(&candidate->out) : 1;
+		candidate->score =
+			candidate->node.heaviest ? INFINITY : FLAT_BITS * flat + cum * bits;
+	}
 	qsort(candidates, count, sizeof(*candidates), by_score);
 	for (size_t i = 0; i < count; i++)
 		graph->nodes[i] = candidates[i].node;
@@ -336,42 +324,36 @@ static int label_nodes(struct hl_graph *graph, const struct hl_profile *profile,
 
 /* ---- all of it ---- */
 
-static int build(struct hl_graph *graph, const struct hl_profile *profile,
-		 const struct hl_view_options *options)
+int hl_graph_model_init(struct hl_graph *graph, const struct hl_profile *profile,
+			const struct hl_view_options *options)
 {
+	uint64_t limit = options->graph.node_limit;
 	HL_CLEANUP(hl_aggregate_release) struct hl_aggregate sums = {0};
 
+	*graph = (struct hl_graph){
+		.stackless = hl_aggregate_figures_of(&profile->counters[0], options->value)};
 	int r = hl_aggregate_init(&sums, profile, options->value, NULL, 0);
-	if (r < 0)
-		return r;
-	r = collect_nodes(graph, &sums, options);
-	if (r < 0)
-		return r;
-	mark_heaviest(graph, options->unit);
-	r = connect_nodes(graph, profile, options->value);
-	if (r == 0 && options->node_limit && graph->node_count > options->node_limit) {
-		r = choose_nodes(graph, options->node_limit, options->unit);
+	if (r == 0)
+		r = collect_nodes(graph, &sums, options);
+	if (r == 0) {
+		mark_heaviest(graph, options->unit);
+		r = connect_nodes(graph, profile, options->value);
+	}
+	if (r == 0 && limit && graph->node_count > limit) {
+		r = choose_nodes(graph, limit, options->unit);
 		if (r == 0)
 			r = connect_nodes(graph, profile, options->value);
 	}
+	if (r == 0) {
+		trim_edges(graph, options);
+		r = label_nodes(graph, profile, options);
+	}
 	if (r < 0)
-		return r;
-	trim_edges(graph, options);
-	return label_nodes(graph, profile, options);
-}
-
-int hl_graph_init(struct hl_graph *graph, const struct hl_profile *profile,
-		  const struct hl_view_options *options)
-{
-	*graph = (struct hl_graph){
-		.stackless = hl_aggregate_figures_of(&profile->counters[0], options->value)};
-	int r = build(graph, profile, options);
-	if (r < 0)
-		hl_graph_release(graph);
+		hl_graph_model_release(graph);
 	return r;
 }
 
-void hl_graph_release(struct hl_graph *graph)
+void hl_graph_model_release(struct hl_graph *graph)
 {
 	free(graph->nodes);
 	free(graph->edges);

@@ -58,50 +58,33 @@ static int release(struct drawing *drawing, bool failed)
 /* The program's ends of the three connections, in the order of its descriptors. */
 #define END_COUNT 3
 
-static int connect_ends(struct drawing *drawing, int theirs[END_COUNT])
+static int start(struct drawing *drawing, const char *format)
 {
-	int pair[2];
-
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
-		return -errno;
-	drawing->input = pair[0];
-	theirs[0] = pair[1];
-	if (pipe2(pair, O_CLOEXEC) < 0)
-		return -errno;
-	drawing->picture = pair[0];
-	theirs[1] = pair[1];
-	if (pipe2(pair, O_CLOEXEC) < 0)
-		return -errno;
-	drawing->complaints = pair[0];
-	theirs[2] = pair[1];
-	return 0;
-}
-
-static int spawn(struct drawing *drawing, const char *format, const int theirs[END_COUNT])
-{
+	int *ours[END_COUNT] = {&drawing->input, &drawing->picture, &drawing->complaints};
+	int theirs[END_COUNT] = {-1, -1, -1}, pair[2], r = 0;
 	char option[16];
 	char *argv[] = {(char *)PROGRAM, option, NULL};
 	posix_spawn_file_actions_t actions;
 
+	for (int i = 0; r == 0 && i < END_COUNT; i++) {
+		if (i == 0 ? socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0
+			   : pipe2(pair, O_CLOEXEC) < 0) {
+			r = -errno;
+		} else {
+			*ours[i] = pair[0];
+			theirs[i] = pair[1];
+		}
+	}
 	snprintf(option, sizeof(option), "-T%s", format);
-	int r = posix_spawn_file_actions_init(&actions);
-	if (r != 0)
-		return -r;
-	for (int i = 0; r == 0 && i < END_COUNT; i++)
-		r = posix_spawn_file_actions_adddup2(&actions, theirs[i], i);
 	if (r == 0)
-		r = posix_spawnp(&drawing->pid, PROGRAM, &actions, NULL, argv, environ);
-	posix_spawn_file_actions_destroy(&actions);
-	return -r;
-}
-
-static int start(struct drawing *drawing, const char *format)
-{
-	int theirs[END_COUNT] = {-1, -1, -1};
-
-	int r = connect_ends(drawing, theirs);
-	if (r == 0)
-		r = spawn(drawing, format, theirs);
+		r = -posix_spawn_file_actions_init(&actions);
+	if (r == 0) {
+		for (int i = 0; r == 0 && i < END_COUNT; i++)
+			r = -posix_spawn_file_actions_adddup2(&actions, theirs[i], i);
+		if (r == 0)
+			r = -posix_spawnp(&drawing->pid, PROGRAM, &actions, NULL, argv, environ);
+		posix_spawn_file_actions_destroy(&actions);
+	}
 	for (int i = 0; i < END_COUNT; i++)
 		close_end(&theirs[i]);
 	return r;
@@ -127,29 +110,24 @@ static int feed(struct drawing *drawing)
 	return 0;
 }
 
-static void keep_complaint(struct drawing *drawing, const char *bytes, size_t size)
-{
-	size_t room = COMPLAINT_BYTES - 1 - drawing->complaint_size;
-
-	size = size < room ? size : room;
-	memcpy(drawing->complaint + drawing->complaint_size, bytes, size);
-	drawing->complaint_size += size;
-}
-
 /* Reads what has come from ${end}, and closes it at the end. */
 static int drain(struct drawing *drawing, int *end)
 {
 	char bytes[16384];
 	ssize_t size = read(*end, bytes, sizeof(bytes));
+	size_t room = COMPLAINT_BYTES - 1 - drawing->complaint_size;
 
 	if (size < 0)
 		return errno == EINTR ? 0 : -errno;
-	if (size == 0)
+	if (size == 0) {
 		close_end(end);
-	else if (end == &drawing->complaints)
-		keep_complaint(drawing, bytes, (size_t)size);
-	else if (fwrite(bytes, 1, (size_t)size, drawing->buffer) != (size_t)size)
+	} else if (end == &drawing->complaints) {
+		room = (size_t)size < room ? (size_t)size : room;
+		memcpy(drawing->complaint + drawing->complaint_size, bytes, room);
+		drawing->complaint_size += room;
+	} else if (fwrite(bytes, 1, (size_t)size, drawing->buffer) != (size_t)size) {
 		return -ENOMEM;
+	}
 	return 0;
 }
 
@@ -180,18 +158,6 @@ static int exchange(struct drawing *drawing)
 
 /* ---- errors ---- */
 
-static int fail(int code, struct hl_error *err)
-{
-	if (code == -ENOENT)
-		return hl_error_set(err, code,
-				    "cannot draw: there is no program '" PROGRAM
-				    "'; install graphviz, or use --format dot");
-	return hl_error_set(err, code,
-			    "cannot draw with '" PROGRAM "': %s; --format dot needs no "
-			    "other program",
-			    strerror(-code));
-}
-
 /* Its first complaint, as a clause: names of functions may be in it. */
 static const char *first_complaint(struct drawing *drawing)
 {
@@ -204,21 +170,6 @@ static const char *first_complaint(struct drawing *drawing)
 		if (iscntrl((unsigned char)drawing->complaint[i]))
 			drawing->complaint[i] = ' ';
 	return size ? drawing->complaint : "no reason given";
-}
-
-static int check_end(struct drawing *drawing, int status, bool is_empty, struct hl_error *err)
-{
-	if (WIFSIGNALED(status))
-		return hl_error_set(err, -EIO,
-				    "cannot draw: '" PROGRAM "' was killed by signal %d; "
-				    "try fewer --nodes",
-				    WTERMSIG(status));
-	if (WEXITSTATUS(status) != 0 || is_empty)
-		return hl_error_set(err, -EIO,
-				    "cannot draw: '" PROGRAM "' failed: %s; --format dot "
-				    "writes what it was given",
-				    first_complaint(drawing));
-	return 0;
 }
 
 int hl_graphviz_draw(const char *source, size_t size, const char *format, FILE *out,
@@ -236,10 +187,25 @@ int hl_graphviz_draw(const char *source, size_t size, const char *format, FILE *
 	int status = release(&drawing, r < 0);
 	if (drawing.buffer && fclose(drawing.buffer) != 0 && r == 0)
 		r = -ENOMEM;
-	if (r < 0)
-		r = fail(r, err);
-	else
-		r = check_end(&drawing, status, picture_size == 0, err);
+	if (r == -ENOENT)
+		hl_error_set(err, r,
+			     "cannot draw: there is no program '" PROGRAM
+			     "'; install graphviz, or use --format dot");
+	else if (r < 0)
+		hl_error_set(err, r,
+			     "cannot draw with '" PROGRAM
+			     "': %s; --format dot needs no other program",
+			     strerror(-r));
+	else if (WIFSIGNALED(status))
+		r = hl_error_set(err, -EIO,
+				 "cannot draw: '" PROGRAM
+				 "' was killed by signal %d; try fewer --nodes",
+				 WTERMSIG(status));
+	else if (WEXITSTATUS(status) != 0 || !picture_size)
+		r = hl_error_set(err, -EIO,
+				 "cannot draw: '" PROGRAM
+				 "' failed: %s; --format dot writes what it was given",
+				 first_complaint(&drawing));
 	if (r == 0)
 		fwrite(picture, 1, picture_size, out);
 	free(picture);

@@ -24,17 +24,6 @@ struct character {
 	bool is_replaced;
 };
 
-static uint32_t shown_as(uint32_t code_point)
-{
-	if (code_point < 0x20)
-		return CONTROL_PICTURE + code_point;
-	if (code_point == 0x7f)
-		return DELETE_PICTURE;
-	if (hl_utf8_is_control(code_point) || (code_point & 0xfffe) == 0xfffe)
-		return REPLACEMENT;
-	return code_point;
-}
-
 static struct character next_character(const char *text)
 {
 	uint32_t code_point;
@@ -42,7 +31,13 @@ static struct character next_character(const char *text)
 
 	if (length == 0)
 		return (struct character){REPLACEMENT, 1, true};
-	uint32_t shown = shown_as(code_point);
+	uint32_t shown = code_point;
+	if (code_point < 0x20)
+		shown = CONTROL_PICTURE + code_point;
+	else if (code_point == 0x7f)
+		shown = DELETE_PICTURE;
+	else if (hl_utf8_is_control(code_point) || (code_point & 0xfffe) == 0xfffe)
+		shown = REPLACEMENT;
 	return (struct character){shown, (size_t)length, shown != code_point};
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A timeline as rows, one for each interval or the highest of several; and its picture. The rows
- * are in timeline_rows.c, the picture in timeline_svg.c.
+ * A timeline as rows, one for each interval or the highest of several, and its picture, which
+ * timeline_svg.c draws.
  */
 #pragma once
 
@@ -29,7 +29,7 @@ struct hl_timeline {
 
 /*
  * Rows of ${history}, at most ${row_max} (0: one for each interval); by options->by, the
- * options->key_limit modules or functions of the largest area, largest first. 0 or a negative errno
+ * options->timeline.key_limit modules or functions of the largest area, largest first. 0 or a negative errno
  * with a sentence; release in any case.
  */
 int hl_timeline_init(struct hl_timeline *timeline, struct hl_history *history,

@@ -153,18 +153,6 @@ const char *hl_timeline_svg_ms_label(uint64_t ms, uint64_t step_ms, char buffer[
 	return buffer;
 }
 
-static void put_byte_axis(const struct picture *picture, int64_t step)
-{
-	char label[HL_FORMAT_MAX];
-
-	for (int64_t at = 0; at <= picture->top_bytes; at += step) {
-		double y = y_of(picture, at);
-		hl_svg_line(picture->out, "grid", plot.left, y, plot.width, 0);
-		hl_svg_text(picture->out, "right", plot.left - 8, y + 4, "%s",
-			    hl_timeline_svg_byte_label(at, step, label));
-	}
-}
-
 static void put_ms_axis(const struct picture *picture)
 {
 	uint64_t start = hl_history_start_ms(picture->history);
@@ -203,19 +191,8 @@ static void choose_colors(struct picture *picture)
 			picture->colors[i] = (unsigned)hl_palette_names.count; /* grey */
 }
 
-/* What the keys up to ${key} held together, or all of it where there are no keys. */
-static int64_t height_of(const struct hl_timeline *timeline, size_t row, size_t key)
-{
-	int64_t bytes = 0;
-
-	if (!timeline->key_count)
-		return hl_timeline_point(timeline, row)->max_bytes;
-	for (size_t i = 0; i <= key; i++)
-		bytes += hl_timeline_bytes(timeline, row, i);
-	return bytes;
-}
-
-/* Areas from the baseline up to each sum, the largest one first: the others cover it. */
+/* Areas from the baseline up to what each key and those before it held together, or all of it where
+ * there are no keys; the largest one first: the others cover it. */
 static void put_areas(const struct picture *picture)
 {
 	const struct hl_timeline *timeline = picture->timeline;
@@ -225,7 +202,11 @@ static void put_areas(const struct picture *picture)
 		fprintf(picture->out, "<path class=\"c%u\" d=\"M%d %g", picture->colors[key],
 			plot.left, picture->bottom);
 		for (size_t row = 0; row < timeline->row_count; row++) {
-			double y = y_of(picture, height_of(timeline, row, key));
+			const struct hl_log_point *point = hl_timeline_point(timeline, row);
+			int64_t bytes = timeline->key_count ? 0 : point->max_bytes;
+			for (size_t i = 0; i < timeline->key_count && i <= key; i++)
+				bytes += hl_timeline_bytes(timeline, row, i);
+			double y = y_of(picture, bytes);
 			if (y != before) /* a level step needs no new point */
 				fprintf(picture->out, "H%.1fV%.1f", x_of_row(picture, row), y);
 			before = y;
@@ -273,20 +254,6 @@ static void put_holes(const struct picture *picture)
 
 /* ---- around it ---- */
 
-static void put_head(const struct picture *picture, const char *title)
-{
-	const struct hl_history *history = picture->history;
-	const struct hl_log_point *peak = hl_history_head_peak(history);
-	char high[HL_FORMAT_MAX], end[HL_FORMAT_MAX];
-
-	hl_svg_heading(picture->out, plot.left, 26, title);
-	hl_svg_text(picture->out, "plain", plot.left, 46,
-		    "bytes in use, the highest of each interval: %s at %" PRIu64
-		    " ms, %s at the end",
-		    hl_format_bytes(peak->max_bytes, high), hl_history_head_ms(peak),
-		    hl_format_bytes(history->points[history->point_count - 1].end_bytes, end));
-}
-
 static void put_legend(const struct picture *picture, size_t marks_left_out)
 {
 	const struct hl_timeline *timeline = picture->timeline;
@@ -313,8 +280,20 @@ static void put_legend(const struct picture *picture, size_t marks_left_out)
 			    hl_format_plural(marks_left_out));
 }
 
-static int64_t highest_of(const struct hl_timeline *timeline)
+int hl_timeline_svg(const struct hl_timeline *timeline, const struct hl_view_options *options)
 {
+	const struct hl_history *history = timeline->history;
+	const struct hl_profile *profile = history->profile;
+	const struct hl_log_point *peak = hl_history_head_peak(history);
+	struct picture picture = {
+		.timeline = timeline,
+		.history = history,
+		.out = options->out,
+		.bottom = plot.top + plot.height,
+	};
+	size_t marks_left_out = hl_timeline_svg_marks(NULL, &plot, history);
+	size_t legend_rows = (timeline->key_count ? timeline->key_count : 1) + 1;
+	char title[512], high[HL_FORMAT_MAX], end[HL_FORMAT_MAX], label[HL_FORMAT_MAX];
 	int64_t most = 1;
 
 	for (size_t i = 0; i < timeline->row_count; i++) {
@@ -324,23 +303,7 @@ static int64_t highest_of(const struct hl_timeline *timeline)
 		if (point->rss_bytes < INT64_MAX && (int64_t)point->rss_bytes > most)
 			most = (int64_t)point->rss_bytes;
 	}
-	return most;
-}
-
-int hl_timeline_svg(const struct hl_timeline *timeline, const struct hl_view_options *options)
-{
-	const struct hl_profile *profile = timeline->history->profile;
-	struct picture picture = {
-		.timeline = timeline,
-		.history = timeline->history,
-		.out = options->out,
-		.bottom = plot.top + plot.height,
-	};
-	size_t marks_left_out = hl_timeline_svg_marks(NULL, &plot, timeline->history);
-	size_t legend_rows = (timeline->key_count ? timeline->key_count : 1) + 1;
-	int64_t most = highest_of(timeline), step = hl_timeline_svg_byte_step(most, BYTE_TICKS);
-	char title[512];
-
+	int64_t step = hl_timeline_svg_byte_step(most, BYTE_TICKS);
 	picture.top_bytes = (most / step + 1) * step;
 	choose_colors(&picture);
 	snprintf(title, sizeof(title), "%s: %s", hl_profile_text(profile, profile->name),
@@ -349,14 +312,24 @@ int hl_timeline_svg(const struct hl_timeline *timeline, const struct hl_view_opt
 		     (int)picture.bottom + LEGEND_GAP +
 			     LEGEND_ROW * (int)(legend_rows + (marks_left_out ? 1 : 0)),
 		     title, &hl_palette_names);
-	put_head(&picture, title);
+	hl_svg_heading(picture.out, plot.left, 26, title);
+	hl_svg_text(picture.out, "plain", plot.left, 46,
+		    "bytes in use, the highest of each interval: %s at %" PRIu64
+		    " ms, %s at the end",
+		    hl_format_bytes(peak->max_bytes, high), hl_history_head_ms(peak),
+		    hl_format_bytes(history->points[history->point_count - 1].end_bytes, end));
 	put_areas(&picture);
-	put_byte_axis(&picture, step);
+	for (int64_t at = 0; at <= picture.top_bytes; at += step) {
+		double y = y_of(&picture, at);
+		hl_svg_line(picture.out, "grid", plot.left, y, plot.width, 0);
+		hl_svg_text(picture.out, "right", plot.left - 8, y + 4, "%s",
+			    hl_timeline_svg_byte_label(at, step, label));
+	}
 	put_holes(&picture);
 	put_rss(&picture);
-	hl_timeline_svg_marks(picture.out, &plot, picture.history);
+	hl_timeline_svg_marks(picture.out, &plot, history);
 	put_ms_axis(&picture);
 	put_legend(&picture, marks_left_out);
 	hl_svg_end(picture.out);
-	return hl_history_head_note(timeline->history, options);
+	return hl_history_head_note(history, options);
 }

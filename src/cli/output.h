@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Where verbs write: the file that -o names, the pager, and the report that goes to either.
+ *
+ * A file is written under a temporary name beside it and put in its place when it is whole, so that
+ * what fails or is interrupted leaves nothing half written. What stands there already keeps its
+ * mode and owner, and symbolic links are followed. Devices and pipes are written to as they are.
+ */
+#pragma once
+
+#include "cli/view_options.h"
+#include "view/emit.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+/* ---- files ---- */
+
+struct hl_output_file {
+	const char *path; /* as the user named it */
+	char *target;	  /* where it lies, behind symbolic links */
+	char *temporary;  /* NULL: written in place */
+	FILE *out;
+	int fd;	   /* of ${out} */
+	int error; /* errno of the first write that failed, or 0 */
+};
+
+/*
+ * Whether ${path} may be written, asked before the work begins: it does not exist, ${force} allows
+ * overwriting it, or it is a device or a pipe; and it is not one of the ${input_count} ${inputs}
+ * or a file in one of them. 0 or a negative errno with a sentence.
+ */
+int hl_output_file_check(const char *path, bool force, char *const *inputs, size_t input_count,
+			 struct hl_error *err);
+
+/* As hl_output_file_check(), for what cannot be written to a device or a pipe. */
+int hl_output_file_check_regular(const char *path, bool force, char *const *inputs,
+				 size_t input_count, struct hl_error *err);
+
+/*
+ * Opens ${path}, which passed a check, into ${file}, which must not move until it is closed. One
+ * can be open at a time: until then, a signal that ends the program takes the temporary away. 0 or
+ * a negative errno with a sentence, after which there is nothing to close.
+ */
+int hl_output_file_open(struct hl_output_file *file, const char *path, struct hl_error *err);
+
+/*
+ * Puts the file in its place if ${keep} and nothing went wrong, or else removes the temporary. 0;
+ * or a negative errno with a sentence, in place of another one in ${err}, when a write failed.
+ */
+int hl_output_file_close(struct hl_output_file *file, bool keep, struct hl_error *err);
+
+struct hl_pack_log;
+
+/* Packs ${profile}, loaded with keep_rows, and ${log} (NULL: none) into ${path}. 0 or a negative
+ * errno with a sentence. */
+int hl_output_file_write_packed(const struct hl_profile *profile, const struct hl_pack_log *log,
+				const char *path, struct hl_error *err);
+
+/* ---- the pager ---- */
+
+struct hl_pager {
+	pid_t pid; /* 0: there is none */
+	FILE *out; /* the pager, or standard output */
+	int input; /* what the pager reads; the minder's */
+	bool minded;
+	pthread_t minder; /* waits for the pager, so that nothing is lost when it cannot run */
+};
+
+/*
+ * Starts $HEAPLINE_PAGER, else $PAGER, else less, if standard output is a terminal that can do more
+ * than a "dumb" one. A blank variable or "cat" is no pager. What a pager that fails leaves unread
+ * is written to standard output. Cannot fail: out is always good. ${pager} must not move until its
+ * release.
+ */
+void hl_pager_init(struct hl_pager *pager);
+
+/* Waits until the reader has seen enough. The output is closed. */
+void hl_pager_release(struct hl_pager *pager);
+
+/* ---- reports ---- */
+
+/* Where a report goes, and what --output, --json and so on say of it. */
+struct hl_report_output {
+	struct hl_view_output options;
+	struct hl_pager pager;
+	struct hl_output_file file;
+	FILE *out;
+};
+
+enum hl_report_form {
+	HL_REPORT_TABLE, /* or JSON */
+	HL_REPORT_TERM,	 /* of Erlang */
+	HL_REPORT_SVG,
+};
+
+/*
+ * The form that ${verb} writes: a term if ${term}, its --term, was given; a picture, if it ${draws}
+ * any, or JSON where the output is named so. HL_EXIT_DONE, or HL_EXIT_USAGE after a report.
+ */
+int hl_report_output_choose_form(const struct hl_verb *verb, bool term, bool draws,
+				 enum hl_report_form *ret_form);
+
+/*
+ * Whether the output can be written at all, before any work is done for it; what is read, as in
+ * hl_output_file_check(), is not to be overwritten. 0 or a negative errno with a sentence.
+ */
+int hl_report_output_check(char *const *inputs, size_t input_count, struct hl_error *err);
+
+/*
+ * Opens it; ${output} must not move until it is closed. A report that is for people (${pages}) goes
+ * through a pager where it meets a terminal. 0 or a negative errno with a sentence, after which
+ * there is nothing to close.
+ */
+int hl_report_output_open(struct hl_report_output *output, bool pages, struct hl_error *err);
+
+/* How a report is written to it. */
+static inline struct hl_emit_options hl_report_output_emit(const struct hl_report_output *output,
+							   uint64_t row_limit)
+{
+	return (struct hl_emit_options){.out = output->out,
+					.json = output->options.json,
+					.color = output->options.color,
+					.row_limit = row_limit};
+}
+
+/*
+ * Closes it after ${r}, what writing the report returned: a file is kept unless that is negative.
+ * ${r}, or a negative errno with a sentence. An error of standard output is reported when the
+ * program ends; a pager that was left early is not an error.
+ */
+int hl_report_output_close(struct hl_report_output *output, int r, struct hl_error *err);

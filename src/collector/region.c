@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Makes regions out of memfds; see region.h. */
+#include "collector/region.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U /* Linux 6.3 */
+#endif
+
+#define REGION_SHARE_OF_LIMIT 8
+
+/* A file may not grow past RLIMIT_FSIZE, and a memfd is a file. 0 = no bound. */
+static uint64_t size_bound(uint64_t address_space_limit)
+{
+	uint64_t bound = address_space_limit / REGION_SHARE_OF_LIMIT;
+	struct rlimit file_size;
+
+	if (getrlimit(RLIMIT_FSIZE, &file_size) == 0 && file_size.rlim_cur < bound)
+		bound = file_size.rlim_cur;
+	return bound >= UINT64_MAX / REGION_SHARE_OF_LIMIT ? 0 : bound;
+}
+
+int hl_region_make(const struct hl_region_settings *settings, uint64_t address_space_limit,
+		   struct hl_region *ret_region, int *ret_fd)
+{
+	struct hl_region region;
+
+	hl_region_layout(&region.layout, size_bound(address_space_limit), settings->mode);
+	region.bytes = region.layout.region_bytes;
+	/* Some systems allow only memfds that cannot be executed; older ones lack the flag. */
+	int fd = memfd_create("heapline", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+	if (fd < 0 && errno == EINVAL)
+		fd = memfd_create("heapline", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0)
+		return -errno;
+	void *base = MAP_FAILED;
+	if (ftruncate(fd, (off_t)region.bytes) == 0)
+		base = mmap(NULL, region.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+			    fd, 0);
+	if (base == MAP_FAILED) {
+		int r = -errno;
+		close(fd);
+		return r;
+	}
+	/* Our dump would be as large as the target's memory. */
+	madvise(base, region.bytes, MADV_DONTDUMP);
+	/* Nobody, above all not the target, shall take memory away from under our reading. */
+	fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+	region.header = base;
+	region.fd = fd;
+	atomic_init(&region.layout.mode, hl_mode_first(settings->mode));
+	atomic_init(&region.layout.flags, (settings->mappings ? HL_REGION_MAPPINGS : 0u) |
+						  (settings->sizes ? HL_REGION_SIZES : 0u) |
+						  (settings->lossy ? HL_REGION_LOSSY : 0u) |
+						  (settings->follow ? HL_REGION_FOLLOW : 0u) |
+						  (hl_time_stamps_work() ? HL_REGION_STAMPS : 0u));
+	region.layout.sample_bytes = settings->sample_bytes;
+	*region.header = region.layout;
+	*ret_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	if (*ret_fd < 0) {
+		int r = -errno;
+		hl_region_release(&region);
+		return r;
+	}
+	*ret_region = region;
+	return 0;
+}
+
+void hl_region_release(struct hl_region *region)
+{
+	if (!region->header)
+		return;
+	munmap(region->header, region->bytes);
+	close(region->fd);
+	region->header = NULL;
+}

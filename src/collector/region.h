@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Makes the regions that the collector hands out. */
+#pragma once
+
+#include "region/region.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What every region of a recording says to its recorder. */
+struct hl_region_settings {
+	enum hl_mode mode;
+	bool mappings;
+	bool sizes;
+	bool lossy;  /* full rings drop events */
+	bool follow; /* programs that the target starts are recorded, too */
+	uint64_t sample_bytes;
+};
+
+struct hl_region {
+	struct hl_region_header *header; /* start of the mapping */
+	size_t bytes;
+	int fd;				/* its memfd */
+	struct hl_region_header layout; /* as laid out, where the target cannot write */
+};
+
+/*
+ * Makes a region and maps it. It takes at most an eighth of ${address_space_limit} (UINT64_MAX: no
+ * limit), since the target maps it, too. ${ret_fd} is its memfd once more, the caller's to close. 0
+ * or a negative errno.
+ */
+int hl_region_make(const struct hl_region_settings *settings, uint64_t address_space_limit,
+		   struct hl_region *ret_region, int *ret_fd);
+
+/* Unmaps and closes it; the target's own mapping is its own. */
+void hl_region_release(struct hl_region *region);
+
+/* ---- time stamps ---- */
+
+/* Whether the time stamp counter tells what came first, for HL_REGION_STAMPS: it runs at one rate on
+ * all processors, at all times, and the kernel relies on it, which it does only while no two
+ * processors differ. */
+bool hl_time_stamps_work(void);
+
+/* The latter, as the file at ${path} says it in place of the kernel's own; for tests. */
+bool hl_time_stamps_are_clock(const char *path);

@@ -1,0 +1,528 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Reads regions; see region_read.h.
+ *
+ * Order: cells, then nodes, then threads, modules and their strings. The recorder publishes a node
+ * before it counts at it, and a module before it makes nodes in it, so whatever was read refers
+ * only to what can still be read.
+ */
+#include "collector/region_read.h"
+
+#include "base/frame_key.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* What may be backed by memory but not yet in the file's count of blocks. */
+#define BACKED_SLOP (UINT64_C(16) << 20)
+
+/* A peak mark set while the cells are read makes their at-peak values those of two marks; read
+ * again, but a busy target must not keep us. */
+#define PEAK_ATTEMPTS 3
+
+static const struct hl_region_header *header_of(const struct hl_region_view *view)
+{
+	return view->base;
+}
+
+const void *hl_region_read_area(const struct hl_region_view *view, enum hl_area_id id)
+{
+	return (const char *)view->base + view->layout->areas[id].offset;
+}
+
+/* How many records of ${size} bytes may be read: not more than said, than backed by memory, than
+ * there is room for. To read what is not backed would take memory, gigabytes of it: where more is
+ * claimed than the whole file has, the first hole is where the area ends. */
+static uint32_t bounded_count(const struct hl_region_view *view, enum hl_area_id id,
+			      uint64_t claimed, size_t size)
+{
+	const struct hl_area *area = &view->layout->areas[id];
+	struct stat status;
+
+	uint64_t bytes =
+		atomic_load_explicit(&header_of(view)->areas[id].committed, memory_order_acquire);
+	if (bytes > area->capacity)
+		bytes = area->capacity;
+	if (bytes > BACKED_SLOP && view->fd && fstat(*view->fd, &status) == 0 &&
+	    bytes > (uint64_t)status.st_blocks * 512 + BACKED_SLOP) {
+		off_t hole = lseek(*view->fd, (off_t)area->offset, SEEK_HOLE);
+		uint64_t end = hole < 0 ? area->offset : (uint64_t)hole;
+		if (end - area->offset < bytes)
+			bytes = end - area->offset;
+	}
+	uint64_t count = bytes / size;
+	return (uint32_t)(claimed < count ? claimed : count);
+}
+
+static bool layout_fits(const struct hl_region_view *view)
+{
+	if (view->bytes < sizeof(struct hl_region_header))
+		return false;
+	for (int id = 0; id < HL_AREA_COUNT; id++) {
+		const struct hl_area *area = &view->layout->areas[id];
+		if (area->offset % 8 || area->offset > view->bytes ||
+		    area->capacity > view->bytes - area->offset)
+			return false;
+	}
+	return true;
+}
+
+/* Whether nothing more will be counted. */
+static bool is_over(const struct hl_recording_process *process)
+{
+	return process->complete && process->end != HL_END_RUNNING;
+}
+
+/* ---- cells ---- */
+
+uint32_t hl_region_read_chunk_count(const struct hl_region_view *view)
+{
+	uint32_t claimed =
+		atomic_load_explicit(&header_of(view)->chunk_count, memory_order_acquire);
+
+	return bounded_count(view, HL_AREA_CELLS, claimed, sizeof(struct hl_cell_chunk));
+}
+
+uint32_t hl_region_read_thread_count(const struct hl_region_view *view)
+{
+	uint32_t claimed =
+		atomic_load_explicit(&header_of(view)->thread_count, memory_order_acquire);
+
+	return bounded_count(view, HL_AREA_THREADS,
+			     claimed < HL_THREADS_MAX ? claimed : HL_THREADS_MAX,
+			     sizeof(struct hl_region_thread));
+}
+
+static uint32_t used_cells(const struct hl_cell_chunk *chunk)
+{
+	uint32_t used = atomic_load_explicit(&chunk->used, memory_order_acquire);
+
+	return used < HL_CHUNK_CELLS ? used : HL_CHUNK_CELLS;
+}
+
+static int64_t difference(uint64_t a, uint64_t b)
+{
+	return (int64_t)(a - b);
+}
+
+/* Fills ${value} from the cell in ${place}, with the values at the last mark as its peak. */
+static void read_cell(const struct hl_cell_chunk *chunk, uint32_t place, uint32_t epoch,
+		      struct hl_recording_value *value)
+{
+	struct hl_cell cell = chunk->cells[place];
+
+	*value = (struct hl_recording_value){
+		.node = cell.node,
+		.thread = chunk->thread,
+		.alloc_bytes = cell.alloc_bytes,
+		.alloc_objects = cell.alloc_objects,
+		.free_bytes = cell.free_bytes,
+		.free_objects = cell.free_objects,
+		.temporary_objects = cell.temporary_objects,
+		.slack_bytes = cell.slack_bytes,
+	};
+	bool marked = cell.epoch == epoch;
+	value->peak_bytes =
+		marked ? cell.at_peak_bytes : difference(cell.alloc_bytes, cell.free_bytes);
+	value->peak_objects = marked ? chunk->at_peak_objects[place]
+				     : difference(cell.alloc_objects, cell.free_objects);
+}
+
+/* Returns the number of values; ${ret_damaged} is that of cells and chunks that cannot be. */
+static uint32_t read_chunks(const struct hl_region_view *view, uint32_t chunks, uint32_t epoch,
+			    uint64_t most, struct hl_recording_value *values, uint64_t *ret_damaged)
+{
+	const struct hl_cell_chunk *chunk = hl_region_read_area(view, HL_AREA_CELLS);
+	uint32_t count = 0;
+
+	*ret_damaged = 0;
+	for (const struct hl_cell_chunk *end = chunk + chunks; chunk < end; chunk++) {
+		uint32_t used = used_cells(chunk);
+		*ret_damaged += atomic_load(&chunk->used) > HL_CHUNK_CELLS;
+		for (uint32_t i = 0; i < used; i++) {
+			struct hl_cell cell = chunk->cells[i];
+			if (hl_region_check_cell(&cell, most) && cell.node)
+				read_cell(chunk, i, epoch, &values[count++]);
+			else
+				++*ret_damaged;
+		}
+	}
+	return count;
+}
+
+static int read_values(const struct hl_region_view *view, uint64_t most,
+		       struct hl_recording_process *process)
+{
+	const struct hl_region_header *header = header_of(view);
+	uint32_t claimed = atomic_load_explicit(&header->chunk_count, memory_order_acquire);
+	uint32_t chunks = bounded_count(view, HL_AREA_CELLS, claimed, sizeof(struct hl_cell_chunk));
+	uint64_t damaged = claimed > chunks, bad = 0;
+
+	process->values = malloc(((size_t)chunks * HL_CHUNK_CELLS + 1) * sizeof(*process->values));
+	if (!process->values)
+		return -ENOMEM;
+	for (int attempt = 0; attempt < PEAK_ATTEMPTS; attempt++) {
+		uint32_t epoch = atomic_load(&header->peak_epoch);
+		process->value_count =
+			read_chunks(view, chunks, epoch, most, process->values, &bad);
+		if (atomic_load(&header->peak_epoch) == epoch)
+			break;
+	}
+	process->lost.damaged += damaged + bad;
+	return 0;
+}
+
+/*
+ * Marks are set at steps of up to 1 %. When more is in use now than at the last mark, now is the
+ * peak. Returns whether it is.
+ */
+static bool settle_peak(struct hl_recording_process *process)
+{
+	uint64_t now = 0, mark = 0;
+
+	for (uint32_t i = 0; i < process->value_count; i++) {
+		const struct hl_recording_value *value = &process->values[i];
+		now += value->alloc_bytes - value->free_bytes;
+		mark += (uint64_t)value->peak_bytes;
+	}
+	if ((int64_t)now <= (int64_t)mark)
+		return false;
+	for (uint32_t i = 0; i < process->value_count; i++) {
+		struct hl_recording_value *value = &process->values[i];
+		value->peak_bytes = difference(value->alloc_bytes, value->free_bytes);
+		value->peak_objects = difference(value->alloc_objects, value->free_objects);
+	}
+	return true;
+}
+
+/* What all threads did at one node. */
+struct node_sum {
+	uint64_t alloc_bytes, alloc_objects, free_bytes, free_objects;
+};
+
+/* Drops the values of nodes at which more was freed than allocated. While the process runs that can
+ * be: its cells are not read at one instant. */
+static int drop_negative(struct hl_recording_process *process)
+{
+	struct node_sum *sums = calloc(process->node_count + (size_t)1, sizeof(*sums));
+	uint32_t kept = 0;
+
+	if (!sums)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < process->value_count; i++) {
+		const struct hl_recording_value *value = &process->values[i];
+		struct node_sum *sum = &sums[value->node];
+		sum->alloc_bytes += value->alloc_bytes;
+		sum->alloc_objects += value->alloc_objects;
+		sum->free_bytes += value->free_bytes;
+		sum->free_objects += value->free_objects;
+	}
+	for (uint32_t i = 0; i < process->value_count; i++) {
+		const struct node_sum *sum = &sums[process->values[i].node];
+		if (sum->free_objects <= sum->alloc_objects && sum->free_bytes <= sum->alloc_bytes)
+			process->values[kept++] = process->values[i];
+	}
+	process->lost.damaged += process->value_count - kept;
+	process->value_count = kept;
+	free(sums);
+	return 0;
+}
+
+/* What is left may be plausible one by one, and not together: then nothing of it is known. */
+static void check_total(const struct hl_region_view *view, uint64_t most,
+			struct hl_recording_process *process)
+{
+	uint64_t objects = 0, bytes = 0;
+
+	for (uint32_t i = 0; i < process->value_count; i++) {
+		const struct hl_recording_value *value = &process->values[i];
+		objects += value->alloc_objects;
+		bytes += value->alloc_bytes - value->free_bytes;
+	}
+	if (objects > most) {
+		process->lost.damaged += process->value_count;
+		process->value_count = 0;
+	} else if (is_over(process)) {
+		process->lost.damaged += !hl_region_check_total(view, (int64_t)bytes);
+	}
+}
+
+/* Drops values of unknown nodes and those that say nothing, and renumbers the rest. */
+static void adopt_values(struct hl_recording_process *process, const uint32_t *map,
+			 uint32_t old_node_count)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < process->value_count; i++) {
+		struct hl_recording_value value = process->values[i];
+		if (!value.alloc_objects && !value.free_objects && !value.alloc_bytes &&
+		    !value.free_bytes && !value.peak_bytes && !value.peak_objects)
+			continue;
+		if (value.node > old_node_count || !map[value.node]) {
+			process->lost.damaged++;
+			continue;
+		}
+		value.node = map[value.node];
+		if (value.thread >= process->thread_count) {
+			process->lost.damaged++;
+			value.thread = 0;
+		}
+		process->values[kept++] = value;
+	}
+	process->value_count = kept;
+	struct hl_recording_value *fitted =
+		realloc(process->values, (kept + (size_t)1) * sizeof(*fitted));
+	if (fitted)
+		process->values = fitted;
+}
+
+/* ---- threads and what was lost ---- */
+
+/* There is always a thread 0, for cells that name none. */
+static int read_threads(const struct hl_region_view *view, uint64_t most,
+			struct hl_recording_process *process)
+{
+	const struct hl_region_thread *shared = hl_region_read_area(view, HL_AREA_THREADS);
+	/* First: it grows. */
+	uint32_t claimed = atomic_load(&header_of(view)->thread_count);
+	uint32_t count = hl_region_read_thread_count(view);
+
+	process->lost.damaged += claimed > count;
+	process->threads = calloc(count ? count : 1, sizeof(*process->threads));
+	if (!process->threads)
+		return -ENOMEM;
+	process->thread_count = count ? count : 1;
+	for (uint32_t i = 0; i < count; i++) {
+		const struct hl_region_thread *thread = &shared[i];
+		struct hl_recording_lost *lost = &process->lost;
+		process->threads[i].tid = thread->tid;
+		process->threads[i].earlier_threads = thread->earlier_owners;
+		memcpy(process->threads[i].name, thread->name, sizeof(thread->name));
+		if (thread->lost_events > most || thread->unmatched_frees > most ||
+		    thread->inherited_frees > most || thread->truncated_stacks > most ||
+		    thread->incomplete_stacks > most) {
+			lost->damaged++;
+			continue;
+		}
+		lost->events += thread->lost_events;
+		lost->bytes += thread->lost_bytes;
+		lost->truncated_stacks += thread->truncated_stacks;
+		lost->incomplete_stacks += thread->incomplete_stacks;
+		lost->unmatched_frees += thread->unmatched_frees;
+		lost->inherited_frees += thread->inherited_frees;
+	}
+	return 0;
+}
+
+static void read_lost(const struct hl_region_view *view, uint64_t most,
+		      struct hl_recording_lost *lost)
+{
+	const struct hl_region_header *header = header_of(view);
+	uint64_t events = atomic_load(&header->lost_events);
+	uint64_t modules = atomic_load(&header->lost_modules);
+
+	lost->damaged += hl_region_check_header(view);
+	if (events > most || modules > most) {
+		lost->damaged++;
+		return;
+	}
+	lost->events += events;
+	lost->bytes += atomic_load(&header->lost_bytes);
+	lost->modules += modules;
+}
+
+/* ---- modules ---- */
+
+uint32_t hl_region_read_module_count(const struct hl_region_view *view)
+{
+	uint32_t claimed =
+		atomic_load_explicit(&header_of(view)->module_count, memory_order_acquire);
+
+	if (claimed > HL_MODULES_MAX)
+		claimed = HL_MODULES_MAX;
+	return bounded_count(view, HL_AREA_MODULES, claimed, sizeof(struct hl_region_module));
+}
+
+int hl_region_read_module(const struct hl_region_view *view, uint32_t index,
+			  struct hl_recording_module *ret_module)
+{
+	const struct hl_region_module *shared = hl_region_read_area(view, HL_AREA_MODULES);
+	struct hl_region_module copy = shared[index];
+	const char *strings = hl_region_read_area(view, HL_AREA_STRINGS);
+	uint32_t size = bounded_count(view, HL_AREA_STRINGS, UINT32_MAX, 1);
+	bool good = copy.path_offset <= size && copy.path_bytes <= size - copy.path_offset;
+
+	char *path = good ? strndup(strings + copy.path_offset, copy.path_bytes) : strdup("");
+	if (!path)
+		return -ENOMEM;
+	*ret_module = (struct hl_recording_module){
+		.path = path,
+		.start = copy.start,
+		.end = copy.end,
+		.load_bias = copy.load_bias,
+		.print = copy.print,
+	};
+	if (copy.build_id_bytes <= sizeof(ret_module->build_id)) {
+		ret_module->build_id_bytes = copy.build_id_bytes;
+		memcpy(ret_module->build_id, copy.build_id, copy.build_id_bytes);
+	}
+	return 0;
+}
+
+static int read_modules(const struct hl_region_view *view, struct hl_recording_process *process)
+{
+	uint32_t count = hl_region_read_module_count(view);
+
+	process->lost.damaged += atomic_load(&header_of(view)->module_count) > HL_MODULES_MAX;
+	process->modules = calloc(count + (size_t)1, sizeof(*process->modules));
+	if (!process->modules)
+		return -ENOMEM;
+	for (; process->module_count < count; process->module_count++) {
+		int r = hl_region_read_module(view, process->module_count,
+					      &process->modules[process->module_count]);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* ---- nodes ---- */
+
+uint32_t hl_region_read_node_count(const struct hl_region_view *view)
+{
+	uint64_t claimed = atomic_load_explicit(&header_of(view)->node_count, memory_order_acquire);
+
+	if (claimed > HL_NODE_MAX)
+		claimed = HL_NODE_MAX;
+	/* The root takes a place in the area, too. */
+	uint32_t places =
+		bounded_count(view, HL_AREA_NODES, claimed + 1, sizeof(struct hl_region_node));
+	return places ? places - 1 : 0;
+}
+
+struct hl_recording_node hl_region_read_node(const struct hl_region_view *view, uint32_t id)
+{
+	const struct hl_region_node *shared = hl_region_read_area(view, HL_AREA_NODES);
+	uint64_t frame = atomic_load_explicit(&shared[id].frame, memory_order_acquire);
+
+	return (struct hl_recording_node){.frame = frame, .parent = shared[id].parent};
+}
+
+/* Reads the nodes into ${process}; ${ret_map} as of hl_region_tree_build. */
+static int read_nodes(const struct hl_region_view *view, struct hl_recording_process *process,
+		      uint32_t **ret_map, uint32_t *ret_old_count)
+{
+	uint32_t count = hl_region_read_node_count(view);
+
+	struct hl_recording_node *copy = malloc((count + (size_t)1) * sizeof(*copy));
+	if (!copy)
+		return -ENOMEM;
+	/* Those not yet published keep frame 0. */
+	for (uint32_t i = 0; i < count; i++)
+		copy[i] = hl_region_read_node(view, i + 1);
+	process->lost.damaged += atomic_load(&header_of(view)->node_count) > HL_NODE_MAX;
+	/* While the process runs, the parents of nodes may not be there yet. */
+	for (uint32_t i = 0; is_over(process) && i < count; i++) {
+		uint32_t parent = copy[i].parent;
+		process->lost.damaged +=
+			copy[i].frame && (parent > count || (parent && !copy[parent - 1].frame));
+	}
+	int r = hl_region_tree_build(copy, count, &process->nodes, &process->node_count, ret_map);
+	free(copy);
+	*ret_old_count = count;
+	return r;
+}
+
+/* ---- the whole ---- */
+
+static int read_tables(const struct hl_region_view *view, const struct hl_region_times *times,
+		       struct hl_recording_process *process)
+{
+	uint32_t *map, old_count;
+	uint64_t most = hl_region_check_most_events(view, times->now_ns - times->start_ns);
+
+	int r = read_values(view, most, process);
+	if (r == 0)
+		r = read_nodes(view, process, &map, &old_count);
+	if (r < 0)
+		return r;
+	r = read_threads(view, most, process);
+	if (r == 0)
+		r = read_modules(view, process);
+	if (r == 0)
+		adopt_values(process, map, old_count);
+	if (r == 0 && is_over(process))
+		r = drop_negative(process);
+	if (r == 0) {
+		check_total(view, most, process);
+		read_lost(view, most, &process->lost);
+		uint64_t peak_ns = settle_peak(process)
+					   ? times->now_ns
+					   : atomic_load(&header_of(view)->peak_mark_ns);
+		if (peak_ns > times->now_ns)
+			peak_ns = times->now_ns;
+		process->peak_mark_ns = peak_ns < times->start_ns ? 0 : peak_ns - times->start_ns;
+	}
+	/* A frame in a module that is not known keeps its address and becomes one of no module. */
+	for (uint32_t i = 0; r == 0 && i < process->node_count; i++)
+		if (!hl_frame_key_is_valid(process->nodes[i].frame, process->module_count)) {
+			process->nodes[i].frame &= HL_FRAME_PC_MASK;
+			process->lost.damaged++;
+		}
+	free(map);
+	return r;
+}
+
+/* Gives back what a failed read has made. */
+static void drop_tables(struct hl_recording_process *process)
+{
+	struct hl_recording_process made = {
+		.module_count = process->module_count,
+		.modules = process->modules,
+		.nodes = process->nodes,
+		.values = process->values,
+		.threads = process->threads,
+	};
+
+	hl_recording_process_release(&made);
+	process->modules = NULL;
+	process->nodes = NULL;
+	process->values = NULL;
+	process->threads = NULL;
+	process->module_count = process->node_count = 0;
+	process->value_count = process->thread_count = 0;
+}
+
+int hl_region_read(const struct hl_region_view *view, const struct hl_region_times *times,
+		   struct hl_recording_process *process, struct hl_error *err)
+{
+	if (!layout_fits(view))
+		return hl_error_set(err, -EINVAL, "cannot read a region: its areas do not fit it");
+	process->lost = (struct hl_recording_lost){0};
+	int r = read_tables(view, times, process);
+	if (r < 0) {
+		drop_tables(process);
+		return hl_error_set(err, r, "cannot read a region: %s", strerror(-r));
+	}
+	uint32_t flags = atomic_load(&header_of(view)->flags);
+	process->own_malloc = flags & HL_REGION_OWN_MALLOC;
+	return 0;
+}
+
+uint64_t hl_region_read_activity(const struct hl_region_view *view)
+{
+	const struct hl_region_header *header = header_of(view);
+	const struct hl_cell_chunk *chunk = hl_region_read_area(view, HL_AREA_CELLS);
+	uint64_t sum = atomic_load(&header->thread_count) + atomic_load(&header->lost_events);
+
+	for (const struct hl_cell_chunk *end = chunk + hl_region_read_chunk_count(view);
+	     chunk < end; chunk++) {
+		uint32_t used = used_cells(chunk);
+		for (uint32_t i = 0; i < used; i++)
+			sum += chunk->cells[i].alloc_objects + chunk->cells[i].free_objects;
+	}
+	return sum;
+}

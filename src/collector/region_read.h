@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Turns a region into the tables of a recording. Works while the target writes and after its death;
+ * trusts nothing in the region, because the target's own bugs can write there.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "recording/recording.h"
+#include "region/region.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A mapped region. */
+struct hl_region_view {
+	const void *base;
+	size_t bytes;
+	const struct hl_region_header *layout; /* as laid out at first; only areas[].offset and
+						  .capacity are used. The copy in the region is
+						  not believed */
+	const int *fd; /* the region's memfd, which knows how much of it is backed by memory; NULL:
+			  the region is believed */
+};
+
+/* CLOCK_MONOTONIC, to place the peak in time. */
+struct hl_region_times {
+	uint64_t start_ns; /* when the region was handed over */
+	uint64_t now_ns;
+};
+
+/*
+ * Fills modules, nodes, values, threads, lost, own_malloc and peak_mark_ns of ${process}, which
+ * must not own any yet. Nodes that occur twice become one; a parent's id is smaller than its
+ * children's. What cannot be is left out and counted as damaged; of a process that is complete that
+ * includes stacks of which more was freed than allocated.
+ * Returns 0, -ENOMEM, or -EINVAL when the layout does not fit the region; ${process} then owns
+ * nothing new.
+ */
+int hl_region_read(const struct hl_region_view *view, const struct hl_region_times *times,
+		   struct hl_recording_process *process, struct hl_error *err);
+
+/* A number that differs when the counters have changed since (but for a wrap of 64 bits). Costs one
+ * pass over the cells. */
+uint64_t hl_region_read_activity(const struct hl_region_view *view);
+
+/* Single modules and nodes, for a caller that reads while the target runs. The counts cover what is
+ * published and backed by memory: module indexes are below the first, node ids 1 to the second. */
+uint32_t hl_region_read_module_count(const struct hl_region_view *view);
+uint32_t hl_region_read_node_count(const struct hl_region_view *view);
+
+/* Chunks of cells that are given out and backed by memory; thread slots ever used that are. */
+uint32_t hl_region_read_chunk_count(const struct hl_region_view *view);
+uint32_t hl_region_read_thread_count(const struct hl_region_view *view);
+
+/* Where an area begins. */
+const void *hl_region_read_area(const struct hl_region_view *view, enum hl_area_id id);
+
+/* 0, or -ENOMEM. The path is the caller's to free; the main program's is empty. */
+int hl_region_read_module(const struct hl_region_view *view, uint32_t index,
+			  struct hl_recording_module *ret_module);
+
+/* As it stands: frame 0 when it is not there yet, any parent. */
+struct hl_recording_node hl_region_read_node(const struct hl_region_view *view, uint32_t id);
+
+/* The dynamic loader gives the program itself no name. */
+static inline bool hl_region_module_is_main(const struct hl_recording_module *module)
+{
+	return module->path[0] == '\0' && module->end;
+}
+
+/* ---- the tree of stack nodes ---- */
+
+/*
+ * ${nodes}: ${count} nodes as copied, id i + 1 at index i; frame 0 = not there. Any parents. They
+ * are made a tree, nodes of equal parent and frame become one, and all are renumbered, parents
+ * before children.
+ *
+ * ${ret_map}[id] is the new id of an old one, 0 for one that is not there; count + 1 numbers, as
+ * ${ret_nodes} the caller's to free. Returns 0 or -ENOMEM.
+ */
+int hl_region_tree_build(struct hl_recording_node *nodes, uint32_t count,
+			 struct hl_recording_node **ret_nodes, uint32_t *ret_count,
+			 uint32_t **ret_map);
+
+/* ---- what can be ---- */
+
+/* What can stand in a region. A program with a bug writes there as it writes into its own memory:
+ * what its recorder cannot have counted is not shown as if it had. */
+
+/* More events than this take longer than ${ns}: a bound of each count, and of their sum. */
+uint64_t hl_region_check_most_events(const struct hl_region_view *view, uint64_t ns);
+
+/* Whether a thread can have counted so: ${most} events at most, of blocks that fit into the address
+ * space. */
+bool hl_region_check_cell(const struct hl_cell *cell, uint64_t most);
+
+/* Whether ${kin} tells of as many execs as there can be threads, and of namespaces of dlmopen()
+ * that a program may ask for. */
+bool hl_region_check_kin(const struct hl_region_kin *kin);
+
+/* How many fields of the header differ that nobody changes, or cannot be. */
+uint64_t hl_region_check_header(const struct hl_region_view *view);
+
+/* Whether the total in use that threads add to as they go is, within what they may still hold back,
+ * ${inuse_bytes}, the sum of the counters of a process that has ended. */
+bool hl_region_check_total(const struct hl_region_view *view, int64_t inuse_bytes);
+
+/* ---- sums at a glance ---- */
+
+struct hl_region_figures {
+	uint64_t alloc_objects, free_objects;
+	int64_t inuse_bytes, inuse_objects;
+	int64_t peak_bytes; /* within 1 %: of the last mark, or now when that is more */
+	uint32_t stack_nodes;
+	uint64_t lost_events;	  /* that could not be counted */
+	uint64_t lost_log_events; /* counted, but not in the log */
+};
+
+/* Costs one pass over the cells. The layout fits the region: the collector made both. */
+void hl_region_figures_read(const struct hl_region_view *view,
+			    struct hl_region_figures *ret_figures);

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Finds what is missing or doubtful, and puts it into words; see notices.h. */
+#include "view/notices.h"
+
+#include "base/array.h"
+#include "base/cleanup.h"
+#include "base/names.h"
+#include "profile/trace_kind.h"
+#include "view/format.h"
+#include "view/summary.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NAMES_MAX     128 /* bytes of the names of modules */
+#define WENT_ON_SHOWN 3	  /* processes that went on as other programs */
+
+/* ---- the list ---- */
+
+/* What a terminal would obey is written as hl_format_put() does, wherever the text goes. */
+static void add(struct hl_notices *notices, bool is_warning, const char *format, va_list args)
+{
+	HL_FREED char *sentence = NULL;
+	char *text = NULL;
+	size_t size;
+
+	if (vasprintf(&sentence, format, args) < 0) {
+		sentence = NULL;
+		notices->error = -ENOMEM;
+		return;
+	}
+	FILE *out = open_memstream(&text, &size);
+	if (out)
+		hl_format_put(out, sentence);
+	if (!out || fclose(out) != 0 ||
+	    HL_ARRAY_APPEND(notices->notices, notices->count, notices->capacity,
+			    (struct hl_notice){text, is_warning}) < 0) {
+		free(text);
+		notices->error = -ENOMEM;
+	}
+}
+
+void hl_notices_warn(struct hl_notices *notices, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	add(notices, true, format, args);
+	va_end(args);
+}
+
+void hl_notices_add(struct hl_notices *notices, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	add(notices, false, format, args);
+	va_end(args);
+}
+
+void hl_notices_emit(struct hl_notices *notices, struct hl_emit *emit)
+{
+	for (size_t i = 0; i < notices->count; i++)
+		(notices->notices[i].is_warning ? hl_emit_warning : hl_emit_line)(
+			emit, "%s", notices->notices[i].text);
+	if (notices->error)
+		hl_emit_fail(emit, notices->error);
+	hl_notices_release(notices);
+}
+
+int hl_notices_put(struct hl_notices *notices, FILE *out)
+{
+	struct hl_emit *emit;
+
+	int r = hl_emit_new(out, HL_EMIT_TABLE, false, NULL, &emit);
+	if (r < 0) {
+		hl_notices_release(notices);
+		return r;
+	}
+	hl_notices_emit(notices, emit);
+	return hl_emit_finish(emit);
+}
+
+void hl_notices_release(struct hl_notices *notices)
+{
+	for (size_t i = 0; i < notices->count; i++)
+		free(notices->notices[i].text);
+	free(notices->notices);
+	*notices = (struct hl_notices){0};
+}
+
+/* ---- what is not in the figures ---- */
+
+static void add_emptiness(struct hl_notices *notices, const struct hl_profile *profile)
+{
+	const struct hl_trace_kind *kind = hl_trace_kind_of_profile(profile);
+
+	if (profile->filter && hl_profile_counters_any(&profile->unfiltered_total))
+		hl_notices_warn(notices, "EMPTY: %s leaves no stack",
+				hl_profile_text(profile, profile->filter));
+	else if (profile->imported)
+		hl_notices_warn(notices, "EMPTY: there is no stack in the file");
+	else if (kind && kind->no_stack && profile->node_count == 1 && !profile->filter)
+		hl_notices_warn(notices, "EMPTY: %s%s", kind->no_stack,
+				profile->sample_bytes ? ", or not enough to be sampled" : "");
+	else if (kind)
+		hl_notices_warn(notices, "EMPTY: %s", kind->no_object);
+	else if (!profile->recorded_process_count && !profile->complete && !profile->running)
+		hl_notices_warn(notices, "EMPTY: the recording ended before its first save; the "
+					 "program may have gone on unrecorded");
+	else if (!profile->recorded_process_count)
+		hl_notices_warn(notices, "EMPTY: no process was recorded");
+	else if (!strcmp(hl_profile_text(profile, profile->mode), "closed"))
+		hl_notices_warn(notices, "EMPTY: recorded in mode 'closed', which counts nothing");
+	else
+		hl_notices_warn(notices, "EMPTY: not one allocation was recorded");
+}
+
+void hl_notices_of_log_loss(struct hl_notices *notices, const struct hl_profile_lost *lost)
+{
+	char count[HL_FORMAT_MAX];
+
+	if (lost->log_events)
+		hl_notices_warn(notices,
+				"LOST: %s event%s of the log, which the counters have: figures "
+				"over time are wrong from then until the log was re-based",
+				hl_format_count(lost->log_events, count),
+				hl_format_plural(lost->log_events));
+}
+
+/* Whether stacks end where a probe of another tool had taken the return address. */
+static bool has_return_probes(const struct hl_profile *profile)
+{
+	for (size_t i = 1; i < profile->function_count; i++)
+		if (!strcmp(hl_profile_text(profile, profile->functions[i].name),
+			    HL_PROFILE_RETURN_PROBE))
+			return true;
+	return false;
+}
+
+static void add_losses(struct hl_notices *notices, const struct hl_profile *profile)
+{
+	const struct hl_trace_kind *kind = hl_trace_kind_of_profile(profile);
+	const struct hl_profile_lost *lost = &profile->lost;
+	char count[HL_FORMAT_MAX], bytes[HL_FORMAT_MAX];
+
+	if (lost->damaged)
+		hl_notices_warn(
+			notices,
+			"DAMAGED: the program overwrote heapline's memory; %s record%s that "
+			"cannot be %s left out, and other figures may be wrong",
+			hl_format_count(lost->damaged, count), hl_format_plural(lost->damaged),
+			lost->damaged == 1 ? "is" : "are");
+	if (hl_summary_is_empty(profile))
+		add_emptiness(notices, profile);
+	/* Pages are counted by what is there: only whose doing they are may be lost. */
+	if ((lost->events || lost->bytes) && kind && hl_trace_kind_counts_pages(kind))
+		hl_notices_warn(notices,
+				"LOST: the stacks of %s event%s: their pages are in the total, "
+				"and may be in [no fault seen]",
+				hl_format_count(lost->events, count),
+				hl_format_plural(lost->events));
+	else if (lost->events || lost->bytes)
+		hl_notices_warn(notices, "LOST: %s event%s, %s: not in the figures below",
+				hl_format_count(lost->events, count),
+				hl_format_plural(lost->events),
+				hl_format_bytes(lost->bytes, bytes));
+	hl_notices_of_log_loss(notices, lost);
+	if (lost->truncated_stacks)
+		hl_notices_warn(notices, "LOST: the outer frames of %s stack%s, too deep to keep",
+				hl_format_count(lost->truncated_stacks, count),
+				hl_format_plural(lost->truncated_stacks));
+	if (lost->incomplete_stacks)
+		hl_notices_warn(notices,
+				"LOST: the outer frames of %s stack%s, which could not be unwound",
+				hl_format_count(lost->incomplete_stacks, count),
+				hl_format_plural(lost->incomplete_stacks));
+	if (lost->incomplete_stacks && has_return_probes(profile))
+		hl_notices_add(notices,
+			       "note: another tool's return probes (uretprobes) hid the callers of "
+			       "functions under " HL_PROFILE_RETURN_PROBE);
+	if (lost->modules)
+		hl_notices_warn(notices, "LOST: the names of %s module%s",
+				hl_format_count(lost->modules, count),
+				hl_format_plural(lost->modules));
+	if (lost->unscanned_bytes)
+		hl_notices_warn(notices, "LOST: %s could not be read",
+				hl_format_bytes(lost->unscanned_bytes, bytes));
+	if (lost->unmatched_frees)
+		hl_notices_add(notices, "note: %s free%s of blocks %s",
+			       hl_format_count(lost->unmatched_frees, count),
+			       hl_format_plural(lost->unmatched_frees),
+			       kind ? "allocated before the trace (harmless)"
+				    : "whose allocation was not seen");
+	if (lost->inherited_frees)
+		hl_notices_add(notices, "note: %s free%s of blocks that forked children inherited",
+			       hl_format_count(lost->inherited_frees, count),
+			       hl_format_plural(lost->inherited_frees));
+}
+
+void hl_notices_of_profile(struct hl_notices *notices, const struct hl_profile *profile)
+{
+	size_t count = 0;
+	char number[HL_FORMAT_MAX];
+
+	if (profile->snapshot)
+		hl_notices_add(notices,
+			       "a snapshot, taken while the recording went on: what came after "
+			       "it is not in its figures");
+	else if (profile->running)
+		hl_notices_add(notices,
+			       "running: figures are those of the recording's last save, which "
+			       "comes once a second");
+	else if (!profile->complete && !profile->imported)
+		hl_notices_warn(notices, "INCOMPLETE: the recording was interrupted; figures are "
+					 "those of its last save");
+	for (size_t i = 0; i < profile->warning_count; i++)
+		hl_notices_warn(notices, "WARNING: %s",
+				hl_profile_text(profile, profile->warnings[i]));
+	for (size_t i = 0; i < profile->process_count; i++)
+		if (profile->processes[i].own_malloc)
+			hl_notices_warn(notices,
+					"UNSEEN: process %u has a malloc of its own, whose "
+					"allocations were not seen",
+					profile->processes[i].pid);
+	/* Of programs that went on, each of a few, and how many others there are. */
+	for (size_t i = 0; i < profile->process_count; i++) {
+		const struct hl_profile_process *process = &profile->processes[i];
+		const char *went_on = hl_profile_went_on(profile, process);
+		if (went_on && count++ < WENT_ON_SHOWN)
+			hl_notices_warn(notices, "UNSEEN: pid %u %s", process->pid, went_on);
+	}
+	if (count > WENT_ON_SHOWN)
+		hl_notices_warn(notices,
+				"UNSEEN: %s more processes went on as other programs, unrecorded; "
+				"'heapline info' lists them",
+				hl_format_count((int64_t)(count - WENT_ON_SHOWN), number));
+	/* A warning of the recording tells of the refused ones. */
+	if (profile->unrecorded_children > profile->refused_children) {
+		uint64_t others = profile->unrecorded_children - profile->refused_children;
+		hl_notices_warn(notices, "UNSEEN: %s %schild%s ran unrecorded",
+				hl_format_count((int64_t)others, number),
+				profile->refused_children ? "more " : "", others == 1 ? "" : "ren");
+	}
+	add_losses(notices, profile);
+}
+
+/* ---- names ---- */
+
+/* Whether ${name} is one of ${names}, which ", " joins: one file can be several modules. */
+static bool is_listed(const char *names, const char *name)
+{
+	size_t length = strlen(name);
+
+	for (const char *at = names; *at; at += strspn(at, ", ")) {
+		size_t listed = strcspn(at, ",");
+		if (listed == length && !memcmp(at, name, length))
+			return true;
+		at += listed;
+	}
+	return false;
+}
+
+/* The names of the files without source lines, those that have changed or the others, and whether
+ * there are more. */
+static void list_nameless(const struct hl_profile *profile, bool changed, char names[NAMES_MAX],
+			  bool *ret_more)
+{
+	size_t used = 0;
+
+	names[0] = '\0';
+	*ret_more = false;
+	for (size_t i = 1; i < profile->module_count; i++) {
+		const struct hl_profile_module *module = &profile->modules[i];
+		const char *path = hl_profile_text(profile, module->path);
+		const char *name = hl_path_basename(path);
+		const char *reason = hl_profile_text(profile, module->symbols_reason);
+		bool has_changed =
+			module->symbols == HL_SYMBOLS_NONE && strstr(reason, HL_SYMBOLS_CHANGED);
+		if (profile->imported || !module->used || name == path ||
+		    module->symbols == HL_SYMBOLS_DWARF || has_changed != changed ||
+		    is_listed(names, name))
+			continue;
+		if (used + strlen(name) + sizeof(", ") > NAMES_MAX)
+			*ret_more = true;
+		else
+			used += (size_t)sprintf(names + used, "%s%s", used ? ", " : "", name);
+	}
+}
+
+void hl_notices_of_names(struct hl_notices *notices, const struct hl_profile *profile)
+{
+	char names[NAMES_MAX];
+	bool more;
+
+	list_nameless(profile, true, names, &more);
+	if (names[0])
+		hl_notices_warn(notices,
+				"CHANGED since it was recorded: %s%s; functions are shown by their "
+				"addresses",
+				names, more ? " and others" : "");
+	list_nameless(profile, false, names, &more);
+	if (names[0])
+		hl_notices_add(notices,
+			       "no debug information for %s%s; 'heapline info' says what helps",
+			       names, more ? " and others" : "");
+}

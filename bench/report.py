@@ -43,7 +43,7 @@ class Results:
     def series(self, title, tool):
         """The series if it was measured, else None."""
         case_and_table = self.cases.get(title)
-        series = case_and_table[1][tool] if case_and_table else None
+        series = case_and_table[1].get(tool) if case_and_table else None
         return series if series and series.runs else None
 
     def cpu(self, title, tool):
@@ -62,6 +62,8 @@ def number(value):
 def rows_of(case, table, tools):
     """Cells under HEADINGS, as text, for each tool."""
     for tool in tools:
+        if tool.name not in table:
+            continue
         series, base = table[tool.name], table[tool.baseline]
         if not series.runs:
             yield tool.name, "-", "-", "-", "-", "-", series.failure or "not measured"

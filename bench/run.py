@@ -171,10 +171,11 @@ def measure_all(options, machine):
             results.skipped[case.title] = case.missing()
             continue
         case.prepare(machine)
-        table = measure_case(case, all_tools(heapline), machine, options.repeat)
+        tools = [tool for tool in all_tools(heapline) if not case.tools or tool.name in case.tools]
+        table = measure_case(case, tools, machine, options.repeat)
         results.add(case, table)
         note("")
-        print(terminal_table(case, table, all_tools(heapline)), flush=True)
+        print(terminal_table(case, table, tools), flush=True)
     measure_others(options, machine, heapline, results)
     return results
 

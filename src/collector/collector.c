@@ -499,10 +499,33 @@ static void on_waiting(struct hl_collector *collector, struct waiting *waiting)
 	stop_waiting(waiting);
 }
 
+/* Whether ${pid} descends from us or from a process that is being recorded, or is one. */
+static bool is_kin(struct hl_collector *collector, pid_t pid)
+{
+	while (pid > 0 && pid != getpid() && !find_running(collector, pid))
+		pid = (pid_t)hl_identity_parent(pid);
+	return pid > 0;
+}
+
+/*
+ * Takes the next caller. The children of a server that has given up its privileges are of another
+ * user. The name of our socket is public: strangers of other users must not take the places of
+ * those who wait, whatever they would say.
+ */
+static int take_caller(struct hl_collector *collector, struct hl_caller *ret_caller)
+{
+	int r = hl_reception_accept(&collector->reception, ret_caller);
+
+	if (r < 0 || !ret_caller->is_foreign || is_kin(collector, ret_caller->pid))
+		return r;
+	close(ret_caller->fd);
+	return -EPERM;
+}
+
 static void on_socket(struct hl_collector *collector)
 {
 	struct hl_caller caller;
-	int r = hl_reception_accept(&collector->reception, &caller);
+	int r = take_caller(collector, &caller);
 
 	collector->strangers += r == -EPERM;
 	if (r == -EMFILE) {

@@ -84,12 +84,15 @@ int hl_reception_accept(struct hl_reception *reception, struct hl_caller *ret_ca
 		return errno == EINTR || errno == ECONNABORTED ? -EPERM : -errno;
 	struct ucred peer;
 	socklen_t size = sizeof(peer);
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.pid <= 0 ||
-	    (peer.uid != geteuid() && peer.uid != 0)) {
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.pid <= 0) {
 		close(fd);
 		return -EPERM;
 	}
-	*ret_caller = (struct hl_caller){.pid = peer.pid, .fd = fd};
+	*ret_caller = (struct hl_caller){
+		.pid = peer.pid,
+		.fd = fd,
+		.is_foreign = peer.uid != geteuid() && peer.uid != 0,
+	};
 	return 0;
 }
 

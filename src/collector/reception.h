@@ -16,18 +16,18 @@ struct hl_reception {
 	char token[33];
 };
 
-/* A caller who has proved who he is. */
 struct hl_caller {
 	pid_t pid;
 	int fd;
+	bool is_foreign; /* neither our user nor root */
 };
 
 int hl_reception_init(struct hl_reception *reception, struct hl_error *err);
 void hl_reception_release(struct hl_reception *reception);
 
 /*
- * Takes the next caller. 0, -EAGAIN when there is none, -EPERM for one turned away (another user),
- * or -EMFILE and the like for one turned away for want of means.
+ * Takes the next caller. 0, -EAGAIN when there is none, -EPERM for one turned away (it cannot be
+ * seen from our PID namespace), or -EMFILE and the like for one turned away for want of means.
  */
 int hl_reception_accept(struct hl_reception *reception, struct hl_caller *ret_caller);
 

@@ -53,7 +53,7 @@ bool hl_connect_read_environment(char *const *environment)
 		return false;
 	memcpy(token, digits, sizeof(token));
 	set_address(&collector, "", name, strlen(name));
-	set_address(&silence, HL_SILENCE_PREFIX, digits, sizeof(token));
+	set_address(&silence, HL_SILENCE_PREFIX, digits, HL_SILENCE_DIGITS);
 	return true;
 }
 

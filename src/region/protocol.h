@@ -3,11 +3,12 @@
  * How a recorder gets its region: it connects to the collector's SEQPACKET socket (abstract
  * namespace, name in HEAPLINE_SOCKET, without the leading NUL), sends one hello, and receives one
  * welcome that carries the memfd as SCM_RIGHTS. The collector takes pid and uid from SO_PEERCRED
- * and refuses other users than its own and root; so does the recorder. A forked child asks again,
- * at its first event; an exec'ed program likewise, from its environment.
+ * and refuses users other than its own and root, unless the caller descends from a recorded
+ * process; the recorder refuses a collector of any other user. A forked child asks again, at its
+ * first event; an exec'ed program likewise, from its environment.
  *
  * While the collector is stopped or hangs, only the first hello waits for it. Its recorder then
- * listens at the name HL_SILENCE_PREFIX + the token and sends that socket along the connection
+ * listens at the name HL_SILENCE_PREFIX + the first digits of the token and sends that socket along the connection
  * (SCM_RIGHTS): the name stays bound while that connection waits to be read, whoever ends
  * meanwhile. Recorders that can connect to it, and whose own user or root listens there, go on
  * unrecorded at once. The collector drops the socket with the connection when it comes to it.
@@ -19,10 +20,11 @@
 #define HL_ENV_SOCKET "HEAPLINE_SOCKET" /* name of the collector's socket */
 #define HL_ENV_TOKEN  "HEAPLINE_TOKEN"	/* 32 hexadecimal digits that the hello must repeat */
 
-/* Where another recorder listens, the collector did not answer it. All users can read the token in
- * the name then (/proc/net/unix), and can bind the name: only SO_PEERCRED tells who listens. The
- * collector refuses other users whatever token they send. */
+/* Where another recorder listens, the collector did not answer it. All users can read the name then
+ * (/proc/net/unix) and can bind it: only SO_PEERCRED tells who listens. The digits of the token that
+ * are not in the name stay secret. */
 #define HL_SILENCE_PREFIX "heapline-silent-"
+#define HL_SILENCE_DIGITS 16
 
 #define HL_HELLO_MAGIC	 UINT64_C(0x31304f4c4c45484c) /* "LHELLO01" */
 #define HL_WELCOME_MAGIC UINT64_C(0x3130454d4f434c57)

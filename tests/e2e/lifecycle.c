@@ -98,11 +98,13 @@ static int fork_and_exit_at_once(void)
 	return 0;
 }
 
-static int fork_twice(void)
+/* ${user}: whom the child becomes; 0 = it stays who it is. */
+static int fork_twice_as(uid_t user)
 {
 	parent_sites();
 	pid_t child = fork();
 	if (!child) {
+		REQUIRE(!user || !setuid(user));
 		child_sites();
 		pid_t grandchild = fork();
 		if (!grandchild) {
@@ -114,6 +116,16 @@ static int fork_twice(void)
 	}
 	wait_for(child);
 	return 0;
+}
+
+static int fork_twice(void)
+{
+	return fork_twice_as(0);
+}
+
+static int change_user_and_fork(void)
+{
+	return fork_twice_as(65534);
 }
 
 static int vfork_and_exec(void)
@@ -353,6 +365,7 @@ static const struct {
 	{"fork", fork_and_exit},
 	{"fork-_exit", fork_and_exit_at_once},
 	{"fork-twice", fork_twice},
+	{"change-user", change_user_and_fork},
 	{"fork-storm", fork_in_a_storm},
 	{"free-in-child", free_in_child},
 	{"vfork-exec", vfork_and_exec},

@@ -8,6 +8,7 @@ import harness
 PARENT = ("parent_site", 1009, 17)
 CHILD = ("child_site", 103, 19)
 LEAF = ("leaf_site", 107, 23)
+NOBODY = 65534
 
 
 class Lifecycle(harness.TestCase):
@@ -57,6 +58,25 @@ class Lifecycle(harness.TestCase):
         self.assert_entry(recording, 1, CHILD)
         self.assert_entry(recording, 2, CHILD)
         self.assert_sum(recording, (PARENT, 1), (CHILD, 2))
+
+    def test_children_of_a_program_that_has_become_another_user_are_recorded(self):
+        harness.need_root()
+        for mode in harness.RECORDING_MODES:
+            with self.subTest(mode=mode):
+                recording = self.run_scenario("change-user", mode=mode)
+                self.assert_entry(recording, 0, PARENT)
+                self.assert_entry(recording, 1, CHILD)
+                self.assert_entry(recording, 2, CHILD)
+                self.assert_sum(recording, (PARENT, 1), (CHILD, 2))
+                self.assertEqual(harness.info(recording)["recording"]["warnings"], [])
+
+    def test_a_program_that_another_user_runs_is_recorded(self):
+        harness.need_other_user(NOBODY)
+        command = [harness.need("setpriv"), f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups",
+                   harness.program("lifecycle"), "exec"]
+        _, recording = self.record_well(command)
+        self.assert_sum(recording, (PARENT, 1), (LEAF, 1))
+        self.assertEqual(harness.info(recording)["recording"]["warnings"], [])
 
     def test_forks_while_other_threads_allocate_neither_hang_nor_miscount(self):
         for mode in harness.RECORDING_MODES:

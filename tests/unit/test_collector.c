@@ -181,6 +181,77 @@ static void callers_without_a_proper_hello_are_turned_away(void **state)
 	assert_true(warns(recording, "turned away 9 times"));
 }
 
+/* ---- callers of another user ---- */
+
+enum { OTHER_USER = 65534 };
+
+static void skip_unless_root(void)
+{
+	if (geteuid() != 0) {
+		print_message("skipped: needs root\n");
+		skip();
+	}
+}
+
+static void become_other_user(void)
+{
+	if (setresuid(OTHER_USER, OTHER_USER, OTHER_USER) < 0)
+		_exit(97);
+}
+
+static int change_user_and_allocate(struct recorder *recorder)
+{
+	become_other_user();
+	return allocate_and_exit(recorder);
+}
+
+static void a_descendant_that_has_become_another_user_is_recorded(void **state)
+{
+	struct fixture *fixture = *state;
+
+	skip_unless_root();
+	start(fixture, change_user_and_allocate);
+	assert_int_equal(WEXITSTATUS(await_end(fixture)), 3);
+	const struct hl_recording *recording = finish(fixture);
+	assert_int_equal(recording->process_count, 1);
+	assert_int_equal(recording->processes[0].values[0].alloc_bytes, 100);
+	assert_null(recording->warnings[0]);
+}
+
+static int change_user_and_guess(struct recorder *recorder)
+{
+	become_other_user();
+	return greet_with_wrong_token(recorder);
+}
+
+/* With the token, from a process that is below neither the collector nor a recorded one. */
+static int change_user_as_an_orphan(struct recorder *recorder)
+{
+	pid_t parent = getpid();
+
+	if (fork() != 0)
+		return 0;
+	become_other_user();
+	while (getppid() == parent)
+		usleep(1000);
+	greet(recorder);
+	return 0;
+}
+
+static void a_stranger_of_another_user_is_turned_away(void **state)
+{
+	struct fixture *fixture = *state;
+
+	skip_unless_root();
+	start(fixture, change_user_and_guess);
+	assert_int_equal(WEXITSTATUS(await_end(fixture)), 0);
+	start(fixture, change_user_as_an_orphan);
+	assert_int_equal(WEXITSTATUS(await_end(fixture)), 0);
+	const struct hl_recording *recording = finish(fixture);
+	assert_int_equal(recording->process_count, 0);
+	assert_true(warns(recording, "turned away 2 times"));
+}
+
 static int expect_refusal(struct recorder *recorder)
 {
 	greet(recorder);
@@ -259,6 +330,8 @@ int main(void)
 		TEST(processes_that_are_refused_for_one_reason_are_one_sentence),
 		TEST(a_region_takes_an_eighth_of_a_limited_address_space),
 		TEST(callers_without_a_proper_hello_are_turned_away),
+		TEST(a_descendant_that_has_become_another_user_is_recorded),
+		TEST(a_stranger_of_another_user_is_turned_away),
 		TEST(without_follow_children_are_refused),
 		TEST(a_crowd_of_silent_callers_is_kept_small),
 		TEST(a_collector_without_descriptors_refuses_and_goes_on),

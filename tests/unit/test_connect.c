@@ -65,7 +65,7 @@ static int listen_in_silence(void)
 
 	snprintf(name, sizeof(name), "heapline-test-connect-%d", getpid());
 	snprintf(socket_variable, sizeof(socket_variable), HL_ENV_SOCKET "=%s", name);
-	snprintf(token, sizeof(token), "%032x", getpid());
+	snprintf(token, sizeof(token), "%016x%016x", getpid(), getpid());
 	snprintf(token_variable, sizeof(token_variable), HL_ENV_TOKEN "=%s", token);
 	int fd = bind_name(SOCK_SEQPACKET, name);
 	assert_int_equal(listen(fd, 1), 0);
@@ -115,11 +115,28 @@ static void a_silent_collector_is_given_up_however_many_signals_come(void **stat
 	close(fd);
 }
 
+/* All users can read the names of sockets. */
+static void assert_token_is_secret(void)
+{
+	char line[512];
+	bool announced = false;
+	FILE *sockets = fopen("/proc/net/unix", "re");
+
+	assert_non_null(sockets);
+	while (fgets(line, sizeof(line), sockets)) {
+		announced |= strstr(line, HL_SILENCE_PREFIX) != NULL;
+		assert_null(strstr(line, token));
+	}
+	fclose(sockets);
+	assert_true(announced);
+}
+
 static void one_recorder_waits_for_a_silent_collector_and_the_others_do_not(void **state)
 {
 	(void)state;
 	int fd = listen_in_silence();
 	ask_in_vain();
+	assert_token_is_secret();
 	/* The collector has not come to that hello: nobody says another. */
 	ask_in_vain();
 	int caller = accept_hello(fd);
@@ -154,7 +171,7 @@ static int bind_silence(int type)
 {
 	char name[sizeof(HL_SILENCE_PREFIX) + sizeof(token)];
 
-	snprintf(name, sizeof(name), HL_SILENCE_PREFIX "%s", token);
+	snprintf(name, sizeof(name), HL_SILENCE_PREFIX "%.*s", HL_SILENCE_DIGITS, token);
 	return bind_name(type, name);
 }
 

@@ -233,11 +233,14 @@ void hl_profile_know_recorded(struct hl_profile *profile, const char *mode)
 {
 	const struct hl_trace_kind *kind = hl_trace_kind_of(mode);
 
-	if (!kind) {
-		hl_profile_know_all(profile);
+	if (kind) {
+		know(profile, kind->value);
 		return;
 	}
-	know(profile, kind->value);
+	hl_profile_know_all(profile);
+	/* The recorder does not look at what a thread does between two samples. */
+	if (profile->sample_bytes)
+		profile->known[HL_VALUE_TEMPORARY][HL_UNIT_OBJECTS] = false;
 }
 
 void hl_profile_counters_add(struct hl_profile_counters *sum,

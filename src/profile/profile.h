@@ -360,7 +360,8 @@ static inline enum hl_unit hl_unit_other(enum hl_unit unit)
 	return unit == HL_UNIT_BYTES ? HL_UNIT_OBJECTS : HL_UNIT_BYTES;
 }
 
-/* Whether ${profile} knows it: always so for recordings; other tools' files hold less. */
+/* Whether ${profile} knows it: so for recordings, but samples lack what is temporary; other tools'
+ * files hold less. */
 static inline bool hl_profile_knows(const struct hl_profile *profile, enum hl_value value,
 				    enum hl_unit unit)
 {
@@ -370,7 +371,7 @@ static inline bool hl_profile_knows(const struct hl_profile *profile, enum hl_va
 /* Marks every figure as known. */
 void hl_profile_know_all(struct hl_profile *profile);
 
-/* Marks the figures as known that heapline itself records in ${mode}. */
+/* Marks the figures as known that heapline itself records in ${mode}, sampled or not. */
 void hl_profile_know_recorded(struct hl_profile *profile, const char *mode);
 
 void hl_profile_counters_add(struct hl_profile_counters *sum,

@@ -305,6 +305,7 @@ int main(int argc, char **argv)
 		recording.complete = processes[0].complete = false;
 		recording.warnings = warnings;
 		recording.sample_bytes = 524288;
+		shop_values[1].temporary_objects = 0; /* samples tell of none */
 		processes[0].end = HL_END_RUNNING;
 		processes[0].lost = (struct hl_recording_lost){3, 4096, 5, 1, 17, 19, 2, 0, 23};
 		recording.unrecorded_children = 23;

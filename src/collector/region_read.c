@@ -8,6 +8,7 @@
  */
 #include "collector/region_read.h"
 
+#include "base/cleanup.h"
 #include "base/frame_key.h"
 
 #include <errno.h>
@@ -411,29 +412,47 @@ struct hl_recording_node hl_region_read_node(const struct hl_region_view *view, 
 	return (struct hl_recording_node){.frame = frame, .parent = shared[id].parent};
 }
 
-/* Reads the nodes into ${process}; ${ret_map} as of hl_region_tree_build. */
+/* Numbers the nodes that are there in a row. ${ret_map}[id] is the new id of an old one, 0 for one
+ * that is not there; it has *${ret_old_count} + 1 numbers and is the caller's to free. */
 static int read_nodes(const struct hl_region_view *view, struct hl_recording_process *process,
 		      uint32_t **ret_map, uint32_t *ret_old_count)
 {
-	uint32_t count = hl_region_read_node_count(view);
+	uint32_t count = hl_region_read_node_count(view), kept = 0;
+	struct hl_recording_node *nodes = malloc((count + (size_t)1) * sizeof(*nodes));
+	uint32_t *map = malloc((count + (size_t)1) * sizeof(*map));
+	bool is_ordered = true;
+	uint64_t orphans = 0;
 
-	struct hl_recording_node *copy = malloc((count + (size_t)1) * sizeof(*copy));
-	if (!copy)
-		return -ENOMEM;
-	/* Those not yet published keep frame 0. */
-	for (uint32_t i = 0; i < count; i++)
-		copy[i] = hl_region_read_node(view, i + 1);
-	process->lost.damaged += atomic_load(&header_of(view)->node_count) > HL_NODE_MAX;
-	/* While the process runs, the parents of nodes may not be there yet. */
-	for (uint32_t i = 0; is_over(process) && i < count; i++) {
-		uint32_t parent = copy[i].parent;
-		process->lost.damaged +=
-			copy[i].frame && (parent > count || (parent && !copy[parent - 1].frame));
-	}
-	int r = hl_region_tree_build(copy, count, &process->nodes, &process->node_count, ret_map);
-	free(copy);
+	process->nodes = nodes;
+	*ret_map = map;
 	*ret_old_count = count;
-	return r;
+	if (!nodes || !map)
+		return -ENOMEM;
+	map[0] = 0;
+	for (uint32_t id = 1; id <= count; id++) {
+		struct hl_recording_node node = hl_region_read_node(view, id);
+		map[id] = node.frame ? kept + 1 : 0;
+		nodes[kept] = node;
+		kept += node.frame != 0;
+	}
+	process->node_count = kept;
+	process->lost.damaged += atomic_load(&header_of(view)->node_count) > HL_NODE_MAX;
+	for (uint32_t i = 0; i < kept; i++) {
+		uint32_t parent = nodes[i].parent;
+		nodes[i].parent = parent <= count ? map[parent] : 0;
+		is_ordered &= nodes[i].parent <= i;
+		orphans += parent && !nodes[i].parent;
+	}
+	/* While the process runs, the parents of nodes may not be there yet. */
+	process->lost.damaged += is_over(process) ? orphans : 0;
+	if (is_ordered)
+		return 0;
+	uint32_t *marks = malloc(kept * sizeof(*marks));
+	if (!marks)
+		return -ENOMEM;
+	hl_recording_repair_tree(nodes, kept, marks);
+	free(marks);
+	return 0;
 }
 
 /* ---- the whole ---- */
@@ -441,7 +460,8 @@ static int read_nodes(const struct hl_region_view *view, struct hl_recording_pro
 static int read_tables(const struct hl_region_view *view, const struct hl_region_times *times,
 		       struct hl_recording_process *process)
 {
-	uint32_t *map, old_count;
+	HL_FREED uint32_t *map = NULL;
+	uint32_t old_count;
 	uint64_t most = hl_region_check_most_events(view, times->now_ns - times->start_ns);
 
 	int r = read_values(view, most, process);
@@ -472,7 +492,6 @@ static int read_tables(const struct hl_region_view *view, const struct hl_region
 			process->nodes[i].frame &= HL_FRAME_PC_MASK;
 			process->lost.damaged++;
 		}
-	free(map);
 	return r;
 }
 

@@ -32,9 +32,9 @@ struct hl_region_times {
 
 /*
  * Fills modules, nodes, values, threads, lost, own_malloc and peak_mark_ns of ${process}, which
- * must not own any yet. Nodes that occur twice become one; a parent's id is smaller than its
- * children's. What cannot be is left out and counted as damaged; of a process that is complete that
- * includes stacks of which more was freed than allocated.
+ * must not own any yet. A node that two threads made at once occurs twice; a parent's id may be
+ * larger than its children's. What cannot be is left out and counted as damaged; of a process that
+ * is complete that includes stacks of which more was freed than allocated.
  * Returns 0, -ENOMEM, or -EINVAL when the layout does not fit the region; ${process} then owns
  * nothing new.
  */
@@ -69,20 +69,6 @@ static inline bool hl_region_module_is_main(const struct hl_recording_module *mo
 {
 	return module->path[0] == '\0' && module->end;
 }
-
-/* ---- the tree of stack nodes ---- */
-
-/*
- * ${nodes}: ${count} nodes as copied, id i + 1 at index i; frame 0 = not there. Any parents. They
- * are made a tree, nodes of equal parent and frame become one, and all are renumbered, parents
- * before children.
- *
- * ${ret_map}[id] is the new id of an old one, 0 for one that is not there; count + 1 numbers, as
- * ${ret_nodes} the caller's to free. Returns 0 or -ENOMEM.
- */
-int hl_region_tree_build(struct hl_recording_node *nodes, uint32_t count,
-			 struct hl_recording_node **ret_nodes, uint32_t *ret_count,
-			 uint32_t **ret_map);
 
 /* ---- what can be ---- */
 

@@ -14,6 +14,7 @@
 #include "recording/recording_files.h"
 #include "scratch.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
@@ -97,10 +98,12 @@ static uint64_t fuzzed_bytes(const struct fake_region *fake, int area)
 
 static void check_tables(const struct hl_recording_process *process)
 {
-	for (uint32_t i = 0; i < process->node_count; i++) {
-		require(process->nodes[i].parent <= i);
+	uint32_t *marks = calloc(process->node_count + (size_t)1, sizeof(*marks));
+
+	require(marks && !hl_recording_repair_tree(process->nodes, process->node_count, marks));
+	free(marks);
+	for (uint32_t i = 0; i < process->node_count; i++)
 		require(hl_frame_key_is_valid(process->nodes[i].frame, process->module_count));
-	}
 	for (uint32_t i = 0; i < process->value_count; i++) {
 		require(process->values[i].node - 1 < process->node_count);
 		require(process->values[i].thread < process->thread_count);

@@ -253,6 +253,32 @@ static void a_library_mapped_twice_is_one_module(void **state)
 	hl_profile_free(profile);
 }
 
+static void a_node_that_occurs_twice_is_one_stack(void **state)
+{
+	struct hl_recording_process process = sample_process();
+	struct hl_recording_node twice[] = {
+		{FRAME(2, LIB_BASE + 0x20), 0},
+		{FRAME(2, LIB_BASE + 0x20), 0},
+		{FRAME(2, LIB_BASE + 0x40), 1},
+		{FRAME(2, LIB_BASE + 0x40), 2},
+	};
+	struct hl_recording_value two[] = {
+		{.node = 3, .alloc_bytes = 3, .alloc_objects = 1},
+		{.node = 4, .alloc_bytes = 5, .alloc_objects = 1},
+	};
+
+	(void)state;
+	process.nodes = twice;
+	process.node_count = 4;
+	process.values = two;
+	process.value_count = 2;
+	struct hl_recording recording = recording_of(&process, 1);
+	struct hl_profile *profile = load(&recording, NULL);
+	assert_int_equal(profile->node_count, 3);
+	assert_int_equal(profile->counters[2].alloc_bytes, 8);
+	hl_profile_free(profile);
+}
+
 static void equal_paths_with_different_build_ids_stay_apart(void **state)
 {
 	struct hl_recording_module two[3];
@@ -509,6 +535,7 @@ int main(void)
 		cmocka_unit_test(sums_by_any_key_of_frames_are_possible),
 		cmocka_unit_test(equal_stacks_of_two_processes_become_one),
 		cmocka_unit_test(a_library_mapped_twice_is_one_module),
+		cmocka_unit_test(a_node_that_occurs_twice_is_one_stack),
 		cmocka_unit_test(equal_paths_with_different_build_ids_stay_apart),
 		cmocka_unit_test(the_call_tree_by_name_is_sorted_and_complete),
 		cmocka_unit_test(every_node_of_the_profile_is_in_the_call_tree),

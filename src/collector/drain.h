@@ -130,7 +130,7 @@ void hl_drain_thread_stop(struct hl_drain_thread *thread, struct hl_log_losses *
  * is added to the interval that ends.
  *
  * While it is compared the program goes on. Each counter is read between two events of its thread,
- * as the ring's sequence tells, together with how far the ring was written then. Of the events that
+ * as the ring's head tells, together with how far the ring was written then. Of the events that
  * are still unread in the rings those up to there are in the counters already, and are taken off.
  * So what the log says after it has read them is what the counters say: exactly, but for threads
  * that were found in the middle of an event for as long as they were looked at, for want of a

@@ -55,14 +55,31 @@ static struct hl_ring *ring_of(const struct reading *reading)
 	return rings->readers[reading->thread].ring;
 }
 
+/* Changes with each event of the thread that is being read, and once more if that is lost. */
+struct progress {
+	uint64_t head, lost;
+};
+
+static struct progress progress_of(const struct reading *reading, const struct hl_ring *ring)
+{
+	const struct hl_region_view *view = reading->rebase->view;
+	const struct hl_region_thread *threads =
+		(const void *)((const char *)view->base +
+			       view->layout->areas[HL_AREA_THREADS].offset);
+
+	return (struct progress){
+		atomic_load_explicit(&ring->head, memory_order_acquire),
+		__atomic_load_n(&threads[reading->thread].lost_log_events, __ATOMIC_ACQUIRE),
+	};
+}
+
 /* Copies ${cell} between two events of its thread; returns where the ring was then. The thread sanitizer
- * does not know of sequences. */
+ * does not know of looking twice. */
 __attribute__((no_sanitize("thread"))) static uint64_t
 copy_cell(struct reading *reading, const struct hl_cell *cell, struct hl_cell *ret_cell)
 {
 	struct hl_ring *ring = ring_of(reading);
-	uint32_t before, after;
-	uint64_t position;
+	struct progress before, after;
 	unsigned looks = reading->settled ? LOOKS : 1;
 
 	if (!ring) {
@@ -70,14 +87,15 @@ copy_cell(struct reading *reading, const struct hl_cell *cell, struct hl_cell *r
 		return 0;
 	}
 	do {
-		before = atomic_load_explicit(&ring->sequence, memory_order_acquire);
-		position = atomic_load_explicit(&ring->head, memory_order_acquire);
+		before = progress_of(reading, ring);
 		*ret_cell = *(const volatile struct hl_cell *)cell;
 		atomic_signal_fence(memory_order_seq_cst); /* x86-64 loads in order */
-		after = atomic_load_explicit(&ring->sequence, memory_order_relaxed);
-	} while ((before != after || before & 1) && --looks);
+		after = progress_of(reading, ring);
+	} while ((before.head != after.head || before.lost != after.lost ||
+		  before.head & HL_RING_IN_EVENT) &&
+		 --looks);
 	reading->settled &= looks > 0;
-	return position;
+	return before.head & ~HL_RING_IN_EVENT;
 }
 
 static void read_cell(struct reading *reading, const struct hl_cell *shared)

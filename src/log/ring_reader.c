@@ -16,12 +16,12 @@ static bool find_unread(struct hl_ring_reader *reader)
 {
 	if (reader->given_up)
 		return false;
-	uint64_t head = atomic_load_explicit(&reader->ring->head, memory_order_acquire);
+	uint64_t head = hl_ring_head(reader->ring);
 	if (head == reader->position)
 		return false;
 	uint64_t capacity = atomic_load_explicit(&reader->ring->capacity, memory_order_relaxed);
 	if (capacity < HL_RING_BYTES_MIN || capacity > HL_RING_BYTES_MAX ||
-	    capacity & (capacity - 1) || head - reader->position > capacity || head & 1) {
+	    capacity & (capacity - 1) || head - reader->position > capacity) {
 		reader->given_up = true;
 		return false;
 	}

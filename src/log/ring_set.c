@@ -66,7 +66,7 @@ static uint64_t look_at_ring(struct hl_ring_reader *reader, uint64_t now)
 					      memory_order_release);
 		return next;
 	}
-	atomic_store_explicit(&reader->ring->tail, atomic_load(&reader->ring->head),
+	atomic_store_explicit(&reader->ring->tail, hl_ring_head(reader->ring),
 			      memory_order_relaxed);
 	return UINT64_MAX;
 }

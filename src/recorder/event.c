@@ -242,14 +242,15 @@ static struct hl_weight weigh(const struct hl_recorder *recorder, const void *ad
 	return hl_sample_weight(recorder->region.header->sample_bytes, address, block);
 }
 
-static void write_event(struct hl_recorder *recorder, struct hl_thread *thread, uint32_t node,
-			struct hl_weight weight, bool is_free)
+static inline void write_event(struct hl_recorder *recorder, struct hl_thread *thread,
+			       uint32_t node, struct hl_weight weight, bool is_free)
 {
 	if (HL_UNLIKELY(!thread->ring.ring ||
 			!hl_ring_writer_put(&thread->ring, &recorder->region, node, weight.bytes,
-					    weight.objects, is_free)))
+					    weight.objects, is_free))) {
 		thread->in_region->lost_log_events++;
-	hl_ring_writer_end(&thread->ring);
+		hl_ring_writer_end(&thread->ring);
+	}
 }
 
 /* Writes the event into the log, if ${mode}, that of begin_event(), has one. Without a log it costs
@@ -311,46 +312,57 @@ count_alloc(struct hl_thread *thread, const void *block, uint64_t requested, con
 	log_event(recorder, thread, mode, it.node, weight, false);
 }
 
-static __attribute__((noinline)) void alloc_any(struct hl_thread *thread, const void *block,
-						uint64_t requested,
-						const struct hl_registers *caller,
-						struct hl_recall_place place)
-{
-	count_alloc(thread, block, requested, NULL, caller, place);
-}
+/* The bits of the mode that say whether an event only counts, and is logged. */
+#define WAY_BITS    (HL_MODE_ASKED | HL_MODE_LOGGING | HL_MODE_MASK)
+#define WAY_COUNTED HL_MODE_MEM_FAST
+#define WAY_LOGGED  (HL_MODE_LOGGING | HL_MODE_LOG_FAST)
 
-/* Whether an event in ${mode} counts and does no more, its block being in the array. */
-static inline bool is_plain(uint32_t mode)
-{
-	return (mode & (HL_MODE_ASKED | HL_MODE_LOGGING | HL_MODE_MASK)) == HL_MODE_MEM_FAST;
-}
-
-void hl_event_alloc(struct hl_thread *thread, const void *block, uint64_t requested,
-		    const struct hl_registers *caller, struct hl_recall_place place)
+/* The usual event, in the mode of ${way}, a constant: the block fits into the array. False, and
+ * nothing has happened, in all other cases. */
+static inline __attribute__((always_inline)) bool
+alloc_in_array(struct hl_thread *thread, const void *block, uint64_t requested,
+	       const struct hl_registers *caller, struct hl_recall_place place, uint32_t way)
 {
 	struct hl_recorder *recorder = hl_recorder;
+
+	if (HL_UNLIKELY(!thread->plain || (read_mode(recorder) & WAY_BITS) != way))
+		return false;
 	hl_block_entry *entry = hl_block_entry_at(&recorder->blocks, block);
 	uint64_t slack = hl_libc_usable_size(block) - requested;
-
-	if (HL_UNLIKELY(!thread->plain || !is_plain(read_mode(recorder)) || !entry ||
-			slack >= HL_BLOCK_SLACK_IN_HASH)) {
-		alloc_any(thread, block, requested, caller, place);
-		return;
-	}
+	if (HL_UNLIKELY(!entry || slack >= HL_BLOCK_SLACK_IN_HASH))
+		return false;
 	struct hl_cell *cell = stack_cell(recorder, thread, caller, place);
 	if (HL_UNLIKELY(!cell)) {
 		thread->last_block = NULL;
 		count_lost(thread, requested);
-		return;
+		return true;
 	}
 	atomic_store_explicit(entry, hl_block_entry_of(cell->node, slack), memory_order_relaxed);
-	keep_peak(recorder, cell);
+	begin_event(recorder, thread, cell, way);
 	cell->alloc_bytes += requested;
 	cell->alloc_objects++;
 	cell->slack_bytes += (int64_t)slack;
 	thread->alloc_events++;
 	thread->last_block = block;
 	add_inuse(recorder, thread, (int64_t)requested);
+	log_event(recorder, thread, way, cell->node, (struct hl_weight){requested, 1}, false);
+	return true;
+}
+
+static __attribute__((noinline)) void alloc_any(struct hl_thread *thread, const void *block,
+						uint64_t requested,
+						const struct hl_registers *caller,
+						struct hl_recall_place place)
+{
+	if (!alloc_in_array(thread, block, requested, caller, place, WAY_LOGGED))
+		count_alloc(thread, block, requested, NULL, caller, place);
+}
+
+void hl_event_alloc(struct hl_thread *thread, const void *block, uint64_t requested,
+		    const struct hl_registers *caller, struct hl_recall_place place)
+{
+	if (HL_UNLIKELY(!alloc_in_array(thread, block, requested, caller, place, WAY_COUNTED)))
+		alloc_any(thread, block, requested, caller, place);
 }
 
 void hl_event_alloc_sized(struct hl_thread *thread, const void *block, uint64_t requested,
@@ -438,15 +450,16 @@ void hl_event_free_sized(struct hl_thread *thread, const void *block, uint64_t u
 		finish_free(thread, block, it, usable, temporary);
 }
 
-bool hl_event_free_plain(struct hl_thread *thread, const void *block)
+/* As hl_event_free_plain(); ${logging}, a constant: the mode logs. */
+static inline __attribute__((always_inline)) bool free_in_array(struct hl_thread *thread,
+								const void *block, uint32_t logging)
 {
 	struct hl_recorder *recorder = hl_recorder;
 	hl_block_entry *entry = hl_block_entry_at(&recorder->blocks, block);
 	uint32_t value = entry ? atomic_load_explicit(entry, memory_order_relaxed) : 0;
 	uint32_t slack = value & HL_BLOCK_SLACK_IN_HASH;
 
-	if (HL_UNLIKELY(!thread->plain || !value || slack == HL_BLOCK_SLACK_IN_HASH ||
-			read_mode(recorder) & HL_MODE_LOGGING))
+	if (HL_UNLIKELY(!thread->plain || !value || slack == HL_BLOCK_SLACK_IN_HASH))
 		return false;
 	struct hl_cell *cell =
 		hl_cells_get(&thread->cells, &recorder->region, value >> HL_BLOCK_SLACK_BITS);
@@ -454,14 +467,27 @@ bool hl_event_free_plain(struct hl_thread *thread, const void *block)
 		return false;
 	uint64_t requested = hl_libc_usable_size(block) - slack;
 	atomic_store_explicit(entry, 0, memory_order_relaxed);
-	keep_peak(recorder, cell);
+	begin_event(recorder, thread, cell, logging);
 	cell->free_bytes += requested;
 	cell->free_objects++;
 	cell->slack_bytes -= slack;
 	cell->temporary_objects += thread->last_block == block;
 	thread->last_block = NULL;
 	add_inuse(recorder, thread, -(int64_t)requested);
+	log_event(recorder, thread, logging, cell->node, (struct hl_weight){requested, 1}, true);
 	return true;
+}
+
+static __attribute__((noinline)) bool free_logged(struct hl_thread *thread, const void *block)
+{
+	return free_in_array(thread, block, HL_MODE_LOGGING);
+}
+
+bool hl_event_free_plain(struct hl_thread *thread, const void *block)
+{
+	if (HL_UNLIKELY(read_mode(hl_recorder) & HL_MODE_LOGGING))
+		return free_logged(thread, block);
+	return free_in_array(thread, block, 0);
 }
 
 bool hl_event_free_known(struct hl_thread *thread, const void *block, uint64_t usable)

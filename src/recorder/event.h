@@ -24,8 +24,8 @@ static inline struct hl_recall_place hl_event_locate(struct hl_thread *thread,
 /* ${block} is about to be freed. */
 void hl_event_free(struct hl_thread *thread, const void *block);
 
-/* The same in the common case: a block in the array, in a thread and a mode where events only
- * count. False, and nothing has happened, in all others. */
+/* The same in the common case: a block in the array, and a thread without sampling and sizes. False,
+ * and nothing has happened, in all others. */
 bool hl_event_free_plain(struct hl_thread *thread, const void *block);
 
 /*

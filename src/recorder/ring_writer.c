@@ -69,6 +69,14 @@ static void write_words(struct hl_ring_writer *writer, uint64_t value, unsigned 
 		hl_ring_writer_put_word(writer, value >> shift);
 }
 
+void hl_ring_writer_wrap(struct hl_ring_writer *writer, uint64_t words)
+{
+	uint64_t head = writer->head;
+
+	write_words(writer, words, 64);
+	writer->head = head;
+}
+
 void hl_ring_writer_put_long_stamp(struct hl_ring_writer *writer, uint64_t stamp)
 {
 	if (stamp <= writer->stamp)

@@ -44,6 +44,9 @@ void hl_ring_writer_put_extended(struct hl_ring_writer *writer, uint32_t node, u
 void hl_ring_writer_put_tick(struct hl_ring_writer *writer, struct hl_region_map *region,
 			     uint64_t tick);
 
+/* Stores ${words} at the head, where the ring ends in between. The head stays. */
+void hl_ring_writer_wrap(struct hl_ring_writer *writer, uint64_t words);
+
 /* Writes a stamp that is too far from the last one for one word, if it is later. */
 void hl_ring_writer_put_long_stamp(struct hl_ring_writer *writer, uint64_t stamp);
 
@@ -53,43 +56,48 @@ static inline void hl_ring_writer_put_word(struct hl_ring_writer *writer, uint64
 	writer->head += sizeof(uint16_t);
 }
 
+/* Four words, at any place for one. */
+typedef uint64_t __attribute__((aligned(sizeof(uint16_t)), may_alias)) hl_ring_words;
+
+/* Without branches that depend on whether the pair is in its slot: in programs whose events vary
+ * that cannot be predicted. What is stored beyond a short event is in the room, and unread. */
 static inline void hl_ring_writer_put_pair(struct hl_ring_writer *writer, uint64_t pair,
 					   bool is_free)
 {
 	uint32_t slot = hl_ring_slot(pair);
+	uint64_t opcode = is_free ? HL_RING_FREE : HL_RING_ALLOC;
+	bool known = writer->slots[slot] == pair;
 
-	if (HL_LIKELY(writer->slots[slot] == pair)) {
-		hl_ring_writer_put_word(writer,
-					(is_free ? HL_RING_FREE : HL_RING_ALLOC) << 13 | slot);
-		return;
-	}
 	writer->slots[slot] = pair;
-	hl_ring_writer_put_word(writer, (is_free ? HL_RING_FREE_NEW : HL_RING_ALLOC_NEW) << 13 |
-						pair >> 48);
-	hl_ring_writer_put_word(writer, pair);
-	hl_ring_writer_put_word(writer, pair >> 16);
-	hl_ring_writer_put_word(writer, pair >> 32);
+	uint64_t first = known ? opcode << 13 | slot
+			       : (opcode + HL_RING_ALLOC_NEW - HL_RING_ALLOC) << 13 | pair >> 48;
+	uint64_t words = first | pair << 16;
+	uint64_t place = writer->head & writer->mask;
+	if (HL_UNLIKELY(place + sizeof(words) > writer->mask + 1))
+		hl_ring_writer_wrap(writer, words);
+	else
+		*(hl_ring_words *)(void *)(writer->bytes + place) = words;
+	writer->head += known ? sizeof(uint16_t) : sizeof(words);
 }
 
-/* Begin and end enclose all that an event changes: counters and ring. Stores of one thread are seen
- * in their order. */
+/*
+ * Begins an event, before anything of it is counted. hl_ring_writer_put() ends it, and if that
+ * fails, once the loss has been counted, hl_ring_writer_end(). Stores of one thread are seen in
+ * their order.
+ */
 static inline void hl_ring_writer_begin(struct hl_ring_writer *writer)
 {
 	if (HL_UNLIKELY(!writer->ring))
 		return;
-	_Atomic uint32_t *sequence = &writer->ring->sequence;
-	atomic_store_explicit(sequence, atomic_load_explicit(sequence, memory_order_relaxed) | 1,
+	atomic_store_explicit(&writer->ring->head, writer->head | HL_RING_IN_EVENT,
 			      memory_order_relaxed);
 	atomic_signal_fence(memory_order_seq_cst); /* x86-64 shows stores in their order */
 }
 
 static inline void hl_ring_writer_end(struct hl_ring_writer *writer)
 {
-	if (HL_UNLIKELY(!writer->ring))
-		return;
-	_Atomic uint32_t *sequence = &writer->ring->sequence;
-	atomic_store_explicit(sequence, atomic_load_explicit(sequence, memory_order_relaxed) + 1,
-			      memory_order_release);
+	if (HL_LIKELY(writer->ring))
+		atomic_store_explicit(&writer->ring->head, writer->head, memory_order_release);
 }
 
 /* Processors whose clocks differ, or the same unit of time: the event has the last stamp. */
@@ -125,7 +133,7 @@ static inline bool hl_ring_writer_put(struct hl_ring_writer *writer, struct hl_r
 		hl_ring_writer_put_pair(writer, hl_ring_pair(node, bytes), is_free);
 	else
 		hl_ring_writer_put_extended(writer, node, bytes, objects, is_free);
-	/* The words before the head that publishes them. */
+	/* Counters and words before the head that publishes them. */
 	atomic_store_explicit(&writer->ring->head, writer->head, memory_order_release);
 	return true;
 }

@@ -64,18 +64,25 @@ enum hl_ring_opcode {
 	HL_RING_STAMP,
 };
 
+/* A bit of the head: positions are even. */
+#define HL_RING_IN_EVENT UINT64_C(1)
+
 struct hl_ring {
-	/* The owner's. */
+	/* The owner's. With HL_RING_IN_EVENT while an event is counted and written: else the
+	 * counters of its thread are those after the events up to head, and those that were lost. */
 	_Atomic uint64_t head;
 	_Atomic uint32_t capacity; /* 0: the ring has not been used; else a power of two */
-	/* Odd while an event is counted and written: else the counters of its thread are those
-	 * after the events up to head, and those that were lost. */
-	_Atomic uint32_t sequence;
 	/* The collector's. */
 	_Alignas(64) _Atomic uint64_t tail;
 };
 
 static_assert(sizeof(struct hl_ring) <= HL_RING_DATA, "the data begins after it");
+
+/* What is before it has been published. */
+static inline uint64_t hl_ring_head(const struct hl_ring *ring)
+{
+	return atomic_load_explicit(&ring->head, memory_order_acquire) & ~HL_RING_IN_EVENT;
+}
 
 /* Size above node; below 2^61, and never 0, as no event is at the root. */
 static inline uint64_t hl_ring_pair(uint32_t node, uint64_t size)

@@ -650,7 +650,7 @@ static void a_log_is_rebased_once_a_second_and_at_its_end(void **state)
 	assert_true(lab->losses.is_rebased);
 }
 
-/* Its sequence is odd: it counts, and has not written yet, or was killed there. */
+/* It counts, and has not written yet, or was killed there. */
 static void a_thread_in_the_middle_of_an_event_is_told_and_looked_at_again(void **state)
 {
 	struct lab *lab = *state;

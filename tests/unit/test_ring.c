@@ -355,7 +355,6 @@ static void a_ring_that_makes_no_sense_is_given_up(void **state)
 		{2, 0, 0},
 		{2, 12345, 0},
 		{2, HL_RING_BYTES_MAX * 2, 0},
-		{3, HL_RING_BYTES_MIN, 0},
 		{HL_RING_BYTES_MIN + 2, HL_RING_BYTES_MIN, 0},
 		{HL_RING_EVENT_MAX, HL_RING_BYTES_MIN, HL_RING_EXTENDED << 13 | 2},
 		{8, HL_RING_BYTES_MIN, HL_RING_STAMP << 13},

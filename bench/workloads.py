@@ -316,5 +316,5 @@ def timed_cases():
     return [*rings, PythonCase(), CompilerCase(),
             CompilerCase("clang", "clang++", ("-O2",), classes=6), RustCase(),
             ScriptCase("ruby", "words.rb"), ScriptCase("node", "words.js"), SqliteCase(),
-            ShortCase("`true`", "true"),
+            ShortCase("`true`", "/bin/true"),
             ShortCase("10 ms of pairs", "{build}/bench/alloc_ring", 24, 1, 150_000)]

@@ -7,6 +7,7 @@
 #include "collector/collector.h"
 #include "collector/examine.h"
 #include "collector/launch.h"
+#include "process/process.h"
 #include "view/format.h"
 
 #include <errno.h>
@@ -16,6 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* As env(1): a program's own status is anything else. */
@@ -45,6 +48,7 @@ static bool wait_for_all;
 static const char *output;
 static bool force;
 static bool quiet;
+static uint64_t preloaded;
 
 static const struct hl_option options[] = {
 	{"output", 'o', "NAME.hl",
@@ -82,6 +86,10 @@ static const struct hl_option options[] = {
 	 HL_OPTION_FLAG, &wait_for_all, NULL},
 	{"quiet", 'q', NULL, "print nothing at the end unless something went wrong", HL_OPTION_FLAG,
 	 &quiet, NULL},
+	{"preloaded", 0, "FD",
+	 "record the program at the other end of socket FD; the recorder says so, see "
+	 "HEAPLINE_RECORD",
+	 HL_OPTION_COUNT, &preloaded, HL_BOUNDS(3, INT_MAX)},
 	{0},
 };
 
@@ -236,9 +244,9 @@ static int run_program(struct hl_launch *launch, struct hl_collector *collector,
 	return status;
 }
 
-static int record_program(const char *recorder, char **argv)
+static struct hl_collector_settings make_settings(char **argv)
 {
-	struct hl_collector_settings settings = {
+	return (struct hl_collector_settings){
 		.region = {.mode = (enum hl_mode)mode,
 			   .mappings = mappings,
 			   .sizes = sizes,
@@ -250,6 +258,11 @@ static int record_program(const char *recorder, char **argv)
 			.events = events},
 		.command = argv,
 	};
+}
+
+static int record_program(const char *recorder, char **argv)
+{
+	const struct hl_collector_settings settings = make_settings(argv);
 	HL_CLEANUP(hl_collector_free_at) struct hl_collector *collector = NULL;
 	HL_FREED char *name = NULL;
 	struct hl_error err = {0};
@@ -275,6 +288,58 @@ static int record_program(const char *recorder, char **argv)
 		hl_cli_error("out of memory");
 	hl_launch_release(&launch);
 	return status;
+}
+
+/* ---- a program that preloads the recorder by itself ---- */
+
+/* The process that made the socket pair; -EPERM when it is no such socket. */
+static pid_t find_peer(int fd, int *ret_pidfd)
+{
+	struct ucred peer;
+	socklen_t size = sizeof(peer);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.pid <= 0)
+		return -EPERM;
+	*ret_pidfd = (int)syscall(SYS_pidfd_open, peer.pid, 0);
+	return *ret_pidfd < 0 ? -errno : peer.pid;
+}
+
+/* The recorder in the program, which waits before its first constructor, asked for a collector. */
+static int record_preloaded(int fd)
+{
+	HL_CLEANUP(hl_process_facts_release) struct hl_process_facts facts = {0};
+	HL_CLEANUP(hl_collector_free_at) struct hl_collector *collector = NULL;
+	HL_CLOSED int pidfd = -1;
+	HL_FREED char *name = NULL;
+	struct hl_collector_summary summary;
+	struct hl_error err = {0};
+
+	pid_t pid = find_peer(fd, &pidfd);
+	if (pid < 0) {
+		hl_cli_error("cannot record by '--preloaded %d': %s; it is for the recorder alone, "
+			     "see HEAPLINE_RECORD in heapline-record(1)",
+			     fd, strerror(-pid));
+		return STATUS_FAILED;
+	}
+	if (hl_process_facts_read(pid, &facts, &err) < 0)
+		return say_error(&err, STATUS_FAILED);
+	const struct hl_collector_settings settings = make_settings(facts.command);
+	if (hl_collector_new(&settings, &collector, &err) < 0)
+		return say_error(&err, STATUS_FAILED);
+	name = choose_name(facts.command[0], pid);
+	if (!name || hl_collector_begin(collector, name, force, pid, &err) < 0)
+		return say_error(&err, STATUS_FAILED);
+	if (!hl_launch_invite(fd, collector)) { /* the program has ended, or waits no more */
+		hl_collector_abandon(collector);
+		return STATUS_FAILED;
+	}
+	close(fd);
+	if (hl_launch_serve(collector, pidfd, wait_for_all) < 0)
+		hl_cli_note("out of file descriptors; the recording '%s' ends here", name);
+	hl_collector_finish(collector, &summary);
+	say_problems(&summary, name, facts.command[0]);
+	say_result(&summary, name);
+	return 0;
 }
 
 /* The program takes the place of this process: nobody has to watch it. */
@@ -305,7 +370,7 @@ static int run_record(int argc, char **argv)
 	mode = (int)hl_mode_of_word(mode);
 	bool about_log = events || lossy || log_segment_bytes != LOG_SEGMENT_BYTES ||
 			 log_segments != LOG_SEGMENTS;
-	if (argc == 0)
+	if (argc == 0 && !preloaded)
 		return hl_cli_usage_error(&hl_verb_record, "no command to record");
 	if (tags && (output || about_log || sample_bytes || mappings || sizes))
 		return hl_cli_usage_error(
@@ -318,6 +383,8 @@ static int run_record(int argc, char **argv)
 					  "'--mode log-fast' or '--mode log-record'",
 					  hl_mode_names[mode]);
 	hl_launch_guard_standard_streams();
+	if (preloaded)
+		return record_preloaded((int)preloaded);
 	int r = hl_examine_find(argv[0], program, sizeof(program), &err);
 	if (r < 0)
 		return say_error(&err, status_of_exec(r));

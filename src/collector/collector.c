@@ -644,6 +644,15 @@ void hl_collector_dispatch(struct hl_collector *collector)
 
 /* ---- the end ---- */
 
+bool hl_collector_has_running(const struct hl_collector *collector)
+{
+	const struct hl_tracked *it = collector->tracked;
+
+	while (it && it->end_ns)
+		it = it->next;
+	return it;
+}
+
 static void close_running(struct hl_collector *collector)
 {
 	for (struct hl_tracked *it = collector->tracked; it; it = it->next) {

@@ -74,6 +74,9 @@ void hl_collector_dispatch(struct hl_collector *collector);
  * until then can be seen how it ended. */
 void hl_collector_check_ends(struct hl_collector *collector);
 
+/* Whether a process is being recorded that has not ended. */
+bool hl_collector_has_running(const struct hl_collector *collector);
+
 /*
  * Ends the recording: whatever runs on is told to record no more and saved as it stands, and all is
  * on disk when this returns.

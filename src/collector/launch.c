@@ -2,12 +2,16 @@
 /* Starts and supervises the recorded program; see launch.h. */
 #include "collector/launch.h"
 
+#include "region/protocol.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,6 +24,9 @@
 /* What is passed on when it was sent to heapline itself. */
 static const int forwarded[] = {SIGHUP,	 SIGINT,  SIGQUIT,  SIGTERM, SIGUSR1, SIGUSR2,
 				SIGALRM, SIGCONT, SIGWINCH, SIGTSTP, SIGTTIN, SIGTTOU};
+
+/* What ends a wait for descendants of the program. */
+static const int ending[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 void hl_launch_guard_standard_streams(void)
 {
@@ -210,10 +217,10 @@ static bool handle_signals(struct hl_launch *launch)
 
 	while (read(launch->signal_fd, &info, sizeof(info)) == sizeof(info)) {
 		uint32_t number = info.ssi_signo;
-		if (launch->pid <= 0)
-			go_on &= number != SIGINT && number != SIGTERM && number != SIGHUP &&
-				 number != SIGQUIT;
-		else if (number == SIGCHLD)
+		if (launch->pid <= 0) {
+			for (size_t i = 0; i < HL_COUNT_OF(ending); i++)
+				go_on &= number != (uint32_t)ending[i];
+		} else if (number == SIGCHLD)
 			follow_stop(launch);
 		/* What the kernel sent (a key on the terminal, a hangup) and what the program sent
 		 * to its group reached the program without us. */
@@ -241,4 +248,47 @@ int hl_launch_supervise(struct hl_launch *launch, struct hl_collector *collector
 		children = reap(launch, collector, &status);
 	}
 	return status;
+}
+
+bool hl_launch_invite(int fd, const struct hl_collector *collector)
+{
+	struct hl_invitation invitation = {0};
+
+	snprintf(invitation.socket, sizeof(invitation.socket), "%s",
+		 hl_collector_socket(collector));
+	snprintf(invitation.token, sizeof(invitation.token), "%s", hl_collector_token(collector));
+	return send(fd, &invitation, sizeof(invitation), MSG_NOSIGNAL) == sizeof(invitation);
+}
+
+int hl_launch_serve(struct hl_collector *collector, int pidfd, bool wait)
+{
+	sigset_t caught;
+
+	sigemptyset(&caught);
+	for (size_t i = 0; i < HL_COUNT_OF(ending); i++)
+		sigaddset(&caught, ending[i]);
+	sigprocmask(SIG_BLOCK, &caught, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
+	struct pollfd pollers[] = {
+		{.fd = pidfd, .events = POLLIN},
+		{.fd = hl_collector_fd(collector), .events = POLLIN},
+		{.fd = signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK), .events = POLLIN},
+	};
+	if (pollers[2].fd < 0)
+		return -errno;
+	bool runs = true;
+	while (runs || (wait && hl_collector_has_running(collector))) {
+		struct signalfd_siginfo info;
+		poll(pollers, HL_COUNT_OF(pollers), NO_TIMEOUT);
+		hl_collector_dispatch(collector);
+		while (read(pollers[2].fd, &info, sizeof(info)) == sizeof(info))
+			wait &= runs;
+		if (pollers[0].revents) {
+			runs = false;
+			pollers[0].fd = -1;
+		}
+	}
+	close(pollers[2].fd);
+	return 0;
 }

@@ -46,6 +46,18 @@ int hl_launch_go(struct hl_launch *launch);
  */
 int hl_launch_supervise(struct hl_launch *launch, struct hl_collector *collector);
 
+/* Tells the recorder at the other end of socket ${fd}, which started us, how to reach ${collector}.
+ * False when it waits no more. */
+bool hl_launch_invite(int fd, const struct hl_collector *collector);
+
+/*
+ * Serves ${collector} for a program that another started, until descriptor ${pidfd} says that it has
+ * ended, and with ${wait} until no recorded process runs. SIGTERM and the like are for the program,
+ * which a service manager ends together with us; while only its descendants run, they end the wait.
+ * 0 or a negative errno.
+ */
+int hl_launch_serve(struct hl_collector *collector, int pidfd, bool wait);
+
 /* Ends a child that still waits; closes what is open. */
 void hl_launch_release(struct hl_launch *launch);
 

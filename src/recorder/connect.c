@@ -3,7 +3,6 @@
 #include "recorder/connect.h"
 
 #include "base/clock.h"
-#include "recorder/environment.h"
 #include "recorder/region_map.h"
 #include "recorder/sys.h"
 #include "region/region.h"
@@ -43,16 +42,13 @@ static void set_address(struct address *address, const char *prefix, const char 
 		(socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + prefix_bytes + bytes);
 }
 
-bool hl_connect_read_environment(char *const *environment)
+bool hl_connect_set_collector(const char *socket, const char *digits)
 {
-	const char *name = hl_environment_value(environment, HL_ENV_SOCKET);
-
-	const char *digits = hl_environment_value(environment, HL_ENV_TOKEN);
-	if (!name || !digits || strlen(digits) != sizeof(token) ||
-	    strlen(name) + 1 > sizeof(collector.name.sun_path))
+	if (!socket || !digits || strlen(digits) != sizeof(token) ||
+	    strlen(socket) + 1 > sizeof(collector.name.sun_path))
 		return false;
 	memcpy(token, digits, sizeof(token));
-	set_address(&collector, "", name, strlen(name));
+	set_address(&collector, "", socket, strlen(socket));
 	set_address(&silence, HL_SILENCE_PREFIX, digits, HL_SILENCE_DIGITS);
 	return true;
 }

@@ -7,9 +7,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Reads the collector's address from the environment and keeps it for forked children. False when
- * there is none. */
-bool hl_connect_read_environment(char *const *environment);
+/* Keeps the collector's address, the values of HL_ENV_SOCKET and HL_ENV_TOKEN, for this process and
+ * its forked children. False when they are NULL or cannot be an address. */
+bool hl_connect_set_collector(const char *socket, const char *token);
 
 /*
  * Gets and maps a region for this process; nothing stays open. NULL when there is no collector, or

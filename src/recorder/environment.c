@@ -71,16 +71,15 @@ static bool keep(char *place, size_t capacity, const char *name, const char *val
 	return true;
 }
 
-void hl_environment_keep(char *const *environment, const char *recorder)
+void hl_environment_keep(char *const *environment, const char *recorder, const char *socket,
+			 const char *token)
 {
 	const char *list = hl_environment_value(environment, PRELOAD), *name;
 
 	size_t length = list ? find_name(list, recorder, &name) : 0;
 	if (!length || length >= sizeof(library) ||
-	    !keep(socket_entry, sizeof(socket_entry), HL_ENV_SOCKET,
-		  hl_environment_value(environment, HL_ENV_SOCKET)) ||
-	    !keep(token_entry, sizeof(token_entry), HL_ENV_TOKEN,
-		  hl_environment_value(environment, HL_ENV_TOKEN)))
+	    !keep(socket_entry, sizeof(socket_entry), HL_ENV_SOCKET, socket) ||
+	    !keep(token_entry, sizeof(token_entry), HL_ENV_TOKEN, token))
 		return;
 	memcpy(library, name, length);
 }

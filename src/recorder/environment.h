@@ -11,9 +11,10 @@
 /* The value of variable ${name}, or NULL. */
 const char *hl_environment_value(char *const *environment, const char *name);
 
-/* Keeps the entries that the functions below add, from the environment of this program's start.
- * ${recorder} is the recorder's file; the environment may name it by another path. */
-void hl_environment_keep(char *const *environment, const char *recorder);
+/* Keeps the entries that the functions below add: LD_PRELOAD from the environment of this program's
+ * start, which may name the file ${recorder} by another path, and the way to the collector. */
+void hl_environment_keep(char *const *environment, const char *recorder, const char *socket,
+			 const char *token);
 
 /*
  * Bytes that hl_environment_complete() needs. 0: ${environment} is complete, or must be left alone,

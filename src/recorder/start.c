@@ -9,6 +9,7 @@
 #include "recorder/kin.h"
 #include "recorder/libc.h"
 #include "recorder/node.h"
+#include "recorder/own_collector.h"
 #include "recorder/private_map.h"
 #include "recorder/recall_check.h"
 #include "recorder/sys.h"
@@ -155,9 +156,17 @@ static void after_fork_in_child(void)
 
 void hl_start(char *const *environment)
 {
-	if (!hl_connect_read_environment(environment) || !hl_thread_init(start_in_child))
+	struct hl_invitation own;
+	const char *socket = hl_environment_value(environment, HL_ENV_SOCKET);
+	const char *token = hl_environment_value(environment, HL_ENV_TOKEN);
+
+	if (!socket && hl_own_collector_start(environment, &own)) {
+		socket = own.socket;
+		token = own.token;
+	}
+	if (!hl_connect_set_collector(socket, token) || !hl_thread_init(start_in_child))
 		return;
-	hl_environment_keep(environment, hl_libc_own_path());
+	hl_environment_keep(environment, hl_libc_own_path(), socket, token);
 	hl_recall_check_read_environment(environment);
 	/* A forked child goes on using it, wiped. */
 	struct hl_recorder *recorder = hl_private_map_new_headed(sizeof(*recorder));

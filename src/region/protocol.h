@@ -20,6 +20,10 @@
 #define HL_ENV_SOCKET "HEAPLINE_SOCKET" /* name of the collector's socket */
 #define HL_ENV_TOKEN  "HEAPLINE_TOKEN"	/* 32 hexadecimal digits that the hello must repeat */
 
+/* Without a collector: has the recorder start one. Options of `heapline record`, parted by spaces. */
+#define HL_ENV_RECORD  "HEAPLINE_RECORD"
+#define HL_ENV_PROGRAM "HEAPLINE_PROGRAM" /* where heapline is, if not beside the recorder */
+
 /* Where another recorder listens, the collector did not answer it. All users can read the name then
  * (/proc/net/unix) and can bind it: only SO_PEERCRED tells who listens. The digits of the token that
  * are not in the name stay secret. */
@@ -46,6 +50,13 @@ struct hl_hello {
 	uint64_t address_space_limit; /* RLIMIT_AS, UINT64_MAX when there is none: the region is
 					 laid out within an eighth */
 	char token[32];
+};
+
+/* What a collector that the recorder started sends over the socket pair (SEQPACKET) that it was
+ * started with: the two variables above. */
+struct hl_invitation {
+	char socket[96]; /* NUL-terminated */
+	char token[33];
 };
 
 struct hl_welcome {

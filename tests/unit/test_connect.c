@@ -58,18 +58,13 @@ static int bind_name(int type, const char *name)
 /* Listens at an abstract name of this process' own and tells the recorder's part of it. */
 static int listen_in_silence(void)
 {
-	static char socket_variable[160];
-	static char token_variable[sizeof(HL_ENV_TOKEN "=") + sizeof(token)];
-	static char *environment[] = {socket_variable, token_variable, NULL};
 	char name[64];
 
 	snprintf(name, sizeof(name), "heapline-test-connect-%d", getpid());
-	snprintf(socket_variable, sizeof(socket_variable), HL_ENV_SOCKET "=%s", name);
 	snprintf(token, sizeof(token), "%016x%016x", getpid(), getpid());
-	snprintf(token_variable, sizeof(token_variable), HL_ENV_TOKEN "=%s", token);
 	int fd = bind_name(SOCK_SEQPACKET, name);
 	assert_int_equal(listen(fd, 1), 0);
-	assert_true(hl_connect_read_environment(environment));
+	assert_true(hl_connect_set_collector(name, token));
 	return fd;
 }
 

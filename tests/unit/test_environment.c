@@ -14,15 +14,17 @@
 #include <cmocka.h> /* after what it needs */
 
 #define LIBRARY "/usr/$LIB/../../opt/libheapline.so"
-#define SOCKET	HL_ENV_SOCKET "=heapline-1234"
-#define TOKEN	HL_ENV_TOKEN "=0123456789abcdef0123456789abcdef"
+#define NAME	"heapline-1234"
+#define DIGITS	"0123456789abcdef0123456789abcdef"
+#define SOCKET	HL_ENV_SOCKET "=" NAME
+#define TOKEN	HL_ENV_TOKEN "=" DIGITS
 
 static int keep(void **state)
 {
-	char *environment[] = {"A=1", "LD_PRELOAD=/x/first.so:" LIBRARY, SOCKET, TOKEN, NULL};
+	char *environment[] = {"A=1", "LD_PRELOAD=/x/first.so:" LIBRARY, NULL};
 
 	(void)state;
-	hl_environment_keep(environment, "/opt/libheapline.so");
+	hl_environment_keep(environment, "/opt/libheapline.so", NAME, DIGITS);
 	return 0;
 }
 

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Starts a collector, by raw system calls; see own_collector.h. */
+#include "recorder/own_collector.h"
+
+#include "recorder/environment.h"
+#include "recorder/libc.h"
+#include "recorder/sys.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+
+#define OPTIONS_MAX	  48   /* words in HEAPLINE_RECORD */
+#define OPTIONS_BYTES_MAX 4096 /* their text */
+#define ENTRIES_MAX	  4096 /* variables that the collector inherits */
+
+/* On a machine under load a program takes long to start. The end of a collector that cannot start
+ * is seen at once. */
+#define START_WAIT_S 10
+
+/* Where the collector finds its end of the socket pair. */
+#define COLLECTOR_FD 3
+
+/* Beside the installed library, and in the build directory. */
+static const char *const places[] = {HL_BIN_FROM_LIBDIR "/heapline", "../../heapline"};
+
+struct plan {
+	const char *named; /* HEAPLINE_PROGRAM, or NULL */
+	char options[OPTIONS_BYTES_MAX];
+	char *arguments[OPTIONS_MAX + 5];
+	char *environment[ENTRIES_MAX + 1];
+};
+
+static bool split_options(struct plan *plan, const char *options)
+{
+	size_t count = 0;
+
+	if (strlen(options) >= sizeof(plan->options))
+		return false;
+	strcpy(plan->options, options);
+	plan->arguments[count++] = "heapline";
+	plan->arguments[count++] = "record";
+	for (char *at = plan->options; *at;) {
+		if (*at == ' ') {
+			*at++ = '\0';
+			continue;
+		}
+		if (count == OPTIONS_MAX + 2)
+			return false;
+		plan->arguments[count++] = at;
+		at += strcspn(at, " ");
+	}
+	plan->arguments[count++] = "--preloaded";
+	plan->arguments[count] = "3";
+	return true;
+}
+
+/* What is meant for the loader of the program must not reach that of the collector. */
+static void choose_environment(struct plan *plan, char *const *environment)
+{
+	size_t count = 0;
+
+	for (; *environment && count < ENTRIES_MAX; environment++)
+		if (strncmp(*environment, "LD_", 3) != 0)
+			plan->environment[count++] = *environment;
+}
+
+static void execute(const struct plan *plan)
+{
+	char path[PATH_MAX + 64];
+
+	if (plan->named && plan->named[0])
+		HL_SYS(SYS_execve, plan->named, plan->arguments, plan->environment);
+	const char *own = hl_libc_own_path(), *slash = strrchr(own, '/');
+	size_t directory = slash ? (size_t)(slash + 1 - own) : 0;
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]) && directory < PATH_MAX; i++) {
+		memcpy(path, own, directory);
+		strcpy(path + directory, places[i]);
+		HL_SYS(SYS_execve, path, plan->arguments, plan->environment);
+	}
+	static const char text[] =
+		"heapline: cannot start a collector for this program, which goes "
+		"on unrecorded: the program 'heapline' is not beside the recorder; "
+		"name it in HEAPLINE_PROGRAM\n";
+	HL_SYS(SYS_write, 2, text, sizeof(text) - 1);
+}
+
+/* In the grandchild: of the program's descriptors it keeps the standard error stream. */
+static _Noreturn void become_collector(const struct plan *plan, int fd)
+{
+	HL_SYS(SYS_setsid, 0, 0, 0);
+	HL_SYS(SYS_dup3, fd, COLLECTOR_FD, 0);
+	if (fd == COLLECTOR_FD)
+		HL_SYS(SYS_fcntl, fd, F_SETFD, 0);
+	HL_SYS(SYS_close_range, COLLECTOR_FD + 1, ~0U, 0);
+	hl_sys_close(0);
+	hl_sys_close(1); /* heapline puts /dev/null there */
+	execute(plan);
+	HL_SYS(SYS_exit_group, 1, 0, 0);
+	__builtin_unreachable();
+}
+
+/* Returns when the child between the program and the collector has ended. */
+static bool fork_twice(const struct plan *plan, int own_fd, int collector_fd)
+{
+	long child = HL_SYS(SYS_fork, 0, 0, 0);
+
+	if (child == 0) {
+		hl_sys_close(own_fd);
+		if (HL_SYS(SYS_fork, 0, 0, 0) == 0)
+			become_collector(plan, collector_fd);
+		HL_SYS(SYS_exit_group, 0, 0, 0);
+	}
+	if (child < 0)
+		return false;
+	/* Where the program was started with SIGCHLD ignored, it waits all the same. */
+	while (hl_sys6(SYS_wait4, child, 0, 0, 0, 0, 0) == -EINTR)
+		;
+	return true;
+}
+
+static bool receive(int fd, struct hl_invitation *ret_invitation)
+{
+	const struct timeval wait = {START_WAIT_S, 0};
+	struct hl_invitation invitation;
+	long size;
+
+	hl_sys6(SYS_setsockopt, fd, SOL_SOCKET, SO_RCVTIMEO, (long)&wait, sizeof(wait), 0);
+	do {
+		size = HL_SYS(SYS_read, fd, &invitation, sizeof(invitation));
+	} while (size == -EINTR);
+	if (size != sizeof(invitation))
+		return false;
+	invitation.socket[sizeof(invitation.socket) - 1] = '\0';
+	invitation.token[sizeof(invitation.token) - 1] = '\0';
+	*ret_invitation = invitation;
+	return true;
+}
+
+bool hl_own_collector_start(char *const *environment, struct hl_invitation *ret_invitation)
+{
+	const char *options = hl_environment_value(environment, HL_ENV_RECORD);
+	struct plan *plan;
+	int pair[2];
+
+	if (!options)
+		return false;
+	plan = hl_sys_mmap(sizeof(*plan), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	if (!plan)
+		return false;
+	bool received = false;
+	plan->named = hl_environment_value(environment, HL_ENV_PROGRAM);
+	choose_environment(plan, environment);
+	if (split_options(plan, options) &&
+	    hl_sys6(SYS_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, (long)pair, 0, 0) ==
+		    0) {
+		bool forked = fork_twice(plan, pair[0], pair[1]);
+		hl_sys_close(pair[1]);
+		received = forked && receive(pair[0], ret_invitation);
+		hl_sys_close(pair[0]);
+	}
+	hl_sys_munmap(plan, sizeof(*plan));
+	return received;
+}

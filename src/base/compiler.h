@@ -9,6 +9,7 @@
 #define HL_PRINTF(f, a)	 __attribute__((format(printf, f, a)))
 #define HL_CLEANUP(f)	 __attribute__((cleanup(f)))
 #define HL_EXPORT	 __attribute__((visibility("default")))
+#define HL_HIDDEN	 __attribute__((visibility("hidden"))) /* of data: needs no GOT */
 #define HL_COUNT_OF(arr) (sizeof(arr) / sizeof((arr)[0]))
 
 /*

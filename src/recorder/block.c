@@ -160,12 +160,3 @@ bool hl_block_try_take(struct hl_block_table *table, const void *address, uint64
 	*ret_busy = false;
 	return take(table, (uintptr_t)address, usable, ret_block, ret_busy);
 }
-
-bool hl_block_may_hold(const struct hl_block_table *table, const void *address)
-{
-	uintptr_t at = (uintptr_t)address;
-	const struct hl_block_array *array = array_for(table, at);
-
-	return (array && hl_block_array_get(array, at) != 0) ||
-	       hl_block_hash_may_hold(table->hash, at);
-}

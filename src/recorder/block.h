@@ -69,9 +69,6 @@ static inline hl_block_entry *hl_block_entry_at(const struct hl_block_table *tab
 	return HL_LIKELY(leaf) ? &leaf[hl_block_place_in_leaf(at)] : NULL;
 }
 
-/* True when the array certainly, or the hash possibly, holds the block. One or two loads. */
-bool hl_block_may_hold(const struct hl_block_table *table, const void *address);
-
 /* The two forms, for hl_block_* and for tests. */
 struct hl_block_array *hl_block_array_new(void);
 bool hl_block_array_set(struct hl_block_array *array, uintptr_t address, uint32_t entry);
@@ -83,4 +80,30 @@ bool hl_block_hash_set(struct hl_block_hash *hash, uintptr_t address, struct hl_
 /* ${ret_busy}: NULL = wait for a locked shard; else give up on it and set this. */
 bool hl_block_hash_take(struct hl_block_hash *hash, uintptr_t address, struct hl_block *ret_block,
 			bool *ret_busy);
-bool hl_block_hash_may_hold(const struct hl_block_hash *hash, uintptr_t address);
+
+static inline uint64_t hl_block_hash_address(uintptr_t address)
+{
+	uint64_t hash = (address >> 3) * UINT64_C(0x9e3779b97f4a7c15);
+
+	return hash ^ (hash >> 32);
+}
+
+static inline _Atomic uint8_t *hl_block_filter_of(const struct hl_block_hash *hash, uint64_t h)
+{
+	return (_Atomic uint8_t *)&hash->filter[(h >> 24) & ((1u << HL_BLOCK_FILTER_BITS) - 1)];
+}
+
+static inline bool hl_block_hash_may_hold(const struct hl_block_hash *hash, uintptr_t address)
+{
+	return atomic_load_explicit(hl_block_filter_of(hash, hl_block_hash_address(address)),
+				    memory_order_relaxed) != 0;
+}
+
+/* True when the array certainly, or the hash possibly, holds the block. One or two loads. */
+static inline bool hl_block_may_hold(const struct hl_block_table *table, const void *address)
+{
+	hl_block_entry *entry = hl_block_entry_at(table, address);
+
+	return (entry && atomic_load_explicit(entry, memory_order_relaxed)) ||
+	       hl_block_hash_may_hold(table->hash, (uintptr_t)address);
+}

@@ -18,26 +18,14 @@
 
 static_assert(HL_BLOCK_SHARDS == 1u << SHARD_BITS, "the shard is chosen by bits of a hash");
 
-static uint64_t hash_address(uintptr_t address)
-{
-	uint64_t hash = (address >> 3) * UINT64_C(0x9e3779b97f4a7c15);
-
-	return hash ^ (hash >> 32);
-}
-
 static struct hl_block_shard *shard_of(struct hl_block_hash *hash, uint64_t h)
 {
 	return &hash->shards[h >> (64 - SHARD_BITS)];
 }
 
-static _Atomic uint8_t *filter_of(const struct hl_block_hash *hash, uint64_t h)
-{
-	return (_Atomic uint8_t *)&hash->filter[(h >> 24) & ((1u << HL_BLOCK_FILTER_BITS) - 1)];
-}
-
 static void filter_add(struct hl_block_hash *hash, uint64_t h)
 {
-	_Atomic uint8_t *count = filter_of(hash, h);
+	_Atomic uint8_t *count = hl_block_filter_of(hash, h);
 
 	uint8_t seen = atomic_load_explicit(count, memory_order_relaxed);
 	while (seen != UINT8_MAX &&
@@ -47,7 +35,7 @@ static void filter_add(struct hl_block_hash *hash, uint64_t h)
 
 static void filter_remove(struct hl_block_hash *hash, uint64_t h)
 {
-	_Atomic uint8_t *count = filter_of(hash, h);
+	_Atomic uint8_t *count = hl_block_filter_of(hash, h);
 
 	uint8_t seen = atomic_load_explicit(count, memory_order_relaxed);
 	while (seen != UINT8_MAX &&
@@ -70,7 +58,7 @@ static uint64_t find(const struct hl_block_shard *shard, uintptr_t address)
 {
 	uint64_t mask = mask_of(shard);
 
-	uint64_t at = hash_address(address) & mask;
+	uint64_t at = hl_block_hash_address(address) & mask;
 	while (shard->slots[at].address &&
 	       (shard->slots[at].address & HL_BLOCK_ADDRESS_MASK) != address)
 		at = (at + 1) & mask;
@@ -108,7 +96,7 @@ static bool make_room(struct hl_block_shard *shard)
 
 bool hl_block_hash_set(struct hl_block_hash *hash, uintptr_t address, struct hl_block block)
 {
-	uint64_t h = hash_address(address);
+	uint64_t h = hl_block_hash_address(address);
 	struct hl_block_shard *shard = shard_of(hash, h);
 
 	hl_spin_lock(&shard->lock);
@@ -133,7 +121,8 @@ static void erase(struct hl_block_shard *shard, uint64_t hole)
 
 	for (uint64_t at = (hole + 1) & mask; shard->slots[at].address; at = (at + 1) & mask) {
 		uint64_t home =
-			hash_address(shard->slots[at].address & HL_BLOCK_ADDRESS_MASK) & mask;
+			hl_block_hash_address(shard->slots[at].address & HL_BLOCK_ADDRESS_MASK) &
+			mask;
 		if (((at - home) & mask) < ((at - hole) & mask))
 			continue;
 		shard->slots[hole] = shard->slots[at];
@@ -146,7 +135,7 @@ static void erase(struct hl_block_shard *shard, uint64_t hole)
 bool hl_block_hash_take(struct hl_block_hash *hash, uintptr_t address, struct hl_block *ret_block,
 			bool *ret_busy)
 {
-	uint64_t h = hash_address(address);
+	uint64_t h = hl_block_hash_address(address);
 	struct hl_block_shard *shard = shard_of(hash, h);
 
 	if (!ret_busy) {
@@ -168,10 +157,4 @@ bool hl_block_hash_take(struct hl_block_hash *hash, uintptr_t address, struct hl
 	}
 	hl_spin_unlock(&shard->lock);
 	return found;
-}
-
-bool hl_block_hash_may_hold(const struct hl_block_hash *hash, uintptr_t address)
-{
-	return atomic_load_explicit(filter_of(hash, hash_address(address)), memory_order_relaxed) !=
-	       0;
 }

@@ -70,6 +70,17 @@ static inline bool hl_event_passes(struct hl_thread *thread, const void *freed)
 	return true;
 }
 
+/* Whether ${block} was not recorded, in a thread where that is usual, so that its free has no more
+ * to do than to pass through. */
+static inline bool hl_event_passes_free(struct hl_thread *thread, const void *block)
+{
+	if (HL_LIKELY(!thread->sampling && !hl_event_is_closed(thread)) ||
+	    hl_block_may_hold(&hl_recorder->blocks, block))
+		return false;
+	thread->last_block = NULL;
+	return true;
+}
+
 /* Changes when the calling thread's hooks see an allocation. */
 static inline uint64_t hl_event_seen(void)
 {

@@ -115,18 +115,36 @@ static inline void *finish(struct hl_thread *thread, void *block, size_t size,
 	return block;
 }
 
-HL_EXPORT void *malloc(size_t size)
+/* ${thread}: entered, or NULL. */
+static __attribute__((noinline)) void *malloc_any(size_t size, struct hl_thread *thread,
+						  uint64_t caller_sp, uint64_t caller_bp)
 {
-	if (hl_sample_passes(size))
-		return hl_libc.malloc(size);
-	struct hl_thread *thread = hl_thread_enter();
-	if (HL_UNLIKELY(!thread))
-		return pass_malloc(size);
-	if (passes(thread, NULL))
-		return hl_libc.malloc(size);
-	const struct hl_registers *caller = HL_CALLER;
+	if (HL_UNLIKELY(!thread)) {
+		thread = hl_thread_enter();
+		if (!thread)
+			return pass_malloc(size);
+	}
+	const struct hl_registers *caller = HL_CALLER_AT(caller_sp, caller_bp);
 	struct hl_recall_place place = begin(thread, caller);
 	return finish(thread, hl_libc.malloc(size), size, caller, place);
+}
+
+/* malloc() and free() end here where nothing is to be recorded: they call nothing, but jump on, before
+ * they need a frame or save a register. */
+HL_EXPORT void *malloc(size_t size)
+{
+	struct hl_thread *thread = hl_this_thread;
+
+	if (hl_sample_passes(size))
+		return hl_libc.malloc(size);
+	if (HL_UNLIKELY(!hl_thread_try_enter(thread))) {
+		thread = NULL;
+	} else if (HL_UNLIKELY(hl_event_passes(thread, NULL))) {
+		if (hl_thread_try_leave(thread))
+			return hl_libc.malloc(size);
+		thread = NULL;
+	}
+	return malloc_any(size, thread, HL_CALLER_SP, HL_CALLER_BP);
 }
 
 HL_EXPORT void *calloc(size_t count, size_t size)
@@ -146,7 +164,7 @@ HL_EXPORT void *calloc(size_t count, size_t size)
 
 /* All that is not common; whether ${block} is still to be freed. ${thread}: NULL or entered, and left
  * when there is nothing more to do. */
-static __attribute__((noinline)) bool free_any(struct hl_thread *thread, void *block)
+static __attribute__((noinline)) bool count_any_free(struct hl_thread *thread, void *block)
 {
 	if (HL_UNLIKELY(!thread || hl_libc_is_bootstrap(block))) {
 		if (thread)
@@ -154,28 +172,40 @@ static __attribute__((noinline)) bool free_any(struct hl_thread *thread, void *b
 		pass_free(block);
 		return false;
 	}
-	if (!hl_event_passes(thread, block))
-		hl_event_free(thread, block);
+	hl_event_free(thread, block);
 	return true;
+}
+
+/* ${thread}: entered, or NULL. */
+static __attribute__((noinline)) void free_any(void *block, struct hl_thread *thread)
+{
+	if (HL_UNLIKELY(!thread))
+		thread = hl_thread_enter();
+	if (HL_UNLIKELY(!thread || !hl_event_free_plain(thread, block)) &&
+	    !count_any_free(thread, block))
+		return;
+	hl_thread_set(thread, HL_IN_ALLOCATOR);
+	hl_libc.free(block);
+	hl_thread_leave(thread);
 }
 
 HL_EXPORT void free(void *block)
 {
 	struct hl_thread *thread = hl_this_thread;
 
-	if (thread && thread->sampling && !hl_block_may_hold(&hl_recorder->blocks, block) &&
-	    !hl_libc_is_bootstrap(block)) {
-		hl_libc.free(block);
-		return;
-	}
 	if (!block)
 		return;
-	thread = hl_thread_enter();
-	if (HL_UNLIKELY(!thread || !hl_event_free_plain(thread, block)) && !free_any(thread, block))
-		return;
-	hl_thread_set(thread, HL_IN_ALLOCATOR);
-	hl_libc.free(block);
-	hl_thread_leave(thread);
+	if (HL_UNLIKELY(!hl_thread_try_enter(thread))) {
+		thread = NULL;
+	} else if (HL_UNLIKELY(hl_event_passes_free(thread, block)) &&
+		   !hl_libc_is_bootstrap(block)) {
+		if (hl_thread_try_leave(thread)) {
+			hl_libc.free(block);
+			return;
+		}
+		thread = NULL;
+	}
+	free_any(block, thread);
 }
 
 /* realloc of an existing block: counts as a free and an allocation, unless it fails. */

@@ -18,9 +18,14 @@ void hl_hooks_mapping_record(bool wanted);
  * [rbp] is the caller's rbp, [rbp + 8] the return address, and rbp + 16 the caller's stack pointer
  * after the return.
  */
-#define HL_CALLER                                                \
-	(&(struct hl_registers){                                 \
-		.pc = (uint64_t)__builtin_return_address(0),     \
-		.sp = (uint64_t)__builtin_frame_address(0) + 16, \
-		.bp = *(uint64_t *)__builtin_frame_address(0),   \
+#define HL_CALLER HL_CALLER_AT(HL_CALLER_SP, HL_CALLER_BP)
+
+/* The same in two parts, for a hook that hands its call on with them. */
+#define HL_CALLER_SP ((uint64_t)__builtin_frame_address(0) + 16)
+#define HL_CALLER_BP (*(uint64_t *)__builtin_frame_address(0))
+#define HL_CALLER_AT(SP, BP)                        \
+	(&(struct hl_registers){                    \
+		.pc = ((const uint64_t *)(SP))[-1], \
+		.sp = (SP),                         \
+		.bp = (BP),                         \
 	})

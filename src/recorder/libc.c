@@ -26,7 +26,7 @@ __attribute__((visibility("hidden"))) long (*hl_libc_syscall)(long, long, long, 
 static _Atomic uint32_t resolved;
 static __thread bool resolving __attribute__((tls_model("initial-exec")));
 
-static _Alignas(16) char bootstrap[4096];
+_Alignas(16) char hl_libc_bootstrap[HL_LIBC_BOOTSTRAP_BYTES];
 static _Atomic size_t bootstrap_used;
 
 static const struct {
@@ -127,21 +127,14 @@ void *hl_libc_look_up(const char *name, void *caller)
 
 void *hl_libc_bootstrap_alloc(size_t bytes)
 {
-	if (bytes > sizeof(bootstrap))
+	if (bytes > sizeof(hl_libc_bootstrap))
 		return NULL;
 	size_t rounded = (bytes + 15) & ~(size_t)15;
 	size_t start = atomic_fetch_add(&bootstrap_used, rounded);
-	return start + rounded <= sizeof(bootstrap) ? bootstrap + start : NULL;
-}
-
-bool hl_libc_is_bootstrap(const void *address)
-{
-	uintptr_t at = (uintptr_t)address;
-
-	return at >= (uintptr_t)bootstrap && at < (uintptr_t)bootstrap + sizeof(bootstrap);
+	return start + rounded <= sizeof(hl_libc_bootstrap) ? hl_libc_bootstrap + start : NULL;
 }
 
 size_t hl_libc_bootstrap_readable(const void *address)
 {
-	return (size_t)(bootstrap + sizeof(bootstrap) - (const char *)address);
+	return (size_t)(hl_libc_bootstrap + sizeof(hl_libc_bootstrap) - (const char *)address);
 }

@@ -3,6 +3,8 @@
  * recorder. */
 #pragma once
 
+#include "base/compiler.h"
+
 #include <dlfcn.h>
 #include <gnu/libc-version.h>
 #include <spawn.h>
@@ -45,7 +47,7 @@ struct hl_libc {
 	void (*_Exit)(int);
 };
 
-extern struct hl_libc hl_libc;
+extern HL_HIDDEN struct hl_libc hl_libc;
 
 /* The real dlmopen(). */
 extern void *(*hl_libc_dlmopen)(Lmid_t, const char *, int);
@@ -55,7 +57,7 @@ extern long (*hl_libc_syscall)(long, long, long, long, long, long, long);
 
 /* The real malloc is glibc's, and its chunk headers are as hl_libc_usable_size() expects
  * them. */
-extern bool hl_libc_has_glibc_chunks;
+extern HL_HIDDEN bool hl_libc_has_glibc_chunks;
 
 /* Sets hl_libc_has_glibc_chunks, by a small block of the real malloc. Once, before anything is
  * recorded. */
@@ -103,8 +105,14 @@ void *hl_libc_look_up(const char *name, void *caller);
 
 /* Memory for what dlsym() allocates while the allocator is being looked up; zero-filled, never
  * given back. */
+#define HL_LIBC_BOOTSTRAP_BYTES 4096u
+extern HL_HIDDEN char hl_libc_bootstrap[HL_LIBC_BOOTSTRAP_BYTES];
 void *hl_libc_bootstrap_alloc(size_t bytes);
-bool hl_libc_is_bootstrap(const void *address);
+
+static inline bool hl_libc_is_bootstrap(const void *address)
+{
+	return (uintptr_t)address - (uintptr_t)hl_libc_bootstrap < HL_LIBC_BOOTSTRAP_BYTES;
+}
 
 /* Bytes from ${address}, a bootstrap block, to the end of all such memory. */
 size_t hl_libc_bootstrap_readable(const void *address);

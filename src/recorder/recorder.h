@@ -94,7 +94,7 @@ static_assert(offsetof(struct hl_thread, pending) == HL_PRIVATE_MAP_HEAD &&
 	      "a child reads the head only");
 
 /* NULL until the first start; then the same address for good. Valid when phase is RUNNING. */
-extern struct hl_recorder *hl_recorder;
+extern HL_HIDDEN struct hl_recorder *hl_recorder;
 
 extern __thread struct hl_thread *hl_this_thread __attribute__((tls_model("initial-exec")));
 

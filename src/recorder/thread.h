@@ -24,25 +24,38 @@ void hl_thread_drain(struct hl_thread *thread);
 /* Frees the slot of the calling thread, which is about to end. */
 void hl_thread_end(struct hl_thread *thread);
 
+/* Begins an event, which ${thread}, the calling one or NULL, usually may. False, and nothing has
+ * happened, where hl_thread_enter_slow() has to say. */
+static inline bool hl_thread_try_enter(struct hl_thread *thread)
+{
+	if (HL_UNLIKELY(!thread ||
+			atomic_load_explicit(&thread->activity, memory_order_relaxed) != HL_IDLE))
+		return false;
+	hl_thread_set(thread, HL_RECORDING);
+	if (HL_LIKELY(thread->in_region))
+		return true;
+	/* A handler has forked since we looked: this is the child, and all is wiped. */
+	hl_thread_set(thread, HL_NOT_A_THREAD);
+	return false;
+}
+
 /* Begins an event: the calling thread's state, in activity RECORDING; NULL = pass through. */
 static inline struct hl_thread *hl_thread_enter(void)
 {
 	struct hl_thread *thread = hl_this_thread;
 
-	if (HL_LIKELY(thread &&
-		      atomic_load_explicit(&thread->activity, memory_order_relaxed) == HL_IDLE)) {
-		hl_thread_set(thread, HL_RECORDING);
-		if (HL_LIKELY(thread->in_region))
-			return thread;
-		/* A handler has forked since we looked: this is the child, and all is wiped. */
-		hl_thread_set(thread, HL_NOT_A_THREAD);
-	}
-	return hl_thread_enter_slow();
+	return HL_LIKELY(hl_thread_try_enter(thread)) ? thread : hl_thread_enter_slow();
+}
+
+/* Ends an event. False where handlers have left something: then hl_thread_drain() is due. */
+static inline bool hl_thread_try_leave(struct hl_thread *thread)
+{
+	hl_thread_set(thread, HL_IDLE);
+	return HL_LIKELY(!atomic_load_explicit(&thread->pending_count, memory_order_relaxed));
 }
 
 static inline void hl_thread_leave(struct hl_thread *thread)
 {
-	hl_thread_set(thread, HL_IDLE);
-	if (HL_UNLIKELY(atomic_load_explicit(&thread->pending_count, memory_order_relaxed)))
+	if (!hl_thread_try_leave(thread))
 		hl_thread_drain(thread);
 }

@@ -192,15 +192,15 @@ static void say_result(const struct hl_collector_summary *summary, const char *n
 			    summary->running, summary->running == 1 ? "is" : "are",
 			    summary->running == 1 ? "it" : "them");
 	format_unseen(summary, unseen);
-	hl_cli_note(
-		"recorded %s allocation%s of %u process%s%s%s, at most %s in use, to '%s'%s%s%s%s",
-		hl_format_count((int64_t)summary->allocations, count),
-		summary->allocations == 1 ? "" : "s", summary->processes,
-		summary->processes == 1 ? "" : "es", unseen[0] ? ", " : "", unseen,
-		hl_format_bytes(summary->peak_bytes, peak), name,
-		summary->damaged ? "; damaged: the program overwrote heapline's memory" : "",
-		summary->incomplete ? ", which is incomplete" : "; see 'heapline top ",
-		summary->incomplete ? "" : name, summary->incomplete ? "" : "'");
+	hl_cli_note("recorded %s allocation%s of %u process%s%s%s, %s %s in use, to '%s'%s%s%s%s",
+		    hl_format_count((int64_t)summary->allocations, count),
+		    summary->allocations == 1 ? "" : "s", summary->processes,
+		    summary->processes == 1 ? "" : "es", unseen[0] ? ", " : "", unseen,
+		    summary->processes == 1 ? "at most" : "the largest of which had at most",
+		    hl_format_bytes(summary->peak_bytes, peak), name,
+		    summary->damaged ? "; damaged: the program overwrote heapline's memory" : "",
+		    summary->incomplete ? ", which is incomplete" : "; see 'heapline top ",
+		    summary->incomplete ? "" : name, summary->incomplete ? "" : "'");
 }
 
 /* ---- the run ---- */

@@ -89,6 +89,7 @@ void hl_trace_result_begin(struct hl_trace_result *result)
 	result->start_ns = hl_clock_ns(CLOCK_MONOTONIC);
 	result->recording->start_realtime_ns = hl_clock_ns(CLOCK_REALTIME);
 	result->recording->processes[0].start_realtime_ns = result->recording->start_realtime_ns;
+	result->recording->processes[0].recording_start_ns = result->recording->start_realtime_ns;
 }
 
 static void add_value(struct hl_trace_value *sum, const struct hl_trace_value *more)

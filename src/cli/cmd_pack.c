@@ -79,7 +79,7 @@ static int find_log_files(struct packing *packing, struct hl_error *err)
 		if (hl_log_place_open(place, &place->files[i], &extent) < 0)
 			continue;
 		close(extent.fd);
-		packing->has_log = true;
+		packing->has_log |= place->files[i].kind == &hl_log_segments;
 		packing->log_bytes += extent.bytes;
 	}
 	return 0;

@@ -431,6 +431,7 @@ static int admit(struct hl_collector *collector, const struct hl_caller *caller,
 	if (r < 0)
 		return r;
 	tracked->sequence = collector->next_sequence;
+	tracked->recording_start_ns = collector->archive.meta.start_realtime_ns;
 	if (hello->kind == HL_HELLO_FORK)
 		hl_tracked_set_forked(tracked);
 	r = watch(collector, pidfd, EVENT_TRACKED + (uint64_t)tracked->sequence);

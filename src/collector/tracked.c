@@ -254,6 +254,7 @@ static int write_file(const struct hl_tracked *tracked, int directory_fd, bool c
 		.executable = tracked->identity.executable,
 		.command = tracked->identity.command,
 		.name = (char *)(is_named ? tracked->identity.name : ""),
+		.recording_start_ns = tracked->recording_start_ns,
 		.start_realtime_ns = tracked->start_realtime_ns,
 		.duration_ns = now_ns - tracked->start_ns,
 		.complete = complete,

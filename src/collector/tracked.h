@@ -71,6 +71,7 @@ struct hl_tracked {
 	struct hl_drain_orders orders; /* for it */
 	struct hl_mailbox_reader mailbox;
 	struct hl_identity identity;
+	uint64_t recording_start_ns; /* see recording.h */
 	uint64_t start_realtime_ns;
 	uint64_t start_ns, end_ns; /* CLOCK_MONOTONIC; end_ns 0 while it runs */
 	enum hl_process_end end;

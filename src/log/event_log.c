@@ -22,7 +22,7 @@ static bool read_piece_header(const struct hl_segment *segment, uint64_t offset,
 	if (offset > segment->size || sizeof(*ret_header) > segment->size - offset ||
 	    pread(segment->fd, ret_header, sizeof(*ret_header),
 		  (off_t)(segment->offset + offset)) != sizeof(*ret_header) ||
-	    ret_header->stored_bytes > HL_PIECE_BYTES_MAX)
+	    !ret_header->kind || ret_header->stored_bytes > HL_PIECE_BYTES_MAX)
 		return false;
 	return ret_header->stored_bytes <= segment->size - offset - sizeof(*ret_header);
 }
@@ -57,7 +57,7 @@ static int fail(const struct hl_segment *file, int code, struct hl_error *err)
 /* Finds the parts by the headers of their pieces; what these hold is checked when it is read. */
 int hl_event_log_find_parts(struct hl_segment *file, struct hl_error *err)
 {
-	uint64_t offset = sizeof(file->header);
+	uint64_t offset = sizeof(file->header), last = offset;
 	struct hl_piece_header header;
 	uint64_t numbers[2] = {0};
 	int r = 1;
@@ -81,10 +81,16 @@ int hl_event_log_find_parts(struct hl_segment *file, struct hl_error *err)
 			r = read_numbers(file, offset, 1, &file->missing_events);
 			file->cut_off = r <= 0;
 		}
+		last = offset;
 		offset += sizeof(header) + header.stored_bytes;
 		if (r > 0)
 			file->parts[file->part_count - 1].end = offset;
 	}
+	if (r >= 0 && file->cut_off)
+		r = hl_segment_look_for_damage(file,
+					       r == 0 || offset == file->size ? last : offset);
+	if (r == 0 && file->damaged && !file->part_count)
+		r = -EBADMSG;
 	if (r < 0)
 		return fail(file, r, err);
 	if (!file->part_count)
@@ -117,6 +123,7 @@ static int take_file(struct hl_event_log *log, struct hl_segment *file, size_t *
 	log->file_bytes += file->size;
 	log->missing_events = file->missing_events;
 	log->cut_off = file->cut_off;
+	log->damaged = file->damaged ? file->path : NULL;
 	log->files[log->file_count++] = *file;
 	*file = (struct hl_segment){.fd = -1};
 	return 0;
@@ -141,6 +148,7 @@ static int use_files(struct hl_event_log *log, struct hl_segment_run *run, struc
 		if (files[first - 1].result < 0 || files[first - 1].segment.torn)
 			break;
 	log->foreign_count = run->foreign_count;
+	strcpy(log->foreign_name, run->foreign_name);
 	log->ignored_count = run->ignored_count + (uint32_t)first;
 	for (size_t i = first; r == 0 && i < last; i++)
 		r = take_file(log, &files[i].segment, &part_capacity, err);
@@ -251,19 +259,21 @@ static int read_piece(struct part_reading *it, uint32_t kind, struct hl_byte_rea
 	}
 }
 
-/* A part that ends early is damaged, unless it is the last of a file that was cut off. */
+/* A part that ends early is damaged; whether the last one is was found out before, or it cannot be
+ * told, because its end was not written. */
 static int read_pieces(struct part_reading *it)
 {
 	const struct hl_event_log *log = it->reading->log;
 	const struct hl_event_fold *fold = it->reading->fold;
 	const struct hl_event_part *part = &log->parts[it->part];
+	const struct hl_segment *file = &log->files[part->file];
 	struct hl_byte_reader content;
 	uint32_t kind;
 	int r = 0;
 
 	while (r == 0 && it->cursor.offset < part->end) {
 		r = hl_segment_next(&it->cursor, &kind, &content);
-		if (r == 0 && log->cut_off && it->part + 1 == log->part_count)
+		if (r == 0 && (file->damaged || file->unwritten) && it->part + 1 == log->part_count)
 			break;
 		if (r == 0)
 			return -EBADMSG;

@@ -251,13 +251,15 @@ struct hl_event_log {
 	uint32_t process;
 	uint64_t start_realtime_ns; /* of tick 0 */
 	uint32_t file_count;
-	uint32_t ignored_count;	     /* older ones, before a gap in their numbers */
-	uint32_t foreign_count;	     /* of another recording */
-	uint64_t file_bytes;	     /* of all that are read */
-	struct hl_event_part *parts; /* in order of time */
+	uint32_t ignored_count;			/* older ones, before a gap in their numbers */
+	uint32_t foreign_count;			/* of another recording */
+	char foreign_name[HL_SEGMENT_NAME_MAX]; /* of the first of them */
+	uint64_t file_bytes;			/* of all that are read */
+	struct hl_event_part *parts;		/* in order of time */
 	size_t part_count;
 	uint64_t missing_events; /* that could not be written */
-	bool cut_off; /* the newest file has no end: its writer was killed, or writes on */
+	bool cut_off;	     /* the newest file has no end: its writer was killed, or writes on */
+	const char *damaged; /* the newest file, if it has no end because it is damaged; or NULL */
 	struct hl_segment *files; /* opaque */
 };
 

@@ -44,6 +44,7 @@ static int use_segments(struct hl_log *log, struct hl_segment_run *run, struct h
 	       !files[first].segment.index.point_count)
 		first++;
 	log->foreign_count = run->foreign_count;
+	strcpy(log->foreign_name, run->foreign_name);
 	log->ignored_count = run->ignored_count + (uint32_t)first;
 	log->cut_off = last < run->count || files[last - 1].segment.cut_off;
 	log->start_realtime_ns = start_ns;

@@ -42,12 +42,13 @@ struct hl_log {
 	size_t point_count;
 	struct hl_log_mark *marks; /* by tick; those of one tick as they were written */
 	size_t mark_count;
-	uint32_t segment_count;	 /* that are read */
-	uint32_t ignored_count;	 /* older ones, before a gap, damage or another log's */
-	uint32_t foreign_count;	 /* of another log, where it was known which one is wanted */
-	uint64_t lost_events;	 /* of the log; the counters may have them */
-	uint64_t missing_count;	 /* intervals that could not be written or read */
-	struct hl_log_cut *cuts; /* in order of time */
+	uint32_t segment_count; /* that are read */
+	uint32_t ignored_count; /* older ones, before a gap, damage or another log's */
+	uint32_t foreign_count; /* of another log, where it was known which one is wanted */
+	char foreign_name[HL_SEGMENT_NAME_MAX]; /* of the first of them */
+	uint64_t lost_events;			/* of the log; the counters may have them */
+	uint64_t missing_count;			/* intervals that could not be written or read */
+	struct hl_log_cut *cuts;		/* in order of time */
 	size_t cut_count;
 	bool cut_off;		     /* the newest segment has no index: its writer was killed */
 	struct hl_segment *segments; /* opaque */

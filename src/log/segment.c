@@ -3,6 +3,7 @@
 #include "log/segment.h"
 
 #include "base/cleanup.h"
+#include "log/events.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -12,6 +13,9 @@
 #include <xxhash.h>
 
 #define WINDOW_BYTES (1u << 20)
+
+/* What begins as a piece nearly always is one; a file made up of lookalikes is not hashed for ever. */
+#define LOOKALIKES_MAX 100
 
 /* ---- bytes of the file ---- */
 
@@ -138,6 +142,57 @@ int hl_segment_next(struct hl_segment_cursor *cursor, uint32_t *ret_kind,
 	*ret_content = (struct hl_byte_reader){.at = cursor->raw.bytes,
 					       .end = cursor->raw.bytes + cursor->raw.size};
 	return 1;
+}
+
+/* ---- damage ---- */
+
+/* Whether it is a piece, if ${stored} bytes of it are stored. */
+static bool is_piece(const uint8_t *bytes, uint64_t stored)
+{
+	struct hl_piece_header header;
+
+	memcpy(&header, bytes, sizeof(header));
+	header.stored_bytes = (uint32_t)stored;
+	XXH64_hash_t seed = XXH3_64bits(&header, offsetof(struct hl_piece_header, hash));
+	return header.hash == XXH3_64bits_withSeed(bytes + sizeof(header), stored, seed);
+}
+
+/* The first one must be a piece or a part of one. It is no part if another follows, or if it would
+ * be a piece but for its length. */
+static bool has_damage(const uint8_t *bytes, uint64_t size)
+{
+	struct hl_piece_header header;
+	unsigned lookalikes = 0;
+
+	for (uint64_t at = 0; size - at >= sizeof(header) && lookalikes < LOOKALIKES_MAX; at++) {
+		uint64_t left = size - at - sizeof(header);
+		memcpy(&header, bytes + at, sizeof(header));
+		bool is_whole = header.stored_bytes <= left;
+		if (at == 0 && (is_whole || is_piece(bytes, left)))
+			return !is_whole || !is_piece(bytes, header.stored_bytes);
+		if (!is_whole || (header.kind != HL_PIECE_CHECKPOINT &&
+				  header.kind != HL_PIECE_EVENTS && header.kind != HL_PIECE_END))
+			continue;
+		if (is_piece(bytes + at, header.stored_bytes))
+			return true;
+		lookalikes++;
+	}
+	return false;
+}
+
+int hl_segment_look_for_damage(struct hl_segment *segment, uint64_t offset)
+{
+	uint64_t size = segment->size - offset, last = 1;
+	HL_FREED uint8_t *bytes = malloc(size + 1);
+
+	if (!bytes)
+		return -ENOMEM;
+	int r = read_at(segment, segment->size - sizeof(last), &last, sizeof(last));
+	if (r == 0)
+		r = read_at(segment, offset, bytes, size);
+	segment->unwritten = !last;
+	segment->damaged = r == 0 && last && has_damage(bytes, size);
+	return r == -ENODATA ? 0 : r; /* it was cut off just now */
 }
 
 /* ---- the index ---- */
@@ -353,10 +408,10 @@ int hl_segment_run_open(struct hl_segment_run *run, const struct hl_log_place *p
 	if (!files)
 		return -ENOMEM;
 	for (size_t i = 0; i < count; i++) {
-		if (start_realtime_ns && is_foreign(place, &all[i], start_realtime_ns))
-			run->foreign_count++;
-		else
+		if (!start_realtime_ns || !is_foreign(place, &all[i], start_realtime_ns))
 			files[last++] = &all[i];
+		else if (!run->foreign_count++)
+			strcpy(run->foreign_name, all[i].name);
 	}
 	if (!last && run->foreign_count)
 		return hl_error_set(err, -EBADMSG,

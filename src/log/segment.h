@@ -67,6 +67,8 @@ struct hl_segment {
 	size_t part_count, part_capacity;
 	uint64_t missing_events; /* at its end */
 	bool torn;		 /* bytes after the last whole piece are not usable */
+	bool damaged;		 /* it has no end, and not because its writer was interrupted */
+	bool unwritten;		 /* it ends in zeros, as the system went down with its writer */
 };
 
 /*
@@ -83,6 +85,13 @@ void hl_segment_release(struct hl_segment *segment);
 int hl_segment_read_index(struct hl_segment *segment, struct hl_error *err);
 int hl_event_log_find_parts(struct hl_segment *segment, struct hl_error *err);
 
+/*
+ * Looks at what lies from ${offset} on, which is the last whole piece, or what follows it, and sets
+ * `damaged` and `unwritten`. A writer that was interrupted leaves whole pieces and the beginning of
+ * one. 0, -ENOMEM, or that of reading the file.
+ */
+int hl_segment_look_for_damage(struct hl_segment *segment, uint64_t offset);
+
 /* A file that was opened, or why it cannot be used. */
 struct hl_segment_found {
 	struct hl_segment segment;
@@ -96,6 +105,7 @@ struct hl_segment_run {
 	size_t count;
 	uint32_t ignored_count; /* files before it */
 	uint32_t foreign_count; /* files of another recording, which are not looked at */
+	char foreign_name[HL_SEGMENT_NAME_MAX]; /* of the first of them */
 };
 
 /*

@@ -15,9 +15,6 @@ static int choose_range(struct hl_history *history, const struct hl_history_rang
 {
 	const struct hl_log *log = history->log;
 
-	if (!log->point_count)
-		return hl_error_set(err, -ENODATA, "the log in '%s' holds no interval yet",
-				    history->path);
 	uint64_t log_first = log->points[0].number;
 	uint64_t log_last = log->points[log->point_count - 1].number;
 	uint64_t first = range->first_ms / HL_INTERVAL_TICKS;

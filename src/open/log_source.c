@@ -10,9 +10,11 @@
 
 #include <errno.h>
 #include <libgen.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define NS_PER_MS UINT64_C(1000000)
 
@@ -22,6 +24,15 @@ static int out_of_memory(const char *path, struct hl_error *err)
 }
 
 /* ---- processes that are known by their logs alone ---- */
+
+/* Whether a log that begins at ${start_ns} cannot be of the recording, because it began before it or
+ * after its end. Files of logs do not say more. */
+static bool is_foreign(const struct hl_recording *recording, uint64_t start_ns)
+{
+	return start_ns < recording->start_realtime_ns ||
+	       (recording->complete &&
+		start_ns - recording->start_realtime_ns > recording->duration_ns);
+}
 
 static bool is_known(const struct hl_recording *recording, uint32_t sequence)
 {
@@ -80,6 +91,7 @@ static int add_processes(struct hl_log_source *source, struct hl_error *err)
 	struct hl_recording *recording = source->log.recording;
 	const struct hl_log_place *place = &source->log.place;
 	uint32_t known = recording->process_count;
+	bool has_meta = recording->start_realtime_ns != 0;
 	struct hl_error why = {0};
 	int failure = 0;
 
@@ -92,7 +104,12 @@ static int add_processes(struct hl_log_source *source, struct hl_error *err)
 			continue;
 		int r = hl_log_open(place, file->process, NULL, &log, &why);
 		if (r == 0) {
-			r = add_process(recording, file->process, log);
+			r = has_meta && is_foreign(recording, log->start_realtime_ns)
+				    ? hl_recording_warn(recording,
+							"a process is left out: '%s' is of another "
+							"recording",
+							file->name)
+				    : add_process(recording, file->process, log);
 			hl_log_free(log);
 		} else {
 			failure = r;
@@ -212,6 +229,24 @@ bool hl_log_source_is_segment(const struct hl_input *input)
 	return hl_input_begins_with(input, HL_SEGMENT_MAGIC, strlen(HL_SEGMENT_MAGIC));
 }
 
+int hl_log_source_refuse_events(const char *name, struct hl_error *err)
+{
+	HL_FREED char *copy = strdup(name);
+	const char *directory = copy ? dirname(copy) : "";
+	char meta[PATH_MAX];
+
+	snprintf(meta, sizeof(meta), "%s/" HL_META_FILE, directory);
+	if (*directory && access(meta, F_OK) == 0)
+		return hl_error_set(err, -EINVAL,
+				    "cannot read '%s' alone: it holds events of a recording, which "
+				    "'heapline events %s' reads",
+				    name, directory);
+	return hl_error_set(err, -EINVAL,
+			    "cannot read '%s' alone: it holds events of a recording; put it back "
+			    "beside " HL_META_FILE ", and give that directory to 'heapline events'",
+			    name);
+}
+
 int hl_log_source_open_input(struct hl_log_source *source, struct hl_input *input,
 			     struct hl_error *err)
 {
@@ -230,10 +265,7 @@ int hl_log_source_open_input(struct hl_log_source *source, struct hl_input *inpu
 	if (hl_log_source_is_segment(input))
 		return open_segment(source, input, err);
 	if (hl_input_begins_with(input, HL_EVENTS_MAGIC, strlen(HL_EVENTS_MAGIC)))
-		return hl_error_set(err, -EINVAL,
-				    "cannot show '%s': it holds events of a recording; name the "
-				    "directory that it is in",
-				    input->name);
+		return hl_log_source_refuse_events(input->name, err);
 	return hl_error_set(err, -EINVAL,
 			    "'%s' has no log: only recordings, packed or not, and segments of "
 			    "logs, memlog-*.hll, can be shown over time",

@@ -27,5 +27,8 @@ int hl_log_source_open_input(struct hl_log_source *source, struct hl_input *inpu
 
 void hl_log_source_release(struct hl_log_source *source);
 
+/* The error of reading ${name}, a file of events, without its recording. */
+int hl_log_source_refuse_events(const char *name, struct hl_error *err);
+
 /* Whether ${input} is a segment of a log. */
 bool hl_log_source_is_segment(const struct hl_input *input);

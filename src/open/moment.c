@@ -26,6 +26,28 @@ static int highest_first(const void *left, const void *right)
 	return (a->process > b->process) - (a->process < b->process);
 }
 
+/* Says why there is no log, or no interval in it; ${why} where nothing more is known. */
+static int fail(const struct hl_log_source *source, int r, const struct hl_error *why,
+		struct hl_error *err)
+{
+	const struct hl_recording *recording = source->log.recording;
+	const char *path = source->log.place.path;
+	bool keeps_log = !strncmp(recording->mode, "log-", strlen("log-"));
+
+	if (recording->running && (r == -ENODATA || (r == -ENOENT && keeps_log)))
+		return hl_error_set(err, r,
+				    "the log in '%s' holds no interval yet: the first is written "
+				    "after 100 ms; try again in a moment",
+				    path);
+	if (r == -ENOENT && keeps_log && source->log.place.is_directory)
+		return hl_error_set(err, r,
+				    "'%s' was recorded in mode %s, but the files of this log, "
+				    "memlog-*.hll, are not in it; put them back, or see 'heapline "
+				    "top %s', which does without",
+				    path, recording->mode, path);
+	return hl_error_set(err, r, "%s", why->text);
+}
+
 int hl_moment_open_log(const struct hl_log_source *source,
 		       const struct hl_profile_selection *selection,
 		       const struct hl_recording_process **ret_process, struct hl_log **ret_log,
@@ -37,7 +59,9 @@ int hl_moment_open_log(const struct hl_log_source *source,
 	struct hl_profile_selection process = *selection;
 	HL_FREED struct candidate *candidates =
 		calloc((size_t)recording->process_count + 1, sizeof(*candidates));
-	size_t count = 0;
+	struct hl_error why = {0};
+	struct hl_log *log = NULL;
+	size_t count = 0, tried = 0;
 	int r = -ENOENT;
 
 	if (!candidates)
@@ -52,16 +76,24 @@ int hl_moment_open_log(const struct hl_log_source *source,
 		candidates[count++] = candidate;
 	}
 	process.tid = 0; /* logs do not tell threads apart */
-	if (!count)
+	if (!count && (recording->process_count || !recording->running))
 		return hl_profile_selection_fail(&process, place->path, err);
 	qsort(candidates, count, sizeof(*candidates), highest_first);
-	for (size_t i = 0; r == -ENOENT && i < count; i++) {
-		options.start_realtime_ns = candidates[i].process->start_realtime_ns;
-		r = hl_log_open(place, candidates[i].process->sequence, &options, ret_log, err);
-		if (r == 0)
-			*ret_process = candidates[i].process;
+	while (r == -ENOENT && tried < count) {
+		const struct hl_recording_process *candidate = candidates[tried++].process;
+		options.start_realtime_ns = candidate->start_realtime_ns;
+		why.text[0] = '\0';
+		r = hl_log_open(place, candidate->sequence, &options, &log, &why);
 	}
-	return r;
+	if (r == 0 && !log->point_count) {
+		hl_log_free(log);
+		r = hl_error_set(&why, -ENODATA, "the log in '%s' holds no interval", place->path);
+	}
+	if (r < 0)
+		return fail(source, r, &why, err);
+	*ret_process = candidates[tried - 1].process;
+	*ret_log = log;
+	return 0;
 }
 
 /* ---- from a state to a profile ---- */
@@ -162,10 +194,9 @@ int hl_moment_profile(const struct hl_log_source *source,
 static int find_interval(const struct hl_log *log, const struct hl_moment *at, const char *path,
 			 uint64_t *ret_number, struct hl_error *err)
 {
-	if (!log->point_count)
-		return hl_error_set(err, -ERANGE, "the log in '%s' holds no interval yet", path);
 	const struct hl_log_point *first = log->points, *highest = first;
 	const struct hl_log_point *last = &log->points[log->point_count - 1];
+
 	for (const struct hl_log_point *point = first; point <= last; point++)
 		if (point->max_bytes > highest->max_bytes)
 			highest = point;

@@ -7,7 +7,7 @@
 
 /*
  * The process whose log is shown: the one that ${selection} names, else of those with a log the one
- * with the highest peak; and its log. 0 or a negative errno with a sentence.
+ * with the highest peak; and its log, which has intervals. 0 or a negative errno with a sentence.
  */
 int hl_moment_open_log(const struct hl_log_source *source,
 		       const struct hl_profile_selection *selection,

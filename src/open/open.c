@@ -6,6 +6,7 @@
 #include "import/gzip.h"
 #include "import/import_text.h"
 #include "import/importer.h"
+#include "log/log_files.h"
 #include "open/moment.h"
 #include "pack/pack.h"
 #include "recording/recording.h"
@@ -52,6 +53,9 @@ static int nothing_known(const struct hl_import_input *input, struct hl_error *e
 				    "cannot read '%s': it is one file of a recording; name the "
 				    "directory that it is in",
 				    input->name);
+	if (input->size >= strlen(HL_EVENTS_MAGIC) &&
+	    !memcmp(input->bytes, HL_EVENTS_MAGIC, strlen(HL_EVENTS_MAGIC)))
+		return hl_log_source_refuse_events(input->name, err);
 	const char *foreign = hl_import_foreign(input);
 	if (foreign)
 		return hl_error_set(err, -EBADMSG, "cannot read '%s': it is %s", input->name,

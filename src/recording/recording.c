@@ -295,11 +295,13 @@ static int read_process_file(const struct hl_recording *recording, int directory
 	int r = hl_recording_read_process(fd, path, process, err);
 	if (r == 0 && (process->sequence != name.sequence || process->pid != name.pid))
 		return damage(path, "it is the file of another process", err);
+	if (r == 0 && process->recording_start_ns &&
+	    process->recording_start_ns != recording->start_realtime_ns)
+		return hl_error_set(err, -EXDEV, "'%s' is of another recording", path);
 	return r;
 }
 
-/* Adds a sentence to those of the recording. */
-static int add_warning(struct hl_recording *recording, const char *format, ...)
+int hl_recording_warn(struct hl_recording *recording, const char *format, ...)
 {
 	va_list args;
 
@@ -313,7 +315,7 @@ static int add_warning(struct hl_recording *recording, const char *format, ...)
 static int read_processes(struct hl_recording *recording, DIR *directory, struct hl_error *err)
 {
 	HL_FREED struct file_name *names = NULL;
-	size_t count = 0, capacity = 0;
+	size_t count = 0, own_count, capacity = 0;
 
 	for (const struct dirent *entry; (entry = readdir(directory));) {
 		struct file_name name;
@@ -323,13 +325,9 @@ static int read_processes(struct hl_recording *recording, DIR *directory, struct
 	}
 	if (count)
 		qsort(names, count, sizeof(*names), compare_names);
-	size_t missing = recording->complete && count < recording->ended_processes
-				 ? recording->ended_processes - count
-				 : 0;
+	own_count = count;
 	recording->processes = calloc(count + 1, sizeof(*recording->processes));
-	if (!recording->processes ||
-	    (missing && add_warning(recording, "the files of %zu of %u processes are missing",
-				    missing, recording->ended_processes) < 0))
+	if (!recording->processes)
 		return out_of_memory(recording->name, err);
 	for (size_t i = 0; i < count; i++) {
 		struct hl_error why = {0};
@@ -338,14 +336,22 @@ static int read_processes(struct hl_recording *recording, DIR *directory, struct
 		int r = read_process_file(recording, dirfd(directory), names[i], process, &why);
 		bool is_all = i + 1 == count && recording->process_count == 1;
 		if (r == -ENOMEM || (r < 0 && is_all))
-			return hl_error_set(err, r, "%s", why.text);
+			return hl_error_set(err, r, "%s%s", why.text,
+					    r == -EXDEV ? ", and no process of this one is here"
+							: "");
 		if (r == 0)
 			continue;
 		hl_recording_process_release(process);
 		recording->process_count--;
-		if (add_warning(recording, "a process is left out: %s", why.text) < 0)
+		own_count -= r == -EXDEV;
+		if (hl_recording_warn(recording, "a process is left out: %s", why.text) < 0)
 			return out_of_memory(recording->name, err);
 	}
+	if (recording->complete && own_count < recording->ended_processes &&
+	    hl_recording_warn(recording, "the files of %zu of %u processes are missing",
+			      recording->ended_processes - own_count,
+			      recording->ended_processes) < 0)
+		return out_of_memory(recording->name, err);
 	return 0;
 }
 

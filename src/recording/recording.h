@@ -81,6 +81,8 @@ struct hl_recording_process {
 	char *executable;  /* path; "" when unknown */
 	char **command;	   /* NULL-terminated argv, or the title in its place at the end */
 	char *name;	   /* that a forked child gave itself (prctl); "" or NULL: it did not */
+	uint64_t recording_start_ns; /* start_realtime_ns of its recording, by which files of others
+					are told from its own; 0: not known */
 	uint64_t start_realtime_ns;
 	uint64_t duration_ns; /* from start to end, or to the last save */
 	bool complete;	 /* saved after the process' last event (else the collector was interrupted:
@@ -182,6 +184,9 @@ int hl_recording_write_process(int directory_fd, const struct hl_recording_proce
 /* A copy of ${words}, as `command` and `warnings` are: NULL-terminated, each text of its own; empty
  * for NULL. NULL when out of memory. */
 char **hl_recording_copy_words(char *const *words);
+
+/* Adds a sentence to the warnings of a recording that was read. 0 or -ENOMEM. */
+int hl_recording_warn(struct hl_recording *recording, const char *format, ...) HL_PRINTF(2, 3);
 
 /* Frees what a process refers to, not the struct itself. */
 void hl_recording_process_release(struct hl_recording_process *process);

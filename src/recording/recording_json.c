@@ -166,6 +166,7 @@ static const struct hl_field process_fields[] = {
 	HL_FIELD(hl_recording_process, U32, sequence),
 	HL_FIELD(hl_recording_process, TEXT, executable),
 	HL_FIELD(hl_recording_process, TEXTS, command),
+	HL_FIELD(hl_recording_process, U64, recording_start_ns, .optional = true),
 	HL_FIELD(hl_recording_process, U64, start_realtime_ns),
 	HL_FIELD(hl_recording_process, U64, duration_ns),
 	HL_FIELD(hl_recording_process, BOOL, complete),

@@ -22,8 +22,12 @@ static void add_notices(struct hl_notices *notices, const struct hl_event_log *l
 	if (log->missing_events)
 		hl_notices_warn(notices, "MISSING: %llu events could not be written to files",
 				(unsigned long long)log->missing_events);
-	hl_history_head_unused(notices, log->foreign_count, log->ignored_count, "event file");
-	if (log->cut_off)
+	hl_history_head_unused(notices, log->foreign_count, log->foreign_name, log->ignored_count,
+			       "event file");
+	if (log->damaged)
+		hl_notices_warn(notices, "DAMAGED: '%s' is damaged; the last events may be missing",
+				log->damaged);
+	else if (log->cut_off)
 		hl_notices_add(notices,
 			       "note: the events have no end: they are still being written, "
 			       "or their writer was killed");

@@ -124,15 +124,17 @@ void hl_history_head_members(struct hl_emit *emit, const struct hl_history *hist
 
 /* ---- text ---- */
 
-void hl_history_head_unused(struct hl_notices *notices, uint32_t foreign, uint32_t ignored,
-			    const char *noun)
+void hl_history_head_unused(struct hl_notices *notices, uint32_t foreign, const char *foreign_name,
+			    uint32_t ignored, const char *noun)
 {
-	if (foreign)
+	if (foreign == 1)
+		hl_notices_warn(notices, "FOREIGN: '%s' is of another recording and is not used",
+				foreign_name);
+	else if (foreign)
 		hl_notices_warn(notices,
-				"FOREIGN: %u file%s of another recording lie%s among those of this "
-				"one, and %s not used",
-				foreign, foreign == 1 ? "" : "s", foreign == 1 ? "s" : "",
-				foreign == 1 ? "is" : "are");
+				"FOREIGN: '%s' and %u more files are of another recording and are "
+				"not used",
+				foreign_name, foreign - 1);
 	if (ignored)
 		hl_notices_warn(notices,
 				"GAP: %u older %s%s left out, because what comes after %s is "
@@ -163,7 +165,8 @@ void hl_history_head_notices(struct hl_notices *notices, const struct hl_history
 	if (hole_count > HOLES_SHOWN)
 		hl_notices_warn(notices, "HOLE: and %s more; --json lists them",
 				hl_format_count((int64_t)(hole_count - HOLES_SHOWN), more));
-	hl_history_head_unused(notices, log->foreign_count, log->ignored_count, "log segment");
+	hl_history_head_unused(notices, log->foreign_count, log->foreign_name, log->ignored_count,
+			       "log segment");
 	if (early_ms)
 		hl_notices_warn(notices,
 				"GAP: the log ends %s before the process did: its newest segments "

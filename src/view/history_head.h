@@ -23,10 +23,11 @@ int hl_history_head_note(const struct hl_history *history, const struct hl_view_
 /* Adds what is missing in the log, lost events aside. */
 void hl_history_head_notices(struct hl_notices *notices, const struct hl_history *history);
 
-/* Adds how many files of another recording (${foreign}) and how many older files of this one
- * (${ignored}) are not used; ${noun} says what one of the latter is. Nothing where there are none. */
-void hl_history_head_unused(struct hl_notices *notices, uint32_t foreign, uint32_t ignored,
-			    const char *noun);
+/* Adds how many files of another recording (${foreign}, the first of them ${foreign_name}) and how
+ * many older files of this one (${ignored}) are not used; ${noun} says what one of the latter is.
+ * Nothing where there are none. */
+void hl_history_head_unused(struct hl_notices *notices, uint32_t foreign, const char *foreign_name,
+			    uint32_t ignored, const char *noun);
 
 /* "1.5 MiB at 300 ms": the highest maximum of the range, or its first one. */
 const struct hl_log_point *hl_history_head_peak(const struct hl_history *history);

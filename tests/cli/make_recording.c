@@ -265,8 +265,10 @@ static int write_recording(const char *directory, struct hl_recording *recording
 		return -1;
 	int fd = open(directory, O_RDONLY | O_DIRECTORY);
 	int r = hl_recording_write_meta(fd, recording, &err);
-	for (uint32_t i = 0; r == 0 && i < recording->process_count; i++)
+	for (uint32_t i = 0; r == 0 && i < recording->process_count; i++) {
+		recording->processes[i].recording_start_ns = recording->start_realtime_ns;
 		r = hl_recording_write_process(fd, &recording->processes[i], &err);
+	}
 	if (r < 0)
 		fprintf(stderr, "make_recording: %s\n", err.text);
 	if (r == 0 && log)
@@ -337,6 +339,7 @@ int main(int argc, char **argv)
 		log = write_shop_log;
 	} else if (!strcmp(wanted, "logged-later")) {
 		recording.mode = "log-fast";
+		recording.start_realtime_ns += UINT64_C(3600000000000);
 		processes[0].start_realtime_ns += UINT64_C(3600000000000);
 		log = write_shop_log;
 	} else if (!strcmp(wanted, "two-logged")) {
@@ -346,6 +349,10 @@ int main(int argc, char **argv)
 	} else if (!strcmp(wanted, "broken-log")) {
 		recording.mode = "log-fast";
 		log = write_broken_log;
+	} else if (!strcmp(wanted, "begun")) {
+		recording.mode = "log-fast";
+		recording.complete = processes[0].complete = false;
+		processes[0].end = HL_END_RUNNING;
 	} else if (!strcmp(wanted, "day")) {
 		recording.mode = "log-fast";
 		processes[0] = day_process();

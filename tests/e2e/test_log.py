@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Logs: what they say equals what the program did and what the counters say."""
 
+import glob
 import os
+import shutil
 import time
 
 import harness
@@ -106,6 +108,46 @@ class Ends(LogTestCase):
         _, recording = self.record_well(command, "log-fast")
         self.record_well(command, "mem-fast")
         self.assertFalse([name for name in os.listdir(recording) if "memlog" in name])
+
+
+class OtherRecordings(LogTestCase):
+    """Files of a second recording of the same program, copied beside those of the first."""
+
+    def setUp(self):
+        super().setUp()
+        hello = harness.program("hello")
+        command = ["sh", "-c", f"{hello}; {hello}; true"]
+        _, self.first = self.record_well(command, "log-fast", name="first.hl")
+        _, self.second = self.record_well(command, "log-fast", name="second.hl")
+
+    def copy(self, pattern):
+        files = glob.glob(f"{self.second}/{pattern}")
+        for file in files:
+            shutil.copy(file, self.first)
+        return [os.path.basename(file) for file in files]
+
+    def assert_left_out(self, report, names):
+        warnings = report["recording"]["warnings"]
+        for name in names:
+            self.assertTrue([text for text in warnings if name in text], (name, warnings))
+
+    def test_their_processes_are_left_out_and_named(self):
+        before = harness.report("top", self.first)
+        names = self.copy("process-*")
+        after = harness.report("top", self.first)
+        self.assertEqual(len(names), 3)
+        self.assertEqual(after["total"], before["total"])
+        self.assertEqual(after["recording"]["processes"], 3)
+        self.assert_left_out(after, names)
+
+    def test_their_logs_are_no_processes_of_this_one(self):
+        for file in glob.glob(f"{self.first}/*-1-*"):
+            os.unlink(file)
+        names = self.copy("memlog-1-*")
+        self.assertEqual(len(names), 1)
+        self.assert_left_out(harness.report("timeline", self.first), names)
+        result = harness.run([harness.HEAPLINE, "timeline", "--process", "0/1", self.first])
+        self.assertNotEqual(result.status, 0, result.stdout)
 
 
 class Times(LogTestCase):

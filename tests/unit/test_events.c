@@ -190,6 +190,7 @@ static void a_file_cut_off_anywhere_is_read_up_to_its_last_whole_piece(void **te
 		if (open_events_in(lab->directory, PROCESS, NULL, &log, NULL) < 0)
 			continue;
 		assert_true(log->cut_off);
+		assert_null(log->damaged);
 		size_t count = compare(lab, log, 1);
 		assert_true(count <= before);
 		before = count;
@@ -250,6 +251,76 @@ static void damage_is_found_out(void **test)
 	lab_free(lab);
 }
 
+/* Opens and reads all events. Whether that says that the file is damaged. */
+static bool says_damage(const struct lab *lab)
+{
+	struct hl_event_log *log;
+	struct hl_error err = {0};
+	uint64_t count = 0;
+	const struct hl_event_fold fold = {.context = &count, .visit = count_run};
+
+	if (open_events_in(lab->directory, PROCESS, NULL, &log, &err) < 0)
+		return strstr(err.text, "damaged") || strstr(err.text, "no file of events") ||
+		       strstr(err.text, "another version");
+	int r = hl_event_log_read(log, 0, log->part_count - 1, &(struct hl_log_options){.jobs = 1},
+				  &fold, &err);
+	bool says = log->damaged || r == -EBADMSG;
+	hl_event_log_free(log);
+	return says;
+}
+
+static void no_flipped_bit_reads_as_an_interrupted_writer(void **test)
+{
+	struct lab *lab = filled_lab(UINT64_C(1) << 30, 10);
+	size_t file_count;
+	struct hl_log_file *files = list_files(lab, &file_count);
+	int fd = openat(lab->fd, files[0].name, O_RDWR);
+	off_t size = lseek(fd, 0, SEEK_END), end = size - 40;
+	uint8_t byte, flipped;
+
+	(void)test;
+	assert_false(says_damage(lab));
+	for (off_t at = 0; at < size; at += at < 100 || at >= end ? 1 : STRIDE(499)) {
+		for (unsigned bit = 0; bit < 8; bit++) {
+			assert_int_equal(pread(fd, &byte, 1, at), 1);
+			flipped = byte ^ (uint8_t)(1 << bit);
+			assert_int_equal(pwrite(fd, &flipped, 1, at), 1);
+			if (!says_damage(lab))
+				fail_msg("bit %u of byte %ld of %ld", bit, (long)at, (long)size);
+			assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+		}
+		if (at < end && at + STRIDE(499) > end)
+			at = end - 1;
+	}
+	close(fd);
+	free(files);
+	lab_free(lab);
+}
+
+/* As some file systems leave it when the power fails. */
+static void events_whose_end_is_zeroed_are_cut_off(void **test)
+{
+	struct lab *lab = filled_lab(UINT64_C(1) << 30, 10);
+	size_t file_count;
+	struct hl_log_file *files = list_files(lab, &file_count);
+	int fd = openat(lab->fd, files[0].name, O_RDWR);
+	off_t size = lseek(fd, 0, SEEK_END);
+
+	(void)test;
+	for (off_t length = size - 8; length > size / 2; length -= 1 + (size - length) / 10) {
+		assert_int_equal(ftruncate(fd, length), 0);
+		assert_int_equal(ftruncate(fd, size), 0);
+		struct hl_event_log *log = open_log(lab);
+		assert_true(log->cut_off);
+		assert_null(log->damaged);
+		assert_true(compare(lab, log, 1) <= lab->entry_count);
+		hl_event_log_free(log);
+	}
+	close(fd);
+	free(files);
+	lab_free(lab);
+}
+
 static void no_events_and_other_files_are_told_apart(void **test)
 {
 	struct lab *lab = lab_new(4096, 10);
@@ -286,6 +357,8 @@ int main(void)
 		cmocka_unit_test(what_is_before_a_gap_is_left_out),
 		cmocka_unit_test(a_file_cut_off_anywhere_is_read_up_to_its_last_whole_piece),
 		cmocka_unit_test(damage_is_found_out),
+		cmocka_unit_test(no_flipped_bit_reads_as_an_interrupted_writer),
+		cmocka_unit_test(events_whose_end_is_zeroed_are_cut_off),
 		cmocka_unit_test(no_events_and_other_files_are_told_apart),
 	};
 

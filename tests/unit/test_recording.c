@@ -289,6 +289,36 @@ static void processes_come_by_sequence(void **state)
 	hl_recording_free(recording);
 }
 
+static void processes_of_another_recording_are_left_out_and_named(void **state)
+{
+	struct place *place = *state;
+	struct hl_recording meta = {
+		.start_realtime_ns = 100, .complete = true, .ended_processes = 3};
+	struct hl_recording *recording;
+	struct hl_error err = {0};
+
+	assert_int_equal(hl_recording_write_meta(place->fd, &meta, &err), 0);
+	static const uint64_t starts[] = {99, 100, 0 /* not known */, 101};
+	for (uint32_t i = 0; i < HL_COUNT_OF(starts); i++) {
+		struct hl_recording_process process = {
+			.pid = 7, .sequence = i, .recording_start_ns = starts[i]};
+		assert_int_equal(hl_recording_write_process(place->fd, &process, &err), 0);
+	}
+	assert_int_equal(hl_recording_open(place->path, &recording, &err), 0);
+	assert_int_equal(recording->process_count, 2);
+	assert_int_equal(recording->processes[0].sequence, 1);
+	assert_int_equal(recording->processes[0].recording_start_ns, 100);
+	assert_int_equal(recording->processes[1].sequence, 2);
+	assert_non_null(strstr(recording->warnings[0], "process-0-7.hlp"));
+	assert_non_null(strstr(recording->warnings[1], "process-3-7.hlp"));
+	assert_non_null(strstr(recording->warnings[2], "1 of 3 processes"));
+	assert_null(recording->warnings[3]);
+	hl_recording_free(recording);
+	unlinkat(place->fd, "process-1-7.hlp", 0);
+	unlinkat(place->fd, "process-2-7.hlp", 0);
+	assert_refused(place->path, "of another recording");
+}
+
 static void a_missing_path_is_said(void **state)
 {
 	struct place *place = *state;
@@ -689,6 +719,7 @@ int main(void)
 		IN_PLACE(what_is_written_is_read),
 		IN_PLACE(an_empty_process_is_read),
 		IN_PLACE(processes_come_by_sequence),
+		IN_PLACE(processes_of_another_recording_are_left_out_and_named),
 		IN_PLACE(a_missing_path_is_said),
 		IN_PLACE(a_file_is_not_a_recording),
 		IN_PLACE(an_empty_directory_is_not_a_recording),

@@ -2,8 +2,12 @@
 """Threads that end in every way, and signal handlers that allocate."""
 
 import json
+import re
 
 import harness
+
+KIB = 1024
+RECORDER_MEMORY = ("/memfd:heapline", "/dev/zero")  # the region; its private tables
 
 
 class Threads(harness.TestCase):
@@ -87,6 +91,61 @@ class OneAfterAnother(harness.TestCase):
         self.assertRegex(shared[0]["name"], r"^worker-300 and \d+ earlier ones$")
         written = harness.run([harness.HEAPLINE, "top", "--thread", str(shared[0]["tid"]), recording])
         self.assertRegex(written.stdout, r"WARNING: the figures of thread \d+ include those of \d+ that")
+
+
+class AThousandAtOnce(harness.TestCase):
+    THREADS, STACKS, LEVELS = 1000, 100, 7
+    KEPT, ALLOCATED = 1, 3  # blocks of a stack and thread
+
+    def recorder_bytes(self, pid):
+        """Resident, of what the recorder has mapped in a process."""
+        total, counts = 0, False
+        with open(f"/proc/{pid}/smaps", encoding="utf-8", errors="replace") as smaps:
+            for line in smaps:
+                if re.match(r"[0-9a-f]+-", line):
+                    counts = any(name in line for name in RECORDER_MEMORY)
+                elif counts and line.startswith("Rss:"):
+                    total += int(line.split()[1]) * KIB
+        return total
+
+    def ledger(self, blocks, by_size):
+        """{turns: number} that each stack must have."""
+        expected = {}
+        for stack in range(self.STACKS):
+            turns = tuple("turn_right" if stack >> (self.LEVELS - 1 - level) & 1 else "turn_left"
+                          for level in range(self.LEVELS))
+            expected[turns] = self.THREADS * blocks * (self.STACKS + stack if by_size else 1)
+        return expected
+
+    def found(self, recording, value, unit):
+        turns = {}
+        for frames, number in harness.folded(recording, value, unit).items():
+            known = tuple(frame for frame in frames if frame in ("turn_left", "turn_right"))
+            if known:
+                turns[known] = turns.get(known, 0) + number
+        return turns
+
+    def compare(self, mode):
+        recording = self.path("test.hl")
+        command = harness.record_command(recording, [harness.program("threads"), "multitude"], mode, ["-q"])
+        with harness.Waiting(command) as heapline:
+            (program,) = harness.children_of(heapline.pid)
+            taken = self.recorder_bytes(program)
+        self.assertEqual(heapline.returncode, 0)
+        for value, blocks in (("alloc", self.ALLOCATED), ("inuse", self.KEPT)):
+            for unit in ("objects", "bytes"):
+                with self.subTest(value=value, unit=unit):
+                    self.assertEqual(self.found(recording, value, unit),
+                                     self.ledger(blocks, unit == "bytes"))
+        self.assert_nothing_lost(recording)
+        return taken
+
+    def test_a_thousand_threads_equal_their_ledger_stack_by_stack_in_every_mode(self):
+        for mode in harness.RECORDING_MODES:
+            with self.subTest(mode=mode):
+                taken = self.compare(mode)
+                self.assertGreater(taken, self.THREADS * 16 * KIB)  # it was found
+                self.assertLess(taken, self.THREADS * 512 * KIB)
 
 
 if __name__ == "__main__":

@@ -88,6 +88,72 @@ static int crowd(void)
 	return 0;
 }
 
+/* --- a thousand threads at once, each with a hundred stacks -------------------------------- */
+
+#define MULTITUDE	 1000
+#define MULTITUDE_STACKS 100
+#define MULTITUDE_LEVELS 7 /* bits of a stack */
+
+static SITE void *turn_left(unsigned stack, int levels);
+static SITE void *turn_right(unsigned stack, int levels);
+
+static inline __attribute__((always_inline)) void *turn(unsigned stack, int levels)
+{
+	if (!levels)
+		return thread_site(MULTITUDE_STACKS + stack);
+	return (stack >> (levels - 1) & 1 ? turn_right : turn_left)(stack, levels - 1);
+}
+
+static SITE void *turn_left(unsigned stack, int levels)
+{
+	void *block = turn(stack, levels);
+
+	KEEP(block);
+	return block;
+}
+
+static SITE void *turn_right(unsigned stack, int levels)
+{
+	void *block = turn(stack, levels);
+
+	KEEP(block);
+	return block;
+}
+
+/* Leaves one block of each stack, of three. */
+static void *turn_everywhere(void *barrier)
+{
+	for (int round = 0; round < 3; round++)
+		for (unsigned stack = 0; stack < MULTITUDE_STACKS; stack++) {
+			void *block = turn(stack, MULTITUDE_LEVELS);
+			if (round < 2)
+				free(block);
+		}
+	pthread_barrier_wait(barrier);
+	pthread_barrier_wait(barrier);
+	return NULL;
+}
+
+/* Says "ready" while all of them live, and waits for the end of its input. */
+static int multitude(void)
+{
+	static pthread_t ids[MULTITUDE];
+	pthread_barrier_t barrier;
+
+	REQUIRE(!pthread_barrier_init(&barrier, NULL, MULTITUDE + 1));
+	for (int i = 0; i < MULTITUDE; i++)
+		ids[i] = start(turn_everywhere, &barrier);
+	pthread_barrier_wait(&barrier);
+	puts("ready");
+	fflush(stdout);
+	while (getchar() != EOF)
+		;
+	pthread_barrier_wait(&barrier);
+	for (int i = 0; i < MULTITUDE; i++)
+		REQUIRE(!pthread_join(ids[i], NULL));
+	return 0;
+}
+
 /* --- destructors of thread-specific values allocate when the thread is nearly gone --------- */
 
 static pthread_key_t late_key;
@@ -251,6 +317,7 @@ static const struct {
 } scenarios[] = {
 	{"short-threads", short_threads},
 	{"crowd", crowd},
+	{"multitude", multitude},
 	{"late-allocations", late_allocations},
 	{"cancel-deferred", cancel_deferred},
 	{"cancel-asynchronous", cancel_asynchronous},

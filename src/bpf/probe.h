@@ -102,6 +102,9 @@ enum hl_probe_attach_type hl_probe_link_attach_type(enum hl_probe_way way);
  * is HL_PROBE_PERF. */
 enum hl_probe_way hl_probe_link_best_way(void);
 
+/* Whether the kernel lets us load a program at all: 0 or a negative errno. */
+int hl_probe_link_check(void);
+
 /*
  * Has the program ${program_fd}, loaded for ${way}, run at ${target}'s sites; ${at_return}: when
  * the functions that are entered there return (not for HL_PROBE_SESSION, where it does both).

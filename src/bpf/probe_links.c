@@ -73,8 +73,8 @@ static int answer_to_link(enum hl_probe_way way, int program_fd, pid_t pid)
 	return bpf_call(BPF_LINK_CREATE, &attributes, sizeof(attributes));
 }
 
-/* Asks the kernel what it would do with a program that does nothing. */
-static bool way_works(enum hl_probe_way way)
+/* Loads a program that does nothing: a descriptor or a negative errno. */
+static int load_nothing(enum hl_probe_way way)
 {
 	static const struct bpf_insn code[] = {
 		{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0},
@@ -87,7 +87,14 @@ static bool way_works(enum hl_probe_way way)
 		.license = (uint64_t)(uintptr_t) "Dual BSD/GPL",
 		.expected_attach_type = hl_probe_link_attach_type(way),
 	};
-	int program_fd = bpf_call(BPF_PROG_LOAD, &attributes, sizeof(attributes));
+
+	return bpf_call(BPF_PROG_LOAD, &attributes, sizeof(attributes));
+}
+
+/* Asks the kernel what it would do with such a program. */
+static bool way_works(enum hl_probe_way way)
+{
+	int program_fd = load_nothing(way);
 
 	if (program_fd < 0)
 		return false;
@@ -97,6 +104,16 @@ static bool way_works(enum hl_probe_way way)
 		     answer_to_link(way, program_fd, -1) == -EINVAL;
 	close(program_fd);
 	return works;
+}
+
+int hl_probe_link_check(void)
+{
+	int program_fd = load_nothing(HL_PROBE_PERF);
+
+	if (program_fd < 0)
+		return program_fd;
+	close(program_fd);
+	return 0;
 }
 
 enum hl_probe_way hl_probe_link_best_way(void)

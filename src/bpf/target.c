@@ -323,6 +323,27 @@ const struct hl_target_file *hl_target_mapping_file(const struct hl_target *targ
 		       : &target->files[target->module_files[module - 1].file];
 }
 
+uint64_t hl_target_covered_bytes(const struct hl_target *target, size_t index)
+{
+	const struct hl_target_mapping *mapping = &target->mappings[index];
+	const struct hl_target_file *file = hl_target_mapping_file(target, index);
+	uint64_t covered = 0;
+
+	for (uint32_t i = 0; file && i < mapping->page_count; i++) {
+		const struct hl_code_page *page = &file->table.pages[mapping->first_page + i];
+		uint64_t start = 0, rule = 0; /* HL_RULE_NONE */
+		for (uint32_t k = 0; k <= page->row_count; k++) {
+			uint64_t row = k < page->row_count
+					       ? file->table.rows[page->first_row + k]
+					       : (uint64_t)HL_CODE_PAGE_BYTES << HL_ROW_SHIFT;
+			covered += rule ? (row >> HL_ROW_SHIFT) - start : 0;
+			start = row >> HL_ROW_SHIFT;
+			rule = row & HL_FRAME_PC_MASK;
+		}
+	}
+	return covered;
+}
+
 void hl_target_free(struct hl_target *target)
 {
 	if (!target)

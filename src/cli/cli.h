@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 enum hl_exit {
 	HL_EXIT_DONE = 0,
@@ -146,6 +147,7 @@ extern const struct hl_verb hl_verb_heap;
 extern const struct hl_verb hl_verb_carriers;
 extern const struct hl_verb hl_verb_allocations;
 extern const struct hl_verb hl_verb_pins;
+extern const struct hl_verb hl_verb_doctor;
 extern const struct hl_verb hl_verb_version;
 extern const struct hl_verb hl_verb_help;
 
@@ -205,6 +207,12 @@ void hl_cli_note(const char *format, ...) HL_PRINTF(1, 2);
  * is near, or several are equally near. Letters swapped, missing, added and changed count one each.
  */
 const char *hl_cli_nearest_word(const char *word, const char *const *words, size_t count);
+
+/*
+ * Sets the sentence that says why no collector of ${process} is found, and what to do; ${silent}:
+ * those that do not answer (struct hl_control_peers). Returns a negative errno.
+ */
+int hl_ctl_explain(pid_t process, const char *silent, struct hl_error *err);
 
 /* ---- help and completion ---- */
 

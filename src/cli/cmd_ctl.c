@@ -83,13 +83,13 @@ static int make_request(size_t action, const char *argument, struct hl_control_r
 /* ---- whom ---- */
 
 /* Whether the process has a file of ${name} mapped. */
-static bool has_mapped(const char *name)
+static bool has_mapped(pid_t process, const char *name)
 {
 	char path[32], *line = NULL;
 	size_t capacity = 0;
 	bool found = false;
 
-	snprintf(path, sizeof(path), "/proc/%" PRIu64 "/maps", pid);
+	snprintf(path, sizeof(path), "/proc/%d/maps", process);
 	FILE *maps = fopen(path, "re");
 	while (maps && !found && getline(&line, &capacity, maps) > 0)
 		found = strstr(line, name);
@@ -99,44 +99,42 @@ static bool has_mapped(const char *name)
 	return found;
 }
 
-static int not_found(const struct hl_control_peers *peers, struct hl_error *err)
+int hl_ctl_explain(pid_t process, const char *silent, struct hl_error *err)
 {
 	char path[32];
 	struct stat status;
 
-	snprintf(path, sizeof(path), "/proc/%" PRIu64, pid);
+	snprintf(path, sizeof(path), "/proc/%d", process);
 	if (stat(path, &status) < 0)
 		return hl_error_set(err, -ESRCH,
-				    "cannot control process %" PRIu64 ": there is no such process",
-				    pid);
+				    "cannot control process %d: there is no such process", process);
 	if (geteuid() != 0 && status.st_uid != geteuid())
 		return hl_error_set(err, -EPERM,
-				    "cannot control process %" PRIu64
-				    ": it is another user's; run as that user or as root",
-				    pid);
-	if (peers->silent[0])
+				    "cannot control process %d: it is another user's; run as that "
+				    "user or as root",
+				    process);
+	if (silent[0])
 		return hl_error_set(err, -ETIMEDOUT,
-				    "cannot control process %" PRIu64
-				    ": it may be recorded by a collector that does not answer "
+				    "cannot control process %d: it may be recorded by a collector "
+				    "that does not answer "
 				    "(process %s); is that stopped?",
-				    pid, peers->silent);
-	if (has_mapped("/libheapline-tags.so"))
+				    process, silent);
+	if (has_mapped(process, "/libheapline-tags.so"))
 		return hl_error_set(err, -ENOENT,
-				    "cannot control process %" PRIu64
-				    ": 'heapline record --tags' tags its blocks and records "
-				    "nothing; 'heapline allocations -p %" PRIu64
-				    "' shows who owns them",
-				    pid, pid);
-	if (has_mapped("/libheapline.so") || has_mapped("/heapline\n"))
+				    "cannot control process %d: 'heapline record --tags' tags its "
+				    "blocks and records "
+				    "nothing; 'heapline allocations -p %d' shows who owns them",
+				    process, process);
+	if (has_mapped(process, "/libheapline.so") || has_mapped(process, "/heapline\n"))
 		return hl_error_set(err, -ENOENT,
-				    "cannot control process %" PRIu64
-				    ": no collector of it was found; if it is still being "
+				    "cannot control process %d: no collector of it was found; if "
+				    "it is still being "
 				    "recorded, set XDG_RUNTIME_DIR as it was for 'heapline record'",
-				    pid);
+				    process);
 	return hl_error_set(err, -ENOENT,
-			    "cannot control process %" PRIu64
-			    ": it is not being recorded; start it with 'heapline record'",
-			    pid);
+			    "cannot control process %d: it is not being recorded; start it with "
+			    "'heapline record'",
+			    process);
 }
 
 /* ---- the report ---- */
@@ -356,7 +354,7 @@ static int control(struct hl_control_request *request, const char *argument, str
 	if (r < 0)
 		hl_error_set(err, r, "out of memory");
 	else if (peers.count == 0)
-		r = not_found(&peers, err);
+		r = hl_ctl_explain((pid_t)pid, peers.silent, err);
 	else if (peers.count > 1)
 		r = hl_error_set(err, -EEXIST,
 				 "process %" PRIu64

@@ -5,6 +5,7 @@
 #include "collector/control_ask.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -157,10 +158,9 @@ static void free_trace(void *handle)
 }
 
 /* In mode 'closed' there would be nothing to compare. */
-static int check_mode(const struct recorded_trace *trace, struct hl_error *err)
+static int check_mode(const struct hl_control_peer *peer, pid_t pid, struct hl_error *err)
 {
 	static struct hl_control_request request; /* large */
-	int pid = (int)trace->request->facts->pid;
 	json_t *answer, *process;
 	bool is_closed = false;
 	size_t i;
@@ -168,7 +168,7 @@ static int check_mode(const struct recorded_trace *trace, struct hl_error *err)
 	request = (struct hl_control_request){.verb = HL_CONTROL_STATUS};
 	int r = hl_control_protocol_check(&request, err);
 	if (r == 0)
-		r = hl_control_ask(&trace->peers.peers[0], &request, &answer, err);
+		r = hl_control_ask(peer, &request, &answer, err);
 	if (r < 0)
 		return r;
 	json_array_foreach(json_object_get(answer, "processes"), i, process)
@@ -184,6 +184,23 @@ static int check_mode(const struct recorded_trace *trace, struct hl_error *err)
 			    "process '%d' is recorded in mode 'closed', which counts nothing; "
 			    "'heapline ctl -p %d mode mem-fast' has it count",
 			    pid, pid);
+}
+
+int hl_trace_recorded_check(pid_t pid, char ret_recording[PATH_MAX], struct hl_error *err)
+{
+	struct hl_control_peers peers;
+	int r = hl_control_ask_search(pid, &peers);
+
+	if (r == 0 && !peers.count)
+		r = hl_ctl_explain(pid, peers.silent, err);
+	else if (r < 0)
+		hl_error_set(err, r, "out of memory");
+	if (r == 0) {
+		snprintf(ret_recording, PATH_MAX, "%s", peers.peers[0].recording);
+		r = check_mode(&peers.peers[0], pid, err);
+	}
+	hl_control_ask_release(&peers);
+	return r;
 }
 
 static int start(const struct hl_trace_request *request, void **ret_trace, struct hl_error *err)
@@ -203,7 +220,7 @@ static int start(const struct hl_trace_request *request, void **ret_trace, struc
 		hl_cli_note("process %d is recorded in '%s': reading its recorder, without probes",
 			    pid, trace->peers.peers[0].recording);
 	if (r == 0)
-		r = check_mode(trace, err);
+		r = check_mode(&trace->peers.peers[0], pid, err);
 	if (r == 0)
 		r = make_directory(trace, err);
 	if (r == 0)

@@ -10,6 +10,8 @@
 #include "recording/recording.h"
 #include "view/view.h"
 
+#include <limits.h>
+
 /* For the shared_options of a verb. */
 extern const struct hl_option hl_trace_options[]; /* --pid --output --force --folded ... */
 
@@ -66,6 +68,10 @@ void hl_trace_output_close(struct hl_directory *directory, bool keep);
 
 /* Whether a collector that can be asked records ${pid}. */
 bool hl_trace_recorded_has(pid_t pid);
+
+/* Whether it can be read from its recorder: 0, with where the recording is; -ENODATA, with that and
+ * a sentence, where mode 'closed' counts nothing; another negative errno with a sentence. */
+int hl_trace_recorded_check(pid_t pid, char ret_recording[PATH_MAX], struct hl_error *err);
 
 /*
  * Reads such a process from its recorder, by snapshots, because probes would put the kernel's

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+/* clang-format off */
 const struct hl_verb *const hl_verbs[] = {
 	&hl_verb_record,
 	&hl_verb_ctl,
@@ -33,10 +34,12 @@ const struct hl_verb *const hl_verbs[] = {
 	&hl_verb_report,
 	&hl_verb_pack,
 	&hl_verb_import,
+	&hl_verb_doctor,
 	&hl_verb_version,
 	&hl_verb_help,
 	NULL,
 };
+/* clang-format on */
 
 const struct hl_verb *hl_verb_find(const char *name)
 {

@@ -100,9 +100,9 @@ static bool gains_privileges(const char *path)
 
 /* ---- the verdict ---- */
 
-static int refuse(const char *path, const char *reason, const char *remedy, struct hl_error *err)
+static struct hl_examined refuse(const char *reason, const char *remedy)
 {
-	return hl_error_set(err, -ENOTSUP, "cannot record '%s': %s; %s", path, reason, remedy);
+	return (struct hl_examined){.reason = reason, .remedy = remedy};
 }
 
 /* PT_INTERP; NULL when there is none, or it makes no sense: static. Valid as long as ${elf}. */
@@ -122,22 +122,19 @@ static const char *loader_of(Elf *elf)
 	return NULL;
 }
 
-static int judge_loader(const char *path, const char *loader, struct hl_error *err)
+static struct hl_examined judge_loader(const char *loader)
 {
 	if (!loader)
-		return refuse(path, "it is statically linked, so no library can be put into it",
+		return refuse("it is statically linked, so no library can be put into it",
 			      "link it dynamically, or trace it while it runs: 'heapline stacks -p "
-			      "PID' (needs its symbols)",
-			      err);
+			      "PID' (needs its symbols)");
 	if (strstr(loader, "ld-musl"))
 		return refuse(
-			path, "it is linked with musl, and the recorder needs glibc",
-			"build it for glibc, or trace it while it runs: 'heapline stacks -p PID'",
-			err);
+			"it is linked with musl, and the recorder needs glibc",
+			"build it for glibc, or trace it while it runs: 'heapline stacks -p PID'");
 	if (!hl_path_is_glibc_loader(loader))
-		return refuse(path, "its dynamic loader is not that of glibc", "build it for glibc",
-			      err);
-	return 0;
+		return refuse("its dynamic loader is not that of glibc", "build it for glibc");
+	return refuse(NULL, NULL);
 }
 
 static bool defines_malloc(Elf *elf)
@@ -167,39 +164,33 @@ static bool needs_asan(Elf *elf)
 	return false;
 }
 
-static int judge_elf(const char *path, Elf *elf, struct hl_error *err)
+static struct hl_examined judge_elf(const char *path, Elf *elf)
 {
 	if (gelf_getclass(elf) != ELFCLASS64)
 		return refuse(
-			path, "it is a 32-bit program, and the recorder is a 64-bit library",
+			"it is a 32-bit program, and the recorder is a 64-bit library",
 			"build it for 64 bits; while it runs 'heapline pgfault -p PID' counts "
-			"its pages",
-			err);
+			"its pages");
 	if (!hl_elf_is_native(elf))
-		return refuse(path, "it is a program for another kind of machine",
-			      "record it on such a machine", err);
-	int r = judge_loader(path, loader_of(elf), err);
-	if (r < 0)
-		return r;
+		return refuse("it is a program for another kind of machine",
+			      "record it on such a machine");
+	struct hl_examined loader = judge_loader(loader_of(elf));
+	if (loader.reason)
+		return loader;
 	if (gains_privileges(path))
-		return refuse(path,
-			      "it is set-user-id, set-group-id or has file capabilities, so the "
+		return refuse("it is set-user-id, set-group-id or has file capabilities, so the "
 			      "loader lets no library into it",
 			      "record a copy of it without these, or as the user that it runs as, "
-			      "or trace it while it runs: 'heapline stacks -p PID'",
-			      err);
+			      "or trace it while it runs: 'heapline stacks -p PID'");
 	if (defines_malloc(elf))
-		return refuse(path,
-			      "it brings a malloc of its own, which the recorder cannot see into",
+		return refuse("it brings a malloc of its own, which the recorder cannot see into",
 			      "build it with the malloc of libc, or with a shared one, or trace it "
-			      "while it runs: 'heapline stacks -p PID'",
-			      err);
+			      "while it runs: 'heapline stacks -p PID'");
 	if (needs_asan(elf))
-		return refuse(path,
-			      "it is built with AddressSanitizer, which lets no library come "
+		return refuse("it is built with AddressSanitizer, which lets no library come "
 			      "before its own",
-			      "build it without -fsanitize=address", err);
-	return 0;
+			      "build it without -fsanitize=address");
+	return refuse(NULL, NULL);
 }
 
 static int open_program(const char *path)
@@ -224,23 +215,35 @@ static bool read_interpreter(const char *path, char interpreter[SCRIPT_LINE_BYTE
 	return length > 0;
 }
 
-int hl_examine_program(const char *path, struct hl_error *err)
+struct hl_examined hl_examine_file(const char *path, char ret_program[PATH_MAX])
 {
-	char program[PATH_MAX], interpreter[SCRIPT_LINE_BYTES];
+	char interpreter[SCRIPT_LINE_BYTES];
 
-	snprintf(program, sizeof(program), "%s", path);
-	for (int i = 0; i < INTERPRETERS_MAX && read_interpreter(program, interpreter); i++)
-		snprintf(program, sizeof(program), "%s", interpreter);
-	HL_CLOSED int fd = open_program(program);
+	snprintf(ret_program, PATH_MAX, "%s", path);
+	for (int i = 0; i < INTERPRETERS_MAX && read_interpreter(ret_program, interpreter); i++)
+		snprintf(ret_program, PATH_MAX, "%s", interpreter);
+	HL_CLOSED int fd = open_program(ret_program);
 	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_elf_open(fd);
 	if (elf)
-		return judge_elf(program, elf, err);
+		return judge_elf(ret_program, elf);
 	if (fd < 0)
-		return 0;
+		return refuse(NULL, NULL);
 	/* a script without #!: sh runs it */
-	HL_CLOSED int shell_fd = open_program("/bin/sh");
+	snprintf(ret_program, PATH_MAX, "/bin/sh");
+	HL_CLOSED int shell_fd = open_program(ret_program);
 	HL_CLEANUP(hl_elf_cleanup) Elf *shell = hl_elf_open(shell_fd);
-	return shell ? judge_elf(program, shell, err) : 0;
+	return shell ? judge_elf(ret_program, shell) : refuse(NULL, NULL);
+}
+
+int hl_examine_program(const char *path, struct hl_error *err)
+{
+	char program[PATH_MAX];
+	struct hl_examined examined = hl_examine_file(path, program);
+
+	if (!examined.reason)
+		return 0;
+	return hl_error_set(err, -ENOTSUP, "cannot record '%s': %s; %s", program, examined.reason,
+			    examined.remedy);
 }
 
 const char *hl_examine_allocator(const char *path)

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 
+#include <limits.h>
 #include <stddef.h>
 
 /*
@@ -13,12 +14,19 @@
  */
 int hl_examine_find(const char *command, char *ret_path, size_t capacity, struct hl_error *err);
 
+/* Why nothing would be recorded in a program, and what to do; NULL: it can be recorded. */
+struct hl_examined {
+	const char *reason, *remedy; /* constants */
+};
+
 /*
- * Refuses, with -ENOTSUP and one sentence that says why and what to do, a program in which nothing
- * would be recorded: static, of another machine or libc, set-user-id, with a malloc of its own.
- * Scripts are followed to their interpreter. What cannot be read is let pass: the kernel will
- * judge.
+ * Judges the program at ${path}: it may be static, of another machine or libc, set-user-id, or
+ * have a malloc of its own. Scripts are followed to their interpreter, which ${ret_program} names.
+ * What cannot be read is let pass: the kernel will judge.
  */
+struct hl_examined hl_examine_file(const char *path, char ret_program[PATH_MAX]);
+
+/* Refuses such a program with -ENOTSUP and one sentence of both. */
 int hl_examine_program(const char *path, struct hl_error *err);
 
 /*

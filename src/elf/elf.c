@@ -154,3 +154,21 @@ bool hl_elf_debug_path(const char *directory, const uint8_t *build_id, size_t bu
 		snprintf(ret_path, capacity, "%s/.build-id/%s/%s.debug", directory, head, rest);
 	return length > 0 && (size_t)length < capacity;
 }
+
+enum hl_elf_names hl_elf_names(Elf *elf, const uint8_t *build_id, size_t build_id_bytes)
+{
+	char path[HL_ELF_DEBUG_PATH_MAX];
+	GElf_Shdr header;
+
+	if (!elf)
+		return HL_ELF_NAMES_NONE;
+	if (hl_elf_find_section(elf, ".debug_info", &header) ||
+	    (hl_elf_debug_path(HL_ELF_DEBUG_DIRECTORY, build_id, build_id_bytes, path,
+			       sizeof(path)) &&
+	     access(path, R_OK) == 0))
+		return HL_ELF_NAMES_LINES;
+	if (hl_elf_find_section(elf, ".symtab", &header))
+		return HL_ELF_NAMES_ALL;
+	return hl_elf_find_section(elf, ".dynsym", &header) ? HL_ELF_NAMES_EXPORTED
+							    : HL_ELF_NAMES_NONE;
+}

@@ -76,6 +76,17 @@ bool hl_elf_find_symbol(Elf *elf, unsigned tables, const char *name, uint64_t *r
 /* The section ${name} and its header, or NULL. */
 Elf_Scn *hl_elf_find_section(Elf *elf, const char *name, GElf_Shdr *ret_header);
 
+/* The best that a file says of its functions. */
+enum hl_elf_names {
+	HL_ELF_NAMES_NONE,
+	HL_ELF_NAMES_EXPORTED, /* .dynsym */
+	HL_ELF_NAMES_ALL,      /* .symtab */
+	HL_ELF_NAMES_LINES,    /* .debug_info, in the file or in a separate debug file */
+};
+
+/* ${build_id}: the file's, to look for the separate one. NULL for ${elf} has no names. */
+enum hl_elf_names hl_elf_names(Elf *elf, const uint8_t *build_id, size_t build_id_bytes);
+
 /* ---- versions ---- */
 
 /* The hash of the file for its fingerprint, see base/file_print.h. */

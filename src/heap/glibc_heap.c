@@ -259,6 +259,20 @@ static int revive_stale(struct hl_glibc_reader *reader)
 	return r;
 }
 
+/* What arenas have from the system, and nothing of what is in them. */
+static int read_arenas(struct hl_glibc_reader *reader, struct hl_heap *heap,
+		       const struct hl_heap_settings *settings)
+{
+	begin_account(reader, heap, settings);
+	int r = hl_glibc_state_common(reader->memory, reader->glibc, &reader->common);
+	if (r == 0)
+		r = hl_glibc_arenas_read(reader);
+	heap->mp_mmapped_blocks = reader->common.mmapped_blocks;
+	snprintf(heap->allocator, sizeof(heap->allocator), "%s", reader->glibc->name);
+	free(reader->arenas);
+	return r < 0 ? hl_error_set(reader->err, r, "cannot read the heap: %s", strerror(-r)) : 0;
+}
+
 int hl_glibc_heap_read(struct hl_memory *memory, const struct hl_glibc *glibc,
 		       const struct hl_heap_settings *settings, struct hl_heap *heap,
 		       struct hl_error *err)
@@ -271,6 +285,8 @@ int hl_glibc_heap_read(struct hl_memory *memory, const struct hl_glibc *glibc,
 	reader.walk.chunks = hl_account_chunks;
 	reader.walk.pages = hl_account_pages;
 	reader.walk.context = &reader.account;
+	if (settings->only_arenas)
+		return read_arenas(&reader, heap, settings);
 	if (needs_first_pass(&reader))
 		r = find_cached_chunks(&reader, &chunks);
 	if (r == 0)

@@ -75,7 +75,7 @@ static int read_heap(struct hl_memory *memory, const struct hl_heap_settings *se
 	/* Nothing is known of the allocator. */
 	if (length && hl_other_allocator_remedy(&other, pid_of(heap), remedy)[0])
 		snprintf(err->text + length, sizeof(err->text) - length, "; %s", remedy);
-	if (r == 0 && (r = hl_rss_add_others(memory, heap)) < 0)
+	if (r == 0 && !settings->only_arenas && (r = hl_rss_add_others(memory, heap)) < 0)
 		hl_error_set(err, r, "cannot read which pages are in memory: %s", strerror(-r));
 	if (r == 0 && other.allocator && (r = note_other(&other, heap)) < 0)
 		hl_error_set(err, r, "out of memory");

@@ -119,6 +119,7 @@ struct hl_heap {
 struct hl_heap_settings {
 	bool stop; /* exact: the threads stand still while an arena is walked */
 	bool want_pins;
+	bool only_arenas; /* whether it can be read, and by which allocator it is: no block is */
 	uint32_t strip_count;		 /* parts of each carrier's picture; 0: none */
 	struct hl_log2_shape free_shape; /* width 0: 512, 14 */
 	/* Called once for each live block, by carrier and mostly in rising order; may be NULL.

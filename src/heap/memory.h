@@ -96,5 +96,9 @@ struct hl_stop;
  */
 int hl_stop_begin(pid_t pid, struct hl_stop **ret_stop, struct hl_error *err);
 
+/* Whether another process traces ${pid}, so that it cannot be stopped: 0, or -EBUSY with the
+ * sentence of hl_stop_begin(). */
+int hl_stop_check(pid_t pid, struct hl_error *err);
+
 /* Lets them go on; signals that came meanwhile are delivered. NULL is fine. */
 void hl_stop_end(struct hl_stop *stop);

@@ -37,19 +37,22 @@ static struct stopped_thread *find_thread(struct hl_stop *stop, pid_t tid)
 	return NULL;
 }
 
+int hl_stop_check(pid_t pid, struct hl_error *err)
+{
+	struct hl_process_condition condition;
+
+	if (hl_process_condition_read(pid, &condition, NULL) < 0 || !condition.tracer_pid)
+		return 0;
+	return hl_error_set(err, -EBUSY,
+			    "cannot stop process '%d': process %d traces it; end that one, or read "
+			    "without stopping",
+			    (int)pid, (int)condition.tracer_pid);
+}
+
 static int refuse(const struct hl_stop *stop, int code, struct hl_error *err)
 {
-	char status[4096];
-	const char *line = NULL;
-
-	if (code == -EPERM && hl_proc_read(stop->pid, "status", status, sizeof(status)) >= 0)
-		line = strstr(status, "TracerPid:");
-	int tracer = line ? atoi(line + strlen("TracerPid:")) : 0;
-	if (tracer)
-		return hl_error_set(err, -EBUSY,
-				    "cannot stop process '%d': process %d traces it; end that one, "
-				    "or read without stopping",
-				    (int)stop->pid, tracer);
+	if (code == -EPERM && hl_stop_check(stop->pid, err) < 0)
+		return -EBUSY;
 	if (code == -EPERM)
 		return hl_error_set(err, -EACCES,
 				    "cannot stop process '%d': the system does not permit it; run "

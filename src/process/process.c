@@ -12,6 +12,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Longer command lines are cut; nobody reads megabytes of arguments. */
@@ -159,6 +160,40 @@ void hl_process_facts_release(struct hl_process_facts *facts)
 	free_command(facts->command);
 	free(facts->executable);
 	*facts = (struct hl_process_facts){0};
+}
+
+int hl_process_condition_read(pid_t pid, struct hl_process_condition *ret_condition,
+			      struct hl_error *err)
+{
+	char status[8192], path[32];
+	struct stat file;
+
+	ssize_t length = hl_proc_read(pid, "status", status, sizeof(status));
+	if (length < 0)
+		return hl_proc_error(pid, (int)length, "the status", err);
+	const char *state = strstr(status, "\nState:\t");
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	*ret_condition = (struct hl_process_condition){
+		.state = state ? state[strlen("\nState:\t")] : '?',
+		.tracer_pid = (pid_t)value_of(status, "TracerPid"),
+		.seccomp_mode = (int)value_of(status, "Seccomp"),
+		.is_protected = stat(path, &file) == 0 && file.st_uid != value_of(status, "Uid"),
+	};
+	return 0;
+}
+
+int hl_process_is_elsewhere(pid_t pid, const char *kind)
+{
+	char path[48];
+	struct stat here, there;
+
+	snprintf(path, sizeof(path), "/proc/self/ns/%s", kind);
+	if (stat(path, &here) < 0)
+		return -errno;
+	snprintf(path, sizeof(path), "/proc/%d/ns/%s", pid, kind);
+	if (stat(path, &there) < 0)
+		return -errno;
+	return here.st_ino != there.st_ino || here.st_dev != there.st_dev;
 }
 
 int64_t hl_process_cpu_ns(pid_t pid)

@@ -48,6 +48,21 @@ int hl_process_facts_read(pid_t pid, struct hl_process_facts *ret_facts, struct 
 
 void hl_process_facts_release(struct hl_process_facts *facts);
 
+/* What /proc/PID/status says that decides how a process can be looked at. */
+struct hl_process_condition {
+	char state;	   /* 'S', 'R', 'T' ... */
+	pid_t tracer_pid;  /* of the debugger that has it; 0: none */
+	int seccomp_mode;  /* 2: it has a filter */
+	bool is_protected; /* not dumpable: the files of /proc are root's, not its user's */
+};
+
+int hl_process_condition_read(pid_t pid, struct hl_process_condition *ret_condition,
+			      struct hl_error *err);
+
+/* Whether ${pid} is in another ${kind} of namespace, "mnt" or "user", than this process. 0 or 1, or
+ * a negative errno when that cannot be told. */
+int hl_process_is_elsewhere(pid_t pid, const char *kind);
+
 /* CPU time that all threads of ${pid} have used, in ns; negative errno when it has ended. */
 int64_t hl_process_cpu_ns(pid_t pid);
 

@@ -23,6 +23,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 enum hl_value {
 	HL_VALUE_INUSE,	    /* allocated and not freed */
@@ -269,6 +270,9 @@ int hl_profile_describe_recording(struct hl_profile *profile, const struct hl_re
 int hl_profile_describe_process(struct hl_profile *profile,
 				const struct hl_recording_process *process,
 				struct hl_profile_process *ret_described);
+
+/* Writes ${word} of a command line as a shell needs it. */
+void hl_profile_put_word(FILE *out, const char *word);
 
 /* ---- two profiles as one ---- */
 

@@ -23,8 +23,7 @@ static bool has_control(const char *word)
 	return *word;
 }
 
-/* A word as a shell would need it. */
-static void put_word(FILE *out, const char *word)
+void hl_profile_put_word(FILE *out, const char *word)
 {
 	if (has_control(word)) { /* as bash and ksh read it: nothing that a terminal would obey */
 		fputs("$'", out);
@@ -75,7 +74,7 @@ static int intern_words(struct hl_strings *strings, char *const *words, const ch
 	for (char *const *word = words; word && *word; word++) {
 		if (word != words)
 			fputc(' ', out);
-		put_word(out, *word);
+		hl_profile_put_word(out, *word);
 	}
 	return fclose(out) == 0 ? hl_strings_intern(strings, joined, ret_id) : -ENOMEM;
 }

@@ -1,0 +1,470 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Which ways work for a process, or for a command that is to run; see doctor.h. */
+#include "cli/doctor.h"
+
+#include "base/cleanup.h"
+#include "base/names.h"
+#include "cli/trace_run.h"
+#include "collector/examine.h"
+#include "elf/elf.h"
+#include "heap/heap.h"
+#include "heap/memory.h"
+#include "heap/other_allocators.h"
+#include "profile/profile.h"
+#include "view/format.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+/* A process, as far as it was looked at. */
+struct patient {
+	struct hl_doctor *doctor;
+	const struct hl_process_facts *facts;
+	int pid;
+	struct hl_process_condition condition;
+	struct hl_maps maps;	    /* empty where they may not be read */
+	int recorded;		    /* 0: it is; -ENODATA: in mode 'closed'; else it is not */
+	char recording[PATH_MAX];   /* of which this is the name */
+	struct hl_error unrecorded; /* why not */
+	char command[1500];	    /* that starts it again; "" where none does */
+};
+
+/* Whether it has a file mapped whose name begins with ${prefix}. */
+static bool has_mapped(const struct patient *patient, const char *prefix)
+{
+	for (size_t i = 0; i < patient->maps.count; i++)
+		if (strncmp(hl_path_basename(patient->maps.maps[i].path), prefix, strlen(prefix)) ==
+		    0)
+			return true;
+	return false;
+}
+
+static bool is_recorded(const struct patient *patient)
+{
+	return patient->recorded == 0 || patient->recorded == -ENODATA;
+}
+
+/* ---- a command for a shell ---- */
+
+/* One where this user may write. */
+static const char *scratch_directory(void)
+{
+	static const char *const directories[] = {"/tmp", "/var/tmp", "/dev/shm"};
+
+	for (size_t i = 0; i < HL_COUNT_OF(directories); i++)
+		if (access(directories[i], W_OK) == 0)
+			return directories[i];
+	return directories[0];
+}
+
+/* With a blank between them. */
+static void put_words(FILE *out, char *const *words)
+{
+	for (char *const *word = words; *word; word++) {
+		if (word != words)
+			fputc(' ', out);
+		hl_profile_put_word(out, *word);
+	}
+}
+
+/* Records ${program} with ${words} from the second on, in ${directory} unless that is "". */
+static void put_command(char *text, size_t size, const char *directory, const char *program,
+			char *const *words)
+{
+	FILE *out = fmemopen(text, size, "w");
+
+	if (!out)
+		return;
+	if (directory[0]) {
+		fputs("cd ", out);
+		hl_profile_put_word(out, directory);
+		fputs(" && ", out);
+	}
+	fputs("heapline record ", out);
+	if (access(directory[0] ? directory : ".", W_OK) < 0)
+		fprintf(out, "-o %s/heapline.%%p.hl ", scratch_directory());
+	fputs("-- ", out);
+	hl_profile_put_word(out, program);
+	if (words[0] && words[1])
+		fputc(' ', out);
+	put_words(out, words[0] ? words + 1 : words);
+	bool is_whole = ftell(out) < (long)size - 1;
+	if (fclose(out) != 0 || !is_whole)
+		text[0] = '\0';
+}
+
+static bool is_program(const char *path, const char *executable)
+{
+	struct stat one, other;
+
+	return stat(path, &one) == 0 && stat(executable, &other) == 0 &&
+	       one.st_ino == other.st_ino && one.st_dev == other.st_dev;
+}
+
+/* What starts the process again, unless that takes another user or namespace, or its arguments were
+ * written over by a title. */
+static void find_command(struct patient *patient)
+{
+	const struct hl_process_facts *facts = patient->facts;
+	char path[PATH_MAX], link[32], there[PATH_MAX] = "", here[PATH_MAX] = "";
+	const char *first = facts->command[0];
+
+	if (!first || facts->uid != geteuid() ||
+	    hl_process_is_elsewhere(patient->pid, "mnt") != 0 ||
+	    (strchr(first, ' ') && !facts->command[1]))
+		return;
+	snprintf(link, sizeof(link), "/proc/%d/cwd", patient->pid);
+	ssize_t length = readlink(link, there, sizeof(there) - 1);
+	if (length < 0 || !getcwd(here, sizeof(here)))
+		return;
+	if (strcmp(here, there) == 0)
+		there[0] = '\0';
+	snprintf(link, sizeof(link), "/proc/%d/exe", patient->pid);
+	bool is_found = !(strchr(first, '/') && first[0] != '/') &&
+			hl_examine_find(first, path, sizeof(path), NULL) == 0 &&
+			is_program(path, link);
+	if (is_found || is_program(facts->executable, link))
+		put_command(patient->command, sizeof(patient->command), there,
+			    is_found ? first : facts->executable, facts->command);
+}
+
+/* ---- with a recorder ---- */
+
+static void judge_record(struct patient *patient)
+{
+	struct hl_doctor *doctor = patient->doctor;
+	char program[PATH_MAX], link[32];
+	struct hl_error err = {0};
+
+	if (patient->recorded == -ENODATA) {
+		hl_doctor_add_closed(doctor, "record", HL_DOCTOR_PARTLY, patient->pid);
+		return;
+	}
+	if (patient->recorded == 0) {
+		struct hl_doctor_way *way =
+			hl_doctor_add(doctor, "record", HL_DOCTOR_YES, "heapline top ");
+		size_t used = strlen(way->command);
+		FILE *out = fmemopen(way->command + used, sizeof(way->command) - used, "w");
+		if (out) {
+			hl_profile_put_word(out, patient->recording);
+			fclose(out);
+		}
+		snprintf(way->reason, sizeof(way->reason), "it is being recorded in '%.400s'",
+			 patient->recording);
+		return;
+	}
+	int r = hl_doctor_try_recording(&err);
+	if (r < 0) {
+		hl_doctor_refuse(doctor, "record", r, &err, "");
+		return;
+	}
+	snprintf(link, sizeof(link), "/proc/%d/exe", patient->pid);
+	const struct hl_examined examined = hl_examine_file(link, program);
+	if (examined.reason)
+		patient->command[0] = '\0';
+	struct hl_doctor_way *way =
+		hl_doctor_add(doctor, "record", HL_DOCTOR_NO, "%s", patient->command);
+	snprintf(way->reason, sizeof(way->reason),
+		 "it runs already, and the recorder comes in when a program starts%s%s",
+		 examined.reason ? "; nor could it be recorded from its start: " : "",
+		 examined.reason ? examined.reason : "");
+	if (!examined.reason)
+		snprintf(way->remedy, sizeof(way->remedy), "%s",
+			 way->command[0] ? "start it again under the recorder"
+					 : "start it again with 'heapline record', as its user and "
+					   "with its arguments");
+}
+
+static void judge_ctl(struct patient *patient)
+{
+	if (is_recorded(patient))
+		hl_doctor_add(patient->doctor, "ctl", HL_DOCTOR_YES, "heapline ctl -p %d status",
+			      patient->pid);
+	else
+		hl_doctor_refuse(patient->doctor, "ctl", patient->recorded, &patient->unrecorded,
+				 "");
+}
+
+/* ---- the allocator's own structures ---- */
+
+static void judge_stop(struct patient *patient, int readable, const struct hl_error *why)
+{
+	char command[64];
+	struct hl_error err = {0};
+	int r = readable < 0 ? readable : hl_stop_check(patient->pid, &err);
+
+	snprintf(command, sizeof(command), "heapline heap -p %d --stop", patient->pid);
+	if (r < 0)
+		hl_doctor_refuse(patient->doctor, "heap --stop", r, readable < 0 ? why : &err,
+				 command);
+	else
+		hl_doctor_add(patient->doctor, "heap --stop", HL_DOCTOR_YES, "%s", command);
+}
+
+static void judge_ask(struct patient *patient)
+{
+	const struct hl_other_allocator *other =
+		hl_other_allocator_library(&patient->maps).allocator;
+
+	if (!other || !other->can_be_asked)
+		return;
+	if (is_recorded(patient)) {
+		hl_doctor_add(patient->doctor, "carriers --ask", HL_DOCTOR_YES,
+			      "heapline carriers -p %d --ask", patient->pid);
+		return;
+	}
+	struct hl_doctor_way *way = hl_doctor_add(patient->doctor, "carriers --ask", HL_DOCTOR_NO,
+						  "%s", patient->command);
+	snprintf(way->reason, sizeof(way->reason),
+		 "%s can be asked by a recorder, and there is none in the process", other->name);
+}
+
+/* ${readable}: of the heap. -ENOTSUP means that memory can be read, but not this allocator's. */
+static void judge_allocations(struct patient *patient, int readable, const struct hl_error *why)
+{
+	bool has_recorder =
+		has_mapped(patient, "memfd:heapline") && (readable == 0 || readable == -ENOTSUP);
+	bool has_owners = has_recorder || has_mapped(patient, "libheapline-tags.so");
+	char command[64];
+
+	if (patient->recorded == -ENODATA) {
+		hl_doctor_add_closed(patient->doctor, "allocations", HL_DOCTOR_NO, patient->pid);
+		return;
+	}
+	snprintf(command, sizeof(command), "heapline allocations -p %d", patient->pid);
+	if (readable < 0 && !has_recorder) {
+		hl_doctor_refuse(patient->doctor, "allocations", readable, why, command);
+		return;
+	}
+	struct hl_doctor_way *way =
+		hl_doctor_add(patient->doctor, "allocations",
+			      has_owners ? HL_DOCTOR_YES : HL_DOCTOR_PARTLY, "%s", command);
+	if (has_owners)
+		return;
+	snprintf(way->reason, sizeof(way->reason),
+		 "sizes alone: who allocated is not known without a recorder or the library for "
+		 "tags in the process");
+	if (patient->command[0])
+		snprintf(way->remedy, sizeof(way->remedy),
+			 "started with 'heapline record --tags' it would be known");
+}
+
+static void judge_core(struct patient *patient)
+{
+	char path[PATH_MAX];
+
+	if (hl_examine_find("gcore", path, sizeof(path), NULL) < 0 || patient->condition.tracer_pid)
+		return;
+	struct hl_doctor_way *way = hl_doctor_add(
+		patient->doctor, "heap --core", HL_DOCTOR_YES,
+		"gcore -o core %d && heapline heap --core core.%d", patient->pid, patient->pid);
+	snprintf(way->reason, sizeof(way->reason),
+		 "gcore stops the process while it writes; the file can be read elsewhere");
+}
+
+static void judge_heap(struct patient *patient)
+{
+	const struct hl_heap_settings settings = {.only_arenas = true};
+	struct hl_heap *heap = NULL;
+	struct hl_error err = {0};
+	char command[64];
+	int r = hl_heap_read(patient->pid, &settings, &heap, &err);
+
+	snprintf(command, sizeof(command), "heapline heap -p %d", patient->pid);
+	if (r < 0) {
+		hl_doctor_refuse(patient->doctor, "heap", r, &err, command);
+	} else {
+		bool has_notes = heap->note_count > 0;
+		struct hl_doctor_way *way =
+			hl_doctor_add(patient->doctor, "heap",
+				      has_notes ? HL_DOCTOR_PARTLY : HL_DOCTOR_YES, "%s", command);
+		snprintf(way->reason, sizeof(way->reason), "%.511s",
+			 has_notes ? heap->notes[0].text
+				   : "'carriers' and 'pins' read the same heap");
+		hl_doctor_say(patient->doctor, "target", "allocator", "%s", heap->allocator);
+	}
+	judge_stop(patient, r, &err);
+	judge_ask(patient);
+	judge_allocations(patient, r, &err);
+	if (r == 0)
+		judge_core(patient);
+	hl_heap_free(heap);
+}
+
+/* The name that a node of Erlang was started with, or NULL. */
+static const char *node_name(const struct hl_process_facts *facts)
+{
+	for (char **word = facts->command; word[0] && word[1]; word++)
+		if (!strcmp(word[0], "-name") || !strcmp(word[0], "-sname"))
+			return word[1];
+	return NULL;
+}
+
+static void judge_beam(struct patient *patient)
+{
+	const char *name = node_name(patient->facts);
+	char host[64] = "";
+
+	if (strncmp(patient->facts->comm, "beam", 4) != 0)
+		return;
+	if (!name) {
+		struct hl_doctor_way *way =
+			hl_doctor_add(patient->doctor, "beam", HL_DOCTOR_NO, "%s", "");
+		snprintf(way->reason, sizeof(way->reason), "the node has no name to reach it by");
+		snprintf(way->remedy, sizeof(way->remedy), "start it with -sname NAME");
+		return;
+	}
+	gethostname(host, sizeof(host) - 1);
+	host[strcspn(host, ".")] = '\0';
+	struct hl_doctor_way *way = hl_doctor_add(
+		patient->doctor, "beam", HL_DOCTOR_PARTLY, "heapline beam --node %s%s%s carriers",
+		name, strchr(name, '@') ? "" : "@", strchr(name, '@') ? "" : host);
+	snprintf(way->reason, sizeof(way->reason), "it takes the node's cookie (--cookie-file)");
+}
+
+/* ---- facts ---- */
+
+static void say_condition(struct patient *patient)
+{
+	const struct hl_process_condition *condition = &patient->condition;
+	static const char *const kinds[] = {"mnt", "pid", "user", "net"};
+	char others[64] = "";
+	size_t length = 0;
+	struct hl_doctor *doctor = patient->doctor;
+
+	hl_doctor_say(doctor, "target", "user", "%u%s", patient->facts->uid,
+		      patient->facts->uid == geteuid() ? "" : ", not this one");
+	if (condition->is_protected)
+		hl_doctor_say(doctor, "target", "protection",
+			      "not dumpable (PR_SET_DUMPABLE, or changed rights): its own user may "
+			      "not look at it, root may");
+	if (condition->tracer_pid)
+		hl_doctor_say(doctor, "target", "debugger", "process %d traces it",
+			      condition->tracer_pid);
+	if (condition->state == 'T' || condition->state == 't')
+		hl_doctor_say(doctor, "target", "state",
+			      "stopped: traces see nothing until it goes on");
+	if (condition->seccomp_mode)
+		hl_doctor_say(doctor, "target", "seccomp", "it has a filter of system calls");
+	for (size_t i = 0; i < HL_COUNT_OF(kinds); i++)
+		if (hl_process_is_elsewhere(patient->pid, kinds[i]) == 1)
+			length += (size_t)snprintf(others + length, sizeof(others) - length, "%s%s",
+						   length ? ", " : "", kinds[i]);
+	if (length)
+		hl_doctor_say(doctor, "target", "namespaces", "its own: %s", others);
+}
+
+static void say_linking(struct patient *patient)
+{
+	char link[32];
+
+	snprintf(link, sizeof(link), "/proc/%d/exe", patient->pid);
+	HL_CLOSED int fd = open(link, O_RDONLY | O_CLOEXEC);
+	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_elf_open(fd);
+	GElf_Shdr header;
+	if (elf)
+		hl_doctor_say(patient->doctor, "target", "program", "%s, %s bits, %s",
+			      patient->facts->executable,
+			      gelf_getclass(elf) == ELFCLASS64 ? "64" : "32",
+			      hl_elf_find_section(elf, ".interp", &header) ? "dynamically linked"
+									   : "statically linked");
+}
+
+void hl_doctor_judge_process(struct hl_doctor *doctor, const struct hl_process_facts *facts)
+{
+	struct patient patient = {.doctor = doctor, .facts = facts, .pid = facts->pid};
+
+	hl_process_condition_read(facts->pid, &patient.condition, NULL);
+	hl_maps_read(facts->pid, &patient.maps, NULL);
+	patient.recorded =
+		hl_trace_recorded_check(facts->pid, patient.recording, &patient.unrecorded);
+	find_command(&patient);
+	say_condition(&patient);
+	say_linking(&patient);
+	judge_record(&patient);
+	judge_ctl(&patient);
+	/* A protected process is looked at as another user's. */
+	struct hl_process_facts seen = *facts;
+	if (patient.condition.is_protected)
+		seen.uid = UINT32_MAX;
+	hl_doctor_judge_traces(doctor, &seen, &patient.maps, patient.recorded);
+	judge_heap(&patient);
+	judge_beam(&patient);
+	hl_maps_release(&patient.maps);
+}
+
+/* ---- commands ---- */
+
+/* A copy has no rights of its own. It is made here if possible. */
+static void advise_copy(struct hl_doctor_way *way, const char *path, char *const *argv)
+{
+	const char *name = hl_path_basename(path);
+	char copy[PATH_MAX], command[1500];
+	FILE *out = fmemopen(way->command, sizeof(way->command), "w");
+
+	if (!out)
+		return;
+	bool is_here = access(".", W_OK) == 0 && access(name, F_OK) < 0;
+	const char *directory = is_here ? "." : scratch_directory();
+	snprintf(copy, sizeof(copy), "%s/%.255s", directory, name);
+	put_command(command, sizeof(command), "", copy, argv);
+	fputs("cp ", out);
+	hl_profile_put_word(out, path);
+	fprintf(out, " %s && %s", directory, command);
+	fclose(out);
+	snprintf(way->remedy, sizeof(way->remedy), "record a copy of it, which has no such rights");
+}
+
+static void judge_recording(struct hl_doctor *doctor, const char *path, char *const *argv,
+			    char program[PATH_MAX])
+{
+	char command[1500];
+	struct stat status;
+	struct hl_error err = {0};
+	const struct hl_examined examined = hl_examine_file(path, program);
+	const char *function = examined.reason ? NULL : hl_examine_allocator(program);
+	int r = hl_doctor_try_recording(&err);
+
+	put_command(command, sizeof(command), "", argv[0], argv);
+	hl_doctor_say(doctor, "target", "program", "%s%s%s", path,
+		      strcmp(path, program) ? ", a script, run by " : "",
+		      strcmp(path, program) ? program : "");
+	if (r < 0) {
+		hl_doctor_refuse(doctor, "record", r, &err, "");
+		return;
+	}
+	struct hl_doctor_way *way = hl_doctor_add(doctor, "record",
+						  examined.reason ? HL_DOCTOR_NO
+						  : function	  ? HL_DOCTOR_PARTLY
+								  : HL_DOCTOR_YES,
+						  "%s", examined.reason ? "" : command);
+	if (examined.reason)
+		snprintf(way->reason, sizeof(way->reason), "%s", examined.reason);
+	else if (function)
+		snprintf(way->reason, sizeof(way->reason),
+			 "calls of %s, which the program brings in itself, are not seen", function);
+	if (examined.reason && stat(path, &status) == 0 && status.st_mode & (S_ISUID | S_ISGID))
+		advise_copy(way, path, argv);
+}
+
+int hl_doctor_judge_command(struct hl_doctor *doctor, char **argv, struct hl_error *err)
+{
+	char path[PATH_MAX], program[PATH_MAX];
+	HL_FREED char *plain = NULL;
+	size_t size;
+	int r = hl_examine_find(argv[0], path, sizeof(path), err);
+
+	if (r < 0)
+		return r;
+	judge_recording(doctor, path, argv, program);
+	FILE *out = open_memstream(&plain, &size);
+	if (!out)
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	put_words(out, argv);
+	if (fclose(out) != 0)
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	hl_doctor_judge_later(doctor, program, plain);
+	return 0;
+}

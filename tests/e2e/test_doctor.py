@@ -1,0 +1,282 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""What `doctor` says of a target is so: each command that it names is run."""
+
+import ctypes
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import harness
+from harness import HEAPLINE, Waiting, program, run
+
+NOBODY = 65534
+AS_NOBODY = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+PTRACE_SEIZE = 0x4206
+
+PYTHON = "import sys; kept = [str(i) * 9 for i in range(9999)]; print('ready', flush=True); sys.stdin.read()"
+HIDDEN = "import ctypes, sys; ctypes.CDLL(None).prctl(4, 0, 0, 0, 0); print('ready', flush=True); sys.stdin.read()"
+
+
+class Doctor(harness.TestCase):
+    """What the tests below have in common."""
+
+    def setUp(self):
+        super().setUp()
+        os.chmod(self.directory, 0o777)
+
+    def ask(self, *options, status=0, **run_options):
+        """The report, and its ways by name."""
+        result = run([HEAPLINE, "doctor", "--json", *options], cwd=self.directory, **run_options)
+        self.assertEqual(result.status, status, result.stdout + result.stderr)
+        said = json.loads(result.stdout)
+        self.assertEqual(status == 0, any(row["works"] != "no" for row in said["rows"]))
+        return said, {row["way"]: row for row in said["rows"]}
+
+    def ask_process(self, pid, **options):
+        return self.ask("-p", str(pid), **options)
+
+    def fact(self, said, subject):
+        return next((fact["text"] for fact in said["facts"] if fact["subject"] == subject), None)
+
+    def do(self, command, **run_options):
+        """Runs a command as its reader would, for a shorter time."""
+        for verb in "stacks", "pgfault":
+            command = command.replace(f"heapline {verb}", f"{HEAPLINE} {verb}")
+        if command.endswith(" 60"):
+            command = command.removesuffix("60") + "0.2"
+        if f"{HEAPLINE} stacks" in command:  # no measurement before
+            command += " --max-overhead 100000"
+        path = f"{os.path.dirname(HEAPLINE)}:{os.environ['PATH']}"
+        result = run(["/bin/sh", "-c", command], env={"PATH": path}, cwd=self.directory,
+                     **run_options)
+        self.assertEqual(result.status, 0, f"{command}: {result.stdout}{result.stderr}")
+        return result
+
+    def do_all(self, rows, **run_options):
+        """All advice but that for root."""
+        for row in rows.values():
+            if row["command"] and not row["command"].startswith("sudo "):
+                with self.subTest(way=row["way"]):
+                    self.do(row["command"], **run_options)
+
+    def works(self, rows):
+        return {name: row["works"] for name, row in rows.items() if name != "heap --core"}
+
+
+class Processes(Doctor):
+    """As root, who may do all."""
+
+    def setUp(self):
+        super().setUp()
+        harness.need_root()
+        for verb in "stacks", "pgfault":
+            said = run([HEAPLINE, verb, "-p", "1", "0.1"]).stderr
+            if "cannot trace" in said and "to be traced" not in said:
+                self.skipTest(said.strip())
+
+    def test_python_can_be_looked_at_from_outside(self):
+        with Waiting([sys.executable, "-c", PYTHON]) as process:
+            with open(f"/proc/{process.pid}/maps", encoding="utf-8") as maps:
+                before = maps.read()
+                said, rows = self.ask_process(process.pid)
+                maps.seek(0)
+                self.assertEqual(maps.read(), before)
+            self.assertEqual(self.works(rows), {
+                "record": "no", "ctl": "no", "stacks": "yes", "pgfault": "yes", "heap": "yes",
+                "heap --stop": "yes", "allocations": "partly"})
+            self.assertIn("glibc", self.fact(said, "allocator"))
+            self.assertRegex(self.fact(said, "unwinding"), r"rules for \d+\.\d%")
+            self.assertIn("runs already", rows["record"]["reason"])
+            self.assertIn("heapline record -- ", rows["record"]["command"])
+            self.do_all(rows)
+
+    def test_a_static_program_can_be_traced_and_read(self):
+        with Waiting([program("waits_static")]) as process:
+            _, rows = self.ask_process(process.pid)
+            self.assertEqual(rows["stacks"]["works"], "yes")
+            self.assertEqual(rows["heap"]["works"], "yes")
+            self.assertEqual(rows["record"]["command"], "")
+            self.assertIn("static", rows["record"]["reason"])
+            self.assertNotIn("record", rows["allocations"]["remedy"] + rows["ctl"]["remedy"])
+            self.do_all(rows)
+
+    def test_of_a_stripped_static_program_only_pages_can_be_traced(self):
+        with Waiting([program("waits_static_stripped")]) as process:
+            _, rows = self.ask_process(process.pid)
+            self.assertEqual((rows["stacks"]["works"], rows["pgfault"]["works"]), ("no", "yes"))
+            self.assertIn("heapline pgfault -p", rows["stacks"]["command"])
+            self.do_all(rows)
+
+    def test_an_allocator_built_in_can_be_traced_but_not_read(self):
+        with Waiting([program("waits_jemalloc")]) as process:
+            _, rows = self.ask_process(process.pid)
+            self.assertEqual(rows["heap"]["works"], "no")
+            self.assertIn("jemalloc", rows["heap"]["reason"])
+            self.assertIn("heapline stacks -p", rows["heap"]["command"])
+            self.do_all(rows)
+
+    def test_musl_has_few_rules_for_unwinding(self):
+        with Waiting([program("waits_musl")]) as process:
+            said, rows = self.ask_process(process.pid)
+            self.assertEqual((rows["stacks"]["works"], rows["heap"]["works"]), ("partly", "no"))
+            self.assertIn("dynamically linked", self.fact(said, "program"))
+            self.do_all(rows)
+
+    def test_of_a_program_of_32_bits_only_pages_can_be_traced(self):
+        with Waiting([program("waits_32")]) as process:
+            said, rows = self.ask_process(process.pid)
+            self.assertEqual({name for name, row in rows.items() if row["works"] != "no"},
+                             {"pgfault"})
+            self.assertIn("32 bits", self.fact(said, "program"))
+            self.do_all(rows)
+
+    def test_a_process_with_a_debugger_cannot_be_stopped(self):
+        with Waiting([program("waits")]) as process:
+            libc = ctypes.CDLL(None, use_errno=True)
+            self.assertEqual(libc.ptrace(PTRACE_SEIZE, process.pid, None, None), 0)
+            said, rows = self.ask_process(process.pid)
+            self.assertEqual((rows["heap"]["works"], rows["heap --stop"]["works"]), ("yes", "no"))
+            self.assertIn(f"process {os.getpid()} traces it", self.fact(said, "debugger"))
+            self.assertNotIn("heap --core", rows)
+            self.do(rows["heap"]["command"])
+
+    def test_a_recorded_process_is_asked_through_its_recorder(self):
+        recording = self.path("a recording.hl")
+        with Waiting(harness.record_command(recording, [program("waits")])) as collector:
+            [pid] = harness.children_of(collector.pid)
+            _, rows = self.ask_process(pid)
+            for way in "record", "ctl", "stacks", "pgfault", "allocations", "heap":
+                self.assertEqual(rows[way]["works"], "yes", way)
+            self.assertIn(recording, rows["record"]["reason"])
+            harness.wait_until(lambda: run([HEAPLINE, "info", recording]).status == 0, "a save")
+            self.do_all(rows)
+
+    def test_a_recorder_that_is_closed_counts_nothing_until_it_is_switched_on(self):
+        command = harness.record_command(self.path("c.hl"), [program("waits")], mode="closed")
+        with Waiting(command) as collector:
+            [pid] = harness.children_of(collector.pid)
+            _, rows = self.ask_process(pid)
+            self.assertEqual((rows["stacks"]["works"], rows["allocations"]["works"]), ("no", "no"))
+            self.do(rows["stacks"]["command"])
+            _, rows = self.ask_process(pid)
+            self.assertEqual((rows["stacks"]["works"], rows["allocations"]["works"]),
+                             ("yes", "yes"))
+
+    def test_a_process_with_tags_knows_its_owners(self):
+        with Waiting([HEAPLINE, "record", "--tags", "--", program("waits")]) as process:
+            _, rows = self.ask_process(process.pid)
+            self.assertEqual(rows["allocations"]["works"], "yes")
+            self.assertIn("heapline allocations -p", rows["ctl"]["command"])
+
+    def test_a_process_that_has_ended_is_refused(self):
+        with subprocess.Popen(["true"]) as process:
+            process.wait()
+        self.assert_refused(run([HEAPLINE, "doctor", "-p", str(process.pid)]), str(process.pid))
+
+
+class Users(Doctor):
+    """As an ordinary user."""
+
+    def setUp(self):
+        super().setUp()
+        harness.need_other_user(NOBODY)
+
+    def wait_as_nobody(self, command):
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   text=True, cwd=self.directory, **AS_NOBODY)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.stdin.close)
+        self.assertEqual(process.stdout.readline(), "ready\n")
+        return process.pid
+
+    def test_a_process_of_ones_own_can_be_read(self):
+        pid = self.wait_as_nobody([program("waits")])
+        said, rows = self.ask("-p", str(pid), **AS_NOBODY)
+        if self.fact(said, "kernel.yama.ptrace_scope"):
+            self.skipTest(self.fact(said, "kernel.yama.ptrace_scope"))
+        self.assertEqual((rows["stacks"]["works"], rows["heap"]["works"]), ("no", "yes"))
+        self.assertIn("setcap cap_bpf,cap_perfmon+ep", rows["stacks"]["command"])
+        self.do_all(rows, **AS_NOBODY)
+
+    def test_of_anothers_process_root_alone_sees_anything(self):
+        with Waiting([program("waits")]) as process:
+            said, rows = self.ask("-p", str(process.pid), status=1, **AS_NOBODY)
+            self.assertIn("not this one", self.fact(said, "user"))
+            self.assertEqual(rows["heap"]["command"], f"sudo heapline heap -p {process.pid}")
+            self.do(rows["heap"]["command"].removeprefix("sudo "))
+            self.assertEqual(rows["record"]["command"], "")
+
+    def test_a_process_that_is_not_dumpable_is_roots(self):
+        pid = self.wait_as_nobody(["/usr/bin/python3", "-c", HIDDEN])
+        said, rows = self.ask("-p", str(pid), status=1, **AS_NOBODY)
+        self.assertIn("not dumpable", self.fact(said, "protection"))
+        self.assertIn("cap_sys_ptrace", rows["stacks"]["command"])
+        self.do(rows["heap"]["command"].removeprefix("sudo "))
+
+    def test_of_a_set_user_id_command_a_copy_can_be_recorded(self):
+        own = self.path("programs/hello_setuid")
+        os.mkdir(os.path.dirname(own))
+        shutil.copy(program("hello"), own)
+        os.chmod(own, 0o4755)
+        _, rows = self.ask("--", own, "an argument", **AS_NOBODY)
+        self.assertEqual(rows["record"]["works"], "no")
+        self.assertIn("set-user-id", rows["record"]["reason"])
+        result = run(["/bin/sh", "-c", rows["record"]["command"]], cwd=self.directory,
+                     env={"PATH": f"{os.path.dirname(HEAPLINE)}:{os.environ['PATH']}"}, **AS_NOBODY)
+        self.assertEqual((result.stdout, result.status), ("hello\n", 6), result.stderr)
+        self.assertIn("heapline: recorded", result.stderr)
+
+
+class Commands(Doctor):
+    def test_an_ordinary_command_can_be_recorded(self):
+        _, rows = self.ask("--", "/bin/echo", "two words", "$HOME")
+        self.assertEqual(rows["record"]["works"], "yes")
+        self.assertIn("two words $HOME\n", self.do(rows["record"]["command"]).stdout)
+
+    def test_a_script_is_judged_by_its_interpreter(self):
+        script = self.path("script")
+        with open(script, "w", encoding="ascii") as file:
+            file.write(f"#!{program('hello_static')}\n")
+        os.chmod(script, 0o755)
+        said, rows = self.ask("--", script)
+        self.assertEqual(rows["record"]["works"], "no")
+        self.assertIn("static", rows["record"]["reason"])
+        self.assertIn("hello_static", self.fact(said, "program"))
+
+    def test_a_program_with_its_own_malloc_cannot_be_recorded(self):
+        _, rows = self.ask("--", program("own_malloc"))
+        self.assertEqual((rows["record"]["works"], rows["record"]["command"]), ("no", ""))
+        self.assertIn("malloc of its own", rows["record"]["reason"])
+
+    def test_what_traces_a_command_works(self):
+        harness.need_root()
+        _, rows = self.ask("--", program("waits_static"))
+        self.assertEqual(rows["record"]["works"], "no")
+        if rows["stacks"]["works"] == "no":
+            self.skipTest(rows["stacks"]["reason"])
+        for way in "stacks", "heap":
+            # a background job of sh has no input, and would end at once
+            command = rows[way]["command"].replace(" &", " < fifo > /dev/null &")
+            self.do(f"rm -f fifo; mkfifo fifo; sleep 9 > fifo & {command}")
+
+    def test_a_command_that_is_missing_is_refused(self):
+        self.assert_refused(run([HEAPLINE, "doctor", "--", "heapline-no-such-program"]),
+                            "heapline-no-such-program", "not found")
+
+    def test_a_process_and_a_command_exclude_each_other(self):
+        self.assertEqual(run([HEAPLINE, "doctor", "-p", "1", "--", "true"]).status, 2)
+
+    def test_without_a_target_the_machine_is_judged(self):
+        said, rows = self.ask()
+        self.assertEqual(rows["record"]["works"], "yes")
+        self.assertIn("Linux", self.fact(said, "kernel"))
+        shown = run([HEAPLINE, "doctor"])
+        self.assertIn("the machine", shown.stdout)
+
+
+if __name__ == "__main__":
+    harness.main()

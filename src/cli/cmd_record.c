@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +34,9 @@ enum {
 
 /* The recorder takes an eighth and more, and the arena of each thread reserves 64 MiB. */
 #define LITTLE_ADDRESS_SPACE (UINT64_C(512) << 20)
+
+/* Of what a save has freed, for the next one. malloc() maps no piece larger than half of it alone. */
+#define KEPT_BYTES (64 << 20)
 
 static int mode = HL_MODE_MEM_FAST;
 static uint64_t sample_bytes;
@@ -225,6 +229,9 @@ static int run_program(struct hl_launch *launch, struct hl_collector *collector,
 	char bytes[HL_FORMAT_MAX];
 	struct rlimit limit;
 
+	/* To get memory from the kernel for each save costs as much as what is done in it. */
+	mallopt(M_MMAP_THRESHOLD, KEPT_BYTES / 2);
+	mallopt(M_TRIM_THRESHOLD, KEPT_BYTES);
 	if (hl_collector_begin(collector, name, force, launch->pid, &err) < 0)
 		return say_error(&err, STATUS_FAILED);
 	if (!quiet && getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur < LITTLE_ADDRESS_SPACE)

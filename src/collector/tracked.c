@@ -202,11 +202,12 @@ bool hl_tracked_is_running(const struct hl_tracked *tracked)
 	return !tracked->end_ns && hl_tracked_has_begun(tracked);
 }
 
-bool hl_tracked_has_changed(const struct hl_tracked *tracked)
+bool hl_tracked_has_changed(struct hl_tracked *tracked)
 {
 	struct hl_region_view view = hl_tracked_view(tracked);
 
-	return !tracked->saved || hl_region_read_activity(&view) != tracked->saved_activity;
+	tracked->activity = hl_region_read_activity(&view);
+	return !tracked->saved || tracked->activity != tracked->saved_activity;
 }
 
 static struct hl_tracked_totals add_up(const struct hl_recording_process *process)
@@ -279,14 +280,12 @@ static int write_file(const struct hl_tracked *tracked, int directory_fd, bool c
 int hl_tracked_save(struct hl_tracked *tracked, int directory_fd, bool complete,
 		    struct hl_error *err)
 {
-	struct hl_region_view view = hl_tracked_view(tracked);
-	uint64_t activity = hl_region_read_activity(&view);
-
 	int r = write_file(tracked, directory_fd, complete, &tracked->totals, err);
+
 	if (r < 0)
 		return r;
 	tracked->saved = true;
-	tracked->saved_activity = activity;
+	tracked->saved_activity = tracked->activity;
 	return 0;
 }
 

@@ -80,7 +80,8 @@ struct hl_tracked {
 	bool arrived;	 /* counted as a child that was expected; see unrecorded.h */
 	bool is_another; /* another program runs in its place, as far as is known unrecorded */
 	char successor[HL_IDENTITY_NAME_MAX]; /* that one's name */
-	uint64_t saved_activity;	      /* hl_region_read_activity() at the last save */
+	uint64_t activity, saved_activity;    /* hl_region_read_activity(), when last asked
+						 and at the last save */
 	bool saved;			      /* at least once */
 	bool mode_marked;		      /* its mode was switched, and a mark says so */
 	struct hl_tracked_totals totals;      /* at the last save, or try */
@@ -136,7 +137,7 @@ bool hl_tracked_has_begun(const struct hl_tracked *tracked);
 bool hl_tracked_is_running(const struct hl_tracked *tracked);
 
 /* Whether anything has been counted since the last save. */
-bool hl_tracked_has_changed(const struct hl_tracked *tracked);
+bool hl_tracked_has_changed(struct hl_tracked *tracked);
 
 /* The region as the collector sees it. */
 struct hl_region_view hl_tracked_view(const struct hl_tracked *tracked);

@@ -43,7 +43,10 @@ struct hl_section_entry {
 	uint64_t hash;
 };
 
-/* Fast, and still a fifth of the size: a recording is written every second. */
+/* For what the next save replaces: two thirds of the time of FAST, half as large again. */
+#define HL_COMPRESSION_BRIEF -5
+
+/* Fast, and still a fifth of the size: somebody waits for the last save. */
 #define HL_COMPRESSION_FAST 1
 
 /* For what is written once: a fifth less again, in some tenths of a second. */

@@ -115,6 +115,8 @@ int hl_recording_write_process(int directory_fd, const struct hl_recording_proce
 	snprintf(name, sizeof(name), HL_PROCESS_FILE, process->sequence, process->pid);
 	struct hl_container_writer writer;
 	int r = hl_container_writer_init(&writer, directory_fd, name, HL_KIND_PROCESS, 3, err);
+	if (!process->complete)
+		writer.compression_level = HL_COMPRESSION_BRIEF;
 	if (r == 0)
 		r = add_json(&writer, hl_recording_json_write_process(process), err);
 	if (r == 0)

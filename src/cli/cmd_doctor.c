@@ -117,7 +117,7 @@ static bool holds(const struct hl_doctor *doctor, const char *text)
 		at += strlen("heapline ");
 		size_t length = strspn(at, "abcdefghijklmnopqrstuvwxyz-");
 		const struct hl_doctor_way *way = find_way(doctor, at, length);
-		if (way && !way->verdict && !(way == &doctor->ways[0] && way->command[0]))
+		if (way && !way->verdict && !(way == &doctor->ways[0] && way->remedy[0]))
 			return false;
 	}
 	return true;
@@ -259,7 +259,7 @@ static int look(struct hl_doctor *doctor, char **argv, char *target, size_t size
 		if (r < 0)
 			return r;
 		snprintf(target, size, "process %d (%s)", facts.pid, facts.comm);
-		hl_doctor_judge_process(doctor, &facts);
+		r = hl_doctor_judge_process(doctor, &facts, err);
 		hl_process_facts_release(&facts);
 	} else if (argv[0]) {
 		snprintf(target, size, "command '%s'", argv[0]);

@@ -92,8 +92,10 @@ void hl_doctor_judge_later(struct hl_doctor *doctor, const char *program, const 
 
 /* ---- doctor_target.c ---- */
 
-/* All ways for a running process, and its facts. */
-void hl_doctor_judge_process(struct hl_doctor *doctor, const struct hl_process_facts *facts);
+/* All ways for a running process, and its facts. 0, or -ESRCH with a sentence when it has ended, or
+ * is the kernel's. */
+int hl_doctor_judge_process(struct hl_doctor *doctor, const struct hl_process_facts *facts,
+			    struct hl_error *err);
 
 /* The same for a command that is not running yet. 0, or a negative errno with a sentence when there
  * is no such program. */

@@ -69,9 +69,10 @@ static void put_words(FILE *out, char *const *words)
 	}
 }
 
-/* Records ${program} with ${words} from the second on, in ${directory} unless that is "". */
-static void put_command(char *text, size_t size, const char *directory, const char *program,
-			char *const *words)
+/* Records ${program} with ${words} from the second on, in ${directory} and with ${preload} in
+ * LD_PRELOAD unless these are "". */
+static void put_command(char *text, size_t size, const char *directory, const char *preload,
+			const char *program, char *const *words)
 {
 	FILE *out = fmemopen(text, size, "w");
 
@@ -81,6 +82,11 @@ static void put_command(char *text, size_t size, const char *directory, const ch
 		fputs("cd ", out);
 		hl_profile_put_word(out, directory);
 		fputs(" && ", out);
+	}
+	if (preload[0]) {
+		fputs("LD_PRELOAD=", out);
+		hl_profile_put_word(out, preload);
+		fputc(' ', out);
 	}
 	fputs("heapline record ", out);
 	if (access(directory[0] ? directory : ".", W_OK) < 0)
@@ -103,15 +109,29 @@ static bool is_program(const char *path, const char *executable)
 	       one.st_ino == other.st_ino && one.st_dev == other.st_dev;
 }
 
-/* What starts the process again, unless that takes another user or namespace, or its arguments were
- * written over by a title. */
+/* What LD_PRELOAD says in an environment, but of heapline's own libraries; "" for nothing. */
+static const char *preload_of(const char *environment, size_t length)
+{
+	static const char name[] = "LD_PRELOAD=";
+
+	for (size_t at = 0; at < length; at += strlen(environment + at) + 1)
+		if (!strncmp(environment + at, name, strlen(name)) &&
+		    !strstr(environment + at, "libheapline"))
+			return environment + at + strlen(name);
+	return "";
+}
+
+/* What starts the process again, unless that takes another user or namespace, its arguments were
+ * written over by a title, or it needs what its wrapper sets (beam.smp). */
 static void find_command(struct patient *patient)
 {
 	const struct hl_process_facts *facts = patient->facts;
 	char path[PATH_MAX], link[32], there[PATH_MAX] = "", here[PATH_MAX] = "";
+	HL_FREED char *environment = NULL;
+	size_t environment_bytes = 0;
 	const char *first = facts->command[0];
 
-	if (!first || facts->uid != geteuid() ||
+	if (!first || strncmp(facts->comm, "beam", 4) == 0 || facts->uid != geteuid() ||
 	    hl_process_is_elsewhere(patient->pid, "mnt") != 0 ||
 	    (strchr(first, ' ') && !facts->command[1]))
 		return;
@@ -125,8 +145,10 @@ static void find_command(struct patient *patient)
 	bool is_found = !(strchr(first, '/') && first[0] != '/') &&
 			hl_examine_find(first, path, sizeof(path), NULL) == 0 &&
 			is_program(path, link);
+	hl_proc_read_all(patient->pid, "environ", &environment, &environment_bytes);
 	if (is_found || is_program(facts->executable, link))
 		put_command(patient->command, sizeof(patient->command), there,
+			    preload_of(environment, environment_bytes),
 			    is_found ? first : facts->executable, facts->command);
 }
 
@@ -170,11 +192,12 @@ static void judge_record(struct patient *patient)
 		 "it runs already, and the recorder comes in when a program starts%s%s",
 		 examined.reason ? "; nor could it be recorded from its start: " : "",
 		 examined.reason ? examined.reason : "");
-	if (!examined.reason)
-		snprintf(way->remedy, sizeof(way->remedy), "%s",
-			 way->command[0] ? "start it again under the recorder"
-					 : "start it again with 'heapline record', as its user and "
-					   "with its arguments");
+	if (way->command[0])
+		snprintf(way->remedy, sizeof(way->remedy), "start it again under the recorder");
+	else if (!examined.reason && patient->facts->executable[0])
+		snprintf(way->remedy, sizeof(way->remedy),
+			 "start it again with 'heapline record', as its user and with its "
+			 "arguments");
 }
 
 static void judge_ctl(struct patient *patient)
@@ -211,8 +234,10 @@ static void judge_ask(struct patient *patient)
 	if (!other || !other->can_be_asked)
 		return;
 	if (is_recorded(patient)) {
-		hl_doctor_add(patient->doctor, "carriers --ask", HL_DOCTOR_YES,
-			      "heapline carriers -p %d --ask", patient->pid);
+		snprintf(hl_doctor_add(patient->doctor, "carriers --ask", HL_DOCTOR_YES,
+				       "heapline carriers -p %d --ask", patient->pid)
+				 ->reason,
+			 512, "%s answers when the process allocates next", other->name);
 		return;
 	}
 	struct hl_doctor_way *way = hl_doctor_add(patient->doctor, "carriers --ask", HL_DOCTOR_NO,
@@ -372,12 +397,15 @@ static void say_linking(struct patient *patient)
 									   : "statically linked");
 }
 
-void hl_doctor_judge_process(struct hl_doctor *doctor, const struct hl_process_facts *facts)
+int hl_doctor_judge_process(struct hl_doctor *doctor, const struct hl_process_facts *facts,
+			    struct hl_error *err)
 {
 	struct patient patient = {.doctor = doctor, .facts = facts, .pid = facts->pid};
 
+	if (hl_maps_read(facts->pid, &patient.maps, err) == -ESRCH)
+		return -ESRCH; /* has none, or has ended */
+	err->text[0] = '\0';
 	hl_process_condition_read(facts->pid, &patient.condition, NULL);
-	hl_maps_read(facts->pid, &patient.maps, NULL);
 	patient.recorded =
 		hl_trace_recorded_check(facts->pid, patient.recording, &patient.unrecorded);
 	find_command(&patient);
@@ -393,6 +421,7 @@ void hl_doctor_judge_process(struct hl_doctor *doctor, const struct hl_process_f
 	judge_heap(&patient);
 	judge_beam(&patient);
 	hl_maps_release(&patient.maps);
+	return 0;
 }
 
 /* ---- commands ---- */
@@ -409,7 +438,7 @@ static void advise_copy(struct hl_doctor_way *way, const char *path, char *const
 	bool is_here = access(".", W_OK) == 0 && access(name, F_OK) < 0;
 	const char *directory = is_here ? "." : scratch_directory();
 	snprintf(copy, sizeof(copy), "%s/%.255s", directory, name);
-	put_command(command, sizeof(command), "", copy, argv);
+	put_command(command, sizeof(command), "", "", copy, argv);
 	fputs("cp ", out);
 	hl_profile_put_word(out, path);
 	fprintf(out, " %s && %s", directory, command);
@@ -427,7 +456,7 @@ static void judge_recording(struct hl_doctor *doctor, const char *path, char *co
 	const char *function = examined.reason ? NULL : hl_examine_allocator(program);
 	int r = hl_doctor_try_recording(&err);
 
-	put_command(command, sizeof(command), "", argv[0], argv);
+	put_command(command, sizeof(command), "", "", argv[0], argv);
 	hl_doctor_say(doctor, "target", "program", "%s%s%s", path,
 		      strcmp(path, program) ? ", a script, run by " : "",
 		      strcmp(path, program) ? program : "");

@@ -379,6 +379,13 @@ class Refusals(BeamTest):
         self.assertEqual(result.status, 0)
         self.assertIn("chmod 400", result.stderr)
 
+    def test_doctor_names_the_node_of_a_process(self):
+        said = harness.run([harness.HEAPLINE, "doctor", "--json", "-p",
+                            str(Shared.node.process.pid)])
+        [row] = [row for row in json.loads(said.stdout)["rows"] if row["way"] == "beam"]
+        self.assertEqual(row["command"], f"heapline beam --node {Shared.node.name} carriers")
+        self.assertIn("cookie", row["reason"])
+
     def test_a_node_that_is_not_there(self):
         self.assert_refused(self.beam("nobody@localhost", "carriers"), "nobody@localhost",
                             "there are: ", "full")

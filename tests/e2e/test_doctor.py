@@ -72,10 +72,9 @@ class Processes(Doctor):
     def setUp(self):
         super().setUp()
         harness.need_root()
-        for verb in "stacks", "pgfault":
-            said = run([HEAPLINE, verb, "-p", "1", "0.1"]).stderr
-            if "cannot trace" in said and "to be traced" not in said:
-                self.skipTest(said.strip())
+        _, rows = self.ask()
+        if rows["stacks"]["works"] == "no":
+            self.skipTest(rows["stacks"]["reason"])
 
     def test_python_can_be_looked_at_from_outside(self):
         with Waiting([sys.executable, "-c", PYTHON]) as process:
@@ -170,6 +169,27 @@ class Processes(Doctor):
             _, rows = self.ask_process(process.pid)
             self.assertEqual(rows["allocations"]["works"], "yes")
             self.assertIn("heapline allocations -p", rows["ctl"]["command"])
+
+    def test_an_allocator_that_was_preloaded_is_preloaded_again(self):
+        library = "libjemalloc.so.2"
+        if not os.path.exists(f"/usr/lib/x86_64-linux-gnu/{library}"):
+            self.skipTest(f"{library} is not installed")
+        with Waiting([program("waits")], env={"LD_PRELOAD": library}) as process:
+            _, rows = self.ask_process(process.pid)
+            self.assertEqual((rows["heap"]["works"], rows["carriers --ask"]["works"]), ("no", "no"))
+            self.assertIn(f"LD_PRELOAD={library} heapline record", rows["record"]["command"])
+        command = harness.record_command(self.path("j.hl"), [program("waits")])
+        with Waiting(command, env={"LD_PRELOAD": library}) as collector:
+            [pid] = harness.children_of(collector.pid)
+            _, rows = self.ask_process(pid)
+            self.assertEqual(rows["carriers --ask"]["works"], "yes")
+            self.do(rows["carriers --ask"]["command"])
+
+    def test_a_thread_of_the_kernel_is_refused(self):
+        with open("/proc/2/stat", encoding="ascii") as stat:
+            if "kthreadd" not in stat.read():
+                self.skipTest("process 2 is not the kernel's")
+        self.assert_refused(run([HEAPLINE, "doctor", "-p", "2"]), "has no memory")
 
     def test_a_process_that_has_ended_is_refused(self):
         with subprocess.Popen(["true"]) as process:

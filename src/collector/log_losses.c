@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/encode.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -58,9 +59,12 @@ bool hl_log_losses_tell(const struct hl_log_losses *losses, pid_t pid, struct hl
 				       count_of(losses->missing_intervals, "interval").text, pid,
 				       strerror(-losses->error));
 	if (losses->missing_events)
-		any |= hl_warnings_add(warnings, "%s of process %d could not be kept: %s",
+		any |= hl_warnings_add(warnings, "%s of process %d could not be kept: %s%s",
 				       count_of(losses->missing_events, "event").text, pid,
-				       strerror(-losses->event_error));
+				       strerror(-losses->event_error),
+				       losses->event_error == -ENOSPC
+					       ? " but what is left to the counters and the log"
+					       : "");
 	if (losses->waiting_threads)
 		any |= hl_warnings_add(warnings,
 				       "%s of process %d stood still for up to %.1f s, because the "

@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -27,6 +28,11 @@
 #define PART_RATIO 8
 
 #define END_BYTES 64 /* more than the last piece of a file takes */
+
+/* These bytes of the disk, or this share of a small one, are left to what matters more: the log, and
+ * the counters, of which each save is whole before the last one is deleted. */
+#define LEFT_BYTES (UINT64_C(64) << 20)
+#define LEFT_SHARE 8
 
 #define WAIT_NS	      1000000
 #define NS_PER_SECOND 1000000000
@@ -127,6 +133,19 @@ static int open_file(struct hl_event_files *files, uint64_t first_interval)
 	return 0;
 }
 
+/* Whether the disk has room for an interval's events. A file system that does not tell has. */
+static bool has_room(const struct hl_event_files *files)
+{
+	struct statvfs status;
+
+	if (fstatvfs(files->files.directory_fd, &status) < 0 || !status.f_blocks)
+		return true;
+	uint64_t least = LEFT_BYTES / status.f_frsize;
+	if (least > status.f_blocks / LEFT_SHARE)
+		least = status.f_blocks / LEFT_SHARE;
+	return status.f_bavail >= least;
+}
+
 /* ---- batches ---- */
 
 /* Events cease to be missing here, as reading can begin before an interval. */
@@ -136,6 +155,8 @@ static int begin_interval(struct hl_event_files *files, uint64_t number)
 	uint64_t position = files->pieces.position;
 	int r = 0;
 
+	if (!has_room(files))
+		return -ENOSPC;
 	if (position > files->interval_begin)
 		files->interval_bytes = position - files->interval_begin;
 	/* Another interval like the last one would make the file too large. */

@@ -3,6 +3,7 @@
 
 import os
 import signal
+import sys
 import time
 
 import harness
@@ -13,6 +14,13 @@ from log_reading import LOG_MODES, LogTestCase
 KEEP = ["--events"]
 SMALL_FILES = ["--events", "--log-segment-size", "1", "--log-segments", "100000"]
 KILLS = 20
+BLOCKS = 400000
+RANDOM_BLOCKS = f"""
+import random
+kept = {{}}
+for _ in range({BLOCKS}):
+    kept[random.randrange(20000)] = bytes(random.randrange(600, 6000))
+"""
 
 
 def events(recording, *options):
@@ -169,6 +177,23 @@ class FullDisk(LogTestCase):
         self.assertGreaterEqual(replay["files"]["missing_events"], 1)
         self.assertRegex(" ".join(harness.info(saved)["recording"]["warnings"]),
                          r"\d+ events? of process \d+ could not be kept: No space left")
+
+    def test_events_that_fill_the_disk_leave_room_for_the_counters(self):
+        harness.need_root()
+        small, saved = self.path("small"), self.path("saved.hl")
+        os.mkdir(small)
+        script = ("mount -t tmpfs -o size=1m heapline-test \"$0\" && saved=$1 && shift && \"$@\"; "
+                  "status=$?; cp -r \"$0/test.hl\" \"$saved\"; exit $status")
+        command = harness.record_command(f"{small}/test.hl", [sys.executable, "-c", RANDOM_BLOCKS],
+                                         "log-fast", KEEP)
+        result = harness.run(["unshare", "-m", "/bin/sh", "-c", script, small, saved, *command])
+        self.assertEqual(result.status, 0, result.stderr)
+        replay, status = events(saved, "--replay")
+        self.assertEqual((replay["equal"], status), (True, 0), replay)
+        self.assertGreater(replay["files"]["missing_events"], 0)
+        recorded = harness.info(saved)
+        self.assertTrue(recorded["recording"]["complete"], recorded["recording"])
+        self.assertGreaterEqual(recorded["total"]["alloc_objects"], BLOCKS)
 
 
 if __name__ == "__main__":

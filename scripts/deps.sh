@@ -12,14 +12,14 @@ set -eu
 packages() {
 	case $1 in
 	build) echo gcc libc6-dev meson ninja-build pkgconf libdw-dev libelf-dev libzstd-dev \
-		libxxhash-dev libsmartcols-dev libjansson-dev libiberty-dev \
+		libxxhash-dev libsmartcols-dev libncurses-dev libjansson-dev libiberty-dev \
 		libprotobuf-c-dev protobuf-c-compiler zlib1g-dev libzydis-dev scdoc \
 		clang bpftool libbpf-dev linux-libc-dev erlang-dev ;;
 	# redis-tools holds the server's program as well; redis-server would start a service.
 	# The 32-bit libraries come one by one because gcc-multilib conflicts with cross compilers.
 	check) echo libcmocka-dev libunwind-dev clang clang-format libclang-rt-14-dev g++ \
 		redis-tools sqlite3 gdb musl-tools libc6-dbg libc6-dev-i386 lib32gcc-12-dev binutils \
-		rustc python3 python3-jsonschema ruby nodejs util-linux procps graphviz esbuild node-typescript \
+		rustc python3 python3-jsonschema ruby nodejs util-linux procps tmux graphviz esbuild node-typescript \
 		python3-selenium chromium chromium-driver fonts-dejavu-core \
 		google-perftools libgoogle-perftools4 libjemalloc2 libjemalloc-dev \
 		erlang-tools libmimalloc2.0 libtcmalloc-minimal4 ;;

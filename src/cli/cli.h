@@ -143,6 +143,7 @@ extern const struct hl_verb hl_verb_export;
 extern const struct hl_verb hl_verb_import;
 extern const struct hl_verb hl_verb_pack;
 extern const struct hl_verb hl_verb_info;
+extern const struct hl_verb hl_verb_live;
 extern const struct hl_verb hl_verb_heap;
 extern const struct hl_verb hl_verb_carriers;
 extern const struct hl_verb hl_verb_allocations;
@@ -210,9 +211,12 @@ const char *hl_cli_nearest_word(const char *word, const char *const *words, size
 
 /*
  * Sets the sentence that says why no collector of ${process} is found, and what to do; ${silent}:
- * those that do not answer (struct hl_control_peers). Returns a negative errno.
+ * those that do not answer (struct hl_control_peers); ${wanted}: what cannot be done with the
+ * process, a verb; ${remedy}: what helps where it is not recorded. Returns a negative errno.
  */
-int hl_ctl_explain(pid_t process, const char *silent, struct hl_error *err);
+#define HL_CTL_RECORD "start it with 'heapline record'"
+int hl_ctl_explain(pid_t process, const char *silent, const char *wanted, const char *remedy,
+		   struct hl_error *err);
 
 /* ---- help and completion ---- */
 

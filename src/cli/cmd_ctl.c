@@ -99,42 +99,41 @@ static bool has_mapped(pid_t process, const char *name)
 	return found;
 }
 
-int hl_ctl_explain(pid_t process, const char *silent, struct hl_error *err)
+int hl_ctl_explain(pid_t process, const char *silent, const char *wanted, const char *remedy,
+		   struct hl_error *err)
 {
 	char path[32];
 	struct stat status;
 
 	snprintf(path, sizeof(path), "/proc/%d", process);
 	if (stat(path, &status) < 0)
-		return hl_error_set(err, -ESRCH,
-				    "cannot control process %d: there is no such process", process);
+		return hl_error_set(err, -ESRCH, "cannot %s process %d: there is no such process",
+				    wanted, process);
 	if (geteuid() != 0 && status.st_uid != geteuid())
 		return hl_error_set(err, -EPERM,
-				    "cannot control process %d: it is another user's; run as that "
+				    "cannot %s process %d: it is another user's; run as that "
 				    "user or as root",
-				    process);
+				    wanted, process);
 	if (silent[0])
 		return hl_error_set(err, -ETIMEDOUT,
-				    "cannot control process %d: it may be recorded by a collector "
+				    "cannot %s process %d: it may be recorded by a collector "
 				    "that does not answer "
 				    "(process %s); is that stopped?",
-				    process, silent);
+				    wanted, process, silent);
 	if (has_mapped(process, "/libheapline-tags.so"))
 		return hl_error_set(err, -ENOENT,
-				    "cannot control process %d: 'heapline record --tags' tags its "
+				    "cannot %s process %d: 'heapline record --tags' tags its "
 				    "blocks and records "
 				    "nothing; 'heapline allocations -p %d' shows who owns them",
-				    process, process);
+				    wanted, process, process);
 	if (has_mapped(process, "/libheapline.so") || has_mapped(process, "/heapline\n"))
 		return hl_error_set(err, -ENOENT,
-				    "cannot control process %d: no collector of it was found; if "
+				    "cannot %s process %d: no collector of it was found; if "
 				    "it is still being "
 				    "recorded, set XDG_RUNTIME_DIR as it was for 'heapline record'",
-				    process);
-	return hl_error_set(err, -ENOENT,
-			    "cannot control process %d: it is not being recorded; start it with "
-			    "'heapline record'",
-			    process);
+				    wanted, process);
+	return hl_error_set(err, -ENOENT, "cannot %s process %d: it is not being recorded; %s",
+			    wanted, process, remedy);
 }
 
 /* ---- the report ---- */
@@ -354,7 +353,7 @@ static int control(struct hl_control_request *request, const char *argument, str
 	if (r < 0)
 		hl_error_set(err, r, "out of memory");
 	else if (peers.count == 0)
-		r = hl_ctl_explain((pid_t)pid, peers.silent, err);
+		r = hl_ctl_explain((pid_t)pid, peers.silent, "control", HL_CTL_RECORD, err);
 	else if (peers.count > 1)
 		r = hl_error_set(err, -EEXIST,
 				 "process %" PRIu64

@@ -3,6 +3,7 @@
 #include "open/open.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "import/gzip.h"
 #include "import/import_text.h"
 #include "import/importer.h"
@@ -10,10 +11,12 @@
 #include "open/moment.h"
 #include "pack/pack.h"
 #include "recording/recording.h"
+#include "recording/recording_files.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* Ten times what the largest programs give, and what any machine has memory for. */
 #define INFLATED_MAX (UINT32_C(256) << 20)
@@ -264,4 +267,18 @@ int hl_open_profile(const char *path, const struct hl_profile_selection *selecti
 	if (r == 0)
 		set_duration(*ret_profile);
 	return r;
+}
+
+int hl_open_saved_ns(const char *path, uint64_t *ret_ns)
+{
+	HL_FREED char *meta = NULL;
+	struct stat status;
+
+	if (asprintf(&meta, "%s/" HL_META_FILE, path) < 0)
+		return -ENOMEM;
+	if (stat(meta, &status) < 0 && stat(path, &status) < 0)
+		return -errno;
+	*ret_ns = (uint64_t)status.st_mtim.tv_sec * HL_NS_PER_SECOND +
+		  (uint64_t)status.st_mtim.tv_nsec;
+	return 0;
 }

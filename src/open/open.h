@@ -16,6 +16,10 @@
 int hl_open_profile(const char *path, const struct hl_profile_selection *selection,
 		    struct hl_profile **ret_profile, struct hl_error *err);
 
+/* When what is at ${path} was last written, of a recording its last save: CLOCK_REALTIME. 0 or a
+ * negative errno. */
+int hl_open_saved_ns(const char *path, uint64_t *ret_ns);
+
 /* The same of a file that is open. */
 int hl_open_profile_input(struct hl_input *input, const struct hl_profile_selection *selection,
 			  struct hl_profile **ret_profile, struct hl_error *err);

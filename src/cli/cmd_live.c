@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* heapline live: a recording watched while it goes on. */
+#include "cli/cli.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/names.h"
+#include "collector/control_ask.h"
+#include "open/open.h"
+#include "process/process.h"
+#include "profile/filter.h"
+#include "view/format.h"
+#include "view/live.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ROWS_ONCE    20
+#define NS_PER_MS    UINT64_C(1000000)
+#define FIRST_SAVE_S 10 /* within which the first save of a program comes, if it allocates */
+
+static uint64_t pid;
+static double interval_seconds = 1;
+static uint64_t row_limit;
+static bool once, json;
+static int by, sort, column;
+
+static const char *const by_words[] = {"function", "line", "module", "thread", NULL};
+static const enum hl_view_key by_keys[] = {HL_VIEW_BY_FUNCTION, HL_VIEW_BY_LINE, HL_VIEW_BY_MODULE,
+					   HL_VIEW_BY_THREAD};
+static const char *const sort_words[] = {"flat", "cum", NULL};
+/* In the order of enum hl_live_column. */
+static const char *const column_words[] = {"inuse", "alloc", "rate", "delta", "name", NULL};
+
+static const struct hl_option options[] = {
+	{"pid", 'p', "PID", "a process that is being recorded", HL_OPTION_PID, &pid, NULL},
+	{"comm", 0, "NAME", "the process whose program is called NAME", HL_OPTION_COMM, &pid, NULL},
+	{"interval", 'i', "SECONDS", "look again every SECONDS (default: 1)", HL_OPTION_SECONDS,
+	 &interval_seconds, NULL},
+	{"by", 'b', "KEY", "what a row is: function, line, module or thread", HL_OPTION_CHOICE, &by,
+	 by_words},
+	{"sort", 's', "KEY", "flat (own) or cum (with callees) figures (default: flat)",
+	 HL_OPTION_CHOICE, &sort, sort_words},
+	{"column", 'c', "COLUMN", "sort by inuse, alloc, rate, delta or name (default: inuse)",
+	 HL_OPTION_CHOICE, &column, column_words},
+	{"rows", 'n', "N", "show N rows; 0: all (default: what fits; with --once 20)",
+	 HL_OPTION_COUNT, &row_limit, NULL},
+	{"once", 0, NULL, "write one screen as text and end", HL_OPTION_FLAG, &once, NULL},
+	{"json", 0, NULL, "write one line of JSON every interval", HL_OPTION_FLAG, &json, NULL},
+	{0},
+};
+
+/* ---- what is watched ---- */
+
+struct watched {
+	struct hl_control_peers peers; /* its collector, if there is one */
+	bool is_one;		       /* a single process, of which sequence is known */
+	bool in_touch;		       /* the collector answered when it was last asked */
+	uint32_t sequence;
+	char *path;		   /* of the recording */
+	uint64_t saved_ns;	   /* when what was last read was written */
+	struct hl_profile *latest; /* live's, not to be freed */
+};
+
+static int64_t number(const json_t *object, const char *key)
+{
+	return json_integer_value(json_object_get(object, key));
+}
+
+/* Resident bytes and threads of a process; nothing when it has ended. Asks nothing of it. */
+static void add_memory(pid_t process, struct hl_live_sample *sample)
+{
+	char status[4096];
+
+	if (hl_proc_read(process, "status", status, sizeof(status)) <= 0)
+		return;
+	const char *rss = strstr(status, "\nVmRSS:"), *threads = strstr(status, "\nThreads:");
+	sample->rss_bytes += rss ? 1024 * strtoll(rss + strlen("\nVmRSS:"), NULL, 10) : 0;
+	sample->threads += threads ? strtoll(threads + strlen("\nThreads:"), NULL, 10) : 0;
+}
+
+static void add_status(const json_t *process, struct hl_live_sample *sample)
+{
+	const char *mode = json_string_value(json_object_get(process, "mode"));
+	uint64_t ms = (uint64_t)number(process, "ms");
+
+	sample->inuse_bytes += number(process, "inuse_bytes");
+	sample->inuse_objects += number(process, "inuse_objects");
+	sample->peak_bytes += number(process, "peak_bytes");
+	sample->events += number(process, "events");
+	sample->ms = ms > sample->ms ? ms : sample->ms;
+	snprintf(sample->mode, sizeof(sample->mode), "%s", mode ? mode : "");
+	add_memory((pid_t)number(process, "pid"), sample);
+}
+
+/* Adds what the collector says of running processes: of how many. */
+static size_t ask(struct hl_live *live, struct watched *watched, struct hl_live_sample *sample)
+{
+	struct hl_control_request request = {.verb = HL_CONTROL_STATUS};
+	struct hl_error err = {0};
+	json_t *answer;
+	const json_t *process, *last = NULL;
+	size_t i, count = 0;
+
+	watched->in_touch = watched->peers.count &&
+			    hl_control_ask(&watched->peers.peers[0], &request, &answer, &err) == 0;
+	if (!watched->in_touch)
+		return 0;
+	json_array_foreach(json_object_get(answer, "processes"), i, process)
+	{
+		if (watched->is_one && (uint64_t)number(process, "pid") != pid)
+			continue;
+		last = process;
+		count++;
+		if (!watched->is_one)
+			add_status(process, sample);
+	}
+	if (watched->is_one && last) {
+		/* The process runs another program by now. */
+		if ((uint32_t)number(last, "sequence") != watched->sequence) {
+			hl_live_forget(live);
+			watched->saved_ns = 0;
+		}
+		watched->sequence = (uint32_t)number(last, "sequence");
+		add_status(last, sample);
+	}
+	json_decref(answer);
+	return count;
+}
+
+/* The profile, when it was written since it was last read. 0 or a negative errno. */
+static int read_profile(struct hl_live *live, struct watched *watched, struct hl_error *err)
+{
+	const struct hl_filter filter = {.fold_plumbing = true};
+	struct hl_profile_selection selection = {.pid = (uint32_t)(watched->is_one ? pid : 0),
+						 .by_sequence = watched->is_one,
+						 .sequence = watched->sequence};
+	HL_CLEANUP(hl_profile_free_at) struct hl_profile *profile = NULL;
+	uint64_t saved_ns;
+
+	int r = hl_open_saved_ns(watched->path, &saved_ns);
+	if (r < 0)
+		return hl_error_set(err, r, "cannot read '%s': %s", watched->path, strerror(-r));
+	bool is_new = saved_ns != watched->saved_ns;
+	if (!is_new && watched->latest && (watched->in_touch || live->end[0]))
+		return 0;
+	r = hl_open_profile(watched->path, &selection, &profile, err);
+	if (r == 0)
+		r = hl_filter_apply(&filter, profile, NULL, err);
+	if (r < 0)
+		return r;
+	if (!is_new) {
+		/* Only whether it goes on can have changed. */
+		watched->latest->running = profile->running;
+		return 0;
+	}
+	watched->saved_ns = saved_ns;
+	watched->latest = HL_TAKE(profile);
+	hl_live_take(live, watched->latest, saved_ns);
+	return 0;
+}
+
+/* What ended processes had in use, and the last state of all where no collector answers. */
+static void add_ended(const struct watched *watched, size_t running, struct hl_live_sample *sample)
+{
+	const struct hl_profile *profile = watched->latest;
+
+	for (size_t i = 0; i < profile->process_count; i++) {
+		const struct hl_profile_process *process = &profile->processes[i];
+		const struct hl_profile_counters *total = &process->total;
+		if (running && !process->complete)
+			continue;
+		sample->inuse_bytes += total->alloc_bytes - total->free_bytes;
+		sample->inuse_objects += total->alloc_objects - total->free_objects;
+		sample->events += total->alloc_objects + total->free_objects;
+		if (running)
+			continue;
+		sample->peak_bytes += total->peak_bytes;
+		if (process->duration_ns / NS_PER_MS > sample->ms)
+			sample->ms = process->duration_ns / NS_PER_MS;
+		if (!process->complete)
+			add_memory((pid_t)process->pid, sample);
+	}
+}
+
+/* Says why nothing more will come, if so. */
+static void judge_end(struct hl_live *live, const struct watched *watched, size_t running)
+{
+	const struct hl_profile *profile = watched->latest;
+	const char *end = profile->process_count == 1
+				  ? hl_profile_text(profile, profile->processes[0].end)
+				  : "";
+	bool complete = profile->process_count > 0;
+
+	for (size_t i = 0; i < profile->process_count; i++)
+		complete = complete && profile->processes[i].complete;
+	if (running || (profile->running && !(watched->is_one && complete)))
+		return;
+	if (complete || profile->complete || profile->snapshot)
+		snprintf(live->end, sizeof(live->end),
+			 "this is the last state%s%s; see 'heapline top %s'", end[0] ? ": " : "",
+			 end, watched->path);
+	else
+		snprintf(live->end, sizeof(live->end),
+			 "the collector has died, so this is its last save, and nothing more is "
+			 "recorded; see 'heapline top %s'",
+			 watched->path);
+}
+
+static int look(struct hl_live *live, void *context, struct hl_error *err)
+{
+	struct watched *watched = context;
+	struct hl_live_sample sample = {.ns = hl_clock_ns(CLOCK_MONOTONIC)};
+
+	if (live->end[0])
+		return 0;
+	size_t running = ask(live, watched, &sample);
+	if (!live->shots[HL_LIVE_NOW].profile)
+		watched->latest = NULL;
+	int r = read_profile(live, watched, err);
+	/* A program that has just begun has no save yet. */
+	if (running && !watched->latest && r < 0) {
+		r = 0;
+		*err = (struct hl_error){0};
+	}
+	if (r < 0)
+		return r;
+	live->command = "";
+	if (watched->latest) {
+		const struct hl_profile *profile = watched->latest;
+		live->command = hl_profile_text(profile, profile->process_count == 1
+								 ? profile->processes[0].command
+								 : profile->command);
+		add_ended(watched, running, &sample);
+		judge_end(live, watched, running);
+	}
+	hl_live_add_sample(live, sample);
+	r = hl_live_update(live);
+	return r < 0 ? hl_error_set(err, r, "cannot show '%s': out of memory", watched->path) : 0;
+}
+
+/* ---- whom ---- */
+
+/* A path as one types it here. */
+static char *path_from_here(const char *path)
+{
+	char here[PATH_MAX];
+	size_t length = getcwd(here, sizeof(here)) ? strlen(here) : 0;
+
+	return strdup(length && !strncmp(path, here, length) && path[length] == '/'
+			      ? path + length + 1
+			      : path);
+}
+
+static int find_process(struct watched *watched, struct hl_error *err)
+{
+	char remedy[160];
+	int r = hl_control_ask_search((pid_t)pid, &watched->peers);
+
+	snprintf(remedy, sizeof(remedy),
+		 "'heapline stacks -p %" PRIu64
+		 "' traces it as it runs, 'heapline record' records a "
+		 "program from its start",
+		 pid);
+	if (r < 0)
+		return hl_error_set(err, r, "out of memory");
+	if (!watched->peers.count)
+		return hl_ctl_explain((pid_t)pid, watched->peers.silent, "watch", remedy, err);
+	watched->is_one = watched->peers.peers[0].pid != (pid_t)pid;
+	watched->sequence = UINT32_MAX;
+	watched->path = path_from_here(watched->peers.peers[0].recording);
+	return watched->path ? 0 : hl_error_set(err, -ENOMEM, "out of memory");
+}
+
+/* A recording that goes on has a collector, which knows the processes that have not ended. */
+static int find_recording(struct watched *watched, const char *path, struct hl_error *err)
+{
+	HL_CLEANUP(hl_profile_free_at) struct hl_profile *profile = NULL;
+	int r = hl_open_profile(path, NULL, &profile, err);
+
+	if (r < 0)
+		return r;
+	if (profile->imported)
+		return hl_error_set(err, -ENOTSUP,
+				    "cannot watch '%s': it is another tool's file, which does not "
+				    "grow; see 'heapline top %s'",
+				    path, path);
+	for (size_t i = profile->process_count; profile->running && i-- > 0;) {
+		hl_control_ask_release(&watched->peers);
+		watched->peers = (struct hl_control_peers){0};
+		r = hl_control_ask_search((pid_t)profile->processes[i].pid, &watched->peers);
+		if (r < 0)
+			return hl_error_set(err, r, "out of memory");
+		if (watched->peers.count)
+			break;
+	}
+	watched->path = strdup(path);
+	return watched->path ? 0 : hl_error_set(err, -ENOMEM, "out of memory");
+}
+
+/* ---- all of it ---- */
+
+static void print_line(void *context, const char *text, unsigned emphasis)
+{
+	(void)context;
+	(void)emphasis;
+	puts(text);
+}
+
+static int print_once(const struct hl_live *live)
+{
+	struct hl_live_page page = {
+		.row_limit = row_limit,
+		.width = isatty(STDOUT_FILENO) ? hl_format_terminal_width(STDOUT_FILENO) : 0,
+		.line = print_line};
+
+	return hl_live_paint(live, &page);
+}
+
+static void wait_for_next(void)
+{
+	double seconds = interval_seconds;
+
+	nanosleep(&(struct timespec){(time_t)seconds,
+				     (long)((seconds - (double)(time_t)seconds) * 1e9)},
+		  NULL);
+}
+
+static int watch(struct hl_live *live, struct watched *watched, struct hl_error *err)
+{
+	const char *no_color = getenv("NO_COLOR"); /* https://no-color.org */
+	int r = look(live, watched, err);
+
+	/* The first save may be under way. */
+	for (int i = 0; r == 0 && !watched->latest && i < FIRST_SAVE_S * 10; i++) {
+		nanosleep(&(struct timespec){.tv_nsec = 100 * (long)NS_PER_MS}, NULL);
+		r = look(live, watched, err);
+	}
+	if (r < 0)
+		return r;
+	if (!once && !json)
+		return hl_live_screen(live, interval_seconds, !(no_color && no_color[0]), look,
+				      watched, err);
+	while (r == 0) {
+		r = json ? hl_live_json(live, row_limit, stdout) : print_once(live);
+		if (r < 0)
+			return hl_error_set(err, r, "cannot write: %s", strerror(-r));
+		if (once || live->end[0])
+			return 0;
+		wait_for_next();
+		r = look(live, watched, err);
+	}
+	return r;
+}
+
+static void release_watched(struct watched *watched)
+{
+	hl_control_ask_release(&watched->peers);
+	free(watched->path);
+}
+
+static int run_live(int argc, char **argv)
+{
+	static struct hl_live live;
+	HL_CLEANUP(release_watched) struct watched watched = {0};
+	struct hl_error err = {0};
+
+	if (argc > 1 || (argc == 1) == (pid != 0))
+		return hl_cli_usage_error(&hl_verb_live,
+					  "'live' needs one recording: of a process, by -p PID or "
+					  "--comm NAME, or NAME.hl");
+	if (!once && !json && !(isatty(STDOUT_FILENO) && isatty(STDIN_FILENO)))
+		return hl_cli_usage_error(
+			&hl_verb_live,
+			"'live' needs a terminal; --once or --json writes without one");
+	if (once && !json && !row_limit)
+		row_limit = ROWS_ONCE;
+	live.by = by_keys[by];
+	live.cum = sort;
+	live.sort = (enum hl_live_column)column;
+	int r = pid ? find_process(&watched, &err) : find_recording(&watched, argv[0], &err);
+	if (r == 0) {
+		live.name = hl_path_basename(watched.path);
+		if (watched.is_one)
+			snprintf(live.pid, sizeof(live.pid), "%" PRIu64, pid);
+		r = watch(&live, &watched, &err);
+	}
+	hl_live_release(&live);
+	return r < 0 ? hl_cli_error("%s", err.text) : HL_EXIT_DONE;
+}
+
+const struct hl_verb hl_verb_live = {
+	.name = "live",
+	.group = HL_GROUP_LIVE,
+	.arguments = "(-p PID | --comm NAME | NAME.hl)",
+	.summary = "watch a recording in progress on the terminal",
+	.options = options,
+	.run = run_live,
+};

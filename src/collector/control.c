@@ -135,7 +135,7 @@ static int begin_snapshot(struct hl_control *control, const char *path, bool rep
 		return r;
 	control->snapshot_client = NULL;
 	control->snapshot_sequence = NOBODY;
-	/* Where this fails, the snapshot ends with the recording. */
+	/* Where this fails, on_timer() finds its end. */
 	watch(control, hl_snapshot_fd(control->snapshot), EPOLLIN, EVENT_SNAPSHOT);
 	return 0;
 }
@@ -332,6 +332,8 @@ static void on_timer(struct hl_control *control)
 		if (client->state != HL_CLIENT_WAITING && client->deadline_ns < now_ns)
 			hl_control_client_end(client);
 	}
+	if (control->snapshot && hl_snapshot_is_done(control->snapshot))
+		end_snapshot(control);
 	if (control->deaf)
 		control->deaf = watch(control, control->socket_fd, EPOLLIN, EVENT_SOCKET) < 0;
 	for (struct hl_tracked *it = *control->subject.tracked; it; it = it->next)

@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -177,6 +178,13 @@ int hl_snapshot_begin(const struct hl_archive *archive, const struct hl_tracked 
 int hl_snapshot_fd(const struct hl_snapshot *snapshot)
 {
 	return snapshot->done_fd;
+}
+
+bool hl_snapshot_is_done(const struct hl_snapshot *snapshot)
+{
+	struct pollfd poller = {.fd = snapshot->done_fd, .events = POLLIN};
+
+	return poll(&poller, 1, 0) == 1;
 }
 
 int hl_snapshot_end(struct hl_snapshot *snapshot, struct hl_error *err)

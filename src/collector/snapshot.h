@@ -25,6 +25,9 @@ int hl_snapshot_begin(const struct hl_archive *archive, const struct hl_tracked 
 /* Readable (poll) when the rest has been copied. */
 int hl_snapshot_fd(const struct hl_snapshot *snapshot);
 
+/* Whether it is. */
+bool hl_snapshot_is_done(const struct hl_snapshot *snapshot);
+
 /* Waits for the rest and frees the snapshot. As hl_snapshot_begin(). */
 int hl_snapshot_end(struct hl_snapshot *snapshot, struct hl_error *err);
 

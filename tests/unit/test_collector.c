@@ -3,6 +3,7 @@
 #include "collecting.h"
 
 #include <errno.h>
+#include <sys/epoll.h>
 #include <sys/resource.h>
 
 /* ---- processes ---- */
@@ -319,6 +320,50 @@ static void a_collector_without_descriptors_refuses_and_goes_on(void **state)
 	assert_true(warns(recording, "file descriptors"));
 }
 
+/* ---- reports ---- */
+
+static bool no_more_watches; /* as under fs.epoll.max_user_watches */
+static char report_path[128];
+
+int __real_epoll_ctl(int epoll_fd, int operation, int fd, struct epoll_event *event);
+int __wrap_epoll_ctl(int epoll_fd, int operation, int fd, struct epoll_event *event);
+
+int __wrap_epoll_ctl(int epoll_fd, int operation, int fd, struct epoll_event *event)
+{
+	if (no_more_watches && operation == EPOLL_CTL_ADD) {
+		errno = ENOSPC;
+		return -1;
+	}
+	return __real_epoll_ctl(epoll_fd, operation, fd, event);
+}
+
+static int ask_for_a_report(struct recorder *recorder)
+{
+	allocate_and_exit(recorder);
+	struct hl_mailbox *mailbox = &recorder->header->mailbox;
+	pause_child(recorder);
+	if (hl_mailbox_report(mailbox, report_path) < 0)
+		return 1;
+	for (int polls = 0; polls < 600 && !atomic_load(&mailbox->reports_done); polls++)
+		usleep(HL_MAILBOX_POLL_MS * 1000);
+	return atomic_load(&mailbox->reports_done) && !atomic_load(&mailbox->report_error) ? 0 : 2;
+}
+
+static void a_report_whose_end_cannot_be_watched_is_made(void **state)
+{
+	struct fixture *fixture = *state;
+
+	snprintf(report_path, sizeof(report_path), "%s/report.hl", fixture->directory);
+	start(fixture, ask_for_a_report);
+	await_pause(fixture);
+	no_more_watches = true;
+	let_go(fixture);
+	int status = await_end(fixture);
+	no_more_watches = false;
+	assert_int_equal(WEXITSTATUS(status), 0);
+	assert_int_equal(remove_temporary(report_path), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -335,6 +380,7 @@ int main(void)
 		TEST(without_follow_children_are_refused),
 		TEST(a_crowd_of_silent_callers_is_kept_small),
 		TEST(a_collector_without_descriptors_refuses_and_goes_on),
+		TEST(a_report_whose_end_cannot_be_watched_is_made),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -415,17 +415,17 @@ static bool was_expected(struct hl_collector *collector, pid_t pid, pid_t parent
 	       hl_unrecorded_was_expected(parent, find_running(collector, parent));
 }
 
-/* Makes a region for the caller and sends it. ${before}: the program that the caller ran until now,
- * or NULL. 0, or a negative errno that the caller is to be told. */
-static int admit(struct hl_collector *collector, const struct hl_caller *caller,
-		 const struct hl_hello *hello, const struct hl_tracked *before)
+/* Makes a region for the caller and sends it. 0, or a negative errno that the caller is to be told;
+ * nothing is left of it then. */
+static int welcome(struct hl_collector *collector, const struct hl_caller *caller,
+		   const struct hl_hello *hello, struct hl_tracked **ret_tracked)
 {
-	int pidfd = hl_reception_pidfd(caller);
-
-	if (pidfd < 0)
-		return pidfd;
 	struct hl_tracked *tracked;
 	int region_fd;
+
+	int pidfd = hl_reception_pidfd(caller);
+	if (pidfd < 0)
+		return pidfd;
 	int r = hl_tracked_new(caller->pid, pidfd, &collector->settings.region,
 			       hello->address_space_limit, &tracked, &region_fd);
 	if (r < 0)
@@ -445,38 +445,46 @@ static int admit(struct hl_collector *collector, const struct hl_caller *caller,
 		hl_tracked_free(tracked);
 		return r;
 	}
-	collector->next_sequence++;
-	collector->summary.processes++;
-	tracked->arrived =
-		!before && hello->kind == HL_HELLO_START &&
-		was_expected(collector, tracked->pid, (pid_t)tracked->identity.parent_pid);
-	collector->unrecorded.arrived += tracked->arrived;
+	*ret_tracked = tracked;
+	return 0;
+}
+
+/* A process has its region. ${arrived}: it is one of those that are counted as children, and no
+ * forked one. */
+static void enter(struct hl_collector *collector, struct hl_tracked *tracked, bool arrived)
+{
 	struct hl_tracked **end = &collector->tracked;
+
 	while (*end)
 		end = &(*end)->next;
 	*end = tracked;
+	collector->next_sequence++;
+	collector->summary.processes++;
+	tracked->arrived = arrived;
+	collector->unrecorded.arrived += arrived;
 	if (tracked->pid == collector->program)
 		save_soon(collector);
-	warn_of_address_space(collector, tracked, hello->address_space_limit);
-	return 0;
 }
 
 /* A pid that says hello again has begun another program. */
 static void greet(struct hl_collector *collector, const struct hl_caller *caller,
 		  const struct hl_hello *hello)
 {
-	struct hl_tracked *before = find_running(collector, caller->pid);
+	struct hl_tracked *before = find_running(collector, caller->pid), *tracked = NULL;
+	bool is_forked = hello->kind == HL_HELLO_FORK;
 
 	/* Asked before the answer, after which the new program may end, too. */
 	if (before && !hl_tracked_check_end(before))
 		hl_tracked_set_end(before, HL_END_EXEC);
-	int r = admit(collector, caller, hello, before);
-	if (r < 0) {
+	int r = welcome(collector, caller, hello, &tracked);
+	uint32_t parent = tracked ? tracked->identity.parent_pid : hl_identity_parent(caller->pid);
+	bool arrived = !is_forked && !before && was_expected(collector, caller->pid, (pid_t)parent);
+	if (tracked) {
+		enter(collector, tracked, arrived);
+		warn_of_address_space(collector, tracked, hello->address_space_limit);
+	} else {
 		hl_reception_answer(caller, -r, -1, 0);
-		refuse(collector, caller->pid, reason_of(-r),
-		       hello->kind == HL_HELLO_FORK ||
-			       (!before && was_expected(collector, caller->pid,
-							(pid_t)hl_identity_parent(caller->pid))));
+		refuse(collector, caller->pid, reason_of(-r), is_forked || arrived);
 	}
 	if (before)
 		finish_process(collector, before);
@@ -584,16 +592,19 @@ static void on_second(struct hl_collector *collector)
 		collector->strangers++;
 		stop_waiting(waiting);
 	}
+	uint64_t wait_ns = HL_NS_PER_SECOND;
 	/* On a busy machine a program may begin later than its first save. */
 	for (const struct hl_tracked *it = collector->tracked; it; it = it->next)
 		if (!it->end_ns && !hl_tracked_has_begun(it) &&
 		    now_ns - it->start_ns < HL_NS_PER_SECOND)
-			start_timer(collector, FIRST_SAVE_NS);
-	if (now_ns < collector->next_save_ns) {
-		uint64_t left_ns = collector->next_save_ns - now_ns;
-		start_timer(collector, left_ns < HL_NS_PER_SECOND ? left_ns : HL_NS_PER_SECOND);
+			wait_ns = FIRST_SAVE_NS;
+	bool is_due = now_ns >= collector->next_save_ns;
+	if (!is_due && collector->next_save_ns - now_ns < wait_ns)
+		wait_ns = collector->next_save_ns - now_ns;
+	if (wait_ns < HL_NS_PER_SECOND)
+		start_timer(collector, wait_ns);
+	if (!is_due)
 		return;
-	}
 	uint64_t cpu_ns = hl_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 	hl_archive_set_unrecorded(&collector->archive,
 				  hl_unrecorded_steady(&collector->unrecorded, collector->tracked),

@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -37,6 +38,11 @@
 /* Programs that are not searched again for allocators of their own; a build runs a few over and
  * over. */
 #define EXAMINED_MAX 64
+
+/* How long the end of a recording waits for children that its processes have just forked or
+ * started, and after which time it looks again. Some never come: those that allocate nothing. */
+#define END_WAIT_MS 200
+#define END_LOOK_MS 2
 
 /* So that a flood of callers does not keep the owner from its other descriptors. */
 #define EVENTS_PER_DISPATCH 256
@@ -486,6 +492,7 @@ static void greet(struct hl_collector *collector, const struct hl_caller *caller
 		hl_reception_answer(caller, -r, -1, 0);
 		refuse(collector, caller->pid, reason_of(-r), is_forked || arrived);
 	}
+	collector->unrecorded.fork_hellos += is_forked;
 	if (before)
 		finish_process(collector, before);
 }
@@ -665,6 +672,30 @@ bool hl_collector_has_running(const struct hl_collector *collector)
 	return it;
 }
 
+/* Whether some process is about to say hello, as far as its parent tells, or to begin. */
+static bool expects_more(const struct hl_collector *collector)
+{
+	for (const struct hl_tracked *it = collector->tracked; it; it = it->next)
+		if (!it->end_ns && !hl_tracked_has_begun(it))
+			return true;
+	return hl_unrecorded_are_awaited(&collector->unrecorded, collector->tracked);
+}
+
+/* Children that the program started as it ended would be missing without a word, since nobody reads
+ * what they say in the region of a parent that has ended. */
+static void await_children(struct hl_collector *collector)
+{
+	struct pollfd poller = {.fd = collector->epoll_fd, .events = POLLIN};
+	uint64_t deadline_ns = hl_clock_ns(CLOCK_MONOTONIC) + END_WAIT_MS * UINT64_C(1000000);
+
+	hl_collector_dispatch(collector);
+	while (expects_more(collector) && hl_clock_ns(CLOCK_MONOTONIC) < deadline_ns) {
+		/* A region that is taken wakes nobody. */
+		poll(&poller, 1, END_LOOK_MS);
+		hl_collector_dispatch(collector);
+	}
+}
+
 static void close_running(struct hl_collector *collector)
 {
 	for (struct hl_tracked *it = collector->tracked; it; it = it->next) {
@@ -684,7 +715,7 @@ void hl_collector_finish(struct hl_collector *collector, struct hl_collector_sum
 {
 	struct hl_collector_summary *summary = &collector->summary;
 
-	hl_collector_dispatch(collector);
+	await_children(collector);
 	hl_reception_release(&collector->reception);
 	if (collector->control)
 		hl_control_close(collector->control);

@@ -105,15 +105,33 @@ void hl_unrecorded_keep(struct hl_unrecorded *unrecorded, const struct hl_tracke
 
 	unrecorded->started += plausible(&kin->started);
 	unrecorded->forked += plausible(&kin->unrecorded);
+	unrecorded->awaited += plausible(&kin->awaited);
 }
 
-uint32_t hl_unrecorded_count(const struct hl_unrecorded *unrecorded,
-			     const struct hl_tracked *running)
+static struct hl_unrecorded sum_up(const struct hl_unrecorded *unrecorded,
+				   const struct hl_tracked *running)
 {
 	struct hl_unrecorded sum = *unrecorded;
 
 	for (; running; running = running->next)
 		hl_unrecorded_keep(&sum, running);
+	return sum;
+}
+
+bool hl_unrecorded_are_awaited(const struct hl_unrecorded *unrecorded,
+			       const struct hl_tracked *running)
+{
+	struct hl_unrecorded sum = sum_up(unrecorded, running);
+
+	/* Together: a child whose parent had ended is told of as forked, and arrives as a program. */
+	return sum.started + sum.awaited > sum.arrived + sum.fork_hellos;
+}
+
+uint32_t hl_unrecorded_count(const struct hl_unrecorded *unrecorded,
+			     const struct hl_tracked *running)
+{
+	struct hl_unrecorded sum = sum_up(unrecorded, running);
+
 	uint64_t missing = sum.started > sum.arrived ? sum.started - sum.arrived : 0;
 	return (uint32_t)(missing + sum.forked);
 }

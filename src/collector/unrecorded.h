@@ -18,11 +18,13 @@
 #define HL_UNRECORDED_PIDS    3 /* named in the sentence about a reason */
 
 struct hl_unrecorded {
-	uint64_t started;  /* children with programs of their own, of processes that have ended */
-	uint64_t forked;   /* children without a region, of processes that have ended */
-	uint64_t arrived;  /* programs that were expected and said hello */
-	uint32_t just_now; /* hl_unrecorded_steady()'s last count */
-	uint32_t refused;  /* of the children, those that said hello in vain */
+	uint64_t started; /* children with programs of their own, of processes that have ended */
+	uint64_t forked;  /* children without a region, of processes that have ended */
+	uint64_t arrived; /* programs that were expected and said hello */
+	uint64_t awaited; /* forked children of whom nothing was known when their parent ended */
+	uint64_t fork_hellos; /* of forked children, in vain or not */
+	uint32_t just_now;    /* hl_unrecorded_steady()'s last count */
+	uint32_t refused;     /* of the children, those that said hello in vain */
 	struct {
 		char reason[96];
 		uint32_t count;
@@ -43,6 +45,11 @@ bool hl_unrecorded_was_expected(pid_t parent, const struct hl_tracked *tracked);
 
 /* The region of ${tracked} is about to go. */
 void hl_unrecorded_keep(struct hl_unrecorded *unrecorded, const struct hl_tracked *tracked);
+
+/* Whether a child may be about to say hello. So it seems for ever where a child ended without having
+ * allocated. */
+bool hl_unrecorded_are_awaited(const struct hl_unrecorded *unrecorded,
+			       const struct hl_tracked *running);
 
 /* How many there are, with those that the processes in the list ${running} tell of. */
 uint32_t hl_unrecorded_count(const struct hl_unrecorded *unrecorded,

@@ -15,6 +15,10 @@ static struct hl_region_header *_Atomic nearest;
 /* A process that counted itself as unrecorded; its children are others. */
 static uint32_t counted_pid;
 
+/* A forked child that its parent counted and that has done nothing since. A child by vfork() that
+ * runs a program takes this from its parent; the count is right all the same. */
+static bool is_awaited;
+
 static size_t header_pages(void)
 {
 	return (sizeof(struct hl_region_header) + 4095) & ~(size_t)4095;
@@ -23,6 +27,7 @@ static size_t header_pages(void)
 void hl_kin_take(struct hl_region_header *region, size_t bytes)
 {
 	hl_private_map_adopt((char *)region + header_pages(), bytes - header_pages());
+	is_awaited = false;
 	struct hl_region_header *before = atomic_exchange(&nearest, region);
 	if (before)
 		hl_sys_munmap(before, header_pages());
@@ -35,10 +40,30 @@ bool hl_kin_are_followed(void)
 	return header && (atomic_load(&header->flags) & HL_REGION_FOLLOW);
 }
 
+void hl_kin_count_forked(void)
+{
+	if (hl_kin_are_followed())
+		atomic_fetch_add(&atomic_load(&nearest)->kin.awaited, 1);
+}
+
+void hl_kin_enter_child(void)
+{
+	is_awaited = hl_kin_are_followed();
+}
+
+/* The child is counted elsewhere. */
+static void await_no_more(void)
+{
+	if (is_awaited)
+		atomic_fetch_sub(&atomic_load(&nearest)->kin.awaited, 1);
+	is_awaited = false;
+}
+
 void hl_kin_count_unrecorded(void)
 {
 	if (!hl_kin_are_followed())
 		return;
+	await_no_more();
 	atomic_fetch_add(&atomic_load(&nearest)->kin.unrecorded, 1);
 	counted_pid = hl_sys_getpid();
 }
@@ -87,6 +112,7 @@ struct hl_kin_exec hl_kin_begin_exec(const char *path, int fd)
 		exec.counter = &header->kin.replacing;
 	} else if (hl_kin_are_followed()) {
 		exec.counter = &header->kin.started;
+		await_no_more();
 		/* It is one child, whether it or its next program is not recorded. */
 		exec.moved = counted_pid == pid;
 		if (exec.moved)

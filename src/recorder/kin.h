@@ -18,6 +18,10 @@
  * gives it back all but its header. */
 void hl_kin_take(struct hl_region_header *region, size_t bytes);
 
+/* The process is about to fork; and the child is there. */
+void hl_kin_count_forked(void);
+void hl_kin_enter_child(void);
+
 /* A forked child could not get a region. */
 void hl_kin_count_unrecorded(void);
 

@@ -125,6 +125,7 @@ static bool start_in_child(struct hl_recorder *recorder)
 
 static void before_fork(void)
 {
+	hl_kin_count_forked();
 	if (!hl_thread_is_inside(hl_this_thread))
 		return;
 	hl_private_map_keep(hl_this_thread, sizeof(*hl_this_thread));
@@ -141,6 +142,7 @@ static void after_fork_in_parent(void)
 
 static void after_fork_in_child(void)
 {
+	hl_kin_enter_child();
 	if (!hl_thread_is_inside(hl_this_thread))
 		return;
 	/* Puts one that is closed and full in the place of the region, which is the parent's. */

@@ -257,6 +257,8 @@ struct hl_region_kin {
 	_Atomic uint32_t replacing;    /* calls of exec by the process that have not failed */
 	_Atomic uint32_t started;      /* children that run a program of their own by now */
 	_Atomic uint32_t unrecorded;   /* forked children that are not recorded */
+	_Atomic uint32_t awaited;      /* forked children that are neither in `started` nor in
+					  `unrecorded`; less those that have said hello */
 	_Atomic uint32_t namespaces;   /* asked for by dlmopen() in this process */
 	char program[HL_KIN_NAME_MAX]; /* file name, of the last of the calls in `replacing` */
 	/* What stood in the place of the program's arguments when it ended, as in

@@ -364,6 +364,95 @@ static void a_report_whose_end_cannot_be_watched_is_made(void **state)
 	assert_int_equal(remove_temporary(report_path), 0);
 }
 
+/* ---- the end ---- */
+
+/* What happens the first time that the collector waits; NULL once it has, or where nothing does. */
+static void (*on_wait)(struct fixture *fixture);
+static struct fixture *waiting_fixture;
+
+int __real_poll(struct pollfd *pollers, nfds_t count, int timeout_ms);
+int __wrap_poll(struct pollfd *pollers, nfds_t count, int timeout_ms);
+
+int __wrap_poll(struct pollfd *pollers, nfds_t count, int timeout_ms)
+{
+	void (*now)(struct fixture *) = timeout_ms ? on_wait : NULL;
+
+	if (now) {
+		on_wait = NULL;
+		now(waiting_fixture);
+	}
+	return __real_poll(pollers, count, timeout_ms);
+}
+
+static int fork_and_exit(struct recorder *recorder)
+{
+	int status = allocate_and_exit(recorder);
+
+	/* Itself, of whom nobody told, and another. */
+	atomic_store(&recorder->header->kin.awaited, 2);
+	return status;
+}
+
+static int greet_late(struct recorder *recorder)
+{
+	struct hl_hello hello = make_hello(recorder->collector);
+	struct hl_welcome answer;
+
+	hello.kind = HL_HELLO_FORK;
+	pause_child(recorder);
+	int fd = connect_to(recorder->collector);
+	if (fd < 0 || send(fd, &hello, sizeof(hello), MSG_NOSIGNAL) < 0)
+		return 1;
+	pause_child(recorder);
+	int region_fd = receive_welcome(fd, &answer, &recorder->error);
+	if (region_fd < 0)
+		return 2;
+	recorder->header =
+		mmap(NULL, answer.region_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, region_fd, 0);
+	atomic_store(&recorder->header->state, HL_REGION_RUNNING);
+	return 0;
+}
+
+static void have_the_child_greet(struct fixture *fixture)
+{
+	char byte;
+
+	let_go(fixture);
+	assert_int_equal(read(fixture->ready, &byte, 1), 1);
+	let_go(fixture);
+}
+
+static void a_child_that_comes_as_the_recording_ends_is_recorded_or_named(void **state)
+{
+	struct fixture *fixture = *state;
+
+	start(fixture, fork_and_exit);
+	await_end(fixture);
+	start(fixture, greet_late);
+	await_pause(fixture);
+	waiting_fixture = fixture;
+	on_wait = have_the_child_greet;
+	const struct hl_recording *recording = finish(fixture);
+	kill(fixture->child, SIGKILL);
+	waitpid(fixture->child, NULL, 0);
+	assert_null(on_wait);
+	/* On a busy machine it may not come as far as to take its region. */
+	assert_true(recording->process_count == 2 || warns(recording, "ended while it started"));
+}
+
+static void nobody_is_waited_for_when_no_child_is_to_come(void **state)
+{
+	struct fixture *fixture = *state;
+
+	start(fixture, allocate_and_exit);
+	await_end(fixture);
+	waiting_fixture = fixture;
+	on_wait = have_the_child_greet;
+	assert_int_equal(finish(fixture)->process_count, 1);
+	assert_non_null(on_wait);
+	on_wait = NULL;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -381,6 +470,8 @@ int main(void)
 		TEST(a_crowd_of_silent_callers_is_kept_small),
 		TEST(a_collector_without_descriptors_refuses_and_goes_on),
 		TEST(a_report_whose_end_cannot_be_watched_is_made),
+		TEST(a_child_that_comes_as_the_recording_ends_is_recorded_or_named),
+		TEST(nobody_is_waited_for_when_no_child_is_to_come),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

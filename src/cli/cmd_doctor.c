@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #define COMMAND_COLUMNS 60 /* of the table */
+#define NAME_COLUMNS	24 /* what its other columns take at most */
 
 static uint64_t pid;
 
@@ -202,12 +203,17 @@ static void emit_reason(struct hl_emit *emit, const struct hl_doctor *doctor, si
 /* Below the table, as sentences: what it has no room for. */
 static void emit_sentences(struct hl_emit *emit, const struct hl_doctor *doctor)
 {
+	size_t width = hl_emit_width(emit);
+	size_t room = width && width < COMMAND_COLUMNS + NAME_COLUMNS
+			      ? (width > NAME_COLUMNS ? width - NAME_COLUMNS : 0)
+			      : COMMAND_COLUMNS;
+
 	hl_emit_blank(emit);
 	for (size_t i = 0; i < doctor->way_count; i++) {
 		const struct hl_doctor_way *way = &doctor->ways[i];
 		if (way->reason[0])
 			emit_reason(emit, doctor, i);
-		if (strlen(way->command) > COMMAND_COLUMNS && !strstr(way->remedy, way->command))
+		if (strlen(way->command) > room && !strstr(way->remedy, way->command))
 			hl_emit_line(emit, "%s: %s", way->name, way->command);
 	}
 	const char *about = "";

@@ -20,6 +20,7 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -455,6 +456,55 @@ static void our_own_facts_are_right(void **state)
 	hl_process_facts_release(&facts);
 }
 
+/* A child that waits, as another user where we may become one: that takes its dumpability away. */
+static pid_t start_stranger(void)
+{
+	int ready[2];
+	char byte;
+
+	assert_int_equal(pipe(ready), 0);
+	pid_t child = fork();
+	if (child == 0) {
+		if (geteuid() == 0 && setresuid(65534, 65534, 65534) < 0)
+			_exit(1);
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* the change of user forgets it */
+		close(ready[1]);
+		for (;;)
+			pause();
+	}
+	close(ready[1]);
+	assert_int_equal(read(ready[0], &byte, 1), 0);
+	close(ready[0]);
+	return child;
+}
+
+static void the_condition_of_a_process_is_told(void **state)
+{
+	struct hl_process_condition condition;
+	pid_t child = start_stranger();
+	int status;
+
+	(void)state;
+	assert_int_equal(hl_process_condition_read(child, &condition, NULL), 0);
+	assert_int_equal(condition.tracer_pid, 0);
+	if (geteuid() == 0)
+		assert_true(condition.is_protected);
+	assert_int_equal(hl_process_is_elsewhere(getpid(), "mnt"), 0);
+	assert_int_equal(kill(child, SIGSTOP), 0);
+	assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+	assert_int_equal(hl_process_condition_read(child, &condition, NULL), 0);
+	assert_int_equal(condition.state, 'T');
+	assert_int_equal(ptrace(PTRACE_SEIZE, child, NULL, NULL), 0);
+	assert_int_equal(hl_process_condition_read(child, &condition, NULL), 0);
+	assert_int_equal(condition.tracer_pid, getpid());
+	assert_int_equal(hl_process_condition_read(getpid(), &condition, NULL), 0);
+	assert_false(condition.is_protected);
+	kill(child, SIGKILL);
+	while (waitpid(child, &status, 0) == child && WIFSTOPPED(status))
+		;
+	assert_int_equal(hl_process_condition_read(child, &condition, NULL), -ESRCH);
+}
+
 static void cpu_time_grows(void **state)
 {
 	int64_t before = hl_process_cpu_ns(getpid());
@@ -634,6 +684,7 @@ int main(void)
 		cmocka_unit_test(what_is_no_file_does_not_open),
 		cmocka_unit_test(files_of_another_mount_namespace_open),
 		cmocka_unit_test(our_own_facts_are_right),
+		cmocka_unit_test(the_condition_of_a_process_is_told),
 		cmocka_unit_test(cpu_time_grows),
 		cmocka_unit_test(a_name_may_hold_anything),
 		cmocka_unit_test(threads_are_listed_by_name),

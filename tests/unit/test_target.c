@@ -111,6 +111,26 @@ static void modules_are_those_of_the_loader(void **state)
 	hl_target_free(target);
 }
 
+static void as_many_bytes_are_covered_as_have_rules(void **state)
+{
+	struct hl_target *target = new_target();
+	uint64_t all = 0;
+
+	(void)state;
+	for (size_t i = 0; i < target->mapping_count; i++) {
+		const struct hl_target_mapping *mapping = &target->mappings[i];
+		const struct hl_target_file *file = hl_target_mapping_file(target, i);
+		uint64_t bias = file ? target->modules[mapping->module - 1].load_bias : 0;
+		uint64_t covered = 0;
+		for (uint64_t at = mapping->start; file && at < mapping->end; at++)
+			covered += hl_code_table_rule(&file->table, at - bias) != HL_RULE_NONE;
+		assert_int_equal(hl_target_covered_bytes(target, i), covered);
+		all += covered;
+	}
+	assert_true(all > 0);
+	hl_target_free(target);
+}
+
 static void the_vdso_is_a_module_with_rows(void **state)
 {
 	struct hl_target *target = new_target();
@@ -309,6 +329,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(modules_are_those_of_the_loader),
+		cmocka_unit_test(as_many_bytes_are_covered_as_have_rules),
 		cmocka_unit_test(the_vdso_is_a_module_with_rows),
 		cmocka_unit_test(a_refresh_without_change_changes_nothing),
 		cmocka_unit_test(libraries_come_and_go_and_keep_their_ids),

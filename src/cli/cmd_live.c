@@ -321,18 +321,22 @@ static int print_once(const struct hl_live *live)
 	return hl_live_paint(live, &page);
 }
 
-static void wait_for_next(void)
+static void wait_for_next(uint64_t *next_ns)
 {
-	double seconds = interval_seconds;
+	uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC);
 
-	nanosleep(&(struct timespec){(time_t)seconds,
-				     (long)((seconds - (double)(time_t)seconds) * 1e9)},
-		  NULL);
+	*next_ns += (uint64_t)(interval_seconds * (double)HL_NS_PER_SECOND);
+	if (*next_ns < now_ns) /* looking took longer than that */
+		*next_ns = now_ns;
+	const struct timespec next = {.tv_sec = (time_t)(*next_ns / HL_NS_PER_SECOND),
+				      .tv_nsec = (long)(*next_ns % HL_NS_PER_SECOND)};
+	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &next, NULL);
 }
 
 static int watch(struct hl_live *live, struct watched *watched, struct hl_error *err)
 {
 	const char *no_color = getenv("NO_COLOR"); /* https://no-color.org */
+	uint64_t next_ns = hl_clock_ns(CLOCK_MONOTONIC);
 	int r = look(live, watched, err);
 
 	/* The first save may be under way. */
@@ -351,7 +355,7 @@ static int watch(struct hl_live *live, struct watched *watched, struct hl_error 
 			return hl_error_set(err, r, "cannot write: %s", strerror(-r));
 		if (once || live->end[0])
 			return 0;
-		wait_for_next();
+		wait_for_next(&next_ns);
 		r = look(live, watched, err);
 	}
 	return r;

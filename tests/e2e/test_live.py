@@ -210,12 +210,12 @@ class Screen(LiveCase):
         """The screen once it matches."""
         return harness.wait_until(
             lambda: (screen := self.screen()) and re.search(pattern, screen) and screen,
-            f"'{pattern}' on the screen", timeout=60)
+            f"'{pattern}' on the screen")
 
     def see_no(self, pattern):
         return harness.wait_until(
             lambda: (screen := self.screen()) and not re.search(pattern, screen) and screen,
-            f"no '{pattern}' on the screen", timeout=60)
+            f"no '{pattern}' on the screen")
 
     def send(self, *keys):
         self.run_tmux("send-keys", *keys)
@@ -291,7 +291,7 @@ class Screen(LiveCase):
                 screen = harness.wait_until(
                     lambda: len((now := self.screen()).splitlines()) == lines and
                     re.search(rf"^running.*(\n.*){{{lines - 1}}}q quit", now) and now,
-                    "a full screen", timeout=60)
+                    "a full screen")
                 self.assertLessEqual(max(map(len, screen.splitlines())), columns)
         self.assertRegex(screen, rf"(?m)^ *{STEP_TEXT} .*step_site")
 
@@ -311,6 +311,19 @@ class Screen(LiveCase):
         self.send("Down")
         self.send("q")
         self.see("status 0")
+
+    def test_it_can_be_stopped_by_the_shell_and_goes_on(self):
+        self.addCleanup(harness.run, [*self.tmux, "kill-server"])
+        self.run_tmux("new-session", "-d", "-x", "80", "-y", "24", "-c", self.directory,
+                      "bash --norc -i")
+        self.send(f"{HEAPLINE} live test.hl", "Enter")
+        self.see("q quit")
+        self.send("C-z")
+        self.see("Stopped")
+        self.send("fg", "Enter")
+        self.see("q quit")
+        self.send("C-c")
+        self.see_no("q quit")
 
     def test_a_terminal_that_cannot_place_the_cursor_is_refused(self):
         self.addCleanup(harness.run, [*self.tmux, "kill-server"])

@@ -177,6 +177,10 @@ static void judge_record(struct patient *patient)
 			 patient->recording);
 		return;
 	}
+	if (patient->recorded == -EALREADY) {
+		hl_doctor_refuse(doctor, "record", -EALREADY, &patient->unrecorded, "");
+		return;
+	}
 	int r = hl_doctor_try_recording(&err);
 	if (r < 0) {
 		hl_doctor_refuse(doctor, "record", r, &err, "");
@@ -202,7 +206,7 @@ static void judge_record(struct patient *patient)
 
 static void judge_ctl(struct patient *patient)
 {
-	if (is_recorded(patient))
+	if (is_recorded(patient) || patient->recorded == -EALREADY)
 		hl_doctor_add(patient->doctor, "ctl", HL_DOCTOR_YES, "heapline ctl -p %d status",
 			      patient->pid);
 	else
@@ -254,6 +258,11 @@ static void judge_allocations(struct patient *patient, int readable, const struc
 	bool has_owners = has_recorder || has_mapped(patient, "libheapline-tags.so");
 	char command[64];
 
+	if (patient->recorded == -EALREADY) {
+		hl_doctor_refuse(patient->doctor, "allocations", -EALREADY, &patient->unrecorded,
+				 "");
+		return;
+	}
 	if (patient->recorded == -ENODATA) {
 		hl_doctor_add_closed(patient->doctor, "allocations", HL_DOCTOR_NO, patient->pid);
 		return;

@@ -24,7 +24,8 @@ struct recorded_trace {
 bool hl_trace_recorded_has(pid_t pid)
 {
 	struct hl_control_peers peers;
-	bool is = hl_control_ask_search(pid, &peers) == 0 && peers.count;
+	bool is = hl_control_ask_search(pid, &peers) == 0 && peers.count &&
+		  peers.peers[0].pid != pid; /* collectors are found, too */
 
 	hl_control_ask_release(&peers);
 	return is;
@@ -195,10 +196,13 @@ int hl_trace_recorded_check(pid_t pid, char ret_recording[PATH_MAX], struct hl_e
 		r = hl_ctl_explain(pid, peers.silent, "control", HL_CTL_RECORD, err);
 	else if (r < 0)
 		hl_error_set(err, r, "out of memory");
-	if (r == 0) {
+	if (r == 0)
 		snprintf(ret_recording, PATH_MAX, "%s", peers.peers[0].recording);
+	if (r == 0 && peers.peers[0].pid == pid)
+		r = hl_error_set(err, -EALREADY, "it is heapline, which records others in '%.200s'",
+				 ret_recording);
+	else if (r == 0)
 		r = check_mode(&peers.peers[0], pid, err);
-	}
 	hl_control_ask_release(&peers);
 	return r;
 }

@@ -70,7 +70,7 @@ void hl_trace_output_close(struct hl_directory *directory, bool keep);
 bool hl_trace_recorded_has(pid_t pid);
 
 /* Whether it can be read from its recorder: 0, with where the recording is; -ENODATA, with that and
- * a sentence, where mode 'closed' counts nothing; another negative errno with a sentence. */
+ * a sentence, where mode 'closed' counts nothing; -EALREADY when it is a collector; another negative errno with a sentence. */
 int hl_trace_recorded_check(pid_t pid, char ret_recording[PATH_MAX], struct hl_error *err);
 
 /*

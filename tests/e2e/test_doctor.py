@@ -150,6 +150,11 @@ class Processes(Doctor):
             for way in "record", "ctl", "stacks", "pgfault", "allocations", "heap":
                 self.assertEqual(rows[way]["works"], "yes", way)
             self.assertIn(recording, rows["record"]["reason"])
+            _, its = self.ask_process(collector.pid)
+            self.assertEqual({way for way, row in its.items() if row["works"] == "no"},
+                             {"record", "allocations"})
+            self.assertIn("records others", its["record"]["reason"])
+            self.do(its["stacks"]["command"])
             harness.wait_until(lambda: run([HEAPLINE, "info", recording]).status == 0, "a save")
             self.do_all(rows)
 

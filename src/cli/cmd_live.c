@@ -177,9 +177,9 @@ static void add_ended(const struct watched *watched, size_t running, struct hl_l
 		sample->inuse_bytes += total->alloc_bytes - total->free_bytes;
 		sample->inuse_objects += total->alloc_objects - total->free_objects;
 		sample->events += total->alloc_objects + total->free_objects;
+		sample->peak_bytes += total->peak_bytes;
 		if (running)
 			continue;
-		sample->peak_bytes += total->peak_bytes;
 		if (process->duration_ns / NS_PER_MS > sample->ms)
 			sample->ms = process->duration_ns / NS_PER_MS;
 		if (!process->complete)

@@ -136,7 +136,10 @@ static void put_graph(struct canvas *canvas, const char *title, bool rss)
 		int64_t column = column_of(live, rss, i, width);
 		most = column > most ? column : most;
 	}
-	hl_format_bytes(of_sample(hl_live_last(live), rss), figure);
+	if (rss && !hl_live_last(live)->rss_bytes)
+		strcpy(figure, "-"); /* the process is gone */
+	else
+		hl_format_bytes(of_sample(hl_live_last(live), rss), figure);
 	for (size_t line = height; line-- > 0;) {
 		size_t used = (size_t)snprintf(text, sizeof(text), "%-6s%10s  ",
 					       line == height - 1 ? title : "",
@@ -212,7 +215,7 @@ static int put_head(struct canvas *canvas)
 		 name, live->pid[0] ? "pid " : "", live->pid, live->pid[0] ? "  " : "", since,
 		 command);
 	put_graph(canvas, "in use", false);
-	if (last->rss_bytes)
+	if (column_of(live, true, 0, 1) > 0) /* it was known at some time */
 		put_graph(canvas, "Rss", true);
 	if (last->threads)
 		snprintf(threads, sizeof(threads), "  %" PRId64 " thread%s", last->threads,

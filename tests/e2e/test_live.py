@@ -308,6 +308,7 @@ class Screen(LiveCase):
         screen = self.see("^ended ")
         self.assertIn("exited with status 5; see 'heapline top test.hl'", screen.replace("\n", " "))
         self.assertRegex(screen, rf"{STEP_TEXT} .*step_site")
+        self.assertRegex(screen, "(?m)^Rss +-  .*█")  # how it was stays
         self.send("Down")
         self.send("q")
         self.see("status 0")

@@ -161,9 +161,8 @@ def measure_others(options, machine, heapline, results):
         note("")
 
 
-def measure_all(options, machine):
+def measure_all(options, machine, results):
     heapline = options.build / "heapline"
-    results = Results(repeat=options.repeat)
     for case in CASES:
         if case.part not in options.only:
             continue
@@ -177,7 +176,6 @@ def measure_all(options, machine):
         note("")
         print(terminal_table(case, table, tools), flush=True)
     measure_others(options, machine, heapline, results)
-    return results
 
 
 def main():
@@ -186,9 +184,13 @@ def main():
     offer_rivals()
     with tempfile.TemporaryDirectory(prefix="heapline-bench-") as scratch:
         add_redis_server(Path(scratch) / "bin")
-        results = measure_all(options, Machine(options.build, Path(scratch), options.small))
+        results = Results(repeat=options.repeat)
+        complete = set(options.only) == set(PARTS) and not options.small
+        try:
+            measure_all(options, Machine(options.build, Path(scratch), options.small), results)
+        except KeyboardInterrupt:  # what was measured until then is shown
+            complete = False
     text = document(results, all_tools(options.build / "heapline"))
-    complete = set(options.only) == set(PARTS) and not options.small
     output = options.output or (TREE / "docs" / "benchmarks.md" if complete else None)
     if output:
         output.write_text(text)

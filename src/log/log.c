@@ -47,6 +47,7 @@ static int use_segments(struct hl_log *log, struct hl_segment_run *run, struct h
 	strcpy(log->foreign_name, run->foreign_name);
 	log->ignored_count = run->ignored_count + (uint32_t)first;
 	log->cut_off = last < run->count || files[last - 1].segment.cut_off;
+	log->damaged = files[last - 1].segment.damaged ? files[last - 1].segment.path : NULL;
 	log->start_realtime_ns = start_ns;
 	log->lost_events = files[last - 1].segment.index.lost_events;
 	log->missing_count = files[last - 1].segment.index.missing_count;

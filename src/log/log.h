@@ -51,6 +51,7 @@ struct hl_log {
 	struct hl_log_cut *cuts;		/* in order of time */
 	size_t cut_count;
 	bool cut_off;		     /* the newest segment has no index: its writer was killed */
+	const char *damaged;	     /* that segment, if damage is why it has none; or NULL */
 	struct hl_segment *segments; /* opaque */
 };
 

@@ -157,6 +157,12 @@ static bool is_piece(const uint8_t *bytes, uint64_t stored)
 	return header.hash == XXH3_64bits_withSeed(bytes + sizeof(header), stored, seed);
 }
 
+static bool is_known(uint32_t kind)
+{
+	return kind == HL_PIECE_CHECKPOINT || kind == HL_PIECE_INTERVAL || kind == HL_PIECE_MARK ||
+	       kind == HL_PIECE_INDEX || kind == HL_PIECE_EVENTS || kind == HL_PIECE_END;
+}
+
 /* The first one must be a piece or a part of one. It is no part if another follows, or if it would
  * be a piece but for its length. */
 static bool has_damage(const uint8_t *bytes, uint64_t size)
@@ -170,8 +176,7 @@ static bool has_damage(const uint8_t *bytes, uint64_t size)
 		bool is_whole = header.stored_bytes <= left;
 		if (at == 0 && (is_whole || is_piece(bytes, left)))
 			return !is_whole || !is_piece(bytes, header.stored_bytes);
-		if (!is_whole || (header.kind != HL_PIECE_CHECKPOINT &&
-				  header.kind != HL_PIECE_EVENTS && header.kind != HL_PIECE_END))
+		if (!is_whole || !is_known(header.kind))
 			continue;
 		if (is_piece(bytes + at, header.stored_bytes))
 			return true;
@@ -281,7 +286,7 @@ static int walk_pieces(struct hl_segment *segment)
 {
 	struct walk walk = {.segment = segment};
 	struct hl_byte_reader content;
-	uint32_t kind;
+	uint32_t kind = 0;
 
 	int r = hl_log_state_new(&walk.state);
 	if (r < 0)
@@ -294,9 +299,17 @@ static int walk_pieces(struct hl_segment *segment)
 			break;
 		r = walk_piece(&walk, kind, &content, offset);
 	} while (r == 0);
+	uint64_t end = walk.cursor.offset;
+	/* What follows an index, and is as long as its trailer, is one. */
+	bool is_damaged =
+		r == -EBADMSG || (kind == HL_PIECE_INDEX &&
+				  segment->size - end == sizeof(struct hl_segment_trailer));
 	hl_segment_cursor_release(&walk.cursor);
 	hl_log_state_free(walk.state);
 	free(walk.interval.changes);
+	if (r != -ENOMEM)
+		r = hl_segment_look_for_damage(segment, end);
+	segment->damaged |= is_damaged;
 	return r == -ENOMEM ? r : 0;
 }
 

@@ -165,6 +165,10 @@ void hl_history_head_notices(struct hl_notices *notices, const struct hl_history
 	if (hole_count > HOLES_SHOWN)
 		hl_notices_warn(notices, "HOLE: and %s more; --json lists them",
 				hl_format_count((int64_t)(hole_count - HOLES_SHOWN), more));
+	if (log->damaged)
+		hl_notices_warn(notices,
+				"DAMAGED: '%s' is damaged; the last intervals may be missing",
+				log->damaged);
 	hl_history_head_unused(notices, log->foreign_count, log->foreign_name, log->ignored_count,
 			       "log segment");
 	if (early_ms)
@@ -173,7 +177,7 @@ void hl_history_head_notices(struct hl_notices *notices, const struct hl_history
 				"are missing%s",
 				hl_format_duration(early_ms * NS_PER_MS, duration),
 				log->cut_off ? " or cut off" : "");
-	else if (log->cut_off && !history->source.log.recording->snapshot)
+	else if (log->cut_off && !log->damaged && !history->source.log.recording->snapshot)
 		hl_notices_add(notices, "note: the log has no end: it is still being written, or "
 					"its writer was killed");
 }

@@ -66,6 +66,7 @@ static void a_segment_that_is_cut_anywhere_is_read_up_to_its_last_whole_piece(vo
 			continue;
 		}
 		assert_true(log->cut_off);
+		assert_null(log->damaged);
 		if (log->point_count && log->points[log->point_count - 1].number != last) {
 			check_points(lab, log);
 			last = log->points[log->point_count - 1].number;
@@ -277,7 +278,7 @@ static void check_readable_points(const struct lab *lab, const struct hl_log *lo
 	}
 }
 
-static void flipped_bits_do_no_harm(void **state)
+static void flipped_bits_do_no_harm_and_read_as_damage(void **state)
 {
 	struct lab *lab = lab_new(1 << 30, 10);
 	struct stat status;
@@ -299,6 +300,7 @@ static void flipped_bits_do_no_harm(void **state)
 		assert_int_equal(pwrite(fd, &flipped, 1, at), 1);
 		if (open_log_in(lab->directory, PROCESS, NULL, &log, NULL) == 0) {
 			check_readable_points(lab, log);
+			assert_true(!log->cut_off || log->damaged);
 			hl_log_free(log);
 		}
 		assert_int_equal(pwrite(fd, &byte, 1, at), 1);
@@ -401,7 +403,7 @@ int main(void)
 		cmocka_unit_test(
 			segments_of_another_recording_are_left_out_where_it_is_known_which_is_meant),
 		cmocka_unit_test(a_segment_under_the_name_of_another_ends_the_run),
-		cmocka_unit_test(flipped_bits_do_no_harm),
+		cmocka_unit_test(flipped_bits_do_no_harm_and_read_as_damage),
 		cmocka_unit_test(a_full_disk_leaves_a_hole_and_right_figures_after_it),
 		cmocka_unit_test(a_hole_between_segments_is_seen_without_indexes_too),
 	};

@@ -22,6 +22,8 @@
 
 #include <cmocka.h>
 
+#define COUNTED_BYTES_MAX (256u << 10)
+
 static struct hl_target *new_target(void)
 {
 	struct hl_target *target;
@@ -122,6 +124,8 @@ static void as_many_bytes_are_covered_as_have_rules(void **state)
 		const struct hl_target_file *file = hl_target_mapping_file(target, i);
 		uint64_t bias = file ? target->modules[mapping->module - 1].load_bias : 0;
 		uint64_t covered = 0;
+		if (mapping->end - mapping->start > COUNTED_BYTES_MAX)
+			continue; /* for the sake of speed */
 		for (uint64_t at = mapping->start; file && at < mapping->end; at++)
 			covered += hl_code_table_rule(&file->table, at - bias) != HL_RULE_NONE;
 		assert_int_equal(hl_target_covered_bytes(target, i), covered);

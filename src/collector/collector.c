@@ -732,8 +732,9 @@ void hl_collector_finish(struct hl_collector *collector, struct hl_collector_sum
 				  summary->refused_children);
 	if (collector->strangers)
 		hl_archive_warn(&collector->archive,
-				"turned away %u time%s a process of another user, or one that is "
-				"no recorder of this recording",
+				"turned away %u time%s a process of another user whose recorded "
+				"ancestors have ended ('--wait' helps), or one that is no recorder "
+				"of this recording",
 				collector->strangers, collector->strangers == 1 ? "" : "s");
 	if (hl_archive_save_meta(&collector->archive, true) < 0)
 		summary->incomplete = true;

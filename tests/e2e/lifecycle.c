@@ -26,7 +26,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define FORKS 53
+#define FORKS	   53
+#define OTHER_USER 65534
 
 static const char *self; /* a path that exec can use */
 static const char *new_root = ".";
@@ -125,7 +126,7 @@ static int fork_twice(void)
 
 static int change_user_and_fork(void)
 {
-	return fork_twice_as(65534);
+	return fork_twice_as(OTHER_USER);
 }
 
 static int vfork_and_exec(void)
@@ -186,12 +187,14 @@ static void be_a_daemon(pid_t parent)
 	exit(0);
 }
 
-static int make_a_daemon(void)
+/* ${user}: whose it is; 0 = ours. */
+static int make_a_daemon_of(uid_t user)
 {
 	parent_sites();
 	pid_t child = fork();
 	if (!child) {
 		setsid();
+		REQUIRE(!user || !setuid(user));
 		pid_t middle = getpid();
 		if (!fork())
 			be_a_daemon(middle);
@@ -199,6 +202,16 @@ static int make_a_daemon(void)
 	}
 	wait_for(child);
 	return 0;
+}
+
+static int make_a_daemon(void)
+{
+	return make_a_daemon_of(0);
+}
+
+static int make_a_daemon_of_another_user(void)
+{
+	return make_a_daemon_of(OTHER_USER);
 }
 
 static int close_all_files(void)
@@ -374,6 +387,7 @@ static const struct {
 	{"exec", exec},
 	{"exec-without-environment", exec_without_environment},
 	{"daemon", make_a_daemon},
+	{"daemon-of-another-user", make_a_daemon_of_another_user},
 	{"close-all-files", close_all_files},
 	{"clear-environment", clear_environment},
 	{"chroot", change_root},

@@ -129,6 +129,11 @@ class Lifecycle(harness.TestCase):
         recording = self.run_scenario("daemon", options=["--wait"])
         self.assert_sum(recording, (PARENT, 1), (CHILD, 1))
 
+    def test_record_that_waits_records_a_daemon_of_another_user(self):
+        harness.need_root()
+        recording = self.run_scenario("daemon-of-another-user", options=["--wait"])
+        self.assert_sum(recording, (PARENT, 1), (CHILD, 1))
+
     def test_a_program_that_closes_all_files_is_recorded(self):
         self.assert_parent_and_child(self.run_scenario("close-all-files"))
 

@@ -266,9 +266,8 @@ static int run_trace(const struct hl_trace_command *command, const struct hl_pro
 	};
 	struct hl_trace_result *result;
 	bool is_full = false;
-	const char *mode = command->mode ? command->mode : command->backend->mode;
 
-	int r = hl_trace_result_new(facts, mode, &result);
+	int r = hl_trace_result_new(facts, command->mode, &result);
 	if (r < 0)
 		return hl_error_set(err, r, "out of memory");
 	set_handlers(on_signal);
@@ -359,6 +358,8 @@ int hl_trace_run(const struct hl_verb *verb, int argc, char **argv,
 	if (output.folded) /* data for other programs */
 		output.filter.fold_plumbing = false;
 	struct hl_trace_command chosen = *command;
+	if (!chosen.mode)
+		chosen.mode = chosen.backend->mode;
 	int r = choose_recorder(&chosen, &err);
 	if (r == 0)
 		r = hl_process_facts_read((pid_t)pid, &facts, &err);

@@ -35,7 +35,8 @@ const volatile uint32_t hl_log2_table[HL_LOG2_STEPS + 1] = {0};
 
 /* Written by heap_trace.c while the programs run. */
 volatile bool hl_counting = false;
-volatile bool hl_may_nest = false; /* functions that are probed may call each other */
+volatile bool hl_counting_calls = false; /* of each kind, too */
+volatile bool hl_may_nest = false;	 /* functions that are probed may call each other */
 /* Written here: the target runs another program now. */
 volatile bool hl_replaced = false;
 
@@ -384,6 +385,18 @@ static __always_inline int total_call(struct pt_regs *regs, uint64_t site, uint6
 
 /* ---- entry and return ---- */
 
+static __always_inline void count_call(struct pt_regs *regs, uint64_t site)
+{
+	struct hl_heap_counters *count = counters();
+	uint32_t call = site & HL_SITE_CALIBRATION ? HL_HEAP_CALIBRATION : call_of(site);
+
+	if (!count || call > HL_HEAP_CALIBRATION)
+		return;
+	count->calls[call]++;
+	if (call != HL_HEAP_FREE)
+		count->requested_bytes += requested(regs, site);
+}
+
 /*
  * A function whose return is watched has its return address replaced, and the C++ runtime knows no
  * way through that: an exception would end the program. So calls that may throw are let pass.
@@ -423,6 +436,8 @@ static __always_inline int enter(struct pt_regs *regs)
 	if (!hl_counting || !hl_is_target())
 		return HL_NO_RETURN;
 	uint64_t site = bpf_get_attach_cookie(regs);
+	if (hl_counting_calls)
+		count_call(regs, site);
 	if (call_of(site) == HL_HEAP_FREE)
 		return free_block(argument(regs, site, 0));
 	uint64_t size = requested(regs, site);
@@ -488,18 +503,15 @@ int hl_heap_return(struct pt_regs *regs)
 	return leave(regs);
 }
 
-/* Counts alone: how often is each kind of function called? */
+/* Counts alone: how often is each kind of function called? Calls that heapline itself makes, to see
+ * what they cost, go the same way. */
 SEC("uprobe")
 int hl_heap_count(struct pt_regs *regs)
 {
-	struct hl_heap_counters *count = counters();
-	uint64_t site = bpf_get_attach_cookie(regs), call = call_of(site);
+	uint64_t site = bpf_get_attach_cookie(regs);
 
-	if (!count || call >= HL_HEAP_CALLS || !hl_is_target())
-		return 0;
-	count->calls[call]++;
-	if (call != HL_HEAP_FREE)
-		count->requested_bytes += requested(regs, site);
+	if (hl_is_target() || site & HL_SITE_CALIBRATION)
+		count_call(regs, site);
 	return 0;
 }
 

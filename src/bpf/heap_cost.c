@@ -3,129 +3,178 @@
 #include "bpf/heap_trace.h"
 
 #include "base/clock.h"
-#include "bpf/heap_shared.h"
-#include "process/maps.h"
 
-#include <errno.h>
-#include <limits.h>
 #include <math.h>
+#include <stdlib.h>
 #include <unistd.h>
 
-/* What a call costs, in units of a probe that does nothing; stacks of 20 frames, by
- * bench/stacks.py. */
-#define ALLOCATION_TRAPS	 2.8
-#define SAMPLED_ALLOCATION_TRAPS 1.05 /* and no sample in it */
-#define TOTAL_TRAPS		 2.1
-#define FREE_TRAPS		 1.05
+/* What a call costs, in units of a probe that counts; stacks of 20 frames, by bench/stacks.py. */
+#define ALLOCATION_TRAPS	 3.2
+#define SAMPLED_ALLOCATION_TRAPS 1.15 /* and no sample in it */
+#define TOTAL_TRAPS		 2.3
+#define FREE_TRAPS		 1.2
 
 #define TRAP_NS_DEFAULT 600.0
-#define ROUNDS		5 /* the fastest counts: others were interrupted */
-#define CALLS		4000
+#define TRAP_NS_MIN	50.0 /* less is no breakpoint: malloc is another one here */
+#define LEAST_PAIR_NS	2.0
 
-#define BUSY_PERCENT  90   /* a target that uses more is held up by probes */
-#define LEAST_CALL_NS 10.0 /* no allocator answers faster on average */
+#define WARMING_PAIRS 50
+#define PAIRS	      250 /* of a round, which takes a third of a millisecond */
+#define PLAIN_ROUNDS  10  /* the fastest counts */
+
+#define BUSY_PERCENT 90 /* a target that wants more is held up by probes */
+
+/* Of what a probe takes: as much as it takes more or less from one function and moment to the next.
+ * Whatever a call takes itself below that cannot be told from it. */
+#define NOISE_SHARE 0.08
 
 /* ---- what a probe costs on this machine ---- */
 
-/* Begins with an instruction that the kernel emulates, as good places for probes do. */
-__asm__(".pushsection .text\n"
-	".type hl_heap_calibration_site, @function\n"
-	"hl_heap_calibration_site:\n"
-	"	nop\n"
-	"	ret\n"
-	".size hl_heap_calibration_site, . - hl_heap_calibration_site\n"
-	".popsection");
-
-__attribute__((visibility("hidden"))) void hl_heap_calibration_site(void);
-
-static int link_site(struct hl_probe_links *links, enum hl_probe_way way, int program_fd)
+/* A pair's processor time. */
+static double time_pairs(int pairs)
 {
-	uint64_t address = (uint64_t)(uintptr_t)hl_heap_calibration_site;
-	struct hl_maps maps;
-	char path[PATH_MAX];
-	int r = hl_maps_read(getpid(), &maps, NULL);
+	uint64_t start_ns = hl_clock_ns(CLOCK_THREAD_CPUTIME_ID);
 
-	if (r < 0)
-		return r;
-	r = -ENOENT;
-	for (size_t i = 0; i < maps.count; i++) {
-		const struct hl_map *map = &maps.maps[i];
-		if (address < map->start || address >= map->end)
-			continue;
-		const struct hl_probe_site site = {.offset = address - map->start + map->offset,
-						   .cookie = HL_HEAP_CALLS};
-		const struct hl_probe_target target = {getpid(), path, &site, 1};
-		r = hl_maps_file_path(getpid(), map, path, sizeof(path));
-		if (r == 0)
-			r = hl_probe_links_add(links, way, program_fd, false, &target, NULL);
+	for (int i = 0; i < pairs; i++) {
+		void *volatile block = malloc(64);
+		free(block);
 	}
-	hl_maps_release(&maps);
-	return r;
+	return (double)(hl_clock_ns(CLOCK_THREAD_CPUTIME_ID) - start_ns) / pairs;
 }
 
-double hl_heap_cost_measure_trap(enum hl_probe_way way, int program_fd)
+void hl_heap_cost_begin_calibration(struct hl_heap_calibration *calibration, enum hl_probe_way way,
+				    int program_fd, bool entry_alone)
 {
-	struct hl_probe_links links = {0};
-	double fastest_ns = TRAP_NS_DEFAULT;
+	calibration->plain_ns = time_pairs(PAIRS);
+	for (int round = 1; round < PLAIN_ROUNDS; round++)
+		calibration->plain_ns = fmin(calibration->plain_ns, time_pairs(PAIRS));
+	calibration->probes = (struct hl_heap_probes){
+		.pid = getpid(),
+		.way = way,
+		.object = "libc.so",
+		.entry_alone = entry_alone,
+		.calibrates = true,
+	};
+	if (hl_heap_probes_find(&calibration->probes, NULL) < 0 ||
+	    hl_heap_probes_link(&calibration->probes, program_fd, -1, NULL) < 0)
+		calibration->count = HL_HEAP_ROUNDS; /* of zeros */
+}
 
-	int rounds = link_site(&links, way, program_fd) == 0 ? ROUNDS : 0;
-	for (int round = 0; round < rounds; round++) {
-		uint64_t start_ns = hl_clock_ns(CLOCK_THREAD_CPUTIME_ID);
-		for (int i = 0; i < CALLS; i++)
-			hl_heap_calibration_site();
-		double ns = (double)(hl_clock_ns(CLOCK_THREAD_CPUTIME_ID) - start_ns) / CALLS;
-		if (!round || ns < fastest_ns)
-			fastest_ns = ns;
-	}
-	hl_probe_links_release(&links);
-	return fastest_ns;
+void hl_heap_cost_calibrate(struct hl_heap_calibration *calibration)
+{
+	if (calibration->count == HL_HEAP_ROUNDS)
+		return;
+	time_pairs(WARMING_PAIRS);
+	calibration->probed_ns[calibration->count++] = time_pairs(PAIRS);
+}
+
+/* The mean of pairs per second, not of seconds per pair: so the target's are counted, too. */
+struct hl_heap_prices hl_heap_cost_end_calibration(struct hl_heap_calibration *calibration)
+{
+	double sum = 0, pair_ns = 0;
+
+	for (unsigned i = 0; i < calibration->count; i++)
+		sum += 1 / fmax(calibration->probed_ns[i], 1);
+	if (sum > 0)
+		pair_ns = calibration->count / sum;
+	double trap_ns =
+		(pair_ns - calibration->plain_ns) / (calibration->probes.entry_alone ? 1 : 2);
+	hl_heap_probes_release(&calibration->probes);
+	return (struct hl_heap_prices){
+		.trap_ns = trap_ns > TRAP_NS_MIN ? trap_ns : TRAP_NS_DEFAULT,
+		.least_pair_ns = fmax(calibration->plain_ns, LEAST_PAIR_NS),
+	};
 }
 
 /* ---- what probes cost a program ---- */
 
+/* Of an allocation, and of a free. */
+static void price_calls(const struct hl_heap_settings *settings, double mean_bytes, double trap_ns,
+			double *ret_allocation_ns, double *ret_free_ns)
+{
+	double whole = settings->all ? TOTAL_TRAPS : ALLOCATION_TRAPS, traps = whole;
+
+	if (settings->sample_bytes) {
+		double sampled = -expm1(-mean_bytes / (double)settings->sample_bytes);
+		traps = SAMPLED_ALLOCATION_TRAPS + sampled * (whole - SAMPLED_ALLOCATION_TRAPS);
+	}
+	*ret_allocation_ns = traps * trap_ns;
+	*ret_free_ns = settings->all ? 0 : FREE_TRAPS * trap_ns;
+}
+
+double hl_heap_cost_wanted(double percent, uint64_t waited_ns, uint64_t elapsed_ns,
+			   unsigned processors)
+{
+	double all = 100.0 * processors;
+	/* Threads that have ended took their waits along. */
+	double waited = fmax(0, 100.0 * (double)(int64_t)waited_ns / (double)elapsed_ns);
+
+	if (percent <= 0 || percent + waited < BUSY_PERCENT)
+		return percent;
+	return fmax(percent, fmin(percent + waited, all));
+}
+
+/* What probes took from each call that was counted. */
+static double probe_ns(const struct hl_heap_counting *counting, uint64_t allocations,
+		       uint64_t frees, double mean_bytes)
+{
+	double allocation_ns, free_ns;
+
+	if (!counting->traced_with)
+		return counting->prices.trap_ns;
+	price_calls(counting->traced_with, mean_bytes, counting->prices.trap_ns, &allocation_ns,
+		    &free_ns);
+	return ((double)allocations * allocation_ns + (double)frees * free_ns) /
+	       (double)(allocations + frees);
+}
+
 struct hl_heap_rate hl_heap_cost_rate(const struct hl_heap_counting *counting)
 {
 	const struct hl_heap_counters *counters = &counting->counters;
-	double seconds = (double)counting->elapsed_ns / 1e9, times = counting->wanted;
+	const struct hl_heap_use *before = &counting->before, *during = &counting->during;
+	double seconds = (double)counting->elapsed_ns / 1e9, doubt = 1;
 	uint64_t calls = 0;
 
 	for (int call = 0; call < HL_HEAP_CALLS; call++)
 		calls += counters->calls[call];
 	if (!counting->elapsed_ns || !calls)
-		return (struct hl_heap_rate){.percent_of_core = times * counting->percent_before};
+		return (struct hl_heap_rate){.percent_of_core = before->wanted, .doubt = 1};
 	uint64_t frees = counters->calls[HL_HEAP_FREE], allocations = calls - frees;
-	double own_percent =
-		counting->percent_during - (double)calls / seconds * counting->trap_ns / 1e7;
-	/* The difference of two noisy figures; calls take some time of their own. */
-	double least_percent = (double)calls / seconds * LEAST_CALL_NS / 1e7;
-	if (own_percent < least_percent)
-		own_percent = least_percent;
-	if (times * counting->percent_during > BUSY_PERCENT &&
-	    own_percent < counting->percent_before)
-		times *= counting->percent_before / own_percent;
+	double mean_bytes =
+		allocations ? (double)counters->requested_bytes / (double)allocations : 0;
+	double calls_per_second = (double)calls / seconds;
+	double probed_ns = probe_ns(counting, allocations, frees, mean_bytes);
+	double own_ns = during->percent * 1e7 / calls_per_second - probed_ns;
+	if (own_ns < probed_ns * NOISE_SHARE) { /* frees may not have been counted */
+		own_ns = counting->prices.least_pair_ns * fmax((double)allocations, (double)frees) /
+			 (double)calls;
+		doubt = fmax(1, probed_ns * NOISE_SHARE / own_ns);
+	}
+	double percent = before->wanted;
+	if (before->percent <= 0)
+		percent = during->wanted >= BUSY_PERCENT ? during->wanted
+							 : own_ns * calls_per_second / 1e7;
+	double times = 1;
+	if (during->wanted >= BUSY_PERCENT)
+		times = fmax(1, percent * 1e7 / own_ns / calls_per_second);
 	return (struct hl_heap_rate){
 		.allocations_per_second = times * (double)allocations / seconds,
 		.frees_per_second = times * (double)frees / seconds,
-		.calls_per_second = times * (double)calls / seconds,
-		.mean_bytes =
-			allocations ? (double)counters->requested_bytes / (double)allocations : 0,
-		.percent_of_core = counting->wanted * counting->percent_before,
+		.calls_per_second = times * calls_per_second,
+		.mean_bytes = mean_bytes,
+		.percent_of_core = percent,
+		.doubt = times > 1 ? fmin(doubt, times) : 1,
 	};
 }
 
 double hl_heap_cost(const struct hl_heap_rate *rate, const struct hl_heap_settings *settings,
 		    double trap_ns)
 {
-	double whole = settings->all ? TOTAL_TRAPS : ALLOCATION_TRAPS, traps = whole;
+	double allocation_ns, free_ns;
 
-	if (settings->sample_bytes) {
-		double sampled = -expm1(-rate->mean_bytes / (double)settings->sample_bytes);
-		traps = SAMPLED_ALLOCATION_TRAPS + sampled * (whole - SAMPLED_ALLOCATION_TRAPS);
-	}
-	double traps_per_second = rate->allocations_per_second * traps;
-	if (!settings->all)
-		traps_per_second += rate->frees_per_second * FREE_TRAPS;
-	return traps_per_second * trap_ns / 1e7;
+	price_calls(settings, rate->mean_bytes, trap_ns, &allocation_ns, &free_ns);
+	return (rate->allocations_per_second * allocation_ns + rate->frees_per_second * free_ns) /
+	       1e7;
 }
 
 double hl_heap_cost_slowdown(const struct hl_heap_rate *rate, double cost_percent)

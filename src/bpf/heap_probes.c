@@ -86,6 +86,8 @@ static size_t choose_sites(const struct hl_heap_probes *probes,
 			cookie |= HL_SITE_MOVED;
 		if (function->throws)
 			cookie |= HL_SITE_THROWS;
+		if (probes->calibrates)
+			cookie |= HL_SITE_CALIBRATION;
 		sites[count++] = (struct hl_probe_site){
 			.offset = function->offset + function->place.offset,
 			.cookie = cookie,

@@ -17,6 +17,7 @@ enum hl_heap_call {
 	HL_HEAP_REALLOC,	/* (block, size) -> block */
 	HL_HEAP_REALLOCARRAY,	/* (block, count, size) -> block */
 	HL_HEAP_CALLS,
+	HL_HEAP_CALIBRATION = HL_HEAP_CALLS, /* heapline's own, to see what a probe costs */
 };
 
 /*
@@ -24,10 +25,11 @@ enum hl_heap_call {
  * the arguments, four bits each. Bits 32-63: number of the function.
  */
 enum {
-	HL_SITE_ARGUMENTS = 8,	  /* first bit */
-	HL_SITE_MOVED = 1 << 24,  /* the arguments are not where the ABI has them */
-	HL_SITE_THROWS = 1 << 25, /* an exception may leave the function */
-	HL_SITE_FUNCTION = 32,	  /* first bit */
+	HL_SITE_ARGUMENTS = 8,	       /* first bit */
+	HL_SITE_MOVED = 1 << 24,       /* the arguments are not where the ABI has them */
+	HL_SITE_THROWS = 1 << 25,      /* an exception may leave the function */
+	HL_SITE_CALIBRATION = 1 << 26, /* heapline's own call */
+	HL_SITE_FUNCTION = 32,	       /* first bit */
 };
 
 /* A block that was handed out and not taken back. */
@@ -54,10 +56,10 @@ struct hl_heap_processor {
 
 /* One processor's share. */
 struct hl_heap_counters {
-	uint64_t calls[HL_HEAP_CALLS]; /* as seen by probes; only while the rate is measured */
-	uint64_t requested_bytes;      /* by them */
-	uint64_t unmatched_frees;      /* of blocks that are not in the table */
-	uint64_t lost_events;	       /* blocks that did not fit in, and their bytes */
+	uint64_t calls[HL_HEAP_CALIBRATION + 1]; /* as probes see them, while that is measured */
+	uint64_t requested_bytes;		 /* by them */
+	uint64_t unmatched_frees;		 /* of blocks that are not in the table */
+	uint64_t lost_events;			 /* blocks that did not fit in, and their bytes */
 	uint64_t lost_bytes;
 	uint64_t too_large_events; /* calls of functions that throw, let pass unwatched */
 	uint64_t too_large_bytes;

@@ -6,177 +6,24 @@
 #include "base/clock.h"
 #include "bpf/privilege.h"
 
-#include <bpf/libbpf.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-#define BASELINE_MS 500 /* how long the target is watched before there is any probe */
-#define MEASURE_MS  700 /* how long its calls are counted */
-#define STEP_MS	    50	/* how late Ctrl-C may be noticed meanwhile */
-
-#define LIMIT_MARGIN   0.8 /* what is advised takes this part of the limit at most */
-#define SAMPLE_ADVISED (UINT64_C(512) * 1024)
-
-#define CALLS_TEXT_MAX	  32
-#define SLOWDOWN_TEXT_MAX 64
-#define REMEDY_TEXT_MAX	  256
 
 struct heap_trace {
 	const struct hl_trace_request *request;
 	const struct hl_heap_settings *settings;
 	struct hl_heap_probes probes;
 	struct hl_heap_program *program;
+	struct hl_heap_limit limit;
 	size_t modules_known; /* when allocators were last looked for */
 	int late_allocators;  /* that were mapped while the trace went on */
 	/* As of the last report, where they are of growth. */
 	struct hl_heap_sums reported;
 	struct hl_recording_lost reported_lost;
 };
-
-/* ---- what it will cost ---- */
-
-/* Waits; the percentage of a core that the target used meanwhile. 0 when that cannot be told. */
-static double watch_cpu(const struct hl_trace_request *request, int for_ms,
-			uint64_t *ret_elapsed_ns)
-{
-	const struct timespec step = {.tv_nsec = STEP_MS * 1000000};
-	pid_t pid = request->facts->pid;
-	uint64_t start_ns = hl_clock_ns(CLOCK_MONOTONIC);
-	int64_t before = hl_process_cpu_ns(pid);
-
-	for (int ms = 0; ms < for_ms && !request->is_enough(); ms += STEP_MS)
-		nanosleep(&step, NULL);
-	int64_t after = hl_process_cpu_ns(pid);
-	*ret_elapsed_ns = hl_clock_ns(CLOCK_MONOTONIC) - start_ns;
-	if (before < 0 || after < before || !*ret_elapsed_ns)
-		return 0;
-	return (double)(after - before) / (double)*ret_elapsed_ns * 100;
-}
-
-/* A target that others keep from running calls its allocator as often as they let it: what it would
- * use if they went away counts, on as many processors as there are. */
-static double wanted_times(double percent, uint64_t waited_ns, uint64_t elapsed_ns)
-{
-	double all = 100.0 * (double)sysconf(_SC_NPROCESSORS_ONLN);
-	double wanted = percent + 100.0 * (double)(int64_t)waited_ns / (double)elapsed_ns;
-
-	if (percent <= 0 || wanted <= percent) /* threads that have ended took their waits along */
-		return 1;
-	return (wanted < all ? wanted : fmax(all, percent)) / percent;
-}
-
-/* Looks at what the target uses, and only then counts its calls, which takes probes. */
-static int measure_rate(struct heap_trace *trace, struct hl_heap_counting *counting,
-			struct hl_error *err)
-{
-	int count_fd = hl_heap_program_count_fd(trace->program);
-	enum hl_probe_way way = trace->probes.way;
-
-	counting->trap_ns = hl_heap_cost_measure_trap(hl_heap_program_count_way(way), count_fd);
-	uint64_t waited_ns = hl_process_wait_ns(trace->request->facts->pid);
-	counting->percent_before = watch_cpu(trace->request, BASELINE_MS, &counting->elapsed_ns);
-	waited_ns = hl_process_wait_ns(trace->request->facts->pid) - waited_ns;
-	counting->wanted = wanted_times(counting->percent_before, waited_ns, counting->elapsed_ns);
-	trace->probes.way = hl_heap_program_count_way(way);
-	int r = hl_heap_probes_link(&trace->probes, count_fd, -1, err);
-	trace->probes.way = way;
-	if (r < 0)
-		return r;
-	counting->percent_during = watch_cpu(trace->request, MEASURE_MS, &counting->elapsed_ns);
-	hl_heap_probes_unlink(&trace->probes);
-	r = hl_heap_program_counters(trace->program, &counting->counters);
-	if (r < 0)
-		return hl_error_set(err, r, "cannot read the rate of calls: %s", strerror(-r));
-	return 0;
-}
-
-/* "412 thousand" */
-static const char *format_calls(double calls, char text[CALLS_TEXT_MAX])
-{
-	bool millions = calls >= 1e6, thousands = calls >= 1e4;
-
-	snprintf(text, CALLS_TEXT_MAX, "%.*f%s", millions ? 1 : 0,
-		 millions    ? calls / 1e6
-		 : thousands ? calls / 1e3
-			     : calls,
-		 millions    ? " million"
-		 : thousands ? " thousand"
-			     : "");
-	return text;
-}
-
-/* A limit that will hold, though the rate is another one then. */
-static unsigned limit_for(double percent)
-{
-	return (unsigned)ceil(percent / LIMIT_MARGIN / 10) * 10;
-}
-
-/* What would work: with some room, so that it does. */
-static void format_remedy(const struct heap_trace *trace, const struct hl_heap_rate *rate,
-			  double trap_ns, double percent, char text[REMEDY_TEXT_MAX])
-{
-	struct hl_heap_settings sampled = *trace->settings;
-	int pid = (int)trace->request->facts->pid;
-	uint64_t fitting = hl_heap_cost_fitting_sample(rate, trace->settings, trap_ns,
-						       (double)sampled.max_overhead * LIMIT_MARGIN);
-
-	sampled.sample_bytes = fitting ? fitting : SAMPLE_ADVISED;
-	double sampled_percent = hl_heap_cost(rate, &sampled, trap_ns);
-	if (fitting)
-		snprintf(text, REMEDY_TEXT_MAX,
-			 "use --sample %lluK (about %.0f %%), --max-overhead %u, or 'heapline "
-			 "pgfault -p %d', which costs next to nothing",
-			 (unsigned long long)fitting / 1024, sampled_percent, limit_for(percent),
-			 pid);
-	else if (sampled.sample_bytes > trace->settings->sample_bytes)
-		snprintf(text, REMEDY_TEXT_MAX,
-			 "use --sample %lluK --max-overhead %u (about %.0f %%), --max-overhead %u, "
-			 "or 'heapline pgfault -p %d', which costs next to nothing",
-			 (unsigned long long)SAMPLE_ADVISED / 1024, limit_for(sampled_percent),
-			 sampled_percent, limit_for(percent), pid);
-	else
-		snprintf(text, REMEDY_TEXT_MAX,
-			 "use --max-overhead %u, or 'heapline pgfault -p %d', which costs next to "
-			 "nothing",
-			 limit_for(percent), pid);
-}
-
-static int check_cost(struct heap_trace *trace, struct hl_error *err)
-{
-	const struct hl_heap_settings *settings = trace->settings;
-	struct hl_heap_counting counting;
-	char calls[CALLS_TEXT_MAX], slowdown[SLOWDOWN_TEXT_MAX], remedy[REMEDY_TEXT_MAX];
-	int r = measure_rate(trace, &counting, err);
-
-	if (r < 0)
-		return r;
-	struct hl_heap_rate rate = hl_heap_cost_rate(&counting);
-	double percent = hl_heap_cost(&rate, settings, counting.trap_ns);
-	format_calls(rate.calls_per_second, calls);
-	double times = hl_heap_cost_slowdown(&rate, percent);
-	slowdown[0] = '\0';
-	if (times >= 1.05) /* else it is not worth a word */
-		snprintf(slowdown, sizeof(slowdown),
-			 "each request takes at least %.1f times as long", times);
-	trace->request->note("%s allocator calls a second, %.0f ns for a probe: expect %.1f %% of "
-			     "a core more than the %.1f %% that the process uses%s%s",
-			     calls, counting.trap_ns, percent, rate.percent_of_core,
-			     slowdown[0] ? "; " : "", slowdown);
-	if (percent <= (double)settings->max_overhead)
-		return 0;
-	format_remedy(trace, &rate, counting.trap_ns, percent, remedy);
-	hl_error_set(err, HL_TRACE_TOO_COSTLY,
-		     "tracing process '%d' would cost it %.0f %% of a core, more than the %llu %% "
-		     "of --max-overhead: at %s allocator calls a second, %s; %s",
-		     (int)trace->request->facts->pid, percent,
-		     (unsigned long long)settings->max_overhead, calls,
-		     slowdown[0] ? slowdown : "that is a lot", remedy);
-	return HL_TRACE_TOO_COSTLY;
-}
 
 /* ---- probes ---- */
 
@@ -243,9 +90,15 @@ static int start(const struct hl_trace_request *request, void **ret_trace, struc
 	if (r == 0)
 		r = hl_heap_program_new(request->facts->pid, trace->probes.way, trace->settings,
 					&trace->program, err);
-	/* It cannot take more than all processors. */
-	if (r == 0 && trace->settings->max_overhead < 100 * (uint64_t)libbpf_num_possible_cpus())
-		r = check_cost(trace, err);
+	if (r == 0) {
+		trace->limit = (struct hl_heap_limit){
+			.request = request,
+			.settings = trace->settings,
+			.probes = &trace->probes,
+			.program = trace->program,
+		};
+		r = hl_heap_limit_check(&trace->limit, err);
+	}
 	if (r == 0) {
 		struct hl_heap_entries entries = hl_heap_program_entries(trace->program);
 		if (hl_heap_probes_may_nest(&trace->probes))
@@ -275,7 +128,9 @@ static int poll_trace(void *handle, int timeout_ms, struct hl_error *err)
 	if (hl_heap_program_is_replaced(trace->program))
 		return -ESRCH;
 	int r = hl_walker_poll(hl_heap_program_walker(trace->program), timeout_ms, err);
-	if (r < 0 || target->module_count == trace->modules_known)
+	if (r == 0)
+		r = hl_heap_limit_watch(&trace->limit, err);
+	if (r || target->module_count == trace->modules_known)
 		return r;
 	/* Code that was mapped meanwhile may have an allocator, too. */
 	for (; trace->modules_known < target->module_count; trace->modules_known++)

@@ -35,56 +35,6 @@ struct hl_heap_settings {
 /* Its settings are a struct hl_heap_settings. */
 extern const struct hl_trace_backend hl_heap_trace;
 
-/* ---- what it will cost a program, by how often it calls its allocator (heap_cost.c) ---- */
-
-struct hl_heap_rate {
-	double allocations_per_second, frees_per_second, calls_per_second;
-	double mean_bytes;	/* of an allocation */
-	double percent_of_core; /* that the target used before there was any probe */
-};
-
-/* How calls were counted. */
-struct hl_heap_counting {
-	struct hl_heap_counters counters;
-	uint64_t elapsed_ns;
-	double percent_before; /* of a core, that the target used before */
-	double percent_during; /* and while it was probed */
-	double wanted;	       /* how many times percent_before it would use on an idle machine */
-	double trap_ns;	       /* of one probe, as hl_heap_cost_measure_trap() has it */
-};
-
-/*
- * Nanoseconds that a call takes longer when ${program_fd}, loaded for ${way}, runs at its entry:
- * measured in this process, in a few hundredths of a second. Where that is not possible, what it
- * took on a slow machine.
- */
-double hl_heap_cost_measure_trap(enum hl_probe_way way, int program_fd);
-
-/* The rate of calls without probes: of a target that wants a whole core it is higher than what was
- * counted, because the probes that counted took time from it. */
-struct hl_heap_rate hl_heap_cost_rate(const struct hl_heap_counting *counting);
-
-/*
- * Processor time that tracing with ${settings} takes, in percent of a core. Samples are taken into
- * account by the mean size of allocations, which gives more of them than there are.
- */
-double hl_heap_cost(const struct hl_heap_rate *rate, const struct hl_heap_settings *settings,
-		    double trap_ns);
-
-/* How many times as long a request takes: 2.5; 1 when that cannot be told. */
-double hl_heap_cost_slowdown(const struct hl_heap_rate *rate, double cost_percent);
-
-/*
- * The smallest power of two for settings->sample_bytes with which tracing costs ${percent} of a
- * core at most, from HL_HEAP_SAMPLE_MIN to HL_HEAP_SAMPLE_MAX; 0: there is none.
- */
-uint64_t hl_heap_cost_fitting_sample(const struct hl_heap_rate *rate,
-				     const struct hl_heap_settings *settings, double trap_ns,
-				     double percent);
-
-#define HL_HEAP_SAMPLE_MIN UINT64_C(4096)
-#define HL_HEAP_SAMPLE_MAX (UINT64_C(1) << 20)
-
 /* ---- which functions are probed, and the probes themselves (heap_probes.c) ---- */
 
 /* Zero-initialize: no probes. */
@@ -94,6 +44,7 @@ struct hl_heap_probes {
 	const char *object;   /* part of the path of files to look at; NULL: any */
 	bool entry_alone;     /* neither returns nor frees are of interest */
 	bool spares_throwing; /* leaves out functions that an exception may leave */
+	bool calibrates;      /* they are heapline's own */
 	struct hl_allocators allocators;
 	struct hl_probe_links links;
 	int missed; /* allocators that were mapped late, and have no probes */
@@ -159,6 +110,100 @@ uint64_t hl_heap_probes_request_max(void);
 /* Whether returns can be watched in ${pid} without ending it. 0, or -ENOTSUP with a sentence. */
 int hl_heap_probes_check_returns(pid_t pid, struct hl_error *err);
 
+/* ---- what it will cost a program, by how often it calls its allocator (heap_cost.c) ---- */
+
+struct hl_heap_rate {
+	double allocations_per_second, frees_per_second, calls_per_second;
+	double mean_bytes;	/* of an allocation */
+	double percent_of_core; /* that the target uses without any probe */
+	double doubt;		/* the rates may be too high by this factor; 1: they are known */
+};
+
+/* What this machine takes for a call. */
+struct hl_heap_prices {
+	double trap_ns;	      /* of a probe that counts */
+	double least_pair_ns; /* of an allocation and its free without probes, at their fastest */
+};
+
+/* Percent of a core. */
+struct hl_heap_use {
+	double percent;
+	double wanted; /* the same if nothing else had run: hl_heap_cost_wanted() */
+};
+
+/* How calls were counted. */
+struct hl_heap_counting {
+	struct hl_heap_counters counters;
+	uint64_t elapsed_ns;
+	struct hl_heap_use before; /* there was any probe; 0: unknown */
+	struct hl_heap_use during;
+	struct hl_heap_prices prices;
+	const struct hl_heap_settings *traced_with; /* meanwhile; NULL: calls were counted alone */
+};
+
+#define HL_HEAP_ROUNDS 32
+
+/* What calls of malloc and free take in this process; zero-initialize. */
+struct hl_heap_calibration {
+	struct hl_heap_probes probes; /* as the target has them */
+	double plain_ns;	      /* of a pair without any */
+	double probed_ns[HL_HEAP_ROUNDS];
+	unsigned count; /* of rounds */
+};
+
+/*
+ * Has ${program_fd}, loaded for ${way}, run where this process calls its allocator, as it does in
+ * the target; ${entry_alone}: not at frees. Where that is not possible, there will be no rounds.
+ */
+void hl_heap_cost_begin_calibration(struct hl_heap_calibration *calibration, enum hl_probe_way way,
+				    int program_fd, bool entry_alone);
+
+/*
+ * Times some calls, in less than a millisecond. To be called again and again while the target's
+ * calls are counted: what makes its probes dearer makes these dearer, too.
+ */
+void hl_heap_cost_calibrate(struct hl_heap_calibration *calibration);
+
+/* What that amounts to; what it did on a slow machine if there was no round. Takes probes away. */
+struct hl_heap_prices hl_heap_cost_end_calibration(struct hl_heap_calibration *calibration);
+
+/*
+ * What a target that used ${percent} of a core, and of which threads that could run waited for
+ * ${waited_ns} in all, would use if others did not keep it from running: more only if it hardly
+ * waits for anything else.
+ */
+double hl_heap_cost_wanted(double percent, uint64_t waited_ns, uint64_t elapsed_ns,
+			   unsigned processors);
+
+/*
+ * The rate of calls without probes. For a target that wants a whole core it is higher than what
+ * was counted, because probes took time from it: by the processor time of each call, less that of
+ * its probe. Where next to nothing is left, the two cannot be told apart: then the target is taken
+ * to do nothing but call its allocator, and the rate says how doubtful that is.
+ */
+struct hl_heap_rate hl_heap_cost_rate(const struct hl_heap_counting *counting);
+
+/*
+ * Processor time that tracing with ${settings} takes, in percent of a core. Samples are taken into
+ * account by the mean size of allocations, which gives more of them than there are.
+ */
+double hl_heap_cost(const struct hl_heap_rate *rate, const struct hl_heap_settings *settings,
+		    double trap_ns);
+
+/* How many times as long a request takes: 2.5; 1 when that cannot be told. */
+double hl_heap_cost_slowdown(const struct hl_heap_rate *rate, double cost_percent);
+
+/*
+ * The smallest power of two for settings->sample_bytes with which tracing costs ${percent} of a
+ * core at most, from HL_HEAP_SAMPLE_MIN to HL_HEAP_SAMPLE_MAX; 0: there is none.
+ */
+uint64_t hl_heap_cost_fitting_sample(const struct hl_heap_rate *rate,
+				     const struct hl_heap_settings *settings, double trap_ns,
+				     double percent);
+
+#define HL_HEAP_SAMPLE_MIN UINT64_C(4096)
+#define HL_HEAP_SAMPLE_MAX (UINT64_C(1) << 20)
+
 /* ---- heap.bpf.c from the user's side: loaded, switched on, and asked what it has counted ---- */
 
 struct hl_heap_program;
@@ -192,6 +237,9 @@ void hl_heap_program_stop(struct hl_heap_program *program);
 
 /* Whether the target has become another program; then nothing counts any more. */
 bool hl_heap_program_is_replaced(const struct hl_heap_program *program);
+
+/* Has the programs that watch allocators count their calls as well. */
+void hl_heap_program_count_calls(struct hl_heap_program *program, bool wanted);
 
 /* Sums over all processors. 0 or a negative errno. */
 int hl_heap_program_counters(const struct hl_heap_program *program,
@@ -227,3 +275,38 @@ struct hl_walker *hl_heap_program_walker(const struct hl_heap_program *program);
 const struct hl_target *hl_heap_program_target(const struct hl_heap_program *program);
 
 void hl_heap_program_free(struct hl_heap_program *program); /* NULL is fine */
+
+/* ---- settings->max_overhead, before a trace and while its cost is unknown (heap_limit.c) ---- */
+
+/* What the target used and called since some moment. */
+struct hl_heap_window {
+	uint64_t start_ns, waited_ns;
+	int64_t cpu_ns;
+	struct hl_heap_counters counters;
+};
+
+/* All above the line is to be set by the caller, and lives as long. */
+struct hl_heap_limit {
+	const struct hl_trace_request *request;
+	const struct hl_heap_settings *settings;
+	struct hl_heap_probes *probes;
+	struct hl_heap_program *program;
+	/* ---- */
+	struct hl_heap_prices prices;
+	bool is_watching; /* the cost is not known yet, and all processors are not allowed */
+	bool is_awake;	  /* the target called its allocator in the window before this one */
+	struct hl_heap_window window;
+};
+
+/*
+ * Measures what the trace will cost, and says it; to be called before there are probes. 0,
+ * HL_TRACE_TOO_COSTLY with a sentence that says what would fit, or a negative errno with one. A
+ * target that does not call its allocator is not judged: 0.
+ */
+int hl_heap_limit_check(struct hl_heap_limit *limit, struct hl_error *err);
+
+/*
+ * To be called again and again while the trace goes on: measures such a target once it calls its
+ * allocator. Returns as above.
+ */
+int hl_heap_limit_watch(struct hl_heap_limit *limit, struct hl_error *err);

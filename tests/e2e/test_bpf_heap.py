@@ -414,6 +414,38 @@ class Modes(HeapTest):
         self.assertIn("sampled about every", result.stdout)
         target.process.kill()
 
+    def test_a_program_that_does_nothing_but_allocate_is_said_to_be_slowed_down_much(self):
+        target = self.target()
+        target.tell("churn", "site_a", 10_000_000_000, 64)
+        result = harness.run([*self.limited_stacks(target), "--sample", "512K"])
+        self.assertEqual(result.status, 3, result.stdout)
+        times = re.search(r"([\d.]+) times as long", result.stderr)
+        self.assertGreater(float(times[1]), 10, result.stderr)  # it is some hundred times
+        target.process.kill()
+
+    def test_a_program_that_was_stopped_while_it_was_measured_is_measured_when_it_goes_on(self):
+        target = self.target()
+        target.tell("churn", "site_a", 10_000_000_000, 64)
+        target.process.send_signal(signal.SIGSTOP)
+        trace = Trace(target.pid, self.path("trace.hl"), "--max-overhead", "5", "60")
+        self.assertIn("too few calls", trace.said())
+        target.process.send_signal(signal.SIGCONT)
+        self.assertEqual(trace.wait(), 3, trace.said())
+        self.assertIn(f"ended: tracing process '{target.pid}' costs it", trace.said())
+        self.assertIn("--max-overhead", trace.said())
+        self.assertEqual(changed_code(target.pid), 0)
+        self.assertIn("recording", harness.info(trace.recording))  # what was found until then
+        target.process.kill()
+
+    def test_a_program_that_was_stopped_and_does_little_is_traced_to_the_end(self):
+        target = self.target()
+        target.process.send_signal(signal.SIGSTOP)
+        trace = Trace(target.pid, self.path("trace.hl"), "--max-overhead", "5")
+        target.process.send_signal(signal.SIGCONT)
+        target.do("malloc", "site_a", 10, 64)
+        self.finish(trace)
+        self.assert_sites(trace, {"site_a": [64] * 10})
+
 
 class Intervals(HeapTest):
     """Reports of one trace, a line each."""

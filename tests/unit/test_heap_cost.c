@@ -10,34 +10,48 @@
 
 #include <cmocka.h>
 
-#define TRAP_NS 500.0
+#define TRAP_NS	      500.0
+#define LEAST_PAIR_NS 8.0
 
 /* Half a second with ${calls} allocations of ${bytes} and as many frees. */
-static struct hl_heap_rate rate_of_starved(uint64_t calls, uint64_t bytes, double before,
-					   double during, double wanted)
+static struct hl_heap_counting counting_of(uint64_t calls, uint64_t bytes, double before,
+					   double during)
 {
-	struct hl_heap_counting counting = {
-		.counters = {.calls = {[HL_HEAP_MALLOC] = calls, [HL_HEAP_FREE] = calls},
+	return (struct hl_heap_counting){
+		.counters = {.calls = {[HL_HEAP_MALLOC] = calls,
+				       [HL_HEAP_FREE] = calls,
+				       [HL_HEAP_CALIBRATION] = 12345},
 			     .requested_bytes = calls * bytes},
 		.elapsed_ns = 500000000,
-		.percent_before = before,
-		.percent_during = during,
-		.wanted = wanted,
-		.trap_ns = TRAP_NS,
+		.before = {before, before},
+		.during = {during, during},
+		.prices = {TRAP_NS, LEAST_PAIR_NS},
 	};
-
-	return hl_heap_cost_rate(&counting);
 }
 
 static struct hl_heap_rate rate_of(uint64_t calls, uint64_t bytes, double before, double during)
 {
-	return rate_of_starved(calls, bytes, before, during, 1);
+	struct hl_heap_counting counting = counting_of(calls, bytes, before, during);
+
+	return hl_heap_cost_rate(&counting);
 }
 
 static void expect_about(double number, double expected)
 {
 	if (fabs(number - expected) > expected / 1000)
 		fail_msg("%g is not %g", number, expected);
+}
+
+/* What a target does that takes ${own_ns} for each call and is probed for half of ${used_ns}, its
+ * processor time. */
+static struct hl_heap_rate rate_of_busy(double own_ns, double used_ns, double before, double during,
+					double wanted)
+{
+	double calls = used_ns / (own_ns + TRAP_NS);
+	struct hl_heap_counting counting = counting_of((uint64_t)(calls / 2), 100, before, during);
+
+	counting.before.wanted = counting.during.wanted = wanted;
+	return hl_heap_cost_rate(&counting);
 }
 
 static void the_baseline_is_what_the_target_used_without_probes(void **state)
@@ -60,27 +74,105 @@ static void a_busy_target_calls_more_often_than_was_counted(void **state)
 
 	(void)state;
 	expect_about(rate.calls_per_second, 800000 / 0.6);
+	expect_about(rate.doubt, 1);
 }
 
-/* Others leave it an eighth of a core; alone it would call eight times as often. */
+/* Whatever others leave it, before or meanwhile, a call takes it as long. */
 static void a_starved_target_is_judged_as_if_it_ran_alone(void **state)
 {
-	struct hl_heap_rate alone = rate_of(400000, 100, 96, 96);
-	struct hl_heap_rate starved = rate_of_starved(50000, 100, 12, 12, 8);
-
 	(void)state;
-	expect_about(starved.calls_per_second, alone.calls_per_second);
-	expect_about(starved.percent_of_core, alone.percent_of_core);
-	/* One that waits for something else than a processor wants no more. */
-	expect_about(rate_of_starved(50000, 100, 12, 16, 2).calls_per_second, 400000);
+	for (double own_ns = 100; own_ns < 1e4; own_ns *= 3)
+		for (double during = 5; during <= 80; during *= 2)
+			for (double before = 5; before <= 80; before *= 2) {
+				struct hl_heap_rate rate =
+					rate_of_busy(own_ns, during * 5e6, before, during, 100);
+				expect_about(rate.calls_per_second, 1e9 / own_ns);
+				expect_about(rate.percent_of_core, 100);
+				/* A probe at each call, and nothing else. */
+				double percent = rate.calls_per_second * TRAP_NS / 1e7;
+				expect_about(hl_heap_cost_slowdown(&rate, percent),
+					     1 + TRAP_NS / own_ns);
+			}
 }
 
-/* By these figures probes took all of its time; 2 million calls a second need 2 percent. */
-static void calls_take_some_time_of_their_own(void **state)
+static void who_waits_for_something_else_than_a_processor_wants_no_more(void **state)
 {
 	(void)state;
-	expect_about(rate_of(499999, 100, 100, 100).calls_per_second, 1e8);
-	expect_about(rate_of(500001, 100, 100, 100).calls_per_second, 1e8);
+	expect_about(hl_heap_cost_wanted(12, 80000000, 100000000, 2), 92);
+	expect_about(hl_heap_cost_wanted(12, 12000000, 100000000, 2), 12);
+	expect_about(hl_heap_cost_wanted(99, 0, 100000000, 2), 99);
+	/* Four threads on two processors; and one that ended took its waits along. */
+	expect_about(hl_heap_cost_wanted(100, 300000000, 100000000, 2), 200);
+	expect_about(hl_heap_cost_wanted(150, (uint64_t)-1000, 100000000, 2), 150);
+	/* Not even with more than there are. */
+	expect_about(hl_heap_cost_wanted(201, 300000000, 100000000, 2), 201);
+}
+
+/* By these figures probes took all of its time: it may do nothing but call its allocator. */
+static void calls_that_cannot_be_told_from_their_probes_are_doubtful(void **state)
+{
+	struct hl_heap_rate rate = rate_of(499999, 100, 100, 100);
+
+	(void)state;
+	expect_about(rate.calls_per_second, 2e9 / LEAST_PAIR_NS);
+	assert_true(rate.doubt > 1);
+	/* The least that it can be is what is still told from a probe. */
+	double percent = rate.calls_per_second * TRAP_NS / 1e7;
+	double least = 1 + (hl_heap_cost_slowdown(&rate, percent) - 1) / rate.doubt;
+	expect_about(least, 1 + TRAP_NS / (TRAP_NS * 0.08));
+	expect_about(rate_of(500001, 100, 100, 100).calls_per_second, 2e9 / LEAST_PAIR_NS);
+	/* Where frees are not counted, their time is that of allocations. */
+	struct hl_heap_counting counting = counting_of(999999, 100, 100, 100);
+	counting.counters.calls[HL_HEAP_FREE] = 0;
+	expect_about(hl_heap_cost_rate(&counting).allocations_per_second, 1e9 / LEAST_PAIR_NS);
+	/* Of a target that has time left all calls were counted. */
+	rate = rate_of(50000, 100, 1, 10);
+	expect_about(rate.calls_per_second, 200000);
+	expect_about(rate.doubt, 1);
+}
+
+/* It was stopped before, and is judged by what it did while it was traced. */
+static void a_target_that_slept_before_is_judged_by_its_calls_in_the_trace(void **state)
+{
+	const struct hl_heap_settings settings = {0};
+	struct hl_heap_counting counting = counting_of(100000, 100, 0, 100);
+	struct hl_heap_rate traced = {.allocations_per_second = 1, .frees_per_second = 1};
+
+	(void)state;
+	double pair_ns = hl_heap_cost(&traced, &settings, TRAP_NS) * 1e7, own_ns = 700;
+	counting.traced_with = &settings;
+	counting.counters.calls[HL_HEAP_MALLOC] = counting.counters.calls[HL_HEAP_FREE] =
+		(uint64_t)(5e8 / (pair_ns + own_ns));
+	struct hl_heap_rate rate = hl_heap_cost_rate(&counting);
+	expect_about(rate.allocations_per_second, 1e9 / own_ns);
+	expect_about(rate.percent_of_core, 100);
+	expect_about(hl_heap_cost_slowdown(&rate, hl_heap_cost(&rate, &settings, TRAP_NS)),
+		     1 + pair_ns / own_ns);
+	/* And the same if it works a tenth of the time. */
+	counting.elapsed_ns *= 10;
+	counting.during = (struct hl_heap_use){10, 10};
+	rate = hl_heap_cost_rate(&counting);
+	expect_about(rate.percent_of_core, 10 * own_ns / (pair_ns + own_ns));
+	expect_about(hl_heap_cost_slowdown(&rate, hl_heap_cost(&rate, &settings, TRAP_NS)),
+		     1 + pair_ns / own_ns);
+}
+
+static void the_price_of_a_probe_is_the_mean_of_rounds(void **state)
+{
+	struct hl_heap_calibration calibration = {
+		.plain_ns = 8,
+		.probed_ns = {1008, 1008, 2016, 2016}, /* 1344 */
+		.count = 4,
+	};
+	struct hl_heap_prices prices = hl_heap_cost_end_calibration(&calibration);
+
+	(void)state;
+	expect_about(prices.trap_ns, 668);
+	expect_about(prices.least_pair_ns, 8);
+	calibration.probes.entry_alone = true;
+	expect_about(hl_heap_cost_end_calibration(&calibration).trap_ns, 1336);
+	calibration.count = 0;
+	assert_true(hl_heap_cost_end_calibration(&calibration).trap_ns > 100);
 }
 
 static void an_idle_target_costs_nothing(void **state)
@@ -142,7 +234,10 @@ int main(void)
 		cmocka_unit_test(the_baseline_is_what_the_target_used_without_probes),
 		cmocka_unit_test(a_busy_target_calls_more_often_than_was_counted),
 		cmocka_unit_test(a_starved_target_is_judged_as_if_it_ran_alone),
-		cmocka_unit_test(calls_take_some_time_of_their_own),
+		cmocka_unit_test(who_waits_for_something_else_than_a_processor_wants_no_more),
+		cmocka_unit_test(calls_that_cannot_be_told_from_their_probes_are_doubtful),
+		cmocka_unit_test(a_target_that_slept_before_is_judged_by_its_calls_in_the_trace),
+		cmocka_unit_test(the_price_of_a_probe_is_the_mean_of_rounds),
 		cmocka_unit_test(an_idle_target_costs_nothing),
 		cmocka_unit_test(samples_cost_the_less_the_rarer_they_are),
 		cmocka_unit_test(the_sample_that_is_advised_fits_and_no_smaller_one_does),

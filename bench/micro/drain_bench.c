@@ -158,10 +158,13 @@ static void write_event(struct bench *bench, const struct event *event, bool is_
 	struct hl_ring_writer *writer =
 		&bench->writers[next_random(&bench->random) % bench->threads];
 
+	must(hl_ring_writer_prepare(writer, &bench->shared), "drain_bench: the ring was full");
 	if (bench->threads > 1)
-		hl_ring_writer_put_stamp(writer, ++bench->stamp);
-	must(hl_ring_writer_put(writer, &bench->shared, event->node, event->size, 1, is_free),
-	     "drain_bench: the ring was full");
+		hl_ring_writer_put_stamped(writer, ++bench->stamp, event->node, event->size, 1,
+					   is_free);
+	else
+		hl_ring_writer_put_event(writer, event->node, event->size, 1, is_free);
+	hl_ring_writer_end(writer);
 	bench->events++;
 }
 
@@ -170,7 +173,7 @@ static bool has_room(const struct bench *bench)
 	bool all = true;
 
 	for (uint32_t i = 0; i < bench->threads; i++)
-		all &= bench->writers[i].head + 6 * HL_RING_EVENT_MAX <= bench->writers[i].limit;
+		all &= bench->writers[i].head + 3 * HL_RING_ROOM <= bench->writers[i].limit;
 	return all;
 }
 

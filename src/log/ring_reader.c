@@ -21,7 +21,8 @@ static bool find_unread(struct hl_ring_reader *reader)
 		return false;
 	uint64_t capacity = atomic_load_explicit(&reader->ring->capacity, memory_order_relaxed);
 	if (capacity < HL_RING_BYTES_MIN || capacity > HL_RING_BYTES_MAX ||
-	    capacity & (capacity - 1) || head - reader->position > capacity) {
+	    capacity & (capacity - 1) || head - reader->position > capacity ||
+	    head % sizeof(uint64_t)) {
 		reader->given_up = true;
 		return false;
 	}
@@ -30,149 +31,119 @@ static bool find_unread(struct hl_ring_reader *reader)
 	return true;
 }
 
-/* Words lie at even positions, so none straddles the ring's end. */
-static uint16_t word_at(const struct hl_ring_reader *reader, uint64_t position)
+/* Words lie at multiples of their size, so none straddles the ring's end. */
+static uint64_t word_at(const struct hl_ring_reader *reader, uint64_t position)
 {
 	const char *data = (const char *)reader->ring + HL_RING_DATA;
-	const volatile uint16_t *word = (const void *)(data + (position & reader->mask));
+	const volatile uint64_t *word = (const void *)(data + (position & reader->mask));
 
 	return *word;
 }
 
-/* ${count} words from the ${first}th of the record on. */
-static uint64_t words_at(const struct hl_ring_reader *reader, unsigned first, unsigned count)
+/* The lowest ${bits} of ${word} from ${first} on. */
+static inline uint64_t field(uint64_t word, unsigned first, unsigned bits)
 {
-	uint64_t position = reader->position + 2 * first, number = 0;
-
-	for (unsigned i = 0; i < count; i++)
-		number |= (uint64_t)word_at(reader, position + 2 * i) << (16 * i);
-	return number;
+	return word >> first & ((UINT64_C(1) << bits) - 1);
 }
 
-/* The event, tick record or stamp at the reader's position. */
-struct record {
-	unsigned opcode, argument, bytes;
+/* An event as the ring has it. */
+struct event {
+	uint32_t node, length; /* bytes in the ring */
+	int64_t bytes, objects;
 };
 
-/* False when the words make no sense, or end before the record does. */
-static bool parse_record(const struct hl_ring_reader *reader, struct record *ret_record)
+/* The opcode's lowest bit tells frees from allocations, without a branch that cannot be foreseen. */
+static inline int64_t with_sign(uint64_t word, uint64_t number)
 {
-	static const uint8_t words_of[8] = {
-		[HL_RING_ALLOC] = 1,	 [HL_RING_FREE] = 1,  [HL_RING_ALLOC_NEW] = 4,
-		[HL_RING_FREE_NEW] = 4,	 [HL_RING_TICK] = 1,  [HL_RING_TICK_LONG] = 5,
-		[HL_RING_EXTENDED] = 11, [HL_RING_STAMP] = 1,
-	};
-	uint16_t word = word_at(reader, reader->position);
-	unsigned opcode = word >> 13, argument = word & 0x1fff;
-	unsigned words = opcode == HL_RING_STAMP && !argument ? 5 : words_of[opcode];
+	uint64_t minus = 0 - (word & 1);
 
-	*ret_record = (struct record){opcode, argument, 2 * words};
-	if (opcode == HL_RING_EXTENDED && argument > 1)
-		return false;
-	return ret_record->bytes <= reader->end - reader->position;
-}
-
-static void take_tick(struct hl_ring_reader *reader, uint64_t tick)
-{
-	if (tick > reader->tick)
-		reader->tick = tick;
-	reader->given_up |= reader->tick == UINT64_MAX; /* which would read as "no event" */
+	return (int64_t)((number ^ minus) - minus);
 }
 
 /* Whether the record is no event, but says when the next one was: then it has been read. */
-static bool take_time(struct hl_ring_reader *reader, const struct record *record)
+static bool take_time(struct hl_ring_reader *reader, uint64_t word)
 {
-	uint64_t stamp;
+	uint64_t number = word >> HL_RING_OPCODE_BITS;
 
-	if (HL_LIKELY(record->opcode <= HL_RING_FREE_NEW))
-		return false;
-	switch (record->opcode) {
+	switch (field(word, 0, HL_RING_OPCODE_BITS)) {
 	case HL_RING_TICK:
-		take_tick(reader, reader->tick + record->argument);
-		break;
-	case HL_RING_TICK_LONG:
-		take_tick(reader, words_at(reader, 1, 4));
+		if (number > reader->tick)
+			reader->tick = number;
 		break;
 	case HL_RING_STAMP:
-		stamp = record->argument ? reader->stamp + record->argument
-					 : words_at(reader, 1, 4);
-		if (stamp > reader->stamp)
-			reader->stamp = stamp;
+		if (number > reader->last_stamp)
+			reader->last_stamp = number;
 		break;
 	default:
 		return false;
 	}
-	reader->position += record->bytes;
+	reader->position += sizeof(word);
 	return true;
 }
 
-/* The lowest bit tells frees from allocations, without a branch that cannot be foreseen. */
-#define IS_FREE 1u
-static_assert((HL_RING_FREE & ~IS_FREE) == HL_RING_ALLOC, "by one bit");
-static_assert((HL_RING_FREE_NEW & ~IS_FREE) == HL_RING_ALLOC_NEW, "by one bit");
-
-static int give_event(struct hl_ring_reader *reader, const struct record *record,
-		      struct hl_ring_sink *sink)
+/* False when it ends before its three words do. */
+static bool take_many(const struct hl_ring_reader *reader, uint64_t word, struct event *ret_event)
 {
-	uint64_t pair;
-
-	if (HL_UNLIKELY(record->opcode == HL_RING_EXTENDED)) {
-		int64_t sign = record->argument & 1 ? -1 : 1;
-		return sink->event(sink, (uint32_t)words_at(reader, 1, 2),
-				   sign * (int64_t)words_at(reader, 3, 4),
-				   sign * (int64_t)words_at(reader, 7, 4));
-	}
-	if (HL_LIKELY(record->opcode <= HL_RING_FREE)) {
-		pair = reader->slots[record->argument & (HL_RING_SLOTS - 1)];
-	} else { /* the pair of a *_NEW event goes into its slot */
-		pair = words_at(reader, 1, 3) | (uint64_t)record->argument << 48;
-		reader->slots[hl_ring_slot(pair)] = pair;
-	}
-	bool is_free = record->opcode & IS_FREE;
-	int64_t size = (int64_t)(pair >> 24);
-	return sink->event(sink, pair & 0xffffff, is_free ? -size : size, is_free ? -1 : 1);
-}
-
-/* Most events of several threads have one. */
-static inline bool pass_short_stamp(struct hl_ring_reader *reader)
-{
-	unsigned passed = word_at(reader, reader->position) - (HL_RING_STAMP << 13);
-
-	if (passed - 1 >= HL_RING_STAMP_MAX)
+	if (reader->end - reader->position < HL_RING_EVENT_MAX)
 		return false;
-	reader->stamp += passed;
-	reader->position += sizeof(uint16_t);
+	ret_event->length = HL_RING_EVENT_MAX;
+	ret_event->bytes = with_sign(word, word_at(reader, reader->position + sizeof(word)));
+	ret_event->objects = with_sign(word, word_at(reader, reader->position + 2 * sizeof(word)));
 	return true;
 }
 
 /* Finds the next event among what is known to be published; takes the times before it. */
 static inline __attribute__((always_inline)) bool find_event(struct hl_ring_reader *reader,
-							     struct record *ret_record)
+							     struct event *ret_event)
 {
 	while (reader->position != reader->end && !reader->given_up) {
-		if (pass_short_stamp(reader))
-			continue;
-		if (HL_UNLIKELY(!parse_record(reader, ret_record)))
-			reader->given_up = true;
-		else if (!take_time(reader, ret_record))
+		uint64_t word = word_at(reader, reader->position);
+		uint64_t opcode = field(word, 0, HL_RING_OPCODE_BITS);
+		uint64_t size = word >> HL_RING_SIZE_SHIFT;
+		ret_event->node = (uint32_t)field(word, HL_RING_OPCODE_BITS, HL_RING_NODE_BITS);
+		ret_event->objects = with_sign(word, 1);
+		ret_event->length = sizeof(word);
+		reader->stamp = reader->last_stamp;
+		if (opcode >= HL_RING_ALLOC_LATER && opcode <= HL_RING_FREE_LATER) {
+			reader->stamp += size >> HL_RING_LATER_BITS;
+			size = field(size, 0, HL_RING_LATER_BITS);
+		} else if (HL_UNLIKELY(opcode > HL_RING_FREE_LATER)) {
+			if (take_time(reader, word))
+				continue;
+			reader->given_up = !take_many(reader, word, ret_event);
 			return !reader->given_up;
+		}
+		ret_event->bytes = with_sign(word, size);
+		return true;
 	}
 	return false;
+}
+
+/* Gives ${sink} the event that find_event() has found. */
+static inline int give_event(struct hl_ring_reader *reader, const struct event *event,
+			     struct hl_ring_sink *sink)
+{
+	int r = sink->event(sink, event->node, event->bytes, event->objects);
+
+	if (HL_UNLIKELY(r < 0))
+		return r;
+	reader->position += event->length;
+	reader->last_stamp = reader->stamp;
+	return 0;
 }
 
 /* As hl_ring_reader_read(), of what is known to be published. */
 static int read_known(struct hl_ring_reader *reader, uint64_t last_tick, uint64_t last_stamp,
 		      struct hl_ring_sink *sink)
 {
-	struct record record;
+	struct event event;
 
-	while (find_event(reader, &record)) {
+	while (find_event(reader, &event)) {
 		if (reader->tick > last_tick || reader->stamp > last_stamp)
 			return 1;
-		int r = give_event(reader, &record, sink);
+		int r = give_event(reader, &event, sink);
 		if (HL_UNLIKELY(r < 0))
 			return r;
-		reader->position += record.bytes;
 	}
 	return 0;
 }
@@ -191,21 +162,19 @@ int hl_ring_reader_read(struct hl_ring_reader *reader, uint64_t last_tick, uint6
 
 void hl_ring_reader_peek(struct hl_ring_reader *ahead, uint64_t end, struct hl_ring_sink *sink)
 {
-	struct record record;
+	struct event event;
 
 	find_unread(ahead);
-	while (ahead->position < end && find_event(ahead, &record) && ahead->position < end) {
-		if (give_event(ahead, &record, sink) < 0)
+	while (ahead->position < end && find_event(ahead, &event) && ahead->position < end)
+		if (give_event(ahead, &event, sink) < 0)
 			return;
-		ahead->position += record.bytes;
-	}
 }
 
 uint64_t hl_ring_reader_next_tick(struct hl_ring_reader *reader)
 {
-	struct record record;
+	struct event event;
 
 	if (reader->position == reader->end && !find_unread(reader))
 		return UINT64_MAX;
-	return find_event(reader, &record) ? reader->tick : UINT64_MAX;
+	return find_event(reader, &event) ? reader->tick : UINT64_MAX;
 }

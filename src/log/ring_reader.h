@@ -13,13 +13,13 @@
 /* One ring as its reader sees it. */
 struct hl_ring_reader {
 	struct hl_ring *ring;
-	uint64_t position; /* read up to here; the target can write ring->tail, so this counts */
-	uint64_t tick;	   /* of the next event */
-	uint64_t stamp;	   /* of the next event; see ring.h */
-	uint64_t end;	   /* events up to here are known to be published */
-	uint64_t mask;	   /* capacity - 1, for these */
+	uint64_t position;   /* read up to here; the target can write ring->tail, so this counts */
+	uint64_t tick;	     /* of the next event */
+	uint64_t stamp;	     /* of the next event; see ring.h */
+	uint64_t last_stamp; /* of the last event, or read since */
+	uint64_t end;	     /* events up to here are known to be published */
+	uint64_t mask;	     /* capacity - 1, for these */
 	bool given_up;
-	uint64_t slots[HL_RING_SLOTS]; /* pairs */
 };
 
 /* Where events go. */

@@ -63,41 +63,12 @@ void hl_ring_writer_init(struct hl_ring_writer *writer, struct hl_region_map *re
 
 /* ---- rare records ---- */
 
-static void write_words(struct hl_ring_writer *writer, uint64_t value, unsigned bits)
-{
-	for (unsigned shift = 0; shift < bits; shift += 16)
-		hl_ring_writer_put_word(writer, value >> shift);
-}
-
-void hl_ring_writer_wrap(struct hl_ring_writer *writer, uint64_t words)
-{
-	uint64_t head = writer->head;
-
-	write_words(writer, words, 64);
-	writer->head = head;
-}
-
-void hl_ring_writer_put_long_stamp(struct hl_ring_writer *writer, uint64_t stamp)
+void hl_ring_writer_put_stamp(struct hl_ring_writer *writer, uint64_t stamp)
 {
 	if (stamp <= writer->stamp)
 		return;
-	hl_ring_writer_put_word(writer, HL_RING_STAMP << 13);
-	write_words(writer, stamp, 64);
+	hl_ring_writer_put_word(writer, hl_ring_word(HL_RING_STAMP, stamp));
 	writer->stamp = stamp;
-}
-
-/* The first record of a ring counts from 0, like its reader. */
-static void put_tick(struct hl_ring_writer *writer, uint64_t tick)
-{
-	uint64_t passed = tick - writer->tick;
-
-	writer->tick = tick;
-	if (passed <= HL_RING_TICK_MAX) {
-		hl_ring_writer_put_word(writer, HL_RING_TICK << 13 | passed);
-		return;
-	}
-	hl_ring_writer_put_word(writer, HL_RING_TICK_LONG << 13);
-	write_words(writer, tick, 64);
 }
 
 /* Returns the tick that it is now, or was when the collector began to doze. */
@@ -117,19 +88,39 @@ void hl_ring_writer_put_tick(struct hl_ring_writer *writer, struct hl_region_map
 		tick = wake_collector(region, tick);
 	if (tick == writer->tick)
 		return;
-	put_tick(writer, tick);
+	hl_ring_writer_put_word(writer, hl_ring_word(HL_RING_TICK, tick));
+	writer->tick = tick;
 	if (writer->stamps && hl_ring_order_see(&region->order, writer->name, tick) &&
 	    hl_ring_order_begin_alone(&region->order, writer->name))
 		hl_ring_writer_put_stamp(writer, hl_ring_clock() >> HL_RING_STAMP_SHIFT);
 }
 
-void hl_ring_writer_put_extended(struct hl_ring_writer *writer, uint32_t node, uint64_t bytes,
-				 uint64_t objects, bool is_free)
+void hl_ring_writer_put_many(struct hl_ring_writer *writer, uint32_t node, uint64_t bytes,
+			     uint64_t objects, bool is_free)
 {
-	hl_ring_writer_put_word(writer, HL_RING_EXTENDED << 13 | is_free);
-	write_words(writer, node, 32);
-	write_words(writer, bytes, 64);
-	write_words(writer, objects, 64);
+	enum hl_ring_opcode opcode = is_free ? HL_RING_FREE_MANY : HL_RING_ALLOC_MANY;
+
+	hl_ring_writer_put_word(writer, hl_ring_word(opcode, node));
+	hl_ring_writer_put_word(writer, bytes);
+	hl_ring_writer_put_word(writer, objects);
+}
+
+void hl_ring_writer_put_stamped(struct hl_ring_writer *writer, uint64_t stamp, uint32_t node,
+				uint64_t bytes, uint64_t objects, bool is_free)
+{
+	enum hl_ring_opcode opcode = is_free ? HL_RING_FREE_LATER : HL_RING_ALLOC_LATER;
+	uint64_t passed = stamp - writer->stamp;
+
+	if (HL_UNLIKELY(passed > HL_RING_STAMP_MAX || objects != 1 ||
+			bytes >> HL_RING_LATER_BITS)) {
+		hl_ring_writer_put_stamp(writer, stamp);
+		hl_ring_writer_put_event(writer, node, bytes, objects, is_free);
+		return;
+	}
+	hl_ring_writer_put_word(writer, passed << HL_RING_STAMP_PLACE |
+						bytes << HL_RING_SIZE_SHIFT |
+						hl_ring_word(opcode, node));
+	writer->stamp = stamp;
 }
 
 /* ---- room ---- */

@@ -8,23 +8,18 @@
  * between tail and head is unread. The capacity changes only while the ring is empty, before the
  * next head is published, so a reader that reads it after head reads with the right one.
  *
- * The content is a stream of little-endian u16 words; an event is one to eleven of them. The first
- * holds the opcode in its upper 3 bits and an argument in the lower 13:
+ * The content is a stream of little-endian u64 words; an event is one of them, or three. The lowest
+ * 3 bits of the first are the opcode:
  *
- *	ALLOC, FREE		argument = slot: the pair in that slot happens again
- *	ALLOC_NEW, FREE_NEW	argument = bits 48..60 of a pair, then its three lower words; the
- *				pair goes into its slot
- *	TICK			argument = ticks since the last tick record of the ring
- *	TICK_LONG		then four words: the tick
- *	EXTENDED		argument = 1 for a free; then the node (two words), bytes (four),
- *				objects (four): samples, mappings, sizes of 2^37 and more
- *	STAMP			argument = units of time since the ring's last stamp; 0: then four
- *				words, the stamp
+ *	ALLOC, FREE		then 24 bits node, 37 bits size
+ *	ALLOC_LATER, FREE_LATER	then 24 bits node, 24 bits size, 13 bits units of time since the
+ *				ring's last stamp
+ *	ALLOC_MANY, FREE_MANY	then the node; a word of bytes, and one of objects: samples,
+ *				mappings, sizes of 2^37 and more
+ *	TICK			then the tick
+ *	STAMP			then the stamp
  *
- * A pair is a node and a size, see hl_ring_pair(). Both sides keep the slots, which begin zeroed
- * and belong to the ring for good.
- *
- * An event has the stamp before it in its ring, or 0. In regions with HL_REGION_STAMPS, stamps put
+ * An event has the last stamp up to it in its ring, or 0. In regions with HL_REGION_STAMPS, stamps put
  * the events of all rings in order: what happened because of an event has a larger stamp, or the
  * same one and stands in the same ring; see below. Elsewhere there are no stamps.
  */
@@ -41,30 +36,39 @@
 #define HL_RING_BYTES_MAX (UINT32_C(1) << 20)
 #define HL_RING_DATA	  4096u /* where the data begins, from the ring's start */
 #define HL_RING_STRIDE	  (HL_RING_DATA + HL_RING_BYTES_MAX)
-#define HL_RING_SLOT_BITS 10
-#define HL_RING_SLOTS	  (1u << HL_RING_SLOT_BITS)
-#define HL_RING_EVENT_MAX 22u		   /* bytes of the longest event */
-#define HL_RING_TIME_MAX  10u		   /* of a whole tick, or of a whole stamp */
-#define HL_RING_SIZE_BITS 37		   /* larger sizes are EXTENDED */
-#define HL_RING_TICK_MAX  ((1u << 13) - 1) /* more ticks at once are TICK_LONG */
+#define HL_RING_EVENT_MAX 24u /* bytes of the longest event */
 #define HL_RING_TICK_NS	  UINT64_C(1000000)
 /* A stamp counts 16 cycles of the time stamp counter: fewer than lie between an event and one
  * that another thread brings about because of it. */
 #define HL_RING_STAMP_SHIFT 4
-#define HL_RING_STAMP_MAX   ((1u << 13) - 1) /* longer times are whole stamps */
 
+/* The fields of a word. */
+#define HL_RING_OPCODE_BITS 3
+#define HL_RING_NODE_BITS   24
+#define HL_RING_SIZE_BITS   37 /* larger sizes are ALLOC_MANY */
+#define HL_RING_LATER_BITS  24 /* of the size of an event with a time; larger ones follow a STAMP */
+#define HL_RING_STAMP_MAX   ((1u << 13) - 1) /* longer times are STAMPs */
+#define HL_RING_SIZE_SHIFT  (HL_RING_OPCODE_BITS + HL_RING_NODE_BITS)
+#define HL_RING_STAMP_PLACE (HL_RING_SIZE_SHIFT + HL_RING_LATER_BITS)
+
+/* The lowest bit tells frees from allocations. */
 enum hl_ring_opcode {
 	HL_RING_ALLOC,
 	HL_RING_FREE,
-	HL_RING_ALLOC_NEW,
-	HL_RING_FREE_NEW,
+	HL_RING_ALLOC_LATER,
+	HL_RING_FREE_LATER,
+	HL_RING_ALLOC_MANY,
+	HL_RING_FREE_MANY,
 	HL_RING_TICK,
-	HL_RING_TICK_LONG,
-	HL_RING_EXTENDED,
 	HL_RING_STAMP,
 };
 
-/* A bit of the head: positions are even. */
+static inline uint64_t hl_ring_word(enum hl_ring_opcode opcode, uint64_t argument)
+{
+	return argument << HL_RING_OPCODE_BITS | opcode;
+}
+
+/* A bit of the head: positions are multiples of 8. */
 #define HL_RING_IN_EVENT UINT64_C(1)
 
 struct hl_ring {
@@ -82,17 +86,6 @@ static_assert(sizeof(struct hl_ring) <= HL_RING_DATA, "the data begins after it"
 static inline uint64_t hl_ring_head(const struct hl_ring *ring)
 {
 	return atomic_load_explicit(&ring->head, memory_order_acquire) & ~HL_RING_IN_EVENT;
-}
-
-/* Size above node; below 2^61, and never 0, as no event is at the root. */
-static inline uint64_t hl_ring_pair(uint32_t node, uint64_t size)
-{
-	return size << 24 | node;
-}
-
-static inline uint32_t hl_ring_slot(uint64_t pair)
-{
-	return (uint32_t)(pair * UINT64_C(0x9e3779b97f4a7c15) >> (64 - HL_RING_SLOT_BITS));
 }
 
 /*

@@ -90,7 +90,7 @@ static void fuzz_ring(const uint8_t *bytes, size_t size)
 	struct hl_ring *ring = (struct hl_ring *)memory;
 	struct hl_ring_sink sink = {.event = take_event};
 
-	size &= ~(size_t)1;
+	size &= ~(sizeof(uint64_t) - 1);
 	if (size > HL_RING_BYTES_MIN)
 		size = HL_RING_BYTES_MIN;
 	memset(ring, 0, sizeof(*ring));

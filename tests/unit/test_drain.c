@@ -469,7 +469,7 @@ static void a_damaged_ring_is_given_up_and_stays_empty(void **state)
 
 	write_event(lab, 0, 1, 10);
 	write_event(lab, 1, 1, 30);
-	*(uint16_t *)(void *)lab->writers[0].bytes = HL_RING_EXTENDED << 13 | 2;
+	atomic_store(&lab->writers[0].ring->capacity, 12345);
 	for (uint64_t tick = 1; tick < 5; tick++) {
 		hl_drain_run(lab->drain, tick);
 		write_event(lab, 0, 1, 10);
@@ -496,14 +496,14 @@ static void a_ring_of_times_to_come_is_given_up(void **state)
 	assert_int_equal(lab->log->points[0].end_bytes, 30);
 }
 
-/* It is the tick of rings that hold nothing. */
+/* The tick of rings that hold nothing is only a little later. */
 static void a_ring_of_the_last_time_there_is_is_given_up(void **state)
 {
 	struct lab *lab = *state;
 
 	atomic_store(&lab->region.header->tick, UINT64_MAX >> 2);
 	write_event(lab, 0, 1, 10);
-	memset(lab->writers[0].bytes + sizeof(uint16_t), 0xff, sizeof(uint64_t));
+	*(uint64_t *)(void *)lab->writers[0].bytes = hl_ring_word(HL_RING_TICK, UINT64_MAX);
 	hl_drain_run(lab->drain, 5);
 	assert_true(is_empty(lab, 0));
 	finish(lab, 9);

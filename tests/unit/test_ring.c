@@ -350,21 +350,20 @@ static void a_ring_that_makes_no_sense_is_given_up(void **state)
 	static const struct {
 		uint64_t head;
 		uint32_t capacity;
-		uint16_t word;
+		uint64_t word;
 	} cases[] = {
-		{2, 0, 0},
-		{2, 12345, 0},
-		{2, HL_RING_BYTES_MAX * 2, 0},
-		{HL_RING_BYTES_MIN + 2, HL_RING_BYTES_MIN, 0},
-		{HL_RING_EVENT_MAX, HL_RING_BYTES_MIN, HL_RING_EXTENDED << 13 | 2},
-		{8, HL_RING_BYTES_MIN, HL_RING_STAMP << 13},
-		{2, HL_RING_BYTES_MIN, HL_RING_ALLOC_NEW << 13},
+		{8, 0, 0},
+		{8, 12345, 0},
+		{8, HL_RING_BYTES_MAX * 2, 0},
+		{12, HL_RING_BYTES_MIN, 0},
+		{HL_RING_BYTES_MIN + 8, HL_RING_BYTES_MIN, 0},
+		{HL_RING_EVENT_MAX - 8, HL_RING_BYTES_MIN, HL_RING_ALLOC_MANY},
 	};
 
 	(void)state;
 	for (size_t i = 0; i < HL_COUNT_OF(cases); i++) {
 		struct lab *lab = lab_new(0);
-		*(uint16_t *)(void *)lab->writer.bytes = cases[i].word;
+		*(uint64_t *)(void *)lab->writer.bytes = cases[i].word;
 		atomic_store(&lab->writer.ring->capacity, cases[i].capacity);
 		atomic_store(&lab->writer.ring->head, cases[i].head);
 		assert_int_equal(hl_ring_reader_read(&lab->reader, 5, UINT64_MAX, &sink), 0);

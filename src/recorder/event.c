@@ -262,6 +262,35 @@ static inline void log_event(struct hl_recorder *recorder, struct hl_thread *thr
 		write_event(recorder, thread, node, weight, is_free);
 }
 
+/* Counts an allocation that ${weight} stands for, each block with ${slack}, and logs it if ${mode}
+ * does. */
+static inline __attribute__((always_inline)) void
+add_alloc(struct hl_recorder *recorder, struct hl_thread *thread, const void *block,
+	  struct hl_cell *cell, struct hl_weight weight, uint64_t slack, uint32_t mode)
+{
+	begin_event(recorder, thread, cell, mode);
+	cell->alloc_bytes += weight.bytes;
+	cell->alloc_objects += weight.objects;
+	cell->slack_bytes += (int64_t)(slack * weight.objects);
+	thread->alloc_events++;
+	thread->last_block = block;
+	add_inuse(recorder, thread, (int64_t)weight.bytes);
+	log_event(recorder, thread, mode, cell->node, weight, false);
+}
+
+/* The same for a free. */
+static inline __attribute__((always_inline)) void
+add_free(struct hl_recorder *recorder, struct hl_thread *thread, struct hl_cell *cell,
+	 struct hl_weight weight, uint64_t slack, uint32_t mode)
+{
+	begin_event(recorder, thread, cell, mode);
+	cell->free_bytes += weight.bytes;
+	cell->free_objects += weight.objects;
+	cell->slack_bytes -= (int64_t)(slack * weight.objects);
+	add_inuse(recorder, thread, -(int64_t)weight.bytes);
+	log_event(recorder, thread, mode, cell->node, weight, true);
+}
+
 /* Whether an allocation is to be recorded in ${mode}: one comparison nearly always decides. */
 static inline bool is_open(struct hl_recorder *recorder, struct hl_thread *thread, uint32_t mode)
 {
@@ -301,15 +330,8 @@ count_alloc(struct hl_thread *thread, const void *block, uint64_t requested, con
 		count_lost(thread, requested);
 		return;
 	}
-	struct hl_weight weight = weigh(recorder, block, it);
-	begin_event(recorder, thread, cell, mode);
-	cell->alloc_bytes += weight.bytes;
-	cell->alloc_objects += weight.objects;
-	cell->slack_bytes += (int64_t)((usable - requested) * weight.objects);
-	thread->alloc_events++;
-	thread->last_block = block;
-	add_inuse(recorder, thread, (int64_t)weight.bytes);
-	log_event(recorder, thread, mode, it.node, weight, false);
+	add_alloc(recorder, thread, block, cell, weigh(recorder, block, it), usable - requested,
+		  mode);
 }
 
 /* The bits of the mode that say whether an event only counts, and is logged. */
@@ -338,14 +360,7 @@ alloc_in_array(struct hl_thread *thread, const void *block, uint64_t requested,
 		return true;
 	}
 	atomic_store_explicit(entry, hl_block_entry_of(cell->node, slack), memory_order_relaxed);
-	begin_event(recorder, thread, cell, way);
-	cell->alloc_bytes += requested;
-	cell->alloc_objects++;
-	cell->slack_bytes += (int64_t)slack;
-	thread->alloc_events++;
-	thread->last_block = block;
-	add_inuse(recorder, thread, (int64_t)requested);
-	log_event(recorder, thread, way, cell->node, (struct hl_weight){requested, 1}, false);
+	add_alloc(recorder, thread, block, cell, (struct hl_weight){requested, 1}, slack, way);
 	return true;
 }
 
@@ -382,14 +397,8 @@ count_free(struct hl_thread *thread, const void *block, struct hl_block it, uint
 		count_lost(thread, it.requested);
 		return NULL;
 	}
-	struct hl_weight weight = weigh(recorder, block, it);
-	const uint32_t mode = read_mode(recorder);
-	begin_event(recorder, thread, cell, mode);
-	cell->free_bytes += weight.bytes;
-	cell->free_objects += weight.objects;
-	cell->slack_bytes -= (int64_t)((usable - it.requested) * weight.objects);
-	add_inuse(recorder, thread, -(int64_t)weight.bytes);
-	log_event(recorder, thread, mode, it.node, weight, true);
+	add_free(recorder, thread, cell, weigh(recorder, block, it), usable - it.requested,
+		 read_mode(recorder));
 	return cell;
 }
 
@@ -467,14 +476,9 @@ static inline __attribute__((always_inline)) bool free_in_array(struct hl_thread
 		return false;
 	uint64_t requested = hl_libc_usable_size(block) - slack;
 	atomic_store_explicit(entry, 0, memory_order_relaxed);
-	begin_event(recorder, thread, cell, logging);
-	cell->free_bytes += requested;
-	cell->free_objects++;
-	cell->slack_bytes -= slack;
 	cell->temporary_objects += thread->last_block == block;
 	thread->last_block = NULL;
-	add_inuse(recorder, thread, -(int64_t)requested);
-	log_event(recorder, thread, logging, cell->node, (struct hl_weight){requested, 1}, true);
+	add_free(recorder, thread, cell, (struct hl_weight){requested, 1}, slack, logging);
 	return true;
 }
 
@@ -576,12 +580,7 @@ static void count_unmapped(void *context, uint32_t node, uint64_t bytes, bool la
 		count_lost(thread, bytes);
 		return;
 	}
-	const uint32_t mode = read_mode(recorder);
-	begin_event(recorder, thread, cell, mode);
-	cell->free_bytes += bytes;
-	cell->free_objects += last;
-	add_inuse(recorder, thread, -(int64_t)bytes);
-	log_event(recorder, thread, mode, node, (struct hl_weight){bytes, last}, true);
+	add_free(recorder, thread, cell, (struct hl_weight){bytes, last}, 0, read_mode(recorder));
 }
 
 void hl_event_unmap(struct hl_thread *thread, uint64_t start, uint64_t end, uint64_t bound)

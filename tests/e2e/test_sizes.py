@@ -50,8 +50,8 @@ def summed(answers, value, unit, key_of):
 
 
 class SizesCase(harness.TestCase):
-    def assert_classes_add_up(self, recording, *options):
-        for value in VALUES:
+    def assert_classes_add_up(self, recording, *options, values=VALUES):
+        for value in values:
             found = harness.report("sizes", recording, "--value", value, *options)
             total = dict(found["total"], temporary_bytes=0)
             for unit in UNITS:
@@ -102,8 +102,9 @@ class KnownSizes(SizesCase):
     def test_classes_add_up_to_the_totals(self):
         for options in ((), ("--sizes",), ("--sizes", "--sample", "4K")):
             _, recording = self.answers_and_recording("mem-fast", *options)
+            values = [value for value in VALUES if value != "temporary" or "--sample" not in options]
             with self.subTest(options=options):
-                self.assert_classes_add_up(recording)
+                self.assert_classes_add_up(recording, values=values)
 
     def test_the_totals_are_the_same_with_and_without_sizes(self):
         _, with_sizes = self.answers_and_recording("mem-fast", "--sizes")

@@ -199,9 +199,9 @@ static bool settle_peak(struct hl_recording_process *process)
 	return true;
 }
 
-/* What all threads did at one node. */
+/* In use at one node, of all threads; below zero it wraps. */
 struct node_sum {
-	uint64_t alloc_bytes, alloc_objects, free_bytes, free_objects;
+	uint64_t bytes, objects;
 };
 
 /* Drops the values of nodes at which more was freed than allocated. While the process runs that can
@@ -216,14 +216,12 @@ static int drop_negative(struct hl_recording_process *process)
 	for (uint32_t i = 0; i < process->value_count; i++) {
 		const struct hl_recording_value *value = &process->values[i];
 		struct node_sum *sum = &sums[value->node];
-		sum->alloc_bytes += value->alloc_bytes;
-		sum->alloc_objects += value->alloc_objects;
-		sum->free_bytes += value->free_bytes;
-		sum->free_objects += value->free_objects;
+		sum->bytes += value->alloc_bytes - value->free_bytes;
+		sum->objects += value->alloc_objects - value->free_objects;
 	}
 	for (uint32_t i = 0; i < process->value_count; i++) {
 		const struct node_sum *sum = &sums[process->values[i].node];
-		if (sum->free_objects <= sum->alloc_objects && sum->free_bytes <= sum->alloc_bytes)
+		if ((int64_t)sum->objects >= 0 && (int64_t)sum->bytes >= 0)
 			process->values[kept++] = process->values[i];
 	}
 	process->lost.damaged += process->value_count - kept;

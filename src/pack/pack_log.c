@@ -81,7 +81,7 @@ static int add_files(struct hl_container_writer *writer, const struct hl_log_pla
 					true, err);
 	if (r == 0)
 		r = hl_container_writer_begin(writer, HL_PACK_LOG_FILES, HL_SECTION_HASHED_WITHIN,
-					      err);
+					      0, err);
 	for (size_t i = 0; r == 0 && i < place->file_count; i++) {
 		const struct hl_log_file *file = &place->files[i];
 		struct hl_log_extent extent;
@@ -95,9 +95,10 @@ static int add_files(struct hl_container_writer *writer, const struct hl_log_pla
 		r = copy(writer, file->name, &extent, buffer, err);
 		close(extent.fd);
 	}
+	if (r == 0)
+		r = hl_container_writer_end(writer, err);
 	if (r < 0)
 		return r;
-	hl_container_writer_end(writer);
 	return hl_container_writer_add(writer, HL_PACK_LOG_BYTES, bytes,
 				       place->file_count * sizeof(*bytes), true, err);
 }

@@ -10,6 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Columns are compressed in pieces, which stay in the processor's cache. */
+#define PIECE_BYTES 32768
+
 #define COLUMN(owner, member)                                                       \
 	{                                                                           \
 		offsetof(struct owner, member), sizeof(((struct owner *)0)->member) \
@@ -63,19 +66,24 @@ static void copy_column(char *out, size_t out_step, const char *in, size_t in_st
 int hl_columns_write(const struct hl_columns *columns, struct hl_container_writer *writer,
 		     uint32_t type, const void *structs, size_t rows, struct hl_error *err)
 {
-	size_t size = rows * columns->row_bytes;
-	HL_FREED char *bytes = malloc(size + 1);
-	char *out = bytes;
+	char piece[PIECE_BYTES];
+	int r = hl_container_writer_begin(writer, type, HL_SECTION_ZSTD, rows * columns->row_bytes,
+					  err);
 
-	if (!bytes)
-		return hl_error_set(err, -ENOMEM, "cannot write '%s': out of memory", writer->name);
-	for (size_t c = 0; rows && c < columns->count; c++) {
+	for (size_t c = 0; c < columns->count; c++) {
 		const struct hl_column *column = &columns->columns[c];
-		copy_column(out, column->size, (const char *)structs + column->offset,
-			    columns->struct_bytes, column->size, rows);
-		out += rows * column->size;
+		const char *in = (const char *)structs + column->offset;
+		size_t count;
+		for (size_t left = rows; r == 0 && left; left -= count) {
+			count = left < sizeof(piece) / column->size ? left
+								    : sizeof(piece) / column->size;
+			copy_column(piece, column->size, in, columns->struct_bytes, column->size,
+				    count);
+			in += count * columns->struct_bytes;
+			r = hl_container_writer_append(writer, piece, count * column->size, err);
+		}
 	}
-	return hl_container_writer_add(writer, type, bytes, size, true, err);
+	return r < 0 ? r : hl_container_writer_end(writer, err);
 }
 
 void hl_columns_join(const struct hl_columns *columns, const void *bytes, size_t rows,

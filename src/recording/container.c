@@ -96,32 +96,98 @@ int hl_container_writer_init(struct hl_container_writer *writer, int directory_f
 	return 0;
 }
 
+/* Writes bytes of the section that has begun as they are to stand in the file. */
+static int store(struct hl_container_writer *writer, const void *bytes, size_t size,
+		 struct hl_error *err)
+{
+	int r = write_all(writer, bytes, size, writer->position, err);
+
+	if (r < 0)
+		return r;
+	XXH3_64bits_update(writer->hash, bytes, size);
+	writer->table[writer->added].stored_bytes += size;
+	writer->position += size;
+	return 0;
+}
+
+static int compress_and_store(struct hl_container_writer *writer, const void *bytes, size_t size,
+			      ZSTD_EndDirective mode, struct hl_error *err)
+{
+	ZSTD_inBuffer in = {bytes, size, 0};
+	size_t left;
+
+	do {
+		ZSTD_outBuffer out = {writer->compressed, ZSTD_CStreamOutSize(), 0};
+		left = ZSTD_compressStream2(writer->zstd, &out, &in, mode);
+		if (ZSTD_isError(left))
+			return write_error(writer, ENOMEM, err);
+		int r = store(writer, out.dst, out.pos, err);
+		if (r < 0)
+			return r;
+	} while (in.pos < in.size || (mode == ZSTD_e_end && left));
+	return 0;
+}
+
+/* The frame says how large its content is, and needs no larger a window. */
+static bool begin_frame(struct hl_container_writer *writer, size_t size)
+{
+	if (!writer->zstd) {
+		writer->zstd = ZSTD_createCCtx();
+		writer->compressed = malloc(ZSTD_CStreamOutSize());
+	}
+	return writer->zstd && writer->compressed &&
+	       !ZSTD_isError(ZSTD_CCtx_setParameter(writer->zstd, ZSTD_c_compressionLevel,
+						    writer->compression_level)) &&
+	       !ZSTD_isError(ZSTD_CCtx_setPledgedSrcSize(writer->zstd, size));
+}
+
+int hl_container_writer_begin(struct hl_container_writer *writer, uint32_t type, uint32_t flags,
+			      size_t size, struct hl_error *err)
+{
+	assert(writer->added < writer->header.section_count && !writer->hash);
+	writer->hash = XXH3_createState();
+	if (!writer->hash || (flags & HL_SECTION_ZSTD && !begin_frame(writer, size)))
+		return write_error(writer, ENOMEM, err);
+	XXH3_64bits_reset(writer->hash);
+	writer->table[writer->added] = (struct hl_section_entry){.type = type, .flags = flags};
+	return 0;
+}
+
+int hl_container_writer_append(struct hl_container_writer *writer, const void *bytes, size_t size,
+			       struct hl_error *err)
+{
+	struct hl_section_entry *entry = &writer->table[writer->added];
+
+	entry->raw_bytes += size;
+	return entry->flags & HL_SECTION_ZSTD
+		       ? compress_and_store(writer, bytes, size, ZSTD_e_continue, err)
+		       : store(writer, bytes, size, err);
+}
+
+int hl_container_writer_end(struct hl_container_writer *writer, struct hl_error *err)
+{
+	struct hl_section_entry *entry = &writer->table[writer->added];
+
+	int r = entry->flags & HL_SECTION_ZSTD
+			? compress_and_store(writer, NULL, 0, ZSTD_e_end, err)
+			: 0;
+	if (r < 0)
+		return r;
+	entry->hash = XXH3_64bits_digest(writer->hash);
+	writer->added++;
+	XXH3_freeState(writer->hash);
+	writer->hash = NULL;
+	return 0;
+}
+
 int hl_container_writer_add(struct hl_container_writer *writer, uint32_t type, const void *bytes,
 			    size_t size, bool compress, struct hl_error *err)
 {
-	struct hl_section_entry entry = {.type = type, .stored_bytes = size, .raw_bytes = size};
-	HL_FREED void *compressed = NULL;
-	const void *stored = bytes;
+	int r = hl_container_writer_begin(writer, type, compress ? HL_SECTION_ZSTD : 0, size, err);
 
-	assert(writer->added < writer->header.section_count);
-	if (compress) {
-		size_t bound = ZSTD_compressBound(size);
-		stored = compressed = malloc(bound);
-		if (!compressed)
-			return write_error(writer, ENOMEM, err);
-		entry.stored_bytes =
-			ZSTD_compress(compressed, bound, bytes, size, writer->compression_level);
-		entry.flags = HL_SECTION_ZSTD;
-		if (ZSTD_isError(entry.stored_bytes))
-			return write_error(writer, ENOMEM, err);
-	}
-	int r = write_all(writer, stored, entry.stored_bytes, writer->position, err);
-	if (r < 0)
-		return r;
-	entry.hash = XXH3_64bits(stored, entry.stored_bytes);
-	writer->position += entry.stored_bytes;
-	writer->table[writer->added++] = entry;
-	return 0;
+	if (r == 0)
+		r = hl_container_writer_append(writer, bytes, size, err);
+	return r < 0 ? r : hl_container_writer_end(writer, err);
 }
 
 int hl_container_writer_add_texts(struct hl_container_writer *writer, uint32_t type,
@@ -137,40 +203,6 @@ int hl_container_writer_add_texts(struct hl_container_writer *writer, uint32_t t
 	for (uint32_t id = 1; id < strings->count; id++)
 		used = (size_t)(stpcpy(bytes + used, strings->texts[id]) + 1 - bytes);
 	return hl_container_writer_add(writer, type, bytes, size, true, err);
-}
-
-int hl_container_writer_begin(struct hl_container_writer *writer, uint32_t type, uint32_t flags,
-			      struct hl_error *err)
-{
-	assert(writer->added < writer->header.section_count && !writer->hash);
-	writer->hash = XXH3_createState();
-	if (!writer->hash)
-		return write_error(writer, ENOMEM, err);
-	XXH3_64bits_reset(writer->hash);
-	writer->table[writer->added] = (struct hl_section_entry){.type = type, .flags = flags};
-	return 0;
-}
-
-int hl_container_writer_append(struct hl_container_writer *writer, const void *bytes, size_t size,
-			       struct hl_error *err)
-{
-	struct hl_section_entry *entry = &writer->table[writer->added];
-
-	int r = write_all(writer, bytes, size, writer->position, err);
-	if (r < 0)
-		return r;
-	XXH3_64bits_update(writer->hash, bytes, size);
-	entry->stored_bytes += size;
-	entry->raw_bytes += size;
-	writer->position += size;
-	return 0;
-}
-
-void hl_container_writer_end(struct hl_container_writer *writer)
-{
-	writer->table[writer->added++].hash = XXH3_64bits_digest(writer->hash);
-	XXH3_freeState(writer->hash);
-	writer->hash = NULL;
 }
 
 int hl_container_writer_finish(struct hl_container_writer *writer, bool sync, struct hl_error *err)
@@ -203,7 +235,11 @@ int hl_container_writer_finish(struct hl_container_writer *writer, bool sync, st
 void hl_container_writer_release(struct hl_container_writer *writer)
 {
 	XXH3_freeState(writer->hash);
+	ZSTD_freeCCtx(writer->zstd);
+	free(writer->compressed);
 	writer->hash = NULL;
+	writer->zstd = NULL;
+	writer->compressed = NULL;
 	if (writer->fd < 0 || writer->directory_fd < 0)
 		return;
 	close(writer->fd);

@@ -65,6 +65,8 @@ struct hl_container_writer {
 	uint32_t added;
 	uint64_t position;
 	struct XXH3_state_s *hash; /* of the section that has begun; else NULL */
+	struct ZSTD_CCtx_s *zstd;  /* NULL until a section is compressed */
+	uint8_t *compressed;	   /* what zstd puts out */
 };
 
 int hl_container_writer_init(struct hl_container_writer *writer, int directory_fd, const char *name,
@@ -80,14 +82,15 @@ int hl_container_writer_add(struct hl_container_writer *writer, uint32_t type, c
 			    size_t size, bool compress, struct hl_error *err);
 
 /*
- * The same in parts, for what is not in memory at once: begin, append any number of times, end. The
- * section is stored as it is, with ${flags} besides. After a failure only _release() may follow.
+ * The same in parts, for what is not in memory at once: begin, append any number of times, end. With
+ * HL_SECTION_ZSTD among ${flags} it is compressed, and ${size} bytes must be appended in all; else
+ * ${size} is not used. After a failure only _release() may follow.
  */
 int hl_container_writer_begin(struct hl_container_writer *writer, uint32_t type, uint32_t flags,
-			      struct hl_error *err);
+			      size_t size, struct hl_error *err);
 int hl_container_writer_append(struct hl_container_writer *writer, const void *bytes, size_t size,
 			       struct hl_error *err);
-void hl_container_writer_end(struct hl_container_writer *writer);
+int hl_container_writer_end(struct hl_container_writer *writer, struct hl_error *err);
 
 /* Writes a compressed section of the texts of ${strings}, each with its NUL, by id from 1 on. */
 int hl_container_writer_add_texts(struct hl_container_writer *writer, uint32_t type,

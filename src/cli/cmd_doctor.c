@@ -208,12 +208,17 @@ static void emit_sentences(struct hl_emit *emit, const struct hl_doctor *doctor)
 			      ? (width > NAME_COLUMNS ? width - NAME_COLUMNS : 0)
 			      : COMMAND_COLUMNS;
 
-	hl_emit_blank(emit);
+	bool parted = false;
 	for (size_t i = 0; i < doctor->way_count; i++) {
 		const struct hl_doctor_way *way = &doctor->ways[i];
+		bool is_long = strlen(way->command) > room && !strstr(way->remedy, way->command);
+		if (!parted && (way->reason[0] || is_long)) {
+			hl_emit_blank(emit);
+			parted = true;
+		}
 		if (way->reason[0])
 			emit_reason(emit, doctor, i);
-		if (strlen(way->command) > room && !strstr(way->remedy, way->command))
+		if (is_long)
 			hl_emit_line(emit, "%s: %s", way->name, way->command);
 	}
 	const char *about = "";

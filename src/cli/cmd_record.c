@@ -35,7 +35,7 @@ enum {
 /* The recorder takes an eighth and more, and the arena of each thread reserves 64 MiB. */
 #define LITTLE_ADDRESS_SPACE (UINT64_C(512) << 20)
 
-/* Of what a save has freed, for the next one. malloc() maps no piece larger than half of it alone. */
+/* Of what a save has freed, for the next one. glibc takes no M_MMAP_THRESHOLD above half of it. */
 #define KEPT_BYTES (64 << 20)
 
 static int mode = HL_MODE_MEM_FAST;
@@ -220,6 +220,14 @@ static int status_of_exec(int r)
 	return r == -ENOENT ? STATUS_NOT_FOUND : STATUS_NOT_RUNNABLE;
 }
 
+static int begin(struct hl_collector *collector, const char *name, pid_t pid, struct hl_error *err)
+{
+	/* To get memory from the kernel for each save costs as much as what is done in it. */
+	mallopt(M_MMAP_THRESHOLD, KEPT_BYTES / 2);
+	mallopt(M_TRIM_THRESHOLD, KEPT_BYTES);
+	return hl_collector_begin(collector, name, force, pid, err);
+}
+
 /* The program waits to begin; from here to its end. */
 static int run_program(struct hl_launch *launch, struct hl_collector *collector,
 		       const char *command, const char *name)
@@ -229,10 +237,7 @@ static int run_program(struct hl_launch *launch, struct hl_collector *collector,
 	char bytes[HL_FORMAT_MAX];
 	struct rlimit limit;
 
-	/* To get memory from the kernel for each save costs as much as what is done in it. */
-	mallopt(M_MMAP_THRESHOLD, KEPT_BYTES / 2);
-	mallopt(M_TRIM_THRESHOLD, KEPT_BYTES);
-	if (hl_collector_begin(collector, name, force, launch->pid, &err) < 0)
+	if (begin(collector, name, launch->pid, &err) < 0)
 		return say_error(&err, STATUS_FAILED);
 	if (!quiet && getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur < LITTLE_ADDRESS_SPACE)
 		hl_cli_note("the recorder needs a part of the program's address space, which is "
@@ -321,6 +326,7 @@ static int record_preloaded(int fd)
 	struct hl_collector_summary summary;
 	struct hl_error err = {0};
 
+	hl_launch_defer_signals();
 	pid_t pid = find_peer(fd, &pidfd);
 	if (pid < 0) {
 		hl_cli_error("cannot record by '--preloaded %d': %s; it is for the recorder alone, "
@@ -334,7 +340,11 @@ static int record_preloaded(int fd)
 	if (hl_collector_new(&settings, &collector, &err) < 0)
 		return say_error(&err, STATUS_FAILED);
 	name = choose_name(facts.command[0], pid);
-	if (!name || hl_collector_begin(collector, name, force, pid, &err) < 0)
+	if (!name) {
+		hl_cli_error("out of memory");
+		return STATUS_FAILED;
+	}
+	if (begin(collector, name, pid, &err) < 0)
 		return say_error(&err, STATUS_FAILED);
 	if (!hl_launch_invite(fd, collector)) { /* the program has ended, or waits no more */
 		hl_collector_abandon(collector);
@@ -377,6 +387,9 @@ static int run_record(int argc, char **argv)
 	mode = (int)hl_mode_of_word(mode);
 	bool about_log = events || lossy || log_segment_bytes != LOG_SEGMENT_BYTES ||
 			 log_segments != LOG_SEGMENTS;
+	if (preloaded && (argc > 0 || tags))
+		return hl_cli_usage_error(&hl_verb_record,
+					  "'--preloaded' takes no command and no '--tags'");
 	if (argc == 0 && !preloaded)
 		return hl_cli_usage_error(&hl_verb_record, "no command to record");
 	if (tags && (output || about_log || sample_bytes || mappings || sizes))

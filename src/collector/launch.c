@@ -260,16 +260,29 @@ bool hl_launch_invite(int fd, const struct hl_collector *collector)
 	return send(fd, &invitation, sizeof(invitation), MSG_NOSIGNAL) == sizeof(invitation);
 }
 
-int hl_launch_serve(struct hl_collector *collector, int pidfd, bool wait)
+static sigset_t ending_signals(void)
 {
-	sigset_t caught;
+	sigset_t set;
 
-	sigemptyset(&caught);
+	sigemptyset(&set);
 	for (size_t i = 0; i < HL_COUNT_OF(ending); i++)
-		sigaddset(&caught, ending[i]);
+		sigaddset(&set, ending[i]);
+	return set;
+}
+
+void hl_launch_defer_signals(void)
+{
+	const sigset_t caught = ending_signals();
+
 	sigprocmask(SIG_BLOCK, &caught, NULL);
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
+}
+
+int hl_launch_serve(struct hl_collector *collector, int pidfd, bool wait)
+{
+	const sigset_t caught = ending_signals();
+
 	struct pollfd pollers[] = {
 		{.fd = pidfd, .events = POLLIN},
 		{.fd = hl_collector_fd(collector), .events = POLLIN},

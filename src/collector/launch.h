@@ -46,6 +46,10 @@ int hl_launch_go(struct hl_launch *launch);
  */
 int hl_launch_supervise(struct hl_launch *launch, struct hl_collector *collector);
 
+/* For hl_launch_serve(), before the program runs: SIGTERM and the like wait until they are looked
+ * at, and a write to a closed pipe or past a file size limit is an error. */
+void hl_launch_defer_signals(void);
+
 /* Tells the recorder at the other end of socket ${fd}, which started us, how to reach ${collector}.
  * False when it waits no more. */
 bool hl_launch_invite(int fd, const struct hl_collector *collector);

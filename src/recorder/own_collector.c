@@ -2,6 +2,8 @@
 /* Starts a collector, by raw system calls; see own_collector.h. */
 #include "recorder/own_collector.h"
 
+#include "base/clock.h"
+#include "base/compiler.h"
 #include "recorder/environment.h"
 #include "recorder/libc.h"
 #include "recorder/sys.h"
@@ -10,8 +12,11 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 #define OPTIONS_MAX	  48   /* words in HEAPLINE_RECORD */
 #define OPTIONS_BYTES_MAX 4096 /* their text */
@@ -24,15 +29,24 @@
 /* Where the collector finds its end of the socket pair. */
 #define COLLECTOR_FD 3
 
+/* Closed one by one where there is no close_range(). */
+#define DESCRIPTORS 1024
+
 /* Beside the installed library, and in the build directory. */
 static const char *const places[] = {HL_BIN_FROM_LIBDIR "/heapline", "../../heapline"};
 
+/* What the collector is made of; in a mapping, since the stack may be small. */
 struct plan {
-	const char *named; /* HEAPLINE_PROGRAM, or NULL */
+	char *const *environment; /* the program's */
 	char options[OPTIONS_BYTES_MAX];
 	char *arguments[OPTIONS_MAX + 5];
-	char *environment[ENTRIES_MAX + 1];
+	char *entries[ENTRIES_MAX + 1];
 };
+
+static void say(const char *text)
+{
+	HL_SYS(SYS_write, STDERR_FILENO, text, strlen(text));
+}
 
 static bool split_options(struct plan *plan, const char *options)
 {
@@ -58,53 +72,70 @@ static bool split_options(struct plan *plan, const char *options)
 	return true;
 }
 
-/* What is meant for the loader of the program must not reach that of the collector. */
-static void choose_environment(struct plan *plan, char *const *environment)
+/* What is meant for the loader of the program must not reach that of the collector. A collector that
+ * the system preloads the recorder into must not start one itself. */
+static void choose_entries(struct plan *plan)
 {
 	size_t count = 0;
 
-	for (; *environment && count < ENTRIES_MAX; environment++)
-		if (strncmp(*environment, "LD_", 3) != 0)
-			plan->environment[count++] = *environment;
+	for (char *const *at = plan->environment; *at && count < ENTRIES_MAX; at++)
+		if (strncmp(*at, "LD_", strlen("LD_")) != 0 &&
+		    strncmp(*at, HL_ENV_RECORD "=", strlen(HL_ENV_RECORD "=")) != 0)
+			plan->entries[count++] = *at;
 }
 
+/* Returns only where this fails. */
 static void execute(const struct plan *plan)
 {
+	const char *named = hl_environment_value(plan->environment, HL_ENV_PROGRAM);
 	char path[PATH_MAX + 64];
 
-	if (plan->named && plan->named[0])
-		HL_SYS(SYS_execve, plan->named, plan->arguments, plan->environment);
+	if (named && named[0]) {
+		HL_SYS(SYS_execve, named, plan->arguments, plan->entries);
+		say("heapline: cannot run the program that HEAPLINE_PROGRAM names; this program "
+		    "goes on unrecorded\n");
+		return;
+	}
 	const char *own = hl_libc_own_path(), *slash = strrchr(own, '/');
 	size_t directory = slash ? (size_t)(slash + 1 - own) : 0;
-	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]) && directory < PATH_MAX; i++) {
+	for (size_t i = 0; i < HL_COUNT_OF(places) && directory < PATH_MAX; i++) {
 		memcpy(path, own, directory);
 		strcpy(path + directory, places[i]);
-		HL_SYS(SYS_execve, path, plan->arguments, plan->environment);
+		HL_SYS(SYS_execve, path, plan->arguments, plan->entries);
 	}
-	static const char text[] =
-		"heapline: cannot start a collector for this program, which goes "
-		"on unrecorded: the program 'heapline' is not beside the recorder; "
-		"name it in HEAPLINE_PROGRAM\n";
-	HL_SYS(SYS_write, 2, text, sizeof(text) - 1);
+	say("heapline: cannot start a collector for this program, which goes on unrecorded: the "
+	    "program 'heapline' is not beside the recorder; name it in HEAPLINE_PROGRAM\n");
 }
 
 /* In the grandchild: of the program's descriptors it keeps the standard error stream. */
-static _Noreturn void become_collector(const struct plan *plan, int fd)
+static _Noreturn void become_collector(struct plan *plan, int fd)
 {
 	HL_SYS(SYS_setsid, 0, 0, 0);
-	HL_SYS(SYS_dup3, fd, COLLECTOR_FD, 0);
 	if (fd == COLLECTOR_FD)
 		HL_SYS(SYS_fcntl, fd, F_SETFD, 0);
-	HL_SYS(SYS_close_range, COLLECTOR_FD + 1, ~0U, 0);
-	hl_sys_close(0);
-	hl_sys_close(1); /* heapline puts /dev/null there */
-	execute(plan);
+	else
+		HL_SYS(SYS_dup3, fd, COLLECTOR_FD, 0);
+	/* In a program without a standard error stream this may be its number. */
+	if (fd < COLLECTOR_FD)
+		hl_sys_close(fd);
+	if (HL_SYS(SYS_close_range, COLLECTOR_FD + 1, ~0U, 0) < 0)
+		for (int other = COLLECTOR_FD + 1; other < DESCRIPTORS; other++)
+			hl_sys_close(other);
+	hl_sys_close(STDIN_FILENO);
+	hl_sys_close(STDOUT_FILENO); /* heapline puts /dev/null there */
+	if (split_options(plan, hl_environment_value(plan->environment, HL_ENV_RECORD))) {
+		choose_entries(plan);
+		execute(plan);
+	} else {
+		say("heapline: HEAPLINE_RECORD has more than 48 words or 4,095 bytes; this program "
+		    "goes on unrecorded\n");
+	}
 	HL_SYS(SYS_exit_group, 1, 0, 0);
 	__builtin_unreachable();
 }
 
 /* Returns when the child between the program and the collector has ended. */
-static bool fork_twice(const struct plan *plan, int own_fd, int collector_fd)
+static bool fork_twice(struct plan *plan, int own_fd, int collector_fd)
 {
 	long child = HL_SYS(SYS_fork, 0, 0, 0);
 
@@ -125,13 +156,14 @@ static bool fork_twice(const struct plan *plan, int own_fd, int collector_fd)
 static bool receive(int fd, struct hl_invitation *ret_invitation)
 {
 	const struct timeval wait = {START_WAIT_S, 0};
+	uint64_t deadline_ns = hl_clock_ns(CLOCK_MONOTONIC) + START_WAIT_S * HL_NS_PER_SECOND;
 	struct hl_invitation invitation;
 	long size;
 
 	hl_sys6(SYS_setsockopt, fd, SOL_SOCKET, SO_RCVTIMEO, (long)&wait, sizeof(wait), 0);
 	do {
 		size = HL_SYS(SYS_read, fd, &invitation, sizeof(invitation));
-	} while (size == -EINTR);
+	} while (size == -EINTR && hl_clock_ns(CLOCK_MONOTONIC) < deadline_ns);
 	if (size != sizeof(invitation))
 		return false;
 	invitation.socket[sizeof(invitation.socket) - 1] = '\0';
@@ -142,21 +174,19 @@ static bool receive(int fd, struct hl_invitation *ret_invitation)
 
 bool hl_own_collector_start(char *const *environment, struct hl_invitation *ret_invitation)
 {
-	const char *options = hl_environment_value(environment, HL_ENV_RECORD);
 	struct plan *plan;
 	int pair[2];
 
-	if (!options)
+	/* With more rights than its caller, a program must not run what the caller names. */
+	if (!hl_environment_value(environment, HL_ENV_RECORD) || getauxval(AT_SECURE))
 		return false;
 	plan = hl_sys_mmap(sizeof(*plan), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
 	if (!plan)
 		return false;
 	bool received = false;
-	plan->named = hl_environment_value(environment, HL_ENV_PROGRAM);
-	choose_environment(plan, environment);
-	if (split_options(plan, options) &&
-	    hl_sys6(SYS_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, (long)pair, 0, 0) ==
-		    0) {
+	plan->environment = environment;
+	if (hl_sys6(SYS_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, (long)pair, 0, 0) ==
+	    0) {
 		bool forked = fork_twice(plan, pair[0], pair[1]);
 		hl_sys_close(pair[1]);
 		received = forked && receive(pair[0], ret_invitation);

@@ -72,6 +72,7 @@ class Preloaded(harness.TestCase):
         preloaded = harness.run([*self.waiting[:2], script], env=self.environment)
         self.assertEqual(preloaded.stdout, plain.stdout)
         self.finish()
+        self.assertEqual(len(harness.processes(self.recording)), 1)
 
     def test_children_and_replaced_programs_are_recorded(self):
         hello = harness.program("hello")
@@ -105,7 +106,8 @@ class Preloaded(harness.TestCase):
         for options, recorder, reason in (
                 ("", alone, "is not beside the recorder; name it in HEAPLINE_PROGRAM"),
                 (f"-o {self.path('absent')}/a.hl", RECORDER, "No such file or directory"),
-                ("--nonsense", RECORDER, "has no option '--nonsense'")):
+                ("--nonsense", RECORDER, "has no option '--nonsense'"),
+                ("-q " * 60, RECORDER, "more than 48 words")):
             result = harness.run([hello], env=environment(options, recorder))
             with self.subTest(options=options):
                 self.assertEqual((result.status, result.stdout), (plain.status, plain.stdout))
@@ -119,6 +121,20 @@ class Preloaded(harness.TestCase):
                     env={**environment(f"-o {self.recording}", alone),
                          "HEAPLINE_PROGRAM": HEAPLINE})
         self.finish()
+        self.assertEqual(len(harness.processes(self.recording)), 1)
+
+    def test_a_program_without_standard_streams_is_recorded(self):
+        hello = harness.program("hello")
+        harness.run(["/bin/sh", "-c", f"exec {hello} <&- >&- 2>&-"], env=self.environment)
+        self.finish()
+        self.assertIn(hello, [row["command"] for row in harness.processes(self.recording)])
+
+    def test_a_wrong_place_of_heapline_is_said(self):
+        hello = harness.program("hello")
+        result = harness.run([hello],
+                             env={**self.environment, "HEAPLINE_PROGRAM": "/nonexistent"})
+        self.assertEqual(result.status, harness.run([hello]).status)
+        self.assertIn("HEAPLINE_PROGRAM", result.stderr)
 
     def test_the_option_is_refused_where_no_recorder_asked(self):
         with open(os.devnull, "rb") as file:

@@ -393,7 +393,7 @@ static __always_inline void count_call(struct pt_regs *regs, uint64_t site)
 	if (!count || call > HL_HEAP_CALIBRATION)
 		return;
 	count->calls[call]++;
-	if (call != HL_HEAP_FREE)
+	if (call < HL_HEAP_CALLS && call != HL_HEAP_FREE)
 		count->requested_bytes += requested(regs, site);
 }
 

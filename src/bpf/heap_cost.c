@@ -55,14 +55,13 @@ void hl_heap_cost_begin_calibration(struct hl_heap_calibration *calibration, enu
 		.entry_alone = entry_alone,
 		.calibrates = true,
 	};
-	if (hl_heap_probes_find(&calibration->probes, NULL) < 0 ||
-	    hl_heap_probes_link(&calibration->probes, program_fd, -1, NULL) < 0)
-		calibration->count = HL_HEAP_ROUNDS; /* of zeros */
+	if (hl_heap_probes_find(&calibration->probes, NULL) == 0)
+		hl_heap_probes_link(&calibration->probes, program_fd, -1, NULL);
 }
 
 void hl_heap_cost_calibrate(struct hl_heap_calibration *calibration)
 {
-	if (calibration->count == HL_HEAP_ROUNDS)
+	if (!calibration->probes.links.count || calibration->count == HL_HEAP_ROUNDS)
 		return;
 	time_pairs(WARMING_PAIRS);
 	calibration->probed_ns[calibration->count++] = time_pairs(PAIRS);

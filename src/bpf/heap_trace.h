@@ -135,8 +135,8 @@ struct hl_heap_use {
 struct hl_heap_counting {
 	struct hl_heap_counters counters;
 	uint64_t elapsed_ns;
-	struct hl_heap_use before; /* there was any probe; 0: unknown */
-	struct hl_heap_use during;
+	struct hl_heap_use before; /* before there was any probe; 0: unknown */
+	struct hl_heap_use during; /* while calls were counted */
 	struct hl_heap_prices prices;
 	const struct hl_heap_settings *traced_with; /* meanwhile; NULL: calls were counted alone */
 };

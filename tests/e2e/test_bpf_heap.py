@@ -414,6 +414,16 @@ class Modes(HeapTest):
         self.assertIn("sampled about every", result.stdout)
         target.process.kill()
 
+    def test_samples_of_small_blocks_are_said_to_cost_less(self):
+        target = self.target()
+        target.tell("churn", "site_a", 10_000_000_000, 64)
+        result = harness.run(self.limited_stacks(target))
+        self.assertEqual(result.status, 3, result.stdout)
+        costs = re.search(r"cost it (\d+) %.* --sample .*\(about (\d+) %\)", result.stderr)
+        # Both by one rate of calls: 2.35 to 4.4 probes for each block.
+        self.assertLess(int(costs[2]) / int(costs[1]), 0.7, result.stderr)
+        target.process.kill()
+
     def test_a_program_that_does_nothing_but_allocate_is_said_to_be_slowed_down_much(self):
         target = self.target()
         target.tell("churn", "site_a", 10_000_000_000, 64)

@@ -26,20 +26,24 @@ static int highest_first(const void *left, const void *right)
 	return (a->process > b->process) - (a->process < b->process);
 }
 
+static bool keeps_log(const struct hl_recording *recording)
+{
+	return !strncmp(recording->mode, "log-", strlen("log-"));
+}
+
 /* Says why there is no log, or no interval in it; ${why} where nothing more is known. */
 static int fail(const struct hl_log_source *source, int r, const struct hl_error *why,
 		struct hl_error *err)
 {
 	const struct hl_recording *recording = source->log.recording;
 	const char *path = source->log.place.path;
-	bool keeps_log = !strncmp(recording->mode, "log-", strlen("log-"));
 
-	if (recording->running && (r == -ENODATA || (r == -ENOENT && keeps_log)))
+	if (recording->running && (r == -ENODATA || (r == -ENOENT && keeps_log(recording))))
 		return hl_error_set(err, r,
 				    "the log in '%s' holds no interval yet: the first is written "
 				    "after 100 ms; try again in a moment",
 				    path);
-	if (r == -ENOENT && keeps_log && source->log.place.is_directory)
+	if (r == -ENOENT && keeps_log(recording) && source->log.place.is_directory)
 		return hl_error_set(err, r,
 				    "'%s' was recorded in mode %s, but the files of this log, "
 				    "memlog-*.hll, are not in it; put them back, or see 'heapline "
@@ -76,7 +80,9 @@ int hl_moment_open_log(const struct hl_log_source *source,
 		candidates[count++] = candidate;
 	}
 	process.tid = 0; /* logs do not tell threads apart */
-	if (!count && (recording->process_count || !recording->running))
+	bool may_come = recording->running && keeps_log(recording) && !selection->pid &&
+			!selection->by_sequence;
+	if (!count && !may_come)
 		return hl_profile_selection_fail(&process, place->path, err);
 	qsort(candidates, count, sizeof(*candidates), highest_first);
 	while (r == -ENOENT && tried < count) {

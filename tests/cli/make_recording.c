@@ -298,6 +298,9 @@ int main(int argc, char **argv)
 		recording.process_count = 2;
 	} else if (!strcmp(wanted, "none")) {
 		recording.process_count = 0;
+	} else if (!strcmp(wanted, "early")) {
+		recording.process_count = 0;
+		recording.complete = false;
 	} else if (!strcmp(wanted, "empty")) {
 		processes[0] = empty_process();
 	} else if (!strcmp(wanted, "own-malloc")) {

@@ -24,7 +24,7 @@ import schemas  # pylint: disable=wrong-import-position
 
 CASES = Path(__file__).resolve().parent / "cases"
 RECORDINGS = ("shop", "snapshot", "later-snapshot", "leaking", "switched", "sized", "paged", "two", "none", "empty", "own-malloc", "replaced", "lossy", "logged",
-              "logged-later", "two-logged", "broken-log", "begun")
+              "logged-later", "two-logged", "broken-log", "begun", "early")
 NOT_SANITIZED = "# not sanitized: "
 TIMEOUT_S = 300  # ends a hang; no case takes a tenth of it
 JSON_SUFFIX = "-json"  # of the folder beside that of a case that keeps JSON

@@ -17,6 +17,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define ROWS_ONCE    20
@@ -222,8 +223,8 @@ static int look(struct hl_live *live, void *context, struct hl_error *err)
 	if (!live->shots[HL_LIVE_NOW].profile)
 		watched->latest = NULL;
 	int r = read_profile(live, watched, err);
-	/* A program that has just begun has no save yet. */
-	if (running && !watched->latest && r < 0) {
+	/* What has just begun has no save yet, or is not in it. */
+	if (running && !watched->latest && (r == -ENOENT || r == -ENODATA || r == -ESRCH)) {
 		r = 0;
 		*err = (struct hl_error){0};
 	}
@@ -276,6 +277,23 @@ static int find_process(struct watched *watched, struct hl_error *err)
 	return watched->path ? 0 : hl_error_set(err, -ENOMEM, "out of memory");
 }
 
+/* Keeps the collector that writes ${path}, if there: another can have a process of the same id. */
+static void keep_peer_of(struct hl_control_peers *peers, const char *path)
+{
+	struct stat wanted, found;
+
+	for (size_t i = 0; i < peers->count; i++) {
+		struct hl_control_peer peer = peers->peers[i];
+		if (stat(path, &wanted) < 0 || stat(peer.recording, &found) < 0 ||
+		    wanted.st_dev != found.st_dev || wanted.st_ino != found.st_ino)
+			continue;
+		peers->peers[i] = peers->peers[0];
+		peers->peers[0] = peer;
+		return;
+	}
+	hl_control_ask_release(peers);
+}
+
 /* A recording that goes on has a collector, which knows the processes that have not ended. */
 static int find_recording(struct watched *watched, const char *path, struct hl_error *err)
 {
@@ -290,12 +308,14 @@ static int find_recording(struct watched *watched, const char *path, struct hl_e
 				    "grow; see 'heapline top %s'",
 				    path, path);
 	for (size_t i = profile->process_count; profile->running && i-- > 0;) {
-		hl_control_ask_release(&watched->peers);
-		watched->peers = (struct hl_control_peers){0};
+		if (profile->processes[i].complete)
+			continue;
 		r = hl_control_ask_search((pid_t)profile->processes[i].pid, &watched->peers);
 		if (r < 0)
 			return hl_error_set(err, r, "out of memory");
-		if (watched->peers.count)
+		bool is_silent = watched->peers.silent[0]; /* each search would wait for it again */
+		keep_peer_of(&watched->peers, path);
+		if (watched->peers.count || is_silent)
 			break;
 	}
 	watched->path = strdup(path);

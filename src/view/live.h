@@ -110,7 +110,7 @@ int hl_live_update(struct hl_live *live);
 int64_t hl_live_figure(const struct hl_live *live, const struct hl_live_row *row, int cum,
 		       enum hl_unit unit, enum hl_live_column column);
 
-/* ${pairs}[HL_LIVE_NOW] - [HL_LIVE_BEFORE], a second; 0 while nothing is allocated. */
+/* From ${before} to ${now}, a second; 0 while nothing is allocated. */
 int64_t hl_live_rate(const struct hl_live *live, struct hl_aggregate_figures now,
 		     struct hl_aggregate_figures before, enum hl_unit unit);
 

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """A recording that is watched while it goes on: as lines of JSON, as text, and on a terminal."""
 
+import fcntl
 import json
 import os
 import re
 import signal
+import shutil
 import subprocess
+import time
 
 import harness
 import schemas
@@ -143,6 +146,17 @@ class Lines(LiveCase):
         self.assertIn("the collector has died", last["end"])
         self.assertEqual(self.row(last)["flat_bytes"], STEP)
 
+    def test_another_recording_with_the_same_process_id_is_not_watched(self):
+        self.wait_for_save(1)
+        copy = shutil.copytree(self.recording, self.path("copy.hl"))
+        directory = os.open(copy, os.O_RDONLY)
+        self.addCleanup(os.close, directory)
+        fcntl.flock(directory, fcntl.LOCK_EX)  # so it goes on
+        self.step()
+        document = json.loads(self.live("copy.hl", "--once", "--json").stdout)
+        self.assertEqual(document["state"], "running")
+        self.assertLess(document["total"]["inuse_bytes"], 2 * STEP)
+
 
 class Text(LiveCase):
     def test_one_screen_is_text_without_a_terminal(self):
@@ -172,6 +186,13 @@ class Text(LiveCase):
             file.write("main;work 17\n")
         self.assert_refused(self.live("x.folded", "--once"), "another tool's file",
                             "'heapline top x.folded'")
+
+    def test_a_recording_that_cannot_be_read_is_not_called_new(self):
+        meta = os.path.join(self.recording, "recording.hlm")
+        os.unlink(meta)
+        os.mkdir(meta)
+        self.assert_refused(self.live("-p", str(self.pid), "--once"), "cannot read",
+                            "recording.hlm")
 
     def test_without_a_terminal_the_ways_to_do_without_are_named(self):
         result = self.live("-p", str(self.pid))
@@ -279,6 +300,7 @@ class Screen(LiveCase):
         self.see("paused; space goes on")
         self.step()
         self.wait_for_save(2)
+        time.sleep(1)  # ten intervals, in which a screen that is not paused would follow
         self.assertNotIn(TWO_STEPS_TEXT, self.see("step_site"))
         self.send("Space")
         self.see(rf"{TWO_STEPS_TEXT} .*step_site")

@@ -138,7 +138,8 @@ static bool has_room(const struct hl_event_files *files)
 {
 	struct statvfs status;
 
-	if (fstatvfs(files->files.directory_fd, &status) < 0 || !status.f_blocks)
+	if (fstatvfs(files->files.directory_fd, &status) < 0 || !status.f_blocks ||
+	    !status.f_frsize)
 		return true;
 	uint64_t least = LEFT_BYTES / status.f_frsize;
 	if (least > status.f_blocks / LEFT_SHARE)

@@ -112,6 +112,7 @@ struct hl_kin_exec hl_kin_begin_exec(const char *path, int fd)
 		exec.counter = &header->kin.replacing;
 	} else if (hl_kin_are_followed()) {
 		exec.counter = &header->kin.started;
+		exec.was_awaited = is_awaited;
 		await_no_more();
 		/* It is one child, whether it or its next program is not recorded. */
 		exec.moved = counted_pid == pid;
@@ -129,6 +130,10 @@ void hl_kin_fail_exec(struct hl_kin_exec exec)
 		atomic_fetch_sub(exec.counter, 1);
 	if (exec.moved)
 		atomic_fetch_add(&atomic_load(&nearest)->kin.unrecorded, 1);
+	if (exec.was_awaited) {
+		hl_kin_count_forked();
+		hl_kin_enter_child();
+	}
 }
 
 void hl_kin_count_spawned(void)

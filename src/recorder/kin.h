@@ -36,6 +36,7 @@ bool hl_kin_are_followed(void);
 struct hl_kin_exec {
 	_Atomic uint32_t *counter; /* NULL: nothing */
 	bool moved;		   /* from the children that got no region */
+	bool was_awaited;
 };
 
 /* The calling process, or a child by vfork(), is about to become the program at ${path}; NULL: the

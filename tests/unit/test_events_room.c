@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 
 static void limit_files(rlim_t bytes)
@@ -15,6 +16,33 @@ static void limit_files(rlim_t bytes)
 	getrlimit(RLIMIT_FSIZE, &limit);
 	limit.rlim_cur = bytes < limit.rlim_max ? bytes : limit.rlim_max;
 	setrlimit(RLIMIT_FSIZE, &limit);
+}
+
+static bool blocks_have_no_size;
+
+/* Takes the place of libc's. */
+int fstatvfs(int fd, struct statvfs *status)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	int r = statvfs(path, status);
+	if (blocks_have_no_size)
+		status->f_frsize = 0;
+	return r;
+}
+
+static void a_file_system_without_a_block_size_has_room(void **test)
+{
+	struct lab *lab = lab_new(UINT64_C(1) << 30, 10);
+
+	(void)test;
+	blocks_have_no_size = true;
+	fill_interval(lab, 0);
+	finish(lab);
+	blocks_have_no_size = false;
+	assert_int_equal(lab->missing, 0);
+	lab_free(lab);
 }
 
 /* Its thread has at most a few batches before it, so it reaches the later ones meanwhile. */
@@ -186,6 +214,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_full_disk_loses_events_and_says_how_many),
+		cmocka_unit_test(a_file_system_without_a_block_size_has_room),
 		cmocka_unit_test(events_for_which_no_file_can_be_made_are_counted),
 		cmocka_unit_test(events_go_on_in_another_file_when_theirs_is_deleted),
 		cmocka_unit_test(who_adds_events_waits_for_a_thread_that_does_not_keep_up),

@@ -68,6 +68,7 @@ struct hl_collector {
 	struct hl_control *control; /* NULL: not begun, or no means for one */
 	bool begun;
 	pid_t program;
+	bool program_is_child; /* not with a preloaded recorder, which started us */
 	int epoll_fd, timer_fd;
 	struct waiting waiting[WAITING_MAX];
 	struct hl_tracked *tracked; /* oldest first; ended ones only when their last save failed */
@@ -219,6 +220,7 @@ int hl_collector_begin(struct hl_collector *collector, const char *path, bool re
 	start_timer(collector, HL_NS_PER_SECOND);
 	collector->begun = true;
 	collector->program = program;
+	collector->program_is_child = hl_identity_parent(program) == (uint32_t)getpid();
 	begin_control(collector);
 	return 0;
 }
@@ -414,11 +416,22 @@ void hl_collector_check_ends(struct hl_collector *collector)
 
 /* ---- hellos ---- */
 
+/* Whether ${pid} descends from us or from a process that is being recorded, or is one. */
+static bool is_kin(struct hl_collector *collector, pid_t pid)
+{
+	while (pid > 0 && pid != getpid() && !find_running(collector, pid))
+		pid = (pid_t)hl_identity_parent(pid);
+	return pid > 0;
+}
+
 /* Whether the program that says hello is a child that its parent told of. */
 static bool was_expected(struct hl_collector *collector, pid_t pid, pid_t parent)
 {
+	/* Orphans have other parents than those that told of them: an ancestor of ours, or we. */
+	bool is_orphan = parent == getpid() || !is_kin(collector, parent);
+
 	return pid != collector->program &&
-	       hl_unrecorded_was_expected(parent, find_running(collector, parent));
+	       hl_unrecorded_was_expected(parent, find_running(collector, parent), is_orphan);
 }
 
 /* Makes a region for the caller and sends it. 0, or a negative errno that the caller is to be told;
@@ -513,14 +526,6 @@ static void on_waiting(struct hl_collector *collector, struct waiting *waiting)
 	else
 		hl_reception_answer(&waiting->caller, EPERM, -1, 0);
 	stop_waiting(waiting);
-}
-
-/* Whether ${pid} descends from us or from a process that is being recorded, or is one. */
-static bool is_kin(struct hl_collector *collector, pid_t pid)
-{
-	while (pid > 0 && pid != getpid() && !find_running(collector, pid))
-		pid = (pid_t)hl_identity_parent(pid);
-	return pid > 0;
 }
 
 /*
@@ -682,7 +687,8 @@ static bool expects_more(const struct hl_collector *collector)
 }
 
 /* Children that the program started as it ended would be missing without a word, since nobody reads
- * what they say in the region of a parent that has ended. */
+ * what they say in the region of a parent that has ended. A forked one that is still awaited
+ * afterwards is nothing to warn of: most have ended without an allocation. */
 static void await_children(struct hl_collector *collector)
 {
 	struct pollfd poller = {.fd = collector->epoll_fd, .events = POLLIN};
@@ -733,9 +739,10 @@ void hl_collector_finish(struct hl_collector *collector, struct hl_collector_sum
 	if (collector->strangers)
 		hl_archive_warn(&collector->archive,
 				"turned away %u time%s a process of another user whose recorded "
-				"ancestors have ended ('--wait' helps), or one that is no recorder "
-				"of this recording",
-				collector->strangers, collector->strangers == 1 ? "" : "s");
+				"ancestors have ended%s, or one that is no recorder of this "
+				"recording",
+				collector->strangers, collector->strangers == 1 ? "" : "s",
+				collector->program_is_child ? " ('--wait' helps)" : "");
 	if (hl_archive_save_meta(&collector->archive, true) < 0)
 		summary->incomplete = true;
 	if (summary->incomplete)

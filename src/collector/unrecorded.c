@@ -11,16 +11,6 @@
  * its region overwrote it. */
 #define CHILDREN_MAX (UINT32_C(1) << 22)
 
-static bool is_below(pid_t pid, pid_t ancestor)
-{
-	while (pid > 1) {
-		pid = (pid_t)hl_identity_parent(pid);
-		if (pid == ancestor)
-			return true;
-	}
-	return false;
-}
-
 /* Whether a region is mapped in it, even if only its parent's. True if its maps cannot be read. */
 static bool has_region(pid_t pid)
 {
@@ -39,12 +29,11 @@ static bool has_region(pid_t pid)
 	return found;
 }
 
-bool hl_unrecorded_was_expected(pid_t parent, const struct hl_tracked *tracked)
+bool hl_unrecorded_was_expected(pid_t parent, const struct hl_tracked *tracked, bool is_orphan)
 {
 	if (tracked)
 		return !tracked->is_another && !atomic_load(&tracked->region.header->kin.replacing);
-	/* Orphans have other parents than those that told of them: an ancestor of ours, or we. */
-	return !is_below(parent, getpid()) || has_region(parent);
+	return is_orphan || has_region(parent);
 }
 
 /* "2 processes (4711, 4712) were not recorded: REASON". */

@@ -40,8 +40,9 @@ void hl_unrecorded_refuse(struct hl_unrecorded *unrecorded, struct hl_archive *a
 /*
  * Whether a program that says hello was told of when it was started. One that ${parent} started,
  * which is not recorded itself, was not: ${tracked} is that process, NULL where none is known.
+ * ${is_orphan}: it has another parent than the one that started it.
  */
-bool hl_unrecorded_was_expected(pid_t parent, const struct hl_tracked *tracked);
+bool hl_unrecorded_was_expected(pid_t parent, const struct hl_tracked *tracked, bool is_orphan);
 
 /* The region of ${tracked} is about to go. */
 void hl_unrecorded_keep(struct hl_unrecorded *unrecorded, const struct hl_tracked *tracked);

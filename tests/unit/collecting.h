@@ -173,7 +173,8 @@ struct fixture {
 	struct hl_recording *recording;
 };
 
-static inline void begin(struct fixture *fixture, enum hl_mode mode, bool follow)
+static inline void begin_with(struct fixture *fixture, enum hl_mode mode, bool follow,
+			      pid_t program)
 {
 	static char *command[] = {"program", "argument", NULL};
 	struct hl_collector_settings settings = {
@@ -185,7 +186,12 @@ static inline void begin(struct fixture *fixture, enum hl_mode mode, bool follow
 
 	assert_int_equal(hl_collector_new(&settings, &fixture->collector, &err), 0);
 	assert_int_equal(
-		hl_collector_begin(fixture->collector, fixture->path, false, getpid(), &err), 0);
+		hl_collector_begin(fixture->collector, fixture->path, false, program, &err), 0);
+}
+
+static inline void begin(struct fixture *fixture, enum hl_mode mode, bool follow)
+{
+	begin_with(fixture, mode, follow, getpid());
 }
 
 static inline void begin_again(struct fixture *fixture, enum hl_mode mode, bool follow)

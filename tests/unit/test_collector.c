@@ -180,6 +180,25 @@ static void callers_without_a_proper_hello_are_turned_away(void **state)
 	const struct hl_recording *recording = finish(fixture);
 	assert_int_equal(recording->process_count, 1);
 	assert_true(warns(recording, "turned away 9 times"));
+	assert_false(warns(recording, "--wait"));
+}
+
+static void waiting_is_advised_where_the_program_is_a_child(void **state)
+{
+	struct fixture *fixture = *state;
+	pid_t program = fork();
+
+	if (program == 0)
+		for (;;)
+			pause();
+	hl_collector_abandon(fixture->collector);
+	hl_collector_free(fixture->collector);
+	begin_with(fixture, HL_MODE_MEM_FAST, true, program);
+	kill(program, SIGKILL);
+	waitpid(program, NULL, 0);
+	start(fixture, greet_with_wrong_token);
+	await_end(fixture);
+	assert_true(warns(finish(fixture), "ended ('--wait' helps), or"));
 }
 
 /* ---- callers of another user ---- */
@@ -464,6 +483,7 @@ int main(void)
 		TEST(processes_that_are_refused_for_one_reason_are_one_sentence),
 		TEST(a_region_takes_an_eighth_of_a_limited_address_space),
 		TEST(callers_without_a_proper_hello_are_turned_away),
+		TEST(waiting_is_advised_where_the_program_is_a_child),
 		TEST(a_descendant_that_has_become_another_user_is_recorded),
 		TEST(a_stranger_of_another_user_is_turned_away),
 		TEST(without_follow_children_are_refused),

@@ -5,6 +5,7 @@
 #include "base/cleanup.h"
 #include "collector/control_ask.h"
 #include "collector/snapshot.h"
+#include "process/maps.h"
 #include "view/format.h"
 #include "view/table.h"
 
@@ -82,26 +83,10 @@ static int make_request(size_t action, const char *argument, struct hl_control_r
 
 /* ---- whom ---- */
 
-/* Whether the process has a file of ${name} mapped. */
-static bool has_mapped(pid_t process, const char *name)
-{
-	char path[32], *line = NULL;
-	size_t capacity = 0;
-	bool found = false;
-
-	snprintf(path, sizeof(path), "/proc/%d/maps", process);
-	FILE *maps = fopen(path, "re");
-	while (maps && !found && getline(&line, &capacity, maps) > 0)
-		found = strstr(line, name);
-	free(line);
-	if (maps)
-		fclose(maps);
-	return found;
-}
-
 int hl_ctl_explain(pid_t process, const char *silent, const char *wanted, const char *remedy,
 		   struct hl_error *err)
 {
+	HL_CLEANUP(hl_maps_release) struct hl_maps maps = {0};
 	char path[32];
 	struct stat status;
 
@@ -120,13 +105,14 @@ int hl_ctl_explain(pid_t process, const char *silent, const char *wanted, const 
 				    "that does not answer "
 				    "(process %s); is that stopped?",
 				    wanted, process, silent);
-	if (has_mapped(process, "/libheapline-tags.so"))
+	hl_maps_read(process, &maps, NULL);
+	if (hl_maps_have_file(&maps, "libheapline-tags.so"))
 		return hl_error_set(err, -ENOENT,
 				    "cannot %s process %d: 'heapline record --tags' tags its "
 				    "blocks and records "
 				    "nothing; 'heapline allocations -p %d' shows who owns them",
 				    wanted, process, process);
-	if (has_mapped(process, "/libheapline.so") || has_mapped(process, "/heapline\n"))
+	if (hl_maps_have_file(&maps, "libheapline.so") || hl_maps_have_file(&maps, "heapline"))
 		return hl_error_set(err, -ENOENT,
 				    "cannot %s process %d: no collector of it was found; if "
 				    "it is still being "

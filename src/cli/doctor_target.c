@@ -31,16 +31,6 @@ struct patient {
 	char command[1500];	    /* that starts it again; "" where none does */
 };
 
-/* Whether it has a file mapped whose name begins with ${prefix}. */
-static bool has_mapped(const struct patient *patient, const char *prefix)
-{
-	for (size_t i = 0; i < patient->maps.count; i++)
-		if (strncmp(hl_path_basename(patient->maps.maps[i].path), prefix, strlen(prefix)) ==
-		    0)
-			return true;
-	return false;
-}
-
 static bool is_recorded(const struct patient *patient)
 {
 	return patient->recorded == 0 || patient->recorded == -ENODATA;
@@ -253,9 +243,9 @@ static void judge_ask(struct patient *patient)
 /* ${readable}: of the heap. -ENOTSUP means that memory can be read, but not this allocator's. */
 static void judge_allocations(struct patient *patient, int readable, const struct hl_error *why)
 {
-	bool has_recorder =
-		has_mapped(patient, "memfd:heapline") && (readable == 0 || readable == -ENOTSUP);
-	bool has_owners = has_recorder || has_mapped(patient, "libheapline-tags.so");
+	bool has_recorder = hl_maps_have_file(&patient->maps, "memfd:heapline") &&
+			    (readable == 0 || readable == -ENOTSUP);
+	bool has_owners = has_recorder || hl_maps_have_file(&patient->maps, "libheapline-tags.so");
 	char command[64];
 
 	if (patient->recorded == -EALREADY) {

@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/compiler.h"
 #include "base/encode.h"
+#include "base/names.h"
 #include "process/process.h"
 
 #include <fcntl.h>
@@ -183,6 +184,18 @@ const struct hl_map *hl_maps_find(const struct hl_maps *maps, uint64_t address)
 	size_t at = HL_LOWER_BOUND(i, maps->count, maps->maps[i].end <= address);
 
 	return at < maps->count && maps->maps[at].start <= address ? &maps->maps[at] : NULL;
+}
+
+bool hl_maps_have_file(const struct hl_maps *maps, const char *name)
+{
+	size_t length = strlen(name);
+
+	for (size_t i = 0; i < maps->count; i++) {
+		const char *file = hl_path_basename(maps->maps[i].path);
+		if (!strncmp(file, name, length) && (!file[length] || file[length] == '.'))
+			return true;
+	}
+	return false;
 }
 
 bool hl_maps_are_32_bit(const struct hl_maps *maps)

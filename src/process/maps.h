@@ -46,6 +46,9 @@ int hl_maps_parse(const char *text, size_t length, struct hl_maps *ret_maps, str
 /* The mapping that holds ${address}, or NULL. */
 const struct hl_map *hl_maps_find(const struct hl_maps *maps, uint64_t address);
 
+/* Whether a file is mapped whose name is ${name}, or that with a version behind a dot. */
+bool hl_maps_have_file(const struct hl_maps *maps, const char *name);
+
 /* Whether the process is a 32-bit one, by where it lies. */
 bool hl_maps_are_32_bit(const struct hl_maps *maps);
 

@@ -60,12 +60,13 @@ static void put_words(FILE *out, char *const *words)
 }
 
 /* Records ${program} with ${words} from the second on, in ${directory} and with ${preload} in
- * LD_PRELOAD unless these are "". */
+ * LD_PRELOAD unless these are "". ${text} is "" where that is too long. */
 static void put_command(char *text, size_t size, const char *directory, const char *preload,
 			const char *program, char *const *words)
 {
 	FILE *out = fmemopen(text, size, "w");
 
+	text[0] = '\0';
 	if (!out)
 		return;
 	if (directory[0]) {
@@ -99,15 +100,27 @@ static bool is_program(const char *path, const char *executable)
 	       one.st_ino == other.st_ino && one.st_dev == other.st_dev;
 }
 
-/* What LD_PRELOAD says in an environment, but of heapline's own libraries; "" for nothing. */
-static const char *preload_of(const char *environment, size_t length)
+/* What LD_PRELOAD says in an environment, without heapline's own libraries; "" for nothing. */
+static const char *preload_of(char *environment, size_t length)
 {
 	static const char name[] = "LD_PRELOAD=";
 
-	for (size_t at = 0; at < length; at += strlen(environment + at) + 1)
-		if (!strncmp(environment + at, name, strlen(name)) &&
-		    !strstr(environment + at, "libheapline"))
-			return environment + at + strlen(name);
+	for (size_t at = 0; at < length; at += strlen(environment + at) + 1) {
+		if (strncmp(environment + at, name, strlen(name)) != 0)
+			continue;
+		char *kept = environment + at + strlen(name), *to = kept, *rest = kept;
+		for (char *library; (library = strsep(&rest, ": "));) {
+			size_t bytes = strlen(library);
+			if (!bytes || !strncmp(hl_path_basename(library), "libheapline", 11))
+				continue;
+			if (to != kept)
+				*to++ = ':';
+			memmove(to, library, bytes);
+			to += bytes;
+		}
+		*to = '\0';
+		return kept;
+	}
 	return "";
 }
 
@@ -329,7 +342,7 @@ static const char *node_name(const struct hl_process_facts *facts)
 static void judge_beam(struct patient *patient)
 {
 	const char *name = node_name(patient->facts);
-	char host[64] = "";
+	char host[64] = "", node[320]; /* of a name Erlang takes 255 bytes */
 
 	if (strncmp(patient->facts->comm, "beam", 4) != 0)
 		return;
@@ -342,9 +355,17 @@ static void judge_beam(struct patient *patient)
 	}
 	gethostname(host, sizeof(host) - 1);
 	host[strcspn(host, ".")] = '\0';
-	struct hl_doctor_way *way = hl_doctor_add(
-		patient->doctor, "beam", HL_DOCTOR_PARTLY, "heapline beam --node %s%s%s carriers",
-		name, strchr(name, '@') ? "" : "@", strchr(name, '@') ? "" : host);
+	snprintf(node, sizeof(node), "%.255s%s%s", name, strchr(name, '@') ? "" : "@",
+		 strchr(name, '@') ? "" : host);
+	struct hl_doctor_way *way =
+		hl_doctor_add(patient->doctor, "beam", HL_DOCTOR_PARTLY, "%s", "");
+	FILE *out = fmemopen(way->command, sizeof(way->command), "w");
+	if (out) {
+		fputs("heapline beam --node ", out);
+		hl_profile_put_word(out, node);
+		fputs(" carriers", out);
+		fclose(out);
+	}
 	snprintf(way->reason, sizeof(way->reason), "it takes the node's cookie (--cookie-file)");
 }
 
@@ -387,13 +408,11 @@ static void say_linking(struct patient *patient)
 	snprintf(link, sizeof(link), "/proc/%d/exe", patient->pid);
 	HL_CLOSED int fd = open(link, O_RDONLY | O_CLOEXEC);
 	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_elf_open(fd);
-	GElf_Shdr header;
 	if (elf)
 		hl_doctor_say(patient->doctor, "target", "program", "%s, %s bits, %s",
 			      patient->facts->executable,
 			      gelf_getclass(elf) == ELFCLASS64 ? "64" : "32",
-			      hl_elf_find_section(elf, ".interp", &header) ? "dynamically linked"
-									   : "statically linked");
+			      hl_elf_loader(elf) ? "dynamically linked" : "statically linked");
 }
 
 int hl_doctor_judge_process(struct hl_doctor *doctor, const struct hl_process_facts *facts,
@@ -430,19 +449,19 @@ static void advise_copy(struct hl_doctor_way *way, const char *path, char *const
 {
 	const char *name = hl_path_basename(path);
 	char copy[PATH_MAX], command[1500];
-	FILE *out = fmemopen(way->command, sizeof(way->command), "w");
-
-	if (!out)
-		return;
 	bool is_here = access(".", W_OK) == 0 && access(name, F_OK) < 0;
 	const char *directory = is_here ? "." : scratch_directory();
+
 	snprintf(copy, sizeof(copy), "%s/%.255s", directory, name);
 	put_command(command, sizeof(command), "", "", copy, argv);
+	snprintf(way->remedy, sizeof(way->remedy), "record a copy of it, which has no such rights");
+	FILE *out = command[0] ? fmemopen(way->command, sizeof(way->command), "w") : NULL;
+	if (!out)
+		return;
 	fputs("cp ", out);
 	hl_profile_put_word(out, path);
 	fprintf(out, " %s && %s", directory, command);
 	fclose(out);
-	snprintf(way->remedy, sizeof(way->remedy), "record a copy of it, which has no such rights");
 }
 
 static void judge_recording(struct hl_doctor *doctor, const char *path, char *const *argv,

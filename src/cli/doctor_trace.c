@@ -7,6 +7,7 @@
 #include "bpf/heap_trace.h"
 #include "bpf/privilege.h"
 #include "elf/elf.h"
+#include "heap/glibc.h"
 #include "process/pagemap.h"
 #include "view/format.h"
 
@@ -48,7 +49,8 @@ static void add_code(const struct hl_maps *maps, const struct hl_target *target,
 			strcmp(map->path, "[vdso]") ? mapping->end - mapping->start : 0;
 		return;
 	}
-	if (mapping->module > target->module_count || seen[mapping->module])
+	if (mapping->module == HL_MODULE_NONE || mapping->module > target->module_count ||
+	    seen[mapping->module])
 		return;
 	seen[mapping->module] = true;
 	const struct hl_recording_module *module = &target->modules[mapping->module - 1];
@@ -224,6 +226,16 @@ static void read_facts(const char *program, struct hl_process_facts *ret_facts)
 		ret_facts->uid = status.st_uid;
 }
 
+/* Whether its heap may be one that can be read: its loader is glibc's, or it has glibc inside. */
+static bool may_have_glibc(Elf *elf)
+{
+	const char *loader = hl_elf_loader(elf);
+
+	return hl_elf_is_native(elf) &&
+	       (loader ? hl_path_is_glibc_loader(loader)
+		       : hl_glibc_file_mp(elf, hl_glibc_layout_at(0)) != 0);
+}
+
 void hl_doctor_judge_later(struct hl_doctor *doctor, const char *program, const char *command)
 {
 	static const struct {
@@ -233,13 +245,12 @@ void hl_doctor_judge_later(struct hl_doctor *doctor, const char *program, const 
 		      {"pgfault", HL_NEED_BPF | HL_NEED_TARGET | HL_NEED_PAGEMAP}};
 	struct hl_allocator_functions found = {0};
 	struct hl_process_facts facts;
-	GElf_Shdr header;
 	HL_CLOSED int fd = open(program, O_RDONLY | O_CLOEXEC);
 	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_elf_open(fd);
 
 	read_facts(program, &facts);
 	bool has_functions = hl_elf_is_native(elf) &&
-			     (hl_elf_find_section(elf, ".interp", &header) ||
+			     (hl_elf_loader(elf) ||
 			      (hl_allocators_read_functions(fd, &found) == 0 && found.count));
 	for (size_t i = 0; i < HL_COUNT_OF(traces); i++) {
 		struct hl_error err = {0};
@@ -255,8 +266,12 @@ void hl_doctor_judge_later(struct hl_doctor *doctor, const char *program, const 
 				      traces[i].name);
 	}
 	hl_allocators_release_functions(&found);
-	struct hl_doctor_way *heap = hl_doctor_add(doctor, "heap", HL_DOCTOR_PARTLY,
-						   "%s & sleep 1; heapline doctor -p $!", command);
-	snprintf(heap->reason, sizeof(heap->reason),
-		 "whether its allocator can be read shows while it runs");
+	if (elf && !may_have_glibc(elf))
+		snprintf(hl_doctor_add(doctor, "heap", HL_DOCTOR_NO, "%s", "")->reason, 512,
+			 "only glibc's heap in a program of 64 bits can be read");
+	else
+		snprintf(hl_doctor_add(doctor, "heap", HL_DOCTOR_PARTLY,
+				       "%s & sleep 1; heapline doctor -p $!", command)
+				 ->reason,
+			 512, "whether its allocator can be read shows while it runs");
 }

@@ -105,23 +105,6 @@ static struct hl_examined refuse(const char *reason, const char *remedy)
 	return (struct hl_examined){.reason = reason, .remedy = remedy};
 }
 
-/* PT_INTERP; NULL when there is none, or it makes no sense: static. Valid as long as ${elf}. */
-static const char *loader_of(Elf *elf)
-{
-	GElf_Phdr segment;
-
-	for (int i = 0; gelf_getphdr(elf, i, &segment); i++) {
-		if (segment.p_type != PT_INTERP)
-			continue;
-		const Elf_Data *path = elf_getdata_rawchunk(elf, (int64_t)segment.p_offset,
-							    segment.p_filesz, ELF_T_BYTE);
-		return path && path->d_size && !((const char *)path->d_buf)[path->d_size - 1]
-			       ? path->d_buf
-			       : NULL;
-	}
-	return NULL;
-}
-
 static struct hl_examined judge_loader(const char *loader)
 {
 	if (!loader)
@@ -174,7 +157,7 @@ static struct hl_examined judge_elf(const char *path, Elf *elf)
 	if (!hl_elf_is_native(elf))
 		return refuse("it is a program for another kind of machine",
 			      "record it on such a machine");
-	struct hl_examined loader = judge_loader(loader_of(elf));
+	struct hl_examined loader = judge_loader(hl_elf_loader(elf));
 	if (loader.reason)
 		return loader;
 	if (gains_privileges(path))

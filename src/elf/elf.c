@@ -69,6 +69,22 @@ bool hl_elf_address(Elf *elf, uint64_t offset, bool is_code, uint64_t *ret_addre
 	return found;
 }
 
+const char *hl_elf_loader(Elf *elf)
+{
+	GElf_Phdr segment;
+
+	for (int i = 0; gelf_getphdr(elf, i, &segment); i++) {
+		if (segment.p_type != PT_INTERP)
+			continue;
+		const Elf_Data *path = elf_getdata_rawchunk(elf, (int64_t)segment.p_offset,
+							    segment.p_filesz, ELF_T_BYTE);
+		return path && path->d_size && !((const char *)path->d_buf)[path->d_size - 1]
+			       ? path->d_buf
+			       : NULL;
+	}
+	return NULL;
+}
+
 /* ---- symbols ---- */
 
 bool hl_elf_symbols_next(struct hl_elf_symbols *symbols)

@@ -39,6 +39,10 @@ bool hl_elf_code_offset(Elf *elf, uint64_t address, uint64_t *ret_offset);
  */
 bool hl_elf_address(Elf *elf, uint64_t offset, bool is_code, uint64_t *ret_address);
 
+/* The dynamic loader that the program asks for; NULL when there is none, or it makes no sense: the
+ * program is static. Valid as long as the file is open. */
+const char *hl_elf_loader(Elf *elf);
+
 /* ---- symbols ---- */
 
 enum hl_elf_table {

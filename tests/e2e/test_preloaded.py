@@ -57,6 +57,19 @@ class Preloaded(harness.TestCase):
                 self.assertEqual(row.get("cum_objects", 0), answer["alloc_objects"], answer)
         self.assert_nothing_lost(self.recording)
 
+    def test_a_program_that_an_unrecorded_one_starts_does_not_stand_for_a_static_child(self):
+        starts = 'LD_PRELOAD="$P" HEAPLINE_SOCKET="$S" "$PROGRAM"; true'
+        wrapped = ('env -u LD_PRELOAD P="$LD_PRELOAD" S="$HEAPLINE_SOCKET" HEAPLINE_SOCKET= '
+                   f"""sh -c 'sh -c "$STARTS"; true'; true""")
+        result = harness.run(["sh", "-c", '"$STATIC"; sh -c "$WRAPPED"; true'], env={
+            **self.environment, "STATIC": harness.program("hello_static"), "PROGRAM": harness.program("hello"),
+            "STARTS": starts, "WRAPPED": wrapped})
+        self.assertEqual(result.stdout, "hello\nhello\n", result.stderr)
+        self.finish()
+        info = harness.info(self.recording)
+        self.assertEqual(len(info["rows"]), 4)
+        self.assertEqual(info["lost"]["unrecorded_children"], 1)
+
     def test_options_are_those_of_record(self):
         harness.run([harness.program("hello")],
                     env=environment(f" --mode log-record   -q -o {self.recording} "))

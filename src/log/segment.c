@@ -13,6 +13,7 @@
 #include <xxhash.h>
 
 #define WINDOW_BYTES (1u << 20)
+#define HASHED_BYTES (16u << 10) /* at once */
 
 /* What begins as a piece nearly always is one; a file made up of lookalikes is not hashed for ever. */
 #define LOOKALIKES_MAX 100
@@ -146,15 +147,29 @@ int hl_segment_next(struct hl_segment_cursor *cursor, uint32_t *ret_kind,
 
 /* ---- damage ---- */
 
-/* Whether it is a piece, if ${stored} bytes of it are stored. */
-static bool is_piece(const uint8_t *bytes, uint64_t stored)
+/* Whether there is a piece at ${offset}, if ${stored} bytes of it are stored. 1, 0, or what reading
+ * returns. */
+static int is_piece(const struct hl_segment *segment, uint64_t offset, uint64_t stored)
 {
 	struct hl_piece_header header;
+	uint8_t bytes[HASHED_BYTES];
+	XXH3_state_t state;
 
-	memcpy(&header, bytes, sizeof(header));
+	int r = read_at(segment, offset, &header, sizeof(header));
+	if (r < 0)
+		return r;
 	header.stored_bytes = (uint32_t)stored;
-	XXH64_hash_t seed = XXH3_64bits(&header, offsetof(struct hl_piece_header, hash));
-	return header.hash == XXH3_64bits_withSeed(bytes + sizeof(header), stored, seed);
+	XXH3_64bits_reset_withSeed(&state,
+				   XXH3_64bits(&header, offsetof(struct hl_piece_header, hash)));
+	for (uint64_t at = offset + sizeof(header); r == 0 && stored;) {
+		size_t size = stored < sizeof(bytes) ? (size_t)stored : sizeof(bytes);
+		r = read_at(segment, at, bytes, size);
+		if (r == 0)
+			XXH3_64bits_update(&state, bytes, size);
+		at += size;
+		stored -= size;
+	}
+	return r < 0 ? r : header.hash == XXH3_64bits_digest(&state);
 }
 
 static bool is_known(uint32_t kind)
@@ -163,41 +178,49 @@ static bool is_known(uint32_t kind)
 	       kind == HL_PIECE_INDEX || kind == HL_PIECE_EVENTS || kind == HL_PIECE_END;
 }
 
-/* The first one must be a piece or a part of one. It is no part if another follows, or if it would
- * be a piece but for its length. */
-static bool has_damage(const uint8_t *bytes, uint64_t size)
+/* Whether there is damage from the cursor on: there must be a piece or a part of one. It is no part
+ * if another piece follows, or if it would be a piece but for its length. 1, 0 or a negative errno. */
+static int find_damage(struct hl_segment_cursor *cursor)
 {
+	const struct hl_segment *segment = cursor->segment;
 	struct hl_piece_header header;
 	unsigned lookalikes = 0;
+	const uint8_t *bytes;
 
-	for (uint64_t at = 0; size - at >= sizeof(header) && lookalikes < LOOKALIKES_MAX; at++) {
-		uint64_t left = size - at - sizeof(header);
-		memcpy(&header, bytes + at, sizeof(header));
+	for (uint64_t at = cursor->offset;
+	     segment->size - at >= sizeof(header) && lookalikes < LOOKALIKES_MAX; at++) {
+		uint64_t left = segment->size - at - sizeof(header);
+		int r = look_at(cursor, at, sizeof(header), &bytes);
+		if (r < 0)
+			return r;
+		memcpy(&header, bytes, sizeof(header));
 		bool is_whole = header.stored_bytes <= left;
-		if (at == 0 && (is_whole || is_piece(bytes, left)))
-			return !is_whole || !is_piece(bytes, header.stored_bytes);
-		if (!is_whole || !is_known(header.kind))
+		if (at > cursor->offset && (!is_whole || !is_known(header.kind)))
 			continue;
-		if (is_piece(bytes + at, header.stored_bytes))
-			return true;
+		r = is_piece(segment, at, is_whole ? header.stored_bytes : left);
+		if (r >= 0 && at == cursor->offset && is_whole)
+			return !r;
+		if (r != 0)
+			return r;
 		lookalikes++;
 	}
-	return false;
+	return 0;
 }
 
 int hl_segment_look_for_damage(struct hl_segment *segment, uint64_t offset)
 {
-	uint64_t size = segment->size - offset, last = 1;
-	HL_FREED uint8_t *bytes = malloc(size + 1);
+	struct hl_segment_cursor cursor;
+	uint64_t last = 1;
 
-	if (!bytes)
-		return -ENOMEM;
 	int r = read_at(segment, segment->size - sizeof(last), &last, sizeof(last));
-	if (r == 0)
-		r = read_at(segment, offset, bytes, size);
 	segment->unwritten = !last;
-	segment->damaged = r == 0 && last && has_damage(bytes, size);
-	return r == -ENODATA ? 0 : r; /* it was cut off just now */
+	if (r == 0 && last) {
+		hl_segment_cursor_init(&cursor, segment, offset);
+		r = find_damage(&cursor);
+		hl_segment_cursor_release(&cursor);
+	}
+	segment->damaged = r > 0;
+	return r == -ENODATA || r > 0 ? 0 : r; /* it was cut off just now */
 }
 
 /* ---- the index ---- */

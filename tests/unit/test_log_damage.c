@@ -174,6 +174,49 @@ static void newest_segments_without_anything_in_them_leave_the_log_without_an_en
 	lab_free(lab);
 }
 
+static _Atomic size_t most_bytes; /* of any allocation */
+
+void *__real_malloc(size_t size);
+void *__real_realloc(void *block, size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_realloc(void *block, size_t size);
+
+void *__wrap_malloc(size_t size)
+{
+	most_bytes = size > most_bytes ? size : most_bytes;
+	return __real_malloc(size);
+}
+
+void *__wrap_realloc(void *block, size_t size)
+{
+	most_bytes = size > most_bytes ? size : most_bytes;
+	return __real_realloc(block, size);
+}
+
+static void damage_before_a_large_rest_is_found_in_little_memory(void **state)
+{
+	struct lab *lab = lab_with_segments(21);
+	enum { REST_BYTES = 64 << 20, TRAILER_BYTES = sizeof(struct hl_segment_trailer) };
+	char path[400], bytes[1 << 16], no_piece[TRAILER_BYTES];
+
+	(void)state;
+	segment_path(lab, 0, path, sizeof(path));
+	int fd = open(path, O_RDWR);
+	ssize_t size = pread(fd, bytes, sizeof(bytes), 0) - TRAILER_BYTES;
+	assert_in_range(size, 1, (ssize_t)sizeof(bytes) - TRAILER_BYTES - 1);
+	memset(no_piece, 0xff, sizeof(no_piece));
+	assert_int_equal(pwrite(fd, no_piece, sizeof(no_piece), size), sizeof(no_piece));
+	assert_int_equal(pwrite(fd, bytes, (size_t)size, REST_BYTES), size);
+	assert_int_equal(pwrite(fd, no_piece, sizeof(no_piece), REST_BYTES + size), TRAILER_BYTES);
+	close(fd);
+	most_bytes = 0;
+	struct hl_log *log = read_log(lab, 0);
+	assert_true(log->segments[0].damaged);
+	assert_true(most_bytes < REST_BYTES / 4);
+	hl_log_free(log);
+	lab_free(lab);
+}
+
 /* Puts a copy of segment ${index} of ${from} in the place of ${path}. */
 static void replace_segment(const struct lab *from, int index, const char *path)
 {
@@ -397,6 +440,7 @@ int main(void)
 		cmocka_unit_test(what_is_cut_off_before_another_segment_is_missing),
 		cmocka_unit_test(a_first_segment_of_which_no_interval_is_left_is_ignored),
 		cmocka_unit_test(a_segment_whose_end_is_zeroed_is_cut_off),
+		cmocka_unit_test(damage_before_a_large_rest_is_found_in_little_memory),
 		cmocka_unit_test(
 			newest_segments_without_anything_in_them_leave_the_log_without_an_end),
 		cmocka_unit_test(a_segment_of_another_recording_ends_the_run),

@@ -23,6 +23,10 @@
 #define ROWS_ONCE    20
 #define NS_PER_MS    UINT64_C(1000000)
 #define FIRST_SAVE_S 10 /* within which the first save of a program comes, if it allocates */
+/* Keys wait while the collector is asked; it is called silent when it has not answered for longer
+ * than a save on a busy machine takes. */
+#define ANSWER_WAIT_NS (200 * NS_PER_MS)
+#define SILENT_NS      (2 * HL_NS_PER_SECOND)
 
 static uint64_t pid;
 static double interval_seconds = 1;
@@ -61,6 +65,8 @@ struct watched {
 	struct hl_control_peers peers; /* its collector, if there is one */
 	bool is_one;		       /* a single process, of which sequence is known */
 	bool in_touch;		       /* the collector answered when it was last asked */
+	uint64_t
+		silent_ns; /* CLOCK_MONOTONIC: since when it has not, though it is there; 0: it has */
 	uint32_t sequence;
 	char *path;		   /* of the recording */
 	uint64_t saved_ns;	   /* when what was last read was written */
@@ -107,9 +113,15 @@ static size_t ask(struct hl_live *live, struct watched *watched, struct hl_live_
 	const json_t *process, *last = NULL;
 	size_t i, count = 0;
 
-	watched->in_touch = watched->peers.count &&
-			    hl_control_ask(&watched->peers.peers[0], &request, &answer, &err) == 0;
-	if (!watched->in_touch)
+	int r = watched->peers.count
+			? hl_control_ask(&watched->peers.peers[0], &request, &answer, &err)
+			: -ENOENT;
+	watched->in_touch = r == 0;
+	if (r != -ETIMEDOUT)
+		watched->silent_ns = 0;
+	else if (!watched->silent_ns)
+		watched->silent_ns = sample->ns;
+	if (r < 0)
 		return 0;
 	json_array_foreach(json_object_get(answer, "processes"), i, process)
 	{
@@ -147,7 +159,8 @@ static int read_profile(struct hl_live *live, struct watched *watched, struct hl
 	if (r < 0)
 		return hl_error_set(err, r, "cannot read '%s': %s", watched->path, strerror(-r));
 	bool is_new = saved_ns != watched->saved_ns;
-	if (!is_new && watched->latest && (watched->in_touch || live->end[0]))
+	bool has_collector = watched->in_touch || watched->silent_ns;
+	if (!is_new && watched->latest && (has_collector || live->end[0]))
 		return 0;
 	r = hl_open_profile(watched->path, &selection, &profile, err);
 	if (r == 0)
@@ -212,6 +225,19 @@ static void judge_end(struct hl_live *live, const struct watched *watched, size_
 			 watched->path);
 }
 
+/* Says that nothing newer than the saves is known, if so. */
+static void judge_silence(struct hl_live *live, const struct watched *watched)
+{
+	pid_t collector = watched->silent_ns ? watched->peers.peers[0].pid : 0;
+
+	live->silence[0] = '\0';
+	if (collector)
+		snprintf(live->silence, sizeof(live->silence),
+			 "the collector (process %d) does not answer, so this is its last save; if "
+			 "it is stopped, 'kill -CONT %d' lets it go on",
+			 collector, collector);
+}
+
 static int look(struct hl_live *live, void *context, struct hl_error *err)
 {
 	struct watched *watched = context;
@@ -220,6 +246,9 @@ static int look(struct hl_live *live, void *context, struct hl_error *err)
 	if (live->end[0])
 		return 0;
 	size_t running = ask(live, watched, &sample);
+	if (watched->silent_ns && sample.ns - watched->silent_ns < SILENT_NS)
+		return hl_live_update(live); /* it may be busy: keep what it said last */
+	judge_silence(live, watched);
 	if (!live->shots[HL_LIVE_NOW].profile)
 		watched->latest = NULL;
 	int r = read_profile(live, watched, err);
@@ -408,6 +437,8 @@ static int run_live(int argc, char **argv)
 	live.sort = (enum hl_live_column)column;
 	int r = pid ? find_process(&watched, &err) : find_recording(&watched, argv[0], &err);
 	if (r == 0) {
+		if (watched.peers.count)
+			watched.peers.peers[0].wait_ns = ANSWER_WAIT_NS;
 		live.name = hl_path_basename(watched.path);
 		if (watched.is_one)
 			snprintf(live.pid, sizeof(live.pid), "%" PRIu64, pid);

@@ -117,7 +117,7 @@ static int ask(int directory_fd, pid_t collector, const struct hl_control_reques
 
 	HL_CLOSED int fd = hl_control_directory_connect(directory_fd, collector);
 	if (fd < 0)
-		return fd;
+		return fd == -EAGAIN ? -ETIMEDOUT : fd; /* EAGAIN: too many wait for it already */
 	if (!is_trusted(fd))
 		return -EPERM;
 	int r = send_line(fd, line, hl_control_protocol_format(request, line), deadline_ns);
@@ -151,10 +151,11 @@ int hl_control_ask(const struct hl_control_peer *peer, const struct hl_control_r
 {
 	/* A copy takes as long as the disk does. */
 	bool is_copy = request->verb == HL_CONTROL_SNAPSHOT || request->verb == HL_CONTROL_REPLACE;
+	uint64_t usual_ns = is_copy ? WAIT_FOR_EVER : ASK_WAIT_NS;
 	json_t *answer;
 
-	int r = ask(peer->directory_fd, peer->pid, request, is_copy ? WAIT_FOR_EVER : ASK_WAIT_NS,
-		    &answer);
+	int r = ask(peer->directory_fd, peer->pid, request,
+		    peer->wait_ns ? peer->wait_ns : usual_ns, &answer);
 	if (r < 0)
 		return hl_error_set(err, r, "cannot ask the collector %d of '%s': %s", peer->pid,
 				    peer->recording, reason_of(r));

@@ -13,6 +13,7 @@ struct hl_control_peer {
 	pid_t pid;	  /* of the collector */
 	int directory_fd; /* where its socket is */
 	char *recording;  /* the path of what it writes */
+	uint64_t wait_ns; /* for an answer; 0: as long as is usual */
 };
 
 /* Collectors that know a process. */
@@ -33,7 +34,7 @@ void hl_control_ask_release(struct hl_control_peers *peers);
 
 /*
  * Asks one collector. 0 with the answer, an object that the caller decrefs, or a negative errno
- * with a sentence, be it the collector's own (-EREMOTEIO).
+ * with a sentence, be it the collector's own (-EREMOTEIO). -ETIMEDOUT: it does not answer.
  */
 int hl_control_ask(const struct hl_control_peer *peer, const struct hl_control_request *request,
 		   json_t **ret_answer, struct hl_error *err);

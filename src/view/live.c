@@ -23,6 +23,11 @@ const struct hl_live_sample *hl_live_last(const struct hl_live *live)
 	return &live->samples[(live->sample_count + HL_LIVE_SAMPLES_MAX - 1) % HL_LIVE_SAMPLES_MAX];
 }
 
+const char *hl_live_state(const struct hl_live *live)
+{
+	return live->end[0] ? "ended" : live->silence[0] ? "silent" : "running";
+}
+
 /* A profile can be several shots at once. */
 static void set_shot(struct hl_live *live, int which, struct hl_live_shot shot)
 {

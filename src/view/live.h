@@ -68,7 +68,8 @@ struct hl_live {
 	/* What is watched, which the caller fills in. */
 	const char *name, *command; /* of the recording */
 	char pid[16];		    /* "" for all processes */
-	char end[512]; /* the sentence that says why nothing more comes; "": it goes on */
+	char end[512];	   /* the sentence that says why nothing more comes; "": it goes on */
+	char silence[256]; /* says why only saves are known; "": the collector answers */
 
 	/* How, which may change at any time before hl_live_update(). */
 	enum hl_view_key by; /* function, line, module or thread */
@@ -90,6 +91,9 @@ struct hl_live {
 
 /* Adds a sample. */
 void hl_live_add_sample(struct hl_live *live, struct hl_live_sample sample);
+
+/* "running", "silent" or "ended". */
+const char *hl_live_state(const struct hl_live *live);
 
 /* The last sample, or one of zeroes. */
 const struct hl_live_sample *hl_live_last(const struct hl_live *live);

@@ -172,6 +172,8 @@ static int put_notes(struct canvas *canvas)
 
 	if (live->end[0]) {
 		r = put_wrapped(canvas, HL_LIVE_WARNING, live->end, 0);
+	} else if (live->silence[0]) {
+		r = put_wrapped(canvas, HL_LIVE_WARNING, live->silence, 0);
 	} else if (!live->shots[HL_LIVE_NOW].profile) {
 		r = put_wrapped(canvas, 0, "nothing has been saved yet", 0);
 	} else if (!strcmp(last->mode, "closed")) {
@@ -211,9 +213,8 @@ static int put_head(struct canvas *canvas)
 	clean(live->name, name, sizeof(name));
 	clean(live->command, command, sizeof(command));
 	hl_format_duration(last->ms * NS_PER_MS, since);
-	put_line(canvas, HL_LIVE_HEAD, "%s  %s  %s%s%s%s  %s", live->end[0] ? "ended" : "running",
-		 name, live->pid[0] ? "pid " : "", live->pid, live->pid[0] ? "  " : "", since,
-		 command);
+	put_line(canvas, HL_LIVE_HEAD, "%s  %s  %s%s%s%s  %s", hl_live_state(live), name,
+		 live->pid[0] ? "pid " : "", live->pid, live->pid[0] ? "  " : "", since, command);
 	put_graph(canvas, "in use", false);
 	if (column_of(live, true, 0, 1) > 0) /* it was known at some time */
 		put_graph(canvas, "Rss", true);
@@ -455,9 +456,11 @@ static void write_object(struct hl_json *json, const struct hl_live *live, size_
 	hl_json_text(json, "schema", "heapline/live/1");
 	hl_json_text(json, "recording", live->name);
 	hl_json_text(json, "command", live->command);
-	hl_json_text(json, "state", live->end[0] ? "ended" : "running");
+	hl_json_text(json, "state", hl_live_state(live));
 	if (live->end[0])
 		hl_json_text(json, "end", live->end);
+	else if (live->silence[0])
+		hl_json_text(json, "silence", live->silence);
 	if (last->mode[0])
 		hl_json_text(json, "mode", last->mode);
 	hl_json_integer(json, "ms", (int64_t)last->ms);

@@ -2,6 +2,7 @@
 """A recording that is watched while it goes on: as lines of JSON, as text, and on a terminal."""
 
 import fcntl
+import itertools
 import json
 import os
 import re
@@ -145,6 +146,23 @@ class Lines(LiveCase):
         self.assertEqual(last["state"], "ended")
         self.assertIn("the collector has died", last["end"])
         self.assertEqual(self.row(last)["flat_bytes"], STEP)
+
+    def test_lines_go_on_while_the_collector_is_stopped_and_are_live_again_afterwards(self):
+        self.wait_for_save(1)
+        lines = self.lines("-p", str(self.pid))
+        next(lines)
+        self.collector.send_signal(signal.SIGSTOP)
+        silent = (line for line in lines if line["state"] == "silent")
+        for document in itertools.islice(silent, 20):  # more than can wait at its socket
+            self.assertIn(f"process {self.collector.pid}) does not answer", document["silence"])
+            self.assertEqual(self.row(document)["flat_bytes"], STEP)
+        self.collector.send_signal(signal.SIGCONT)
+        self.step()
+        document, _ = self.until((line for line in lines if line["state"] == "running"), 2)
+        self.assertNotIn("silence", document)
+        self.end()
+        *_, last = lines
+        self.assertEqual(last["state"], "ended")
 
     def test_another_recording_with_the_same_process_id_is_not_watched(self):
         self.wait_for_save(1)
@@ -332,6 +350,22 @@ class Screen(LiveCase):
         self.assertRegex(screen, rf"{STEP_TEXT} .*step_site")
         self.assertRegex(screen, "(?m)^Rss +-  .*█")  # how it was stays
         self.send("Down")
+        self.send("q")
+        self.see("status 0")
+
+    def test_keys_work_while_the_collector_is_stopped(self):
+        self.show("-p", str(self.pid))
+        self.collector.send_signal(signal.SIGSTOP)
+        screen = self.see("^silent ")
+        self.assertIn(f"process {self.collector.pid}) does not answer", screen.replace("\n", " "))
+        self.assertRegex(screen, rf"{STEP_TEXT} .*step_site")
+        self.send("?")
+        self.see("Graphs begin at zero")
+        self.send("x")
+        self.see_no("Graphs begin at zero")
+        self.collector.send_signal(signal.SIGCONT)
+        self.assertNotIn("does not answer", self.see("^running "))
+        self.collector.send_signal(signal.SIGSTOP)
         self.send("q")
         self.see("status 0")
 

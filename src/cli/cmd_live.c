@@ -439,6 +439,7 @@ static int run_live(int argc, char **argv)
 	if (r == 0) {
 		if (watched.peers.count)
 			watched.peers.peers[0].wait_ns = ANSWER_WAIT_NS;
+		live.path = watched.path;
 		live.name = hl_path_basename(watched.path);
 		if (watched.is_one)
 			snprintf(live.pid, sizeof(live.pid), "%" PRIu64, pid);

@@ -66,8 +66,8 @@ struct hl_live_row {
 
 struct hl_live {
 	/* What is watched, which the caller fills in. */
-	const char *name, *command; /* of the recording */
-	char pid[16];		    /* "" for all processes */
+	const char *path, *name, *command; /* of the recording */
+	char pid[16];			   /* "" for all processes */
 	char end[512];	   /* the sentence that says why nothing more comes; "": it goes on */
 	char silence[256]; /* says why only saves are known; "": the collector answers */
 

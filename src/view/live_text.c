@@ -3,6 +3,7 @@
 #include "view/format.h"
 #include "view/json.h"
 #include "view/live.h"
+#include "view/notices.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -163,10 +164,41 @@ static void put_graph(struct canvas *canvas, const char *title, bool rss)
 
 /* ---- the head ---- */
 
+/* That figures are estimates, and the first of the warnings. */
+static int put_doubts(struct canvas *canvas, const struct hl_profile *profile)
+{
+	struct hl_profile going_on = *profile;
+	HL_CLEANUP(hl_notices_release) struct hl_notices notices = {0};
+	const char *first = NULL;
+	size_t count = 0;
+	char figure[HL_FORMAT_MAX];
+	HL_FREED char *text = NULL;
+
+	if (profile->sample_bytes)
+		put_line(canvas, 0, "sampled about every %s: figures are estimates",
+			 hl_format_bytes(profile->sample_bytes, figure));
+	going_on.running = true; /* how it ended is said already */
+	hl_notices_of_profile(&notices, &going_on);
+	for (size_t i = notices.count; i-- > 0;)
+		if (notices.notices[i].is_warning) {
+			first = notices.notices[i].text;
+			count++;
+		}
+	if (!first || notices.error)
+		return notices.error;
+	if (count == 1)
+		return put_wrapped(canvas, HL_LIVE_WARNING, first, 0);
+	if (asprintf(&text, "%s; and %zu more, see 'heapline info %s'", first, count - 1,
+		     canvas->live->path) < 0)
+		return -ENOMEM;
+	return put_wrapped(canvas, HL_LIVE_WARNING, text, 0);
+}
+
 static int put_notes(struct canvas *canvas)
 {
 	const struct hl_live *live = canvas->live;
 	const struct hl_live_sample *last = hl_live_last(live);
+	const struct hl_profile *profile = live->shots[HL_LIVE_NOW].profile;
 	char text[sizeof(live->end) + 512], name[256];
 	int r = 0;
 
@@ -174,13 +206,15 @@ static int put_notes(struct canvas *canvas)
 		r = put_wrapped(canvas, HL_LIVE_WARNING, live->end, 0);
 	} else if (live->silence[0]) {
 		r = put_wrapped(canvas, HL_LIVE_WARNING, live->silence, 0);
-	} else if (!live->shots[HL_LIVE_NOW].profile) {
+	} else if (!profile) {
 		r = put_wrapped(canvas, 0, "nothing has been saved yet", 0);
 	} else if (!strcmp(last->mode, "closed")) {
 		r = put_wrapped(canvas, HL_LIVE_WARNING,
 				"mode 'closed': allocations are not counted; see 'heapline ctl'",
 				0);
 	}
+	if (r == 0 && profile)
+		r = put_doubts(canvas, profile);
 	if (r == 0 && canvas->page->paused)
 		put(canvas, HL_LIVE_WARNING, "paused; space goes on");
 	if (r == 0 && live->filter[0]) {
@@ -451,6 +485,7 @@ static void write_object(struct hl_json *json, const struct hl_live *live, size_
 	const struct hl_live_sample *last = hl_live_last(live);
 	const struct hl_live_pair *now = &live->total[HL_LIVE_NOW];
 	const struct hl_live_pair *before = &live->total[HL_LIVE_BEFORE];
+	const struct hl_profile *profile = live->shots[HL_LIVE_NOW].profile;
 
 	hl_json_open(json, NULL, '{');
 	hl_json_text(json, "schema", "heapline/live/1");
@@ -463,6 +498,12 @@ static void write_object(struct hl_json *json, const struct hl_live *live, size_
 		hl_json_text(json, "silence", live->silence);
 	if (last->mode[0])
 		hl_json_text(json, "mode", last->mode);
+	if (profile)
+		hl_json_integer(json, "sample_bytes", (int64_t)profile->sample_bytes);
+	hl_json_open(json, "warnings", '[');
+	for (size_t i = 0; profile && i < profile->warning_count; i++)
+		hl_json_text(json, NULL, hl_profile_text(profile, profile->warnings[i]));
+	hl_json_close(json, ']');
 	hl_json_integer(json, "ms", (int64_t)last->ms);
 	hl_json_open(json, "total", '{');
 	hl_json_integer(json, "inuse_bytes", last->inuse_bytes);

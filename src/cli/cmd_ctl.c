@@ -115,8 +115,8 @@ int hl_ctl_explain(pid_t process, const char *silent, const char *wanted, const 
 	if (hl_maps_have_file(&maps, "libheapline.so") || hl_maps_have_file(&maps, "heapline"))
 		return hl_error_set(err, -ENOENT,
 				    "cannot %s process %d: no collector of it was found; if "
-				    "it is still being "
-				    "recorded, set XDG_RUNTIME_DIR as it was for 'heapline record'",
+				    "it is still being recorded, ask as the user who records it, "
+				    "and set XDG_RUNTIME_DIR as it was for 'heapline record'",
 				    wanted, process);
 	return hl_error_set(err, -ENOENT, "cannot %s process %d: it is not being recorded; %s",
 			    wanted, process, remedy);

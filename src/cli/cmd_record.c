@@ -389,7 +389,9 @@ static int run_record(int argc, char **argv)
 			 log_segments != LOG_SEGMENTS;
 	if (preloaded && (argc > 0 || tags))
 		return hl_cli_usage_error(&hl_verb_record,
-					  "'--preloaded' takes no command and no '--tags'");
+					  "HEAPLINE_RECORD takes options of 'record' alone, and no "
+					  "'--tags'; not '%s'",
+					  argc > 0 ? argv[0] : "--tags");
 	if (argc == 0 && !preloaded)
 		return hl_cli_usage_error(&hl_verb_record, "no command to record");
 	if (tags && (output || about_log || sample_bytes || mappings || sizes))

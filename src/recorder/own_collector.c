@@ -48,6 +48,10 @@ static void say(const char *text)
 	HL_SYS(SYS_write, STDERR_FILENO, text, strlen(text));
 }
 
+static const char no_means[] =
+	"heapline: no process or descriptor is left to start a collector for "
+	"this program, which goes on unrecorded\n";
+
 static bool split_options(struct plan *plan, const char *options)
 {
 	size_t count = 0;
@@ -57,18 +61,18 @@ static bool split_options(struct plan *plan, const char *options)
 	strcpy(plan->options, options);
 	plan->arguments[count++] = "heapline";
 	plan->arguments[count++] = "record";
+	plan->arguments[count++] = "--preloaded";
+	plan->arguments[count++] = "3";
 	for (char *at = plan->options; *at;) {
 		if (*at == ' ') {
 			*at++ = '\0';
 			continue;
 		}
-		if (count == OPTIONS_MAX + 2)
+		if (count == OPTIONS_MAX + 4)
 			return false;
 		plan->arguments[count++] = at;
 		at += strcspn(at, " ");
 	}
-	plan->arguments[count++] = "--preloaded";
-	plan->arguments[count] = "3";
 	return true;
 }
 
@@ -141,12 +145,17 @@ static bool fork_twice(struct plan *plan, int own_fd, int collector_fd)
 
 	if (child == 0) {
 		hl_sys_close(own_fd);
-		if (HL_SYS(SYS_fork, 0, 0, 0) == 0)
+		long grandchild = HL_SYS(SYS_fork, 0, 0, 0);
+		if (grandchild == 0)
 			become_collector(plan, collector_fd);
+		if (grandchild < 0)
+			say(no_means);
 		HL_SYS(SYS_exit_group, 0, 0, 0);
 	}
-	if (child < 0)
+	if (child < 0) {
+		say(no_means);
 		return false;
+	}
 	/* Where the program was started with SIGCHLD ignored, it waits all the same. */
 	while (hl_sys6(SYS_wait4, child, 0, 0, 0, 0, 0) == -EINTR)
 		;
@@ -185,8 +194,10 @@ bool hl_own_collector_start(char *const *environment, struct hl_invitation *ret_
 		return false;
 	bool received = false;
 	plan->environment = environment;
-	if (hl_sys6(SYS_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, (long)pair, 0, 0) ==
+	if (hl_sys6(SYS_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, (long)pair, 0, 0) <
 	    0) {
+		say(no_means);
+	} else {
 		bool forked = fork_twice(plan, pair[0], pair[1]);
 		hl_sys_close(pair[1]);
 		received = forked && receive(pair[0], ret_invitation);

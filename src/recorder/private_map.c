@@ -56,6 +56,8 @@ static void *map(size_t bytes)
 		return NULL;
 	/* A huge page would back 8 MiB of heap for one entry of a block table. */
 	hl_sys_madvise(address, bytes, MADV_NOHUGEPAGE);
+	/* A debugger that reads it for a core file would fill pages that were never touched. */
+	hl_sys_madvise(address, bytes, MADV_DONTDUMP);
 	if (hl_sys_madvise(address, bytes, MADV_DONTFORK) < 0) {
 		hl_sys_munmap(address, bytes);
 		return NULL;

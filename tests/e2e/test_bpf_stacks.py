@@ -12,6 +12,7 @@ import ctypes
 import os
 import re
 import struct
+import signal
 import subprocess
 
 import harness
@@ -131,7 +132,7 @@ class Walk:
         with open(f"/proc/{pid}/maps", encoding="utf-8") as maps:
             for line in maps:
                 place, rights, _, _, _, *path = line.split()
-                if "x" in rights and path != ["[vsyscall]"]:
+                if "x" in rights and path not in (["[vsyscall]"], ["[uprobes]"]):
                     wanted += " " + " ".join([place, *path]).replace("[vdso]", "linux-vdso.so.1")
         while self.code != wanted:
             if self.read_line() is None:
@@ -168,8 +169,14 @@ class BpfStacks(harness.TestCase):
         collector = subprocess.Popen(
             harness.record_command(self.path("whole.hl"), command),
             env=dict(os.environ, **env), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True)
-        self.addCleanup(lambda: (collector.kill(), collector.communicate()))
+            stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+        def end():  # the program, too, which may stand at its gate with the pipes open
+            if collector.poll() is None:
+                os.killpg(collector.pid, signal.SIGKILL)
+            collector.communicate()
+
+        self.addCleanup(end)
         gate.await_program()
         program, = harness.children_of(collector.pid)
         return collector, program

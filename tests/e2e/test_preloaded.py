@@ -120,12 +120,14 @@ class Preloaded(harness.TestCase):
                 ("", alone, "is not beside the recorder; name it in HEAPLINE_PROGRAM"),
                 (f"-o {self.path('absent')}/a.hl", RECORDER, "No such file or directory"),
                 ("--nonsense", RECORDER, "has no option '--nonsense'"),
-                ("-q " * 60, RECORDER, "more than 48 words")):
+                ("-q " * 60, RECORDER, "more than 48 words"),
+                (f"-o {self.path('two words')}", RECORDER, "not 'words'"),
+                ("--tags", RECORDER, "no '--tags'")):
             result = harness.run([hello], env=environment(options, recorder))
             with self.subTest(options=options):
                 self.assertEqual((result.status, result.stdout), (plain.status, plain.stdout))
                 self.assertIn(reason, result.stderr)
-                self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
+                self.assertIn("heapline", result.stderr.splitlines()[0])
 
     def test_another_place_of_heapline_is_named_in_the_environment(self):
         alone = self.path("libheapline.so")
@@ -141,6 +143,12 @@ class Preloaded(harness.TestCase):
         harness.run(["/bin/sh", "-c", f"exec {hello} <&- >&- 2>&-"], env=self.environment)
         self.finish()
         self.assertIn(hello, [row["command"] for row in harness.processes(self.recording)])
+
+    def test_a_limit_of_descriptors_is_said(self):
+        words = [f"{name}='{value}'" for name, value in self.environment.items()]
+        result = harness.run(["/bin/sh", "-c", f"ulimit -n 4; {' '.join(words)} exec "
+                                               f"{harness.program('hello')}"])
+        self.assertIn("no process or descriptor is left", result.stderr)
 
     def test_a_wrong_place_of_heapline_is_said(self):
         hello = harness.program("hello")

@@ -82,8 +82,10 @@ static void say_mappings(const struct trace *trace)
 	printf("code");
 	for (size_t i = 0; i < target->mapping_count; i++) {
 		const struct hl_target_mapping *mapping = &target->mappings[i];
+		if (mapping->module == HL_MODULE_SCRIPT) /* the page of the probes themselves */
+			continue;
 		printf(" %lx-%lx", mapping->start, mapping->end);
-		if (mapping->module)
+		if (mapping->module != HL_MODULE_NONE)
 			printf(" %s", target->modules[mapping->module - 1].path);
 	}
 	putchar('\n');

@@ -72,14 +72,12 @@ int hl_columns_write(const struct hl_columns *columns, struct hl_container_write
 
 	for (size_t c = 0; c < columns->count; c++) {
 		const struct hl_column *column = &columns->columns[c];
-		const char *in = (const char *)structs + column->offset;
-		size_t count;
-		for (size_t left = rows; r == 0 && left; left -= count) {
-			count = left < sizeof(piece) / column->size ? left
-								    : sizeof(piece) / column->size;
-			copy_column(piece, column->size, in, columns->struct_bytes, column->size,
-				    count);
-			in += count * columns->struct_bytes;
+		size_t most = sizeof(piece) / column->size, count;
+		for (size_t row = 0; r == 0 && row < rows; row += count) {
+			const char *in = (const char *)structs + row * columns->struct_bytes;
+			count = rows - row < most ? rows - row : most;
+			copy_column(piece, column->size, in + column->offset, columns->struct_bytes,
+				    column->size, count);
 			r = hl_container_writer_append(writer, piece, count * column->size, err);
 		}
 	}

@@ -44,7 +44,7 @@ class Series:
     """What one tool measured in one case."""
 
     runs: list = field(default_factory=list)
-    failure: str = ""  # why there are none
+    failure: str = ""  # why it has no runs
 
     @property
     def wall(self):

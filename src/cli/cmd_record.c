@@ -389,8 +389,8 @@ static int run_record(int argc, char **argv)
 			 log_segments != LOG_SEGMENTS;
 	if (preloaded && (argc > 0 || tags))
 		return hl_cli_usage_error(&hl_verb_record,
-					  "HEAPLINE_RECORD takes options of 'record' alone, and no "
-					  "'--tags'; not '%s'",
+					  "HEAPLINE_RECORD cannot hold '%s': it takes options of "
+					  "'record' alone, without quotes, and no '--tags'",
 					  argc > 0 ? argv[0] : "--tags");
 	if (argc == 0 && !preloaded)
 		return hl_cli_usage_error(&hl_verb_record, "no command to record");

@@ -8,9 +8,9 @@
  * first event; an exec'ed program likewise, from its environment.
  *
  * While the collector is stopped or hangs, only the first hello waits for it. Its recorder then
- * listens at the name HL_SILENCE_PREFIX + the first digits of the token and sends that socket along the connection
- * (SCM_RIGHTS): the name stays bound while that connection waits to be read, whoever ends
- * meanwhile. Recorders that can connect to it, and whose own user or root listens there, go on
+ * listens at the name HL_SILENCE_PREFIX + the first digits of the token and sends that socket along
+ * the connection (SCM_RIGHTS): the name stays bound while that connection waits to be read, whoever
+ * ends meanwhile. Recorders that can connect to it, and whose own user or root listens there, go on
  * unrecorded at once. The collector drops the socket with the connection when it comes to it.
  */
 #pragma once

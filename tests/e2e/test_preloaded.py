@@ -121,7 +121,7 @@ class Preloaded(harness.TestCase):
                 (f"-o {self.path('absent')}/a.hl", RECORDER, "No such file or directory"),
                 ("--nonsense", RECORDER, "has no option '--nonsense'"),
                 ("-q " * 60, RECORDER, "more than 48 words"),
-                (f"-o {self.path('two words')}", RECORDER, "not 'words'"),
+                (f"-o {self.path('two words')}", RECORDER, "cannot hold 'words'"),
                 ("--tags", RECORDER, "no '--tags'")):
             result = harness.run([hello], env=environment(options, recorder))
             with self.subTest(options=options):

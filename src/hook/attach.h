@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Brings the recorder into a running process, and takes it out again: no debugger, no dlopen(),
+ * nothing of the target's libc. The target goes on whatever becomes of heapline.
+ *
+ *	hl_attach_open()	looks; the target is not touched
+ *	hl_attach_bring()	one thread stopped for a millisecond: memory, image, memfd of the region
+ *	hl_attach_patch()	the recorder starts; all threads stopped while entries are patched
+ *	hl_attach_detach()	entries are as before; once no thread is inside, all memory is given back
+ *
+ * One thread, always the same, since the kernel knows tracers by thread.
+ */
+#pragma once
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct hl_attach;
+
+struct hl_attach_settings {
+	const char *const *hooks; /* of `--hook`, NULL-terminated; NULL: none */
+};
+
+/* How long the target stood still, in microseconds. */
+struct hl_attach_times {
+	uint32_t bring_us; /* one thread */
+	uint32_t patch_us; /* all threads */
+	uint32_t detach_us;
+};
+
+/* Says in ${err} why the process cannot be entered. 0, -ESRCH, -EACCES, -EBUSY (it is traced, or
+ * attached to already), -ENOTSUP. */
+int hl_attach_open(pid_t pid, const struct hl_attach_settings *settings,
+		   struct hl_attach **ret_attach, struct hl_error *err);
+
+/* ${ret_region_fd}: an empty memfd, made in the target, for its region; the caller's to close. */
+int hl_attach_bring(struct hl_attach *attach, int *ret_region_fd, struct hl_error *err);
+
+/* The region has been laid out in ${region_bytes}. */
+int hl_attach_patch(struct hl_attach *attach, uint64_t region_bytes, struct hl_error *err);
+
+/*
+ * Takes the recorder out. -EAGAIN when some thread has not left it in ${wait_ms}: entries are as
+ * before, and its memory stays; a later call tries again. A target that has ended is no error.
+ */
+int hl_attach_detach(struct hl_attach *attach, uint32_t wait_ms, struct hl_error *err);
+
+struct hl_attach_times hl_attach_times(const struct hl_attach *attach);
+
+/* Closes; a target that is attached to stays as it is. NULL is fine. */
+void hl_attach_free(struct hl_attach *attach);

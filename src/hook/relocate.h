@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Moves the first instructions of a function to a trampoline, so that a jump can take their place. */
+#pragma once
+
+#include "base/error.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define HL_PATCH_BYTES	    5u /* jmp rel32 */
+#define HL_ENTRY_MAX	    24u
+#define HL_TRAMPOLINE_MAX   128u
+#define HL_RELOCATE_NO_TWIN 0xffu
+
+struct hl_relocated {
+	uint8_t entry_bytes; /* that the trampoline stands for; whole instructions */
+	uint8_t code_bytes;
+	uint8_t code[HL_TRAMPOLINE_MAX];
+	/* By offset in the entry: where the same instruction begins in the code, for a thread that
+	 * stands there when the entry is patched; HL_RELOCATE_NO_TWIN where none begins. */
+	uint8_t twin[HL_ENTRY_MAX];
+};
+
+/*
+ * Writes the trampoline for the function of ${function_bytes} bytes at ${address}, of which
+ * ${code} holds the first ${code_bytes}. It will run at ${trampoline} and end with a jump to the
+ * rest of the function. 0; -ENOTSUP with a sentence when the function cannot be patched: too short,
+ * code that jumps into its own first bytes, an instruction that cannot be moved that far.
+ */
+int hl_relocate(const uint8_t *code, size_t code_bytes, uint64_t address, uint64_t function_bytes,
+		uint64_t trampoline, struct hl_relocated *ret_relocated, struct hl_error *err);
+
+/* Writes the patch: a jump from ${address} to ${hook}. -ERANGE when that is too far. */
+int hl_relocate_jump(uint64_t address, uint64_t hook, uint8_t ret_code[HL_PATCH_BYTES]);

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Stops the threads of another process, reads and writes its registers and memory, and has a stopped
+ * thread make system calls or call a function: by ptrace(2), PTRACE_SEIZE and PTRACE_INTERRUPT.
+ *
+ * If heapline is killed at any moment, the target goes on as if nothing had happened: a thread in the
+ * middle of a remote call finds its own registers on its stack, in the form of a signal frame, and
+ * returns to them; a guardian process takes back scheduling policies.
+ */
+#pragma once
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/user.h>
+
+struct hl_remote;
+
+/*
+ * Looks whether the process can be entered: exists, is 64-bit, is no zombie, no other tracer, no
+ * seccomp filter in the way, not about to be replaced (a vfork() parent). Touches nothing. 0 or a
+ * negative errno with a sentence that says what helps.
+ */
+int hl_remote_open(pid_t pid, struct hl_remote **ret_remote, struct hl_error *err);
+
+/* Lets all threads go that are stopped, and ends the guardian. NULL is fine. */
+void hl_remote_free(struct hl_remote *remote);
+
+/* The target's memory, stopped or not, whatever its protection. False when it is not there. */
+bool hl_remote_read(const struct hl_remote *remote, uint64_t address, void *bytes, size_t size);
+bool hl_remote_write(const struct hl_remote *remote, uint64_t address, const void *bytes,
+		     size_t size);
+
+/* ---- one thread, for remote calls ---- */
+
+/* Stops a thread that can make remote calls. 0; -ESRCH when the process has ended; -EAGAIN when none
+ * stopped in time; -EBUSY when another tracer has it. */
+int hl_remote_stop_one(struct hl_remote *remote, struct hl_error *err);
+
+/* Has the thread make a system call. What the kernel returned: negative errno on failure; -ESRCH
+ * also when the target has ended. */
+long hl_remote_syscall(struct hl_remote *remote, long number, long a, long b, long c, long d,
+		       long e, long f);
+
+/* Has the thread call ${function} with one argument on the stack below ${stack_top}, signals
+ * blocked. 0 or -ESRCH. */
+int hl_remote_call(struct hl_remote *remote, uint64_t function, uint64_t argument,
+		   uint64_t stack_top, int64_t *ret_result);
+
+/* ---- all threads ---- */
+
+struct hl_remote_thread {
+	pid_t tid;
+	struct user_regs_struct registers; /* as they will go on */
+	bool changed;			   /* registers are to be written back */
+};
+
+/*
+ * Stops all threads, those too that are born meanwhile and those of other processes that share the
+ * memory. 0; -EAGAIN when one did not stop in time (it is uninterruptible, or waits for its vfork()
+ * child): then all run again.
+ */
+int hl_remote_stop_all(struct hl_remote *remote, struct hl_error *err);
+
+/* The stopped threads; valid until hl_remote_continue(). */
+struct hl_remote_thread *hl_remote_threads(struct hl_remote *remote, size_t *ret_count);
+
+/* The tids of the process at this moment, stopped or not; to be freed. */
+int hl_remote_list(const struct hl_remote *remote, pid_t **ret_tids, size_t *ret_count);
+
+/* Stops the thread ${tid} alone and reads its registers. 0; -ESRCH when it has ended; -EAGAIN. */
+int hl_remote_stop_thread(struct hl_remote *remote, pid_t tid,
+			  struct hl_remote_thread **ret_thread);
+
+/* Lets whatever is stopped go on where it was: system calls that the stop interrupted are made
+ * again. */
+void hl_remote_continue(struct hl_remote *remote);
+
+/* Microseconds from the first stop to the last go, of the last time that threads were stopped. */
+uint32_t hl_remote_stopped_us(const struct hl_remote *remote);

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What heapline and the recorder that it brings into a running process say to each other.
+ *
+ * The recorder's image is a shared object without undefined symbols and without thread-local
+ * storage. heapline lays it out in anonymous memory of the target, applies its relocations (all of
+ * kind R_X86_64_RELATIVE), finds the symbol "hl_attached", and calls `start` on a stopped thread.
+ *
+ *	hook	    a function of the image that takes the place of one of the target's
+ *	entry	    the first bytes of a function of the target, which a patch makes a jump to its hook
+ *	trampoline  what the patch displaced, moved to where it runs as before, and a jump behind it
+ */
+#pragma once
+
+#include "region/region.h"
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#define HL_ATTACHED_MAGIC   "HLJOINED"
+#define HL_ATTACHED_VERSION 1u
+#define HL_ATTACHED_SYMBOL  "hl_attached"
+
+/* The functions that have hooks, by their usual names. */
+enum hl_hook {
+	HL_HOOK_MALLOC,
+	HL_HOOK_CALLOC,
+	HL_HOOK_REALLOC,
+	HL_HOOK_REALLOCARRAY,
+	HL_HOOK_FREE,
+	HL_HOOK_FREE_SIZED,
+	HL_HOOK_FREE_ALIGNED_SIZED,
+	HL_HOOK_POSIX_MEMALIGN,
+	HL_HOOK_ALIGNED_ALLOC,
+	HL_HOOK_MEMALIGN,
+	HL_HOOK_VALLOC,
+	HL_HOOK_PVALLOC,
+	HL_HOOK_DLCLOSE,
+	HL_HOOK_COUNT,
+};
+
+/*
+ * What the image knows of a thread. Slots are found by the thread pointer, %fs:0, which is its own
+ * address in every process with threads of glibc or musl. Wiped in forked children.
+ */
+struct hl_attached_slot {
+	_Atomic uint64_t key;	/* %fs:0; 0 = free */
+	_Atomic int32_t inside; /* frames of hooks on the thread's stack */
+	_Atomic uint32_t tid;
+	uint64_t thread; /* struct hl_thread, the recorder's */
+	uint64_t reserved[5];
+};
+
+/* In the image; addresses are those of the target, after relocation. */
+struct hl_attached {
+	char magic[8];
+	uint32_t version;
+	uint32_t slot_count; /* a power of two */
+	uint64_t slots;	     /* struct hl_attached_slot[] */
+	uint64_t hooks[HL_HOOK_COUNT];
+	uint64_t start;			     /* hl_attached_start_fn */
+	uint64_t stop;			     /* hl_attached_stop_fn */
+	uint64_t stack_top;		     /* of the stack on which these two are to be called */
+	_Atomic int32_t inside_without_slot; /* frames of hooks of threads that got no slot */
+};
+
+/* What `start` is told; heapline writes it where the image has room for it. */
+struct hl_attached_start {
+	int32_t region_fd; /* in the target; `start` closes it */
+	int32_t main_tid;
+	uint64_t region_bytes;
+	uint64_t real[HL_HOOK_COUNT]; /* trampolines; 0: the target has no such function */
+	uint64_t usable_size;	/* malloc_usable_size(); 0: blocks' sizes are those asked for */
+	uint64_t find_object;	/* _dl_find_object(); 0: modules come from the table below */
+	uint64_t clock_gettime; /* of the vdso; 0: by a system call */
+	uint64_t program_headers, program_header_count; /* AT_PHDR, AT_PHNUM */
+	uint64_t stack_end;				/* of the main thread; 0: unknown */
+	uint8_t has_glibc_chunks;			/* see recorder/libc.h */
+	uint8_t may_read_tsc;
+};
+
+/* 0 or a negative errno. Makes system calls and uses nothing of the target's libc. */
+typedef int64_t hl_attached_start_fn(const struct hl_attached_start *start);
+
+/* When no entry is patched any more and no thread is inside: gives back all memory but the image. */
+typedef int64_t hl_attached_stop_fn(void);

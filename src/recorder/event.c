@@ -522,8 +522,9 @@ void hl_event_nested_alloc(uint64_t requested)
 
 	if (!hl_recorder_is_running(recorder) || is_closed(recorder))
 		return;
-	if (hl_thread_is_inside(hl_this_thread))
-		count_lost(hl_this_thread, requested);
+	struct hl_thread *thread = hl_thread_self();
+	if (hl_thread_is_inside(thread))
+		count_lost(thread, requested);
 	else
 		count_lost_in_header(recorder, requested);
 }
@@ -542,7 +543,7 @@ static void lose_free(struct hl_recorder *recorder, const void *block)
 void hl_event_nested_free(const void *block)
 {
 	struct hl_recorder *recorder = hl_recorder;
-	struct hl_thread *thread = hl_this_thread;
+	struct hl_thread *thread = hl_thread_self();
 
 	if (!hl_recorder_is_running(recorder) || !hl_block_may_hold(&recorder->blocks, block))
 		return;

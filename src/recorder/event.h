@@ -84,7 +84,7 @@ static inline bool hl_event_passes_free(struct hl_thread *thread, const void *bl
 /* Changes when the calling thread's hooks see an allocation. */
 static inline uint64_t hl_event_seen(void)
 {
-	struct hl_thread *thread = hl_this_thread;
+	struct hl_thread *thread = hl_thread_self();
 
 	if (!thread)
 		return 0;

@@ -133,7 +133,7 @@ static __attribute__((noinline)) void *malloc_any(size_t size, struct hl_thread 
  * they need a frame or save a register. */
 HL_EXPORT void *malloc(size_t size)
 {
-	struct hl_thread *thread = hl_this_thread;
+	struct hl_thread *thread = hl_thread_self();
 
 	if (hl_sample_passes(size))
 		return hl_libc.malloc(size);
@@ -191,7 +191,7 @@ static __attribute__((noinline)) void free_any(void *block, struct hl_thread *th
 
 HL_EXPORT void free(void *block)
 {
-	struct hl_thread *thread = hl_this_thread;
+	struct hl_thread *thread = hl_thread_self();
 
 	if (!block)
 		return;

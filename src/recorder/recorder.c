@@ -4,4 +4,4 @@
 
 struct hl_recorder *hl_recorder;
 
-__thread struct hl_thread *hl_this_thread __attribute__((tls_model("initial-exec")));
+__thread struct hl_self hl_self __attribute__((tls_model("initial-exec")));

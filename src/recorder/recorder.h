@@ -16,6 +16,7 @@
 #include "recorder/private_map.h"
 #include "recorder/region_map.h"
 #include "recorder/ring_writer.h"
+#include "recorder/self.h"
 #include "recorder/spin.h"
 #include "region/protocol.h"
 #include "unwind/recall.h"
@@ -95,8 +96,6 @@ static_assert(offsetof(struct hl_thread, pending) == HL_PRIVATE_MAP_HEAD &&
 
 /* NULL until the first start; then the same address for good. Valid when phase is RUNNING. */
 extern HL_HIDDEN struct hl_recorder *hl_recorder;
-
-extern __thread struct hl_thread *hl_this_thread __attribute__((tls_model("initial-exec")));
 
 static inline bool hl_recorder_is_running(struct hl_recorder *recorder)
 {

@@ -35,7 +35,7 @@ struct hl_weight hl_sample_weight(uint64_t mean, const void *address, struct hl_
  */
 static inline bool hl_sample_passes(uint64_t requested)
 {
-	struct hl_thread *thread = hl_this_thread;
+	struct hl_thread *thread = hl_thread_self();
 
 	if (HL_LIKELY(!thread || !thread->sampling))
 		return false;

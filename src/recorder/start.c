@@ -125,35 +125,41 @@ static bool start_in_child(struct hl_recorder *recorder)
 
 static void before_fork(void)
 {
+	struct hl_thread *thread = hl_thread_self();
+
 	hl_kin_count_forked();
-	if (!hl_thread_is_inside(hl_this_thread))
+	if (!hl_thread_is_inside(thread))
 		return;
-	hl_private_map_keep(hl_this_thread, sizeof(*hl_this_thread));
+	hl_private_map_keep(thread, sizeof(*thread));
 	hl_private_map_keep(hl_recorder, sizeof(*hl_recorder));
 }
 
 static void after_fork_in_parent(void)
 {
-	if (!hl_thread_is_inside(hl_this_thread))
+	struct hl_thread *thread = hl_thread_self();
+
+	if (!hl_thread_is_inside(thread))
 		return;
-	hl_private_map_wipe(hl_this_thread, sizeof(*hl_this_thread), false);
+	hl_private_map_wipe(thread, sizeof(*thread), false);
 	hl_private_map_wipe(hl_recorder, sizeof(*hl_recorder), true);
 }
 
 static void after_fork_in_child(void)
 {
+	struct hl_thread *thread = hl_thread_self();
+
 	hl_kin_enter_child();
-	if (!hl_thread_is_inside(hl_this_thread))
+	if (!hl_thread_is_inside(thread))
 		return;
 	/* Puts one that is closed and full in the place of the region, which is the parent's. */
 	hl_private_map_replace();
 	hl_kin_leave();
-	hl_private_map_separate(hl_this_thread, sizeof(*hl_this_thread));
+	hl_private_map_separate(thread, sizeof(*thread));
 	hl_private_map_separate(hl_recorder, sizeof(*hl_recorder));
 	/* Nobody reads its rings. */
 	atomic_store(&hl_recorder->region.header->flags, HL_REGION_LOSSY);
 	atomic_store(&hl_recorder->phase, HL_PHASE_OFF);
-	hl_this_thread = NULL;
+	hl_thread_become(NULL);
 }
 
 void hl_start(char *const *environment)

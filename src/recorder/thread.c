@@ -16,23 +16,16 @@ static pthread_key_t end_key;
 static pthread_t main_thread; /* forked children that another thread made have none */
 static hl_thread_start_fn *start_child;
 
-/* Set while the thread gets its slot or gives it back: allocations of signal handlers and of
- * libc pass through meanwhile. Above all, it must not wait for the lock that its own thread holds.
- */
-static __thread bool changing_slot __attribute__((tls_model("initial-exec")));
-
 /* Other keys' destructors come after ours, and free: the slot stays for a round of them. */
-static __thread bool waited_for_others __attribute__((tls_model("initial-exec")));
-
 static void on_thread_end(void *value)
 {
 	struct hl_thread *thread = value;
 
 	/* A value inherited by a forked child is wiped: not this process' thread. */
-	if (thread != hl_this_thread || atomic_load(&thread->activity) != HL_IDLE)
+	if (thread != hl_thread_self() || atomic_load(&thread->activity) != HL_IDLE)
 		return;
-	if (!waited_for_others && pthread_setspecific(end_key, thread) == 0)
-		waited_for_others = true;
+	if (!hl_self.waited_for_others && pthread_setspecific(end_key, thread) == 0)
+		hl_self.waited_for_others = true;
 	else
 		hl_thread_end(thread);
 }
@@ -115,12 +108,12 @@ static struct hl_thread *begin_thread(struct hl_recorder *recorder)
 	atomic_fetch_add(&recorder->live_threads, 1);
 	atomic_store(&thread->in_region->live, 1);
 	hl_thread_set(thread, HL_RECORDING);
-	hl_this_thread = thread;
+	hl_thread_become(thread);
 	pthread_setspecific(end_key, thread);
 	return thread;
 }
 
-/* Without signals: a child that a handler forked before hl_this_thread is set would go on with a
+/* Without signals: a child that a handler forked before hl_thread_self() is set would go on with a
  * thread whose memory it does not have. */
 static struct hl_thread *start_thread(struct hl_recorder *recorder)
 {
@@ -156,9 +149,9 @@ void hl_thread_end(struct hl_thread *thread)
 	hl_sys_block_signals(&before);
 	hl_thread_set(thread, HL_RECORDING);
 	read_name(thread->in_region);
-	changing_slot = true;
+	*hl_self_changing_slot() = true;
 	atomic_signal_fence(memory_order_seq_cst);
-	hl_this_thread = NULL;
+	hl_thread_become(NULL);
 	atomic_signal_fence(memory_order_seq_cst);
 	/* No handler reaches it any more; some may have left frees. */
 	hl_thread_drain(thread);
@@ -167,7 +160,7 @@ void hl_thread_end(struct hl_thread *thread)
 	atomic_fetch_sub(&recorder->live_threads, 1);
 	give_back(recorder, thread);
 	atomic_signal_fence(memory_order_seq_cst);
-	changing_slot = false;
+	*hl_self_changing_slot() = false;
 	hl_sys_restore_signals(&before);
 }
 
@@ -177,20 +170,20 @@ struct hl_thread *hl_thread_enter_slow(void)
 
 	if (!recorder)
 		return NULL;
-	struct hl_thread *thread = hl_this_thread;
+	struct hl_thread *thread = hl_thread_self();
 	if (thread &&
 	    atomic_load_explicit(&thread->activity, memory_order_relaxed) != HL_NOT_A_THREAD)
 		return NULL; /* in the recorder or the allocator already */
-	if (changing_slot)
+	if (*hl_self_changing_slot())
 		return NULL;
-	changing_slot = true;
+	*hl_self_changing_slot() = true;
 	atomic_signal_fence(memory_order_seq_cst);
 	uint32_t phase = atomic_load_explicit(&recorder->phase, memory_order_acquire);
 	bool running =
 		phase == HL_PHASE_RUNNING || (phase == HL_PHASE_FORKED && start_child(recorder));
 	thread = running ? start_thread(recorder) : NULL;
 	atomic_signal_fence(memory_order_seq_cst);
-	changing_slot = false;
+	*hl_self_changing_slot() = false;
 	return thread;
 }
 

@@ -42,7 +42,7 @@ static inline bool hl_thread_try_enter(struct hl_thread *thread)
 /* Begins an event: the calling thread's state, in activity RECORDING; NULL = pass through. */
 static inline struct hl_thread *hl_thread_enter(void)
 {
-	struct hl_thread *thread = hl_this_thread;
+	struct hl_thread *thread = hl_thread_self();
 
 	return HL_LIKELY(hl_thread_try_enter(thread)) ? thread : hl_thread_enter_slow();
 }

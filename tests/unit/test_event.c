@@ -123,8 +123,8 @@ static void start(enum hl_mode mode)
 static void stop(void)
 {
 	atomic_store(&refuse_from, 0);
-	if (hl_this_thread)
-		hl_thread_end(hl_this_thread);
+	if (hl_thread_self())
+		hl_thread_end(hl_thread_self());
 	hl_recorder = NULL;
 	test_region_free(&recorder->region);
 	free(recorder);
@@ -333,8 +333,8 @@ static bool check_ends(uint64_t stack, uint32_t node, char *ret_text, size_t cap
 	signal(SIGABRT, on_abort);
 	bool ended = setjmp(aborted);
 	if (!ended)
-		hl_recall_check(recorder, hl_this_thread, &(struct hl_registers){.pc = stack}, node,
-				false);
+		hl_recall_check(recorder, hl_thread_self(), &(struct hl_registers){.pc = stack},
+				node, false);
 	signal(SIGABRT, SIG_DFL);
 	dup2(stderr_copy, 2);
 	close(stderr_copy);
@@ -465,8 +465,8 @@ static void *allocate_in_any_mode(void *argument)
 		step_in_mode(ledger, place, number);
 		atomic_flag_clear(&place->taken);
 	}
-	if (hl_this_thread)
-		hl_thread_end(hl_this_thread);
+	if (hl_thread_self())
+		hl_thread_end(hl_thread_self());
 	return NULL;
 }
 
@@ -693,7 +693,7 @@ static void *make_events(void *argument)
 			free_event(block);
 		}
 	}
-	hl_thread_end(hl_this_thread);
+	hl_thread_end(hl_thread_self());
 	return NULL;
 }
 
@@ -937,19 +937,19 @@ static void a_request_that_must_fail_moves_no_sample(void **state)
 {
 	(void)state;
 	static const uint64_t too_much[] = {UINT64_MAX, UINT64_C(1) << 63, UINT64_C(3) << 62};
-	struct hl_thread *before = hl_this_thread;
+	struct hl_thread *before = hl_thread_self();
 	struct hl_thread *thread = aligned_alloc(_Alignof(struct hl_thread), sizeof(*thread));
 	memset(thread, 0, sizeof(*thread));
 	thread->sampling = true;
 	thread->sample_countdown = 1000;
-	hl_this_thread = thread;
+	hl_thread_become(thread);
 	for (size_t i = 0; i < HL_COUNT_OF(too_much); i++) {
 		assert_false(hl_sample_passes(too_much[i]));
 		assert_int_equal(thread->sample_countdown, 1000);
 	}
 	assert_true(hl_sample_passes(999));
 	assert_false(hl_sample_passes(1));
-	hl_this_thread = before;
+	hl_thread_become(before);
 	free(thread);
 }
 

@@ -17,6 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -313,7 +315,8 @@ static void warn_of_allocator(struct hl_collector *collector, const struct hl_tr
 	size_t place = collector->examined_count++ % HL_COUNT_OF(collector->examined);
 	collector->examined[place].device = program->device;
 	collector->examined[place].inode = program->inode;
-	const char *function = hl_examine_allocator(program->executable);
+	/* In a process that runs, the allocator's functions are found wherever they are. */
+	const char *function = tracked->attached ? NULL : hl_examine_allocator(program->executable);
 	if (function)
 		hl_archive_warn(&collector->archive,
 				"'%s' has an allocator of its own linked into it ('%s'), whose "
@@ -434,32 +437,37 @@ static bool was_expected(struct hl_collector *collector, pid_t pid, pid_t parent
 	       hl_unrecorded_was_expected(parent, find_running(collector, parent), is_orphan);
 }
 
+/* Prepares to follow a process to its end. */
+static int follow(struct hl_collector *collector, struct hl_tracked *tracked)
+{
+	tracked->sequence = collector->next_sequence;
+	tracked->recording_start_ns = collector->archive.meta.start_realtime_ns;
+	int r = watch(collector, tracked->pidfd, EVENT_TRACKED + (uint64_t)tracked->sequence);
+	if (r == 0 && hl_mode_logs(collector->settings.region.mode))
+		r = hl_tracked_begin_log(tracked, collector->archive.directory.fd,
+					 &collector->settings.log, 0);
+	return r;
+}
+
 /* Makes a region for the caller and sends it. 0, or a negative errno that the caller is to be told;
  * nothing is left of it then. */
 static int welcome(struct hl_collector *collector, const struct hl_caller *caller,
 		   const struct hl_hello *hello, struct hl_tracked **ret_tracked)
 {
 	struct hl_tracked *tracked;
-	int region_fd;
 
 	int pidfd = hl_reception_pidfd(caller);
 	if (pidfd < 0)
 		return pidfd;
 	int r = hl_tracked_new(caller->pid, pidfd, &collector->settings.region,
-			       hello->address_space_limit, &tracked, &region_fd);
+			       hello->address_space_limit, -1, &tracked);
 	if (r < 0)
 		return r;
-	tracked->sequence = collector->next_sequence;
-	tracked->recording_start_ns = collector->archive.meta.start_realtime_ns;
 	if (hello->kind == HL_HELLO_FORK)
 		hl_tracked_set_forked(tracked);
-	r = watch(collector, pidfd, EVENT_TRACKED + (uint64_t)tracked->sequence);
-	if (r == 0 && hl_mode_logs(collector->settings.region.mode))
-		r = hl_tracked_begin_log(tracked, collector->archive.directory.fd,
-					 &collector->settings.log, 0);
+	r = follow(collector, tracked);
 	if (r == 0)
-		r = hl_reception_answer(caller, 0, region_fd, tracked->region.bytes);
-	close(region_fd);
+		r = hl_reception_answer(caller, 0, tracked->region.fd, tracked->region.bytes);
 	if (r < 0) {
 		hl_tracked_free(tracked);
 		return r;
@@ -483,6 +491,35 @@ static void enter(struct hl_collector *collector, struct hl_tracked *tracked, bo
 	collector->unrecorded.arrived += arrived;
 	if (tracked->pid == collector->program)
 		save_soon(collector);
+}
+
+int hl_collector_adopt(struct hl_collector *collector, pid_t pid, int region_fd,
+		       uint64_t *ret_region_bytes, struct hl_error *err)
+{
+	struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
+	struct hl_tracked *tracked;
+
+	int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	if (pidfd < 0) {
+		int r = -errno;
+		close(region_fd);
+		return hl_error_set(err, r, "cannot watch process %d: %s", pid, strerror(-r));
+	}
+	prlimit(pid, RLIMIT_AS, NULL, &limit);
+	int r = hl_tracked_new(pid, pidfd, &collector->settings.region, limit.rlim_cur, region_fd,
+			       &tracked);
+	if (r < 0)
+		return hl_error_set(err, r, "cannot record process %d: %s", pid, reason_of(-r));
+	r = follow(collector, tracked);
+	if (r < 0) {
+		hl_tracked_free(tracked);
+		return hl_error_set(err, r, "cannot record process %d: %s", pid, reason_of(-r));
+	}
+	collector->archive.meta.attached = true;
+	*ret_region_bytes = tracked->region.bytes;
+	enter(collector, tracked, false);
+	warn_of_address_space(collector, tracked, limit.rlim_cur);
+	return 0;
 }
 
 /* A pid that says hello again has begun another program. */
@@ -582,7 +619,12 @@ static bool save_changed(struct hl_collector *collector)
 		next = it->next; /* save_last frees it */
 		if (!it->end_ns)
 			hl_tracked_look(it);
-		if (it->end_ns)
+		/* What heapline brought into its memory is gone. */
+		if (!it->end_ns && it->attached && it->is_another) {
+			hl_tracked_set_end(it, HL_END_RUNNING);
+			finish_process(collector, it);
+			any = true;
+		} else if (it->end_ns)
 			any |= save_last(collector, it) == 0;
 		else if (hl_tracked_has_begun(it) && hl_tracked_has_changed(it))
 			any |= hl_archive_save(&collector->archive, it, false) == 0;

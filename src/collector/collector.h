@@ -61,7 +61,15 @@ const char *hl_collector_token(const struct hl_collector *collector);
 int hl_collector_begin(struct hl_collector *collector, const char *path, bool replace,
 		       pid_t program, struct hl_error *err);
 
-/* Removes the directory again: the program could not be started. */
+/*
+ * Takes in a process that runs already, whose recorder will map the region that ${region_fd}, an
+ * empty memfd, becomes; it is taken over also on failure. The process counts as recorded, and a
+ * recorder must begin in it, or the recording be abandoned. Its children are not recorded.
+ */
+int hl_collector_adopt(struct hl_collector *collector, pid_t pid, int region_fd,
+		       uint64_t *ret_region_bytes, struct hl_error *err);
+
+/* Removes the directory again: the program could not be started, or not be joined. */
 void hl_collector_abandon(struct hl_collector *collector);
 
 /* Readable (poll) when there is something to do. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reads /proc/PID/{exe,cmdline,stat}; see tracked.h. */
+/* Reads /proc/PID/{exe,cmdline,stat,auxv}; see tracked.h. */
 #include "collector/tracked.h"
 
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -13,6 +14,9 @@
 
 /* Longer command lines are cut; a recording need not hold megabytes of arguments. */
 #define COMMAND_BYTES_MAX 65536
+
+/* The kernel gives some 20. */
+#define AUXV_MAX 64
 
 /* Reads a file of /proc up to ${capacity} bytes; 0 bytes when it cannot be read. */
 static size_t read_file(pid_t pid, const char *file, char *bytes, size_t capacity)
@@ -107,6 +111,18 @@ static bool find_executable(pid_t pid, struct stat *ret_status)
 	return stat(name, ret_status) == 0;
 }
 
+static uint64_t find_random_bytes(pid_t pid)
+{
+	Elf64_auxv_t entries[AUXV_MAX];
+	size_t count =
+		read_file(pid, "auxv", (char *)entries, sizeof(entries)) / sizeof(entries[0]);
+
+	for (size_t i = 0; i < count; i++)
+		if (entries[i].a_type == AT_RANDOM)
+			return entries[i].a_un.a_val;
+	return 0;
+}
+
 int hl_identity_read(pid_t pid, struct hl_identity *ret_identity)
 {
 	char link[32], path[PATH_MAX];
@@ -117,6 +133,7 @@ int hl_identity_read(pid_t pid, struct hl_identity *ret_identity)
 		.parent_pid = hl_identity_parent(pid),
 		.executable = strndup(path, length > 0 ? (size_t)length : 0),
 		.command = calloc(1, sizeof(*identity.command)),
+		.random_bytes = find_random_bytes(pid),
 	};
 	hl_identity_refresh(&identity, pid);
 	if (!identity.executable || !identity.command) {
@@ -142,6 +159,13 @@ bool hl_identity_has_changed(const struct hl_identity *identity, pid_t pid,
 		return false;
 	hl_identity_read_name(pid, ret_name);
 	return true;
+}
+
+bool hl_identity_has_called_exec(const struct hl_identity *identity, pid_t pid)
+{
+	uint64_t random_bytes = identity->random_bytes ? find_random_bytes(pid) : 0;
+
+	return random_bytes && random_bytes != identity->random_bytes;
 }
 
 void hl_identity_release(struct hl_identity *identity)

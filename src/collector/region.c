@@ -25,17 +25,24 @@ static uint64_t size_bound(uint64_t address_space_limit)
 	return bound >= UINT64_MAX / REGION_SHARE_OF_LIMIT ? 0 : bound;
 }
 
+/* Some systems allow only memfds that cannot be executed; older ones lack the flag. */
+static int make_memfd(void)
+{
+	int fd = memfd_create("heapline", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+
+	if (fd < 0 && errno == EINVAL)
+		fd = memfd_create("heapline", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	return fd;
+}
+
 int hl_region_make(const struct hl_region_settings *settings, uint64_t address_space_limit,
-		   struct hl_region *ret_region, int *ret_fd)
+		   int memfd, struct hl_region *ret_region)
 {
 	struct hl_region region;
 
 	hl_region_layout(&region.layout, size_bound(address_space_limit), settings->mode);
 	region.bytes = region.layout.region_bytes;
-	/* Some systems allow only memfds that cannot be executed; older ones lack the flag. */
-	int fd = memfd_create("heapline", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
-	if (fd < 0 && errno == EINVAL)
-		fd = memfd_create("heapline", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int fd = memfd >= 0 ? memfd : make_memfd();
 	if (fd < 0)
 		return -errno;
 	void *base = MAP_FAILED;
@@ -61,12 +68,6 @@ int hl_region_make(const struct hl_region_settings *settings, uint64_t address_s
 						  (hl_time_stamps_work() ? HL_REGION_STAMPS : 0u));
 	region.layout.sample_bytes = settings->sample_bytes;
 	*region.header = region.layout;
-	*ret_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-	if (*ret_fd < 0) {
-		int r = -errno;
-		hl_region_release(&region);
-		return r;
-	}
 	*ret_region = region;
 	return 0;
 }

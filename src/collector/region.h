@@ -27,11 +27,11 @@ struct hl_region {
 
 /*
  * Makes a region and maps it. It takes at most an eighth of ${address_space_limit} (UINT64_MAX: no
- * limit), since the target maps it, too. ${ret_fd} is its memfd once more, the caller's to close. 0
- * or a negative errno.
+ * limit), since the target maps it, too. ${memfd} is an empty one to hold it, which is taken over
+ * also on failure; -1: one is made. 0 or a negative errno.
  */
 int hl_region_make(const struct hl_region_settings *settings, uint64_t address_space_limit,
-		   struct hl_region *ret_region, int *ret_fd);
+		   int memfd, struct hl_region *ret_region);
 
 /* Unmaps and closes it; the target's own mapping is its own. */
 void hl_region_release(struct hl_region *region);

@@ -14,23 +14,25 @@
 #include <unistd.h>
 
 int hl_tracked_new(pid_t pid, int pidfd, const struct hl_region_settings *settings,
-		   uint64_t address_space_limit, struct hl_tracked **ret_tracked,
-		   int *ret_region_fd)
+		   uint64_t address_space_limit, int memfd, struct hl_tracked **ret_tracked)
 {
 	struct hl_tracked *tracked = calloc(1, sizeof(*tracked));
 
 	if (!tracked) {
 		close(pidfd);
+		if (memfd >= 0)
+			close(memfd);
 		return -ENOMEM;
 	}
 	hl_drain_orders_init(&tracked->orders);
 	tracked->pid = pid;
 	tracked->pidfd = pidfd;
+	tracked->attached = memfd >= 0;
 	tracked->start_realtime_ns = hl_clock_ns(CLOCK_REALTIME);
 	tracked->start_ns = hl_clock_ns(CLOCK_MONOTONIC);
-	int r = hl_identity_read(pid, &tracked->identity);
+	int r = hl_region_make(settings, address_space_limit, memfd, &tracked->region);
 	if (r == 0)
-		r = hl_region_make(settings, address_space_limit, &tracked->region, ret_region_fd);
+		r = hl_identity_read(pid, &tracked->identity);
 	if (r < 0) {
 		hl_tracked_free(tracked);
 		return r;
@@ -94,6 +96,12 @@ void hl_tracked_look(struct hl_tracked *tracked)
 	if (!tracked->is_another)
 		tracked->is_another = hl_identity_has_changed(&tracked->identity, tracked->pid,
 							      tracked->successor);
+	/* No hello says that the same program began again: the recorder is gone with the memory. */
+	if (!tracked->is_another && tracked->attached &&
+	    hl_identity_has_called_exec(&tracked->identity, tracked->pid)) {
+		hl_identity_read_name(tracked->pid, tracked->successor);
+		tracked->is_another = true;
+	}
 	/* A program that is about to be replaced has said its last. */
 	if (!tracked->is_another && !atomic_load(&tracked->region.header->kin.replacing))
 		hl_identity_refresh(&tracked->identity, tracked->pid);

@@ -23,6 +23,8 @@ struct hl_identity {
 	dev_t device;			 /* of the executable */
 	ino_t inode;			 /* of the executable; 0 when unknown */
 	char name[HL_IDENTITY_NAME_MAX]; /* the kernel's, of its main thread; "" when unknown */
+	uint64_t
+		random_bytes; /* address of AT_RANDOM, which differs after each exec; 0 when unknown */
 };
 
 /* What cannot be read is left empty. 0 or -ENOMEM. */
@@ -46,6 +48,10 @@ uint32_t hl_identity_parent(pid_t pid);
  */
 bool hl_identity_has_changed(const struct hl_identity *identity, pid_t pid,
 			     char ret_name[HL_IDENTITY_NAME_MAX]);
+
+/* Whether it has called exec since then, be it of the same program. False where addresses are not
+ * randomized. */
+bool hl_identity_has_called_exec(const struct hl_identity *identity, pid_t pid);
 
 void hl_identity_release(struct hl_identity *identity);
 
@@ -77,6 +83,7 @@ struct hl_tracked {
 	enum hl_process_end end;
 	int end_status;
 	char first_name[HL_IDENTITY_NAME_MAX]; /* of a forked child: its parent's; else "" */
+	bool attached;			       /* it ran already when the recorder came in */
 	bool arrived;	 /* counted as a child that was expected; see unrecorded.h */
 	bool is_another; /* another program runs in its place, as far as is known unrecorded */
 	char successor[HL_IDENTITY_NAME_MAX]; /* that one's name */
@@ -87,13 +94,9 @@ struct hl_tracked {
 	struct hl_tracked_totals totals;      /* at the last save, or try */
 };
 
-/*
- * Takes over ${pidfd} also on failure. ${ret_region_fd} is the region's memfd, for the target; the
- * caller closes it.
- */
+/* Takes over ${pidfd}, and ${memfd} (see hl_region_make()), also on failure. */
 int hl_tracked_new(pid_t pid, int pidfd, const struct hl_region_settings *settings,
-		   uint64_t address_space_limit, struct hl_tracked **ret_tracked,
-		   int *ret_region_fd);
+		   uint64_t address_space_limit, int memfd, struct hl_tracked **ret_tracked);
 
 void hl_tracked_free(struct hl_tracked *tracked); /* NULL is fine */
 

@@ -92,6 +92,7 @@ static const struct hl_field fields[] = {
 	HL_FIELD(hl_profile, INTERNED, base_moment),
 	HL_FIELD(hl_profile, U64, base_moment_ms),
 	HL_FIELD(hl_profile, BOOL, snapshot, .optional = true),
+	HL_FIELD(hl_profile, BOOL, attached, .optional = true),
 	HL_FIELD(hl_profile, U64, unrecorded_children, .optional = true),
 	HL_FIELD(hl_profile, U64, refused_children, .optional = true),
 	HL_FIELD(hl_profile, CODED, known, .codec = &known_codec),

@@ -154,6 +154,7 @@ struct hl_profile {
 	uint64_t start_realtime_ns, duration_ns;
 	bool complete; /* the recording was finished, and every process in it */
 	bool snapshot; /* a copy that was taken while it went on */
+	bool attached; /* blocks allocated before it began are not counted */
 	bool running;  /* else an incomplete recording that is no snapshot was interrupted */
 	uint32_t *warnings;
 	size_t warning_count;

@@ -311,6 +311,7 @@ static int describe(struct hl_profile *joined, const struct side *before, const 
 	joined->moment_ms = from->moment_ms;
 	joined->complete = from->complete;
 	joined->snapshot = from->snapshot;
+	joined->attached = from->attached;
 	joined->running = from->running;
 	joined->unrecorded_children = from->unrecorded_children;
 	joined->refused_children = from->refused_children;

@@ -151,6 +151,7 @@ struct hl_recording {
 	uint64_t duration_ns;
 	bool complete;	 /* the collector finished it */
 	bool snapshot;	 /* a copy that was taken while it went on */
+	bool attached;	 /* it began in the middle of a running process' life */
 	bool running;	 /* not finished, and a collector was at it when it was opened */
 	char **warnings; /* NULL-terminated sentences: what went wrong while recording (full disk,
 			    refused child ...) */

@@ -193,8 +193,9 @@ static void add_losses(struct hl_notices *notices, const struct hl_profile *prof
 		hl_notices_add(notices, "note: %s free%s of blocks %s",
 			       hl_format_count(lost->unmatched_frees, count),
 			       hl_format_plural(lost->unmatched_frees),
-			       kind ? "allocated before the trace (harmless)"
-				    : "whose allocation was not seen");
+			       kind		   ? "allocated before the trace (harmless)"
+			       : profile->attached ? "allocated before the recording (harmless)"
+						   : "whose allocation was not seen");
 	if (lost->inherited_frees)
 		hl_notices_add(notices, "note: %s free%s of blocks that forked children inherited",
 			       hl_format_count(lost->inherited_frees, count),
@@ -206,6 +207,9 @@ void hl_notices_of_profile(struct hl_notices *notices, const struct hl_profile *
 	size_t count = 0;
 	char number[HL_FORMAT_MAX];
 
+	if (profile->attached)
+		hl_notices_add(notices, "attached at %s; blocks allocated before are not counted",
+			       hl_format_time(profile->start_realtime_ns, number));
 	if (profile->snapshot)
 		hl_notices_add(notices,
 			       "a snapshot, taken while the recording went on: what came after "

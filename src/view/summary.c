@@ -80,6 +80,8 @@ static void recording_member(struct hl_emit *emit, const struct hl_profile *prof
 	hl_emit_boolean(emit, "complete", profile->complete);
 	if (profile->snapshot)
 		hl_emit_boolean(emit, "snapshot", true);
+	if (profile->attached)
+		hl_emit_boolean(emit, "attached", true);
 	if (profile->running)
 		hl_emit_boolean(emit, "running", true);
 	hl_emit_array(emit, "warnings");

@@ -328,6 +328,10 @@ int main(int argc, char **argv)
 		processes[0].end = HL_END_RUNNING;
 		if (wanted[0] == 'l')
 			processes[0] = leaking_process(processes[0]);
+	} else if (!strcmp(wanted, "attached")) {
+		recording.attached = true;
+		processes[0].end = HL_END_RUNNING;
+		processes[0].lost.unmatched_frees = 17;
 	} else if (!strcmp(wanted, "leaking")) {
 		processes[0] = leaking_process(processes[0]);
 	} else if (!strcmp(wanted, "sized")) {

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import schemas  # pylint: disable=wrong-import-position
 
 CASES = Path(__file__).resolve().parent / "cases"
-RECORDINGS = ("shop", "snapshot", "later-snapshot", "leaking", "switched", "sized", "paged", "two", "none", "empty", "own-malloc", "replaced", "lossy", "logged",
+RECORDINGS = ("shop", "snapshot", "later-snapshot", "attached", "leaking", "switched", "sized", "paged", "two", "none", "empty", "own-malloc", "replaced", "lossy", "logged",
               "logged-later", "two-logged", "broken-log", "begun", "early")
 NOT_SANITIZED = "# not sanitized: "
 TIMEOUT_S = 300  # ends a hang; no case takes a tenth of it

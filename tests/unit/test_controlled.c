@@ -44,7 +44,6 @@ static int setup(void **state)
 	static const struct hl_region_settings settings = {.mode = HL_MODE_MEM_FAST};
 	struct fixture *fixture = calloc(1, sizeof(*fixture));
 	char path[256];
-	int region_fd;
 
 	if (make_temporary(fixture->directory) < 0)
 		return -1;
@@ -53,10 +52,8 @@ static int setup(void **state)
 	if (hl_archive_init(&fixture->archive, path, false, command, &settings, NULL) < 0)
 		return -1;
 	int pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0);
-	if (hl_tracked_new(getpid(), pidfd, &settings, UINT64_MAX, &fixture->tracked, &region_fd) <
-	    0)
+	if (hl_tracked_new(getpid(), pidfd, &settings, UINT64_MAX, -1, &fixture->tracked) < 0)
 		return -1;
-	close(region_fd);
 	atomic_store(&fixture->tracked->region.header->state, HL_REGION_RUNNING);
 	fixture->mode = HL_MODE_MEM_FAST;
 	fixture->limits = (struct hl_log_limits){.segment_bytes = 1 << 20, .segments_kept = 2};

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The collector and a process that ran before it: the recorder comes in with a memfd, not a hello. */
+#include "collecting.h"
+
+#include <errno.h>
+#include <sys/personality.h>
+
+/* What a child would be given: it has it from its birth on. */
+static int memfd;
+
+static void map_region(struct recorder *recorder)
+{
+	off_t bytes = lseek(memfd, 0, SEEK_END);
+
+	recorder->header = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
+	atomic_store(&recorder->header->state, HL_REGION_RUNNING);
+}
+
+static int be_joined(struct recorder *recorder)
+{
+	pause_child(recorder);
+	map_region(recorder);
+	return 0;
+}
+
+static int allocate_when_joined(struct recorder *recorder)
+{
+	be_joined(recorder);
+	allocate(recorder, 100);
+	pause_child(recorder);
+	return hl_mode_of(atomic_load(&recorder->header->mode)) == HL_MODE_CLOSED ? 4 : 5;
+}
+
+static int exec_when_joined(struct recorder *recorder)
+{
+	be_joined(recorder);
+	allocate(recorder, 100);
+	execl("/proc/self/exe", "again", "wait", NULL);
+	return 97;
+}
+
+/* A child that runs already is adopted, and goes on with a recorder in it. */
+static void join(struct fixture *fixture, child_fn *run)
+{
+	struct hl_error err = {0};
+	uint64_t bytes = 0;
+
+	memfd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	assert_true(memfd >= 0);
+	start(fixture, run);
+	await_pause(fixture);
+	int fd = fcntl(memfd, F_DUPFD_CLOEXEC, 0);
+	if (hl_collector_adopt(fixture->collector, fixture->child, fd, &bytes, &err) < 0)
+		fail_msg("%s", err.text);
+	assert_true(bytes > 0 && lseek(memfd, 0, SEEK_END) == (off_t)bytes);
+	assert_true(fcntl(memfd, F_GET_SEALS) & F_SEAL_SHRINK);
+	let_go(fixture);
+}
+
+static void a_process_that_runs_is_recorded_from_then_on(void **state)
+{
+	struct fixture *fixture = *state;
+
+	join(fixture, allocate_when_joined);
+	await_pause(fixture);
+	assert_true(hl_collector_has_running(fixture->collector));
+	const struct hl_recording *recording = finish(fixture);
+	assert_true(recording->attached);
+	assert_int_equal(recording->process_count, 1);
+	assert_int_equal(recording->processes[0].pid, fixture->child);
+	assert_int_equal(recording->processes[0].end, HL_END_RUNNING);
+	assert_int_equal(recording->processes[0].values[0].alloc_bytes, 100);
+	assert_int_equal(fixture->summary.running, 1);
+	let_go(fixture);
+	int status;
+	assert_int_equal(waitpid(fixture->child, &status, 0), fixture->child);
+	assert_int_equal(WEXITSTATUS(status), 4);
+	close(memfd);
+}
+
+static void its_end_is_seen(void **state)
+{
+	struct fixture *fixture = *state;
+
+	join(fixture, allocate_when_joined);
+	await_pause(fixture);
+	kill(fixture->child, SIGKILL);
+	await_end(fixture);
+	assert_false(hl_collector_has_running(fixture->collector));
+	const struct hl_recording *recording = finish(fixture);
+	assert_int_equal(recording->processes[0].end, HL_END_SIGNALED);
+	assert_int_equal(fixture->summary.running, 0);
+	close(memfd);
+}
+
+static void an_exec_of_the_same_program_ends_the_recording(void **state)
+{
+	struct fixture *fixture = *state;
+
+	if (personality(0xffffffff) & ADDR_NO_RANDOMIZE)
+		skip();
+	join(fixture, exec_when_joined);
+	for (int i = 0; hl_collector_has_running(fixture->collector); i++) {
+		struct pollfd poller = {hl_collector_fd(fixture->collector), POLLIN, 0};
+		assert_true(poll(&poller, 1, 60000) == 1 && i < 1000);
+		hl_collector_dispatch(fixture->collector);
+	}
+	const struct hl_recording *recording = finish(fixture);
+	assert_int_equal(recording->processes[0].end, HL_END_EXEC);
+	assert_int_equal(recording->processes[0].values[0].alloc_bytes, 100);
+	assert_int_equal(fixture->summary.replaced, 1);
+	kill(fixture->child, SIGKILL);
+	waitpid(fixture->child, NULL, 0);
+	close(memfd);
+}
+
+static void a_region_that_cannot_be_made_is_refused(void **state)
+{
+	struct fixture *fixture = *state;
+	struct hl_error err = {0};
+	uint64_t bytes;
+
+	int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	assert_true(hl_collector_adopt(fixture->collector, getpid(), fd, &bytes, &err) < 0);
+	assert_non_null(strstr(err.text, "cannot record process"));
+	assert_int_equal(fcntl(fd, F_GETFD), -1);
+	assert_false(hl_collector_has_running(fixture->collector));
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(a_process_that_runs_is_recorded_from_then_on),
+		TEST(its_end_is_seen),
+		TEST(an_exec_of_the_same_program_ends_the_recording),
+		TEST(a_region_that_cannot_be_made_is_refused),
+	};
+
+	(void)argv;
+	if (argc > 1) { /* begun again, by a child */
+		alarm(60);
+		pause();
+	}
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -47,6 +47,7 @@ static const struct {
 	{"mark", HL_CONTROL_MARK, "a name"},
 	{"snapshot", HL_CONTROL_SNAPSHOT, "a path for it"},
 	{"log-segments", HL_CONTROL_SEGMENTS, "a number"},
+	{"detach", HL_CONTROL_DETACH, NULL},
 };
 
 static int make_request(size_t action, const char *argument, struct hl_control_request *request,
@@ -319,6 +320,8 @@ static int ask(const struct hl_control_peer *peer, struct hl_control_request *re
 	else if (request->verb == HL_CONTROL_SEGMENTS)
 		hl_cli_note("keeping %u segment%s of the log of %s from now on", request->segments,
 			    hl_format_plural(request->segments), whom);
+	else if (request->verb == HL_CONTROL_DETACH)
+		hl_cli_note("detached from %s; see 'heapline top %s'", whom, peer->recording);
 	else
 		hl_cli_note("wrote '%s'; see 'heapline top %s'", argument, argument);
 	json_decref(answer);
@@ -353,8 +356,8 @@ static int control(struct hl_control_request *request, const char *argument, str
 }
 
 /* For completion. */
-static const char *const action_words[] = {"status",   "mode",	       "mark",
-					   "snapshot", "log-segments", NULL};
+static const char *const action_words[] = {"status",	   "mode",   "mark", "snapshot",
+					   "log-segments", "detach", NULL};
 
 static int run_ctl(int argc, char **argv)
 {
@@ -363,15 +366,14 @@ static int run_ctl(int argc, char **argv)
 	size_t action = 0;
 
 	if (argc == 0)
-		return hl_cli_usage_error(
-			&hl_verb_ctl,
-			"'ctl' needs an action: status, mode, mark, snapshot or log-segments");
+		return hl_cli_usage_error(&hl_verb_ctl, "'ctl' needs an action: status, mode, "
+							"mark, snapshot, log-segments or detach");
 	while (action < HL_COUNT_OF(actions) && strcmp(argv[0], actions[action].name) != 0)
 		action++;
 	if (action == HL_COUNT_OF(actions))
 		return hl_cli_usage_error(&hl_verb_ctl,
-					  "no action '%s': not status, mode, mark, snapshot or "
-					  "log-segments",
+					  "no action '%s': not status, mode, mark, snapshot, "
+					  "log-segments or detach",
 					  argv[0]);
 	const char *argument = actions[action].argument;
 	int operands = argument ? 2 : 1;
@@ -397,7 +399,8 @@ static int run_ctl(int argc, char **argv)
 const struct hl_verb hl_verb_ctl = {
 	.name = "ctl",
 	.group = HL_GROUP_RECORD,
-	.arguments = "-p PID (status | mode MODE | mark NAME | snapshot OUT.hl | log-segments N)",
+	.arguments = "-p PID (status | mode MODE | mark NAME | snapshot OUT.hl | log-segments N | "
+		     "detach)",
 	.words = action_words,
 	.summary = "query or control a running recording",
 	.options = options,

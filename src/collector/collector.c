@@ -719,6 +719,17 @@ bool hl_collector_has_running(const struct hl_collector *collector)
 	return it;
 }
 
+bool hl_collector_is_to_detach(const struct hl_collector *collector)
+{
+	return collector->control && hl_control_is_to_detach(collector->control);
+}
+
+void hl_collector_tell_detached(struct hl_collector *collector, const char *problem)
+{
+	if (collector->control)
+		hl_control_tell_detached(collector->control, problem);
+}
+
 /* Whether some process is about to say hello, as far as its parent tells, or to begin. */
 static bool expects_more(const struct hl_collector *collector)
 {

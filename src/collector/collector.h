@@ -85,6 +85,13 @@ void hl_collector_check_ends(struct hl_collector *collector);
 /* Whether a process is being recorded that has not ended. */
 bool hl_collector_has_running(const struct hl_collector *collector);
 
+/* Whether 'heapline ctl detach' asked for the end of a recording by hl_collector_adopt(). */
+bool hl_collector_is_to_detach(const struct hl_collector *collector);
+
+/* Tells whoever asked, after hl_collector_finish(), that the recorder is out of the process, or in
+ * ${problem}, a sentence, why not; NULL: there is none. */
+void hl_collector_tell_detached(struct hl_collector *collector, const char *problem);
+
 /*
  * Ends the recording: whatever runs on is told to record no more and saved as it stands, and all is
  * on disk when this returns.

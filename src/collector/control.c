@@ -167,6 +167,25 @@ static void end_snapshot(struct hl_control *control)
 		       r < 0 ? hl_control_answer_error(err.text) : hl_control_answer_done());
 }
 
+/* ---- the end ---- */
+
+bool hl_control_is_to_detach(const struct hl_control *control)
+{
+	for (unsigned i = 0; i < CLIENTS_MAX; i++)
+		if (control->clients[i].state == HL_CLIENT_LEAVING)
+			return true;
+	return false;
+}
+
+void hl_control_tell_detached(struct hl_control *control, const char *problem)
+{
+	for (unsigned i = 0; i < CLIENTS_MAX; i++)
+		if (control->clients[i].state == HL_CLIENT_LEAVING)
+			answer(control, &control->clients[i],
+			       problem ? hl_control_answer_error(problem)
+				       : hl_control_answer_done());
+}
+
 /* ---- programs ---- */
 
 static void take_marks(struct hl_control *control, struct hl_tracked *tracked, bool last)
@@ -262,19 +281,22 @@ static void on_client(struct hl_control *control, struct hl_control_client *clie
 	if (r == -EPIPE || r == -EAGAIN)
 		return;
 	bool is_copy = request.verb == HL_CONTROL_SNAPSHOT || request.verb == HL_CONTROL_REPLACE;
-	if (r == 0 && !is_copy) {
+	bool is_end = request.verb == HL_CONTROL_DETACH;
+	if (r == 0 && !is_copy && !is_end) {
 		answer(control, client, hl_control_actions_act(&control->subject, &request));
 		return;
 	}
 	if (r == 0)
-		r = begin_snapshot(control, request.argument, request.verb == HL_CONTROL_REPLACE,
-				   &err);
+		r = is_end ? hl_control_actions_check_detach(&control->subject, request.pid, &err)
+			   : begin_snapshot(control, request.argument,
+					    request.verb == HL_CONTROL_REPLACE, &err);
 	if (r < 0) {
 		answer(control, client, hl_control_answer_error(err.text));
 		return;
 	}
-	control->snapshot_client = client;
-	client->state = HL_CLIENT_WAITING;
+	if (is_copy)
+		control->snapshot_client = client;
+	client->state = is_end ? HL_CLIENT_LEAVING : HL_CLIENT_WAITING;
 	unwatch(control, client->fd); /* or its going away would wake us over and over */
 }
 
@@ -329,7 +351,8 @@ static void on_timer(struct hl_control *control)
 	uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC);
 	for (unsigned i = 0; i < CLIENTS_MAX; i++) {
 		struct hl_control_client *client = &control->clients[i];
-		if (client->state != HL_CLIENT_WAITING && client->deadline_ns < now_ns)
+		if (client->state != HL_CLIENT_WAITING && client->state != HL_CLIENT_LEAVING &&
+		    client->deadline_ns < now_ns)
 			hl_control_client_end(client);
 	}
 	if (control->snapshot && hl_snapshot_is_done(control->snapshot))
@@ -365,7 +388,8 @@ void hl_control_close(struct hl_control *control)
 	if (control->snapshot)
 		end_snapshot(control);
 	for (unsigned i = 0; i < CLIENTS_MAX; i++)
-		hl_control_client_end(&control->clients[i]);
+		if (control->clients[i].state != HL_CLIENT_LEAVING)
+			hl_control_client_end(&control->clients[i]);
 	if (control->socket_fd >= 0) {
 		hl_control_directory_remove(control->directory_fd);
 		close(control->socket_fd);
@@ -379,6 +403,8 @@ void hl_control_free(struct hl_control *control)
 	if (!control)
 		return;
 	hl_control_close(control);
+	for (unsigned i = 0; i < CLIENTS_MAX; i++)
+		hl_control_client_end(&control->clients[i]);
 	if (control->timer_fd >= 0)
 		close(control->timer_fd);
 	if (control->epoll_fd >= 0)

@@ -13,7 +13,7 @@ struct hl_control;
 int hl_control_new(const struct hl_control_subject *subject, struct hl_control **ret_control);
 
 /* Listens to nobody any more: ends a snapshot that is being made, and removes the socket. Mailboxes
- * can still be read. */
+ * can still be read, and hl_control_tell_detached() be called. */
 void hl_control_close(struct hl_control *control);
 
 void hl_control_free(struct hl_control *control); /* NULL is fine; closes */
@@ -27,6 +27,12 @@ int hl_control_fd(const struct hl_control *control);
 
 /* Does all that there is to do now. */
 void hl_control_dispatch(struct hl_control *control);
+
+/* Whether somebody asked for the recorder to be taken out, and waits for it. */
+bool hl_control_is_to_detach(const struct hl_control *control);
+
+/* Answers all who did: it has been, or ${problem}, a sentence (NULL: there is none). */
+void hl_control_tell_detached(struct hl_control *control, const char *problem);
 
 /* Does what the process' mailbox asks for. ${last}: the process has ended. */
 void hl_control_read_mailbox(struct hl_control *control, struct hl_tracked *tracked, bool last);

@@ -131,26 +131,56 @@ static int keep(const struct hl_control_subject *subject, struct hl_tracked *tra
 			    tracked->pid, tracked->pid);
 }
 
-/* On the process that is asked for, or on all that run. */
-static char *act_on(const struct hl_control_subject *subject,
-		    const struct hl_control_request *request, action *act)
+static int may_detach(const struct hl_control_subject *subject, struct hl_tracked *tracked,
+		      const struct hl_control_request *request, struct hl_error *err)
 {
-	struct hl_error err = {0};
+	(void)subject;
+	(void)request;
+	if (tracked->attached)
+		return 0;
+	return hl_error_set(err, -EOPNOTSUPP,
+			    "process %d was started under 'heapline record', whose recorder stays "
+			    "in it; 'heapline ctl -p %d mode closed' ends the counting",
+			    tracked->pid, tracked->pid);
+}
+
+/* On the process that is asked for, or on all that run. */
+static int act_on(const struct hl_control_subject *subject,
+		  const struct hl_control_request *request, action *act, struct hl_error *err)
+{
 	unsigned count = 0;
 
 	for (struct hl_tracked *it = *subject->tracked; it; it = it->next) {
 		if (!hl_tracked_is_running(it) || (request->pid && it->pid != request->pid))
 			continue;
-		if (act(subject, it, request, &err) < 0)
-			return hl_control_answer_error(err.text);
+		int r = act(subject, it, request, err);
+		if (r < 0)
+			return r;
 		count++;
 	}
 	if (count)
-		return hl_control_answer_done();
+		return 0;
 	if (request->pid == 0)
-		return hl_control_answer_error("no process of the recording runs at the moment");
-	hl_error_set(&err, -ESRCH, "process %d is not recorded here, or has ended", request->pid);
-	return hl_control_answer_error(err.text);
+		return hl_error_set(err, -ESRCH, "no process of the recording runs at the moment");
+	return hl_error_set(err, -ESRCH, "process %d is not recorded here, or has ended",
+			    request->pid);
+}
+
+static char *answer_act(const struct hl_control_subject *subject,
+			const struct hl_control_request *request, action *act)
+{
+	struct hl_error err = {0};
+
+	return act_on(subject, request, act, &err) < 0 ? hl_control_answer_error(err.text)
+						       : hl_control_answer_done();
+}
+
+int hl_control_actions_check_detach(const struct hl_control_subject *subject, pid_t pid,
+				    struct hl_error *err)
+{
+	const struct hl_control_request request = {.verb = HL_CONTROL_DETACH, .pid = pid};
+
+	return act_on(subject, &request, may_detach, err);
 }
 
 char *hl_control_actions_act(const struct hl_control_subject *subject,
@@ -166,15 +196,15 @@ char *hl_control_actions_act(const struct hl_control_subject *subject,
 			*subject->mode = request->mode;
 			hl_archive_note_mode(subject->archive, request->mode, true);
 		}
-		return act_on(subject, request, set_mode);
+		return answer_act(subject, request, set_mode);
 	case HL_CONTROL_MARK:
-		return act_on(subject, request, mark);
+		return answer_act(subject, request, mark);
 	case HL_CONTROL_SEGMENTS:
 		if (request->pid == 0)
 			subject->limits->segments_kept = request->segments;
-		return act_on(subject, request, keep);
+		return answer_act(subject, request, keep);
 	case HL_CONTROL_ALLOCATOR:
-		return act_on(subject, request, ask_allocator);
+		return answer_act(subject, request, ask_allocator);
 	default:
 		return hl_control_answer_error("this cannot be asked for");
 	}

@@ -28,6 +28,11 @@ bool hl_control_actions_keep(struct hl_tracked *tracked, uint32_t segments);
 int hl_control_actions_begin_log(const struct hl_control_subject *subject,
 				 struct hl_tracked *tracked, struct hl_error *err);
 
+/* Whether the recorder can be taken out of process ${pid}, or with 0 of one of the recording. 0, or a
+ * negative errno with a sentence. */
+int hl_control_actions_check_detach(const struct hl_control_subject *subject, pid_t pid,
+				    struct hl_error *err);
+
 /* The present tick of a process. */
 uint64_t hl_control_actions_tick(const struct hl_tracked *tracked);
 

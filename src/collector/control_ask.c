@@ -149,9 +149,10 @@ static const char *reason_of(int r)
 int hl_control_ask(const struct hl_control_peer *peer, const struct hl_control_request *request,
 		   json_t **ret_answer, struct hl_error *err)
 {
-	/* A copy takes as long as the disk does. */
-	bool is_copy = request->verb == HL_CONTROL_SNAPSHOT || request->verb == HL_CONTROL_REPLACE;
-	uint64_t usual_ns = is_copy ? WAIT_FOR_EVER : ASK_WAIT_NS;
+	/* To write a recording takes as long as the disk does. */
+	bool writes = request->verb == HL_CONTROL_SNAPSHOT || request->verb == HL_CONTROL_REPLACE ||
+		      request->verb == HL_CONTROL_DETACH;
+	uint64_t usual_ns = writes ? WAIT_FOR_EVER : ASK_WAIT_NS;
 	json_t *answer;
 
 	int r = ask(peer->directory_fd, peer->pid, request,

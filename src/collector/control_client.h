@@ -12,6 +12,7 @@ enum hl_control_client_state {
 	HL_CLIENT_NONE,	    /* a free place */
 	HL_CLIENT_ASKING,   /* the request is coming */
 	HL_CLIENT_WAITING,  /* for its answer */
+	HL_CLIENT_LEAVING,  /* waits for the end of the recording */
 	HL_CLIENT_ANSWERED, /* the answer is going out */
 };
 

@@ -83,6 +83,7 @@ static const struct {
 	[HL_CONTROL_REPLACE] = {"replace-snapshot", check_path},
 	[HL_CONTROL_SEGMENTS] = {"log-segments", check_segments},
 	[HL_CONTROL_ALLOCATOR] = {"ask-allocator", check_nothing},
+	[HL_CONTROL_DETACH] = {"detach", check_nothing},
 };
 
 const char *hl_control_protocol_verb(enum hl_control_verb verb)

@@ -2,10 +2,12 @@
 /* Starts and supervises the recorded program; see launch.h. */
 #include "collector/launch.h"
 
+#include "base/clock.h"
 #include "region/protocol.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -260,13 +262,16 @@ bool hl_launch_invite(int fd, const struct hl_collector *collector)
 	return send(fd, &invitation, sizeof(invitation), MSG_NOSIGNAL) == sizeof(invitation);
 }
 
+/* What is ignored, as SIGHUP is below nohup, stays so. */
 static sigset_t ending_signals(void)
 {
+	struct sigaction action;
 	sigset_t set;
 
 	sigemptyset(&set);
 	for (size_t i = 0; i < HL_COUNT_OF(ending); i++)
-		sigaddset(&set, ending[i]);
+		if (sigaction(ending[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN)
+			sigaddset(&set, ending[i]);
 	return set;
 }
 
@@ -303,5 +308,27 @@ int hl_launch_serve(struct hl_collector *collector, int pidfd, bool wait)
 		}
 	}
 	close(pollers[2].fd);
+	return 0;
+}
+
+int hl_launch_attend(struct hl_collector *collector, uint64_t end_ns)
+{
+	const sigset_t caught = ending_signals();
+	struct pollfd pollers[] = {
+		{.fd = signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK), .events = POLLIN},
+		{.fd = hl_collector_fd(collector), .events = POLLIN},
+	};
+
+	if (pollers[0].fd < 0)
+		return -errno;
+	uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC);
+	while (!pollers[0].revents && now_ns < end_ns && hl_collector_has_running(collector) &&
+	       !hl_collector_is_to_detach(collector)) {
+		uint64_t left_ms = (end_ns - now_ns) / 1000000 + 1;
+		poll(pollers, HL_COUNT_OF(pollers), left_ms < INT_MAX ? (int)left_ms : INT_MAX);
+		hl_collector_dispatch(collector);
+		now_ns = hl_clock_ns(CLOCK_MONOTONIC);
+	}
+	close(pollers[0].fd);
 	return 0;
 }

@@ -46,8 +46,8 @@ int hl_launch_go(struct hl_launch *launch);
  */
 int hl_launch_supervise(struct hl_launch *launch, struct hl_collector *collector);
 
-/* For hl_launch_serve(), before the program runs: SIGTERM and the like wait until they are looked
- * at, and a write to a closed pipe or past a file size limit is an error. */
+/* For hl_launch_serve(), before the program runs, and hl_launch_attend(): SIGTERM and the like wait
+ * until they are looked at, and a write to a closed pipe or past a file size limit is an error. */
 void hl_launch_defer_signals(void);
 
 /* Tells the recorder at the other end of socket ${fd}, which started us, how to reach ${collector}.
@@ -61,6 +61,13 @@ bool hl_launch_invite(int fd, const struct hl_collector *collector);
  * 0 or a negative errno.
  */
 int hl_launch_serve(struct hl_collector *collector, int pidfd, bool wait);
+
+/*
+ * Serves ${collector} for processes that ran before it, until none runs any more, a signal such as
+ * SIGINT asks for the end, 'heapline ctl detach' does, or it is ${end_ns} (CLOCK_MONOTONIC,
+ * UINT64_MAX: never). 0 or a negative errno. After hl_launch_defer_signals().
+ */
+int hl_launch_attend(struct hl_collector *collector, uint64_t end_ns);
 
 /* Ends a child that still waits; closes what is open. */
 void hl_launch_release(struct hl_launch *launch);

@@ -2,6 +2,10 @@
 /* The collector and a process that ran before it: the recorder comes in with a memfd, not a hello. */
 #include "collecting.h"
 
+#include "base/clock.h"
+#include "collector/control_ask.h"
+#include "collector/launch.h"
+
 #include <errno.h>
 #include <sys/personality.h>
 
@@ -75,7 +79,6 @@ static void a_process_that_runs_is_recorded_from_then_on(void **state)
 	int status;
 	assert_int_equal(waitpid(fixture->child, &status, 0), fixture->child);
 	assert_int_equal(WEXITSTATUS(status), 4);
-	close(memfd);
 }
 
 static void its_end_is_seen(void **state)
@@ -90,7 +93,6 @@ static void its_end_is_seen(void **state)
 	const struct hl_recording *recording = finish(fixture);
 	assert_int_equal(recording->processes[0].end, HL_END_SIGNALED);
 	assert_int_equal(fixture->summary.running, 0);
-	close(memfd);
 }
 
 static void an_exec_of_the_same_program_ends_the_recording(void **state)
@@ -111,7 +113,96 @@ static void an_exec_of_the_same_program_ends_the_recording(void **state)
 	assert_int_equal(fixture->summary.replaced, 1);
 	kill(fixture->child, SIGKILL);
 	waitpid(fixture->child, NULL, 0);
-	close(memfd);
+}
+
+/* ---- how it ends ---- */
+
+static void it_ends_when_the_time_is_up(void **state)
+{
+	struct fixture *fixture = *state;
+
+	join(fixture, allocate_when_joined);
+	await_pause(fixture);
+	uint64_t end_ns = hl_clock_ns(CLOCK_MONOTONIC) + 50000000;
+	assert_int_equal(hl_launch_attend(fixture->collector, end_ns), 0);
+	assert_true(hl_clock_ns(CLOCK_MONOTONIC) >= end_ns);
+	assert_true(hl_collector_has_running(fixture->collector));
+	let_go(fixture);
+	await_end(fixture);
+}
+
+static void a_signal_ends_it(void **state)
+{
+	struct fixture *fixture = *state;
+	sigset_t before;
+
+	sigprocmask(SIG_BLOCK, NULL, &before);
+	join(fixture, allocate_when_joined);
+	await_pause(fixture);
+	hl_launch_defer_signals();
+	raise(SIGTERM);
+	assert_int_equal(hl_launch_attend(fixture->collector, UINT64_MAX), 0);
+	assert_true(hl_collector_has_running(fixture->collector));
+	const struct timespec at_once = {0};
+	sigset_t term;
+	sigemptyset(&term);
+	sigaddset(&term, SIGTERM);
+	sigtimedwait(&term, NULL, &at_once);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	let_go(fixture);
+	await_end(fixture);
+}
+
+/* As 'heapline ctl detach' does; when it is answered the recording must be complete. */
+static int ask_to_detach(const struct fixture *fixture, const char *wanted)
+{
+	const struct hl_control_request request = {.verb = HL_CONTROL_DETACH,
+						   .pid = fixture->child};
+	struct hl_control_peers peers;
+	struct hl_recording *recording;
+	struct hl_error err = {0};
+	json_t *answer;
+
+	alarm(60);
+	if (hl_control_ask_search(fixture->child, &peers) < 0 || peers.count != 1)
+		return 90;
+	int r = hl_control_ask(&peers.peers[0], &request, &answer, &err);
+	if (r < 0)
+		return wanted && strstr(err.text, wanted) ? 0 : 91;
+	if (wanted || hl_recording_open(fixture->path, &recording, &err) < 0)
+		return 92;
+	return recording->complete && recording->attached ? 0 : 93;
+}
+
+static void ask_and_end(struct fixture *fixture, const char *problem)
+{
+	setenv("XDG_RUNTIME_DIR", fixture->directory, 1);
+	begin_again(fixture, HL_MODE_MEM_FAST, false);
+	join(fixture, allocate_when_joined);
+	await_pause(fixture);
+	pid_t asker = fork();
+	if (asker == 0)
+		_exit(ask_to_detach(fixture, problem));
+	assert_int_equal(hl_launch_attend(fixture->collector, UINT64_MAX), 0);
+	assert_true(hl_collector_is_to_detach(fixture->collector));
+	finish(fixture);
+	hl_collector_tell_detached(fixture->collector, problem);
+	assert_false(hl_collector_is_to_detach(fixture->collector));
+	int status;
+	assert_int_equal(waitpid(asker, &status, 0), asker);
+	assert_int_equal(status, 0);
+	let_go(fixture);
+	assert_int_equal(waitpid(fixture->child, &status, 0), fixture->child);
+}
+
+static void who_asks_to_detach_is_answered_when_all_is_on_disk(void **state)
+{
+	ask_and_end(*state, NULL);
+}
+
+static void who_asks_to_detach_is_told_why_it_failed(void **state)
+{
+	ask_and_end(*state, "a thread is still inside");
 }
 
 static void a_region_that_cannot_be_made_is_refused(void **state)
@@ -127,12 +218,25 @@ static void a_region_that_cannot_be_made_is_refused(void **state)
 	assert_false(hl_collector_has_running(fixture->collector));
 }
 
+static int end(void **state)
+{
+	close(memfd);
+	return teardown(state);
+}
+
+#undef TEST
+#define TEST(test) cmocka_unit_test_setup_teardown(test, setup, end)
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(a_process_that_runs_is_recorded_from_then_on),
 		TEST(its_end_is_seen),
 		TEST(an_exec_of_the_same_program_ends_the_recording),
+		TEST(it_ends_when_the_time_is_up),
+		TEST(a_signal_ends_it),
+		TEST(who_asks_to_detach_is_answered_when_all_is_on_disk),
+		TEST(who_asks_to_detach_is_told_why_it_failed),
 		TEST(a_region_that_cannot_be_made_is_refused),
 	};
 

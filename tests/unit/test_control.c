@@ -34,6 +34,7 @@ static void requests_come_back_as_they_were_written(void **state)
 		[HL_CONTROL_MODE] = "log-fast", [HL_CONTROL_MARK] = "a name with spaces ",
 		[HL_CONTROL_SNAPSHOT] = "/x y", [HL_CONTROL_REPLACE] = "/\xff",
 		[HL_CONTROL_SEGMENTS] = "12",	[HL_CONTROL_ALLOCATOR] = "",
+		[HL_CONTROL_DETACH] = "",
 	};
 
 	(void)state;

@@ -196,6 +196,21 @@ static void logs_are_kept_only_where_there_are_any(void **state)
 	assert_int_equal(fixture->limits.segments_kept, 3);
 }
 
+static void a_recorder_is_taken_out_only_where_it_was_brought_in(void **state)
+{
+	struct fixture *fixture = *state;
+	struct hl_error err = {0};
+
+	assert_int_equal(hl_control_actions_check_detach(&fixture->subject, getpid(), &err),
+			 -EOPNOTSUPP);
+	assert_non_null(strstr(err.text, "mode closed"));
+	fixture->tracked->attached = true;
+	assert_int_equal(hl_control_actions_check_detach(&fixture->subject, 0, &err), 0);
+	assert_int_equal(hl_control_actions_check_detach(&fixture->subject, 1, &err), -ESRCH);
+	hl_tracked_set_end(fixture->tracked, HL_END_EXITED);
+	assert_int_equal(hl_control_actions_check_detach(&fixture->subject, 0, &err), -ESRCH);
+}
+
 static void a_recording_takes_so_many_marks_and_no_more(void **state)
 {
 	struct fixture *fixture = *state;
@@ -422,6 +437,7 @@ int main(void)
 		TEST_WITH_RECORDING(any_mode_follows_any_other),
 		TEST_WITH_RECORDING(nothing_is_done_to_processes_that_have_ended),
 		TEST_WITH_RECORDING(logs_are_kept_only_where_there_are_any),
+		TEST_WITH_RECORDING(a_recorder_is_taken_out_only_where_it_was_brought_in),
 		TEST_WITH_RECORDING(a_recording_takes_so_many_marks_and_no_more),
 		TEST_WITH_RECORDING(marks_fail_cleanly_for_want_of_memory),
 		TEST_WITH_RECORDING(a_snapshot_opens_as_a_recording),

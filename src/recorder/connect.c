@@ -222,34 +222,6 @@ static int receive_region(int fd, int32_t collector_pid, uint64_t deadline_ms,
 	return region_fd;
 }
 
-/*
- * Maps the region; ${bytes} becomes how much of it. Where there is no log to begin with, of the
- * rings only the first page, from which hl_region_map_rings() maps the rest when there is one: a
- * program that limits its own address space has all the more.
- */
-static void *map_region(int fd, size_t *bytes)
-{
-	/* Inaccessible but for the header until it is needed: mlockall() passes over such pages. */
-	struct hl_region_header *header = hl_sys_mmap(*bytes, PROT_NONE, MAP_SHARED, fd);
-
-	if (!header)
-		return NULL;
-	HL_SYS(SYS_mprotect, header, sizeof(*header), PROT_READ | PROT_WRITE);
-	uint64_t rings = header->areas[HL_AREA_RINGS].offset;
-	if (memcmp(header->magic, HL_REGION_MAGIC, sizeof(header->magic)) != 0 ||
-	    header->region_bytes != *bytes || rings > *bytes) {
-		hl_sys_munmap(header, *bytes);
-		return NULL;
-	}
-	uint64_t needed = rings + HL_REGION_MAP_RINGS_SEED;
-	if (needed < *bytes && !hl_mode_logs(hl_mode_of(atomic_load(&header->mode)))) {
-		hl_sys_munmap((char *)header + needed, *bytes - needed);
-		*bytes = needed;
-	}
-	hl_sys_madvise(header, *bytes, MADV_DONTDUMP);
-	return header;
-}
-
 /* A hello and its welcome. */
 struct request {
 	enum hl_hello_kind kind;
@@ -275,7 +247,7 @@ static void ask(struct request *request)
 	if (region_fd < 0)
 		return;
 	request->bytes = welcome.region_bytes;
-	request->region = map_region(region_fd, &request->bytes);
+	request->region = hl_region_map_open(region_fd, &request->bytes);
 	hl_sys_close(region_fd);
 }
 

@@ -126,6 +126,11 @@ void *hl_private_map_new_headed(size_t bytes)
 	return address;
 }
 
+void hl_private_map_free_headed(void *address, size_t bytes)
+{
+	hl_sys_munmap(address, bytes);
+}
+
 void hl_private_map_reserve(void *address, size_t bytes)
 {
 	hl_sys_madvise(tail_of(address), bytes - HL_PRIVATE_MAP_HEAD, MADV_DOFORK);

@@ -24,8 +24,9 @@ void *hl_private_map_new(size_t bytes);
 void hl_private_map_free(void *address, size_t bytes);
 
 /* The same for ${bytes} whose head is there in a forked child, too, and reads as zero
- * (MADV_WIPEONFORK). hl_sys_munmap() gives them back. */
+ * (MADV_WIPEONFORK). */
 void *hl_private_map_new_headed(size_t bytes);
+void hl_private_map_free_headed(void *address, size_t bytes);
 
 /* Has the child inherit the addresses after the head, for hl_private_map_renew(): nothing else that
  * the child maps may lie there. */

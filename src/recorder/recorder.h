@@ -97,6 +97,13 @@ static_assert(offsetof(struct hl_thread, pending) == HL_PRIVATE_MAP_HEAD &&
 /* NULL until the first start; then the same address for good. Valid when phase is RUNNING. */
 extern HL_HIDDEN struct hl_recorder *hl_recorder;
 
+/* Makes ${recorder}, zero-filled, one that counts into ${region}, of which ${bytes} are mapped.
+ * ${stamps}: it may read the time stamp counter. False without memory. */
+bool hl_recorder_set_up(struct hl_recorder *recorder, void *region, size_t bytes, bool stamps);
+
+/* Says in the region that this process is recorded. */
+void hl_recorder_announce(struct hl_recorder *recorder);
+
 static inline bool hl_recorder_is_running(struct hl_recorder *recorder)
 {
 	return recorder &&

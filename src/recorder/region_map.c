@@ -6,6 +6,7 @@
 #include "recorder/sys.h"
 
 #include <errno.h>
+#include <string.h>
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -19,6 +20,29 @@
 static void *area_start(struct hl_region_header *header, enum hl_area_id id)
 {
 	return (char *)header + header->areas[id].offset;
+}
+
+void *hl_region_map_open(int fd, size_t *bytes)
+{
+	/* Inaccessible but for the header until it is needed: mlockall() passes over such pages. */
+	struct hl_region_header *header = hl_sys_mmap(*bytes, PROT_NONE, MAP_SHARED, fd);
+
+	if (!header)
+		return NULL;
+	HL_SYS(SYS_mprotect, header, sizeof(*header), PROT_READ | PROT_WRITE);
+	uint64_t rings = header->areas[HL_AREA_RINGS].offset;
+	if (memcmp(header->magic, HL_REGION_MAGIC, sizeof(header->magic)) != 0 ||
+	    header->region_bytes != *bytes || rings > *bytes) {
+		hl_sys_munmap(header, *bytes);
+		return NULL;
+	}
+	uint64_t needed = rings + HL_REGION_MAP_RINGS_SEED;
+	if (needed < *bytes && !hl_mode_logs(hl_mode_of(atomic_load(&header->mode)))) {
+		hl_sys_munmap((char *)header + needed, *bytes - needed);
+		*bytes = needed;
+	}
+	hl_sys_madvise(header, *bytes, MADV_DONTDUMP);
+	return header;
 }
 
 void hl_region_map_init(struct hl_region_map *region, void *base, size_t bytes)

@@ -26,6 +26,13 @@ struct hl_region_map {
 /* Bytes of the rings that are always mapped. */
 #define HL_REGION_MAP_RINGS_SEED 4096u
 
+/*
+ * Maps the region of ${fd}; *${bytes}, all of it, becomes how much. Where there is no log to begin
+ * with, of the rings only the first page, from which hl_region_map_rings() maps the rest when there
+ * is one: a program that limits its own address space has all the more. NULL when it is no region.
+ */
+void *hl_region_map_open(int fd, size_t *bytes);
+
 /* Points ${region} into the region at ${base}, of which ${bytes} are mapped. */
 void hl_region_map_init(struct hl_region_map *region, void *base, size_t bytes);
 

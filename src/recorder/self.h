@@ -1,23 +1,91 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the recorder knows of the calling thread without looking anything up. */
+/*
+ * What the recorder knows of the calling thread without looking anything up: in thread-local
+ * storage, or, in the image that is brought into a running process (-DHL_ATTACHED), in a slot that
+ * the thread pointer leads to.
+ */
 #pragma once
+
+#include "base/compiler.h"
 
 #include <stdbool.h>
 
 struct hl_thread;
 
+#ifdef HL_ATTACHED
+
+#include "region/attached.h"
+
+#define HL_SELF_BITS 12
+
+extern HL_HIDDEN struct hl_attached_slot hl_self_slots[1u << HL_SELF_BITS];
+
+/* Wiped in forked children: no hook has anything to do there, and no other thread is there. */
+extern HL_HIDDEN union hl_self_gate {
+	_Atomic uint32_t open;
+	char page[4096];
+} hl_self_gate;
+
+/* The thread pointer. */
+static inline uint64_t hl_self_key(void)
+{
+	uint64_t key;
+
+	__asm__("mov %%fs:0, %0" : "=r"(key));
+	return key;
+}
+
+#define HL_SELF_MIX 0x9e3779b97f4a7c15
+
+static inline uint32_t hl_self_place(uint64_t key)
+{
+	return (uint32_t)(key * UINT64_C(HL_SELF_MIX) >> (64 - HL_SELF_BITS));
+}
+
+/* The slot of the calling thread, which is in a hook: the way there has found its slot. */
+static inline struct hl_attached_slot *hl_self_slot(void)
+{
+	uint64_t key = hl_self_key();
+	uint32_t at = hl_self_place(key);
+
+	while (HL_UNLIKELY(atomic_load_explicit(&hl_self_slots[at].key, memory_order_relaxed) !=
+			   key))
+		at = (at + 1) & ((1u << HL_SELF_BITS) - 1);
+	return &hl_self_slots[at];
+}
+
+static inline struct hl_thread *hl_thread_self(void)
+{
+	return (struct hl_thread *)hl_self_slot()->thread;
+}
+
+static inline void hl_thread_become(struct hl_thread *thread)
+{
+	hl_self_slot()->thread = (uint64_t)thread;
+}
+
+static inline bool *hl_self_changing_slot(void)
+{
+	return &hl_self_slot()->changing;
+}
+
+/* Whether this is a forked child, in the middle of an event of its parent. */
+static inline bool hl_self_is_forked(void)
+{
+	return !atomic_load_explicit(&hl_self_gate.open, memory_order_relaxed);
+}
+
+#else
+
 struct hl_self {
-	struct hl_thread *thread; /* NULL: it has no slot */
-	/* Set while the thread gets its slot or gives it back: allocations of signal handlers and of
-	 * libc pass through meanwhile. Above all, it must not wait for the lock that its own thread
-	 * holds. */
+	struct hl_thread *thread;
 	bool changing_slot;
-	bool waited_for_others; /* see on_thread_end() in thread.c */
+	bool waited_for_others; /* see on_thread_end() in self.c */
 };
 
 extern __thread struct hl_self hl_self __attribute__((tls_model("initial-exec")));
 
-/* The calling thread; NULL: it has no slot. */
+/* The calling thread; NULL: it has no slot in the region. */
 static inline struct hl_thread *hl_thread_self(void)
 {
 	return hl_self.thread;
@@ -28,8 +96,25 @@ static inline void hl_thread_become(struct hl_thread *thread)
 	hl_self.thread = thread;
 }
 
-/* The flag of that name, of the calling thread. */
+/* Set while the thread gets its slot or gives it back: allocations of signal handlers and of libc
+ * pass through meanwhile. Above all, it must not wait for the lock that its own thread holds. */
 static inline bool *hl_self_changing_slot(void)
 {
 	return &hl_self.changing_slot;
 }
+
+static inline bool hl_self_is_forked(void)
+{
+	return false; /* see start.c */
+}
+
+#endif
+
+/* Once, by the main thread, before anything else. False when the system has no key left. */
+bool hl_self_init(void);
+
+/* Whether the calling thread is the process' first. */
+bool hl_self_is_main(void);
+
+/* The calling thread is ${thread} from now on, until its end, which is noticed where it can be. */
+void hl_self_begin(struct hl_thread *thread);

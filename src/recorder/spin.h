@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "recorder/self.h"
 #include "recorder/sys.h"
 
 #include <stdatomic.h>
@@ -19,10 +20,12 @@ static inline int hl_spin_try(_Atomic uint32_t *lock)
 static inline void hl_spin_lock(_Atomic uint32_t *lock)
 {
 	for (unsigned tries = 1; !hl_spin_try(lock); tries++) {
-		if (tries % 256 == 0)
-			hl_sys_yield(); /* the holder has lost its core */
-		else
+		if (tries % 256 != 0)
 			__builtin_ia32_pause();
+		else if (hl_self_is_forked())
+			return; /* the holder is not in this process */
+		else
+			hl_sys_yield(); /* the holder has lost its core */
 	}
 }
 

@@ -2,13 +2,11 @@
 /* Starts the recorder, in a program and in its forked children; see start.h. */
 #include "recorder/start.h"
 
-#include "base/clock.h"
 #include "recorder/connect.h"
 #include "recorder/environment.h"
 #include "recorder/hooks.h"
 #include "recorder/kin.h"
 #include "recorder/libc.h"
-#include "recorder/node.h"
 #include "recorder/own_collector.h"
 #include "recorder/private_map.h"
 #include "recorder/recall_check.h"
@@ -17,32 +15,6 @@
 
 #include <pthread.h>
 #include <sys/prctl.h>
-#include <time.h>
-
-/* The array takes 16 MiB of addresses, and a quarter of those where blocks are: under a smaller
- * limit (RLIMIT_AS) the program needs them more. */
-#define ADDRESS_SPACE_FOR_ARRAY (UINT64_C(1) << 30)
-
-static bool find_module(struct hl_unwind *unwind, uint64_t pc, struct hl_unwind_module *ret_module)
-{
-	bool replaced;
-	bool found = hl_modules_find(&hl_recorder->modules, pc, ret_module, &replaced);
-
-	if (replaced)
-		hl_rule_cache_invalidate(unwind);
-	if (!found && hl_modules_is_trampoline(pc + 1)) {
-		*ret_module = (struct hl_unwind_module){.id = HL_MODULE_SCRIPT};
-		return true;
-	}
-	return found;
-}
-
-static struct hl_unwind_file find_file(struct hl_unwind *unwind,
-				       const struct hl_unwind_module *module)
-{
-	(void)unwind;
-	return hl_modules_file(&hl_recorder->modules, module->id);
-}
 
 /* Programs can be forbidden to read the time stamp counter; to do so all the same kills them. */
 static bool may_read_clock(void)
@@ -54,26 +26,13 @@ static bool may_read_clock(void)
 
 static bool set_up(struct hl_recorder *recorder, void *region, size_t bytes)
 {
-	hl_region_map_init(&recorder->region, region, bytes);
-	struct hl_region_header *header = recorder->region.header;
-	recorder->sampling = header->sample_bytes != 0;
-	recorder->hash_only =
-		recorder->sampling || hl_sys_address_space_limit() < ADDRESS_SPACE_FOR_ARRAY;
-	recorder->sizes = atomic_load(&header->flags) & HL_REGION_SIZES;
-	recorder->modules.region = &recorder->region;
-	recorder->unwind.find_module = find_module;
-	recorder->unwind.find_file = find_file;
-	if (!hl_node_init(&recorder->region) || !hl_block_table_init(&recorder->blocks))
+	if (!hl_recorder_set_up(recorder, region, bytes, may_read_clock()))
 		return false;
-	header->block_hash = (uintptr_t)recorder->blocks.hash;
-	if (!may_read_clock())
-		atomic_fetch_and(&header->flags, ~(uint32_t)HL_REGION_STAMPS);
+	struct hl_region_header *header = recorder->region.header;
 	if (!hl_hooks_reach_program())
 		atomic_fetch_or(&header->flags, HL_REGION_OWN_MALLOC);
 	hl_hooks_mapping_record(atomic_load(&header->flags) & HL_REGION_MAPPINGS);
-	header->pid = hl_sys_getpid();
-	header->start_realtime_ns = hl_clock_ns(CLOCK_REALTIME);
-	atomic_store(&header->state, HL_REGION_RUNNING);
+	hl_recorder_announce(recorder);
 	return true;
 }
 

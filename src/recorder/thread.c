@@ -8,35 +8,15 @@
 #include "recorder/sample.h"
 #include "recorder/sys.h"
 
-#include <pthread.h>
 #include <string.h>
 #include <sys/prctl.h>
 
-static pthread_key_t end_key;
-static pthread_t main_thread; /* forked children that another thread made have none */
 static hl_thread_start_fn *start_child;
-
-/* Other keys' destructors come after ours, and free: the slot stays for a round of them. */
-static void on_thread_end(void *value)
-{
-	struct hl_thread *thread = value;
-
-	/* A value inherited by a forked child is wiped: not this process' thread. */
-	if (thread != hl_thread_self() || atomic_load(&thread->activity) != HL_IDLE)
-		return;
-	if (!hl_self.waited_for_others && pthread_setspecific(end_key, thread) == 0)
-		hl_self.waited_for_others = true;
-	else
-		hl_thread_end(thread);
-}
 
 bool hl_thread_init(hl_thread_start_fn *start)
 {
 	start_child = start;
-	main_thread = pthread_self();
-	/* Early in the program's life, so among the first 32 keys: setting those never allocates.
-	 */
-	return pthread_key_create(&end_key, on_thread_end) == 0;
+	return hl_self_init();
 }
 
 static void read_name(struct hl_region_thread *in_region)
@@ -71,7 +51,7 @@ static struct hl_thread *make_thread(struct hl_recorder *recorder)
 	if (!thread)
 		return NULL;
 	if (!take_slot(recorder, thread)) {
-		hl_sys_munmap(thread, sizeof(*thread));
+		hl_private_map_free_headed(thread, sizeof(*thread));
 		return NULL;
 	}
 	return thread;
@@ -99,7 +79,7 @@ static struct hl_thread *begin_thread(struct hl_recorder *recorder)
 		return NULL;
 	thread->in_region->tid = hl_sys_gettid();
 	read_name(thread->in_region);
-	hl_walk_begin(&thread->walk, pthread_equal(pthread_self(), main_thread));
+	hl_walk_begin(&thread->walk, hl_self_is_main());
 	thread->last_block = NULL;
 	if (atomic_load(&recorder->region.header->mode) & HL_MODE_LOGGING)
 		hl_ring_writer_init(&thread->ring, &recorder->region, thread->slot);
@@ -108,8 +88,7 @@ static struct hl_thread *begin_thread(struct hl_recorder *recorder)
 	atomic_fetch_add(&recorder->live_threads, 1);
 	atomic_store(&thread->in_region->live, 1);
 	hl_thread_set(thread, HL_RECORDING);
-	hl_thread_become(thread);
-	pthread_setspecific(end_key, thread);
+	hl_self_begin(thread);
 	return thread;
 }
 
@@ -131,7 +110,7 @@ static void give_back(struct hl_recorder *recorder, struct hl_thread *thread)
 	if (thread->slot < HL_THREADS_OWNED) {
 		hl_cells_release(&thread->cells);
 		hl_recall_check_release(thread);
-		hl_sys_munmap(thread, sizeof(*thread));
+		hl_private_map_free_headed(thread, sizeof(*thread));
 		return;
 	}
 	hl_spin_lock(&recorder->threads_lock);

@@ -3,7 +3,7 @@
  * What heapline and the recorder that it brings into a running process say to each other.
  *
  * The recorder's image is a shared object without undefined symbols and without thread-local
- * storage. heapline lays it out in anonymous memory of the target, applies its relocations (all of
+ * storage. heapline lays it out in private anonymous memory of the target, applies its relocations (all of
  * kind R_X86_64_RELATIVE), finds the symbol "hl_attached", and calls `start` on a stopped thread.
  *
  *	hook	    a function of the image that takes the place of one of the target's
@@ -14,7 +14,9 @@
 
 #include "region/region.h"
 
+#include <assert.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #define HL_ATTACHED_MAGIC   "HLJOINED"
@@ -41,15 +43,21 @@ enum hl_hook {
 
 /*
  * What the image knows of a thread. Slots are found by the thread pointer, %fs:0, which is its own
- * address in every process with threads of glibc or musl. Wiped in forked children.
+ * address in every process with threads of glibc or musl. A thread that reuses the thread-local
+ * storage of one that has ended takes its slot over: it is seen by the tid that libc keeps there.
+ * In a forked child they are those of its parent, and nobody counts there any more.
  */
 struct hl_attached_slot {
 	_Atomic uint64_t key;	/* %fs:0; 0 = free */
 	_Atomic int32_t inside; /* frames of hooks on the thread's stack */
 	_Atomic uint32_t tid;
-	uint64_t thread; /* struct hl_thread, the recorder's */
-	uint64_t reserved[5];
+	uint64_t tid_place; /* where libc keeps the tid; or of the one above */
+	uint64_t thread;    /* struct hl_thread, the recorder's */
+	bool changing;	    /* hl_self_changing_slot() */
+	uint8_t reserved[31];
 };
+
+static_assert(sizeof(struct hl_attached_slot) == 64, "a cache line");
 
 /* In the image; addresses are those of the target, after relocation. */
 struct hl_attached {
@@ -61,10 +69,11 @@ struct hl_attached {
 	uint64_t start;			     /* hl_attached_start_fn */
 	uint64_t stop;			     /* hl_attached_stop_fn */
 	uint64_t stack_top;		     /* of the stack on which these two are to be called */
+	uint64_t start_room;		     /* for struct hl_attached_start */
 	_Atomic int32_t inside_without_slot; /* frames of hooks of threads that got no slot */
 };
 
-/* What `start` is told; heapline writes it where the image has room for it. */
+/* What `start` is told. */
 struct hl_attached_start {
 	int32_t region_fd; /* in the target; `start` closes it */
 	int32_t main_tid;
@@ -77,6 +86,7 @@ struct hl_attached_start {
 	uint64_t stack_end;				/* of the main thread; 0: unknown */
 	uint8_t has_glibc_chunks;			/* see recorder/libc.h */
 	uint8_t may_read_tsc;
+	int32_t collector_pid; /* as the target sees it; 0: unknown */
 };
 
 /* 0 or a negative errno. Makes system calls and uses nothing of the target's libc. */

@@ -36,10 +36,17 @@ struct hl_entries {
 };
 
 /*
- * Looks in files alone, by /proc/PID/map_files: no name of a file and no namespace matters. The
- * program's own functions come before those of a library, a library's before libc's. Symbols come
- * from .dynsym, .symtab and the separate debug file. 0; -ENOENT with a sentence when no malloc and
- * free are found.
+ * Looks into the files that are mapped, whatever their names and namespaces are, and at what the
+ * dynamic linker has made of calls, in the process' memory: nothing is stopped or changed. Of each
+ * hook there is one function: the one that the program's calls lead to, which is its own, a
+ * library's or libc's. Symbols come from .dynsym, and for the program from .symtab and its separate
+ * debug file as well.
+ *
+ * A program may bring its own malloc() and free() and have others call libc's for aligned blocks.
+ * Those are found if anything in the process calls them; then ${usable_size} is 0, since neither
+ * allocator's function may see the blocks of the other one.
+ *
+ * 0; -ENOENT with a sentence when no malloc and free are found; -EACCES, -ESRCH, -ENOMEM.
  */
 int hl_entries_find(pid_t pid, const struct hl_maps *maps, struct hl_entries *ret_entries,
 		    struct hl_error *err);

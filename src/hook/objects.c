@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Reads the ELF objects of a process, from their files and its memory; see objects.h. */
+#include "hook/objects.h"
+
+#include "base/array.h"
+#include "base/cleanup.h"
+#include "base/compiler.h"
+#include "elf/elf.h"
+#include "process/process.h"
+
+#include <fcntl.h>
+#include <link.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#define AUXV_MAX	   64
+#define LINKED_OBJECTS_MAX 65536 /* a list in memory may be damaged, and never end */
+#define DYNAMIC_MAX	   512
+
+bool hl_objects_peek(const struct hl_objects *objects, uint64_t address, void *bytes, size_t size)
+{
+	return address <= INT64_MAX &&
+	       pread(objects->memory, bytes, size, (off_t)address) == (ssize_t)size;
+}
+
+/* ---- symbols ---- */
+
+/* What others may call goes before what they may not, and global symbols before local ones. */
+static void keep_symbol(struct hl_object_symbol *kept, const GElf_Sym *symbol, uint64_t bias,
+			bool is_exported)
+{
+	unsigned type = GELF_ST_TYPE(symbol->st_info);
+	bool is_local = GELF_ST_BIND(symbol->st_info) == STB_LOCAL;
+
+	if (symbol->st_shndx == SHN_UNDEF) {
+		kept->is_requested |= is_exported;
+		return;
+	}
+	if (!symbol->st_value || symbol->st_shndx == SHN_ABS ||
+	    (type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_NOTYPE && type != STT_OBJECT))
+		return;
+	if (kept->address && (kept->is_exported || !kept->is_local || is_local))
+		return;
+	kept->address = symbol->st_value + bias;
+	kept->bytes = symbol->st_size;
+	kept->is_exported = is_exported;
+	kept->is_local = is_local;
+	kept->is_indirect = type == STT_GNU_IFUNC;
+	kept->is_data = type == STT_OBJECT;
+}
+
+static void read_symbols(const struct hl_objects *objects, struct hl_object *object, Elf *elf,
+			 unsigned table)
+{
+	struct hl_elf_symbols all = {.elf = elf, .tables = table};
+
+	while (hl_elf_symbols_next(&all)) {
+		object->has_symbols |= table == HL_ELF_SYMTAB;
+		for (size_t i = 0; i < objects->name_count; i++)
+			if (all.name[0] == objects->names[i][0] &&
+			    strcmp(all.name, objects->names[i]) == 0)
+				keep_symbol(&object->symbols[i], &all.symbol, object->bias,
+					    table == HL_ELF_DYNSYM);
+	}
+}
+
+/* The build id of an ELF file: where its note begins, and how long it is; 0: it has none. */
+static size_t build_id_of(Elf *elf, const uint8_t **ret_id)
+{
+	GElf_Shdr header;
+	GElf_Nhdr note;
+	size_t name, id;
+	Elf_Scn *section = hl_elf_find_section(elf, ".note.gnu.build-id", &header);
+	Elf_Data *content = section ? elf_getdata(section, NULL) : NULL;
+
+	if (!content || !gelf_getnote(content, 0, &note, &name, &id) ||
+	    note.n_type != NT_GNU_BUILD_ID)
+		return 0;
+	*ret_id = (const uint8_t *)content->d_buf + id;
+	return note.n_descsz;
+}
+
+/* Reads the separate debug file of ${elf}: the target's own, else this machine's. */
+static void read_debug_file(const struct hl_objects *objects, struct hl_object *object, Elf *elf)
+{
+	char inside[64], path[HL_ELF_DEBUG_PATH_MAX];
+	const uint8_t *build_id;
+	size_t bytes = build_id_of(elf, &build_id);
+	const char *directories[] = {inside, HL_ELF_DEBUG_DIRECTORY};
+
+	snprintf(inside, sizeof(inside), "/proc/%d/root%s", (int)objects->pid,
+		 HL_ELF_DEBUG_DIRECTORY);
+	for (size_t i = 0; i < HL_COUNT_OF(directories) && !object->has_symbols; i++) {
+		if (!bytes ||
+		    !hl_elf_debug_path(directories[i], build_id, bytes, path, sizeof(path)))
+			return;
+		HL_CLOSED int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+		HL_CLEANUP(hl_elf_cleanup) Elf *debug = fd < 0 ? NULL : hl_elf_open(fd);
+		if (debug && hl_elf_is_native(debug))
+			read_symbols(objects, object, debug, HL_ELF_SYMTAB);
+	}
+}
+
+/* ---- relocations ---- */
+
+static void keep_slot(const struct hl_objects *objects, struct hl_object *object, Elf *elf,
+		      const GElf_Rela *entry, Elf_Data *symbols, size_t names)
+{
+	unsigned type = GELF_R_TYPE(entry->r_info);
+	const char *name = NULL;
+	uint64_t reached;
+	GElf_Sym symbol;
+
+	if (type == R_X86_64_JUMP_SLOT || type == R_X86_64_GLOB_DAT || type == R_X86_64_64) {
+		if (entry->r_addend || !symbols ||
+		    !gelf_getsym(symbols, (int)GELF_R_SYM(entry->r_info), &symbol))
+			return;
+		name = elf_strptr(elf, names, symbol.st_name);
+	} else if (type != R_X86_64_IRELATIVE) {
+		return;
+	}
+	for (size_t i = 0; i < objects->name_count; i++) {
+		struct hl_object_symbol *kept = &object->symbols[i];
+		bool is_meant = name ? strcmp(name, objects->names[i]) == 0
+				     : kept->is_indirect && kept->address - object->bias ==
+								    (uint64_t)entry->r_addend;
+		if (!is_meant)
+			continue;
+		kept->is_requested |= name != NULL;
+		/* A slot of the procedure linkage table may still lead to the linker: others may
+		 * tell more. */
+		if (hl_objects_peek(objects, entry->r_offset + object->bias, &reached,
+				    sizeof(reached)) &&
+		    (!kept->reached || hl_objects_has_code(objects, object, kept->reached)))
+			kept->reached = reached;
+	}
+}
+
+static void read_slots(const struct hl_objects *objects, struct hl_object *object, Elf *elf)
+{
+	for (Elf_Scn *section = NULL; (section = elf_nextscn(elf, section));) {
+		GElf_Shdr header, table = {0};
+		GElf_Rela entry;
+		if (!gelf_getshdr(section, &header) || header.sh_type != SHT_RELA ||
+		    !(header.sh_flags & SHF_ALLOC))
+			continue;
+		Elf_Scn *symbols = header.sh_link ? elf_getscn(elf, header.sh_link) : NULL;
+		Elf_Data *symbol_content = symbols && gelf_getshdr(symbols, &table)
+						   ? elf_getdata(symbols, NULL)
+						   : NULL;
+		Elf_Data *content = elf_getdata(section, NULL);
+		for (int i = 0; content && gelf_getrela(content, i, &entry); i++)
+			keep_slot(objects, object, elf, &entry, symbol_content, table.sh_link);
+	}
+}
+
+/* ---- objects ---- */
+
+static void read_headers(struct hl_object *object, Elf *elf)
+{
+	GElf_Ehdr header;
+	GElf_Phdr segment;
+	uint64_t address;
+
+	if (!gelf_getehdr(elf, &header))
+		return;
+	object->entry = header.e_entry + object->bias;
+	if (hl_elf_address(elf, header.e_phoff, false, &address)) {
+		object->headers = address + object->bias;
+		object->header_count = header.e_phnum;
+	}
+	for (int i = 0; gelf_getphdr(elf, i, &segment); i++) {
+		if (segment.p_type == PT_DYNAMIC)
+			object->dynamic = segment.p_vaddr + object->bias;
+		object->has_loader |= segment.p_type == PT_INTERP;
+	}
+}
+
+static bool is_known(const struct hl_objects *objects, const struct hl_map *map, uint64_t bias)
+{
+	for (size_t i = 0; i < objects->count; i++)
+		if (objects->objects[i].bias == bias &&
+		    hl_maps_same_file(objects->objects[i].map, map))
+			return true;
+	return false;
+}
+
+static Elf *open_object(const struct hl_objects *objects, const struct hl_map *map, int *fd)
+{
+	*fd = hl_maps_open_file(objects->pid, map);
+	Elf *elf = *fd < 0 ? NULL : hl_elf_open(*fd);
+	if (elf && !hl_elf_is_native(elf)) {
+		elf_end(elf);
+		return NULL;
+	}
+	return elf;
+}
+
+/* What has code and is no object of this machine's, or cannot be read, is left out. */
+static int add_object(struct hl_objects *objects, const struct hl_map *map)
+{
+	HL_CLOSED int fd = -1;
+	HL_CLEANUP(hl_elf_cleanup) Elf *elf = open_object(objects, map, &fd);
+	struct hl_object object = {.map = map};
+	uint64_t address;
+
+	if (!elf || !hl_elf_address(elf, map->offset, true, &address))
+		return 0;
+	object.bias = map->start - address;
+	if (is_known(objects, map, object.bias))
+		return 0;
+	object.symbols = calloc(objects->name_count, sizeof(*object.symbols));
+	if (!object.symbols ||
+	    HL_ARRAY_APPEND(objects->objects, objects->count, objects->capacity, object) < 0) {
+		free(object.symbols);
+		return -ENOMEM;
+	}
+	struct hl_object *added = &objects->objects[objects->count - 1];
+	read_headers(added, elf);
+	read_symbols(objects, added, elf, HL_ELF_DYNSYM);
+	read_symbols(objects, added, elf, HL_ELF_SYMTAB);
+	read_slots(objects, added, elf);
+	return 0;
+}
+
+static int add_all(struct hl_objects *objects)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < objects->maps->count && r == 0; i++)
+		if (objects->maps->maps[i].flags & HL_MAP_EXEC && objects->maps->maps[i].inode)
+			r = add_object(objects, &objects->maps->maps[i]);
+	return r;
+}
+
+bool hl_objects_has_code(const struct hl_objects *objects, const struct hl_object *object,
+			 uint64_t address)
+{
+	const struct hl_map *map = hl_maps_find(objects->maps, address);
+
+	if (!map || !(map->flags & HL_MAP_EXEC) || !hl_maps_same_file(map, object->map))
+		return false;
+	/* of the copy of the file that the object is, if it is loaded twice */
+	return map->start - map->offset == object->map->start - object->map->offset;
+}
+
+/* ---- their order ---- */
+
+static void put_at(struct hl_objects *objects, size_t from, size_t to)
+{
+	struct hl_object moved = objects->objects[from];
+
+	if (from < to)
+		return;
+	memmove(&objects->objects[to + 1], &objects->objects[to],
+		(from - to) * sizeof(*objects->objects));
+	objects->objects[to] = moved;
+}
+
+/* The program by its headers, which the kernel has told it. */
+static bool put_program_first(struct hl_objects *objects)
+{
+	ElfW(auxv_t) auxv[AUXV_MAX] = {0};
+	ssize_t size = hl_proc_read(objects->pid, "auxv", (char *)auxv, sizeof(auxv));
+
+	for (size_t i = 0; size > 0 && i < (size_t)size / sizeof(*auxv); i++) {
+		if (auxv[i].a_type != AT_PHDR)
+			continue;
+		const struct hl_map *map = hl_maps_find(objects->maps, auxv[i].a_un.a_val);
+		for (size_t k = 0; map && k < objects->count; k++)
+			if (objects->objects[k].headers == auxv[i].a_un.a_val ||
+			    hl_maps_same_file(objects->objects[k].map, map)) {
+				put_at(objects, k, 0);
+				return true;
+			}
+	}
+	return false;
+}
+
+/* Of a program that was started as an argument of its loader the kernel knows the loader alone. */
+static uint64_t debug_of_loader(const struct hl_objects *objects)
+{
+	uint64_t address, place;
+
+	for (size_t i = 0; i < objects->count; i++) {
+		const struct hl_object *object = &objects->objects[i];
+		HL_CLOSED int fd = -1;
+		HL_CLEANUP(hl_elf_cleanup) Elf *elf = open_object(objects, object->map, &fd);
+		if (!elf)
+			continue;
+		if (hl_elf_find_symbol(elf, HL_ELF_DYNSYM, "_r_debug", &address))
+			return address + object->bias;
+		if (hl_elf_find_symbol(elf, HL_ELF_DYNSYM, "_dl_debug_addr", &address) && /* musl */
+		    hl_objects_peek(objects, address + object->bias, &place, sizeof(place)))
+			return place;
+	}
+	return 0;
+}
+
+/* The list of what is linked, which the linker shows to debuggers; 0: there is none. */
+static uint64_t linked_list(const struct hl_objects *objects)
+{
+	uint64_t place = 0, list;
+
+	ElfW(Dyn) entry;
+
+	for (unsigned i = 0; objects->objects[0].dynamic && i < DYNAMIC_MAX; i++) {
+		if (!hl_objects_peek(objects, objects->objects[0].dynamic + i * sizeof(entry),
+				     &entry, sizeof(entry)) ||
+		    entry.d_tag == DT_NULL)
+			break;
+		if (entry.d_tag == DT_DEBUG)
+			place = entry.d_un.d_ptr;
+	}
+	if (!place && !objects->objects[0].has_loader)
+		place = debug_of_loader(objects);
+	return place && hl_objects_peek(objects, place + offsetof(struct r_debug, r_map), &list,
+					sizeof(list))
+		       ? list
+		       : 0;
+}
+
+/* As the linker has them; what it does not know of stays behind. */
+static void put_in_order(struct hl_objects *objects)
+{
+	uint64_t at = linked_list(objects);
+	struct link_map linked;
+	size_t sorted = 0;
+
+	for (unsigned i = 0; at && i < LINKED_OBJECTS_MAX && sorted < objects->count; i++) {
+		if (!hl_objects_peek(objects, at, &linked, sizeof(linked)))
+			return;
+		for (size_t k = sorted; k < objects->count; k++)
+			if (objects->objects[k].dynamic &&
+			    objects->objects[k].dynamic == (uint64_t)(uintptr_t)linked.l_ld) {
+				put_at(objects, k, sorted++);
+				break;
+			}
+		at = (uint64_t)(uintptr_t)linked.l_next;
+	}
+}
+
+/* Of the program those symbols count too that are in its separate debug file. */
+static void complete_program(const struct hl_objects *objects)
+{
+	struct hl_object *program = &objects->objects[0];
+	HL_CLOSED int fd = -1;
+	HL_CLEANUP(hl_elf_cleanup) Elf *elf = open_object(objects, program->map, &fd);
+
+	if (elf && !program->has_symbols)
+		read_debug_file(objects, program, elf);
+}
+
+int hl_objects_read(pid_t pid, const struct hl_maps *maps, const char *const *names,
+		    size_t name_count, struct hl_objects *ret_objects, struct hl_error *err)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/%d/mem", (int)pid);
+	int memory = open(path, O_RDONLY | O_CLOEXEC);
+	if (memory < 0)
+		return hl_proc_error(pid, errno == ENOENT ? -ESRCH : -errno, "the memory", err);
+	struct hl_objects objects = {.pid = pid,
+				     .memory = memory,
+				     .maps = maps,
+				     .names = names,
+				     .name_count = name_count};
+	int r = add_all(&objects);
+	if (r < 0) {
+		hl_error_set(err, r, "cannot read the objects of process '%d': out of memory",
+			     (int)pid);
+	} else if (!objects.count || !put_program_first(&objects)) {
+		r = hl_error_set(err, -ENOENT,
+				 "process '%d' has no program of this machine that can be read",
+				 (int)pid);
+	} else {
+		put_in_order(&objects);
+		complete_program(&objects);
+	}
+	if (r < 0)
+		hl_objects_release(&objects);
+	else
+		*ret_objects = objects;
+	return r;
+}
+
+void hl_objects_release(struct hl_objects *objects)
+{
+	for (size_t i = 0; i < objects->count; i++)
+		free(objects->objects[i].symbols);
+	free(objects->objects);
+	if (objects->memory >= 0)
+		close(objects->memory);
+	*objects = (struct hl_objects){.memory = -1};
+}

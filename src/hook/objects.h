@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The ELF objects that a process runs: its program and its libraries, in the order in which the
+ * dynamic linker searches them, and where they have functions of given names.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "process/maps.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* What an object knows of a name. */
+struct hl_object_symbol {
+	uint64_t address; /* in the process; 0: it does not define the name */
+	uint64_t bytes;	  /* 0: unknown */
+	uint64_t reached; /* where its own calls of the name lead; 0: unknown */
+	bool is_exported; /* others may call it by this name */
+	bool is_local;	  /* of one source file, or hidden */
+	bool is_indirect; /* ${address} is that of its resolver: STT_GNU_IFUNC */
+	bool is_data;
+	bool is_requested; /* it calls the name by way of the dynamic linker */
+};
+
+struct hl_object {
+	const struct hl_map *map; /* of its code */
+	uint64_t bias;		  /* what its addresses in the process have more than in the file */
+	uint64_t dynamic;	  /* its dynamic section; 0: it has none */
+	uint64_t headers, header_count; /* program headers; 0: not in memory */
+	uint64_t entry;
+	bool has_loader;		  /* it asks for a dynamic loader */
+	bool has_symbols;		  /* any that are not exported */
+	struct hl_object_symbol *symbols; /* by name */
+};
+
+struct hl_objects {
+	pid_t pid;
+	int memory; /* /proc/PID/mem */
+	const struct hl_maps *maps;
+	const char *const *names;
+	size_t name_count;
+	struct hl_object *objects; /* the program is the first */
+	size_t count, capacity;
+};
+
+/*
+ * Reads the objects of which ${maps} has code, and what they know of ${names}; both must outlive
+ * ${ret_objects}, which is to be released. Symbols come from .dynsym and .symtab, and for the
+ * program from its separate debug file if that has more. 0; -ENOENT when there is no program for
+ * this machine; -EACCES, -ESRCH, -ENOMEM.
+ */
+int hl_objects_read(pid_t pid, const struct hl_maps *maps, const char *const *names,
+		    size_t name_count, struct hl_objects *ret_objects, struct hl_error *err);
+
+void hl_objects_release(struct hl_objects *objects);
+
+/* Reads the process' memory; false when it is not all there. */
+bool hl_objects_peek(const struct hl_objects *objects, uint64_t address, void *bytes, size_t size);
+
+/* Whether code of ${object} lies at ${address}. */
+bool hl_objects_has_code(const struct hl_objects *objects, const struct hl_object *object,
+			 uint64_t address);

@@ -120,6 +120,7 @@ bool hl_verb_shares(const struct hl_verb *verb, const struct hl_option *table);
 extern const struct hl_verb *const hl_verbs[];
 
 extern const struct hl_verb hl_verb_record;
+extern const struct hl_verb hl_verb_attach;
 extern const struct hl_verb hl_verb_ctl;
 extern const struct hl_verb hl_verb_stacks;
 extern const struct hl_verb hl_verb_pgfault;
@@ -217,6 +218,10 @@ const char *hl_cli_nearest_word(const char *word, const char *const *words, size
 #define HL_CTL_RECORD "start it with 'heapline record'"
 int hl_ctl_explain(pid_t process, const char *silent, const char *wanted, const char *remedy,
 		   struct hl_error *err);
+
+/* Whether 'heapline attach' can join ${process}, as far as can be seen without touching it. 0, or a
+ * negative errno with a sentence. */
+int hl_attach_check(pid_t process, struct hl_error *err);
 
 /* ---- help and completion ---- */
 

@@ -7,7 +7,7 @@
 
 /* By enum hl_verb_group. */
 static const char *const headings[HL_GROUP_COUNT] = {
-	[HL_GROUP_RECORD] = "record a program from its start",
+	[HL_GROUP_RECORD] = "record the allocations of a program",
 	[HL_GROUP_LOOK] = "look at a recording (without a name: the newest one here)",
 	[HL_GROUP_LIVE] = "watch a running process; nothing is put into it",
 	[HL_GROUP_ALLOCATORS] = "see what the allocator of a running process holds",
@@ -45,6 +45,7 @@ void hl_help_program(FILE *out)
 	      "  heapline record -o app.hl -- COMMAND\n"
 	      "  heapline top app.hl\n"
 	      "or, for a running process:\n"
+	      "  heapline attach -p PID -o app.hl\n"
 	      "  heapline heap -p PID\n",
 	      out);
 }

@@ -7,6 +7,7 @@
 /* clang-format off */
 const struct hl_verb *const hl_verbs[] = {
 	&hl_verb_record,
+	&hl_verb_attach,
 	&hl_verb_ctl,
 	&hl_verb_stacks,
 	&hl_verb_pgfault,

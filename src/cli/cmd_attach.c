@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* heapline attach: records a process that runs already, and leaves it as it was. */
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/names.h"
+#include "cli/record_run.h"
+#include "collector/control_ask.h"
+#include "collector/launch.h"
+#include "hook/attach.h"
+#include "process/maps.h"
+#include "process/process.h"
+#include "view/format.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* How long a thread that is inside the recorder is waited for, and how often the collector is
+ * served meanwhile. */
+#define LEAVE_WAIT_NS (2 * HL_NS_PER_SECOND)
+#define LEAVE_TRY_MS  100
+
+static uint64_t pid;
+static double duration_seconds;
+static struct hl_option_texts hooks;
+
+static const struct hl_option options[] = {
+	{"pid", 'p', "PID", "the process to record", HL_OPTION_PID, &pid, NULL},
+	{"comm", 0, "NAME", "the process whose program is called NAME", HL_OPTION_COMM, &pid, NULL},
+	{"duration", 'd', "SECONDS", "end after SECONDS (default: when Ctrl-C does)",
+	 HL_OPTION_SECONDS, &duration_seconds, NULL},
+	{"hook", 0, "RULE",
+	 "also record by a function of the program: 'malloc=NAME', 'free=NAME' ... (may be given "
+	 "more than once)",
+	 HL_OPTION_TEXTS, &hooks, NULL},
+	{0},
+};
+
+HL_DEFINE_FREE_AT(struct hl_collector, hl_collector_free)
+HL_DEFINE_FREE_AT(struct hl_attach, hl_attach_free)
+
+/* ---- whether it can be joined ---- */
+
+static int check_recorder(pid_t process, struct hl_error *err)
+{
+	HL_CLEANUP(hl_control_ask_release) struct hl_control_peers peers = {0};
+	HL_CLEANUP(hl_maps_release) struct hl_maps maps = {0};
+
+	if (hl_control_ask_search(process, &peers) < 0)
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	for (size_t i = 0; i < peers.count; i++)
+		if (peers.peers[i].pid != process)
+			return hl_error_set(err, -EBUSY,
+					    "cannot attach to process %d: it is being recorded in "
+					    "'%s'; 'heapline live -p %d' shows it",
+					    process, peers.peers[i].recording, process);
+	hl_maps_read(process, &maps, NULL);
+	if (hl_maps_have_file(&maps, "libheapline.so"))
+		return hl_error_set(err, -EBUSY,
+				    "cannot attach to process %d: it was started under 'heapline "
+				    "record', whose recorder is still in it",
+				    process);
+	if (hl_maps_have_file(&maps, "libheapline-tags.so"))
+		return hl_error_set(err, -EBUSY,
+				    "cannot attach to process %d: 'heapline record --tags' tags "
+				    "its blocks; 'heapline allocations -p %d' shows who owns them",
+				    process, process);
+	return 0;
+}
+
+static int open_target(pid_t process, const struct hl_attach_settings *settings,
+		       struct hl_attach **ret_attach, struct hl_error *err)
+{
+	int r = check_recorder(process, err);
+
+	return r < 0 ? r : hl_attach_open(process, settings, ret_attach, err);
+}
+
+int hl_attach_check(pid_t process, struct hl_error *err)
+{
+	const struct hl_attach_settings settings = {0};
+	struct hl_attach *attach = NULL;
+	int r = open_target(process, &settings, &attach, err);
+
+	if (r == 0)
+		hl_attach_free(attach);
+	return r;
+}
+
+/* ---- in and out ---- */
+
+/* Whatever fails, the process is as it was. */
+static int join(struct hl_attach *attach, struct hl_collector *collector, struct hl_error *err)
+{
+	struct hl_error ignored = {0};
+	uint64_t region_bytes;
+	int region_fd;
+	int r = hl_attach_bring(attach, &region_fd, err);
+
+	if (r < 0)
+		return r;
+	r = hl_collector_adopt(collector, (pid_t)pid, region_fd, &region_bytes, err);
+	if (r == 0)
+		r = hl_attach_patch(attach, region_bytes, err);
+	if (r < 0)
+		hl_attach_detach(attach, LEAVE_TRY_MS, &ignored);
+	return r;
+}
+
+static int leave(struct hl_attach *attach, struct hl_collector *collector, struct hl_error *err)
+{
+	uint64_t end_ns = hl_clock_ns(CLOCK_MONOTONIC) + LEAVE_WAIT_NS;
+	int r;
+
+	while ((r = hl_attach_detach(attach, LEAVE_TRY_MS, err)) == -EAGAIN &&
+	       hl_clock_ns(CLOCK_MONOTONIC) < end_ns) {
+		*err = (struct hl_error){0};
+		hl_collector_dispatch(collector);
+	}
+	if (r != -EAGAIN)
+		return r;
+	*err = (struct hl_error){0};
+	return hl_error_set(err, r,
+			    "a thread of process %" PRIu64 " is still inside the recorder, which "
+			    "stays there and passes everything through; a later 'heapline attach "
+			    "-p %" PRIu64 "' takes it out",
+			    pid, pid);
+}
+
+/* ---- what is said ---- */
+
+static void say_beginning(const struct hl_process_facts *facts, const char *name)
+{
+	if (!hl_record_is_quiet() && isatty(STDERR_FILENO))
+		hl_cli_note("recording '%s' (pid %d) to '%s'; Ctrl-C ends it and leaves the "
+			    "process as it was",
+			    facts->comm, facts->pid, name);
+}
+
+static void say_end(const struct hl_collector_summary *summary, const char *name,
+		    struct hl_attach_times times)
+{
+	hl_record_say_problems(summary, name);
+	hl_record_say_result(summary, name);
+	if (hl_record_is_quiet())
+		return;
+	if (times.detach_us)
+		hl_cli_note("blocks allocated before are not counted; process %" PRIu64
+			    " stood still for %.1f ms to attach and %.1f ms to detach, one thread "
+			    "of it for %.1f ms",
+			    pid, times.patch_us / 1e3, times.detach_us / 1e3, times.bring_us / 1e3);
+	else
+		hl_cli_note("blocks allocated before are not counted; process %" PRIu64
+			    " stood still for %.1f ms to attach, one thread of it for %.1f ms",
+			    pid, times.patch_us / 1e3, times.bring_us / 1e3);
+}
+
+/* ---- the whole ---- */
+
+static int record(struct hl_attach *attach, const struct hl_process_facts *facts,
+		  struct hl_error *err)
+{
+	const struct hl_collector_settings settings = hl_record_settings(facts->command);
+	HL_CLEANUP(hl_collector_free_at) struct hl_collector *collector = NULL;
+	HL_FREED char *name = hl_record_name(facts->comm, facts->pid);
+	struct hl_collector_summary summary;
+	uint64_t end_ns = UINT64_MAX;
+	int left = 0;
+
+	if (!name)
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	int r = hl_collector_new(&settings, &collector, err);
+	if (r == 0)
+		r = hl_record_begin(collector, name, facts->pid, err);
+	if (r < 0)
+		return r;
+	r = join(attach, collector, err);
+	if (r < 0) {
+		hl_collector_abandon(collector);
+		return r;
+	}
+	say_beginning(facts, name);
+	if (duration_seconds > 0)
+		end_ns = hl_clock_ns(CLOCK_MONOTONIC) +
+			 (uint64_t)(duration_seconds * (double)HL_NS_PER_SECOND);
+	if (hl_launch_attend(collector, end_ns) < 0)
+		hl_cli_note("out of file descriptors; the recording '%s' ends here", name);
+	if (hl_collector_has_running(collector))
+		left = leave(attach, collector, err);
+	hl_collector_finish(collector, &summary);
+	hl_collector_tell_detached(collector, left < 0 ? err->text : NULL);
+	say_end(&summary, name, hl_attach_times(attach));
+	return left;
+}
+
+static int run_attach(int argc, char **argv)
+{
+	HL_CLEANUP(hl_process_facts_release) struct hl_process_facts facts = {0};
+	HL_CLEANUP(hl_attach_free_at) struct hl_attach *attach = NULL;
+	const char *rules[HL_OPTION_TEXTS_MAX + 1] = {NULL};
+	const struct hl_attach_settings settings = {.hooks = rules};
+	struct hl_error err = {0};
+
+	if (argc > 0)
+		return hl_cli_usage_error(&hl_verb_attach, "unexpected argument '%s'", argv[0]);
+	if (!pid)
+		return hl_cli_usage_error(
+			&hl_verb_attach,
+			"'attach' needs a process; name it with -p PID or --comm NAME");
+	if (pid == (uint64_t)getpid())
+		return hl_cli_usage_error(&hl_verb_attach, "'attach' cannot record itself");
+	if (hooks.count > HL_OPTION_TEXTS_MAX)
+		return hl_cli_usage_error(&hl_verb_attach, "more than %d rules of '--hook'",
+					  HL_OPTION_TEXTS_MAX);
+	int status = hl_record_check_options(&hl_verb_attach);
+	if (status != HL_EXIT_DONE)
+		return status;
+	for (size_t i = 0; i < hooks.count; i++)
+		rules[i] = hooks.texts[i];
+	hl_launch_guard_standard_streams();
+	int r = hl_process_facts_read((pid_t)pid, &facts, &err);
+	if (r == 0)
+		r = open_target((pid_t)pid, &settings, &attach, &err);
+	/* From here on Ctrl-C must not leave the process half joined. */
+	hl_launch_defer_signals();
+	if (r == 0)
+		r = record(attach, &facts, &err);
+	return r < 0 ? hl_cli_error("%s", err.text) : HL_EXIT_DONE;
+}
+
+const struct hl_verb hl_verb_attach = {
+	.name = "attach",
+	.group = HL_GROUP_RECORD,
+	.arguments = "-p PID",
+	.summary = "record a running process, and leave it as it was",
+	.options = options,
+	.shared_options = {hl_record_options},
+	.run = run_attach,
+};

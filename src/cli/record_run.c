@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Options of recordings, their names, and what is said at the end; see record_run.h. */
+#include "cli/record_run.h"
+
+#include "base/names.h"
+#include "view/format.h"
+
+#include <limits.h>
+#include <malloc.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define LOG_SEGMENT_BYTES (UINT64_C(100) << 20)
+#define LOG_SEGMENTS	  10
+
+/* Of what a save has freed, for the next one. glibc takes no M_MMAP_THRESHOLD above half of it. */
+#define KEPT_BYTES (64 << 20)
+
+/* ---- options ---- */
+
+static int mode = HL_MODE_MEM_FAST;
+static uint64_t sample_bytes;
+static bool sizes;
+static uint64_t log_segment_bytes = LOG_SEGMENT_BYTES;
+static uint64_t log_segments = LOG_SEGMENTS;
+static bool events;
+static bool lossy;
+static const char *output;
+static bool force;
+static bool quiet;
+
+const struct hl_option hl_record_options[] = {
+	{"output", 'o', "NAME.hl",
+	 "name of the recording; %p stands for the program's pid, %h for the host", HL_OPTION_TEXT,
+	 &output, NULL},
+	{"force", 'f', NULL, "replace an existing recording", HL_OPTION_FLAG, &force, NULL},
+	{"mode", 0, "MODE",
+	 "how blocks are tracked, and whether a log is kept (default: mem-fast; off: closed)",
+	 HL_OPTION_CHOICE, &mode, hl_mode_names},
+	{"sample", 0, "BYTES", "sample on average one allocation every BYTES", HL_OPTION_BYTES,
+	 &sample_bytes, NULL},
+	{"sizes", 0, NULL, "count the blocks of each stack by size, for 'heapline sizes'",
+	 HL_OPTION_FLAG, &sizes, NULL},
+	{"log-segment-size", 0, "BYTES",
+	 "with a log: start a new file of the log after BYTES (default: 100M)", HL_OPTION_BYTES,
+	 &log_segment_bytes, HL_BOUNDS(1, UINT64_MAX)},
+	{"log-segments", 0, "N",
+	 "with a log: keep the newest N files of each process (default: 10)", HL_OPTION_COUNT,
+	 &log_segments, HL_BOUNDS(1, HL_LOG_SEGMENTS_MAX)},
+	{"events", 0, NULL,
+	 "with a log: also keep every event, for 'heapline events', in files of the same size and "
+	 "number",
+	 HL_OPTION_FLAG, &events, NULL},
+	{"lossy", 0, NULL,
+	 "with a log: drop events instead of blocking a thread whose buffer is full",
+	 HL_OPTION_FLAG, &lossy, NULL},
+	{"quiet", 'q', NULL, "print nothing at the end unless something went wrong", HL_OPTION_FLAG,
+	 &quiet, NULL},
+	{0},
+};
+
+static bool is_about_log(void)
+{
+	return events || lossy || log_segment_bytes != LOG_SEGMENT_BYTES ||
+	       log_segments != LOG_SEGMENTS;
+}
+
+bool hl_record_has_options(void)
+{
+	return output || is_about_log() || sample_bytes || sizes;
+}
+
+bool hl_record_is_quiet(void)
+{
+	return quiet;
+}
+
+int hl_record_check_options(const struct hl_verb *verb)
+{
+	mode = (int)hl_mode_of_word(mode);
+	/* What begins closed can be switched to a mode with a log. */
+	if (is_about_log() && mode != HL_MODE_CLOSED && !hl_mode_logs((enum hl_mode)mode))
+		return hl_cli_usage_error(verb,
+					  "mode '%s' keeps no log; options about logs need "
+					  "'--mode log-fast' or '--mode log-record'",
+					  hl_mode_names[mode]);
+	return HL_EXIT_DONE;
+}
+
+struct hl_collector_settings hl_record_settings(char **command)
+{
+	return (struct hl_collector_settings){
+		.region = {.mode = (enum hl_mode)mode,
+			   .sizes = sizes,
+			   .lossy = lossy,
+			   .sample_bytes = sample_bytes},
+		.log = {.segment_bytes = log_segment_bytes,
+			.segments_kept = (uint32_t)log_segments,
+			.events = events},
+		.command = command,
+	};
+}
+
+/* ---- the recording's name ---- */
+
+char *hl_record_name(const char *command, pid_t pid)
+{
+	char host[HOST_NAME_MAX + 1] = "", *name = NULL;
+	size_t size;
+
+	FILE *out = open_memstream(&name, &size);
+	if (!out)
+		return NULL;
+	gethostname(host, sizeof(host) - 1);
+	if (!output)
+		fprintf(out, "heapline.%s.%d.hl", hl_path_basename(command), pid);
+	for (const char *at = output; at && *at; at++) {
+		char letter = *at == '%' ? at[1] : '\0';
+		if (letter == 'p')
+			fprintf(out, "%d", pid);
+		else if (letter == 'h')
+			fputs(host, out);
+		else
+			fputc(*at, out); /* of an unknown letter, the percent sign */
+		at += letter == 'p' || letter == 'h' || letter == '%';
+	}
+	if (fclose(out) != 0) {
+		free(name);
+		return NULL;
+	}
+	while (size > 1 && name[size - 1] == '/')
+		name[--size] = '\0';
+	return name;
+}
+
+int hl_record_begin(struct hl_collector *collector, const char *name, pid_t pid,
+		    struct hl_error *err)
+{
+	/* To get memory from the kernel for each save costs as much as what is done in it. */
+	mallopt(M_MMAP_THRESHOLD, KEPT_BYTES / 2);
+	mallopt(M_TRIM_THRESHOLD, KEPT_BYTES);
+	return hl_collector_begin(collector, name, force, pid, err);
+}
+
+/* ---- what is said at the end ---- */
+
+/* "3 children ran unrecorded"; "" where warnings tell of all of them. */
+static const char *format_unseen(const struct hl_collector_summary *summary, char text[64])
+{
+	char count[HL_FORMAT_MAX];
+
+	text[0] = '\0';
+	if (summary->unrecorded_children <= summary->refused_children)
+		return text;
+	uint32_t others = summary->unrecorded_children - summary->refused_children;
+	snprintf(text, 64, "%s %schild%s ran unrecorded", hl_format_count(others, count),
+		 summary->refused_children ? "more " : "", others == 1 ? "" : "ren");
+	return text;
+}
+
+void hl_record_say_problems(const struct hl_collector_summary *summary, const char *name)
+{
+	char *const *warnings = summary->warnings;
+	char unseen[64], count[HL_FORMAT_MAX];
+
+	if (summary->incomplete)
+		hl_cli_note("the recording '%s' is incomplete: %s", name, summary->failure);
+	else if (warnings[0] && warnings[1])
+		hl_cli_note("%s; there is more: see 'heapline info %s'", warnings[0], name);
+	else if (warnings[0])
+		hl_cli_note("%s", warnings[0]);
+	if (summary->own_malloc)
+		hl_cli_note("some processes have a malloc of their own, whose calls were not seen; "
+			    "see 'heapline info %s'",
+			    name);
+	if (summary->replaced == 1)
+		hl_cli_note("pid %d went on as '%s', unrecorded", summary->replaced_pid,
+			    summary->replaced_name);
+	else if (summary->replaced)
+		hl_cli_note("%u processes went on as other programs, unrecorded, the first as "
+			    "'%s' (pid %d); see 'heapline info %s'",
+			    summary->replaced, summary->replaced_name, summary->replaced_pid, name);
+	format_unseen(summary, unseen);
+	/* Otherwise the last line says so. */
+	if (unseen[0] && (quiet || !summary->processes))
+		hl_cli_note("%s", unseen);
+	if (summary->lost_events)
+		hl_cli_note("%s event%s could not be counted; see 'heapline info %s'",
+			    hl_format_count((int64_t)summary->lost_events, count),
+			    summary->lost_events == 1 ? "" : "s", name);
+}
+
+void hl_record_say_result(const struct hl_collector_summary *summary, const char *name)
+{
+	char count[HL_FORMAT_MAX], peak[HL_FORMAT_MAX], unseen[64];
+
+	if (!summary->processes || quiet)
+		return;
+	format_unseen(summary, unseen);
+	hl_cli_note("recorded %s allocation%s of %u process%s%s%s, %s %s in use, to '%s'%s%s%s%s",
+		    hl_format_count((int64_t)summary->allocations, count),
+		    summary->allocations == 1 ? "" : "s", summary->processes,
+		    summary->processes == 1 ? "" : "es", unseen[0] ? ", " : "", unseen,
+		    summary->processes == 1 ? "at most" : "the largest of which had at most",
+		    hl_format_bytes(summary->peak_bytes, peak), name,
+		    summary->damaged ? "; damaged: the program overwrote heapline's memory" : "",
+		    summary->incomplete ? ", which is incomplete" : "; see 'heapline top ",
+		    summary->incomplete ? "" : name, summary->incomplete ? "" : "'");
+}

@@ -44,8 +44,8 @@
 #define HL_RECALL_PARTS	      8u
 #define HL_RECALL_WAYS	      4u
 #define HL_RECALL_SET_BITS    8
-#define HL_RECALL_HEAD_BITS   8
-#define HL_RECALL_SHAPE_BITS  10
+#define HL_RECALL_HEAD_BITS   12
+#define HL_RECALL_SHAPE_BITS  12
 #define HL_RECALL_RESULT_BITS 11 /* pairs */
 #define HL_RECALL_PROBE	      128u
 #define HL_RECALL_CREDIT      64 /* a hit gives HL_RECALL_GAIN of it, a miss takes one */

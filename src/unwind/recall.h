@@ -138,19 +138,19 @@ static inline uint64_t hl_recall_hash_of_place(const struct hl_registers *at)
 	return (at->pc ^ at->sp << 17) * UINT64_C(0xff51afd7ed558ccd);
 }
 
-/* A sum of products: none waits for another. */
+/* A sum of products: none waits for another. Factors of 31 bits fit into the instructions. */
 HL_READS_STACK static inline uint64_t hl_recall_hash(const struct hl_registers *at,
 						     uint64_t return_address,
 						     const struct hl_recall_shape *shape)
 {
 	static_assert(HL_RECALL_FRAMES == 6, "five offsets");
 	const uint64_t *sp = (const uint64_t *)at->sp;
-	uint64_t a = hl_recall_hash_of_place(at) + return_address * UINT64_C(0xc4ceb9fe1a85ec53);
-	uint64_t b = sp[shape->offset[0]] * UINT64_C(0x87c37b91114253d5) +
-		     sp[shape->offset[1]] * UINT64_C(0x4cf5ad432745937f);
-	uint64_t c = sp[shape->offset[2]] * UINT64_C(0xbf58476d1ce4e5b9) +
-		     sp[shape->offset[3]] * UINT64_C(0x94d049bb133111eb);
-	uint64_t d = sp[shape->offset[4]] * UINT64_C(0xa0761d6478bd642f);
+	uint64_t a = hl_recall_hash_of_place(at) + return_address * UINT64_C(0x4cf5ad43);
+	uint64_t b = sp[shape->offset[0]] * UINT64_C(0x51afd7ed) +
+		     sp[shape->offset[1]] * UINT64_C(0x2745937f);
+	uint64_t c = sp[shape->offset[2]] * UINT64_C(0x1ce4e5b9) +
+		     sp[shape->offset[3]] * UINT64_C(0x133111eb);
+	uint64_t d = sp[shape->offset[4]] * UINT64_C(0x78bd642f);
 	uint64_t hash = (a + b) + (c + d);
 	return (hash ^ hash >> 32) * HL_RECALL_MIX;
 }
@@ -227,10 +227,13 @@ HL_READS_STACK static inline bool hl_recall_same_words(const struct hl_recall_sl
 				return false;
 		return true;
 	}
-	uint64_t differs = 0;
-	for (uint32_t i = 0; i < HL_RECALL_WORDS; i++)
-		differs |= sp[slot->offset[i]] ^ slot->value[i];
-	return !differs;
+	static_assert(HL_RECALL_WORDS == 8, "eight words");
+	const uint16_t *offset = slot->offset;
+	const uint64_t *value = slot->value;
+	return !((sp[offset[0]] ^ value[0]) | (sp[offset[1]] ^ value[1]) |
+		 (sp[offset[2]] ^ value[2]) | (sp[offset[3]] ^ value[3]) |
+		 (sp[offset[4]] ^ value[4]) | (sp[offset[5]] ^ value[5]) |
+		 (sp[offset[6]] ^ value[6]) | (sp[offset[7]] ^ value[7]));
 }
 
 /* Whether the frames of the slot are those from ${at} to its join. */

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Moves the first instructions of a function to a trampoline, so that a jump can take their place. */
+/*
+ * Moves the first instructions of a function to a trampoline, so that a jump can take their place.
+ *
+ * Only the first HL_PATCH_BYTES of a function change. Code behind them stays as it is, even where
+ * the trampoline has a copy of it, and may be jumped and returned to.
+ */
 #pragma once
 
 #include "base/error.h"
@@ -24,8 +29,19 @@ struct hl_relocated {
 /*
  * Writes the trampoline for the function of ${function_bytes} bytes at ${address}, of which
  * ${code} holds the first ${code_bytes}. It will run at ${trampoline} and end with a jump to the
- * rest of the function. 0; -ENOTSUP with a sentence when the function cannot be patched: too short,
- * code that jumps into its own first bytes, an instruction that cannot be moved that far.
+ * rest of the function. All of the function should be in ${code}, and the padding up to the next
+ * multiple of 16: jumps are looked for in what is there. ${function_bytes} is 0 when unknown; then
+ * all of ${code} counts as the function.
+ *
+ * A call among the first instructions becomes a jump, with the return address pushed that the call
+ * had: no return address into the trampoline is ever on a stack.
+ *
+ * Where data is more than 2 GiB away from the trampoline, it is reached through r11, which a call
+ * may change, and which the hook has changed already.
+ *
+ * 0; -ENOTSUP with a sentence when the function cannot be patched: too short, code that jumps into
+ * its own first bytes, an instruction that cannot be moved that far. Jumps from other functions
+ * into the first bytes, and those through tables, are not seen.
  */
 int hl_relocate(const uint8_t *code, size_t code_bytes, uint64_t address, uint64_t function_bytes,
 		uint64_t trampoline, struct hl_relocated *ret_relocated, struct hl_error *err);

@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Reads rules for functions with names of their own; see hook_rules.h. */
+#include "hook/hook_rules.h"
+
+#include "base/array.h"
+#include "base/cleanup.h"
+#include "base/compiler.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PRESETS_BYTES_MAX (1u << 20)
+#define EXAMPLE		  "write it as 'malloc=my_alloc(size=1)' or 'free=my_free(ptr=1)'"
+
+extern const char hl_presets[]; /* presets.txt */
+extern const size_t hl_presets_size;
+
+/* What rules may say, and where the arguments usually are; 0: there is no such argument. */
+static const struct call {
+	const char *name;
+	enum hl_hook hook;
+	uint8_t size_at, count_at, pointer_at;
+} calls[] = {
+	{"malloc", HL_HOOK_MALLOC, 1, 0, 0},
+	{"calloc", HL_HOOK_CALLOC, 2, 1, 0},
+	{"realloc", HL_HOOK_REALLOC, 2, 0, 1},
+	{"free", HL_HOOK_FREE, 0, 0, 1},
+};
+
+static const char out_of_memory[] = "out of memory";
+
+struct reader {
+	const char *at, *end;
+};
+
+/* ---- one line ---- */
+
+static void skip_blanks(struct reader *reader)
+{
+	while (reader->at < reader->end && isspace((unsigned char)*reader->at))
+		reader->at++;
+}
+
+static bool take_sign(struct reader *reader, char sign)
+{
+	skip_blanks(reader);
+	if (reader->at == reader->end || *reader->at != sign)
+		return false;
+	reader->at++;
+	return true;
+}
+
+/* False when none stands here, or when it is too long. */
+static bool take_word(struct reader *reader, char ret_word[HL_HOOK_NAME_MAX])
+{
+	size_t length = 0;
+
+	skip_blanks(reader);
+	while (reader->at < reader->end && isgraph((unsigned char)*reader->at) &&
+	       !strchr("=(),!", *reader->at)) {
+		if (length == HL_HOOK_NAME_MAX - 1)
+			return false;
+		ret_word[length++] = *reader->at++;
+	}
+	ret_word[length] = '\0';
+	return length > 0;
+}
+
+static bool is_at_end(struct reader *reader)
+{
+	skip_blanks(reader);
+	return reader->at == reader->end;
+}
+
+static const struct call *find_call(const char *name)
+{
+	for (size_t i = 0; i < HL_COUNT_OF(calls); i++)
+		if (strcmp(calls[i].name, name) == 0)
+			return &calls[i];
+	return NULL;
+}
+
+/* NAME=NUMBER between the parentheses; NULL, or what is wrong. */
+static const char *take_argument(struct reader *reader, struct call *places)
+{
+	char name[HL_HOOK_NAME_MAX], number[HL_HOOK_NAME_MAX];
+	const char *unknown = "this kind of function has no such argument";
+	uint8_t *place;
+
+	if (!take_word(reader, name) || !take_sign(reader, '=') || !take_word(reader, number))
+		return "arguments are written as size=1";
+	if (strcmp(name, "size") == 0)
+		place = &places->size_at;
+	else if (strcmp(name, "count") == 0)
+		place = &places->count_at;
+	else if (strcmp(name, "ptr") == 0)
+		place = &places->pointer_at;
+	else
+		return "arguments are called size, count and ptr";
+	if (!*place)
+		return unknown;
+	if (number[1] || number[0] < '1' || number[0] > '0' + HL_HOOK_ARGUMENTS_MAX)
+		return "arguments have the numbers 1 to 6";
+	*place = (uint8_t)(number[0] - '0');
+	return NULL;
+}
+
+static const char *take_arguments(struct reader *reader, struct call *places)
+{
+	const char *wrong = NULL;
+
+	if (!take_sign(reader, '('))
+		return NULL;
+	do
+		wrong = take_argument(reader, places);
+	while (!wrong && take_sign(reader, ','));
+	if (wrong)
+		return wrong;
+	if (!take_sign(reader, ')'))
+		return "a ')' is missing";
+	if ((places->size_at && places->size_at == places->count_at) ||
+	    (places->size_at && places->size_at == places->pointer_at))
+		return "two arguments have the same number";
+	return NULL;
+}
+
+/* MODULE!NAME, with an address for the name. */
+static const char *take_name(struct reader *reader, struct hl_hook_rule *rule)
+{
+	char *end;
+
+	if (!take_word(reader, rule->symbol))
+		return "the name of the function is missing or too long";
+	if (take_sign(reader, '!')) {
+		memcpy(rule->module, rule->symbol, sizeof(rule->module));
+		if (!take_word(reader, rule->symbol))
+			return "the name of the function is missing or too long";
+	}
+	if (strncmp(rule->symbol, "0x", 2) != 0)
+		return NULL;
+	errno = 0;
+	rule->address = strtoull(rule->symbol, &end, 16);
+	return errno || *end || !rule->address ? "the address is not a hexadecimal number" : NULL;
+}
+
+/* CALL=NAME(ARGUMENTS); NULL, or what is wrong. */
+static const char *parse_rule(struct reader reader, struct hl_hook_rule *ret_rule)
+{
+	struct hl_hook_rule rule = {0};
+	char name[HL_HOOK_NAME_MAX];
+
+	const struct call *call = take_word(&reader, name) ? find_call(name) : NULL;
+	if (!call)
+		return "it does not begin with malloc, calloc, realloc or free";
+	if (!take_sign(&reader, '='))
+		return "a '=' is missing";
+	struct call places = *call;
+	const char *wrong = take_name(&reader, &rule);
+	if (!wrong)
+		wrong = take_arguments(&reader, &places);
+	if (wrong)
+		return wrong;
+	if (!is_at_end(&reader))
+		return "something follows its end";
+	rule.call = call->hook;
+	rule.size_at = places.size_at == call->size_at ? 0 : places.size_at;
+	rule.count_at = places.count_at == call->count_at ? 0 : places.count_at;
+	rule.pointer_at = places.pointer_at == call->pointer_at ? 0 : places.pointer_at;
+	*ret_rule = rule;
+	return NULL;
+}
+
+/* ---- files ---- */
+
+/* "KEYWORD NAME": 1 with the name, 0 when the line is something else, -1 when it makes no sense. */
+static int take_line_of(struct reader line, const char *keyword, char ret_name[HL_HOOK_NAME_MAX])
+{
+	char word[HL_HOOK_NAME_MAX], name[HL_HOOK_NAME_MAX];
+
+	if (!take_word(&line, word) || strcmp(word, keyword) != 0 || take_sign(&line, '='))
+		return 0;
+	if (!take_word(&line, name) || !is_at_end(&line))
+		return -1;
+	memcpy(ret_name, name, sizeof(name));
+	return 1;
+}
+
+/* Adds what ${line} says to ${rules}; ${current} has its preset. NULL, or what is wrong. */
+static const char *parse_line(struct reader line, struct hl_hook_rule *current,
+			      struct hl_hook_rules *rules)
+{
+	struct hl_hook_rule rule;
+
+	if (is_at_end(&line))
+		return NULL;
+	int preset = take_line_of(line, "preset", current->preset);
+	if (preset > 0)
+		current->when[0] = '\0';
+	int when = preset ? 0 : take_line_of(line, "when", current->when);
+	if (preset < 0 || when < 0)
+		return "one name must follow";
+	if (when && !current->preset[0])
+		return "no preset begins before it";
+	if (preset || when)
+		return NULL;
+	const char *wrong = parse_rule(line, &rule);
+	if (wrong)
+		return wrong;
+	memcpy(rule.preset, current->preset, sizeof(rule.preset));
+	memcpy(rule.when, current->when, sizeof(rule.when));
+	rule.holds = !rule.preset[0];
+	return HL_ARRAY_APPEND(rules->rules, rules->count, rules->capacity, rule) < 0
+		       ? out_of_memory
+		       : NULL;
+}
+
+int hl_hook_rules_parse(const char *text, size_t length, const char *source,
+			struct hl_hook_rules *rules, struct hl_error *err)
+{
+	struct hl_hook_rule current = {0};
+	const char *end = text + length, *wrong = NULL;
+	size_t before = rules->count, number = 1;
+
+	for (; text < end && !wrong; number++) {
+		const char *newline = memchr(text, '\n', (size_t)(end - text));
+		struct reader line = {text, newline ? newline : end};
+		const char *comment = memchr(text, '#', (size_t)(line.end - text));
+		text = newline ? newline + 1 : end;
+		if (comment)
+			line.end = comment;
+		wrong = parse_line(line, &current, rules);
+	}
+	if (!wrong)
+		return 0;
+	rules->count = before;
+	if (wrong == out_of_memory)
+		return hl_error_set(err, -ENOMEM, "cannot read '%s': out of memory", source);
+	return hl_error_set(err, -EINVAL, "cannot read line %zu of '%s': %s; " EXAMPLE, number - 1,
+			    source, wrong);
+}
+
+/* ---- what is asked for ---- */
+
+static int ask_preset(const char *name, struct hl_hook_rules *rules, struct hl_error *err)
+{
+	char known[512] = "";
+	bool found = false;
+
+	for (size_t i = 0; i < rules->count; i++) {
+		struct hl_hook_rule *rule = &rules->rules[i];
+		size_t used = strlen(known);
+		if (strcmp(rule->preset, name) == 0) {
+			found = true;
+			rule->is_asked = rule->holds = true;
+		} else if (rule->preset[0] &&
+			   (i == 0 || strcmp(rule->preset, rules->rules[i - 1].preset) != 0)) {
+			snprintf(known + used, sizeof(known) - used, "%s%s", used ? ", " : "",
+				 rule->preset);
+		}
+	}
+	if (found && name[0])
+		return 0;
+	return hl_error_set(err, -ENOENT, "there is no preset '%s'; there are %s", name, known);
+}
+
+int hl_hook_rules_ask(const char *hook, struct hl_hook_rules *rules, struct hl_error *err)
+{
+	struct hl_hook_rule rule;
+
+	if (hook[0] == '@')
+		return ask_preset(hook + 1, rules, err);
+	const char *wrong = parse_rule((struct reader){hook, hook + strlen(hook)}, &rule);
+	if (wrong)
+		return hl_error_set(err, -EINVAL, "cannot understand --hook '%s': %s; " EXAMPLE,
+				    hook, wrong);
+	rule.is_asked = rule.holds = true;
+	if (HL_ARRAY_APPEND(rules->rules, rules->count, rules->capacity, rule) < 0)
+		return hl_error_set(err, -ENOMEM, "cannot add a hook: out of memory");
+	return 0;
+}
+
+static int read_file(const char *path, struct hl_hook_rules *rules, struct hl_error *err)
+{
+	HL_CLOSED int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	HL_FREED char *text = malloc(PRESETS_BYTES_MAX);
+	size_t length = 0;
+	ssize_t got = -1;
+
+	while (fd >= 0 && text && length < PRESETS_BYTES_MAX &&
+	       (got = read(fd, text + length, PRESETS_BYTES_MAX - length)) > 0)
+		length += (size_t)got;
+	if (!text)
+		return hl_error_set(err, -ENOMEM, "cannot read '%s': out of memory", path);
+	if (got < 0)
+		return hl_error_set(err, -errno, "cannot read presets from '%s': %s", path,
+				    strerror(errno));
+	if (length == PRESETS_BYTES_MAX)
+		return hl_error_set(err, -EFBIG, "cannot read presets from '%s': it is too large",
+				    path);
+	return hl_hook_rules_parse(text, length, path, rules, err);
+}
+
+int hl_hook_rules_make(const char *const *hooks, const char *presets,
+		       struct hl_hook_rules *ret_rules, struct hl_error *err)
+{
+	struct hl_hook_rules rules = {0};
+
+	if (!presets)
+		presets = getenv("HEAPLINE_PRESETS");
+	int r = hl_hook_rules_parse(hl_presets, hl_presets_size, "the presets of heapline", &rules,
+				    err);
+	if (r == 0 && presets && presets[0])
+		r = read_file(presets, &rules, err);
+	for (; r == 0 && hooks && *hooks; hooks++)
+		r = hl_hook_rules_ask(*hooks, &rules, err);
+	if (r < 0)
+		hl_hook_rules_release(&rules);
+	else
+		*ret_rules = rules;
+	return r;
+}
+
+void hl_hook_rules_release(struct hl_hook_rules *rules)
+{
+	free(rules->rules);
+	*rules = (struct hl_hook_rules){0};
+}

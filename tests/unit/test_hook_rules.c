@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Rules for functions with names of their own: what they may say, what is refused, presets. */
+#include "hook/hook_rules.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static int allocations_left = -1; /* until they fail; below 0: never */
+
+void *__real_reallocarray(void *block, size_t count, size_t bytes);
+void *__wrap_reallocarray(void *block, size_t count, size_t bytes);
+void *__real_malloc(size_t bytes);
+void *__wrap_malloc(size_t bytes);
+
+void *__wrap_reallocarray(void *block, size_t count, size_t bytes)
+{
+	if (allocations_left == 0)
+		return NULL;
+	allocations_left -= allocations_left > 0;
+	return __real_reallocarray(block, count, bytes);
+}
+
+void *__wrap_malloc(size_t bytes)
+{
+	if (allocations_left == 0)
+		return NULL;
+	allocations_left -= allocations_left > 0;
+	return __real_malloc(bytes);
+}
+
+static struct hl_hook_rule asked(const char *hook)
+{
+	struct hl_hook_rules rules = {0};
+	struct hl_error err = {0};
+	struct hl_hook_rule rule;
+
+	assert_int_equal(hl_hook_rules_ask(hook, &rules, &err), 0);
+	assert_int_equal(rules.count, 1);
+	rule = rules.rules[0];
+	hl_hook_rules_release(&rules);
+	assert_true(rule.is_asked && rule.holds);
+	return rule;
+}
+
+static void assert_places(const char *hook, enum hl_hook call, int size, int count, int pointer)
+{
+	struct hl_hook_rule rule = asked(hook);
+
+	assert_int_equal(rule.call, call);
+	assert_int_equal(rule.size_at, size);
+	assert_int_equal(rule.count_at, count);
+	assert_int_equal(rule.pointer_at, pointer);
+}
+
+static void arguments_are_where_the_rule_says_else_as_usual(void **state)
+{
+	(void)state;
+	assert_places("malloc=f", HL_HOOK_MALLOC, 0, 0, 0);
+	assert_places("malloc=f(size=1)", HL_HOOK_MALLOC, 0, 0, 0);
+	assert_places("malloc=f(size=6)", HL_HOOK_MALLOC, 6, 0, 0);
+	assert_places("calloc=f(size=3,count=2)", HL_HOOK_CALLOC, 3, 2, 0);
+	assert_places("calloc=f(count=2,size=1)", HL_HOOK_CALLOC, 1, 2, 0);
+	assert_places("realloc=f(ptr=3)", HL_HOOK_REALLOC, 0, 0, 3);
+	assert_places("realloc = f ( ptr = 2 , size = 3 ) ", HL_HOOK_REALLOC, 3, 0, 2);
+	assert_places("free=f(ptr=2)", HL_HOOK_FREE, 0, 0, 2);
+}
+
+static void functions_are_named_by_symbol_file_or_address(void **state)
+{
+	(void)state;
+	struct hl_hook_rule rule = asked("malloc=_ZN4pool5allocEm");
+	assert_string_equal(rule.symbol, "_ZN4pool5allocEm");
+	assert_string_equal(rule.module, "");
+	assert_int_equal(rule.address, 0);
+	rule = asked("free=libpool.so!pool_free");
+	assert_string_equal(rule.module, "libpool.so");
+	assert_string_equal(rule.symbol, "pool_free");
+	rule = asked("free=app!0x401A30(ptr=2)");
+	assert_string_equal(rule.module, "app");
+	assert_int_equal(rule.address, 0x401a30);
+}
+
+static void what_makes_no_sense_is_refused_in_one_sentence(void **state)
+{
+	(void)state;
+	static const char *const hooks[] = {
+		"",
+		"malloc",
+		"malloc=",
+		"=f",
+		"mmap=f",
+		"malloc=f(",
+		"malloc=f()",
+		"malloc=f(size)",
+		"malloc=f(size=0)",
+		"malloc=f(size=7)",
+		"malloc=f(size=10)",
+		"malloc=f(size=x)",
+		"malloc=f(ptr=1)",
+		"malloc=f(size=1",
+		"malloc=f(size=1) g",
+		"malloc=f g",
+		"malloc=f(size=1,)",
+		"free=f(size=1)",
+		"calloc=f(count=2)",
+		"realloc=f(size=1)",
+		"malloc=!f",
+		"malloc=a!",
+		"malloc=a!b!c",
+		"malloc=0x",
+		"malloc=0xfg",
+		"malloc=0x0",
+		"malloc=0x10000000000000000",
+		"malloc=f(length=1)",
+		"@",
+		"@nobody",
+	};
+
+	for (size_t i = 0; i < sizeof(hooks) / sizeof(*hooks); i++) {
+		struct hl_hook_rules rules = {0};
+		struct hl_error err = {0};
+		int r = hl_hook_rules_ask(hooks[i], &rules, &err);
+		if (r != (hooks[i][0] == '@' ? -ENOENT : -EINVAL) || !err.text[0])
+			fail_msg("'%s': %d, '%s'", hooks[i], r, err.text);
+		assert_int_equal(rules.count, 0);
+		hl_hook_rules_release(&rules);
+	}
+}
+
+static void names_that_are_too_long_are_refused(void **state)
+{
+	(void)state;
+	char hook[HL_HOOK_NAME_MAX + 16];
+	struct hl_hook_rules rules = {0};
+	struct hl_error err = {0};
+
+	int before = snprintf(hook, sizeof(hook), "malloc=");
+	memset(hook + before, 'x', HL_HOOK_NAME_MAX);
+	hook[before + HL_HOOK_NAME_MAX] = '\0';
+	assert_int_equal(hl_hook_rules_ask(hook, &rules, &err), -EINVAL);
+	hook[before + HL_HOOK_NAME_MAX - 1] = '\0';
+	assert_int_equal(hl_hook_rules_ask(hook, &rules, &err), 0);
+	hl_hook_rules_release(&rules);
+}
+
+static void presets_hold_where_they_say_or_when_asked_for(void **state)
+{
+	(void)state;
+	static const char text[] = "free=always # it does\n"
+				   "\n"
+				   "preset pool\n"
+				   "malloc=pool_alloc(size=2)\n"
+				   "preset prefixed\n"
+				   "when p_malloc\n"
+				   "malloc=p_malloc\n"
+				   "preset last\n"
+				   "malloc=l_malloc";
+	struct hl_hook_rules rules = {0};
+	struct hl_error err = {0};
+
+	assert_int_equal(hl_hook_rules_parse(text, strlen(text), "test", &rules, &err), 0);
+	assert_int_equal(rules.count, 4);
+	assert_true(rules.rules[0].holds);
+	assert_false(rules.rules[0].is_asked);
+	assert_false(rules.rules[1].holds);
+	assert_string_equal(rules.rules[1].when, "");
+	assert_false(rules.rules[2].holds);
+	assert_string_equal(rules.rules[2].when, "p_malloc");
+	assert_string_equal(rules.rules[3].when, "");
+	assert_int_equal(hl_hook_rules_ask("@pool", &rules, &err), 0);
+	assert_true(rules.rules[1].holds && rules.rules[1].is_asked);
+	assert_false(rules.rules[2].holds || rules.rules[3].holds);
+	assert_int_equal(hl_hook_rules_ask("@nobody", &rules, &err), -ENOENT);
+	assert_string_equal(err.text,
+			    "there is no preset 'nobody'; there are pool, prefixed, last");
+	hl_hook_rules_release(&rules);
+}
+
+static void a_line_that_makes_no_sense_is_named(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *text, *line;
+	} files[] = {
+		{"malloc=f\n\nnonsense\nfree=f\n", "line 3 of 'test'"},
+		{"when x\n", "line 1 of 'test'"},
+		{"preset\n", "line 1 of 'test'"},
+		{"preset a b\n", "line 1 of 'test'"},
+		{"preset a\nwhen\n", "line 2 of 'test'"},
+		{"malloc=f\nfree=g(ptr=9)", "line 2 of 'test'"},
+	};
+
+	for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++) {
+		struct hl_hook_rules rules = {0};
+		struct hl_error err = {0};
+		assert_int_equal(hl_hook_rules_parse(files[i].text, strlen(files[i].text), "test",
+						     &rules, &err),
+				 -EINVAL);
+		assert_non_null(strstr(err.text, files[i].line));
+		assert_int_equal(rules.count, 0);
+		hl_hook_rules_release(&rules);
+	}
+}
+
+static void heaplines_own_presets_can_be_asked_for(void **state)
+{
+	(void)state;
+	static const char *const presets[] = {"jemalloc", "rust-jemalloc", "mimalloc", "tcmalloc",
+					      "python",	  "postgresql",	   "nginx",    "php"};
+
+	for (size_t i = 0; i < sizeof(presets) / sizeof(*presets); i++) {
+		char hook[64];
+		struct hl_hook_rules rules;
+		struct hl_error err = {0};
+		bool allocates = false, frees = false;
+		snprintf(hook, sizeof(hook), "@%s", presets[i]);
+		const char *hooks[] = {hook, "malloc=f", NULL};
+		assert_int_equal(hl_hook_rules_make(hooks, "", &rules, &err), 0);
+		for (size_t k = 0; k < rules.count; k++) {
+			if (!rules.rules[k].holds || !rules.rules[k].preset[0])
+				continue;
+			assert_string_equal(rules.rules[k].preset, presets[i]);
+			allocates |= rules.rules[k].call == HL_HOOK_MALLOC;
+			frees |= rules.rules[k].call == HL_HOOK_FREE;
+		}
+		assert_true(allocates && frees);
+		assert_string_equal(rules.rules[rules.count - 1].symbol, "f");
+		hl_hook_rules_release(&rules);
+	}
+}
+
+static void a_file_of_the_users_is_read(void **state)
+{
+	(void)state;
+	char path[] = "/tmp/heapline-presets-XXXXXX";
+	const char *hooks[] = {"@mine", NULL};
+	struct hl_hook_rules rules;
+	struct hl_error err = {0};
+
+	int fd = mkstemp(path);
+	assert_true(fd >= 0);
+	assert_true(write(fd, "preset mine\nfree=f(ptr=4)\n", 26) == 26);
+	close(fd);
+	assert_int_equal(hl_hook_rules_make(hooks, path, &rules, &err), 0);
+	assert_int_equal(rules.rules[rules.count - 1].pointer_at, 4);
+	hl_hook_rules_release(&rules);
+	setenv("HEAPLINE_PRESETS", path, 1);
+	assert_int_equal(hl_hook_rules_make(hooks, NULL, &rules, &err), 0);
+	hl_hook_rules_release(&rules);
+	unlink(path);
+	assert_int_equal(hl_hook_rules_make(hooks, NULL, &rules, &err), -ENOENT);
+	assert_non_null(strstr(err.text, path));
+	unsetenv("HEAPLINE_PRESETS");
+}
+
+static void want_of_memory_is_reported(void **state)
+{
+	(void)state;
+	const char *hooks[] = {"malloc=f", NULL};
+	int failures = 0, r;
+
+	do {
+		struct hl_hook_rules rules = {0};
+		struct hl_error err = {0};
+		allocations_left = failures++;
+		r = hl_hook_rules_make(hooks, "/dev/null", &rules, &err);
+		allocations_left = -1;
+		assert_true(r == 0 || (r == -ENOMEM && err.text[0] && !rules.rules));
+		hl_hook_rules_release(&rules);
+	} while (r < 0);
+	assert_true(failures > 3);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(arguments_are_where_the_rule_says_else_as_usual),
+		cmocka_unit_test(functions_are_named_by_symbol_file_or_address),
+		cmocka_unit_test(what_makes_no_sense_is_refused_in_one_sentence),
+		cmocka_unit_test(names_that_are_too_long_are_refused),
+		cmocka_unit_test(presets_hold_where_they_say_or_when_asked_for),
+		cmocka_unit_test(a_line_that_makes_no_sense_is_named),
+		cmocka_unit_test(heaplines_own_presets_can_be_asked_for),
+		cmocka_unit_test(a_file_of_the_users_is_read),
+		cmocka_unit_test(want_of_memory_is_reported),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

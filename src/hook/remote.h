@@ -10,6 +10,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "hook/seccomp.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,14 +21,23 @@
 struct hl_remote;
 
 /*
- * Looks whether the process can be entered: exists, is 64-bit, is no zombie, no other tracer, no
- * seccomp filter in the way, not about to be replaced (a vfork() parent). Touches nothing. 0 or a
- * negative errno with a sentence that says what helps.
+ * Looks whether the process can be entered, and for what remote calls need of it. Touches nothing.
+ * One thread calls this and all below, since the kernel knows tracers by thread. 0 or a negative
+ * errno with a sentence that says what helps: -ESRCH, it has ended; -EACCES, it may not be entered;
+ * -EBUSY, another tracer has it; -EAGAIN, it is about to start another program; -ENOTSUP, what it is
+ * rules it out: 32-bit, a thread of the kernel, in a sandbox that heapline cannot see through.
  */
 int hl_remote_open(pid_t pid, struct hl_remote **ret_remote, struct hl_error *err);
 
-/* Lets all threads go that are stopped, and ends the guardian. NULL is fine. */
+/*
+ * Lets all threads go that are stopped, and ends the guardian. NULL is fine. A thread that did not
+ * stop in time, and has not stopped since, is let go by the kernel when the calling thread ends, and
+ * not before: see hl_remote_continue().
+ */
 void hl_remote_free(struct hl_remote *remote);
+
+/* The file /proc/PID/mem belongs to the program that ran at hl_remote_open(): after an execve() of
+ * the target these two fail, and touch nothing. */
 
 /* The target's memory, stopped or not, whatever its protection. False when it is not there. */
 bool hl_remote_read(const struct hl_remote *remote, uint64_t address, void *bytes, size_t size);
@@ -36,19 +46,33 @@ bool hl_remote_write(const struct hl_remote *remote, uint64_t address, const voi
 
 /* ---- one thread, for remote calls ---- */
 
-/* Stops a thread that can make remote calls. 0; -ESRCH when the process has ended; -EAGAIN when none
- * stopped in time; -EBUSY when another tracer has it. */
+/* Stops a thread that can make remote calls, the main thread if possible. 0; -ESRCH when the process
+ * has ended; -EAGAIN when none stopped in time; -EBUSY when another tracer has it. */
 int hl_remote_stop_one(struct hl_remote *remote, struct hl_error *err);
 
-/* Has the thread make a system call. What the kernel returned: negative errno on failure; -ESRCH
- * also when the target has ended. */
+/*
+ * Has the thread make a system call; with all threads stopped, one of them. What the kernel
+ * returned, a negative errno on failure. Also -ESRCH when the target has ended, and -EAGAIN when the
+ * call takes longer than 10 s: the thread goes on by itself when the call ends.
+ */
 long hl_remote_syscall(struct hl_remote *remote, long number, long a, long b, long c, long d,
 		       long e, long f);
 
-/* Has the thread call ${function} with one argument on the stack below ${stack_top}, signals
- * blocked. 0 or -ESRCH. */
+/*
+ * Has the thread call ${function} with one argument on the stack below ${stack_top}, signals
+ * blocked. Its result is an int. 0; -ESRCH and -EAGAIN as above; -EFAULT when the function did what
+ * would have killed the program: it was ended there.
+ */
 int hl_remote_call(struct hl_remote *remote, uint64_t function, uint64_t argument,
-		   uint64_t stack_top, int64_t *ret_result);
+		   uint64_t stack_top, int32_t *ret_result);
+
+/*
+ * Whether the seccomp filters of the target's threads let system calls through, which code in the
+ * target will make by itself. Threads with filters are stopped for it, one at a time. 0; -EPERM with
+ * a sentence that names the call that is forbidden; what hl_remote_stop_thread() says.
+ */
+int hl_remote_check_calls(struct hl_remote *remote, const struct hl_seccomp_call *calls,
+			  size_t count, struct hl_error *err);
 
 /* ---- all threads ---- */
 
@@ -56,12 +80,13 @@ struct hl_remote_thread {
 	pid_t tid;
 	struct user_regs_struct registers; /* as they will go on */
 	bool changed;			   /* registers are to be written back */
+	bool stopped;			   /* false: it was asked to, and has not yet */
 };
 
 /*
  * Stops all threads, those too that are born meanwhile and those of other processes that share the
- * memory. 0; -EAGAIN when one did not stop in time (it is uninterruptible, or waits for its vfork()
- * child): then all run again.
+ * memory. 0; -ESRCH; -EAGAIN when one did not stop in time (it is uninterruptible, or waits for its
+ * vfork() child): then all run again.
  */
 int hl_remote_stop_all(struct hl_remote *remote, struct hl_error *err);
 
@@ -71,12 +96,16 @@ struct hl_remote_thread *hl_remote_threads(struct hl_remote *remote, size_t *ret
 /* The tids of the process at this moment, stopped or not; to be freed. */
 int hl_remote_list(const struct hl_remote *remote, pid_t **ret_tids, size_t *ret_count);
 
-/* Stops the thread ${tid} alone and reads its registers. 0; -ESRCH when it has ended; -EAGAIN. */
+/* Stops the thread ${tid} alone and reads its registers; ${ret_thread} is valid until the next stop.
+ * 0; -ESRCH when it has ended; -EAGAIN. */
 int hl_remote_stop_thread(struct hl_remote *remote, pid_t tid,
 			  struct hl_remote_thread **ret_thread);
 
-/* Lets whatever is stopped go on where it was: system calls that the stop interrupted are made
- * again. */
+/*
+ * Lets whatever is stopped go on where it was: system calls that the stop interrupted are made
+ * again. A thread that did not stop in time can be let go only once it does: by the next call of
+ * this one, of hl_remote_stop_all() or hl_remote_free(), or by the end of the calling thread.
+ */
 void hl_remote_continue(struct hl_remote *remote);
 
 /* Microseconds from the first stop to the last go, of the last time that threads were stopped. */

@@ -1,0 +1,587 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Stops threads and lets them go; remote_open.c looks first, remote_call.c has them make calls. */
+#include "hook/remote_parts.h"
+
+#include "base/array.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "process/process.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <linux/kcmp.h>
+#include <linux/sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define PATIENCE_NS	(HL_NS_PER_SECOND / 2)	/* with all threads */
+#define ONE_PATIENCE_NS (HL_NS_PER_SECOND / 10) /* with one of several that will do */
+#define ROUND_NS	1000000 /* until a thread in the kernel is looked at again */
+#define LOOK_AGAIN_NS	20000
+#define LOOKS_AT_ONCE	50 /* before the first rest: most threads stop within microseconds */
+#define LOOKS_PER_STATE 64 /* whether a thread has ended is looked at more rarely */
+
+static uint64_t now_ns(void)
+{
+	return hl_clock_ns(CLOCK_MONOTONIC);
+}
+
+static void rest_ns(long ns)
+{
+	nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
+}
+
+/* ---- memory ---- */
+
+bool hl_remote_read(const struct hl_remote *remote, uint64_t address, void *bytes, size_t size)
+{
+	return pread(remote->memory, bytes, size, (off_t)address) == (ssize_t)size;
+}
+
+bool hl_remote_write(const struct hl_remote *remote, uint64_t address, const void *bytes,
+		     size_t size)
+{
+	return pwrite(remote->memory, bytes, size, (off_t)address) == (ssize_t)size;
+}
+
+/* ---- what threads there are ---- */
+
+struct hl_remote_thread *hl_remote_find(const struct hl_remote *remote, pid_t tid)
+{
+	for (size_t i = 0; i < remote->thread_count; i++)
+		if (remote->threads[i].tid == tid)
+			return &remote->threads[i];
+	return NULL;
+}
+
+static void drop(struct hl_remote *remote, struct hl_remote_thread *thread)
+{
+	*thread = remote->threads[--remote->thread_count];
+}
+
+static void close_directory(DIR **directory)
+{
+	if (*directory)
+		closedir(*directory);
+}
+
+/*
+ * The threads of ${pid}. One that ends while the directory is read may hide another, so the number
+ * of links is compared, which the kernel counts by threads; a few times, as it may change at once.
+ */
+static int list_threads(pid_t pid, pid_t **ret_tids, size_t *ret_count)
+{
+	HL_FREED pid_t *tids = NULL;
+	size_t count = 0, capacity = 0;
+	char path[32];
+	struct stat file;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	HL_CLEANUP(close_directory) DIR *directory = opendir(path);
+	if (!directory)
+		return errno == ENOENT ? -ESRCH : -errno;
+	for (int tries = 0; tries < 3; tries++) {
+		count = 0;
+		rewinddir(directory);
+		for (struct dirent *entry; (entry = readdir(directory));) {
+			pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
+			if (tid > 0 && HL_ARRAY_APPEND(tids, count, capacity, tid) < 0)
+				return -ENOMEM;
+		}
+		if (fstat(dirfd(directory), &file) < 0 || file.st_nlink == count + 2)
+			break;
+	}
+	*ret_count = count;
+	*ret_tids = HL_TAKE(tids);
+	return count ? 0 : -ESRCH;
+}
+
+int hl_remote_list(const struct hl_remote *remote, pid_t **ret_tids, size_t *ret_count)
+{
+	return list_threads(remote->pid, ret_tids, ret_count);
+}
+
+/* 'S', 'R', 'D' ...; 'X' when it is gone. */
+static char thread_state(pid_t tid)
+{
+	char text[512];
+	const char *end = NULL;
+
+	if (hl_proc_read(tid, "stat", text, sizeof(text)) > 0)
+		end = strrchr(text, ')');
+	return end && end[1] == ' ' ? end[2] : 'X';
+}
+
+static bool has_ended(pid_t tid)
+{
+	char state = thread_state(tid);
+
+	return state == 'Z' || state == 'X';
+}
+
+/* ---- waiting ---- */
+
+/* One look: 1 and its status; 0 when it runs; -ESRCH when it has ended. */
+static int look(const struct hl_remote *remote, pid_t tid, int *ret_status)
+{
+	siginfo_t info = {0};
+
+	/* The end of a child of ours is kept for whoever started it. */
+	if (remote->is_child && tid == remote->pid &&
+	    waitid(P_PID, (id_t)tid, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0 &&
+	    info.si_pid && info.si_code != CLD_TRAPPED && info.si_code != CLD_STOPPED)
+		return -ESRCH;
+	pid_t r = waitpid(tid, ret_status, __WALL | WNOHANG);
+	if (r < 0 || (r == tid && !WIFSTOPPED(*ret_status)))
+		return -ESRCH;
+	return r == tid;
+}
+
+int hl_remote_await(const struct hl_remote *remote, pid_t tid, uint64_t deadline_ns,
+		    int *ret_status)
+{
+	for (unsigned looks = 1;; looks++) {
+		int r = look(remote, tid, ret_status);
+		if (r)
+			return r < 0 ? r : 0;
+		if (looks < LOOKS_AT_ONCE)
+			continue;
+		/* The end of a main thread is not told before that of all others. */
+		if (looks % LOOKS_PER_STATE == 0 && has_ended(tid))
+			return -ESRCH;
+		if (now_ns() > deadline_ns)
+			return -EAGAIN;
+		rest_ns(LOOK_AGAIN_NS);
+	}
+}
+
+int hl_remote_await_interrupt(const struct hl_remote *remote, pid_t tid, uint64_t deadline_ns)
+{
+	int status;
+
+	for (;;) {
+		int r = hl_remote_await(remote, tid, deadline_ns, &status);
+		if (r < 0)
+			return r;
+		if (status >> 16 == PTRACE_EVENT_STOP)
+			return 0;
+		uintptr_t signal = status >> 16 ? 0 : (uintptr_t)WSTOPSIG(status);
+		if (signal == (SIGTRAP | 0x80)) /* at a system call */
+			signal = 0;
+		hl_remote_trace(PTRACE_CONT, tid, 0, (const void *)signal);
+	}
+}
+
+/* ---- interrupted system calls ---- */
+
+/* Those that end with EINTR after any stop, even without a signal: see signal(7). */
+static const short ending_calls[] = {
+	SYS_read,	  SYS_write,	     SYS_readv,		 SYS_writev,
+	SYS_recvfrom,	  SYS_recvmsg,	     SYS_recvmmsg,	 SYS_sendto,
+	SYS_sendmsg,	  SYS_sendmmsg,	     SYS_accept,	 SYS_accept4,
+	SYS_connect,	  SYS_epoll_wait,    SYS_epoll_pwait,	 SYS_semop,
+	SYS_semtimedop,	  SYS_msgrcv,	     SYS_msgsnd,	 SYS_rt_sigtimedwait,
+	SYS_io_getevents, SYS_io_pgetevents, SYS_io_uring_enter,
+#ifdef SYS_epoll_pwait2
+	SYS_epoll_pwait2,
+#endif
+};
+
+/* The number after "${key}:" of /proc/PID/status, in hexadecimal. */
+static uint64_t read_set(const char *status, const char *key)
+{
+	const char *at = strstr(status, key);
+
+	return at ? strtoull(at + strlen(key) + 1, NULL, 16) : 0;
+}
+
+/* Whether a signal is on its way that the thread does not block. */
+static bool has_signal(pid_t tid)
+{
+	char status[8192];
+
+	if (hl_proc_read(tid, "status", status, sizeof(status)) < 0)
+		return true;
+	return (read_set(status, "\nSigPnd") | read_set(status, "\nShdPnd")) &
+	       ~read_set(status, "\nSigBlk");
+}
+
+/* If our stop alone ended a system call with EINTR, the thread makes it again. */
+static void mend_call(struct hl_remote_thread *thread)
+{
+	struct user_regs_struct *registers = &thread->registers;
+	bool does_end = false;
+
+	if ((int64_t)registers->rax != -EINTR || (int64_t)registers->orig_rax < 0)
+		return;
+	for (size_t i = 0; i < HL_COUNT_OF(ending_calls); i++)
+		does_end |= ending_calls[i] == (int64_t)registers->orig_rax;
+	if (!does_end || has_signal(thread->tid))
+		return;
+	registers->rax = registers->orig_rax;
+	registers->orig_rax = UINT64_MAX; /* not in a system call */
+	registers->rip -= 2;		  /* the instruction's bytes */
+	/* At once, so that it is mended even if we end. */
+	hl_remote_trace(PTRACE_SETREGS, thread->tid, 0, registers);
+}
+
+/* ---- stopping ---- */
+
+/* What makes a thread late, for a sentence. */
+static const char *late_reason(pid_t tid)
+{
+	char text[256];
+	long number = -1;
+	unsigned long flags = 0;
+
+	if (thread_state(tid) != 'D')
+		return "did not stop in time";
+	if (hl_proc_read(tid, "syscall", text, sizeof(text)) > 0)
+		sscanf(text, "%ld %lx", &number, &flags);
+	if (number == SYS_vfork || number == SYS_clone3 ||
+	    (number == SYS_clone && (flags & CLONE_VFORK)))
+		return "waits for a process that it has started by vfork()";
+	return "waits in the kernel, where it cannot be interrupted";
+}
+
+static int refuse_late(const struct hl_remote *remote, pid_t tid, struct hl_error *err)
+{
+	return hl_error_set(err, -EAGAIN, "cannot stop process '%d': its thread %d %s; try again",
+			    remote->pid, tid, late_reason(tid));
+}
+
+static int refuse_seize(const struct hl_remote *remote, pid_t tid, int code, struct hl_error *err)
+{
+	struct hl_process_condition condition;
+
+	if (code == -EPERM && hl_process_condition_read(tid, &condition, NULL) == 0 &&
+	    condition.tracer_pid)
+		return hl_error_set(err, -EBUSY,
+				    "cannot stop process '%d': process %d traces it; end that one",
+				    remote->pid, condition.tracer_pid);
+	if (code == -EPERM)
+		return hl_error_set(err, -EACCES, "cannot stop process '%d': %s; %s", remote->pid,
+				    strerror(-code), hl_proc_access_remedy());
+	return hl_error_set(err, code, "cannot stop process '%d': %s", remote->pid,
+			    strerror(-code));
+}
+
+static int refuse_ended(const struct hl_remote *remote, struct hl_error *err)
+{
+	return hl_error_set(err, -ESRCH, "process '%d' has ended", remote->pid);
+}
+
+/* Makes us the thread's tracer; it runs on. 1; 0 when it has just ended or was ours already. */
+static int seize(struct hl_remote *remote, pid_t tid, struct hl_error *err)
+{
+	const uintptr_t options = PTRACE_O_TRACESYSGOOD;
+
+	if (hl_remote_find(remote, tid))
+		return 0;
+	if (HL_ARRAY_RESERVE(remote->threads, remote->thread_capacity, remote->thread_count + 1) <
+	    0)
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	if (hl_remote_trace(PTRACE_SEIZE, tid, 0, (const void *)options) < 0) {
+		int code = -errno;
+		if (code == -ESRCH || has_ended(tid))
+			return 0;
+		return refuse_seize(remote, tid, code, err);
+	}
+	remote->threads[remote->thread_count++] = (struct hl_remote_thread){.tid = tid};
+	return 1;
+}
+
+static void interrupt(struct hl_remote *remote, pid_t tid)
+{
+	hl_guardian_begin(remote->guardian);
+	if (!remote->first_stop_ns)
+		remote->first_stop_ns = now_ns();
+	hl_remote_trace(PTRACE_INTERRUPT, tid, 0, NULL);
+	hl_guardian_lift(remote->guardian, tid);
+}
+
+/* Waits until an interrupted thread has stopped, and reads its registers. 0; -EAGAIN; -ESRCH when
+ * it has ended, and is dropped. */
+static int await_thread(struct hl_remote *remote, struct hl_remote_thread *thread,
+			uint64_t deadline_ns)
+{
+	int r = hl_remote_await_interrupt(remote, thread->tid, deadline_ns);
+
+	if (r == 0 && hl_remote_trace(PTRACE_GETREGS, thread->tid, 0, &thread->registers) < 0)
+		r = -ESRCH;
+	if (r == -ESRCH) {
+		hl_guardian_lower(remote->guardian, thread->tid);
+		drop(remote, thread);
+	}
+	if (r < 0)
+		return r;
+	thread->stopped = true;
+	thread->changed = false;
+	mend_call(thread);
+	return 0;
+}
+
+static int stop_thread(struct hl_remote *remote, pid_t tid, uint64_t deadline_ns,
+		       struct hl_remote_thread **ret_thread, struct hl_error *err)
+{
+	int r = seize(remote, tid, err);
+
+	if (r < 0)
+		return r;
+	struct hl_remote_thread *thread = hl_remote_find(remote, tid);
+	if (!thread)
+		return -ESRCH;
+	if (!thread->stopped) {
+		interrupt(remote, tid);
+		r = await_thread(remote, thread, deadline_ns);
+		if (r < 0)
+			return r;
+	}
+	*ret_thread = thread;
+	return 0;
+}
+
+int hl_remote_stop_thread(struct hl_remote *remote, pid_t tid, struct hl_remote_thread **ret_thread)
+{
+	int r = stop_thread(remote, tid, now_ns() + PATIENCE_NS, ret_thread, NULL);
+
+	if (r < 0)
+		hl_remote_continue(remote);
+	return r;
+}
+
+/* ---- one thread ---- */
+
+/* Tries each thread, the main thread first. 0; -EAGAIN when none has stopped; why the last that did
+ * cannot make calls. */
+static int try_each(struct hl_remote *remote, struct hl_error *err)
+{
+	HL_FREED pid_t *tids = NULL;
+	size_t count = 0;
+	int reason = -EAGAIN, r = list_threads(remote->pid, &tids, &count);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < count; i++) {
+		struct hl_remote_thread *thread;
+		if (strchr("DZX", thread_state(tids[i])))
+			continue;
+		r = stop_thread(remote, tids[i], now_ns() + ONE_PATIENCE_NS, &thread, err);
+		if (r == -EAGAIN || r == -ESRCH)
+			continue;
+		if (r < 0)
+			return r;
+		r = hl_remote_call_begin(remote, thread);
+		if (r == 0)
+			return 0;
+		reason = r;
+		hl_remote_continue(remote);
+	}
+	return reason;
+}
+
+int hl_remote_stop_one(struct hl_remote *remote, struct hl_error *err)
+{
+	uint64_t deadline = now_ns() + PATIENCE_NS;
+	int r;
+
+	while ((r = try_each(remote, err)) == -EAGAIN && now_ns() < deadline)
+		rest_ns(ROUND_NS);
+	if (r == 0)
+		return 0;
+	hl_remote_continue(remote);
+	if (r == -ESRCH)
+		return refuse_ended(remote, err);
+	if (r == -EAGAIN)
+		return refuse_late(remote, remote->pid, err);
+	return hl_error_set(err, r, "cannot enter process '%d': no thread of it can make calls: %s",
+			    remote->pid, strerror(-r));
+}
+
+/* ---- all threads ---- */
+
+/* A thread that stays in the kernel is found before any other is stopped for its sake. */
+static int await_kernel(const struct hl_remote *remote, uint64_t deadline_ns, struct hl_error *err)
+{
+	HL_FREED pid_t *tids = NULL;
+	size_t count = 0;
+	int r = list_threads(remote->pid, &tids, &count);
+
+	for (size_t i = 0; r == 0 && i < count; i++) {
+		while (thread_state(tids[i]) == 'D') {
+			if (now_ns() > deadline_ns)
+				return refuse_late(remote, tids[i], err);
+			rest_ns(ROUND_NS);
+		}
+	}
+	return r == -ESRCH ? refuse_ended(remote, err) : r;
+}
+
+/* Seizes those threads of ${pid} that are not ours yet; their number. */
+static int seize_new(struct hl_remote *remote, pid_t pid, struct hl_error *err)
+{
+	HL_FREED pid_t *tids = NULL;
+	size_t count = 0;
+	int found = 0, r = list_threads(pid, &tids, &count);
+
+	for (size_t i = 0; r >= 0 && i < count; i++) {
+		r = seize(remote, tids[i], err);
+		found += r > 0;
+	}
+	return r < 0 && r != -ESRCH ? r : found;
+}
+
+static int await_all(struct hl_remote *remote, uint64_t deadline_ns, struct hl_error *err)
+{
+	for (size_t i = 0; i < remote->thread_count;) {
+		struct hl_remote_thread *thread = &remote->threads[i];
+		int r = thread->stopped ? 0 : await_thread(remote, thread, deadline_ns);
+		if (r == -EAGAIN)
+			return refuse_late(remote, thread->tid, err);
+		if (r == 0)
+			hl_guardian_lower(remote->guardian, remote->threads[i++].tid);
+	}
+	return 0;
+}
+
+/* A thread that runs may start another, so this looks again until it finds none. */
+static int stop_process(struct hl_remote *remote, pid_t pid, uint64_t deadline_ns,
+			struct hl_error *err)
+{
+	for (;;) {
+		int found = seize_new(remote, pid, err);
+		if (found < 0)
+			return found;
+		for (size_t i = 0; i < remote->thread_count; i++)
+			if (!remote->threads[i].stopped)
+				interrupt(remote, remote->threads[i].tid);
+		int r = await_all(remote, deadline_ns, err);
+		if (r < 0)
+			return r;
+		if (!found)
+			return 0;
+		if (now_ns() > deadline_ns)
+			return hl_error_set(err, -EAGAIN,
+					    "cannot stop process '%d': it starts threads faster "
+					    "than they can be stopped; try again",
+					    pid);
+	}
+}
+
+static bool shares_memory(pid_t pid, pid_t other)
+{
+	return syscall(SYS_kcmp, pid, other, KCMP_VM, 0, 0) == 0;
+}
+
+/* Adds the children of a thread that share its memory: vfork() and clone(CLONE_VM). */
+static int add_sharers(struct hl_remote *remote, pid_t tid)
+{
+	char name[48], children[4096];
+	char *rest = children;
+
+	snprintf(name, sizeof(name), "task/%d/children", tid);
+	if (hl_proc_read(tid, name, children, sizeof(children)) <= 0)
+		return 0;
+	for (char *word; (word = strsep(&rest, " "));) {
+		pid_t child = (pid_t)strtol(word, NULL, 10);
+		if (child > 0 && shares_memory(remote->pid, child) &&
+		    HL_ARRAY_APPEND(remote->processes, remote->process_count,
+				    remote->process_capacity, child) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* The processes that share the memory are looked for once the target stands still, and starts no
+ * more; by then, it has no child by vfork() that it would have to wait for. */
+static int stop_processes(struct hl_remote *remote, uint64_t deadline_ns, struct hl_error *err)
+{
+	size_t looked_at = 0;
+
+	remote->process_count = 0;
+	int r = HL_ARRAY_APPEND(remote->processes, remote->process_count, remote->process_capacity,
+				remote->pid);
+	for (size_t i = 0; r == 0 && i < remote->process_count; i++) {
+		r = stop_process(remote, remote->processes[i], deadline_ns, err);
+		for (; r == 0 && looked_at < remote->thread_count; looked_at++)
+			r = add_sharers(remote, remote->threads[looked_at].tid);
+	}
+	if (r == 0 && !remote->thread_count)
+		return refuse_ended(remote, err);
+	return r == -ENOMEM ? hl_error_set(err, r, "out of memory") : r;
+}
+
+int hl_remote_stop_all(struct hl_remote *remote, struct hl_error *err)
+{
+	uint64_t deadline = now_ns() + PATIENCE_NS;
+	int r = await_kernel(remote, deadline, err);
+
+	if (r < 0)
+		return r;
+	r = stop_processes(remote, now_ns() + PATIENCE_NS, err);
+	if (r < 0)
+		hl_remote_continue(remote);
+	return r;
+}
+
+struct hl_remote_thread *hl_remote_threads(struct hl_remote *remote, size_t *ret_count)
+{
+	*ret_count = remote->thread_count;
+	return remote->threads;
+}
+
+/* ---- going on ---- */
+
+static void let_go(struct hl_remote *remote, struct hl_remote_thread *thread)
+{
+	if (thread->changed)
+		hl_remote_trace(PTRACE_SETREGS, thread->tid, 0, &thread->registers);
+	hl_guardian_lower(remote->guardian, thread->tid);
+	hl_remote_trace(PTRACE_DETACH, thread->tid, 0, NULL);
+}
+
+void hl_remote_continue(struct hl_remote *remote)
+{
+	hl_remote_call_end(remote);
+	for (size_t i = remote->thread_count; i-- > 0;) {
+		struct hl_remote_thread *thread = &remote->threads[i];
+		if (!thread->stopped && await_thread(remote, thread, 0) < 0)
+			continue;
+		let_go(remote, thread);
+		drop(remote, thread);
+	}
+	hl_guardian_end(remote->guardian);
+	if (remote->first_stop_ns)
+		remote->stopped_us = (uint32_t)((now_ns() - remote->first_stop_ns) / 1000);
+	remote->first_stop_ns = 0;
+}
+
+uint32_t hl_remote_stopped_us(const struct hl_remote *remote)
+{
+	return remote->stopped_us;
+}
+
+void hl_remote_free(struct hl_remote *remote)
+{
+	if (!remote)
+		return;
+	uint64_t deadline = now_ns() + PATIENCE_NS;
+	hl_remote_continue(remote);
+	while (remote->thread_count && now_ns() < deadline) {
+		rest_ns(ROUND_NS);
+		hl_remote_continue(remote);
+	}
+	hl_guardian_free(remote->guardian);
+	if (remote->memory >= 0)
+		close(remote->memory);
+	hl_maps_release(&remote->maps);
+	free(remote->threads);
+	free(remote->processes);
+	free(remote);
+}

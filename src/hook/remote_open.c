@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Looks whether a process can be entered before anything is done to it. */
+#include "hook/remote_parts.h"
+
+#include "base/cleanup.h"
+#include "process/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/kcmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define KERNEL_THREAD_FLAG 0x00200000u /* Linux' PF_KTHREAD, in /proc/PID/stat */
+
+/* ---- seccomp ---- */
+
+/* What suspending and reading a filter needs: the capability, and no filter of our own. */
+static bool may_see_filters(void)
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct caps[_LINUX_CAPABILITY_U32S_3] = {0};
+	struct hl_process_condition own;
+
+	return syscall(SYS_capget, &header, caps) == 0 &&
+	       (caps[0].effective & 1u << CAP_SYS_ADMIN) &&
+	       hl_process_condition_read(getpid(), &own, NULL) == 0 && !own.seccomp_mode;
+}
+
+/* The seccomp mode of a thread; 0 when it has ended. */
+static int filter_mode(pid_t tid)
+{
+	struct hl_process_condition condition;
+
+	return hl_process_condition_read(tid, &condition, NULL) < 0 ? 0 : condition.seccomp_mode;
+}
+
+/* Each thread may have filters of its own. */
+static int check_sandbox(const struct hl_remote *remote, struct hl_error *err)
+{
+	HL_FREED pid_t *tids = NULL;
+	size_t count = 0;
+	int r = hl_remote_list(remote, &tids, &count);
+
+	for (size_t i = 0; r == 0 && i < count; i++) {
+		int mode = filter_mode(tids[i]);
+		if (mode == 1)
+			return hl_error_set(err, -ENOTSUP,
+					    "cannot enter process '%d': its thread %d has "
+					    "forbidden itself all system calls (seccomp, strict)",
+					    remote->pid, tids[i]);
+		if (mode && !may_see_filters())
+			return hl_error_set(err, -ENOTSUP,
+					    "cannot enter process '%d': it has a seccomp filter, "
+					    "which might kill it; run as root outside any sandbox, "
+					    "or with the capability CAP_SYS_ADMIN",
+					    remote->pid);
+	}
+	return r;
+}
+
+/* The filter ${index} of a stopped thread. 1; 0 when there is none; a negative errno. */
+static int read_filter(pid_t tid, unsigned index, struct sock_filter **ret_filter,
+		       size_t *ret_count)
+{
+	long count = hl_remote_trace(PTRACE_SECCOMP_GET_FILTER, tid, index, NULL);
+
+	if (count < 0)
+		return errno == ENOENT ? 0 : -errno;
+	struct sock_filter *filter = calloc((size_t)count + 1, sizeof(*filter));
+	if (!filter)
+		return -ENOMEM;
+	if (hl_remote_trace(PTRACE_SECCOMP_GET_FILTER, tid, index, filter) != count) {
+		free(filter);
+		return -EIO;
+	}
+	*ret_filter = filter;
+	*ret_count = (size_t)count;
+	return 1;
+}
+
+/* All filters of a stopped thread. */
+static int check_filters(const struct hl_remote *remote, pid_t tid,
+			 const struct hl_seccomp_call *calls, size_t count, struct hl_error *err)
+{
+	for (unsigned index = 0;; index++) {
+		HL_FREED struct sock_filter *filter = NULL;
+		size_t length = 0;
+		int r = read_filter(tid, index, &filter, &length);
+		if (r == 0)
+			return 0;
+		if (r < 0)
+			return hl_error_set(err, r,
+					    "cannot enter process '%d': its seccomp filter cannot "
+					    "be read: %s",
+					    remote->pid, strerror(-r));
+		const struct hl_seccomp_call *forbidden =
+			hl_seccomp_find_forbidden(filter, length, calls, count);
+		if (forbidden)
+			return hl_error_set(err, -EPERM,
+					    "cannot enter process '%d': its seccomp filter does "
+					    "not permit the system call %s(), which the recorder "
+					    "makes; permit it there",
+					    remote->pid, forbidden->name);
+	}
+}
+
+int hl_remote_check_calls(struct hl_remote *remote, const struct hl_seccomp_call *calls,
+			  size_t count, struct hl_error *err)
+{
+	HL_FREED pid_t *tids = NULL;
+	size_t tid_count = 0;
+	int r = hl_remote_list(remote, &tids, &tid_count);
+
+	for (size_t i = 0; r == 0 && i < tid_count; i++) {
+		struct hl_remote_thread *thread;
+		if (!filter_mode(tids[i]))
+			continue;
+		r = hl_remote_stop_thread(remote, tids[i], &thread);
+		if (r == 0) {
+			r = check_filters(remote, tids[i], calls, count, err);
+			hl_remote_continue(remote);
+		}
+		r = r == -ESRCH ? 0 : r; /* it has just ended */
+	}
+	return r < 0 ? hl_error_set(err, r, "cannot stop process '%d': %s", remote->pid,
+				    strerror(-r))
+		     : 0;
+}
+
+/* ---- the process ---- */
+
+/* What Yama says of tracing: 3 forbids it even to root. */
+static char yama_scope(void)
+{
+	char scope = '0';
+	HL_CLOSED int fd = open("/proc/sys/kernel/yama/ptrace_scope", O_RDONLY | O_CLOEXEC);
+
+	return fd >= 0 && read(fd, &scope, 1) == 1 ? scope : '0';
+}
+
+static int refuse_access(pid_t pid, int code, struct hl_error *err)
+{
+	const char *remedy = hl_proc_access_remedy();
+
+	if (yama_scope() == '3')
+		remedy = "kernel.yama.ptrace_scope is 3, which lasts until the next boot";
+	else if (geteuid() != 0 && yama_scope() != '0')
+		remedy = "run as root, or with the capability CAP_SYS_PTRACE; for your own "
+			 "processes 'sysctl kernel.yama.ptrace_scope=0' permits it, too";
+	return hl_error_set(err, -EACCES, "cannot enter process '%d': %s; %s", pid, strerror(-code),
+			    remedy);
+}
+
+static int open_memory(struct hl_remote *remote, struct hl_error *err)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/%d/mem", remote->pid);
+	remote->memory = open(path, O_RDWR | O_CLOEXEC);
+	if (remote->memory >= 0)
+		return 0;
+	if (errno == EACCES || errno == EPERM)
+		return refuse_access(remote->pid, -errno, err);
+	return hl_proc_error(remote->pid, errno == ENOENT ? -ESRCH : -errno, "the memory", err);
+}
+
+static bool is_kernel_thread(pid_t pid)
+{
+	char text[512];
+	unsigned flags = 0;
+	const char *end = NULL;
+
+	if (hl_proc_read(pid, "stat", text, sizeof(text)) > 0)
+		end = strrchr(text, ')');
+	return end && sscanf(end, ") %*c %*d %*d %*d %*d %*d %u", &flags) == 1 &&
+	       (flags & KERNEL_THREAD_FLAG);
+}
+
+/* Who it is, before anything of it is opened. */
+static int check_process(struct hl_remote *remote, struct hl_error *err)
+{
+	struct hl_process_facts facts;
+	struct hl_process_condition condition;
+
+	if (remote->pid == getpid())
+		return hl_error_set(err, -EINVAL, "heapline cannot enter itself");
+	int r = hl_process_facts_read(remote->pid, &facts, err);
+	if (r < 0)
+		return r;
+	pid_t parent = facts.parent_pid;
+	hl_process_facts_release(&facts);
+	if (is_kernel_thread(remote->pid))
+		return hl_error_set(err, -ENOTSUP,
+				    "cannot enter process '%d': it is a thread of the kernel",
+				    remote->pid);
+	remote->is_child = parent == getpid();
+	r = hl_process_condition_read(remote->pid, &condition, err);
+	if (r < 0)
+		return r;
+	if (condition.tracer_pid)
+		return hl_error_set(err, -EBUSY,
+				    "cannot enter process '%d': process %d traces it; end that one",
+				    remote->pid, condition.tracer_pid);
+	if (parent > 0 && syscall(SYS_kcmp, remote->pid, parent, KCMP_VM, 0, 0) == 0)
+		return hl_error_set(err, -EAGAIN,
+				    "cannot enter process '%d': it shares the memory of process "
+				    "%d, and is about to start another program; try again",
+				    remote->pid, parent);
+	return 0;
+}
+
+/* Returns are checked against a second stack, so that no gadget can be returned to. */
+static bool has_shadow_stack(pid_t pid)
+{
+	char status[8192];
+
+	if (hl_proc_read(pid, "status", status, sizeof(status)) < 0)
+		return false;
+	const char *features = strstr(status, "\nx86_Thread_features:");
+	const char *found = features ? strstr(features, "shstk") : NULL;
+	return found && found < strchrnul(features + 1, '\n');
+}
+
+static int check_program(struct hl_remote *remote, struct hl_error *err)
+{
+	HL_CLEANUP(hl_maps_release) struct hl_maps maps = {0};
+	const char *reason = NULL;
+	int r = hl_maps_read(remote->pid, &maps, err);
+
+	if (r < 0)
+		return r;
+	if (hl_maps_are_32_bit(&maps))
+		reason = "it is a 32-bit program";
+	else if (has_shadow_stack(remote->pid))
+		reason = "it has a shadow stack";
+	else if (!hl_gadgets_find(remote, remote->pid, &maps, &remote->gadgets))
+		reason = "its code has no system call that it could be asked to make";
+	return reason ? hl_error_set(err, -ENOTSUP, "cannot enter process '%d': %s", remote->pid,
+				     reason)
+		      : 0;
+}
+
+int hl_remote_open(pid_t pid, struct hl_remote **ret_remote, struct hl_error *err)
+{
+	struct hl_remote *remote = calloc(1, sizeof(*remote));
+
+	if (!remote)
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	remote->pid = pid;
+	remote->memory = -1;
+	int r = check_process(remote, err);
+	if (r == 0)
+		r = open_memory(remote, err);
+	if (r == 0)
+		r = check_program(remote, err);
+	if (r == 0)
+		r = check_sandbox(remote, err);
+	if (r == 0 && hl_guardian_new(&remote->guardian) == -ENOMEM)
+		r = hl_error_set(err, -ENOMEM, "out of memory");
+	if (r < 0) {
+		hl_remote_free(remote);
+		return r;
+	}
+	*ret_remote = remote;
+	return 0;
+}

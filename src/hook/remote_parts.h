@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the files behind remote.h share. */
+#pragma once
+
+#include "hook/gadgets.h"
+#include "hook/guardian.h"
+#include "hook/remote.h"
+#include "process/maps.h"
+
+#include <sys/ptrace.h>
+
+/* The thread that makes remote calls, from the first one until threads go on. */
+struct hl_remote_caller {
+	pid_t tid;	       /* 0: none does */
+	uint64_t mask;	       /* of signals, its own */
+	uint64_t frame;	       /* returns the thread to what it did, see remote_call.c */
+	uint64_t late_signals; /* 1 << number - 1: came meanwhile, to be sent again */
+	uint8_t *xstate;       /* its own, as PTRACE_GETREGSET gives it */
+	size_t xstate_bytes;
+	bool called_a_function; /* which may have changed the xstate */
+};
+
+struct hl_remote {
+	pid_t pid;
+	bool is_child; /* of ours: whoever started it waits for its end */
+	int memory;    /* /proc/PID/mem: of the program that it was then, if another follows */
+	struct hl_gadgets gadgets;
+	struct hl_guardian *guardian; /* NULL: priorities may not be changed */
+
+	/* Stopped, or, where one did not stop in time, about to stop. */
+	struct hl_remote_thread *threads;
+	size_t thread_count, thread_capacity;
+	pid_t *processes; /* that share the memory, the first is ${pid} */
+	size_t process_count, process_capacity;
+	uint64_t first_stop_ns; /* 0: nothing is stopped */
+	uint32_t stopped_us;
+
+	struct hl_maps maps; /* while a thread makes calls */
+	struct hl_remote_caller caller;
+};
+
+static inline long hl_remote_trace(int request, pid_t tid, uint64_t address, const void *bytes)
+{
+	return ptrace((enum __ptrace_request)request, tid, address, bytes);
+}
+
+struct hl_remote_thread *hl_remote_find(const struct hl_remote *remote, pid_t tid);
+
+/* Waits for the next stop of a thread. 0; -ESRCH when it has ended; -EAGAIN at the ${deadline}. */
+int hl_remote_await(const struct hl_remote *remote, pid_t tid, uint64_t deadline_ns,
+		    int *ret_status);
+
+/* The same, until it is in a stop as PTRACE_INTERRUPT makes one: signals are let through. */
+int hl_remote_await_interrupt(const struct hl_remote *remote, pid_t tid, uint64_t deadline_ns);
+
+/* Makes a stopped thread ready for remote calls. 0 or a negative errno. */
+int hl_remote_call_begin(struct hl_remote *remote, struct hl_remote_thread *thread);
+
+/* Returns the caller, if there is one, to what it did; it stays stopped. 0; -ESRCH; -EAGAIN when it
+ * did not stop in time: it returns by itself. */
+int hl_remote_call_end(struct hl_remote *remote);

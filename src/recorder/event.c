@@ -302,6 +302,12 @@ static inline bool is_open(struct hl_recorder *recorder, struct hl_thread *threa
 	return hl_mode_of(mode) != HL_MODE_CLOSED;
 }
 
+/* A block of the real malloc without a known size has no slack. */
+static inline uint64_t slack_of(uint64_t usable, uint64_t requested)
+{
+	return hl_libc_knows_usable_size() ? usable - requested : 0;
+}
+
 /* ${known}: the usable bytes of a block of an allocator that is not the real malloc; NULL: it is.
  */
 static inline __attribute__((always_inline)) void
@@ -330,8 +336,8 @@ count_alloc(struct hl_thread *thread, const void *block, uint64_t requested, con
 		count_lost(thread, requested);
 		return;
 	}
-	add_alloc(recorder, thread, block, cell, weigh(recorder, block, it), usable - requested,
-		  mode);
+	add_alloc(recorder, thread, block, cell, weigh(recorder, block, it),
+		  slack_of(usable, requested), mode);
 }
 
 /* The bits of the mode that say whether an event only counts, and is logged. */
@@ -397,7 +403,7 @@ count_free(struct hl_thread *thread, const void *block, struct hl_block it, uint
 		count_lost(thread, it.requested);
 		return NULL;
 	}
-	add_free(recorder, thread, cell, weigh(recorder, block, it), usable - it.requested,
+	add_free(recorder, thread, cell, weigh(recorder, block, it), slack_of(usable, it.requested),
 		 read_mode(recorder));
 	return cell;
 }
@@ -516,6 +522,19 @@ void hl_event_put_back(struct hl_thread *thread, const void *block, struct hl_bl
 		count_lost(thread, it.requested);
 }
 
+/* In the image the calls that the allocator makes of itself come by the hooks, too: realloc(NULL)
+ * that is a malloc(), for one. Those of a signal handler that interrupted it look the same. */
+static bool is_of_allocator(const struct hl_thread *thread)
+{
+#ifdef HL_ATTACHED
+	return thread &&
+	       atomic_load_explicit(&thread->activity, memory_order_relaxed) == HL_IN_ALLOCATOR;
+#else
+	(void)thread;
+	return false;
+#endif
+}
+
 void hl_event_nested_alloc(uint64_t requested)
 {
 	struct hl_recorder *recorder = hl_recorder;
@@ -523,6 +542,8 @@ void hl_event_nested_alloc(uint64_t requested)
 	if (!hl_recorder_is_running(recorder) || is_closed(recorder))
 		return;
 	struct hl_thread *thread = hl_thread_self();
+	if (is_of_allocator(thread))
+		return;
 	if (hl_thread_is_inside(thread))
 		count_lost(thread, requested);
 	else

@@ -73,6 +73,7 @@ static __attribute__((noinline)) void *move_out_of_bootstrap(const void *block, 
 	return moved;
 }
 
+#ifndef HL_ATTACHED
 bool hl_hooks_reach_program(void)
 {
 	/* By a call, as the program does it: the address of malloc may be that of a stub in the
@@ -84,6 +85,7 @@ bool hl_hooks_reach_program(void)
 	free(block);
 	return passed_malloc;
 }
+#endif
 
 /* Whether a call in ${thread}, which has entered, may pass through after all: then it has left. */
 static inline bool passes(struct hl_thread *thread, const void *freed)
@@ -131,7 +133,7 @@ static __attribute__((noinline)) void *malloc_any(size_t size, struct hl_thread 
 
 /* malloc() and free() end here where nothing is to be recorded: they call nothing, but jump on, before
  * they need a frame or save a register. */
-HL_EXPORT void *malloc(size_t size)
+HL_EXPORT void *HL_HOOK(malloc)(size_t size)
 {
 	struct hl_thread *thread = hl_thread_self();
 
@@ -147,7 +149,7 @@ HL_EXPORT void *malloc(size_t size)
 	return malloc_any(size, thread, HL_CALLER_SP, HL_CALLER_BP);
 }
 
-HL_EXPORT void *calloc(size_t count, size_t size)
+HL_EXPORT void *HL_HOOK(calloc)(size_t count, size_t size)
 {
 	if (hl_sample_passes(count * size))
 		return hl_libc.calloc(count, size);
@@ -189,7 +191,7 @@ static __attribute__((noinline)) void free_any(void *block, struct hl_thread *th
 	hl_thread_leave(thread);
 }
 
-HL_EXPORT void free(void *block)
+HL_EXPORT void HL_HOOK(free)(void *block)
 {
 	struct hl_thread *thread = hl_thread_self();
 
@@ -248,20 +250,18 @@ static inline void *realloc_from(void *block, size_t size, const struct hl_regis
 	return finish(thread, hl_libc.realloc(NULL, size), size, caller, place);
 }
 
-HL_EXPORT void *realloc(void *block, size_t size)
+HL_EXPORT void *HL_HOOK(realloc)(void *block, size_t size)
 {
 	return realloc_from(block, size, HL_CALLER);
 }
 
 /* By realloc, so that a real reallocarray that calls realloc is not counted twice. */
-HL_EXPORT void *reallocarray(void *block, size_t count, size_t size)
+HL_EXPORT void *HL_HOOK(reallocarray)(void *block, size_t count, size_t size)
 {
 	size_t bytes;
 
-	if (__builtin_mul_overflow(count, size, &bytes)) {
-		errno = ENOMEM;
-		return NULL;
-	}
+	if (__builtin_mul_overflow(count, size, &bytes))
+		return hl_libc_fail_array(block, count, size);
 	return realloc_from(block, bytes, HL_CALLER);
 }
 
@@ -269,7 +269,7 @@ HL_EXPORT void *reallocarray(void *block, size_t count, size_t size)
 #define HOOK_ALIGNED(REAL, SIZE, CALL)                                    \
 	do {                                                              \
 		if (!hl_libc_resolve() || !hl_libc.REAL) {                \
-			errno = ENOMEM;                                   \
+			hl_libc_refuse();                                 \
 			return NULL;                                      \
 		}                                                         \
 		if (hl_sample_passes(SIZE))                               \
@@ -286,27 +286,27 @@ HL_EXPORT void *reallocarray(void *block, size_t count, size_t size)
 		return finish(thread, hl_libc.CALL, SIZE, caller, place); \
 	} while (0)
 
-HL_EXPORT void *aligned_alloc(size_t alignment, size_t size)
+HL_EXPORT void *HL_HOOK(aligned_alloc)(size_t alignment, size_t size)
 {
 	HOOK_ALIGNED(aligned_alloc, size, aligned_alloc(alignment, size));
 }
 
-HL_EXPORT void *memalign(size_t alignment, size_t size)
+HL_EXPORT void *HL_HOOK(memalign)(size_t alignment, size_t size)
 {
 	HOOK_ALIGNED(memalign, size, memalign(alignment, size));
 }
 
-HL_EXPORT void *valloc(size_t size)
+HL_EXPORT void *HL_HOOK(valloc)(size_t size)
 {
 	HOOK_ALIGNED(valloc, size, valloc(size));
 }
 
-HL_EXPORT void *pvalloc(size_t size)
+HL_EXPORT void *HL_HOOK(pvalloc)(size_t size)
 {
 	HOOK_ALIGNED(pvalloc, size, pvalloc(size));
 }
 
-HL_EXPORT int posix_memalign(void **ret_block, size_t alignment, size_t size)
+HL_EXPORT int HL_HOOK(posix_memalign)(void **ret_block, size_t alignment, size_t size)
 {
 	if (!hl_libc_resolve() || !hl_libc.posix_memalign)
 		return ENOMEM;
@@ -328,19 +328,20 @@ HL_EXPORT int posix_memalign(void **ret_block, size_t alignment, size_t size)
 
 /* C23. Where the allocator has no sized free, the plain one is defined to do the same. */
 
-HL_EXPORT void free_sized(void *block, size_t size)
+HL_EXPORT void HL_HOOK(free_sized)(void *block, size_t size)
 {
 	(void)size;
-	free(block);
+	HL_HOOK(free)(block);
 }
 
-HL_EXPORT void free_aligned_sized(void *block, size_t alignment, size_t size)
+HL_EXPORT void HL_HOOK(free_aligned_sized)(void *block, size_t alignment, size_t size)
 {
 	(void)alignment;
 	(void)size;
-	free(block);
+	HL_HOOK(free)(block);
 }
 
+#ifndef HL_ATTACHED
 __attribute__((used, visibility("hidden"))) void hl_hooks_note_namespace(Lmid_t namespace)
 {
 	hl_libc_resolve();
@@ -369,13 +370,15 @@ HL_EXPORT __attribute__((naked)) void *dlmopen(Lmid_t namespace __attribute__((u
 		".cfi_adjust_cfa_offset -8\n\t"
 		"jmp *hl_libc_dlmopen(%rip)");
 }
+#endif
 
 /* The code of the library goes away: rules and walks that know it must not be used again. */
-HL_EXPORT int dlclose(void *handle)
+HL_EXPORT int HL_HOOK(dlclose)(void *handle)
 {
 	if (!hl_libc_resolve() || !hl_libc.dlclose)
 		return -1;
 	int result = hl_libc.dlclose(handle);
+	hl_libc_note_unloaded();
 	struct hl_recorder *recorder = hl_recorder;
 	struct hl_thread *thread = hl_thread_enter();
 	if (HL_LIKELY(thread)) {

@@ -14,15 +14,31 @@ bool hl_hooks_reach_program(void);
 void hl_hooks_mapping_record(bool wanted);
 
 /*
+ * The hook of ${NAME}. In the image that is brought into a running process it is a function of its
+ * own, which is reached by a stub (image/stubs.c): the patched function has its name.
+ */
+#ifdef HL_ATTACHED
+#define HL_HOOK(NAME) hl_image_##NAME
+#else
+#define HL_HOOK(NAME) NAME
+#endif
+
+/*
  * The hook's caller, as hl_walk_capture() wants it. For functions compiled with a frame pointer:
  * [rbp] is the caller's rbp, [rbp + 8] the return address, and rbp + 16 the caller's stack pointer
  * after the return.
  */
 #define HL_CALLER HL_CALLER_AT(HL_CALLER_SP, HL_CALLER_BP)
 
-/* The same in two parts, for a hook that hands its call on with them. */
-#define HL_CALLER_SP ((uint64_t)__builtin_frame_address(0) + 16)
-#define HL_CALLER_BP (*(uint64_t *)__builtin_frame_address(0))
+/* The same in two parts, for a hook that hands its call on with them. Between a hook of the image
+ * and its caller is the frame of the stub, which has the same form. */
+#ifdef HL_ATTACHED
+#define HL_CALLER_FRAME (*(uint64_t *)__builtin_frame_address(0))
+#else
+#define HL_CALLER_FRAME ((uint64_t)__builtin_frame_address(0))
+#endif
+#define HL_CALLER_SP (HL_CALLER_FRAME + 16)
+#define HL_CALLER_BP (*(uint64_t *)HL_CALLER_FRAME)
 #define HL_CALLER_AT(SP, BP)                        \
 	(&(struct hl_registers){                    \
 		.pc = ((const uint64_t *)(SP))[-1], \

@@ -6,6 +6,7 @@
 #include "base/compiler.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <gnu/libc-version.h>
 #include <spawn.h>
 #include <stdbool.h>
@@ -77,7 +78,69 @@ static inline size_t hl_libc_usable_size(const void *block)
 		if (__builtin_expect(!(size & MMAPPED), 1))
 			return (size & ~(size_t)FLAGS) - sizeof(size_t);
 	}
+#ifdef HL_ATTACHED
+	if (!hl_libc.usable_size)
+		return 0;
+#endif
 	return hl_libc.usable_size((void *)block);
+}
+
+#ifdef HL_ATTACHED
+
+/* The image is told at its start what hl_libc is; nothing was allocated before. In a process without
+ * malloc_usable_size(), hl_libc.usable_size is NULL and no block has slack. */
+
+static inline bool hl_libc_resolve(void)
+{
+	return true;
+}
+
+static inline bool hl_libc_knows_usable_size(void)
+{
+	return hl_libc.usable_size != NULL;
+}
+
+static inline bool hl_libc_is_bootstrap(const void *address)
+{
+	(void)address;
+	return false;
+}
+
+void *hl_libc_bootstrap_alloc(size_t bytes);
+size_t hl_libc_bootstrap_readable(const void *address);
+
+/* errno is out of reach: who is hooked says so himself. */
+static inline void hl_libc_refuse(void)
+{
+}
+
+/* The real reallocarray() of a product that overflows. */
+void *hl_libc_fail_array(void *block, size_t count, size_t size);
+
+/* dlclose() has returned. */
+void hl_libc_note_unloaded(void);
+
+#else
+
+static inline bool hl_libc_knows_usable_size(void)
+{
+	return true;
+}
+
+static inline void hl_libc_refuse(void)
+{
+	errno = ENOMEM;
+}
+
+static inline void *hl_libc_fail_array(void *block, size_t count, size_t size)
+{
+	(void)block, (void)count, (void)size;
+	errno = ENOMEM;
+	return NULL;
+}
+
+static inline void hl_libc_note_unloaded(void)
+{
 }
 
 /* Fills hl_libc. Called before the first use of any hook; cheap afterwards. False while the looking
@@ -116,3 +179,5 @@ static inline bool hl_libc_is_bootstrap(const void *address)
 
 /* Bytes from ${address}, a bootstrap block, to the end of all such memory. */
 size_t hl_libc_bootstrap_readable(const void *address);
+
+#endif

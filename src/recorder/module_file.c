@@ -3,6 +3,7 @@
 #include "recorder/module_file.h"
 
 #include "base/clock.h"
+#include "recorder/private_map.h"
 #include "recorder/sys.h"
 
 #include <elf.h>
@@ -72,7 +73,10 @@ static const uint8_t *map_section(int fd, const Elf64_Shdr *section, uint64_t fi
 		return NULL;
 	long address = hl_sys6(SYS_mmap, 0, (long)(section->sh_size + skipped), PROT_READ,
 			       MAP_PRIVATE, fd, (long)(section->sh_offset - skipped));
-	return address < 0 && address > -4096 ? NULL : (const uint8_t *)address + skipped;
+	if (address < 0 && address > -4096)
+		return NULL;
+	hl_private_map_keep_file((void *)address, section->sh_size + skipped);
+	return (const uint8_t *)address + skipped;
 }
 
 static bool read_section(int fd, const Elf64_Ehdr *header, uint32_t index, Elf64_Shdr *ret_section)

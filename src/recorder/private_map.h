@@ -39,6 +39,19 @@ bool hl_private_map_renew(void *address, size_t bytes);
 /* Takes the region, a mapping made elsewhere, from forked children, too. */
 void hl_private_map_adopt(void *address, size_t bytes);
 
+#ifdef HL_ATTACHED
+/* A file of the target that was mapped: to be given back at the end. */
+void hl_private_map_keep_file(void *address, size_t bytes);
+
+/* Gives back whatever has been mapped. */
+void hl_private_map_release(void);
+#else
+static inline void hl_private_map_keep_file(void *address, size_t bytes)
+{
+	(void)address, (void)bytes; /* for the life of the process */
+}
+#endif
+
 /* In a forked child, before anything else is mapped: its parent's mappings are not there. */
 void hl_private_map_forget(void);
 

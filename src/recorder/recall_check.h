@@ -9,8 +9,12 @@
 
 #include "recorder/recorder.h"
 
+#ifdef HL_ATTACHED
+#define hl_recall_check_every 0u /* the image has no environment */
+#else
 /* N; 0: nothing is compared. Written at the start only; forked children keep it. */
 extern uint32_t hl_recall_check_every;
+#endif
 
 void hl_recall_check_read_environment(char *const *environment);
 

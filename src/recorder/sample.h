@@ -39,6 +39,9 @@ static inline bool hl_sample_passes(uint64_t requested)
 
 	if (HL_LIKELY(!thread || !thread->sampling))
 		return false;
+	/* The allocator calls itself, for a request that has been counted. */
+	if (HL_UNLIKELY(hl_self_is_nested()))
+		return true;
 	/* Larger than the address space: it will fail, so no distance has been gone. */
 	if (HL_UNLIKELY(requested >> HL_ADDRESS_BITS))
 		return false;

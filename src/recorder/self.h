@@ -69,6 +69,12 @@ static inline bool *hl_self_changing_slot(void)
 	return &hl_self_slot()->changing;
 }
 
+/* Whether the hook was called in the middle of another one of this thread. */
+static inline bool hl_self_is_nested(void)
+{
+	return atomic_load_explicit(&hl_self_slot()->inside, memory_order_relaxed) > 1;
+}
+
 /* Whether this is a forked child, in the middle of an event of its parent. */
 static inline bool hl_self_is_forked(void)
 {
@@ -101,6 +107,11 @@ static inline void hl_thread_become(struct hl_thread *thread)
 static inline bool *hl_self_changing_slot(void)
 {
 	return &hl_self.changing_slot;
+}
+
+static inline bool hl_self_is_nested(void)
+{
+	return false; /* calls of the allocator's own functions do not come by the hooks */
 }
 
 static inline bool hl_self_is_forked(void)

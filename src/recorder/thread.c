@@ -92,6 +92,19 @@ static struct hl_thread *begin_thread(struct hl_recorder *recorder)
 	return thread;
 }
 
+#ifdef HL_ATTACHED
+void hl_thread_take_over(struct hl_thread *thread, uint32_t tid)
+{
+	thread->in_region->earlier_owners++;
+	thread->in_region->tid = tid;
+	read_name(thread->in_region);
+	thread->last_block = NULL;
+	/* The stack lies where the other one did, but may be smaller. */
+	hl_walk_begin(&thread->walk, false);
+	hl_thread_set(thread, HL_IDLE);
+}
+#endif
+
 /* Without signals: a child that a handler forked before hl_thread_self() is set would go on with a
  * thread whose memory it does not have. */
 static struct hl_thread *start_thread(struct hl_recorder *recorder)

@@ -24,6 +24,11 @@ void hl_thread_drain(struct hl_thread *thread);
 /* Frees the slot of the calling thread, which is about to end. */
 void hl_thread_end(struct hl_thread *thread);
 
+#ifdef HL_ATTACHED
+/* The calling thread goes on with ${thread}, whose own has ended. */
+void hl_thread_take_over(struct hl_thread *thread, uint32_t tid);
+#endif
+
 /* Begins an event, which ${thread}, the calling one or NULL, usually may. False, and nothing has
  * happened, where hl_thread_enter_slow() has to say. */
 static inline bool hl_thread_try_enter(struct hl_thread *thread)

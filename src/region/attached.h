@@ -51,7 +51,7 @@ struct hl_attached_slot {
 	_Atomic uint64_t key;	/* %fs:0; 0 = free */
 	_Atomic int32_t inside; /* frames of hooks on the thread's stack */
 	_Atomic uint32_t tid;
-	uint64_t tid_place; /* where libc keeps the tid; or of the one above */
+	int64_t tid_offset; /* from ${tid} to where libc keeps it; 0: unknown */
 	uint64_t thread;    /* struct hl_thread, the recorder's */
 	bool changing;	    /* hl_self_changing_slot() */
 	uint8_t reserved[31];

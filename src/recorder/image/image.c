@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Start and end of the recorder in a process that was entered; see region/attached.h. */
+#include "recorder/image/image.h"
+
+#include "recorder/introspect.h"
+#include "recorder/libc.h"
+#include "recorder/recorder.h"
+#include "recorder/self.h"
+#include "recorder/sys.h"
+
+#include <errno.h>
+
+uint64_t hl_image_real[HL_HOOK_COUNT];
+uint32_t hl_image_main_tid;
+
+/* ---- start ---- */
+
+#define STACK_BYTES 32768
+
+static _Alignas(64) char stack[STACK_BYTES];
+static struct hl_attached_start start_room;
+
+static void take_functions(const struct hl_attached_start *start)
+{
+	const struct {
+		enum hl_hook hook;
+		void *place;
+	} functions[] = {
+		{HL_HOOK_MALLOC, &hl_libc.malloc},
+		{HL_HOOK_FREE, &hl_libc.free},
+		{HL_HOOK_CALLOC, &hl_libc.calloc},
+		{HL_HOOK_REALLOC, &hl_libc.realloc},
+		{HL_HOOK_POSIX_MEMALIGN, &hl_libc.posix_memalign},
+		{HL_HOOK_ALIGNED_ALLOC, &hl_libc.aligned_alloc},
+		{HL_HOOK_MEMALIGN, &hl_libc.memalign},
+		{HL_HOOK_VALLOC, &hl_libc.valloc},
+		{HL_HOOK_PVALLOC, &hl_libc.pvalloc},
+		{HL_HOOK_DLCLOSE, &hl_libc.dlclose},
+	};
+
+	for (size_t i = 0; i < HL_COUNT_OF(functions); i++)
+		*(uint64_t *)functions[i].place = start->real[functions[i].hook];
+	memcpy(hl_image_real, start->real, sizeof(hl_image_real));
+	hl_libc.usable_size = (size_t(*)(void *))start->usable_size;
+	hl_libc_has_glibc_chunks = start->usable_size && start->has_glibc_chunks;
+}
+
+/* Makes the page of the gate one that reads as zero in forked children. */
+static bool make_gate(void)
+{
+	return hl_sys6(SYS_mmap, (long)&hl_self_gate, sizeof(hl_self_gate), PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == (long)&hl_self_gate &&
+	       hl_sys_madvise(&hl_self_gate, sizeof(hl_self_gate), MADV_WIPEONFORK) == 0;
+}
+
+static int64_t set_up(const struct hl_attached_start *start)
+{
+	size_t bytes = start->region_bytes;
+	void *region = hl_region_map_open(start->region_fd, &bytes);
+
+	if (!region)
+		return -ENOMEM;
+	hl_private_map_adopt(region, bytes);
+	struct hl_recorder *recorder = hl_private_map_new_headed(sizeof(*recorder));
+	if (!recorder || (!start->find_object && !hl_image_objects_init()) ||
+	    !hl_recorder_set_up(recorder, region, bytes, start->may_read_tsc))
+		return -ENOMEM;
+	if (!start->usable_size)
+		recorder->hash_only = true; /* the array keeps a block's slack, not its size */
+	recorder->region.collector_pid = start->collector_pid;
+	hl_recorder_announce(recorder);
+	atomic_store(&recorder->phase, HL_PHASE_RUNNING);
+	hl_recorder = recorder;
+	return 0;
+}
+
+static int64_t start(const struct hl_attached_start *start)
+{
+	if (hl_recorder)
+		return -EALREADY;
+	hl_image_libc_init(start);
+	take_functions(start);
+	hl_image_main_tid = (uint32_t)start->main_tid;
+	int64_t result = make_gate() ? set_up(start) : -ENOTSUP;
+	hl_sys_close(start->region_fd);
+	if (result < 0)
+		hl_private_map_release();
+	else
+		atomic_store(&hl_self_gate.open, 1);
+	return result;
+}
+
+static int64_t stop(void)
+{
+	atomic_store(&hl_self_gate.open, 0);
+	hl_recorder = NULL;
+	hl_private_map_release();
+	return 0;
+}
+
+/* ---- what heapline finds ---- */
+
+struct hl_attached hl_attached = {
+	.magic = HL_ATTACHED_MAGIC,
+	.version = HL_ATTACHED_VERSION,
+	.slot_count = 1u << HL_SELF_BITS,
+	.slots = (uint64_t)hl_self_slots,
+	.hooks =
+		{
+#define STUB(NAME, HOOK) [HOOK] = (uint64_t)hl_image_stub_##NAME,
+			HL_IMAGE_STUBS(STUB)
+#undef STUB
+		},
+	.start = (uint64_t)start,
+	.stop = (uint64_t)stop,
+	.stack_top = (uint64_t)(stack + sizeof(stack)),
+	.start_room = (uint64_t)&start_room,
+};
+
+/* ---- introspect.h ---- */
+
+/* The allocator's own functions are not known here. */
+void hl_introspect(struct hl_recorder *recorder, struct hl_thread *thread)
+{
+	struct hl_region_header *header = recorder->region.header;
+	uint32_t asked = atomic_load(&header->introspection.asked);
+
+	(void)thread;
+	if (!(atomic_fetch_and(&header->mode, ~HL_MODE_ASKED) & HL_MODE_ASKED))
+		return;
+	header->introspection.answer.kind = HL_INTROSPECTED_NONE;
+	atomic_store_explicit(&header->introspection.answered, asked, memory_order_release);
+}

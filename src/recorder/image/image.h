@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The recorder as an image: brought into a running process by heapline, without the loader and
+ * without libc; see region/attached.h for what is agreed with heapline.
+ *
+ *	stub	the way from a patched function into its hook; counts the thread in and out
+ *	gate	open while the recorder runs, and closed in forked children, which pass through for
+ *		good
+ */
+#pragma once
+
+#include "base/compiler.h"
+#include "region/attached.h"
+
+extern HL_EXPORT struct hl_attached hl_attached;
+
+/* The trampolines of the target's functions. */
+extern HL_HIDDEN uint64_t hl_image_real[HL_HOOK_COUNT];
+
+extern HL_HIDDEN uint32_t hl_image_main_tid;
+
+/* 1 once a forked child has given its parent's memory back. */
+extern HL_HIDDEN _Atomic uint32_t hl_image_left;
+
+/* ---- image_libc.c: what the recorder calls of libc ---- */
+
+void hl_image_libc_init(const struct hl_attached_start *start);
+
+/* ---- objects.c: modules, where libc does not name them ---- */
+
+/* False without memory. */
+bool hl_image_objects_init(void);
+
+struct dl_find_object;
+
+/* As _dl_find_object(), from /proc/thread-self/maps and the ELF headers in memory. Not from a
+ * signal handler that interrupted it. */
+int hl_image_objects_find(uint64_t pc, struct dl_find_object *ret_object);
+
+/* Something may have been unloaded. */
+void hl_image_objects_note_unloaded(void);
+
+/* Whether ${address} is in the image itself. */
+bool hl_image_has(uint64_t address);
+
+/* ---- stubs.c ---- */
+
+#define HL_IMAGE_PLAIN_STUBS(STUB)                           \
+	STUB(malloc, HL_HOOK_MALLOC)                         \
+	STUB(calloc, HL_HOOK_CALLOC)                         \
+	STUB(realloc, HL_HOOK_REALLOC)                       \
+	STUB(reallocarray, HL_HOOK_REALLOCARRAY)             \
+	STUB(free, HL_HOOK_FREE)                             \
+	STUB(free_sized, HL_HOOK_FREE_SIZED)                 \
+	STUB(free_aligned_sized, HL_HOOK_FREE_ALIGNED_SIZED) \
+	STUB(posix_memalign, HL_HOOK_POSIX_MEMALIGN)         \
+	STUB(aligned_alloc, HL_HOOK_ALIGNED_ALLOC)           \
+	STUB(memalign, HL_HOOK_MEMALIGN)                     \
+	STUB(valloc, HL_HOOK_VALLOC)                         \
+	STUB(pvalloc, HL_HOOK_PVALLOC)
+#define HL_IMAGE_STUBS(STUB) HL_IMAGE_PLAIN_STUBS(STUB) STUB(dlclose, HL_HOOK_DLCLOSE)
+
+#define STUB(NAME, HOOK) HL_HIDDEN void hl_image_stub_##NAME(void);
+HL_IMAGE_STUBS(STUB)
+#undef STUB

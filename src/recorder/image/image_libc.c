@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the recorder calls of libc, under the same names: in the image nothing of the target's libc
+ * is called but what heapline has given the address of. Compiled without what would turn a loop
+ * into a call of the function that it is in.
+ */
+#include "recorder/image/image.h"
+#include "recorder/libc.h"
+#include "recorder/self.h"
+#include "recorder/sys.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <time.h>
+
+/* ---- memory and strings ---- */
+
+void *memcpy(void *restrict to, const void *restrict from, size_t bytes)
+{
+	void *at = to;
+
+	__asm__ volatile("rep movsb" : "+D"(at), "+S"(from), "+c"(bytes) : : "memory");
+	return to;
+}
+
+void *memmove(void *to, const void *from, size_t bytes)
+{
+	uint8_t *at = to;
+	const uint8_t *source = from;
+
+	if ((uintptr_t)to - (uintptr_t)from >= bytes)
+		return memcpy(to, from, bytes);
+	while (bytes--)
+		at[bytes] = source[bytes];
+	return to;
+}
+
+void *memset(void *to, int value, size_t bytes)
+{
+	void *at = to;
+
+	__asm__ volatile("rep stosb" : "+D"(at), "+c"(bytes) : "a"(value) : "memory");
+	return to;
+}
+
+int memcmp(const void *a, const void *b, size_t bytes)
+{
+	const uint8_t *at_a = a, *at_b = b;
+
+	for (; bytes && *at_a == *at_b; bytes--)
+		at_a++, at_b++;
+	return bytes ? *at_a - *at_b : 0;
+}
+
+size_t strlen(const char *text)
+{
+	const char *end = text;
+
+	while (*end)
+		end++;
+	return (size_t)(end - text);
+}
+
+char *strchr(const char *text, int wanted)
+{
+	for (; *text != (char)wanted; text++)
+		if (!*text)
+			return NULL;
+	return (char *)text;
+}
+
+/* ---- the process ---- */
+
+static int (*real_clock_gettime)(clockid_t, struct timespec *);
+static int (*real_find_object)(void *, struct dl_find_object *);
+static uint64_t program_headers, program_header_count;
+
+void *__libc_stack_end;
+
+void hl_image_libc_init(const struct hl_attached_start *start)
+{
+	real_clock_gettime = (int (*)(clockid_t, struct timespec *))start->clock_gettime;
+	real_find_object = (int (*)(void *, struct dl_find_object *))start->find_object;
+	program_headers = start->program_headers;
+	program_header_count = start->program_header_count;
+	__libc_stack_end = (void *)start->stack_end;
+}
+
+int clock_gettime(clockid_t clock, struct timespec *ret_time)
+{
+	if (real_clock_gettime)
+		return real_clock_gettime(clock, ret_time);
+	return (int)HL_SYS(SYS_clock_gettime, clock, ret_time, 0);
+}
+
+unsigned long getauxval(unsigned long type)
+{
+	return type == AT_PHDR ? program_headers : type == AT_PHNUM ? program_header_count : 0;
+}
+
+pthread_t pthread_self(void)
+{
+	return hl_self_key();
+}
+
+int _dl_find_object(void *pc, struct dl_find_object *ret_object)
+{
+	return real_find_object ? real_find_object(pc, ret_object)
+				: hl_image_objects_find((uint64_t)pc, ret_object);
+}
+
+/* ---- the allocator ---- */
+
+struct hl_libc hl_libc;
+bool hl_libc_has_glibc_chunks;
+
+void *hl_libc_fail_array(void *block, size_t count, size_t size)
+{
+	void *(*real)(void *, size_t, size_t) =
+		(void *(*)(void *, size_t, size_t))hl_image_real[HL_HOOK_REALLOCARRAY];
+
+	return real(block, count, size);
+}
+
+void hl_libc_note_unloaded(void)
+{
+	if (!real_find_object)
+		hl_image_objects_note_unloaded();
+}

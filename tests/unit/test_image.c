@@ -1,0 +1,571 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The image, laid out in this process as heapline lays it out in another: its hooks are called
+ * directly, and what they count is compared with what the callers know.
+ */
+#include "hook/image_bytes.h"
+#include "region/attached.h"
+#include "region/region.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/frame_key.h"
+
+extern int _dl_find_object(void *pc, void *ret_object) __attribute__((weak));
+
+/* ---- the image and its region ---- */
+
+static char *image;
+static size_t image_bytes;
+static struct hl_attached *attached;
+static struct hl_region_header *region;
+
+static const Elf64_Ehdr *header(void)
+{
+	return (const Elf64_Ehdr *)image;
+}
+
+static const Elf64_Phdr *program_header(unsigned i)
+{
+	return (const Elf64_Phdr *)(image + header()->e_phoff) + i;
+}
+
+static uint64_t dynamic(int64_t tag)
+{
+	for (unsigned i = 0; i < header()->e_phnum; i++) {
+		if (program_header(i)->p_type != PT_DYNAMIC)
+			continue;
+		const Elf64_Dyn *it = (const Elf64_Dyn *)(image + program_header(i)->p_vaddr);
+		for (; it->d_tag != DT_NULL; it++)
+			if (it->d_tag == tag)
+				return it->d_un.d_val;
+	}
+	return 0;
+}
+
+static void relocate(void)
+{
+	const Elf64_Rela *it = (const Elf64_Rela *)(image + dynamic(DT_RELA));
+
+	for (uint64_t left = dynamic(DT_RELASZ) / sizeof(*it); left; left--, it++) {
+		assert_int_equal(ELF64_R_TYPE(it->r_info), R_X86_64_RELATIVE);
+		uint64_t value = (uint64_t)image + (uint64_t)it->r_addend;
+		memcpy(image + it->r_offset, &value, sizeof(value));
+	}
+}
+
+static void find_attached(void)
+{
+	const Elf64_Sym *symbol = (const Elf64_Sym *)(image + dynamic(DT_SYMTAB)) + 1;
+
+	assert_string_equal(image + dynamic(DT_STRTAB) + symbol->st_name, HL_ATTACHED_SYMBOL);
+	attached = (struct hl_attached *)(image + symbol->st_value);
+	assert_memory_equal(attached->magic, HL_ATTACHED_MAGIC, sizeof(attached->magic));
+}
+
+static void lay_out(void)
+{
+	Elf64_Ehdr file;
+	Elf64_Phdr segments[16];
+
+	memcpy(&file, hl_image, sizeof(file));
+	assert_true(file.e_phnum <= 16);
+	memcpy(segments, hl_image + file.e_phoff, file.e_phnum * sizeof(*segments));
+	image_bytes = 0;
+	for (unsigned i = 0; i < file.e_phnum; i++)
+		if (segments[i].p_type == PT_LOAD)
+			image_bytes = segments[i].p_vaddr + segments[i].p_memsz;
+	image_bytes = (image_bytes + 4095) & ~(size_t)4095;
+	image = mmap(NULL, image_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_ptr_not_equal(image, MAP_FAILED);
+	for (unsigned i = 0; i < file.e_phnum; i++)
+		if (segments[i].p_type == PT_LOAD)
+			memcpy(image + segments[i].p_vaddr, hl_image + segments[i].p_offset,
+			       segments[i].p_filesz);
+	relocate();
+	for (unsigned i = 0; i < file.e_phnum; i++)
+		if (segments[i].p_type == PT_LOAD && segments[i].p_flags & PF_X)
+			assert_int_equal(mprotect(image + segments[i].p_vaddr, segments[i].p_memsz,
+						  PROT_READ | PROT_EXEC),
+					 0);
+	find_attached();
+}
+
+static int make_region(uint64_t *ret_bytes, enum hl_mode mode, uint64_t sample_bytes)
+{
+	struct hl_region_header layout = {.sample_bytes = sample_bytes};
+
+	hl_region_layout(&layout, 0, mode);
+	layout.sample_bytes = sample_bytes;
+	atomic_store(&layout.mode, hl_mode_first(mode));
+	int fd = (int)syscall(SYS_memfd_create, "image-region", 0);
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, (off_t)layout.region_bytes), 0);
+	assert_int_equal(pwrite(fd, &layout, sizeof(layout), 0), sizeof(layout));
+	region = mmap(NULL, layout.region_bytes, PROT_READ, MAP_SHARED, fd, 0);
+	assert_ptr_not_equal(region, MAP_FAILED);
+	*ret_bytes = layout.region_bytes;
+	return fd;
+}
+
+/* As heapline has a stopped thread do it: on a stack of the image's own. */
+static int64_t call_on(uint64_t stack_top, uint64_t function, const void *argument)
+{
+	int64_t result;
+
+	__asm__ volatile("mov %%rsp, %%rbx\n\t"
+			 "mov %[stack], %%rsp\n\t"
+			 "call *%[function]\n\t"
+			 "mov %%rbx, %%rsp"
+			 : "=a"(result)
+			 : [stack] "r"(stack_top), [function] "r"(function), "D"(argument)
+			 : "rbx", "rcx", "rdx", "rsi", "r8", "r9", "r10", "r11", "memory", "cc");
+	return result;
+}
+
+static struct hl_attached_start usual_start(enum hl_mode mode, uint64_t sample_bytes)
+{
+	struct hl_attached_start start = {
+		.main_tid = getpid(),
+		.real =
+			{
+				[HL_HOOK_MALLOC] = (uint64_t)malloc,
+				[HL_HOOK_CALLOC] = (uint64_t)calloc,
+				[HL_HOOK_REALLOC] = (uint64_t)realloc,
+				[HL_HOOK_REALLOCARRAY] = (uint64_t)reallocarray,
+				[HL_HOOK_FREE] = (uint64_t)free,
+				[HL_HOOK_POSIX_MEMALIGN] = (uint64_t)posix_memalign,
+				[HL_HOOK_ALIGNED_ALLOC] = (uint64_t)aligned_alloc,
+				[HL_HOOK_MEMALIGN] = (uint64_t)memalign,
+				[HL_HOOK_VALLOC] = (uint64_t)valloc,
+			},
+		.usable_size = (uint64_t)malloc_usable_size,
+		.find_object = (uint64_t)_dl_find_object,
+		.clock_gettime = (uint64_t)clock_gettime,
+		.program_headers = getauxval(AT_PHDR),
+		.program_header_count = getauxval(AT_PHNUM),
+		.may_read_tsc = 1,
+	};
+
+	start.region_fd = make_region(&start.region_bytes, mode, sample_bytes);
+	return start;
+}
+
+static void start_with(const struct hl_attached_start *start)
+{
+	lay_out();
+	memcpy((void *)attached->start_room, start, sizeof(*start));
+	assert_int_equal(
+		call_on(attached->stack_top, attached->start, (void *)attached->start_room), 0);
+	assert_int_equal(fcntl(start->region_fd, F_GETFD), -1);
+	assert_int_equal(atomic_load(&region->state), HL_REGION_RUNNING);
+	assert_int_equal(region->pid, getpid());
+}
+
+static const struct hl_attached_slot *slot(uint32_t i)
+{
+	return (const struct hl_attached_slot *)attached->slots + i;
+}
+
+static int32_t inside(void)
+{
+	int32_t sum = atomic_load(&attached->inside_without_slot);
+
+	for (uint32_t i = 0; i < attached->slot_count; i++)
+		sum += atomic_load(&slot(i)->inside);
+	return sum;
+}
+
+static void end(void)
+{
+	assert_int_equal(inside(), 0);
+	assert_int_equal(call_on(attached->stack_top, attached->stop, NULL), 0);
+	munmap(image, image_bytes);
+	munmap(region, region->region_bytes);
+}
+
+/* ---- the hooks ---- */
+
+#define HOOK(TYPE, NAME) ((TYPE)attached->hooks[NAME])
+
+typedef void *malloc_fn(size_t);
+typedef void *two_fn(size_t, size_t);
+typedef void *realloc_fn(void *, size_t);
+typedef void free_fn(void *);
+
+static void *hook_malloc(size_t size)
+{
+	return HOOK(malloc_fn *, HL_HOOK_MALLOC)(size);
+}
+
+static void hook_free(void *block)
+{
+	HOOK(free_fn *, HL_HOOK_FREE)(block);
+}
+
+static void *hook_realloc(void *block, size_t size)
+{
+	return HOOK(realloc_fn *, HL_HOOK_REALLOC)(block, size);
+}
+
+/* ---- ledger and counters ---- */
+
+struct sums {
+	uint64_t alloc_bytes, alloc_objects, free_bytes, free_objects;
+};
+
+static void add_sums(struct sums *to, const struct sums *it)
+{
+	to->alloc_bytes += it->alloc_bytes;
+	to->alloc_objects += it->alloc_objects;
+	to->free_bytes += it->free_bytes;
+	to->free_objects += it->free_objects;
+}
+
+static const void *area(enum hl_area_id id)
+{
+	return (const char *)region + region->areas[id].offset;
+}
+
+static struct sums counted(void)
+{
+	const struct hl_cell_chunk *chunk = area(HL_AREA_CELLS);
+	struct sums sums = {0};
+
+	for (uint32_t left = atomic_load(&region->chunk_count); left; left--, chunk++)
+		for (uint32_t i = 0; i < atomic_load(&chunk->used); i++) {
+			const struct hl_cell *cell = &chunk->cells[i];
+			add_sums(&sums, &(struct sums){cell->alloc_bytes, cell->alloc_objects,
+						       cell->free_bytes, cell->free_objects});
+		}
+	return sums;
+}
+
+static int64_t counted_slack(void)
+{
+	const struct hl_cell_chunk *chunk = area(HL_AREA_CELLS);
+	int64_t slack = 0;
+
+	for (uint32_t left = atomic_load(&region->chunk_count); left; left--, chunk++)
+		for (uint32_t i = 0; i < atomic_load(&chunk->used); i++)
+			slack += chunk->cells[i].slack_bytes;
+	return slack;
+}
+
+static void assert_counted(const struct sums *ledger)
+{
+	const struct hl_region_thread *thread = area(HL_AREA_THREADS);
+	struct sums sums = counted();
+
+	assert_int_equal(sums.alloc_objects, ledger->alloc_objects);
+	assert_int_equal(sums.alloc_bytes, ledger->alloc_bytes);
+	assert_int_equal(sums.free_objects, ledger->free_objects);
+	assert_int_equal(sums.free_bytes, ledger->free_bytes);
+	assert_int_equal(atomic_load(&region->lost_events), 0);
+	for (uint32_t left = atomic_load(&region->thread_count); left; left--, thread++) {
+		assert_int_equal(thread->lost_events, 0);
+		assert_int_equal(thread->unmatched_frees, 0);
+	}
+}
+
+static void note_alloc(struct sums *ledger, size_t size)
+{
+	ledger->alloc_bytes += size;
+	ledger->alloc_objects++;
+}
+
+static void note_free(struct sums *ledger, size_t size)
+{
+	ledger->free_bytes += size;
+	ledger->free_objects++;
+}
+
+/* ---- threads that allocate ---- */
+
+#define THREADS 8
+#define PAIRS	100000
+
+static uint32_t next_random(uint32_t *state)
+{
+	*state = *state * 1664525 + 1013904223;
+	return *state >> 8;
+}
+
+/* A block by one of the functions. */
+static void *allocate(uint32_t choice, size_t size, struct sums *ledger)
+{
+	void *block = NULL;
+
+	if (choice % 16 == 0)
+		block = HOOK(two_fn *, HL_HOOK_CALLOC)(1, size);
+	else if (choice % 16 == 1)
+		HOOK(int (*)(void **, size_t, size_t), HL_HOOK_POSIX_MEMALIGN)
+	(&block, 64, size);
+	else if (choice % 16 == 2) block = HOOK(two_fn *, HL_HOOK_ALIGNED_ALLOC)(32, size);
+	else if (choice % 16 == 3) block = hook_realloc(NULL, size);
+	else if (choice % 16 == 4) block =
+		HOOK(void *(*)(void *, size_t, size_t), HL_HOOK_REALLOCARRAY)(NULL, 1, size);
+	else block = hook_malloc(size);
+	assert_non_null(block);
+	note_alloc(ledger, size);
+	return block;
+}
+
+#define KEPT 64
+
+static void *work(void *ledger)
+{
+	uint32_t state = (uint32_t)(uintptr_t)ledger;
+	struct {
+		void *block;
+		size_t size;
+	} kept[KEPT] = {0};
+	struct sums own = {0};
+
+	for (int i = 0; i < PAIRS; i++) {
+		uint32_t choice = next_random(&state);
+		size_t size = 1 + choice % 700, at = choice % KEPT;
+		if (kept[at].block && choice % 32 == 5) {
+			note_free(&own, kept[at].size);
+			note_alloc(&own, size);
+			kept[at].block = hook_realloc(kept[at].block, size);
+			kept[at].size = size;
+			continue;
+		}
+		if (kept[at].block) {
+			note_free(&own, kept[at].size);
+			hook_free(kept[at].block);
+		}
+		kept[at].block = allocate(choice >> 8, size, &own);
+		kept[at].size = size;
+	}
+	for (size_t at = 0; at < KEPT; at++) {
+		if (!kept[at].block)
+			continue;
+		note_free(&own, kept[at].size);
+		hook_free(kept[at].block);
+	}
+	*(struct sums *)ledger = own;
+	return NULL;
+}
+
+static struct sums work_in_threads(void)
+{
+	pthread_t threads[THREADS];
+	struct sums ledgers[THREADS], sum = {0};
+
+	for (int i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, work, &ledgers[i]), 0);
+	for (int i = 0; i < THREADS; i++) {
+		pthread_join(threads[i], NULL);
+		add_sums(&sum, &ledgers[i]);
+	}
+	return sum;
+}
+
+static void check_threads(const struct hl_attached_start *start)
+{
+	start_with(start);
+	struct sums ledger = work_in_threads();
+	assert_counted(&ledger);
+	assert_int_equal(counted_slack(), 0);
+	/* A block that stays */
+	void *block = hook_malloc(1001);
+	note_alloc(&ledger, 1001);
+	assert_counted(&ledger);
+	assert_int_equal(counted_slack(),
+			 start->usable_size ? malloc_usable_size(block) - 1001 : 0);
+	hook_free(block);
+	end();
+}
+
+static void threads_are_counted_exactly(void **state)
+{
+	(void)state;
+	struct hl_attached_start start = usual_start(HL_MODE_MEM_FAST, 0);
+	check_threads(&start);
+	start = usual_start(HL_MODE_MEM_RECORD, 0);
+	check_threads(&start);
+}
+
+static void without_sizes_of_blocks_they_are_counted_exactly(void **state)
+{
+	(void)state;
+	struct hl_attached_start start = usual_start(HL_MODE_MEM_FAST, 0);
+	start.usable_size = 0;
+	start.clock_gettime = 0;
+	check_threads(&start);
+}
+
+static void without_the_loader_they_are_counted_exactly(void **state)
+{
+	(void)state;
+	struct hl_attached_start start = usual_start(HL_MODE_MEM_FAST, 0);
+	start.find_object = 0;
+	check_threads(&start);
+}
+
+static void samples_of_blocks_that_are_freed_leave_nothing(void **state)
+{
+	(void)state;
+	struct hl_attached_start start = usual_start(HL_MODE_MEM_FAST, 4096);
+	start_with(&start);
+	work_in_threads();
+	struct sums sums = counted();
+	assert_true(sums.alloc_objects > 0);
+	assert_int_equal(sums.alloc_bytes, sums.free_bytes);
+	assert_int_equal(sums.alloc_objects, sums.free_objects);
+	end();
+}
+
+/* ---- stacks ---- */
+
+static uint64_t return_addresses[3];
+
+static __attribute__((noinline)) void *innermost(size_t size)
+{
+	return_addresses[0] = (uint64_t)__builtin_return_address(0);
+	void *block = hook_malloc(size);
+	__asm__ volatile("" ::: "memory");
+	return block;
+}
+
+static __attribute__((noinline)) void *middle(size_t size)
+{
+	return_addresses[1] = (uint64_t)__builtin_return_address(0);
+	void *block = innermost(size);
+	__asm__ volatile("" ::: "memory");
+	return block;
+}
+
+static __attribute__((noinline)) void *outermost(size_t size)
+{
+	return_addresses[2] = (uint64_t)__builtin_return_address(0);
+	void *block = middle(size);
+	__asm__ volatile("" ::: "memory");
+	return block;
+}
+
+/* The node that ${bytes} were allocated at. */
+static uint32_t node_of(uint64_t bytes)
+{
+	const struct hl_cell_chunk *chunk = area(HL_AREA_CELLS);
+
+	for (uint32_t left = atomic_load(&region->chunk_count); left; left--, chunk++)
+		for (uint32_t i = 0; i < atomic_load(&chunk->used); i++)
+			if (chunk->cells[i].alloc_bytes == bytes)
+				return chunk->cells[i].node;
+	return 0;
+}
+
+static void check_stack(const struct hl_attached_start *start)
+{
+	const struct hl_region_node *nodes = area(HL_AREA_NODES);
+	const struct hl_region_module *modules = area(HL_AREA_MODULES);
+
+	start_with(start);
+	void *block = outermost(1234567);
+	uint32_t node = node_of(1234567), depth = 0, found = 0;
+	for (; node; node = nodes[node].parent, depth++) {
+		uint64_t key = atomic_load(&nodes[node].frame), pc = key & HL_FRAME_PC_MASK;
+		uint64_t id = key >> HL_MODULE_SHIFT;
+		if (found < 3 && pc == return_addresses[found] - 1) {
+			found++;
+			/* The program itself, which has no name. */
+			assert_int_not_equal(id, HL_MODULE_NONE);
+			assert_int_equal(modules[id - 1].path_bytes, 0);
+			assert_in_range(pc, modules[id - 1].start, modules[id - 1].end);
+			assert_int_equal(
+				modules[id - 1].load_bias +
+					((const Elf64_Ehdr *)modules[id - 1].start)->e_entry,
+				getauxval(AT_ENTRY));
+		}
+		assert_false(pc - (uint64_t)image < image_bytes);
+	}
+	assert_int_equal(found, 3);
+	assert_true(depth > 3);
+	hook_free(block);
+	end();
+}
+
+static void stacks_lead_to_the_program(void **state)
+{
+	(void)state;
+	struct hl_attached_start start = usual_start(HL_MODE_MEM_FAST, 0);
+	check_stack(&start);
+}
+
+static void stacks_are_the_same_without_the_loader(void **state)
+{
+	(void)state;
+	struct hl_attached_start start = usual_start(HL_MODE_MEM_FAST, 0);
+	start.find_object = 0;
+	check_stack(&start);
+}
+
+/* ---- threads that come and go ---- */
+
+#define LIVES 10000
+
+static void *live_shortly(void *ledger)
+{
+	note_alloc(ledger, 48);
+	note_free(ledger, 48);
+	hook_free(hook_malloc(48));
+	return NULL;
+}
+
+static void each_thread_has_its_slot_at_its_time(void **state)
+{
+	(void)state;
+	struct hl_attached_start start = usual_start(HL_MODE_MEM_FAST, 0);
+	struct sums ledger = {0};
+
+	start_with(&start);
+	for (int i = 0; i < LIVES; i++) {
+		pthread_t thread;
+		assert_int_equal(pthread_create(&thread, NULL, live_shortly, &ledger), 0);
+		pthread_join(thread, NULL);
+	}
+	assert_counted(&ledger);
+	/* They share the storage of one or two; all of them were noticed. */
+	const struct hl_region_thread *thread = area(HL_AREA_THREADS);
+	uint32_t count = atomic_load(&region->thread_count), owners = 0;
+	assert_in_range(count, 1, 64);
+	for (uint32_t i = 0; i < count; i++)
+		owners += thread[i].earlier_owners + 1;
+	assert_int_equal(owners, LIVES);
+	end();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(threads_are_counted_exactly),
+		cmocka_unit_test(without_sizes_of_blocks_they_are_counted_exactly),
+		cmocka_unit_test(without_the_loader_they_are_counted_exactly),
+		cmocka_unit_test(samples_of_blocks_that_are_freed_leave_nothing),
+		cmocka_unit_test(stacks_lead_to_the_program),
+		cmocka_unit_test(stacks_are_the_same_without_the_loader),
+		cmocka_unit_test(each_thread_has_its_slot_at_its_time),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -43,6 +43,8 @@ struct move {
 	unsigned inner_jump_count;
 };
 
+static const char jumps_back[] = "it jumps back into its first bytes";
+
 static int refuse(const struct move *move, const char *reason)
 {
 	return hl_error_set(move->err, -ENOTSUP,
@@ -178,17 +180,20 @@ static size_t room_bytes(const struct move *move)
 static int measure(struct move *move, size_t needed)
 {
 	size_t room = room_bytes(move), at = 0;
+	const char *too_short = needed == HL_PATCH_BYTES ? "it is too short" : jumps_back;
 	struct instruction it;
 
 	move->starts = 0;
 	move->has_end = move->uses_r11 = false;
 	for (; at < needed; at += it.decoded.length) {
+		bool is_over =
+			move->has_end || (move->function_bytes && at >= move->function_bytes);
 		if (!decode(move->code + at, room - at, move->address + at, &it))
-			return refuse(move, at == room ? "it is too short"
-						       : "its first bytes are no instructions");
-		if ((move->has_end || (move->function_bytes && at >= move->function_bytes)) &&
-		    !is_padding(&it.decoded))
-			return refuse(move, "it is too short");
+			return refuse(move, is_over || at == room
+						    ? too_short
+						    : "its first bytes are no instructions");
+		if (is_over && !is_padding(&it.decoded))
+			return refuse(move, too_short);
 		if (move->has_end)
 			continue;
 		const char *reason = why_fixed(&it, at);
@@ -416,7 +421,7 @@ int hl_relocate(const uint8_t *code, size_t code_bytes, uint64_t address, uint64
 	/* A short loop at the beginning is moved as a whole. */
 	for (size_t needed = HL_PATCH_BYTES; needed;) {
 		if (needed > HL_ENTRY_MAX)
-			return refuse(&move, "it jumps back into its first bytes");
+			return refuse(&move, jumps_back);
 		int r = measure(&move, needed);
 		if (r < 0)
 			return r;

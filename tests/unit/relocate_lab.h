@@ -21,13 +21,16 @@
 #define LAB_FAR_BYTES	 (UINT64_C(1) << 40)
 #define LAB_STRIDE_BYTES (UINT64_C(1) << 24)
 
-/* Executable memory ${distance} bytes or more from ${address}, and not much more. */
+/* Executable memory ${distance} bytes or more from ${address}, and not much more: above programs,
+ * below libraries. */
 static inline uint8_t *lab_map(const void *address, uint64_t distance)
 {
-	uint64_t base = ((uint64_t)address & ~UINT64_C(4095)) + distance;
+	bool is_below = (uint64_t)address >> 46;
+	uint64_t base = (uint64_t)address & ~UINT64_C(4095);
 
 	for (unsigned i = 1; i < 64; i++) {
-		void *area = mmap((void *)(base + i * LAB_STRIDE_BYTES), LAB_AREA_BYTES,
+		uint64_t away = distance + i * LAB_STRIDE_BYTES;
+		void *area = mmap((void *)(is_below ? base - away : base + away), LAB_AREA_BYTES,
 				  PROT_READ | PROT_WRITE | PROT_EXEC,
 				  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 		if (area != MAP_FAILED)

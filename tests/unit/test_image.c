@@ -555,6 +555,320 @@ static void each_thread_has_its_slot_at_its_time(void **state)
 	end();
 }
 
+/* ---- the allocator calls itself ---- */
+
+static void *calloc_by_malloc(size_t count, size_t size)
+{
+	return memset(hook_malloc(count * size), 0, count * size);
+}
+
+static void *realloc_by_malloc(void *block, size_t size)
+{
+	return block ? realloc(block, size) : hook_malloc(size);
+}
+
+static struct hl_attached_start start_of_allocator_that_calls_itself(uint64_t sample_bytes)
+{
+	struct hl_attached_start start = usual_start(HL_MODE_MEM_FAST, sample_bytes);
+
+	start.real[HL_HOOK_CALLOC] = (uint64_t)calloc_by_malloc;
+	start.real[HL_HOOK_REALLOC] = (uint64_t)realloc_by_malloc;
+	return start;
+}
+
+static void calls_of_the_allocator_by_itself_are_not_counted(void **state)
+{
+	(void)state;
+	struct hl_attached_start start = start_of_allocator_that_calls_itself(0);
+	start_with(&start);
+	struct sums ledger = {0};
+	work(&ledger);
+	assert_counted(&ledger);
+	end();
+}
+
+static void they_are_not_sampled_twice(void **state)
+{
+	(void)state;
+	struct hl_attached_start start = start_of_allocator_that_calls_itself(4096);
+	start_with(&start);
+	for (int i = 0; i < 20000; i++)
+		hook_free(hook_realloc(NULL, 1000));
+	/* 4,900 samples, give or take 70 */
+	assert_in_range(counted().alloc_bytes, 18000000, 22000000);
+	end();
+}
+
+/* ---- dlclose() ---- */
+
+static int close_library(void *handle)
+{
+	assert_int_equal(inside(), 1);
+	hook_free(hook_malloc(5)); /* a destructor */
+	return *(int *)handle;
+}
+
+static void what_destructors_do_is_counted(void **state)
+{
+	(void)state;
+	struct hl_attached_start start = usual_start(HL_MODE_MEM_FAST, 0);
+	start.real[HL_HOOK_DLCLOSE] = (uint64_t)close_library;
+	int handle = 42;
+
+	for (int i = 0; i < 2; i++) {
+		start_with(&start);
+		assert_int_equal(HOOK(int (*)(void *), HL_HOOK_DLCLOSE)(&handle), 42);
+		assert_counted(&(struct sums){5, 1, 5, 1});
+		end();
+		start = usual_start(HL_MODE_MEM_FAST, 0);
+		start.real[HL_HOOK_DLCLOSE] = (uint64_t)close_library;
+		start.find_object = 0;
+	}
+	close(start.region_fd);
+	munmap(region, start.region_bytes);
+}
+
+/* ---- without a slot ---- */
+
+static void threads_without_a_slot_pass_through(void **state)
+{
+	(void)state;
+	struct hl_attached_start start = usual_start(HL_MODE_MEM_FAST, 0);
+	start_with(&start);
+	struct hl_attached_slot *slots = (struct hl_attached_slot *)attached->slots;
+	for (uint32_t i = 0; i < attached->slot_count; i++)
+		atomic_store(&slots[i].key, i + 1);
+	void *block = hook_malloc(100);
+	assert_non_null(block);
+	hook_free(block);
+	assert_int_equal(counted().alloc_objects, 0);
+	assert_int_equal(atomic_load(&region->lost_events), 2);
+	end();
+}
+
+/* ---- children ---- */
+
+/* Lines of /proc/self/maps with ${text}, outside of the image. */
+static int count_maps(const char *text)
+{
+	char line[4096];
+	int count = 0;
+
+	FILE *maps = fopen("/proc/self/maps", "re");
+	while (maps && fgets(line, sizeof(line), maps)) {
+		uint64_t start = strtoull(line, NULL, 16);
+		if (start - (uint64_t)image >= image_bytes && strstr(line, text))
+			count++;
+	}
+	if (maps)
+		fclose(maps);
+	return count;
+}
+
+#define REGION_NAME "memfd:image-region"
+
+static int status_of(pid_t child)
+{
+	int status;
+
+	assert_int_equal(waitpid(child, &status, 0), child);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* In a child: hooks do what is asked of them, and the first gives the region back. The test's own
+ * mapping of it stays. */
+static void live_as_child(void)
+{
+	for (int i = 0; i < 1000; i++) {
+		char *block = memset(hook_realloc(hook_malloc(100), 200), 'x', 200);
+		if (block[199] != 'x')
+			_exit(2);
+		hook_free(block);
+	}
+	_exit(count_maps(REGION_NAME) == 1 ? 0 : 1);
+}
+
+static void a_forked_child_passes_through(void **state)
+{
+	(void)state;
+	struct hl_attached_start start = usual_start(HL_MODE_MEM_FAST, 0);
+	struct sums ledger = {0};
+
+	start_with(&start);
+	void *kept = hook_malloc(77);
+	note_alloc(&ledger, 77);
+	assert_true(count_maps(REGION_NAME) > 1);
+	pid_t child = fork();
+	if (!child) {
+		hook_free(kept);
+		pid_t grandchild = fork();
+		if (!grandchild)
+			live_as_child();
+		if (status_of(grandchild) != 0)
+			_exit(3);
+		live_as_child();
+	}
+	assert_int_equal(status_of(child), 0);
+	assert_counted(&ledger);
+	hook_free(kept);
+	note_free(&ledger, 77);
+	assert_counted(&ledger);
+	end();
+}
+
+/* A handler forks in the middle of a hook: in the allocator or, asked for a size, in the recorder. */
+
+static volatile pid_t forked;
+static volatile sig_atomic_t armed;
+
+static void fork_now(int signal)
+{
+	(void)signal;
+	forked = fork();
+}
+
+static void raise_if_armed(sig_atomic_t place)
+{
+	if (armed != place)
+		return;
+	armed = 0;
+	raise(SIGUSR1);
+}
+
+static void *raising_malloc(size_t size)
+{
+	raise_if_armed(1);
+	return malloc(size);
+}
+
+static size_t raising_usable_size(void *block)
+{
+	raise_if_armed(2);
+	return malloc_usable_size(block);
+}
+
+static void raising_free(void *block)
+{
+	raise_if_armed(3);
+	free(block);
+}
+
+static void a_child_forked_in_the_middle_of_a_hook_goes_on(void **state)
+{
+	(void)state;
+	struct hl_attached_start start = usual_start(HL_MODE_MEM_FAST, 0);
+	struct sums ledger = {0};
+
+	start.real[HL_HOOK_MALLOC] = (uint64_t)raising_malloc;
+	start.real[HL_HOOK_FREE] = (uint64_t)raising_free;
+	start.usable_size = (uint64_t)raising_usable_size;
+	start_with(&start);
+	signal(SIGUSR1, fork_now);
+	for (int place = 1; place <= 3; place++) {
+		forked = -1;
+		armed = (sig_atomic_t)place;
+		hook_free(hook_malloc(300));
+		note_alloc(&ledger, 300);
+		note_free(&ledger, 300);
+		if (forked == 0)
+			live_as_child();
+		assert_true(forked > 0);
+		assert_int_equal(status_of(forked), 0);
+	}
+	signal(SIGUSR1, SIG_DFL);
+	/* Each child may have counted the event that it was in, and the free after it. */
+	struct sums sums = counted();
+	assert_in_range(sums.alloc_objects, 3, 6);
+	assert_in_range(sums.free_objects, 3, 6);
+	end();
+}
+
+/* ---- the end ---- */
+
+static char arena[1 << 20] __attribute__((aligned(64)));
+static size_t arena_used;
+
+static void *arena_malloc(size_t size)
+{
+	void *block = arena + arena_used;
+
+	arena_used += (size + 63) & ~(size_t)63;
+	return arena_used < sizeof(arena) ? block : NULL;
+}
+
+static void arena_free(void *block)
+{
+	(void)block;
+}
+
+/* The mappings outside of the image, of any size; neighbours that look alike are one. */
+static size_t list_maps(char *text, size_t bytes)
+{
+	size_t used = 0;
+	int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+
+	for (ssize_t size; (size = read(fd, text + used, bytes - used - 1)) > 0;)
+		used += (size_t)size;
+	close(fd);
+	text[used] = '\0';
+	char *to = text;
+	for (char *line = text, *next; *line; line = next) {
+		next = strchr(line, '\n') + 1;
+		uint64_t start = strtoull(line, NULL, 16);
+		if (start - (uint64_t)image < image_bytes)
+			continue;
+		memmove(to, line, (size_t)(next - line));
+		to += next - line;
+	}
+	*to = '\0';
+	return (size_t)(to - text);
+}
+
+static void the_end_gives_all_memory_back(void **state)
+{
+	(void)state;
+	static char before[1 << 16], after[1 << 16];
+	struct hl_attached_start start = usual_start(HL_MODE_LOG_FAST, 0);
+
+	start.real[HL_HOOK_MALLOC] = (uint64_t)arena_malloc;
+	start.real[HL_HOOK_FREE] = (uint64_t)arena_free;
+	start.usable_size = 0;
+	start.find_object = 0;
+	lay_out();
+	memcpy((void *)attached->start_room, &start, sizeof(start));
+	list_maps(before, sizeof(before));
+	assert_int_equal(
+		call_on(attached->stack_top, attached->start, (void *)attached->start_room), 0);
+	for (size_t size = 0; size < 10000; size++)
+		hook_free(hook_malloc(size % 64));
+	assert_int_equal(counted().alloc_objects, 10000);
+	list_maps(after, sizeof(after));
+	assert_string_not_equal(before, after);
+	assert_int_equal(inside(), 0);
+	assert_int_equal(call_on(attached->stack_top, attached->stop, NULL), 0);
+	list_maps(after, sizeof(after));
+	assert_string_equal(before, after);
+	munmap(image, image_bytes);
+	munmap(region, start.region_bytes);
+}
+
+static void what_is_no_region_is_refused(void **state)
+{
+	(void)state;
+	static char before[1 << 16], after[1 << 16];
+	struct hl_attached_start start = usual_start(HL_MODE_MEM_FAST, 0);
+
+	assert_int_equal(pwrite(start.region_fd, "no", 2, 0), 2);
+	lay_out();
+	list_maps(before, sizeof(before));
+	assert_int_equal(call_on(attached->stack_top, attached->start, &start), -ENOMEM);
+	list_maps(after, sizeof(after));
+	assert_string_equal(before, after);
+	assert_int_equal(fcntl(start.region_fd, F_GETFD), -1);
+	munmap(image, image_bytes);
+	munmap(region, start.region_bytes);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -565,6 +879,14 @@ int main(void)
 		cmocka_unit_test(stacks_lead_to_the_program),
 		cmocka_unit_test(stacks_are_the_same_without_the_loader),
 		cmocka_unit_test(each_thread_has_its_slot_at_its_time),
+		cmocka_unit_test(calls_of_the_allocator_by_itself_are_not_counted),
+		cmocka_unit_test(they_are_not_sampled_twice),
+		cmocka_unit_test(what_destructors_do_is_counted),
+		cmocka_unit_test(threads_without_a_slot_pass_through),
+		cmocka_unit_test(a_forked_child_passes_through),
+		cmocka_unit_test(a_child_forked_in_the_middle_of_a_hook_goes_on),
+		cmocka_unit_test(the_end_gives_all_memory_back),
+		cmocka_unit_test(what_is_no_region_is_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

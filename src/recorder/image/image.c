@@ -53,14 +53,29 @@ static bool make_gate(void)
 	       hl_sys_madvise(&hl_self_gate, sizeof(hl_self_gate), MADV_WIPEONFORK) == 0;
 }
 
+/*
+ * Makes all of the region accessible, backed or not: of what the parent has backed since, a forked
+ * child that goes on with a hook knows, and must be able to touch it. What mlockall() has locked is
+ * let go first, or it would be filled with memory.
+ */
+static void *map_region(const struct hl_attached_start *start, size_t *ret_bytes)
+{
+	*ret_bytes = start->region_bytes;
+	void *region = hl_region_map_open(start->region_fd, ret_bytes);
+	if (!region)
+		return NULL;
+	hl_private_map_adopt(region, *ret_bytes);
+	HL_SYS(SYS_munlock, region, *ret_bytes, 0);
+	return HL_SYS(SYS_mprotect, region, *ret_bytes, PROT_READ | PROT_WRITE) < 0 ? NULL : region;
+}
+
 static int64_t set_up(const struct hl_attached_start *start)
 {
-	size_t bytes = start->region_bytes;
-	void *region = hl_region_map_open(start->region_fd, &bytes);
+	size_t bytes;
 
+	void *region = map_region(start, &bytes);
 	if (!region)
 		return -ENOMEM;
-	hl_private_map_adopt(region, bytes);
 	struct hl_recorder *recorder = hl_private_map_new_headed(sizeof(*recorder));
 	if (!recorder || (!start->find_object && !hl_image_objects_init()) ||
 	    !hl_recorder_set_up(recorder, region, bytes, start->may_read_tsc))

@@ -35,11 +35,11 @@ static inline uint64_t hl_self_key(void)
 	return key;
 }
 
-#define HL_SELF_MIX 0x9e3779b97f4a7c15
+#define HL_SELF_MIX 0x9e3779b97f4a7c15 /* for the assembler, too */
 
 static inline uint32_t hl_self_place(uint64_t key)
 {
-	return (uint32_t)(key * UINT64_C(HL_SELF_MIX) >> (64 - HL_SELF_BITS));
+	return (uint32_t)(key * HL_SELF_MIX >> (64 - HL_SELF_BITS));
 }
 
 /* The slot of the calling thread, which is in a hook: the way there has found its slot. */

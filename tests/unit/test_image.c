@@ -318,7 +318,7 @@ static void *allocate(uint32_t choice, size_t size, struct sums *ledger)
 	else if (choice % 16 == 1)
 		HOOK(int (*)(void **, size_t, size_t), HL_HOOK_POSIX_MEMALIGN)
 	(&block, 64, size);
-	else if (choice % 16 == 2) block = HOOK(two_fn *, HL_HOOK_ALIGNED_ALLOC)(32, size);
+	else if (choice % 16 == 2) block = HOOK(two_fn *, HL_HOOK_MEMALIGN)(32, size);
 	else if (choice % 16 == 3) block = hook_realloc(NULL, size);
 	else if (choice % 16 == 4) block =
 		HOOK(void *(*)(void *, size_t, size_t), HL_HOOK_REALLOCARRAY)(NULL, 1, size);

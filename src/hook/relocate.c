@@ -186,16 +186,15 @@ static int measure(struct move *move, size_t needed)
 	move->starts = 0;
 	move->has_end = move->uses_r11 = false;
 	for (; at < needed; at += it.decoded.length) {
-		bool is_over =
-			move->has_end || (move->function_bytes && at >= move->function_bytes);
+		bool is_over = move->function_bytes ? at >= move->function_bytes : move->has_end;
 		if (!decode(move->code + at, room - at, move->address + at, &it))
 			return refuse(move, is_over || at == room
 						    ? too_short
 						    : "its first bytes are no instructions");
 		if (is_over && !is_padding(&it.decoded))
 			return refuse(move, too_short);
-		if (move->has_end)
-			continue;
+		if (move->has_end && (is_over || it.decoded.mnemonic == ZYDIS_MNEMONIC_INT3))
+			continue; /* never reached */
 		const char *reason = why_fixed(&it, at);
 		if (reason)
 			return refuse(move, reason);

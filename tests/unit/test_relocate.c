@@ -115,6 +115,7 @@ HEAD(jump_within, "clc; jrcxz 1f; stc; 1: sbb %rax, %rax; lea (%rax,%rdi), %rax;
 HEAD(condition_within, "cmp %esi, %edi; jb 1f; 1: sbb %eax, %eax; sub %edi, %eax; ret")
 HEAD(loop_near_begin, "xor %eax, %eax; 1: add $3, %rax; shr %rdi; jnz 1b; ret")
 HEAD(loop_to_begin, "1: inc %rsi; shr %rdi; jnz 1b; mov %rsi, %rax; ret")
+HEAD(loop_from_condition, "jmp 1f; 2: inc %rsi; 1: shr %rdi; jnz 2b; mov %rsi, %rax; ret")
 HEAD_WITH(TRAIT_CALLS_ITSELF, own_call,
 	  "test %edi, %edi; jz 1f; mov $1, %eax; ret; 1: mov $1, %edi; call head_own_call; ret")
 HEAD(early_return, "xor %eax, %eax; ret")

@@ -94,8 +94,10 @@ static void read_function(const uint8_t *code, size_t bytes, uint64_t address,
 	bool ends = false;
 
 	ret_steps->count = 0;
-	for (size_t at = 0; at < relocated->entry_bytes && !ends; at += it.decoded.length) {
+	for (size_t at = 0; at < relocated->entry_bytes; at += it.decoded.length) {
 		decode(code + at, bytes - at, &it);
+		if (ends && relocated->twin[at] == HL_RELOCATE_NO_TWIN)
+			continue; /* padding */
 		struct step *step = add_step(ret_steps, at);
 		read_step(&it, address + at, step);
 		step->offset = (uint8_t)at;

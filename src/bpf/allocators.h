@@ -83,17 +83,3 @@ int hl_allocators_find(pid_t pid, const struct hl_maps *maps, const char *object
 		       struct hl_allocators *ret_allocators, struct hl_error *err);
 
 void hl_allocators_release(struct hl_allocators *allocators);
-
-/* ---- names ---- */
-
-struct hl_allocator_name {
-	const char *name;
-	enum hl_heap_call call;
-	bool throws; /* an exception may leave the function */
-};
-
-/*
- * What the function called ${name} does, or NULL when it does not belong to an allocator. The
- * plainer the name, the smaller *${ret_rank}: show the alias with the smallest rank.
- */
-const struct hl_allocator_name *hl_allocator_names_find(const char *name, uint32_t *ret_rank);

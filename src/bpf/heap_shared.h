@@ -5,20 +5,9 @@
  */
 #pragma once
 
-#include <stdint.h>
+#include "elf/allocator_names.h"
 
-/* What a function of an allocator does, by where its arguments are. */
-enum hl_heap_call {
-	HL_HEAP_FREE,		/* (block, ...) */
-	HL_HEAP_MALLOC,		/* (size, ...) -> block */
-	HL_HEAP_CALLOC,		/* (count, size) -> block */
-	HL_HEAP_MEMALIGN,	/* (anything, size) -> block */
-	HL_HEAP_POSIX_MEMALIGN, /* (where to, alignment, size) -> error */
-	HL_HEAP_REALLOC,	/* (block, size) -> block */
-	HL_HEAP_REALLOCARRAY,	/* (block, count, size) -> block */
-	HL_HEAP_CALLS,
-	HL_HEAP_CALIBRATION = HL_HEAP_CALLS, /* heapline's own, to see what a probe costs */
-};
+#include <stdint.h>
 
 /*
  * The cookie of a probe. Bits 0-7: enum hl_heap_call. Bits 8-23: numbers of the registers that hold

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The malloc family, under the names of every allocator that gives it names of its own. */
-#include "bpf/allocators.h"
+/* The table of names; see allocator_names.h. */
+#include "elf/allocator_names.h"
 
 #include "base/compiler.h"
 

@@ -5,8 +5,10 @@
 #include "base/cleanup.h"
 #include "base/compiler.h"
 #include "base/names.h"
+#include "elf/allocator_names.h"
 #include "elf/elf.h"
 #include "hook/objects.h"
+#include "hook/rule_lookup.h"
 #include "process/process.h"
 
 #include <stdio.h>
@@ -26,15 +28,16 @@ enum known_name {
 };
 
 /* Who has a function of this name beside malloc is that allocator. */
-static const struct {
-	const char *symbol, *allocator;
+static const struct allocator {
+	const char *symbol, *name;
+	bool has_operators; /* new and delete of its own, which do not call malloc and free */
 } allocators[] = {
-	{"__asan_init", "AddressSanitizer"}, {"mallctl", "jemalloc"},
-	{"je_mallctl", "jemalloc"},	     {"_rjem_mallctl", "jemalloc"},
-	{"mi_version", "mimalloc"},	     {"tc_version", "tcmalloc"},
-	{"hl_mode_set", "heapline"},	     {"__libc_malloc_impl", "musl"},
-	{"_dl_debug_addr", "musl"},	     {"gnu_get_libc_version", "glibc"},
-	{"__libc_mallopt", "glibc"},
+	{"__asan_init", "AddressSanitizer", true}, {"mallctl", "jemalloc", true},
+	{"je_mallctl", "jemalloc", true},	   {"_rjem_mallctl", "jemalloc", true},
+	{"mi_version", "mimalloc", true},	   {"tc_version", "tcmalloc", true},
+	{"hl_mode_set", "heapline", true},	   {"__libc_malloc_impl", "musl", false},
+	{"_dl_debug_addr", "musl", false},	   {"gnu_get_libc_version", "glibc", false},
+	{"__libc_mallopt", "glibc", false},
 };
 
 #define NAME_COUNT (NAME_ALLOCATORS + HL_COUNT_OF(allocators))
@@ -59,16 +62,12 @@ static const char *const usual_names[NAME_ALLOCATORS] = {
 	[NAME_LIBC_MALLOC] = "__libc_malloc",
 };
 
-/* A function, and the object that has it; NULL: there is none. */
-struct definition {
-	const struct hl_object *object;
-	uint64_t address, bytes;
-};
-
 struct search {
 	struct hl_objects objects;
+	const struct hl_hook_rules *rules;
 	bool program_is_first; /* its malloc and free are not exported, but it uses no others */
-	struct definition functions[HL_HOOK_COUNT];
+	struct hl_definition functions[HL_HOOK_COUNT];
+	struct hl_definition *ruled; /* by rule */
 };
 
 /* ---- which definition of a name the process reaches ---- */
@@ -77,28 +76,6 @@ struct search {
 static bool counts(const struct hl_object *object)
 {
 	return !hl_path_is_glibc_loader(object->map->path);
-}
-
-static bool is_function(const struct hl_object_symbol *symbol)
-{
-	return symbol->address && !symbol->is_data;
-}
-
-/* What a slot of the dynamic linker's leads to, if it is one that has the name. */
-static struct definition definition_at(const struct hl_objects *objects, size_t name,
-				       uint64_t address)
-{
-	for (size_t i = 0; address && i < objects->count; i++) {
-		const struct hl_object *object = &objects->objects[i];
-		const struct hl_object_symbol *symbol = &object->symbols[name];
-		if (!is_function(symbol))
-			continue;
-		if (!symbol->is_indirect && symbol->address == address)
-			return (struct definition){object, address, symbol->bytes};
-		if (symbol->is_indirect && hl_objects_has_code(objects, object, address))
-			return (struct definition){object, address, 0};
-	}
-	return (struct definition){0};
 }
 
 /*
@@ -112,31 +89,33 @@ static bool program_is_first(const struct hl_object *program)
 	for (size_t i = 0; i < 2; i++) {
 		const struct hl_object_symbol *symbol =
 			&symbols[i == 0 ? HL_HOOK_MALLOC : HL_HOOK_FREE];
-		if (!is_function(symbol) || symbol->is_exported || symbol->is_requested)
+		if (!hl_object_symbol_is_function(symbol) || symbol->is_exported ||
+		    symbol->is_requested)
 			return false;
 	}
 	return true;
 }
 
 /* By what calls lead to, which is the truth; else by the linker's order. */
-static struct definition find_function(const struct search *search, size_t name)
+static struct hl_definition find_function(const struct search *search, size_t name)
 {
 	const struct hl_objects *objects = &search->objects;
 	const struct hl_object_symbol *own = &objects->objects[0].symbols[name];
-	struct definition found = {0};
+	struct hl_definition found = {0};
 
-	if (search->program_is_first && is_function(own))
-		return definition_at(objects, name, own->is_indirect ? own->reached : own->address);
+	if (search->program_is_first && hl_object_symbol_is_function(own))
+		return hl_objects_definition(objects, name,
+					     own->is_indirect ? own->reached : own->address);
 	for (size_t i = 0; i < objects->count && !found.object; i++)
 		if (counts(&objects->objects[i]))
-			found = definition_at(objects, name,
-					      objects->objects[i].symbols[name].reached);
+			found = hl_objects_definition(objects, name,
+						      objects->objects[i].symbols[name].reached);
 	for (size_t i = 0; i < objects->count && !found.object; i++) {
 		const struct hl_object *object = &objects->objects[i];
 		const struct hl_object_symbol *symbol = &object->symbols[name];
-		if (counts(object) && is_function(symbol) && symbol->is_exported &&
+		if (counts(object) && hl_object_symbol_is_function(symbol) && symbol->is_exported &&
 		    !symbol->is_indirect)
-			found = (struct definition){object, symbol->address, symbol->bytes};
+			found = (struct hl_definition){object, symbol->address, symbol->bytes};
 	}
 	return found;
 }
@@ -165,7 +144,8 @@ static bool is_wanted(const struct search *search, enum hl_hook hook)
 	       hook != HL_HOOK_FREE_ALIGNED_SIZED && is_requested(&search->objects, hook);
 }
 
-static void find_functions(struct search *search)
+/* Whether there are malloc and free; without them nothing else of the family counts. */
+static bool find_functions(struct search *search)
 {
 	search->program_is_first = program_is_first(&search->objects.objects[0]);
 	for (size_t hook = 0; hook < HL_HOOK_COUNT; hook++)
@@ -173,6 +153,11 @@ static void find_functions(struct search *search)
 	for (size_t hook = 0; hook < HL_HOOK_COUNT; hook++)
 		if (search->functions[hook].object && !is_wanted(search, (enum hl_hook)hook))
 			search->functions[hook].object = NULL;
+	if (search->functions[HL_HOOK_MALLOC].object && search->functions[HL_HOOK_FREE].object)
+		return true;
+	for (size_t hook = 0; hook < HL_HOOK_DLCLOSE; hook++)
+		search->functions[hook].object = NULL;
+	return false;
 }
 
 /* ---- what is known of the allocator ---- */
@@ -182,14 +167,12 @@ static bool has(const struct hl_object *object, size_t name)
 	return object->symbols[name].address != 0;
 }
 
-static void name_allocator(const struct hl_object *object, char name[64])
+static const struct allocator *find_allocator(const struct hl_object *object)
 {
-	snprintf(name, 64, "%s", hl_path_basename(object->map->path));
 	for (size_t i = 0; i < HL_COUNT_OF(allocators); i++)
-		if (has(object, NAME_ALLOCATORS + i)) {
-			snprintf(name, 64, "%s", allocators[i].allocator);
-			return;
-		}
+		if (has(object, NAME_ALLOCATORS + i))
+			return &allocators[i];
+	return NULL;
 }
 
 /* Before 2.34 libc itself had MALLOC_CHECK_, which hides a byte in each block. */
@@ -207,7 +190,7 @@ static bool checks_blocks(pid_t pid)
 
 static bool has_glibc_chunks(const struct search *search, const char *allocator)
 {
-	const struct definition *definition = &search->functions[HL_HOOK_MALLOC];
+	const struct hl_definition *definition = &search->functions[HL_HOOK_MALLOC];
 
 	return strcmp(allocator, "glibc") == 0 &&
 	       definition->object->symbols[NAME_LIBC_MALLOC].address == definition->address &&
@@ -227,34 +210,122 @@ static bool is_one_allocator(const struct search *search)
 static void add_allocator(const struct search *search, struct hl_entries *entries)
 {
 	const struct hl_object *object = search->functions[HL_HOOK_FREE].object;
+	const struct hl_definition *definition = &search->functions[HL_HOOK_MALLOC];
+	const struct allocator *allocator = find_allocator(definition->object);
 
-	name_allocator(search->functions[HL_HOOK_MALLOC].object, entries->allocator);
+	snprintf(entries->allocator, sizeof(entries->allocator), "%s",
+		 allocator ? allocator->name : hl_path_basename(definition->object->map->path));
 	/* Blocks of one allocator must not be shown to another one's function. */
 	if (!is_one_allocator(search))
 		return;
-	if (is_function(&object->symbols[NAME_USABLE_SIZE]) &&
+	if (hl_object_symbol_is_function(&object->symbols[NAME_USABLE_SIZE]) &&
 	    !object->symbols[NAME_USABLE_SIZE].is_indirect)
 		entries->usable_size = object->symbols[NAME_USABLE_SIZE].address;
 	entries->has_glibc_chunks =
 		entries->usable_size && has_glibc_chunks(search, entries->allocator);
 }
 
-static void add_entry(struct hl_entries *entries, enum hl_hook hook,
-		      const struct definition *definition)
+static bool has_address(const struct hl_entry *entries, uint32_t count, uint64_t address)
 {
-	struct hl_entry *entry = &entries->entries[entries->count];
+	for (uint32_t i = 0; i < count; i++)
+		if (entries[i].address == address)
+			return true;
+	return false;
+}
 
+static bool has_hook(const struct hl_entries *entries, enum hl_hook hook)
+{
 	for (uint32_t i = 0; i < entries->count; i++)
-		if (entries->entries[i].address == definition->address)
-			return;
-	if (entries->count == HL_ENTRIES_MAX)
+		if (entries->entries[i].hook == hook)
+			return true;
+	return false;
+}
+
+/* Adds ${entry}, which has no address yet, for the function ${name}. Of aliases the first one stays. */
+static void add_entry(struct hl_entries *entries, struct hl_entry entry, bool is_extra,
+		      const char *name, const struct hl_definition *definition)
+{
+	if (has_address(entries->entries, entries->count, definition->address) ||
+	    has_address(entries->extras, entries->extra_count, definition->address))
 		return;
-	*entry = (struct hl_entry){
-		.hook = hook, .address = definition->address, .bytes = definition->bytes};
-	snprintf(entry->name, sizeof(entry->name), "%s", usual_names[hook]);
-	snprintf(entry->module, sizeof(entry->module), "%s",
+	entry.address = definition->address;
+	entry.bytes = definition->bytes;
+	snprintf(entry.name, sizeof(entry.name), "%.63s", name);
+	snprintf(entry.module, sizeof(entry.module), "%s",
 		 hl_path_basename(definition->object->map->path));
-	entries->count++;
+	if (!is_extra && !has_hook(entries, entry.hook))
+		entries->entries[entries->count++] = entry;
+	else if (entries->extra_count < HL_ENTRIES_MAX)
+		entries->extras[entries->extra_count++] = entry;
+}
+
+static void add_usual(const struct search *search, bool are_extra, struct hl_entries *entries)
+{
+	for (size_t hook = 0; hook < HL_HOOK_COUNT; hook++)
+		if (search->functions[hook].object)
+			add_entry(entries, (struct hl_entry){.hook = (enum hl_hook)hook},
+				  are_extra && hook != HL_HOOK_DLCLOSE, usual_names[hook],
+				  &search->functions[hook]);
+}
+
+static void add_ruled(const struct search *search, bool is_asked, bool are_extra,
+		      struct hl_entries *entries)
+{
+	for (size_t i = 0; i < search->rules->count; i++) {
+		const struct hl_hook_rule *rule = &search->rules->rules[i];
+		if (search->ruled[i].object && rule->is_asked == is_asked)
+			add_entry(entries,
+				  (struct hl_entry){.hook = rule->call,
+						    .size_at = rule->size_at,
+						    .count_at = rule->count_at,
+						    .pointer_at = rule->pointer_at},
+				  are_extra || !hl_rule_lookup_is_usual(rule), rule->symbol,
+				  &search->ruled[i]);
+	}
+}
+
+/* ---- operators new and delete, and what else an allocator has ---- */
+
+static struct hl_entry extra_of(const struct hl_allocator_name *known)
+{
+	static const enum hl_hook hooks[HL_HEAP_CALLS] = {
+		[HL_HEAP_FREE] = HL_HOOK_FREE,
+		[HL_HEAP_MALLOC] = HL_HOOK_MALLOC,
+		[HL_HEAP_CALLOC] = HL_HOOK_CALLOC,
+		[HL_HEAP_MEMALIGN] = HL_HOOK_MALLOC,
+		[HL_HEAP_POSIX_MEMALIGN] = HL_HOOK_POSIX_MEMALIGN,
+		[HL_HEAP_REALLOC] = HL_HOOK_REALLOC,
+		[HL_HEAP_REALLOCARRAY] = HL_HOOK_REALLOCARRAY,
+	};
+
+	return (struct hl_entry){.hook = hooks[known->call],
+				 .throws = known->throws,
+				 .size_at = known->call == HL_HEAP_MEMALIGN ? 2 : 0};
+}
+
+static void add_operators(const struct search *search, struct hl_entries *entries)
+{
+	const struct hl_object *object = search->functions[HL_HOOK_MALLOC].object;
+	const struct allocator *allocator = find_allocator(object);
+	HL_CLOSED int fd = -1;
+	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_objects_open(&search->objects, object->map, &fd);
+	bool is_program = object == &search->objects.objects[0];
+	struct hl_elf_symbols all = {.elf = elf,
+				     .tables = HL_ELF_DYNSYM | (is_program ? HL_ELF_SYMTAB : 0u)};
+
+	while (allocator && allocator->has_operators && elf && hl_elf_symbols_next(&all)) {
+		uint32_t rank;
+		const struct hl_allocator_name *known = hl_allocator_names_find(all.name, &rank);
+		struct hl_definition definition = {object, all.symbol.st_value + object->bias,
+						   all.symbol.st_size};
+		/* Prefixed functions are what these call, or presets know them. */
+		bool is_plain = known && strcmp(known->name, all.name) == 0 &&
+				strncmp(all.name, "mi_", 3) != 0;
+		if (is_plain && GELF_ST_TYPE(all.symbol.st_info) == STT_FUNC &&
+		    all.symbol.st_shndx != SHN_UNDEF &&
+		    GELF_ST_BIND(all.symbol.st_info) != STB_LOCAL)
+			add_entry(entries, extra_of(known), true, all.name, &definition);
+	}
 }
 
 /* ---- what is known of the program ---- */
@@ -325,8 +396,8 @@ static int refuse(const struct hl_objects *objects, struct hl_error *err)
 	if (!program->has_loader && !program->has_symbols && objects->count == 1)
 		return hl_error_set(err, -ENOENT,
 				    "cannot find malloc and free in process '%d': '%s' is static "
-				    "and stripped; install its separate debug file, or run a build "
-				    "with symbols",
+				    "and stripped; install its separate debug file, run a build "
+				    "with symbols, or name their addresses: --hook 'malloc=0x...'",
 				    (int)objects->pid, name);
 	return hl_error_set(err, -ENOENT,
 			    "cannot find malloc and free in process '%d': '%s' has another "
@@ -338,29 +409,71 @@ static int refuse(const struct hl_objects *objects, struct hl_error *err)
 static void release_search(struct search *search)
 {
 	hl_objects_release(&search->objects);
+	free(search->ruled);
+}
+
+/* The malloc and free of rules take the hooks where they are asked for, or there are no others. */
+static void add_all(const struct search *search, bool has_usual, struct hl_entries *entries)
+{
+	bool asked = hl_rule_lookup_serves(search->rules, search->ruled, true);
+	bool ruled =
+		asked || (!has_usual && hl_rule_lookup_serves(search->rules, search->ruled, false));
+
+	if (ruled)
+		add_ruled(search, asked, false, entries);
+	add_usual(search, ruled, entries);
+	if (ruled)
+		snprintf(entries->allocator, sizeof(entries->allocator), "%s",
+			 entries->entries[0].name);
+	else if (has_usual)
+		add_allocator(search, entries);
+	add_ruled(search, true, true, entries);
+	add_ruled(search, false, true, entries);
+	if (has_usual)
+		add_operators(search, entries);
+	add_program(&search->objects, entries);
+}
+
+int hl_entries_find_ruled(pid_t pid, const struct hl_maps *maps, const struct hl_hook_rules *rules,
+			  struct hl_entries *ret_entries, struct hl_error *err)
+{
+	HL_CLEANUP(release_search) struct search search = {.objects.memory = -1, .rules = rules};
+	size_t name_count = NAME_COUNT + HL_RULE_LOOKUP_NAMES * search.rules->count;
+	HL_FREED const char **names = calloc(name_count, sizeof(*names));
+	struct hl_entries entries = {0};
+
+	search.ruled = calloc(search.rules->count + 1, sizeof(*search.ruled));
+	if (!names || !search.ruled)
+		return hl_error_set(err, -ENOMEM, "cannot look for allocators: out of memory");
+	memcpy(names, usual_names, sizeof(usual_names));
+	for (size_t i = 0; i < HL_COUNT_OF(allocators); i++)
+		names[NAME_ALLOCATORS + i] = allocators[i].symbol;
+	hl_rule_lookup_names(search.rules, &names[NAME_COUNT]);
+	int r = hl_objects_read(pid, maps, names, name_count, &search.objects, err);
+	if (r < 0)
+		return r;
+	bool has_usual = find_functions(&search);
+	r = hl_rule_lookup(&search.objects, search.rules, NAME_COUNT,
+			   search.functions[HL_HOOK_FREE].object, search.ruled, err);
+	if (r < 0)
+		return r;
+	add_all(&search, has_usual, &entries);
+	if (!has_hook(&entries, HL_HOOK_MALLOC))
+		return entries.extra_count
+			       ? hl_error_set(
+					 err, -ENOTSUP,
+					 "cannot record '%s' of process '%d': no hook fits its "
+					 "arguments, or no free goes with it",
+					 entries.extras[0].name, (int)pid)
+			       : refuse(&search.objects, err);
+	*ret_entries = entries;
+	return 0;
 }
 
 int hl_entries_find(pid_t pid, const struct hl_maps *maps, struct hl_entries *ret_entries,
 		    struct hl_error *err)
 {
-	const char *names[NAME_COUNT];
-	HL_CLEANUP(release_search) struct search search = {.objects.memory = -1};
-	struct hl_entries entries = {0};
+	static const struct hl_hook_rules none;
 
-	memcpy(names, usual_names, sizeof(usual_names));
-	for (size_t i = 0; i < HL_COUNT_OF(allocators); i++)
-		names[NAME_ALLOCATORS + i] = allocators[i].symbol;
-	int r = hl_objects_read(pid, maps, names, NAME_COUNT, &search.objects, err);
-	if (r < 0)
-		return r;
-	find_functions(&search);
-	if (!search.functions[HL_HOOK_MALLOC].object || !search.functions[HL_HOOK_FREE].object)
-		return refuse(&search.objects, err);
-	for (size_t hook = 0; hook < HL_HOOK_COUNT; hook++)
-		if (search.functions[hook].object)
-			add_entry(&entries, (enum hl_hook)hook, &search.functions[hook]);
-	add_allocator(&search, &entries);
-	add_program(&search.objects, &entries);
-	*ret_entries = entries;
-	return 0;
+	return hl_entries_find_ruled(pid, maps, &none, ret_entries, err);
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "hook/hook_rules.h"
 #include "process/maps.h"
 #include "region/attached.h"
 
@@ -11,19 +12,25 @@
 #include <sys/types.h>
 
 struct hl_entry {
-	enum hl_hook hook;
-	uint64_t address; /* in the process */
-	uint64_t bytes;	  /* of the function; 0 when its symbol does not say */
-	char name[64];	  /* of the symbol */
-	char module[64];  /* the file's name, for messages */
+	enum hl_hook hook;		       /* or, of one that is extra, what it does */
+	uint64_t address;		       /* in the process */
+	uint64_t bytes;			       /* of the function; 0 when its symbol does not say */
+	char name[64];			       /* of the symbol */
+	char module[64];		       /* the file's name, for messages */
+	uint8_t size_at, count_at, pointer_at; /* arguments, from 1; 0: as those of ${hook} */
+	bool throws;			       /* an exception may leave it */
 };
 
 #define HL_ENTRIES_MAX 64
 
 /* What is known of a process' allocator before it is entered. */
 struct hl_entries {
-	struct hl_entry entries[HL_ENTRIES_MAX]; /* each address once */
+	struct hl_entry entries[HL_ENTRIES_MAX]; /* for each hook up to one; each address once */
 	uint32_t count;
+	/* No hook of the image is for them: another function has it, arguments lie elsewhere, or an
+	 * exception may leave them. Those that do not fit in are left out. */
+	struct hl_entry extras[HL_ENTRIES_MAX];
+	uint32_t extra_count;
 	char allocator[64];	/* "glibc", "musl", "jemalloc" ..., for messages */
 	uint64_t usable_size;	/* 0: there is none */
 	uint64_t find_object;	/* _dl_find_object; 0: there is none */
@@ -37,10 +44,9 @@ struct hl_entries {
 
 /*
  * Looks into the files that are mapped, whatever their names and namespaces are, and at what the
- * dynamic linker has made of calls, in the process' memory: nothing is stopped or changed. Of each
- * hook there is one function: the one that the program's calls lead to, which is its own, a
- * library's or libc's. Symbols come from .dynsym, and for the program from .symtab and its separate
- * debug file as well.
+ * dynamic linker has made of calls, in the process' memory: nothing is stopped or changed. The
+ * functions are those that the program's calls lead to: its own, a library's or libc's. Symbols
+ * come from .dynsym and .symtab, and for the program from its separate debug file as well.
  *
  * A program may bring its own malloc() and free() and have others call libc's for aligned blocks.
  * Those are found if anything in the process calls them; then ${usable_size} is 0, since neither
@@ -50,3 +56,12 @@ struct hl_entries {
  */
 int hl_entries_find(pid_t pid, const struct hl_maps *maps, struct hl_entries *ret_entries,
 		    struct hl_error *err);
+
+/*
+ * The same with the functions that ${rules} name. Where `--hook` names a malloc and a free with the
+ * usual arguments, the hooks are for them, and all others are extra. Where there is no other malloc
+ * and free, presets have the hooks. -ENOENT, too, when there is no function that `--hook` names;
+ * -ENOTSUP when all that there is would be extra.
+ */
+int hl_entries_find_ruled(pid_t pid, const struct hl_maps *maps, const struct hl_hook_rules *rules,
+			  struct hl_entries *ret_entries, struct hl_error *err);

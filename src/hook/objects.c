@@ -5,7 +5,6 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/compiler.h"
-#include "elf/elf.h"
 #include "process/process.h"
 
 #include <fcntl.h>
@@ -26,6 +25,31 @@ bool hl_objects_peek(const struct hl_objects *objects, uint64_t address, void *b
 }
 
 /* ---- symbols ---- */
+
+/* A visit of the names that equal a text: several users may ask for the same. */
+struct name_visit {
+	const char *text;
+	uint32_t hash, at;
+};
+
+static struct name_visit visit_names(const char *text)
+{
+	uint32_t hash = hl_hash_bytes(text, strlen(text));
+
+	return (struct name_visit){text, hash, hash};
+}
+
+static bool next_name(const struct hl_objects *objects, struct name_visit *visit, size_t *ret_name)
+{
+	uint32_t id;
+
+	while ((id = hl_index_next(&objects->index, visit->hash, &visit->at)))
+		if (strcmp(objects->names[id - 1], visit->text) == 0) {
+			*ret_name = id - 1;
+			return true;
+		}
+	return false;
+}
 
 /* What others may call goes before what they may not, and global symbols before local ones. */
 static void keep_symbol(struct hl_object_symbol *kept, const GElf_Sym *symbol, uint64_t bias,
@@ -57,12 +81,12 @@ static void read_symbols(const struct hl_objects *objects, struct hl_object *obj
 	struct hl_elf_symbols all = {.elf = elf, .tables = table};
 
 	while (hl_elf_symbols_next(&all)) {
+		struct name_visit visit = visit_names(all.name);
+		size_t name;
 		object->has_symbols |= table == HL_ELF_SYMTAB;
-		for (size_t i = 0; i < objects->name_count; i++)
-			if (all.name[0] == objects->names[i][0] &&
-			    strcmp(all.name, objects->names[i]) == 0)
-				keep_symbol(&object->symbols[i], &all.symbol, object->bias,
-					    table == HL_ELF_DYNSYM);
+		while (next_name(objects, &visit, &name))
+			keep_symbol(&object->symbols[name], &all.symbol, object->bias,
+				    table == HL_ELF_DYNSYM);
 	}
 }
 
@@ -105,36 +129,46 @@ static void read_debug_file(const struct hl_objects *objects, struct hl_object *
 
 /* ---- relocations ---- */
 
-static void keep_slot(const struct hl_objects *objects, struct hl_object *object, Elf *elf,
-		      const GElf_Rela *entry, Elf_Data *symbols, size_t names)
+/* What a slot leads to. One of the procedure linkage table may still lead to the linker: another one
+ * may tell more. */
+static void keep_slot(const struct hl_objects *objects, const struct hl_object *object,
+		      uint64_t slot, struct hl_object_symbol *kept)
+{
+	uint64_t reached;
+
+	if (hl_objects_peek(objects, slot + object->bias, &reached, sizeof(reached)) &&
+	    (!kept->reached || hl_objects_has_code(objects, object, kept->reached)))
+		kept->reached = reached;
+}
+
+/* Slots of indirect functions have no name, but the address of the function that resolves them. */
+static void read_indirect(const struct hl_objects *objects, const struct hl_object *object,
+			  const GElf_Rela *entry)
+{
+	for (size_t i = 0; i < objects->name_count; i++)
+		if (object->symbols[i].is_indirect &&
+		    object->symbols[i].address - object->bias == (uint64_t)entry->r_addend)
+			keep_slot(objects, object, entry->r_offset, &object->symbols[i]);
+}
+
+static void read_relocation(const struct hl_objects *objects, const struct hl_object *object,
+			    Elf *elf, const GElf_Rela *entry, Elf_Data *symbols, size_t names)
 {
 	unsigned type = GELF_R_TYPE(entry->r_info);
-	const char *name = NULL;
-	uint64_t reached;
 	GElf_Sym symbol;
+	size_t i;
 
-	if (type == R_X86_64_JUMP_SLOT || type == R_X86_64_GLOB_DAT || type == R_X86_64_64) {
-		if (entry->r_addend || !symbols ||
-		    !gelf_getsym(symbols, (int)GELF_R_SYM(entry->r_info), &symbol))
-			return;
-		name = elf_strptr(elf, names, symbol.st_name);
-	} else if (type != R_X86_64_IRELATIVE) {
+	if (type == R_X86_64_IRELATIVE)
+		read_indirect(objects, object, entry);
+	if ((type != R_X86_64_JUMP_SLOT && type != R_X86_64_GLOB_DAT && type != R_X86_64_64) ||
+	    entry->r_addend || !symbols ||
+	    !gelf_getsym(symbols, (int)GELF_R_SYM(entry->r_info), &symbol))
 		return;
-	}
-	for (size_t i = 0; i < objects->name_count; i++) {
-		struct hl_object_symbol *kept = &object->symbols[i];
-		bool is_meant = name ? strcmp(name, objects->names[i]) == 0
-				     : kept->is_indirect && kept->address - object->bias ==
-								    (uint64_t)entry->r_addend;
-		if (!is_meant)
-			continue;
-		kept->is_requested |= name != NULL;
-		/* A slot of the procedure linkage table may still lead to the linker: others may
-		 * tell more. */
-		if (hl_objects_peek(objects, entry->r_offset + object->bias, &reached,
-				    sizeof(reached)) &&
-		    (!kept->reached || hl_objects_has_code(objects, object, kept->reached)))
-			kept->reached = reached;
+	const char *name = elf_strptr(elf, names, symbol.st_name);
+	struct name_visit visit = visit_names(name ? name : "");
+	while (next_name(objects, &visit, &i)) {
+		object->symbols[i].is_requested = true;
+		keep_slot(objects, object, entry->r_offset, &object->symbols[i]);
 	}
 }
 
@@ -152,7 +186,8 @@ static void read_slots(const struct hl_objects *objects, struct hl_object *objec
 						   : NULL;
 		Elf_Data *content = elf_getdata(section, NULL);
 		for (int i = 0; content && gelf_getrela(content, i, &entry); i++)
-			keep_slot(objects, object, elf, &entry, symbol_content, table.sh_link);
+			read_relocation(objects, object, elf, &entry, symbol_content,
+					table.sh_link);
 	}
 }
 
@@ -187,10 +222,10 @@ static bool is_known(const struct hl_objects *objects, const struct hl_map *map,
 	return false;
 }
 
-static Elf *open_object(const struct hl_objects *objects, const struct hl_map *map, int *fd)
+Elf *hl_objects_open(const struct hl_objects *objects, const struct hl_map *map, int *ret_fd)
 {
-	*fd = hl_maps_open_file(objects->pid, map);
-	Elf *elf = *fd < 0 ? NULL : hl_elf_open(*fd);
+	*ret_fd = hl_maps_open_file(objects->pid, map);
+	Elf *elf = *ret_fd < 0 ? NULL : hl_elf_open(*ret_fd);
 	if (elf && !hl_elf_is_native(elf)) {
 		elf_end(elf);
 		return NULL;
@@ -202,7 +237,7 @@ static Elf *open_object(const struct hl_objects *objects, const struct hl_map *m
 static int add_object(struct hl_objects *objects, const struct hl_map *map)
 {
 	HL_CLOSED int fd = -1;
-	HL_CLEANUP(hl_elf_cleanup) Elf *elf = open_object(objects, map, &fd);
+	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_objects_open(objects, map, &fd);
 	struct hl_object object = {.map = map};
 	uint64_t address;
 
@@ -227,8 +262,12 @@ static int add_object(struct hl_objects *objects, const struct hl_map *map)
 
 static int add_all(struct hl_objects *objects)
 {
-	int r = 0;
+	int r = hl_index_reserve(&objects->index, objects->name_count);
 
+	for (size_t i = 0; i < objects->name_count && r == 0; i++)
+		r = hl_index_add(&objects->index,
+				 hl_hash_bytes(objects->names[i], strlen(objects->names[i])),
+				 (uint32_t)i + 1);
 	for (size_t i = 0; i < objects->maps->count && r == 0; i++)
 		if (objects->maps->maps[i].flags & HL_MAP_EXEC && objects->maps->maps[i].inode)
 			r = add_object(objects, &objects->maps->maps[i]);
@@ -244,6 +283,22 @@ bool hl_objects_has_code(const struct hl_objects *objects, const struct hl_objec
 		return false;
 	/* of the copy of the file that the object is, if it is loaded twice */
 	return map->start - map->offset == object->map->start - object->map->offset;
+}
+
+struct hl_definition hl_objects_definition(const struct hl_objects *objects, size_t name,
+					   uint64_t address)
+{
+	for (size_t i = 0; address && i < objects->count; i++) {
+		const struct hl_object *object = &objects->objects[i];
+		const struct hl_object_symbol *symbol = &object->symbols[name];
+		if (!hl_object_symbol_is_function(symbol))
+			continue;
+		if (!symbol->is_indirect && symbol->address == address)
+			return (struct hl_definition){object, address, symbol->bytes};
+		if (symbol->is_indirect && hl_objects_has_code(objects, object, address))
+			return (struct hl_definition){object, address, 0};
+	}
+	return (struct hl_definition){0};
 }
 
 /* ---- their order ---- */
@@ -287,7 +342,7 @@ static uint64_t debug_of_loader(const struct hl_objects *objects)
 	for (size_t i = 0; i < objects->count; i++) {
 		const struct hl_object *object = &objects->objects[i];
 		HL_CLOSED int fd = -1;
-		HL_CLEANUP(hl_elf_cleanup) Elf *elf = open_object(objects, object->map, &fd);
+		HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_objects_open(objects, object->map, &fd);
 		if (!elf)
 			continue;
 		if (hl_elf_find_symbol(elf, HL_ELF_DYNSYM, "_r_debug", &address))
@@ -347,7 +402,7 @@ static void complete_program(const struct hl_objects *objects)
 {
 	struct hl_object *program = &objects->objects[0];
 	HL_CLOSED int fd = -1;
-	HL_CLEANUP(hl_elf_cleanup) Elf *elf = open_object(objects, program->map, &fd);
+	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_objects_open(objects, program->map, &fd);
 
 	if (elf && !program->has_symbols)
 		read_debug_file(objects, program, elf);
@@ -391,6 +446,7 @@ void hl_objects_release(struct hl_objects *objects)
 	for (size_t i = 0; i < objects->count; i++)
 		free(objects->objects[i].symbols);
 	free(objects->objects);
+	hl_index_release(&objects->index);
 	if (objects->memory >= 0)
 		close(objects->memory);
 	*objects = (struct hl_objects){.memory = -1};

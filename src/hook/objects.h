@@ -6,6 +6,8 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/index.h"
+#include "elf/elf.h"
 #include "process/maps.h"
 
 #include <stdbool.h>
@@ -25,6 +27,11 @@ struct hl_object_symbol {
 	bool is_requested; /* it calls the name by way of the dynamic linker */
 };
 
+static inline bool hl_object_symbol_is_function(const struct hl_object_symbol *symbol)
+{
+	return symbol->address && !symbol->is_data;
+}
+
 struct hl_object {
 	const struct hl_map *map; /* of its code */
 	uint64_t bias;		  /* what its addresses in the process have more than in the file */
@@ -42,6 +49,7 @@ struct hl_objects {
 	const struct hl_maps *maps;
 	const char *const *names;
 	size_t name_count;
+	struct hl_index index;	   /* of names */
 	struct hl_object *objects; /* the program is the first */
 	size_t count, capacity;
 };
@@ -57,9 +65,23 @@ int hl_objects_read(pid_t pid, const struct hl_maps *maps, const char *const *na
 
 void hl_objects_release(struct hl_objects *objects);
 
+/* Opens the object's file, both to be closed; NULL when it cannot be read any more. */
+Elf *hl_objects_open(const struct hl_objects *objects, const struct hl_map *map, int *ret_fd);
+
 /* Reads the process' memory; false when it is not all there. */
 bool hl_objects_peek(const struct hl_objects *objects, uint64_t address, void *bytes, size_t size);
 
 /* Whether code of ${object} lies at ${address}. */
 bool hl_objects_has_code(const struct hl_objects *objects, const struct hl_object *object,
 			 uint64_t address);
+
+/* A function, and the object that has it; NULL: there is none. */
+struct hl_definition {
+	const struct hl_object *object;
+	uint64_t address, bytes;
+};
+
+/* The function called ${name}, a number, that begins at ${address}, or that an indirect function of
+ * that name has become. */
+struct hl_definition hl_objects_definition(const struct hl_objects *objects, size_t name,
+					   uint64_t address);

@@ -6,7 +6,8 @@
  *	clock ADDRESS	calls clock_gettime() at that address; says "ok" when the time is right
  *	usable ADDRESS	calls malloc_usable_size() at that address; "ok" when it equals its own
  *
- * With OWN_MALLOC it brings malloc and free itself, with IFUNC_MALLOC by way of indirect functions.
+ * Its arguments are names of more functions that libraries export. With OWN_MALLOC it brings malloc
+ * and free itself, with IFUNC_MALLOC by way of indirect functions, with PREFIXED it has others, too.
  */
 #include <dlfcn.h>
 #include <inttypes.h>
@@ -94,6 +95,23 @@ void *malloc(size_t bytes) __attribute__((ifunc("choose_malloc")));
 void free(void *block) __attribute__((ifunc("choose_free")));
 #endif
 
+#ifdef PREFIXED
+__attribute__((noinline)) void *je_malloc(size_t bytes);
+__attribute__((noinline)) void je_free(void *block);
+
+void *je_malloc(size_t bytes)
+{
+	static char block[4096];
+
+	return bytes <= sizeof(block) ? block : NULL;
+}
+
+void je_free(void *block)
+{
+	*(volatile char *)block = 0;
+}
+#endif
+
 #pragma weak malloc_usable_size
 #pragma weak posix_memalign
 #pragma weak aligned_alloc
@@ -148,7 +166,7 @@ static int is_usable_size(uintptr_t address)
 	return is_right;
 }
 
-int main(void)
+int main(int count, char **arguments)
 {
 	char line[128], command[16];
 	uintptr_t address;
@@ -180,6 +198,16 @@ int main(void)
 	SAY(_dl_find_object);
 #ifndef IS_STATIC
 	SAY(dlclose);
+#endif
+#ifdef IS_STATIC
+	(void)count, (void)arguments;
+#else
+	for (int i = 1; i < count; i++)
+		say(arguments[i], (uintptr_t)dlsym(RTLD_DEFAULT, arguments[i]));
+#endif
+#ifdef PREFIXED
+	say("je_malloc", (uintptr_t)je_malloc);
+	say("je_free", (uintptr_t)je_free);
 #endif
 	if (&__libc_stack_end)
 		say("stack_end", (uintptr_t)__libc_stack_end);

@@ -61,13 +61,13 @@ class Target:
         return self.process.stdout.readline() == "ok\n"
 
 
-def find(pid):
-    result = harness.run([harness.program("entry_dump"), str(pid)])
+def find(pid, *hooks):
+    result = harness.run([harness.program("entry_dump"), str(pid), *hooks])
     return json.loads(result.stdout)
 
 
-def addresses(found):
-    return {entry["name"]: entry["address"] for entry in found["entries"]}
+def addresses(found, kind="entries"):
+    return {entry["name"]: entry["address"] for entry in found[kind]}
 
 
 def stack_of(pid):
@@ -165,6 +165,101 @@ class EntriesTest(unittest.TestCase):
                     self.assertFalse(found["has_glibc_chunks"])
                     self.assertEqual({entry["module"].split(".")[0] for entry in found["entries"]
                                       if entry["name"] != "dlclose"}, {library.split(".")[0]})
+
+    def test_operators_of_other_allocators(self):
+        operators = ["_Znwm", "_Znam", "_ZnwmRKSt9nothrow_t", "_ZdlPv", "_ZdaPv", "_ZdlPvm"]
+        for library in ("libjemalloc.so.2", "libmimalloc.so.2", "libtcmalloc_minimal.so.4"):
+            path = os.path.join(LIBRARIES, library)
+            if not os.path.exists(path):
+                print(f"skipped: {library} is not installed")
+                continue
+            with self.subTest(library=library):
+                with Target([harness.program("entry_target"), *operators],
+                            {"LD_PRELOAD": path}) as target:
+                    found = find(target.pid)
+                    both = set(addresses(found).values()) | set(addresses(found, "extras").values())
+                    self.assertEqual({target.truth[name] for name in operators} - both, set())
+                    self.assertEqual(len(both), len(found["entries"] + found["extras"]))
+                throwing = {entry["address"] for entry in found["extras"] if entry["throws"]}
+                self.assertIn(target.truth["_Znwm"], throwing)
+                self.assertNotIn(target.truth["_ZnwmRKSt9nothrow_t"], throwing)
+
+    def test_a_prefixed_allocator_is_extra_where_there_is_another_one(self):
+        with Target([harness.program("entry_target_prefixed")]) as target:
+            found = self.compare(target)
+            self.assertEqual(found["allocator"], "glibc")
+            self.assertEqual(addresses(found, "extras"), {
+                name: target.truth[name] for name in ("je_malloc", "je_free")})
+
+    def test_a_prefixed_allocator_below_malloc_is_left_out(self):
+        with Target([harness.program("entry_target_layered")]) as target:
+            found = self.compare(target, OWN)
+            self.assertEqual(found["extras"], [])
+
+    def test_functions_that_are_asked_for_have_the_hooks(self):
+        with Target([harness.program("entry_target_prefixed")]) as target:
+            truth = target.truth
+            found = find(target.pid, "malloc=je_malloc", "free=entry_target_prefixed!je_free")
+            self.assertEqual(addresses(found), {name: truth[name] for name in
+                                                ("je_malloc", "je_free", "dlclose")})
+            self.assertEqual((found["usable_size"], found["has_glibc_chunks"]), (0, False))
+            self.assertEqual(addresses(found, "extras")["malloc"], truth["malloc"])
+            # without a free, or with its arguments elsewhere, they have not
+            for hooks in (["malloc=je_malloc"], ["malloc=je_malloc(size=2)", "free=je_free"],
+                          ["malloc=je_malloc", "free=je_free(ptr=2)"]):
+                found = find(target.pid, *hooks)
+                self.assertEqual(addresses(found)["malloc"], truth["malloc"], hooks)
+                self.assertEqual(addresses(found, "extras")["je_malloc"], truth["je_malloc"])
+            places = {entry["name"]: entry["places"] for entry in found["extras"]}
+            self.assertEqual(places, {"je_malloc": [0, 0, 0], "je_free": [0, 0, 2]})
+
+    def test_functions_that_are_asked_for_must_be_there(self):
+        with Target([harness.program("entry_target")]) as target:
+            for hook, what in (("malloc=nobody", "'nobody'"), ("free=libnone.so!free", "'libnone.so'"),
+                               ("malloc=0x1", "'0x1'"), ("malloc=libc!nobody", "'libc'"),
+                               ("@nginx", "'ngx_palloc'")):
+                found = find(target.pid, hook)
+                self.assertEqual(found.get("code"), "ENOENT", hook)
+                self.assertIn(what, found["error"])
+            self.assertNotIn("error", find(target.pid, "malloc=libc!malloc"))
+
+    def test_a_preset_that_is_asked_for(self):
+        names = ("PyObject_Malloc", "PyObject_Calloc", "PyObject_Realloc", "PyObject_Free")
+        script = CTYPES.replace("for name in [", "for name in %r + [" % list(names))
+        with Target([sys.executable, "-c", script]) as target:
+            found = find(target.pid, "@python")
+            for name in names:
+                self.assertEqual(addresses(found)[name], target.truth[name], name)
+            self.assertEqual(addresses(found, "extras")["malloc"], target.truth["malloc"])
+
+    def test_addresses_in_a_program_without_symbols(self):
+        with Target([harness.program("entry_target_static_stripped")]) as target:
+            truth = target.truth
+            hooks = [f"{name}={truth[name]:#x}" for name in ("malloc", "free", "calloc", "realloc")]
+            found = find(target.pid, *hooks)
+            self.assertEqual({entry["address"] for entry in found["entries"]},
+                             {truth[name] for name in ("malloc", "free", "calloc", "realloc")})
+            self.assertEqual((found["find_object"], found["usable_size"]), (0, 0))
+            self.assertEqual(found["stack_end"], max(stack_of(target.pid)))
+            found = find(target.pid, hooks[0] + "(size=2)", hooks[1])
+            self.assertEqual(found["code"], "EOPNOTSUPP")
+
+    def test_a_separate_debug_file(self):
+        harness.need_root()  # to have a place for one that is not the system's
+        objcopy = harness.need("objcopy")
+        program = harness.program("entry_target_static")
+        notes = harness.run([harness.need("readelf"), "--notes", program]).stdout
+        build_id = re.search(r"Build ID: (\w+)", notes)[1]
+        with tempfile.TemporaryDirectory() as scratch:
+            directory = os.path.join(scratch, "usr/lib/debug/.build-id", build_id[:2])
+            debug = os.path.join(directory, build_id[2:] + ".debug")
+            os.makedirs(directory)
+            harness.run([objcopy, "--only-keep-debug", program, debug])
+            harness.run([objcopy, "--strip-all", program, os.path.join(scratch, "program")])
+            with Target(["/program"], preexec_fn=lambda: os.chroot(scratch)) as target:
+                self.assertEqual(self.compare(target)["allocator"], "glibc")
+                os.unlink(debug)
+                self.assertEqual(find(target.pid)["code"], "ENOENT")
 
     def test_checked_blocks_have_no_plain_headers(self):
         path = os.path.join(LIBRARIES, "libc_malloc_debug.so.0")

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Finds the functions of a process that rules name. */
+#pragma once
+
+#include "hook/hook_rules.h"
+#include "hook/objects.h"
+
+/* Names of a rule that objects are to be read for: its symbol, and the one that it depends on. */
+#define HL_RULE_LOOKUP_NAMES 2u
+
+void hl_rule_lookup_names(const struct hl_hook_rules *rules, const char **ret_names);
+
+/*
+ * The functions of all rules that hold in ${ret_found}, by rule; others stay as they are. The names
+ * of the rules begin at ${first_name}. ${allocator} is the object of the process' free(), or NULL:
+ * presets leave out its functions that it calls itself alone. 0, or -ENOENT when `--hook` names
+ * what is not there.
+ */
+int hl_rule_lookup(const struct hl_objects *objects, const struct hl_hook_rules *rules,
+		   size_t first_name, const struct hl_object *allocator,
+		   struct hl_definition *ret_found, struct hl_error *err);
+
+/* Whether its arguments are where those of the usual function are. */
+bool hl_rule_lookup_is_usual(const struct hl_hook_rule *rule);
+
+/* Whether what was found of the rules that are asked for, or of the others, has a malloc and a free
+ * that can stand for the usual ones. */
+bool hl_rule_lookup_serves(const struct hl_hook_rules *rules, const struct hl_definition *found,
+			   bool is_asked);

@@ -43,6 +43,11 @@ pid_t hl_heap_target_pid(void)
 	return (pid_t)pid;
 }
 
+const char *hl_heap_target_core(void)
+{
+	return core;
+}
+
 bool hl_heap_target_stops(void)
 {
 	return stop;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Which heap is read, and how: what heapline heap, carriers, allocations and pins share. */
+/* Which heap is read, and how: what heapline heap, carriers, allocations, pins and leaks share. */
 #pragma once
 
 #include "cli/output.h"
@@ -15,6 +15,9 @@ int hl_heap_target_check(const struct hl_verb *verb, int argc, char **argv);
 
 /* The process that --pid names. */
 pid_t hl_heap_target_pid(void);
+
+/* The core file that --core names; NULL: none. */
+const char *hl_heap_target_core(void);
 
 /* Whether --stop was given. */
 bool hl_heap_target_stops(void);

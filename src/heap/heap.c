@@ -47,14 +47,15 @@ static int note_other(const struct hl_other_found *other, struct hl_heap *heap)
 			    hl_other_allocator_remedy(other, pid_of(heap), remedy));
 }
 
-static int read_heap(struct hl_memory *memory, const struct hl_heap_settings *settings,
-		     struct hl_heap *heap, struct hl_error *err)
+int hl_heap_walk(struct hl_memory *memory, const struct hl_heap_settings *settings,
+		 struct hl_heap *heap, struct hl_error *err)
 {
 	struct hl_other_found other = hl_other_allocator_library(&memory->maps);
 	struct hl_glibc glibc;
 	char remedy[HL_OTHER_REMEDY_MAX];
 	int r = hl_glibc_roots_find(memory, &glibc, err);
 
+	heap->page_bytes = memory->page_bytes;
 	if (r == 0)
 		r = hl_glibc_heap_read(memory, &glibc, settings, heap, err);
 	if ((r == -ENOTSUP || (r == 0 && has_no_glibc_heap(heap))) && !other.allocator)
@@ -82,7 +83,7 @@ static int read_heap(struct hl_memory *memory, const struct hl_heap_settings *se
 	return r;
 }
 
-static struct hl_heap *new_heap(void)
+struct hl_heap *hl_heap_new(void)
 {
 	struct hl_heap *heap = calloc(1, sizeof(*heap));
 
@@ -98,10 +99,8 @@ static int finish(int r, struct hl_memory *memory, const struct hl_heap_settings
 {
 	uint64_t begin = hl_clock_ns(CLOCK_MONOTONIC);
 
-	if (r == 0) {
-		heap->page_bytes = memory->page_bytes;
-		r = read_heap(memory, settings, heap, err);
-	}
+	if (r == 0)
+		r = hl_heap_walk(memory, settings, heap, err);
 	hl_memory_free(memory);
 	if (r != 0) {
 		hl_heap_free(heap);
@@ -116,7 +115,7 @@ int hl_heap_read(pid_t pid, const struct hl_heap_settings *settings, struct hl_h
 		 struct hl_error *err)
 {
 	struct hl_memory *memory = NULL;
-	struct hl_heap *heap = new_heap();
+	struct hl_heap *heap = hl_heap_new();
 
 	if (!heap)
 		return hl_error_set(err, -ENOMEM, "out of memory");
@@ -130,7 +129,7 @@ int hl_heap_read_core(const char *path, const struct hl_heap_settings *settings,
 		      struct hl_heap **ret_heap, struct hl_error *err)
 {
 	struct hl_memory *memory = NULL;
-	struct hl_heap *heap = new_heap();
+	struct hl_heap *heap = hl_heap_new();
 
 	if (!heap)
 		return hl_error_set(err, -ENOMEM, "out of memory");

@@ -142,6 +142,16 @@ int hl_heap_read(pid_t pid, const struct hl_heap_settings *settings, struct hl_h
 int hl_heap_read_core(const char *path, const struct hl_heap_settings *settings,
 		      struct hl_heap **ret_heap, struct hl_error *err);
 
+/* An empty one, taken now; NULL for want of memory. */
+struct hl_heap *hl_heap_new(void);
+
+struct hl_memory;
+
+/* Reads the heap in ${memory}, which may be stopped already, into ${heap}, which is new but for the
+ * facts of the process. As hl_heap_read(). */
+int hl_heap_walk(struct hl_memory *memory, const struct hl_heap_settings *settings,
+		 struct hl_heap *heap, struct hl_error *err);
+
 /* Sums over all arenas. */
 void hl_heap_total(const struct hl_heap *heap, struct hl_heap_arena *ret_total);
 

@@ -13,8 +13,11 @@
 
 #include <stdint.h>
 #include <sys/types.h>
+#include <sys/user.h>
 
 struct hl_memory;
+
+typedef int hl_thread_visit(void *context, const struct user_regs_struct *registers);
 
 struct hl_memory_kind {
 	/* Copies ${length} bytes. 0, -EFAULT when some are not mapped, -ESRCH when the process has
@@ -29,6 +32,9 @@ struct hl_memory_kind {
 	int (*stop)(struct hl_memory *memory, struct hl_error *err);
 	void (*go_on)(struct hl_memory *memory);
 	void (*free)(struct hl_memory *memory);
+	/* Calls ${visit} for each thread of a process that stands still, until it returns non-zero;
+	 * returns that. NULL where there are none. */
+	int (*threads)(struct hl_memory *memory, hl_thread_visit *visit, void *context);
 };
 
 struct hl_memory {
@@ -63,6 +69,11 @@ static inline void hl_memory_go_on(struct hl_memory *memory)
 {
 	if (memory->kind->go_on)
 		memory->kind->go_on(memory);
+}
+
+static inline int hl_memory_threads(struct hl_memory *memory, hl_thread_visit *visit, void *context)
+{
+	return memory->kind->threads ? memory->kind->threads(memory, visit, context) : 0;
 }
 
 /* ${memory} itself is freed, too; NULL is fine. */
@@ -100,5 +111,9 @@ int hl_stop_begin(pid_t pid, struct hl_stop **ret_stop, struct hl_error *err);
  * sentence of hl_stop_begin(). */
 int hl_stop_check(pid_t pid, struct hl_error *err);
 
-/* Lets them go on; signals that came meanwhile are delivered. NULL is fine. */
+/* Calls ${visit} with the registers of each thread, until it returns non-zero; returns that. */
+int hl_stop_threads(const struct hl_stop *stop, hl_thread_visit *visit, void *context);
+
+/* Lets them go on; signals that came meanwhile are delivered, and system calls that the stop
+ * interrupted are made again. NULL is fine. */
 void hl_stop_end(struct hl_stop *stop);

@@ -35,6 +35,8 @@ struct core_memory {
 	struct core_part *parts;
 	size_t count, capacity;
 	struct hl_extents data; /* extents of data in the file, if it has holes; else empty */
+	struct user_regs_struct *threads;
+	size_t thread_count, thread_capacity;
 };
 
 /* ---- reading ---- */
@@ -120,16 +122,27 @@ static void core_free(struct hl_memory *memory)
 	hl_maps_release(&memory->maps);
 	hl_extents_release(&core->data);
 	free(core->parts);
+	free(core->threads);
 	free(core);
 }
 
-static const struct hl_memory_kind core_kind = {
-	.read = core_read, .scan = core_scan, .open_file = core_open_file, .free = core_free};
+static int core_threads(struct hl_memory *memory, hl_thread_visit *visit, void *context)
+{
+	const struct core_memory *core = (struct core_memory *)memory;
+	int r = 0;
+
+	for (size_t i = 0; i < core->thread_count && r == 0; i++)
+		r = visit(context, &core->threads[i]);
+	return r;
+}
+
+static const struct hl_memory_kind core_kind = {.read = core_read,
+						.scan = core_scan,
+						.open_file = core_open_file,
+						.free = core_free,
+						.threads = core_threads};
 
 /* ---- notes, as the kernel and gcore write them ---- */
-
-/* Offsets of rsp in the registers of x86-64. */
-#define REGISTER_SP 19
 
 /* NT_FILE: a count and the page size, then COUNT of these, then COUNT names. */
 struct core_file {
@@ -191,17 +204,22 @@ static int read_files(const uint8_t *note, size_t note_bytes, struct hl_maps *ma
 	return 0;
 }
 
-/* Counts a thread, and marks the mapping of its stack pointer as a stack. */
-static int read_thread(const uint8_t *note, size_t note_bytes, struct hl_maps *maps,
+/* Keeps a thread, and marks the mapping of its stack pointer as a stack. */
+static int read_thread(const uint8_t *note, size_t note_bytes, struct core_memory *core,
 		       struct hl_process_facts *facts)
 {
 	struct elf_prstatus status;
+	struct user_regs_struct registers;
 
 	if (note_bytes < sizeof(status))
 		return 0;
 	memcpy(&status, note, sizeof(status));
 	facts->threads++;
-	struct hl_map *map = map_at(maps, status.pr_reg[REGISTER_SP]);
+	memcpy(&registers, status.pr_reg, sizeof(registers));
+	if (HL_ARRAY_APPEND(core->threads, core->thread_count, core->thread_capacity, registers) <
+	    0)
+		return -ENOMEM;
+	struct hl_map *map = map_at(&core->base.maps, registers.rsp);
 	return map && !map->inode ? set_path(map, "[stack]") : 0;
 }
 
@@ -224,9 +242,9 @@ static int read_process(const uint8_t *note, size_t note_bytes, struct hl_proces
 	return facts->command[0] ? 0 : -ENOMEM;
 }
 
-/* Reads the notes in ${length} bytes at ${bytes}: fills ${facts}, and gives mappings of ${maps} the
+/* Reads the notes in ${length} bytes at ${bytes}: fills ${facts}, and gives mappings of ${core} the
  * names of their files, and of stacks. What is damaged is left out. 0 or -ENOMEM. */
-static int read_notes(const uint8_t *bytes, size_t length, struct hl_maps *maps,
+static int read_notes(const uint8_t *bytes, size_t length, struct core_memory *core,
 		      struct hl_process_facts *facts)
 {
 	Elf64_Nhdr header;
@@ -240,9 +258,9 @@ static int read_notes(const uint8_t *bytes, size_t length, struct hl_maps *maps,
 			break;
 		const uint8_t *note = bytes + sizeof(header) + name;
 		if (header.n_type == NT_FILE)
-			r = read_files(note, header.n_descsz, maps);
+			r = read_files(note, header.n_descsz, &core->base.maps);
 		else if (header.n_type == NT_PRSTATUS)
-			r = read_thread(note, header.n_descsz, maps, facts);
+			r = read_thread(note, header.n_descsz, core, facts);
 		else if (header.n_type == NT_PRPSINFO)
 			r = read_process(note, header.n_descsz, facts);
 		uint64_t all = sizeof(header) + name + content;
@@ -335,8 +353,8 @@ static int read_core(struct core_memory *core, const char *path, struct hl_proce
 		memcpy(&segment, segments + i * sizeof(segment), sizeof(segment));
 		if (segment.p_type == PT_NOTE && segment.p_offset <= core->length &&
 		    segment.p_filesz <= core->length - segment.p_offset)
-			r = read_notes(core->bytes + segment.p_offset, segment.p_filesz,
-				       &core->base.maps, facts);
+			r = read_notes(core->bytes + segment.p_offset, segment.p_filesz, core,
+				       facts);
 	}
 	if (r == 0 && !core->base.maps.count)
 		return hl_error_set(err, -EBADMSG, "the core file '%s' holds no memory", path);

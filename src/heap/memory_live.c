@@ -126,8 +126,15 @@ static int live_stop(struct hl_memory *memory, struct hl_error *err)
 	return 0;
 }
 
-static const struct hl_memory_kind live_kind = {live_read, live_scan,  live_open_file,
-						live_stop, live_go_on, live_free};
+static int live_threads(struct hl_memory *memory, hl_thread_visit *visit, void *context)
+{
+	const struct live_memory *live = (struct live_memory *)memory;
+
+	return live->stop ? hl_stop_threads(live->stop, visit, context) : 0;
+}
+
+static const struct hl_memory_kind live_kind = {live_read,  live_scan, live_open_file, live_stop,
+						live_go_on, live_free, live_threads};
 
 /* Whether memory may be read at all: maps and page map need less than reading does. */
 static int check_access(struct hl_memory *memory, pid_t pid, struct hl_error *err)

@@ -4,6 +4,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/compiler.h"
 #include "process/process.h"
 
 #include <errno.h>
@@ -165,14 +166,66 @@ int hl_stop_begin(pid_t pid, struct hl_stop **ret_stop, struct hl_error *err)
 	return 0;
 }
 
+int hl_stop_threads(const struct hl_stop *stop, hl_thread_visit *visit, void *context)
+{
+	struct user_regs_struct registers;
+	int r = 0;
+
+	for (size_t i = 0; i < stop->count && r == 0; i++)
+		if (ptrace(PTRACE_GETREGS, stop->threads[i].tid, NULL, &registers) == 0)
+			r = visit(context, &registers);
+	return r;
+}
+
+/* ---- going on ---- */
+
+/* Whether a signal waits that ${tid} does not block. */
+static bool has_signal(pid_t tid)
+{
+	static const char *const fields[] = {"\nSigPnd:", "\nShdPnd:", "\nSigBlk:"};
+	unsigned long long sets[HL_COUNT_OF(fields)];
+	char text[4096];
+
+	if (hl_proc_read(tid, "status", text, sizeof(text)) < 0)
+		return true;
+	for (size_t i = 0; i < HL_COUNT_OF(fields); i++) {
+		const char *field = strstr(text, fields[i]);
+		if (!field)
+			return true;
+		sets[i] = strtoull(field + strlen(fields[i]), NULL, 16);
+	}
+	return (sets[0] | sets[1]) & ~sets[2];
+}
+
+/*
+ * Most system calls that a stop interrupts the kernel makes again by itself. epoll_wait() and its
+ * like end with EINTR instead, see signal(7), which a program need not expect where no signal came.
+ * Such a call is made again, from its instruction of two bytes on; a timeout begins again.
+ */
+static void call_again(const struct stopped_thread *thread)
+{
+	struct user_regs_struct registers;
+
+	if (thread->signal || ptrace(PTRACE_GETREGS, thread->tid, NULL, &registers) < 0 ||
+	    (long long)registers.orig_rax < 0 || (long long)registers.rax != -EINTR ||
+	    has_signal(thread->tid))
+		return;
+	registers.rax = registers.orig_rax;
+	registers.rip -= 2;
+	ptrace(PTRACE_SETREGS, thread->tid, NULL, &registers);
+}
+
 void hl_stop_end(struct hl_stop *stop)
 {
 	if (!stop)
 		return;
 	/* Threads that hang in the kernel cannot be detached: the kernel does it when we end. */
-	for (size_t i = 0; i < stop->count; i++)
+	for (size_t i = 0; i < stop->count; i++) {
+		if (stop->threads[i].is_stopped)
+			call_again(&stop->threads[i]);
 		ptrace(PTRACE_DETACH, stop->threads[i].tid, NULL,
 		       (void *)(intptr_t)stop->threads[i].signal);
+	}
 	free(stop->threads);
 	free(stop);
 }

@@ -16,6 +16,7 @@
 
 struct hl_beam_instances;
 struct hl_heap_figures;
+struct hl_leaks;
 struct hl_owners;
 struct hl_slabs;
 
@@ -27,6 +28,9 @@ int hl_heap_view(const struct hl_heap *heap, const struct hl_emit_options *optio
 
 /* Resident pages that few live bytes keep. */
 int hl_pins_view(const struct hl_heap *heap, const struct hl_emit_options *options);
+
+/* Lost and possibly lost blocks, by type and size. */
+int hl_leaks_view(const struct hl_leaks *leaks, const struct hl_emit_options *options);
 
 /* What has changed from one snapshot to a later one. */
 int hl_heap_diff_view(const struct hl_heap_figures *before, const struct hl_heap_figures *after,

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The blocks of a heap and their bits; see graph.h. */
+#include "heap/graph/graph.h"
+
+#include "base/array.h"
+#include "heap/glibc.h"
+
+#define UPPER_COUNT (UINT64_C(1) << HL_GRAPH_UPPER_BITS)
+
+/* From here on pages within a block have no bits of their own. */
+#define LARGE_BYTES (UINT64_C(256) << 10)
+
+int hl_graph_init(struct hl_graph *graph, struct hl_memory *memory)
+{
+	*graph = (struct hl_graph){.memory = memory};
+	graph->table = calloc(UPPER_COUNT, sizeof(*graph->table));
+	return graph->table ? 0 : -ENOMEM;
+}
+
+void hl_graph_release(struct hl_graph *graph)
+{
+	for (size_t i = 0; i < graph->region_count; i++)
+		free(graph->regions[i]);
+	for (uint64_t i = 0; graph->table && i < UPPER_COUNT; i++)
+		free(graph->table[i]);
+	free(graph->table);
+	free(graph->regions);
+	free(graph->pending);
+	free(graph->large);
+	free(graph->window);
+	hl_addresses_release(&graph->inner);
+	hl_pages_release(&graph->pages);
+	*graph = (struct hl_graph){0};
+}
+
+/* ---- bits ---- */
+
+/* The page of bits for ${address}, made if there is none. NULL for want of memory. */
+static struct hl_graph_page *make_page(struct hl_graph *graph, uint64_t address)
+{
+	uint64_t upper = address >> (HL_GRAPH_REGION_BITS + HL_GRAPH_MIDDLE_BITS);
+	struct hl_graph_region **place;
+
+	if (!graph->table[upper] &&
+	    !(graph->table[upper] = calloc(HL_GRAPH_MIDDLE_COUNT, sizeof(**graph->table))))
+		return NULL;
+	place = &graph->table[upper][address >> HL_GRAPH_REGION_BITS & (HL_GRAPH_MIDDLE_COUNT - 1)];
+	if (!*place) {
+		if (HL_ARRAY_RESERVE(graph->regions, graph->region_capacity,
+				     graph->region_count + 1) < 0 ||
+		    !(*place = calloc(1, sizeof(**place))))
+			return NULL;
+		(*place)->base = address & ~(uint64_t)(HL_GRAPH_REGION_BYTES - 1);
+		graph->regions[graph->region_count++] = *place;
+	}
+	return hl_graph_page(graph, address);
+}
+
+/* ---- blocks ---- */
+
+static int add_large(struct hl_graph *graph, uint64_t block, uint64_t usable_bytes)
+{
+	return HL_ARRAY_APPEND(graph->large, graph->large_count, graph->large_capacity,
+			       (struct hl_graph_large){block, usable_bytes});
+}
+
+int hl_graph_add(struct hl_graph *graph, uint64_t block, uint64_t usable_bytes)
+{
+	/* The next chunk's block, or of a mapping its end, which no block can be. */
+	uint64_t end = (block + usable_bytes + HL_CHUNK_HEADER) & ~UINT64_C(15);
+	bool is_mapped = !((block + usable_bytes) & 15);
+	bool is_large = is_mapped || usable_bytes >= LARGE_BYTES;
+
+	if (block & 15 || end <= block ||
+	    end >> (HL_GRAPH_REGION_BITS + HL_GRAPH_MIDDLE_BITS + HL_GRAPH_UPPER_BITS))
+		return 0;
+	struct hl_graph_page *page = make_page(graph, block), *last = make_page(graph, end);
+	if (!page || !last || !make_page(graph, block + 16) ||
+	    (is_large && add_large(graph, block, usable_bytes) < 0))
+		return -ENOMEM;
+	if (!(last->starts[hl_graph_word(end)] & hl_graph_bit(end))) {
+		last->starts[hl_graph_word(end)] |= hl_graph_bit(end);
+		last->reached[hl_graph_word(end)] |= hl_graph_bit(end);
+	}
+	page->starts[hl_graph_word(block)] |= hl_graph_bit(block);
+	page->reached[hl_graph_word(block)] &= ~hl_graph_bit(block);
+	uint64_t first_page = block >> HL_GRAPH_PAGE_BITS;
+	for (uint64_t i = first_page + 1; !is_large && i <= (end - 1) >> HL_GRAPH_PAGE_BITS; i++) {
+		struct hl_graph_page *inner = make_page(graph, i << HL_GRAPH_PAGE_BITS);
+		if (!inner)
+			return -ENOMEM;
+		inner->back = (uint32_t)(i - first_page);
+	}
+	graph->live_blocks++;
+	graph->live_bytes += usable_bytes;
+	return 0;
+}
+
+static int compare_regions(const void *left, const void *right)
+{
+	const struct hl_graph_region *a = *(struct hl_graph_region *const *)left;
+	const struct hl_graph_region *b = *(struct hl_graph_region *const *)right;
+
+	return (a->base > b->base) - (a->base < b->base);
+}
+
+static int compare_large(const void *left, const void *right)
+{
+	const struct hl_graph_large *a = left, *b = right;
+
+	return (a->address > b->address) - (a->address < b->address);
+}
+
+int hl_graph_settle(struct hl_graph *graph, const struct hl_extents *extents)
+{
+	int r = 0;
+
+	if (graph->region_count)
+		qsort(graph->regions, graph->region_count, sizeof(*graph->regions),
+		      compare_regions);
+	if (graph->large_count)
+		qsort(graph->large, graph->large_count, sizeof(*graph->large), compare_large);
+	if (graph->large_count) {
+		const struct hl_graph_large *last = &graph->large[graph->large_count - 1];
+		graph->large_end = last->address + last->usable_bytes;
+	}
+	for (size_t i = 0; i < graph->region_count; i++)
+		graph->regions[i]->number = (uint32_t)i;
+	graph->pending = calloc(graph->region_count / 64 + 1, sizeof(*graph->pending));
+	if (!graph->pending)
+		return -ENOMEM;
+	for (size_t i = 0; i < extents->count && r == 0; i++)
+		r = hl_memory_scan(graph->memory, extents->extents[i].start,
+				   extents->extents[i].end, &graph->pages);
+	return r;
+}
+
+/* The large block that begins last before ${address}, or at it. */
+static const struct hl_graph_large *large_before(const struct hl_graph *graph, uint64_t address)
+{
+	size_t at = HL_LOWER_BOUND(i, graph->large_count, graph->large[i].address <= address);
+
+	return at ? &graph->large[at - 1] : NULL;
+}
+
+/* The last start on a page among the granules up to ${granule}. */
+static bool last_start(const struct hl_graph_page *page, unsigned granule, unsigned *ret_granule)
+{
+	unsigned word = granule / 64;
+	uint64_t bits = page->starts[word] & (UINT64_MAX >> (63 - granule % 64));
+
+	while (!bits && word)
+		bits = page->starts[--word];
+	if (!bits)
+		return false;
+	*ret_granule = word * 64 + 63 - (unsigned)__builtin_clzll(bits);
+	return true;
+}
+
+bool hl_graph_find(const struct hl_graph *graph, uint64_t address, uint64_t *ret_block)
+{
+	const struct hl_graph_page *page = hl_graph_page(graph, address);
+	uint64_t in_page = address & ~(uint64_t)(HL_GRAPH_PAGE_BYTES - 1);
+	unsigned granule;
+	bool is_found = page && last_start(page, address >> HL_GRAPH_GRANULE_BITS & 255, &granule);
+
+	if (!is_found && page && page->back) {
+		in_page -= (uint64_t)page->back << HL_GRAPH_PAGE_BITS;
+		page = hl_graph_page(graph, in_page);
+		is_found = page && last_start(page, 255, &granule);
+	}
+	if (is_found) {
+		*ret_block = in_page + (granule << HL_GRAPH_GRANULE_BITS);
+		return true;
+	}
+	const struct hl_graph_large *large = large_before(graph, address);
+	if (!large || address - large->address >= large->usable_bytes)
+		return false;
+	*ret_block = large->address;
+	return true;
+}
+
+uint64_t hl_graph_usable(const struct hl_graph *graph, uint64_t block)
+{
+	const struct hl_graph_large *large = large_before(graph, block);
+
+	if (large && large->address == block)
+		return large->usable_bytes;
+	for (uint64_t at = block + 16; at < block + LARGE_BYTES + HL_GRAPH_PAGE_BYTES;) {
+		const struct hl_graph_page *page = hl_graph_page(graph, at);
+		uint64_t bits =
+			page ? page->starts[hl_graph_word(at)] >> (at >> HL_GRAPH_GRANULE_BITS & 63)
+			     : 0;
+		if (bits)
+			return at + ((uint64_t)__builtin_ctzll(bits) << HL_GRAPH_GRANULE_BITS) -
+			       block - HL_CHUNK_HEADER;
+		at = (at & ~UINT64_C(1023)) + 1024;
+	}
+	return 0;
+}
+
+bool hl_graph_is_reached(const struct hl_graph *graph, uint64_t block)
+{
+	const struct hl_graph_page *page = hl_graph_page(graph, block);
+
+	return !page || page->reached[hl_graph_word(block)] & hl_graph_bit(block);
+}
+
+uint64_t hl_graph_next_lost(const struct hl_graph *graph, uint64_t address)
+{
+	size_t at = HL_LOWER_BOUND(i, graph->region_count,
+				   graph->regions[i]->base + HL_GRAPH_REGION_BYTES <= address);
+
+	for (; at < graph->region_count; at++) {
+		const struct hl_graph_region *region = graph->regions[at];
+		uint64_t from = address > region->base ? address : region->base;
+		for (uint64_t end = region->base + HL_GRAPH_REGION_BYTES; from < end;
+		     from = (from & ~UINT64_C(1023)) + 1024) {
+			const struct hl_graph_page *page =
+				&region->pages[from >> HL_GRAPH_PAGE_BITS &
+					       (HL_GRAPH_REGION_PAGES - 1)];
+			uint64_t bits = page->starts[hl_graph_word(from)] &
+					~page->reached[hl_graph_word(from)] &
+					~(hl_graph_bit(from) - 1);
+			if (bits)
+				return (from & ~UINT64_C(1023)) +
+				       ((uint64_t)__builtin_ctzll(bits) << HL_GRAPH_GRANULE_BITS);
+		}
+	}
+	return 0;
+}
+
+void hl_graph_refer(struct hl_graph *graph, uint64_t block)
+{
+	struct hl_graph_page *page = hl_graph_page(graph, block + 16);
+
+	page->reached[hl_graph_word(block + 16)] |= hl_graph_bit(block + 16);
+}
+
+bool hl_graph_is_referred(const struct hl_graph *graph, uint64_t block)
+{
+	return hl_graph_page(graph, block + 16)->reached[hl_graph_word(block + 16)] &
+	       hl_graph_bit(block + 16);
+}
+
+/* ---- pending blocks ---- */
+
+void hl_graph_reach(struct hl_graph *graph, uint64_t block)
+{
+	struct hl_graph_region *region = hl_graph_region(graph, block);
+	unsigned number = block >> HL_GRAPH_PAGE_BITS & (HL_GRAPH_REGION_PAGES - 1);
+	struct hl_graph_page *page = &region->pages[number];
+
+	page->reached[hl_graph_word(block)] |= hl_graph_bit(block);
+	page->pending[hl_graph_word(block)] |= hl_graph_bit(block);
+	region->pending[number / 64] |= UINT64_C(1) << number % 64;
+	graph->pending[region->number / 64] |= UINT64_C(1) << region->number % 64;
+}
+
+/* Takes the first pending block of a page. False: there is none. */
+static bool take_in_page(struct hl_graph_page *page, unsigned *ret_granule)
+{
+	for (unsigned word = 0; word < 4; word++)
+		if (page->pending[word]) {
+			*ret_granule = word * 64 + (unsigned)__builtin_ctzll(page->pending[word]);
+			page->pending[word] &= page->pending[word] - 1;
+			return true;
+		}
+	return false;
+}
+
+/* The first set bit from ${from} on, of ${count}; ${count}: none. */
+static size_t next_bit(const uint64_t *bits, size_t from, size_t count)
+{
+	for (size_t word = from / 64; word * 64 < count; word++) {
+		uint64_t left =
+			bits[word] & (word == from / 64 ? UINT64_MAX << from % 64 : UINT64_MAX);
+		if (left)
+			return word * 64 + (size_t)__builtin_ctzll(left);
+	}
+	return count;
+}
+
+/* How many pages in a row have pending blocks. */
+static uint64_t pending_pages(const struct hl_graph_region *region, size_t from)
+{
+	size_t to = from;
+
+	while (to < HL_GRAPH_REGION_PAGES && region->pending[to / 64] >> to % 64 & 1)
+		to++;
+	return to - from;
+}
+
+bool hl_graph_take(struct hl_graph *graph, uint64_t *ret_block, uint64_t *ret_end)
+{
+	size_t number = graph->cursor_region, page;
+	unsigned granule;
+
+	for (unsigned rounds = 0; rounds < 2; rounds++, number = 0, graph->cursor_page = 0)
+		while ((number = next_bit(graph->pending, number, graph->region_count)) <
+		       graph->region_count) {
+			struct hl_graph_region *region = graph->regions[number];
+			size_t first = number == graph->cursor_region ? graph->cursor_page : 0;
+			graph->cursor_region = number;
+			for (; (page = next_bit(region->pending, first, HL_GRAPH_REGION_PAGES)) <
+			       HL_GRAPH_REGION_PAGES;
+			     first = page) {
+				graph->cursor_page = page;
+				uint64_t start = region->base + page * HL_GRAPH_PAGE_BYTES;
+				if (take_in_page(&region->pages[page], &granule)) {
+					*ret_block = start + granule * 16;
+					*ret_end = start + pending_pages(region, page) *
+								   HL_GRAPH_PAGE_BYTES;
+					return true;
+				}
+				region->pending[page / 64] &= ~(UINT64_C(1) << page % 64);
+			}
+			if (next_bit(region->pending, 0, HL_GRAPH_REGION_PAGES) ==
+			    HL_GRAPH_REGION_PAGES)
+				graph->pending[number / 64] &= ~(UINT64_C(1) << number % 64);
+			number++;
+		}
+	return false;
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The graph over the blocks of a heap: an edge is an aligned word in a block that points to another
+ * one. Nothing of it is stored. Marking reads the blocks as it reaches them, window by window in
+ * order of address, so that the graph takes 2.6 % of the heap's memory whatever its edges are.
+ *
+ *	hl_graph_add() for each live block, hl_graph_settle() once;
+ *	hl_graph_see_root() and hl_graph_reach() for the roots, hl_graph_drain()
+ *
+ * Addresses are in granules of 16 bytes, of which a chunk has at least two.
+ */
+#pragma once
+
+#include "heap/extents.h"
+#include "heap/memory.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define HL_GRAPH_GRANULE_BITS 4u
+#define HL_GRAPH_PAGE_BITS    12u
+#define HL_GRAPH_REGION_BITS  20u
+#define HL_GRAPH_MIDDLE_BITS  14u /* regions in a part of the table */
+#define HL_GRAPH_UPPER_BITS   13u /* parts of the table, for 2^47 addresses */
+#define HL_GRAPH_MIDDLE_COUNT (UINT64_C(1) << HL_GRAPH_MIDDLE_BITS)
+#define HL_GRAPH_PAGE_BYTES   (1u << HL_GRAPH_PAGE_BITS)
+#define HL_GRAPH_REGION_BYTES (1u << HL_GRAPH_REGION_BITS)
+#define HL_GRAPH_REGION_PAGES (HL_GRAPH_REGION_BYTES / HL_GRAPH_PAGE_BYTES)
+#define HL_GRAPH_REGION_WORDS (HL_GRAPH_REGION_PAGES / 64)
+
+/*
+ * Bits by granule. A chunk that is not live begins where a live block ends: it counts as reached,
+ * so that it never will be. The granule after a block's first is its own as well; its bit in
+ * ${reached} says that another lost block refers to the block.
+ */
+struct hl_graph_page {
+	uint64_t starts[4], reached[4], pending[4];
+	uint32_t back; /* how many pages before this one the block begins that covers its start */
+};
+
+struct hl_graph_region {
+	uint64_t base;
+	uint32_t number;			 /* by address */
+	uint64_t pending[HL_GRAPH_REGION_WORDS]; /* pages with pending blocks */
+	struct hl_graph_page pages[HL_GRAPH_REGION_PAGES];
+};
+
+/* A block that has no page of bits for each of its pages, or a mapping of its own. */
+struct hl_graph_large {
+	uint64_t address, usable_bytes;
+};
+
+/* Why a block is looked at. */
+enum hl_graph_phase {
+	HL_GRAPH_DEFINITE, /* roots lead to it; pointers inside of blocks are kept for later */
+	HL_GRAPH_POSSIBLE, /* pointers inside of blocks count as well */
+	HL_GRAPH_LOST,	   /* the same, and words that lead to reached blocks are reported */
+};
+
+struct hl_glibc;
+
+/* A word that was read, until its bits are there, too. */
+struct hl_graph_word {
+	uint64_t word, source; /* 0: a root */
+};
+
+#define HL_GRAPH_WAITING 16u
+
+struct hl_graph {
+	struct hl_memory *memory;
+	struct hl_graph_region ***table;  /* by the upper bits of an address, then by the middle */
+	struct hl_graph_region **regions; /* sorted once settled */
+	size_t region_count, region_capacity;
+	uint64_t *pending; /* bits: regions with pending blocks */
+	struct hl_graph_large *large;
+	size_t large_count, large_capacity;
+	uint64_t large_end;
+	struct hl_addresses inner; /* pointers to the inside of blocks that were not reached */
+	struct hl_pages pages;	   /* of the heap, in memory */
+	uint64_t live_blocks, live_bytes;
+
+	enum hl_graph_phase phase;
+	/* May be NULL. A block that was reached is looked at, with the words that lie in a row at
+	 * its start; in HL_GRAPH_LOST, also: a word leads to ${block} again. Non-zero ends the work.
+	 */
+	int (*on_block)(void *context, uint64_t block, uint64_t usable_bytes, const uint64_t *words,
+			size_t count);
+	int (*on_again)(void *context, uint64_t block);
+	void *context;
+
+	size_t cursor_region, cursor_page; /* where hl_graph_take() goes on */
+	uint64_t *window;		   /* a copy of [window_start, window_end) */
+	uint64_t window_start, window_end;
+	struct hl_graph_word waiting[HL_GRAPH_WAITING];
+	unsigned waiting_at;
+	int error; /* the first one of a callback, or -ENOMEM */
+};
+
+/* The bits for ${address}; NULL: no block is near. */
+static inline struct hl_graph_region *hl_graph_region(const struct hl_graph *graph,
+						      uint64_t address)
+{
+	uint64_t upper = address >> (HL_GRAPH_REGION_BITS + HL_GRAPH_MIDDLE_BITS);
+
+	if (upper >> HL_GRAPH_UPPER_BITS || !graph->table[upper])
+		return NULL;
+	return graph->table[upper][address >> HL_GRAPH_REGION_BITS & (HL_GRAPH_MIDDLE_COUNT - 1)];
+}
+
+static inline struct hl_graph_page *hl_graph_page(const struct hl_graph *graph, uint64_t address)
+{
+	struct hl_graph_region *region = hl_graph_region(graph, address);
+
+	return region ? &region->pages[address >> HL_GRAPH_PAGE_BITS & (HL_GRAPH_REGION_PAGES - 1)]
+		      : NULL;
+}
+
+/* Where the bit of ${address} lies on its page. */
+static inline unsigned hl_graph_word(uint64_t address)
+{
+	return address >> (HL_GRAPH_GRANULE_BITS + 6) & 3;
+}
+
+static inline uint64_t hl_graph_bit(uint64_t address)
+{
+	return UINT64_C(1) << (address >> HL_GRAPH_GRANULE_BITS & 63);
+}
+
+int hl_graph_init(struct hl_graph *graph, struct hl_memory *memory);
+void hl_graph_release(struct hl_graph *graph);
+
+/* A live block. In any order, each once. 0 or -ENOMEM. */
+int hl_graph_add(struct hl_graph *graph, uint64_t block, uint64_t usable_bytes);
+
+/* All blocks are known; ${extents} hold them. Asks which pages of these are in memory. 0 or a
+ * negative errno. */
+int hl_graph_settle(struct hl_graph *graph, const struct hl_extents *extents);
+
+/* The block that ${address} lies in, which is live or was. False: none. */
+bool hl_graph_find(const struct hl_graph *graph, uint64_t address, uint64_t *ret_block);
+
+uint64_t hl_graph_usable(const struct hl_graph *graph, uint64_t block);
+
+/* Whether it was reached, or is no live block. */
+bool hl_graph_is_reached(const struct hl_graph *graph, uint64_t block);
+
+/* The first block at or after ${address} that was not reached; 0: none. */
+uint64_t hl_graph_next_lost(const struct hl_graph *graph, uint64_t address);
+
+/* The mark of a lost block that another one refers to. */
+void hl_graph_refer(struct hl_graph *graph, uint64_t block);
+bool hl_graph_is_referred(const struct hl_graph *graph, uint64_t block);
+
+/* Marks ${block}, which was not reached, as reached and pending. */
+void hl_graph_reach(struct hl_graph *graph, uint64_t block);
+
+/* Takes a pending block. Up to ${ret_end} there are more of them. False: there is none. */
+bool hl_graph_take(struct hl_graph *graph, uint64_t *ret_block, uint64_t *ret_end);
+
+/* ---- mark.c ---- */
+
+/*
+ * Looks at the words of a root. ${has_headers}: of a stack or registers, where the allocator may
+ * hold the address of a block's header alone.
+ */
+void hl_graph_see_root(struct hl_graph *graph, const uint64_t *words, size_t count,
+		       bool has_headers);
+
+/* Reaches all that pending blocks and the roots seen so far lead to. 0, a negative errno, or what a
+ * callback said. */
+int hl_graph_drain(struct hl_graph *graph);
+
+/*
+ * After that: of the pointers inside blocks, takes those as starts that the conventions of C++
+ * explain (see inner.c), until no more blocks are reached; then reaches what is left as possible. 0
+ * or as hl_graph_drain().
+ */
+int hl_graph_explain_inner(struct hl_graph *graph);
+int hl_graph_reach_possible(struct hl_graph *graph);
+
+typedef int hl_graph_visit(void *context, uint64_t address, const uint64_t *words, size_t count);
+
+/*
+ * Calls ${visit} with the words of [${start}, ${end}), piece by piece, until it returns non-zero;
+ * returns that. What is not in memory, or cannot be read, is left out. Reads on up to ${ahead} for
+ * later calls; window_end = 0 forgets what was read.
+ */
+int hl_graph_read(struct hl_graph *graph, uint64_t start, uint64_t end, uint64_t ahead,
+		  hl_graph_visit *visit, void *context);
+
+/* ---- inner.c ---- */
+
+/* Whether a convention explains why ${word} points into ${block}, not to its start. */
+bool hl_graph_is_explained(const struct hl_graph *graph, uint64_t word, uint64_t block);
+
+/* Copies memory of the process, of files that it maps, too, where a core file leaves them out. 0 or
+ * -EFAULT. */
+int hl_graph_copy(const struct hl_graph *graph, uint64_t address, void *bytes, size_t length);
+
+/* ---- roots.c ---- */
+
+/*
+ * Sees all roots: registers, stacks, and all other memory but that of the heap in ${heap} and the
+ * lists of ${glibc}. Registers are those of a process that stands still; if ${goes_on}, it does so
+ * once they and the stacks were seen. 0 or a negative errno.
+ */
+int hl_graph_see_roots(struct hl_graph *graph, const struct hl_glibc *glibc,
+		       const struct hl_extents *heap, bool goes_on);

@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Lost and possibly lost blocks by class and size; see leaks.h. */
+#include "heap/graph/leaks.h"
+
+#include "base/array.h"
+#include "base/index.h"
+#include "heap/graph/graph.h"
+#include "symbols/symbols.h"
+
+#include <string.h>
+
+#define READ_AHEAD     (UINT64_C(256) << 10)
+#define CLASS_NAME_MAX 1024u
+#define PREFIX	       "_ZTS" /* of the name of a type's name */
+
+/* What the first word of a block says of its class. */
+struct first_word {
+	uint64_t word;
+	uint32_t type; /* in leaks->names; 0: it is no virtual table's address */
+};
+
+/* A lost block, and in which row it counts. */
+struct owner {
+	struct hl_leak_block block;
+	uint32_t row;	/* NO_ROW: its beginning was not seen yet */
+	bool is_joined; /* of a ring: another one leads to it */
+};
+
+#define NO_ROW UINT32_MAX
+
+struct hl_leak_rows {
+	struct hl_leaks *leaks;
+	struct hl_graph *graph;
+	size_t show;
+	struct hl_index index; /* of rows, by type and size */
+	struct first_word *first_words;
+	size_t first_word_count, first_word_capacity;
+	struct hl_index first_word_index;
+	struct owner owner;  /* whose blocks are being reached */
+	struct owner *rings; /* the first block of each that was met, by address */
+	size_t ring_count, ring_capacity;
+};
+
+static void add(struct hl_leak_sum *sum, uint64_t bytes)
+{
+	sum->blocks++;
+	sum->bytes += bytes;
+}
+
+/* ---- classes ---- */
+
+static bool is_in_file(const struct hl_leak_rows *rows, uint64_t address)
+{
+	const struct hl_map *map = hl_maps_find(&rows->graph->memory->maps, address);
+
+	return map && (map->inode || (map > rows->graph->memory->maps.maps && map[-1].inode &&
+				      map[-1].end == map->start));
+}
+
+/* The name that the compiler gave to the type, "3Foo"; false when there is none. */
+static bool read_type_name(const struct hl_leak_rows *rows, uint64_t table,
+			   char ret_name[CLASS_NAME_MAX])
+{
+	const struct hl_graph *graph = rows->graph;
+	uint64_t before[2], type[2];
+
+	/* Before a virtual table lie how far the object begins before, and the type; the second
+	 * word of a type is its name (Itanium C++ ABI, 2.5.2 and 2.9.5). */
+	if (table & 7 || !is_in_file(rows, table) ||
+	    hl_graph_copy(graph, table - 16, before, sizeof(before)) < 0 || before[0] != 0 ||
+	    before[1] & 7 || !is_in_file(rows, before[1]) ||
+	    hl_graph_copy(graph, before[1], type, sizeof(type)) < 0 || !is_in_file(rows, type[0]) ||
+	    !is_in_file(rows, type[1]))
+		return false;
+	/* A star begins names that only their file knows. By byte: the next may not be there. */
+	uint64_t at = type[1];
+	size_t length = sizeof(PREFIX) - 1;
+	memcpy(ret_name, PREFIX, length);
+	for (; length < CLASS_NAME_MAX; at++) {
+		char *letter = &ret_name[length];
+		if (hl_graph_copy(graph, at, letter, 1) < 0 || *letter < 0 || *letter == 0x7f)
+			return false;
+		if (!*letter)
+			return length >= sizeof(PREFIX);
+		if (*letter <= ' ')
+			return false;
+		length += *letter != '*' || at != type[1];
+	}
+	return false;
+}
+
+static int name_class(struct hl_leak_rows *rows, uint64_t word, uint32_t *ret_name)
+{
+	static const char prefix[] = "typeinfo name for ";
+	char mangled[CLASS_NAME_MAX];
+
+	*ret_name = 0;
+	if (!read_type_name(rows, word, mangled))
+		return 0;
+	char *name = hl_symbols_demangle(mangled);
+	bool is_type = name && strncmp(name, prefix, sizeof(prefix) - 1) == 0;
+	int r = is_type ? hl_strings_intern(&rows->leaks->names, name + sizeof(prefix) - 1,
+					    ret_name)
+			: 0;
+	free(name);
+	return r;
+}
+
+static int find_class(struct hl_leak_rows *rows, uint64_t word, uint32_t *ret_name)
+{
+	uint32_t hash = hl_hash_pair(word, 0), at = hash, id;
+
+	while ((id = hl_index_next(&rows->first_word_index, hash, &at)))
+		if (rows->first_words[id - 1].word == word) {
+			*ret_name = rows->first_words[id - 1].type;
+			return 0;
+		}
+	struct first_word first = {.word = word};
+	int r = name_class(rows, word, &first.type);
+	if (r == 0)
+		r = HL_ARRAY_APPEND(rows->first_words, rows->first_word_count,
+				    rows->first_word_capacity, first);
+	if (r == 0)
+		r = hl_index_add(&rows->first_word_index, hash, (uint32_t)rows->first_word_count);
+	*ret_name = first.type;
+	return r;
+}
+
+/* ---- rows ---- */
+
+/* The row of a block that begins with ${words}. */
+static int find_row(struct hl_leak_rows *rows, uint64_t size, const uint64_t *words, size_t count,
+		    uint32_t *ret_row)
+{
+	struct hl_leaks *leaks = rows->leaks;
+	uint32_t type = 0, id;
+	int r = 0;
+
+	if (count && is_in_file(rows, words[0]))
+		r = find_class(rows, words[0], &type);
+	uint32_t hash = hl_hash_pair(type, size), at = hash;
+	while (r == 0 && (id = hl_index_next(&rows->index, hash, &at)))
+		if (leaks->rows[id - 1].type == type && leaks->rows[id - 1].size == size) {
+			*ret_row = id - 1;
+			return 0;
+		}
+	if (r == 0)
+		r = HL_ARRAY_APPEND(leaks->rows, leaks->row_count, leaks->row_capacity,
+				    (struct hl_leak_row){.type = type, .size = size});
+	if (r == 0)
+		r = hl_index_add(&rows->index, hash, (uint32_t)leaks->row_count);
+	*ret_row = (uint32_t)leaks->row_count - 1;
+	return r;
+}
+
+static int take_possible(void *context, uint64_t block, uint64_t usable_bytes,
+			 const uint64_t *words, size_t count)
+{
+	struct hl_leak_rows *rows = context;
+	uint32_t row;
+	int r = find_row(rows, usable_bytes, words, count, &row);
+
+	(void)block;
+	if (r == 0) {
+		add(&rows->leaks->rows[row].possible, usable_bytes);
+		add(&rows->leaks->possible, usable_bytes);
+	}
+	return r;
+}
+
+int hl_leak_rows_add_possible(struct hl_leak_rows *rows)
+{
+	rows->graph->on_block = take_possible;
+	rows->graph->context = rows;
+	int r = hl_graph_reach_possible(rows->graph);
+	rows->graph->on_block = NULL;
+	return r;
+}
+
+/* ---- lost blocks that others refer to ---- */
+
+struct referring {
+	struct hl_graph *graph;
+	uint64_t block;
+};
+
+static int refer(void *context, uint64_t address, const uint64_t *words, size_t count)
+{
+	const struct referring *referring = context;
+	uint64_t block;
+
+	(void)address;
+	for (size_t i = 0; i < count; i++)
+		if (hl_graph_find(referring->graph, words[i], &block) &&
+		    block != referring->block && !hl_graph_is_reached(referring->graph, block))
+			hl_graph_refer(referring->graph, block);
+	return 0;
+}
+
+static int refer_all(struct hl_leak_rows *rows)
+{
+	struct hl_graph *graph = rows->graph;
+	int r = 0;
+
+	graph->window_end = 0;
+	for (uint64_t block = 0; r == 0 && (block = hl_graph_next_lost(graph, block));
+	     block += 16) {
+		struct referring referring = {graph, block};
+		r = hl_graph_read(graph, block, block + hl_graph_usable(graph, block),
+				  block + READ_AHEAD, refer, &referring);
+	}
+	return r;
+}
+
+/* ---- owners ---- */
+
+static int take_lost(void *context, uint64_t block, uint64_t usable_bytes, const uint64_t *words,
+		     size_t count)
+{
+	struct hl_leak_rows *rows = context;
+	struct owner *owner = &rows->owner;
+
+	if (block != owner->block.address) {
+		add(&owner->block.indirect, usable_bytes);
+		return 0;
+	}
+	size_t head = count * 8 < HL_LEAK_HEAD_BYTES ? count * 8 : HL_LEAK_HEAD_BYTES;
+	memcpy(owner->block.head, words, head);
+	return find_row(rows, usable_bytes, words, count, &owner->row);
+}
+
+/* A ring leads to another one that was met before: that one is this one's. */
+static int join_ring(void *context, uint64_t block)
+{
+	struct hl_leak_rows *rows = context;
+	size_t at = HL_LOWER_BOUND(i, rows->ring_count, rows->rings[i].block.address < block);
+	struct owner *ring = &rows->rings[at];
+
+	if (at == rows->ring_count || ring->block.address != block || ring->is_joined)
+		return 0;
+	ring->is_joined = true;
+	rows->owner.block.indirect.blocks += ring->block.indirect.blocks + 1;
+	rows->owner.block.indirect.bytes += ring->block.indirect.bytes + ring->block.size;
+	return 0;
+}
+
+static uint64_t weight(const struct hl_leak_block *block)
+{
+	return block->size + block->indirect.bytes;
+}
+
+/* Keeps the block if it is one of the largest so far. */
+static void show(struct hl_leak_rows *rows, const struct hl_leak_block *block)
+{
+	struct hl_leaks *leaks = rows->leaks;
+	size_t at = leaks->block_count;
+
+	if (at == rows->show && (!at || weight(&leaks->blocks[at - 1]) >= weight(block)))
+		return;
+	at = at == rows->show ? at - 1 : leaks->block_count++;
+	for (; at && weight(&leaks->blocks[at - 1]) < weight(block); at--)
+		leaks->blocks[at] = leaks->blocks[at - 1];
+	leaks->blocks[at] = *block;
+}
+
+static void add_owner(struct hl_leak_rows *rows, struct owner *owner)
+{
+	struct hl_leak_row *row = &rows->leaks->rows[owner->row];
+
+	owner->block.type = row->type;
+	add(&row->lost, owner->block.size);
+	row->indirect.blocks += owner->block.indirect.blocks;
+	row->indirect.bytes += owner->block.indirect.bytes;
+	show(rows, &owner->block);
+}
+
+/* Reaches what ${block} leads to. */
+static int reach_from(struct hl_leak_rows *rows, uint64_t block)
+{
+	uint64_t size = hl_graph_usable(rows->graph, block);
+
+	rows->owner = (struct owner){.block = {.address = block, .size = size}, .row = NO_ROW};
+	hl_graph_reach(rows->graph, block);
+	int r = hl_graph_drain(rows->graph);
+	if (r == 0 && rows->owner.row == NO_ROW)
+		r = find_row(rows, size, NULL, 0, &rows->owner.row);
+	return r;
+}
+
+static int add_owners(struct hl_leak_rows *rows)
+{
+	int r = 0;
+
+	for (uint64_t block = 0; r == 0 && (block = hl_graph_next_lost(rows->graph, block));
+	     block += 16) {
+		if (hl_graph_is_referred(rows->graph, block))
+			continue;
+		r = reach_from(rows, block);
+		if (r == 0)
+			add_owner(rows, &rows->owner);
+	}
+	return r;
+}
+
+/* What is left lies in rings, or behind them. */
+static int add_rings(struct hl_leak_rows *rows)
+{
+	int r = 0;
+
+	rows->graph->on_again = join_ring;
+	for (uint64_t block = 0; r == 0 && (block = hl_graph_next_lost(rows->graph, block));
+	     block += 16) {
+		r = reach_from(rows, block);
+		if (r == 0)
+			r = HL_ARRAY_APPEND(rows->rings, rows->ring_count, rows->ring_capacity,
+					    rows->owner);
+	}
+	for (size_t i = 0; r == 0 && i < rows->ring_count; i++)
+		if (!rows->rings[i].is_joined)
+			add_owner(rows, &rows->rings[i]);
+	return r;
+}
+
+/* ---- the whole ---- */
+
+static int compare_rows(const void *left, const void *right)
+{
+	const struct hl_leak_row *a = left, *b = right;
+	uint64_t of_a = a->lost.bytes + a->indirect.bytes, of_b = b->lost.bytes + b->indirect.bytes;
+
+	if (of_a != of_b)
+		return of_a > of_b ? -1 : 1;
+	if (a->possible.bytes != b->possible.bytes)
+		return a->possible.bytes > b->possible.bytes ? -1 : 1;
+	if (a->size != b->size)
+		return a->size > b->size ? -1 : 1;
+	return (a->type > b->type) - (a->type < b->type);
+}
+
+static void add_up(struct hl_leaks *leaks)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < leaks->row_count; i++) {
+		const struct hl_leak_row *row = &leaks->rows[i];
+		leaks->lost.blocks += row->lost.blocks;
+		leaks->lost.bytes += row->lost.bytes;
+		leaks->indirect.blocks += row->indirect.blocks;
+		leaks->indirect.bytes += row->indirect.bytes;
+		/* The row of a ring that joined another one may be empty. */
+		if (row->lost.blocks || row->possible.blocks)
+			leaks->rows[kept++] = *row;
+	}
+	leaks->row_count = kept;
+	if (kept)
+		qsort(leaks->rows, kept, sizeof(*leaks->rows), compare_rows);
+}
+
+int hl_leak_rows_add_lost(struct hl_leak_rows *rows)
+{
+	struct hl_graph *graph = rows->graph;
+	int r = refer_all(rows);
+
+	graph->phase = HL_GRAPH_LOST;
+	graph->on_block = take_lost;
+	graph->context = rows;
+	graph->window_end = 0;
+	if (r == 0)
+		r = add_owners(rows);
+	if (r == 0)
+		r = add_rings(rows);
+	add_up(rows->leaks);
+	return r;
+}
+
+int hl_leak_rows_new(struct hl_leaks *leaks, struct hl_graph *graph, size_t show,
+		     struct hl_leak_rows **ret_rows)
+{
+	struct hl_leak_rows *rows = calloc(1, sizeof(*rows));
+
+	leaks->live = (struct hl_leak_sum){graph->live_blocks, graph->live_bytes};
+	leaks->blocks = calloc(show + 1, sizeof(*leaks->blocks));
+	if (!rows || !leaks->blocks) {
+		free(rows);
+		return -ENOMEM;
+	}
+	rows->leaks = leaks;
+	rows->graph = graph;
+	rows->show = show;
+	*ret_rows = rows;
+	return 0;
+}
+
+void hl_leak_rows_free(struct hl_leak_rows *rows)
+{
+	if (!rows)
+		return;
+	hl_index_release(&rows->index);
+	hl_index_release(&rows->first_word_index);
+	free(rows->first_words);
+	free(rows->rings);
+	free(rows);
+}
+
+void hl_leaks_free(struct hl_leaks *leaks)
+{
+	if (!leaks)
+		return;
+	hl_heap_free(leaks->heap);
+	hl_strings_release(&leaks->names);
+	free(leaks->rows);
+	free(leaks->blocks);
+	free(leaks);
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Blocks that nobody can free any more.
+ *
+ *	lost		no root and no other lost block leads to it, or it begins a ring of them
+ *	indirect	only lost blocks lead to it; it counts in the row of the one that does
+ *	possible	only pointers to its inside lead to it, or to a block that leads to it
+ *
+ * A process that runs is looked at several times: what is unreachable stays so, so what one look
+ * finds reachable, changed or freed is not lost. One that stands still, or a core file, is looked at
+ * once.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "base/strings.h"
+#include "heap/heap.h"
+
+#define HL_LEAK_HEAD_BYTES 32u
+
+struct hl_leak_sum {
+	uint64_t blocks, bytes;
+};
+
+/* Blocks of one type and size. */
+struct hl_leak_row {
+	uint32_t type; /* in hl_leaks.names: the class; 0: not known */
+	uint64_t size; /* usable bytes of each, but for the indirect ones */
+	struct hl_leak_sum lost, indirect, possible;
+};
+
+/* A lost block. */
+struct hl_leak_block {
+	uint64_t address, size;
+	uint32_t type; /* as hl_leak_row.type */
+	struct hl_leak_sum indirect;
+	uint8_t head[HL_LEAK_HEAD_BYTES]; /* its first bytes: ${size} of them, at most */
+};
+
+struct hl_leaks {
+	struct hl_heap *heap; /* as the last look found it */
+	struct hl_strings names;
+	struct hl_leak_row *rows; /* the most lost bytes first, then the most possible ones */
+	size_t row_count, row_capacity;
+	struct hl_leak_sum live, lost, indirect, possible;
+	struct hl_leak_sum ignored; /* lost and indirect, by the file of suppressions; in no row */
+	struct hl_leak_block *blocks; /* the largest, with what they lead to */
+	size_t block_count;
+	uint32_t passes;
+	uint64_t stopped_ns; /* how long all threads stood still, in all */
+};
+
+struct hl_leaks_settings {
+	bool stop;   /* one look, while all threads stand still and none is in the allocator */
+	size_t show; /* how many blocks to keep */
+	const char *ignore; /* a file of suppressions, see hl_leak_ignore_read(); NULL: none */
+};
+
+/* Reads ${pid}, or the core file ${core} if that is not NULL. 0 or a negative errno with a sentence,
+ * as hl_heap_read(). The target is not changed; without settings->stop its threads are stopped for
+ * some 100 us in each look, to read their registers and stacks. */
+int hl_leaks_read(pid_t pid, const char *core, const struct hl_leaks_settings *settings,
+		  struct hl_leaks **ret_leaks, struct hl_error *err);
+
+void hl_leaks_free(struct hl_leaks *leaks); /* NULL is fine */
+
+/* ---- leak_rows.c: what was found, by type and size ---- */
+
+struct hl_graph;
+struct hl_leak_rows;
+
+/* Of the largest lost blocks ${show} are kept. 0 or -ENOMEM. */
+int hl_leak_rows_new(struct hl_leaks *leaks, struct hl_graph *graph, size_t show,
+		     struct hl_leak_rows **ret_rows);
+
+/* Adds what pointers inside of blocks lead to, and reaches it; then what was not reached. Both once,
+ * in this order. 0 or a negative errno. */
+int hl_leak_rows_add_possible(struct hl_leak_rows *rows);
+int hl_leak_rows_add_lost(struct hl_leak_rows *rows);
+
+void hl_leak_rows_free(struct hl_leak_rows *rows); /* NULL is fine */

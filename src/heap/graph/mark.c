@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Reaching blocks from roots and from each other; see graph.h. */
+#include "heap/graph/graph.h"
+
+#include "base/array.h"
+
+#define WINDOW_BYTES (UINT64_C(256) << 10)
+
+/* Pointers inside blocks that are kept for later: 8 MiB. What comes beyond counts as starts, so that
+ * nothing is called lost that is not. */
+#define INNER_MAX (UINT64_C(1) << 20)
+
+/* ---- words ---- */
+
+/* Drops the pointers whose blocks were reached meanwhile; those too that are left if there are many.
+ */
+static void shrink_inner(struct hl_graph *graph)
+{
+	struct hl_addresses *inner = &graph->inner;
+	size_t kept = 0;
+	uint64_t block;
+
+	for (size_t i = 0; i < inner->count; i++)
+		if (hl_graph_find(graph, inner->addresses[i], &block) &&
+		    !hl_graph_is_reached(graph, block))
+			inner->addresses[kept++] = inner->addresses[i];
+	inner->count = kept;
+	while (kept > INNER_MAX / 2 && inner->count)
+		if (hl_graph_find(graph, inner->addresses[--inner->count], &block) &&
+		    !hl_graph_is_reached(graph, block))
+			hl_graph_reach(graph, block);
+}
+
+static void keep_inner(struct hl_graph *graph, uint64_t word)
+{
+	struct hl_addresses *inner = &graph->inner;
+
+	if (inner->count && inner->addresses[inner->count - 1] == word)
+		return;
+	if (inner->count == INNER_MAX)
+		shrink_inner(graph);
+	if (HL_ARRAY_APPEND(inner->addresses, inner->count, inner->capacity, word) < 0)
+		graph->error = -ENOMEM;
+}
+
+/* Follows ${word}, which lies in the block ${source}. Pointers 8 or 16 bytes into a block count as
+ * starts: the counts of new[], sizes that wrappers of malloc keep, Python's header of the garbage
+ * collector, glibc's dtv. */
+static void follow(struct hl_graph *graph, uint64_t word, uint64_t source)
+{
+	const struct hl_graph_page *page = hl_graph_page(graph, word);
+	uint64_t block = word;
+
+	if (!(page && !(word & 15) && page->starts[hl_graph_word(word)] & hl_graph_bit(word)) &&
+	    !hl_graph_find(graph, word, &block))
+		return;
+	if (block == source)
+		return;
+	if (hl_graph_is_reached(graph, block)) {
+		if (graph->phase == HL_GRAPH_LOST && graph->on_again && !graph->error)
+			graph->error = graph->on_again(graph->context, block);
+		return;
+	}
+	if (word == block || word == block + 8 || word == block + 16 ||
+	    graph->phase != HL_GRAPH_DEFINITE)
+		hl_graph_reach(graph, block);
+	else
+		keep_inner(graph, word);
+}
+
+/* Follows ${word} a little later, when its bits have come from memory. */
+static inline void follow_later(struct hl_graph *graph, uint64_t word, uint64_t source)
+{
+	const struct hl_graph_page *page = hl_graph_page(graph, word);
+
+	if (!page &&
+	    !(graph->large_count && word >= graph->large[0].address && word < graph->large_end))
+		return;
+	__builtin_prefetch(page);
+	struct hl_graph_word *place = &graph->waiting[graph->waiting_at++ % HL_GRAPH_WAITING];
+	const struct hl_graph_word before = *place;
+	*place = (struct hl_graph_word){word, source};
+	if (before.word)
+		follow(graph, before.word, before.source);
+}
+
+static void follow_waiting(struct hl_graph *graph)
+{
+	for (unsigned i = 0; i < HL_GRAPH_WAITING; i++) {
+		const struct hl_graph_word waiting = graph->waiting[i];
+		graph->waiting[i] = (struct hl_graph_word){0};
+		if (waiting.word)
+			follow(graph, waiting.word, waiting.source);
+	}
+}
+
+void hl_graph_see_root(struct hl_graph *graph, const uint64_t *words, size_t count,
+		       bool has_headers)
+{
+	uint64_t block;
+
+	for (size_t i = 0; i < count; i++) {
+		uint64_t word = words[i];
+		follow_later(graph, word, 0);
+		if (has_headers && !(word & 15) && hl_graph_find(graph, word + 16, &block) &&
+		    block == word + 16)
+			follow_later(graph, block, 0);
+	}
+}
+
+/* ---- reading ---- */
+
+/* Reads from ${at} on up to ${end}. Whether ${at} could be read. */
+static bool load(struct hl_graph *graph, uint64_t at, uint64_t end)
+{
+	const struct hl_pages *pages = &graph->pages;
+	uint64_t page_end = (at & ~(uint64_t)(HL_GRAPH_PAGE_BYTES - 1)) + HL_GRAPH_PAGE_BYTES;
+	size_t run = HL_LOWER_BOUND(i, pages->count, pages->runs[i].end <= at);
+
+	graph->window_end = 0;
+	if (run == pages->count || pages->runs[run].start > at)
+		return false;
+	if (end > pages->runs[run].end)
+		end = pages->runs[run].end;
+	if (end > at + WINDOW_BYTES)
+		end = at + WINDOW_BYTES;
+	if (hl_memory_read(graph->memory, at, graph->window, end - at) < 0) {
+		/* A page has gone since. */
+		end = end < page_end ? end : page_end;
+		if (hl_memory_read(graph->memory, at, graph->window, end - at) < 0)
+			return false;
+	}
+	graph->window_start = at;
+	graph->window_end = end;
+	return true;
+}
+
+int hl_graph_read(struct hl_graph *graph, uint64_t start, uint64_t end, uint64_t ahead,
+		  hl_graph_visit *visit, void *context)
+{
+	int r = 0;
+
+	if (!graph->window && !(graph->window = malloc(WINDOW_BYTES)))
+		return -ENOMEM;
+	for (uint64_t at = start, to; at < end && r == 0; at = to) {
+		if ((at < graph->window_start || at >= graph->window_end) &&
+		    !load(graph, at, end > ahead ? end : ahead)) {
+			to = (at & ~(uint64_t)(HL_GRAPH_PAGE_BYTES - 1)) + HL_GRAPH_PAGE_BYTES;
+			continue;
+		}
+		to = end < graph->window_end ? end : graph->window_end;
+		r = visit(context, at, graph->window + (at - graph->window_start) / 8,
+			  (to - at) / 8);
+	}
+	return r;
+}
+
+/* ---- blocks ---- */
+
+struct look {
+	struct hl_graph *graph;
+	uint64_t block, usable_bytes;
+};
+
+static int look_at_words(void *context, uint64_t address, const uint64_t *words, size_t count)
+{
+	const struct look *look = context;
+	struct hl_graph *graph = look->graph;
+
+	if (address == look->block && graph->on_block && !graph->error)
+		graph->error =
+			graph->on_block(graph->context, address, look->usable_bytes, words, count);
+	for (size_t i = 0; i < count; i++)
+		follow_later(graph, words[i], look->block);
+	return graph->error;
+}
+
+int hl_graph_drain(struct hl_graph *graph)
+{
+	uint64_t block, ahead;
+	int r = 0;
+
+	for (;;) {
+		bool is_pending = hl_graph_take(graph, &block, &ahead);
+		if (!is_pending) {
+			follow_waiting(graph);
+			is_pending = hl_graph_take(graph, &block, &ahead);
+		}
+		if (!is_pending || r != 0)
+			break;
+		struct look look = {graph, block, hl_graph_usable(graph, block)};
+		r = hl_graph_read(graph, block, block + look.usable_bytes, ahead, look_at_words,
+				  &look);
+	}
+	return r == 0 ? graph->error : r;
+}
+
+/* ---- pointers inside blocks ---- */
+
+int hl_graph_explain_inner(struct hl_graph *graph)
+{
+	struct hl_addresses *inner = &graph->inner;
+	size_t judged = 0;
+	int r;
+
+	do {
+		size_t kept = judged;
+		uint64_t block;
+		for (size_t i = judged; i < inner->count; i++) {
+			uint64_t word = inner->addresses[i];
+			if (!hl_graph_find(graph, word, &block) ||
+			    hl_graph_is_reached(graph, block))
+				continue;
+			if (hl_graph_is_explained(graph, word, block))
+				hl_graph_reach(graph, block);
+			else
+				inner->addresses[kept++] = word;
+		}
+		inner->count = judged = kept;
+		r = hl_graph_drain(graph);
+	} while (r == 0 && inner->count > judged);
+	return r;
+}
+
+int hl_graph_reach_possible(struct hl_graph *graph)
+{
+	uint64_t block;
+
+	graph->phase = HL_GRAPH_POSSIBLE;
+	for (size_t i = 0; i < graph->inner.count; i++)
+		if (hl_graph_find(graph, graph->inner.addresses[i], &block) &&
+		    !hl_graph_is_reached(graph, block))
+			hl_graph_reach(graph, block);
+	graph->inner.count = 0;
+	return hl_graph_drain(graph);
+}

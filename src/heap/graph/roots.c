@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Where a program begins to look for its blocks; see graph.h. */
+#include "heap/graph/graph.h"
+
+#include "base/array.h"
+#include "base/compiler.h"
+#include "heap/glibc.h"
+
+#include <string.h>
+
+#define WINDOW_BYTES   (UINT64_C(64) << 10)
+#define RED_ZONE_BYTES 128u
+
+/* glibc's struct pthread, which the thread pointer points to: its own address in the first and the
+ * third word, the address of the dtv's second entry in the second; the thread's number. */
+#define PTHREAD_SELF	 0u
+#define PTHREAD_DTV	 8u
+#define PTHREAD_SELF_TOO 16u
+#define PTHREAD_TID	 720u
+#define PTHREAD_BYTES	 4096u	/* at most */
+#define PTHREAD_SEARCHED 32768u /* at the end of a stack: static thread-local storage lies there */
+
+struct thread {
+	uint64_t sp, pointer;
+};
+
+struct search {
+	struct hl_graph *graph;
+	const struct hl_glibc *glibc;
+	const struct hl_map *map;
+	bool is_stack;
+	bool stacks_only, others_only;
+	struct thread *threads;
+	size_t count, capacity;
+	struct hl_pages pages;
+	uint64_t window[WINDOW_BYTES / 8];
+};
+
+/* ---- memory ---- */
+
+static void see_window(struct search *search, uint64_t start, uint64_t end)
+{
+	/* The lists of the main arena lead to free chunks; from others that lie in the heap. */
+	uint64_t own = search->glibc->main_arena,
+		 own_end = own + search->glibc->layout->arena.bytes;
+	uint64_t *words = search->window;
+
+	for (uint64_t at = start > own ? start : own; at < end && at < own_end; at += 8)
+		words[(at - start) / 8] = 0;
+	hl_graph_see_root(search->graph, words, (end - start) / 8, search->is_stack);
+}
+
+/* Sees what of [${start}, ${end}) is in memory. */
+static int see_memory(struct search *search, uint64_t start, uint64_t end)
+{
+	uint64_t mask = search->graph->memory->page_bytes - 1;
+	bool has_file = search->map->inode && !(search->map->flags & HL_MAP_WRITE);
+
+	start = (start + 7) & ~UINT64_C(7);
+	search->pages.count = 0;
+	int r = hl_memory_scan(search->graph->memory, start & ~mask, (end + mask) & ~mask,
+			       &search->pages);
+	for (size_t i = 0; i < search->pages.count && r == 0; i++) {
+		const struct hl_page_run *run = &search->pages.runs[i];
+		/* Pages of a file that nobody wrote to hold what the file does. */
+		if (has_file && run->kind & HL_PAGE_FILE)
+			continue;
+		uint64_t at = run->start > start ? run->start : start, to;
+		for (; at < run->end && at < end; at = to) {
+			to = (at & ~(WINDOW_BYTES - 1)) + WINDOW_BYTES;
+			to = to < run->end ? to : run->end;
+			to = to < end ? to : end;
+			r = hl_memory_read(search->graph->memory, at, search->window, to - at);
+			if (r == -EFAULT || r == -EIO) { /* a device, or it has gone */
+				to = (at & ~mask) + mask + 1;
+				to = to < end ? to : end;
+				r = hl_memory_read(search->graph->memory, at, search->window,
+						   to - at);
+			}
+			if (r == 0)
+				see_window(search, at, to);
+			else if (r == -EFAULT || r == -EIO)
+				r = 0;
+			if (r < 0)
+				return r;
+		}
+	}
+	return r;
+}
+
+/* ---- stacks ---- */
+
+static int add_thread(void *context, const struct user_regs_struct *registers)
+{
+	struct search *search = context;
+	uint64_t words[sizeof(*registers) / 8];
+
+	memcpy(words, registers, sizeof(words));
+	hl_graph_see_root(search->graph, words, HL_COUNT_OF(words), true);
+	return HL_ARRAY_APPEND(search->threads, search->count, search->capacity,
+			       (struct thread){registers->rsp, registers->fs_base});
+}
+
+/* Where the stack of a thread of glibc that has ended keeps its struct pthread; 0: there is no such struct. */
+static uint64_t ended_thread(struct search *search, uint64_t start, uint64_t end)
+{
+	uint64_t from = end - start > PTHREAD_SEARCHED ? end - PTHREAD_SEARCHED : start;
+	uint32_t tid;
+
+	search->pages.count = 0;
+	if (search->map->inode || search->map->path[0] ||
+	    hl_memory_scan(search->graph->memory, from, end, &search->pages) < 0 ||
+	    hl_pages_count_in(&search->pages, from, end) * search->graph->memory->page_bytes <
+		    PTHREAD_BYTES)
+		return 0;
+	from = search->pages.runs[search->pages.count - 1].start > from
+		       ? search->pages.runs[search->pages.count - 1].start
+		       : from;
+	if (search->pages.runs[search->pages.count - 1].end != end ||
+	    hl_memory_read(search->graph->memory, from, search->window, end - from) < 0)
+		return 0;
+	for (uint64_t at = from; at + PTHREAD_TID + 8 <= end; at += 64) {
+		const uint64_t *words = search->window + (at - from) / 8;
+		if (words[PTHREAD_SELF / 8] != at || words[PTHREAD_SELF_TOO / 8] != at)
+			continue;
+		memcpy(&tid, (const uint8_t *)words + PTHREAD_TID, sizeof(tid));
+		return tid == 0 ? at : 0;
+	}
+	return 0;
+}
+
+/*
+ * Sees [${start}, ${end}) of a mapping outside the heap. Of stacks what lies below the stack
+ * pointer is left out, if they are glibc's or the first one: a coroutine's may share its mapping
+ * with others. Of the stacks that glibc keeps of ended threads only the dtv's address matters.
+ */
+static int see_gap(void *context, uint64_t start, uint64_t end)
+{
+	struct search *search = context;
+	bool is_first = strcmp(search->map->path, "[stack]") == 0, has_thread = false;
+	int r = 0;
+
+	search->is_stack = is_first;
+	for (size_t i = 0; i < search->count; i++)
+		if (search->threads[i].sp >= start && search->threads[i].sp < end)
+			has_thread = search->is_stack = true;
+	if (search->is_stack ? search->others_only : search->stacks_only)
+		return 0;
+	uint64_t ended = has_thread ? 0 : ended_thread(search, start, end);
+	if (ended)
+		return see_memory(search, ended + PTHREAD_DTV, ended + PTHREAD_DTV + 8);
+	for (uint64_t at = start; at < end && r == 0;) {
+		/* The next stack pointer with its thread's own memory above it. */
+		const struct thread *next = NULL;
+		for (size_t i = 0; i < search->count; i++) {
+			const struct thread *thread = &search->threads[i];
+			bool is_own =
+				is_first || (thread->pointer > thread->sp && thread->pointer < end);
+			if (is_own && thread->sp >= at && thread->sp < end &&
+			    (!next || thread->sp < next->sp))
+				next = thread;
+		}
+		if (!next)
+			return see_memory(search, at, end);
+		uint64_t live = next->sp - RED_ZONE_BYTES;
+		uint64_t to = is_first ? end : next->pointer + PTHREAD_BYTES;
+		to = to < end ? to : end;
+		r = see_memory(search, live > at ? live : at, to);
+		at = to;
+	}
+	return r;
+}
+
+/* ---- all ---- */
+
+/* Shared memory that cannot be written to here is someone else's. */
+static bool can_hold_roots(const struct hl_map *map)
+{
+	return map->flags & HL_MAP_READ && !(map->flags & HL_MAP_RECORDER) &&
+	       (map->flags & HL_MAP_WRITE || !(map->flags & HL_MAP_SHARED)) &&
+	       strcmp(map->path, "[vvar]") != 0 && strcmp(map->path, "[vsyscall]") != 0;
+}
+
+static int see_mappings(struct search *search, const struct hl_extents *heap)
+{
+	const struct hl_maps *maps = &search->graph->memory->maps;
+	int r = 0;
+
+	for (size_t i = 0; i < maps->count && r == 0; i++) {
+		search->map = &maps->maps[i];
+		if (can_hold_roots(search->map))
+			r = hl_extents_gaps(heap, search->map->start, search->map->end, see_gap,
+					    search);
+	}
+	return r;
+}
+
+int hl_graph_see_roots(struct hl_graph *graph, const struct hl_glibc *glibc,
+		       const struct hl_extents *heap, bool goes_on)
+{
+	struct search *search = calloc(1, sizeof(*search));
+
+	if (!search)
+		return -ENOMEM;
+	search->graph = graph;
+	search->glibc = glibc;
+	int r = hl_memory_threads(graph->memory, add_thread, search);
+	search->stacks_only = true;
+	if (r == 0)
+		r = see_mappings(search, heap);
+	if (goes_on)
+		hl_memory_go_on(graph->memory);
+	search->stacks_only = false;
+	search->others_only = true;
+	if (r == 0)
+		r = see_mappings(search, heap);
+	hl_pages_release(&search->pages);
+	free(search->threads);
+	free(search);
+	return r < 0 ? r : graph->error;
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Lost blocks by class and size; see heap.h. */
+#include "view/heap.h"
+
+#include "heap/graph/leaks.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#define ROWS_DEFAULT 30
+
+/* ---- rows ---- */
+
+static void type(struct hl_emit *emit, const void *member, const void *context)
+{
+	const struct hl_leaks *leaks = context;
+
+	hl_cell_text(emit, hl_strings_text(&leaks->names, *(const uint32_t *)member));
+}
+
+#define MEMBER(name) HL_MEMBER(struct hl_leak_row, name)
+#define BLANK	     .flags = HL_COLUMN_BLANK_ZERO
+
+static const struct hl_column columns[] = {
+	{"lost_bytes", "lost", HL_COLUMN_BYTES, MEMBER(lost.bytes), BLANK},
+	{"lost_blocks", "blocks", HL_COLUMN_COUNT, MEMBER(lost.blocks), BLANK},
+	{"indirect_bytes", "with it", HL_COLUMN_BYTES, MEMBER(indirect.bytes), BLANK},
+	{"indirect_blocks", "blocks", HL_COLUMN_COUNT, MEMBER(indirect.blocks), BLANK},
+	{"possible_bytes", "possible", HL_COLUMN_BYTES, MEMBER(possible.bytes), BLANK},
+	{"possible_blocks", "blocks", HL_COLUMN_COUNT, MEMBER(possible.blocks), BLANK},
+	{"size", "size of each", HL_COLUMN_BYTES, MEMBER(size)},
+	{"type", "type", HL_COLUMN_TEXT, HL_MEMBER_CELL(struct hl_leak_row, type, type),
+	 .flags = HL_COLUMN_SHORTENED | HL_COLUMN_NAMES | HL_COLUMN_KEY},
+};
+
+static void emit_rows(struct hl_emit *emit, const struct hl_leaks *leaks, uint64_t row_limit)
+{
+	size_t shown = hl_emit_shown(emit, row_limit, ROWS_DEFAULT, leaks->row_count);
+
+	if (leaks->row_count)
+		hl_emit_blank(emit);
+	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", columns), .context = leaks});
+	for (size_t i = 0; i < shown; i++)
+		hl_table_row(emit, &leaks->rows[i], 0);
+	hl_table_end(emit);
+	hl_emit_more(emit, leaks->row_count - shown, "-n");
+}
+
+/* ---- blocks ---- */
+
+static void words(struct hl_emit *emit, const void *block, const void *context)
+{
+	const struct hl_leak_block *at = block;
+	char text[4 * 19 + 1] = "";
+	uint64_t word;
+
+	(void)context;
+	for (size_t i = 0, used = 0; i + 8 <= sizeof(at->head) && i < at->size; i += 8) {
+		memcpy(&word, at->head + i, sizeof(word));
+		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%016llx",
+					 i ? " " : "", (unsigned long long)word);
+	}
+	hl_cell_text(emit, text);
+}
+
+static void letters(struct hl_emit *emit, const void *block, const void *context)
+{
+	const struct hl_leak_block *at = block;
+	char text[HL_LEAK_HEAD_BYTES + 1];
+	size_t length = at->size < sizeof(at->head) ? at->size : sizeof(at->head);
+
+	(void)context;
+	for (size_t i = 0; i < length; i++)
+		text[i] = at->head[i] >= ' ' && at->head[i] < 0x7f ? (char)at->head[i] : '.';
+	text[length] = '\0';
+	hl_cell_text(emit, text);
+}
+
+#define BLOCK(name) HL_MEMBER(struct hl_leak_block, name)
+
+static const struct hl_column block_columns[] = {
+	{"address", "block", HL_COLUMN_ADDRESS, BLOCK(address), .flags = HL_COLUMN_KEY},
+	{"size", "size", HL_COLUMN_BYTES, BLOCK(size)},
+	{"indirect_bytes", "with it", HL_COLUMN_BYTES, BLOCK(indirect.bytes), BLANK},
+	{"indirect_blocks", "blocks", HL_COLUMN_COUNT, BLOCK(indirect.blocks), BLANK},
+	{"type", "type", HL_COLUMN_TEXT, HL_MEMBER_CELL(struct hl_leak_block, type, type),
+	 .flags = HL_COLUMN_SHORTENED | HL_COLUMN_NAMES},
+	{"text", "text", HL_COLUMN_TEXT, .cell = letters},
+	{"words", "first words", HL_COLUMN_TEXT, .cell = words, .flags = HL_COLUMN_OMITTED},
+};
+
+static void emit_blocks(struct hl_emit *emit, const struct hl_leaks *leaks)
+{
+	if (leaks->block_count)
+		hl_emit_blank(emit);
+	if (leaks->block_count || hl_emit_is_json(emit)) {
+		hl_table_begin(emit, &(struct hl_table){HL_TABLE("blocks", block_columns),
+							.context = leaks});
+		for (size_t i = 0; i < leaks->block_count; i++)
+			hl_table_row(emit, &leaks->blocks[i], 0);
+		hl_table_end(emit);
+	}
+}
+
+/* ---- all ---- */
+
+static void emit_sum(struct hl_emit *emit, const char *bytes_key, const char *blocks_key,
+		     const struct hl_leak_sum *sum)
+{
+	hl_emit_unsigned(emit, bytes_key, sum->bytes);
+	hl_emit_unsigned(emit, blocks_key, sum->blocks);
+}
+
+static void emit_total(struct hl_emit *emit, const struct hl_leaks *leaks)
+{
+	char stopped[HL_FORMAT_MAX];
+
+	hl_emit_object(emit, "total");
+	emit_sum(emit, "lost_bytes", "lost_blocks", &leaks->lost);
+	emit_sum(emit, "indirect_bytes", "indirect_blocks", &leaks->indirect);
+	emit_sum(emit, "possible_bytes", "possible_blocks", &leaks->possible);
+	emit_sum(emit, "live_bytes", "live_blocks", &leaks->live);
+	hl_emit_unsigned(emit, "passes", leaks->passes);
+	hl_emit_unsigned(emit, "stopped_us", leaks->stopped_ns / 1000);
+	hl_emit_object_end(emit);
+	if (!leaks->heap->from_core)
+		hl_emit_line(emit, "%u pass%s over the process, which stood still for %s in all",
+			     leaks->passes, leaks->passes == 1 ? "" : "es",
+			     hl_format_duration(leaks->stopped_ns, stopped));
+	hl_emit_blank(emit);
+	hl_emit_line(emit, "of %s in %s live block%s", HL_HEAP_BYTES(leaks->live.bytes),
+		     HL_HEAP_COUNT(leaks->live.blocks), hl_format_plural(leaks->live.blocks));
+	hl_emit_line(emit, "  %s in %s block%s are lost: nothing leads to them",
+		     HL_HEAP_BYTES(leaks->lost.bytes), HL_HEAP_COUNT(leaks->lost.blocks),
+		     hl_format_plural(leaks->lost.blocks));
+	hl_emit_line(emit, "  %s in %s block%s are lost with them: only they lead there",
+		     HL_HEAP_BYTES(leaks->indirect.bytes), HL_HEAP_COUNT(leaks->indirect.blocks),
+		     hl_format_plural(leaks->indirect.blocks));
+	hl_emit_line(emit, "  %s in %s block%s are possibly lost: only pointers to their inside",
+		     HL_HEAP_BYTES(leaks->possible.bytes), HL_HEAP_COUNT(leaks->possible.blocks),
+		     hl_format_plural(leaks->possible.blocks));
+}
+
+int hl_leaks_view(const struct hl_leaks *leaks, const struct hl_emit_options *options)
+{
+	struct hl_emit *emit;
+
+	int r = hl_emit_open(options, "leaks/1", &emit);
+	if (r < 0)
+		return r;
+	hl_heap_emit_head(emit, leaks->heap);
+	emit_total(emit, leaks);
+	emit_rows(emit, leaks, options->row_limit);
+	emit_blocks(emit, leaks);
+	hl_heap_emit_notes(emit, leaks->heap);
+	return hl_emit_finish(emit);
+}

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A program with known leaks: leaks KIND...
+ *
+ * Plants each KIND, says by `lost BLOCKS BYTES`, `indirect` and `possible` what must be found of all
+ * of them, then "ready", and waits for the end of its input. Exits with 1 if what it keeps has
+ * changed, or if a system call of its threads was interrupted.
+ */
+#include <errno.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define THREADS 3
+
+struct node {
+	struct node *next, *other;
+	char pad[40];
+};
+
+struct sum {
+	unsigned long blocks, bytes;
+};
+
+static struct sum lost, indirect, possible;
+static void *volatile kept[64];
+static __thread void *volatile of_thread;
+static pthread_barrier_t standing;
+static volatile int interrupted;
+
+/* Leaves no copy of a pointer where a root would be seen. */
+static __attribute__((noinline)) void wipe(void)
+{
+	volatile char stack[32768];
+
+	for (size_t i = 0; i < sizeof(stack); i++)
+		stack[i] = 0;
+	__asm__ volatile("xor %%ebx, %%ebx\n\txor %%r12d, %%r12d\n\txor %%r13d, %%r13d\n\t"
+			 "xor %%r14d, %%r14d\n\txor %%r15d, %%r15d"
+			 :
+			 :
+			 : "rbx", "r12", "r13", "r14", "r15", "rax", "rcx", "rdx", "rsi", "rdi",
+			   "r8", "r9", "r10", "r11", "memory");
+}
+
+static void *block(size_t size, struct sum *sum)
+{
+	void *new = malloc(size);
+
+	if (!new)
+		abort();
+	memset(new, 0, malloc_usable_size(new));
+	sum->blocks++;
+	sum->bytes += malloc_usable_size(new);
+	return new;
+}
+
+static struct node *node(struct sum *sum)
+{
+	return block(sizeof(struct node), sum);
+}
+
+/* ---- kinds ---- */
+
+static void plant_blocks(void)
+{
+	for (size_t size = 1; size < 1000; size++)
+		memset(block(size, &lost), 'x', size);
+}
+
+static void plant_mapped(void)
+{
+	strcpy(block(3 << 20, &lost), "a block with a mapping of its own");
+}
+
+static void plant_list(void)
+{
+	struct node *list = NULL;
+
+	for (int i = 0; i < 500; i++) {
+		struct node *new = node(i < 499 ? &indirect : &lost);
+		new->next = list;
+		list = new;
+	}
+}
+
+static struct node *tree(int depth, struct sum *sum)
+{
+	struct node *new = node(sum);
+
+	if (depth) {
+		new->next = tree(depth - 1, &indirect);
+		new->other = tree(depth - 1, &indirect);
+	}
+	return new;
+}
+
+static void plant_tree(void)
+{
+	tree(8, &lost);
+}
+
+static struct node *ring(int count, struct sum *first_sum)
+{
+	struct node *first = node(first_sum), *last = first;
+
+	for (int i = 1; i < count; i++) {
+		last->next = node(&indirect);
+		last = last->next;
+	}
+	last->next = first;
+	return first;
+}
+
+static void plant_ring(void)
+{
+	ring(100, &lost);
+}
+
+/* The ring that is met first is led to by the other one, and so is what both lead to. */
+static void plant_rings(void)
+{
+	struct node *second = ring(7, &indirect), *first = ring(5, &lost);
+
+	first->other = second;
+	second->other = node(&indirect);
+}
+
+static void plant_inner(void)
+{
+	char *inside = block(3000, &possible);
+
+	*(void **)inside = block(100, &possible); /* it leads on */
+	kept[0] = inside + 1000;
+}
+
+static void *plant_and_end(void *kind)
+{
+	wipe();
+	((void (*)(void))kind)();
+	wipe();
+	return NULL;
+}
+
+/* Stacks of threads that ended are kept, with what lay on them. */
+static void plant_ended(void)
+{
+	pthread_t thread;
+
+	for (int i = 0; i < THREADS; i++)
+		if (pthread_create(&thread, NULL, plant_and_end, (void *)plant_tree) != 0 ||
+		    pthread_join(thread, NULL) != 0)
+			abort();
+}
+
+static void *plant_and_wait(void *unused)
+{
+	plant_and_end((void *)plant_list);
+	of_thread = malloc(123);
+	memset(of_thread, 0, 123);
+	*(void **)of_thread = malloc(77);
+	pthread_barrier_wait(&standing);
+	pause();
+	return unused;
+}
+
+/* Each has an arena, and thread-local variables that keep blocks. */
+static void plant_arenas(void)
+{
+	struct sum before = indirect, first = lost;
+	pthread_t thread;
+
+	pthread_barrier_init(&standing, NULL, THREADS + 1);
+	for (int i = 0; i < THREADS; i++)
+		if (pthread_create(&thread, NULL, plant_and_wait, NULL) != 0)
+			abort();
+	pthread_barrier_wait(&standing);
+	/* Their sums raced. */
+	lost = (struct sum){first.blocks + THREADS, first.bytes + THREADS * 56ul};
+	indirect =
+		(struct sum){before.blocks + THREADS * 499ul, before.bytes + THREADS * 499 * 56ul};
+}
+
+/* ---- what keeps blocks ---- */
+
+static void keep_all(void)
+{
+	struct sum unused = {0};
+	struct node *outside =
+		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *counted = block(1000, &unused), *headed = block(1000, &unused);
+
+	kept[10] = ring(1000, &unused);
+	outside->next = tree(6, &unused);
+	of_thread = block(500, &unused);
+	kept[11] = counted + 8;
+	kept[12] = headed + 16;
+	kept[13] = block(5 << 20, &unused);
+	*(void **)((char *)kept[13] + (3 << 20)) = block(99, &unused);
+	indirect = (struct sum){0};
+}
+
+/* Waits with the only pointer to a block in a register that calls preserve. */
+static void *keep_in_register(void *unused)
+{
+	void *only = malloc(333);
+	long written;
+
+	memset(only, 0, 333);
+	pthread_barrier_wait(&standing);
+	wipe();
+	/* Clears what calls have left in the red zone; then pause(). */
+	__asm__ volatile("mov %1, %%rbx\n\txor %1, %1\n\t"
+			 ".set place, 8\n\t.rept 16\n\tmovq $0, -place(%%rsp)\n\t"
+			 ".set place, place + 8\n\t.endr\n"
+			 "1:\n\tmov $34, %%eax\n\tsyscall\n\tjmp 1b"
+			 : "=a"(written), "+r"(only)
+			 :
+			 : "rbx", "rcx", "r11", "memory");
+	return unused;
+}
+
+static void keep_register(void)
+{
+	pthread_t thread;
+
+	pthread_barrier_init(&standing, NULL, 2);
+	if (pthread_create(&thread, NULL, keep_in_register, NULL) != 0)
+		abort();
+	pthread_barrier_wait(&standing);
+}
+
+/* signal(7): a stop makes epoll_wait() end with EINTR. */
+static void *wait_for_events(void *unused)
+{
+	int events = epoll_create1(0);
+	struct epoll_event event;
+
+	for (;;)
+		if (epoll_wait(events, &event, 1, -1) < 0)
+			interrupted = errno;
+	return unused;
+}
+
+static void wait_in_epoll(void)
+{
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, wait_for_events, NULL) != 0)
+		abort();
+}
+
+/* Writes over the header of a chunk. */
+static void damage(void)
+{
+	struct sum unused = {0};
+	char *blocks[8];
+
+	for (int i = 0; i < 8; i++)
+		kept[20 + i] = blocks[i] = block(200, &unused);
+	memset(blocks[4] - 16, 0xff, 16);
+}
+
+static const struct kind {
+	const char *name;
+	void (*plant)(void);
+} kinds[] = {
+	{"blocks", plant_blocks}, {"mapped", plant_mapped},    {"list", plant_list},
+	{"tree", plant_tree},	  {"ring", plant_ring},	       {"rings", plant_rings},
+	{"inner", plant_inner},	  {"ended", plant_ended},      {"arenas", plant_arenas},
+	{"kept", keep_all},	  {"register", keep_register}, {"epoll", wait_in_epoll},
+	{"damaged", damage},
+};
+
+int main(int argc, char **argv)
+{
+	static char output[4096];
+	char letter;
+
+	setvbuf(stdout, output, _IOFBF, sizeof(output)); /* so that it is not in the heap */
+	for (int i = 1; i < argc; i++)
+		for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++)
+			if (strcmp(argv[i], kinds[k].name) == 0)
+				kinds[k].plant();
+	wipe();
+	printf("lost %lu %lu\nindirect %lu %lu\npossible %lu %lu\nready\n", lost.blocks, lost.bytes,
+	       indirect.blocks, indirect.bytes, possible.blocks, possible.bytes);
+	fflush(stdout);
+	while (read(STDIN_FILENO, &letter, 1) > 0)
+		;
+	_exit(interrupted != 0);
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: BSD-2-Clause
+// A C++ program with known leaks, and with objects that are kept in ways of their own: leaks_cxx
+//
+// Says by `lost BYTES` what all lost blocks take together, then "ready", and waits for the end of
+// its input.
+#include "program.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <list>
+#include <malloc.h>
+#include <map>
+#include <memory>
+#include <new>
+#include <string>
+#include <unistd.h>
+#include <unordered_map>
+#include <vector>
+
+namespace
+{
+
+std::size_t counted;
+bool counts;
+
+} // namespace
+
+void *operator new(std::size_t size)
+{
+	void *block = std::malloc(size);
+
+	if (!block)
+		std::abort();
+	if (counts)
+		counted += malloc_usable_size(block);
+	return block;
+}
+
+void operator delete(void *block) noexcept
+{
+	if (counts && block)
+		counted -= malloc_usable_size(block);
+	std::free(block);
+}
+
+void operator delete(void *block, std::size_t) noexcept
+{
+	operator delete(block);
+}
+
+namespace zoo
+{
+
+struct animal {
+	virtual ~animal() = default;
+	long age = 1;
+};
+
+struct swimmer {
+	virtual ~swimmer() = default;
+	virtual void swim()
+	{
+	}
+	long depth = 2;
+};
+
+struct duck : animal, swimmer {
+	std::string name = "a duck with a name that is too long to lie within the string itself";
+	void swim() override
+	{
+		depth++;
+	}
+};
+
+struct parent {
+	std::shared_ptr<parent> partner;
+	char pad[100] = {};
+};
+
+struct alignas(32) aligned {
+	char bytes[64];
+	~aligned()
+	{
+		bytes[0] = 1;
+	}
+};
+
+} // namespace zoo
+
+namespace
+{
+
+// What a program keeps by other pointers than those to the start of blocks.
+zoo::swimmer *volatile kept_base;
+std::string *volatile kept_array;
+zoo::aligned *volatile kept_aligned;
+std::map<int, std::string> kept_map;
+std::unordered_map<std::string, std::vector<int>> kept_table;
+
+__attribute__((noinline)) void keep()
+{
+	kept_base = new zoo::duck;
+	kept_array = new std::string[10];
+	for (int i = 0; i < 10; i++)
+		kept_array[i] = std::string(50, 'k');
+	kept_aligned = new zoo::aligned[5];
+	for (int i = 0; i < 1000; i++) {
+		kept_map[i] = std::string(40, 'm');
+		kept_table[std::to_string(i) + std::string(30, 't')].assign(20, i);
+	}
+}
+
+__attribute__((noinline)) void plant()
+{
+	for (int i = 0; i < 100; i++)
+		KEEP(new zoo::duck);
+	auto *map = new std::map<int, std::string>;
+	auto *list = new std::list<std::vector<int>>;
+	auto *table = new std::unordered_map<int, std::string>;
+	for (int i = 0; i < 300; i++) {
+		(*map)[i] = std::string(60, 'x');
+		list->emplace_back(30, i);
+		(*table)[i] = std::string(70, 'y');
+	}
+	KEEP(new std::string(1000, 'z'));
+	KEEP(map);
+	KEEP(list);
+	KEEP(table);
+	auto one = std::make_shared<zoo::parent>(), two = std::make_shared<zoo::parent>();
+	one->partner = two;
+	two->partner = one;
+}
+
+__attribute__((noinline)) void wipe()
+{
+	volatile char stack[32768];
+
+	for (std::size_t i = 0; i < sizeof(stack); i++)
+		stack[i] = 0;
+}
+
+} // namespace
+
+int main()
+{
+	static char output[4096];
+	char letter;
+
+	setvbuf(stdout, output, _IOFBF, sizeof(output));
+	keep();
+	counts = true;
+	plant();
+	counts = false;
+	wipe();
+	std::printf("lost %zu\nready\n", counted);
+	std::fflush(stdout);
+	while (read(STDIN_FILENO, &letter, 1) > 0)
+		;
+	_exit(0);
+}

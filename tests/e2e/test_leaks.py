@@ -1,0 +1,268 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Lost blocks of programs that know what they have lost, and of programs that have lost nothing."""
+
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import time
+import unittest
+
+import harness
+from harness import HEAPLINE, need, program, run
+
+SCANS = 8  # of each busy program, running and stopped
+
+BUSY_PYTHON = """
+import json, select, sys
+class Node:
+    def __init__(self, next):
+        self.next = next
+print("ready", flush=True)
+kept, chain, i = {}, None, 0
+while not select.select([sys.stdin], [], [], 0)[0]:
+    for _ in range(3000):
+        i += 1
+        kept[i % 5000] = [("x%d" % i) * 3, {"a": i, "b": [i] * (i % 7)}]
+        chain = Node(chain) if i % 50 else None
+    json.loads(json.dumps(list(kept.values())[:200]))
+"""
+
+BUSY_SQLITE = """CREATE TABLE numbers(a PRIMARY KEY, b);
+CREATE INDEX by_b ON numbers(b);
+SELECT 'ready';
+WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n)
+INSERT OR REPLACE INTO numbers SELECT i % 5000, hex(randomblob(i % 90)) FROM n LIMIT 100000000;
+"""
+
+
+class Planted:
+    """A program that says what it has lost."""
+
+    def __init__(self, name, *kinds, cores=False, cwd=None):
+        limit = resource.RLIM_INFINITY if cores else 0
+        self.process = subprocess.Popen(
+            [program(name), *kinds], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            cwd=cwd, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (limit, limit)))
+        self.pid = self.process.pid
+        self.said = {}
+        for line in self.process.stdout:
+            word, *numbers = line.split()
+            if word == "ready":
+                break
+            self.said[word] = [int(number) for number in numbers]
+        harness.wait_until(lambda: harness.process_state(self.pid) == "S", f"'{name}' to wait")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait(harness.TIMEOUT_S)
+
+
+def ask(*options):
+    """The report on a process or a core file."""
+    result = run([HEAPLINE, "leaks", "--json", *map(str, options)])
+    if result.status:
+        raise AssertionError(result.stderr)
+    return json.loads(result.stdout)
+
+
+def figures(report):
+    """What does not depend on how the process was looked at."""
+    total = {key: value for key, value in report["total"].items()
+             if key not in ("passes", "stopped_us")}
+    return total, report["rows"], report["blocks"]
+
+
+def tracer_of(pid):
+    with open(f"/proc/{pid}/status", encoding="utf-8") as status:
+        return re.search(r"TracerPid:\s+(\d+)", status.read())[1]
+
+
+class Leaks(harness.TestCase):
+    def expect_planted(self, *kinds):
+        with Planted("leaks", *kinds) as planted:
+            reports = [ask("-p", planted.pid), ask("-p", planted.pid, "--stop")]
+        for report in reports:
+            for word, (blocks, size) in planted.said.items():
+                found = (report["total"][f"{word}_blocks"], report["total"][f"{word}_bytes"])
+                self.assertEqual(found, (blocks, size), (word, kinds, report))
+            self.assertEqual(report["notes"], [])
+        self.assertGreaterEqual(reports[0]["total"]["passes"],
+                                5 if planted.said["lost"][0] else 1)
+        self.assertEqual(reports[1]["total"]["passes"], 1)
+        self.assertTrue(reports[1]["stopped"])
+        return reports
+
+    def test_each_kind_of_leak_is_found_to_the_byte(self):
+        for kind in ("blocks", "mapped", "list", "tree", "ring", "rings", "inner", "ended", "arenas"):
+            with self.subTest(kind):
+                self.expect_planted(kind)
+
+    def test_all_kinds_at_once_are_found_beside_what_is_kept(self):
+        self.expect_planted("kept", "blocks", "mapped", "register", "list", "tree", "ring", "rings",
+                            "inner", "ended", "arenas")
+
+    def test_what_roots_of_every_kind_lead_to_is_not_lost(self):
+        reports = self.expect_planted("kept", "register", "epoll")
+        for report in reports:
+            self.assertEqual(report["rows"], [])
+
+    def test_rows_are_sizes_and_blocks_show_how_they_begin(self):
+        with Planted("leaks", "blocks", "mapped") as planted:
+            report = ask("-p", planted.pid, "--show", 3)
+            text = run([HEAPLINE, "leaks", "-p", str(planted.pid), "--show", "3"])
+        self.assertEqual(sum(row["lost_bytes"] for row in report["rows"]), planted.said["lost"][1])
+        self.assertEqual(len(report["blocks"]), 3)
+        first = report["blocks"][0]
+        self.assertEqual(first["text"], "a block with a mapping of its ow")
+        self.assertTrue(first["words"].startswith("206b636f6c622061 "), first)
+        self.assertEqual(report["blocks"][1]["text"], "x" * 32)
+        self.assertEqual(text.status, 0, text.stderr)
+        self.assertIn("a block with a mapping of its ow", text.stdout)
+
+    def test_objects_of_cxx_have_their_class_and_containers_are_followed(self):
+        with Planted("leaks_cxx") as planted:
+            reports = [ask("-p", planted.pid), ask("-p", planted.pid, "--stop")]
+        for report in reports:
+            total, (expected,) = report["total"], planted.said["lost"]
+            found = total["lost_bytes"] + total["indirect_bytes"]
+            self.assertLessEqual(found, expected, report)
+            self.assertGreaterEqual(found, 0.99 * expected, report)
+            self.assertEqual(total["possible_blocks"], 0, report)
+            ducks = next(row for row in report["rows"] if row["type"] == "zoo::duck")
+            self.assertGreaterEqual(ducks["lost_blocks"], 99)
+            self.assertEqual(ducks["indirect_blocks"], ducks["lost_blocks"])
+            self.assertTrue(any("_Sp_counted_ptr_inplace<zoo::parent" in row["type"] and
+                                row["indirect_blocks"] == row["lost_blocks"]
+                                for row in report["rows"]), report)
+
+    def test_a_limit_is_a_status(self):
+        with Planted("leaks", "tree") as planted:
+            least = planted.said["lost"][1] + planted.said["indirect"][1]
+            passed = run([HEAPLINE, "leaks", "-p", str(planted.pid), "--fail-above", str(least)])
+            failed = run([HEAPLINE, "leaks", "-p", str(planted.pid), "--fail-above", str(least - 1)])
+        self.assertEqual(passed.status, 0, passed.stderr)
+        self.assertEqual(failed.status, 3)
+        self.assertIn("are lost, more than", failed.stderr)
+
+
+class Busy(harness.TestCase):
+    """Programs that are in the middle of something have lost nothing."""
+
+    def expect_none(self, process):
+        self.assertTrue(any(line.strip() == "ready" for line in process.stdout))
+        time.sleep(0.5)
+        for options in ((), ("--stop",)):
+            for _ in range(SCANS):
+                report = ask("-p", process.pid, *options)
+                self.assertEqual(report["total"]["lost_blocks"], 0, report)
+                self.assertEqual(report["total"]["indirect_blocks"], 0, report)
+                self.assertGreater(report["total"]["live_blocks"], 100)
+
+    def test_python(self):
+        for allocator in "malloc", "pymalloc":
+            with self.subTest(allocator), subprocess.Popen(
+                    ["/usr/bin/python3", "-c", BUSY_PYTHON], stdin=subprocess.PIPE, text=True,
+                    stdout=subprocess.PIPE,
+                    env=dict(os.environ, PYTHONMALLOC=allocator)) as python:
+                self.addCleanup(python.kill)
+                self.expect_none(python)
+                python.stdin.close()
+
+    def test_sqlite(self):
+        with subprocess.Popen([need("sqlite3"), ":memory:"], stdin=subprocess.PIPE, text=True,
+                              stdout=subprocess.PIPE) as sqlite:
+            self.addCleanup(sqlite.kill)
+            sqlite.stdin.write(BUSY_SQLITE)
+            sqlite.stdin.flush()
+            self.expect_none(sqlite)
+            sqlite.kill()
+
+
+class Cores(harness.TestCase):
+    """A core file says what the process said."""
+
+    def test_by_gcore(self):
+        gcore = need("gcore")
+        with Planted("leaks", "kept", "blocks", "tree", "rings", "inner", "ended", "arenas") as planted:
+            live = ask("-p", planted.pid, "--stop", "--show", 10)
+            self.assertEqual(run([gcore, "-o", self.path("core"), str(planted.pid)]).status, 0)
+        core = ask("--core", f"{self.path('core')}.{planted.pid}", "--show", 10)
+        self.assertEqual(figures(live), figures(core))
+        self.assertTrue(core["from_core"])
+
+    def test_by_the_kernel(self):
+        with open("/proc/sys/kernel/core_pattern", encoding="ascii") as file:
+            pattern = file.read().strip()
+        if pattern.startswith("|") or "/" in pattern:
+            self.skipTest(f"the kernel's core_pattern is '{pattern}'")
+        with Planted("leaks_cxx", cores=True, cwd=self.directory) as planted:
+            live = ask("-p", planted.pid, "--stop")
+            planted.process.send_signal(signal.SIGABRT)
+            planted.process.wait()
+        cores = [name for name in os.listdir(self.directory) if name.startswith("core")]
+        if not cores:
+            self.skipTest("the kernel wrote no core file")
+        core = ask("--core", self.path(cores[0]))
+        self.assertEqual(figures(live), figures(core))
+
+
+class Unharmed(harness.TestCase):
+    def test_nothing_changes_in_the_process(self):
+        with Planted("leaks", "kept", "tree", "arenas", "register") as planted:
+            def resident():
+                with open(f"/proc/{planted.pid}/smaps_rollup", encoding="ascii") as rollup:
+                    return re.search(r"Rss:.*", rollup.read())[0]
+            before = resident()
+            for options in ((), ("--stop",)):
+                ask("-p", planted.pid, *options)
+            self.assertEqual(resident(), before)
+            self.assertEqual(tracer_of(planted.pid), "0")
+
+    def test_no_system_call_is_interrupted(self):
+        with Planted("leaks", "epoll") as planted:
+            ask("-p", planted.pid)
+            ask("-p", planted.pid, "--stop")
+            for _ in range(20):
+                result = run([HEAPLINE, "heap", "-p", str(planted.pid), "--stop"])
+                self.assertEqual(result.status, 0, result.stderr)
+        self.assertEqual(planted.process.returncode, 0)
+
+    def test_a_killed_heapline_leaves_the_process_running(self):
+        with Planted("leaks", "blocks", "arenas") as planted:
+            for delay in range(20):
+                with subprocess.Popen([HEAPLINE, "leaks", "-p", str(planted.pid), "--stop"],
+                                      stdout=subprocess.DEVNULL,
+                                      stderr=subprocess.DEVNULL) as heapline:
+                    time.sleep(delay / 1000)
+                    heapline.kill()
+                harness.wait_until(lambda: tracer_of(planted.pid) == "0", "the tracer to be gone")
+                tasks = os.listdir(f"/proc/{planted.pid}/task")
+                harness.wait_until(lambda: {harness.process_state(int(task)) for task in tasks}
+                                   == {"S"}, "the threads to wait again")
+        self.assertEqual(planted.process.returncode, 0)
+
+    def test_a_damaged_heap_is_said(self):
+        with Planted("leaks", "kept", "damaged") as planted:
+            for options in ((), ("--stop",)):
+                report = ask("-p", planted.pid, *options)
+                self.assertTrue(any("did not fit together" in note for note in report["notes"]),
+                                report)
+                self.assertTrue(any("unscanned" in note for note in report["notes"]))
+
+    def test_what_cannot_be_read_is_said(self):
+        self.assert_refused(run([HEAPLINE, "leaks", "-p", "4194304"]), "4194304")
+        with open(self.path("text"), "w", encoding="ascii") as file:
+            file.write("no core\n" * 100)
+        self.assert_refused(run([HEAPLINE, "leaks", "--core", self.path("text")]), "core file")
+
+
+if __name__ == "__main__":
+    harness.main()

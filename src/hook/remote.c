@@ -127,20 +127,22 @@ static bool has_ended(pid_t tid)
 
 /* ---- waiting ---- */
 
-/* One look: 1 and its status; 0 when it runs; -ESRCH when it has ended. */
+/* One look: 1 and the status as waitpid(2) has it; 0 when it runs; -ESRCH when it has ended. */
 static int look(const struct hl_remote *remote, pid_t tid, int *ret_status)
 {
 	siginfo_t info = {0};
+	/* The end of a child of ours is left to whoever started it. */
+	bool is_left = remote->is_child && tid == remote->pid;
 
-	/* The end of a child of ours is kept for whoever started it. */
-	if (remote->is_child && tid == remote->pid &&
-	    waitid(P_PID, (id_t)tid, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0 &&
-	    info.si_pid && info.si_code != CLD_TRAPPED && info.si_code != CLD_STOPPED)
+	if (waitid(P_PID, (id_t)tid, &info, WSTOPPED | WNOHANG | __WALL | (is_left ? 0 : WEXITED)) <
+	    0)
 		return -ESRCH;
-	pid_t r = waitpid(tid, ret_status, __WALL | WNOHANG);
-	if (r < 0 || (r == tid && !WIFSTOPPED(*ret_status)))
+	if (!info.si_pid)
+		return 0;
+	if (info.si_code != CLD_TRAPPED && info.si_code != CLD_STOPPED)
 		return -ESRCH;
-	return r == tid;
+	*ret_status = info.si_status << 8 | 0x7f;
+	return 1;
 }
 
 int hl_remote_await(const struct hl_remote *remote, pid_t tid, uint64_t deadline_ns,
@@ -152,7 +154,7 @@ int hl_remote_await(const struct hl_remote *remote, pid_t tid, uint64_t deadline
 			return r < 0 ? r : 0;
 		if (looks < LOOKS_AT_ONCE)
 			continue;
-		/* The end of a main thread is not told before that of all others. */
+		/* That of a main thread is not told before that of all others. */
 		if (looks % LOOKS_PER_STATE == 0 && has_ended(tid))
 			return -ESRCH;
 		if (now_ns() > deadline_ns)
@@ -358,26 +360,30 @@ int hl_remote_stop_thread(struct hl_remote *remote, pid_t tid, struct hl_remote_
 
 /* ---- one thread ---- */
 
-/* Tries each thread, the main thread first. 0; -EAGAIN when none has stopped; why the last that did
- * cannot make calls. */
+/* Tries each thread, the main thread first. 0; -EAGAIN when none has stopped; -ESRCH when all have
+ * ended; why the last that stopped cannot make calls. */
 static int try_each(struct hl_remote *remote, struct hl_error *err)
 {
 	HL_FREED pid_t *tids = NULL;
 	size_t count = 0;
-	int reason = -EAGAIN, r = list_threads(remote->pid, &tids, &count);
+	int reason = -ESRCH, r = list_threads(remote->pid, &tids, &count);
 
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < count; i++) {
 		struct hl_remote_thread *thread;
-		if (strchr("DZX", thread_state(tids[i])))
+		char state = thread_state(tids[i]);
+		if (state == 'Z' || state == 'X')
 			continue;
-		r = stop_thread(remote, tids[i], now_ns() + ONE_PATIENCE_NS, &thread, err);
-		if (r == -EAGAIN || r == -ESRCH)
+		r = state == 'D' ? -EAGAIN
+				 : stop_thread(remote, tids[i], now_ns() + ONE_PATIENCE_NS, &thread,
+					       err);
+		if (r == -ESRCH)
 			continue;
-		if (r < 0)
+		if (r < 0 && r != -EAGAIN)
 			return r;
-		r = hl_remote_call_begin(remote, thread);
+		if (r == 0)
+			r = hl_remote_call_begin(remote, thread);
 		if (r == 0)
 			return 0;
 		reason = r;
@@ -391,6 +397,8 @@ int hl_remote_stop_one(struct hl_remote *remote, struct hl_error *err)
 	uint64_t deadline = now_ns() + PATIENCE_NS;
 	int r;
 
+	hl_maps_release(&remote->maps); /* read before anything is stopped */
+	hl_maps_read(remote->pid, &remote->maps, NULL);
 	while ((r = try_each(remote, err)) == -EAGAIN && now_ns() < deadline)
 		rest_ns(ROUND_NS);
 	if (r == 0)
@@ -538,12 +546,13 @@ struct hl_remote_thread *hl_remote_threads(struct hl_remote *remote, size_t *ret
 
 /* ---- going on ---- */
 
-static void let_go(struct hl_remote *remote, struct hl_remote_thread *thread)
+/* False when the thread is being killed: it has left its stop, and ends soon. */
+static bool let_go(struct hl_remote *remote, struct hl_remote_thread *thread)
 {
 	if (thread->changed)
 		hl_remote_trace(PTRACE_SETREGS, thread->tid, 0, &thread->registers);
 	hl_guardian_lower(remote->guardian, thread->tid);
-	hl_remote_trace(PTRACE_DETACH, thread->tid, 0, NULL);
+	return hl_remote_trace(PTRACE_DETACH, thread->tid, 0, NULL) == 0;
 }
 
 void hl_remote_continue(struct hl_remote *remote)
@@ -553,8 +562,10 @@ void hl_remote_continue(struct hl_remote *remote)
 		struct hl_remote_thread *thread = &remote->threads[i];
 		if (!thread->stopped && await_thread(remote, thread, 0) < 0)
 			continue;
-		let_go(remote, thread);
-		drop(remote, thread);
+		if (let_go(remote, thread))
+			drop(remote, thread);
+		else
+			thread->stopped = false;
 	}
 	hl_guardian_end(remote->guardian);
 	if (remote->first_stop_ns)

@@ -174,7 +174,7 @@ static bool is_zero(const struct hl_remote *remote, uint64_t address, size_t siz
  * Where others end, such as those of coroutines, is unknown; then, at the far end of the main
  * thread's stack, if that was never used. 0 when there is no such place.
  */
-static uint64_t frame_top(const struct hl_remote *remote, const struct user_regs_struct *registers)
+static uint64_t frame_top(struct hl_remote *remote, const struct user_regs_struct *registers)
 {
 	const struct hl_map *map = hl_maps_find(&remote->maps, registers->rsp);
 	size_t bytes = frame_bytes(&remote->caller);
@@ -189,10 +189,23 @@ static uint64_t frame_top(const struct hl_remote *remote, const struct user_regs
 	for (size_t i = 0; i < remote->maps.count; i++) {
 		map = &remote->maps.maps[i];
 		if (!strcmp(map->path, "[stack]") && map->end - map->start >= bytes &&
-		    is_zero(remote, map->start, bytes))
+		    is_zero(remote, map->start, bytes)) {
+			remote->caller.borrowed = map->start;
 			return map->start + bytes;
+		}
 	}
 	return 0;
+}
+
+/* Nothing tells the place for a frame from a used one but that it is zero. */
+static void return_borrowed(const struct hl_remote *remote)
+{
+	uint8_t *zeros = remote->caller.borrowed ? calloc(1, frame_bytes(&remote->caller)) : NULL;
+
+	if (zeros)
+		hl_remote_write(remote, remote->caller.borrowed, zeros,
+				frame_bytes(&remote->caller));
+	free(zeros);
 }
 
 /* ---- becoming the caller ---- */
@@ -543,8 +556,10 @@ int hl_remote_call_end(struct hl_remote *remote)
 		return 0;
 	struct hl_remote_thread *thread = hl_remote_find(remote, remote->caller.tid);
 	int r = thread && thread->stopped ? go_back(remote, thread) : -ESRCH;
-	if (r != -EAGAIN)
+	if (r != -EAGAIN) {
 		hl_gadgets_unplant(remote, &remote->gadgets);
+		return_borrowed(remote);
+	}
 	forget_caller(remote);
 	return r;
 }

@@ -14,6 +14,7 @@ struct hl_remote_caller {
 	pid_t tid;	       /* 0: none does */
 	uint64_t mask;	       /* of signals, its own */
 	uint64_t frame;	       /* returns the thread to what it did, see remote_call.c */
+	uint64_t borrowed;     /* start of frame_bytes() that are to be zero again; 0: none */
 	uint64_t late_signals; /* 1 << number - 1: came meanwhile, to be sent again */
 	uint8_t *xstate;       /* its own, as PTRACE_GETREGSET gives it */
 	size_t xstate_bytes;

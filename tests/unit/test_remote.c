@@ -317,6 +317,7 @@ static int receive_signals(_Atomic long *shared)
 static void signals_are_received_once_and_in_order(void **state)
 {
 	enum { COUNT = 300 };
+
 	(void)state;
 	for (int i = 0; i < 4; i++)
 		words[i] = 0;
@@ -389,6 +390,7 @@ static int exit_soon(_Atomic long *shared)
 static void the_end_of_a_process_is_noticed(void **state)
 {
 	struct hl_error err = {0};
+
 	(void)state;
 	pid_t pid = start_resting();
 	struct hl_remote *remote = enter(pid);
@@ -426,6 +428,7 @@ static int become_sleep(_Atomic long *shared)
 static void another_program_is_not_touched(void **state)
 {
 	uint64_t word;
+
 	(void)state;
 	words[0] = words[1] = 0;
 	pid_t pid = target_start(become_sleep, words);
@@ -509,6 +512,7 @@ static void what_cannot_be_entered_is_refused(void **state)
 {
 	struct hl_remote *remote = NULL;
 	struct hl_error err = {0};
+
 	(void)state;
 	assert_int_equal(hl_remote_open(getpid(), &remote, &err), -EINVAL);
 	err.text[0] = '\0';

@@ -83,10 +83,13 @@ static int read_filter(pid_t tid, unsigned index, struct sock_filter **ret_filte
 	return 1;
 }
 
-/* All filters of a stopped thread. */
+/* All filters of a stopped thread. They must permit its way back, too, if heapline dies. */
 static int check_filters(const struct hl_remote *remote, pid_t tid,
 			 const struct hl_seccomp_call *calls, size_t count, struct hl_error *err)
 {
+	static const struct hl_seccomp_call way_back = {.name = "rt_sigreturn",
+							.number = SYS_rt_sigreturn};
+
 	for (unsigned index = 0;; index++) {
 		HL_FREED struct sock_filter *filter = NULL;
 		size_t length = 0;
@@ -99,12 +102,14 @@ static int check_filters(const struct hl_remote *remote, pid_t tid,
 					    "be read: %s",
 					    remote->pid, strerror(-r));
 		const struct hl_seccomp_call *forbidden =
-			hl_seccomp_find_forbidden(filter, length, calls, count);
+			hl_seccomp_find_forbidden(filter, length, &way_back, 1);
+		if (!forbidden)
+			forbidden = hl_seccomp_find_forbidden(filter, length, calls, count);
 		if (forbidden)
 			return hl_error_set(err, -EPERM,
 					    "cannot enter process '%d': its seccomp filter does "
 					    "not permit the system call %s(), which the recorder "
-					    "makes; permit it there",
+					    "needs; permit it there",
 					    remote->pid, forbidden->name);
 	}
 }

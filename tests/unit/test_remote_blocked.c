@@ -420,8 +420,8 @@ static void check(const struct wait *wait)
 	bool is_received = wait->end == end_signal && wait->result < 0;
 	if (words[SIGNALS] != is_received)
 		fail_msg("%s: %ld signals were received", wait->name, words[SIGNALS]);
-	/* It was not cut short. Nor did each stop begin it anew, which nothing says but that the
-	 * last stop was late; epoll_wait(2) is the exception. */
+	/* It was not cut short. Nor did the last stop begin it again with its whole time, which is
+	 * long after the first; only for epoll_wait(2) the kernel does not know what is left. */
 	if (!wait->end && words[ELAPSED_MS] < SLEEP_MS - 10)
 		fail_msg("%s: ended after %ld ms", wait->name, words[ELAPSED_MS]);
 	if (!wait->end && wait->wait != wait_epoll_in_vain &&

@@ -11,12 +11,12 @@
 #include "hook/rule_lookup.h"
 #include "process/process.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define VDSO_BYTES_MAX	  (1u << 16)
-#define ENVIRONMENT_BYTES (1u << 17)
+#define VDSO_BYTES_MAX (1u << 15)
 
 enum known_name {
 	/* 0 .. HL_HOOK_COUNT - 1: enum hl_hook */
@@ -175,26 +175,20 @@ static const struct allocator *find_allocator(const struct hl_object *object)
 	return NULL;
 }
 
-/* Before 2.34 libc itself had MALLOC_CHECK_, which hides a byte in each block. */
-static bool checks_blocks(pid_t pid)
+/* Before 2.34 libc itself had MALLOC_CHECK_, which hides a byte in each block. 0 or 1, or -ENOMEM. */
+static int checks_blocks(pid_t pid)
 {
 	static const char *const settings[] = {"MALLOC_CHECK_=", "glibc.malloc.check="};
-	HL_FREED char *text = malloc(ENVIRONMENT_BYTES);
-	ssize_t length = text ? hl_proc_read(pid, "environ", text, ENVIRONMENT_BYTES) : -ENOMEM;
+	HL_FREED char *text = NULL;
+	size_t length;
 
-	for (size_t i = 0; length > 0 && i < HL_COUNT_OF(settings); i++)
-		if (memmem(text, (size_t)length, settings[i], strlen(settings[i])))
-			return true;
-	return length < 0;
-}
-
-static bool has_glibc_chunks(const struct search *search, const char *allocator)
-{
-	const struct hl_definition *definition = &search->functions[HL_HOOK_MALLOC];
-
-	return strcmp(allocator, "glibc") == 0 &&
-	       definition->object->symbols[NAME_LIBC_MALLOC].address == definition->address &&
-	       !checks_blocks(search->objects.pid);
+	int r = hl_proc_read_all(pid, "environ", &text, &length);
+	if (r < 0)
+		return r == -ENOMEM ? r : 1;
+	for (size_t i = 0; i < HL_COUNT_OF(settings); i++)
+		if (memmem(text, length, settings[i], strlen(settings[i])))
+			return 1;
+	return 0;
 }
 
 /* Whether all blocks come from the allocator that frees them. */
@@ -207,22 +201,27 @@ static bool is_one_allocator(const struct search *search)
 	return true;
 }
 
-static void add_allocator(const struct search *search, struct hl_entries *entries)
+static int add_allocator(const struct search *search, struct hl_entries *entries)
 {
 	const struct hl_object *object = search->functions[HL_HOOK_FREE].object;
 	const struct hl_definition *definition = &search->functions[HL_HOOK_MALLOC];
+	const struct hl_object_symbol *symbols = definition->object->symbols;
 	const struct allocator *allocator = find_allocator(definition->object);
 
 	snprintf(entries->allocator, sizeof(entries->allocator), "%s",
 		 allocator ? allocator->name : hl_path_basename(definition->object->map->path));
 	/* Blocks of one allocator must not be shown to another one's function. */
-	if (!is_one_allocator(search))
-		return;
-	if (hl_object_symbol_is_function(&object->symbols[NAME_USABLE_SIZE]) &&
-	    !object->symbols[NAME_USABLE_SIZE].is_indirect)
-		entries->usable_size = object->symbols[NAME_USABLE_SIZE].address;
-	entries->has_glibc_chunks =
-		entries->usable_size && has_glibc_chunks(search, entries->allocator);
+	if (!is_one_allocator(search) ||
+	    !hl_object_symbol_is_function(&object->symbols[NAME_USABLE_SIZE]) ||
+	    object->symbols[NAME_USABLE_SIZE].is_indirect)
+		return 0;
+	entries->usable_size = object->symbols[NAME_USABLE_SIZE].address;
+	if (strcmp(entries->allocator, "glibc") != 0 ||
+	    symbols[NAME_LIBC_MALLOC].address != definition->address)
+		return 0;
+	int r = checks_blocks(search->objects.pid);
+	entries->has_glibc_chunks = r == 0;
+	return r < 0 ? r : 0;
 }
 
 static bool has_address(const struct hl_entry *entries, uint32_t count, uint64_t address)
@@ -361,10 +360,10 @@ static uint64_t find_clock(const struct hl_objects *objects)
 {
 	const struct hl_map *map = find_map(objects->maps, "[vdso]");
 	size_t size = map ? map->end - map->start : 0;
-	HL_FREED char *content = size && size <= VDSO_BYTES_MAX ? malloc(size) : NULL;
+	_Alignas(16) char content[VDSO_BYTES_MAX];
 	uint64_t address, first, clock = 0;
 
-	if (!content || !hl_objects_peek(objects, map->start, content, size))
+	if (!size || size > sizeof(content) || !hl_objects_peek(objects, map->start, content, size))
 		return 0;
 	elf_version(EV_CURRENT);
 	Elf *elf = elf_memory(content, size);
@@ -413,11 +412,13 @@ static void release_search(struct search *search)
 }
 
 /* The malloc and free of rules take the hooks where they are asked for, or there are no others. */
-static void add_all(const struct search *search, bool has_usual, struct hl_entries *entries)
+static int add_all(const struct search *search, bool has_usual, struct hl_entries *entries)
 {
 	bool asked = hl_rule_lookup_serves(search->rules, search->ruled, true);
 	bool ruled =
 		asked || (!has_usual && hl_rule_lookup_serves(search->rules, search->ruled, false));
+
+	int r = 0;
 
 	if (ruled)
 		add_ruled(search, asked, false, entries);
@@ -426,12 +427,13 @@ static void add_all(const struct search *search, bool has_usual, struct hl_entri
 		snprintf(entries->allocator, sizeof(entries->allocator), "%s",
 			 entries->entries[0].name);
 	else if (has_usual)
-		add_allocator(search, entries);
+		r = add_allocator(search, entries);
 	add_ruled(search, true, true, entries);
 	add_ruled(search, false, true, entries);
 	if (has_usual)
 		add_operators(search, entries);
 	add_program(&search->objects, entries);
+	return r;
 }
 
 int hl_entries_find_ruled(pid_t pid, const struct hl_maps *maps, const struct hl_hook_rules *rules,
@@ -457,7 +459,8 @@ int hl_entries_find_ruled(pid_t pid, const struct hl_maps *maps, const struct hl
 			   search.functions[HL_HOOK_FREE].object, search.ruled, err);
 	if (r < 0)
 		return r;
-	add_all(&search, has_usual, &entries);
+	if (add_all(&search, has_usual, &entries) < 0)
+		return hl_error_set(err, -ENOMEM, "cannot look for allocators: out of memory");
 	if (!has_hook(&entries, HL_HOOK_MALLOC))
 		return entries.extra_count
 			       ? hl_error_set(

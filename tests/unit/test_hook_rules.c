@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Rules for functions with names of their own: what they may say, what is refused, presets. */
+#include "fail_allocations.h"
 #include "hook/hook_rules.h"
 
 #include <errno.h>
@@ -11,29 +12,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-static int allocations_left = -1; /* until they fail; below 0: never */
-
-void *__real_reallocarray(void *block, size_t count, size_t bytes);
-void *__wrap_reallocarray(void *block, size_t count, size_t bytes);
-void *__real_malloc(size_t bytes);
-void *__wrap_malloc(size_t bytes);
-
-void *__wrap_reallocarray(void *block, size_t count, size_t bytes)
-{
-	if (allocations_left == 0)
-		return NULL;
-	allocations_left -= allocations_left > 0;
-	return __real_reallocarray(block, count, bytes);
-}
-
-void *__wrap_malloc(size_t bytes)
-{
-	if (allocations_left == 0)
-		return NULL;
-	allocations_left -= allocations_left > 0;
-	return __real_malloc(bytes);
-}
 
 static struct hl_hook_rule asked(const char *hook)
 {
@@ -264,18 +242,16 @@ static void want_of_memory_is_reported(void **state)
 {
 	(void)state;
 	const char *hooks[] = {"malloc=f", NULL};
-	int failures = 0, r;
+	struct hl_hook_rules rules = {0};
+	struct hl_error err = {0};
 
-	do {
-		struct hl_hook_rules rules = {0};
-		struct hl_error err = {0};
-		allocations_left = failures++;
-		r = hl_hook_rules_make(hooks, "/dev/null", &rules, &err);
-		allocations_left = -1;
-		assert_true(r == 0 || (r == -ENOMEM && err.text[0] && !rules.rules));
-		hl_hook_rules_release(&rules);
-	} while (r < 0);
-	assert_true(failures > 3);
+	FOR_EACH_FAILING_ALLOCATION(r, hl_hook_rules_make(hooks, "/dev/null", &rules, &err))
+	{
+		assert_int_equal(r, -ENOMEM);
+		assert_true(err.text[0] && !rules.rules);
+		err.text[0] = '\0';
+	}
+	hl_hook_rules_release(&rules);
 }
 
 int main(void)
